@@ -1,0 +1,147 @@
+package bunch
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"time"
+)
+
+const (
+	seenWindow     = 2 * maxHistory // packet numbers remembered; older ones count as duplicates
+	ackEvery       = 8              // asking packets that bring an ack at once, so that ack-only packets stay under 1/8
+	gapAckInterval = time.Millisecond
+	ackHeaderBytes = 7  // largest, delay, number of runs
+	pingEvery      = 16 // every 16th ack-only packet asks for an ack, so that the peer's history of us shrinks
+)
+
+// received remembers which packets came and decides when they are acknowledged.
+type received struct {
+	seen    [seenWindow / 64]uint64 // bit number%seenWindow
+	next    uint64                  // one above the largest number seen
+	floor   uint64                  // the peer knows all that we know below it
+	at      time.Duration           // arrival of the largest
+	missing uint64                  // numbers below next that never came
+
+	asking   int           // asking packets since the last ack sent
+	deadline time.Duration // of the next ack when asking > 0
+	urgent   bool          // ack at the deadline even when corked: a gap, or the peer asked for it
+	lastGap  time.Duration // when the last gap was acked
+	acksOnly int           // ack-only packets sent since the last that asked
+}
+
+func (r *received) bit(n uint64) (word *uint64, mask uint64) {
+	i := n % seenWindow
+	return &r.seen[i/64], 1 << (i % 64)
+}
+
+func (r *received) has(n uint64) bool {
+	w, m := r.bit(n)
+	return *w&m != 0
+}
+
+// add notes packet n and reports whether it is new.
+func (r *received) add(now time.Duration, n uint64) bool {
+	if n+seenWindow < r.next+1 {
+		return false
+	}
+	if n < r.next {
+		if r.has(n) {
+			return false
+		}
+		r.missing--
+	} else {
+		r.missing += n - r.next
+		for i := range min(n-r.next+1, seenWindow) {
+			w, m := r.bit(n - i)
+			*w &^= m
+		}
+		r.next, r.at = n+1, now
+	}
+	w, m := r.bit(n)
+	*w |= m
+	r.floor = min(r.floor, n) // a late one is reported too
+	r.floor = max(r.floor, r.next-min(r.next, seenWindow))
+	return true
+}
+
+// ask notes that a packet which asks for an ack came; gap says that it made or filled one.
+func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
+	r.asking++
+	due := now + delay
+	switch {
+	case ackNow || r.asking >= ackEvery:
+		due = now
+	case gap:
+		due = max(now, r.lastGap+gapAckInterval)
+	}
+	if gap || ackNow {
+		r.urgent = true
+	}
+	if r.asking == 1 || due < r.deadline {
+		r.deadline = due
+	}
+	if gap && due == now {
+		r.lastGap = now
+	}
+}
+
+func (r *received) due(now time.Duration) bool { return r.asking > 0 && now >= r.deadline }
+
+// sent notes that an ack of all that came has left.
+func (r *received) sent(now time.Duration) {
+	if r.urgent {
+		r.lastGap = now
+	}
+	r.asking, r.urgent = 0, false
+}
+
+// appendAcks appends the runs newest first, as many as fit into room bytes. covered is false when some were left out.
+func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
+	if r.next == 0 {
+		return b, true
+	}
+	delay := min((now-r.at).Microseconds()/ackDelayUnit, 1<<16-1)
+	b = binary.BigEndian.AppendUint32(b, uint32(r.next-1))
+	b = binary.BigEndian.AppendUint16(b, uint16(delay))
+	count := len(b)
+	b = append(b, 0)
+	limit := len(b) - ackHeaderBytes + room
+	low := r.runDown(r.next, true)
+	b = appendVarint(b, r.next-low)
+	nruns := 1
+	for {
+		gapLow := r.runDown(low, false)
+		if gapLow <= r.floor {
+			covered = true
+			break
+		}
+		ackLow := r.runDown(gapLow, true)
+		if nruns+2 > maxAckRuns || len(b)+varintLen(low-gapLow)+varintLen(gapLow-ackLow) > limit {
+			break
+		}
+		b = appendVarint(b, low-gapLow)
+		b = appendVarint(b, gapLow-ackLow)
+		nruns, low = nruns+2, ackLow
+	}
+	b[count] = byte(nruns)
+	return b, covered
+}
+
+// runDown returns the lowest n >= floor so that all of [n, high) have the given state.
+func (r *received) runDown(high uint64, state bool) uint64 {
+	for high > r.floor {
+		i := (high - 1) % seenWindow
+		word := r.seen[i/64]
+		if !state {
+			word = ^word
+		}
+		have := bits.LeadingZeros64(^(word << (63 - i%64)))
+		have = min(have, int(i%64)+1)
+		step := min(uint64(have), high-r.floor)
+		high -= step
+		if have < int(i%64)+1 {
+			break
+		}
+	}
+	return high
+}

@@ -1,0 +1,123 @@
+package bunch
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Delivery says how a message travels within its channel.
+type Delivery uint8
+
+const (
+	// Reliable messages arrive exactly once and in their channel's order.
+	Reliable Delivery = iota
+	// ReliableUnordered messages arrive exactly once, each as soon as it is complete.
+	ReliableUnordered
+	// Unreliable messages may be lost or overtake each other; they are never duplicated.
+	Unreliable
+	// UnreliableSequenced messages may be lost; one that a newer one overtook is dropped.
+	UnreliableSequenced
+)
+
+// Priority orders channels for the wire. Channel 0 (control) precedes all.
+type Priority uint8
+
+const (
+	High Priority = iota
+	Normal
+	Low
+	// Bulk leaves last, and only while the window for bulk is open (see [Conn.SetWindow]).
+	Bulk
+)
+
+// Policy decides what a full reliable buffer does to the connection.
+type Policy uint8
+
+const (
+	// OverflowClose ends the connection with ReliableBufferOverflow, as Unreal does.
+	OverflowClose Policy = iota
+	// OverflowError makes Send return ErrReliableBufferFull; nothing is sent.
+	OverflowError
+)
+
+// Limits that the wire fixes.
+const (
+	// Protocol is the first byte of every packet.
+	Protocol byte = 0x01
+	// MaxBunchBytes is the default maximum of one message.
+	// UE: net.MaxConstructedPartialBunchSizeBytes.
+	MaxBunchBytes = 65536
+	// EntryBytes is the most payload that one entry of the reliable buffer holds, so that a packet header (52 bytes
+	// with acks) and a bunch header (11 bytes) fit the smallest datagram that QUIC falls back to (1,163 bytes).
+	EntryBytes = 1100
+)
+
+// Errors of Send and Close that leave the connection open.
+var (
+	ErrBunchTooLarge      = errors.New("bunch: message too large")
+	ErrReliableBufferFull = errors.New("bunch: reliable buffer full")
+	ErrClosed             = errors.New("bunch: channel closed")
+)
+
+// Code says why a connection ended. The names are Unreal's (ENetCloseResult) where Unreal has one.
+type Code uint16
+
+const (
+	NoError Code = iota
+	ReliableBufferOverflow
+	MaxReliableExceeded
+	PartialTooLarge
+	PartialMergeReliableDestroy
+	PartialInitialReliableDestroy
+	BunchBadChannelIndex
+	BunchDataOverflow
+	ReadHeaderFail
+	AckSequenceMismatch
+	AlreadyOpen
+	ReliableBeforeOpen
+	ReceiveLimitExceeded
+	ConnectionTimeout
+)
+
+// Error ends a connection: its own mistake, the peer's violation, or silence.
+type Error struct {
+	Code   Code
+	Reason string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("bunch: %v: %s", e.Code, e.Reason) }
+
+// CloseCode returns the code and reason to close the carrier with.
+func (e *Error) CloseCode() (uint64, string) { return uint64(e.Code), e.Reason }
+
+// Message is one complete message as Next returns it.
+type Message struct {
+	Channel  uint64
+	Delivery Delivery
+	Open     bool // the first message of a channel that the peer opened
+	Close    bool // the last message of its channel; Payload may be nil
+	Payload  []byte
+
+	cost int32 // of flow control
+}
+
+// Params are the limits that both ends exchange in Hello. See [Conn.Agree].
+type Params struct {
+	ReliableBuffer int           // entries a channel and direction
+	MaxBunch       int           // bytes
+	History        int           // packets
+	MaxChannels    int           // open at once
+	AckDelay       time.Duration // longest wait before an ack
+}
+
+// Entries returns how many entries of the reliable buffer a message of size bytes takes.
+func Entries(size int) int {
+	if size <= maxWhole {
+		return 1
+	}
+	return max(2, (size+EntryBytes-1)/EntryBytes) // begin and end in one entry mean a whole bunch
+}
+
+// maxWhole is the largest message of a whole bunch: the length before it takes two bytes.
+const maxWhole = EntryBytes - 2

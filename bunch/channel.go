@@ -1,0 +1,108 @@
+package bunch
+
+import "time"
+
+// channel is one channel's state in both directions.
+type channel struct {
+	number   uint64
+	priority Priority
+	ours     bool // this side opened it
+
+	// Sending. Sequences first to next-1 are in the reliable buffer; fresh is the first not wholly sent once.
+	out           ring[entry]
+	first, next   uint64
+	fresh         uint64
+	resend        queue[uint64] // sequences with lost pieces
+	unreliable    queue[datagram]
+	message       uint16 // number of the next unreliable message in parts or sequenced one
+	outClosed     bool
+	queuedBytes   int // not yet in a packet, resends left aside
+	inResendQueue bool
+	inFreshQueue  bool
+	watch         watch
+
+	// Receiving. Sequences below expected were processed in order; the ring holds what came early.
+	in         ring[slot]
+	expected   uint64
+	run        run
+	opened     bool // the peer's open was processed, or this side opened it
+	inClosed   bool
+	newest     uint16 // sequence of the newest UnreliableSequenced message
+	sequenced  bool   // newest is set
+	assemblies []assembly
+}
+
+// watch is one call of Conn.Watch that has not fired yet.
+type watch struct {
+	armed  bool
+	out    int
+	queued time.Duration
+}
+
+func (ch *channel) outstanding() int { return int(ch.next - ch.first) }
+
+// hasFresh reports whether something waits that was never sent.
+func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.len() > 0 }
+
+// ring holds values of consecutive numbers; it grows as the numbers spread.
+type ring[T any] struct{ slots []T }
+
+func (r *ring[T]) at(n uint64) *T { return &r.slots[n&uint64(len(r.slots)-1)] }
+
+// cover makes room for the numbers from first to last.
+func (r *ring[T]) cover(first, last uint64) {
+	size := len(r.slots)
+	if uint64(size) > last-first {
+		return
+	}
+	grown := max(4, size)
+	for uint64(grown) <= last-first {
+		grown *= 2
+	}
+	old := *r
+	r.slots = make([]T, grown)
+	for n := first; n < first+uint64(size); n++ {
+		*r.at(n) = *old.at(n)
+	}
+}
+
+// queue is a first-in-first-out list that reuses its memory.
+type queue[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *queue[T]) len() int { return len(q.items) - q.head }
+func (q *queue[T]) peek() *T { return &q.items[q.head] }
+
+func (q *queue[T]) push(v T) {
+	if q.head > 0 && len(q.items) == cap(q.items) {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, v)
+}
+
+func (q *queue[T]) pop() T {
+	var zero T
+	v := q.items[q.head]
+	q.items[q.head] = zero
+	q.head++
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	return v
+}
+
+// unpop puts v back to the head.
+func (q *queue[T]) unpop(v T) {
+	if q.head > 0 {
+		q.head--
+		q.items[q.head] = v
+		return
+	}
+	q.items = append(q.items, v)
+	copy(q.items[1:], q.items)
+	q.items[0] = v
+}

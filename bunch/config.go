@@ -1,0 +1,93 @@
+package bunch
+
+import (
+	"fmt"
+	"time"
+)
+
+// Config holds what one connection is allowed. Zero fields take the default named beside them.
+type Config struct {
+	Client         bool          // this side opens odd channels, the other even ones
+	ReliableBuffer int           // entries a channel and direction (UE: RELIABLE_BUFFER); a power of two from 8 to 16,384; default 256
+	MaxBunch       int           // bytes of one message; up to 65,536, the default
+	ReceiveLimit   int           // reliable bytes that may wait here; at least 256 KiB, the default
+	AckDelay       time.Duration // longest wait before an ack; 5 to 200 ms; default 40 ms
+	History        int           // packets undecided at once; 64 to 4,096, the default
+	MaxChannels    int           // open at once; up to 32,767, the default
+	IdleTimeout    time.Duration // from the first unanswered packet that asks for an ack; default 30 s
+	Overflow       Policy        // what a full reliable buffer does
+	Trace          func(Event)   // nil = off; called inside the machine, must not call back
+}
+
+const (
+	minReceiveLimit = 256 << 10 // what a peer may send before it was told more
+	maxHistory      = 4096
+	maxChannels     = 32767 // UE: DefaultMaxChannelSize
+	maxReliable     = 16384 // sequences are rebuilt from 16 bits, nearest to the expected one
+)
+
+func (c Config) withDefaults() Config {
+	c.ReliableBuffer = valueOr(c.ReliableBuffer, 256)
+	c.MaxBunch = valueOr(c.MaxBunch, MaxBunchBytes)
+	c.ReceiveLimit = valueOr(c.ReceiveLimit, minReceiveLimit)
+	c.AckDelay = valueOr(c.AckDelay, 40*time.Millisecond)
+	c.History = valueOr(c.History, maxHistory)
+	c.MaxChannels = valueOr(c.MaxChannels, maxChannels)
+	c.IdleTimeout = valueOr(c.IdleTimeout, 30*time.Second)
+	return c
+}
+
+func valueOr[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// Params returns what this side allows, for Hello.
+func (c Config) params() Params {
+	return Params{ReliableBuffer: c.ReliableBuffer, MaxBunch: c.MaxBunch, History: c.History,
+		MaxChannels: c.MaxChannels, AckDelay: c.AckDelay}
+}
+
+func (c Config) validate() error {
+	if c.ReceiveLimit < minReceiveLimit {
+		return fmt.Errorf("bunch: Config.ReceiveLimit is %d bytes, the least is %d", c.ReceiveLimit, minReceiveLimit)
+	}
+	if c.IdleTimeout < 0 {
+		return fmt.Errorf("bunch: Config.IdleTimeout is %v", c.IdleTimeout)
+	}
+	return c.params().validate()
+}
+
+func (p Params) validate() error {
+	if r := p.ReliableBuffer; r < 8 || r > maxReliable || r&(r-1) != 0 {
+		return fmt.Errorf("bunch: ReliableBuffer is %d, not a power of two from 8 to %d", r, maxReliable)
+	}
+	for _, v := range []struct {
+		name       string
+		is, lo, hi int
+	}{
+		{"MaxBunch", p.MaxBunch, 1, MaxBunchBytes},
+		{"History", p.History, 64, maxHistory},
+		{"MaxChannels", p.MaxChannels, 1, maxChannels},
+		{"AckDelay in ms", int(p.AckDelay.Milliseconds()), 5, 200},
+	} {
+		if v.is < v.lo || v.is > v.hi {
+			return fmt.Errorf("bunch: %s is %d, not within %d to %d", v.name, v.is, v.lo, v.hi)
+		}
+	}
+	return nil
+}
+
+// smaller returns the limits that both ends can keep.
+func (p Params) smaller(q Params) Params {
+	return Params{
+		ReliableBuffer: min(p.ReliableBuffer, q.ReliableBuffer),
+		MaxBunch:       min(p.MaxBunch, q.MaxBunch),
+		History:        min(p.History, q.History),
+		MaxChannels:    min(p.MaxChannels, q.MaxChannels),
+		AckDelay:       max(p.AckDelay, q.AckDelay),
+	}
+}

@@ -1,0 +1,192 @@
+package bunch
+
+import (
+	"fmt"
+	"time"
+)
+
+// Conn is one end of a connection: bunches in, packets out, and back. It has no clock, goroutine or lock; now never runs
+// back within it. Not safe for concurrent use.
+type Conn struct {
+	config Config
+	limits Params // what both ends can keep
+	start  time.Time
+	now    time.Duration // since start
+	err    error
+
+	// Sending.
+	channels    channels
+	levels      [levels]level
+	blocks      blocks
+	sent        sentPackets
+	build       builder
+	corked      bool
+	flushing    bool
+	undo        []unsentDatagram // unreliable bunches of the last packet
+	unreliables int              // bytes queued
+
+	// Path.
+	rtt          rtt
+	loss         loss
+	rate         rate
+	peerAckDelay time.Duration
+	blackHole    blackHole
+
+	// Receiving.
+	received          received
+	ready             []Message // from head on
+	head              int
+	flow              flow
+	spare             blocks // for entries that arrive in pieces
+	parked            int    // bytes of unreliable assemblies
+	waitingUnreliable int    // cost of the unreliable ready messages
+
+	// The owner.
+	wake    bool
+	watched []*channel
+	stats   Stats
+}
+
+// levels of the wire: control, then the priorities.
+const levels = 2 + int(Bulk)
+
+// level holds the channels of one priority that have something to send.
+type level struct {
+	resend, fresh queue[*channel]
+	queued        int // bytes never sent
+}
+
+// NewConn returns a connection that begins at now.
+func NewConn(now time.Time, config Config) (*Conn, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	c := &Conn{config: config, limits: config.params(), start: now}
+	c.channels = newChannels(config.Client, config.MaxChannels)
+	c.peerAckDelay = config.AckDelay
+	c.loss.slack = 1
+	c.flow.init(config.ReceiveLimit)
+	return c, nil
+}
+
+// Params returns what this side allows, for Hello.
+func (c *Conn) Params() Params { return c.config.params() }
+
+// Agree takes the smaller of both ends' limits, and the peer's ack delay.
+func (c *Conn) Agree(peer Params) error {
+	if err := peer.validate(); err != nil {
+		return err
+	}
+	c.limits = c.limits.smaller(peer)
+	c.channels.limit = c.limits.MaxChannels
+	c.peerAckDelay = peer.AckDelay
+	return nil
+}
+
+// Err returns why the connection ended, nil while it lives.
+func (c *Conn) Err() error { return c.err }
+
+// Open opens a channel. The peer learns of it with the first reliable message, which should be the first of all.
+func (c *Conn) Open(p Priority) (uint64, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	if p > Bulk {
+		return 0, fmt.Errorf("bunch: unknown priority %d", p)
+	}
+	ch := c.channels.create(p)
+	if ch == nil {
+		return 0, fmt.Errorf("bunch: more than %d channels open at once (MaxChannels)", c.channels.limit)
+	}
+	return ch.number, nil
+}
+
+// SetPriority moves a channel; 0 stays ahead of all.
+func (c *Conn) SetPriority(number uint64, p Priority) error {
+	ch := c.channels.open[number]
+	switch {
+	case ch == nil:
+		return c.closedError(number)
+	case number == 0 || p > Bulk:
+		return fmt.Errorf("bunch: channel %d cannot have priority %d", number, p)
+	}
+	from := c.level(ch)
+	ch.priority = p
+	to := c.level(ch)
+	from.queued -= ch.queuedBytes
+	to.queued += ch.queuedBytes
+	// Stale places in the old level are skipped there; see level membership in schedule.
+	ch.inFreshQueue, ch.inResendQueue = false, false
+	c.schedule(ch)
+	return nil
+}
+
+func (c *Conn) closedError(number uint64) error {
+	return fmt.Errorf("%w: channel %d", ErrClosed, number)
+}
+
+// Reliable returns how many entries of ch's reliable buffer are taken (UE: NumOutRec) and its size (RELIABLE_BUFFER).
+func (c *Conn) Reliable(number uint64) (out, slots int) {
+	if ch := c.channels.open[number]; ch != nil {
+		out = ch.outstanding()
+	}
+	return out, c.limits.ReliableBuffer
+}
+
+// Drained reports whether nothing reliable waits for being sent or acknowledged.
+func (c *Conn) Drained() bool { return c.flow.entries == 0 }
+
+// Held shows each message that ch's reliable buffer holds, oldest first: the first bytes of it and how many entries it
+// takes, 0 when it shares the entry of the one before.
+func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
+	ch := c.channels.open[number]
+	if ch == nil {
+		return
+	}
+	for n := ch.first; n < ch.next; n++ {
+		e := ch.out.at(n)
+		switch {
+		case e.flags&flagWhole == flagWhole:
+			visitWhole(e.payload, visit)
+		case e.flags&flagBegin != 0:
+			entries := 1
+			for n+uint64(entries) < ch.next && ch.out.at(n+uint64(entries)-1).flags&flagEnd == 0 {
+				entries++
+			}
+			visit(e.payload, entries)
+		}
+	}
+}
+
+func visitWhole(b []byte, visit func(head []byte, entries int)) {
+	for entries := 1; len(b) > 0; entries = 0 {
+		size, n := consumeVarint(b)
+		b = b[n:]
+		visit(b[:size], entries)
+		b = b[size:]
+	}
+}
+
+// Wake reports, once, that something the owner waits for happened: messages are ready, a watch fired or the connection ended.
+func (c *Conn) Wake() bool {
+	w := c.wake
+	c.wake = false
+	return w
+}
+
+// FirstByte tells which datagrams are for this machine.
+func (c *Conn) FirstByte() byte { return Protocol }
+
+// clock returns now as time since the start, clamped so that it never runs back.
+func (c *Conn) clock(now time.Time) time.Duration {
+	c.now = max(c.now, now.Sub(c.start))
+	return c.now
+}
+
+func (c *Conn) fail(err *Error) error {
+	if c.err == nil {
+		c.err, c.wake = err, true
+	}
+	return c.err
+}

@@ -1,0 +1,130 @@
+package bunch
+
+// maxPieces bounds into how many pieces an entry is ever cut.
+const maxPieces = 6
+
+// piece is a range of an entry's bytes. A piece in flight is never cut, so that a late ack of an earlier, larger range
+// always covers whole pieces.
+type piece struct {
+	off, end uint16
+	copies   uint8 // packets in flight that carry it
+	queued   bool  // wants to be sent
+	sent     bool  // left at least once, and counts against the peer's limit
+	acked    bool
+}
+
+// entry is one slot of the reliable buffer: a whole bunch with one or more messages, or a part of a long message.
+type entry struct {
+	payload  []byte // from the connection's blocks
+	flags    byte
+	started  bool // a piece was sent
+	resend   bool // stands in its channel's resend queue
+	pieces   [maxPieces]piece
+	n        uint8
+	messages uint8 // in a whole bunch
+}
+
+func (e *entry) init(flags byte, payload []byte) {
+	*e = entry{payload: payload, flags: flags, n: 1, messages: 1}
+	e.pieces[0] = piece{end: uint16(len(payload)), queued: true}
+}
+
+func (e *entry) all() []piece { return e.pieces[:e.n] }
+
+// queued returns the first piece that wants to be sent, or -1.
+func (e *entry) queued() int {
+	for i := range e.all() {
+		if p := &e.pieces[i]; p.queued && !p.acked {
+			return i
+		}
+	}
+	return -1
+}
+
+func (e *entry) acked() bool {
+	for i := range e.all() {
+		if !e.pieces[i].acked {
+			return false
+		}
+	}
+	return true
+}
+
+// costOf is what sending p for the first time costs of the peer's limit.
+func (e *entry) costOf(p *piece) int {
+	if !e.started {
+		return entryCost + int(p.end-p.off)
+	}
+	return int(p.end - p.off)
+}
+
+// cut splits piece i so that its first part has size bytes, and reports whether that was possible.
+func (e *entry) cut(i, size int) bool {
+	p := &e.pieces[i]
+	if e.n == maxPieces || p.copies > 0 || size <= 0 || size >= int(p.end-p.off) {
+		return false
+	}
+	copy(e.pieces[i+2:], e.pieces[i+1:e.n])
+	e.n++
+	mid := p.off + uint16(size)
+	e.pieces[i+1] = piece{off: mid, end: p.end, queued: p.queued}
+	p.end = mid
+	return true
+}
+
+// blocks is the connection's store of payload memory, so that steady traffic allocates nothing.
+type blocks struct {
+	small, full [][]byte
+}
+
+const (
+	smallBlock = 128
+	maxSpare   = 256 // blocks of each kind kept for reuse: one reliable buffer
+)
+
+// get returns an empty block with room for size bytes, at most EntryBytes.
+func (b *blocks) get(size int) []byte {
+	if size <= smallBlock {
+		return take(&b.small, smallBlock)
+	}
+	return take(&b.full, EntryBytes)
+}
+
+func take(list *[][]byte, size int) []byte {
+	if n := len(*list); n > 0 {
+		block := (*list)[n-1]
+		*list = (*list)[:n-1]
+		return block[:0]
+	}
+	return make([]byte, 0, size)
+}
+
+// put takes a block back; others (nil, slices of datagrams) are left to the collector.
+func (b *blocks) put(block []byte) {
+	switch cap(block) {
+	case smallBlock:
+		b.small = spare(b.small, block)
+	case EntryBytes:
+		b.full = spare(b.full, block)
+	}
+}
+
+func spare(list [][]byte, block []byte) [][]byte {
+	if len(list) == maxSpare {
+		return list
+	}
+	return append(list, block)
+}
+
+// grown returns block with room for more bytes behind its content.
+func (b *blocks) grown(block []byte, more int) []byte {
+	if len(block)+more <= cap(block) {
+		return block
+	}
+	bigger := append(b.get(len(block)+more), block...)
+	b.put(block)
+	return bigger
+}
+
+// release lets the collector have the spare blocks.
+func (b *blocks) release() { b.small, b.full = nil, nil }

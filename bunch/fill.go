@@ -1,0 +1,244 @@
+package bunch
+
+// hasContent reports whether some bunch may leave now.
+func (c *Conn) hasContent(fresh bool) bool {
+	for i := range c.levels {
+		lv := &c.levels[i]
+		if i == 1+int(Bulk) && !c.bulkOpen() {
+			continue
+		}
+		if lv.resend.len() > 0 || fresh && lv.fresh.len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// freshAllowed reports whether bunches that were never sent may leave: not while corked, and not while the oldest
+// undecided packet is about to leave the peer's history.
+func (c *Conn) freshAllowed() bool {
+	return (!c.corked || c.flushing) && c.sent.spread() < c.limits.History-1
+}
+
+// bulkOpen reports whether bulk may add a packet to what is in flight. After two probe timeouts in a row only the probe
+// passes: the path is out, and quic-go's window does not shrink on timeouts.
+func (c *Conn) bulkOpen() bool {
+	if c.loss.probes > 0 {
+		return true
+	}
+	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.rate.window(&c.rtt)
+}
+
+// fill places bunches by priority; within one, resends precede what was never sent.
+func (c *Conn) fill() {
+	for i := range c.levels {
+		bulk := i == 1+int(Bulk)
+		if c.build.full() || bulk && !c.bulkOpen() {
+			return
+		}
+		before := c.build.bunches
+		c.fillResends(&c.levels[i])
+		if c.build.fresh {
+			c.fillFresh(&c.levels[i])
+		}
+		if !bulk && c.build.bunches > before {
+			c.build.bulk = false
+		}
+	}
+}
+
+func (c *Conn) fillResends(lv *level) {
+	for lv.resend.len() > 0 && !c.build.full() {
+		ch := *lv.resend.peek()
+		if c.level(ch) != lv || !ch.inResendQueue {
+			lv.resend.pop()
+			continue
+		}
+		if !c.placeResends(ch) {
+			return
+		}
+		lv.resend.pop()
+		ch.inResendQueue = false
+	}
+}
+
+// placeResends places the lost pieces of ch and reports whether none is left.
+func (c *Conn) placeResends(ch *channel) bool {
+	for ch.resend.len() > 0 {
+		n := *ch.resend.peek()
+		if n >= ch.first {
+			e := ch.out.at(n)
+			for i := e.queued(); i >= 0; i = e.queued() {
+				if c.build.bunches == maxBunches || !c.place(ch, n, e, i) {
+					return false
+				}
+			}
+			e.resend = false
+		}
+		ch.resend.pop()
+	}
+	return true
+}
+
+// fillFresh serves the channels of lv in turn, an entry or a message each.
+func (c *Conn) fillFresh(lv *level) {
+	blocked := 0
+	for lv.fresh.len() > blocked && !c.build.full() {
+		ch := *lv.fresh.peek()
+		if c.level(ch) != lv || !ch.inFreshQueue {
+			lv.fresh.pop()
+			continue
+		}
+		result := c.placeFresh(ch)
+		if result == noRoom {
+			return
+		}
+		lv.fresh.pop()
+		ch.inFreshQueue = ch.hasFresh()
+		if ch.inFreshQueue {
+			lv.fresh.push(ch)
+		}
+		if result == blockedByLimit {
+			blocked++
+		}
+	}
+}
+
+type placed uint8
+
+const (
+	done placed = iota
+	noRoom
+	blockedByLimit
+)
+
+// placeFresh places the next unsent entry of ch, or its next unreliable message when that was queued before it.
+func (c *Conn) placeFresh(ch *channel) placed {
+	if ch.unreliable.len() > 0 && (ch.fresh >= ch.unreliable.peek().after) {
+		return c.placeUnreliable(ch)
+	}
+	if ch.fresh < ch.first {
+		ch.fresh = ch.first
+	}
+	if ch.fresh == ch.next {
+		return done
+	}
+	e := ch.out.at(ch.fresh)
+	i := e.queued()
+	if i < 0 {
+		ch.fresh++
+		return done
+	}
+	if ch.number != 0 && !c.flow.allows(e.costOf(&e.pieces[i])) {
+		c.flow.blocked = true
+		if ch.unreliable.len() > 0 && ch.fresh > 0 {
+			return c.placeUnreliable(ch)
+		}
+		return blockedByLimit
+	}
+	if !c.place(ch, ch.fresh, e, i) {
+		return noRoom
+	}
+	if rest := e.queued(); rest >= 0 {
+		if c.build.room() < minFill {
+			return noRoom // the rest opens the next packet
+		}
+		c.deferRest(ch, ch.fresh, e)
+	}
+	ch.fresh++
+	return done
+}
+
+// deferRest leaves the rest of an entry to the next packet while this one is filled from the next entry.
+func (c *Conn) deferRest(ch *channel, n uint64, e *entry) {
+	if !e.resend {
+		e.resend = true
+		ch.resend.push(n)
+		c.schedule(ch)
+	}
+}
+
+// place puts piece i of e into the packet, cut where that fills the packet exactly, and reports whether it fit.
+func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
+	h := header{flags: e.flags, channel: ch.number, sequence: uint16(n)}
+	p := &e.pieces[i]
+	if e.n > 1 {
+		h.flags |= flagPiece
+	}
+	size, room := int(p.end-p.off), c.build.room()-h.size()
+	if cut := c.cutAt(ch, n, size, room, e.n == 1); cut < size {
+		if cut < minPiece || !e.cut(i, cut) {
+			if size > room {
+				return false
+			}
+		} else {
+			h.flags |= flagPiece
+		}
+	}
+	c.put(ch, n, e, &e.pieces[i], h)
+	return true
+}
+
+// cutAt returns how many of size bytes to place: all, what fits, or a little less so that another piece fills the packet.
+func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
+	if whole && size > room {
+		room -= 2 // the piece field
+	}
+	left := room - size
+	switch {
+	case left < 0:
+		return room
+	case left > 0 && left < minFill && size > 4*minFill && n == ch.fresh && n+1 < ch.next:
+		return size - minFill
+	}
+	return size
+}
+
+func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
+	b := &c.build
+	h.offset, h.last = p.off, int(p.end) == len(e.payload)
+	b.buf = appendBunch(b.buf, h, e.payload[p.off:p.end])
+	b.bunches++
+	b.packet.items = append(b.packet.items, item{channel: ch, sequence: n, off: p.off, end: p.end})
+	cost := e.costOf(p)
+	p.queued = false
+	p.copies++
+	e.started = true
+	c.stats.BunchesSent++
+	if p.sent {
+		c.stats.BunchesResent++
+		return
+	}
+	p.sent = true
+	size := int(p.end - p.off)
+	c.addQueued(ch, -size)
+	if ch.number != 0 {
+		c.flow.sent += uint64(cost)
+	}
+}
+
+func (c *Conn) placeUnreliable(ch *channel) placed {
+	u := ch.unreliable.peek()
+	h := header{flags: byte(u.delivery), channel: ch.number, sequence: u.message, part: u.part}
+	if u.part == 0 {
+		h.flags |= flagBegin
+	}
+	if int(u.part) == u.parts()-1 {
+		h.flags |= flagEnd
+	}
+	payload := u.payload[int(u.part)*EntryBytes:]
+	payload = payload[:min(len(payload), EntryBytes)]
+	if h.size()+len(payload) > c.build.room() {
+		return noRoom
+	}
+	c.build.buf = appendBunch(c.build.buf, h, payload)
+	c.build.bunches++
+	c.stats.BunchesSent++
+	c.undo = append(c.undo, unsentDatagram{channel: ch, datagram: *u})
+	c.unreliables -= len(payload)
+	c.addQueued(ch, -len(payload))
+	if u.part++; int(u.part) == u.parts() {
+		ch.unreliable.pop()
+	}
+	return done
+}

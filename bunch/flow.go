@@ -1,0 +1,79 @@
+package bunch
+
+import "time"
+
+// entryCost is charged for each entry beside its bytes, so that many tiny ones cannot hold much memory.
+const entryCost = 64
+
+// flow bounds the reliable bytes that wait at the receiver, like MAX_DATA of RFC 9000, 4.1: the receiver advertises an
+// absolute limit. Channel 0 is exempt. The cost of an entry is entryCost and its bytes.
+type flow struct {
+	entries int // in all reliable buffers of this side
+
+	// Sending.
+	sent      uint64 // cost of all that ever left
+	limit     uint64 // what the peer allows
+	blocked   bool   // something waits for a higher limit
+	probe     bool   // ask for the limit now
+	probes    int    // since the limit rose
+	blockedAt time.Duration
+
+	// Receiving.
+	received   uint64
+	consumed   uint64
+	waiting    uint64 // cost of the ready messages
+	window     uint64
+	advertised uint64
+	update     bool // tell the peer a higher limit
+}
+
+func (f *flow) init(window int) {
+	f.limit, f.advertised = minReceiveLimit, minReceiveLimit
+	f.grow(window)
+}
+
+func (f *flow) grow(window int) {
+	f.window = max(f.window, uint64(window))
+	f.offer()
+}
+
+func (f *flow) kib() uint64 { return (f.consumed + f.window) >> 10 }
+
+// offer tells the peer a higher limit once it is worth a packet.
+func (f *flow) offer() {
+	if f.kib()<<10 >= f.advertised+f.window/4 {
+		f.update = true
+	}
+}
+
+// tell notes that the limit left in a packet.
+func (f *flow) tell(told bool) {
+	if told {
+		f.advertised = f.kib() << 10
+	}
+}
+
+// consume notes that messages of this cost were handed out.
+func (f *flow) consume(cost uint64) {
+	f.waiting -= cost
+	f.consumed += cost
+	f.offer()
+}
+
+func (f *flow) allows(cost int) bool { return f.sent+uint64(cost) <= f.limit }
+
+// raise takes the peer's limit; late packets do not lower it.
+func (f *flow) raise(kib uint64) {
+	if limit := kib << 10; limit > f.limit {
+		f.limit, f.blocked, f.probes = limit, false, 0
+	}
+}
+
+// take charges what arrived and reports whether the peer kept the limit.
+func (f *flow) take(cost int) bool {
+	f.received += uint64(cost)
+	return f.received <= f.advertised
+}
+
+// SetReceiveLimit raises how many reliable bytes may wait here, told to the peer with the next packet. It never shrinks.
+func (c *Conn) SetReceiveLimit(bytes int) { c.flow.grow(bytes) }

@@ -1,0 +1,260 @@
+package bunch
+
+import "time"
+
+const (
+	packetThreshold = 3 // RFC 9002: kPacketThreshold
+	maxPTO          = time.Second
+	lostMemory      = 3 // PTOs that the record of a lost packet stays
+)
+
+// loss decides which packets are lost, from acks (RFC 9002, section 6.1) and silence (6.2).
+type loss struct {
+	reordered  bool          // a loss was spurious: the packet threshold is off
+	slack      time.Duration // time threshold is RTT * (1 + slack/8); 1, 2, 4, 8
+	at         time.Duration // when the next packet counts as lost by time, 0 = none
+	largest    uint64        // one above the largest acked
+	ptos       int           // probe timeouts since the last ack
+	probes     int           // packets that may pass every gate
+	unanswered time.Duration // sending of the first packet without any ack since
+}
+
+// blackHole notices that large packets vanish while small ones arrive.
+type blackHole struct {
+	largeLost  int
+	smallAcked bool
+}
+
+// BlackHole reports, once, that 3 packets above 1,163 bytes in a row were lost while smaller ones were acked.
+func (c *Conn) BlackHole() bool {
+	found := c.blackHole.largeLost >= 3 && c.blackHole.smallAcked
+	if found {
+		c.blackHole = blackHole{}
+	}
+	return found
+}
+
+func (b *blackHole) acked(size int) {
+	if size > minDatagram {
+		*b = blackHole{}
+	} else if b.largeLost > 0 {
+		b.smallAcked = true
+	}
+}
+
+func (b *blackHole) lost(size int) {
+	if size > minDatagram {
+		b.largeLost++
+	}
+}
+
+func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
+	if c.sent.next == 0 {
+		return violation(AckSequenceMismatch, "ack of packet %d, none was sent", h.largest)
+	}
+	largest := rebuild(c.sent.next, uint64(h.largest), 32)
+	if largest >= c.sent.next {
+		return violation(AckSequenceMismatch, "ack of packet %d, the newest sent is %d", largest, c.sent.next-1)
+	}
+	var newest *packet
+	progress := false
+	high := largest + 1
+	for i, run := range h.runs[:h.nruns] {
+		if run > high {
+			return violation(AckSequenceMismatch, "ack runs reach below packet 0")
+		}
+		low := high - run
+		if i%2 == 0 {
+			for n := high; n > max(low, c.sent.oldest); n-- {
+				if p := c.sent.get(n - 1); c.ackPacket(t, p) {
+					progress = true
+					if newest == nil {
+						newest = p
+						c.sampleRTT(t, p, n-1 == largest, h.delay)
+					}
+				}
+			}
+		}
+		high = low
+	}
+	c.loss.largest = max(c.loss.largest, largest+1)
+	if progress {
+		c.rate.sample(t, newest)
+		c.rate.observe(t, &c.rtt)
+		c.loss.ptos = 0
+		c.loss.unanswered = t
+	}
+	c.detectLosses(t)
+	c.sent.forget(t)
+	if len(c.watched) > 0 {
+		c.checkWatches()
+	}
+	return nil
+}
+
+func (c *Conn) sampleRTT(t time.Duration, p *packet, largest bool, delay uint16) {
+	if largest {
+		wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
+		c.rtt.update(t, t-p.at, min(wait, c.peerAckDelay))
+	}
+}
+
+// ackPacket takes the news that p arrived and reports whether p was flying.
+func (c *Conn) ackPacket(t time.Duration, p *packet) bool {
+	was := p.fate
+	if was != flying && was != lost {
+		return false
+	}
+	for _, it := range p.items {
+		c.ackItem(it, was == flying)
+	}
+	c.sent.landed(p, acked)
+	c.received.floor = max(c.received.floor, min(p.covers, c.received.next))
+	c.rate.acked(t, p)
+	if was == lost {
+		c.spurious()
+		return false
+	}
+	c.blackHole.acked(p.size)
+	return true
+}
+
+// spurious learns from a lost packet that arrived: reordering is wider than the thresholds allow.
+func (c *Conn) spurious() {
+	c.stats.SpuriousLosses++
+	c.loss.reordered = true
+	c.loss.slack = min(2*c.loss.slack, 8)
+}
+
+// ackItem frees the bytes of an entry, and the entry with its last one.
+func (c *Conn) ackItem(it item, flying bool) {
+	ch := it.channel
+	if it.sequence < ch.first {
+		return
+	}
+	e := ch.out.at(it.sequence)
+	for i := range e.all() {
+		if p := &e.pieces[i]; p.off >= it.off && p.end <= it.end {
+			p.acked = true
+			p.queued = false
+			if flying && p.copies > 0 {
+				p.copies--
+			}
+		}
+	}
+	if it.sequence == ch.first {
+		c.popAcked(ch)
+	}
+}
+
+// popAcked pops acked entries from the front only, as Unreal does: one lost bunch keeps all after it in the count.
+func (c *Conn) popAcked(ch *channel) {
+	for ch.first < ch.next {
+		e := ch.out.at(ch.first)
+		if !e.acked() {
+			break
+		}
+		c.blocks.put(e.payload)
+		*e = entry{}
+		ch.first++
+		c.flow.entries--
+	}
+	ch.fresh = max(ch.fresh, ch.first)
+	c.channels.retire(ch)
+}
+
+// lossDelay is how long after a later packet was acked an earlier one is given up.
+func (c *Conn) lossDelay() time.Duration {
+	r := max(c.rtt.current(), c.rtt.latest)
+	return max(r+r*c.loss.slack/8, minGranularity)
+}
+
+func (c *Conn) detectLosses(t time.Duration) {
+	c.loss.at = 0
+	delay := c.lossDelay()
+	first, ok := c.sent.firstFlying()
+	if !ok {
+		return
+	}
+	for n := first; n < c.loss.largest; n++ {
+		p := c.sent.get(n)
+		if p.fate != flying {
+			continue
+		}
+		switch due := p.at + delay; {
+		case due <= t, !c.loss.reordered && c.loss.largest-1-n >= packetThreshold:
+			c.losePacket(t, n, p)
+		case c.loss.at == 0 || due < c.loss.at:
+			c.loss.at = due
+		}
+	}
+}
+
+// losePacket gives the bunches of p back; its record stays so that a late ack still frees them.
+func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
+	c.sent.landed(p, lost)
+	p.lostUntil = t + lostMemory*c.pto()
+	c.stats.PacketsLost++
+	c.blackHole.lost(p.size)
+	c.trace("lost", n, p.size)
+	for _, it := range p.items {
+		c.giveBack(it)
+	}
+	if p.limit {
+		c.flow.update = true
+	}
+}
+
+// giveBack takes one copy of an item out of flight and queues those of its pieces that have no other.
+func (c *Conn) giveBack(it item) {
+	c.requeue(it, func(p *piece) bool {
+		p.copies--
+		return p.copies == 0
+	})
+}
+
+func (c *Conn) requeue(it item, wanted func(*piece) bool) {
+	ch := it.channel
+	if it.sequence < ch.first {
+		return
+	}
+	e := ch.out.at(it.sequence)
+	again := false
+	for i := range e.all() {
+		if p := &e.pieces[i]; p.off >= it.off && p.end <= it.end && wanted(p) && !p.acked {
+			p.queued, again = true, true
+		}
+	}
+	if again && !e.resend {
+		e.resend = true
+		ch.resend.push(it.sequence)
+		c.schedule(ch)
+	}
+}
+
+func (c *Conn) pto() time.Duration { return c.rtt.pto(c.peerAckDelay) }
+
+// ptoAt returns when the next probe is due.
+func (c *Conn) ptoAt() (time.Duration, bool) {
+	if c.sent.flying == 0 || c.loss.probes > 0 {
+		return 0, false
+	}
+	wait := c.pto() << min(c.loss.ptos, 16)
+	return c.sent.lastAsk + min(wait, max(maxPTO, 3*c.rtt.current(), c.pto())), true
+}
+
+// probe answers a probe timeout: the bunches of the oldest flying packet go out once more, beside the copy in flight.
+func (c *Conn) probe() {
+	c.loss.ptos++
+	c.loss.probes = 1
+	n, ok := c.sent.firstFlying()
+	for ; ok && n < c.sent.next; n++ {
+		p := c.sent.get(n)
+		if p.fate == flying && len(p.items) > 0 {
+			for _, it := range p.items {
+				c.requeue(it, func(*piece) bool { return true })
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package bunch
+
+import "time"
+
+// Receive takes one datagram, which belongs to the connection from here on: messages may alias it. An error is a
+// violation by the peer that ends the connection.
+func (c *Conn) Receive(now time.Time, datagram []byte) error {
+	t := c.clock(now)
+	if c.err != nil {
+		return c.err
+	}
+	var h packetHeader
+	rest, err := parsePacketHeader(datagram, &h)
+	if err != nil {
+		return c.fail(violation(ReadHeaderFail, "packet of %d bytes: %v", len(datagram), err))
+	}
+	number := rebuild(c.received.next, uint64(h.number), 32)
+	gap := number != c.received.next
+	if !c.received.add(t, number) {
+		c.stats.DroppedDuplicate++
+		return nil
+	}
+	c.stats.PacketsReceived++
+	c.stats.BytesReceived += uint64(len(datagram))
+	c.trace("received", number, len(datagram))
+	if err := c.receivePacket(t, &h, rest, len(datagram)); err != nil {
+		return c.fail(err.(*Error))
+	}
+	if len(rest) > 0 || h.flags&(flagPing|flagLimit) != 0 {
+		c.received.ask(t, c.config.AckDelay, gap, h.flags&flagAckNow != 0)
+	}
+	return nil
+}
+
+func (c *Conn) receivePacket(t time.Duration, h *packetHeader, rest []byte, size int) error {
+	if h.flags&flagAcks != 0 {
+		if err := c.receiveAcks(t, h); err != nil {
+			return err
+		}
+	}
+	if h.flags&flagLimit != 0 {
+		c.flow.raise(h.limit)
+	}
+	if h.flags&flagPing != 0 && h.flags&flagAckNow != 0 {
+		c.flow.update = true // the peer may have lost our last limit
+	}
+	for n := 0; len(rest) > 0; n++ {
+		if n == maxBunches {
+			return violation(BunchDataOverflow, "more than %d bunches in a packet", maxBunches)
+		}
+		bh, payload, more, err := parseBunch(rest)
+		if err != nil {
+			return violation(BunchDataOverflow, "bunch %d of a packet of %d bytes: %v", n, size, err)
+		}
+		if err := c.receiveBunch(bh, payload, size); err != nil {
+			return err
+		}
+		rest = more
+	}
+	return nil
+}
+
+func (c *Conn) receiveBunch(h header, payload []byte, size int) error {
+	c.stats.BunchesReceived++
+	ch, err := c.channels.incoming(h.channel)
+	if err != nil {
+		return err
+	}
+	if ch == nil || ch.inClosed {
+		c.stats.DroppedClosedChannel++
+		return nil
+	}
+	if h.reliable() {
+		return c.receiveReliable(ch, h, payload, size)
+	}
+	return c.receiveUnreliable(ch, h, payload, size)
+}
+
+// keep returns payload, copied when it would hold on to a datagram much larger than itself.
+func keep(payload []byte, size int) []byte {
+	if 4*len(payload) < size {
+		return append(make([]byte, 0, len(payload)), payload...)
+	}
+	return payload
+}
+
+func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) error {
+	n := rebuild(ch.expected, uint64(h.sequence), 16)
+	if n < ch.expected {
+		c.stats.DroppedDuplicate++
+		return nil
+	}
+	if ahead := n - ch.expected; ahead >= uint64(c.config.ReliableBuffer) {
+		return violation(MaxReliableExceeded, "channel %d: sequence %d is %d ahead, the reliable buffer has %d entries", ch.number, n, ahead, c.config.ReliableBuffer)
+	}
+	ch.in.cover(ch.expected, n)
+	s := ch.in.at(n)
+	if s.state >= full {
+		c.stats.DroppedDuplicate++
+		return nil
+	}
+	if err := c.store(ch, s, h, payload, size); err != nil {
+		return err
+	}
+	if s.state != full {
+		return nil
+	}
+	if n == ch.expected {
+		return c.advance(ch)
+	}
+	if h.delivery() == ReliableUnordered {
+		return c.takeUnordered(ch, n)
+	}
+	return nil
+}
+
+// store puts a piece, or a whole entry, into its slot.
+func (c *Conn) store(ch *channel, s *slot, h header, payload []byte, size int) error {
+	flags := h.flags &^ flagPiece
+	if s.state == partly && s.flags != flags {
+		return violation(BunchDataOverflow, "channel %d: pieces of an entry with different flags", ch.number)
+	}
+	cost := 0
+	if s.state == empty {
+		cost = entryCost
+	}
+	s.flags = flags
+	if h.offset == 0 && h.last && s.state == empty {
+		s.payload, s.state = keep(payload, size), full
+		return c.charge(ch, cost+len(payload))
+	}
+	end := h.offset + uint16(len(payload))
+	if h.last && s.total != 0 && s.total != end || s.total != 0 && end > s.total || len(payload) == 0 && !h.last {
+		return violation(BunchDataOverflow, "channel %d: pieces of an entry that do not fit", ch.number)
+	}
+	if s.state == empty {
+		s.state, s.pieced, s.payload = partly, true, c.spare.get(EntryBytes)[:EntryBytes]
+	}
+	fresh, ok := s.add(h.offset, end)
+	if !ok {
+		return violation(BunchDataOverflow, "channel %d: an entry in more than %d pieces", ch.number, maxPieces)
+	}
+	copy(s.payload[h.offset:end], payload)
+	if h.last {
+		s.total = end
+	}
+	if s.complete() {
+		s.state, s.payload = full, s.payload[:s.total]
+	}
+	return c.charge(ch, cost+fresh)
+}
+
+func (c *Conn) charge(ch *channel, cost int) error {
+	if ch.number != 0 && !c.flow.take(cost) {
+		return violation(ReceiveLimitExceeded, "%d reliable bytes came, %d are allowed", c.flow.received, c.flow.advertised)
+	}
+	return nil
+}
+
+// advance processes the entries that are next in order.
+func (c *Conn) advance(ch *channel) error {
+	for {
+		s := ch.in.at(ch.expected)
+		if s.state < full {
+			return nil
+		}
+		n := ch.expected
+		ch.expected++
+		if s.state == full {
+			if err := c.process(ch, n, s); err != nil {
+				return err
+			}
+		}
+		*s = slot{}
+		if ch.inClosed {
+			return nil
+		}
+	}
+}
+
+// process takes one entry in order.
+func (c *Conn) process(ch *channel, n uint64, s *slot) error {
+	if err := checkOpen(ch, n, s.flags); err != nil {
+		return err
+	}
+	ch.opened = true
+	if s.flags&flagWhole == flagWhole {
+		if ch.run.open {
+			return violation(PartialInitialReliableDestroy, "channel %d: a whole bunch within a run", ch.number)
+		}
+		if err := c.deliverWhole(ch, s); err != nil {
+			return err
+		}
+	} else if err := c.addToRun(ch, s); err != nil {
+		return err
+	}
+	if s.flags&flagClose != 0 {
+		return c.closed(ch)
+	}
+	return nil
+}
+
+func checkOpen(ch *channel, n uint64, flags byte) error {
+	opens := flags&flagOpen != 0
+	switch {
+	case opens && (n != 0 || ch.ours || ch.number == 0):
+		return violation(AlreadyOpen, "channel %d", ch.number)
+	case !opens && !ch.opened:
+		return violation(ReliableBeforeOpen, "channel %d", ch.number)
+	case flags&flagClose != 0 && ch.number == 0:
+		return violation(BunchBadChannelIndex, "close of the control channel")
+	}
+	return nil
+}
+
+// closed takes the peer's close, and answers it.
+func (c *Conn) closed(ch *channel) error {
+	ch.inClosed = true
+	ch.in, ch.assemblies = ring[slot]{}, nil
+	if !ch.outClosed {
+		c.closeChannel(ch, nil)
+	}
+	c.channels.retire(ch)
+	return nil
+}
+
+func (c *Conn) addToRun(ch *channel, s *slot) error {
+	r, d := &ch.run, Delivery(s.flags&deliveryMask)
+	if s.flags&flagBegin != 0 {
+		if r.open {
+			return violation(PartialInitialReliableDestroy, "channel %d: a run begins within a run", ch.number)
+		}
+		*r = run{open: true, delivery: d, first: s.flags&flagOpen != 0, parts: r.parts[:0]}
+	} else if !r.open || d != r.delivery {
+		return violation(PartialMergeReliableDestroy, "channel %d: a part without a run", ch.number)
+	}
+	r.size += len(s.payload)
+	r.cost += entryCost + len(s.payload)
+	if r.size > c.limits.MaxBunch {
+		return violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)", ch.number, r.size, c.limits.MaxBunch)
+	}
+	r.parts = append(r.parts, part{s.payload, s.pieced})
+	if s.flags&flagEnd != 0 {
+		c.deliverRun(ch, s.flags&flagClose != 0)
+	}
+	return nil
+}
+
+func (c *Conn) deliverRun(ch *channel, closes bool) {
+	r := &ch.run
+	message := make([]byte, 0, r.size)
+	for i, p := range r.parts {
+		message = append(message, p.payload...)
+		c.recycle(p)
+		r.parts[i] = part{}
+	}
+	c.deliver(ch, Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: message}, r.cost)
+	*r = run{parts: r.parts[:0]}
+}
+
+func (c *Conn) recycle(p part) {
+	if p.pieced {
+		c.spare.put(p.payload[:0])
+	}
+}

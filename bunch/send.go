@@ -1,0 +1,264 @@
+package bunch
+
+import (
+	"fmt"
+	"time"
+)
+
+const maxUnreliable = 256 << 10 // bytes of unreliable messages that may wait; the oldest of the channel make room
+
+// datagram is an unreliable message on its way out.
+type datagram struct {
+	payload  []byte // from the connection's blocks, or its own when longer than one
+	delivery Delivery
+	message  uint16
+	part     uint8
+	after    uint64 // reliable entries below it were queued earlier and precede it
+}
+
+func (d *datagram) parts() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }
+
+// unsentDatagram is a bunch of the last packet, kept until it is sure that the packet left.
+type unsentDatagram struct {
+	channel *channel
+	datagram
+}
+
+// Send queues one message; payload is copied. ErrBunchTooLarge, ErrClosed and (policy OverflowError)
+// ErrReliableBufferFull leave the connection as it was. Under OverflowClose a full reliable buffer ends it: the error is
+// an *Error with ReliableBufferOverflow.
+func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
+	if c.err != nil {
+		return c.err
+	}
+	if len(payload) > c.limits.MaxBunch {
+		return fmt.Errorf("%w: %d bytes on channel %d, at most %d (MaxBunch)", ErrBunchTooLarge, len(payload), number, c.limits.MaxBunch)
+	}
+	ch := c.channels.open[number]
+	if ch == nil || ch.outClosed {
+		return c.closedError(number)
+	}
+	switch d {
+	case Reliable, ReliableUnordered:
+		return c.sendReliable(ch, d, payload)
+	case Unreliable, UnreliableSequenced:
+		c.sendUnreliable(ch, d, payload)
+		return nil
+	}
+	return fmt.Errorf("bunch: unknown delivery %d", d)
+}
+
+// Close queues the last message of a channel (payload may be nil); a close always fits into the reliable buffer.
+func (c *Conn) Close(number uint64, payload []byte) error {
+	if c.err != nil {
+		return c.err
+	}
+	ch := c.channels.open[number]
+	if ch == nil || ch.outClosed || number == 0 {
+		return c.closedError(number)
+	}
+	if len(payload) > maxWhole {
+		return fmt.Errorf("%w: close of channel %d carries %d bytes, at most %d", ErrBunchTooLarge, number, len(payload), maxWhole)
+	}
+	c.closeChannel(ch, payload)
+	return nil
+}
+
+func (c *Conn) closeChannel(ch *channel, payload []byte) {
+	block := c.blocks.get(len(payload) + 2)
+	if payload != nil {
+		block = append(appendVarint(block, uint64(len(payload))), payload...)
+	}
+	c.push(ch, byte(Reliable)|flagWhole|flagClose, block)
+	ch.outClosed = true
+}
+
+func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
+	if len(payload) <= maxWhole && c.merge(ch, d, payload) {
+		return nil
+	}
+	n := Entries(len(payload))
+	if ch.outstanding()+n >= c.limits.ReliableBuffer { // UE: UChannel::SendBunch, bOverflowsReliable
+		return c.overflow(ch, n)
+	}
+	if len(payload) <= maxWhole {
+		block := c.blocks.get(len(payload) + 2)
+		block = append(appendVarint(block, uint64(len(payload))), payload...)
+		c.push(ch, byte(d)|flagWhole, block)
+		return nil
+	}
+	for i := range n {
+		part := payload[min(i*EntryBytes, len(payload)):min((i+1)*EntryBytes, len(payload))]
+		flags := byte(d)
+		if i == 0 {
+			flags |= flagBegin
+		}
+		if i == n-1 {
+			flags |= flagEnd
+		}
+		c.push(ch, flags, append(c.blocks.get(EntryBytes), part...))
+	}
+	return nil
+}
+
+func (c *Conn) overflow(ch *channel, n int) error {
+	out, slots := ch.outstanding(), c.limits.ReliableBuffer
+	if c.config.Overflow == OverflowError {
+		return fmt.Errorf("%w: channel %d holds %d of %d entries (ReliableBuffer), %d more asked", ErrReliableBufferFull, ch.number, out, slots, n)
+	}
+	return c.fail(violation(ReliableBufferOverflow, "channel %d holds %d of %d entries (ReliableBuffer), %d more asked", ch.number, out, slots, n))
+}
+
+// merge adds a small message to the last entry when that was not yet sent, as Unreal merges bunches of one channel.
+func (c *Conn) merge(ch *channel, d Delivery, payload []byte) bool {
+	if ch.fresh == ch.next {
+		return false
+	}
+	e := ch.out.at(ch.next - 1)
+	size := varintLen(uint64(len(payload))) + len(payload)
+	if e.started || e.flags&^flagOpen != byte(d)|flagWhole || len(e.payload)+size > EntryBytes || e.messages == maxMessages {
+		return false
+	}
+	e.messages++
+	e.payload = c.blocks.grown(e.payload, size)
+	e.payload = append(appendVarint(e.payload, uint64(len(payload))), payload...)
+	e.pieces[0].end = uint16(len(e.payload))
+	c.addQueued(ch, size)
+	return true
+}
+
+// push appends an entry to ch's reliable buffer.
+func (c *Conn) push(ch *channel, flags byte, block []byte) {
+	if ch.next == 0 && ch.ours {
+		flags |= flagOpen
+	}
+	ch.out.cover(ch.first, ch.next)
+	ch.out.at(ch.next).init(flags, block)
+	ch.next++
+	c.flow.entries++
+	c.addQueued(ch, len(block))
+	c.schedule(ch)
+}
+
+func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
+	for c.unreliables+len(payload) > maxUnreliable && ch.unreliable.len() > 0 {
+		c.dropUnreliable(ch)
+	}
+	if c.unreliables+len(payload) > maxUnreliable {
+		c.stats.DroppedUnreliable++
+		return
+	}
+	u := datagram{delivery: d, after: ch.next}
+	if len(payload) <= EntryBytes {
+		u.payload = append(c.blocks.get(len(payload)), payload...)
+	} else {
+		u.payload = append(make([]byte, 0, len(payload)), payload...)
+	}
+	if d == UnreliableSequenced || len(payload) > EntryBytes {
+		ch.message++
+		u.message = ch.message
+	}
+	c.unreliables += len(payload)
+	ch.unreliable.push(u)
+	c.addQueued(ch, len(payload))
+	c.schedule(ch)
+}
+
+func (c *Conn) dropUnreliable(ch *channel) {
+	u := ch.unreliable.pop()
+	left := len(u.payload) - int(u.part)*EntryBytes
+	c.unreliables -= left
+	c.addQueued(ch, -left)
+	c.blocks.put(u.payload)
+	c.stats.DroppedUnreliable++
+}
+
+func (c *Conn) addQueued(ch *channel, bytes int) {
+	ch.queuedBytes += bytes
+	c.level(ch).queued += bytes
+}
+
+func (c *Conn) level(ch *channel) *level {
+	if ch.number == 0 {
+		return &c.levels[0]
+	}
+	return &c.levels[1+ch.priority]
+}
+
+// schedule puts ch into the queues of its level that it belongs to.
+func (c *Conn) schedule(ch *channel) {
+	lv := c.level(ch)
+	if !ch.inResendQueue && ch.resend.len() > 0 {
+		ch.inResendQueue = true
+		lv.resend.push(ch)
+	}
+	if !ch.inFreshQueue && ch.hasFresh() {
+		ch.inFreshQueue = true
+		lv.fresh.push(ch)
+	}
+}
+
+// Cork keeps everything but gap acks and resends back until Cork(false), so that a tick leaves in few full packets.
+func (c *Conn) Cork(on bool) { c.corked, c.flushing = on, false }
+
+// Flush lets what is queued now leave though the connection is corked.
+func (c *Conn) Flush() { c.flushing = c.corked }
+
+// QueueTime estimates how long the unsent bytes of ch, and of what precedes it, will wait: their number over the delivery
+// rate, 0 while no rate is known.
+func (c *Conn) QueueTime(number uint64) time.Duration {
+	ch := c.channels.open[number]
+	if ch == nil {
+		return 0
+	}
+	rate := c.estimate()
+	if rate == 0 {
+		return 0
+	}
+	bytes, own := 0, c.level(ch)
+	for i := range c.levels {
+		lv := &c.levels[i]
+		if bytes += lv.queued; lv == own {
+			break
+		}
+	}
+	return time.Duration(float64(bytes) / float64(rate) * float64(time.Second))
+}
+
+// estimate is the delivery rate in bytes a second, or what the path's window promises before one was measured.
+func (c *Conn) estimate() int {
+	if v := c.rate.value(); v > 0 {
+		return v
+	}
+	if c.rate.path > 0 && c.rtt.known() {
+		return int(float64(c.rate.path) / c.rtt.smoothed.Seconds())
+	}
+	return 0
+}
+
+// Watch asks for one Wake as soon as fewer than out entries of ch are taken and at most queued waits before it.
+func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
+	ch := c.channels.open[number]
+	if ch == nil {
+		return
+	}
+	if !ch.watch.armed {
+		c.watched = append(c.watched, ch)
+	}
+	ch.watch = watch{armed: true, out: out, queued: queued}
+	c.checkWatches()
+}
+
+func (c *Conn) checkWatches() {
+	kept := c.watched[:0]
+	for _, ch := range c.watched {
+		if ch.outstanding() < ch.watch.out && c.QueueTime(ch.number) <= ch.watch.queued {
+			ch.watch.armed = false
+			c.wake = true
+			continue
+		}
+		kept = append(kept, ch)
+	}
+	clear(c.watched[len(kept):])
+	c.watched = kept
+}

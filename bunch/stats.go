@@ -1,0 +1,61 @@
+package bunch
+
+import "time"
+
+// Stats is a snapshot of one connection. Counters only grow.
+type Stats struct {
+	LatestRTT, SmoothedRTT, MinRTT, RTTVar time.Duration
+
+	PacketsSent, PacketsReceived uint64
+	BytesSent, BytesReceived     uint64
+	BunchesSent, BunchesReceived uint64
+	BunchesResent                uint64
+	PacketsLost                  uint64 // sent and declared lost; some may have arrived late
+	PacketsMissing               uint64 // numbers of the peer's that never came
+	SpuriousLosses               uint64 // declared lost, acked later
+	AcksOnlySent, ProbesSent     uint64
+
+	InFlight     int // bytes
+	Window       int // bytes in flight that bulk may have
+	DeliveryRate int // bytes a second
+	Queued       int // bytes never sent that wait here
+
+	// Drops by reason.
+	DroppedDuplicate     uint64 // packets and bunches that came twice
+	DroppedClosedChannel uint64 // bunches for a channel that is closed
+	DroppedBeforeOpen    uint64 // unreliable messages that overtook their channel's open
+	DroppedLate          uint64 // UnreliableSequenced messages that a newer one overtook
+	DroppedUnreliable    uint64 // unreliable messages beyond 256 KiB waiting, on either side
+	DroppedAssembly      uint64 // unreliable messages in parts that never became whole
+}
+
+// Stats returns the state of now.
+func (c *Conn) Stats() Stats {
+	s := c.stats
+	s.LatestRTT, s.SmoothedRTT, s.MinRTT, s.RTTVar = c.rtt.latest, c.rtt.smoothed, c.rtt.all, c.rtt.variance
+	s.PacketsMissing = c.received.missing
+	s.InFlight = c.sent.inFlight
+	s.Window = c.rate.window(&c.rtt)
+	s.DeliveryRate = c.rate.value()
+	for i := range c.levels {
+		s.Queued += c.levels[i].queued
+	}
+	return s
+}
+
+// SetWindow tells how many bytes in flight the path takes: its congestion window and 2 packets, 0 when unknown.
+func (c *Conn) SetWindow(bytes int) { c.rate.path = bytes }
+
+// Event is one line of a trace.
+type Event struct {
+	At     time.Duration // since the connection began
+	Kind   string        // sent, received, lost
+	Number uint64        // of the packet
+	Bytes  int
+}
+
+func (c *Conn) trace(kind string, number uint64, bytes int) {
+	if c.config.Trace != nil {
+		c.config.Trace(Event{At: c.now, Kind: kind, Number: number, Bytes: bytes})
+	}
+}

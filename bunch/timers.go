@@ -1,0 +1,82 @@
+package bunch
+
+import "time"
+
+// trimAfter is the silence after which spare memory is given up.
+const trimAfter = 10 * time.Second
+
+// Advance runs the timers that are due. An error ends the connection: the peer has been silent for too long.
+func (c *Conn) Advance(now time.Time) error {
+	t := c.clock(now)
+	if c.err != nil {
+		return c.err
+	}
+	if c.loss.at != 0 && t >= c.loss.at {
+		c.detectLosses(t)
+	}
+	if at, ok := c.ptoAt(); ok && t >= at {
+		c.probe()
+	}
+	if at, ok := c.limitProbeAt(); ok && t >= at {
+		c.flow.probe = true
+		c.flow.probes++
+		c.flow.blockedAt = t
+	}
+	if at, ok := c.idleAt(); ok && t >= at {
+		return c.fail(violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", c.config.IdleTimeout))
+	}
+	if at, ok := c.trimAt(); ok && t >= at {
+		c.trim()
+	}
+	c.sent.forget(t)
+	return nil
+}
+
+// NextTimeout returns when Advance must be called next, or AppendPacket tried again; ok is false while nothing is due.
+func (c *Conn) NextTimeout() (time.Time, bool) {
+	if c.err != nil {
+		return time.Time{}, false
+	}
+	next, any := time.Duration(0), false
+	consider := func(at time.Duration, ok bool) {
+		if ok && (!any || at < next) {
+			next, any = at, true
+		}
+	}
+	consider(c.received.deadline, c.received.asking > 0 && (!c.corked || c.flushing || c.received.urgent))
+	consider(c.loss.at, c.loss.at != 0)
+	consider(c.ptoAt())
+	consider(c.limitProbeAt())
+	consider(c.idleAt())
+	consider(c.trimAt())
+	return c.start.Add(next), any
+}
+
+// limitProbeAt returns when a sender that waits for a higher limit asks for it.
+func (c *Conn) limitProbeAt() (time.Duration, bool) {
+	if !c.flow.blocked || c.sent.flying > 0 || c.flow.probe {
+		return 0, false
+	}
+	return max(c.sent.lastAsk, c.flow.blockedAt) + min(c.pto()<<min(c.flow.probes, 16), max(maxPTO, c.pto())), true
+}
+
+func (c *Conn) idleAt() (time.Duration, bool) {
+	return c.loss.unanswered + c.config.IdleTimeout, c.sent.flying > 0
+}
+
+func (c *Conn) trimAt() (time.Duration, bool) {
+	spare := len(c.blocks.small)+len(c.blocks.full)+len(c.spare.full) > 0
+	return c.sent.lastAsk + trimAfter, spare && c.sent.flying == 0 && c.flow.entries == 0
+}
+
+// trim gives spare memory up; an idle connection is small.
+func (c *Conn) trim() {
+	c.blocks.release()
+	c.spare.release()
+	if c.sent.forget(c.now); c.sent.oldest == c.sent.next {
+		c.sent.ring = nil
+	}
+	if len(c.ready) == 0 {
+		c.ready = nil
+	}
+}

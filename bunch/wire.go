@@ -1,0 +1,263 @@
+package bunch
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/bits"
+)
+
+// Packet flags. The others are reserved and must be zero.
+const (
+	flagAcks   = 1 << 0
+	flagLimit  = 1 << 1
+	flagPing   = 1 << 2
+	flagAckNow = 1 << 3
+
+	packetFlags = flagAcks | flagLimit | flagPing | flagAckNow
+)
+
+// Bunch flags. The two low bits are the delivery; the top bit is reserved and must be zero.
+const (
+	deliveryMask   = 0x03
+	flagOpen       = 1 << 2
+	flagClose      = 1 << 3
+	flagBegin      = 1 << 4
+	flagEnd        = 1 << 5
+	flagPiece      = 1 << 6
+	flagExtension  = 1 << 7
+	flagWhole      = flagBegin | flagEnd
+	pieceLast      = 1 << 15
+	maxPieceOffset = pieceLast - 1
+)
+
+const (
+	packetHeaderBytes = 6   // protocol, flags, number
+	maxHeaderBytes    = 52  // of a packet that also carries an entry
+	maxBunchHeader    = 11  // flags, channel (4), sequence, piece, length
+	maxBunches        = 255 // in a packet; Teeworlds' limit
+	maxAckRuns        = 64
+	maxChannelNumber  = 1<<30 - 1 // four bytes as a varint
+	ackDelayUnit      = 64        // microseconds
+)
+
+var errTruncated = errors.New("truncated")
+
+// packetHeader is all of a packet before its bunches. number and largest are the low 32 bits.
+type packetHeader struct {
+	flags   byte
+	number  uint32
+	largest uint32
+	delay   uint16 // of the ack of largest, in units of 64 µs
+	limit   uint64 // KiB
+	runs    [maxAckRuns]uint64
+	nruns   int
+}
+
+// appendVarint appends v as in RFC 9000, section 16.
+func appendVarint(b []byte, v uint64) []byte {
+	switch {
+	case v < 1<<6:
+		return append(b, byte(v))
+	case v < 1<<14:
+		return binary.BigEndian.AppendUint16(b, uint16(v)|1<<14)
+	case v < 1<<30:
+		return binary.BigEndian.AppendUint32(b, uint32(v)|2<<30)
+	}
+	return binary.BigEndian.AppendUint64(b, v|3<<62)
+}
+
+func varintLen(v uint64) int {
+	switch {
+	case v < 1<<6:
+		return 1
+	case v < 1<<14:
+		return 2
+	case v < 1<<30:
+		return 4
+	}
+	return 8
+}
+
+// consumeVarint returns the varint at the head of b and its length, which is 0 when b is too short.
+func consumeVarint(b []byte) (v uint64, n int) {
+	if len(b) == 0 {
+		return 0, 0
+	}
+	n = 1 << (b[0] >> 6)
+	if len(b) < n {
+		return 0, 0
+	}
+	v = uint64(b[0] & 0x3f)
+	for _, c := range b[1:n] {
+		v = v<<8 | uint64(c)
+	}
+	return v, n
+}
+
+func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
+	if len(b) < packetHeaderBytes || b[0] != Protocol {
+		return nil, errTruncated
+	}
+	h.flags, h.number, h.nruns = b[1], binary.BigEndian.Uint32(b[2:]), 0
+	if h.flags&^packetFlags != 0 {
+		return nil, errors.New("reserved packet flags")
+	}
+	b = b[packetHeaderBytes:]
+	if h.flags&flagAcks != 0 {
+		if b, err = parseAcks(b, h); err != nil {
+			return nil, err
+		}
+	}
+	if h.flags&flagLimit != 0 {
+		v, n := consumeVarint(b)
+		if n == 0 {
+			return nil, errTruncated
+		}
+		h.limit, b = v, b[n:]
+	}
+	return b, nil
+}
+
+func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
+	if len(b) < 7 {
+		return nil, errTruncated
+	}
+	h.largest = binary.BigEndian.Uint32(b)
+	h.delay = binary.BigEndian.Uint16(b[4:])
+	h.nruns = int(b[6])
+	if h.nruns > maxAckRuns || h.nruns%2 == 0 {
+		return nil, errors.New("number of ack runs")
+	}
+	b = b[7:]
+	for i := range h.nruns {
+		v, n := consumeVarint(b)
+		if n == 0 {
+			return nil, errTruncated
+		}
+		if v == 0 || v >= 1<<32 {
+			return nil, errors.New("ack run of no packets")
+		}
+		h.runs[i], b = v, b[n:]
+	}
+	return b, nil
+}
+
+// header is a bunch's header. sequence is the message number of an unreliable bunch in parts.
+type header struct {
+	flags    byte
+	channel  uint64
+	sequence uint16
+	part     uint8
+	offset   uint16 // of a piece in its entry
+	last     bool   // the piece ends its entry
+}
+
+func (h header) delivery() Delivery { return Delivery(h.flags & deliveryMask) }
+func (h header) reliable() bool     { return h.delivery() <= ReliableUnordered }
+func (h header) whole() bool        { return h.flags&flagWhole == flagWhole }
+func (h header) inParts() bool      { return !h.reliable() && !h.whole() }
+
+func (h header) sequenced() bool {
+	return h.reliable() || h.delivery() == UnreliableSequenced || h.inParts()
+}
+
+func (h header) size() int {
+	n := 1 + varintLen(h.channel) + 2
+	if h.sequenced() {
+		n += 2
+	}
+	if h.inParts() {
+		n++
+	}
+	if h.flags&flagPiece != 0 {
+		n += 2
+	}
+	return n
+}
+
+func appendBunch(b []byte, h header, payload []byte) []byte {
+	b = append(b, h.flags)
+	b = appendVarint(b, h.channel)
+	if h.sequenced() {
+		b = binary.BigEndian.AppendUint16(b, h.sequence)
+	}
+	if h.inParts() {
+		b = append(b, h.part)
+	}
+	if h.flags&flagPiece != 0 {
+		piece := h.offset
+		if h.last {
+			piece |= pieceLast
+		}
+		b = binary.BigEndian.AppendUint16(b, piece)
+	}
+	b = binary.BigEndian.AppendUint16(b, uint16(len(payload)))
+	return append(b, payload...)
+}
+
+// parseBunch reads the bunch at the head of b. payload aliases b.
+func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
+	if len(b) == 0 {
+		return h, nil, nil, errTruncated
+	}
+	h.flags = b[0]
+	n := 0
+	if h.channel, n = consumeVarint(b[1:]); n == 0 {
+		return h, nil, nil, errTruncated
+	}
+	b = b[1+n:]
+	if len(b) < h.size()-1-varintLen(h.channel) {
+		return h, nil, nil, errTruncated
+	}
+	if h.sequenced() {
+		h.sequence, b = binary.BigEndian.Uint16(b), b[2:]
+	}
+	if h.inParts() {
+		h.part, b = b[0], b[1:]
+	}
+	h.last = true
+	if h.flags&flagPiece != 0 {
+		piece := binary.BigEndian.Uint16(b)
+		h.offset, h.last, b = piece&maxPieceOffset, piece&pieceLast != 0, b[2:]
+	}
+	length := int(binary.BigEndian.Uint16(b))
+	if b = b[2:]; len(b) < length {
+		return h, nil, nil, errTruncated
+	}
+	return h, b[:length], b[length:], h.check(length)
+}
+
+// check refuses what no sender writes.
+func (h header) check(length int) error {
+	switch {
+	case h.flags&flagExtension != 0:
+		return errors.New("reserved bunch flag")
+	case h.channel > maxChannelNumber:
+		return errors.New("channel number over 2^30-1")
+	case !h.reliable() && h.flags&(flagOpen|flagClose|flagPiece) != 0:
+		return errors.New("unreliable bunch that opens, closes or comes in pieces")
+	case h.flags&flagClose != 0 && h.flags&flagEnd == 0:
+		return errors.New("close before the end of a run")
+	case h.inParts() && (h.part == 0) != (h.flags&flagBegin != 0):
+		return errors.New("part number does not fit begin")
+	case int(h.offset)+length > EntryBytes:
+		return errors.New("entry over 1,100 bytes")
+	}
+	return nil
+}
+
+// rebuild returns the number nearest to expected whose low bits are truncated (RFC 9000, A.3).
+func rebuild(expected, truncated uint64, width int) uint64 {
+	window := uint64(1) << width
+	half, mask := window/2, window-1
+	candidate := expected&^mask | truncated
+	switch {
+	case candidate+half <= expected && candidate < 1<<62-window:
+		return candidate + window
+	case candidate > expected+half && candidate >= window:
+		return candidate - window
+	}
+	return candidate
+}
+
+func log2(n int) int { return bits.Len(uint(n)) - 1 }
