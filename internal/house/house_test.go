@@ -1,0 +1,144 @@
+package house
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func tree(t *testing.T) (root string, files []File) {
+	root, err := Root()
+	require.NoError(t, err)
+	files, err = Files(root)
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	return root, files
+}
+
+// topLevel is all that stands at the top of the repository.
+var topLevel = []string{"go.mod", "go.sum", "README.md", "LICENSE", "SECURITY.md", "PORTING.md", ".ci", ".git", ".gitignore",
+	"bench", "bunch", "chunk", "examples", "internal", "rpc", "stream"}
+
+func TestTopLevel(t *testing.T) {
+	root, _ := tree(t)
+	entries, err := os.ReadDir(root)
+	require.NoError(t, err)
+	for _, e := range entries {
+		assert.Contains(t, topLevel, e.Name(), "the top level holds only what DESIGN.md, section 1, names")
+	}
+}
+
+// floor returns the storey of a package: an import goes to a lower one, never up and never across.
+func floor(pkg string) int {
+	switch first, _, _ := strings.Cut(pkg, "/"); first {
+	case "internal":
+		return 0
+	case "bunch", "chunk":
+		return 1
+	case "rpc":
+		return 2
+	case "stream":
+		return 3
+	}
+	return 4
+}
+
+func TestImportsGoDown(t *testing.T) {
+	_, files := tree(t)
+	for _, f := range files {
+		if f.Test {
+			continue
+		}
+		for _, path := range f.Imports() {
+			pkg, ours := strings.CutPrefix(path, Module+"/")
+			if !ours {
+				continue
+			}
+			within := strings.HasPrefix(pkg+"/", f.Package+"/") || strings.HasPrefix(f.Package, pkg+"/") || strings.HasPrefix(f.Package, "examples/")
+			down := floor(pkg) < floor(f.Package)
+			bits := pkg == "internal/bits"
+			assert.True(t, down || within || bits, "%s imports %s, which does not stand below it", f.Path, pkg)
+		}
+	}
+}
+
+// outside says which packages may import a module from outside; examples and bench may use what serves their users.
+var outside = map[string][]string{
+	"github.com/quic-go/quic-go":        {"rpc", "internal/netsim"},
+	"github.com/vmihailenco/msgpack/v5": {"rpc"},
+}
+
+func TestDependencies(t *testing.T) {
+	_, files := tree(t)
+	for _, f := range files {
+		if f.Test || floor(f.Package) == 4 {
+			continue
+		}
+		for _, path := range f.Imports() {
+			host, _, _ := strings.Cut(path, "/")
+			if !strings.Contains(host, ".") || strings.HasPrefix(path, Module) {
+				continue
+			}
+			assert.True(t, allowedOutside(path, f.Package), "%s imports %s", f.Path, path)
+		}
+	}
+}
+
+func allowedOutside(path, pkg string) bool {
+	for module, packages := range outside {
+		if path == module || strings.HasPrefix(path, module+"/") {
+			return slices.Contains(packages, pkg)
+		}
+	}
+	return false
+}
+
+func TestLengths(t *testing.T) {
+	_, files := tree(t)
+	for _, f := range files {
+		most := 400
+		if f.Test {
+			most = 800
+		}
+		assert.LessOrEqual(t, f.Lines, most, "%s: lines", f.Path)
+		for name, lines := range f.Functions() {
+			if !f.Test {
+				assert.LessOrEqual(t, lines, 70, "%s: lines of %s", f.Path, name)
+			}
+		}
+	}
+}
+
+// budgets of exported package-level names: an interface is small or it is not learnt.
+var budgets = map[string]int{"bunch": 45, "chunk": 25, "rpc": 90, "stream": 60}
+
+func TestExportedNames(t *testing.T) {
+	_, files := tree(t)
+	names := make(map[string][]string)
+	for _, f := range files {
+		if !f.Test {
+			names[f.Package] = append(names[f.Package], f.Exported()...)
+		}
+	}
+	for pkg, budget := range budgets {
+		t.Logf("%s: %d exported names of %d", pkg, len(names[pkg]), budget)
+		assert.LessOrEqual(t, len(names[pkg]), budget, "%s exports %v", pkg, names[pkg])
+	}
+}
+
+func TestNothingLeftOpen(t *testing.T) {
+	root, files := tree(t)
+	marks := [][]byte{[]byte("TO" + "DO"), []byte("FIX" + "ME"), []byte("t.Sk" + "ip("), []byte("X" + "XX")}
+	for _, f := range files {
+		text, err := os.ReadFile(root + "/" + f.Path)
+		require.NoError(t, err)
+		for _, m := range marks {
+			assert.False(t, bytes.Contains(text, m), "%s holds %q", f.Path, m)
+		}
+	}
+}

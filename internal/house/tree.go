@@ -1,0 +1,139 @@
+package house
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Module is the path of the main module.
+const Module = "github.com/quivernet/quiver"
+
+// File is one Go file of the tree.
+type File struct {
+	Path    string // relative to the root, with slashes
+	Package string // folder relative to the root, with slashes
+	Test    bool
+	Lines   int
+	Fset    *token.FileSet
+	Syntax  *ast.File
+}
+
+// Root returns the repository's root: the nearest folder above the working directory with a go.mod.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if parent := filepath.Dir(dir); parent != dir {
+			dir = parent
+			continue
+		}
+		return "", fs.ErrNotExist
+	}
+}
+
+// Files parses every Go file below root, testdata and hidden folders left out.
+func Files(root string) ([]File, error) {
+	var files []File
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(path) != ".go":
+			return nil
+		}
+		f, err := parse(fset, root, path)
+		files = append(files, f)
+		return err
+	})
+	return files, err
+}
+
+func parse(fset *token.FileSet, root, path string) (File, error) {
+	syntax, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return File{}, err
+	}
+	rel, err := filepath.Rel(root, path)
+	if err != nil {
+		return File{}, err
+	}
+	rel = filepath.ToSlash(rel)
+	return File{
+		Path:    rel,
+		Package: filepath.ToSlash(filepath.Dir(filepath.FromSlash(rel))),
+		Test:    strings.HasSuffix(rel, "_test.go"),
+		Lines:   fset.File(syntax.Pos()).LineCount(),
+		Fset:    fset,
+		Syntax:  syntax,
+	}, nil
+}
+
+// Imports returns the import paths of f.
+func (f File) Imports() []string {
+	var paths []string
+	for _, spec := range f.Syntax.Imports {
+		paths = append(paths, strings.Trim(spec.Path.Value, `"`))
+	}
+	return paths
+}
+
+// Functions returns the name and length in lines of every function with a body, literals left to their function.
+func (f File) Functions() map[string]int {
+	lengths := make(map[string]int)
+	for _, d := range f.Syntax.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
+			lengths[fn.Name.Name] = max(lengths[fn.Name.Name], f.line(fn.End())-f.line(fn.Pos())+1)
+		}
+	}
+	return lengths
+}
+
+func (f File) line(p token.Pos) int { return f.Fset.Position(p).Line }
+
+// Exported returns the exported package-level names that f declares.
+func (f File) Exported() []string {
+	var names []string
+	for _, d := range f.Syntax.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil && d.Name.IsExported() {
+				names = append(names, d.Name.Name)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				names = append(names, exportedIn(spec)...)
+			}
+		}
+	}
+	return names
+}
+
+func exportedIn(spec ast.Spec) []string {
+	var names []string
+	switch s := spec.(type) {
+	case *ast.TypeSpec:
+		if s.Name.IsExported() {
+			names = append(names, s.Name.Name)
+		}
+	case *ast.ValueSpec:
+		for _, n := range s.Names {
+			if n.IsExported() {
+				names = append(names, n.Name)
+			}
+		}
+	}
+	return names
+}

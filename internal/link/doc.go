@@ -1,0 +1,18 @@
+// Package link drives the machines of one connection over a datagram carrier, at the pace of the wire.
+//
+// A [Link] has one lock around its machines and two goroutines. The reader moves datagrams from the [Carrier] into a
+// bounded ring and does nothing else while the writer keeps up, because the receive queue of quic-go holds 128
+// datagrams and drops the newest without a word. The writer moves the ring into the machines, asks them in order of
+// priority for the next datagram, sends it outside the lock, and sleeps until there is something to do. A packet is
+// thereby built when the wire can take it and not before.
+//
+// While the writer is blocked in SendDatagram the reader feeds the machines in its place, so that a congested way out
+// never delays what comes in.
+//
+// The link knows neither what a packet holds nor who its peer is. It does not see losses: a machine that does may
+// implement [BlackHoler] and [LossCounter]. When a path goes dark, quic-go cuts nothing and may block for long; the
+// brake is the machine's own probe timer, which stops bulk after two probes in a row.
+//
+// Limits: [RingBytes] a connection, bursts of at most 96 datagrams, datagrams of at most 1,500 bytes, a reason of at
+// most 256 bytes, and one second for the drain of Close.
+package link

@@ -1,0 +1,139 @@
+package link
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config holds what a link may be told; zero fields take the default named beside them.
+type Config struct {
+	// Wake is called without the lock, from either goroutine of the link, when a machine's Wake said true, and once
+	// more after Done is closed. It must not block. Default: nothing.
+	Wake func()
+
+	// Now is the clock of the machines. Default: time.Now.
+	Now func() time.Time
+
+	// Logger hears of shrunken paths and dropped datagrams. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Wake == nil {
+		c.Wake = func() {}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Link drives the machines of one connection. All methods may be called concurrently.
+type Link struct {
+	config  Config
+	carrier Carrier
+
+	// The machines, in order of priority, and what goes with them.
+	mu     sync.Mutex
+	slots  []slot
+	last   time.Time // the clock never runs back
+	mtu    mtu
+	window int   // what the machines were told last
+	failed error // a machine's violation, after which none is called
+	parked bool  // the writer found nothing to do and sleeps, or is about to
+
+	// Between the goroutines.
+	ring    ring
+	wake    chan struct{} // holds at most one token
+	sending atomic.Bool   // the writer is inside SendDatagram
+	counts  counters
+
+	// The end.
+	closing  closing
+	draining atomic.Bool
+	ctx      context.Context
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	done     chan struct{}
+}
+
+// New starts the two goroutines of a link, which end with the connection. The link owns c from here and calls the
+// machines, which stand in order of priority, only under its lock.
+func New(c Carrier, cfg Config, machines ...Machine) *Link {
+	l := &Link{
+		config:  cfg.withDefaults(),
+		carrier: c,
+		slots:   make([]slot, len(machines)),
+		wake:    make(chan struct{}, 1),
+		done:    make(chan struct{}),
+	}
+	for i, m := range machines {
+		l.slots[i] = newSlot(m)
+	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.running.Add(2)
+	go l.read()
+	go l.write()
+	return l
+}
+
+// Lock takes the lock around the machines and returns the link's clock, which never runs back. Its holder stops the
+// connection and must not block. Close, Abort, Err and Stats are allowed under the lock.
+func (l *Link) Lock() time.Time {
+	l.mu.Lock()
+	return l.lockedNow()
+}
+
+// lockedNow reads the clock. The lock is held.
+func (l *Link) lockedNow() time.Time {
+	now := l.config.Now()
+	if now.Before(l.last) {
+		now = l.last
+	}
+	l.last = now
+	return now
+}
+
+// Unlock releases the lock and wakes the writer when it sleeps and could have something to do now.
+func (l *Link) Unlock() {
+	wake := l.parked && l.changed()
+	if wake {
+		l.parked = false
+	}
+	l.mu.Unlock()
+	if wake {
+		l.signal()
+	}
+}
+
+// changed asks every machine, because each forgets when it was asked.
+func (l *Link) changed() bool {
+	changed := false
+	for i := range l.slots {
+		changed = l.slots[i].changed() || changed
+	}
+	return changed
+}
+
+// woken asks every machine, because each forgets when it was asked.
+func (l *Link) woken() bool {
+	woken := false
+	for i := range l.slots {
+		woken = l.slots[i].Wake() || woken
+	}
+	return woken
+}
+
+// signal lets the writer look again. A token that lies there already will do.
+func (l *Link) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}

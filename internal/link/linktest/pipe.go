@@ -1,0 +1,242 @@
+// Package linktest has carriers in memory for the tests of packages that need a link.
+package linktest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quivernet/quiver/internal/link"
+)
+
+// Carrier is one end of a pipe. Without settings it loses nothing, delays nothing and never blocks. Its methods may be
+// called at any time; settings are for what this end sends.
+type Carrier struct {
+	peer *Carrier
+
+	mu    sync.Mutex
+	path  link.Path
+	limit int // bytes that SendDatagram takes
+	delay time.Duration
+	drop  func(datagram []byte) bool
+	gate  chan struct{} // SendDatagram waits for it when not nil
+
+	// What arrives here.
+	queue   []arrival
+	depth   int // 0 = no limit
+	dropped int
+	arrived chan struct{} // holds at most one token
+
+	// The end.
+	closed chan struct{}
+	err    error
+	code   uint64
+	reason string
+	parted bool // CloseWithError was called here
+}
+
+// arrival is a datagram, or the close of the peer.
+type arrival struct {
+	due      time.Time
+	datagram []byte
+	err      error
+}
+
+// Pipe returns both ends of a pipe with a window of 256 KiB and datagrams of at most 1,243 bytes.
+func Pipe() (a, b *Carrier) {
+	a, b = newCarrier(), newCarrier()
+	a.peer, b.peer = b, a
+	return a, b
+}
+
+func newCarrier() *Carrier {
+	c := &Carrier{arrived: make(chan struct{}, 1), closed: make(chan struct{})}
+	c.SetPath(link.Path{Cwnd: 256 << 10, MaxDatagram: 1243})
+	return c
+}
+
+// SetPath sets what Path returns, and the largest datagram.
+func (c *Carrier) SetPath(p link.Path) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.path, c.limit = p, p.MaxDatagram
+}
+
+// SetLimit sets the largest datagram that SendDatagram takes, while Path goes on saying what it said.
+func (c *Carrier) SetLimit(size int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = size
+}
+
+// SetDelay sets the time that a datagram travels.
+func (c *Carrier) SetDelay(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.delay = d
+}
+
+// SetDrop sets a function that says which datagrams get lost. The writer of the link calls it, in order.
+func (c *Carrier) SetDrop(drop func(datagram []byte) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop = drop
+}
+
+// SetDepth bounds the datagrams that wait here for ReceiveDatagram; past it the newest is dropped. quic-go: 128.
+func (c *Carrier) SetDepth(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.depth = n
+}
+
+// Block makes SendDatagram block, until it is called with false or the carrier is closed.
+func (c *Carrier) Block(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case on && c.gate == nil:
+		c.gate = make(chan struct{})
+	case !on && c.gate != nil:
+		close(c.gate)
+		c.gate = nil
+	}
+}
+
+// Fail breaks this end: every method returns err. The peer hears nothing.
+func (c *Carrier) Fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fail(err)
+}
+
+// Closed returns what CloseWithError was called with.
+func (c *Carrier) Closed() (code uint64, reason string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.code, c.reason, c.parted
+}
+
+// Dropped returns how many datagrams found the queue of this end full.
+func (c *Carrier) Dropped() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dropped
+}
+
+// Path returns what SetPath was told.
+func (c *Carrier) Path() link.Path {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.path
+}
+
+// SendDatagram copies the datagram to the other end, if no setting stands against it.
+func (c *Carrier) SendDatagram(p []byte) error {
+	for {
+		c.mu.Lock()
+		gate, err, limit, delay, drop := c.gate, c.err, c.limit, c.delay, c.drop
+		c.mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case len(p) > limit:
+			return &link.TooLargeError{Max: limit}
+		case gate != nil:
+			select {
+			case <-gate:
+			case <-c.closed:
+			}
+		case drop != nil && drop(p):
+			return nil
+		default:
+			datagram := make([]byte, len(p))
+			copy(datagram, p)
+			c.peer.deliver(arrival{due: time.Now().Add(delay), datagram: datagram})
+			return nil
+		}
+	}
+}
+
+// ReceiveDatagram returns the oldest datagram once it has arrived.
+func (c *Carrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	for ctx.Err() == nil {
+		datagram, wait, err := c.take(time.Now())
+		if err != nil || datagram != nil {
+			return datagram, err
+		}
+		var due <-chan time.Time
+		if wait > 0 {
+			due = time.After(wait)
+		}
+		select {
+		case <-c.arrived:
+		case <-due:
+		case <-c.closed:
+		case <-ctx.Done():
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// CloseWithError ends both ends; the peer hears of it behind the datagrams that are on their way.
+func (c *Carrier) CloseWithError(code uint64, reason string) error {
+	c.mu.Lock()
+	if c.parted {
+		c.mu.Unlock()
+		return nil
+	}
+	c.parted, c.code, c.reason = true, code, reason
+	silent := c.err != nil
+	c.fail(&link.CloseError{Code: code, Reason: reason})
+	delay := c.delay
+	c.mu.Unlock()
+	if !silent {
+		err := &link.CloseError{Code: code, Reason: reason, Remote: true}
+		c.peer.deliver(arrival{due: time.Now().Add(delay), err: err})
+	}
+	return nil
+}
+
+// fail stops this end with the first error. The lock is held.
+func (c *Carrier) fail(err error) {
+	if c.err == nil {
+		c.err = err
+		close(c.closed)
+	}
+}
+
+// deliver queues what the peer sent. The peer's close always finds room.
+func (c *Carrier) deliver(a arrival) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a.err == nil && c.depth > 0 && len(c.queue) >= c.depth {
+		c.dropped++
+		return
+	}
+	c.queue = append(c.queue, a)
+	select {
+	case c.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what is due, or how long the oldest still travels; 0 means that none does. As in quic-go, datagrams
+// that are here are handed out even after the end.
+func (c *Carrier) take(now time.Time) (datagram []byte, wait time.Duration, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) == 0 {
+		return nil, 0, c.err
+	}
+	oldest := c.queue[0]
+	if wait = oldest.due.Sub(now); wait > 0 {
+		return nil, wait, c.err
+	}
+	c.queue = c.queue[1:]
+	if oldest.err != nil {
+		c.fail(oldest.err)
+		return nil, 0, c.err
+	}
+	return oldest.datagram, 0, nil
+}

@@ -1,0 +1,90 @@
+package link
+
+import "time"
+
+// Machine is a protocol without clock, goroutine or lock. All methods are called under the link's lock.
+type Machine interface {
+	// Receive owns the datagram from here. An error is a violation and ends the connection; its
+	// CloseCode() (uint64, string) method, when it has one, gives the code and reason to close with.
+	Receive(now time.Time, datagram []byte) error
+
+	// AppendPacket builds the next datagram, at most max bytes, when one is to leave now.
+	AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool)
+
+	// Unsent takes back the newest datagram of AppendPacket, which never left.
+	Unsent(number uint64)
+
+	// Advance runs the timers that are due. It is called before every AppendPacket, due or not. An error ends the
+	// connection, like one of Receive. Afterwards NextTimeout lies after now or a packet is ready.
+	Advance(now time.Time) error
+
+	NextTimeout() (time.Time, bool)
+
+	// SetWindow says how many bytes bulk may have in flight: the path's congestion window and two packets, so that
+	// it keeps growing while at most two datagrams wait inside the carrier.
+	SetWindow(bytes int)
+
+	// Wake reports, once, that something happened for which the owner waits.
+	Wake() bool
+
+	// Drained reports that no reliable data is unsent or unacknowledged.
+	Drained() bool
+
+	// FirstByte names the datagrams that are for this machine. It never changes.
+	FirstByte() byte
+}
+
+// BlackHoler is an optional part of a [Machine].
+type BlackHoler interface {
+	// BlackHole reports, once, that three packets in a row above [SafeDatagram] bytes were lost while smaller ones
+	// were acknowledged.
+	BlackHole() bool
+}
+
+// LossCounter is an optional part of a [Machine].
+type LossCounter interface {
+	// Lost returns how many packets were declared lost so far. Losses make bursts shorter.
+	Lost() uint64
+}
+
+// Changer is an optional part of a [Machine] that spares the writer idle rounds.
+type Changer interface {
+	// Changed reports, once, that since it was last asked the owner did something that may let a packet leave, move
+	// the next timeout, make Wake true or Advance fail. Without it every Unlock counts as a change.
+	Changed() bool
+}
+
+// Corker is an optional part of a [Machine]. Close uncorks, so that what is queued can drain.
+type Corker interface {
+	Cork(on bool)
+}
+
+// slot is a machine with its optional parts looked up once.
+type slot struct {
+	Machine
+	first byte
+	hole  BlackHoler
+	loss  LossCounter
+	dirty Changer
+	cork  Corker
+}
+
+func newSlot(m Machine) slot {
+	s := slot{Machine: m, first: m.FirstByte()}
+	s.hole, _ = m.(BlackHoler)
+	s.loss, _ = m.(LossCounter)
+	s.dirty, _ = m.(Changer)
+	s.cork, _ = m.(Corker)
+	return s
+}
+
+func (s *slot) blackHole() bool { return s.hole != nil && s.hole.BlackHole() }
+
+func (s *slot) changed() bool { return s.dirty == nil || s.dirty.Changed() }
+
+func (s *slot) lost() uint64 {
+	if s.loss == nil {
+		return 0
+	}
+	return s.loss.Lost()
+}

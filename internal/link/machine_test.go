@@ -1,0 +1,131 @@
+package link_test
+
+import (
+	"errors"
+	"time"
+
+	"github.com/quivernet/quiver/internal/link"
+)
+
+// machine is a protocol that does what a test tells it. It is used under the link's lock.
+type machine struct {
+	first byte
+
+	// What to do.
+	ready      int // packets to send
+	size       int // bytes of a packet; 0 = as many as fit
+	ignoreMax  bool
+	next       time.Time
+	wakes      int // times that Wake says true
+	undrained  bool
+	hole       bool
+	losses     uint64
+	receiveErr error
+	advanceErr error
+	onPacket   func(now time.Time, datagram []byte)
+
+	// What happened.
+	received [][]byte
+	unsent   []uint64
+	maxes    []int // of the packets built
+	advanced []time.Time
+	windows  []int
+	number   uint64
+	uncorked int
+}
+
+func (m *machine) Receive(now time.Time, datagram []byte) error {
+	m.received = append(m.received, datagram)
+	if m.onPacket != nil {
+		m.onPacket(now, datagram)
+	}
+	return m.receiveErr
+}
+
+func (m *machine) AppendPacket(_ time.Time, buf []byte, size int) ([]byte, uint64, bool) {
+	if m.ready == 0 {
+		return nil, 0, false
+	}
+	m.ready--
+	m.number++
+	m.maxes = append(m.maxes, size)
+	if m.size > 0 {
+		size = min(size, m.size)
+	}
+	if m.ignoreMax {
+		size = cap(buf)
+	}
+	packet := buf[:size]
+	clear(packet)
+	packet[0] = m.first
+	return packet, m.number, true
+}
+
+func (m *machine) Unsent(number uint64) {
+	m.unsent = append(m.unsent, number)
+	m.ready++
+}
+
+func (m *machine) Advance(now time.Time) error {
+	m.advanced = append(m.advanced, now)
+	return m.advanceErr
+}
+
+func (m *machine) NextTimeout() (time.Time, bool) { return m.next, !m.next.IsZero() }
+
+func (m *machine) SetWindow(bytes int) { m.windows = append(m.windows, bytes) }
+
+func (m *machine) Wake() bool {
+	if m.wakes == 0 {
+		return false
+	}
+	m.wakes--
+	return true
+}
+
+func (m *machine) Drained() bool { return !m.undrained }
+
+func (m *machine) FirstByte() byte { return m.first }
+
+func (m *machine) BlackHole() bool {
+	hole := m.hole
+	m.hole = false
+	return hole
+}
+
+func (m *machine) Lost() uint64 { return m.losses }
+
+func (m *machine) Cork(on bool) {
+	if !on {
+		m.uncorked++
+	}
+}
+
+// quietMachine says itself whether an Unlock matters.
+type quietMachine struct {
+	*machine
+	changed bool
+}
+
+func (m *quietMachine) Changed() bool {
+	changed := m.changed
+	m.changed = false
+	return changed
+}
+
+// violation is a machine's error with a code.
+type violation struct{}
+
+var errViolation error = violation{}
+
+func (violation) Error() string               { return "a violation" }
+func (violation) CloseCode() (uint64, string) { return 7, "bad header" }
+
+var errBroken = errors.New("the wire broke")
+
+// under runs fn under the link's lock.
+func under(l *link.Link, fn func()) {
+	l.Lock()
+	defer l.Unlock()
+	fn()
+}

@@ -1,0 +1,127 @@
+package link_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/link"
+)
+
+func TestTooLargeIsTakenBackAndSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		la, lb, ma, mb, a, _ := pair(t, link.Config{})
+		a.SetPath(link.Path{MaxDatagram: 1404})
+		a.SetLimit(1163)
+		under(la, func() { ma.ready = 2 })
+		synctest.Wait()
+		under(la, func() {
+			require.Equal(t, []uint64{1}, ma.unsent)
+			require.Equal(t, []int{1404, 1163, 1163}, ma.maxes)
+		})
+		under(lb, func() { require.Len(t, mb.received, 2) })
+		require.Equal(t, uint64(1), la.Stats().TooLarge)
+		require.Equal(t, 1163, la.Stats().MaxDatagram)
+	})
+}
+
+func TestRefusalCountsUntilThePathChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		la, _, ma, _, a, _ := pair(t, link.Config{})
+		send := func() int {
+			under(la, func() { ma.ready = 1 })
+			synctest.Wait()
+			return la.Stats().MaxDatagram
+		}
+		a.SetPath(link.Path{MaxDatagram: 1404})
+		a.SetLimit(1200)
+		require.Equal(t, 1200, send())
+		a.SetPath(link.Path{MaxDatagram: 1329})
+		require.Equal(t, 1329, send())
+
+		a.SetLimit(1200)
+		require.Equal(t, 1200, send())
+		a.SetLimit(1329) // the carrier grew without saying so
+		require.Equal(t, 1200, send())
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 1329, send())
+		require.Equal(t, uint64(2), la.Stats().TooLarge)
+	})
+}
+
+func TestDatagramsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		la, _, ma, _, a, _ := pair(t, link.Config{})
+		a.SetPath(link.Path{MaxDatagram: 65535})
+		under(la, func() { ma.ready = 1 })
+		synctest.Wait()
+		a.SetPath(link.Path{})
+		a.SetLimit(1500)
+		under(la, func() { ma.ready = 1 })
+		synctest.Wait()
+		under(la, func() { require.Equal(t, []int{1500, link.SafeDatagram}, ma.maxes) })
+	})
+}
+
+func TestCarrierThatRefusesEverythingEndsTheLink(t *testing.T) {
+	for _, limit := range []int{0, 100, 255} {
+		synctest.Test(t, func(t *testing.T) {
+			la, lb, ma, _, a, _ := pair(t, link.Config{})
+			a.SetLimit(limit)
+			under(la, func() { ma.ready = 1 })
+			<-la.Done()
+			var tooLarge *link.TooLargeError
+			require.ErrorAs(t, la.Err(), &tooLarge)
+			require.Equal(t, limit, tooLarge.Max)
+			<-lb.Done()
+		})
+	}
+}
+
+// TestMachineThatIgnoresTheLimitEndsTheLink shows that refusals in a row are bounded.
+func TestMachineThatIgnoresTheLimitEndsTheLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		la, lb, ma, _, a, _ := pair(t, link.Config{})
+		a.SetLimit(300)
+		under(la, func() {
+			ma.ready = 1
+			ma.ignoreMax = true
+		})
+		<-la.Done()
+		require.ErrorContains(t, la.Err(), "9 refusals in a row")
+		<-lb.Done()
+	})
+}
+
+func TestBlackHole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		la, _, ma, _, a, _ := pair(t, link.Config{})
+		a.SetPath(link.Path{MaxDatagram: 1404})
+		size := func(hole bool) int {
+			under(la, func() { ma.ready, ma.hole = 1, hole })
+			synctest.Wait()
+			return la.Stats().MaxDatagram
+		}
+		require.Equal(t, 1404, size(false))
+		require.Equal(t, 1163, size(true))
+		require.Equal(t, 1163, size(true), "an old report changes nothing")
+		time.Sleep(9999 * time.Millisecond)
+		require.Equal(t, 1163, size(false))
+		time.Sleep(time.Millisecond)
+		require.Equal(t, 1404, size(false), "tried again after 10 s")
+
+		require.Equal(t, 1163, size(true))
+		time.Sleep(19 * time.Second)
+		require.Equal(t, 1163, size(false))
+		time.Sleep(time.Second)
+		require.Equal(t, 1404, size(false), "the wait doubles")
+
+		time.Sleep(21 * time.Second)
+		require.Equal(t, 1163, size(true))
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 1404, size(false), "a path that held for longer than the wait starts anew")
+		require.Equal(t, uint64(3), la.Stats().BlackHoles)
+	})
+}

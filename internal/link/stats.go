@@ -1,0 +1,40 @@
+package link
+
+import "sync/atomic"
+
+// Stats is a snapshot of a link's counters.
+type Stats struct {
+	DatagramsIn, DatagramsOut uint64
+	BytesIn, BytesOut         uint64
+
+	DroppedRing    uint64 // the ring was full: the machines could not keep up
+	DroppedUnknown uint64 // empty, or no machine has its first byte
+
+	TooLarge    uint64 // refused by the carrier and taken back
+	BlackHoles  uint64 // times that the path was found to swallow large datagrams
+	Rests       uint64 // pauses after a full burst
+	MaxDatagram int    // bytes that a datagram may have now
+}
+
+type counters struct {
+	datagramsIn, datagramsOut        atomic.Uint64
+	bytesIn, bytesOut                atomic.Uint64
+	droppedUnknown                   atomic.Uint64
+	tooLarge, blackHoles, rests, max atomic.Uint64
+}
+
+// Stats does not take the lock.
+func (l *Link) Stats() Stats {
+	return Stats{
+		DatagramsIn:    l.counts.datagramsIn.Load(),
+		DatagramsOut:   l.counts.datagramsOut.Load(),
+		BytesIn:        l.counts.bytesIn.Load(),
+		BytesOut:       l.counts.bytesOut.Load(),
+		DroppedRing:    l.ring.dropped.Load(),
+		DroppedUnknown: l.counts.droppedUnknown.Load(),
+		TooLarge:       l.counts.tooLarge.Load(),
+		BlackHoles:     l.counts.blackHoles.Load(),
+		Rests:          l.counts.rests.Load(),
+		MaxDatagram:    int(l.counts.max.Load()),
+	}
+}
