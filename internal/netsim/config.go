@@ -1,0 +1,138 @@
+package netsim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// defaultQueue is the least default size of a bottleneck's queue in bytes.
+	defaultQueue = 64 << 10
+	// defaultReorderDelay is the least default time by which a reordered packet is held back.
+	defaultReorderDelay = time.Millisecond
+	// UDPOverhead is what IPv4 and UDP add to a datagram, in bytes.
+	UDPOverhead = 20 + 8
+
+	maxRate  = 1e12    // bit/s; above, a byte takes less than the nanosecond that a clock can tell
+	maxQueue = 1 << 30 // bytes; keeps queue times within 63 bits of nanoseconds at 1 byte/s
+)
+
+// Config describes one direction of a path. The zero value is a perfect path: no delay, no loss, no limit.
+type Config struct {
+	// Delay is the one-way propagation time. Jitter is the most that is added to it, drawn evenly for each packet;
+	// a packet never overtakes another by jitter (see Reorder).
+	Delay, Jitter time.Duration
+
+	// Loss is the probability that a packet is lost, each for itself. Burst adds losses in a row.
+	Loss  float64
+	Burst Burst
+	// Lose, when not nil, is asked for each packet that reached the lossy part: n counts the packets given to the
+	// link from 0. True loses it.
+	Lose func(n uint64, packet []byte) bool
+
+	// Rate is the bottleneck's in bit/s; 0 = no bottleneck.
+	Rate int64
+	// Queue is how many bytes, overhead included, may wait for the bottleneck, the unsent rest of the packet on the
+	// wire included; the packet that does not fit is dropped. An empty queue takes any packet.
+	// 0 = max(Rate * 2 * Delay, 64 KiB): one bandwidth-delay product when both directions have the same Delay.
+	Queue int
+	// Overhead is charged for each packet in the bottleneck and in Stats.CarriedBytes.
+	// 0 = 28 bytes of IPv4 and UDP; negative = none.
+	Overhead int
+
+	// Duplicate is the probability that a packet arrives twice.
+	Duplicate float64
+	// Reorder is the probability that a packet is held back by ReorderDelay, so that later ones overtake it.
+	// ReorderDelay 0 = max(Delay/4, 1 ms).
+	Reorder      float64
+	ReorderDelay time.Duration
+
+	// MTU is the largest packet in bytes, overhead not included, that the path carries; larger ones vanish without a
+	// word, as behind a black hole. 0 = no limit.
+	MTU int
+
+	// Seed decides every random draw.
+	Seed uint64
+}
+
+// Burst is Gilbert and Elliott's model: the path is good or bad, and each packet that reaches the lossy part may turn it.
+// The mean loss is Loss*Enter/(Enter+Leave); a run of bad packets is 1/Leave long in the mean. Enter 0 = off.
+type Burst struct {
+	Enter float64 // probability that a packet turns a good path bad, and is itself the first of the burst
+	Leave float64 // probability that a packet turns a bad path good
+	Loss  float64 // probability that a packet is lost while the path is bad; 0 = 1
+}
+
+// Bursts returns the model in which the share loss of all packets is lost, in runs of length packets in the mean.
+func Bursts(loss, length float64) Burst {
+	leave := 1 / length
+	return Burst{Enter: leave * loss / (1 - loss), Leave: leave, Loss: 1}
+}
+
+// Validate names the first field that makes no sense.
+func (c Config) Validate() error {
+	for _, p := range []struct {
+		name  string
+		value float64
+	}{
+		{"Loss", c.Loss}, {"Duplicate", c.Duplicate}, {"Reorder", c.Reorder},
+		{"Burst.Enter", c.Burst.Enter}, {"Burst.Leave", c.Burst.Leave}, {"Burst.Loss", c.Burst.Loss},
+	} {
+		if !(p.value >= 0 && p.value <= 1) {
+			return fmt.Errorf("netsim: %s is %v, not a probability from 0 to 1", p.name, p.value)
+		}
+	}
+	if c.Delay < 0 || c.Jitter < 0 || c.ReorderDelay < 0 {
+		return fmt.Errorf("netsim: negative time: Delay %v, Jitter %v, ReorderDelay %v", c.Delay, c.Jitter, c.ReorderDelay)
+	}
+	if c.Rate < 0 || c.Rate > maxRate {
+		return fmt.Errorf("netsim: Rate is %d bit/s, not from 0 to %.0f", c.Rate, maxRate)
+	}
+	if c.Queue < 0 || c.Queue > maxQueue {
+		return fmt.Errorf("netsim: Queue is %d bytes, not from 0 to %d", c.Queue, maxQueue)
+	}
+	if c.MTU < 0 {
+		return fmt.Errorf("netsim: MTU is %d bytes", c.MTU)
+	}
+	if c.Burst.Enter > 0 && c.Burst.Leave == 0 {
+		return errors.New("netsim: Burst.Leave is 0: the first burst would never end")
+	}
+	return nil
+}
+
+// mustValidate panics on a Config that its writer got wrong.
+func (c Config) mustValidate() {
+	if err := c.Validate(); err != nil {
+		panic(err)
+	}
+}
+
+func (c Config) queue() int {
+	if c.Queue > 0 {
+		return c.Queue
+	}
+	bdp := float64(c.Rate) / 8 * 2 * c.Delay.Seconds()
+	return int(min(max(bdp, defaultQueue), maxQueue))
+}
+
+func (c Config) overhead() int {
+	if c.Overhead == 0 {
+		return UDPOverhead
+	}
+	return max(c.Overhead, 0)
+}
+
+func (c Config) reorderDelay() time.Duration {
+	if c.ReorderDelay > 0 {
+		return c.ReorderDelay
+	}
+	return max(c.Delay/4, defaultReorderDelay)
+}
+
+func (b Burst) loss() float64 {
+	if b.Loss == 0 {
+		return 1
+	}
+	return b.Loss
+}

@@ -1,0 +1,41 @@
+package netsim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// dice draws the fate of packets. Each roll takes the same number of draws, whatever the configuration and the outcome,
+// so that the nth packet meets the same fate when another setting changes.
+type dice struct {
+	rng *rand.Rand
+	bad bool // the state of Gilbert and Elliott's model
+}
+
+// roll is what was drawn for one packet, each evenly from [0, 1).
+type roll struct {
+	loss, turn, burst, duplicate, reorder float64
+	jitter                                [2]float64 // the packet's and its copy's
+}
+
+func newDice(seed, stream uint64) dice { return dice{rng: rand.New(rand.NewPCG(seed, stream))} }
+
+func (d *dice) roll() roll {
+	f := d.rng.Float64
+	return roll{loss: f(), turn: f(), burst: f(), duplicate: f(), reorder: f(), jitter: [2]float64{f(), f()}}
+}
+
+// inBurst moves the model on by one packet and tells whether that packet is lost.
+func (d *dice) inBurst(b Burst, r roll) bool {
+	if d.bad {
+		d.bad = r.turn >= b.Leave
+	} else {
+		d.bad = r.turn < b.Enter
+	}
+	return d.bad && r.burst < b.loss()
+}
+
+// jitter scales a draw to at most the configured jitter.
+func (r roll) jitterOf(i int, most time.Duration) time.Duration {
+	return time.Duration(r.jitter[i] * float64(most))
+}

@@ -1,0 +1,126 @@
+package netsim
+
+import (
+	"slices"
+	"time"
+)
+
+// What follows is called under mu.
+
+// collect moves what has arrived by now into the inbox and returns when the next packet arrives; zero = none under way.
+func (c *PacketConn) collect(now time.Time) (next time.Time) {
+	for _, path := range c.in {
+		path.arrive(now)
+		if at, ok := path.link.NextTimeout(); ok && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// put files a packet unless it is too much. Its buffer is the inbox's from then on.
+func (c *PacketConn) put(d datagram) bool {
+	if c.closed.Load() || c.waiting+len(d.data) > c.limit {
+		c.recycle(d.data)
+		return false
+	}
+	if c.head > len(c.inbox)/2 {
+		c.inbox = slices.Delete(c.inbox, 0, c.head)
+		c.head = 0
+	}
+	c.inbox = append(c.inbox, d)
+	c.waiting += len(d.data)
+	return true
+}
+
+func (c *PacketConn) take() (d datagram, ok bool) {
+	if c.head == len(c.inbox) {
+		return datagram{}, false
+	}
+	d = c.inbox[c.head]
+	c.inbox[c.head] = datagram{}
+	c.head++
+	if c.head == len(c.inbox) {
+		c.inbox, c.head = c.inbox[:0], 0
+	}
+	c.waiting -= len(d.data)
+	return d, true
+}
+
+// buffer returns size bytes to write to.
+func (c *PacketConn) buffer(size int) []byte {
+	if size > bufferSize {
+		return make([]byte, size)
+	}
+	if n := len(c.free); n > 0 {
+		b := c.free[n-1]
+		c.free = c.free[:n-1]
+		return b[:size]
+	}
+	return make([]byte, size, bufferSize)
+}
+
+func (c *PacketConn) recycle(b []byte) {
+	if cap(b) >= bufferSize && len(c.free) < maxFree {
+		c.free = append(c.free, b)
+	}
+}
+
+// wait gives mu back until something may have changed: a packet arrives, the deadline is there, the connection was
+// closed, or somebody passed the token.
+func (c *PacketConn) wait(now, next time.Time) {
+	if !c.readDeadline.IsZero() && (next.IsZero() || c.readDeadline.Before(next)) {
+		next = c.readDeadline
+	}
+	var expired <-chan time.Time
+	timer := c.timer(now, next)
+	if timer != nil {
+		expired = timer.C
+	}
+	c.armed = next
+	c.readers++
+	c.mu.Unlock()
+	select {
+	case <-expired:
+	case <-c.wake:
+	case <-c.done:
+	}
+	c.mu.Lock()
+	c.readers--
+	if timer != nil {
+		timer.Stop()
+		c.spare = timer
+	}
+}
+
+// timer returns a timer that expires at a time; nil = never.
+func (c *PacketConn) timer(now, at time.Time) *time.Timer {
+	if at.IsZero() {
+		return nil
+	}
+	t := c.spare
+	c.spare = nil
+	if t == nil {
+		return time.NewTimer(at.Sub(now))
+	}
+	t.Reset(at.Sub(now))
+	return t
+}
+
+// wakeOne passes a token to a waiting reader, if there is one.
+func (c *PacketConn) wakeOne() {
+	if c.readers == 0 {
+		return
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// wakeBefore wakes a reader that sleeps beyond a time.
+func (c *PacketConn) wakeBefore(at time.Time) {
+	if c.armed.IsZero() || at.Before(c.armed) {
+		c.wakeOne()
+	}
+}

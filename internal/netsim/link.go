@@ -1,0 +1,204 @@
+package netsim
+
+import (
+	"slices"
+	"time"
+)
+
+// maxInFlight is how many bytes may be under way in a link, so that a sender over a path without a bottleneck cannot
+// take all memory. What exceeds it is dropped as LostQueue. 256 MiB is 2 s at 1 Gbit/s.
+const maxInFlight = 256 << 20
+
+// Link is one direction of a path: a pure value without clock or goroutine. It is not safe for concurrent use. Times
+// may come from any clock; one that runs back counts as the latest time seen.
+type Link struct {
+	cfg        Config
+	dice       dice
+	bottleneck bottleneck
+	now        time.Time
+	count      uint64 // packets given to Send
+
+	// On the way.
+	flying   arrivals
+	inFlight int       // bytes
+	order    uint64    // of the next arrival
+	newest   time.Time // latest arrival of the packets that were not held back
+
+	// Events to come.
+	dark []span
+	mtu  []mtuChange // sorted by time; the first is in force when its time has come
+
+	stats Stats
+}
+
+type span struct{ from, until time.Time }
+
+type mtuChange struct {
+	at  time.Time
+	mtu int
+}
+
+// NewLink panics when the Config is not valid.
+func NewLink(cfg Config) *Link { return newLink(cfg, 0) }
+
+// newLink makes links of one Config and seed whose fates differ by stream.
+func newLink(cfg Config, stream uint64) *Link {
+	cfg.mustValidate()
+	return &Link{
+		cfg:        cfg,
+		dice:       newDice(cfg.Seed, stream),
+		bottleneck: newBottleneck(cfg.Rate, cfg.queue()),
+		mtu:        []mtuChange{{mtu: cfg.MTU}},
+	}
+}
+
+// Send gives the link a packet. When its fate is Carried, the link owns the bytes until Deliver hands them out; otherwise
+// they remain the caller's.
+func (l *Link) Send(now time.Time, packet []byte) Fate {
+	l.tick(now)
+	l.stats.Packets++
+	l.stats.Bytes += uint64(len(packet))
+	r := l.dice.roll()
+	depart, fate := l.enter(packet)
+	if fate == Carried {
+		fate = l.survive(depart, packet, r)
+	}
+	l.count++
+	if fate != Carried {
+		l.stats.drop(fate)
+		return fate
+	}
+	l.fly(depart, packet, r)
+	return Carried
+}
+
+// Deliver returns the next packet that has arrived by now. The bytes are the caller's.
+func (l *Link) Deliver(now time.Time) (packet []byte, ok bool) {
+	l.tick(now)
+	if len(l.flying) == 0 || l.flying[0].at.After(l.now) {
+		return nil, false
+	}
+	a := l.flying.pop()
+	l.inFlight -= len(a.packet)
+	l.stats.Delivered++
+	l.stats.DeliveredBytes += uint64(len(a.packet))
+	return a.packet, true
+}
+
+// NextTimeout returns when the next packet arrives. Not ok: none is on its way.
+func (l *Link) NextTimeout() (at time.Time, ok bool) {
+	if len(l.flying) == 0 {
+		return time.Time{}, false
+	}
+	return l.flying[0].at, true
+}
+
+// Dark makes every packet vanish that leaves the bottleneck from one time until another. What was sent before the call
+// keeps its fate.
+func (l *Link) Dark(from, until time.Time) {
+	l.dark = slices.DeleteFunc(l.dark, func(s span) bool { return !s.until.After(l.now) })
+	l.dark = append(l.dark, span{from, until})
+}
+
+// SetMTU changes the path's MTU for packets sent at a time or later; 0 = no limit.
+func (l *Link) SetMTU(at time.Time, mtu int) {
+	i := len(l.mtu)
+	for i > 1 && l.mtu[i-1].at.After(at) {
+		i--
+	}
+	l.mtu = slices.Insert(l.mtu, i, mtuChange{at, mtu})
+}
+
+// MTU returns what is in force; 0 = no limit.
+func (l *Link) MTU(now time.Time) int {
+	l.tick(now)
+	return l.mtu[0].mtu
+}
+
+// Backlog returns how many bytes, overhead included, wait for the bottleneck.
+func (l *Link) Backlog(now time.Time) int { return l.bottleneck.backlog(now) }
+
+// Stats returns a copy of the counters.
+func (l *Link) Stats() Stats { return l.stats }
+
+// tick moves the link's clock, and puts the MTU in force whose time has come.
+func (l *Link) tick(now time.Time) {
+	if now.After(l.now) {
+		l.now = now
+	}
+	for len(l.mtu) > 1 && !l.mtu[1].at.After(l.now) {
+		l.mtu = l.mtu[1:]
+	}
+}
+
+// enter takes a packet through the MTU and the bottleneck.
+func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
+	if mtu := l.mtu[0].mtu; mtu > 0 && len(packet) > mtu {
+		return time.Time{}, LostMTU
+	}
+	if l.inFlight+len(packet) > maxInFlight {
+		return time.Time{}, LostQueue
+	}
+	wire := len(packet) + l.cfg.overhead()
+	depart, ok := l.bottleneck.offer(l.now, wire)
+	if !ok {
+		return time.Time{}, LostQueue
+	}
+	l.stats.Carried++
+	l.stats.CarriedBytes += uint64(wire)
+	return depart, Carried
+}
+
+// survive takes a packet through what loses it behind the bottleneck.
+func (l *Link) survive(depart time.Time, packet []byte, r roll) Fate {
+	burst := l.dice.inBurst(l.cfg.Burst, r)
+	switch {
+	case l.isDark(depart):
+		return LostDark
+	case burst:
+		return LostBurst
+	case r.loss < l.cfg.Loss, l.cfg.Lose != nil && l.cfg.Lose(l.count, packet):
+		return Lost
+	}
+	return Carried
+}
+
+func (l *Link) isDark(t time.Time) bool {
+	for _, s := range l.dark {
+		if !t.Before(s.from) && t.Before(s.until) {
+			return true
+		}
+	}
+	return false
+}
+
+// fly sends a packet, and perhaps its copy, on its way.
+func (l *Link) fly(depart time.Time, packet []byte, r roll) {
+	at := l.inOrder(depart.Add(l.cfg.Delay + r.jitterOf(0, l.cfg.Jitter)))
+	if r.reorder < l.cfg.Reorder {
+		at = at.Add(l.cfg.reorderDelay())
+		l.stats.Reordered++
+	} else {
+		l.newest = at
+	}
+	l.push(at, packet)
+	if r.duplicate < l.cfg.Duplicate {
+		l.stats.Duplicated++
+		copied := append([]byte(nil), packet...)
+		l.push(l.inOrder(depart.Add(l.cfg.Delay+r.jitterOf(1, l.cfg.Jitter))), copied)
+	}
+}
+
+// inOrder keeps jitter from reordering.
+func (l *Link) inOrder(at time.Time) time.Time {
+	if at.Before(l.newest) {
+		return l.newest
+	}
+	return at
+}
+
+func (l *Link) push(at time.Time, packet []byte) {
+	l.flying.push(arrival{at: at, order: l.order, packet: packet})
+	l.order++
+	l.inFlight += len(packet)
+}

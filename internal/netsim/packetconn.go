@@ -1,0 +1,219 @@
+package netsim
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// readBuffer is the default size of a PacketConn's read buffer in bytes; SetReadBuffer changes it.
+	readBuffer = 1 << 20
+	// bufferSize holds any packet that quic-go builds; larger ones are allocated.
+	bufferSize = 2048
+	// maxDatagram is the most that fits a UDP datagram over IPv4.
+	maxDatagram = 65535 - UDPOverhead
+	// maxFree is how many buffers a PacketConn keeps for reuse.
+	maxFree = 512
+)
+
+var (
+	errClosed   = net.ErrClosed
+	errDeadline = os.ErrDeadlineExceeded
+	errBuffers  = errors.New("netsim: no raw connection before SetReadBuffer and SetWriteBuffer")
+)
+
+// PacketConn is an emulated UDP socket. It owns no goroutine and no descriptor: packets wait in the links that lead here
+// until a reader's timer says that they have arrived. All methods may be called concurrently.
+//
+// It reads the clock of package time only, and readers wait on channels and timers only, so that it runs in the fake
+// time of a testing/synctest bubble, if it was made in that bubble, as well as in real time.
+type PacketConn struct {
+	addr   *net.UDPAddr
+	done   chan struct{}
+	closed atomic.Bool
+
+	routes sync.RWMutex
+	paths  map[netip.AddrPort]*Path // that lead away from here, by destination
+
+	// Reading: mu guards what follows, and the links of the paths in.
+	mu      sync.Mutex
+	in      []*Path // that lead here
+	inbox   []datagram
+	head    int // of inbox
+	waiting int // bytes in inbox
+	limit   int // of waiting
+	free    [][]byte
+
+	// Waiting readers. One token wakes one reader, and a reader that leaves wakes the next.
+	readers int
+	wake    chan struct{}
+	armed   time.Time   // when the waiting readers wake up by themselves; zero = never
+	spare   *time.Timer // stopped
+
+	readDeadline  time.Time
+	writeDeadline atomic.Pointer[time.Time]
+
+	sized [2]atomic.Bool // SetReadBuffer, SetWriteBuffer were called
+}
+
+type datagram struct {
+	data []byte
+	from *net.UDPAddr
+}
+
+// hosts counts the emulated sockets of the process, so that each has an address of its own.
+var hosts atomic.Uint32
+
+// NewPacketConn returns a socket that reaches nobody yet, with an address of its own in 10.0.0.0/8.
+func NewPacketConn() *PacketConn {
+	n := hosts.Add(1)
+	return &PacketConn{
+		addr:  &net.UDPAddr{IP: net.IPv4(10, byte(n>>16), byte(n>>8), byte(n)), Port: 4433},
+		done:  make(chan struct{}),
+		paths: make(map[netip.AddrPort]*Path),
+		limit: readBuffer,
+		wake:  make(chan struct{}, 1),
+	}
+}
+
+// ReadFrom waits for the next packet that arrives. What does not fit p is cut off.
+func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.wakeOne()
+	for {
+		now := time.Now()
+		if err := c.readable(now); err != nil {
+			return 0, nil, c.fail("read", err)
+		}
+		next := c.collect(now)
+		if d, ok := c.take(); ok {
+			n = copy(p, d.data)
+			c.recycle(d.data)
+			return n, d.from, nil
+		}
+		c.wait(now, next)
+	}
+}
+
+// WriteTo sends a copy of p to a PacketConn that Connect or Pipe joined to this one. It never blocks. What becomes of
+// packets, those to an unknown address included, only counters tell, as with UDP.
+func (c *PacketConn) WriteTo(p []byte, addr net.Addr) (n int, err error) {
+	if c.closed.Load() {
+		return 0, c.fail("write", errClosed)
+	}
+	if d := c.writeDeadline.Load(); d != nil && !time.Now().Before(*d) {
+		return 0, c.fail("write", errDeadline)
+	}
+	if len(p) > maxDatagram {
+		return 0, c.fail("write", syscall.EMSGSIZE)
+	}
+	if path := c.route(addr); path != nil {
+		path.send(p)
+	}
+	return len(p), nil
+}
+
+// LocalAddr returns a *net.UDPAddr.
+func (c *PacketConn) LocalAddr() net.Addr { return c.addr }
+
+// Close ends waiting reads. Packets under way vanish.
+func (c *PacketConn) Close() error {
+	if c.closed.Swap(true) {
+		return c.fail("close", errClosed)
+	}
+	close(c.done)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inbox, c.head, c.waiting, c.free = nil, 0, 0, nil
+	return nil
+}
+
+func (c *PacketConn) SetDeadline(t time.Time) error {
+	_ = c.SetWriteDeadline(t)
+	return c.SetReadDeadline(t)
+}
+
+func (c *PacketConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readDeadline = t
+	c.wakeOne()
+	return nil
+}
+
+func (c *PacketConn) SetWriteDeadline(t time.Time) error {
+	if t.IsZero() {
+		c.writeDeadline.Store(nil)
+	} else {
+		c.writeDeadline.Store(&t)
+	}
+	return nil
+}
+
+// SetReadBuffer sets how many bytes may have arrived unread; packets that find no room are dropped as Overrun.
+func (c *PacketConn) SetReadBuffer(bytes int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = bytes
+	c.sized[0].Store(true)
+	return nil
+}
+
+// SetWriteBuffer has no effect: a write goes straight into the link.
+func (c *PacketConn) SetWriteBuffer(int) error {
+	c.sized[1].Store(true)
+	return nil
+}
+
+// SyscallConn makes quic-go look for the path MTU, which it does on connections where it could set "don't fragment": the
+// raw connection accepts every control function and calls none. There is none before both buffers were sized, for quic-go
+// would else want to read their sizes from the kernel.
+func (c *PacketConn) SyscallConn() (syscall.RawConn, error) {
+	if !c.sized[0].Load() || !c.sized[1].Load() {
+		return nil, errBuffers
+	}
+	return noSocket{}, nil
+}
+
+type noSocket struct{}
+
+func (noSocket) Control(func(fd uintptr)) error    { return nil }
+func (noSocket) Read(func(fd uintptr) bool) error  { return errors.ErrUnsupported }
+func (noSocket) Write(func(fd uintptr) bool) error { return errors.ErrUnsupported }
+
+func (c *PacketConn) readable(now time.Time) error {
+	if c.closed.Load() {
+		return errClosed
+	}
+	if !c.readDeadline.IsZero() && !now.Before(c.readDeadline) {
+		return errDeadline
+	}
+	return nil
+}
+
+func (c *PacketConn) fail(op string, err error) error {
+	return &net.OpError{Op: op, Net: "udp", Source: c.addr, Err: err}
+}
+
+// route returns the path to an address; nil = none.
+func (c *PacketConn) route(addr net.Addr) *Path {
+	udp, ok := addr.(*net.UDPAddr)
+	if !ok {
+		return nil
+	}
+	c.routes.RLock()
+	defer c.routes.RUnlock()
+	return c.paths[key(udp)]
+}
+
+func key(a *net.UDPAddr) netip.AddrPort {
+	ap := a.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}

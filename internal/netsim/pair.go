@@ -1,0 +1,261 @@
+package netsim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Limits of a Pair, so that no machine keeps it from ending.
+const (
+	maxPacketsAtOnce = 1 << 18 // from one side at one time: 256 MiB of packets
+	maxRounds        = 1 << 16 // of packets there and back at one time, over links without delay
+	maxStaleRounds   = 4       // without a packet, while a timeout does not move on
+	maxIdleSteps     = 1 << 16 // of the clock in a row without a packet or a tick
+	maxSteps         = 1 << 26 // of the clock in one run
+)
+
+// Epoch is when a Pair begins, unless its Config says otherwise. Machines that need a time when they are made take it.
+var Epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+var (
+	// ErrLimit says that the virtual time given to a run is over.
+	ErrLimit = errors.New("netsim: time limit reached")
+	// ErrIdle says that nothing is under way, no machine waits for a time, and what the run waited for has not come.
+	ErrIdle = errors.New("netsim: nothing left to happen")
+	// ErrSpin says that a machine keeps the driver busy without getting on.
+	ErrSpin = errors.New("netsim: machine spins")
+)
+
+// PairConfig describes the path between two machines and what a test wants to see of it.
+type PairConfig struct {
+	AtoB, BtoA Config    // may be the same; the two directions draw different fates from one seed
+	Start      time.Time // zero = Epoch
+
+	Max    int // Side.Max of both
+	Hold   int // Side.Hold of both
+	Window int // when positive, told once to machines that have SetWindow(bytes int)
+
+	// OnStep, when not nil, is called each time that something happened, after the machines took what arrived and ran
+	// their timers, and before they are asked for packets.
+	OnStep func(now time.Time)
+	// OnTick, when not nil, is called every Tick, at the same place.
+	Tick   time.Duration
+	OnTick func(now time.Time)
+	// OnPacket, when not nil, sees each packet as it is given to the link. It must not change or keep it.
+	OnPacket func(from *Side, packet []byte, fate Fate)
+}
+
+// Pair drives two machines over two links in virtual time. Every run ends: by its condition, by its limit of virtual time,
+// or with ErrSpin.
+type Pair struct {
+	A, B *Side
+
+	cfg  PairConfig
+	now  time.Time
+	tick time.Time // the next; zero = none
+
+	// For the discovery of machines that spin.
+	idle  int // steps since the last packet or tick
+	stale int // rounds at this time with a timeout that has passed and no packet
+}
+
+// NewPair panics when a link's Config is not valid.
+func NewPair(a, b Machine, cfg PairConfig) *Pair {
+	p := &Pair{
+		A:   &Side{Name: "A", Machine: a, Link: newLink(cfg.AtoB, 1), Max: cfg.Max, Hold: cfg.Hold},
+		B:   &Side{Name: "B", Machine: b, Link: newLink(cfg.BtoA, 2), Max: cfg.Max, Hold: cfg.Hold},
+		cfg: cfg,
+		now: cfg.Start,
+	}
+	if p.now.IsZero() {
+		p.now = Epoch
+	}
+	if cfg.Tick > 0 && cfg.OnTick != nil {
+		p.tick = p.now.Add(cfg.Tick)
+	}
+	for _, m := range []Machine{a, b} {
+		if w, ok := m.(windower); ok && cfg.Window > 0 {
+			w.SetWindow(cfg.Window)
+		}
+	}
+	return p
+}
+
+// Now returns the virtual time.
+func (p *Pair) Now() time.Time { return p.now }
+
+// Dark makes both directions dark from now on for a while.
+func (p *Pair) Dark(d time.Duration) {
+	p.A.Link.Dark(p.now, p.now.Add(d))
+	p.B.Link.Dark(p.now, p.now.Add(d))
+}
+
+// SetMTU changes the MTU of both directions from now on; 0 = no limit.
+func (p *Pair) SetMTU(bytes int) {
+	p.A.Link.SetMTU(p.now, bytes)
+	p.B.Link.SetMTU(p.now, bytes)
+}
+
+// Step does all that happens now and moves the clock to the next event. Not more: there is none, and the clock stands.
+// The error is a machine's (see Side.Err) or ErrSpin.
+func (p *Pair) Step() (more bool, err error) {
+	if err := p.settle(); err != nil {
+		return false, err
+	}
+	next, ok := p.next()
+	if ok {
+		err = p.moveTo(next)
+	}
+	return ok, err
+}
+
+// Run steps until done says so after a step, at most for limit of virtual time. Otherwise it returns ErrLimit, ErrIdle or
+// the error of Step, with what both sides did.
+func (p *Pair) Run(limit time.Duration, done func() bool) error {
+	return p.run(p.now.Add(limit), done)
+}
+
+// RunFor steps for exactly d of virtual time.
+func (p *Pair) RunFor(d time.Duration) error {
+	end := p.now.Add(d)
+	err := p.run(end, func() bool { return false })
+	if errors.Is(err, ErrLimit) || errors.Is(err, ErrIdle) {
+		p.now = end
+		return nil
+	}
+	return err
+}
+
+// RunUntilIdle steps until nothing is under way and no machine waits for a time. A tick keeps a Pair from being idle.
+func (p *Pair) RunUntilIdle(limit time.Duration) error {
+	err := p.Run(limit, func() bool { return false })
+	if errors.Is(err, ErrIdle) {
+		return nil
+	}
+	return err
+}
+
+func (p *Pair) run(end time.Time, done func() bool) error {
+	for range maxSteps {
+		if err := p.settle(); err != nil {
+			return p.explain(err)
+		}
+		if done() {
+			return nil
+		}
+		next, ok := p.next()
+		if !ok {
+			return p.explain(ErrIdle)
+		}
+		if next.After(end) {
+			p.now = end
+			return p.explain(ErrLimit)
+		}
+		if err := p.moveTo(next); err != nil {
+			return p.explain(err)
+		}
+	}
+	return p.explain(fmt.Errorf("%w: %d steps in one run", ErrSpin, maxSteps))
+}
+
+func (p *Pair) explain(err error) error {
+	return fmt.Errorf("%w at %v: A sent %d packets and took %d, B sent %d and took %d",
+		err, p.now.Format(time.StampNano), p.A.Sent, p.A.Received, p.B.Sent, p.B.Received)
+}
+
+// settle repeats rounds until nothing more happens at this time.
+func (p *Pair) settle() error {
+	p.stale = 0
+	for range maxRounds {
+		moved, err := p.round()
+		if err != nil {
+			return err
+		}
+		if moved {
+			p.idle, p.stale = 0, 0
+		}
+		if again, err := p.again(); !again || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: both sides exchanged packets without delay for %d rounds", ErrSpin, maxRounds)
+}
+
+// round is one turn of both machines and of the test.
+func (p *Pair) round() (moved bool, err error) {
+	for _, s := range []struct{ to, from *Side }{{p.A, p.B}, {p.B, p.A}} {
+		got, err := s.to.receive(p.now, s.from)
+		if err != nil {
+			return true, err
+		}
+		moved = moved || got
+		if err := s.to.advance(p.now); err != nil {
+			return true, err
+		}
+	}
+	p.callHooks()
+	for _, s := range []*Side{p.A, p.B} {
+		sent, err := s.send(p.now, p.cfg.OnPacket)
+		if err != nil {
+			return true, err
+		}
+		moved = moved || sent
+	}
+	return moved, nil
+}
+
+func (p *Pair) callHooks() {
+	if p.cfg.OnStep != nil {
+		p.cfg.OnStep(p.now)
+	}
+	if !p.tick.IsZero() && !p.tick.After(p.now) {
+		p.tick = p.tick.Add(p.cfg.Tick)
+		p.idle = 0
+		p.cfg.OnTick(p.now)
+	}
+}
+
+// again tells whether something else happens at this very time. A timeout that stays behind is an error.
+func (p *Pair) again() (bool, error) {
+	for _, s := range []*Side{p.A, p.B} {
+		if at, ok := s.Link.NextTimeout(); ok && !at.After(p.now) {
+			return true, nil
+		}
+	}
+	for _, s := range []*Side{p.A, p.B} {
+		at, ok := s.timeout(p.now)
+		if !ok || at.After(p.now) {
+			continue
+		}
+		if p.stale++; p.stale > maxStaleRounds {
+			return false, fmt.Errorf("%w: side %s: NextTimeout stays at %v before now and no packet is ready", ErrSpin, s.Name, p.now.Sub(at))
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// next returns the time of the next event.
+func (p *Pair) next() (at time.Time, ok bool) {
+	earlier := func(t time.Time, is bool) {
+		if is && (!ok || t.Before(at)) {
+			at, ok = t, true
+		}
+	}
+	for _, s := range []*Side{p.A, p.B} {
+		earlier(s.Link.NextTimeout())
+		earlier(s.timeout(p.now))
+	}
+	earlier(p.tick, !p.tick.IsZero())
+	return at, ok
+}
+
+// moveTo sets the clock, and counts how long it moves without a packet.
+func (p *Pair) moveTo(t time.Time) error {
+	p.now = t
+	if p.idle++; p.idle > maxIdleSteps {
+		return fmt.Errorf("%w: %d timeouts in a row without a packet", ErrSpin, p.idle)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package netsim
+
+import (
+	"fmt"
+	"time"
+)
+
+// Path is the one-way link from one PacketConn to another. All methods may be called concurrently.
+type Path struct {
+	from, to *PacketConn
+	link     *Link // under to.mu
+	overrun  uint64
+}
+
+// Pipe returns two sockets joined by two links; the Configs may be the same, the directions draw different fates from one
+// seed. It panics when a Config is not valid.
+func Pipe(aToB, bToA Config) (a, b *PacketConn) {
+	a, b = NewPacketConn(), NewPacketConn()
+	Connect(a, b, aToB, bToA)
+	return a, b
+}
+
+// Connect joins two sockets. One socket may be joined to many, each over links of its own. It panics when a Config is
+// not valid, or when the two are joined already.
+func Connect(a, b *PacketConn, aToB, bToA Config) {
+	join(a, b, newLink(aToB, 1))
+	join(b, a, newLink(bToA, 2))
+}
+
+func join(from, to *PacketConn, link *Link) {
+	p := &Path{from: from, to: to, link: link}
+	from.routes.Lock()
+	defer from.routes.Unlock()
+	if from.paths[key(to.addr)] != nil {
+		panic(fmt.Sprintf("netsim: %v and %v are joined already", from.addr, to.addr))
+	}
+	from.paths[key(to.addr)] = p
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	to.in = append(to.in, p)
+}
+
+// To returns the path that leads from here to a peer; nil when they are not joined.
+func (c *PacketConn) To(peer *PacketConn) *Path { return c.route(peer.addr) }
+
+// Dark makes every packet vanish that leaves the bottleneck within d from now.
+func (p *Path) Dark(d time.Duration) {
+	p.to.mu.Lock()
+	defer p.to.mu.Unlock()
+	now := time.Now()
+	p.link.Dark(now, now.Add(d))
+}
+
+// SetMTU changes the path's MTU for packets sent from now on; 0 = no limit.
+func (p *Path) SetMTU(bytes int) {
+	p.to.mu.Lock()
+	defer p.to.mu.Unlock()
+	p.link.SetMTU(time.Now(), bytes)
+}
+
+// Stats returns a copy of the counters.
+func (p *Path) Stats() Stats {
+	p.to.mu.Lock()
+	defer p.to.mu.Unlock()
+	s := p.link.Stats()
+	s.Overrun = p.overrun
+	return s
+}
+
+// send copies a packet into the link, and moves on what has arrived, so that a link that nobody reads does not grow.
+func (p *Path) send(packet []byte) {
+	p.to.mu.Lock()
+	defer p.to.mu.Unlock()
+	now := time.Now()
+	buf := p.to.buffer(len(packet))
+	copy(buf, packet)
+	if p.link.Send(now, buf) != Carried {
+		p.to.recycle(buf)
+	}
+	if p.to.readers == 0 {
+		p.arrive(now)
+	} else if at, ok := p.link.NextTimeout(); ok {
+		p.to.wakeBefore(at)
+	}
+}
+
+// arrive moves packets that have arrived by now into the receiver's inbox. Called under to.mu.
+func (p *Path) arrive(now time.Time) {
+	for {
+		packet, ok := p.link.Deliver(now)
+		if !ok {
+			return
+		}
+		if !p.to.put(datagram{data: packet, from: p.from.addr}) {
+			p.overrun++
+		}
+	}
+}

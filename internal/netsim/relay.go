@@ -1,0 +1,166 @@
+package netsim
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// maxSessions is how many clients a Relay carries; packets from more are dropped.
+	maxSessions = 64
+	// socketBuffer is asked of the kernel for each socket of a Relay, which must not lose what the links carry.
+	socketBuffer = 4 << 20
+	// maxReadErrors is how many failed reads in a row a Relay takes as passing (a target that is not up yet) before it
+	// gives the socket up.
+	maxReadErrors = 1000
+)
+
+// Relay carries UDP datagrams between clients and one target over emulated links, in real time and over real sockets.
+// Each client has links of its own, with its own fates.
+type Relay struct {
+	up, down Config
+	target   *net.UDPAddr
+	listener *net.UDPConn
+	work     sync.WaitGroup
+	refused  atomic.Uint64
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[netip.AddrPort]*session
+}
+
+// session is one client of a Relay: client - listener - near = far - upstream - target.
+type session struct {
+	near, far *PacketConn
+	upstream  *net.UDPConn
+}
+
+// NewRelay listens on a free UDP port of the loopback and forwards what it gets to the target, over up, and back, over
+// down.
+func NewRelay(target string, up, down Config) (*Relay, error) {
+	if err := errors.Join(up.Validate(), down.Validate()); err != nil {
+		return nil, err
+	}
+	addr, err := net.ResolveUDPAddr("udp", target)
+	if err != nil {
+		return nil, fmt.Errorf("netsim: relay to %q: %w", target, err)
+	}
+	listener, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return nil, fmt.Errorf("netsim: relay to %q: %w", target, err)
+	}
+	enlarge(listener)
+	r := &Relay{up: up, down: down, target: addr, listener: listener, sessions: make(map[netip.AddrPort]*session)}
+	r.work.Go(r.accept)
+	return r, nil
+}
+
+// Addr is where clients send to.
+func (r *Relay) Addr() *net.UDPAddr { return r.listener.LocalAddr().(*net.UDPAddr) }
+
+// Stats returns the sums over all clients, from them and to them.
+func (r *Relay) Stats() (up, down Stats) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sessions {
+		up = up.Add(s.near.To(s.far).Stats())
+		down = down.Add(s.far.To(s.near).Stats())
+	}
+	return up, down
+}
+
+// Refused counts the packets of clients above the limit.
+func (r *Relay) Refused() uint64 { return r.refused.Load() }
+
+// Close ends the Relay and returns when its goroutines have ended.
+func (r *Relay) Close() error {
+	err := r.listener.Close()
+	r.mu.Lock()
+	r.closed = true
+	for _, s := range r.sessions {
+		_ = s.near.Close()
+		_ = s.far.Close()
+		_ = s.upstream.Close()
+	}
+	r.mu.Unlock()
+	r.work.Wait()
+	return err
+}
+
+// enlarge asks for socket buffers; a kernel that grants less loses packets only when it must.
+func enlarge(c *net.UDPConn) {
+	_ = c.SetReadBuffer(socketBuffer)
+	_ = c.SetWriteBuffer(socketBuffer)
+}
+
+// accept moves what clients send into their links.
+func (r *Relay) accept() {
+	buf := make([]byte, maxDatagram)
+	for failed := 0; failed < maxReadErrors; {
+		n, from, err := r.listener.ReadFromUDPAddrPort(buf)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			failed++
+			continue
+		}
+		failed = 0
+		if s := r.session(from); s != nil {
+			_, _ = s.near.WriteTo(buf[:n], s.far.addr)
+		} else {
+			r.refused.Add(1)
+		}
+	}
+}
+
+// session returns the client's session; nil = too many, or closed.
+func (r *Relay) session(client netip.AddrPort) *session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.sessions[client]; s != nil || r.closed || len(r.sessions) >= maxSessions {
+		return s
+	}
+	upstream, err := net.DialUDP("udp", nil, r.target)
+	if err != nil {
+		return nil
+	}
+	enlarge(upstream)
+	s := &session{near: NewPacketConn(), far: NewPacketConn(), upstream: upstream}
+	stream := 2 * uint64(len(r.sessions))
+	join(s.near, s.far, newLink(r.up, stream+1))
+	join(s.far, s.near, newLink(r.down, stream+2))
+	r.sessions[client] = s
+
+	r.work.Go(func() {
+		pump(s.far, func(p []byte) { _, _ = upstream.Write(p) })
+	})
+	r.work.Go(func() {
+		pump(s.near, func(p []byte) { _, _ = r.listener.WriteToUDPAddrPort(p, client) })
+	})
+	r.work.Go(func() {
+		pump(upstream, func(p []byte) { _, _ = s.far.WriteTo(p, s.near.addr) })
+	})
+	return s
+}
+
+// pump hands on every packet of a socket until that is closed.
+func pump(from net.PacketConn, to func(p []byte)) {
+	buf := make([]byte, maxDatagram)
+	for failed := 0; failed < maxReadErrors; {
+		n, _, err := from.ReadFrom(buf)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			failed++
+			continue
+		}
+		failed = 0
+		to(buf[:n])
+	}
+}

@@ -1,0 +1,66 @@
+package netsim
+
+// Fate is what becomes of a packet that a link was given.
+type Fate uint8
+
+const (
+	Carried   Fate = iota // it will arrive
+	LostQueue             // the bottleneck's queue was full
+	LostMTU               // larger than the path's MTU
+	LostDark              // it left the bottleneck while the path was dark
+	Lost                  // at random, or by Config.Lose
+	LostBurst             // in a burst
+	fates
+)
+
+func (f Fate) String() string {
+	names := [fates]string{"carried", "queue full", "above the MTU", "dark", "lost", "lost in a burst"}
+	if f < fates {
+		return names[f]
+	}
+	return "unknown fate"
+}
+
+// Stats counts what one direction did.
+type Stats struct {
+	Packets, Bytes               uint64 // given to Send; bytes without overhead
+	Carried, CarriedBytes        uint64 // left the bottleneck, later lost or not; bytes with overhead
+	Delivered, DeliveredBytes    uint64 // handed out, copies included; bytes without overhead
+	Duplicated, Reordered        uint64
+	LostQueue, LostMTU, LostDark uint64
+	Lost, LostBurst              uint64
+	Overrun                      uint64 // arrived at a PacketConn whose read buffer was full, or which was closed
+}
+
+// Dropped returns how many packets were dropped for whatever reason.
+func (s Stats) Dropped() uint64 {
+	return s.LostQueue + s.LostMTU + s.LostDark + s.Lost + s.LostBurst + s.Overrun
+}
+
+// Add returns the sums.
+func (s Stats) Add(o Stats) Stats {
+	return Stats{
+		Packets: s.Packets + o.Packets, Bytes: s.Bytes + o.Bytes,
+		Carried: s.Carried + o.Carried, CarriedBytes: s.CarriedBytes + o.CarriedBytes,
+		Delivered: s.Delivered + o.Delivered, DeliveredBytes: s.DeliveredBytes + o.DeliveredBytes,
+		Duplicated: s.Duplicated + o.Duplicated, Reordered: s.Reordered + o.Reordered,
+		LostQueue: s.LostQueue + o.LostQueue, LostMTU: s.LostMTU + o.LostMTU, LostDark: s.LostDark + o.LostDark,
+		Lost: s.Lost + o.Lost, LostBurst: s.LostBurst + o.LostBurst,
+		Overrun: s.Overrun + o.Overrun,
+	}
+}
+
+func (s *Stats) drop(f Fate) {
+	switch f {
+	case LostQueue:
+		s.LostQueue++
+	case LostMTU:
+		s.LostMTU++
+	case LostDark:
+		s.LostDark++
+	case Lost:
+		s.Lost++
+	case LostBurst:
+		s.LostBurst++
+	}
+}
