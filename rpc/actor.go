@@ -1,0 +1,212 @@
+package rpc
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Actor is an object that both sides know: the server spawns it, clients for which it is open have a copy. Its methods
+// belong to the world's goroutine.
+type Actor struct {
+	world   *World
+	class   *Class
+	binding *binding // nil: nothing is bound here
+	object  any      // what the binding's constructor returned
+
+	owner   *Conn     // server: the owning connection or nil; client: the server's connection
+	owned   bool      // client: this side owns it
+	opens   []opening // where it is open; on a client the one channel to the server
+	state   any       // server: encoded anew at each open
+	initial []byte    // client: the state that came with the open
+	always  bool
+	dead    bool
+}
+
+// opening is an actor's channel on one connection.
+type opening struct {
+	conn     *Conn
+	channel  uint64
+	reliable int // messages sent reliably, the open included
+}
+
+// CloseReason says why an actor's channel closed. The numbers are Unreal's (EChannelCloseReason).
+type CloseReason uint8
+
+const (
+	// Destroyed: the server destroyed the actor.
+	Destroyed CloseReason = 0
+	// Relevancy: the actor lives on, but no longer for this client.
+	Relevancy CloseReason = 3
+	// Disconnected: the connection ended; never on the wire.
+	Disconnected CloseReason = 255
+)
+
+func (r CloseReason) String() string {
+	switch r {
+	case Destroyed:
+		return "Destroyed"
+	case Relevancy:
+		return "Relevancy"
+	case Disconnected:
+		return "Disconnected"
+	}
+	return fmt.Sprintf("CloseReason(%d)", uint8(r))
+}
+
+// SpawnOption is an option of [World.Spawn].
+type SpawnOption func(*Actor)
+
+// AlwaysRelevant opens the actor for every connection, present and future.
+func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.always = true } }
+
+// State is what a client finds in [Actor.State] when the actor opens for it. It is encoded at each open: pass a pointer
+// to what changes.
+func State(v any) SpawnOption { return func(a *Actor) { a.state = v } }
+
+// Spawn makes an actor of class, owned by owner or by the server itself (nil), and opens it for its owner. When the
+// owner's connection ends, the actors that it still owns after OnDisconnect are destroyed.
+func (w *World) Spawn(class *Class, owner *Conn, options ...SpawnOption) (*Actor, error) {
+	switch {
+	case !w.IsServer():
+		return nil, fmt.Errorf("rpc: Spawn of a %q on a client: %w", class.name, ErrWrongRole)
+	case !slices.Contains(w.table(), class):
+		return nil, fmt.Errorf("rpc: Spawn of a %q: the class is neither bound nor in Config.Classes", class.name)
+	case owner != nil && !owner.usable():
+		return nil, fmt.Errorf("rpc: Spawn of a %q for %v: %w", class.name, owner, ErrClosed)
+	}
+	a := &Actor{world: w, class: class, binding: w.bindings[class], owner: owner}
+	for _, option := range options {
+		option(a)
+	}
+	if owner != nil {
+		owner.owned = append(owner.owned, a)
+		if err := a.OpenTo(owner); err != nil {
+			owner.disown(a)
+			return nil, err
+		}
+	}
+	w.actors.Add(1)
+	if a.binding != nil {
+		a.object = a.binding.construct(a)
+	}
+	if a.always && !a.dead {
+		w.always = append(w.always, a)
+		return a, w.openToAll(a)
+	}
+	return a, nil
+}
+
+// openToAll opens an AlwaysRelevant actor for those who are here.
+func (w *World) openToAll(a *Actor) error {
+	var first error
+	for _, c := range w.conns {
+		if !c.usable() {
+			continue
+		}
+		if err := a.OpenTo(c); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// Destroy ends an actor everywhere. Calls on it return ErrClosed from now on; calls that were sent before still arrive.
+func (w *World) Destroy(a *Actor) error {
+	if !w.IsServer() {
+		return fmt.Errorf("rpc: Destroy of a %q on a client: %w", a.class.name, ErrWrongRole)
+	}
+	if a.dead {
+		return nil
+	}
+	for len(a.opens) > 0 {
+		a.shut(len(a.opens)-1, Destroyed)
+	}
+	if a.owner != nil {
+		a.owner.disown(a)
+	}
+	if i := slices.Index(w.always, a); i >= 0 {
+		w.always = slices.Delete(w.always, i, i+1)
+	}
+	a.end(Destroyed)
+	return nil
+}
+
+// end marks the actor dead here and tells its object.
+func (a *Actor) end(reason CloseReason) {
+	if a.dead {
+		return
+	}
+	a.dead, a.owned = true, false
+	a.world.actors.Add(-1)
+	if object, ok := a.object.(interface{ OnClose(CloseReason) }); ok {
+		object.OnClose(reason)
+	}
+}
+
+// SetOwner gives the actor to another connection or to the server itself (nil), opens it for the new owner, and tells
+// both clients.
+func (w *World) SetOwner(a *Actor, owner *Conn) error {
+	switch {
+	case !w.IsServer():
+		return fmt.Errorf("rpc: SetOwner of a %q on a client: %w", a.class.name, ErrWrongRole)
+	case a.dead:
+		return fmt.Errorf("rpc: SetOwner of a %q: %w", a.class.name, ErrClosed)
+	case owner != nil && !owner.usable():
+		return fmt.Errorf("rpc: SetOwner of a %q to %v: %w", a.class.name, owner, ErrClosed)
+	case a.owner == owner:
+		return nil
+	}
+	previous := a.owner
+	if previous != nil {
+		previous.disown(a)
+	}
+	a.owner = owner
+	if previous != nil {
+		a.tellOwner(previous)
+	}
+	if owner == nil {
+		return nil
+	}
+	owner.owned = append(owner.owned, a)
+	if a.find(owner) >= 0 {
+		return a.tellOwner(owner)
+	}
+	return a.OpenTo(owner)
+}
+
+// World returns the actor's world.
+func (a *Actor) World() *World { return a.world }
+
+// Class returns the actor's class.
+func (a *Actor) Class() *Class { return a.class }
+
+// Conn returns, on the server, the connection that owns the actor or nil; on a client the server's.
+func (a *Actor) Conn() *Conn { return a.owner }
+
+// Owned reports, on a client, whether this side owns the actor; on the server, whether any client does.
+func (a *Actor) Owned() bool {
+	if a.world.IsServer() {
+		return a.owner != nil
+	}
+	return a.owned
+}
+
+// Alive reports whether the actor has neither been destroyed nor closed.
+func (a *Actor) Alive() bool { return !a.dead }
+
+// State decodes, on a client, the state that the server sent when it opened the actor.
+func (a *Actor) State(v any) error {
+	rest, err := DecodeValue(a.initial, v)
+	if err != nil {
+		return fmt.Errorf("rpc: state of a %q: %w", a.class.name, err)
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("rpc: state of a %q: %d bytes left over of %d", a.class.name, len(rest), len(a.initial))
+	}
+	return nil
+}
+
+// find returns the position of c among the openings, -1 when the actor is not open there.
+func (a *Actor) find(c *Conn) int {
+	return slices.IndexFunc(a.opens, func(o opening) bool { return o.conn == c })
+}

@@ -1,0 +1,165 @@
+package rpc
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+func TestOwnershipIsTold(t *testing.T) {
+	inNet(t, 2, Config{}, func(n *network) {
+		a := n.spawn(0)
+		first := n.mirror(0, a)
+		require.True(t, first.Owned())
+		require.Same(t, n.conns[0], a.Conn())
+		require.Same(t, n.ends[0], first.Conn())
+
+		require.NoError(t, n.server.SetOwner(a, n.conns[1]))
+		n.tick(3)
+		require.False(t, first.Owned())
+		require.ErrorIs(t, fire.Call(first, shot{}), ErrNotOwner)
+		second := n.mirror(1, a)
+		require.True(t, second.Owned())
+		require.NoError(t, fire.Call(second, shot{}))
+		n.tick(3)
+		require.Equal(t, []string{"fire"}, n.server.take())
+
+		require.NoError(t, n.server.SetOwner(a, nil))
+		n.tick(3)
+		require.False(t, second.Owned())
+		require.Nil(t, a.Conn())
+		require.NoError(t, n.server.SetOwner(a, n.conns[0]), "open there already")
+		n.tick(3)
+		require.True(t, first.Owned())
+	})
+}
+
+func TestDestroy(t *testing.T) {
+	inNet(t, 2, Config{}, func(n *network) {
+		a := n.spawn(0, AlwaysRelevant())
+		require.NoError(t, hit.Call(a, 1))
+		require.NoError(t, n.server.Destroy(a))
+		require.NoError(t, n.server.Destroy(a), "again is nothing")
+		n.tick(3)
+		require.Equal(t, []string{"hit", "close Destroyed"}, n.clients[0].take(), "what was sent before arrives")
+		require.Equal(t, []string{"close Destroyed"}, n.clients[1].take())
+		require.Empty(t, n.conns[0].channels)
+		require.Empty(t, n.ends[0].channels)
+		require.Empty(t, n.conns[0].owned)
+		require.Zero(t, n.server.actors.Load())
+
+		late := n.join(Config{})
+		require.Empty(t, late.take(), "destroyed actors open for nobody")
+	})
+}
+
+func TestCallThatCrossesTheCloseIsDropped(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		a := n.spawn(0)
+		mirror := n.mirror(0, a)
+		require.NoError(t, fire.Call(mirror, shot{}))
+		require.NoError(t, n.server.Destroy(a))
+		n.tick(4)
+		require.Equal(t, []string{"close Destroyed"}, n.server.take())
+		require.EqualValues(t, 1, n.conns[0].Stats().Drops.ActorClosed)
+		require.NoError(t, n.conns[0].Err())
+	})
+}
+
+func TestCloseToAndBack(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		hp := 10
+		type health struct{ HP int }
+		state := &health{hp}
+		a := n.spawn(0, State(state))
+		mirror := n.mirror(0, a)
+		a.CloseTo(n.conns[0])
+		a.CloseTo(n.conns[0])
+		n.tick(3)
+		require.Equal(t, []string{"close Relevancy"}, n.clients[0].take())
+		require.False(t, mirror.Alive())
+		require.True(t, a.Alive())
+		require.False(t, a.Channel(n.conns[0]).Open())
+
+		state.HP = 3
+		require.NoError(t, hit.Call(a, 1), "opens it again")
+		n.tick(3)
+		var got health
+		require.NoError(t, n.mirror(0, a).State(&got))
+		require.Equal(t, 3, got.HP, "the state is that of the open")
+		var wrong []string
+		require.Error(t, n.mirror(0, a).State(&wrong))
+	})
+}
+
+func TestAlwaysRelevantOpensForLateJoiners(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		n.spawn(-1, AlwaysRelevant(), State("one"))
+		n.spawn(-1, AlwaysRelevant(), State("two"))
+		n.spawn(-1, State("hidden"))
+		late := n.join(Config{})
+		n.tick(3)
+		require.Equal(t, []string{"open one", "open two"}, late.take())
+	})
+}
+
+func TestActorsGoWithTheirOwnerUnlessKept(t *testing.T) {
+	inNet(t, 2, Config{}, func(n *network) {
+		goes, stays := n.spawn(0, AlwaysRelevant()), n.spawn(0, AlwaysRelevant())
+		n.server.OnDisconnect(func(c *Conn, err error) {
+			require.NoError(t, n.server.SetOwner(stays, nil))
+		})
+		n.ends[0].Close(1024, "tired")
+		n.tick(4)
+		require.False(t, goes.Alive())
+		require.True(t, stays.Alive())
+		require.Nil(t, stays.Conn())
+		require.Equal(t, []string{"close Destroyed"}, n.clients[1].take())
+		require.Contains(t, n.clients[0].take(), "close Disconnected")
+		require.EqualError(t, n.server.left[0], "rpc: connection closed by the peer: Code(1024): tired")
+		require.Len(t, n.server.Conns(), 1)
+		require.NoError(t, n.server.SetOwner(stays, n.conns[1]))
+		require.ErrorIs(t, n.server.SetOwner(stays, n.conns[0]), ErrClosed)
+	})
+}
+
+func TestChannelOfAnActor(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		a := n.spawn(0)
+		ch := a.Channel(n.conns[0])
+		out, slots := ch.Reliable()
+		require.Equal(t, 0, out)
+		require.Equal(t, 256, slots)
+		require.NoError(t, bulk.Call(a, make(Raw, 32<<10)))
+		out, _ = ch.Reliable()
+		require.Equal(t, bunch.Entries(32<<10), out)
+		stats := n.conns[0].Stats()
+		require.Equal(t, []ChannelStats{{Channel: ch.number, Class: "Hero", Out: out, Slots: slots, QueueTime: ch.QueueTime()}}, stats.Channels)
+		n.tick(10)
+		out, _ = ch.Reliable()
+		require.Zero(t, out)
+
+		mirror := n.mirror(0, a)
+		require.True(t, mirror.Channel(n.ends[0]).Open())
+		var none Channel
+		out, slots = none.Reliable()
+		require.Zero(t, out+slots)
+		require.Zero(t, none.QueueTime())
+		none.Watch(1, 0)
+	})
+}
+
+func TestSpawnThatCanNotBe(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		_, err := n.server.Spawn(NewClass("Stranger"), nil)
+		require.ErrorContains(t, err, `Spawn of a "Stranger": the class is neither bound nor in Config.Classes`)
+		_, err = n.server.Spawn(hero, n.conns[0], State(make(Raw, 70000)))
+		require.ErrorIs(t, err, bunch.ErrBunchTooLarge)
+		require.Empty(t, n.conns[0].owned)
+		require.Empty(t, n.conns[0].channels)
+		_, err = n.server.Spawn(hero, n.conns[0], State(make(chan int)))
+		require.ErrorContains(t, err, `state of a "Hero"`)
+	})
+}

@@ -1,0 +1,203 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/link"
+)
+
+// Attach takes a carrier as the server's end of a connection. It returns at once: the handshake goes on by itself and
+// ends in OnConnect, or with Done. The world owns the carrier from here, also after an error.
+func (w *World) Attach(carrier Carrier) (*Conn, error) {
+	if !w.IsServer() {
+		err := fmt.Errorf("rpc: Attach on a client's world: %w", ErrWrongRole)
+		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a client")
+		return nil, err
+	}
+	return w.attach(carrier, true)
+}
+
+// Connect takes a carrier as the client's end of a connection and returns when the server has welcomed it. The world
+// need not be driven for that. From here it is a client's world, so it must have no actors. The world owns the carrier
+// from here, also after an error.
+func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
+	if err := w.becomeClient(); err != nil {
+		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a server")
+		return nil, err
+	}
+	c, err := w.attach(carrier, false)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.welcomed:
+		return c, nil
+	case <-c.done:
+		return nil, c.closeError()
+	case <-ctx.Done():
+		c.abort(&CloseError{Reason: "the client gave up"})
+		<-c.done
+		return nil, context.Cause(ctx)
+	}
+}
+
+// becomeClient makes the world a client's.
+func (w *World) becomeClient() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.client.Load() {
+		return nil
+	}
+	if w.actors.Load() > 0 || w.serial > 0 || w.listeners > 0 {
+		return fmt.Errorf("rpc: a world that listens, or has actors or clients, can not connect to a server: %w", ErrWrongRole)
+	}
+	w.client.Store(true)
+	return nil
+}
+
+func (w *World) attach(carrier Carrier, server bool) (*Conn, error) {
+	w.freeze()
+	c := &Conn{
+		world:    w,
+		server:   server,
+		carrier:  carrier,
+		done:     make(chan struct{}),
+		welcomed: make(chan struct{}),
+		kick:     make(chan struct{}, 1),
+		channels: make(map[uint64]*Actor),
+		limits:   make(map[limitKey]callLimit),
+	}
+	if full := w.enlist(c); full != nil {
+		w.log.Warn("connection refused", "addr", c.RemoteAddr(), "code", full.Code, "reason", full.Reason)
+		_ = carrier.CloseWithError(uint64(full.Code), full.Reason)
+		return nil, full
+	}
+	config := w.config.Bunch
+	config.Client, config.ReceiveLimit = !server, minReceiveLimit
+	if config.IdleTimeout == 0 {
+		config.IdleTimeout = w.config.idleTimeout()
+	}
+	now := time.Now()
+	machine, err := bunch.NewConn(now, config)
+	if err != nil { // NewWorld has tried the same
+		panic(err)
+	}
+	c.machine, c.sample.at = machine, now
+	c.link = link.New(w.capped(carrier), link.Config{Wake: c.onWake, Logger: w.log.With("conn", c.id)}, machine)
+	go c.shake()
+	return c, nil
+}
+
+// onWake is called by the goroutines of the link.
+func (c *Conn) onWake() {
+	if !c.joined.Load() {
+		select {
+		case c.kick <- struct{}{}:
+		default:
+		}
+		return
+	}
+	c.dirty.Store(true)
+	select {
+	case <-c.link.Done():
+		c.finish()
+	default:
+	}
+	c.world.signal()
+}
+
+// enter hands a connection that has joined to the world.
+func (c *Conn) enter() {
+	w := c.world
+	c.reserved = w.budget.grow(c.reserved, w.config.receiveLimit())
+	c.link.Lock()
+	c.machine.SetReceiveLimit(c.reserved)
+	c.link.Unlock()
+
+	w.mu.Lock()
+	c.joined.Store(true)
+	w.half--
+	w.inbox.joined = append(w.inbox.joined, c)
+	w.mu.Unlock()
+
+	close(c.welcomed)
+	c.onWake()
+}
+
+// finish does, once, what is left to do when the link has ended.
+func (c *Conn) finish() {
+	if !c.ended.CompareAndSwap(false, true) {
+		return
+	}
+	w := c.world
+	w.budget.give(c.reserved)
+	w.mu.Lock()
+	delete(w.live, c)
+	if c.joined.Load() {
+		w.held++
+		w.inbox.ended = append(w.inbox.ended, c)
+	} else {
+		w.half--
+		w.log.Warn("handshake failed", "conn", c, "error", c.closeError())
+	}
+	w.mu.Unlock()
+	close(c.done)
+	w.signal()
+}
+
+// admit introduces a connection to the world's game.
+func (w *World) admit(c *Conn) {
+	w.conns = append(w.conns, c)
+	w.log.Info("connected", "conn", c)
+	for _, a := range w.always {
+		if err := a.OpenTo(c); err != nil && c.usable() {
+			w.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err)
+		}
+	}
+	for _, hook := range w.onConnect {
+		hook(c)
+	}
+	if w.config.OnConnect != nil {
+		w.config.OnConnect(w, c)
+	}
+}
+
+// expel takes a connection that has ended out of the world's game.
+func (w *World) expel(c *Conn) {
+	w.receive(c) // what came before the end
+	w.conns = slices.DeleteFunc(w.conns, func(other *Conn) bool { return other == c })
+	w.mu.Lock()
+	w.held--
+	w.mu.Unlock()
+	err := c.closeError()
+	w.log.Info("disconnected", "conn", c, "code", err.Code, "reason", err.Reason, "remote", err.Remote)
+	c.endActors()
+	for _, hook := range w.onDisconnect {
+		hook(c, err)
+	}
+	if w.config.OnDisconnect != nil {
+		w.config.OnDisconnect(w, c, err)
+	}
+	for len(c.owned) > 0 {
+		_ = w.Destroy(c.owned[0])
+	}
+}
+
+// endActors closes the connection's actors: a client's copies end, a server's actors are no longer open there.
+func (c *Conn) endActors() {
+	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
+		a := c.channels[channel]
+		c.forget(channel, a)
+		if i := a.find(c); i >= 0 {
+			a.opens = slices.Delete(a.opens, i, i+1)
+		}
+		if !c.server {
+			a.end(Disconnected)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package rpc
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// Binding ties a class to the Go type T that behaves for it in one world.
+type Binding[T any] struct{ untyped *binding }
+
+// binding is what a world knows of a Binding.
+type binding struct {
+	class     *Class
+	construct func(*Actor) any
+	handlers  []handler // by method id; zero = nothing is bound
+	endpoints []any     // by method id: *endpoint[T, A], made by the first On or Check
+}
+
+// handler runs the calls of one method.
+type handler struct {
+	// remote decodes payload, validates, checks and runs. The error is a *decodeError or a *validationError.
+	remote func(object any, call *Call, payload []byte) error
+	// local runs with the value itself.
+	local func(object any, call *Call, arg any)
+}
+
+// Bind makes world behave for actors of class: ctor makes the object of each. It panics when the class is bound
+// twice or the world does not list it. It belongs to the world's goroutine.
+func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
+	if ctor == nil {
+		panic(fmt.Sprintf("rpc: Bind(%s): no constructor", class.name))
+	}
+	class.close()
+	b := &binding{
+		class:     class,
+		construct: func(a *Actor) any { return ctor(a) },
+		handlers:  make([]handler, len(class.methods)),
+		endpoints: make([]any, len(class.methods)),
+	}
+	world.bind(b)
+	return &Binding[T]{b}
+}
+
+// On makes fn run the calls of h. It panics when h is of another class or has a handler already.
+func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg A)) {
+	m := h.declared()
+	e := endpointOf[T, A](b, m)
+	switch {
+	case fn == nil:
+		panic(fmt.Sprintf("rpc: On(%v): no handler", m))
+	case e.run != nil:
+		panic(fmt.Sprintf("rpc: On(%v): it has a handler already", m))
+	}
+	e.run = fn
+	b.untyped.handlers[m.id] = handler{remote: e.remote, local: e.local}
+}
+
+// Check makes fn decide whether the caller may do this now, before the handler of h runs. Its error closes the
+// connection of the caller with [ValidationFailed]: refuse a harmless race inside the handler instead.
+func Check[T, A any](b *Binding[T], h *ServerRPC[A], fn func(object T, call *Call, arg A) error) {
+	e := endpointOf[T, A](b, h.m)
+	switch {
+	case fn == nil:
+		panic(fmt.Sprintf("rpc: Check(%v): no check", h.m))
+	case e.check != nil:
+		panic(fmt.Sprintf("rpc: Check(%v): it has a check already", h.m))
+	}
+	e.check = fn
+}
+
+// endpoint runs one method for one binding. Calls run one at a time on the world's goroutine, so one argument,
+// decoded in place, serves them all.
+type endpoint[T, A any] struct {
+	m     *method
+	run   func(T, *Call, A)
+	check func(T, *Call, A) error
+	arg   A
+}
+
+func endpointOf[T, A any](b *Binding[T], m *method) *endpoint[T, A] {
+	u := b.untyped
+	if m.class != u.class {
+		panic(fmt.Sprintf("rpc: %v can not be bound to %v as class %s: it belongs to class %s",
+			m, reflect.TypeFor[T](), u.class.name, m.class.name))
+	}
+	if u.endpoints[m.id] == nil {
+		u.endpoints[m.id] = &endpoint[T, A]{m: m}
+	}
+	return u.endpoints[m.id].(*endpoint[T, A])
+}
+
+func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
+	var zero A
+	e.arg = zero
+	if err := e.m.codec.decode(payload, &e.arg); err != nil {
+		return &decodeError{method: e.m, size: len(payload), cause: err}
+	}
+	if err := e.m.codec.validate(&e.arg); err != nil {
+		return &validationError{method: e.m, cause: err}
+	}
+	if e.check != nil {
+		if err := e.check(object.(T), call, e.arg); err != nil {
+			return &validationError{method: e.m, cause: err}
+		}
+	}
+	e.run(object.(T), call, e.arg)
+	e.arg = zero // what the handler did not keep may go
+	return nil
+}
+
+func (e *endpoint[T, A]) local(object any, call *Call, arg any) {
+	e.run(object.(T), call, arg.(A))
+}
+
+// decodeError says that the argument of a call is not what its method declares.
+type decodeError struct {
+	method *method
+	size   int // bytes
+	cause  error
+}
+
+func (e *decodeError) Error() string {
+	return fmt.Sprintf("rpc: %v: argument of %d bytes: %v", e.method, e.size, e.cause)
+}
+
+func (e *decodeError) Unwrap() error { return e.cause }
+
+// validationError says that an argument is not well formed, or that its caller may not do this now.
+type validationError struct {
+	method *method
+	cause  error
+}
+
+func (e *validationError) Error() string {
+	return fmt.Sprintf("rpc: %v refused: %v", e.method, e.cause)
+}
+
+func (e *validationError) Unwrap() error { return e.cause }

@@ -1,0 +1,102 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"github.com/quivernet/quiver/internal/link"
+)
+
+const (
+	// pathAge is how old an answer of quicCarrier.Path may be.
+	pathAge = time.Millisecond
+	// probeSize is above what any path takes, so that quic-go refuses it and tells its limit.
+	probeSize = 1 << 16
+	// minProbeTime keeps the questions for that limit apart on short paths.
+	minProbeTime = 10 * time.Millisecond
+)
+
+// oversized is never sent and never written.
+var oversized [probeSize]byte
+
+// quicCarrier makes a QUIC connection a Carrier.
+type quicCarrier struct {
+	conn *quic.Conn
+
+	mu     sync.Mutex
+	path   Path
+	asked  time.Time // when path was filled
+	probed time.Time // when path.MaxDatagram was
+}
+
+func newQUICCarrier(conn *quic.Conn) *quicCarrier { return &quicCarrier{conn: conn} }
+
+func (c *quicCarrier) SendDatagram(p []byte) error {
+	err := c.conn.SendDatagram(p)
+	if err == nil {
+		return nil
+	}
+	var large *quic.DatagramTooLargeError
+	if !errors.As(err, &large) {
+		return peerClosed(err)
+	}
+	c.mu.Lock()
+	c.path.MaxDatagram, c.probed = int(large.MaxDatagramPayloadSize), time.Now()
+	c.mu.Unlock()
+	return &link.TooLargeError{Max: int(large.MaxDatagramPayloadSize)}
+}
+
+func (c *quicCarrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	p, err := c.conn.ReceiveDatagram(ctx)
+	return p, peerClosed(err)
+}
+
+func (c *quicCarrier) CloseWithError(code uint64, reason string) error {
+	return c.conn.CloseWithError(quic.ApplicationErrorCode(code), reason)
+}
+
+func (c *quicCarrier) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
+
+// Path asks quic-go at most once a millisecond, and for the datagram limit, which path MTU discovery moves about every
+// 5 round trips, once a round trip.
+func (c *quicCarrier) Path() Path {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if now.Sub(c.asked) < pathAge {
+		return c.path
+	}
+	stats := c.conn.ConnectionStats()
+	c.asked = now
+	c.path.Cwnd, c.path.SmoothedRTT = int(stats.CongestionWindow), stats.SmoothedRTT
+	if now.Sub(c.probed) >= max(stats.SmoothedRTT, minProbeTime) {
+		c.probed = now
+		var large *quic.DatagramTooLargeError
+		if errors.As(c.conn.SendDatagram(oversized[:]), &large) {
+			c.path.MaxDatagram = int(large.MaxDatagramPayloadSize)
+		}
+	}
+	return c.path
+}
+
+// peerClosed says in the link's words that the peer closed the connection, and why.
+func peerClosed(err error) error {
+	var app *quic.ApplicationError
+	if !errors.As(err, &app) || !app.Remote {
+		return err
+	}
+	return &link.CloseError{Code: uint64(app.ErrorCode), Reason: app.ErrorMessage, Remote: true, Cause: err}
+}
+
+// lingerTime is how long a closed connection should still answer, so that a lost close is repeated: 3 PTO.
+func lingerTime(conn *quic.Conn) time.Duration {
+	const maxAckDelay = 25 * time.Millisecond // RFC 9000, section 18.2
+	stats := conn.ConnectionStats()
+	pto := stats.SmoothedRTT + max(4*stats.MeanDeviation, time.Millisecond) + maxAckDelay
+	return min(3*pto, time.Second)
+}

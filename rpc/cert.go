@@ -1,0 +1,166 @@
+package rpc
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// certificateFile holds certificate and key in one file, so that neither can be there without the other.
+const certificateFile = "certificate.pem"
+
+// DevelopmentCertificate makes a self-signed certificate for localhost and hosts (names or addresses), valid from
+// yesterday, so that clocks may differ, for ten years. Clients trust it by its [Fingerprint] with [PinnedTLS].
+func DevelopmentCertificate(hosts ...string) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("rpc: making a key: %w", err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("rpc: making a serial number: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: "quiver development"},
+		NotBefore:             time.Now().AddDate(0, 0, -1),
+		NotAfter:              time.Now().AddDate(10, 0, 0),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+		DNSNames:              []string{"localhost"},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("rpc: making a certificate for %q: %w", hosts, err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("rpc: making a certificate for %q: %w", hosts, err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
+}
+
+// LoadCertificate returns the certificate kept in folder dir, and makes a [DevelopmentCertificate] there the first
+// time, readable by its owner only. A damaged file is an error and stays as it is: clients may have pinned it.
+func LoadCertificate(dir string, hosts ...string) (tls.Certificate, error) {
+	path := filepath.Join(dir, certificateFile)
+	cert, err := readCertificate(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return cert, err
+	}
+	fresh, err := DevelopmentCertificate(hosts...)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	if err := writeCertificate(path, fresh); err != nil {
+		return tls.Certificate{}, fmt.Errorf("rpc: keeping the certificate in %s: %w", dir, err)
+	}
+	return readCertificate(path) // another process may have been first
+}
+
+func readCertificate(path string) (tls.Certificate, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("rpc: reading the certificate: %w", err)
+	}
+	cert, err := tls.X509KeyPair(data, data)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("rpc: %s holds no certificate with its key (move it away to make a new one): %w", path, err)
+	}
+	return cert, nil
+}
+
+// writeCertificate makes path appear whole, unless it is there already.
+func writeCertificate(path string, cert tls.Certificate) error {
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		return err
+	}
+	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})
+	data = append(data, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), certificateFile+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return os.Rename(f.Name(), path) // a file system without links
+}
+
+// Fingerprint returns the SHA-256 of a certificate in hex: what clients pin.
+func Fingerprint(cert tls.Certificate) string {
+	if len(cert.Certificate) == 0 {
+		return ""
+	}
+	return fingerprintOf(cert.Certificate[0])
+}
+
+func fingerprintOf(der []byte) string {
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:])
+}
+
+// PinnedTLS returns the configuration of a client that trusts the certificate with this [Fingerprint] (case and
+// colons do not matter) and no other, whatever its names and dates. A malformed fingerprint matches none.
+func PinnedTLS(fingerprint string) *tls.Config {
+	want := strings.ToLower(strings.NewReplacer(":", "", " ", "").Replace(fingerprint))
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, // names and dates; VerifyConnection decides, and the handshake proves the key
+		VerifyConnection:   func(state tls.ConnectionState) error { return verifyPin(want, state.PeerCertificates) },
+	}
+}
+
+func verifyPin(want string, certs []*x509.Certificate) error {
+	if raw, err := hex.DecodeString(want); err != nil || len(raw) != sha256.Size {
+		return fmt.Errorf("rpc: the pinned fingerprint %q is not the %d hex digits of a SHA-256", want, 2*sha256.Size)
+	}
+	if len(certs) == 0 {
+		return fmt.Errorf("rpc: the server has no certificate; the pinned fingerprint is %s", want)
+	}
+	got := fingerprintOf(certs[0].Raw)
+	if subtle.ConstantTimeCompare([]byte(got), []byte(want)) != 1 {
+		return fmt.Errorf("rpc: the server's certificate has fingerprint %s, pinned is %s", got, want)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package rpc
+
+import (
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestDevelopmentCertificate(t *testing.T) {
+	cert, err := DevelopmentCertificate("game.example", "10.0.0.7")
+	require.NoError(t, err)
+	require.IsType(t, &ecdsa.PrivateKey{}, cert.PrivateKey)
+	for _, host := range []string{"localhost", "127.0.0.1", "::1", "game.example", "10.0.0.7"} {
+		require.NoError(t, cert.Leaf.VerifyHostname(host), host)
+	}
+	require.Error(t, cert.Leaf.VerifyHostname("other.example"))
+	require.True(t, cert.Leaf.NotBefore.Before(time.Now().Add(-23*time.Hour)))
+	require.True(t, cert.Leaf.NotAfter.After(time.Now().AddDate(9, 0, 0)))
+
+	roots := x509.NewCertPool()
+	roots.AddCert(cert.Leaf)
+	_, err = cert.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "localhost"})
+	require.NoError(t, err)
+}
+
+func TestFingerprint(t *testing.T) {
+	cert, err := DevelopmentCertificate()
+	require.NoError(t, err)
+	other, err := DevelopmentCertificate()
+	require.NoError(t, err)
+	require.Regexp(t, "^[0-9a-f]{64}$", Fingerprint(cert))
+	require.NotEqual(t, Fingerprint(cert), Fingerprint(other))
+	require.Empty(t, Fingerprint(tls.Certificate{}))
+}
+
+// shake does a TLS handshake over loopback and returns the client's error.
+func shake(t *testing.T, cert tls.Certificate, client *tls.Config) error {
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
+	require.NoError(t, err)
+	defer ln.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if c, err := ln.Accept(); err == nil {
+			_ = c.(*tls.Conn).Handshake()
+			c.Close()
+		}
+	}()
+	c, err := tls.Dial("tcp", ln.Addr().String(), client)
+	if err == nil {
+		c.Close()
+	}
+	<-done
+	return err
+}
+
+func TestPinnedTLS(t *testing.T) {
+	cert, err := DevelopmentCertificate()
+	require.NoError(t, err)
+	other, err := DevelopmentCertificate()
+	require.NoError(t, err)
+	pin := Fingerprint(cert)
+
+	require.NoError(t, shake(t, cert, PinnedTLS(pin)))
+	require.NoError(t, shake(t, cert, PinnedTLS(strings.ToUpper(pin[:2])+":"+pin[2:])))
+	require.ErrorContains(t, shake(t, other, PinnedTLS(pin)),
+		"rpc: the server's certificate has fingerprint "+Fingerprint(other)+", pinned is "+pin)
+	for _, bad := range []string{"", "abc", pin[:62], pin + "00", strings.Repeat("x", 64)} {
+		require.ErrorContains(t, shake(t, cert, PinnedTLS(bad)), "is not the 64 hex digits of a SHA-256")
+	}
+	require.ErrorContains(t, verifyPin(pin, nil), "no certificate")
+
+	stolen := other // the pinned certificate without its key
+	stolen.Certificate = cert.Certificate
+	require.Error(t, shake(t, stolen, PinnedTLS(pin)))
+}
+
+func TestLoadCertificate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "keys", "here")
+	first, err := LoadCertificate(dir, "game.example")
+	require.NoError(t, err)
+	require.NoError(t, first.Leaf.VerifyHostname("game.example"))
+	second, err := LoadCertificate(dir)
+	require.NoError(t, err)
+	require.Equal(t, Fingerprint(first), Fingerprint(second))
+	require.NoError(t, shake(t, second, PinnedTLS(Fingerprint(first))))
+
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "no temporary file stays")
+	if runtime.GOOS != "windows" {
+		info, err := entries[0].Info()
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	}
+
+	path := filepath.Join(dir, certificateFile)
+	require.NoError(t, os.WriteFile(path, []byte("damaged"), 0o600))
+	_, err = LoadCertificate(dir)
+	require.ErrorContains(t, err, path+" holds no certificate with its key")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "damaged", string(data))
+
+	_, err = LoadCertificate(path)
+	require.Error(t, err, "a file is no folder")
+}
+
+func TestLoadCertificateAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	prints := make([]string, 8)
+	for i := range prints {
+		wg.Go(func() {
+			if cert, err := LoadCertificate(dir); err == nil {
+				prints[i] = Fingerprint(cert)
+			}
+		})
+	}
+	wg.Wait()
+	for _, p := range prints {
+		require.NotEmpty(t, p)
+		require.Equal(t, prints[0], p)
+	}
+}

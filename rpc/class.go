@@ -1,0 +1,100 @@
+package rpc
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"unicode"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// Limits of a declaration.
+const (
+	maxNameBytes = 128     // of a class, a method or a carried value: they travel in the shape and in close reasons
+	maxMethods   = 1 << 14 // a class: a method's index takes at most two bytes on the wire
+)
+
+// Class is the protocol of one kind of actor: which calls it has, in which direction and how they travel. It is
+// declared once, in a package that client and server share, and bound to behaviour on each side with [Bind].
+// Declare a class and its methods in package variables: a class is closed once a world uses it.
+type Class struct {
+	name     string
+	priority bunch.Priority
+	methods  []*method
+	carried  []carried
+
+	closed atomic.Bool // a world uses it: no more methods
+}
+
+// carried is a value that travels inside Raw arguments of the class and belongs to its shape.
+type carried struct {
+	name string
+	arg  reflect.Type
+}
+
+// ClassOption adjusts a class where it is declared.
+type ClassOption func(*Class)
+
+// Priority puts the channels of the class's actors before or behind others on the wire. The default is
+// [bunch.Normal].
+func Priority(p bunch.Priority) ClassOption {
+	return func(c *Class) { c.priority = p }
+}
+
+// Carries adds T to the shape of the class: values of T travel inside its Raw arguments, so both ends must agree on
+// T's fields as well. It panics when T can not be encoded.
+func Carries[T any](name string) ClassOption {
+	t := reflect.TypeFor[T]()
+	mustName("carried value", name)
+	if _, err := codecOf(t); err != nil {
+		panic(fmt.Sprintf("rpc: Carries(%q): %v", name, err))
+	}
+	return func(c *Class) { c.carried = append(c.carried, carried{name: name, arg: t}) }
+}
+
+// NewClass declares a class. Both ends use the same classes: the handshake compares them.
+func NewClass(name string, opts ...ClassOption) *Class {
+	mustName("class", name)
+	c := &Class{name: name, priority: bunch.Normal}
+	for _, opt := range opts {
+		opt(c)
+	}
+	return c
+}
+
+// Name returns the name that the class was declared with.
+func (c *Class) Name() string { return c.name }
+
+// String returns the class's name.
+func (c *Class) String() string { return c.name }
+
+// add appends a declared method; the order of declaration is the order on the wire.
+func (c *Class) add(m *method) {
+	if c.closed.Load() {
+		panic(fmt.Sprintf("rpc: %s.%s is declared after a world began to use class %s; declare it in a package variable",
+			c.name, m.name, c.name))
+	}
+	for _, other := range c.methods {
+		if other.name == m.name {
+			panic(fmt.Sprintf("rpc: class %s declares %s twice", c.name, m.name))
+		}
+	}
+	if len(c.methods) == maxMethods {
+		panic(fmt.Sprintf("rpc: class %s has more than %d methods", c.name, maxMethods))
+	}
+	m.class, m.id = c, len(c.methods)
+	c.methods = append(c.methods, m)
+}
+
+// close ends the declaration of c.
+func (c *Class) close() { c.closed.Store(true) }
+
+// mustName panics unless name is fit for the shape, where a space, a colon or a line break would end it.
+func mustName(what, name string) {
+	bad := func(r rune) bool { return r == ':' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
+	if name == "" || len(name) > maxNameBytes || strings.ContainsFunc(name, bad) {
+		panic(fmt.Sprintf("rpc: %s name %q must have 1 to %d bytes, without spaces or colons", what, name, maxNameBytes))
+	}
+}

@@ -1,0 +1,73 @@
+package rpc
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// panics runs fn and requires a panic whose text contains want.
+func panics(t *testing.T, want string, fn func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		require.Contains(t, recover(), want)
+	}()
+	fn()
+}
+
+func TestDeclaration(t *testing.T) {
+	class := NewClass("Player", Priority(bunch.High))
+	fire := Server[vector](class, "Fire", Reliable, RateLimit(20), AnyCaller())
+	hit := Client[named](class, "Hit", Unreliable)
+	blast := Multicast[Raw](class, "Blast", UnreliableSequenced)
+
+	require.Equal(t, "Player", class.Name())
+	require.Equal(t, "Player", class.String())
+	require.Equal(t, bunch.High, class.priority)
+	require.Equal(t, bunch.Normal, NewClass("Other").priority)
+	require.Equal(t, "Player.Fire", fire.String())
+	require.Equal(t, "Player.Hit", hit.String())
+	require.Equal(t, "Player.Blast", blast.String())
+	require.Equal(t, []*method{fire.m, hit.m, blast.m}, class.methods)
+	for i, m := range class.methods {
+		require.Equal(t, i, m.id)
+		require.Same(t, class, m.class)
+		require.Equal(t, kind(i), m.kind)
+	}
+	require.Equal(t, 20.0, fire.m.rateLimit)
+	require.True(t, fire.m.anyCaller)
+	require.Equal(t, Unreliable, hit.m.delivery)
+}
+
+func TestDeclarationsThatPanic(t *testing.T) {
+	class := NewClass("C")
+	Server[int](class, "Twice", Reliable)
+	panics(t, `class C declares Twice twice`, func() { Client[int](class, "Twice", Reliable) })
+	panics(t, `class name ""`, func() { NewClass("") })
+	panics(t, `class name "a b"`, func() { NewClass("a b") })
+	panics(t, `1 to 128 bytes`, func() { NewClass(strings.Repeat("a", 129)) })
+	panics(t, `method name "x:y"`, func() { Server[int](class, "x:y", Reliable) })
+	panics(t, `rpc: C.Bad: rpc.hooked is a msgpack.CustomDecoder`, func() { Server[hooked](class, "Bad", Reliable) })
+	panics(t, `C.Pointer: *rpc.vector is a pointer`, func() { Server[*vector](class, "Pointer", Reliable) })
+	panics(t, `C.Odd: delivery 9 does not exist`, func() { Server[int](class, "Odd", bunch.Delivery(9)) })
+	panics(t, `RateLimit and AnyCaller are for Server RPCs`, func() { Client[int](class, "Limited", Reliable, RateLimit(1)) })
+	panics(t, `RateLimit and AnyCaller are for Server RPCs`, func() { Multicast[int](class, "Any", Reliable, AnyCaller()) })
+	panics(t, `RateLimit(0) must be above 0`, func() { RateLimit(0) })
+	panics(t, `Carries("items"): interface {}: a interface can not be encoded`, func() { Carries[any]("items") })
+
+	class.close()
+	panics(t, `C.Late is declared after a world began to use class C`, func() { Server[int](class, "Late", Reliable) })
+}
+
+func TestClassHasAtMostSoManyMethods(t *testing.T) {
+	class := NewClass("C")
+	class.methods = make([]*method, maxMethods)
+	for i := range class.methods {
+		class.methods[i] = &method{}
+	}
+	panics(t, `more than 16384 methods`, func() { Server[int](class, "OneMore", Reliable) })
+}

@@ -1,0 +1,112 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// Config holds what one world is and may use. Zero fields take the default named beside them; negative ones mean none
+// where that is said.
+type Config struct {
+	// Classes that both sides declare. Their shapes are compared in the handshake. [Bind] adds its class by itself.
+	Classes []*Class
+	// OnConnect runs on the world's goroutine for every connection that has joined; on a client after Dial.
+	OnConnect func(*World, *Conn)
+	// OnDisconnect runs on the world's goroutine once for every connection that had joined. The error is a *CloseError.
+	OnDisconnect func(*World, *Conn, error)
+
+	// Authenticate turns the client's token into an identity or refuses it. It runs on a goroutine of its own, within
+	// HandshakeTimeout; nil accepts everybody with an empty identity.
+	Authenticate func(ctx context.Context, token []byte) (identity string, err error)
+	// Token is what a client presents; opaque, at most 4 KiB.
+	Token []byte
+
+	// TickRate makes Run tick that often a second, besides on events. 0 = events only.
+	TickRate int
+
+	// Limits of a world.
+	MaxConns         int           // connections, half-open ones included; default 1,024
+	MaxHandshakes    int           // half-open ones; default 128
+	HandshakeTimeout time.Duration // from the carrier to Join; default 10 s
+	ReceiveBudget    int           // bytes of reliable messages that all connections may hold here; default 256 MiB
+	ReceiveLimit     int           // of it, bytes for one joined connection; default 4 MiB, at least 256 KiB
+	MaxLocalCalls    int           // calls that wait for the next Dispatch; default 4,096
+	MaxPosts         int           // functions that wait for the next Dispatch; default 65,536
+
+	// Bandwidth in bytes a second, datagrams without IP, UDP and QUIC overhead; 0 = no cap.
+	Rate      int // of one connection. UE: CurrentNetSpeed, MaxClientRate
+	WorldRate int // of all connections together
+
+	// Timers of QUIC.
+	IdleTimeout time.Duration // default 30 s
+	KeepAlive   time.Duration // default 10 s; negative = none
+
+	// Bunch configures the reliable buffers (ReliableBuffer, MaxBunch, AckDelay, Overflow, Trace …). Client and
+	// ReceiveLimit are set by the world.
+	Bunch bunch.Config
+
+	// Logger receives records at LogLevel and above; nil = none. Level may change at run time.
+	Logger   *slog.Logger
+	LogLevel *slog.LevelVar // default Info
+}
+
+const (
+	// minReceiveLimit is what a connection may hold before Join, and at least after it.
+	minReceiveLimit = 256 << 10
+	// maxToken bounds what Authenticate is shown.
+	maxToken = 4096
+)
+
+func (c *Config) maxConns() int      { return defaulted(c.MaxConns, 1024) }
+func (c *Config) maxHandshakes() int { return defaulted(c.MaxHandshakes, 128) }
+func (c *Config) receiveBudget() int { return defaulted(c.ReceiveBudget, 256<<20) }
+func (c *Config) receiveLimit() int  { return max(defaulted(c.ReceiveLimit, 4<<20), minReceiveLimit) }
+func (c *Config) maxLocalCalls() int { return defaulted(c.MaxLocalCalls, 4096) }
+func (c *Config) maxPosts() int      { return defaulted(c.MaxPosts, 65536) }
+
+func (c *Config) handshakeTimeout() time.Duration {
+	return defaulted(c.HandshakeTimeout, 10*time.Second)
+}
+func (c *Config) idleTimeout() time.Duration { return defaulted(c.IdleTimeout, 30*time.Second) }
+func (c *Config) keepAlive() time.Duration {
+	return max(0, defaulted(c.KeepAlive, 10*time.Second))
+}
+
+// defaulted returns value, or fallback when value is zero.
+func defaulted[T int | time.Duration](value, fallback T) T {
+	if value == 0 {
+		return fallback
+	}
+	return value
+}
+
+func (c *Config) validate() error {
+	for _, limit := range []struct {
+		name  string
+		value int
+	}{
+		{"MaxConns", c.MaxConns}, {"MaxHandshakes", c.MaxHandshakes}, {"ReceiveBudget", c.ReceiveBudget},
+		{"ReceiveLimit", c.ReceiveLimit}, {"MaxLocalCalls", c.MaxLocalCalls}, {"MaxPosts", c.MaxPosts},
+		{"Rate", c.Rate}, {"WorldRate", c.WorldRate}, {"TickRate", c.TickRate},
+		{"HandshakeTimeout", int(c.HandshakeTimeout)}, {"IdleTimeout", int(c.IdleTimeout)},
+	} {
+		if limit.value < 0 {
+			return fmt.Errorf("rpc: Config.%s is %d, must not be negative", limit.name, limit.value)
+		}
+	}
+	if len(c.Token) > maxToken {
+		return fmt.Errorf("rpc: Config.Token has %d bytes, the limit is %d", len(c.Token), maxToken)
+	}
+	if c.ReceiveBudget != 0 && c.ReceiveBudget < minReceiveLimit {
+		return fmt.Errorf("rpc: Config.ReceiveBudget is %d bytes, one connection needs %d", c.ReceiveBudget, minReceiveLimit)
+	}
+	if _, err := bunch.NewConn(time.Unix(0, 0), c.Bunch); err != nil {
+		return errors.Join(errors.New("rpc: Config.Bunch is not valid"), err)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package rpc
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/link"
+)
+
+// Carrier moves the datagrams of one connection. [Listen] and [Dial] make carriers of QUIC connections.
+type Carrier = link.Carrier
+
+// Path is what a [Carrier] says of its path.
+type Path = link.Path
+
+// TooLargeError is what a [Carrier] returns for a datagram that its path does not take.
+type TooLargeError = link.TooLargeError
+
+// Conn is a connection to one peer. Its methods are safe from any goroutine.
+type Conn struct {
+	world   *World
+	id      uint64 // within its world
+	server  bool   // this end is the server's
+	carrier Carrier
+	link    *link.Link
+	machine *bunch.Conn // under link.Lock
+	done    chan struct{}
+
+	identity string        // set before joined
+	welcomed chan struct{} // closed when joined
+
+	joined  atomic.Bool
+	ended   atomic.Bool // the link has
+	closing atomic.Bool // closed from here: nothing more is dispatched or sent
+	dirty   atomic.Bool // Dispatch has something to take
+	kick    chan struct{}
+	cause   atomic.Pointer[CloseError] // why this side closed; the first one counts
+
+	// Owned by the world's goroutine.
+	early    []bunch.Message // came in one batch with the end of the handshake
+	inbox    []bunch.Message // spare array for Swap
+	isCorked bool
+	owned    []*Actor
+	limits   map[limitKey]callLimit
+	warns    [dropReasons]warnGate
+
+	mu       sync.Mutex // guards writes to channels, and reads of it elsewhere than on the world's goroutine
+	channels map[uint64]*Actor
+
+	reserved int // bytes of the world's budget; written before joined
+	maxBunch int // bytes of one message, the smaller of both ends' limits; written before joined
+	drops    [dropReasons]atomic.Uint64
+	sample   sampler
+}
+
+// World returns the world that the connection belongs to.
+func (c *Conn) World() *World { return c.world }
+
+// Identity returns what Config.Authenticate on the server made of the client's token.
+func (c *Conn) Identity() string { return c.identity }
+
+// RemoteAddr returns the peer's address, nil when the carrier has none.
+func (c *Conn) RemoteAddr() net.Addr {
+	if addressed, ok := c.carrier.(interface{ RemoteAddr() net.Addr }); ok {
+		return addressed.RemoteAddr()
+	}
+	return nil
+}
+
+// Done is closed when the carrier has ended.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err returns why the connection ended, a *CloseError, and nil while it lives.
+func (c *Conn) Err() error {
+	select {
+	case <-c.done:
+		return c.closeError()
+	default:
+		return nil
+	}
+}
+
+func (c *Conn) closeError() *CloseError {
+	if cause := c.cause.Load(); cause != nil {
+		return cause
+	}
+	return closeErrorOf(c.link.Err())
+}
+
+// Close ends the connection: what was sent reliably is delivered first, for at most a second. It returns at once; Done
+// tells the end. The reason, cut to 256 bytes, reaches the peer.
+func (c *Conn) Close(code Code, reason string) {
+	if !c.stop(&CloseError{Code: code, Reason: reason}) {
+		return
+	}
+	c.link.Lock()
+	c.machine.Cork(false)
+	c.link.Unlock()
+	c.link.Close(uint64(code), reason)
+}
+
+// abort ends the connection without delivering anything more: the peer or this side broke a rule.
+func (c *Conn) abort(cause *CloseError) {
+	if c.stop(cause) {
+		c.link.Abort(uint64(cause.Code), cause.Reason)
+	}
+}
+
+// stop marks the connection as closed from here and reports whether it was not yet.
+func (c *Conn) stop(cause *CloseError) bool {
+	if !c.closing.CompareAndSwap(false, true) {
+		return false
+	}
+	select {
+	case <-c.done:
+	default:
+		c.cause.CompareAndSwap(nil, cause)
+	}
+	return true
+}
+
+// usable reports whether something may be sent.
+func (c *Conn) usable() bool { return c.joined.Load() && !c.closing.Load() && !c.ended.Load() }
+
+func (c *Conn) String() string {
+	name := fmt.Sprintf("conn %d", c.id)
+	if c.joined.Load() && c.identity != "" {
+		name += fmt.Sprintf(" %q", c.identity)
+	}
+	if addr := c.RemoteAddr(); addr != nil {
+		name += " " + addr.String()
+	}
+	return name
+}
+
+// disown forgets that the connection owns a.
+func (c *Conn) disown(a *Actor) {
+	if i := slices.Index(c.owned, a); i >= 0 {
+		c.owned = slices.Delete(c.owned, i, i+1)
+	}
+	if a.owner == c && c.server {
+		a.owner = nil
+	}
+}
+
+// setChannel notes whose channel it is; nil forgets it.
+func (c *Conn) setChannel(channel uint64, a *Actor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a == nil {
+		delete(c.channels, channel)
+		return
+	}
+	c.channels[channel] = a
+}

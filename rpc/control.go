@@ -1,0 +1,250 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// Handshake messages travel on channel 0, one to a message: an id, then the body. The order is strict:
+//
+//	client                     server
+//	Hello, Login          →
+//	                      ←    Hello, or Shape when the classes differ: the client names the difference and closes
+//	                      ←    Welcome, when Authenticate agrees
+//	Join                  →
+//
+// The ids are Unreal's; Shape stands where Upgrade does.
+const (
+	idHello   = 0
+	idWelcome = 1
+	idShape   = 2
+	idLogin   = 5
+	idJoin    = 9
+)
+
+// protocolVersion is the version of all that travels below the classes.
+const protocolVersion = 1
+
+// Limits of the messages.
+const (
+	maxIdentity  = 1024    // bytes of an identity
+	maxParam     = 1 << 30 // of any number in Params: all are far below
+	maxAckDelay  = time.Minute
+	maxShapeSent = 4096 // lines of a Shape
+)
+
+// hello opens the handshake on both sides.
+type hello struct {
+	Version  uint64
+	Features uint64 // bits; what one side lacks is off
+	Params   bunch.Params
+	Shape    [32]byte // hash of the classes
+}
+
+// login carries the token for Config.Authenticate.
+type login struct{ Token []byte }
+
+// welcome says who the client is.
+type welcome struct{ Identity string }
+
+// join asks for the world.
+type join struct{}
+
+// shapeLines are the server's classes, for a client whose classes differ.
+type shapeLines struct {
+	Lines []string
+	Cut   bool // there are more
+}
+
+func appendHello(b []byte, h hello) []byte {
+	b = append(b, idHello)
+	b = binary.AppendUvarint(b, h.Version)
+	b = binary.AppendUvarint(b, h.Features)
+	p := h.Params
+	for _, n := range []int{p.ReliableBuffer, p.MaxBunch, p.History, p.MaxChannels} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	b = binary.AppendUvarint(b, uint64(p.AckDelay/time.Microsecond))
+	return append(b, h.Shape[:]...)
+}
+
+func parseHello(r *reader) hello {
+	h := hello{Version: r.uvarint(1 << 32), Features: r.uvarint(0)}
+	for _, n := range []*int{&h.Params.ReliableBuffer, &h.Params.MaxBunch, &h.Params.History, &h.Params.MaxChannels} {
+		*n = int(r.uvarint(maxParam))
+	}
+	h.Params.AckDelay = time.Duration(r.uvarint(uint64(maxAckDelay/time.Microsecond))) * time.Microsecond
+	copy(h.Shape[:], r.take(len(h.Shape)))
+	return h
+}
+
+func appendLogin(b []byte, l login) []byte {
+	return appendBytes(append(b, idLogin), l.Token)
+}
+
+func parseLogin(r *reader) login { return login{Token: append([]byte(nil), r.bytes(maxToken)...)} }
+
+func appendWelcome(b []byte, w welcome) []byte {
+	return appendBytes(append(b, idWelcome), []byte(w.Identity))
+}
+
+func parseWelcome(r *reader) welcome { return welcome{Identity: string(r.bytes(maxIdentity))} }
+
+func appendJoin(b []byte) []byte { return append(b, idJoin) }
+
+// appendShape appends as many of the lines as fit one message, and whether some did not.
+func appendShape(b []byte, lines []string) []byte {
+	size, n := 0, 0
+	for n < len(lines) && n < maxShapeSent && size+len(lines[n])+binary.MaxVarintLen16 <= maxShapeBytes {
+		size += len(lines[n]) + binary.MaxVarintLen16
+		n++
+	}
+	cut := byte(0)
+	if n < len(lines) {
+		cut = 1
+	}
+	b = append(b, idShape, cut)
+	b = binary.AppendUvarint(b, uint64(n))
+	for _, line := range lines[:n] {
+		b = appendBytes(b, []byte(line))
+	}
+	return b
+}
+
+func parseShape(r *reader) shapeLines {
+	var s shapeLines
+	switch cut := r.take(1); {
+	case r.err != nil:
+	case cut[0] > 1:
+		r.fail(fmt.Errorf("flag %d is neither 0 nor 1", cut[0]))
+	default:
+		s.Cut = cut[0] == 1
+	}
+	n := r.uvarint(maxShapeSent)
+	for i := uint64(0); i < n && r.err == nil; i++ {
+		s.Lines = append(s.Lines, string(r.bytes(maxShapeBytes)))
+	}
+	return s
+}
+
+// difference names the first difference between our classes and the server's.
+func (s shapeLines) difference(ours []string) string {
+	if s.Cut && len(ours) > len(s.Lines) {
+		ours = ours[:len(s.Lines)]
+	}
+	if d := diffShape(ours, s.Lines); d != "" {
+		return d
+	}
+	return fmt.Sprintf("they differ after the first %d methods and fields", len(s.Lines))
+}
+
+// parseControl parses one message of channel 0: a hello, login, welcome, join or shapeLines.
+func parseControl(payload []byte) (message any, err error) {
+	if len(payload) == 0 {
+		return nil, &controlError{ControlChannelMessagePayloadFail, "a handshake message is empty"}
+	}
+	r := reader{b: payload[1:]}
+	switch payload[0] {
+	case idHello:
+		message = parseHello(&r)
+	case idLogin:
+		message = parseLogin(&r)
+	case idWelcome:
+		message = parseWelcome(&r)
+	case idJoin:
+		message = join{}
+	case idShape:
+		message = parseShape(&r)
+	default:
+		return nil, &controlError{ControlChannelMessageUnknown, fmt.Sprintf("handshake message %d does not exist", payload[0])}
+	}
+	if err := r.end(); err != nil {
+		return nil, &controlError{ControlChannelMessagePayloadFail,
+			fmt.Sprintf("%s of %d bytes: %v", messageName(payload[0]), len(payload), err)}
+	}
+	return message, nil
+}
+
+func messageName(id byte) string {
+	switch id {
+	case idHello:
+		return "Hello"
+	case idLogin:
+		return "Login"
+	case idWelcome:
+		return "Welcome"
+	case idJoin:
+		return "Join"
+	case idShape:
+		return "Shape"
+	}
+	return fmt.Sprintf("message %d", id)
+}
+
+// controlError is a violation of the handshake.
+type controlError struct {
+	Code   Code
+	Reason string
+}
+
+func (e *controlError) Error() string { return fmt.Sprintf("rpc: %v: %s", e.Code, e.Reason) }
+
+// CloseCode returns the code and reason to close the carrier with.
+func (e *controlError) CloseCode() (uint64, string) { return uint64(e.Code), e.Reason }
+
+func appendBytes(b, p []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(p))), p...)
+}
+
+// reader takes values from a message; after the first failure it returns zeros.
+type reader struct {
+	b   []byte
+	err error
+}
+
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.b, r.err = nil, err
+	}
+}
+
+// uvarint takes a number up to limit, 0 meaning any.
+func (r *reader) uvarint(limit uint64) uint64 {
+	n, k := binary.Uvarint(r.b)
+	switch {
+	case k <= 0:
+		r.fail(errShort)
+		return 0
+	case limit > 0 && n > limit:
+		r.fail(fmt.Errorf("%d is above the limit of %d", n, limit))
+		return 0
+	}
+	r.b = r.b[k:]
+	return n
+}
+
+func (r *reader) take(n int) []byte {
+	if n > len(r.b) {
+		r.fail(errShort)
+		return nil
+	}
+	p := r.b[:n]
+	r.b = r.b[n:]
+	return p
+}
+
+// bytes takes a byte string of at most limit bytes; it aliases the message.
+func (r *reader) bytes(limit int) []byte {
+	return r.take(int(r.uvarint(uint64(limit))))
+}
+
+func (r *reader) end() error {
+	if r.err == nil && len(r.b) > 0 {
+		return errors.New("bytes are left over")
+	}
+	return r.err
+}

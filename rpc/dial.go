@@ -1,0 +1,107 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+// Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. The world need
+// not be driven for that. PinnedTLS makes a config that trusts one certificate.
+func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
+	remote, host, err := resolve(ctx, addr)
+	if err != nil {
+		return nil, fmt.Errorf("rpc: Dial %q: %w", addr, err)
+	}
+	socket, err := net.ListenUDP("udp", nil)
+	if err != nil {
+		return nil, fmt.Errorf("rpc: Dial %q: %w", addr, err)
+	}
+	c, err := dial(ctx, socket, remote, host, config, world, func() { _ = socket.Close() })
+	if err != nil {
+		return nil, fmt.Errorf("rpc: Dial %q: %w", addr, err)
+	}
+	return c, nil
+}
+
+// DialPacket is Dial from a socket of the caller, who closes it after the connection is done.
+func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World) (*Conn, error) {
+	c, err := dial(ctx, socket, addr, "", config, world, func() {})
+	if err != nil {
+		return nil, fmt.Errorf("rpc: Dial %v: %w", addr, err)
+	}
+	return c, nil
+}
+
+// dial connects over a transport of its own. free is called when the socket is no longer used.
+func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string, config *tls.Config, world *World, free func()) (*Conn, error) {
+	if config == nil {
+		free()
+		return nil, errors.New("a TLS config is needed; see PinnedTLS")
+	}
+	transport := &quic.Transport{Conn: socket, ConnectionIDLength: connectionIDBytes}
+	release := func() {
+		_ = transport.Close()
+		free()
+	}
+	conn, err := transport.Dial(ctx, addr, tlsConfig(config, host), world.config.quic())
+	if err != nil {
+		release()
+		return nil, dialError(ctx, err)
+	}
+	// The transport outlives the connection, to repeat a close that was lost.
+	context.AfterFunc(conn.Context(), func() {
+		time.Sleep(lingerTime(conn))
+		release()
+	})
+	return world.Connect(ctx, newQUICCarrier(conn))
+}
+
+// dialError says why no QUIC connection came about.
+func dialError(ctx context.Context, err error) error {
+	var silent *quic.IdleTimeoutError
+	var slow *quic.HandshakeTimeoutError
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &silent), errors.As(err, &slow):
+		return fmt.Errorf("no answer: %w", err)
+	}
+	return err
+}
+
+// resolve looks addr up; of several addresses it takes the first of version 4, as package net does.
+func resolve(ctx context.Context, addr string) (remote *net.UDPAddr, host string, err error) {
+	host, service, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, "", err
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "udp", service)
+	if err != nil {
+		return nil, "", err
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	ips, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(ips) == 0 {
+		return nil, "", fmt.Errorf("%s has no address (port %s)", host, strconv.Itoa(port))
+	}
+	best := ips[0]
+	for _, ip := range ips {
+		if ip.IP.To4() != nil {
+			best = ip
+			break
+		}
+	}
+	return &net.UDPAddr{IP: best.IP, Port: port, Zone: best.Zone}, host, nil
+}

@@ -1,0 +1,165 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// Call is what a handler or a check is told beside its argument. It is valid only while that runs.
+type Call struct {
+	Actor *Actor
+	Conn  *Conn     // who called; nil when the call was made in this world
+	Now   time.Time // of the Dispatch
+}
+
+// ownerMethod is the message by which the server tells a client that it owns the actor now, or no more. It stands
+// beyond the methods of any class.
+const ownerMethod = maxMethods
+
+// receive runs what has arrived on c.
+func (w *World) receive(c *Conn) {
+	early := c.early
+	c.early = nil
+	c.link.Lock()
+	w.cork(c)
+	ready := c.machine.Swap(c.inbox)
+	c.link.Unlock()
+	for _, m := range early {
+		w.deliver(c, m)
+	}
+	for i := range ready {
+		w.deliver(c, ready[i])
+		ready[i] = bunch.Message{}
+	}
+	c.inbox = ready[:0]
+}
+
+// deliver runs one message, unless the connection was closed from here.
+func (w *World) deliver(c *Conn, m bunch.Message) {
+	if c.closing.Load() {
+		return
+	}
+	a := c.channels[m.Channel]
+	var violation *CloseError
+	switch {
+	case m.Channel == 0:
+		violation = violationf(ControlChannelMessageUnknown, "control message of %d bytes after Join", len(m.Payload))
+	case c.server && (m.Open || m.Close && a != nil):
+		violation = violationf(BunchWrongChannel, "a client opened or closed channel %d, which only the server may", m.Channel)
+	case m.Open:
+		violation = w.openActor(c, m)
+	case a == nil && !m.Close:
+		c.drop(dropClosed, nil)
+	case a == nil: // the answer to a close from here
+	case m.Close:
+		w.closeActor(c, a, m)
+	default:
+		violation = w.invoke(c, a, m.Payload)
+	}
+	if violation != nil {
+		w.violated(c, violation)
+	}
+}
+
+// violated closes a connection whose peer broke a rule, and says so.
+func (w *World) violated(c *Conn, cause *CloseError) {
+	w.log.Warn("connection closed for a violation", "conn", c, "code", cause.Code, "reason", cause.Reason)
+	c.abort(cause)
+}
+
+func violationf(code Code, format string, args ...any) *CloseError {
+	return &CloseError{Code: code, Reason: fmt.Sprintf(format, args...)}
+}
+
+// invoke runs a call from the peer.
+func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
+	id, n := binary.Uvarint(payload)
+	if n <= 0 {
+		return violationf(PayloadFail, "call on a %q: no method id in %d bytes", a.class.name, len(payload))
+	}
+	payload = payload[n:]
+	if id == ownerMethod && !c.server {
+		return a.takeOwner(payload)
+	}
+	if id >= uint64(len(a.class.methods)) {
+		return violationf(UnknownMethod, "class %q has no method %d, only %d", a.class.name, id, len(a.class.methods))
+	}
+	m := a.class.methods[id]
+	if c.server != (m.kind == serverRPC) {
+		return violationf(WrongDirection, "%v is a %v RPC", m, m.kind)
+	}
+	if reason := w.refuse(c, a, m); reason != dropNone {
+		c.drop(reason, m)
+		return nil
+	}
+	w.call = Call{Actor: a, Conn: c, Now: w.now}
+	return w.judge(c, m, a.binding.handlers[m.id].remote(a.object, &w.call, payload))
+}
+
+// refuse tells why a call that is well formed so far is dropped.
+func (w *World) refuse(c *Conn, a *Actor, m *method) dropReason {
+	switch {
+	case a.dead:
+		return dropClosed
+	case a.binding == nil || a.object == nil || a.binding.handlers[m.id].remote == nil:
+		return dropUnbound
+	case c.server && a.owner != c && !m.anyCaller:
+		return dropNotOwner
+	case m.rateLimit > 0 && !c.allow(a, m, w.now):
+		return dropRateLimited
+	}
+	return dropNone
+}
+
+// judge turns what a handler's glue returned into a violation. A client trusts its server's judgement more than its
+// own: there a refused argument is dropped and counted.
+func (w *World) judge(c *Conn, m *method, err error) *CloseError {
+	var invalid *validationError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &invalid):
+		return &CloseError{Code: PayloadFail, Reason: err.Error(), cause: err}
+	case !c.server:
+		c.drop(dropInvalid, m)
+		return nil
+	}
+	return &CloseError{Code: ValidationFailed, Reason: err.Error(), cause: err}
+}
+
+// localCall is a call that runs where it was made.
+type localCall struct {
+	actor  *Actor
+	method *method
+	arg    any
+}
+
+// queueLocal keeps a call for the next Dispatch.
+func (w *World) queueLocal(a *Actor, m *method, arg any) error {
+	if len(w.local) >= w.config.maxLocalCalls() {
+		return fmt.Errorf("rpc: %v does not run here: %d local calls wait for a Dispatch, the limit is Config.MaxLocalCalls: %w",
+			m, len(w.local), ErrBacklogFull)
+	}
+	w.local = append(w.local, localCall{a, m, arg})
+	return nil
+}
+
+// runLocal runs the calls that were queued before this Dispatch; what they queue waits for the next.
+func (w *World) runLocal() {
+	calls := w.local
+	w.local, w.localSpare = w.localSpare[:0], calls
+	for i := range calls {
+		l := calls[i]
+		calls[i] = localCall{}
+		if l.actor.dead {
+			w.dropped.Add(1)
+			continue
+		}
+		w.call = Call{Actor: l.actor, Now: w.now}
+		l.actor.binding.handlers[l.method.id].local(l.actor.object, &w.call, l.arg)
+	}
+}

@@ -1,0 +1,57 @@
+// Package rpc lets games call each other's actors over QUIC, as Unreal Engine does: classes of actors, and calls to
+// the server, to the owning client, or to everybody.
+//
+// A [Class] and its calls are declared once, in a package that client and server share. Each side binds behaviour to
+// it with [Bind] and [On], in a [World] of its own: all that concerns actors happens on the goroutine that drives the
+// world. [Listen] and [Dial] connect worlds.
+//
+//	var (
+//		Player = rpc.NewClass("Player")
+//		Fire   = rpc.Server[FireArgs](Player, "Fire", rpc.Reliable, rpc.RateLimit(20))
+//		Hit    = rpc.Client[HitArgs](Player, "Hit", rpc.Reliable)
+//		Blast  = rpc.Multicast[BlastArgs](Player, "Blast", rpc.Unreliable)
+//	)
+//
+// # Where a call runs
+//
+//	handle     called on   the actor is owned by      it runs on
+//	Server     server      anybody or nobody          the server
+//	Server     client      this client                the server
+//	Server     client      another client or nobody   nowhere: Call returns ErrNotOwner
+//	Client     server      a client                   that client
+//	Client     server      nobody                     the server
+//	Client     client      anybody                    this client
+//	Multicast  server      anybody or nobody          the server and every client for which the actor is open
+//	Multicast  client      anybody                    this client
+//
+// [AnyCaller] on the declaration of a Server RPC lets every client call it. A call that arrives from a client that may
+// not make it is dropped and counted. A call that runs where it was made waits for the next Dispatch, like those that
+// arrive. Calls have no result: an answer is a call the other way.
+//
+// Reliable calls of one actor run in the order of their making; nothing is ordered between actors. The first call to a
+// client for an actor that it does not have opens the actor there before.
+//
+// # Two kinds of validation
+//
+// An argument with a method Validate() error says whether it is well formed, whoever sent it. Call asks it before
+// sending, and each side before any handler. [Check] says on the server whether the caller may do this now. On the
+// server an error from either closes the caller's connection with [ValidationFailed]: it answers cheating. Refuse what
+// an honest client may ask too late inside the handler. Calls that a world makes to itself are not checked.
+//
+// # Arguments
+//
+// Arguments are values of bools, numbers, strings, times, arrays, slices, maps, structs and pointers to them. They travel
+// as msgpack, structs as arrays of their exported fields. A type with AppendBinary and UnmarshalBinary writes itself,
+// [Raw] travels as it is, [None] takes no bytes. The tag `msgpack:"-"` keeps a field at home. Interfaces, channels and
+// functions are refused at the declaration, and so are types that read msgpack themselves.
+//
+// What arrives is checked before it is decoded: every length against the bytes that are there, every number against
+// its type, at most 64 levels of nesting, and at most 64 KiB plus 64 bytes of memory for each byte on the wire. Both
+// ends compare the shape of their classes when they connect: names, directions, deliveries, and the fields of every
+// argument. Ends that differ do not connect, and say where they differ.
+//
+// # Trust
+//
+// A server proves itself by its certificate: see [PinnedTLS] for one without an authority. A client proves itself by
+// the token that Config.Authenticate turns into an identity.
+package rpc

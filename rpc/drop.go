@@ -1,0 +1,67 @@
+package rpc
+
+import "time"
+
+// dropReason says why a call that arrived did not run.
+type dropReason uint8
+
+const (
+	dropNone dropReason = iota
+	dropNotOwner
+	dropRateLimited
+	dropUnbound
+	dropClosed
+	dropInvalid
+
+	dropReasons
+)
+
+var dropNames = [dropReasons]string{
+	dropNotOwner: "the caller does not own the actor", dropRateLimited: "over the method's RateLimit",
+	dropUnbound: "no handler is bound", dropClosed: "the actor is closed", dropInvalid: "Validate refused the argument",
+}
+
+// drop counts a dropped call and warns, at most once a second for each reason.
+func (c *Conn) drop(reason dropReason, m *method) {
+	c.drops[reason].Add(1)
+	hidden, ok := c.warns[reason].pass(c.world.now)
+	if !ok || reason == dropClosed { // calls that crossed the close are nobody's mistake
+		return
+	}
+	c.world.log.Warn("call dropped", "conn", c, "rpc", m, "reason", dropNames[reason], "more", hidden)
+}
+
+// limitKey names what a RateLimit bounds.
+type limitKey struct {
+	actor  *Actor
+	method *method
+}
+
+// callLimit is a token bucket: it fills at the method's rate and holds one second's worth, at least one call.
+type callLimit struct {
+	tokens float64
+	last   time.Time
+}
+
+func (l *callLimit) allow(rate float64, now time.Time) bool {
+	size := max(1, rate)
+	if elapsed := now.Sub(l.last); l.last.IsZero() {
+		l.tokens, l.last = size, now
+	} else if elapsed > 0 {
+		l.tokens, l.last = min(size, l.tokens+elapsed.Seconds()*rate), now
+	}
+	if l.tokens < 1 {
+		return false
+	}
+	l.tokens--
+	return true
+}
+
+// allow reports whether the RateLimit of m has room for one more call on a.
+func (c *Conn) allow(a *Actor, m *method, now time.Time) bool {
+	key := limitKey{a, m}
+	limit := c.limits[key]
+	ok := limit.allow(m.rateLimit, now)
+	c.limits[key] = limit
+	return ok
+}

@@ -1,0 +1,147 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/quic-go/quic-go"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/link"
+)
+
+// Errors that a caller can act on. They are wrapped by errors that say who, what and which limit.
+var (
+	// ErrNotOwner: a client called a Server RPC on an actor that it does not own.
+	ErrNotOwner = errors.New("rpc: this connection does not own the actor")
+	// ErrWrongRole: only a server may do this, or only a client.
+	ErrWrongRole = errors.New("rpc: wrong role")
+	// ErrUnbound: the call would run here, and no handler is bound here.
+	ErrUnbound = errors.New("rpc: no handler bound")
+	// ErrClosed: the actor, the connection or the world is gone.
+	ErrClosed = errors.New("rpc: closed")
+	// ErrBacklogFull: a bounded queue of the world is full.
+	ErrBacklogFull = errors.New("rpc: backlog full")
+	// ErrOnWorld: a blocking call was made from the goroutine that drives the world, and would never return.
+	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")
+)
+
+// Code says why a connection ended. It shares one space of numbers with [bunch.Code]; names are Unreal's
+// (ENetCloseResult) where Unreal has one. Users may close with codes from 1,024.
+type Code uint16
+
+const (
+	// ReliableBufferOverflow: more was sent reliably on one channel than its buffer holds.
+	ReliableBufferOverflow = Code(bunch.ReliableBufferOverflow)
+	// ConnectionTimeout: the peer fell silent.
+	ConnectionTimeout = Code(bunch.ConnectionTimeout)
+)
+
+const (
+	// HostClosedConnection: the world or its listener was closed.
+	HostClosedConnection Code = 64 + iota
+	// ConnectionLost: the carrier failed; the cause says how.
+	ConnectionLost
+	// ProtocolMismatch: the two programs declare different classes, or speak different versions.
+	ProtocolMismatch
+	// ControlChannelMessageUnknown: a handshake message that does not exist.
+	ControlChannelMessageUnknown
+	// ControlChannelMessageFail: a handshake message in the wrong order.
+	ControlChannelMessageFail
+	// ControlChannelMessagePayloadFail: a handshake message that cannot be decoded.
+	ControlChannelMessagePayloadFail
+	// PreLoginFailure: Config.Authenticate refused the token.
+	PreLoginFailure
+	// ServerFull: a limit on connections, handshakes or memory is reached.
+	ServerFull
+	// HandshakeTimeout: the handshake took longer than Config.HandshakeTimeout.
+	HandshakeTimeout
+	// BunchPrematureChannel: something arrived on an actor's channel before Join.
+	BunchPrematureChannel
+	// BunchWrongChannel: a client opened or closed an actor's channel, which only the server may.
+	BunchWrongChannel
+	// UnknownClass: an open message names a class that does not exist.
+	UnknownClass
+	// UnknownMethod: a call names a method that its class does not have.
+	UnknownMethod
+	// WrongDirection: a client sent a Client RPC or Multicast, or a server a Server RPC.
+	WrongDirection
+	// PayloadFail: an argument cannot be decoded, or bytes are left over.
+	PayloadFail
+	// ValidationFailed: Validate or Check refused a call. UE: WithValidation.
+	ValidationFailed
+)
+
+var codeNames = map[Code]string{
+	HostClosedConnection: "HostClosedConnection", ConnectionLost: "ConnectionLost", ProtocolMismatch: "ProtocolMismatch",
+	ControlChannelMessageUnknown: "ControlChannelMessageUnknown", ControlChannelMessageFail: "ControlChannelMessageFail",
+	ControlChannelMessagePayloadFail: "ControlChannelMessagePayloadFail", PreLoginFailure: "PreLoginFailure",
+	ServerFull: "ServerFull", HandshakeTimeout: "HandshakeTimeout", BunchPrematureChannel: "BunchPrematureChannel",
+	BunchWrongChannel: "BunchWrongChannel", UnknownClass: "UnknownClass", UnknownMethod: "UnknownMethod",
+	WrongDirection: "WrongDirection", PayloadFail: "PayloadFail", ValidationFailed: "ValidationFailed",
+}
+
+func (c Code) String() string {
+	if name, ok := codeNames[c]; ok {
+		return name
+	}
+	if c < HostClosedConnection {
+		return fmt.Sprint(bunch.Code(c))
+	}
+	return fmt.Sprintf("Code(%d)", uint16(c))
+}
+
+// CloseError says why a connection ended, and which side said so.
+type CloseError struct {
+	Code   Code
+	Reason string
+	Remote bool // the peer closed
+	cause  error
+}
+
+func (e *CloseError) Error() string {
+	side := "closed"
+	if e.Remote {
+		side = "closed by the peer"
+	}
+	return fmt.Sprintf("rpc: connection %s: %v: %s", side, e.Code, e.Reason)
+}
+
+func (e *CloseError) Unwrap() error { return e.cause }
+
+// Is makes every CloseError an ErrClosed.
+func (e *CloseError) Is(target error) bool { return target == ErrClosed }
+
+// closeErrorOf names what ended a link.
+func closeErrorOf(err error) *CloseError {
+	var (
+		own       *CloseError
+		linked    *link.CloseError
+		violation *bunch.Error
+		app       *quic.ApplicationError
+		idle      *quic.IdleTimeoutError
+	)
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &app):
+		return &CloseError{Code: codeOf(uint64(app.ErrorCode)), Reason: app.ErrorMessage, Remote: app.Remote, cause: err}
+	case errors.As(err, &linked):
+		return &CloseError{Code: codeOf(linked.Code), Reason: linked.Reason, Remote: linked.Remote, cause: err}
+	case errors.As(err, &violation):
+		return &CloseError{Code: Code(violation.Code), Reason: violation.Reason, cause: err}
+	case errors.As(err, &idle):
+		return &CloseError{Code: ConnectionTimeout, Reason: "no packet from the peer within the idle timeout", cause: err}
+	case err == nil:
+		return &CloseError{Reason: "closed"}
+	}
+	return &CloseError{Code: ConnectionLost, Reason: err.Error(), cause: err}
+}
+
+// codeOf folds what the wire may carry (62 bits) into a Code.
+func codeOf(wire uint64) Code {
+	if wire > 0xffff {
+		return ConnectionLost
+	}
+	return Code(wire)
+}

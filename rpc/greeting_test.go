@@ -1,0 +1,80 @@
+package rpc
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var control = map[string][]byte{
+	"Hello":   appendHello(nil, hello{}),
+	"Login":   appendLogin(nil, login{}),
+	"Welcome": appendWelcome(nil, welcome{}),
+	"Join":    appendJoin(nil),
+	"Shape":   appendShape(nil, nil),
+}
+
+func TestServerGreeting(t *testing.T) {
+	g := newGreeting(false)
+	hears(t, &g, "Hello", "waiting for the client's Hello")
+	hears(t, &g, "Login", "waiting for Login")
+	hears(t, &g, "", "deciding about the Login")
+	g.welcomed()
+	hears(t, &g, "Join", "waiting for Join")
+	require.True(t, g.done())
+	hears(t, &g, "", "the handshake was over")
+}
+
+func TestClientGreeting(t *testing.T) {
+	g := newGreeting(true)
+	hears(t, &g, "Hello", "waiting for the server's Hello", "Shape")
+	hears(t, &g, "Welcome", "waiting for Welcome")
+	require.True(t, g.done())
+	hears(t, &g, "", "the handshake was over")
+}
+
+func TestClientIsToldTheShape(t *testing.T) {
+	g := newGreeting(true)
+	hears(t, &g, "Shape", "waiting for the server's Hello", "Hello")
+	hears(t, &g, "", "the handshake was over")
+}
+
+// The Login that followed Hello at once says nothing any more.
+func TestRefusedGreeting(t *testing.T) {
+	g := newGreeting(false)
+	hears(t, &g, "Hello", "waiting for the client's Hello")
+	g.refuse()
+	for _, name := range []string{"Hello", "Welcome", "Join", "Shape"} {
+		again := g
+		_, err := again.receive(control[name])
+		requireCode(t, ControlChannelMessageFail, err)
+	}
+	message, err := g.receive(control["Login"])
+	require.NoError(t, err)
+	require.Nil(t, message)
+	hears(t, &g, "", "the handshake was over")
+}
+
+// hears feeds g every message but want and also, each to a copy, and requires that all are refused as arriving while
+// g is at stage; then it feeds want, if any, to g itself.
+func hears(t *testing.T, g *greeting, want, stage string, also ...string) {
+	t.Helper()
+	for name, payload := range control {
+		if name == want || len(also) > 0 && name == also[0] {
+			continue
+		}
+		again := *g
+		_, err := again.receive(payload)
+		requireCode(t, ControlChannelMessageFail, err)
+		require.ErrorContains(t, err, name+" arrived while "+stage)
+		require.Equal(t, *g, again, "a refused message does not step on")
+	}
+	_, err := g.receive([]byte{77})
+	requireCode(t, ControlChannelMessageUnknown, err)
+	if want == "" {
+		return
+	}
+	message, err := g.receive(control[want])
+	require.NoError(t, err)
+	require.NotNil(t, message)
+}

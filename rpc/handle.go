@@ -1,0 +1,86 @@
+package rpc
+
+import "github.com/quivernet/quiver/bunch"
+
+// Handle is a declared call that takes an A: a *[ServerRPC], a *[ClientRPC] or a *[MulticastRPC].
+type Handle[A any] interface {
+	// Call calls the method on a. It belongs to the goroutine that drives a's world, like everything that touches
+	// actors. After an error nothing was sent and nothing will run, except that a Multicast which fails for one client
+	// goes on with the others. arg is encoded, or kept as it is when it runs in this world.
+	Call(a *Actor, arg A) error
+	// String returns "Class.Method".
+	String() string
+
+	declared() *method
+}
+
+// ServerRPC is a call that runs on the server.
+type ServerRPC[A any] struct{ m *method }
+
+// ClientRPC is a call that runs on the client that owns the actor.
+type ClientRPC[A any] struct{ m *method }
+
+// MulticastRPC is a call that runs on the server and on every client for which the actor is open.
+type MulticastRPC[A any] struct{ m *method }
+
+// Server declares a call that the owner of an actor makes and the server runs.
+func Server[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *ServerRPC[A] {
+	return &ServerRPC[A]{declare[A](class, name, serverRPC, d, opts)}
+}
+
+// Client declares a call that the server makes and the owner of the actor runs.
+func Client[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *ClientRPC[A] {
+	return &ClientRPC[A]{declare[A](class, name, clientRPC, d, opts)}
+}
+
+// Multicast declares a call that the server makes, and that it and every client with the actor run.
+func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *MulticastRPC[A] {
+	return &MulticastRPC[A]{declare[A](class, name, multicastRPC, d, opts)}
+}
+
+// Call implements [Handle].
+func (h *ServerRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
+
+// Call implements [Handle].
+func (h *ClientRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
+
+// Call implements [Handle].
+func (h *MulticastRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
+
+func (h *ServerRPC[A]) String() string    { return h.m.String() }
+func (h *ClientRPC[A]) String() string    { return h.m.String() }
+func (h *MulticastRPC[A]) String() string { return h.m.String() }
+
+func (h *ServerRPC[A]) declared() *method    { return h.m }
+func (h *ClientRPC[A]) declared() *method    { return h.m }
+func (h *MulticastRPC[A]) declared() *method { return h.m }
+
+// call routes one call: encoded at once for those far away, kept as a value for this side's next Dispatch.
+func call[A any](a *Actor, m *method, arg A) error {
+	plan, err := a.world.route(a, m)
+	if err != nil {
+		return err
+	}
+	p := m.args.Get().(*A)
+	*p = arg
+	defer release(m, p)
+	if err := m.codec.validate(p); err != nil {
+		return &validationError{method: m, cause: err}
+	}
+	e := getEncoder()
+	defer e.release()
+	if plan.remote {
+		if err := e.call(m, p); err != nil {
+			return err
+		}
+	}
+	if plan.local {
+		if err := a.world.queueLocal(a, m, keep(p)); err != nil {
+			return err
+		}
+	}
+	if plan.remote {
+		return a.world.transmit(a, m, plan, e.buf)
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// mismatchTime is how long a server waits for a client with other classes to name the difference and close.
+const mismatchTime = 2 * time.Second
+
+// handshake drives one side's greeting. It has a goroutine of its own, so that it advances though nobody ticks.
+type handshake struct {
+	conn     *Conn
+	greeting greeting
+	timer    *time.Timer
+	late     *CloseError // the classes differ: what the timer ends the connection with
+	ctx      context.Context
+	verdict  chan verdict // capacity 1
+}
+
+// verdict is what Authenticate answered.
+type verdict struct {
+	identity string
+	err      error
+}
+
+// shake runs the handshake of c until it has joined or ended.
+func (c *Conn) shake() {
+	ctx, cancel := context.WithTimeout(context.Background(), c.world.config.handshakeTimeout())
+	defer cancel()
+	h := &handshake{
+		conn:     c,
+		greeting: newGreeting(!c.server),
+		timer:    time.NewTimer(c.world.config.handshakeTimeout()),
+		ctx:      ctx,
+		verdict:  make(chan verdict, 1),
+	}
+	defer h.timer.Stop()
+	if !c.server {
+		h.send(appendHello(nil, h.hello()))
+		h.send(appendLogin(nil, login{c.world.config.Token}))
+	}
+	for !h.step() {
+	}
+}
+
+// step waits for what comes next and reports whether the handshake is over.
+func (h *handshake) step() (over bool) {
+	c := h.conn
+	select {
+	case <-c.kick:
+		h.take()
+	case v := <-h.verdict:
+		h.answer(v)
+	case <-h.timer.C:
+		h.expire()
+	case <-c.link.Done():
+		c.finish()
+		return true
+	}
+	if h.greeting.done() && h.late == nil && !c.closing.Load() {
+		c.enter()
+		return true
+	}
+	return false
+}
+
+// take handles what has arrived. What follows the last message of the handshake is for the world.
+func (h *handshake) take() {
+	c := h.conn
+	c.link.Lock()
+	ready := c.machine.Swap(nil)
+	c.link.Unlock()
+	for _, m := range ready {
+		switch {
+		case c.closing.Load():
+			return
+		case h.greeting.done():
+			c.early = append(c.early, m)
+		case m.Channel != 0:
+			h.fail(violationf(BunchPrematureChannel, "a message on channel %d while %v", m.Channel, h.greeting.stage))
+		default:
+			h.receive(m.Payload)
+		}
+	}
+}
+
+// receive handles one message of the handshake.
+func (h *handshake) receive(payload []byte) {
+	message, err := h.greeting.receive(payload)
+	if err != nil {
+		h.fail(violation(err))
+		return
+	}
+	switch m := message.(type) {
+	case hello:
+		h.onHello(m)
+	case login:
+		h.onLogin(m)
+	case welcome:
+		h.conn.identity = m.Identity
+		h.send(appendJoin(nil))
+	case shapeLines:
+		h.conn.Close(ProtocolMismatch, m.difference(h.conn.world.shape.lines))
+	}
+}
+
+// onHello agrees on version, limits and classes. A client learns here that the server's are the same as its own.
+func (h *handshake) onHello(peer hello) {
+	c := h.conn
+	ours := h.hello()
+	if peer.Version != ours.Version {
+		h.fail(violationf(ProtocolMismatch, "the peer speaks version %d, this side version %d", peer.Version, ours.Version))
+		return
+	}
+	if peer.Shape != ours.Shape {
+		h.refuse(peer)
+		return
+	}
+	c.link.Lock()
+	err := c.machine.Agree(peer.Params)
+	c.link.Unlock()
+	c.maxBunch = min(ours.Params.MaxBunch, peer.Params.MaxBunch)
+	switch {
+	case err != nil:
+		h.fail(violationf(ControlChannelMessagePayloadFail, "Hello: %v", err))
+	case c.server:
+		h.send(appendHello(nil, ours))
+	}
+}
+
+// refuse tells a client the server's classes, so that it can name the difference in both logs.
+func (h *handshake) refuse(peer hello) {
+	c := h.conn
+	mismatch := violationf(ProtocolMismatch, "the classes differ: shape %x here, %x at the peer", c.world.shape.hash[:4], peer.Shape[:4])
+	if !c.server {
+		h.fail(mismatch)
+		return
+	}
+	h.greeting.refuse()
+	h.late = mismatch
+	h.timer.Reset(mismatchTime)
+	h.send(appendShape(nil, c.world.shape.lines))
+}
+
+// onLogin asks Authenticate.
+func (h *handshake) onLogin(m login) {
+	authenticate := h.conn.world.config.Authenticate
+	if authenticate == nil {
+		h.answer(verdict{})
+		return
+	}
+	go func() {
+		identity, err := authenticate(h.ctx, m.Token)
+		h.verdict <- verdict{identity, err}
+	}()
+}
+
+// answer welcomes the client or tells it why not.
+func (h *handshake) answer(v verdict) {
+	c := h.conn
+	switch {
+	case c.closing.Load():
+	case v.err != nil:
+		c.world.log.Warn("login refused", "conn", c, "error", v.err)
+		c.Close(PreLoginFailure, v.err.Error())
+	case len(v.identity) > maxIdentity:
+		h.fail(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d", len(v.identity), maxIdentity))
+	default:
+		c.identity = v.identity
+		h.greeting.welcomed()
+		h.send(appendWelcome(nil, welcome{v.identity}))
+	}
+}
+
+// expire ends a handshake that takes too long.
+func (h *handshake) expire() {
+	late := h.late
+	if late == nil {
+		late = violationf(HandshakeTimeout, "after %v (Config.HandshakeTimeout) %v", h.conn.world.config.handshakeTimeout(), h.greeting.stage)
+	}
+	h.fail(late)
+}
+
+// fail ends the connection. The link tells when that is done.
+func (h *handshake) fail(cause *CloseError) { h.conn.abort(cause) }
+
+func (h *handshake) send(message []byte) {
+	c := h.conn
+	c.link.Lock()
+	err := c.machine.Send(0, bunch.Reliable, message)
+	c.link.Unlock()
+	if err != nil {
+		h.fail(&CloseError{Code: ConnectionLost, Reason: fmt.Sprintf("handshake message of %d bytes: %v", len(message), err), cause: err})
+	}
+}
+
+func (h *handshake) hello() hello {
+	c := h.conn
+	c.link.Lock()
+	defer c.link.Unlock()
+	return hello{Version: protocolVersion, Params: c.machine.Params(), Shape: c.world.shape.hash}
+}
+
+// violation gives an error of the wire the code that it carries.
+func violation(err error) *CloseError {
+	var coded interface{ CloseCode() (uint64, string) }
+	if !errors.As(err, &coded) {
+		return &CloseError{Code: ControlChannelMessageFail, Reason: err.Error(), cause: err}
+	}
+	code, reason := coded.CloseCode()
+	return &CloseError{Code: codeOf(code), Reason: reason, cause: err}
+}

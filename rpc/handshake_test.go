@@ -1,0 +1,265 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/link/linktest"
+)
+
+// rawPeer is a client without a world: it sends what it likes.
+type rawPeer struct {
+	t       *testing.T
+	link    *link.Link
+	machine *bunch.Conn
+}
+
+func newRawPeer(t *testing.T, server *World) *rawPeer {
+	t.Helper()
+	near, far := linktest.Pipe()
+	machine, err := bunch.NewConn(time.Now(), bunch.Config{Client: true})
+	require.NoError(t, err)
+	p := &rawPeer{t: t, machine: machine, link: link.New(near, link.Config{}, machine)}
+	_, err = server.Attach(far)
+	require.NoError(t, err)
+	return p
+}
+
+func (p *rawPeer) send(channel uint64, message []byte) {
+	p.t.Helper()
+	p.link.Lock()
+	defer p.link.Unlock()
+	require.NoError(p.t, p.machine.Send(channel, bunch.Reliable, message))
+}
+
+// closed waits for the end and returns the server's code and reason.
+func (p *rawPeer) closed() *link.CloseError {
+	p.t.Helper()
+	<-p.link.Done()
+	var closed *link.CloseError
+	require.ErrorAs(p.t, p.link.Err(), &closed)
+	require.True(p.t, closed.Remote)
+	return closed
+}
+
+func (p *rawPeer) hello(server *World) []byte {
+	return appendHello(nil, hello{Version: protocolVersion, Params: p.machine.Params(), Shape: server.shape.hash})
+}
+
+func TestHandshakeViolations(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		do     func(p *rawPeer, server *World)
+		code   Code
+		reason string
+	}{
+		{"Join first", func(p *rawPeer, _ *World) { p.send(0, appendJoin(nil)) },
+			ControlChannelMessageFail, "Join arrived while waiting for the client's Hello"},
+		{"Hello twice", func(p *rawPeer, s *World) { p.send(0, p.hello(s)); p.send(0, p.hello(s)) },
+			ControlChannelMessageFail, "Hello arrived while waiting for Login"},
+		{"unknown", func(p *rawPeer, _ *World) { p.send(0, []byte{99}) },
+			ControlChannelMessageUnknown, "handshake message 99 does not exist"},
+		{"cut short", func(p *rawPeer, s *World) { p.send(0, p.hello(s)[:9]) },
+			ControlChannelMessagePayloadFail, "Hello of 9 bytes"},
+		{"left over", func(p *rawPeer, s *World) { p.send(0, append(p.hello(s), 0)) },
+			ControlChannelMessagePayloadFail, "bytes are left over"},
+		{"version", func(p *rawPeer, s *World) { p.send(0, appendHello(nil, hello{Version: 7, Params: p.machine.Params()})) },
+			ProtocolMismatch, "the peer speaks version 7, this side version 1"},
+		{"params", func(p *rawPeer, s *World) {
+			params := p.machine.Params()
+			params.ReliableBuffer = 100
+			p.send(0, appendHello(nil, hello{Version: protocolVersion, Params: params, Shape: s.shape.hash}))
+		}, ControlChannelMessagePayloadFail, "ReliableBuffer is 100"},
+		{"other channel", func(p *rawPeer, s *World) { p.openAndSend() },
+			BunchPrematureChannel, "a message on channel 1 while waiting for the client's Hello"},
+		{"shape without an answer", func(p *rawPeer, s *World) {
+			p.send(0, appendHello(nil, hello{Version: protocolVersion, Params: p.machine.Params()}))
+		}, ProtocolMismatch, "the classes differ: shape "},
+		{"silence", func(*rawPeer, *World) {},
+			HandshakeTimeout, "after 10s (Config.HandshakeTimeout) waiting for the client's Hello"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newTestWorld(t, Config{})
+				p := newRawPeer(t, server.World)
+				row.do(p, server.World)
+				closed := p.closed()
+				require.Equal(t, row.code, Code(closed.Code), closed.Reason)
+				require.Contains(t, closed.Reason, row.reason)
+				synctest.Wait()
+				server.Tick(time.Now())
+				require.Empty(t, server.joined)
+				require.Empty(t, server.left)
+				require.Zero(t, server.half)
+				require.Zero(t, server.budget.reserved)
+			})
+		})
+	}
+}
+
+func (p *rawPeer) openAndSend() {
+	p.link.Lock()
+	channel, err := p.machine.Open(bunch.Normal)
+	p.link.Unlock()
+	require.NoError(p.t, err)
+	p.send(channel, []byte("x"))
+}
+
+func TestMismatchNamesTheDifference(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		n := &network{t: t, server: newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})}
+		older := NewClass("Hero")
+		Server[shot](older, "Fire", Reliable)
+		Server[string](older, "Shout", Unreliable, AnyCaller())
+		client, err := NewWorld(Config{Classes: []*Class{older}})
+		require.NoError(t, err)
+		_, err = n.connect(&testWorld{World: client})
+		var closed *CloseError
+		require.ErrorAs(t, err, &closed)
+		require.Equal(t, ProtocolMismatch, closed.Code)
+		require.Contains(t, closed.Reason, "Hero.Shout")
+		time.Sleep(testDelay)
+		synctest.Wait()
+		n.server.Tick(time.Now())
+		require.Empty(t, n.server.joined)
+		require.Contains(t, log.String(), "Hero.Shout", "the server's log names it too")
+	})
+}
+
+func TestAuthenticate(t *testing.T) {
+	authenticate := func(_ context.Context, token []byte) (string, error) {
+		if name, ok := strings.CutPrefix(string(token), "token of "); ok {
+			return name, nil
+		}
+		return "", errors.New("nobody knows this token")
+	}
+	inNet(t, 0, Config{Authenticate: authenticate}, func(n *network) {
+		n.join(Config{Token: []byte("token of ann")})
+		require.Equal(t, "ann", n.conns[0].Identity())
+		require.Equal(t, "ann", n.ends[0].Identity())
+
+		_, err := n.connect(newTestWorld(t, Config{Token: []byte("guess")}))
+		var closed *CloseError
+		require.ErrorAs(t, err, &closed)
+		require.Equal(t, PreLoginFailure, closed.Code)
+		require.Equal(t, "nobody knows this token", closed.Reason)
+		require.True(t, closed.Remote)
+		require.ErrorIs(t, err, ErrClosed)
+		n.tick(2)
+		require.Len(t, n.server.joined, 1)
+	})
+}
+
+func TestAuthenticateHasATimeLimit(t *testing.T) {
+	var canceled error
+	slow := func(ctx context.Context, _ []byte) (string, error) {
+		<-ctx.Done()
+		canceled = ctx.Err()
+		return "too late", nil
+	}
+	inNet(t, 0, Config{Authenticate: slow, HandshakeTimeout: time.Second}, func(n *network) {
+		_, err := n.connect(newTestWorld(t, Config{}))
+		require.ErrorContains(t, err, "HandshakeTimeout: after 1s (Config.HandshakeTimeout) deciding about the Login")
+		synctest.Wait()
+		require.ErrorIs(t, canceled, context.DeadlineExceeded)
+	})
+}
+
+func TestLongIdentityIsRefused(t *testing.T) {
+	long := func(context.Context, []byte) (string, error) { return strings.Repeat("x", maxIdentity+1), nil }
+	inNet(t, 0, Config{Authenticate: long}, func(n *network) {
+		_, err := n.connect(newTestWorld(t, Config{}))
+		require.ErrorContains(t, err, "an identity of 1025 bytes, the limit is 1024")
+	})
+}
+
+func TestConnectEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := newTestWorld(t, Config{})
+		near, _ := linktest.Pipe() // nobody answers
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := client.Connect(ctx, near)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Empty(t, client.live)
+	})
+}
+
+func TestLimitsOfAWorld(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		config Config
+		fits   int
+		reason string
+	}{
+		{"MaxConns", Config{MaxConns: 2}, 2, "2 connections, the limit is Config.MaxConns"},
+		{"ReceiveBudget", Config{ReceiveBudget: 600 << 10}, 2, "no 262144 bytes left of Config.ReceiveBudget, 614400"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inNet(t, row.fits, row.config, func(n *network) {
+				_, err := n.connect(newTestWorld(t, Config{}))
+				var closed *CloseError
+				require.ErrorAs(t, err, &closed)
+				require.Equal(t, ServerFull, closed.Code)
+				require.Equal(t, row.reason, closed.Reason)
+
+				n.ends[0].Close(0, "room for another")
+				n.tick(3)
+				late := newTestWorld(t, Config{})
+				_, err = n.connect(late)
+				require.NoError(t, err)
+			})
+		})
+	}
+}
+
+func TestHalfOpenHandshakesAreLimited(t *testing.T) {
+	inNet(t, 1, Config{MaxHandshakes: 2}, func(n *network) {
+		newRawPeer(t, n.server.World)
+		require.False(t, n.server.busy())
+		newRawPeer(t, n.server.World)
+		require.True(t, n.server.busy())
+		_, err := n.connect(newTestWorld(t, Config{}))
+		require.ErrorContains(t, err, "ServerFull: 2 handshakes at once, the limit is Config.MaxHandshakes")
+		require.NoError(t, n.conns[0].Err(), "those inside stay")
+		time.Sleep(11 * time.Second)
+		n.join(Config{})
+	})
+}
+
+func TestReceiveLimitGrowsWithJoin(t *testing.T) {
+	inNet(t, 2, Config{ReceiveBudget: 16 << 20}, func(n *network) {
+		first, second := n.conns[0].Stats().ReceiveLimit, n.conns[1].Stats().ReceiveLimit
+		require.Equal(t, (16<<20-256<<10)/8, first)
+		require.Less(t, second, first)
+		require.Equal(t, n.server.budget.reserved, first+second)
+		require.Equal(t, 4<<20, n.ends[0].Stats().ReceiveLimit)
+		n.ends[0].Close(0, "")
+		n.tick(3)
+		require.Equal(t, n.server.budget.reserved, second)
+	})
+}
+
+func TestRoles(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		near, far := linktest.Pipe()
+		_, err := n.clients[0].Attach(far)
+		require.ErrorIs(t, err, ErrWrongRole)
+		_, _, closed := far.Closed()
+		require.True(t, closed)
+		_, err = n.server.Connect(context.Background(), near)
+		require.ErrorIs(t, err, ErrWrongRole)
+		require.False(t, n.clients[0].IsServer())
+		require.True(t, n.server.IsServer())
+	})
+}

@@ -1,0 +1,182 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+const (
+	// alpn is the protocol that both sides of the TLS handshake must name.
+	alpn = "quiver/1"
+	// connectionIDBytes makes a datagram of the largest size fill its packet exactly, without which quic-go batches
+	// no sends. At 18 to 20 quic-go's own limit is a few bytes too high.
+	connectionIDBytes = 17
+)
+
+// Listener accepts connections for a world.
+type Listener struct {
+	world     *World
+	transport *quic.Transport
+	listener  *quic.Listener
+	socket    net.PacketConn // to close; nil when it is the caller's
+	accepting sync.WaitGroup
+	cancel    context.CancelFunc
+
+	mu    sync.Mutex
+	conns map[*Conn]*quic.Conn
+	close sync.Once
+}
+
+// Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for world. The TLS config
+// needs a certificate.
+func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
+	local, err := net.ResolveUDPAddr("udp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("rpc: Listen on %q: %w", addr, err)
+	}
+	socket, err := net.ListenUDP("udp", local)
+	if err != nil {
+		return nil, fmt.Errorf("rpc: Listen on %q: %w", addr, err)
+	}
+	l, err := ListenPacket(socket, config, world)
+	if err != nil {
+		_ = socket.Close()
+		return nil, err
+	}
+	l.socket = socket
+	return l, nil
+}
+
+// ListenPacket is Listen on a socket of the caller, who closes it after the listener.
+func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Listener, error) {
+	if err := world.becomeServer(); err != nil {
+		return nil, err
+	}
+	if config == nil {
+		return nil, errors.New("rpc: Listen needs a TLS config with a certificate; see DevelopmentCertificate")
+	}
+	transport := &quic.Transport{
+		Conn:                socket,
+		ConnectionIDLength:  connectionIDBytes,
+		VerifySourceAddress: func(net.Addr) bool { return world.busy() },
+	}
+	listener, err := transport.Listen(tlsConfig(config, ""), world.config.quic())
+	if err != nil {
+		_ = transport.Close()
+		return nil, fmt.Errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &Listener{world: world, transport: transport, listener: listener, cancel: cancel, conns: make(map[*Conn]*quic.Conn)}
+	l.accepting.Go(func() { l.accept(ctx) })
+	return l, nil
+}
+
+// becomeServer settles that the world is a server's.
+func (w *World) becomeServer() error {
+	w.freeze()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.client.Load() {
+		return fmt.Errorf("rpc: Listen on a client's world: %w", ErrWrongRole)
+	}
+	if w.closed != nil {
+		return fmt.Errorf("rpc: Listen on a closed world: %w", ErrClosed)
+	}
+	w.listeners++
+	return nil
+}
+
+// Addr returns the address that the listener's socket has.
+func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
+
+// Close stops accepting, closes the listener's connections with HostClosedConnection, and returns when that is done
+// and the socket is free: at once without connections, else after at most about two seconds.
+func (l *Listener) Close() error {
+	var err error
+	l.close.Do(func() { err = l.shutdown() })
+	return err
+}
+
+func (l *Listener) shutdown() error {
+	l.cancel()
+	err := l.listener.Close()
+	l.accepting.Wait()
+	linger := time.Duration(0)
+	conns := l.snapshot()
+	for c, conn := range conns {
+		linger = max(linger, lingerTime(conn))
+		c.Close(HostClosedConnection, "the server closed its listener")
+	}
+	for c := range conns {
+		<-c.Done()
+	}
+	time.Sleep(linger)
+	err = errors.Join(err, l.transport.Close())
+	if l.socket != nil {
+		err = errors.Join(err, l.socket.Close())
+	}
+	return err
+}
+
+func (l *Listener) snapshot() map[*Conn]*quic.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.conns)
+}
+
+func (l *Listener) accept(ctx context.Context) {
+	for {
+		conn, err := l.listener.Accept(ctx)
+		if err != nil {
+			return // closed: quic-go has no other error
+		}
+		l.adopt(conn)
+	}
+}
+
+// adopt gives an accepted connection to the world.
+func (l *Listener) adopt(conn *quic.Conn) {
+	c, err := l.world.Attach(newQUICCarrier(conn))
+	if err != nil {
+		return // refused and logged
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns[c] = conn
+	context.AfterFunc(conn.Context(), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.conns, c)
+	})
+}
+
+// tlsConfig completes the user's config.
+func tlsConfig(config *tls.Config, host string) *tls.Config {
+	config = config.Clone()
+	config.NextProtos = []string{alpn}
+	config.MinVersion = tls.VersionTLS13
+	if config.ServerName == "" {
+		config.ServerName = host
+	}
+	return config
+}
+
+// quic returns the config of QUIC connections: datagrams and no streams.
+func (c *Config) quic() *quic.Config {
+	return &quic.Config{
+		EnableDatagrams:       true,
+		MaxIdleTimeout:        c.idleTimeout(),
+		KeepAlivePeriod:       c.keepAlive(),
+		HandshakeIdleTimeout:  c.handshakeTimeout() / 2, // quic-go gives up at twice this
+		MaxIncomingStreams:    -1,
+		MaxIncomingUniStreams: -1,
+	}
+}

@@ -1,0 +1,52 @@
+package rpc
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// leveled puts a level that may change at run time in front of a handler.
+type leveled struct {
+	slog.Handler
+	level *slog.LevelVar
+}
+
+// newLogger returns a logger that is never nil.
+func newLogger(logger *slog.Logger, level *slog.LevelVar) *slog.Logger {
+	if logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(leveled{logger.Handler(), level})
+}
+
+func (h leveled) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= h.level.Level() && h.Handler.Enabled(ctx, level)
+}
+
+func (h leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return leveled{h.Handler.WithAttrs(attrs), h.level}
+}
+
+func (h leveled) WithGroup(name string) slog.Handler {
+	return leveled{h.Handler.WithGroup(name), h.level}
+}
+
+// warnEvery is the shortest time between two warnings of one connection for one reason.
+const warnEvery = time.Second
+
+// warnGate lets one warning a second through and counts the others.
+type warnGate struct {
+	last   time.Time
+	hidden int
+}
+
+// pass reports whether a warning may be written, and how many were not since the last one.
+func (g *warnGate) pass(now time.Time) (hidden int, ok bool) {
+	if !g.last.IsZero() && now.Sub(g.last) < warnEvery && !now.Before(g.last) {
+		g.hidden++
+		return 0, false
+	}
+	hidden, g.hidden, g.last = g.hidden, 0, now
+	return hidden, true
+}

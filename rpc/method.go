@@ -1,0 +1,102 @@
+package rpc
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// Deliveries, as [bunch.Delivery] describes them. A declaration always names one.
+const (
+	Reliable            = bunch.Reliable
+	ReliableUnordered   = bunch.ReliableUnordered
+	Unreliable          = bunch.Unreliable
+	UnreliableSequenced = bunch.UnreliableSequenced
+)
+
+// kind is the direction of a method.
+type kind uint8
+
+const (
+	serverRPC kind = iota
+	clientRPC
+	multicastRPC
+)
+
+func (k kind) String() string {
+	switch k {
+	case serverRPC:
+		return "Server"
+	case clientRPC:
+		return "Client"
+	case multicastRPC:
+		return "Multicast"
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// method is one declared call, without its types.
+type method struct {
+	class     *Class
+	id        int // index in class.methods, and on the wire
+	name      string
+	kind      kind
+	delivery  bunch.Delivery
+	rateLimit float64 // calls a second and connection; 0 = any
+	anyCaller bool
+	arg       reflect.Type
+
+	codec *codec
+	args  sync.Pool // of *A: an argument must lie in memory to be encoded without boxing
+}
+
+// String returns "Class.Method".
+func (m *method) String() string { return m.class.name + "." + m.name }
+
+// MethodOption adjusts a method where it is declared.
+type MethodOption func(*method)
+
+// RateLimit bounds how often one connection may call a Server RPC: perSecond on average, with bursts of as many.
+// What comes beyond it is dropped and counted.
+func RateLimit(perSecond float64) MethodOption {
+	if !(perSecond > 0) {
+		panic(fmt.Sprintf("rpc: RateLimit(%v) must be above 0", perSecond))
+	}
+	return func(m *method) { m.rateLimit = perSecond }
+}
+
+// AnyCaller lets clients that do not own the actor call a Server RPC.
+func AnyCaller() MethodOption {
+	return func(m *method) { m.anyCaller = true }
+}
+
+// declare adds a method with argument type A to class.
+func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []MethodOption) *method {
+	mustName("method", name)
+	m := &method{name: name, kind: k, delivery: d, arg: reflect.TypeFor[A]()}
+	m.args.New = func() any { return new(A) }
+	for _, opt := range opts {
+		opt(m)
+	}
+	class.add(m)
+	if d > UnreliableSequenced {
+		panic(fmt.Sprintf("rpc: %v: delivery %d does not exist", m, d))
+	}
+	if k != serverRPC && (m.rateLimit != 0 || m.anyCaller) {
+		panic(fmt.Sprintf("rpc: %v: RateLimit and AnyCaller are for Server RPCs; only a server trusts its callers less", m))
+	}
+	var err error
+	if m.codec, err = codecOf(m.arg); err != nil {
+		panic(fmt.Sprintf("rpc: %v: %v", m, err))
+	}
+	return m
+}
+
+// release takes an argument back that was taken from m.args.
+func release[A any](m *method, p *A) {
+	var zero A
+	*p = zero
+	m.args.Put(p)
+}

@@ -1,0 +1,170 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// flagOwned in an open or owner message: the receiver owns the actor. The other bits must be zero.
+const flagOwned = 1
+
+// OpenTo opens the actor for c, if it is not open there: its state and the calls from now on reach c. Server only.
+func (a *Actor) OpenTo(c *Conn) error {
+	switch {
+	case !a.world.IsServer():
+		return fmt.Errorf("rpc: OpenTo of a %q on a client: %w", a.class.name, ErrWrongRole)
+	case a.dead || !c.usable():
+		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, ErrClosed)
+	case a.find(c) >= 0:
+		return nil
+	}
+	message, err := a.openMessage(c)
+	if err != nil {
+		return err
+	}
+	c.link.Lock()
+	a.world.cork(c)
+	channel, err := a.openOn(c, message)
+	c.link.Unlock()
+	if err != nil {
+		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, err)
+	}
+	a.opens = append(a.opens, opening{conn: c, channel: channel, reliable: 1})
+	c.setChannel(channel, a)
+	return nil
+}
+
+// openOn is called under the link's lock. A message that can not be sent must not leave an open channel behind.
+func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
+	if len(message) > c.maxBunch {
+		return 0, fmt.Errorf("the state makes an open message of %d bytes, the limit is Config.Bunch.MaxBunch, %d: %w",
+			len(message), c.maxBunch, bunch.ErrBunchTooLarge)
+	}
+	if channel, err = c.machine.Open(a.class.priority); err != nil {
+		return 0, err
+	}
+	if err = c.machine.Send(channel, bunch.Reliable, message); err != nil {
+		err = errors.Join(err, c.machine.Close(channel, nil))
+	}
+	return channel, err
+}
+
+// openMessage is the first message on an actor's channel: class id, flags, state.
+func (a *Actor) openMessage(c *Conn) ([]byte, error) {
+	id := slices.Index(a.world.table(), a.class)
+	message := binary.AppendUvarint(nil, uint64(id))
+	message = append(message, a.ownerFlags(c))
+	if a.state == nil {
+		return message, nil
+	}
+	message, err := AppendValue(message, a.state)
+	if err != nil {
+		return nil, fmt.Errorf("rpc: state of a %q: %w", a.class.name, err)
+	}
+	return message, nil
+}
+
+func (a *Actor) ownerFlags(c *Conn) byte {
+	if a.owner == c {
+		return flagOwned
+	}
+	return 0
+}
+
+// tellOwner sends a client that has the actor whether it owns it.
+func (a *Actor) tellOwner(c *Conn) error {
+	i := a.find(c)
+	if i < 0 || !c.usable() {
+		return nil
+	}
+	return a.send(&a.opens[i], ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
+}
+
+// CloseTo closes the actor for c: there it ends with reason Relevancy; it opens again with OpenTo, or with the first
+// call that is for c. Server only.
+func (a *Actor) CloseTo(c *Conn) {
+	if i := a.find(c); i >= 0 && a.world.IsServer() {
+		a.shut(i, Relevancy)
+	}
+}
+
+// shut closes one opening of the actor.
+func (a *Actor) shut(i int, reason CloseReason) {
+	o := a.opens[i]
+	a.opens = slices.Delete(a.opens, i, i+1)
+	o.conn.forget(o.channel, a)
+	if !o.conn.usable() {
+		return
+	}
+	o.conn.link.Lock()
+	a.world.cork(o.conn)
+	err := o.conn.machine.Close(o.channel, []byte{byte(reason)})
+	o.conn.link.Unlock()
+	if err != nil {
+		a.world.log.Warn("channel not closed", "conn", o.conn, "actor", a.class.name, "channel", o.channel, "error", err)
+	}
+}
+
+// openActor makes, on a client, the actor that the server opened.
+func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
+	classes := w.table()
+	id, n := binary.Uvarint(m.Payload)
+	switch {
+	case n <= 0 || n == len(m.Payload):
+		return violationf(PayloadFail, "open message of %d bytes on channel %d is too short", len(m.Payload), m.Channel)
+	case id >= uint64(len(classes)):
+		return violationf(UnknownClass, "open message on channel %d names class %d of %d", m.Channel, id, len(classes))
+	case m.Payload[n]&^flagOwned != 0:
+		return violationf(PayloadFail, "open message on channel %d has flags %#x", m.Channel, m.Payload[n])
+	}
+	class := classes[id]
+	a := &Actor{world: w, class: class, binding: w.bindings[class], owner: c, owned: m.Payload[n]&flagOwned != 0}
+	a.initial = m.Payload[n+1:]
+	a.opens = []opening{{conn: c, channel: m.Channel}}
+	c.setChannel(m.Channel, a)
+	w.actors.Add(1)
+	if a.binding != nil {
+		a.object = a.binding.construct(a)
+	}
+	if m.Close {
+		w.closeActor(c, a, bunch.Message{Channel: m.Channel})
+	}
+	return nil
+}
+
+// closeActor ends, on a client, an actor whose channel the server closed.
+func (w *World) closeActor(c *Conn, a *Actor, m bunch.Message) {
+	reason := Destroyed
+	if len(m.Payload) > 0 {
+		reason = CloseReason(m.Payload[0])
+	}
+	c.forget(m.Channel, a)
+	a.opens = nil
+	a.end(reason)
+}
+
+// takeOwner applies an owner message on a client.
+func (a *Actor) takeOwner(payload []byte) *CloseError {
+	if len(payload) != 1 || payload[0]&^flagOwned != 0 {
+		return violationf(PayloadFail, "owner message of %d bytes for a %q", len(payload), a.class.name)
+	}
+	a.owned = payload[0] == flagOwned
+	return nil
+}
+
+// ownerMessage is how errors name the owner message.
+var ownerMessage = &method{class: &Class{name: "Actor"}, name: "SetOwner", delivery: bunch.Reliable}
+
+// forget ends everything that the connection keeps for a channel.
+func (c *Conn) forget(channel uint64, a *Actor) {
+	c.setChannel(channel, nil)
+	for _, m := range a.class.methods {
+		if m.rateLimit > 0 {
+			delete(c.limits, limitKey{a, m})
+		}
+	}
+}

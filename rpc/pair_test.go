@@ -1,0 +1,199 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/link/linktest"
+)
+
+// The classes of the tests.
+var (
+	hero    = NewClass("Hero")
+	fire    = Server[shot](hero, "Fire", Reliable)
+	shout   = Server[string](hero, "Shout", Reliable, AnyCaller())
+	spam    = Server[int](hero, "Spam", Reliable, RateLimit(3))
+	hit     = Client[int](hero, "Hit", Reliable)
+	blink   = Client[int](hero, "Blink", Unreliable)
+	blast = Multicast[int](hero, "Explode", Reliable)
+	bulk    = Client[Raw](hero, "Bulk", Reliable)
+)
+
+type shot struct{ Ammo int }
+
+func (s shot) Validate() error {
+	if s.Ammo < 0 {
+		return errors.New("ammo is negative")
+	}
+	return nil
+}
+
+// puppet is the object of a hero on either side. It notes what it hears.
+type puppet struct {
+	world *testWorld
+	actor *Actor
+	state string
+}
+
+func (p *puppet) note(what string) { p.world.heard = append(p.world.heard, what) }
+
+func (p *puppet) OnClose(r CloseReason) { p.note("close " + r.String()) }
+
+// testWorld is a world that notes what it hears.
+type testWorld struct {
+	*World
+	heard    []string
+	onFire   func(call *Call, s shot)
+	joined   []*Conn
+	left     []error
+	binding  *Binding[*puppet]
+	received int // bytes of Bulk
+}
+
+func newTestWorld(t testing.TB, config Config) *testWorld {
+	t.Helper()
+	world, err := NewWorld(config)
+	require.NoError(t, err)
+	w := &testWorld{World: world}
+	w.OnConnect(func(c *Conn) { w.joined = append(w.joined, c) })
+	w.OnDisconnect(func(c *Conn, err error) { w.left = append(w.left, err) })
+	w.binding = Bind(world, hero, w.construct)
+	On(w.binding, fire, func(p *puppet, call *Call, s shot) {
+		p.note("fire")
+		if w.onFire != nil {
+			w.onFire(call, s)
+		}
+	})
+	On(w.binding, shout, func(p *puppet, _ *Call, s string) { p.note("shout " + s) })
+	On(w.binding, spam, func(p *puppet, _ *Call, n int) { p.note("spam") })
+	On(w.binding, hit, func(p *puppet, _ *Call, n int) { p.note("hit") })
+	On(w.binding, blink, func(p *puppet, _ *Call, n int) { p.note("blink") })
+	On(w.binding, blast, func(p *puppet, _ *Call, n int) { p.note("explode") })
+	On(w.binding, bulk, func(_ *puppet, _ *Call, b Raw) { w.received += len(b) })
+	return w
+}
+
+func (w *testWorld) construct(a *Actor) *puppet {
+	p := &puppet{world: w, actor: a}
+	if !w.IsServer() {
+		if len(a.initial) > 0 {
+			_ = a.State(&p.state)
+		}
+		p.note("open " + p.state)
+	}
+	return p
+}
+
+// take returns what was heard since the last time.
+func (w *testWorld) take() []string {
+	heard := w.heard
+	w.heard = nil
+	return heard
+}
+
+// network is a server and clients joined by pipes, in the fake time of a bubble, ticked in lockstep.
+type network struct {
+	t       testing.TB
+	server  *testWorld
+	clients []*testWorld
+	conns   []*Conn // the server's ends, by client
+	ends    []*Conn // the clients' ends
+	pipes   [][2]*linktest.Carrier
+}
+
+const testDelay = 5 * time.Millisecond
+
+// inNet runs a test with so many clients that have joined.
+func inNet(t *testing.T, clients int, server Config, fn func(n *network)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{t: t, server: newTestWorld(t, server)}
+		for range clients {
+			n.join(Config{Bunch: server.Bunch})
+		}
+		fn(n)
+		n.close()
+	})
+}
+
+// join adds a client.
+func (n *network) join(config Config) *testWorld {
+	n.t.Helper()
+	w := newTestWorld(n.t, config)
+	_, err := n.connect(w)
+	require.NoError(n.t, err)
+	n.tick(3)
+	require.Len(n.t, n.server.joined, len(n.clients))
+	require.Len(n.t, w.joined, 1)
+	n.conns = append(n.conns, n.server.joined[len(n.clients)-1])
+	return w
+}
+
+// connect attaches a client's world.
+func (n *network) connect(w *testWorld) (*Conn, error) {
+	near, far := linktest.Pipe()
+	near.SetDelay(testDelay)
+	far.SetDelay(testDelay)
+	if _, err := n.server.Attach(far); err != nil {
+		return nil, err
+	}
+	c, err := w.Connect(context.Background(), near)
+	if err == nil {
+		n.clients = append(n.clients, w)
+		n.ends = append(n.ends, c)
+		n.pipes = append(n.pipes, [2]*linktest.Carrier{near, far})
+	}
+	return c, err
+}
+
+// tick drives all worlds at 30 Hz.
+func (n *network) tick(times int) {
+	for range times {
+		n.server.Tick(time.Now())
+		for _, w := range n.clients {
+			w.Tick(time.Now())
+		}
+		time.Sleep(time.Second / 30)
+		synctest.Wait()
+	}
+}
+
+// close ends the connections that are left.
+func (n *network) close() {
+	for _, w := range n.clients {
+		require.NoError(n.t, w.Close(context.Background(), 0, "end of test"))
+	}
+	require.NoError(n.t, n.server.Close(context.Background(), 0, "end of test"))
+	n.tick(1)
+}
+
+// spawn makes a hero for the client, or for the server at -1, and lets everybody hear of it.
+func (n *network) spawn(owner int, options ...SpawnOption) *Actor {
+	n.t.Helper()
+	var conn *Conn
+	if owner >= 0 {
+		conn = n.conns[owner]
+	}
+	a, err := n.server.Spawn(hero, conn, options...)
+	require.NoError(n.t, err)
+	n.tick(3)
+	for _, w := range n.clients {
+		w.take()
+	}
+	return a
+}
+
+// mirror returns a client's copy of an actor.
+func (n *network) mirror(client int, a *Actor) *Actor {
+	n.t.Helper()
+	i := a.find(n.conns[client])
+	require.GreaterOrEqual(n.t, i, 0)
+	copied := n.ends[client].channels[a.opens[i].channel]
+	require.NotNil(n.t, copied)
+	return copied
+}

@@ -1,0 +1,113 @@
+package rpc
+
+import (
+	"fmt"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// plan says where a call runs. UE: callspace.
+type plan struct {
+	remote bool // it is sent
+	local  bool // it runs in this world, in the next Dispatch
+	conn   *Conn
+}
+
+// route decides where a call of m on a runs (UE: AActor::GetFunctionCallspace):
+//
+//	method     called on   actor owned by       runs on
+//	Server     server      any or none          server
+//	Server     client      this client          server
+//	Server     client      another or none      ErrNotOwner, unless AnyCaller
+//	Client     server      a client             that client
+//	Client     server      none                 server
+//	Client     client      any                  that client, not sent
+//	Multicast  server      any or none          server, and clients for which a is open
+//	Multicast  client      any                  that client, not sent
+func (w *World) route(a *Actor, m *method) (plan, error) {
+	if m.class != a.class {
+		return plan{}, fmt.Errorf("rpc: %v called on a %q: the actor is of another class", m, a.class.name)
+	}
+	if a.dead {
+		return plan{}, fmt.Errorf("rpc: %v: the actor is destroyed or its channel closed: %w", m, ErrClosed)
+	}
+	if w.IsServer() {
+		return w.routeServer(a, m)
+	}
+	if m.kind != serverRPC {
+		return a.localPlan(m)
+	}
+	switch {
+	case !a.owned && !m.anyCaller:
+		return plan{}, fmt.Errorf("rpc: %v: %w", m, ErrNotOwner)
+	case !a.owner.usable():
+		return plan{}, fmt.Errorf("rpc: %v: the connection to the server is closed: %w", m, ErrClosed)
+	}
+	return plan{remote: true, conn: a.owner}, nil
+}
+
+func (w *World) routeServer(a *Actor, m *method) (plan, error) {
+	switch {
+	case m.kind == multicastRPC:
+		return plan{remote: len(a.opens) > 0, local: a.handles(m)}, nil
+	case m.kind == serverRPC || a.owner == nil:
+		return a.localPlan(m)
+	case !a.owner.usable():
+		return plan{}, fmt.Errorf("rpc: %v: %v is closed: %w", m, a.owner, ErrClosed)
+	}
+	return plan{remote: true, conn: a.owner}, nil
+}
+
+// localPlan runs m here, if it can run here at all.
+func (a *Actor) localPlan(m *method) (plan, error) {
+	if !a.handles(m) {
+		return plan{}, fmt.Errorf("rpc: %v runs on this side, where nothing handles it: %w", m, ErrUnbound)
+	}
+	return plan{local: true}, nil
+}
+
+func (a *Actor) handles(m *method) bool {
+	return a.binding != nil && a.object != nil && a.binding.handlers[m.id].local != nil
+}
+
+// transmit sends an encoded call. A multicast goes on after a failure, and returns the first.
+func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
+	if p.conn != nil {
+		i := a.find(p.conn)
+		if i < 0 {
+			if err := a.OpenTo(p.conn); err != nil {
+				return err
+			}
+			i = len(a.opens) - 1
+		}
+		return a.send(&a.opens[i], m, payload)
+	}
+	var first error
+	for i := range a.opens {
+		if !a.opens[i].conn.usable() {
+			continue
+		}
+		if err := a.send(&a.opens[i], m, payload); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// send puts a call on one channel.
+func (a *Actor) send(to *opening, m *method, payload []byte) error {
+	c := to.conn
+	c.link.Lock()
+	a.world.cork(c)
+	err := c.machine.Send(to.channel, m.delivery, payload)
+	if err != nil {
+		err = a.sendFailed(to, m, len(payload), err)
+	} else if m.delivery <= bunch.ReliableUnordered {
+		to.reliable++
+	}
+	c.link.Unlock()
+	if err != nil {
+		c.tellFailed(err)
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package rpc
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRouting is the table of unreal.md 6.1: two clients see one actor.
+func TestRouting(t *testing.T) {
+	const nobody, server, first, second = -2, -1, 0, 1
+	fires := func(a *Actor) error { return fire.Call(a, shot{}) }
+	hits := func(a *Actor) error { return hit.Call(a, 1) }
+	explodes := func(a *Actor) error { return blast.Call(a, 1) }
+	shouts := func(a *Actor) error { return shout.Call(a, "x") }
+	for _, row := range []struct {
+		name  string
+		call  func(*Actor) error
+		on    int   // where it is called
+		owner int   // whose actor it is
+		runs  []int // where it runs
+		heard string
+		err   error
+	}{
+		{"Server on the server, owned", fires, server, first, []int{server}, "fire", nil},
+		{"Server on the server, nobody's", fires, server, nobody, []int{server}, "fire", nil},
+		{"Server on its owner", fires, first, first, []int{server}, "fire", nil},
+		{"Server on another client", fires, second, first, nil, "fire", ErrNotOwner},
+		{"Server on a client, nobody's", fires, first, nobody, nil, "fire", ErrNotOwner},
+		{"AnyCaller on another client", shouts, second, first, []int{server}, "shout x", nil},
+		{"Client on the server, owned", hits, server, second, []int{second}, "hit", nil},
+		{"Client on the server, nobody's", hits, server, nobody, []int{server}, "hit", nil},
+		{"Client on its owner", hits, first, first, []int{first}, "hit", nil},
+		{"Client on another client", hits, second, first, []int{second}, "hit", nil},
+		{"Multicast on the server", explodes, server, first, []int{server, first, second}, "explode", nil},
+		{"Multicast on the server, nobody's", explodes, server, nobody, []int{server, first, second}, "explode", nil},
+		{"Multicast on a client", explodes, first, second, []int{first}, "explode", nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inNet(t, 2, Config{}, func(n *network) {
+				a := n.spawn(max(row.owner, server), AlwaysRelevant())
+				called := a
+				if row.on >= 0 {
+					called = n.mirror(row.on, a)
+				}
+				require.ErrorIs(t, row.call(called), row.err)
+				n.tick(3)
+				for i, w := range []*testWorld{n.server, n.clients[0], n.clients[1]} {
+					want := []string(nil)
+					for _, place := range row.runs {
+						if place == i-1 {
+							want = []string{row.heard}
+						}
+					}
+					require.Equal(t, want, w.take(), "world %d", i-1)
+				}
+			})
+		})
+	}
+}
+
+func TestOpenTravelsBeforeTheFirstCall(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		a, err := n.server.Spawn(hero, nil, State("full of holes"))
+		require.NoError(t, err)
+		n.tick(3)
+		require.Empty(t, n.clients[0].take(), "nobody's actor is open nowhere")
+
+		a.owner = n.conns[0] // as after CloseTo: owned, and not open
+		require.NoError(t, hit.Call(a, 1))
+		n.tick(3)
+		require.Equal(t, []string{"open full of holes", "hit"}, n.clients[0].take())
+		require.True(t, n.mirror(0, a).Owned())
+		a.owner = nil
+	})
+}
+
+func TestUnreliableCallArrives(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		a := n.spawn(0)
+		require.NoError(t, blink.Call(a, 1))
+		n.tick(2)
+		require.Equal(t, []string{"blink"}, n.clients[0].take())
+	})
+}
+
+func TestMulticastReachesThoseForWhomTheActorIsOpen(t *testing.T) {
+	inNet(t, 3, Config{}, func(n *network) {
+		a := n.spawn(0)
+		require.NoError(t, a.OpenTo(n.conns[2]))
+		require.NoError(t, blast.Call(a, 1))
+		n.tick(3)
+		require.Equal(t, []string{"explode"}, n.server.take())
+		require.Equal(t, []string{"explode"}, n.clients[0].take())
+		require.Empty(t, n.clients[1].take())
+		require.Equal(t, []string{"open ", "explode"}, n.clients[2].take())
+	})
+}
+
+func TestCallsThatCanNotBeMade(t *testing.T) {
+	inNet(t, 1, Config{MaxLocalCalls: 2}, func(n *network) {
+		a := n.spawn(0)
+		mirror := n.mirror(0, a)
+		other := NewClass("Other")
+		far := Client[None](other, "Far", Reliable)
+		require.ErrorContains(t, far.Call(a, None{}), `Other.Far called on a "Hero"`)
+		require.ErrorContains(t, bulk.Call(a, make(Raw, 65536)), "Hero.Bulk: 65537 bytes encoded, the limit is Config.Bunch.MaxBunch, 65536")
+
+		require.NoError(t, fire.Call(a, shot{}))
+		require.NoError(t, fire.Call(a, shot{}))
+		require.ErrorIs(t, fire.Call(a, shot{}), ErrBacklogFull)
+
+		require.ErrorIs(t, n.clients[0].Destroy(mirror), ErrWrongRole)
+		require.ErrorIs(t, n.clients[0].SetOwner(mirror, nil), ErrWrongRole)
+		require.ErrorIs(t, mirror.OpenTo(n.ends[0]), ErrWrongRole)
+		_, err := n.clients[0].Spawn(hero, nil)
+		require.ErrorIs(t, err, ErrWrongRole)
+
+		require.NoError(t, n.server.Destroy(a))
+		require.ErrorIs(t, hit.Call(a, 1), ErrClosed)
+		n.tick(3)
+		require.Equal(t, []string{"close Destroyed"}, n.server.take(), "local calls on a destroyed actor do not run")
+		require.EqualValues(t, 2, n.server.Dropped())
+		require.Equal(t, []string{"close Destroyed"}, n.clients[0].take())
+		require.ErrorIs(t, fire.Call(mirror, shot{}), ErrClosed)
+	})
+}
+
+func TestUnboundIsSaid(t *testing.T) {
+	lonely := NewClass("Lonely")
+	ping := Server[None](lonely, "Ping", Reliable)
+	w, err := NewWorld(Config{Classes: []*Class{lonely}})
+	require.NoError(t, err)
+	a, err := w.Spawn(lonely, nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, ping.Call(a, None{}), ErrUnbound)
+}

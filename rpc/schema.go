@@ -1,0 +1,285 @@
+package rpc
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// form is how msgpack writes a type.
+type form uint8
+
+const (
+	formBool form = iota
+	formInt
+	formUint
+	formFloat
+	formString
+	formBytes     // a slice of bytes; nil is allowed
+	formByteArray // exactly length bytes
+	formSlice
+	formArray // exactly length elements
+	formMap
+	formStruct  // an array of exactly its fields
+	formPointer // the element, or nil
+	formTime
+	formOpaque // bytes that the type writes and reads itself
+)
+
+// schema describes a Go type as msgpack writes it: what both ends must agree on, and what a payload is checked
+// against before it is decoded.
+type schema struct {
+	form     form
+	name     string // in the shape
+	bits     int    // of a number
+	length   int    // of an array
+	text     bool   // an opaque value writes text
+	nullable bool   // nil may stand for an opaque value
+	key      *schema
+	elem     *schema
+	fields   []schemaField
+	size     int // bytes in memory, without what it points to
+}
+
+type schemaField struct {
+	name   string
+	index  []int // in the struct, through embedded ones
+	schema *schema
+}
+
+var (
+	timeType = reflect.TypeFor[time.Time]()
+
+	binaryMarshaler   = reflect.TypeFor[encoding.BinaryMarshaler]()
+	binaryUnmarshaler = reflect.TypeFor[encoding.BinaryUnmarshaler]()
+	binaryAppender    = reflect.TypeFor[encoding.BinaryAppender]()
+	textMarshaler     = reflect.TypeFor[encoding.TextMarshaler]()
+	textUnmarshaler   = reflect.TypeFor[encoding.TextUnmarshaler]()
+
+	// msgpackHooks would read as much of the wire as they like, so nothing could check it before.
+	msgpackHooks = []reflect.Type{
+		reflect.TypeFor[msgpack.CustomEncoder](), reflect.TypeFor[msgpack.CustomDecoder](),
+		reflect.TypeFor[msgpack.Marshaler](), reflect.TypeFor[msgpack.Unmarshaler](),
+	}
+)
+
+// schemas builds the schema of a type and of all it consists of; recursive types meet themselves in known.
+type schemas struct {
+	known map[reflect.Type]*schema
+}
+
+// schemaOf returns the schema of t, or an error that names the part of t that can not travel.
+func schemaOf(t reflect.Type) (*schema, error) {
+	b := schemas{known: map[reflect.Type]*schema{}}
+	return b.of(t, t.String())
+}
+
+func (b *schemas) of(t reflect.Type, path string) (*schema, error) {
+	if s, ok := b.known[t]; ok {
+		return s, nil
+	}
+	s := &schema{size: int(t.Size())}
+	b.known[t] = s
+	if t == timeType {
+		s.form, s.name = formTime, "time"
+		return s, nil
+	}
+	opaque, err := opaqueOf(t)
+	if err != nil {
+		if path == t.String() {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if opaque != "" {
+		s.form, s.name, s.text = formOpaque, opaque+" "+t.String(), opaque == "text"
+		s.nullable = t.Kind() == reflect.Slice || t.Kind() == reflect.Map
+		return s, nil
+	}
+	if s.scalar(t) {
+		return s, nil
+	}
+	return s, b.compose(s, t, path)
+}
+
+// scalar fills in s when t is a bool, a number, a string or bytes.
+func (s *schema) scalar(t reflect.Type) bool {
+	s.name = t.Kind().String()
+	switch t.Kind() {
+	case reflect.Bool:
+		s.form = formBool
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		s.form, s.bits = formInt, t.Bits()
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		s.form, s.bits = formUint, t.Bits()
+	case reflect.Float32, reflect.Float64:
+		s.form, s.bits = formFloat, t.Bits()
+	case reflect.String:
+		s.form = formString
+	case reflect.Slice:
+		s.form, s.name = formBytes, "bytes"
+		return t.Elem().Kind() == reflect.Uint8
+	case reflect.Array:
+		s.form, s.name, s.length = formByteArray, fmt.Sprintf("[%d]byte", t.Len()), t.Len()
+		return t.Elem().Kind() == reflect.Uint8
+	default:
+		return false
+	}
+	return true
+}
+
+// compose fills in s for a t that consists of other types.
+func (b *schemas) compose(s *schema, t reflect.Type, path string) (err error) {
+	switch t.Kind() {
+	case reflect.Slice:
+		s.form, s.name = formSlice, "[]"
+		s.elem, err = b.of(t.Elem(), path+"[]")
+	case reflect.Array:
+		s.form, s.name, s.length = formArray, fmt.Sprintf("[%d]", t.Len()), t.Len()
+		s.elem, err = b.of(t.Elem(), path+"[]")
+	case reflect.Pointer:
+		if t.Elem().Kind() == reflect.Pointer {
+			return fmt.Errorf("%s: a pointer to a pointer can not be encoded", path)
+		}
+		s.form, s.name = formPointer, "*"
+		s.elem, err = b.of(t.Elem(), path)
+	case reflect.Map:
+		if !plainKey(t.Key()) {
+			return fmt.Errorf("%s: map keys must be bools, numbers, strings or arrays and structs of them, not %v", path, t.Key())
+		}
+		s.form, s.name = formMap, "map"
+		if s.key, err = b.of(t.Key(), path+"[key]"); err == nil {
+			s.elem, err = b.of(t.Elem(), path+"[value]")
+		}
+	case reflect.Struct:
+		s.form, s.name = formStruct, "struct"
+		s.fields, err = b.fieldsOf(nil, t, nil, path)
+	default:
+		err = fmt.Errorf("%s: a %v can not be encoded", path, t.Kind())
+	}
+	return err
+}
+
+// fieldsOf appends the fields of t, which stands at outer, as msgpack sees them: exported ones that are not tagged "-",
+// those of embedded structs in their place.
+func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, path string) ([]schemaField, error) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		index := append(slices.Clone(outer), i)
+		name, options, _ := strings.Cut(f.Tag.Get("msgpack"), ",")
+		switch {
+		case name == "-" || !f.IsExported() && !f.Anonymous:
+			continue
+		case strings.Contains(options, "intern"):
+			return nil, fmt.Errorf("%s.%s: interned strings are not supported", path, f.Name)
+		case name == "":
+			name = f.Name
+		}
+		sub, err := b.of(f.Type, path+"."+f.Name)
+		if err != nil {
+			return nil, err
+		}
+		if f.Anonymous && !strings.Contains(options, "noinline") {
+			inline := strings.Contains(options, "inline")
+			if sub.form != formStruct && (inline || !f.IsExported()) || sub.form == formPointer {
+				return nil, fmt.Errorf("%s.%s: embed an exported type or a struct, by value", path, f.Name)
+			}
+			if sub.form == formStruct {
+				if fields, err = b.fieldsOf(fields, f.Type, index, path); err != nil {
+					return nil, err
+				}
+				continue
+			}
+		}
+		if !f.IsExported() {
+			return nil, fmt.Errorf("%s.%s: an embedded field that is not exported can not be noinline", path, f.Name)
+		}
+		fields = append(fields, schemaField{name: name, index: index, schema: sub})
+	}
+	return fields, twice(fields, path)
+}
+
+// twice reports two fields of one name: msgpack would lay them out otherwise.
+func twice(fields []schemaField, path string) error {
+	seen := map[string]bool{}
+	for _, f := range fields {
+		if seen[f.name] {
+			return fmt.Errorf("%s: two fields are called %s", path, f.name)
+		}
+		seen[f.name] = true
+	}
+	return nil
+}
+
+// plainKey reports whether t is comparable and holds nothing but plain values.
+func plainKey(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Interface, reflect.Chan:
+		return false
+	case reflect.Array:
+		return plainKey(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !plainKey(t.Field(i).Type) {
+				return false
+			}
+		}
+	}
+	return t.Comparable()
+}
+
+// opaqueOf says how t writes itself: "binary", "text" or "" when msgpack writes it.
+func opaqueOf(t reflect.Type) (string, error) {
+	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
+		return "", nil // the element decides
+	}
+	p := reflect.PointerTo(t)
+	for _, hook := range msgpackHooks {
+		if p.Implements(hook) {
+			return "", fmt.Errorf("%v is a msgpack.%s, whose input can not be bounded; implement AppendBinary, MarshalBinary and UnmarshalBinary", t, hook.Name())
+		}
+	}
+	write := firstOf(p, binaryMarshaler, textMarshaler)
+	read := firstOf(p, binaryUnmarshaler, textUnmarshaler)
+	switch {
+	case write < 0 && read == 0 && p.Implements(binaryAppender):
+		return "", fmt.Errorf("%v appends itself; inside another value it needs MarshalBinary too", t)
+	case write != read:
+		return "", fmt.Errorf("%v must both marshal and unmarshal itself, as binary or as text", t)
+	case read >= 0 && (t.Implements(binaryUnmarshaler) || t.Implements(textUnmarshaler)):
+		return "", fmt.Errorf("%v must unmarshal itself with a pointer receiver", t)
+	case write < 0:
+		return "", nil
+	}
+	return [...]string{"binary", "text"}[write], promoted(t)
+}
+
+// promoted reports a struct that embeds a type which writes itself: the methods would be promoted, write the embedded
+// value alone and lose the other fields.
+func promoted(t reflect.Type) error {
+	if t.Kind() != reflect.Struct || t.NumField() == 1 {
+		return nil
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && firstOf(reflect.PointerTo(f.Type), binaryUnmarshaler, textUnmarshaler) >= 0 {
+			return fmt.Errorf("%v embeds %v, whose methods would write it alone; give the field a name", t, f.Type)
+		}
+	}
+	return nil
+}
+
+// firstOf returns the index of the first interface that t implements, or -1.
+func firstOf(t reflect.Type, interfaces ...reflect.Type) int {
+	for i, want := range interfaces {
+		if t.Implements(want) {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,125 @@
+package rpc
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// playerClass declares a class whose Fire takes an A.
+func playerClass[A any](d bunch.Delivery, names ...string) *Class {
+	c := NewClass("Player")
+	for _, name := range names {
+		Server[A](c, name, d)
+	}
+	return c
+}
+
+func TestShapeLines(t *testing.T) {
+	type args struct {
+		base
+		At   vector
+		Kids []tree
+		Map  map[string]*[2]byte
+	}
+	class := NewClass("Player", Carries[named]("items"), Carries[int8]("levels"))
+	Server[args](class, "Fire", Reliable, RateLimit(5), AnyCaller())
+	Client[Raw](class, "Hit", Unreliable)
+	Multicast[None](class, "Blast", UnreliableSequenced)
+	Server[packed](class, "Pack", ReliableUnordered)
+	Server[[]uint16](class, "List", Reliable)
+	_, lines := shapeOf([]*Class{NewClass("Empty"), class})
+	require.Equal(t, []string{
+		"Empty: class 0",
+		"Player: class 1",
+		"Player.Fire: Server, Reliable, struct",
+		"Player.Fire.Kind: uint8",
+		"Player.Fire.label: string",
+		"Player.Fire.At: struct",
+		"Player.Fire.At.X: float32",
+		"Player.Fire.At.Y: float32",
+		"Player.Fire.At.Z: float32",
+		"Player.Fire.Kids: []",
+		"Player.Fire.Kids[]: struct",
+		"Player.Fire.Kids[].Value: int",
+		"Player.Fire.Kids[].Kids: as Player.Fire.Kids",
+		"Player.Fire.Kids[].Next: *",
+		"Player.Fire.Kids[].Next*: as Player.Fire.Kids[]",
+		"Player.Fire.Map: map",
+		"Player.Fire.Map[key]: string",
+		"Player.Fire.Map[value]: *",
+		"Player.Fire.Map[value]*: [2]byte",
+		"Player.Hit: Client, Unreliable, raw",
+		"Player.Blast: Multicast, UnreliableSequenced, none",
+		"Player.Pack: Server, ReliableUnordered, binary rpc.packed",
+		"Player.List: Server, Reliable, []",
+		"Player.List[]: uint16",
+		"Player.items: carried, struct",
+		"Player.items.ID: uint16",
+		"Player.items.Name: string",
+		"Player.levels: carried, int8",
+	}, lines)
+}
+
+func TestShapesDiffer(t *testing.T) {
+	type xy struct{ X, Y float32 }
+	type xyAgain struct{ X, Y float32 }
+	type xyz struct{ X, Y, Z float32 }
+	type xi struct {
+		X float32
+		Y int32
+	}
+	type yx struct{ Y, X float32 }
+	ours := []*Class{playerClass[xy](Reliable, "Fire", "Run")}
+	for _, test := range []struct {
+		name   string
+		theirs []*Class
+		want   string
+	}{
+		{"the same", []*Class{playerClass[xyAgain](Reliable, "Fire", "Run")}, ""},
+		{"kind of a field", []*Class{playerClass[xi](Reliable, "Fire", "Run")}, `Player.Fire.Y is "float32" here and "int32" there`},
+		{"more fields", []*Class{playerClass[xyz](Reliable, "Fire", "Run")}, `"Player.Fire.Z: float32" is missing here`},
+		{"order of fields", []*Class{playerClass[yx](Reliable, "Fire", "Run")}, `"Player.Fire.X: float32" stands here where "Player.Fire.Y: float32" stands there`},
+		{"delivery", []*Class{playerClass[xy](Unreliable, "Fire", "Run")}, `Player.Fire is "Server, Reliable, struct" here and "Server, Unreliable, struct" there`},
+		{"fewer methods", []*Class{playerClass[xy](Reliable, "Fire")}, `"Player.Run: Server, Reliable, struct" is missing there`},
+		{"more methods", []*Class{playerClass[xy](Reliable, "Fire", "Run", "Hide")}, `"Player.Hide: Server, Reliable, struct" is missing here`},
+		{"no classes", nil, `"Player: class 0" is missing there`},
+		{"more classes", append(ours[:1:1], NewClass("Monster")), `"Monster: class 1" is missing here`},
+	} {
+		ourHash, ourLines := shapeOf(ours)
+		theirHash, theirLines := shapeOf(test.theirs)
+		require.Equal(t, test.want, diffShape(ourLines, theirLines), test.name)
+		require.Equal(t, test.want == "", ourHash == theirHash, test.name)
+	}
+}
+
+// What the peer sent as a shape is quoted in logs.
+func TestDifferenceIsClipped(t *testing.T) {
+	d := diffShape([]string{"a: b"}, []string{"a: \x1b[31m\n" + strings.Repeat("é", 500)})
+	require.LessOrEqual(t, len(d), maxDifference+len("…"))
+	require.NotContains(t, d, "\x1b")
+	require.NotContains(t, d, "\n")
+}
+
+// Each level names the next one twice.
+type (
+	twice1[T any] struct{ A, B *T }
+	twice4[T any] = twice1[twice1[twice1[twice1[T]]]]
+)
+
+func TestShapeOfOneArgumentIsBounded(t *testing.T) {
+	_, err := codecOf(reflect.TypeFor[twice4[twice4[int]]]())
+	require.NoError(t, err)
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[twice4[twice4[twice4[int]]]](),
+		reflect.TypeFor[twice4[twice4[twice4[twice4[twice4[twice4[twice4[twice4[twice4[twice4[int]]]]]]]]]]](),
+	} {
+		_, err = codecOf(typ)
+		require.ErrorContains(t, err, fmt.Sprintf("it has more than %d fields", maxArgumentLines))
+	}
+}

@@ -1,0 +1,210 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// World is one game's end of all its connections: the game thread. Handlers, checks, hooks and constructors run on the
+// goroutine that drives it, one at a time, by [World.Tick] (or Dispatch and Flush) or [World.Run].
+//
+// Safe from any goroutine: Post, Do, Close, Conns, SetLogLevel, Attach, Connect. All else belongs to the world's goroutine.
+// A world is a server until it connects to one.
+type World struct {
+	config Config
+	log    *slog.Logger
+	level  *slog.LevelVar
+
+	// Owned by the world's goroutine.
+	bindings     map[*Class]*binding
+	now          time.Time // of the running or last Dispatch or Flush
+	conns        []*Conn   // joined and announced
+	always       []*Actor  // AlwaysRelevant, in the order of Spawn
+	onTick       []func(now time.Time)
+	onConnect    []func(*Conn)
+	onDisconnect []func(*Conn, error)
+	inFrame      bool        // between Dispatch and Flush
+	corked       []*Conn     // to uncork at Flush
+	local        []localCall // for the next Dispatch
+	localSpare   []localCall
+	call         Call     // what the running handler sees
+	posts        []func() // spare array for the inbox
+
+	driving atomic.Bool
+	driver  atomic.Uint64 // id of the goroutine that drove last
+	wake    chan struct{} // capacity 1
+	dropped atomic.Uint64
+	client  atomic.Bool
+	actors  atomic.Int64 // alive here
+	budget  budget
+	rate    *pacer // of all connections; nil = no cap
+
+	mu sync.Mutex // guards what follows
+
+	// The class table. The first connection freezes it: from then on it is sorted by name, and the index is the class
+	// id on the wire, so that the order of declaration does not matter.
+	classes []*Class
+	shape   shape
+	frozen  bool
+
+	inbox     inbox
+	live      map[*Conn]struct{} // attached and not yet ended, half-open ones included
+	half      int                // of them, not yet joined
+	held      int                // ended ones whose OnDisconnect has not run
+	serial    uint64             // id of the newest connection
+	listeners int
+	closed    *CloseError
+}
+
+// shape is what the handshake compares.
+type shape struct {
+	hash  [32]byte
+	lines []string
+}
+
+// NewWorld returns a world without connections.
+func NewWorld(config Config) (*World, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	w := &World{
+		config:   config,
+		level:    config.LogLevel,
+		bindings: make(map[*Class]*binding),
+		wake:     make(chan struct{}, 1),
+		live:     make(map[*Conn]struct{}),
+		rate:     newPacer(config.WorldRate),
+	}
+	if w.level == nil {
+		w.level = new(slog.LevelVar)
+	}
+	w.log = newLogger(config.Logger, w.level)
+	w.budget.total = config.receiveBudget()
+	for _, class := range config.Classes {
+		if err := w.register(class); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// register adds a class to the table; adding it again does nothing.
+func (w *World) register(class *Class) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if slices.Contains(w.classes, class) {
+		return nil
+	}
+	for _, other := range w.classes {
+		if other.name == class.name {
+			return fmt.Errorf("rpc: two classes are named %q", class.name)
+		}
+	}
+	if w.frozen {
+		return fmt.Errorf("rpc: class %q is added after the first connection; Bind it or name it in Config.Classes before", class.name)
+	}
+	class.close()
+	w.classes = append(w.classes, class)
+	return nil
+}
+
+// bind makes b the behaviour of its class in this world. It panics on what can only be a mistake in the program.
+func (w *World) bind(b *binding) {
+	if err := w.register(b.class); err != nil {
+		panic(err.Error())
+	}
+	if w.bindings[b.class] != nil {
+		panic(fmt.Sprintf("rpc: class %q is bound twice in one world", b.class.name))
+	}
+	w.bindings[b.class] = b
+}
+
+// freeze fixes the class table and its shape.
+func (w *World) freeze() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.frozen {
+		return
+	}
+	w.classes = slices.SortedFunc(slices.Values(w.classes), func(a, b *Class) int { return strings.Compare(a.name, b.name) })
+	w.shape.hash, w.shape.lines = shapeOf(w.classes)
+	w.frozen = true
+}
+
+// table returns the classes, by class id once the table is frozen.
+func (w *World) table() []*Class {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.classes
+}
+
+// IsServer reports whether this world has authority: it has not connected to a server.
+func (w *World) IsServer() bool { return !w.client.Load() }
+
+// SetLogLevel changes what is logged from now on.
+func (w *World) SetLogLevel(level slog.Level) { w.level.Set(level) }
+
+// OnTick adds a hook that runs in every Flush, before packets leave.
+func (w *World) OnTick(fn func(now time.Time)) { w.onTick = append(w.onTick, fn) }
+
+// OnConnect adds a hook that runs when a connection has joined, before Config.OnConnect.
+func (w *World) OnConnect(fn func(*Conn)) { w.onConnect = append(w.onConnect, fn) }
+
+// OnDisconnect adds a hook that runs when a connection that had joined has ended, before Config.OnDisconnect.
+func (w *World) OnDisconnect(fn func(*Conn, error)) { w.onDisconnect = append(w.onDisconnect, fn) }
+
+// Conns returns the connections that are not yet closed and have joined, oldest first.
+func (w *World) Conns() []*Conn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	conns := make([]*Conn, 0, len(w.live))
+	for c := range w.live {
+		if c.joined.Load() && !c.closing.Load() {
+			conns = append(conns, c)
+		}
+	}
+	slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.id, b.id) })
+	return conns
+}
+
+// Close closes all connections with code and reason and returns when their carriers have ended or ctx has. From then on
+// the world takes no connection and no post; Run returns ErrClosed. OnDisconnect runs in the next Dispatch.
+func (w *World) Close(ctx context.Context, code Code, reason string) error {
+	w.mu.Lock()
+	if w.closed == nil {
+		w.closed = &CloseError{Code: code, Reason: reason}
+	}
+	conns := make([]*Conn, 0, len(w.live))
+	for c := range w.live {
+		conns = append(conns, c)
+	}
+	w.mu.Unlock()
+	for _, c := range conns {
+		c.Close(code, reason)
+	}
+	defer w.signal()
+	for i, c := range conns {
+		select {
+		case <-c.Done():
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("rpc: closing the world: %d of %d connections are still closing", len(conns)-i, len(conns)), context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// signal wakes Run.
+func (w *World) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
