@@ -1,0 +1,51 @@
+package house
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var codeBlock = regexp.MustCompile("(?s)```go\n// (\\S+)\n(.*?)```")
+
+// TestReadmeCompiles builds every Go block of README in a module of its own, as its reader would. The first line of a
+// block names its file.
+func TestReadmeCompiles(t *testing.T) {
+	root, err := Root()
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	blocks := codeBlock.FindAllSubmatch(text, -1)
+	require.Len(t, blocks, strings.Count(string(text), "```go"), "every Go block begins with a comment that names its file")
+	require.NotEmpty(t, blocks)
+
+	dir := t.TempDir()
+	for _, b := range blocks {
+		path := filepath.Join(dir, filepath.FromSlash(string(b[1])))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, b[2], 0o644))
+	}
+	writeModule(t, root, dir)
+	cmd := exec.Command("go", "build", "./...")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// writeModule makes dir a module that requires this one, with the same versions of everything else.
+func writeModule(t *testing.T, root, dir string) {
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
+	text := strings.Replace(string(mod), "module "+Module, "module example", 1)
+	text += "\nrequire " + Module + " v0.0.0\n\nreplace " + Module + " => " + root + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644))
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o644))
+}
