@@ -70,10 +70,10 @@ func (w *World) attach(carrier Carrier, server bool) (*Conn, error) {
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
 		channels: make(map[uint64]*Actor),
-		limits:   make(map[limitKey]callLimit),
+		limits:   make(map[*method]callLimit),
 	}
 	if full := w.enlist(c); full != nil {
-		w.log.Warn("connection refused", "addr", c.RemoteAddr(), "code", full.Code, "reason", full.Reason)
+		w.log.Warn("connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
 		_ = carrier.CloseWithError(uint64(full.Code), full.Reason)
 		return nil, full
 	}
@@ -88,8 +88,15 @@ func (w *World) attach(carrier Carrier, server bool) (*Conn, error) {
 		panic(err)
 	}
 	c.machine, c.sample.at = machine, now
-	c.link = link.New(w.capped(carrier), link.Config{Wake: c.onWake, Logger: w.log.With("conn", c.id)}, machine)
+	c.link = link.New(w.capped(carrier), link.Config{Wake: c.onWake, Logger: w.log.With("conn", c)}, machine)
+	w.mu.Lock()
+	w.live[c] = struct{}{}
+	closed := w.closed
+	w.mu.Unlock()
 	go c.shake()
+	if closed != nil { // while this was under way
+		c.Close(closed.Code, closed.Reason)
+	}
 	return c, nil
 }
 
@@ -139,13 +146,15 @@ func (c *Conn) finish() {
 	w.mu.Lock()
 	delete(w.live, c)
 	if c.joined.Load() {
-		w.held++
 		w.inbox.ended = append(w.inbox.ended, c)
 	} else {
 		w.half--
-		w.log.Warn("handshake failed", "conn", c, "error", c.closeError())
+		w.count--
 	}
 	w.mu.Unlock()
+	if !c.joined.Load() {
+		w.log.Warn("handshake failed", "conn", c, "error", c.closeError())
+	}
 	close(c.done)
 	w.signal()
 }
@@ -172,10 +181,10 @@ func (w *World) expel(c *Conn) {
 	w.receive(c) // what came before the end
 	w.conns = slices.DeleteFunc(w.conns, func(other *Conn) bool { return other == c })
 	w.mu.Lock()
-	w.held--
+	w.count--
 	w.mu.Unlock()
 	err := c.closeError()
-	w.log.Info("disconnected", "conn", c, "code", err.Code, "reason", err.Reason, "remote", err.Remote)
+	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	c.endActors()
 	for _, hook := range w.onDisconnect {
 		hook(c, err)
@@ -192,7 +201,7 @@ func (w *World) expel(c *Conn) {
 func (c *Conn) endActors() {
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
-		c.forget(channel, a)
+		c.setChannel(channel, nil)
 		if i := a.find(c); i >= 0 {
 			a.opens = slices.Delete(a.opens, i, i+1)
 		}

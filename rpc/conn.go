@@ -2,10 +2,12 @@ package rpc
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/link"
@@ -45,7 +47,7 @@ type Conn struct {
 	inbox    []bunch.Message // spare array for Swap
 	isCorked bool
 	owned    []*Actor
-	limits   map[limitKey]callLimit
+	limits   map[*method]callLimit
 	warns    [dropReasons]warnGate
 
 	mu       sync.Mutex // guards writes to channels, and reads of it elsewhere than on the world's goroutine
@@ -69,6 +71,13 @@ func (c *Conn) RemoteAddr() net.Addr {
 		return addressed.RemoteAddr()
 	}
 	return nil
+}
+
+// RTT returns the smoothed round trip time, 0 before the first sample.
+func (c *Conn) RTT() time.Duration {
+	c.link.Lock()
+	defer c.link.Unlock()
+	return c.machine.Stats().SmoothedRTT
 }
 
 // Done is closed when the carrier has ended.
@@ -137,6 +146,18 @@ func (c *Conn) String() string {
 	return name
 }
 
+// LogValue is how records show the connection.
+func (c *Conn) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.Uint64("id", c.id)}
+	if c.joined.Load() && c.identity != "" {
+		attrs = append(attrs, slog.String("identity", c.identity))
+	}
+	if addr := c.RemoteAddr(); addr != nil {
+		attrs = append(attrs, slog.String("addr", addr.String()))
+	}
+	return slog.GroupValue(attrs...)
+}
+
 // disown forgets that the connection owns a.
 func (c *Conn) disown(a *Actor) {
 	if i := slices.Index(c.owned, a); i >= 0 {
@@ -145,6 +166,14 @@ func (c *Conn) disown(a *Actor) {
 	if a.owner == c && c.server {
 		a.owner = nil
 	}
+}
+
+// setPriority gives a channel that the server opened the priority of its class here too. It may be closed by now, its
+// close waiting behind its open; that is no error.
+func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
+	c.link.Lock()
+	defer c.link.Unlock()
+	_ = c.machine.SetPriority(channel, p)
 }
 
 // setChannel notes whose channel it is; nil forgets it.

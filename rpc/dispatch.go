@@ -67,7 +67,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 
 // violated closes a connection whose peer broke a rule, and says so.
 func (w *World) violated(c *Conn, cause *CloseError) {
-	w.log.Warn("connection closed for a violation", "conn", c, "code", cause.Code, "reason", cause.Reason)
+	w.log.Warn("connection closed for a violation", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
 	c.abort(cause)
 }
 
@@ -109,7 +109,7 @@ func (w *World) refuse(c *Conn, a *Actor, m *method) dropReason {
 		return dropUnbound
 	case c.server && a.owner != c && !m.anyCaller:
 		return dropNotOwner
-	case m.rateLimit > 0 && !c.allow(a, m, w.now):
+	case m.rateLimit > 0 && !c.allow(m, w.now):
 		return dropRateLimited
 	}
 	return dropNone

@@ -28,13 +28,7 @@ func (c *Conn) drop(reason dropReason, m *method) {
 	if !ok || reason == dropClosed { // calls that crossed the close are nobody's mistake
 		return
 	}
-	c.world.log.Warn("call dropped", "conn", c, "rpc", m, "reason", dropNames[reason], "more", hidden)
-}
-
-// limitKey names what a RateLimit bounds.
-type limitKey struct {
-	actor  *Actor
-	method *method
+	c.world.log.Warn("call dropped", "conn", c, "rpc", m.String(), "reason", dropNames[reason], "more", hidden)
 }
 
 // callLimit is a token bucket: it fills at the method's rate and holds one second's worth, at least one call.
@@ -57,11 +51,10 @@ func (l *callLimit) allow(rate float64, now time.Time) bool {
 	return true
 }
 
-// allow reports whether the RateLimit of m has room for one more call on a.
-func (c *Conn) allow(a *Actor, m *method, now time.Time) bool {
-	key := limitKey{a, m}
-	limit := c.limits[key]
+// allow reports whether the RateLimit of m has room for one more call on this connection.
+func (c *Conn) allow(m *method, now time.Time) bool {
+	limit := c.limits[m]
 	ok := limit.allow(m.rateLimit, now)
-	c.limits[key] = limit
+	c.limits[m] = limit
 	return ok
 }

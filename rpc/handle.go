@@ -8,6 +8,8 @@ type Handle[A any] interface {
 	// actors. After an error nothing was sent and nothing will run, except that a Multicast which fails for one client
 	// goes on with the others. arg is encoded, or kept as it is when it runs in this world.
 	Call(a *Actor, arg A) error
+	// Delivery is what was declared.
+	Delivery() bunch.Delivery
 	// String returns "Class.Method".
 	String() string
 
@@ -46,6 +48,15 @@ func (h *ClientRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
 // Call implements [Handle].
 func (h *MulticastRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
+
+// Delivery implements [Handle].
+func (h *ServerRPC[A]) Delivery() bunch.Delivery { return h.m.delivery }
+
+// Delivery implements [Handle].
+func (h *ClientRPC[A]) Delivery() bunch.Delivery { return h.m.delivery }
+
+// Delivery implements [Handle].
+func (h *MulticastRPC[A]) Delivery() bunch.Delivery { return h.m.delivery }
 
 func (h *ServerRPC[A]) String() string    { return h.m.String() }
 func (h *ClientRPC[A]) String() string    { return h.m.String() }

@@ -45,12 +45,11 @@ func (b *budget) give(bytes int) {
 func (w *World) enlist(c *Conn) *CloseError {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	conns := len(w.live) + w.held
 	switch {
 	case w.closed != nil:
 		return &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
-	case conns >= w.config.maxConns():
-		return &CloseError{Code: ServerFull, Reason: fmt.Sprintf("%d connections, the limit is Config.MaxConns", conns)}
+	case w.count >= w.config.maxConns():
+		return &CloseError{Code: ServerFull, Reason: fmt.Sprintf("%d connections, the limit is Config.MaxConns", w.count)}
 	case w.half >= w.config.maxHandshakes():
 		return &CloseError{Code: ServerFull, Reason: fmt.Sprintf("%d handshakes at once, the limit is Config.MaxHandshakes", w.half)}
 	case !w.budget.take(minReceiveLimit):
@@ -59,7 +58,7 @@ func (w *World) enlist(c *Conn) *CloseError {
 	c.reserved = minReceiveLimit
 	w.serial++
 	c.id = w.serial
-	w.live[c] = struct{}{}
+	w.count++
 	w.half++
 	return nil
 }

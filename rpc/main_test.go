@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -12,6 +13,9 @@ import (
 func TestMain(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
+	if fuzzing := flag.Lookup("test.fuzz"); fuzzing != nil && fuzzing.Value.String() != "" {
+		os.Exit(code) // the fuzzer has goroutines of its own
+	}
 	for range 300 {
 		if runtime.NumGoroutine() <= before {
 			os.Exit(code)

@@ -96,7 +96,7 @@ func (a *Actor) CloseTo(c *Conn) {
 func (a *Actor) shut(i int, reason CloseReason) {
 	o := a.opens[i]
 	a.opens = slices.Delete(a.opens, i, i+1)
-	o.conn.forget(o.channel, a)
+	o.conn.setChannel(o.channel, nil)
 	if !o.conn.usable() {
 		return
 	}
@@ -122,6 +122,7 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 		return violationf(PayloadFail, "open message on channel %d has flags %#x", m.Channel, m.Payload[n])
 	}
 	class := classes[id]
+	c.setPriority(m.Channel, class.priority)
 	a := &Actor{world: w, class: class, binding: w.bindings[class], owner: c, owned: m.Payload[n]&flagOwned != 0}
 	a.initial = m.Payload[n+1:]
 	a.opens = []opening{{conn: c, channel: m.Channel}}
@@ -142,7 +143,7 @@ func (w *World) closeActor(c *Conn, a *Actor, m bunch.Message) {
 	if len(m.Payload) > 0 {
 		reason = CloseReason(m.Payload[0])
 	}
-	c.forget(m.Channel, a)
+	c.setChannel(m.Channel, nil)
 	a.opens = nil
 	a.end(reason)
 }
@@ -158,13 +159,3 @@ func (a *Actor) takeOwner(payload []byte) *CloseError {
 
 // ownerMessage is how errors name the owner message.
 var ownerMessage = &method{class: &Class{name: "Actor"}, name: "SetOwner", delivery: bunch.Reliable}
-
-// forget ends everything that the connection keeps for a channel.
-func (c *Conn) forget(channel uint64, a *Actor) {
-	c.setChannel(channel, nil)
-	for _, m := range a.class.methods {
-		if m.rateLimit > 0 {
-			delete(c.limits, limitKey{a, m})
-		}
-	}
-}

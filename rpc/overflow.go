@@ -35,7 +35,7 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 func (c *Conn) tellFailed(err error) {
 	var cause *CloseError
 	if errors.As(err, &cause) {
-		c.world.log.Error("connection closed by a call", "conn", c, "code", cause.Code, "reason", cause.Reason)
+		c.world.log.Error("connection closed by a call", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
 	}
 }
 

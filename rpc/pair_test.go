@@ -14,14 +14,14 @@ import (
 
 // The classes of the tests.
 var (
-	hero    = NewClass("Hero")
-	fire    = Server[shot](hero, "Fire", Reliable)
-	shout   = Server[string](hero, "Shout", Reliable, AnyCaller())
-	spam    = Server[int](hero, "Spam", Reliable, RateLimit(3))
-	hit     = Client[int](hero, "Hit", Reliable)
-	blink   = Client[int](hero, "Blink", Unreliable)
+	hero  = NewClass("Hero")
+	fire  = Server[shot](hero, "Fire", Reliable)
+	shout = Server[string](hero, "Shout", Reliable, AnyCaller())
+	spam  = Server[int](hero, "Spam", Reliable, RateLimit(3))
+	hit   = Client[int](hero, "Hit", Reliable)
+	blink = Client[int](hero, "Blink", Unreliable)
 	blast = Multicast[int](hero, "Explode", Reliable)
-	bulk    = Client[Raw](hero, "Bulk", Reliable)
+	bulk  = Client[Raw](hero, "Bulk", Reliable)
 )
 
 type shot struct{ Ammo int }

@@ -40,6 +40,7 @@ type World struct {
 
 	driving atomic.Bool
 	driver  atomic.Uint64 // id of the goroutine that drove last
+	stack   [64]byte      // scratch of the driver
 	wake    chan struct{} // capacity 1
 	dropped atomic.Uint64
 	client  atomic.Bool
@@ -57,8 +58,8 @@ type World struct {
 
 	inbox     inbox
 	live      map[*Conn]struct{} // attached and not yet ended, half-open ones included
-	half      int                // of them, not yet joined
-	held      int                // ended ones whose OnDisconnect has not run
+	count     int                // of them and of ended ones whose OnDisconnect has not run
+	half      int                // not yet joined
 	serial    uint64             // id of the newest connection
 	listeners int
 	closed    *CloseError

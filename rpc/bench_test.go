@@ -1,0 +1,107 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/link/linktest"
+)
+
+// silentCarrier takes everything and brings nothing.
+type silentCarrier struct{ closed chan struct{} }
+
+func (c silentCarrier) SendDatagram([]byte) error { return nil }
+func (c silentCarrier) Path() Path                { return Path{Cwnd: 1 << 20, MaxDatagram: 1200} }
+func (c silentCarrier) CloseWithError(uint64, string) error {
+	close(c.closed)
+	return nil
+}
+
+func (c silentCarrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-c.closed:
+		return nil, errors.New("closed")
+	}
+}
+
+// joined returns a server's world with a connection that has joined though nobody is there, and an actor open for it.
+func joined(t testing.TB) (*testWorld, *Actor) {
+	w := newTestWorld(t, Config{})
+	c, err := w.Attach(silentCarrier{make(chan struct{})})
+	require.NoError(t, err)
+	c.maxBunch = 65536
+	c.enter()
+	w.Tick(time.Now())
+	a, err := w.Spawn(hero, c)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		c.abort(&CloseError{})
+		<-c.Done()
+		w.Tick(time.Now())
+	})
+	return w, a
+}
+
+func BenchmarkCall(b *testing.B) {
+	w, a := joined(b)
+	b.ReportAllocs()
+	for i := range b.N {
+		if i%64 == 0 {
+			w.Flush(time.Now())
+			w.Dispatch(time.Now())
+		}
+		_ = blink.Call(a, i)
+	}
+}
+
+func BenchmarkEmptyTick(b *testing.B) {
+	w, _ := joined(b)
+	b.ReportAllocs()
+	for range b.N {
+		w.Tick(time.Now())
+	}
+}
+
+// BenchmarkCallAcross takes each call from Call to its handler in another world.
+func BenchmarkCallAcross(b *testing.B) {
+	server, client := newTestWorld(b, Config{}), newTestWorld(b, Config{})
+	near, far := linktest.Pipe()
+	_, err := server.Attach(far)
+	require.NoError(b, err)
+	end, err := client.Connect(context.Background(), near)
+	require.NoError(b, err)
+	for len(server.joined) == 0 {
+		server.Tick(time.Now())
+	}
+	a, err := server.Spawn(hero, server.joined[0])
+	require.NoError(b, err)
+	const perTick = 50
+	payload := make(Raw, 50)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for sent := 0; sent < b.N; {
+		for range min(perTick, b.N-sent) {
+			_ = bulk.Call(a, payload)
+			sent++
+		}
+		server.Flush(time.Now())
+		for client.received < sent*len(payload) {
+			client.Tick(time.Now())
+		}
+		server.Dispatch(time.Now())
+	}
+	b.StopTimer()
+	end.Close(0, "")
+	<-end.Done()
+	for len(server.left) == 0 {
+		server.Tick(time.Now())
+	}
+}
+
+var _ Carrier = silentCarrier{}

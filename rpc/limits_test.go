@@ -1,0 +1,156 @@
+package rpc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/link"
+)
+
+func TestBudget(t *testing.T) {
+	const least, limit = minReceiveLimit, 4 << 20
+	b := budget{total: 10 << 20}
+	t.Log("# each takes an eighth of what is free, and never less than it has")
+	var grants []int
+	for b.take(least) {
+		grants = append(grants, b.grow(least, limit))
+	}
+	total := 0
+	for i, grant := range grants {
+		require.GreaterOrEqual(t, grant, least)
+		require.LessOrEqual(t, grant, limit)
+		if i > 0 {
+			require.LessOrEqual(t, grant, grants[i-1])
+		}
+		total += grant
+	}
+	require.Equal(t, total, b.reserved)
+	require.LessOrEqual(t, total, b.total)
+	require.Greater(t, len(grants), 15)
+	for _, grant := range grants {
+		b.give(grant)
+	}
+	require.Zero(t, b.reserved)
+
+	large := budget{total: 256 << 20}
+	require.True(t, large.take(least))
+	require.Equal(t, limit, large.grow(least, limit))
+}
+
+func TestCallLimit(t *testing.T) {
+	var l callLimit
+	now := time.Unix(1000, 0)
+	allowed := func(rate float64) (n int) {
+		for l.allow(rate, now) {
+			n++
+		}
+		return n
+	}
+	require.Equal(t, 5, allowed(5), "one second's worth at once")
+	now = now.Add(400 * time.Millisecond)
+	require.Equal(t, 2, allowed(5))
+	now = now.Add(-time.Hour)
+	require.Zero(t, allowed(5), "a clock that runs back gives nothing")
+	now = now.Add(2 * time.Hour)
+	require.Equal(t, 5, allowed(5))
+
+	l = callLimit{}
+	require.Equal(t, 1, allowed(0.5), "at least one call")
+	now = now.Add(time.Second)
+	require.Zero(t, allowed(0.5))
+	now = now.Add(time.Second)
+	require.Equal(t, 1, allowed(0.5))
+}
+
+func TestWarnGate(t *testing.T) {
+	var g warnGate
+	now := time.Unix(1000, 0)
+	for i, want := range []string{"0 true", "0 false", "0 false"} {
+		hidden, ok := g.pass(now.Add(time.Duration(i)))
+		require.Equal(t, want, fmt.Sprint(hidden, ok))
+	}
+	hidden, ok := g.pass(now.Add(time.Second))
+	require.True(t, ok)
+	require.Equal(t, 2, hidden)
+}
+
+func TestLogLevelChangesAtRunTime(t *testing.T) {
+	var out bytes.Buffer
+	w := newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	w.log.Debug("one")
+	w.SetLogLevel(slog.LevelDebug)
+	w.log.With("a", 1).WithGroup("g").Debug("two", "b", 2)
+	w.SetLogLevel(slog.LevelError)
+	w.log.Warn("three")
+	require.NotContains(t, out.String(), "one")
+	require.Contains(t, out.String(), "msg=two a=1 g.b=2")
+	require.NotContains(t, out.String(), "three")
+}
+
+func TestConfigThatCanNotBe(t *testing.T) {
+	for _, row := range []struct {
+		config Config
+		want   string
+	}{
+		{Config{MaxConns: -1}, "Config.MaxConns is -1, must not be negative"},
+		{Config{HandshakeTimeout: -1}, "Config.HandshakeTimeout is -1"},
+		{Config{Token: make([]byte, 5000)}, "Config.Token has 5000 bytes, the limit is 4096"},
+		{Config{ReceiveBudget: 1000}, "Config.ReceiveBudget is 1000 bytes, one connection needs 262144"},
+		{Config{Bunch: bunch.Config{ReliableBuffer: 100}}, "Config.Bunch is not valid"},
+		{Config{Classes: []*Class{NewClass("A"), NewClass("A")}}, `two classes are named "A"`},
+	} {
+		_, err := NewWorld(row.config)
+		require.ErrorContains(t, err, row.want)
+	}
+	w := newTestWorld(t, Config{})
+	require.Panics(t, func() { Bind(w.World, hero, w.construct) }, "bound twice")
+	w.freeze()
+	require.Panics(t, func() { Bind(w.World, NewClass("Late"), w.construct) }, "after the first connection")
+}
+
+func TestCloseErrors(t *testing.T) {
+	lost := io.ErrUnexpectedEOF
+	for _, row := range []struct {
+		err    error
+		code   Code
+		remote bool
+		text   string
+	}{
+		{&CloseError{Code: 7, Reason: "r"}, 7, false, "rpc: connection closed: BunchDataOverflow: r"},
+		{&link.CloseError{Code: 64, Reason: "r", Remote: true}, HostClosedConnection, true, "rpc: connection closed by the peer: HostClosedConnection: r"},
+		{&link.CloseError{Code: 1 << 40, Reason: "r"}, ConnectionLost, false, "rpc: connection closed: ConnectionLost: r"},
+		{&bunch.Error{Code: bunch.MaxReliableExceeded, Reason: "r"}, Code(bunch.MaxReliableExceeded), false, "rpc: connection closed: MaxReliableExceeded: r"},
+		{&quic.ApplicationError{ErrorCode: 79, ErrorMessage: "r", Remote: true}, ValidationFailed, true, "rpc: connection closed by the peer: ValidationFailed: r"},
+		{&quic.IdleTimeoutError{}, ConnectionTimeout, false, "rpc: connection closed: ConnectionTimeout: no packet from the peer within the idle timeout"},
+		{lost, ConnectionLost, false, "rpc: connection closed: ConnectionLost: unexpected EOF"},
+		{nil, 0, false, "rpc: connection closed: NoError: closed"},
+	} {
+		e := closeErrorOf(row.err)
+		require.Equal(t, row.code, e.Code)
+		require.Equal(t, row.remote, e.Remote)
+		require.EqualError(t, e, row.text)
+		require.ErrorIs(t, e, ErrClosed)
+	}
+	require.ErrorIs(t, closeErrorOf(lost), lost)
+	require.False(t, errors.Is(closeErrorOf(nil), lost))
+}
+
+// TestCodesHaveNames keeps the table in step with the constants.
+func TestCodesHaveNames(t *testing.T) {
+	for c := HostClosedConnection; c <= ValidationFailed; c++ {
+		require.False(t, strings.HasPrefix(c.String(), "Code("), "code %d", uint16(c))
+	}
+	require.Equal(t, "ReliableBufferOverflow", ReliableBufferOverflow.String())
+	require.Equal(t, "Code(5000)", Code(5000).String())
+	require.Equal(t, "CloseReason(9)", CloseReason(9).String())
+}

@@ -1,0 +1,195 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// credentials are those of a server and of a client that pins it.
+func credentials(t testing.TB) (server, client *tls.Config) {
+	t.Helper()
+	certificate, err := DevelopmentCertificate()
+	require.NoError(t, err)
+	return &tls.Config{Certificates: []tls.Certificate{certificate}}, PinnedTLS(Fingerprint(certificate))
+}
+
+// overQUIC connects two worlds by quic-go over an emulated path, in the fake time of a bubble.
+func overQUIC(t *testing.T, path netsim.Config, server Config, fn func(n *network)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{t: t, server: newTestWorld(t, server), clients: []*testWorld{newTestWorld(t, Config{})}}
+		near, far := netsim.Pipe(path, path)
+		serverTLS, clientTLS := credentials(t)
+		listener, err := ListenPacket(far, serverTLS, n.server.World)
+		require.NoError(t, err)
+		end, err := DialPacket(t.Context(), near, far.LocalAddr(), clientTLS, n.clients[0].World)
+		require.NoError(t, err)
+		n.ends = []*Conn{end}
+		n.tick(8)
+		require.Len(t, n.server.joined, 1)
+		n.conns = n.server.joined
+
+		fn(n)
+
+		require.NoError(t, listener.Close())
+		<-end.Done()
+		n.tick(40) // the dialer lingers
+		require.Len(t, n.server.left, 1)
+		require.Len(t, n.clients[0].left, 1)
+		require.NoError(t, errors.Join(near.Close(), far.Close()))
+	})
+}
+
+func TestOverQUIC(t *testing.T) {
+	path := netsim.Config{Delay: 25 * time.Millisecond, Loss: 0.05, Seed: 7}
+	overQUIC(t, path, Config{}, func(n *network) {
+		a, err := n.server.Spawn(hero, n.conns[0], State("up"))
+		require.NoError(t, err)
+		const calls = 50
+		for i := range calls {
+			require.NoError(t, bulk.Call(a, make(Raw, 10_000)))
+			require.NoError(t, hit.Call(a, i))
+			n.tick(5)
+		}
+		n.tick(60)
+		client := n.clients[0]
+		require.Equal(t, calls*10_000, client.received)
+		heard := client.take()
+		require.Len(t, heard, 1+calls)
+		require.Equal(t, "open up", heard[0])
+		require.NoError(t, fire.Call(n.mirror(0, a), shot{1}))
+		n.tick(30)
+		require.Equal(t, []string{"fire"}, n.server.take())
+
+		stats := n.conns[0].Stats()
+		require.InDelta(t, 0.05, stats.LossOut, 0.05)
+		require.GreaterOrEqual(t, stats.MinRTT, 50*time.Millisecond)
+		require.Less(t, stats.MinRTT, 60*time.Millisecond)
+		require.NotNil(t, n.conns[0].RemoteAddr())
+	})
+}
+
+func TestCloseReasonTravelsOverQUIC(t *testing.T) {
+	overQUIC(t, netsim.Config{Delay: 10 * time.Millisecond}, Config{}, func(n *network) {
+		a := n.spawn(0)
+		require.NoError(t, hit.Call(a, 1))
+		n.conns[0].Close(2000, "thrown out")
+		n.tick(10)
+		require.Contains(t, n.clients[0].take(), "hit", "what was sent before the close is delivered")
+		require.EqualError(t, n.ends[0].Err(), "rpc: connection closed by the peer: Code(2000): thrown out")
+		require.EqualError(t, n.conns[0].Err(), "rpc: connection closed: Code(2000): thrown out")
+	})
+}
+
+func TestQuietConnectionLives(t *testing.T) {
+	overQUIC(t, netsim.Config{Delay: 10 * time.Millisecond}, Config{}, func(n *network) {
+		a := n.spawn(0)
+		require.Greater(t, n.conns[0].Stats().MaxDatagram, 1300, "path MTU discovery is seen")
+		n.tick(30 * 60) // a quiet minute
+		require.NoError(t, n.ends[0].Err(), "keep-alives hold it")
+		require.NoError(t, hit.Call(a, 1))
+		n.tick(3)
+		require.Equal(t, []string{"hit"}, n.clients[0].take())
+	})
+}
+
+func TestPeerThatVanishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+		near, far := netsim.Pipe(netsim.Config{Delay: time.Millisecond}, netsim.Config{Delay: time.Millisecond})
+		serverTLS, clientTLS := credentials(t)
+		listener, err := ListenPacket(far, serverTLS, server.World)
+		require.NoError(t, err)
+		c, err := DialPacket(t.Context(), near, far.LocalAddr(), clientTLS, client.World)
+		require.NoError(t, err)
+		near.To(far).Dark(time.Hour)
+		far.To(near).Dark(time.Hour)
+
+		t.Log("# nobody hears anybody: the idle timeout ends the client's side")
+		start := time.Now()
+		<-c.Done()
+		var closed *CloseError
+		require.ErrorAs(t, c.Err(), &closed)
+		require.Equal(t, ConnectionTimeout, closed.Code, closed.Error())
+		require.InDelta(t, 30, time.Since(start).Seconds(), 11, "and up to one keep-alive")
+
+		t.Log("# closing the listener does not wait for who does not answer")
+		start = time.Now()
+		require.NoError(t, listener.Close())
+		require.LessOrEqual(t, time.Since(start), 3*time.Second)
+		time.Sleep(2 * time.Second) // the dialer lingers
+		require.NoError(t, errors.Join(near.Close(), far.Close()))
+	})
+}
+
+func TestDialFails(t *testing.T) {
+	serverTLS, clientTLS := credentials(t)
+	_, otherTLS := credentials(t)
+	server := newTestWorld(t, Config{Authenticate: func(context.Context, []byte) (string, error) {
+		return "", errors.New("no entry")
+	}})
+	listener, err := Listen("127.0.0.1:0", serverTLS, server.World)
+	require.NoError(t, err)
+	defer listener.Close()
+	addr := listener.Addr().String()
+	for _, row := range []struct {
+		name   string
+		addr   string
+		config *tls.Config
+		want   string
+	}{
+		{"another certificate", addr, otherTLS, "fingerprint"},
+		{"a bad token", addr, clientTLS, "PreLoginFailure: no entry"},
+		{"no TLS", addr, nil, "a TLS config is needed"},
+		{"no port", "localhost", clientTLS, `Dial "localhost"`},
+		{"no host", "host.invalid:1", clientTLS, `Dial "host.invalid:1"`},
+	} {
+		client := newTestWorld(t, Config{})
+		_, err := Dial(t.Context(), row.addr, row.config, client.World)
+		require.ErrorContains(t, err, row.want, row.name)
+		require.Empty(t, client.live)
+	}
+	_, err = Listen(addr, serverTLS, newTestWorld(t, Config{}).World)
+	require.ErrorContains(t, err, addr, "the port is taken")
+	_, err = Listen("127.0.0.1:0", nil, newTestWorld(t, Config{}).World)
+	require.ErrorContains(t, err, "certificate")
+}
+
+func TestDialGivesUpWithItsContext(t *testing.T) {
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	_, clientTLS := credentials(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = Dial(ctx, silent.LocalAddr().String(), clientTLS, newTestWorld(t, Config{}).World)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestListenAgainOnTheSamePort(t *testing.T) {
+	serverTLS, clientTLS := credentials(t)
+	addr := "127.0.0.1:0"
+	for range 3 {
+		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+		listener, err := Listen(addr, serverTLS, server.World)
+		require.NoError(t, err)
+		addr = listener.Addr().String()
+		c, err := Dial(t.Context(), addr, clientTLS, client.World)
+		require.NoError(t, err)
+		require.NoError(t, listener.Close())
+		<-c.Done()
+		var closed *CloseError
+		require.ErrorAs(t, c.Err(), &closed)
+		require.Equal(t, HostClosedConnection, closed.Code)
+		require.NoError(t, listener.Close(), "again is nothing")
+	}
+}

@@ -1,0 +1,58 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+// answer lets the sender go on at an offset.
+func (in *incoming) answer(offset, index int64, have bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.finished {
+		return
+	}
+	in.parts.resume(offset)
+	in.reply = &accept{id: in.header.id, offset: offset, index: index, have: have}
+	in.peer.streams.wake()
+}
+
+// sendControl sends the message that is due. After the last word, over is true.
+func (in *incoming) sendControl(control *rpc.Actor, now time.Time) (sent, over bool, err error) {
+	if !in.known {
+		return false, false, nil
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.finished && in.err != nil:
+		return true, true, sendReject.call(control, reject{in.header.id, stopFor(in.err)})
+	case in.reply != nil && !in.replied:
+		in.replied = true
+		s := in.peer.streams
+		in.credit = newCredit(now, in.parts.base, s.config.firstWindow(), s.config.maxPending())
+		in.parts.limit = max(in.parts.limit, in.credit.limit)
+		in.reply.limit = in.parts.limit
+		return true, false, sendAccept.call(control, *in.reply)
+	case in.finished:
+		return true, true, sendDone.call(control, done{in.header.id})
+	case !in.replied:
+		return false, false, nil
+	}
+	return in.sendGrant(control, now)
+}
+
+func (in *incoming) sendGrant(control *rpc.Actor, now time.Time) (sent, over bool, err error) {
+	s := in.peer.streams
+	limit, due := in.credit.next(now, func() time.Duration { return s.pace(in.peer.conn) }, s.memory)
+	if !due {
+		return false, false, nil
+	}
+	in.parts.limit = max(in.parts.limit, limit)
+	m := grant{id: in.header.id, limit: in.parts.limit, acked: in.position}
+	if in.header.kind == kindArray {
+		m.acked = in.elements
+	}
+	return true, false, sendGrant.call(control, m)
+}

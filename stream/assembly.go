@@ -1,0 +1,159 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// maxParked bounds the parts that wait for an earlier one: 32 lanes of 255 entries with a part each.
+const maxParked = maxLanes * 255
+
+// Violations by the sender of parts.
+var (
+	errNoCredit = errors.New("stream: part beyond the credit")
+	errOverlap  = errors.New("stream: parts overlap")
+	errParked   = errors.New("stream: too many parts out of order")
+)
+
+// assembly puts the parts of one transfer, which arrive in any order, back into the order of their offsets. It copies
+// each part once. What it holds lies below limit, so credit bounds its memory.
+type assembly struct {
+	base  int64 // bytes below are here already from an earlier connection; parts of them are dropped
+	next  int64 // offset behind the bytes in order
+	limit int64 // bytes from here on were not granted
+
+	ready  []*chunk // in order, not taken yet
+	parked []*chunk // out of order, by offset
+}
+
+// add takes a copy of p.
+func (a *assembly) add(p part) error {
+	last := p.offset + int64(len(p.data))
+	if last > a.limit {
+		return fmt.Errorf("%w: bytes %d to %d, limit %d", errNoCredit, p.offset, last, a.limit)
+	}
+	if last <= a.base {
+		return nil
+	}
+	if p.offset < a.base {
+		p.data = p.data[a.base-p.offset:]
+		p.offset = a.base
+	}
+	if p.offset == a.next {
+		return a.extend(p)
+	}
+	return a.park(p)
+}
+
+// extend adds the part that comes next, and what was parked behind it.
+func (a *assembly) extend(p part) error {
+	if len(a.parked) > 0 && p.offset+int64(len(p.data)) > a.parked[0].offset {
+		return fmt.Errorf("%w at byte %d", errOverlap, a.parked[0].offset)
+	}
+	a.next += int64(len(p.data))
+	a.queue(p)
+	n := 0
+	for n < len(a.parked) && a.parked[n].offset == a.next {
+		a.next = a.parked[n].end()
+		a.queueParked(a.parked[n])
+		n++
+	}
+	a.parked = slices.Delete(a.parked, 0, n)
+	return nil
+}
+
+// queue copies the part that comes next into the last ready chunk when it fits, else into a new one with room for
+// more: small parts that wait for a slow consumer do not cost a chunk each.
+func (a *assembly) queue(p part) {
+	var last *chunk
+	if len(a.ready) > 0 {
+		last = a.ready[len(a.ready)-1]
+	}
+	if last == nil || len(last.room()) < len(p.data) || last.index+int64(last.count) != p.index {
+		last = newChunk(max(len(p.data), partBytes))
+		last.offset, last.index = p.offset, p.index
+		a.ready = append(a.ready, last)
+	}
+	last.append(p.data)
+	last.count += p.count
+}
+
+func (a *assembly) queueParked(c *chunk) {
+	if c.pooled != nil || c.size() > partBytes {
+		a.ready = append(a.ready, c)
+		return
+	}
+	a.queue(part{offset: c.offset, index: c.index, count: c.count, data: c.payload()})
+}
+
+func (a *assembly) park(p part) error {
+	if p.offset < a.next {
+		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
+	}
+	i, found := slices.BinarySearchFunc(a.parked, p.offset, func(c *chunk, offset int64) int {
+		return int(min(max(c.offset-offset, -1), 1))
+	})
+	last := p.offset + int64(len(p.data))
+	switch {
+	case found, i > 0 && a.parked[i-1].end() > p.offset, i < len(a.parked) && a.parked[i].offset < last:
+		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
+	case len(a.parked) >= maxParked:
+		return fmt.Errorf("%w: %d wait for byte %d", errParked, len(a.parked), a.next)
+	}
+	a.parked = slices.Insert(a.parked, i, copyPart(p))
+	return nil
+}
+
+// resume drops everything below base.
+func (a *assembly) resume(base int64) {
+	a.base = base
+	a.next = max(a.next, base)
+	a.ready = trimAll(a.ready, base)
+	a.parked = trimAll(a.parked, base)
+	for len(a.parked) > 0 && a.parked[0].offset <= a.next {
+		a.next = max(a.next, a.parked[0].end())
+		a.queueParked(a.parked[0])
+		a.parked = a.parked[1:]
+	}
+}
+
+// take returns the next chunk in order, nil when there is none. The caller owns it.
+func (a *assembly) take() *chunk {
+	if len(a.ready) == 0 {
+		return nil
+	}
+	c := a.ready[0]
+	a.ready[0] = nil
+	a.ready = a.ready[1:]
+	return c
+}
+
+// free gives all memory back.
+func (a *assembly) free() {
+	for _, c := range a.ready {
+		c.free()
+	}
+	for _, c := range a.parked {
+		c.free()
+	}
+	a.ready, a.parked = nil, nil
+}
+
+func trimAll(chunks []*chunk, base int64) []*chunk {
+	return slices.DeleteFunc(chunks, func(c *chunk) bool {
+		if c.end() <= base {
+			c.free()
+			return true
+		}
+		c.trim(base)
+		return false
+	})
+}
+
+func copyPart(p part) *chunk {
+	c := newChunk(len(p.data))
+	c.offset, c.index, c.count = p.offset, p.index, p.count
+	c.append(p.data)
+	return c
+}

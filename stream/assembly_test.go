@@ -1,0 +1,105 @@
+package stream
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// partOf is content from offset to end.
+func partOf(all []byte, offset, end int) part {
+	return part{id: 1, offset: int64(offset), data: all[offset:end]}
+}
+
+// takeAll empties the assembly.
+func takeAll(a *assembly) (got []byte) {
+	for c := a.take(); c != nil; c = a.take() {
+		got = append(got, c.payload()...)
+		c.free()
+	}
+	return got
+}
+
+func TestAssemblyOrdersParts(t *testing.T) {
+	all := content(200_000)
+	random := testRand(t)
+	for range 20 {
+		var parts []part
+		for at := 0; at < len(all); {
+			end := min(len(all), at+1+random.IntN(partBytes))
+			parts = append(parts, partOf(all, at, end))
+			at = end
+		}
+		random.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+		a := assembly{limit: int64(len(all))}
+		var got []byte
+		for _, p := range parts {
+			require.NoError(t, a.add(p))
+			if random.IntN(2) == 0 {
+				got = append(got, takeAll(&a)...)
+			}
+		}
+		require.True(t, bytes.Equal(all, append(got, takeAll(&a)...)))
+		require.Empty(t, a.parked)
+	}
+}
+
+func TestAssemblyResumesAnywhere(t *testing.T) {
+	all := content(1000)
+	for base := int64(0); base <= 1000; base += 50 {
+		a := assembly{limit: 1000}
+		t.Log("# parts come before the base is known, and after it")
+		require.NoError(t, a.add(partOf(all, 300, 400)))
+		require.NoError(t, a.add(partOf(all, 0, 120)))
+		require.NoError(t, a.add(partOf(all, 600, 610)))
+		a.resume(base)
+		require.NoError(t, a.add(partOf(all, 120, 300)))
+		require.NoError(t, a.add(partOf(all, 400, 600)))
+		require.NoError(t, a.add(partOf(all, 610, 1000)))
+		require.True(t, bytes.Equal(all[base:], takeAll(&a)), "base %d", base)
+	}
+}
+
+func TestAssemblyRefuses(t *testing.T) {
+	all := content(1000)
+	a := assembly{limit: 900}
+	require.ErrorIs(t, a.add(partOf(all, 800, 901)), errNoCredit)
+	require.NoError(t, a.add(partOf(all, 0, 100)))
+	require.NoError(t, a.add(partOf(all, 200, 300)))
+	require.NoError(t, a.add(partOf(all, 400, 500)))
+	for _, overlap := range [][2]int{{0, 100}, {50, 60}, {99, 150}, {200, 300}, {250, 350}, {299, 300}, {350, 450}, {310, 600}, {100, 201}} {
+		require.ErrorIs(t, a.add(partOf(all, overlap[0], overlap[1])), errOverlap, "%v", overlap)
+	}
+	require.NoError(t, a.add(partOf(all, 100, 200)))
+	require.NoError(t, a.add(partOf(all, 300, 400)))
+	require.True(t, bytes.Equal(all[:500], takeAll(&a)))
+}
+
+func TestAssemblyBoundsSmallParts(t *testing.T) {
+	all := content(100_000)
+	a := assembly{limit: 100_000}
+	var err error
+	for at := 1; err == nil && at < len(all); at += 2 {
+		err = a.add(partOf(all, at, at+1))
+	}
+	require.ErrorIs(t, err, errParked)
+	require.Len(t, a.parked, maxParked)
+
+	a = assembly{limit: 100_000}
+	for at := range all {
+		require.NoError(t, a.add(partOf(all, at, at+1)))
+	}
+	require.LessOrEqual(t, len(a.ready), len(all)/partBytes+1)
+}
+
+func TestAssemblyKeepsElementsTogether(t *testing.T) {
+	a := assembly{limit: 100}
+	require.NoError(t, a.add(part{offset: 0, index: 0, count: 2, data: []byte("aabb")}))
+	require.NoError(t, a.add(part{offset: 4, index: 2, count: 1, data: []byte("cc")}))
+	require.NoError(t, a.add(part{offset: 6, index: 9, count: 1, data: []byte("xx")}))
+	c := a.take()
+	require.Equal(t, 3, c.count)
+	c = a.take()
+	require.EqualValues(t, 9, c.index) // a gap in the elements stays visible
+}

@@ -1,0 +1,40 @@
+package stream
+
+import "fmt"
+
+// Backend moves the parts of transfers. The sender chooses one, per install or per transfer.
+type Backend interface {
+	check() error
+}
+
+// Window moves parts as reliable RPCs on lanes: channels of their own behind play, each kept below its share of the
+// reliable buffer. It is the article's algorithm.
+type Window struct {
+	// Share of each lane's reliable buffer that transfers fill; above 0 and below 1, default 1/2.
+	Share float64
+	// Lanes that one transfer may use, 1 to 32; default 1. A lane carries half of its reliable buffer, about 141 KB, a
+	// round trip. Lanes are opened when a transfer first asks for them, and stay.
+	Lanes int
+}
+
+func (w Window) check() error {
+	switch {
+	case w.Share < 0 || w.Share >= 1:
+		return fmt.Errorf("stream: Window.Share is %v, must be above 0 and below 1", w.Share)
+	case w.Lanes < 0 || w.Lanes > maxLanes:
+		return fmt.Errorf("stream: Window.Lanes is %d, must be 1 to %d", w.Lanes, maxLanes)
+	}
+	return nil
+}
+
+func (w Window) lanes() int { return max(1, w.Lanes) }
+
+// route carries the parts of one peer's transfers, in any order. It belongs to the world's goroutine.
+type route interface {
+	// open reports whether one more part of a transfer by that backend may leave now.
+	open(via Backend) bool
+	// send takes one part's message, which it does not keep. It follows an open that was true.
+	send(via Backend, message []byte) error
+	// watch asks for a tick once open may have become true for that backend.
+	watch(via Backend)
+}

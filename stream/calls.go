@@ -1,0 +1,294 @@
+package stream
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// Caller is an RPC that takes an A: a *rpc.ServerRPC[A], a *rpc.ClientRPC[A] or what [Wrap] makes of one.
+type Caller[A any] interface {
+	Call(actor *rpc.Actor, arg A) error
+	Delivery() bunch.Delivery
+	String() string
+}
+
+// Wrap makes an RPC whose argument holds a []T, among other things, a Caller of []T. It is called once with no items
+// before the first RPC, to learn how many bytes it adds.
+func Wrap[T, A any](call Caller[A], wrap func(items []T) A) Caller[[]T] {
+	return wrapped[T, A]{call, wrap}
+}
+
+type wrapped[T, A any] struct {
+	call Caller[A]
+	wrap func(items []T) A
+}
+
+func (w wrapped[T, A]) Call(actor *rpc.Actor, items []T) error {
+	return w.call.Call(actor, w.wrap(items))
+}
+
+func (w wrapped[T, A]) String() string { return w.call.String() }
+
+func (w wrapped[T, A]) Delivery() bunch.Delivery { return w.call.Delivery() }
+
+// overhead is how many bytes the argument takes beside the items.
+func (w wrapped[T, A]) overhead() (int, error) {
+	b, err := rpc.AppendValue(nil, w.wrap(nil))
+	return len(b), err
+}
+
+func (w wrapped[T, A]) multicast() bool { return isMulticast(w.call) }
+
+// CallsConfig adjusts one [Calls]. The zero value is the article's: RPCs of 32 KiB behind a gate at half of the reliable
+// buffer, and no closing RPC.
+type CallsConfig struct {
+	// End is called after the last items: all was sent, and arrives before End does. nil: nothing is called.
+	End Caller[rpc.None]
+	// Gate stands before each RPC. Its queue time is what keeps the actor's other RPCs from waiting behind the items.
+	Gate Gate
+	// MaxBytesPerRPC bounds the items of one RPC; default 32 KiB, at most 64 KiB less headers.
+	MaxBytesPerRPC int
+	// MaxElementBytes is the largest encoded item, where its type does not say it.
+	MaxElementBytes int
+}
+
+// Calls sends items by the game's own reliable RPC, as sub-arrays of as many as fit. They leave at the world's ticks, as
+// the reliable buffer of the actor's channel lets them, and in the order of the actor's other calls.
+//
+//	stream.Calls(game.ReceiveData, controller, data, stream.CallsConfig{End: game.NotifyAllDataReceived})
+//
+// Like the RPC itself it belongs to the world's goroutine. Items must not change until Done is closed.
+func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsConfig) (*Calling, error) {
+	if isMulticast(call) {
+		return nil, fmt.Errorf("stream: Calls of %v: a Multicast has a reliable buffer for each client; use a Client RPC", call)
+	}
+	if call.Delivery() != rpc.Reliable {
+		return nil, fmt.Errorf("stream: Calls of %v: its delivery is not rpc.Reliable, so it fills no reliable buffer and all of it would leave at once", call)
+	}
+	bound, err := callBound[T](config.MaxElementBytes)
+	if err != nil {
+		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
+	}
+	per, err := elementsPerRPC(config.MaxBytesPerRPC, bound.bytes)
+	if err != nil {
+		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
+	}
+	bytes, err := rpcBytes(call, per*bound.bytes)
+	if err != nil {
+		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
+	}
+	c := &Calling{name: call.String(), actor: actor, items: len(items), per: per, done: make(chan struct{})}
+	emit := func(i int) error {
+		part := items[i*per : min((i+1)*per, len(items))]
+		if err := checkElements(part, i*per, bound); err != nil {
+			return err
+		}
+		return call.Call(actor, part)
+	}
+	if err := c.start(config, bunch.Entries(bytes), emit); err != nil {
+		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
+	}
+	return c, nil
+}
+
+// callBound is the bound of an item: what its type says, unless it is given.
+func callBound[T any](given int) (elementBound, error) {
+	if given != 0 {
+		return elementBound{bytes: given}, nil
+	}
+	return boundOf(reflect.TypeFor[T]())
+}
+
+// rpcBytes is the size of the largest RPC.
+func rpcBytes(call any, items int) (int, error) {
+	bytes := items + rpcOverhead
+	if w, ok := call.(interface{ overhead() (int, error) }); ok {
+		added, err := w.overhead()
+		if err != nil {
+			return 0, err
+		}
+		bytes += added
+	}
+	if bytes > maxRPCBytes {
+		return 0, fmt.Errorf("%w: an RPC may take %d bytes, the limit is %d; lower MaxBytesPerRPC", ErrTooLarge, bytes, maxRPCBytes)
+	}
+	return bytes, nil
+}
+
+func isMulticast[A any](call Caller[A]) bool {
+	if w, ok := call.(interface{ multicast() bool }); ok {
+		return w.multicast()
+	}
+	_, ok := call.(*rpc.MulticastRPC[A])
+	return ok
+}
+
+// Calling is one [Calls] on its way.
+type Calling struct {
+	name  string
+	actor *rpc.Actor
+	items int
+	per   int // an RPC
+
+	// Owned by the world's goroutine.
+	conn    *rpc.Conn // nil: the calls run in this world
+	channel rpc.Channel
+	local   *localChannel
+	pump    *Pump
+
+	mu       sync.Mutex
+	sent     int
+	canceled error
+	err      error
+	done     chan struct{}
+}
+
+// Done is closed when the closing RPC was handed to the reliable buffer, or when Err is set. That is not yet arrival:
+// what a peer has received only the peer can tell, by an RPC the other way.
+func (c *Calling) Done() <-chan struct{} { return c.done }
+
+// Err is why not all was sent; nil before Done is closed.
+func (c *Calling) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Progress counts items; Acked stays 0.
+func (c *Calling) Progress() Progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Progress{Sent: int64(c.sent), Total: int64(c.items)}
+}
+
+// Cancel stops before the next RPC. The closing RPC is not sent; Err will be an ErrCanceled that wraps cause. It is safe
+// from any goroutine, and takes effect at the world's next tick.
+func (c *Calling) Cancel(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.canceled == nil {
+		c.canceled = canceled(cause)
+	}
+}
+
+func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) error {
+	ch, err := c.connect()
+	if err != nil {
+		return err
+	}
+	var end func() error
+	if config.End != nil {
+		end = func() error { return c.counted(config.End.Call(c.actor, rpc.None{})) }
+	}
+	counting := func(i int) error { return c.counted(emit(i)) }
+	rpcs := (c.items + c.per - 1) / c.per
+	if c.pump, err = NewPump(ch, config.Gate, rpcs, entries, counting, end); err != nil {
+		return err
+	}
+	callsOf(c.actor.World()).add(c)
+	return nil
+}
+
+// connect finds the channel that the calls will take.
+func (c *Calling) connect() (Channel, error) {
+	if !c.actor.Alive() {
+		return nil, fmt.Errorf("the actor is destroyed: %w", ErrClosed)
+	}
+	c.conn = c.actor.Conn()
+	if c.conn == nil {
+		c.local = &localChannel{}
+		return c.local, nil
+	}
+	if c.actor.World().IsServer() {
+		if err := c.actor.OpenTo(c.conn); err != nil {
+			return nil, err
+		}
+	}
+	c.channel = c.actor.Channel(c.conn)
+	if !c.channel.Open() {
+		return nil, fmt.Errorf("the actor is not open for %v: %w", c.conn, ErrClosed)
+	}
+	return c.channel, nil
+}
+
+// counted notes that a call was made.
+func (c *Calling) counted(err error) error {
+	if err == nil && c.local != nil {
+		c.local.out++
+	}
+	return err
+}
+
+// tick is one tick of the world; it is false when there will be no more.
+func (c *Calling) tick() bool {
+	if c.local != nil {
+		c.local.out = 0
+	}
+	err := c.usable()
+	done := false
+	if err == nil {
+		done, err = c.pump.Tick()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = min(c.pump.Sent()*c.per, c.items)
+	if err != nil {
+		c.err = fmt.Errorf("stream: Calls of %s: %d of %d items were sent: %w", c.name, c.sent, c.items, err)
+	}
+	if done || err != nil {
+		close(c.done)
+		return false
+	}
+	return true
+}
+
+// usable fails when the calls would go elsewhere than they began.
+func (c *Calling) usable() error {
+	c.mu.Lock()
+	canceled := c.canceled
+	c.mu.Unlock()
+	switch {
+	case canceled != nil:
+		return canceled
+	case !c.actor.Alive():
+		return fmt.Errorf("%w: the actor was destroyed or closed", ErrClosed)
+	case c.actor.Conn() != c.conn:
+		return fmt.Errorf("%w: the actor has another owner", ErrCanceled)
+	case c.conn != nil && !c.channel.Open():
+		return fmt.Errorf("%w: %v", ErrClosed, c.conn)
+	case c.conn != nil && c.actor.Channel(c.conn) != c.channel:
+		return fmt.Errorf("%w: the actor was closed for %v", ErrClosed, c.conn)
+	}
+	return nil
+}
+
+// localChannel paces calls that run in this world: some at each tick.
+type localChannel struct{ out int }
+
+func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
+
+// localSlots is UE's RELIABLE_BUFFER, for want of a channel.
+const localSlots = 256
+
+// checkElements fails when an element breaks its bound; first is the index of part[0].
+func checkElements[T any](part []T, first int, bound elementBound) error {
+	if bound.holds {
+		return nil
+	}
+	var scratch []byte
+	for i := range part {
+		b, err := rpc.AppendValue(scratch[:0], &part[i])
+		if err != nil {
+			return fmt.Errorf("stream: element %d: %w", first+i, err)
+		}
+		if len(b) > bound.bytes {
+			return fmt.Errorf("%w: element %d takes %d bytes, its bound is %d", ErrTooLarge, first+i, len(b), bound.bytes)
+		}
+		scratch = b
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package stream
+
+import (
+	"fmt"
+	"math"
+)
+
+// Config holds what one world's streams may use. Zero fields take the default named beside them; negative ones mean
+// what is said there.
+type Config struct {
+	// Backend moves the parts of transfers that name none with Via. Default Window{}.
+	Backend Backend
+
+	// Limits on what peers send here.
+	MaxBytes     int64 // of one transfer, encoded; more is rejected at its header; default 64 MiB, negative: no limit
+	MaxTransfers int   // of one peer at once; others wait at their sender; default 4, at most 1,024, negative: none
+	MaxPending   int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
+	MaxMemory    int64 // bytes of all transfers that wait for their applications; default 256 MiB
+
+	// MaxQueued bounds the outgoing transfers of one peer that have begun or wait for their turn; default 1,024.
+	MaxQueued int
+
+	// Store keeps what arrives under a key, so that it can be resumed. nil = no resume.
+	Store Store
+}
+
+func (c *Config) backend() Backend {
+	if c.Backend == nil {
+		return Window{}
+	}
+	return c.Backend
+}
+
+func (c *Config) maxBytes() int64 {
+	if c.MaxBytes < 0 {
+		return math.MaxInt64
+	}
+	return defaulted(c.MaxBytes, 64<<20)
+}
+
+func (c *Config) maxTransfers() int  { return max(0, defaulted(c.MaxTransfers, 4)) }
+func (c *Config) maxPending() int64  { return defaulted(c.MaxPending, 16<<20) }
+func (c *Config) maxMemory() int64   { return defaulted(c.MaxMemory, 256<<20) }
+func (c *Config) maxQueued() int     { return defaulted(c.MaxQueued, 1024) }
+func (c *Config) firstWindow() int64 { return min(firstWindow, c.maxPending()) }
+
+// minPending lets the largest element pass.
+const minPending = 64 << 10
+
+func (c *Config) validate() error {
+	switch {
+	case c.MaxTransfers > maxIncoming:
+		return fmt.Errorf("stream: Config.MaxTransfers is %d, at most %d", c.MaxTransfers, maxIncoming)
+	case c.maxPending() < minPending:
+		return fmt.Errorf("stream: Config.MaxPending is %d bytes, at least %d: the largest element must fit", c.MaxPending, minPending)
+	case c.maxMemory() < c.firstWindow():
+		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, one transfer begins with %d", c.MaxMemory, c.firstWindow())
+	case c.maxQueued() < 1:
+		return fmt.Errorf("stream: Config.MaxQueued is %d, at least 1", c.MaxQueued)
+	}
+	return c.backend().check()
+}
+
+// defaulted returns value, or fallback when value is zero.
+func defaulted[T int | int64](value, fallback T) T {
+	if value == 0 {
+		return fallback
+	}
+	return value
+}

@@ -1,0 +1,96 @@
+package stream
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// earlyBytes may leave with the header, before it is answered.
+	earlyBytes = 256 << 10
+	// earlyKeyedBytes may leave with a header that names its content by a key: little enough that content which the
+	// receiver has already costs less than 8 KiB.
+	earlyKeyedBytes = 4 << 10
+	// firstWindow is the credit that a transfer starts with.
+	firstWindow = 1 << 20
+	// defaultMaxPending is what the credit grows to.
+	defaultMaxPending = 16 << 20
+	// progressInterval is how often consumption is reported though no credit is due.
+	progressInterval = 100 * time.Millisecond
+)
+
+// budget bounds what all transfers of a world may hold unread. It may be shared by goroutines.
+type budget struct{ left atomic.Int64 }
+
+func newBudget(bytes int64) *budget {
+	b := &budget{}
+	b.left.Store(bytes)
+	return b
+}
+
+// take reserves n bytes, all or nothing.
+func (b *budget) take(n int64) bool {
+	if b.left.Add(-n) >= 0 {
+		return true
+	}
+	b.left.Add(n)
+	return false
+}
+
+func (b *budget) give(n int64) { b.left.Add(n) }
+
+// credit decides what a sender may send: a window beyond what the application consumed, which doubles while full
+// windows are consumed at the pace of the path. It is the receiver's only brake.
+type credit struct {
+	window   int64 // reserved from the budget
+	max      int64
+	limit    int64 // granted, absolute
+	consumed int64 // absolute
+
+	// The window that is being measured.
+	mark     int64
+	markTime time.Time
+
+	reported     int64
+	reportedTime time.Time
+}
+
+// newCredit begins at base, which is consumed already, with a window that was reserved.
+func newCredit(now time.Time, base, window, most int64) credit {
+	return credit{
+		window: window, max: most, limit: base + window, consumed: base,
+		mark: base, markTime: now, reported: base, reportedTime: now,
+	}
+}
+
+// consume notes that the application took n bytes, and reports whether a grant of some size is due.
+func (c *credit) consume(n int64) bool {
+	c.consumed += n
+	return c.consumed+c.window-c.limit >= c.window/4
+}
+
+// next returns the limit to grant now, if one is due: after a quarter of the window, or to report progress. Pace is how
+// long consuming a full window takes at most for the window to double: 2 RTT or 2 ticks.
+func (c *credit) next(now time.Time, pace func() time.Duration, all *budget) (limit int64, ok bool) {
+	if c.consumed-c.mark >= c.window {
+		if c.window < c.max && now.Sub(c.markTime) <= pace() {
+			c.grow(all)
+		}
+		c.mark, c.markTime = c.consumed, now
+	}
+	limit = c.consumed + c.window
+	due := limit-c.limit >= c.window/4
+	if !due && (c.consumed == c.reported || now.Sub(c.reportedTime) < progressInterval) {
+		return 0, false
+	}
+	c.limit = max(c.limit, limit)
+	c.reported, c.reportedTime = c.consumed, now
+	return c.limit, true
+}
+
+func (c *credit) grow(all *budget) {
+	more := min(c.window, c.max-c.window)
+	if all.take(more) {
+		c.window += more
+	}
+}

@@ -1,0 +1,98 @@
+package stream
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func slowPace() time.Duration { return time.Second }
+
+func TestCreditFollowsTheConsumer(t *testing.T) {
+	now := epoch
+	c := newCredit(now, 100, 1000, 1000)
+	require.EqualValues(t, 1100, c.limit)
+
+	t.Log("# a quarter of the window must be consumed")
+	require.False(t, c.consume(249))
+	_, due := c.next(now, slowPace, newBudget(0))
+	require.False(t, due)
+	require.True(t, c.consume(1))
+	limit, due := c.next(now, slowPace, newBudget(0))
+	require.True(t, due)
+	require.EqualValues(t, 1350, limit)
+	_, due = c.next(now, slowPace, newBudget(0))
+	require.False(t, due)
+
+	t.Log("# less is reported after a while")
+	c.consume(1)
+	_, due = c.next(now.Add(progressInterval-1), slowPace, newBudget(0))
+	require.False(t, due)
+	limit, due = c.next(now.Add(progressInterval), slowPace, newBudget(0))
+	require.True(t, due)
+	require.EqualValues(t, 1351, limit)
+}
+
+func TestCreditDoublesForAFastConsumer(t *testing.T) {
+	now := epoch
+	all := newBudget(2500)
+	c := newCredit(now, 0, 1000, 3000)
+	c.consume(1000)
+	limit, _ := c.next(now.Add(time.Second), slowPace, all)
+	require.EqualValues(t, 1000+2000, limit)
+
+	t.Log("# not for a slow one")
+	c.consume(2000)
+	now = now.Add(3 * time.Second)
+	limit, _ = c.next(now, slowPace, all)
+	require.EqualValues(t, 3000+2000, limit)
+
+	t.Log("# only to the maximum")
+	c.consume(2000)
+	limit, _ = c.next(now, slowPace, all)
+	require.EqualValues(t, 5000+3000, limit)
+	require.EqualValues(t, 500, all.left.Load())
+	c.consume(3000)
+	limit, _ = c.next(now, slowPace, all)
+	require.EqualValues(t, 8000+3000, limit)
+
+	t.Log("# and within the budget")
+	other := newCredit(now, 0, 1000, 3000)
+	other.consume(1000)
+	limit, _ = other.next(now, slowPace, all)
+	require.EqualValues(t, 1000+1000, limit)
+	require.EqualValues(t, 500, all.left.Load())
+}
+
+func TestSharesServeByWeight(t *testing.T) {
+	var clock shares
+	transfers := []*share{{weight: 1}, {weight: 3}, {weight: 10}}
+	served := make([]int, len(transfers))
+	serve := func(rounds int, among ...int) {
+		clear(served)
+		for range rounds {
+			least := among[0]
+			for _, i := range among {
+				if transfers[i].spent < transfers[least].spent {
+					least = i
+				}
+			}
+			clock.serve(transfers[least], 1000)
+			served[least]++
+		}
+	}
+	serve(1400, 0, 1, 2)
+	require.InDelta(t, 100, served[0], 1)
+	require.InDelta(t, 300, served[1], 1)
+	require.InDelta(t, 1000, served[2], 1)
+
+	t.Log("# who had nothing to send has no claim on what passed")
+	serve(1000, 0)
+	clock.join(transfers[1])
+	serve(400, 0, 1)
+	require.InDelta(t, 100, served[0], 2)
+	require.InDelta(t, 300, served[1], 2)
+}

@@ -1,0 +1,235 @@
+package stream
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+)
+
+// dirPart is a Part in a Dir.
+type dirPart struct {
+	dir      *Dir
+	path     string
+	file     *os.File
+	size     int64 // of the whole; -1 when unknown
+	reserved int64 // bytes that the limits count for this part; guarded by dir.mu
+
+	offset atomic.Int64
+	hash   hash.Hash
+	ended  bool // committed, closed or deleted
+	closed bool
+}
+
+var _ Part = (*dirPart)(nil)
+
+// openPart locks the part first, so that what it then reads stays as it is.
+func (d *Dir) openPart(path string, size int64) (*dirPart, error) {
+	if err := d.claim(path); err != nil {
+		return nil, err
+	}
+	p := &dirPart{dir: d, path: path, size: size, hash: sha256.New()}
+	err := p.load()
+	if err == nil {
+		err = d.reserve(p, max(p.offset.Load(), size))
+	}
+	if err == nil {
+		return p, nil
+	}
+	defer d.unclaim(path)
+	if p.file == nil {
+		return nil, err
+	}
+	return nil, errors.Join(err, p.release())
+}
+
+// release closes the file, and removes it when it holds nothing.
+func (p *dirPart) release() error {
+	p.closed = true
+	if p.offset.Load() > 0 {
+		return p.file.Close()
+	}
+	return removeOpen(p.file, p.path)
+}
+
+// claim makes the path this transfer's within this process.
+func (d *Dir) claim(path string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, busy := d.open[path]; busy {
+		return ErrPartBusy
+	}
+	d.open[path] = nil
+	return nil
+}
+
+func (d *Dir) unclaim(path string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.open, path)
+}
+
+// load opens the file and hashes what is there already.
+func (p *dirPart) load() error {
+	if err := p.create(); err != nil {
+		return err
+	}
+	info, err := p.file.Stat()
+	if err != nil {
+		return err
+	}
+	stored := info.Size()
+	if p.size >= 0 && stored > p.size {
+		stored = 0
+		if err := p.file.Truncate(0); err != nil {
+			return err
+		}
+	}
+	p.offset.Store(stored)
+	return hashFile(p.hash, p.file, stored)
+}
+
+// create opens the file, and makes what is missing. Another part may remove an identity's empty folder (see Dir.walk):
+// within this process not meanwhile, by the lock, and of another process not three times.
+func (p *dirPart) create() (err error) {
+	p.dir.mu.Lock()
+	defer p.dir.mu.Unlock()
+	for range 3 {
+		if err = makeFolders(p.dir.path, filepath.Dir(p.path)); err != nil {
+			return err
+		}
+		if p.file, err = openLocked(p.path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+// makeFolders makes the store's folder and the identity's folder in it, and has the system keep them.
+func makeFolders(root, folder string) error {
+	if info, err := os.Stat(folder); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	return syncFolder(root)
+}
+
+func (p *dirPart) Offset() int64 { return p.offset.Load() }
+
+func (p *dirPart) Write(b []byte) (int, error) {
+	if p.ended {
+		return 0, fmt.Errorf("stream: writing a part: %w", fs.ErrClosed)
+	}
+	offset := p.offset.Load()
+	if err := p.dir.grow(p, offset+int64(len(b))); err != nil {
+		return 0, fmt.Errorf("stream: writing a part: %w", err)
+	}
+	n, err := p.file.WriteAt(b, offset)
+	p.hash.Write(b[:n])
+	p.offset.Store(offset + int64(n))
+	if err != nil {
+		return n, fmt.Errorf("stream: writing a part: %w", err)
+	}
+	return n, nil
+}
+
+func (p *dirPart) ReadAt(b []byte, off int64) (int, error) { return p.file.ReadAt(b, off) }
+
+func (p *dirPart) Sum() (sum [sha256.Size]byte) {
+	p.hash.Sum(sum[:0])
+	return sum
+}
+
+func (p *dirPart) Commit(digest [sha256.Size]byte) error {
+	if p.ended {
+		return fmt.Errorf("stream: committing a part: %w", fs.ErrClosed)
+	}
+	if sum := p.Sum(); sum != digest {
+		err := fmt.Errorf("%w: %d bytes hash to %x, not %x", ErrDigest, p.Offset(), sum, digest)
+		return errors.Join(err, p.Delete())
+	}
+	p.ended = true
+	defer p.dir.unclaim(p.path)
+	if err := p.publish(digest); err != nil {
+		return fmt.Errorf("stream: committing a part: %w", err)
+	}
+	return nil
+}
+
+// publish gives the part its final name. The file's bytes are on the disk before the name is.
+func (p *dirPart) publish(digest [sha256.Size]byte) error {
+	if err := p.file.Sync(); err != nil {
+		return err
+	}
+	base := strings.TrimSuffix(p.path, partSuffix)
+	final := blobName(base, digest)
+	if err := p.rename(final); err != nil {
+		return err
+	}
+	return errors.Join(removeBlobs(base, final), syncFolder(filepath.Dir(final)))
+}
+
+// rename keeps the file open for ReadAt.
+func (p *dirPart) rename(final string) error {
+	if renamesOpenFiles {
+		return os.Rename(p.path, final)
+	}
+	if err := p.file.Close(); err != nil {
+		return err
+	}
+	p.closed = true
+	if err := os.Rename(p.path, final); err != nil {
+		return err
+	}
+	f, err := os.Open(final)
+	if err == nil {
+		p.file, p.closed = f, false
+	}
+	return err
+}
+
+func (p *dirPart) Close() error {
+	if p.closed {
+		return nil
+	}
+	var err error
+	if p.ended {
+		p.closed = true
+		err = p.file.Close()
+	} else {
+		p.ended = true
+		defer p.dir.unclaim(p.path)
+		err = errors.Join(p.file.Sync(), p.release())
+	}
+	if err != nil {
+		return fmt.Errorf("stream: closing a part: %w", err)
+	}
+	return nil
+}
+
+func (p *dirPart) Delete() error {
+	if p.ended {
+		return fmt.Errorf("stream: deleting a part: %w", fs.ErrClosed)
+	}
+	p.ended, p.closed = true, true
+	defer p.dir.unclaim(p.path)
+	if err := removeOpen(p.file, p.path); err != nil {
+		return fmt.Errorf("stream: deleting a part: %w", err)
+	}
+	return nil
+}
+
+// removeOpen closes and removes f, while it is locked where the system can do that.
+func removeOpen(f *os.File, path string) error {
+	if renamesOpenFiles {
+		return errors.Join(os.Remove(path), f.Close())
+	}
+	return errors.Join(f.Close(), os.Remove(path))
+}

@@ -1,0 +1,202 @@
+package stream
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Suffixes of what lies in a Dir. A part becomes a blob by renaming; nothing else has a blob's name.
+const (
+	partSuffix = ".part"
+	blobSuffix = ".blob"
+)
+
+// Dir is a Store in a folder of its own. Each identity has a folder in it, and each content a file there, both named by
+// hashes, so that no identity and no key can reach outside. Parts are written under names of their own; a complete
+// content appears by rename, after it was flushed to the disk. What was written survives a killed process; after a power
+// failure, a prefix that the disk lost fails the SHA-256 at the end and is deleted.
+//
+// Set the limits before the first use. Several processes may share a folder: a part is locked while it is open.
+type Dir struct {
+	// MaxBytes bounds all that is stored; default 4 GiB. MaxIdentityBytes bounds what one identity stores; default
+	// 1 GiB. Contents make room for new parts, the least recently used first: a receiver has read them already, and
+	// keeps them only to say so. Parts do not. Negative: no limit.
+	MaxBytes, MaxIdentityBytes int64
+	// MaxIdentityFiles bounds the parts and contents of one identity; default 1,024. Negative: no limit.
+	MaxIdentityFiles int
+	// PartExpiry is how long a part that nobody writes to waits to be resumed; default 7 days. Negative: for ever.
+	PartExpiry time.Duration
+
+	path string
+
+	mu   sync.Mutex
+	open map[string]*dirPart // by path of the part; nil while it is being opened
+}
+
+// DirStore is a Store in the folder dir, which is made when it is first needed.
+func DirStore(dir string) *Dir {
+	return &Dir{path: dir, open: make(map[string]*dirPart)}
+}
+
+var _ Store = (*Dir)(nil)
+
+// Open begins or resumes a part.
+func (d *Dir) Open(identity, key string, size int64) (Part, error) {
+	p, err := d.openPart(d.file(identity, key)+partSuffix, size)
+	if err != nil {
+		return nil, fmt.Errorf("stream: opening a part: %w", err)
+	}
+	return p, nil
+}
+
+// Lookup opens the complete content.
+func (d *Dir) Lookup(identity, key string) (Content, error) {
+	c, err := d.lookup(d.file(identity, key))
+	if err != nil {
+		return nil, fmt.Errorf("stream: looking up a content: %w", err)
+	}
+	return c, nil
+}
+
+// Remove deletes what is stored.
+func (d *Dir) Remove(identity, key string) error {
+	base := d.file(identity, key)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, busy := d.open[base+partSuffix]; busy {
+		return fmt.Errorf("stream: removing a part: %w", ErrPartBusy)
+	}
+	err := os.Remove(base + partSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err = errors.Join(err, removeBlobs(base, "")); err != nil {
+		return fmt.Errorf("stream: removing a content: %w", err)
+	}
+	return nil
+}
+
+// file is the path of identity's key without a suffix.
+func (d *Dir) file(identity, key string) string {
+	return filepath.Join(d.path, hashName(identity), hashName(key))
+}
+
+// hashName makes a file name of any string: 40 digits.
+func hashName(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:20])
+}
+
+// blobName is the name of a complete content; base is the path without a suffix.
+func blobName(base string, digest [sha256.Size]byte) string {
+	return base + "." + hex.EncodeToString(digest[:]) + blobSuffix
+}
+
+// blobDigest reads the digest out of a blob's name.
+func blobDigest(path string) (digest [sha256.Size]byte, ok bool) {
+	name, isBlob := strings.CutSuffix(filepath.Base(path), blobSuffix)
+	_, text, found := strings.Cut(name, ".")
+	if !isBlob || !found || len(text) != 2*sha256.Size {
+		return digest, false
+	}
+	_, err := hex.Decode(digest[:], []byte(text))
+	return digest, err == nil
+}
+
+// blobs are the paths of the complete contents under base: one, but for a crash between two renames.
+func blobs(base string) ([]string, error) {
+	dir, name := filepath.Split(base)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var found []string
+	for _, e := range entries {
+		if _, ok := blobDigest(e.Name()); ok && strings.HasPrefix(e.Name(), name+".") && e.Type().IsRegular() {
+			found = append(found, filepath.Join(dir, e.Name()))
+		}
+	}
+	return found, nil
+}
+
+// removeBlobs removes the complete contents under base but for the one named keep.
+func removeBlobs(base, keep string) error {
+	found, err := blobs(base)
+	for _, path := range found {
+		if path != keep {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return err
+}
+
+func (d *Dir) lookup(base string) (*dirContent, error) {
+	found, err := blobs(base)
+	if err != nil {
+		return nil, err
+	}
+	var newest *dirContent
+	for _, path := range found {
+		c, err := openContent(path)
+		if err != nil {
+			return nil, err
+		}
+		if newest != nil && newest.stored.After(c.stored) {
+			newest, c = c, newest
+		}
+		if newest != nil {
+			_ = newest.Close()
+		}
+		newest = c
+	}
+	if newest == nil {
+		return nil, &fs.PathError{Op: "open", Path: base, Err: fs.ErrNotExist}
+	}
+	now := time.Now()
+	_ = os.Chtimes(newest.Name(), now, now) // for the order of eviction only
+	return newest, nil
+}
+
+// dirContent is a Content in a Dir.
+type dirContent struct {
+	*os.File
+	size   int64
+	stored time.Time // or used last
+	digest [sha256.Size]byte
+}
+
+var _ Content = (*dirContent)(nil)
+
+func openContent(path string) (*dirContent, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	digest, _ := blobDigest(path)
+	return &dirContent{File: f, size: info.Size(), stored: info.ModTime(), digest: digest}, nil
+}
+
+func (c *dirContent) Size() int64               { return c.size }
+func (c *dirContent) Digest() [sha256.Size]byte { return c.digest }
+
+// hashFile adds the first n bytes of f to h.
+func hashFile(h io.Writer, f io.ReaderAt, n int64) error {
+	copied, err := io.CopyBuffer(h, io.NewSectionReader(f, 0, n), make([]byte, 256<<10))
+	if err == nil && copied != n {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,423 @@
+package stream
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const mine = "player-1"
+
+func openTestPart(t *testing.T, s Store, identity, key string, size int64) Part {
+	p, err := s.Open(identity, key, size)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+func writeAll(t *testing.T, p Part, data []byte) {
+	n, err := p.Write(data)
+	require.NoError(t, err)
+	require.Equal(t, len(data), n)
+}
+
+// store makes data the complete content of identity's key.
+func store(t *testing.T, s Store, identity, key string, data []byte) {
+	p := openTestPart(t, s, identity, key, int64(len(data)))
+	writeAll(t, p, data)
+	require.NoError(t, p.Commit(sha256.Sum256(data)))
+	require.NoError(t, p.Close())
+}
+
+func load(t *testing.T, s Store, identity, key string) []byte {
+	c, err := s.Lookup(identity, key)
+	require.NoError(t, err)
+	defer c.Close()
+	data, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Equal(t, int64(len(data)), c.Size())
+	require.Equal(t, sha256.Sum256(data), c.Digest())
+	return data
+}
+
+func requireMissing(t *testing.T, s Store, identity, key string) {
+	_, err := s.Lookup(identity, key)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// listing is every file below dir.
+func listing(t *testing.T, dir string) (files []string) {
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			files = append(files, path)
+		}
+		return err
+	}))
+	return files
+}
+
+func age(t *testing.T, dir, suffix string, by time.Duration) {
+	for _, path := range listing(t, dir) {
+		if strings.HasSuffix(path, suffix) {
+			then := time.Now().Add(-by)
+			require.NoError(t, os.Chtimes(path, then, then))
+		}
+	}
+}
+
+func TestPartBecomesContent(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made", "when needed")
+	s := DirStore(dir)
+	requireMissing(t, s, mine, "save")
+
+	data := bytes.Repeat([]byte("abc"), 1000)
+	p := openTestPart(t, s, mine, "save", int64(len(data)))
+	require.Zero(t, p.Offset())
+	writeAll(t, p, data[:1000])
+	requireMissing(t, s, mine, "save")
+	writeAll(t, p, data[1000:])
+	require.Equal(t, int64(3000), p.Offset())
+	require.Equal(t, sha256.Sum256(data), p.Sum())
+	requireMissing(t, s, mine, "save")
+	require.NoError(t, p.Commit(sha256.Sum256(data)))
+
+	t.Log("# committed: visible at once, still readable through the part, and ended")
+	require.Equal(t, data, load(t, s, mine, "save"))
+	got := make([]byte, 10)
+	_, err := p.ReadAt(got, 1)
+	require.NoError(t, err)
+	require.Equal(t, data[1:11], got)
+	_, err = p.Write([]byte("more"))
+	require.ErrorIs(t, err, fs.ErrClosed)
+	require.ErrorIs(t, p.Commit(sha256.Sum256(data)), fs.ErrClosed)
+	require.ErrorIs(t, p.Delete(), fs.ErrClosed)
+	require.NoError(t, p.Close())
+	require.NoError(t, p.Close())
+
+	t.Log("# it is there for another process, and no part is left")
+	require.Equal(t, data, load(t, DirStore(dir), mine, "save"))
+	files := listing(t, dir)
+	require.Len(t, files, 1)
+	require.True(t, strings.HasSuffix(files[0], blobSuffix))
+}
+
+func TestPartIsResumed(t *testing.T) {
+	dir := t.TempDir()
+	data := bytes.Repeat([]byte("0123456789"), 100_000)
+	p := openTestPart(t, DirStore(dir), mine, "k", int64(len(data)))
+	writeAll(t, p, data[:600_000])
+	require.NoError(t, p.Close())
+	require.ErrorIs(t, p.Commit(sha256.Sum256(data)), fs.ErrClosed)
+
+	p = openTestPart(t, DirStore(dir), mine, "k", int64(len(data)))
+	require.Equal(t, int64(600_000), p.Offset())
+	require.Equal(t, sha256.Sum256(data[:600_000]), p.Sum())
+	prefix := make([]byte, 600_000)
+	_, err := p.ReadAt(prefix, 0)
+	require.NoError(t, err)
+	require.Equal(t, data[:600_000], prefix)
+	writeAll(t, p, data[600_000:])
+	require.NoError(t, p.Commit(sha256.Sum256(data)))
+	require.Equal(t, data, load(t, DirStore(dir), mine, "k"))
+}
+
+// A killed process runs no Close: what was written is there all the same.
+func TestPartSurvivesWithoutClose(t *testing.T) {
+	dir := t.TempDir()
+	p := openTestPart(t, DirStore(dir), mine, "k", -1)
+	writeAll(t, p, []byte("half"))
+	require.NoError(t, p.(*dirPart).file.Close())
+
+	p = openTestPart(t, DirStore(dir), mine, "k", 8)
+	require.Equal(t, int64(4), p.Offset())
+	require.Equal(t, sha256.Sum256([]byte("half")), p.Sum())
+}
+
+func TestPartThatDoesNotFitItsSizeStartsAgain(t *testing.T) {
+	s := DirStore(t.TempDir())
+	p := openTestPart(t, s, mine, "k", 100)
+	writeAll(t, p, make([]byte, 50))
+	require.NoError(t, p.Close())
+
+	p = openTestPart(t, s, mine, "k", 49)
+	require.Zero(t, p.Offset())
+	require.Equal(t, sha256.Sum256(nil), p.Sum())
+	_, err := p.Write(make([]byte, 50))
+	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorContains(t, err, "more than the 49 bytes that were announced")
+}
+
+func TestDigestErrorDeletesThePart(t *testing.T) {
+	dir := t.TempDir()
+	s := DirStore(dir)
+	store(t, s, mine, "other", []byte("stays"))
+	p := openTestPart(t, s, mine, "k", -1)
+	writeAll(t, p, []byte("forged"))
+	err := p.Commit(sha256.Sum256([]byte("true")))
+	require.ErrorIs(t, err, ErrDigest)
+	require.ErrorContains(t, err, "6 bytes hash to")
+	requireMissing(t, s, mine, "k")
+	require.Len(t, listing(t, dir), 1)
+
+	t.Log("# the next attempt begins at 0")
+	require.Zero(t, openTestPart(t, s, mine, "k", -1).Offset())
+}
+
+func TestDeleteAndRemove(t *testing.T) {
+	dir := t.TempDir()
+	s := DirStore(dir)
+	p := openTestPart(t, s, mine, "k", -1)
+	writeAll(t, p, []byte("x"))
+	require.ErrorIs(t, s.Remove(mine, "k"), ErrPartBusy)
+	require.NoError(t, p.Delete())
+	require.NoError(t, p.Close())
+	require.Empty(t, listing(t, dir))
+
+	p = openTestPart(t, s, mine, "k", -1)
+	writeAll(t, p, []byte("x"))
+	require.NoError(t, p.Close())
+	require.NoError(t, s.Remove(mine, "k"))
+	store(t, s, mine, "k", []byte("whole"))
+	require.NoError(t, s.Remove(mine, "k"))
+	require.NoError(t, s.Remove(mine, "never stored"))
+	require.Empty(t, listing(t, dir))
+}
+
+func TestEmptyPartsLeaveNoFile(t *testing.T) {
+	dir := t.TempDir()
+	s := DirStore(dir)
+	require.NoError(t, openTestPart(t, s, mine, "k", 10).Close())
+	require.Empty(t, listing(t, dir))
+	store(t, s, mine, "k", nil)
+	require.Empty(t, load(t, s, mine, "k"))
+}
+
+func TestSamePartIsOpenOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := DirStore(dir)
+	p := openTestPart(t, s, mine, "k", -1)
+	_, err := s.Open(mine, "k", -1)
+	require.ErrorIs(t, err, ErrPartBusy)
+	_, err = DirStore(dir).Open(mine, "k", -1)
+	require.ErrorIs(t, err, ErrPartBusy, "another process")
+
+	openTestPart(t, s, mine, "another key", -1)
+	openTestPart(t, s, "somebody else", "k", -1)
+	require.NoError(t, p.Close())
+	openTestPart(t, DirStore(dir), mine, "k", -1)
+}
+
+// Identities and keys come from outside.
+func TestNamesNeverLeaveTheFolderOrMeet(t *testing.T) {
+	outer := t.TempDir()
+	dir := filepath.Join(outer, "store")
+	s := DirStore(dir)
+	names := []string{"", ".", "..", "../x", "../../etc/passwd", "a/b", `a\b`, `C:\x`, "a\x00b", "NUL", "A", "a", "a ", "*", "\xff", strings.Repeat("n", 5000)}
+	for _, identity := range names {
+		for _, key := range names {
+			store(t, s, identity, key, fmt.Appendf(nil, "%q %q", identity, key))
+		}
+	}
+	for _, identity := range names {
+		for _, key := range names {
+			require.Equal(t, fmt.Sprintf("%q %q", identity, key), string(load(t, s, identity, key)))
+		}
+	}
+	entries, err := os.ReadDir(outer)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	require.Len(t, listing(t, dir), len(names)*len(names))
+}
+
+func TestNewContentReplacesTheOld(t *testing.T) {
+	dir := t.TempDir()
+	s := DirStore(dir)
+	store(t, s, mine, "latest", []byte("one"))
+	store(t, s, mine, "latest", []byte("two"))
+	require.Equal(t, "two", string(load(t, s, mine, "latest")))
+	require.Len(t, listing(t, dir), 1)
+}
+
+// A crash between the rename and the removal of the old content leaves both.
+func TestNewestOfTwoContentsIsFound(t *testing.T) {
+	dir := t.TempDir()
+	s := DirStore(dir)
+	for i := range 20 {
+		key := fmt.Sprint(i)
+		base := s.file(mine, key)
+		store(t, s, mine, key, []byte("old"+key))
+		age(t, dir, blobSuffix, time.Hour)
+		fresh := []byte("new" + key)
+		require.NoError(t, os.WriteFile(blobName(base, sha256.Sum256(fresh)), fresh, 0o600))
+		require.Equal(t, string(fresh), string(load(t, s, mine, key)))
+	}
+}
+
+func TestStoreIsSafeForConcurrentUse(t *testing.T) {
+	s := DirStore(t.TempDir())
+	s.MaxBytes = 1 << 20
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			for j := range 10 {
+				data := bytes.Repeat([]byte{byte(i)}, 1000*j)
+				p, err := s.Open(fmt.Sprint(i), "k", int64(len(data)))
+				if !assert.NoError(t, err) {
+					return
+				}
+				_, err = p.Write(data)
+				assert.NoError(t, err)
+				assert.NoError(t, p.Commit(sha256.Sum256(data)))
+				assert.NoError(t, p.Close())
+				_, err = s.Lookup(fmt.Sprint(i+1), "k")
+				assert.True(t, err == nil || errors.Is(err, fs.ErrNotExist), err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestStoreLimits(t *testing.T) {
+	tests := map[string]struct {
+		set  func(*Dir)
+		want string
+	}{
+		"all":      {func(d *Dir) { d.MaxBytes = 100 }, "stream: store is full: 60 bytes are stored and 50 more do not fit into MaxBytes = 100"},
+		"identity": {func(d *Dir) { d.MaxIdentityBytes = 100 }, "stream: store is full: 60 bytes of one identity are stored and 50 more do not fit into MaxIdentityBytes = 100"},
+		"files":    {func(d *Dir) { d.MaxIdentityFiles = 1 }, "stream: store is full: 1 files of one identity are stored and 1 more do not fit into MaxIdentityFiles = 1"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := DirStore(dir)
+			test.set(s)
+			p := openTestPart(t, s, mine, "first", 60)
+			writeAll(t, p, make([]byte, 10))
+			_, err := s.Open(mine, "second", 50)
+			require.ErrorIs(t, err, ErrStoreFull)
+			require.ErrorContains(t, err, test.want)
+			require.Len(t, listing(t, dir), 1, "no empty file is left")
+
+			t.Log("# what was announced is there for the first, and what it gives back for the second")
+			writeAll(t, p, make([]byte, 50))
+			require.NoError(t, p.Delete())
+			openTestPart(t, s, mine, "second", 50)
+		})
+	}
+}
+
+func TestPartOfUnknownSizeGrowsToTheLimit(t *testing.T) {
+	s := DirStore(t.TempDir())
+	s.MaxBytes = 1000
+	p := openTestPart(t, s, mine, "k", -1)
+	for range 10 {
+		writeAll(t, p, make([]byte, 100))
+	}
+	n, err := p.Write([]byte{1})
+	require.ErrorIs(t, err, ErrStoreFull)
+	require.Zero(t, n)
+	require.Equal(t, int64(1000), p.Offset())
+}
+
+func TestContentsMakeRoomLeastRecentlyUsedFirst(t *testing.T) {
+	dir := t.TempDir()
+	s := DirStore(dir)
+	s.MaxBytes = 100
+	store(t, s, mine, "a", make([]byte, 40))
+	age(t, dir, blobSuffix, 3*time.Hour)
+	store(t, s, "somebody else", "b", make([]byte, 40))
+	age(t, dir, blobSuffix, 2*time.Hour)
+	require.Len(t, load(t, s, mine, "a"), 40, "used now")
+
+	p := openTestPart(t, s, mine, "c", 50)
+	requireMissing(t, s, "somebody else", "b")
+	load(t, s, mine, "a")
+	writeAll(t, p, make([]byte, 50))
+
+	t.Log("# parts make no room")
+	_, err := s.Open(mine, "d", 60)
+	require.ErrorIs(t, err, ErrStoreFull)
+}
+
+func TestOneIdentityCannotPushOutAnother(t *testing.T) {
+	s := DirStore(t.TempDir())
+	s.MaxIdentityBytes = 100
+	store(t, s, "quiet", "a", make([]byte, 80))
+	for i := range 10 {
+		store(t, s, "greedy", fmt.Sprint(i), make([]byte, 80))
+	}
+	load(t, s, "quiet", "a")
+	load(t, s, "greedy", "9")
+	requireMissing(t, s, "greedy", "8")
+}
+
+func TestStalePartsExpire(t *testing.T) {
+	dir := t.TempDir()
+	s := DirStore(dir)
+	for _, key := range []string{"stale", "fresh", "open"} {
+		p := openTestPart(t, s, mine, key, -1)
+		writeAll(t, p, []byte(key))
+		if key != "open" {
+			require.NoError(t, p.Close())
+		}
+	}
+	store(t, s, mine, "content", []byte("stays"))
+	age(t, dir, "", 8*24*time.Hour)
+	p := openTestPart(t, s, mine, "fresh", -1)
+	writeAll(t, p, []byte("er"))
+	require.NoError(t, p.Close())
+
+	openTestPart(t, s, mine, "new", -1)
+	require.Zero(t, openTestPart(t, s, mine, "stale", -1).Offset())
+	require.Equal(t, int64(7), openTestPart(t, s, mine, "fresh", -1).Offset())
+	require.Equal(t, "stays", string(load(t, s, mine, "content")))
+	_, err := s.Open(mine, "open", -1)
+	require.ErrorIs(t, err, ErrPartBusy)
+}
+
+func TestNegativeLimitsAreNone(t *testing.T) {
+	dir := t.TempDir()
+	s := DirStore(dir)
+	s.MaxBytes, s.MaxIdentityBytes, s.MaxIdentityFiles, s.PartExpiry = -1, -1, -1, -1
+	p := openTestPart(t, s, mine, "old", -1)
+	writeAll(t, p, []byte("old"))
+	require.NoError(t, p.Close())
+	age(t, dir, partSuffix, 1000*time.Hour)
+	openTestPart(t, s, mine, "huge", 1<<60)
+	require.Equal(t, int64(3), openTestPart(t, s, mine, "old", -1).Offset())
+}
+
+func TestForeignFilesAreLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	s := DirStore(dir)
+	store(t, s, mine, "k", []byte("x"))
+	foreign := []string{filepath.Join(dir, "notes.txt"), filepath.Join(filepath.Dir(listing(t, dir)[0]), "x.blob")}
+	for _, path := range foreign {
+		require.NoError(t, os.WriteFile(path, make([]byte, 1000), 0o600))
+	}
+	s.MaxBytes = 10
+	store(t, s, mine, "other", make([]byte, 10))
+	for _, path := range foreign {
+		require.FileExists(t, path)
+	}
+}
+
+func TestUnusableFolderIsNamed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := DirStore(file).Open(mine, "k", 1)
+	require.ErrorContains(t, err, "stream: opening a part: ")
+	require.ErrorContains(t, err, file)
+}

@@ -1,0 +1,59 @@
+//go:build !windows
+
+package stream
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// renamesOpenFiles says that a file may be renamed and removed while it is open.
+const renamesOpenFiles = true
+
+// openLocked opens or makes the file at path for this process alone, or fails with ErrPartBusy. The lock ends with the
+// file, and so with the process.
+func openLocked(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	switch {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		err = ErrPartBusy
+	case err != nil:
+		err = &fs.PathError{Op: "lock", Path: path, Err: err}
+	default:
+		err = requireSame(f, path)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// requireSame fails when another process renamed or removed the file before it was locked here.
+func requireSame(f *os.File, path string) error {
+	locked, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	named, err := os.Stat(path)
+	if err != nil || !os.SameFile(locked, named) {
+		return ErrPartBusy
+	}
+	return nil
+}
+
+// syncFolder has the system keep the names in a folder. File systems that cannot do that say so, and are not blamed.
+func syncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	_ = f.Sync()
+	return f.Close()
+}

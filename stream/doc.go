@@ -1,0 +1,40 @@
+// Package stream moves big data over rpc: typed arrays and blobs of any size, without ever filling the reliable buffer
+// and behind all play.
+//
+// A topic is declared once, like a class, in a package that both ends share: [NewArray] for a []T, [NewBlob] for bytes.
+// [Install] makes a world stream; [Streams.Peer] names who is streamed to. A sender starts a [Transfer], which it can
+// watch, wait for, weigh and cancel. The receiver's handler gets an [IncomingArray] or [IncomingBlob], which it consumes,
+// rejects or cancels. The same lines work from server to client and from client to server.
+//
+// # How it travels
+//
+// Content is read, encoded and hashed by one goroutine per transfer, at most 512 KiB ahead. Each tick takes what is
+// ready and sends it as reliable RPCs of at most 32 KiB, while fewer than half of the reliable buffer's entries are
+// outstanding and little waits in the queue: the gate stands before each RPC, so at most R/2-1+N entries are ever
+// outstanding. Under Tick the window refills once a tick; under Run also when acks free entries. Parts travel on lanes,
+// channels that leave after all others; [Lanes] gives a transfer more of them where the path holds more than half a
+// buffer. Transfers of a connection share by [Weight]. The algorithm is also to be had for your own RPCs and channels: see
+// [Calls] and [Pump].
+//
+// The receiver's credit is the second brake: 256 KiB may leave with the header, then 1 MiB, growing to 16 MiB, beyond
+// what the application has consumed. Whoever does not read makes the sender wait, and nobody else.
+//
+// # When it is complete
+//
+// A transfer is complete, for both ends, when the receiving application has consumed all of it and its SHA-256 is the
+// sender's. The last piece is held back until that is known.
+//
+// With a [Key] and a [Store] at the receiver, a transfer that was interrupted goes on where it stopped, in a new
+// connection, too, and content that is there already is not sent again. The sender reads and hashes its source from
+// the beginning all the same, because the digest covers the whole; a receiver reads what it stored and hands it to
+// the application first, so that neither application sees a difference. A transfer with a key sends at most 4 KiB before
+// its header is answered. An array resumes only if its elements encode to the same bytes again: maps do not.
+//
+// # Limits
+//
+// Everything that a peer can make this end hold has a limit in [Config], or a constant: 4 transfers at once of 64 MiB each,
+// 16 MiB of each unread, 256 MiB for the world; topics of 64 bytes, names of 255, keys of 128; 32 lanes.
+//
+// No call here blocks, but for Send, Wait, Read, Batches and Collect; on the world's goroutine these fail with
+// ErrBlocking where they would have to wait.
+package stream

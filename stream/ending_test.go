@@ -1,0 +1,254 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// endless yields zeros for ever.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// stuck blocks in Read until it is closed.
+type stuck chan struct{}
+
+func (s stuck) Read([]byte) (int, error) { <-s; return 0, io.EOF }
+
+func TestSenderCancels(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		got := collect(n.client.streams)
+		transfer, err := save.Start(n.server.peer, endless{}, -1)
+		require.NoError(n, err)
+		time.Sleep(100 * time.Millisecond)
+		transfer.Cancel(errTest)
+		require.ErrorIs(n, transfer.Wait(n.ctx), ErrCanceled)
+		require.ErrorIs(n, transfer.Err(), errTest)
+		r := <-got
+		require.ErrorIs(n, r.err, ErrCanceled)
+		require.ErrorContains(n, r.err, errTest.Error())
+		n.requireIdle()
+	})
+}
+
+func TestSenderCancelsWhileItsReaderBlocks(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		collect(n.client.streams)
+		reader := make(stuck)
+		defer close(reader)
+		transfer, err := save.Start(n.server.peer, reader, 100)
+		require.NoError(n, err)
+		time.Sleep(time.Second)
+		transfer.Cancel(nil)
+		select {
+		case <-transfer.Done():
+		default:
+			t.Fatal("Cancel waits for Read")
+		}
+		n.requireIdle()
+	})
+}
+
+func TestReceiverCancels(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		save.Handle(n.client.streams, func(in *IncomingBlob) {
+			go func() {
+				_, _ = io.ReadFull(in, make([]byte, 100_000))
+				in.Cancel(errTest)
+				_, err := in.Read(make([]byte, 1))
+				require.ErrorIs(n, err, errTest)
+			}()
+		})
+		transfer, err := save.Start(n.server.peer, endless{}, -1)
+		require.NoError(n, err)
+		err = transfer.Wait(n.ctx)
+		require.ErrorIs(n, err, ErrCanceled)
+		require.ErrorContains(n, err, errTest.Error())
+		n.requireIdle()
+	})
+}
+
+func TestReceiverRejects(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		save.Handle(n.client.streams, func(in *IncomingBlob) { in.Reject(errTest) })
+		err := n.mustStart(n.server.peer, content(1<<20)).Wait(n.ctx)
+		require.ErrorIs(n, err, ErrRejected)
+		require.ErrorContains(n, err, errTest.Error())
+		n.requireIdle()
+	})
+}
+
+func TestNobodyHandles(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		err := n.mustStart(n.server.peer, content(100)).Wait(n.ctx)
+		require.ErrorIs(n, err, ErrRejected)
+		require.ErrorContains(n, err, `nothing handles blob \"save\"`)
+	})
+}
+
+func TestArrayOfOtherFieldsIsRefused(t *testing.T) {
+	type other struct{ ID, Count uint32 }
+	theirs := NewArray[other]("items")
+	inNetwork(t, setup{}, func(n *network) {
+		theirs.Handle(n.client.streams, func(*IncomingArray[other]) { t.Error("accepted") })
+		err := items.Send(n.ctx, n.server.peer, testItems(10))
+		require.ErrorIs(n, err, ErrRejected)
+		require.ErrorContains(n, err, "other fields")
+	})
+}
+
+func TestTooLarge(t *testing.T) {
+	inNetwork(t, setup{client: Config{MaxBytes: 1 << 20}}, func(n *network) {
+		got := collect(n.client.streams)
+		err := n.mustStart(n.server.peer, content(1<<20+1)).Wait(n.ctx)
+		require.ErrorIs(n, err, ErrTooLarge)
+		require.ErrorContains(n, err, "MaxBytes")
+		require.Empty(n, got)
+
+		transfer, err := save.Start(n.server.peer, endless{}, -1)
+		require.NoError(n, err)
+		require.ErrorIs(n, transfer.Wait(n.ctx), ErrTooLarge)
+		require.ErrorIs(n, (<-got).err, ErrTooLarge)
+
+		require.NoError(n, n.mustStart(n.server.peer, content(1<<20)).Wait(n.ctx))
+	})
+}
+
+func TestElementBreaksItsBound(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		ended := make(chan error, 1)
+		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
+			in.OnEnd(func(err error) { ended <- err })
+		})
+		all := testItems(20)
+		all[17].Name = strings.Repeat("long ", 100)
+		err := items.Send(n.ctx, n.server.peer, all)
+		require.ErrorIs(n, err, ErrTooLarge)
+		require.ErrorContains(n, err, "element 17 of array \"items\" takes 5")
+		require.ErrorContains(n, err, "its bound is 5")
+		require.ErrorIs(n, <-ended, ErrTooLarge)
+	})
+}
+
+func TestSourceFails(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		got := collect(n.client.streams)
+		secret := errors.New("open /home/me/save: gone")
+		transfer, err := save.Start(n.server.peer, io.MultiReader(bytes.NewReader(content(100)), iotestErr{secret}), 200)
+		require.NoError(n, err)
+		require.ErrorIs(n, transfer.Wait(n.ctx), secret)
+		r := <-got
+		require.ErrorIs(n, r.err, ErrCanceled)
+		require.NotContains(n, r.err.Error(), "/home")
+
+		transfer, err = save.Start(n.server.peer, bytes.NewReader(content(100)), 200)
+		require.NoError(n, err)
+		require.ErrorIs(n, transfer.Wait(n.ctx), io.ErrUnexpectedEOF)
+		require.ErrorContains(n, (<-got).err, "100 bytes short")
+	})
+}
+
+type iotestErr struct{ err error }
+
+func (e iotestErr) Read([]byte) (int, error) { return 0, e.err }
+
+func TestContextEndsSend(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		got := collect(n.client.streams)
+		ctx, cancel := context.WithTimeout(n.ctx, time.Second)
+		defer cancel()
+		err := save.Send(ctx, n.server.peer, endless{}, -1)
+		require.ErrorIs(n, err, ErrCanceled)
+		require.ErrorIs(n, err, context.DeadlineExceeded)
+		require.ErrorIs(n, (<-got).err, ErrCanceled)
+	})
+}
+
+func TestBlockingCallsOnTheWorldFail(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		read := make(chan error, 1)
+		save.Handle(n.client.streams, func(in *IncomingBlob) {
+			_, err := in.Read(make([]byte, 1))
+			read <- err
+			in.Cancel(nil)
+		})
+		require.NoError(n, n.server.world.Do(n.ctx, func() {
+			require.ErrorIs(n, save.Send(n.ctx, n.server.peer, endless{}, -1), ErrBlocking)
+			require.ErrorIs(n, items.Send(n.ctx, n.server.peer, nil), ErrBlocking)
+			transfer, err := save.Start(n.server.peer, endless{}, -1)
+			require.NoError(n, err)
+			require.ErrorIs(n, transfer.Wait(n.ctx), ErrBlocking)
+		}))
+		require.ErrorIs(n, <-read, ErrBlocking)
+	})
+}
+
+func TestConnectionEnds(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		got := collect(n.client.streams)
+		transfer, err := save.Start(n.server.peer, endless{}, -1)
+		require.NoError(n, err)
+		waiting := n.mustStart(n.client.peer, content(100), Key("never answered"))
+		time.Sleep(50 * time.Millisecond)
+		n.server.peer.Conn().Close(2000, "kicked")
+		require.ErrorIs(n, transfer.Wait(n.ctx), ErrClosed)
+		require.ErrorContains(n, (<-got).err, "kicked")
+		require.Error(n, waiting.Wait(n.ctx))
+		<-n.client.peer.Conn().Done()
+		time.Sleep(time.Second)
+		_, err = save.Start(n.client.peer, endless{}, -1)
+		require.ErrorIs(n, err, ErrClosed)
+	})
+}
+
+// requireIdle waits until both ends have forgotten their transfers.
+func (n *network) requireIdle() {
+	n.Helper()
+	time.Sleep(time.Second)
+	for _, e := range []end1{n.server, n.client} {
+		require.NoError(n, e.world.Do(n.ctx, func() {
+			require.Empty(n, e.peer.sending)
+			require.Empty(n, e.peer.receiving)
+			require.Zero(n, e.peer.live)
+			require.Equal(n, e.streams.config.maxMemory(), e.streams.memory.left.Load())
+		}))
+		require.NoError(n, e.peer.conn.Err())
+	}
+}
+
+func TestDigestMismatch(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		got := collect(n.client.streams)
+		transfer := n.mustStartWrong(content(1000))
+		require.ErrorIs(n, transfer.Wait(n.ctx), ErrDigest)
+		r := <-got
+		require.ErrorIs(n, r.err, ErrDigest)
+		require.Empty(n, r.data) // the last chunk is held back
+		n.requireIdle()
+	})
+}
+
+// mustStartWrong starts a blob whose digest is not that of its content, as if that had changed on the way.
+func (n *network) mustStartWrong(data []byte, opts ...Option) (transfer *Transfer) {
+	require.NoError(n, n.server.world.Do(n.ctx, func() {
+		transfer = n.mustStart(n.server.peer, data, opts...)
+		for {
+			time.Sleep(time.Millisecond)
+			transfer.feed.mu.Lock()
+			finished := transfer.feed.finished
+			transfer.feed.total.digest[0]++
+			transfer.feed.mu.Unlock()
+			if finished {
+				return
+			}
+		}
+	}))
+	return transfer
+}

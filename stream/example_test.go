@@ -1,0 +1,100 @@
+package stream_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"strings"
+
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
+)
+
+// The topics, in a package that client and server share.
+var (
+	inventory = stream.NewArray[thing]("inventory")
+	saveGame  = stream.NewBlob("savegame")
+)
+
+type thing struct {
+	ID   uint32
+	Name string `quiver:"max=40"`
+}
+
+// A client uploads a save game, and gets an inventory when it joins.
+func Example() {
+	certificate, err := rpc.DevelopmentCertificate("localhost")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	// The server.
+	server, err := rpc.NewWorld(rpc.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	streams, err := stream.Install(server, stream.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	server.OnConnect(func(conn *rpc.Conn) {
+		items := []thing{{1, "sword"}, {2, "lamp"}}
+		if _, err := inventory.Start(streams.Peer(conn), items); err != nil {
+			log.Print(err)
+		}
+	})
+	saved := make(chan string)
+	saveGame.Handle(streams, func(in *stream.IncomingBlob) {
+		go func() {
+			all, err := io.ReadAll(in)
+			saved <- fmt.Sprintf("%s: %d bytes, %v", in.Name(), len(all), err)
+		}()
+	})
+	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, server)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer listener.Close()
+	go server.Run(ctx)
+
+	// The client.
+	client, err := rpc.NewWorld(rpc.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	clientStreams, err := stream.Install(client, stream.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ended := make(chan error)
+	inventory.Handle(clientStreams, func(in *stream.IncomingArray[thing]) {
+		in.OnBatch(func(batch []thing) { fmt.Println("got", batch) })
+		in.OnEnd(func(err error) { ended <- err })
+	})
+	go client.Run(ctx)
+	conn, err := rpc.Dial(ctx, listener.Addr().String(), rpc.PinnedTLS(rpc.Fingerprint(certificate)), client)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("inventory:", <-ended)
+
+	world := strings.NewReader(strings.Repeat("all work and no play ", 10_000))
+	sent := make(chan error)
+	go func() {
+		sent <- saveGame.Send(ctx, clientStreams.Peer(conn), world, world.Size(), stream.Name("slot 1"))
+	}()
+	fmt.Println("server:", <-saved)
+	fmt.Println("client:", <-sent)
+	_ = client.Close(ctx, 0, "bye")
+	_ = server.Close(ctx, 0, "bye")
+
+	// Output:
+	// got [{1 sword} {2 lamp}]
+	// inventory: <nil>
+	// server: slot 1: 210000 bytes, <nil>
+	// client: <nil>
+}

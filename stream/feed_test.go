@@ -1,0 +1,133 @@
+package stream
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"io"
+	"math"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// feeding runs a feed over size bytes in a bubble.
+func feeding(t *testing.T, data []byte, held bool, fn func(f *feed, woken *int)) {
+	synctest.Test(t, func(t *testing.T) {
+		woken := 0
+		f := newFeed(&blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, held, func() { woken++ })
+		go f.run()
+		defer f.stop()
+		synctest.Wait()
+		fn(f, &woken)
+	})
+}
+
+// drain takes all chunks below limit as the feed reads them.
+func drain(f *feed, limit int64) (got []byte) {
+	for c := f.take(limit); c != nil; c = f.take(limit) {
+		got = append(got, c.payload()...)
+		c.free()
+		synctest.Wait()
+	}
+	return got
+}
+
+func TestFeedReadsAheadAndNotFurther(t *testing.T) {
+	data := content(2 << 20)
+	feeding(t, data, false, func(f *feed, woken *int) {
+		require.GreaterOrEqual(t, f.bytes, readAhead)
+		require.Less(t, f.bytes, readAhead+chunkBytes)
+		_, _, ok := f.result()
+		require.False(t, ok)
+		require.True(t, bytes.Equal(data, drain(f, math.MaxInt64)))
+		total, err, ok := f.result()
+		require.True(t, ok)
+		require.NoError(t, err)
+		require.Equal(t, end{size: 2 << 20, digest: sha256.Sum256(data)}, total)
+	})
+}
+
+func TestFeedWakesTheHungryTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		woken := 0
+		f := newFeed(&blobSource{r: r, left: -1}, false, func() { woken++ })
+		go f.run()
+		require.False(t, f.has(math.MaxInt64))
+		_, _ = w.Write([]byte("one"))
+		synctest.Wait()
+		require.Equal(t, 1, woken)
+		_, _ = w.Write([]byte("two"))
+		synctest.Wait()
+		require.Equal(t, 1, woken)
+		require.Equal(t, "onetwo", string(drain(f, math.MaxInt64)))
+		_ = w.Close()
+		synctest.Wait()
+		require.Equal(t, 2, woken)
+	})
+}
+
+func TestFeedObeysCredit(t *testing.T) {
+	data := content(300_000)
+	feeding(t, data, false, func(f *feed, _ *int) {
+		got := drain(f, 1000)
+		require.Len(t, got, 1000) // the first chunk is cut
+		require.False(t, f.has(1000))
+		got = append(got, drain(f, 100_000)...)
+		require.LessOrEqual(t, len(got), 100_000)
+		require.Greater(t, len(got), 100_000-chunkBytes)
+		require.True(t, bytes.Equal(data, append(got, drain(f, 300_000)...)))
+	})
+}
+
+func TestFeedResumesAnywhere(t *testing.T) {
+	data := content(1 << 20)
+	for _, from := range []int64{0, 1, 100, 32704, 40_000, readAhead, 900_000, 1 << 20} {
+		feeding(t, data, false, func(f *feed, _ *int) {
+			got := drain(f, 4096)
+			f.resume(from, 0)
+			synctest.Wait()
+			got = append(got[:min(from, 4096)], drain(f, math.MaxInt64)...)
+			want := data[from:]
+			if from < 4096 { // what left before stays
+				want = data[4096:]
+			}
+			require.True(t, bytes.Equal(want, got[min(from, 4096):]), "from %d", from)
+			total, _, ok := f.result()
+			require.True(t, ok)
+			require.Equal(t, sha256.Sum256(data), total.digest)
+		})
+	}
+}
+
+func TestFeedThatEndsBeforeTheOffset(t *testing.T) {
+	feeding(t, content(1000), true, func(f *feed, _ *int) {
+		require.Zero(t, f.bytes)
+		f.resume(1001, 0)
+		synctest.Wait()
+		_, err, ok := f.result()
+		require.True(t, ok)
+		require.ErrorIs(t, err, ErrDigest)
+	})
+}
+
+func TestBlobSourceErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		source blobSource
+		want   error
+	}{
+		"short":   {blobSource{r: bytes.NewReader([]byte("abc")), left: 4}, io.ErrUnexpectedEOF},
+		"broken":  {blobSource{r: iotest.ErrReader(errTest), left: -1}, errTest},
+		"nothing": {blobSource{r: iotest.ErrReader(nil), left: -1}, io.ErrNoProgress},
+		"exact":   {blobSource{r: bytes.NewReader([]byte("abcdef")), left: 3}, io.EOF},
+	} {
+		chunk := fullChunk()
+		err := c.source.fill(chunk, -1)
+		if err == nil {
+			err = c.source.fill(chunk, -1)
+		}
+		require.ErrorIs(t, err, c.want, name)
+	}
+}

@@ -1,0 +1,46 @@
+package stream
+
+import (
+	"fmt"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+// Incoming is what the receiving ends of blobs and arrays have in common. Its methods are safe from any goroutine,
+// but for OnEnd.
+type Incoming struct{ in *incoming }
+
+// Conn is who sends.
+func (i Incoming) Conn() *rpc.Conn { return i.in.peer.conn }
+
+// Name is what the sender called the transfer. It is any string from outside: not a path.
+func (i Incoming) Name() string { return i.in.header.name }
+
+// Key is what the sender calls the content.
+func (i Incoming) Key() string { return i.in.header.key }
+
+// Progress returns one consistent snapshot. Total is known from the beginning where the sender knows it.
+func (i Incoming) Progress() Progress { return i.in.progress() }
+
+// Done is closed when the transfer has ended: when all was consumed here and its digest was right, or when it failed.
+func (i Incoming) Done() <-chan struct{} { return i.in.done }
+
+// Err is why the transfer failed; nil while it goes on and when it is complete.
+func (i Incoming) Err() error { return i.in.cause() }
+
+// Reject refuses the transfer, or what is left of it. Both ends see an error that Is ErrRejected, the sender with the
+// text of reason, cut to 256 bytes. It never waits.
+func (i Incoming) Reject(reason error) {
+	if reason == nil {
+		i.in.finish(ErrRejected)
+		return
+	}
+	i.in.finish(fmt.Errorf("%w: %w", ErrRejected, reason))
+}
+
+// Cancel gives the transfer up. Both ends see an error that Is ErrCanceled. It never waits.
+func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
+
+// OnEnd runs fn on the world's goroutine when the transfer has ended, with what Err returns. It is for the handler
+// that is given the transfer.
+func (i Incoming) OnEnd(fn func(err error)) { i.in.ended = fn }

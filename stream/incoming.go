@@ -1,0 +1,247 @@
+package stream
+
+import (
+	"fmt"
+	"io"
+	"sync"
+)
+
+// maxDelivered is how many pieces wait for the application beside what is still in the assembly, where small parts
+// are gathered.
+const maxDelivered = 16
+
+// incoming is a transfer at its receiver: parts come in on the world's goroutine, one goroutine of its own hashes,
+// stores and decodes them, and the application consumes what that delivers, wherever it likes.
+type incoming struct {
+	peer   *Peer
+	header header
+	known  bool       // the header has come; until then only the id is set
+	decode decodeFunc // arrays only
+
+	mu       sync.Mutex
+	arrived  sync.Cond // for the goroutine
+	ready    sync.Cond // for the application
+	parts    assembly
+	tail     *end
+	pieces   []piece // for the application
+	verified bool    // pieces holds all that is left
+	finished bool
+	err      error
+	done     chan struct{}
+
+	credit   credit
+	position int64 // bytes that the application has consumed
+	elements int64 // and elements
+	size     int64 // of the whole, once verified
+
+	onTick bool // the tick delivers
+	reply  *accept
+
+	decoded int64 // elements; the goroutine's own
+
+	// What follows belongs to the world's goroutine.
+	reserved bool
+	started  bool
+	replied  bool
+	push     func(batch any)
+	ended    func(error)
+}
+
+// piece is content for the application: a chunk of a blob, or a batch of an array's elements.
+type piece struct {
+	chunk *chunk
+	batch any
+	bytes int64
+	count int64
+}
+
+// decodeFunc decodes elements at the start of b: count of them, or as many as are whole when count is negative. It
+// returns the batch, how many are in it, and what follows them.
+type decodeFunc func(b []byte, count int) (batch any, n int, rest []byte, err error)
+
+func newIncoming(p *Peer, id uint64) *incoming {
+	in := &incoming{peer: p, header: header{id: id, size: -1}, done: make(chan struct{})}
+	in.arrived.L, in.ready.L = &in.mu, &in.mu
+	in.parts.limit = earlyBytes
+	return in
+}
+
+// start shows the transfer to its handler and begins to receive, unless that rejects it.
+func (in *incoming) start(t topic) {
+	in.started = true
+	t.open(in)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.finished {
+		go in.run()
+	}
+}
+
+// units is what a header counts.
+func (h *header) units() string {
+	if h.kind == kindArray {
+		return "elements"
+	}
+	return "bytes"
+}
+
+// known is how many incoming transfers have their header.
+func (p *Peer) known() int {
+	n := 0
+	for _, in := range p.receiving {
+		if in.known {
+			n++
+		}
+	}
+	return n
+}
+
+// add takes a part, on the world's goroutine. An error is the sender's violation.
+func (in *incoming) add(m part) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.finished {
+		in.peer.late++
+		return nil
+	}
+	if most := in.peer.streams.config.maxBytes(); m.offset+int64(len(m.data)) > most {
+		in.finishLocked(fmt.Errorf("%w: %v goes beyond Config.MaxBytes, %d", ErrTooLarge, &in.header, most))
+		return nil
+	}
+	in.arrived.Signal()
+	return in.parts.add(m)
+}
+
+// onEnd notes what the whole is. An error is the sender's violation.
+func (in *incoming) onEnd(m end) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.finished:
+		return nil
+	case in.tail != nil:
+		return fmt.Errorf("transfer %d ended twice", m.id)
+	case in.header.kind == kindBlob && in.header.size >= 0 && m.size != in.header.size, m.count != in.header.count:
+		return fmt.Errorf("transfer %d ended after %d bytes and %d elements, its header said %d and %d",
+			m.id, m.size, m.count, in.header.size, in.header.count)
+	}
+	in.tail = &m
+	in.arrived.Signal()
+	return nil
+}
+
+// finish ends the transfer here, the first time: with nil once all was consumed.
+func (in *incoming) finish(err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.finishLocked(err)
+}
+
+func (in *incoming) finishLocked(err error) {
+	if in.finished {
+		return
+	}
+	in.finished, in.err = true, err
+	in.parts.free()
+	if err != nil {
+		in.pieces = nil // a reader may still hold the first: the collector has them
+	}
+	close(in.done)
+	in.arrived.Broadcast()
+	in.ready.Broadcast()
+	in.peer.streams.wake()
+}
+
+// next waits for the next chunk in order, or for the end, which is a nil chunk. The caller owns the chunk.
+func (in *incoming) next() (*chunk, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for {
+		switch {
+		case in.finished:
+			return nil, in.endedLocked()
+		case in.tail != nil && in.parts.next > in.tail.size:
+			return nil, fmt.Errorf("%w: %d bytes arrived, the sender hashed %d", ErrDigest, in.parts.next, in.tail.size)
+		case len(in.pieces) < maxDelivered && len(in.parts.ready) > 0:
+			return in.parts.take(), nil
+		case in.tail != nil && in.parts.next == in.tail.size && len(in.parts.ready) == 0:
+			return nil, nil
+		}
+		in.arrived.Wait()
+	}
+}
+
+func (in *incoming) endedLocked() error {
+	if in.err != nil {
+		return in.err
+	}
+	return io.EOF
+}
+
+// waitTail waits for the sender's last word on the content.
+func (in *incoming) waitTail() (end, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for in.tail == nil && !in.finished {
+		in.arrived.Wait()
+	}
+	if in.finished {
+		return end{}, in.endedLocked()
+	}
+	return *in.tail, nil
+}
+
+// deliver gives a piece to the application. With wait it first waits for room.
+func (in *incoming) deliver(p piece, wait bool) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for wait && len(in.pieces) >= maxDelivered && !in.finished {
+		in.arrived.Wait()
+	}
+	if in.finished {
+		return in.endedLocked()
+	}
+	in.pieces = append(in.pieces, p)
+	in.ready.Signal()
+	if in.onTick {
+		in.peer.streams.wake()
+	}
+	return nil
+}
+
+// verify notes that all was delivered and is what the sender hashed.
+func (in *incoming) verify(size int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.verified, in.size = true, size
+	in.ready.Broadcast()
+	in.completeLocked()
+}
+
+func (in *incoming) completeLocked() {
+	if in.verified && in.position == in.size {
+		in.finishLocked(nil)
+	}
+}
+
+func (in *incoming) window() int64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return max(in.credit.window, in.peer.streams.config.firstWindow())
+}
+
+func (in *incoming) progress() Progress {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	p := Progress{Sent: in.parts.next, Acked: in.position, Total: in.header.total()}
+	switch {
+	case in.header.kind == kindArray:
+		p.Sent, p.Acked = in.elements, in.elements
+		for _, waiting := range in.pieces {
+			p.Sent += waiting.count
+		}
+	case in.tail != nil:
+		p.Total = in.tail.size
+	}
+	return p
+}

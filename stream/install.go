@@ -1,0 +1,182 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+// Streams is the streaming of one world.
+type Streams struct {
+	world  *rpc.World
+	config Config
+	memory *budget
+
+	awake    atomic.Bool // a tick is on its way
+	interval time.Duration
+	lastTick time.Time
+
+	mu     sync.Mutex
+	topics map[string]topic
+	peers  map[*rpc.Conn]*Peer
+	parts  map[storeKey]*incoming // who writes what in the store
+
+	order []*Peer // connected; owned by the world's goroutine
+}
+
+// topic is what incoming transfers of a declared name are given to.
+type topic struct {
+	kind  kind
+	shape uint64
+	open  func(*incoming)
+}
+
+// Install makes world stream, in both directions and with every peer. Call it once, before the world's first
+// connection; both ends must.
+func Install(world *rpc.World, config Config) (*Streams, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	s := &Streams{
+		world:  world,
+		config: config,
+		memory: newBudget(config.maxMemory()),
+		topics: make(map[string]topic),
+		peers:  make(map[*rpc.Conn]*Peer),
+		parts:  make(map[storeKey]*incoming),
+	}
+	bindPipes(s)
+	world.OnConnect(s.connected)
+	world.OnDisconnect(s.disconnected)
+	world.OnTick(s.tick)
+	return s, nil
+}
+
+// Peer returns the streams of conn. It is safe from any goroutine.
+func (s *Streams) Peer(conn *rpc.Conn) *Peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.peers[conn]
+	if p == nil {
+		p = newPeer(s, conn)
+		if err := conn.Err(); err != nil {
+			p.err = fmt.Errorf("%w: %w", ErrClosed, err)
+			return p
+		}
+		s.peers[conn] = p
+	}
+	return p
+}
+
+// connected opens the pipes of a connection. Server only; a client's come to it.
+func (s *Streams) connected(conn *rpc.Conn) {
+	p := s.Peer(conn)
+	s.order = append(s.order, p)
+	if !s.world.IsServer() {
+		return
+	}
+	if _, err := s.world.Spawn(controlClass, conn); err != nil {
+		s.fail(p, err)
+		return
+	}
+	p.lanesAsked = 1
+	if w, ok := s.config.backend().(Window); ok {
+		p.lanesAsked = w.lanes()
+	}
+	if err := p.window.grow(p.lanesAsked); err != nil {
+		s.fail(p, err)
+	}
+}
+
+func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
+	s.mu.Lock()
+	p := s.peers[conn]
+	delete(s.peers, conn)
+	s.mu.Unlock()
+	if p == nil {
+		return
+	}
+	s.order = slices.DeleteFunc(s.order, func(other *Peer) bool { return other == p })
+	p.end(cause)
+}
+
+// fail closes a connection on which this end can not go on.
+func (s *Streams) fail(p *Peer, err error) {
+	p.conn.Close(rpc.HostClosedConnection, err.Error())
+}
+
+// tick runs in every Flush.
+func (s *Streams) tick(now time.Time) {
+	s.awake.Store(false)
+	// It follows a loop's steady ticks, and not the pauses of a world that waits for events.
+	s.interval = min(now.Sub(s.lastTick), max(2*s.interval, 5*time.Millisecond), time.Second)
+	s.lastTick = now
+	for _, p := range s.order {
+		p.window.queue = max(defaultQueueTime, 2*s.interval)
+		p.tick(now)
+	}
+}
+
+// wake makes a world that waits for events tick.
+func (s *Streams) wake() {
+	if s.awake.CompareAndSwap(false, true) {
+		s.world.Post(func() {})
+	}
+}
+
+// handle gives incoming transfers of a topic to open.
+func (s *Streams) handle(name string, t topic) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, taken := s.topics[name]; taken {
+		panic(fmt.Sprintf("stream: topic %q has a handler already", name))
+	}
+	s.topics[name] = t
+}
+
+// open answers a header: it finds who handles the transfer, or refuses it.
+func (s *Streams) open(in *incoming) {
+	s.mu.Lock()
+	t, ok := s.topics[in.header.topic]
+	s.mu.Unlock()
+	if err := s.refusal(in, t, ok); err != nil {
+		in.finish(err)
+		return
+	}
+	in.start(t)
+}
+
+func (s *Streams) refusal(in *incoming, t topic, handled bool) error {
+	h, limit := &in.header, s.config.maxBytes()
+	switch {
+	case !handled || t.kind != h.kind:
+		return fmt.Errorf("%w: nothing handles %v", ErrRejected, h)
+	case t.kind == kindArray && t.shape != h.shape:
+		return fmt.Errorf("%w: the elements of %v have other fields here", ErrRejected, h)
+	case in.peer.known() > s.config.maxTransfers():
+		return fmt.Errorf("%w: %d transfers go on, the limit is Config.MaxTransfers, %d", ErrRejected, in.peer.known()-1, s.config.maxTransfers())
+	case max(h.size, h.count) > limit:
+		return fmt.Errorf("%w: %v of %d %s, the limit is Config.MaxBytes, %d", ErrTooLarge, h, max(h.size, h.count), h.units(), limit)
+	case !s.memory.take(s.config.firstWindow()):
+		return fmt.Errorf("%w: the transfers of all peers fill Config.MaxMemory, %d bytes", ErrRejected, s.config.maxMemory())
+	}
+	in.reserved = true
+	return nil
+}
+
+// settle returns what an incoming transfer had reserved.
+func (s *Streams) settle(in *incoming) {
+	if in.reserved {
+		in.reserved = false
+		s.memory.give(in.window())
+	}
+}
+
+// pace is how long a full window may take to be consumed for credit to grow: 2 RTT or 2 ticks.
+func (s *Streams) pace(conn *rpc.Conn) time.Duration {
+	return 2 * max(conn.RTT(), s.interval)
+}

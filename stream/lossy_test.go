@@ -1,0 +1,60 @@
+package stream
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestNothingIsLostOnALossyPath also holds the outstanding entries to R/2-1+N.
+func TestNothingIsLostOnALossyPath(t *testing.T) {
+	for _, loss := range []float64{0, 0.01, 0.05, 0.2, 0.5} {
+		for _, lanes := range []int{1, 4} {
+			t.Run(fmt.Sprintf("%v/%d lanes", loss, lanes), func(t *testing.T) {
+				random := testRand(t)
+				inNetwork(t, setup{}, func(n *network) {
+					for _, carrier := range n.pipe {
+						draws := rand.New(rand.NewPCG(random.Uint64(), 2))
+						carrier.SetDrop(func([]byte) bool { return draws.Float64() < loss })
+					}
+					got := collect(n.client.streams)
+					sent := content(2 << 20)
+					transfer := n.mustStart(n.server.peer, sent, Lanes(lanes))
+					n.checkArray(n.client, n.server, testItems(5000))
+					require.NoError(n, transfer.Wait(n.ctx))
+					require.True(n, bytes.Equal(sent, (<-got).data))
+					stats := n.server.peer.Stats()
+					require.Equal(n, 256, stats.Slots)
+					require.LessOrEqual(n, stats.PeakOut, 256/2-1+30)
+				})
+			})
+		}
+	}
+}
+
+// TestStalledTransferIsTakenOver cuts a client off without a word; it comes back before the server has noticed.
+func TestStalledTransferIsTakenOver(t *testing.T) {
+	inNetwork(t, setup{server: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+		got := collect(n.server.streams)
+		sent := content(4 << 20)
+		first := n.mustStart(n.client.peer, sent, Key("k"))
+		for first.Progress().Acked < 2<<20 {
+			time.Sleep(time.Millisecond)
+		}
+		for _, carrier := range n.pipe {
+			carrier.SetDrop(func([]byte) bool { return true })
+		}
+		n.connect()
+		second := n.mustStart(n.client.peer, sent, Key("k"))
+		begin := time.Now()
+		require.NoError(n, second.Wait(n.ctx))
+		require.Less(n, time.Since(begin), 10*time.Second)
+		require.ErrorIs(n, (<-got).err, ErrCanceled)
+		require.True(n, bytes.Equal(sent, (<-got).data))
+		require.Less(n, n.client.peer.Conn().Stats().BytesOut, uint64(2<<20+100_000))
+	})
+}

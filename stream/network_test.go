@@ -1,0 +1,182 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/link/linktest"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// The topics of the tests.
+var (
+	save  = NewBlob("save")
+	items = NewArray[item]("items")
+)
+
+type item struct {
+	ID   uint32
+	Name string   `quiver:"max=24"`
+	Tags []uint16 `quiver:"max=6"`
+}
+
+// setup of a test with two worlds in virtual time.
+type setup struct {
+	server, client Config
+	rpc            rpc.Config
+	delay          time.Duration // one way; 0 = 5 ms
+	tick           time.Duration // worlds are ticked so often; 0 = Run
+	path           link.Path     // 0 = linktest's
+}
+
+// network is a server and a client that stream, joined by a pipe in the fake time of a bubble.
+type network struct {
+	*testing.T
+	ctx    context.Context
+	cancel context.CancelFunc
+	setup  setup
+	server end1
+	client end1
+	drove  chan struct{}
+	joined chan *rpc.Conn
+	pipe   [2]*linktest.Carrier
+}
+
+// end1 is one end of the network.
+type end1 struct {
+	world   *rpc.World
+	streams *Streams
+	peer    *Peer
+}
+
+// inNetwork runs fn in a bubble, on a goroutine that may wait.
+func inNetwork(t *testing.T, s setup, fn func(n *network)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{T: t, setup: s, drove: make(chan struct{}, 2)}
+		n.ctx, n.cancel = context.WithTimeout(t.Context(), time.Hour)
+		n.server.world, n.server.streams = newWorld(t, s.rpc, s.server)
+		n.client.world, n.client.streams = newWorld(t, s.rpc, s.client)
+		n.join()
+		defer n.close()
+		fn(n)
+	})
+}
+
+func newWorld(t testing.TB, config rpc.Config, streams Config) (*rpc.World, *Streams) {
+	w, err := rpc.NewWorld(config)
+	require.NoError(t, err)
+	s, err := Install(w, streams)
+	require.NoError(t, err)
+	return w, s
+}
+
+func (n *network) join() {
+	n.joined = make(chan *rpc.Conn, 1)
+	n.server.world.OnConnect(func(c *rpc.Conn) { n.joined <- c })
+	go n.drive(n.server.world)
+	go n.drive(n.client.world)
+	n.connect()
+}
+
+// connect joins the two by a new pipe.
+func (n *network) connect() {
+	near, far := linktest.Pipe()
+	n.pipe = [2]*linktest.Carrier{near, far}
+	for _, c := range n.pipe {
+		c.SetDelay(max(n.setup.delay, time.Microsecond))
+		if n.setup.delay == 0 {
+			c.SetDelay(5 * time.Millisecond)
+		}
+		if n.setup.path.Cwnd > 0 {
+			c.SetPath(n.setup.path)
+		}
+	}
+	_, err := n.server.world.Attach(near)
+	require.NoError(n, err)
+	conn, err := n.client.world.Connect(n.ctx, far)
+	require.NoError(n, err)
+	n.client.peer = n.client.streams.Peer(conn)
+	n.server.peer = n.server.streams.Peer(<-n.joined)
+}
+
+func (n *network) drive(w *rpc.World) {
+	defer func() { n.drove <- struct{}{} }()
+	if n.setup.tick == 0 {
+		_ = w.Run(n.ctx)
+		return
+	}
+	for n.ctx.Err() == nil {
+		time.Sleep(n.setup.tick)
+		w.Tick(time.Now())
+	}
+}
+
+// close ends both worlds and their goroutines.
+func (n *network) close() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), time.Minute)
+	defer cancel()
+	_ = n.client.world.Close(ctx, 0, "test over")
+	_ = n.server.world.Close(ctx, 0, "test over")
+	time.Sleep(time.Second)
+	n.cancel()
+	<-n.drove
+	<-n.drove
+}
+
+// content returns size bytes that look random.
+func content(size int) []byte {
+	b := make([]byte, size)
+	source := rand.NewChaCha8([32]byte{byte(size)})
+	_, _ = source.Read(b)
+	return b
+}
+
+// received is what a handler saw of one blob.
+type received struct {
+	in   *IncomingBlob
+	data []byte
+	err  error
+}
+
+// collect handles blobs by reading them whole.
+func collect(s *Streams) <-chan received {
+	got := make(chan received, 64)
+	save.Handle(s, func(in *IncomingBlob) {
+		go func() {
+			data, err := io.ReadAll(in)
+			got <- received{in, data, err}
+		}()
+	})
+	return got
+}
+
+// trickle reads a byte at a time from a reader, after a pause.
+type trickle struct {
+	r     io.Reader
+	pause time.Duration
+}
+
+func (t trickle) Read(p []byte) (int, error) {
+	time.Sleep(t.pause)
+	return t.r.Read(p[:1])
+}
+
+var errTest = errors.New("a reason of the test")
+
+// mustStart starts a blob from memory.
+func (n *network) mustStart(p *Peer, data []byte, opts ...Option) *Transfer {
+	n.Helper()
+	t, err := save.Start(p, bytes.NewReader(data), int64(len(data)), opts...)
+	require.NoError(n, err)
+	return t
+}

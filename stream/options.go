@@ -1,0 +1,61 @@
+package stream
+
+import "fmt"
+
+// Option adjusts one transfer where it starts.
+type Option func(*options)
+
+type options struct {
+	weight int
+	key    string
+	name   string
+	via    Backend
+	lanes  int
+}
+
+// MaxWeight is the largest weight of a transfer.
+const MaxWeight = 1000
+
+// Weight is the transfer's share of the connection beside its other transfers: 1, the default, to MaxWeight.
+func Weight(n int) Option { return func(o *options) { o.weight = n } }
+
+// Key names the content, at most 128 bytes: a digest of it, best. Where the receiver has a Store, a transfer that was
+// interrupted goes on where it stopped when it starts again with the same key, and content that is there already is
+// not sent again.
+func Key(key string) Option { return func(o *options) { o.key = key } }
+
+// Name is a word about the transfer to the receiving application, at most 255 bytes: a file's name, perhaps. It comes
+// from outside there.
+func Name(name string) Option { return func(o *options) { o.name = name } }
+
+// Via chooses the backend for this transfer.
+func Via(b Backend) Option { return func(o *options) { o.via = b } }
+
+// Lanes is how many lanes the transfer may use, 1 to 32, instead of what its Window says.
+func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
+
+// resolve applies opts to what the installation says.
+func resolve(config *Config, opts []Option) (options, error) {
+	o := options{weight: 1, via: config.backend()}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	switch {
+	case o.weight < 1 || o.weight > MaxWeight:
+		return o, fmt.Errorf("stream: Weight(%d) is not 1 to %d", o.weight, MaxWeight)
+	case len(o.key) > maxKeyBytes:
+		return o, fmt.Errorf("stream: Key of %d bytes, at most %d", len(o.key), maxKeyBytes)
+	case len(o.name) > maxNameBytes:
+		return o, fmt.Errorf("stream: Name of %d bytes, at most %d", len(o.name), maxNameBytes)
+	case o.via == nil:
+		return o, fmt.Errorf("stream: Via(nil)")
+	}
+	if w, ok := o.via.(Window); ok && o.lanes != 0 {
+		w.Lanes = o.lanes
+		o.via = w
+	}
+	if o.lanes < 0 {
+		return o, fmt.Errorf("stream: Lanes(%d) is not 1 to %d", o.lanes, maxLanes)
+	}
+	return o, o.via.check()
+}

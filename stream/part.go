@@ -1,0 +1,121 @@
+package stream
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+)
+
+const (
+	// maxPartHeader is four varints at their longest.
+	maxPartHeader = 4 * binary.MaxVarintLen64
+	// partBytes is the payload of a full part, so that its RPC takes N = bunch.Entries(32 KiB) = 30 entries at most.
+	// Article: MaxBytesPerRPC.
+	partBytes = defaultRPCBytes - rpcOverhead
+)
+
+// part is what one RPC of a lane carries, a view of the message.
+type part struct {
+	id     uint64
+	offset int64 // of the first byte of data in the content
+	index  int64 // of the first element, arrays only
+	count  int   // elements in data, arrays only
+	data   []byte
+}
+
+func appendPartHeader(b []byte, p part) []byte {
+	b = binary.AppendUvarint(b, p.id)
+	b = binary.AppendUvarint(b, uint64(p.offset))
+	b = binary.AppendUvarint(b, uint64(p.index))
+	return binary.AppendUvarint(b, uint64(p.count))
+}
+
+// parsePart reads a message of a lane. Data aliases b and is never empty; every element takes a byte at least.
+func parsePart(b []byte) (part, error) {
+	p := parser{b: b}
+	v := part{id: p.id(), offset: p.offset(), index: p.offset(), count: int(p.upTo(uint64(len(b))))}
+	v.data = p.b
+	if p.bad || len(v.data) == 0 || v.count > len(v.data) {
+		return part{}, fmt.Errorf("%w: part of %d bytes", errMalformed, len(b))
+	}
+	return v, nil
+}
+
+// chunk is a run of content in memory of its own. The payload stands behind room for a part's header, so that the
+// message which carries it needs no copy.
+type chunk struct {
+	offset int64
+	index  int64
+	count  int
+	buf    []byte // maxPartHeader, then the payload
+	pooled *[chunkBytes]byte
+}
+
+const chunkBytes = maxPartHeader + partBytes
+
+// pool holds the memory of full parts; the garbage collector bounds it.
+var pool = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
+
+// newChunk returns an empty chunk with room for size bytes at least.
+func newChunk(size int) *chunk {
+	if size <= partBytes/4 || size > partBytes {
+		return &chunk{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
+	}
+	return fullChunk()
+}
+
+// fullChunk returns an empty chunk with room for a full part.
+func fullChunk() *chunk {
+	memory := pool.Get().(*[chunkBytes]byte)
+	return &chunk{buf: memory[:maxPartHeader], pooled: memory}
+}
+
+func (c *chunk) payload() []byte { return c.buf[maxPartHeader:] }
+func (c *chunk) size() int       { return len(c.buf) - maxPartHeader }
+func (c *chunk) end() int64      { return c.offset + int64(c.size()) }
+func (c *chunk) room() []byte    { return c.buf[len(c.buf):cap(c.buf)] }
+func (c *chunk) append(p []byte) { c.buf = append(c.buf, p...) }
+
+// message puts the header before the payload, in place; c.offset stays what it was.
+func (c *chunk) message(id uint64) []byte {
+	var scratch [maxPartHeader]byte
+	head := appendPartHeader(scratch[:0], part{id: id, offset: c.offset, index: c.index, count: c.count})
+	start := maxPartHeader - len(head)
+	copy(c.buf[start:], head)
+	return c.buf[start:]
+}
+
+// trim drops the payload below offset.
+func (c *chunk) trim(offset int64) {
+	if n := int(offset - c.offset); n > 0 {
+		kept := copy(c.payload(), c.payload()[n:])
+		c.buf = c.buf[:maxPartHeader+kept]
+		c.offset = offset
+	}
+}
+
+// cut takes the payload below offset off the front, into a chunk of its own.
+func (c *chunk) cut(offset int64) *chunk {
+	front := newChunk(int(offset - c.offset))
+	front.offset = c.offset
+	front.append(c.payload()[:offset-c.offset])
+	c.trim(offset)
+	return front
+}
+
+// reset empties c, which will hold what stands at offset.
+func (c *chunk) reset(offset, index int64) {
+	c.offset, c.index, c.count = offset, index, 0
+	if c.pooled != nil { // and not where a large element made it grow to
+		c.buf = c.pooled[:]
+	}
+	c.buf = c.buf[:maxPartHeader]
+}
+
+// free gives the memory back. The chunk and its views are dead afterwards.
+func (c *chunk) free() {
+	if c.pooled != nil {
+		pool.Put(c.pooled)
+	}
+	c.pooled, c.buf = nil, nil
+}

@@ -1,0 +1,318 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+// Peer is the streams of one connection.
+type Peer struct {
+	streams *Streams
+	conn    *rpc.Conn
+
+	mu       sync.Mutex
+	starting []*Transfer // by Start, for the next tick
+	live     int         // transfers from Start until the receiver's last word
+	err      error       // why the connection ended
+	stats    Stats       // as of the last tick
+
+	// What follows belongs to the world's goroutine.
+	control    *rpc.Actor
+	window     *window
+	greeted    bool // our limits were sent
+	lanesAsked int
+
+	// Outgoing.
+	taken   int         // incoming transfers that the peer takes at once; 1 until it says
+	queue   []*Transfer // wait for one of them to end
+	sending []*Transfer // header sent, no last word yet; by id
+	lastID  uint64
+	shares  shares
+
+	// Incoming, by id.
+	receiving  []*incoming
+	lastHeader uint64 // of the peer
+	late       uint64 // parts and messages of transfers that had ended, dropped
+}
+
+func newPeer(s *Streams, conn *rpc.Conn) *Peer {
+	return &Peer{streams: s, conn: conn, window: &window{conn: conn}, taken: 1, lanesAsked: 1}
+}
+
+// Conn returns the connection.
+func (p *Peer) Conn() *rpc.Conn { return p.conn }
+
+// start queues a transfer for the next tick.
+func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) {
+	o, err := resolve(&p.streams.config, opts)
+	if err != nil {
+		return nil, err
+	}
+	h.key, h.name = o.key, o.name
+	t := newTransfer(p, h, o, source)
+	if err := p.admit(t); err != nil {
+		return nil, err
+	}
+	p.streams.wake()
+	return t, nil
+}
+
+func (p *Peer) admit(t *Transfer) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch most := p.streams.config.maxQueued(); {
+	case p.err != nil:
+		return p.err
+	case p.live >= most:
+		return fmt.Errorf("stream: %v to %v: %d transfers go on or wait, the limit is Config.MaxQueued, %d", &t.header, p.conn, p.live, most)
+	}
+	p.live++
+	p.starting = append(p.starting, t)
+	if p.live <= readAtOnce {
+		t.read()
+	}
+	return nil
+}
+
+// readAtOnce is how many transfers of a peer read ahead before their turn has come.
+const readAtOnce = 4
+
+// end fails everything that the connection carried.
+func (p *Peer) end(cause error) {
+	err := fmt.Errorf("%w: %w", ErrClosed, cause)
+	p.mu.Lock()
+	p.err = err
+	orphans := slices.Concat(p.starting, p.queue, p.sending)
+	p.starting = nil
+	p.mu.Unlock()
+	for _, t := range orphans {
+		t.finish(err)
+	}
+	for _, in := range p.receiving {
+		in.finish(err)
+		in.tellEnd()
+		p.streams.settle(in)
+	}
+	p.queue, p.sending, p.receiving = nil, nil, nil
+}
+
+// tick sends what can leave now.
+func (p *Peer) tick(now time.Time) {
+	for _, in := range p.receiving {
+		in.deliverTick()
+	}
+	p.collect()
+	defer p.count()
+	if p.control == nil || !p.control.Alive() {
+		return
+	}
+	err := p.sendControl(now)
+	if err == nil {
+		err = p.pump()
+	}
+	if err == nil {
+		err = p.sendControl(now) // the ends of what the pump has sent
+	}
+	if err != nil && !errors.Is(err, rpc.ErrClosed) {
+		p.streams.fail(p, err)
+	}
+}
+
+// Stats is a snapshot of a peer's streams.
+type Stats struct {
+	Sending, Waiting, Receiving int    // transfers; those that wait have not sent their header
+	Lanes                       int    // open
+	PeakOut, Slots              int    // entries that a lane ever had outstanding, of its reliable buffer
+	Late                        uint64 // parts and messages of transfers that had ended; they were dropped
+}
+
+// Stats returns the state as of the last tick. It is safe from any goroutine.
+func (p *Peer) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
+}
+
+func (p *Peer) count() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats = Stats{
+		Sending: len(p.sending), Waiting: len(p.queue), Receiving: len(p.receiving),
+		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots, Late: p.late,
+	}
+}
+
+// collect takes what Start queued.
+func (p *Peer) collect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue = append(p.queue, p.starting...)
+	clear(p.starting)
+	p.starting = p.starting[:0]
+}
+
+// sendControl sends the messages that are due, as far as the control pipe takes them. What is due is state, not a
+// queue, so that a slow peer makes nothing pile up.
+func (p *Peer) sendControl(now time.Time) error {
+	gate := Gate{QueueTime: time.Hour} // it stands above bulk, and what it carries is small
+	channel := p.control.Channel(p.conn)
+	for gate.Open(channel) {
+		more, err := p.sendOne(now)
+		if err != nil || !more {
+			return err
+		}
+	}
+	gate.watch(channel)
+	return nil
+}
+
+// sendOne sends the first control message that is due.
+func (p *Peer) sendOne(now time.Time) (sent bool, err error) {
+	if sent, err = p.greet(); sent || err != nil {
+		return sent, err
+	}
+	for i, in := range p.receiving {
+		sent, over, err := in.sendControl(p.control, now)
+		if over {
+			p.receiving = slices.Delete(p.receiving, i, i+1)
+			p.streams.settle(in)
+			in.tellEnd()
+		}
+		if sent || err != nil {
+			return sent, err
+		}
+	}
+	for i, t := range p.sending {
+		if t.over {
+			p.sending = slices.Delete(p.sending, i, i+1)
+			p.release()
+			return true, nil
+		}
+		if sent, err = t.sendControl(p.control); sent || err != nil {
+			return sent, err
+		}
+	}
+	return p.begin()
+}
+
+// greet says what this end takes, first of all, and again when it wants more lanes.
+func (p *Peer) greet() (bool, error) {
+	if p.greeted {
+		return false, nil
+	}
+	p.greeted = true
+	m := limits{transfers: p.streams.config.maxTransfers(), lanes: p.lanesAsked}
+	return true, sendLimits.call(p.control, m)
+}
+
+// begin sends the header of the next transfer, if the peer takes one more.
+func (p *Peer) begin() (bool, error) {
+	for len(p.queue) > 0 && p.queue[0].isFinished() {
+		p.queue = p.queue[1:]
+		p.release()
+	}
+	if len(p.queue) == 0 || len(p.sending) >= p.taken {
+		return false, nil
+	}
+	t := p.queue[0]
+	p.queue = p.queue[1:]
+	p.lastID++
+	t.header.id = p.lastID
+	p.sending = append(p.sending, t)
+	p.shares.join(&t.share)
+	t.read()
+	if err := p.wantLanes(t); err != nil {
+		return false, err
+	}
+	return true, sendHeader.call(p.control, t.header)
+}
+
+// release notes that a transfer has ended for good.
+func (p *Peer) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live--
+}
+
+// wantLanes opens the lanes that t asks for, or asks the server for them.
+func (p *Peer) wantLanes(t *Transfer) error {
+	w, ok := t.opts.via.(Window)
+	if !ok || w.lanes() <= p.lanesAsked {
+		return nil
+	}
+	p.lanesAsked = w.lanes()
+	if p.streams.world.IsServer() {
+		return p.window.grow(p.lanesAsked)
+	}
+	p.greeted = false
+	return nil
+}
+
+// pump sends parts, each of the transfer that is furthest behind its share, while lanes are open.
+func (p *Peer) pump() error {
+	for _, t := range p.sending {
+		t.refreshWeight()
+		t.blocked = false
+	}
+	for {
+		t := p.neediest()
+		switch {
+		case t == nil:
+			return nil
+		case !p.window.open(t.opts.via):
+			p.window.watch(t.opts.via)
+			t.blocked = true
+			continue
+		}
+		switch err := t.sendPart(p.window); {
+		case errors.Is(err, rpc.ErrClosed):
+			return err
+		case err != nil:
+			t.finish(err)
+		}
+	}
+}
+
+// neediest returns, of the transfers that have a part to send, the one that is furthest behind its share.
+func (p *Peer) neediest() *Transfer {
+	var next *Transfer
+	for _, t := range p.sending {
+		switch {
+		case t.blocked:
+		case !t.hasPart():
+			p.shares.join(&t.share)
+		case next == nil || t.share.spent < next.share.spent:
+			next = t
+		}
+	}
+	return next
+}
+
+// sendControl sends the end or the cancellation of t, if one is due.
+func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
+	switch {
+	case t.stopSent:
+		return false, nil
+	case t.isFinished():
+		t.stopSent = true
+		return true, sendCancel.call(control, cancel{t.header.id, stopFor(t.Err())})
+	case t.endSent || t.have:
+		return false, nil
+	}
+	total, err, ok := t.feed.result()
+	if !ok {
+		return false, nil
+	}
+	if err != nil {
+		t.finish(err)
+		return t.sendControl(control)
+	}
+	t.endSent = true
+	total.id = t.header.id
+	return true, sendEnd.call(control, total)
+}

@@ -1,0 +1,78 @@
+package stream
+
+import (
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// The classes of the streamer's actors. The server spawns, for each connection and owned by it, one control pipe and
+// as many lanes as transfers ask for. Both directions use them.
+var (
+	controlClass = rpc.NewClass("quiver.stream", rpc.Priority(bunch.Low))
+	laneClass    = rpc.NewClass("quiver.stream.lane", rpc.Priority(bunch.Bulk))
+
+	sendLimits = pairOf[limits](controlClass, "Limits")
+	sendHeader = pairOf[header](controlClass, "Header")
+	sendEnd    = pairOf[end](controlClass, "End")
+	sendCancel = pairOf[cancel](controlClass, "Cancel")
+	sendAccept = pairOf[accept](controlClass, "Accept")
+	sendGrant  = pairOf[grant](controlClass, "Grant")
+	sendReject = pairOf[reject](controlClass, "Reject")
+	sendDone   = pairOf[done](controlClass, "Done")
+
+	sendPart = pairOf[rpc.Raw](laneClass, "Part")
+)
+
+// pair is one message in both directions.
+type pair[A any] struct {
+	up   *rpc.ServerRPC[A]
+	down *rpc.ClientRPC[A]
+}
+
+func pairOf[A any](class *rpc.Class, name string) pair[A] {
+	return pair[A]{
+		up:   rpc.Server[A](class, "Server"+name, rpc.Reliable),
+		down: rpc.Client[A](class, "Client"+name, rpc.Reliable),
+	}
+}
+
+// call sends the message to the other end of a pipe.
+func (p pair[A]) call(a *rpc.Actor, arg A) error {
+	if a.World().IsServer() {
+		return p.down.Call(a, arg)
+	}
+	return p.up.Call(a, arg)
+}
+
+// handle runs fn for the message, at either end.
+func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
+	run := func(peer *Peer, _ *rpc.Call, arg A) { fn(peer, arg) }
+	rpc.On(b, rpc.Handle[A](p.up), run)
+	rpc.On(b, rpc.Handle[A](p.down), run)
+}
+
+// bindPipes makes the peers of s the objects of its pipes.
+func bindPipes(s *Streams) {
+	control := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
+		p := s.Peer(a.Conn())
+		p.control = a
+		return p
+	})
+	handle(control, sendLimits, (*Peer).onLimits)
+	handle(control, sendHeader, (*Peer).onHeader)
+	handle(control, sendEnd, (*Peer).onEnd)
+	handle(control, sendCancel, (*Peer).onCancel)
+	handle(control, sendAccept, (*Peer).onAccept)
+	handle(control, sendGrant, (*Peer).onGrant)
+	handle(control, sendReject, (*Peer).onReject)
+	handle(control, sendDone, (*Peer).onDone)
+
+	lanes := rpc.Bind(s.world, laneClass, func(a *rpc.Actor) *Peer {
+		p := s.Peer(a.Conn())
+		if len(p.window.lanes) < maxLanes {
+			p.window.lanes = append(p.window.lanes, a)
+		}
+		return p
+	})
+	handle(lanes, sendPart, (*Peer).onPart)
+}

@@ -1,0 +1,11 @@
+package stream
+
+// Progress is a snapshot of a transfer, in bytes of a blob or elements of an array.
+type Progress struct {
+	// Sent is what has left the sender; at the receiver, what has arrived in order.
+	Sent int64
+	// Acked is what the receiving application has consumed, as far as is known here.
+	Acked int64
+	// Total is -1 while it is not known.
+	Total int64
+}

@@ -1,0 +1,166 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Channel is what a pump needs to know of a reliable channel. An rpc.Channel is one; so is anybody's own.
+//
+// It may have two more methods. QueueTime() time.Duration says how long what waits to be sent will take to leave.
+// Watch(out int, queued time.Duration) asks for another tick as soon as fewer than out entries are outstanding and the
+// queue is no longer than queued.
+type Channel interface {
+	// Reliable is how many entries of the reliable buffer are taken, and how many there are. UE: NumOutRec, RELIABLE_BUFFER.
+	Reliable() (out, slots int)
+}
+
+type (
+	queueTimer interface{ QueueTime() time.Duration }
+	watcher    interface {
+		Watch(out int, queued time.Duration)
+	}
+)
+
+// Defaults of a Gate.
+const (
+	defaultShare     = 0.5 // of the reliable buffer (article)
+	defaultQueueTime = 20 * time.Millisecond
+)
+
+// Gate decides whether a channel may take one more RPC of bulk. The zero Gate is the article's half of the reliable
+// buffer and at most 20 ms of queue. Entries alone are not enough: on a slow path half a buffer is seconds of queue, and
+// whatever shares the path waits behind it.
+type Gate struct {
+	Share     float64       // of the reliable buffer, above 0 and below 1; default 1/2
+	QueueTime time.Duration // that may wait to be sent; default 20 ms, negative: entries alone decide
+}
+
+// Open reports whether one more RPC may be sent now. With nothing outstanding the queue does not count, so that one RPC
+// may always be out.
+func (g Gate) Open(ch Channel) bool {
+	out, slots := ch.Reliable()
+	if out >= g.limit(slots) {
+		return false
+	}
+	return out == 0 || g.queueTime() < 0 || queueTime(ch) <= g.queueTime()
+}
+
+// Check fails unless RPCs of so many entries each are safe behind this gate. The gate is tested before an RPC, so the
+// most that is ever outstanding is limit-1+entries, and all but one of the slots are usable (the last is a close's).
+func (g Gate) Check(slots, entries int) error {
+	limit := g.limit(slots)
+	switch {
+	case g.Share < 0 || g.Share >= 1:
+		return fmt.Errorf("stream: share %v of the reliable buffer is not above 0 and below 1", g.Share)
+	case limit < 1:
+		return fmt.Errorf("stream: share %v of a reliable buffer of %d entries is less than one entry; raise Share or ReliableBuffer", g.share(), slots)
+	case limit-1+entries > slots-1:
+		return fmt.Errorf("stream: RPCs of %d entries each behind a gate at %d of %d could reach %d outstanding, but %d are usable; "+
+			"at most %d entries an RPC are safe: lower MaxBytesPerRPC or Share, or raise ReliableBuffer",
+			entries, limit, slots, limit-1+entries, slots-1, slots-limit)
+	}
+	return nil
+}
+
+// watch asks for a tick once the gate is open again, if the channel can tell.
+func (g Gate) watch(ch Channel) {
+	if w, ok := ch.(watcher); ok {
+		_, slots := ch.Reliable()
+		queued := g.queueTime()
+		if queued < 0 {
+			queued = math.MaxInt64
+		}
+		w.Watch(g.limit(slots), queued)
+	}
+}
+
+func (g Gate) share() float64 {
+	if g.Share == 0 {
+		return defaultShare
+	}
+	return g.Share
+}
+
+func (g Gate) limit(slots int) int { return int(float64(slots) * g.share()) }
+
+func (g Gate) queueTime() time.Duration {
+	if g.QueueTime == 0 {
+		return defaultQueueTime
+	}
+	return g.QueueTime
+}
+
+func queueTime(ch Channel) time.Duration {
+	if q, ok := ch.(queueTimer); ok {
+		return q.QueueTime()
+	}
+	return 0
+}
+
+// Pump is the article's algorithm over somebody's existing reliable channel: at each tick it sends the next RPCs while
+// the gate is open, and after the last one, under the same gate, one more which says that all was sent.
+//
+// A Pump is not safe for concurrent use. It belongs where the channel's RPCs are called.
+type Pump struct {
+	gate Gate
+	ch   Channel
+	emit func(rpc int) error
+	end  func() error
+
+	rpcs  int // without the closing one
+	steps int // with it
+	next  int // step
+	err   error
+}
+
+// NewPump prepares to send RPCs 0 to rpcs-1 by emit, then the closing one by end (nil: none). Entries is how many
+// entries of the reliable buffer the largest of them takes; see [Gate.Check].
+func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error, end func() error) (*Pump, error) {
+	_, slots := ch.Reliable()
+	if err := gate.Check(slots, entries); err != nil {
+		return nil, err
+	}
+	p := &Pump{gate: gate, ch: ch, emit: emit, end: end, rpcs: rpcs, steps: rpcs}
+	if end != nil {
+		p.steps++
+	}
+	return p, nil
+}
+
+// Tick sends what the gate lets through now. Done is true once the closing RPC was sent, and stays so; an error of emit
+// or end ends the pump, and stays.
+func (p *Pump) Tick() (done bool, err error) {
+	for p.err == nil && p.next < p.steps {
+		if !p.gate.Open(p.ch) {
+			p.gate.watch(p.ch)
+			return false, nil
+		}
+		p.err = p.step()
+	}
+	return p.err == nil, p.err
+}
+
+// Sent is how many RPCs were sent, without the closing one.
+func (p *Pump) Sent() int { return min(p.next, p.rpcs) }
+
+// step sends one RPC.
+func (p *Pump) step() error {
+	if p.next == p.rpcs {
+		p.next++
+		return p.end()
+	}
+	if err := p.emit(p.next); err != nil {
+		return err
+	}
+	p.next++
+	if out, _ := p.ch.Reliable(); out == 0 {
+		return errStuck
+	}
+	return nil
+}
+
+// errStuck ends a pump whose channel never shows what is sent: its gate would never close.
+var errStuck = errors.New("stream: the channel counts no entry after a reliable RPC; is it the channel that the RPCs use, and is it open?")

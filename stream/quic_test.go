@@ -1,0 +1,79 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// overQUIC runs fn in a bubble with a server and a client over quic-go and an emulated path.
+func overQUIC(t *testing.T, path netsim.Config, fn func(t *testing.T, l loopback)) {
+	certificate, err := rpc.DevelopmentCertificate("localhost")
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		near, far := netsim.Pipe(path, path)
+		serverWorld, server := newWorld(t, rpc.Config{}, Config{})
+		clientWorld, client := newWorld(t, rpc.Config{}, Config{})
+		joined := make(chan *rpc.Conn, 1)
+		serverWorld.OnConnect(func(c *rpc.Conn) { joined <- c })
+		listener, err := rpc.ListenPacket(far, &tls.Config{Certificates: []tls.Certificate{certificate}}, serverWorld)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		go serverWorld.Run(ctx)
+		go clientWorld.Run(ctx)
+		pin := rpc.PinnedTLS(rpc.Fingerprint(certificate))
+		pin.Time = func() time.Time { return certificate.Leaf.NotBefore.Add(time.Hour) }
+		conn, err := rpc.DialPacket(ctx, near, far.LocalAddr(), pin, clientWorld)
+		require.NoError(t, err)
+		fn(t, loopback{server, client, server.Peer(<-joined), client.Peer(conn)})
+		_ = clientWorld.Close(ctx, 0, "over")
+		_ = serverWorld.Close(ctx, 0, "over")
+		_ = listener.Close()
+		cancel()
+		time.Sleep(time.Minute)
+		_, _ = near.Close(), far.Close()
+	})
+}
+
+const fullStackBytes = 4 << 20
+
+// move sends a blob and returns how long it took.
+func move(t *testing.T, from *Peer, to *Streams) time.Duration {
+	sent := content(fullStackBytes)
+	got := collect(to)
+	begin := time.Now()
+	require.NoError(t, save.Send(t.Context(), from, bytes.NewReader(sent), fullStackBytes))
+	took := time.Since(begin)
+	require.True(t, bytes.Equal(sent, (<-got).data))
+	return took
+}
+
+func TestFullStackAtTheRate(t *testing.T) {
+	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}
+	ideal := path.Delay + time.Duration(fullStackBytes*8/10e6*float64(time.Second))
+	overQUIC(t, path, func(t *testing.T, l loopback) {
+		took := move(t, l.toServer, l.server)
+		t.Logf("up %v, ideal %v", took, ideal)
+		require.Less(t, took, ideal*115/100)
+	})
+	overQUIC(t, path, func(t *testing.T, l loopback) {
+		took := move(t, l.toClient, l.client)
+		t.Logf("down %v, ideal %v", took, ideal)
+		require.Less(t, took, ideal*115/100)
+	})
+}
+
+func TestFullStackOnALossyPath(t *testing.T) {
+	path := netsim.Config{Delay: 25 * time.Millisecond, Loss: 0.01, Seed: testRand(t).Uint64()}
+	overQUIC(t, path, func(t *testing.T, l loopback) {
+		t.Logf("up %v, down %v", move(t, l.toServer, l.server), move(t, l.toClient, l.client))
+	})
+}

@@ -1,0 +1,175 @@
+package stream
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// rejoin makes a new connection after the old one was cut.
+func (n *network) rejoin() {
+	n.Helper()
+	n.server.peer.Conn().Close(2000, "cut")
+	<-n.client.peer.Conn().Done()
+	<-n.server.peer.Conn().Done()
+	n.connect()
+}
+
+func TestBlobResumes(t *testing.T) {
+	inNetwork(t, setup{client: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+		got := collect(n.client.streams)
+		sent := content(4 << 20)
+		first := n.mustStart(n.server.peer, sent, Key("k"))
+		for first.Progress().Acked < 2<<20 {
+			time.Sleep(time.Millisecond)
+		}
+		n.rejoin()
+		require.ErrorIs(n, first.Wait(n.ctx), ErrClosed)
+		require.ErrorIs(n, (<-got).err, ErrClosed)
+
+		before := n.server.peer.Conn().Stats().BytesOut
+		require.NoError(n, n.mustStart(n.server.peer, sent, Key("k")).Wait(n.ctx))
+		r := <-got
+		require.NoError(n, r.err)
+		require.True(n, bytes.Equal(sent, r.data))
+		require.Less(n, n.server.peer.Conn().Stats().BytesOut-before, uint64(2<<20+100_000))
+
+		before = n.server.peer.Conn().Stats().BytesOut
+		again := n.mustStart(n.server.peer, sent, Key("k"))
+		require.NoError(n, again.Wait(n.ctx))
+		require.True(n, bytes.Equal(sent, (<-got).data))
+		require.Less(n, n.server.peer.Conn().Stats().BytesOut-before, uint64(8<<10))
+		require.Equal(n, Progress{4 << 20, 4 << 20, 4 << 20}, again.Progress())
+	})
+}
+
+func TestArrayResumes(t *testing.T) {
+	inNetwork(t, setup{client: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+		got := make(chan []item, 2)
+		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
+			go func() {
+				all, _ := in.Collect(n.ctx)
+				got <- all
+			}()
+		})
+		sent := testItems(60_000)
+		first, err := items.Start(n.server.peer, sent, Key("k"))
+		require.NoError(n, err)
+		for first.Progress().Acked < 30_000 {
+			time.Sleep(time.Millisecond)
+		}
+		whole := first.feed.total.size
+		n.rejoin()
+		require.ErrorIs(n, first.Wait(n.ctx), ErrClosed)
+		<-got
+
+		before := n.server.peer.Conn().Stats().BytesOut
+		second, err := items.Start(n.server.peer, sent, Key("k"))
+		require.NoError(n, err)
+		require.NoError(n, second.Wait(n.ctx))
+		all := <-got
+		require.Len(n, all, len(sent))
+		require.EqualValues(n, 59_999, all[59_999].ID)
+		whole = max(whole, second.feed.total.size)
+		require.Less(n, n.server.peer.Conn().Stats().BytesOut-before, uint64(whole*6/10))
+	})
+}
+
+func TestOtherContentUnderTheKeyIsFoundOut(t *testing.T) {
+	store := DirStore(t.TempDir())
+	inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
+		got := collect(n.client.streams)
+		sent := content(4 << 20)
+		first := n.mustStart(n.server.peer, sent, Key("k"))
+		for first.Progress().Acked < 1<<20 {
+			time.Sleep(time.Millisecond)
+		}
+		first.Cancel(errTest)
+		<-got
+		time.Sleep(time.Second)
+
+		other := bytes.Clone(sent)
+		other[10]++
+		require.ErrorIs(n, n.mustStart(n.server.peer, other, Key("k")).Wait(n.ctx), ErrDigest)
+		require.ErrorIs(n, (<-got).err, ErrDigest)
+
+		require.NoError(n, n.mustStart(n.server.peer, other, Key("k")).Wait(n.ctx), "the part was not deleted")
+		require.True(n, bytes.Equal(other, (<-got).data))
+	})
+}
+
+func TestWrongDigestLeavesNothing(t *testing.T) {
+	store := DirStore(t.TempDir())
+	inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
+		got := collect(n.client.streams)
+		require.ErrorIs(n, n.mustStartWrong(content(4000), Key("k")).Wait(n.ctx), ErrDigest)
+		require.ErrorIs(n, (<-got).err, ErrDigest)
+		time.Sleep(time.Second)
+		_, err := store.Lookup("", "k")
+		require.ErrorIs(n, err, fs.ErrNotExist)
+		part, err := store.Open("", "k", 4000)
+		require.NoError(n, err)
+		require.Zero(n, part.Offset())
+		require.NoError(n, part.Close())
+	})
+}
+
+func TestResumeOfUnknownSize(t *testing.T) {
+	inNetwork(t, setup{server: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+		got := collect(n.server.streams)
+		sent := content(3 << 20)
+		cut := io.MultiReader(bytes.NewReader(sent[:2<<20]), iotestErr{errTest})
+		first, err := save.Start(n.client.peer, cut, -1, Key("k"))
+		require.NoError(n, err)
+		require.ErrorIs(n, first.Wait(n.ctx), errTest)
+		<-got
+		time.Sleep(time.Second)
+		second, err := save.Start(n.client.peer, bytes.NewReader(sent), -1, Key("k"))
+		require.NoError(n, err)
+		require.NoError(n, second.Wait(n.ctx))
+		require.True(n, bytes.Equal(sent, (<-got).data))
+	})
+}
+
+func TestStoredSizes(t *testing.T) {
+	inNetwork(t, setup{client: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+		got := collect(n.client.streams)
+		for _, size := range []int{0, 1, earlyKeyedBytes, earlyKeyedBytes + 1, 100_000} {
+			sent := content(size)
+			for range 2 { // the second time from the store
+				require.NoError(n, n.mustStart(n.server.peer, sent, Key(string(rune(size)))).Wait(n.ctx))
+				require.True(n, bytes.Equal(sent, (<-got).data))
+			}
+		}
+		n.requireIdle()
+	})
+}
+
+// brokenStore fails, and says where it lies.
+type brokenStore struct{ err error }
+
+func (s brokenStore) Open(string, string, int64) (Part, error) { return nil, s.err }
+func (s brokenStore) Lookup(string, string) (Content, error)   { return nil, fs.ErrNotExist }
+func (s brokenStore) Remove(string, string) error              { return s.err }
+
+func TestStoreThatFails(t *testing.T) {
+	secret := errors.New("open /var/saves: permission denied")
+	inNetwork(t, setup{client: Config{Store: brokenStore{secret}}}, func(n *network) {
+		got := collect(n.client.streams)
+		err := n.mustStart(n.server.peer, content(100), Key("k")).Wait(n.ctx)
+		require.ErrorIs(n, err, ErrRejected)
+		require.ErrorContains(n, err, "could not store")
+		require.NotContains(n, err.Error(), "/var")
+		require.ErrorIs(n, (<-got).err, secret)
+	})
+	inNetwork(t, setup{client: Config{Store: brokenStore{ErrStoreFull}}}, func(n *network) {
+		got := collect(n.client.streams)
+		require.NoError(n, n.mustStart(n.server.peer, content(100), Key("k")).Wait(n.ctx))
+		require.NoError(n, (<-got).err)
+	})
+}

@@ -1,0 +1,142 @@
+package stream
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+)
+
+// body is where content goes beside the application: it is hashed, and stored if it has a key.
+type body interface {
+	io.Writer
+	// Commit keeps the content if digest is its SHA-256; otherwise the error Is ErrDigest and nothing is kept.
+	Commit(digest [sha256.Size]byte) error
+	// Close keeps what was written so that it can be resumed; after Commit it does nothing.
+	Close() error
+	// Delete forgets what was written.
+	Delete() error
+}
+
+// run receives the content. It is the transfer's goroutine.
+func (in *incoming) run() {
+	if err := in.receive(); err != nil && err != io.EOF {
+		in.finish(err)
+	}
+	in.peer.streams.dropWriter(storeKey{in.peer.conn.Identity(), in.header.key}, in)
+}
+
+func (in *incoming) receive() error {
+	b, err := in.prepare()
+	if err != nil || b == nil {
+		return err
+	}
+	err = in.transfer(b)
+	if errors.Is(err, ErrDigest) {
+		return errors.Join(err, b.Delete())
+	}
+	return errors.Join(err, b.Close())
+}
+
+// transfer moves chunks to the application as they come. The last one waits until the whole is verified, so that
+// whoever reads to a known size has not read what is wrong.
+func (in *incoming) transfer(b body) error {
+	var last *chunk
+	for last == nil {
+		c, err := in.next()
+		if err != nil {
+			return err
+		}
+		if c == nil {
+			break
+		}
+		if _, err := b.Write(c.payload()); err != nil {
+			return storeError(err)
+		}
+		if in.isLast(c) {
+			last = c
+			break
+		}
+		if err := in.pass(c); err != nil {
+			return err
+		}
+	}
+	return in.conclude(b, last)
+}
+
+// isLast reports whether c is known to end the content.
+func (in *incoming) isLast(c *chunk) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.tail != nil:
+		return c.end() >= in.tail.size
+	case in.header.kind == kindArray:
+		return c.index+int64(c.count) >= in.header.count
+	}
+	return in.header.size >= 0 && c.end() >= in.header.size
+}
+
+// conclude verifies the whole and delivers what was held back.
+func (in *incoming) conclude(b body, last *chunk) error {
+	tail, err := in.waitTail()
+	if err != nil {
+		return err
+	}
+	if last != nil && last.end() != tail.size {
+		return fmt.Errorf("%w: %d bytes arrived, the sender hashed %d", ErrDigest, last.end(), tail.size)
+	}
+	if err := b.Commit(tail.digest); err != nil {
+		if errors.Is(err, ErrDigest) {
+			return err
+		}
+		return storeError(err)
+	}
+	if last != nil {
+		if err := in.pass(last); err != nil {
+			return err
+		}
+	}
+	in.verify(tail.size)
+	return nil
+}
+
+// pass delivers c to the application.
+func (in *incoming) pass(c *chunk) error {
+	if in.header.kind == kindBlob {
+		return in.deliver(piece{chunk: c, bytes: int64(c.size())}, false)
+	}
+	size := int64(c.size())
+	batch, n, rest, err := in.decode(c.payload(), c.count)
+	switch {
+	case err != nil:
+		return fmt.Errorf("stream: element %d of %v: %w", c.index+int64(n), &in.header, err)
+	case len(rest) > 0:
+		return fmt.Errorf("stream: %d bytes left over behind element %d of %v", len(rest), c.index+int64(n), &in.header)
+	case c.index != in.decoded || c.index+int64(n) > in.header.count:
+		return fmt.Errorf("stream: elements %d to %d of %v follow element %d of %d", c.index, c.index+int64(n)-1, &in.header, in.decoded-1, in.header.count)
+	}
+	in.decoded += int64(n)
+	c.free()
+	return in.deliver(piece{batch: batch, bytes: size, count: int64(n)}, false)
+}
+
+// storeError is what this end sees of its store's failure; the peer does not see paths.
+func storeError(err error) error {
+	return &concealed{public: "the receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
+}
+
+// hasher is the body of what is not stored.
+type hasher struct{ hash.Hash }
+
+func (h hasher) Commit(digest [sha256.Size]byte) error {
+	var got [sha256.Size]byte
+	if h.Sum(got[:0]); got != digest {
+		return fmt.Errorf("%w: content %x, sender %x", ErrDigest, got, digest)
+	}
+	return nil
+}
+
+func (h hasher) Close() error  { return nil }
+func (h hasher) Delete() error { return nil }

@@ -1,0 +1,62 @@
+package stream
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+)
+
+// Errors of a Store.
+var (
+	// ErrDigest means that content arrived whole but is not what its sender hashed. It has been deleted.
+	ErrDigest = errors.New("stream: SHA-256 differs")
+	// ErrPartBusy means that another transfer writes the same content of the same peer now.
+	ErrPartBusy = errors.New("stream: part is being written by another transfer")
+	// ErrStoreFull means that a limit of the store leaves no room. The wrapping error names the limit.
+	ErrStoreFull = errors.New("stream: store is full")
+)
+
+// Store keeps incoming blobs between connections: parts that wait to be resumed, and complete contents that need not
+// be sent again. Everything in it is named by the identity of the peer that sends and the key that the peer gave to
+// the content; no peer can see or touch what another identity stored. Both are arbitrary strings from outside.
+//
+// All methods of a Store, its parts and contents may wait for a disk: none is called on a world's goroutine. A Store
+// is safe for concurrent use; one Part or Content is used by one goroutine at a time.
+type Store interface {
+	// Open begins or resumes a part. Size is the size of the whole content, -1 when unknown. A stored prefix is read
+	// and hashed before Open returns; one that does not fit size is dropped. Errors: ErrPartBusy, ErrStoreFull.
+	Open(identity, key string, size int64) (Part, error)
+	// Lookup opens the complete content, or fails with an error that Is fs.ErrNotExist.
+	Lookup(identity, key string) (Content, error)
+	// Remove deletes what is stored, part or content. It is no error when there is nothing.
+	Remove(identity, key string) error
+}
+
+// Part is content that is not complete yet. One of Commit, Close and Delete ends it; then Write, Commit and Delete fail
+// with fs.ErrClosed. After Commit, what was stored can be read until Close; a Close too many does nothing.
+type Part interface {
+	// Offset is how many bytes are stored; the next Write continues there.
+	Offset() int64
+	// Write appends, and hashes what it appends. When it fails, Offset says how much is stored all the same.
+	Write(p []byte) (int, error)
+	// ReadAt reads what is stored, below Offset.
+	io.ReaderAt
+	// Sum is the SHA-256 of the first Offset bytes.
+	Sum() [sha256.Size]byte
+
+	// Commit makes the part the complete content, durably and in one step, when its SHA-256 is digest. Otherwise it
+	// deletes the part and returns an error that Is ErrDigest. The content is not visible before.
+	Commit(digest [sha256.Size]byte) error
+	// Close keeps what is stored so that a later Open resumes it.
+	Close() error
+	// Delete forgets what is stored.
+	Delete() error
+}
+
+// Content is complete and was verified when it was stored.
+type Content interface {
+	io.ReadSeekCloser
+	io.ReaderAt
+	Size() int64
+	Digest() [sha256.Size]byte
+}

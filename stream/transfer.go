@@ -1,0 +1,229 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Transfer is an outgoing transfer, at its sender. Its methods are safe from any goroutine.
+type Transfer struct {
+	peer   *Peer
+	header header // the id is set when it leaves
+	opts   options
+	feed   *feed
+
+	mu       sync.Mutex
+	weight   int
+	progress Progress
+	reading  bool // the feed's goroutine was started
+	finished bool
+	err      error
+	done     chan struct{}
+
+	// What follows belongs to the world's goroutine.
+	share    share
+	limit    int64 // credit: parts below it may be sent
+	accepted bool
+	have     bool // the receiver has the content
+	endSent  bool
+	stopSent bool
+	over     bool // the receiver has spoken its last word
+	blocked  bool // no lane was open to it in this tick
+}
+
+func newTransfer(p *Peer, h header, o options, s source) *Transfer {
+	t := &Transfer{peer: p, header: h, opts: o, weight: o.weight, done: make(chan struct{})}
+	t.progress.Total = h.total()
+	t.limit = h.early()
+	t.feed = newFeed(s, t.limit == 0, p.streams.wake)
+	return t
+}
+
+// total is Progress.Total as far as the header knows it.
+func (h *header) total() int64 {
+	if h.kind == kindArray {
+		return h.count
+	}
+	return h.size
+}
+
+// early is how many bytes may be sent before the header is answered. An array that may be resumed waits, since its
+// parts begin at the element that the receiver names.
+func (h *header) early() int64 {
+	switch {
+	case h.key == "":
+		return earlyBytes
+	case h.kind == kindArray:
+		return 0
+	}
+	return earlyKeyedBytes
+}
+
+func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) }
+
+// Progress returns one consistent snapshot.
+func (t *Transfer) Progress() Progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.progress
+}
+
+// Done is closed when the transfer has ended: when the receiving application has consumed it and its digest was right,
+// or when it failed.
+func (t *Transfer) Done() <-chan struct{} { return t.done }
+
+// Err is why the transfer failed; nil while it goes on and when it is complete.
+func (t *Transfer) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}
+
+// Wait returns Err once the transfer has ended, or the cause of ctx when that ends first; the transfer then goes on.
+// On the world's goroutine it returns ErrBlocking.
+func (t *Transfer) Wait(ctx context.Context) error {
+	select {
+	case <-t.done:
+		return t.Err()
+	default:
+	}
+	if t.peer.streams.world.Inside() {
+		return fmt.Errorf("%w: Transfer.Wait", ErrBlocking)
+	}
+	select {
+	case <-t.done:
+		return t.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Cancel ends the transfer at both ends with an error that Is ErrCanceled and, here, wraps cause. It never waits: a
+// Read of the source in progress may return later, and its content is dropped.
+func (t *Transfer) Cancel(cause error) {
+	if t.finish(canceled(cause)) {
+		t.peer.streams.wake()
+	}
+}
+
+// SetWeight changes the transfer's share of the connection, as Weight sets it; n is clamped to 1 to MaxWeight.
+func (t *Transfer) SetWeight(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.weight = min(max(n, 1), MaxWeight)
+}
+
+// read starts the goroutine that reads the source, once.
+func (t *Transfer) read() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.reading && !t.finished {
+		t.reading = true
+		go t.feed.run()
+	}
+}
+
+// finish ends the transfer here, the first time.
+func (t *Transfer) finish(err error) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.finished {
+		return false
+	}
+	t.finished, t.err = true, err
+	if err == nil {
+		t.progress.Acked = max(t.progress.Sent, t.progress.Total)
+		t.progress.Sent, t.progress.Total = t.progress.Acked, t.progress.Acked
+	}
+	t.feed.stop()
+	close(t.done)
+	return true
+}
+
+func (t *Transfer) isFinished() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.finished
+}
+
+// refreshWeight takes over what SetWeight said.
+func (t *Transfer) refreshWeight() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.share.weight = t.weight
+}
+
+// hasPart reports whether a part could leave now, were its lane open.
+func (t *Transfer) hasPart() bool { return !t.have && t.feed.has(t.limit) }
+
+// sendPart sends the next part.
+func (t *Transfer) sendPart(r route) error {
+	c := t.feed.take(t.limit)
+	if c == nil {
+		return nil // canceled in between
+	}
+	defer c.free()
+	t.peer.shares.serve(&t.share, c.size())
+	if err := r.send(t.opts.via, c.message(t.header.id)); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.progress.Sent = c.end()
+	if t.header.kind == kindArray {
+		t.progress.Sent = c.index + int64(c.count)
+	}
+	return nil
+}
+
+// onAccept applies the answer to the header. An error is the receiver's violation.
+func (t *Transfer) onAccept(m accept) error {
+	size, count := t.header.size, t.header.count
+	switch {
+	case t.accepted:
+		return fmt.Errorf("transfer %d accepted twice", m.id)
+	case t.header.key == "" && (m.have || m.offset > 0):
+		return fmt.Errorf("transfer %d resumed at byte %d, but it has no key", m.id, m.offset)
+	case t.header.kind == kindBlob && size >= 0 && m.offset > size, m.index > count:
+		return fmt.Errorf("transfer %d resumed at byte %d, element %d, beyond its end", m.id, m.offset, m.index)
+	}
+	t.accepted, t.have = true, m.have
+	t.limit = max(t.limit, m.limit)
+	if m.have {
+		t.feed.stop()
+		return nil
+	}
+	t.feed.resume(m.offset, m.index)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.header.kind == kindArray {
+		m.offset = m.index
+	}
+	t.progress.Sent = max(t.progress.Sent, m.offset)
+	return nil
+}
+
+// onGrant applies credit; the newest limit wins, and limits only grow.
+func (t *Transfer) onGrant(m grant) {
+	t.limit = max(t.limit, m.limit)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.progress.Acked = max(t.progress.Acked, min(m.acked, max(t.progress.Sent, t.progress.Total)))
+}
+
+// onDone ends the transfer well. An error is the receiver's violation.
+func (t *Transfer) onDone() error {
+	if !t.endSent && !t.have {
+		return fmt.Errorf("transfer %d done before its end was sent", t.header.id)
+	}
+	t.over = true
+	t.finish(nil)
+	return nil
+}
+
+// onReject ends the transfer for the reason that the receiver gives, or confirms that it ended.
+func (t *Transfer) onReject(s stop) {
+	t.over = true
+	t.finish(s.err("receiver"))
+}

@@ -1,0 +1,255 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/link"
+)
+
+var sizes = []int{0, 1, 1024, 1025, 262144, 262145, 4 << 20}
+
+func TestBlobArrivesWhole(t *testing.T) {
+	for _, tick := range []time.Duration{0, 33 * time.Millisecond} {
+		for _, size := range sizes {
+			for _, known := range []bool{true, false} {
+				t.Run(fmt.Sprintf("tick %v/%d bytes/known %v", tick, size, known), func(t *testing.T) {
+					inNetwork(t, setup{tick: tick}, func(n *network) {
+						sent := content(size)
+						n.checkBlob(n.server, n.client, sent, known)
+						n.checkBlob(n.client, n.server, sent, known)
+					})
+				})
+			}
+		}
+	}
+}
+
+// checkBlob sends a blob and looks at both ends.
+func (n *network) checkBlob(from, to end1, sent []byte, known bool) {
+	n.Helper()
+	got := collect(to.streams)
+	size := int64(len(sent))
+	if !known {
+		size = -1
+	}
+	transfer, err := save.Start(from.peer, bytes.NewReader(sent), size, Name("slot 1"))
+	require.NoError(n, err)
+	require.NoError(n, transfer.Wait(n.ctx))
+	r := <-got
+	require.NoError(n, r.err)
+	require.True(n, bytes.Equal(sent, r.data))
+	require.Equal(n, "slot 1", r.in.Name())
+	require.Equal(n, size, r.in.Size())
+	whole := Progress{int64(len(sent)), int64(len(sent)), int64(len(sent))}
+	require.Equal(n, whole, transfer.Progress())
+	require.Equal(n, whole, r.in.Progress())
+	<-r.in.Done()
+	require.NoError(n, r.in.Err())
+}
+
+func testItems(count int) []item {
+	all := make([]item, count)
+	for i := range all {
+		all[i] = item{ID: uint32(i), Name: fmt.Sprint("item ", i), Tags: make([]uint16, i%7)}
+	}
+	return all
+}
+
+func TestArrayArrivesWhole(t *testing.T) {
+	for _, count := range []int{0, 1, 1000, 50_000} {
+		t.Run(fmt.Sprint(count, " elements"), func(t *testing.T) {
+			inNetwork(t, setup{}, func(n *network) {
+				sent := testItems(count)
+				n.checkArray(n.server, n.client, sent)
+				n.checkArray(n.client, n.server, sent)
+			})
+		})
+	}
+}
+
+func (n *network) checkArray(from, to end1, sent []item) {
+	n.Helper()
+	type result struct {
+		all []item
+		err error
+	}
+	got := make(chan result, 1)
+	items.Handle(to.streams, func(in *IncomingArray[item]) {
+		require.EqualValues(n, len(sent), in.Progress().Total)
+		go func() {
+			all, err := in.Collect(n.ctx)
+			got <- result{all, err}
+		}()
+	})
+	transfer, err := items.Start(from.peer, sent)
+	require.NoError(n, err)
+	require.NoError(n, transfer.Wait(n.ctx))
+	r := <-got
+	require.NoError(n, r.err)
+	require.Len(n, r.all, len(sent))
+	for i := range sent {
+		require.Equal(n, sent[i].ID, r.all[i].ID)
+		require.Equal(n, sent[i].Name, r.all[i].Name)
+		require.Len(n, r.all[i].Tags, len(sent[i].Tags))
+	}
+	require.Equal(n, Progress{int64(len(sent)), int64(len(sent)), int64(len(sent))}, transfer.Progress())
+}
+
+func TestArrayPushedInTicks(t *testing.T) {
+	inNetwork(t, setup{tick: 20 * time.Millisecond}, func(n *network) {
+		var got []item
+		ended := make(chan error, 1)
+		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
+			in.OnBatch(func(batch []item) {
+				require.True(n, n.client.world.Inside())
+				got = append(got, batch...)
+			})
+			in.OnEnd(func(err error) { ended <- err })
+			require.Panics(n, func() { in.Batches(context.Background()) })
+		})
+		require.NoError(n, items.Send(n.ctx, n.server.peer, testItems(10_000), Weight(10)))
+		require.NoError(n, <-ended)
+		require.Len(n, got, 10_000)
+		require.EqualValues(n, 9_999, got[9_999].ID)
+	})
+}
+
+func TestSeveralAtOnceBothWays(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		up, down := collect(n.server.streams), collect(n.client.streams)
+		sent := content(1 << 20)
+		var all []*Transfer
+		for range 10 { // more than go at once
+			all = append(all, n.mustStart(n.client.peer, sent), n.mustStart(n.server.peer, sent))
+		}
+		for _, transfer := range all {
+			require.NoError(n, transfer.Wait(n.ctx))
+		}
+		for range 10 {
+			for _, got := range []<-chan received{up, down} {
+				r := <-got
+				require.NoError(n, r.err)
+				require.True(n, bytes.Equal(sent, r.data))
+			}
+		}
+	})
+}
+
+func TestSharesFollowWeights(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		collect(n.client.streams)
+		light := n.mustStart(n.server.peer, content(8<<20), Weight(1))
+		heavy := n.mustStart(n.server.peer, content(8<<20), Weight(10))
+		for heavy.Progress().Sent < 4<<20 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		sent := light.Progress().Sent
+		require.InDelta(n, heavy.Progress().Sent/10, sent, 384<<10)
+
+		light.SetWeight(1000)
+		for light.Progress().Sent < 6<<20 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Less(n, heavy.Progress().Sent, int64(6<<20))
+		require.NoError(n, light.Wait(n.ctx))
+		require.NoError(n, heavy.Wait(n.ctx))
+	})
+}
+
+func TestLanesShareATransfer(t *testing.T) {
+	for _, fromClient := range []bool{false, true} {
+		wide := link.Path{Cwnd: 8 << 20, MaxDatagram: 1243}
+		inNetwork(t, setup{delay: 40 * time.Millisecond, path: wide}, func(n *network) {
+			from, to := n.server, n.client
+			if fromClient {
+				from, to = to, from
+			}
+			got := collect(to.streams)
+			sent := content(6 << 20)
+			begin := time.Now()
+			require.NoError(n, n.mustStart(from.peer, sent).Wait(n.ctx))
+			alone := time.Since(begin)
+			require.True(n, bytes.Equal(sent, (<-got).data))
+
+			begin = time.Now()
+			require.NoError(n, n.mustStart(from.peer, sent, Lanes(8)).Wait(n.ctx))
+			require.Less(n, time.Since(begin), alone*2/3)
+			require.True(n, bytes.Equal(sent, (<-got).data))
+			require.Equal(n, 8, from.peer.Stats().Lanes)
+		})
+	}
+}
+
+func TestSlowSourceIsNotHeldBack(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		seen := make(chan byte, 10)
+		save.Handle(n.client.streams, func(in *IncomingBlob) {
+			go func() {
+				for b := make([]byte, 100); ; {
+					m, err := in.Read(b)
+					for _, c := range b[:m] {
+						seen <- c
+					}
+					if err != nil {
+						close(seen)
+						return
+					}
+				}
+			}()
+		})
+		source := trickle{bytes.NewReader([]byte("slow")), time.Second}
+		transfer, err := save.Start(n.server.peer, source, -1)
+		require.NoError(n, err)
+		begin := time.Now()
+		require.Equal(n, byte('s'), <-seen)
+		require.Less(n, time.Since(begin), 1100*time.Millisecond)
+		require.NoError(n, transfer.Wait(n.ctx))
+	})
+}
+
+func TestSlowConsumerSlowsTheSender(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		arrived := make(chan *IncomingBlob, 1)
+		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
+		sent := content(8 << 20)
+		transfer := n.mustStart(n.server.peer, sent)
+		in := <-arrived
+		time.Sleep(10 * time.Second)
+		require.LessOrEqual(n, transfer.Progress().Sent, int64(firstWindow))
+		require.Greater(n, transfer.Progress().Sent, int64(firstWindow-2*partBytes))
+		got, err := io.ReadAll(in)
+		require.NoError(n, err)
+		require.True(n, bytes.Equal(sent, got))
+		require.NoError(n, transfer.Wait(n.ctx))
+	})
+}
+
+func TestLargeElementsTravelAlone(t *testing.T) {
+	type large struct {
+		Data []byte `quiver:"max=65000"`
+	}
+	topic := NewArray[large]("large")
+	inNetwork(t, setup{}, func(n *network) {
+		got := make(chan []large, 1)
+		topic.Handle(n.client.streams, func(in *IncomingArray[large]) {
+			go func() {
+				all, err := in.Collect(n.ctx)
+				require.NoError(n, err)
+				got <- all
+			}()
+		})
+		var sent []large
+		for i := range 60 {
+			sent = append(sent, large{content(i * 65000 / 59)})
+		}
+		require.NoError(n, topic.Send(n.ctx, n.server.peer, sent))
+		require.Equal(n, sent, <-got)
+	})
+}

@@ -1,0 +1,191 @@
+package stream
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+// TestViolationsCloseTheConnection has a server send what no streamer sends.
+func TestViolationsCloseTheConnection(t *testing.T) {
+	begin := header{id: 1, kind: kindBlob, topic: "save", size: 1000}
+	send := func(ctl, lane *rpc.Actor, parts ...part) {
+		for _, p := range parts {
+			_ = sendPart.call(lane, append(appendPartHeader(nil, p), p.data...))
+		}
+	}
+	for name, c := range map[string]struct {
+		do   func(ctl, lane *rpc.Actor)
+		says string
+	}{
+		"header out of turn": {func(ctl, _ *rpc.Actor) { _ = sendHeader.call(ctl, header{id: 2, kind: kindBlob, topic: "save"}) }, "header of transfer 2 follows that of 0"},
+		"header twice": {func(ctl, _ *rpc.Actor) {
+			_ = sendHeader.call(ctl, begin)
+			_ = sendHeader.call(ctl, begin)
+		}, "header of transfer 1 follows that of 1"},
+		"part beyond the credit": {func(ctl, lane *rpc.Actor) {
+			_ = sendHeader.call(ctl, begin)
+			send(ctl, lane, part{id: 1, offset: 64<<20 - 1, data: []byte{1}})
+		}, "beyond the credit"},
+		"part that overlaps": {func(ctl, lane *rpc.Actor) {
+			send(ctl, lane, part{id: 1, offset: 1, data: []byte("ab")}, part{id: 1, offset: 2, data: []byte("bc")})
+		}, "overlap"},
+		"part of a far transfer": {func(ctl, lane *rpc.Actor) { send(ctl, lane, part{id: 5, data: []byte{1}}) }, "part of transfer 5"},
+		"empty part":             {func(ctl, lane *rpc.Actor) { send(ctl, lane, part{id: 1}) }, "malformed"},
+		"end before the header":  {func(ctl, _ *rpc.Actor) { _ = sendEnd.call(ctl, end{id: 1}) }, "before its header"},
+		"cancel of nothing":      {func(ctl, _ *rpc.Actor) { _ = sendCancel.call(ctl, cancel{1, stopFor(ErrCanceled)}) }, "before its header"},
+		"end of another size": {func(ctl, _ *rpc.Actor) {
+			_ = sendHeader.call(ctl, begin)
+			_ = sendEnd.call(ctl, end{id: 1, size: 999})
+		}, "ended after 999 bytes"},
+		"grant for nothing": {func(ctl, _ *rpc.Actor) { _ = sendGrant.call(ctl, grant{1, 1, 1}) }, "the last one is 0"},
+		"done for nothing":  {func(ctl, _ *rpc.Actor) { _ = sendDone.call(ctl, done{7}) }, "the last one is 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNetwork(t, setup{}, func(n *network) {
+				collect(n.client.streams)
+				require.NoError(n, n.server.world.Do(n.ctx, func() {
+					c.do(n.server.peer.control, n.server.peer.window.lanes[0])
+				}))
+				<-n.server.peer.conn.Done()
+				require.ErrorContains(n, n.server.peer.conn.Err(), c.says)
+			})
+		})
+	}
+}
+
+// TestReceiversThatBreakRules has a server answer a client's transfer as no receiver does.
+func TestReceiversThatBreakRules(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(ctl *rpc.Actor)
+		says string
+	}{
+		"accepted twice": {func(ctl *rpc.Actor) {
+			_ = sendAccept.call(ctl, accept{id: 1})
+			_ = sendAccept.call(ctl, accept{id: 1})
+		}, "accepted twice"},
+		"resumed without a key":  {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, offset: 1}) }, "no key"},
+		"there without a key":    {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, have: true}) }, "no key"},
+		"done before the end":    {func(ctl *rpc.Actor) { _ = sendDone.call(ctl, done{1}) }, "before its end"},
+		"reject of what is next": {func(ctl *rpc.Actor) { _ = sendReject.call(ctl, reject{2, stopFor(ErrCanceled)}) }, "the last one is 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNetwork(t, setup{}, func(n *network) {
+				save.Handle(n.server.streams, func(in *IncomingBlob) { in.in.known = false }) // and says nothing
+				reader := make(stuck)
+				defer close(reader)
+				transfer, err := save.Start(n.client.peer, reader, 100)
+				require.NoError(n, err)
+				time.Sleep(time.Second)
+				require.NoError(n, n.server.world.Do(n.ctx, func() { c.do(n.server.peer.control) }))
+				<-n.server.peer.conn.Done()
+				require.ErrorContains(n, n.server.peer.conn.Err(), c.says)
+				require.ErrorIs(n, transfer.Wait(n.ctx), ErrClosed)
+			})
+		})
+	}
+}
+
+func TestLatePartsAreDroppedAndCounted(t *testing.T) {
+	inNetwork(t, setup{delay: 50 * time.Millisecond}, func(n *network) {
+		save.Handle(n.client.streams, func(in *IncomingBlob) { in.Reject(nil) })
+		_ = n.mustStart(n.server.peer, content(200_000)).Wait(n.ctx)
+		time.Sleep(time.Second)
+		require.Positive(n, n.client.peer.Stats().Late)
+		require.NoError(n, n.client.peer.conn.Err())
+	})
+}
+
+func TestTransfersWaitForTheirTurn(t *testing.T) {
+	inNetwork(t, setup{client: Config{MaxTransfers: 2}, server: Config{MaxQueued: 5}}, func(n *network) {
+		arrived := make(chan *IncomingBlob, 5)
+		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
+		var all []*Transfer
+		for range 5 {
+			all = append(all, n.mustStart(n.server.peer, content(1000)))
+		}
+		_, err := save.Start(n.server.peer, bytes.NewReader(nil), 0)
+		require.ErrorContains(n, err, "MaxQueued, 5")
+		time.Sleep(time.Second)
+		require.Len(n, arrived, 2)
+		require.Equal(n, 3, n.server.peer.Stats().Waiting)
+		all[3].Cancel(nil) // before its turn
+		for range 4 {
+			_, err := io.Copy(io.Discard, <-arrived)
+			require.NoError(n, err)
+		}
+		for i, transfer := range all {
+			if err := transfer.Wait(n.ctx); i != 3 {
+				require.NoError(n, err)
+			}
+		}
+		n.requireIdle()
+	})
+}
+
+func TestNoneAreTaken(t *testing.T) {
+	inNetwork(t, setup{client: Config{MaxTransfers: -1}}, func(n *network) {
+		collect(n.client.streams)
+		first := n.mustStart(n.server.peer, content(10))
+		require.ErrorContains(n, first.Wait(n.ctx), "MaxTransfers")
+	})
+}
+
+func TestMemoryOfTheWorldIsBounded(t *testing.T) {
+	inNetwork(t, setup{client: Config{MaxMemory: 3 << 20}}, func(n *network) {
+		arrived := make(chan *IncomingBlob, 5)
+		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
+		var all []*Transfer
+		for range 4 {
+			all = append(all, n.mustStart(n.server.peer, content(100)))
+		}
+		require.ErrorContains(n, all[3].Wait(n.ctx), "MaxMemory")
+		for _, transfer := range all[:3] {
+			_, _ = io.Copy(io.Discard, <-arrived)
+			require.NoError(n, transfer.Wait(n.ctx))
+		}
+		n.requireIdle()
+	})
+}
+
+func TestBadOptions(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		for says, opt := range map[string]Option{
+			"Weight(0)":       Weight(0),
+			"Weight(1001)":    Weight(1001),
+			"Key of 129":      Key(string(make([]byte, 129))),
+			"Name of 256":     Name(string(make([]byte, 256))),
+			"Via(nil)":        Via(nil),
+			"Lanes(-1)":       Lanes(-1),
+			"Window.Lanes":    Lanes(33),
+			"Window.Share is": Via(Window{Share: 1}),
+		} {
+			_, err := save.Start(n.server.peer, bytes.NewReader(nil), 0, opt)
+			require.ErrorContains(n, err, says)
+		}
+	})
+	for says, config := range map[string]Config{
+		"MaxTransfers is 1025": {MaxTransfers: 1025},
+		"MaxPending is 1":      {MaxPending: 1},
+		"MaxMemory is 1":       {MaxMemory: 1},
+		"MaxQueued is -1":      {MaxQueued: -1},
+		"Share is -1":          {Backend: Window{Share: -1}},
+	} {
+		require.ErrorContains(t, config.validate(), says)
+	}
+}
+
+func TestBadDeclarations(t *testing.T) {
+	require.Panics(t, func() { NewBlob("") })
+	require.Panics(t, func() { NewBlob(string(make([]byte, 65))) })
+	require.PanicsWithValue(t, "stream: array \"x\" of rpc.Raw: use a blob", func() { NewArray[rpc.Raw]("x") })
+	require.Panics(t, func() { NewArray[struct{}]("x") })
+	require.Panics(t, func() { NewArray[struct{ Name string }]("x") })
+	require.Panics(t, func() { NewArray[uint32]("x", MaxElementBytes(1<<20)) })
+	NewArray[struct{ Name string }]("x", MaxElementBytes(100))
+}

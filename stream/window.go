@@ -1,0 +1,79 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// window is the route of reliable RPCs on lanes. It belongs to the world's goroutine.
+type window struct {
+	conn  *rpc.Conn
+	lanes []*rpc.Actor
+	queue time.Duration // that may wait unsent on a lane
+
+	next *rpc.Actor // the lane that open found
+
+	peak, slots int // most entries ever outstanding on a lane, of how many
+}
+
+var errNoLane = errors.New("stream: no lane is open")
+
+// open finds, of the lanes that the transfer may use, the one with the fewest entries outstanding.
+func (w *window) open(via Backend) bool {
+	settings := via.(Window)
+	gate := Gate{Share: settings.Share, QueueTime: w.queue}
+	w.next = nil
+	least := 0
+	for _, lane := range w.usable(settings) {
+		ch := lane.Channel(w.conn)
+		out, _ := ch.Reliable()
+		if (w.next == nil || out < least) && gate.Open(ch) {
+			w.next, least = lane, out
+		}
+	}
+	return w.next != nil
+}
+
+func (w *window) usable(settings Window) []*rpc.Actor {
+	return w.lanes[:min(len(w.lanes), settings.lanes())]
+}
+
+func (w *window) send(via Backend, message []byte) error {
+	if w.next == nil {
+		return errNoLane
+	}
+	settings := via.(Window)
+	_, slots := w.next.Channel(w.conn).Reliable()
+	if err := (Gate{Share: settings.Share}).Check(slots, bunch.Entries(len(message)+rpcOverhead)); err != nil {
+		return err
+	}
+	if err := sendPart.call(w.next, message); err != nil {
+		return err
+	}
+	out, slots := w.next.Channel(w.conn).Reliable()
+	w.peak, w.slots = max(w.peak, out), slots
+	return nil
+}
+
+func (w *window) watch(via Backend) {
+	settings := via.(Window)
+	gate := Gate{Share: settings.Share, QueueTime: w.queue}
+	for _, lane := range w.usable(settings) {
+		gate.watch(lane.Channel(w.conn))
+	}
+}
+
+// grow opens lanes until there are n. Server only.
+func (w *window) grow(n int) error {
+	for len(w.lanes) < min(n, maxLanes) {
+		before := len(w.lanes)
+		if _, err := w.conn.World().Spawn(laneClass, w.conn); err != nil {
+			return fmt.Errorf("stream: opening lane %d: %w", before+1, err)
+		}
+	}
+	return nil
+}

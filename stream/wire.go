@@ -1,0 +1,301 @@
+package stream
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Limits of what one message may say.
+const (
+	maxTopicBytes  = 64  // a topic's name
+	maxNameBytes   = 255 // Name of a transfer
+	maxKeyBytes    = 128 // Key of a transfer: a SHA-512 in hex fits
+	maxReasonBytes = 256 // as a connection's close reason
+	maxLanes       = 32
+	maxIncoming    = 1024 // MaxTransfers that a peer can announce
+)
+
+// Messages of the control pipe. Each appends itself and is parsed strictly: a length beyond its limit, an offset that
+// does not fit an int64 and bytes left over are errors, which rpc answers by closing the connection. The transfer's id
+// is the sender's; those of the two directions are independent of each other.
+type (
+	// limits says what this end takes; it is the first message of each direction and may be repeated.
+	limits struct {
+		transfers int // incoming at once
+		lanes     int // client to server: how many it wants
+	}
+	// header opens a transfer. Ids begin at 1 and go up by one.
+	header struct {
+		id    uint64
+		kind  kind
+		topic string
+		name  string
+		key   string
+		size  int64  // bytes of a blob, -1 when unknown
+		count int64  // elements of an array
+		shape uint64 // of the array's element type
+	}
+	// accept answers a header: the sender goes on at offset, which is before element index of an array.
+	accept struct {
+		id     uint64
+		offset int64
+		index  int64
+		limit  int64 // as in grant
+		have   bool  // everything is here already; nothing more is to be sent
+	}
+	// grant is credit: the sender may send what lies below limit. Limits are absolute, the newest wins.
+	grant struct {
+		id    uint64
+		limit int64
+		acked int64 // units that the application has consumed
+	}
+	// end says that everything was sent.
+	end struct {
+		id     uint64
+		size   int64 // bytes
+		count  int64 // elements
+		digest [32]byte
+	}
+	// cancel stops a transfer from the sender's end; the receiver answers with reject or done.
+	cancel struct {
+		id   uint64
+		stop stop
+	}
+	// reject stops a transfer from the receiver's end, or answers cancel. It is the last word on the id.
+	reject struct {
+		id   uint64
+		stop stop
+	}
+	// done says that the content was verified and consumed. It is the last word on the id.
+	done struct {
+		id uint64
+	}
+)
+
+// kind of a topic.
+type kind uint8
+
+const (
+	kindBlob kind = 1 + iota
+	kindArray
+)
+
+func (k kind) String() string {
+	if k == kindArray {
+		return "array"
+	}
+	return "blob"
+}
+
+var errMalformed = errors.New("stream: malformed message")
+
+// AppendBinary implements encoding.BinaryAppender, as do its like below.
+func (m limits) AppendBinary(b []byte) ([]byte, error) {
+	b = binary.AppendUvarint(b, uint64(m.transfers))
+	return binary.AppendUvarint(b, uint64(m.lanes)), nil
+}
+
+// UnmarshalBinary implements encoding.BinaryUnmarshaler, as do its like below.
+func (m *limits) UnmarshalBinary(b []byte) error {
+	p := parser{b: b}
+	m.transfers = int(p.upTo(maxIncoming))
+	m.lanes = int(p.upTo(maxLanes))
+	return p.end("limits")
+}
+
+func (m header) AppendBinary(b []byte) ([]byte, error) {
+	b = binary.AppendUvarint(b, m.id)
+	b = append(b, byte(m.kind))
+	b = appendText(b, m.topic)
+	b = appendText(b, m.name)
+	b = appendText(b, m.key)
+	if m.kind == kindArray {
+		b = binary.AppendUvarint(b, uint64(m.count))
+		return binary.BigEndian.AppendUint64(b, m.shape), nil
+	}
+	return binary.AppendUvarint(b, uint64(m.size+1)), nil
+}
+
+func (m *header) UnmarshalBinary(b []byte) error {
+	p := parser{b: b}
+	m.id = p.id()
+	m.kind = kind(p.byte())
+	m.topic = p.text(maxTopicBytes)
+	m.name = p.text(maxNameBytes)
+	m.key = p.text(maxKeyBytes)
+	m.size = -1
+	switch m.kind {
+	case kindArray:
+		m.count = p.offset()
+		m.shape = p.uint64()
+	case kindBlob:
+		m.size = p.offset() - 1
+	default:
+		p.fail()
+	}
+	return p.end("header")
+}
+
+func (m accept) AppendBinary(b []byte) ([]byte, error) {
+	b = binary.AppendUvarint(b, m.id)
+	b = append(b, boolByte(m.have))
+	b = binary.AppendUvarint(b, uint64(m.offset))
+	b = binary.AppendUvarint(b, uint64(m.index))
+	return binary.AppendUvarint(b, uint64(m.limit)), nil
+}
+
+func (m *accept) UnmarshalBinary(b []byte) error {
+	p := parser{b: b}
+	m.id = p.id()
+	m.have = p.flag()
+	m.offset = p.offset()
+	m.index = p.offset()
+	m.limit = p.offset()
+	return p.end("accept")
+}
+
+func (m grant) AppendBinary(b []byte) ([]byte, error) {
+	b = binary.AppendUvarint(b, m.id)
+	b = binary.AppendUvarint(b, uint64(m.limit))
+	return binary.AppendUvarint(b, uint64(m.acked)), nil
+}
+
+func (m *grant) UnmarshalBinary(b []byte) error {
+	p := parser{b: b}
+	m.id = p.id()
+	m.limit = p.offset()
+	m.acked = p.offset()
+	return p.end("grant")
+}
+
+func (m end) AppendBinary(b []byte) ([]byte, error) {
+	b = binary.AppendUvarint(b, m.id)
+	b = binary.AppendUvarint(b, uint64(m.size))
+	b = binary.AppendUvarint(b, uint64(m.count))
+	return append(b, m.digest[:]...), nil
+}
+
+func (m *end) UnmarshalBinary(b []byte) error {
+	p := parser{b: b}
+	m.id = p.id()
+	m.size = p.offset()
+	m.count = p.offset()
+	copy(m.digest[:], p.take(len(m.digest)))
+	return p.end("end")
+}
+
+func (m cancel) AppendBinary(b []byte) ([]byte, error) { return appendStop(b, m.id, m.stop), nil }
+func (m *cancel) UnmarshalBinary(b []byte) (err error) { m.id, m.stop, err = parseStop(b); return err }
+func (m reject) AppendBinary(b []byte) ([]byte, error) { return appendStop(b, m.id, m.stop), nil }
+func (m *reject) UnmarshalBinary(b []byte) (err error) { m.id, m.stop, err = parseStop(b); return err }
+func (m done) AppendBinary(b []byte) ([]byte, error)   { return binary.AppendUvarint(b, m.id), nil }
+func (m *done) UnmarshalBinary(b []byte) error {
+	p := parser{b: b}
+	m.id = p.id()
+	return p.end("done")
+}
+
+func appendStop(b []byte, id uint64, s stop) []byte {
+	b = binary.AppendUvarint(b, id)
+	b = append(b, byte(s.code))
+	return appendText(b, clip(s.reason, maxReasonBytes))
+}
+
+func parseStop(b []byte) (uint64, stop, error) {
+	p := parser{b: b}
+	id := p.id()
+	code := stopCode(p.byte())
+	if code == 0 || code >= stopCodes {
+		p.fail()
+	}
+	reason := p.text(maxReasonBytes)
+	return id, stop{code, reason}, p.end("stop")
+}
+
+func appendText(b []byte, s string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+func boolByte(on bool) byte {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// parser takes fields off the front of b. After the first that does not fit, all are zero and bad is set.
+type parser struct {
+	b   []byte
+	bad bool
+}
+
+func (p *parser) fail() { p.bad, p.b = true, nil }
+
+func (p *parser) upTo(limit uint64) uint64 {
+	v, n := binary.Uvarint(p.b)
+	if n <= 0 || v > limit {
+		p.fail()
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+// id is never 0.
+func (p *parser) id() uint64 {
+	id := p.upTo(math.MaxInt64)
+	if id == 0 {
+		p.fail()
+	}
+	return id
+}
+
+// offset is at most 2^62, so that sums of two do not overflow.
+func (p *parser) offset() int64 { return int64(p.upTo(1 << 62)) }
+
+func (p *parser) take(n int) []byte {
+	if len(p.b) < n {
+		p.fail()
+		return nil
+	}
+	taken := p.b[:n]
+	p.b = p.b[n:]
+	return taken
+}
+
+func (p *parser) byte() byte {
+	if b := p.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (p *parser) flag() bool {
+	b := p.byte()
+	if b > 1 {
+		p.fail()
+	}
+	return b == 1
+}
+
+func (p *parser) uint64() uint64 {
+	if b := p.take(8); b != nil {
+		return binary.BigEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (p *parser) text(limit int) string {
+	n := p.upTo(uint64(limit))
+	return string(p.take(int(n)))
+}
+
+func (p *parser) end(message string) error {
+	if p.bad || len(p.b) != 0 {
+		return fmt.Errorf("%w: %s", errMalformed, message)
+	}
+	return nil
+}

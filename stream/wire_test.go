@@ -1,0 +1,147 @@
+package stream
+
+import (
+	"bytes"
+	"encoding"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+// message is what all messages of the control pipe can do.
+type message interface {
+	encoding.BinaryAppender
+	encoding.BinaryUnmarshaler
+}
+
+var (
+	fullHeader = header{id: 300, kind: kindBlob, topic: "save", name: "slot 1", key: "k", size: -1}
+	messages   = []struct {
+		sent, got message
+		wire      string
+	}{
+		{&limits{4, 8}, &limits{}, "\x04\x08"},
+		{&fullHeader, &header{}, "\xac\x02\x01\x04save\x06slot 1\x01k\x00"},
+		{&header{id: 1, kind: kindBlob, topic: "s", size: 127}, &header{}, "\x01\x01\x01s\x00\x00\x80\x01"},
+		{&header{id: 1, kind: kindArray, topic: "s", size: -1, count: 7, shape: 0x0102}, &header{}, "\x01\x02\x01s\x00\x00\x07\x00\x00\x00\x00\x00\x00\x01\x02"},
+		{&accept{id: 1, offset: 2, index: 3, limit: 4, have: true}, &accept{}, "\x01\x01\x02\x03\x04"},
+		{&grant{1, 128, 3}, &grant{}, "\x01\x80\x01\x03"},
+		{&end{id: 1, size: 2, count: 3, digest: [32]byte{31: 9}}, &end{}, "\x01\x02\x03" + strings.Repeat("\x00", 31) + "\x09"},
+		{&cancel{1, stop{stopDigest, "why"}}, &cancel{}, "\x01\x04\x03why"},
+		{&reject{1, stop{stopRejected, ""}}, &reject{}, "\x01\x02\x00"},
+		{&done{5}, &done{}, "\x05"},
+	}
+)
+
+func TestMessagesOnTheWire(t *testing.T) {
+	for _, m := range messages {
+		wire, err := m.sent.AppendBinary(nil)
+		require.NoError(t, err)
+		require.Equal(t, m.wire, string(wire), "%+v", m.sent)
+		require.NoError(t, m.got.UnmarshalBinary(wire))
+		require.Equal(t, m.sent, m.got)
+		for cut := range wire {
+			require.ErrorIs(t, m.got.UnmarshalBinary(wire[:cut]), errMalformed, "%T cut at %d", m.got, cut)
+		}
+		require.ErrorIs(t, m.got.UnmarshalBinary(append(wire, 0)), errMalformed, "%T with a byte too many", m.got)
+	}
+}
+
+func TestMessagesThatAreRefused(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	tooMuch := "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01" // 2^63
+	for name, c := range map[string]struct {
+		m    message
+		wire string
+	}{
+		"limits: transfers": {&limits{}, "\x81\x08\x01"},
+		"limits: lanes":     {&limits{}, "\x01\x21"},
+		"header: id 0":      {&header{}, "\x00\x01\x01s\x00\x00\x00"},
+		"header: kind":      {&header{}, "\x01\x03\x01s\x00\x00\x00"},
+		"header: topic":     {&header{}, "\x01\x01\x41" + long(65) + "\x00\x00\x00"},
+		"header: key":       {&header{}, "\x01\x01\x01s\x00\x81\x01" + long(129) + "\x00"},
+		"header: size":      {&header{}, "\x01\x01\x01s\x00\x00" + tooMuch},
+		"accept: flag":      {&accept{}, "\x01\x02\x02\x03\x04"},
+		"grant: limit":      {&grant{}, "\x01" + tooMuch + "\x01"},
+		"cancel: code 0":    {&cancel{}, "\x01\x00\x00"},
+		"cancel: code 5":    {&cancel{}, "\x01\x05\x00"},
+		"reject: reason":    {&reject{}, "\x01\x01\x81\x02" + long(257)},
+		"done: overflow":    {&done{}, strings.Repeat("\xff", 11)},
+	} {
+		require.ErrorIs(t, c.m.UnmarshalBinary([]byte(c.wire)), errMalformed, name)
+	}
+}
+
+func TestPartOnTheWire(t *testing.T) {
+	p := part{id: 1, offset: 300, index: 2, count: 3, data: []byte("abc")}
+	wire := append(appendPartHeader(nil, p), p.data...)
+	require.Equal(t, "\x01\xac\x02\x02\x03abc", string(wire))
+	got, err := parsePart(wire)
+	require.NoError(t, err)
+	require.Equal(t, p, got)
+
+	c := fullChunk()
+	defer c.free()
+	c.offset, c.index, c.count = 300, 2, 3
+	c.append(p.data)
+	require.Equal(t, wire, c.message(1))
+
+	for _, bad := range []string{"", "\x00\x01\x00\x00x", "\x01\x01\x00\x00", "\x01\x01\x00\x02x", "\x01"} {
+		_, err := parsePart([]byte(bad))
+		require.ErrorIs(t, err, errMalformed, "%q", bad)
+	}
+}
+
+func TestPartFitsItsRPC(t *testing.T) {
+	c := fullChunk()
+	defer c.free()
+	c.offset, c.index, c.count = 1<<62, 1<<62, partBytes
+	c.append(make([]byte, partBytes))
+	require.LessOrEqual(t, len(c.message(1<<62))+2, defaultRPCBytes)
+	require.Empty(t, c.room())
+}
+
+func TestReasonsAreClipped(t *testing.T) {
+	require.Equal(t, "äh", clip("äh", 3))
+	require.Equal(t, "ä", clip("äöü", 3))
+	s := stopFor(canceled(&concealed{public: strings.Repeat("ü", 200), cause: errTest}))
+	require.Len(t, s.reason, maxReasonBytes)
+	require.True(t, utf8.ValidString(s.reason))
+}
+
+func TestStopsKeepTheirMeaning(t *testing.T) {
+	for _, err := range []error{ErrCanceled, ErrRejected, ErrTooLarge, ErrDigest} {
+		s := stopFor(err)
+		require.ErrorIs(t, s.err("sender"), err)
+	}
+	require.ErrorIs(t, stopFor(errTest).err("sender"), ErrCanceled)
+}
+
+func FuzzMessages(f *testing.F) {
+	for i, m := range messages {
+		f.Add(byte(i), []byte(m.wire))
+	}
+	f.Add(byte(255), []byte("\x01\xac\x02\x02\x03abc"))
+	f.Fuzz(func(t *testing.T, which byte, wire []byte) {
+		if int(which) >= len(messages) {
+			if p, err := parsePart(wire); err == nil {
+				require.NotEmpty(t, p.data)
+				require.LessOrEqual(t, p.count, len(p.data))
+			}
+			return
+		}
+		m := messages[which].got
+		if m.UnmarshalBinary(wire) != nil {
+			return
+		}
+		again, err := m.AppendBinary(nil)
+		require.NoError(t, err)
+		require.NoError(t, m.UnmarshalBinary(again))
+		require.LessOrEqual(t, len(again), len(wire)) // varints may have been longer than need be
+		if len(again) == len(wire) {
+			require.True(t, bytes.Equal(wire, again))
+		}
+	})
+}
