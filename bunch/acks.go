@@ -22,11 +22,16 @@ type received struct {
 	at      time.Duration           // arrival of the largest
 	missing uint64                  // numbers below next that never came
 
+	ackTimer
+}
+
+// ackTimer decides when the next ack leaves.
+type ackTimer struct {
 	asking   int           // asking packets since the last ack sent
 	deadline time.Duration // of the next ack when asking > 0
 	urgent   bool          // ack at the deadline even when corked: a gap, or the peer asked for it
 	lastGap  time.Duration // when the last gap was acked
-	acksOnly int           // ack-only packets sent since the last that asked
+	acksOnly int           // ack-only packets sent since the last packet that asked
 }
 
 func (r *received) bit(n uint64) (word *uint64, mask uint64) {
@@ -41,7 +46,7 @@ func (r *received) has(n uint64) bool {
 
 // add notes packet n and reports whether it is new.
 func (r *received) add(now time.Duration, n uint64) bool {
-	if n+seenWindow < r.next+1 {
+	if n+seenWindow < r.next {
 		return false
 	}
 	if n < r.next {
@@ -87,25 +92,36 @@ func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 
 func (r *received) due(now time.Duration) bool { return r.asking > 0 && now >= r.deadline }
 
-// sent notes that an ack of all that came has left.
-func (r *received) sent(now time.Duration) {
+// told notes that an ack has left.
+func (r *received) told(now time.Duration) {
 	if r.urgent {
 		r.lastGap = now
 	}
 	r.asking, r.urgent = 0, false
 }
 
-// appendAcks appends the runs newest first, as many as fit into room bytes. covered is false when some were left out.
-func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
-	if r.next == 0 {
-		return b, true
+// untold takes back that an ack has left; before is the timer as it was then.
+func (r *received) untold(before ackTimer) {
+	if before.asking == 0 {
+		return
 	}
+	if r.asking == 0 || before.deadline < r.deadline {
+		r.deadline = before.deadline
+	}
+	r.asking += before.asking
+	r.urgent = r.urgent || before.urgent
+	r.lastGap, r.acksOnly = before.lastGap, before.acksOnly
+}
+
+// appendAcks appends the runs newest first, at most room bytes with their header. covered is false when some were left
+// out.
+func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
 	delay := min((now-r.at).Microseconds()/ackDelayUnit, 1<<16-1)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.next-1))
 	b = binary.BigEndian.AppendUint16(b, uint16(delay))
 	count := len(b)
 	b = append(b, 0)
-	limit := len(b) - ackHeaderBytes + room
+	limit := len(b) + room - ackHeaderBytes
 	low := r.runDown(r.next, true)
 	b = appendVarint(b, r.next-low)
 	nruns := 1

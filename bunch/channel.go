@@ -1,6 +1,9 @@
 package bunch
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // channel is one channel's state in both directions.
 type channel struct {
@@ -16,7 +19,8 @@ type channel struct {
 	unreliable    queue[datagram]
 	message       uint16 // number of the next unreliable message in parts or sequenced one
 	outClosed     bool
-	queuedBytes   int // not yet in a packet, resends left aside
+	queuedBytes   int     // not yet in a packet, resends left aside
+	popped        runHead // of the run whose first entry was acked and popped
 	inResendQueue bool
 	inFreshQueue  bool
 	watch         watch
@@ -25,11 +29,17 @@ type channel struct {
 	in         ring[slot]
 	expected   uint64
 	run        run
-	opened     bool // the peer's open was processed, or this side opened it
+	opened     bool // this side opened it, or the message that opens it was handed out: others may follow
 	inClosed   bool
 	newest     uint16 // sequence of the newest UnreliableSequenced message
 	sequenced  bool   // newest is set
-	assemblies []assembly
+	assemblies int    // of unreliable messages in parts
+}
+
+// runHead is the beginning of a message whose first entry is gone, so that [Conn.Held] can still name it.
+type runHead struct {
+	bytes [16]byte
+	n     int
 }
 
 // watch is one call of Conn.Watch that has not fired yet.
@@ -76,7 +86,7 @@ func (q *queue[T]) len() int { return len(q.items) - q.head }
 func (q *queue[T]) peek() *T { return &q.items[q.head] }
 
 func (q *queue[T]) push(v T) {
-	if q.head > 0 && len(q.items) == cap(q.items) {
+	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 {
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0
@@ -93,6 +103,12 @@ func (q *queue[T]) pop() T {
 		q.items, q.head = q.items[:0], 0
 	}
 	return v
+}
+
+// remove takes out the items that equal says.
+func (q *queue[T]) remove(equal func(T) bool) {
+	q.items = slices.DeleteFunc(q.items[q.head:], equal)
+	q.head = 0
 }
 
 // unpop puts v back to the head.

@@ -1,15 +1,21 @@
 package bunch
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
-// channels knows every channel of a connection. Numbers are never reused, so a number of the peer's is unseen, open or closed.
+// channels knows every channel of a connection. Numbers are never reused, so a number of the peer's is unseen, open or
+// closed.
 type channels struct {
-	open     map[uint64]*channel
-	control  *channel
-	client   bool
-	limit    int    // open at once
+	open    map[uint64]*channel
+	control *channel
+	limit   int // open at once, for each opener
+
 	ourNext  uint64 // the next number this side opens
+	ours     int    // opened here and not retired
 	peerNext uint64 // no number of the peer's from here on was seen
+	theirs   int    // opened by the peer, its close not taken yet
 	unseen   []span // the peer's numbers below peerNext that were not seen, in order
 }
 
@@ -17,7 +23,7 @@ type channels struct {
 type span struct{ first, last uint64 }
 
 func newChannels(client bool, limit int) channels {
-	c := channels{open: make(map[uint64]*channel), client: client, limit: limit, ourNext: 2, peerNext: 1}
+	c := channels{open: make(map[uint64]*channel), limit: limit, ourNext: 2, peerNext: 1}
 	if client {
 		c.ourNext, c.peerNext = 1, 2
 	}
@@ -26,14 +32,15 @@ func newChannels(client bool, limit int) channels {
 	return c
 }
 
-// create opens the next channel of this side; nil when too many are open.
+// create opens the next channel of this side; nil when too many are open or all numbers were used.
 func (c *channels) create(p Priority) *channel {
-	if len(c.open) > c.limit || c.ourNext > maxChannelNumber {
+	if c.ours >= c.limit || c.ourNext > maxChannelNumber {
 		return nil
 	}
 	ch := &channel{number: c.ourNext, priority: p, ours: true, opened: true}
 	c.open[ch.number] = ch
 	c.ourNext += 2
+	c.ours++
 	return ch
 }
 
@@ -51,12 +58,29 @@ func (c *channels) incoming(number uint64) (*channel, error) {
 	if !c.takeUnseen(number) {
 		return nil, nil
 	}
-	if len(c.open) > c.limit {
-		return nil, violation(BunchBadChannelIndex, "channel %d: more than %d open at once (MaxChannels)", number, c.limit)
+	if err := c.checkLimit(number); err != nil {
+		return nil, err
 	}
 	ch := &channel{number: number, priority: Normal}
 	c.open[number] = ch
+	c.theirs++
 	return ch, nil
+}
+
+// checkLimit refuses what an honest peer never reaches. It frees a channel of its own once it has our close, which it gets
+// after we took its own; ours may then still wait for its ack, so such ones have a limit of their own. Numbers that it
+// skipped are of channels that it holds open.
+func (c *channels) checkLimit(number uint64) error {
+	lingering := len(c.open) - 1 - c.ours - c.theirs
+	switch {
+	case c.theirs >= c.limit:
+		return violation(BunchBadChannelIndex, "channel %d: more than %d open at once (MaxChannels)", number, c.limit)
+	case lingering >= c.limit:
+		return violation(BunchBadChannelIndex, "channel %d: %d closed ones wait for an ack (MaxChannels %d)", number, lingering, c.limit)
+	case len(c.unseen) > c.limit:
+		return violation(BunchBadChannelIndex, "channel %d: %d gaps in the numbers (MaxChannels %d)", number, len(c.unseen), c.limit)
+	}
+	return nil
 }
 
 func (c *channels) isOurs(number uint64) bool { return number&1 == c.ourNext&1 }
@@ -79,24 +103,35 @@ func (c *channels) takeUnseen(number uint64) bool {
 }
 
 func (c *channels) split(i int, number uint64) {
-	s := c.unseen[i]
+	s := &c.unseen[i]
 	switch {
 	case s.first == s.last:
-		c.unseen = append(c.unseen[:i], c.unseen[i+1:]...)
+		c.unseen = slices.Delete(c.unseen, i, i+1)
 	case number == s.first:
-		c.unseen[i].first += 2
+		s.first += 2
 	case number == s.last:
-		c.unseen[i].last -= 2
+		s.last -= 2
 	default:
-		c.unseen = append(c.unseen, span{})
-		copy(c.unseen[i+1:], c.unseen[i:])
-		c.unseen[i].last, c.unseen[i+1].first = number-2, number+2
+		upper := span{number + 2, s.last}
+		s.last = number - 2
+		c.unseen = slices.Insert(c.unseen, i+1, upper)
+	}
+}
+
+// taken notes that the peer's close of ch was processed.
+func (c *channels) taken(ch *channel) {
+	if !ch.ours {
+		c.theirs--
 	}
 }
 
 // retire forgets a channel that both sides have closed.
 func (c *channels) retire(ch *channel) {
-	if ch.number != 0 && ch.inClosed && ch.outClosed && ch.first == ch.next {
-		delete(c.open, ch.number)
+	if ch.number == 0 || !ch.inClosed || !ch.outClosed || ch.first != ch.next || c.open[ch.number] == nil {
+		return
+	}
+	delete(c.open, ch.number)
+	if ch.ours {
+		c.ours--
 	}
 }

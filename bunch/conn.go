@@ -20,10 +20,10 @@ type Conn struct {
 	blocks      blocks
 	sent        sentPackets
 	build       builder
+	undo        undo // of the last packet
 	corked      bool
-	flushing    bool
-	undo        []unsentDatagram // unreliable bunches of the last packet
-	unreliables int              // bytes queued
+	flushing    bool // though corked
+	unreliables int  // bytes queued
 
 	// Path.
 	rtt          rtt
@@ -37,18 +37,25 @@ type Conn struct {
 	ready             []Message // from head on
 	head              int
 	flow              flow
-	spare             blocks // for entries that arrive in pieces
-	parked            int    // bytes of unreliable assemblies
-	waitingUnreliable int    // cost of the unreliable ready messages
+	spare             blocks     // for entries that arrive in pieces
+	loose             run        // an unordered message that overtakes earlier entries
+	assemblies        []assembly // of unreliable messages in parts, oldest first
+	parked            int        // cost of the assemblies
+	waitingUnreliable int        // cost of the unreliable ready messages
+	waitingControl    int        // cost of the ready messages of channel 0
 
 	// The owner.
 	wake    bool
+	changed bool
 	watched []*channel
 	stats   Stats
 }
 
 // levels of the wire: control, then the priorities.
-const levels = 2 + int(Bulk)
+const (
+	levels    = 2 + int(Bulk)
+	bulkLevel = levels - 1
+)
 
 // level holds the channels of one priority that have something to send.
 type level struct {
@@ -78,6 +85,7 @@ func (c *Conn) Agree(peer Params) error {
 	if err := peer.validate(); err != nil {
 		return err
 	}
+	c.changed = true
 	c.limits = c.limits.smaller(peer)
 	c.channels.limit = c.limits.MaxChannels
 	c.peerAckDelay = peer.AckDelay
@@ -97,7 +105,8 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	}
 	ch := c.channels.create(p)
 	if ch == nil {
-		return 0, fmt.Errorf("bunch: more than %d channels open at once (MaxChannels)", c.channels.limit)
+		return 0, fmt.Errorf("bunch: no channel left: %d of %d open at once (MaxChannels), next number %d of %d",
+			c.channels.ours, c.channels.limit, c.channels.ourNext, maxChannelNumber)
 	}
 	return ch.number, nil
 }
@@ -114,11 +123,17 @@ func (c *Conn) SetPriority(number uint64, p Priority) error {
 	from := c.level(ch)
 	ch.priority = p
 	to := c.level(ch)
+	if from == to {
+		return nil
+	}
 	from.queued -= ch.queuedBytes
 	to.queued += ch.queuedBytes
-	// Stale places in the old level are skipped there; see level membership in schedule.
+	is := func(other *channel) bool { return other == ch }
+	from.resend.remove(is)
+	from.fresh.remove(is)
 	ch.inFreshQueue, ch.inResendQueue = false, false
 	c.schedule(ch)
+	c.changed = true
 	return nil
 }
 
@@ -137,29 +152,44 @@ func (c *Conn) Reliable(number uint64) (out, slots int) {
 // Drained reports whether nothing reliable waits for being sent or acknowledged.
 func (c *Conn) Drained() bool { return c.flow.entries == 0 }
 
-// Held shows each message that ch's reliable buffer holds, oldest first: the first bytes of it and how many entries it
-// takes, 0 when it shares the entry of the one before.
+// Held shows each message that ch's reliable buffer holds, oldest first: its first bytes (16 are left of a message whose
+// first entry is acknowledged) and how many entries it takes, 0 when it shares the entry of the one before. The entries
+// add up to what Reliable says.
 func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
 	ch := c.channels.open[number]
 	if ch == nil {
 		return
 	}
-	for n := ch.first; n < ch.next; n++ {
+	for n := ch.first; n < ch.next; {
 		e := ch.out.at(n)
-		switch {
-		case e.flags&flagWhole == flagWhole:
+		if e.flags&flagWhole == flagWhole {
 			visitWhole(e.payload, visit)
-		case e.flags&flagBegin != 0:
-			entries := 1
-			for n+uint64(entries) < ch.next && ch.out.at(n+uint64(entries)-1).flags&flagEnd == 0 {
-				entries++
-			}
-			visit(e.payload, entries)
+			n++
+			continue
 		}
+		head := e.payload
+		if e.flags&flagBegin == 0 {
+			head = ch.popped.bytes[:ch.popped.n]
+		}
+		entries := ch.runFrom(n)
+		visit(head, entries)
+		n += uint64(entries)
 	}
 }
 
+// runFrom counts the entries from n to the end of its run.
+func (ch *channel) runFrom(n uint64) int {
+	end := n
+	for end+1 < ch.next && ch.out.at(end).flags&flagEnd == 0 {
+		end++
+	}
+	return int(end-n) + 1
+}
+
 func visitWhole(b []byte, visit func(head []byte, entries int)) {
+	if len(b) == 0 {
+		visit(nil, 1) // a close without a message
+	}
 	for entries := 1; len(b) > 0; entries = 0 {
 		size, n := consumeVarint(b)
 		b = b[n:]
@@ -175,6 +205,14 @@ func (c *Conn) Wake() bool {
 	return w
 }
 
+// Changed reports, once, that the owner did something since it last asked that may let a packet leave, move NextTimeout or
+// make Wake true. What the wire does is not reported.
+func (c *Conn) Changed() bool {
+	changed := c.changed
+	c.changed = false
+	return changed
+}
+
 // FirstByte tells which datagrams are for this machine.
 func (c *Conn) FirstByte() byte { return Protocol }
 
@@ -186,7 +224,7 @@ func (c *Conn) clock(now time.Time) time.Duration {
 
 func (c *Conn) fail(err *Error) error {
 	if c.err == nil {
-		c.err, c.wake = err, true
+		c.err, c.wake, c.changed = err, true, true
 	}
 	return c.err
 }

@@ -8,7 +8,7 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	b, cost := s.payload, entryCost
 	if s.pieced {
 		b = append(make([]byte, 0, len(b)), b...)
-		c.spare.put(s.payload[:0])
+		c.recycle(part{s.payload, true})
 	}
 	m := Message{Delivery: Delivery(s.flags & deliveryMask), Open: s.flags&flagOpen != 0}
 	closes := s.flags&flagClose != 0
@@ -17,8 +17,7 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 			return violation(BunchDataOverflow, "channel %d: a whole bunch without a message", ch.number)
 		}
 		m.Close = true
-		c.deliver(ch, m, cost)
-		return nil
+		return c.deliver(ch, m, cost)
 	}
 	for count := 1; len(b) > 0; count++ {
 		size, n := consumeVarint(b)
@@ -32,61 +31,76 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 		m.Payload = b[n:end:end]
 		b = b[end:]
 		m.Close = closes && len(b) == 0
-		c.deliver(ch, m, cost+end)
+		if err := c.deliver(ch, m, cost+end); err != nil {
+			return err
+		}
 		m.Open, cost = false, 0
 	}
 	return nil
 }
 
-// deliver appends a message to the ready list.
-func (c *Conn) deliver(ch *channel, m Message, cost int) {
+// deliver appends a message to the ready list. Unreliable ones cost nothing here: receiveUnreliable has counted them.
+func (c *Conn) deliver(ch *channel, m Message, cost int) error {
 	m.Channel = ch.number
-	if ch.number != 0 && m.Delivery <= ReliableUnordered {
+	ch.opened = ch.opened || m.Open
+	switch {
+	case m.Delivery >= Unreliable:
+	case ch.number == 0:
+		if c.waitingControl += cost; c.waitingControl > maxControl {
+			return violation(ReceiveLimitExceeded, "%d bytes wait on the control channel, at most %d", c.waitingControl, maxControl)
+		}
+		m.cost = int32(cost)
+	default:
 		m.cost = int32(cost)
 		c.flow.waiting += uint64(cost)
 	}
 	c.ready = append(c.ready, m)
 	c.wake = true
+	return nil
 }
 
-// takeUnordered hands out an unordered message whose entries are all there though earlier entries are missing.
+// takeUnordered hands out the unordered message that entry n is part of, when all of it is there though earlier entries
+// are missing. One that opens or closes waits for its turn.
 func (c *Conn) takeUnordered(ch *channel, n uint64) error {
-	first, last := n, n
-	for ch.in.at(first).flags&flagBegin == 0 {
-		if first == ch.expected || ch.in.at(first-1).state != full {
-			return nil
-		}
-		first--
-	}
 	if !ch.opened {
 		return nil // the open travels first
 	}
-	for ch.in.at(last).flags&flagEnd == 0 {
-		if last+1-ch.expected >= uint64(len(ch.in.slots)) || ch.in.at(last+1).state != full {
-			return nil
-		}
-		last++
-	}
-	return c.deliverUnordered(ch, first, last)
-}
-
-func (c *Conn) deliverUnordered(ch *channel, first, last uint64) error {
-	var r channel // a run of its own beside the channel's ordered one
-	r.number, r.opened, r.ours = ch.number, true, ch.ours
-	for n := first; n <= last; n++ {
-		s := ch.in.at(n)
-		if s.flags&(flagOpen|flagClose) != 0 || Delivery(s.flags&deliveryMask) != ReliableUnordered {
-			return nil // in order, then
-		}
+	first, last, ok := ch.unorderedAround(n)
+	if !ok {
+		return nil
 	}
 	for n := first; n <= last; n++ {
 		s := ch.in.at(n)
-		if err := c.process(&r, n, s); err != nil {
+		if err := c.take(ch, &c.loose, s); err != nil {
 			return err
 		}
 		*s = slot{state: taken}
 	}
 	return nil
+}
+
+// unorderedAround returns the entries of the message that n is part of; not ok while some are missing.
+func (ch *channel) unorderedAround(n uint64) (first, last uint64, ok bool) {
+	first, last = n, n
+	for ch.in.at(first).flags&flagBegin == 0 {
+		if first == ch.expected || !ch.looseAt(first-1) {
+			return 0, 0, false
+		}
+		first--
+	}
+	for ch.in.at(last).flags&flagEnd == 0 {
+		if last+1-ch.expected == uint64(len(ch.in.slots)) || !ch.looseAt(last+1) {
+			return 0, 0, false
+		}
+		last++
+	}
+	return first, last, ch.looseAt(n)
+}
+
+// looseAt reports whether entry n is there and may overtake others.
+func (ch *channel) looseAt(n uint64) bool {
+	s := ch.in.at(n)
+	return s.state == full && s.flags&(deliveryMask|flagOpen|flagClose) == byte(ReliableUnordered)
 }
 
 // Next returns the next complete message; what it returns counts as consumed.
@@ -99,11 +113,13 @@ func (c *Conn) Next() (Message, bool) {
 	if c.head++; c.head == len(c.ready) {
 		c.ready, c.head = c.ready[:0], 0
 	}
-	if m.cost > 0 {
-		c.flow.consume(uint64(m.cost))
-	}
-	if m.Delivery >= Unreliable {
+	switch {
+	case m.Delivery >= Unreliable:
 		c.waitingUnreliable -= unreliableCost(m)
+	case m.Channel == 0:
+		c.waitingControl -= int(m.cost)
+	default:
+		c.consume(uint64(m.cost))
 	}
 	return m, true
 }
@@ -111,9 +127,10 @@ func (c *Conn) Next() (Message, bool) {
 // Swap returns all ready messages at once, which count as consumed, and takes into's memory for the next ones.
 func (c *Conn) Swap(into []Message) []Message {
 	out := c.ready[c.head:]
+	clear(into)
 	c.ready, c.head = into[:0], 0
-	c.flow.consume(c.flow.waiting)
-	c.waitingUnreliable = 0
+	c.consume(c.flow.waiting)
+	c.waitingUnreliable, c.waitingControl = 0, 0
 	return out
 }
 

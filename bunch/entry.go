@@ -9,7 +9,7 @@ type piece struct {
 	off, end uint16
 	copies   uint8 // packets in flight that carry it
 	queued   bool  // wants to be sent
-	sent     bool  // left at least once, and counts against the peer's limit
+	sent     bool  // left at least once
 	acked    bool
 }
 
@@ -17,7 +17,7 @@ type piece struct {
 type entry struct {
 	payload  []byte // from the connection's blocks
 	flags    byte
-	started  bool // a piece was sent
+	started  bool // a piece was sent: nothing merges into it, and its cost is charged
 	resend   bool // stands in its channel's resend queue
 	pieces   [maxPieces]piece
 	n        uint8
@@ -50,13 +50,9 @@ func (e *entry) acked() bool {
 	return true
 }
 
-// costOf is what sending p for the first time costs of the peer's limit.
-func (e *entry) costOf(p *piece) int {
-	if !e.started {
-		return entryCost + int(p.end-p.off)
-	}
-	return int(p.end - p.off)
-}
+// cost is what the entry takes of the peer's limit, charged as a whole when its first piece leaves: so its other pieces
+// may always follow.
+func (e *entry) cost() int { return entryCost + len(e.payload) }
 
 // cut splits piece i so that its first part has size bytes, and reports whether that was possible.
 func (e *entry) cut(i, size int) bool {
@@ -67,7 +63,7 @@ func (e *entry) cut(i, size int) bool {
 	copy(e.pieces[i+2:], e.pieces[i+1:e.n])
 	e.n++
 	mid := p.off + uint16(size)
-	e.pieces[i+1] = piece{off: mid, end: p.end, queued: p.queued}
+	e.pieces[i+1] = piece{off: mid, end: p.end, queued: p.queued, sent: p.sent}
 	p.end = mid
 	return true
 }

@@ -4,7 +4,7 @@ package bunch
 func (c *Conn) hasContent(fresh bool) bool {
 	for i := range c.levels {
 		lv := &c.levels[i]
-		if i == 1+int(Bulk) && !c.bulkOpen() {
+		if i == bulkLevel && !c.bulkOpen() {
 			continue
 		}
 		if lv.resend.len() > 0 || fresh && lv.fresh.len() > 0 {
@@ -32,8 +32,7 @@ func (c *Conn) bulkOpen() bool {
 // fill places bunches by priority; within one, resends precede what was never sent.
 func (c *Conn) fill() {
 	for i := range c.levels {
-		bulk := i == 1+int(Bulk)
-		if c.build.full() || bulk && !c.bulkOpen() {
+		if c.build.full() || i == bulkLevel && !c.bulkOpen() {
 			return
 		}
 		before := c.build.bunches
@@ -41,19 +40,13 @@ func (c *Conn) fill() {
 		if c.build.fresh {
 			c.fillFresh(&c.levels[i])
 		}
-		if !bulk && c.build.bunches > before {
-			c.build.bulk = false
-		}
+		c.build.bulk = i == bulkLevel && c.build.bunches > before
 	}
 }
 
 func (c *Conn) fillResends(lv *level) {
 	for lv.resend.len() > 0 && !c.build.full() {
 		ch := *lv.resend.peek()
-		if c.level(ch) != lv || !ch.inResendQueue {
-			lv.resend.pop()
-			continue
-		}
 		if !c.placeResends(ch) {
 			return
 		}
@@ -80,26 +73,22 @@ func (c *Conn) placeResends(ch *channel) bool {
 	return true
 }
 
-// fillFresh serves the channels of lv in turn, an entry or a message each.
+// fillFresh serves the channels of lv in turn, an entry or a message each, until one does not fit or all that is left
+// waits for a higher limit.
 func (c *Conn) fillFresh(lv *level) {
-	blocked := 0
+	blocked := 0 // in a row
 	for lv.fresh.len() > blocked && !c.build.full() {
 		ch := *lv.fresh.peek()
-		if c.level(ch) != lv || !ch.inFreshQueue {
-			lv.fresh.pop()
-			continue
-		}
 		result := c.placeFresh(ch)
 		if result == noRoom {
 			return
 		}
 		lv.fresh.pop()
-		ch.inFreshQueue = ch.hasFresh()
-		if ch.inFreshQueue {
+		if ch.inFreshQueue = ch.hasFresh(); ch.inFreshQueue {
 			lv.fresh.push(ch)
 		}
-		if result == blockedByLimit {
-			blocked++
+		if blocked++; result == done {
+			blocked = 0
 		}
 	}
 }
@@ -114,24 +103,21 @@ const (
 
 // placeFresh places the next unsent entry of ch, or its next unreliable message when that was queued before it.
 func (c *Conn) placeFresh(ch *channel) placed {
-	if ch.unreliable.len() > 0 && (ch.fresh >= ch.unreliable.peek().after) {
+	if ch.unreliable.len() > 0 && ch.fresh >= ch.unreliable.peek().after {
 		return c.placeUnreliable(ch)
-	}
-	if ch.fresh < ch.first {
-		ch.fresh = ch.first
 	}
 	if ch.fresh == ch.next {
 		return done
 	}
 	e := ch.out.at(ch.fresh)
 	i := e.queued()
-	if i < 0 {
+	if i < 0 { // it left among the resends
 		ch.fresh++
 		return done
 	}
-	if ch.number != 0 && !c.flow.allows(e.costOf(&e.pieces[i])) {
+	if ch.number != 0 && !e.started && !c.flow.allows(e.cost()) {
 		c.flow.blocked = true
-		if ch.unreliable.len() > 0 && ch.fresh > 0 {
+		if ch.unreliable.len() > 0 && (ch.fresh > 0 || !ch.ours) {
 			return c.placeUnreliable(ch)
 		}
 		return blockedByLimit
@@ -139,41 +125,39 @@ func (c *Conn) placeFresh(ch *channel) placed {
 	if !c.place(ch, ch.fresh, e, i) {
 		return noRoom
 	}
-	if rest := e.queued(); rest >= 0 {
+	if e.queued() >= 0 {
 		if c.build.room() < minFill {
 			return noRoom // the rest opens the next packet
 		}
-		c.deferRest(ch, ch.fresh, e)
+		c.queueResend(ch, ch.fresh, e) // the rest follows while the next entry fills this packet
 	}
 	ch.fresh++
 	return done
 }
 
-// deferRest leaves the rest of an entry to the next packet while this one is filled from the next entry.
-func (c *Conn) deferRest(ch *channel, n uint64, e *entry) {
-	if !e.resend {
-		e.resend = true
-		ch.resend.push(n)
-		c.schedule(ch)
+func (c *Conn) queueResend(ch *channel, n uint64, e *entry) {
+	if e.resend {
+		return
 	}
+	e.resend = true
+	ch.resend.push(n)
+	c.schedule(ch)
 }
 
 // place puts piece i of e into the packet, cut where that fills the packet exactly, and reports whether it fit.
 func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	h := header{flags: e.flags, channel: ch.number, sequence: uint16(n)}
-	p := &e.pieces[i]
 	if e.n > 1 {
 		h.flags |= flagPiece
 	}
+	p := &e.pieces[i]
 	size, room := int(p.end-p.off), c.build.room()-h.size()
-	if cut := c.cutAt(ch, n, size, room, e.n == 1); cut < size {
-		if cut < minPiece || !e.cut(i, cut) {
-			if size > room {
-				return false
-			}
-		} else {
-			h.flags |= flagPiece
-		}
+	cut := c.cutAt(ch, n, size, room, e.n == 1)
+	switch {
+	case cut < size && cut >= minPiece && e.cut(i, cut):
+		h.flags |= flagPiece
+	case size > room:
+		return false
 	}
 	c.put(ch, n, e, &e.pieces[i], h)
 	return true
@@ -188,10 +172,15 @@ func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
 	switch {
 	case left < 0:
 		return room
-	case left > 0 && left < minFill && size > 4*minFill && n == ch.fresh && n+1 < ch.next:
+	case left > 0 && left < minFill && size > 4*minFill && n == ch.fresh && c.moreBehind(ch):
 		return size - minFill
 	}
 	return size
+}
+
+// moreBehind reports whether something follows the next entry of ch in its level.
+func (c *Conn) moreBehind(ch *channel) bool {
+	return ch.fresh+1 < ch.next || c.level(ch).fresh.len() > 1
 }
 
 func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
@@ -199,22 +188,18 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	h.offset, h.last = p.off, int(p.end) == len(e.payload)
 	b.buf = appendBunch(b.buf, h, e.payload[p.off:p.end])
 	b.bunches++
-	b.packet.items = append(b.packet.items, item{channel: ch, sequence: n, off: p.off, end: p.end})
-	cost := e.costOf(p)
-	p.queued = false
-	p.copies++
-	e.started = true
+	b.packet.items = append(b.packet.items, item{channel: ch, sequence: n, off: p.off, end: p.end, first: !p.sent})
+	if !e.started && ch.number != 0 {
+		c.flow.sent += uint64(e.cost())
+	}
 	c.stats.BunchesSent++
 	if p.sent {
 		c.stats.BunchesResent++
-		return
+	} else {
+		c.addQueued(ch, -int(p.end-p.off))
 	}
-	p.sent = true
-	size := int(p.end - p.off)
-	c.addQueued(ch, -size)
-	if ch.number != 0 {
-		c.flow.sent += uint64(cost)
-	}
+	p.queued, p.sent, e.started = false, true, true
+	p.copies++
 }
 
 func (c *Conn) placeUnreliable(ch *channel) placed {
@@ -234,7 +219,7 @@ func (c *Conn) placeUnreliable(ch *channel) placed {
 	c.build.buf = appendBunch(c.build.buf, h, payload)
 	c.build.bunches++
 	c.stats.BunchesSent++
-	c.undo = append(c.undo, unsentDatagram{channel: ch, datagram: *u})
+	c.undo.datagrams = append(c.undo.datagrams, unsentDatagram{channel: ch, datagram: *u})
 	c.unreliables -= len(payload)
 	c.addQueued(ch, -len(payload))
 	if u.part++; int(u.part) == u.parts() {

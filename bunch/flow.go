@@ -2,11 +2,14 @@ package bunch
 
 import "time"
 
-// entryCost is charged for each entry beside its bytes, so that many tiny ones cannot hold much memory.
-const entryCost = 64
+const (
+	entryCost  = 64        // charged for each entry beside its bytes, so that many tiny ones cannot hold much memory
+	maxControl = 256 << 10 // cost of the messages that may wait on channel 0
+)
 
 // flow bounds the reliable bytes that wait at the receiver, like MAX_DATA of RFC 9000, 4.1: the receiver advertises an
-// absolute limit. Channel 0 is exempt. The cost of an entry is entryCost and its bytes.
+// absolute limit. The cost of an entry is entryCost and its bytes. Channel 0 is exempt, so that control passes a stopped
+// world; what waits there has a bound of its own, maxControl.
 type flow struct {
 	entries int // in all reliable buffers of this side
 
@@ -28,7 +31,7 @@ type flow struct {
 }
 
 func (f *flow) init(window int) {
-	f.limit, f.advertised = minReceiveLimit, minReceiveLimit
+	f.limit, f.advertised = minReceiveLimit, minReceiveLimit // what both assume before anything was said
 	f.grow(window)
 }
 
@@ -46,12 +49,8 @@ func (f *flow) offer() {
 	}
 }
 
-// tell notes that the limit left in a packet.
-func (f *flow) tell(told bool) {
-	if told {
-		f.advertised = f.kib() << 10
-	}
-}
+// told notes that the limit left in a packet.
+func (f *flow) told() { f.update, f.advertised = false, f.kib()<<10 }
 
 // consume notes that messages of this cost were handed out.
 func (f *flow) consume(cost uint64) {
@@ -76,4 +75,13 @@ func (f *flow) take(cost int) bool {
 }
 
 // SetReceiveLimit raises how many reliable bytes may wait here, told to the peer with the next packet. It never shrinks.
-func (c *Conn) SetReceiveLimit(bytes int) { c.flow.grow(bytes) }
+func (c *Conn) SetReceiveLimit(bytes int) {
+	c.flow.grow(bytes)
+	c.changed = true
+}
+
+// consume counts messages as fetched by the owner.
+func (c *Conn) consume(cost uint64) {
+	c.flow.consume(cost)
+	c.changed = c.changed || c.flow.update
+}

@@ -6,6 +6,8 @@ const (
 	packetThreshold = 3 // RFC 9002: kPacketThreshold
 	maxPTO          = time.Second
 	lostMemory      = 3 // PTOs that the record of a lost packet stays
+	probePackets    = 2
+	maxCopies       = 64 // in flight of one piece: probes of a path that is out for long carry no more
 )
 
 // loss decides which packets are lost, from acks (RFC 9002, section 6.1) and silence (6.2).
@@ -19,35 +21,6 @@ type loss struct {
 	unanswered time.Duration // sending of the first packet without any ack since
 }
 
-// blackHole notices that large packets vanish while small ones arrive.
-type blackHole struct {
-	largeLost  int
-	smallAcked bool
-}
-
-// BlackHole reports, once, that 3 packets above 1,163 bytes in a row were lost while smaller ones were acked.
-func (c *Conn) BlackHole() bool {
-	found := c.blackHole.largeLost >= 3 && c.blackHole.smallAcked
-	if found {
-		c.blackHole = blackHole{}
-	}
-	return found
-}
-
-func (b *blackHole) acked(size int) {
-	if size > minDatagram {
-		*b = blackHole{}
-	} else if b.largeLost > 0 {
-		b.smallAcked = true
-	}
-}
-
-func (b *blackHole) lost(size int) {
-	if size > minDatagram {
-		b.largeLost++
-	}
-}
-
 func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	if c.sent.next == 0 {
 		return violation(AckSequenceMismatch, "ack of packet %d, none was sent", h.largest)
@@ -56,30 +29,13 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	if largest >= c.sent.next {
 		return violation(AckSequenceMismatch, "ack of packet %d, the newest sent is %d", largest, c.sent.next-1)
 	}
-	var newest *packet
-	progress := false
-	high := largest + 1
-	for i, run := range h.runs[:h.nruns] {
-		if run > high {
-			return violation(AckSequenceMismatch, "ack runs reach below packet 0")
-		}
-		low := high - run
-		if i%2 == 0 {
-			for n := high; n > max(low, c.sent.oldest); n-- {
-				if p := c.sent.get(n - 1); c.ackPacket(t, p) {
-					progress = true
-					if newest == nil {
-						newest = p
-						c.sampleRTT(t, p, n-1 == largest, h.delay)
-					}
-				}
-			}
-		}
-		high = low
+	newest, err := c.ackRuns(t, h, largest)
+	if err != nil {
+		return err
 	}
 	c.loss.largest = max(c.loss.largest, largest+1)
-	if progress {
-		c.rate.sample(t, newest)
+	if newest != nil {
+		c.rate.sample(t, newest, &c.rtt)
 		c.rate.observe(t, &c.rtt)
 		c.loss.ptos = 0
 		c.loss.unanswered = t
@@ -92,6 +48,27 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	return nil
 }
 
+// ackRuns takes the news that packets arrived, and returns the newest of which it is news, or nil.
+func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest *packet, err error) {
+	high := largest + 1
+	for i, run := range h.runs[:h.nruns] {
+		if run > high {
+			return nil, violation(AckSequenceMismatch, "ack runs reach below packet 0")
+		}
+		low := high - run
+		if i%2 == 0 {
+			for n := high; n > max(low, c.sent.oldest); n-- {
+				if p := c.sent.get(n - 1); c.ackPacket(t, n-1, p) && newest == nil {
+					newest = p
+					c.sampleRTT(t, p, n-1 == largest, h.delay)
+				}
+			}
+		}
+		high = low
+	}
+	return newest, nil
+}
+
 func (c *Conn) sampleRTT(t time.Duration, p *packet, largest bool, delay uint16) {
 	if largest {
 		wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
@@ -99,8 +76,9 @@ func (c *Conn) sampleRTT(t time.Duration, p *packet, largest bool, delay uint16)
 	}
 }
 
-// ackPacket takes the news that p arrived and reports whether p was flying.
-func (c *Conn) ackPacket(t time.Duration, p *packet) bool {
+// ackPacket takes the news that packet n arrived, and reports whether it is news. It counts for a lost one too: when the
+// round trip has become longer, only such packets say so.
+func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	was := p.fate
 	if was != flying && was != lost {
 		return false
@@ -113,9 +91,8 @@ func (c *Conn) ackPacket(t time.Duration, p *packet) bool {
 	c.rate.acked(t, p)
 	if was == lost {
 		c.spurious()
-		return false
 	}
-	c.blackHole.acked(p.size)
+	c.blackHole.acked(n, p.size)
 	return true
 }
 
@@ -153,6 +130,9 @@ func (c *Conn) popAcked(ch *channel) {
 		e := ch.out.at(ch.first)
 		if !e.acked() {
 			break
+		}
+		if e.flags&flagWhole == flagBegin {
+			ch.popped.n = copy(ch.popped.bytes[:], e.payload)
 		}
 		c.blocks.put(e.payload)
 		*e = entry{}
@@ -195,7 +175,8 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	c.sent.landed(p, lost)
 	p.lostUntil = t + lostMemory*c.pto()
 	c.stats.PacketsLost++
-	c.blackHole.lost(p.size)
+	c.blackHole.lost(n, p.size)
+	c.rate.lost(p, &c.rtt)
 	c.trace("lost", n, p.size)
 	for _, it := range p.items {
 		c.giveBack(it)
@@ -225,10 +206,8 @@ func (c *Conn) requeue(it item, wanted func(*piece) bool) {
 			p.queued, again = true, true
 		}
 	}
-	if again && !e.resend {
-		e.resend = true
-		ch.resend.push(it.sequence)
-		c.schedule(ch)
+	if again {
+		c.queueResend(ch, it.sequence, e)
 	}
 }
 
@@ -243,18 +222,23 @@ func (c *Conn) ptoAt() (time.Duration, bool) {
 	return c.sent.lastAsk + min(wait, max(maxPTO, 3*c.rtt.current(), c.pto())), true
 }
 
-// probe answers a probe timeout: the bunches of the oldest flying packet go out once more, beside the copy in flight.
+// probe answers a probe timeout with two packets (RFC 9002, 6.2.4): the oldest bunches in flight go out once more, as many
+// as two small packets hold, beside the copies in flight.
 func (c *Conn) probe() {
 	c.loss.ptos++
-	c.loss.probes = 1
+	c.loss.probes = probePackets
+	room := probePackets * EntryBytes
 	n, ok := c.sent.firstFlying()
 	for ; ok && n < c.sent.next; n++ {
 		p := c.sent.get(n)
-		if p.fate == flying && len(p.items) > 0 {
-			for _, it := range p.items {
-				c.requeue(it, func(*piece) bool { return true })
+		if p.fate != flying {
+			continue
+		}
+		for _, it := range p.items {
+			if room -= int(it.end - it.off); room < 0 {
+				return
 			}
-			return
+			c.requeue(it, func(p *piece) bool { return p.copies < maxCopies })
 		}
 	}
 }

@@ -17,7 +17,7 @@ type builder struct {
 	start   int
 	limit   int // len(buf) may grow to it
 	bunches int
-	bulk    bool // nothing but bulk in it
+	bulk    bool // some of them are bulk
 	fresh   bool // bunches that were never sent may join
 	packet  *packet
 }
@@ -38,24 +38,21 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 	if c.loss.probes > 0 && c.loss.ptos >= 2 {
 		max = minDatagram // a path that shrank lets small probes through
 	}
-	ackDue := c.received.due(t) && (!c.corked || c.flushing || c.received.urgent)
+	c.makeRoom(t)
+	open := !c.corked || c.flushing
 	fresh := c.freshAllowed()
 	content := c.hasContent(fresh)
-	update := c.flow.update && (!c.corked || c.flushing)
-	if !ackDue && !content && !c.mustPing() && !update {
+	must := c.mustPing() || c.flow.update && open || c.received.due(t) && (open || c.received.urgent)
+	if !content && !must {
 		c.idle()
 		return buf, 0, false
 	}
-	p := c.sent.add()
-	if p == nil {
-		return buf, 0, false
-	}
-	c.build = builder{buf: buf, start: len(buf), limit: len(buf) + max, bulk: true, fresh: fresh, packet: p}
+	c.build = builder{buf: buf, start: len(buf), limit: len(buf) + max, fresh: fresh, packet: c.sent.add()}
 	c.appendHeader(t, content)
 	if content {
 		c.fill()
 	}
-	if c.build.bunches == 0 && !ackDue && !c.mustPing() && !update {
+	if c.build.bunches == 0 && !must {
 		c.sent.next--
 		c.idle()
 		return buf, 0, false
@@ -66,16 +63,31 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 // mustPing reports whether a packet has to leave though it may carry no bunch.
 func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.probe }
 
+// makeRoom keeps the records of sent packets bounded: when as many are remembered as the peer remembers, the oldest
+// counts as lost. That takes a peer that sends much and acknowledges nothing.
+func (c *Conn) makeRoom(t time.Duration) {
+	if !c.sent.full() {
+		return
+	}
+	if p := c.sent.get(c.sent.oldest); p.fate == flying {
+		c.losePacket(t, c.sent.oldest, p)
+	}
+	c.sent.drop()
+}
+
 // appendHeader writes header and acks; a packet with bunches leaves them the room of an entry.
 func (c *Conn) appendHeader(t time.Duration, content bool) {
 	b := &c.build
-	number := c.sent.next - 1
 	b.buf = append(b.buf, Protocol, 0)
-	b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(number))
+	b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(c.sent.next-1))
+	limit := 0
+	if c.flow.update {
+		limit = varintLen(c.flow.kib())
+	}
 	if c.received.asking > 0 {
-		room := b.room() - ackHeaderBytes - 8
+		room := b.room() - limit
 		if content {
-			room = maxHeaderBytes - packetHeaderBytes - ackHeaderBytes - 4
+			room = maxHeaderBytes - packetHeaderBytes - limit
 		}
 		covered := false
 		b.buf, covered = c.received.appendAcks(b.buf, t, room)
@@ -96,45 +108,55 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	b, p := &c.build, c.build.packet
 	flags := &b.buf[b.start+1]
 	p.at, p.size = t, len(b.buf)-b.start
+	c.remember(*flags)
 	if *flags&flagAcks != 0 {
-		c.received.sent(t)
+		c.received.told(t)
 	}
 	if b.bunches == 0 {
 		c.finishBare(flags)
 	}
-	if c.flow.probe {
+	if c.mustPing() {
 		*flags |= flagAckNow
 	}
 	if b.bunches > 0 || *flags&(flagPing|flagLimit) != 0 {
+		if b.bulk {
+			c.rate.bulk(t, &c.rtt)
+		}
 		c.rate.sent(t, p, c.sent.inFlight)
 		if c.sent.flying == 0 {
 			c.loss.unanswered = t
 		}
-		p.bulk = b.bulk && b.bunches > 0
 		c.sent.launched(p, t)
 		c.received.acksOnly = 0
+		if b.bulk && c.sent.flying < 2*ackEvery && !c.bulkOpen() {
+			*flags |= flagAckNow // so few packets would wait out the peer's ack delay, and the rate measured would be that
+		}
 	}
 	if c.loss.probes > 0 {
-		*flags |= flagAckNow
 		p.probe = true
 		c.loss.probes--
 		c.stats.ProbesSent++
 	}
-	c.flow.probe, c.flow.update = false, false
-	c.flow.tell(*flags&flagLimit != 0)
+	if *flags&flagLimit != 0 {
+		c.flow.told()
+	}
+	c.flow.probe = false
 	c.stats.PacketsSent++
 	c.stats.BytesSent += uint64(p.size)
 	packet, number = b.buf, c.sent.next-1
 	c.trace("sent", number, p.size)
 	c.build = builder{}
+	if len(c.watched) > 0 {
+		c.checkWatches() // less waits now
+	}
 	return packet, number, true
 }
 
 // finishBare decides whether a packet without bunches asks for an ack.
 func (c *Conn) finishBare(flags *byte) {
-	c.received.acksOnly++
 	if *flags&flagLimit == 0 && !c.mustPing() {
 		c.stats.AcksOnlySent++
+		c.received.acksOnly++
 	}
 	if c.mustPing() || c.received.acksOnly >= pingEvery {
 		*flags |= flagPing
@@ -143,66 +165,12 @@ func (c *Conn) finishBare(flags *byte) {
 
 // idle notes that nothing more could be sent; unless the window for bulk is why, the rate is limited by the application.
 func (c *Conn) idle() {
+	c.flushing = false
 	if c.corked {
 		return
 	}
-	if lv := &c.levels[1+Bulk]; lv.fresh.len()+lv.resend.len() > 0 && !c.bulkOpen() {
+	if lv := &c.levels[bulkLevel]; lv.fresh.len()+lv.resend.len() > 0 && !c.bulkOpen() {
 		return
 	}
 	c.rate.limited(c.sent.inFlight)
-}
-
-// Unsent takes back the packet that AppendPacket returned last: the datagram never left, its bunches go back at once.
-func (c *Conn) Unsent(number uint64) {
-	if number+1 != c.sent.next {
-		return
-	}
-	p := c.sent.get(number)
-	for _, it := range p.items {
-		c.giveBack(it)
-	}
-	for i := len(c.undo) - 1; i >= 0; i-- {
-		u := c.undo[i]
-		size := len(u.payload) - int(u.part)*EntryBytes
-		if c.pushBack(u) {
-			size = min(size, EntryBytes)
-		}
-		c.unreliables += size
-		c.addQueued(u.channel, size)
-		c.schedule(u.channel)
-	}
-	c.undo = c.undo[:0]
-	if p.probe {
-		c.loss.probes++
-	}
-	c.flow.update = c.flow.update || p.limit
-	if p.covers > 0 {
-		c.received.asking, c.received.deadline = max(1, c.received.asking), c.now
-	}
-	c.sent.landed(p, nothing)
-	c.sent.next--
-	c.stats.PacketsSent--
-	c.stats.BytesSent -= uint64(p.size)
-}
-
-// pushBack returns an unreliable bunch to the head of its queue and reports whether its message is still there.
-func (c *Conn) pushBack(u unsentDatagram) bool {
-	q := &u.channel.unreliable
-	if q.len() > 0 && u.parts() > 1 && q.peek().message == u.message && q.peek().delivery == u.delivery {
-		q.peek().part = u.part
-		return true
-	}
-	q.unpop(u.datagram)
-	return false
-}
-
-// settle releases what Unsent would have needed.
-func (c *Conn) settle() {
-	for i, u := range c.undo {
-		if int(u.part) == u.parts()-1 {
-			c.blocks.put(u.payload)
-		}
-		c.undo[i] = unsentDatagram{}
-	}
-	c.undo = c.undo[:0]
 }

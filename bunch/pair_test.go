@@ -3,16 +3,18 @@ package bunch
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sort"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// pair is two connections over a small link in virtual time.
+// pair is two connections over a small link in virtual time. Each step checks what must always hold.
 type pair struct {
-	t     *testing.T
+	t     testing.TB
 	now   time.Time
 	ends  [2]*Conn
 	wire  []flight
@@ -21,7 +23,6 @@ type pair struct {
 	rand  *rand.Rand
 	drop  func(from int, packet []byte) bool
 	sent  [2]int
-	limit int // packets in flight a direction, 0 = any
 	order int
 }
 
@@ -34,7 +35,8 @@ type flight struct {
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func newPair(t *testing.T, config Config) *pair {
+// newPair makes a client, ends[0], and a server.
+func newPair(t testing.TB, config Config) *pair {
 	p := &pair{t: t, now: epoch, delay: 25 * time.Millisecond, max: 1404, rand: rand.New(rand.NewPCG(1, 2))}
 	for i := range p.ends {
 		config.Client = i == 0
@@ -45,23 +47,43 @@ func newPair(t *testing.T, config Config) *pair {
 	return p
 }
 
+// newSeed returns a random seed, or the one in QUIVER_SEED, and logs it.
+func newSeed(t testing.TB) uint64 {
+	seed := rand.Uint64()
+	if s := os.Getenv("QUIVER_SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("QUIVER_SEED=%d", seed)
+	return seed
+}
+
 // flush sends all that is ready.
 func (p *pair) flush() {
 	for i, c := range p.ends {
-		for {
+		for n := 0; ; n++ {
+			atMost(p.t, int64(n), 100_000, "packets at one time")
 			b, _, ok := c.AppendPacket(p.now, nil, p.max)
 			if !ok {
 				break
 			}
-			p.sent[i]++
-			require.LessOrEqual(p.t, len(b), p.max)
-			if p.drop != nil && p.drop(i, b) {
-				continue
-			}
-			p.order++
-			p.wire = append(p.wire, flight{p.now.Add(p.delay), p.order, 1 - i, b})
+			atMost(p.t, int64(len(b)), int64(p.max), "a packet's bytes")
+			p.put(i, b)
+		}
+		if at, ok := c.NextTimeout(); ok && !at.After(p.now) {
+			p.t.Fatalf("end %d: timeout %v is not after now and no packet is ready", i, p.now.Sub(at))
 		}
 	}
+}
+
+func (p *pair) put(from int, b []byte) {
+	p.sent[from]++
+	if p.drop != nil && p.drop(from, b) {
+		return
+	}
+	p.order++
+	p.wire = append(p.wire, flight{p.now.Add(p.delay), p.order, 1 - from, b})
 }
 
 // step moves time to the next event, at most until end, and reports whether there was one.
@@ -77,7 +99,6 @@ func (p *pair) step(end time.Time) bool {
 	}
 	for _, c := range p.ends {
 		if at, ok := c.NextTimeout(); ok && at.Before(next) {
-			require.True(p.t, at.After(p.now), "timeout %v is not after %v", at, p.now)
 			next = at
 		}
 	}
@@ -93,12 +114,48 @@ func (p *pair) step(end time.Time) bool {
 	}
 	for _, c := range p.ends {
 		require.NoError(p.t, c.Advance(p.now))
+		checkConn(p.t, c)
 	}
 	return true
 }
 
 func (p *pair) run(d time.Duration) {
 	for end := p.now.Add(d); p.step(end); {
+	}
+	for _, c := range p.ends {
+		require.NoError(p.t, c.Advance(p.now))
+	}
+	p.flush()
+}
+
+// take fetches all ready messages of one end.
+func (p *pair) take(end int) (all []Message) {
+	for m, ok := p.ends[end].Next(); ok; m, ok = p.ends[end].Next() {
+		all = append(all, m)
+	}
+	return all
+}
+
+// open opens a channel at one end.
+func (p *pair) open(end int, priority Priority) uint64 {
+	number, err := p.ends[end].Open(priority)
+	require.NoError(p.t, err)
+	return number
+}
+
+func (p *pair) send(end int, channel uint64, d Delivery, payload []byte) {
+	require.NoError(p.t, p.ends[end].Send(channel, d, payload))
+}
+
+// settled asserts that all that was sent reliably has been acknowledged, and the accounts of both ends agree.
+func (p *pair) settled() {
+	for i, c := range p.ends {
+		peer := p.ends[1-i]
+		require.True(p.t, c.Drained(), "end %d holds %d entries", i, c.flow.entries)
+		require.Equal(p.t, c.flow.sent, peer.flow.received, "flow of end %d", i)
+		require.Zero(p.t, c.sent.inFlight)
+		require.Zero(p.t, c.sent.flying)
+		require.Equal(p.t, c.flow.received, c.flow.consumed+c.flow.waiting, "flow at end %d", i)
 	}
 }
 
@@ -115,8 +172,7 @@ func TestPairDeliversInOrder(t *testing.T) {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
 			p := newPair(t, Config{})
 			p.drop = func(int, []byte) bool { return p.rand.Float64() < loss }
-			ch, err := p.ends[0].Open(Normal)
-			require.NoError(t, err)
+			ch := p.open(0, Normal)
 			sizes := []int{0, 1, 100, 1098, 1099, 1100, 1101, 32768, 65536, 5}
 			next, got := 0, 0
 			const total = 300
@@ -126,15 +182,11 @@ func TestPairDeliversInOrder(t *testing.T) {
 					if out, slots := p.ends[0].Reliable(ch); out+Entries(size) >= slots {
 						break
 					}
-					require.NoError(t, p.ends[0].Send(ch, Reliable, pattern(size, next)))
+					p.send(0, ch, Reliable, pattern(size, next))
 					next++
 				}
 				require.True(t, p.step(end), "stuck at %d of %d", got, total)
-				for {
-					m, ok := p.ends[1].Next()
-					if !ok {
-						break
-					}
+				for _, m := range p.take(1) {
 					require.Equal(t, got == 0, m.Open)
 					require.Equal(t, pattern(sizes[got%len(sizes)], got), append([]byte{}, m.Payload...), got)
 					got++
@@ -144,7 +196,7 @@ func TestPairDeliversInOrder(t *testing.T) {
 			t.Logf("%v: %v virtual, sent %d resent %d lost %d spurious %d probes %d, acks back %d", loss, p.now.Sub(epoch), s.PacketsSent, s.BunchesResent, s.PacketsLost, s.SpuriousLosses, s.ProbesSent, p.sent[1])
 			p.drop = nil
 			p.run(5 * time.Second)
-			require.True(t, p.ends[0].Drained())
+			p.settled()
 		})
 	}
 }

@@ -116,25 +116,25 @@ func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) 
 
 // store puts a piece, or a whole entry, into its slot.
 func (c *Conn) store(ch *channel, s *slot, h header, payload []byte, size int) error {
-	flags := h.flags &^ flagPiece
-	if s.state == partly && s.flags != flags {
-		return violation(BunchDataOverflow, "channel %d: pieces of an entry with different flags", ch.number)
+	if s.state == empty && h.offset == 0 && h.last {
+		s.payload, s.flags, s.state = keep(payload, size), h.flags&^flagPiece, full
+		return c.charge(ch, entryCost+len(payload))
 	}
-	cost := 0
-	if s.state == empty {
-		cost = entryCost
-	}
-	s.flags = flags
-	if h.offset == 0 && h.last && s.state == empty {
-		s.payload, s.state = keep(payload, size), full
-		return c.charge(ch, cost+len(payload))
-	}
-	end := h.offset + uint16(len(payload))
-	if h.last && s.total != 0 && s.total != end || s.total != 0 && end > s.total || len(payload) == 0 && !h.last {
-		return violation(BunchDataOverflow, "channel %d: pieces of an entry that do not fit", ch.number)
-	}
+	return c.storePiece(ch, s, h, payload)
+}
+
+func (c *Conn) storePiece(ch *channel, s *slot, h header, payload []byte) error {
+	flags, cost := h.flags&^flagPiece, 0
 	if s.state == empty {
 		s.state, s.pieced, s.payload = partly, true, c.spare.get(EntryBytes)[:EntryBytes]
+		s.flags, cost = flags, entryCost
+	}
+	if s.flags != flags {
+		return violation(BunchDataOverflow, "channel %d: pieces of an entry with different flags", ch.number)
+	}
+	end := h.offset + uint16(len(payload))
+	if !s.fits(h.offset, end, h.last) {
+		return violation(BunchDataOverflow, "channel %d: pieces of an entry that do not fit", ch.number)
 	}
 	fresh, ok := s.add(h.offset, end)
 	if !ok {
@@ -183,21 +183,24 @@ func (c *Conn) process(ch *channel, n uint64, s *slot) error {
 	if err := checkOpen(ch, n, s.flags); err != nil {
 		return err
 	}
-	ch.opened = true
-	if s.flags&flagWhole == flagWhole {
-		if ch.run.open {
-			return violation(PartialInitialReliableDestroy, "channel %d: a whole bunch within a run", ch.number)
-		}
-		if err := c.deliverWhole(ch, s); err != nil {
-			return err
-		}
-	} else if err := c.addToRun(ch, s); err != nil {
+	if err := c.take(ch, &ch.run, s); err != nil {
 		return err
 	}
 	if s.flags&flagClose != 0 {
-		return c.closed(ch)
+		c.closed(ch)
 	}
 	return nil
+}
+
+// take hands out the messages that an entry completes; r is the run that it may be part of.
+func (c *Conn) take(ch *channel, r *run, s *slot) error {
+	if s.flags&flagWhole != flagWhole {
+		return c.addToRun(ch, r, s)
+	}
+	if r.open {
+		return violation(PartialInitialReliableDestroy, "channel %d: a whole bunch within a run", ch.number)
+	}
+	return c.deliverWhole(ch, s)
 }
 
 func checkOpen(ch *channel, n uint64, flags byte) error {
@@ -205,7 +208,7 @@ func checkOpen(ch *channel, n uint64, flags byte) error {
 	switch {
 	case opens && (n != 0 || ch.ours || ch.number == 0):
 		return violation(AlreadyOpen, "channel %d", ch.number)
-	case !opens && !ch.opened:
+	case !opens && n == 0 && !ch.opened:
 		return violation(ReliableBeforeOpen, "channel %d", ch.number)
 	case flags&flagClose != 0 && ch.number == 0:
 		return violation(BunchBadChannelIndex, "close of the control channel")
@@ -214,52 +217,13 @@ func checkOpen(ch *channel, n uint64, flags byte) error {
 }
 
 // closed takes the peer's close, and answers it.
-func (c *Conn) closed(ch *channel) error {
+func (c *Conn) closed(ch *channel) {
 	ch.inClosed = true
-	ch.in, ch.assemblies = ring[slot]{}, nil
+	ch.in = ring[slot]{}
+	c.dropAssemblies(ch)
+	c.channels.taken(ch)
 	if !ch.outClosed {
 		c.closeChannel(ch, nil)
 	}
 	c.channels.retire(ch)
-	return nil
-}
-
-func (c *Conn) addToRun(ch *channel, s *slot) error {
-	r, d := &ch.run, Delivery(s.flags&deliveryMask)
-	if s.flags&flagBegin != 0 {
-		if r.open {
-			return violation(PartialInitialReliableDestroy, "channel %d: a run begins within a run", ch.number)
-		}
-		*r = run{open: true, delivery: d, first: s.flags&flagOpen != 0, parts: r.parts[:0]}
-	} else if !r.open || d != r.delivery {
-		return violation(PartialMergeReliableDestroy, "channel %d: a part without a run", ch.number)
-	}
-	r.size += len(s.payload)
-	r.cost += entryCost + len(s.payload)
-	if r.size > c.limits.MaxBunch {
-		return violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)", ch.number, r.size, c.limits.MaxBunch)
-	}
-	r.parts = append(r.parts, part{s.payload, s.pieced})
-	if s.flags&flagEnd != 0 {
-		c.deliverRun(ch, s.flags&flagClose != 0)
-	}
-	return nil
-}
-
-func (c *Conn) deliverRun(ch *channel, closes bool) {
-	r := &ch.run
-	message := make([]byte, 0, r.size)
-	for i, p := range r.parts {
-		message = append(message, p.payload...)
-		c.recycle(p)
-		r.parts[i] = part{}
-	}
-	c.deliver(ch, Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: message}, r.cost)
-	*r = run{parts: r.parts[:0]}
-}
-
-func (c *Conn) recycle(p part) {
-	if p.pieced {
-		c.spare.put(p.payload[:0])
-	}
 }

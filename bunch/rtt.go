@@ -12,6 +12,7 @@ const (
 // rtt follows RFC 9002, section 5; its minimum expires so that a changed path is seen.
 type rtt struct {
 	latest, smoothed, variance time.Duration
+	path                       time.Duration // the latest without what the peer waited
 
 	min   time.Duration // of the last 10 s
 	minAt time.Duration
@@ -30,16 +31,16 @@ func (r *rtt) update(now, sample, delay time.Duration) {
 	if r.all == 0 || sample < r.all {
 		r.all = sample
 	}
-	adjusted := sample
+	r.path = sample
 	if sample-delay >= r.min {
-		adjusted = sample - delay
+		r.path = sample - delay
 	}
 	if !r.known() {
-		r.smoothed, r.variance = adjusted, adjusted/2
+		r.smoothed, r.variance = r.path, r.path/2
 		return
 	}
-	r.variance += (abs(r.smoothed-adjusted) - r.variance) / 4
-	r.smoothed += (adjusted - r.smoothed) / 8
+	r.variance += (abs(r.smoothed-r.path) - r.variance) / 4
+	r.smoothed += (r.path - r.smoothed) / 8
 }
 
 func abs(d time.Duration) time.Duration { return max(d, -d) }

@@ -1,6 +1,7 @@
 package bunch
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -18,12 +19,6 @@ type datagram struct {
 
 func (d *datagram) parts() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }
 
-// unsentDatagram is a bunch of the last packet, kept until it is sure that the packet left.
-type unsentDatagram struct {
-	channel *channel
-	datagram
-}
-
 // Send queues one message; payload is copied. ErrBunchTooLarge, ErrClosed and (policy OverflowError)
 // ErrReliableBufferFull leave the connection as it was. Under OverflowClose a full reliable buffer ends it: the error is
 // an *Error with ReliableBufferOverflow.
@@ -38,14 +33,17 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	if ch == nil || ch.outClosed {
 		return c.closedError(number)
 	}
-	switch d {
-	case Reliable, ReliableUnordered:
+	c.changed = c.changed || !c.corked
+	switch {
+	case d <= ReliableUnordered:
 		return c.sendReliable(ch, d, payload)
-	case Unreliable, UnreliableSequenced:
-		c.sendUnreliable(ch, d, payload)
-		return nil
+	case d > UnreliableSequenced:
+		return fmt.Errorf("bunch: unknown delivery %d", d)
+	case number == 0:
+		return errors.New("bunch: the control channel takes reliable messages only")
 	}
-	return fmt.Errorf("bunch: unknown delivery %d", d)
+	c.sendUnreliable(ch, d, payload)
+	return nil
 }
 
 // Close queues the last message of a channel (payload may be nil); a close always fits into the reliable buffer.
@@ -60,6 +58,7 @@ func (c *Conn) Close(number uint64, payload []byte) error {
 	if len(payload) > maxWhole {
 		return fmt.Errorf("%w: close of channel %d carries %d bytes, at most %d", ErrBunchTooLarge, number, len(payload), maxWhole)
 	}
+	c.changed = c.changed || !c.corked
 	c.closeChannel(ch, payload)
 	return nil
 }
@@ -199,10 +198,13 @@ func (c *Conn) schedule(ch *channel) {
 }
 
 // Cork keeps everything but gap acks and resends back until Cork(false), so that a tick leaves in few full packets.
-func (c *Conn) Cork(on bool) { c.corked, c.flushing = on, false }
+func (c *Conn) Cork(on bool) {
+	c.changed = c.changed || c.corked && !on
+	c.corked, c.flushing = on, false
+}
 
 // Flush lets what is queued now leave though the connection is corked.
-func (c *Conn) Flush() { c.flushing = c.corked }
+func (c *Conn) Flush() { c.flushing, c.changed = c.corked, true }
 
 // QueueTime estimates how long the unsent bytes of ch, and of what precedes it, will wait: their number over the delivery
 // rate, 0 while no rate is known.
@@ -222,21 +224,20 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 			break
 		}
 	}
-	return time.Duration(float64(bytes) / float64(rate) * float64(time.Second))
+	return time.Duration(float64(bytes) / rate * float64(time.Second))
 }
 
-// estimate is the delivery rate in bytes a second, or what the path's window promises before one was measured.
-func (c *Conn) estimate() int {
-	if v := c.rate.value(); v > 0 {
-		return v
+// estimate is the delivery rate in bytes a second. What was measured while the application sent little says nothing of
+// the path, so until the rate is steady what the path's window promises counts when it is more.
+func (c *Conn) estimate() float64 {
+	if c.rate.steady || c.rate.path == 0 || !c.rtt.known() {
+		return c.rate.value
 	}
-	if c.rate.path > 0 && c.rtt.known() {
-		return int(float64(c.rate.path) / c.rtt.smoothed.Seconds())
-	}
-	return 0
+	return max(c.rate.value, float64(c.rate.path)/c.rtt.smoothed.Seconds())
 }
 
-// Watch asks for one Wake as soon as fewer than out entries of ch are taken and at most queued waits before it.
+// Watch asks for one Wake as soon as fewer than out entries of ch are taken and at most queued waits before it, or no
+// entry is taken.
 func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
 	ch := c.channels.open[number]
 	if ch == nil {
@@ -247,12 +248,14 @@ func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
 	}
 	ch.watch = watch{armed: true, out: out, queued: queued}
 	c.checkWatches()
+	c.changed = true
 }
 
 func (c *Conn) checkWatches() {
 	kept := c.watched[:0]
 	for _, ch := range c.watched {
-		if ch.outstanding() < ch.watch.out && c.QueueTime(ch.number) <= ch.watch.queued {
+		out := ch.outstanding()
+		if out == 0 || out < ch.watch.out && c.QueueTime(ch.number) <= ch.watch.queued {
 			ch.watch.armed = false
 			c.wake = true
 			continue

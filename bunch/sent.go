@@ -16,15 +16,16 @@ type item struct {
 	channel  *channel
 	sequence uint64
 	off, end uint16
+	first    bool // they had not left before
 }
 
 // packet is what is kept of a packet until its fate is known, and of a lost one 3 PTO longer.
 type packet struct {
 	fate      fate
-	bulk      bool // nothing but bulk
 	limit     bool // carried a limit update
 	probe     bool
-	covers    uint64 // it acked all that came below this number
+	counted   bool   // as delivered, though lost
+	covers    uint64 // it acknowledged all that came below this number
 	size      int
 	at        time.Duration
 	items     []item
@@ -45,10 +46,28 @@ type sentPackets struct {
 
 func (s *sentPackets) get(n uint64) *packet { return &s.ring[n&uint64(len(s.ring)-1)] }
 
-// add makes room for the next packet and returns it with its items emptied, or nil when seenWindow packets are undecided.
+// full reports whether add may only follow drop. The peer remembers no more packets.
+func (s *sentPackets) full() bool {
+	if s.next-s.oldest < seenWindow {
+		return false
+	}
+	s.forgetDecided()
+	return s.next-s.oldest == seenWindow
+}
+
+// drop forgets the oldest packet, whatever it waits for.
+func (s *sentPackets) drop() {
+	clear(s.get(s.oldest).items)
+	s.oldest++
+}
+
+// add makes room for the next packet and returns it with its items emptied.
 func (s *sentPackets) add() *packet {
-	if int(s.next-s.oldest) == len(s.ring) && !s.grow() {
-		return nil
+	if int(s.next-s.oldest) == len(s.ring) {
+		s.forgetDecided()
+	}
+	if int(s.next-s.oldest) == len(s.ring) {
+		s.grow()
 	}
 	p := s.get(s.next)
 	*p = packet{items: p.items[:0]}
@@ -56,30 +75,22 @@ func (s *sentPackets) add() *packet {
 	return p
 }
 
-// grow makes room for another packet: by forgetting decided ones, else by more memory.
-func (s *sentPackets) grow() bool {
+// forgetDecided forgets packets from the old end that wait for nothing.
+func (s *sentPackets) forgetDecided() {
 	for s.oldest < s.next && (s.get(s.oldest).fate == nothing || s.get(s.oldest).fate == acked) {
-		s.oldest++
+		s.drop()
 	}
-	if int(s.next-s.oldest) < len(s.ring) {
-		return true
-	}
-	if len(s.ring) == seenWindow {
-		if s.get(s.oldest).fate == flying {
-			return false
-		}
-		s.oldest++
-		return true
-	}
+}
+
+func (s *sentPackets) grow() {
 	old := *s
 	s.ring = make([]packet, max(16, 2*len(old.ring)))
 	for n := old.oldest; n < old.next; n++ {
 		*s.get(n) = *old.get(n)
 	}
-	return true
 }
 
-// launched notes that packet n asks for an ack.
+// launched notes that p asks for an ack.
 func (s *sentPackets) launched(p *packet, now time.Duration) {
 	p.fate, p.at = flying, now
 	s.inFlight += p.size
@@ -96,19 +107,22 @@ func (s *sentPackets) landed(p *packet, f fate) {
 	p.fate = f
 }
 
+// unsend takes the newest packet back; its number is used again.
+func (s *sentPackets) unsend(p *packet, lastAsk time.Duration) {
+	s.landed(p, nothing)
+	s.next--
+	s.oldest, s.undecided = min(s.oldest, s.next), min(s.undecided, s.next)
+	s.lastAsk = lastAsk
+}
+
 // forget drops decided packets from the old end.
 func (s *sentPackets) forget(now time.Duration) {
-	s.undecided = max(s.undecided, s.oldest)
-	for s.undecided < s.next && s.get(s.undecided).fate != flying {
-		s.undecided++
-	}
+	s.firstFlying()
 	for s.oldest < s.undecided {
-		p := s.get(s.oldest)
-		if p.fate == lost && now < p.lostUntil {
+		if p := s.get(s.oldest); p.fate == lost && now < p.lostUntil {
 			return
 		}
-		clear(p.items)
-		s.oldest++
+		s.drop()
 	}
 }
 

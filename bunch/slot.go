@@ -55,30 +55,10 @@ func (s *slot) complete() bool {
 	return s.total > 0 && s.n == 1 && s.have[0] == extent{0, s.total}
 }
 
-// run is a message of several entries that is being assembled.
-type run struct {
-	open     bool
-	delivery Delivery
-	first    bool // it opens the channel
-	size     int
-	cost     int
-	parts    []part
+// fits reports whether the piece [off, end) agrees with those that came before.
+func (s *slot) fits(off, end uint16, last bool) bool {
+	if s.total != 0 {
+		return end <= s.total && (!last || end == s.total)
+	}
+	return end > off && (!last || s.n == 0 || s.have[s.n-1].end <= end)
 }
-
-type part struct {
-	payload []byte
-	pieced  bool
-}
-
-// assembly is an unreliable message that arrives in parts.
-type assembly struct {
-	message  uint16
-	delivery Delivery
-	count    int // 0 until the last part came
-	have     int
-	size     int
-	parts    [maxParts][]byte
-}
-
-// maxParts is how many parts a message of MaxBunchBytes has.
-const maxParts = (MaxBunchBytes + EntryBytes - 1) / EntryBytes

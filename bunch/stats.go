@@ -36,12 +36,15 @@ func (c *Conn) Stats() Stats {
 	s.PacketsMissing = c.received.missing
 	s.InFlight = c.sent.inFlight
 	s.Window = c.rate.window(&c.rtt)
-	s.DeliveryRate = c.rate.value()
+	s.DeliveryRate = bytesIn(c.rate.value, time.Second)
 	for i := range c.levels {
 		s.Queued += c.levels[i].queued
 	}
 	return s
 }
+
+// Lost returns how many packets were declared lost so far.
+func (c *Conn) Lost() uint64 { return c.stats.PacketsLost }
 
 // SetWindow tells how many bytes in flight the path takes: its congestion window and 2 packets, 0 when unknown.
 func (c *Conn) SetWindow(bytes int) { c.rate.path = bytes }

@@ -3,7 +3,6 @@ package bunch
 import (
 	"encoding/binary"
 	"errors"
-	"math/bits"
 )
 
 // Packet flags. The others are reserved and must be zero.
@@ -37,7 +36,8 @@ const (
 	maxBunches        = 255 // in a packet; Teeworlds' limit
 	maxAckRuns        = 64
 	maxChannelNumber  = 1<<30 - 1 // four bytes as a varint
-	ackDelayUnit      = 64        // microseconds
+	maxLimitKiB       = 1<<52 - 1
+	ackDelayUnit      = 64 // microseconds
 )
 
 var errTruncated = errors.New("truncated")
@@ -112,6 +112,9 @@ func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 		v, n := consumeVarint(b)
 		if n == 0 {
 			return nil, errTruncated
+		}
+		if v > maxLimitKiB {
+			return nil, errors.New("limit over 2^62-1 bytes")
 		}
 		h.limit, b = v, b[n:]
 	}
@@ -259,5 +262,3 @@ func rebuild(expected, truncated uint64, width int) uint64 {
 	}
 	return candidate
 }
-
-func log2(n int) int { return bits.Len(uint(n)) - 1 }

@@ -1,0 +1,216 @@
+package bunch
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const ms = time.Millisecond
+
+// arrived notes packets, each of which asks for an ack at now.
+func (r *received) arrived(now time.Duration, numbers ...uint64) {
+	for _, n := range numbers {
+		gap := n != r.next
+		if r.add(now, n) {
+			r.ask(now, 40*ms, gap, false)
+		}
+	}
+}
+
+// acked returns the numbers that an ack names, newest first.
+func ackedNumbers(t testing.TB, b []byte) (numbers []uint64) {
+	var h packetHeader
+	_, err := parsePacketHeader(append([]byte{Protocol, flagAcks, 0, 0, 0, 0}, b...), &h)
+	require.NoError(t, err)
+	high := uint64(h.largest) + 1
+	for i, run := range h.runs[:h.nruns] {
+		for n := high; i%2 == 0 && n > high-run; n-- {
+			numbers = append(numbers, n-1)
+		}
+		high -= run
+	}
+	return numbers
+}
+
+func TestReceivedRemembers(t *testing.T) {
+	var r received
+	require.True(t, r.add(0, 0))
+	require.False(t, r.add(0, 0))
+	require.True(t, r.add(0, 3))
+	require.Equal(t, uint64(2), r.missing)
+	require.True(t, r.add(0, 1))
+	require.False(t, r.add(0, 1))
+	require.Equal(t, uint64(1), r.missing)
+
+	t.Logf("# a jump forgets what is %d back", seenWindow)
+	require.True(t, r.add(0, seenWindow+3))
+	require.False(t, r.add(0, 3), "too old to tell")
+	require.True(t, r.add(0, 4), "the oldest that can be told")
+	require.False(t, r.add(0, 4))
+	require.True(t, r.add(0, 5_000_000_000), "numbers wider than 32 bits")
+	require.False(t, r.add(0, seenWindow+3))
+}
+
+func TestAcksName(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		came []uint64
+		runs string
+	}{
+		{"one", []uint64{0}, "00000000 0000 01 01"},
+		{"some", []uint64{0, 1, 2}, "00000002 0000 01 03"},
+		{"the first is missing", []uint64{1, 2}, "00000002 0000 01 02"}, // nothing below the floor is told
+		{"gap", []uint64{0, 1, 3}, "00000003 0000 03 01 01 02"},
+		{"late", []uint64{0, 3, 1}, "00000003 0000 03 01 01 02"},
+		{"two gaps", []uint64{0, 2, 3, 7}, "00000007 0000 05 01 03 02 01 01"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var r received
+			r.arrived(0, c.came...)
+			b, covered := r.appendAcks(nil, 0, 100)
+			require.Equal(t, unhex(t, c.runs), b)
+			require.True(t, covered)
+		})
+	}
+}
+
+func TestAckDelayIsTold(t *testing.T) {
+	var r received
+	r.arrived(5*ms, 0)
+	b, _ := r.appendAcks(nil, 5*ms+64*100*time.Microsecond, 100)
+	require.Equal(t, unhex(t, "00000000 0064 01 01"), b)
+	b, _ = r.appendAcks(nil, time.Hour, 100)
+	require.Equal(t, unhex(t, "00000000 ffff 01 01"), b)
+}
+
+func TestAcksTruncate(t *testing.T) {
+	var r received
+	for n := uint64(0); n < 400; n += 2 {
+		r.arrived(0, n)
+	}
+	b, covered := r.appendAcks(nil, 0, 1000)
+	require.False(t, covered)
+	require.Equal(t, byte(63), b[6], "an odd number of runs, at most 64")
+	require.Len(t, ackedNumbers(t, b), 32)
+
+	b, covered = r.appendAcks(nil, 0, maxHeaderBytes-packetHeaderBytes-4)
+	require.False(t, covered)
+	require.LessOrEqual(t, len(b), maxHeaderBytes-packetHeaderBytes-4)
+	require.Len(t, ackedNumbers(t, b), 18, "17 gaps beside an entry")
+}
+
+func TestAckFloor(t *testing.T) {
+	var r received
+	r.arrived(0, 0, 1, 3, 4)
+	r.floor = 5 // the peer knows all of that
+	r.arrived(0, 5, 7)
+	b, covered := r.appendAcks(nil, 0, 100)
+	require.True(t, covered)
+	require.Equal(t, []uint64{7, 5}, ackedNumbers(t, b))
+
+	t.Log("# a late one is told though it lies below the floor")
+	r.arrived(0, 2)
+	b, _ = r.appendAcks(nil, 0, 100)
+	require.Equal(t, []uint64{7, 5, 4, 3, 2}, ackedNumbers(t, b))
+}
+
+func TestAcksAgainstAModel(t *testing.T) {
+	random := rand.New(rand.NewPCG(newSeed(t), 0))
+	for range 200 {
+		var r received
+		came := map[uint64]bool{}
+		first := random.Uint64N(1 << 33)
+		r.next, r.floor = first, first
+		for range 1 + random.IntN(300) {
+			n := r.next + uint64(random.IntN(6))
+			if random.IntN(4) == 0 {
+				n = r.next - min(r.next-first, random.Uint64N(100))
+			}
+			require.Equal(t, !came[n], r.add(0, n), n)
+			came[n] = true
+		}
+		missing := uint64(0)
+		for n := first; n < r.next; n++ {
+			if !came[n] {
+				missing++
+			}
+		}
+		require.Equal(t, missing, r.missing)
+		b, covered := r.appendAcks(nil, 0, 7+random.IntN(200)+4)
+		told := map[uint64]bool{}
+		var h packetHeader
+		_, err := parsePacketHeader(append([]byte{Protocol, flagAcks, 0, 0, 0, 0}, b...), &h)
+		require.NoError(t, err)
+		high := rebuild(r.next, uint64(h.largest), 32) + 1
+		for i, run := range h.runs[:h.nruns] {
+			for n := high; i%2 == 0 && n > high-run; n-- {
+				require.True(t, came[n-1], "%d did not come", n-1)
+				told[n-1] = true
+			}
+			high -= run
+		}
+		if covered {
+			require.Len(t, told, len(came))
+		}
+	}
+}
+
+func TestAckTimer(t *testing.T) {
+	var r received
+	t.Log("# the first waits for the delay")
+	r.arrived(0, 0)
+	require.False(t, r.due(39*ms))
+	require.True(t, r.due(40*ms))
+	t.Log("# later ones do not put it off")
+	r.arrived(10*ms, 1, 2, 3, 4, 5, 6)
+	require.Equal(t, 40*ms, r.deadline)
+	require.False(t, r.urgent)
+	t.Log("# the 8th brings it at once")
+	r.arrived(11*ms, 7)
+	require.True(t, r.due(11*ms))
+	r.told(11 * ms)
+	require.False(t, r.due(time.Hour))
+
+	t.Log("# a gap asks for it at once, even when corked")
+	r.arrived(20*ms, 9)
+	require.True(t, r.due(20*ms))
+	require.True(t, r.urgent)
+	r.told(20 * ms)
+	t.Log("# but at most once a millisecond")
+	r.arrived(20*ms+100*time.Microsecond, 11)
+	require.False(t, r.due(20*ms+999*time.Microsecond))
+	require.True(t, r.due(21*ms))
+	r.told(21 * ms)
+	t.Log("# a filled gap is news as well")
+	r.arrived(30*ms, 8)
+	require.True(t, r.due(30*ms))
+	require.True(t, r.urgent)
+	r.told(30 * ms)
+
+	t.Log("# and the peer may ask for it now")
+	r.add(40*ms, 12)
+	r.ask(40*ms, 40*ms, false, true)
+	require.True(t, r.due(40*ms))
+	require.True(t, r.urgent)
+}
+
+func TestAckTimerIsTakenBack(t *testing.T) {
+	var r received
+	r.arrived(0, 0, 2)
+	before := r.ackTimer
+	r.told(5 * ms)
+	require.Zero(t, r.asking)
+	r.untold(before)
+	require.Equal(t, before, r.ackTimer)
+
+	t.Log("# what came meanwhile counts too")
+	r.told(5 * ms)
+	r.arrived(6*ms, 3)
+	r.untold(before)
+	require.Equal(t, 3, r.asking)
+	require.True(t, r.urgent)
+	require.Equal(t, before.deadline, r.deadline)
+}

@@ -1,0 +1,272 @@
+package bunch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// packetOf builds a packet of bunches by hand.
+func packetOf(number uint32, bunches ...[]byte) []byte {
+	b := appendPacketHeader(nil, &packetHeader{number: number})
+	for _, bunch := range bunches {
+		b = append(b, bunch...)
+	}
+	return b
+}
+
+// wholeOf is a whole reliable bunch with one message.
+func wholeOf(flags byte, channel uint64, sequence uint16, payload string) []byte {
+	body := append(appendVarint(nil, uint64(len(payload))), payload...)
+	return appendBunch(nil, header{flags: flags | flagWhole, channel: channel, sequence: sequence, last: true}, body)
+}
+
+// receiver is a server that gets packets by hand.
+type receiver struct {
+	*testing.T
+	*Conn
+	now    time.Time
+	number uint32
+}
+
+func newReceiver(t *testing.T, config Config) *receiver {
+	c, err := NewConn(epoch, config)
+	require.NoError(t, err)
+	return &receiver{T: t, Conn: c, now: epoch}
+}
+
+func (r *receiver) receive(bunches ...[]byte) error {
+	r.number++
+	return r.Conn.Receive(r.now, packetOf(r.number-1, bunches...))
+}
+
+func (r *receiver) must(bunches ...[]byte) {
+	require.NoError(r, r.receive(bunches...))
+	checkConn(r, r.Conn)
+}
+
+// got fetches all ready messages as text.
+func (r *receiver) got() (all []string) {
+	for m, ok := r.Next(); ok; m, ok = r.Next() {
+		text := string(m.Payload)
+		if len(text) > 20 {
+			text = fmt.Sprintf("%s… %d bytes", text[:10], len(text))
+		}
+		if m.Open {
+			text = "open " + text
+		}
+		if m.Close {
+			text += " close"
+		}
+		all = append(all, fmt.Sprintf("%d %s", m.Channel, text))
+	}
+	return all
+}
+
+func TestChannelNumbers(t *testing.T) {
+	for _, client := range []bool{true, false} {
+		c := newChannels(client, 3)
+		first := uint64(2)
+		if client {
+			first = 1
+		}
+		for i := range uint64(3) {
+			require.Equal(t, first+2*i, c.create(Normal).number)
+		}
+		require.Nil(t, c.create(Normal), "the limit")
+		ch := c.open[first]
+		ch.inClosed, ch.outClosed = true, true
+		c.retire(ch)
+		require.NotContains(t, c.open, first)
+		require.Equal(t, first+6, c.create(Normal).number, "numbers are never used again")
+		c.limit = 100
+		c.ourNext = maxChannelNumber
+		require.NotNil(t, c.create(Normal))
+		require.Nil(t, c.create(Normal), "all numbers are used up")
+	}
+}
+
+func TestPeersNumbersAreUnseenOpenOrClosed(t *testing.T) {
+	c := newChannels(false, 10)
+	require.True(t, c.takeUnseen(1))
+	require.True(t, c.takeUnseen(11))
+	require.Equal(t, []span{{3, 9}}, c.unseen)
+	require.False(t, c.takeUnseen(11))
+	require.True(t, c.takeUnseen(5))
+	require.Equal(t, []span{{3, 3}, {7, 9}}, c.unseen)
+	require.True(t, c.takeUnseen(9))
+	require.True(t, c.takeUnseen(3))
+	require.Equal(t, []span{{7, 7}}, c.unseen)
+	require.False(t, c.takeUnseen(5))
+	require.True(t, c.takeUnseen(7))
+	require.Empty(t, c.unseen)
+	require.Equal(t, uint64(13), c.peerNext)
+}
+
+func TestUnseenAgainstAModel(t *testing.T) {
+	random := rand.New(rand.NewPCG(newSeed(t), 0))
+	c := newChannels(true, 10)
+	seen := map[uint64]bool{}
+	for range 5000 {
+		n := 2 + 2*random.Uint64N(2000)
+		require.Equal(t, !seen[n], c.takeUnseen(n))
+		seen[n] = true
+	}
+	for i, s := range c.unseen {
+		require.LessOrEqual(t, s.first, s.last)
+		require.True(t, i == 0 || c.unseen[i-1].last+2 < s.first)
+	}
+}
+
+func TestChannelLimits(t *testing.T) {
+	r := newReceiver(t, Config{MaxChannels: 2})
+	_, err := r.Open(Normal)
+	require.NoError(t, err)
+	_, err = r.Open(Normal)
+	require.NoError(t, err)
+	_, err = r.Open(Normal)
+	require.ErrorContains(t, err, "MaxChannels")
+	t.Log("# the peer's count for themselves")
+	r.must(wholeOf(flagOpen, 1, 0, "a"), wholeOf(flagOpen, 3, 0, "b"))
+	t.Log("# a close that was taken makes room at once, for the peer counts so too")
+	r.must(wholeOf(flagClose, 3, 1, "c"))
+	r.must(wholeOf(flagOpen, 5, 0, "d"))
+	requireCode(t, BunchBadChannelIndex, r.receive(wholeOf(flagOpen, 7, 0, "e")))
+}
+
+func TestChannelsThatLinger(t *testing.T) {
+	r := newReceiver(t, Config{MaxChannels: 4})
+	var err error
+	n := uint64(1)
+	for ; err == nil; n += 2 {
+		require.Less(t, n, uint64(100))
+		err = r.receive(wholeOf(flagOpen|flagClose, n, 0, "x")) // never acknowledges our closes
+	}
+	requireCode(t, BunchBadChannelIndex, err)
+	require.LessOrEqual(t, len(r.channels.open), 6)
+}
+
+func TestGapsInTheNumbersAreBounded(t *testing.T) {
+	r := newReceiver(t, Config{MaxChannels: 4, ReliableBuffer: 16384})
+	var err error
+	for n := uint64(1); err == nil; n += 4 {
+		require.Less(t, n, uint64(100))
+		ch := header{flags: flagWhole | flagOpen | flagClose, channel: n, last: true}
+		if err = r.receive(appendBunch(nil, ch, nil)); err == nil {
+			r.drainAcks()
+		}
+	}
+	requireCode(t, BunchBadChannelIndex, err)
+	require.Len(t, r.channels.unseen, 5)
+}
+
+// drainAcks sends all that is ready and acknowledges it.
+func (r *receiver) drainAcks() {
+	for {
+		_, n, ok := r.AppendPacket(r.now, nil, 1404)
+		if !ok {
+			return
+		}
+		h := packetHeader{flags: flagAcks, number: r.number, largest: uint32(n), nruns: 1, runs: [maxAckRuns]uint64{1}}
+		r.number++
+		require.NoError(r, r.Conn.Receive(r.now, appendPacketHeader(nil, &h)))
+	}
+}
+
+func TestBunchesForOddChannels(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		bunch []byte
+		code  Code
+	}{
+		{"ours that is not open", wholeOf(0, 2, 0, "x"), BunchBadChannelIndex},
+		{"no open", wholeOf(0, 1, 0, "x"), ReliableBeforeOpen},
+		{"open of the control channel", wholeOf(flagOpen, 0, 0, "x"), AlreadyOpen},
+		{"close of the control channel", wholeOf(flagClose, 0, 0, "x"), BunchBadChannelIndex},
+		{"unreliable control", appendBunch(nil, header{flags: flagWhole | byte(Unreliable)}, []byte("x")), BunchBadChannelIndex},
+	} {
+		t.Run(c.name, func(t *testing.T) { requireCode(t, c.code, newReceiver(t, Config{}).receive(c.bunch)) })
+	}
+	t.Run("open of ours", func(t *testing.T) {
+		r := newReceiver(t, Config{})
+		_, err := r.Open(Normal)
+		require.NoError(t, err)
+		requireCode(t, AlreadyOpen, r.receive(wholeOf(flagOpen, 2, 0, "x")))
+	})
+	t.Run("second open", func(t *testing.T) {
+		r := newReceiver(t, Config{})
+		r.must(wholeOf(flagOpen, 1, 0, "x"))
+		requireCode(t, AlreadyOpen, r.receive(wholeOf(flagOpen, 1, 1, "x")))
+	})
+}
+
+func TestClosedNumbersAreDroppedAndAcknowledged(t *testing.T) {
+	r := newReceiver(t, Config{})
+	r.must(wholeOf(flagOpen, 1, 0, "a"), wholeOf(flagClose, 1, 1, "b"))
+	require.Equal(t, []string{"1 open a", "1 b close"}, r.got())
+	r.drainAcks()
+	require.NotContains(t, r.channels.open, uint64(1), "closed by both")
+	before := r.Stats()
+	r.must(wholeOf(0, 1, 2, "late"), appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, []byte("x")))
+	require.Empty(t, r.got())
+	require.Equal(t, before.DroppedClosedChannel+2, r.Stats().DroppedClosedChannel)
+	require.Equal(t, 1, r.received.asking)
+}
+
+func TestCloseHandshake(t *testing.T) {
+	p := newPair(t, Config{})
+	ch := p.open(0, Normal)
+	p.send(0, ch, Reliable, []byte("hello"))
+	p.run(100 * ms)
+	p.send(1, ch, Reliable, []byte("answer"))
+	require.NoError(t, p.ends[0].Close(ch, []byte("bye")))
+	require.ErrorIs(t, p.ends[0].Send(ch, Reliable, nil), ErrClosed)
+	require.ErrorIs(t, p.ends[0].Send(ch, Unreliable, nil), ErrClosed)
+	require.ErrorIs(t, p.ends[0].Close(ch, nil), ErrClosed)
+	p.run(time.Second)
+	require.Equal(t, []Message{{Channel: ch, Open: true, Payload: []byte("hello")}, {Channel: ch, Close: true, Payload: []byte("bye")}}, strip(p.take(1)))
+	require.Equal(t, []Message{{Channel: ch, Payload: []byte("answer")}, {Channel: ch, Close: true}}, strip(p.take(0)))
+	for _, c := range p.ends {
+		require.NotContains(t, c.channels.open, ch)
+		require.ErrorIs(t, c.Send(ch, Reliable, nil), ErrClosed)
+		require.Equal(t, 0, c.channels.ours+c.channels.theirs)
+	}
+	p.settled()
+}
+
+// strip removes what only the machine uses.
+func strip(messages []Message) []Message {
+	for i := range messages {
+		messages[i].cost = 0
+	}
+	return messages
+}
+
+func TestBothClose(t *testing.T) {
+	p := newPair(t, Config{})
+	ch := p.open(1, Normal)
+	p.send(1, ch, Reliable, nil)
+	p.run(100 * ms)
+	require.NoError(t, p.ends[0].Close(ch, []byte{1}))
+	require.NoError(t, p.ends[1].Close(ch, []byte{}))
+	p.run(time.Second)
+	require.Equal(t, []Message{{Channel: ch, Close: true, Payload: []byte{1}}}, strip(p.take(1)))
+	require.Equal(t, []Message{{Channel: ch, Open: true, Payload: []byte{}}, {Channel: ch, Close: true, Payload: []byte{}}}, strip(p.take(0)))
+	require.Len(t, p.ends[0].channels.open, 1)
+	require.Len(t, p.ends[1].channels.open, 1)
+	p.settled()
+}
+
+// TestCloseDropsAssemblies: the parts of an unreliable message that never became whole go with their channel.
+func TestCloseDropsAssemblies(t *testing.T) {
+	r := newReceiver(t, Config{})
+	part := header{flags: flagBegin | byte(Unreliable), channel: 1, sequence: 1}
+	r.must(wholeOf(flagOpen, 1, 0, "a"), appendBunch(nil, part, make([]byte, EntryBytes)))
+	require.Equal(t, assemblyCost+EntryBytes, r.parked)
+	r.must(wholeOf(flagClose, 1, 1, "b"))
+	require.Zero(t, r.parked)
+	require.Equal(t, uint64(1), r.Stats().DroppedAssembly)
+}

@@ -1,0 +1,186 @@
+package bunch
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFlowCounts(t *testing.T) {
+	var f flow
+	f.init(1 << 20)
+	require.True(t, f.update, "more than what a peer assumes")
+	require.Equal(t, uint64(1024), f.kib())
+	f.told()
+	require.False(t, f.update)
+	require.True(t, f.take(1<<20))
+	require.False(t, f.take(1))
+
+	t.Log("# a quarter of the window is worth a packet")
+	f.waiting = 1 << 20
+	f.consume(256<<10 - 1)
+	require.False(t, f.update)
+	f.consume(1)
+	require.True(t, f.update)
+	require.Equal(t, uint64(1280), f.kib())
+	f.grow(1 << 10)
+	require.Equal(t, uint64(1<<20), f.window, "it never shrinks")
+
+	t.Log("# a late lower limit changes nothing")
+	f.raise(512)
+	f.raise(300)
+	require.Equal(t, uint64(512<<10), f.limit)
+	f.sent = 512<<10 - 100
+	require.True(t, f.allows(100))
+	require.False(t, f.allows(101))
+}
+
+// TestAccountsAgree sends thousands of messages of all kinds both ways over a bad path.
+func TestAccountsAgree(t *testing.T) {
+	random := rand.New(rand.NewPCG(newSeed(t), 0))
+	p := newPair(t, Config{Overflow: OverflowError})
+	p.drop = func(int, []byte) bool { return random.IntN(10) == 0 }
+	var channels [2][]uint64
+	for i := range 6 {
+		channels[i&1] = append(channels[i&1], p.open(i&1, Priority(i%4)))
+	}
+	for range 4000 {
+		end := random.IntN(2)
+		size := random.IntN([]int{20, 1200, 5000, 40000}[random.IntN(4)])
+		ch := channels[end][random.IntN(3)]
+		if err := p.ends[end].Send(ch, Delivery(random.IntN(4)), pattern(size, 0)); err != nil {
+			require.ErrorIs(t, err, ErrReliableBufferFull)
+		}
+		if random.IntN(3) == 0 {
+			p.max = 1163 + random.IntN(290)
+			p.run(time.Duration(random.IntN(30)) * ms)
+		}
+		if random.IntN(10) == 0 {
+			p.take(0)
+			p.take(1)
+		}
+	}
+	p.drop = nil
+	for range 100 {
+		p.run(100 * ms)
+		p.take(0)
+		p.take(1)
+	}
+	p.settled()
+	for _, c := range p.ends {
+		require.Greater(t, c.flow.sent, uint64(1<<20))
+		require.Zero(t, c.flow.waiting)
+		require.Equal(t, c.flow.received, c.flow.consumed)
+	}
+}
+
+// TestLostLimitUpdateDoesNotDeadlock: every packet with a limit is lost for a while.
+func TestBlockedSenderSurvivesLostLimits(t *testing.T) {
+	p := newPair(t, Config{ReliableBuffer: 1024})
+	ch := p.open(0, Normal)
+	for range 20 {
+		p.send(0, ch, Reliable, pattern(32<<10, 1))
+	}
+	losing := true
+	p.drop = func(from int, b []byte) bool { return losing && from == 1 && b[1]&flagLimit != 0 }
+	got := 0
+	for range 100 {
+		p.run(100 * ms)
+		got += len(p.take(1))
+	}
+	require.Less(t, got, 8, "256 KiB and no more")
+	require.True(t, p.ends[0].flow.blocked)
+	sent := p.sent[0]
+	p.run(time10)
+	require.LessOrEqual(t, p.sent[0]-sent, 80, "probes each second, and acks")
+	losing = false
+	for range 100 {
+		p.run(100 * ms)
+		got += len(p.take(1))
+	}
+	require.Equal(t, 20, got)
+	p.settled()
+}
+
+// TestLimitedSenderAsksAgain: even when the receiver believes that its limit arrived.
+func TestBlockedSenderAsks(t *testing.T) {
+	p := newPair(t, Config{ReliableBuffer: 1024})
+	ch := p.open(0, Normal)
+	for range 20 {
+		p.send(0, ch, Reliable, pattern(32<<10, 1))
+	}
+	p.run(time10)
+	p.ends[1].flow.advertised += 1 << 20
+	p.ends[1].Swap(nil)
+	p.ends[1].flow.update = false
+	require.False(t, p.ends[1].flow.update)
+	p.run(5 * time.Second)
+	require.NotEmpty(t, p.take(1), "the probe brought the limit")
+}
+
+func TestPeerBeyondTheLimitCloses(t *testing.T) {
+	r := newReceiver(t, Config{ReliableBuffer: 1024})
+	r.must(wholeOf(flagOpen, 1, 0, "a"))
+	var err error
+	n := uint16(1)
+	for ; err == nil; n++ {
+		require.Less(t, n, uint16(400))
+		err = r.receive(wholeOf(0, 1, n, string(make([]byte, 1000))))
+	}
+	requireCode(t, ReceiveLimitExceeded, err)
+	require.Equal(t, uint16(256<<10/1066)+2, n)
+	t.Log("# entries that are parked count as well")
+	r = newReceiver(t, Config{ReliableBuffer: 1024})
+	r.must(wholeOf(flagOpen, 1, 0, "a"))
+	for n, err = 2, nil; err == nil; n++ {
+		err = r.receive(wholeOf(0, 1, n, string(make([]byte, 1000))))
+	}
+	requireCode(t, ReceiveLimitExceeded, err)
+}
+
+// TestControlPassesAStoppedWorld: it is exempt from the limit, but has a bound of its own.
+func TestControlPassesAStoppedWorld(t *testing.T) {
+	p := newPair(t, Config{ReliableBuffer: 1024})
+	ch := p.open(0, High)
+	for range 10 {
+		p.send(0, ch, Reliable, pattern(32<<10, 1))
+	}
+	p.run(time10)
+	require.True(t, p.ends[0].flow.blocked)
+	p.send(0, 0, Reliable, []byte("control"))
+	p.send(0, ch, Unreliable, []byte("unreliable"))
+	p.run(100 * ms)
+	got := p.take(1)
+	require.Equal(t, "unreliable", string(got[len(got)-1].Payload))
+	require.Equal(t, "control", string(got[len(got)-2].Payload))
+
+	r := newReceiver(t, Config{})
+	var err error
+	n := uint16(0)
+	for ; err == nil; n++ {
+		require.Less(t, n, uint16(1000))
+		err = r.receive(wholeOf(0, 0, n, string(make([]byte, 1000))))
+	}
+	requireCode(t, ReceiveLimitExceeded, err)
+	require.Equal(t, uint16(maxControl/1066)+1, n)
+}
+
+func TestSwap(t *testing.T) {
+	r := newReceiver(t, Config{})
+	r.must(wholeOf(flagOpen, 1, 0, "a"), wholeOf(0, 1, 1, "b"), wholeOf(0, 0, 0, "c"))
+	require.True(t, r.Wake())
+	_, ok := r.Next()
+	require.True(t, ok)
+	first := r.Swap(make([]Message, 0, 10))
+	require.Len(t, first, 2)
+	require.Zero(t, r.flow.waiting+uint64(r.waitingControl))
+	require.False(t, r.Wake())
+	r.must(wholeOf(0, 1, 2, "d"))
+	second := r.Swap(first)
+	require.Len(t, second, 1)
+	require.Equal(t, "d", string(second[0].Payload))
+	require.Nil(t, first[0].Payload, "what is handed back lets go of its payloads")
+	checkConn(t, r.Conn)
+}

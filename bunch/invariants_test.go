@@ -1,0 +1,152 @@
+package bunch
+
+import "testing"
+
+// same and atMost are cheap enough to be called millions of times.
+func same(t testing.TB, want, got int64, what string) {
+	if want != got {
+		t.Fatalf("%s: %d, counted are %d", what, want, got)
+	}
+}
+
+func atMost(t testing.TB, is, limit int64, what string) {
+	if is > limit {
+		t.Fatalf("%s: %d is over %d", what, is, limit)
+	}
+}
+
+// checkConn asserts what must hold between any two calls.
+func checkConn(t testing.TB, c *Conn) {
+	if c.err != nil {
+		return
+	}
+	copies := checkFlights(t, c)
+	entries, unreliables := 0, 0
+	var queued [levels]int
+	for number, ch := range c.channels.open {
+		if number != ch.number {
+			t.Fatalf("channel %d is filed under %d", ch.number, number)
+		}
+		waiting := checkEntries(t, c, ch, copies)
+		entries += ch.outstanding()
+		for i := ch.unreliable.head; i < len(ch.unreliable.items); i++ {
+			u := ch.unreliable.items[i]
+			unreliables += len(u.payload) - int(u.part)*EntryBytes
+			waiting += len(u.payload) - int(u.part)*EntryBytes
+		}
+		if waiting != ch.queuedBytes {
+			t.Fatalf("channel %d: %d bytes wait, %d are counted", number, waiting, ch.queuedBytes)
+		}
+		level := 0
+		if number != 0 {
+			level = 1 + int(ch.priority)
+		}
+		queued[level] += waiting
+		if ch.hasFresh() && !ch.inFreshQueue || ch.resend.len() > 0 && !ch.inResendQueue {
+			t.Fatalf("channel %d is not scheduled", number)
+		}
+	}
+	for i := range queued {
+		if queued[i] != c.levels[i].queued {
+			t.Fatalf("level %d: %d bytes wait, %d are counted", i, queued[i], c.levels[i].queued)
+		}
+	}
+	same(t, int64(entries), int64(c.flow.entries), "entries in reliable buffers")
+	same(t, int64(unreliables), int64(c.unreliables), "unreliable bytes that wait")
+	checkReceiver(t, c)
+}
+
+type pieceKey struct {
+	channel  *channel
+	sequence uint64
+	off      uint16
+}
+
+// checkFlights counts the pieces in flight.
+func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint8 {
+	copies := make(map[pieceKey]uint8)
+	bytes, packets := 0, 0
+	for n := c.sent.oldest; n < c.sent.next; n++ {
+		p := c.sent.get(n)
+		if p.fate != flying {
+			continue
+		}
+		bytes += p.size
+		packets++
+		for _, it := range p.items {
+			copies[pieceKey{it.channel, it.sequence, it.off}]++
+		}
+	}
+	if bytes != c.sent.inFlight || packets != c.sent.flying {
+		t.Fatalf("%d packets with %d bytes fly, %d with %d are counted", packets, bytes, c.sent.flying, c.sent.inFlight)
+	}
+	return copies
+}
+
+// checkEntries asserts that each byte of the reliable buffer is acked, flies or is queued, and returns how many never left.
+func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint8) (waiting int) {
+	resends := make(map[uint64]bool)
+	for i := ch.resend.head; i < len(ch.resend.items); i++ {
+		resends[ch.resend.items[i]] = true
+	}
+	for n := ch.first; n < ch.next; n++ {
+		e := ch.out.at(n)
+		end := uint16(0)
+		for i := range e.all() {
+			p := &e.pieces[i]
+			switch {
+			case p.off != end:
+				t.Fatalf("channel %d entry %d: piece %d begins at %d, not %d", ch.number, n, i, p.off, end)
+			case !p.acked && p.copies != copies[pieceKey{ch, n, p.off}]:
+				t.Fatalf("channel %d entry %d piece %d: %d copies fly, %d are counted", ch.number, n, i, copies[pieceKey{ch, n, p.off}], p.copies)
+			case p.acked && p.queued:
+				t.Fatalf("channel %d entry %d piece %d is acked and queued", ch.number, n, i)
+			case !p.acked && p.copies == 0 && !p.queued:
+				t.Fatalf("channel %d entry %d piece %d is nowhere", ch.number, n, i)
+			case p.queued && !resends[n] && n < ch.fresh:
+				t.Fatalf("channel %d entry %d piece %d will never be sent", ch.number, n, i)
+			case p.sent && !e.started:
+				t.Fatalf("channel %d entry %d piece %d left before its entry", ch.number, n, i)
+			}
+			end = p.end
+			if !p.sent {
+				waiting += int(p.end - p.off)
+			}
+		}
+		if int(end) != len(e.payload) {
+			t.Fatalf("channel %d entry %d: its pieces end at %d of %d", ch.number, n, end, len(e.payload))
+		}
+	}
+	return waiting
+}
+
+func checkReceiver(t testing.TB, c *Conn) {
+	reliable, unreliable, control := 0, 0, 0
+	for _, m := range c.ready[c.head:] {
+		switch {
+		case m.Delivery >= Unreliable:
+			unreliable += unreliableCost(m)
+		case m.Channel == 0:
+			control += int(m.cost)
+		default:
+			reliable += int(m.cost)
+		}
+	}
+	same(t, int64(uint64(reliable)), int64(c.flow.waiting), "cost of the messages that wait")
+	same(t, int64(unreliable), int64(c.waitingUnreliable), "cost of the unreliable messages that wait")
+	same(t, int64(control), int64(c.waitingControl), "cost of the control messages that wait")
+	parked := 0
+	perChannel := make(map[*channel]int)
+	for i := range c.assemblies {
+		a := &c.assemblies[i]
+		parked += assemblyCost + a.size
+		perChannel[a.channel]++
+	}
+	same(t, int64(parked), int64(c.parked), "cost of the assemblies")
+	for ch, n := range perChannel {
+		same(t, int64(n), int64(ch.assemblies), "assemblies of a channel")
+		atMost(t, int64(n), maxAssemblies, "assemblies of a channel")
+	}
+	atMost(t, int64(c.flow.consumed+c.flow.waiting), int64(c.flow.received), "cost of what came")
+	atMost(t, int64(c.flow.received), int64(c.flow.advertised), "the limit")
+}

@@ -1,0 +1,352 @@
+package bunch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lossTest is one end whose peer is written by hand. It sends one message, of an entry each, a packet.
+type lossTest struct {
+	*testing.T
+	*Conn
+	at      time.Time
+	channel uint64
+	acks    uint32 // number of the peer's next packet
+}
+
+func newLossTest(t *testing.T, config Config) *lossTest {
+	config.Client = true
+	c, err := NewConn(epoch, config)
+	require.NoError(t, err)
+	ch, err := c.Open(Normal)
+	require.NoError(t, err)
+	return &lossTest{T: t, Conn: c, at: epoch, channel: ch}
+}
+
+func (l *lossTest) wait(d time.Duration) {
+	l.at = l.at.Add(d)
+	require.NoError(l, l.Advance(l.at))
+}
+
+// packets builds all packets that are ready and returns how many.
+func (l *lossTest) packets() (n int) {
+	for ; ; n++ {
+		if _, _, ok := l.AppendPacket(l.at, nil, 1404); !ok {
+			return n
+		}
+		require.Less(l, n, 1000)
+	}
+}
+
+// sendPackets sends n packets with an entry each.
+func (l *lossTest) sendPackets(n int) {
+	for range n {
+		require.NoError(l, l.Send(l.channel, Reliable, pattern(1000, 0)))
+		require.Equal(l, 1, l.packets())
+	}
+}
+
+// ack receives an ack of the numbers from low to high.
+func (l *lossTest) ack(low, high uint32) error {
+	h := packetHeader{flags: flagAcks, number: l.acks, largest: high, nruns: 1}
+	h.runs[0] = uint64(high-low) + 1
+	l.acks++
+	return l.Receive(l.at, appendPacketHeader(nil, &h))
+}
+
+func (l *lossTest) mustAck(low, high uint32) {
+	require.NoError(l, l.ack(low, high))
+	checkConn(l, l.Conn)
+}
+
+func (l *lossTest) fate(n uint64) fate { return l.sent.get(n).fate }
+
+func TestPacketThreshold(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.sendPackets(5)
+	l.wait(50 * ms)
+	t.Log("# RFC 9002, 6.1.1: two later packets say nothing yet, the third does")
+	l.mustAck(1, 2)
+	require.Equal(t, flying, l.fate(0))
+	l.mustAck(3, 3)
+	require.Equal(t, lost, l.fate(0))
+	require.Equal(t, flying, l.fate(4))
+	require.Equal(t, uint64(1), l.Lost())
+	require.Equal(t, 1, l.packets(), "it is sent again")
+	require.Equal(t, uint64(1), l.Stats().BunchesResent)
+	require.Equal(t, 5, l.channels.open[l.channel].outstanding(), "the head keeps what follows it")
+	l.mustAck(5, 5)
+	out, _ := l.Reliable(l.channel)
+	require.Equal(t, 1, out)
+}
+
+func TestTimeThreshold(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.sendPackets(1)
+	l.wait(50 * ms)
+	l.mustAck(0, 0)
+	require.Equal(t, 50*ms, l.rtt.smoothed)
+	l.sendPackets(1)
+	l.wait(1 * ms)
+	l.sendPackets(1)
+	l.wait(50 * ms)
+	l.mustAck(2, 2)
+	t.Log("# RFC 9002, 6.1.2: 9/8 of the RTT after it left")
+	at, ok := l.NextTimeout()
+	require.True(t, ok)
+	require.Equal(t, 56250*time.Microsecond, at.Sub(l.at)+51*ms)
+	l.wait(at.Sub(l.at) - 1)
+	require.Equal(t, flying, l.fate(1))
+	l.wait(1)
+	require.Equal(t, lost, l.fate(1))
+}
+
+func TestSpuriousLossTurnsThePacketThresholdOff(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.sendPackets(4)
+	l.wait(50 * ms)
+	l.mustAck(1, 3)
+	require.Equal(t, lost, l.fate(0))
+	require.Zero(t, l.loss.slack-1)
+	l.wait(1 * ms)
+	l.mustAck(0, 3)
+	require.Equal(t, uint64(1), l.Stats().SpuriousLosses)
+	require.Equal(t, time.Duration(2), l.loss.slack)
+	require.True(t, l.Drained(), "a late ack frees the entries all the same")
+	require.Zero(t, l.packets(), "and nothing is sent again")
+
+	t.Log("# reordering no longer costs resends, time does: RTT + 2/8 RTT")
+	l.sendPackets(5)
+	l.wait(50 * ms)
+	l.mustAck(5, 8)
+	require.Equal(t, flying, l.fate(4))
+	require.Zero(t, l.packets())
+	l.wait(l.lossDelay() - 50*ms)
+	require.Equal(t, lost, l.fate(4))
+	for range 5 {
+		l.spurious()
+	}
+	require.Equal(t, time.Duration(8), l.loss.slack, "up to one RTT more")
+}
+
+// TestLateAckFreesEntries: the record of a lost packet stays for 3 PTO.
+func TestLateAckFreesEntries(t *testing.T) {
+	for _, c := range []struct {
+		after time.Duration
+		freed bool
+	}{{0, true}, {300 * ms, true}, {time.Second, false}} {
+		l := newLossTest(t, Config{})
+		l.sendPackets(4)
+		l.wait(50 * ms)
+		l.mustAck(1, 3)
+		require.Equal(t, lost, l.fate(0))
+		require.Equal(t, 3*l.pto(), l.sent.get(0).lostUntil-50*ms)
+		l.wait(c.after)
+		l.mustAck(0, 0)
+		require.Equal(t, c.freed, l.Drained(), c.after)
+	}
+}
+
+// TestRTTThatRises: when the path becomes ten times as long all packets count as lost first, and only their late acks can
+// tell of it.
+func TestRTTThatRises(t *testing.T) {
+	p := newPair(t, Config{})
+	ch := p.open(0, Normal)
+	send := func(n int) {
+		for range n {
+			p.send(0, ch, Reliable, pattern(1000, 1))
+			p.run(20 * ms)
+			p.take(1)
+		}
+	}
+	send(20)
+	require.InDelta(t, 50*ms, p.ends[0].Stats().SmoothedRTT, float64(5*ms))
+	p.delay = 250 * ms
+	send(150)
+	require.Greater(t, p.ends[0].Stats().SmoothedRTT, 450*ms)
+	lost := p.ends[0].Lost()
+	send(150)
+	require.Equal(t, lost, p.ends[0].Lost(), "it knows the path now")
+	p.run(time.Minute)
+	p.settled()
+}
+
+func TestProbeTimeout(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.sendPackets(1)
+	l.wait(50 * ms)
+	l.mustAck(0, 0)
+	l.sendPackets(3)
+	pto := 50*ms + 4*25*ms + 40*ms
+	require.Equal(t, pto, l.pto(), "srtt + 4 var + the peer's ack delay")
+	for i, want := range []time.Duration{pto, 2 * pto, 4 * pto, time.Second, time.Second, time.Second} {
+		at, ok := l.NextTimeout()
+		require.True(t, ok)
+		require.Equal(t, min(want, time.Second), at.Sub(l.at), "probe %d", i)
+		l.wait(want - 1)
+		require.Zero(t, l.packets())
+		l.wait(1)
+		require.Equal(t, 2, l.packets(), "two packets a probe")
+		checkConn(t, l.Conn)
+	}
+	require.Equal(t, 6, l.loss.ptos)
+	require.Zero(t, l.Lost(), "silence alone loses nothing")
+	l.mustAck(1, 1)
+	require.Zero(t, l.loss.ptos)
+}
+
+func TestProbeTimeoutIsCappedAt3RTT(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.rtt = rtt{latest: 600 * ms, smoothed: 600 * ms, variance: 100 * ms, min: 600 * ms}
+	l.sendPackets(1)
+	for _, want := range []time.Duration{1040 * ms, 1800 * ms, 1800 * ms} {
+		at, ok := l.NextTimeout()
+		require.True(t, ok)
+		require.Equal(t, want, at.Sub(l.at))
+		l.wait(want)
+		l.packets()
+	}
+	l.rtt.variance = time.Second
+	at, _ := l.NextTimeout()
+	require.Equal(t, 4640*ms, at.Sub(l.at), "but never below the first")
+}
+
+// TestProbesFitAPathThatShrank: from the second probe timeout on all packets are small, and the first two ask for an ack.
+func TestProbesFitAPathThatShrank(t *testing.T) {
+	l := newLossTest(t, Config{})
+	require.NoError(t, l.Send(l.channel, Reliable, pattern(10_000, 1)))
+	l.packets()
+	sizes := func() (sizes []int) {
+		at, _ := l.NextTimeout()
+		l.wait(at.Sub(l.at))
+		for {
+			b, _, ok := l.AppendPacket(l.at, nil, 1404)
+			if !ok {
+				return sizes
+			}
+			require.Equal(t, len(sizes) < probePackets, b[1]&flagAckNow != 0)
+			sizes = append(sizes, len(b))
+		}
+	}
+	require.Greater(t, sizes()[0], 1163)
+	for _, size := range sizes() {
+		require.LessOrEqual(t, size, 1163)
+	}
+}
+
+func TestTailLoss(t *testing.T) {
+	p := newPair(t, Config{})
+	ch := p.open(0, Normal)
+	p.send(0, ch, Reliable, []byte("first"))
+	p.run(time.Second)
+	p.take(1)
+	p.drop = func(from int, _ []byte) bool { return from == 0 }
+	p.send(0, ch, Reliable, []byte("tail"))
+	p.flush()
+	p.drop = nil
+	start := p.now
+	for p.ends[1].head == len(p.ends[1].ready) {
+		require.True(t, p.step(start.Add(time.Second)))
+	}
+	require.Equal(t, "tail", string(p.take(1)[0].Payload))
+	require.LessOrEqual(t, p.now.Sub(start), 25*ms+p.ends[0].pto())
+	p.run(time.Second)
+	p.settled()
+}
+
+func TestAcksOfPacketsThatWereNeverSentClose(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		low, high uint32
+	}{{"the next", 1, 1}, {"far ahead", 0, 500}, {"half a circle ahead", 1 << 30, 1 << 30}} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLossTest(t, Config{})
+			l.sendPackets(1)
+			requireCode(t, AckSequenceMismatch, l.ack(c.low, c.high))
+			require.Error(t, l.Err())
+		})
+	}
+	t.Run("none was sent", func(t *testing.T) {
+		l := newLossTest(t, Config{})
+		requireCode(t, AckSequenceMismatch, l.ack(0, 0))
+	})
+	t.Run("below zero", func(t *testing.T) {
+		l := newLossTest(t, Config{})
+		l.sendPackets(2)
+		h := packetHeader{flags: flagAcks, largest: 1, nruns: 3, runs: [maxAckRuns]uint64{1, 1, 1}}
+		requireCode(t, AckSequenceMismatch, l.Receive(l.at, appendPacketHeader(nil, &h)))
+	})
+}
+
+func requireCode(t testing.TB, code Code, err error) {
+	t.Helper()
+	var own *Error
+	require.ErrorAs(t, err, &own)
+	require.Equal(t, code, own.Code, err.Error())
+	n, reason := own.CloseCode()
+	require.Equal(t, uint64(code), n)
+	require.Contains(t, own.Error(), code.String())
+	require.NotEmpty(t, reason)
+	require.LessOrEqual(t, len(reason), 256)
+}
+
+// TestIdleTimeout runs from the first packet that nobody answered.
+func TestIdleTimeout(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.wait(time.Hour)
+	require.NoError(t, l.Err(), "silence with nothing to answer is no timeout")
+	l.sendPackets(1)
+	start := l.at
+	var err error
+	for err == nil {
+		l.packets()
+		at, ok := l.NextTimeout()
+		require.True(t, ok)
+		l.at = at
+		err = l.Advance(l.at)
+	}
+	requireCode(t, ConnectionTimeout, err)
+	require.Equal(t, 30*time.Second, l.at.Sub(start))
+	require.True(t, l.Wake())
+	_, ok := l.NextTimeout()
+	require.False(t, ok)
+	require.ErrorIs(t, l.Send(l.channel, Reliable, nil), err)
+}
+
+// TestAnswersKeepAConnectionAlive: late acks of lost packets are answers too.
+func TestLateAcksKeepAConnectionAlive(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.sendPackets(5)
+	l.wait(20 * time.Second)
+	l.mustAck(4, 4)
+	l.wait(20 * time.Second)
+	l.mustAck(3, 4)
+	l.packets()
+	l.wait(20 * time.Second)
+	require.NoError(t, l.Err())
+}
+
+func TestBlackHole(t *testing.T) {
+	var b Conn
+	hole := &b.blackHole
+	hole.acked(1, 1000)
+	for n := uint64(2); n < 5; n++ {
+		require.False(t, b.BlackHole())
+		hole.lost(n, 1404)
+	}
+	require.False(t, b.BlackHole(), "no small one after them arrived")
+	hole.acked(5, 1163)
+	require.True(t, b.BlackHole())
+	require.False(t, b.BlackHole(), "once")
+
+	t.Log("# a large one that arrives starts anew; small ones that are lost say nothing")
+	hole.lost(6, 1404)
+	hole.lost(7, 1404)
+	hole.acked(8, 1404)
+	hole.lost(9, 1404)
+	hole.lost(10, 1163)
+	hole.acked(11, 1000)
+	require.False(t, b.BlackHole())
+}

@@ -1,0 +1,62 @@
+package bunch
+
+// maxParts is how many entries, or unreliable parts, a message of MaxBunchBytes takes.
+const maxParts = (MaxBunchBytes + EntryBytes - 1) / EntryBytes
+
+// run is a message of several entries that is being assembled.
+type run struct {
+	open     bool
+	delivery Delivery
+	first    bool // it opens the channel
+	size     int
+	cost     int
+	parts    []part
+}
+
+// part is an entry's payload, in a block of the connection when it came in pieces.
+type part struct {
+	payload []byte
+	pieced  bool
+}
+
+// addToRun takes one part of a run, and hands the message out with the last one.
+func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
+	d := Delivery(s.flags & deliveryMask)
+	if s.flags&flagBegin != 0 {
+		if r.open {
+			return violation(PartialInitialReliableDestroy, "channel %d: a run begins within a run", ch.number)
+		}
+		*r = run{open: true, delivery: d, first: s.flags&flagOpen != 0, parts: r.parts[:0]}
+	} else if !r.open || d != r.delivery {
+		return violation(PartialMergeReliableDestroy, "channel %d: a part without a run", ch.number)
+	}
+	r.size += len(s.payload)
+	r.cost += entryCost + len(s.payload)
+	if r.size > c.limits.MaxBunch || len(r.parts) == maxParts {
+		return violation(PartialTooLarge, "channel %d: a message of %d bytes or more in %d parts or more, at most %d bytes (MaxBunch)", ch.number, r.size, len(r.parts)+1, c.limits.MaxBunch)
+	}
+	r.parts = append(r.parts, part{s.payload, s.pieced})
+	if s.flags&flagEnd == 0 {
+		return nil
+	}
+	return c.deliverRun(ch, r, s.flags&flagClose != 0)
+}
+
+func (c *Conn) deliverRun(ch *channel, r *run, closes bool) error {
+	message := make([]byte, 0, r.size)
+	for i, p := range r.parts {
+		message = append(message, p.payload...)
+		c.recycle(p)
+		r.parts[i] = part{}
+	}
+	m := Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: message}
+	cost := r.cost
+	*r = run{parts: r.parts[:0]}
+	return c.deliver(ch, m, cost)
+}
+
+func (c *Conn) recycle(p part) {
+	if p.pieced {
+		c.spare.put(p.payload[:0])
+	}
+}

@@ -1,0 +1,118 @@
+package bunch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// launch sends a packet that asks for an ack.
+func (s *sentPackets) launch(now time.Duration, size int) *packet {
+	p := s.add()
+	p.size = size
+	s.launched(p, now)
+	return p
+}
+
+func TestSentPacketsGrowAndForget(t *testing.T) {
+	var s sentPackets
+	for range 20 {
+		s.launch(0, 100)
+	}
+	require.Len(t, s.ring, 32)
+	require.Equal(t, 2000, s.inFlight)
+	require.Equal(t, 20, s.flying)
+	require.Equal(t, 20, s.spread())
+
+	t.Log("# decided packets behind a flying one stay")
+	s.landed(s.get(1), acked)
+	s.forget(0)
+	require.Equal(t, uint64(0), s.oldest)
+	s.landed(s.get(0), acked)
+	s.forget(0)
+	require.Equal(t, uint64(2), s.oldest)
+	require.Equal(t, 18, s.spread())
+	require.Equal(t, 1800, s.inFlight)
+
+	t.Log("# the record of a lost one stays until its time")
+	s.landed(s.get(2), lost)
+	s.get(2).lostUntil = time.Second
+	s.forget(time.Second - 1)
+	require.Equal(t, uint64(2), s.oldest)
+	require.Equal(t, 17, s.spread())
+	s.forget(time.Second)
+	require.Equal(t, uint64(3), s.oldest)
+
+	t.Log("# the ring does not grow while it can forget")
+	for n := s.oldest; n < s.next; n++ {
+		s.landed(s.get(n), acked)
+	}
+	for range 1000 {
+		s.landed(s.launch(0, 1), acked)
+	}
+	require.Len(t, s.ring, 32)
+	require.Zero(t, s.inFlight)
+}
+
+func TestSentPacketsAreBounded(t *testing.T) {
+	var s sentPackets
+	for range seenWindow {
+		require.False(t, s.full())
+		s.launch(0, 1)
+	}
+	require.True(t, s.full())
+	require.Len(t, s.ring, seenWindow)
+	s.landed(s.get(0), acked)
+	require.False(t, s.full())
+	s.launch(0, 1)
+	s.landed(s.get(s.oldest), lost)
+	require.True(t, s.full(), "a lost one is not forgotten by itself")
+	s.drop()
+	require.False(t, s.full())
+	require.Len(t, s.ring, seenWindow)
+}
+
+func TestSentPacketTakenBack(t *testing.T) {
+	var s sentPackets
+	s.launch(1*ms, 10)
+	p := s.launch(2*ms, 20)
+	s.unsend(p, 1*ms)
+	require.Equal(t, uint64(1), s.next)
+	require.Equal(t, 10, s.inFlight)
+	require.Equal(t, 1*ms, s.lastAsk)
+
+	t.Log("# also when it asked for nothing and was forgotten at once")
+	s.landed(s.get(0), acked)
+	p = s.add()
+	s.forget(0)
+	require.Equal(t, s.next, s.oldest)
+	s.unsend(p, 1*ms)
+	require.Equal(t, uint64(1), s.oldest)
+	require.Zero(t, s.spread())
+}
+
+// TestPeerThatAcknowledgesNothing pings without end and never acknowledges what it got.
+func TestPeerThatAcknowledgesNothing(t *testing.T) {
+	p := newPair(t, Config{IdleTimeout: time.Hour})
+	c := p.ends[0]
+	p.send(0, p.open(0, Normal), Reliable, []byte("x"))
+	for n := range 2 * seenWindow {
+		ping := appendPacketHeader(nil, &packetHeader{flags: flagPing, number: uint32(n)})
+		require.NoError(t, c.Receive(p.now, ping))
+		p.now = p.now.Add(40 * ms)
+		require.NoError(t, c.Advance(p.now))
+		for n := 0; ; n++ {
+			if _, _, ok := c.AppendPacket(p.now, nil, 1404); !ok {
+				break
+			}
+			require.Less(t, n, 5)
+		}
+		at, ok := c.NextTimeout()
+		require.True(t, !ok || at.After(p.now))
+	}
+	require.Len(t, c.sent.ring, seenWindow)
+	require.GreaterOrEqual(t, c.stats.AcksOnlySent, uint64(seenWindow))
+	require.Positive(t, c.stats.PacketsLost, "the oldest gave way")
+	checkConn(t, c)
+}

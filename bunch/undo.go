@@ -1,0 +1,111 @@
+package bunch
+
+import "time"
+
+// undo is what takes the last packet back.
+type undo struct {
+	datagrams []unsentDatagram // its unreliable bunches
+	acks      ackTimer         // as it was before, when the packet acknowledges something
+	probe     bool             // it asked for a higher limit
+	lastAsk   time.Duration
+}
+
+// unsentDatagram is an unreliable bunch of the last packet.
+type unsentDatagram struct {
+	channel *channel
+	datagram
+}
+
+// remember notes the state that launch is about to change.
+func (c *Conn) remember(flags byte) {
+	c.undo.acks = ackTimer{}
+	if flags&flagAcks != 0 {
+		c.undo.acks = c.received.ackTimer
+	}
+	c.undo.probe, c.undo.lastAsk = c.flow.probe, c.sent.lastAsk
+}
+
+// settle releases what Unsent would have needed.
+func (c *Conn) settle() {
+	for i, u := range c.undo.datagrams {
+		if int(u.part) == u.parts()-1 {
+			c.blocks.put(u.payload)
+		}
+		c.undo.datagrams[i] = unsentDatagram{}
+	}
+	c.undo.datagrams = c.undo.datagrams[:0]
+}
+
+// Unsent takes back the packet that AppendPacket returned last: the datagram never left, its bunches, acks and limit go
+// back at once. Any other number is ignored.
+func (c *Conn) Unsent(number uint64) {
+	if number+1 != c.sent.next || len(c.sent.ring) == 0 {
+		return
+	}
+	p := c.sent.get(number)
+	if p.fate != flying && p.fate != nothing {
+		return // the peer says that it came, or it was given up meanwhile
+	}
+	if p.fate == nothing {
+		c.stats.AcksOnlySent--
+	}
+	for _, it := range p.items {
+		c.giveBack(it)
+		c.unsendItem(it)
+	}
+	c.unsendDatagrams()
+	if p.probe {
+		c.loss.probes++
+		c.stats.ProbesSent--
+	}
+	c.flow.update = c.flow.update || p.limit
+	c.flow.probe = c.flow.probe || c.undo.probe
+	c.received.untold(c.undo.acks)
+	c.stats.PacketsSent--
+	c.stats.BytesSent -= uint64(p.size)
+	c.sent.unsend(p, c.undo.lastAsk)
+	c.changed = true
+}
+
+// unsendItem lets the pieces that left for the first time count as waiting again. Their cost stays charged.
+func (c *Conn) unsendItem(it item) {
+	c.stats.BunchesSent--
+	if !it.first {
+		c.stats.BunchesResent--
+		return
+	}
+	ch := it.channel
+	if it.sequence < ch.first {
+		return
+	}
+	e := ch.out.at(it.sequence)
+	for i := range e.all() {
+		if p := &e.pieces[i]; p.off == it.off && p.end == it.end {
+			p.sent = false
+			c.addQueued(ch, int(p.end-p.off))
+		}
+	}
+}
+
+func (c *Conn) unsendDatagrams() {
+	for i := len(c.undo.datagrams) - 1; i >= 0; i-- {
+		u := c.undo.datagrams[i]
+		size := min(len(u.payload)-int(u.part)*EntryBytes, EntryBytes)
+		c.pushBack(u)
+		c.unreliables += size
+		c.addQueued(u.channel, size)
+		c.schedule(u.channel)
+		c.stats.BunchesSent--
+	}
+	c.undo.datagrams = c.undo.datagrams[:0]
+}
+
+// pushBack returns an unreliable bunch to the head of its queue, or to its message when that is there still.
+func (c *Conn) pushBack(u unsentDatagram) {
+	q := &u.channel.unreliable
+	if q.len() > 0 && u.parts() > 1 && q.peek().message == u.message && q.peek().delivery == u.delivery {
+		q.peek().part = u.part
+		return
+	}
+	q.unpop(u.datagram)
+}

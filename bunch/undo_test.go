@@ -1,0 +1,122 @@
+package bunch
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestUnsentGivesEverythingBack takes back each packet once before it leaves, and nothing is missing or doubled.
+func TestUnsentGivesEverythingBack(t *testing.T) {
+	p := newPair(t, Config{})
+	ch := p.open(0, Normal)
+	p.send(0, ch, Reliable, []byte("open"))
+	p.run(100 * ms)
+	p.take(1)
+	p.send(0, ch, Reliable, pattern(5000, 1))
+	p.send(0, ch, Unreliable, pattern(5000, 2))
+	p.send(0, ch, UnreliableSequenced, []byte("s"))
+	p.send(0, ch, Reliable, []byte("last"))
+	p.send(1, 0, Reliable, []byte("control"))
+	before := *p.ends[0]
+	levels := before.levels
+	c := p.ends[0]
+	c.SetReceiveLimit(1 << 20)
+	for n := 0; ; n++ {
+		require.Less(t, n, 100)
+		state := c.Stats()
+		b, number, ok := c.AppendPacket(p.now, nil, 1404)
+		if !ok {
+			break
+		}
+		c.Unsent(number)
+		checkConn(t, c)
+		state.DeliveryRate, state.Window = c.Stats().DeliveryRate, c.Stats().Window
+		require.Equal(t, state, c.Stats())
+		again, same, ok := c.AppendPacket(p.now, nil, 1404)
+		require.True(t, ok)
+		require.Equal(t, number, same)
+		require.Equal(t, len(b), len(again))
+		checkConn(t, c)
+		p.put(0, again)
+	}
+	require.NotZero(t, levels[2].queued)
+	require.Zero(t, c.Stats().Queued)
+	p.run(time10)
+	got := p.take(1)
+	require.Len(t, got, 4)
+	for _, m := range got {
+		if len(m.Payload) == 5000 {
+			require.Equal(t, pattern(5000, map[Delivery]int{Reliable: 1, Unreliable: 2}[m.Delivery]), m.Payload)
+		}
+	}
+	require.Zero(t, c.Stats().BunchesResent)
+	p.settled()
+}
+
+// TestUnsentToASmallerPath cuts entries that are numbered already.
+func TestUnsentToASmallerPath(t *testing.T) {
+	p := newPair(t, Config{})
+	ch := p.open(0, Bulk)
+	p.send(0, ch, Reliable, pattern(40_000, 1))
+	for _, size := range []int{1452, 1404, 1300, 1163} {
+		b, number, ok := p.ends[0].AppendPacket(p.now, nil, size)
+		require.True(t, ok)
+		require.Equal(t, size, len(b))
+		p.ends[0].Unsent(number)
+		checkConn(t, p.ends[0])
+	}
+	p.max = 1163
+	p.run(time10)
+	require.Equal(t, pattern(40_000, 1), p.take(1)[0].Payload)
+	p.settled()
+}
+
+func TestUnsentAcksProbesAndLimits(t *testing.T) {
+	l := newLossTest(t, Config{})
+	take := func() (flags byte) {
+		b, n, ok := l.AppendPacket(l.at, nil, 1404)
+		require.True(t, ok)
+		l.Unsent(n)
+		checkConn(t, l.Conn)
+		return b[1]
+	}
+	t.Log("# an ack, also one that had no room for all")
+	for n := uint32(0); n < 200; n += 2 {
+		require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &packetHeader{flags: flagPing, number: n})))
+	}
+	for range 3 {
+		require.Equal(t, byte(flagAcks), take())
+	}
+	require.Equal(t, uint64(0), l.Stats().AcksOnlySent)
+	require.Equal(t, 1, l.packets())
+	require.Zero(t, l.packets())
+
+	t.Log("# a limit")
+	l.SetReceiveLimit(1 << 20)
+	require.Equal(t, byte(flagLimit), take())
+	require.Equal(t, 1, l.packets())
+
+	t.Log("# a probe")
+	at, _ := l.NextTimeout()
+	l.wait(at.Sub(l.at))
+	for range 3 {
+		require.Equal(t, byte(flagPing|flagAckNow), take())
+	}
+	require.Equal(t, 2, l.packets())
+}
+
+func TestUnsentOfOtherNumbersIsIgnored(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.Unsent(0)
+	l.sendPackets(2)
+	before := l.sent.next
+	l.Unsent(0)
+	l.Unsent(2)
+	require.Equal(t, before, l.sent.next)
+	t.Log("# nor one that the peer has acknowledged meanwhile")
+	l.mustAck(1, 1)
+	l.Unsent(1)
+	require.Equal(t, before, l.sent.next)
+	checkConn(t, l.Conn)
+}

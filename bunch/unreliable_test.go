@@ -1,0 +1,169 @@
+package bunch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const time10 = 10 * time.Second
+
+// unreliablePart is one part of a message.
+func unreliablePart(channel uint64, d Delivery, message uint16, part uint8, ends bool, size int) []byte {
+	h := header{flags: byte(d), channel: channel, sequence: message, part: part}
+	if part == 0 {
+		h.flags |= flagBegin
+	}
+	if ends {
+		h.flags |= flagEnd
+	}
+	return appendBunch(nil, h, pattern(size, int(part)))
+}
+
+// newOpened is a receiver with some open channels.
+func newOpened(t *testing.T, channels ...uint64) *receiver {
+	r := newReceiver(t, Config{})
+	for _, ch := range channels {
+		r.must(wholeOf(flagOpen, ch, 0, "a"))
+	}
+	r.got()
+	return r
+}
+
+func TestUnreliableBeforeOpenIsDropped(t *testing.T) {
+	r := newReceiver(t, Config{})
+	r.must(appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, []byte("x")))
+	require.Empty(t, r.got())
+	require.Equal(t, uint64(1), r.Stats().DroppedBeforeOpen)
+}
+
+func TestSequencedDropsLateOnes(t *testing.T) {
+	r := newOpened(t, 1)
+	send := func(n uint16) {
+		r.must(appendBunch(nil, header{flags: flagWhole | byte(UnreliableSequenced), channel: 1, sequence: n}, []byte{'0' + byte(n%10)}))
+	}
+	for _, n := range []uint16{5, 4, 6, 6, 9, 7, 32776, 9, 65533, 1, 65534, 2} {
+		send(n)
+	}
+	require.Equal(t, []string{"1 5", "1 6", "1 9", "1 6", "1 3", "1 1", "1 2"}, r.got())
+	require.Equal(t, uint64(5), r.Stats().DroppedLate)
+}
+
+func TestPartsInAnyOrder(t *testing.T) {
+	for _, d := range []Delivery{Unreliable, UnreliableSequenced} {
+		r := newOpened(t, 1)
+		r.must(unreliablePart(1, d, 7, 2, true, 10))
+		r.must(unreliablePart(1, d, 7, 0, false, EntryBytes))
+		r.must(unreliablePart(1, d, 7, 0, false, EntryBytes))
+		require.Empty(t, r.got())
+		r.must(unreliablePart(1, d, 7, 1, false, EntryBytes))
+		m, ok := r.Next()
+		require.True(t, ok)
+		want := append(append(pattern(EntryBytes, 0), pattern(EntryBytes, 1)...), pattern(10, 2)...)
+		require.Equal(t, want, m.Payload)
+		require.Equal(t, d, m.Delivery)
+		require.Zero(t, r.parked)
+	}
+}
+
+func TestFourAssembliesAChannel(t *testing.T) {
+	r := newOpened(t, 1)
+	for n := range uint16(5) {
+		r.must(unreliablePart(1, Unreliable, n, 0, false, EntryBytes))
+	}
+	require.Equal(t, uint64(1), r.Stats().DroppedAssembly, "the oldest goes")
+	for n := uint16(1); n < 5; n++ {
+		r.must(unreliablePart(1, Unreliable, n, 1, true, 1))
+	}
+	require.Len(t, r.got(), 4)
+	r.must(unreliablePart(1, Unreliable, 0, 1, true, 1))
+	require.Empty(t, r.got())
+}
+
+// TestAssembliesShareTheBudget: stale ones of other channels make room.
+func TestAssembliesShareTheBudget(t *testing.T) {
+	channels := []uint64{1, 3, 5, 7, 9}
+	r := newOpened(t, channels...)
+	for _, ch := range channels[:4] {
+		for part := range uint8(59) {
+			r.must(unreliablePart(ch, Unreliable, 1, part, false, EntryBytes))
+			require.LessOrEqual(t, r.parked, maxParked)
+		}
+	}
+	require.Equal(t, uint64(1), r.Stats().DroppedAssembly, "4 x 64 KiB and what each costs are more than 256 KiB")
+	for part := range uint8(60) {
+		r.must(unreliablePart(9, Unreliable, 1, part, part == 59, map[bool]int{true: 636, false: EntryBytes}[part == 59]))
+	}
+	require.Len(t, r.got(), 1, "the newest message wins")
+	require.LessOrEqual(t, r.parked, maxParked)
+}
+
+func TestTinyPartsCostMoreThanTheirBytes(t *testing.T) {
+	var channels []uint64
+	for ch := uint64(1); ch < 500; ch += 2 {
+		channels = append(channels, ch)
+	}
+	r := newOpened(t, channels...)
+	for _, ch := range channels {
+		for n := range uint16(4) {
+			r.must(unreliablePart(ch, Unreliable, n, 5, true, 1))
+		}
+	}
+	require.LessOrEqual(t, len(r.assemblies), maxParked/assemblyCost)
+}
+
+func TestPartsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		part []byte
+	}{
+		{"part 60", unreliablePart(1, Unreliable, 1, 60, true, 1)},
+		{"short part before the last", unreliablePart(1, Unreliable, 1, 0, false, 1099)},
+	} {
+		t.Run(c.name, func(t *testing.T) { requireCode(t, PartialTooLarge, newOpened(t, 1).receive(c.part)) })
+	}
+	t.Run("65,537 bytes", func(t *testing.T) {
+		r := newOpened(t, 1)
+		for part := range uint8(59) {
+			r.must(unreliablePart(1, Unreliable, 1, part, false, EntryBytes))
+		}
+		requireCode(t, PartialTooLarge, r.receive(unreliablePart(1, Unreliable, 1, 59, true, 637)))
+	})
+	t.Run("two ends and parts beyond are ignored", func(t *testing.T) {
+		r := newOpened(t, 1)
+		r.must(unreliablePart(1, Unreliable, 1, 1, true, 5))
+		r.must(unreliablePart(1, Unreliable, 1, 2, true, 5))
+		r.must(unreliablePart(1, Unreliable, 1, 3, false, EntryBytes))
+		r.must(unreliablePart(1, Unreliable, 1, 0, false, EntryBytes))
+		require.Len(t, r.got(), 1)
+	})
+}
+
+func TestUnreliableMessagesThatNobodyFetchesAreDropped(t *testing.T) {
+	r := newOpened(t, 1)
+	for n := 0; n < 400; n++ {
+		r.must(appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, make([]byte, 1000)))
+	}
+	require.Equal(t, uint64(400-maxUnreliable/1064), r.Stats().DroppedUnreliable)
+	require.Len(t, r.Swap(nil), maxUnreliable/1064)
+	require.Zero(t, r.waitingUnreliable)
+	r.must(appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, make([]byte, 1000)))
+	require.Len(t, r.got(), 1)
+}
+
+func TestUnreliableIsNotSentAgain(t *testing.T) {
+	p := newPair(t, Config{})
+	ch := p.open(0, Normal)
+	p.send(0, ch, Reliable, nil)
+	p.run(100 * ms)
+	p.take(1)
+	p.drop = func(int, []byte) bool { return true }
+	p.send(0, ch, Unreliable, []byte("x"))
+	p.flush()
+	p.drop = nil
+	p.run(time10)
+	require.Empty(t, p.take(1))
+	require.Zero(t, p.ends[0].Stats().BunchesResent)
+	p.settled()
+}

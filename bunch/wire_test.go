@@ -1,0 +1,178 @@
+package bunch
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// unhex reads hex with spaces.
+func unhex(t testing.TB, s string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	require.NoError(t, err)
+	return b
+}
+
+func TestVarint(t *testing.T) {
+	for _, c := range []struct {
+		value uint64
+		bytes string
+	}{
+		{0, "00"}, {63, "3f"}, {64, "4040"}, {15293, "7bbd"}, {16383, "7fff"}, {16384, "80004000"},
+		{494878333, "9d7f3e7d"}, {1<<30 - 1, "bfffffff"}, {1 << 30, "c000000040000000"}, {151288809941952652, "c2197c5eff14e88c"},
+	} { // the long ones are the samples of RFC 9000, A.1
+		b := appendVarint(nil, c.value)
+		require.Equal(t, unhex(t, c.bytes), b)
+		require.Equal(t, len(b), varintLen(c.value))
+		v, n := consumeVarint(append(b, 0xff))
+		require.Equal(t, c.value, v)
+		require.Equal(t, len(b), n)
+		for i := range b {
+			_, n := consumeVarint(b[:i])
+			require.Zero(t, n, "%d of %d bytes", i, len(b))
+		}
+	}
+}
+
+func TestPacketHeaders(t *testing.T) {
+	for _, c := range []struct {
+		name, bytes string
+		want        packetHeader
+	}{
+		{"bare", "01 00 00000007", packetHeader{number: 7}},
+		{"ping that wants an ack", "01 0c ffffffff", packetHeader{flags: flagPing | flagAckNow, number: 1<<32 - 1}},
+		{"limit", "01 02 00000001 4100", packetHeader{flags: flagLimit, number: 1, limit: 256}},
+		{"one run", "01 01 00000002 00000009 0010 01 0a",
+			packetHeader{flags: flagAcks, number: 2, largest: 9, delay: 16, nruns: 1, runs: [maxAckRuns]uint64{10}}},
+		{"a gap and a limit", "01 03 00000002 00000009 0000 03 02 03 4040 05",
+			packetHeader{flags: flagAcks | flagLimit, number: 2, largest: 9, nruns: 3, runs: [maxAckRuns]uint64{2, 3, 64}, limit: 5}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := unhex(t, c.bytes)
+			var h packetHeader
+			rest, err := parsePacketHeader(append(b, 0xaa), &h)
+			require.NoError(t, err)
+			require.Equal(t, []byte{0xaa}, rest)
+			require.Equal(t, c.want, h)
+			require.Equal(t, b, appendPacketHeader(nil, &h))
+			for i := range b {
+				_, err := parsePacketHeader(b[:i], &h)
+				require.Error(t, err, "%d of %d bytes", i, len(b))
+			}
+		})
+	}
+}
+
+func TestPacketHeadersRefused(t *testing.T) {
+	for _, c := range []struct{ name, bytes, want string }{
+		{"empty", "", "truncated"},
+		{"other protocol", "02 00 00000007", "truncated"},
+		{"reserved flag 4", "01 10 00000007", "reserved packet flags"},
+		{"reserved flag 7", "01 80 00000007", "reserved packet flags"},
+		{"no runs", "01 01 00000002 00000009 0010 00", "number of ack runs"},
+		{"even runs", "01 01 00000002 00000009 0010 02 01 01", "number of ack runs"},
+		{"65 runs", "01 01 00000002 00000009 0010 41" + strings.Repeat("01", 65), "number of ack runs"},
+		{"empty run", "01 01 00000002 00000009 0010 01 00", "ack run of no packets"},
+		{"giant run", "01 01 00000002 00000009 0010 01 c000000100000000", "ack run of no packets"},
+		{"limit beyond all bytes", "01 02 00000001 d000000000000000", "limit over 2^62-1 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var h packetHeader
+			_, err := parsePacketHeader(unhex(t, c.bytes), &h)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func TestBunches(t *testing.T) {
+	const whole = flagBegin | flagEnd
+	for _, c := range []struct {
+		name, bytes string
+		want        header
+	}{
+		{"reliable", "30 01 0005 0003 020102", header{flags: whole, channel: 1, sequence: 5, last: true}},
+		{"that opens and closes", "3c 01 0000 0003 020102", header{flags: whole | flagOpen | flagClose, channel: 1, last: true}},
+		{"unordered", "31 4046 0005 0003 020102", header{flags: whole | 1, channel: 70, sequence: 5, last: true}},
+		{"first of a run", "10 01 0005 0003 aabbcc", header{flags: flagBegin, channel: 1, sequence: 5, last: true}},
+		{"within a run", "00 01 0006 0003 aabbcc", header{channel: 1, sequence: 6, last: true}},
+		{"first piece", "70 01 0005 0000 0003 aabbcc", header{flags: whole | flagPiece, channel: 1, sequence: 5}},
+		{"last piece", "70 01 0005 8449 0003 aabbcc", header{flags: whole | flagPiece, channel: 1, sequence: 5, offset: 1097, last: true}},
+		{"unreliable", "32 01 0003 aabbcc", header{flags: whole | 2, channel: 1, last: true}},
+		{"sequenced", "33 01 0009 0003 aabbcc", header{flags: whole | 3, channel: 1, sequence: 9, last: true}},
+		{"first part", "12 01 0009 00 0003 aabbcc", header{flags: flagBegin | 2, channel: 1, sequence: 9, last: true}},
+		{"last part", "23 01 0009 02 0003 aabbcc", header{flags: flagEnd | 3, channel: 1, sequence: 9, part: 2, last: true}},
+		{"largest channel", "32 bfffffff 0003 aabbcc", header{flags: whole | 2, channel: maxChannelNumber, last: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := unhex(t, c.bytes)
+			h, payload, rest, err := parseBunch(append(b, 1))
+			require.NoError(t, err)
+			require.Equal(t, c.want, h)
+			require.Equal(t, b[len(b)-3:], payload)
+			require.Equal(t, []byte{1}, rest)
+			require.Equal(t, b, appendBunch(nil, h, payload))
+			require.Equal(t, len(b)-3, h.size())
+			require.LessOrEqual(t, h.size(), maxBunchHeader)
+			for i := range b {
+				_, _, _, err := parseBunch(b[:i])
+				require.Error(t, err, "%d of %d bytes", i, len(b))
+			}
+		})
+	}
+}
+
+func TestBunchesRefused(t *testing.T) {
+	for _, c := range []struct{ name, bytes, want string }{
+		{"extension", "b0 01 0005 0001 00", "reserved bunch flag"},
+		{"channel 2^30", "32 c000000040000000 0001 00", "channel number"},
+		{"unreliable open", "36 01 0001 00", "opens, closes or comes in pieces"},
+		{"unreliable close", "3a 01 0001 00", "opens, closes or comes in pieces"},
+		{"unreliable piece", "72 01 0000 0001 00", "opens, closes or comes in pieces"},
+		{"close in a run", "18 01 0005 0001 00", "close before the end"},
+		{"part 1 that begins", "12 01 0009 01 0001 00", "part number"},
+		{"part 0 that ends", "22 01 0009 00 0001 00", "part number"},
+		{"piece beyond the entry", "70 01 0005 844c 0001 00", "entry over 1,100 bytes"},
+		{"too long", "32 01 044d" + strings.Repeat("00", 1101), "entry over 1,100 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, _, _, err := parseBunch(unhex(t, c.bytes))
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func TestRebuild(t *testing.T) {
+	for _, c := range []struct {
+		expected, truncated uint64
+		width               int
+		want                uint64
+	}{
+		{0, 0, 16, 0},
+		{0, 65535, 16, 65535}, // nothing lies below zero
+		{1, 65535, 16, 65535},
+		{0xa82f30ea + 1, 0x9b32, 16, 0xa82f9b32}, // RFC 9000, A.3
+		{65535, 0, 16, 65536},
+		{65536, 65535, 16, 65535},
+		{65536, 16383, 16, 65536 + 16383}, // the furthest of R = 16,384
+		{65536 + 100, 65535, 16, 65535},
+		{3 * 65536, 32768, 16, 3*65536 + 32768},
+		{3*65536 + 32768, 0, 16, 4 * 65536},
+		{1 << 32, 1<<32 - 1, 32, 1<<32 - 1},
+		{1<<32 - 1, 0, 32, 1 << 32},
+		{1<<62 - 1, 0, 32, 1<<62 - 1<<32}, // numbers end at 2^62
+	} {
+		require.Equal(t, c.want, rebuild(c.expected, c.truncated, c.width), "%+v", c)
+	}
+	for expected := uint64(65536 - 20_000); expected < 65536+20_000; expected += 7 {
+		for _, ahead := range []uint64{0, 1, 255, maxReliable - 1} {
+			n := expected + ahead
+			require.Equal(t, n, rebuild(expected, n&0xffff, 16))
+		}
+		for _, behind := range []uint64{1, 255, maxReliable} {
+			n := expected - behind
+			require.Equal(t, n, rebuild(expected, n&0xffff, 16))
+		}
+	}
+}

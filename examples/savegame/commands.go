@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v3"
+)
+
+// app is one run of the program.
+type app struct {
+	stdout, stderr io.Writer
+}
+
+// newApp declares the commands.
+func newApp(stdout, stderr io.Writer) *cli.Command {
+	a := &app{stdout, stderr}
+	root := &cli.Command{
+		Name:           "savegame",
+		Usage:          "save games up and down over reliable bunches",
+		DefaultCommand: "demo",
+		Commands:       []*cli.Command{a.demoCommand(), a.serveCommand(), a.putCommand(), a.getCommand(), a.listCommand(), a.removeCommand()},
+		Writer:         stdout,
+		ErrWriter:      stderr,
+		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run prints and exits
+		OnUsageError:   usageError,
+		HideVersion:    true,
+	}
+	for _, c := range root.Commands {
+		c.OnUsageError = usageError
+	}
+	return root
+}
+
+// usageError leaves it at the error, without the help.
+func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
+	return fmt.Errorf("%w (see savegame %s -h)", err, c.Name)
+}
+
+func (a *app) demoCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "demo",
+		Usage: "an embedded server, an upload and a download",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "size", Value: "16MiB", Usage: "`BYTES` of the generated save"},
+			&cli.StringFlag{Name: "file", Usage: "upload `FILE` instead of a generated save"},
+			&cli.DurationFlag{Name: "rtt", Usage: "emulated round trip `TIME`"},
+			&cli.StringFlag{Name: "loss", Value: "0", Usage: "emulated loss in each direction, like `1%`"},
+			&cli.StringFlag{Name: "rate", Value: "0", Usage: "emulated bottleneck in each direction, like `10mbit`"},
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the save and of the emulated link"},
+			&cli.StringFlag{Name: "backend", Value: "window", Usage: "how the content travels: window"},
+			&cli.IntFlag{Name: "lanes", Value: 1, Usage: "channels of one transfer, 1 to 32"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object and nothing else"},
+		},
+		Action: a.demo,
+	}
+}
+
+func (a *app) serveCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "keep saves in a folder",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "addr", Value: ":7777", Usage: "`HOST:PORT` to listen on"},
+			&cli.StringFlag{Name: "dir", Value: "savegame-data", Usage: "`FOLDER` of the certificate and the saves"},
+			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with one token a line (default: tokens.txt in the folder, made with one token)"},
+			&cli.StringFlag{Name: "max-size", Value: "64MiB", Usage: "`BYTES` of one save"},
+			&cli.StringFlag{Name: "quota", Value: "1GiB", Usage: "`BYTES` of the saves of one token"},
+			logFlag("info"),
+		},
+		Action: a.serve,
+	}
+}
+
+func (a *app) putCommand() *cli.Command {
+	return &cli.Command{
+		Name: "put", Usage: "hand a file in", ArgsUsage: "FILE [NAME]", Flags: clientFlags(), Action: a.put,
+	}
+}
+
+func (a *app) getCommand() *cli.Command {
+	return &cli.Command{
+		Name: "get", Usage: "fetch a save", ArgsUsage: "NAME [FILE]", Flags: clientFlags(), Action: a.get,
+	}
+}
+
+func (a *app) listCommand() *cli.Command {
+	return &cli.Command{Name: "ls", Usage: "list the saves", Flags: clientFlags(), Action: a.list}
+}
+
+func (a *app) removeCommand() *cli.Command {
+	return &cli.Command{Name: "rm", Usage: "delete a save", ArgsUsage: "NAME", Flags: clientFlags(), Action: a.remove}
+}
+
+// tokenVariable is the environment variable that holds a token.
+const tokenVariable = "QUIVER_TOKEN"
+
+func clientFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "server", Value: "127.0.0.1:7777", Usage: "`HOST:PORT`", Sources: cli.EnvVars("QUIVER_SERVER")},
+		&cli.StringFlag{Name: "token", Usage: "`TOKEN` that the server knows (default: $" + tokenVariable + ")"},
+		&cli.StringFlag{Name: "token-file", Usage: "`FILE` whose first line is the token"},
+		&cli.StringFlag{Name: "fingerprint", Usage: "SHA-256 of the server's certificate, in `HEX`", Sources: cli.EnvVars("QUIVER_FINGERPRINT")},
+		logFlag("off"),
+	}
+}
+
+func logFlag(level string) cli.Flag {
+	return &cli.StringFlag{Name: "log", Value: level, Usage: "`LEVEL` of the log: off, debug, info, warn or error"}
+}
+
+// arguments returns the arguments by position; those beyond the least may be missing.
+func arguments(c *cli.Command, least, most int) ([]string, error) {
+	args := c.Args().Slice()
+	switch {
+	case len(args) < least:
+		return nil, fmt.Errorf("%s needs %s", c.Name, c.ArgsUsage)
+	case len(args) > most && most == 0:
+		return nil, fmt.Errorf("unknown argument %q (see savegame -h)", args[0])
+	case len(args) > most:
+		return nil, fmt.Errorf("%s takes no more than %s, not %q", c.Name, c.ArgsUsage, args[most])
+	}
+	return append(args, make([]string, most-len(args))...), nil
+}

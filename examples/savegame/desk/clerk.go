@@ -1,0 +1,110 @@
+package desk
+
+import (
+	"crypto/sha256"
+	"errors"
+	"os"
+
+	"github.com/quivernet/quiver/examples/savegame/vault"
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
+)
+
+// list streams the entries.
+func (k *clerk) list(_ *rpc.Call, a listArgs) {
+	peer := k.server.streams.Peer(k.conn)
+	k.begin(a.Request, func() {
+		saves, err := k.folder.List()
+		if err != nil {
+			k.reply(answer{Request: a.Request, Reason: k.explain("list", "", err)})
+			return
+		}
+		list := make([]Entry, len(saves))
+		for i, s := range saves {
+			list[i] = Entry{s.Name, s.Size, s.Modified}
+		}
+		if err := entries.Send(k.server.ctx, peer, list, stream.Name(nameOf(a.Request))); err != nil {
+			k.log.Debug("list not sent", "error", err)
+		}
+	})
+}
+
+func (k *clerk) remove(_ *rpc.Call, a removeArgs) {
+	k.begin(a.Request, func() {
+		if err := k.folder.Remove(a.Name); err != nil {
+			k.reply(answer{Request: a.Request, Reason: k.explain("rm", a.Name, err)})
+			return
+		}
+		k.log.Info("removed", "save", a.Name)
+		k.reply(answer{Request: a.Request, Verdict: done})
+	})
+}
+
+// offer is a save that a client may fetch.
+type offer struct {
+	name   string
+	file   *os.File
+	size   int64
+	digest [sha256.Size]byte
+}
+
+// get opens a save and says what it is.
+func (k *clerk) get(_ *rpc.Call, a getArgs) {
+	k.begin(a.Request, func() {
+		file, size, digest, err := k.folder.Open(a.Name)
+		if err != nil {
+			k.reply(answer{Request: a.Request, Reason: k.explain("get", a.Name, err)})
+			return
+		}
+		k.server.post(func() {
+			k.offer(a.Request, &offer{a.Name, file, size, digest})
+		})
+	})
+}
+
+// offer keeps the save open until it is fetched.
+func (k *clerk) offer(request uint32, o *offer) {
+	_, taken := k.offers[request]
+	if taken || len(k.offers) >= maxJobs || k.server.clerks[k.conn] != k {
+		_ = o.file.Close()
+		k.say(answer{Request: request, Reason: "too many saves are on offer"})
+		return
+	}
+	k.offers[request] = o
+	k.say(answer{Request: request, Verdict: offered, Size: o.size, Digest: o.digest})
+}
+
+// fetch streams what was offered.
+func (k *clerk) fetch(_ *rpc.Call, a fetchArgs) {
+	o := k.offers[a.Request]
+	if o == nil {
+		k.say(answer{Request: a.Request, Reason: "nothing was offered"})
+		return
+	}
+	delete(k.offers, a.Request)
+	peer := k.server.streams.Peer(k.conn)
+	k.begin(a.Request, func() {
+		defer o.file.Close()
+		k.server.config.Trace.started()
+		err := content.Send(k.server.ctx, peer, o.file, o.size, stream.Key(keyOf(o.digest)),
+			stream.Name(nameOf(a.Request)))
+		if err != nil {
+			k.log.Warn("get failed", "save", o.name, "error", err)
+			return
+		}
+		k.log.Info("got", "save", o.name, "bytes", o.size)
+	})
+}
+
+// explain logs an error and returns what the client is told of it: no paths.
+func (k *clerk) explain(what, name string, err error) string {
+	k.log.Warn(what+" refused", "save", name, "error", err)
+	for _, known := range []error{vault.ErrName, vault.ErrNoSave, vault.ErrQuota, vault.ErrTooLarge} {
+		if errors.Is(err, known) {
+			return err.Error()
+		}
+	}
+	return "the server can not " + verbs[what] + " it: " + vault.Reason(err).Error()
+}
+
+var verbs = map[string]string{"list": "list", "rm": "remove", "get": "read", "put": "store"}

@@ -1,0 +1,233 @@
+package desk
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
+)
+
+const (
+	// idleTimeout is after how much silence an end takes the other for gone.
+	idleTimeout = 10 * time.Second
+	// keepAlive is how often an end that has nothing to say shows that it is there.
+	keepAlive = 3 * time.Second
+	// closeTime is how long an end waits for its last words to arrive.
+	closeTime = 3 * time.Second
+	// wordTime is how long a client whose stream failed waits for the server to say why in full.
+	wordTime = 2 * time.Second
+)
+
+// ErrRefused wraps what the server says when it does not do what was asked.
+var ErrRefused = errors.New("refused by the server")
+
+// ClientConfig says where a client goes.
+type ClientConfig struct {
+	Server   string // host:port
+	TLS      *tls.Config
+	Token    string
+	Socket   net.PacketConn // of the caller; nil: one is made
+	Backend  stream.Backend // nil: the stream package's default
+	Logger   *slog.Logger
+	LogLevel *slog.LevelVar
+	Trace    Trace
+
+	// Setup, unless nil, may bind more classes to the world before it connects.
+	Setup func(*rpc.World)
+	// Watch, unless nil, is shown each transfer; stop is called when that is over.
+	Watch func(name string, t Tracker) (stop func())
+}
+
+// Tracker is a transfer to be watched.
+type Tracker interface {
+	Progress() stream.Progress
+	Done() <-chan struct{}
+}
+
+// Client is a client at its desk. Its methods are for one goroutine at a time.
+type Client struct {
+	config  ClientConfig
+	world   *rpc.World
+	streams *stream.Streams
+	conn    *rpc.Conn
+	desk    *rpc.Actor
+	store   swapStore
+	run     sync.WaitGroup
+	stop    context.CancelFunc
+
+	mu       sync.Mutex
+	request  uint32
+	answers  map[uint32]chan answer
+	contents map[uint32]chan *stream.IncomingBlob
+	lists    chan *stream.IncomingArray[Entry]
+}
+
+// Dial connects, and returns when the desk is open.
+func Dial(ctx context.Context, config ClientConfig) (*Client, error) {
+	c := &Client{
+		config:   config,
+		answers:  make(map[uint32]chan answer),
+		contents: make(map[uint32]chan *stream.IncomingBlob),
+		lists:    make(chan *stream.IncomingArray[Entry], 1),
+	}
+	opened := make(chan *rpc.Actor, 1)
+	if err := c.build(opened); err != nil {
+		return nil, err
+	}
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	c.run.Go(func() { _ = c.world.Run(running) })
+	select {
+	case c.desk = <-opened:
+		return c, nil
+	case <-c.conn.Done():
+		err := c.conn.Err()
+		c.Close()
+		return nil, err
+	case <-ctx.Done():
+		c.Close()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// build makes the world.
+func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
+	c.world, err = rpc.NewWorld(rpc.Config{
+		Token:       []byte(c.config.Token),
+		IdleTimeout: idleTimeout,
+		KeepAlive:   keepAlive,
+		Logger:      c.config.Logger,
+		LogLevel:    c.config.LogLevel,
+	})
+	if err != nil {
+		return err
+	}
+	c.streams, err = stream.Install(c.world, stream.Config{Backend: c.config.Backend, MaxBytes: -1, Store: &c.store})
+	if err != nil {
+		return err
+	}
+	b := rpc.Bind(c.world, Class, func(a *rpc.Actor) *Client {
+		opened <- a
+		return c
+	})
+	rpc.On(b, callAnswer, (*Client).onAnswer)
+	content.Handle(c.streams, c.onContent)
+	entries.Handle(c.streams, c.onList)
+	if c.config.Setup != nil {
+		c.config.Setup(c.world)
+	}
+	return nil
+}
+
+func (c *Client) connect(ctx context.Context) (err error) {
+	if c.config.Socket == nil {
+		c.conn, err = rpc.Dial(ctx, c.config.Server, c.config.TLS, c.world)
+		return err
+	}
+	addr, err := net.ResolveUDPAddr("udp", c.config.Server)
+	if err == nil {
+		c.conn, err = rpc.DialPacket(ctx, c.config.Socket, addr, c.config.TLS, c.world)
+	}
+	return err
+}
+
+// Conn returns the connection.
+func (c *Client) Conn() *rpc.Conn { return c.conn }
+
+// World returns the world, which the client drives.
+func (c *Client) World() *rpc.World { return c.world }
+
+// Close ends the connection, at most a few seconds later.
+func (c *Client) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	_ = c.world.Close(ctx, 0, "the client is done")
+	c.stop()
+	c.run.Wait()
+}
+
+// onAnswer runs on the world's goroutine. An answer to a request that nobody waits for is dropped.
+func (c *Client) onAnswer(_ *rpc.Call, a answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case c.answers[a.Request] <- a:
+	default:
+	}
+}
+
+func (c *Client) onContent(in *stream.IncomingBlob) {
+	request, _ := requestOf(in.Name())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case c.contents[request] <- in:
+	default:
+		in.Reject(errors.New("nobody asked for it"))
+	}
+}
+
+func (c *Client) onList(in *stream.IncomingArray[Entry]) {
+	select {
+	case c.lists <- in:
+	default:
+		in.Reject(errors.New("nobody asked for it"))
+	}
+}
+
+// ask begins a request: make sends it. The answers come on the channel until forget is called.
+func (c *Client) ask(ctx context.Context, call func(request uint32) error) (request uint32, answers <-chan answer, forget func(), err error) {
+	c.mu.Lock()
+	c.request++
+	request = c.request
+	ch := make(chan answer, 2)
+	c.answers[request] = ch
+	c.mu.Unlock()
+	forget = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.answers, request)
+	}
+	var callErr error
+	if err = c.world.Do(ctx, func() { callErr = call(request) }); err == nil {
+		err = callErr
+	}
+	if err != nil {
+		forget()
+	}
+	return request, ch, forget, err
+}
+
+// await waits for the next answer; a refusal is an error.
+func (c *Client) await(ctx context.Context, answers <-chan answer) (answer, error) {
+	select {
+	case a := <-answers:
+		return a, a.err()
+	case <-c.conn.Done():
+	case <-ctx.Done():
+		return answer{}, context.Cause(ctx)
+	}
+	select {
+	case a := <-answers:
+		return a, a.err()
+	default:
+		return answer{}, c.conn.Err()
+	}
+}
+
+func (a answer) err() error {
+	if a.Verdict == refused {
+		return fmt.Errorf("%w: %s", ErrRefused, a.Reason)
+	}
+	return nil
+}

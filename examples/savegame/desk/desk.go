@@ -1,0 +1,123 @@
+// Package desk is where saves are handed in and out: a client talks to its desk, an actor that the server spawns for it,
+// by calls, and the saves themselves travel as streams beside.
+//
+//	client                            server
+//	put(request, name, size, digest)
+//	                                  answer: stored (it was here already), refused, or send
+//	stream of the content
+//	                                  answer: stored, once the save is durable, or refused
+//	get(request, name)
+//	                                  answer: offered(size, digest) or refused
+//	fetch(request)                    stream of the content
+//	list(request)                     stream of the entries
+//	remove(request, name)             answer: done or refused
+//
+// A content's key is its SHA-256 in hex, so an interrupted stream goes on where it stopped.
+package desk
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
+)
+
+// Class is the desk. A client owns its own.
+var Class = rpc.NewClass("SaveDesk")
+
+// Calls of a client, at most callRate a second.
+var (
+	callList   = rpc.Server[listArgs](Class, "List", rpc.Reliable, rpc.RateLimit(callRate))
+	callRemove = rpc.Server[removeArgs](Class, "Remove", rpc.Reliable, rpc.RateLimit(callRate))
+	callPut    = rpc.Server[putArgs](Class, "Put", rpc.Reliable, rpc.RateLimit(callRate))
+	callGet    = rpc.Server[getArgs](Class, "Get", rpc.Reliable, rpc.RateLimit(callRate))
+	callFetch  = rpc.Server[fetchArgs](Class, "Fetch", rpc.Reliable, rpc.RateLimit(callRate))
+)
+
+const callRate = 50
+
+// callAnswer is the server's word on a request.
+var callAnswer = rpc.Client[answer](Class, "Answer", rpc.Reliable)
+
+// The streams. Each is named by its request.
+var (
+	content = stream.NewBlob("save")
+	entries = stream.NewArray[Entry]("saves")
+)
+
+type (
+	listArgs   struct{ Request uint32 }
+	removeArgs struct {
+		Request uint32
+		Name    string
+	}
+	putArgs struct {
+		Request uint32
+		Name    string
+		Size    int64
+		Digest  [sha256.Size]byte
+	}
+	getArgs struct {
+		Request uint32
+		Name    string
+	}
+	fetchArgs struct{ Request uint32 }
+)
+
+// Entry is one save in a list.
+type Entry struct {
+	Name     string `quiver:"max=100"`
+	Size     int64
+	Modified time.Time
+}
+
+// verdict is what an answer says.
+type verdict uint8
+
+const (
+	refused verdict = iota // for Reason
+	send                   // the content is not here
+	stored                 // the save is there, whole and durable
+	offered                // Size and Digest tell the content
+	done
+)
+
+type answer struct {
+	Request uint32
+	Verdict verdict
+	Reason  string
+	Size    int64
+	Digest  [sha256.Size]byte
+}
+
+// keyOf names a content.
+func keyOf(digest [sha256.Size]byte) string { return hex.EncodeToString(digest[:]) }
+
+// nameOf names the stream of a request, and requestOf reads that.
+func nameOf(request uint32) string { return strconv.FormatUint(uint64(request), 10) }
+
+func requestOf(name string) (uint32, bool) {
+	n, err := strconv.ParseUint(name, 10, 32)
+	return uint32(n), err == nil
+}
+
+// Trace lets somebody measure; all fields may be nil. They are called from any goroutine.
+type Trace struct {
+	Started  func() // a content is about to be sent: just before the stream's Start
+	Received func() // the last byte of a content has been received and the whole is verified
+}
+
+func (t *Trace) started() {
+	if t.Started != nil {
+		t.Started()
+	}
+}
+
+func (t *Trace) received() {
+	if t.Received != nil {
+		t.Received()
+	}
+}

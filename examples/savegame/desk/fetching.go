@@ -1,0 +1,88 @@
+package desk
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/quivernet/quiver/examples/savegame/vault"
+	"github.com/quivernet/quiver/stream"
+)
+
+// Get fetches a save into a file. It returns the save's size when the file is there and durable. Had says that the file
+// had the content.
+func (c *Client) Get(ctx context.Context, name string, target *vault.Target) (size int64, had bool, err error) {
+	request, answers, forget, err := c.ask(ctx, func(request uint32) error {
+		return callGet.Call(c.desk, getArgs{request, name})
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	defer forget()
+	a, err := c.await(ctx, answers)
+	switch {
+	case err != nil:
+		return 0, false, err
+	case a.Verdict != offered:
+		return 0, false, fmt.Errorf("the server answered %d to a get", a.Verdict)
+	case target.Has(a.Digest, a.Size):
+		return a.Size, true, nil
+	}
+	c.store.set(target.Store())
+	in, err := c.fetch(ctx, request, answers)
+	if err != nil {
+		return 0, false, err
+	}
+	if in.Key() != keyOf(a.Digest) || in.Size() != a.Size {
+		in.Reject(fmt.Errorf("it is not what was offered"))
+		return 0, false, fmt.Errorf("the server sent other content than it offered")
+	}
+	if err := c.receive(ctx, name, in); err != nil {
+		return 0, false, target.Explain(c.conn.Identity(), in.Key(), err)
+	}
+	return a.Size, false, target.Publish(c.conn.Identity(), in.Key())
+}
+
+// fetch asks for the stream of what was offered.
+func (c *Client) fetch(ctx context.Context, request uint32, answers <-chan answer) (*stream.IncomingBlob, error) {
+	streams := make(chan *stream.IncomingBlob, 1)
+	c.mu.Lock()
+	c.contents[request] = streams
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.contents, request)
+	}()
+	var callErr error
+	if err := c.world.Do(ctx, func() { callErr = callFetch.Call(c.desk, fetchArgs{request}) }); err != nil {
+		return nil, err
+	}
+	if callErr != nil {
+		return nil, callErr
+	}
+	select {
+	case in := <-streams:
+		return in, nil
+	case a := <-answers:
+		return nil, a.err()
+	case <-c.conn.Done():
+		return nil, c.conn.Err()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// receive reads the stream to its end, by when the store holds the verified content.
+func (c *Client) receive(ctx context.Context, name string, in *stream.IncomingBlob) error {
+	defer c.watch(name, in)()
+	defer context.AfterFunc(ctx, func() { in.Cancel(context.Cause(ctx)) })()
+	if _, err := io.Copy(io.Discard, in); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	c.config.Trace.received()
+	return nil
+}

@@ -1,0 +1,197 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/quivernet/quiver/examples/savegame/vault"
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
+)
+
+// maxJobs is how many requests of one client go on at once.
+const maxJobs = 8
+
+// ServerConfig says what a server serves.
+type ServerConfig struct {
+	Vault     *vault.Vault
+	TokenFile string
+	Backend   stream.Backend // nil: the stream package's default
+	Logger    *slog.Logger
+	LogLevel  *slog.LevelVar
+	Trace     Trace
+}
+
+// Server is the desks of all clients.
+type Server struct {
+	config  ServerConfig
+	world   *rpc.World
+	streams *stream.Streams
+	log     *slog.Logger
+
+	ctx  context.Context // of all jobs
+	stop context.CancelFunc
+	jobs sync.WaitGroup
+
+	// Owned by the world's goroutine.
+	clerks map[*rpc.Conn]*clerk
+}
+
+// NewServer returns a server without connections. The caller drives its world.
+func NewServer(config ServerConfig) (*Server, error) {
+	world, err := rpc.NewWorld(rpc.Config{
+		Authenticate: func(_ context.Context, token []byte) (string, error) {
+			return vault.Identify(config.TokenFile, token)
+		},
+		IdleTimeout: idleTimeout,
+		KeepAlive:   keepAlive,
+		Logger:      config.Logger,
+		LogLevel:    config.LogLevel,
+	})
+	if err != nil {
+		return nil, err
+	}
+	most := config.Vault.Limits().MaxBytes
+	if most <= 0 {
+		most = -1
+	}
+	streams, err := stream.Install(world, stream.Config{Backend: config.Backend, MaxBytes: most, Store: config.Vault.Parts()})
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{config: config, world: world, streams: streams, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk)}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.bind()
+	return s, nil
+}
+
+// World returns the world, for the caller to drive.
+func (s *Server) World() *rpc.World { return s.world }
+
+// Close closes all connections and returns when no job is left, or with the cause of ctx. The world must be driven.
+func (s *Server) Close(ctx context.Context, reason string) error {
+	s.stop()
+	err := s.world.Close(ctx, rpc.HostClosedConnection, reason)
+	ended := make(chan struct{})
+	go func() {
+		s.jobs.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return err
+	case <-ctx.Done():
+		return errors.Join(err, context.Cause(ctx))
+	}
+}
+
+func (s *Server) bind() {
+	b := rpc.Bind(s.world, Class, s.newClerk)
+	rpc.On(b, callList, (*clerk).list)
+	rpc.On(b, callRemove, (*clerk).remove)
+	rpc.On(b, callPut, (*clerk).put)
+	rpc.On(b, callGet, (*clerk).get)
+	rpc.On(b, callFetch, (*clerk).fetch)
+	content.Handle(s.streams, s.receive)
+	s.world.OnConnect(func(c *rpc.Conn) {
+		if _, err := s.world.Spawn(Class, c); err != nil {
+			c.Close(rpc.ServerFull, err.Error())
+		}
+	})
+	s.world.OnDisconnect(func(c *rpc.Conn, _ error) {
+		if k := s.clerks[c]; k != nil {
+			delete(s.clerks, c)
+			k.leave()
+		}
+	})
+}
+
+// receive gives the stream of a content to the put that it belongs to.
+func (s *Server) receive(in *stream.IncomingBlob) {
+	var j *putJob
+	if k := s.clerks[in.Conn()]; k != nil {
+		if request, ok := requestOf(in.Name()); ok {
+			j = k.puts[request]
+		}
+	}
+	if j == nil || !j.take(in) {
+		in.Reject(errors.New("nobody asked for it"))
+		return
+	}
+	s.work(func() { j.receive(in) })
+}
+
+// work runs fn, which may wait for a disk, on a goroutine of its own.
+func (s *Server) work(fn func()) { s.jobs.Go(fn) }
+
+// post runs fn on the world's goroutine, unless the server closes: then nobody is left to care.
+func (s *Server) post(fn func()) {
+	if s.ctx.Err() == nil {
+		s.world.Post(fn)
+	}
+}
+
+// clerk serves one client. It belongs to the world's goroutine.
+type clerk struct {
+	server *Server
+	actor  *rpc.Actor
+	conn   *rpc.Conn
+	folder *vault.Folder
+	log    *slog.Logger
+
+	puts   map[uint32]*putJob
+	offers map[uint32]*offer
+	active int // jobs
+}
+
+func (s *Server) newClerk(a *rpc.Actor) *clerk {
+	k := &clerk{
+		server: s, actor: a, conn: a.Conn(),
+		folder: s.config.Vault.Folder(a.Conn().Identity()),
+		log:    s.log.With("client", a.Conn().String()),
+		puts:   make(map[uint32]*putJob),
+		offers: make(map[uint32]*offer),
+	}
+	s.clerks[k.conn] = k
+	return k
+}
+
+// leave ends what the client leaves behind.
+func (k *clerk) leave() {
+	for _, j := range k.puts {
+		j.cancel(errors.New("the client left"))
+	}
+	for request, o := range k.offers {
+		delete(k.offers, request)
+		_ = o.file.Close()
+	}
+}
+
+// begin starts a job for a request, which then answers, unless too many go on.
+func (k *clerk) begin(request uint32, job func()) {
+	if k.active >= maxJobs {
+		k.say(answer{Request: request, Reason: fmt.Sprintf("%d requests go on already", k.active)})
+		return
+	}
+	k.active++
+	k.server.work(func() {
+		job()
+		k.server.post(func() { k.active-- })
+	})
+}
+
+// reply answers from a job's goroutine.
+func (k *clerk) reply(a answer) { k.server.post(func() { k.say(a) }) }
+
+// say answers. That the client is gone by now is no error.
+func (k *clerk) say(a answer) {
+	if err := callAnswer.Call(k.actor, a); err != nil {
+		k.log.Debug("answer not sent", "request", a.Request, "error", err)
+	}
+}

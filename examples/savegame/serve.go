@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/vault"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// shutdownTime is how long a server waits for its jobs at the end.
+const shutdownTime = 10 * time.Second
+
+// serve runs a server until it is interrupted.
+func (a *app) serve(ctx context.Context, c *cli.Command) error {
+	if _, err := arguments(c, 0, 0); err != nil {
+		return err
+	}
+	maxSize, err := parseSize(c.String("max-size"))
+	if err != nil {
+		return err
+	}
+	quota, err := parseSize(c.String("quota"))
+	if err != nil {
+		return err
+	}
+	config := desk.ServerConfig{TokenFile: c.String("token-file")}
+	if config.Logger, config.LogLevel, err = newLogger(a.stderr, c.String("log")); err != nil {
+		return err
+	}
+	dir := c.String("dir")
+	if config.Vault, err = vault.Open(dir, vault.Limits{MaxBytes: maxSize, Quota: quota}); err != nil {
+		return err
+	}
+	cert, err := rpc.LoadCertificate(dir)
+	if err != nil {
+		return err
+	}
+	if err := a.tokens(&config, dir); err != nil {
+		return err
+	}
+	return a.listen(ctx, c.String("addr"), cert, config)
+}
+
+// tokens sees that there is a token file.
+func (a *app) tokens(config *desk.ServerConfig, dir string) error {
+	if config.TokenFile != "" {
+		_, err := vault.ReadTokens(config.TokenFile)
+		return err
+	}
+	config.TokenFile = filepath.Join(dir, "tokens.txt")
+	made, err := vault.MakeTokens(config.TokenFile)
+	if err != nil {
+		return err
+	}
+	tokens, err := vault.ReadTokens(config.TokenFile)
+	if err == nil && made {
+		fmt.Fprintf(a.stdout, "token       %s (new, kept in %s)\n", tokens[0], config.TokenFile)
+	}
+	return err
+}
+
+func (a *app) listen(ctx context.Context, addr string, cert tls.Certificate, config desk.ServerConfig) error {
+	server, err := desk.NewServer(config)
+	if err != nil {
+		return err
+	}
+	listener, err := rpc.Listen(addr, &tls.Config{Certificates: []tls.Certificate{cert}}, server.World())
+	if err != nil {
+		return fmt.Errorf("address %s: %w", addr, vault.Reason(err))
+	}
+	fmt.Fprintf(a.stdout, "fingerprint %s\nlistening   %v\n", rpc.Fingerprint(cert), listener.Addr())
+	ended := make(chan error, 1)
+	go func() { ended <- server.World().Run(context.WithoutCancel(ctx)) }()
+	<-ctx.Done()
+	closing, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	err = errors.Join(server.Close(closing, "the server shuts down"), listener.Close())
+	if runErr := <-ended; !errors.Is(runErr, rpc.ErrClosed) {
+		err = errors.Join(err, runErr)
+	}
+	return err
+}

@@ -1,0 +1,85 @@
+package vault
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/quivernet/quiver/stream"
+)
+
+// Publish takes a complete content out of a store on the same file system and makes it the file path, in one step. The
+// store has flushed it.
+func Publish(store stream.Store, identity, key, path string, mode fs.FileMode) error {
+	content, err := store.Lookup(identity, key)
+	if err != nil {
+		return Reason(err)
+	}
+	source, isFile := content.(interface{ Name() string })
+	if err := content.Close(); err != nil {
+		return Reason(err)
+	}
+	if !isFile {
+		return fmt.Errorf("the store holds a %T, not a file", content)
+	}
+	if err := os.Chmod(source.Name(), mode); err != nil {
+		return Reason(err)
+	}
+	if err := place(source.Name(), path); err != nil {
+		return err
+	}
+	return Reason(store.Remove(identity, key))
+}
+
+// place renames a complete and flushed file to its final name and has the system keep that.
+func place(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return Reason(err)
+	}
+	return SyncFolder(filepath.Dir(to))
+}
+
+// SyncFolder has the system keep the names in a folder. Windows has no way to ask for it, and file systems that can not
+// do it say so and are not blamed.
+func SyncFolder(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return Reason(err)
+	}
+	_ = f.Sync()
+	return f.Close()
+}
+
+// temporaryName returns a new name in dir, which it makes where it is missing.
+func temporaryName(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, temporary+rand.Text()), nil
+}
+
+// copyFile copies and flushes.
+func copyFile(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	if err == nil {
+		err = target.Sync()
+	}
+	return errors.Join(err, target.Close())
+}
