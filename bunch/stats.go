@@ -46,7 +46,7 @@ func (c *Conn) Stats() Stats {
 // Lost returns how many packets were declared lost so far.
 func (c *Conn) Lost() uint64 { return c.stats.PacketsLost }
 
-// SetWindow tells how many bytes in flight the path takes: its congestion window and 2 packets, 0 when unknown.
+// SetWindow tells how many bytes in flight the path takes: its congestion window and a few packets, 0 when unknown.
 func (c *Conn) SetWindow(bytes int) { c.rate.path = bytes }
 
 // Event is one line of a trace.

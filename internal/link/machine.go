@@ -20,8 +20,8 @@ type Machine interface {
 
 	NextTimeout() (time.Time, bool)
 
-	// SetWindow says how many bytes bulk may have in flight: the path's congestion window and two packets, so that
-	// it keeps growing while at most two datagrams wait inside the carrier.
+	// SetWindow says how many bytes bulk may have in flight: the path's congestion window and windowSlack
+	// packets, so that it keeps growing while few datagrams wait inside the carrier.
 	SetWindow(bytes int)
 
 	// Wake reports, once, that something happened for which the owner waits.

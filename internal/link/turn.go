@@ -17,6 +17,11 @@ type turn struct {
 }
 
 const (
+	// windowSlack packets beyond the congestion window may be in flight: 2 that wait inside the carrier, so that the
+	// window grows (quic-go's does only while in flight is within 3 packets of it), and 2 of those that have arrived
+	// while their ack, of every 8th packet, is still to come. With 2 in all a 10 Mbit/s path at 1 % loss took 10 % longer.
+	windowSlack = 4
+
 	forever time.Duration = -1
 	// longest keeps the arithmetic of a timeout in the far future from overflowing.
 	longest = 1000 * time.Hour
@@ -57,7 +62,7 @@ func (w *writer) usePath(now time.Time, path Path) (hole time.Duration) {
 	}
 	size := w.mtu.max(now)
 	w.counts.max.Store(uint64(size))
-	if window := path.Cwnd + 2*size; path.Cwnd > 0 && window != w.window {
+	if window := path.Cwnd + windowSlack*size; path.Cwnd > 0 && window != w.window {
 		w.window = window
 		for i := range w.slots {
 			w.slots[i].SetWindow(window)
