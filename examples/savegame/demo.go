@@ -95,10 +95,12 @@ type stage struct {
 	times   stopwatch
 	label   string // of the transfer that goes on
 
-	server   *desk.Server
-	listener *rpc.Listener
-	client   *desk.Client
-	run      sync.WaitGroup
+	server      *desk.Server
+	listener    *rpc.Listener
+	fingerprint string
+	token       string
+	client      *desk.Client // nil: none is connected
+	run         sync.WaitGroup
 }
 
 // runDemo sets the stage, plays, and clears it.
@@ -114,7 +116,10 @@ func runDemo(ctx context.Context, o demoOptions) (r *report, err error) {
 		return nil, err
 	}
 	defer src.Close()
-	if err := s.open(ctx); err != nil {
+	if s.path, err = newPath(s.options.link); err != nil {
+		return nil, err
+	}
+	if err := s.serve(); err != nil {
 		return nil, err
 	}
 	return s.play(ctx, src)
@@ -136,29 +141,33 @@ func (s *stage) source() (*vault.Source, error) {
 	return vault.OpenSource(path)
 }
 
-// open starts the server and connects the client.
-func (s *stage) open(ctx context.Context) (err error) {
-	if s.path, err = newPath(s.options.link); err != nil {
-		return err
-	}
-	fingerprint, err := s.serve()
-	if err != nil {
-		return err
-	}
-	tokens, err := vault.ReadTokens(filepath.Join(s.dir, "server", "tokens.txt"))
+// connect connects a client, in place of the one before: each transfer has a connection of its own, as with the
+// commands.
+func (s *stage) connect(ctx context.Context) error {
+	s.disconnect()
+	socket, err := s.path.client()
 	if err != nil {
 		return err
 	}
 	config := desk.ClientConfig{
-		Server: s.path.target, TLS: rpc.PinnedTLS(fingerprint), Token: tokens[0], Socket: s.path.client,
+		Server: s.path.target, TLS: rpc.PinnedTLS(s.fingerprint), Token: s.token, Socket: socket,
 		Backend: s.options.backend, Watch: s.watch, Trace: s.times.trace(),
 		Setup: func(w *rpc.World) {
 			s.probe.onClient(w)
 			s.peaks.follow(w)
 		},
 	}
-	s.client, err = desk.Dial(ctx, config)
-	return err
+	if s.client, err = desk.Dial(ctx, config); err != nil {
+		return err
+	}
+	return s.probe.await(ctx)
+}
+
+func (s *stage) disconnect() {
+	if s.client != nil {
+		s.client.Close()
+		s.client = nil
+	}
 }
 
 // watch shows the transfer that goes on.
@@ -169,39 +178,45 @@ func (s *stage) watch(_ string, t desk.Tracker) (stop func()) {
 	return s.options.watch(s.label, t)
 }
 
-// serve starts the server, as serve does, in a folder of the demo's.
-func (s *stage) serve() (fingerprint string, err error) {
+// serve starts the server, as the command does, in a folder of the demo's.
+func (s *stage) serve() error {
 	folder := filepath.Join(s.dir, "server")
 	config := desk.ServerConfig{TokenFile: filepath.Join(folder, "tokens.txt"), Backend: s.options.backend, Trace: s.times.trace()}
+	var err error
 	if config.Vault, err = vault.Open(folder, vault.Limits{}); err != nil {
-		return "", err
+		return err
 	}
 	if _, err := vault.MakeTokens(config.TokenFile); err != nil {
-		return "", err
+		return err
+	}
+	tokens, err := vault.ReadTokens(config.TokenFile)
+	if err != nil {
+		return err
 	}
 	cert, err := rpc.LoadCertificate(folder)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if s.server, err = desk.NewServer(config); err != nil {
-		return "", err
+		return err
 	}
+	s.token, s.fingerprint = tokens[0], rpc.Fingerprint(cert)
 	s.probe.onServer(s.server.World())
 	s.peaks.follow(s.server.World())
-	s.listener, err = rpc.ListenPacket(s.path.server, &tls.Config{Certificates: []tls.Certificate{cert}}, s.server.World())
-	if err != nil {
-		return "", err
-	}
 	s.run.Go(func() { _ = s.server.World().Run(context.Background()) })
-	return rpc.Fingerprint(cert), nil
+	s.listener, err = rpc.ListenPacket(s.path.server, &tls.Config{Certificates: []tls.Certificate{cert}}, s.server.World())
+	return err
 }
 
 // play measures the gameplay alone, then beside the upload, then beside the download.
 func (s *stage) play(ctx context.Context, src *vault.Source) (*report, error) {
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
 	if s.options.say != nil {
 		s.options.say("gameplay alone, for 2 s")
 	}
-	alone, err := s.probe.unloaded(ctx, probeUnloaded)
+	unloaded, err := s.probe.unloaded(ctx, probeUnloaded)
 	if err != nil {
 		return nil, err
 	}
@@ -218,6 +233,9 @@ func (s *stage) play(ctx context.Context, src *vault.Source) (*report, error) {
 		return nil, err
 	}
 	upload := s.times.elapsed()
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
 	s.label = "download"
 	more, err := s.probe.beside(ctx, &s.probe.down, func() error {
 		_, _, err := s.client.Get(ctx, demoName, target)
@@ -227,14 +245,17 @@ func (s *stage) play(ctx context.Context, src *vault.Source) (*report, error) {
 		return nil, err
 	}
 	download := s.times.elapsed()
+	loaded = append(loaded, more...)
 	r := &report{
 		Bytes: src.Size, UploadSeconds: upload.Seconds(), DownloadSeconds: download.Seconds(),
 		IdealSeconds:   ideal(src.Size, s.options.link.rtt, s.options.link.loss, s.options.link.rate).Seconds(),
 		SHA256OK:       target.Has(src.Digest, src.Size),
 		LinkBytes:      s.path.linkBytes(),
 		Carrier:        "quic",
-		RPCP99:         milliseconds(percentile(append(loaded, more...), 99)),
-		RPCP99Unloaded: milliseconds(percentile(alone, 99)),
+		RPCP99:         milliseconds(percentile(loaded, 99)),
+		RPCP99Unloaded: milliseconds(percentile(unloaded, 99)),
+		loaded:         loaded,
+		unloaded:       unloaded,
 	}
 	r.PeakOutEntries, r.Slots, r.ResentBunches = s.peaks.read()
 	return r, nil
@@ -245,9 +266,7 @@ func (s *stage) clear() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
 	var err error
-	if s.client != nil {
-		s.client.Close()
-	}
+	s.disconnect()
 	if s.server != nil {
 		err = s.server.Close(ctx, "the demo is over")
 	}

@@ -19,28 +19,24 @@ type impairment struct {
 
 func (i impairment) none() bool { return i.rtt == 0 && i.loss == 0 && i.rate == 0 }
 
-// path is the sockets of a demo's two ends, and what lies between.
+// path is the server's socket, the clients', and what lies between.
 type path struct {
-	server, client net.PacketConn
-	target         string // where the client sends to
-	relay          *netsim.Relay
-	counted        [2]*countedSocket // without a relay
+	server  net.PacketConn
+	clients []net.PacketConn
+	target  string        // where clients send to
+	relay   *netsim.Relay // nil: nothing lies between
+	bytes   atomic.Uint64 // without a relay
 }
 
-// newPath opens two sockets on the loopback, with an emulated link between them unless it would do nothing.
+// newPath opens the server's socket on the loopback, with an emulated link before it unless that would do nothing.
 func newPath(i impairment) (*path, error) {
-	server, err := listenLoopback()
+	socket, err := listenLoopback()
 	if err != nil {
 		return nil, err
 	}
-	client, err := listenLoopback()
-	if err != nil {
-		return nil, errors.Join(err, server.Close())
-	}
-	p := &path{server: server, client: client, target: server.LocalAddr().String()}
+	p := &path{server: socket, target: socket.LocalAddr().String()}
 	if i.none() {
-		p.counted = [2]*countedSocket{{UDPConn: server}, {UDPConn: client}}
-		p.server, p.client = p.counted[0], p.counted[1]
+		p.server = &countedSocket{socket, &p.bytes}
 		return p, nil
 	}
 	// The queue is netsim's default: one bandwidth-delay product, at least 64 KiB. So is the overhead of 28 bytes.
@@ -50,6 +46,19 @@ func newPath(i impairment) (*path, error) {
 	}
 	p.target = p.relay.Addr().String()
 	return p, nil
+}
+
+// client opens the socket of one more client.
+func (p *path) client() (net.PacketConn, error) {
+	socket, err := listenLoopback()
+	if err != nil {
+		return nil, err
+	}
+	p.clients = append(p.clients, socket)
+	if p.relay == nil {
+		return &countedSocket{socket, &p.bytes}, nil
+	}
+	return socket, nil
 }
 
 func listenLoopback() (*net.UDPConn, error) {
@@ -62,11 +71,14 @@ func (p *path) linkBytes() uint64 {
 		up, down := p.relay.Stats()
 		return up.CarriedBytes + down.CarriedBytes
 	}
-	return p.counted[0].bytes.Load() + p.counted[1].bytes.Load()
+	return p.bytes.Load()
 }
 
 func (p *path) close() error {
-	err := errors.Join(p.client.Close(), p.server.Close())
+	err := p.server.Close()
+	for _, c := range p.clients {
+		err = errors.Join(err, c.Close())
+	}
 	if p.relay != nil {
 		err = errors.Join(err, p.relay.Close())
 	}
@@ -76,7 +88,7 @@ func (p *path) close() error {
 // countedSocket counts what is sent. It is a UDPConn for all else, so that quic-go sends in batches.
 type countedSocket struct {
 	*net.UDPConn
-	bytes atomic.Uint64
+	bytes *atomic.Uint64
 }
 
 func (c *countedSocket) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"sync"
 	"time"
 
@@ -37,25 +38,34 @@ type probe struct {
 	up, down avatar
 }
 
-// avatar is the actor of gameplay in one world.
+// avatar is the actor of gameplay in one world, on the connection that is used.
 type avatar struct {
-	world *rpc.World
-	actor *rpc.Actor
-	call  rpc.Handle[rpc.Raw]
-	ready chan struct{}
+	call   rpc.Handle[rpc.Raw]
+	opened chan *rpc.Actor
+	actor  *rpc.Actor
+}
+
+// await takes the actor of a new connection.
+func (v *avatar) await(ctx context.Context) error {
+	select {
+	case v.actor = <-v.opened:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func newProbe() *probe {
 	p := &probe{start: time.Now()}
 	p.arrived.L = &p.mu
-	p.up = avatar{call: gameplayUp, ready: make(chan struct{})}
-	p.down = avatar{call: gameplayDown, ready: make(chan struct{})}
+	p.up = avatar{call: gameplayUp, opened: make(chan *rpc.Actor, 1)}
+	p.down = avatar{call: gameplayDown, opened: make(chan *rpc.Actor, 1)}
 	return p
 }
 
 // onServer makes the server's world spawn the actor and answer for it.
 func (p *probe) onServer(w *rpc.World) {
-	b := rpc.Bind(w, gameplay, func(a *rpc.Actor) *probe { return p.open(&p.down, w, a) })
+	b := rpc.Bind(w, gameplay, func(a *rpc.Actor) *probe { return p.open(&p.down, a) })
 	rpc.On(b, gameplayUp, (*probe).hear)
 	w.OnConnect(func(c *rpc.Conn) {
 		if _, err := w.Spawn(gameplay, c); err != nil {
@@ -65,14 +75,19 @@ func (p *probe) onServer(w *rpc.World) {
 }
 
 func (p *probe) onClient(w *rpc.World) {
-	b := rpc.Bind(w, gameplay, func(a *rpc.Actor) *probe { return p.open(&p.up, w, a) })
+	b := rpc.Bind(w, gameplay, func(a *rpc.Actor) *probe { return p.open(&p.up, a) })
 	rpc.On(b, gameplayDown, (*probe).hear)
 }
 
-func (p *probe) open(v *avatar, w *rpc.World, a *rpc.Actor) *probe {
-	v.world, v.actor = w, a
-	close(v.ready)
+// open offers the actor of a new connection to await.
+func (p *probe) open(v *avatar, a *rpc.Actor) *probe {
+	v.opened <- a
 	return p
+}
+
+// await prepares for a new connection, whose actors are on their way.
+func (p *probe) await(ctx context.Context) error {
+	return errors.Join(p.up.await(ctx), p.down.await(ctx))
 }
 
 // hear notes how long a call was under way.
@@ -105,8 +120,8 @@ func (p *probe) unloaded(ctx context.Context, calls int) ([]time.Duration, error
 		ticker := time.NewTicker(probeInterval)
 		defer ticker.Stop()
 		for range calls {
-			p.up.world.Post(func() { p.say(&p.up) })
-			p.down.world.Post(func() { p.say(&p.down) })
+			p.up.actor.World().Post(func() { p.say(&p.up) })
+			p.down.actor.World().Post(func() { p.say(&p.down) })
 			select {
 			case <-ticker.C:
 			case <-ctx.Done():
@@ -126,7 +141,7 @@ func (p *probe) beside(ctx context.Context, v *avatar, fn func() error) ([]time.
 			ticker := time.NewTicker(probeInterval)
 			defer ticker.Stop()
 			for {
-				v.world.Post(func() { p.say(v) })
+				v.actor.World().Post(func() { p.say(v) })
 				select {
 				case <-ticker.C:
 				case <-over:
@@ -143,13 +158,6 @@ func (p *probe) beside(ctx context.Context, v *avatar, fn func() error) ([]time.
 
 // run gathers the delays of the calls that fn makes, to the last one.
 func (p *probe) run(ctx context.Context, fn func() error, by ...*avatar) ([]time.Duration, error) {
-	for _, v := range by {
-		select {
-		case <-v.ready:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 	var delays []time.Duration
 	p.mu.Lock()
 	p.current, p.sent, p.received = &delays, 0, 0
@@ -158,7 +166,7 @@ func (p *probe) run(ctx context.Context, fn func() error, by ...*avatar) ([]time
 		return nil, err
 	}
 	for _, v := range by { // behind the last post
-		if err := v.world.Do(ctx, func() {}); err != nil {
+		if err := v.actor.World().Do(ctx, func() {}); err != nil {
 			return nil, err
 		}
 	}

@@ -22,6 +22,8 @@ type report struct {
 	Carrier         string  `json:"carrier"`
 	RPCP99          float64 `json:"rpc_p99_ms"`
 	RPCP99Unloaded  float64 `json:"rpc_p99_unloaded_ms"`
+
+	loaded, unloaded []time.Duration // delays of the gameplay RPC
 }
 
 // ideal is how long a transfer takes on a path that carries nothing else: the last byte leaves when all were sent, the

@@ -99,7 +99,7 @@ func (k *clerk) fetch(_ *rpc.Call, a fetchArgs) {
 // explain logs an error and returns what the client is told of it: no paths.
 func (k *clerk) explain(what, name string, err error) string {
 	k.log.Warn(what+" refused", "save", name, "error", err)
-	for _, known := range []error{vault.ErrName, vault.ErrNoSave, vault.ErrQuota, vault.ErrTooLarge} {
+	for _, known := range []error{vault.ErrName, vault.ErrNoSave, vault.ErrQuota, vault.ErrTooLarge, vault.ErrContent} {
 		if errors.Is(err, known) {
 			return err.Error()
 		}

@@ -2,6 +2,7 @@ package vault
 
 import (
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,19 +14,26 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
+// ErrContent means that a content is not the one that its key names.
+var ErrContent = errors.New("the content is not what was announced")
+
 // Publish takes a complete content out of a store on the same file system and makes it the file path, in one step. The
-// store has flushed it.
+// store has flushed it. The key must be the content's digest in hex.
 func Publish(store stream.Store, identity, key, path string, mode fs.FileMode) error {
 	content, err := store.Lookup(identity, key)
 	if err != nil {
 		return Reason(err)
 	}
+	digest := content.Digest()
 	source, isFile := content.(interface{ Name() string })
 	if err := content.Close(); err != nil {
 		return Reason(err)
 	}
 	if !isFile {
 		return fmt.Errorf("the store holds a %T, not a file", content)
+	}
+	if hex.EncodeToString(digest[:]) != key {
+		return errors.Join(ErrContent, store.Remove(identity, key))
 	}
 	if err := os.Chmod(source.Name(), mode); err != nil {
 		return Reason(err)

@@ -1,0 +1,175 @@
+package desk
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/examples/savegame/vault"
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
+)
+
+// TestMain fails the package when a goroutine outlives its tests.
+func TestMain(m *testing.M) {
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	for range 500 {
+		if runtime.NumGoroutine() <= before {
+			os.Exit(code)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	stacks := make([]byte, 1<<20)
+	fmt.Printf("leaked goroutines:\n%s\n", stacks[:runtime.Stack(stacks, true)])
+	os.Exit(1)
+}
+
+// pair is a server and a client of it.
+type pair struct {
+	server *Server
+	client *Client
+	folder *vault.Folder
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	dir := t.TempDir()
+	v, err := vault.Open(dir, vault.Limits{MaxBytes: 1 << 20})
+	require.NoError(t, err)
+	tokens := filepath.Join(dir, "tokens.txt")
+	require.NoError(t, os.WriteFile(tokens, []byte("token"), 0o600))
+	server, err := NewServer(ServerConfig{Vault: v, TokenFile: tokens})
+	require.NoError(t, err)
+	cert, err := rpc.DevelopmentCertificate()
+	require.NoError(t, err)
+	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}}, server.World())
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- server.World().Run(context.Background()) }()
+	client, err := Dial(t.Context(), ClientConfig{Server: listener.Addr().String(), TLS: rpc.PinnedTLS(rpc.Fingerprint(cert)), Token: "token"})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		client.Close()
+		require.NoError(t, server.Close(context.Background(), "the test is over"))
+		require.NoError(t, listener.Close())
+		require.ErrorIs(t, <-ended, rpc.ErrClosed)
+	})
+	return &pair{server, client, v.Folder(vault.IdentityOf([]byte("token")))}
+}
+
+// ask makes a request and returns the first answer.
+func (p *pair) ask(t *testing.T, call func(request uint32) error) (uint32, answer, error) {
+	t.Helper()
+	request, answers, forget, err := p.client.ask(t.Context(), call)
+	require.NoError(t, err)
+	defer forget()
+	a, err := p.client.await(t.Context(), answers)
+	return request, a, err
+}
+
+func (p *pair) askPut(t *testing.T, name string, content []byte) (uint32, answer) {
+	t.Helper()
+	request, a, err := p.ask(t, func(request uint32) error {
+		return callPut.Call(p.client.desk, putArgs{request, name, int64(len(content)), sha256.Sum256(content)})
+	})
+	require.NoError(t, err)
+	return request, a
+}
+
+// stream sends bytes as the content of a request.
+func (p *pair) stream(t *testing.T, request uint32, b []byte, opts ...stream.Option) error {
+	t.Helper()
+	return content.Send(t.Context(), p.client.streams.Peer(p.client.conn), bytes.NewReader(b), int64(len(b)),
+		append(opts, stream.Name(nameOf(request)))...)
+}
+
+func requireNoSaves(t *testing.T, f *vault.Folder) {
+	t.Helper()
+	saves, err := f.List()
+	require.NoError(t, err)
+	require.Empty(t, saves)
+}
+
+func TestStreamThatNobodyAskedFor(t *testing.T) {
+	p := newPair(t)
+	require.ErrorIs(t, p.stream(t, 99, []byte("x")), stream.ErrRejected)
+	require.ErrorIs(t, content.Send(t.Context(), p.client.streams.Peer(p.client.conn), bytes.NewReader(nil), 0, stream.Name("../x")), stream.ErrRejected)
+	requireNoSaves(t, p.folder)
+}
+
+func TestStreamOfOtherContent(t *testing.T) {
+	p := newPair(t)
+	announced := []byte("what was announced")
+	other := []byte("what comes instead")
+	request, a := p.askPut(t, "x", announced)
+	require.Equal(t, send, a.Verdict)
+	require.ErrorIs(t, p.stream(t, request, other[:5], stream.Key(keyOf(sha256.Sum256(announced)))), stream.ErrRejected)
+	require.ErrorIs(t, p.stream(t, request, other, stream.Key(keyOf(sha256.Sum256(other)))), stream.ErrRejected)
+	requireNoSaves(t, p.folder)
+	require.NoError(t, p.stream(t, request, announced, stream.Key(keyOf(sha256.Sum256(announced)))))
+}
+
+// A key is what a client says of a content, so it must not make one content pass for another.
+func TestStreamThatLiesAboutItsKey(t *testing.T) {
+	p := newPair(t)
+	announced, other := []byte("aaaa"), []byte("bbbb")
+	request, _ := p.askPut(t, "x", announced)
+	p.client.mu.Lock()
+	answers := make(chan answer, 1)
+	p.client.answers[request] = answers
+	p.client.mu.Unlock()
+	require.NoError(t, p.stream(t, request, other, stream.Key(keyOf(sha256.Sum256(announced)))))
+	_, err := p.client.await(t.Context(), answers)
+	require.ErrorContains(t, err, vault.ErrContent.Error())
+	requireNoSaves(t, p.folder)
+}
+
+func TestFetchWithoutAnOffer(t *testing.T) {
+	p := newPair(t)
+	_, _, err := p.ask(t, func(request uint32) error { return callFetch.Call(p.client.desk, fetchArgs{request}) })
+	require.ErrorIs(t, err, ErrRefused)
+	require.ErrorContains(t, err, "nothing was offered")
+}
+
+func TestPutOfNegativeSize(t *testing.T) {
+	p := newPair(t)
+	_, _, err := p.ask(t, func(request uint32) error {
+		return callPut.Call(p.client.desk, putArgs{Request: request, Name: "x", Size: -1})
+	})
+	require.ErrorIs(t, err, ErrRefused)
+}
+
+func TestNamesOfRequests(t *testing.T) {
+	request, ok := requestOf(nameOf(1<<32 - 1))
+	require.True(t, ok)
+	require.Equal(t, uint32(1<<32-1), request)
+	for _, bad := range []string{"", "-1", "4294967296", "x"} {
+		_, ok = requestOf(bad)
+		require.False(t, ok, bad)
+	}
+}
+
+func TestManyPutsAtOnce(t *testing.T) {
+	p := newPair(t)
+	refusals := 0
+	for i := range maxJobs + 2 {
+		_, _, err := p.ask(t, func(request uint32) error {
+			return callPut.Call(p.client.desk, putArgs{request, fmt.Sprintf("save%d", i), 1, [32]byte{byte(i)}})
+		})
+		if err != nil {
+			require.ErrorIs(t, err, ErrRefused)
+			refusals++
+		}
+	}
+	require.Equal(t, 2, refusals)
+}
