@@ -125,13 +125,14 @@ func (c *channels) taken(ch *channel) {
 	}
 }
 
-// retire forgets a channel that both sides have closed.
-func (c *channels) retire(ch *channel) {
+// retire forgets a channel that both sides have closed, and reports whether it did.
+func (c *channels) retire(ch *channel) bool {
 	if ch.number == 0 || !ch.inClosed || !ch.outClosed || ch.first != ch.next || c.open[ch.number] == nil {
-		return
+		return false
 	}
 	delete(c.open, ch.number)
 	if ch.ours {
 		c.ours--
 	}
+	return true
 }

@@ -13,7 +13,7 @@ type Config struct {
 	ReceiveLimit   int           // reliable bytes that may wait here; at least 256 KiB, the default
 	AckDelay       time.Duration // longest wait before an ack; 5 to 200 ms; default 40 ms
 	History        int           // packets undecided at once; 64 to 4,096, the default
-	MaxChannels    int           // open at once; up to 32,767, the default
+	MaxChannels    int           // open at once of each side's own; up to 32,767, the default
 	IdleTimeout    time.Duration // from the first unanswered packet that asks for an ack; default 30 s
 	Overflow       Policy        // what a full reliable buffer does
 	Trace          func(Event)   // nil = off; called inside the machine, must not call back

@@ -8,7 +8,7 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	b, cost := s.payload, entryCost
 	if s.pieced {
 		b = append(make([]byte, 0, len(b)), b...)
-		c.recycle(part{s.payload, true})
+		c.spare.put(s.payload[:0])
 	}
 	m := Message{Delivery: Delivery(s.flags & deliveryMask), Open: s.flags&flagOpen != 0}
 	closes := s.flags&flagClose != 0

@@ -165,15 +165,16 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 
 // cutAt returns how many of size bytes to place: all, what fits, or a little less so that another piece fills the packet.
 func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
-	if whole && size > room {
-		room -= 2 // the piece field
+	field := 0
+	if whole {
+		field = 2 // of a piece
 	}
 	left := room - size
 	switch {
 	case left < 0:
-		return room
+		return room - field
 	case left > 0 && left < minFill && size > 4*minFill && n == ch.fresh && c.moreBehind(ch):
-		return size - minFill
+		return size - minFill - field
 	}
 	return size
 }

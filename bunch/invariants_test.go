@@ -46,6 +46,7 @@ func checkConn(t testing.TB, c *Conn) {
 			t.Fatalf("channel %d is not scheduled", number)
 		}
 	}
+	checkQueues(t, c)
 	for i := range queued {
 		if queued[i] != c.levels[i].queued {
 			t.Fatalf("level %d: %d bytes wait, %d are counted", i, queued[i], c.levels[i].queued)
@@ -54,6 +55,25 @@ func checkConn(t testing.TB, c *Conn) {
 	same(t, int64(entries), int64(c.flow.entries), "entries in reliable buffers")
 	same(t, int64(unreliables), int64(c.unreliables), "unreliable bytes that wait")
 	checkReceiver(t, c)
+}
+
+// checkQueues asserts that each channel waits at most once, and in its own level.
+func checkQueues(t testing.TB, c *Conn) {
+	for i := range c.levels {
+		lv := &c.levels[i]
+		for _, q := range []*queue[*channel]{&lv.fresh, &lv.resend} {
+			for j, ch := range q.items[q.head:] {
+				if c.level(ch) != lv {
+					t.Fatalf("channel %d waits in level %d", ch.number, i)
+				}
+				for _, other := range q.items[q.head:][:j] {
+					if other == ch {
+						t.Fatalf("channel %d waits twice in level %d", ch.number, i)
+					}
+				}
+			}
+		}
+	}
 }
 
 type pieceKey struct {

@@ -140,7 +140,7 @@ func (c *Conn) popAcked(ch *channel) {
 		c.flow.entries--
 	}
 	ch.fresh = max(ch.fresh, ch.first)
-	c.channels.retire(ch)
+	c.retire(ch)
 }
 
 // lossDelay is how long after a later packet was acked an earlier one is given up.

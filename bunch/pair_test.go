@@ -59,9 +59,10 @@ func newSeed(t testing.TB) uint64 {
 	return seed
 }
 
-// flush sends all that is ready.
+// flush runs the timers and sends all that is ready.
 func (p *pair) flush() {
 	for i, c := range p.ends {
+		require.NoError(p.t, c.Advance(p.now))
 		for n := 0; ; n++ {
 			atMost(p.t, int64(n), 100_000, "packets at one time")
 			b, _, ok := c.AppendPacket(p.now, nil, p.max)
@@ -121,9 +122,6 @@ func (p *pair) step(end time.Time) bool {
 
 func (p *pair) run(d time.Duration) {
 	for end := p.now.Add(d); p.step(end); {
-	}
-	for _, c := range p.ends {
-		require.NoError(p.t, c.Advance(p.now))
 	}
 	p.flush()
 }

@@ -17,6 +17,7 @@ const (
 	rateRounds    = 10 // round trips that a rate stays the maximum
 	flatRounds    = 3  // rounds without growth of a quarter that end the start
 	bulkSlack     = 20 * time.Millisecond
+	bulkQueue     = 96 * 1404 // bytes that may queue: quic-go's receiver holds 128 datagrams and drops the newest
 	bulkPause     = time.Second
 	leastWindow   = 4 * 1404 // four packets
 	unknownWindow = 1 << 30
@@ -24,7 +25,7 @@ const (
 
 // rate estimates what the path delivers and bounds bulk by it: in flight at most the path's window, and at most the rate
 // times (minimum RTT + 20 ms), so that bulk keeps no standing queue in front of play. At the start, until the rate stops
-// growing or a queue builds, only the path's window counts. When the minimum RTT has expired, bulk drains the queue that it
+// growing or a queue builds, twice the rate times the minimum RTT may be in flight. When the minimum RTT has expired, bulk drains the queue that it
 // may have built and takes the least RTT of that time.
 type rate struct {
 	delivered   int64 // bytes, with those lost while no queue stood
@@ -158,9 +159,9 @@ func (r *rate) window(t *rtt) int {
 	case r.drainEnd != 0:
 		return max(leastWindow, min(path, bytesIn(r.value, t.min*3/4)))
 	case !r.steady:
-		return path
+		return max(leastWindow, min(path, 2*bytesIn(r.value, t.min)+bulkQueue))
 	}
-	return max(leastWindow, min(path, bytesIn(r.value, t.min+bulkSlack)))
+	return max(leastWindow, min(path, bytesIn(r.value, t.min+bulkSlack), bytesIn(r.value, t.min)+bulkQueue))
 }
 
 // bytesIn is what comes at a rate in d, at most what fits into an int of 32 bits.

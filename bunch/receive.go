@@ -225,5 +225,16 @@ func (c *Conn) closed(ch *channel) {
 	if !ch.outClosed {
 		c.closeChannel(ch, nil)
 	}
-	c.channels.retire(ch)
+	c.retire(ch)
+}
+
+// retire forgets a channel once nothing more can happen on it. Unreliable messages that still wait were taken back from a
+// packet that never left.
+func (c *Conn) retire(ch *channel) {
+	if !c.channels.retire(ch) {
+		return
+	}
+	for ch.unreliable.len() > 0 {
+		c.dropUnreliable(ch)
+	}
 }

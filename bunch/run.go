@@ -1,6 +1,8 @@
 package bunch
 
-// maxParts is how many entries, or unreliable parts, a message of MaxBunchBytes takes.
+import "bytes"
+
+// maxParts is how many entries, or unreliable parts, a message of MaxBunchBytes takes: 60.
 const maxParts = (MaxBunchBytes + EntryBytes - 1) / EntryBytes
 
 // run is a message of several entries that is being assembled.
@@ -10,13 +12,8 @@ type run struct {
 	first    bool // it opens the channel
 	size     int
 	cost     int
-	parts    []part
-}
-
-// part is an entry's payload, in a block of the connection when it came in pieces.
-type part struct {
-	payload []byte
-	pieced  bool
+	parts    [][]byte
+	pieced   uint64 // bit i: part i is in a block of the connection
 }
 
 // addToRun takes one part of a run, and hands the message out with the last one.
@@ -35,7 +32,10 @@ func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 	if r.size > c.limits.MaxBunch || len(r.parts) == maxParts {
 		return violation(PartialTooLarge, "channel %d: a message of %d bytes or more in %d parts or more, at most %d bytes (MaxBunch)", ch.number, r.size, len(r.parts)+1, c.limits.MaxBunch)
 	}
-	r.parts = append(r.parts, part{s.payload, s.pieced})
+	if s.pieced {
+		r.pieced |= 1 << len(r.parts)
+	}
+	r.parts = append(r.parts, s.payload)
 	if s.flags&flagEnd == 0 {
 		return nil
 	}
@@ -43,20 +43,15 @@ func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 }
 
 func (c *Conn) deliverRun(ch *channel, r *run, closes bool) error {
-	message := make([]byte, 0, r.size)
-	for i, p := range r.parts {
-		message = append(message, p.payload...)
-		c.recycle(p)
-		r.parts[i] = part{}
+	message := bytes.Join(r.parts, nil) // which does not clear before it copies
+	for i, part := range r.parts {
+		if r.pieced&(1<<i) != 0 {
+			c.spare.put(part[:0])
+		}
 	}
+	clear(r.parts)
 	m := Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: message}
 	cost := r.cost
 	*r = run{parts: r.parts[:0]}
 	return c.deliver(ch, m, cost)
-}
-
-func (c *Conn) recycle(p part) {
-	if p.pieced {
-		c.spare.put(p.payload[:0])
-	}
 }

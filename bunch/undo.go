@@ -90,12 +90,16 @@ func (c *Conn) unsendItem(it item) {
 func (c *Conn) unsendDatagrams() {
 	for i := len(c.undo.datagrams) - 1; i >= 0; i-- {
 		u := c.undo.datagrams[i]
+		c.stats.BunchesSent--
+		if c.channels.open[u.channel.number] == nil {
+			c.stats.DroppedUnreliable++ // closed by both meanwhile
+			continue
+		}
 		size := min(len(u.payload)-int(u.part)*EntryBytes, EntryBytes)
 		c.pushBack(u)
 		c.unreliables += size
 		c.addQueued(u.channel, size)
 		c.schedule(u.channel)
-		c.stats.BunchesSent--
 	}
 	c.undo.datagrams = c.undo.datagrams[:0]
 }

@@ -106,6 +106,53 @@ func TestUnsentAcksProbesAndLimits(t *testing.T) {
 	require.Equal(t, 2, l.packets())
 }
 
+// TestUnsentUnreliableOfAClosedChannel: the close leaves with the resends, the unreliable message stays behind the cork and
+// goes with its channel.
+func TestUnsentUnreliableOfAClosedChannel(t *testing.T) {
+	p := newPair(t, Config{})
+	c, ch := p.ends[0], p.open(0, Normal)
+	p.send(0, ch, Reliable, nil)
+	p.run(time10)
+	p.send(0, ch, Unreliable, []byte("u"))
+	require.NoError(t, c.Close(ch, nil))
+	_, n, ok := c.AppendPacket(p.now, nil, 1404)
+	require.True(t, ok)
+	c.Cork(true)
+	c.Unsent(n)
+	p.run(time10)
+	require.Empty(t, c.channels.open[ch])
+	require.Zero(t, c.Stats().Queued)
+	require.Equal(t, uint64(1), c.Stats().DroppedUnreliable)
+	p.settled()
+}
+
+// TestUnsentAfterItsChannelClosed: the carrier refuses a datagram after the answer to an earlier one has come.
+func TestUnsentAfterItsChannelClosed(t *testing.T) {
+	p := newPair(t, Config{})
+	c, ch := p.ends[0], p.open(0, Normal)
+	p.send(0, ch, Reliable, nil)
+	p.run(time10)
+	p.send(0, ch, Unreliable, []byte("u"))
+	require.NoError(t, c.Close(ch, nil))
+	_, n, _ := c.AppendPacket(p.now, nil, 1404)
+	c.Cork(true)
+	c.Unsent(n)
+	closing, _, ok := c.AppendPacket(p.now, nil, 1404)
+	require.True(t, ok)
+	c.Cork(false)
+	_, n, ok = c.AppendPacket(p.now, nil, 1404)
+	require.True(t, ok)
+	require.NoError(t, p.ends[1].Receive(p.now, closing))
+	answer, _, ok := p.ends[1].AppendPacket(p.now, nil, 1404)
+	require.True(t, ok)
+	require.NoError(t, c.Receive(p.now, answer))
+	require.Empty(t, c.channels.open[ch])
+	c.Unsent(n)
+	checkConn(t, c)
+	require.Zero(t, c.Stats().Queued)
+	require.Equal(t, uint64(1), c.Stats().DroppedUnreliable)
+}
+
 func TestUnsentOfOtherNumbersIsIgnored(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.Unsent(0)

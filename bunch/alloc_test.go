@@ -1,0 +1,133 @@
+package bunch
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// steady moves messages from one end to the other without a wire between, and acks back.
+type steady struct {
+	*pair
+	channel uint64
+	bufs    [2][]byte
+}
+
+func newSteady(t testing.TB, priority Priority) *steady {
+	p := newPair(t, Config{ReceiveLimit: 4 << 20})
+	s := &steady{pair: p, channel: p.open(0, priority)}
+	for i := range s.bufs {
+		s.bufs[i] = make([]byte, 0, 1500)
+	}
+	return s
+}
+
+// exchange lets both ends send what is ready until neither has more. Payloads alias buf, so it is for tests that look at
+// none; the datagram that a real carrier hands over is an allocation of its own.
+func (s *steady) exchange() {
+	for again := true; again; {
+		again = false
+		for i, c := range s.ends {
+			for {
+				b, _, ok := c.AppendPacket(s.now, s.bufs[i], 1404)
+				if !ok {
+					break
+				}
+				again = true
+				if err := s.ends[1-i].Receive(s.now, b); err != nil {
+					s.t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func (s *steady) fetch() (n int) {
+	for _, ok := s.ends[1].Next(); ok; _, ok = s.ends[1].Next() {
+		n++
+	}
+	return n
+}
+
+// tick moves time so that the ack timers are due.
+func (s *steady) tick() {
+	s.now = s.now.Add(40 * ms)
+	for _, c := range s.ends {
+		if err := c.Advance(s.now); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// TestSteadyStateAllocatesOnlyPayloads counts Send, AppendPacket, Receive, acks and Next together. A payload is copied
+// out of its datagram when it is smaller than a quarter of it, else it aliases the datagram: at most one allocation.
+func TestSteadyStateAllocatesOnlyPayloads(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		d        Delivery
+		size     int
+		messages int // a packet
+		allocs   float64
+	}{
+		{"one small reliable a packet", Reliable, 100, 1, 0},
+		{"one small unreliable a packet", Unreliable, 100, 1, 0},
+		{"one small sequenced a packet", UnreliableSequenced, 100, 1, 0},
+		{"one small unordered a packet", ReliableUnordered, 100, 1, 0},
+		{"ten merged into an entry", Reliable, 20, 10, 0},
+		{"two deliveries a packet, one of them small", Reliable, 1000, 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSteady(t, Normal)
+			payload := make([]byte, c.size)
+			round := func() {
+				for range c.messages {
+					s.send(0, s.channel, c.d, payload)
+				}
+				s.exchange()
+				if s.fetch() != c.messages {
+					t.Fatal("not all came")
+				}
+				s.tick()
+				s.exchange()
+			}
+			s.send(0, s.channel, Reliable, nil)
+			s.exchange()
+			s.fetch()
+			for range 500 {
+				round()
+			}
+			require.Equal(t, c.allocs, testing.AllocsPerRun(500, round))
+		})
+	}
+	t.Run("a small one beside a large one is copied", func(t *testing.T) {
+		s := newSteady(t, Normal)
+		large, small := make([]byte, 1000), make([]byte, 100)
+		round := func() {
+			s.send(0, s.channel, Reliable, large)
+			s.send(0, s.channel, ReliableUnordered, small)
+			s.exchange()
+			s.fetch()
+			s.tick()
+			s.exchange()
+		}
+		for range 500 {
+			round()
+		}
+		require.Equal(t, 1.0, testing.AllocsPerRun(500, round))
+	})
+	t.Run("a long one is assembled", func(t *testing.T) {
+		s := newSteady(t, Normal)
+		large := make([]byte, 32<<10)
+		round := func() {
+			s.send(0, s.channel, Reliable, large)
+			s.exchange()
+			s.fetch()
+			s.tick()
+			s.exchange()
+		}
+		for range 500 {
+			round()
+		}
+		require.Equal(t, 1.0, testing.AllocsPerRun(500, round))
+	})
+}

@@ -1,0 +1,161 @@
+package bunch
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSlotAddsExtents(t *testing.T) {
+	var s slot
+	for _, c := range []struct {
+		off, end uint16
+		fresh    int
+		n        uint8
+	}{{10, 20, 10, 1}, {30, 40, 10, 2}, {0, 5, 5, 3}, {20, 30, 10, 2}, {4, 11, 5, 1}, {0, 40, 0, 1}, {40, 41, 1, 1}} {
+		fresh, ok := s.add(c.off, c.end)
+		require.True(t, ok)
+		require.Equal(t, c.fresh, fresh, c)
+		require.Equal(t, c.n, s.n, c)
+	}
+	require.False(t, s.complete())
+	s.total = 41
+	require.True(t, s.complete())
+}
+
+func TestSlotAgainstAModel(t *testing.T) {
+	random := rand.New(rand.NewPCG(newSeed(t), 0))
+	for range 2000 {
+		var s slot
+		var have [300]bool
+		for range 30 {
+			off := uint16(random.IntN(299))
+			end := off + 1 + uint16(random.IntN(min(60, 300-int(off))))
+			want := 0
+			for i := off; i < end; i++ {
+				if !have[i] {
+					want++
+				}
+			}
+			before := s
+			fresh, ok := s.add(off, end)
+			if !ok {
+				s = before
+				break
+			}
+			require.Equal(t, want, fresh)
+			for i := off; i < end; i++ {
+				have[i] = true
+			}
+		}
+		var got [300]bool
+		for i, h := range s.have[:s.n] {
+			require.True(t, i == 0 || s.have[i-1].end < h.off, "in order and apart")
+			for j := h.off; j < h.end; j++ {
+				got[j] = true
+			}
+		}
+		if s.n < maxPieces {
+			require.Equal(t, have, got)
+		}
+	}
+}
+
+func TestEntryCuts(t *testing.T) {
+	var e entry
+	e.init(flagWhole, make([]byte, 100))
+	require.False(t, e.cut(0, 0))
+	require.False(t, e.cut(0, 100))
+	require.True(t, e.cut(0, 60))
+	require.True(t, e.cut(0, 20))
+	require.True(t, e.cut(2, 10))
+	offs := func() (all []uint16) {
+		for _, p := range e.all() {
+			all = append(all, p.off, p.end)
+		}
+		return all
+	}
+	require.Equal(t, []uint16{0, 20, 20, 60, 60, 70, 70, 100}, offs())
+	e.pieces[1].copies = 1
+	require.False(t, e.cut(1, 10), "not while it flies")
+	require.True(t, e.cut(3, 10))
+	require.True(t, e.cut(4, 10))
+	require.False(t, e.cut(5, 5), "at most 6")
+	for i := range e.all() {
+		require.False(t, e.acked())
+		require.Equal(t, i, e.queued())
+		e.pieces[i].queued = false
+		e.pieces[i].acked = true
+	}
+	require.True(t, e.acked())
+	require.Equal(t, -1, e.queued())
+}
+
+func TestBlocksAreReused(t *testing.T) {
+	var b blocks
+	small, full := b.get(128), b.get(129)
+	require.Equal(t, smallBlock, cap(small))
+	require.Equal(t, EntryBytes, cap(full))
+	small = append(small, "abc"...)
+	grown := b.grown(small, 126)
+	require.Equal(t, "abc", string(grown))
+	require.Equal(t, EntryBytes, cap(grown))
+	require.Equal(t, &small[0], &b.get(1)[:1][0], "the small one came back")
+	b.put(nil)
+	b.put(make([]byte, 5))
+	for range 2 * maxSpare {
+		b.put(make([]byte, 0, EntryBytes))
+	}
+	require.Len(t, b.full, maxSpare)
+	require.Empty(t, b.small)
+}
+
+func TestQueue(t *testing.T) {
+	random := rand.New(rand.NewPCG(newSeed(t), 0))
+	var q queue[int]
+	var model []int
+	for i := range 20_000 {
+		switch random.IntN(9) {
+		case 0, 1, 2, 3:
+			q.push(i)
+			model = append(model, i)
+		case 4, 5, 6:
+			if q.len() > 0 {
+				require.Equal(t, model[0], q.pop())
+				model = model[1:]
+			}
+		case 7:
+			q.unpop(i)
+			model = append([]int{i}, model...)
+		case 8:
+			q.remove(func(v int) bool { return v == i-5 })
+			for j, v := range model {
+				if v == i-5 {
+					model = append(append([]int(nil), model[:j]...), model[j+1:]...)
+					break
+				}
+			}
+		}
+		require.Equal(t, len(model), q.len())
+		if len(model) > 0 {
+			require.Equal(t, model[0], *q.peek())
+		}
+	}
+	require.LessOrEqual(t, cap(q.items), 8*(len(model)+100))
+}
+
+func TestRingCovers(t *testing.T) {
+	var r ring[int]
+	first := uint64(1<<40 + 3)
+	for n := first; n < first+100; n++ {
+		r.cover(first, n)
+		*r.at(n) = int(n - first)
+		for m := first; m <= n; m++ {
+			require.Equal(t, int(m-first), *r.at(m))
+		}
+	}
+	require.Len(t, r.slots, 128)
+	r.cover(first+100, first+227)
+	require.Len(t, r.slots, 128)
+}

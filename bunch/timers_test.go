@@ -1,0 +1,135 @@
+package bunch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCorkHoldsATick(t *testing.T) {
+	p := newPair(t, Config{})
+	c, ch := p.ends[0], p.open(0, Normal)
+	c.Cork(true)
+	for i := range 10 {
+		p.send(0, ch, Reliable, []byte{byte(i)})
+		p.flush()
+	}
+	require.Zero(t, p.sent[0])
+	_, ok := c.NextTimeout()
+	require.False(t, ok)
+	c.Cork(false)
+	p.flush()
+	require.Equal(t, 1, p.sent[0], "one tick is one datagram")
+
+	t.Log("# a flush lets what is there leave, and no more")
+	c.Cork(true)
+	p.send(0, ch, Reliable, []byte("urgent"))
+	c.Flush()
+	p.flush()
+	require.Equal(t, 2, p.sent[0])
+	p.send(0, ch, Reliable, []byte("later"))
+	p.flush()
+	require.Equal(t, 2, p.sent[0])
+	c.Cork(false)
+	c.Flush()
+	p.flush()
+	require.Equal(t, 3, p.sent[0])
+}
+
+func TestCorkLetsGapAcksAndResendsPass(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.sendPackets(5)
+	l.Cork(true)
+	t.Log("# a plain ack waits for the tick")
+	l.wait(50 * ms)
+	require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &packetHeader{flags: flagPing, number: 0})))
+	l.acks = 1
+	l.wait(40 * ms)
+	require.Zero(t, l.packets())
+	t.Log("# that of a gap does not")
+	require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &packetHeader{flags: flagPing, number: 2})))
+	require.Equal(t, 1, l.packets())
+	t.Log("# nor a resend")
+	l.acks = 3
+	l.mustAck(1, 4)
+	require.NoError(t, l.Send(l.channel, Reliable, []byte("new")))
+	b, _, ok := l.AppendPacket(l.at, nil, 1404)
+	require.True(t, ok)
+	require.Equal(t, []string{"1/0"}, bunchesOf(t, b))
+	require.Zero(t, l.packets())
+}
+
+func TestEveryTenthAckOnlyPacketPings(t *testing.T) {
+	r := newReceiver(t, Config{})
+	pings := 0
+	for n := range uint32(8 * 64) {
+		require.NoError(t, r.Conn.Receive(r.now, appendPacketHeader(nil, &packetHeader{flags: flagPing, number: n})))
+		if b, _, ok := r.AppendPacket(r.now, nil, 1404); ok && b[1]&flagPing != 0 {
+			pings++
+		}
+	}
+	require.Equal(t, uint64(64), r.Stats().AcksOnlySent)
+	require.Equal(t, 4, pings, "every 16th")
+}
+
+// TestHistoryShrinks: the ack of a ping lets the receiver forget what it told.
+func TestHistoryShrinks(t *testing.T) {
+	p := newPair(t, Config{})
+	ch := p.open(0, Normal)
+	for range 400 {
+		p.send(0, ch, Reliable, make([]byte, 1098))
+		p.run(5 * ms)
+		p.take(1)
+	}
+	p.run(time10)
+	r := &p.ends[1].received
+	require.Less(t, r.next-r.floor, uint64(16*8+20))
+	p.settled()
+}
+
+func TestTrim(t *testing.T) {
+	p := newPair(t, Config{})
+	ch := p.open(0, Normal)
+	p.send(0, ch, Reliable, make([]byte, 60_000))
+	p.run(time.Second)
+	p.take(1)
+	c := p.ends[0]
+	require.NotEmpty(t, c.blocks.full)
+	p.run(11 * time.Second)
+	require.Empty(t, c.blocks.full)
+	require.Empty(t, p.ends[1].spare.full)
+	require.Nil(t, c.sent.ring)
+	for _, c := range p.ends {
+		_, ok := c.NextTimeout()
+		require.False(t, ok)
+	}
+	t.Log("# and goes on")
+	p.send(0, ch, Reliable, make([]byte, 60_000))
+	p.run(time.Second)
+	require.Len(t, p.take(1), 1)
+}
+
+// TestClockThatRunsBack: now never does within the machine.
+func TestClockThatRunsBack(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.at = l.at.Add(time.Hour)
+	l.sendPackets(1)
+	l.at = epoch
+	l.wait(0)
+	l.mustAck(0, 0)
+	require.Equal(t, time.Microsecond, l.rtt.latest)
+	at, _ := l.NextTimeout()
+	require.False(t, at.Before(epoch.Add(time.Hour)))
+}
+
+func TestTrace(t *testing.T) {
+	var events []Event
+	l := newLossTest(t, Config{Trace: func(e Event) { events = append(events, e) }})
+	l.sendPackets(5)
+	l.wait(50 * ms)
+	l.mustAck(3, 4)
+	require.Equal(t, Event{Kind: "sent", Number: 0, Bytes: 6 + 1 + 1 + 2 + 2 + 1002}, events[0])
+	require.Equal(t, Event{At: 50 * ms, Kind: "received", Bytes: 14}, events[5])
+	require.Equal(t, Event{At: 50 * ms, Kind: "lost", Bytes: 1014}, events[6])
+}

@@ -1,0 +1,95 @@
+package chunk
+
+import "time"
+
+// AppendAck appends the packet that is due now. Not ok: none is, until NextTimeout.
+func (r *Receiver) AppendAck(now time.Time, buf []byte) (packet []byte, ok bool) {
+	a, ok := r.NextAck(now)
+	if !ok {
+		return buf, false
+	}
+	return r.format.appendAck(buf, a), true
+}
+
+// NextAck is AppendAck for drivers with packets of their own. The ack counts as sent.
+func (r *Receiver) NextAck(now time.Time) (Ack, bool) {
+	r.clock.set(now)
+	if r.urgent == 0 && r.clock.now < r.ackAt {
+		return Ack{}, false
+	}
+	r.ackAt = never
+	a, ok := r.dueAck()
+	if ok { // others may be due, too
+		r.ackAt = r.clock.now
+		r.lastAck = r.clock.now
+		r.stats.Acks++
+	}
+	return a, ok
+}
+
+// dueAck finds the first ack that is due. When there is none, it has left in ackAt when there will be.
+func (r *Receiver) dueAck() (Ack, bool) {
+	for i := range r.slots {
+		if a := &r.slots[(r.head+i)%len(r.slots)]; r.ack(&a.ackable) {
+			return Ack{ChunkID: r.read + uint16(i), Count: a.count, Acked: a.received}, true
+		}
+	}
+	for back := range uint16(maxPipeline) {
+		id := r.read - 1 - back
+		if a := &r.taken[id%maxPipeline]; r.ack(a) {
+			return Ack{ChunkID: id, Count: a.count, Acked: firstBits(a.count)}, true
+		}
+	}
+	return Ack{}, false
+}
+
+// NextTimeout returns when the next ack is due, if no slice comes before. A time that is not after the latest one told means
+// at once.
+func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
+	switch {
+	case r.urgent > 0:
+		return r.clock.time(r.clock.now), true
+	case r.ackAt == never:
+		return time.Time{}, false
+	}
+	return r.clock.time(max(r.ackAt, r.clock.now)), true
+}
+
+// Restart makes every chunk that was not taken, and as many of those taken last, due for an ack at once, because the packets
+// have got another path. The slices that came over the old one stay.
+func (r *Receiver) Restart() {
+	for i := range r.slots {
+		r.request(&r.slots[i].ackable, atOnce)
+	}
+	for back := range r.slots {
+		r.request(&r.taken[(r.read-1-uint16(back))%maxPipeline], atOnce)
+	}
+}
+
+// request makes an ack due, if there is a chunk.
+func (r *Receiver) request(a *ackable, when due) {
+	if a.count == 0 || a.due >= when {
+		return
+	}
+	a.due = when
+	if when == atOnce {
+		r.urgent++
+	} else {
+		r.ackAt = min(r.ackAt, a.acked+r.config.AckDelay)
+	}
+}
+
+// ack reports whether the ack of a chunk is due, and if so, that it leaves now.
+func (r *Receiver) ack(a *ackable) bool {
+	switch {
+	case a.due == quiet:
+		return false
+	case a.due == atOnce:
+		r.urgent--
+	case r.clock.now < a.acked+r.config.AckDelay:
+		r.ackAt = min(r.ackAt, a.acked+r.config.AckDelay)
+		return false
+	}
+	a.due, a.acked = quiet, r.clock.now
+	return true
+}

@@ -1,0 +1,158 @@
+package chunk
+
+import "time"
+
+const (
+	burstMax   = 256 << 10              // the article: "small chunks in the few 100s of k range"
+	burstPause = 100 * time.Millisecond // the article: "wait 100ms"
+	burstIdle  = time.Second            // a connection that sent nothing for so long may burst again
+)
+
+// flight returns the flight of a chunk in [base, next).
+func (s *Sender) flight(number uint64) *flight { return s.flights[number%uint64(len(s.flights))] }
+
+// number finds the chunk in flight that has an id.
+func (s *Sender) number(id uint16) (number uint64, ok bool) {
+	number = s.base + uint64(id-uint16(s.base))
+	return number, number < s.next
+}
+
+// launch puts waiting chunks in flight while there is room.
+func (s *Sender) launch() {
+	for s.next < s.end && s.next-s.base < uint64(len(s.flights)) {
+		slot, chunk := &s.flights[s.next%uint64(len(s.flights))], &s.queue[s.next%uint64(len(s.queue))]
+		if *slot == nil {
+			*slot = new(flight)
+		}
+		(*slot).reset(*chunk, s.config.SliceSize)
+		*chunk = nil
+		s.next++
+	}
+}
+
+// pick returns the slice to send now, or none: of the oldest chunk that has one. With many chunks in flight nearly all wait
+// for acks, so they are looked through only when one of their slices is lost or may be due.
+func (s *Sender) pick() (number uint64, index int) {
+	before := s.clock.now - s.resend.delay()
+	if s.hints == 0 && s.longest > before {
+		return s.pickUnsent()
+	}
+	longest := never
+	for n := s.base; n < s.next; n++ {
+		f := s.flight(n)
+		i := f.ready(before)
+		if i != none && f.slices[i].state != unsent {
+			return n, i
+		}
+		longest = min(longest, f.longest())
+		if i != none { // and no later chunk has been begun
+			s.longest = longest
+			return n, i
+		}
+	}
+	s.longest = longest
+	return 0, none
+}
+
+// pickUnsent returns the first slice that was never sent, or none.
+func (s *Sender) pickUnsent() (number uint64, index int) {
+	for s.fresh = max(s.fresh, s.base); s.fresh < s.next; s.fresh++ {
+		if i := s.flight(s.fresh).unsent(); i != none {
+			return s.fresh, i
+		}
+	}
+	return 0, none
+}
+
+// pickLongest returns the slice that waits longest, when all slices of unfinished chunks wait.
+func (s *Sender) pickLongest() (number uint64, index int) {
+	number = s.base
+	for n := s.base + 1; n < s.next; n++ {
+		if s.flight(n).longest() < s.flight(number).longest() {
+			number = n
+		}
+	}
+	return number, int(s.flight(number).waiting.head)
+}
+
+// held returns the time before which nothing leaves, whatever is ready.
+func (s *Sender) held() time.Duration {
+	if s.resend.silent(s.clock.now) {
+		return max(s.pause, s.resend.nextProbe())
+	}
+	return s.pause
+}
+
+// free reports whether a slice of f leaves without being charged, because f bursts or will begin to with it.
+func (s *Sender) free(f *flight) bool {
+	switch {
+	case !s.config.Burst || f != s.flight(s.base) || f.unsent() == none:
+		return false
+	case s.bursting:
+		return true
+	}
+	idle := s.resend.lastSent == never || s.clock.now-s.resend.lastSent >= burstIdle
+	return idle && !f.begun && len(f.data) <= burstMax
+}
+
+// sent notes that slice i of f leaves.
+func (s *Sender) sent(f *flight, i int) {
+	size := f.size(i, s.config.SliceSize)
+	s.stats.Slices++
+	s.stats.SliceBytes += uint64(size)
+	switch f.slices[i].state {
+	case lost:
+		s.hints--
+		s.stats.Hints++
+		s.stats.Resent++
+	case waiting:
+		s.stats.Resent++
+	}
+	s.bursting = s.free(f)
+	f.send(i, s.clock.now)
+	s.resend.sent(s.clock.now)
+	s.longest = min(s.longest, s.clock.now)
+	if s.bursting && f.unsent() == none {
+		s.bursting, s.pause = false, s.clock.now+burstPause
+	}
+}
+
+// acknowledge sets what an ack says about a chunk in flight.
+func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
+	f := s.flight(number)
+	known := firstBits(f.count)
+	for i := range set {
+		set[i] &= known[i]
+	}
+	rtt := sample{never, never}
+	blown := f.ack(set, func(i int) {
+		if f.slices[i].state == lost {
+			s.hints--
+		}
+		rtt.hear(&f.slices[i], s.clock.now)
+		s.stats.AckedBytes += uint64(f.size(i, s.config.SliceSize))
+	})
+	s.resend.measure(rtt)
+	f.told.clean, f.told.bound = min(f.told.clean, rtt.clean), min(f.told.bound, rtt.bound)
+	if f.left == 0 && blown > 0 {
+		s.resend.finished(f.told, f.count)
+		s.finish()
+	}
+	return blown > 0
+}
+
+// finish leaves finished chunks behind, in order, and launches others in their place.
+func (s *Sender) finish() {
+	for s.base < s.next && s.flight(s.base).left == 0 {
+		f := s.flight(s.base)
+		s.stats.Chunks++
+		s.stats.ChunkBytes += uint64(len(f.data))
+		f.data = nil
+		s.base++
+		s.bursting, s.pause = false, 0
+	}
+	s.launch()
+	if s.Done() {
+		s.resend.heard()
+	}
+}

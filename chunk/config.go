@@ -1,0 +1,110 @@
+package chunk
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// maxPipeline bounds the chunks in flight, and so how far back a receiver must remember what it has finished.
+	maxPipeline = 128
+
+	maxRate  = 2_000_000_000 // bytes a second; an int has room for it everywhere
+	maxDelay = 10 * time.Second
+)
+
+// Config is for both ends. The zero value is the article's protocol, compatible with its reference. ProtocolID and
+// SliceSize must be the same at both ends.
+type Config struct {
+	ProtocolID uint32 // goes into every checksum and so keeps strangers out; 0 = 0x11223344, as in the reference
+	SliceSize  int    // bytes of a slice, 64 to 32,768; 0 = 1,024, the only value that the reference understands
+
+	// Pipeline is how many chunks may be in flight, up to 128. 0 = 1: the article's, which pays a round trip between any
+	// two chunks.
+	Pipeline int
+	// SendQueue is how many chunks may wait in front of those in flight; 0 = 64, negative = none.
+	SendQueue int
+	// ReceiveQueue is how many chunks a receiver holds, under way and finished, until they are taken; what does not fit
+	// is ignored and comes again. It bounds a receiver's memory to so many times MaxSlices * SliceSize, and should not
+	// be below the sender's Pipeline. 0 = Pipeline.
+	ReceiveQueue int
+
+	Rate     int // bytes a second; 0 = 125,000, the article's most aggressive one; negative = no limit, the driver has its own
+	Overhead int // bytes charged to Rate for a packet beside its slice, such as headers; 0 = none, as in the article's figures
+
+	// Burst sends the first chunk after idleness whole, free of Rate, then pauses for 100 ms. It is for chunks of up to
+	// 256 KiB; larger ones never burst.
+	Burst bool
+
+	ResendDelay time.Duration // how long a slice waits for its ack while the RTT is not known; 0 = 100 ms
+	AckDelay    time.Duration // a receiver acks a chunk under way no more often; 0 = 10 ms, negative = no delay
+}
+
+// Validate names the first field that makes no sense.
+func (c Config) Validate() error {
+	c = c.effective()
+	switch {
+	case c.SliceSize < minSliceSize || c.SliceSize > maxSliceSize:
+		return fmt.Errorf("chunk: Config.SliceSize is %d; %d to %d are possible", c.SliceSize, minSliceSize, maxSliceSize)
+	case c.Pipeline < 1 || c.Pipeline > maxPipeline:
+		return fmt.Errorf("chunk: Config.Pipeline is %d; 1 to %d are possible", c.Pipeline, maxPipeline)
+	case c.ReceiveQueue < 1 || c.ReceiveQueue > maxPipeline:
+		return fmt.Errorf("chunk: Config.ReceiveQueue is %d; 1 to %d are possible", c.ReceiveQueue, maxPipeline)
+	case c.SendQueue > 1<<20:
+		return fmt.Errorf("chunk: Config.SendQueue is %d; %d is the most", c.SendQueue, 1<<20)
+	case c.Rate > maxRate:
+		return fmt.Errorf("chunk: Config.Rate is %d; %d bytes a second is the most; negative = no limit", c.Rate, maxRate)
+	case c.Overhead < 0 || c.Overhead > 1<<16:
+		return fmt.Errorf("chunk: Config.Overhead is %d; 0 to %d are possible", c.Overhead, 1<<16)
+	case c.ResendDelay < time.Millisecond || c.ResendDelay > maxDelay:
+		return fmt.Errorf("chunk: Config.ResendDelay is %v; 1ms to %v are possible", c.ResendDelay, maxDelay)
+	case c.AckDelay > maxDelay:
+		return fmt.Errorf("chunk: Config.AckDelay is %v; %v is the most", c.AckDelay, maxDelay)
+	}
+	return nil
+}
+
+// effective returns c with its defaults filled in, and what is "none" as zero.
+func (c Config) effective() Config {
+	c.ProtocolID = either(c.ProtocolID, 0x11223344)
+	c.SliceSize = either(c.SliceSize, defaultSliceSize)
+	c.Pipeline = either(c.Pipeline, 1)
+	c.SendQueue = max(either(c.SendQueue, 64), 0)
+	c.ReceiveQueue = either(c.ReceiveQueue, c.Pipeline)
+	c.Rate = either(c.Rate, 125_000)
+	c.ResendDelay = either(c.ResendDelay, 100*time.Millisecond)
+	c.AckDelay = max(either(c.AckDelay, 10*time.Millisecond), 0)
+	return c
+}
+
+func either[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// Parse is the function of the same name for this ProtocolID and SliceSize.
+func (c Config) Parse(packet []byte) (Packet, error) { return c.format().parse(packet) }
+
+func (c Config) format() format {
+	e := c.effective()
+	return format{e.ProtocolID, e.SliceSize}
+}
+
+// must returns the effective configuration; it panics when it is not valid.
+func (c Config) must() Config {
+	if err := c.Validate(); err != nil {
+		panic(err)
+	}
+	return c.effective()
+}
+
+// What Send refuses.
+var (
+	ErrEmpty     = errors.New("chunk: a chunk has at least 1 byte")
+	ErrTooLarge  = errors.New("chunk: chunk too large")
+	ErrQueueFull = errors.New("chunk: send queue is full")
+)

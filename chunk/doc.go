@@ -1,0 +1,45 @@
+// Package chunk sends large blocks of data reliably over packets that may be lost: the chunk protocol of Glenn Fiedler's
+// article "Sending Large Blocks of Data", bit for bit.
+//
+// A chunk is a block of up to 256 slices of 1,024 bytes. A [Sender] sends its slices, each in a packet of its own, again and
+// again until all are acked. A [Receiver] puts them together and answers with acks that carry a bit for every slice of the
+// chunk, so that a lost ack costs nothing and one that comes late does no harm: a bit that was set stays set. Chunks arrive
+// whole, once, and in the order in which they were given to Send.
+//
+// Both ends are machines without clock, goroutine or lock. Their owner says what time it is, moves the packets, and comes
+// back at NextTimeout:
+//
+//	s := chunk.NewSender(chunk.Config{})         r := chunk.NewReceiver(chunk.Config{})
+//	s.Send(data)
+//	p, ok := s.AppendSlice(now, buf)     ---->   r.ReceiveSlice(now, p)
+//	s.ReceiveAck(now, p)                 <----   p, ok := r.AppendAck(now, buf)
+//	s.Done()                                     id, data, ok := r.Chunk()
+//
+// A driver with packets of its own, sealed ones for instance, uses NextSlice, Insert, NextAck and Acknowledge, which leave
+// the bytes on the wire to it. One that sees which packets were lost tells with Lost; without, a slice is sent again when its
+// ack is late. When the packets get another path, Restart at both ends keeps what has arrived.
+//
+// # Pace
+//
+// Config.Rate is the article's budget in bytes a second; what is left over of it stays, time without anything to send does not.
+// A slice is sent again no sooner than RTT * 1.25 after the last time, 100 ms while the RTT is not known, and on paths
+// shorter than 60 ms a little later, because a receiver may wait Config.AckDelay with its ack. Config.Burst is the initial
+// burst. When nothing at all was heard for eight such delays, single slices go out, at last one a second, until an ack
+// comes. Nothing of this reacts to congestion: a driver on a shared path sets the rate, or takes slices as its own
+// controller allows.
+//
+// # Beyond the article
+//
+// The zero Config is what the article describes. Config.Pipeline chunks may be in flight, which saves the round trip between
+// two chunks; Config.SliceSize may be larger; a queue stands in front of the sender. The faults of the article's example
+// code are not copied: there, slices have no resend delay, a complete chunk is not acked until one of its slices comes
+// again, and a packet may say that it holds slice 3 of 3.
+//
+// # Limits
+//
+// A chunk has 1 byte to MaxSlices * SliceSize. A receiver holds at most Config.ReceiveQueue of them, a sender Config.Pipeline
+// in flight and Config.SendQueue in front. Whoever can write packets of the protocol can forge slices and acks: over an
+// open network the packets belong inside an authenticated connection.
+//
+// WIRE.md has the bytes.
+package chunk

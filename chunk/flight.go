@@ -1,0 +1,165 @@
+package chunk
+
+import (
+	mathbits "math/bits"
+	"time"
+)
+
+// none stands for no slice.
+const none = -1
+
+// list holds slices of one flight in order, linked through flight.slices. A slice is in at most one.
+type list struct{ head, tail int16 }
+
+// sending is what a sender knows of one slice.
+type sending struct {
+	first      time.Duration // when it was sent first
+	sent       time.Duration // and last
+	prev, next int16
+	state      state
+	resent     bool // more than once, so its ack does not tell which one arrived
+}
+
+type state uint8
+
+const (
+	unsent  state = iota
+	waiting       // for its ack or its time
+	lost          // so the driver says
+	acked
+)
+
+// flight is a chunk in flight.
+//
+// The article walks a cursor around the slices, over those acked and those sent too recently. Whatever the cursor has
+// passed was sent in the cursor's order, so the same slices come out, in the same order, when those never sent go first
+// and then the one sent longest ago: a list in order of sending takes the place of the walk.
+type flight struct {
+	data  []byte
+	count int
+	left  int // slices not acked
+	acked Bits
+
+	told sample // by all its acks together
+
+	begun   bool // a slice has left
+	fresh   int  // none below it is unsent
+	lost    list // in the order of the hints
+	waiting list // in the order of sending
+	slices  [MaxSlices]sending
+}
+
+// reset makes f the flight of another chunk.
+func (f *flight) reset(data []byte, sliceSize int) {
+	count := (len(data) + sliceSize - 1) / sliceSize
+	f.data, f.count, f.left, f.acked, f.fresh = data, count, count, Bits{}, 0
+	f.told, f.begun = sample{never, never}, false
+	f.lost, f.waiting = list{none, none}, list{none, none}
+	clear(f.slices[:count])
+}
+
+// size returns how many bytes slice i has.
+func (f *flight) size(i, sliceSize int) int { return min(sliceSize, len(f.data)-i*sliceSize) }
+
+// unsent returns the first slice that was never sent, or none.
+func (f *flight) unsent() int {
+	for f.fresh < f.count && f.slices[f.fresh].state != unsent {
+		f.fresh++
+	}
+	if f.fresh == f.count {
+		return none
+	}
+	return f.fresh
+}
+
+// ready returns the slice to send next, or none: what is known to be lost, then what was never sent, then what was sent
+// longest ago, if not after the time given.
+func (f *flight) ready(before time.Duration) int {
+	if f.lost.head != none {
+		return int(f.lost.head)
+	}
+	if i := f.unsent(); i != none {
+		return i
+	}
+	if i := int(f.waiting.head); i != none && f.slices[i].sent <= before {
+		return i
+	}
+	return none
+}
+
+// longest returns when the slice was sent that waits longest for its ack, or never.
+func (f *flight) longest() time.Duration {
+	if f.waiting.head == none {
+		return never
+	}
+	return f.slices[f.waiting.head].sent
+}
+
+// send notes that slice i leaves now.
+func (f *flight) send(i int, now time.Duration) {
+	s := &f.slices[i]
+	f.begun = true
+	if s.resent = s.state != unsent; !s.resent {
+		s.first = now
+	}
+	f.remove(i)
+	s.sent = now
+	f.push(&f.waiting, i, waiting)
+}
+
+// lose notes that slice i, which waits for its ack, will not get one.
+func (f *flight) lose(i int) {
+	f.remove(i)
+	f.push(&f.lost, i, lost)
+}
+
+// ack sets the slices given, never unsets one ("like a fuse getting blown", the article says), and returns how many are new.
+// hear gets each of these before it changes.
+func (f *flight) ack(set Bits, hear func(i int)) (blown int) {
+	for word := range set {
+		for fresh := set[word] &^ f.acked[word]; fresh != 0; fresh &= fresh - 1 {
+			i := word*64 + mathbits.TrailingZeros64(fresh)
+			hear(i)
+			f.remove(i)
+			f.slices[i].state = acked
+			blown++
+		}
+		f.acked[word] |= set[word]
+	}
+	f.left -= blown
+	return blown
+}
+
+// push appends a slice that is in no list.
+func (f *flight) push(l *list, i int, to state) {
+	s := &f.slices[i]
+	s.state, s.prev, s.next = to, l.tail, none
+	if l.tail == none {
+		l.head = int16(i)
+	} else {
+		f.slices[l.tail].next = int16(i)
+	}
+	l.tail = int16(i)
+}
+
+// remove takes a slice out of the list it is in, if any.
+func (f *flight) remove(i int) {
+	s := &f.slices[i]
+	l := &f.waiting
+	switch s.state {
+	case unsent, acked:
+		return
+	case lost:
+		l = &f.lost
+	}
+	if s.prev == none {
+		l.head = s.next
+	} else {
+		f.slices[s.prev].next = s.next
+	}
+	if s.next == none {
+		l.tail = s.prev
+	} else {
+		f.slices[s.next].prev = s.prev
+	}
+}

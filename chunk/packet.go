@@ -1,0 +1,228 @@
+package chunk
+
+import (
+	"errors"
+	"fmt"
+	mathbits "math/bits"
+
+	"github.com/quivernet/quiver/internal/bits"
+)
+
+const (
+	// MaxSlices is how many slices a chunk has at most. The article says 256, its last source file 32; the two differ in
+	// bit widths, and 32 is not spoken here.
+	MaxSlices = 256
+
+	// Overhead is how many bytes a packet has at most beside the data of its slice.
+	Overhead = 14
+
+	defaultSliceSize = 1024
+	minSliceSize     = 64
+	maxSliceSize     = 32768 // the largest for which Overhead holds
+	maxAckSize       = 44
+)
+
+// Kind tells the two packets apart.
+type Kind uint8
+
+// The kinds, with their numbers on the wire.
+const (
+	KindSlice Kind = iota
+	KindAck
+)
+
+// String returns the name of a kind.
+func (k Kind) String() string {
+	switch k {
+	case KindSlice:
+		return "slice"
+	case KindAck:
+		return "ack"
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// Bits is a set of slices of one chunk. Set and Has panic for a number outside [0, MaxSlices).
+type Bits [MaxSlices / 64]uint64
+
+// Set adds slice i.
+func (b *Bits) Set(i int) { b[i>>6] |= 1 << (i & 63) }
+
+// Has reports whether slice i is in the set.
+func (b *Bits) Has(i int) bool { return b[i>>6]>>(i&63)&1 == 1 }
+
+// Count returns how many slices are in the set.
+func (b *Bits) Count() int {
+	n := 0
+	for _, w := range b {
+		n += mathbits.OnesCount64(w)
+	}
+	return n
+}
+
+// firstBits returns the set of slices 0 to n-1.
+func firstBits(n int) (b Bits) {
+	for i := range b {
+		b[i] = 1<<min(max(n-i*64, 0), 64) - 1
+	}
+	return b
+}
+
+// Slice is a part of a chunk. All parts but the last are of the slice size.
+type Slice struct {
+	ChunkID      uint16
+	Index, Count int // 0 <= Index < Count <= MaxSlices
+	Data         []byte
+}
+
+// last reports whether the slice ends its chunk.
+func (s Slice) last() bool { return s.Index == s.Count-1 }
+
+// check returns what is wrong with a slice.
+func (s Slice) check(sliceSize int) error {
+	switch {
+	case s.Count < 1 || s.Count > MaxSlices:
+		return fmt.Errorf("chunk: chunk %d of %d slices; 1 to %d are possible", s.ChunkID, s.Count, MaxSlices)
+	case s.Index < 0 || s.Index >= s.Count:
+		return fmt.Errorf("chunk: chunk %d: slice %d of %d", s.ChunkID, s.Index, s.Count)
+	case len(s.Data) < 1 || len(s.Data) > sliceSize || !s.last() && len(s.Data) != sliceSize:
+		return fmt.Errorf("chunk: chunk %d: slice %d of %d has %d bytes; the slice size is %d, and only the last slice may have fewer",
+			s.ChunkID, s.Index, s.Count, len(s.Data), sliceSize)
+	}
+	return nil
+}
+
+// Ack says which slices of a chunk have arrived.
+type Ack struct {
+	ChunkID uint16
+	Count   int // 1 to MaxSlices
+	Acked   Bits
+}
+
+// Packet is what Parse found: the slice or the ack, as Kind says.
+type Packet struct {
+	Kind  Kind
+	Slice Slice // Data aliases the packet
+	Ack   Ack
+}
+
+// ErrMalformed is in every error about the bytes of a packet.
+var ErrMalformed = errors.New("chunk: malformed packet")
+
+// AppendSlice appends a packet with a slice of the article's 1,024 bytes to b. It panics for a slice that cannot be.
+func AppendSlice(b []byte, protocolID uint32, s Slice) []byte {
+	return format{protocolID, defaultSliceSize}.appendSlice(b, s)
+}
+
+// AppendAck appends a packet with an ack to b; bits from Count on do not travel. It panics when Count is out of range.
+func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
+	return format{protocolID, defaultSliceSize}.appendAck(b, a)
+}
+
+// Parse reads what AppendSlice or AppendAck wrote. It is strict where the reference is lax: nothing may follow the packet,
+// padding is zero, and Index is below Count. Every error Is ErrMalformed.
+func Parse(packet []byte, protocolID uint32) (Packet, error) {
+	return format{protocolID, defaultSliceSize}.parse(packet)
+}
+
+// format is what both ends know of the bytes without a word on the wire.
+type format struct {
+	protocolID uint32
+	sliceSize  int
+}
+
+// endCheck closes every packet.
+var endCheck = bits.Hash("end of packet")
+
+func (f format) appendSlice(b []byte, s Slice) []byte {
+	if err := s.check(f.sliceSize); err != nil {
+		panic(err)
+	}
+	start := len(b)
+	w := beginPacket(b, KindSlice, s.ChunkID)
+	w.Int(int32(s.Index), 0, MaxSlices-1)
+	w.Int(int32(s.Count), 1, MaxSlices)
+	if s.last() {
+		w.Int(int32(len(s.Data)), 1, int32(f.sliceSize))
+	}
+	w.Raw(s.Data)
+	return f.endPacket(w, start)
+}
+
+func (f format) appendAck(b []byte, a Ack) []byte {
+	if a.Count < 1 || a.Count > MaxSlices {
+		panic(fmt.Sprintf("chunk: ack of chunk %d with %d slices; 1 to %d are possible", a.ChunkID, a.Count, MaxSlices))
+	}
+	start := len(b)
+	w := beginPacket(b, KindAck, a.ChunkID)
+	w.Int(int32(a.Count), 1, MaxSlices)
+	for i := 0; i < a.Count; i += 32 {
+		w.Bits(uint32(a.Acked[i>>6]>>(i&63)), min(32, a.Count-i))
+	}
+	return f.endPacket(w, start)
+}
+
+func beginPacket(b []byte, k Kind, id uint16) bits.Writer {
+	w := bits.NewWriter(b)
+	w.Uint32(0) // the checksum's place
+	w.Bits(uint32(k), 1)
+	w.Bits(uint32(id), 16)
+	return w
+}
+
+func (f format) endPacket(w bits.Writer, start int) []byte {
+	w.Align()
+	w.Uint32(endCheck)
+	b := w.Bytes()
+	bits.Seal(b[start:], f.protocolID)
+	return b
+}
+
+func (f format) parse(packet []byte) (p Packet, err error) {
+	if err := bits.Verify(packet, f.protocolID); err != nil {
+		return Packet{}, fmt.Errorf("%w: %d bytes: %w", ErrMalformed, len(packet), err)
+	}
+	r := bits.NewReader(packet)
+	r.Uint32()
+	p.Kind = Kind(r.Bits(1))
+	if p.Kind == KindSlice {
+		p.Slice, err = f.readSlice(&r)
+	} else {
+		p.Ack = readAck(&r)
+	}
+	r.Align()
+	if r.Uint32() != endCheck && err == nil && r.Err() == nil {
+		err = bits.ErrCheck
+	}
+	if end := r.Finish(); err == nil {
+		err = end
+	}
+	if err != nil {
+		return Packet{}, fmt.Errorf("%w: %d bytes of %v: %w", ErrMalformed, len(packet), p.Kind, err)
+	}
+	return p, nil
+}
+
+func (f format) readSlice(r *bits.Reader) (s Slice, err error) {
+	s.ChunkID = uint16(r.Bits(16))
+	s.Index = int(r.Int(0, MaxSlices-1))
+	s.Count = int(r.Int(1, MaxSlices))
+	size := f.sliceSize
+	if s.last() {
+		size = int(r.Int(1, int32(f.sliceSize)))
+	}
+	s.Data = r.Raw(size)
+	if r.Err() != nil {
+		return s, r.Err()
+	}
+	return s, s.check(f.sliceSize)
+}
+
+func readAck(r *bits.Reader) (a Ack) {
+	a.ChunkID = uint16(r.Bits(16))
+	a.Count = int(r.Int(1, MaxSlices))
+	for i := 0; i < a.Count; i += 32 {
+		a.Acked[i>>6] |= uint64(r.Bits(min(32, a.Count-i))) << (i & 63)
+	}
+	return a
+}

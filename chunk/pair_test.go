@@ -1,0 +1,217 @@
+package chunk_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// sending and receiving make machines of netsim of the two ends.
+type sending struct{ *chunk.Sender }
+
+func (s sending) Receive(now time.Time, p []byte) error { return s.ReceiveAck(now, p) }
+func (s sending) Advance(time.Time) error               { return nil }
+func (s sending) AppendPacket(now time.Time, buf []byte, max int) ([]byte, uint64, bool) {
+	b, ok := s.AppendSlice(now, buf)
+	if len(b) > max {
+		panic(fmt.Sprintf("a packet of %d bytes", len(b)))
+	}
+	return b, 0, ok
+}
+
+type receiving struct {
+	*chunk.Receiver
+	took func(now time.Time, id uint16, data []byte)
+}
+
+func (r receiving) Receive(now time.Time, p []byte) error {
+	err := r.ReceiveSlice(now, p)
+	for id, data, ok := r.Chunk(); ok; id, data, ok = r.Chunk() {
+		r.took(now, id, data)
+		r.Recycle(data)
+	}
+	return err
+}
+func (r receiving) Advance(time.Time) error { return nil }
+func (r receiving) AppendPacket(now time.Time, buf []byte, _ int) ([]byte, uint64, bool) {
+	b, ok := r.AppendAck(now, buf)
+	return b, 0, ok
+}
+
+type pair struct {
+	s    *chunk.Sender
+	r    *chunk.Receiver
+	sim  *netsim.Pair
+	got  [][]byte
+	ids  []uint16
+	took time.Duration // until the latest chunk was there
+}
+
+func newPair(c chunk.Config, link netsim.Config) *pair {
+	p := &pair{s: chunk.NewSender(c), r: chunk.NewReceiver(c)}
+	r := receiving{p.r, func(now time.Time, id uint16, data []byte) {
+		p.ids, p.got = append(p.ids, id), append(p.got, bytes.Clone(data))
+		p.took = now.Sub(epoch)
+	}}
+	p.sim = netsim.NewPair(sending{p.s}, r, netsim.PairConfig{AtoB: link, BtoA: link, Start: epoch, Max: 65507})
+	return p
+}
+
+// run drives the pair until so many chunks have arrived and the sender knows.
+func (p *pair) run(limit time.Duration, chunks int) error {
+	return p.sim.Run(limit, func() bool { return len(p.got) == chunks && p.s.Done() })
+}
+
+func TestLossyPairs(t *testing.T) {
+	seed := newSeed(t)
+	for _, loss := range []float64{0, 0.01, 0.1, 0.3, 0.5} {
+		for _, pipeline := range []int{1, 4, 64} {
+			t.Run(fmt.Sprintf("%.0f%%/%d", 100*loss, pipeline), func(t *testing.T) {
+				link := netsim.Config{Delay: 40 * ms, Jitter: 20 * ms, Loss: loss, Duplicate: 0.2, Reorder: 0.1, Seed: seed}
+				p := newPair(chunk.Config{Rate: 2e6, Pipeline: pipeline}, link)
+				sizes := []int{1, 1023, 1024, 1025, 100_000, 256 << 10, 2, 3, 4, 5, 6, 50_000}
+				for i, size := range sizes {
+					send(t, p.s, content(size, seed+uint64(i)))
+				}
+				require.NoError(t, p.run(5*time.Minute, len(sizes)))
+				for i, size := range sizes {
+					require.EqualValues(t, i, p.ids[i])
+					require.True(t, bytes.Equal(content(size, seed+uint64(i)), p.got[i]), "chunk %d of %d bytes", i, size)
+				}
+				s, r := p.s.Stats(), p.r.Stats()
+				t.Logf("%v; %d slices, %d resent, RTT %v, %d acks", p.took, s.Slices, s.Resent, s.RTT, r.Acks)
+				require.EqualValues(t, len(sizes), s.Chunks)
+				require.Zero(t, s.Malformed+r.Malformed)
+				require.NoError(t, p.sim.RunUntilIdle(time.Minute), "both ends fall silent")
+			})
+		}
+	}
+}
+
+// TestReferencesSimulator is the path on which the reference's author ran his own sender: 250 ms, ±100 ms, 50 % loss, 20 %
+// duplicates. It needed 3,263 slice packets for 513 slices.
+func TestReferencesSimulator(t *testing.T) {
+	link := netsim.Config{Delay: 250 * ms, Jitter: 100 * ms, Loss: 0.5, Duplicate: 0.2, Seed: newSeed(t)}
+	p := newPair(chunk.Config{}, link)
+	for i := range uint64(3) {
+		send(t, p.s, content(171*1024, i))
+	}
+	require.NoError(t, p.run(10*time.Minute, 3))
+	s := p.s.Stats()
+	t.Logf("%v, %d slice packets for 513 slices, RTT %v", p.took, s.Slices, s.RTT)
+	require.Less(t, s.Slices, uint64(2000))
+}
+
+// TestNoLossNoWaste is where the reference spends 9 packets on 5 slices and 23 on 20.
+func TestNoLossNoWaste(t *testing.T) {
+	for _, delay := range []time.Duration{0, 5 * ms, 49 * ms, 200 * ms} {
+		for _, count := range []int{1, 2, 5, 20, 256} {
+			p := newPair(chunk.Config{Rate: 1e6}, netsim.Config{Delay: delay})
+			if delay > 49*ms { // longer than the delay of 100 ms that holds until something is known
+				p.s.SetRTT(2 * delay)
+			}
+			send(t, p.s, content(count*1024, 1))
+			require.NoError(t, p.run(time.Minute, 1))
+			require.EqualValues(t, count, p.s.Stats().Slices, "delay %v", delay)
+		}
+	}
+}
+
+// TestPipelineHasNoGaps compares one chunk in flight, which pays a round trip a chunk, with several.
+func TestPipelineHasNoGaps(t *testing.T) {
+	took := make(map[int]time.Duration)
+	for _, pipeline := range []int{1, 4} {
+		p := newPair(chunk.Config{Rate: 1_250_000, Pipeline: pipeline}, netsim.Config{Delay: 50 * ms})
+		for i := range uint64(16) {
+			send(t, p.s, content(64<<10, i))
+		}
+		require.NoError(t, p.run(time.Minute, 16))
+		took[pipeline] = p.took
+	}
+	t.Logf("1 MiB at 10 Mbit/s and 100 ms: %v with one chunk in flight, %v with four", took[1], took[4])
+	ideal := time.Duration(float64(1<<20)/1_250_000*1e9) + 50*ms
+	require.Less(t, took[4], ideal+10*ms)
+	require.Greater(t, took[1], took[4]+14*100*ms)
+}
+
+func TestOutage(t *testing.T) {
+	p := newPair(chunk.Config{Rate: 1_250_000, Pipeline: 4}, netsim.Config{Delay: 25 * ms})
+	for i := range uint64(8) {
+		send(t, p.s, content(256<<10, i))
+	}
+	require.ErrorIs(t, p.sim.Run(500*ms, func() bool { return false }), netsim.ErrLimit)
+	before := p.s.Stats().Slices
+	p.sim.Dark(20 * time.Second)
+	require.NoError(t, p.sim.RunFor(20*time.Second))
+	spent := p.s.Stats().Slices - before
+	t.Logf("%d slices into 20 dark seconds", spent)
+	require.Less(t, spent, uint64(1220), "eight delays' worth, then a probe a second")
+	begin := p.sim.Now()
+	require.NoError(t, p.run(time.Minute, 8))
+	t.Logf("done %v after light", p.sim.Now().Sub(begin))
+	require.Less(t, p.sim.Now().Sub(begin), 4*time.Second)
+}
+
+// TestSlowReader takes chunks long after they are complete: the sender may not pour slices into a full queue meanwhile.
+func TestSlowReader(t *testing.T) {
+	c := chunk.Config{Rate: 1_250_000}
+	s, r := chunk.NewSender(c), chunk.NewReceiver(c)
+	var now time.Time
+	sim := netsim.NewPair(sending{s}, lazy{r}, netsim.PairConfig{AtoB: netsim.Config{Delay: 10 * ms}, BtoA: netsim.Config{Delay: 10 * ms}, Start: epoch, OnStep: func(t time.Time) { now = t }})
+	for i := range uint64(3) {
+		send(t, s, content(100<<10, i))
+	}
+	for i := range uint64(3) {
+		require.NoError(t, sim.RunFor(10*time.Second))
+		id, data, ok := r.Chunk()
+		require.True(t, ok, "at %v", now)
+		require.EqualValues(t, i, id)
+		require.True(t, bytes.Equal(content(100<<10, i), data))
+	}
+	require.NoError(t, sim.RunFor(2*time.Second))
+	require.True(t, s.Done())
+	t.Logf("%d slices for 300, %d ignored", s.Stats().Slices, r.Stats().Ignored)
+	require.Less(t, s.Stats().Slices, uint64(1500))
+}
+
+// lazy is a receiver whose owner takes no chunks.
+type lazy struct{ *chunk.Receiver }
+
+func (r lazy) Receive(now time.Time, p []byte) error { return r.ReceiveSlice(now, p) }
+func (r lazy) Advance(time.Time) error               { return nil }
+func (r lazy) AppendPacket(now time.Time, buf []byte, _ int) ([]byte, uint64, bool) {
+	b, ok := r.AppendAck(now, buf)
+	return b, 0, ok
+}
+
+// TestAnotherPath moves both ends to another path in the middle of a chunk.
+func TestAnotherPath(t *testing.T) {
+	c := chunk.Config{Rate: 2_500_000, Pipeline: 4}
+	p := newPair(c, netsim.Config{Delay: 25 * ms})
+	const chunks = 6
+	for i := range uint64(chunks) {
+		send(t, p.s, content(256<<10, i))
+	}
+	p.sim.A.Link.Dark(epoch.Add(200*ms), epoch.Add(time.Hour)) // the first path dies one way
+	p.sim.B.Link.Dark(epoch.Add(200*ms), epoch.Add(time.Hour))
+	require.NoError(t, p.sim.RunFor(time.Second))
+	have := p.r.Stats().Slices
+	p.s.Restart()
+	p.r.Restart()
+	q := netsim.NewPair(p.sim.A.Machine, p.sim.B.Machine, netsim.PairConfig{
+		AtoB: netsim.Config{Delay: 40 * ms}, BtoA: netsim.Config{Delay: 40 * ms}, Start: p.sim.Now(), Max: 65507})
+	require.NoError(t, q.Run(time.Minute, func() bool { return len(p.got) == chunks && p.s.Done() }))
+	for i, data := range p.got {
+		require.True(t, bytes.Equal(content(256<<10, uint64(i)), data))
+	}
+	st := p.r.Stats()
+	t.Logf("%d of %d slices over the first path; %d slices twice", have, st.Slices, st.Duplicates)
+	require.Greater(t, have, uint64(300))
+	require.Less(t, st.Duplicates, uint64(200), "what had arrived does not come again, but for a round trip's worth")
+}

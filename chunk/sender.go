@@ -1,0 +1,212 @@
+package chunk
+
+import (
+	"fmt"
+	"time"
+)
+
+// Sender sends chunks: reliably, in order, slice by slice until all are acked. It has no clock and no lock; its owner asks
+// it for packets whenever the path can take one, and again at NextTimeout, after Send and after acks.
+type Sender struct {
+	config Config // effective
+	format format
+	clock  clock
+
+	// Chunks have numbers; the low 16 bits are their id.
+	base    uint64    // the first not finished
+	next    uint64    // the first not in flight
+	end     uint64    // the next that Send gets
+	flights []*flight // those in [base, next), by number modulo length
+	queue   [][]byte  // those in [next, end), by number modulo length
+
+	// Choosing.
+	fresh   uint64        // no chunk below it has a slice that was never sent
+	hints   int           // slices known to be lost
+	longest time.Duration // no slice that waits for its ack was sent before
+
+	// Pace.
+	budget   budget
+	resend   resend
+	bursting bool
+	pause    time.Duration // nothing leaves before
+
+	stats SenderStats
+}
+
+// SenderStats counts what a sender did since it was made.
+type SenderStats struct {
+	Chunks, ChunkBytes  uint64        // finished: every slice acked
+	AckedBytes          uint64        // of slices acked, chunks under way included
+	Slices, SliceBytes  uint64        // sent, resent ones included
+	Resent              uint64        // slices sent again
+	Hints               uint64        // slices sent again because Lost said so
+	Acks                uint64        // that told of a chunk in flight
+	AcksIgnored         uint64        // of another chunk, or with another number of slices
+	Malformed           uint64        // packets that are not acks
+	RTT                 time.Duration // 0 = not known
+	InFlight, QueueSize int           // chunks, now
+}
+
+// NewSender panics when the Config is not valid.
+func NewSender(c Config) *Sender {
+	c = c.must()
+	s := &Sender{config: c, format: c.format(), longest: never}
+	s.flights = make([]*flight, c.Pipeline)
+	s.queue = make([][]byte, max(c.SendQueue, 1))
+	s.budget.rate = int64(c.Rate)
+	s.resend = newResend(c)
+	return s
+}
+
+// Send takes a chunk of 1 byte to MaxSlices slices. The bytes stay the sender's until the chunk is finished: until Finished
+// is above the number returned. Numbers count from 0; the id on the wire is their low 16 bits.
+func (s *Sender) Send(data []byte) (number uint64, err error) {
+	limit := MaxSlices * s.config.SliceSize
+	switch {
+	case len(data) == 0:
+		return 0, ErrEmpty
+	case len(data) > limit:
+		return 0, fmt.Errorf("%w: %d bytes; %d slices of Config.SliceSize = %d hold %d", ErrTooLarge, len(data), MaxSlices, s.config.SliceSize, limit)
+	case s.next-s.base == uint64(s.config.Pipeline) && s.end-s.next >= uint64(s.config.SendQueue):
+		return 0, fmt.Errorf("%w: %d chunks in flight (Config.Pipeline) and %d waiting (Config.SendQueue)", ErrQueueFull, s.next-s.base, s.end-s.next)
+	}
+	number = s.end
+	s.queue[number%uint64(len(s.queue))] = data
+	s.end++
+	s.launch()
+	return number, nil
+}
+
+// Finished returns how many chunks, from the first on, are acked whole.
+func (s *Sender) Finished() uint64 { return s.base }
+
+// Done reports whether all chunks are finished.
+func (s *Sender) Done() bool { return s.base == s.end }
+
+// SetRate replaces Config.Rate; what is left over of the budget stays. Not positive = no limit.
+func (s *Sender) SetRate(bytesPerSecond int) { s.budget.rate = int64(min(bytesPerSecond, maxRate)) }
+
+// SetRTT tells the sender the path's round trip, from now on instead of its own estimate; 0 returns to that.
+func (s *Sender) SetRTT(rtt time.Duration) {
+	s.resend.rtt, s.resend.told = min(max(rtt, 0), maxDelay), rtt > 0
+}
+
+// Stats returns a copy of the counters.
+func (s *Sender) Stats() SenderStats {
+	st := s.stats
+	st.RTT, st.InFlight, st.QueueSize = s.resend.rtt, int(s.next-s.base), int(s.end-s.next)
+	return st
+}
+
+// AppendSlice appends the packet that is to leave now. Not ok: none is, until NextTimeout.
+func (s *Sender) AppendSlice(now time.Time, buf []byte) (packet []byte, ok bool) {
+	slice, ok := s.NextSlice(now)
+	if !ok {
+		return buf, false
+	}
+	return s.format.appendSlice(buf, slice), true
+}
+
+// NextSlice is AppendSlice for drivers with packets of their own. The slice counts as sent; its data is the chunk's.
+func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
+	s.advance(now)
+	number, i := s.pick()
+	if i == none || s.clock.now < s.held() {
+		s.budget.rest(s.most())
+		return Slice{}, false
+	}
+	f := s.flight(number)
+	size := f.size(i, s.config.SliceSize)
+	if !s.free(f) && !s.budget.take(size+s.config.Overhead) {
+		return Slice{}, false
+	}
+	s.sent(f, i)
+	first := i * s.config.SliceSize
+	return Slice{ChunkID: uint16(number), Index: i, Count: f.count, Data: f.data[first : first+size : first+size]}, true
+}
+
+// advance tells the time, and lets the budget grow while there is something to send.
+func (s *Sender) advance(now time.Time) {
+	s.clock.set(now)
+	if s.Done() {
+		s.budget.rest(s.most())
+		return
+	}
+	s.budget.add(s.clock.now, s.most())
+}
+
+// most is what the costliest slice is charged.
+func (s *Sender) most() int { return s.config.SliceSize + s.config.Overhead }
+
+// NextTimeout returns when there may be a packet, if no ack comes before. Not ok: not without Send. A time that is not after
+// the latest one told means at once.
+func (s *Sender) NextTimeout() (at time.Time, ok bool) {
+	if s.Done() {
+		return time.Time{}, false
+	}
+	number, i := s.pick()
+	due := s.clock.now
+	if i == none {
+		number, i = s.pickLongest()
+		due = s.flight(number).slices[i].sent + s.resend.delay()
+	}
+	due = max(due, s.held())
+	if f := s.flight(number); !s.free(f) {
+		due = max(due, s.budget.when(f.size(i, s.config.SliceSize)+s.config.Overhead))
+	}
+	return s.clock.time(due), true
+}
+
+// ReceiveAck takes an ack's packet, of which it keeps nothing. An error Is ErrMalformed; the packet has changed nothing.
+func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
+	p, err := s.format.parse(packet)
+	if err == nil && p.Kind != KindAck {
+		err = fmt.Errorf("%w: a sender got a %v", ErrMalformed, p.Kind)
+	}
+	if err != nil {
+		s.stats.Malformed++
+		return err
+	}
+	s.Acknowledge(now, p.Ack)
+	return nil
+}
+
+// Acknowledge takes an ack that the driver has read itself, and reports whether it told anything new. Acks only ever set.
+func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
+	s.advance(now)
+	number, ok := s.number(a.ChunkID)
+	if !ok || a.Count != s.flight(number).count {
+		s.stats.AcksIgnored++
+		return false
+	}
+	s.stats.Acks++
+	s.resend.heard()
+	return s.acknowledge(number, a.Acked)
+}
+
+// Lost tells that a packet is lost, or never left: the one with this slice that was made at the time given. A slice that has
+// been sent again or acked since is left alone.
+func (s *Sender) Lost(id uint16, index int, sent time.Time) {
+	number, ok := s.number(id)
+	if !ok || index < 0 || index >= s.flight(number).count {
+		return
+	}
+	f := s.flight(number)
+	if slice := &f.slices[index]; slice.state == waiting && slice.sent == sent.Sub(s.clock.epoch) {
+		f.lose(index)
+		s.hints++
+	}
+}
+
+// Restart forgets the path, for the packets have got another: the RTT, and whatever is under way, which leaves again. Acks
+// stay. The receiver's Restart tells the sender what it need not repeat.
+func (s *Sender) Restart() {
+	s.resend.forget()
+	s.bursting, s.pause = false, 0
+	for n := s.base; n < s.next; n++ {
+		for f := s.flight(n); f.waiting.head != none; s.hints++ {
+			f.lose(int(f.waiting.head))
+		}
+	}
+	s.longest = never
+}

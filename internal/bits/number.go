@@ -1,0 +1,46 @@
+package bits
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// Required returns how many bits hold every value from 0 to max - min. min < max.
+func Required(min, max int32) int {
+	if min >= max {
+		panic(fmt.Sprintf("bits: the range [%d, %d] needs no bits", min, max))
+	}
+	return bits.Len32(uint32(max) - uint32(min))
+}
+
+// Hash returns the number that stands for a text in a stream: Jenkins' one-at-a-time without its last three steps, over
+// the text with a to z as A to Z.
+func Hash(text string) uint32 {
+	var h uint32
+	for i := range len(text) {
+		c := text[i]
+		if c >= 'a' && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		h += uint32(c)
+		h += h << 10
+		h ^= h >> 6
+	}
+	return h
+}
+
+// Newer reports whether sequence a comes after b, in a space that wraps. Of two that are half the space apart, the larger
+// number is the newer one.
+func Newer(a, b uint16) bool {
+	d := a - b
+	return d != 0 && (d < 1<<15 || d == 1<<15 && a > b)
+}
+
+// Distance returns how far sequence a is after b, negative when before, in a space that wraps.
+func Distance(a, b uint16) int { return int(int16(a - b)) }
+
+// Zigzag maps 0, -1, 1, -2, … to 0, 1, 2, 3, …
+func Zigzag(n int32) uint32 { return uint32(n<<1) ^ uint32(n>>31) }
+
+// Unzigzag undoes Zigzag.
+func Unzigzag(u uint32) int32 { return int32(u>>1) ^ -int32(u&1) }

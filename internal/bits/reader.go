@@ -1,0 +1,144 @@
+package bits
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// What a Reader finds wrong.
+var (
+	ErrShort    = errors.New("bits: stream ends too early")
+	ErrRange    = errors.New("bits: value out of its range")
+	ErrPadding  = errors.New("bits: padding is not zero")
+	ErrCheck    = errors.New("bits: check does not match")
+	ErrTrailing = errors.New("bits: bytes after the end")
+)
+
+// Reader reads a bit stream. After the first error every read returns zero and moves no further.
+type Reader struct {
+	data []byte
+	pos  int // in bits
+	err  error
+}
+
+// NewReader returns a Reader of a stream that takes all of data.
+func NewReader(data []byte) Reader { return Reader{data: data} }
+
+// Err returns the first error.
+func (r *Reader) Err() error { return r.err }
+
+// Left returns how many bits are unread.
+func (r *Reader) Left() int { return len(r.data)*8 - r.pos }
+
+func (r *Reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// has reports whether n more bits can be read, and fails when not.
+func (r *Reader) has(n int) bool {
+	if r.err == nil && n > r.Left() {
+		r.fail(ErrShort)
+	}
+	return r.err == nil
+}
+
+// Bits reads n bits, 1 to 32.
+func (r *Reader) Bits(n int) uint32 {
+	if n < 1 || n > 32 {
+		panic(fmt.Sprintf("bits: a field of %d bits; 1 to 32 are possible", n))
+	}
+	if !r.has(n) {
+		return 0
+	}
+	var v uint64
+	first, shift := r.pos/8, r.pos%8
+	for i := 0; i*8 < shift+n; i++ {
+		v |= uint64(r.data[first+i]) << (8 * i)
+	}
+	r.pos += n
+	return uint32(v >> shift & (1<<n - 1))
+}
+
+// Int reads a value in [min, max]; ErrRange when it is larger.
+func (r *Reader) Int(min, max int32) int32 {
+	v := r.Bits(Required(min, max))
+	if v > uint32(max)-uint32(min) {
+		r.fail(ErrRange)
+	}
+	if r.err != nil {
+		return 0
+	}
+	return int32(v + uint32(min))
+}
+
+// Bool reads one bit.
+func (r *Reader) Bool() bool { return r.Bits(1) == 1 }
+
+// Uint32 reads 32 bits.
+func (r *Reader) Uint32() uint32 { return r.Bits(32) }
+
+// Uint64 reads the low half, then the high half.
+func (r *Reader) Uint64() uint64 {
+	if !r.has(64) {
+		return 0
+	}
+	low := uint64(r.Bits(32))
+	return low | uint64(r.Bits(32))<<32
+}
+
+// Float32 reads the bits of IEEE 754.
+func (r *Reader) Float32() float32 { return math.Float32frombits(r.Bits(32)) }
+
+// Float64 reads what Writer.Float64 wrote.
+func (r *Reader) Float64() float64 { return math.Float64frombits(r.Uint64()) }
+
+// Align skips to the next byte boundary, if any; ErrPadding when a bit skipped is not zero.
+func (r *Reader) Align() {
+	n := -r.pos & 7
+	if r.err != nil || n == 0 {
+		return
+	}
+	if r.Bits(n) != 0 {
+		r.fail(ErrPadding)
+	}
+}
+
+// Raw aligns, then returns the next n bytes, which alias the stream.
+func (r *Reader) Raw(n int) []byte {
+	if n < 0 {
+		panic(fmt.Sprintf("bits: %d bytes", n))
+	}
+	r.Align()
+	if r.err == nil && n > r.Left()/8 {
+		r.fail(ErrShort)
+	}
+	if r.err != nil {
+		return nil
+	}
+	first := r.pos / 8
+	r.pos += n * 8
+	return r.data[first : first+n : first+n]
+}
+
+// Text reads what Writer.Text wrote with the same size.
+func (r *Reader) Text(size int32) string { return string(r.Raw(int(r.Int(0, size-1)))) }
+
+// Check aligns, then reads 32 bits; ErrCheck when they are not Hash(text).
+func (r *Reader) Check(text string) {
+	r.Align()
+	if r.Bits(32) != Hash(text) {
+		r.fail(ErrCheck)
+	}
+}
+
+// Finish aligns and returns the first error; ErrTrailing when bytes are left.
+func (r *Reader) Finish() error {
+	r.Align()
+	if r.Left() > 0 {
+		r.fail(ErrTrailing)
+	}
+	return r.err
+}

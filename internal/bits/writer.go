@@ -1,0 +1,102 @@
+package bits
+
+import (
+	"fmt"
+	"math"
+)
+
+// Writer appends a bit stream to a byte slice. A stream begins with a byte of its own, whatever stood in the slice before.
+type Writer struct {
+	buf   []byte
+	start int // where the stream begins in buf
+
+	scratch uint64 // bits not yet in buf, low ones first; the others are zero
+	count   int    // how many they are, under 8 between calls
+}
+
+// NewWriter returns a Writer that appends to buf.
+func NewWriter(buf []byte) Writer { return Writer{buf: buf, start: len(buf)} }
+
+// Bits writes the low n bits of v, 1 to 32.
+func (w *Writer) Bits(v uint32, n int) {
+	if n < 1 || n > 32 {
+		panic(fmt.Sprintf("bits: a field of %d bits; 1 to 32 are possible", n))
+	}
+	w.scratch |= uint64(v) & (1<<n - 1) << w.count
+	for w.count += n; w.count >= 8; w.count -= 8 {
+		w.buf = append(w.buf, byte(w.scratch))
+		w.scratch >>= 8
+	}
+}
+
+// Int writes v, which must lie in [min, max], in Required(min, max) bits.
+func (w *Writer) Int(v, min, max int32) {
+	n := Required(min, max)
+	if v < min || v > max {
+		panic(fmt.Sprintf("bits: %d is outside [%d, %d]", v, min, max))
+	}
+	w.Bits(uint32(v)-uint32(min), n)
+}
+
+// Bool writes one bit.
+func (w *Writer) Bool(v bool) {
+	if v {
+		w.Bits(1, 1)
+	} else {
+		w.Bits(0, 1)
+	}
+}
+
+// Uint32 writes 32 bits.
+func (w *Writer) Uint32(v uint32) { w.Bits(v, 32) }
+
+// Uint64 writes the low half, then the high half.
+func (w *Writer) Uint64(v uint64) {
+	w.Bits(uint32(v), 32)
+	w.Bits(uint32(v>>32), 32)
+}
+
+// Float32 writes the bits of IEEE 754.
+func (w *Writer) Float32(v float32) { w.Bits(math.Float32bits(v), 32) }
+
+// Float64 writes the bits of IEEE 754 as Uint64 does.
+func (w *Writer) Float64(v float64) { w.Uint64(math.Float64bits(v)) }
+
+// Align writes zero bits up to the next byte boundary, if any.
+func (w *Writer) Align() {
+	if w.count > 0 {
+		w.Bits(0, 8-w.count)
+	}
+}
+
+// Raw aligns, then writes p.
+func (w *Writer) Raw(p []byte) {
+	w.Align()
+	w.buf = append(w.buf, p...)
+}
+
+// Text writes the length of s as Int in [0, size-1], then its bytes. size is the buffer that the reader has for it, with
+// room for a terminator that is not sent.
+func (w *Writer) Text(s string, size int32) {
+	if len(s) >= int(size) {
+		panic(fmt.Sprintf("bits: a text of %d bytes; the reader's buffer of %d holds %d", len(s), size, size-1))
+	}
+	w.Int(int32(len(s)), 0, size-1)
+	w.Align()
+	w.buf = append(w.buf, s...)
+}
+
+// Check aligns, then writes the 32 bits of Hash(text).
+func (w *Writer) Check(text string) {
+	w.Align()
+	w.Bits(Hash(text), 32)
+}
+
+// Len returns how many bits were written.
+func (w *Writer) Len() int { return (len(w.buf)-w.start)*8 + w.count }
+
+// Bytes aligns and returns the slice with the stream appended.
+func (w *Writer) Bytes() []byte {
+	w.Align()
+	return w.buf
+}
