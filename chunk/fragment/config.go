@@ -1,0 +1,69 @@
+package fragment
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// Window is how many blocks behind the newest one a Reassembler still knows.
+	Window = 256
+
+	defaultMaxBytes = 2 * MaxBlock // a largest block may arrive while another is being lost
+	defaultLifetime = time.Second
+
+	// tableBytes is what the table of blocks takes, rounded up; a test holds it against the types.
+	tableBytes = 24 << 10
+)
+
+// Config holds the limits of a Reassembler. The zero value of a field is its default.
+type Config struct {
+	ProtocolID uint32
+
+	// MaxFragments is the largest number of fragments that a block may have, 1 to MaxCount. 0 = MaxCount.
+	MaxFragments int
+	// MaxBytes is how much data of unfinished blocks may wait here; where a fragment finds no room, the block begun
+	// first is given up. At least MaxFragments * Size. 0 = 522,240, two blocks of the largest size.
+	MaxBytes int
+	// Lifetime is how long after its first fragment a block is given up, and after which silence any sequence is taken
+	// for the newest. 0 = 1 s.
+	Lifetime time.Duration
+	// Regular also takes packets that travel whole, as the article's protocol has them: checksum, sequence, a packet type
+	// of 1 to 3 and a body with an end check.
+	Regular bool
+}
+
+// Validate names the first field that makes no sense.
+func (c Config) Validate() error {
+	switch {
+	case c.MaxFragments < 0 || c.MaxFragments > MaxCount:
+		return fmt.Errorf("fragment: Config.MaxFragments is %d; 1 to %d are possible", c.MaxFragments, MaxCount)
+	case c.maxBytes() < c.maxFragments()*Size:
+		return fmt.Errorf("fragment: Config.MaxBytes is %d; a block of Config.MaxFragments = %d needs %d", c.MaxBytes, c.maxFragments(), c.maxFragments()*Size)
+	case c.maxBytes()/Size >= int(none):
+		return fmt.Errorf("fragment: Config.MaxBytes is %d; under %d are possible", c.MaxBytes, int(none)*Size)
+	case c.Lifetime < 0:
+		return errors.New("fragment: Config.Lifetime is negative")
+	}
+	return nil
+}
+
+// Bound returns how many bytes a Reassembler with this Config holds at most: waiting fragments with their links, the
+// block handed out last, and the table of blocks.
+func (c Config) Bound() int {
+	return c.maxBytes()/Size*cellBytes + c.maxFragments()*Size + tableBytes
+}
+
+func (c Config) maxFragments() int { return orDefault(c.MaxFragments, MaxCount) }
+
+func (c Config) maxBytes() int { return orDefault(c.MaxBytes, defaultMaxBytes) }
+
+func (c Config) lifetime() time.Duration { return orDefault(c.Lifetime, defaultLifetime) }
+
+func orDefault[T int | time.Duration](v, def T) T {
+	if v == 0 {
+		return def
+	}
+	return v
+}

@@ -1,0 +1,11 @@
+// Package fragment sends blocks larger than a datagram as fragments and puts them together again: the packet
+// fragmentation and reassembly of Glenn Fiedler's article, bit for bit as its example code writes it (WIRE.md).
+//
+// [Split] cuts a block into [Fragment]s, [Append] writes each as a packet, and the peer's [Reassembler] returns the block
+// when all of them have arrived. Nothing is sent again: a block is lost with the first of its fragments ([Loss]), and is
+// dropped when it takes longer than Config.Lifetime. That suits blocks of two to four fragments that are useless when
+// late, such as a snapshot. What must arrive belongs to the chunk package or to reliable bunches.
+//
+// Limits: 1,024 bytes a fragment, 255 fragments a block, blocks 256 sequence numbers apart. A Reassembler belongs to one
+// peer, has no clock and no lock, and holds at most what [Config.Bound] says, whatever arrives.
+package fragment

@@ -1,0 +1,72 @@
+package fragment
+
+import "time"
+
+// state is what became of a block.
+type state uint8
+
+const (
+	empty     state = iota // nothing received
+	partial                // some fragments wait for the others
+	delivered              // handed out
+	dropped                // given up: its other fragments are refused
+)
+
+// entry is one block in the sequence buffer.
+type entry struct {
+	sequence uint16
+	state    state
+	count    uint8 // fragments of the block, as the first one to arrive said
+	got      uint8
+	tail     uint16 // bytes of the last fragment, once it came
+	have     [4]uint64
+
+	head       uint16 // of the list of its cells
+	prev, next uint16 // in the order of unfinished blocks
+	born       time.Time
+}
+
+func (e *entry) clear() { *e = entry{head: none, prev: none, next: none} }
+
+func (e *entry) begin(f Fragment, now time.Time) {
+	e.sequence, e.state, e.count, e.born = f.Sequence, partial, uint8(f.Count), now
+}
+
+func (e *entry) has(index int) bool { return e.have[index/64]&(1<<(index%64)) != 0 }
+
+func (e *entry) add(f Fragment, c uint16) {
+	e.have[f.Index/64] |= 1 << (f.Index % 64)
+	e.got++
+	e.head = c
+	if f.Index == f.Count-1 {
+		e.tail = uint16(len(f.Data))
+	}
+}
+
+// link puts an unfinished block at the end of their order.
+func (r *Reassembler) link(e *entry) {
+	slot := e.sequence % Window
+	e.prev = r.last
+	if r.last == none {
+		r.first = slot
+	} else {
+		r.entries[r.last].next = slot
+	}
+	r.last = slot
+}
+
+// drop frees an unfinished block's cells, and takes it out of their order. Its number stays known.
+func (r *Reassembler) drop(e *entry) {
+	r.cells.put(e.head)
+	if e.prev == none {
+		r.first = e.next
+	} else {
+		r.entries[e.prev].next = e.next
+	}
+	if e.next == none {
+		r.last = e.prev
+	} else {
+		r.entries[e.next].prev = e.prev
+	}
+	e.head, e.prev, e.next, e.state = none, none, none, dropped
+}

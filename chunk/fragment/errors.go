@@ -1,0 +1,40 @@
+package fragment
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Why a packet or a block is refused. None ends anything: the packet is dropped and counted in Stats. No error that
+// bytes of a peer can cause is made at that time, so that a flood of bad packets costs no memory.
+var (
+	// ErrChecksum says that a packet is damaged, or speaks another protocol.
+	ErrChecksum = errors.New("fragment: checksum does not match")
+	// ErrRegular says that a packet is not a fragment but one that was small enough to travel whole.
+	ErrRegular = errors.New("fragment: a regular packet, not a fragment")
+	// ErrMalformed is in every error about what no sender writes.
+	ErrMalformed = errors.New("fragment: malformed packet")
+	// ErrMismatch says that the number of fragments differs from what earlier fragments of the block said.
+	ErrMismatch = errors.New("fragment: another number of fragments than before in this block")
+	// ErrTooMany says that a block has more fragments than Config.MaxFragments.
+	ErrTooMany = errors.New("fragment: more fragments than Config.MaxFragments")
+	// ErrDuplicate says that the fragment, or the whole block, was received before.
+	ErrDuplicate = errors.New("fragment: received before")
+	// ErrStale says that the block is more than Window behind the newest one, or was given up.
+	ErrStale = errors.New("fragment: block is too old or was given up")
+	// ErrAhead says that the block is more than 1,024 ahead of the newest one.
+	ErrAhead = errors.New("fragment: sequence is more than 1,024 ahead of the newest block")
+	// ErrBlockSize says that a block is empty or larger than MaxBlock.
+	ErrBlockSize = errors.New("fragment: block size")
+)
+
+var (
+	errShort   = fmt.Errorf("%w: shorter than a header", ErrMalformed)
+	errCount   = fmt.Errorf("%w: a block of 0 fragments", ErrMalformed)
+	errIndex   = fmt.Errorf("%w: index at or beyond the number of fragments", ErrMalformed)
+	errPadding = fmt.Errorf("%w: padding is not zero", ErrMalformed)
+	errEmpty   = fmt.Errorf("%w: a fragment without data", ErrMalformed)
+	errOver    = fmt.Errorf("%w: more than 1,024 bytes of data", ErrMalformed)
+	errUnder   = fmt.Errorf("%w: less than 1,024 bytes of data before the last fragment", ErrMalformed)
+	errEnd     = fmt.Errorf("%w: a regular packet without its end check", ErrMalformed)
+)

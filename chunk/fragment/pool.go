@@ -1,0 +1,82 @@
+package fragment
+
+const (
+	slabCells = 16 // cells are made so many at a time
+	cellBytes = Size + cellMeta
+	cellMeta  = 8 // bytes of a cell's link and index, and of its share in the list of slabs
+)
+
+// none is a link that leads nowhere.
+const none = ^uint16(0)
+
+// cell says what a piece of storage holds.
+type cell struct {
+	next  uint16 // in its block's list, or in the list of free ones
+	index uint8  // of the fragment
+}
+
+// pool is the storage of all fragments of a peer: cells of Size bytes, so that no pattern of sizes and of frees leaves
+// gaps in memory, and at most limit of them.
+type pool struct {
+	slabs [][]byte
+	cells []cell
+	free  uint16
+	limit int
+	used  int
+}
+
+func newPool(limit int) pool { return pool{free: none, limit: limit} }
+
+// take returns a free cell; not ok when limit are in use.
+func (p *pool) take() (c uint16, ok bool) {
+	if p.free == none && !p.grow() {
+		return none, false
+	}
+	c = p.free
+	p.free = p.cells[c].next
+	p.used++
+	return c, true
+}
+
+// grow makes a slab of cells and puts them into the list of free ones, the first one in front.
+func (p *pool) grow() bool {
+	n := min(slabCells, p.limit-len(p.cells))
+	if n <= 0 {
+		return false
+	}
+	if p.cells == nil {
+		p.cells = make([]cell, 0, p.limit)
+	}
+	p.slabs = append(p.slabs, make([]byte, n*Size))
+	first := len(p.cells)
+	p.cells = p.cells[:first+n]
+	for i := first + n - 1; i >= first; i-- {
+		p.cells[i].next = p.free
+		p.free = uint16(i)
+	}
+	return true
+}
+
+// put frees a list of cells.
+func (p *pool) put(head uint16) {
+	for c := head; c != none; {
+		next := p.cells[c].next
+		p.cells[c].next = p.free
+		p.free = c
+		p.used--
+		c = next
+	}
+}
+
+// bytes returns a cell's storage.
+func (p *pool) bytes(c uint16) []byte {
+	at := int(c) % slabCells * Size
+	return p.slabs[int(c)/slabCells][at : at+Size]
+}
+
+// release gives the storage back when none of it is in use.
+func (p *pool) release() {
+	if p.used == 0 {
+		*p = newPool(p.limit)
+	}
+}

@@ -1,0 +1,220 @@
+package fragment
+
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/bits"
+)
+
+// maxAhead is how far a sequence may run ahead of the newest block; the article's code has the same number.
+const maxAhead = 1024
+
+// Block is what the sender had split, or a regular packet.
+type Block struct {
+	Sequence uint16
+	Data     []byte
+}
+
+// Reassembler puts the fragments of one peer together. It has no clock: now is an argument, and one that runs back counts
+// as the latest seen. It is not safe for concurrent use.
+type Reassembler struct {
+	cfg   Config
+	stats Stats
+	now   time.Time
+
+	// The sequence buffer: block n is in entries[n % Window].
+	entries [Window]entry
+	newest  uint16
+	heard   time.Time // when a packet was last taken; zero = none yet
+
+	// Unfinished blocks in the order of their first fragments, and their data.
+	first, last uint16
+	cells       pool
+
+	out []byte // the block handed out last
+}
+
+// NewReassembler returns the error of Config.Validate.
+func NewReassembler(cfg Config) (*Reassembler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Reassembler{cfg: cfg, first: none, last: none, cells: newPool(cfg.maxBytes() / Size)}
+	for i := range r.entries {
+		r.entries[i].clear()
+	}
+	return r, nil
+}
+
+// Receive takes a packet, and returns the block that it completes. The packet is not kept, but a block of one fragment
+// aliases it; another block's Data is valid until the next call of Receive or Advance. An error says why the packet was
+// dropped; it ends nothing.
+func (r *Reassembler) Receive(now time.Time, packet []byte) (b Block, ok bool, err error) {
+	r.Advance(now)
+	r.stats.Packets++
+	if b, ok, err = r.receive(packet); err != nil {
+		r.stats.refuse(err)
+	}
+	return b, ok, err
+}
+
+func (r *Reassembler) receive(packet []byte) (Block, bool, error) {
+	f, err := Parse(packet, r.cfg.ProtocolID)
+	switch {
+	case err == ErrRegular && r.cfg.Regular:
+		f.Count, f.Data = 1, packet
+		err = checkRegular(packet)
+	case err == nil && f.Count > r.cfg.maxFragments():
+		err = ErrTooMany
+	}
+	if err != nil {
+		return Block{}, false, err
+	}
+	e, err := r.admit(f)
+	if err != nil {
+		return Block{}, false, err
+	}
+	r.heard = r.now
+	r.stats.Fragments++
+	if f.Count == 1 {
+		e.begin(f, r.now)
+		e.state = delivered
+		r.stats.Blocks++
+		return Block{f.Sequence, f.Data}, true, nil
+	}
+	return r.store(e, f)
+}
+
+// admit returns the entry of a fragment's block, when the fragment is new and the block neither too old nor too far ahead.
+func (r *Reassembler) admit(f Fragment) (*entry, error) {
+	if err := r.slide(f.Sequence); err != nil {
+		return nil, err
+	}
+	e := &r.entries[f.Sequence%Window]
+	switch {
+	case e.state == empty:
+		return e, nil
+	case e.count != uint8(f.Count):
+		return nil, ErrMismatch
+	case e.state == dropped:
+		return nil, ErrStale
+	case e.state == delivered || e.has(f.Index):
+		return nil, ErrDuplicate
+	}
+	return e, nil
+}
+
+// slide makes sequence the newest when it is, and drops what falls out of the window. After Lifetime without a packet
+// any sequence begins a new window: a sender that went on into an outage may be anywhere.
+func (r *Reassembler) slide(sequence uint16) error {
+	ahead := bits.Distance(sequence, r.newest)
+	within := ahead > -Window && ahead <= maxAhead
+	switch silent := r.heard.IsZero() || r.now.Sub(r.heard) > r.cfg.lifetime(); {
+	case !within && silent || r.heard.IsZero():
+		r.newest = sequence - Window
+		ahead = Window
+	case ahead > maxAhead:
+		return ErrAhead
+	case ahead <= -Window:
+		return ErrStale
+	}
+	for n := range max(0, min(ahead, Window)) {
+		r.pass(&r.entries[(sequence-uint16(n))%Window])
+	}
+	if ahead > 0 {
+		r.newest = sequence
+	}
+	return nil
+}
+
+// pass empties an entry for a newer block.
+func (r *Reassembler) pass(e *entry) {
+	if e.state == partial {
+		r.drop(e)
+		r.stats.Passed++
+	}
+	e.clear()
+}
+
+// store keeps a fragment, and returns the block when it was the last one missing.
+func (r *Reassembler) store(e *entry, f Fragment) (Block, bool, error) {
+	if e.state == empty {
+		e.begin(f, r.now)
+		r.link(e)
+	}
+	c, ok := r.cells.take()
+	for !ok {
+		r.evict(e)
+		c, ok = r.cells.take()
+	}
+	copy(r.cells.bytes(c), f.Data)
+	r.cells.cells[c] = cell{next: e.head, index: uint8(f.Index)}
+	e.add(f, c)
+	if e.got < e.count {
+		return Block{}, false, nil
+	}
+	return r.finish(e), true, nil
+}
+
+// evict gives up the block that was begun first, but not the one that needs the room, which has enough without others.
+func (r *Reassembler) evict(keep *entry) {
+	e := &r.entries[r.first]
+	if e == keep {
+		e = &r.entries[e.next]
+	}
+	r.drop(e)
+	r.stats.Evicted++
+}
+
+// finish puts the block together and frees its cells.
+func (r *Reassembler) finish(e *entry) Block {
+	size := (int(e.count)-1)*Size + int(e.tail)
+	r.reserve(int(e.count))
+	out := r.out[:size]
+	for c := e.head; c != none; c = r.cells.cells[c].next {
+		copy(out[int(r.cells.cells[c].index)*Size:], r.cells.bytes(c))
+	}
+	r.drop(e)
+	e.state = delivered
+	r.stats.Blocks++
+	return Block{e.sequence, out}
+}
+
+// reserve makes room for a block of so many fragments. It doubles, so that blocks of growing sizes make little garbage.
+func (r *Reassembler) reserve(count int) {
+	if len(r.out) < count*Size {
+		r.out = make([]byte, min(max(count, 2*len(r.out)/Size), r.cfg.maxFragments())*Size)
+	}
+}
+
+// Advance gives up blocks that are too old. Without packets for Lifetime it also gives storage back.
+func (r *Reassembler) Advance(now time.Time) {
+	if now.After(r.now) {
+		r.now = now
+	}
+	for r.first != none && r.now.Sub(r.entries[r.first].born) > r.cfg.lifetime() {
+		r.drop(&r.entries[r.first])
+		r.stats.Expired++
+	}
+	if r.holds() && r.now.Sub(r.heard) > r.cfg.lifetime() {
+		r.cells.release()
+		r.out = nil
+	}
+}
+
+// NextTimeout returns when Advance has something to do; not ok when it has nothing.
+func (r *Reassembler) NextTimeout() (at time.Time, ok bool) {
+	switch {
+	case r.first != none:
+		return r.entries[r.first].born.Add(r.cfg.lifetime() + 1), true
+	case r.holds():
+		return r.heard.Add(r.cfg.lifetime() + 1), true
+	}
+	return time.Time{}, false
+}
+
+// holds reports whether there is storage to give back.
+func (r *Reassembler) holds() bool { return r.cells.cells != nil || r.out != nil }
+
+// Stats returns a copy of the counters.
+func (r *Reassembler) Stats() Stats { return r.stats }

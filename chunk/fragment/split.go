@@ -1,0 +1,28 @@
+package fragment
+
+import "fmt"
+
+// Fragments are the parts of one block, which they alias.
+type Fragments struct {
+	sequence uint16
+	block    []byte
+}
+
+// Split cuts a block into fragments. The caller numbers its blocks: sequence goes up by one a block and wraps. The error
+// of an empty block, or of one over MaxBlock, is ErrBlockSize.
+func Split(sequence uint16, block []byte) (Fragments, error) {
+	if len(block) == 0 || len(block) > MaxBlock {
+		return Fragments{}, fmt.Errorf("%w: block %d has %d bytes; 1 to %d are possible (%d fragments of %d)",
+			ErrBlockSize, sequence, len(block), MaxBlock, MaxCount, Size)
+	}
+	return Fragments{sequence: sequence, block: block}, nil
+}
+
+// Len returns how many fragments there are.
+func (f Fragments) Len() int { return (len(f.block) + Size - 1) / Size }
+
+// At returns the fragment with index i, 0 to Len()-1.
+func (f Fragments) At(i int) Fragment {
+	end := min((i+1)*Size, len(f.block))
+	return Fragment{Sequence: f.sequence, Index: i, Count: f.Len(), Data: f.block[i*Size : end : end]}
+}

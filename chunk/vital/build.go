@@ -1,0 +1,177 @@
+package vital
+
+import "time"
+
+// Messages of control packets.
+const (
+	controlKeepAlive = 0
+	controlClose     = 4
+)
+
+// AppendPacket appends the next packet, of at most max bytes, and counts it. Not ok: there is none now, or max is less
+// than a header with a control message (12 bytes).
+func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool) {
+	c.tick(now)
+	switch {
+	case c.err != nil || max < plainHeader+tokenBytes+5:
+		return buf, 0, false
+	case c.closing != nil:
+		buf = c.appendClose(buf, max)
+	case c.ready():
+		buf = c.appendChunks(buf, max)
+	case c.passed(c.spoke, c.cfg.KeepAlive):
+		buf = append(c.appendControl(buf), controlKeepAlive)
+	default:
+		return buf, 0, false
+	}
+	c.spoke, c.ackAt = c.now, time.Time{}
+	c.stats.Sent++
+	return buf, c.stats.Sent, true
+}
+
+// ready reports whether a packet with chunks, an acknowledgement or a request may not wait.
+func (c *Conn) ready() bool {
+	return c.due > 0 || c.again < c.until || c.mayAsk() ||
+		!c.ackAt.IsZero() && !c.now.Before(c.ackAt) ||
+		c.queue.len > 0 && c.passed(c.spoke, c.cfg.FlushAfter)
+}
+
+func (c *Conn) mayAsk() bool { return c.ask && !c.now.Before(c.askAt) }
+
+func (c *Conn) header() PacketHeader {
+	h := c.cfg.header()
+	h.Ack = int(c.received & sequenceMask)
+	return h
+}
+
+func (c *Conn) appendControl(buf []byte) []byte {
+	h := c.header()
+	h.Control = true
+	return AppendPacketHeader(buf, c.cfg.Version, h)
+}
+
+func (c *Conn) appendClose(buf []byte, max int) []byte {
+	start := len(buf)
+	buf = append(c.appendControl(buf), controlClose)
+	if c.closing.Reason != "" {
+		room := max - (len(buf) - start) - 1
+		buf = append(append(buf, c.closing.Reason[:min(room, len(c.closing.Reason))]...), 0)
+	}
+	c.err = c.closing
+	return buf
+}
+
+// appendChunks builds a packet: first what is sent again, then what is queued, as far as it fits.
+func (c *Conn) appendChunks(buf []byte, max int) []byte {
+	h, start := c.header(), len(buf)
+	if c.mayAsk() {
+		h.Resend, c.ask = true, false
+		c.askAt, c.againAt = c.now.Add(c.interval()), c.now.Add(askAgain*c.interval())
+		c.stats.Asked++
+	}
+	buf = AppendPacketHeader(buf, c.cfg.Version, h)
+	p := &packing{buf: buf, limit: len(buf) + c.cfg.payload(max), reserve: c.cfg.reserve(), version: c.cfg.Version}
+	if c.packResends(p) {
+		c.packQueue(p)
+	}
+	h.Chunks = p.chunks
+	AppendPacketHeader(p.buf[:start], c.cfg.Version, h)
+	return p.buf
+}
+
+// packing is a packet under construction.
+type packing struct {
+	buf            []byte
+	limit, reserve int
+	chunks         int
+	version        Version
+}
+
+// add appends a chunk when it fits.
+func (p *packing) add(h Header, data []byte) bool {
+	if p.chunks == maxChunks || len(p.buf)+p.reserve+len(data) > p.limit {
+		return false
+	}
+	h.Size = len(data)
+	p.buf = append(AppendHeader(p.buf, p.version, h), data...)
+	p.chunks++
+	return true
+}
+
+// packResends reports whether all that is to be sent again was.
+func (c *Conn) packResends(p *packing) bool {
+	for ; c.again < c.until; c.again++ {
+		if !c.addVital(p, c.again, Vital|Resend) {
+			if p.chunks == 0 { // it waits for a larger packet, or for the timer
+				c.stats.TooBig++
+				c.mark(c.again)
+				c.again = c.until
+			}
+			return false
+		}
+		c.stats.Resent++
+	}
+	return true
+}
+
+// packQueue moves chunks from the head of the queue.
+func (c *Conn) packQueue(p *packing) {
+	for c.queue.len > 0 {
+		next := c.queue.at(0)
+		vital := next.flags == Vital
+		fits := false
+		if vital {
+			fits = c.addVital(p, c.fresh, Vital)
+		} else {
+			fits = p.add(Header{Sequence: -1}, c.pending.bytes(next.span))
+		}
+		if !fits && p.chunks > 0 {
+			return
+		}
+		if !fits {
+			c.stats.TooBig++
+		}
+		if !fits && vital { // it waits for a larger packet
+			c.mark(c.fresh)
+			c.due = 0
+			return
+		}
+		c.shift(fits)
+	}
+}
+
+// shift takes the head of the queue away, sent or dropped.
+func (c *Conn) shift(sent bool) {
+	next := c.queue.pop()
+	c.due = max(0, c.due-1)
+	if sent {
+		c.stats.Chunks++
+	}
+	if next.flags != Vital {
+		c.pending.free(next.span)
+		return
+	}
+	c.fresh++
+}
+
+// addVital appends the chunk with a sequence from the store when it fits.
+func (c *Conn) addVital(p *packing, sequence uint64, flags Flags) bool {
+	r := c.record(sequence)
+	if !p.add(Header{Flags: flags, Sequence: int(sequence & sequenceMask)}, c.kept.bytes(r.span)) {
+		return false
+	}
+	r.resent = flags&Resend != 0
+	c.mark(sequence)
+	return true
+}
+
+func (c *Conn) record(sequence uint64) *record { return c.store.at(int(sequence - c.acked - 1)) }
+
+// mark notes that a vital chunk was sent, or could not be, now.
+func (c *Conn) mark(sequence uint64) {
+	r := c.record(sequence)
+	r.last = c.now
+	if r.first.IsZero() {
+		r.first = c.now
+	}
+}

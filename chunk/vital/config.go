@@ -1,0 +1,134 @@
+package vital
+
+import (
+	"fmt"
+	"time"
+)
+
+// The game's numbers where it has one. Times are exceeded, not reached, before something happens.
+const (
+	maxOutstanding = 511 // a receiver takes sequences up to 511 ahead for new, the others for old
+
+	defaultStore     = 32 << 10
+	defaultQueue     = 32 << 10
+	defaultReceive   = 64 << 10
+	defaultTimeout   = 10 * time.Second
+	defaultKeepAlive = time.Second
+	defaultFlush     = 500 * time.Millisecond
+	defaultResend    = time.Second
+	defaultAck       = 100 * time.Millisecond // ours: the game's peers always have something to say
+
+	// minAsk is the least time between two requests for a resend, and between two answers; DDNet's limit.
+	minAsk = 100 * time.Millisecond
+	// askAgain times as long after a request without effect there is another.
+	askAgain = 3
+
+	chunkShare = 16 // a limit of so many bytes allows one chunk, however small
+	maxReason  = 256
+)
+
+// Config is for one end of a connection. The zero value of a field is its default.
+type Config struct {
+	Version Version
+
+	// Token is in every packet that is received, PeerToken in every one that is sent; packets with another are dropped.
+	// In 0.6 both are zero for peers without tokens (0.6.4), or both are not (0.6.5).
+	Token, PeerToken uint32
+
+	// MaxPacket is the largest packet in bytes, 64 to 1,400. 0 = 1,400.
+	MaxPacket int
+	// StoreBytes is how much data of vital chunks may wait for acknowledgement, besides the limit of 511 chunks.
+	// 0 = 32 KiB.
+	StoreBytes int
+	// QueueBytes is how much data of other chunks may wait to be sent. 0 = 32 KiB.
+	QueueBytes int
+	// ReceiveBytes is how much data may wait for Next. Vital chunks that find no room are not acknowledged, so that the
+	// peer sends them again; others are dropped when half is full. 0 = 64 KiB.
+	ReceiveBytes int
+
+	// Timeout ends a connection from which nothing comes, or that acknowledges none of what waits for it. 0 = 10 s.
+	Timeout time.Duration
+	// KeepAlive is after how long without a packet one is sent. 0 = 1 s.
+	KeepAlive time.Duration
+	// FlushAfter is how long after the last packet chunks that nobody flushed leave. 0 = 500 ms.
+	FlushAfter time.Duration
+	// ResendAfter is after how long a vital chunk without acknowledgement is sent again, unasked. 0 = 1 s.
+	ResendAfter time.Duration
+	// AckAfter is how long the acknowledgement of a vital chunk waits for another packet. 0 = 100 ms; negative = until
+	// there is one, as in the game.
+	AckAfter time.Duration
+}
+
+// Validate names the first field that makes no sense.
+func (c Config) Validate() error {
+	switch {
+	case c.Version > V07:
+		return fmt.Errorf("vital: Config.Version is %v", c.Version)
+	case c.Version == V06 && (c.Token == 0) != (c.PeerToken == 0):
+		return fmt.Errorf("vital: Config.Token is %08x and PeerToken %08x; 0.6 has both or none", c.Token, c.PeerToken)
+	case c.MaxPacket != 0 && (c.MaxPacket < 64 || c.MaxPacket > maxPacket):
+		return fmt.Errorf("vital: Config.MaxPacket is %d; 64 to %d are possible", c.MaxPacket, maxPacket)
+	case min(c.Timeout, c.KeepAlive, c.FlushAfter, c.ResendAfter) < 0:
+		return fmt.Errorf("vital: a negative time in Config: Timeout %v, KeepAlive %v, FlushAfter %v, ResendAfter %v", c.Timeout, c.KeepAlive, c.FlushAfter, c.ResendAfter)
+	}
+	c = c.effective()
+	least := 2 * c.maxChunk()
+	for _, f := range []struct {
+		name  string
+		bytes int
+	}{{"StoreBytes", c.StoreBytes}, {"QueueBytes", c.QueueBytes}, {"ReceiveBytes", c.ReceiveBytes}} {
+		if f.bytes < least || f.bytes > 1<<30 {
+			return fmt.Errorf("vital: Config.%s is %d; %d, two of the largest chunks, to 1 GiB are possible", f.name, f.bytes, least)
+		}
+	}
+	return nil
+}
+
+// effective returns c with its defaults.
+func (c Config) effective() Config {
+	c.MaxPacket = orDefault(c.MaxPacket, maxPacket)
+	c.StoreBytes = orDefault(c.StoreBytes, defaultStore)
+	c.QueueBytes = orDefault(c.QueueBytes, defaultQueue)
+	c.ReceiveBytes = orDefault(c.ReceiveBytes, defaultReceive)
+	c.Timeout = orDefault(c.Timeout, defaultTimeout)
+	c.KeepAlive = orDefault(c.KeepAlive, defaultKeepAlive)
+	c.FlushAfter = orDefault(c.FlushAfter, defaultFlush)
+	c.ResendAfter = orDefault(c.ResendAfter, defaultResend)
+	c.AckAfter = orDefault(c.AckAfter, defaultAck)
+	return c
+}
+
+func orDefault[T int | time.Duration](v, def T) T {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+// header returns the header of the next packet but for what changes.
+func (c Config) header() PacketHeader {
+	return PacketHeader{Token: c.PeerToken, Tokened: c.Version != V06 || c.PeerToken != 0}
+}
+
+// payload returns how many bytes may follow the header of a packet of at most max bytes. The game's buffers hold 1,390
+// bytes in 0.6 and 1,391 in 0.7.
+func (c Config) payload(max int) int {
+	room := 1391
+	if c.Version == V06 {
+		room = 1390
+	}
+	return min(room, min(max, c.MaxPacket)-c.header().size(c.Version))
+}
+
+// reserve is what the game keeps free for a chunk's header (NET_MAX_CHUNKHEADERSIZE), so that packets end where its do.
+func (c Config) reserve() int {
+	if c.Version == V06 {
+		return 5
+	}
+	return 3
+}
+
+// maxChunk returns the most data that a chunk can have.
+func (c Config) maxChunk() int {
+	return min(c.Version.maxSize(), c.payload(c.MaxPacket)-c.reserve()-1)
+}

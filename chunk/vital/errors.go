@@ -1,0 +1,54 @@
+package vital
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrMalformed is in every error about bytes that no sender writes.
+	ErrMalformed = errors.New("vital: malformed packet")
+	// ErrConnless says that a packet belongs to no connection (see ParseConnless).
+	ErrConnless = errors.New("vital: packet without a connection")
+
+	// ErrChunkSize says that a chunk does not fit a packet.
+	ErrChunkSize = errors.New("vital: chunk size")
+	// ErrStoreFull says that too many vital chunks wait for their acknowledgement. Nothing was sent.
+	ErrStoreFull = errors.New("vital: resend store is full")
+	// ErrQueueFull says that too many chunks wait to be sent. Nothing was sent.
+	ErrQueueFull = errors.New("vital: send queue is full")
+
+	// ErrTimeout ends a connection: nothing was received for Config.Timeout.
+	ErrTimeout = errors.New("vital: nothing received within Config.Timeout")
+	// ErrNotAcked ends a connection: vital chunks wait, and none was acknowledged for Config.Timeout.
+	ErrNotAcked = errors.New("vital: no vital chunk acknowledged within Config.Timeout")
+)
+
+var (
+	errHeader   = fmt.Errorf("%w: ends within a chunk's header", ErrMalformed)
+	errData     = fmt.Errorf("%w: ends within a chunk's data", ErrMalformed)
+	errCopies   = fmt.Errorf("%w: a chunk's header whose unused or doubled bits are wrong", ErrMalformed)
+	errPacket   = fmt.Errorf("%w: ends within the packet's header", ErrMalformed)
+	errLong     = fmt.Errorf("%w: over 1,400 bytes", ErrMalformed)
+	errReserved = fmt.Errorf("%w: reserved bits in the packet's flags", ErrMalformed)
+	errControl  = fmt.Errorf("%w: control packet with chunks or without a message", ErrMalformed)
+	errTrailing = fmt.Errorf("%w: bytes after the last chunk", ErrMalformed)
+	errMessage  = fmt.Errorf("%w: message id", ErrMalformed)
+)
+
+// CloseError says that one side closed the connection.
+type CloseError struct {
+	Reason string
+	Remote bool // the peer did
+}
+
+func (e *CloseError) Error() string {
+	who := "here"
+	if e.Remote {
+		who = "by the peer"
+	}
+	if e.Reason == "" {
+		return "vital: connection closed " + who
+	}
+	return fmt.Sprintf("vital: connection closed %s: %q", who, e.Reason)
+}

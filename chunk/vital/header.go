@@ -1,0 +1,90 @@
+package vital
+
+import "fmt"
+
+// Version is a version of the protocol.
+type Version uint8
+
+const (
+	V06 Version = iota // Teeworlds 0.6: 10-bit sizes
+	V07                // Teeworlds 0.7: 12-bit sizes, a token in every packet
+)
+
+func (v Version) String() string {
+	switch v {
+	case V06:
+		return "0.6"
+	case V07:
+		return "0.7"
+	}
+	return fmt.Sprintf("Version(%d)", uint8(v))
+}
+
+// Flags of a chunk.
+type Flags uint8
+
+const (
+	Vital  Flags = 1 // arrives, in order
+	Resend Flags = 2 // was sent before
+)
+
+const (
+	sequenceBits = 10
+	sequenceMask = 1<<sequenceBits - 1
+
+	maxHeaderBytes = 3 // of a chunk
+)
+
+// Header is in front of a chunk's data.
+type Header struct {
+	Flags    Flags
+	Size     int // of the data
+	Sequence int // 0 to 1023; -1 when not vital
+}
+
+// sizeBits returns how many bits of the size are in a header's second byte; 6 are in the first.
+func (v Version) sizeBits() int {
+	if v == V06 {
+		return 4
+	}
+	return 6
+}
+
+// maxSize is the largest size that fits a header.
+func (v Version) maxSize() int { return 1<<(6+v.sizeBits()) - 1 }
+
+// AppendHeader appends the header of a chunk. Size and Sequence are cut to their fields: 10 bits in 0.6 and 12 in 0.7,
+// and 10 bits. The sequence of a chunk that is not vital is not written.
+func AppendHeader(b []byte, v Version, h Header) []byte {
+	low := v.sizeBits()
+	size := h.Size & v.maxSize()
+	first, second := byte(h.Flags&3)<<6|byte(size>>low), byte(size&(1<<low-1))
+	if h.Flags&Vital == 0 {
+		return append(b, first, second)
+	}
+	// 0.6 has four bits for the upper two of the sequence, so that bits 6 and 7 travel twice.
+	sequence := h.Sequence & sequenceMask
+	return append(b, first, second|byte(sequence>>2)&^(1<<low-1), byte(sequence))
+}
+
+// ParseHeader reads what AppendHeader wrote, and returns how many bytes it took. As in the game, what is written twice
+// is joined by OR, and the sequence's bits in a header that is not vital mean nothing.
+func ParseHeader(v Version, b []byte) (Header, int, error) {
+	if len(b) < 2 {
+		return Header{}, 0, errHeader
+	}
+	low := v.sizeBits()
+	h := Header{
+		Flags:    Flags(b[0] >> 6),
+		Size:     int(b[0]&0x3f)<<low | int(b[1])&(1<<low-1),
+		Sequence: -1,
+	}
+	if h.Flags&Vital == 0 {
+		return h, 2, nil
+	}
+	if len(b) < 3 {
+		return Header{}, 0, errHeader
+	}
+	h.Sequence = int(b[1])&^(1<<low-1)<<2 | int(b[2])
+	return h, 3, nil
+}

@@ -1,0 +1,180 @@
+package vital
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain fails the package when goroutines outlive its tests.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leaked(); code == 0 && left != "" {
+		fmt.Fprintf(os.Stderr, "leaked goroutines:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leaked returns the stacks of goroutines other than this one that do not end by themselves.
+func leaked() string {
+	var left []string
+	for range 100 {
+		left = left[:0]
+		buf := make([]byte, 1<<20)
+		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")[1:] {
+			if strings.Contains(g, "os/signal.") { // of go test -fuzz
+				continue
+			}
+			if !strings.Contains(g, "testing.") || strings.Contains(g, "/vital.") {
+				left = append(left, g)
+			}
+		}
+		if len(left) == 0 {
+			return ""
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return strings.Join(left, "\n\n")
+}
+
+// newSeed returns a random seed, or the one in QUIVER_SEED, and logs it.
+func newSeed(t testing.TB) uint64 {
+	seed := rand.Uint64()
+	if s := os.Getenv("QUIVER_SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("QUIVER_SEED=%d", seed)
+	return seed
+}
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// releases are the versions of the game that wrote the vectors.
+var releases = map[string]Version{"0.6.5": V06, "0.7.5": V07}
+
+func load(t testing.TB, file string, into any) {
+	text, err := os.ReadFile("testdata/" + file + ".json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, into))
+}
+
+func unhex(t testing.TB, s string) []byte {
+	b, err := hex.DecodeString(s)
+	require.NoError(t, err)
+	return b
+}
+
+// content returns data that differs from that of other chunks.
+func content(size, n int) []byte {
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte(i + i>>8 + n*31)
+	}
+	return b
+}
+
+func newConn(t testing.TB, cfg Config) *Conn {
+	c, err := NewConn(epoch, cfg)
+	require.NoError(t, err)
+	return c
+}
+
+// at returns a time so many seconds after the beginning.
+func at(seconds float64) time.Time { return epoch.Add(time.Duration(seconds * float64(time.Second))) }
+
+// packet returns the one packet that is ready, or nil.
+func packet(t testing.TB, c *Conn, now time.Time) []byte {
+	require.NoError(t, c.Advance(now))
+	b, _, ok := c.AppendPacket(now, nil, 1400)
+	if !ok {
+		return nil
+	}
+	if c.Err() == nil {
+		_, _, more := c.AppendPacket(now, nil, 1400)
+		require.False(t, more, "a second packet")
+		check(t, c)
+	}
+	return b
+}
+
+// drain returns all chunks received.
+func drain(c *Conn) (all []Chunk) {
+	for chunk, ok := c.Next(); ok; chunk, ok = c.Next() {
+		chunk.Data = append([]byte(nil), chunk.Data...)
+		all = append(all, chunk)
+	}
+	return all
+}
+
+// chunks returns the chunks of a packet.
+func chunks(t testing.TB, v Version, packet []byte) (h PacketHeader, all []Chunk) {
+	h, n, err := ParsePacketHeader(v, packet)
+	require.NoError(t, err)
+	if h.Control {
+		return h, nil
+	}
+	body := packet[n:]
+	require.NoError(t, checkChunks(v, body, h.Chunks))
+	for range h.Chunks {
+		c, rest, err := ParseChunk(v, body)
+		require.NoError(t, err)
+		all, body = append(all, c), rest
+	}
+	return h, all
+}
+
+// check looks at what must hold once all that was ready has been sent.
+func check(t testing.TB, c *Conn) {
+	if at, ok := c.NextTimeout(); c.err == nil && (!ok || !at.After(c.now)) {
+		t.Fatalf("the timeout is not after now: %v", c.now.Sub(at))
+	}
+	checkAlways(t, c)
+}
+
+// checkAlways looks at what must always hold.
+func checkAlways(t testing.TB, c *Conn) {
+	if c.err != nil {
+		return
+	}
+	sum := func(q *queue[item], vital bool) (cost int) {
+		for i := range q.len {
+			if it := q.at(i); vital || it.flags&Vital == 0 {
+				cost += it.cost
+			}
+		}
+		return cost
+	}
+	kept, unsent := 0, 0
+	for i := range c.store.len {
+		kept += c.store.at(i).cost
+	}
+	for i := range c.queue.len {
+		if c.queue.at(i).flags == Vital {
+			unsent++
+		}
+	}
+	switch {
+	case c.acked+uint64(c.store.len) != c.fresh-1+uint64(unsent):
+		t.Fatalf("acked %d, stored %d, fresh %d, %d unsent", c.acked, c.store.len, c.fresh, unsent)
+	case c.store.len > maxOutstanding || kept != c.kept.used || kept > c.cfg.StoreBytes:
+		t.Fatalf("%d chunks stored with %d bytes, %d in use", c.store.len, kept, c.kept.used)
+	case sum(&c.queue, false) != c.pending.used || c.pending.used > c.cfg.QueueBytes:
+		t.Fatalf("%d bytes queued", c.pending.used)
+	case sum(&c.inbox, true)+c.handed.cost != c.arrived.used || c.arrived.used > c.cfg.ReceiveBytes:
+		t.Fatalf("%d bytes received", c.arrived.used)
+	case c.again > c.until || c.until > c.fresh:
+		t.Fatalf("resends from %d to %d, %d was not sent", c.again, c.until, c.fresh)
+	}
+}

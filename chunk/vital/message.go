@@ -1,0 +1,52 @@
+package vital
+
+const (
+	// MaxMessage is the largest message id.
+	MaxMessage = 1<<30 - 1
+
+	messageMore = 0x80 // another byte follows
+	messageSign = 0x40 // the number is negative, which an id never is
+)
+
+// AppendMessage appends the id of a message, 0 to MaxMessage, as it stands at the head of a chunk's data: the game's
+// variable integer of the id with the system bit below it. Messages of the system are the engine's, the others the
+// game's; the two have ids of their own. It panics for other ids.
+func AppendMessage(b []byte, id int, system bool) []byte {
+	if id < 0 || id > MaxMessage {
+		panic("vital: message id is not within 0 to 1,073,741,823")
+	}
+	n := uint32(id)<<1 | uint32(pick(system, 1))
+	first := byte(n & 0x3f)
+	if n >>= 6; n > 0 {
+		first |= messageMore
+	}
+	b = append(b, first)
+	for n > 0 {
+		next := byte(n & 0x7f)
+		if n >>= 7; n > 0 {
+			next |= messageMore
+		}
+		b = append(b, next)
+	}
+	return b
+}
+
+// ParseMessage reads what AppendMessage wrote, and returns how many bytes it took. An id has one form only.
+func ParseMessage(b []byte) (id int, system bool, n int, err error) {
+	if len(b) == 0 || b[0]&messageSign != 0 {
+		return 0, false, 0, errMessage
+	}
+	v := uint64(b[0] & 0x3f)
+	for n, shift := 1, 6; ; n, shift = n+1, shift+7 {
+		if b[n-1]&messageMore == 0 {
+			if n > 1 && b[n-1] == 0 || v>>1 > MaxMessage {
+				return 0, false, 0, errMessage
+			}
+			return int(v >> 1), v&1 == 1, n, nil
+		}
+		if n == len(b) || n == 5 {
+			return 0, false, 0, errMessage
+		}
+		v |= uint64(b[n]&0x7f) << shift
+	}
+}

@@ -1,0 +1,184 @@
+package vital
+
+import (
+	"bytes"
+	"errors"
+	"time"
+)
+
+// halfSpace: of sequences up to so far behind, the receiver says that it saw them.
+const halfSpace = 1 << (sequenceBits - 1)
+
+// Receive takes a packet, which it does not keep. A packet that is damaged, foreign or out of place is dropped and
+// counted. The error is what ended the connection.
+func (c *Conn) Receive(now time.Time, packet []byte) error {
+	c.tick(now)
+	if c.err != nil {
+		return c.err
+	}
+	c.stats.Received++
+	h, n, err := ParsePacketHeader(c.cfg.Version, packet)
+	body := packet[n:]
+	if err == nil && !h.Control && !h.Compressed {
+		err = checkChunks(c.cfg.Version, body, h.Chunks)
+	}
+	switch {
+	case errors.Is(err, ErrConnless):
+		c.stats.Ignored++
+	case err != nil:
+		c.stats.Malformed++
+	case h.Tokened != c.header().Tokened || h.Tokened && h.Token != c.cfg.Token:
+		c.stats.WrongToken++
+	case h.Compressed:
+		c.stats.Compressed++
+	default:
+		c.take(h, body)
+	}
+	return c.err
+}
+
+// take handles a packet of the peer.
+func (c *Conn) take(h PacketHeader, body []byte) {
+	before := c.acked
+	stale, ok := c.acknowledge(h.Ack)
+	if !ok {
+		c.stats.BadAck++
+		return
+	}
+	c.heard = c.now
+	if stale {
+		c.stats.StaleAcks++
+	} else {
+		c.asked = h.Resend || c.asked && c.acked == before
+	}
+	if h.Control {
+		c.control(body)
+		return
+	}
+	c.stats.Taken++
+	for range h.Chunks {
+		chunk, rest, _ := ParseChunk(c.cfg.Version, body)
+		c.deliver(chunk)
+		body = rest
+	}
+}
+
+// acknowledge frees what the peer has. A packet that another overtook brings an older number, which is stale; a number
+// that was never sent, or not lately, is not ok.
+func (c *Conn) acknowledge(ack int) (stale, ok bool) {
+	ahead := (uint64(ack) - c.acked) & sequenceMask
+	if ahead > c.fresh-1-c.acked {
+		behind := 1<<sequenceBits - ahead
+		return true, behind <= halfSpace && behind <= c.acked
+	}
+	var newest record
+	for range ahead {
+		newest = c.store.pop()
+		c.kept.free(newest.span)
+		c.acked++
+	}
+	if ahead > 0 {
+		c.moved = c.now
+		c.measure(newest)
+	}
+	c.again = max(c.again, c.acked+1)
+	c.until = max(c.until, c.again)
+	return false, true
+}
+
+// measure learns the round trip from the newest chunk that a packet acknowledges. An acknowledgement may have been lost
+// before this one, so a sample counts for at most ResendAfter.
+func (c *Conn) measure(r record) {
+	took := min(c.now.Sub(r.last), c.cfg.ResendAfter)
+	switch {
+	case r.resent:
+	case c.rtt == 0:
+		c.rtt = took
+	default:
+		c.rtt += (took - c.rtt) / 8
+	}
+}
+
+func (c *Conn) control(body []byte) {
+	switch body[0] {
+	case controlKeepAlive:
+		c.stats.Taken++
+	case controlClose:
+		c.stats.Taken++
+		reason, _, _ := bytes.Cut(body[1:], []byte{0})
+		c.err = &CloseError{Reason: string(reason[:min(len(reason), maxReason)]), Remote: true}
+	default:
+		c.stats.Ignored++
+	}
+}
+
+// deliver takes a chunk that is not vital, or the next vital one. A later one makes the next packet ask for a resend.
+func (c *Conn) deliver(chunk Chunk) {
+	if chunk.Flags&Vital == 0 {
+		if c.inbox.len >= c.cfg.ReceiveBytes/chunkShare/2 || c.arrived.used+len(chunk.Data) > c.cfg.ReceiveBytes/2 || !c.accept(chunk) {
+			c.stats.Full++
+		}
+		return
+	}
+	ahead := (uint64(chunk.Sequence) - c.received) & sequenceMask
+	switch {
+	case ahead == 1 && c.accept(chunk):
+		c.received++
+		c.confirm(chunk.Flags)
+	case ahead == 1:
+		c.stats.Full++
+		c.starved = true
+	case ahead == 0 || ahead >= halfSpace:
+		c.stats.Duplicates++
+		c.confirm(chunk.Flags)
+	default:
+		c.stats.Gaps++
+		c.seen = max(c.seen, c.received+ahead)
+		c.ask = c.ask || !c.starved
+	}
+}
+
+// confirm makes an acknowledgement leave within AckAfter; at once for a chunk that was sent again, as its sender waits.
+func (c *Conn) confirm(flags Flags) {
+	switch {
+	case c.cfg.AckAfter < 0:
+	case flags&Resend != 0:
+		c.ackAt = c.now
+	case c.ackAt.IsZero():
+		c.ackAt = c.now.Add(c.cfg.AckAfter)
+	}
+}
+
+// accept puts a chunk up for Next.
+func (c *Conn) accept(chunk Chunk) bool {
+	if c.inbox.len >= c.cfg.ReceiveBytes/chunkShare {
+		return false
+	}
+	s, ok := c.arrived.put(chunk.Data)
+	if !ok {
+		return false
+	}
+	flags := chunk.Flags
+	if c.cfg.Version != V06 { // as in the game, which shows Resend to the application in 0.6 only
+		flags &= Vital
+	}
+	c.inbox.push(item{span: s, flags: flags, sequence: chunk.Sequence})
+	c.stats.Delivered++
+	return true
+}
+
+// Next returns the next chunk received. Its Data is valid until the next call of Next. What arrived before the
+// connection ended can still be taken.
+func (c *Conn) Next() (Chunk, bool) {
+	c.arrived.free(c.handed)
+	c.handed = span{}
+	if c.starved && c.arrived.used < c.cfg.ReceiveBytes/2 && c.inbox.len < c.cfg.ReceiveBytes/chunkShare/2 {
+		c.starved, c.ask = false, true
+	}
+	if c.inbox.len == 0 {
+		return Chunk{}, false
+	}
+	next := c.inbox.pop()
+	c.handed = next.span
+	return Chunk{Header{next.flags, next.size, next.sequence}, c.arrived.bytes(next.span)}, true
+}

@@ -1,0 +1,76 @@
+package vital
+
+import "fmt"
+
+// Send queues a copy of data as a chunk, vital or not: flags is Vital or 0. It leaves with the packet that it does not
+// fit any more, with Flush, or Config.FlushAfter after the last packet. On an error nothing is sent, and the connection
+// stays as it is: ErrChunkSize, ErrStoreFull, ErrQueueFull, or what ended the connection.
+func (c *Conn) Send(flags Flags, data []byte) error {
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.closing != nil:
+		return c.closing
+	case len(data) > c.cfg.maxChunk():
+		return fmt.Errorf("%w: %d bytes; %d are possible in %v with Config.MaxPacket = %d", ErrChunkSize, len(data), c.cfg.maxChunk(), c.cfg.Version, c.cfg.MaxPacket)
+	}
+	flags &= Vital
+	put := c.queueChunk
+	if flags == Vital {
+		put = c.storeChunk
+	}
+	s, err := put(data)
+	if err != nil {
+		return err
+	}
+	c.extend(flags, len(data))
+	c.queue.push(item{span: s, flags: flags})
+	return nil
+}
+
+func (c *Conn) storeChunk(data []byte) (span, error) {
+	if c.store.len >= maxOutstanding {
+		return span{}, fmt.Errorf("%w: %d vital chunks are not acknowledged", ErrStoreFull, c.store.len)
+	}
+	s, ok := c.kept.put(data)
+	if !ok {
+		return span{}, fmt.Errorf("%w: %d bytes in %d vital chunks are not acknowledged, and %d more exceed Config.StoreBytes = %d",
+			ErrStoreFull, c.kept.used, c.store.len, len(data), c.cfg.StoreBytes)
+	}
+	c.store.push(record{span: s})
+	return s, nil
+}
+
+func (c *Conn) queueChunk(data []byte) (span, error) {
+	if c.queue.len >= c.cfg.QueueBytes/chunkShare {
+		return span{}, fmt.Errorf("%w: %d chunks wait, which Config.QueueBytes = %d allows", ErrQueueFull, c.queue.len, c.cfg.QueueBytes)
+	}
+	s, ok := c.pending.put(data)
+	if !ok {
+		return span{}, fmt.Errorf("%w: %d bytes wait, and %d more exceed Config.QueueBytes = %d", ErrQueueFull, c.pending.used, len(data), c.cfg.QueueBytes)
+	}
+	return s, nil
+}
+
+// extend counts a new chunk into the packet at the queue's end. When it does not fit, all before it is due.
+func (c *Conn) extend(flags Flags, size int) {
+	if c.queue.len == 0 {
+		c.tail = tail{}
+	}
+	if c.tail.bytes+size+c.cfg.reserve() > c.cfg.payload(c.cfg.MaxPacket) || c.tail.chunks >= maxChunks {
+		c.due, c.tail = c.queue.len, tail{}
+	}
+	c.tail.bytes += 2 + int(flags&Vital) + size
+	c.tail.chunks++
+}
+
+// Flush makes all queued chunks leave at once.
+func (c *Conn) Flush() { c.due = c.queue.len }
+
+// Close makes the next packet close the connection, which is then over. A reason over 256 bytes is cut; it ends with its
+// first zero byte.
+func (c *Conn) Close(reason string) {
+	if c.err == nil && c.closing == nil {
+		c.closing = &CloseError{Reason: reason[:min(len(reason), maxReason)]}
+	}
+}

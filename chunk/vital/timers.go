@@ -1,0 +1,108 @@
+package vital
+
+import "time"
+
+// Advance runs timers. The error is what ended the connection. Afterwards NextTimeout lies after now or a packet is
+// ready.
+func (c *Conn) Advance(now time.Time) error {
+	c.tick(now)
+	if c.err != nil {
+		return c.err
+	}
+	if c.missing() && !c.now.Before(c.againAt) {
+		c.ask = true
+	}
+	switch oldest := c.oldest(); {
+	case oldest != nil && c.passed(c.waiting(oldest), c.cfg.Timeout):
+		c.err = ErrNotAcked
+	case c.passed(c.heard, c.cfg.Timeout):
+		c.err = ErrTimeout
+	case c.asked && !c.now.Before(c.answerAt):
+		c.answer()
+	case c.unheard() && c.again == c.until && c.passed(oldest.last, c.resendAfter()):
+		c.resendOldest()
+	}
+	return c.err
+}
+
+// unheard reports whether a vital chunk was sent and is not acknowledged.
+func (c *Conn) unheard() bool { return c.acked+1 < c.fresh }
+
+// oldest returns the oldest vital chunk, when it was sent or did not fit a packet, or nil.
+func (c *Conn) oldest() *record {
+	if c.store.len == 0 || c.store.at(0).first.IsZero() {
+		return nil
+	}
+	return c.store.at(0)
+}
+
+// waiting returns since when nothing of what was sent was acknowledged.
+func (c *Conn) waiting(oldest *record) time.Time {
+	if c.moved.After(oldest.first) {
+		return c.moved
+	}
+	return oldest.first
+}
+
+// answer sends again whatever was sent and is not acknowledged.
+func (c *Conn) answer() {
+	c.asked, c.answerAt = false, c.now.Add(c.interval())
+	c.again, c.until = c.acked+1, c.fresh
+	c.stats.Answers++
+}
+
+// resendOldest sends again what waits too long, at most one packet of it: the game sends only the first such chunk.
+func (c *Conn) resendOldest() {
+	c.again, c.until = c.acked+1, c.acked+2
+	bytes := c.record(c.again).size + maxHeaderBytes
+	for ; c.until < c.fresh && c.until-c.again < maxChunks; c.until++ {
+		r := c.record(c.until)
+		if bytes+r.size+c.cfg.reserve() > c.cfg.payload(c.cfg.MaxPacket) || !c.passed(r.last, c.resendAfter()) {
+			return
+		}
+		bytes += r.size + maxHeaderBytes
+	}
+}
+
+// NextTimeout returns when Advance or AppendPacket has something to do, which may be now; not ok when the connection is
+// over.
+func (c *Conn) NextTimeout() (at time.Time, ok bool) {
+	if c.err != nil {
+		return time.Time{}, false
+	}
+	if c.closing != nil || c.due > 0 || c.again < c.until {
+		return c.now, true
+	}
+	at = earlier(c.heard.Add(c.cfg.Timeout+1), c.spoke.Add(c.cfg.KeepAlive+1))
+	if oldest := c.oldest(); oldest != nil {
+		at = earlier(at, c.waiting(oldest).Add(c.cfg.Timeout+1))
+	}
+	if c.unheard() {
+		at = earlier(at, c.store.at(0).last.Add(c.resendAfter()+1))
+	}
+	if c.queue.len > 0 {
+		at = earlier(at, c.spoke.Add(c.cfg.FlushAfter+1))
+	}
+	if c.asked {
+		at = earlier(at, c.answerAt)
+	}
+	if c.ask {
+		at = earlier(at, c.askAt)
+	} else if c.missing() {
+		at = earlier(at, c.againAt)
+	}
+	if !c.ackAt.IsZero() {
+		at = earlier(at, c.ackAt)
+	}
+	if at.Before(c.now) {
+		at = c.now
+	}
+	return at, true
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
