@@ -16,12 +16,18 @@ import (
 
 // overQUIC runs fn in a bubble with a server and a client over quic-go and an emulated path.
 func overQUIC(t *testing.T, path netsim.Config, fn func(t *testing.T, l loopback)) {
+	overQUICWith(t, path, func(server, client *rpc.World) {}, fn)
+}
+
+// overQUICWith lets prepare bind more to the two worlds before they run.
+func overQUICWith(t *testing.T, path netsim.Config, prepare func(server, client *rpc.World), fn func(t *testing.T, l loopback)) {
 	certificate, err := rpc.DevelopmentCertificate("localhost")
 	require.NoError(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		near, far := netsim.Pipe(path, path)
 		serverWorld, server := newWorld(t, rpc.Config{}, Config{})
 		clientWorld, client := newWorld(t, rpc.Config{}, Config{})
+		prepare(serverWorld, clientWorld)
 		joined := make(chan *rpc.Conn, 1)
 		serverWorld.OnConnect(func(c *rpc.Conn) { joined <- c })
 		listener, err := rpc.ListenPacket(far, &tls.Config{Certificates: []tls.Certificate{certificate}}, serverWorld)
