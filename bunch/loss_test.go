@@ -349,4 +349,12 @@ func TestBlackHole(t *testing.T) {
 	hole.lost(10, 1163)
 	hole.acked(11, 1000)
 	require.False(t, b.BlackHole())
+
+	t.Log("# a full queue drops many in a row, but a large one sent after them arrives")
+	hole.acked(20, 1404)
+	for n := uint64(12); n < 20; n++ {
+		hole.lost(n, 1404)
+	}
+	hole.acked(21, 1000)
+	require.False(t, b.BlackHole())
 }

@@ -29,6 +29,7 @@ type storedFile struct {
 	size   int64  // for an open part, what is reserved
 	used   time.Time
 	blob   bool
+	open   bool // a part that this process writes
 }
 
 // grow makes room so that p may have size bytes.
@@ -86,8 +87,8 @@ type quotaLimit struct {
 	max           int64
 }
 
-// enforce removes contents, the least recently used first, until need more fits among the files that count. It returns
-// the files that are left.
+// enforce removes contents and parts that nobody writes, the least recently used first, until need more fits among the
+// files that count. It returns the files that are left.
 func (l quotaLimit) enforce(files []storedFile, counts func(storedFile) bool, weight func(storedFile) int64, need int64) ([]storedFile, error) {
 	if l.max < 0 {
 		return files, nil
@@ -103,7 +104,7 @@ func (l quotaLimit) enforce(files []storedFile, counts func(storedFile) bool, we
 	}
 	left := files[:0:0]
 	for _, f := range files {
-		if total+need > l.max && counts(f) && f.blob && os.Remove(f.path) == nil {
+		if total+need > l.max && counts(f) && f.evict() == nil {
 			total -= weight(f)
 			continue
 		}
@@ -113,6 +114,17 @@ func (l quotaLimit) enforce(files []storedFile, counts func(storedFile) bool, we
 		return left, l.full(total, need)
 	}
 	return left, nil
+}
+
+// evict removes a file that makes room for another.
+func (f storedFile) evict() error {
+	switch {
+	case f.blob:
+		return os.Remove(f.path)
+	case f.open:
+		return ErrPartBusy
+	}
+	return removeUnlocked(f.path)
 }
 
 func (l quotaLimit) full(total, need int64) error {
@@ -156,11 +168,11 @@ func (d *Dir) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 		return f, false
 	}
 	f.size, f.used = info.Size(), info.ModTime()
-	p, open := d.open[f.path]
-	if p != nil {
+	var p *dirPart
+	if p, f.open = d.open[f.path]; p != nil {
 		f.size = max(f.size, p.reserved)
 	}
-	expired := !f.blob && !open && d.expired(time.Since(f.used))
+	expired := !f.blob && !f.open && d.expired(time.Since(f.used))
 	if expired && removeUnlocked(f.path) == nil {
 		return f, false
 	}

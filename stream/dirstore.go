@@ -28,8 +28,8 @@ const (
 // Set the limits before the first use. Several processes may share a folder: a part is locked while it is open.
 type Dir struct {
 	// MaxBytes bounds all that is stored; default 4 GiB. MaxIdentityBytes bounds what one identity stores; default
-	// 1 GiB. Contents make room for new parts, the least recently used first: a receiver has read them already, and
-	// keeps them only to say so. Parts do not. Negative: no limit.
+	// 1 GiB. Contents, and parts that nobody writes, make room for new parts, the least recently used first. Negative:
+	// no limit.
 	MaxBytes, MaxIdentityBytes int64
 	// MaxIdentityFiles bounds the parts and contents of one identity; default 1,024. Negative: no limit.
 	MaxIdentityFiles int
@@ -58,7 +58,7 @@ func (d *Dir) Open(identity, key string, size int64) (Part, error) {
 	return p, nil
 }
 
-// Lookup opens the complete content.
+// Lookup opens the complete content, which is an *os.File too: its Name is the path.
 func (d *Dir) Lookup(identity, key string) (Content, error) {
 	c, err := d.lookup(d.file(identity, key))
 	if err != nil {

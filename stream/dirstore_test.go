@@ -351,6 +351,18 @@ func TestContentsMakeRoomLeastRecentlyUsedFirst(t *testing.T) {
 	require.ErrorIs(t, err, ErrStoreFull)
 }
 
+func TestAbandonedPartsMakeRoom(t *testing.T) {
+	s := DirStore(t.TempDir())
+	s.MaxIdentityFiles = 2
+	abandoned := openTestPart(t, s, mine, "abandoned", 10)
+	writeAll(t, abandoned, make([]byte, 5))
+	require.NoError(t, abandoned.Close())
+	openTestPart(t, s, mine, "open", 10)
+	openTestPart(t, s, mine, "third", 10)
+	_, err := s.Open(mine, "fourth", 10)
+	require.ErrorIs(t, err, ErrStoreFull, "both are being written")
+}
+
 func TestOneIdentityCannotPushOutAnother(t *testing.T) {
 	s := DirStore(t.TempDir())
 	s.MaxIdentityBytes = 100

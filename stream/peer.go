@@ -20,6 +20,7 @@ type Peer struct {
 	live     int         // transfers from Start until the receiver's last word
 	err      error       // why the connection ended
 	stats    Stats       // as of the last tick
+	unstored uint64
 
 	// What follows belongs to the world's goroutine.
 	control    *rpc.Actor
@@ -129,6 +130,7 @@ type Stats struct {
 	Lanes                       int    // open
 	PeakOut, Slots              int    // entries that a lane ever had outstanding, of its reliable buffer
 	Late                        uint64 // parts and messages of transfers that had ended; they were dropped
+	Unstored                    uint64 // incoming transfers with a key that the Store had no room for; they can not be resumed
 }
 
 // Stats returns the state as of the last tick. It is safe from any goroutine.
@@ -143,8 +145,15 @@ func (p *Peer) count() {
 	defer p.mu.Unlock()
 	p.stats = Stats{
 		Sending: len(p.sending), Waiting: len(p.queue), Receiving: len(p.receiving),
-		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots, Late: p.late,
+		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots, Late: p.late, Unstored: p.unstored,
 	}
+}
+
+// countUnstored counts a transfer that goes on without its store.
+func (p *Peer) countUnstored() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unstored++
 }
 
 // collect takes what Start queued.

@@ -58,14 +58,18 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[int(q*float64(len(sorted)-1))]
 }
 
-// TestPlayBesideBulk pools over 3,000 calls beside repeated transfers.
+// TestPlayBesideBulk pools over 3,000 calls (300 with -short) beside repeated transfers.
 func TestPlayBesideBulk(t *testing.T) {
 	random := testRand(t)
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}
 	alone, _ := play(t, path, false)
 	slices.Sort(alone)
 	var beside []time.Duration
-	for len(beside) < 3000 {
+	calls := 3000
+	if testing.Short() {
+		calls = 300
+	}
+	for len(beside) < calls {
 		path.Seed = random.Uint64()
 		latencies, took := play(t, path, true)
 		beside = append(beside, latencies...)

@@ -27,6 +27,7 @@ func (in *incoming) prepare() (body, error) {
 	part, err := in.openPart(store, storeKey{identity, key})
 	switch {
 	case errors.Is(err, ErrPartBusy), errors.Is(err, ErrStoreFull):
+		in.peer.countUnstored()
 		in.answer(0, 0, false) // it goes on without being stored
 		return hasher{sha256.New()}, nil
 	case err != nil:
