@@ -1,6 +1,8 @@
 package bunch
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -118,7 +120,7 @@ func TestAckFloor(t *testing.T) {
 }
 
 func TestAcksAgainstAModel(t *testing.T) {
-	random := rand.New(rand.NewPCG(newSeed(t), 0))
+	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	for range 200 {
 		var r received
 		came := map[uint64]bool{}

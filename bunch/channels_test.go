@@ -1,6 +1,8 @@
 package bunch
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -107,7 +109,7 @@ func TestPeersNumbersAreUnseenOpenOrClosed(t *testing.T) {
 }
 
 func TestUnseenAgainstAModel(t *testing.T) {
-	random := rand.New(rand.NewPCG(newSeed(t), 0))
+	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	c := newChannels(true, 10)
 	seen := map[uint64]bool{}
 	for range 5000 {

@@ -1,6 +1,8 @@
 package bunch
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -39,7 +41,7 @@ func TestFlowCounts(t *testing.T) {
 
 // TestAccountsAgree sends thousands of messages of all kinds both ways over a bad path.
 func TestAccountsAgree(t *testing.T) {
-	random := rand.New(rand.NewPCG(newSeed(t), 0))
+	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	p := newPair(t, Config{Overflow: OverflowError})
 	p.drop = func(int, []byte) bool { return random.IntN(10) == 0 }
 	var channels [2][]uint64

@@ -1,10 +1,10 @@
 package bunch_test
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"encoding/binary"
-	"math/rand/v2"
-	"os"
 	"sort"
 	"strconv"
 	"testing"
@@ -15,18 +15,6 @@ import (
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/netsim"
 )
-
-// newSeed returns a random seed, or the one in QUIVER_SEED, and logs it.
-func newSeed(t testing.TB) uint64 {
-	seed := rand.Uint64()
-	if s := os.Getenv("QUIVER_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("QUIVER_SEED=%d", seed)
-	return seed
-}
 
 // sim is a client and a server over a simulated path.
 type sim struct {
@@ -182,7 +170,7 @@ func TestNothingIsLost(t *testing.T) {
 	for _, loss := range []float64{0, 0.01, 0.05, 0.2, 0.5} {
 		t.Run(strconv.FormatFloat(loss, 'f', -1, 64), func(t *testing.T) {
 			path := netsim.Config{Delay: 25 * time.Millisecond, Jitter: 5 * time.Millisecond, Rate: 20e6, Queue: 200_000, Loss: loss,
-				Duplicate: 0.05, Reorder: 0.05, ReorderDelay: 30 * time.Millisecond, Seed: newSeed(t)}
+				Duplicate: 0.05, Reorder: 0.05, ReorderDelay: 30 * time.Millisecond, Seed: testkit.Seed(t)}
 			s := newSim(t, path, netsim.PairConfig{}, bunch.Config{ReceiveLimit: 1 << 20})
 			s.pump(0, 32<<10, 60)
 			s.pump(0, 65536, 20)
@@ -236,7 +224,7 @@ func TestBulkKeepsNoStandingQueue(t *testing.T) {
 
 // TestBulkOverALongPathWithLoss is about a window that random loss must not close.
 func TestBulkOverALongPathWithLoss(t *testing.T) {
-	path := netsim.Config{Delay: 100 * time.Millisecond, Rate: 20e6, Loss: 0.1, Seed: newSeed(t)}
+	path := netsim.Config{Delay: 100 * time.Millisecond, Rate: 20e6, Loss: 0.1, Seed: testkit.Seed(t)}
 	s := newSim(t, path, netsim.PairConfig{}, bunch.Config{ReceiveLimit: 4 << 20, ReliableBuffer: 2048})
 	s.pump(0, 32<<10, 400)
 	start := s.Now()

@@ -3,9 +3,7 @@ package bunch
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sort"
-	"strconv"
 	"testing"
 	"time"
 
@@ -45,18 +43,6 @@ func newPair(t testing.TB, config Config) *pair {
 		p.ends[i] = c
 	}
 	return p
-}
-
-// newSeed returns a random seed, or the one in QUIVER_SEED, and logs it.
-func newSeed(t testing.TB) uint64 {
-	seed := rand.Uint64()
-	if s := os.Getenv("QUIVER_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("QUIVER_SEED=%d", seed)
-	return seed
 }
 
 // flush runs the timers and sends all that is ready.

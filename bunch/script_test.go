@@ -1,6 +1,8 @@
 package bunch
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -353,7 +355,7 @@ func TestScripts(t *testing.T) {
 	if testing.Short() {
 		runs = 50
 	}
-	seed := newSeed(t)
+	seed := testkit.Seed(t)
 	for i := range runs {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		data := make([]byte, 20+r.IntN(3000))

@@ -1,6 +1,8 @@
 package bunch
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"math/rand/v2"
 	"testing"
 
@@ -25,7 +27,7 @@ func TestSlotAddsExtents(t *testing.T) {
 }
 
 func TestSlotAgainstAModel(t *testing.T) {
-	random := rand.New(rand.NewPCG(newSeed(t), 0))
+	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	for range 2000 {
 		var s slot
 		var have [300]bool
@@ -112,7 +114,7 @@ func TestBlocksAreReused(t *testing.T) {
 }
 
 func TestQueue(t *testing.T) {
-	random := rand.New(rand.NewPCG(newSeed(t), 0))
+	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	var q queue[int]
 	var model []int
 	for i := range 20_000 {

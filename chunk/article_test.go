@@ -1,6 +1,8 @@
 package chunk_test
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -64,7 +66,7 @@ func TestBurstIsQuick(t *testing.T) {
 // TestOneShotLoss computes and draws what the article says of blocks that are lost with any of their fragments: at 1 %
 // packet loss 2, 10, 64 and 256 packets make 2, 9.5 (ten packets: 9.6), 63.4 (a hundred) and 92.4 %.
 func TestOneShotLoss(t *testing.T) {
-	rng := rand.New(rand.NewPCG(newSeed(t), 1))
+	rng := rand.New(rand.NewPCG(testkit.Seed(t), 1))
 	for _, test := range []struct {
 		packets int
 		percent float64
@@ -93,7 +95,7 @@ func TestOneShotLoss(t *testing.T) {
 // TestSlicesSurviveWhatBlocksDoNot sends the block that 1 % loss drops with 92.4 %: with slices it needs a few packets more.
 func TestSlicesSurviveWhatBlocksDoNot(t *testing.T) {
 	var packets uint64
-	seed := newSeed(t)
+	seed := testkit.Seed(t)
 	for i := range uint64(20) {
 		p := newPair(chunk.Config{Rate: 10e6}, netsim.Config{Delay: 25 * ms, Loss: 0.01, Seed: seed + i})
 		send(t, p.s, content(256<<10, i))
@@ -131,7 +133,7 @@ func (c *cursor) next(now, delay time.Duration, n int) (order []int) {
 
 // TestWalkIsTheArticles compares the order of sending with the article's cursor, slice by slice, under random acks.
 func TestWalkIsTheArticles(t *testing.T) {
-	rng := rand.New(rand.NewPCG(newSeed(t), 2))
+	rng := rand.New(rand.NewPCG(testkit.Seed(t), 2))
 	for range 200 {
 		count := 1 + rng.IntN(256)
 		rate := 1024 * (1 + rng.IntN(2000))

@@ -1,6 +1,8 @@
 package chunk_test
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"math/rand/v2"
 	"testing"
@@ -244,7 +246,7 @@ func FuzzScript(f *testing.F) {
 }
 
 func TestRandomScripts(t *testing.T) {
-	rng := rand.New(rand.NewPCG(newSeed(t), 3))
+	rng := rand.New(rand.NewPCG(testkit.Seed(t), 3))
 	for range 60 {
 		code := make([]byte, 40+rng.IntN(400))
 		for i := range code {

@@ -2,8 +2,6 @@ package chunk_test
 
 import (
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -15,18 +13,6 @@ import (
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func after(d time.Duration) time.Time { return epoch.Add(d) }
-
-// newSeed returns a random seed, or the one in QUIVER_SEED, and logs it.
-func newSeed(t testing.TB) uint64 {
-	seed := rand.Uint64()
-	if s := os.Getenv("QUIVER_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("QUIVER_SEED=%d", seed)
-	return seed
-}
 
 // content returns bytes that differ from slice to slice.
 func content(size int, seed uint64) []byte {

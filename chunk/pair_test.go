@@ -1,6 +1,8 @@
 package chunk_test
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"fmt"
 	"testing"
@@ -69,7 +71,7 @@ func (p *pair) run(limit time.Duration, chunks int) error {
 }
 
 func TestLossyPairs(t *testing.T) {
-	seed := newSeed(t)
+	seed := testkit.Seed(t)
 	for _, loss := range []float64{0, 0.01, 0.1, 0.3, 0.5} {
 		for _, pipeline := range []int{1, 4, 64} {
 			t.Run(fmt.Sprintf("%.0f%%/%d", 100*loss, pipeline), func(t *testing.T) {
@@ -97,7 +99,7 @@ func TestLossyPairs(t *testing.T) {
 // TestReferencesSimulator is the path on which the reference's author ran his own sender: 250 ms, ±100 ms, 50 % loss, 20 %
 // duplicates. It needed 3,263 slice packets for 513 slices.
 func TestReferencesSimulator(t *testing.T) {
-	link := netsim.Config{Delay: 250 * ms, Jitter: 100 * ms, Loss: 0.5, Duplicate: 0.2, Seed: newSeed(t)}
+	link := netsim.Config{Delay: 250 * ms, Jitter: 100 * ms, Loss: 0.5, Duplicate: 0.2, Seed: testkit.Seed(t)}
 	p := newPair(chunk.Config{}, link)
 	for i := range uint64(3) {
 		send(t, p.s, content(171*1024, i))

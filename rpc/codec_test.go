@@ -1,15 +1,15 @@
 package rpc
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/quick"
@@ -120,18 +120,6 @@ func encode(t testing.TB, v any) []byte {
 	return b
 }
 
-// testSeed returns QUIVER_SEED or a fresh seed, and prints it.
-func testSeed(t *testing.T) uint64 {
-	n := rand.Uint64()
-	if s := os.Getenv("QUIVER_SEED"); s != "" {
-		var err error
-		n, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("QUIVER_SEED=%d", n)
-	return n
-}
-
 func TestValueRoundTrip(t *testing.T) {
 	full := fullValue()
 	seven, moment := 7, time.Unix(5, 6).UTC()
@@ -168,7 +156,7 @@ func TestRandomValuesRoundTrip(t *testing.T) {
 			G *[]byte
 		}
 	}
-	r := rand.New(rand.NewPCG(testSeed(t), 0))
+	r := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	for range 200 {
 		v, ok := quick.Value(reflect.TypeFor[random](), randSource(r))
 		require.True(t, ok)

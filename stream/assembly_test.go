@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"testing"
 
@@ -23,7 +25,7 @@ func takeAll(a *assembly) (got []byte) {
 
 func TestAssemblyOrdersParts(t *testing.T) {
 	all := content(200_000)
-	random := testRand(t)
+	random := testkit.Rand(t)
 	for range 20 {
 		var parts []part
 		for at := 0; at < len(all); {

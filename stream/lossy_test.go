@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"fmt"
 	"math/rand/v2"
@@ -15,7 +17,7 @@ func TestNothingIsLostOnALossyPath(t *testing.T) {
 	for _, loss := range []float64{0, 0.01, 0.05, 0.2, 0.5} {
 		for _, lanes := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%v/%d lanes", loss, lanes), func(t *testing.T) {
-				random := testRand(t)
+				random := testkit.Rand(t)
 				inNetwork(t, setup{}, func(n *network) {
 					for _, carrier := range n.pipe {
 						draws := rand.New(rand.NewPCG(random.Uint64(), 2))

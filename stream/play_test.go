@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"slices"
 	"testing"
 	"time"
@@ -60,7 +62,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 
 // TestPlayBesideBulk pools over 3,000 calls (300 with -short) beside repeated transfers.
 func TestPlayBesideBulk(t *testing.T) {
-	random := testRand(t)
+	random := testkit.Rand(t)
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}
 	alone, _ := play(t, path, false)
 	slices.Sort(alone)

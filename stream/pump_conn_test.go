@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -86,7 +88,7 @@ func TestPumpOverABunchConn(t *testing.T) {
 	for _, slots := range []int{256, 512} {
 		for _, loss := range []float64{0, 0.01, 0.05, 0.2} {
 			t.Run(fmt.Sprintf("R %d, loss %v", slots, loss), func(t *testing.T) {
-				seed := testRand(t).Uint64()
+				seed := testkit.Rand(t).Uint64()
 				t.Logf("link's seed %d", seed)
 				var pump *Pump
 				p := newConnPair(t, bunch.Config{ReliableBuffer: slots}, netsim.Config{Delay: 20 * time.Millisecond, Loss: loss,

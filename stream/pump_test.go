@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"errors"
 	"fmt"
 	"math"
@@ -102,7 +104,7 @@ func TestNaiveLoopOverflows(t *testing.T) {
 }
 
 func TestPumpNeverOverflows(t *testing.T) {
-	rng := testRand(t)
+	rng := testkit.Rand(t)
 	for range 300 {
 		ch := &fakeChannel{slots: 1 << (2 + rng.IntN(8))}
 		gate := Gate{Share: 0.05 + 0.9*rng.Float64(), QueueTime: -1}

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -79,7 +81,7 @@ func TestFullStackAtTheRate(t *testing.T) {
 
 // TestFullStackOnALossyPath is a benchmark too: it logs how much real time a transfer takes, outside the bubble.
 func TestFullStackOnALossyPath(t *testing.T) {
-	path := netsim.Config{Delay: 25 * time.Millisecond, Loss: 0.01, Seed: testRand(t).Uint64()}
+	path := netsim.Config{Delay: 25 * time.Millisecond, Loss: 0.01, Seed: testkit.Rand(t).Uint64()}
 	var took time.Duration
 	begin := time.Now()
 	overQUIC(t, path, func(t *testing.T, l loopback) { took = move(t, l.toServer, l.server) })

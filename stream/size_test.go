@@ -1,10 +1,11 @@
 package stream
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"math"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -78,17 +79,6 @@ type sizedOwners struct {
 	Ptr  *sizedOwn
 	List []sizedOwn `quiver:"max=4"`
 	Text sizedText  `quiver:"max=0"`
-}
-
-func testRand(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	if s := os.Getenv("QUIVER_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("QUIVER_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 1))
 }
 
 func encodeForSize(t *testing.T, v any, compact bool) []byte {
@@ -201,7 +191,7 @@ func (f filler) elements(v reflect.Value, b *bounds) {
 }
 
 func TestRandomValuesNeverExceedTheirPessimisticSize(t *testing.T) {
-	rng := testRand(t)
+	rng := testkit.Rand(t)
 	types := []reflect.Type{
 		reflect.TypeFor[sizedVector](), reflect.TypeFor[sizedBase](), reflect.TypeFor[sizedItem](), reflect.TypeFor[*sizedItem](),
 		reflect.TypeFor[sizedWide](), reflect.TypeFor[sizedOwners](), reflect.TypeFor[int](), reflect.TypeFor[uint8](),
@@ -224,7 +214,7 @@ func TestRandomValuesNeverExceedTheirPessimisticSize(t *testing.T) {
 
 // Types made at random find what hand-made ones miss, such as headers that grow with the number of fields.
 func TestRandomTypesNeverExceedTheirPessimisticSize(t *testing.T) {
-	rng := testRand(t)
+	rng := testkit.Rand(t)
 	for range 50 {
 		typ := randomType(rng, 3)
 		bound, err := elementSize(typ)

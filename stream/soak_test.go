@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"context"
 	"fmt"
@@ -69,7 +71,7 @@ func TestBigTransfersOverTerriblePaths(t *testing.T) {
 	for _, loss := range []float64{0, 0.01, 0.05, 0.2, 0.5} {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
 			t.Parallel()
-			path := netsim.Config{Delay: 25 * time.Millisecond, Loss: loss, Duplicate: 0.02, Reorder: 0.02, Seed: testRand(t).Uint64()}
+			path := netsim.Config{Delay: 25 * time.Millisecond, Loss: loss, Duplicate: 0.02, Reorder: 0.02, Seed: testkit.Rand(t).Uint64()}
 			overPath(t, path, func(ctx context.Context, l loopback) {
 				size := int64(64 << 20)
 				if testing.Short() {

@@ -1,6 +1,8 @@
 package fragment
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -127,7 +129,7 @@ func TestAttackSpreadSequences(t *testing.T) {
 // grow and nothing is allocated once all storage is there.
 func TestAttackFunnySizes(t *testing.T) {
 	cfg := Config{}
-	dice := rand.New(rand.NewPCG(newSeed(t), 0))
+	dice := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	packet, data := make([]byte, 0, 2*Size), content(Size, 1)
 	now, r := epoch, newReassembler(t, cfg)
 	send := func(n int) {

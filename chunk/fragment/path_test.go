@@ -1,6 +1,8 @@
 package fragment
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"fmt"
 	"math"
@@ -46,7 +48,7 @@ func cross(t testing.TB, path netsim.Config, cfg Config, size, blocks int, gap t
 
 // TestLossAmplificationOnAPath measures the article's figures at 1 % loss.
 func TestLossAmplificationOnAPath(t *testing.T) {
-	seed := newSeed(t)
+	seed := testkit.Seed(t)
 	for _, c := range []struct{ fragments, blocks int }{{2, 10_000}, {10, 4000}, {100, 800}, {255, 500}} {
 		t.Run(fmt.Sprint(c.fragments), func(t *testing.T) {
 			path := netsim.Config{Delay: 10 * time.Millisecond, Loss: 0.01, Seed: seed}
@@ -60,7 +62,7 @@ func TestLossAmplificationOnAPath(t *testing.T) {
 }
 
 func TestPerfectPathLosesNothing(t *testing.T) {
-	path := netsim.Config{Delay: 30 * time.Millisecond, Jitter: 20 * time.Millisecond, Duplicate: 0.3, Reorder: 0.3, ReorderDelay: 100 * time.Millisecond, Seed: newSeed(t)}
+	path := netsim.Config{Delay: 30 * time.Millisecond, Jitter: 20 * time.Millisecond, Duplicate: 0.3, Reorder: 0.3, ReorderDelay: 100 * time.Millisecond, Seed: testkit.Seed(t)}
 	for _, size := range []int{2, Size, Size + 1, 4 * Size, MaxBlock} {
 		arrived, stats := cross(t, path, Config{Lifetime: 5 * time.Second, MaxBytes: 16 << 20}, size, 300, 16*time.Millisecond)
 		require.Equal(t, 300, arrived, "%d bytes: %+v", size, stats)
@@ -70,7 +72,7 @@ func TestPerfectPathLosesNothing(t *testing.T) {
 
 // TestBadPath has half of all packets lost, delays of seconds, and a window that blocks outrun.
 func TestBadPath(t *testing.T) {
-	path := netsim.Config{Delay: time.Second, Jitter: 3 * time.Second, Loss: 0.5, Duplicate: 0.2, Reorder: 0.5, ReorderDelay: 2 * time.Second, Seed: newSeed(t)}
+	path := netsim.Config{Delay: time.Second, Jitter: 3 * time.Second, Loss: 0.5, Duplicate: 0.2, Reorder: 0.5, ReorderDelay: 2 * time.Second, Seed: testkit.Seed(t)}
 	arrived, stats := cross(t, path, Config{Lifetime: 4 * time.Second}, 2*Size+500, 20_000, 5*time.Millisecond)
 	t.Logf("%d of 20,000 blocks of 3 fragments: %+v", arrived, stats)
 	require.Positive(t, arrived)

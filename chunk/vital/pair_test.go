@@ -1,6 +1,8 @@
 package vital
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -89,7 +91,7 @@ func TestNothingVitalIsLost(t *testing.T) {
 		for _, v := range []Version{V06, V07} {
 			t.Run(fmt.Sprintf("%v/%v", v, loss), func(t *testing.T) {
 				path := netsim.Config{Delay: 25 * time.Millisecond, Jitter: 10 * time.Millisecond, Rate: 10e6, Loss: loss,
-					Duplicate: 0.05, Reorder: 0.05, ReorderDelay: 40 * time.Millisecond, Seed: newSeed(t)}
+					Duplicate: 0.05, Reorder: 0.05, ReorderDelay: 40 * time.Millisecond, Seed: testkit.Seed(t)}
 				k, pair := newTalk(t, v, path, 4000, time.Minute)
 				require.NoError(t, pair.Run(time.Hour, k.done))
 				s := k.ends[0].Stats()
@@ -109,7 +111,7 @@ func TestNothingVitalIsLost(t *testing.T) {
 
 // TestCleanPathResendsNothing holds the cost of the protocol where nothing goes wrong.
 func TestCleanPathResendsNothing(t *testing.T) {
-	k, pair := newTalk(t, V06, netsim.Config{Delay: 40 * time.Millisecond, Seed: newSeed(t)}, 3000, 0)
+	k, pair := newTalk(t, V06, netsim.Config{Delay: 40 * time.Millisecond, Seed: testkit.Seed(t)}, 3000, 0)
 	require.NoError(t, pair.Run(time.Hour, k.done))
 	for _, c := range k.ends {
 		s := c.Stats()
@@ -121,7 +123,7 @@ func TestCleanPathResendsNothing(t *testing.T) {
 
 // TestDarkness: an outage shorter than Timeout loses nothing, a longer one ends both ends.
 func TestDarkness(t *testing.T) {
-	path := netsim.Config{Delay: 25 * time.Millisecond, Loss: 0.02, Seed: newSeed(t)}
+	path := netsim.Config{Delay: 25 * time.Millisecond, Loss: 0.02, Seed: testkit.Seed(t)}
 	k, pair := newTalk(t, V07, path, 2000, 0)
 	require.NoError(t, pair.RunFor(300*time.Millisecond))
 	pair.Dark(8 * time.Second)
@@ -138,7 +140,7 @@ func TestDarkness(t *testing.T) {
 
 // TestBursts loses runs of packets, and then two of three.
 func TestBursts(t *testing.T) {
-	seed := newSeed(t)
+	seed := testkit.Seed(t)
 	path := netsim.Config{Delay: 50 * time.Millisecond, Burst: netsim.Bursts(0.1, 8), Seed: seed}
 	k, pair := newTalk(t, V06, path, 1500, time.Minute)
 	require.NoError(t, pair.Run(time.Hour, k.done))

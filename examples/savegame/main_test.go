@@ -1,35 +1,23 @@
 package main
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain fails the package when a goroutine outlives its tests.
 func TestMain(m *testing.M) {
 	quietBuffers()
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	for range 500 {
-		if runtime.NumGoroutine() <= before {
-			os.Exit(code)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	stacks := make([]byte, 1<<20)
-	fmt.Printf("leaked goroutines:\n%s\n", stacks[:runtime.Stack(stacks, true)])
-	os.Exit(1)
+	testkit.Main(m)
 }
 
 // output is what a program writes, to be read while it runs.

@@ -1,11 +1,11 @@
 package link_test
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,7 +146,7 @@ func TestBunchesBothWays(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			seed := newSeed(t)
+			seed := testkit.Seed(t)
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				client, server, wake := sides(t)
@@ -160,18 +160,6 @@ func TestBunchesBothWays(t *testing.T) {
 			})
 		})
 	}
-}
-
-// newSeed returns a random seed, or the one in QUIVER_SEED, and logs it.
-func newSeed(t *testing.T) uint64 {
-	seed := rand.Uint64()
-	if s := os.Getenv("QUIVER_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("QUIVER_SEED=%d", seed)
-	return seed
 }
 
 // TestCloseDeliversWhatIsQueued closes right behind 100 messages, in the middle of a corked tick.

@@ -1,24 +1,11 @@
 package link_test
 
 import (
-	"fmt"
-	"os"
-	"runtime"
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"testing"
-	"time"
 )
 
-// TestMain fails the package when a goroutine outlives its tests.
 func TestMain(m *testing.M) {
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	for range 200 {
-		if runtime.NumGoroutine() <= before {
-			os.Exit(code)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	stacks := make([]byte, 1<<20)
-	fmt.Printf("leaked goroutines:\n%s\n", stacks[:runtime.Stack(stacks, true)])
-	os.Exit(1)
+	testkit.Main(m)
 }

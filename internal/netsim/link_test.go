@@ -1,6 +1,8 @@
 package netsim
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -71,7 +73,7 @@ func TestLinkDelay(t *testing.T) {
 }
 
 func TestLinkJitter(t *testing.T) {
-	l := newLinkTest(t, Config{Delay: 50 * ms, Jitter: 20 * ms, Seed: newSeed(t)})
+	l := newLinkTest(t, Config{Delay: 50 * ms, Jitter: 20 * ms, Seed: testkit.Seed(t)})
 	const n = 20_000
 	for i := range n {
 		l.send(time.Duration(i)*20*ms, 100) // no closer than the jitter, so that order needs no help
@@ -88,7 +90,7 @@ func TestLinkJitter(t *testing.T) {
 }
 
 func TestLinkJitterKeepsOrder(t *testing.T) {
-	l := newLinkTest(t, Config{Jitter: 100 * ms, Seed: newSeed(t)})
+	l := newLinkTest(t, Config{Jitter: 100 * ms, Seed: testkit.Seed(t)})
 	for i := range 1000 {
 		l.send(time.Duration(i)*ms, 100)
 	}
@@ -100,7 +102,7 @@ func TestLinkJitterKeepsOrder(t *testing.T) {
 func TestLinkLoss(t *testing.T) {
 	for _, loss := range []float64{0, 0.01, 0.05, 0.2, 0.5, 1} {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
-			l := NewLink(Config{Loss: loss, Seed: newSeed(t)})
+			l := NewLink(Config{Loss: loss, Seed: testkit.Seed(t)})
 			n := int(12_000 / max(loss, 0.01)) // 5 % are more than 5 standard deviations
 			for range n {
 				l.Send(Epoch, nil)
@@ -118,7 +120,7 @@ func TestLinkLoss(t *testing.T) {
 func TestLinkBursts(t *testing.T) {
 	for _, test := range []struct{ loss, length float64 }{{0.02, 2}, {0.2, 20}, {0.5, 1.5}} {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {
-			l := NewLink(Config{Burst: Bursts(test.loss, test.length), Seed: newSeed(t)})
+			l := NewLink(Config{Burst: Bursts(test.loss, test.length), Seed: testkit.Seed(t)})
 			n := int(24_000 * test.length / test.loss) // 24,000 bursts: 5 % are more than 5 standard deviations
 			var lost, bursts int
 			last := Carried
@@ -142,7 +144,7 @@ func TestLinkBursts(t *testing.T) {
 
 // A burst need not lose every packet, and random loss goes on within and without.
 func TestLinkBurstPartial(t *testing.T) {
-	l := NewLink(Config{Loss: 0.1, Burst: Burst{Enter: 0.02, Leave: 0.08, Loss: 0.5}, Seed: newSeed(t)})
+	l := NewLink(Config{Loss: 0.1, Burst: Burst{Enter: 0.02, Leave: 0.08, Loss: 0.5}, Seed: testkit.Seed(t)})
 	const n = 2_000_000
 	for range n {
 		l.Send(Epoch, nil)
@@ -202,7 +204,7 @@ func TestLinkQueue(t *testing.T) {
 }
 
 func TestLinkDuplicate(t *testing.T) {
-	l := newLinkTest(t, Config{Duplicate: 0.1, Delay: ms, Seed: newSeed(t)})
+	l := newLinkTest(t, Config{Duplicate: 0.1, Delay: ms, Seed: testkit.Seed(t)})
 	const n = 100_000
 	for range n {
 		l.send(0, 8)
@@ -235,7 +237,7 @@ func TestLinkDuplicateIsACopy(t *testing.T) {
 }
 
 func TestLinkReorder(t *testing.T) {
-	l := newLinkTest(t, Config{Delay: 40 * ms, Reorder: 0.1, Seed: newSeed(t)})
+	l := newLinkTest(t, Config{Delay: 40 * ms, Reorder: 0.1, Seed: testkit.Seed(t)})
 	const n = 100_000
 	for i := range n {
 		l.send(time.Duration(i)*ms, 8)
@@ -338,7 +340,7 @@ func journal(t *testing.T, cfg Config) (fates []Fate, arrivals []got) {
 }
 
 func TestLinkSameSeedSameFate(t *testing.T) {
-	seed := newSeed(t)
+	seed := testkit.Seed(t)
 	fates, arrivals := journal(t, everything(seed))
 	again, arrivalsAgain := journal(t, everything(seed))
 	require.True(t, slices.Equal(fates, again))
@@ -352,7 +354,7 @@ func TestLinkSameSeedSameFate(t *testing.T) {
 
 // The random loss of the nth packet is the same whatever else is switched on, so that runs can be compared.
 func TestLinkFatesAreIndependent(t *testing.T) {
-	seed := newSeed(t)
+	seed := testkit.Seed(t)
 	plain := NewLink(Config{Loss: 0.3, Seed: seed})
 	cfg := everything(seed)
 	cfg.Loss, cfg.Queue, cfg.MTU, cfg.Burst = 0.3, maxQueue, 0, Burst{}

@@ -1,6 +1,8 @@
 package netsim
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -64,7 +66,7 @@ func TestPipeDelay(t *testing.T) {
 func TestPipeHoldsTheModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, size = 100_000, 1222 // 1,250 B with overhead: 0.1 ms each at 100 Mbit/s
-		a, b := pipe(t, Config{Delay: 25 * ms, Rate: 100e6, Loss: 0.05, Seed: newSeed(t)}, Config{})
+		a, b := pipe(t, Config{Delay: 25 * ms, Rate: 100e6, Loss: 0.05, Seed: testkit.Seed(t)}, Config{})
 		start := time.Now()
 		var got int
 		var reader sync.WaitGroup
@@ -121,7 +123,7 @@ func TestPipeRate(t *testing.T) {
 
 // The fates of packets through a Pipe are those of the pure link.
 func TestPipeSameSeedSameFate(t *testing.T) {
-	seed := newSeed(t)
+	seed := testkit.Seed(t)
 	run := func() (all []got) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := pipe(t, everything(seed), Config{})

@@ -1,6 +1,8 @@
 package netsim
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -108,7 +110,7 @@ func TestPairRoundTrips(t *testing.T) {
 func TestPairBadPath(t *testing.T) {
 	for _, loss := range []float64{0, 0.01, 0.2, 0.5} {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
-			cfg := everything(newSeed(t))
+			cfg := everything(testkit.Seed(t))
 			cfg.Loss = loss
 			a, b := newWaiter(300, 100), newWaiter(300, 100)
 			p := NewPair(a, b, PairConfig{AtoB: cfg, BtoA: cfg})
@@ -131,7 +133,7 @@ func TestPairSameSeedSameRun(t *testing.T) {
 		require.NoError(t, p.Run(time.Hour, func() bool { return a.done() && b.done() }))
 		return trace
 	}
-	seed := newSeed(t)
+	seed := testkit.Seed(t)
 	require.Equal(t, run(seed), run(seed))
 	require.NotEqual(t, run(seed), run(seed+1))
 }

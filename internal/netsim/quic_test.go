@@ -1,6 +1,8 @@
 package netsim
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"context"
 	"crypto/ecdsa"
@@ -83,7 +85,7 @@ func upload(t testing.TB, client, server *quic.Conn, size int) time.Duration {
 
 func TestQUICStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := Config{Delay: 25 * ms, Loss: 0.01, Seed: newSeed(t)}
+		path := Config{Delay: 25 * ms, Loss: 0.01, Seed: testkit.Seed(t)}
 		client, server, a, b := quicPair(t, path, path)
 		took := upload(t, client, server, 1<<20)
 		up, down := a.To(b).Stats(), b.To(a).Stats()
@@ -185,7 +187,7 @@ func TestQUICOverRelay(t *testing.T) {
 // Virtual time must stay cheap: 4 MiB over 50 ms and 1 % loss.
 func TestQUICStreamOnAFastLossyPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := Config{Delay: 25 * ms, Loss: 0.01, Rate: 100e6, Seed: newSeed(t)}
+		path := Config{Delay: 25 * ms, Loss: 0.01, Rate: 100e6, Seed: testkit.Seed(t)}
 		client, server, a, b := quicPair(t, path, path)
 		t.Logf("4 MiB in %v of virtual time; %+v", upload(t, client, server, 4<<20), a.To(b).Stats())
 	})

@@ -1,6 +1,8 @@
 package desk
 
 import (
+	"github.com/quivernet/quiver/internal/testkit"
+
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -8,9 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,19 +19,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// TestMain fails the package when a goroutine outlives its tests.
 func TestMain(m *testing.M) {
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	for range 500 {
-		if runtime.NumGoroutine() <= before {
-			os.Exit(code)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	stacks := make([]byte, 1<<20)
-	fmt.Printf("leaked goroutines:\n%s\n", stacks[:runtime.Stack(stacks, true)])
-	os.Exit(1)
+	testkit.Main(m)
 }
 
 // pair is a server and a client of it.

@@ -1,0 +1,63 @@
+// Package testkit holds what the tests of many packages share: a leak check and seeds.
+package testkit
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Main runs a package's tests and fails it when a goroutine outlives them. It is all that a TestMain calls.
+func Main(m *testing.M) {
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	if code == 0 && !fuzzing() && !settles(before) {
+		stacks := make([]byte, 1<<20)
+		fmt.Printf("leaked goroutines:\n%s\n", stacks[:runtime.Stack(stacks, true)])
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// fuzzing reports whether the fuzzer runs, which has goroutines of its own.
+func fuzzing() bool {
+	f := flag.Lookup("test.fuzz")
+	return f != nil && f.Value.String() != ""
+}
+
+// settles waits for goroutines that are about to end.
+func settles(before int) bool {
+	for range 500 {
+		if runtime.NumGoroutine() <= before {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}
+
+// Seed returns a random seed, or the one in QUIVER_SEED, and logs it, so that a failure can be repeated.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if s := os.Getenv("QUIVER_SEED"); s != "" {
+		given, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatalf("QUIVER_SEED: %v", err)
+		}
+		seed = given
+	}
+	t.Logf("QUIVER_SEED=%d", seed)
+	return seed
+}
+
+// Rand returns a source of random numbers seeded by [Seed].
+func Rand(t testing.TB) *rand.Rand {
+	t.Helper()
+	return rand.New(rand.NewPCG(Seed(t), 1))
+}
