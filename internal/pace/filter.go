@@ -1,0 +1,68 @@
+package pace
+
+import "time"
+
+const (
+	minimumSlots = 4
+	// maximumSlots is over how many rounds the estimate is the greatest rate. One that is not full, for losses or for want
+	// of data, must not lower it; but it must follow within few what cruising corrects, and what a look took from others.
+	// BBR's 10 hold on to that for as long as lies between two looks.
+	maximumSlots = 3
+)
+
+// minimum is the least of the durations added in the last 10 s, kept in slots of a quarter of that: what is forgotten is
+// 7.5 to 10 s old. Without new ones it keeps the old.
+type minimum struct {
+	slots [minimumSlots]time.Duration
+	full  [minimumSlots]bool
+	index int64 // of the newest slot, counted from the epoch
+	least time.Duration
+	known bool
+}
+
+func (m *minimum) add(now instant, d time.Duration) {
+	index := int64(now / (minimumLife / minimumSlots))
+	for i := max(m.index+1, index-minimumSlots+1); i <= index; i++ {
+		m.full[i%minimumSlots] = false
+	}
+	m.index = max(m.index, index)
+	at := m.index % minimumSlots
+	if !m.full[at] || d < m.slots[at] {
+		m.slots[at], m.full[at] = d, true
+	}
+	m.least, m.known = d, true
+	for i, full := range m.full {
+		if full {
+			m.least = min(m.least, m.slots[i])
+		}
+	}
+}
+
+// maximum is the greatest of the rates added in the last rounds.
+type maximum struct {
+	slots [maximumSlots]float64
+	round int64
+}
+
+func (m *maximum) add(round int64, rate float64) {
+	for i := max(m.round+1, round-maximumSlots+1); i <= round; i++ {
+		m.slots[i%maximumSlots] = 0
+	}
+	m.round = max(m.round, round)
+	at := m.round % maximumSlots
+	m.slots[at] = max(m.slots[at], rate)
+}
+
+// set forgets all rounds but this one, which becomes the rate.
+func (m *maximum) set(round int64, rate float64) {
+	*m = maximum{round: round}
+	m.slots[round%maximumSlots] = rate
+}
+
+func (m *maximum) value() float64 {
+	most := 0.0
+	for _, rate := range m.slots {
+		most = max(most, rate)
+	}
+	return most
+}

@@ -1,0 +1,57 @@
+package pace
+
+import "time"
+
+// Train tells how far a train of packets that left at once was spread out by the path: bytes that arrived after the first
+// packet did, IP and UDP included, and the time from the first arrival to the last. It is taken while nothing was
+// measured.
+func (c *Controller) Train(bytes int, span time.Duration) {
+	if bytes <= 0 || span <= 0 || c.delivery.total > 0 {
+		return
+	}
+	c.hint, c.careful = float64(bytes)/span.Seconds(), true
+}
+
+// QUIC tells what QUIC sees of the same path: where to begin when nothing was measured, and when bulk must yield because
+// QUIC's packets wait longer than the target or its window falls. Where our own packets do not wait there is nothing to
+// yield: QUIC's round trips hold delayed acks, and random loss shrinks its window.
+func (c *Controller) QUIC(now time.Time, latestRTT time.Duration, cwnd int) {
+	t := c.tick(now)
+	fell := cwnd < c.quicCwnd
+	c.quicCwnd = cwnd
+	if !c.delay.rtt.known {
+		c.delay.smoothed, c.delay.varied = latestRTT, latestRTT/2
+		if latestRTT > 0 && !c.careful && c.rates.value() == 0 {
+			c.hint = float64(cwnd) / latestRTT.Seconds()
+		}
+		return
+	}
+	if c.queue > c.delay.aim() && (fell || latestRTT > c.delay.base()+c.delay.target()) {
+		c.yield(t)
+	}
+}
+
+// Play tells how many bytes a second play uses: the estimate is the whole bottleneck's, and bulk gets what is left.
+func (c *Controller) Play(rate float64) { c.play = max(rate, 0) }
+
+// Blocked says that the socket would have blocked: a queue is in this machine.
+func (c *Controller) Blocked(now time.Time) { c.yield(c.tick(now)) }
+
+// yield drains at once.
+func (c *Controller) yield(t instant) {
+	switch c.state {
+	case Start:
+		if c.rates.value() == 0 {
+			return
+		}
+		c.measured()
+		c.careful = false
+		c.enter(Drain, t)
+	case Cruise, Up:
+		c.enter(Drain, t)
+	case Compete:
+		if t-c.cut > c.delay.smoothed {
+			c.halve(t)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package pace
+
+import "time"
+
+const (
+	// lookGain makes a queue of a quarter of a round trip in a round trip, which is the target (BBR's gain too).
+	lookGain = 1.25
+	// mostGain bounds what is added when the path is shared.
+	mostGain = 2
+	// paid is the part of what a look tried that must arrive for a start to be worth it: one of two who share a full
+	// bottleneck gets half of it, at the other's cost.
+	paid = 0.8
+	// lookRounds is after how many rounds the packets of a look are decided.
+	lookRounds = 4
+
+	// leastPause and mostPause are how many rounds lie between two looks: BBR looks in one of 8. They vary so that two
+	// controllers do not look at once.
+	leastPause, mostPause = 6, 9
+	// shallowPause is by how much a look is rarer where it costs losses: it takes 1 % of the packets then.
+	shallowPause = 3
+)
+
+// look is a trial of more rate.
+type look struct {
+	number  uint32
+	from    float64 // the estimate at its beginning
+	until   int64   // round until which its samples count; 0 = no look is open
+	outcome tally
+	queue   time.Duration // at its beginning
+	peak    time.Duration // since
+}
+
+// open begins a look.
+func (c *Controller) open(t instant) {
+	c.enter(Up, t)
+	c.look = look{number: c.look.number + 1, from: c.Estimate(), until: c.round + lookRounds, queue: c.queue}
+}
+
+// push is the gain of looks. All who share a bottleneck are to add the same to it, a quarter of the whole, so that the
+// smaller part grows the faster: what queue the last look made tells which part of the whole ours is.
+func (c *Controller) push() float64 { return 1 + max(c.extra, lookGain-1) }
+
+// payback is the gain after a look, which undoes in as long, or little longer, what the look sent too much.
+func (c *Controller) payback() float64 { return max(2-c.push(), emptyGain) }
+
+// stepUp ends the look after a round trip; what it found arrives while the queue that it made drains.
+func (c *Controller) stepUp(t instant, b batch) {
+	target := c.delay.target()
+	if c.queue > target || b.lost > 0 && c.queue > target/2 || t-c.since > c.delay.base() {
+		c.enter(Drain, t)
+		c.looked = true
+	}
+}
+
+// afterLook takes back what a look sent too much. What queue that made is not yet seen, so that waiting to see it gone
+// would leave the bottleneck idle.
+func (c *Controller) afterLook(t instant) {
+	long := float64(c.delay.base()) * (c.push() - 1) / (1 - c.payback())
+	if c.queue > 2*c.delay.target() {
+		c.looked = false
+		c.trim()
+	} else if float64(t-c.since) >= long {
+		c.enter(Cruise, t)
+	}
+}
+
+// judge tells whether a look found more rate, and closes it when its packets are decided.
+func (c *Controller) judge() (found bool) {
+	l := &c.look
+	if l.until == 0 {
+		return false
+	}
+	l.peak = max(l.peak, c.queue)
+	if c.Estimate() > l.from*(1+paid*(c.push()-1)) && c.queue < c.delay.target()/2 && c.state != Compete {
+		l.until, c.shallow = 0, false
+		return true
+	}
+	if c.round >= l.until {
+		c.close()
+	}
+	return false
+}
+
+// close draws the conclusions from a look that found nothing.
+func (c *Controller) close() {
+	l := &c.look
+	l.until = 0
+	dropped := l.outcome.above(c.random.value)
+	c.shallow = dropped && c.Estimate() < l.from*1.05
+	if dropped {
+		c.extra = 0
+		return
+	}
+	wanted := (lookGain - 1) * c.delay.base().Seconds()
+	rise := max(l.peak-l.queue, 1).Seconds()
+	c.extra = min((c.push()-1)*min(max(wanted/rise, 0.5), 2), mostGain-1)
+}
+
+// distance draws how many rounds to cruise before the next look, from the time, which differs between controllers.
+func (c *Controller) distance(t instant) int {
+	pause := leastPause + int(uint64(t)/1024*0x9E3779B97F4A7C15>>32)%(mostPause-leastPause+1)
+	if c.shallow {
+		pause *= shallowPause
+	}
+	return pause
+}

@@ -1,0 +1,145 @@
+package pace
+
+import "time"
+
+const (
+	// blank is how many packets may leave in the first round trip of a path of which nothing is known: twice RFC 9002's
+	// initial window and more, for they are paced.
+	blank = 32
+	// leap bounds the first flight over a path of which a train or an old estimate is all that is known: a token bucket
+	// that passes a train at once must not get a whole bandwidth-delay product of its line rate.
+	leap = 512 << 10
+	// quiet is after how many PTOs without an ack the path counts as dark, DESIGN.md 7.
+	quiet = 3
+	// deadline is after how long without an ack sending stops, DESIGN.md 7.
+	deadline = 10 * time.Second
+)
+
+// Next returns when a packet may leave while inFlight bytes are under way; a time that is not after now means at once. It
+// is to be asked again after each packet and each Feedback. Not ok: nothing was heard for 10 s, and nothing may leave
+// before an ack comes or Reset.
+func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok bool) {
+	t := c.tick(now)
+	if inFlight > 0 && t-c.heard > quiet*c.PTO() && c.state != Stopped {
+		c.state = Dark
+	}
+	if inFlight > 0 && t-c.heard > deadline {
+		c.state = Stopped
+	}
+	next := c.pacer.next
+	switch {
+	case c.state == Stopped:
+		return time.Time{}, false
+	case c.state == Dark, inFlight+size > c.Window():
+		next = max(c.heard, c.left) + c.PTO()
+	}
+	return c.local.time(next), true
+}
+
+// hear takes note of an ack, and tells whether it ends a silence. A path that was dark may be another now: it starts at
+// half its old rate, and what was lost in the dark does not count.
+func (c *Controller) hear(t instant, newest Sample) (woke bool) {
+	if woke = c.state == Dark || c.state == Stopped; woke {
+		c.deaf = newest.sent
+		c.roundLeft = tally{}
+		c.begin(t, c.Estimate()/2)
+	} else if since := t - c.heard; c.gap == 0 {
+		c.gap = min(since, c.cfg.AckDelay)
+	} else {
+		c.gap += (min(since, c.cfg.AckDelay+c.delay.base()) - c.gap) / 16
+	}
+	c.heard = t
+	return woke
+}
+
+// resume begins a flight over an empty path.
+func (c *Controller) resume(t instant) {
+	c.heard = t
+	if c.left > 0 && t-c.left > minimumLife {
+		c.begin(t, c.Estimate())
+	}
+}
+
+// begin starts from a rate that was measured once.
+func (c *Controller) begin(t instant, rate float64) {
+	c.hint, c.careful = rate, rate > 0
+	c.rates = maximum{round: c.round}
+	c.recent, c.full, c.flat, c.queue = 0, 0, 0, 0
+	c.enter(Start, t)
+}
+
+// Rate returns at how many bytes a second bulk is to be paced.
+func (c *Controller) Rate() float64 {
+	least := float64(c.cfg.Packet) / c.delay.base().Seconds()
+	switch c.state {
+	case Dark, Stopped:
+		return float64(c.cfg.Packet) / c.PTO().Seconds()
+	case Compete:
+		return max(lookGain*c.window/max(c.delay.smoothed, 1).Seconds(), least)
+	}
+	estimate := c.Estimate()
+	if estimate == 0 {
+		return blank * least
+	}
+	return max(c.gain()*estimate-c.play, least)
+}
+
+// gain is the factor on the estimate.
+func (c *Controller) gain() float64 {
+	switch c.state {
+	case Start:
+		if c.careful {
+			return 1
+		}
+		return startGain
+	case Up:
+		return c.push()
+	case Drain:
+		if c.looked {
+			return c.payback()
+		}
+		return emptyGain
+	}
+	return c.steer()
+}
+
+// steer corrects the queue to the aim within three halves of a round trip: for an answer that comes a round trip late, a
+// gain below pi/2 in one is stable, and two thirds overshoots little.
+func (c *Controller) steer() float64 {
+	horizon := 3 * max(c.delay.base(), minStanding) / 2
+	off := (c.delay.aim() - c.queue).Seconds() / horizon.Seconds()
+	return min(max(1+off, leastSteer), mostSteer)
+}
+
+// Window returns how many bytes may be in flight.
+func (c *Controller) Window() int {
+	if c.state == Compete {
+		return int(c.window)
+	}
+	estimate := c.Estimate()
+	if estimate == 0 {
+		return blank * c.cfg.Packet
+	}
+	product := estimate * c.delay.base().Seconds()
+	held := estimate * (2 * c.gap).Seconds() // by the receiver, in acks to come
+	switch c.state {
+	case Start:
+		product *= startGain
+		if c.hint > 0 && c.rounds == 0 {
+			return int(min(max(product, blank*float64(c.cfg.Packet)), leap))
+		}
+	case Dip:
+		product /= 2
+	case Up:
+		product *= lookGain * c.push()
+	case Drain:
+		if c.looked {
+			product *= lookGain * c.push()
+		}
+	case Cruise:
+		product *= lookGain
+	}
+	return int(max(product+held, c.leastWindow()))
+}
+
+func (c *Controller) leastWindow() float64 { return float64(minWindow * c.cfg.Packet) }

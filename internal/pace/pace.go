@@ -1,0 +1,241 @@
+package pace
+
+import "time"
+
+// Controller paces the bulk packets of one path. It is a plain value for one goroutine at a time.
+type Controller struct {
+	cfg    Config
+	local  clock
+	remote clock
+	now    instant
+
+	// The path, as measured.
+	delay    delay
+	delivery delivery
+	rates    maximum       // delivery and play, by round
+	hint     float64       // rate to begin with, from the train or from QUIC; 0 = measured or unknown
+	careful  bool          // hint is a measured rate: begin at it, not at twice it
+	recent   float64       // arrival rate by the newest sample, play included
+	loss     share         // of all packets
+	random   share         // of packets decided while there was no queue
+	credit   float64       // bytes of lost packets that may count as passed
+	gap      time.Duration // usual time between two feedbacks while data is in flight
+
+	// What the path is used for beside bulk.
+	play     float64
+	quicCwnd int
+
+	// The batch of fates that Feedback closes.
+	batch batch
+
+	// The current round: it ends when a packet that left after its beginning arrives.
+	round     int64
+	roundEnd  int64 // of delivery.total
+	roundLeft tally
+	standing  time.Duration // least queue in it
+	queue     time.Duration // latest
+
+	// What the controller does.
+	state   State
+	since   instant // of the state
+	before  int64   // delivery.total at its beginning
+	rounds  int     // that ended in the state
+	flat    int     // rounds of Start without growth
+	full    float64 // the rate that rounds of Start are compared with
+	pause   int     // rounds of Cruise until the next look
+	look    look
+	extra   float64 // gain of looks above 1; less than lookGain's counts as that
+	looked  bool    // Drain follows a look, and the queue is not twice the target
+	shallow bool    // the last look met loss in place of a queue: the path drops what is over its rate
+	stays   int     // rounds in a row with a queue above half the target
+	kept    float64 // the estimate before them
+	rival   instant // when the last competitor was seen
+	window  float64 // of Compete, bytes
+	cut     instant // of the window: losses of packets that left before it are the same epoch's
+
+	// Silence.
+	heard    instant // when the last ack came, or, if later, when a packet left into an empty path
+	left     instant // when the last packet left
+	born     instant // packets that left before it say nothing: the path has changed
+	deaf     instant // losses of packets that left before it are not the path's usual: it was dark
+	inFlight int
+
+	pacer pacer
+}
+
+// batch collects the fates between two calls of Feedback.
+type batch struct {
+	tally
+	newest  Sample
+	rtt     time.Duration // least
+	queue   time.Duration // least
+	arrival bool          // queue is known
+	lately  bool          // a packet was lost that left after the last cut
+}
+
+// New returns a controller that knows nothing of its path.
+func New(c Config) *Controller { return &Controller{cfg: c.withDefaults()} }
+
+// Reset forgets the path, which has changed. Packets that left before may still be reported.
+func (c *Controller) Reset(now time.Time) {
+	t := c.tick(now)
+	fresh := Controller{cfg: c.cfg, local: c.local, remote: c.remote, now: c.now, play: c.play}
+	fresh.delivery.total = c.delivery.total
+	fresh.roundEnd = c.delivery.total
+	fresh.look.number = c.look.number
+	fresh.born, fresh.deaf, fresh.heard = t, t, t
+	*c = fresh
+}
+
+// Sent records that a packet of size bytes on the wire left while inFlight others were under way, and returns what to
+// keep of it.
+func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
+	t := c.tick(now)
+	if inFlight == 0 {
+		c.resume(t)
+	}
+	c.left = t
+	c.pacer.sent(t, size, c.Rate())
+	s := c.delivery.leave(t, inFlight)
+	if c.state == Up {
+		s.look = c.look.number
+	}
+	return s
+}
+
+// Acked says that a packet arrived, when by the receiver's clock; a zero arrival is unknown.
+func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time) {
+	t := c.tick(now)
+	if s.sent < c.born {
+		return
+	}
+	b := &c.batch
+	c.credit = min(c.credit+float64(size)*c.usual()/(1-c.usual()), float64(creditPackets*c.cfg.Packet))
+	b.acked++
+	if s.look != 0 && s.look == c.look.number {
+		c.look.outcome.acked++
+	}
+	if rtt := t - s.sent; b.rtt == 0 || rtt < b.rtt {
+		b.rtt = max(rtt, 1)
+	}
+	if s.sent >= b.newest.sent {
+		b.newest = s
+	}
+	if arrival.IsZero() {
+		c.delivery.arrive(s, size, 0)
+		return
+	}
+	a := c.remote.at(arrival)
+	c.delivery.arrive(s, size, a)
+	c.delay.arrive(t, a-s.sent)
+	if queue := a - s.sent - c.delay.way.least; !b.arrival || queue < b.queue {
+		b.queue, b.arrival = queue, true
+	}
+}
+
+// Lost says that a packet is counted as lost. A packet may still be Acked after.
+func (c *Controller) Lost(now time.Time, s Sample, size int) {
+	c.tick(now)
+	if s.sent < c.deaf {
+		return
+	}
+	c.batch.lost++
+	c.pass(size)
+	c.batch.lately = c.batch.lately || s.sent >= c.cut
+	if s.look != 0 && s.look == c.look.number {
+		c.look.outcome.lost++
+	}
+}
+
+// Feedback closes a batch of Acked and Lost and decides what to do next.
+func (c *Controller) Feedback(now time.Time, inFlight int) {
+	t := c.tick(now)
+	b := c.batch
+	c.batch = batch{}
+	c.inFlight = inFlight
+	if b.acked+b.lost == 0 {
+		return
+	}
+	if b.acked > 0 {
+		if c.hear(t, b.newest) {
+			b.lost = 0
+		}
+		c.learn(t, b)
+	}
+	c.roundLeft.lost += b.lost
+	c.roundLeft.acked += b.acked
+	c.loss.note(b.lost, b.acked)
+	if c.queue <= c.delay.target() {
+		c.random.note(b.lost, b.acked)
+	}
+	ended := b.acked > 0 && b.newest.delivered >= c.roundEnd
+	c.step(t, b, ended)
+	if ended {
+		c.round++
+		c.roundEnd = c.delivery.total
+		c.roundLeft = tally{}
+		c.standing = c.queue
+	}
+}
+
+// Limited says that there is nothing more to send though the path would take it: what inFlight bytes will show of the
+// path's rate never lowers the estimate.
+func (c *Controller) Limited(inFlight int) {
+	c.delivery.limited = max(c.delivery.total+int64(inFlight), 1)
+}
+
+// State returns what the controller is doing, for plots and statistics.
+func (c *Controller) State() State { return c.state }
+
+// Estimate returns the bottleneck's rate in bytes a second, as far as bulk and play together reach it.
+func (c *Controller) Estimate() float64 {
+	return max(c.hint, c.rates.value())
+}
+
+// Queue returns the delay of the latest packets above the least.
+func (c *Controller) Queue() time.Duration { return c.queue }
+
+// Loss returns the smoothed share of packets lost.
+func (c *Controller) Loss() float64 { return c.loss.value }
+
+// RTT returns round trips; zero = unknown.
+func (c *Controller) RTT() (latest, smoothed, least time.Duration) {
+	return c.delay.latest, c.delay.smoothed, c.delay.rtt.least
+}
+
+// PTO returns after how long without an ack a probe is due.
+func (c *Controller) PTO() time.Duration { return c.delay.pto(c.cfg.AckDelay) }
+
+// tick takes a time; one that runs back counts as the latest.
+func (c *Controller) tick(now time.Time) instant {
+	c.now = max(c.now, c.local.at(now))
+	return c.now
+}
+
+// learn takes what the acked packets tell of the path.
+func (c *Controller) learn(t instant, b batch) {
+	c.delay.trip(t, b.rtt)
+	if b.arrival {
+		c.queue = b.queue
+		c.standing = min(c.standing, b.queue)
+	}
+	s := b.newest
+	rate, arrival, ok := c.delivery.rate(s, c.delay.way.least, c.shortest(), c.cfg.Packet)
+	if !ok {
+		return
+	}
+	rate += c.play
+	c.recent = arrival + c.play
+	if !s.limited || rate > c.rates.value() {
+		c.rates.add(c.round, rate)
+	}
+	c.delay.grain = over(c.cfg.Packet, c.rates.value())
+}
+
+// shortest is the interval below which a sample is noise: a round trip, but in the first ones, of which a part must do.
+func (c *Controller) shortest() time.Duration {
+	if c.round < 2 {
+		return min(c.delay.base()/8, minStanding)
+	}
+	return c.delay.base()
+}

@@ -1,0 +1,191 @@
+package pace
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const ms = time.Millisecond
+
+func TestMinimumForgets(t *testing.T) {
+	var m minimum
+	m.add(1, 30*ms)
+	m.add(3*time.Second, 20*ms)
+	m.add(6*time.Second, 40*ms)
+	require.Equal(t, 20*ms, m.least)
+	m.add(12400*ms, 50*ms)
+	require.Equal(t, 20*ms, m.least, "9.4 s old")
+	m.add(13*time.Second, 50*ms)
+	require.Equal(t, 40*ms, m.least, "10 s old: gone")
+	m.add(time.Hour, 60*ms)
+	require.Equal(t, 60*ms, m.least)
+	m.add(time.Hour-time.Second, 50*ms)
+	require.Equal(t, 50*ms, m.least, "a time that runs back")
+}
+
+func TestMaximumForgets(t *testing.T) {
+	var m maximum
+	m.add(1, 100)
+	m.add(1, 50)
+	m.add(2, 70)
+	require.EqualValues(t, 100, m.value())
+	m.add(maximumSlots, 60)
+	require.EqualValues(t, 100, m.value())
+	m.add(maximumSlots+1, 60)
+	require.EqualValues(t, 70, m.value())
+	m.set(9, 10)
+	m.add(10, 20)
+	require.EqualValues(t, 20, m.value())
+	m.add(1000, 1)
+	require.EqualValues(t, 1, m.value())
+}
+
+func TestShare(t *testing.T) {
+	var s share
+	s.note(0, 0)
+	require.Zero(t, s.value)
+	s.note(1, 9)
+	require.InDelta(t, 0.1, s.value, 1e-9, "the first packets are a plain mean")
+	s.note(0, 10)
+	require.InDelta(t, 0.05, s.value, 1e-9)
+	for range 1000 {
+		s.note(1, 24)
+	}
+	require.InDelta(t, 0.04, s.value, 1e-3)
+	s.note(100000, 0)
+	require.EqualValues(t, 1, s.value)
+}
+
+func TestTallyAbove(t *testing.T) {
+	for _, c := range []struct {
+		lost, acked int
+		random      float64
+		above       bool
+	}{
+		{0, 0, 0, false},
+		{1, 39, 0, false}, // one packet is chance
+		{2, 38, 0, false},
+		{4, 36, 0, true},
+		{8, 72, 0.10, false}, // as random as ever
+		{12, 68, 0.10, false},
+		{20, 60, 0.10, true},
+		{60, 940, 0.05, false}, // one point more, not two
+		{80, 920, 0.05, true},
+	} {
+		require.Equal(t, c.above, tally{c.lost, c.acked}.above(c.random), "%+v", c)
+	}
+}
+
+// Packets leave every millisecond into an empty path and arrive 20 ms later every 2 ms: the path passes a packet in 2 ms,
+// however the acks are batched.
+func TestDeliveryRate(t *testing.T) {
+	const size = 1000
+	var d delivery
+	var s [10]Sample
+	for i := range s {
+		s[i] = d.leave(instant(1+i)*ms, i*size)
+	}
+	for i := range s {
+		d.arrive(s[i], size, instant(21+2*i)*ms)
+		if i == 0 {
+			continue
+		}
+		rate, arrival, ok := d.rate(s[i], 20*ms, 0, size)
+		require.True(t, ok)
+		require.InDelta(t, 500e3, rate, 1, "packet %d", i)
+		require.InDelta(t, 500e3, arrival, 1)
+	}
+
+	t.Logf("# what left slowly shows how it left, not what the path can")
+	late := d.leave(100*ms, size)
+	d.arrive(late, size, 120*ms)
+	later := d.leave(140*ms, size)
+	d.arrive(later, size, 121*ms)
+	rate, arrival, ok := d.rate(later, 20*ms, 0, size)
+	require.True(t, ok)
+	require.InDelta(t, 1e6, arrival, 1)
+	require.InDelta(t, 25e3, rate, 1)
+
+	t.Logf("# too short an interval tells nothing")
+	_, _, ok = d.rate(later, 20*ms, 2*ms, size)
+	require.False(t, ok)
+}
+
+func TestPacer(t *testing.T) {
+	var p pacer
+	p.sent(10*ms, 1000, 1e6)
+	require.Equal(t, 10*ms+1, p.next, "a packet's millisecond, of which the burst allows one")
+	p.sent(10*ms, 1000, 1e6)
+	require.Equal(t, 11*ms+2, p.next)
+	t.Logf("# 5 ms late: 1 ms is caught up")
+	p.sent(16*ms, 1000, 1e6)
+	require.Equal(t, 16*ms+1, p.next)
+}
+
+func TestStateNames(t *testing.T) {
+	seen := make(map[string]bool)
+	for s := Start; s <= Stopped; s++ {
+		seen[s.String()] = true
+	}
+	require.Len(t, seen, int(Stopped)+1)
+}
+
+// Random losses count as passed as far as they are usual, so that the estimate is the bottleneck's rate.
+func TestUsualLossPasses(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.random = share{value: 0.1, count: memory}
+	c.credit = 2500
+	c.pass(1000)
+	c.pass(1000)
+	c.pass(1000)
+	require.EqualValues(t, 2000, c.delivery.total, "two of three: more than that is not usual")
+	c.credit, c.shallow = 5000, true
+	c.pass(1000)
+	require.EqualValues(t, 2000, c.delivery.total, "a path that drops instead of queueing gets no credit")
+}
+
+// New Reno's congestion avoidance: a packet more each round trip, half after a loss, once an epoch.
+func TestCompete(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(1, 60*ms)
+	c.kept = 1e6
+	c.compete(10 * ms)
+	require.Equal(t, 60000, c.Window())
+	c.queue, c.standing = 30*ms, 30*ms
+	c.step(70*ms, batch{}, true)
+	require.Equal(t, 61000, c.Window())
+	c.step(80*ms, batch{lately: true}, false)
+	require.Equal(t, 30500, c.Window())
+	require.Equal(t, 80*ms, c.cut)
+	for range 10 {
+		c.halve(90 * ms)
+	}
+	require.Equal(t, minWindow*1000, c.Window())
+
+	t.Logf("# the queue is gone for a round trip: nobody else is there")
+	c.queue, c.standing = 0, 0
+	c.step(150*ms, batch{}, true)
+	require.Equal(t, Cruise, c.State())
+}
+
+// The gain of looks adapts so that a look makes a quarter of a round trip of queue, whatever our part of the bottleneck.
+func TestPush(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(1, 100*ms)
+	require.Equal(t, lookGain, c.push())
+	after := func(rise time.Duration, outcome tally) float64 {
+		c.look = look{peak: rise, outcome: outcome, from: 1e6}
+		c.close()
+		return c.push()
+	}
+	require.InDelta(t, 1.25, after(25*ms, tally{acked: 100}), 1e-9, "alone")
+	require.InDelta(t, 1.5, after(12500*time.Microsecond, tally{acked: 100}), 1e-9, "half of it is ours")
+	require.InDelta(t, 2, after(5*ms, tally{acked: 100}), 1e-9)
+	require.InDelta(t, 2, after(5*ms, tally{acked: 100}), 1e-9, "the bound")
+	require.InDelta(t, 1.5, after(100*ms, tally{acked: 100}), 1e-9)
+	require.False(t, c.shallow)
+	require.InDelta(t, 1.25, after(0, tally{lost: 20, acked: 80}), 1e-9, "no queue, but losses")
+	require.True(t, c.shallow)
+}
