@@ -219,11 +219,16 @@ func (b *bulk) piece(now time.Time) int {
 	for len(b.again) > 0 && b.acked[b.again[0]] {
 		b.again = b.again[1:]
 	}
+	paused := b.pause != nil && b.pause(now)
 	switch {
-	case now.Before(b.begin), b.pause != nil && b.pause(now):
+	case now.Before(b.begin):
 		return -1
 	case len(b.again) > 0:
 		return b.again[0]
+	case paused && b.probes > 0: // a lost tail is found out all the same
+		return slices.Index(b.acked[:min(b.fresh, b.pieces)], false)
+	case paused:
+		return -1
 	case b.fresh < b.pieces+b.parity:
 		return b.fresh
 	case b.probes > 0:

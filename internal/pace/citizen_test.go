@@ -20,7 +20,7 @@ const endless = 1 << 29
 
 // Two transfers over one bottleneck end within 20 % of each other. The median pair does; no pair is far from it.
 func TestTwoTransfersShare(t *testing.T) {
-	seed := newSeed(t)
+	seed := sceneSeed(t)
 	const pairs = 15
 	for _, loss := range []float64{0, 0.01} {
 		l := shared(loss)
@@ -43,7 +43,7 @@ func TestTwoTransfersShare(t *testing.T) {
 
 // A second transfer that begins while another has the link gets its part of it.
 func TestLatecomer(t *testing.T) {
-	seed := newSeed(t)
+	seed := sceneSeed(t)
 	for i := range uint64(5) {
 		l := shared(0.01 * float64(i%2))
 		w := l.world(seed + 2*i)
@@ -77,7 +77,7 @@ func mbits(w *world, flows ...*bulk) []float64 {
 // New Reno beside a transfer keeps 30 % of the link or 80 % of what it reaches alone, whichever is less. Random loss makes
 // Reno's own rate vary from run to run, so that means are compared.
 func TestRenoBeside(t *testing.T) {
-	seed := newSeed(t)
+	seed := sceneSeed(t)
 	const runs = 6
 	for _, beta := range []float64{0.5, 0.7} {
 		for _, loss := range []float64{0, 0.01} {
@@ -104,7 +104,7 @@ func TestRenoBeside(t *testing.T) {
 
 // A transfer alone keeps no standing queue above max(5 ms, RTT/4).
 func TestQueueAlone(t *testing.T) {
-	seed := newSeed(t)
+	seed := sceneSeed(t)
 	for _, l := range []link{{20e6, 50 * ms, 0}, {20e6, 50 * ms, 0.01}, {10e6, 100 * ms, 0.05}, {100e6, 50 * ms, 0.01}, {100e6, 10 * ms, 0}, {2e6, 30 * ms, 0.02}, {200e6, 2 * ms, 0}} {
 		w := l.world(seed)
 		b := newBulk(0, endless, l.joined(1), netsim.Epoch.Add(ms))
@@ -117,7 +117,7 @@ func TestQueueAlone(t *testing.T) {
 		t.Logf("%-24v queue: standing at most %v, mean %v, most %v; goodput %.3f", l, standing.Round(10*time.Microsecond), mean.Round(10*time.Microsecond), most.Round(10*time.Microsecond),
 			float64(b.received-from)*8/10/float64(l.rate)/(1-l.loss))
 		packet := time.Duration(charged * 8e9 / float64(l.rate))
-		assert.LessOrEqual(t, standing, max(5*ms, l.rtt/4, 4*packet))
+		assert.LessOrEqual(t, standing, max(5*ms, l.rtt/4, 6*packet))
 		assert.LessOrEqual(t, mean, max(5*ms, l.rtt/8, 3*packet))
 	}
 }

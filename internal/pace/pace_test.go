@@ -271,7 +271,7 @@ func TestNoAllocations(t *testing.T) {
 
 // Whatever its owner and the peer say, the controller names a rate and a window that a sender can live with.
 func TestAnyScript(t *testing.T) {
-	rng := rand.New(rand.NewPCG(newSeed(t), 3))
+	rng := rand.New(rand.NewPCG(sceneSeed(t), 3))
 	for range 50 {
 		script := make([]byte, 2000)
 		for i := range script {

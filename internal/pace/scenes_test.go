@@ -42,7 +42,7 @@ func (s *stage) goodput(until time.Duration) float64 {
 const useful = float64(payload) / charged
 
 func TestRateChanges(t *testing.T) {
-	s := newStage(link{10e6, 50 * ms, 0.01}, newSeed(t))
+	s := newStage(link{10e6, 50 * ms, 0.01}, sceneSeed(t))
 	s.at(5*time.Second, func() { s.there.rate = 2e6 })
 	s.at(12*time.Second, func() { s.there.rate = 10e6 })
 	t.Logf("# 10 Mbit/s, then 2 from 5 s, then 10 from 12 s")
@@ -61,7 +61,7 @@ func TestRateChanges(t *testing.T) {
 }
 
 func TestRoundTripChanges(t *testing.T) {
-	s := newStage(link{20e6, 50 * ms, 0}, newSeed(t))
+	s := newStage(link{20e6, 50 * ms, 0}, sceneSeed(t))
 	longer := func(d time.Duration) func() { return func() { s.there.delay, s.back.delay = d/2, d/2 } }
 	s.at(5*time.Second, longer(100*ms))
 	s.at(25*time.Second, longer(30*ms))
@@ -78,7 +78,7 @@ func TestRoundTripChanges(t *testing.T) {
 }
 
 func TestPauses(t *testing.T) {
-	s := newStage(link{20e6, 50 * ms, 0.01}, newSeed(t))
+	s := newStage(link{20e6, 50 * ms, 0.01}, sceneSeed(t))
 	t.Logf("# something to send in 100 ms of each 300 ms: the estimate stays")
 	s.bulk.pause = func(now time.Time) bool { return now.Sub(netsim.Epoch)%(300*ms) > 100*ms }
 	for i := range 40 {
@@ -97,7 +97,7 @@ func TestPauses(t *testing.T) {
 }
 
 func TestDarkPath(t *testing.T) {
-	s := newStage(link{20e6, 50 * ms, 0.01}, newSeed(t))
+	s := newStage(link{20e6, 50 * ms, 0.01}, sceneSeed(t))
 	s.at(3*time.Second, func() { s.there.dark = true })
 	s.at(8*time.Second, func() { s.there.dark = false })
 	s.goodput(3 * time.Second)
@@ -120,7 +120,7 @@ func TestDarkPath(t *testing.T) {
 }
 
 func TestRandomLoss(t *testing.T) {
-	seed := newSeed(t)
+	seed := sceneSeed(t)
 	for _, l := range []link{{20e6, 50 * ms, 0.02}, {20e6, 50 * ms, 0.05}, {20e6, 50 * ms, 0.10}, {100e6, 20 * ms, 0.10}, {5e6, 200 * ms, 0.10}} {
 		s := newStage(l, seed)
 		s.goodput(3 * time.Second)
@@ -133,7 +133,7 @@ func TestRandomLoss(t *testing.T) {
 
 // A queue too short to be seen as delay: what is over the rate is lost, and that loss is congestion.
 func TestShallowQueue(t *testing.T) {
-	seed := newSeed(t)
+	seed := sceneSeed(t)
 	for _, c := range []struct {
 		link
 		queue int
@@ -155,7 +155,7 @@ func TestShallowQueue(t *testing.T) {
 }
 
 func TestWrongTrain(t *testing.T) {
-	seed := newSeed(t)
+	seed := sceneSeed(t)
 	for _, factor := range []float64{0.25, 4} {
 		l := link{20e6, 50 * ms, 0.01}
 		w := l.world(seed)
@@ -172,20 +172,20 @@ func TestWrongTrain(t *testing.T) {
 
 // Jitter is not a queue.
 func TestJitter(t *testing.T) {
-	seed := newSeed(t)
+	seed := sceneSeed(t)
 	for _, jitter := range []time.Duration{2 * ms, 10 * ms} {
 		s := newStage(link{20e6, 50 * ms, 0.01}, seed)
 		s.there.jitter, s.back.jitter = jitter, jitter
 		s.goodput(3 * time.Second)
 		got := s.goodput(13 * time.Second)
 		t.Logf("jitter %v: %.1f Mbit/s", jitter, got)
-		assert.Greater(t, got, 0.8*20*useful)
+		assert.Greater(t, got, 0.7*20*useful)
 	}
 }
 
 // Play's packets pass the same bottleneck: bulk leaves them their rate.
 func TestPlay(t *testing.T) {
-	s := newStage(link{20e6, 50 * ms, 0}, newSeed(t))
+	s := newStage(link{20e6, 50 * ms, 0}, sceneSeed(t))
 	s.ctl.Play(5e6 / 8)
 	play := &player{rate: 5e6, size: 400}
 	s.flows = append(s.flows, play)

@@ -2,10 +2,7 @@ package pace_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -16,16 +13,6 @@ import (
 )
 
 // newSeed draws a seed, or takes QUIVER_SEED, and prints it.
-func newSeed(t testing.TB) uint64 {
-	seed := rand.Uint64()
-	if s := os.Getenv("QUIVER_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err, "QUIVER_SEED")
-	}
-	t.Logf("QUIVER_SEED=%d", seed)
-	return seed
-}
 
 // link is a path of the table: the same both ways, with netsim's queue of max(1 BDP, 64 KB).
 type link struct {
@@ -86,7 +73,7 @@ func (l link) transfer(t testing.TB, seed uint64, size, parity int, factor float
 
 // The table of what the raw carrier is to reach on lossy links: the times over the ideal and the bytes over the blob's.
 func TestTable(t *testing.T) {
-	seed := newSeed(t)
+	seed := sceneSeed(t)
 	for _, row := range []struct {
 		link
 		size        int
