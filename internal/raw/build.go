@@ -1,0 +1,205 @@
+package raw
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// purpose is why a packet is built.
+type purpose uint8
+
+const (
+	nothing purpose = iota
+	forProbe
+	forTrain
+	forPayload
+	forReport
+)
+
+// AppendPacket builds and seals the next packet, at most max bytes, when one is to leave now. The buffer is used from its
+// beginning. What it built counts as sent.
+func (s *Session) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool) {
+	t := s.tick(now)
+	if max = min(max, MaxPacket); max < Overhead+dataHeader+leastFeedback {
+		return buf, 0, false
+	}
+	for {
+		why := s.next(t)
+		if why == nothing {
+			return buf, 0, false
+		}
+		if packet, number, ok = s.build(t, why, buf, max); ok || s.state == Closed {
+			return packet, number, ok
+		}
+	}
+}
+
+// next decides what to build now.
+func (s *Session) next(t time.Duration) purpose {
+	switch {
+	case !s.started || s.state == Closed || s.records.len() >= maxRecords:
+		return nothing
+	case s.hearing.probes > 0:
+		return forProbe
+	case s.state == Open && s.train.left > 0:
+		return forTrain
+	case s.report.alone && s.report.due(t):
+		return forReport
+	case s.wants() && s.mayLeave(t):
+		return forPayload
+	case s.report.due(t):
+		return forReport
+	}
+	return nothing
+}
+
+// wants reports whether a payload may wait for its turn.
+func (s *Session) wants() bool {
+	return s.state == Open && !s.quiet && !s.train.running() && s.records.len() < maxRecords-sparedRecords
+}
+
+// size is what the next packet with a payload will take, as far as that is known.
+func (s *Session) size() int {
+	if s.full > 0 {
+		return s.full
+	}
+	return SafePacket + overheadUDP
+}
+
+func (s *Session) mayLeave(t time.Duration) bool {
+	now := s.time(t)
+	at, ok := s.control.Next(now, s.size(), s.records.bytes)
+	return ok && !at.After(now)
+}
+
+// build makes one packet. Not ok: there was nothing to put in, and s has taken note of that.
+func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (packet []byte, number uint64, ok bool) {
+	number = s.records.next
+	if number == s.skip && why != forTrain {
+		number++
+	}
+	b := appendHeader(buf[:0], s.ids[0], number)
+	limit := max - tagBytes
+	rec := record{sent: t, fate: silent}
+	switch why {
+	case forProbe:
+		b = s.appendProbe(t, b, limit, &rec)
+	case forTrain:
+		b = s.appendTrain(b, limit, &rec)
+	case forPayload:
+		if b = s.appendPayloads(t, b, limit, &rec); rec.payloads == 0 {
+			s.quiet = true
+			s.control.Limited(s.records.bytes)
+			return buf, 0, false
+		}
+	}
+	if why == forReport || s.report.due(t) {
+		b = s.appendReport(t, b, limit, why, &rec)
+	}
+	packet, err := s.sealer.seal(b, number)
+	if err != nil {
+		s.end(&Error{Kind: Worn, Reason: err.Error()})
+		return buf, 0, false
+	}
+	s.sent(t, packet, number, rec)
+	return packet, number, true
+}
+
+// appendProbe asks for an ack: while opening with a packet as large as those that will follow, later with whatever is
+// to be sent.
+func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record) []byte {
+	s.hearing.probes--
+	s.stats.Probes++
+	b = append(b, framePing)
+	rec.fate = flying
+	switch {
+	case s.state == Opening:
+		for !s.report.due(t) && len(b) < limit {
+			b = append(b, framePadding)
+		}
+	case s.wants():
+		b = s.appendPayloads(t, b, limit, rec)
+	}
+	return b
+}
+
+func (s *Session) appendTrain(b []byte, limit int, rec *record) []byte {
+	s.train.left--
+	s.train.open++
+	b = append(b, frameTrain, byte(s.train.left))
+	for len(b) < limit {
+		b = append(b, framePadding)
+	}
+	rec.fate, rec.train = flying, true
+	return b
+}
+
+// appendPayloads asks the source until it has nothing that fits.
+func (s *Session) appendPayloads(t time.Duration, b []byte, limit int, rec *record) []byte {
+	for rec.payloads < maxPayloads && limit-len(b) >= minRoom {
+		head := len(b)
+		room := limit - head - dataHeader
+		b = append(b, frameData, 0, 0)
+		out, token, ok := s.source.AppendPayload(s.time(t), b, room)
+		if !ok {
+			return b[:head]
+		}
+		n := len(out) - len(b)
+		if n < 1 || n > room {
+			panic(fmt.Sprintf("raw: a source appended a payload of %d bytes, its limits were 1 and %d", n, room))
+		}
+		binary.BigEndian.PutUint16(out[head+1:], uint16(n))
+		b = out
+		rec.tokens[rec.payloads] = token
+		rec.payloads++
+		rec.fate, rec.paced = flying, true
+		s.stats.Payloads++
+		s.stats.PayloadBytes += uint64(n)
+	}
+	return b
+}
+
+// appendReport adds feedback where it fits. Every pingAfter-th packet that has nothing else asks for an ack.
+func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose, rec *record) []byte {
+	bare := why == forReport && s.report.bare+1 >= pingAfter
+	if bare {
+		b = append(b, framePing)
+		rec.fate = flying
+	}
+	if limit-len(b) < leastFeedback {
+		s.report.alone = true
+		return b
+	}
+	s.report.pace(s.rtt())
+	rec.covers = s.report.fill(t, &s.told, &s.opener.window, limit-len(b))
+	s.stats.Feedbacks++
+	if rec.fate == flying {
+		s.report.bare = 0
+	} else {
+		s.report.bare++
+	}
+	return s.told.append(b)
+}
+
+// sent records a packet.
+func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record) {
+	for s.records.next < number {
+		s.records.push(record{fate: skipped, sent: t, until: t + silentPTOs*s.pto()})
+	}
+	if number >= s.skip {
+		s.drawSkip()
+	}
+	rec.size = uint16(len(packet) + overheadUDP)
+	rec.until = t + silentPTOs*s.pto()
+	if rec.paced {
+		s.full = int(rec.size)
+		rec.sample = s.control.Sent(s.time(t), int(rec.size), s.records.bytes)
+	}
+	if rec.fate == flying {
+		s.asked(t)
+	}
+	s.records.push(rec)
+	s.stats.Sent++
+	s.stats.SentBytes += uint64(len(packet))
+}
