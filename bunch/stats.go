@@ -46,6 +46,9 @@ func (c *Conn) Stats() Stats {
 // Lost returns how many packets were declared lost so far.
 func (c *Conn) Lost() uint64 { return c.stats.PacketsLost }
 
+// InFlight returns how many bytes are on their way, of which no ack has told and that do not count as lost.
+func (c *Conn) InFlight() int { return c.sent.inFlight }
+
 // SetWindow tells how many bytes in flight the path takes: its congestion window and a few packets, 0 when unknown.
 func (c *Conn) SetWindow(bytes int) { c.rate.path = bytes }
 

@@ -89,6 +89,12 @@ func either[T comparable](v, otherwise T) T {
 // Parse is the function of the same name for this ProtocolID and SliceSize.
 func (c Config) Parse(packet []byte) (Packet, error) { return c.format().parse(packet) }
 
+// AppendSlice is the function of the same name for this ProtocolID and SliceSize.
+func (c Config) AppendSlice(b []byte, s Slice) []byte { return c.format().appendSlice(b, s) }
+
+// AppendAck is the function of the same name for this ProtocolID.
+func (c Config) AppendAck(b []byte, a Ack) []byte { return c.format().appendAck(b, a) }
+
 func (c Config) format() format {
 	e := c.effective()
 	return format{e.ProtocolID, e.SliceSize}

@@ -71,6 +71,12 @@ func (r *Receiver) Recycle(data []byte) {
 	}
 }
 
+// Trim gives up what Recycle has taken. A receiver that pauses need not hold it.
+func (r *Receiver) Trim() {
+	clear(r.free)
+	r.free = r.free[:0]
+}
+
 // Partial shows a chunk that has not been taken: the place of all its slices, and which of them are there. Both are only to
 // be read, until the next call of the receiver. The last slice may be shorter than its place.
 func (r *Receiver) Partial(id uint16) (data []byte, have Ack, ok bool) {

@@ -98,6 +98,15 @@ func (s *Sender) Stats() SenderStats {
 	return st
 }
 
+// Trim gives up the memory of chunks to come. A sender that pauses need not hold it.
+func (s *Sender) Trim() {
+	for i, f := range s.flights {
+		if f != nil && f.data == nil {
+			s.flights[i] = nil
+		}
+	}
+}
+
 // AppendSlice appends the packet that is to leave now. Not ok: none is, until NextTimeout.
 func (s *Sender) AppendSlice(now time.Time, buf []byte) (packet []byte, ok bool) {
 	slice, ok := s.NextSlice(now)

@@ -88,7 +88,7 @@ func (w *World) attach(carrier Carrier, server bool) (*Conn, error) {
 		panic(err)
 	}
 	c.machine, c.sample.at = machine, now
-	c.link = link.New(w.capped(carrier), link.Config{Wake: c.onWake, Logger: w.log.With("conn", c)}, machine)
+	c.link = link.New(w.capped(carrier), link.Config{Wake: c.onWake, Logger: w.log.With("conn", c)}, c.addMachines()...)
 	w.mu.Lock()
 	w.live[c] = struct{}{}
 	closed := w.closed

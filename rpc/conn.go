@@ -32,6 +32,9 @@ type Conn struct {
 	machine *bunch.Conn // under link.Lock
 	done    chan struct{}
 
+	machines  []*guest // beside it, likewise
+	uninvited atomic.Uint64
+
 	identity string        // set before joined
 	welcomed chan struct{} // closed when joined
 

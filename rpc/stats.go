@@ -51,7 +51,7 @@ type Drops struct {
 	// Bunches.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly uint64
 	// Datagrams.
-	RingFull, UnknownMachine uint64
+	RingFull, UnknownMachine, BeforeJoin uint64
 }
 
 // Stats returns a snapshot.
@@ -92,6 +92,7 @@ func (c *Conn) addCounts(s *Stats) {
 	l := c.link.Stats()
 	s.MaxDatagram = l.MaxDatagram
 	s.Drops.RingFull, s.Drops.UnknownMachine = l.DroppedRing, l.DroppedUnknown
+	s.Drops.BeforeJoin = c.uninvited.Load()
 	s.Drops.NotOwner = c.drops[dropNotOwner].Load()
 	s.Drops.RateLimited = c.drops[dropRateLimited].Load()
 	s.Drops.Unbound = c.drops[dropUnbound].Load()

@@ -56,6 +56,8 @@ type World struct {
 	shape   shape
 	frozen  bool
 
+	machines []func(*Conn) Machine // of every connection, beside bunches
+
 	inbox     inbox
 	live      map[*Conn]struct{} // attached and not yet ended, half-open ones included
 	count     int                // of them and of ended ones whose OnDisconnect has not run

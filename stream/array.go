@@ -79,7 +79,7 @@ type arraySource[T any] struct {
 	next  int
 }
 
-func (s *arraySource[T]) fill(c *chunk, stopAt int64) error {
+func (s *arraySource[T]) fill(c *block, stopAt int64) error {
 	most := len(s.items)
 	if stopAt >= 0 {
 		most = min(most, int(stopAt))
@@ -96,7 +96,7 @@ func (s *arraySource[T]) fill(c *chunk, stopAt int64) error {
 }
 
 // encode appends the next item to c. One that is larger than c makes c grow: it will travel alone.
-func (s *arraySource[T]) encode(c *chunk) error {
+func (s *arraySource[T]) encode(c *block) error {
 	before := len(c.buf)
 	grown, err := rpc.AppendValue(c.buf, &s.items[s.next])
 	if err != nil {

@@ -23,8 +23,8 @@ type assembly struct {
 	next  int64 // offset behind the bytes in order
 	limit int64 // bytes from here on were not granted
 
-	ready  []*chunk // in order, not taken yet
-	parked []*chunk // out of order, by offset
+	ready  []*block // in order, not taken yet
+	parked []*block // out of order, by offset
 }
 
 // add takes a copy of p.
@@ -63,15 +63,15 @@ func (a *assembly) extend(p part) error {
 	return nil
 }
 
-// queue copies the part that comes next into the last ready chunk when it fits, else into a new one with room for
-// more: small parts that wait for a slow consumer do not cost a chunk each.
+// queue copies the part that comes next into the last ready block when it fits, else into a new one with room for
+// more: small parts that wait for a slow consumer do not cost a block each.
 func (a *assembly) queue(p part) {
-	var last *chunk
+	var last *block
 	if len(a.ready) > 0 {
 		last = a.ready[len(a.ready)-1]
 	}
 	if last == nil || len(last.room()) < len(p.data) || last.index+int64(last.count) != p.index {
-		last = newChunk(max(len(p.data), partBytes))
+		last = newBlock(max(len(p.data), partBytes))
 		last.offset, last.index = p.offset, p.index
 		a.ready = append(a.ready, last)
 	}
@@ -79,7 +79,7 @@ func (a *assembly) queue(p part) {
 	last.count += p.count
 }
 
-func (a *assembly) queueParked(c *chunk) {
+func (a *assembly) queueParked(c *block) {
 	if c.pooled != nil || c.size() > partBytes {
 		a.ready = append(a.ready, c)
 		return
@@ -91,7 +91,7 @@ func (a *assembly) park(p part) error {
 	if p.offset < a.next {
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
 	}
-	i, found := slices.BinarySearchFunc(a.parked, p.offset, func(c *chunk, offset int64) int {
+	i, found := slices.BinarySearchFunc(a.parked, p.offset, func(c *block, offset int64) int {
 		return int(min(max(c.offset-offset, -1), 1))
 	})
 	last := p.offset + int64(len(p.data))
@@ -118,8 +118,8 @@ func (a *assembly) resume(base int64) {
 	}
 }
 
-// take returns the next chunk in order, nil when there is none. The caller owns it.
-func (a *assembly) take() *chunk {
+// take returns the next block in order, nil when there is none. The caller owns it.
+func (a *assembly) take() *block {
 	if len(a.ready) == 0 {
 		return nil
 	}
@@ -140,8 +140,8 @@ func (a *assembly) free() {
 	a.ready, a.parked = nil, nil
 }
 
-func trimAll(chunks []*chunk, base int64) []*chunk {
-	return slices.DeleteFunc(chunks, func(c *chunk) bool {
+func trimAll(blocks []*block, base int64) []*block {
+	return slices.DeleteFunc(blocks, func(c *block) bool {
 		if c.end() <= base {
 			c.free()
 			return true
@@ -151,8 +151,8 @@ func trimAll(chunks []*chunk, base int64) []*chunk {
 	})
 }
 
-func copyPart(p part) *chunk {
-	c := newChunk(len(p.data))
+func copyPart(p part) *block {
+	c := newBlock(len(p.data))
 	c.offset, c.index, c.count = p.offset, p.index, p.count
 	c.append(p.data)
 	return c

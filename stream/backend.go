@@ -33,8 +33,8 @@ func (w Window) lanes() int { return max(1, w.Lanes) }
 type route interface {
 	// open reports whether one more part of a transfer by that backend may leave now.
 	open(via Backend) bool
-	// send takes one part's message, which it does not keep. It follows an open that was true.
-	send(via Backend, message []byte) error
+	// send takes one part of the transfer with that id, and frees it when it is through. It follows an open that was true.
+	send(via Backend, b *block, id uint64) error
 	// watch asks for a tick once open may have become true for that backend.
 	watch(via Backend)
 }

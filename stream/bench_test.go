@@ -26,8 +26,9 @@ const benchBytes = 64 << 20
 func BenchmarkLoopback(b *testing.B) {
 	data := content(benchBytes)
 	for _, lanes := range []int{1, 4, 8, 16} {
-		b.Run(fmt.Sprintf("blob/lanes=%d", lanes), func(b *testing.B) { benchBlob(b, data, lanes) })
+		b.Run(fmt.Sprintf("blob/lanes=%d", lanes), func(b *testing.B) { benchBlob(b, data, Via(Window{Lanes: lanes})) })
 	}
+	b.Run("blob/slices", func(b *testing.B) { benchBlob(b, data, Via(Slices{})) })
 	b.Run("quic", func(b *testing.B) { benchQUIC(b, data, false) })
 	b.Run("quic+sha256", func(b *testing.B) { benchQUIC(b, data, true) })
 }
@@ -62,14 +63,14 @@ func newLoopback(tb testing.TB, config Config) loopback {
 	return loopback{server, client, server.Peer(<-joined), client.Peer(conn)}
 }
 
-func benchBlob(b *testing.B, data []byte, lanes int) {
+func benchBlob(b *testing.B, data []byte, via Option) {
 	l := newLoopback(b, Config{MaxBytes: -1})
 	save.Handle(l.client, func(in *IncomingBlob) {
 		go io.Copy(io.Discard, in)
 	})
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		err := save.Send(b.Context(), l.toClient, bytes.NewReader(data), int64(len(data)), Lanes(lanes))
+		err := save.Send(b.Context(), l.toClient, bytes.NewReader(data), int64(len(data)), via)
 		require.NoError(b, err)
 	}
 }

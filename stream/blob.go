@@ -66,7 +66,7 @@ func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 // sender told that the transfer is complete.
 type IncomingBlob struct {
 	Incoming
-	rest []byte // of chunk, not read yet
+	rest []byte // of block, not read yet
 	held piece
 }
 
@@ -121,13 +121,13 @@ func (b *IncomingBlob) fetch() error {
 	if err != nil {
 		return err
 	}
-	b.held, b.rest = held, held.chunk.payload()
+	b.held, b.rest = held, held.block.payload()
 	return nil
 }
 
 // release gives back what was read.
 func (b *IncomingBlob) release() {
 	b.rest = nil
-	b.held.chunk.free()
+	b.held.block.free()
 	b.in.consumed(b.held.bytes, 0)
 }

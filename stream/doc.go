@@ -19,6 +19,18 @@
 // The receiver's credit is the second brake: 256 KiB may leave with the header, then 1 MiB, growing to 16 MiB, beyond
 // what the application has consumed. Whoever does not read makes the sender wait, and nobody else.
 //
+// # Slices
+//
+// [Slices] is the other backend, for a transfer by [Via] or for all in [Config]: a part is a chunk of package chunk, cut into
+// slices of 1,148 bytes. Over QUIC a slice, or the ack of a chunk, is a datagram: the byte 0x02, then the packet of chunk's
+// WIRE.md with its default protocol id, 1,163 bytes at most, because that is what QUIC falls back to. The receiver acks
+// every 8th slice, or 2 ms after the first that is not acked, all chunks that have news. Slices leave behind all play and
+// within the congestion window, which they share with lanes, and keep at most 20 ms of queue; a slice is sent again when
+// three later ones of its chunk have arrived, or any later one and 9/8 of the round trip, or nothing for long: after
+// two such timeouts in a row only probes leave. No reliable buffer is filled, and what waits for its turn is little, so a
+// transfer that is canceled stops soon. Everything else is the same: header, answer, credit, digest and resume travel and
+// count as for lanes, and transfers by both backends go on side by side.
+//
 // # When it is complete
 //
 // A transfer is complete, for both ends, when the receiving application has consumed all of it and its SHA-256 is the

@@ -22,8 +22,10 @@ type stuck chan struct{}
 
 func (s stuck) Read([]byte) (int, error) { <-s; return 0, io.EOF }
 
-func TestSenderCancels(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestSenderCancels(t *testing.T) { overBackends(t, testSenderCancels) }
+
+func testSenderCancels(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		got := collect(n.client.streams)
 		transfer, err := save.Start(n.server.peer, endless{}, -1)
 		require.NoError(n, err)
@@ -39,7 +41,11 @@ func TestSenderCancels(t *testing.T) {
 }
 
 func TestSenderCancelsWhileItsReaderBlocks(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+	overBackends(t, testSenderCancelsWhileItsReaderBlocks)
+}
+
+func testSenderCancelsWhileItsReaderBlocks(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		collect(n.client.streams)
 		reader := make(stuck)
 		defer close(reader)
@@ -56,8 +62,10 @@ func TestSenderCancelsWhileItsReaderBlocks(t *testing.T) {
 	})
 }
 
-func TestReceiverCancels(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestReceiverCancels(t *testing.T) { overBackends(t, testReceiverCancels) }
+
+func testReceiverCancels(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		save.Handle(n.client.streams, func(in *IncomingBlob) {
 			go func() {
 				_, _ = io.ReadFull(in, make([]byte, 100_000))
@@ -75,8 +83,10 @@ func TestReceiverCancels(t *testing.T) {
 	})
 }
 
-func TestReceiverRejects(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestReceiverRejects(t *testing.T) { overBackends(t, testReceiverRejects) }
+
+func testReceiverRejects(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		save.Handle(n.client.streams, func(in *IncomingBlob) { in.Reject(errTest) })
 		err := n.mustStart(n.server.peer, content(1<<20)).Wait(n.ctx)
 		require.ErrorIs(n, err, ErrRejected)
@@ -85,18 +95,22 @@ func TestReceiverRejects(t *testing.T) {
 	})
 }
 
-func TestNobodyHandles(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestNobodyHandles(t *testing.T) { overBackends(t, testNobodyHandles) }
+
+func testNobodyHandles(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		err := n.mustStart(n.server.peer, content(100)).Wait(n.ctx)
 		require.ErrorIs(n, err, ErrRejected)
 		require.ErrorContains(n, err, `nothing handles blob \"save\"`)
 	})
 }
 
-func TestArrayOfOtherFieldsIsRefused(t *testing.T) {
+func TestArrayOfOtherFieldsIsRefused(t *testing.T) { overBackends(t, testArrayOfOtherFieldsIsRefused) }
+
+func testArrayOfOtherFieldsIsRefused(t *testing.T, via Backend) {
 	type other struct{ ID, Count uint32 }
 	theirs := NewArray[other]("items")
-	inNetwork(t, setup{}, func(n *network) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		theirs.Handle(n.client.streams, func(*IncomingArray[other]) { t.Error("accepted") })
 		err := items.Send(n.ctx, n.server.peer, testItems(10))
 		require.ErrorIs(n, err, ErrRejected)
@@ -104,8 +118,10 @@ func TestArrayOfOtherFieldsIsRefused(t *testing.T) {
 	})
 }
 
-func TestTooLarge(t *testing.T) {
-	inNetwork(t, setup{client: Config{MaxBytes: 1 << 20}}, func(n *network) {
+func TestTooLarge(t *testing.T) { overBackends(t, testTooLarge) }
+
+func testTooLarge(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, client: Config{MaxBytes: 1 << 20}}, func(n *network) {
 		got := collect(n.client.streams)
 		err := n.mustStart(n.server.peer, content(1<<20+1)).Wait(n.ctx)
 		require.ErrorIs(n, err, ErrTooLarge)
@@ -121,8 +137,10 @@ func TestTooLarge(t *testing.T) {
 	})
 }
 
-func TestElementBreaksItsBound(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestElementBreaksItsBound(t *testing.T) { overBackends(t, testElementBreaksItsBound) }
+
+func testElementBreaksItsBound(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		ended := make(chan error, 1)
 		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
 			in.OnEnd(func(err error) { ended <- err })
@@ -137,8 +155,10 @@ func TestElementBreaksItsBound(t *testing.T) {
 	})
 }
 
-func TestSourceFails(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestSourceFails(t *testing.T) { overBackends(t, testSourceFails) }
+
+func testSourceFails(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		got := collect(n.client.streams)
 		secret := errors.New("open /home/me/save: gone")
 		transfer, err := save.Start(n.server.peer, io.MultiReader(bytes.NewReader(content(100)), iotestErr{secret}), 200)
@@ -159,8 +179,10 @@ type iotestErr struct{ err error }
 
 func (e iotestErr) Read([]byte) (int, error) { return 0, e.err }
 
-func TestContextEndsSend(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestContextEndsSend(t *testing.T) { overBackends(t, testContextEndsSend) }
+
+func testContextEndsSend(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		got := collect(n.client.streams)
 		ctx, cancel := context.WithTimeout(n.ctx, time.Second)
 		defer cancel()
@@ -171,8 +193,10 @@ func TestContextEndsSend(t *testing.T) {
 	})
 }
 
-func TestBlockingCallsOnTheWorldFail(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestBlockingCallsOnTheWorldFail(t *testing.T) { overBackends(t, testBlockingCallsOnTheWorldFail) }
+
+func testBlockingCallsOnTheWorldFail(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		read := make(chan error, 1)
 		save.Handle(n.client.streams, func(in *IncomingBlob) {
 			_, err := in.Read(make([]byte, 1))
@@ -190,8 +214,10 @@ func TestBlockingCallsOnTheWorldFail(t *testing.T) {
 	})
 }
 
-func TestConnectionEnds(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestConnectionEnds(t *testing.T) { overBackends(t, testConnectionEnds) }
+
+func testConnectionEnds(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		got := collect(n.client.streams)
 		transfer, err := save.Start(n.server.peer, endless{}, -1)
 		require.NoError(n, err)
@@ -223,14 +249,16 @@ func (n *network) requireIdle() {
 	}
 }
 
-func TestDigestMismatch(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestDigestMismatch(t *testing.T) { overBackends(t, testDigestMismatch) }
+
+func testDigestMismatch(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		got := collect(n.client.streams)
 		transfer := n.mustStartWrong(content(1000))
 		require.ErrorIs(n, transfer.Wait(n.ctx), ErrDigest)
 		r := <-got
 		require.ErrorIs(n, r.err, ErrDigest)
-		require.Empty(n, r.data) // the last chunk is held back
+		require.Empty(n, r.data) // the last block is held back
 		n.requireIdle()
 	})
 }

@@ -13,21 +13,22 @@ const readAhead = 512 << 10
 
 // source yields a transfer's content. It is used by one goroutine.
 type source interface {
-	// fill adds content to the empty chunk c and returns io.EOF, with or without content, when there is no more. An
+	// fill adds content to the empty block c and returns io.EOF, with or without content, when there is no more. An
 	// array's source does not pass the element stopAt, unless it is there already.
-	fill(c *chunk, stopAt int64) error
+	fill(c *block, stopAt int64) error
 }
 
-// feed reads and hashes a source on a goroutine of its own, ahead of the tick that takes the chunks. Nothing but that
+// feed reads and hashes a source on a goroutine of its own, ahead of the tick that takes the blocks. Nothing but that
 // goroutine waits for the source.
 type feed struct {
 	source source
+	part   int    // bytes of a full part
 	wake   func() // the tick found nothing, and now there is something
 
 	mu      sync.Mutex
 	changed sync.Cond
 	held    bool // do not begin before resume
-	ready   []*chunk
+	ready   []*block
 	bytes   int  // in ready
 	hungry  bool // the tick found nothing
 	stopped bool
@@ -39,8 +40,8 @@ type feed struct {
 	err      error
 }
 
-func newFeed(s source, held bool, wake func()) *feed {
-	f := &feed{source: s, held: held, wake: wake}
+func newFeed(s source, part int, held bool, wake func()) *feed {
+	f := &feed{source: s, part: part, held: held, wake: wake}
 	f.changed.L = &f.mu
 	return f
 }
@@ -48,7 +49,7 @@ func newFeed(s source, held bool, wake func()) *feed {
 // run reads until the source ends or stop is called. A Read in progress is waited for here and nowhere else.
 func (f *feed) run() {
 	digest := sha256.New()
-	c := fullChunk()
+	c := fullBlock(f.part)
 	defer func() { c.free() }()
 	for f.admit() {
 		stopAt := f.stopAt(c)
@@ -59,7 +60,7 @@ func (f *feed) run() {
 			err = f.checkAligned(offset)
 		}
 		if c.size() > 0 && f.publish(c) {
-			c = fullChunk()
+			c = fullBlock(f.part)
 		}
 		c.reset(offset, index)
 		if err != nil {
@@ -79,7 +80,7 @@ func (f *feed) admit() bool {
 	return !f.stopped
 }
 
-func (f *feed) stopAt(c *chunk) int64 {
+func (f *feed) stopAt(c *block) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c.index < f.fromAt {
@@ -98,9 +99,9 @@ func (f *feed) checkAligned(offset int64) error {
 	return fmt.Errorf("%w: the first %d elements take %d bytes, the receiver has %d of what has this key", ErrDigest, f.fromAt, offset, f.from)
 }
 
-// publish offers c to the tick and reports whether it keeps c's memory. Small chunks are copied into the last one, so
+// publish offers c to the tick and reports whether it keeps c's memory. Small blocks are copied into the last one, so
 // that a source of small reads does not become many small parts.
-func (f *feed) publish(c *chunk) (kept bool) {
+func (f *feed) publish(c *block) (kept bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stopped || c.end() <= f.from {
@@ -155,9 +156,9 @@ func (f *feed) resume(from, fromAt int64) {
 	f.changed.Signal()
 }
 
-// take returns the next chunk if it lies below limit; the caller owns it. A blob's first chunk is cut at the limit, so
+// take returns the next block if it lies below limit; the caller owns it. A blob's first block is cut at the limit, so
 // that something leaves with its header.
-func (f *feed) take(limit int64) *chunk {
+func (f *feed) take(limit int64) *block {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.hasLocked(limit) {
@@ -175,7 +176,7 @@ func (f *feed) take(limit int64) *chunk {
 	return c
 }
 
-// has reports whether take would return a chunk. If none is there, the world is woken by the next.
+// has reports whether take would return a block. If none is there, the world is woken by the next.
 func (f *feed) has(limit int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -219,7 +220,7 @@ type blobSource struct {
 // maxEmptyReads is how many Reads may return neither bytes nor an error in a row.
 const maxEmptyReads = 100
 
-func (s *blobSource) fill(c *chunk, _ int64) error {
+func (s *blobSource) fill(c *block, _ int64) error {
 	room := c.room()
 	if s.left >= 0 {
 		room = room[:min(int64(len(room)), s.left)]

@@ -16,7 +16,7 @@ import (
 func feeding(t *testing.T, data []byte, held bool, fn func(f *feed, woken *int)) {
 	synctest.Test(t, func(t *testing.T) {
 		woken := 0
-		f := newFeed(&blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, held, func() { woken++ })
+		f := newFeed(&blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, partBytes, held, func() { woken++ })
 		go f.run()
 		defer f.stop()
 		synctest.Wait()
@@ -24,7 +24,7 @@ func feeding(t *testing.T, data []byte, held bool, fn func(f *feed, woken *int))
 	})
 }
 
-// drain takes all chunks below limit as the feed reads them.
+// drain takes all blocks below limit as the feed reads them.
 func drain(f *feed, limit int64) (got []byte) {
 	for c := f.take(limit); c != nil; c = f.take(limit) {
 		got = append(got, c.payload()...)
@@ -38,7 +38,7 @@ func TestFeedReadsAheadAndNotFurther(t *testing.T) {
 	data := content(2 << 20)
 	feeding(t, data, false, func(f *feed, woken *int) {
 		require.GreaterOrEqual(t, f.bytes, readAhead)
-		require.Less(t, f.bytes, readAhead+chunkBytes)
+		require.Less(t, f.bytes, readAhead+blockBytes)
 		_, _, ok := f.result()
 		require.False(t, ok)
 		require.True(t, bytes.Equal(data, drain(f, math.MaxInt64)))
@@ -53,7 +53,7 @@ func TestFeedWakesTheHungryTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		woken := 0
-		f := newFeed(&blobSource{r: r, left: -1}, false, func() { woken++ })
+		f := newFeed(&blobSource{r: r, left: -1}, partBytes, false, func() { woken++ })
 		go f.run()
 		require.False(t, f.has(math.MaxInt64))
 		_, _ = w.Write([]byte("one"))
@@ -73,11 +73,11 @@ func TestFeedObeysCredit(t *testing.T) {
 	data := content(300_000)
 	feeding(t, data, false, func(f *feed, _ *int) {
 		got := drain(f, 1000)
-		require.Len(t, got, 1000) // the first chunk is cut
+		require.Len(t, got, 1000) // the first block is cut
 		require.False(t, f.has(1000))
 		got = append(got, drain(f, 100_000)...)
 		require.LessOrEqual(t, len(got), 100_000)
-		require.Greater(t, len(got), 100_000-chunkBytes)
+		require.Greater(t, len(got), 100_000-blockBytes)
 		require.True(t, bytes.Equal(data, append(got, drain(f, 300_000)...)))
 	})
 }
@@ -123,10 +123,10 @@ func TestBlobSourceErrors(t *testing.T) {
 		"nothing": {blobSource{r: iotest.ErrReader(nil), left: -1}, io.ErrNoProgress},
 		"exact":   {blobSource{r: bytes.NewReader([]byte("abcdef")), left: 3}, io.EOF},
 	} {
-		chunk := fullChunk()
-		err := c.source.fill(chunk, -1)
+		block := fullBlock(partBytes)
+		err := c.source.fill(block, -1)
 		if err == nil {
-			err = c.source.fill(chunk, -1)
+			err = c.source.fill(block, -1)
 		}
 		require.ErrorIs(t, err, c.want, name)
 	}

@@ -47,9 +47,9 @@ type incoming struct {
 	ended    func(error)
 }
 
-// piece is content for the application: a chunk of a blob, or a batch of an array's elements.
+// piece is content for the application: a block of a blob, or a batch of an array's elements.
 type piece struct {
-	chunk *chunk
+	block *block
 	batch any
 	bytes int64
 	count int64
@@ -152,8 +152,8 @@ func (in *incoming) finishLocked(err error) {
 	in.peer.streams.wake()
 }
 
-// next waits for the next chunk in order, or for the end, which is a nil chunk. The caller owns the chunk.
-func (in *incoming) next() (*chunk, error) {
+// next waits for the next block in order, or for the end, which is a nil block. The caller owns the block.
+func (in *incoming) next() (*block, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for {

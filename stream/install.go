@@ -50,6 +50,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 		parts:  make(map[storeKey]*incoming),
 	}
 	bindPipes(s)
+	world.AddMachine(func(*rpc.Conn) rpc.Machine { return &sliceLink{sliceMachine: newSliceMachine(earlySlices)} })
 	world.OnConnect(s.connected)
 	world.OnDisconnect(s.disconnected)
 	world.OnTick(s.tick)
@@ -101,6 +102,7 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 		return
 	}
 	s.order = slices.DeleteFunc(s.order, func(other *Peer) bool { return other == p })
+	p.slices.received(p.onPart) // what came before the end
 	p.end(cause)
 }
 
@@ -117,6 +119,7 @@ func (s *Streams) tick(now time.Time) {
 	s.lastTick = now
 	for _, p := range s.order {
 		p.window.queue = max(defaultQueueTime, 2*s.interval)
+		p.slices.queue = max(sliceQueueTime, 2*s.interval)
 		p.tick(now)
 	}
 }

@@ -39,8 +39,10 @@ func TestNothingIsLostOnALossyPath(t *testing.T) {
 }
 
 // TestStalledTransferIsTakenOver cuts a client off without a word; it comes back before the server has noticed.
-func TestStalledTransferIsTakenOver(t *testing.T) {
-	inNetwork(t, setup{server: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+func TestStalledTransferIsTakenOver(t *testing.T) { overBackends(t, testStalledTransferIsTakenOver) }
+
+func testStalledTransferIsTakenOver(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, server: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
 		got := collect(n.server.streams)
 		sent := content(4 << 20)
 		first := n.mustStart(n.client.peer, sent, Key("k"))

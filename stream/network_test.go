@@ -31,6 +31,7 @@ type item struct {
 
 // setup of a test with two worlds in virtual time.
 type setup struct {
+	via            Backend // of both ends; nil = Window
 	server, client Config
 	rpc            rpc.Config
 	delay          time.Duration // one way; 0 = 5 ms
@@ -58,10 +59,22 @@ type end1 struct {
 	peer    *Peer
 }
 
+// overBackends runs a test with each backend.
+func overBackends(t *testing.T, test func(t *testing.T, via Backend)) {
+	t.Helper()
+	for _, c := range []struct {
+		name string
+		via  Backend
+	}{{"window", Window{}}, {"slices", Slices{}}} {
+		t.Run(c.name, func(t *testing.T) { test(t, c.via) })
+	}
+}
+
 // inNetwork runs fn in a bubble, on a goroutine that may wait.
 func inNetwork(t *testing.T, s setup, fn func(n *network)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		s.server.Backend, s.client.Backend = s.via, s.via
 		n := &network{T: t, setup: s, drove: make(chan struct{}, 2)}
 		n.ctx, n.cancel = context.WithTimeout(t.Context(), time.Hour)
 		n.server.world, n.server.streams = newWorld(t, s.rpc, s.server)

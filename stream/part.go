@@ -41,43 +41,52 @@ func parsePart(b []byte) (part, error) {
 	return v, nil
 }
 
-// chunk is a run of content in memory of its own. The payload stands behind room for a part's header, so that the
+// block is a run of content in memory of its own. The payload stands behind room for a part's header, so that the
 // message which carries it needs no copy.
-type chunk struct {
+type block struct {
+	most   int // bytes of payload that it is meant for
 	offset int64
 	index  int64
 	count  int
 	buf    []byte // maxPartHeader, then the payload
-	pooled *[chunkBytes]byte
+	pooled *[blockBytes]byte
 }
 
-const chunkBytes = maxPartHeader + partBytes
+const blockBytes = maxPartHeader + partBytes
 
 // pool holds the memory of full parts; the garbage collector bounds it.
-var pool = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
+var pool = sync.Pool{New: func() any { return new([blockBytes]byte) }}
 
-// newChunk returns an empty chunk with room for size bytes at least.
-func newChunk(size int) *chunk {
+// newBlock returns an empty block with room for size bytes at least.
+func newBlock(size int) *block {
 	if size <= partBytes/4 || size > partBytes {
-		return &chunk{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
+		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
 	}
-	return fullChunk()
+	return fullBlock(partBytes)
 }
 
-// fullChunk returns an empty chunk with room for a full part.
-func fullChunk() *chunk {
-	memory := pool.Get().(*[chunkBytes]byte)
-	return &chunk{buf: memory[:maxPartHeader], pooled: memory}
+// fullBlock returns an empty block for a part of at most so many bytes.
+func fullBlock(most int) *block {
+	memory := pool.Get().(*[blockBytes]byte)
+	return &block{most: most, buf: memory[: maxPartHeader : maxPartHeader+most], pooled: memory}
 }
 
-func (c *chunk) payload() []byte { return c.buf[maxPartHeader:] }
-func (c *chunk) size() int       { return len(c.buf) - maxPartHeader }
-func (c *chunk) end() int64      { return c.offset + int64(c.size()) }
-func (c *chunk) room() []byte    { return c.buf[len(c.buf):cap(c.buf)] }
-func (c *chunk) append(p []byte) { c.buf = append(c.buf, p...) }
+// partSize is the payload of a full part by that backend.
+func partSize(via Backend) int {
+	if _, ok := via.(Slices); ok {
+		return slicePartBytes
+	}
+	return partBytes
+}
+
+func (c *block) payload() []byte { return c.buf[maxPartHeader:] }
+func (c *block) size() int       { return len(c.buf) - maxPartHeader }
+func (c *block) end() int64      { return c.offset + int64(c.size()) }
+func (c *block) room() []byte    { return c.buf[len(c.buf):cap(c.buf)] }
+func (c *block) append(p []byte) { c.buf = append(c.buf, p...) }
 
 // message puts the header before the payload, in place; c.offset stays what it was.
-func (c *chunk) message(id uint64) []byte {
+func (c *block) message(id uint64) []byte {
 	var scratch [maxPartHeader]byte
 	head := appendPartHeader(scratch[:0], part{id: id, offset: c.offset, index: c.index, count: c.count})
 	start := maxPartHeader - len(head)
@@ -86,7 +95,7 @@ func (c *chunk) message(id uint64) []byte {
 }
 
 // trim drops the payload below offset.
-func (c *chunk) trim(offset int64) {
+func (c *block) trim(offset int64) {
 	if n := int(offset - c.offset); n > 0 {
 		kept := copy(c.payload(), c.payload()[n:])
 		c.buf = c.buf[:maxPartHeader+kept]
@@ -94,9 +103,9 @@ func (c *chunk) trim(offset int64) {
 	}
 }
 
-// cut takes the payload below offset off the front, into a chunk of its own.
-func (c *chunk) cut(offset int64) *chunk {
-	front := newChunk(int(offset - c.offset))
+// cut takes the payload below offset off the front, into a block of its own.
+func (c *block) cut(offset int64) *block {
+	front := newBlock(int(offset - c.offset))
 	front.offset = c.offset
 	front.append(c.payload()[:offset-c.offset])
 	c.trim(offset)
@@ -104,16 +113,16 @@ func (c *chunk) cut(offset int64) *chunk {
 }
 
 // reset empties c, which will hold what stands at offset.
-func (c *chunk) reset(offset, index int64) {
+func (c *block) reset(offset, index int64) {
 	c.offset, c.index, c.count = offset, index, 0
 	if c.pooled != nil { // and not where a large element made it grow to
-		c.buf = c.pooled[:]
+		c.buf = c.pooled[: maxPartHeader : maxPartHeader+c.most]
 	}
 	c.buf = c.buf[:maxPartHeader]
 }
 
-// free gives the memory back. The chunk and its views are dead afterwards.
-func (c *chunk) free() {
+// free gives the memory back. The block and its views are dead afterwards.
+func (c *block) free() {
 	if c.pooled != nil {
 		pool.Put(c.pooled)
 	}

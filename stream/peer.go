@@ -25,6 +25,7 @@ type Peer struct {
 	// What follows belongs to the world's goroutine.
 	control    *rpc.Actor
 	window     *window
+	slices     *sliceRoute
 	greeted    bool // our limits were sent
 	lanesAsked int
 
@@ -42,7 +43,7 @@ type Peer struct {
 }
 
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
-	return &Peer{streams: s, conn: conn, window: &window{conn: conn}, taken: 1, lanesAsked: 1}
+	return &Peer{streams: s, conn: conn, window: &window{conn: conn}, slices: newSliceRoute(conn), taken: 1, lanesAsked: 1}
 }
 
 // Conn returns the connection.
@@ -104,6 +105,7 @@ func (p *Peer) end(cause error) {
 
 // tick sends what can leave now.
 func (p *Peer) tick(now time.Time) {
+	p.slices.received(p.onPart)
 	for _, in := range p.receiving {
 		in.deliverTick()
 	}
@@ -119,6 +121,7 @@ func (p *Peer) tick(now time.Time) {
 	if err == nil {
 		err = p.sendControl(now) // the ends of what the pump has sent
 	}
+	p.slices.expect(p.expected())
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.streams.fail(p, err)
 	}
@@ -129,6 +132,8 @@ type Stats struct {
 	Sending, Waiting, Receiving int    // transfers; those that wait have not sent their header
 	Lanes                       int    // open
 	PeakOut, Slots              int    // entries that a lane ever had outstanding, of its reliable buffer
+	Slices, SlicesResent        uint64 // sent; of them, again
+	SlicesRefused               uint64 // that came beyond the credit, or malformed; they were dropped
 	Late                        uint64 // parts and messages of transfers that had ended; they were dropped
 	Unstored                    uint64 // incoming transfers with a key that the Store had no room for; they can not be resumed
 }
@@ -146,6 +151,7 @@ func (p *Peer) count() {
 	p.stats = Stats{
 		Sending: len(p.sending), Waiting: len(p.queue), Receiving: len(p.receiving),
 		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots, Late: p.late, Unstored: p.unstored,
+		Slices: p.slices.sent, SlicesResent: p.slices.resent, SlicesRefused: p.slices.refused,
 	}
 }
 
@@ -273,18 +279,26 @@ func (p *Peer) pump() error {
 		switch {
 		case t == nil:
 			return nil
-		case !p.window.open(t.opts.via):
-			p.window.watch(t.opts.via)
+		case !p.route(t.opts.via).open(t.opts.via):
+			p.route(t.opts.via).watch(t.opts.via)
 			t.blocked = true
 			continue
 		}
-		switch err := t.sendPart(p.window); {
+		switch err := t.sendPart(p.route(t.opts.via)); {
 		case errors.Is(err, rpc.ErrClosed):
 			return err
 		case err != nil:
 			t.finish(err)
 		}
 	}
+}
+
+// route returns what carries the parts of a backend.
+func (p *Peer) route(via Backend) route {
+	if _, ok := via.(Slices); ok {
+		return p.slices
+	}
+	return p.window
 }
 
 // neediest returns, of the transfers that have a part to send, the one that is furthest behind its share.

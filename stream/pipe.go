@@ -74,5 +74,5 @@ func bindPipes(s *Streams) {
 		}
 		return p
 	})
-	handle(lanes, sendPart, (*Peer).onPart)
+	handle(lanes, sendPart, func(p *Peer, message rpc.Raw) { p.onPart(message) })
 }

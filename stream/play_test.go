@@ -24,9 +24,9 @@ type shot struct {
 	Rest [90]byte
 }
 
-// play sends 30 shots a second for a while, and a blob when bulk is true until it has arrived. It returns how long the
+// play sends 30 shots a second, until a blob by that backend has arrived, or for 3 seconds without one. It returns how long the
 // shots took to their handler, and the blob.
-func play(t *testing.T, path netsim.Config, bulk bool) (latencies []time.Duration, took time.Duration) {
+func play(t *testing.T, path netsim.Config, via Backend) (latencies []time.Duration, took time.Duration) {
 	var actors chan *rpc.Actor
 	overQUICWith(t, path, func(server, client *rpc.World) {
 		actors = make(chan *rpc.Actor, 1) // of the bubble
@@ -37,8 +37,8 @@ func play(t *testing.T, path netsim.Config, bulk bool) (latencies []time.Duratio
 		server.OnConnect(func(c *rpc.Conn) { _, _ = server.Spawn(gameplayClass, c) })
 	}, func(t *testing.T, l loopback) {
 		gun, done := <-actors, make(chan struct{})
-		if bulk {
-			go func() { defer close(done); took = move(t, l.toServer, l.server) }()
+		if via != nil {
+			go func() { defer close(done); took = move(t, l.toServer, l.server, Via(via)) }()
 		} else {
 			go func() { defer close(done); time.Sleep(3 * time.Second) }()
 		}
@@ -61,10 +61,12 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 }
 
 // TestPlayBesideBulk pools over 3,000 calls (300 with -short) beside repeated transfers.
-func TestPlayBesideBulk(t *testing.T) {
+func TestPlayBesideBulk(t *testing.T) { overBackends(t, testPlayBesideBulk) }
+
+func testPlayBesideBulk(t *testing.T, via Backend) {
 	random := testkit.Rand(t)
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}
-	alone, _ := play(t, path, false)
+	alone, _ := play(t, path, nil)
 	slices.Sort(alone)
 	var beside []time.Duration
 	calls := 3000
@@ -73,7 +75,7 @@ func TestPlayBesideBulk(t *testing.T) {
 	}
 	for len(beside) < calls {
 		path.Seed = random.Uint64()
-		latencies, took := play(t, path, true)
+		latencies, took := play(t, path, via)
 		beside = append(beside, latencies...)
 		require.Less(t, took, 4*time.Second)
 	}

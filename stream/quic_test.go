@@ -54,26 +54,28 @@ func overQUICWith(t *testing.T, path netsim.Config, prepare func(server, client 
 const fullStackBytes = 4 << 20
 
 // move sends a blob and returns how long it took.
-func move(t *testing.T, from *Peer, to *Streams) time.Duration {
+func move(t *testing.T, from *Peer, to *Streams, opts ...Option) time.Duration {
 	sent := content(fullStackBytes)
 	got := collect(to)
 	begin := time.Now()
-	require.NoError(t, save.Send(t.Context(), from, bytes.NewReader(sent), fullStackBytes))
+	require.NoError(t, save.Send(t.Context(), from, bytes.NewReader(sent), fullStackBytes, opts...))
 	took := time.Since(begin)
 	require.True(t, bytes.Equal(sent, (<-got).data))
 	return took
 }
 
-func TestFullStackAtTheRate(t *testing.T) {
+func TestFullStackAtTheRate(t *testing.T) { overBackends(t, testFullStackAtTheRate) }
+
+func testFullStackAtTheRate(t *testing.T, via Backend) {
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}
 	ideal := path.Delay + time.Duration(fullStackBytes*8/10e6*float64(time.Second))
 	overQUIC(t, path, func(t *testing.T, l loopback) {
-		took := move(t, l.toServer, l.server)
+		took := move(t, l.toServer, l.server, Via(via))
 		t.Logf("up %v, ideal %v", took, ideal)
 		require.Less(t, took, ideal*115/100)
 	})
 	overQUIC(t, path, func(t *testing.T, l loopback) {
-		took := move(t, l.toClient, l.client)
+		took := move(t, l.toClient, l.client, Via(via))
 		t.Logf("down %v, ideal %v", took, ideal)
 		require.Less(t, took, ideal*115/100)
 	})

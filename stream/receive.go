@@ -103,7 +103,19 @@ func (p *Peer) expect(id uint64) *incoming {
 	return in
 }
 
-func (p *Peer) onPart(message rpc.Raw) {
+// earlySlices bounds what headers that are still to come may let arrive as slices.
+const earlySlices = 2 << 20
+
+// expected is how many bytes may be under way to this end.
+func (p *Peer) expected() int {
+	bytes := int64(earlySlices)
+	for _, in := range p.receiving {
+		bytes += in.window()
+	}
+	return int(bytes)
+}
+
+func (p *Peer) onPart(message []byte) {
 	m, err := parsePart(message)
 	if err != nil {
 		p.violate("%v", err)

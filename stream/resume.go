@@ -227,7 +227,7 @@ func (in *incoming) walk(r io.ReaderAt, size int64, visit func(p piece, raw []by
 
 func walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	for offset := int64(0); offset < size; {
-		c := fullChunk()
+		c := fullBlock(partBytes)
 		c.offset = offset
 		n := min(int64(len(c.room())), size-offset)
 		c.buf = c.buf[:len(c.buf)+int(n)]
@@ -235,7 +235,7 @@ func walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) 
 			return err
 		}
 		offset += n
-		if err := visit(piece{chunk: c, bytes: n}, c.payload()); err != nil {
+		if err := visit(piece{block: c, bytes: n}, c.payload()); err != nil {
 			return err
 		}
 	}

@@ -20,8 +20,10 @@ func (n *network) rejoin() {
 	n.connect()
 }
 
-func TestBlobResumes(t *testing.T) {
-	inNetwork(t, setup{client: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+func TestBlobResumes(t *testing.T) { overBackends(t, testBlobResumes) }
+
+func testBlobResumes(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, client: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
 		got := collect(n.client.streams)
 		sent := content(4 << 20)
 		first := n.mustStart(n.server.peer, sent, Key("k"))
@@ -48,8 +50,10 @@ func TestBlobResumes(t *testing.T) {
 	})
 }
 
-func TestArrayResumes(t *testing.T) {
-	inNetwork(t, setup{client: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+func TestArrayResumes(t *testing.T) { overBackends(t, testArrayResumes) }
+
+func testArrayResumes(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, client: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
 		got := make(chan []item, 2)
 		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
 			go func() {
@@ -81,8 +85,12 @@ func TestArrayResumes(t *testing.T) {
 }
 
 func TestOtherContentUnderTheKeyIsFoundOut(t *testing.T) {
+	overBackends(t, testOtherContentUnderTheKeyIsFoundOut)
+}
+
+func testOtherContentUnderTheKeyIsFoundOut(t *testing.T, via Backend) {
 	store := DirStore(t.TempDir())
-	inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{Store: store}}, func(n *network) {
 		got := collect(n.client.streams)
 		sent := content(4 << 20)
 		first := n.mustStart(n.server.peer, sent, Key("k"))
@@ -103,9 +111,11 @@ func TestOtherContentUnderTheKeyIsFoundOut(t *testing.T) {
 	})
 }
 
-func TestWrongDigestLeavesNothing(t *testing.T) {
+func TestWrongDigestLeavesNothing(t *testing.T) { overBackends(t, testWrongDigestLeavesNothing) }
+
+func testWrongDigestLeavesNothing(t *testing.T, via Backend) {
 	store := DirStore(t.TempDir())
-	inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{Store: store}}, func(n *network) {
 		got := collect(n.client.streams)
 		require.ErrorIs(n, n.mustStartWrong(content(4000), Key("k")).Wait(n.ctx), ErrDigest)
 		require.ErrorIs(n, (<-got).err, ErrDigest)
@@ -119,8 +129,10 @@ func TestWrongDigestLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestResumeOfUnknownSize(t *testing.T) {
-	inNetwork(t, setup{server: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+func TestResumeOfUnknownSize(t *testing.T) { overBackends(t, testResumeOfUnknownSize) }
+
+func testResumeOfUnknownSize(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, server: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
 		got := collect(n.server.streams)
 		sent := content(3 << 20)
 		cut := io.MultiReader(bytes.NewReader(sent[:2<<20]), iotestErr{errTest})
@@ -136,8 +148,10 @@ func TestResumeOfUnknownSize(t *testing.T) {
 	})
 }
 
-func TestStoredSizes(t *testing.T) {
-	inNetwork(t, setup{client: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+func TestStoredSizes(t *testing.T) { overBackends(t, testStoredSizes) }
+
+func testStoredSizes(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, client: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
 		got := collect(n.client.streams)
 		for _, size := range []int{0, 1, earlyKeyedBytes, earlyKeyedBytes + 1, 100_000} {
 			sent := content(size)
@@ -157,9 +171,11 @@ func (s brokenStore) Open(string, string, int64) (Part, error) { return nil, s.e
 func (s brokenStore) Lookup(string, string) (Content, error)   { return nil, fs.ErrNotExist }
 func (s brokenStore) Remove(string, string) error              { return s.err }
 
-func TestStoreThatFails(t *testing.T) {
+func TestStoreThatFails(t *testing.T) { overBackends(t, testStoreThatFails) }
+
+func testStoreThatFails(t *testing.T, via Backend) {
 	secret := errors.New("open /var/saves: permission denied")
-	inNetwork(t, setup{client: Config{Store: brokenStore{secret}}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{Store: brokenStore{secret}}}, func(n *network) {
 		got := collect(n.client.streams)
 		err := n.mustStart(n.server.peer, content(100), Key("k")).Wait(n.ctx)
 		require.ErrorIs(n, err, ErrRejected)
@@ -167,7 +183,7 @@ func TestStoreThatFails(t *testing.T) {
 		require.NotContains(n, err.Error(), "/var")
 		require.ErrorIs(n, (<-got).err, secret)
 	})
-	inNetwork(t, setup{client: Config{Store: brokenStore{ErrStoreFull}}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{Store: brokenStore{ErrStoreFull}}}, func(n *network) {
 		got := collect(n.client.streams)
 		require.NoError(n, n.mustStart(n.server.peer, content(100), Key("k")).Wait(n.ctx))
 		require.NoError(n, (<-got).err)

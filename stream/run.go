@@ -39,10 +39,10 @@ func (in *incoming) receive() error {
 	return errors.Join(err, b.Close())
 }
 
-// transfer moves chunks to the application as they come. The last one waits until the whole is verified, so that
+// transfer moves blocks to the application as they come. The last one waits until the whole is verified, so that
 // whoever reads to a known size has not read what is wrong.
 func (in *incoming) transfer(b body) error {
-	var last *chunk
+	var last *block
 	for last == nil {
 		c, err := in.next()
 		if err != nil {
@@ -66,7 +66,7 @@ func (in *incoming) transfer(b body) error {
 }
 
 // isLast reports whether c is known to end the content.
-func (in *incoming) isLast(c *chunk) bool {
+func (in *incoming) isLast(c *block) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {
@@ -79,7 +79,7 @@ func (in *incoming) isLast(c *chunk) bool {
 }
 
 // conclude verifies the whole and delivers what was held back.
-func (in *incoming) conclude(b body, last *chunk) error {
+func (in *incoming) conclude(b body, last *block) error {
 	tail, err := in.waitTail()
 	if err != nil {
 		return err
@@ -103,9 +103,9 @@ func (in *incoming) conclude(b body, last *chunk) error {
 }
 
 // pass delivers c to the application.
-func (in *incoming) pass(c *chunk) error {
+func (in *incoming) pass(c *block) error {
 	if in.header.kind == kindBlob {
-		return in.deliver(piece{chunk: c, bytes: int64(c.size())}, false)
+		return in.deliver(piece{block: c, bytes: int64(c.size())}, false)
 	}
 	size := int64(c.size())
 	batch, n, rest, err := in.decode(c.payload(), c.count)

@@ -36,7 +36,7 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, weight: o.weight, done: make(chan struct{})}
 	t.progress.Total = h.total()
 	t.limit = h.early()
-	t.feed = newFeed(s, t.limit == 0, p.streams.wake)
+	t.feed = newFeed(s, partSize(o.via), t.limit == 0, p.streams.wake)
 	return t
 }
 
@@ -68,6 +68,9 @@ func (t *Transfer) Progress() Progress {
 	defer t.mu.Unlock()
 	return t.progress
 }
+
+// Carrier is what carries the content at present: not Raw where that is asked for and not open.
+func (t *Transfer) Carrier() Carrier { return t.peer.slices.carrier(t.opts.via) }
 
 // Done is closed when the transfer has ended: when the receiving application has consumed it and its digest was right,
 // or when it failed.
@@ -163,17 +166,17 @@ func (t *Transfer) sendPart(r route) error {
 	if c == nil {
 		return nil // canceled in between
 	}
-	defer c.free()
 	t.peer.shares.serve(&t.share, c.size())
-	if err := r.send(t.opts.via, c.message(t.header.id)); err != nil {
+	sent := c.end()
+	if t.header.kind == kindArray {
+		sent = c.index + int64(c.count)
+	}
+	if err := r.send(t.opts.via, c, t.header.id); err != nil {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.progress.Sent = c.end()
-	if t.header.kind == kindArray {
-		t.progress.Sent = c.index + int64(c.count)
-	}
+	t.progress.Sent = sent
 	return nil
 }
 

@@ -15,12 +15,14 @@ import (
 
 var sizes = []int{0, 1, 1024, 1025, 262144, 262145, 4 << 20}
 
-func TestBlobArrivesWhole(t *testing.T) {
+func TestBlobArrivesWhole(t *testing.T) { overBackends(t, testBlobArrivesWhole) }
+
+func testBlobArrivesWhole(t *testing.T, via Backend) {
 	for _, tick := range []time.Duration{0, 33 * time.Millisecond} {
 		for _, size := range sizes {
 			for _, known := range []bool{true, false} {
 				t.Run(fmt.Sprintf("tick %v/%d bytes/known %v", tick, size, known), func(t *testing.T) {
-					inNetwork(t, setup{tick: tick}, func(n *network) {
+					inNetwork(t, setup{via: via, tick: tick}, func(n *network) {
 						sent := content(size)
 						n.checkBlob(n.server, n.client, sent, known)
 						n.checkBlob(n.client, n.server, sent, known)
@@ -62,10 +64,12 @@ func testItems(count int) []item {
 	return all
 }
 
-func TestArrayArrivesWhole(t *testing.T) {
+func TestArrayArrivesWhole(t *testing.T) { overBackends(t, testArrayArrivesWhole) }
+
+func testArrayArrivesWhole(t *testing.T, via Backend) {
 	for _, count := range []int{0, 1, 1000, 50_000} {
 		t.Run(fmt.Sprint(count, " elements"), func(t *testing.T) {
-			inNetwork(t, setup{}, func(n *network) {
+			inNetwork(t, setup{via: via}, func(n *network) {
 				sent := testItems(count)
 				n.checkArray(n.server, n.client, sent)
 				n.checkArray(n.client, n.server, sent)
@@ -102,8 +106,10 @@ func (n *network) checkArray(from, to end1, sent []item) {
 	require.Equal(n, Progress{int64(len(sent)), int64(len(sent)), int64(len(sent))}, transfer.Progress())
 }
 
-func TestArrayPushedInTicks(t *testing.T) {
-	inNetwork(t, setup{tick: 20 * time.Millisecond}, func(n *network) {
+func TestArrayPushedInTicks(t *testing.T) { overBackends(t, testArrayPushedInTicks) }
+
+func testArrayPushedInTicks(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, tick: 20 * time.Millisecond}, func(n *network) {
 		var got []item
 		ended := make(chan error, 1)
 		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
@@ -121,8 +127,10 @@ func TestArrayPushedInTicks(t *testing.T) {
 	})
 }
 
-func TestSeveralAtOnceBothWays(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestSeveralAtOnceBothWays(t *testing.T) { overBackends(t, testSeveralAtOnceBothWays) }
+
+func testSeveralAtOnceBothWays(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		up, down := collect(n.server.streams), collect(n.client.streams)
 		sent := content(1 << 20)
 		var all []*Transfer
@@ -142,8 +150,10 @@ func TestSeveralAtOnceBothWays(t *testing.T) {
 	})
 }
 
-func TestSharesFollowWeights(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestSharesFollowWeights(t *testing.T) { overBackends(t, testSharesFollowWeights) }
+
+func testSharesFollowWeights(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		collect(n.client.streams)
 		light := n.mustStart(n.server.peer, content(8<<20), Weight(1))
 		heavy := n.mustStart(n.server.peer, content(8<<20), Weight(10))
@@ -187,8 +197,10 @@ func TestLanesShareATransfer(t *testing.T) {
 	}
 }
 
-func TestSlowSourceIsNotHeldBack(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestSlowSourceIsNotHeldBack(t *testing.T) { overBackends(t, testSlowSourceIsNotHeldBack) }
+
+func testSlowSourceIsNotHeldBack(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		seen := make(chan byte, 10)
 		save.Handle(n.client.streams, func(in *IncomingBlob) {
 			go func() {
@@ -214,8 +226,10 @@ func TestSlowSourceIsNotHeldBack(t *testing.T) {
 	})
 }
 
-func TestSlowConsumerSlowsTheSender(t *testing.T) {
-	inNetwork(t, setup{}, func(n *network) {
+func TestSlowConsumerSlowsTheSender(t *testing.T) { overBackends(t, testSlowConsumerSlowsTheSender) }
+
+func testSlowConsumerSlowsTheSender(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		arrived := make(chan *IncomingBlob, 1)
 		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
 		sent := content(8 << 20)
@@ -231,12 +245,14 @@ func TestSlowConsumerSlowsTheSender(t *testing.T) {
 	})
 }
 
-func TestLargeElementsTravelAlone(t *testing.T) {
+func TestLargeElementsTravelAlone(t *testing.T) { overBackends(t, testLargeElementsTravelAlone) }
+
+func testLargeElementsTravelAlone(t *testing.T, via Backend) {
 	type large struct {
 		Data []byte `quiver:"max=65000"`
 	}
 	topic := NewArray[large]("large")
-	inNetwork(t, setup{}, func(n *network) {
+	inNetwork(t, setup{via: via}, func(n *network) {
 		got := make(chan []large, 1)
 		topic.Handle(n.client.streams, func(in *IncomingArray[large]) {
 			go func() {

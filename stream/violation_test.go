@@ -59,6 +59,30 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 	}
 }
 
+// TestViolationsBySlices has a server send slices whose chunks are no parts.
+func TestViolationsBySlices(t *testing.T) {
+	message := func(p part) []byte { return append(appendPartHeader(nil, p), p.data...) }
+	for says, chunks := range map[string][][]byte{
+		"malformed":          {{1}},
+		"part of transfer 5": {message(part{id: 5, data: []byte{1}})},
+		"beyond the credit":  {message(part{id: 1, offset: earlyBytes, data: []byte{1}})},
+		"overlap":            {message(part{id: 1, offset: 1, data: []byte("ab")}), message(part{id: 1, offset: 2, data: []byte("bc")})},
+	} {
+		t.Run(says, func(t *testing.T) {
+			inNetwork(t, setup{}, func(n *network) {
+				server := n.server.peer
+				server.conn.Drive(func(time.Time) {
+					for _, c := range chunks {
+						require.NoError(n, server.slices.machine.send(newBlock(1), c))
+					}
+				})
+				<-server.conn.Done()
+				require.ErrorContains(n, server.conn.Err(), says)
+			})
+		})
+	}
+}
+
 // TestReceiversThatBreakRules has a server answer a client's transfer as no receiver does.
 func TestReceiversThatBreakRules(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -92,7 +116,11 @@ func TestReceiversThatBreakRules(t *testing.T) {
 }
 
 func TestLatePartsAreDroppedAndCounted(t *testing.T) {
-	inNetwork(t, setup{delay: 50 * time.Millisecond}, func(n *network) {
+	overBackends(t, testLatePartsAreDroppedAndCounted)
+}
+
+func testLatePartsAreDroppedAndCounted(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, delay: 50 * time.Millisecond}, func(n *network) {
 		save.Handle(n.client.streams, func(in *IncomingBlob) { in.Reject(nil) })
 		_ = n.mustStart(n.server.peer, content(200_000)).Wait(n.ctx)
 		time.Sleep(time.Second)
@@ -101,8 +129,10 @@ func TestLatePartsAreDroppedAndCounted(t *testing.T) {
 	})
 }
 
-func TestTransfersWaitForTheirTurn(t *testing.T) {
-	inNetwork(t, setup{client: Config{MaxTransfers: 2}, server: Config{MaxQueued: 5}}, func(n *network) {
+func TestTransfersWaitForTheirTurn(t *testing.T) { overBackends(t, testTransfersWaitForTheirTurn) }
+
+func testTransfersWaitForTheirTurn(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, client: Config{MaxTransfers: 2}, server: Config{MaxQueued: 5}}, func(n *network) {
 		arrived := make(chan *IncomingBlob, 5)
 		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
 		var all []*Transfer
@@ -128,16 +158,20 @@ func TestTransfersWaitForTheirTurn(t *testing.T) {
 	})
 }
 
-func TestNoneAreTaken(t *testing.T) {
-	inNetwork(t, setup{client: Config{MaxTransfers: -1}}, func(n *network) {
+func TestNoneAreTaken(t *testing.T) { overBackends(t, testNoneAreTaken) }
+
+func testNoneAreTaken(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, client: Config{MaxTransfers: -1}}, func(n *network) {
 		collect(n.client.streams)
 		first := n.mustStart(n.server.peer, content(10))
 		require.ErrorContains(n, first.Wait(n.ctx), "MaxTransfers")
 	})
 }
 
-func TestMemoryOfTheWorldIsBounded(t *testing.T) {
-	inNetwork(t, setup{client: Config{MaxMemory: 3 << 20}}, func(n *network) {
+func TestMemoryOfTheWorldIsBounded(t *testing.T) { overBackends(t, testMemoryOfTheWorldIsBounded) }
+
+func testMemoryOfTheWorldIsBounded(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, client: Config{MaxMemory: 3 << 20}}, func(n *network) {
 		arrived := make(chan *IncomingBlob, 5)
 		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
 		var all []*Transfer
@@ -164,6 +198,7 @@ func TestBadOptions(t *testing.T) {
 			"Lanes(-1)":       Lanes(-1),
 			"Window.Lanes":    Lanes(33),
 			"Window.Share is": Via(Window{Share: 1}),
+			"Slices.Carrier":  Via(Slices{Carrier: 2}),
 		} {
 			_, err := save.Start(n.server.peer, bytes.NewReader(nil), 0, opt)
 			require.ErrorContains(n, err, says)

@@ -42,10 +42,12 @@ func (w *window) usable(settings Window) []*rpc.Actor {
 	return w.lanes[:min(len(w.lanes), settings.lanes())]
 }
 
-func (w *window) send(via Backend, message []byte) error {
+func (w *window) send(via Backend, b *block, id uint64) error {
+	defer b.free()
 	if w.next == nil {
 		return errNoLane
 	}
+	message := b.message(id)
 	settings := via.(Window)
 	_, slots := w.next.Channel(w.conn).Reliable()
 	if err := (Gate{Share: settings.Share}).Check(slots, bunch.Entries(len(message)+rpcOverhead)); err != nil {

@@ -82,7 +82,7 @@ func TestPartOnTheWire(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, p, got)
 
-	c := fullChunk()
+	c := fullBlock(partBytes)
 	defer c.free()
 	c.offset, c.index, c.count = 300, 2, 3
 	c.append(p.data)
@@ -95,7 +95,7 @@ func TestPartOnTheWire(t *testing.T) {
 }
 
 func TestPartFitsItsRPC(t *testing.T) {
-	c := fullChunk()
+	c := fullBlock(partBytes)
 	defer c.free()
 	c.offset, c.index, c.count = 1<<62, 1<<62, partBytes
 	c.append(make([]byte, partBytes))

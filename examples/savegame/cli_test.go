@@ -52,6 +52,17 @@ func TestPutReplaces(t *testing.T) {
 	requireContent(t, copied, content)
 }
 
+func TestPutAndGetBySlices(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	path, content := newFile(t, 300_000)
+	s.run("put", "-backend", "slices", path, "x")
+	copied := filepath.Join(t.TempDir(), "copy.sav")
+	s.run("get", "-backend", "slices", "x", copied)
+	requireContent(t, copied, content)
+	s.fails([]string{"get", "-backend", "frob", "x"}, "frob")
+}
+
 func TestGetIntoAFolder(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -177,6 +188,7 @@ func TestCommandLine(t *testing.T) {
 		{"demo -loss 100%", "100%"},
 		{"demo -rtt -5ms", "-5ms"},
 		{"demo -backend raw", "raw"},
+		{"demo -backend frob", "frob"},
 		{"demo -lanes 33", "33"},
 		{"demo -bogus", "bogus"},
 		{"put", "FILE"},

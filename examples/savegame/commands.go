@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/quivernet/quiver/stream"
 )
 
 // app is one run of the program.
@@ -49,7 +51,7 @@ func (a *app) demoCommand() *cli.Command {
 			&cli.StringFlag{Name: "loss", Value: "0", Usage: "emulated loss in each direction, like `1%`"},
 			&cli.StringFlag{Name: "rate", Value: "0", Usage: "emulated bottleneck in each direction, like `10mbit`"},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the save and of the emulated link"},
-			&cli.StringFlag{Name: "backend", Value: "window", Usage: "how the content travels: window"},
+			&cli.StringFlag{Name: "backend", Value: "window", Usage: backendUsage},
 			&cli.IntFlag{Name: "lanes", Value: 1, Usage: "channels of one transfer, 1 to 32"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object and nothing else"},
 		},
@@ -75,13 +77,13 @@ func (a *app) serveCommand() *cli.Command {
 
 func (a *app) putCommand() *cli.Command {
 	return &cli.Command{
-		Name: "put", Usage: "hand a file in", ArgsUsage: "FILE [NAME]", Flags: clientFlags(), Action: a.put,
+		Name: "put", Usage: "hand a file in", ArgsUsage: "FILE [NAME]", Flags: contentFlags(), Action: a.put,
 	}
 }
 
 func (a *app) getCommand() *cli.Command {
 	return &cli.Command{
-		Name: "get", Usage: "fetch a save", ArgsUsage: "NAME [FILE]", Flags: clientFlags(), Action: a.get,
+		Name: "get", Usage: "fetch a save", ArgsUsage: "NAME [FILE]", Flags: contentFlags(), Action: a.get,
 	}
 }
 
@@ -104,6 +106,25 @@ func clientFlags() []cli.Flag {
 		&cli.StringFlag{Name: "fingerprint", Usage: "SHA-256 of the server's certificate, in `HEX`", Sources: cli.EnvVars("QUIVER_FINGERPRINT")},
 		logFlag("off"),
 	}
+}
+
+// backendUsage tells what backendOf takes.
+const backendUsage = "how the content travels: `window` of reliable bunches, or slices"
+
+// contentFlags are those of the commands that move a save.
+func contentFlags() []cli.Flag {
+	return append(clientFlags(), &cli.StringFlag{Name: "backend", Value: "window", Usage: backendUsage})
+}
+
+// backendOf returns the backend of that name.
+func backendOf(name string, lanes int) (stream.Backend, error) {
+	switch name {
+	case "", "window":
+		return stream.Window{Lanes: lanes}, nil
+	case "slices":
+		return stream.Slices{Carrier: stream.QUIC}, nil
+	}
+	return nil, fmt.Errorf("backend %q is neither window nor slices", name)
 }
 
 func logFlag(level string) cli.Flag {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -76,13 +78,11 @@ func demoOptionsOf(c *cli.Command) (o demoOptions, err error) {
 	switch {
 	case o.link.rtt < 0:
 		return o, fmt.Errorf("rtt %v is negative", o.link.rtt)
-	case c.String("backend") != "window":
-		return o, fmt.Errorf("backend %q is not window", c.String("backend"))
 	case lanes < 1 || lanes > 32:
 		return o, fmt.Errorf("lanes %d is not 1 to 32", lanes)
 	}
-	o.backend = stream.Window{Lanes: lanes}
-	return o, nil
+	o.backend, err = backendOf(c.String("backend"), lanes)
+	return o, err
 }
 
 // stage is a demo's server and client, and what is measured of them.
@@ -251,7 +251,7 @@ func (s *stage) play(ctx context.Context, src *vault.Source) (*report, error) {
 		IdealSeconds:   ideal(src.Size, s.options.link.rtt, s.options.link.loss, s.options.link.rate).Seconds(),
 		SHA256OK:       target.Has(src.Digest, src.Size),
 		LinkBytes:      s.path.linkBytes(),
-		Carrier:        "quic",
+		Carrier:        s.times.carrier(),
 		RPCP99:         milliseconds(percentile(loaded, 99)),
 		RPCP99Unloaded: milliseconds(percentile(unloaded, 99)),
 		loaded:         loaded,
@@ -284,6 +284,7 @@ func (s *stage) clear() error {
 type stopwatch struct {
 	mu            sync.Mutex
 	started, done time.Time
+	contents      []*stream.Transfer
 }
 
 func (w *stopwatch) trace() desk.Trace {
@@ -298,7 +299,24 @@ func (w *stopwatch) trace() desk.Trace {
 			defer w.mu.Unlock()
 			w.done = time.Now()
 		},
+		Sending: func(t *stream.Transfer) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.contents = append(w.contents, t)
+		},
 	}
+}
+
+// carrier names what carried the contents: both, when that was not the same.
+func (w *stopwatch) carrier() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var names []string
+	for _, t := range w.contents {
+		names = append(names, t.Carrier().String())
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), "+")
 }
 
 func (w *stopwatch) elapsed() time.Duration {

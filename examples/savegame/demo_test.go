@@ -67,6 +67,14 @@ func TestDemoOfAFile(t *testing.T) {
 	requireSane(t, r, 54321)
 }
 
+func TestDemoBySlices(t *testing.T) {
+	r, _ := demoReport(t, "-size", "1MiB", "-rtt", "10ms", "-loss", "1%", "-backend", "slices")
+	require.True(t, r.SHA256OK)
+	require.Equal(t, "quic", r.Carrier)
+	require.Less(t, r.PeakOutEntries, 16, "the content fills no reliable buffer")
+	require.Positive(t, r.RPCP99)
+}
+
 func TestDemoForPeople(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	r := runProgram(t.Context(), "-size", "100KiB")

@@ -140,6 +140,9 @@ func (a *app) visit(ctx context.Context, c *cli.Command, fn func(*desk.Client) e
 		Server: c.String("server"), TLS: p.config(), Token: token,
 		Watch: newDisplay(a.stderr).watch,
 	}
+	if config.Backend, err = backendOf(c.String("backend"), 1); err != nil {
+		return err
+	}
 	if config.Logger, config.LogLevel, err = newLogger(a.stderr, c.String("log")); err != nil {
 		return err
 	}

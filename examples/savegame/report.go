@@ -58,6 +58,7 @@ func (r *report) writeTable(w io.Writer) error {
 	fmt.Fprintf(t, "SHA-256\t%s\n", same)
 	fmt.Fprintf(t, "reliable buffer\tat most %d of %d entries out\n", r.PeakOutEntries, r.Slots)
 	fmt.Fprintf(t, "bunches sent again\t%d\n", r.ResentBunches)
+	fmt.Fprintf(t, "carrier\t%s\n", r.Carrier)
 	fmt.Fprintf(t, "on the link\t%s both ways\n", formatSize(int64(r.LinkBytes)))
 	fmt.Fprintf(t, "gameplay RPC, p99\t%.1f ms during the transfers, %.1f ms without\n", r.RPCP99, r.RPCP99Unloaded)
 	return t.Flush()

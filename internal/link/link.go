@@ -44,7 +44,6 @@ type Link struct {
 	slots  []slot
 	last   time.Time // the clock never runs back
 	mtu    mtu
-	window int   // what the machines were told last
 	failed error // a machine's violation, after which none is called
 	parked bool  // the writer found nothing to do and sleeps, or is about to
 

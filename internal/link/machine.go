@@ -20,8 +20,9 @@ type Machine interface {
 
 	NextTimeout() (time.Time, bool)
 
-	// SetWindow says how many bytes bulk may have in flight: the path's congestion window and windowSlack
-	// packets, so that it keeps growing while few datagrams wait inside the carrier.
+	// SetWindow says how many bytes bulk may have in flight: the path's congestion window and windowSlack packets, so
+	// that it keeps growing while few datagrams wait inside the carrier; less what other machines have in flight,
+	// but half of it at least.
 	SetWindow(bytes int)
 
 	// Wake reports, once, that something happened for which the owner waits.
@@ -47,6 +48,12 @@ type LossCounter interface {
 	Lost() uint64
 }
 
+// Flyer is an optional part of a [Machine] that others share the window with.
+type Flyer interface {
+	// InFlight returns how many bytes of the window the machine takes now.
+	InFlight() int
+}
+
 // Changer is an optional part of a [Machine] that spares the writer idle rounds.
 type Changer interface {
 	// Changed reports, once, that since it was last asked the owner did something that may let a packet leave, move
@@ -65,14 +72,18 @@ type slot struct {
 	first byte
 	hole  BlackHoler
 	loss  LossCounter
+	fly   Flyer
 	dirty Changer
 	cork  Corker
+
+	window int // what the machine was told last
 }
 
 func newSlot(m Machine) slot {
 	s := slot{Machine: m, first: m.FirstByte()}
 	s.hole, _ = m.(BlackHoler)
 	s.loss, _ = m.(LossCounter)
+	s.fly, _ = m.(Flyer)
 	s.dirty, _ = m.(Changer)
 	s.cork, _ = m.(Corker)
 	return s
@@ -87,4 +98,11 @@ func (s *slot) lost() uint64 {
 		return 0
 	}
 	return s.loss.Lost()
+}
+
+func (s *slot) inFlight() int {
+	if s.fly == nil {
+		return 0
+	}
+	return s.fly.InFlight()
 }

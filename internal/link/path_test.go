@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/link/linktest"
 )
 
 func TestTooLargeIsTakenBackAndSentAgain(t *testing.T) {
@@ -123,5 +124,39 @@ func TestBlackHole(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.Equal(t, 1404, size(false), "a path that held for longer than the wait starts anew")
 		require.Equal(t, uint64(3), la.Stats().BlackHoles)
+	})
+}
+
+// flyer is a machine that has so many bytes in flight.
+type flyer struct {
+	*machine
+	flying int
+}
+
+func (m *flyer) InFlight() int { return m.flying }
+
+func TestMachinesShareTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := linktest.Pipe()
+		first, second := &flyer{machine: &machine{first: 1}}, &flyer{machine: &machine{first: 2}}
+		a.SetPath(link.Path{Cwnd: 100_000, MaxDatagram: 1000})
+		l := link.New(a, link.Config{}, first, second)
+		windows := func(flying1, flying2 int) (int, int) {
+			under(l, func() { first.flying, second.flying = flying1, flying2 })
+			synctest.Wait()
+			return first.windows[len(first.windows)-1], second.windows[len(second.windows)-1]
+		}
+		for _, c := range [][4]int{
+			{0, 0, 104_000, 104_000},
+			{10_000, 0, 104_000, 94_000},
+			{104_000, 0, 104_000, 52_000},
+			{80_000, 52_000, 52_000, 52_000},
+			{52_000, 52_000, 52_000, 52_000},
+		} {
+			one, two := windows(c[0], c[1])
+			require.Equal(t, c, [4]int{c[0], c[1], one, two})
+		}
+		end(l)
+		require.NoError(t, b.CloseWithError(0, ""))
 	})
 }

@@ -62,13 +62,26 @@ func (w *writer) usePath(now time.Time, path Path) (hole time.Duration) {
 	}
 	size := w.mtu.max(now)
 	w.counts.max.Store(uint64(size))
-	if window := path.Cwnd + windowSlack*size; path.Cwnd > 0 && window != w.window {
-		w.window = window
-		for i := range w.slots {
-			w.slots[i].SetWindow(window)
-		}
+	if path.Cwnd > 0 {
+		w.share(path.Cwnd + windowSlack*size)
 	}
 	return hole
+}
+
+// share divides the window: what one machine has in flight is not the others', but who stands first in the order of
+// priority cannot take more than half from one that wants it, too.
+func (w *writer) share(window int) {
+	total := 0
+	for i := range w.slots {
+		total += w.slots[i].inFlight()
+	}
+	for i := range w.slots {
+		s := &w.slots[i]
+		if part := max(window/2, window-total+s.inFlight()); part != s.window {
+			s.window = part
+			s.SetWindow(part)
+		}
+	}
 }
 
 // ask takes the next datagram from the first machine that has one.

@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"os"
@@ -85,15 +86,30 @@ func (k *clerk) fetch(_ *rpc.Call, a fetchArgs) {
 	peer := k.server.streams.Peer(k.conn)
 	k.begin(a.Request, func() {
 		defer o.file.Close()
-		k.server.config.Trace.started()
-		err := content.Send(k.server.ctx, peer, o.file, o.size, stream.Key(keyOf(o.digest)),
-			stream.Name(nameOf(a.Request)))
-		if err != nil {
+		opts := append(a.Route.options(), stream.Key(keyOf(o.digest)), stream.Name(nameOf(a.Request)))
+		if err := k.send(peer, o, opts); err != nil {
 			k.log.Warn("get failed", "save", o.name, "error", err)
 			return
 		}
 		k.log.Info("got", "save", o.name, "bytes", o.size)
 	})
+}
+
+// send streams a save, and cancels that when the server stops.
+func (k *clerk) send(peer *stream.Peer, o *offer, opts []stream.Option) error {
+	trace := &k.server.config.Trace
+	trace.started()
+	t, err := content.Start(peer, o.file, o.size, opts...)
+	if err != nil {
+		return err
+	}
+	trace.sending(t)
+	select {
+	case <-t.Done():
+	case <-k.server.ctx.Done():
+		t.Cancel(context.Cause(k.server.ctx))
+	}
+	return t.Err()
 }
 
 // explain logs an error and returns what the client is told of it: no paths.

@@ -8,7 +8,7 @@
 //	                                  answer: stored, once the save is durable, or refused
 //	get(request, name)
 //	                                  answer: offered(size, digest) or refused
-//	fetch(request)                    stream of the content
+//	fetch(request, route)             stream of the content
 //	list(request)                     stream of the entries
 //	remove(request, name)             answer: done or refused
 //
@@ -18,6 +18,7 @@ package desk
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -64,8 +65,51 @@ type (
 		Request uint32
 		Name    string
 	}
-	fetchArgs struct{ Request uint32 }
+	fetchArgs struct {
+		Request uint32
+		Route   route
+	}
 )
+
+// Validate refuses a route that is not known here.
+func (a fetchArgs) Validate() error {
+	if a.Route >= routes {
+		return fmt.Errorf("route %d is unknown", a.Route)
+	}
+	return nil
+}
+
+// route is how a client wants a content to come.
+type route uint8
+
+const (
+	asConfigured route = iota // at the server
+	bySlices                  // over QUIC
+	bySlicesRaw
+	routes // how many there are
+)
+
+// routeOf is the route to ask for by a client that sends by that backend.
+func routeOf(b stream.Backend) route {
+	switch b {
+	case stream.Slices{Carrier: stream.QUIC}:
+		return bySlices
+	case stream.Slices{Carrier: stream.Raw}:
+		return bySlicesRaw
+	}
+	return asConfigured
+}
+
+// options say it to the stream.
+func (r route) options() []stream.Option {
+	switch r {
+	case bySlices:
+		return []stream.Option{stream.Via(stream.Slices{Carrier: stream.QUIC})}
+	case bySlicesRaw:
+		return []stream.Option{stream.Via(stream.Slices{Carrier: stream.Raw})}
+	}
+	return nil
+}
 
 // Entry is one save in a list.
 type Entry struct {
@@ -106,8 +150,15 @@ func requestOf(name string) (uint32, bool) {
 
 // Trace lets somebody measure; all fields may be nil. They are called from any goroutine.
 type Trace struct {
-	Started  func() // a content is about to be sent: just before the stream's Start
-	Received func() // the last byte of a content has been received and the whole is verified
+	Started  func()                   // a content is about to be sent: just before the stream's Start
+	Received func()                   // the last byte of a content has been received and the whole is verified
+	Sending  func(t *stream.Transfer) // a content is on its way
+}
+
+func (t *Trace) sending(transfer *stream.Transfer) {
+	if t.Sending != nil {
+		t.Sending(transfer)
+	}
 }
 
 func (t *Trace) started() {

@@ -125,7 +125,7 @@ func TestStreamThatLiesAboutItsKey(t *testing.T) {
 
 func TestFetchWithoutAnOffer(t *testing.T) {
 	p := newPair(t)
-	_, _, err := p.ask(t, func(request uint32) error { return callFetch.Call(p.client.desk, fetchArgs{request}) })
+	_, _, err := p.ask(t, func(request uint32) error { return callFetch.Call(p.client.desk, fetchArgs{request, asConfigured}) })
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorContains(t, err, "nothing was offered")
 }

@@ -55,7 +55,7 @@ func (c *Client) fetch(ctx context.Context, request uint32, answers <-chan answe
 		delete(c.contents, request)
 	}()
 	var callErr error
-	if err := c.world.Do(ctx, func() { callErr = callFetch.Call(c.desk, fetchArgs{request}) }); err != nil {
+	if err := c.world.Do(ctx, func() { callErr = callFetch.Call(c.desk, fetchArgs{request, routeOf(c.config.Backend)}) }); err != nil {
 		return nil, err
 	}
 	if callErr != nil {

@@ -38,6 +38,7 @@ func (c *Client) sendContent(ctx context.Context, request uint32, name string, s
 	if err != nil {
 		return err
 	}
+	c.config.Trace.sending(t)
 	defer c.watch(name, t)()
 	select {
 	case <-t.Done():

@@ -1,0 +1,104 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// carriages are the ways that content may travel; what one of them does, all do.
+var carriages = []struct {
+	name    string
+	via     Backend
+	carrier Carrier // that a transfer reports
+}{
+	{"window", Window{Lanes: 4}, QUIC},
+	{"slices over quic", Slices{}, QUIC},
+	{"slices raw, not open", Slices{Carrier: Raw}, QUIC},
+}
+
+// TestConformance runs one table over every backend and carrier, with the same seeds: both directions at once, sizes that
+// are known and not, arrays, and content that is there already.
+func TestConformance(t *testing.T) {
+	seed := testkit.Seed(t)
+	for _, loss := range []float64{0, 0.01, 0.05, 0.2} {
+		for _, c := range carriages {
+			t.Run(fmt.Sprintf("%v/%s", loss, c.name), func(t *testing.T) {
+				path := netsim.Config{Delay: 10 * time.Millisecond, Loss: loss, Duplicate: 0.01, Reorder: 0.01, Seed: seed}
+				overPath(t, path, func(ctx context.Context, l loopback) {
+					n := &conformance{t, ctx, l, c.via, c.carrier, rand.New(rand.NewPCG(seed, 2)), collect(l.server), collect(l.client)}
+					for _, size := range sizes {
+						n.blobs(size)
+					}
+					n.array(20_000)
+					n.mixed()
+				})
+			})
+		}
+	}
+}
+
+type conformance struct {
+	*testing.T
+	ctx context.Context
+	loopback
+	via     Backend
+	carrier Carrier
+	random  *rand.Rand
+
+	atServer, atClient <-chan received
+}
+
+// blobs moves one blob up and one down, one of them of unknown size.
+func (n *conformance) blobs(size int) {
+	up, down := content(size), content(size)
+	n.random.Shuffle(len(down), func(i, j int) { down[i], down[j] = down[j], down[i] })
+	first, err := save.Start(n.toServer, bytes.NewReader(up), int64(size), Via(n.via))
+	require.NoError(n, err)
+	second, err := save.Start(n.toClient, bytes.NewReader(down), -1, Via(n.via))
+	require.NoError(n, err)
+	for _, transfer := range []*Transfer{first, second} {
+		require.NoError(n, transfer.Wait(n.ctx))
+		require.Equal(n, n.carrier, transfer.Carrier())
+		require.Equal(n, Progress{int64(size), int64(size), int64(size)}, transfer.Progress())
+	}
+	require.True(n, bytes.Equal(up, (<-n.atServer).data))
+	require.True(n, bytes.Equal(down, (<-n.atClient).data))
+}
+
+func (n *conformance) array(count int) {
+	got := make(chan []item, 1)
+	items.Handle(n.client, func(in *IncomingArray[item]) {
+		go func() {
+			all, err := in.Collect(n.ctx)
+			require.NoError(n, err)
+			got <- all
+		}()
+	})
+	sent := testItems(count)
+	require.NoError(n, items.Send(n.ctx, n.toClient, sent, Via(n.via)))
+	require.Equal(n, sent, <-got)
+}
+
+// mixed moves content by every backend at once, over one connection.
+func (n *conformance) mixed() {
+	sent := content(600_000)
+	var all []*Transfer
+	for _, c := range carriages {
+		transfer, err := save.Start(n.toServer, bytes.NewReader(sent), int64(len(sent)), Via(c.via), Weight(1+n.random.IntN(5)))
+		require.NoError(n, err)
+		all = append(all, transfer)
+	}
+	for _, transfer := range all {
+		require.NoError(n, transfer.Wait(n.ctx))
+		require.True(n, bytes.Equal(sent, (<-n.atServer).data))
+	}
+}

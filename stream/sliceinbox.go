@@ -1,0 +1,132 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/quivernet/quiver/chunk"
+)
+
+const (
+	// sliceAckEvery slices bring an ack at once, and sliceAckDelay is the longest that one waits: an ack is small, and
+	// quic-go, which acks every second packet, sends its own along with it.
+	sliceAckEvery = 8
+	sliceAckDelay = 2 * time.Millisecond
+)
+
+// sliceInbox puts slices together to messages and says when to ack. It is a machine without clock and lock.
+//
+// What it holds is bounded by its allowance: credit, so that nothing of a peer who keeps to that is ever refused.
+type sliceInbox struct {
+	receiver  *chunk.Receiver // nil before the first slice
+	allowance int             // bytes that may be held
+	held      int             // bytes of chunks under way and of messages
+	read      uint16          // id of the next chunk to be handed out
+	open      int             // chunks under way
+	messages  [][]byte        // in order, not yet taken
+
+	asking   int       // slices since the last ack
+	deadline time.Time // of the next ack, while asking
+	draining bool      // acks leave, one for each chunk that has news
+
+	refused, malformed uint64
+}
+
+// add takes a slice, and reports whether a message has become whole.
+func (b *sliceInbox) add(now time.Time, s chunk.Slice) (whole bool) {
+	if b.receiver == nil {
+		b.receiver = chunk.NewReceiver(sliceConfig())
+	}
+	_, _, known := b.receiver.Partial(s.ChunkID)
+	if !known && s.ChunkID-b.read < slicePipeline {
+		size := s.Count * sliceBytes
+		if b.held+size > b.allowance && (s.ChunkID != b.read || len(b.messages) > 0) {
+			b.refused++
+			return false
+		}
+		b.held += size
+		b.open++
+	}
+	b.receiver.Insert(now, s)
+	for {
+		_, data, ok := b.receiver.Chunk()
+		if !ok {
+			break
+		}
+		b.read++
+		b.open--
+		b.held += cap(data) - sliceSpan(len(data))
+		b.messages = append(b.messages, data)
+		whole = true
+	}
+	if _, due := b.receiver.NextTimeout(); due {
+		b.ask(now)
+	}
+	return whole
+}
+
+// sliceSpan is the room of all slices of a chunk.
+func sliceSpan(size int) int { return (size + sliceBytes - 1) / sliceBytes * sliceBytes }
+
+// ask makes an ack due: at once when nothing more is on its way as far as this end knows.
+func (b *sliceInbox) ask(now time.Time) {
+	b.asking++
+	switch {
+	case b.asking >= sliceAckEvery || b.open == 0:
+		b.deadline = now
+	case b.asking == 1:
+		b.deadline = now.Add(sliceAckDelay)
+	}
+}
+
+// next returns the next ack that is due.
+func (b *sliceInbox) next(now time.Time) (chunk.Ack, bool) {
+	if !b.draining && (b.asking == 0 || now.Before(b.deadline)) {
+		return chunk.Ack{}, false
+	}
+	b.asking = 0
+	a, ok := b.receiver.NextAck(now)
+	b.draining = ok
+	return a, ok
+}
+
+// repeat has all that was acked lately acked again.
+func (b *sliceInbox) repeat() {
+	b.receiver.Restart()
+	b.draining = true
+}
+
+// take returns the messages that are whole. They are the caller's until giveBack.
+func (b *sliceInbox) take() [][]byte {
+	whole := b.messages
+	b.messages = nil
+	for _, m := range whole {
+		b.held -= cap(m)
+	}
+	return whole
+}
+
+// spareChunks is of how many chunks the memory is kept for later ones, each time.
+const spareChunks = 8
+
+// giveBack takes the memory of messages that are through.
+func (b *sliceInbox) giveBack(whole [][]byte) {
+	for i, m := range whole {
+		if i < spareChunks {
+			b.receiver.Recycle(m)
+		}
+		whole[i] = nil
+	}
+	if b.messages == nil {
+		b.messages = whole[:0]
+	}
+}
+
+// trim gives up spare memory.
+func (b *sliceInbox) trim() {
+	if b.receiver != nil {
+		b.receiver.Trim()
+	}
+	if len(b.messages) == 0 {
+		b.messages = nil
+	}
+}

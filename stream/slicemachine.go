@@ -1,0 +1,249 @@
+package stream
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/quivernet/quiver/chunk"
+)
+
+// sliceTrimAfter is the silence after which spare memory is given up.
+const sliceTrimAfter = 10 * time.Second
+
+// sliceMachine carries the slices of one connection over its datagrams, one packet of package chunk in each. It is a
+// machine without clock and lock; an rpc.Machine when it is told to whom news go, see sliceLink.
+type sliceMachine struct {
+	slicer
+	gate   sliceGate
+	losses sliceLosses
+	inbox  sliceInbox
+	format chunk.Config
+
+	acks    uint64 // sent, the numbers of their datagrams beyond those of slices
+	lastAck bool   // the newest datagram was an ack
+	changed bool   // by the owner
+	active  time.Time
+
+	// For whom the owner waits.
+	watching bool
+	queue    time.Duration
+	wake     bool
+}
+
+func newSliceMachine(allowance int) *sliceMachine {
+	m := &sliceMachine{format: sliceConfig()}
+	m.losses.slack = 1
+	m.inbox.allowance = allowance
+	return m
+}
+
+// Receive takes a datagram. What is malformed is dropped and counted: it changes nothing, and ends no transfer.
+func (m *sliceMachine) Receive(now time.Time, datagram []byte) error {
+	p, err := m.format.Parse(datagram[1:])
+	switch {
+	case err != nil:
+		m.inbox.malformed++
+	case p.Kind == chunk.KindSlice:
+		m.active = now
+		m.wake = m.inbox.add(now, p.Slice) || m.wake
+	default:
+		m.hear(now, p.Ack)
+	}
+	return nil
+}
+
+// hear takes an ack.
+func (m *sliceMachine) hear(now time.Time, a chunk.Ack) {
+	var newest *sentSlice // of those that tell when they left
+	high, news := uint64(0), false
+	m.acknowledge(now, a, func(p *sentSlice) {
+		news = true
+		m.gate.landed(now, p)
+		switch {
+		case p.fate == sliceLost:
+			m.losses.spuriously()
+		case p.again && now.Sub(p.at) < m.gate.min: // an earlier sending arrived
+			return
+		}
+		high = max(high, p.number+1)
+		if !p.again && (newest == nil || p.number > newest.number) {
+			newest = p
+		}
+	})
+	if !news {
+		return
+	}
+	m.losses.heard()
+	if newest != nil {
+		m.gate.measure(now, newest)
+	}
+	m.losses.largest = max(m.losses.largest, high)
+	m.losses.detect(now, &m.flight, &m.gate, a.ChunkID, high, m.drop)
+	m.checkWatch()
+}
+
+// drop gives up the sending with that number.
+func (m *sliceMachine) drop(number uint64) {
+	if p := m.flight.get(number); p != nil {
+		m.gate.lost(p)
+	}
+	m.lose(number)
+}
+
+// AppendPacket appends the ack or slice that is to leave now.
+func (m *sliceMachine) AppendPacket(now time.Time, buf []byte, most int) (packet []byte, number uint64, ok bool) {
+	if most < sliceDatagram {
+		return buf, 0, false
+	}
+	if a, ok := m.inbox.next(now); ok {
+		m.lastAck = true
+		m.acks++
+		return m.format.AppendAck(append(buf, sliceProtocol), a), m.acks, true
+	}
+	if !m.mayLeave() {
+		return buf, 0, false
+	}
+	flying := m.flight.bytes
+	s, number, ok := m.next(now)
+	if !ok {
+		m.gate.idle(flying)
+		m.losses.probes = 0
+		return buf, 0, false
+	}
+	m.gate.sent(now, m.flight.at(number), flying)
+	m.losses.lastSent, m.active = now, now
+	m.losses.probes = max(m.losses.probes-1, 0)
+	m.lastAck = false
+	m.checkWatch()
+	return m.format.AppendSlice(append(buf, sliceProtocol), s), number, true
+}
+
+// mayLeave reports whether one more slice may be in flight.
+func (m *sliceMachine) mayLeave() bool {
+	if m.losses.probes > 0 {
+		return true
+	}
+	return m.losses.timeouts < sliceTimeouts && m.flight.bytes+sliceDatagram <= m.gate.window()
+}
+
+// Unsent takes back the newest datagram.
+func (m *sliceMachine) Unsent(number uint64) {
+	if m.lastAck {
+		m.inbox.repeat()
+		return
+	}
+	m.lose(number)
+}
+
+// Advance runs the timers that are due.
+func (m *sliceMachine) Advance(now time.Time) error {
+	if !m.losses.at.IsZero() && !now.Before(m.losses.at) {
+		m.losses.detect(now, &m.flight, &m.gate, 0, 0, m.drop)
+		m.checkWatch()
+	}
+	if at, ok := m.losses.timeoutAt(&m.flight, &m.gate); ok && !now.Before(at) {
+		m.losses.timeout(&m.flight, m.drop)
+	}
+	if at, ok := m.trimAt(); ok && !now.Before(at) {
+		m.active = time.Time{}
+		m.trim()
+		m.inbox.trim()
+	}
+	return nil
+}
+
+func (m *sliceMachine) trimAt() (time.Time, bool) {
+	return m.active.Add(sliceTrimAfter), !m.active.IsZero() && m.idle()
+}
+
+// NextTimeout returns when Advance or AppendPacket is to be called again.
+func (m *sliceMachine) NextTimeout() (next time.Time, any bool) {
+	consider := func(at time.Time, ok bool) {
+		if ok && (!any || at.Before(next)) {
+			next, any = at, true
+		}
+	}
+	consider(m.inbox.deadline, m.inbox.asking > 0)
+	consider(m.losses.at, !m.losses.at.IsZero())
+	consider(m.losses.timeoutAt(&m.flight, &m.gate))
+	consider(m.trimAt())
+	return next, any
+}
+
+// SetWindow takes what the path gives to slices.
+func (m *sliceMachine) SetWindow(bytes int) { m.gate.path = bytes }
+
+// InFlight returns the bytes of slices under way.
+func (m *sliceMachine) InFlight() int { return m.flight.bytes }
+
+// Lost returns how many slices counted as lost so far.
+func (m *sliceMachine) Lost() uint64 { return m.losses.lost }
+
+// Wake reports, once, that messages are whole or that a part may be given.
+func (m *sliceMachine) Wake() bool {
+	wake := m.wake
+	m.wake = false
+	return wake
+}
+
+// Changed reports, once, that the owner did something that may let a packet leave.
+func (m *sliceMachine) Changed() bool {
+	changed := m.changed
+	m.changed = false
+	return changed
+}
+
+// Drained is always true: a connection that closes does not wait for bulk.
+func (m *sliceMachine) Drained() bool { return true }
+
+// FirstByte names the datagrams of the machine.
+func (m *sliceMachine) FirstByte() byte { return sliceProtocol }
+
+// firstUnsent may wait before anything is known of the path: what QUIC lets leave at first is less.
+const firstUnsent = 64 << 10
+
+// open reports whether another part may be given: what waits unsent will leave within queue, or nothing waits.
+func (m *sliceMachine) open(queue time.Duration) bool {
+	rate := m.gate.estimate()
+	switch {
+	case m.full():
+		return false
+	case rate == 0:
+		return m.unsent < firstUnsent
+	}
+	return m.unsent < sliceBytes || m.unsent <= bytesAt(rate, queue)
+}
+
+// send takes a part.
+func (m *sliceMachine) send(b *block, message []byte) error {
+	m.changed = true
+	return m.slicer.send(b, message)
+}
+
+// watch asks for one Wake as soon as open is true.
+func (m *sliceMachine) watch(queue time.Duration) {
+	m.watching, m.queue, m.changed = true, queue, true
+	m.checkWatch()
+}
+
+func (m *sliceMachine) checkWatch() {
+	if m.watching && m.open(m.queue) {
+		m.watching, m.wake = false, true
+	}
+}
+
+// sliceLink is the machine of a connection as its link sees it: it tells the world's goroutine that there is news without
+// its having to take the lock.
+type sliceLink struct {
+	*sliceMachine
+	news atomic.Bool
+}
+
+// Wake is called under the lock.
+func (l *sliceLink) Wake() bool {
+	if !l.sliceMachine.Wake() {
+		return false
+	}
+	l.news.Store(true)
+	return true
+}

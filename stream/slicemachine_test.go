@@ -1,0 +1,332 @@
+package stream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// sliceSide is a machine of a pair that also plays its owner.
+type sliceSide struct {
+	*sliceMachine
+	parts [][]byte // left to send
+	got   [][]byte
+}
+
+func newSliceSide(parts ...[]byte) *sliceSide {
+	return &sliceSide{sliceMachine: newSliceMachine(8 << 20), parts: parts}
+}
+
+func (s *sliceSide) Advance(now time.Time) error {
+	for len(s.parts) > 0 && s.open(20*time.Millisecond) {
+		if err := s.sliceMachine.send(newBlock(1), s.parts[0]); err != nil {
+			return err
+		}
+		s.parts = s.parts[1:]
+	}
+	for _, m := range s.inbox.take() {
+		s.got = append(s.got, m)
+	}
+	return s.sliceMachine.Advance(now)
+}
+
+func sliceParts(count, size int) (parts [][]byte) {
+	for i := range count {
+		parts = append(parts, content(size+i))
+	}
+	return parts
+}
+
+// runSlices runs until all parts have arrived and their sender knows.
+func runSlices(a, b *sliceSide, parts int, config netsim.PairConfig) (*netsim.Pair, error) {
+	config.Max = 1243
+	p := netsim.NewPair(a, b, config)
+	return p, p.Run(10*time.Minute, func() bool { return len(b.got) == parts && len(a.parts) == 0 && a.idle() })
+}
+
+func TestSlicesArriveOnBadPaths(t *testing.T) {
+	seed := testkit.Seed(t)
+	for _, loss := range []float64{0, 0.01, 0.1, 0.5} {
+		t.Run(fmt.Sprint(loss), func(t *testing.T) {
+			path := netsim.Config{Delay: 30 * time.Millisecond, Jitter: 10 * time.Millisecond, Loss: loss, Duplicate: 0.05, Reorder: 0.05, Seed: seed}
+			sent := sliceParts(150, 10_000)
+			a, b := newSliceSide(sent...), newSliceSide()
+			_, err := runSlices(a, b, len(sent), netsim.PairConfig{AtoB: path, BtoA: path, Window: 300_000})
+			require.NoError(t, err)
+			require.Equal(t, sent, b.got)
+			require.Zero(t, a.flight.bytes)
+			require.Zero(t, a.unsent)
+			require.Zero(t, b.inbox.held)
+			require.Zero(t, b.inbox.refused+b.inbox.malformed)
+		})
+	}
+}
+
+// TestSlicesFillThePathWithoutAQueue bounds the wire, too.
+func TestSlicesFillThePathWithoutAQueue(t *testing.T) {
+	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6, Queue: 1 << 20}
+	sent := sliceParts(200, 32_000)
+	a, b := newSliceSide(sent...), newSliceSide()
+	longest := time.Duration(0)
+	config := netsim.PairConfig{AtoB: path, BtoA: path, Window: 150_000, OnStep: func(time.Time) { longest = max(longest, a.gate.latest) }}
+	p, err := runSlices(a, b, len(sent), config)
+	require.NoError(t, err)
+	ideal := 200 * 32_100 * 8 / 10e6
+	require.Less(t, p.Now().Sub(netsim.Epoch).Seconds(), ideal*1.09)
+	require.Less(t, longest, 50*time.Millisecond+150*time.Millisecond, "the start may overshoot")
+	require.Less(t, a.gate.latest, 50*time.Millisecond+30*time.Millisecond)
+	require.Zero(t, a.losses.lost)
+}
+
+// TestLostSliceIsSentAgainSoon drops one slice and looks when it comes again.
+func TestLostSliceIsSentAgainSoon(t *testing.T) {
+	path := netsim.Config{Delay: 50 * time.Millisecond}
+	lossy := path
+	lossy.Lose = func(n uint64, _ []byte) bool { return n == 5 }
+	a, b := newSliceSide(content(30_000)), newSliceSide()
+	p, err := runSlices(a, b, 1, netsim.PairConfig{AtoB: lossy, BtoA: path, Window: 1 << 20})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, a.losses.lost)
+	require.EqualValues(t, 1, a.flight.resent)
+	require.Zero(t, a.losses.timeouts)
+	require.Less(t, p.Now().Sub(netsim.Epoch), 210*time.Millisecond) // two round trips
+}
+
+func TestOutageLeavesProbesOnly(t *testing.T) {
+	path := netsim.Config{Delay: 20 * time.Millisecond, Rate: 20e6}
+	sent := sliceParts(60, 32_000)
+	a, b := newSliceSide(sent...), newSliceSide()
+	packets := 0
+	p := netsim.NewPair(a, b, netsim.PairConfig{AtoB: path, BtoA: path, Max: 1243, Window: 1 << 20,
+		OnPacket: func(from *netsim.Side, _ []byte, _ netsim.Fate) {
+			if from.Name == "A" {
+				packets++
+			}
+		}})
+	require.NoError(t, p.Run(time.Minute, func() bool { return len(b.got) > 20 }))
+	p.Dark(10 * time.Second)
+	require.NoError(t, p.Run(time.Minute, func() bool { return a.losses.timeouts >= 2 }))
+	begin := p.Now()
+	packets = 0
+	require.ErrorIs(t, p.Run(8*time.Second, func() bool { return false }), netsim.ErrLimit)
+	require.Less(t, packets, 40)
+	require.Positive(t, packets)
+	require.NoError(t, p.Run(time.Minute, func() bool { return len(b.got) == len(sent) && a.idle() }))
+	require.Less(t, p.Now().Sub(begin), 15*time.Second)
+	require.Equal(t, sent, b.got)
+}
+
+// TestSlicesGoOnAfterARestart has both ends change the path: what was under way is gone, what arrived is not repeated.
+func TestSlicesGoOnAfterARestart(t *testing.T) {
+	path := netsim.Config{Delay: 20 * time.Millisecond, Rate: 20e6}
+	sent := sliceParts(30, 32_000)
+	a, b := newSliceSide(sent...), newSliceSide()
+	config := netsim.PairConfig{AtoB: path, BtoA: path, Max: 1243, Window: 1 << 20}
+	p := netsim.NewPair(a, b, config)
+	require.NoError(t, p.Run(time.Minute, func() bool { return len(b.got) > 10 }))
+	flying := a.flight.bytes
+	require.Positive(t, flying)
+	a.restart()
+	b.inbox.repeat()
+	require.Zero(t, a.flight.bytes)
+	config.Start = p.Now()
+	p = netsim.NewPair(a, b, config)
+	require.NoError(t, p.Run(time.Minute, func() bool { return len(b.got) == len(sent) && a.idle() }))
+	require.Equal(t, sent, b.got)
+	require.Less(t, b.inbox.receiver.Stats().Duplicates*sliceBytes, uint64(flying)*2)
+}
+
+// TestSliceThatNeverLeftGoesFirst takes back what AppendPacket made.
+func TestSliceThatNeverLeftGoesFirst(t *testing.T) {
+	m, now := newSliceMachine(1<<20), netsim.Epoch
+	require.NoError(t, m.send(newBlock(1), content(3000)))
+	first, number, ok := m.AppendPacket(now, nil, 1243)
+	require.True(t, ok)
+	m.Unsent(number)
+	require.Zero(t, m.flight.bytes)
+	again, _, ok := m.AppendPacket(now, nil, 1243)
+	require.True(t, ok)
+	require.Equal(t, first, again)
+	_, _, ok = m.AppendPacket(now, nil, sliceDatagram-1)
+	require.False(t, ok, "a slice does not fit")
+}
+
+// TestAcksOfWhatNeverLeft come from a peer that lies; it harms nobody but itself.
+func TestAcksOfWhatNeverLeft(t *testing.T) {
+	m, now := newSliceMachine(1<<20), netsim.Epoch
+	require.NoError(t, m.send(newBlock(1), content(5*sliceBytes)))
+	_, _, _ = m.AppendPacket(now, nil, 1243)
+	all := chunk.Ack{ChunkID: 0, Count: 5}
+	for i := range 5 {
+		all.Acked.Set(i)
+	}
+	for _, a := range []chunk.Ack{all, {ChunkID: 1, Count: 5, Acked: all.Acked}, {ChunkID: 0, Count: 6, Acked: all.Acked}, {ChunkID: 65535, Count: 1}} {
+		require.NoError(t, m.Receive(now, sliceConfig().AppendAck([]byte{sliceProtocol}, a)))
+	}
+	require.Zero(t, m.flight.bytes)
+	require.Equal(t, 4*sliceBytes, m.unsent)
+	require.False(t, m.idle())
+	for range 4 {
+		_, _, ok := m.AppendPacket(now, nil, 1243)
+		require.True(t, ok)
+	}
+	require.NoError(t, m.Receive(now, sliceConfig().AppendAck([]byte{sliceProtocol}, all)))
+	require.True(t, m.idle())
+}
+
+func TestMalformedSlicesAreDroppedAndCounted(t *testing.T) {
+	m, now := newSliceMachine(1<<20), netsim.Epoch
+	good := sliceConfig().AppendSlice([]byte{sliceProtocol}, chunk.Slice{ChunkID: 0, Index: 0, Count: 1, Data: []byte("whole")})
+	bad := [][]byte{{sliceProtocol}, good[:len(good)-1], append(bytes.Clone(good), 0), bytes.Repeat([]byte{sliceProtocol}, 60)}
+	for i := range good[1:] {
+		flipped := bytes.Clone(good)
+		flipped[1+i] ^= 4
+		bad = append(bad, flipped)
+	}
+	for _, datagram := range bad {
+		require.NoError(t, m.Receive(now, datagram))
+	}
+	require.EqualValues(t, len(bad), m.inbox.malformed)
+	require.Nil(t, m.inbox.receiver)
+	require.False(t, m.Wake())
+	require.NoError(t, m.Receive(now, good))
+	require.True(t, m.Wake())
+	require.Equal(t, [][]byte{[]byte("whole")}, m.inbox.take())
+}
+
+// TestSliceInboxIsBounded begins as many chunks as can be, as large as they can be, and never finishes one.
+func TestSliceInboxIsBounded(t *testing.T) {
+	const allowance = 1 << 20
+	m, now := newSliceMachine(allowance), netsim.Epoch
+	for id := range 1000 {
+		for _, index := range []int{254, 0} {
+			s := chunk.Slice{ChunkID: uint16(999 - id), Index: index, Count: 256, Data: make([]byte, sliceBytes)}
+			require.NoError(t, m.Receive(now, sliceConfig().AppendSlice([]byte{sliceProtocol}, s)))
+		}
+		require.LessOrEqual(t, m.inbox.held, allowance+256*sliceBytes)
+	}
+	require.Positive(t, m.inbox.refused)
+
+	// Messages that nobody takes count, too.
+	m = newSliceMachine(allowance)
+	for id := range 5000 {
+		s := chunk.Slice{ChunkID: uint16(id), Index: 0, Count: 1, Data: []byte{1}}
+		require.NoError(t, m.Receive(now, sliceConfig().AppendSlice([]byte{sliceProtocol}, s)))
+	}
+	require.LessOrEqual(t, m.inbox.held, allowance)
+	require.Less(t, len(m.inbox.messages), allowance/sliceBytes+1)
+	taken := m.inbox.take()
+	m.inbox.giveBack(taken)
+	require.Zero(t, m.inbox.held)
+}
+
+func TestIdleSliceMachineGivesUpItsMemory(t *testing.T) {
+	path := netsim.Config{Delay: time.Millisecond}
+	a, b := newSliceSide(sliceParts(50, 32_000)...), newSliceSide()
+	p, err := runSlices(a, b, 50, netsim.PairConfig{AtoB: path, BtoA: path})
+	require.NoError(t, err)
+	require.NotNil(t, a.flight.ring)
+	err = p.Run(time.Minute, func() bool { return false })
+	require.True(t, errors.Is(err, netsim.ErrIdle), "%v", err)
+	require.Nil(t, a.flight.ring)
+	a.parts = sliceParts(3, 20_000)
+	require.NoError(t, a.Advance(p.Now()))
+	require.NoError(t, p.Run(time.Minute, func() bool { return len(b.got) == 53 && a.idle() }))
+}
+
+func TestSlicesAllocateNothingInSteadyState(t *testing.T) {
+	a, b := newSliceMachine(8<<20), newSliceMachine(8<<20)
+	now, message := netsim.Epoch, content(20*sliceBytes)
+	var block block
+	var buf [1500]byte
+	round := func() {
+		now = now.Add(10 * time.Millisecond)
+		require.NoError(t, a.send(&block, message))
+		for more := true; more; {
+			var packet, ack []byte
+			packet, _, more = a.AppendPacket(now, buf[:0], 1243)
+			if more {
+				_ = b.Receive(now, packet)
+			}
+			now = now.Add(time.Millisecond)
+			if ack, _, _ = b.AppendPacket(now, buf[:0], 1243); len(ack) > 0 {
+				_ = a.Receive(now, ack)
+				more = true
+			}
+		}
+		b.inbox.giveBack(b.inbox.take())
+	}
+	for range 200 {
+		round()
+	}
+	require.True(t, a.idle())
+	require.Zero(t, testing.AllocsPerRun(100, round))
+}
+
+// FuzzSliceMachine gives a machine that sends and receives whatever comes.
+func FuzzSliceMachine(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, uint8(3))
+	f.Fuzz(func(t *testing.T, script []byte, parts uint8) {
+		const allowance = 100_000
+		m, now := newSliceMachine(allowance), netsim.Epoch
+		for range parts % 8 {
+			require.NoError(t, m.send(newBlock(1), content(5000)))
+		}
+		for len(script) >= 6 {
+			op := script[:6]
+			script = script[6:]
+			now = now.Add(time.Duration(op[1]) * time.Millisecond)
+			slice := chunk.Slice{ChunkID: uint16(int8(op[2])), Index: int(op[3]), Count: int(op[4]) + 1, Data: make([]byte, sliceBytes)}
+			switch op[0] % 6 {
+			case 0:
+				if slice.Index == slice.Count-1 {
+					slice.Data = slice.Data[:1+int(op[5])]
+				}
+				if slice.Index < slice.Count {
+					_ = m.Receive(now, sliceConfig().AppendSlice([]byte{sliceProtocol}, slice))
+				}
+			case 1:
+				a := chunk.Ack{ChunkID: slice.ChunkID, Count: slice.Count}
+				a.Acked[0] = uint64(op[3]) << (op[5] % 56)
+				_ = m.Receive(now, sliceConfig().AppendAck([]byte{sliceProtocol}, a))
+			case 2:
+				_ = m.Receive(now, append([]byte{sliceProtocol}, op...))
+			case 3: // as a link does: until there is nothing more
+				for more := true; more; {
+					var packet []byte
+					var number uint64
+					if packet, number, more = m.AppendPacket(now, nil, 1243); more {
+						require.LessOrEqual(t, len(packet), sliceDatagram)
+						if op[2]%4 == 0 {
+							m.Unsent(number)
+							break
+						}
+					}
+				}
+			case 4:
+				m.inbox.giveBack(m.inbox.take())
+			case 5:
+				require.NoError(t, m.Advance(now))
+				next, ok := m.NextTimeout()
+				ready := false
+				for more := true; more; ready = ready || more {
+					_, _, more = m.AppendPacket(now, nil, 1243)
+				}
+				if ok && !next.After(now) {
+					require.True(t, ready, "a timeout at %v, now is %v, and nothing is ready", next, now)
+				}
+			}
+			require.LessOrEqual(t, m.inbox.held, allowance+256*sliceBytes)
+			require.GreaterOrEqual(t, m.flight.bytes, 0)
+			require.GreaterOrEqual(t, m.unsent, 0)
+		}
+	})
+}
