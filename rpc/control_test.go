@@ -67,7 +67,7 @@ func TestControlRefuses(t *testing.T) {
 		want    string
 	}{
 		{nil, ControlChannelMessagePayloadFail, "empty"},
-		{[]byte{3}, ControlChannelMessageUnknown, "handshake message 3 does not exist"},
+		{[]byte{3}, ControlChannelMessageUnknown, "control message 3 does not exist"},
 		{appendHello(nil, huge), ControlChannelMessagePayloadFail, "Hello of 59 bytes: 1073741825 is above the limit of 1073741824"},
 		{appendHello(nil, slow), ControlChannelMessagePayloadFail, "above the limit of 60000000"},
 		{appendLogin(nil, login{Token: make([]byte, maxToken+1)}), ControlChannelMessagePayloadFail, "4097 is above the limit of 4096"},
