@@ -71,6 +71,9 @@ func (w *World) share(socket net.PacketConn) (net.PacketConn, *raw.Socket) {
 		return socket, nil
 	}
 	shared := raw.NewSocket(socket, raw.SocketConfig{})
+	if _, ok := socket.(*net.UDPConn); !ok {
+		return shared.QUIC(), shared // quic-go asks it for what it can
+	}
 	if err := shared.AskBuffers(raw.BufferBytes); err != nil {
 		w.log.Warn("the socket's buffers are small for raw carriers", "addr", socket.LocalAddr(), "error", err)
 	}

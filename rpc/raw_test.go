@@ -263,6 +263,23 @@ func TestBlockedRawCarrier(t *testing.T) {
 	}
 }
 
+func TestRawCarrierThatNeverOpens(t *testing.T) {
+	overRaw(t, clean, true, func(n *rawNet) {
+		n.blocked.Store(true)
+		n.near.current().Close() // the first one may have come through while the worlds joined
+		n.near.Want(true)
+		n.reach(n.near, raw.Closed)
+		send(n.near, n.nearP, 10)
+		n.tick(30 * 25)
+		require.Equal(t, uint32(2), n.near.Stats().Carriers)
+		n.reach(n.near, raw.Closed)
+		require.NoError(t, n.ends[0].Err())
+		n.blocked.Store(false)
+		n.arrive(n.far, n.farP, 10)
+		require.Equal(t, uint32(3), n.far.Stats().Carriers)
+	})
+}
+
 func TestRawSpares(t *testing.T) {
 	overRaw(t, clean, true, func(n *rawNet) {
 		n.reach(n.near, raw.Open)
