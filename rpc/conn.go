@@ -81,8 +81,8 @@ func (c *Conn) RTT() time.Duration {
 	return c.machine.Stats().SmoothedRTT
 }
 
-// Raw returns the connection's sealed carrier; nil unless both ends have Config.RawCarrier and a source. It is settled
-// when OnConnect runs.
+// Raw returns the connection's sealed carrier; nil unless both ends have Config.RawCarrier and called [World.OnRaw]. It is
+// settled when OnConnect runs.
 func (c *Conn) Raw() *RawCarrier {
 	if c.raw == nil || !c.raw.agreed.Load() {
 		return nil

@@ -203,6 +203,40 @@ func TestRawNeedsBothEnds(t *testing.T) {
 	})
 }
 
+// A side may leave the carrier out for one connection.
+func TestRawWithoutSource(t *testing.T) {
+	for name, bare := range map[string]func(server, client *testWorld) *testWorld{
+		"server": func(server, _ *testWorld) *testWorld { return server },
+		"client": func(_, client *testWorld) *testWorld { return client },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, _ := newRawWorld(t, true)
+				client, _ := newRawWorld(t, true)
+				bare(server, client).OnRaw(func(*Conn) RawSource { return nil })
+				a, b := netsim.Pipe(clean, clean)
+				serverTLS, clientTLS := credentials(t)
+				listener, err := ListenPacket(b, serverTLS, server.World)
+				require.NoError(t, err)
+				end, err := DialPacket(t.Context(), a, b.LocalAddr(), clientTLS, client.World)
+				require.NoError(t, err)
+				n := &network{t: t, server: server, clients: []*testWorld{client}, ends: []*Conn{end}}
+				n.tick(12)
+				end.Raw().Want(true)
+				server.joined[0].Raw().Want(true)
+				n.tick(30 * 60)
+				require.NoError(t, end.Err())
+				require.NotEqual(t, raw.Open, end.Raw().State())
+				require.NotEqual(t, raw.Open, server.joined[0].Raw().State())
+				require.NoError(t, listener.Close())
+				<-end.Done()
+				n.tick(40)
+				require.NoError(t, errors.Join(a.Close(), b.Close()))
+			})
+		})
+	}
+}
+
 // An open carrier without work has no goroutine.
 func TestIdleRawCarrier(t *testing.T) {
 	overRaw(t, netsim.Config{Delay: 10 * time.Millisecond}, true, func(n *rawNet) {
