@@ -88,6 +88,7 @@ func (w *World) attach(carrier Carrier, server bool) (*Conn, error) {
 		panic(err)
 	}
 	c.machine, c.sample.at = machine, now
+	c.raw = newRawCarrier(c)
 	c.link = link.New(w.capped(carrier), link.Config{Wake: c.onWake, Logger: w.log.With("conn", c)}, c.addMachines()...)
 	w.mu.Lock()
 	w.live[c] = struct{}{}
@@ -141,6 +142,10 @@ func (c *Conn) finish() {
 	if !c.ended.CompareAndSwap(false, true) {
 		return
 	}
+	if c.raw != nil {
+		c.raw.close()
+		c.raw.wait()
+	}
 	w := c.world
 	w.budget.give(c.reserved)
 	w.mu.Lock()
@@ -173,6 +178,9 @@ func (w *World) admit(c *Conn) {
 	}
 	if w.config.OnConnect != nil {
 		w.config.OnConnect(w, c)
+	}
+	if r := c.Raw(); r != nil {
+		r.begin()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/raw"
 )
 
 const (
@@ -26,7 +27,8 @@ var oversized [probeSize]byte
 
 // quicCarrier makes a QUIC connection a Carrier.
 type quicCarrier struct {
-	conn *quic.Conn
+	conn   *quic.Conn
+	socket *raw.Socket // nil without Config.RawCarrier
 
 	mu     sync.Mutex
 	path   Path
@@ -34,7 +36,9 @@ type quicCarrier struct {
 	probed time.Time // when path.MaxDatagram was
 }
 
-func newQUICCarrier(conn *quic.Conn) *quicCarrier { return &quicCarrier{conn: conn} }
+func newQUICCarrier(conn *quic.Conn, socket *raw.Socket) *quicCarrier {
+	return &quicCarrier{conn: conn, socket: socket}
+}
 
 func (c *quicCarrier) SendDatagram(p []byte) error {
 	err := c.conn.SendDatagram(p)

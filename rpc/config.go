@@ -42,6 +42,10 @@ type Config struct {
 	Rate      int // of one connection. UE: CurrentNetSpeed, MaxClientRate
 	WorldRate int // of all connections together
 
+	// RawCarrier puts sealed packets of our own beside QUIC's on the socket, for bulk data on lossy paths, when the peer
+	// has it too and a package such as stream has bulk data: see [World.OnRaw]. Config.Rate and WorldRate do not hold them.
+	RawCarrier bool
+
 	// Timers of QUIC.
 	IdleTimeout time.Duration // default 30 s
 	KeepAlive   time.Duration // default 10 s; negative = none

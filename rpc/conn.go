@@ -30,6 +30,7 @@ type Conn struct {
 	carrier Carrier
 	link    *link.Link
 	machine *bunch.Conn // under link.Lock
+	raw     *RawCarrier // nil when this side has none
 	done    chan struct{}
 
 	machines  []*guest // beside it, likewise
@@ -83,6 +84,15 @@ func (c *Conn) RTT() time.Duration {
 	return c.machine.Stats().SmoothedRTT
 }
 
+// Raw returns the connection's sealed carrier; nil unless both ends have Config.RawCarrier and called [World.OnRaw]. It is
+// settled when OnConnect runs.
+func (c *Conn) Raw() *RawCarrier {
+	if c.raw == nil || !c.raw.agreed.Load() {
+		return nil
+	}
+	return c.raw
+}
+
 // Done is closed when the carrier has ended.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
@@ -131,6 +141,9 @@ func (c *Conn) stop(cause *CloseError) bool {
 	case <-c.done:
 	default:
 		c.cause.CompareAndSwap(nil, cause)
+	}
+	if c.raw != nil {
+		c.raw.close()
 	}
 	return true
 }

@@ -17,7 +17,8 @@ import (
 //	                      ←    Welcome, when Authenticate agrees
 //	Join                  →
 //
-// The ids are Unreal's; Shape stands where Upgrade does.
+// The ids are Unreal's; Shape stands where Upgrade does. After Join only what rawmessage.go names travels here, and only
+// when both Hellos have the feature.
 const (
 	idHello   = 0
 	idWelcome = 1
@@ -25,6 +26,9 @@ const (
 	idLogin   = 5
 	idJoin    = 9
 )
+
+// Features of a Hello. Bits that are not known are for later versions.
+const featureRaw = 1 << 0
 
 // protocolVersion is the version of all that travels below the classes.
 const protocolVersion = 1
@@ -142,10 +146,10 @@ func (s shapeLines) difference(ours []string) string {
 	return fmt.Sprintf("they differ after the first %d methods and fields", len(s.Lines))
 }
 
-// parseControl parses one message of channel 0: a hello, login, welcome, join or shapeLines.
+// parseControl parses one message of channel 0: a hello, login, welcome, join, shapeLines or a message of the raw carrier.
 func parseControl(payload []byte) (message any, err error) {
 	if len(payload) == 0 {
-		return nil, &controlError{ControlChannelMessagePayloadFail, "a handshake message is empty"}
+		return nil, &controlError{ControlChannelMessagePayloadFail, "a control message is empty"}
 	}
 	r := reader{b: payload[1:]}
 	switch payload[0] {
@@ -160,7 +164,9 @@ func parseControl(payload []byte) (message any, err error) {
 	case idShape:
 		message = parseShape(&r)
 	default:
-		return nil, &controlError{ControlChannelMessageUnknown, fmt.Sprintf("handshake message %d does not exist", payload[0])}
+		if message = parseRaw(payload[0], &r); message == nil {
+			return nil, &controlError{ControlChannelMessageUnknown, fmt.Sprintf("control message %d does not exist", payload[0])}
+		}
 	}
 	if err := r.end(); err != nil {
 		return nil, &controlError{ControlChannelMessagePayloadFail,
@@ -181,6 +187,9 @@ func messageName(id byte) string {
 		return "Join"
 	case idShape:
 		return "Shape"
+	}
+	if name, ok := rawNames[id]; ok {
+		return name
 	}
 	return fmt.Sprintf("message %d", id)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/raw"
 )
 
 func someHello() hello {
@@ -67,7 +68,7 @@ func TestControlRefuses(t *testing.T) {
 		want    string
 	}{
 		{nil, ControlChannelMessagePayloadFail, "empty"},
-		{[]byte{3}, ControlChannelMessageUnknown, "handshake message 3 does not exist"},
+		{[]byte{3}, ControlChannelMessageUnknown, "control message 3 does not exist"},
 		{appendHello(nil, huge), ControlChannelMessagePayloadFail, "Hello of 59 bytes: 1073741825 is above the limit of 1073741824"},
 		{appendHello(nil, slow), ControlChannelMessagePayloadFail, "above the limit of 60000000"},
 		{appendLogin(nil, login{Token: make([]byte, maxToken+1)}), ControlChannelMessagePayloadFail, "4097 is above the limit of 4096"},
@@ -110,6 +111,8 @@ func FuzzControl(f *testing.F) {
 	f.Add(appendWelcome(nil, welcome{Identity: "anna"}))
 	f.Add(appendJoin(nil))
 	f.Add(appendShape(nil, []string{"a: b", "c"}))
+	f.Add(appendRaw(nil, idRawOpen, 1, raw.ID{1}, raw.ID{2}))
+	f.Add([]byte{idRawPing})
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		message, err := parseControl(payload)
 		if err != nil {
@@ -138,6 +141,18 @@ func appendControl(message any) []byte {
 			b[1] = 1
 		}
 		return b
+	case rawOpen:
+		return appendRaw(nil, idRawOpen, m.Instance, m.IDs...)
+	case rawIDs:
+		return appendRaw(nil, idRawIDs, m.Instance, m.IDs...)
+	case rawShut:
+		return appendRaw(nil, idRawShut, m.Instance)
+	case rawWant:
+		return appendRaw(nil, idRawWant, m.Instance)
+	case rawAsk:
+		return appendRaw(nil, idRawAsk, m.Instance)
+	case rawPing:
+		return []byte{idRawPing}
 	}
 	return appendJoin(nil)
 }

@@ -45,7 +45,8 @@ func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string
 		free()
 		return nil, errors.New("a TLS config is needed; see PinnedTLS")
 	}
-	transport := &quic.Transport{Conn: socket, ConnectionIDLength: connectionIDBytes}
+	shared, sealed := world.share(socket)
+	transport := &quic.Transport{Conn: shared, ConnectionIDLength: connectionIDBytes}
 	release := func() {
 		_ = transport.Close()
 		free()
@@ -60,7 +61,7 @@ func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string
 		time.Sleep(lingerTime(conn))
 		release()
 	})
-	return world.Connect(ctx, newQUICCarrier(conn))
+	return world.Connect(ctx, newQUICCarrier(conn, sealed))
 }
 
 // dialError says why no QUIC connection came about.

@@ -47,7 +47,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	var violation *CloseError
 	switch {
 	case m.Channel == 0:
-		violation = violationf(ControlChannelMessageUnknown, "control message of %d bytes after Join", len(m.Payload))
+		violation = c.control(m.Payload)
 	case c.server && (m.Open || m.Close && a != nil):
 		violation = violationf(BunchWrongChannel, "a client opened or closed channel %d, which only the server may", m.Channel)
 	case m.Open:

@@ -50,6 +50,12 @@
 // ends compare the shape of their classes when they connect: names, directions, deliveries, and the fields of every
 // argument. Ends that differ do not connect, and say where they differ.
 //
+// # Bulk data on lossy paths
+//
+// With Config.RawCarrier on both ends, sealed packets travel beside QUIC's on the same socket, under keys of the same
+// TLS connection and to no other address, but with a congestion control that random loss does not stop. They carry what
+// a [RawSource] has, and never calls. Where they do not get through, [Conn.Raw] says so, and nothing else is affected.
+//
 // # Trust
 //
 // A server proves itself by its certificate: see [PinnedTLS] for one without an authority. A client proves itself by

@@ -70,6 +70,8 @@ const (
 	PayloadFail
 	// ValidationFailed: Validate or Check refused a call. UE: WithValidation.
 	ValidationFailed
+	// RawViolation: a sealed packet of the raw carrier broke its protocol.
+	RawViolation
 )
 
 var codeNames = map[Code]string{
@@ -79,6 +81,7 @@ var codeNames = map[Code]string{
 	ServerFull: "ServerFull", HandshakeTimeout: "HandshakeTimeout", BunchPrematureChannel: "BunchPrematureChannel",
 	BunchWrongChannel: "BunchWrongChannel", UnknownClass: "UnknownClass", UnknownMethod: "UnknownMethod",
 	WrongDirection: "WrongDirection", PayloadFail: "PayloadFail", ValidationFailed: "ValidationFailed",
+	RawViolation: "RawViolation",
 }
 
 func (c Code) String() string {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/raw"
 )
 
 var control = map[string][]byte{
@@ -12,6 +14,9 @@ var control = map[string][]byte{
 	"Welcome": appendWelcome(nil, welcome{}),
 	"Join":    appendJoin(nil),
 	"Shape":   appendShape(nil, nil),
+	"RawOpen": appendRaw(nil, idRawOpen, 1, raw.ID{}),
+	"RawShut": appendRaw(nil, idRawShut, 1),
+	"RawPing": {idRawPing},
 }
 
 func TestServerGreeting(t *testing.T) {

@@ -124,6 +124,9 @@ func (h *handshake) onHello(peer hello) {
 	c.link.Lock()
 	err := c.machine.Agree(peer.Params)
 	c.link.Unlock()
+	if c.raw != nil && peer.Features&featureRaw != 0 {
+		c.raw.agreed.Store(true)
+	}
 	c.maxBunch = min(ours.Params.MaxBunch, peer.Params.MaxBunch)
 	switch {
 	case err != nil:
@@ -203,7 +206,11 @@ func (h *handshake) hello() hello {
 	c := h.conn
 	c.link.Lock()
 	defer c.link.Unlock()
-	return hello{Version: protocolVersion, Params: c.machine.Params(), Shape: c.world.shape.hash}
+	ours := hello{Version: protocolVersion, Params: c.machine.Params(), Shape: c.world.shape.hash}
+	if c.raw != nil {
+		ours.Features |= featureRaw
+	}
+	return ours
 }
 
 // violation gives an error of the wire the code that it carries.

@@ -67,7 +67,7 @@ func TestHandshakeViolations(t *testing.T) {
 		{"Hello twice", func(p *rawPeer, s *World) { p.send(0, p.hello(s)); p.send(0, p.hello(s)) },
 			ControlChannelMessageFail, "Hello arrived while waiting for Login"},
 		{"unknown", func(p *rawPeer, _ *World) { p.send(0, []byte{99}) },
-			ControlChannelMessageUnknown, "handshake message 99 does not exist"},
+			ControlChannelMessageUnknown, "control message 99 does not exist"},
 		{"cut short", func(p *rawPeer, s *World) { p.send(0, p.hello(s)[:9]) },
 			ControlChannelMessagePayloadFail, "Hello of 9 bytes"},
 		{"left over", func(p *rawPeer, s *World) { p.send(0, append(p.hello(s), 0)) },

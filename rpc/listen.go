@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
+
+	"github.com/quivernet/quiver/internal/raw"
 )
 
 const (
@@ -27,6 +29,7 @@ type Listener struct {
 	transport *quic.Transport
 	listener  *quic.Listener
 	socket    net.PacketConn // to close; nil when it is the caller's
+	shared    *raw.Socket    // nil without Config.RawCarrier
 	accepting sync.WaitGroup
 	cancel    context.CancelFunc
 
@@ -63,8 +66,9 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	if config == nil {
 		return nil, errors.New("rpc: Listen needs a TLS config with a certificate; see DevelopmentCertificate")
 	}
+	conn, shared := world.share(socket)
 	transport := &quic.Transport{
-		Conn:                socket,
+		Conn:                conn,
 		ConnectionIDLength:  connectionIDBytes,
 		VerifySourceAddress: func(net.Addr) bool { return world.busy() },
 	}
@@ -74,7 +78,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 		return nil, fmt.Errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &Listener{world: world, transport: transport, listener: listener, cancel: cancel, conns: make(map[*Conn]*quic.Conn)}
+	l := &Listener{world: world, shared: shared, transport: transport, listener: listener, cancel: cancel, conns: make(map[*Conn]*quic.Conn)}
 	l.accepting.Go(func() { l.accept(ctx) })
 	return l, nil
 }
@@ -144,7 +148,7 @@ func (l *Listener) accept(ctx context.Context) {
 
 // adopt gives an accepted connection to the world.
 func (l *Listener) adopt(conn *quic.Conn) {
-	c, err := l.world.Attach(newQUICCarrier(conn))
+	c, err := l.world.Attach(newQUICCarrier(conn, l.shared))
 	if err != nil {
 		return // refused and logged
 	}

@@ -155,6 +155,9 @@ func (w *World) dispatch(now time.Time, all bool) {
 		if c.dirty.Swap(false) || all {
 			w.receive(c)
 		}
+		if c.raw != nil && c.raw.attention.Swap(false) {
+			c.raw.tend()
+		}
 	}
 	for i, fn := range in.posts {
 		in.posts[i] = nil

@@ -89,7 +89,7 @@ func TestClientMayNotOpenOrCloseChannels(t *testing.T) {
 			return errors.Join(err, c.machine.Send(channel, bunch.Reliable, []byte("x")))
 		}, BunchWrongChannel},
 		{"close", func(c *Conn, channel uint64) error { return c.machine.Close(channel, nil) }, BunchWrongChannel},
-		{"control", func(c *Conn, _ uint64) error { return c.machine.Send(0, bunch.Reliable, []byte{idJoin}) }, ControlChannelMessageUnknown},
+		{"control", func(c *Conn, _ uint64) error { return c.machine.Send(0, bunch.Reliable, []byte{idJoin}) }, ControlChannelMessageFail},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			inNet(t, 1, Config{}, func(n *network) {

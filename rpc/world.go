@@ -31,9 +31,10 @@ type World struct {
 	onTick       []func(now time.Time)
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
-	inFrame      bool        // between Dispatch and Flush
-	corked       []*Conn     // to uncork at Flush
-	local        []localCall // for the next Dispatch
+	onRaw        func(*Conn) RawSource // set before the first connection
+	inFrame      bool                  // between Dispatch and Flush
+	corked       []*Conn               // to uncork at Flush
+	local        []localCall           // for the next Dispatch
 	localSpare   []localCall
 	call         Call     // what the running handler sees
 	posts        []func() // spare array for the inbox

@@ -13,7 +13,7 @@ const (
 	// it the newest is dropped.
 	inboxBytes = 2 << 20
 	// keptInbox is the most memory that an idle carrier keeps.
-	keptInbox = 64 << 10
+	keptInbox = 4 << 10
 	// elsewhereLimit packets a second are taken from addresses that are not the QUIC connection's: enough to live through a
 	// change of address until QUIC has seen it, too few to be worth forging.
 	elsewhereLimit = 100
