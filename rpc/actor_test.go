@@ -136,7 +136,9 @@ func TestChannelOfAnActor(t *testing.T) {
 		out, _ = ch.Reliable()
 		require.Equal(t, bunch.Entries(32<<10), out)
 		stats := n.conns[0].Stats()
-		require.Equal(t, []ChannelStats{{Channel: ch.number, Class: "Hero", Out: out, Slots: slots, QueueTime: ch.QueueTime()}}, stats.Channels)
+		require.Len(t, stats.Channels, 1)
+		stats.Channels[0].QueueTime = 0 // falls as the link sends, between two looks
+		require.Equal(t, []ChannelStats{{Channel: ch.number, Class: "Hero", Out: out, Slots: slots}}, stats.Channels)
 		n.tick(10)
 		out, _ = ch.Reliable()
 		require.Zero(t, out)
