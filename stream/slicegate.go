@@ -16,7 +16,6 @@ const (
 	sliceRounds     = 10               // round trips that a rate stays the maximum
 	sliceFlatRounds = 3                // rounds without growth by a quarter that end the start
 	sliceMinRTTLife = 10 * time.Second // that the minimum RTT is believed
-	sliceStanding   = 2                // round trips in a row with a queue that end it, too; fewer may be QUIC's pacing
 	slicePause      = time.Second      // after which the start begins anew
 )
 
@@ -49,7 +48,6 @@ type sliceGate struct {
 
 	// The start.
 	lastSent time.Time
-	standing int // round trips in a row that show a queue
 	steady   bool
 	flat     int
 	plateau  float64
@@ -105,10 +103,7 @@ func (g *sliceGate) sampleRTT(now time.Time, sample time.Duration) {
 	if sample <= g.min {
 		g.min, g.minAt = sample, now
 	}
-	if g.standing++; !g.queueStands() {
-		g.standing = 0
-	}
-	g.steady = g.steady || g.standing >= sliceStanding
+	g.steady = g.steady || g.queueStands()
 	g.variance += (max(g.smoothed-sample, sample-g.smoothed) - g.variance) / 4
 	g.smoothed += (sample - g.smoothed) / 8
 }
