@@ -26,7 +26,9 @@ type Peer struct {
 	control    *rpc.Actor
 	window     *window
 	slices     *sliceRoute
-	greeted    bool // our limits were sent
+	sealed     *sliceRoute // of Slices{Carrier: Raw}
+	room       int64       // for slices that come, in all
+	greeted    bool        // our limits were sent
 	lanesAsked int
 
 	// Outgoing.
@@ -43,7 +45,11 @@ type Peer struct {
 }
 
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
-	return &Peer{streams: s, conn: conn, window: &window{conn: conn}, slices: newSliceRoute(conn), taken: 1, lanesAsked: 1}
+	return &Peer{
+		streams: s, conn: conn, taken: 1, lanesAsked: 1,
+		window: &window{conn: conn}, slices: newSliceRoute(conn, sliceProtocol), sealed: newSliceRoute(conn, sealedProtocol),
+		room: earlySlices,
+	}
 }
 
 // Conn returns the connection.
@@ -105,7 +111,9 @@ func (p *Peer) end(cause error) {
 
 // tick sends what can leave now.
 func (p *Peer) tick(now time.Time) {
+	p.sealed.sealed.follow(p.conn, p.wantsRaw())
 	p.slices.received(p.onPart)
+	p.sealed.received(p.onPart)
 	for _, in := range p.receiving {
 		in.deliverTick()
 	}
@@ -121,10 +129,15 @@ func (p *Peer) tick(now time.Time) {
 	if err == nil {
 		err = p.sendControl(now) // the ends of what the pump has sent
 	}
-	p.slices.expect(p.expected())
+	p.makeRoom()
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.streams.fail(p, err)
 	}
+}
+
+// wantsRaw reports whether a transfer has use for the sealed carrier.
+func (p *Peer) wantsRaw() bool {
+	return slices.ContainsFunc(p.sending, func(t *Transfer) bool { return p.route(t.opts.via) == route(p.sealed) })
 }
 
 // Stats is a snapshot of a peer's streams.
@@ -133,6 +146,7 @@ type Stats struct {
 	Lanes                       int    // open
 	PeakOut, Slots              int    // entries that a lane ever had outstanding, of its reliable buffer
 	Slices, SlicesResent        uint64 // sent; of them, again
+	SlicesSealed                uint64 // of those sent, by the sealed carrier
 	SlicesRefused               uint64 // that came beyond the credit, or malformed; they were dropped
 	Late                        uint64 // parts and messages of transfers that had ended; they were dropped
 	Unstored                    uint64 // incoming transfers with a key that the Store had no room for; they can not be resumed
@@ -151,7 +165,9 @@ func (p *Peer) count() {
 	p.stats = Stats{
 		Sending: len(p.sending), Waiting: len(p.queue), Receiving: len(p.receiving),
 		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots, Late: p.late, Unstored: p.unstored,
-		Slices: p.slices.sent, SlicesResent: p.slices.resent, SlicesRefused: p.slices.refused,
+		Slices: p.slices.sent + p.sealed.sent, SlicesSealed: p.sealed.sealedSent,
+		SlicesResent:  p.slices.resent + p.sealed.resent,
+		SlicesRefused: p.slices.refused + p.sealed.refused,
 	}
 }
 
@@ -295,10 +311,13 @@ func (p *Peer) pump() error {
 
 // route returns what carries the parts of a backend.
 func (p *Peer) route(via Backend) route {
-	if _, ok := via.(Slices); ok {
-		return p.slices
+	switch s, ok := via.(Slices); {
+	case !ok:
+		return p.window
+	case s.Carrier == Raw:
+		return p.sealed
 	}
-	return p.window
+	return p.slices
 }
 
 // neediest returns, of the transfers that have a part to send, the one that is furthest behind its share.

@@ -106,13 +106,14 @@ func (p *Peer) expect(id uint64) *incoming {
 // earlySlices bounds what headers that are still to come may let arrive as slices.
 const earlySlices = 2 << 20
 
-// expected is how many bytes may be under way to this end.
-func (p *Peer) expected() int {
+// makeRoom lets as many bytes of slices in as may be under way to this end.
+func (p *Peer) makeRoom() {
 	bytes := int64(earlySlices)
 	for _, in := range p.receiving {
 		bytes += in.window()
 	}
-	return int(bytes)
+	p.slices.machine.inbox.room.give(bytes - p.room)
+	p.room = bytes
 }
 
 func (p *Peer) onPart(message []byte) {

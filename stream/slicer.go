@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	// sliceProtocol is the first byte of a datagram with a packet of package chunk behind it.
-	sliceProtocol = 0x02
+	// sliceProtocol is the first byte of a datagram with a packet of package chunk behind it. Chunks that the sealed carrier
+	// moves as well count on their own, and have sealedProtocol before their packets, over either carrier.
+	sliceProtocol  = 0x02
+	sealedProtocol = 0x03
 	// sliceDatagram is the smallest that QUIC falls back to, so that a slice that was cut once fits every path later.
 	sliceDatagram = 1163
 	// sliceBytes is what of a datagram is content. Chunks move between carriers, so it is the same for all.
@@ -16,7 +18,8 @@ const (
 	// slicePipeline is how many chunks may be in flight: 4 MiB, for a chunk is a part of about 32 KiB.
 	slicePipeline = 128
 	// slicePartBytes is the payload of a full part, so that with the longest header it fills 28 slices.
-	slicePartBytes = 28*sliceBytes - maxPartHeader
+	slicePartBytes  = slicePartSlices*sliceBytes - maxPartHeader
+	slicePartSlices = 28
 
 	// ownResend keeps the sender's own delay before it sends a slice again out of the way of the carriers, who see losses.
 	ownResend = 10 * time.Second
@@ -82,6 +85,13 @@ func (s *slicer) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 func (s *slicer) lose(number uint64) {
 	if p := s.flight.lose(number); p != nil {
 		s.sender.Lost(p.id, int(p.index), p.at)
+	}
+}
+
+// arrive tells that what left under that number arrived; whether it was kept, an ack will say.
+func (s *slicer) arrive(number uint64) {
+	if p := s.flight.get(number); p != nil && p.fate == sliceFlying {
+		s.flight.land(p, sliceLanded)
 	}
 }
 

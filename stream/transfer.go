@@ -70,7 +70,12 @@ func (t *Transfer) Progress() Progress {
 }
 
 // Carrier is what carries the content at present: not Raw where that is asked for and not open.
-func (t *Transfer) Carrier() Carrier { return t.peer.slices.carrier(t.opts.via) }
+func (t *Transfer) Carrier() Carrier {
+	if s, ok := t.opts.via.(Slices); ok && s.Carrier == Raw {
+		return t.peer.sealed.carrier()
+	}
+	return QUIC
+}
 
 // Done is closed when the transfer has ended: when the receiving application has consumed it and its digest was right,
 // or when it failed.
