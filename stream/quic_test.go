@@ -18,17 +18,31 @@ import (
 
 // overQUIC runs fn in a bubble with a server and a client over quic-go and an emulated path.
 func overQUIC(t *testing.T, path netsim.Config, fn func(t *testing.T, l loopback)) {
-	overQUICWith(t, path, func(server, client *rpc.World) {}, fn)
+	overQUICWith(t, path, rpc.Config{}, func(server, client *rpc.World) {}, fn)
+}
+
+// overRaw is overQUIC with the sealed carrier open beside it.
+func overRaw(t *testing.T, path netsim.Config, fn func(t *testing.T, l loopback)) {
+	overQUICWith(t, path, rpc.Config{RawCarrier: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
+		for range 1000 {
+			if l.toServer.sealed.carrier() == Raw && l.toClient.sealed.carrier() == Raw {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Equal(t, Raw, l.toServer.sealed.carrier())
+		fn(t, l)
+	})
 }
 
 // overQUICWith lets prepare bind more to the two worlds before they run.
-func overQUICWith(t *testing.T, path netsim.Config, prepare func(server, client *rpc.World), fn func(t *testing.T, l loopback)) {
+func overQUICWith(t *testing.T, path netsim.Config, config rpc.Config, prepare func(server, client *rpc.World), fn func(t *testing.T, l loopback)) {
 	certificate, err := rpc.DevelopmentCertificate("localhost")
 	require.NoError(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		near, far := netsim.Pipe(path, path)
-		serverWorld, server := newWorld(t, rpc.Config{}, Config{})
-		clientWorld, client := newWorld(t, rpc.Config{}, Config{})
+		serverWorld, server := newWorld(t, config, Config{})
+		clientWorld, client := newWorld(t, config, Config{})
 		prepare(serverWorld, clientWorld)
 		joined := make(chan *rpc.Conn, 1)
 		serverWorld.OnConnect(func(c *rpc.Conn) { joined <- c })

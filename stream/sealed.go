@@ -29,10 +29,11 @@ type sealedLink struct {
 	wake func() // makes the world tick
 
 	// While the sealed carrier is open.
-	path  *rpc.RawCarrier
-	stale uint64    // sendings below it left over QUIC before, 0 = none did
-	until time.Time // when they are given up
-	count uint64    // slices that were sent sealed
+	path   *rpc.RawCarrier
+	ackDue bool      // the carrier knows
+	stale  uint64    // sendings below it left over QUIC before, 0 = none did
+	until  time.Time // when they are given up
+	count  uint64    // slices that were sent sealed
 }
 
 func newSealedLink(room *budget, wake func()) *sealedLink {

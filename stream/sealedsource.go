@@ -42,6 +42,7 @@ func (l *sealedLink) appendPayload(now time.Time, buf []byte, most int) (b []byt
 		return buf, 0, false
 	}
 	if a, ok := l.inbox.next(now); ok {
+		l.ackDue = false
 		return l.format.AppendAck(append(buf, sealedProtocol), a), ackToken, true
 	}
 	if most < sliceDatagram {
@@ -84,6 +85,7 @@ func (s sealedSource) Receive(now time.Time, payload []byte) {
 // Advance gives up what left over QUIC before the sealed carrier opened, and has not arrived.
 func (s sealedSource) Advance(now time.Time) {
 	s.work(func(l *sealedLink) {
+		l.ackDue = l.inbox.asking > 0 && !now.Before(l.inbox.deadline)
 		if l.stale == 0 || now.Before(l.until) {
 			return
 		}
@@ -102,7 +104,7 @@ func (s sealedSource) NextTimeout() (next time.Time, any bool) {
 	if !l.open.Load() {
 		return time.Time{}, false
 	}
-	if l.inbox.asking > 0 {
+	if l.inbox.asking > 0 && !l.ackDue {
 		next, any = l.inbox.deadline, true
 	}
 	if l.stale > 0 && (!any || l.until.Before(next)) {
