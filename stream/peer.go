@@ -33,6 +33,7 @@ type Peer struct {
 
 	// Outgoing.
 	taken   int         // incoming transfers that the peer takes at once; 1 until it says
+	early   int64       // bytes that it takes before it has answered their headers
 	queue   []*Transfer // wait for one of them to end
 	sending []*Transfer // header sent, no last word yet; by id
 	lastID  uint64
@@ -46,9 +47,9 @@ type Peer struct {
 
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	return &Peer{
-		streams: s, conn: conn, taken: 1, lanesAsked: 1,
+		streams: s, conn: conn, taken: 1, early: minPending, lanesAsked: 1,
 		window: &window{conn: conn}, slices: newSliceRoute(conn, sliceProtocol), sealed: newSliceRoute(conn, sealedProtocol),
-		room: earlySlices,
+		room: s.config.early(),
 	}
 }
 
@@ -237,7 +238,7 @@ func (p *Peer) greet() (bool, error) {
 		return false, nil
 	}
 	p.greeted = true
-	m := limits{transfers: p.streams.config.maxTransfers(), lanes: p.lanesAsked}
+	m := limits{transfers: p.streams.config.maxTransfers(), lanes: p.lanesAsked, early: int(p.streams.config.early())}
 	return true, sendLimits.call(p.control, m)
 }
 
@@ -254,6 +255,7 @@ func (p *Peer) begin() (bool, error) {
 	p.queue = p.queue[1:]
 	p.lastID++
 	t.header.id = p.lastID
+	t.limit = min(t.header.early(), p.earlyLeft())
 	p.sending = append(p.sending, t)
 	p.shares.join(&t.share)
 	t.read()
@@ -261,6 +263,17 @@ func (p *Peer) begin() (bool, error) {
 		return false, err
 	}
 	return true, sendHeader.call(p.control, t.header)
+}
+
+// earlyLeft is how many bytes may be sent ahead of one more answer.
+func (p *Peer) earlyLeft() int64 {
+	left := p.early
+	for _, t := range p.sending {
+		if !t.accepted {
+			left -= t.limit
+		}
+	}
+	return max(left, 0)
 }
 
 // release notes that a transfer has ended for good.

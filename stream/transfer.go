@@ -35,8 +35,7 @@ type Transfer struct {
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, weight: o.weight, done: make(chan struct{})}
 	t.progress.Total = h.total()
-	t.limit = h.early()
-	t.feed = newFeed(s, partSize(o.via), t.limit == 0, p.streams.wake)
+	t.feed = newFeed(s, partSize(o.via), h.early() == 0, p.streams.wake)
 	return t
 }
 
