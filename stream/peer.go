@@ -130,6 +130,7 @@ func (p *Peer) tick(now time.Time) {
 	if err == nil {
 		err = p.sendControl(now) // the ends of what the pump has sent
 	}
+	p.sealed.sealed.end(p.conn, p.rawTail())
 	p.makeRoom()
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.streams.fail(p, err)
@@ -139,6 +140,13 @@ func (p *Peer) tick(now time.Time) {
 // wantsRaw reports whether a transfer has use for the sealed carrier.
 func (p *Peer) wantsRaw() bool {
 	return slices.ContainsFunc(p.sending, func(t *Transfer) bool { return p.route(t.opts.via) == route(p.sealed) })
+}
+
+// rawTail reports whether all parts for the sealed carrier were given to it.
+func (p *Peer) rawTail() bool {
+	return !slices.ContainsFunc(p.sending, func(t *Transfer) bool {
+		return p.route(t.opts.via) == route(p.sealed) && !t.endSent && !t.have && !t.isFinished()
+	})
 }
 
 // Stats is a snapshot of a peer's streams.

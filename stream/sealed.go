@@ -34,6 +34,9 @@ type sealedLink struct {
 	stale  uint64    // sendings below it left over QUIC before, 0 = none did
 	until  time.Time // when they are given up
 	count  uint64    // slices that were sent sealed
+
+	tail    bool // no part will follow those that were given
+	repairs repairs
 }
 
 func newSealedLink(room *budget, wake func()) *sealedLink {
@@ -70,6 +73,13 @@ func (l *sealedLink) follow(conn *rpc.Conn, wanted bool) {
 	if open := r.State() == rpc.RawOpen; open != l.open.Load() {
 		l.move(open, conn.RTT())
 		l.visit(conn, func(time.Time) { l.changed = true })
+	}
+}
+
+// end tells whether no part will follow those that were given, so that repair slices are worth their bytes.
+func (l *sealedLink) end(conn *rpc.Conn, tail bool) {
+	if tail != l.tail {
+		l.visit(conn, func(time.Time) { l.tail, l.changed = tail, true })
 	}
 }
 

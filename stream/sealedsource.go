@@ -9,8 +9,9 @@ import (
 const (
 	// mostAckBytes is what a packet with an ack takes, with the byte before it.
 	mostAckBytes = 1 + chunk.Overhead + chunk.MaxSlices/8
-	// ackToken tells the fate of an ack; other tokens are numbers of slices.
-	ackToken = 1 << 63
+	// ackToken tells the fate of an ack, otherToken one that is of no interest; all others are numbers of slices.
+	ackToken   = 1 << 63
+	otherToken = 1 << 62
 )
 
 // sealedSource is a [sealedLink] as its sealed carrier sees it, an rpc.RawSource.
@@ -50,7 +51,7 @@ func (l *sealedLink) appendPayload(now time.Time, buf []byte, most int) (b []byt
 	}
 	slice, token, ok := l.next(now)
 	if !ok {
-		return buf, 0, false
+		return l.appendRepair(buf)
 	}
 	l.sealed = max(l.path.Rate(), unknownRate)
 	l.active = now
@@ -59,27 +60,61 @@ func (l *sealedLink) appendPayload(now time.Time, buf []byte, most int) (b []byt
 	return l.format.AppendSlice(append(buf, sealedProtocol), slice), token, true
 }
 
+// appendRepair appends a repair slice, when the end of what is to be sent has left.
+func (l *sealedLink) appendRepair(buf []byte) (b []byte, token uint64, ok bool) {
+	if !l.tail {
+		return buf, 0, false
+	}
+	r, ok := l.repairs.take(&l.slicer, l.path.Loss())
+	if !ok {
+		return buf, 0, false
+	}
+	l.repairs.sent++
+	return r.append(buf), otherToken, true
+}
+
 // Acked says that a packet arrived. That its slice is kept, the ack of its chunk will say.
 func (s sealedSource) Acked(_ time.Time, token uint64) {
-	if token != ackToken {
-		s.work(func(l *sealedLink) { l.arrive(token) })
-	}
+	s.work(func(l *sealedLink) {
+		l.repairs.loss.note()
+		if token < otherToken {
+			l.arrive(token)
+		}
+	})
 }
 
 // Lost has a slice leave again, and all that was acked lately be acked again.
 func (s sealedSource) Lost(_ time.Time, token uint64) {
 	s.work(func(l *sealedLink) {
-		if token == ackToken {
+		l.repairs.loss.note()
+		switch token {
+		case ackToken:
 			l.inbox.repeat()
-			return
+		case otherToken:
+		default:
+			l.lose(token)
 		}
-		l.lose(token)
 	})
 }
 
 // Receive takes a packet.
 func (s sealedSource) Receive(now time.Time, payload []byte) {
-	s.work(func(l *sealedLink) { _ = l.sliceMachine.Receive(now, payload) }) // it never fails
+	s.work(func(l *sealedLink) {
+		if payload[0] == repairProtocol {
+			l.receiveRepair(now, payload)
+			return
+		}
+		_ = l.sliceMachine.Receive(now, payload) // it never fails
+	})
+}
+
+func (l *sealedLink) receiveRepair(now time.Time, payload []byte) {
+	r, err := parseRepair(payload)
+	if err != nil {
+		l.inbox.malformed++
+		return
+	}
+	l.sliceMachine.wake = l.mender.add(now, r, &l.inbox) || l.sliceMachine.wake
 }
 
 // Advance gives up what left over QUIC before the sealed carrier opened, and has not arrived.

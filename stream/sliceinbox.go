@@ -75,6 +75,17 @@ func (b *sliceInbox) reserve(size int64, waited bool) bool {
 // sliceSpan is the room of all slices of a chunk.
 func sliceSpan(size int) int { return (size + sliceBytes - 1) / sliceBytes * sliceBytes }
 
+// misses reports whether a chunk is still to be handed out.
+func (b *sliceInbox) misses(id uint16) bool { return id-b.read < slicePipeline }
+
+// partial returns the place of a chunk's slices and which of them are there; a Count of 0 says that none is.
+func (b *sliceInbox) partial(id uint16) (data []byte, have chunk.Ack) {
+	if b.receiver != nil {
+		data, have, _ = b.receiver.Partial(id)
+	}
+	return data, have
+}
+
 // ask makes an ack due: at once when nothing more is on its way as far as this end knows.
 func (b *sliceInbox) ask(now time.Time) {
 	b.asking++

@@ -18,6 +18,7 @@ type sliceMachine struct {
 	gate     sliceGate
 	losses   sliceLosses
 	inbox    sliceInbox
+	mender   mender
 	format   chunk.Config
 
 	sealed  float64 // the rate of the sealed carrier while that moves the slices, bytes a second; 0 = it does not

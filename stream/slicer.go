@@ -35,12 +35,13 @@ func sliceConfig() chunk.Config {
 // slicer cuts parts into slices and knows what became of each. It is a machine without clock and lock. Whoever carries
 // the slices asks next for one when its path can take it, tells with lose what is lost, and hands over the acks that come.
 type slicer struct {
-	sender *chunk.Sender // nil before the first part
-	blocks []*block      // of the chunks not acked whole, by number modulo length
-	first  uint64        // number of the first of those
-	count  int           // of them
-	unsent int           // bytes never sent
-	flight sliceFlight
+	sender   *chunk.Sender // nil before the first part
+	blocks   []*block      // of the chunks not acked whole, by number modulo length
+	messages [][]byte      // that lie in them
+	first    uint64        // number of the first of those
+	count    int           // of them
+	unsent   int           // bytes never sent
+	flight   sliceFlight
 }
 
 // full reports whether another part has to wait for chunks in flight.
@@ -57,9 +58,9 @@ func (s *slicer) send(b *block, message []byte) error {
 		return err
 	}
 	if s.blocks == nil {
-		s.blocks = make([]*block, slicePipeline)
+		s.blocks, s.messages = make([]*block, slicePipeline), make([][]byte, slicePipeline)
 	}
-	s.blocks[number%slicePipeline] = b
+	s.blocks[number%slicePipeline], s.messages[number%slicePipeline] = b, message
 	s.count++
 	s.unsent += len(message)
 	s.flight.begin(uint16(number), (len(message)+sliceBytes-1)/sliceBytes)
@@ -105,7 +106,7 @@ func (s *slicer) acknowledge(now time.Time, a chunk.Ack, landed func(p *sentSlic
 	for ; s.first < s.sender.Finished(); s.first++ {
 		b := &s.blocks[s.first%slicePipeline]
 		(*b).free()
-		*b = nil
+		*b, s.messages[s.first%slicePipeline] = nil, nil
 		s.count--
 	}
 }
@@ -126,6 +127,6 @@ func (s *slicer) trim() {
 	if s.sender != nil && s.idle() {
 		s.sender.Trim()
 		s.flight.trim()
-		s.blocks = nil
+		s.blocks, s.messages = nil, nil
 	}
 }
