@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -22,6 +23,9 @@ type rawRow struct {
 	size       int
 	most, wire float64
 }
+
+// tableRuns is how many seeds each row gets.
+var tableRuns = flag.Int("table", 5, "runs of each row of the table")
 
 var rawTable = []rawRow{
 	{10e6, 50 * time.Millisecond, 0.01, 4 << 20, 1.12, 1.10},
@@ -72,7 +76,7 @@ func (l loopback) wireBytes() uint64 {
 
 // TestRawTable holds the full stack to what the sealed carrier promises, without being told the rate.
 func TestRawTable(t *testing.T) {
-	seeds, runs := testkit.Rand(t), 5
+	seeds, runs := testkit.Rand(t), *tableRuns
 	if testing.Short() {
 		runs = 1
 	}
