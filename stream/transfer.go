@@ -19,6 +19,7 @@ type Transfer struct {
 	reading  bool // the feed's goroutine was started
 	finished bool
 	err      error
+	carrier  Carrier // once finished
 	done     chan struct{}
 
 	// What follows belongs to the world's goroutine.
@@ -68,8 +69,17 @@ func (t *Transfer) Progress() Progress {
 	return t.progress
 }
 
-// Carrier is what carries the content at present: not Raw where that is asked for and not open.
+// Carrier is what carries the content at present, or did at last: not Raw where that is asked for and not open.
 func (t *Transfer) Carrier() Carrier {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.finished {
+		return t.carrier
+	}
+	return t.carrierNow()
+}
+
+func (t *Transfer) carrierNow() Carrier {
 	if s, ok := t.opts.via.(Slices); ok && s.Carrier == Raw {
 		return t.peer.sealed.carrier()
 	}
@@ -138,7 +148,7 @@ func (t *Transfer) finish(err error) bool {
 	if t.finished {
 		return false
 	}
-	t.finished, t.err = true, err
+	t.finished, t.err, t.carrier = true, err, t.carrierNow()
 	if err == nil {
 		t.progress.Acked = max(t.progress.Sent, t.progress.Total)
 		t.progress.Sent, t.progress.Total = t.progress.Acked, t.progress.Acked
