@@ -25,7 +25,7 @@ type rawRow struct {
 }
 
 // tableRuns is how many seeds each row gets.
-var tableRuns = flag.Int("table", 5, "runs of each row of the table")
+var tableRuns = flag.Int("table", 3, "runs of each row of the table")
 
 var rawTable = []rawRow{
 	{10e6, 50 * time.Millisecond, 0.01, 4 << 20, 1.12, 1.10},
