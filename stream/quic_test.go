@@ -31,7 +31,7 @@ func overRaw(t *testing.T, path netsim.Config, fn func(t *testing.T, l loopback)
 }
 
 // awaitRaw waits until both ends have the sealed carrier open.
-func (l loopback) awaitRaw(t *testing.T) {
+func (l loopback) awaitRaw(t testing.TB) {
 	for range 1000 {
 		if l.toServer.sealed.carrier() == Raw && l.toClient.sealed.carrier() == Raw {
 			return

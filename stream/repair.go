@@ -19,8 +19,8 @@ import (
 //	uint16   bytes of the last slice, big endian
 //	bytes    the shard, sliceBytes of it
 //
-// Shards are Reed and Solomon's over GF(2^8) with the polynomial 0x11d. With V the Vandermonde matrix of count+parity rows,
-// V[r][c] = r^c, the coding matrix is V times the inverse of its first count rows. The last slice is filled up with zeros.
+// Shards are Reed and Solomon's over GF(2^8) with the polynomial 0x11d and Cauchy's matrix: shard i is the sum of all slices
+// c, each times the inverse of (count+i) xor c. The last slice is filled up with zeros.
 type repairSlice struct {
 	id                   uint16
 	count, parity, index int
@@ -34,6 +34,8 @@ const (
 	repairBytes    = repairHeader + sliceBytes
 	// maxParity of a chunk; beyond, another round trip is cheaper.
 	maxParity = 16
+	// maxRepaired is how many slices a chunk with repair slices has at most, for the work grows with its third power.
+	maxRepaired = 64
 )
 
 func (r repairSlice) append(b []byte) []byte {
@@ -57,7 +59,7 @@ func parseRepair(b []byte) (repairSlice, error) {
 		last:   int(binary.BigEndian.Uint16(b[6:])),
 		shard:  b[repairHeader:],
 	}
-	if r.parity > maxParity || r.index >= r.parity || r.count+r.parity > 256 || r.last < 1 || r.last > sliceBytes {
+	if r.parity > maxParity || r.index >= r.parity || r.count > maxRepaired || r.last < 1 || r.last > sliceBytes {
 		return repairSlice{}, fmt.Errorf("%w: repair slice %d of %d for %d slices", errMalformed, r.index, r.parity, r.count)
 	}
 	return r, nil
@@ -74,7 +76,7 @@ func (c *coders) get(count, parity int) (reedsolomon.Encoder, error) {
 	if code := (*c)[key]; code != nil {
 		return code, nil
 	}
-	code, err := reedsolomon.New(count, parity, reedsolomon.WithMaxGoroutines(1))
+	code, err := reedsolomon.New(count, parity, reedsolomon.WithCauchyMatrix(), reedsolomon.WithMaxGoroutines(1))
 	if err != nil {
 		return nil, fmt.Errorf("stream: %d repair slices for %d: %w", parity, count, err)
 	}

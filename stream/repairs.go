@@ -50,8 +50,8 @@ func (r *repairs) prepare(s *slicer, number uint64, loss float64) {
 	r.current = repairSlice{}
 	message := s.messages[number%slicePipeline]
 	count := (len(message) + sliceBytes - 1) / sliceBytes
-	parity := min(parityFor(s.flight.flying(uint16(number)), loss), 256-count)
-	if parity == 0 {
+	parity := parityFor(s.flight.flying(uint16(number)), loss)
+	if parity == 0 || count > maxRepaired {
 		return
 	}
 	code, err := r.coders.get(count, parity)
