@@ -3,6 +3,8 @@ package bunch
 import (
 	"fmt"
 	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 // Conn is one end of a connection: bunches in, packets out, and back. It has no clock, goroutine or lock; now never runs
@@ -26,9 +28,8 @@ type Conn struct {
 	unreliables int  // bytes queued
 
 	// Path.
-	rtt          rtt
+	gate         recovery.Gate
 	loss         loss
-	rate         rate
 	peerAckDelay time.Duration
 	blackHole    blackHole
 

@@ -3,9 +3,9 @@ package bunch
 import "time"
 
 const (
-	packetThreshold = 3 // RFC 9002: kPacketThreshold
-	maxPTO          = time.Second
-	lostMemory      = 3 // PTOs that the record of a lost packet stays
+	packetThreshold = 3                // RFC 9002: kPacketThreshold
+	minGranularity  = time.Millisecond // RFC 9002: kGranularity
+	lostMemory      = 3                // PTOs that the record of a lost packet stays
 	probePackets    = 2
 	maxCopies       = 64 // in flight of one piece: probes of a path that is out for long carry no more
 )
@@ -35,8 +35,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	}
 	c.loss.largest = max(c.loss.largest, largest+1)
 	if newest != nil {
-		c.rate.sample(t, newest, &c.rtt)
-		c.rate.observe(t, &c.rtt)
+		c.gate.Measure(t, newest.at, &newest.mark)
 		c.loss.ptos = 0
 		c.loss.unanswered = t
 	}
@@ -72,7 +71,7 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 func (c *Conn) sampleRTT(t time.Duration, p *packet, largest bool, delay uint16) {
 	if largest {
 		wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
-		c.rtt.update(t, t-p.at, min(wait, c.peerAckDelay))
+		c.gate.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
 	}
 }
 
@@ -88,7 +87,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	}
 	c.sent.landed(p, acked)
 	c.received.floor = max(c.received.floor, min(p.covers, c.received.next))
-	c.rate.acked(t, p)
+	c.gate.Acked(t, &p.mark, p.size)
 	if was == lost {
 		c.spurious()
 	}
@@ -145,7 +144,7 @@ func (c *Conn) popAcked(ch *channel) {
 
 // lossDelay is how long after a later packet was acked an earlier one is given up.
 func (c *Conn) lossDelay() time.Duration {
-	r := max(c.rtt.current(), c.rtt.latest)
+	r := max(c.gate.Current(), c.gate.Latest)
 	return max(r+r*c.loss.slack/8, minGranularity)
 }
 
@@ -176,7 +175,7 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	p.lostUntil = t + lostMemory*c.pto()
 	c.stats.PacketsLost++
 	c.blackHole.lost(n, p.size)
-	c.rate.lost(p, &c.rtt)
+	c.gate.Lost(&p.mark, p.size)
 	c.trace("lost", n, p.size)
 	for _, it := range p.items {
 		c.giveBack(it)
@@ -211,15 +210,14 @@ func (c *Conn) requeue(it item, wanted func(*piece) bool) {
 	}
 }
 
-func (c *Conn) pto() time.Duration { return c.rtt.pto(c.peerAckDelay) }
+func (c *Conn) pto() time.Duration { return c.gate.PTO(c.peerAckDelay) }
 
 // ptoAt returns when the next probe is due.
 func (c *Conn) ptoAt() (time.Duration, bool) {
 	if c.sent.flying == 0 || c.loss.probes > 0 {
 		return 0, false
 	}
-	wait := c.pto() << min(c.loss.ptos, 16)
-	return c.sent.lastAsk + min(wait, max(maxPTO, 3*c.rtt.current(), c.pto())), true
+	return c.sent.lastAsk + c.gate.Backoff(c.loss.ptos, c.peerAckDelay), true
 }
 
 // probe answers a probe timeout with two packets (RFC 9002, 6.2.4): the oldest bunches in flight go out once more, as many

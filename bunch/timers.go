@@ -57,7 +57,7 @@ func (c *Conn) limitProbeAt() (time.Duration, bool) {
 	if !c.flow.blocked || c.sent.flying > 0 || c.flow.probe {
 		return 0, false
 	}
-	return max(c.sent.lastAsk, c.flow.blockedAt) + min(c.pto()<<min(c.flow.probes, 16), max(maxPTO, c.pto())), true
+	return max(c.sent.lastAsk, c.flow.blockedAt) + c.gate.Backoff(c.flow.probes, c.peerAckDelay), true
 }
 
 func (c *Conn) idleAt() (time.Duration, bool) {
