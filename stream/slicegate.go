@@ -13,7 +13,7 @@ type sliceGate struct {
 	path int // the path's window in bytes, 0 = not told
 
 	// The round trip, which includes what the peer waits with its acks, 2 ms at most; 0 = not known.
-	smoothed, variance, latest, min time.Duration
+	smoothed, latest, min time.Duration
 
 	gate  recovery.Gate
 	epoch time.Time // when the first slice left
@@ -44,7 +44,7 @@ func (g *sliceGate) measure(now time.Time, p *sentSlice) {
 	rtt := &g.gate.RTT
 	rtt.Update(g.since(now), now.Sub(p.at), 0)
 	g.gate.Measure(g.since(now), g.since(p.at), &p.mark)
-	g.smoothed, g.variance, g.latest, g.min = rtt.Smoothed, rtt.Variance, rtt.Latest, rtt.Min
+	g.smoothed, g.latest, g.min = rtt.Smoothed, rtt.Latest, rtt.Min
 }
 
 // window is how many bytes may be in flight.
