@@ -73,7 +73,6 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 	c := &Conn{config: config, limits: config.params(), start: now}
 	c.channels = newChannels(config.Client, config.MaxChannels)
 	c.peerAckDelay = config.AckDelay
-	c.loss.slack = 1
 	c.flow.init(config.ReceiveLimit)
 	return c, nil
 }

@@ -1,21 +1,20 @@
 package bunch
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 const (
-	packetThreshold = 3                // RFC 9002: kPacketThreshold
-	minGranularity  = time.Millisecond // RFC 9002: kGranularity
-	lostMemory      = 3                // PTOs that the record of a lost packet stays
-	probePackets    = 2
-	maxCopies       = 64 // in flight of one piece: probes of a path that is out for long carry no more
+	lostMemory   = 3 // PTOs that the record of a lost packet stays
+	probePackets = 2
+	maxCopies    = 64 // in flight of one piece: probes of a path that is out for long carry no more
 )
 
 // loss decides which packets are lost, from acks (RFC 9002, section 6.1) and silence (6.2).
 type loss struct {
-	reordered  bool          // a loss was spurious: the packet threshold is off
-	slack      time.Duration // time threshold is RTT * (1 + slack/8); 1, 2, 4, 8
-	at         time.Duration // when the next packet counts as lost by time, 0 = none
-	largest    uint64        // one above the largest acked
+	recovery.Losses
 	ptos       int           // probe timeouts since the last ack
 	probes     int           // packets that may pass every gate
 	unanswered time.Duration // sending of the first packet without any ack since
@@ -33,7 +32,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	if err != nil {
 		return err
 	}
-	c.loss.largest = max(c.loss.largest, largest+1)
+	c.loss.Largest = max(c.loss.Largest, largest+1)
 	if newest != nil {
 		c.gate.Measure(t, newest.at, &newest.mark)
 		c.loss.ptos = 0
@@ -95,11 +94,9 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	return true
 }
 
-// spurious learns from a lost packet that arrived: reordering is wider than the thresholds allow.
 func (c *Conn) spurious() {
 	c.stats.SpuriousLosses++
-	c.loss.reordered = true
-	c.loss.slack = min(2*c.loss.slack, 8)
+	c.loss.Spurious()
 }
 
 // ackItem frees the bytes of an entry, and the entry with its last one.
@@ -142,29 +139,12 @@ func (c *Conn) popAcked(ch *channel) {
 	c.retire(ch)
 }
 
-// lossDelay is how long after a later packet was acked an earlier one is given up.
-func (c *Conn) lossDelay() time.Duration {
-	r := max(c.gate.Current(), c.gate.Latest)
-	return max(r+r*c.loss.slack/8, minGranularity)
-}
-
 func (c *Conn) detectLosses(t time.Duration) {
-	c.loss.at = 0
-	delay := c.lossDelay()
-	first, ok := c.sent.firstFlying()
-	if !ok {
-		return
-	}
-	for n := first; n < c.loss.largest; n++ {
-		p := c.sent.get(n)
-		if p.fate != flying {
-			continue
-		}
-		switch due := p.at + delay; {
-		case due <= t, !c.loss.reordered && c.loss.largest-1-n >= packetThreshold:
+	c.loss.Begin(max(c.gate.Current(), c.gate.Latest))
+	n, ok := c.sent.firstFlying()
+	for ; ok && n < c.loss.Largest; n++ {
+		if p := c.sent.get(n); p.fate == flying && c.loss.Lost(t, n, p.at) {
 			c.losePacket(t, n, p)
-		case c.loss.at == 0 || due < c.loss.at:
-			c.loss.at = due
 		}
 	}
 }

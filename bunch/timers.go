@@ -11,7 +11,7 @@ func (c *Conn) Advance(now time.Time) error {
 	if c.err != nil {
 		return c.err
 	}
-	if c.loss.at != 0 && t >= c.loss.at {
+	if c.loss.Next != 0 && t >= c.loss.Next {
 		c.detectLosses(t)
 	}
 	if at, ok := c.ptoAt(); ok && t >= at {
@@ -44,7 +44,7 @@ func (c *Conn) NextTimeout() (time.Time, bool) {
 		}
 	}
 	consider(c.received.deadline, c.received.asking > 0 && (!c.corked || c.flushing || c.received.urgent))
-	consider(c.loss.at, c.loss.at != 0)
+	consider(c.loss.Next, c.loss.Next != 0)
 	consider(c.ptoAt())
 	consider(c.limitProbeAt())
 	consider(c.idleAt())
