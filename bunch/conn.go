@@ -3,6 +3,8 @@ package bunch
 import (
 	"fmt"
 	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 // Conn is one end of a connection: bunches in, packets out, and back. It has no clock, goroutine or lock; now never runs
@@ -26,9 +28,8 @@ type Conn struct {
 	unreliables int  // bytes queued
 
 	// Path.
-	rtt          rtt
+	gate         recovery.Gate
 	loss         loss
-	rate         rate
 	peerAckDelay time.Duration
 	blackHole    blackHole
 
@@ -72,7 +73,6 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 	c := &Conn{config: config, limits: config.params(), start: now}
 	c.channels = newChannels(config.Client, config.MaxChannels)
 	c.peerAckDelay = config.AckDelay
-	c.loss.slack = 1
 	c.flow.init(config.ReceiveLimit)
 	return c, nil
 }

@@ -43,7 +43,7 @@ func TestAgreeTakesTheSmaller(t *testing.T) {
 	require.NoError(t, c.Agree(Params{ReliableBuffer: 64, MaxBunch: 1000, History: 100, MaxChannels: 2000, AckDelay: 150 * ms}))
 	require.Equal(t, Params{ReliableBuffer: 64, MaxBunch: 1000, History: 100, MaxChannels: 100, AckDelay: 150 * ms}, c.limits)
 	require.Equal(t, 100, c.channels.limit)
-	require.Equal(t, 2*initialRTT+150*ms, c.pto())
+	require.Equal(t, 2*100*ms+150*ms, c.pto())
 	_, slots := c.Reliable(ch)
 	require.Equal(t, 64, slots)
 	require.Error(t, c.Agree(Params{}))

@@ -26,7 +26,7 @@ func (c *Conn) bulkOpen() bool {
 	if c.loss.probes > 0 {
 		return true
 	}
-	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.rate.window(&c.rtt)
+	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.gate.Window(fullDatagram)
 }
 
 // fill places bunches by priority; within one, resends precede what was never sent.

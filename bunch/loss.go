@@ -1,21 +1,20 @@
 package bunch
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 const (
-	packetThreshold = 3 // RFC 9002: kPacketThreshold
-	maxPTO          = time.Second
-	lostMemory      = 3 // PTOs that the record of a lost packet stays
-	probePackets    = 2
-	maxCopies       = 64 // in flight of one piece: probes of a path that is out for long carry no more
+	lostMemory   = 3 // PTOs that the record of a lost packet stays
+	probePackets = 2
+	maxCopies    = 64 // in flight of one piece: probes of a path that is out for long carry no more
 )
 
 // loss decides which packets are lost, from acks (RFC 9002, section 6.1) and silence (6.2).
 type loss struct {
-	reordered  bool          // a loss was spurious: the packet threshold is off
-	slack      time.Duration // time threshold is RTT * (1 + slack/8); 1, 2, 4, 8
-	at         time.Duration // when the next packet counts as lost by time, 0 = none
-	largest    uint64        // one above the largest acked
+	recovery.Losses
 	ptos       int           // probe timeouts since the last ack
 	probes     int           // packets that may pass every gate
 	unanswered time.Duration // sending of the first packet without any ack since
@@ -33,10 +32,9 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	if err != nil {
 		return err
 	}
-	c.loss.largest = max(c.loss.largest, largest+1)
+	c.loss.Largest = max(c.loss.Largest, largest+1)
 	if newest != nil {
-		c.rate.sample(t, newest, &c.rtt)
-		c.rate.observe(t, &c.rtt)
+		c.gate.Measure(t, newest.at, &newest.mark)
 		c.loss.ptos = 0
 		c.loss.unanswered = t
 	}
@@ -72,7 +70,7 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 func (c *Conn) sampleRTT(t time.Duration, p *packet, largest bool, delay uint16) {
 	if largest {
 		wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
-		c.rtt.update(t, t-p.at, min(wait, c.peerAckDelay))
+		c.gate.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
 	}
 }
 
@@ -88,7 +86,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	}
 	c.sent.landed(p, acked)
 	c.received.floor = max(c.received.floor, min(p.covers, c.received.next))
-	c.rate.acked(t, p)
+	c.gate.Acked(t, &p.mark, p.size)
 	if was == lost {
 		c.spurious()
 	}
@@ -96,11 +94,9 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	return true
 }
 
-// spurious learns from a lost packet that arrived: reordering is wider than the thresholds allow.
 func (c *Conn) spurious() {
 	c.stats.SpuriousLosses++
-	c.loss.reordered = true
-	c.loss.slack = min(2*c.loss.slack, 8)
+	c.loss.Spurious()
 }
 
 // ackItem frees the bytes of an entry, and the entry with its last one.
@@ -143,29 +139,12 @@ func (c *Conn) popAcked(ch *channel) {
 	c.retire(ch)
 }
 
-// lossDelay is how long after a later packet was acked an earlier one is given up.
-func (c *Conn) lossDelay() time.Duration {
-	r := max(c.rtt.current(), c.rtt.latest)
-	return max(r+r*c.loss.slack/8, minGranularity)
-}
-
 func (c *Conn) detectLosses(t time.Duration) {
-	c.loss.at = 0
-	delay := c.lossDelay()
-	first, ok := c.sent.firstFlying()
-	if !ok {
-		return
-	}
-	for n := first; n < c.loss.largest; n++ {
-		p := c.sent.get(n)
-		if p.fate != flying {
-			continue
-		}
-		switch due := p.at + delay; {
-		case due <= t, !c.loss.reordered && c.loss.largest-1-n >= packetThreshold:
+	c.loss.Begin(max(c.gate.Current(), c.gate.Latest))
+	n, ok := c.sent.firstFlying()
+	for ; ok && n < c.loss.Largest; n++ {
+		if p := c.sent.get(n); p.fate == flying && c.loss.Lost(t, n, p.at) {
 			c.losePacket(t, n, p)
-		case c.loss.at == 0 || due < c.loss.at:
-			c.loss.at = due
 		}
 	}
 }
@@ -176,7 +155,7 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	p.lostUntil = t + lostMemory*c.pto()
 	c.stats.PacketsLost++
 	c.blackHole.lost(n, p.size)
-	c.rate.lost(p, &c.rtt)
+	c.gate.Lost(&p.mark, p.size)
 	c.trace("lost", n, p.size)
 	for _, it := range p.items {
 		c.giveBack(it)
@@ -211,15 +190,14 @@ func (c *Conn) requeue(it item, wanted func(*piece) bool) {
 	}
 }
 
-func (c *Conn) pto() time.Duration { return c.rtt.pto(c.peerAckDelay) }
+func (c *Conn) pto() time.Duration { return c.gate.PTO(c.peerAckDelay) }
 
 // ptoAt returns when the next probe is due.
 func (c *Conn) ptoAt() (time.Duration, bool) {
 	if c.sent.flying == 0 || c.loss.probes > 0 {
 		return 0, false
 	}
-	wait := c.pto() << min(c.loss.ptos, 16)
-	return c.sent.lastAsk + min(wait, max(maxPTO, 3*c.rtt.current(), c.pto())), true
+	return c.sent.lastAsk + c.gate.Backoff(c.loss.ptos, c.peerAckDelay), true
 }
 
 // probe answers a probe timeout with two packets (RFC 9002, 6.2.4): the oldest bunches in flight go out once more, as many

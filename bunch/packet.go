@@ -6,9 +6,10 @@ import (
 )
 
 const (
-	minDatagram = maxHeaderBytes + maxBunchHeader + EntryBytes // 1,163: an entry always fits
-	minPiece    = 16
-	minFill     = 32 // the least room that is worth another piece
+	minDatagram  = maxHeaderBytes + maxBunchHeader + EntryBytes // 1,163: an entry always fits
+	fullDatagram = 1404                                         // at which quic-go's path MTU discovery ends
+	minPiece     = 16
+	minFill      = 32 // the least room that is worth another piece
 )
 
 // builder is the packet being made.
@@ -120,9 +121,9 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	}
 	if b.bunches > 0 || *flags&(flagPing|flagLimit) != 0 {
 		if b.bulk {
-			c.rate.bulk(t, &c.rtt)
+			c.gate.Bulk(t)
 		}
-		c.rate.sent(t, p, c.sent.inFlight)
+		p.mark = c.gate.Sent(t, c.sent.inFlight)
 		if c.sent.flying == 0 {
 			c.loss.unanswered = t
 		}
@@ -172,5 +173,5 @@ func (c *Conn) idle() {
 	if lv := &c.levels[bulkLevel]; lv.fresh.len()+lv.resend.len() > 0 && !c.bulkOpen() {
 		return
 	}
-	c.rate.limited(c.sent.inFlight)
+	c.gate.Limited(c.sent.inFlight)
 }

@@ -213,7 +213,7 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 	if ch == nil {
 		return 0
 	}
-	rate := c.estimate()
+	rate := c.gate.Estimate()
 	if rate == 0 {
 		return 0
 	}
@@ -225,15 +225,6 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 		}
 	}
 	return time.Duration(float64(bytes) / rate * float64(time.Second))
-}
-
-// estimate is the delivery rate in bytes a second. What was measured while the application sent little says nothing of
-// the path, so until the rate is steady what the path's window promises counts when it is more.
-func (c *Conn) estimate() float64 {
-	if c.rate.steady || c.rate.path == 0 || !c.rtt.known() {
-		return c.rate.value
-	}
-	return max(c.rate.value, float64(c.rate.path)/c.rtt.smoothed.Seconds())
 }
 
 // Watch asks for one Wake as soon as fewer than out entries of ch are taken and at most queued waits before it, or no

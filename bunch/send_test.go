@@ -226,11 +226,11 @@ func TestQueueTime(t *testing.T) {
 	require.NoError(t, c.Send(ch, Reliable, make([]byte, 1000)))
 	require.NoError(t, c.Send(bulk, Unreliable, make([]byte, 3000)))
 	require.Zero(t, c.QueueTime(bulk), "no rate is known")
-	c.rtt.update(0, 100*ms, 0)
+	c.gate.RTT.Update(0, 100*ms, 0)
 	c.SetWindow(10_000)
 	require.Equal(t, 10*ms+20*time.Microsecond, c.QueueTime(ch), "1,002 bytes at the path's window each RTT")
 	require.Equal(t, 40*ms+20*time.Microsecond, c.QueueTime(bulk), "and what goes before")
-	c.rate.value = 1e6
+	measured(c, 1e6)
 	require.Equal(t, 1002*time.Microsecond, c.QueueTime(ch))
 	require.Zero(t, c.QueueTime(99))
 	require.NoError(t, c.SetPriority(bulk, High))
@@ -257,7 +257,7 @@ func TestWatch(t *testing.T) {
 
 	t.Log("# the queue has a gate of its own, that sending opens")
 	p.send(0, ch, Reliable, make([]byte, 20_000))
-	c.rate.value = 1e6
+	measured(c, 1e6)
 	c.Watch(ch, 100, ms)
 	require.False(t, c.Wake())
 	p.flush()

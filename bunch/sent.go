@@ -1,6 +1,10 @@
 package bunch
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 type fate uint8
 
@@ -24,12 +28,11 @@ type packet struct {
 	fate      fate
 	limit     bool // carried a limit update
 	probe     bool
-	counted   bool   // as delivered, though lost
 	covers    uint64 // it acknowledged all that came below this number
 	size      int
 	at        time.Duration
 	items     []item
-	rate      sample
+	mark      recovery.Mark
 	lostUntil time.Duration
 }
 

@@ -1,6 +1,10 @@
 package bunch
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 // Stats is a snapshot of one connection. Counters only grow.
 type Stats struct {
@@ -32,11 +36,11 @@ type Stats struct {
 // Stats returns the state of now.
 func (c *Conn) Stats() Stats {
 	s := c.stats
-	s.LatestRTT, s.SmoothedRTT, s.MinRTT, s.RTTVar = c.rtt.latest, c.rtt.smoothed, c.rtt.all, c.rtt.variance
+	s.LatestRTT, s.SmoothedRTT, s.MinRTT, s.RTTVar = c.gate.Latest, c.gate.Smoothed, c.gate.Least, c.gate.Variance
 	s.PacketsMissing = c.received.missing
 	s.InFlight = c.sent.inFlight
-	s.Window = c.rate.window(&c.rtt)
-	s.DeliveryRate = bytesIn(c.rate.value, time.Second)
+	s.Window = c.gate.Window(fullDatagram)
+	s.DeliveryRate = recovery.Bytes(c.gate.Rate(), time.Second)
 	for i := range c.levels {
 		s.Queued += c.levels[i].queued
 	}
@@ -50,7 +54,7 @@ func (c *Conn) Lost() uint64 { return c.stats.PacketsLost }
 func (c *Conn) InFlight() int { return c.sent.inFlight }
 
 // SetWindow tells how many bytes in flight the path takes: its congestion window and a few packets, 0 when unknown.
-func (c *Conn) SetWindow(bytes int) { c.rate.path = bytes }
+func (c *Conn) SetWindow(bytes int) { c.gate.PathWindow = bytes }
 
 // Event is one line of a trace.
 type Event struct {

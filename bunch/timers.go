@@ -11,7 +11,7 @@ func (c *Conn) Advance(now time.Time) error {
 	if c.err != nil {
 		return c.err
 	}
-	if c.loss.at != 0 && t >= c.loss.at {
+	if c.loss.Next != 0 && t >= c.loss.Next {
 		c.detectLosses(t)
 	}
 	if at, ok := c.ptoAt(); ok && t >= at {
@@ -44,7 +44,7 @@ func (c *Conn) NextTimeout() (time.Time, bool) {
 		}
 	}
 	consider(c.received.deadline, c.received.asking > 0 && (!c.corked || c.flushing || c.received.urgent))
-	consider(c.loss.at, c.loss.at != 0)
+	consider(c.loss.Next, c.loss.Next != 0)
 	consider(c.ptoAt())
 	consider(c.limitProbeAt())
 	consider(c.idleAt())
@@ -57,7 +57,7 @@ func (c *Conn) limitProbeAt() (time.Duration, bool) {
 	if !c.flow.blocked || c.sent.flying > 0 || c.flow.probe {
 		return 0, false
 	}
-	return max(c.sent.lastAsk, c.flow.blockedAt) + min(c.pto()<<min(c.flow.probes, 16), max(maxPTO, c.pto())), true
+	return max(c.sent.lastAsk, c.flow.blockedAt) + c.gate.Backoff(c.flow.probes, c.peerAckDelay), true
 }
 
 func (c *Conn) idleAt() (time.Duration, bool) {

@@ -118,7 +118,7 @@ func TestClockThatRunsBack(t *testing.T) {
 	l.at = epoch
 	l.wait(0)
 	l.mustAck(0, 0)
-	require.Equal(t, time.Microsecond, l.rtt.latest)
+	require.Equal(t, time.Microsecond, l.gate.Latest)
 	at, _ := l.NextTimeout()
 	require.False(t, at.Before(epoch.Add(time.Hour)))
 }

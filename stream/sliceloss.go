@@ -6,9 +6,6 @@ const (
 	// sliceThreshold is how many slices sent later must have arrived before one counts as lost (RFC 9002: kPacketThreshold).
 	// It holds within a chunk, whose acks tell of all its slices; others may tell of theirs in an ack that was lost.
 	sliceThreshold = 3
-	// slicePTO is the first probe timeout while nothing is known of the path.
-	slicePTO    = 200 * time.Millisecond
-	maxSlicePTO = time.Second
 	// sliceProbes may pass every gate after a probe timeout.
 	sliceProbes = 2
 	// sliceTimeouts in a row are an outage: from then on only probes leave. quic-go's window does not shrink on timeouts.
@@ -75,12 +72,7 @@ func (l *sliceLosses) timeoutAt(f *sliceFlight, g *sliceGate) (time.Time, bool) 
 	if f.count == 0 || l.probes > 0 {
 		return time.Time{}, false
 	}
-	wait := slicePTO
-	if g.smoothed != 0 {
-		wait = g.smoothed + max(4*g.variance, 2*time.Millisecond) + sliceAckDelay
-	}
-	most := max(maxSlicePTO, 3*g.smoothed, wait)
-	return l.lastSent.Add(min(wait<<min(l.timeouts, 16), most)), true
+	return l.lastSent.Add(g.gate.Backoff(l.timeouts, sliceAckDelay)), true
 }
 
 // timeout has the oldest slices leave once more.

@@ -1,49 +1,28 @@
 package raw
 
-import "time"
+import (
+	"time"
 
-const (
-	packetThreshold = 3 // RFC 9002: kPacketThreshold
-	minGranularity  = time.Millisecond
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// loss decides which packets are lost (RFC 9002, section 6.1). Silence is another matter, see hearing.
+// loss decides which packets later ones overtook. Silence is another matter, see hearing.
 type loss struct {
-	reordered bool          // a loss was spurious: the packet threshold is off
-	slack     time.Duration // time threshold is RTT * (1 + slack/8); 1, 2, 4, 8
-	at        time.Duration // when the next packet counts as lost by time, 0 = none
-	largest   uint64        // one above the largest acked
-	rtt       time.Duration // of the newest packet acked, before the controller has learnt of it
+	recovery.Losses
+	rtt time.Duration // of the newest packet acked, before the controller has learnt of it
 }
 
-// delay is how long after a later packet was acked an earlier one is given up.
-func (s *Session) lossDelay() time.Duration {
+func (s *Session) detectLosses(t time.Duration) {
 	latest, smoothed, _ := s.control.RTT()
 	rtt := max(latest, smoothed, s.loss.rtt)
 	if rtt == 0 {
 		rtt = s.guess
 	}
-	return max(rtt+rtt*s.loss.slack/8, minGranularity)
-}
-
-// detectLosses finds the packets that later ones overtook.
-func (s *Session) detectLosses(t time.Duration) {
-	s.loss.at = 0
-	first, ok := s.records.firstFlying()
-	if !ok {
-		return
-	}
-	delay := s.lossDelay()
-	for n := first; n < s.loss.largest; n++ {
-		r := s.records.at(n)
-		if r.fate != flying {
-			continue
-		}
-		switch due := r.sent + delay; {
-		case due <= t, !s.loss.reordered && s.loss.largest-1-n >= packetThreshold:
+	s.loss.Begin(rtt)
+	n, ok := s.records.firstFlying()
+	for ; ok && n < s.loss.Largest; n++ {
+		if r := s.records.at(n); r.fate == flying && s.loss.Lost(t, n, r.sent) {
 			s.lose(t, r, lost)
-		case s.loss.at == 0 || due < s.loss.at:
-			s.loss.at = due
 		}
 	}
 }
@@ -85,7 +64,8 @@ func (s *Session) ack(t time.Duration, r *record, at time.Duration) (news bool) 
 		return false
 	}
 	if was == lost {
-		s.spurious()
+		s.stats.Spurious++
+		s.loss.Spurious()
 	}
 	s.report.floor = max(s.report.floor, r.covers)
 	s.stats.Acked++
@@ -100,11 +80,4 @@ func (s *Session) ack(t time.Duration, r *record, at time.Duration) (news bool) 
 		s.quiet = false
 	}
 	return was != silent
-}
-
-// spurious learns from a lost packet that arrived: reordering is wider than the thresholds allow.
-func (s *Session) spurious() {
-	s.stats.Spurious++
-	s.loss.reordered = true
-	s.loss.slack = min(2*s.loss.slack, 8)
 }

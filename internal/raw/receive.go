@@ -95,7 +95,7 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 		}
 		news = news || some
 	}
-	s.loss.largest = max(s.loss.largest, largest+1)
+	s.loss.Largest = max(s.loss.Largest, largest+1)
 	if news {
 		s.hear(t)
 	}

@@ -115,7 +115,6 @@ func NewSession(c SessionConfig) (*Session, error) {
 	}
 	s.dice = mrand.New(mrand.NewChaCha8(c.Seed))
 	s.drawSkip()
-	s.loss.slack = 1
 	return s, nil
 }
 
@@ -219,7 +218,7 @@ func (s *Session) Advance(now time.Time) error {
 		s.source.Advance(now)
 		s.quiet = false
 	}
-	if s.loss.at > 0 && s.loss.at <= t {
+	if s.loss.Next > 0 && s.loss.Next <= t {
 		s.detectLosses(t)
 		s.control.Feedback(now, s.records.bytes)
 	}
@@ -242,7 +241,7 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 			at, ok = e, true
 		}
 	}
-	earlier(s.loss.at, s.loss.at > 0)
+	earlier(s.loss.Next, s.loss.Next > 0)
 	earlier(s.ptoAt())
 	earlier(s.silentAt())
 	if s.started && s.records.len() < maxRecords {

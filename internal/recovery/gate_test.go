@@ -1,0 +1,176 @@
+package recovery
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const ms = time.Millisecond
+
+// gateTest feeds a gate from a path with a fixed RTT, in rounds of one packet each.
+type gateTest struct {
+	Gate
+	now time.Duration
+}
+
+// round sends bytes at once and has them acked after an RTT of d.
+func (g *gateTest) round(bytes int, d time.Duration) {
+	sent, mark := g.now, g.Sent(g.now, 0)
+	g.now += d
+	g.RTT.Update(g.now, d, 0)
+	g.Acked(g.now, &mark, bytes)
+	g.Measure(g.now, sent, &mark)
+}
+
+func TestGateMeasures(t *testing.T) {
+	var g gateTest
+	require.Equal(t, unknownWindow, g.Window(1000), "nothing is known")
+	g.PathWindow = 50_000
+	require.Equal(t, 50_000, g.Window(1000))
+	g.round(10_000, 100*ms)
+	require.InDelta(t, 100_000, g.rate.value, 1)
+	require.Equal(t, 50_000, g.Window(1000), "at the start only the path's window counts")
+
+	t.Log("# three rounds without a quarter more end the start; then rate * (min RTT + 20 ms)")
+	for range flatRounds + 1 {
+		require.False(t, g.steady)
+		g.round(10_000, 100*ms)
+	}
+	require.True(t, g.steady)
+	require.InDelta(t, 100_000*0.12, g.Window(1000), 1)
+	g.PathWindow = 8000
+	require.Equal(t, 8000, g.Window(1000), "never above the path's window")
+	g.PathWindow = 1000
+	require.Equal(t, 4000, g.Window(1000), "never under 4 packets")
+
+	t.Log("# a rate stays the maximum for ten rounds")
+	g.PathWindow = 0
+	for range rateRounds - 1 {
+		g.round(5000, 100*ms)
+		require.InDelta(t, 100_000, g.rate.value, 1)
+	}
+	g.round(5000, 100*ms)
+	require.InDelta(t, 50_000, g.rate.value, 1)
+}
+
+// TestQueueIsBoundedInPackets is about fast paths, where 20 ms are more than a receiver holds.
+func TestQueueIsBoundedInPackets(t *testing.T) {
+	var g gateTest
+	g.round(10_000_000, 100*ms)
+	require.InDelta(t, 2*10_000_000+96*1000, g.Window(1000), 1, "at the start twice what the path holds")
+	for range flatRounds + 1 {
+		g.round(10_000_000, 100*ms)
+	}
+	require.InDelta(t, 10_000_000+96*1000, g.Window(1000), 1)
+}
+
+// TestPauseBeginsAnew also says what is to be expected of a rate that is not steady.
+func TestPauseBeginsAnew(t *testing.T) {
+	g := gateTest{Gate: Gate{PathWindow: 20_000}}
+	require.Zero(t, g.Estimate())
+	g.Bulk(g.now)
+	for range flatRounds + 2 {
+		g.round(10_000, 100*ms)
+	}
+	require.InDelta(t, 100_000, g.Estimate(), 1)
+	g.now = bulkPause
+	g.Bulk(g.now)
+	require.True(t, g.steady)
+	g.now += bulkPause + 1
+	g.Bulk(g.now)
+	require.False(t, g.steady)
+	require.InDelta(t, 200_000, g.Estimate(), 1, "what the path's window promises")
+	require.InDelta(t, 100_000, g.Rate(), 1)
+}
+
+func TestQueueEndsTheStart(t *testing.T) {
+	var g gateTest
+	g.round(1000, 50*ms)
+	g.round(2000, 52*ms)
+	require.False(t, g.steady)
+	g.round(4000, 90*ms)
+	require.True(t, g.steady)
+}
+
+// TestAckDelayIsNoQueue: a peer that plays at 30 Hz acks late, and says so.
+func TestAckDelayIsNoQueue(t *testing.T) {
+	var g Gate
+	g.RTT.Update(0, 50*ms, 0)
+	g.RTT.Update(100*ms, 85*ms, 35*ms)
+	require.False(t, g.queueStands())
+	g.RTT.Update(200*ms, 85*ms, 0)
+	require.True(t, g.queueStands())
+}
+
+func TestApplicationLimitedSamplesDoNotLower(t *testing.T) {
+	var g gateTest
+	for range 5 {
+		g.round(10_000, 100*ms)
+	}
+	for range 3 * rateRounds {
+		g.Limited(100)
+		g.round(100, 100*ms)
+	}
+	require.InDelta(t, 100_000, g.rate.value, 1)
+	g.Limited(100)
+	g.round(20_000, 100*ms)
+	require.InDelta(t, 200_000, g.rate.value, 1, "but they raise")
+
+	t.Log("# with a queue the path is the limit, whatever the application does")
+	for range rateRounds + 1 {
+		g.Limited(100)
+		g.round(5000, 200*ms)
+	}
+	require.InDelta(t, 25_000, g.rate.value, 1)
+}
+
+func TestRandomLossLeavesTheRate(t *testing.T) {
+	var g gateTest
+	g.round(10_000, 100*ms)
+	var mark Mark
+	g.Lost(&mark, 5000)
+	require.Equal(t, int64(15_000), g.rate.delivered)
+	g.Acked(g.now, &mark, 5000)
+	require.Equal(t, int64(15_000), g.rate.delivered, "once")
+
+	t.Log("# a loss beside a queue is congestion")
+	g.RTT.Update(g.now, 200*ms, 0)
+	g.Lost(new(Mark), 5000)
+	require.Equal(t, int64(15_000), g.rate.delivered)
+}
+
+func TestMinimumRTTExpires(t *testing.T) {
+	var g gateTest
+	for range 5 {
+		g.round(10_000, 100*ms)
+	}
+	t.Log("# the path becomes longer: after 10 s bulk drains for 1.5 RTT, and the least of that time counts")
+	for g.drainEnd == 0 {
+		g.round(11_000, 110*ms)
+		require.Less(t, g.now, 12*time.Second)
+	}
+	require.Greater(t, g.now, minRTTLifetime)
+	require.InDelta(t, g.rate.value*0.075, g.Window(1000), 1, "three quarters of what the path holds")
+	g.round(7500, 120*ms)
+	g.round(7500, 108*ms)
+	require.Zero(t, g.drainEnd)
+	require.Equal(t, 108*ms, g.Min)
+	require.Equal(t, g.now, g.minAt)
+	require.Equal(t, 100*ms, g.Least)
+}
+
+// TestNothingDrainsBeforeARoundTripIsKnown: acks of old packets alone tell of rates, not of round trips.
+func TestNothingDrainsBeforeARoundTripIsKnown(t *testing.T) {
+	var g Gate
+	mark := g.Sent(0, 0)
+	g.Acked(20*time.Second, &mark, 1000)
+	g.Measure(20*time.Second, 0, &mark)
+	require.Zero(t, g.drainEnd)
+}
+
+func TestRateFitsAnInt(t *testing.T) {
+	require.Equal(t, 1<<31-1, Bytes(1e15, time.Hour))
+	require.Equal(t, 1000, Bytes(1e6, ms))
+}

@@ -1,0 +1,61 @@
+package recovery
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRTT(t *testing.T) {
+	var r RTT
+	require.Equal(t, initialRTT, r.Current())
+	require.Equal(t, 2*initialRTT+40*ms, r.PTO(40*ms))
+
+	t.Log("# RFC 9002, 5.3: the first sample sets all; the wait comes off only when the minimum allows")
+	r.Update(0, 100*ms, 30*ms)
+	require.Equal(t, 100*ms, r.Smoothed)
+	require.Equal(t, 50*ms, r.Variance)
+	require.Equal(t, 100*ms, r.Min)
+
+	r.Update(10*ms, 140*ms, 40*ms)
+	require.Equal(t, 140*ms, r.Latest)
+	require.Equal(t, 100*ms, r.Adjusted)
+	require.Equal(t, 100*ms, r.Smoothed)
+	require.Equal(t, 37500*time.Microsecond, r.Variance)
+
+	t.Log("# a wait that would go below the minimum is not believed")
+	r.Update(20*ms, 120*ms, 40*ms)
+	require.Equal(t, 120*ms, r.Adjusted)
+	require.Equal(t, 102500*time.Microsecond, r.Smoothed)
+
+	t.Log("# a lower sample is the new minimum, and its time")
+	r.Update(30*ms, 80*ms, 0)
+	require.Equal(t, 80*ms, r.Min)
+	require.Equal(t, 30*ms, r.minAt)
+	require.Equal(t, 80*ms, r.Least)
+
+	t.Log("# no sample is zero")
+	r = RTT{}
+	r.Update(0, 0, 0)
+	require.True(t, r.Known())
+}
+
+func TestPTOHasAFloor(t *testing.T) {
+	r := RTT{Smoothed: 10 * ms, Variance: 100 * time.Microsecond}
+	require.Equal(t, 10*ms+2*ms+40*ms, r.PTO(40*ms), "srtt + 2 ms + ack delay")
+	r.Variance = 5 * ms
+	require.Equal(t, 10*ms+20*ms+40*ms, r.PTO(40*ms), "srtt + 4 var + ack delay")
+}
+
+func TestBackoff(t *testing.T) {
+	r := RTT{Smoothed: 50 * ms, Variance: 5 * ms}
+	for timeouts, want := range []time.Duration{110, 220, 440, 880, 1000, 1000} {
+		require.Equal(t, want*ms, r.Backoff(timeouts, 40*ms))
+	}
+	require.Equal(t, time.Second, r.Backoff(1<<40, 40*ms))
+	r.Smoothed = 600 * ms
+	require.Equal(t, 1800*ms, r.Backoff(5, 40*ms), "3 round trips of a long path")
+	r.Variance = time.Second
+	require.Equal(t, 4640*ms, r.Backoff(5, 40*ms), "and no less than the first")
+}
