@@ -61,10 +61,10 @@ func testArrayResumes(t *testing.T, via Backend) {
 				got <- all
 			}()
 		})
-		sent := testItems(60_000)
+		sent := testItems(150_000)
 		first, err := items.Start(n.server.peer, sent, Key("k"))
 		require.NoError(n, err)
-		for first.Progress().Acked < 30_000 {
+		for first.Progress().Acked < 75_000 {
 			time.Sleep(time.Millisecond)
 		}
 		whole := first.feed.total.size
@@ -78,7 +78,7 @@ func testArrayResumes(t *testing.T, via Backend) {
 		require.NoError(n, second.Wait(n.ctx))
 		all := <-got
 		require.Len(n, all, len(sent))
-		require.EqualValues(n, 59_999, all[59_999].ID)
+		require.EqualValues(n, 149_999, all[149_999].ID)
 		whole = max(whole, second.feed.total.size)
 		require.Less(n, n.server.peer.Conn().Stats().BytesOut-before, uint64(whole*6/10))
 	})
