@@ -18,6 +18,8 @@ type Net interface {
 	Address() net.Addr
 	// Stats counts what went from the client to the server, and back. Nothing is counted on the bare loopback.
 	Stats() (up, down netsim.Stats)
+	// BDP is the path's bandwidth-delay product in bytes, for peers whose windows are set by hand; 0 without a rate.
+	BDP() int
 	// Close frees the sockets.
 	Close()
 }
@@ -45,3 +47,5 @@ func New(j job.Job) (Net, error) {
 func Path(j job.Job) netsim.Config {
 	return netsim.Config{Delay: j.RTT / 2, Rate: j.Rate, Loss: j.Loss, Seed: j.Seed}
 }
+
+func bdp(path netsim.Config) int { return int(float64(path.Rate) / 8 * 2 * path.Delay.Seconds()) }

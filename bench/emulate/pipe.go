@@ -11,11 +11,12 @@ const receiveBuffer = 4 << 20
 
 // pipe is netsim's emulated sockets.
 type pipe struct {
+	path      netsim.Config
 	near, far *netsim.PacketConn
 }
 
 func newPipe(path netsim.Config) *pipe {
-	p := &pipe{}
+	p := &pipe{path: path}
 	p.near, p.far = netsim.Pipe(path, path)
 	_ = p.near.SetReadBuffer(receiveBuffer)
 	_ = p.far.SetReadBuffer(receiveBuffer)
@@ -25,6 +26,8 @@ func newPipe(path netsim.Config) *pipe {
 func (p *pipe) Server() net.PacketConn { return p.far }
 func (p *pipe) Client() net.PacketConn { return p.near }
 func (p *pipe) Address() net.Addr      { return p.far.LocalAddr() }
+
+func (p *pipe) BDP() int { return bdp(p.path) }
 
 func (p *pipe) Stats() (up, down netsim.Stats) {
 	return p.near.To(p.far).Stats(), p.far.To(p.near).Stats()

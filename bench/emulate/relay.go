@@ -46,6 +46,8 @@ func newLoopback() (Net, error) {
 
 func (l loopback) Address() net.Addr { return l.server.LocalAddr() }
 
+func (l loopback) BDP() int { return 0 }
+
 func (l loopback) Stats() (up, down netsim.Stats) { return netsim.Stats{}, netsim.Stats{} }
 
 func (l loopback) Front(port int) (*net.UDPAddr, error) {
@@ -74,6 +76,8 @@ func newRelay(path netsim.Config) (Net, error) {
 }
 
 func (r *relay) Address() net.Addr { return r.relay.Addr() }
+
+func (r *relay) BDP() int { return bdp(r.path) }
 
 func (r *relay) Front(port int) (*net.UDPAddr, error) {
 	if r.front != nil {

@@ -20,7 +20,7 @@ type Peer struct {
 	Emulated bool // runs over UDP that a net carries
 
 	// What its pairs are.
-	Moves, Talks, Calls, Shouts bool
+	Moves, Talks, Calls, Shouts, Throws bool
 
 	Open func(ctx context.Context, n emulate.Net) (Pair, error)
 }
@@ -70,6 +70,14 @@ type Shouter interface {
 	Pair
 	// Shout returns when so many calls have run at the server.
 	Shout(ctx context.Context, argument []byte, count int) error
+}
+
+// Thrower sends blocks once.
+type Thrower interface {
+	Pair
+	// Catch sets what gets each block that arrives whole. It is called once, before Throw.
+	Catch(fn func(block []byte))
+	Throw(block []byte) error
 }
 
 var peers []Peer
