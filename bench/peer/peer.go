@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/quivernet/quiver/bench/emulate"
 	"github.com/quivernet/quiver/bench/job"
@@ -23,6 +24,20 @@ type Peer struct {
 	Moves, Talks, Calls, Shouts, Throws bool
 
 	Open func(ctx context.Context, n emulate.Net) (Pair, error)
+
+	// Gather connects many clients to one server over the bare loopback; nil = cannot. hear gets every message, at
+	// either end, and may be called by many goroutines at once.
+	Gather func(ctx context.Context, clients int, hear func(message []byte)) (Crowd, error)
+}
+
+// Crowd is many connections to one server.
+type Crowd interface {
+	// Tick sends the message once each way over every connection, unreliably. It does not keep it.
+	Tick(message []byte) error
+	// Multicast sends it from the server to all clients.
+	Multicast(message []byte) error
+	// Close frees all.
+	Close()
 }
 
 // Runs reports whether the peer can be measured by that clock.
@@ -77,7 +92,8 @@ type Thrower interface {
 	Pair
 	// Catch sets what gets each block that arrives whole. It is called once, before Throw.
 	Catch(fn func(block []byte))
-	Throw(block []byte) error
+	// Throw sends a block, with this time between two packets.
+	Throw(block []byte, gap time.Duration) error
 }
 
 var peers []Peer

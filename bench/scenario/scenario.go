@@ -21,7 +21,15 @@ const openTime = 10 * time.Second
 
 // scenarios by name.
 var scenarios = map[string]func(ctx context.Context, j job.Job, r *job.Result) error{
-	"blob": blob,
+	"emulator": emulator,
+	"blob":     blob,
+	"clean":    clean,
+	"play":     play,
+	"lane":     lane,
+	"calls":    calls,
+	"block":    block,
+	"fair":     fair,
+	"crowd":    crowd,
 }
 
 // Names returns the scenarios, sorted.

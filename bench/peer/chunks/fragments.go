@@ -59,7 +59,7 @@ func (f *fragments) Catch(fn func(block []byte)) {
 }
 
 // Throw sends a block once.
-func (f *fragments) Throw(block []byte) error {
+func (f *fragments) Throw(block []byte, gap time.Duration) error {
 	parts, err := fragment.Split(f.sequence, block)
 	if err != nil {
 		return err
@@ -71,6 +71,7 @@ func (f *fragments) Throw(block []byte) error {
 		if _, err := f.socket.Write(buf); err != nil {
 			return err
 		}
+		time.Sleep(gap)
 	}
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// store is what may wait for its acknowledgement: the protocol has no congestion control, and a full queue of 64 KiB
-	// behind a path of 62 KiB is what more would only overflow.
-	store = 128 << 10
+	// What may wait for its acknowledgement is the path's bandwidth-delay product, within these bounds: the protocol has no
+	// congestion control, and more would only overflow the queue.
+	leastStore, mostStore = 64 << 10, 500 << 10
 	// ackAfter is the acknowledgement's delay; the game has none but its own traffic.
 	ackAfter = 5 * time.Millisecond
 	// chunkBytes is how much of a blob a chunk carries; a packet holds one.
@@ -33,7 +33,7 @@ func Peers() []peer.Peer {
 	return []peer.Peer{
 		{
 			Name: "chunk/vital", Virtual: true, Emulated: true, Moves: true, Talks: true,
-			Settings: "version 0.7, 128 KiB without acknowledgement, acknowledgements after 5 ms at most; the protocol has neither windows nor congestion control; no encryption, no digest",
+			Settings: "version 0.7, as much without acknowledgement as the path's bandwidth-delay product, 64 to 500 KiB, acknowledgements after 5 ms at most; the protocol has neither a window nor congestion control; no encryption, no digest",
 			Open:     func(_ context.Context, n emulate.Net) (peer.Pair, error) { return openVital(n) },
 		},
 		{
@@ -59,7 +59,7 @@ type pair struct {
 
 func openVital(n emulate.Net) (*pair, error) {
 	p := &pair{free: make(chan struct{}, 1), hear: func([]byte) {}}
-	config := vital.Config{Version: vital.V07, Token: 1, PeerToken: 1, StoreBytes: store, ReceiveBytes: 1 << 20, AckAfter: ackAfter}
+	config := vital.Config{Version: vital.V07, Token: 1, PeerToken: 1, StoreBytes: min(max(leastStore, n.BDP()), mostStore), ReceiveBytes: 1 << 20, AckAfter: ackAfter}
 	var err error
 	if p.client, err = vital.NewConn(time.Now(), config); err != nil {
 		return nil, err

@@ -45,7 +45,8 @@ func Peers() []peer.Peer {
 		{
 			Name: "quic-go/datagram", Module: module, Settings: common + "datagrams, unreliable: calls and crowds only",
 			Virtual: true, Emulated: true, Calls: true,
-			Open: func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return openDatagrams(ctx, n) },
+			Open:   func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return openDatagrams(ctx, n) },
+			Gather: gather,
 		},
 	}
 }

@@ -24,8 +24,10 @@ func Peers() []peer.Peer {
 			Open: func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return Open(ctx, n, via) },
 		}
 	}
+	window := of("quiver/window", "stream.Window{}: one lane; in a crowd unreliable calls, every world under Run", stream.Window{})
+	window.Gather = gather
 	return []peer.Peer{
-		of("quiver/window", "stream.Window{}: one lane", stream.Window{}),
+		window,
 		of("quiver/lanes", "stream.Window{Lanes: 32}", stream.Window{Lanes: lanes}),
 		of("quiver/slices", "stream.Slices{}: chunks over QUIC datagrams", stream.Slices{}),
 		of("quiver/raw", "stream.Slices{Carrier: stream.Raw}, rpc.Config.RawCarrier at both ends: sealed packets beside QUIC", stream.Slices{Carrier: stream.Raw}),
