@@ -3,8 +3,14 @@ module github.com/quivernet/quiver/bench
 go 1.26.0
 
 require (
+	github.com/pion/logging v0.2.4
+	github.com/pion/sctp v1.11.0
 	github.com/quic-go/quic-go v0.65.0
 	github.com/quivernet/quiver v0.0.0
+	github.com/xtaci/kcp-go/v5 v5.6.64
+	gonum.org/v1/plot v0.17.0
+	google.golang.org/grpc v1.85.0
+	storj.io/drpc v0.0.34
 )
 
 require (
@@ -16,15 +22,12 @@ require (
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/klauspost/cpuid/v2 v2.2.6 // indirect
 	github.com/klauspost/reedsolomon v1.12.0 // indirect
-	github.com/pion/logging v0.2.4 // indirect
 	github.com/pion/randutil v0.1.0 // indirect
-	github.com/pion/sctp v1.11.0 // indirect
 	github.com/pion/transport/v4 v4.0.2 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/tjfoc/gmsm v1.4.1 // indirect
 	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
 	github.com/vmihailenco/tagparser/v2 v2.0.0 // indirect
-	github.com/xtaci/kcp-go/v5 v5.6.64 // indirect
 	github.com/zeebo/errs v1.2.2 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/image v0.30.0 // indirect
@@ -32,11 +35,8 @@ require (
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/time v0.14.0 // indirect
-	gonum.org/v1/plot v0.17.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
-	google.golang.org/grpc v1.85.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
-	storj.io/drpc v0.0.34 // indirect
 )
 
 replace github.com/quivernet/quiver => ../

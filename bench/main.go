@@ -33,6 +33,7 @@ type options struct {
 	list           bool
 	only           *regexp.Regexp
 	runs           int
+	from           string
 	json, html, md string
 }
 
@@ -41,6 +42,7 @@ func parse(args []string) (o options, err error) {
 	flags.BoolVar(&o.quick, "quick", false, "every contender and every scenario once, within 3 minutes")
 	flags.BoolVar(&o.list, "list", false, "print the jobs and do none")
 	flags.IntVar(&o.runs, "runs", 3, "runs of each cell; 1 with -quick")
+	flags.StringVar(&o.from, "from", "", "measure nothing, but report what an earlier -json wrote there")
 	flags.StringVar(&o.json, "json", "", "write every raw sample there")
 	flags.StringVar(&o.html, "html", "", "write the report there")
 	flags.StringVar(&o.md, "md", "", "write the tables as Markdown there; standard output without any of the three")
@@ -63,6 +65,10 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.from != "" {
+		doc, err := read(o.from)
+		return errors.Join(err, write(o, doc))
+	}
 	jobs := plan.Full(o.runs)
 	if o.quick {
 		jobs = plan.Quick()
@@ -74,6 +80,6 @@ func run(ctx context.Context, args []string) error {
 		}
 		return nil
 	}
-	results, err := measure(ctx, jobs)
-	return errors.Join(err, write(o, results))
+	doc, err := measure(ctx, jobs)
+	return errors.Join(err, write(o, doc))
 }

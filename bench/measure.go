@@ -12,7 +12,7 @@ import (
 )
 
 // measure does the jobs and says how far it is.
-func measure(ctx context.Context, jobs []job.Job) (report.Document, error) {
+func measure(ctx context.Context, jobs []job.Job) (*report.Document, error) {
 	doc := report.New(time.Now())
 	begin, done := time.Now(), 0
 	p, err := pool.New(func(r job.Result, running int) {
@@ -22,15 +22,25 @@ func measure(ctx context.Context, jobs []job.Job) (report.Document, error) {
 			time.Since(begin).Round(time.Second), done, len(jobs), running, r.Job, report.Brief(r))
 	})
 	if err != nil {
-		return *doc, err
+		return doc, err
 	}
 	err = p.Run(ctx, jobs)
 	doc.Took = time.Since(begin)
-	return *doc, err
+	return doc, err
+}
+
+// read returns an earlier run's document.
+func read(path string) (*report.Document, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return new(report.Document), err
+	}
+	defer f.Close()
+	return report.ReadJSON(f)
 }
 
 // write files the document as asked.
-func write(o options, doc report.Document) error {
+func write(o options, doc *report.Document) error {
 	for _, out := range []struct {
 		path  string
 		write func(f *os.File) error

@@ -49,7 +49,7 @@ func (j Job) Row() string {
 	add(j.RTT > 0, "%v", j.RTT)
 	add(j.RTT > 0, "%s", Share(j.Loss))
 	add(j.Size > 0, "%s", Bytes(j.Size))
-	add(j.Count > 0, "%d", j.Count)
+	add(j.Count > 0, "n=%d", j.Count)
 	add(j.Hz > 0, "%d Hz", j.Hz)
 	add(j.Mode != "", "%s", j.Mode)
 	return strings.Join(parts, ", ")

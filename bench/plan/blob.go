@@ -44,10 +44,13 @@ func (g grid) blobs() []job.Job {
 }
 
 // movers returns who moves blobs by that clock.
-func movers(clock job.Clock) []string {
+func movers(clock job.Clock) []string { return who(clock, func(p peer.Peer) bool { return p.Moves }) }
+
+// who returns the names of those that can do something by that clock.
+func who(clock job.Clock, able func(p peer.Peer) bool) []string {
 	var names []string
 	for _, p := range peer.All() {
-		if p.Moves && p.Runs(clock) {
+		if able(p) && p.Runs(clock) {
 			names = append(names, p.Name)
 		}
 	}

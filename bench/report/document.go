@@ -3,34 +3,32 @@ package report
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
-	"runtime"
 	"time"
 
 	"github.com/quivernet/quiver/bench/job"
+	"github.com/quivernet/quiver/bench/peer"
 )
 
 // Document is one run of the bench.
 type Document struct {
-	Date    time.Time
-	Took    time.Duration
-	Machine Machine
-	Results []job.Result
+	Date       time.Time
+	Took       time.Duration
+	Machine    Machine
+	Contenders []Contender
+	Results    []job.Result
 }
 
-// Machine is where it ran.
-type Machine struct {
-	OS, Arch, CPU, Kernel string
-	Cores                 int
-	MemoryBytes           int64 `json:",omitempty"`
-	Go                    string
-	Modules               map[string]string // versions of what was measured
-}
+// Contender is what the report says about one.
+type Contender struct{ Name, Version, Settings string }
 
 // New begins a document.
 func New(now time.Time) *Document {
-	return &Document{Date: now.UTC().Truncate(time.Second), Machine: Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version()}}
+	d := &Document{Date: now.UTC().Truncate(time.Second), Machine: thisMachine()}
+	for _, p := range peer.All() {
+		d.Contenders = append(d.Contenders, Contender{p.Name, version(p.Module), p.Settings})
+	}
+	return d
 }
 
 // Add files a result.
@@ -43,17 +41,19 @@ func (d *Document) WriteJSON(w io.Writer) error {
 	return e.Encode(d)
 }
 
-// Brief is a result in a few words.
-func Brief(r job.Result) string {
-	if r.Err != "" {
-		return "failed: " + r.Err
-	}
-	s := fmt.Sprint(r.Values)
-	if r.Cut {
-		s = "cut: " + s
-	}
-	return s
+// ReadJSON reads what WriteJSON wrote.
+func ReadJSON(r io.Reader) (*Document, error) {
+	d := new(Document)
+	return d, json.NewDecoder(r).Decode(d)
 }
 
-func (d *Document) WriteHTML(w io.Writer) error     { return nil }
-func (d *Document) WriteMarkdown(w io.Writer) error { return nil }
+// failed returns what has no figures.
+func (d *Document) failed() []job.Result {
+	var failed []job.Result
+	for _, r := range d.Results {
+		if r.Err != "" {
+			failed = append(failed, r)
+		}
+	}
+	return failed
+}

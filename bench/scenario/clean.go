@@ -26,7 +26,7 @@ func clean(ctx context.Context, j job.Job, r *job.Result) error {
 		return err
 	}
 	defer s.close()
-	if _, err := move(ctx, s.pair, data[:min(warmBytes, len(data))], cleanLimit); err != nil {
+	if _, err := move(ctx, s.pair, data[:min(warmBytes, len(data)/8)], cleanLimit); err != nil {
 		return err
 	}
 	most := watchHeap()

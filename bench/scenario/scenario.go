@@ -16,6 +16,9 @@ import (
 // settleTime is between the handshake and the measurement: path MTU discovery and keys have come to rest.
 const settleTime = time.Second
 
+// settleLoopback is the same without a path.
+const settleLoopback = 300 * time.Millisecond
+
 // openTime is how long a connection may take.
 const openTime = 10 * time.Second
 
@@ -85,7 +88,11 @@ func open[P peer.Pair](ctx context.Context, j job.Job) (s stage[P], err error) {
 		return s, fmt.Errorf("%s is not able to do that", who.Name)
 	}
 	s.pair = able
-	time.Sleep(settleTime)
+	if j.Clock == job.Loopback {
+		time.Sleep(settleLoopback)
+	} else {
+		time.Sleep(settleTime)
+	}
 	return s, nil
 }
 

@@ -52,7 +52,7 @@ import (
 	"unsafe"
 )
 
-// host is one end, with a thread of its own: ENet's hosts are for one thread.
+// host is one end. ENet's hosts are for one thread at a time.
 type host struct {
 	c         *C.ENetHost
 	connected chan struct{}
@@ -60,9 +60,11 @@ type host struct {
 	stop      chan struct{}
 	work      sync.WaitGroup
 
+	turn sync.Mutex // held by whoever calls ENet
+	peer *C.ENetPeer
+
 	mu    sync.Mutex
 	queue []packet // to send
-	peer  *C.ENetPeer
 }
 
 type packet struct {
@@ -103,17 +105,21 @@ func (h *host) start() {
 			case <-h.stop:
 				return
 			default:
-				h.sendQueued()
-				h.service()
 			}
+			wait := C.enet_uint32(C.ENET_SOCKET_WAIT_RECEIVE)
+			C.enet_socket_wait(h.c.socket, &wait, 1)
+			h.turn.Lock()
+			h.service()
+			h.sendQueued()
+			h.turn.Unlock()
 		}
 	})
 }
 
-// service waits a millisecond at most.
+// service takes what has arrived and runs timers.
 func (h *host) service() {
 	var e C.ENetEvent
-	for wait := C.enet_uint32(1); C.enet_host_service(h.c, &e, wait) > 0; wait = 0 {
+	for C.enet_host_service(h.c, &e, 0) > 0 {
 		switch e._type {
 		case C.ENET_EVENT_TYPE_CONNECT:
 			h.peer = e.peer
@@ -140,11 +146,16 @@ func (h *host) sendQueued() {
 	C.enet_host_flush(h.c)
 }
 
-// send queues a packet, whose bytes must stay as they are.
+// send queues a packet, whose bytes must stay as they are, and lets it leave unless the host is being serviced, which
+// does that then.
 func (h *host) send(channel int, data []byte) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.queue = append(h.queue, packet{channel, data})
+	h.mu.Unlock()
+	if h.turn.TryLock() {
+		defer h.turn.Unlock()
+		h.sendQueued()
+	}
 }
 
 func (h *host) close() {

@@ -3,4 +3,4 @@
 package enet
 
 const settings = "one connection with 3 channels, the blob as reliable packets of 16 KiB, messages on another channel; no bandwidth limits, the window is at its most of 64 KiB by ENet's own limit; " +
-	"no encryption, no digest; each host is serviced every millisecond or when a packet comes"
+	"no encryption, no digest; each host is serviced when a packet comes or is sent, and every millisecond"

@@ -18,6 +18,9 @@ var (
 	stageAll   = rpc.Multicast[rpc.Raw](stageClass, "All", rpc.Unreliable)
 )
 
+// receiveLimit is the least there is: the default of 4 MiB a connection lets a world of the default budget have 64.
+const receiveLimit = 256 << 10
+
 // dialers is how many connections are made at a time.
 const dialers = 16
 
@@ -42,7 +45,7 @@ type member struct {
 }
 
 func gather(ctx context.Context, clients int, hear func(message []byte)) (peer.Crowd, error) {
-	server, err := rpc.NewWorld(rpc.Config{})
+	server, err := rpc.NewWorld(rpc.Config{ReceiveLimit: receiveLimit})
 	if err != nil {
 		return nil, err
 	}
