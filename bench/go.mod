@@ -7,6 +7,7 @@ require (
 	github.com/pion/sctp v1.11.0
 	github.com/quic-go/quic-go v0.65.0
 	github.com/quivernet/quiver v0.0.0
+	github.com/stretchr/testify v1.12.1
 	github.com/xtaci/kcp-go/v5 v5.6.64
 	gonum.org/v1/plot v0.17.0
 	google.golang.org/grpc v1.85.0
@@ -29,6 +30,7 @@ require (
 	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
 	github.com/vmihailenco/tagparser/v2 v2.0.0 // indirect
 	github.com/zeebo/errs v1.2.2 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/image v0.30.0 // indirect
 	golang.org/x/net v0.60.0 // indirect

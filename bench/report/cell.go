@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/quivernet/quiver/bench/job"
@@ -12,7 +13,7 @@ type cell struct {
 	runs []job.Result
 }
 
-// cells groups the results of a scenario and clock that have figures, in the order in which they first came.
+// cells groups the results of a scenario and clock that have figures, sorted by path, then by contender.
 func (d *Document) cells(scenario string, clock job.Clock) []*cell {
 	var all []*cell
 	by := make(map[string]*cell)
@@ -27,6 +28,13 @@ func (d *Document) cells(scenario string, clock job.Clock) []*cell {
 		}
 		by[name].runs = append(by[name].runs, r)
 	}
+	rank := func(name string) int {
+		return slices.IndexFunc(d.Contenders, func(c Contender) bool { return c.Name == name })
+	}
+	slices.SortStableFunc(all, func(a, b *cell) int {
+		return cmp.Or(cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Size, b.Size), cmp.Compare(a.RTT, b.RTT), cmp.Compare(a.Loss, b.Loss),
+			cmp.Compare(a.Mode, b.Mode), cmp.Compare(b.Hz, a.Hz), cmp.Compare(a.Count, b.Count), cmp.Compare(rank(a.Peer), rank(b.Peer)))
+	})
 	return all
 }
 

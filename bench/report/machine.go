@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -50,20 +51,13 @@ func memory() int64 {
 	return kib << 10
 }
 
+// revision is what git says: go run stamps none.
 func revision() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
+	out, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12").Output()
+	if err != nil {
 		return ""
 	}
-	set := make(map[string]string)
-	for _, s := range info.Settings {
-		set[s.Key] = s.Value
-	}
-	r := set["vcs.revision"]
-	if set["vcs.modified"] == "true" {
-		r += " and changes"
-	}
-	return r
+	return strings.TrimSpace(string(out))
 }
 
 // version returns a module's; of what has none, the toolchain's.

@@ -102,7 +102,7 @@ type group struct {
 
 func groupBy(cells []*cell) []group {
 	var groups []group
-	for _, c := range byRow(cells) {
+	for _, c := range cells {
 		if n := len(groups); n == 0 || groups[n-1].row != c.Row() {
 			groups = append(groups, group{row: c.Row()})
 		}
@@ -129,7 +129,6 @@ func distribution(cells []*cell) (text htmlText, err error) {
 			return "", err
 		}
 	}
-	p.Legend.Left = false
 	return svg(4.5*vg.Inch, p)
 }
 

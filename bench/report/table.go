@@ -76,7 +76,7 @@ func (k kind) table(cells []*cell, clock string) table {
 		head = append(head, c.heading)
 	}
 	t.rows = append(t.rows, head)
-	for _, x := range byRow(cells) {
+	for _, x := range cells {
 		row := []string{x.Row(), x.Peer}
 		for _, c := range columns {
 			row = append(row, x.show(c))
@@ -84,21 +84,6 @@ func (k kind) table(cells []*cell, clock string) table {
 		t.rows = append(t.rows, row)
 	}
 	return t
-}
-
-// byRow puts the contenders of a row together, rows in the order of their first cell.
-func byRow(cells []*cell) []*cell {
-	var order []string
-	for _, c := range cells {
-		if !slices.Contains(order, c.Row()) {
-			order = append(order, c.Row())
-		}
-	}
-	sorted := slices.Clone(cells)
-	slices.SortStableFunc(sorted, func(a, b *cell) int {
-		return slices.Index(order, a.Row()) - slices.Index(order, b.Row())
-	})
-	return sorted
 }
 
 func (c *cell) show(col column) string {

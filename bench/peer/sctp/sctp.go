@@ -23,13 +23,16 @@ const (
 	pieceBytes = 16 << 10
 	maxMessage = 64 << 10
 	mtu        = 1400
+	// leastBuffered is how much of a blob is in the association's hands at least, sent and not acknowledged included: what
+	// is more delays messages, since one queue holds all streams.
+	leastBuffered = 128 << 10
 )
 
 // Peers is one.
 func Peers() []peer.Peer {
 	return []peer.Peer{{
 		Name: "pion/sctp", Module: module, Virtual: true, Emulated: true, Moves: true, Talks: true, Calls: true,
-		Settings: "receive buffer 16 MiB, MTU 1,400, blocking writes, else defaults; the blob as messages of 16 KiB on one stream, messages on another, calls on a third; no encryption, no digest",
+		Settings: "receive buffer 16 MiB, MTU 1,400, else defaults; the blob as messages of 16 KiB on one stream, of which twice the bandwidth-delay product, 128 KiB at least, are buffered, messages on another, calls on a third; no encryption, no digest",
 		Open:     func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return open(ctx, n) },
 	}}
 }
@@ -46,15 +49,17 @@ type pair struct {
 	client, server *sctp.Association
 	near, far      [streams]*sctp.Stream
 	calls          *peer.Calls
+	buffered       uint64        // most of the blob's stream
+	room           chan struct{} // less than that is
 
 	mu   sync.Mutex
 	hear func(message []byte)
 }
 
 func open(ctx context.Context, n emulate.Net) (*pair, error) {
-	p := &pair{hear: func([]byte) {}}
+	p := &pair{hear: func([]byte) {}, buffered: uint64(max(leastBuffered, 2*n.BDP())), room: make(chan struct{}, 1)}
 	config := func(c net.Conn) sctp.Config {
-		return sctp.Config{NetConn: c, MTU: mtu, MaxReceiveBufferSize: receiveBuffer, MaxMessageSize: maxMessage, BlockWrite: true,
+		return sctp.Config{NetConn: c, MTU: mtu, MaxReceiveBufferSize: receiveBuffer, MaxMessageSize: maxMessage,
 			LoggerFactory: logging.NewDefaultLoggerFactory()}
 	}
 	served := make(chan error, 1)
@@ -89,6 +94,13 @@ func (p *pair) start() error {
 			return err
 		}
 	}
+	p.near[streamBlob].SetBufferedAmountLowThreshold(p.buffered - pieceBytes)
+	p.near[streamBlob].OnBufferedAmountLow(func() {
+		select {
+		case p.room <- struct{}{}:
+		default:
+		}
+	})
 	go p.listen()
 	go func() { _ = peer.Echo(messages{p.far[streamCall]}) }()
 	p.calls = peer.NewCalls(messages{p.near[streamCall]})
@@ -140,11 +152,8 @@ func (p *pair) Call(ctx context.Context, argument []byte) error { return p.calls
 func (p *pair) Move(ctx context.Context, blob []byte) error {
 	done := make(chan error, 2)
 	go func() {
-		for at := 0; at < len(blob) && ctx.Err() == nil; at += pieceBytes {
-			if _, err := p.near[streamBlob].Write(blob[at:min(at+pieceBytes, len(blob))]); err != nil {
-				done <- err
-				return
-			}
+		if err := p.pour(ctx, blob); err != nil {
+			done <- err
 		}
 	}()
 	go func() { done <- peer.NewSink(blob).Drain(p.far[streamBlob]) }()
@@ -154,6 +163,23 @@ func (p *pair) Move(ctx context.Context, blob []byte) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// pour writes the blob as there is room.
+func (p *pair) pour(ctx context.Context, blob []byte) error {
+	for at := 0; at < len(blob); at += pieceBytes {
+		for p.near[streamBlob].BufferedAmount() >= p.buffered {
+			select {
+			case <-p.room:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		if _, err := p.near[streamBlob].Write(blob[at:min(at+pieceBytes, len(blob))]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close aborts both ends.
