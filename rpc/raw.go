@@ -21,6 +21,9 @@ type RawSource = raw.Source
 // lost, and that may change) or closed (as silent for 10 s, or never opened).
 type RawState = raw.State
 
+// RawOpen is the state in which payloads leave.
+const RawOpen = raw.Open
+
 // RawStats counts sealed packets, of all carriers that the connection had.
 type RawStats struct {
 	Carriers                             uint32 // opened so far, here
@@ -125,6 +128,23 @@ func (r *RawCarrier) Unlock() {
 		r.carrier.Unlock()
 	}
 	r.mu.Unlock()
+}
+
+// Rate returns at how many bytes a second the carrier sends, and Loss the share of its packets that are lost. Both are for
+// who holds the lock and for a [RawSource]; 0 = not known.
+func (r *RawCarrier) Rate() float64 {
+	if r.control == nil {
+		return 0
+	}
+	return r.control.Rate()
+}
+
+// Loss: see Rate.
+func (r *RawCarrier) Loss() float64 {
+	if r.control == nil {
+		return 0
+	}
+	return r.control.Loss()
 }
 
 // Stats returns a snapshot of the counters.

@@ -23,6 +23,16 @@ var carriages = []struct {
 	{"window", Window{Lanes: 4}, QUIC},
 	{"slices over quic", Slices{}, QUIC},
 	{"slices raw, not open", Slices{Carrier: Raw}, QUIC},
+	{"slices raw", Slices{Carrier: Raw}, Raw},
+}
+
+// overCarriage runs fn over a path, with the sealed carrier open where that is to be so.
+func overCarriage(t *testing.T, path netsim.Config, carrier Carrier, fn func(ctx context.Context, l loopback)) {
+	if carrier == Raw {
+		overRaw(t, path, func(t *testing.T, l loopback) { fn(t.Context(), l) })
+		return
+	}
+	overPath(t, path, fn)
 }
 
 // TestConformance runs one table over every backend and carrier, with the same seeds: both directions at once, sizes that
@@ -33,7 +43,7 @@ func TestConformance(t *testing.T) {
 		for _, c := range carriages {
 			t.Run(fmt.Sprintf("%v/%s", loss, c.name), func(t *testing.T) {
 				path := netsim.Config{Delay: 10 * time.Millisecond, Loss: loss, Duplicate: 0.01, Reorder: 0.01, Seed: seed}
-				overPath(t, path, func(ctx context.Context, l loopback) {
+				overCarriage(t, path, c.carrier, func(ctx context.Context, l loopback) {
 					n := &conformance{t, ctx, l, c.via, c.carrier, rand.New(rand.NewPCG(seed, 2)), collect(l.server), collect(l.client)}
 					for _, size := range sizes {
 						n.blobs(size)

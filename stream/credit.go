@@ -6,13 +6,14 @@ import (
 )
 
 const (
-	// earlyBytes may leave with the header, before it is answered.
-	earlyBytes = 256 << 10
+	// earlyBytes may leave with headers, before they are answered, unless Config.MaxPending is less: a round trip's worth at
+	// 84 Mbit/s and 100 ms.
+	earlyBytes = 1 << 20
 	// earlyKeyedBytes may leave with a header that names its content by a key: little enough that content which the
 	// receiver has already costs less than 8 KiB.
 	earlyKeyedBytes = 4 << 10
 	// firstWindow is the credit that a transfer starts with.
-	firstWindow = 1 << 20
+	firstWindow = 2 << 20
 	// defaultMaxPending is what the credit grows to.
 	defaultMaxPending = 16 << 20
 	// progressInterval is how often consumption is reported though no credit is due.

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,47 +21,69 @@ import (
 
 // plainQUIC returns how long a quic-go stream takes from its first Write to the last byte at its reader.
 func plainQUIC(t *testing.T, path netsim.Config, size int) (took time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := netsim.Pipe(path, path)
+		p := newPlain(t, near, far)
+		time.Sleep(time.Second)
+		took = p.move(t, size)
+		p.close()
+		time.Sleep(time.Minute)
+		_, _ = near.Close(), far.Close()
+	})
+	return took
+}
+
+// plain is a quic-go connection without Quiver.
+type plain struct {
+	server, client *quic.Transport
+	listener       *quic.Listener
+	conn, accepted *quic.Conn
+}
+
+func newPlain(t *testing.T, near, far net.PacketConn) *plain {
 	certificate, err := rpc.DevelopmentCertificate("localhost")
 	require.NoError(t, err)
 	config := &quic.Config{
 		InitialStreamReceiveWindow: 8 << 20, MaxStreamReceiveWindow: 16 << 20,
 		InitialConnectionReceiveWindow: 16 << 20, MaxConnectionReceiveWindow: 32 << 20,
 	}
-	synctest.Test(t, func(t *testing.T) {
-		near, far := netsim.Pipe(path, path)
-		server, client := &quic.Transport{Conn: far, ConnectionIDLength: 17}, &quic.Transport{Conn: near, ConnectionIDLength: 17}
-		listener, err := server.Listen(&tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"plain"}}, config)
+	p := &plain{server: &quic.Transport{Conn: far, ConnectionIDLength: 17}, client: &quic.Transport{Conn: near, ConnectionIDLength: 17}}
+	p.listener, err = p.server.Listen(&tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"plain"}}, config)
+	require.NoError(t, err)
+	pin := rpc.PinnedTLS(rpc.Fingerprint(certificate))
+	pin.NextProtos = []string{"plain"}
+	pin.Time = func() time.Time { return certificate.Leaf.NotBefore.Add(time.Hour) }
+	p.conn, err = p.client.Dial(t.Context(), far.LocalAddr(), pin, config)
+	require.NoError(t, err)
+	p.accepted, err = p.listener.Accept(t.Context())
+	require.NoError(t, err)
+	return p
+}
+
+// move sends so many bytes up one stream and returns when the last is there.
+func (p *plain) move(t *testing.T, size int) (took time.Duration) {
+	sent, begin, done := content(size), time.Now(), make(chan struct{})
+	go func() {
+		defer close(done)
+		stream, err := p.accepted.AcceptUniStream(context.Background())
 		require.NoError(t, err)
-		pin := rpc.PinnedTLS(rpc.Fingerprint(certificate))
-		pin.NextProtos = []string{"plain"}
-		pin.Time = func() time.Time { return certificate.Leaf.NotBefore.Add(time.Hour) }
-		conn, err := client.Dial(t.Context(), far.LocalAddr(), pin, config)
+		got, err := io.ReadAll(stream)
 		require.NoError(t, err)
-		accepted, err := listener.Accept(t.Context())
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		sent, begin, done := content(size), time.Now(), make(chan struct{})
-		go func() {
-			defer close(done)
-			stream, err := accepted.AcceptUniStream(context.Background())
-			require.NoError(t, err)
-			got, err := io.ReadAll(stream)
-			require.NoError(t, err)
-			took = time.Since(begin)
-			require.True(t, bytes.Equal(sent, got))
-		}()
-		stream, err := conn.OpenUniStream()
-		require.NoError(t, err)
-		_, err = stream.Write(sent)
-		require.NoError(t, err)
-		require.NoError(t, stream.Close())
-		<-done
-		_ = conn.CloseWithError(0, "over")
-		_, _, _ = listener.Close(), client.Close(), server.Close()
-		time.Sleep(time.Minute)
-		_, _ = near.Close(), far.Close()
-	})
+		took = time.Since(begin)
+		require.True(t, bytes.Equal(sent, got))
+	}()
+	stream, err := p.conn.OpenUniStream()
+	require.NoError(t, err)
+	_, err = stream.Write(sent)
+	require.NoError(t, err)
+	require.NoError(t, stream.Close())
+	<-done
 	return took
+}
+
+func (p *plain) close() {
+	_ = p.conn.CloseWithError(0, "over")
+	_, _, _ = p.listener.Close(), p.client.Close(), p.server.Close()
 }
 
 // arrival returns how long a blob takes from its Start to the last byte at its reader.

@@ -62,7 +62,7 @@ type decodeFunc func(b []byte, count int) (batch any, n int, rest []byte, err er
 func newIncoming(p *Peer, id uint64) *incoming {
 	in := &incoming{peer: p, header: header{id: id, size: -1}, done: make(chan struct{})}
 	in.arrived.L, in.ready.L = &in.mu, &in.mu
-	in.parts.limit = earlyBytes
+	in.parts.limit = p.streams.config.early()
 	return in
 }
 

@@ -50,7 +50,17 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 		parts:  make(map[storeKey]*incoming),
 	}
 	bindPipes(s)
-	world.AddMachine(func(*rpc.Conn) rpc.Machine { return &sliceLink{sliceMachine: newSliceMachine(earlySlices)} })
+	world.AddMachine(func(*rpc.Conn) rpc.Machine {
+		return &sliceLink{sliceMachine: newSliceMachine(sliceProtocol, newBudget(s.config.early()))}
+	})
+	world.AddMachine(func(c *rpc.Conn) rpc.Machine {
+		return newSealedLink(c.Machine(sliceProtocol).(*sliceLink).inbox.room, s.wake)
+	})
+	world.OnRaw(func(c *rpc.Conn) rpc.RawSource {
+		l := c.Machine(sealedProtocol).(*sealedLink)
+		l.path = c.Raw()
+		return sealedSource{l}
+	})
 	world.OnConnect(s.connected)
 	world.OnDisconnect(s.disconnected)
 	world.OnTick(s.tick)
@@ -103,6 +113,7 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	}
 	s.order = slices.DeleteFunc(s.order, func(other *Peer) bool { return other == p })
 	p.slices.received(p.onPart) // what came before the end
+	p.sealed.received(p.onPart)
 	p.end(cause)
 }
 
@@ -120,6 +131,7 @@ func (s *Streams) tick(now time.Time) {
 	for _, p := range s.order {
 		p.window.queue = max(defaultQueueTime, 2*s.interval)
 		p.slices.queue = max(sliceQueueTime, 2*s.interval)
+		p.sealed.queue = p.slices.queue
 		p.tick(now)
 	}
 }

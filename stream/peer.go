@@ -26,11 +26,14 @@ type Peer struct {
 	control    *rpc.Actor
 	window     *window
 	slices     *sliceRoute
-	greeted    bool // our limits were sent
+	sealed     *sliceRoute // of Slices{Carrier: Raw}
+	room       int64       // for slices that come, in all
+	greeted    bool        // our limits were sent
 	lanesAsked int
 
 	// Outgoing.
 	taken   int         // incoming transfers that the peer takes at once; 1 until it says
+	early   int64       // bytes that it takes before it has answered their headers
 	queue   []*Transfer // wait for one of them to end
 	sending []*Transfer // header sent, no last word yet; by id
 	lastID  uint64
@@ -43,7 +46,11 @@ type Peer struct {
 }
 
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
-	return &Peer{streams: s, conn: conn, window: &window{conn: conn}, slices: newSliceRoute(conn), taken: 1, lanesAsked: 1}
+	return &Peer{
+		streams: s, conn: conn, taken: 1, early: minPending, lanesAsked: 1,
+		window: &window{conn: conn}, slices: newSliceRoute(conn, sliceProtocol), sealed: newSliceRoute(conn, sealedProtocol),
+		room: s.config.early(),
+	}
 }
 
 // Conn returns the connection.
@@ -105,7 +112,9 @@ func (p *Peer) end(cause error) {
 
 // tick sends what can leave now.
 func (p *Peer) tick(now time.Time) {
+	p.sealed.sealed.follow(p.conn, p.wantsRaw())
 	p.slices.received(p.onPart)
+	p.sealed.received(p.onPart)
 	for _, in := range p.receiving {
 		in.deliverTick()
 	}
@@ -121,10 +130,23 @@ func (p *Peer) tick(now time.Time) {
 	if err == nil {
 		err = p.sendControl(now) // the ends of what the pump has sent
 	}
-	p.slices.expect(p.expected())
+	p.sealed.sealed.end(p.conn, p.rawTail())
+	p.makeRoom()
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.streams.fail(p, err)
 	}
+}
+
+// wantsRaw reports whether a transfer has use for the sealed carrier.
+func (p *Peer) wantsRaw() bool {
+	return slices.ContainsFunc(p.sending, func(t *Transfer) bool { return p.route(t.opts.via) == route(p.sealed) })
+}
+
+// rawTail reports whether all parts for the sealed carrier were given to it.
+func (p *Peer) rawTail() bool {
+	return !slices.ContainsFunc(p.sending, func(t *Transfer) bool {
+		return p.route(t.opts.via) == route(p.sealed) && !t.endSent && !t.have && !t.isFinished()
+	})
 }
 
 // Stats is a snapshot of a peer's streams.
@@ -133,6 +155,7 @@ type Stats struct {
 	Lanes                       int    // open
 	PeakOut, Slots              int    // entries that a lane ever had outstanding, of its reliable buffer
 	Slices, SlicesResent        uint64 // sent; of them, again
+	SlicesSealed                uint64 // of those sent, by the sealed carrier
 	SlicesRefused               uint64 // that came beyond the credit, or malformed; they were dropped
 	Late                        uint64 // parts and messages of transfers that had ended; they were dropped
 	Unstored                    uint64 // incoming transfers with a key that the Store had no room for; they can not be resumed
@@ -151,7 +174,9 @@ func (p *Peer) count() {
 	p.stats = Stats{
 		Sending: len(p.sending), Waiting: len(p.queue), Receiving: len(p.receiving),
 		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots, Late: p.late, Unstored: p.unstored,
-		Slices: p.slices.sent, SlicesResent: p.slices.resent, SlicesRefused: p.slices.refused,
+		Slices: p.slices.sent + p.sealed.sent, SlicesSealed: p.sealed.sealedSent,
+		SlicesResent:  p.slices.resent + p.sealed.resent,
+		SlicesRefused: p.slices.refused + p.sealed.refused,
 	}
 }
 
@@ -221,7 +246,7 @@ func (p *Peer) greet() (bool, error) {
 		return false, nil
 	}
 	p.greeted = true
-	m := limits{transfers: p.streams.config.maxTransfers(), lanes: p.lanesAsked}
+	m := limits{transfers: p.streams.config.maxTransfers(), lanes: p.lanesAsked, early: int(p.streams.config.early())}
 	return true, sendLimits.call(p.control, m)
 }
 
@@ -238,6 +263,7 @@ func (p *Peer) begin() (bool, error) {
 	p.queue = p.queue[1:]
 	p.lastID++
 	t.header.id = p.lastID
+	t.limit = min(t.header.early(), p.earlyLeft())
 	p.sending = append(p.sending, t)
 	p.shares.join(&t.share)
 	t.read()
@@ -245,6 +271,17 @@ func (p *Peer) begin() (bool, error) {
 		return false, err
 	}
 	return true, sendHeader.call(p.control, t.header)
+}
+
+// earlyLeft is how many bytes may be sent ahead of one more answer.
+func (p *Peer) earlyLeft() int64 {
+	left := p.early
+	for _, t := range p.sending {
+		if !t.accepted {
+			left -= t.limit
+		}
+	}
+	return max(left, 0)
 }
 
 // release notes that a transfer has ended for good.
@@ -295,10 +332,13 @@ func (p *Peer) pump() error {
 
 // route returns what carries the parts of a backend.
 func (p *Peer) route(via Backend) route {
-	if _, ok := via.(Slices); ok {
-		return p.slices
+	switch s, ok := via.(Slices); {
+	case !ok:
+		return p.window
+	case s.Carrier == Raw:
+		return p.sealed
 	}
-	return p.window
+	return p.slices
 }
 
 // neediest returns, of the transfers that have a part to send, the one that is furthest behind its share.

@@ -28,7 +28,7 @@ type shot struct {
 // shots took to their handler, and the blob.
 func play(t *testing.T, path netsim.Config, via Backend) (latencies []time.Duration, took time.Duration) {
 	var actors chan *rpc.Actor
-	overQUICWith(t, path, func(server, client *rpc.World) {
+	overQUICWith(t, path, rpc.Config{}, func(server, client *rpc.World) {
 		actors = make(chan *rpc.Actor, 1) // of the bubble
 		rpc.On(rpc.Bind(server, gameplayClass, func(*rpc.Actor) int { return 0 }), shoot, func(_ int, _ *rpc.Call, s shot) {
 			latencies = append(latencies, time.Since(time.Unix(0, s.At)))

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,37 +19,64 @@ import (
 
 // overQUIC runs fn in a bubble with a server and a client over quic-go and an emulated path.
 func overQUIC(t *testing.T, path netsim.Config, fn func(t *testing.T, l loopback)) {
-	overQUICWith(t, path, func(server, client *rpc.World) {}, fn)
+	overQUICWith(t, path, rpc.Config{}, func(server, client *rpc.World) {}, fn)
+}
+
+// overRaw is overQUIC with the sealed carrier open beside it.
+func overRaw(t *testing.T, path netsim.Config, fn func(t *testing.T, l loopback)) {
+	overQUICWith(t, path, rpc.Config{RawCarrier: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
+		l.awaitRaw(t)
+		fn(t, l)
+	})
+}
+
+// awaitRaw waits until both ends have the sealed carrier open.
+func (l loopback) awaitRaw(t testing.TB) {
+	for range 1000 {
+		if l.toServer.sealed.carrier() == Raw && l.toClient.sealed.carrier() == Raw {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	require.Fail(t, "the sealed carrier does not open")
 }
 
 // overQUICWith lets prepare bind more to the two worlds before they run.
-func overQUICWith(t *testing.T, path netsim.Config, prepare func(server, client *rpc.World), fn func(t *testing.T, l loopback)) {
-	certificate, err := rpc.DevelopmentCertificate("localhost")
-	require.NoError(t, err)
+func overQUICWith(t *testing.T, path netsim.Config, config rpc.Config, prepare func(server, client *rpc.World), fn func(t *testing.T, l loopback)) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := netsim.Pipe(path, path)
-		serverWorld, server := newWorld(t, rpc.Config{}, Config{})
-		clientWorld, client := newWorld(t, rpc.Config{}, Config{})
-		prepare(serverWorld, clientWorld)
-		joined := make(chan *rpc.Conn, 1)
-		serverWorld.OnConnect(func(c *rpc.Conn) { joined <- c })
-		listener, err := rpc.ListenPacket(far, &tls.Config{Certificates: []tls.Certificate{certificate}}, serverWorld)
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		go serverWorld.Run(ctx)
-		go clientWorld.Run(ctx)
-		pin := rpc.PinnedTLS(rpc.Fingerprint(certificate))
-		pin.Time = func() time.Time { return certificate.Leaf.NotBefore.Add(time.Hour) }
-		conn, err := rpc.DialPacket(ctx, near, far.LocalAddr(), pin, clientWorld)
-		require.NoError(t, err)
-		fn(t, loopback{server, client, server.Peer(<-joined), client.Peer(conn)})
+		l, leave := joinQUIC(t, near, far, config, prepare)
+		fn(t, l)
+		leave()
+		time.Sleep(time.Minute)
+		_, _ = near.Close(), far.Close()
+	})
+}
+
+// joinQUIC joins a server and a client by quic-go over two sockets.
+func joinQUIC(t *testing.T, near, far net.PacketConn, config rpc.Config, prepare func(server, client *rpc.World)) (l loopback, leave func()) {
+	certificate, err := rpc.DevelopmentCertificate("localhost")
+	require.NoError(t, err)
+	serverWorld, server := newWorld(t, config, Config{})
+	clientWorld, client := newWorld(t, config, Config{})
+	prepare(serverWorld, clientWorld)
+	joined := make(chan *rpc.Conn, 1)
+	serverWorld.OnConnect(func(c *rpc.Conn) { joined <- c })
+	listener, err := rpc.ListenPacket(far, &tls.Config{Certificates: []tls.Certificate{certificate}}, serverWorld)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	go serverWorld.Run(ctx)
+	go clientWorld.Run(ctx)
+	pin := rpc.PinnedTLS(rpc.Fingerprint(certificate))
+	pin.Time = func() time.Time { return certificate.Leaf.NotBefore.Add(time.Hour) }
+	conn, err := rpc.DialPacket(ctx, near, far.LocalAddr(), pin, clientWorld)
+	require.NoError(t, err)
+	return loopback{server, client, server.Peer(<-joined), client.Peer(conn)}, func() {
 		_ = clientWorld.Close(ctx, 0, "over")
 		_ = serverWorld.Close(ctx, 0, "over")
 		_ = listener.Close()
 		cancel()
-		time.Sleep(time.Minute)
-		_, _ = near.Close(), far.Close()
-	})
+	}
 }
 
 const fullStackBytes = 4 << 20

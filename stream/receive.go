@@ -14,7 +14,7 @@ func (p *Peer) violate(format string, args ...any) {
 }
 
 func (p *Peer) onLimits(m limits) {
-	p.taken = m.transfers
+	p.taken, p.early = m.transfers, int64(m.early)
 	if m.lanes > 0 && p.streams.world.IsServer() {
 		if err := p.window.grow(m.lanes); err != nil {
 			p.streams.fail(p, err)
@@ -103,16 +103,14 @@ func (p *Peer) expect(id uint64) *incoming {
 	return in
 }
 
-// earlySlices bounds what headers that are still to come may let arrive as slices.
-const earlySlices = 2 << 20
-
-// expected is how many bytes may be under way to this end.
-func (p *Peer) expected() int {
-	bytes := int64(earlySlices)
+// makeRoom lets as many bytes of slices in as may be under way to this end.
+func (p *Peer) makeRoom() {
+	bytes := p.streams.config.early()
 	for _, in := range p.receiving {
 		bytes += in.window()
 	}
-	return int(bytes)
+	p.slices.machine.inbox.room.give(bytes - p.room)
+	p.room = bytes
 }
 
 func (p *Peer) onPart(message []byte) {

@@ -15,18 +15,19 @@ const (
 
 // sliceInbox puts slices together to messages and says when to ack. It is a machine without clock and lock.
 //
-// What it holds is bounded by its allowance: credit, so that nothing of a peer who keeps to that is ever refused.
+// What it holds is bounded by its room: credit, so that nothing of a peer who keeps to that is ever refused.
 type sliceInbox struct {
-	receiver  *chunk.Receiver // nil before the first slice
-	allowance int             // bytes that may be held
-	held      int             // bytes of chunks under way and of messages
-	read      uint16          // id of the next chunk to be handed out
-	open      int             // chunks under way
-	messages  [][]byte        // in order, not yet taken
+	receiver *chunk.Receiver // nil before the first slice
+	room     *budget         // less the bytes of chunks under way and of messages
+	read     uint16          // id of the next chunk to be handed out
+	open     int             // chunks under way
+	messages [][]byte        // in order, not yet taken
 
-	asking   int       // slices since the last ack
-	deadline time.Time // of the next ack, while asking
-	draining bool      // acks leave, one for each chunk that has news
+	ackEvery int           // slices bring an ack at once
+	ackDelay time.Duration // is the longest that one waits
+	asking   int           // slices since the last ack
+	deadline time.Time     // of the next ack, while asking
+	draining bool          // acks leave, one for each chunk that has news
 
 	refused, malformed uint64
 }
@@ -38,12 +39,10 @@ func (b *sliceInbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	}
 	_, _, known := b.receiver.Partial(s.ChunkID)
 	if !known && s.ChunkID-b.read < slicePipeline {
-		size := s.Count * sliceBytes
-		if b.held+size > b.allowance && (s.ChunkID != b.read || len(b.messages) > 0) {
+		if !b.reserve(int64(s.Count*sliceBytes), s.ChunkID == b.read && len(b.messages) == 0) {
 			b.refused++
 			return false
 		}
-		b.held += size
 		b.open++
 	}
 	b.receiver.Insert(now, s)
@@ -54,7 +53,7 @@ func (b *sliceInbox) add(now time.Time, s chunk.Slice) (whole bool) {
 		}
 		b.read++
 		b.open--
-		b.held += cap(data) - sliceSpan(len(data))
+		b.room.give(int64(sliceSpan(len(data)) - cap(data)))
 		b.messages = append(b.messages, data)
 		whole = true
 	}
@@ -64,17 +63,37 @@ func (b *sliceInbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	return whole
 }
 
+// reserve makes room for a chunk. The one that is waited for has to come in, or nothing would.
+func (b *sliceInbox) reserve(size int64, waited bool) bool {
+	if waited {
+		b.room.give(-size)
+		return true
+	}
+	return b.room.take(size)
+}
+
 // sliceSpan is the room of all slices of a chunk.
 func sliceSpan(size int) int { return (size + sliceBytes - 1) / sliceBytes * sliceBytes }
+
+// misses reports whether a chunk is still to be handed out.
+func (b *sliceInbox) misses(id uint16) bool { return id-b.read < slicePipeline }
+
+// partial returns the place of a chunk's slices and which of them are there; a Count of 0 says that none is.
+func (b *sliceInbox) partial(id uint16) (data []byte, have chunk.Ack) {
+	if b.receiver != nil {
+		data, have, _ = b.receiver.Partial(id)
+	}
+	return data, have
+}
 
 // ask makes an ack due: at once when nothing more is on its way as far as this end knows.
 func (b *sliceInbox) ask(now time.Time) {
 	b.asking++
 	switch {
-	case b.asking >= sliceAckEvery || b.open == 0:
+	case b.asking >= b.ackEvery || b.open == 0:
 		b.deadline = now
 	case b.asking == 1:
-		b.deadline = now.Add(sliceAckDelay)
+		b.deadline = now.Add(b.ackDelay)
 	}
 }
 
@@ -91,8 +110,10 @@ func (b *sliceInbox) next(now time.Time) (chunk.Ack, bool) {
 
 // repeat has all that was acked lately acked again.
 func (b *sliceInbox) repeat() {
-	b.receiver.Restart()
-	b.draining = true
+	if b.receiver != nil {
+		b.receiver.Restart()
+		b.draining = true
+	}
 }
 
 // take returns the messages that are whole. They are the caller's until giveBack.
@@ -100,7 +121,7 @@ func (b *sliceInbox) take() [][]byte {
 	whole := b.messages
 	b.messages = nil
 	for _, m := range whole {
-		b.held -= cap(m)
+		b.room.give(int64(cap(m)))
 	}
 	return whole
 }

@@ -14,10 +14,15 @@ const sliceTrimAfter = 10 * time.Second
 // machine without clock and lock; an rpc.Machine when it is told to whom news go, see sliceLink.
 type sliceMachine struct {
 	slicer
-	gate   sliceGate
-	losses sliceLosses
-	inbox  sliceInbox
-	format chunk.Config
+	protocol byte // the first of its datagrams
+	gate     sliceGate
+	losses   sliceLosses
+	inbox    sliceInbox
+	mender   mender
+	format   chunk.Config
+
+	sealed  float64 // the rate of the sealed carrier while that moves the slices, bytes a second; 0 = it does not
+	foreign uint64  // sendings below it went another way: they tell nothing of this path
 
 	acks    uint64 // sent, the numbers of their datagrams beyond those of slices
 	lastAck bool   // the newest datagram was an ack
@@ -30,10 +35,10 @@ type sliceMachine struct {
 	wake     bool
 }
 
-func newSliceMachine(allowance int) *sliceMachine {
-	m := &sliceMachine{format: sliceConfig()}
+func newSliceMachine(protocol byte, room *budget) *sliceMachine {
+	m := &sliceMachine{protocol: protocol, format: sliceConfig()}
 	m.losses.slack = 1
-	m.inbox.allowance = allowance
+	m.inbox = sliceInbox{room: room, ackEvery: sliceAckEvery, ackDelay: sliceAckDelay}
 	return m
 }
 
@@ -57,6 +62,9 @@ func (m *sliceMachine) hear(now time.Time, a chunk.Ack) {
 	var newest *sentSlice // of those that tell when they left
 	high, news := uint64(0), false
 	m.acknowledge(now, a, func(p *sentSlice) {
+		if p.number < m.foreign {
+			return
+		}
 		news = true
 		m.gate.landed(now, p)
 		switch {
@@ -70,6 +78,7 @@ func (m *sliceMachine) hear(now time.Time, a chunk.Ack) {
 			newest = p
 		}
 	})
+	m.checkWatch()
 	if !news {
 		return
 	}
@@ -98,7 +107,7 @@ func (m *sliceMachine) AppendPacket(now time.Time, buf []byte, most int) (packet
 	if a, ok := m.inbox.next(now); ok {
 		m.lastAck = true
 		m.acks++
-		return m.format.AppendAck(append(buf, sliceProtocol), a), m.acks, true
+		return m.format.AppendAck(append(buf, m.protocol), a), m.acks, true
 	}
 	if !m.mayLeave() {
 		return buf, 0, false
@@ -115,7 +124,7 @@ func (m *sliceMachine) AppendPacket(now time.Time, buf []byte, most int) (packet
 	m.losses.probes = max(m.losses.probes-1, 0)
 	m.lastAck = false
 	m.checkWatch()
-	return m.format.AppendSlice(append(buf, sliceProtocol), s), number, true
+	return m.format.AppendSlice(append(buf, m.protocol), s), number, true
 }
 
 // mayLeave reports whether one more slice may be in flight.
@@ -144,12 +153,17 @@ func (m *sliceMachine) Advance(now time.Time) error {
 	if at, ok := m.losses.timeoutAt(&m.flight, &m.gate); ok && !now.Before(at) {
 		m.losses.timeout(&m.flight, m.drop)
 	}
+	m.tidy(now)
+	return nil
+}
+
+// tidy gives up spare memory when that is due.
+func (m *sliceMachine) tidy(now time.Time) {
 	if at, ok := m.trimAt(); ok && !now.Before(at) {
 		m.active = time.Time{}
 		m.trim()
 		m.inbox.trim()
 	}
-	return nil
 }
 
 func (m *sliceMachine) trimAt() (time.Time, bool) {
@@ -197,21 +211,24 @@ func (m *sliceMachine) Changed() bool {
 func (m *sliceMachine) Drained() bool { return true }
 
 // FirstByte names the datagrams of the machine.
-func (m *sliceMachine) FirstByte() byte { return sliceProtocol }
+func (m *sliceMachine) FirstByte() byte { return m.protocol }
 
 // firstUnsent may wait before anything is known of the path: what QUIC lets leave at first is less.
 const firstUnsent = 64 << 10
 
 // open reports whether another part may be given: what waits unsent will leave within queue, or nothing waits.
 func (m *sliceMachine) open(queue time.Duration) bool {
-	rate := m.gate.estimate()
+	rate, least := m.gate.estimate(), sliceBytes
+	if m.sealed != 0 {
+		rate, least = m.sealed, sealedUnsent
+	}
 	switch {
 	case m.full():
 		return false
 	case rate == 0:
 		return m.unsent < firstUnsent
 	}
-	return m.unsent < sliceBytes || m.unsent <= bytesAt(rate, queue)
+	return m.unsent < least || m.unsent <= bytesAt(rate, queue)
 }
 
 // send takes a part.

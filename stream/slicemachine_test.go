@@ -22,7 +22,7 @@ type sliceSide struct {
 }
 
 func newSliceSide(parts ...[]byte) *sliceSide {
-	return &sliceSide{sliceMachine: newSliceMachine(8 << 20), parts: parts}
+	return &sliceSide{sliceMachine: newSliceMachine(sliceProtocol, newBudget(8<<20)), parts: parts}
 }
 
 func (s *sliceSide) Advance(now time.Time) error {
@@ -64,7 +64,7 @@ func TestSlicesArriveOnBadPaths(t *testing.T) {
 			require.Equal(t, sent, b.got)
 			require.Zero(t, a.flight.bytes)
 			require.Zero(t, a.unsent)
-			require.Zero(t, b.inbox.held)
+			require.EqualValues(t, 8<<20, b.inbox.room.left.Load())
 			require.Zero(t, b.inbox.refused+b.inbox.malformed)
 		})
 	}
@@ -146,7 +146,7 @@ func TestSlicesGoOnAfterARestart(t *testing.T) {
 
 // TestSliceThatNeverLeftGoesFirst takes back what AppendPacket made.
 func TestSliceThatNeverLeftGoesFirst(t *testing.T) {
-	m, now := newSliceMachine(1<<20), netsim.Epoch
+	m, now := newSliceMachine(sliceProtocol, newBudget(1<<20)), netsim.Epoch
 	require.NoError(t, m.send(newBlock(1), content(3000)))
 	first, number, ok := m.AppendPacket(now, nil, 1243)
 	require.True(t, ok)
@@ -161,7 +161,7 @@ func TestSliceThatNeverLeftGoesFirst(t *testing.T) {
 
 // TestAcksOfWhatNeverLeft come from a peer that lies; it harms nobody but itself.
 func TestAcksOfWhatNeverLeft(t *testing.T) {
-	m, now := newSliceMachine(1<<20), netsim.Epoch
+	m, now := newSliceMachine(sliceProtocol, newBudget(1<<20)), netsim.Epoch
 	require.NoError(t, m.send(newBlock(1), content(5*sliceBytes)))
 	_, _, _ = m.AppendPacket(now, nil, 1243)
 	all := chunk.Ack{ChunkID: 0, Count: 5}
@@ -183,7 +183,7 @@ func TestAcksOfWhatNeverLeft(t *testing.T) {
 }
 
 func TestMalformedSlicesAreDroppedAndCounted(t *testing.T) {
-	m, now := newSliceMachine(1<<20), netsim.Epoch
+	m, now := newSliceMachine(sliceProtocol, newBudget(1<<20)), netsim.Epoch
 	good := sliceConfig().AppendSlice([]byte{sliceProtocol}, chunk.Slice{ChunkID: 0, Index: 0, Count: 1, Data: []byte("whole")})
 	bad := [][]byte{{sliceProtocol}, good[:len(good)-1], append(bytes.Clone(good), 0), bytes.Repeat([]byte{sliceProtocol}, 60)}
 	for i := range good[1:] {
@@ -205,27 +205,27 @@ func TestMalformedSlicesAreDroppedAndCounted(t *testing.T) {
 // TestSliceInboxIsBounded begins as many chunks as can be, as large as they can be, and never finishes one.
 func TestSliceInboxIsBounded(t *testing.T) {
 	const allowance = 1 << 20
-	m, now := newSliceMachine(allowance), netsim.Epoch
+	m, now := newSliceMachine(sliceProtocol, newBudget(allowance)), netsim.Epoch
 	for id := range 1000 {
 		for _, index := range []int{254, 0} {
 			s := chunk.Slice{ChunkID: uint16(999 - id), Index: index, Count: 256, Data: make([]byte, sliceBytes)}
 			require.NoError(t, m.Receive(now, sliceConfig().AppendSlice([]byte{sliceProtocol}, s)))
 		}
-		require.LessOrEqual(t, m.inbox.held, allowance+256*sliceBytes)
+		require.GreaterOrEqual(t, m.inbox.room.left.Load(), int64(-256*sliceBytes))
 	}
 	require.Positive(t, m.inbox.refused)
 
 	// Messages that nobody takes count, too.
-	m = newSliceMachine(allowance)
+	m = newSliceMachine(sliceProtocol, newBudget(allowance))
 	for id := range 5000 {
 		s := chunk.Slice{ChunkID: uint16(id), Index: 0, Count: 1, Data: []byte{1}}
 		require.NoError(t, m.Receive(now, sliceConfig().AppendSlice([]byte{sliceProtocol}, s)))
 	}
-	require.LessOrEqual(t, m.inbox.held, allowance)
+	require.GreaterOrEqual(t, m.inbox.room.left.Load(), int64(0))
 	require.Less(t, len(m.inbox.messages), allowance/sliceBytes+1)
 	taken := m.inbox.take()
 	m.inbox.giveBack(taken)
-	require.Zero(t, m.inbox.held)
+	require.EqualValues(t, allowance, m.inbox.room.left.Load())
 }
 
 func TestIdleSliceMachineGivesUpItsMemory(t *testing.T) {
@@ -243,7 +243,7 @@ func TestIdleSliceMachineGivesUpItsMemory(t *testing.T) {
 }
 
 func TestSlicesAllocateNothingInSteadyState(t *testing.T) {
-	a, b := newSliceMachine(8<<20), newSliceMachine(8<<20)
+	a, b := newSliceMachine(sliceProtocol, newBudget(8<<20)), newSliceMachine(sliceProtocol, newBudget(8<<20))
 	now, message := netsim.Epoch, content(20*sliceBytes)
 	var block block
 	var buf [1500]byte
@@ -276,7 +276,7 @@ func FuzzSliceMachine(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, uint8(3))
 	f.Fuzz(func(t *testing.T, script []byte, parts uint8) {
 		const allowance = 100_000
-		m, now := newSliceMachine(allowance), netsim.Epoch
+		m, now := newSliceMachine(sliceProtocol, newBudget(allowance)), netsim.Epoch
 		for range parts % 8 {
 			require.NoError(t, m.send(newBlock(1), content(5000)))
 		}
@@ -324,7 +324,7 @@ func FuzzSliceMachine(f *testing.F) {
 					require.True(t, ready, "a timeout at %v, now is %v, and nothing is ready", next, now)
 				}
 			}
-			require.LessOrEqual(t, m.inbox.held, allowance+256*sliceBytes)
+			require.GreaterOrEqual(t, m.inbox.room.left.Load(), int64(-256*sliceBytes))
 			require.GreaterOrEqual(t, m.flight.bytes, 0)
 			require.GreaterOrEqual(t, m.unsent, 0)
 		}

@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	// sliceProtocol is the first byte of a datagram with a packet of package chunk behind it.
-	sliceProtocol = 0x02
+	// sliceProtocol is the first byte of a datagram with a packet of package chunk behind it. Chunks that the sealed carrier
+	// moves as well count on their own, and have sealedProtocol before their packets, over either carrier.
+	sliceProtocol  = 0x02
+	sealedProtocol = 0x03
 	// sliceDatagram is the smallest that QUIC falls back to, so that a slice that was cut once fits every path later.
 	sliceDatagram = 1163
 	// sliceBytes is what of a datagram is content. Chunks move between carriers, so it is the same for all.
@@ -16,7 +18,8 @@ const (
 	// slicePipeline is how many chunks may be in flight: 4 MiB, for a chunk is a part of about 32 KiB.
 	slicePipeline = 128
 	// slicePartBytes is the payload of a full part, so that with the longest header it fills 28 slices.
-	slicePartBytes = 28*sliceBytes - maxPartHeader
+	slicePartBytes  = slicePartSlices*sliceBytes - maxPartHeader
+	slicePartSlices = 28
 
 	// ownResend keeps the sender's own delay before it sends a slice again out of the way of the carriers, who see losses.
 	ownResend = 10 * time.Second
@@ -32,12 +35,13 @@ func sliceConfig() chunk.Config {
 // slicer cuts parts into slices and knows what became of each. It is a machine without clock and lock. Whoever carries
 // the slices asks next for one when its path can take it, tells with lose what is lost, and hands over the acks that come.
 type slicer struct {
-	sender *chunk.Sender // nil before the first part
-	blocks []*block      // of the chunks not acked whole, by number modulo length
-	first  uint64        // number of the first of those
-	count  int           // of them
-	unsent int           // bytes never sent
-	flight sliceFlight
+	sender   *chunk.Sender // nil before the first part
+	blocks   []*block      // of the chunks not acked whole, by number modulo length
+	messages [][]byte      // that lie in them
+	first    uint64        // number of the first of those
+	count    int           // of them
+	unsent   int           // bytes never sent
+	flight   sliceFlight
 }
 
 // full reports whether another part has to wait for chunks in flight.
@@ -54,9 +58,9 @@ func (s *slicer) send(b *block, message []byte) error {
 		return err
 	}
 	if s.blocks == nil {
-		s.blocks = make([]*block, slicePipeline)
+		s.blocks, s.messages = make([]*block, slicePipeline), make([][]byte, slicePipeline)
 	}
-	s.blocks[number%slicePipeline] = b
+	s.blocks[number%slicePipeline], s.messages[number%slicePipeline] = b, message
 	s.count++
 	s.unsent += len(message)
 	s.flight.begin(uint16(number), (len(message)+sliceBytes-1)/sliceBytes)
@@ -85,6 +89,13 @@ func (s *slicer) lose(number uint64) {
 	}
 }
 
+// arrive tells that what left under that number arrived; whether it was kept, an ack will say.
+func (s *slicer) arrive(number uint64) {
+	if p := s.flight.get(number); p != nil && p.fate == sliceFlying {
+		s.flight.land(p, sliceLanded)
+	}
+}
+
 // acknowledge takes an ack and frees the parts that are through.
 func (s *slicer) acknowledge(now time.Time, a chunk.Ack, landed func(p *sentSlice)) {
 	if s.idle() {
@@ -95,7 +106,7 @@ func (s *slicer) acknowledge(now time.Time, a chunk.Ack, landed func(p *sentSlic
 	for ; s.first < s.sender.Finished(); s.first++ {
 		b := &s.blocks[s.first%slicePipeline]
 		(*b).free()
-		*b = nil
+		*b, s.messages[s.first%slicePipeline] = nil, nil
 		s.count--
 	}
 }
@@ -116,6 +127,6 @@ func (s *slicer) trim() {
 	if s.sender != nil && s.idle() {
 		s.sender.Trim()
 		s.flight.trim()
-		s.blocks = nil
+		s.blocks, s.messages = nil, nil
 	}
 }

@@ -46,28 +46,34 @@ func (s Slices) check() error {
 const sliceQueueTime = 5 * time.Millisecond
 
 // sliceRoute is the route of chunks. It belongs to the world's goroutine, but for the machine, which belongs to whoever
-// holds the lock of the connection's machines.
+// holds the lock of the connection's machines, and that with the machine's own.
 type sliceRoute struct {
 	conn    *rpc.Conn
 	machine *sliceLink
+	sealed  *sealedLink   // around the machine, when the sealed carrier moves it, too
 	queue   time.Duration // that may wait unsent
 
 	// What one visit to the machine takes there and brings back. The functions are made once.
-	block     *block
-	message   []byte
-	isOpen    bool
-	err       error
-	batch     [][]byte // messages that arrived
-	allowance int
+	block   *block
+	message []byte
+	isOpen  bool
+	err     error
+	batch   [][]byte // messages that arrived
 
-	sent, resent, refused uint64 // as of the last visit
+	sent, sealedSent, resent, refused uint64 // as of the last visit
 
-	look, put, arm, take, giveBack, allow func(now time.Time)
+	look, put, arm, take, giveBack func(now time.Time)
 }
 
-func newSliceRoute(conn *rpc.Conn) *sliceRoute {
+// newSliceRoute returns the route of the machine whose datagrams begin with protocol.
+func newSliceRoute(conn *rpc.Conn, protocol byte) *sliceRoute {
 	s := &sliceRoute{conn: conn}
-	s.machine, _ = conn.Machine(sliceProtocol).(*sliceLink)
+	switch m := conn.Machine(protocol).(type) {
+	case *sliceLink:
+		s.machine = m
+	case *sealedLink:
+		s.machine, s.sealed = &m.sliceLink, m
+	}
 	s.look = func(time.Time) {
 		s.isOpen = s.machine.open(s.queue)
 		s.count()
@@ -79,27 +85,43 @@ func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 		s.machine.inbox.giveBack(s.batch)
 		s.count()
 	}
-	s.allow = func(time.Time) { s.machine.inbox.allowance = s.allowance }
 	return s
 }
 
 func (s *sliceRoute) count() {
 	m := s.machine
 	s.sent, s.resent, s.refused = m.flight.next, m.flight.resent, m.inbox.refused+m.inbox.malformed
+	if s.sealed != nil {
+		s.sealedSent = s.sealed.count
+	}
 }
 
-// carrier returns what carries the parts of a transfer by that backend. The sealed carrier is never open here.
-func (s *sliceRoute) carrier(Backend) Carrier { return QUIC }
+// visit runs fn with the machine in hand and lets leave what that changed.
+func (s *sliceRoute) visit(fn func(now time.Time)) {
+	if s.sealed != nil {
+		s.sealed.visit(s.conn, fn)
+		return
+	}
+	s.conn.Drive(fn)
+}
+
+// carrier returns what carries the parts at present. It is safe from any goroutine.
+func (s *sliceRoute) carrier() Carrier {
+	if s.sealed != nil && s.sealed.open.Load() {
+		return Raw
+	}
+	return QUIC
+}
 
 func (s *sliceRoute) open(Backend) bool {
-	s.conn.Drive(s.look)
+	s.visit(s.look)
 	return s.isOpen
 }
 
 // send keeps the block until all of its slices are acked.
 func (s *sliceRoute) send(_ Backend, b *block, id uint64) error {
 	s.block, s.message = b, b.message(id)
-	s.conn.Drive(s.put)
+	s.visit(s.put)
 	s.block, s.message = nil, nil
 	if s.err != nil {
 		b.free()
@@ -107,25 +129,17 @@ func (s *sliceRoute) send(_ Backend, b *block, id uint64) error {
 	return s.err
 }
 
-func (s *sliceRoute) watch(Backend) { s.conn.Drive(s.arm) }
+func (s *sliceRoute) watch(Backend) { s.visit(s.arm) }
 
 // received gives the messages that arrived to handle, which must not keep them.
 func (s *sliceRoute) received(handle func(message []byte)) {
 	if !s.machine.news.Swap(false) {
 		return
 	}
-	s.conn.Drive(s.take)
+	s.visit(s.take)
 	for _, m := range s.batch {
 		handle(m)
 	}
-	s.conn.Drive(s.giveBack)
+	s.visit(s.giveBack)
 	s.batch = nil
-}
-
-// expect says how many bytes the peer may have under way to this end.
-func (s *sliceRoute) expect(bytes int) {
-	if bytes != s.allowance {
-		s.allowance = bytes
-		s.conn.Drive(s.allow)
-	}
 }

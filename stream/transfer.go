@@ -19,6 +19,7 @@ type Transfer struct {
 	reading  bool // the feed's goroutine was started
 	finished bool
 	err      error
+	carrier  Carrier // once finished
 	done     chan struct{}
 
 	// What follows belongs to the world's goroutine.
@@ -35,8 +36,7 @@ type Transfer struct {
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, weight: o.weight, done: make(chan struct{})}
 	t.progress.Total = h.total()
-	t.limit = h.early()
-	t.feed = newFeed(s, partSize(o.via), t.limit == 0, p.streams.wake)
+	t.feed = newFeed(s, partSize(o.via), h.early() == 0, p.streams.wake)
 	return t
 }
 
@@ -69,8 +69,22 @@ func (t *Transfer) Progress() Progress {
 	return t.progress
 }
 
-// Carrier is what carries the content at present: not Raw where that is asked for and not open.
-func (t *Transfer) Carrier() Carrier { return t.peer.slices.carrier(t.opts.via) }
+// Carrier is what carries the content at present, or did at last: not Raw where that is asked for and not open.
+func (t *Transfer) Carrier() Carrier {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.finished {
+		return t.carrier
+	}
+	return t.carrierNow()
+}
+
+func (t *Transfer) carrierNow() Carrier {
+	if s, ok := t.opts.via.(Slices); ok && s.Carrier == Raw {
+		return t.peer.sealed.carrier()
+	}
+	return QUIC
+}
 
 // Done is closed when the transfer has ended: when the receiving application has consumed it and its digest was right,
 // or when it failed.
@@ -134,7 +148,7 @@ func (t *Transfer) finish(err error) bool {
 	if t.finished {
 		return false
 	}
-	t.finished, t.err = true, err
+	t.finished, t.err, t.carrier = true, err, t.carrierNow()
 	if err == nil {
 		t.progress.Acked = max(t.progress.Sent, t.progress.Total)
 		t.progress.Sent, t.progress.Total = t.progress.Acked, t.progress.Acked

@@ -25,6 +25,7 @@ type (
 	limits struct {
 		transfers int // incoming at once
 		lanes     int // client to server: how many it wants
+		early     int // bytes of transfers whose headers are not answered, in all
 	}
 	// header opens a transfer. Ids begin at 1 and go up by one.
 	header struct {
@@ -94,7 +95,8 @@ var errMalformed = errors.New("stream: malformed message")
 // AppendBinary implements encoding.BinaryAppender, as do its like below.
 func (m limits) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(m.transfers))
-	return binary.AppendUvarint(b, uint64(m.lanes)), nil
+	b = binary.AppendUvarint(b, uint64(m.lanes))
+	return binary.AppendUvarint(b, uint64(m.early)), nil
 }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler, as do its like below.
@@ -102,6 +104,7 @@ func (m *limits) UnmarshalBinary(b []byte) error {
 	p := parser{b: b}
 	m.transfers = int(p.upTo(maxIncoming))
 	m.lanes = int(p.upTo(maxLanes))
+	m.early = int(p.upTo(earlyBytes))
 	return p.end("limits")
 }
 

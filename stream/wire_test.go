@@ -22,7 +22,7 @@ var (
 		sent, got message
 		wire      string
 	}{
-		{&limits{4, 8}, &limits{}, "\x04\x08"},
+		{&limits{4, 8, 128}, &limits{}, "\x04\x08\x80\x01"},
 		{&fullHeader, &header{}, "\xac\x02\x01\x04save\x06slot 1\x01k\x00"},
 		{&header{id: 1, kind: kindBlob, topic: "s", size: 127}, &header{}, "\x01\x01\x01s\x00\x00\x80\x01"},
 		{&header{id: 1, kind: kindArray, topic: "s", size: -1, count: 7, shape: 0x0102}, &header{}, "\x01\x02\x01s\x00\x00\x07\x00\x00\x00\x00\x00\x00\x01\x02"},
@@ -56,8 +56,9 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		m    message
 		wire string
 	}{
-		"limits: transfers": {&limits{}, "\x81\x08\x01"},
-		"limits: lanes":     {&limits{}, "\x01\x21"},
+		"limits: transfers": {&limits{}, "\x81\x08\x01\x00"},
+		"limits: lanes":     {&limits{}, "\x01\x21\x00"},
+		"limits: early":     {&limits{}, "\x01\x01\x81\x80\x40"},
 		"header: id 0":      {&header{}, "\x00\x01\x01s\x00\x00\x00"},
 		"header: kind":      {&header{}, "\x01\x03\x01s\x00\x00\x00"},
 		"header: topic":     {&header{}, "\x01\x01\x41" + long(65) + "\x00\x00\x00"},

@@ -60,6 +60,8 @@ func TestPutAndGetBySlices(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "copy.sav")
 	s.run("get", "-backend", "slices", "x", copied)
 	requireContent(t, copied, content)
+	s.run("put", "-backend", "raw", path, "y")
+	s.run("get", "-backend", "raw", "y", copied)
 	s.fails([]string{"get", "-backend", "frob", "x"}, "frob")
 }
 
@@ -187,7 +189,6 @@ func TestCommandLine(t *testing.T) {
 		{"demo -size none", "none"},
 		{"demo -loss 100%", "100%"},
 		{"demo -rtt -5ms", "-5ms"},
-		{"demo -backend raw", "raw"},
 		{"demo -backend frob", "frob"},
 		{"demo -lanes 33", "33"},
 		{"demo -bogus", "bogus"},

@@ -109,7 +109,7 @@ func clientFlags() []cli.Flag {
 }
 
 // backendUsage tells what backendOf takes.
-const backendUsage = "how the content travels: `window` of reliable bunches, or slices"
+const backendUsage = "how the content travels: `window` of reliable bunches, slices, or raw: slices sealed beside QUIC"
 
 // contentFlags are those of the commands that move a save.
 func contentFlags() []cli.Flag {
@@ -123,8 +123,10 @@ func backendOf(name string, lanes int) (stream.Backend, error) {
 		return stream.Window{Lanes: lanes}, nil
 	case "slices":
 		return stream.Slices{Carrier: stream.QUIC}, nil
+	case "raw":
+		return stream.Slices{Carrier: stream.Raw}, nil
 	}
-	return nil, fmt.Errorf("backend %q is neither window nor slices", name)
+	return nil, fmt.Errorf("backend %q is none of window, slices and raw", name)
 }
 
 func logFlag(level string) cli.Flag {

@@ -257,7 +257,7 @@ func (s *stage) play(ctx context.Context, src *vault.Source) (*report, error) {
 		loaded:         loaded,
 		unloaded:       unloaded,
 	}
-	r.PeakOutEntries, r.Slots, r.ResentBunches = s.peaks.read()
+	r.PeakOutEntries, r.Slots, r.ResentBunches, r.SealedPackets = s.peaks.read()
 	return r, nil
 }
 

@@ -48,7 +48,7 @@ func TestDemo(t *testing.T) {
 	require.Zero(t, r.IdealSeconds)
 	for _, name := range []string{
 		"bytes", "upload_seconds", "download_seconds", "ideal_seconds", "sha256_ok", "peak_out_entries", "slots", "resent_bunches",
-		"link_bytes", "carrier", "rpc_p99_ms", "rpc_p99_unloaded_ms",
+		"link_bytes", "carrier", "sealed_packets", "rpc_p99_ms", "rpc_p99_unloaded_ms",
 	} {
 		require.Contains(t, fields, name)
 	}
@@ -71,6 +71,15 @@ func TestDemoBySlices(t *testing.T) {
 	r, _ := demoReport(t, "-size", "1MiB", "-rtt", "10ms", "-loss", "1%", "-backend", "slices")
 	require.True(t, r.SHA256OK)
 	require.Equal(t, "quic", r.Carrier)
+	require.Less(t, r.PeakOutEntries, 16, "the content fills no reliable buffer")
+	require.Positive(t, r.RPCP99)
+}
+
+func TestDemoByTheSealedCarrier(t *testing.T) {
+	r, _ := demoReport(t, "-size", "1MiB", "-rtt", "10ms", "-loss", "1%", "-backend", "raw")
+	require.True(t, r.SHA256OK)
+	require.Equal(t, "raw", r.Carrier)
+	require.Greater(t, r.SealedPackets, uint64(2<<20/1200))
 	require.Less(t, r.PeakOutEntries, 16, "the content fills no reliable buffer")
 	require.Positive(t, r.RPCP99)
 }

@@ -36,13 +36,16 @@ func (p *peaks) see(s rpc.Stats) {
 	}
 }
 
-// read returns the largest number of entries outstanding on one channel, how many a channel has, and how many bunches
-// both ends sent again.
-func (p *peaks) read() (out, slots int, resent uint64) {
+// read returns the largest number of entries outstanding on one channel, how many a channel has, how many bunches both
+// ends sent again, and how many sealed packets.
+func (p *peaks) read() (out, slots int, resent, sealed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.conns {
 		resent += c.Stats().BunchesResent
+		if r := c.Raw(); r != nil {
+			sealed += r.Stats().PacketsOut
+		}
 	}
-	return p.out, p.slots, resent
+	return p.out, p.slots, resent, sealed
 }

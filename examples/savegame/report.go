@@ -20,6 +20,7 @@ type report struct {
 	ResentBunches   uint64  `json:"resent_bunches"`
 	LinkBytes       uint64  `json:"link_bytes"`
 	Carrier         string  `json:"carrier"`
+	SealedPackets   uint64  `json:"sealed_packets"` // beside QUIC, sent by both ends
 	RPCP99          float64 `json:"rpc_p99_ms"`
 	RPCP99Unloaded  float64 `json:"rpc_p99_unloaded_ms"`
 
@@ -58,7 +59,7 @@ func (r *report) writeTable(w io.Writer) error {
 	fmt.Fprintf(t, "SHA-256\t%s\n", same)
 	fmt.Fprintf(t, "reliable buffer\tat most %d of %d entries out\n", r.PeakOutEntries, r.Slots)
 	fmt.Fprintf(t, "bunches sent again\t%d\n", r.ResentBunches)
-	fmt.Fprintf(t, "carrier\t%s\n", r.Carrier)
+	fmt.Fprintf(t, "carrier\t%s, %d sealed packets\n", r.Carrier, r.SealedPackets)
 	fmt.Fprintf(t, "on the link\t%s both ways\n", formatSize(int64(r.LinkBytes)))
 	fmt.Fprintf(t, "gameplay RPC, p99\t%.1f ms during the transfers, %.1f ms without\n", r.RPCP99, r.RPCP99Unloaded)
 	return t.Flush()

@@ -1,10 +1,14 @@
 package netsim
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // bottleneck sends one packet after the other at a rate and lets a limited number of bytes wait. It works in times: the
-// queue is full when a packet would leave later than a full queue takes to drain.
+// queue is full when a packet would leave later than a full queue takes to drain. Its lock is for links that share it.
 type bottleneck struct {
+	mu    sync.Mutex
 	rate  int64         // bit/s; 0 = infinite
 	limit time.Duration // what the queue holds takes so long to send
 
@@ -12,8 +16,8 @@ type bottleneck struct {
 	rest uint64    // the part of a nanosecond by which busy was rounded down, in 1/rate ns
 }
 
-func newBottleneck(rate int64, queue int) bottleneck {
-	b := bottleneck{rate: rate}
+func newBottleneck(rate int64, queue int) *bottleneck {
+	b := &bottleneck{rate: rate}
 	b.limit = b.drain(queue)
 	return b
 }
@@ -32,6 +36,8 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 	if b.rate == 0 {
 		return now, true
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	start, rest := b.busy, b.rest
 	idle := !start.After(now)
 	if idle {
@@ -48,6 +54,8 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 
 // backlog returns how many bytes wait.
 func (b *bottleneck) backlog(now time.Time) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.rate == 0 || !b.busy.After(now) {
 		return 0
 	}
@@ -56,6 +64,8 @@ func (b *bottleneck) backlog(now time.Time) int {
 
 // below returns the earliest time from now on at which no more than so many bytes wait.
 func (b *bottleneck) below(now time.Time, bytes int) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if t := b.busy.Add(-b.drain(bytes)); b.rate > 0 && t.After(now) {
 		return t
 	}

@@ -14,7 +14,7 @@ const maxInFlight = 256 << 20
 type Link struct {
 	cfg        Config
 	dice       dice
-	bottleneck bottleneck
+	bottleneck *bottleneck
 	now        time.Time
 	count      uint64 // packets given to Send
 

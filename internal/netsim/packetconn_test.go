@@ -404,3 +404,27 @@ func BenchmarkPipe(b *testing.B) {
 		})
 	}
 }
+
+// TestSharedBottleneck sends from two sockets to one: together they get the rate that one has alone.
+func TestSharedBottleneck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := Config{Delay: 10 * time.Millisecond, Rate: 8e6}
+		to, a, b := NewPacketConn(), NewPacketConn(), NewPacketConn()
+		Connect(a, to, path, path)
+		Connect(b, to, path, path)
+		Share(a.To(to), b.To(to))
+		begin := time.Now()
+		for range 20 { // 1 ms each
+			for _, from := range []*PacketConn{a, b} {
+				_, err := from.WriteTo(make([]byte, 1000-UDPOverhead), to.LocalAddr())
+				require.NoError(t, err)
+			}
+		}
+		buf := make([]byte, 2000)
+		for range 40 {
+			_, _, err := to.ReadFrom(buf)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 50*time.Millisecond, time.Since(begin))
+	})
+}

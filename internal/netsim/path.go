@@ -40,6 +40,15 @@ func join(from, to *PacketConn, link *Link) {
 	to.in = append(to.in, p)
 }
 
+// Share has paths share the bottleneck of the first of them. Call it before any of them carries a packet.
+func Share(first *Path, others ...*Path) {
+	for _, p := range others {
+		p.to.mu.Lock()
+		p.link.bottleneck = first.link.bottleneck
+		p.to.mu.Unlock()
+	}
+}
+
 // To returns the path that leads from here to a peer; nil when they are not joined.
 func (c *PacketConn) To(peer *PacketConn) *Path { return c.route(peer.addr) }
 

@@ -104,6 +104,7 @@ func Dial(ctx context.Context, config ClientConfig) (*Client, error) {
 func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 	c.world, err = rpc.NewWorld(rpc.Config{
 		Token:       []byte(c.config.Token),
+		RawCarrier:  routeOf(c.config.Backend) == bySlicesRaw,
 		IdleTimeout: idleTimeout,
 		KeepAlive:   keepAlive,
 		Logger:      c.config.Logger,

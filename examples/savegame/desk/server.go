@@ -46,6 +46,7 @@ func NewServer(config ServerConfig) (*Server, error) {
 		Authenticate: func(_ context.Context, token []byte) (string, error) {
 			return vault.Identify(config.TokenFile, token)
 		},
+		RawCarrier:  true, // for the clients that ask for it
 		IdleTimeout: idleTimeout,
 		KeepAlive:   keepAlive,
 		Logger:      config.Logger,

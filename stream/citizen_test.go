@@ -1,0 +1,148 @@
+package stream
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// twoPairs runs fn with two pairs of sockets whose paths up share one bottleneck.
+func twoPairs(t *testing.T, path netsim.Config, fn func(t *testing.T, near, far [2]*netsim.PacketConn)) {
+	synctest.Test(t, func(t *testing.T) {
+		var near, far [2]*netsim.PacketConn
+		for i := range near {
+			near[i], far[i] = netsim.Pipe(path, path)
+			path.Seed++
+		}
+		netsim.Share(near[0].To(far[0]), near[1].To(far[1]))
+		fn(t, near, far)
+		time.Sleep(time.Minute)
+		for i := range near {
+			_, _ = near[i].Close(), far[i].Close()
+		}
+	})
+}
+
+// rawPair joins two worlds and waits for the sealed carrier.
+func rawPair(t *testing.T, near, far *netsim.PacketConn) (l loopback, leave func()) {
+	l, leave = joinQUIC(t, near, far, rpc.Config{RawCarrier: true}, func(server, client *rpc.World) {})
+	l.awaitRaw(t)
+	return l, leave
+}
+
+// rawMove moves a blob up over the sealed carrier and returns when its last byte was read.
+func rawMove(t *testing.T, l loopback, size int) time.Duration {
+	got, begin := collect(l.server), time.Now()
+	transfer, err := save.Start(l.toServer, generated(size), int64(size), Via(Slices{Carrier: Raw}))
+	require.NoError(t, err)
+	in := <-got
+	took := time.Since(begin)
+	require.NoError(t, in.err)
+	require.NoError(t, transfer.Wait(t.Context()))
+	return took
+}
+
+func generated(size int) io.Reader { return io.LimitReader(zeros{}, int64(size)) }
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+const citizenBytes = 16 << 20
+
+var citizenPath = netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6}
+
+// TestRawTransfersShareAPath: two that begin together end within 20 % of each other.
+func TestRawTransfersShareAPath(t *testing.T) {
+	seeds := testkit.Rand(t)
+	for _, loss := range []float64{0, 0.01} {
+		t.Run(fmt.Sprint(loss), func(t *testing.T) {
+			var gaps []float64
+			for range *tableRuns {
+				path := citizenPath
+				path.Loss, path.Seed = loss, seeds.Uint64()
+				gaps = append(gaps, raceRaw(t, path))
+			}
+			slices.Sort(gaps)
+			t.Logf("the later one ends %.0f %% after the other in the median (%.0f to %.0f)",
+				100*gaps[len(gaps)/2], 100*gaps[0], 100*gaps[len(gaps)-1])
+		})
+	}
+}
+
+// raceRaw returns by what share of its time the later of two transfers ends after the other.
+func raceRaw(t *testing.T, path netsim.Config) (gap float64) {
+	twoPairs(t, path, func(t *testing.T, near, far [2]*netsim.PacketConn) {
+		var took [2]time.Duration
+		var group sync.WaitGroup
+		var leaves []func()
+		var pairs [2]loopback
+		for i := range pairs {
+			l, leave := rawPair(t, near[i], far[i])
+			pairs[i], leaves = l, append(leaves, leave)
+		}
+		time.Sleep(time.Second)
+		for i := range pairs {
+			group.Go(func() { took[i] = rawMove(t, pairs[i], citizenBytes) })
+		}
+		group.Wait()
+		slices.Sort(took[:])
+		gap = 1 - took[0].Seconds()/took[1].Seconds()
+		for _, leave := range leaves {
+			leave()
+		}
+	})
+	return gap
+}
+
+// TestRawLeavesRoomForQUIC: a quic-go stream beside a raw transfer keeps at least 30 % of the link, or 80 % of what it
+// reaches alone there, whichever is less.
+func TestRawLeavesRoomForQUIC(t *testing.T) {
+	seeds := testkit.Rand(t)
+	const size = 4 << 20
+	for _, loss := range []float64{0, 0.01} {
+		t.Run(fmt.Sprint(loss), func(t *testing.T) {
+			var shares, alones []float64
+			for range *tableRuns {
+				path := citizenPath
+				path.Loss, path.Seed = loss, seeds.Uint64()
+				alone := size * 8 / plainQUIC(t, path, size).Seconds() / float64(path.Rate)
+				share := size * 8 / besideRaw(t, path, size).Seconds() / float64(path.Rate)
+				shares, alones = append(shares, share), append(alones, alone)
+			}
+			slices.Sort(shares)
+			slices.Sort(alones)
+			n := len(shares)
+			t.Logf("alone a stream gets %.2f of the link, beside a raw transfer %.2f (%.2f to %.2f), to keep %.2f",
+				alones[n/2], shares[n/2], shares[0], shares[n-1], min(0.3, 0.8*alones[n/2]))
+		})
+	}
+}
+
+// besideRaw returns how long a quic-go stream takes beside a raw transfer that began before it and ends after it.
+func besideRaw(t *testing.T, path netsim.Config, size int) (took time.Duration) {
+	twoPairs(t, path, func(t *testing.T, near, far [2]*netsim.PacketConn) {
+		l, leave := rawPair(t, near[0], far[0])
+		p := newPlain(t, near[1], far[1])
+		time.Sleep(time.Second)
+		collect(l.server)
+		transfer, err := save.Start(l.toServer, generated(1<<40), -1, Via(Slices{Carrier: Raw}))
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		took = p.move(t, size)
+		transfer.Cancel(errTest)
+		p.close()
+		leave()
+	})
+	return took
+}

@@ -1,0 +1,96 @@
+package stream
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// rawRow is a path and what a transfer over the sealed carrier is to reach there: its time over the ideal one, RTT/2 and
+// the bytes at the rate less the loss, and the sender's UDP payload bytes over the blob's.
+type rawRow struct {
+	rate       int64
+	rtt        time.Duration
+	loss       float64
+	size       int
+	most, wire float64
+}
+
+// tableRuns is how many seeds each row gets.
+var tableRuns = flag.Int("table", 3, "runs of each row of the table")
+
+var rawTable = []rawRow{
+	{10e6, 50 * time.Millisecond, 0.01, 4 << 20, 1.12, 1.10},
+	{10e6, 100 * time.Millisecond, 0.05, 4 << 20, 1.20, 1.15},
+	{100e6, 50 * time.Millisecond, 0.01, 4 << 20, 1.40, 1.12},
+	{100e6, 100 * time.Millisecond, 0.05, 4 << 20, 1.75, 1.25},
+	{100e6, 50 * time.Millisecond, 0.01, 32 << 20, 1.15, 1.08},
+	{100e6, 100 * time.Millisecond, 0.02, 256 << 10, 2.0, 1.3},
+	{10e6, 100 * time.Millisecond, 0, 256 << 10, 1.15, 1.3},
+}
+
+func (r rawRow) String() string {
+	return fmt.Sprintf("%d Mbit per s, %v, %v %%, %d KiB", r.rate/1e6, r.rtt, r.loss*100, r.size>>10)
+}
+
+func (r rawRow) path(seed uint64) netsim.Config {
+	return netsim.Config{Delay: r.rtt / 2, Rate: r.rate, Loss: r.loss, Seed: seed}
+}
+
+func (r rawRow) ideal() float64 {
+	return r.rtt.Seconds()/2 + float64(r.size)*8/float64(r.rate)/(1-r.loss)
+}
+
+// run moves one blob up and returns time over ideal, and wire bytes over content's.
+func (r rawRow) run(t *testing.T, seed uint64) (ratio, wire float64) {
+	overRaw(t, r.path(seed), func(t *testing.T, l loopback) {
+		time.Sleep(time.Second)
+		sent, got := content(r.size), collect(l.server)
+		before, begin := l.wireBytes(), time.Now()
+		transfer, err := save.Start(l.toServer, bytes.NewReader(sent), int64(r.size), Via(Slices{Carrier: Raw}))
+		require.NoError(t, err)
+		in := <-got
+		ratio = time.Since(begin).Seconds() / r.ideal()
+		require.NoError(t, in.err)
+		require.True(t, bytes.Equal(sent, in.data))
+		require.NoError(t, transfer.Wait(t.Context()))
+		require.Equal(t, Raw, transfer.Carrier())
+		wire = float64(l.wireBytes()-before) / float64(r.size)
+	})
+	return ratio, wire
+}
+
+// wireBytes counts what the client has sent, sealed and over QUIC.
+func (l loopback) wireBytes() uint64 {
+	conn := l.toServer.Conn()
+	return conn.Raw().Stats().BytesOut + conn.Stats().BytesOut
+}
+
+// TestRawTable holds the full stack to what the sealed carrier promises, without being told the rate.
+func TestRawTable(t *testing.T) {
+	seeds, runs := testkit.Rand(t), *tableRuns
+	if testing.Short() {
+		runs = 1
+	}
+	for _, row := range rawTable {
+		t.Run(row.String(), func(t *testing.T) {
+			var ratios, wires []float64
+			for range runs {
+				ratio, wire := row.run(t, seeds.Uint64())
+				ratios, wires = append(ratios, ratio), append(wires, wire)
+			}
+			slices.Sort(ratios)
+			slices.Sort(wires)
+			t.Logf("time over ideal %.2f (%.2f to %.2f, to reach %.2f), wire %.3f (%.2f)",
+				ratios[runs/2], ratios[0], ratios[runs-1], row.most, wires[runs/2], row.wire)
+		})
+	}
+}

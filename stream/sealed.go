@@ -1,0 +1,176 @@
+package stream
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+const (
+	// sealedAckEvery slices bring an ack over the sealed carrier, whose own feedback tells of single packets: a full part.
+	sealedAckEvery = slicePartSlices
+	sealedAckDelay = 20 * time.Millisecond
+	// sealedUnsent may wait at the least while the sealed carrier moves slices: no play waits behind it.
+	sealedUnsent = 64 << 10
+	// unknownRate stands until the carrier is first asked: a byte a second.
+	unknownRate = 1
+)
+
+// sealedLink is the machine of chunks that have two carriers: the sealed one while it is open, QUIC else. Chunks and what
+// is acked of them stay when they move. One carrier works the machine at a time, under its own lock, and the world's
+// goroutine looks in from outside of both: so the machine has a lock of its own, taken last and held shortly.
+type sealedLink struct {
+	mu sync.Mutex
+	sliceLink
+	open atomic.Bool // the sealed carrier is; written by the world's goroutine under mu
+
+	wake func() // makes the world tick
+
+	// While the sealed carrier is open.
+	path   *rpc.RawCarrier
+	ackDue bool      // the carrier knows
+	stale  uint64    // sendings below it left over QUIC before, 0 = none did
+	until  time.Time // when they are given up
+	count  uint64    // slices that were sent sealed
+
+	tail    bool // no part will follow those that were given
+	repairs repairs
+}
+
+func newSealedLink(room *budget, wake func()) *sealedLink {
+	return &sealedLink{sliceLink: sliceLink{sliceMachine: newSliceMachine(sealedProtocol, room)}, wake: wake}
+}
+
+// visit runs fn with the machine in hand and lets leave what that changed.
+func (l *sealedLink) visit(conn *rpc.Conn, fn func(now time.Time)) {
+	if !l.open.Load() {
+		conn.Drive(func(now time.Time) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			fn(now)
+		})
+		return
+	}
+	l.mu.Lock()
+	fn(time.Now())
+	changed := l.sliceMachine.Changed()
+	l.mu.Unlock()
+	if changed {
+		conn.Raw().Lock()
+		conn.Raw().Unlock()
+	}
+}
+
+// follow has the carrier take over that is to: on the world's goroutine, at each tick.
+func (l *sealedLink) follow(conn *rpc.Conn, wanted bool) {
+	r := conn.Raw()
+	if r == nil {
+		return
+	}
+	r.Want(wanted)
+	if open := r.State() == rpc.RawOpen; open != l.open.Load() {
+		l.move(open, conn.RTT())
+		l.visit(conn, func(time.Time) { l.changed = true })
+	}
+}
+
+// end tells whether no part will follow those that were given, so that repair slices are worth their bytes.
+func (l *sealedLink) end(conn *rpc.Conn, tail bool) {
+	if tail != l.tail {
+		l.visit(conn, func(time.Time) { l.tail, l.changed = tail, true })
+	}
+}
+
+// move changes the carrier. What is under way over QUIC may still arrive; what was over the sealed carrier is lost, as that
+// has told already.
+func (l *sealedLink) move(open bool, rtt time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open.Store(open)
+	l.foreign = l.flight.next
+	if open {
+		l.sealed, l.inbox.ackEvery, l.inbox.ackDelay = unknownRate, sealedAckEvery, sealedAckDelay
+		l.stale, l.until = l.flight.next, time.Now().Add(rtt*5/4+sliceAckDelay)
+		return
+	}
+	l.sealed, l.inbox.ackEvery, l.inbox.ackDelay = 0, sliceAckEvery, sliceAckDelay
+	l.inbox.repeat()
+}
+
+// The methods of [rpc.Machine]: those of the machine under its lock. While the sealed carrier is open, nothing leaves here,
+// but what comes is taken.
+
+func (l *sealedLink) Receive(now time.Time, datagram []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sliceLink.Receive(now, datagram)
+}
+
+func (l *sealedLink) AppendPacket(now time.Time, buf []byte, most int) (packet []byte, number uint64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open.Load() {
+		return buf, 0, false
+	}
+	return l.sliceLink.AppendPacket(now, buf, most)
+}
+
+func (l *sealedLink) Unsent(number uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sliceLink.Unsent(number)
+}
+
+func (l *sealedLink) Advance(now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open.Load() {
+		l.tidy(now)
+		return nil
+	}
+	return l.sliceLink.Advance(now)
+}
+
+func (l *sealedLink) NextTimeout() (time.Time, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open.Load() {
+		return l.trimAt()
+	}
+	return l.sliceLink.NextTimeout()
+}
+
+func (l *sealedLink) SetWindow(bytes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sliceLink.SetWindow(bytes)
+}
+
+func (l *sealedLink) InFlight() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open.Load() {
+		return 0
+	}
+	return l.sliceLink.InFlight()
+}
+
+func (l *sealedLink) Lost() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sliceLink.Lost()
+}
+
+func (l *sealedLink) Wake() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sliceLink.Wake()
+}
+
+func (l *sealedLink) Changed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sliceLink.Changed()
+}
