@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"image/color"
-	"math"
 	"slices"
 
 	"gonum.org/v1/plot"
@@ -44,7 +43,7 @@ func (d *Document) wires() ([]picture, error) {
 		plot.Add(plotter.NewGrid(), bars)
 		plot.NominalX(p.peers...)
 		plot.X.Tick.Label.Rotation, plot.X.Tick.Label.XAlign, plot.X.Tick.Label.YAlign = 0.35, -0.9, -0.5
-		plot.Y.Min = 0
+		plot.Y.Min, plot.X.Min, plot.X.Max = 0, -0.6, float64(len(p.peers))-0.4
 		text, err := svg(3*vg.Inch, plot)
 		if err != nil {
 			return nil, err
@@ -165,38 +164,54 @@ func addLine(p *plot.Plot, i int, name string, points plotter.XYs) error {
 	return nil
 }
 
-// overTime are the rate and the queue of single blobs.
+// overTime are the rate and the queue of single blobs, a row for each contender, on the same scales.
 func (d *Document) overTime() ([]picture, error) {
 	var all []picture
 	series := slices.DeleteFunc(d.cells("blob", job.Virtual), func(c *cell) bool { return c.runs[0].Series == nil })
 	for _, g := range groupBy(series) {
-		rate, queue := newPlot("", "Mbit/s into the path"), newPlot("s", "queue, ms")
-		rate.Add(plotter.NewGrid())
-		queue.Add(plotter.NewGrid())
-		for i, c := range g.cells {
-			r := c.runs[0]
-			if err := addLine(rate, i, c.Peer, timeline(r, "mbit_per_second")); err != nil {
+		var rows [][]*plot.Plot
+		for _, c := range g.cells {
+			rate, err := timeline(c, "mbit_per_second", "Mbit/s", 2, g.cells)
+			if err != nil {
 				return nil, err
 			}
-			if err := addLine(queue, i, c.Peer, timeline(r, "queue_ms")); err != nil {
+			queue, err := timeline(c, "queue_ms", "queue, ms", 0, g.cells)
+			if err != nil {
 				return nil, err
 			}
+			rows = append(rows, []*plot.Plot{rate, queue})
 		}
-		text, err := svg(3.5*vg.Inch, rate, queue)
+		text, err := grid(1.3*vg.Inch, rows)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, picture{"One blob over time: " + g.row, "What enters the path, and how long its queue is at most in each step. In virtual time.", text})
+		all = append(all, picture{"One blob over time: " + g.row, "What enters the path, and how long its queue is at most in each step of 50 ms, over seconds. In virtual time.", text})
 	}
 	return all, nil
 }
 
-func timeline(r job.Result, name string) plotter.XYs {
-	var points plotter.XYs
-	for i, v := range r.Series[name] {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			points = append(points, plotter.XY{X: float64(i) * r.Step.Seconds(), Y: v})
-		}
+// timeline draws one series with the scales of all.
+func timeline(c *cell, name, unit string, colour int, all []*cell) (*plot.Plot, error) {
+	p := newPlot(c.Peer, unit)
+	for _, other := range all {
+		r := other.runs[0]
+		p.X.Max = max(p.X.Max, float64(len(r.Series[name]))*r.Step.Seconds())
+		p.Y.Max = max(p.Y.Max, slices.Max(append([]float64{1}, r.Series[name]...)))
 	}
-	return points
+	p.X.Min, p.Y.Min = 0, 0
+	line, err := plotter.NewLine(points(c.runs[0], name))
+	if err != nil {
+		return nil, err
+	}
+	line.Color = plotutil.Color(colour)
+	p.Add(plotter.NewGrid(), line)
+	return p, nil
+}
+
+func points(r job.Result, name string) plotter.XYs {
+	xys := plotter.XYs{{}}
+	for i, v := range r.Series[name] {
+		xys = append(xys, plotter.XY{X: float64(i+1) * r.Step.Seconds(), Y: v})
+	}
+	return xys
 }
