@@ -22,14 +22,20 @@
 // # Slices
 //
 // [Slices] is the other backend, for a transfer by [Via] or for all in [Config]: a part is a chunk of package chunk, cut into
-// slices of 1,148 bytes. Over QUIC a slice, or the ack of a chunk, is a datagram: the byte 0x02, then the packet of chunk's
-// WIRE.md with its default protocol id, 1,163 bytes at most, because that is what QUIC falls back to. The receiver acks
-// every 8th slice, or 2 ms after the first that is not acked, all chunks that have news. Slices leave behind all play and
-// within the congestion window, which they share with lanes, and keep at most 20 ms of queue; a slice is sent again when
-// three later ones of its chunk have arrived, or any later one and 9/8 of the round trip, or nothing for long: after
-// two such timeouts in a row only probes leave. No reliable buffer is filled, and what waits for its turn is little, so a
-// transfer that is canceled stops soon. Everything else is the same: header, answer, credit, digest and resume travel and
-// count as for lanes, and transfers by both backends go on side by side.
+// slices that are packets of their own and are sent again until they are acked. No reliable buffer is filled, and what
+// waits for its turn is little, so a transfer that is canceled stops soon. Everything else is the same: header, answer,
+// credit, digest and resume travel and count as for lanes, and transfers by both backends go on side by side.
+//
+// Over [QUIC] slices leave behind all play and within the congestion window, which they share with lanes, and keep at most
+// 20 ms of queue. A slice is sent again when three later ones of its chunk have arrived, or any later one and 9/8 of the
+// round trip, or nothing for long: after two such timeouts in a row only probes leave.
+//
+// Over the [Raw] carrier, which both ends allow with rpc.Config.RawCarrier, they are sealed packets beside the connection,
+// paced by a controller of their own that takes random loss for what it is. When the last parts have left, repair slices
+// follow in proportion to the loss, so that the last losses cost no round trip. While the carrier is not open, or when its
+// packets do not get through, slices go over QUIC; they move with what is acked of them, and Transfer.Carrier tells.
+//
+// WIRE.md has the bytes of both.
 //
 // # When it is complete
 //

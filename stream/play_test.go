@@ -1,8 +1,8 @@
 package stream
 
 import (
-	"github.com/quivernet/quiver/internal/testkit"
-
+	"flag"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -28,7 +29,7 @@ type shot struct {
 // shots took to their handler, and the blob.
 func play(t *testing.T, path netsim.Config, via Backend) (latencies []time.Duration, took time.Duration) {
 	var actors chan *rpc.Actor
-	overQUICWith(t, path, rpc.Config{}, func(server, client *rpc.World) {
+	overQUICWith(t, path, rpc.Config{RawCarrier: true}, func(server, client *rpc.World) {
 		actors = make(chan *rpc.Actor, 1) // of the bubble
 		rpc.On(rpc.Bind(server, gameplayClass, func(*rpc.Actor) int { return 0 }), shoot, func(_ int, _ *rpc.Call, s shot) {
 			latencies = append(latencies, time.Since(time.Unix(0, s.At)))
@@ -37,6 +38,7 @@ func play(t *testing.T, path netsim.Config, via Backend) (latencies []time.Durat
 		server.OnConnect(func(c *rpc.Conn) { _, _ = server.Spawn(gameplayClass, c) })
 	}, func(t *testing.T, l loopback) {
 		gun, done := <-actors, make(chan struct{})
+		l.awaitRaw(t)
 		if via != nil {
 			go func() { defer close(done); took = move(t, l.toServer, l.server, Via(via)) }()
 		} else {
@@ -60,27 +62,41 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[int(q*float64(len(sorted)-1))]
 }
 
-// TestPlayBesideBulk pools over 3,000 calls (300 with -short) beside repeated transfers.
-func TestPlayBesideBulk(t *testing.T) { overBackends(t, testPlayBesideBulk) }
+// playCalls is how many calls beside bulk each case pools.
+var playCalls = flag.Int("play", 600, "calls of play beside bulk, in each case")
 
-func testPlayBesideBulk(t *testing.T, via Backend) {
+// TestPlayBesideBulk pools calls beside repeated transfers of 4 MiB over 10 Mbit/s and 50 ms: the p99 of play may rise by
+// one frame at 30 Hz.
+func TestPlayBesideBulk(t *testing.T) {
+	for _, loss := range []float64{0, 0.01} {
+		for _, via := range []Backend{Window{}, Slices{}, Slices{Carrier: Raw}} {
+			t.Run(fmt.Sprintf("%v/%+v", loss, via), func(t *testing.T) { testPlayBesideBulk(t, loss, via) })
+		}
+	}
+}
+
+func testPlayBesideBulk(t *testing.T, loss float64, via Backend) {
 	random := testkit.Rand(t)
-	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}
-	alone, _ := play(t, path, nil)
-	slices.Sort(alone)
-	var beside []time.Duration
-	calls := 3000
+	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6, Loss: loss}
+	var alone, beside, times []time.Duration
+	calls := *playCalls
 	if testing.Short() {
-		calls = 300
+		calls = min(calls, 200)
 	}
 	for len(beside) < calls {
 		path.Seed = random.Uint64()
 		latencies, took := play(t, path, via)
-		beside = append(beside, latencies...)
-		require.Less(t, took, 4*time.Second)
+		beside, times = append(beside, latencies...), append(times, took)
+		latencies, _ = play(t, path, nil)
+		alone = append(alone, latencies...)
 	}
+	slices.Sort(alone)
 	slices.Sort(beside)
-	t.Logf("alone p50 %v p99 %v; beside %d calls: p50 %v p98 %v p99 %v max %v", quantile(alone, 0.5), quantile(alone, 0.99),
-		len(beside), quantile(beside, 0.5), quantile(beside, 0.98), quantile(beside, 0.99), quantile(beside, 1))
-	require.Less(t, quantile(beside, 0.99), quantile(alone, 0.99)+40*time.Millisecond)
+	slices.Sort(times)
+	t.Logf("%d calls alone: p50 %v p98 %v p99 %v; %d beside: p50 %v p98 %v p99 %v max %v; the blob %v",
+		len(alone), quantile(alone, 0.5), quantile(alone, 0.98), quantile(alone, 0.99),
+		len(beside), quantile(beside, 0.5), quantile(beside, 0.98), quantile(beside, 0.99), quantile(beside, 1), quantile(times, 0.5))
+	if loss == 0 {
+		require.Less(t, quantile(beside, 0.99), quantile(alone, 0.99)+33*time.Millisecond)
+	}
 }

@@ -255,3 +255,48 @@ func FuzzRepair(f *testing.F) {
 		require.GreaterOrEqual(t, box.room.left.Load(), int64(-256*sliceBytes))
 	})
 }
+
+// TestRepairOnTheWire computes a repair slice as WIRE.md says.
+func TestRepairOnTheWire(t *testing.T) {
+	var s slicer
+	var r repairs
+	message := content(2*sliceBytes + 77)
+	slicesOf(t, &s, message)
+	all := repairsOf(t, &r, &s, 0.3)
+	require.NotEmpty(t, all)
+	for _, repair := range all {
+		require.Equal(t, 77, repair.last)
+		for i, got := range repair.shard {
+			want := byte(0)
+			for c := range repair.count {
+				if at := c*sliceBytes + i; at < len(message) {
+					want ^= gfDivide(message[at], byte((repair.count+repair.index)^c))
+				}
+			}
+			require.Equal(t, want, got)
+		}
+	}
+	packet := all[0].append(nil)
+	require.Equal(t, []byte{0x04, 0, 0, 2, byte(all[0].parity), 0, 0, 77}, packet[:8])
+}
+
+// gfDivide finds the x with x*b = a in GF(2^8) with the polynomial 0x11d.
+func gfDivide(a, b byte) byte {
+	for x := range 256 {
+		product, m := 0, int(b)
+		for bit := range 8 {
+			if x>>bit&1 == 1 {
+				product ^= m << bit
+			}
+		}
+		for bit := 15; bit >= 8; bit-- {
+			if product>>bit&1 == 1 {
+				product ^= 0x11d << (bit - 8)
+			}
+		}
+		if byte(product) == a {
+			return byte(x)
+		}
+	}
+	panic("no quotient")
+}

@@ -71,6 +71,7 @@ func TestImportsGoDown(t *testing.T) {
 var outside = map[string][]string{
 	"github.com/quic-go/quic-go":        {"rpc", "internal/netsim"},
 	"github.com/vmihailenco/msgpack/v5": {"rpc"},
+	"github.com/klauspost/reedsolomon":  {"stream"},       // repair slices
 	"golang.org/x/net":                  {"internal/raw"}, // batches of datagrams
 	"golang.org/x/sys":                  {"internal/raw"}, // UDP segmentation offload
 }
