@@ -27,7 +27,11 @@ func cost(j job.Job) int {
 	case job.Virtual:
 		return capacity / 2 // a core: load only slows it down
 	case job.Relay:
-		return max(1, int(min(j.Rate/1e6, capacity)))
+		mbit := int(min(j.Rate/1e6, capacity))
+		if j.Loss > 0 && mbit > capacity/2 {
+			mbit = capacity / 2 // which most are far from reaching then
+		}
+		return max(1, mbit)
 	}
 	return capacity
 }
