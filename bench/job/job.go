@@ -1,0 +1,100 @@
+// Package job holds what one measurement is and what came out of it.
+package job
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Clock says whose time a figure is in. A table holds one clock only.
+type Clock string
+
+const (
+	Virtual  Clock = "virtual"  // a testing/synctest bubble over netsim's sockets
+	Relay    Clock = "relay"    // real time, real sockets, netsim.Relay between them
+	Loopback Clock = "loopback" // real time, real sockets, nothing between them
+)
+
+// Job is one measurement. A worker process does one.
+type Job struct {
+	Scenario string
+	Peer     string
+	Clock    Clock
+
+	// The path, each direction alike; zero where the clock is Loopback.
+	RTT  time.Duration `json:",omitempty"`
+	Loss float64       `json:",omitempty"`
+	Rate int64         `json:",omitempty"` // bit/s
+
+	Size    int           `json:",omitempty"` // bytes of a blob, an argument or a block
+	Count   int           `json:",omitempty"` // connections, or calls in flight
+	Hz      int           `json:",omitempty"` // ticks a second
+	Mode    string        `json:",omitempty"` // what the scenario distinguishes further
+	Seconds time.Duration `json:",omitempty"` // how long it measures
+
+	Run  int    // 0, 1, 2 …
+	Seed uint64 // of the path
+}
+
+// Row names all but the peer and the run: what stands in one row of a table.
+func (j Job) Row() string {
+	var parts []string
+	add := func(shown bool, format string, v any) {
+		if shown {
+			parts = append(parts, fmt.Sprintf(format, v))
+		}
+	}
+	add(j.Rate > 0, "%s", Rate(j.Rate))
+	add(j.RTT > 0, "%v", j.RTT)
+	add(j.RTT > 0, "%s", Share(j.Loss))
+	add(j.Size > 0, "%s", Bytes(j.Size))
+	add(j.Count > 0, "n=%d", j.Count)
+	add(j.Hz > 0, "%d Hz", j.Hz)
+	add(j.Mode != "", "%s", j.Mode)
+	return strings.Join(parts, ", ")
+}
+
+// Cell names all but the run.
+func (j Job) Cell() string {
+	return fmt.Sprintf("%s/%s/%s/%s", j.Scenario, j.Clock, j.Peer, j.Row())
+}
+
+func (j Job) String() string { return fmt.Sprintf("%s #%d", j.Cell(), j.Run+1) }
+
+// Ideal is RTT/2 + bytes*8/rate/(1-loss), headers ignored: the least time in which the last byte can be there.
+func (j Job) Ideal() time.Duration {
+	if j.Rate == 0 {
+		return j.RTT / 2
+	}
+	return j.RTT/2 + time.Duration(float64(j.Size)*8/float64(j.Rate)/(1-j.Loss)*float64(time.Second))
+}
+
+const (
+	minLimit    = 30 * time.Second
+	idealsLimit = 10
+)
+
+// Limit is when a transfer is cut.
+func (j Job) Limit() time.Duration { return max(minLimit, idealsLimit*j.Ideal()) }
+
+// Result is what came out of a job.
+type Result struct {
+	Job
+	Values  map[string]float64   `json:",omitempty"` // by name, with the unit in the name
+	Samples []float64            `json:",omitempty"` // milliseconds, in the order of arrival
+	Series  map[string][]float64 `json:",omitempty"` // over time, one value a Step
+	Step    time.Duration        `json:",omitempty"`
+	Notes   []string             `json:",omitempty"`
+
+	Cut bool   `json:",omitempty"` // not through at the limit
+	Err string `json:",omitempty"` // why there is nothing
+}
+
+// Set files a value.
+func (r *Result) Set(name string, v float64) {
+	if r.Values == nil {
+		r.Values = make(map[string]float64)
+	}
+	r.Values[name] = v
+}

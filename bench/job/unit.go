@@ -1,0 +1,28 @@
+package job
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Rate writes bits a second.
+func Rate(bits int64) string {
+	if bits%1_000_000 == 0 {
+		return fmt.Sprintf("%d Mbit/s", bits/1_000_000)
+	}
+	return fmt.Sprintf("%d kbit/s", bits/1000)
+}
+
+// Bytes writes a size.
+func Bytes(n int) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// Share writes a probability.
+func Share(p float64) string { return strconv.FormatFloat(p*100, 'g', 3, 64) + " %" }

@@ -1,0 +1,85 @@
+// Command bench measures Quiver beside what people would pick instead.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+
+	_ "github.com/quivernet/quiver/bench/peer/all"
+	"github.com/quivernet/quiver/bench/plan"
+	"github.com/quivernet/quiver/bench/worker"
+)
+
+func main() {
+	if worker.Is() {
+		worker.Main()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the command line.
+type options struct {
+	quick          bool
+	list           bool
+	only           *regexp.Regexp
+	runs           int
+	from           string
+	json, html, md string
+}
+
+func parse(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.BoolVar(&o.quick, "quick", false, "every contender and every scenario once, within 3 minutes")
+	flags.BoolVar(&o.list, "list", false, "print the jobs and do none")
+	flags.IntVar(&o.runs, "runs", 3, "runs of each cell; 1 with -quick")
+	flags.StringVar(&o.from, "from", "", "measure nothing, but report what an earlier -json wrote there")
+	flags.StringVar(&o.json, "json", "", "write every raw sample there")
+	flags.StringVar(&o.html, "html", "", "write the report there")
+	flags.StringVar(&o.md, "md", "", "write the tables as Markdown there; standard output without any of the three")
+	only := flags.String("only", "", "only jobs whose name (scenario/clock/peer/row) matches this regular expression")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if o.runs < 1 {
+		return o, fmt.Errorf("-runs %d, at least 1", o.runs)
+	}
+	o.only, err = regexp.Compile(*only)
+	return o, err
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if o.from != "" {
+		doc, err := read(o.from)
+		return errors.Join(err, write(o, doc))
+	}
+	jobs := plan.Full(o.runs)
+	if o.quick {
+		jobs = plan.Quick()
+	}
+	jobs = plan.Only(jobs, o.only)
+	if o.list {
+		for _, j := range jobs {
+			fmt.Println(j)
+		}
+		return nil
+	}
+	doc, err := measure(ctx, jobs)
+	return errors.Join(err, write(o, doc))
+}

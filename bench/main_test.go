@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bench/job"
+	"github.com/quivernet/quiver/bench/peer"
+	"github.com/quivernet/quiver/bench/plan"
+	"github.com/quivernet/quiver/bench/pool"
+	"github.com/quivernet/quiver/bench/report"
+	"github.com/quivernet/quiver/bench/scenario"
+)
+
+var testTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// TestMain is a worker where the tests below start one.
+func TestMain(m *testing.M) {
+	if os.Getenv("QUIVER_BENCH_WORKER") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+func TestPlansLeaveNobodyOut(t *testing.T) {
+	for name, jobs := range map[string][]job.Job{"quick": plan.Quick(), "full": plan.Full(3)} {
+		for _, s := range scenario.Names() {
+			require.True(t, slices.ContainsFunc(jobs, func(j job.Job) bool { return j.Scenario == s }), "%s has no %s", name, s)
+		}
+		for _, p := range peer.All() {
+			require.True(t, slices.ContainsFunc(jobs, func(j job.Job) bool { return j.Peer == p.Name }), "%s has no %s", name, p.Name)
+		}
+		seen := make(map[string]bool)
+		for _, j := range jobs {
+			require.False(t, seen[j.String()], "%s twice in %s", j, name)
+			seen[j.String()] = true
+		}
+	}
+}
+
+// sample is a job of each kind that takes little time.
+func sample() []job.Job {
+	var jobs []job.Job
+	seen := make(map[string]bool)
+	for _, j := range plan.Quick() {
+		kind := j.Scenario + string(j.Clock)
+		if j.Clock == job.Virtual {
+			kind += j.Peer // costs milliseconds
+		}
+		slow := strings.HasPrefix(j.Peer, "kcp") || j.Scenario == "lane" || j.Scenario == "emulator" && j.Clock == job.Relay
+		if !seen[kind] && !slow {
+			seen[kind] = true
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+func TestWorkersAndReport(t *testing.T) {
+	doc := report.New(testTime)
+	p, err := pool.New(func(r job.Result, _ int) {
+		require.Empty(t, r.Err, "%s", r.Job)
+		require.NotEmpty(t, r.Values, "%s", r.Job)
+		doc.Add(r)
+	})
+	require.NoError(t, err)
+	jobs := sample()
+	require.NoError(t, p.Run(context.Background(), jobs))
+	require.Len(t, doc.Results, len(jobs))
+
+	var text, page, markdown strings.Builder
+	require.NoError(t, doc.WriteJSON(&text))
+	again, err := report.ReadJSON(strings.NewReader(text.String()))
+	require.NoError(t, err)
+	require.Equal(t, doc, again)
+	require.NoError(t, again.WriteHTML(&page))
+	require.NoError(t, again.WriteMarkdown(&markdown))
+	require.NotContains(t, page.String(), "src=", "the page needs nothing but itself")
+	require.NotContains(t, page.String(), `href="http`)
+	require.Contains(t, page.String(), "</svg>")
+	require.Contains(t, markdown.String(), "quic-go/stream")
+}
+
+func TestParse(t *testing.T) {
+	o, err := parse([]string{"-quick", "-only", "blob", "-runs", "2"})
+	require.NoError(t, err)
+	require.True(t, o.quick)
+	require.Equal(t, 2, o.runs)
+	for _, args := range [][]string{{"-runs", "0"}, {"-only", "("}, {"more"}} {
+		_, err := parse(args)
+		require.Error(t, err, "%v", args)
+	}
+}

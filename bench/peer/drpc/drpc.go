@@ -1,0 +1,95 @@
+// Package drpc is storj.io/drpc as a contender for calls.
+package drpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"storj.io/drpc"
+	"storj.io/drpc/drpcconn"
+	"storj.io/drpc/drpcserver"
+
+	"github.com/quivernet/quiver/bench/emulate"
+	"github.com/quivernet/quiver/bench/peer"
+	"github.com/quivernet/quiver/bench/peer/tcp"
+)
+
+// pooled is how many connections there are: one carries one call at a time.
+const pooled = 64
+
+// Peers is one.
+func Peers() []peer.Peer {
+	return []peer.Peer{{
+		Name: "storj/drpc", Module: "storj.io/drpc", Calls: true,
+		Settings: "64 TCP connections on the loopback, because one carries one call at a time; bytes as they are, no encryption",
+		Open:     func(ctx context.Context, _ emulate.Net) (peer.Pair, error) { return open(ctx) },
+	}}
+}
+
+// plain encodes nothing: messages are *[]byte.
+type plain struct{}
+
+func (plain) Marshal(m drpc.Message) ([]byte, error) { return *m.(*[]byte), nil }
+
+func (plain) Unmarshal(b []byte, m drpc.Message) error {
+	into := m.(*[]byte)
+	*into = append((*into)[:0], b...)
+	return nil
+}
+
+// echo is the service.
+type echo struct{}
+
+// HandleRPC answers one call with its argument.
+func (echo) HandleRPC(s drpc.Stream, _ string) error {
+	var m []byte
+	if err := s.MsgRecv(&m, plain{}); err != nil {
+		return err
+	}
+	return s.MsgSend(&m, plain{})
+}
+
+type pair struct {
+	free   chan *drpcconn.Conn
+	cancel context.CancelFunc
+}
+
+func open(ctx context.Context) (*pair, error) {
+	running, cancel := context.WithCancel(context.Background())
+	p := &pair{free: make(chan *drpcconn.Conn, pooled), cancel: cancel}
+	server := drpcserver.New(echo{})
+	for range pooled {
+		near, far, err := tcp.Pipe(ctx)
+		if err != nil {
+			p.Close()
+			return nil, fmt.Errorf("drpc: %w", err)
+		}
+		go func() { _ = server.ServeOne(running, far) }()
+		p.free <- drpcconn.New(near)
+	}
+	return p, nil
+}
+
+// Call makes a call over a connection that has none.
+func (p *pair) Call(ctx context.Context, argument []byte) error {
+	c := <-p.free
+	defer func() { p.free <- c }()
+	var answer []byte
+	if err := c.Invoke(ctx, "Echo", plain{}, &argument, &answer); err != nil {
+		return err
+	}
+	if !bytes.Equal(argument, answer) {
+		return errors.New("drpc: a wrong answer")
+	}
+	return nil
+}
+
+// Close ends the connections that have no call.
+func (p *pair) Close() {
+	p.cancel()
+	for len(p.free) > 0 {
+		_ = (<-p.free).Close()
+	}
+}

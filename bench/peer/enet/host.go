@@ -1,0 +1,169 @@
+//go:build enet
+
+package enet
+
+/*
+#cgo LDFLAGS: -lenet
+#include <enet/enet.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ENetHost *bench_host(enet_uint16 port, int server, size_t channels) {
+	ENetAddress a;
+	memset(&a, 0, sizeof a);
+	enet_address_set_host_ip(&a, "127.0.0.1");
+	a.port = port;
+	ENetHost *h = enet_host_create(server ? &a : NULL, 1, channels, 0, 0);
+	if (h != NULL) {
+		enet_socket_set_option(h->socket, ENET_SOCKOPT_RCVBUF, 4 << 20);
+		enet_socket_set_option(h->socket, ENET_SOCKOPT_SNDBUF, 4 << 20);
+	}
+	return h;
+}
+
+static int bench_port(ENetHost *h) {
+	ENetAddress a;
+	return enet_socket_get_address(h->socket, &a) == 0 ? a.port : -1;
+}
+
+static ENetPeer *bench_connect(ENetHost *h, enet_uint16 port, size_t channels) {
+	ENetAddress a;
+	memset(&a, 0, sizeof a);
+	enet_address_set_host_ip(&a, "127.0.0.1");
+	a.port = port;
+	return enet_host_connect(h, &a, channels, 0);
+}
+
+static int bench_send(ENetPeer *p, enet_uint8 channel, void *data, size_t n) {
+	ENetPacket *packet = enet_packet_create(data, n, ENET_PACKET_FLAG_RELIABLE);
+	if (packet == NULL) return -1;
+	if (enet_peer_send(p, channel, packet) != 0) {
+		enet_packet_destroy(packet);
+		return -1;
+	}
+	return 0;
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"sync"
+	"unsafe"
+)
+
+// host is one end. ENet's hosts are for one thread at a time.
+type host struct {
+	c         *C.ENetHost
+	connected chan struct{}
+	on        func(channel int, packet []byte)
+	stop      chan struct{}
+	work      sync.WaitGroup
+
+	turn sync.Mutex // held by whoever calls ENet
+	peer *C.ENetPeer
+
+	mu    sync.Mutex
+	queue []packet // to send
+}
+
+type packet struct {
+	channel int
+	data    []byte
+}
+
+func newHost(server bool, on func(channel int, packet []byte)) (*host, error) {
+	if C.enet_initialize() != 0 {
+		return nil, errors.New("enet: no initialization")
+	}
+	flag := C.int(0)
+	if server {
+		flag = 1
+	}
+	c := C.bench_host(0, flag, channels)
+	if c == nil {
+		return nil, errors.New("enet: no host")
+	}
+	return &host{c: c, on: on, connected: make(chan struct{}), stop: make(chan struct{})}, nil
+}
+
+func (h *host) port() int { return int(C.bench_port(h.c)) }
+
+func (h *host) connect(port int) error {
+	if h.peer = C.bench_connect(h.c, C.enet_uint16(port), channels); h.peer == nil {
+		return errors.New("enet: no peer")
+	}
+	return nil
+}
+
+// start services the host until close.
+func (h *host) start() {
+	h.work.Go(func() {
+		defer C.enet_host_destroy(h.c)
+		for {
+			select {
+			case <-h.stop:
+				return
+			default:
+			}
+			wait := C.enet_uint32(C.ENET_SOCKET_WAIT_RECEIVE)
+			C.enet_socket_wait(h.c.socket, &wait, 1)
+			h.turn.Lock()
+			h.service()
+			h.sendQueued()
+			h.turn.Unlock()
+		}
+	})
+}
+
+// service takes what has arrived and runs timers.
+func (h *host) service() {
+	var e C.ENetEvent
+	for C.enet_host_service(h.c, &e, 0) > 0 {
+		switch e._type {
+		case C.ENET_EVENT_TYPE_CONNECT:
+			h.peer = e.peer
+			close(h.connected)
+		case C.ENET_EVENT_TYPE_RECEIVE:
+			h.on(int(e.channelID), unsafe.Slice((*byte)(e.packet.data), int(e.packet.dataLength)))
+			C.enet_packet_destroy(e.packet)
+		}
+	}
+}
+
+// sendQueued hands ENet what waits, and lets it leave.
+func (h *host) sendQueued() {
+	h.mu.Lock()
+	queue := h.queue
+	h.queue = nil
+	h.mu.Unlock()
+	if len(queue) == 0 || h.peer == nil {
+		return
+	}
+	for _, p := range queue {
+		C.bench_send(h.peer, C.enet_uint8(p.channel), unsafe.Pointer(&p.data[0]), C.size_t(len(p.data)))
+	}
+	C.enet_host_flush(h.c)
+}
+
+// send queues a packet, whose bytes must stay as they are, and lets it leave unless the host is being serviced, which
+// does that then.
+func (h *host) send(channel int, data []byte) {
+	h.mu.Lock()
+	h.queue = append(h.queue, packet{channel, data})
+	h.mu.Unlock()
+	if h.turn.TryLock() {
+		defer h.turn.Unlock()
+		h.sendQueued()
+	}
+}
+
+func (h *host) close() {
+	close(h.stop)
+	h.work.Wait()
+}
+
+func version() (major, minor, patch int) {
+	v := int(C.enet_linked_version())
+	return v >> 16 & 255, v >> 8 & 255, v & 255
+}

@@ -1,0 +1,176 @@
+//go:build enet
+
+package enet
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/quivernet/quiver/bench/emulate"
+	"github.com/quivernet/quiver/bench/peer"
+)
+
+const (
+	channelBlob = iota
+	channelTalk
+	channelCall
+	channels
+)
+
+const pieceBytes = 16 << 10
+
+// Version is the library's.
+func Version() string {
+	major, minor, patch := version()
+	return fmt.Sprintf("%d.%d.%d", major, minor, patch)
+}
+
+// Settings is what the report says.
+func Settings() string { return settings }
+
+// Peers is one.
+func Peers() []peer.Peer {
+	return []peer.Peer{{
+		Name: "enet", Module: "libenet", Settings: settings, Emulated: true, Moves: true, Talks: true, Calls: true,
+		Open: func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return open(ctx, n) },
+	}}
+}
+
+type pair struct {
+	client, server *host
+
+	mu      sync.Mutex
+	hear    func(message []byte)
+	sink    *peer.Sink
+	done    chan error
+	waiting map[uint64]chan struct{}
+	last    uint64
+}
+
+func open(ctx context.Context, n emulate.Net) (*pair, error) {
+	fronted, ok := n.(emulate.Fronted)
+	if !ok {
+		return nil, errors.New("enet: it opens its own sockets, which this net does not carry")
+	}
+	p := &pair{hear: func([]byte) {}, waiting: make(map[uint64]chan struct{})}
+	var err error
+	if p.server, err = newHost(true, p.atServer); err != nil {
+		return nil, err
+	}
+	front, err := fronted.Front(p.server.port())
+	if err != nil {
+		return nil, err
+	}
+	if p.client, err = newHost(false, p.atClient); err != nil {
+		return nil, err
+	}
+	if err := p.client.connect(front.Port); err != nil {
+		return nil, err
+	}
+	p.server.start()
+	p.client.start()
+	for _, h := range []*host{p.client, p.server} {
+		select {
+		case <-h.connected:
+		case <-ctx.Done():
+			p.Close()
+			return nil, context.Cause(ctx)
+		}
+	}
+	return p, nil
+}
+
+func (p *pair) atServer(channel int, packet []byte) {
+	switch channel {
+	case channelBlob:
+		p.take(packet)
+	case channelTalk:
+		p.mu.Lock()
+		hear := p.hear
+		p.mu.Unlock()
+		hear(packet)
+	case channelCall:
+		p.server.send(channelCall, append([]byte(nil), packet...))
+	}
+}
+
+func (p *pair) take(piece []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sink == nil {
+		return
+	}
+	_, err := p.sink.Write(piece)
+	if err != nil || p.sink.Full() {
+		p.done <- err
+		p.sink = nil
+	}
+}
+
+func (p *pair) atClient(_ int, packet []byte) {
+	p.mu.Lock()
+	number := binary.LittleEndian.Uint64(packet)
+	done := p.waiting[number]
+	delete(p.waiting, number)
+	p.mu.Unlock()
+	if done != nil {
+		done <- struct{}{}
+	}
+}
+
+// Move sends a blob.
+func (p *pair) Move(ctx context.Context, blob []byte) error {
+	done := make(chan error, 1)
+	p.mu.Lock()
+	p.sink, p.done = peer.NewSink(blob), done
+	p.mu.Unlock()
+	for at := 0; at < len(blob); at += pieceBytes {
+		p.client.send(channelBlob, blob[at:min(at+pieceBytes, len(blob))])
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Hear implements peer.Talker.
+func (p *pair) Hear(fn func(message []byte)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hear = fn
+}
+
+// Say sends a message.
+func (p *pair) Say(message []byte) error {
+	p.client.send(channelTalk, append([]byte(nil), message...))
+	return nil
+}
+
+// Call sends a packet, whose first 8 bytes travel as its number, and waits for its echo.
+func (p *pair) Call(ctx context.Context, argument []byte) error {
+	done := make(chan struct{}, 1)
+	m := append([]byte(nil), argument...)
+	p.mu.Lock()
+	p.last++
+	binary.LittleEndian.PutUint64(m, p.last)
+	p.waiting[p.last] = done
+	p.mu.Unlock()
+	p.client.send(channelCall, m)
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Close destroys both hosts.
+func (p *pair) Close() {
+	p.client.close()
+	p.server.close()
+}

@@ -1,0 +1,14 @@
+//go:build !enet
+
+package enet
+
+import "github.com/quivernet/quiver/bench/peer"
+
+// Peers is none without the tag.
+func Peers() []peer.Peer { return nil }
+
+// Version is empty without the tag.
+func Version() string { return "" }
+
+// Settings is what the report says about a run with the tag.
+func Settings() string { return settings }

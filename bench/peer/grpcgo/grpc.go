@@ -1,0 +1,129 @@
+// Package grpcgo is gRPC-go as a contender, which stands on the loopback alone.
+package grpcgo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/quivernet/quiver/bench/emulate"
+	"github.com/quivernet/quiver/bench/peer"
+)
+
+const (
+	streamWindow = 16 << 20
+	connWindow   = 32 << 20
+	pieceBytes   = 64 << 10
+)
+
+// Peers is one.
+func Peers() []peer.Peer {
+	return []peer.Peer{{
+		Name: "grpc-go", Module: "google.golang.org/grpc", Moves: true, Calls: true,
+		Settings: "one connection, stream window 16 MiB, connection window 32 MiB; unary calls, and a client stream of 64 KiB messages for the blob; bytes as they are, no encryption, no digest; loopback only",
+		Open:     func(_ context.Context, _ emulate.Net) (peer.Pair, error) { return open() },
+	}}
+}
+
+type pair struct {
+	server *grpc.Server
+	conn   *grpc.ClientConn
+
+	mu   sync.Mutex
+	sink *peer.Sink
+}
+
+func open() (*pair, error) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &pair{server: grpc.NewServer(grpc.ForceServerCodecV2(plain{}), grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow))}
+	p.server.RegisterService(&service, p)
+	go func() { _ = p.server.Serve(listener) }()
+	p.conn, err = grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(plain{})), grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow))
+	return p, err
+}
+
+// service is what a generator would write.
+var service = grpc.ServiceDesc{
+	ServiceName: "bench.Echo", HandlerType: (*any)(nil),
+	Methods: []grpc.MethodDesc{{MethodName: "Say", Handler: say}},
+	Streams: []grpc.StreamDesc{{StreamName: "Put", Handler: put, ClientStreams: true}},
+}
+
+func say(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	m := new([]byte)
+	return m, decode(m)
+}
+
+func put(server any, s grpc.ServerStream) error {
+	p := server.(*pair)
+	p.mu.Lock()
+	sink := p.sink
+	p.mu.Unlock()
+	var m []byte
+	for {
+		err := s.RecvMsg(&m)
+		if errors.Is(err, io.EOF) {
+			return s.SendMsg(&m)
+		}
+		if err == nil {
+			_, err = sink.Write(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Call makes a unary call.
+func (p *pair) Call(ctx context.Context, argument []byte) error {
+	var answer []byte
+	if err := p.conn.Invoke(ctx, "/bench.Echo/Say", &argument, &answer); err != nil {
+		return err
+	}
+	if !bytes.Equal(answer, argument) {
+		return errors.New("grpcgo: a wrong answer")
+	}
+	return nil
+}
+
+// Move sends a blob, and has the server's answer.
+func (p *pair) Move(ctx context.Context, blob []byte) error {
+	sink := peer.NewSink(blob)
+	p.mu.Lock()
+	p.sink = sink
+	p.mu.Unlock()
+	s, err := p.conn.NewStream(ctx, &service.Streams[0], "/bench.Echo/Put")
+	if err != nil {
+		return err
+	}
+	for at := 0; at < len(blob); at += pieceBytes {
+		m := blob[at:min(at+pieceBytes, len(blob))]
+		if err := s.SendMsg(&m); err != nil {
+			return err
+		}
+	}
+	var answer []byte
+	if err := errors.Join(s.CloseSend(), s.RecvMsg(&answer)); err != nil {
+		return err
+	}
+	if !sink.Full() {
+		return errors.New("grpcgo: not all arrived")
+	}
+	return nil
+}
+
+// Close ends both.
+func (p *pair) Close() {
+	_ = p.conn.Close()
+	p.server.Stop()
+}

@@ -1,0 +1,135 @@
+package peer
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// The kinds of frames on a Line.
+const (
+	lineBlob byte = iota
+	lineTalk
+	lineCall
+	lineAnswer
+)
+
+// linePiece is how much of a blob stands between two messages at least.
+const linePiece = 16 << 10
+
+// Line puts blobs, messages and calls on one reliable byte stream, a blob in pieces of 16 KiB between which the others
+// pass. It is what users of a transport with one stream do.
+type Line struct {
+	client, server *lineEnd
+	calls          *Calls
+
+	mu   sync.Mutex
+	hear func(message []byte)
+	sink *Sink
+	done chan error
+}
+
+// NewLine starts a reader at each end; they end with the streams.
+func NewLine(client, server io.ReadWriter) *Line {
+	l := &Line{client: &lineEnd{w: client}, server: &lineEnd{w: server}, hear: func([]byte) {}}
+	answers, feed := io.Pipe()
+	l.calls = NewCalls(struct {
+		io.Reader
+		io.Writer
+	}{answers, callWriter{l.client}})
+	go func() { _ = Frames(server, l.atServer) }()
+	go func() {
+		feed.CloseWithError(Frames(client, func(m []byte) { _ = WriteFrame(feed, m[1:]) }))
+	}()
+	return l
+}
+
+// lineEnd is where one end writes.
+type lineEnd struct {
+	mu  sync.Mutex
+	w   io.Writer
+	buf []byte
+}
+
+func (e *lineEnd) send(kind byte, message []byte) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.buf = binary.BigEndian.AppendUint32(e.buf[:0], uint32(1+len(message)))
+	e.buf = append(append(e.buf, kind), message...)
+	_, err := e.w.Write(e.buf)
+	return err
+}
+
+// callWriter turns the frames of Calls into those of a line.
+type callWriter struct{ end *lineEnd }
+
+func (c callWriter) Write(frame []byte) (int, error) {
+	return len(frame), c.end.send(lineCall, frame[4:])
+}
+
+func (l *Line) atServer(m []byte) {
+	switch kind, m := m[0], m[1:]; kind {
+	case lineTalk:
+		l.mu.Lock()
+		hear := l.hear
+		l.mu.Unlock()
+		hear(m)
+	case lineCall:
+		_ = l.server.send(lineAnswer, m)
+	case lineBlob:
+		l.take(m)
+	}
+}
+
+// take checks a piece of the blob.
+func (l *Line) take(piece []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sink == nil {
+		return // of a blob that was cut
+	}
+	_, err := l.sink.Write(piece)
+	if err != nil || l.sink.Full() {
+		l.done <- err
+		l.sink = nil
+	}
+}
+
+// Move implements Mover.
+func (l *Line) Move(ctx context.Context, blob []byte) error {
+	done, failed := make(chan error, 1), make(chan error, 1)
+	l.mu.Lock()
+	l.sink, l.done = NewSink(blob), done
+	l.mu.Unlock()
+	go func() {
+		for at := 0; at < len(blob) && ctx.Err() == nil; at += linePiece {
+			if err := l.client.send(lineBlob, blob[at:min(at+linePiece, len(blob))]); err != nil {
+				failed <- fmt.Errorf("peer: at byte %d: %w", at, err)
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-done:
+		return err
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Hear implements Talker.
+func (l *Line) Hear(fn func(message []byte)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hear = fn
+}
+
+// Say implements Talker.
+func (l *Line) Say(message []byte) error { return l.client.send(lineTalk, message) }
+
+// Call implements Caller.
+func (l *Line) Call(ctx context.Context, argument []byte) error { return l.calls.Call(ctx, argument) }

@@ -1,0 +1,148 @@
+package quiver
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quivernet/quiver/bench/peer"
+	"github.com/quivernet/quiver/rpc"
+)
+
+var (
+	crowdClass = rpc.NewClass("crowd")
+	crowdUp    = rpc.Server[rpc.Raw](crowdClass, "Up", rpc.Unreliable)
+	crowdDown  = rpc.Client[rpc.Raw](crowdClass, "Down", rpc.Unreliable)
+
+	stageClass = rpc.NewClass("stage")
+	stageAll   = rpc.Multicast[rpc.Raw](stageClass, "All", rpc.Unreliable)
+)
+
+// receiveLimit is the least there is: the default of 4 MiB a connection lets a world of the default budget have 64.
+const receiveLimit = 256 << 10
+
+// dialers is how many connections are made at a time.
+const dialers = 16
+
+// crowd is a server's world and many clients'.
+type crowd struct {
+	server   *rpc.World
+	listener *rpc.Listener
+	stage    *rpc.Actor
+	actors   []*rpc.Actor // the server's
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+
+	mu      sync.Mutex
+	clients []*member
+}
+
+// member is one client.
+type member struct {
+	world *rpc.World
+	actor chan *rpc.Actor
+	own   *rpc.Actor
+}
+
+func gather(ctx context.Context, clients int, hear func(message []byte)) (peer.Crowd, error) {
+	server, err := rpc.NewWorld(rpc.Config{ReceiveLimit: receiveLimit})
+	if err != nil {
+		return nil, err
+	}
+	running, cancel := context.WithCancel(context.Background())
+	c := &crowd{server: server, cancel: cancel}
+	c.serve(hear)
+	if c.listener, err = rpc.Listen("127.0.0.1:0", peer.ServerTLS(), server); err != nil {
+		return nil, err
+	}
+	c.work.Go(func() { _ = server.Run(running) })
+	if err := server.Do(ctx, func() { c.stage, err = server.Spawn(stageClass, nil, rpc.AlwaysRelevant()) }); err != nil {
+		return nil, err
+	}
+	failed := make(chan error, clients)
+	slots := make(chan struct{}, dialers)
+	for range clients {
+		slots <- struct{}{}
+		go func() {
+			failed <- c.join(ctx, running, hear)
+			<-slots
+		}()
+	}
+	for range clients {
+		if one := <-failed; one != nil {
+			err = one
+		}
+	}
+	return c, err
+}
+
+func (c *crowd) serve(hear func(message []byte)) {
+	b := rpc.Bind(c.server, crowdClass, func(a *rpc.Actor) *rpc.Actor { return a })
+	rpc.On(b, crowdUp, func(_ *rpc.Actor, _ *rpc.Call, m rpc.Raw) { hear(m) })
+	rpc.Bind(c.server, stageClass, func(a *rpc.Actor) *rpc.Actor { return a })
+	c.server.OnConnect(func(conn *rpc.Conn) {
+		if a, err := c.server.Spawn(crowdClass, conn); err == nil {
+			c.actors = append(c.actors, a)
+		}
+	})
+}
+
+// join makes one client, which has its actor when join returns.
+func (c *crowd) join(ctx, running context.Context, hear func(message []byte)) error {
+	world, err := rpc.NewWorld(rpc.Config{})
+	if err != nil {
+		return err
+	}
+	m := &member{world: world, actor: make(chan *rpc.Actor, 1)}
+	b := rpc.Bind(world, crowdClass, func(a *rpc.Actor) *rpc.Actor { m.actor <- a; return a })
+	rpc.On(b, crowdDown, func(_ *rpc.Actor, _ *rpc.Call, p rpc.Raw) { hear(p) })
+	s := rpc.Bind(world, stageClass, func(a *rpc.Actor) *rpc.Actor { return a })
+	rpc.On(s, stageAll, func(_ *rpc.Actor, _ *rpc.Call, p rpc.Raw) { hear(p) })
+	if _, err := rpc.Dial(ctx, c.listener.Addr().String(), peer.ClientTLS(), world); err != nil {
+		return err
+	}
+	c.work.Go(func() { _ = world.Run(running) })
+	select {
+	case m.own = <-m.actor:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clients = append(c.clients, m)
+	return nil
+}
+
+// Tick implements peer.Crowd.
+func (c *crowd) Tick(message []byte) error {
+	p := append(rpc.Raw(nil), message...)
+	c.server.Post(func() {
+		for _, a := range c.actors {
+			_ = crowdDown.Call(a, p)
+		}
+	})
+	for _, m := range c.clients {
+		m.world.Post(func() { _ = crowdUp.Call(m.own, p) })
+	}
+	return nil
+}
+
+// Multicast implements peer.Crowd.
+func (c *crowd) Multicast(message []byte) error {
+	p := append(rpc.Raw(nil), message...)
+	c.server.Post(func() { _ = stageAll.Call(c.stage, p) })
+	return nil
+}
+
+// Close ends all worlds.
+func (c *crowd) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, m := range c.clients {
+		_ = m.world.Close(ctx, 0, "over")
+	}
+	_ = c.server.Close(ctx, 0, "over")
+	_ = c.listener.Close()
+	c.cancel()
+	c.work.Wait()
+}

@@ -1,0 +1,130 @@
+package quiver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/quivernet/quiver/bench/emulate"
+	"github.com/quivernet/quiver/bench/peer"
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
+)
+
+var save = stream.NewBlob("bench")
+
+// Pair is two worlds with one connection.
+type Pair struct {
+	via stream.Backend
+
+	server, client   *rpc.World
+	streams, uploads *stream.Streams // the server's, the client's
+	listener         *rpc.Listener
+	conn             *rpc.Conn // the client's
+	cancel           context.CancelFunc
+	work             sync.WaitGroup
+
+	game game
+
+	mu       sync.Mutex
+	incoming *arrival
+	carrier  string // of the last blob
+}
+
+// arrival is the blob that is under way.
+type arrival struct {
+	want []byte
+	done chan error
+}
+
+// Open connects two worlds.
+func Open(ctx context.Context, n emulate.Net, via stream.Backend) (*Pair, error) {
+	p := &Pair{via: via}
+	if err := p.prepare(); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.listener, err = rpc.ListenPacket(n.Server(), peer.ServerTLS(), p.server); err != nil {
+		return nil, err
+	}
+	running, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	p.work.Go(func() { _ = p.server.Run(running) })
+	p.work.Go(func() { _ = p.client.Run(running) })
+	if p.conn, err = rpc.DialPacket(ctx, n.Client(), n.Address(), peer.ClientTLS(), p.client); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, p.game.await(ctx)
+}
+
+// prepare makes the worlds.
+func (p *Pair) prepare() (err error) {
+	slices, ok := p.via.(stream.Slices)
+	config := rpc.Config{RawCarrier: ok && slices.Carrier == stream.Raw}
+	if p.server, err = rpc.NewWorld(config); err != nil {
+		return err
+	}
+	if p.client, err = rpc.NewWorld(config); err != nil {
+		return err
+	}
+	if p.streams, err = stream.Install(p.server, stream.Config{MaxBytes: -1}); err != nil {
+		return err
+	}
+	if p.uploads, err = stream.Install(p.client, stream.Config{MaxBytes: -1}); err != nil {
+		return err
+	}
+	save.Handle(p.streams, func(in *stream.IncomingBlob) { go p.receive(in) })
+	p.game.bind(p.server, p.client)
+	return nil
+}
+
+// receive takes a blob at its own pace.
+func (p *Pair) receive(in *stream.IncomingBlob) {
+	p.mu.Lock()
+	a := p.incoming
+	p.mu.Unlock()
+	err := peer.NewSink(a.want).Drain(in)
+	if err == nil {
+		// The end says that the digest was right.
+		if _, end := in.Read(make([]byte, 1)); end != io.EOF {
+			err = fmt.Errorf("quiver: no end of the blob: %w", end)
+		}
+	}
+	a.done <- err
+}
+
+// Move sends a blob by the pair's backend.
+func (p *Pair) Move(ctx context.Context, blob []byte) error {
+	a := &arrival{want: blob, done: make(chan error, 1)}
+	p.mu.Lock()
+	p.incoming = a
+	p.mu.Unlock()
+	t, err := save.Start(p.uploads.Peer(p.conn), bytes.NewReader(blob), int64(len(blob)), stream.Via(p.via))
+	if err != nil {
+		return err
+	}
+	select {
+	case err = <-a.done:
+		p.carrier = fmt.Sprint(t.Carrier())
+		return err
+	case <-ctx.Done():
+		t.Cancel(context.Cause(ctx))
+		return context.Cause(ctx)
+	}
+}
+
+// Carrier is what carried the last blob.
+func (p *Pair) Carrier() string { return p.carrier }
+
+// Close ends both worlds.
+func (p *Pair) Close() {
+	ctx := context.Background()
+	_ = p.client.Close(ctx, 0, "over")
+	_ = p.server.Close(ctx, 0, "over")
+	_ = p.listener.Close()
+	p.cancel()
+	p.work.Wait()
+}

@@ -1,0 +1,35 @@
+// Package quiver is this repository as a contender: one connection, whose blobs go by one of the streamer's backends.
+package quiver
+
+import (
+	"context"
+
+	"github.com/quivernet/quiver/bench/emulate"
+	"github.com/quivernet/quiver/bench/peer"
+	"github.com/quivernet/quiver/stream"
+)
+
+// lanes is what the contender with lanes may use: the most, because half a reliable buffer a round trip fills a path of
+// 100 Mbit/s and 200 ms only with 18 of them.
+const lanes = 32
+
+const common = "rpc worlds under Run at both ends, defaults; QUIC with TLS 1.3; SHA-256 of the blob at both ends; "
+
+// Peers are the backends.
+func Peers() []peer.Peer {
+	of := func(name, settings string, via stream.Backend) peer.Peer {
+		return peer.Peer{
+			Name: name, Settings: common + settings, Virtual: true, Emulated: true,
+			Moves: true, Talks: true, Calls: true, Shouts: true,
+			Open: func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return Open(ctx, n, via) },
+		}
+	}
+	window := of("quiver/window", "stream.Window{}: one lane; in a crowd unreliable calls, every world under Run", stream.Window{})
+	window.Gather = gather
+	return []peer.Peer{
+		window,
+		of("quiver/lanes", "stream.Window{Lanes: 32}", stream.Window{Lanes: lanes}),
+		of("quiver/slices", "stream.Slices{}: chunks over QUIC datagrams", stream.Slices{}),
+		of("quiver/raw", "stream.Slices{Carrier: stream.Raw}, rpc.Config.RawCarrier at both ends: sealed packets beside QUIC", stream.Slices{Carrier: stream.Raw}),
+	}
+}

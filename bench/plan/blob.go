@@ -1,0 +1,89 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/quivernet/quiver/bench/job"
+	"github.com/quivernet/quiver/bench/peer"
+)
+
+const ms = time.Millisecond
+
+// grid is a table of emulated paths.
+type grid struct {
+	clock  job.Clock
+	rtts   []time.Duration
+	losses []float64
+	rates  []int64
+	sizes  []int
+	runs   int
+}
+
+func (g grid) cells(fn func(j job.Job)) {
+	for _, size := range g.sizes {
+		for _, rate := range g.rates {
+			for _, rtt := range g.rtts {
+				for _, loss := range g.losses {
+					fn(job.Job{Scenario: "blob", Clock: g.clock, RTT: rtt, Loss: loss, Rate: rate, Size: size})
+				}
+			}
+		}
+	}
+}
+
+// blobs is the grid's jobs for all that can do them.
+func (g grid) blobs() []job.Job {
+	var jobs []job.Job
+	g.cells(func(j job.Job) {
+		for _, p := range movers(g.clock) {
+			j.Peer = p
+			jobs = append(jobs, repeat(j, g.runs)...)
+		}
+	})
+	return jobs
+}
+
+// movers returns who moves blobs by that clock.
+func movers(clock job.Clock) []string { return who(clock, func(p peer.Peer) bool { return p.Moves }) }
+
+// who returns the names of those that can do something by that clock.
+func who(clock job.Clock, able func(p peer.Peer) bool) []string {
+	var names []string
+	for _, p := range peer.All() {
+		if able(p) && p.Runs(clock) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+func fullBlobs(runs int) []job.Job {
+	g := grid{
+		clock: job.Virtual, runs: runs,
+		rtts:   []time.Duration{20 * ms, 50 * ms, 100 * ms, 200 * ms},
+		losses: []float64{0, 0.01, 0.02, 0.05, 0.1},
+		rates:  []int64{10e6, 100e6},
+		sizes:  []int{256 << 10, 4 << 20, 32 << 20},
+	}
+	jobs := g.blobs()
+	g.clock, g.sizes = job.Relay, []int{256 << 10}
+	jobs = append(jobs, g.blobs()...)
+	g.sizes, g.rates = []int{4 << 20}, []int64{10e6}
+	jobs = append(jobs, g.blobs()...)
+	// One run of each cell of what takes hours otherwise: few of the fast paths fit the machine at once, and 32 MiB take
+	// 27 s at best on the slow ones.
+	g.rates, g.runs = []int64{100e6}, 1
+	jobs = append(jobs, g.blobs()...)
+	g.rates, g.sizes = []int64{10e6, 100e6}, []int{32 << 20}
+	return append(jobs, g.blobs()...)
+}
+
+func quickBlobs() []job.Job {
+	g := grid{
+		clock: job.Virtual, runs: 1, rtts: []time.Duration{50 * ms}, losses: []float64{0, 0.01},
+		rates: []int64{10e6}, sizes: []int{256 << 10, 4 << 20},
+	}
+	jobs := g.blobs()
+	g.clock, g.losses, g.sizes = job.Relay, []float64{0.01}, []int{256 << 10}
+	return append(jobs, g.blobs()...)
+}

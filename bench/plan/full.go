@@ -1,0 +1,99 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/quivernet/quiver/bench/job"
+	"github.com/quivernet/quiver/bench/peer"
+	"github.com/quivernet/quiver/bench/scenario"
+)
+
+// Full is every table, each cell so many times.
+func Full(runs int) []job.Job {
+	jobs := emulators()
+	jobs = append(jobs, cleans(64<<20, runs)...)
+	jobs = append(jobs, callJobs(3*time.Second, runs)...)
+	jobs = append(jobs, crowds(5*time.Second, runs, crowdOf{200, 30}, crowdOf{500, 30}, crowdOf{1000, 10})...)
+	jobs = append(jobs, blocks(1000, 0, 0.01, 0.02, 0.05)...)
+	jobs = append(jobs, series(0, 0.01)...)
+	jobs = append(jobs, fairs(60*time.Second, runs, 0, 0.01)...)
+	for _, clock := range []job.Clock{job.Virtual, job.Relay} {
+		jobs = append(jobs, plays(clock, 4<<20, 3000, 0, 0.01)...)
+		jobs = append(jobs, lanes(clock, time.Minute)...)
+	}
+	return append(jobs, fullBlobs(runs)...)
+}
+
+// Quick is every contender and every scenario once.
+func Quick() []job.Job {
+	jobs := emulators()
+	jobs = append(jobs, cleans(2<<20, 1)...)
+	jobs = append(jobs, callJobs(200*time.Millisecond, 1)...)
+	jobs = append(jobs, crowds(time.Second, 1, crowdOf{50, 30})...)
+	jobs = append(jobs, blocks(100, 0.01)...)
+	jobs = append(jobs, series(0.01)...)
+	jobs = append(jobs, fairs(10*time.Second, 1, 0)...)
+	jobs = append(jobs, plays(job.Virtual, 4<<20, 300, 0.01)...)
+	jobs = append(jobs, plays(job.Relay, 1<<20, 60, 0.01)...)
+	jobs = append(jobs, lanes(job.Virtual, time.Minute)...)
+	return append(jobs, quickBlobs()...)
+}
+
+// emulators check the nets. The relay's jobs go alone: they take the whole rate.
+func emulators() []job.Job {
+	var jobs []job.Job
+	for _, clock := range []job.Clock{job.Virtual, job.Relay} {
+		for _, rate := range []int64{10e6, 100e6} {
+			for _, mode := range []string{scenario.ModeDelay, scenario.ModeRate, scenario.ModeLoss, scenario.ModeQueue} {
+				j := job.Job{Scenario: "emulator", Peer: "netsim", Clock: clock, RTT: 50 * ms, Rate: rate, Mode: mode}
+				if mode == scenario.ModeLoss {
+					j.Loss = 0.02
+				}
+				if mode == scenario.ModeLoss && rate == 10e6 && clock == job.Relay {
+					continue // 40 s for nothing new
+				}
+				jobs = append(jobs, repeat(j, 1)...)
+			}
+		}
+	}
+	return jobs
+}
+
+func cleans(size, runs int) []job.Job {
+	var jobs []job.Job
+	for _, p := range movers(job.Loopback) {
+		jobs = append(jobs, repeat(job.Job{Scenario: "clean", Peer: p, Clock: job.Loopback, Size: size}, runs)...)
+	}
+	return jobs
+}
+
+func callJobs(span time.Duration, runs int) []job.Job {
+	var jobs []job.Job
+	for _, mode := range []string{scenario.ModeRoundTrip, scenario.ModePipelined, scenario.ModeOneWay} {
+		able := func(p peer.Peer) bool { return p.Calls }
+		if mode == scenario.ModeOneWay {
+			able = func(p peer.Peer) bool { return p.Shouts }
+		}
+		for _, p := range who(job.Loopback, able) {
+			j := job.Job{Scenario: "calls", Peer: p, Clock: job.Loopback, Size: 64, Mode: mode, Seconds: span}
+			jobs = append(jobs, repeat(j, runs)...)
+		}
+	}
+	return jobs
+}
+
+type crowdOf struct{ count, hz int }
+
+func crowds(span time.Duration, runs int, sizes ...crowdOf) []job.Job {
+	var jobs []job.Job
+	for _, p := range who(job.Loopback, func(p peer.Peer) bool { return p.Gather != nil }) {
+		j := job.Job{Scenario: "crowd", Peer: p, Clock: job.Loopback, Seconds: span, Mode: scenario.ModeBothWays}
+		for _, c := range sizes {
+			j.Count, j.Hz = c.count, c.hz
+			jobs = append(jobs, repeat(j, runs)...)
+		}
+		j.Mode, j.Count, j.Hz = scenario.ModeMulticast, 100, 30
+		jobs = append(jobs, repeat(j, runs)...)
+	}
+	return jobs
+}

@@ -1,0 +1,92 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/quivernet/quiver/bench/job"
+	"github.com/quivernet/quiver/bench/peer"
+	"github.com/quivernet/quiver/bench/scenario"
+)
+
+// home is the path on which most is compared: 10 Mbit/s and 50 ms.
+func home(loss float64) job.Job {
+	return job.Job{Clock: job.Virtual, RTT: 50 * ms, Loss: loss, Rate: 10e6}
+}
+
+// blocks are one-shot blocks of 2, 10, 100 and 255 fragments.
+func blocks(count int, losses ...float64) []job.Job {
+	var jobs []job.Job
+	for _, p := range who(job.Virtual, func(p peer.Peer) bool { return p.Throws }) {
+		for _, size := range []int{2 << 10, 10 << 10, 100 << 10, 255 << 10} {
+			for _, loss := range losses {
+				j := home(loss)
+				j.Scenario, j.Peer, j.Size, j.Count = "block", p, size, count
+				jobs = append(jobs, repeat(j, 1)...)
+			}
+		}
+	}
+	return jobs
+}
+
+// series are single blobs whose rate and queue are drawn over time.
+func series(losses ...float64) []job.Job {
+	var jobs []job.Job
+	for _, loss := range losses {
+		for _, p := range movers(job.Virtual) {
+			j := home(loss)
+			j.Scenario, j.Peer, j.Size, j.Mode = "blob", p, 4<<20, scenario.ModeSeries
+			jobs = append(jobs, repeat(j, 1)...)
+		}
+	}
+	return jobs
+}
+
+// fairs put each contender beside a QUIC stream, and the stream alone.
+func fairs(span time.Duration, runs int, losses ...float64) []job.Job {
+	var jobs []job.Job
+	for _, loss := range losses {
+		j := home(loss)
+		j.Scenario, j.Rate, j.Size, j.Seconds = "fair", 20e6, 32<<20, span
+		j.Peer, j.Mode = "quic-go/stream", scenario.ModeAlone
+		jobs = append(jobs, repeat(j, runs)...)
+		j.Mode = scenario.ModeBeside
+		for _, p := range movers(job.Virtual) {
+			j.Peer = p
+			jobs = append(jobs, repeat(j, runs)...)
+		}
+	}
+	return jobs
+}
+
+func talkers(clock job.Clock) []string {
+	return who(clock, func(p peer.Peer) bool { return p.Talks })
+}
+
+// plays are messages alone and beside a blob.
+func plays(clock job.Clock, size, messages int, losses ...float64) []job.Job {
+	var jobs []job.Job
+	for _, loss := range losses {
+		for _, p := range talkers(clock) {
+			j := home(loss)
+			j.Scenario, j.Clock, j.Peer, j.Size, j.Hz, j.Count = "play", clock, p, size, 30, messages
+			j.Mode = scenario.ModeAlone
+			jobs = append(jobs, repeat(j, 1)...)
+			j.Mode = scenario.ModeBeside
+			jobs = append(jobs, repeat(j, 1)...)
+		}
+	}
+	return jobs
+}
+
+// laneRate is GameNetworkingSockets' 256 KB/s.
+const laneRate = 256 * 1024 * 8
+
+func lanes(clock job.Clock, span time.Duration) []job.Job {
+	var jobs []job.Job
+	for _, p := range talkers(clock) {
+		j := home(0.02)
+		j.Scenario, j.Clock, j.Peer, j.Rate, j.Size, j.Hz, j.Seconds = "lane", clock, p, laneRate, 512<<10, 30, span
+		jobs = append(jobs, repeat(j, 1)...)
+	}
+	return jobs
+}

@@ -1,0 +1,167 @@
+// Package pool runs jobs in worker processes, so many at once that none disturbs another.
+package pool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quivernet/quiver/bench/job"
+	"github.com/quivernet/quiver/bench/worker"
+)
+
+// capacity is what the jobs that run at once may need together, in Mbit/s of emulated paths: one of 100 and two of 10, or
+// twelve of 10.
+const capacity = 120
+
+// cost is the share of the capacity that a job takes.
+func cost(j job.Job) int {
+	switch j.Clock {
+	case job.Virtual:
+		return capacity / 2 // a core: load only slows it down
+	case job.Relay:
+		mbit := int(min(j.Rate/1e6, capacity))
+		if j.Loss > 0 && mbit > capacity/2 {
+			mbit = capacity / 2 // which most are far from reaching then
+		}
+		return max(1, mbit)
+	}
+	return capacity
+}
+
+// patience is how much longer than its limits a worker may take, and how long one in virtual time may take at all.
+const patience = 2 * time.Minute
+
+// allowed is how long a worker may take.
+func allowed(j job.Job) time.Duration {
+	if j.Clock == job.Virtual {
+		return patience
+	}
+	return j.Limit() + j.Seconds + patience
+}
+
+// Pool starts workers.
+type Pool struct {
+	program string
+	done    func(r job.Result, running int) // called one at a time
+
+	mu   sync.Mutex
+	free sync.Cond
+	left int // of the capacity
+	runs int
+	cut  map[string]bool // cells of which a run was cut
+}
+
+// New returns a pool that runs this program's worker; done gets every result.
+func New(done func(r job.Result, running int)) (*Pool, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &Pool{program: program, done: done, left: capacity, cut: make(map[string]bool)}
+	p.free.L = &p.mu
+	return p, nil
+}
+
+// Run does the jobs, in about their order, and returns when all are done or ctx ends. A cell that was cut is not run
+// again.
+func (p *Pool) Run(ctx context.Context, jobs []job.Job) error {
+	var work sync.WaitGroup
+	for _, j := range jobs {
+		if ctx.Err() != nil {
+			break
+		}
+		n := cost(j)
+		p.take(n)
+		if p.wasCut(j) {
+			p.give(n)
+			continue
+		}
+		work.Go(func() {
+			defer p.give(n)
+			p.file(p.one(ctx, j))
+		})
+	}
+	work.Wait()
+	return context.Cause(ctx)
+}
+
+func (p *Pool) take(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.left < n {
+		p.free.Wait()
+	}
+	p.left -= n
+	p.runs++
+}
+
+func (p *Pool) give(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left += n
+	p.runs--
+	p.free.Broadcast()
+}
+
+func (p *Pool) wasCut(j job.Job) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cut[j.Cell()]
+}
+
+func (p *Pool) file(r job.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.Cut {
+		p.cut[r.Cell()] = true
+	}
+	p.done(r, p.runs)
+}
+
+// one runs a job in a process of its own.
+func (p *Pool) one(ctx context.Context, j job.Job) job.Result {
+	r := job.Result{Job: j}
+	ctx, cancel := context.WithTimeout(ctx, allowed(j))
+	defer cancel()
+	input, err := json.Marshal(j)
+	if err != nil {
+		r.Err = err.Error()
+		return r
+	}
+	c := exec.CommandContext(ctx, p.program)
+	c.Env = append(os.Environ(), worker.Env+"=1", "QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true")
+	c.Stdin = bytes.NewReader(input)
+	var out, complaint bytes.Buffer
+	c.Stdout, c.Stderr = &out, &complaint
+	err = c.Run()
+	if parsed := parse(out.Bytes(), &r); parsed != nil {
+		r = job.Result{Job: j, Err: errors.Join(parsed, err, errors.New(tail(complaint.String(), out.String()))).Error()}
+	}
+	return r
+}
+
+// parse finds the result among what package testing may print.
+func parse(out []byte, r *job.Result) error {
+	for line := range bytes.Lines(out) {
+		if bytes.HasPrefix(line, []byte("{")) {
+			return json.Unmarshal(line, r)
+		}
+	}
+	return fmt.Errorf("the worker had no result")
+}
+
+// tailBytes is how much of a worker's last words is kept.
+const tailBytes = 2000
+
+func tail(texts ...string) string {
+	s := strings.TrimSpace(strings.Join(texts, "\n"))
+	return s[:min(len(s), tailBytes)]
+}

@@ -1,0 +1,82 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/quivernet/quiver/bench/job"
+)
+
+// panel is the blobs of one clock, rate and size: paths against contenders.
+type panel struct {
+	clock string
+	rate  int64
+	size  int
+	peers []string
+	paths []string // RTT and loss
+	cells map[[2]string]*cell
+}
+
+// panels are the grid of scenario blob.
+func (d *Document) panels() []*panel {
+	var all []*panel
+	for _, clock := range clocks {
+		cells := slices.DeleteFunc(d.cells("blob", clock.clock), func(c *cell) bool { return c.Mode != "" })
+		for _, c := range cells {
+			p := find(&all, clock.name, c.Job)
+			path := fmt.Sprintf("%v, %s", c.RTT, job.Share(c.Loss))
+			if !slices.Contains(p.paths, path) {
+				p.paths = append(p.paths, path)
+			}
+			p.cells[[2]string{path, c.Peer}] = c
+		}
+		for _, p := range all {
+			if p.clock == clock.name {
+				p.peers = d.names(cells)
+			}
+		}
+	}
+	return all
+}
+
+func find(all *[]*panel, clock string, j job.Job) *panel {
+	for _, p := range *all {
+		if p.clock == clock && p.rate == j.Rate && p.size == j.Size {
+			return p
+		}
+	}
+	p := &panel{clock: clock, rate: j.Rate, size: j.Size, cells: make(map[[2]string]*cell)}
+	*all = append(*all, p)
+	return p
+}
+
+func (p *panel) title() string {
+	return fmt.Sprintf("%s over %s (%s)", job.Bytes(p.size), job.Rate(p.rate), p.clock)
+}
+
+// table has time over ideal, and bytes on the wire over payload in brackets.
+func (p *panel) table() table {
+	t := table{title: p.title(), note: "Time over ideal, the median of all runs; in brackets the sender's UDP payload over the blob. '>': cut at that."}
+	t.rows = append(t.rows, append([]string{"RTT, loss"}, p.peers...))
+	for _, path := range p.paths {
+		row := []string{path}
+		for _, name := range p.peers {
+			row = append(row, p.cells[[2]string{path, name}].ratio())
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
+}
+
+// ratio is what stands in a cell; empty where there is none.
+func (c *cell) ratio() string {
+	if c == nil {
+		return ""
+	}
+	over, _ := c.median("over_ideal")
+	wire, _ := c.median("wire_over_payload")
+	if c.cut() {
+		return fmt.Sprintf(">%.1f", over)
+	}
+	return fmt.Sprintf("%.2f (%.2f)", over, wire)
+}

@@ -1,0 +1,73 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/quivernet/quiver/bench/job"
+)
+
+// cell is all runs of one job.
+type cell struct {
+	job.Job
+	runs []job.Result
+}
+
+// cells groups the results of a scenario and clock that have figures, sorted by path, then by contender.
+func (d *Document) cells(scenario string, clock job.Clock) []*cell {
+	var all []*cell
+	by := make(map[string]*cell)
+	for _, r := range d.Results {
+		if r.Scenario != scenario || r.Clock != clock || r.Err != "" {
+			continue
+		}
+		name := r.Cell()
+		if by[name] == nil {
+			by[name] = &cell{Job: r.Job}
+			all = append(all, by[name])
+		}
+		by[name].runs = append(by[name].runs, r)
+	}
+	rank := func(name string) int {
+		return slices.IndexFunc(d.Contenders, func(c Contender) bool { return c.Name == name })
+	}
+	slices.SortStableFunc(all, func(a, b *cell) int {
+		return cmp.Or(cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Size, b.Size), cmp.Compare(a.RTT, b.RTT), cmp.Compare(a.Loss, b.Loss),
+			cmp.Compare(a.Mode, b.Mode), cmp.Compare(b.Hz, a.Hz), cmp.Compare(a.Count, b.Count), cmp.Compare(rank(a.Peer), rank(b.Peer)))
+	})
+	return all
+}
+
+// median of a value over the runs; not ok where no run has it.
+func (c *cell) median(name string) (v float64, ok bool) {
+	var all []float64
+	for _, r := range c.runs {
+		if v, ok := r.Values[name]; ok {
+			all = append(all, v)
+		}
+	}
+	if len(all) == 0 {
+		return 0, false
+	}
+	slices.Sort(all)
+	if n := len(all); n%2 == 0 {
+		return (all[n/2-1] + all[n/2]) / 2, true
+	}
+	return all[len(all)/2], true
+}
+
+// cut reports whether a run was.
+func (c *cell) cut() bool {
+	return slices.ContainsFunc(c.runs, func(r job.Result) bool { return r.Cut })
+}
+
+// names returns the peers of the cells in the document's order.
+func (d *Document) names(cells []*cell) []string {
+	var names []string
+	for _, p := range d.Contenders {
+		if slices.ContainsFunc(cells, func(c *cell) bool { return c.Peer == p.Name }) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,71 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// tables are all of the report, those of settings and failures included.
+func (d *Document) tables() []table {
+	all := []table{d.settings()}
+	for _, p := range d.panels() {
+		all = append(all, p.table())
+	}
+	all = append(all, d.figures()...)
+	if failed := d.failed(); len(failed) > 0 {
+		t := table{title: "Without figures", rows: [][]string{{"job", "why"}}}
+		for _, r := range failed {
+			t.rows = append(t.rows, []string{r.Job.String(), r.Err})
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+func (d *Document) settings() table {
+	t := table{title: "Contenders", note: "Each with windows that are large enough for the path; where one has none, that is said.", rows: [][]string{{"contender", "version", "settings"}}}
+	for _, c := range d.Contenders {
+		t.rows = append(t.rows, []string{c.Name, c.Version, c.Settings})
+	}
+	return t
+}
+
+// summary is what stands above all tables.
+func (d *Document) summary() string {
+	return fmt.Sprintf("%d measurements on %s, %s, in %v. Revision %s.",
+		len(d.Results), d.Date.Format("2 January 2006"), d.Machine, d.Took.Round(1e9), d.Machine.Revision)
+}
+
+// WriteMarkdown writes the tables.
+func (d *Document) WriteMarkdown(w io.Writer) error {
+	if _, err := fmt.Fprintf(w, "# Bench\n\n%s\n", d.summary()); err != nil {
+		return err
+	}
+	for _, t := range d.tables() {
+		if err := t.markdown(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t table) markdown(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n## %s\n\n", t.title)
+	if t.note != "" {
+		fmt.Fprintf(&b, "%s\n\n", t.note)
+	}
+	escape := strings.NewReplacer("|", "\\|", "\n", " ")
+	for i, row := range t.rows {
+		for _, text := range row {
+			fmt.Fprintf(&b, "| %s ", escape.Replace(text))
+		}
+		b.WriteString("|\n")
+		if i == 0 {
+			b.WriteString(strings.Repeat("|---", len(row)) + "|\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,66 @@
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"github.com/quivernet/quiver/bench/emulate"
+	"github.com/quivernet/quiver/bench/job"
+	"github.com/quivernet/quiver/bench/peer"
+)
+
+// streamName is the contender beside which fairness is measured.
+const streamName = "quic-go/stream"
+
+// rampTime is what both have to find their rates.
+const rampTime = 5 * time.Second
+
+// fair lets a QUIC stream and another transfer share one bottleneck, both without end, for Job.Seconds: what of the
+// link each has, by the bytes that arrive. With ModeAlone there is the stream only.
+func fair(ctx context.Context, j job.Job, r *job.Result) error {
+	nets, err := emulate.Share(j, 2)
+	if err != nil {
+		return err
+	}
+	names := []string{streamName, j.Peer}
+	if j.Mode == ModeAlone {
+		names = names[:1]
+	}
+	for i, name := range names {
+		if err := keepMoving(ctx, name, nets[i], content(j.Size, j.Seed)); err != nil {
+			return err
+		}
+	}
+	time.Sleep(rampTime)
+	var before [2]uint64
+	for i := range names {
+		up, _ := nets[i].Stats()
+		before[i] = up.DeliveredBytes
+	}
+	time.Sleep(j.Seconds)
+	for i := range names {
+		up, _ := nets[i].Stats()
+		mbit := float64(up.DeliveredBytes-before[i]) * 8 / 1e6 / j.Seconds.Seconds()
+		name := [2]string{"stream", "peer"}[i]
+		r.Set(name+"_mbit_per_second", mbit)
+		r.Set(name+"_share", mbit*1e6/float64(j.Rate))
+	}
+	return nil
+}
+
+// keepMoving sends blob after blob until the process ends.
+func keepMoving(ctx context.Context, name string, n emulate.Net, data []byte) error {
+	who, err := peer.Find(name)
+	if err != nil {
+		return err
+	}
+	pair, err := who.Open(ctx, n)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for pair.(peer.Mover).Move(ctx, data) == nil {
+		}
+	}()
+	return nil
+}

@@ -1,0 +1,144 @@
+package scenario
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/quivernet/quiver/bench/job"
+	"github.com/quivernet/quiver/bench/peer"
+)
+
+// What goes on beside the messages.
+const (
+	ModeAlone  = "alone"
+	ModeBeside = "beside"
+)
+
+const (
+	messageBytes = 100
+	// tailTime is how long messages may arrive after the last was sent.
+	tailTime = 5 * time.Second
+	// soloTime is how long one connection talks without a blob.
+	soloTime = 10 * time.Second
+)
+
+// play sends reliable messages while blobs go by the same connection, over as many connections as it takes for
+// Job.Count messages: latency from the tick to the handler, and the time of the blobs.
+func play(ctx context.Context, j job.Job, r *job.Result) error {
+	var latencies []time.Duration
+	var blobs, sent float64
+	var took time.Duration
+	each := j
+	for sent < float64(j.Count) {
+		t, err := talkOnce(ctx, each)
+		if errors.Is(err, errCut) {
+			r.Cut, err = true, nil
+		}
+		if err != nil {
+			return err
+		}
+		latencies = append(latencies, t.latencies...)
+		sent += float64(t.sent)
+		took += t.took
+		blobs++
+		each.Seed++
+	}
+	quantiles(r, latencies, time.Millisecond, "_ms")
+	r.Set("messages", sent)
+	r.Set("lost", sent-float64(len(latencies)))
+	if j.Mode == ModeBeside {
+		r.Set("blob_seconds", took.Seconds()/blobs)
+		r.Set("blob_over_ideal", took.Seconds()/blobs/j.Ideal().Seconds())
+	}
+	return nil
+}
+
+// talkOnce talks on one connection, alone or until a blob is through.
+func talkOnce(ctx context.Context, j job.Job) (*talk, error) {
+	s, err := open[peer.Talker](ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	t := startTalk(s.pair, j.Hz)
+	if j.Mode == ModeAlone {
+		time.Sleep(soloTime)
+	} else {
+		t.took, err = move(ctx, s.pair, content(j.Size, j.Seed), j.Limit())
+	}
+	t.stop()
+	return t, err
+}
+
+// talk sends messages at a fixed beat. One that the peer's Say holds up does not hold up the beat.
+type talk struct {
+	took time.Duration // of the blob beside it
+
+	pair peer.Talker
+	end  chan struct{}
+	work sync.WaitGroup
+
+	mu        sync.Mutex
+	sent      int
+	latencies []time.Duration
+}
+
+func startTalk(pair peer.Talker, hz int) *talk {
+	t := &talk{pair: pair, end: make(chan struct{})}
+	begin := time.Now()
+	pair.Hear(func(m []byte) {
+		if len(m) == messageBytes {
+			t.heard(time.Since(begin) - time.Duration(binary.LittleEndian.Uint64(m)))
+		}
+	})
+	due := make(chan time.Duration, 1<<16)
+	t.work.Go(func() {
+		for at := range due {
+			m := make([]byte, messageBytes)
+			binary.LittleEndian.PutUint64(m, uint64(at))
+			if pair.Say(m) != nil {
+				return
+			}
+		}
+	})
+	t.work.Go(func() {
+		defer close(due)
+		ticker := time.NewTicker(time.Second / time.Duration(hz))
+		defer ticker.Stop()
+		for {
+			select {
+			case <-t.end:
+				return
+			case <-ticker.C:
+				t.mu.Lock()
+				t.sent++
+				t.mu.Unlock()
+				due <- time.Since(begin)
+			}
+		}
+	})
+	return t
+}
+
+func (t *talk) heard(latency time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.latencies = append(t.latencies, latency)
+}
+
+func (t *talk) complete() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.latencies) >= t.sent
+}
+
+// stop ends the beat and waits for the tail.
+func (t *talk) stop() {
+	close(t.end)
+	for deadline := time.Now().Add(tailTime); !t.complete() && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+}

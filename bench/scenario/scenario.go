@@ -1,0 +1,113 @@
+// Package scenario is what is measured. A scenario runs one job, in a worker process of its own.
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/quivernet/quiver/bench/emulate"
+	"github.com/quivernet/quiver/bench/job"
+	"github.com/quivernet/quiver/bench/peer"
+)
+
+// settleTime is between the handshake and the measurement: path MTU discovery and keys have come to rest.
+const settleTime = time.Second
+
+// settleLoopback is the same without a path.
+const settleLoopback = 300 * time.Millisecond
+
+// openTime is how long a connection may take.
+const openTime = 10 * time.Second
+
+// scenarios by name.
+var scenarios = map[string]func(ctx context.Context, j job.Job, r *job.Result) error{
+	"emulator": emulator,
+	"blob":     blob,
+	"clean":    clean,
+	"play":     play,
+	"lane":     lane,
+	"calls":    calls,
+	"block":    block,
+	"fair":     fair,
+	"crowd":    crowd,
+}
+
+// Names returns the scenarios, sorted.
+func Names() []string {
+	var names []string
+	for name := range scenarios {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Run does one job.
+func Run(ctx context.Context, j job.Job) job.Result {
+	r := job.Result{Job: j}
+	run := scenarios[j.Scenario]
+	if run == nil {
+		r.Err = fmt.Sprintf("no scenario %q", j.Scenario)
+		return r
+	}
+	if err := run(ctx, j, &r); err != nil {
+		r.Err = err.Error()
+	}
+	return r
+}
+
+// stage is an open pair over the job's net.
+type stage[P peer.Pair] struct {
+	net  emulate.Net
+	pair P
+}
+
+// open connects the job's peer, as something that can do what the scenario needs.
+func open[P peer.Pair](ctx context.Context, j job.Job) (s stage[P], err error) {
+	who, err := peer.Find(j.Peer)
+	if err != nil {
+		return s, err
+	}
+	if s.net, err = emulate.New(j); err != nil {
+		return s, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	pair, err := who.Open(ctx, s.net)
+	if err != nil {
+		s.net.Close()
+		return s, fmt.Errorf("open %s: %w", who.Name, err)
+	}
+	able, ok := pair.(P)
+	if !ok {
+		pair.Close()
+		s.net.Close()
+		return s, fmt.Errorf("%s is not able to do that", who.Name)
+	}
+	s.pair = able
+	if j.Clock == job.Loopback {
+		time.Sleep(settleLoopback)
+	} else {
+		time.Sleep(settleTime)
+	}
+	return s, nil
+}
+
+func (s stage[P]) close() {
+	s.pair.Close()
+	s.net.Close()
+}
+
+// content is what no compression makes smaller.
+func content(size int, seed uint64) []byte {
+	var key [32]byte
+	for i := range key {
+		key[i] = byte(seed >> (i % 8 * 8))
+	}
+	data := make([]byte, size)
+	_, _ = rand.NewChaCha8(key).Read(data)
+	return data
+}

@@ -1,0 +1,61 @@
+// Package worker runs one job in a process of its own, so that no job sees another's heap, timers or leaks.
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+	"testing/synctest"
+
+	"github.com/quivernet/quiver/bench/job"
+	"github.com/quivernet/quiver/bench/peer"
+	"github.com/quivernet/quiver/bench/scenario"
+)
+
+// Env is set in the environment of a worker.
+const Env = "QUIVER_BENCH_WORKER"
+
+// Is reports whether this process is a worker. A program that is to be one calls Main then, before all else.
+func Is() bool { return os.Getenv(Env) != "" }
+
+// Main reads a job from standard input, does it, writes its result as a line to standard output, and exits.
+func Main() {
+	text, err := io.ReadAll(os.Stdin)
+	var j job.Job
+	if err == nil {
+		err = json.Unmarshal(text, &j)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+	peer.Certificate() // takes goroutines and entropy that a bubble should not see
+	if j.Clock != job.Virtual {
+		finish(scenario.Run(context.Background(), j))
+	}
+	inBubble(func() { finish(scenario.Run(context.Background(), j)) })
+}
+
+// inBubble runs fn in fake time. A bubble needs a test, and package testing makes one for programs that simulate go test.
+func inBubble(fn func()) {
+	os.Args = os.Args[:1]
+	all := func(string, string) (bool, error) { return true, nil }
+	test := testing.InternalTest{Name: "Job", F: func(t *testing.T) { synctest.Test(t, func(*testing.T) { fn() }) }}
+	testing.Main(all, []testing.InternalTest{test}, nil, nil)
+}
+
+// finish ends the process while goroutines of the peers may still run.
+func finish(r job.Result) {
+	text, err := json.Marshal(r)
+	if err == nil {
+		_, err = os.Stdout.Write(append(text, '\n'))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
