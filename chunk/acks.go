@@ -66,6 +66,15 @@ func (r *Receiver) Restart() {
 	}
 }
 
+// Repeat makes the ack of one chunk due at once, because the driver knows that it was lost.
+func (r *Receiver) Repeat(id uint16) {
+	if a := r.slot(id); a != nil {
+		r.request(&a.ackable, atOnce)
+	} else if a := r.past(id); a != nil {
+		r.request(a, atOnce)
+	}
+}
+
 // request makes an ack due, if there is a chunk.
 func (r *Receiver) request(a *ackable, when due) {
 	if a.count == 0 || a.due >= when {

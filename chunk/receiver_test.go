@@ -222,6 +222,21 @@ func TestReceiverRestart(t *testing.T) {
 	require.Empty(t, acks(r, after(time.Second)))
 }
 
+func TestReceiverRepeat(t *testing.T) {
+	r := chunk.NewReceiver(chunk.Config{ReceiveQueue: 2})
+	r.Insert(epoch, slicesOf(0, []byte("x"))[0])
+	r.Insert(epoch, slicesOf(1, make([]byte, 5000))[2])
+	r.Chunk()
+	require.Len(t, acks(r, epoch), 2)
+	r.Repeat(0)
+	require.Equal(t, []chunk.Ack{ackOf(0, 1, 0)}, acks(r, epoch), "of one that was taken")
+	r.Repeat(1)
+	require.Equal(t, []chunk.Ack{ackOf(1, 5, 2)}, acks(r, epoch), "of one under way")
+	r.Repeat(2)
+	r.Repeat(60000)
+	require.Empty(t, acks(r, after(time.Second)), "of none")
+}
+
 // TestMemoryIsBounded lets a hostile sender begin as many chunks as it likes.
 func TestMemoryIsBounded(t *testing.T) {
 	const queue = 4

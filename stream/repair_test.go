@@ -211,6 +211,23 @@ func TestTransferWithoutRepair(t *testing.T) {
 	require.True(t, bytes.Equal(message, got[0]))
 }
 
+// TestLostAcksAreNoStorm: a lost ack brings one more, and not those of all chunks.
+func TestLostAcksAreNoStorm(t *testing.T) {
+	random := testkit.Rand(t)
+	a, b := newSealedEnd(), newSealedEnd()
+	now, acks := netsim.Epoch, 0
+	for range slicePipeline {
+		require.NoError(t, a.send(newBlock(1), content(2*sliceBytes)))
+	}
+	for !a.idle() {
+		a.pass(now, b, func([]byte) bool { return false })
+		now = now.Add(100 * time.Millisecond)
+		b.source.Advance(now)
+		acks += b.pass(now, a, func([]byte) bool { return random.IntN(2) == 0 })
+	}
+	require.Less(t, acks, 4*slicePipeline)
+}
+
 // TestSealedPayloadsThatAreNone are dropped and counted.
 func TestSealedPayloadsThatAreNone(t *testing.T) {
 	e := newSealedEnd()

@@ -9,7 +9,7 @@ import (
 const (
 	// mostAckBytes is what a packet with an ack takes, with the byte before it.
 	mostAckBytes = 1 + chunk.Overhead + chunk.MaxSlices/8
-	// ackToken tells the fate of an ack, otherToken one that is of no interest; all others are numbers of slices.
+	// ackToken plus its chunk's id stands for an ack, otherToken for what is of no interest; all others are numbers of slices.
 	ackToken   = 1 << 63
 	otherToken = 1 << 62
 )
@@ -44,7 +44,7 @@ func (l *sealedLink) appendPayload(now time.Time, buf []byte, most int) (b []byt
 	}
 	if a, ok := l.inbox.next(now); ok {
 		l.ackDue = false
-		return l.format.AppendAck(append(buf, sealedProtocol), a), ackToken, true
+		return l.format.AppendAck(append(buf, sealedProtocol), a), ackToken + uint64(a.ChunkID), true
 	}
 	if most < sliceDatagram {
 		return buf, 0, false
@@ -87,11 +87,10 @@ func (s sealedSource) Acked(_ time.Time, token uint64) {
 func (s sealedSource) Lost(_ time.Time, token uint64) {
 	s.work(func(l *sealedLink) {
 		l.repairs.loss.note()
-		switch token {
-		case ackToken:
-			l.inbox.repeat()
-		case otherToken:
-		default:
+		switch {
+		case token >= ackToken:
+			l.inbox.again(uint16(token))
+		case token < otherToken:
 			l.lose(token)
 		}
 	})

@@ -108,6 +108,14 @@ func (b *sliceInbox) next(now time.Time) (chunk.Ack, bool) {
 	return a, ok
 }
 
+// again has a chunk acked again, whose ack was lost or never left.
+func (b *sliceInbox) again(id uint16) {
+	if b.receiver != nil {
+		b.receiver.Repeat(id)
+		b.draining = true
+	}
+}
+
 // repeat has all that was acked lately acked again.
 func (b *sliceInbox) repeat() {
 	if b.receiver != nil {

@@ -26,6 +26,7 @@ type sliceMachine struct {
 
 	acks    uint64 // sent, the numbers of their datagrams beyond those of slices
 	lastAck bool   // the newest datagram was an ack
+	ackID   uint16 // of the newest
 	changed bool   // by the owner
 	active  time.Time
 
@@ -105,7 +106,7 @@ func (m *sliceMachine) AppendPacket(now time.Time, buf []byte, most int) (packet
 		return buf, 0, false
 	}
 	if a, ok := m.inbox.next(now); ok {
-		m.lastAck = true
+		m.lastAck, m.ackID = true, a.ChunkID
 		m.acks++
 		return m.format.AppendAck(append(buf, m.protocol), a), m.acks, true
 	}
@@ -138,7 +139,7 @@ func (m *sliceMachine) mayLeave() bool {
 // Unsent takes back the newest datagram.
 func (m *sliceMachine) Unsent(number uint64) {
 	if m.lastAck {
-		m.inbox.repeat()
+		m.inbox.again(m.ackID)
 		return
 	}
 	m.lose(number)
