@@ -188,6 +188,7 @@ func TestWhoseQueue(t *testing.T) {
 	require.Equal(t, Drain, drained(100*ms, 100*ms, 60*ms))
 	require.Equal(t, Drain, drained(100*ms, 100*ms, 60*ms, 40*ms, 20*ms))
 	require.Equal(t, Compete, drained(100*ms, 100*ms, 60*ms, 55*ms))
+	require.Equal(t, Cruise, drained(60*ms, 30*ms, 12*ms))
 	require.Equal(t, Cruise, drained(100*ms, 60*ms, 20*ms, 0))
 }
 

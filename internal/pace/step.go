@@ -36,7 +36,7 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 	case Start:
 		c.stepStart(t, b, ended)
 	case Drain:
-		c.stepDrain(t, ended)
+		c.stepDrain(t, b, ended)
 	case Cruise:
 		c.stepCruise(t, b, ended)
 	case Up:
@@ -116,8 +116,12 @@ func (c *Controller) trim() {
 	}
 }
 
-// stepDrain waits for the queue to be gone.
-func (c *Controller) stepDrain(t instant, ended bool) {
+// stepDrain waits for the queue to be gone. What left before it tells at once when the path has become much slower; less,
+// which may be another's packets, and what leaves in it, at half the rate, tells at the end of a round.
+func (c *Controller) stepDrain(t instant, b batch, ended bool) {
+	if b.acked > 0 && b.newest.sent <= c.since && c.queue > c.delay.target() && c.recent < c.Estimate()/2 {
+		c.trim()
+	}
 	switch {
 	case c.looked:
 		c.afterLook(t)
@@ -128,14 +132,17 @@ func (c *Controller) stepDrain(t instant, ended bool) {
 		if c.standing > c.delay.target() {
 			c.trim()
 		}
-	case c.standing > c.delay.target() && c.standing < c.stood*3/4:
-		c.trim() // a queue that goes as we drain is our own: the path has become slower
-	case c.stays >= drainRounds:
+	case c.standing > c.delay.target() && c.goes():
+		c.trim()
+	case c.stays >= drainRounds && !c.goes():
 		c.compete(t)
 	default:
 		c.enter(Cruise, t)
 	}
 }
+
+// goes tells whether the queue shrinks as we drain: then it is our own, and the path has become slower.
+func (c *Controller) goes() bool { return c.standing < c.stood*3/4 }
 
 // stepCruise watches for a queue that stands, and looks for more rate now and then.
 func (c *Controller) stepCruise(t instant, b batch, ended bool) {
