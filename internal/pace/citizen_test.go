@@ -1,15 +1,14 @@
 package pace_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
-	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/pace"
+	"github.com/stretchr/testify/require"
 )
 
 // shared is the link of the good-citizen lines: 20 Mbit/s, 50 ms.
@@ -18,45 +17,66 @@ func shared(loss float64) link { return link{20e6, 50 * ms, loss} }
 // endless is more than any test sends.
 const endless = 1 << 29
 
-// Two transfers over one bottleneck end within 20 % of each other. The median pair does; no pair is far from it.
+// Two transfers over one bottleneck end within 20 % of each other: the median pair, and none is far from it. Of short ones,
+// a tenth is over 20 %: when they meet, each has a rate from before, and their parts need seconds to become equal.
 func TestTwoTransfersShare(t *testing.T) {
-	seed := sceneSeed(t)
-	const pairs = 15
-	for _, loss := range []float64{0, 0.01} {
-		l := shared(loss)
-		var ratios []float64
-		for i := range uint64(pairs) {
-			w := l.world(seed + 2*i)
-			a := newBulk(0, 16<<20, l.joined(1), netsim.Epoch.Add(ms))
-			b := newBulk(1, 16<<20, l.joined(1), netsim.Epoch.Add(time.Duration(1+37*i)*ms))
-			w.flows = []flow{a, b}
-			require.True(t, w.until(5*time.Minute, w.done))
-			x, y := a.took().Seconds(), b.took().Seconds()
-			ratios = append(ratios, max(x, y)/min(x, y))
+	survey(t, func(seed uint64) (f []figure) {
+		for _, c := range []struct {
+			size, pairs int
+			most        float64
+		}{{4 << 20, 11, 1.5}, {16 << 20, 3, 1.3}} {
+			for _, loss := range []float64{0, 0.01} {
+				var ratios []float64
+				for i := range uint64(c.pairs) {
+					ratios = append(ratios, pair(shared(loss), seed+2*i, c.size))
+				}
+				name := fmt.Sprintf("%d MiB, loss %g, longer over shorter: ", c.size>>20, loss)
+				f = append(f, shown(name+"one pair", ratios[0]))
+				slices.Sort(ratios)
+				f = append(f, atMost(name+"median", ratios[c.pairs/2], 1.2), atMost(name+"most", ratios[c.pairs-1], c.most))
+			}
 		}
-		slices.Sort(ratios)
-		t.Logf("loss %g: median %.2f, 12 of 15 within %.2f, all within %.2f", loss, ratios[pairs/2], ratios[11], ratios[pairs-1])
-		assert.LessOrEqual(t, ratios[pairs/2], 1.2)
-		assert.LessOrEqual(t, ratios[pairs-1], 1.4)
+		return f
+	})
+}
+
+// In these pairs one took a rate that came free because the other drained for one that the path had to give, and started
+// anew: 1.35 to 1.45 it was.
+func TestNoStartIntoADrain(t *testing.T) {
+	for _, seed := range []uint64{1012, 1028, 1150} {
+		require.Less(t, pair(shared(0), seed, 4<<20), 1.25)
 	}
+}
+
+// pair runs two transfers that begin within half a second, and returns the longer time over the shorter.
+func pair(l link, seed uint64, size int) float64 {
+	w := l.world(seed)
+	later := time.Duration(rand.New(rand.NewPCG(seed, 10)).Int64N(int64(500 * ms)))
+	a := newBulk(0, size, l.joined(1), curtain(seed))
+	b := newBulk(1, size, l.joined(1), curtain(seed).Add(later))
+	w.flows = []flow{a, b}
+	w.until(5*time.Minute, w.done)
+	x, y := a.took().Seconds(), b.took().Seconds()
+	return max(x, y) / min(x, y)
 }
 
 // A second transfer that begins while another has the link gets its part of it.
 func TestLatecomer(t *testing.T) {
-	seed := sceneSeed(t)
-	for i := range uint64(5) {
-		l := shared(0.01 * float64(i%2))
-		w := l.world(seed + 2*i)
-		a := newBulk(0, endless, l.joined(1), netsim.Epoch.Add(ms))
-		b := newBulk(1, endless, l.joined(0), netsim.Epoch.Add(3*time.Second))
-		w.flows = []flow{a, b}
-		w.until(8*time.Second, w.done)
-		x, y := a.received, b.received
-		w.until(28*time.Second, w.done)
-		x, y = a.received-x, b.received-y
-		t.Logf("loss %g: Mbit/s in 20 s after 5 s: %.1f and %.1f", l.loss, float64(x)*8/20e6, float64(y)*8/20e6)
-		require.Greater(t, float64(min(x, y)), 0.25*float64(x+y))
-	}
+	survey(t, func(seed uint64) (f []figure) {
+		for _, loss := range []float64{0, 0.01} {
+			l := shared(loss)
+			w := l.world(seed)
+			a := newBulk(0, endless, l.joined(1), curtain(seed))
+			b := newBulk(1, endless, l.joined(0), curtain(seed).Add(3*time.Second))
+			w.flows = []flow{a, b}
+			w.until(8*time.Second, w.done)
+			x, y := a.received, b.received
+			w.until(28*time.Second, w.done)
+			x, y = a.received-x, b.received-y
+			f = append(f, figure{fmt.Sprintf("loss %g: the latecomer's part of 20 s after 5 s", loss), float64(y) / float64(x+y), 0.25, 0.75})
+		}
+		return f
+	})
 }
 
 // mbits is what flows received in Mbit/s of payload from 5 s to 35 s.
@@ -74,52 +94,64 @@ func mbits(w *world, flows ...*bulk) []float64 {
 	return rates
 }
 
-// New Reno beside a transfer keeps 30 % of the link or 80 % of what it reaches alone, whichever is less. Random loss makes
-// Reno's own rate vary from run to run, so that means are compared.
+// New Reno beside a transfer keeps 30 % of the link or 80 % of what it reaches alone, whichever is less, and the transfer is
+// not shy. Random loss makes Reno's own rate vary from run to run, so that means are compared.
 func TestRenoBeside(t *testing.T) {
-	seed := sceneSeed(t)
-	const runs = 6
-	for _, beta := range []float64{0.5, 0.7} {
-		for _, loss := range []float64{0, 0.01} {
-			var alone, beside, ours float64
-			for i := range uint64(runs) {
-				l := shared(loss)
-				w := l.world(seed + 2*i)
-				a := newBulk(0, endless, newReno(beta), netsim.Epoch.Add(ms))
-				w.flows = []flow{a}
-				alone += mbits(w, a)[0] / runs
-
-				w = l.world(seed + 2*i)
-				a = newBulk(0, endless, newReno(beta), netsim.Epoch.Add(ms))
-				b := newBulk(1, endless, l.joined(1), netsim.Epoch.Add(time.Duration(1+i%2*2000)*ms))
-				w.flows = []flow{a, b}
-				got := mbits(w, a, b)
-				beside, ours = beside+got[0]/runs, ours+got[1]/runs
+	survey(t, func(seed uint64) (f []figure) {
+		for _, beta := range []float64{0.5, 0.7} {
+			for _, c := range []struct {
+				loss float64
+				runs int
+				ours float64
+			}{{0, 1, 4}, {0.01, 4, 14}} {
+				var alone, beside, ours float64
+				for i := range c.runs {
+					x, y, z := besideReno(shared(c.loss), seed+2*uint64(i), beta)
+					alone, beside, ours = alone+x/float64(c.runs), beside+y/float64(c.runs), ours+z/float64(c.runs)
+				}
+				name := fmt.Sprintf("beta %g, loss %g, Mbit/s: ", beta, c.loss)
+				f = append(f, shown(name+"Reno alone", alone), atLeast(name+"Reno beside", beside, min(0.3*20, 0.8*alone)), atLeast(name+"ours", ours, c.ours))
 			}
-			t.Logf("beta %g loss %g: Reno alone %.1f Mbit/s, beside %.1f (%.0f %%); ours %.1f", beta, loss, alone, beside, 100*beside/alone, ours)
-			assert.GreaterOrEqual(t, beside, min(0.3*20, 0.8*alone))
 		}
-	}
+		return f
+	})
+}
+
+func besideReno(l link, seed uint64, beta float64) (alone, beside, ours float64) {
+	w := l.world(seed)
+	a := newBulk(0, endless, newReno(beta), curtain(seed))
+	w.flows = []flow{a}
+	alone = mbits(w, a)[0]
+
+	w = l.world(seed)
+	a = newBulk(0, endless, newReno(beta), curtain(seed))
+	b := newBulk(1, endless, l.joined(1), curtain(seed).Add(time.Duration(seed%2*2000)*ms))
+	w.flows = []flow{a, b}
+	got := mbits(w, a, b)
+	return alone, got[0], got[1]
 }
 
 // A transfer alone keeps no standing queue above max(5 ms, RTT/4).
 func TestQueueAlone(t *testing.T) {
-	seed := sceneSeed(t)
-	for _, l := range []link{{20e6, 50 * ms, 0}, {20e6, 50 * ms, 0.01}, {10e6, 100 * ms, 0.05}, {100e6, 50 * ms, 0.01}, {100e6, 10 * ms, 0}, {2e6, 30 * ms, 0.02}, {200e6, 2 * ms, 0}} {
-		w := l.world(seed)
-		b := newBulk(0, endless, l.joined(1), netsim.Epoch.Add(ms))
-		w.flows = []flow{b}
-		w.until(2*time.Second, w.done)
-		q := watchQueue(w, max(2*l.rtt, 100*ms)/50)
-		from := b.received
-		w.until(12*time.Second, w.done)
-		standing, mean, most := q.standing(50), q.mean(), q.most()
-		t.Logf("%-24v queue: standing at most %v, mean %v, most %v; goodput %.3f", l, standing.Round(10*time.Microsecond), mean.Round(10*time.Microsecond), most.Round(10*time.Microsecond),
-			float64(b.received-from)*8/10/float64(l.rate)/(1-l.loss))
-		packet := time.Duration(charged * 8e9 / float64(l.rate))
-		assert.LessOrEqual(t, standing, max(5*ms, l.rtt/4, 6*packet))
-		assert.LessOrEqual(t, mean, max(5*ms, l.rtt/8, 3*packet))
-	}
+	survey(t, func(seed uint64) (f []figure) {
+		for _, l := range []link{{20e6, 50 * ms, 0}, {20e6, 50 * ms, 0.01}, {10e6, 100 * ms, 0.05}, {100e6, 50 * ms, 0.01}, {100e6, 10 * ms, 0}, {2e6, 30 * ms, 0.02}, {200e6, 2 * ms, 0}} {
+			w := l.world(seed)
+			b := newBulk(0, endless, l.joined(1), curtain(seed))
+			w.flows = []flow{b}
+			w.until(2*time.Second, w.done)
+			q := watchQueue(w, max(2*l.rtt, 100*ms)/50)
+			from, long := b.received, 10*time.Second
+			if l.rate >= 100e6 {
+				long = 4 * time.Second
+			}
+			w.until(2*time.Second+long, w.done)
+			packet := time.Duration(charged * 8e9 / float64(l.rate))
+			f = append(f, atMost(l.String()+": standing queue, ms", q.standing(50).Seconds()*1e3, max(5*ms, l.rtt/4, 6*packet).Seconds()*1e3),
+				atMost(l.String()+": mean queue, ms", q.mean().Seconds()*1e3, max(5*ms, l.rtt/8, 3*packet).Seconds()*1e3),
+				atLeast(l.String()+": goodput", float64(b.received-from)*8/long.Seconds()/float64(l.rate)/(1-l.loss)/useful, 0.9))
+		}
+		return f
+	})
 }
 
 // queue is the time that a packet would wait at the bottleneck, seen every so often.

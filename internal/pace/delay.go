@@ -55,9 +55,9 @@ func (d *delay) base() time.Duration {
 func (d *delay) target() time.Duration { return max(minStanding, d.base()/4, 2*d.grain) }
 
 // aim is the queue that cruising steers for: aimPackets of its own, as TCP Vegas has it, so that of two that share a
-// bottleneck the faster one wants the shorter queue and yields; a quarter of the target at most, below which looks for more
-// rate fit; and no less than a packet.
-func (d *delay) aim() time.Duration { return max(d.grain, min(aimPackets*d.grain, d.target()/4)) }
+// bottleneck the faster one wants the shorter queue and yields; half of the target at most, for where the bound is reached
+// both want the same and neither yields; and no less than a packet.
+func (d *delay) aim() time.Duration { return max(d.grain, min(aimPackets*d.grain, d.target()/2)) }
 
 // pto is RFC 9002's probe timeout.
 func (d *delay) pto(ackDelay time.Duration) time.Duration {

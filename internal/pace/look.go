@@ -64,15 +64,16 @@ func (c *Controller) afterLook(t instant) {
 	}
 }
 
-// judge tells whether a look found more rate, and closes it when its packets are decided.
+// judge tells whether a look found more rate, and closes it when its packets are decided. Rate that comes with a queue above
+// the target, or after one, was somebody else's, who drained.
 func (c *Controller) judge() (found bool) {
 	l := &c.look
 	if l.until == 0 {
 		return false
 	}
 	l.peak = max(l.peak, c.queue)
-	if c.Estimate() > l.from*(1+paid*(c.push()-1)) && c.queue < c.delay.target()/2 && c.state != Compete {
-		l.until, c.shallow = 0, false
+	if c.Estimate() > l.from*(1+paid*(c.push()-1)) && c.queue < c.delay.target()/2 && l.peak <= c.delay.target() && c.state != Compete {
+		l.until, c.shallow, c.vain = 0, false, false
 		return true
 	}
 	if c.round >= l.until {
@@ -81,10 +82,13 @@ func (c *Controller) judge() (found bool) {
 	return false
 }
 
-// close draws the conclusions from a look that found nothing.
+// close draws the conclusions from a look that found nothing. What it took while a queue stood, it took from others.
 func (c *Controller) close() {
 	l := &c.look
-	l.until = 0
+	l.until, c.vain = 0, true
+	if c.state != Compete && l.peak > c.delay.aim() && c.rates.value() > l.from {
+		c.rates.set(c.round, l.from)
+	}
 	dropped := l.outcome.above(c.random.value)
 	c.shallow = dropped && c.Estimate() < l.from*1.05
 	if dropped {

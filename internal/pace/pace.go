@@ -33,6 +33,8 @@ type Controller struct {
 	roundEnd  int64 // of delivery.total
 	roundLeft tally
 	standing  time.Duration // least queue in it
+	crest     time.Duration // greatest queue in it
+	stood     time.Duration // least queue in the round before
 	queue     time.Duration // latest
 
 	// What the controller does.
@@ -47,6 +49,8 @@ type Controller struct {
 	extra   float64 // gain of looks above 1; less than lookGain's counts as that
 	looked  bool    // Drain follows a look, and the queue is not twice the target
 	shallow bool    // the last look met loss in place of a queue: the path drops what is over its rate
+	idle    int     // rounds in a row in which next to no queue was seen
+	vain    bool    // a look in them found nothing
 	stays   int     // rounds in a row with a queue above half the target
 	kept    float64 // the estimate before them
 	rival   instant // when the last competitor was seen
@@ -174,7 +178,7 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 		c.round++
 		c.roundEnd = c.delivery.total
 		c.roundLeft = tally{}
-		c.standing = c.queue
+		c.stood, c.standing, c.crest = c.standing, c.queue, c.queue
 	}
 }
 
@@ -218,6 +222,7 @@ func (c *Controller) learn(t instant, b batch) {
 	if b.arrival {
 		c.queue = b.queue
 		c.standing = min(c.standing, b.queue)
+		c.crest = max(c.crest, b.queue)
 	}
 	s := b.newest
 	rate, arrival, ok := c.delivery.rate(s, c.delay.way.least, c.shortest(), c.cfg.Packet)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/pace"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // steps drives a controller by hand.
@@ -271,8 +272,8 @@ func TestNoAllocations(t *testing.T) {
 
 // Whatever its owner and the peer say, the controller names a rate and a window that a sender can live with.
 func TestAnyScript(t *testing.T) {
-	rng := rand.New(rand.NewPCG(sceneSeed(t), 3))
-	for range 50 {
+	rng := rand.New(rand.NewPCG(testkit.Seed(t), 3))
+	for range 20 {
 		script := make([]byte, 2000)
 		for i := range script {
 			script[i] = byte(rng.Uint32())

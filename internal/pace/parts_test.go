@@ -170,6 +170,73 @@ func TestCompete(t *testing.T) {
 	require.Equal(t, Cruise, c.State())
 }
 
+// A queue that stays though we drain is somebody else's; one that goes is our own, of a path that has become slower.
+func TestWhoseQueue(t *testing.T) {
+	drained := func(queues ...time.Duration) State {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 50*ms)
+		c.rates.set(0, 1e6)
+		c.enter(Drain, 1)
+		for i, queue := range queues {
+			c.stood, c.standing = c.standing, queue
+			c.queue = queue
+			c.step(instant(i+1)*100*ms, batch{}, true)
+		}
+		return c.State()
+	}
+	require.Equal(t, Compete, drained(60*ms, 60*ms, 58*ms))
+	require.Equal(t, Drain, drained(100*ms, 100*ms, 60*ms))
+	require.Equal(t, Drain, drained(100*ms, 100*ms, 60*ms, 40*ms, 20*ms))
+	require.Equal(t, Compete, drained(100*ms, 100*ms, 60*ms, 55*ms))
+	require.Equal(t, Cruise, drained(60*ms, 30*ms, 12*ms))
+	require.Equal(t, Cruise, drained(100*ms, 60*ms, 20*ms, 0))
+}
+
+// Rate that a look got while a queue stood is not the path's to give.
+func TestFound(t *testing.T) {
+	look := func(peak time.Duration) *Controller {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 50*ms)
+		c.rates.set(0, 1e6)
+		c.enter(Cruise, 1)
+		c.open(2)
+		c.rates.set(0, 1.25e6)
+		c.look.peak = peak
+		return c
+	}
+	require.True(t, look(5*ms).judge())
+	c := look(30 * ms)
+	require.False(t, c.judge())
+	c.round = c.look.until
+	require.False(t, c.judge())
+	require.EqualValues(t, 1e6, c.Estimate(), "what it took is given back")
+}
+
+// A bottleneck without a queue has room: a look does not wait, but once it was in vain.
+func TestVacant(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(1, 50*ms)
+	c.rates.set(0, 1e6)
+	round := func() State {
+		c.step(ms, batch{tally: tally{acked: 1}}, true)
+		return c.State()
+	}
+	c.enter(Cruise, 1)
+	require.Equal(t, Cruise, round())
+	require.Equal(t, Up, round())
+	c.close()
+	c.enter(Cruise, 1)
+	for range leastPause - 1 {
+		require.Equal(t, Cruise, round())
+	}
+	t.Logf("# a queue was seen since")
+	c.enter(Cruise, 1)
+	c.crest = 10 * ms
+	require.Equal(t, Cruise, round())
+	c.crest = 0
+	require.Equal(t, Up, round())
+}
+
 // The gain of looks adapts so that a look makes a quarter of a round trip of queue, whatever our part of the bottleneck.
 func TestPush(t *testing.T) {
 	c := New(Config{Packet: 1000})

@@ -1,11 +1,11 @@
 package pace_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/pace"
@@ -23,7 +23,7 @@ type stage struct {
 func newStage(l link, seed uint64) *stage {
 	s := &stage{there: newPath(float64(l.rate), l.rtt, l.loss, seed), back: newPath(float64(l.rate), l.rtt, l.loss, seed+1), ctl: l.joined(1)}
 	s.world = newWorld(s.there, s.back)
-	s.bulk = newBulk(0, endless, s.ctl, netsim.Epoch.Add(ms))
+	s.bulk = newBulk(0, endless, s.ctl, curtain(seed))
 	s.flows = []flow{s.bulk}
 	return s
 }
@@ -42,159 +42,167 @@ func (s *stage) goodput(until time.Duration) float64 {
 const useful = float64(payload) / charged
 
 func TestRateChanges(t *testing.T) {
-	s := newStage(link{10e6, 50 * ms, 0.01}, sceneSeed(t))
-	s.at(5*time.Second, func() { s.there.rate = 2e6 })
-	s.at(12*time.Second, func() { s.there.rate = 10e6 })
 	t.Logf("# 10 Mbit/s, then 2 from 5 s, then 10 from 12 s")
-	s.goodput(2 * time.Second)
-	assert.Greater(t, s.goodput(5*time.Second), 0.93*10*useful)
-	s.goodput(7 * time.Second)
-	q := watchQueue(s.world, 10*ms)
-	slow := s.goodput(12 * time.Second)
-	t.Logf("2 Mbit/s: %.2f, queue mean %v most %v", slow, q.mean(), q.most())
-	assert.Greater(t, slow, 0.88*2*useful)
-	assert.Less(t, q.mean(), 3*12*ms)
-	rise := s.goodput(13500 * ms)
-	after := s.goodput(16 * time.Second)
-	t.Logf("10 Mbit/s again: %.2f in the first 1.5 s, then %.2f", rise, after)
-	assert.Greater(t, after, 0.9*10*useful)
+	survey(t, func(seed uint64) []figure {
+		s := newStage(link{10e6, 50 * ms, 0.01}, seed)
+		s.at(5*time.Second, func() { s.there.rate = 2e6 })
+		s.at(12*time.Second, func() { s.there.rate = 10e6 })
+		s.goodput(2 * time.Second)
+		before := s.goodput(5 * time.Second)
+		s.goodput(7 * time.Second)
+		q := watchQueue(s.world, 10*ms)
+		slow := s.goodput(12 * time.Second)
+		mean := q.mean()
+		rise := s.goodput(13500 * ms)
+		return []figure{
+			atLeast("10 Mbit/s", before, 0.93*10*useful),
+			atLeast("2 Mbit/s", slow, 0.88*2*useful),
+			atMost("queue at 2 Mbit/s, ms", mean.Seconds()*1e3, 3*12),
+			atLeast("10 Mbit/s again, first 1.5 s", rise, 0.4*10*useful),
+			atLeast("10 Mbit/s again, then", s.goodput(16*time.Second), 0.9*10*useful),
+		}
+	}, 7562334474743714707, 736163921232202498, 15179392142178406566)
 }
 
 func TestRoundTripChanges(t *testing.T) {
-	s := newStage(link{20e6, 50 * ms, 0}, sceneSeed(t))
-	longer := func(d time.Duration) func() { return func() { s.there.delay, s.back.delay = d/2, d/2 } }
-	s.at(5*time.Second, longer(100*ms))
-	s.at(25*time.Second, longer(30*ms))
 	t.Logf("# 50 ms, then 100 ms from 5 s, then 30 ms from 25 s")
-	s.goodput(5 * time.Second)
-	during := s.goodput(15 * time.Second)
-	longerRate := s.goodput(25 * time.Second)
-	s.goodput(26 * time.Second)
-	shorterRate := s.goodput(35 * time.Second)
-	t.Logf("100 ms: %.1f Mbit/s in the first 10 s, %.1f in the next; 30 ms: %.1f", during, longerRate, shorterRate)
-	assert.Greater(t, during, 0.5*20*useful)
-	assert.Greater(t, longerRate, 0.85*20*useful)
-	assert.Greater(t, shorterRate, 0.9*20*useful)
+	survey(t, func(seed uint64) []figure {
+		s := newStage(link{20e6, 50 * ms, 0}, seed)
+		longer := func(d time.Duration) func() { return func() { s.there.delay, s.back.delay = d/2, d/2 } }
+		s.at(5*time.Second, longer(100*ms))
+		s.at(25*time.Second, longer(30*ms))
+		s.goodput(5 * time.Second)
+		during := s.goodput(15 * time.Second)
+		after := s.goodput(25 * time.Second)
+		s.goodput(26 * time.Second)
+		return []figure{
+			atLeast("100 ms, first 10 s, Mbit/s", during, 0.5*20*useful),
+			atLeast("100 ms, then", after, 0.85*20*useful),
+			atLeast("30 ms", s.goodput(35*time.Second), 0.9*20*useful),
+		}
+	})
 }
 
 func TestPauses(t *testing.T) {
-	s := newStage(link{20e6, 50 * ms, 0.01}, sceneSeed(t))
-	t.Logf("# something to send in 100 ms of each 300 ms: the estimate stays")
-	s.bulk.pause = func(now time.Time) bool { return now.Sub(netsim.Epoch)%(300*ms) > 100*ms }
-	for i := range 40 {
-		s.at(time.Duration(i)*300*ms, func() {})
-	}
-	s.goodput(12 * time.Second)
-	assert.InEpsilon(t, 20e6/8, s.ctl.Estimate(), 0.15)
-	s.bulk.pause = nil
-	assert.Greater(t, s.goodput(14*time.Second), 0.88*20*useful)
-
-	t.Logf("# nothing to send for 20 s: the old rate to begin with")
-	s.bulk.pause = func(time.Time) bool { return true }
-	s.goodput(34 * time.Second)
-	s.bulk.pause = nil
-	assert.Greater(t, s.goodput(35*time.Second), 0.8*20*useful)
+	t.Logf("# something to send in 100 ms of each 300 ms: the estimate stays; nothing for 20 s: the old rate to begin with")
+	survey(t, func(seed uint64) (f []figure) {
+		s := newStage(link{20e6, 50 * ms, 0.01}, seed)
+		s.bulk.pause = func(now time.Time) bool { return now.Sub(netsim.Epoch)%(300*ms) > 100*ms }
+		for i := range 40 {
+			s.at(time.Duration(i)*300*ms, func() {})
+		}
+		s.goodput(12 * time.Second)
+		f = append(f, figure{"estimate after pauses, Mbit/s", s.ctl.Estimate() * 8 / 1e6, 0.85 * 20, 1.15 * 20})
+		s.bulk.pause = nil
+		f = append(f, atLeast("after pauses, Mbit/s", s.goodput(14*time.Second), 0.88*20*useful))
+		s.bulk.pause = func(time.Time) bool { return true }
+		s.goodput(34 * time.Second)
+		s.bulk.pause = nil
+		return append(f, atLeast("after a long pause, Mbit/s", s.goodput(35*time.Second), 0.8*20*useful))
+	})
 }
 
 func TestDarkPath(t *testing.T) {
-	s := newStage(link{20e6, 50 * ms, 0.01}, sceneSeed(t))
-	s.at(3*time.Second, func() { s.there.dark = true })
-	s.at(8*time.Second, func() { s.there.dark = false })
-	s.goodput(3 * time.Second)
-	s.goodput(4 * time.Second)
-	sent := len(s.bulk.sent)
-	s.goodput(8 * time.Second)
-	t.Logf("%d packets in 4 s of darkness, %v", len(s.bulk.sent)-sent, s.ctl.State())
-	assert.Less(t, len(s.bulk.sent)-sent, 70, "a packet a PTO of 78 ms or more")
-	assert.Equal(t, pace.Dark, s.ctl.State())
-	s.goodput(9 * time.Second)
-	after := s.goodput(11 * time.Second)
-	t.Logf("after: %.1f Mbit/s, loss %.3f", after, s.ctl.Loss())
-	assert.Greater(t, after, 0.9*20*useful)
-	assert.Less(t, s.ctl.Loss(), 0.05)
-
-	t.Logf("# dark for more than 10 s: stopped")
-	s.there.dark = true
-	s.goodput(30 * time.Second)
-	assert.Equal(t, pace.Stopped, s.ctl.State())
+	survey(t, func(seed uint64) []figure {
+		s := newStage(link{20e6, 50 * ms, 0.01}, seed)
+		s.at(3*time.Second, func() { s.there.dark = true })
+		s.at(8*time.Second, func() { s.there.dark = false })
+		s.goodput(3 * time.Second)
+		s.goodput(4 * time.Second)
+		sent := len(s.bulk.sent)
+		s.goodput(8 * time.Second)
+		sent = len(s.bulk.sent) - sent
+		assert.Equal(t, pace.Dark, s.ctl.State())
+		s.goodput(9 * time.Second)
+		after := s.goodput(11 * time.Second)
+		loss := s.ctl.Loss()
+		s.there.dark = true
+		s.goodput(30 * time.Second)
+		assert.Equal(t, pace.Stopped, s.ctl.State(), "dark for more than 10 s")
+		return []figure{
+			atMost("packets in 4 s of darkness, one a PTO of 78 ms or more", float64(sent), 70),
+			atLeast("after darkness, Mbit/s", after, 0.9*20*useful),
+			atMost("loss after darkness", loss, 0.05),
+		}
+	})
 }
 
 func TestRandomLoss(t *testing.T) {
-	seed := sceneSeed(t)
-	for _, l := range []link{{20e6, 50 * ms, 0.02}, {20e6, 50 * ms, 0.05}, {20e6, 50 * ms, 0.10}, {100e6, 20 * ms, 0.10}, {5e6, 200 * ms, 0.10}} {
-		s := newStage(l, seed)
-		s.goodput(3 * time.Second)
-		got := s.goodput(13 * time.Second)
-		most := float64(l.rate) / 1e6 * useful * (1 - l.loss)
-		t.Logf("%v: %.2f Mbit/s, %.3f of what the link passes; loss seen %.3f", l, got, got/most, s.ctl.Loss())
-		assert.Greater(t, got, 0.87*most)
-	}
+	survey(t, func(seed uint64) (f []figure) {
+		for _, l := range []link{{20e6, 50 * ms, 0.02}, {20e6, 50 * ms, 0.05}, {20e6, 50 * ms, 0.10}, {100e6, 20 * ms, 0.10}, {5e6, 200 * ms, 0.10}} {
+			s := newStage(l, seed)
+			s.goodput(3 * time.Second)
+			f = append(f, atLeast(l.String(), s.goodput(13*time.Second)/(float64(l.rate)/1e6*useful*(1-l.loss)), 0.87))
+		}
+		return f
+	})
 }
 
 // A queue too short to be seen as delay: what is over the rate is lost, and that loss is congestion.
 func TestShallowQueue(t *testing.T) {
-	seed := sceneSeed(t)
-	for _, c := range []struct {
-		link
-		queue int
-	}{{link{20e6, 50 * ms, 0}, 8 << 10}, {link{20e6, 50 * ms, 0.01}, 8 << 10}, {link{1e9, 200 * time.Microsecond, 0}, 128 << 10}, {link{2e9, 100 * time.Microsecond, 0}, 256 << 10}} {
-		s := newStage(c.link, seed)
-		s.there.queue = c.queue
-		until := 6 * time.Second
-		if c.rate > 1e8 {
-			until = 1500 * ms
+	survey(t, func(seed uint64) (f []figure) {
+		for _, c := range []struct {
+			link
+			queue int
+		}{{link{20e6, 50 * ms, 0}, 8 << 10}, {link{20e6, 50 * ms, 0.01}, 8 << 10}, {link{1e9, 200 * time.Microsecond, 0}, 128 << 10}, {link{2e9, 100 * time.Microsecond, 0}, 256 << 10}} {
+			s := newStage(c.link, seed)
+			s.there.queue = c.queue
+			until := 6 * time.Second
+			if c.rate > 1e8 {
+				until = 600 * ms
+			}
+			s.goodput(until / 3)
+			sent, received := s.bulk.bytes, s.bulk.received
+			got := s.goodput(until)
+			lost := 1 - float64(s.bulk.received-received)/(float64(s.bulk.bytes-sent)*payload/sealed)
+			name := fmt.Sprintf("%v, queue %d KiB", c.link, c.queue>>10)
+			f = append(f, atLeast(name+": of the link", got/(float64(c.rate)/1e6*useful), 0.75), atMost(name+": lost", lost, 0.05+c.loss))
 		}
-		s.goodput(until / 3)
-		sent, received := s.bulk.bytes, s.bulk.received
-		got := s.goodput(until)
-		lost := 1 - float64(s.bulk.received-received)/(float64(s.bulk.bytes-sent)*payload/sealed)
-		t.Logf("%v, queue %d KiB: %.3f of the link, lost %.3f, %v", c.link, c.queue>>10, got/(float64(c.rate)/1e6*useful), lost, s.ctl.State())
-		assert.Greater(t, got, 0.75*float64(c.rate)/1e6*useful)
-		assert.Less(t, lost, 0.05+c.loss)
-	}
+		return f
+	})
 }
 
 func TestWrongTrain(t *testing.T) {
-	seed := sceneSeed(t)
-	for _, factor := range []float64{0.25, 4} {
-		l := link{20e6, 50 * ms, 0.01}
-		w := l.world(seed)
-		b := newBulk(0, endless, l.joined(factor), netsim.Epoch.Add(ms))
-		w.flows = []flow{b}
-		require.False(t, w.until(time.Second, w.done))
-		from := b.received
-		w.until(3*time.Second, w.done)
-		got := float64(b.received-from) * 8 / 2e6
-		t.Logf("train x%g: %.1f Mbit/s from 1 s to 3 s", factor, got)
-		assert.Greater(t, got, 0.85*20*useful)
-	}
+	survey(t, func(seed uint64) (f []figure) {
+		for _, factor := range []float64{0.25, 4} {
+			l := link{20e6, 50 * ms, 0.01}
+			w := l.world(seed)
+			b := newBulk(0, endless, l.joined(factor), curtain(seed))
+			w.flows = []flow{b}
+			w.until(time.Second, w.done)
+			from := b.received
+			w.until(3*time.Second, w.done)
+			f = append(f, atLeast(fmt.Sprintf("train x%g, from 1 s to 3 s", factor), float64(b.received-from)*8/2e6, 0.85*20*useful))
+		}
+		return f
+	})
 }
 
 // Jitter is not a queue.
 func TestJitter(t *testing.T) {
-	seed := sceneSeed(t)
-	for _, jitter := range []time.Duration{2 * ms, 10 * ms} {
-		s := newStage(link{20e6, 50 * ms, 0.01}, seed)
-		s.there.jitter, s.back.jitter = jitter, jitter
-		s.goodput(3 * time.Second)
-		got := s.goodput(13 * time.Second)
-		t.Logf("jitter %v: %.1f Mbit/s", jitter, got)
-		assert.Greater(t, got, 0.7*20*useful)
-	}
+	survey(t, func(seed uint64) (f []figure) {
+		for _, jitter := range []time.Duration{2 * ms, 10 * ms} {
+			s := newStage(link{20e6, 50 * ms, 0.01}, seed)
+			s.there.jitter, s.back.jitter = jitter, jitter
+			s.goodput(3 * time.Second)
+			f = append(f, atLeast(fmt.Sprintf("jitter %v, Mbit/s", jitter), s.goodput(13*time.Second), 0.7*20*useful))
+		}
+		return f
+	})
 }
 
 // Play's packets pass the same bottleneck: bulk leaves them their rate.
 func TestPlay(t *testing.T) {
-	s := newStage(link{20e6, 50 * ms, 0}, sceneSeed(t))
-	s.ctl.Play(5e6 / 8)
-	play := &player{rate: 5e6, size: 400}
-	s.flows = append(s.flows, play)
-	s.goodput(3 * time.Second)
-	q := watchQueue(s.world, 5*ms)
-	got := s.goodput(13 * time.Second)
-	t.Logf("beside 5 Mbit/s of play: %.1f Mbit/s, queue mean %v; estimate %.1f Mbit/s", got, q.mean(), s.ctl.Estimate()*8/1e6)
-	assert.Greater(t, got, 0.88*15*useful)
-	assert.Less(t, q.mean(), 8*ms)
+	survey(t, func(seed uint64) []figure {
+		s := newStage(link{20e6, 50 * ms, 0}, seed)
+		s.ctl.Play(5e6 / 8)
+		play := &player{rate: 5e6, size: 400}
+		s.flows = append(s.flows, play)
+		s.goodput(3 * time.Second)
+		q := watchQueue(s.world, 5*ms)
+		got := s.goodput(13 * time.Second)
+		return []figure{atLeast("beside 5 Mbit/s of play, Mbit/s", got, 0.88*15*useful), atMost("queue, ms", q.mean().Seconds()*1e3, 8)}
+	})
 }
 
 // player sends packets of a size at a rate and hears nothing.

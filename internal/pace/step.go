@@ -17,6 +17,8 @@ const (
 	blind = maxRandomLoss + 0.05
 	// drainRounds is after how many round trips a queue that stays is somebody else's, DESIGN.md 7.
 	drainRounds = 3
+	// idleRounds without a queue, though cruising steers for one, mean that somebody has left: a look need not wait.
+	idleRounds = 1
 )
 
 // step moves the state machine after a feedback.
@@ -34,7 +36,7 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 	case Start:
 		c.stepStart(t, b, ended)
 	case Drain:
-		c.stepDrain(t, ended)
+		c.stepDrain(t, b, ended)
 	case Cruise:
 		c.stepCruise(t, b, ended)
 	case Up:
@@ -54,8 +56,12 @@ func (c *Controller) enter(s State, t instant) {
 	c.state, c.since, c.before, c.rounds, c.looked = s, t, c.delivery.total, 0, false
 }
 
-// strain counts the rounds in which a queue stayed, and remembers what we had before them.
+// strain counts the rounds in which a queue stayed, and remembers what we had before them; and those in which there was
+// next to none.
 func (c *Controller) strain() {
+	if c.idle++; c.crest > c.delay.aim()/2 {
+		c.idle, c.vain = 0, false
+	}
 	if c.standing <= c.delay.target()/2 {
 		c.stays = 0
 		return
@@ -110,8 +116,12 @@ func (c *Controller) trim() {
 	}
 }
 
-// stepDrain waits for the queue to be gone.
-func (c *Controller) stepDrain(t instant, ended bool) {
+// stepDrain waits for the queue to be gone. What left before it tells at once when the path has become much slower; less,
+// which may be another's packets, and what leaves in it, at half the rate, tells at the end of a round.
+func (c *Controller) stepDrain(t instant, b batch, ended bool) {
+	if b.acked > 0 && b.newest.sent <= c.since && c.queue > c.delay.target() && c.recent < c.Estimate()/2 {
+		c.trim()
+	}
 	switch {
 	case c.looked:
 		c.afterLook(t)
@@ -122,12 +132,17 @@ func (c *Controller) stepDrain(t instant, ended bool) {
 		if c.standing > c.delay.target() {
 			c.trim()
 		}
-	case c.stays >= drainRounds:
+	case c.standing > c.delay.target() && c.goes():
+		c.trim()
+	case c.stays >= drainRounds && !c.goes():
 		c.compete(t)
 	default:
 		c.enter(Cruise, t)
 	}
 }
+
+// goes tells whether the queue shrinks as we drain: then it is our own, and the path has become slower.
+func (c *Controller) goes() bool { return c.standing < c.stood*3/4 }
 
 // stepCruise watches for a queue that stands, and looks for more rate now and then.
 func (c *Controller) stepCruise(t instant, b batch, ended bool) {
@@ -135,14 +150,23 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	switch {
 	case c.rival > 0 && t-c.rival < minimumLife && c.stays >= drainRounds:
 		c.compete(t)
-	case c.queue > 2*target, ended && c.standing > target, b.lost > 0 && c.queue > target:
+	case c.queue > 2*target, ended && c.standing > target, c.queue > target && c.excess(b):
 		c.trim()
 		c.enter(Drain, t)
 	case t-c.delay.touched > minimumLife/2:
 		c.enter(Dip, t)
-	case ended && c.rounds >= c.pause && c.delivery.limited <= c.delivery.total:
+	case ended && (c.rounds >= c.pause || c.vacant()) && c.delivery.limited <= c.delivery.total:
 		c.open(t)
 	}
+}
+
+// excess tells whether more was just lost than random loss explains.
+func (c *Controller) excess(b batch) bool { return b.lost > 0 && c.roundLeft.above(c.usual()) }
+
+// vacant tells whether the bottleneck has room: it stays without a queue though we steer for one. A look that found none
+// all the same, for the path drops or the sender is too slow, is not repeated before its time.
+func (c *Controller) vacant() bool {
+	return c.rounds > idleRounds && c.idle >= idleRounds && !c.vain && !c.shallow
 }
 
 // stepDip ends after a round trip of which every packet met a path that we left half empty.
