@@ -30,8 +30,7 @@ func (in *incoming) sendControl(control *rpc.Actor, now time.Time) (sent, over b
 		return true, true, sendReject.call(control, reject{in.header.id, stopFor(in.err)})
 	case in.reply != nil && !in.replied:
 		in.replied = true
-		s := in.peer.streams
-		in.credit = newCredit(now, in.parts.base, s.config.firstWindow(), s.config.maxPending())
+		in.credit = newCredit(now, in.parts.base, in.reserved, in.peer.streams.config.maxPending())
 		in.parts.limit = max(in.parts.limit, in.credit.limit)
 		in.reply.limit = in.parts.limit
 		return true, false, sendAccept.call(control, *in.reply)

@@ -54,8 +54,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stream: Config.MaxTransfers is %d, at most %d", c.MaxTransfers, maxIncoming)
 	case c.maxPending() < minPending:
 		return fmt.Errorf("stream: Config.MaxPending is %d bytes, at least %d: the largest element must fit", c.MaxPending, minPending)
-	case c.maxMemory() < c.firstWindow():
-		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, one transfer begins with %d", c.MaxMemory, c.firstWindow())
+	case c.maxMemory() < min(leastWindow, c.maxPending()):
+		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, one transfer begins with %d", c.MaxMemory, min(leastWindow, c.maxPending()))
 	case c.maxQueued() < 1:
 		return fmt.Errorf("stream: Config.MaxQueued is %d, at least 1", c.MaxQueued)
 	}

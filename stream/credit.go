@@ -12,8 +12,11 @@ const (
 	// earlyKeyedBytes may leave with a header that names its content by a key: little enough that content which the
 	// receiver has already costs less than 8 KiB.
 	earlyKeyedBytes = 4 << 10
-	// firstWindow is the credit that a transfer starts with.
-	firstWindow = 2 << 20
+	// firstWindow is the credit that a transfer starts with, unless it is smaller or memory is short: what is under way at
+	// 100 Mbit/s and 100 ms, three times, for a part that is lost twice holds up the rest.
+	firstWindow = 4 << 20
+	// leastWindow is what a transfer starts with when memory is short.
+	leastWindow = 512 << 10
 	// defaultMaxPending is what the credit grows to.
 	defaultMaxPending = 16 << 20
 	// progressInterval is how often consumption is reported though no credit is due.

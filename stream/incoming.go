@@ -40,7 +40,7 @@ type incoming struct {
 	decoded int64 // elements; the goroutine's own
 
 	// What follows belongs to the world's goroutine.
-	reserved bool
+	reserved int64 // bytes of the world's memory that it began with
 	started  bool
 	replied  bool
 	push     func(batch any)
@@ -224,10 +224,11 @@ func (in *incoming) completeLocked() {
 	}
 }
 
+// window is how many bytes are reserved for what the sender may send ahead.
 func (in *incoming) window() int64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return max(in.credit.window, in.peer.streams.config.firstWindow())
+	return max(in.credit.window, in.reserved)
 }
 
 func (in *incoming) progress() Progress {

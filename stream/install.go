@@ -176,18 +176,32 @@ func (s *Streams) refusal(in *incoming, t topic, handled bool) error {
 		return fmt.Errorf("%w: %d transfers go on, the limit is Config.MaxTransfers, %d", ErrRejected, in.peer.known()-1, s.config.maxTransfers())
 	case max(h.size, h.count) > limit:
 		return fmt.Errorf("%w: %v of %d %s, the limit is Config.MaxBytes, %d", ErrTooLarge, h, max(h.size, h.count), h.units(), limit)
-	case !s.memory.take(s.config.firstWindow()):
+	case !s.reserve(in):
 		return fmt.Errorf("%w: the transfers of all peers fill Config.MaxMemory, %d bytes", ErrRejected, s.config.maxMemory())
 	}
-	in.reserved = true
 	return nil
+}
+
+// reserve takes memory for an incoming transfer: less than it would like when memory is short.
+func (s *Streams) reserve(in *incoming) bool {
+	window := s.config.firstWindow()
+	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
+		window = min(window, max(h.size, minPending))
+	}
+	for least := min(leastWindow, window); window >= least; window /= 2 {
+		if s.memory.take(window) {
+			in.reserved = window
+			return true
+		}
+	}
+	return false
 }
 
 // settle returns what an incoming transfer had reserved.
 func (s *Streams) settle(in *incoming) {
-	if in.reserved {
-		in.reserved = false
+	if in.reserved > 0 {
 		s.memory.give(in.window())
+		in.reserved = 0
 	}
 }
 
