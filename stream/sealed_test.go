@@ -2,8 +2,11 @@ package stream
 
 import (
 	"bytes"
+	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -120,4 +123,83 @@ func TestTransferThatBeginsAtJoin(t *testing.T) {
 		require.Greater(t, stats.SlicesSealed, stats.Slices*9/10)
 		require.Less(t, stats.SlicesResent, stats.Slices/10)
 	})
+}
+
+// TestAttackOnTheSealedCarrier has somebody who sees all packets send them again, changed and cut, from another address:
+// all of it is dropped and counted, and the transfer does not suffer.
+func TestAttackOnTheSealedCarrier(t *testing.T) {
+	random := testkit.Rand(t)
+	var mu sync.Mutex
+	var seen [][]byte
+	path := sealedPath
+	path.Seed, path.Duplicate = random.Uint64(), 0.05
+	path.Lose = func(_ uint64, p []byte) bool {
+		if sealedPacket(p) {
+			mu.Lock()
+			seen = append(seen, bytes.Clone(p))
+			mu.Unlock()
+		}
+		return false
+	}
+	synctest.Test(t, func(t *testing.T) {
+		near, far := netsim.Pipe(path, path)
+		attacker := netsim.NewPacketConn()
+		netsim.Connect(attacker, far, netsim.Config{}, netsim.Config{})
+		l, leave := joinQUIC(t, near, far, rpc.Config{RawCarrier: true}, func(server, client *rpc.World) {})
+		l.awaitRaw(t)
+		done, stopped := make(chan struct{}), make(chan struct{})
+		sent := 0
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-done:
+					return
+				case <-time.After(time.Millisecond):
+				}
+				mu.Lock()
+				for range 4 {
+					if old := len(seen) - 300; old > 0 { // a faster path than the peer's is another matter
+						_, _ = attacker.WriteTo(mangled(bytes.Clone(seen[random.IntN(old)]), random), far.LocalAddr())
+					}
+					sent++
+				}
+				mu.Unlock()
+			}
+		}()
+		took := rawMove(t, l, 4<<20)
+		close(done)
+		<-stopped
+		stats := l.toClient.Conn().Raw().Stats()
+		t.Logf("%d packets of an attacker, %d discarded, %v", sent, stats.Discarded, took)
+		require.Greater(t, sent, 1000)
+		require.NotZero(t, stats.Discarded)
+		require.Zero(t, l.toClient.Stats().SlicesRefused)
+		require.Less(t, took, 3*time.Second)
+		require.NoError(t, l.toServer.Conn().Err())
+		require.Equal(t, Raw, l.toServer.sealed.carrier())
+		leave()
+		time.Sleep(time.Minute)
+		_, _, _ = near.Close(), far.Close(), attacker.Close()
+	})
+}
+
+// mangled is a packet as an attacker may send it again.
+func mangled(p []byte, random *rand.Rand) []byte {
+	switch random.IntN(6) {
+	case 0: // as it is
+	case 1:
+		p[random.IntN(len(p))] ^= 1 << random.IntN(8)
+	case 2:
+		p = p[:random.IntN(len(p))+1]
+	case 3:
+		p = append(p, make([]byte, 1+random.IntN(40))...)
+	case 4:
+		p[0] = 0x04 + byte(random.IntN(12))
+	case 5:
+		for i := range p[1:9] {
+			p[1+i] = byte(random.Uint32())
+		}
+	}
+	return p
 }
