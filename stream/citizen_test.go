@@ -62,13 +62,20 @@ const citizenBytes = 16 << 20
 
 var citizenPath = netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6}
 
+func citizenRuns() int {
+	if testing.Short() {
+		return 1
+	}
+	return *tableRuns
+}
+
 // TestRawTransfersShareAPath: two that begin together end within 20 % of each other.
 func TestRawTransfersShareAPath(t *testing.T) {
 	seeds := testkit.Rand(t)
 	for _, loss := range []float64{0, 0.01} {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
 			var gaps []float64
-			for range *tableRuns {
+			for range citizenRuns() {
 				path := citizenPath
 				path.Loss, path.Seed = loss, seeds.Uint64()
 				gaps = append(gaps, raceRaw(t, path))
@@ -76,6 +83,7 @@ func TestRawTransfersShareAPath(t *testing.T) {
 			slices.Sort(gaps)
 			t.Logf("the later one ends %.0f %% after the other in the median (%.0f to %.0f)",
 				100*gaps[len(gaps)/2], 100*gaps[0], 100*gaps[len(gaps)-1])
+			require.Less(t, gaps[len(gaps)/2], 0.2)
 		})
 	}
 }
@@ -113,7 +121,7 @@ func TestRawLeavesRoomForQUIC(t *testing.T) {
 	for _, loss := range []float64{0, 0.01} {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
 			var shares, alones []float64
-			for range *tableRuns {
+			for range citizenRuns() {
 				path := citizenPath
 				path.Loss, path.Seed = loss, seeds.Uint64()
 				alone := size * 8 / plainQUIC(t, path, size).Seconds() / float64(path.Rate)
@@ -125,6 +133,7 @@ func TestRawLeavesRoomForQUIC(t *testing.T) {
 			n := len(shares)
 			t.Logf("alone a stream gets %.2f of the link, beside a raw transfer %.2f (%.2f to %.2f), to keep %.2f",
 				alones[n/2], shares[n/2], shares[0], shares[n-1], min(0.3, 0.8*alones[n/2]))
+			require.Greater(t, shares[n/2], min(0.3, 0.6*alones[n/2]), "0.6 for a few seeds scatter; -table 41 shows the median")
 		})
 	}
 }

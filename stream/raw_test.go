@@ -91,6 +91,12 @@ func TestRawTable(t *testing.T) {
 			slices.Sort(wires)
 			t.Logf("time over ideal %.2f (%.2f to %.2f, to reach %.2f), wire %.3f (%.2f)",
 				ratios[runs/2], ratios[0], ratios[runs-1], row.most, wires[runs/2], row.wire)
+			slack := 1.25 // a few seeds scatter; -table 41 shows the median
+			if runs == 1 {
+				slack = 2
+			}
+			require.Less(t, ratios[runs/2], slack*row.most)
+			require.Less(t, wires[runs/2], row.wire)
 		})
 	}
 }

@@ -14,7 +14,8 @@ func (c *Controller) Train(bytes int, span time.Duration) {
 
 // QUIC tells what QUIC sees of the same path: where to begin when nothing was measured, and when bulk must yield because
 // QUIC's packets wait longer than the target or its window falls. Where our own packets do not wait there is nothing to
-// yield: QUIC's round trips hold delayed acks, and random loss shrinks its window.
+// yield: QUIC's round trips hold delayed acks, and random loss shrinks its window. Beside a competitor the queue is his, and
+// only QUIC's losses count.
 func (c *Controller) QUIC(now time.Time, latestRTT time.Duration, cwnd int) {
 	t := c.tick(now)
 	fell := cwnd < c.quicCwnd
@@ -26,7 +27,8 @@ func (c *Controller) QUIC(now time.Time, latestRTT time.Duration, cwnd int) {
 		}
 		return
 	}
-	if c.queue > c.delay.aim() && (fell || latestRTT > c.delay.base()+c.delay.target()) {
+	waits := latestRTT > c.delay.base()+c.delay.target() && c.state != Compete
+	if c.queue > c.delay.aim() && (fell || waits) {
 		c.yield(t)
 	}
 }

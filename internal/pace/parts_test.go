@@ -170,6 +170,20 @@ func TestCompete(t *testing.T) {
 	require.Equal(t, Cruise, c.State())
 }
 
+// Beside a competitor QUIC's packets wait for him: only its losses are a reason to yield.
+func TestCompetitorsQueue(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(1, 60*ms)
+	c.kept = 1e6
+	c.compete(10 * ms)
+	c.queue, c.standing, c.quicCwnd = 50*ms, 50*ms, 40000
+	now := time.Unix(0, 0)
+	c.QUIC(now.Add(time.Second), 120*ms, 40000)
+	require.Equal(t, 60000, c.Window())
+	c.QUIC(now.Add(2*time.Second), 120*ms, 28000)
+	require.Less(t, c.Window(), 60000)
+}
+
 // A queue that stays though we drain is somebody else's; one that goes is our own, of a path that has become slower.
 func TestWhoseQueue(t *testing.T) {
 	drained := func(queues ...time.Duration) State {
