@@ -22,6 +22,7 @@ type entry struct {
 	pieces   [maxPieces]piece
 	n        uint8
 	messages uint8 // in a whole bunch
+	run      int32 // in the first entry of a long message: the cost of all its entries
 }
 
 func (e *entry) init(flags byte, payload []byte) {
@@ -50,9 +51,17 @@ func (e *entry) acked() bool {
 	return true
 }
 
-// cost is what the entry takes of the peer's limit, charged as a whole when its first piece leaves: so its other pieces
-// may always follow.
-func (e *entry) cost() int { return entryCost + len(e.payload) }
+// cost is what is charged to the peer's limit when the first piece of the entry leaves: the whole message, so that the
+// rest of it may always follow. Messages that stop in the middle would never let the limit rise.
+func (e *entry) cost() int {
+	switch e.flags & flagWhole {
+	case flagWhole:
+		return entryCost + len(e.payload)
+	case flagBegin:
+		return int(e.run)
+	}
+	return 0
+}
 
 // cut splits piece i so that its first part has size bytes, and reports whether that was possible.
 func (e *entry) cut(i, size int) bool {

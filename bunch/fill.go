@@ -115,7 +115,7 @@ func (c *Conn) placeFresh(ch *channel) placed {
 		ch.fresh++
 		return done
 	}
-	if ch.number != 0 && !e.started && !c.flow.allows(e.cost()) {
+	if ch.number != 0 && !e.started && !c.flow.allows(e.cost(), ch.priority) {
 		c.flow.blocked = true
 		if ch.unreliable.len() > 0 && (ch.fresh > 0 || !ch.ours) {
 			return c.placeUnreliable(ch)

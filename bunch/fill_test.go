@@ -37,7 +37,7 @@ func TestPacketsAreExactlyFull(t *testing.T) {
 				c.channels.ourNext = channel
 				ch, err := c.Open(Bulk)
 				require.NoError(t, err)
-				for range 200 * 1024 / size {
+				for range 150 * 1024 / size {
 					require.NoError(t, c.Send(ch, Reliable, payload[:size]))
 				}
 				full := true

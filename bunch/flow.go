@@ -28,6 +28,9 @@ type flow struct {
 	window     uint64
 	advertised uint64
 	update     bool // tell the peer a higher limit
+	mark       uint64
+	markAt     time.Duration // when consumed was mark
+	tight      bool          // the window holds the peer up
 }
 
 func (f *flow) init(window int) {
@@ -36,7 +39,7 @@ func (f *flow) init(window int) {
 }
 
 func (f *flow) grow(window int) {
-	f.window = max(f.window, uint64(window))
+	f.window, f.tight = max(f.window, uint64(window)), false
 	f.offer()
 }
 
@@ -52,14 +55,27 @@ func (f *flow) offer() {
 // told notes that the limit left in a packet.
 func (f *flow) told() { f.update, f.advertised = false, f.kib()<<10 }
 
-// consume notes that messages of this cost were handed out.
-func (f *flow) consume(cost uint64) {
+// consume notes that messages of this cost were handed out. A window of which half goes through in a round trip is tight.
+func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 	f.waiting -= cost
 	f.consumed += cost
 	f.offer()
+	if f.consumed-f.mark >= f.window/2 {
+		f.tight = f.tight || now-f.markAt <= roundTrip
+		f.mark, f.markAt = f.consumed, now
+	}
 }
 
-func (f *flow) allows(cost int) bool { return f.sent+uint64(cost) <= f.limit }
+// playLimit of the peer's limit is left to play by bulk.
+const playLimit = 64 << 10
+
+// allows reports whether what costs so much may leave; what costs nothing is paid for.
+func (f *flow) allows(cost int, p Priority) bool {
+	if p == Bulk && cost > 0 {
+		cost += playLimit
+	}
+	return f.sent+uint64(cost) <= f.limit
+}
 
 // raise takes the peer's limit; late packets do not lower it.
 func (f *flow) raise(kib uint64) {
@@ -74,6 +90,16 @@ func (f *flow) take(cost int) bool {
 	return f.received <= f.advertised
 }
 
+// tickTime is added to the round trip in which half a window goes through: owners take messages once in a tick.
+const tickTime = 50 * time.Millisecond
+
+// ReceiveLimited reports, once, that a higher SetReceiveLimit would let the peer send faster.
+func (c *Conn) ReceiveLimited() bool {
+	tight := c.flow.tight
+	c.flow.tight = false
+	return tight
+}
+
 // SetReceiveLimit raises how many reliable bytes may wait here, told to the peer with the next packet. It never shrinks.
 func (c *Conn) SetReceiveLimit(bytes int) {
 	c.flow.grow(bytes)
@@ -82,6 +108,6 @@ func (c *Conn) SetReceiveLimit(bytes int) {
 
 // consume counts messages as fetched by the owner.
 func (c *Conn) consume(cost uint64) {
-	c.flow.consume(cost)
+	c.flow.consume(c.now, c.gate.Smoothed+tickTime, cost)
 	c.changed = c.changed || c.flow.update
 }

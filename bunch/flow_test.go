@@ -22,9 +22,9 @@ func TestFlowCounts(t *testing.T) {
 
 	t.Log("# a quarter of the window is worth a packet")
 	f.waiting = 1 << 20
-	f.consume(256<<10 - 1)
+	f.consume(0, 0, 256<<10-1)
 	require.False(t, f.update)
-	f.consume(1)
+	f.consume(0, 0, 1)
 	require.True(t, f.update)
 	require.Equal(t, uint64(1280), f.kib())
 	f.grow(1 << 10)
@@ -35,8 +35,8 @@ func TestFlowCounts(t *testing.T) {
 	f.raise(300)
 	require.Equal(t, uint64(512<<10), f.limit)
 	f.sent = 512<<10 - 100
-	require.True(t, f.allows(100))
-	require.False(t, f.allows(101))
+	require.True(t, f.allows(100, Normal))
+	require.False(t, f.allows(101, Normal))
 }
 
 // TestAccountsAgree sends thousands of messages of all kinds both ways over a bad path.
@@ -185,4 +185,46 @@ func TestSwap(t *testing.T) {
 	require.Equal(t, "d", string(second[0].Payload))
 	require.Nil(t, first[0].Payload, "what is handed back lets go of its payloads")
 	checkConn(t, r.Conn)
+}
+
+// A window is tight when half of it goes through within a round trip, and is said to be so once.
+func TestTightWindow(t *testing.T) {
+	var f flow
+	f.init(minReceiveLimit)
+	f.consume(time.Second, 100*ms, minReceiveLimit/2)
+	require.False(t, f.tight, "that took a second")
+	f.consume(time.Second+100*ms, 100*ms, minReceiveLimit/4)
+	require.False(t, f.tight, "that is not half of it")
+	f.consume(time.Second+100*ms, 100*ms, minReceiveLimit/4)
+	require.True(t, f.tight)
+	f.grow(2 * minReceiveLimit)
+	require.False(t, f.tight)
+}
+
+// TestLimitNeverStopsAMessageInTheMiddle: long messages on many channels at once are more than the peer lets wait. If each
+// got a part of the limit, none would become whole and the limit would never rise. Play is not held up by bulk.
+func TestLimitNeverStopsAMessageInTheMiddle(t *testing.T) {
+	p := newPair(t, Config{})
+	bulk, got := make(map[uint64]int), 0
+	for range 16 {
+		ch := p.open(0, Bulk)
+		for range 3 {
+			p.send(0, ch, Reliable, pattern(60_000, 1))
+		}
+		bulk[ch] = 0
+	}
+	p.run(200 * ms)
+	play := p.open(0, Normal)
+	p.send(0, play, Reliable, pattern(1000, 1))
+	p.run(100 * ms)
+	for range 200 {
+		for _, m := range p.take(1) {
+			if m.Channel == play {
+				require.Less(t, got, 16*3, "it does not wait for all bulk")
+			}
+			got++
+		}
+		p.run(20 * ms)
+	}
+	require.Equal(t, 16*3+1, got)
 }

@@ -96,6 +96,9 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 			flags |= flagEnd
 		}
 		c.push(ch, flags, append(c.blocks.get(EntryBytes), part...))
+		if i == 0 {
+			ch.out.at(ch.next - 1).run = int32(n*entryCost + len(payload))
+		}
 	}
 	return nil
 }

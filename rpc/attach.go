@@ -122,11 +122,6 @@ func (c *Conn) onWake() {
 // enter hands a connection that has joined to the world.
 func (c *Conn) enter() {
 	w := c.world
-	c.reserved = w.budget.grow(c.reserved, w.config.receiveLimit())
-	c.link.Lock()
-	c.machine.SetReceiveLimit(c.reserved)
-	c.link.Unlock()
-
 	w.mu.Lock()
 	c.joined.Store(true)
 	w.half--
@@ -147,7 +142,7 @@ func (c *Conn) finish() {
 		c.raw.wait()
 	}
 	w := c.world
-	w.budget.give(c.reserved)
+	w.budget.leave(int(c.reserved.Load()))
 	w.mu.Lock()
 	delete(w.live, c)
 	if c.joined.Load() {

@@ -33,8 +33,8 @@ type Config struct {
 	MaxConns         int           // connections, half-open ones included; default 1,024
 	MaxHandshakes    int           // half-open ones; default 128
 	HandshakeTimeout time.Duration // from the carrier to Join; default 10 s
-	ReceiveBudget    int           // bytes of reliable messages that all connections may hold here; default 256 MiB
-	ReceiveLimit     int           // of it, bytes for one joined connection; default 4 MiB, at least 256 KiB
+	ReceiveBudget    int           // bytes of reliable messages that all connections may hold here; default 512 MiB
+	ReceiveLimit     int           // of it, bytes for one connection that needs more than its 256 KiB; default 4 MiB
 	MaxLocalCalls    int           // calls that wait for the next Dispatch; default 4,096
 	MaxPosts         int           // functions that wait for the next Dispatch; default 65,536
 
@@ -68,7 +68,7 @@ const (
 
 func (c *Config) maxConns() int      { return defaulted(c.MaxConns, 1024) }
 func (c *Config) maxHandshakes() int { return defaulted(c.MaxHandshakes, 128) }
-func (c *Config) receiveBudget() int { return defaulted(c.ReceiveBudget, 256<<20) }
+func (c *Config) receiveBudget() int { return defaulted(c.ReceiveBudget, 512<<20) }
 func (c *Config) receiveLimit() int  { return max(defaulted(c.ReceiveLimit, 4<<20), minReceiveLimit) }
 func (c *Config) maxLocalCalls() int { return defaulted(c.MaxLocalCalls, 4096) }
 func (c *Config) maxPosts() int      { return defaulted(c.MaxPosts, 65536) }

@@ -57,8 +57,8 @@ type Conn struct {
 	mu       sync.Mutex // guards writes to channels, and reads of it elsewhere than on the world's goroutine
 	channels map[uint64]*Actor
 
-	reserved int // bytes of the world's budget; written before joined
-	maxBunch int // bytes of one message, the smaller of both ends' limits; written before joined
+	reserved atomic.Int64 // bytes of the world's budget
+	maxBunch int          // bytes of one message, the smaller of both ends' limits; written before joined
 	drops    [dropReasons]atomic.Uint64
 	sample   sampler
 }

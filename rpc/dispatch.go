@@ -27,7 +27,11 @@ func (w *World) receive(c *Conn) {
 	c.link.Lock()
 	w.cork(c)
 	ready := c.machine.Swap(c.inbox)
+	limited := c.machine.ReceiveLimited()
 	c.link.Unlock()
+	if limited {
+		c.widen()
+	}
 	for _, m := range early {
 		w.deliver(c, m)
 	}

@@ -237,16 +237,18 @@ func TestHalfOpenHandshakesAreLimited(t *testing.T) {
 	})
 }
 
-func TestReceiveLimitGrowsWithJoin(t *testing.T) {
-	inNet(t, 2, Config{ReceiveBudget: 16 << 20}, func(n *network) {
-		first, second := n.conns[0].Stats().ReceiveLimit, n.conns[1].Stats().ReceiveLimit
-		require.Equal(t, (16<<20-256<<10)/8, first)
-		require.Less(t, second, first)
-		require.Equal(t, n.server.budget.reserved, first+second)
-		require.Equal(t, 4<<20, n.ends[0].Stats().ReceiveLimit)
+func TestReceiveLimitGrowsWithUse(t *testing.T) {
+	inNet(t, 2, Config{ReceiveBudget: 16 << 20, MaxConns: 8}, func(n *network) {
+		require.Equal(t, 512<<10, n.server.budget.reserved)
+		require.Equal(t, 256<<10, n.conns[0].Stats().ReceiveLimit)
+		n.conns[0].widen()
+		n.conns[0].widen()
+		require.Equal(t, 1<<20, n.conns[0].Stats().ReceiveLimit)
+		require.Equal(t, 256<<10, n.conns[1].Stats().ReceiveLimit)
+		require.Equal(t, 1<<20+256<<10, n.server.budget.reserved)
 		n.ends[0].Close(0, "")
 		n.tick(3)
-		require.Equal(t, n.server.budget.reserved, second)
+		require.Equal(t, 256<<10, n.server.budget.reserved)
 	})
 }
 

@@ -11,34 +11,44 @@ type budget struct {
 	mu       sync.Mutex
 	total    int // bytes
 	reserved int
+	kept     int // for the connections to come, minReceiveLimit each
 }
 
-// take reserves bytes and reports whether they were there.
-func (b *budget) take(bytes int) bool {
+func newBudget(total, conns int) *budget {
+	return &budget{total: total, kept: min(total, conns*minReceiveLimit)}
+}
+
+// enter reserves what a new connection begins with, and reports whether that was there.
+func (b *budget) enter() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if bytes > b.total-b.reserved {
+	if minReceiveLimit > b.total-b.reserved {
 		return false
 	}
-	b.reserved += bytes
+	b.reserved += minReceiveLimit
+	b.kept = max(0, b.kept-minReceiveLimit)
 	return true
 }
 
-// grow raises a reservation of held bytes to an eighth of what is free, at most to limit, and returns the new one.
-// An eighth each leaves room for those who come later.
+// grow doubles a reservation of held bytes, at most to limit, and returns the new one; the same when that would take more
+// than half of what is free beside what is kept.
 func (b *budget) grow(held, limit int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	grant := min(max((b.total-b.reserved)/8, held), limit)
-	grant = max(held, min(grant, held+b.total-b.reserved))
-	b.reserved += grant - held
-	return grant
+	more := min(2*held, limit) - held
+	if more <= 0 || more > (b.total-b.reserved-b.kept)/2 {
+		return held
+	}
+	b.reserved += more
+	return held + more
 }
 
-func (b *budget) give(bytes int) {
+// leave returns what a connection had reserved.
+func (b *budget) leave(held int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reserved -= bytes
+	b.reserved -= held
+	b.kept = min(b.kept+minReceiveLimit, b.total-b.reserved)
 }
 
 // enlist counts a new connection against the limits of the world, or says which one is reached.
@@ -52,15 +62,26 @@ func (w *World) enlist(c *Conn) *CloseError {
 		return &CloseError{Code: ServerFull, Reason: fmt.Sprintf("%d connections, the limit is Config.MaxConns", w.count)}
 	case w.half >= w.config.maxHandshakes():
 		return &CloseError{Code: ServerFull, Reason: fmt.Sprintf("%d handshakes at once, the limit is Config.MaxHandshakes", w.half)}
-	case !w.budget.take(minReceiveLimit):
+	case !w.budget.enter():
 		return &CloseError{Code: ServerFull, Reason: fmt.Sprintf("no %d bytes left of Config.ReceiveBudget, %d", minReceiveLimit, w.config.receiveBudget())}
 	}
-	c.reserved = minReceiveLimit
+	c.reserved.Store(minReceiveLimit)
 	w.serial++
 	c.id = w.serial
 	w.count++
 	w.half++
 	return nil
+}
+
+// widen lets more reliable bytes wait here, for a connection that what may wait holds up.
+func (c *Conn) widen() {
+	held := int(c.reserved.Load())
+	if limit := c.world.budget.grow(held, c.world.config.receiveLimit()); limit > held {
+		c.reserved.Store(int64(limit))
+		c.link.Lock()
+		c.machine.SetReceiveLimit(limit)
+		c.link.Unlock()
+	}
 }
 
 // busy reports whether so many handshakes are half open that new ones should prove their address first.

@@ -19,32 +19,32 @@ import (
 
 func TestBudget(t *testing.T) {
 	const least, limit = minReceiveLimit, 4 << 20
-	b := budget{total: 10 << 20}
-	t.Log("# each takes an eighth of what is free, and never less than it has")
-	var grants []int
-	for b.take(least) {
-		grants = append(grants, b.grow(least, limit))
-	}
-	total := 0
-	for i, grant := range grants {
-		require.GreaterOrEqual(t, grant, least)
-		require.LessOrEqual(t, grant, limit)
-		if i > 0 {
-			require.LessOrEqual(t, grant, grants[i-1])
+	b := newBudget(64<<20, 128)
+	t.Log("# whoever grows leaves enough for all that may come")
+	grown := 0
+	for range 128 {
+		require.True(t, b.enter())
+		held := least
+		for range 10 {
+			more := b.grow(held, limit)
+			require.LessOrEqual(t, more, limit)
+			held = more
 		}
-		total += grant
+		grown += held
 	}
-	require.Equal(t, total, b.reserved)
-	require.LessOrEqual(t, total, b.total)
-	require.Greater(t, len(grants), 15)
-	for _, grant := range grants {
-		b.give(grant)
+	require.Equal(t, grown, b.reserved)
+	require.Greater(t, grown, 48<<20)
+	require.LessOrEqual(t, grown, 64<<20)
+	for range 127 {
+		b.leave(least)
 	}
+	b.leave(grown - 127*least)
 	require.Zero(t, b.reserved)
+	require.Equal(t, 128*least, b.kept)
 
-	large := budget{total: 256 << 20}
-	require.True(t, large.take(least))
-	require.Equal(t, limit, large.grow(least, limit))
+	small := newBudget(3*least, 128)
+	require.True(t, small.enter())
+	require.Equal(t, least, small.grow(least, limit), "all is kept for others")
 }
 
 func TestCallLimit(t *testing.T) {

@@ -98,11 +98,7 @@ func (c *Conn) addCounts(s *Stats) {
 	s.Drops.Unbound = c.drops[dropUnbound].Load()
 	s.Drops.ActorClosed = c.drops[dropClosed].Load()
 	s.Drops.Invalid = c.drops[dropInvalid].Load()
-	if c.joined.Load() {
-		s.ReceiveLimit = c.reserved
-	} else {
-		s.ReceiveLimit = minReceiveLimit
-	}
+	s.ReceiveLimit = int(c.reserved.Load())
 }
 
 // channelNames returns the channels that exist now, by number.

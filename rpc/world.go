@@ -46,7 +46,7 @@ type World struct {
 	dropped atomic.Uint64
 	client  atomic.Bool
 	actors  atomic.Int64 // alive here
-	budget  budget
+	budget  *budget
 	rate    *pacer // of all connections; nil = no cap
 
 	mu sync.Mutex // guards what follows
@@ -91,7 +91,7 @@ func NewWorld(config Config) (*World, error) {
 		w.level = new(slog.LevelVar)
 	}
 	w.log = newLogger(config.Logger, w.level)
-	w.budget.total = config.receiveBudget()
+	w.budget = newBudget(config.receiveBudget(), config.maxConns())
 	for _, class := range config.Classes {
 		if err := w.register(class); err != nil {
 			return nil, err
