@@ -317,3 +317,34 @@ func gfDivide(a, b byte) byte {
 	}
 	panic("no quotient")
 }
+
+// FuzzSealed gives both ends of a sealed carrier any payloads, and has them lose any of their own: nothing panics, memory
+// keeps to its room, and what was sent arrives.
+func FuzzSealed(f *testing.F) {
+	f.Add(uint64(1), []byte{sealedProtocol, 1, 2, 3})
+	f.Add(uint64(2), repairSlice{id: 0, count: 5, parity: 3, index: 1, last: 9, shard: make([]byte, sliceBytes)}.append(nil))
+	f.Fuzz(func(t *testing.T, seed uint64, foreign []byte) {
+		if len(foreign) == 0 {
+			return
+		}
+		random := rand.New(rand.NewPCG(seed, 1))
+		a, b := newSealedEnd(), newSealedEnd()
+		for range 1 + random.IntN(5) {
+			require.NoError(t, a.send(newBlock(1), content(1+random.IntN(slicePartBytes))))
+		}
+		a.tail = true
+		now := netsim.Epoch
+		for range 50 {
+			b.source.Receive(now, bytes.Clone(foreign))
+			a.pass(now, b, func([]byte) bool { return random.IntN(5) == 0 })
+			now = now.Add(100 * time.Millisecond)
+			b.source.Advance(now)
+			b.pass(now, a, func([]byte) bool { return random.IntN(5) == 0 })
+			if random.IntN(10) == 0 {
+				a.source.Receive(now, bytes.Clone(foreign))
+			}
+			b.inbox.giveBack(b.inbox.take())
+		}
+		require.GreaterOrEqual(t, b.inbox.room.left.Load(), int64(-256*sliceBytes))
+	})
+}
