@@ -108,7 +108,7 @@ func arrival(t *testing.T, path netsim.Config, size int, via Backend) (took time
 func TestSlicesKeepUpWithAStream(t *testing.T) {
 	size, runs := 4<<20, 3
 	if testing.Short() {
-		runs = 1
+		size, runs = 1<<20, 1
 	}
 	seeds := testkit.Rand(t)
 	for _, rate := range []int64{10e6, 100e6} {
@@ -125,9 +125,11 @@ func TestSlicesKeepUpWithAStream(t *testing.T) {
 				ratio := slice.Seconds() / plain.Seconds()
 				t.Logf("mean of %d: stream %v, window of 8 lanes %v, slices %v, %.3f of the stream",
 					runs, plain/time.Duration(runs), window/time.Duration(runs), slice/time.Duration(runs), ratio)
-				if loss == 0 {
+				switch {
+				case testing.Short(): // a small blob, once
+				case loss == 0:
 					require.Less(t, ratio, 1.05)
-				} else if runs > 1 {
+				default:
 					require.Less(t, ratio, 2.0)
 				}
 			})

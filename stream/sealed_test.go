@@ -54,9 +54,9 @@ func TestPayloadTravelsSealed(t *testing.T) {
 func TestTransferMovesBetweenCarriers(t *testing.T) {
 	var sealed gate
 	path := sealed.over(sealedPath)
-	path.Seed = testkit.Seed(t)
+	path.Rate, path.Seed = 5e6, testkit.Seed(t)
 	overRaw(t, path, func(t *testing.T, l loopback) {
-		size := 32 << 20
+		size := 8 << 20
 		sent, got := content(size), collect(l.server)
 		transfer, err := save.Start(l.toServer, bytes.NewReader(sent), int64(size), Via(Slices{Carrier: Raw}))
 		require.NoError(t, err)
