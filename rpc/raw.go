@@ -35,7 +35,7 @@ type RawStats struct {
 
 // RawCarrier is the sealed carrier of one connection: packets beside QUIC's on the same socket, paced by a controller
 // that lives with random loss. It opens when both ends have joined, and has no goroutine while it is idle. Its methods
-// are safe from any goroutine, but not from a [RawSource] nor, except Unlock, by who holds the lock.
+// are safe from any goroutine, but not from a [RawSource], except where they say so.
 type RawCarrier struct {
 	conn      *Conn
 	quic      *quicCarrier
@@ -112,26 +112,29 @@ func (r *RawCarrier) Want(on bool) {
 	}
 }
 
-// Lock takes the lock around the source and returns the time for its methods. Its holder stops the carrier, and must
-// neither block nor call the connection.
-func (r *RawCarrier) Lock() time.Time {
-	r.mu.Lock()
-	if r.carrier != nil {
-		return r.carrier.Lock()
-	}
-	return time.Now()
+// Wake says that the source may have payloads now.
+func (r *RawCarrier) Wake() {
+	r.lock()
+	r.unlock()
 }
 
-// Unlock releases the lock and asks the source for payloads.
-func (r *RawCarrier) Unlock() {
+// lock takes the lock around the source. Its holder stops the carrier.
+func (r *RawCarrier) lock() {
+	r.mu.Lock()
+	if r.carrier != nil {
+		r.carrier.Lock()
+	}
+}
+
+// unlock releases the lock and has the source asked for payloads.
+func (r *RawCarrier) unlock() {
 	if r.carrier != nil {
 		r.carrier.Unlock()
 	}
 	r.mu.Unlock()
 }
 
-// Rate returns at how many bytes a second the carrier sends, and Loss the share of its packets that are lost. Both are for
-// who holds the lock and for a [RawSource]; 0 = not known.
+// Rate returns at how many bytes a second the carrier sends, 0 = not known. It is for the methods of a [RawSource] only.
 func (r *RawCarrier) Rate() float64 {
 	if r.control == nil {
 		return 0
@@ -139,7 +142,7 @@ func (r *RawCarrier) Rate() float64 {
 	return r.control.Rate()
 }
 
-// Loss: see Rate.
+// Loss returns the share of packets that are lost. It is for the methods of a [RawSource] only.
 func (r *RawCarrier) Loss() float64 {
 	if r.control == nil {
 		return 0

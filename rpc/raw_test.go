@@ -126,9 +126,9 @@ func overRaw(t *testing.T, path netsim.Config, on bool, fn func(n *rawNet)) {
 
 // send gives one side parcels and its carrier the word.
 func send(r *RawCarrier, p *parcels, count int) {
-	r.Lock()
+	r.lock()
 	p.give(count)
-	r.Unlock()
+	r.unlock()
 }
 
 // reach ticks until a state is reached.
@@ -145,8 +145,8 @@ func (n *rawNet) reach(r *RawCarrier, want RawState) {
 
 // hasAll reports whether all parcels have arrived unharmed.
 func hasAll(r *RawCarrier, p *parcels, count int) bool {
-	r.Lock()
-	defer r.Unlock()
+	r.lock()
+	defer r.unlock()
 	return len(p.got) == count && p.corrupt == 0
 }
 

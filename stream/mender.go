@@ -123,6 +123,9 @@ func (m *mender) gather(set *repairSet, data []byte, have chunk.Ack) [][]byte {
 	return shards
 }
 
+// trim gives up spare memory. What waits to repair a chunk stays.
+func (m *mender) trim() { m.coders, m.memory = nil, nil }
+
 // drop forgets what came to repair the chunk in the place of that id.
 func (m *mender) drop(id uint16, b *sliceInbox) {
 	place := &m.sets[id%slicePipeline]

@@ -139,13 +139,13 @@ func (p *Peer) tick(now time.Time) {
 
 // wantsRaw reports whether a transfer has use for the sealed carrier.
 func (p *Peer) wantsRaw() bool {
-	return slices.ContainsFunc(p.sending, func(t *Transfer) bool { return p.route(t.opts.via) == route(p.sealed) })
+	return slices.ContainsFunc(p.sending, func(t *Transfer) bool { return sealed(t.opts.via) })
 }
 
 // rawTail reports whether all parts for the sealed carrier were given to it.
 func (p *Peer) rawTail() bool {
 	return !slices.ContainsFunc(p.sending, func(t *Transfer) bool {
-		return p.route(t.opts.via) == route(p.sealed) && !t.endSent && !t.have && !t.isFinished()
+		return sealed(t.opts.via) && !t.endSent && !t.have && !t.isFinished()
 	})
 }
 
@@ -156,6 +156,7 @@ type Stats struct {
 	PeakOut, Slots              int    // entries that a lane ever had outstanding, of its reliable buffer
 	Slices, SlicesResent        uint64 // sent; of them, again
 	SlicesSealed                uint64 // of those sent, by the sealed carrier
+	RepairSlices, SlicesMended  uint64 // sent; made at this end from those that came
 	SlicesRefused               uint64 // that came beyond the credit, or malformed; they were dropped
 	Late                        uint64 // parts and messages of transfers that had ended; they were dropped
 	Unstored                    uint64 // incoming transfers with a key that the Store had no room for; they can not be resumed
@@ -175,7 +176,8 @@ func (p *Peer) count() {
 		Sending: len(p.sending), Waiting: len(p.queue), Receiving: len(p.receiving),
 		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots, Late: p.late, Unstored: p.unstored,
 		Slices: p.slices.sent + p.sealed.sent, SlicesSealed: p.sealed.sealedSent,
-		SlicesResent:  p.slices.resent + p.sealed.resent,
+		SlicesResent: p.slices.resent + p.sealed.resent,
+		RepairSlices: p.sealed.repairs, SlicesMended: p.sealed.mended,
 		SlicesRefused: p.slices.refused + p.sealed.refused,
 	}
 }
@@ -332,13 +334,13 @@ func (p *Peer) pump() error {
 
 // route returns what carries the parts of a backend.
 func (p *Peer) route(via Backend) route {
-	switch s, ok := via.(Slices); {
-	case !ok:
-		return p.window
-	case s.Carrier == Raw:
+	if sealed(via) {
 		return p.sealed
 	}
-	return p.slices
+	if _, ok := via.(Slices); ok {
+		return p.slices
+	}
+	return p.window
 }
 
 // neediest returns, of the transfers that have a part to send, the one that is furthest behind its share.

@@ -96,7 +96,9 @@ func testPlayBesideBulk(t *testing.T, loss float64, via Backend) {
 	t.Logf("%d calls alone: p50 %v p98 %v p99 %v; %d beside: p50 %v p98 %v p99 %v max %v; the blob %v",
 		len(alone), quantile(alone, 0.5), quantile(alone, 0.98), quantile(alone, 0.99),
 		len(beside), quantile(beside, 0.5), quantile(beside, 0.98), quantile(beside, 0.99), quantile(beside, 1), quantile(times, 0.5))
-	if loss == 0 {
-		require.Less(t, quantile(beside, 0.99), quantile(alone, 0.99)+33*time.Millisecond)
+	frame := time.Second / 30
+	require.Less(t, quantile(beside, 0.5), quantile(alone, 0.5)+frame)
+	if loss == 0 { // where packets are lost, a few calls decide the p99
+		require.Less(t, quantile(beside, 0.99), quantile(alone, 0.99)+frame)
 	}
 }

@@ -105,13 +105,10 @@ func TestRepairIsInProportion(t *testing.T) {
 
 	var s slicer
 	var r repairs
-	slices := slicesOf(t, &s, content(slicePartBytes))
+	slicesOf(t, &s, content(slicePartBytes))
 	first := repairsOf(t, &r, &s, 0.05)
 	require.NotEmpty(t, first)
 	require.Empty(t, repairsOf(t, &r, &s, 0.05))
-	for range slices {
-		require.Equal(t, uint16(0), first[0].id)
-	}
 	require.NoError(t, s.send(newBlock(1), content(100)))
 	require.Empty(t, repairsOf(t, &r, &s, 0.05), "nothing of it has left")
 }
@@ -318,8 +315,8 @@ func gfDivide(a, b byte) byte {
 	panic("no quotient")
 }
 
-// FuzzSealed gives both ends of a sealed carrier any payloads, and has them lose any of their own: nothing panics, memory
-// keeps to its room, and what was sent arrives.
+// FuzzSealed gives both ends of a sealed carrier any payloads, and has them lose any of their own: nothing panics, and
+// memory keeps to its room.
 func FuzzSealed(f *testing.F) {
 	f.Add(uint64(1), []byte{sealedProtocol, 1, 2, 3})
 	f.Add(uint64(2), repairSlice{id: 0, count: 5, parity: 3, index: 1, last: 9, shard: make([]byte, sliceBytes)}.append(nil))

@@ -32,7 +32,7 @@ func (l *lossPrior) estimate(measured float64) float64 {
 
 // take returns the next repair slice for what s has under way. Its shard is valid until the next call.
 func (r *repairs) take(s *slicer, loss float64) (slice repairSlice, ok bool) {
-	for r.current.index >= r.current.parity {
+	for r.next <= s.first || r.current.index >= r.current.parity { // the current chunk is through, or its repair slices are
 		if r.next = max(r.next, s.first); r.next >= s.first+uint64(s.count) {
 			return repairSlice{}, false
 		}

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/rpc"
@@ -14,8 +13,6 @@ const (
 	sealedAckDelay = 20 * time.Millisecond
 	// sealedUnsent may wait at the least while the sealed carrier moves slices: no play waits behind it.
 	sealedUnsent = 64 << 10
-	// unknownRate stands until the carrier is first asked: a byte a second.
-	unknownRate = 1
 )
 
 // sealedLink is the machine of chunks that have two carriers: the sealed one while it is open, QUIC else. Chunks and what
@@ -24,7 +21,6 @@ const (
 type sealedLink struct {
 	mu sync.Mutex
 	sliceLink
-	open atomic.Bool // the sealed carrier is; written by the world's goroutine under mu
 
 	wake func() // makes the world tick
 
@@ -43,9 +39,10 @@ func newSealedLink(room *budget, wake func()) *sealedLink {
 	return &sealedLink{sliceLink: sliceLink{sliceMachine: newSliceMachine(sealedProtocol, room)}, wake: wake}
 }
 
-// visit runs fn with the machine in hand and lets leave what that changed.
+// visit runs fn with the machine in hand and lets leave what that changed. Like follow and end it is for the world's
+// goroutine, which alone writes sealed and tail.
 func (l *sealedLink) visit(conn *rpc.Conn, fn func(now time.Time)) {
-	if !l.open.Load() {
+	if !l.sealed {
 		conn.Drive(func(now time.Time) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -58,8 +55,7 @@ func (l *sealedLink) visit(conn *rpc.Conn, fn func(now time.Time)) {
 	changed := l.sliceMachine.Changed()
 	l.mu.Unlock()
 	if changed {
-		conn.Raw().Lock()
-		conn.Raw().Unlock()
+		l.path.Wake()
 	}
 }
 
@@ -70,10 +66,17 @@ func (l *sealedLink) follow(conn *rpc.Conn, wanted bool) {
 		return
 	}
 	r.Want(wanted)
-	if open := r.State() == rpc.RawOpen; open != l.open.Load() {
+	if open := r.State() == rpc.RawOpen; open != l.sealed {
 		l.move(open, conn.RTT())
 		l.visit(conn, func(time.Time) { l.changed = true })
 	}
+}
+
+// isSealed reports whether the sealed carrier moves the slices. It is safe from any goroutine.
+func (l *sealedLink) isSealed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sealed
 }
 
 // end tells whether no part will follow those that were given, so that repair slices are worth their bytes.
@@ -88,14 +91,14 @@ func (l *sealedLink) end(conn *rpc.Conn, tail bool) {
 func (l *sealedLink) move(open bool, rtt time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open.Store(open)
+	l.sealed, l.sealedRate = open, 0
 	l.foreign = l.flight.next
 	if open {
-		l.sealed, l.inbox.ackEvery, l.inbox.ackDelay = unknownRate, sealedAckEvery, sealedAckDelay
+		l.inbox.ackEvery, l.inbox.ackDelay = sealedAckEvery, sealedAckDelay
 		l.stale, l.until = l.flight.next, time.Now().Add(rtt*5/4+sliceAckDelay)
 		return
 	}
-	l.sealed, l.inbox.ackEvery, l.inbox.ackDelay = 0, sliceAckEvery, sliceAckDelay
+	l.inbox.ackEvery, l.inbox.ackDelay = sliceAckEvery, sliceAckDelay
 	l.inbox.repeat()
 }
 
@@ -111,7 +114,7 @@ func (l *sealedLink) Receive(now time.Time, datagram []byte) error {
 func (l *sealedLink) AppendPacket(now time.Time, buf []byte, most int) (packet []byte, number uint64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open.Load() {
+	if l.sealed {
 		return buf, 0, false
 	}
 	return l.sliceLink.AppendPacket(now, buf, most)
@@ -126,7 +129,10 @@ func (l *sealedLink) Unsent(number uint64) {
 func (l *sealedLink) Advance(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open.Load() {
+	if at, ok := l.trimAt(); ok && !now.Before(at) {
+		l.repairs.trim()
+	}
+	if l.sealed {
 		l.tidy(now)
 		return nil
 	}
@@ -136,7 +142,7 @@ func (l *sealedLink) Advance(now time.Time) error {
 func (l *sealedLink) NextTimeout() (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open.Load() {
+	if l.sealed {
 		return l.trimAt()
 	}
 	return l.sliceLink.NextTimeout()
@@ -151,7 +157,7 @@ func (l *sealedLink) SetWindow(bytes int) {
 func (l *sealedLink) InFlight() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open.Load() {
+	if l.sealed {
 		return 0
 	}
 	return l.sliceLink.InFlight()

@@ -39,7 +39,7 @@ func (l *sealedLink) appendPayload(now time.Time, buf []byte, most int) (b []byt
 	if most < mostAckBytes {
 		return buf, 0, false
 	}
-	if !l.open.Load() {
+	if !l.sealed {
 		return buf, 0, false
 	}
 	if a, ok := l.inbox.next(now); ok {
@@ -53,7 +53,7 @@ func (l *sealedLink) appendPayload(now time.Time, buf []byte, most int) (b []byt
 	if !ok {
 		return l.appendRepair(buf)
 	}
-	l.sealed = max(l.path.Rate(), unknownRate)
+	l.sealedRate = l.path.Rate()
 	l.active = now
 	l.count++
 	l.checkWatch()
@@ -135,7 +135,7 @@ func (s sealedSource) NextTimeout() (next time.Time, any bool) {
 	l := s.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.open.Load() {
+	if !l.sealed {
 		return time.Time{}, false
 	}
 	if l.inbox.asking > 0 && !l.ackDue {

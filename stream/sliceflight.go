@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 // sliceFate is what is known of a slice that left.
@@ -25,7 +26,7 @@ type sentSlice struct {
 	again  bool // the slice had left before, so that an ack does not tell which sending arrived
 	fate   sliceFate
 	size   int
-	mark   rateMark
+	mark   recovery.Mark
 }
 
 // sliceFlight remembers the sendings whose fate is open, numbered from 0, and which is the newest of each slice.
@@ -150,11 +151,6 @@ func (f *sliceFlight) grow() {
 	for n := old.oldest; n < old.next; n++ {
 		*f.at(n) = *old.at(n)
 	}
-}
-
-// restart forgets what flies; the chunks and what is acked of them stay.
-func (f *sliceFlight) restart() {
-	f.oldest, f.bytes, f.count = f.next, 0, 0
 }
 
 // trim gives up the memory, when nothing is under way.

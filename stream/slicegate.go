@@ -6,16 +6,10 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-type rateMark = recovery.Mark
-
-// sliceGate is recovery's gate for slices, by the machine's clock. It says how many bytes of them may be in flight.
+// sliceGate is the gate for bulk by the machine's clock. Its round trips include what the peer waits with its acks, 2 ms at
+// most.
 type sliceGate struct {
-	path int // the path's window in bytes, 0 = not told
-
-	// The round trip, which includes what the peer waits with its acks, 2 ms at most; 0 = not known.
-	smoothed, latest, min time.Duration
-
-	gate  recovery.Gate
+	recovery.Gate
 	epoch time.Time // when the first slice left
 }
 
@@ -26,37 +20,18 @@ func (g *sliceGate) sent(now time.Time, p *sentSlice, others int) {
 	if g.epoch.IsZero() {
 		g.epoch = now
 	}
-	g.gate.Bulk(g.since(now))
-	p.mark = g.gate.Sent(g.since(now), others)
+	g.Bulk(g.since(now))
+	p.mark = g.Sent(g.since(now), others)
 }
 
 // landed counts what arrived.
-func (g *sliceGate) landed(now time.Time, p *sentSlice) { g.gate.Acked(g.since(now), &p.mark, p.size) }
-
-// lost counts what is lost.
-func (g *sliceGate) lost(p *sentSlice) { g.gate.Lost(&p.mark, p.size) }
-
-// idle notes that there is nothing more to send with so many bytes in flight.
-func (g *sliceGate) idle(inFlight int) { g.gate.Limited(inFlight) }
+func (g *sliceGate) landed(now time.Time, p *sentSlice) { g.Acked(g.since(now), &p.mark, p.size) }
 
 // measure takes what the newest slice of an ack, which left only once, tells of the path.
 func (g *sliceGate) measure(now time.Time, p *sentSlice) {
-	rtt := &g.gate.RTT
-	rtt.Update(g.since(now), now.Sub(p.at), 0)
-	g.gate.Measure(g.since(now), g.since(p.at), &p.mark)
-	g.smoothed, g.latest, g.min = rtt.Smoothed, rtt.Latest, rtt.Min
+	g.Update(g.since(now), now.Sub(p.at), 0)
+	g.Measure(g.since(now), g.since(p.at), &p.mark)
 }
 
 // window is how many bytes may be in flight.
-func (g *sliceGate) window() int {
-	g.gate.PathWindow = g.path
-	return g.gate.Window(sliceDatagram)
-}
-
-// estimate is the rate for how long a queue will take, 0 when nothing is known.
-func (g *sliceGate) estimate() float64 {
-	g.gate.PathWindow = g.path
-	return g.gate.Estimate()
-}
-
-func bytesAt(rate float64, d time.Duration) int { return recovery.Bytes(rate, d) }
+func (g *sliceGate) window() int { return g.Window(sliceDatagram) }

@@ -37,7 +37,7 @@ func (l *sliceLosses) heard() { l.timeouts, l.probes = 0, 0 }
 
 // delay is how long after its sending a slice is given up when a later one has arrived.
 func (l *sliceLosses) delay(g *sliceGate) time.Duration {
-	rtt := max(g.smoothed, g.latest)
+	rtt := max(g.Smoothed, g.Latest)
 	return rtt + max(rtt*time.Duration(l.slack)/8, time.Millisecond) + sliceAckDelay
 }
 
@@ -72,7 +72,7 @@ func (l *sliceLosses) timeoutAt(f *sliceFlight, g *sliceGate) (time.Time, bool) 
 	if f.count == 0 || l.probes > 0 {
 		return time.Time{}, false
 	}
-	return l.lastSent.Add(g.gate.Backoff(l.timeouts, sliceAckDelay)), true
+	return l.lastSent.Add(g.Backoff(l.timeouts, sliceAckDelay)), true
 }
 
 // timeout has the oldest slices leave once more.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 // sliceTrimAfter is the silence after which spare memory is given up.
@@ -21,8 +22,9 @@ type sliceMachine struct {
 	mender   mender
 	format   chunk.Config
 
-	sealed  float64 // the rate of the sealed carrier while that moves the slices, bytes a second; 0 = it does not
-	foreign uint64  // sendings below it went another way: they tell nothing of this path
+	sealed     bool    // the sealed carrier moves the slices
+	sealedRate float64 // of it, bytes a second; 0 = not known
+	foreign    uint64  // sendings below it went another way: they tell nothing of this path
 
 	acks    uint64 // sent, the numbers of their datagrams beyond those of slices
 	lastAck bool   // the newest datagram was an ack
@@ -71,7 +73,7 @@ func (m *sliceMachine) hear(now time.Time, a chunk.Ack) {
 		switch {
 		case p.fate == sliceLost:
 			m.losses.spuriously()
-		case p.again && now.Sub(p.at) < m.gate.min: // an earlier sending arrived
+		case p.again && now.Sub(p.at) < m.gate.Min: // an earlier sending arrived
 			return
 		}
 		high = max(high, p.number+1)
@@ -95,7 +97,7 @@ func (m *sliceMachine) hear(now time.Time, a chunk.Ack) {
 // drop gives up the sending with that number.
 func (m *sliceMachine) drop(number uint64) {
 	if p := m.flight.get(number); p != nil {
-		m.gate.lost(p)
+		m.gate.Lost(&p.mark, p.size)
 	}
 	m.lose(number)
 }
@@ -116,7 +118,7 @@ func (m *sliceMachine) AppendPacket(now time.Time, buf []byte, most int) (packet
 	flying := m.flight.bytes
 	s, number, ok := m.next(now)
 	if !ok {
-		m.gate.idle(flying)
+		m.gate.Limited(flying)
 		m.losses.probes = 0
 		return buf, 0, false
 	}
@@ -164,6 +166,7 @@ func (m *sliceMachine) tidy(now time.Time) {
 		m.active = time.Time{}
 		m.trim()
 		m.inbox.trim()
+		m.mender.trim()
 	}
 }
 
@@ -186,7 +189,7 @@ func (m *sliceMachine) NextTimeout() (next time.Time, any bool) {
 }
 
 // SetWindow takes what the path gives to slices.
-func (m *sliceMachine) SetWindow(bytes int) { m.gate.path = bytes }
+func (m *sliceMachine) SetWindow(bytes int) { m.gate.PathWindow = bytes }
 
 // InFlight returns the bytes of slices under way.
 func (m *sliceMachine) InFlight() int { return m.flight.bytes }
@@ -219,9 +222,9 @@ const firstUnsent = 64 << 10
 
 // open reports whether another part may be given: what waits unsent will leave within queue, or nothing waits.
 func (m *sliceMachine) open(queue time.Duration) bool {
-	rate, least := m.gate.estimate(), sliceBytes
-	if m.sealed != 0 {
-		rate, least = m.sealed, sealedUnsent
+	rate, least := m.gate.Estimate(), sliceBytes
+	if m.sealed {
+		rate, least = m.sealedRate, sealedUnsent
 	}
 	switch {
 	case m.full():
@@ -229,7 +232,7 @@ func (m *sliceMachine) open(queue time.Duration) bool {
 	case rate == 0:
 		return m.unsent < firstUnsent
 	}
-	return m.unsent < least || m.unsent <= bytesAt(rate, queue)
+	return m.unsent < least || m.unsent <= recovery.Bytes(rate, queue)
 }
 
 // send takes a part.

@@ -114,14 +114,6 @@ func (s *slicer) acknowledge(now time.Time, a chunk.Ack, landed func(p *sentSlic
 // idle reports whether all is acked.
 func (s *slicer) idle() bool { return s.count == 0 }
 
-// restart has all that is under way leave again: by another carrier.
-func (s *slicer) restart() {
-	if s.sender != nil {
-		s.flight.restart()
-		s.sender.Restart()
-	}
-}
-
 // trim gives up spare memory.
 func (s *slicer) trim() {
 	if s.sender != nil && s.idle() {

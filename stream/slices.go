@@ -42,6 +42,12 @@ func (s Slices) check() error {
 	return nil
 }
 
+// sealed reports whether a backend asks for the sealed carrier.
+func sealed(via Backend) bool {
+	s, ok := via.(Slices)
+	return ok && s.Carrier == Raw
+}
+
 // sliceQueueTime is what may wait unsent in a world under Run, which is woken when it has left.
 const sliceQueueTime = 5 * time.Millisecond
 
@@ -60,7 +66,9 @@ type sliceRoute struct {
 	err     error
 	batch   [][]byte // messages that arrived
 
-	sent, sealedSent, resent, refused uint64 // as of the last visit
+	// As of the last visit.
+	sent, sealedSent, resent, refused uint64
+	repairs, mended                   uint64
 
 	look, put, arm, take, giveBack func(now time.Time)
 }
@@ -92,7 +100,7 @@ func (s *sliceRoute) count() {
 	m := s.machine
 	s.sent, s.resent, s.refused = m.flight.next, m.flight.resent, m.inbox.refused+m.inbox.malformed
 	if s.sealed != nil {
-		s.sealedSent = s.sealed.count
+		s.sealedSent, s.repairs, s.mended = s.sealed.count, s.sealed.repairs.sent, m.mender.mended
 	}
 }
 
@@ -107,7 +115,7 @@ func (s *sliceRoute) visit(fn func(now time.Time)) {
 
 // carrier returns what carries the parts at present. It is safe from any goroutine.
 func (s *sliceRoute) carrier() Carrier {
-	if s.sealed != nil && s.sealed.open.Load() {
+	if s.sealed != nil && s.sealed.isSealed() {
 		return Raw
 	}
 	return QUIC

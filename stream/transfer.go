@@ -80,7 +80,7 @@ func (t *Transfer) Carrier() Carrier {
 }
 
 func (t *Transfer) carrierNow() Carrier {
-	if s, ok := t.opts.via.(Slices); ok && s.Carrier == Raw {
+	if sealed(t.opts.via) {
 		return t.peer.sealed.carrier()
 	}
 	return QUIC
