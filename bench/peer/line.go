@@ -3,7 +3,6 @@ package peer
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"sync"
 )
@@ -24,16 +23,12 @@ const linePiece = 16 << 10
 type Line struct {
 	client, server *lineEnd
 	calls          *Calls
-
-	mu   sync.Mutex
-	hear func(message []byte)
-	sink *Sink
-	done chan error
+	Inlet
 }
 
 // NewLine starts a reader at each end; they end with the streams.
 func NewLine(client, server io.ReadWriter) *Line {
-	l := &Line{client: &lineEnd{w: client}, server: &lineEnd{w: server}, hear: func([]byte) {}}
+	l := &Line{client: &lineEnd{w: client}, server: &lineEnd{w: server}}
 	answers, feed := io.Pipe()
 	l.calls = NewCalls(struct {
 		io.Reader
@@ -72,60 +67,17 @@ func (c callWriter) Write(frame []byte) (int, error) {
 func (l *Line) atServer(m []byte) {
 	switch kind, m := m[0], m[1:]; kind {
 	case lineTalk:
-		l.mu.Lock()
-		hear := l.hear
-		l.mu.Unlock()
-		hear(m)
+		l.Heard(m)
 	case lineCall:
 		_ = l.server.send(lineAnswer, m)
 	case lineBlob:
-		l.take(m)
-	}
-}
-
-// take checks a piece of the blob.
-func (l *Line) take(piece []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.sink == nil {
-		return // of a blob that was cut
-	}
-	_, err := l.sink.Write(piece)
-	if err != nil || l.sink.Full() {
-		l.done <- err
-		l.sink = nil
+		l.Take(m)
 	}
 }
 
 // Move implements Mover.
 func (l *Line) Move(ctx context.Context, blob []byte) error {
-	done, failed := make(chan error, 1), make(chan error, 1)
-	l.mu.Lock()
-	l.sink, l.done = NewSink(blob), done
-	l.mu.Unlock()
-	go func() {
-		for at := 0; at < len(blob) && ctx.Err() == nil; at += linePiece {
-			if err := l.client.send(lineBlob, blob[at:min(at+linePiece, len(blob))]); err != nil {
-				failed <- fmt.Errorf("peer: at byte %d: %w", at, err)
-				return
-			}
-		}
-	}()
-	select {
-	case err := <-done:
-		return err
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// Hear implements Talker.
-func (l *Line) Hear(fn func(message []byte)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.hear = fn
+	return l.Inlet.Move(ctx, blob, linePiece, func(piece []byte) error { return l.client.send(lineBlob, piece) })
 }
 
 // Say implements Talker.

@@ -4,7 +4,6 @@ package chunks
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/quivernet/quiver/bench/emulate"
@@ -50,15 +49,11 @@ type pair struct {
 	client, server *vital.Conn
 
 	free chan struct{} // room in the store, perhaps
-
-	mu   sync.Mutex
-	hear func(message []byte)
-	sink *peer.Sink
-	done chan error
+	peer.Inlet
 }
 
 func openVital(n emulate.Net) (*pair, error) {
-	p := &pair{free: make(chan struct{}, 1), hear: func([]byte) {}}
+	p := &pair{free: make(chan struct{}, 1)}
 	config := vital.Config{Version: vital.V07, Token: 1, PeerToken: 1, StoreBytes: min(max(leastStore, n.BDP()), mostStore), ReceiveBytes: 1 << 20, AckAfter: ackAfter}
 	var err error
 	if p.client, err = vital.NewConn(time.Now(), config); err != nil {
@@ -91,26 +86,12 @@ func (p *pair) atServer() {
 		if !ok {
 			return
 		}
-		p.mu.Lock()
-		hear, kind, data := p.hear, c.Data[0], c.Data[1:]
-		if kind == chunkBlob {
-			p.take(data)
+		switch data := c.Data[1:]; c.Data[0] {
+		case chunkBlob:
+			p.Take(data)
+		case chunkTalk:
+			p.Heard(data)
 		}
-		p.mu.Unlock()
-		if kind == chunkTalk {
-			hear(data)
-		}
-	}
-}
-
-func (p *pair) take(piece []byte) {
-	if p.sink == nil {
-		return
-	}
-	_, err := p.sink.Write(piece)
-	if err != nil || p.sink.Full() {
-		p.done <- err
-		p.sink = nil
 	}
 }
 
@@ -137,35 +118,11 @@ func (p *pair) send(ctx context.Context, chunk []byte) error {
 
 // Move sends a blob.
 func (p *pair) Move(ctx context.Context, blob []byte) error {
-	done, failed := make(chan error, 1), make(chan error, 1)
-	p.mu.Lock()
-	p.sink, p.done = peer.NewSink(blob), done
-	p.mu.Unlock()
-	go func() {
-		chunk := make([]byte, 0, 1+chunkBytes)
-		for at := 0; at < len(blob); at += chunkBytes {
-			chunk = append(append(chunk[:0], chunkBlob), blob[at:min(at+chunkBytes, len(blob))]...)
-			if err := p.send(ctx, chunk); err != nil {
-				failed <- err
-				return
-			}
-		}
-	}()
-	select {
-	case err := <-done:
-		return err
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// Hear implements peer.Talker.
-func (p *pair) Hear(fn func(message []byte)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hear = fn
+	chunk := make([]byte, 0, 1+chunkBytes)
+	return p.Inlet.Move(ctx, blob, chunkBytes, func(piece []byte) error {
+		chunk = append(append(chunk[:0], chunkBlob), piece...)
+		return p.send(ctx, chunk)
+	})
 }
 
 // Say sends a message.

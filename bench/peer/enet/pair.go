@@ -41,11 +41,9 @@ func Peers() []peer.Peer {
 
 type pair struct {
 	client, server *host
+	peer.Inlet
 
 	mu      sync.Mutex
-	hear    func(message []byte)
-	sink    *peer.Sink
-	done    chan error
 	waiting map[uint64]chan struct{}
 	last    uint64
 }
@@ -55,7 +53,7 @@ func open(ctx context.Context, n emulate.Net) (*pair, error) {
 	if !ok {
 		return nil, errors.New("enet: it opens its own sockets, which this net does not carry")
 	}
-	p := &pair{hear: func([]byte) {}, waiting: make(map[uint64]chan struct{})}
+	p := &pair{waiting: make(map[uint64]chan struct{})}
 	var err error
 	if p.server, err = newHost(true, p.atServer); err != nil {
 		return nil, err
@@ -86,27 +84,11 @@ func open(ctx context.Context, n emulate.Net) (*pair, error) {
 func (p *pair) atServer(channel int, packet []byte) {
 	switch channel {
 	case channelBlob:
-		p.take(packet)
+		p.Take(packet)
 	case channelTalk:
-		p.mu.Lock()
-		hear := p.hear
-		p.mu.Unlock()
-		hear(packet)
+		p.Heard(packet)
 	case channelCall:
 		p.server.send(channelCall, append([]byte(nil), packet...))
-	}
-}
-
-func (p *pair) take(piece []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.sink == nil {
-		return
-	}
-	_, err := p.sink.Write(piece)
-	if err != nil || p.sink.Full() {
-		p.done <- err
-		p.sink = nil
 	}
 }
 
@@ -123,26 +105,10 @@ func (p *pair) atClient(_ int, packet []byte) {
 
 // Move sends a blob.
 func (p *pair) Move(ctx context.Context, blob []byte) error {
-	done := make(chan error, 1)
-	p.mu.Lock()
-	p.sink, p.done = peer.NewSink(blob), done
-	p.mu.Unlock()
-	for at := 0; at < len(blob); at += pieceBytes {
-		p.client.send(channelBlob, blob[at:min(at+pieceBytes, len(blob))])
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// Hear implements peer.Talker.
-func (p *pair) Hear(fn func(message []byte)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hear = fn
+	return p.Inlet.Move(ctx, blob, pieceBytes, func(piece []byte) error {
+		p.client.send(channelBlob, piece)
+		return nil
+	})
 }
 
 // Say sends a message.
