@@ -35,6 +35,7 @@ type options struct {
 	runs           int
 	from           string
 	json, html, md string
+	profile        string
 }
 
 func parse(args []string) (o options, err error) {
@@ -46,6 +47,7 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.json, "json", "", "write every raw sample there")
 	flags.StringVar(&o.html, "html", "", "write the report there")
 	flags.StringVar(&o.md, "md", "", "write the tables as Markdown there; standard output without any of the three")
+	flags.StringVar(&o.profile, "profile", "", "put a CPU profile of each job in that folder")
 	only := flags.String("only", "", "only jobs whose name (scenario/clock/peer/row) matches this regular expression")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -80,6 +82,6 @@ func run(ctx context.Context, args []string) error {
 		}
 		return nil
 	}
-	doc, err := measure(ctx, jobs)
+	doc, err := measure(ctx, jobs, o.profile)
 	return errors.Join(err, write(o, doc))
 }

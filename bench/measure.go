@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/bench/report"
 )
 
-// measure does the jobs and says how far it is.
-func measure(ctx context.Context, jobs []job.Job) (*report.Document, error) {
+// measure does the jobs and says how far it is. Their CPU profiles go to a folder, if any.
+func measure(ctx context.Context, jobs []job.Job, profiles string) (*report.Document, error) {
 	doc := report.New(time.Now())
 	begin, done := time.Now(), 0
 	p, err := pool.New(func(r job.Result, running int) {
@@ -24,6 +24,7 @@ func measure(ctx context.Context, jobs []job.Job) (*report.Document, error) {
 	if err != nil {
 		return doc, err
 	}
+	p.Profile = profiles
 	err = p.Run(ctx, jobs)
 	doc.Took = time.Since(begin)
 	return doc, err

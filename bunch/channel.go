@@ -54,6 +54,11 @@ func (ch *channel) outstanding() int { return int(ch.next - ch.first) }
 // hasFresh reports whether something waits that was never sent.
 func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.len() > 0 }
 
+// begun reports whether a part of a message has left and the next is to follow.
+func (ch *channel) begun() bool {
+	return ch.fresh < ch.next && ch.out.at(ch.fresh).flags&flagBegin == 0
+}
+
 // ring holds values of consecutive numbers; it grows as the numbers spread.
 type ring[T any] struct{ slots []T }
 

@@ -73,8 +73,9 @@ func (c *Conn) placeResends(ch *channel) bool {
 	return true
 }
 
-// fillFresh serves the channels of lv in turn, an entry or a message each, until one does not fit or all that is left
-// waits for a higher limit.
+// fillFresh serves the channels of lv in turn, until one does not fit or all that is left waits for a higher limit. Each
+// gets an entry, so that no long message holds up others; bulk gets a whole message, for the limit is charged with all of
+// those that have begun.
 func (c *Conn) fillFresh(lv *level) {
 	blocked := 0 // in a row
 	for lv.fresh.len() > blocked && !c.build.full() {
@@ -83,12 +84,15 @@ func (c *Conn) fillFresh(lv *level) {
 		if result == noRoom {
 			return
 		}
+		if blocked++; result == done {
+			blocked = 0
+		}
+		if ch.priority == Bulk && ch.begun() {
+			continue
+		}
 		lv.fresh.pop()
 		if ch.inFreshQueue = ch.hasFresh(); ch.inFreshQueue {
 			lv.fresh.push(ch)
-		}
-		if blocked++; result == done {
-			blocked = 0
 		}
 	}
 }

@@ -139,6 +139,48 @@ func TestChannelsOfOnePriorityTakeTurns(t *testing.T) {
 	require.Equal(t, []string{"1/0", "3/0", "1/1", "3/1[0:166]"}, bunchesOf(t, packet))
 }
 
+// TestBulkTakesTurnsByMessage: the limit is charged with all messages that have begun.
+func TestBulkTakesTurnsByMessage(t *testing.T) {
+	p := newPair(t, Config{})
+	a, b := p.open(0, Bulk), p.open(0, Bulk)
+	for range 2 {
+		p.send(0, a, Reliable, make([]byte, 5000))
+		p.send(0, b, Reliable, make([]byte, 5000))
+	}
+	var order []string
+	for range 20 {
+		packet, _, ok := p.ends[0].AppendPacket(p.now, nil, 1404)
+		if !ok {
+			break
+		}
+		for _, name := range bunchesOf(t, packet) {
+			if channel := name[:1]; len(order) == 0 || order[len(order)-1] != channel {
+				order = append(order, channel)
+			}
+		}
+	}
+	require.Equal(t, []string{"1", "3", "1", "3"}, order)
+}
+
+// TestBulkAsksForAcks: an eighth of the window after the last, not more often than on every second packet.
+func TestBulkAsksForAcks(t *testing.T) {
+	for _, test := range []struct{ packets, every int }{{10, 2}, {64, 8}} {
+		p := newPair(t, Config{})
+		p.send(0, p.open(0, Bulk), Reliable, make([]byte, 30_000))
+		p.ends[0].SetWindow(test.packets * fullDatagram)
+		asked := 0
+		for n := 1; n <= 8; n++ {
+			packet, _, ok := p.ends[0].AppendPacket(p.now, nil, fullDatagram)
+			require.True(t, ok)
+			if packet[1]&flagAckNow != 0 {
+				asked++
+				require.Zero(t, n%test.every)
+			}
+		}
+		require.Equal(t, 8/test.every, asked)
+	}
+}
+
 // TestBlockedChannelHoldsNobodyUp: what waits for a higher limit lets the unreliable messages of others fill the packet.
 func TestBlockedChannelHoldsNobodyUp(t *testing.T) {
 	p := newPair(t, Config{})

@@ -55,15 +55,19 @@ func (f *flow) offer() {
 // told notes that the limit left in a packet.
 func (f *flow) told() { f.update, f.advertised = false, f.kib()<<10 }
 
-// consume notes that messages of this cost were handed out. A window of which half goes through in a round trip is tight.
+// consume notes that messages of this cost were handed out. A window of which a quarter goes through in a round trip is
+// tight: a peer whose rate doubles every round trip needs it all before the next limit reaches him.
 func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
-	f.waiting -= cost
-	f.consumed += cost
-	f.offer()
-	if f.consumed-f.mark >= f.window/2 {
-		f.tight = f.tight || now-f.markAt <= roundTrip
+	if now-f.markAt > roundTrip {
 		f.mark, f.markAt = f.consumed, now
 	}
+	f.waiting -= cost
+	f.consumed += cost
+	if f.consumed-f.mark >= f.window/4 {
+		f.tight = true
+		f.mark, f.markAt = f.consumed, now
+	}
+	f.offer()
 }
 
 // playLimit of the peer's limit is left to play by bulk.
@@ -90,7 +94,7 @@ func (f *flow) take(cost int) bool {
 	return f.received <= f.advertised
 }
 
-// tickTime is added to the round trip in which half a window goes through: owners take messages once in a tick.
+// tickTime is added to the round trip in which a quarter of a window goes through: owners take messages once in a tick.
 const tickTime = 50 * time.Millisecond
 
 // ReceiveLimited reports, once, that a higher SetReceiveLimit would let the peer send faster.

@@ -187,15 +187,14 @@ func TestSwap(t *testing.T) {
 	checkConn(t, r.Conn)
 }
 
-// A window is tight when half of it goes through within a round trip, and is said to be so once.
+// A window is tight when a quarter of it goes through within a round trip, and is said to be so once.
 func TestTightWindow(t *testing.T) {
 	var f flow
 	f.init(minReceiveLimit)
-	f.consume(time.Second, 100*ms, minReceiveLimit/2)
-	require.False(t, f.tight, "that took a second")
-	f.consume(time.Second+100*ms, 100*ms, minReceiveLimit/4)
-	require.False(t, f.tight, "that is not half of it")
-	f.consume(time.Second+100*ms, 100*ms, minReceiveLimit/4)
+	f.consume(time.Second, 100*ms, minReceiveLimit/8)
+	f.consume(time.Second+101*ms, 100*ms, minReceiveLimit/8)
+	require.False(t, f.tight, "that took longer")
+	f.consume(time.Second+201*ms, 100*ms, minReceiveLimit/8)
 	require.True(t, f.tight)
 	f.grow(2 * minReceiveLimit)
 	require.False(t, f.tight)

@@ -129,8 +129,8 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 		}
 		c.sent.launched(p, t)
 		c.received.acksOnly = 0
-		if b.bulk && c.sent.flying < 2*ackEvery && !c.bulkOpen() {
-			*flags |= flagAckNow // so few packets would wait out the peer's ack delay, and the rate measured would be that
+		if b.bulk && c.wantsAck() {
+			*flags |= flagAckNow
 		}
 	}
 	if c.loss.probes > 0 {
@@ -151,6 +151,18 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 		c.checkWatches() // less waits now
 	}
 	return packet, number, true
+}
+
+// wantsAck reports whether a packet with bulk asks for an ack at once: an eighth of the window after the last, so that
+// the gate of a small one opens as steadily as QUIC's own, which acknowledges every second packet, and the last of a few,
+// which would wait out the peer's ack delay.
+func (c *Conn) wantsAck() bool {
+	c.sent.unasked++
+	if c.sent.unasked < max(2, c.gate.Window(fullDatagram)/(8*fullDatagram)) && (c.sent.flying >= 2*ackEvery || c.bulkOpen()) {
+		return false
+	}
+	c.sent.unasked = 0
+	return true
 }
 
 // finishBare decides whether a packet without bunches asks for an ack.

@@ -45,6 +45,7 @@ type sentPackets struct {
 	inFlight  int // bytes flying
 	flying    int // packets flying
 	lastAsk   time.Duration
+	unasked   int // packets with bulk since one asked for an ack at once
 }
 
 func (s *sentPackets) get(n uint64) *packet { return &s.ring[n&uint64(len(s.ring)-1)] }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -51,6 +52,9 @@ func allowed(j job.Job) time.Duration {
 type Pool struct {
 	program string
 	done    func(r job.Result, running int) // called one at a time
+
+	// Profile is the folder where each job's CPU profile is put; empty for none.
+	Profile string
 
 	mu   sync.Mutex
 	free sync.Cond
@@ -138,6 +142,9 @@ func (p *Pool) one(ctx context.Context, j job.Job) job.Result {
 	}
 	c := exec.CommandContext(ctx, p.program)
 	c.Env = append(os.Environ(), worker.Env+"=1", "QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true")
+	if p.Profile != "" {
+		c.Env = append(c.Env, worker.ProfileEnv+"="+filepath.Join(p.Profile, fileName(j)+".pprof"))
+	}
 	c.Stdin = bytes.NewReader(input)
 	var out, complaint bytes.Buffer
 	c.Stdout, c.Stderr = &out, &complaint
@@ -146,6 +153,16 @@ func (p *Pool) one(ctx context.Context, j job.Job) job.Result {
 		r = job.Result{Job: j, Err: errors.Join(parsed, err, errors.New(tail(complaint.String(), out.String()))).Error()}
 	}
 	return r
+}
+
+// fileName is the job's name without what file systems mind.
+func fileName(j job.Job) string {
+	return strings.Map(func(r rune) rune {
+		if r == '/' || r == ' ' || r == ',' || r == '#' || r == '%' {
+			return '_'
+		}
+		return r
+	}, j.String())
 }
 
 // parse finds the result among what package testing may print.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/pprof"
 	"testing"
 	"testing/synctest"
 
@@ -15,8 +16,12 @@ import (
 	"github.com/quivernet/quiver/bench/scenario"
 )
 
-// Env is set in the environment of a worker.
-const Env = "QUIVER_BENCH_WORKER"
+const (
+	// Env is set in the environment of a worker.
+	Env = "QUIVER_BENCH_WORKER"
+	// ProfileEnv is the file that a worker writes its CPU profile to, when it is set.
+	ProfileEnv = "QUIVER_BENCH_PROFILE"
+)
 
 // Is reports whether this process is a worker. A program that is to be one calls Main then, before all else.
 func Is() bool { return os.Getenv(Env) != "" }
@@ -33,10 +38,26 @@ func Main() {
 		os.Exit(1)
 	}
 	peer.Certificate() // takes goroutines and entropy that a bubble should not see
+	profiled(os.Getenv(ProfileEnv))
 	if j.Clock != job.Virtual {
 		finish(scenario.Run(context.Background(), j))
 	}
 	inBubble(func() { finish(scenario.Run(context.Background(), j)) })
+}
+
+// profiled writes a CPU profile until finish.
+func profiled(path string) {
+	if path == "" {
+		return
+	}
+	f, err := os.Create(path)
+	if err == nil {
+		err = pprof.StartCPUProfile(f)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
 }
 
 // inBubble runs fn in fake time. A bubble needs a test, and package testing makes one for programs that simulate go test.
@@ -49,6 +70,7 @@ func inBubble(fn func()) {
 
 // finish ends the process while goroutines of the peers may still run.
 func finish(r job.Result) {
+	pprof.StopCPUProfile()
 	text, err := json.Marshal(r)
 	if err == nil {
 		_, err = os.Stdout.Write(append(text, '\n'))

@@ -4,7 +4,8 @@
 // bounded ring and does nothing else while the writer keeps up, because the receive queue of quic-go holds 128
 // datagrams and drops the newest without a word. The writer moves the ring into the machines, asks them in order of
 // priority for the next datagram, sends it outside the lock, and sleeps until there is something to do. A packet is
-// thereby built when the wire can take it and not before.
+// thereby built when the wire can take it and not before: the writer keeps the pace that quic-go's own pacer would keep,
+// so that next to nothing waits inside the carrier, where play cannot overtake bulk.
 //
 // While the writer is blocked in SendDatagram the reader feeds the machines in its place, so that a congested way out
 // never delays what comes in.

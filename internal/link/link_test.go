@@ -57,6 +57,31 @@ func TestSendsInOrderOfPriority(t *testing.T) {
 	})
 }
 
+// TestDatagramsWaitInTheMachines: what the path cannot take yet is built late, behind what comes in the meantime.
+func TestDatagramsWaitInTheMachines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := linktest.Pipe()
+		a.SetPath(link.Path{Cwnd: 102_640, SmoothedRTT: 100 * time.Millisecond, MaxDatagram: 1243}) // a datagram a millisecond
+		play, bulk := &machine{first: 1, size: 1243}, &machine{first: 2, size: 1243}
+		order, begin := "", time.Now()
+		note := func(_ time.Time, d []byte) { order += string('0' + d[0]) }
+		la := link.New(a, link.Config{}, play, bulk)
+		lb := link.New(b, link.Config{}, &machine{first: 1, onPacket: note}, &machine{first: 2, onPacket: note})
+		under(la, func() { bulk.ready = 14 })
+		synctest.Wait()
+		under(lb, func() { require.Equal(t, "2222222222", order, "a burst of ten") })
+		time.Sleep(1500 * time.Microsecond)
+		under(la, func() { play.ready = 1 })
+		for !func() bool { lb.Lock(); defer lb.Unlock(); return len(order) == 15 }() {
+			time.Sleep(100 * time.Microsecond)
+		}
+		require.Equal(t, "222222222221222", order)
+		require.InDelta(t, 5, time.Since(begin).Milliseconds(), 1)
+		end(la)
+		end(lb)
+	})
+}
+
 func TestUnknownFirstByteIsDroppedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, lb, _, mb, a, _ := pair(t, link.Config{})

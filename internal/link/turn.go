@@ -10,6 +10,7 @@ type turn struct {
 
 	now     time.Time
 	more    bool          // datagrams wait in the ring
+	held    time.Duration // by the pacer
 	sleep   time.Duration // until the next timeout, or forever
 	woken   bool
 	drained bool          // Close may end the link
@@ -43,7 +44,9 @@ func (w *writer) turn() (t turn, err error) {
 	}
 	t.hole = w.usePath(t.now, path)
 	w.uncork()
-	w.ask(&t)
+	if t.held = w.pacer.wait(); t.held == 0 {
+		w.ask(&t)
+	}
 	t.woken = w.woken()
 	t.more = !w.ring.empty()
 	if t.packet == nil && !t.more {
@@ -62,6 +65,7 @@ func (w *writer) usePath(now time.Time, path Path) (hole time.Duration) {
 	}
 	size := w.mtu.max(now)
 	w.counts.max.Store(uint64(size))
+	w.pacer.use(now, path, size)
 	if path.Cwnd > 0 {
 		w.share(path.Cwnd + windowSlack*size)
 	}
@@ -91,6 +95,7 @@ func (w *writer) ask(t *turn) {
 		packet, number, ok := w.slots[i].AppendPacket(t.now, w.buffer[:0], size)
 		if ok {
 			t.packet, t.number, t.from = packet, number, w.slots[i].Machine
+			w.pacer.sent(len(packet))
 			return
 		}
 	}
@@ -100,7 +105,10 @@ func (w *writer) ask(t *turn) {
 func (w *writer) park(t *turn) {
 	w.parked = true
 	w.changed() // what changed until now was seen in this turn
-	t.sleep = forever
+	if t.sleep = forever; t.held > 0 {
+		t.sleep = t.held
+		return
+	}
 	drained := w.draining.Load()
 	for i := range w.slots {
 		drained = drained && w.slots[i].Drained()

@@ -34,6 +34,7 @@ type writer struct {
 	timer    *time.Timer
 	buffer   *[maxDatagram]byte // nil while asleep
 	burst    burst
+	pacer    pacer
 	refusals int // in a row
 	uncorked bool
 	warned   bool // of a full ring

@@ -22,7 +22,7 @@ type Gate struct {
 	rate rate
 
 	// The start.
-	lastBulk time.Duration // sent
+	lastBulk time.Duration // sent; 0 = none yet
 	steady   bool
 	flat     int // rounds since the plateau rose
 	plateau  float64
@@ -37,7 +37,7 @@ func (g *Gate) Sent(now time.Duration, inFlight int) Mark { return g.rate.mark(n
 // Bulk notes that bulk leaves. After a pause it starts anew: what was learnt from a few small messages, or long ago, must
 // not hold it back.
 func (g *Gate) Bulk(now time.Duration) {
-	if now-g.lastBulk > max(bulkPause, 4*g.Current()) {
+	if g.lastBulk == 0 || now-g.lastBulk > max(bulkPause, 4*g.Current()) {
 		g.steady, g.flat, g.plateau = false, 0, 0
 	}
 	g.lastBulk = now

@@ -70,7 +70,12 @@ func TestQueueIsBoundedInPackets(t *testing.T) {
 func TestPauseBeginsAnew(t *testing.T) {
 	g := gateTest{Gate: Gate{PathWindow: 20_000}}
 	require.Zero(t, g.Estimate())
+	for range flatRounds + 2 {
+		g.round(100, 100*ms)
+	}
+	require.True(t, g.steady)
 	g.Bulk(g.now)
+	require.False(t, g.steady, "the first bulk owes nothing to play before it")
 	for range flatRounds + 2 {
 		g.round(10_000, 100*ms)
 	}
