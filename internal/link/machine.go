@@ -20,9 +20,8 @@ type Machine interface {
 
 	NextTimeout() (time.Time, bool)
 
-	// SetWindow says how many bytes bulk may have in flight: the path's congestion window and windowSlack packets, so
-	// that it keeps growing while few datagrams wait inside the carrier; less what other machines have in flight,
-	// but half of it at least.
+	// SetWindow says what of the path's congestion window, in bytes, is the machine's: less what other machines have in
+	// flight, but half of it at least. What is in flight beyond it waits inside the carrier.
 	SetWindow(bytes int)
 
 	// Wake reports, once, that something happened for which the owner waits.

@@ -18,11 +18,6 @@ type turn struct {
 }
 
 const (
-	// windowSlack packets beyond the congestion window may be in flight: 2 that wait inside the carrier, so that the
-	// window grows (quic-go's does only while in flight is within 3 packets of it), and 2 of those that have arrived
-	// while their ack, of every 8th packet, is still to come. With 2 in all a 10 Mbit/s path at 1 % loss took 10 % longer.
-	windowSlack = 4
-
 	forever time.Duration = -1
 	// longest keeps the arithmetic of a timeout in the far future from overflowing.
 	longest = 1000 * time.Hour
@@ -67,7 +62,7 @@ func (w *writer) usePath(now time.Time, path Path) (hole time.Duration) {
 	w.counts.max.Store(uint64(size))
 	w.pacer.use(now, path, size)
 	if path.Cwnd > 0 {
-		w.share(path.Cwnd + windowSlack*size)
+		w.share(path.Cwnd)
 	}
 	return hole
 }

@@ -40,10 +40,12 @@ func TestGateMeasures(t *testing.T) {
 	}
 	require.True(t, g.steady)
 	require.InDelta(t, 100_000*0.12, g.Window(1000), 1)
-	g.PathWindow = 8000
-	require.Equal(t, 8000, g.Window(1000), "never above the path's window")
-	g.PathWindow = 1000
+	g.PathWindow = 6000
+	require.Equal(t, 10_000, g.Window(1000), "never more than 4 packets above the path's window")
+	g.PathWindow = 0
+	g.rate.value = 10_000
 	require.Equal(t, 4000, g.Window(1000), "never under 4 packets")
+	g.rate.value = 100_000
 
 	t.Log("# a rate stays the maximum for ten rounds")
 	g.PathWindow = 0
@@ -88,6 +90,19 @@ func TestPauseBeginsAnew(t *testing.T) {
 	require.False(t, g.steady)
 	require.InDelta(t, 200_000, g.Estimate(), 1, "what the path's window promises")
 	require.InDelta(t, 100_000, g.Rate(), 1)
+}
+
+// TestSmallQueueEndsTheStart when four round trips in a row show it.
+func TestSmallQueueEndsTheStart(t *testing.T) {
+	var g gateTest
+	bytes := 1000
+	for _, d := range []time.Duration{50, 57, 57, 57, 56, 57, 57, 57} {
+		g.round(bytes, d*ms)
+		require.False(t, g.steady)
+		bytes *= 2
+	}
+	g.round(bytes, 57*ms)
+	require.True(t, g.steady)
 }
 
 func TestQueueEndsTheStart(t *testing.T) {
