@@ -205,8 +205,8 @@ func (c *Conn) Wake() bool {
 	return w
 }
 
-// Changed reports, once, that the owner did something since it last asked that may let a packet leave, move NextTimeout or
-// make Wake true. What the wire does is not reported.
+// Changed reports, once, that since it was last asked the owner did something that may let a packet leave, move
+// NextTimeout or make Wake true, or that something received may let one leave.
 func (c *Conn) Changed() bool {
 	changed := c.changed
 	c.changed = false

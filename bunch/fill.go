@@ -14,6 +14,16 @@ func (c *Conn) hasContent(fresh bool) bool {
 	return false
 }
 
+// unsent reports whether some bunch waits, for whatever reason.
+func (c *Conn) unsent() bool {
+	for i := range c.levels {
+		if c.levels[i].resend.len()+c.levels[i].fresh.len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // freshAllowed reports whether bunches that were never sent may leave: not while corked, and not while the oldest
 // undecided packet is about to leave the peer's history.
 func (c *Conn) freshAllowed() bool {

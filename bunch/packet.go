@@ -40,10 +40,8 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 		max = minDatagram // a path that shrank lets small probes through
 	}
 	c.makeRoom(t)
-	open := !c.corked || c.flushing
 	fresh := c.freshAllowed()
-	content := c.hasContent(fresh)
-	must := c.mustPing() || c.flow.update && open || c.received.due(t) && (open || c.received.urgent)
+	content, must := c.hasContent(fresh), c.must(t)
 	if !content && !must {
 		c.idle()
 		return buf, 0, false
@@ -59,6 +57,12 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 		return buf, 0, false
 	}
 	return c.launch(t)
+}
+
+// must reports whether a packet has to leave, with or without content.
+func (c *Conn) must(t time.Duration) bool {
+	open := !c.corked || c.flushing
+	return c.mustPing() || c.flow.update && open || c.received.due(t) && (open || c.received.urgent)
 }
 
 // mustPing reports whether a packet has to leave though it may carry no bunch.

@@ -29,7 +29,7 @@ type sliceMachine struct {
 	acks    uint64 // sent, the numbers of their datagrams beyond those of slices
 	lastAck bool   // the newest datagram was an ack
 	ackID   uint16 // of the newest
-	changed bool   // by the owner
+	changed bool   // something may leave
 	active  time.Time
 
 	// For whom the owner waits.
@@ -47,6 +47,7 @@ func newSliceMachine(protocol byte, room *budget) *sliceMachine {
 
 // Receive takes a datagram. What is malformed is dropped and counted: it changes nothing, and ends no transfer.
 func (m *sliceMachine) Receive(now time.Time, datagram []byte) error {
+	m.changed = true
 	p, err := m.format.Parse(datagram[1:])
 	switch {
 	case err != nil:
@@ -204,7 +205,7 @@ func (m *sliceMachine) Wake() bool {
 	return wake
 }
 
-// Changed reports, once, that the owner did something that may let a packet leave.
+// Changed reports, once, that something may let a packet leave.
 func (m *sliceMachine) Changed() bool {
 	changed := m.changed
 	m.changed = false

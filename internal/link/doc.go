@@ -1,14 +1,14 @@
 // Package link drives the machines of one connection over a datagram carrier, at the pace of the wire.
 //
-// A [Link] has one lock around its machines and two goroutines. The reader moves datagrams from the [Carrier] into a
-// bounded ring and does nothing else while the writer keeps up, because the receive queue of quic-go holds 128
-// datagrams and drops the newest without a word. The writer moves the ring into the machines, asks them in order of
-// priority for the next datagram, sends it outside the lock, and sleeps until there is something to do. A packet is
-// thereby built when the wire can take it and not before: the writer keeps the pace that quic-go's own pacer would keep,
-// so that next to nothing waits inside the carrier, where play cannot overtake bulk.
+// A [Link] has one lock around its machines and two goroutines. The writer asks the machines in order of priority for the
+// next datagram, sends it outside the lock, and sleeps until there is something to do. A packet is thereby built when the
+// wire can take it and not before: the writer keeps the pace that quic-go's own pacer would keep, so that next to nothing
+// waits inside the carrier, where play cannot overtake bulk.
 //
-// While the writer is blocked in SendDatagram the reader feeds the machines in its place, so that a congested way out
-// never delays what comes in.
+// The reader hands what arrives to the machines while the writer sleeps, which it wakes only when that has something to do.
+// While the writer is busy it fills a bounded ring, which the writer empties, and does nothing else, because the receive
+// queue of quic-go holds 128 datagrams and drops the newest without a word. While the writer is blocked in SendDatagram
+// the reader empties the ring in its place, so that a congested way out never delays what comes in.
 //
 // The link knows neither what a packet holds nor who its peer is. It does not see losses: a machine that does may
 // implement [BlackHoler] and [LossCounter]. When a path goes dark, quic-go cuts nothing and may block for long; the

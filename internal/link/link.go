@@ -44,8 +44,9 @@ type Link struct {
 	slots  []slot
 	last   time.Time // the clock never runs back
 	mtu    mtu
-	failed error // a machine's violation, after which none is called
-	parked bool  // the writer found nothing to do and sleeps, or is about to
+	failed error     // a machine's violation, after which none is called
+	parked bool      // the writer found nothing to do and sleeps, or is about to
+	wakeAt time.Time // until then; zero = until it is woken
 
 	// Between the goroutines.
 	ring    ring

@@ -56,7 +56,8 @@ type Flyer interface {
 // Changer is an optional part of a [Machine] that spares the writer idle rounds.
 type Changer interface {
 	// Changed reports, once, that since it was last asked the owner did something that may let a packet leave, move
-	// the next timeout, make Wake true or Advance fail. Without it every Unlock counts as a change.
+	// the next timeout, make Wake true or Advance fail, or that Receive let a packet leave. Without it every Unlock and
+	// every datagram counts as a change.
 	Changed() bool
 }
 

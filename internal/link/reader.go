@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// read moves datagrams from the carrier into the ring until the connection ends.
+// read moves datagrams from the carrier to the machines until the connection ends; into the ring while the writer is busy.
 func (l *Link) read() {
 	defer l.running.Done()
 	for {
@@ -16,12 +16,55 @@ func (l *Link) read() {
 		}
 		l.counts.datagramsIn.Add(1)
 		l.counts.bytesIn.Add(uint64(len(datagram)))
+		if l.hand(datagram) {
+			continue
+		}
 		l.ring.push(datagram)
 		l.signal()
 		if l.sending.Load() {
 			l.relieve()
 		}
 	}
+}
+
+// hand gives a datagram to its machine while the writer sleeps, and wakes that only when it has something to do: most of
+// what a game receives is acked with a later call. It never waits for the lock.
+func (l *Link) hand(datagram []byte) bool {
+	if !l.mu.TryLock() {
+		return false
+	}
+	if !l.parked || !l.ring.empty() {
+		l.mu.Unlock()
+		return false
+	}
+	err := l.failed
+	if err == nil {
+		err = l.deliver(l.lockedNow(), datagram)
+	}
+	woken, due := l.woken(), l.due()
+	l.parked = !due
+	l.mu.Unlock()
+	switch {
+	case err != nil:
+		l.end(violation(err))
+	case woken:
+		l.config.Wake()
+	}
+	if due {
+		l.signal()
+	}
+	return true
+}
+
+// due reports whether the writer, which sleeps, has something to do.
+func (l *Link) due() bool {
+	due := l.draining.Load()
+	for i := range l.slots {
+		due = l.slots[i].changed() || due
+		next, ok := l.slots[i].NextTimeout()
+		due = due || ok && (l.wakeAt.IsZero() || next.Before(l.wakeAt))
+	}
+	return due
 }
 
 // relieve feeds the machines in the writer's place, which may be blocked in SendDatagram for long. It never waits for
@@ -51,15 +94,21 @@ func (l *Link) receive(now time.Time) error {
 	defer batches.Put(batch)
 	defer clear(batch[:])
 	for _, datagram := range batch[:l.ring.pop(batch[:])] {
-		s := l.slotFor(datagram)
-		if s == nil {
-			l.counts.droppedUnknown.Add(1)
-			continue
-		}
-		if l.failed = s.Receive(now, datagram); l.failed != nil {
+		if l.deliver(now, datagram) != nil {
 			break
 		}
 	}
+	return l.failed
+}
+
+// deliver gives a datagram to its machine, whose error ends the link.
+func (l *Link) deliver(now time.Time, datagram []byte) error {
+	s := l.slotFor(datagram)
+	if s == nil {
+		l.counts.droppedUnknown.Add(1)
+		return nil
+	}
+	l.failed = s.Receive(now, datagram)
 	return l.failed
 }
 

@@ -46,6 +46,9 @@ func (w *writer) turn() (t turn, err error) {
 	t.more = !w.ring.empty()
 	if t.packet == nil && !t.more {
 		w.park(&t)
+		if w.wakeAt = t.now.Add(t.sleep); t.sleep == forever {
+			w.wakeAt = time.Time{}
+		}
 	}
 	return t, nil
 }

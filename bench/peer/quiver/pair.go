@@ -116,6 +116,8 @@ func (p *Pair) Move(ctx context.Context, blob []byte) error {
 	}
 }
 
+func (p *Pair) Conn() *rpc.Conn { return p.conn }
+
 // Carrier is what carried the last blob.
 func (p *Pair) Carrier() string { return p.carrier }
 
