@@ -50,6 +50,9 @@ func (c *Conn) Stats() Stats {
 // Lost returns how many packets were declared lost so far.
 func (c *Conn) Lost() uint64 { return c.stats.PacketsLost }
 
+// Acked returns one above the newest packet that the peer acknowledged.
+func (c *Conn) Acked() uint64 { return c.loss.Largest }
+
 // InFlight returns how many bytes are on their way, of which no ack has told and that do not count as lost.
 func (c *Conn) InFlight() int { return c.sent.inFlight }
 

@@ -156,6 +156,12 @@ func TestRemoteCallAllocations(t *testing.T) {
 	}
 }
 
+// What was allocated to look into an error was so for every call without one.
+func TestJudgingAllocatesNothing(t *testing.T) {
+	var w World
+	require.Zero(t, testing.AllocsPerRun(200, func() { _ = w.judge(nil, nil, nil) }))
+}
+
 func BenchmarkRemoteCall(b *testing.B) {
 	class := NewClass("C")
 	aim := Server[vector](class, "Aim", Reliable)

@@ -122,17 +122,22 @@ func (w *World) refuse(c *Conn, a *Actor, m *method) dropReason {
 // judge turns what a handler's glue returned into a violation. A client trusts its server's judgement more than its
 // own: there a refused argument is dropped and counted.
 func (w *World) judge(c *Conn, m *method, err error) *CloseError {
-	var invalid *validationError
 	switch {
 	case err == nil:
 		return nil
-	case !errors.As(err, &invalid):
+	case !invalid(err):
 		return &CloseError{Code: PayloadFail, Reason: err.Error(), cause: err}
 	case !c.server:
 		c.drop(dropInvalid, m)
 		return nil
 	}
 	return &CloseError{Code: ValidationFailed, Reason: err.Error(), cause: err}
+}
+
+// invalid reports whether a Validate method refused the argument.
+func invalid(err error) bool {
+	var refused *validationError
+	return errors.As(err, &refused)
 }
 
 // localCall is a call that runs where it was made.

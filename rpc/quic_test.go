@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +47,34 @@ func overQUIC(t *testing.T, path netsim.Config, server Config, fn func(n *networ
 		require.Len(t, n.server.left, 1)
 		require.Len(t, n.clients[0].left, 1)
 		require.NoError(t, errors.Join(near.Close(), far.Close()))
+	})
+}
+
+// TestSendQueue: quic-go does not tell how much its queue holds, and a tick must never block. While time stands still
+// the pacer lets a burst leave; what is taken beyond that is the queue.
+func TestSendQueue(t *testing.T) {
+	overQUIC(t, netsim.Config{Delay: 25 * time.Millisecond}, Config{}, func(n *network) {
+		carrier := n.ends[0].carrier.(*quicCarrier)
+		before := carrier.conn.ConnectionStats().PacketsSent
+		var taken atomic.Int64
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if carrier.SendDatagram(make([]byte, 1000)) == nil {
+					taken.Add(1)
+				}
+			}
+		}()
+		synctest.Wait()
+		require.Greater(t, taken.Load()-int64(carrier.conn.ConnectionStats().PacketsSent-before), int64(carrier.SendQueue()))
+		close(stop)
+		<-stopped
 	})
 }
 

@@ -113,6 +113,9 @@ func (p *Peer) end(cause error) {
 // tick sends what can leave now.
 func (p *Peer) tick(now time.Time) {
 	p.sealed.sealed.follow(p.conn, p.wantsRaw())
+	if p.quiet() {
+		return
+	}
 	p.slices.received(p.onPart)
 	p.sealed.received(p.onPart)
 	for _, in := range p.receiving {
@@ -172,7 +175,20 @@ func (p *Peer) Stats() Stats {
 func (p *Peer) count() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stats = Stats{
+	p.stats = p.snapshot()
+}
+
+// quiet reports whether a tick would find nothing to do, as in most of a game's.
+func (p *Peer) quiet() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.greeted && len(p.starting)+len(p.queue)+len(p.sending)+len(p.receiving) == 0 &&
+		!p.slices.machine.news.Load() && !p.sealed.machine.news.Load() && p.stats == p.snapshot()
+}
+
+// snapshot is the state now. The lock is held.
+func (p *Peer) snapshot() Stats {
+	return Stats{
 		Sending: len(p.sending), Waiting: len(p.queue), Receiving: len(p.receiving),
 		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots, Late: p.late, Unstored: p.unstored,
 		Slices: p.slices.sent + p.sealed.sent, SlicesSealed: p.sealed.sealedSent,

@@ -24,6 +24,12 @@ type Carrier interface {
 	CloseWithError(code uint64, reason string) error
 }
 
+// Queuer is an optional part of a [Carrier] that keeps datagrams in a queue, in order, until they leave.
+type Queuer interface {
+	// SendQueue returns how many datagrams may wait before SendDatagram blocks. It never changes.
+	SendQueue() int
+}
+
 // Path is what the carrier knows about the way to the peer. Zero fields are unknown.
 type Path struct {
 	Cwnd        int // bytes

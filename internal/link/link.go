@@ -40,18 +40,25 @@ type Link struct {
 	carrier Carrier
 
 	// The machines, in order of priority, and what goes with them.
-	mu     sync.Mutex
-	slots  []slot
-	last   time.Time // the clock never runs back
-	mtu    mtu
-	failed error     // a machine's violation, after which none is called
-	parked bool      // the writer found nothing to do and sleeps, or is about to
-	wakeAt time.Time // until then; zero = until it is woken
+	mu       sync.Mutex
+	slots    []slot
+	last     time.Time // the clock never runs back
+	mtu      mtu
+	pacer    pacer
+	queued   queued
+	failed   error // a machine's violation, after which none is called
+	uncorked bool
+
+	// The writer's sleep.
+	parked bool // the writer found nothing to do and sleeps, or is about to
+	timer  *time.Timer
+	wakeAt time.Time // when timer wakes it; it does not when that is past
 
 	// Between the goroutines.
 	ring    ring
 	wake    chan struct{} // holds at most one token
 	sending atomic.Bool   // the writer is inside SendDatagram
+	warned  atomic.Bool   // of a full ring
 	counts  counters
 
 	// The end.
@@ -70,11 +77,16 @@ func New(c Carrier, cfg Config, machines ...Machine) *Link {
 		config:  cfg.withDefaults(),
 		carrier: c,
 		slots:   make([]slot, len(machines)),
+		timer:   time.NewTimer(time.Hour),
 		wake:    make(chan struct{}, 1),
 		done:    make(chan struct{}),
 	}
 	for i, m := range machines {
 		l.slots[i] = newSlot(m)
+	}
+	l.timer.Stop()
+	if q, ok := c.(Queuer); ok {
+		l.queued.capacity = q.SendQueue()
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.running.Add(2)
@@ -100,16 +112,16 @@ func (l *Link) lockedNow() time.Time {
 	return now
 }
 
-// Unlock releases the lock and wakes the writer when it sleeps and could have something to do now.
+// Unlock releases the lock. What may leave now does so at once while the writer sleeps and the carrier cannot block;
+// otherwise the writer is woken.
 func (l *Link) Unlock() {
-	wake := l.parked && l.changed()
-	if wake {
-		l.parked = false
+	if !l.parked || !l.changed() {
+		l.mu.Unlock()
+		return
 	}
+	d := l.sendDirect()
 	l.mu.Unlock()
-	if wake {
-		l.signal()
-	}
+	l.conclude(d)
 }
 
 // changed asks every machine, because each forgets when it was asked.

@@ -53,6 +53,12 @@ type Flyer interface {
 	InFlight() int
 }
 
+// Acker is an optional part of the first [Machine], whose packets have consecutive numbers.
+type Acker interface {
+	// Acked returns one above the newest packet that the peer acknowledged.
+	Acked() uint64
+}
+
 // Changer is an optional part of a [Machine] that spares the writer idle rounds.
 type Changer interface {
 	// Changed reports, once, that since it was last asked the owner did something that may let a packet leave, move
@@ -74,6 +80,7 @@ type slot struct {
 	loss  LossCounter
 	fly   Flyer
 	dirty Changer
+	acker Acker
 	cork  Corker
 
 	window int // what the machine was told last
@@ -86,6 +93,7 @@ func newSlot(m Machine) slot {
 	s.fly, _ = m.(Flyer)
 	s.dirty, _ = m.(Changer)
 	s.cork, _ = m.(Corker)
+	s.acker, _ = m.(Acker)
 	return s
 }
 

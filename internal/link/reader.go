@@ -37,11 +37,11 @@ func (l *Link) hand(datagram []byte) bool {
 		l.mu.Unlock()
 		return false
 	}
-	err := l.failed
+	now, err := l.lockedNow(), l.failed
 	if err == nil {
-		err = l.deliver(l.lockedNow(), datagram)
+		err = l.deliver(now, datagram)
 	}
-	woken, due := l.woken(), l.due()
+	woken, due := l.woken(), l.due(now)
 	l.parked = !due
 	l.mu.Unlock()
 	switch {
@@ -56,13 +56,15 @@ func (l *Link) hand(datagram []byte) bool {
 	return true
 }
 
-// due reports whether the writer, which sleeps, has something to do.
-func (l *Link) due() bool {
+// due reports whether the writer, which sleeps, has something to do, and else sees to it that it sleeps no longer than the
+// machines allow now.
+func (l *Link) due(now time.Time) bool {
 	due := l.draining.Load()
 	for i := range l.slots {
 		due = l.slots[i].changed() || due
-		next, ok := l.slots[i].NextTimeout()
-		due = due || ok && (l.wakeAt.IsZero() || next.Before(l.wakeAt))
+		if next, ok := l.slots[i].NextTimeout(); ok {
+			l.sleepUntil(now.Add(sleep(now, next)))
+		}
 	}
 	return due
 }

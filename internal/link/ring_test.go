@@ -119,7 +119,7 @@ func TestSleepIsRoundedUp(t *testing.T) {
 		{grain + 1, 2 * grain},
 		{time.Second - 1, time.Second},
 	} {
-		require.Equal(t, c.want, sleepUntil(now, now.Add(c.wait)), "%v", c.wait)
+		require.Equal(t, c.want, sleep(now, now.Add(c.wait)), "%v", c.wait)
 	}
 }
 

@@ -9,76 +9,80 @@ type turn struct {
 	from   Machine
 
 	now     time.Time
-	more    bool          // datagrams wait in the ring
-	held    time.Duration // by the pacer
-	sleep   time.Duration // until the next timeout, or forever
+	more    bool // datagrams wait in the ring
 	woken   bool
 	drained bool          // Close may end the link
 	hole    time.Duration // a black hole was found, safe datagrams for so long
 }
 
 const (
-	forever time.Duration = -1
 	// longest keeps the arithmetic of a timeout in the far future from overflowing.
 	longest = 1000 * time.Hour
 )
 
-// turn moves a batch into the machines, runs their timers and asks for the next datagram.
+// turn is a look of the writer's own.
 func (w *writer) turn() (t turn, err error) {
 	path := w.carrier.Path()
-	t.now = w.Lock()
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.parked = false
-	if err := w.receive(t.now); err != nil {
+	return w.look(path, w.buffer)
+}
+
+// look moves a batch into the machines, runs their timers and asks for the next datagram. When there is none the writer
+// may sleep. The lock is held.
+func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
+	t.now = l.lockedNow()
+	if err := l.receive(t.now); err != nil {
 		return t, err
 	}
-	for i := range w.slots {
-		if w.failed = w.slots[i].Advance(t.now); w.failed != nil {
-			return t, w.failed
+	for i := range l.slots {
+		if l.failed = l.slots[i].Advance(t.now); l.failed != nil {
+			return t, l.failed
 		}
 	}
-	t.hole = w.usePath(t.now, path)
-	w.uncork()
-	if t.held = w.pacer.wait(); t.held == 0 {
-		w.ask(&t)
+	t.hole = l.usePath(t.now, path)
+	l.uncork()
+	held := l.pacer.wait()
+	if held == 0 {
+		l.ask(&t, buffer)
 	}
-	t.woken = w.woken()
-	t.more = !w.ring.empty()
+	t.woken = l.woken()
+	t.more = !l.ring.empty()
 	if t.packet == nil && !t.more {
-		w.park(&t)
-		if w.wakeAt = t.now.Add(t.sleep); t.sleep == forever {
-			w.wakeAt = time.Time{}
-		}
+		l.park(&t, held)
+	} else {
+		l.parked = false
 	}
 	return t, nil
 }
 
 // usePath tells the machines the window when it changed, and sizes the next datagram.
-func (w *writer) usePath(now time.Time, path Path) (hole time.Duration) {
-	w.mtu.update(path.MaxDatagram)
-	for i := range w.slots {
-		if w.slots[i].blackHole() {
-			hole = max(hole, w.mtu.blackHole(now))
+func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
+	l.mtu.update(path.MaxDatagram)
+	for i := range l.slots {
+		if l.slots[i].blackHole() {
+			hole = max(hole, l.mtu.blackHole(now))
 		}
 	}
-	size := w.mtu.max(now)
-	w.counts.max.Store(uint64(size))
-	w.pacer.use(now, path, size)
+	size := l.mtu.max(now)
+	l.counts.max.Store(uint64(size))
+	l.pacer.use(now, path, size)
 	if path.Cwnd > 0 {
-		w.share(path.Cwnd)
+		l.share(path.Cwnd)
 	}
 	return hole
 }
 
 // share divides the window: what one machine has in flight is not the others', but who stands first in the order of
 // priority cannot take more than half from one that wants it, too.
-func (w *writer) share(window int) {
+func (l *Link) share(window int) {
 	total := 0
-	for i := range w.slots {
-		total += w.slots[i].inFlight()
+	for i := range l.slots {
+		total += l.slots[i].inFlight()
 	}
-	for i := range w.slots {
-		s := &w.slots[i]
+	for i := range l.slots {
+		s := &l.slots[i]
 		if part := max(window/2, window-total+s.inFlight()); part != s.window {
 			s.window = part
 			s.SetWindow(part)
@@ -87,40 +91,54 @@ func (w *writer) share(window int) {
 }
 
 // ask takes the next datagram from the first machine that has one.
-func (w *writer) ask(t *turn) {
-	size := w.mtu.max(t.now)
-	for i := range w.slots {
-		packet, number, ok := w.slots[i].AppendPacket(t.now, w.buffer[:0], size)
+func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
+	size := l.mtu.max(t.now)
+	for i := range l.slots {
+		packet, number, ok := l.slots[i].AppendPacket(t.now, buffer[:0], size)
 		if ok {
-			t.packet, t.number, t.from = packet, number, w.slots[i].Machine
-			w.pacer.sent(len(packet))
+			t.packet, t.number, t.from = packet, number, l.slots[i].Machine
+			l.pacer.sent(len(packet))
+			l.queued.built(i, number)
 			return
 		}
 	}
 }
 
-// park finds out, before the lock is released, how long the writer may sleep; from then on an Unlock wakes it.
-func (w *writer) park(t *turn) {
-	w.parked = true
-	w.changed() // what changed until now was seen in this turn
-	if t.sleep = forever; t.held > 0 {
-		t.sleep = t.held
+// park finds out, before the lock is released, how long the writer may sleep; from then on an Unlock wakes it, or sends
+// in its place.
+func (l *Link) park(t *turn, held time.Duration) {
+	l.parked = true
+	l.changed() // what changed until now was seen in this turn
+	if held > 0 {
+		l.sleepUntil(t.now.Add(held))
 		return
 	}
-	drained := w.draining.Load()
-	for i := range w.slots {
-		drained = drained && w.slots[i].Drained()
-		if next, ok := w.slots[i].NextTimeout(); ok {
-			if d := sleepUntil(t.now, next); t.sleep == forever || d < t.sleep {
-				t.sleep = d
-			}
+	t.drained = l.draining.Load()
+	var next time.Time
+	for i := range l.slots {
+		t.drained = t.drained && l.slots[i].Drained()
+		if at, ok := l.slots[i].NextTimeout(); ok && (next.IsZero() || at.Before(next)) {
+			next = at
 		}
 	}
-	t.drained = drained
+	if !next.IsZero() {
+		next = t.now.Add(sleep(t.now, next))
+	}
+	l.sleepUntil(next)
 }
 
-// sleepUntil rounds up, so that the timeout is due afterwards.
-func sleepUntil(now, next time.Time) time.Duration {
+// sleepUntil sets the writer's timer; zero is never. A sleep that is set already and ends earlier stays: waking in vain
+// now and then is cheaper than a timer for every packet.
+func (l *Link) sleepUntil(at time.Time) {
+	if at.IsZero() || l.wakeAt.After(l.last) && !at.Before(l.wakeAt) {
+		return
+	}
+	l.wakeAt = at
+	l.timer.Reset(at.Sub(l.last))
+}
+
+// sleep rounds up, so that the timeout is due afterwards.
+func sleep(now, next time.Time) time.Duration {
 	d := next.Sub(now)
 	if d <= 0 {
 		return overdue
@@ -129,14 +147,14 @@ func sleepUntil(now, next time.Time) time.Duration {
 }
 
 // uncork lets a closing link send what a tick holds back.
-func (w *writer) uncork() {
-	if w.uncorked || !w.draining.Load() {
+func (l *Link) uncork() {
+	if l.uncorked || !l.draining.Load() {
 		return
 	}
-	w.uncorked = true
-	for i := range w.slots {
-		if w.slots[i].cork != nil {
-			w.slots[i].cork.Cork(false)
+	l.uncorked = true
+	for i := range l.slots {
+		if l.slots[i].cork != nil {
+			l.slots[i].cork.Cork(false)
 		}
 	}
 }

@@ -31,20 +31,15 @@ var (
 // writer is what belongs to the writer goroutine alone.
 type writer struct {
 	*Link
-	timer    *time.Timer
 	buffer   *[maxDatagram]byte // nil while asleep
 	burst    burst
-	pacer    pacer
 	refusals int // in a row
-	uncorked bool
-	warned   bool // of a full ring
 }
 
 // write runs the machines until the connection ends.
 func (l *Link) write() {
 	defer l.running.Done()
-	w := &writer{Link: l, timer: time.NewTimer(time.Hour), burst: burst{size: maxBurst}}
-	w.timer.Stop()
+	w := &writer{Link: l, burst: burst{size: maxBurst}}
 	defer w.free()
 	for l.ctx.Err() == nil && w.step() {
 	}
@@ -63,7 +58,7 @@ func (w *writer) step() bool {
 	if t.woken {
 		w.config.Wake()
 	}
-	w.warn(t)
+	w.warn(t.hole)
 	switch {
 	case t.packet != nil:
 		return w.send(t)
@@ -74,7 +69,7 @@ func (w *writer) step() bool {
 		return false
 	}
 	w.free()
-	return w.pause(t.sleep)
+	return w.pause()
 }
 
 // send passes a datagram to the carrier and rests when a burst is full.
@@ -86,8 +81,7 @@ func (w *writer) send(t turn) bool {
 		return w.unsend(t, err)
 	}
 	w.refusals = 0
-	w.counts.datagramsOut.Add(1)
-	w.counts.bytesOut.Add(uint64(len(t.packet)))
+	w.sent(t)
 	if w.burst.full() {
 		return w.rest()
 	}
@@ -96,24 +90,38 @@ func (w *writer) send(t turn) bool {
 
 // unsend gives a refused datagram back to its machine; any other error ends the link.
 func (w *writer) unsend(t turn, err error) bool {
+	w.Lock()
+	size, err := w.refused(t, err)
+	w.mu.Unlock()
+	if w.refusals++; err == nil && w.refusals > maxRefusals {
+		err = fmt.Errorf("link: the carrier refuses a datagram of %d bytes, %d refusals in a row; its limit is %d", len(t.packet), w.refusals, size)
+	}
+	if err != nil {
+		w.end(err)
+	}
+	return err == nil
+}
+
+// sent counts a datagram.
+func (l *Link) sent(t turn) {
+	l.counts.datagramsOut.Add(1)
+	l.counts.bytesOut.Add(uint64(len(t.packet)))
+}
+
+// refused gives a datagram that is too large back to its machine and returns the limit; any other error is to end the link.
+// The lock is held.
+func (l *Link) refused(t turn, err error) (size int, _ error) {
 	var tooLarge *TooLargeError
 	if !errors.As(err, &tooLarge) {
-		w.end(fmt.Errorf("link: send: %w", err))
-		return false
+		return 0, fmt.Errorf("link: send: %w", err)
 	}
-	w.counts.tooLarge.Add(1)
-	w.refusals++
-	size := min(tooLarge.Max, len(t.packet)-1)
-	if size < minDatagram || w.refusals > maxRefusals {
-		w.end(fmt.Errorf("link: the carrier refuses a datagram of %d bytes (%d refusals in a row, a path must take %d): %w",
-			len(t.packet), w.refusals, minDatagram, err))
-		return false
+	l.counts.tooLarge.Add(1)
+	if size = min(tooLarge.Max, len(t.packet)-1); size < minDatagram {
+		return size, fmt.Errorf("link: the carrier refuses a datagram of %d bytes, a path must take %d: %w", len(t.packet), minDatagram, err)
 	}
-	w.Lock()
 	t.from.Unsent(t.number)
-	w.mtu.refuse(t.now, size)
-	w.mu.Unlock()
-	return true
+	l.mtu.refuse(t.now, size)
+	return size, nil
 }
 
 // rest lets others run after a full burst: the receiver's reader when it lives in this process. After losses it is a
@@ -125,6 +133,7 @@ func (w *writer) rest() bool {
 	for i := range w.slots {
 		lost += w.slots[i].lost()
 	}
+	w.wakeAt = time.Time{} // the timer is for the rest now
 	w.mu.Unlock()
 	w.burst.rest(lost)
 	if !w.burst.short() {
@@ -141,23 +150,17 @@ func (w *writer) rest() bool {
 }
 
 // pause sleeps until a signal, the next timeout or the end. A signal that is there already is no pause in a burst.
-func (w *writer) pause(d time.Duration) bool {
+func (w *writer) pause() bool {
 	select {
 	case <-w.wake:
 		return true
 	default:
 	}
 	w.burst.sent = 0
-	var expired <-chan time.Time
-	if d != forever {
-		w.timer.Reset(d)
-		defer w.timer.Stop()
-		expired = w.timer.C
-	}
 	select {
 	case <-w.wake:
 		return true
-	case <-expired:
+	case <-w.timer.C:
 		return true
 	case <-w.ctx.Done():
 		return false
@@ -165,14 +168,13 @@ func (w *writer) pause(d time.Duration) bool {
 }
 
 // warn logs, outside the lock, what the owner can do something about.
-func (w *writer) warn(t turn) {
-	if t.hole > 0 {
-		w.counts.blackHoles.Add(1)
-		w.config.Logger.Warn("link: the path swallows large datagrams", "use", SafeDatagram, "for", t.hole)
+func (l *Link) warn(hole time.Duration) {
+	if hole > 0 {
+		l.counts.blackHoles.Add(1)
+		l.config.Logger.Warn("link: the path swallows large datagrams", "use", SafeDatagram, "for", hole)
 	}
-	if !w.warned && w.ring.dropped.Load() > 0 {
-		w.warned = true
-		w.config.Logger.Warn("link: datagrams dropped, the machines cannot keep up", "limit", RingBytes)
+	if l.ring.dropped.Load() > 0 && l.warned.CompareAndSwap(false, true) {
+		l.config.Logger.Warn("link: datagrams dropped, the machines cannot keep up", "limit", RingBytes)
 	}
 }
 

@@ -1,0 +1,114 @@
+package link_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/link/linktest"
+)
+
+// queue is a carrier that takes so many datagrams before it blocks.
+type queue struct {
+	*linktest.Carrier
+	size int
+}
+
+func (q queue) SendQueue() int { return q.size }
+
+// acked is a machine whose peer has acknowledged what came below a number.
+type acked struct {
+	*quietMachine
+	below uint64
+}
+
+func (m *acked) Acked() uint64 { return m.below }
+
+func directPair(size int) (l *link.Link, first *acked, second *quietMachine, far *linktest.Carrier) {
+	a, b := linktest.Pipe()
+	first = &acked{quietMachine: &quietMachine{machine: &machine{first: 1, size: 10}}}
+	second = &quietMachine{machine: &machine{first: 2, size: 10}}
+	return link.New(queue{a, size}, link.Config{}, first, second), first, second, b
+}
+
+// make has the machine send so many datagrams.
+func (m *quietMachine) make(n int) func() { return func() { m.ready, m.changed = m.ready+n, true } }
+
+func TestUnlockSendsInTheWritersPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, first, second, far := directPair(32)
+		synctest.Wait()
+		under(l, first.make(3))
+		require.EqualValues(t, 3, l.Stats().DatagramsOut, "the writer has not run")
+		t.Log("# a few only; the rest is the writer's")
+		under(l, first.make(20))
+		require.EqualValues(t, 3+8, l.Stats().DatagramsOut)
+		synctest.Wait()
+		require.EqualValues(t, 23, l.Stats().DatagramsOut)
+		t.Log("# what another machine sent may wait inside the carrier until a later packet of the first is acked")
+		under(l, func() { first.below = 24 })
+		under(l, second.make(1))
+		require.EqualValues(t, 24, l.Stats().DatagramsOut)
+		under(l, first.make(1))
+		require.EqualValues(t, 24, l.Stats().DatagramsOut)
+		synctest.Wait()
+		require.EqualValues(t, 25, l.Stats().DatagramsOut)
+		under(l, func() { first.below = 25 })
+		under(l, first.make(1))
+		require.EqualValues(t, 26, l.Stats().DatagramsOut)
+		end(l)
+		require.NoError(t, far.CloseWithError(0, ""))
+	})
+}
+
+// TestUnlockNeverBlocks: with as many datagrams unacknowledged as the carrier's queue holds only the writer sends.
+func TestUnlockNeverBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := linktest.Pipe()
+		first := &acked{quietMachine: &quietMachine{machine: &machine{first: 1, size: 10}}}
+		l := link.New(queue{a, 8}, link.Config{}, first)
+		synctest.Wait()
+		for range 7 {
+			under(l, first.make(1))
+		}
+		require.EqualValues(t, 7, l.Stats().DatagramsOut)
+		a.Block(true)
+		begin := time.Now()
+		under(l, first.make(1))
+		under(l, first.make(1))
+		require.Zero(t, time.Since(begin))
+		synctest.Wait()
+		require.EqualValues(t, 7, l.Stats().DatagramsOut, "the writer is blocked, and nobody else")
+		a.Block(false)
+		synctest.Wait()
+		require.EqualValues(t, 9, l.Stats().DatagramsOut)
+		end(l)
+		require.NoError(t, b.CloseWithError(0, ""))
+	})
+}
+
+// TestWriterSleepsThroughWhatNeedsNoAnswer, but not longer than the machines allow after it.
+func TestWriterSleepsThroughWhatNeedsNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, first, _, far := directPair(32)
+		synctest.Wait()
+		turns, due := len(first.advanced), time.Now().Add(40*time.Millisecond)
+		first.wakes = 1
+		first.onPacket = func(now time.Time, _ []byte) { first.next = now.Add(40 * time.Millisecond) }
+		require.NoError(t, far.SendDatagram([]byte{1}))
+		synctest.Wait()
+		under(l, func() {
+			require.Len(t, first.received, 1)
+			require.Zero(t, first.wakes, "the owner was told")
+			require.Len(t, first.advanced, turns, "the writer sleeps")
+		})
+		time.Sleep(41 * time.Millisecond)
+		synctest.Wait()
+		under(l, func() { require.Equal(t, due, first.advanced[turns]) })
+		end(l)
+		require.NoError(t, far.CloseWithError(0, ""))
+	})
+}
