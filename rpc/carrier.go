@@ -20,8 +20,9 @@ const (
 	probeSize = 1 << 16
 	// sendQueue datagrams may wait inside quic-go for certain: its maxDatagramSendQueueLen is 32, and a test watches it.
 	sendQueue = 24
-	// minProbeTime keeps the questions for that limit apart on short paths.
-	minProbeTime = 10 * time.Millisecond
+	// minProbePause keeps the questions for that limit apart on short paths; the pause doubles while the limit stays.
+	minProbePause = 10 * time.Millisecond
+	maxProbePause = time.Second
 )
 
 // oversized is never sent and never written.
@@ -36,6 +37,7 @@ type quicCarrier struct {
 	path   Path
 	asked  time.Time // when path was filled
 	probed time.Time // when path.MaxDatagram was
+	pause  time.Duration
 }
 
 func newQUICCarrier(conn *quic.Conn, socket *raw.Socket) *quicCarrier {
@@ -74,8 +76,7 @@ func (c *quicCarrier) SendQueue() int { return sendQueue }
 
 func (c *quicCarrier) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 
-// Path asks quic-go at most once a millisecond, and for the datagram limit, which path MTU discovery moves about every
-// 5 round trips, once a round trip.
+// Path asks quic-go at most once a millisecond.
 func (c *quicCarrier) Path() Path {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,14 +87,24 @@ func (c *quicCarrier) Path() Path {
 	stats := c.conn.ConnectionStats()
 	c.asked = now
 	c.path.Cwnd, c.path.SmoothedRTT = int(stats.CongestionWindow), stats.SmoothedRTT
-	if now.Sub(c.probed) >= max(stats.SmoothedRTT, minProbeTime) {
-		c.probed = now
-		var large *quic.DatagramTooLargeError
-		if errors.As(c.conn.SendDatagram(oversized[:]), &large) {
-			c.path.MaxDatagram = int(large.MaxDatagramPayloadSize)
-		}
+	if now.Sub(c.probed) >= max(stats.SmoothedRTT, c.pause) {
+		c.probe(now)
 	}
 	return c.path
+}
+
+// probe asks for the datagram limit, which path MTU discovery moves about every 5 round trips until it is through: seldom
+// when it has not moved for long.
+func (c *quicCarrier) probe(now time.Time) {
+	c.probed = now
+	var large *quic.DatagramTooLargeError
+	if !errors.As(c.conn.SendDatagram(oversized[:]), &large) {
+		return
+	}
+	c.pause = min(2*max(c.pause, minProbePause), maxProbePause)
+	if size := int(large.MaxDatagramPayloadSize); size != c.path.MaxDatagram {
+		c.path.MaxDatagram, c.pause = size, minProbePause
+	}
 }
 
 // peerClosed says in the link's words that the peer closed the connection, and why.

@@ -152,7 +152,8 @@ func (w *World) dispatch(now time.Time, all bool) {
 		w.admit(c)
 	}
 	for _, c := range w.conns {
-		if c.dirty.Swap(false) || all {
+		if all || c.dirty.Load() {
+			c.dirty.Store(false) // before the look: what comes during it sets it again
 			w.receive(c)
 		}
 		if c.raw != nil && c.raw.attention.Swap(false) {

@@ -79,7 +79,7 @@ func (l *Link) Abort(code uint64, reason string) {
 	l.end(&CloseError{Code: code, Reason: reason})
 }
 
-// Done is closed when the connection has ended, both goroutines are gone and the machines have received all that arrived.
+// Done is closed when the connection has ended, reader and writer are gone and the machines have received all that arrived.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Err returns why the connection ended, or nil: a [*CloseError] when one side closed it, else the carrier's error. The
@@ -118,7 +118,7 @@ func remote(err error) error {
 	return err
 }
 
-// finish closes the carrier, which frees a writer that is blocked in it, and waits for both goroutines.
+// finish closes the carrier, which frees a writer that is blocked in it, and waits for reader and writer.
 func (l *Link) finish(err error) {
 	code, reason := uint64(0), err.Error()
 	var closed *CloseError
@@ -126,7 +126,11 @@ func (l *Link) finish(err error) {
 		code, reason = closed.Code, closed.Reason
 	}
 	_ = l.carrier.CloseWithError(code, cut(reason, maxReason)) // it is gone either way
-	l.running.Wait()
+	l.state.Store(stopped)
+	l.reading.Wait()
+	l.writing.Lock() // none writes after the one that does now
+	defer l.writing.Unlock()
+	l.timer.Stop()
 	l.receiveRest()
 	close(l.done)
 	l.config.Wake()

@@ -49,16 +49,19 @@ type Link struct {
 	failed   error // a machine's violation, after which none is called
 	uncorked bool
 
-	// The writer's sleep.
-	parked bool // the writer found nothing to do and sleeps, or is about to
+	// The writer's sleep, in which it is no goroutine.
+	parked bool // the writer found nothing to do
 	timer  *time.Timer
 	wakeAt time.Time // when timer wakes it; it does not when that is past
 
 	// Between the goroutines.
 	ring    ring
-	wake    chan struct{} // holds at most one token
-	sending atomic.Bool   // the writer is inside SendDatagram
-	warned  atomic.Bool   // of a full ring
+	state   atomic.Int32 // of the writer
+	writing sync.Mutex   // held by the writer
+	writer  writer
+	write   func()      // the writer's, made once
+	sending atomic.Bool // the writer is inside SendDatagram
+	warned  atomic.Bool // of a full ring
 	counts  counters
 
 	// The end.
@@ -66,32 +69,32 @@ type Link struct {
 	draining atomic.Bool
 	ctx      context.Context
 	cancel   context.CancelFunc
-	running  sync.WaitGroup
+	reading  sync.WaitGroup
 	done     chan struct{}
 }
 
-// New starts the two goroutines of a link, which end with the connection. The link owns c from here and calls the
-// machines, which stand in order of priority, only under its lock.
+// New starts the reader of a link, which ends with the connection. The link owns c from here and calls the machines, which
+// stand in order of priority, only under its lock.
 func New(c Carrier, cfg Config, machines ...Machine) *Link {
 	l := &Link{
 		config:  cfg.withDefaults(),
 		carrier: c,
 		slots:   make([]slot, len(machines)),
-		timer:   time.NewTimer(time.Hour),
-		wake:    make(chan struct{}, 1),
 		done:    make(chan struct{}),
 	}
 	for i, m := range machines {
 		l.slots[i] = newSlot(m)
 	}
+	l.writer = writer{Link: l, burst: burst{size: maxBurst}}
+	l.write = l.writer.write
+	l.timer = time.AfterFunc(time.Hour, l.writer.expired)
 	l.timer.Stop()
 	if q, ok := c.(Queuer); ok {
 		l.queued.capacity = q.SendQueue()
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.running.Add(2)
-	go l.read()
-	go l.write()
+	l.reading.Go(l.read)
+	l.signal()
 	return l
 }
 
@@ -140,12 +143,4 @@ func (l *Link) woken() bool {
 		woken = l.slots[i].Wake() || woken
 	}
 	return woken
-}
-
-// signal lets the writer look again. A token that lies there already will do.
-func (l *Link) signal() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
 }

@@ -7,7 +7,6 @@ import (
 
 // read moves datagrams from the carrier to the machines until the connection ends; into the ring while the writer is busy.
 func (l *Link) read() {
-	defer l.running.Done()
 	for {
 		datagram, err := l.carrier.ReceiveDatagram(l.ctx)
 		if err != nil {
@@ -62,7 +61,8 @@ func (l *Link) due(now time.Time) bool {
 	due := l.draining.Load()
 	for i := range l.slots {
 		due = l.slots[i].changed() || due
-		if next, ok := l.slots[i].NextTimeout(); ok {
+		next, ok := l.slots[i].NextTimeout()
+		if ok && (next.Before(l.wakeAt) || !l.wakeAt.After(now)) {
 			l.sleepUntil(now.Add(sleep(now, next)))
 		}
 	}

@@ -127,14 +127,12 @@ func (l *Link) park(t *turn, held time.Duration) {
 	l.sleepUntil(next)
 }
 
-// sleepUntil sets the writer's timer; zero is never. A sleep that is set already and ends earlier stays: waking in vain
-// now and then is cheaper than a timer for every packet.
+// sleepUntil sets the timer that wakes the writer. When nothing is due the last one may wake it in vain.
 func (l *Link) sleepUntil(at time.Time) {
-	if at.IsZero() || l.wakeAt.After(l.last) && !at.Before(l.wakeAt) {
-		return
+	if !at.IsZero() && !at.Equal(l.wakeAt) {
+		l.wakeAt = at
+		l.timer.Reset(at.Sub(l.last))
 	}
-	l.wakeAt = at
-	l.timer.Reset(at.Sub(l.last))
 }
 
 // sleep rounds up, so that the timeout is due afterwards.

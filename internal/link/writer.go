@@ -28,7 +28,15 @@ var (
 	batches = sync.Pool{New: func() any { return new([batchSize][]byte) }}
 )
 
-// writer is what belongs to the writer goroutine alone.
+// States of the writer.
+const (
+	asleep  int32 = iota // no goroutine
+	awake                // it takes turns
+	again                // it is to look once more before it sleeps
+	stopped              // for ever
+)
+
+// writer is what belongs to the writer alone: a goroutine that lives while there is something to do.
 type writer struct {
 	*Link
 	buffer   *[maxDatagram]byte // nil while asleep
@@ -36,24 +44,55 @@ type writer struct {
 	refusals int // in a row
 }
 
-// write runs the machines until the connection ends.
-func (l *Link) write() {
-	defer l.running.Done()
-	w := &writer{Link: l, burst: burst{size: maxBurst}}
-	defer w.free()
-	for l.ctx.Err() == nil && w.step() {
+// signal lets the writer look again.
+func (l *Link) signal() {
+	for {
+		switch state := l.state.Load(); {
+		case state == asleep && l.state.CompareAndSwap(asleep, awake):
+			go l.write()
+			return
+		case state == awake && l.state.CompareAndSwap(awake, again), state == again, state == stopped:
+			return
+		}
 	}
 }
 
-// step takes one turn and does outside the lock what came of it. It reports whether the link goes on.
-func (w *writer) step() bool {
-	if w.buffer == nil {
-		w.buffer = buffers.Get().(*[maxDatagram]byte)
+// expired is called by the timer, on a goroutine of its own.
+func (w *writer) expired() {
+	if w.state.CompareAndSwap(asleep, awake) {
+		w.Link.write()
+		return
 	}
+	w.signal()
+}
+
+// write takes turns until there is nothing to do.
+func (w *writer) write() {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	w.buffer = buffers.Get().(*[maxDatagram]byte)
+	defer w.free()
+	for w.state.Load() != stopped && w.ctx.Err() == nil {
+		switch goOn, idle := w.step(); {
+		case !goOn:
+			return
+		case !idle:
+		case w.state.CompareAndSwap(awake, asleep):
+			w.burst.sent = 0
+			return
+		default:
+			w.state.CompareAndSwap(again, awake)
+		}
+	}
+}
+
+// step takes one turn and does outside the lock what came of it. It reports whether the link goes on, and whether there was
+// nothing to do.
+func (w *writer) step() (goOn, idle bool) {
 	t, err := w.turn()
 	if err != nil {
 		w.end(violation(err))
-		return false
+		return false, false
 	}
 	if t.woken {
 		w.config.Wake()
@@ -61,15 +100,14 @@ func (w *writer) step() bool {
 	w.warn(t.hole)
 	switch {
 	case t.packet != nil:
-		return w.send(t)
+		return w.send(t), false
 	case t.more:
-		return true
+		return true, false
 	case t.drained:
 		w.end(nil)
-		return false
+		return false, false
 	}
-	w.free()
-	return w.pause()
+	return true, true
 }
 
 // send passes a datagram to the carrier and rests when a burst is full.
@@ -133,38 +171,14 @@ func (w *writer) rest() bool {
 	for i := range w.slots {
 		lost += w.slots[i].lost()
 	}
-	w.wakeAt = time.Time{} // the timer is for the rest now
 	w.mu.Unlock()
 	w.burst.rest(lost)
 	if !w.burst.short() {
 		runtime.Gosched()
 		return true
 	}
-	w.timer.Reset(grain)
-	select {
-	case <-w.timer.C:
-		return true
-	case <-w.ctx.Done():
-		return false
-	}
-}
-
-// pause sleeps until a signal, the next timeout or the end. A signal that is there already is no pause in a burst.
-func (w *writer) pause() bool {
-	select {
-	case <-w.wake:
-		return true
-	default:
-	}
-	w.burst.sent = 0
-	select {
-	case <-w.wake:
-		return true
-	case <-w.timer.C:
-		return true
-	case <-w.ctx.Done():
-		return false
-	}
+	time.Sleep(grain)
+	return true
 }
 
 // warn logs, outside the lock, what the owner can do something about.
@@ -179,8 +193,6 @@ func (l *Link) warn(hole time.Duration) {
 }
 
 func (w *writer) free() {
-	if w.buffer != nil {
-		buffers.Put(w.buffer)
-		w.buffer = nil
-	}
+	buffers.Put(w.buffer)
+	w.buffer = nil
 }
