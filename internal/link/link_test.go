@@ -61,7 +61,7 @@ func TestSendsInOrderOfPriority(t *testing.T) {
 func TestDatagramsWaitInTheMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := linktest.Pipe()
-		a.SetPath(link.Path{Cwnd: 102_640, SmoothedRTT: 100 * time.Millisecond, MaxDatagram: 1243}) // a datagram a millisecond
+		a.SetPath(link.Path{Cwnd: 64_150, SmoothedRTT: 100 * time.Millisecond, MaxDatagram: 1243}) // a datagram a millisecond
 		play, bulk := &machine{first: 1, size: 1243}, &machine{first: 2, size: 1243}
 		order, begin := "", time.Now()
 		note := func(_ time.Time, d []byte) { order += string('0' + d[0]) }

@@ -3,8 +3,9 @@ package link
 import "time"
 
 const (
-	// paceGain over the window a round trip is what quic-go sends at (RFC 9002, section 7.7).
-	paceGain = 1.25
+	// paceGain windows a round trip are what quic-go sends at most, in slow start; later 5/4 (RFC 9002, section 7.7), when
+	// what is in flight is bounded all the same.
+	paceGain = 2
 	// paceBurst datagrams, or what leaves in paceTime, go without a pause, as in quic-go.
 	paceBurst = 10
 	paceTime  = 2 * time.Millisecond

@@ -12,7 +12,7 @@ func TestPacerKeepsQUICsPace(t *testing.T) {
 	var p pacer
 	now := time.Unix(1000, 0)
 	require.Zero(t, p.wait(), "nothing is known")
-	path := Path{Cwnd: 40_000, SmoothedRTT: 100 * ms} // 500,000 bytes a second at 5/4
+	path := Path{Cwnd: 25_000, SmoothedRTT: 100 * ms} // 500,000 bytes a second
 	p.use(now, path, 1210)
 	left := 0
 	for ; p.wait() == 0; left++ {
@@ -27,7 +27,7 @@ func TestPacerKeepsQUICsPace(t *testing.T) {
 	p.use(now, path, 1210)
 	require.Zero(t, p.wait())
 	t.Log("# a fast path takes what leaves in 2 ms at once")
-	path.Cwnd = 4_000_000
+	path.Cwnd = 2_500_000
 	p.use(now.Add(time.Second), path, 1210)
 	for left = 0; p.wait() == 0; left++ {
 		p.sent(1210)
