@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"time"
 
 	_ "github.com/quivernet/quiver/bench/peer/all"
 	"github.com/quivernet/quiver/bench/plan"
+	"github.com/quivernet/quiver/bench/report"
 	"github.com/quivernet/quiver/bench/worker"
 )
 
@@ -34,6 +36,7 @@ type options struct {
 	only           *regexp.Regexp
 	runs           int
 	from           string
+	resume         bool
 	json, html, md string
 	profile        string
 }
@@ -44,6 +47,7 @@ func parse(args []string) (o options, err error) {
 	flags.BoolVar(&o.list, "list", false, "print the jobs and do none")
 	flags.IntVar(&o.runs, "runs", 3, "runs of each cell; 1 with -quick")
 	flags.StringVar(&o.from, "from", "", "measure nothing, but report what an earlier -json wrote there")
+	flags.BoolVar(&o.resume, "resume", false, "add to what is in the file of -json, and measure only what it lacks")
 	flags.StringVar(&o.json, "json", "", "write every raw sample there")
 	flags.StringVar(&o.html, "html", "", "write the report there")
 	flags.StringVar(&o.md, "md", "", "write the tables as Markdown there; standard output without any of the three")
@@ -54,6 +58,9 @@ func parse(args []string) (o options, err error) {
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if o.resume && o.json == "" {
+		return o, errors.New("-resume needs -json")
 	}
 	if o.runs < 1 {
 		return o, fmt.Errorf("-runs %d, at least 1", o.runs)
@@ -82,6 +89,14 @@ func run(ctx context.Context, args []string) error {
 		}
 		return nil
 	}
-	doc, err := measure(ctx, jobs, o.profile)
+	doc := report.New(time.Now())
+	if o.resume {
+		if doc, err = read(o.json); err != nil {
+			return err
+		}
+		doc.Sit(time.Now())
+		jobs = doc.Lacks(jobs)
+	}
+	err = measure(ctx, doc, jobs, o.profile)
 	return errors.Join(err, write(o, doc))
 }

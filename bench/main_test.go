@@ -85,6 +85,13 @@ func TestWorkersAndReport(t *testing.T) {
 	require.NotContains(t, page.String(), `href="http`)
 	require.Contains(t, page.String(), "</svg>")
 	require.Contains(t, markdown.String(), "quic-go/stream")
+	require.Empty(t, again.Lacks(jobs))
+	again.Results[0].Err, again.Results[1].Cut = "broken", true
+	other := jobs[1]
+	other.Run++
+	require.Equal(t, []job.Job{again.Results[0].Job}, again.Lacks(append(jobs, other)), "what was cut is not run again")
+	again.Add(doc.Results[0])
+	require.Len(t, again.Results, len(jobs))
 }
 
 func TestParse(t *testing.T) {
@@ -92,7 +99,7 @@ func TestParse(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, o.quick)
 	require.Equal(t, 2, o.runs)
-	for _, args := range [][]string{{"-runs", "0"}, {"-only", "("}, {"more"}} {
+	for _, args := range [][]string{{"-resume"}, {"-runs", "0"}, {"-only", "("}, {"more"}} {
 		_, err := parse(args)
 		require.Error(t, err, "%v", args)
 	}

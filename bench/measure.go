@@ -11,9 +11,8 @@ import (
 	"github.com/quivernet/quiver/bench/report"
 )
 
-// measure does the jobs and says how far it is. Their CPU profiles go to a folder, if any.
-func measure(ctx context.Context, jobs []job.Job, profiles string) (*report.Document, error) {
-	doc := report.New(time.Now())
+// measure does the jobs, files them in doc, and says how far it is. Their CPU profiles go to a folder, if any.
+func measure(ctx context.Context, doc *report.Document, jobs []job.Job, profiles string) error {
 	begin, done := time.Now(), 0
 	p, err := pool.New(func(r job.Result, running int) {
 		done++
@@ -22,12 +21,12 @@ func measure(ctx context.Context, jobs []job.Job, profiles string) (*report.Docu
 			time.Since(begin).Round(time.Second), done, len(jobs), running, r.Job, report.Brief(r))
 	})
 	if err != nil {
-		return doc, err
+		return err
 	}
 	p.Profile = profiles
 	err = p.Run(ctx, jobs)
-	doc.Took = time.Since(begin)
-	return doc, err
+	doc.Rise(time.Since(begin))
+	return err
 }
 
 // read returns an earlier run's document.

@@ -19,6 +19,7 @@ type Peer struct {
 
 	Virtual  bool // runs in a bubble
 	Emulated bool // runs over UDP that a net carries
+	Tunneled bool // runs over TCP that a tunnel carries
 
 	// What its pairs are.
 	Moves, Talks, Calls, Shouts, Throws bool
@@ -46,7 +47,7 @@ func (p Peer) Runs(clock job.Clock) bool {
 	case job.Virtual:
 		return p.Virtual
 	case job.Relay:
-		return p.Emulated
+		return p.Emulated || p.Tunneled
 	}
 	return true
 }

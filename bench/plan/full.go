@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/bench/job"
@@ -11,9 +13,9 @@ import (
 // Full is every table, each cell so many times.
 func Full(runs int) []job.Job {
 	jobs := emulators()
-	jobs = append(jobs, cleans(64<<20, runs)...)
-	jobs = append(jobs, callJobs(3*time.Second, runs)...)
-	jobs = append(jobs, crowds(5*time.Second, runs, crowdOf{200, 30}, crowdOf{500, 30}, crowdOf{1000, 10})...)
+	jobs = append(jobs, inTurns(cleans(64<<20, runs))...)
+	jobs = append(jobs, inTurns(callJobs(3*time.Second, runs))...)
+	jobs = append(jobs, inTurns(crowds(5*time.Second, runs, crowdOf{200, 30}, crowdOf{500, 30}, crowdOf{1000, 10}))...)
 	jobs = append(jobs, blocks(1000, 0, 0.01, 0.02, 0.05)...)
 	jobs = append(jobs, series(0, 0.01)...)
 	jobs = append(jobs, fairs(60*time.Second, runs, 0, 0.01)...)
@@ -22,6 +24,12 @@ func Full(runs int) []job.Job {
 		jobs = append(jobs, lanes(clock, time.Minute)...)
 	}
 	return append(jobs, fullBlobs(runs)...)
+}
+
+// inTurns puts all first runs before all second ones, so that a machine whose speed drifts favours nobody.
+func inTurns(jobs []job.Job) []job.Job {
+	slices.SortStableFunc(jobs, func(a, b job.Job) int { return cmp.Compare(a.Run, b.Run) })
+	return jobs
 }
 
 // Quick is every contender and every scenario once.

@@ -20,13 +20,12 @@ type Machine struct {
 	Cores       int
 	MemoryBytes int64 `json:",omitempty"`
 	Go          string
-	Revision    string `json:",omitempty"` // of this repository
 }
 
 func thisMachine() Machine {
 	return Machine{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: found("/proc/cpuinfo", `model name\s*: (.*)`), Cores: runtime.NumCPU(),
-		Kernel: found("/proc/sys/kernel/osrelease", `(.*)`), MemoryBytes: memory(), Go: runtime.Version(), Revision: revision(),
+		Kernel: found("/proc/sys/kernel/osrelease", `(.*)`), MemoryBytes: memory(), Go: runtime.Version(),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
 // tables are all of the report, those of settings and failures included.
@@ -33,8 +34,11 @@ func (d *Document) settings() table {
 
 // summary is what stands above all tables.
 func (d *Document) summary() string {
-	return fmt.Sprintf("%d measurements on %s, %s, in %v. Revision %s.",
-		len(d.Results), d.Date.Format("2 January 2006"), d.Machine, d.Took.Round(1e9), d.Machine.Revision)
+	text := fmt.Sprintf("%d measurements on %s.", len(d.Results), d.Machine)
+	for _, s := range d.Sittings {
+		text += fmt.Sprintf(" %s: revision %s, %v.", s.Date.Format("2 January 2006 15:04"), s.Revision, s.Took.Round(time.Second))
+	}
+	return text
 }
 
 // WriteMarkdown writes the tables.

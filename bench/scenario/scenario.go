@@ -71,7 +71,11 @@ func open[P peer.Pair](ctx context.Context, j job.Job) (s stage[P], err error) {
 	if err != nil {
 		return s, err
 	}
-	if s.net, err = emulate.New(j); err != nil {
+	build := emulate.New
+	if who.Tunneled && j.Clock == job.Relay {
+		build = emulate.NewTunnel
+	}
+	if s.net, err = build(j); err != nil {
 		return s, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTime)

@@ -61,7 +61,7 @@ func open(ctx context.Context) (*pair, error) {
 	p := &pair{free: make(chan *drpcconn.Conn, pooled), cancel: cancel}
 	server := drpcserver.New(echo{})
 	for range pooled {
-		near, far, err := tcp.Pipe(ctx)
+		near, far, err := tcp.Pipe(ctx, tcp.Loopback{})
 		if err != nil {
 			p.Close()
 			return nil, fmt.Errorf("drpc: %w", err)

@@ -1,4 +1,4 @@
-// Package grpcgo is gRPC-go as a contender, which stands on the loopback alone.
+// Package grpcgo is gRPC-go as a contender.
 package grpcgo
 
 import (
@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/quivernet/quiver/bench/emulate"
 	"github.com/quivernet/quiver/bench/peer"
+	"github.com/quivernet/quiver/bench/peer/tcp"
 )
 
 const (
@@ -26,8 +26,9 @@ const (
 func Peers() []peer.Peer {
 	return []peer.Peer{{
 		Name: "grpc-go", Module: "google.golang.org/grpc", Moves: true, Calls: true,
-		Settings: "one connection, stream window 16 MiB, connection window 32 MiB; unary calls, and a client stream of 64 KiB messages for the blob; bytes as they are, no encryption, no digest; loopback only",
-		Open:     func(_ context.Context, _ emulate.Net) (peer.Pair, error) { return open() },
+		Settings: "one connection, stream window 16 MiB, connection window 32 MiB; unary calls, and a client stream of 64 KiB messages for the blob; bytes as they are, no encryption, no digest",
+		Tunneled: emulate.CanTunnel(),
+		Open:     func(_ context.Context, n emulate.Net) (peer.Pair, error) { return open(tcp.Over(n)) },
 	}}
 }
 
@@ -39,15 +40,15 @@ type pair struct {
 	sink *peer.Sink
 }
 
-func open() (*pair, error) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+func open(over emulate.Streamed) (*pair, error) {
+	listener, err := over.Listen()
 	if err != nil {
 		return nil, err
 	}
 	p := &pair{server: grpc.NewServer(grpc.ForceServerCodecV2(plain{}), grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow))}
 	p.server.RegisterService(&service, p)
 	go func() { _ = p.server.Serve(listener) }()
-	p.conn, err = grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	p.conn, err = grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(over.Dial),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(plain{})), grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow))
 	return p, err
 }

@@ -33,7 +33,7 @@ func (Echo) Say(argument []byte, answer *[]byte) error {
 type pair struct{ client *rpc.Client }
 
 func open(ctx context.Context) (*pair, error) {
-	near, far, err := tcp.Pipe(ctx)
+	near, far, err := tcp.Pipe(ctx, tcp.Loopback{})
 	if err != nil {
 		return nil, err
 	}

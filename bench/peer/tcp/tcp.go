@@ -1,33 +1,58 @@
-// Package tcp is the kernel's TCP as a contender, which stands on the loopback alone.
+// Package tcp is the kernel's TCP as a contender.
 package tcp
 
 import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 
 	"github.com/quivernet/quiver/bench/emulate"
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// Peers is one.
+const settings = "one connection for blobs and one for calls with a length before each message; no encryption, no digest; the kernel's windows; congestion control "
+
+// Peers are TCP as the kernel has it, and with CUBIC where that is something else.
 func Peers() []peer.Peer {
-	return []peer.Peer{{
-		Name:     "tcp",
-		Settings: "one connection for blobs and one for calls with a length before each message; no encryption, no digest; the kernel's windows and congestion control; loopback only",
-		Moves:    true, Calls: true,
-		Open: func(ctx context.Context, _ emulate.Net) (peer.Pair, error) { return open(ctx) },
-	}}
+	of := func(name, settings string, prepare func(ends ...net.Conn) error) peer.Peer {
+		return peer.Peer{
+			Name: name, Settings: settings, Moves: true, Calls: prepare == nil, Tunneled: emulate.CanTunnel(),
+			Open: func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return open(ctx, Over(n), prepare) },
+		}
+	}
+	peers := []peer.Peer{of("tcp", settings+control(), nil)}
+	if runtime.GOOS == "linux" && control() != "cubic" {
+		peers = append(peers, of("tcp/cubic", settings+"cubic", cubic))
+	}
+	return peers
 }
 
-// Pipe connects two TCP sockets on the loopback.
-func Pipe(ctx context.Context) (client, server net.Conn, err error) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+// Over returns where TCP listens and dials: over the net when that carries TCP, else on the loopback.
+func Over(n emulate.Net) emulate.Streamed {
+	if s, ok := n.(emulate.Streamed); ok {
+		return s
+	}
+	return Loopback{}
+}
+
+// Loopback is where TCP needs no net.
+type Loopback struct{}
+
+func (Loopback) Listen() (net.Listener, error) { return net.Listen("tcp4", "127.0.0.1:0") }
+
+func (Loopback) Dial(ctx context.Context, address string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp4", address)
+}
+
+// Pipe connects two TCP sockets.
+func Pipe(ctx context.Context, over emulate.Streamed) (client, server net.Conn, err error) {
+	listener, err := over.Listen()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer listener.Close()
-	if client, err = new(net.Dialer).DialContext(ctx, "tcp4", listener.Addr().String()); err != nil {
+	if client, err = over.Dial(ctx, listener.Addr().String()); err != nil {
 		return nil, nil, err
 	}
 	server, err = listener.Accept()
@@ -39,11 +64,17 @@ type pair struct {
 	caller      *peer.Calls
 }
 
-func open(ctx context.Context) (*pair, error) {
+func open(ctx context.Context, over emulate.Streamed, prepare func(ends ...net.Conn) error) (*pair, error) {
 	p := &pair{}
 	for _, c := range []*[2]net.Conn{&p.bulk, &p.calls} {
 		var err error
-		if c[0], c[1], err = Pipe(ctx); err != nil {
+		if c[0], c[1], err = Pipe(ctx, over); err != nil {
+			return nil, err
+		}
+	}
+	if prepare != nil {
+		if err := prepare(p.bulk[:]...); err != nil {
+			p.Close()
 			return nil, err
 		}
 	}

@@ -1,0 +1,25 @@
+//go:build !linux
+
+package emulate
+
+import (
+	"errors"
+	"net"
+
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// CanTunnel reports whether NewTunnel is worth a try.
+func CanTunnel() bool { return false }
+
+type namespace struct{}
+
+func newNamespace(net.IP) (*namespace, error) {
+	return nil, errors.New("emulate: a tunnel needs Linux")
+}
+
+func (n *namespace) within(func()) {}
+
+func (n *namespace) carry(*netsim.PacketConn, net.Addr) {}
+
+func (n *namespace) close() {}
