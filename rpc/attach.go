@@ -101,7 +101,7 @@ func (w *World) attach(carrier Carrier, server bool) (*Conn, error) {
 	return c, nil
 }
 
-// onWake is called by the goroutines of the link.
+// onWake is called by the link, on any goroutine.
 func (c *Conn) onWake() {
 	if !c.joined.Load() {
 		select {

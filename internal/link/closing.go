@@ -128,8 +128,8 @@ func (l *Link) finish(err error) {
 	_ = l.carrier.CloseWithError(code, cut(reason, maxReason)) // it is gone either way
 	l.state.Store(stopped)
 	l.reading.Wait()
-	l.writing.Lock() // none writes after the one that does now
-	defer l.writing.Unlock()
+	l.writing <- struct{}{} // none writes after the one that does now
+	defer func() { <-l.writing }()
 	l.timer.Stop()
 	l.receiveRest()
 	close(l.done)

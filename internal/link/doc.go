@@ -1,9 +1,12 @@
 // Package link drives the machines of one connection over a datagram carrier, at the pace of the wire.
 //
-// A [Link] has one lock around its machines and two goroutines. The writer asks the machines in order of priority for the
-// next datagram, sends it outside the lock, and sleeps until there is something to do. A packet is thereby built when the
-// wire can take it and not before: the writer keeps the pace that quic-go's own pacer would keep, so that next to nothing
-// waits inside the carrier, where play cannot overtake bulk.
+// A [Link] has one lock around its machines, a reader, and a writer that is a goroutine only while there is something to do.
+// The writer asks the machines in order of priority for the next datagram and sends it outside the lock. A packet is
+// thereby built when the wire can take it and not before: the writer keeps the pace that quic-go's own pacer would keep, so
+// that next to nothing waits inside the carrier, where play cannot overtake bulk.
+//
+// While the writer sleeps, whoever unlocks the machines sends a few datagrams himself, if the carrier says how many its
+// queue holds and the peer's acknowledgements prove that they fit: a game's tick then wakes nobody and never blocks.
 //
 // The reader hands what arrives to the machines while the writer sleeps, which it wakes only when that has something to do.
 // While the writer is busy it fills a bounded ring, which the writer empties, and does nothing else, because the receive

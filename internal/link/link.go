@@ -10,8 +10,8 @@ import (
 
 // Config holds what a link may be told; zero fields take the default named beside them.
 type Config struct {
-	// Wake is called without the lock, from either goroutine of the link, when a machine's Wake said true, and once
-	// more after Done is closed. It must not block. Default: nothing.
+	// Wake is called without the lock, from any goroutine, when a machine's Wake said true, and once more after Done is
+	// closed. It must not block. Default: nothing.
 	Wake func()
 
 	// Now is the clock of the machines. Default: time.Now.
@@ -56,8 +56,8 @@ type Link struct {
 
 	// Between the goroutines.
 	ring    ring
-	state   atomic.Int32 // of the writer
-	writing sync.Mutex   // held by the writer
+	state   atomic.Int32  // of the writer
+	writing chan struct{} // holds a token while the writer writes
 	writer  writer
 	write   func()      // the writer's, made once
 	sending atomic.Bool // the writer is inside SendDatagram
@@ -80,6 +80,7 @@ func New(c Carrier, cfg Config, machines ...Machine) *Link {
 		config:  cfg.withDefaults(),
 		carrier: c,
 		slots:   make([]slot, len(machines)),
+		writing: make(chan struct{}, 1),
 		done:    make(chan struct{}),
 	}
 	for i, m := range machines {

@@ -2,7 +2,7 @@ package link
 
 import "time"
 
-// turn is what the writer found under the lock.
+// turn is what a look under the lock found.
 type turn struct {
 	packet []byte
 	number uint64
@@ -15,10 +15,8 @@ type turn struct {
 	hole    time.Duration // a black hole was found, safe datagrams for so long
 }
 
-const (
-	// longest keeps the arithmetic of a timeout in the far future from overflowing.
-	longest = 1000 * time.Hour
-)
+// longest keeps the arithmetic of a timeout in the far future from overflowing.
+const longest = 1000 * time.Hour
 
 // turn is a look of the writer's own.
 func (w *writer) turn() (t turn, err error) {

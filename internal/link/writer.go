@@ -68,8 +68,8 @@ func (w *writer) expired() {
 
 // write takes turns until there is nothing to do.
 func (w *writer) write() {
-	w.writing.Lock()
-	defer w.writing.Unlock()
+	w.writing <- struct{}{}
+	defer func() { <-w.writing }()
 	w.buffer = buffers.Get().(*[maxDatagram]byte)
 	defer w.free()
 	for w.state.Load() != stopped && w.ctx.Err() == nil {
@@ -121,7 +121,7 @@ func (w *writer) send(t turn) bool {
 	w.refusals = 0
 	w.sent(t)
 	if w.burst.full() {
-		return w.rest()
+		w.rest()
 	}
 	return true
 }
@@ -164,7 +164,7 @@ func (l *Link) refused(t turn, err error) (size int, _ error) {
 
 // rest lets others run after a full burst: the receiver's reader when it lives in this process. After losses it is a
 // true pause, which helps a receiver elsewhere.
-func (w *writer) rest() bool {
+func (w *writer) rest() {
 	w.counts.rests.Add(1)
 	var lost uint64
 	w.Lock()
@@ -173,12 +173,11 @@ func (w *writer) rest() bool {
 	}
 	w.mu.Unlock()
 	w.burst.rest(lost)
-	if !w.burst.short() {
-		runtime.Gosched()
-		return true
+	if w.burst.short() {
+		time.Sleep(grain)
+		return
 	}
-	time.Sleep(grain)
-	return true
+	runtime.Gosched()
 }
 
 // warn logs, outside the lock, what the owner can do something about.
