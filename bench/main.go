@@ -48,7 +48,7 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.runs, "runs", 3, "runs of each cell; 1 with -quick")
 	flags.StringVar(&o.from, "from", "", "measure nothing, but report what an earlier -json wrote there")
 	flags.BoolVar(&o.resume, "resume", false, "add to what is in the file of -json, and measure only what it lacks")
-	flags.StringVar(&o.json, "json", "", "write every raw sample there")
+	flags.StringVar(&o.json, "json", "", "write every raw sample there; compressed when the name ends with .gz")
 	flags.StringVar(&o.html, "html", "", "write the report there")
 	flags.StringVar(&o.md, "md", "", "write the tables as Markdown there; standard output without any of the three")
 	flags.StringVar(&o.profile, "profile", "", "put a CPU profile of each job in that folder")

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/quivernet/quiver/bench/job"
@@ -36,18 +40,26 @@ func read(path string) (*report.Document, error) {
 		return new(report.Document), err
 	}
 	defer f.Close()
-	return report.ReadJSON(f)
+	if !strings.HasSuffix(path, packed) {
+		return report.ReadJSON(f)
+	}
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		return new(report.Document), err
+	}
+	return report.ReadJSON(r)
 }
+
+// packed is how the names of compressed files end.
+const packed = ".gz"
 
 // write files the document as asked.
 func write(o options, doc *report.Document) error {
 	for _, out := range []struct {
 		path  string
-		write func(f *os.File) error
+		write func(w io.Writer) error
 	}{
-		{o.json, func(f *os.File) error { return doc.WriteJSON(f) }},
-		{o.html, func(f *os.File) error { return doc.WriteHTML(f) }},
-		{o.md, func(f *os.File) error { return doc.WriteMarkdown(f) }},
+		{o.json, doc.WriteJSON}, {o.html, doc.WriteHTML}, {o.md, doc.WriteMarkdown},
 	} {
 		if out.path == "" {
 			continue
@@ -62,14 +74,15 @@ func write(o options, doc *report.Document) error {
 	return nil
 }
 
-func toFile(path string, write func(f *os.File) error) error {
+func toFile(path string, write func(w io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	if err := write(f); err != nil {
-		_ = f.Close()
-		return err
+	defer f.Close()
+	if !strings.HasSuffix(path, packed) {
+		return errors.Join(write(f), f.Close())
 	}
-	return f.Close()
+	z := gzip.NewWriter(f)
+	return errors.Join(write(z), z.Close(), f.Close())
 }

@@ -2,9 +2,14 @@
 package report
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quivernet/quiver/bench/job"
@@ -68,14 +73,33 @@ func (d *Document) Lacks(jobs []job.Job) []job.Job {
 // Add files a result, in place of one without figures.
 func (d *Document) Add(r job.Result) {
 	d.Results = slices.DeleteFunc(d.Results, func(old job.Result) bool { return old.Err != "" && old.Job == r.Job })
+	for i, ms := range r.Samples {
+		r.Samples[i] = math.Round(ms*1e4) / 1e4 // to 0.1 µs
+	}
 	d.Results = append(d.Results, r)
 }
 
-// WriteJSON writes all there is.
+// WriteJSON writes all there is, a line for each result, so that two runs can be compared by line.
 func (d *Document) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", " ")
-	return e.Encode(d)
+	head := *d
+	head.Results = nil
+	text, err := json.MarshalIndent(head, "", " ")
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewWriter(w)
+	text = bytes.TrimSuffix(text, []byte(",\n \"Results\": null\n}"))
+	fmt.Fprintf(lines, "%s,\n \"Results\": [", text)
+	for i, r := range d.Results {
+		text, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		lines.WriteString(strings.Repeat(",", min(i, 1)) + "\n")
+		lines.Write(text)
+	}
+	lines.WriteString("\n]}\n")
+	return lines.Flush()
 }
 
 // ReadJSON reads what WriteJSON wrote.

@@ -38,7 +38,7 @@ func (b *blob) whole(s *quic.ReceiveStream) {
 	if err == nil && b.digest != nil {
 		err = b.verify(s)
 	}
-	b.done <- err
+	b.end(err)
 }
 
 func (b *blob) verify(r io.Reader) error {
@@ -53,18 +53,26 @@ func (b *blob) verify(r io.Reader) error {
 func (b *blob) part(s *quic.ReceiveStream) {
 	data, err := io.ReadAll(s)
 	if err != nil || len(data) < 8 {
-		b.done <- errors.Join(err, errors.New("quicgo: a short part"))
+		b.end(errors.Join(err, errors.New("quicgo: a short part")))
 		return
 	}
 	at, data := int(binary.BigEndian.Uint64(data)), data[8:]
 	if at < 0 || at+len(data) > len(b.want) || !bytes.Equal(b.want[at:at+len(data)], data) {
-		b.done <- fmt.Errorf("quicgo: %d bytes at %d are not what was sent", len(data), at)
+		b.end(fmt.Errorf("quicgo: %d bytes at %d are not what was sent", len(data), at))
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.got += len(data); b.got == len(b.want) {
-		b.done <- nil
+		b.end(nil)
+	}
+}
+
+// end tells the first outcome; when a transfer is cut every part that was under way has one.
+func (b *blob) end(err error) {
+	select {
+	case b.done <- err:
+	default:
 	}
 }
 
