@@ -18,19 +18,23 @@ import (
 	"github.com/quivernet/quiver/bench/worker"
 )
 
-// capacity is what the jobs that run at once may need together, in Mbit/s of emulated paths: one of 100 and two of 10, or
-// twelve of 10.
+// capacity is what the jobs that run at once may need together, in Mbit/s of emulated paths.
 const capacity = 120
 
-// cost is the share of the capacity that a job takes.
+// cost is the share of the capacity that a job takes. Over a lossy path it is less than the rate: most peers are far
+// from reaching it there, and those that do are done soon.
 func cost(j job.Job) int {
 	switch j.Clock {
 	case job.Virtual:
 		return capacity / 2 // a core: load only slows it down
 	case job.Relay:
 		mbit := int(min(j.Rate/1e6, capacity))
-		if j.Loss > 0 && mbit > capacity/2 {
-			mbit = capacity / 2 // which most are far from reaching then
+		switch {
+		case j.Scenario != "blob" || j.Loss == 0:
+		case mbit > capacity/2:
+			mbit = capacity / 3
+		default:
+			mbit /= 2
 		}
 		return max(1, mbit)
 	}
