@@ -34,7 +34,7 @@ func cost(j job.Job) int {
 		case mbit > capacity/2:
 			mbit = capacity / 3
 		default:
-			mbit /= 2
+			mbit -= mbit / 5
 		}
 		return max(1, mbit)
 	}
