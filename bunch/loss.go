@@ -9,7 +9,8 @@ import (
 const (
 	lostMemory   = 3 // PTOs that the record of a lost packet stays
 	probePackets = 2
-	maxCopies    = 64 // in flight of one piece: probes of a path that is out for long carry no more
+	maxCopies    = 64          // in flight of one piece: probes of a path that is out for long carry no more
+	besideTime   = time.Second // since the last arrival of others' datagrams that they count as being on their way
 )
 
 // loss decides which packets are lost, from acks (RFC 9002, section 6.1) and silence (6.2).
@@ -18,6 +19,8 @@ type loss struct {
 	ptos       int           // probe timeouts since the last ack
 	probes     int           // packets that may pass every gate
 	unanswered time.Duration // sending of the first packet without any ack since
+	overtaken  uint64        // one above the newest packet that left before a datagram of others which arrived
+	besideTill time.Duration // others' datagrams are on their way
 }
 
 func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
@@ -142,10 +145,27 @@ func (c *Conn) popAcked(ch *channel) {
 func (c *Conn) detectLosses(t time.Duration) {
 	c.loss.Begin(max(c.gate.Current(), c.gate.Latest))
 	n, ok := c.sent.firstFlying()
-	for ; ok && n < c.loss.Largest; n++ {
-		if p := c.sent.get(n); p.fate == flying && c.loss.Lost(t, n, p.at) {
+	for ; ok && n < max(c.loss.Largest, c.loss.overtaken); n++ {
+		p := c.sent.get(n)
+		if p.fate == flying && (p.prompt || n < c.loss.Largest) && c.loss.Lost(t, n, p.at) {
 			c.losePacket(t, n, p)
 		}
+	}
+}
+
+// Overtaken tells that a datagram of another machine on the same path arrived, which left at a time. It is for lone packets
+// of play beside such bulk: nothing of ours that would be acked follows them soon. As long as there are others packets
+// ask for an ack at once, and those that did and left before are lost after 9/8 of the round trip.
+func (c *Conn) Overtaken(now, sent time.Time) {
+	t, at := c.clock(now), sent.Sub(c.start)
+	c.loss.besideTill = t + besideTime
+	n := max(c.loss.overtaken, c.sent.oldest)
+	for n < c.sent.next && c.sent.get(n).at < at {
+		n++
+	}
+	if n > c.loss.overtaken {
+		c.loss.overtaken = n
+		c.detectLosses(t)
 	}
 }
 

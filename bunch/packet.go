@@ -133,9 +133,10 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 		}
 		c.sent.launched(p, t)
 		c.received.acksOnly = 0
-		if b.bulk && c.wantsAck() {
+		if b.bulk && c.wantsAck() || !b.bulk && t < c.loss.besideTill {
 			*flags |= flagAckNow
 		}
+		p.prompt = *flags&flagAckNow != 0
 	}
 	if c.loss.probes > 0 {
 		p.probe = true

@@ -99,7 +99,11 @@ func (s *script) do(end int, op byte) {
 	case op < 24:
 		s.fetch(end)
 	case op == 24:
-		c.Cork(s.next()&1 == 0)
+		if v := s.next(); v < 128 {
+			c.Cork(v&1 == 0)
+		} else {
+			c.Overtaken(s.now, s.now.Add(-time.Duration(v-128)*time.Millisecond))
+		}
 	case op == 25:
 		c.Flush()
 	case op == 26:

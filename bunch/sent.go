@@ -28,6 +28,7 @@ type packet struct {
 	fate      fate
 	limit     bool // carried a limit update
 	probe     bool
+	prompt    bool   // it asked for an ack at once
 	covers    uint64 // it acknowledged all that came below this number
 	size      int
 	at        time.Duration

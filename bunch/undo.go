@@ -64,6 +64,7 @@ func (c *Conn) Unsent(number uint64) {
 	c.stats.PacketsSent--
 	c.stats.BytesSent -= uint64(p.size)
 	c.sent.unsend(p, c.undo.lastAsk)
+	c.loss.overtaken = min(c.loss.overtaken, c.sent.next)
 	c.changed = true
 }
 

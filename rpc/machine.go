@@ -15,6 +15,7 @@ type Machine interface {
 	link.Flyer
 	link.LossCounter
 	link.Changer
+	link.Arriver
 }
 
 // AddMachine gives every connection of the world one more machine. Its datagrams leave when gameplay has none, and are

@@ -44,6 +44,7 @@ func (p *parrot) Drained() bool                  { return true }
 func (p *parrot) FirstByte() byte                { return p.first }
 func (p *parrot) InFlight() int                  { return 0 }
 func (p *parrot) Lost() uint64                   { return 0 }
+func (p *parrot) Arrived() time.Time             { return time.Time{} }
 func (p *parrot) Changed() (changed bool)        { changed, p.changed = p.changed, false; return changed }
 
 // parrots gives every connection of w one that begins with first.

@@ -31,6 +31,7 @@ type sliceMachine struct {
 	ackID   uint16 // of the newest
 	changed bool   // something may leave
 	active  time.Time
+	arrived time.Time // sending of the newest slice that is known to have arrived
 
 	// For whom the owner waits.
 	watching bool
@@ -89,6 +90,7 @@ func (m *sliceMachine) hear(now time.Time, a chunk.Ack) {
 	m.losses.heard()
 	if newest != nil {
 		m.gate.measure(now, newest)
+		m.arrived = newest.at
 	}
 	m.losses.largest = max(m.losses.largest, high)
 	m.losses.detect(now, &m.flight, &m.gate, a.ChunkID, high, m.drop)
@@ -194,6 +196,9 @@ func (m *sliceMachine) SetWindow(bytes int) { m.gate.PathWindow = bytes }
 
 // InFlight returns the bytes of slices under way.
 func (m *sliceMachine) InFlight() int { return m.flight.bytes }
+
+// Arrived returns when the newest slice left that is known to have arrived.
+func (m *sliceMachine) Arrived() time.Time { return m.arrived }
 
 // Lost returns how many slices counted as lost so far.
 func (m *sliceMachine) Lost() uint64 { return m.losses.lost }

@@ -98,6 +98,7 @@ func TestLostSliceIsSentAgainSoon(t *testing.T) {
 	require.EqualValues(t, 1, a.flight.resent)
 	require.Zero(t, a.losses.timeouts)
 	require.Less(t, p.Now().Sub(netsim.Epoch), 210*time.Millisecond) // two round trips
+	require.Equal(t, netsim.Epoch, a.Arrived(), "what was sent again does not tell when it left")
 }
 
 func TestOutageLeavesProbesOnly(t *testing.T) {

@@ -59,6 +59,18 @@ type Acker interface {
 	Acked() uint64
 }
 
+// Overtaker is an optional part of the first [Machine], which may have nothing on its way that shows that a packet was lost.
+type Overtaker interface {
+	// Overtaken tells that a datagram of another machine, which left at sent, arrived.
+	Overtaken(now, sent time.Time)
+}
+
+// Arriver is an optional part of a [Machine] that is not the first.
+type Arriver interface {
+	// Arrived returns when the newest of its datagrams left of which the peer said that it arrived, zero when none did.
+	Arrived() time.Time
+}
+
 // Changer is an optional part of a [Machine] that spares the writer idle rounds.
 type Changer interface {
 	// Changed reports, once, that since it was last asked the owner did something that may let a packet leave, move
@@ -82,8 +94,11 @@ type slot struct {
 	dirty Changer
 	acker Acker
 	cork  Corker
+	over  Overtaker
+	some  Arriver
 
-	window int // what the machine was told last
+	arrived time.Time // the newest of Arriver that the first machine knows of
+	window  int       // what the machine was told last
 }
 
 func newSlot(m Machine) slot {
@@ -94,6 +109,8 @@ func newSlot(m Machine) slot {
 	s.dirty, _ = m.(Changer)
 	s.cork, _ = m.(Corker)
 	s.acker, _ = m.(Acker)
+	s.over, _ = m.(Overtaker)
+	s.some, _ = m.(Arriver)
 	return s
 }
 

@@ -135,6 +135,45 @@ type flyer struct {
 
 func (m *flyer) InFlight() int { return m.flying }
 
+// overtaken notes what it is told of others.
+type overtaken struct {
+	*machine
+	times []time.Time
+}
+
+func (m *overtaken) Overtaken(_, sent time.Time) { m.times = append(m.times, sent) }
+
+// arriver is a machine whose peer has told of a datagram that left then.
+type arriver struct {
+	*machine
+	arrived time.Time
+}
+
+func (m *arriver) Arrived() time.Time { return m.arrived }
+
+func TestFirstMachineHearsWhatArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := linktest.Pipe()
+		first, second := &overtaken{machine: &machine{first: 1}}, &arriver{machine: &machine{first: 2}}
+		l := link.New(a, link.Config{}, first, second)
+		receive := func(arrived time.Time) {
+			under(l, func() { second.arrived = arrived })
+			require.NoError(t, b.SendDatagram([]byte{2}))
+			synctest.Wait()
+		}
+		begin := time.Now()
+		receive(time.Time{})
+		require.Empty(t, first.times)
+		for range 2 {
+			receive(begin)
+		}
+		receive(begin.Add(1))
+		require.Equal(t, []time.Time{begin, begin.Add(1)}, first.times, "each once")
+		end(l)
+		require.NoError(t, b.CloseWithError(0, ""))
+	})
+}
+
 func TestMachinesShareTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := linktest.Pipe()

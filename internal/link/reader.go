@@ -111,7 +111,18 @@ func (l *Link) deliver(now time.Time, datagram []byte) error {
 		return nil
 	}
 	l.failed = s.Receive(now, datagram)
+	if s.some != nil && l.failed == nil {
+		l.overtake(now, s)
+	}
 	return l.failed
+}
+
+// overtake tells the first machine what of another has arrived.
+func (l *Link) overtake(now time.Time, s *slot) {
+	if at := s.some.Arrived(); l.slots[0].over != nil && at.After(s.arrived) {
+		s.arrived = at
+		l.slots[0].over.Overtaken(now, at)
+	}
 }
 
 // slotFor returns the machine that a datagram is for, or nil.

@@ -18,6 +18,14 @@ func TestLossesByOrder(t *testing.T) {
 	require.False(t, l.Lost(100*ms, 6, 50*ms))
 }
 
+func TestLossesOfWhatIsAboveTheLargest(t *testing.T) {
+	l := Losses{Largest: 10}
+	l.Begin(80 * ms)
+	require.False(t, l.Lost(139*ms, 12, 50*ms))
+	require.Equal(t, 140*ms, l.Next)
+	require.True(t, l.Lost(140*ms, 12, 50*ms))
+}
+
 func TestLossesByTime(t *testing.T) {
 	l := Losses{Largest: 2}
 	for _, extra := range []time.Duration{10, 20, 40, 80, 80} {
