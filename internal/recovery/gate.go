@@ -14,6 +14,7 @@ const (
 	// then for the window looks like a queue.
 	pathSlack     = 4
 	leastPackets  = 4                    // may always be in flight
+	slackPackets  = 2                    // may queue at least: on a slow path less is none, for packets are whole
 	flatRounds    = 3                    // rounds without growth by a quarter that end the start
 	startSamples  = 4                    // round trips in a row that show a queue end it too
 	minStartQueue = 4 * time.Millisecond // as in HyStart++ (RFC 9406)
@@ -22,7 +23,7 @@ const (
 	unknownWindow = 1 << 30
 )
 
-// Gate bounds bulk: in flight at most the path's window, and at most the delivery rate times (minimum RTT + 20 ms), so
+// Gate bounds bulk: in flight at most the path's window, and at most the delivery rate times (minimum RTT + 20 ms) or two packets, so
 // that bulk keeps no standing queue in front of play. At the start, until the rate stops growing or a queue builds, twice
 // the rate times the minimum RTT may be in flight, and a queue. When the minimum RTT has expired, bulk drains the queue
 // that it may have built, and the least RTT of that time is the new minimum.
@@ -139,7 +140,7 @@ func (g *Gate) Window(datagram int) int {
 	case !g.steady:
 		bound = 2*held + queue
 	default:
-		bound = held + min(g.rate.value*slack.Seconds(), queue)
+		bound = held + max(min(g.rate.value*slack.Seconds(), queue), float64(slackPackets*datagram))
 	}
 	return max(leastPackets*datagram, int(min(bound, float64(path))))
 }

@@ -57,6 +57,16 @@ func TestGateMeasures(t *testing.T) {
 	require.InDelta(t, 50_000, g.rate.value, 1)
 }
 
+// TestSlowPathsHaveAQueueOfWholePackets is about few packets in long round trips, which a window without slack holds up.
+func TestSlowPathsHaveAQueueOfWholePackets(t *testing.T) {
+	var g gateTest
+	for range flatRounds + 2 {
+		g.round(10_000, 200*ms)
+	}
+	require.True(t, g.steady)
+	require.Equal(t, 10_000+2*1000, g.Window(1000), "20 ms are 1,000 bytes")
+}
+
 // TestQueueIsBoundedInPackets is about fast paths, where 20 ms are more than a receiver holds.
 func TestQueueIsBoundedInPackets(t *testing.T) {
 	var g gateTest
