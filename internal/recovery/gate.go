@@ -23,10 +23,10 @@ const (
 	unknownWindow = 1 << 30
 )
 
-// Gate bounds bulk: in flight at most the path's window, and at most the delivery rate times (minimum RTT + 20 ms) or two packets, so
-// that bulk keeps no standing queue in front of play. At the start, until the rate stops growing or a queue builds, twice
-// the rate times the minimum RTT may be in flight, and a queue. When the minimum RTT has expired, bulk drains the queue
-// that it may have built, and the least RTT of that time is the new minimum.
+// Gate bounds bulk: in flight at most the path's window, and at most the delivery rate times (minimum RTT + 20 ms), or two
+// packets more than without a queue, so that bulk keeps no standing queue in front of play. At the start, until the rate
+// stops growing or a queue builds, twice the rate times the minimum RTT may be in flight, and a queue. When the minimum RTT
+// has expired, bulk drains the queue that it may have built, and the least RTT of that time is the new minimum.
 type Gate struct {
 	RTT
 	PathWindow int // in bytes, 0 = not told
