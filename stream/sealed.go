@@ -163,6 +163,12 @@ func (l *sealedLink) InFlight() int {
 	return l.sliceLink.InFlight()
 }
 
+func (l *sealedLink) Arrived() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sliceLink.Arrived()
+}
+
 func (l *sealedLink) Lost() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
