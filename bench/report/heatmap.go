@@ -86,12 +86,16 @@ func (p *panel) Label(i int) string {
 		return ""
 	}
 	v, _ := x.median("over_ideal")
-	s := fmt.Sprintf("%.2f", v)
-	if v >= worst {
-		s = fmt.Sprintf("%.0f", v)
-	}
 	if x.cut() {
-		s = ">" + s
+		return ">" + ratio(v)
 	}
-	return s
+	return ratio(v)
+}
+
+// ratio has the digits that matter.
+func ratio(v float64) string {
+	if v < 9.995 {
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
 }

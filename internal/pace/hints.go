@@ -13,9 +13,10 @@ func (c *Controller) Train(bytes int, span time.Duration) {
 }
 
 // QUIC tells what QUIC sees of the same path: where to begin when nothing was measured, and when bulk must yield because
-// QUIC's packets wait longer than the target or its window falls. Where our own packets do not wait there is nothing to
-// yield: QUIC's round trips hold delayed acks, and random loss shrinks its window. Beside a competitor the queue is his, and
-// only QUIC's losses count.
+// QUIC's packets wait longer than the target or its window falls. Where our own packets wait for less than half of the
+// target there is nothing to yield: QUIC's round trips hold delayed acks, random loss shrinks its window, and on a fast path
+// timers blur more than the queue that cruising aims for. Beside a competitor the queue is his, and only QUIC's losses
+// count.
 func (c *Controller) QUIC(now time.Time, latestRTT time.Duration, cwnd int) {
 	t := c.tick(now)
 	fell := cwnd < c.quicCwnd
@@ -28,7 +29,7 @@ func (c *Controller) QUIC(now time.Time, latestRTT time.Duration, cwnd int) {
 		return
 	}
 	waits := latestRTT > c.delay.base()+c.delay.target() && c.state != Compete
-	if c.queue > c.delay.aim() && (fell || waits) {
+	if c.queue > c.delay.target()/2 && (fell || waits) {
 		c.yield(t)
 	}
 }

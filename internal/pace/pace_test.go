@@ -179,6 +179,15 @@ func TestNothingToYield(t *testing.T) {
 	require.Less(t, s.Queue(), ms)
 	s.QUIC(s.now, 90*ms, 20000)
 	require.Equal(t, pace.Cruise, s.State(), "our packets do not wait: a delayed ack, or a random loss")
+
+	t.Log("# what timers blur on a fast path is no waiting either")
+	s = inQueue(t)
+	p = s.send(1)[0]
+	s.pass(55 * ms)
+	s.ack(p, 25*ms)
+	require.Greater(t, s.Queue(), 4*ms)
+	s.QUIC(s.now, 90*ms, 20000)
+	require.Equal(t, pace.Cruise, s.State())
 }
 
 func TestLimitedSamplesDoNotLower(t *testing.T) {
