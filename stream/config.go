@@ -44,6 +44,7 @@ func (c *Config) maxMemory() int64   { return defaulted(c.MaxMemory, 256<<20) }
 func (c *Config) maxQueued() int     { return defaulted(c.MaxQueued, 1024) }
 func (c *Config) firstWindow() int64 { return min(firstWindow, c.maxPending()) }
 func (c *Config) early() int64       { return min(earlyBytes, c.maxPending()) }
+func (c *Config) sliceRoom() int64   { return c.early() + sliceRounding }
 
 // minPending lets the largest element pass.
 const minPending = 64 << 10

@@ -54,6 +54,7 @@ func TestConformance(t *testing.T) {
 					}
 					n.array(20_000)
 					n.mixed()
+					require.Zero(n, l.toServer.Stats().SlicesRefused+l.toClient.Stats().SlicesRefused, "who keeps to his credit finds room")
 				})
 			})
 		}

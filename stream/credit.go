@@ -19,6 +19,9 @@ const (
 	leastWindow = 512 << 10
 	// defaultMaxPending is what the credit grows to.
 	defaultMaxPending = 16 << 20
+	// sliceRounding is what chunks take at the most beyond the payload of their parts: each a header, and the place of a slice
+	// that is not full; of both machines that have chunks.
+	sliceRounding = 2 * slicePipeline * (maxPartHeader + sliceBytes)
 	// progressInterval is how often consumption is reported though no credit is due.
 	progressInterval = 100 * time.Millisecond
 )

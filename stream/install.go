@@ -51,7 +51,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	}
 	bindPipes(s)
 	world.AddMachine(func(*rpc.Conn) rpc.Machine {
-		return &sliceLink{sliceMachine: newSliceMachine(sliceProtocol, newBudget(s.config.early()))}
+		return &sliceLink{sliceMachine: newSliceMachine(sliceProtocol, newBudget(s.config.sliceRoom()))}
 	})
 	world.AddMachine(func(c *rpc.Conn) rpc.Machine {
 		return newSealedLink(c.Machine(sliceProtocol).(*sliceLink).inbox.room, s.wake)

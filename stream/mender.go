@@ -6,9 +6,13 @@ import (
 	"github.com/quivernet/quiver/chunk"
 )
 
-// mender makes missing slices from repair slices, which it holds within the inbox's room. It is a machine without clock
-// and lock.
+// maxHeldRepairs bounds the repair slices that wait for others of their chunks, in all. What comes beyond is not needed: lost
+// slices come again.
+const maxHeldRepairs = 1024
+
+// mender makes missing slices from repair slices. It is a machine without clock and lock.
 type mender struct {
+	held   int                        // repair slices, in all
 	sets   *[slicePipeline]*repairSet // by id modulo length; nil before the first
 	coders coders
 	memory []byte // of one chunk's missing slices
@@ -35,7 +39,7 @@ func (m *mender) add(now time.Time, r repairSlice, b *sliceInbox) (whole bool) {
 	}
 	place := &m.sets[r.id%slicePipeline]
 	if *place == nil || (*place).id != r.id {
-		m.drop(r.id, b)
+		m.drop(r.id)
 		*place = &repairSet{repairSlice: r}
 	}
 	set := *place
@@ -45,16 +49,18 @@ func (m *mender) add(now time.Time, r repairSlice, b *sliceInbox) (whole bool) {
 		return false
 	case set.shards[r.index] != nil:
 		return false
-	case !b.room.take(sliceBytes):
+	case m.held == maxHeldRepairs:
 		b.refused++
 		return false
 	}
 	set.shards[r.index] = append([]byte(nil), r.shard...)
 	set.have++
+	m.held++
 	return m.mend(now, r.id, b)
 }
 
-// mend makes the slices that a chunk misses, when enough others are there. It is called after each slice, too.
+// mend makes the slices that a chunk misses, when enough others are there. It is called after each slice, too, for that may
+// be the one that was missing, and when all are there the repair slices are of no use.
 func (m *mender) mend(now time.Time, id uint16, b *sliceInbox) (whole bool) {
 	if m.sets == nil {
 		return false
@@ -68,12 +74,12 @@ func (m *mender) mend(now time.Time, id uint16, b *sliceInbox) (whole bool) {
 	switch {
 	case !b.misses(id), have.Count != 0 && have.Count != set.count, got == set.count:
 		m.spare += uint64(set.have)
-		m.drop(id, b)
+		m.drop(id)
 		return false
 	case got+set.have < set.count:
 		return false
 	}
-	defer m.drop(id, b)
+	defer m.drop(id)
 	code, err := m.coders.get(set.count, set.parity)
 	if err != nil {
 		return false
@@ -127,10 +133,10 @@ func (m *mender) gather(set *repairSet, data []byte, have chunk.Ack) [][]byte {
 func (m *mender) trim() { m.coders, m.memory = nil, nil }
 
 // drop forgets what came to repair the chunk in the place of that id.
-func (m *mender) drop(id uint16, b *sliceInbox) {
+func (m *mender) drop(id uint16) {
 	place := &m.sets[id%slicePipeline]
 	if *place != nil {
-		b.room.give(int64((*place).have * sliceBytes))
+		m.held -= (*place).have
 		*place = nil
 	}
 }

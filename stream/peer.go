@@ -49,7 +49,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	return &Peer{
 		streams: s, conn: conn, taken: 1, early: minPending, lanesAsked: 1,
 		window: &window{conn: conn}, slices: newSliceRoute(conn, sliceProtocol), sealed: newSliceRoute(conn, sealedProtocol),
-		room: s.config.early(),
+		room: s.config.sliceRoom(),
 	}
 }
 

@@ -105,7 +105,7 @@ func (p *Peer) expect(id uint64) *incoming {
 
 // makeRoom lets as many bytes of slices in as may be under way to this end.
 func (p *Peer) makeRoom() {
-	bytes := p.streams.config.early()
+	bytes := p.streams.config.sliceRoom()
 	for _, in := range p.receiving {
 		bytes += in.window()
 	}

@@ -122,9 +122,23 @@ func TestMenderIsBounded(t *testing.T) {
 			m.add(netsim.Epoch, repairSlice{id: id, count: 28, parity: 4, index: i, last: 1, shard: make([]byte, sliceBytes)}, box)
 		}
 	}
-	require.GreaterOrEqual(t, box.room.left.Load(), int64(0))
-	require.NotZero(t, box.refused)
 	require.NotZero(t, m.spare, "far ahead of what may come")
+	require.Equal(t, 4*slicePipeline, m.held)
+	for id := range uint16(slicePipeline) {
+		for i := range maxParity {
+			m.add(netsim.Epoch, repairSlice{id: id, count: 28, parity: maxParity, index: i, last: 1, shard: make([]byte, sliceBytes)}, box)
+		}
+	}
+	require.Equal(t, 4*slicePipeline, m.held, "they contradict the first")
+	for id := range uint16(slicePipeline) {
+		m.drop(id)
+		for i := range maxParity {
+			m.add(netsim.Epoch, repairSlice{id: id, count: 28, parity: maxParity, index: i, last: 1, shard: make([]byte, sliceBytes)}, box)
+		}
+	}
+	require.Equal(t, maxHeldRepairs, m.held)
+	require.NotZero(t, box.refused)
+	require.EqualValues(t, 10*sliceBytes, box.room.left.Load(), "no room of slices")
 }
 
 // TestRepairThatContradicts is dropped: it neither harms the chunk nor ends anything.

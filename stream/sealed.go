@@ -13,6 +13,8 @@ const (
 	sealedAckDelay = 20 * time.Millisecond
 	// sealedUnsent may wait at the least while the sealed carrier moves slices: no play waits behind it.
 	sealedUnsent = 64 << 10
+	// sealedAgain is how long after the last arrival all leaves again that is not acked: the peer has not kept it.
+	sealedAgain = time.Second
 )
 
 // sealedLink is the machine of chunks that have two carriers: the sealed one while it is open, QUIC else. Chunks and what
@@ -30,6 +32,7 @@ type sealedLink struct {
 	stale  uint64    // sendings below it left over QUIC before, 0 = none did
 	until  time.Time // when they are given up
 	count  uint64    // slices that were sent sealed
+	moved  time.Time // when one of them left or arrived last
 
 	tail    bool // no part will follow those that were given
 	repairs repairs
@@ -92,7 +95,7 @@ func (l *sealedLink) move(open bool, rtt time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sealed, l.sealedRate = open, 0
-	l.foreign = l.flight.next
+	l.foreign, l.moved = l.flight.next, time.Now()
 	if open {
 		l.inbox.ackEvery, l.inbox.ackDelay = sealedAckEvery, sealedAckDelay
 		l.stale, l.until = l.flight.next, time.Now().Add(rtt*5/4+sliceAckDelay)
@@ -100,6 +103,11 @@ func (l *sealedLink) move(open bool, rtt time.Duration) {
 	}
 	l.inbox.ackEvery, l.inbox.ackDelay = sliceAckEvery, sliceAckDelay
 	l.inbox.repeat()
+}
+
+// againAt returns when what arrived leaves again: the carrier says that it did, only an ack says that the peer has kept it.
+func (l *sealedLink) againAt() (at time.Time, any bool) {
+	return l.moved.Add(sealedAgain), !l.idle() && l.flight.count == 0
 }
 
 // The methods of [rpc.Machine]: those of the machine under its lock. While the sealed carrier is open, nothing leaves here,

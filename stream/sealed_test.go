@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/chunk"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
@@ -202,4 +203,84 @@ func mangled(p []byte, random *rand.Rand) []byte {
 		}
 	}
 	return p
+}
+
+// TestCreditFindsRoom sends all that credit allows, in chunks that waste the most, while the first is missing: the inbox
+// refuses nothing, for the sealed carrier has told by then that it arrived.
+func TestCreditFindsRoom(t *testing.T) {
+	var config Config
+	for _, payload := range []int{1, sliceBytes - 1, sliceBytes + 1, 10*sliceBytes + 1, slicePartBytes} {
+		var s slicer
+		box := newMendBox(config.sliceRoom())
+		for left := int(config.early()); left > 0 && !s.full(); left -= payload {
+			require.NoError(t, s.send(newBlock(1), content(min(payload, left)+maxPartHeader)))
+		}
+		for {
+			slice, _, ok := s.next(netsim.Epoch)
+			if !ok {
+				break
+			}
+			if slice.ChunkID > 0 {
+				box.add(netsim.Epoch, slice)
+			}
+		}
+		require.Zero(t, box.refused, "parts of %d bytes", payload)
+		require.Empty(t, box.messages)
+	}
+}
+
+// TestWhatIsNotKeptComesAgain: the carrier says that slices arrived, but the peer had no room for them.
+func TestWhatIsNotKeptComesAgain(t *testing.T) {
+	a, b := newSealedEnd(), newSealedEnd()
+	b.inbox.room = newBudget(slicePartSlices * sliceBytes)
+	var sent, got [][]byte
+	for range 3 {
+		sent = append(sent, content(slicePartBytes))
+		require.NoError(t, a.send(newBlock(1), sent[len(sent)-1]))
+	}
+	now, first := a.moved, true
+	for turn := 0; !a.idle(); turn++ {
+		require.Less(t, turn, 100)
+		a.pass(now, b, func(payload []byte) bool {
+			p, err := a.format.Parse(payload[1:])
+			require.NoError(t, err)
+			return first && p.Kind == chunk.KindSlice && p.Slice.ChunkID == 0
+		})
+		first = false
+		b.pass(now, a, func([]byte) bool { return false })
+		next, ok := a.source.NextTimeout()
+		if at, soon := b.source.NextTimeout(); soon && (!ok || at.Before(next)) {
+			next, ok = at, true
+		}
+		require.True(t, ok || a.idle(), "somebody has to move")
+		now, got = next, append(got, b.inbox.take()...)
+		a.source.Advance(now)
+		b.source.Advance(now)
+	}
+	require.NotZero(t, b.inbox.refused)
+	require.Equal(t, sent, got)
+}
+
+// TestRepairWaitsForOneSlice: two repair slices and one of three lost ones make a chunk, and nothing is kept of them.
+func TestRepairWaitsForOneSlice(t *testing.T) {
+	a, b := newSealedEnd(), newSealedEnd()
+	message := content(slicePartBytes)
+	all := slicesOf(t, &a.slicer, message)
+	var r repairs
+	r.loss.decided = priorMemory
+	repair := repairsOf(t, &r, &a.slicer, 0.1)
+	receive := func(s chunk.Slice) {
+		b.source.Receive(netsim.Epoch, sliceConfig().AppendSlice([]byte{sealedProtocol}, s))
+	}
+	for _, s := range all[3:] {
+		receive(s)
+	}
+	for _, p := range repair[:2] {
+		b.source.Receive(netsim.Epoch, p.append(nil))
+	}
+	require.Empty(t, b.inbox.messages)
+	receive(all[1])
+	require.Equal(t, [][]byte{message}, b.inbox.take())
+	require.EqualValues(t, 2, b.mender.mended)
+	require.Zero(t, b.mender.held)
 }

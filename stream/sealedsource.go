@@ -54,7 +54,7 @@ func (l *sealedLink) appendPayload(now time.Time, buf []byte, most int) (b []byt
 		return l.appendRepair(buf)
 	}
 	l.sealedRate = l.path.Rate()
-	l.active = now
+	l.active, l.moved = now, now
 	l.count++
 	l.checkWatch()
 	return l.format.AppendSlice(append(buf, sealedProtocol), slice), token, true
@@ -74,10 +74,11 @@ func (l *sealedLink) appendRepair(buf []byte) (b []byte, token uint64, ok bool) 
 }
 
 // Acked says that a packet arrived. That its slice is kept, the ack of its chunk will say.
-func (s sealedSource) Acked(_ time.Time, token uint64) {
+func (s sealedSource) Acked(now time.Time, token uint64) {
 	s.work(func(l *sealedLink) {
 		l.repairs.loss.note()
 		if token < otherToken {
+			l.moved = now
 			l.arrive(token)
 		}
 	})
@@ -116,17 +117,20 @@ func (l *sealedLink) receiveRepair(now time.Time, payload []byte) {
 	l.sliceMachine.wake = l.mender.add(now, r, &l.inbox) || l.sliceMachine.wake
 }
 
-// Advance gives up what left over QUIC before the sealed carrier opened, and has not arrived.
+// Advance gives up what left over QUIC before the sealed carrier opened, and has not arrived, and what was not kept.
 func (s sealedSource) Advance(now time.Time) {
 	s.work(func(l *sealedLink) {
 		l.ackDue = l.inbox.asking > 0 && !now.Before(l.inbox.deadline)
-		if l.stale == 0 || now.Before(l.until) {
-			return
+		if l.stale > 0 && !now.Before(l.until) {
+			for n := l.flight.oldest; n < l.stale; n++ {
+				l.lose(n)
+			}
+			l.stale = 0
 		}
-		for n := l.flight.oldest; n < l.stale; n++ {
-			l.lose(n)
+		if at, ok := l.againAt(); ok && !now.Before(at) {
+			l.moved = now
+			l.again()
 		}
-		l.stale = 0
 	})
 }
 
@@ -138,11 +142,13 @@ func (s sealedSource) NextTimeout() (next time.Time, any bool) {
 	if !l.sealed {
 		return time.Time{}, false
 	}
-	if l.inbox.asking > 0 && !l.ackDue {
-		next, any = l.inbox.deadline, true
+	consider := func(at time.Time, ok bool) {
+		if ok && (!any || at.Before(next)) {
+			next, any = at, true
+		}
 	}
-	if l.stale > 0 && (!any || l.until.Before(next)) {
-		next, any = l.until, true
-	}
+	consider(l.inbox.deadline, l.inbox.asking > 0 && !l.ackDue)
+	consider(l.until, l.stale > 0)
+	consider(l.againAt())
 	return next, any
 }

@@ -15,10 +15,11 @@ const (
 
 // sliceInbox puts slices together to messages and says when to ack. It is a machine without clock and lock.
 //
-// What it holds is bounded by its room: credit, so that nothing of a peer who keeps to that is ever refused.
+// What it holds is bounded by its room, which is counted in whole slices: all that credit allows and what chunks take beyond
+// it, so that nothing of a peer who keeps to that is ever refused.
 type sliceInbox struct {
 	receiver *chunk.Receiver // nil before the first slice
-	room     *budget         // less the bytes of chunks under way and of messages
+	room     *budget         // less the slices of chunks under way and of messages
 	read     uint16          // id of the next chunk to be handed out
 	open     int             // chunks under way
 	messages [][]byte        // in order, not yet taken
@@ -53,7 +54,6 @@ func (b *sliceInbox) add(now time.Time, s chunk.Slice) (whole bool) {
 		}
 		b.read++
 		b.open--
-		b.room.give(int64(sliceSpan(len(data)) - cap(data)))
 		b.messages = append(b.messages, data)
 		whole = true
 	}
@@ -129,7 +129,7 @@ func (b *sliceInbox) take() [][]byte {
 	whole := b.messages
 	b.messages = nil
 	for _, m := range whole {
-		b.room.give(int64(cap(m)))
+		b.room.give(int64(sliceSpan(len(m))))
 	}
 	return whole
 }
@@ -137,10 +137,11 @@ func (b *sliceInbox) take() [][]byte {
 // spareChunks is of how many chunks the memory is kept for later ones, each time.
 const spareChunks = 8
 
-// giveBack takes the memory of messages that are through.
+// giveBack takes the memory of messages that are through, but for what is more than a full part's: it may serve a chunk
+// for which less room was made.
 func (b *sliceInbox) giveBack(whole [][]byte) {
 	for i, m := range whole {
-		if i < spareChunks {
+		if i < spareChunks && cap(m) <= slicePartSlices*sliceBytes {
 			b.receiver.Recycle(m)
 		}
 		whole[i] = nil

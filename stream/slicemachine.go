@@ -56,6 +56,7 @@ func (m *sliceMachine) Receive(now time.Time, datagram []byte) error {
 	case p.Kind == chunk.KindSlice:
 		m.active = now
 		m.wake = m.inbox.add(now, p.Slice) || m.wake
+		m.wake = m.mender.mend(now, p.Slice.ChunkID, &m.inbox) || m.wake
 	default:
 		m.hear(now, p.Ack)
 	}

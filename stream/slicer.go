@@ -96,6 +96,12 @@ func (s *slicer) arrive(number uint64) {
 	}
 }
 
+// again has everything leave again that is not acked.
+func (s *slicer) again() {
+	s.sender.Restart()
+	s.sender.SetRTT(ownResend)
+}
+
 // acknowledge takes an ack and frees the parts that are through.
 func (s *slicer) acknowledge(now time.Time, a chunk.Ack, landed func(p *sentSlice)) {
 	if s.idle() {
