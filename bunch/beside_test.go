@@ -10,9 +10,7 @@ import (
 // TestPacketsBesideOthers is about play whose next packet is long in coming, while another machine's bulk tells of the path.
 func TestPacketsBesideOthers(t *testing.T) {
 	l := newLossTest(t, Config{})
-	l.sendPackets(1)
-	l.wait(50 * ms)
-	l.mustAck(0, 0)
+	l.roundTrip()
 	l.sendPackets(1)
 	l.wait(1 * ms)
 	l.Overtaken(l.at, l.at.Add(-50*ms))

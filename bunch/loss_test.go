@@ -63,6 +63,13 @@ func (l *lossTest) mustAck(low, high uint32) {
 	checkConn(l, l.Conn)
 }
 
+// roundTrip has the first packet acked after 50 ms.
+func (l *lossTest) roundTrip() {
+	l.sendPackets(1)
+	l.wait(50 * ms)
+	l.mustAck(0, 0)
+}
+
 func (l *lossTest) fate(n uint64) fate { return l.sent.get(n).fate }
 
 func TestPacketThreshold(t *testing.T) {
@@ -86,9 +93,7 @@ func TestPacketThreshold(t *testing.T) {
 
 func TestTimeThreshold(t *testing.T) {
 	l := newLossTest(t, Config{})
-	l.sendPackets(1)
-	l.wait(50 * ms)
-	l.mustAck(0, 0)
+	l.roundTrip()
 	require.Equal(t, 50*ms, l.gate.Smoothed)
 	l.sendPackets(1)
 	l.wait(1 * ms)
@@ -173,9 +178,7 @@ func TestRTTThatRises(t *testing.T) {
 
 func TestProbeTimeout(t *testing.T) {
 	l := newLossTest(t, Config{})
-	l.sendPackets(1)
-	l.wait(50 * ms)
-	l.mustAck(0, 0)
+	l.roundTrip()
 	l.sendPackets(3)
 	pto := 50*ms + 4*25*ms + 40*ms
 	require.Equal(t, pto, l.pto(), "srtt + 4 var + the peer's ack delay")
