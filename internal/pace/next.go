@@ -27,11 +27,13 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 		c.state = Stopped
 	}
 	next := c.pacer.next
+	c.pacer.waited = c.pacer.waited || next > t
 	switch {
 	case c.state == Stopped:
 		return time.Time{}, false
 	case c.state == Dark, inFlight+size > c.Window():
 		next = max(c.heard, c.left) + c.PTO()
+		c.pacer.waited = false
 	}
 	return c.local.time(next), true
 }

@@ -99,7 +99,9 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 		c.resume(t)
 	}
 	c.left = t
-	c.pacer.sent(t, size, c.Rate())
+	if c.pacer.sent(t, size, c.Rate()) {
+		c.lack(inFlight)
+	}
 	s := c.delivery.leave(t, inFlight)
 	if c.state == Up {
 		s.look = c.look.number
@@ -185,6 +187,12 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 // Limited says that there is nothing more to send though the path would take it: what inFlight bytes will show of the
 // path's rate never lowers the estimate.
 func (c *Controller) Limited(inFlight int) {
+	c.pacer.waited = false
+	c.lack(inFlight)
+}
+
+// lack says that the path might have carried more than the inFlight bytes.
+func (c *Controller) lack(inFlight int) {
 	c.delivery.limited = max(c.delivery.total+int64(inFlight), 1)
 }
 

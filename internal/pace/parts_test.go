@@ -115,13 +115,20 @@ func TestDeliveryRate(t *testing.T) {
 
 func TestPacer(t *testing.T) {
 	var p pacer
-	p.sent(10*ms, 1000, 1e6)
+	require.False(t, p.sent(10*ms, 1000, 1e6))
 	require.Equal(t, 10*ms+1, p.next, "a packet's millisecond, of which the burst allows one")
-	p.sent(10*ms, 1000, 1e6)
+	require.False(t, p.sent(10*ms, 1000, 1e6))
 	require.Equal(t, 11*ms+2, p.next)
-	t.Logf("# 5 ms late: 1 ms is caught up")
-	p.sent(16*ms, 1000, 1e6)
+	t.Logf("# after a pause 1 ms is caught up")
+	require.False(t, p.sent(16*ms, 1000, 1e6))
 	require.Equal(t, 16*ms+1, p.next)
+	t.Logf("# 4 ms late, as it had waited for the pace: all of it")
+	p.waited = true
+	require.False(t, p.sent(20*ms, 1000, 1e6))
+	require.Equal(t, 17*ms+2, p.next)
+	t.Logf("# 13 ms late: 5 ms, and the path might have carried more")
+	require.True(t, p.sent(30*ms, 1000, 1e6))
+	require.Equal(t, 26*ms+1, p.next)
 }
 
 func TestStateNames(t *testing.T) {
