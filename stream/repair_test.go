@@ -105,6 +105,10 @@ func TestRepairIsInProportion(t *testing.T) {
 
 	var s slicer
 	var r repairs
+	require.NoError(t, s.send(newBlock(1), content(100)))
+	require.Empty(t, repairsOf(t, &r, &s, 0.05), "nothing ever left")
+
+	s, r = slicer{}, repairs{}
 	slicesOf(t, &s, content(slicePartBytes))
 	first := repairsOf(t, &r, &s, 0.05)
 	require.NotEmpty(t, first)

@@ -86,8 +86,8 @@ func (r *repairs) trim() { *r = repairs{next: r.next, loss: r.loss, sent: r.sent
 
 // flying returns how many slices of a chunk are under way.
 func (f *sliceFlight) flying(id uint16) (n int) {
-	c := &f.chunks[id%slicePipeline]
-	if c.id != id {
+	c := f.sent(id)
+	if c == nil {
 		return 0
 	}
 	for _, newest := range c.newest {

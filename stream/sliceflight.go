@@ -37,7 +37,7 @@ type sliceFlight struct {
 	bytes  int // flying
 	count  int
 	resent uint64
-	chunks [slicePipeline]sentChunk // by id modulo length
+	chunks *[slicePipeline]sentChunk // by id modulo length; nil before the first and while idle, for it is large
 }
 
 // sentChunk is what is known of the slices of one chunk.
@@ -49,6 +49,9 @@ type sentChunk struct {
 
 // begin makes room for a chunk whose slices will be sent.
 func (f *sliceFlight) begin(id uint16, count int) {
+	if f.chunks == nil {
+		f.chunks = new([slicePipeline]sentChunk)
+	}
 	c := &f.chunks[id%slicePipeline]
 	if cap(c.newest) < count {
 		c.newest = make([]uint64, count)
@@ -56,6 +59,14 @@ func (f *sliceFlight) begin(id uint16, count int) {
 	c.newest = c.newest[:count]
 	clear(c.newest)
 	c.id, c.acked = id, chunk.Bits{}
+}
+
+// sent returns what is known of a chunk of which slices have left, or nil.
+func (f *sliceFlight) sent(id uint16) *sentChunk {
+	if f.chunks == nil || f.chunks[id%slicePipeline].id != id {
+		return nil
+	}
+	return &f.chunks[id%slicePipeline]
 }
 
 // launch notes that a slice leaves now. A sending of it that is still flying counts as lost.
@@ -107,8 +118,8 @@ func (f *sliceFlight) land(p *sentSlice, fate sliceFate) {
 // ack takes an ack and tells of the newest sending of each slice that it is news of, as far as that is remembered. It
 // returns what is acked of the chunk without the slices that never left: a peer may say so, but need not be believed.
 func (f *sliceFlight) ack(a chunk.Ack, landed func(p *sentSlice)) chunk.Bits {
-	c := &f.chunks[a.ChunkID%slicePipeline]
-	if c.id != a.ChunkID || len(c.newest) != a.Count {
+	c := f.sent(a.ChunkID)
+	if c == nil || len(c.newest) != a.Count {
 		return chunk.Bits{}
 	}
 	for word := range a.Acked {
@@ -155,8 +166,5 @@ func (f *sliceFlight) grow() {
 
 // trim gives up the memory, when nothing is under way.
 func (f *sliceFlight) trim() {
-	f.ring, f.oldest = nil, f.next
-	for i := range f.chunks {
-		f.chunks[i].newest = nil
-	}
+	f.ring, f.oldest, f.chunks = nil, f.next, nil
 }

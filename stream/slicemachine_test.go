@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -212,12 +213,14 @@ func TestSliceInboxIsBounded(t *testing.T) {
 func TestIdleSliceMachineGivesUpItsMemory(t *testing.T) {
 	path := netsim.Config{Delay: time.Millisecond}
 	a, b := newSliceSide(sliceParts(50, 32_000)...), newSliceSide()
+	require.Less(t, unsafe.Sizeof(*a.sliceMachine), uintptr(1500), "every connection has two")
 	p, err := runSlices(a, b, 50, netsim.PairConfig{AtoB: path, BtoA: path})
 	require.NoError(t, err)
 	require.NotNil(t, a.flight.ring)
 	err = p.Run(time.Minute, func() bool { return false })
 	require.True(t, errors.Is(err, netsim.ErrIdle), "%v", err)
 	require.Nil(t, a.flight.ring)
+	require.Nil(t, a.flight.chunks)
 	a.parts = sliceParts(3, 20_000)
 	require.NoError(t, a.Advance(p.Now()))
 	require.NoError(t, p.Run(time.Minute, func() bool { return len(b.got) == 53 && a.idle() }))
