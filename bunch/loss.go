@@ -153,7 +153,7 @@ func (c *Conn) detectLosses(t time.Duration) {
 	}
 }
 
-// Overtaken tells that a datagram of another machine on the same path arrived, which left at a time. It is for lone packets
+// Overtaken tells that a datagram of others on the same path arrived, which left at a time. It is for lone packets
 // of play beside such bulk: nothing of ours that would be acked follows them soon. As long as there are others packets
 // ask for an ack at once, and those that did and left before are lost after 9/8 of the round trip.
 func (c *Conn) Overtaken(now, sent time.Time) {
@@ -164,7 +164,7 @@ func (c *Conn) Overtaken(now, sent time.Time) {
 		n++
 	}
 	if n > c.loss.overtaken {
-		c.loss.overtaken = n
+		c.loss.overtaken, c.changed = n, true
 		c.detectLosses(t)
 	}
 }

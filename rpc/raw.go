@@ -236,6 +236,7 @@ func (r *RawCarrier) renew(instance uint32) (*raw.Carrier, error) {
 		MaxPacket: r.quic.maxPacket,
 		Ping:      r.ping,
 		Observe:   r.observe,
+		Arrived:   r.arrived,
 		Changed:   r.changed,
 	})
 	if err != nil {
@@ -281,6 +282,15 @@ func (r *RawCarrier) observe(now time.Time, control *pace.Controller) {
 	if rate, ok := r.play.sample(now, r.conn.link.Stats().BytesOut); ok {
 		control.Play(rate)
 	}
+}
+
+// arrived has play learn of its losses from sealed packets, which take the same path. It is called on the carrier's
+// goroutine.
+func (r *RawCarrier) arrived(now, sent time.Time) {
+	c := r.conn
+	c.link.Lock()
+	c.machine.Overtaken(now, sent)
+	c.link.Unlock()
 }
 
 // playRate measures how many bytes a second leave over QUIC.

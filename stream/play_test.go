@@ -75,6 +75,25 @@ func TestPlayBesideBulk(t *testing.T) {
 	}
 }
 
+// TestPlayLearnsFromSealedPackets loses calls now and then, and nothing else: that sealed packets which left later arrived
+// tells of it, before the next call could.
+func TestPlayLearnsFromSealedPackets(t *testing.T) {
+	path, calls := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}, 0
+	path.Lose = func(_ uint64, p []byte) bool {
+		if sealedPacket(p) || len(p) < 150 || len(p) > 300 {
+			return false
+		}
+		calls++
+		return calls%20 == 0
+	}
+	latencies, _ := play(t, path, Slices{Carrier: Raw})
+	lost := slices.DeleteFunc(latencies, func(d time.Duration) bool { return d < 75*time.Millisecond })
+	slices.Sort(lost)
+	t.Logf("%d calls, of those that were lost %v", calls, lost)
+	require.NotEmpty(t, lost)
+	require.Less(t, quantile(lost, 0.75), 110*time.Millisecond, "118 without")
+}
+
 func testPlayBesideBulk(t *testing.T, loss float64, via Backend) {
 	random := testkit.Rand(t)
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6, Loss: loss}

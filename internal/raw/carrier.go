@@ -33,6 +33,9 @@ type Config struct {
 	// Observe tells the controller what QUIC and play see of the path. Called under the lock, at most once a millisecond
 	// while there is work. nil = nothing to tell.
 	Observe func(now time.Time, c *pace.Controller)
+	// Arrived hears when the newest packet left that is known to have arrived, without the lock, on the carrier's goroutine,
+	// at most once a millisecond: it shows what QUIC has lost of what left before. nil = nobody does.
+	Arrived func(now, sent time.Time)
 	// Changed hears of the state, without the lock, on the carrier's goroutine. nil = nobody does.
 	Changed func(State)
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -49,7 +50,8 @@ type bed struct {
 	up, down  *pieces
 	to        atomic.Pointer[net.UDPAddr] // where a sends
 	pings     atomic.Uint64
-	states    chan State // of a
+	states    chan State  // of a
+	arrived   []time.Time // as a told
 }
 
 func newBed(t *testing.T, path netsim.Config, total int) *bed {
@@ -70,6 +72,7 @@ func (d *bed) carrier(p *port, isClient bool, source Source, to func() net.Addr)
 	if isClient {
 		c.Ping = func() { d.pings.Add(1) }
 		c.Changed = func(s State) { d.states <- s }
+		c.Arrived = func(_, sent time.Time) { d.arrived = append(d.arrived, sent) }
 	}
 	carrier, err := NewCarrier(p.socket, c)
 	require.NoError(d, err)
@@ -91,7 +94,8 @@ func TestCarrierDelivers(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 20 * ms, Rate: 20e6, Loss: 0.02}, 1000).start()
 		begin := time.Now()
 		deliver(t, d.a, d.up)
-		t.Logf("%v; %+v; %+v", time.Since(begin), d.a.Stats(), d.b.Stats())
+		took := time.Since(begin)
+		t.Logf("%v; %+v; %+v", took, d.a.Stats(), d.b.Stats())
 		require.Equal(t, Open, <-d.states)
 		require.Zero(t, d.far.quic.Load(), "QUIC saw nothing of it")
 		require.Equal(t, 3, d.a.Spares())
@@ -104,6 +108,13 @@ func TestCarrierDelivers(t *testing.T) {
 		d.a.park.Lock()
 		require.False(t, d.a.running)
 		d.a.park.Unlock()
+		t.Log("# news of arrivals")
+		require.True(t, slices.IsSortedFunc(d.arrived, time.Time.Compare))
+		require.Greater(t, len(d.arrived), 20)
+		require.WithinRange(t, d.arrived[len(d.arrived)-1], begin, begin.Add(took))
+		require.LessOrEqual(t, len(d.arrived), 1+int(took/observeTime))
+
+		t.Log("# work again")
 		d.a.Lock()
 		d.up.again = append(d.up.again, 5)
 		d.up.acked[5] = false

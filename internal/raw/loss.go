@@ -67,6 +67,7 @@ func (s *Session) ack(t time.Duration, r *record, at time.Duration) (news bool) 
 		s.stats.Spurious++
 		s.loss.Spurious()
 	}
+	s.arrived = max(s.arrived, r.sent)
 	s.report.floor = max(s.report.floor, r.covers)
 	s.stats.Acked++
 	if r.paced {

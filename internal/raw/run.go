@@ -20,7 +20,7 @@ const (
 	// pingTime is the longest without a ping over QUIC while there is traffic, minPing the least.
 	pingTime = time.Second
 	minPing  = 50 * time.Millisecond
-	// observeTime keeps looks at QUIC apart.
+	// observeTime keeps looks at QUIC, and what it is told, apart.
 	observeTime = time.Millisecond
 )
 
@@ -64,6 +64,8 @@ type runner struct {
 	rest  []byte // of slab, not received
 
 	observed time.Time
+	told     time.Time // when Arrived was
+	arrived  time.Time // what it was told
 	pinged   time.Time
 	received uint64 // packets at the last ping
 }
@@ -106,8 +108,10 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 		c.collect(now)
 	}
 	next, ok = c.session.NextTimeout()
+	arrived := c.session.Arrived()
 	c.mu.Unlock()
 	c.tell()
+	c.tellArrived(now, arrived)
 
 	more := len(r.rest) > 0
 	if !more && r.slab != nil {
@@ -133,6 +137,15 @@ func (c *Carrier) tell() {
 	c.mu.Unlock()
 	if changed && c.config.Changed != nil {
 		c.config.Changed(state)
+	}
+}
+
+// tellArrived passes news of arrivals on.
+func (c *Carrier) tellArrived(now, sent time.Time) {
+	r := &c.run
+	if c.config.Arrived != nil && sent.After(r.arrived) && now.Sub(r.told) >= observeTime {
+		r.told, r.arrived = now, sent
+		c.config.Arrived(now, sent)
 	}
 }
 

@@ -78,6 +78,7 @@ type Session struct {
 	train   train
 	loss    loss
 	guess   time.Duration // the round trip before the controller has one
+	arrived time.Duration // when the newest packet left that is known to have arrived
 
 	// Receiving.
 	report report
@@ -253,6 +254,14 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 		}
 	}
 	return at, ok
+}
+
+// Arrived returns when the newest packet left that is known to have arrived, zero when none did.
+func (s *Session) Arrived() time.Time {
+	if s.arrived == 0 {
+		return time.Time{}
+	}
+	return s.time(s.arrived)
 }
 
 // String is for tests and logs.
