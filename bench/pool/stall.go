@@ -1,0 +1,62 @@
+package pool
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// beat is how often the pool looks whether the machine runs.
+	beat = 5 * time.Millisecond
+	// leastStall is the shortest stand-still that spoils a run in real time; a longer run bears more.
+	leastStall = 25 * time.Millisecond
+	// bearable is the part of a run's ideal time that it may stand still.
+	bearable = 0.05
+	// repeats is how often a spoilt run is repeated at the most: load that is the run's own comes again.
+	repeats = 2
+)
+
+// watch notices when the machine stands still. A host that lends its cores to others takes them away for a while, at times
+// for a minute; what is measured in real time then tells of the host.
+type watch struct {
+	mu     sync.Mutex
+	stalls []stall // a day has few
+}
+
+type stall struct {
+	until time.Time
+	long  time.Duration
+}
+
+// run looks until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	last := time.Now()
+	for ctx.Err() == nil {
+		time.Sleep(beat)
+		now := time.Now()
+		w.note(now, now.Sub(last)-beat)
+		last = now
+	}
+}
+
+func (w *watch) note(now time.Time, late time.Duration) {
+	if late < leastStall {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stalls = append(w.stalls, stall{now, late})
+}
+
+// longest returns the longest stall that ended since then.
+func (w *watch) longest(since time.Time) (long time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.stalls {
+		if s.until.After(since) {
+			long = max(long, s.long)
+		}
+	}
+	return long
+}
