@@ -286,12 +286,7 @@ func (r *RawCarrier) observe(now time.Time, control *pace.Controller) {
 
 // arrived has play learn of its losses from sealed packets, which take the same path. It is called on the carrier's
 // goroutine.
-func (r *RawCarrier) arrived(now, sent time.Time) {
-	c := r.conn
-	c.link.Lock()
-	c.machine.Overtaken(now, sent)
-	c.link.Unlock()
-}
+func (r *RawCarrier) arrived(sent time.Time) { r.conn.link.Overtake(sent) }
 
 // playRate measures how many bytes a second leave over QUIC.
 type playRate struct {

@@ -118,14 +118,28 @@ func (l *Link) lockedNow() time.Time {
 
 // Unlock releases the lock. What may leave now does so at once while the writer sleeps and the carrier cannot block;
 // otherwise the writer is woken.
-func (l *Link) Unlock() {
-	if !l.parked || !l.changed() {
+func (l *Link) Unlock() { l.release(l.parked && l.changed()) }
+
+// release releases the lock. Look: something may leave, and the writer sleeps.
+func (l *Link) release(look bool) {
+	if !look {
 		l.mu.Unlock()
 		return
 	}
 	d := l.sendDirect()
 	l.mu.Unlock()
 	l.conclude(d)
+}
+
+// Overtake tells the first machine, if it is an [Overtaker], that a packet arrived which left at sent on the same path, but by
+// another way than this link. It may be called a thousand times a second: the other machines are left alone.
+func (l *Link) Overtake(sent time.Time) {
+	now := l.Lock()
+	first := &l.slots[0]
+	if first.over != nil {
+		first.over.Overtaken(now, sent)
+	}
+	l.release(l.parked && first.changed())
 }
 
 // changed asks every machine, because each forgets when it was asked.

@@ -35,7 +35,7 @@ type Config struct {
 	Observe func(now time.Time, c *pace.Controller)
 	// Arrived hears when the newest packet left that is known to have arrived, without the lock, on the carrier's goroutine,
 	// at most once a millisecond: it shows what QUIC has lost of what left before. nil = nobody does.
-	Arrived func(now, sent time.Time)
+	Arrived func(sent time.Time)
 	// Changed hears of the state, without the lock, on the carrier's goroutine. nil = nobody does.
 	Changed func(State)
 }

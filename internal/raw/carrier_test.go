@@ -72,7 +72,7 @@ func (d *bed) carrier(p *port, isClient bool, source Source, to func() net.Addr)
 	if isClient {
 		c.Ping = func() { d.pings.Add(1) }
 		c.Changed = func(s State) { d.states <- s }
-		c.Arrived = func(_, sent time.Time) { d.arrived = append(d.arrived, sent) }
+		c.Arrived = func(sent time.Time) { d.arrived = append(d.arrived, sent) }
 	}
 	carrier, err := NewCarrier(p.socket, c)
 	require.NoError(d, err)

@@ -145,7 +145,7 @@ func (c *Carrier) tellArrived(now, sent time.Time) {
 	r := &c.run
 	if c.config.Arrived != nil && sent.After(r.arrived) && now.Sub(r.told) >= observeTime {
 		r.told, r.arrived = now, sent
-		c.config.Arrived(now, sent)
+		c.config.Arrived(sent)
 	}
 }
 
