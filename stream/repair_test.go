@@ -360,6 +360,7 @@ func FuzzSealed(f *testing.F) {
 			}
 			b.inbox.giveBack(b.inbox.take())
 		}
+		require.LessOrEqual(t, b.mender.held, maxHeldRepairs)
 		require.GreaterOrEqual(t, b.inbox.room.left.Load(), int64(-256*sliceBytes))
 	})
 }

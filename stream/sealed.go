@@ -32,7 +32,7 @@ type sealedLink struct {
 	stale  uint64    // sendings below it left over QUIC before, 0 = none did
 	until  time.Time // when they are given up
 	count  uint64    // slices that were sent sealed
-	moved  time.Time // when one of them left or arrived last
+	moved  time.Time // when one of them left or arrived last, or the carrier changed
 
 	tail    bool // no part will follow those that were given
 	repairs repairs
@@ -105,9 +105,18 @@ func (l *sealedLink) move(open bool, rtt time.Duration) {
 	l.inbox.repeat()
 }
 
-// againAt returns when what arrived leaves again: the carrier says that it did, only an ack says that the peer has kept it.
+// againAt returns when what arrived sealed leaves again, by whichever carrier there is then: that one said that it arrived,
+// only an ack says that the peer has kept it.
 func (l *sealedLink) againAt() (at time.Time, any bool) {
 	return l.moved.Add(sealedAgain), !l.idle() && l.flight.count == 0
+}
+
+// checkKept has leave again what was not kept, when that is due.
+func (l *sealedLink) checkKept(now time.Time) {
+	if at, ok := l.againAt(); ok && !now.Before(at) {
+		l.moved = now
+		l.again()
+	}
 }
 
 // The methods of [rpc.Machine]: those of the machine under its lock. While the sealed carrier is open, nothing leaves here,
@@ -144,6 +153,7 @@ func (l *sealedLink) Advance(now time.Time) error {
 		l.tidy(now)
 		return nil
 	}
+	l.checkKept(now)
 	return l.sliceLink.Advance(now)
 }
 
@@ -153,7 +163,10 @@ func (l *sealedLink) NextTimeout() (time.Time, bool) {
 	if l.sealed {
 		return l.trimAt()
 	}
-	return l.sliceLink.NextTimeout()
+	var first earliest
+	first.of(l.sliceLink.NextTimeout())
+	first.of(l.againAt())
+	return first.at, first.any
 }
 
 func (l *sealedLink) SetWindow(bytes int) {

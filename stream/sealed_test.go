@@ -261,6 +261,40 @@ func TestWhatIsNotKeptComesAgain(t *testing.T) {
 	require.Equal(t, sent, got)
 }
 
+// TestWhatIsNotKeptComesAgainOverQUIC: the same, when the sealed carrier falls silent before anybody has noticed.
+func TestWhatIsNotKeptComesAgainOverQUIC(t *testing.T) {
+	a, b := newSealedEnd(), newSealedEnd()
+	b.inbox.room = newBudget(0)
+	sent, got := [][]byte{content(100), content(200)}, [][]byte(nil)
+	for _, message := range sent {
+		require.NoError(t, a.send(newBlock(1), message))
+	}
+	now := a.moved
+	first := true
+	a.pass(now, b, func([]byte) bool { dropped := first; first = false; return dropped })
+	require.NotZero(t, b.inbox.refused)
+	b.inbox.room = newBudget(1 << 20)
+	a.move(false, 0)
+	b.move(false, 0)
+	for turn := 0; !a.idle(); turn++ {
+		require.Less(t, turn, 100)
+		for _, way := range [][2]sealedEnd{{a, b}, {b, a}} {
+			for p, _, ok := way[0].AppendPacket(now, nil, sliceDatagram); ok; p, _, ok = way[0].AppendPacket(now, nil, sliceDatagram) {
+				require.NoError(t, way[1].Receive(now, p))
+			}
+		}
+		next, ok := a.NextTimeout()
+		if at, soon := b.NextTimeout(); soon && (!ok || at.Before(next)) {
+			next, ok = at, true
+		}
+		require.True(t, ok && next.Sub(now) < 5*time.Second || a.idle(), "somebody has to move soon")
+		now, got = next, append(got, b.inbox.take()...)
+		require.NoError(t, a.Advance(now))
+		require.NoError(t, b.Advance(now))
+	}
+	require.Equal(t, sent, append(got, b.inbox.take()...))
+}
+
 // TestRepairWaitsForOneSlice: two repair slices and one of three lost ones make a chunk, and nothing is kept of them.
 func TestRepairWaitsForOneSlice(t *testing.T) {
 	a, b := newSealedEnd(), newSealedEnd()

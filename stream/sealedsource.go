@@ -127,10 +127,7 @@ func (s sealedSource) Advance(now time.Time) {
 			}
 			l.stale = 0
 		}
-		if at, ok := l.againAt(); ok && !now.Before(at) {
-			l.moved = now
-			l.again()
-		}
+		l.checkKept(now)
 	})
 }
 
@@ -142,13 +139,9 @@ func (s sealedSource) NextTimeout() (next time.Time, any bool) {
 	if !l.sealed {
 		return time.Time{}, false
 	}
-	consider := func(at time.Time, ok bool) {
-		if ok && (!any || at.Before(next)) {
-			next, any = at, true
-		}
-	}
-	consider(l.inbox.deadline, l.inbox.asking > 0 && !l.ackDue)
-	consider(l.until, l.stale > 0)
-	consider(l.againAt())
-	return next, any
+	var first earliest
+	first.of(l.inbox.deadline, l.inbox.asking > 0 && !l.ackDue)
+	first.of(l.until, l.stale > 0)
+	first.of(l.againAt())
+	return first.at, first.any
 }

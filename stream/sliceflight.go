@@ -61,7 +61,7 @@ func (f *sliceFlight) begin(id uint16, count int) {
 	c.id, c.acked = id, chunk.Bits{}
 }
 
-// sent returns what is known of a chunk of which slices have left, or nil.
+// sent returns what is known of the slices of a chunk, or nil.
 func (f *sliceFlight) sent(id uint16) *sentChunk {
 	if f.chunks == nil || f.chunks[id%slicePipeline].id != id {
 		return nil

@@ -180,16 +180,24 @@ func (m *sliceMachine) trimAt() (time.Time, bool) {
 
 // NextTimeout returns when Advance or AppendPacket is to be called again.
 func (m *sliceMachine) NextTimeout() (next time.Time, any bool) {
-	consider := func(at time.Time, ok bool) {
-		if ok && (!any || at.Before(next)) {
-			next, any = at, true
-		}
+	var first earliest
+	first.of(m.inbox.deadline, m.inbox.asking > 0)
+	first.of(m.losses.at, !m.losses.at.IsZero())
+	first.of(m.losses.timeoutAt(&m.flight, &m.gate))
+	first.of(m.trimAt())
+	return first.at, first.any
+}
+
+// earliest is the first of some times.
+type earliest struct {
+	at  time.Time
+	any bool
+}
+
+func (e *earliest) of(at time.Time, ok bool) {
+	if ok && (!e.any || at.Before(e.at)) {
+		e.at, e.any = at, true
 	}
-	consider(m.inbox.deadline, m.inbox.asking > 0)
-	consider(m.losses.at, !m.losses.at.IsZero())
-	consider(m.losses.timeoutAt(&m.flight, &m.gate))
-	consider(m.trimAt())
-	return next, any
 }
 
 // SetWindow takes what the path gives to slices.

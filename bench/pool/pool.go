@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,12 +141,12 @@ func (p *Pool) file(r job.Result) {
 
 // undisturbed runs a job, and again when the machine stood still meanwhile, and returns the run that suffered least.
 func (p *Pool) undisturbed(ctx context.Context, j job.Job) (best job.Result) {
-	least := time.Duration(math.MaxInt64)
-	for range 1 + repeats {
+	var least time.Duration
+	for i := range 1 + repeats {
 		begin := time.Now()
 		r := p.one(ctx, j)
 		long := p.watch.longest(begin)
-		if long < least {
+		if i == 0 || long < least {
 			best, least = r, long
 		}
 		if !spoilt(j, long) || ctx.Err() != nil {
@@ -162,7 +161,7 @@ func (p *Pool) undisturbed(ctx context.Context, j job.Job) (best job.Result) {
 
 // spoilt reports whether a stall of the machine shows in the figures of a job.
 func spoilt(j job.Job, long time.Duration) bool {
-	return j.Clock != job.Virtual && long > max(leastStall-1, time.Duration(bearable*float64(j.Ideal())))
+	return j.Clock != job.Virtual && long > time.Duration(bearable*float64(j.Ideal()))
 }
 
 // one runs a job in a process of its own.
