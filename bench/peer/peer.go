@@ -22,7 +22,7 @@ type Peer struct {
 	Tunneled bool // runs over TCP that a tunnel carries
 
 	// What its pairs are.
-	Moves, Talks, Calls, Shouts, Throws bool
+	Moves, Talks, Calls, Chains, Shouts, Throws bool
 
 	Open func(ctx context.Context, n emulate.Net) (Pair, error)
 
@@ -52,7 +52,7 @@ func (p Peer) Runs(clock job.Clock) bool {
 	return true
 }
 
-// Pair is a connected client and server. What else it can do is in Talker, Caller and Shouter.
+// Pair is a connected client and server. What else it can do is in Talker, Caller, Chainer and Shouter.
 type Pair interface {
 	// Close frees both ends.
 	Close()
@@ -79,6 +79,13 @@ type Talker interface {
 type Caller interface {
 	Pair
 	Call(ctx context.Context, argument []byte) error
+}
+
+// Chainer makes calls one after the other from where answers are heard, as a game does: nobody waits for one.
+type Chainer interface {
+	Caller
+	// Chain makes the first call. At each answer next says whether to make another one; Chain returns after its first no.
+	Chain(ctx context.Context, argument []byte, next func() bool) error
 }
 
 // Shouter makes reliable calls without an answer, by one goroutine.

@@ -77,13 +77,17 @@ func cleans(size, runs int) []job.Job {
 
 func callJobs(span time.Duration, runs int) []job.Job {
 	var jobs []job.Job
-	for _, mode := range []string{scenario.ModeRoundTrip, scenario.ModePipelined, scenario.ModeOneWay} {
-		able := func(p peer.Peer) bool { return p.Calls }
-		if mode == scenario.ModeOneWay {
-			able = func(p peer.Peer) bool { return p.Shouts }
-		}
-		for _, p := range who(job.Loopback, able) {
-			j := job.Job{Scenario: "calls", Peer: p, Clock: job.Loopback, Size: 64, Mode: mode, Seconds: span}
+	for _, m := range []struct {
+		mode string
+		able func(p peer.Peer) bool
+	}{
+		{scenario.ModeRoundTrip, func(p peer.Peer) bool { return p.Calls }},
+		{scenario.ModeChained, func(p peer.Peer) bool { return p.Chains }},
+		{scenario.ModePipelined, func(p peer.Peer) bool { return p.Calls }},
+		{scenario.ModeOneWay, func(p peer.Peer) bool { return p.Shouts }},
+	} {
+		for _, p := range who(job.Loopback, m.able) {
+			j := job.Job{Scenario: "calls", Peer: p, Clock: job.Loopback, Size: 64, Mode: m.mode, Seconds: span}
 			jobs = append(jobs, repeat(j, runs)...)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 // How calls are made.
 const (
 	ModeRoundTrip = "one at a time"
+	ModeChained   = "each from the answer to the last"
 	ModePipelined = "64 in flight"
 	ModeOneWay    = "one-way"
 )
@@ -28,8 +29,11 @@ const (
 
 // calls measures small calls on the loopback for Job.Seconds.
 func calls(ctx context.Context, j job.Job, r *job.Result) error {
-	if j.Mode == ModeOneWay {
+	switch j.Mode {
+	case ModeOneWay:
 		return shouts(ctx, j, r)
+	case ModeChained:
+		return chained(ctx, j, r)
 	}
 	s, err := open[peer.Caller](ctx, j)
 	if err != nil {
@@ -66,6 +70,32 @@ func roundTrips(ctx context.Context, c peer.Caller, argument []byte, span time.D
 		latencies = append(latencies, time.Since(at))
 	}
 	return latencies, nil
+}
+
+// chained measures calls for which no goroutine waits.
+func chained(ctx context.Context, j job.Job, r *job.Result) error {
+	s, err := open[peer.Chainer](ctx, j)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	argument := content(j.Size, j.Seed)
+	left := warmCalls
+	if err := s.pair.Chain(ctx, argument, func() bool { left--; return left > 0 }); err != nil {
+		return fmt.Errorf("warming up: %w", err)
+	}
+	latencies := make([]time.Duration, 0, 1<<18)
+	m := startMeter()
+	at := m.begin
+	err = s.pair.Chain(ctx, argument, func() bool {
+		now := time.Now()
+		latencies = append(latencies, now.Sub(at))
+		at = now
+		return now.Sub(m.begin) < j.Seconds
+	})
+	m.file(r, len(latencies))
+	quantiles(r, latencies, time.Microsecond, "_us")
+	return err
 }
 
 func pipelined(ctx context.Context, c peer.Caller, argument []byte, span time.Duration) (int, error) {

@@ -16,6 +16,13 @@ type datagrams struct {
 	mu      sync.Mutex
 	waiting map[uint64]chan struct{}
 	last    uint64
+	chain   *chain // nil = answers go to those who wait
+}
+
+// chain is calls that the receiving goroutine makes.
+type chain struct {
+	next func() bool
+	done chan error
 }
 
 func openDatagrams(ctx context.Context, n emulate.Net) (*datagrams, error) {
@@ -45,6 +52,11 @@ func (d *datagrams) receive() {
 			return
 		}
 		d.mu.Lock()
+		if d.chain != nil {
+			d.follow(m)
+			d.mu.Unlock()
+			continue
+		}
 		number := binary.LittleEndian.Uint64(m)
 		done := d.waiting[number]
 		delete(d.waiting, number)
@@ -70,6 +82,36 @@ func (d *datagrams) Call(ctx context.Context, argument []byte) error {
 	select {
 	case <-done:
 		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// follow makes the next call of the chain with the answer to the last.
+func (d *datagrams) follow(m []byte) {
+	c := d.chain
+	var err error
+	if c.next() {
+		if err = d.client.SendDatagram(m); err == nil {
+			return
+		}
+	}
+	d.chain = nil
+	c.done <- err
+}
+
+// Chain sends the next datagram where the echo of the last was received.
+func (d *datagrams) Chain(ctx context.Context, argument []byte, next func() bool) error {
+	c := &chain{next, make(chan error, 1)}
+	d.mu.Lock()
+	d.chain = c
+	d.mu.Unlock()
+	if err := d.client.SendDatagram(append([]byte(nil), argument...)); err != nil {
+		return err
+	}
+	select {
+	case err := <-c.done:
+		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

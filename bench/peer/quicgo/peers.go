@@ -44,7 +44,7 @@ func Peers() []peer.Peer {
 		of("quic-go/messages", "a stream for every 32 KiB of the blob, every message and every call; no digest", style{perMessage: true}),
 		{
 			Name: "quic-go/datagram", Module: module, Settings: common + "datagrams, unreliable: calls and crowds only",
-			Virtual: true, Emulated: true, Calls: true,
+			Virtual: true, Emulated: true, Calls: true, Chains: true,
 			Open:   func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return openDatagrams(ctx, n) },
 			Gather: gather,
 		},

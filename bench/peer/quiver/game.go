@@ -3,6 +3,7 @@ package quiver
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -29,6 +30,13 @@ type game struct {
 	mu      sync.Mutex
 	waiting map[uint64]chan struct{} // calls not yet answered, by the number at the head of the argument
 	last    uint64
+	chain   *chain // the client world's; nil = answers go to those who wait
+}
+
+// chain is calls that the answers' handler makes.
+type chain struct {
+	next func() bool
+	done chan error
 }
 
 func (g *game) bind(server, client *rpc.World) {
@@ -42,7 +50,7 @@ func (g *game) bind(server, client *rpc.World) {
 	server.OnConnect(func(c *rpc.Conn) { _, _ = server.Spawn(gameClass, c) })
 
 	c := rpc.Bind(client, gameClass, func(a *rpc.Actor) *rpc.Actor { g.opened <- a; return a })
-	rpc.On(c, answer, func(_ *rpc.Actor, _ *rpc.Call, m rpc.Raw) { g.answered(binary.LittleEndian.Uint64(m)) })
+	rpc.On(c, answer, func(a *rpc.Actor, _ *rpc.Call, m rpc.Raw) { g.answered(a, m) })
 	client.OnTick(func(time.Time) { g.told.pump(g.actor) })
 }
 
@@ -56,13 +64,50 @@ func (g *game) await(ctx context.Context) error {
 	}
 }
 
-func (g *game) answered(number uint64) {
+func (g *game) answered(a *rpc.Actor, m rpc.Raw) {
+	if g.chain != nil {
+		g.follow(a, m)
+		return
+	}
+	number := binary.LittleEndian.Uint64(m)
 	g.mu.Lock()
 	done := g.waiting[number]
 	delete(g.waiting, number)
 	g.mu.Unlock()
 	if done != nil {
 		done <- struct{}{}
+	}
+}
+
+// follow makes the next call of the chain with the answer to the last.
+func (g *game) follow(a *rpc.Actor, m rpc.Raw) {
+	c := g.chain
+	var err error
+	if c.next() {
+		if err = ask.Call(a, m); err == nil {
+			return
+		}
+	}
+	g.chain = nil
+	c.done <- err
+}
+
+// Chain makes the next call in the handler of the answer to the last.
+func (p *Pair) Chain(ctx context.Context, argument []byte, next func() bool) error {
+	c := &chain{next, make(chan error, 1)}
+	var err error
+	posted := p.client.Do(ctx, func() {
+		p.game.chain = c
+		err = ask.Call(p.game.actor, rpc.Raw(argument))
+	})
+	if err = errors.Join(posted, err); err != nil {
+		return err
+	}
+	select {
+	case err := <-c.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -20,7 +20,7 @@ func Peers() []peer.Peer {
 	of := func(name, settings string, via stream.Backend) peer.Peer {
 		return peer.Peer{
 			Name: name, Settings: common + settings, Virtual: true, Emulated: true,
-			Moves: true, Talks: true, Calls: true, Shouts: true,
+			Moves: true, Talks: true, Calls: true, Chains: true, Shouts: true,
 			Open: func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return Open(ctx, n, via) },
 		}
 	}
