@@ -116,8 +116,10 @@ func testPlayBesideBulk(t *testing.T, loss float64, via Backend) {
 		len(alone), quantile(alone, 0.5), quantile(alone, 0.98), quantile(alone, 0.99),
 		len(beside), quantile(beside, 0.5), quantile(beside, 0.98), quantile(beside, 0.99), quantile(beside, 1), quantile(times, 0.5))
 	frame := time.Second / 30
-	require.Less(t, quantile(beside, 0.5), quantile(alone, 0.5)+frame)
-	if loss == 0 { // where packets are lost, a few calls decide the p99
+	if loss == 0 {
 		require.Less(t, quantile(beside, 0.99), quantile(alone, 0.99)+frame)
+		return
 	}
+	t.Log("# where packets are lost a few calls decide the p99, and no queue stands on the path: bulk must not wait in front of play inside QUIC")
+	require.Less(t, quantile(beside, 0.5), quantile(alone, 0.5)+frame/3, "5 ms more; 13 with 4 packets that wait")
 }
