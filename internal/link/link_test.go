@@ -103,7 +103,8 @@ func TestPassesWindow(t *testing.T) {
 		a.SetPath(link.Path{MaxDatagram: 1372}) // unknown: the last one stays
 		require.NoError(t, b.SendDatagram([]byte{1}))
 		synctest.Wait()
-		under(la, func() { require.Equal(t, []int{256 << 10, 20000}, ma.windows) })
+		// Less what QUIC adds to each datagram: one too many waits for the window, at the start a round trip, and looks like a queue.
+		under(la, func() { require.Equal(t, []int{256 << 10 * 1243 / 1283, 20000 * 1372 / 1412}, ma.windows) })
 	})
 }
 

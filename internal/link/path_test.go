@@ -180,7 +180,7 @@ func TestMachinesShareTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := linktest.Pipe()
 		first, second := &flyer{machine: &machine{first: 1}}, &flyer{machine: &machine{first: 2}}
-		a.SetPath(link.Path{Cwnd: 100_000, MaxDatagram: 1000})
+		a.SetPath(link.Path{Cwnd: 104_000, MaxDatagram: 1000})
 		l := link.New(a, link.Config{}, first, second)
 		windows := func(flying1, flying2 int) (int, int) {
 			under(l, func() { first.flying, second.flying = flying1, flying2 })

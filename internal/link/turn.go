@@ -67,7 +67,7 @@ func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.counts.max.Store(uint64(size))
 	l.pacer.use(now, path, size)
 	if path.Cwnd > 0 {
-		l.share(path.Cwnd)
+		l.share(path.Cwnd * size / (size + packetOverhead)) // machines count datagrams, QUIC packets
 	}
 	return hole
 }
