@@ -89,7 +89,7 @@ func (s *sentPackets) forgetDecided() {
 
 func (s *sentPackets) grow() {
 	old := *s
-	s.ring = make([]packet, max(16, 2*len(old.ring)))
+	s.ring = make([]packet, max(4, 2*len(old.ring)))
 	for n := old.oldest; n < old.next; n++ {
 		*s.get(n) = *old.get(n)
 	}
