@@ -78,6 +78,9 @@ const (
 // Limit is when a transfer is cut.
 func (j Job) Limit() time.Duration { return max(minLimit, idealsLimit*j.Ideal()) }
 
+// Stolen is the value that says which share of the cores' time the host gave to others during a run in real time.
+const Stolen = "stolen_share"
+
 // Result is what came out of a job.
 type Result struct {
 	Job

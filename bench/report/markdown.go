@@ -3,8 +3,11 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/quivernet/quiver/bench/job"
 )
 
 // tables are all of the report, those of settings and failures included.
@@ -38,7 +41,26 @@ func (d *Document) summary() string {
 	for _, s := range d.Sittings {
 		text += fmt.Sprintf(" %s: revision %s, %v.", s.Date.Format("2 January 2006 15:04"), s.Revision, s.Took.Round(time.Second))
 	}
+	if d.stolen() != "" {
+		text += " " + d.stolen()
+	}
 	return text
+}
+
+// stolen is what the host took from the machine while it measured in real time; empty when nothing is known.
+func (d *Document) stolen() string {
+	var shares []float64
+	for _, r := range d.Results {
+		if share, ok := r.Values[job.Stolen]; ok {
+			shares = append(shares, share)
+		}
+	}
+	if len(shares) == 0 {
+		return ""
+	}
+	slices.Sort(shares)
+	return fmt.Sprintf("In %d runs in real time the host gave %s of the cores' time to others in the median, %s at most.",
+		len(shares), job.Share(shares[len(shares)/2]), job.Share(shares[len(shares)-1]))
 }
 
 // WriteMarkdown writes the tables.

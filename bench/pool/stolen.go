@@ -1,0 +1,45 @@
+package pool
+
+import (
+	"os"
+	"strconv"
+	"strings"
+)
+
+// cores is what the machine's cores have done so far, in ticks of the kernel. Zero where the system does not say.
+type cores struct{ all, stolen uint64 }
+
+// readCores asks Linux.
+func readCores() cores {
+	text, _ := os.ReadFile("/proc/stat")
+	return parseCores(string(text))
+}
+
+// parseCores takes the first line of proc(5)'s stat: user, nice, system, idle, iowait, irq, softirq, steal, and two that are
+// counted in user and nice.
+func parseCores(text string) (c cores) {
+	line, _, _ := strings.Cut(text, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return cores{}
+	}
+	for i, field := range fields[1:9] {
+		n, err := strconv.ParseUint(field, 10, 64)
+		if err != nil {
+			return cores{}
+		}
+		c.all += n
+		if i == 7 {
+			c.stolen = n
+		}
+	}
+	return c
+}
+
+// stolenSince returns the share of the cores' time that the host gave to others.
+func (c cores) stolenSince(before cores) (share float64, ok bool) {
+	if c.all <= before.all || before.all == 0 {
+		return 0, false
+	}
+	return float64(c.stolen-before.stolen) / float64(c.all-before.all), true
+}
