@@ -121,5 +121,5 @@ func testPlayBesideBulk(t *testing.T, loss float64, via Backend) {
 		return
 	}
 	t.Log("# where packets are lost a few calls decide the p99, and no queue stands on the path: bulk must not wait in front of play inside QUIC")
-	require.Less(t, quantile(beside, 0.5), quantile(alone, 0.5)+frame/3, "5 ms more; 13 with 4 packets that wait")
+	require.Less(t, quantile(beside, 0.5), quantile(alone, 0.5)+frame/3, "6 to 8 ms more; 13 with 4 packets that wait")
 }

@@ -41,7 +41,7 @@ func TestGateMeasures(t *testing.T) {
 	require.True(t, g.steady)
 	require.InDelta(t, 100_000*0.12, g.Window(1000), 1)
 	g.PathWindow = 6000
-	require.Equal(t, 7000, g.Window(1000), "never more than a packet above the path's window")
+	require.Equal(t, 8000, g.Window(1000), "never more than 2 packets above the path's window")
 	g.PathWindow = 0
 	g.rate.value = 10_000
 	require.Equal(t, 4000, g.Window(1000), "never under 4 packets")
