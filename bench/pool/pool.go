@@ -140,32 +140,31 @@ func (p *Pool) file(r job.Result) {
 	p.done(r, p.runs)
 }
 
-// undisturbed runs a job, and again when the machine stood still meanwhile, and returns the run that suffered least.
+// undisturbed runs a job, and again when the machine was taken away meanwhile, and returns the run that suffered least.
 func (p *Pool) undisturbed(ctx context.Context, j job.Job) (best job.Result) {
-	var least time.Duration
+	if j.Clock == job.Virtual {
+		return p.one(ctx, j)
+	}
+	var least disturbance
 	for i := range 1 + repeats {
 		begin, before := time.Now(), readCores()
 		r := p.one(ctx, j)
-		if share, ok := readCores().stolenSince(before); ok && j.Clock != job.Virtual {
+		d := disturbance{stall: p.watch.longest(begin)}
+		if share, ok := readCores().stolenSince(before); ok {
+			d.stolen = share
 			r.Set(job.Stolen, share)
 		}
-		long := p.watch.longest(begin)
-		if i == 0 || long < least {
-			best, least = r, long
+		if i == 0 || d.of(j) < least.of(j) {
+			best, least = r, d
 		}
-		if !spoilt(j, long) || ctx.Err() != nil {
+		if d.of(j) <= 1 || ctx.Err() != nil {
 			break
 		}
 	}
-	if spoilt(j, least) {
-		best.Notes = append(best.Notes, fmt.Sprintf("the machine stood still for %v", least.Round(time.Millisecond)))
+	if least.of(j) > 1 {
+		best.Notes = append(best.Notes, least.String())
 	}
 	return best
-}
-
-// spoilt reports whether a stall of the machine shows in the figures of a job.
-func spoilt(j job.Job, long time.Duration) bool {
-	return j.Clock != job.Virtual && long > time.Duration(bearable*float64(j.Ideal()))
 }
 
 // one runs a job in a process of its own.

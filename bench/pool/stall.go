@@ -2,8 +2,11 @@ package pool
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/quivernet/quiver/bench/job"
 )
 
 const (
@@ -11,11 +14,27 @@ const (
 	beat = 5 * time.Millisecond
 	// leastStall is the shortest stand-still that spoils a run in real time; a longer run bears more.
 	leastStall = 25 * time.Millisecond
-	// bearable is the part of a run's ideal time that it may stand still.
-	bearable = 0.05
+	// bearable is the part of a run's ideal time that it may stand still, bearableTheft the share of the cores' time that the
+	// host may give to others.
+	bearable, bearableTheft = 0.05, 0.1
 	// repeats is how often a spoilt run is repeated at the most: load that is the run's own comes again.
 	repeats = 2
 )
+
+// disturbance is what a run in real time suffered from its machine.
+type disturbance struct {
+	stall  time.Duration // the longest
+	stolen float64       // share of the cores' time
+}
+
+// of returns how bad that is for a run of the job: above 1 it shows in the figures.
+func (d disturbance) of(j job.Job) float64 {
+	return max(float64(d.stall)/max(float64(leastStall), bearable*float64(j.Ideal())), d.stolen/bearableTheft)
+}
+
+func (d disturbance) String() string {
+	return fmt.Sprintf("the machine stood still for %v, its host took %s of it", d.stall.Round(time.Millisecond), job.Share(d.stolen))
+}
 
 // watch notices when the machine stands still. A host that lends its cores to others takes them away for a while, at times
 // for a minute; what is measured in real time then tells of the host.

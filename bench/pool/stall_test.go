@@ -21,14 +21,14 @@ func TestStall(t *testing.T) {
 	require.Zero(t, w.longest(start.Add(4*time.Second)))
 }
 
-func TestSpoilt(t *testing.T) {
+func TestDisturbance(t *testing.T) {
 	short := job.Job{Scenario: "blob", Clock: job.Relay, RTT: 20 * time.Millisecond, Rate: 100e6, Size: 256 << 10}
 	long := job.Job{Scenario: "blob", Clock: job.Relay, RTT: 20 * time.Millisecond, Rate: 10e6, Size: 32 << 20}
-	virtual := short
-	virtual.Clock = job.Virtual
-	require.True(t, spoilt(short, 30*time.Millisecond))
-	require.False(t, spoilt(short, 0))
-	require.False(t, spoilt(long, time.Second))
-	require.True(t, spoilt(long, 2*time.Second))
-	require.False(t, spoilt(virtual, time.Minute))
+	spoilt := func(j job.Job, stall time.Duration, stolen float64) bool { return disturbance{stall, stolen}.of(j) > 1 }
+	require.True(t, spoilt(short, 30*time.Millisecond, 0))
+	require.False(t, spoilt(short, 0, 0.08))
+	require.True(t, spoilt(short, 0, 0.12))
+	require.False(t, spoilt(long, time.Second, 0))
+	require.True(t, spoilt(long, 2*time.Second, 0))
+	require.True(t, spoilt(long, 0, 0.12))
 }
