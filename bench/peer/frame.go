@@ -111,12 +111,7 @@ func (c *Calls) Call(ctx context.Context, argument []byte) error {
 	if err := c.send(argument, done); err != nil {
 		return err
 	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return await(ctx, done)
 }
 
 func (c *Calls) send(argument []byte, done chan error) error {

@@ -154,7 +154,7 @@ func (p *Pool) undisturbed(ctx context.Context, j job.Job) (best job.Result) {
 			d.stolen = share
 			r.Set(job.Stolen, share)
 		}
-		if i == 0 || d.of(j) < least.of(j) {
+		if i == 0 || r.Err == "" && (best.Err != "" || d.of(j) < least.of(j)) {
 			best, least = r, d
 		}
 		if d.of(j) <= 1 || ctx.Err() != nil {

@@ -38,7 +38,7 @@ func parseCores(text string) (c cores) {
 
 // stolenSince returns the share of the cores' time that the host gave to others.
 func (c cores) stolenSince(before cores) (share float64, ok bool) {
-	if c.all <= before.all || before.all == 0 {
+	if c.all <= before.all || before.all == 0 || c.stolen < before.stolen {
 		return 0, false
 	}
 	return float64(c.stolen-before.stolen) / float64(c.all-before.all), true

@@ -14,6 +14,8 @@ func TestStolen(t *testing.T) {
 	require.InDelta(t, 0.2, share, 1e-9)
 	_, ok = before.stolenSince(before)
 	require.False(t, ok, "no time has passed")
+	_, ok = cores{all: 200, stolen: 3}.stolenSince(before)
+	require.False(t, ok, "time that is given back")
 
 	for _, text := range []string{"", "cpu 1 2 3", "cpu  a 1 2 80 1 1 1 4 7 7", "intr 1 2 3 4 5 6 7 8 9 10"} {
 		require.Zero(t, parseCores(text))

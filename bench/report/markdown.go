@@ -41,8 +41,8 @@ func (d *Document) summary() string {
 	for _, s := range d.Sittings {
 		text += fmt.Sprintf(" %s: revision %s, %v.", s.Date.Format("2 January 2006 15:04"), s.Revision, s.Took.Round(time.Second))
 	}
-	if d.stolen() != "" {
-		text += " " + d.stolen()
+	if stolen := d.stolen(); stolen != "" {
+		text += " " + stolen
 	}
 	return text
 }

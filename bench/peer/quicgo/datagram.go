@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/quivernet/quiver/bench/emulate"
+	"github.com/quivernet/quiver/bench/peer"
 )
 
 // datagrams answers each datagram with itself: the least that a call over QUIC costs.
@@ -16,13 +17,7 @@ type datagrams struct {
 	mu      sync.Mutex
 	waiting map[uint64]chan struct{}
 	last    uint64
-	chain   *chain // nil = answers go to those who wait
-}
-
-// chain is calls that the receiving goroutine makes.
-type chain struct {
-	next func() bool
-	done chan error
+	chain   *peer.Chain // nil = answers go to those who wait
 }
 
 func openDatagrams(ctx context.Context, n emulate.Net) (*datagrams, error) {
@@ -53,7 +48,9 @@ func (d *datagrams) receive() {
 		}
 		d.mu.Lock()
 		if d.chain != nil {
-			d.follow(m)
+			if !d.chain.Answered(func() error { return d.client.SendDatagram(m) }) {
+				d.chain = nil
+			}
 			d.mu.Unlock()
 			continue
 		}
@@ -87,34 +84,16 @@ func (d *datagrams) Call(ctx context.Context, argument []byte) error {
 	}
 }
 
-// follow makes the next call of the chain with the answer to the last.
-func (d *datagrams) follow(m []byte) {
-	c := d.chain
-	var err error
-	if c.next() {
-		if err = d.client.SendDatagram(m); err == nil {
-			return
-		}
-	}
-	d.chain = nil
-	c.done <- err
-}
-
 // Chain sends the next datagram where the echo of the last was received.
 func (d *datagrams) Chain(ctx context.Context, argument []byte, next func() bool) error {
-	c := &chain{next, make(chan error, 1)}
+	c := peer.NewChain(next)
 	d.mu.Lock()
 	d.chain = c
 	d.mu.Unlock()
 	if err := d.client.SendDatagram(append([]byte(nil), argument...)); err != nil {
 		return err
 	}
-	select {
-	case err := <-c.done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return c.Wait(ctx)
 }
 
 // Close ends the connection.

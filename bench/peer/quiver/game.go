@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quivernet/quiver/bench/peer"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -30,13 +31,7 @@ type game struct {
 	mu      sync.Mutex
 	waiting map[uint64]chan struct{} // calls not yet answered, by the number at the head of the argument
 	last    uint64
-	chain   *chain // the client world's; nil = answers go to those who wait
-}
-
-// chain is calls that the answers' handler makes.
-type chain struct {
-	next func() bool
-	done chan error
+	chain   *peer.Chain // the client world's; nil = answers go to those who wait
 }
 
 func (g *game) bind(server, client *rpc.World) {
@@ -66,7 +61,9 @@ func (g *game) await(ctx context.Context) error {
 
 func (g *game) answered(a *rpc.Actor, m rpc.Raw) {
 	if g.chain != nil {
-		g.follow(a, m)
+		if !g.chain.Answered(func() error { return ask.Call(a, m) }) {
+			g.chain = nil
+		}
 		return
 	}
 	number := binary.LittleEndian.Uint64(m)
@@ -79,22 +76,9 @@ func (g *game) answered(a *rpc.Actor, m rpc.Raw) {
 	}
 }
 
-// follow makes the next call of the chain with the answer to the last.
-func (g *game) follow(a *rpc.Actor, m rpc.Raw) {
-	c := g.chain
-	var err error
-	if c.next() {
-		if err = ask.Call(a, m); err == nil {
-			return
-		}
-	}
-	g.chain = nil
-	c.done <- err
-}
-
 // Chain makes the next call in the handler of the answer to the last.
 func (p *Pair) Chain(ctx context.Context, argument []byte, next func() bool) error {
-	c := &chain{next, make(chan error, 1)}
+	c := peer.NewChain(next)
 	var err error
 	posted := p.client.Do(ctx, func() {
 		p.game.chain = c
@@ -103,12 +87,7 @@ func (p *Pair) Chain(ctx context.Context, argument []byte, next func() bool) err
 	if err = errors.Join(posted, err); err != nil {
 		return err
 	}
-	select {
-	case err := <-c.done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return c.Wait(ctx)
 }
 
 // Hear implements peer.Talker.
