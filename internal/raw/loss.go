@@ -25,6 +25,9 @@ func (s *Session) detectLosses(t time.Duration) {
 			s.lose(t, r, lost)
 		}
 	}
+	if bytes, span, ok := s.train.measured(); ok {
+		s.control.Train(bytes, span)
+	}
 }
 
 // lose gives the payloads of r back. The record stays, for the packet may only be late.

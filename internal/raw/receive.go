@@ -100,9 +100,6 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 		s.hear(t)
 	}
 	s.detectLosses(t)
-	if bytes, span, ok := s.train.measured(); ok {
-		s.control.Train(bytes, span)
-	}
 	s.control.Feedback(s.time(t), s.records.bytes)
 	s.records.forget(t)
 	return nil

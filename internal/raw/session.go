@@ -127,6 +127,7 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 		return
 	}
 	s.started = true
+	s.train.left = s.config.train() // leaves as soon as the carrier is open
 	s.hearing = hearing{heard: t, asked: t, probes: 1}
 }
 

@@ -57,11 +57,7 @@ func (s *Session) setState(to State) {
 // hear takes an ack at t.
 func (s *Session) hear(t time.Duration) {
 	s.hearing.heard, s.hearing.ptos = t, 0
-	switch s.state {
-	case Opening:
-		s.train.left = s.config.train()
-		s.setState(Open)
-	case Silent:
+	if s.state == Opening || s.state == Silent {
 		s.setState(Open)
 	}
 	s.quiet = false
