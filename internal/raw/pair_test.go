@@ -71,21 +71,25 @@ func TestPairTransfers(t *testing.T) {
 // TestTrainMeasuresThePath whichever of the first packets are lost: also when a timer finds out that the last of the train
 // are, and when the carrier is silent before it opens. Else the first transfer begins blind.
 func TestTrainMeasuresThePath(t *testing.T) {
-	measure := func(lose func(n uint64, p []byte) bool, early State) {
-		path := netsim.Config{Delay: 25 * ms, Rate: 100e6, Lose: lose}
-		pair, client, _ := connect(t, newPieces(1000, 0, 0), newPieces(1000, 0, 0), netsim.PairConfig{AtoB: path, BtoA: path, Max: SafePacket})
+	path := netsim.Config{Delay: 25 * ms, Rate: 100e6}
+	measure := func(there, back netsim.Config, early State) {
+		pair, client, _ := connect(t, newPieces(1000, 0, 0), newPieces(1000, 0, 0), netsim.PairConfig{AtoB: there, BtoA: back, Max: SafePacket})
 		require.NoError(t, pair.RunFor(1500*ms))
 		require.Equal(t, early, client.State())
-		require.NoError(t, pair.RunFor(5*time.Second))
+		require.NoError(t, pair.RunFor(8*time.Second))
 		require.Equal(t, Open, client.State())
 		require.InDelta(t, 100e6/8, client.Controller().Estimate(), 25e6/8, "what is lost leaves a gap")
 	}
 	for lost := range uint64(24) {
 		t.Log("# lost:", lost, lost+1)
-		measure(func(n uint64, _ []byte) bool { return n == lost || n == lost+1 }, Open)
+		there := path
+		there.Lose = func(n uint64, _ []byte) bool { return n == lost || n == lost+1 }
+		measure(there, path, Open)
 	}
-	t.Log("# lost: the first five")
-	measure(func(n uint64, _ []byte) bool { return n < 5 }, Silent)
+	t.Log("# lost: the first ten")
+	late := path
+	late.Lose = func(n uint64, _ []byte) bool { return n < 10 }
+	measure(late, late, Silent)
 }
 
 // How near transfers over an open carrier come to the ideal, with a source that only sends again what was lost: bytes over
