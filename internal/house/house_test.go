@@ -118,7 +118,7 @@ func TestLengths(t *testing.T) {
 }
 
 // budgets of exported package-level names: an interface is small or it is not learnt.
-var budgets = map[string]int{"bunch": 45, "chunk": 25, "rpc": 90, "stream": 60}
+var budgets = map[string]int{"bunch": 45, "chunk": 25, "rpc": 120, "stream": 60}
 
 func TestExportedNames(t *testing.T) {
 	_, files := tree(t)
