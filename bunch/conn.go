@@ -35,8 +35,7 @@ type Conn struct {
 
 	// Receiving.
 	received          received
-	ready             []Message // from head on
-	head              int
+	ready             queue[Message]
 	flow              flow
 	spare             blocks     // for entries that arrive in pieces
 	loose             run        // an unordered message that overtakes earlier entries

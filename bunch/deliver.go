@@ -54,7 +54,7 @@ func (c *Conn) deliver(ch *channel, m Message, cost int) error {
 		m.cost = int32(cost)
 		c.flow.waiting += uint64(cost)
 	}
-	c.ready = append(c.ready, m)
+	c.ready.push(m)
 	c.wake = true
 	return nil
 }
@@ -105,33 +105,40 @@ func (ch *channel) looseAt(n uint64) bool {
 
 // Next returns the next complete message; what it returns counts as consumed.
 func (c *Conn) Next() (Message, bool) {
-	if c.head == len(c.ready) {
-		return Message{}, false
+	var one [1]Message
+	n := c.Take(one[:])
+	return one[0], n == 1
+}
+
+// Ready returns how many complete messages wait for Next or Take.
+func (c *Conn) Ready() int { return c.ready.len() }
+
+// Take moves at most len(into) complete messages, the oldest first, and returns how many. They count as consumed; what is
+// left waits here, and holds the peer up once it is as much as may wait (see [Config].ReceiveLimit).
+func (c *Conn) Take(into []Message) int {
+	n := min(len(into), c.ready.len())
+	cost := 0
+	for i := range n {
+		into[i] = c.ready.pop()
+		cost += c.fetched(&into[i])
 	}
-	m := c.ready[c.head]
-	c.ready[c.head] = Message{}
-	if c.head++; c.head == len(c.ready) {
-		c.ready, c.head = c.ready[:0], 0
+	if cost > 0 {
+		c.consume(uint64(cost))
 	}
+	return n
+}
+
+// fetched takes a message that leaves the ready list off what waits, and returns what it costs of the peer's limit.
+func (c *Conn) fetched(m *Message) int {
 	switch {
 	case m.Delivery >= Unreliable:
-		c.waitingUnreliable -= unreliableCost(m)
+		c.waitingUnreliable -= unreliableCost(*m)
 	case m.Channel == 0:
 		c.waitingControl -= int(m.cost)
 	default:
-		c.consume(uint64(m.cost))
+		return int(m.cost)
 	}
-	return m, true
-}
-
-// Swap returns all ready messages at once, which count as consumed, and takes into's memory for the next ones.
-func (c *Conn) Swap(into []Message) []Message {
-	out := c.ready[c.head:]
-	clear(into)
-	c.ready, c.head = into[:0], 0
-	c.consume(c.flow.waiting)
-	c.waitingUnreliable, c.waitingControl = 0, 0
-	return out
+	return 0
 }
 
 func unreliableCost(m Message) int { return entryCost + len(m.Payload) }

@@ -2,7 +2,7 @@
 // reliable or not, in order per channel, and with acknowledgements that free a reliable buffer of known size.
 //
 // A [Conn] is one end of a connection. It is a pure machine: no clock, no goroutine, no lock, no socket. Messages go in by
-// [Conn.Send] and come out by [Conn.Next] or [Conn.Swap]; datagrams go in by [Conn.Receive] and come out by
+// [Conn.Send] and come out by [Conn.Next] or [Conn.Take]; datagrams go in by [Conn.Receive] and come out by
 // [Conn.AppendPacket]; time is the argument now, and what to wait for is what [Conn.NextTimeout] returns. The same calls at
 // the same times give the same bytes.
 //

@@ -115,7 +115,7 @@ func TestBlockedSenderAsks(t *testing.T) {
 	}
 	p.run(time10)
 	p.ends[1].flow.advertised += 1 << 20
-	p.ends[1].Swap(nil)
+	p.take(1)
 	p.ends[1].flow.update = false
 	require.False(t, p.ends[1].flow.update)
 	p.run(5 * time.Second)
@@ -169,21 +169,23 @@ func TestControlPassesAStoppedWorld(t *testing.T) {
 	require.Equal(t, uint16(maxControl/1066)+1, n)
 }
 
-func TestSwap(t *testing.T) {
+func TestTakeLeavesWhatDoesNotFit(t *testing.T) {
 	r := newReceiver(t, Config{})
-	r.must(wholeOf(flagOpen, 1, 0, "a"), wholeOf(0, 1, 1, "b"), wholeOf(0, 0, 0, "c"))
+	r.must(wholeOf(flagOpen, 1, 0, "a"), wholeOf(0, 1, 1, "b"), wholeOf(0, 0, 0, "c"), wholeOf(0, 1, 2, "d"))
 	require.True(t, r.Wake())
-	_, ok := r.Next()
-	require.True(t, ok)
-	first := r.Swap(make([]Message, 0, 10))
-	require.Len(t, first, 2)
-	require.Zero(t, r.flow.waiting+uint64(r.waitingControl))
-	require.False(t, r.Wake())
-	r.must(wholeOf(0, 1, 2, "d"))
-	second := r.Swap(first)
-	require.Len(t, second, 1)
-	require.Equal(t, "d", string(second[0].Payload))
-	require.Nil(t, first[0].Payload, "what is handed back lets go of its payloads")
+	require.Equal(t, 4, r.Ready())
+	into := make([]Message, 3)
+	require.Equal(t, 3, r.Take(into))
+	require.Equal(t, "abc", string(into[0].Payload)+string(into[1].Payload)+string(into[2].Payload))
+	require.Equal(t, uint64(entryCost+2), r.flow.waiting, "what was not taken is charged still")
+	require.Zero(t, r.waitingControl)
+	checkConn(t, r.Conn)
+	r.must(wholeOf(0, 1, 3, "e"))
+	require.Equal(t, 2, r.Take(into))
+	require.Equal(t, "de", string(into[0].Payload)+string(into[1].Payload))
+	require.Zero(t, r.Take(into))
+	require.Zero(t, r.Ready())
+	require.Zero(t, r.flow.waiting)
 	checkConn(t, r.Conn)
 }
 

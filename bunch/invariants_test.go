@@ -142,7 +142,7 @@ func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint8)
 
 func checkReceiver(t testing.TB, c *Conn) {
 	reliable, unreliable, control := 0, 0, 0
-	for _, m := range c.ready[c.head:] {
+	for _, m := range c.ready.items[c.ready.head:] {
 		switch {
 		case m.Delivery >= Unreliable:
 			unreliable += unreliableCost(m)

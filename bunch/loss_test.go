@@ -248,7 +248,7 @@ func TestTailLoss(t *testing.T) {
 	p.flush()
 	p.drop = nil
 	start := p.now
-	for p.ends[1].head == len(p.ends[1].ready) {
+	for p.ends[1].Ready() == 0 {
 		require.True(t, p.step(start.Add(time.Second)))
 	}
 	require.Equal(t, "tail", string(p.take(1)[0].Payload))

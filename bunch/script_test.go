@@ -254,7 +254,8 @@ func (s *script) fetch(end int) {
 	if s.serial&1 == 0 {
 		all = s.take(end)
 	} else {
-		all = s.ends[end].Swap(nil)
+		all = make([]Message, s.ends[end].Ready()/2+1)
+		all = all[:s.ends[end].Take(all)]
 	}
 	for _, m := range all {
 		s.check(end, m)
@@ -339,7 +340,7 @@ func (s *script) finish() {
 
 func (s *script) done() bool {
 	for _, c := range s.ends {
-		if !c.Drained() || c.head < len(c.ready) || c.unreliables > 0 {
+		if !c.Drained() || c.Ready() > 0 || c.unreliables > 0 {
 			return false
 		}
 	}

@@ -76,7 +76,7 @@ func (c *Conn) trim() {
 	if c.sent.forget(c.now); c.sent.oldest == c.sent.next {
 		c.sent.ring = nil
 	}
-	if len(c.ready) == 0 {
-		c.ready = nil
+	if c.ready.len() == 0 {
+		c.ready = queue[Message]{}
 	}
 }

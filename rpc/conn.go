@@ -47,8 +47,6 @@ type Conn struct {
 	cause   atomic.Pointer[CloseError] // why this side closed; the first one counts
 
 	// Owned by the world's goroutine.
-	early    []bunch.Message // came in one batch with the end of the handshake
-	inbox    []bunch.Message // spare array for Swap
 	isCorked bool
 	owned    []*Actor
 	limits   map[*method]callLimit

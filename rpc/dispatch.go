@@ -20,26 +20,34 @@ type Call struct {
 // beyond the methods of any class.
 const ownerMethod = maxMethods
 
-// receive runs what has arrived on c.
+// batch is how many messages are taken from a connection under one hold of its lock.
+const batch = 64
+
+// receive runs what has arrived on c. What arrives meanwhile is left to the next Dispatch.
 func (w *World) receive(c *Conn) {
-	early := c.early
-	c.early = nil
 	c.link.Lock()
 	w.cork(c)
-	ready := c.machine.Swap(c.inbox)
+	waiting := c.machine.Ready()
+	c.link.Unlock()
+	for waiting > 0 {
+		waiting -= w.receiveBatch(c, w.messages[:min(waiting, batch)])
+	}
+}
+
+// receiveBatch runs messages of c, as many as into holds, and returns how many.
+func (w *World) receiveBatch(c *Conn, into []bunch.Message) int {
+	c.link.Lock()
+	n := c.machine.Take(into)
 	limited := c.machine.ReceiveLimited()
 	c.link.Unlock()
 	if limited {
 		c.widen()
 	}
-	for _, m := range early {
-		w.deliver(c, m)
+	for i := range into[:n] {
+		w.deliver(c, into[i])
+		into[i] = bunch.Message{}
 	}
-	for i := range ready {
-		w.deliver(c, ready[i])
-		ready[i] = bunch.Message{}
-	}
-	c.inbox = ready[:0]
+	return n
 }
 
 // deliver runs one message, unless the connection was closed from here.

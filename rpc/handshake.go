@@ -69,18 +69,16 @@ func (h *handshake) step() (over bool) {
 	return false
 }
 
-// take handles what has arrived. What follows the last message of the handshake is for the world.
+// take handles what has arrived. What follows the last message of the handshake waits for the world.
 func (h *handshake) take() {
 	c := h.conn
-	c.link.Lock()
-	ready := c.machine.Swap(nil)
-	c.link.Unlock()
-	for _, m := range ready {
+	for !h.greeting.done() && !c.closing.Load() {
+		c.link.Lock()
+		m, ok := c.machine.Next()
+		c.link.Unlock()
 		switch {
-		case c.closing.Load():
+		case !ok:
 			return
-		case h.greeting.done():
-			c.early = append(c.early, m)
 		case m.Channel != 0:
 			h.fail(violationf(BunchPrematureChannel, "a message on channel %d while %v", m.Channel, h.greeting.stage))
 		default:

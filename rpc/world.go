@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quivernet/quiver/bunch"
 )
 
 // World is one game's end of all its connections: the game thread. Handlers, checks, hooks and constructors run on the
@@ -36,8 +38,9 @@ type World struct {
 	corked       []*Conn               // to uncork at Flush
 	local        []localCall           // for the next Dispatch
 	localSpare   []localCall
-	call         Call     // what the running handler sees
-	posts        []func() // spare array for the inbox
+	call         Call                 // what the running handler sees
+	posts        []func()             // spare array for the inbox
+	messages     [batch]bunch.Message // taken from a connection and not yet run
 
 	driving atomic.Bool
 	driver  atomic.Uint64 // id of the goroutine that drove last
