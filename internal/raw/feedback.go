@@ -18,13 +18,16 @@ const (
 	clockUnit  = time.Microsecond
 	clockBytes = 6
 	clockMask  = 1<<(8*clockBytes) - 1
+	// maxEarlier bounds the distance of two arrivals in a feedback, in clockUnits: 12.7 days, so that a list of maxTimes
+	// stays far from the limits of a time.Duration. A report ends its list before a longer one.
+	maxEarlier = 1 << 40
 )
 
 // feedback tells which packets arrived, and when.
 type feedback struct {
 	largest uint32        // low bits of the largest number received
 	delay   time.Duration // from its arrival to the building of this
-	clock   uint64        // its arrival by the receiver's clock, low 48 bits: 9 years
+	clock   uint64        // its arrival by the receiver's clock, low 48 bits: 9 years; the session unwraps it
 
 	// Alternating numbers of packets received and missing, from the largest down.
 	runs  [maxRuns]uint64
@@ -86,12 +89,23 @@ func (f *feedback) consumeLists(b []byte) (rest []byte, err error) {
 	}
 	for i := range f.ntimes {
 		d, n := binary.Varint(b)
-		if n <= 0 || d > 1<<40 || d < -(1<<40) {
+		if n <= 0 || d > maxEarlier || d < -maxEarlier {
 			return nil, errMalformed
 		}
 		f.earlier[i], b = d, b[n:]
 	}
 	return b, nil
+}
+
+// unwrap returns the clock nearest to the last one, 0 = none yet, whose low 48 bits are given: a peer's clock goes on after
+// the 9 years in which those come round. The first lies well above 0, so that a late feedback may still be before it.
+func unwrap(last, low uint64) uint64 {
+	if last == 0 {
+		return clockMask + 1 + low
+	}
+	const half = (clockMask + 1) / 2
+	ahead := (low - last + half) & clockMask
+	return last + ahead - half
 }
 
 func uvarintLen(v uint64) int {

@@ -86,6 +86,8 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	if err != nil {
 		return err
 	}
+	s.clock = unwrap(s.clock, f.clock)
+	f.clock = s.clock
 	s.arrivals = f.times(spans[:n], s.arrivals[:0])
 	news := false
 	for i := range n { // oldest first

@@ -136,7 +136,8 @@ func (r *report) fillRuns(f *feedback, w *window, room int) (left int) {
 	return room
 }
 
-// fillTimes lists the arrivals since the report before the last.
+// fillTimes lists the arrivals since the report before the last, up to the first that came too long before its successor:
+// it is acked without a time.
 func (r *report) fillTimes(f *feedback, w *window, room int) {
 	floor := w.floor()
 	if r.count >= 2 {
@@ -154,7 +155,7 @@ func (r *report) fillTimes(f *feedback, w *window, room int) {
 			return
 		}
 		d := int64(at - a.at/clockUnit)
-		if room -= varintLen(d); room < 0 {
+		if room -= varintLen(d); room < 0 || d > maxEarlier || d < -maxEarlier {
 			return
 		}
 		f.earlier[f.ntimes] = d

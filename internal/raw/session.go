@@ -82,7 +82,8 @@ type Session struct {
 
 	// Receiving.
 	report report
-	frame  frame // scratch
+	frame  frame  // scratch
+	clock  uint64 // of the peer, by the latest feedback, unwrapped; 0 = none came
 
 	// Scratch of feedbacks.
 	told     feedback
