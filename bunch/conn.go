@@ -31,7 +31,7 @@ type Conn struct {
 	gate         recovery.Gate
 	loss         loss
 	peerAckDelay time.Duration
-	blackHole    blackHole
+	blackHole    recovery.BlackHole
 
 	// Receiving.
 	received          received

@@ -93,7 +93,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	if was == lost {
 		c.spurious()
 	}
-	c.blackHole.acked(n, p.size)
+	c.blackHole.Acked(n, p.size > minDatagram)
 	return true
 }
 
@@ -169,12 +169,16 @@ func (c *Conn) Overtaken(now, sent time.Time) {
 	}
 }
 
+// BlackHole reports, once, that 3 packets above 1,163 bytes in a row were lost while smaller ones sent after the first of
+// them arrived, and no larger one did.
+func (c *Conn) BlackHole() bool { return c.blackHole.Found() }
+
 // losePacket gives the bunches of p back; its record stays so that a late ack still frees them.
 func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	c.sent.landed(p, lost)
 	p.lostUntil = t + lostMemory*c.pto()
 	c.stats.PacketsLost++
-	c.blackHole.lost(n, p.size)
+	c.blackHole.Lost(n, p.size > minDatagram)
 	c.gate.Lost(&p.mark, p.size)
 	c.trace("lost", n, p.size)
 	for _, it := range p.items {

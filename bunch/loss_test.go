@@ -328,34 +328,3 @@ func TestLateAcksKeepAConnectionAlive(t *testing.T) {
 	l.wait(20 * time.Second)
 	require.NoError(t, l.Err())
 }
-
-func TestBlackHole(t *testing.T) {
-	var b Conn
-	hole := &b.blackHole
-	hole.acked(1, 1000)
-	for n := uint64(2); n < 5; n++ {
-		require.False(t, b.BlackHole())
-		hole.lost(n, 1404)
-	}
-	require.False(t, b.BlackHole(), "no small one after them arrived")
-	hole.acked(5, 1163)
-	require.True(t, b.BlackHole())
-	require.False(t, b.BlackHole(), "once")
-
-	t.Log("# a large one that arrives starts anew; small ones that are lost say nothing")
-	hole.lost(6, 1404)
-	hole.lost(7, 1404)
-	hole.acked(8, 1404)
-	hole.lost(9, 1404)
-	hole.lost(10, 1163)
-	hole.acked(11, 1000)
-	require.False(t, b.BlackHole())
-
-	t.Log("# a full queue drops many in a row, but a large one sent after them arrives")
-	hole.acked(20, 1404)
-	for n := uint64(12); n < 20; n++ {
-		hole.lost(n, 1404)
-	}
-	hole.acked(21, 1000)
-	require.False(t, b.BlackHole())
-}
