@@ -13,6 +13,7 @@ const (
 	nothing purpose = iota
 	forProbe
 	forTrain
+	forSize
 	forPayload
 	forReport
 )
@@ -25,18 +26,30 @@ func (s *Session) AppendPacket(now time.Time, buf []byte, max int) (packet []byt
 		return buf, 0, false
 	}
 	for {
-		why := s.next(t)
+		why := s.next(t, max)
 		if why == nothing {
 			return buf, 0, false
 		}
-		if packet, number, ok = s.build(t, why, buf, max); ok || s.state == Closed {
+		if packet, number, ok = s.build(t, why, buf, s.limit(why, max)); ok || s.state == Closed {
 			return packet, number, ok
 		}
 	}
 }
 
-// next decides what to build now.
-func (s *Session) next(t time.Duration) purpose {
+// limit returns the most bytes of a packet for a purpose. Probes always pass: on a path that shrank they show that smaller
+// packets arrive.
+func (s *Session) limit(why purpose, most int) int {
+	switch why {
+	case forProbe:
+		return min(most, SafePacket)
+	case forSize:
+		return most
+	}
+	return s.mtu.limit(most)
+}
+
+// next decides what to build now, when the owner allows a packet of most bytes.
+func (s *Session) next(t time.Duration, most int) purpose {
 	switch {
 	case !s.started || s.state == Closed || s.records.len() >= maxRecords:
 		return nothing
@@ -47,6 +60,9 @@ func (s *Session) next(t time.Duration) purpose {
 	case s.report.alone && s.report.due(t):
 		return forReport
 	case s.wants() && s.mayLeave(t):
+		if s.mtu.tries(t, most) {
+			return forSize
+		}
 		return forPayload
 	case s.report.due(t):
 		return forReport
@@ -87,6 +103,8 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (pack
 		b = s.appendProbe(t, b, limit, &rec)
 	case forTrain:
 		b = s.appendTrain(b, limit, &rec)
+	case forSize:
+		b = s.appendSize(t, b, limit, &rec)
 	case forPayload:
 		if b = s.appendPayloads(t, b, limit, &rec); rec.payloads == 0 {
 			s.quiet = true
@@ -106,8 +124,8 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (pack
 	return packet, number, true
 }
 
-// appendProbe asks for an ack: while opening with a packet as large as those that will follow, later with whatever is
-// to be sent.
+// appendProbe asks for an ack: while opening with a packet of the size that every path takes, for what QUIC found may be
+// too large by now; later with whatever is to be sent.
 func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record) []byte {
 	s.hearing.probes--
 	s.stats.Probes++
@@ -115,8 +133,8 @@ func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record)
 	rec.fate = flying
 	switch {
 	case s.state == Opening:
-		for !s.report.due(t) && len(b) < limit {
-			b = append(b, framePadding)
+		if !s.report.due(t) {
+			b = pad(b, limit)
 		}
 	case s.wants():
 		b = s.appendPayloads(t, b, limit, rec)
@@ -127,11 +145,25 @@ func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record)
 func (s *Session) appendTrain(b []byte, limit int, rec *record) []byte {
 	s.train.left--
 	s.train.open++
+	s.train.large = limit+tagBytes > SafePacket
 	b = append(b, frameTrain, byte(s.train.left))
+	rec.fate, rec.train = flying, true
+	return pad(b, limit)
+}
+
+// appendSize tries whether the path takes large packets again, without anything that would be missed.
+func (s *Session) appendSize(t time.Duration, b []byte, limit int, rec *record) []byte {
+	s.mtu.tried(t)
+	s.stats.Probes++
+	rec.fate = flying
+	return pad(append(b, framePing), limit)
+}
+
+// pad fills a packet up. Nothing may follow.
+func pad(b []byte, limit int) []byte {
 	for len(b) < limit {
 		b = append(b, framePadding)
 	}
-	rec.fate, rec.train = flying, true
 	return b
 }
 

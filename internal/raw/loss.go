@@ -22,17 +22,28 @@ func (s *Session) detectLosses(t time.Duration) {
 	n, ok := s.records.firstFlying()
 	for ; ok && n < s.loss.Largest; n++ {
 		if r := s.records.at(n); r.fate == flying && s.loss.Lost(t, n, r.sent) {
-			s.lose(t, r, lost)
+			s.lose(t, n, lost)
 		}
 	}
+	s.checkSize(t)
 	if bytes, span, ok := s.train.measured(); ok {
 		s.control.Train(bytes, span)
 	}
 }
 
-// lose gives the payloads of r back. The record stays, for the packet may only be late.
-func (s *Session) lose(t time.Duration, r *record, f fate) {
+// checkSize changes to smaller packets when large ones vanish. A train that vanished with them leaves again.
+func (s *Session) checkSize(t time.Duration) {
+	s.mtu.check(t, s.records.next)
+	if s.mtu.shrunk > 0 {
+		s.train.repeat()
+	}
+}
+
+// lose gives the payloads of packet n back. The record stays, for the packet may only be late.
+func (s *Session) lose(t time.Duration, n uint64, f fate) {
+	r := s.records.at(n)
 	s.records.land(r, f)
+	s.mtu.lost(n, r)
 	r.until = t + silentPTOs*s.pto()
 	s.stats.Lost++
 	if r.paced {
@@ -55,8 +66,9 @@ func peerTime(at time.Duration) time.Time {
 	return time.Unix(0, 0).Add(at)
 }
 
-// ack takes the news that the packet of r arrived; at is when by the peer's clock, 0 = unknown.
-func (s *Session) ack(t time.Duration, r *record, at time.Duration) (news bool) {
+// ack takes the news that packet n arrived; at is when by the peer's clock, 0 = unknown.
+func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
+	r := s.records.at(n)
 	was := r.fate
 	switch was {
 	case flying:
@@ -70,6 +82,7 @@ func (s *Session) ack(t time.Duration, r *record, at time.Duration) (news bool) 
 		s.stats.Spurious++
 		s.loss.Spurious()
 	}
+	s.mtu.acked(n, r)
 	s.arrived = max(s.arrived, r.sent)
 	s.report.floor = max(s.report.floor, r.covers)
 	s.stats.Acked++

@@ -153,7 +153,7 @@ func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err
 			s.loss.rtt = t - r.sent
 			s.sampleRTT(t, r, f, at)
 		}
-		news = s.ack(t, r, at) || news
+		news = s.ack(t, n, at) || news
 	}
 	return news, nil
 }

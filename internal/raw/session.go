@@ -76,6 +76,7 @@ type Session struct {
 	quiet   bool // the source had nothing when last asked
 	full    int  // bytes of the last packet with a payload, on the wire
 	train   train
+	mtu     mtu
 	loss    loss
 	guess   time.Duration // the round trip before the controller has one
 	arrived time.Duration // when the newest packet left that is known to have arrived
@@ -149,6 +150,7 @@ func (s *Session) Rotate() bool {
 func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
 	s.control.Reset(now)
+	s.mtu = mtu{}
 	if s.waiting() {
 		s.hearing.heard, s.hearing.probes = t, 1
 	}

@@ -111,7 +111,7 @@ func TestOpening(t *testing.T) {
 	s.a.Start(s.now, ID{1})
 	probes := s.build(s.a)
 	require.Len(t, probes, 1)
-	require.Len(t, probes[0], SafePacket, "a probe is as large as what will follow")
+	require.Len(t, probes[0], SafePacket, "of the size that every path takes")
 	require.Equal(t, []byte{firstSealed, 1}, probes[0][:2])
 	s.deliver(s.b, probes...)
 	require.Empty(t, s.build(s.b), "the peer has no ids yet")

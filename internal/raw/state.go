@@ -136,7 +136,7 @@ func (s *Session) checkHearing(t time.Duration) {
 // abandon gives back everything in flight: the owner sends it another way.
 func (s *Session) abandon(t time.Duration) {
 	for n, ok := s.records.firstFlying(); ok; n, ok = s.records.firstFlying() {
-		s.lose(t, s.records.at(n), abandoned)
+		s.lose(t, n, abandoned)
 	}
 	s.control.Feedback(s.time(t), s.records.bytes)
 }

@@ -14,8 +14,9 @@ const (
 
 // train measures the path with packets sent back to back.
 type train struct {
-	left    int // to be sent
-	open    int // sent and undecided
+	left    int  // to be sent
+	large   bool // what was sent is larger than every path takes
+	open    int  // sent and undecided
 	arrived int
 	bytes   int // of those that arrived, but the first
 	first   time.Duration
@@ -24,6 +25,13 @@ type train struct {
 
 // running reports whether payloads are to wait for the train.
 func (tr *train) running() bool { return tr.left > 0 || tr.open > 0 }
+
+// repeat sends a train of large packets that vanished whole once more; they are smaller now.
+func (tr *train) repeat() {
+	if tr.large && tr.arrived == 0 && !tr.running() {
+		*tr = train{left: trainPackets}
+	}
+}
 
 // decide takes the fate of one packet: its record and arrival by the peer's clock, or nil.
 func (tr *train) decide(r *record, at time.Duration) {
