@@ -72,6 +72,8 @@ const (
 	ValidationFailed
 	// RawViolation: a sealed packet of the raw carrier broke its protocol.
 	RawViolation
+	// HandlerPanic: a function of the game panicked in a call of this connection; see Config.OnPanic.
+	HandlerPanic
 )
 
 var codeNames = map[Code]string{
@@ -81,7 +83,7 @@ var codeNames = map[Code]string{
 	ServerFull: "ServerFull", HandshakeTimeout: "HandshakeTimeout", BunchPrematureChannel: "BunchPrematureChannel",
 	BunchWrongChannel: "BunchWrongChannel", UnknownClass: "UnknownClass", UnknownMethod: "UnknownMethod",
 	WrongDirection: "WrongDirection", PayloadFail: "PayloadFail", ValidationFailed: "ValidationFailed",
-	RawViolation: "RawViolation",
+	RawViolation: "RawViolation", HandlerPanic: "HandlerPanic",
 }
 
 func (c Code) String() string {

@@ -1,0 +1,48 @@
+package rpc
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestGuardForOtherPackages(t *testing.T) {
+	t.Run("panics go on without OnPanic", func(t *testing.T) {
+		w := newTestWorld(t, Config{})
+		require.True(t, w.Guard(nil, func() {}))
+		require.PanicsWithValue(t, "boom", func() { w.Guard(nil, func() { panic("boom") }) })
+	})
+	t.Run("OnPanic takes them", func(t *testing.T) {
+		var heard []any
+		w, a := joined(t)
+		w.config.OnPanic = func(c *Conn, recovered any, stack []byte) {
+			require.Contains(t, string(stack), "TestGuardForOtherPackages", "the stack shows who panicked")
+			heard = append(heard, c, recovered)
+		}
+		require.True(t, w.Guard(a.Conn(), func() {}))
+		require.False(t, w.Guard(a.Conn(), func() { panic("boom") }))
+		require.Equal(t, []any{a.Conn(), "boom"}, heard)
+		require.NoError(t, a.Conn().Err(), "closing is the caller's matter")
+	})
+	t.Run("a panic of OnPanic goes on", func(t *testing.T) {
+		w := newTestWorld(t, Config{OnPanic: func(*Conn, any, []byte) { panic("worse") }})
+		require.PanicsWithValue(t, "worse", func() { w.Guard(nil, func() { panic("boom") }) })
+	})
+}
+
+func TestGuardClosesTheConnectionThatPanicked(t *testing.T) {
+	w, a := joined(t)
+	cause := errors.New("boom")
+	w.config.OnPanic = func(c *Conn, _ any, _ []byte) {
+		require.True(t, c.closing.Load(), "it is closed before OnPanic hears of it")
+	}
+	c := a.Conn()
+	w.guard(c, func() { panic(cause) })
+	<-c.Done()
+	require.ErrorIs(t, c.Err(), cause)
+	require.EqualError(t, c.Err(), "rpc: connection closed: HandlerPanic: a function of the game panicked")
+	w.Tick(time.Now())
+	require.Len(t, w.left, 1)
+}
