@@ -24,6 +24,7 @@ type Class struct {
 	priority bunch.Priority
 	methods  []*method
 	carried  []carried
+	declarer string // see DeclaredBy
 
 	closed atomic.Bool // a world uses it: no more methods
 }
@@ -52,6 +53,13 @@ func Carries[T any](name string) ClassOption {
 		panic(fmt.Sprintf("rpc: Carries(%q): %v", name, err))
 	}
 	return func(c *Class) { c.carried = append(c.carried, carried{name: name, arg: t}) }
+}
+
+// DeclaredBy names the function that adds the class to a world, such as "stream.Install", so that the error of a
+// handshake can say which end did not call it. It is part of the shape.
+func DeclaredBy(function string) ClassOption {
+	mustName("declaring function", function)
+	return func(c *Class) { c.declarer = function }
 }
 
 // NewClass declares a class. Both ends use the same classes: the handshake compares them.

@@ -34,6 +34,10 @@ type Config struct {
 	// Token is what a client presents; opaque, at most 4 KiB.
 	Token []byte
 
+	// ExplainMismatch makes a server send its classes, methods and fields to a client whose own differ, before any login, so
+	// that both logs name the first difference. Without it they say the two hashes only. For development.
+	ExplainMismatch bool
+
 	// TickRate makes Run tick that often a second, besides on events. 0 = events only.
 	TickRate int
 

@@ -13,7 +13,7 @@ import (
 //
 //	client                     server
 //	Hello, Login          →
-//	                      ←    Hello, or Shape when the classes differ: the client names the difference and closes
+//	                      ←    Hello, or Shape when the classes differ and Config.ExplainMismatch: the client names the difference and closes
 //	                      ←    Welcome, when Authenticate agrees
 //	Join                  →
 //

@@ -101,8 +101,8 @@ func TestShapeIsCut(t *testing.T) {
 	require.Greater(t, len(s.Lines), 1000)
 
 	require.Equal(t, fmt.Sprintf("they differ after the first %d methods and fields", len(s.Lines)), s.difference(lines[:9_999]))
-	require.Equal(t, fmt.Sprintf("%q is missing there", "Extra: class 0"), s.difference(append([]string{"Extra: class 0"}, lines...)))
-	require.Equal(t, fmt.Sprintf("%q is missing here", lines[5]), s.difference(lines[:5]))
+	require.Equal(t, fmt.Sprintf("%q is missing at the server", "Extra: class 0"), s.difference(append([]string{"Extra: class 0"}, lines...)))
+	require.Equal(t, fmt.Sprintf("%q is missing at the client", lines[5]), s.difference(lines[:5]))
 }
 
 func FuzzControl(f *testing.F) {

@@ -48,7 +48,7 @@
 // What arrives is checked before it is decoded: every length against the bytes that are there, every number against
 // its type, at most 64 levels of nesting, and at most 64 KiB plus 64 bytes of memory for each byte on the wire. Both
 // ends compare the shape of their classes when they connect: names, directions, deliveries, and the fields of every
-// argument. Ends that differ do not connect, and say where they differ.
+// argument. Ends that differ do not connect, and say where they differ when the server has Config.ExplainMismatch.
 //
 // # Bulk data on lossy paths
 //

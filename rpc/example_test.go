@@ -54,6 +54,8 @@ func Example() {
 	server, err := rpc.NewWorld(rpc.Config{
 		Authenticate: func(_ context.Context, token []byte) (string, error) { return string(token), nil },
 		OnConnect:    func(w *rpc.World, c *rpc.Conn) { _, _ = w.Spawn(chatClass, c) },
+		// While both ends are being written: an old client is told what differs.
+		ExplainMismatch: true,
 	})
 	if err != nil {
 		panic(err)

@@ -134,11 +134,13 @@ func (h *handshake) onHello(peer hello) {
 	}
 }
 
-// refuse tells a client the server's classes, so that it can name the difference in both logs.
+// refuse ends a handshake between ends whose classes differ. The classes of a game are nobody's business who has not
+// logged in: only with Config.ExplainMismatch does the server send them, so that the client can name the difference in both logs.
 func (h *handshake) refuse(peer hello) {
 	c := h.conn
-	mismatch := violationf(ProtocolMismatch, "the classes differ: shape %x here, %x at the peer", c.world.shape.hash[:4], peer.Shape[:4])
-	if !c.server {
+	mismatch := violationf(ProtocolMismatch, "the classes differ: shape %x here, %x at the peer; the server's Config.ExplainMismatch names the difference",
+		c.world.shape.hash[:4], peer.Shape[:4])
+	if !c.server || !c.world.config.ExplainMismatch {
 		h.fail(mismatch)
 		return
 	}

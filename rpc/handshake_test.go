@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -117,7 +118,7 @@ func (p *rawPeer) openAndSend() {
 func TestMismatchNamesTheDifference(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		n := &network{t: t, server: newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})}
+		n := &network{t: t, server: newTestWorld(t, Config{ExplainMismatch: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})}
 		older := NewClass("Hero")
 		Server[shot](older, "Fire", Reliable)
 		Server[string](older, "Shout", Unreliable, AnyCaller())
@@ -134,6 +135,29 @@ func TestMismatchNamesTheDifference(t *testing.T) {
 		require.Empty(t, n.server.joined)
 		require.Contains(t, log.String(), "Hero.Shout", "the server's log names it too")
 	})
+}
+
+// TestClassesStaySecret: whoever has not logged in learns no name of a class, a method or a field, unless that is asked for.
+func TestClassesStaySecret(t *testing.T) {
+	for _, explain := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server := newTestWorld(t, Config{ExplainMismatch: explain})
+			p := newRawPeer(t, server.World)
+			p.send(0, appendHello(nil, hello{Version: protocolVersion, Params: p.machine.Params()}))
+			time.Sleep(time.Second)
+			heard := make([]bunch.Message, 8)
+			p.link.Lock()
+			heard = heard[:p.machine.Take(heard)]
+			p.link.Unlock()
+			closed := p.closed()
+			told := closed.Reason
+			for _, m := range heard {
+				told += string(m.Payload)
+			}
+			require.Equal(t, explain, strings.Contains(told, "Hero"), told)
+			require.Contains(t, closed.Reason, fmt.Sprintf("shape %x here, 00000000 at the peer", server.shape.hash[:4]))
+		})
+	}
 }
 
 func TestAuthenticate(t *testing.T) {

@@ -18,6 +18,8 @@ const (
 	maxShapeBytes = 48 << 10
 	// maxDifference bounds the sentence that names a difference, so that it fits a close reason.
 	maxDifference = 200
+	// declaredBy stands in the line of a class before the function that adds it; see DeclaredBy.
+	declaredBy = ", by "
 )
 
 // shapeOf returns what both ends must agree on, a line for every class, method and field, and the hash over it. The
@@ -54,7 +56,11 @@ func (s *outline) line(path, what string) {
 }
 
 func (s *outline) class(index int, c *Class) {
-	s.line(c.name, fmt.Sprintf("class %d", index))
+	what := fmt.Sprintf("class %d", index)
+	if c.declarer != "" {
+		what += declaredBy + c.declarer
+	}
+	s.line(c.name, what)
 	for _, m := range c.methods {
 		s.line(m.String(), fmt.Sprintf("%v, %s, %s", m.kind, deliveryName(m.delivery), m.codec.name))
 		s.inside(m.String(), m.codec.schema)
@@ -111,35 +117,49 @@ func deliveryName(d bunch.Delivery) string {
 	return "UnreliableSequenced"
 }
 
-// diffShape names the first difference between our lines and the peer's, which come from the wire; "" = none.
-func diffShape(ours, theirs []string) string {
-	for i, our := range ours {
-		if i == len(theirs) {
-			return clip(fmt.Sprintf("%q is missing there", our))
+// diffShape names the first difference between a client's lines and its server's, which come from the wire; "" = none.
+func diffShape(client, server []string) string {
+	for i, line := range client {
+		if i == len(server) {
+			return clip(missing(line, "client", "server"))
 		}
-		if our != theirs[i] {
-			return clip(differ(our, theirs[i], ours[i:], theirs[i:]))
+		if line != server[i] {
+			return clip(differ(client[i:], server[i:]))
 		}
 	}
-	if len(theirs) > len(ours) {
-		return clip(fmt.Sprintf("%q is missing here", theirs[len(ours)]))
+	if len(server) > len(client) {
+		return clip(missing(server[len(client)], "server", "client"))
 	}
 	return ""
 }
 
-// differ compares two lines that stand at the same place, with all that follows them on both sides.
-func differ(our, their string, ours, theirs []string) string {
-	path, what, _ := strings.Cut(our, ": ")
-	theirPath, theirWhat, _ := strings.Cut(their, ": ")
+// differ compares the lines from the first that differs on.
+func differ(client, server []string) string {
+	path, what, _ := strings.Cut(client[0], ": ")
+	serverPath, serverWhat, _ := strings.Cut(server[0], ": ")
 	switch {
-	case path == theirPath:
-		return fmt.Sprintf("%s is %q here and %q there", path, what, theirWhat)
-	case !names(theirs, path):
-		return fmt.Sprintf("%q is missing there", our)
-	case !names(ours, theirPath):
-		return fmt.Sprintf("%q is missing here", their)
+	case path == serverPath:
+		return fmt.Sprintf("%s is %q at the client and %q at the server", path, what, serverWhat)
+	case !names(server, path):
+		return missing(client[0], "client", "server")
+	case !names(client, serverPath):
+		return missing(server[0], "server", "client")
 	}
-	return fmt.Sprintf("%q stands here where %q stands there", our, their)
+	return fmt.Sprintf("%q stands at the client where %q stands at the server", client[0], server[0])
+}
+
+// missing says that one end has a line and the other has not.
+func missing(line, has, lacks string) string {
+	if _, call, ok := strings.Cut(line, declaredBy); ok && isClass(line) {
+		return fmt.Sprintf("%s was called at the %s and not at the %s (%q)", call, has, lacks, line)
+	}
+	return fmt.Sprintf("%q is missing at the %s", line, lacks)
+}
+
+// isClass reports whether a line is that of a class, not of a method or a field: names have no colon.
+func isClass(line string) bool {
+	_, what, _ := strings.Cut(line, ": ")
+	return strings.HasPrefix(what, "class ")
 }
 
 // names reports whether a line has this path.

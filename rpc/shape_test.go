@@ -82,20 +82,32 @@ func TestShapesDiffer(t *testing.T) {
 		want   string
 	}{
 		{"the same", []*Class{playerClass[xyAgain](Reliable, "Fire", "Run")}, ""},
-		{"kind of a field", []*Class{playerClass[xi](Reliable, "Fire", "Run")}, `Player.Fire.Y is "float32" here and "int32" there`},
-		{"more fields", []*Class{playerClass[xyz](Reliable, "Fire", "Run")}, `"Player.Fire.Z: float32" is missing here`},
-		{"order of fields", []*Class{playerClass[yx](Reliable, "Fire", "Run")}, `"Player.Fire.X: float32" stands here where "Player.Fire.Y: float32" stands there`},
-		{"delivery", []*Class{playerClass[xy](Unreliable, "Fire", "Run")}, `Player.Fire is "Server, Reliable, struct" here and "Server, Unreliable, struct" there`},
-		{"fewer methods", []*Class{playerClass[xy](Reliable, "Fire")}, `"Player.Run: Server, Reliable, struct" is missing there`},
-		{"more methods", []*Class{playerClass[xy](Reliable, "Fire", "Run", "Hide")}, `"Player.Hide: Server, Reliable, struct" is missing here`},
-		{"no classes", nil, `"Player: class 0" is missing there`},
-		{"more classes", append(ours[:1:1], NewClass("Monster")), `"Monster: class 1" is missing here`},
+		{"kind of a field", []*Class{playerClass[xi](Reliable, "Fire", "Run")}, `Player.Fire.Y is "float32" at the client and "int32" at the server`},
+		{"more fields", []*Class{playerClass[xyz](Reliable, "Fire", "Run")}, `"Player.Fire.Z: float32" is missing at the client`},
+		{"order of fields", []*Class{playerClass[yx](Reliable, "Fire", "Run")}, `"Player.Fire.X: float32" stands at the client where "Player.Fire.Y: float32" stands at the server`},
+		{"delivery", []*Class{playerClass[xy](Unreliable, "Fire", "Run")}, `Player.Fire is "Server, Reliable, struct" at the client and "Server, Unreliable, struct" at the server`},
+		{"fewer methods", []*Class{playerClass[xy](Reliable, "Fire")}, `"Player.Run: Server, Reliable, struct" is missing at the server`},
+		{"more methods", []*Class{playerClass[xy](Reliable, "Fire", "Run", "Hide")}, `"Player.Hide: Server, Reliable, struct" is missing at the client`},
+		{"no classes", nil, `"Player: class 0" is missing at the server`},
+		{"more classes", append(ours[:1:1], NewClass("Monster")), `"Monster: class 1" is missing at the client`},
+		{"a streamer at the server", append(ours[:1:1], NewClass("Pipe", DeclaredBy("stream.Install"))),
+			`stream.Install was called at the server and not at the client ("Pipe: class 1, by stream.Install")`},
 	} {
 		ourHash, ourLines := shapeOf(ours)
 		theirHash, theirLines := shapeOf(test.theirs)
-		require.Equal(t, test.want, diffShape(ourLines, theirLines), test.name)
+		require.Equal(t, test.want, diffShape(ourLines, theirLines), test.name, "the client is ours")
 		require.Equal(t, test.want == "", ourHash == theirHash, test.name)
 	}
+}
+
+func TestDeclaredByNamesTheEndThatCallsIt(t *testing.T) {
+	pipe := NewClass("Pipe", DeclaredBy("stream.Install"))
+	Server[Raw](pipe, "Part", Reliable)
+	_, with := shapeOf([]*Class{pipe, playerClass[int](Reliable, "Fire")})
+	_, without := shapeOf([]*Class{playerClass[int](Reliable, "Fire")})
+	require.Equal(t, `stream.Install was called at the client and not at the server ("Pipe: class 0, by stream.Install")`, diffShape(with, without))
+	require.Equal(t, `stream.Install was called at the server and not at the client ("Pipe: class 0, by stream.Install")`, diffShape(without, with))
+	require.Panics(t, func() { DeclaredBy("two words") })
 }
 
 // What the peer sent as a shape is quoted in logs.

@@ -8,8 +8,9 @@ import (
 // The classes of the streamer's actors. The server spawns, for each connection and owned by it, one control pipe and
 // as many lanes as transfers ask for. Both directions use them.
 var (
-	controlClass = rpc.NewClass("quiver.stream", rpc.Priority(bunch.Low))
-	laneClass    = rpc.NewClass("quiver.stream.lane", rpc.Priority(bunch.Bulk))
+	declared     = rpc.DeclaredBy("stream.Install")
+	controlClass = rpc.NewClass("quiver.stream", rpc.Priority(bunch.Low), declared)
+	laneClass    = rpc.NewClass("quiver.stream.lane", rpc.Priority(bunch.Bulk), declared)
 
 	sendLimits = pairOf[limits](controlClass, "Limits")
 	sendHeader = pairOf[header](controlClass, "Header")

@@ -46,6 +46,8 @@ func NewServer(config ServerConfig) (*Server, error) {
 		Authenticate: func(_ context.Context, token []byte) (string, error) {
 			return vault.Identify(config.TokenFile, token)
 		},
+		ExplainMismatch: true, // the classes are in this repository
+
 		RawCarrier:  true, // for the clients that ask for it
 		IdleTimeout: idleTimeout,
 		KeepAlive:   keepAlive,
