@@ -4,6 +4,9 @@ const (
 	maxAssemblies = 4         // unreliable messages in parts, a channel
 	assemblyCost  = 2 << 10   // charged for each beside its bytes
 	maxParked     = 256 << 10 // cost of the assemblies of a connection
+	// partSpan is how many packets lie between two parts of a message at most. A datagram of UDP, 65,507 bytes, holds the
+	// first part of 59 messages, so 512 packets number 30,208 of the 65,536 messages: no two have the same number.
+	partSpan = 512
 )
 
 // assembly is an unreliable message that arrives in parts.
@@ -11,7 +14,8 @@ type assembly struct {
 	channel  *channel
 	message  uint16
 	delivery Delivery
-	count    int // 0 until the last part came
+	newest   uint64 // packet that brought a part of it
+	count    int    // 0 until the last part came
 	have     int
 	size     int
 	parts    [maxParts][]byte
@@ -21,18 +25,24 @@ func (a *assembly) is(ch *channel, h header) bool {
 	return a.channel == ch && a.message == h.sequence && a.delivery == h.delivery()
 }
 
-// assemble adds one part and returns the message once it is complete.
-func (c *Conn) assemble(ch *channel, h header, payload []byte) ([]byte, error) {
+// assemble adds one part, which came in the packet with a number, and returns the message and its last packet once it is
+// complete.
+func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (whole []byte, last uint64, err error) {
 	index, ends := int(h.part), h.flags&flagEnd != 0
 	if index >= maxParts || !ends && len(payload) != EntryBytes {
-		return nil, violation(PartialTooLarge, "channel %d: part %d of %d bytes", ch.number, index, len(payload))
+		return nil, 0, violation(PartialTooLarge, "channel %d: part %d of %d bytes", ch.number, index, len(payload))
+	}
+	if c.stale(ch, number, h) {
+		c.stats.DroppedLate++
+		return nil, 0, nil
 	}
 	i := c.assembly(ch, h, len(payload))
 	a := &c.assemblies[i]
 	if a.parts[index] != nil || a.count != 0 && (ends || index >= a.count) {
 		c.stats.DroppedDuplicate++
-		return nil, nil
+		return nil, 0, nil
 	}
+	a.newest = max(a.newest, number)
 	if ends {
 		a.count = index + 1
 	}
@@ -41,12 +51,27 @@ func (c *Conn) assemble(ch *channel, h header, payload []byte) ([]byte, error) {
 	a.size += len(payload)
 	c.parked += len(payload)
 	if a.size > c.limits.MaxBunch {
-		return nil, violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)", ch.number, a.size, c.limits.MaxBunch)
+		return nil, 0, violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)", ch.number, a.size, c.limits.MaxBunch)
 	}
 	if a.have != a.count {
-		return nil, nil
+		return nil, 0, nil
 	}
-	return c.finish(i), nil
+	last = a.newest
+	return c.finish(i), last, nil
+}
+
+// stale reports whether a part is of an older message than the assembly with the same number. When it is of a newer one,
+// that assembly gives way: some of its parts were lost, and 65,536 messages have left since.
+func (c *Conn) stale(ch *channel, number uint64, h header) bool {
+	i := c.assemblyOf(ch, h)
+	if i < 0 {
+		return false
+	}
+	newest := c.assemblies[i].newest
+	if number > newest+partSpan {
+		c.evict(i)
+	}
+	return number+partSpan < newest
 }
 
 // assembly finds or begins the assembly of a message and makes room for more bytes: the oldest ones go, of the channel

@@ -17,7 +17,7 @@ type channel struct {
 	fresh         uint64
 	resend        queue[uint64] // sequences with lost pieces
 	unreliable    queue[datagram]
-	message       uint16 // number of the next unreliable message in parts or sequenced one
+	message       uint16 // number of the next unreliable message in parts to leave
 	outClosed     bool
 	queuedBytes   int     // not yet in a packet, resends left aside
 	popped        runHead // of the run whose first entry was acked and popped
@@ -31,8 +31,7 @@ type channel struct {
 	run        run
 	opened     bool // this side opened it, or the message that opens it was handed out: others may follow
 	inClosed   bool
-	newest     uint16 // sequence of the newest UnreliableSequenced message
-	sequenced  bool   // newest is set
+	newest     uint64 // the last packet of the newest UnreliableSequenced message handed out
 	assemblies int    // of unreliable messages in parts
 }
 

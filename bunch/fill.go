@@ -219,17 +219,15 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 
 func (c *Conn) placeUnreliable(ch *channel) placed {
 	u := ch.unreliable.peek()
-	h := header{flags: byte(u.delivery), channel: ch.number, sequence: u.message, part: u.part}
 	if u.part == 0 {
-		h.flags |= flagBegin
+		u.message = ch.message
 	}
-	if int(u.part) == u.parts()-1 {
-		h.flags |= flagEnd
-	}
-	payload := u.payload[int(u.part)*EntryBytes:]
-	payload = payload[:min(len(payload), EntryBytes)]
+	h, payload := u.bunch(ch.number)
 	if h.size()+len(payload) > c.build.room() {
 		return noRoom
+	}
+	if h.inParts() && u.part == 0 {
+		ch.message++
 	}
 	c.build.buf = appendBunch(c.build.buf, h, payload)
 	c.build.bunches++

@@ -23,7 +23,7 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	c.stats.PacketsReceived++
 	c.stats.BytesReceived += uint64(len(datagram))
 	c.trace("received", number, len(datagram))
-	if err := c.receivePacket(t, &h, rest, len(datagram)); err != nil {
+	if err := c.receivePacket(t, number, &h, rest, len(datagram)); err != nil {
 		return c.fail(err.(*Error))
 	}
 	if len(rest) > 0 || h.flags&(flagPing|flagLimit) != 0 {
@@ -33,7 +33,7 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	return nil
 }
 
-func (c *Conn) receivePacket(t time.Duration, h *packetHeader, rest []byte, size int) error {
+func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, rest []byte, size int) error {
 	if h.flags&flagAcks != 0 {
 		if err := c.receiveAcks(t, h); err != nil {
 			return err
@@ -53,7 +53,7 @@ func (c *Conn) receivePacket(t time.Duration, h *packetHeader, rest []byte, size
 		if err != nil {
 			return violation(BunchDataOverflow, "bunch %d of a packet of %d bytes: %v", n, size, err)
 		}
-		if err := c.receiveBunch(bh, payload, size); err != nil {
+		if err := c.receiveBunch(number, bh, payload, size); err != nil {
 			return err
 		}
 		rest = more
@@ -61,7 +61,8 @@ func (c *Conn) receivePacket(t time.Duration, h *packetHeader, rest []byte, size
 	return nil
 }
 
-func (c *Conn) receiveBunch(h header, payload []byte, size int) error {
+// receiveBunch takes a bunch of the packet with a number and a size.
+func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) error {
 	c.stats.BunchesReceived++
 	ch, err := c.channels.incoming(h.channel)
 	if err != nil {
@@ -74,7 +75,7 @@ func (c *Conn) receiveBunch(h header, payload []byte, size int) error {
 	if h.reliable() {
 		return c.receiveReliable(ch, h, payload, size)
 	}
-	return c.receiveUnreliable(ch, h, payload, size)
+	return c.receiveUnreliable(ch, number, h, payload, size)
 }
 
 // keep returns payload, copied when it would hold on to a datagram much larger than itself.

@@ -12,12 +12,25 @@ const maxUnreliable = 256 << 10 // bytes of unreliable messages that may wait; t
 type datagram struct {
 	payload  []byte // from the connection's blocks, or its own when longer than one
 	delivery Delivery
-	message  uint16
+	message  uint16 // its number when in parts, given when the first one leaves
 	part     uint8
 	after    uint64 // reliable entries below it were queued earlier and precede it
 }
 
 func (d *datagram) parts() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }
+
+// bunch returns the bunch of the next part.
+func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
+	h = header{flags: byte(d.delivery), channel: channel, sequence: d.message, part: d.part}
+	if d.part == 0 {
+		h.flags |= flagBegin
+	}
+	if int(d.part) == d.parts()-1 {
+		h.flags |= flagEnd
+	}
+	payload = d.payload[int(d.part)*EntryBytes:]
+	return h, payload[:min(len(payload), EntryBytes)]
+}
 
 // Send queues one message; payload is copied. ErrBunchTooLarge, ErrClosed and (policy OverflowError)
 // ErrReliableBufferFull leave the connection as it was. Under OverflowClose a full reliable buffer ends it: the error is
@@ -155,10 +168,6 @@ func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 		u.payload = append(c.blocks.get(len(payload)), payload...)
 	} else {
 		u.payload = append(make([]byte, 0, len(payload)), payload...)
-	}
-	if d == UnreliableSequenced || len(payload) > EntryBytes {
-		ch.message++
-		u.message = ch.message
 	}
 	c.unreliables += len(payload)
 	ch.unreliable.push(u)

@@ -96,8 +96,13 @@ func (c *Conn) unsendDatagrams() {
 			c.stats.DroppedUnreliable++ // closed by both meanwhile
 			continue
 		}
+		if u.part == 0 && u.parts() > 1 {
+			u.channel.message--
+		}
+		if !u.pushBack() {
+			continue // what follows it was dropped, and counted, meanwhile
+		}
 		size := min(len(u.payload)-int(u.part)*EntryBytes, EntryBytes)
-		c.pushBack(u)
 		c.unreliables += size
 		c.addQueued(u.channel, size)
 		c.schedule(u.channel)
@@ -105,12 +110,17 @@ func (c *Conn) unsendDatagrams() {
 	c.undo.datagrams = c.undo.datagrams[:0]
 }
 
-// pushBack returns an unreliable bunch to the head of its queue, or to its message when that is there still.
-func (c *Conn) pushBack(u unsentDatagram) {
+// pushBack returns an unreliable bunch to the head of its queue. All but the last part of a message go back to the rest
+// of it; false when that is gone. Only the head of a queue can be a rest.
+func (u *unsentDatagram) pushBack() bool {
 	q := &u.channel.unreliable
-	if q.len() > 0 && u.parts() > 1 && q.peek().message == u.message && q.peek().delivery == u.delivery {
-		q.peek().part = u.part
-		return
+	if int(u.part) == u.parts()-1 {
+		q.unpop(u.datagram)
+		return true
 	}
-	q.unpop(u.datagram)
+	if q.len() == 0 || q.peek().part != u.part+1 {
+		return false
+	}
+	q.peek().part = u.part
+	return true
 }

@@ -126,6 +126,55 @@ func TestUnsentUnreliableOfAClosedChannel(t *testing.T) {
 	p.settled()
 }
 
+// TestUnsentPartOfADroppedMessage: what waited of the message made room for newer ones meanwhile.
+func TestUnsentPartOfADroppedMessage(t *testing.T) {
+	p := newPair(t, Config{})
+	c, ch := p.ends[0], p.open(0, Normal)
+	p.send(0, ch, Reliable, nil)
+	p.run(100 * ms)
+	p.take(1)
+	p.send(0, ch, Unreliable, pattern(60_000, 1))
+	_, n, ok := c.AppendPacket(p.now, nil, 1404)
+	require.True(t, ok)
+	for i := range 5 {
+		p.send(0, ch, Unreliable, pattern(50_000, 2+i))
+	}
+	require.Equal(t, uint64(1), c.Stats().DroppedUnreliable)
+	c.Unsent(n)
+	checkConn(t, c)
+	p.run(time10)
+	got := p.take(1)
+	require.Len(t, got, 5)
+	for i, m := range got {
+		require.Equal(t, pattern(50_000, 2+i), m.Payload)
+	}
+	require.Equal(t, uint64(1), c.Stats().DroppedUnreliable)
+	require.Zero(t, c.unreliables)
+	p.settled()
+}
+
+// TestUnsentGivesNumbersBack: a carrier that refuses packets for long uses no numbers up.
+func TestUnsentGivesNumbersBack(t *testing.T) {
+	p := newPair(t, Config{})
+	c, ch := p.ends[0], p.open(0, Normal)
+	p.send(0, ch, Reliable, nil)
+	p.run(100 * ms)
+	for i := range 10 {
+		p.send(0, ch, Unreliable+Delivery(i%2), pattern(1101+500*i, i))
+	}
+	for _, size := range []int{1163, 1404, 9000, 60_000} {
+		number := c.channels.open[ch].message
+		_, n, ok := c.AppendPacket(p.now, nil, size)
+		require.True(t, ok)
+		c.Unsent(n)
+		checkConn(t, c)
+		require.Equal(t, number, c.channels.open[ch].message)
+	}
+	p.run(100 * ms)
+	require.Equal(t, uint16(10), c.channels.open[ch].message)
+	require.Len(t, p.take(1), 11)
+}
+
 // TestUnsentAfterItsChannelClosed: the carrier refuses a datagram after the answer to an earlier one has come.
 func TestUnsentAfterItsChannelClosed(t *testing.T) {
 	p := newPair(t, Config{})

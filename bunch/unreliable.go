@@ -1,6 +1,9 @@
 package bunch
 
-func (c *Conn) receiveUnreliable(ch *channel, h header, payload []byte, size int) error {
+// receiveUnreliable takes an unreliable bunch of the packet with a number. Unreliable bunches of a channel leave once and in
+// the order of their messages, so packet numbers, which never wrap, tell which UnreliableSequenced message is the newer
+// one; within a packet the later bunch is.
+func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload []byte, size int) error {
 	if ch.number == 0 {
 		return violation(BunchBadChannelIndex, "an unreliable bunch on the control channel")
 	}
@@ -8,13 +11,15 @@ func (c *Conn) receiveUnreliable(ch *channel, h header, payload []byte, size int
 		c.stats.DroppedBeforeOpen++
 		return nil
 	}
-	if h.delivery() == UnreliableSequenced && !ch.newer(h.sequence) {
+	last := number // packet of the message
+	if h.delivery() == UnreliableSequenced && number < ch.newest {
 		c.stats.DroppedLate++
 		return nil
 	}
 	if h.inParts() {
-		whole, err := c.assemble(ch, h, payload)
-		if whole == nil || err != nil {
+		var whole []byte
+		var err error
+		if whole, last, err = c.assemble(ch, number, h, payload); whole == nil || err != nil {
 			return err
 		}
 		payload, size = whole, len(whole)
@@ -23,7 +28,7 @@ func (c *Conn) receiveUnreliable(ch *channel, h header, payload []byte, size int
 		return violation(PartialTooLarge, "channel %d: a message of %d bytes, at most %d (MaxBunch)", ch.number, len(payload), c.limits.MaxBunch)
 	}
 	if h.delivery() == UnreliableSequenced {
-		ch.newest, ch.sequenced = h.sequence, true
+		ch.newest = last
 	}
 	return c.deliverUnreliable(ch, Message{Delivery: h.delivery(), Payload: payload}, size)
 }
@@ -37,9 +42,4 @@ func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) error {
 	c.waitingUnreliable += cost
 	m.Payload = keep(m.Payload, size)
 	return c.deliver(ch, m, 0)
-}
-
-// newer reports whether n is newer than every UnreliableSequenced message handed out so far.
-func (ch *channel) newer(n uint16) bool {
-	return !ch.sequenced || int16(n-ch.newest) > 0
 }

@@ -1,6 +1,7 @@
 package bunch
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -38,16 +39,68 @@ func TestUnreliableBeforeOpenIsDropped(t *testing.T) {
 	require.Equal(t, uint64(1), r.Stats().DroppedBeforeOpen)
 }
 
+// sequencedBunch is a whole UnreliableSequenced message on channel 1.
+func sequencedBunch(payload string) []byte {
+	return appendBunch(nil, header{flags: flagWhole | byte(UnreliableSequenced), channel: 1}, []byte(payload))
+}
+
+// TestSequencedDropsLateOnes: the packet tells which of two messages is the newer one, in a packet the order.
 func TestSequencedDropsLateOnes(t *testing.T) {
 	r := newOpened(t, 1)
-	send := func(n uint16) {
-		r.must(appendBunch(nil, header{flags: flagWhole | byte(UnreliableSequenced), channel: 1, sequence: n}, []byte{'0' + byte(n%10)}))
+	for _, n := range []uint32{5, 4, 6, 9, 7, 8, 32_776, 32_775, 65_600, 65_599} {
+		r.number = n
+		r.must(sequencedBunch(fmt.Sprint(n)), sequencedBunch(fmt.Sprint(n, " b")))
 	}
-	for _, n := range []uint16{5, 4, 6, 6, 9, 7, 32776, 9, 65533, 1, 65534, 2} {
-		send(n)
+	require.Equal(t, []string{"1 5", "1 5 b", "1 6", "1 6 b", "1 9", "1 9 b", "1 32776", "1 32776 b", "1 65600", "1 65600 b"}, r.got())
+	require.Equal(t, uint64(10), r.Stats().DroppedLate)
+}
+
+// TestSequencedInPartsIsAsNewAsItsLastPart: what left before that part is late, what left after it is not.
+func TestSequencedInPartsIsAsNewAsItsLastPart(t *testing.T) {
+	r := newOpened(t, 1)
+	in := func(number uint32, bunch []byte) {
+		r.number = number
+		r.must(bunch)
 	}
-	require.Equal(t, []string{"1 5", "1 6", "1 9", "1 6", "1 3", "1 1", "1 2"}, r.got())
-	require.Equal(t, uint64(5), r.Stats().DroppedLate)
+	in(10, unreliablePart(1, UnreliableSequenced, 0, 0, false, EntryBytes))
+	in(12, unreliablePart(1, UnreliableSequenced, 0, 2, true, 1))
+	in(11, unreliablePart(1, UnreliableSequenced, 0, 1, false, EntryBytes))
+	require.Len(t, r.got(), 1)
+	in(9, sequencedBunch("before"))
+	in(13, sequencedBunch("after"))
+	require.Equal(t, []string{"1 after"}, r.got())
+
+	t.Log("# a message in parts that a newer one overtook never becomes whole")
+	in(14, unreliablePart(1, UnreliableSequenced, 1, 0, false, EntryBytes))
+	in(16, sequencedBunch("newer"))
+	in(15, unreliablePart(1, UnreliableSequenced, 1, 1, true, 1))
+	require.Equal(t, []string{"1 newer"}, r.got())
+	require.Equal(t, uint64(2), r.Stats().DroppedLate)
+}
+
+// TestSequencedIsNeverDeaf: however many messages are lost in a row, in packets full of them, the next one counts.
+func TestSequencedIsNeverDeaf(t *testing.T) {
+	s := newStale(t)
+	for range 4 {
+		s.message(UnreliableSequenced, 4, every)
+		for range 32_768 + s.random.IntN(32_768) {
+			s.serial++
+			require.NoError(t, s.ends[0].Send(s.main, UnreliableSequenced, serialMessage(s.serial, 4)))
+			if s.random.IntN(10_000) == 0 {
+				s.vanish(1404)
+			}
+		}
+		s.vanish(1404)
+		s.catchUp()
+	}
+	require.Equal(t, 4, s.got)
+
+	t.Log("# nor after as many messages in parts of the other delivery")
+	s.lose(40_000, func() Delivery { return Unreliable })
+	s.catchUp()
+	s.message(UnreliableSequenced, 4, every)
+	s.message(UnreliableSequenced, 3000, every)
+	require.Equal(t, 6, s.got)
 }
 
 func TestPartsInAnyOrder(t *testing.T) {

@@ -145,7 +145,7 @@ func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 	return b, nil
 }
 
-// header is a bunch's header. sequence is the message number of an unreliable bunch in parts.
+// header is a bunch's header. sequence is the number of a reliable entry, or of an unreliable message in parts.
 type header struct {
 	flags    byte
 	channel  uint64
@@ -160,13 +160,13 @@ func (h header) reliable() bool     { return h.delivery() <= ReliableUnordered }
 func (h header) whole() bool        { return h.flags&flagWhole == flagWhole }
 func (h header) inParts() bool      { return !h.reliable() && !h.whole() }
 
-func (h header) sequenced() bool {
-	return h.reliable() || h.delivery() == UnreliableSequenced || h.inParts()
-}
+// numbered reports whether the bunch has a sequence. Whole unreliable ones need none: packets have numbers that never
+// wrap.
+func (h header) numbered() bool { return h.reliable() || h.inParts() }
 
 func (h header) size() int {
 	n := 1 + varintLen(h.channel) + 2
-	if h.sequenced() {
+	if h.numbered() {
 		n += 2
 	}
 	if h.inParts() {
@@ -181,7 +181,7 @@ func (h header) size() int {
 func appendBunch(b []byte, h header, payload []byte) []byte {
 	b = append(b, h.flags)
 	b = appendVarint(b, h.channel)
-	if h.sequenced() {
+	if h.numbered() {
 		b = binary.BigEndian.AppendUint16(b, h.sequence)
 	}
 	if h.inParts() {
@@ -212,7 +212,7 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	if len(b) < h.size()-1-varintLen(h.channel) {
 		return h, nil, nil, errTruncated
 	}
-	if h.sequenced() {
+	if h.numbered() {
 		h.sequence, b = binary.BigEndian.Uint16(b), b[2:]
 	}
 	if h.inParts() {

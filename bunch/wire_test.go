@@ -100,7 +100,7 @@ func TestBunches(t *testing.T) {
 		{"first piece", "70 01 0005 0000 0003 aabbcc", header{flags: whole | flagPiece, channel: 1, sequence: 5}},
 		{"last piece", "70 01 0005 8449 0003 aabbcc", header{flags: whole | flagPiece, channel: 1, sequence: 5, offset: 1097, last: true}},
 		{"unreliable", "32 01 0003 aabbcc", header{flags: whole | 2, channel: 1, last: true}},
-		{"sequenced", "33 01 0009 0003 aabbcc", header{flags: whole | 3, channel: 1, sequence: 9, last: true}},
+		{"sequenced", "33 01 0003 aabbcc", header{flags: whole | 3, channel: 1, last: true}},
 		{"first part", "12 01 0009 00 0003 aabbcc", header{flags: flagBegin | 2, channel: 1, sequence: 9, last: true}},
 		{"last part", "23 01 0009 02 0003 aabbcc", header{flags: flagEnd | 3, channel: 1, sequence: 9, part: 2, last: true}},
 		{"largest channel", "32 bfffffff 0003 aabbcc", header{flags: whole | 2, channel: maxChannelNumber, last: true}},
