@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/rpc"
@@ -143,6 +144,7 @@ type Calling struct {
 	mu       sync.Mutex
 	sent     int
 	canceled error
+	ended    bool // done is closed
 	err      error
 	done     chan struct{}
 }
@@ -190,6 +192,9 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 		return err
 	}
 	callsOf(c.actor.World()).add(c)
+	if c.conn != nil {
+		go afterEnd(c.conn, c.done, func() time.Duration { return endGrace }, c.orphaned)
+	}
 	return nil
 }
 
@@ -233,17 +238,29 @@ func (c *Calling) tick() bool {
 	if err == nil {
 		done, err = c.pump.Tick()
 	}
+	return !c.note(min(c.pump.Sent()*c.per, c.items), done, err)
+}
+
+// note publishes what was sent, and whether that was the end.
+func (c *Calling) note(sent int, done bool, err error) (ended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sent = min(c.pump.Sent()*c.per, c.items)
+	if c.ended {
+		return true
+	}
+	c.sent, c.ended = sent, done || err != nil
 	if err != nil {
-		c.err = fmt.Errorf("stream: Calls of %s: %d of %d items were sent: %w", c.name, c.sent, c.items, err)
+		c.err = fmt.Errorf("stream: Calls of %s: %d of %d items were sent: %w", c.name, sent, c.items, err)
 	}
-	if done || err != nil {
+	if c.ended {
 		close(c.done)
-		return false
 	}
-	return true
+	return c.ended
+}
+
+// orphaned ends calls whose world takes no notice of the connection's end.
+func (c *Calling) orphaned(cause error) {
+	c.note(int(c.Progress().Sent), false, fmt.Errorf("%w: %w", ErrClosed, cause))
 }
 
 // usable fails when the calls would go elsewhere than they began.

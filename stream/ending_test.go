@@ -242,7 +242,8 @@ func (n *network) requireIdle() {
 		require.NoError(n, e.world.Do(n.ctx, func() {
 			require.Empty(n, e.peer.sending)
 			require.Empty(n, e.peer.receiving)
-			require.Zero(n, e.peer.live)
+			require.Empty(n, e.peer.live.outgoing)
+			require.Empty(n, e.peer.live.incoming)
 			require.Equal(n, e.streams.config.maxMemory(), e.streams.memory.left.Load())
 		}))
 		require.NoError(n, e.peer.conn.Err())

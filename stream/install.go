@@ -69,23 +69,36 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 
 // Peer returns the streams of conn. It is safe from any goroutine.
 func (s *Streams) Peer(conn *rpc.Conn) *Peer {
+	p := s.peer(conn, false)
+	p.watch()
+	return p
+}
+
+// peer finds or makes the peer of conn; joined says that the world will tell of the connection's end.
+func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.peers[conn]
 	if p == nil {
 		p = newPeer(s, conn)
-		if err := conn.Err(); err != nil {
-			p.err = fmt.Errorf("%w: %w", ErrClosed, err)
-			return p
-		}
 		s.peers[conn] = p
 	}
+	p.joined = p.joined || joined
 	return p
+}
+
+// forget drops a peer whose connection has ended. One that has joined stays until the world tells of its end.
+func (s *Streams) forget(p *Peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !p.joined {
+		delete(s.peers, p.conn)
+	}
 }
 
 // connected opens the pipes of a connection. Server only; a client's come to it.
 func (s *Streams) connected(conn *rpc.Conn) {
-	p := s.Peer(conn)
+	p := s.peer(conn, true)
 	s.order = append(s.order, p)
 	if !s.world.IsServer() {
 		return

@@ -15,12 +15,14 @@ type Peer struct {
 	streams *Streams
 	conn    *rpc.Conn
 
+	live *live
+
 	mu       sync.Mutex
 	starting []*Transfer // by Start, for the next tick
-	live     int         // transfers from Start until the receiver's last word
-	err      error       // why the connection ended
 	stats    Stats       // as of the last tick
 	unstored uint64
+
+	joined bool // the world will tell of the end; guarded by Streams.mu
 
 	// What follows belongs to the world's goroutine.
 	control    *rpc.Actor
@@ -47,7 +49,7 @@ type Peer struct {
 
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	return &Peer{
-		streams: s, conn: conn, taken: 1, early: minPending, lanesAsked: 1,
+		streams: s, conn: conn, live: newLive(), taken: 1, early: minPending, lanesAsked: 1,
 		window: &window{conn: conn}, slices: newSliceRoute(conn, sliceProtocol), sealed: newSliceRoute(conn, sealedProtocol),
 		room: s.config.sliceRoom(),
 	}
@@ -72,17 +74,17 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 }
 
 func (p *Peer) admit(t *Transfer) error {
+	if err := p.conn.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	n, err := p.live.send(t, p.streams.config.maxQueued())
+	if err != nil {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch most := p.streams.config.maxQueued(); {
-	case p.err != nil:
-		return p.err
-	case p.live >= most:
-		return fmt.Errorf("stream: %v to %v: %d transfers go on or wait, the limit is Config.MaxQueued, %d", &t.header, p.conn, p.live, most)
-	}
-	p.live++
 	p.starting = append(p.starting, t)
-	if p.live <= readAtOnce {
+	if n <= readAtOnce {
 		t.read()
 	}
 	return nil
@@ -93,21 +95,23 @@ const readAtOnce = 4
 
 // end fails everything that the connection carried.
 func (p *Peer) end(cause error) {
-	err := fmt.Errorf("%w: %w", ErrClosed, cause)
-	p.mu.Lock()
-	p.err = err
-	orphans := slices.Concat(p.starting, p.queue, p.sending)
-	p.starting = nil
-	p.mu.Unlock()
-	for _, t := range orphans {
-		t.finish(err)
-	}
-	for _, in := range p.receiving {
-		in.finish(err)
-		in.tellEnd()
-		p.streams.settle(in)
-	}
+	p.live.end(cause)
+	p.collect()
+	receiving := p.receiving
 	p.queue, p.sending, p.receiving = nil, nil, nil
+	for _, in := range receiving {
+		p.streams.settle(in)
+		in.tellEnd()
+	}
+}
+
+// watch ends the transfers some time after the connection if the world does not.
+func (p *Peer) watch() { p.live.watch(p.conn, p.orphaned) }
+
+// orphaned ends the transfers of a connection of whose end the world has not told.
+func (p *Peer) orphaned(cause error) {
+	p.live.end(cause)
+	p.streams.forget(p)
 }
 
 // tick sends what can leave now.
@@ -238,6 +242,7 @@ func (p *Peer) sendOne(now time.Time) (sent bool, err error) {
 		sent, over, err := in.sendControl(p.control, now)
 		if over {
 			p.receiving = slices.Delete(p.receiving, i, i+1)
+			p.live.received(in)
 			p.streams.settle(in)
 			in.tellEnd()
 		}
@@ -248,7 +253,7 @@ func (p *Peer) sendOne(now time.Time) (sent bool, err error) {
 	for i, t := range p.sending {
 		if t.over {
 			p.sending = slices.Delete(p.sending, i, i+1)
-			p.release()
+			p.live.sent(t)
 			return true, nil
 		}
 		if sent, err = t.sendControl(p.control); sent || err != nil {
@@ -271,8 +276,8 @@ func (p *Peer) greet() (bool, error) {
 // begin sends the header of the next transfer, if the peer takes one more.
 func (p *Peer) begin() (bool, error) {
 	for len(p.queue) > 0 && p.queue[0].isFinished() {
+		p.live.sent(p.queue[0])
 		p.queue = p.queue[1:]
-		p.release()
 	}
 	if len(p.queue) == 0 || len(p.sending) >= p.taken {
 		return false, nil
@@ -300,13 +305,6 @@ func (p *Peer) earlyLeft() int64 {
 		}
 	}
 	return max(left, 0)
-}
-
-// release notes that a transfer has ended for good.
-func (p *Peer) release() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.live--
 }
 
 // wantLanes opens the lanes that t asks for, or asks the server for them.

@@ -55,7 +55,7 @@ func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 // bindPipes makes the peers of s the objects of its pipes.
 func bindPipes(s *Streams) {
 	control := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
-		p := s.Peer(a.Conn())
+		p := s.peer(a.Conn(), true)
 		p.control = a
 		return p
 	})
@@ -69,7 +69,7 @@ func bindPipes(s *Streams) {
 	handle(control, sendDone, (*Peer).onDone)
 
 	lanes := rpc.Bind(s.world, laneClass, func(a *rpc.Actor) *Peer {
-		p := s.Peer(a.Conn())
+		p := s.peer(a.Conn(), true)
 		if len(p.window.lanes) < maxLanes {
 			p.window.lanes = append(p.window.lanes, a)
 		}

@@ -99,6 +99,11 @@ func (p *Peer) expect(id uint64) *incoming {
 		return nil
 	}
 	in := newIncoming(p, id)
+	if !p.live.receive(in) {
+		p.late++
+		return nil
+	}
+	p.watch()
 	p.receiving = append(p.receiving, in)
 	return in
 }

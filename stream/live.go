@@ -1,0 +1,130 @@
+package stream
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+// endGrace is how long after a connection's end its world may take what came before, a transfer's last word perhaps,
+// until the transfers end without it. A world that is driven tells the end itself, sooner.
+const endGrace = time.Second
+
+// live is the transfers of one connection that go on, in both directions. It ends them with the connection, whether or
+// not somebody still drives the world. It is safe from any goroutine.
+type live struct {
+	mu       sync.Mutex
+	outgoing map[*Transfer]struct{} // from Start until the receiver's last word
+	incoming map[*incoming]struct{} // from the first part or the header until our last word
+	watched  bool                   // a goroutine waits for the connection's end
+	err      error                  // why the connection ended
+	over     chan struct{}          // closed when err is set
+}
+
+func newLive() *live {
+	return &live{
+		outgoing: make(map[*Transfer]struct{}),
+		incoming: make(map[*incoming]struct{}),
+		over:     make(chan struct{}),
+	}
+}
+
+// send adds an outgoing transfer unless most go on already, and returns how many do with it.
+func (l *live) send(t *Transfer, most int) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.err != nil:
+		return 0, l.err
+	case len(l.outgoing) >= most:
+		return 0, fmt.Errorf("stream: %v to %v: %d transfers go on or wait, the limit is Config.MaxQueued, %d", &t.header, t.peer.conn, len(l.outgoing), most)
+	}
+	l.outgoing[t] = struct{}{}
+	return len(l.outgoing), nil
+}
+
+// sent forgets an outgoing transfer.
+func (l *live) sent(t *Transfer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.outgoing, t)
+}
+
+// receive adds an incoming transfer. It is false when the connection has ended.
+func (l *live) receive(in *incoming) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.incoming[in] = struct{}{}
+	}
+	return l.err == nil
+}
+
+// received forgets an incoming transfer.
+func (l *live) received(in *incoming) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.incoming, in)
+}
+
+// watch calls ended, once and on a goroutine of its own, when conn has ended and its world did not tell.
+func (l *live) watch(conn *rpc.Conn, ended func(cause error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.watched {
+		l.watched = true
+		go afterEnd(conn, l.over, l.grace, ended)
+	}
+}
+
+// grace is how long the world has to take what came before the end: none when no transfer waits for it.
+func (l *live) grace() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.outgoing)+len(l.incoming) == 0 {
+		return 0
+	}
+	return endGrace
+}
+
+// afterEnd calls ended when conn has ended and the grace has passed, unless over is closed first.
+func afterEnd(conn *rpc.Conn, over <-chan struct{}, grace func() time.Duration, ended func(cause error)) {
+	select {
+	case <-over:
+		return
+	case <-conn.Done():
+	}
+	timer := time.NewTimer(grace())
+	defer timer.Stop()
+	select {
+	case <-over:
+	case <-timer.C:
+		ended(conn.Err())
+	}
+}
+
+// end fails all transfers, and those to come. Only the first call counts.
+func (l *live) end(cause error) {
+	outgoing, incoming := l.close(fmt.Errorf("%w: %w", ErrClosed, cause))
+	for t := range outgoing {
+		t.finish(l.err)
+	}
+	for in := range incoming {
+		in.finish(l.err)
+	}
+}
+
+func (l *live) close(err error) (map[*Transfer]struct{}, map[*incoming]struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return nil, nil
+	}
+	l.err = err
+	close(l.over)
+	outgoing, incoming := l.outgoing, l.incoming
+	l.outgoing, l.incoming = nil, nil
+	return outgoing, incoming
+}
