@@ -5,6 +5,7 @@ import (
 
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,36 +92,50 @@ func TestChannelNumbers(t *testing.T) {
 	}
 }
 
+// begun takes a number of the peer's as an entry does, and reports whether it was new.
+func (c *channels) begun(t testing.TB, number uint64) bool {
+	known, err := c.known(number)
+	require.NoError(t, err)
+	if known || c.open[number] != nil {
+		return false
+	}
+	_, err = c.begin(number)
+	require.NoError(t, err)
+	return true
+}
+
 func TestPeersNumbersAreUnseenOpenOrClosed(t *testing.T) {
 	c := newChannels(false, 10)
-	require.True(t, c.takeUnseen(1))
-	require.True(t, c.takeUnseen(11))
-	require.Equal(t, []span{{3, 9}}, c.unseen)
-	require.False(t, c.takeUnseen(11))
-	require.True(t, c.takeUnseen(5))
-	require.Equal(t, []span{{3, 3}, {7, 9}}, c.unseen)
-	require.True(t, c.takeUnseen(9))
-	require.True(t, c.takeUnseen(3))
-	require.Equal(t, []span{{7, 7}}, c.unseen)
-	require.False(t, c.takeUnseen(5))
-	require.True(t, c.takeUnseen(7))
+	require.True(t, c.begun(t, 1))
+	require.True(t, c.begun(t, 11))
+	require.Equal(t, []uint32{3, 5, 7, 9}, c.unseen)
+	require.False(t, c.begun(t, 11))
+	require.True(t, c.begun(t, 5))
+	require.Equal(t, []uint32{3, 7, 9}, c.unseen)
+	require.True(t, c.begun(t, 9))
+	require.True(t, c.begun(t, 3))
+	require.Equal(t, []uint32{7}, c.unseen)
+	require.False(t, c.begun(t, 5))
+	require.True(t, c.begun(t, 7))
 	require.Empty(t, c.unseen)
 	require.Equal(t, uint64(13), c.peerNext)
+	require.Equal(t, 6, c.theirs)
 }
 
 func TestUnseenAgainstAModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
-	c := newChannels(true, 10)
+	c := newChannels(true, maxChannels)
 	seen := map[uint64]bool{}
 	for range 5000 {
 		n := 2 + 2*random.Uint64N(2000)
-		require.Equal(t, !seen[n], c.takeUnseen(n))
+		require.Equal(t, !seen[n], c.begun(t, n))
 		seen[n] = true
 	}
-	for i, s := range c.unseen {
-		require.LessOrEqual(t, s.first, s.last)
-		require.True(t, i == 0 || c.unseen[i-1].last+2 < s.first)
+	require.True(t, slices.IsSorted(c.unseen))
+	for _, n := range c.unseen {
+		require.False(t, seen[uint64(n)])
 	}
+	require.Equal(t, int(c.peerNext-2)/2, c.theirs+len(c.unseen))
 }
 
 func TestChannelLimits(t *testing.T) {
@@ -137,6 +152,45 @@ func TestChannelLimits(t *testing.T) {
 	r.must(wholeOf(flagClose, 3, 1, "c"))
 	r.must(wholeOf(flagOpen, 5, 0, "d"))
 	requireCode(t, BunchBadChannelIndex, r.receive(wholeOf(flagOpen, 7, 0, "e")))
+}
+
+// TestUnreliableBunchesBeginNoChannel: nothing is kept of numbers that no reliable bunch has named, and one that comes
+// later finds its number unused.
+func TestUnreliableBunchesBeginNoChannel(t *testing.T) {
+	r := newReceiver(t, Config{})
+	for n := uint64(1); n < 64_000; n += 2 {
+		require.NoError(t, r.receive(appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: n}, nil)))
+	}
+	require.Len(t, r.channels.open, 1)
+	require.Empty(t, r.channels.unseen)
+	require.Equal(t, uint64(32_000), r.Stats().DroppedBeforeOpen)
+	r.must(wholeOf(flagOpen, 1, 0, "a"))
+	require.Equal(t, []string{"1 open a"}, r.got())
+}
+
+// TestRefuse: a peer that may open nothing begins no channel with any bunch, and the code is the owner's.
+func TestRefuse(t *testing.T) {
+	for name, bunch := range map[string][]byte{
+		"open":       wholeOf(flagOpen, 1, 0, "a"),
+		"entry":      wholeOf(0, 3, 255, ""),
+		"unreliable": appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 5}, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReceiver(t, Config{})
+			r.Refuse(99)
+			r.must(wholeOf(0, 0, 0, "control"))
+			requireCode(t, 99, r.receive(bunch))
+			require.Len(t, r.channels.open, 1)
+		})
+	}
+	r := newReceiver(t, Config{})
+	r.Refuse(99)
+	_, err := r.Open(Normal)
+	require.NoError(t, err)
+	r.must(wholeOf(0, 2, 0, "on one of ours"))
+	r.Refuse(NoError)
+	r.must(wholeOf(flagOpen, 1, 0, "a"))
+	require.Equal(t, []string{"2 on one of ours", "1 open a"}, r.got())
 }
 
 func TestChannelsThatLinger(t *testing.T) {
@@ -162,7 +216,7 @@ func TestGapsInTheNumbersAreBounded(t *testing.T) {
 		}
 	}
 	requireCode(t, BunchBadChannelIndex, err)
-	require.Len(t, r.channels.unseen, 5)
+	require.Len(t, r.channels.unseen, 3, "the peer would hold four open, and open one more")
 }
 
 // drainAcks sends all that is ready and acknowledges it.

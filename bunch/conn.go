@@ -110,6 +110,10 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	return ch.number, nil
 }
 
+// Refuse ends the connection with code when the peer names a channel of its own that is not open, so that it can make this
+// side hold nothing for channels that it may not open. NoError, as it begins, lets the peer open channels.
+func (c *Conn) Refuse(code Code) { c.channels.refuse = code }
+
 // SetPriority moves a channel; 0 stays ahead of all.
 func (c *Conn) SetPriority(number uint64, p Priority) error {
 	ch := c.channels.open[number]

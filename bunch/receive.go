@@ -64,11 +64,11 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 // receiveBunch takes a bunch of the packet with a number and a size.
 func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) error {
 	c.stats.BunchesReceived++
-	ch, err := c.channels.incoming(h.channel)
-	if err != nil {
+	ch, err := c.incoming(h)
+	if ch == nil || err != nil {
 		return err
 	}
-	if ch == nil || ch.inClosed {
+	if ch.inClosed {
 		c.stats.DroppedClosedChannel++
 		return nil
 	}
@@ -76,6 +76,26 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 		return c.receiveReliable(ch, h, payload, size)
 	}
 	return c.receiveUnreliable(ch, number, h, payload, size)
+}
+
+// incoming returns the channel that a bunch of the peer names; nil when the bunch is dropped. Only a reliable bunch begins
+// a channel: an unreliable one that overtook it leaves nothing behind.
+func (c *Conn) incoming(h header) (*channel, error) {
+	if ch := c.channels.open[h.channel]; ch != nil {
+		return ch, nil
+	}
+	known, err := c.channels.known(h.channel)
+	switch {
+	case err != nil:
+		return nil, err
+	case known:
+		c.stats.DroppedClosedChannel++
+		return nil, nil
+	case !h.reliable():
+		c.stats.DroppedBeforeOpen++
+		return nil, nil
+	}
+	return c.channels.begin(h.channel)
 }
 
 // keep returns payload, copied when it would hold on to a datagram much larger than itself.

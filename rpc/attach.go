@@ -87,6 +87,7 @@ func (w *World) attach(carrier Carrier, server bool) (*Conn, error) {
 	if err != nil { // NewWorld has tried the same
 		panic(err)
 	}
+	machine.Refuse(bunch.Code(BunchPrematureChannel)) // nobody opens anything before Join
 	c.machine, c.sample.at = machine, now
 	c.raw = newRawCarrier(c)
 	c.link = link.New(w.capped(carrier), link.Config{Wake: c.onWake, Logger: w.log.With("conn", c)}, c.addMachines()...)

@@ -76,14 +76,10 @@ func (h *handshake) take() {
 		c.link.Lock()
 		m, ok := c.machine.Next()
 		c.link.Unlock()
-		switch {
-		case !ok:
+		if !ok {
 			return
-		case m.Channel != 0:
-			h.fail(violationf(BunchPrematureChannel, "a message on channel %d while %v", m.Channel, h.greeting.stage))
-		default:
-			h.receive(m.Payload)
 		}
+		h.receive(m.Payload) // of channel 0: the machine refuses others
 	}
 }
 
@@ -101,7 +97,10 @@ func (h *handshake) receive(payload []byte) {
 		h.onLogin(m)
 	case welcome:
 		h.conn.identity = m.Identity
+		h.conn.refuse(bunch.NoError) // the server opens channels once it has the Join
 		h.send(appendJoin(nil))
+	case join:
+		h.conn.refuse(bunch.Code(BunchWrongChannel))
 	case shapeLines:
 		h.conn.Close(ProtocolMismatch, m.difference(h.conn.world.shape.lines))
 	}
@@ -200,6 +199,13 @@ func (h *handshake) send(message []byte) {
 	if err != nil {
 		h.fail(&CloseError{Code: ConnectionLost, Reason: fmt.Sprintf("handshake message of %d bytes: %v", len(message), err), cause: err})
 	}
+}
+
+// refuse tells with which code the connection ends when the peer names a channel of its own; NoError lets it open some.
+func (c *Conn) refuse(code bunch.Code) {
+	c.link.Lock()
+	defer c.link.Unlock()
+	c.machine.Refuse(code)
 }
 
 func (h *handshake) hello() hello {

@@ -81,7 +81,7 @@ func TestHandshakeViolations(t *testing.T) {
 			p.send(0, appendHello(nil, hello{Version: protocolVersion, Params: params, Shape: s.shape.hash}))
 		}, ControlChannelMessagePayloadFail, "ReliableBuffer is 100"},
 		{"other channel", func(p *rawPeer, s *World) { p.openAndSend() },
-			BunchPrematureChannel, "a message on channel 1 while waiting for the client's Hello"},
+			BunchPrematureChannel, "channel 1: the peer may open none"},
 		{"shape without an answer", func(p *rawPeer, s *World) {
 			p.send(0, appendHello(nil, hello{Version: protocolVersion, Params: p.machine.Params()}))
 		}, ProtocolMismatch, "the classes differ: shape "},
