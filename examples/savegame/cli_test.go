@@ -92,6 +92,11 @@ func TestTokensHaveSavesOfTheirOwn(t *testing.T) {
 	s.fails([]string{"ls"}, s.addr, "does not accept the token")
 	s.token = "gamma"
 	s.run("ls")
+
+	t.Log("# without its token file the server lets nobody in, and does not tell where the file was")
+	require.NoError(t, os.Remove(tokens))
+	s.fails([]string{"ls"}, "can not check tokens")
+	require.NotContains(t, runProgram(context.Background(), s.flags("ls")...).stderr, tokens)
 }
 
 func TestTokenFromFileAndEnvironment(t *testing.T) {

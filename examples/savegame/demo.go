@@ -181,15 +181,19 @@ func (s *stage) watch(_ string, t desk.Tracker) (stop func()) {
 // serve starts the server, as the command does, in a folder of the demo's.
 func (s *stage) serve() error {
 	folder := filepath.Join(s.dir, "server")
-	config := desk.ServerConfig{TokenFile: filepath.Join(folder, "tokens.txt"), Backend: s.options.backend, Trace: s.times.trace()}
+	config := desk.ServerConfig{Backend: s.options.backend, Trace: s.times.trace()}
 	var err error
 	if config.Vault, err = vault.Open(folder, vault.Limits{}); err != nil {
 		return err
 	}
-	if _, err := vault.MakeTokens(config.TokenFile); err != nil {
+	path := filepath.Join(folder, "tokens.txt")
+	if _, err := vault.MakeTokens(path); err != nil {
 		return err
 	}
-	tokens, err := vault.ReadTokens(config.TokenFile)
+	if config.Guard, err = vault.NewGuard(path); err != nil {
+		return err
+	}
+	tokens, err := vault.ReadTokens(path)
 	if err != nil {
 		return err
 	}

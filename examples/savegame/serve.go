@@ -31,7 +31,7 @@ func (a *app) serve(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	config := desk.ServerConfig{TokenFile: c.String("token-file")}
+	var config desk.ServerConfig
 	if config.Logger, config.LogLevel, err = newLogger(a.stderr, c.String("log")); err != nil {
 		return err
 	}
@@ -43,28 +43,31 @@ func (a *app) serve(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := a.tokens(&config, dir); err != nil {
+	if config.Guard, err = a.guard(c.String("token-file"), dir); err != nil {
 		return err
 	}
 	return a.listen(ctx, c.String("addr"), cert, config)
 }
 
-// tokens sees that there is a token file.
-func (a *app) tokens(config *desk.ServerConfig, dir string) error {
-	if config.TokenFile != "" {
-		_, err := vault.ReadTokens(config.TokenFile)
-		return err
+// guard returns who checks tokens, by a file of the user's or by one in the folder, which is made when it is missing.
+func (a *app) guard(path, dir string) (*vault.Guard, error) {
+	if path != "" {
+		return vault.NewGuard(path)
 	}
-	config.TokenFile = filepath.Join(dir, "tokens.txt")
-	made, err := vault.MakeTokens(config.TokenFile)
+	path = filepath.Join(dir, "tokens.txt")
+	made, err := vault.MakeTokens(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	tokens, err := vault.ReadTokens(config.TokenFile)
-	if err == nil && made {
-		fmt.Fprintf(a.stdout, "token       %s (new, kept in %s)\n", tokens[0], config.TokenFile)
+	guard, err := vault.NewGuard(path)
+	if err != nil || !made {
+		return guard, err
 	}
-	return err
+	tokens, err := vault.ReadTokens(path)
+	if err == nil {
+		fmt.Fprintf(a.stdout, "token       %s (new, kept in %s)\n", tokens[0], path)
+	}
+	return guard, err
 }
 
 func (a *app) listen(ctx context.Context, addr string, cert tls.Certificate, config desk.ServerConfig) error {

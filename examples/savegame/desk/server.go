@@ -17,12 +17,12 @@ const maxJobs = 8
 
 // ServerConfig says what a server serves.
 type ServerConfig struct {
-	Vault     *vault.Vault
-	TokenFile string
-	Backend   stream.Backend // nil: the stream package's default
-	Logger    *slog.Logger
-	LogLevel  *slog.LevelVar
-	Trace     Trace
+	Vault    *vault.Vault
+	Guard    *vault.Guard
+	Backend  stream.Backend // nil: the stream package's default
+	Logger   *slog.Logger
+	LogLevel *slog.LevelVar
+	Trace    Trace
 }
 
 // Server is the desks of all clients.
@@ -42,17 +42,18 @@ type Server struct {
 
 // NewServer returns a server without connections. The caller drives its world.
 func NewServer(config ServerConfig) (*Server, error) {
+	s := &Server{config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk)}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
 	world, err := rpc.NewWorld(rpc.Config{
-		Authenticate: func(_ context.Context, token []byte) (string, error) {
-			return vault.Identify(config.TokenFile, token)
-		},
+		Authenticate:    s.authenticate,
 		ExplainMismatch: true, // the classes are in this repository
-
-		RawCarrier:  true, // for the clients that ask for it
-		IdleTimeout: idleTimeout,
-		KeepAlive:   keepAlive,
-		Logger:      config.Logger,
-		LogLevel:    config.LogLevel,
+		RawCarrier:      true, // for the clients that ask for it
+		IdleTimeout:     idleTimeout,
+		KeepAlive:       keepAlive,
+		Logger:          config.Logger,
+		LogLevel:        config.LogLevel,
 	})
 	if err != nil {
 		return nil, err
@@ -65,13 +66,20 @@ func NewServer(config ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, world: world, streams: streams, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk)}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s.world, s.streams = world, streams
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.bind()
 	return s, nil
+}
+
+// authenticate returns the identity of a token. Who is not let in learns nothing of the server's files.
+func (s *Server) authenticate(_ context.Context, token []byte) (identity string, err error) {
+	identity, err = s.config.Guard.Identify(token)
+	if err != nil && !errors.Is(err, vault.ErrToken) {
+		s.log.Error("tokens can not be checked", "error", err)
+		return "", errors.New("the server can not check tokens now")
+	}
+	return identity, err
 }
 
 // World returns the world, for the caller to drive.

@@ -2,15 +2,14 @@ package vault
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -18,39 +17,69 @@ const (
 	maxTokenBytes = 4096
 	// maxTokenFile bounds what is read of a token file.
 	maxTokenFile = 4 << 20
+	// byteOrderMark is what some editors write before UTF-8 text.
+	byteOrderMark = "\ufeff"
 )
 
-// ErrToken means that a token is not in the token file.
-var ErrToken = errors.New("unknown token")
-
-// ReadTokens returns the tokens of a file: one a line, blank lines and spaces around tokens ignored.
+// ReadTokens returns the tokens of a file, in UTF-8, one a line. A token has no spaces. Empty lines, lines that begin
+// with #, and what follows a token, a space and a # are ignored; so are a byte order mark and carriage returns.
 func ReadTokens(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("token file %s: %w", path, Reason(err))
 	}
 	defer f.Close()
+	return readTokens(f)
+}
+
+// readTokens reads from where f stands.
+func readTokens(f *os.File) ([]string, error) {
 	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("token file %s: %w", path, Reason(err))
+		return nil, fmt.Errorf("token file %s: %w", f.Name(), Reason(err))
 	}
 	if len(text) > maxTokenFile {
-		return nil, fmt.Errorf("token file %s has more than %d bytes", path, maxTokenFile)
+		return nil, fmt.Errorf("token file %s has more than %d bytes", f.Name(), maxTokenFile)
 	}
-	var tokens []string
-	for i, line := range strings.Split(string(text), "\n") {
-		token := strings.TrimSpace(line)
-		if len(token) > maxTokenBytes {
-			return nil, fmt.Errorf("token file %s: the token in line %d has %d bytes, the limit is %d", path, i+1, len(token), maxTokenBytes)
+	tokens, err := parseTokens(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("token file %s %w", f.Name(), err)
+	}
+	return tokens, nil
+}
+
+func parseTokens(text string) (tokens []string, err error) {
+	for i, line := range strings.Split(strings.TrimPrefix(text, byteOrderMark), "\n") {
+		token, err := parseToken(line)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
 		if token != "" {
 			tokens = append(tokens, token)
 		}
 	}
 	if len(tokens) == 0 {
-		return nil, fmt.Errorf("token file %s holds no token", path)
+		return nil, errors.New("holds no token")
 	}
 	return tokens, nil
+}
+
+// parseToken returns the token of a line, empty when it has none.
+func parseToken(line string) (string, error) {
+	words := strings.Fields(line)
+	if len(words) == 0 || words[0][0] == '#' {
+		return "", nil
+	}
+	token := words[0]
+	switch {
+	case len(words) > 1 && words[1][0] != '#':
+		return "", errors.New("a token has no spaces, and a comment begins with #")
+	case len(token) > maxTokenBytes:
+		return "", fmt.Errorf("the token has %d bytes, the limit is %d", len(token), maxTokenBytes)
+	case !utf8.ValidString(token), strings.ContainsFunc(token, unicode.IsControl):
+		return "", errors.New("the token is not UTF-8 text")
+	}
+	return token, nil
 }
 
 // MakeTokens makes a token file with one random token unless it is there, and reports whether it made it.
@@ -67,27 +96,6 @@ func MakeTokens(path string) (made bool, err error) {
 		return false, fmt.Errorf("token file %s: %w", path, Reason(err))
 	}
 	return true, nil
-}
-
-// Identify returns the identity of a token in the file at path. The file is read each time, so that a token can be added
-// or taken away while the server runs.
-func Identify(path string, token []byte) (identity string, err error) {
-	tokens, err := ReadTokens(path)
-	if err != nil {
-		return "", err
-	}
-	// Hashes are compared, so that the time tells nothing of the tokens.
-	known := func(t string) bool { return sha256.Sum256([]byte(t)) == sha256.Sum256(token) }
-	if !slices.ContainsFunc(tokens, known) {
-		return "", ErrToken
-	}
-	return IdentityOf(token), nil
-}
-
-// IdentityOf is what the owner of a token is called where the token itself must not stand: 32 hex digits.
-func IdentityOf(token []byte) string {
-	sum := sha256.Sum256(append([]byte("quiver savegame "), token...))
-	return hex.EncodeToString(sum[:16])
 }
 
 // Reason is what an error of the file system is about, without the path.

@@ -16,21 +16,68 @@ func writeFile(t *testing.T, text string) string {
 	return path
 }
 
-func TestReadTokens(t *testing.T) {
-	tokens, err := ReadTokens(writeFile(t, "alpha\r\n\n  beta \ngamma"))
-	require.NoError(t, err)
-	require.Equal(t, []string{"alpha", "beta", "gamma"}, tokens)
+func TestParseTokens(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		want []string
+	}{
+		"one a line":        {"alpha\nbeta", []string{"alpha", "beta"}},
+		"CRLF, blanks":      {"alpha\r\n\r\n\t beta \r\n", []string{"alpha", "beta"}},
+		"byte order mark":   {"\ufeffalpha\n", []string{"alpha"}},
+		"comments":          {"# admin\nalpha\n  # bob's\n#beta\n", []string{"alpha"}},
+		"trailing comments": {"alpha # laptop\nbeta\t#phone\n", []string{"alpha", "beta"}},
+		"# inside":          {"al#pha\nbeta#\n", []string{"al#pha", "beta#"}},
+		"mark and comment":  {"\ufeff# tokens\r\nalpha\r\n", []string{"alpha"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			tokens, err := parseTokens(test.text)
+			require.NoError(t, err)
+			require.Equal(t, test.want, tokens)
+		})
+	}
 }
 
 func TestReadTokensNamesWhatIsWrong(t *testing.T) {
-	_, err := ReadTokens(writeFile(t, "\n \n"))
-	require.ErrorContains(t, err, "holds no token")
-	_, err = ReadTokens(writeFile(t, "ok\n"+strings.Repeat("x", maxTokenBytes+1)))
-	require.ErrorContains(t, err, "line 2 has 4097 bytes, the limit is 4096")
+	for text, want := range map[string]string{
+		"\n \n":             "holds no token",
+		"# alpha\n# beta\n": "holds no token",
+		"ok\n" + strings.Repeat("x", maxTokenBytes+1): "line 2: the token has 4097 bytes, the limit is 4096",
+		"ok\n\ntwo words\n":                           "line 3: a token has no spaces",
+		"\xff\xfea\x00b\x00":                          "line 1: the token is not UTF-8 text", // UTF-16
+		"a\x00b":                                      "line 1: the token is not UTF-8 text",
+		"alpha\rbeta":                                 "line 1: a token has no spaces",
+	} {
+		path := writeFile(t, text)
+		_, err := ReadTokens(path)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, path)
+	}
 	missing := filepath.Join(t.TempDir(), "none")
-	_, err = ReadTokens(missing)
+	_, err := ReadTokens(missing)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, missing)
+}
+
+func FuzzParseTokens(f *testing.F) {
+	for _, s := range []string{"alpha\nbeta # x\n", "\ufeff# y\r\nz", "a b", "\xff", "#"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		tokens, err := parseTokens(text)
+		if err != nil {
+			return
+		}
+		for _, token := range tokens {
+			require.NotEmpty(t, token)
+			require.NotContains(t, "#", token[:1])
+			require.Equal(t, []string{token}, strings.Fields(token))
+			require.Contains(t, text, token)
+		}
+		again, err := parseTokens(strings.Join(tokens, "\n"))
+		require.NoError(t, err)
+		require.Equal(t, tokens, again)
+	})
 }
 
 func TestMakeTokensOnce(t *testing.T) {
@@ -47,19 +94,4 @@ func TestMakeTokensOnce(t *testing.T) {
 	second, err := ReadTokens(path)
 	require.NoError(t, err)
 	require.Equal(t, first, second)
-}
-
-func TestIdentify(t *testing.T) {
-	path := writeFile(t, "alpha\nbeta\n")
-	alpha, err := Identify(path, []byte("alpha"))
-	require.NoError(t, err)
-	require.Regexp(t, "^[0-9a-f]{32}$", alpha)
-	require.NotContains(t, alpha, "alpha")
-	beta, err := Identify(path, []byte("beta"))
-	require.NoError(t, err)
-	require.NotEqual(t, alpha, beta)
-	for _, wrong := range []string{"", "alph", "alpha ", "alpha\nbeta"} {
-		_, err = Identify(path, []byte(wrong))
-		require.ErrorIs(t, err, ErrToken, wrong)
-	}
 }
