@@ -103,7 +103,7 @@ func (p *dirPart) create() (err error) {
 		if err = makeFolders(p.dir.path, filepath.Dir(p.path)); err != nil {
 			return err
 		}
-		if p.file, err = openLocked(p.path); !errors.Is(err, fs.ErrNotExist) {
+		if p.file, err = openLocked(p.path, os.O_CREATE); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -112,8 +112,11 @@ func (p *dirPart) create() (err error) {
 
 // makeFolders makes the store's folder and the identity's folder in it, and has the system keep them.
 func makeFolders(root, folder string) error {
-	if info, err := os.Stat(folder); err == nil && info.IsDir() {
+	switch info, err := os.Lstat(folder); {
+	case err == nil && info.IsDir():
 		return nil
+	case err == nil:
+		return &fs.PathError{Op: "open", Path: folder, Err: errNotFolder}
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
@@ -163,7 +166,8 @@ func (p *dirPart) Commit(digest [sha256.Size]byte) error {
 	return nil
 }
 
-// publish gives the part its final name. The file's bytes are on the disk before the name is.
+// publish gives the part its final name. The file's bytes are on the disk before the name is, and the name is before an
+// older content goes.
 func (p *dirPart) publish(digest [sha256.Size]byte) error {
 	if err := p.file.Sync(); err != nil {
 		return err
@@ -173,7 +177,10 @@ func (p *dirPart) publish(digest [sha256.Size]byte) error {
 	if err := p.rename(final); err != nil {
 		return err
 	}
-	return errors.Join(removeBlobs(base, final), syncFolder(filepath.Dir(final)))
+	if err := syncFolder(filepath.Dir(final)); err != nil {
+		return err
+	}
+	return removeBlobs(base, final)
 }
 
 // rename keeps the file open for ReadAt.

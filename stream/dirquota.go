@@ -2,7 +2,6 @@ package stream
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -53,27 +52,11 @@ func (d *Dir) grow(p *dirPart, size int64) error {
 func (d *Dir) reserve(p *dirPart, size int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	files, err := d.walk(p)
+	files, err := d.walk(p.path)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(files, func(a, b storedFile) int {
-		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path))
-	})
-	folder := filepath.Dir(p.path)
-	own := func(f storedFile) bool { return f.folder == folder }
-	all := func(storedFile) bool { return true }
-	limit := quotaLimit{"files of one identity", "MaxIdentityFiles", int64(defaulted(d.MaxIdentityFiles, defaultIdentityFiles))}
-	if files, err = limit.enforce(files, own, func(storedFile) int64 { return 1 }, 1); err != nil {
-		return err
-	}
-	bytes := func(f storedFile) int64 { return f.size }
-	limit = quotaLimit{"bytes of one identity", "MaxIdentityBytes", defaulted(d.MaxIdentityBytes, defaultIdentityBytes)}
-	if files, err = limit.enforce(files, own, bytes, size); err != nil {
-		return err
-	}
-	limit = quotaLimit{"bytes", "MaxBytes", defaulted(d.MaxBytes, defaultStoreBytes)}
-	if _, err = limit.enforce(files, all, bytes, size); err != nil {
+	if err := d.makeRoom(files, filepath.Dir(p.path), size); err != nil {
 		return err
 	}
 	p.reserved = size
@@ -81,39 +64,104 @@ func (d *Dir) reserve(p *dirPart, size int64) error {
 	return nil
 }
 
-// quotaLimit is one limit of a Dir; max is negative when there is none.
-type quotaLimit struct {
-	what, setting string
-	max           int64
+// makeRoom removes contents and parts of the identity that has that folder, the least recently used first, until one
+// more file of size bytes fits. Nobody makes room for another's files, and nothing is removed where that is not enough.
+func (d *Dir) makeRoom(files []storedFile, folder string, size int64) error {
+	var now, least usage // least: after all was removed that may be
+	for _, f := range files {
+		own := f.folder == folder
+		now.add(f, own, 1)
+		if !own || f.open {
+			least.add(f, own, 1)
+		}
+	}
+	if err := d.fits(least, size); err != nil {
+		return err
+	}
+	for _, f := range leastUsedFirst(files) {
+		if d.fits(now, size) == nil {
+			return nil
+		}
+		if f.folder == folder && f.evict() == nil {
+			now.add(f, true, -1)
+		}
+	}
+	return d.fits(now, size)
 }
 
-// enforce removes contents and parts that nobody writes, the least recently used first, until need more fits among the
-// files that count. It returns the files that are left.
-func (l quotaLimit) enforce(files []storedFile, counts func(storedFile) bool, weight func(storedFile) int64, need int64) ([]storedFile, error) {
-	if l.max < 0 {
-		return files, nil
+// usage is what counts against the limits of a Dir for one identity.
+type usage struct {
+	files, bytes int64 // of the identity
+	all          int64 // bytes of everybody
+}
+
+func (u *usage) add(f storedFile, own bool, times int64) {
+	u.all += times * f.size
+	if own {
+		u.files += times
+		u.bytes += times * f.size
 	}
-	total := int64(0)
-	for _, f := range files {
-		if counts(f) {
-			total += weight(f)
+}
+
+// fits reports why one more file of size bytes does not fit beside what is used.
+func (d *Dir) fits(u usage, size int64) error {
+	for _, l := range []struct {
+		what, setting   string
+		used, need, max int64
+	}{
+		{"files of one identity", "MaxIdentityFiles", u.files, 1, int64(defaulted(d.MaxIdentityFiles, defaultIdentityFiles))},
+		{"bytes of one identity", "MaxIdentityBytes", u.bytes, size, defaulted(d.MaxIdentityBytes, defaultIdentityBytes)},
+		{"bytes", "MaxBytes", u.all, size, defaulted(d.MaxBytes, defaultStoreBytes)},
+	} {
+		if l.max >= 0 && l.need > l.max-l.used {
+			return fmt.Errorf("%w: %d %s have to stay and %d more do not fit into %s = %d", ErrStoreFull, l.used, l.what, l.need, l.setting, l.max)
 		}
 	}
-	if need > l.max {
-		return files, l.full(total, need)
+	return nil
+}
+
+// Trim removes parts and contents of an identity, the least recently used first, until at most so many bytes and files
+// are left; what has one of the keys stays and does not count. Negative: no limit. For applications that count with
+// what they keep elsewhere. It fails with an error that Is ErrPartBusy while what is being written is too much by itself.
+func (d *Dir) Trim(identity string, bytes int64, files int, keep ...string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	kept := make(map[string]bool, len(keep))
+	for _, key := range keep {
+		kept[hashName(key)] = true
 	}
-	left := files[:0:0]
-	for _, f := range files {
-		if total+need > l.max && counts(f) && f.evict() == nil {
-			total -= weight(f)
-			continue
+	stored, err := d.walkFolder(filepath.Join(d.path, hashName(identity)))
+	if err != nil {
+		return fmt.Errorf("stream: trimming a store: %w", err)
+	}
+	stored = slices.DeleteFunc(stored, func(f storedFile) bool { return kept[f.base()] })
+	var u usage
+	for _, f := range stored {
+		u.add(f, true, 1)
+	}
+	tooMuch := func() bool { return bytes >= 0 && u.bytes > bytes || files >= 0 && u.files > int64(files) }
+	for _, f := range leastUsedFirst(stored) {
+		if tooMuch() && f.evict() == nil {
+			u.add(f, true, -1)
 		}
-		left = append(left, f)
 	}
-	if total+need > l.max {
-		return left, l.full(total, need)
+	if tooMuch() {
+		return fmt.Errorf("stream: trimming a store: %d bytes in %d files: %w", u.bytes, u.files, ErrPartBusy)
 	}
-	return left, nil
+	return nil
+}
+
+func leastUsedFirst(files []storedFile) []storedFile {
+	slices.SortFunc(files, func(a, b storedFile) int {
+		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path))
+	})
+	return files
+}
+
+// base is the hash of the file's key.
+func (f storedFile) base() string {
+	base, _, _ := strings.Cut(filepath.Base(f.path), ".")
+	return base
 }
 
 // evict removes a file that makes room for another.
@@ -127,12 +175,8 @@ func (f storedFile) evict() error {
 	return removeUnlocked(f.path)
 }
 
-func (l quotaLimit) full(total, need int64) error {
-	return fmt.Errorf("%w: %d %s are stored and %d more do not fit into %s = %d", ErrStoreFull, total, l.what, need, l.setting, l.max)
-}
-
-// walk lists what is stored, but for p, and removes expired parts and empty folders.
-func (d *Dir) walk(p *dirPart) ([]storedFile, error) {
+// walk lists what is stored, but for the part at except, and removes expired parts and empty folders.
+func (d *Dir) walk(except string) ([]storedFile, error) {
 	folders, err := os.ReadDir(d.path)
 	if err != nil {
 		return nil, err
@@ -142,18 +186,27 @@ func (d *Dir) walk(p *dirPart) ([]storedFile, error) {
 		if !folder.IsDir() {
 			continue
 		}
-		path := filepath.Join(d.path, folder.Name())
-		entries, err := os.ReadDir(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		found, err := d.walkFolder(filepath.Join(d.path, folder.Name()))
+		if err != nil {
 			return nil, err
 		}
-		if len(entries) == 0 {
-			_ = os.Remove(path)
-		}
-		for _, e := range entries {
-			if f, ok := d.stored(path, e); ok && f.path != p.path {
-				files = append(files, f)
-			}
+		files = append(files, found...)
+	}
+	return slices.DeleteFunc(files, func(f storedFile) bool { return f.path == except }), nil
+}
+
+// walkFolder lists what one identity stores. A folder that is not there is empty.
+func (d *Dir) walkFolder(path string) (files []storedFile, err error) {
+	entries, err := readFolder(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) == 0 {
+		_ = os.Remove(path)
+	}
+	for _, e := range entries {
+		if f, ok := d.stored(path, e); ok {
+			files = append(files, f)
 		}
 	}
 	return files, nil
@@ -181,7 +234,7 @@ func (d *Dir) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 
 // removeUnlocked removes a part that no process has open.
 func removeUnlocked(path string) error {
-	f, err := openLocked(path)
+	f, err := openLocked(path, 0)
 	if err != nil {
 		return err
 	}

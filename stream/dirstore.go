@@ -23,13 +23,15 @@ const (
 // Dir is a Store in a folder of its own. Each identity has a folder in it, and each content a file there, both named by
 // hashes, so that no identity and no key can reach outside. Parts are written under names of their own; a complete
 // content appears by rename, after it was flushed to the disk. What was written survives a killed process; after a power
-// failure, a prefix that the disk lost fails the SHA-256 at the end and is deleted.
+// failure, a prefix that the disk lost fails the SHA-256 at the end and is deleted. Links, pipes and devices that
+// somebody puts into the folder are neither followed nor opened.
 //
 // Set the limits before the first use. Several processes may share a folder: a part is locked while it is open.
 type Dir struct {
 	// MaxBytes bounds all that is stored; default 4 GiB. MaxIdentityBytes bounds what one identity stores; default
-	// 1 GiB. Contents, and parts that nobody writes, make room for new parts, the least recently used first. Negative:
-	// no limit.
+	// 1 GiB. An identity's contents, and its parts that nobody writes, make room for its new parts, the least recently
+	// used first; nothing makes room for another identity's. A part of known size counts with all of it from the start.
+	// Negative: no limit. Each process counts what others write only as far as it is written.
 	MaxBytes, MaxIdentityBytes int64
 	// MaxIdentityFiles bounds the parts and contents of one identity; default 1,024. Negative: no limit.
 	MaxIdentityFiles int
@@ -67,7 +69,7 @@ func (d *Dir) Lookup(identity, key string) (Content, error) {
 	return c, nil
 }
 
-// Remove deletes what is stored.
+// Remove deletes what is stored, or fails with ErrPartBusy while it is being written.
 func (d *Dir) Remove(identity, key string) error {
 	base := d.file(identity, key)
 	d.mu.Lock()
@@ -75,10 +77,7 @@ func (d *Dir) Remove(identity, key string) error {
 	if _, busy := d.open[base+partSuffix]; busy {
 		return fmt.Errorf("stream: removing a part: %w", ErrPartBusy)
 	}
-	err := os.Remove(base + partSuffix)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
+	err := ignoreMissing(removeUnlocked(base + partSuffix))
 	if err = errors.Join(err, removeBlobs(base, "")); err != nil {
 		return fmt.Errorf("stream: removing a content: %w", err)
 	}
@@ -115,8 +114,8 @@ func blobDigest(path string) (digest [sha256.Size]byte, ok bool) {
 // blobs are the paths of the complete contents under base: one, but for a crash between two renames.
 func blobs(base string) ([]string, error) {
 	dir, name := filepath.Split(base)
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	entries, err := readFolder(filepath.Clean(dir))
+	if err != nil {
 		return nil, err
 	}
 	var found []string
@@ -177,16 +176,52 @@ type dirContent struct {
 var _ Content = (*dirContent)(nil)
 
 func openContent(path string) (*dirContent, error) {
-	f, err := os.Open(path)
+	f, err := openOwn(path)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
+	if err == nil {
+		err = requireRegular(info, path)
+	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	digest, _ := blobDigest(path)
 	return &dirContent{File: f, size: info.Size(), stored: info.ModTime(), digest: digest}, nil
+}
+
+// readFolder lists a folder, which is empty when it is not there. A link to a folder is none of ours.
+func readFolder(path string) ([]fs.DirEntry, error) {
+	info, err := os.Lstat(path)
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: path, Err: errNotFolder}
+	}
+	if err != nil {
+		return nil, ignoreMissing(err)
+	}
+	entries, err := os.ReadDir(path)
+	return entries, ignoreMissing(err)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+var (
+	errNotFolder  = errors.New("it is not a folder")
+	errNotRegular = errors.New("it is not a regular file")
+)
+
+// requireRegular refuses what somebody put under the name of a file of ours: a link, a pipe, a device.
+func requireRegular(info fs.FileInfo, path string) error {
+	if !info.Mode().IsRegular() {
+		return &fs.PathError{Op: "open", Path: path, Err: errNotRegular}
+	}
+	return nil
 }
 
 func (c *dirContent) Size() int64               { return c.size }

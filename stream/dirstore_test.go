@@ -294,9 +294,9 @@ func TestStoreLimits(t *testing.T) {
 		set  func(*Dir)
 		want string
 	}{
-		"all":      {func(d *Dir) { d.MaxBytes = 100 }, "stream: store is full: 60 bytes are stored and 50 more do not fit into MaxBytes = 100"},
-		"identity": {func(d *Dir) { d.MaxIdentityBytes = 100 }, "stream: store is full: 60 bytes of one identity are stored and 50 more do not fit into MaxIdentityBytes = 100"},
-		"files":    {func(d *Dir) { d.MaxIdentityFiles = 1 }, "stream: store is full: 1 files of one identity are stored and 1 more do not fit into MaxIdentityFiles = 1"},
+		"all":      {func(d *Dir) { d.MaxBytes = 100 }, "stream: store is full: 60 bytes have to stay and 50 more do not fit into MaxBytes = 100"},
+		"identity": {func(d *Dir) { d.MaxIdentityBytes = 100 }, "stream: store is full: 60 bytes of one identity have to stay and 50 more do not fit into MaxIdentityBytes = 100"},
+		"files":    {func(d *Dir) { d.MaxIdentityFiles = 1 }, "stream: store is full: 1 files of one identity have to stay and 1 more do not fit into MaxIdentityFiles = 1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -337,18 +337,46 @@ func TestContentsMakeRoomLeastRecentlyUsedFirst(t *testing.T) {
 	s.MaxBytes = 100
 	store(t, s, mine, "a", make([]byte, 40))
 	age(t, dir, blobSuffix, 3*time.Hour)
-	store(t, s, "somebody else", "b", make([]byte, 40))
+	store(t, s, mine, "b", make([]byte, 40))
 	age(t, dir, blobSuffix, 2*time.Hour)
 	require.Len(t, load(t, s, mine, "a"), 40, "used now")
 
 	p := openTestPart(t, s, mine, "c", 50)
-	requireMissing(t, s, "somebody else", "b")
+	requireMissing(t, s, mine, "b")
 	load(t, s, mine, "a")
 	writeAll(t, p, make([]byte, 50))
 
-	t.Log("# parts make no room")
+	t.Log("# a part that is being written makes no room, and so nothing else goes in vain")
 	_, err := s.Open(mine, "d", 60)
 	require.ErrorIs(t, err, ErrStoreFull)
+	load(t, s, mine, "a")
+}
+
+// Five identities, each within its own limit, filled the store and pushed out what a sixth had stored.
+func TestNobodyMakesRoomForAnother(t *testing.T) {
+	dir := t.TempDir()
+	s := DirStore(dir)
+	s.MaxBytes, s.MaxIdentityBytes = 100, 25
+	store(t, s, "quiet", "content", make([]byte, 10))
+	p := openTestPart(t, s, "quiet", "part", 10)
+	writeAll(t, p, make([]byte, 5))
+	require.NoError(t, p.Close())
+	age(t, dir, "", time.Hour)
+	for i := range 5 {
+		for key := range 4 {
+			p, err := s.Open(fmt.Sprint("greedy ", i), fmt.Sprint(key), 20)
+			if err != nil {
+				require.ErrorIs(t, err, ErrStoreFull)
+				require.ErrorContains(t, err, "MaxBytes = 100")
+				continue
+			}
+			writeAll(t, p, make([]byte, 20))
+			require.NoError(t, p.Commit(sha256.Sum256(make([]byte, 20))))
+			require.NoError(t, p.Close())
+		}
+	}
+	load(t, s, "quiet", "content")
+	require.Equal(t, int64(5), openTestPart(t, s, "quiet", "part", 10).Offset())
 }
 
 func TestAbandonedPartsMakeRoom(t *testing.T) {

@@ -12,10 +12,19 @@ import (
 // renamesOpenFiles says that a file may be renamed and removed while it is open.
 const renamesOpenFiles = true
 
-// openLocked opens or makes the file at path for this process alone, or fails with ErrPartBusy. The lock ends with the
-// file, and so with the process.
-func openLocked(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// Flags that neither follow a link nor wait for a pipe's other end.
+const ownFile = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+// openOwn opens a file of ours for reading.
+func openOwn(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|ownFile, 0) }
+
+// openLocked opens the file at path for this process alone, or fails with ErrPartBusy; with os.O_CREATE it makes a
+// missing one. The lock ends with the file, and so with the process.
+func openLocked(path string, create int) (*os.File, error) {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, requireRegular(info, path)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|ownFile|create, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -41,11 +50,11 @@ func requireSame(f *os.File, path string) error {
 	if err != nil {
 		return err
 	}
-	named, err := os.Stat(path)
+	named, err := os.Lstat(path)
 	if err != nil || !os.SameFile(locked, named) {
 		return ErrPartBusy
 	}
-	return nil
+	return requireRegular(locked, path)
 }
 
 // syncFolder has the system keep the names in a folder. File systems that cannot do that say so, and are not blamed.
@@ -54,6 +63,9 @@ func syncFolder(path string) error {
 	if err != nil {
 		return err
 	}
-	_ = f.Sync()
-	return f.Close()
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
 }

@@ -13,14 +13,25 @@ const renamesOpenFiles = false
 // errSharingViolation is ERROR_SHARING_VIOLATION: somebody else has the file open.
 const errSharingViolation = syscall.Errno(32)
 
-// openLocked opens or makes the file at path for this handle alone, or fails with ErrPartBusy.
-func openLocked(path string) (*os.File, error) {
+// openOwn opens a file of ours for reading. Who calls it has seen that it is no link.
+func openOwn(path string) (*os.File, error) { return os.Open(path) }
+
+// openLocked opens the file at path for this handle alone, or fails with ErrPartBusy; with os.O_CREATE it makes a
+// missing one.
+func openLocked(path string, create int) (*os.File, error) {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, requireRegular(info, path)
+	}
+	mode := uint32(syscall.OPEN_EXISTING)
+	if create != 0 {
+		mode = syscall.OPEN_ALWAYS
+	}
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	handle, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil,
-		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+		mode, syscall.FILE_ATTRIBUTE_NORMAL|syscall.FILE_FLAG_OPEN_REPARSE_POINT, 0)
 	switch {
 	case errors.Is(err, errSharingViolation):
 		return nil, ErrPartBusy

@@ -1,0 +1,226 @@
+package stream
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+func TestTrim(t *testing.T) {
+	dir := t.TempDir()
+	s := DirStore(dir)
+	for i, key := range []string{"oldest", "kept", "newer"} {
+		store(t, s, mine, key, make([]byte, 10))
+		age(t, dir, "", time.Duration(1+i)*time.Minute)
+	}
+	require.NoError(t, s.Trim("somebody else", 0, 0))
+	require.NoError(t, s.Trim(mine, -1, -1))
+	require.Len(t, listing(t, dir), 3)
+	age(t, dir, "", time.Hour)
+	load(t, s, mine, "newer")
+
+	require.NoError(t, s.Trim(mine, 10, 5, "kept"))
+	requireMissing(t, s, mine, "oldest")
+	load(t, s, mine, "newer")
+	load(t, s, mine, "kept")
+
+	t.Log("# what is being written stays, and is counted by what was announced")
+	p := openTestPart(t, s, mine, "part", 50)
+	writeAll(t, p, make([]byte, 20))
+	require.ErrorIs(t, s.Trim(mine, 49, -1, "kept"), ErrPartBusy)
+	requireMissing(t, s, mine, "newer")
+	require.NoError(t, s.Trim(mine, 0, 0, "kept", "part"))
+	require.NoError(t, p.Close())
+	require.NoError(t, s.Trim(mine, -1, 0, "kept"))
+	require.Len(t, listing(t, dir), 1)
+}
+
+func TestRemoveLeavesWhatAnotherProcessWrites(t *testing.T) {
+	dir := t.TempDir()
+	p := openTestPart(t, DirStore(dir), mine, "k", 10)
+	writeAll(t, p, make([]byte, 5))
+	require.ErrorIs(t, DirStore(dir).Remove(mine, "k"), ErrPartBusy)
+	writeAll(t, p, make([]byte, 5))
+	require.NoError(t, p.Commit(sha256.Sum256(make([]byte, 10))))
+}
+
+// storeScript does at random what transfers, crashes and disks do to a store, and keeps what has to be in it.
+type storeScript struct {
+	t     *testing.T
+	rnd   *rand.Rand
+	dir   string
+	store *Dir
+	open  []*dirPart
+}
+
+const (
+	scriptIdentities    = 4
+	scriptIdentityBytes = 300
+	scriptBytes         = 700
+	scriptFiles         = 6
+)
+
+// content is what a key names: the same for everybody, so that what was resumed can be checked.
+func (s *storeScript) content(key string) []byte {
+	return bytes.Repeat([]byte(key), 150)[:10+20*int(key[0]-'a')]
+}
+
+// restart is what a killed process leaves behind.
+func (s *storeScript) restart() {
+	for _, p := range s.open {
+		_ = p.file.Close()
+	}
+	s.open = nil
+	s.store = DirStore(s.dir)
+	s.store.MaxBytes, s.store.MaxIdentityBytes, s.store.MaxIdentityFiles = scriptBytes, scriptIdentityBytes, scriptFiles
+}
+
+func (s *storeScript) step() {
+	identity := string(rune('0' + s.rnd.IntN(scriptIdentities)))
+	key := string(rune('a' + s.rnd.IntN(8)))
+	others := s.others(identity)
+	switch s.rnd.IntN(12) {
+	case 0:
+		s.restart()
+	case 1:
+		s.damage()
+		return // of anybody
+	case 2:
+		if err := s.store.Remove(identity, key); err != nil {
+			require.ErrorIs(s.t, err, ErrPartBusy)
+		}
+	case 3:
+		if c, err := s.store.Lookup(identity, key); err == nil {
+			require.NoError(s.t, c.Close())
+		} else {
+			require.ErrorIs(s.t, err, fs.ErrNotExist)
+		}
+	default:
+		s.transfer(identity, key)
+	}
+	require.Equal(s.t, others, s.others(identity), "what others store")
+}
+
+// transfer opens a part, and mostly ends it.
+func (s *storeScript) transfer(identity, key string) {
+	data := s.content(key)
+	size := int64(len(data))
+	if s.rnd.IntN(4) == 0 {
+		size = -1
+	}
+	part, err := s.store.Open(identity, key, size)
+	if err != nil {
+		require.True(s.t, isOneOf(err, ErrPartBusy, ErrStoreFull), err)
+		return
+	}
+	p := part.(*dirPart)
+	rest := data[p.Offset():]
+	if n, err := p.Write(rest[:s.rnd.IntN(len(rest)+1)]); err != nil {
+		require.ErrorIs(s.t, err, ErrStoreFull)
+		require.Zero(s.t, n)
+	}
+	switch s.rnd.IntN(4) {
+	case 0:
+		s.open = append(s.open, p)
+	case 1:
+		require.NoError(s.t, p.Close())
+	default:
+		s.commit(p, identity, key)
+	}
+}
+
+func (s *storeScript) commit(p *dirPart, identity, key string) {
+	data := s.content(key)
+	_, err := p.Write(data[p.Offset():])
+	if err == nil {
+		err = p.Commit(sha256.Sum256(data))
+	}
+	require.NoError(s.t, p.Close())
+	if err != nil {
+		require.True(s.t, isOneOf(err, ErrStoreFull, ErrDigest), err)
+		return
+	}
+	require.Equal(s.t, data, load(s.t, s.store, identity, key))
+}
+
+// damage cuts or changes a part, as a power failure may.
+func (s *storeScript) damage() {
+	for _, path := range listing(s.t, s.dir) {
+		data, err := os.ReadFile(path)
+		if filepath.Ext(path) != partSuffix || err != nil || len(data) == 0 || s.isOpen(path) {
+			continue
+		}
+		at := s.rnd.IntN(len(data))
+		if s.rnd.IntN(2) == 0 {
+			data = data[:at]
+		} else {
+			data[at] ^= 1
+		}
+		require.NoError(s.t, os.WriteFile(path, data, 0o600))
+		return
+	}
+}
+
+func (s *storeScript) isOpen(path string) bool {
+	for _, p := range s.open {
+		if p.path == path {
+			return true
+		}
+	}
+	return false
+}
+
+// others lists what all but one identity store.
+func (s *storeScript) others(identity string) (files []string) {
+	for _, path := range listing(s.t, s.dir) {
+		if filepath.Base(filepath.Dir(path)) == hashName(identity) {
+			continue
+		}
+		info, err := os.Stat(path)
+		require.NoError(s.t, err)
+		files = append(files, fmt.Sprint(path, info.Size()))
+	}
+	return files
+}
+
+// check counts what lies on the disk.
+func (s *storeScript) check() {
+	total, each := int64(0), make(map[string]int64)
+	for _, path := range listing(s.t, s.dir) {
+		info, err := os.Stat(path)
+		require.NoError(s.t, err)
+		total += info.Size()
+		each[filepath.Dir(path)] += info.Size()
+	}
+	require.LessOrEqual(s.t, total, int64(scriptBytes))
+	for _, bytes := range each {
+		require.LessOrEqual(s.t, bytes, int64(scriptIdentityBytes))
+	}
+}
+
+func isOneOf(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+}
+
+func TestStoreThroughCrashes(t *testing.T) {
+	s := &storeScript{t: t, rnd: testkit.Rand(t), dir: filepath.Join(t.TempDir(), "store")}
+	require.NoError(t, os.Mkdir(s.dir, 0o700))
+	s.restart()
+	for range 150 {
+		s.step()
+		s.check()
+	}
+	s.restart()
+}
