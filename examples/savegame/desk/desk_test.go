@@ -32,6 +32,12 @@ type pair struct {
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
+	return newPairWith(t, func(s stream.Store) stream.Store { return s })
+}
+
+// newPairWith puts something between the server and the vault's store.
+func newPairWith(t *testing.T, between func(stream.Store) stream.Store) *pair {
+	t.Helper()
 	dir := t.TempDir()
 	v, err := vault.Open(dir, vault.Limits{MaxBytes: 1 << 20})
 	require.NoError(t, err)
@@ -39,7 +45,7 @@ func newPair(t *testing.T) *pair {
 	require.NoError(t, os.WriteFile(tokens, []byte("token"), 0o600))
 	guard, err := vault.NewGuard(tokens)
 	require.NoError(t, err)
-	server, err := NewServer(ServerConfig{Vault: v, Guard: guard})
+	server, err := newServer(ServerConfig{Vault: v, Guard: guard}, between(v.Parts()))
 	require.NoError(t, err)
 	cert, err := rpc.DevelopmentCertificate()
 	require.NoError(t, err)

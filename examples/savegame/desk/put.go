@@ -111,7 +111,7 @@ func (j *putJob) receive(in *stream.IncomingBlob) {
 func (j *putJob) store(in *stream.IncomingBlob) error {
 	s, identity := j.clerk.server, j.clerk.conn.Identity()
 	if _, err := io.Copy(io.Discard, in); err != nil {
-		vault.DropIfFull(s.config.Vault.Parts(), identity, j.key, err)
+		vault.DropIfFull(s.parts, identity, j.key, err)
 		return err
 	}
 	s.config.Trace.received()

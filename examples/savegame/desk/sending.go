@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/quivernet/quiver/examples/savegame/vault"
 	"github.com/quivernet/quiver/stream"
@@ -34,7 +35,8 @@ func (c *Client) Put(ctx context.Context, name string, src *vault.Source) (had b
 
 func (c *Client) sendContent(ctx context.Context, request uint32, name string, src *vault.Source) error {
 	c.config.Trace.started()
-	t, err := content.Start(c.streams.Peer(c.conn), src.File, src.Size, stream.Key(keyOf(src.Digest)), stream.Name(nameOf(request)))
+	whole := io.NewSectionReader(src, 0, src.Size) // an earlier attempt may have read some of it
+	t, err := content.Start(c.streams.Peer(c.conn), whole, src.Size, stream.Key(keyOf(src.Digest)), stream.Name(nameOf(request)))
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ type ServerConfig struct {
 // Server is the desks of all clients.
 type Server struct {
 	config  ServerConfig
+	parts   stream.Store
 	world   *rpc.World
 	streams *stream.Streams
 	log     *slog.Logger
@@ -41,8 +42,11 @@ type Server struct {
 }
 
 // NewServer returns a server without connections. The caller drives its world.
-func NewServer(config ServerConfig) (*Server, error) {
-	s := &Server{config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk)}
+func NewServer(config ServerConfig) (*Server, error) { return newServer(config, config.Vault.Parts()) }
+
+// newServer takes the vault's store of what is on its way by itself, for tests of a full disk.
+func newServer(config ServerConfig, parts stream.Store) (*Server, error) {
+	s := &Server{config: config, parts: parts, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -62,7 +66,7 @@ func NewServer(config ServerConfig) (*Server, error) {
 	if most <= 0 {
 		most = -1
 	}
-	streams, err := stream.Install(world, stream.Config{Backend: config.Backend, MaxBytes: most, Store: config.Vault.Parts()})
+	streams, err := stream.Install(world, stream.Config{Backend: config.Backend, MaxBytes: most, Store: parts})
 	if err != nil {
 		return nil, err
 	}
