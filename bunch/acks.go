@@ -29,7 +29,7 @@ type received struct {
 type ackTimer struct {
 	asking   int           // asking packets since the last ack sent
 	deadline time.Duration // of the next ack when asking > 0
-	urgent   bool          // ack at the deadline even when corked: a gap, or the peer asked for it
+	urgent   bool          // for a gap, or the peer asked for it
 	lastGap  time.Duration // when the last gap was acked
 	acksOnly int           // ack-only packets sent since the last packet that asked
 }

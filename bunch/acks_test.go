@@ -176,7 +176,7 @@ func TestAckTimer(t *testing.T) {
 	r.told(11 * ms)
 	require.False(t, r.due(time.Hour))
 
-	t.Log("# a gap asks for it at once, even when corked")
+	t.Log("# a gap asks for it at once")
 	r.arrived(20*ms, 9)
 	require.True(t, r.due(20*ms))
 	require.True(t, r.urgent)

@@ -25,7 +25,8 @@ type Conn struct {
 	undo        undo // of the last packet
 	corked      bool
 	flushing    bool // though corked
-	unreliables int  // bytes queued
+	corkedAt    time.Duration
+	unreliables int // bytes queued
 
 	// Path.
 	gate         recovery.Gate

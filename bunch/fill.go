@@ -27,7 +27,7 @@ func (c *Conn) unsent() bool {
 // freshAllowed reports whether bunches that were never sent may leave: not while corked, and not while the oldest
 // undecided packet is about to leave the peer's history.
 func (c *Conn) freshAllowed() bool {
-	return (!c.corked || c.flushing) && c.sent.spread() < c.limits.History-1
+	return c.open() && c.sent.spread() < c.limits.History-1
 }
 
 // bulkOpen reports whether bulk may add a packet to what is in flight. After two probe timeouts in a row only the probe

@@ -59,11 +59,13 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 	return c.launch(t)
 }
 
-// must reports whether a packet has to leave, with or without content.
+// must reports whether a packet has to leave, with or without content. No cork holds back what the peer waits for.
 func (c *Conn) must(t time.Duration) bool {
-	open := !c.corked || c.flushing
-	return c.mustPing() || c.flow.update && open || c.received.due(t) && (open || c.received.urgent)
+	return c.mustPing() || c.received.due(t) || c.flow.update && (c.open() || t >= c.corkEnds())
 }
+
+// corkEnds returns when a tick is so long that a higher limit no longer waits for its company.
+func (c *Conn) corkEnds() time.Duration { return c.corkedAt + c.config.AckDelay }
 
 // mustPing reports whether a packet has to leave though it may carry no bunch.
 func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.probe }

@@ -209,11 +209,18 @@ func (c *Conn) schedule(ch *channel) {
 	}
 }
 
-// Cork keeps everything but gap acks and resends back until Cork(false), so that a tick leaves in few full packets.
+// Cork keeps new messages back until Cork(false), so that a tick leaves in few full packets. Acks that are due, resends and
+// probes leave all the same, and a higher limit after Config.AckDelay: a peer must not suffer from a long tick.
 func (c *Conn) Cork(on bool) {
 	c.changed = c.changed || c.corked && !on
+	if on && !c.corked {
+		c.corkedAt = c.now
+	}
 	c.corked, c.flushing = on, false
 }
+
+// open reports whether no cork holds new messages back.
+func (c *Conn) open() bool { return !c.corked || c.flushing }
 
 // Flush lets what is queued now leave though the connection is corked.
 func (c *Conn) Flush() { c.flushing, c.changed = c.corked, true }

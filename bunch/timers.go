@@ -43,7 +43,8 @@ func (c *Conn) NextTimeout() (time.Time, bool) {
 			next, any = at, true
 		}
 	}
-	consider(c.received.deadline, c.received.asking > 0 && (!c.corked || c.flushing || c.received.urgent))
+	consider(c.received.deadline, c.received.asking > 0)
+	consider(c.corkEnds(), c.flow.update && !c.open())
 	consider(c.loss.Next, c.loss.Next != 0)
 	consider(c.ptoAt())
 	consider(c.limitProbeAt())

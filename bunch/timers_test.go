@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 func TestCorkHoldsATick(t *testing.T) {
@@ -41,13 +43,15 @@ func TestCorkLetsGapAcksAndResendsPass(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.sendPackets(5)
 	l.Cork(true)
-	t.Log("# a plain ack waits for the tick")
+	t.Log("# a plain ack waits for the tick, but not longer than its delay")
 	l.wait(50 * ms)
 	require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &packetHeader{flags: flagPing, number: 0})))
 	l.acks = 1
-	l.wait(40 * ms)
+	l.wait(39 * ms)
 	require.Zero(t, l.packets())
-	t.Log("# that of a gap does not")
+	l.wait(1 * ms)
+	require.Equal(t, 1, l.packets())
+	t.Log("# that of a gap does not wait")
 	require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &packetHeader{flags: flagPing, number: 2})))
 	require.Equal(t, 1, l.packets())
 	t.Log("# nor a resend")
@@ -57,6 +61,56 @@ func TestCorkLetsGapAcksAndResendsPass(t *testing.T) {
 	b, _, ok := l.AppendPacket(l.at, nil, 1404)
 	require.True(t, ok)
 	require.Equal(t, []string{"1/0"}, bunchesOf(t, b))
+	require.Zero(t, l.packets())
+}
+
+// TestLongTicksAreHeard: an end that is corked for minutes acknowledges, asks for what it lacks and raises the limit, and
+// sends nothing new. Either end is corked in turn, on a lossy path.
+func TestLongTicksAreHeard(t *testing.T) {
+	random := testkit.Rand(t)
+	for corked := range 2 {
+		p := newPair(t, Config{ReliableBuffer: 64})
+		p.drop = func(int, []byte) bool { return random.Float64() < 0.1 }
+		busy, other := p.ends[corked], p.ends[1-corked]
+		down, up := p.open(1-corked, Normal), p.open(corked, Normal)
+		p.send(corked, up, Reliable, []byte("before"))
+		p.flush()
+		busy.Cork(true)
+		p.send(corked, up, Reliable, []byte("in the tick"))
+		got := 0
+		for n := range 3000 {
+			p.send(1-corked, down, Reliable, pattern(1000, n))
+			p.run(33 * ms)
+			require.Less(t, out(other, down), 32, "after %d ticks", n)
+			if n%30 == 0 { // the limit would else be reached
+				got += len(p.take(corked))
+			}
+		}
+		p.run(time10)
+		require.Equal(t, 3000, got+len(p.take(corked)))
+		require.Len(t, p.take(1-corked), 1)
+		busy.Cork(false)
+		p.run(time10)
+		require.Len(t, p.take(1-corked), 1)
+		p.settled()
+	}
+}
+
+// TestLimitOfALongTick: the first 40 ms of a tick a higher limit waits for company, so that one tick is one datagram.
+func TestLimitOfALongTick(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.Cork(true)
+	l.SetReceiveLimit(1 << 20)
+	require.Zero(t, l.packets())
+	at, ok := l.NextTimeout()
+	require.True(t, ok)
+	require.Equal(t, 40*ms, at.Sub(l.at))
+	l.wait(39 * ms)
+	require.Zero(t, l.packets())
+	l.wait(1 * ms)
+	b, _, ok := l.AppendPacket(l.at, nil, 1404)
+	require.True(t, ok)
+	require.Equal(t, byte(flagLimit), b[1])
 	require.Zero(t, l.packets())
 }
 

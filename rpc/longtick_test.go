@@ -1,0 +1,74 @@
+package rpc
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// calls lets one side's world call the other's at 30 Hz for d, and returns how many calls it made. Only the caller ticks.
+func (n *network) calls(caller *testWorld, d time.Duration, call func() error) (made int) {
+	n.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); made++ {
+		caller.Dispatch(time.Now())
+		require.NoError(n.t, call(), "call %d", made)
+		caller.Flush(time.Now())
+		time.Sleep(time.Second / 30)
+		synctest.Wait()
+	}
+	return made
+}
+
+// directions runs fn with the server as the one who calls, and with the client: then busy is the world that does not tick.
+func directions(t *testing.T, payload string, fn func(t *testing.T, n *network, caller, busy *testWorld, call func() error)) {
+	for _, calling := range []string{"server", "client"} {
+		t.Run(calling+" calls", func(t *testing.T) {
+			inNet(t, 1, Config{}, func(n *network) {
+				a := n.spawn(0)
+				client := n.clients[0]
+				if calling == "server" {
+					fn(t, n, n.server, client, func() error { return bulk.Call(a, Raw(payload)) })
+					return
+				}
+				mirror := n.mirror(0, a)
+				fn(t, n, client, n.server, func() error { return shout.Call(mirror, payload) })
+			})
+		})
+	}
+}
+
+// heardCalls counts the calls of directions that reached w.
+func heardCalls(w *testWorld, payload string) int { return len(w.heard) + w.received/len(payload) }
+
+// TestLongTickLosesNobody: a world that takes 8.5 s between Dispatch and Flush, as one that loads a level, acknowledges what
+// comes meanwhile, so that 30 reliable calls a second never fill their sender's reliable buffer.
+func TestLongTickLosesNobody(t *testing.T) {
+	const payload = "next"
+	directions(t, payload, func(t *testing.T, n *network, caller, busy *testWorld, call func() error) {
+		busy.Dispatch(time.Now())
+		made := n.calls(caller, 8500*time.Millisecond, call)
+		require.Zero(t, heardCalls(busy, payload))
+		busy.Flush(time.Now())
+		n.tick(3)
+		require.Greater(t, made, 254, "a reliable buffer")
+		require.Equal(t, made, heardCalls(busy, payload))
+		require.Empty(t, append(caller.left, busy.left...))
+	})
+}
+
+// TestStoppedWorldMakesItsPeersWait: after 37 s the calls have used up what the stopped world lets wait. Flow control then
+// keeps the rest at its sender, where calls that wait share entries: nobody is kicked, and all arrives in the end.
+func TestStoppedWorldMakesItsPeersWait(t *testing.T) {
+	payload := strings.Repeat("level", 40)
+	directions(t, payload, func(t *testing.T, n *network, caller, busy *testWorld, call func() error) {
+		made := n.calls(caller, time.Minute, call)
+		stats := caller.World.Conns()[0].Stats()
+		require.Greater(t, stats.Queued, 100_000, "bytes wait at the sender")
+		n.tick(60)
+		require.Equal(t, made, heardCalls(busy, payload))
+		require.Empty(t, append(caller.left, busy.left...))
+	})
+}
