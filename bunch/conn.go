@@ -21,6 +21,7 @@ type Conn struct {
 	levels      [levels]level
 	blocks      blocks
 	sent        sentPackets
+	skips       skips
 	build       builder
 	undo        undo // of the last packet
 	corked      bool
@@ -74,6 +75,7 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 	c.channels = newChannels(config.Client, config.MaxChannels)
 	c.peerAckDelay = config.AckDelay
 	c.flow.init(config.ReceiveLimit)
+	c.skips.init(config.Random)
 	return c, nil
 }
 

@@ -4,7 +4,7 @@
 // A [Conn] is one end of a connection. It is a pure machine: no clock, no goroutine, no lock, no socket. Messages go in by
 // [Conn.Send] and come out by [Conn.Next] or [Conn.Take]; datagrams go in by [Conn.Receive] and come out by
 // [Conn.AppendPacket]; time is the argument now, and what to wait for is what [Conn.NextTimeout] returns. The same calls at
-// the same times give the same bytes.
+// the same times give the same bytes, but for the packet numbers that Config.Random has it leave out.
 //
 // # Nouns
 //

@@ -80,9 +80,15 @@ func FuzzReceive(f *testing.F) {
 	f.Add(appendBunch([]byte{0, 40, Protocol, 0, 0, 0, 0, 9}, header{flags: flagWhole | flagOpen, channel: 4}, []byte("\x03abc")))
 	f.Add(appendBunch([]byte{0, 40, Protocol, 0, 0, 0, 0, 9}, header{flags: flagBegin | byte(Unreliable), channel: 2}, make([]byte, EntryBytes)))
 	f.Add([]byte{0, 14, Protocol, flagAcks, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 1, 3})
+	f.Add([]byte{0, 14, Protocol, flagAcks, 0, 0, 0, 9, 0, 0, 0, 8, 0, 0, 1, 4}) // names a number that was left out
+	stale := binary.BigEndian.AppendUint16(nil, 6+10+EntryBytes)
+	stale = append(stale, packetOf(10, unreliablePart(2, Unreliable, 7, 0, false, EntryBytes))...)
+	stale = binary.BigEndian.AppendUint16(stale, 6+11)
+	f.Add(append(stale, packetOf(10+partSpan+1, unreliablePart(2, Unreliable, 7, 1, true, 1))...))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p := newPair(t, Config{MaxChannels: 100})
+		p := newPair(t, Config{MaxChannels: 100, Random: dice(1)})
 		client := p.ends[0]
+		client.skips.next = 5
 		up, down := p.open(0, Bulk), p.open(1, High)
 		p.send(0, up, Reliable, pattern(20_000, 1))
 		p.send(1, down, Reliable, pattern(5000, 2))

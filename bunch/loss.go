@@ -58,11 +58,15 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 		}
 		low := high - run
 		if i%2 == 0 {
-			for n := high; n > max(low, c.sent.oldest); n-- {
-				if p := c.sent.get(n - 1); c.ackPacket(t, n-1, p) && newest == nil {
-					newest = p
-					c.sampleRTT(t, p, n-1 == largest, h.delay)
-				}
+			p, err := c.ackRange(t, low, high)
+			if err != nil {
+				return nil, err
+			}
+			if newest == nil {
+				newest = p
+			}
+			if i == 0 && p != nil && p == c.sent.get(largest) {
+				c.sampleRTT(t, p, h.delay)
 			}
 		}
 		high = low
@@ -70,11 +74,23 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 	return newest, nil
 }
 
-func (c *Conn) sampleRTT(t time.Duration, p *packet, largest bool, delay uint16) {
-	if largest {
-		wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
-		c.gate.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
+// ackRange takes the news that the packets from low to high-1 arrived, and returns the newest of which it is news, or nil.
+func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err error) {
+	for n := high; n > max(low, c.sent.oldest); n-- {
+		p := c.sent.get(n - 1)
+		if p.fate == skipped {
+			return nil, violation(AckSequenceMismatch, "ack of packet %d, which was left out", n-1)
+		}
+		if c.ackPacket(t, n-1, p) && newest == nil {
+			newest = p
+		}
 	}
+	return newest, nil
+}
+
+func (c *Conn) sampleRTT(t time.Duration, p *packet, delay uint16) {
+	wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
+	c.gate.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
 }
 
 // ackPacket takes the news that packet n arrived, and reports whether it is news. It counts for a lost one too: when the
@@ -147,7 +163,7 @@ func (c *Conn) detectLosses(t time.Duration) {
 	n, ok := c.sent.firstFlying()
 	for ; ok && n < max(c.loss.Largest, c.loss.overtaken); n++ {
 		p := c.sent.get(n)
-		if p.fate == flying && (p.prompt || n < c.loss.Largest) && c.loss.Lost(t, n, p.at) {
+		if p.fate == flying && (p.prompt || n < c.loss.Largest) && c.loss.Lost(t, n+c.sent.skippedAfter(n), p.at) {
 			c.losePacket(t, n, p)
 		}
 	}

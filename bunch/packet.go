@@ -46,13 +46,14 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 		c.idle()
 		return buf, 0, false
 	}
+	c.skipNumber(t)
 	c.build = builder{buf: buf, start: len(buf), limit: len(buf) + max, fresh: fresh, packet: c.sent.add()}
 	c.appendHeader(t, content)
 	if content {
 		c.fill()
 	}
 	if c.build.bunches == 0 && !must {
-		c.sent.next--
+		c.sent.takeBack()
 		c.idle()
 		return buf, 0, false
 	}
@@ -152,6 +153,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	c.stats.PacketsSent++
 	c.stats.BytesSent += uint64(p.size)
 	packet, number = b.buf, c.sent.next-1
+	c.skips.launched(number)
 	c.trace("sent", number, p.size)
 	c.build = builder{}
 	if len(c.watched) > 0 {

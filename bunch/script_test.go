@@ -43,7 +43,11 @@ func newScript(t testing.TB, data []byte) *script {
 	s := &script{bytes: data}
 	r := 8 << (s.next() % 5)
 	s.pair = newPair(t, Config{ReliableBuffer: r, Overflow: OverflowError, IdleTimeout: 100 * time.Hour,
-		History: 64 << (s.next() % 7), MaxChannels: 20})
+		History: 64 << (s.next() % 7), MaxChannels: 20, Random: dice(uint64(len(data)))})
+	for _, c := range s.ends {
+		c.skips.about = 12 // so that every script meets some
+		c.skips.draw(0)
+	}
 	for i := range s.sides {
 		s.sides[i] = scriptSide{channels: []uint64{0}, closed: map[uint64]bool{}, want: map[uint64]*wanted{}}
 	}

@@ -13,6 +13,7 @@ const (
 	flying
 	lost // its bunches were given back; a late ack still frees them
 	acked
+	skipped // the number was left out: an ack for it is made up
 )
 
 // item names the bytes of one entry that a packet carried.
@@ -23,7 +24,7 @@ type item struct {
 	first    bool // they had not left before
 }
 
-// packet is what is kept of a packet until its fate is known, and of a lost one 3 PTO longer.
+// packet is what is kept of a packet until its fate is known, and of a lost or skipped one 3 PTO longer.
 type packet struct {
 	fate      fate
 	limit     bool // carried a limit update
@@ -59,6 +60,9 @@ func (s *sentPackets) full() bool {
 	s.forgetDecided()
 	return s.next-s.oldest == seenWindow
 }
+
+// roomForTwo reports whether add may be called twice before drop.
+func (s *sentPackets) roomForTwo() bool { return s.next-s.oldest <= seenWindow-2 }
 
 // drop forgets the oldest packet, whatever it waits for.
 func (s *sentPackets) drop() {
@@ -112,6 +116,25 @@ func (s *sentPackets) landed(p *packet, f fate) {
 	p.fate = f
 }
 
+// takeBack takes the newest packet back, which was not launched, with the number that was left out before it.
+func (s *sentPackets) takeBack() {
+	s.next--
+	if s.next > s.oldest && s.get(s.next-1).fate == skipped {
+		s.next--
+	}
+	s.undecided = min(s.undecided, s.next)
+}
+
+// skippedAfter counts the numbers left out among the next three, which the packet threshold must not count.
+func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
+	for next := n + 1; next < min(n+skipLeast, s.next); next++ {
+		if s.get(next).fate == skipped {
+			count++
+		}
+	}
+	return count
+}
+
 // unsend takes the newest packet back; its number is used again.
 func (s *sentPackets) unsend(p *packet, lastAsk time.Duration) {
 	s.landed(p, nothing)
@@ -124,7 +147,7 @@ func (s *sentPackets) unsend(p *packet, lastAsk time.Duration) {
 func (s *sentPackets) forget(now time.Duration) {
 	s.firstFlying()
 	for s.oldest < s.undecided {
-		if p := s.get(s.oldest); p.fate == lost && now < p.lostUntil {
+		if p := s.get(s.oldest); (p.fate == lost || p.fate == skipped) && now < p.lostUntil {
 			return
 		}
 		s.drop()

@@ -15,7 +15,7 @@ type Stats struct {
 	BunchesSent, BunchesReceived uint64
 	BunchesResent                uint64
 	PacketsLost                  uint64 // sent and declared lost; some may have arrived late
-	PacketsMissing               uint64 // numbers of the peer's that never came
+	PacketsMissing               uint64 // numbers of the peer's that never came, with those that it left out
 	SpuriousLosses               uint64 // declared lost, acked later
 	AcksOnlySent, ProbesSent     uint64
 

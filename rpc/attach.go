@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -79,6 +80,7 @@ func (w *World) attach(carrier Carrier, server bool) (*Conn, error) {
 	}
 	config := w.config.Bunch
 	config.Client, config.ReceiveLimit = !server, minReceiveLimit
+	config.Random = rand.IntN
 	if config.IdleTimeout == 0 {
 		config.IdleTimeout = w.config.idleTimeout()
 	}

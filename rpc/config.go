@@ -62,8 +62,8 @@ type Config struct {
 	IdleTimeout time.Duration // default 30 s
 	KeepAlive   time.Duration // default 10 s; negative = none
 
-	// Bunch configures the reliable buffers (ReliableBuffer, MaxBunch, AckDelay, Overflow, Trace …). Client and
-	// ReceiveLimit are set by the world.
+	// Bunch configures the reliable buffers (ReliableBuffer, MaxBunch, AckDelay, Overflow, Trace …). Client,
+	// ReceiveLimit and Random are set by the world.
 	Bunch bunch.Config
 
 	// Logger receives records at LogLevel and above; nil = none. Level may change at run time.

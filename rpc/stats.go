@@ -19,7 +19,7 @@ type Stats struct {
 	RateIn, RateOut float64
 
 	PacketsIn, PacketsOut             uint64
-	PacketsLost, PacketsMissing       uint64 // sent and lost; never seen, though later ones were
+	PacketsLost, PacketsMissing       uint64 // sent and lost; never seen, though later ones were (with the one number in about 500 that the peer leaves out)
 	BytesIn, BytesOut                 uint64
 	BunchesIn, BunchesOut             uint64
 	BunchesResent                     uint64

@@ -1,0 +1,47 @@
+package bunch
+
+import "time"
+
+const (
+	// skipAbout is the mean distance of packet numbers that are left out. Each costs the peer an ack at once and two bytes
+	// in the acks until one of these is acknowledged; at 500 that is below a packet in 500.
+	skipAbout = 500
+	// skipLeast is the least distance: packetThreshold and one, so that few packets decide over a loss across one at most.
+	skipLeast = 4
+)
+
+// skips decides which packet numbers are left out. The peer can not tell them from lost packets, so one that acknowledges
+// what it did not receive, to have us send faster than the path takes, names one of them sooner or later (RFC 9000, 21.4).
+type skips struct {
+	random func(n int) int // nil = none is left out
+	about  int             // mean distance
+	next   uint64          // the least number to leave out
+}
+
+func (s *skips) init(random func(n int) int) {
+	s.random, s.about = random, skipAbout
+	s.draw(0)
+}
+
+// draw decides which number after last is left out next.
+func (s *skips) draw(last uint64) {
+	if s.random != nil {
+		s.next = last + skipLeast + uint64(s.random(2*(s.about-skipLeast)+1))
+	}
+}
+
+// launched draws the next number to leave out once packet n has left behind one.
+func (s *skips) launched(n uint64) {
+	if n > s.next {
+		s.draw(n)
+	}
+}
+
+// skipNumber leaves the next packet number out when it is due. Its record stays as long as that of a lost packet.
+func (c *Conn) skipNumber(t time.Duration) {
+	if c.skips.random == nil || c.sent.next < c.skips.next || !c.sent.roomForTwo() {
+		return
+	}
+	p := c.sent.add()
+	p.fate, p.at, p.lostUntil = skipped, t, t+lostMemory*c.pto()
+}

@@ -1,0 +1,173 @@
+package bunch
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// dice is Config.Random from a seed.
+func dice(seed uint64) func(n int) int { return rand.New(rand.NewPCG(seed, 0)).IntN }
+
+// leftOut returns the numbers that were never sent, of the packets launched so far.
+func leftOut(c *Conn) (numbers []uint64) {
+	for n := c.sent.oldest; n < c.sent.next; n++ {
+		if c.sent.get(n).fate == skipped {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+func TestNumbersAreLeftOut(t *testing.T) {
+	seed := testkit.Seed(t)
+	const packets = 100_000
+	play := func(random func(int) int) (gaps []uint32, c *Conn) {
+		c, ch := newClient(t, Config{Random: random})
+		next := uint32(0)
+		for n := range packets {
+			require.NoError(t, c.Send(ch, Unreliable, nil))
+			b, number, ok := c.AppendPacket(epoch.Add(time.Duration(n)*ms), nil, 1404)
+			require.True(t, ok)
+			require.Equal(t, uint32(number), binary.BigEndian.Uint32(b[2:]))
+			if uint32(number) != next {
+				gaps = append(gaps, next)
+				require.Equal(t, next+1, uint32(number), "one at a time")
+			}
+			next = uint32(number) + 1
+			h := packetHeader{flags: flagAcks, number: uint32(n), largest: uint32(number), nruns: 1}
+			h.runs[0] = 1
+			require.NoError(t, c.Receive(epoch.Add(time.Duration(n)*ms), appendPacketHeader(nil, &h)))
+		}
+		return gaps, c
+	}
+	gaps, c := play(dice(seed))
+	require.InDelta(t, packets/skipAbout, len(gaps), 60, "5 standard deviations")
+	require.Equal(t, uint64(packets), c.Stats().PacketsSent)
+	for i, n := range gaps {
+		require.True(t, i == 0 || n-gaps[i-1] >= skipLeast)
+	}
+	other, _ := play(dice(seed + 1))
+	require.NotEqual(t, gaps, other)
+	none, _ := play(nil)
+	require.Empty(t, none)
+}
+
+// TestMadeUpAcksClose: a peer that acknowledges whatever was sent is found out, one that tells the truth never is.
+func TestMadeUpAcksClose(t *testing.T) {
+	l := newLossTest(t, Config{Random: dice(testkit.Seed(t))})
+	l.skips.next = 3
+	l.sendPackets(5)
+	require.Equal(t, []uint64{3}, leftOut(l.Conn))
+	l.wait(50 * ms)
+	l.mustAck(0, 2)
+	l.mustAck(4, 5)
+	requireCode(t, AckSequenceMismatch, l.ack(0, 5))
+	require.ErrorContains(t, l.Err(), "ack of packet 3, which was left out")
+
+	t.Log("# also later, when all others were acknowledged, and with nothing else in the ack")
+	l = newLossTest(t, Config{Random: dice(1)})
+	l.skips.next = 3
+	l.sendPackets(5)
+	l.wait(50 * ms)
+	l.mustAck(0, 2)
+	l.mustAck(4, 5)
+	l.wait(100 * ms)
+	requireCode(t, AckSequenceMismatch, l.ack(3, 3))
+}
+
+// TestSkippedNumberIsNoLoss: what was not sent counts neither as lost nor as one of three that overtook.
+func TestSkippedNumberIsNoLoss(t *testing.T) {
+	l := newLossTest(t, Config{Random: dice(testkit.Seed(t))})
+	l.skips.next = 2
+	l.sendPackets(5) // 0 1 3 4 5
+	require.Equal(t, []uint64{2}, leftOut(l.Conn))
+	l.wait(50 * ms)
+	l.mustAck(3, 4)
+	require.Equal(t, flying, l.fate(1), "only two later ones were acknowledged")
+	l.mustAck(3, 5)
+	require.Equal(t, lost, l.fate(1))
+	require.Equal(t, uint64(2), l.Lost(), "0 and 1")
+	l.mustAck(0, 1)
+	l.wait(time10)
+	require.Empty(t, leftOut(l.Conn), "forgotten after 3 PTO")
+	require.Equal(t, l.sent.oldest, l.sent.next)
+	require.True(t, l.Drained())
+}
+
+// TestSkippedNumberIsTakenBack: a packet that was refused, or that found nothing to carry, leaves the numbers as they were.
+func TestSkippedNumberIsTakenBack(t *testing.T) {
+	l := newLossTest(t, Config{Random: dice(testkit.Seed(t))})
+	l.sendPackets(4)
+	l.skips.next = 4
+	require.NoError(t, l.Send(l.channel, Reliable, nil))
+	_, first, ok := l.AppendPacket(l.at, nil, 1404)
+	require.True(t, ok)
+	require.Equal(t, uint64(5), first)
+	for range 10 {
+		l.Unsent(first)
+		_, again, ok := l.AppendPacket(l.at, nil, 1404)
+		require.True(t, ok)
+		require.Equal(t, first, again)
+	}
+	require.Equal(t, []uint64{4}, leftOut(l.Conn))
+
+	t.Log("# a message that is blocked by the limit fills no packet, however often it is tried")
+	l.flow.limit = l.flow.sent
+	l.skips.next = 6
+	require.NoError(t, l.Send(l.channel, Reliable, make([]byte, 100)))
+	for range 10 {
+		require.Zero(t, l.packets())
+		require.Equal(t, uint64(6), l.sent.next)
+		require.Equal(t, uint64(6), l.skips.next)
+	}
+	checkConn(t, l.Conn)
+}
+
+// TestSkipsCostLittle counts the packets of an hour of play at 30 Hz and of a transfer, with numbers left out and without.
+func TestSkipsCostLittle(t *testing.T) {
+	seed := testkit.Seed(t)
+	for _, c := range []struct {
+		name   string
+		oneWay bool
+		size   int
+		every  time.Duration
+		count  int
+	}{
+		{"play both ways", false, 20, 33 * ms, 20_000},
+		{"play one way", true, 20, 33 * ms, 20_000},
+		{"transfer", true, 1098, ms, 20_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			packets := func(config Config) (total int, s [2]Stats) {
+				p := newPair(t, config)
+				up, down := p.open(0, Normal), p.open(1, Normal)
+				for range c.count / map[bool]int{true: 10, false: 1}[testing.Short()] {
+					p.send(0, up, Reliable, make([]byte, c.size))
+					if !c.oneWay {
+						p.send(1, down, Reliable, make([]byte, c.size))
+					}
+					p.run(c.every)
+					p.take(0)
+					p.take(1)
+				}
+				p.run(time10)
+				p.settled()
+				return p.sent[0] + p.sent[1], [2]Stats{p.ends[0].Stats(), p.ends[1].Stats()}
+			}
+			without, _ := packets(Config{})
+			with, stats := packets(Config{Random: dice(seed)})
+			t.Logf("%d packets with numbers left out, %d without: %+.3f %%", with, without, 100*(float64(with)/float64(without)-1))
+			require.Less(t, float64(with), 1.004*float64(without)+10)
+			for _, s := range stats {
+				require.Zero(t, s.PacketsLost)
+				require.Zero(t, s.BunchesResent)
+			}
+		})
+	}
+}
