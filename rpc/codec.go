@@ -31,6 +31,8 @@ type codec struct {
 	schema    *schema // of codecMsgpack
 	name      string  // in the shape
 	validates bool
+	picky     bool // not every value of the type may travel, so that what was encoded is checked before it leaves
+	whole     int  // bytes of codecBinary, from its MaxEncodedSize; unbounded = any
 }
 
 type codecKind uint8
@@ -51,7 +53,7 @@ func codecOf(t reflect.Type) (*codec, error) {
 		return c.(*codec), nil
 	}
 	p := reflect.PointerTo(t)
-	c := &codec{validates: p.Implements(reflect.TypeFor[validator]())}
+	c := &codec{validates: p.Implements(reflect.TypeFor[validator]()), whole: unbounded}
 	switch {
 	case t.Kind() == reflect.Pointer:
 		return nil, fmt.Errorf("%v is a pointer; use the value itself", t)
@@ -63,7 +65,14 @@ func codecOf(t reflect.Type) (*codec, error) {
 		if err := promoted(t); err != nil {
 			return nil, err
 		}
-		c.kind, c.name = codecBinary, "binary "+t.String()
+		var err error
+		if c.whole, err = wholeOf(t); err != nil {
+			return nil, err
+		}
+		c.kind, c.name, c.picky = codecBinary, "binary "+t.String(), c.whole != unbounded
+		if c.picky {
+			c.name += fmt.Sprintf(", at most %d bytes", c.whole)
+		}
 	default:
 		s, err := schemaOf(t)
 		if err != nil {
@@ -73,6 +82,7 @@ func codecOf(t reflect.Type) (*codec, error) {
 		if err := outlined(c); err != nil {
 			return nil, fmt.Errorf("%v: %w", t, err)
 		}
+		c.picky = s.picky()
 	}
 	codecs.Store(t, c)
 	return c, nil
@@ -95,6 +105,9 @@ func (c *codec) decode(payload []byte, p any) error {
 		*p.(*Raw) = payload
 		return nil
 	case codecBinary:
+		if err := within(len(payload), c.whole, "bytes"); err != nil {
+			return err
+		}
 		return p.(encoding.BinaryUnmarshaler).UnmarshalBinary(payload)
 	}
 	n, err := c.schema.measure(payload)
@@ -169,8 +182,9 @@ func keep[A any](p *A) any {
 	return *p
 }
 
-// value appends the value at p.
+// value appends the value at p. One that the peer would refuse is refused here.
 func (e *encoder) value(c *codec, p any) (err error) {
+	start := len(e.buf)
 	switch c.kind {
 	case codecNone:
 	case codecRaw:
@@ -183,6 +197,13 @@ func (e *encoder) value(c *codec, p any) (err error) {
 	default:
 		err = e.msgpack.Encode(p)
 	}
+	if err != nil || !c.picky {
+		return err
+	}
+	if c.kind == codecBinary {
+		return within(len(e.buf)-start, c.whole, "bytes")
+	}
+	_, err = c.schema.measure(e.buf[start:])
 	return err
 }
 

@@ -43,12 +43,29 @@
 // Arguments are values of bools, numbers, strings, times, arrays, slices, maps, structs and pointers to them. They travel
 // as msgpack, structs as arrays of their exported fields. A type with AppendBinary and UnmarshalBinary writes itself,
 // [Raw] travels as it is, [None] takes no bytes. The tag `msgpack:"-"` keeps a field at home. Interfaces, channels and
-// functions are refused at the declaration, and so are types that read msgpack themselves.
+// functions are refused at the declaration, and so are types that read msgpack themselves, and structs of which no field
+// travels, such as an [Actor]: they would arrive empty.
 //
-// What arrives is checked before it is decoded: every length against the bytes that are there, every number against
-// its type, at most 64 levels of nesting, and at most 64 KiB plus 64 bytes of memory for each byte on the wire. Both
-// ends compare the shape of their classes when they connect: names, directions, deliveries, and the fields of every
-// argument. Ends that differ do not connect, and say where they differ when the server has Config.ExplainMismatch.
+// A quiver tag bounds a string or []byte in bytes, and a slice or map in elements:
+//
+//	Name  string              `quiver:"max=32"`                // bytes
+//	Tags  []string            `quiver:"max=100,each=20"`       // elements, then bytes of each
+//	Index map[string][]string `quiver:"max=8,key=16,each=4,each=20"`
+//
+// "max" bounds the field, "each" what is inside of it, level by level, and "key" the keys of the map whose bound stands
+// before it. Arrays and pointers are passed over. A type with a method MaxEncodedSize() int bounds its values as a whole.
+// Call refuses what is beyond a bound, with [ErrTooLong], and a string that is not valid UTF-8.
+//
+// What arrives is checked before it is decoded: every length against the bytes that are there and against its bound,
+// every number against its type, every string for valid UTF-8, the keys of a map for twins and NaN, at most 64 levels of
+// nesting, and at most 64 KiB plus 64 bytes of memory for each byte on the wire. What breaks a rule closes the connection
+// with [PayloadFail]. Not checked, and for Validate to refuse: floats outside of map keys may be NaN or infinite, and a
+// comparison with NaN is false, so write what is allowed, as in !(x >= 0 && x <= 1); strings may hold control characters;
+// [Raw], []byte and types that write themselves may hold any bytes.
+//
+// Both ends compare the shape of their classes when they connect: names, directions, deliveries, and the fields of every
+// argument with their bounds. Ends that differ do not connect, and say where they differ when the server has
+// Config.ExplainMismatch.
 //
 // # Bulk data on lossy paths
 //

@@ -80,7 +80,7 @@ func call[A any](a *Actor, m *method, arg A) error {
 	}
 	e := getEncoder()
 	defer e.release()
-	if plan.remote {
+	if plan.remote || m.codec.picky { // what could not be sent does not run here either
 		if err := e.call(m, p); err != nil {
 			return err
 		}

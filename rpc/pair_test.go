@@ -22,7 +22,14 @@ var (
 	blink = Client[int](hero, "Blink", Unreliable)
 	blast = Multicast[int](hero, "Explode", Reliable)
 	bulk  = Client[Raw](hero, "Bulk", Reliable)
+	title = Server[callsign](hero, "Title", Reliable)
 )
+
+// callsign has bounds.
+type callsign struct {
+	Name  string   `quiver:"max=8"`
+	Known []string `quiver:"max=2,each=4"`
+}
 
 type shot struct{ Ammo int }
 
@@ -74,6 +81,7 @@ func newTestWorld(t testing.TB, config Config) *testWorld {
 	On(w.binding, hit, func(p *puppet, _ *Call, n int) { p.note("hit") })
 	On(w.binding, blink, func(p *puppet, _ *Call, n int) { p.note("blink") })
 	On(w.binding, blast, func(p *puppet, _ *Call, n int) { p.note("explode") })
+	On(w.binding, title, func(p *puppet, _ *Call, s callsign) { p.note("title " + s.Name) })
 	On(w.binding, bulk, func(_ *puppet, _ *Call, b Raw) { w.received += len(b) })
 	return w
 }

@@ -3,6 +3,7 @@ package rpc
 import (
 	"encoding"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"reflect"
 	"time"
@@ -14,7 +15,7 @@ import (
 // read here, by the schema that has just measured it: these functions check nothing again.
 
 // read fills in the zero value v, which is addressable, from the start of b, and returns what follows. The only errors
-// are those of types that read themselves.
+// are those of types that read themselves, and of maps with a key twice.
 func (s *schema) read(b []byte, v reflect.Value) (rest []byte, err error) {
 	switch s.form {
 	case formBool:
@@ -120,17 +121,24 @@ func (s *schema) readMap(b []byte, v reflect.Value) (rest []byte, err error) {
 		}
 		m.SetMapIndex(key, elem)
 	}
+	if m.Len() != n {
+		return nil, fmt.Errorf("a map of %d entries holds only %d keys", n, m.Len())
+	}
 	v.Set(m)
 	return b, nil
 }
 
 func (s *schema) readFloat(b []byte, v reflect.Value) (rest []byte) {
-	if s.bits == 32 {
-		v.SetFloat(float64(math.Float32frombits(binary.BigEndian.Uint32(b[1:]))))
-		return b[5:]
+	v.SetFloat(floatAt(b, s.bits))
+	return b[1+s.bits/8:]
+}
+
+// floatAt returns the float at the start of b.
+func floatAt(b []byte, bits int) float64 {
+	if bits == 32 {
+		return float64(math.Float32frombits(binary.BigEndian.Uint32(b[1:])))
 	}
-	v.SetFloat(math.Float64frombits(binary.BigEndian.Uint64(b[1:])))
-	return b[9:]
+	return math.Float64frombits(binary.BigEndian.Uint64(b[1:]))
 }
 
 // readInteger reads an integer of any width; an unsigned one above the largest int64 wraps.

@@ -44,6 +44,11 @@ type schema struct {
 	elem     *schema
 	fields   []schemaField
 	size     int // bytes in memory, without what it points to
+	typ      reflect.Type
+
+	// Bounds, unbounded = none.
+	max   int // bytes of a string, of bytes and of what writes itself; elements of a slice or map. From the field's tag
+	whole int // encoded bytes, from the type's MaxEncodedSize; of a string, bytes and what writes itself without the header
 }
 
 type schemaField struct {
@@ -53,7 +58,10 @@ type schemaField struct {
 }
 
 var (
-	timeType = reflect.TypeFor[time.Time]()
+	timeType  = reflect.TypeFor[time.Time]()
+	actorType = reflect.TypeFor[Actor]()
+
+	boundedType = reflect.TypeFor[bounded]()
 
 	binaryMarshaler   = reflect.TypeFor[encoding.BinaryMarshaler]()
 	binaryUnmarshaler = reflect.TypeFor[encoding.BinaryUnmarshaler]()
@@ -68,7 +76,11 @@ var (
 	}
 )
 
-// schemas builds the schema of a type and of all it consists of; recursive types meet themselves in known.
+// bounded is a type that knows its own limit, in bytes.
+type bounded interface{ MaxEncodedSize() int }
+
+// schemas builds the schema of a type and of all it consists of; recursive types meet themselves in known, which holds
+// those without a tag.
 type schemas struct {
 	known map[reflect.Type]*schema
 }
@@ -76,35 +88,67 @@ type schemas struct {
 // schemaOf returns the schema of t, or an error that names the part of t that can not travel.
 func schemaOf(t reflect.Type) (*schema, error) {
 	b := schemas{known: map[reflect.Type]*schema{}}
-	return b.of(t, t.String())
+	return b.of(t, t.String(), nil)
 }
 
-func (b *schemas) of(t reflect.Type, path string) (*schema, error) {
-	if s, ok := b.known[t]; ok {
+// of returns the schema of t, which stands at path, with the bounds that tag has left for it.
+func (b *schemas) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
+	s, ok := b.known[t]
+	if ok && !tag.left() {
 		return s, nil
 	}
-	s := &schema{size: int(t.Size())}
-	b.known[t] = s
+	s = &schema{size: int(t.Size()), typ: t, max: unbounded, whole: unbounded}
+	if !tag.left() {
+		b.known[t] = s
+	}
+	if err := b.describe(s, t, path, tag); err != nil {
+		return nil, err
+	}
+	if s.max != unbounded {
+		s.name += fmt.Sprintf(", max %d", s.max)
+	}
+	if s.whole != unbounded {
+		s.name += fmt.Sprintf(", at most %d bytes", s.whole)
+	}
+	return s, nil
+}
+
+// describe fills in s.
+func (b *schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) error {
 	if t == timeType {
 		s.form, s.name = formTime, "time"
-		return s, nil
+		return nil
 	}
 	opaque, err := opaqueOf(t)
-	if err != nil {
-		if path == t.String() {
-			return nil, err
-		}
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err == nil {
+		s.whole, err = wholeOf(t)
 	}
-	if opaque != "" {
-		s.form, s.name, s.text = formOpaque, opaque+" "+t.String(), opaque == "text"
+	switch {
+	case err != nil && path == t.String():
+		return err
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	case opaque != "":
+		s.form, s.name, s.text, s.max = formOpaque, opaque+" "+t.String(), opaque == "text", tag.next()
 		s.nullable = t.Kind() == reflect.Slice || t.Kind() == reflect.Map
-		return s, nil
+	case !s.scalar(t):
+		return b.compose(s, t, path, tag)
+	case s.form == formString || s.form == formBytes:
+		s.max = tag.next()
 	}
-	if s.scalar(t) {
-		return s, nil
+	return nil
+}
+
+// wholeOf returns what MaxEncodedSize of t says.
+func wholeOf(t reflect.Type) (int, error) {
+	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface || !reflect.PointerTo(t).Implements(boundedType) {
+		return unbounded, nil // the element of a pointer decides
 	}
-	return s, b.compose(s, t, path)
+	n := reflect.New(t).Interface().(bounded).MaxEncodedSize()
+	if n < 0 {
+		return 0, fmt.Errorf("MaxEncodedSize of %v is %d", t, n)
+	}
+	return n, nil
 }
 
 // scalar fills in s when t is a bool, a number, a string or bytes.
@@ -134,29 +178,33 @@ func (s *schema) scalar(t reflect.Type) bool {
 }
 
 // compose fills in s for a t that consists of other types.
-func (b *schemas) compose(s *schema, t reflect.Type, path string) (err error) {
+func (b *schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (err error) {
 	switch t.Kind() {
 	case reflect.Slice:
-		s.form, s.name = formSlice, "[]"
-		s.elem, err = b.of(t.Elem(), path+"[]")
+		s.form, s.name, s.max = formSlice, "[]", tag.next()
+		s.elem, err = b.of(t.Elem(), path+"[]", tag)
 	case reflect.Array:
 		s.form, s.name, s.length = formArray, fmt.Sprintf("[%d]", t.Len()), t.Len()
-		s.elem, err = b.of(t.Elem(), path+"[]")
+		s.elem, err = b.of(t.Elem(), path+"[]", tag)
 	case reflect.Pointer:
 		if t.Elem().Kind() == reflect.Pointer {
 			return fmt.Errorf("%s: a pointer to a pointer can not be encoded", path)
 		}
 		s.form, s.name = formPointer, "*"
-		s.elem, err = b.of(t.Elem(), path)
+		s.elem, err = b.of(t.Elem(), path, tag)
 	case reflect.Map:
 		if !plainKey(t.Key()) {
 			return fmt.Errorf("%s: map keys must be bools, numbers, strings or arrays and structs of them, not %v", path, t.Key())
 		}
-		s.form, s.name = formMap, "map"
-		if s.key, err = b.of(t.Key(), path+"[key]"); err == nil {
-			s.elem, err = b.of(t.Elem(), path+"[value]")
+		keys := tag.keys()
+		s.form, s.name, s.max = formMap, "map", tag.next()
+		if s.key, err = b.of(t.Key(), path+"[key]", keys); err == nil {
+			s.elem, err = b.of(t.Elem(), path+"[value]", tag)
 		}
 	case reflect.Struct:
+		if tag.left() {
+			return nil // which field reports; going on might never end
+		}
 		s.form, s.name = formStruct, "struct"
 		s.fields, err = b.fieldsOf(nil, t, nil, path)
 	default:
@@ -168,6 +216,7 @@ func (b *schemas) compose(s *schema, t reflect.Type, path string) (err error) {
 // fieldsOf appends the fields of t, which stands at outer, as msgpack sees them: exported ones that are not tagged "-",
 // those of embedded structs in their place.
 func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, path string) ([]schemaField, error) {
+	before := len(fields)
 	for i := range t.NumField() {
 		f := t.Field(i)
 		index := append(slices.Clone(outer), i)
@@ -180,7 +229,7 @@ func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pa
 		case name == "":
 			name = f.Name
 		}
-		sub, err := b.of(f.Type, path+"."+f.Name)
+		sub, err := b.field(f, path+"."+f.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -201,7 +250,31 @@ func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pa
 		}
 		fields = append(fields, schemaField{name: name, index: index, schema: sub})
 	}
+	if len(fields) == before && t.NumField() > 0 {
+		return nil, nothingOf(t, path)
+	}
 	return fields, twice(fields, path)
+}
+
+// field returns the schema of a struct's field, which must need all that its tag says.
+func (b *schemas) field(f reflect.StructField, path string) (*schema, error) {
+	tag, err := boundsOf(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: tag %q: %w", path, f.Tag.Get("quiver"), err)
+	}
+	s, err := b.of(f.Type, path, tag)
+	if err == nil && !tag.used() {
+		err = fmt.Errorf("%s: tag %q has a bound that nothing in %v needs", path, f.Tag.Get("quiver"), f.Type)
+	}
+	return s, err
+}
+
+// nothingOf refuses a struct of which no field travels: it would arrive as its zero value.
+func nothingOf(t reflect.Type, path string) error {
+	if t == actorType {
+		return fmt.Errorf("%s: an actor can not be encoded; send a number of your own by which both ends know it", path)
+	}
+	return fmt.Errorf("%s: %v has no field that travels, so it would arrive empty; export one, let it write itself, or leave it out", path, t)
 }
 
 // twice reports two fields of one name: msgpack would lay them out otherwise.

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"net"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,6 +45,15 @@ type (
 	}
 )
 
+// Structs of which nothing would travel, or less than nothing.
+type (
+	shut     struct{ x, y int }
+	stamp    time.Time
+	negative string
+)
+
+func (negative) MaxEncodedSize() int { return -1 }
+
 func (*hooked) DecodeMsgpack(*msgpack.Decoder) error    { return nil }
 func (*halfway) MarshalBinary() ([]byte, error)         { return nil, nil }
 func (*appender) AppendBinary(b []byte) ([]byte, error) { return b, nil }
@@ -78,6 +88,18 @@ func TestTypesThatCanNotTravel(t *testing.T) {
 		{reflect.TypeFor[inlined](), "embed an exported type or a struct"},
 		{reflect.TypeFor[shadowed](), "two fields are called Kind"},
 		{reflect.TypeFor[aside](), "can not be noinline"},
+		{reflect.TypeFor[Actor](), "rpc.Actor: an actor can not be encoded"},
+		{reflect.TypeFor[struct{ Target *Actor }](), ".Target: an actor can not be encoded; send a number"},
+		{reflect.TypeFor[struct{ In struct{ Targets []*Actor } }](), ".In.Targets[]: an actor can not be encoded"},
+		{reflect.TypeFor[map[string][2]*Actor](), "[value][]: an actor can not be encoded"},
+		{reflect.TypeFor[struct{ Actor }](), ".Actor: an actor can not be encoded"},
+		{reflect.TypeFor[struct{ C *Conn }](), ".C: rpc.Conn has no field that travels"},
+		{reflect.TypeFor[struct{ L sync.Mutex }](), ".L: sync.Mutex has no field that travels"},
+		{reflect.TypeFor[[]shut](), "[]: rpc.shut has no field that travels, so it would arrive empty"},
+		{reflect.TypeFor[struct{ At stamp }](), ".At: rpc.stamp has no field that travels"},
+		{reflect.TypeFor[map[shut]int](), "[key]: rpc.shut has no field that travels"},
+		{reflect.TypeFor[negative](), "MaxEncodedSize of rpc.negative is -1"},
+		{reflect.TypeFor[struct{ N negative }](), ".N: MaxEncodedSize of rpc.negative is -1"},
 		{reflect.TypeFor[interned](), ".S: interned strings are not supported"},
 	} {
 		_, err := codecOf(test.typ)

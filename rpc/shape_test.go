@@ -25,7 +25,8 @@ func TestShapeLines(t *testing.T) {
 		base
 		At   vector
 		Kids []tree
-		Map  map[string]*[2]byte
+		Map  map[string]*[2]byte `quiver:"max=4,key=9"`
+		Own  sizedOwn
 	}
 	class := NewClass("Player", Carries[named]("items"), Carries[int8]("levels"))
 	Server[args](class, "Fire", Reliable, RateLimit(5), AnyCaller())
@@ -50,10 +51,11 @@ func TestShapeLines(t *testing.T) {
 		"Player.Fire.Kids[].Kids: as Player.Fire.Kids",
 		"Player.Fire.Kids[].Next: *",
 		"Player.Fire.Kids[].Next*: as Player.Fire.Kids[]",
-		"Player.Fire.Map: map",
-		"Player.Fire.Map[key]: string",
+		"Player.Fire.Map: map, max 4",
+		"Player.Fire.Map[key]: string, max 9",
 		"Player.Fire.Map[value]: *",
 		"Player.Fire.Map[value]*: [2]byte",
+		"Player.Fire.Own: binary rpc.sizedOwn, at most 90 bytes",
 		"Player.Hit: Client, Unreliable, raw",
 		"Player.Blast: Multicast, UnreliableSequenced, none",
 		"Player.Pack: Server, ReliableUnordered, binary rpc.packed",

@@ -30,6 +30,11 @@ func encoded(t *testing.T, m *method, arg any) []byte {
 	return payload
 }
 
+// titleBytes is a call of Title as a hostile client writes it.
+func titleBytes(arg string) []byte {
+	return append(binary.AppendUvarint(nil, uint64(title.m.id)), arg...)
+}
+
 func TestViolationsCloseTheClient(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -44,6 +49,13 @@ func TestViolationsCloseTheClient(t *testing.T) {
 		{"wrong direction", func(t *testing.T) []byte { return encoded(t, hit.m, 1) }, WrongDirection, "Hero.Hit is a Client RPC"},
 		{"left over", func(t *testing.T) []byte { return append(encoded(t, fire.m, shot{1}), 0) }, PayloadFail, "Hero.Fire"},
 		{"undecodable", func(*testing.T) []byte { return append(binary.AppendUvarint(nil, 0), 0xc1) }, PayloadFail, "Hero.Fire"},
+		{"string over its bound", func(*testing.T) []byte { return titleBytes("\x92\xa9ninebytes\x90") }, PayloadFail,
+			"Hero.Title: argument of 12 bytes: Name: it holds 9 bytes, its bound is 8"},
+		{"element over its bound", func(*testing.T) []byte { return titleBytes("\x92\xa0\x92\xa1a\xa5fiveb") }, PayloadFail,
+			"Hero.Title: argument of 11 bytes: Known: element 1: it holds 5 bytes, its bound is 4"},
+		{"slice over its bound", func(*testing.T) []byte { return titleBytes("\x92\xa0\x93\xa0\xa0\xa0") }, PayloadFail,
+			"Known: it holds 3 elements, its bound is 2"},
+		{"not UTF-8", func(*testing.T) []byte { return titleBytes("\x92\xa2\xc3\x28\x90") }, PayloadFail, "Name: it is not valid UTF-8"},
 		{"no method", func(*testing.T) []byte { return nil }, PayloadFail, "no method id"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"unicode/utf8"
 
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
@@ -22,6 +23,7 @@ const (
 
 var (
 	errShort = errors.New("it ends too early")
+	errUTF8  = errors.New("it is not valid UTF-8")
 	errDepth = fmt.Errorf("it is nested deeper than %d", maxDepth)
 )
 
@@ -29,6 +31,7 @@ var (
 type walk struct {
 	b      []byte // what is left
 	memory int    // bytes that decoding may still allocate
+	keys   int    // maps whose keys are being walked, one inside the other
 }
 
 // measure returns how many bytes the value of s at the start of b takes, and checks that decoding it is safe: that
@@ -48,6 +51,13 @@ func (w *walk) value(s *schema, depth int) error {
 	if len(w.b) == 0 {
 		return errShort
 	}
+	if s.whole != unbounded {
+		return w.bounded(s, depth)
+	}
+	return w.formed(s, depth)
+}
+
+func (w *walk) formed(s *schema, depth int) error {
 	switch s.form {
 	case formBool:
 		return w.boolean()
@@ -56,19 +66,18 @@ func (w *walk) value(s *schema, depth int) error {
 	case formFloat:
 		return w.float(s)
 	case formString:
-		n, err := w.stringLen()
-		return w.take(n, err)
+		return w.text(s)
 	case formBytes:
-		return w.orNil(func() error { return w.bytes(-1) })
+		return w.orNil(func() error { return w.bytes(s) })
 	case formByteArray:
-		return w.bytes(s.length)
+		return w.bytes(s)
 	case formTime:
 		return w.time()
 	case formOpaque:
 		if s.nullable {
-			return w.orNil(func() error { return w.bytes(-1) })
+			return w.orNil(func() error { return w.bytes(s) })
 		}
-		return w.bytes(-1)
+		return w.bytes(s)
 	}
 	return w.composite(s, depth)
 }
@@ -105,6 +114,9 @@ func (w *walk) composite(s *schema, depth int) error {
 
 func (w *walk) slice(s *schema, depth int) error {
 	n, err := w.length(msgpcode.FixedArrayLow, msgpcode.Array16, msgpcode.Array32)
+	if err == nil {
+		err = within(n, s.max, "elements")
+	}
 	if err != nil {
 		return err
 	}
@@ -116,6 +128,9 @@ func (w *walk) slice(s *schema, depth int) error {
 
 func (w *walk) mapping(s *schema, depth int) error {
 	n, err := w.length(msgpcode.FixedMapLow, msgpcode.Map16, msgpcode.Map32)
+	if err == nil {
+		err = within(n, s.max, "entries")
+	}
 	if err != nil {
 		return err
 	}
@@ -127,12 +142,14 @@ func (w *walk) mapping(s *schema, depth int) error {
 	if err := w.spendEach(max(2*n, slots), s.key.size+s.elem.size+1); err != nil {
 		return err
 	}
-	for range n {
+	for i := range n {
+		w.keys++
 		if err := w.value(s.key, depth+1); err != nil {
-			return err
+			return fmt.Errorf("key %d: %w", i, err)
 		}
+		w.keys--
 		if err := w.value(s.elem, depth+1); err != nil {
-			return err
+			return fmt.Errorf("value %d: %w", i, err)
 		}
 	}
 	return nil
@@ -210,6 +227,7 @@ func fits(s *schema, n int64, huge bool) error {
 	return fmt.Errorf("%d does not fit %s", n, s.name)
 }
 
+// float takes a float. A key that is not a number would never be found in its map, nor deleted.
 func (w *walk) float(s *schema) error {
 	want := msgpcode.Float
 	if s.bits == 64 {
@@ -218,7 +236,14 @@ func (w *walk) float(s *schema) error {
 	if w.b[0] != want {
 		return wrongCode(w.b[0], s.name)
 	}
-	return w.take(1+s.bits/8, nil)
+	start := w.b
+	if err := w.take(1+s.bits/8, nil); err != nil || w.keys == 0 {
+		return err
+	}
+	if f := floatAt(start, s.bits); f != f {
+		return errors.New("it is NaN, which can not be a key")
+	}
+	return nil
 }
 
 // time takes a timestamp: the extension -1 of 4, 8 or 12 bytes.
@@ -244,16 +269,38 @@ func (w *walk) time() error {
 	return w.take(head+size, nil)
 }
 
-// bytes takes a byte string of want bytes, or of any length when want is negative.
-func (w *walk) bytes(want int) error {
+// bytes takes the byte string of s.
+func (w *walk) bytes(s *schema) error {
 	n, err := w.length(0, msgpcode.Bin16, msgpcode.Bin32)
-	if err == nil && want >= 0 && n != want {
-		return fmt.Errorf("it holds %d bytes instead of %d", n, want)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = w.spend(n)
+	if s.form == formByteArray && n != s.length {
+		return fmt.Errorf("it holds %d bytes instead of %d", n, s.length)
 	}
-	return w.take(n, err)
+	if err := s.holds(n); err != nil {
+		return err
+	}
+	return w.take(n, w.spend(n))
+}
+
+// text takes a string.
+func (w *walk) text(s *schema) error {
+	n, err := w.stringLen()
+	if err != nil {
+		return err
+	}
+	if n > len(w.b) {
+		return errShort
+	}
+	if err := s.holds(n); err != nil {
+		return err
+	}
+	if !utf8.Valid(w.b[:n]) {
+		return errUTF8
+	}
+	w.b = w.b[n:]
+	return nil
 }
 
 func (w *walk) stringLen() (int, error) {

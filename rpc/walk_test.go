@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -133,6 +134,13 @@ func FuzzDecode(f *testing.F) {
 	require.NoError(f, err)
 	trees, err := codecOf(reflect.TypeFor[[]tree]())
 	require.NoError(f, err)
+	bounds, err := codecOf(reflect.TypeFor[limited]())
+	require.NoError(f, err)
+	for _, test := range beyond {
+		if l, ok := test.good.(*limited); ok {
+			f.Add(encode(f, l))
+		}
+	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -140,8 +148,10 @@ func FuzzDecode(f *testing.F) {
 		first := codec.decode(payload, &v)
 		var kids []tree
 		second := trees.decode(payload, &kids)
+		var l limited
+		third := bounds.decode(payload, &l)
 		runtime.ReadMemStats(&after)
-		limit := uint64(2 * (memoryFree + memoryRatio*len(payload)))
+		limit := uint64(3 * (memoryFree + memoryRatio*len(payload)))
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, limit+1<<20, "the last MiB is the fuzzer's own")
 		if first == nil {
 			again(t, codec, &v, new(everything))
@@ -149,7 +159,42 @@ func FuzzDecode(f *testing.F) {
 		if second == nil {
 			again(t, trees, &kids, new([]tree))
 		}
+		if third == nil {
+			requireWithin(t, &l)
+			again(t, bounds, &l, new(limited))
+		}
 	})
+}
+
+// requireWithin looks at the value itself, where the walk looked at its bytes.
+func requireWithin(t *testing.T, l *limited) {
+	require.LessOrEqual(t, len(l.Text), 4)
+	require.LessOrEqual(t, len(l.Bytes), 4)
+	require.LessOrEqual(t, len(l.List), 2)
+	require.LessOrEqual(t, len(l.Few), 1)
+	require.LessOrEqual(t, len(l.Tight.s), 2)
+	require.LessOrEqual(t, len(l.Table), 2)
+	texts := []string{l.Text, l.Heavy.A, l.Heavy.B}
+	for k, v := range l.Table {
+		require.LessOrEqual(t, len(k), 3)
+		require.LessOrEqual(t, len(v), 4)
+		texts = append(texts, k, v)
+	}
+	for _, list := range l.Lists {
+		require.LessOrEqual(t, len(list), 3)
+		for _, s := range list {
+			if s != nil {
+				require.LessOrEqual(t, len(*s), 2)
+				texts = append(texts, *s)
+			}
+		}
+	}
+	for k := range l.Scales {
+		require.Equal(t, k, k, "not NaN")
+	}
+	for _, text := range texts {
+		require.True(t, utf8.ValidString(text), "%q", text)
+	}
 }
 
 // again encodes a value that was decoded, and decodes it once more.

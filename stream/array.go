@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +15,8 @@ import (
 // Array is a topic whose transfers are arrays of T. Declare it once, in a package that both ends share.
 type Array[T any] struct {
 	name    string
-	element int // pessimistic size in bytes
-	shape   uint64
+	element int    // pessimistic size in bytes
+	shape   uint64 // of T, in the header of a transfer
 }
 
 // ArrayOption adjusts an array where it is declared.
@@ -27,9 +28,9 @@ type arrayOptions struct{ element int }
 // fails its transfer.
 func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.element = n } }
 
-// NewArray declares an array. The name has 1 to 64 bytes. The worst-case size of an element follows from its type;
-// strings, slices and maps in it need a bound. NewArray panics when they have none, or when an element may not fit
-// the largest bunch.
+// NewArray declares an array. The name has 1 to 64 bytes. An element is what an argument of package rpc may be, and the
+// worst-case size of one follows from its type; strings, slices and maps in it need a bound. NewArray panics when they
+// have none, or when an element may not fit the largest bunch.
 func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	mustTopic(name)
 	var o arrayOptions
@@ -40,17 +41,14 @@ func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	if t == reflect.TypeFor[rpc.Raw]() || t.Size() == 0 {
 		panic(fmt.Sprintf("stream: array %q of %v: use a blob", name, t))
 	}
-	size, err := o.element, error(nil)
-	if size == 0 {
-		size, err = elementSize(t)
-	}
+	bound, encoding, err := boundOf(t, o.element)
 	if err == nil {
-		_, err = elementsPerRPC(0, size)
+		_, err = elementsPerRPC(0, bound.bytes)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("stream: array %q: %v", name, err))
 	}
-	return &Array[T]{name: name, element: size, shape: shapeOf(t)}
+	return &Array[T]{name: name, element: bound.bytes, shape: binary.BigEndian.Uint64(encoding.Shape[:])}
 }
 
 // Start sends items to peer. It returns at once; items must not change until the transfer has ended. Any number of
@@ -99,12 +97,11 @@ func (s *arraySource[T]) fill(c *block, stopAt int64) error {
 func (s *arraySource[T]) encode(c *block) error {
 	before := len(c.buf)
 	grown, err := rpc.AppendValue(c.buf, &s.items[s.next])
-	if err != nil {
-		return fmt.Errorf("stream: element %d of array %q: %w", s.next, s.array.name, err)
+	if err == nil {
+		err = s.array.check(len(grown) - before)
 	}
-	if size := len(grown) - before; size > s.array.element {
-		return fmt.Errorf("%w: element %d of array %q takes %d bytes, its bound is %d (see the quiver tags of its type, MaxEncodedSize and MaxElementBytes)",
-			ErrTooLarge, s.next, s.array.name, size, s.array.element)
+	if err != nil {
+		return fmt.Errorf("stream: element %d of array %q: %w", s.next, s.array.name, tooLong(err))
 	}
 	c.buf = grown
 	c.count++
@@ -112,27 +109,48 @@ func (s *arraySource[T]) encode(c *block) error {
 	return nil
 }
 
+// check compares the encoded size of an element with the array's bound, which the bounds of its parts imply unless it is
+// MaxElementBytes.
+func (a *Array[T]) check(size int) error {
+	if size <= a.element {
+		return nil
+	}
+	return fmt.Errorf("%w: it takes %d bytes, the bound is %d (MaxElementBytes)", ErrTooLarge, size, a.element)
+}
+
+// tooLong makes an element with a part beyond its bound an ErrTooLarge.
+func tooLong(err error) error {
+	if errors.Is(err, rpc.ErrTooLong) {
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
+	return err
+}
+
 // Handle gives incoming transfers of the array to fn, on the world's goroutine. It panics when they have a handler.
 func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	s.handle(a.name, topic{kind: kindArray, shape: a.shape, open: func(in *incoming) {
-		in.decode = decodeElements[T]
+		in.decode = a.decode
 		fn(&IncomingArray[T]{Incoming: Incoming{in}})
 	}})
 }
 
-// decodeElements is a decodeFunc.
-func decodeElements[T any](b []byte, count int) (any, int, []byte, error) {
+// decode is a decodeFunc.
+func (a *Array[T]) decode(b []byte, count int) (any, int, []byte, error) {
 	batch := make([]T, 0, batchCap[T](len(b), count))
 	for len(b) > 0 && len(batch) != count {
 		n := len(batch)
 		var zero T
 		batch = append(batch, zero)
 		rest, err := rpc.DecodeValue(b, &batch[n])
-		if err == nil && len(rest) == len(b) {
+		switch {
+		case err != nil:
+		case len(rest) == len(b):
 			err = errors.New("an element of no bytes")
+		default:
+			err = a.check(len(b) - len(rest))
 		}
 		if err != nil {
-			return batch[:n], n, b, err
+			return batch[:n], n, b, tooLong(err)
 		}
 		b = rest
 	}

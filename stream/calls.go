@@ -70,7 +70,7 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 	if call.Delivery() != rpc.Reliable {
 		return nil, fmt.Errorf("stream: Calls of %v: its delivery is not rpc.Reliable, so it fills no reliable buffer and all of it would leave at once", call)
 	}
-	bound, err := callBound[T](config.MaxElementBytes)
+	bound, _, err := boundOf(reflect.TypeFor[T](), config.MaxElementBytes)
 	if err != nil {
 		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
 	}
@@ -94,14 +94,6 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
 	}
 	return c, nil
-}
-
-// callBound is the bound of an item: what its type says, unless it is given.
-func callBound[T any](given int) (elementBound, error) {
-	if given != 0 {
-		return elementBound{bytes: given}, nil
-	}
-	return boundOf(reflect.TypeFor[T]())
 }
 
 // rpcBytes is the size of the largest RPC.
@@ -300,7 +292,7 @@ func checkElements[T any](part []T, first int, bound elementBound) error {
 	for i := range part {
 		b, err := rpc.AppendValue(scratch[:0], &part[i])
 		if err != nil {
-			return fmt.Errorf("stream: element %d: %w", first+i, err)
+			return fmt.Errorf("stream: element %d: %w", first+i, tooLong(err))
 		}
 		if len(b) > bound.bytes {
 			return fmt.Errorf("%w: element %d takes %d bytes, its bound is %d", ErrTooLarge, first+i, len(b), bound.bytes)

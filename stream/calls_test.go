@@ -141,9 +141,9 @@ func (c *callsTest) requireItems(sent []item, at *callsPlayer) {
 		require.Equal(c, sent[i].ID, at.items[i].ID)
 		require.Equal(c, sent[i].Name, at.items[i].Name)
 	}
-	bound, err := elementSize(reflect.TypeFor[item]())
+	bound, _, err := boundOf(reflect.TypeFor[item](), 0)
 	require.NoError(c, err)
-	per := defaultRPCBytes / bound
+	per := defaultRPCBytes / bound.bytes
 	require.Equal(c, (len(sent)+per-1)/per, at.calls)
 }
 
@@ -313,17 +313,17 @@ func TestAnElementThatBreaksItsBoundFailsCalls(t *testing.T) {
 		})
 		<-calling.Done()
 		require.ErrorIs(c, calling.Err(), ErrTooLarge)
-		require.ErrorContains(c, calling.Err(), "element 1234 takes 10")
-		require.ErrorContains(c, calling.Err(), "its bound is ")
+		require.ErrorContains(c, calling.Err(), "element 1234: ")
+		require.ErrorContains(c, calling.Err(), "Name: it holds 1000 bytes, its bound is 24")
 	})
 }
 
 // The article's loop that sends all at once, over the whole stack.
 func TestNaiveLoopClosesTheConnectionAndNamesTheRPC(t *testing.T) {
 	inCalls(t, setup{}, func(c *callsTest) {
-		bound, err := elementSize(reflect.TypeFor[item]())
+		bound, _, err := boundOf(reflect.TypeFor[item](), 0)
 		require.NoError(t, err)
-		part := make([]item, defaultRPCBytes/bound)
+		part := make([]item, defaultRPCBytes/bound.bytes)
 		for i := range part {
 			part[i] = item{Name: strings.Repeat("n", 24), Tags: []uint16{1 << 15, 1 << 15, 1 << 15, 1 << 15, 1 << 15, 1 << 15}}
 		}

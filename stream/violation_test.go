@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -223,4 +224,42 @@ func TestBadDeclarations(t *testing.T) {
 	require.Panics(t, func() { NewArray[struct{ Name string }]("x") })
 	require.Panics(t, func() { NewArray[uint32]("x", MaxElementBytes(1<<20)) })
 	NewArray[struct{ Name string }]("x", MaxElementBytes(100))
+	for _, opts := range [][]ArrayOption{nil, {MaxElementBytes(100)}} { // what rpc refuses as an argument
+		require.PanicsWithValue(t, "stream: array \"x\": rpc: EncodingOf: struct { A *rpc.Actor }.A: an actor can not be encoded; "+
+			"send a number of your own by which both ends know it", func() { NewArray[struct{ A *rpc.Actor }]("x", opts...) })
+		require.Panics(t, func() { NewArray[struct{ a, b int }]("x", opts...) })
+		require.Panics(t, func() { NewArray[any]("x", opts...) })
+	}
+}
+
+// appendItem writes an item as a hostile sender does: without a check.
+func appendItem(b []byte, name string, tags int) []byte {
+	b = append(b, 0x93, 1, 0xa0|byte(len(name)))
+	b = append(append(b, name...), 0x90|byte(tags))
+	return append(b, make([]byte, tags)...)
+}
+
+// A receiver checks every bound, whatever the sender's did.
+func TestElementsOverABoundAreRefusedOnReceipt(t *testing.T) {
+	for want, bad := range map[string]struct {
+		name string
+		tags int
+	}{
+		"Name: it holds 25 bytes, its bound is 24":   {strings.Repeat("n", 25), 0},
+		"Tags: it holds 7 elements, its bound is 6":  {"", 7},
+		"Name: it is not valid UTF-8":                {"\xff", 0},
+		"it takes 13 bytes, the bound is 10 (MaxEle": {"nine here", 0},
+	} {
+		topic := items
+		if strings.Contains(want, "MaxEle") {
+			topic = NewArray[item]("small", MaxElementBytes(10))
+		}
+		b, err := rpc.AppendValue(nil, &item{ID: 1})
+		require.NoError(t, err)
+		b = appendItem(b, bad.name, bad.tags)
+		batch, n, _, err := topic.decode(b, 2)
+		require.ErrorContains(t, err, want)
+		require.Equal(t, 1, n, "the index of the bad one")
+		require.Len(t, batch, 1)
+	}
 }

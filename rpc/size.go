@@ -1,0 +1,200 @@
+package rpc
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Worst-case bytes of msgpack's headers.
+const (
+	lengthHeader = 5 // of a string, []byte, slice or map: code and u32
+	customHeader = 6 // of an extension type or a type that encodes itself: code, u32 and type
+	timeBytes    = 15
+	// timeBinaryBytes is the longest AppendBinary of a time.Time, with its length: the form that a time takes which is a
+	// value of its own.
+	timeBinaryBytes = 1 + 16
+	// sizeCap keeps sums and products of absurd bounds from overflowing; all that matters is that it is too large.
+	sizeCap = int64(1) << 31
+)
+
+// Encoding is what is known of the values of a type before there is one.
+type Encoding struct {
+	// MaxBytes is the most that [AppendValue] writes for a value; not set while Unbounded is.
+	MaxBytes int
+	// Unbounded names the first part of the type that has no bound.
+	Unbounded error
+	// Fixed: no part of the type needed a bound, so that every value keeps MaxBytes.
+	Fixed bool
+	// Shape is a hash over the kinds, names and bounds of all parts. Types of one shape read each other's values.
+	Shape [32]byte
+}
+
+// EncodingOf describes how values of t travel. The error names the part of t that can not.
+func EncodingOf(t reflect.Type) (Encoding, error) {
+	c, err := codecOf(t)
+	if err != nil {
+		return Encoding{}, fmt.Errorf("rpc: EncodingOf: %w", err)
+	}
+	o := outline{}
+	o.part(t.Name(), &schema{name: c.name})
+	o.inside("", c.schema)
+	o.lines[0] = c.name // whatever the type is called
+	e := Encoding{Shape: sha256.Sum256([]byte(strings.Join(o.lines, "\n")))}
+	s := sizer{}
+	n, err := s.codec(c, t)
+	e.MaxBytes, e.Unbounded, e.Fixed = int(min(n, sizeCap-1)), err, !s.varies
+	if err != nil {
+		e.MaxBytes = 0
+	}
+	return e, nil
+}
+
+// sizer adds up the worst-case size of a value. open holds the structs that it is inside of, to find recursion.
+type sizer struct {
+	open   []*schema
+	varies bool // something needed a bound
+}
+
+func (s *sizer) codec(c *codec, t reflect.Type) (int64, error) {
+	name := t.Name()
+	if name == "" {
+		name = t.String()
+	}
+	switch {
+	case c.kind == codecNone:
+		return 0, nil
+	case t == timeType:
+		return timeBinaryBytes, nil
+	case c.schema == nil:
+		s.varies = true
+		return atMost(customHeader, c.whole, name, bareTag)
+	}
+	return s.value(c.schema, name, bareTag)
+}
+
+// Parts of a tag, for who is to add one.
+const (
+	bareTag = `quiver:"max=N"`
+	eachTag = `each=N to its quiver tag`
+	keyTag  = `key=N to its quiver tag`
+)
+
+// value returns the worst-case size of v, which stands at path; missing is the part of the tag that would bound it.
+func (s *sizer) value(v *schema, path, missing string) (int64, error) {
+	if v.whole != unbounded && !v.counted() {
+		s.varies = true
+		return int64(v.whole), nil
+	}
+	switch v.form {
+	case formBool:
+		return 1, nil
+	case formInt, formUint, formFloat:
+		return 1 + int64(v.bits/8), nil
+	case formTime:
+		return timeBytes, nil
+	case formByteArray:
+		return lengthHeader + int64(v.length), nil
+	case formString, formBytes:
+		s.varies = true
+		return atMost(lengthHeader, v.tightest(), path, missing)
+	case formOpaque:
+		s.varies = true
+		return atMost(customHeader, v.tightest(), path, missing)
+	case formPointer:
+		return s.value(v.elem, path, missing)
+	case formArray:
+		each, err := s.value(v.elem, path+"[]", missing)
+		return add(countHeader(v.length), mul(int64(v.length), each)), err
+	case formStruct:
+		return s.structure(v, path)
+	}
+	return s.many(v, path, missing)
+}
+
+// many is for slices and maps.
+func (s *sizer) many(v *schema, path, missing string) (int64, error) {
+	s.varies = true
+	if _, err := atMost(0, v.max, path, missing); err != nil {
+		return 0, err
+	}
+	inside, key := path+"[]", int64(0)
+	if v.form == formMap {
+		var err error
+		if key, err = s.value(v.key, path+"[key]", keyTag); err != nil {
+			return 0, err
+		}
+		inside = path + "[value]"
+	}
+	each, err := s.value(v.elem, inside, eachTag)
+	return add(lengthHeader, mul(int64(v.max), add(key, each))), err
+}
+
+func (s *sizer) structure(v *schema, path string) (int64, error) {
+	if slices.Contains(s.open, v) {
+		return 0, fmt.Errorf("%s is unbounded: %v contains itself; give it a MaxEncodedSize() int method, or use MaxElementBytes", path, v.typ)
+	}
+	s.open = append(s.open, v)
+	defer func() { s.open = s.open[:len(s.open)-1] }()
+	total := countHeader(len(v.fields))
+	for _, f := range v.fields {
+		n, err := s.value(f.schema, path+"."+f.name, bareTag)
+		if err != nil {
+			return 0, err
+		}
+		total = add(total, n)
+	}
+	return total, nil
+}
+
+// atMost adds a header to a bound, which must be there.
+func atMost(header int64, bound int, path, missing string) (int64, error) {
+	if bound == unbounded {
+		return 0, fmt.Errorf("%s is unbounded; add %s, a MaxEncodedSize() int method to its type, or use MaxElementBytes", path, missing)
+	}
+	return add(header, int64(bound)), nil
+}
+
+// countHeader is msgpack's header of a fixed number of elements.
+func countHeader(n int) int64 {
+	switch {
+	case n < 16:
+		return 1
+	case n < 1<<16:
+		return 3
+	}
+	return lengthHeader
+}
+
+func add(a, b int64) int64 { return min(a+b, sizeCap) }
+
+func mul(a, b int64) int64 {
+	if b != 0 && a > sizeCap/b {
+		return sizeCap
+	}
+	return a * b
+}
+
+// picky reports whether some values of s may not travel, though their type may: those beyond a bound, strings that are
+// not UTF-8, keys that are NaN, and what is nested too deep.
+func (s *schema) picky() bool {
+	return s.some(map[*schema]bool{}, false)
+}
+
+// some reports whether s or a part of it is picky; open are the schemas around it.
+func (s *schema) some(open map[*schema]bool, key bool) bool {
+	switch {
+	case s == nil:
+		return false
+	case open[s], s.form == formString, s.max != unbounded, s.whole != unbounded, key && s.form == formFloat:
+		return true
+	}
+	open[s] = true
+	defer delete(open, s)
+	if s.key.some(open, true) || s.elem.some(open, key) {
+		return true
+	}
+	return slices.ContainsFunc(s.fields, func(f schemaField) bool { return f.schema.some(open, key) })
+}
