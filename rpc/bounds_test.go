@@ -159,7 +159,7 @@ func TestBoundsArePartOfTheShape(t *testing.T) {
 	}
 	_, wide := shapeOf([]*Class{playerClass[wider](Reliable, "Fire")})
 	_, narrow := shapeOf([]*Class{playerClass[narrower](Reliable, "Fire")})
-	require.Equal(t, `Player.Fire.Name is "string, max 9" here and "string, max 8" there`, diffShape(wide, narrow))
+	require.Equal(t, `Player.Fire.Name is "string, max 9" at the client and "string, max 8" at the server`, diffShape(wide, narrow))
 
 	first, err := EncodingOf(reflect.TypeFor[wider]())
 	require.NoError(t, err)
