@@ -33,14 +33,13 @@ func (s *Sender) launch() {
 // pick returns the slice to send now, or none: of the oldest chunk that has one. With many chunks in flight nearly all wait
 // for acks, so they are looked through only when one of their slices is lost or may be due.
 func (s *Sender) pick() (number uint64, index int) {
-	before := s.clock.now - s.resend.delay()
-	if s.hints == 0 && s.longest > before {
+	if s.hints == 0 && s.longest > s.clock.now-s.resend.delay() {
 		return s.pickUnsent()
 	}
 	longest := never
 	for n := s.base; n < s.next; n++ {
 		f := s.flight(n)
-		i := f.ready(before)
+		i := f.ready(&s.resend, s.clock.now)
 		if i != none && f.slices[i].state != unsent {
 			return n, i
 		}
@@ -64,15 +63,15 @@ func (s *Sender) pickUnsent() (number uint64, index int) {
 	return 0, none
 }
 
-// pickLongest returns the slice that waits longest, when all slices of unfinished chunks wait.
-func (s *Sender) pickLongest() (number uint64, index int) {
-	number = s.base
-	for n := s.base + 1; n < s.next; n++ {
-		if s.flight(n).longest() < s.flight(number).longest() {
-			number = n
+// pickNext returns the slice that will be due first, and when, when all slices of unfinished chunks wait.
+func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
+	due = never
+	for n := s.base; n < s.next; n++ {
+		if at := s.flight(n).due(&s.resend); at < due {
+			number, due = n, at
 		}
 	}
-	return number, int(s.flight(number).waiting.head)
+	return number, int(s.flight(number).waiting.head), due
 }
 
 // held returns the time before which nothing leaves, whatever is ready.
@@ -107,9 +106,10 @@ func (s *Sender) sent(f *flight, i int) {
 		s.stats.Resent++
 	case waiting:
 		s.stats.Resent++
+		s.resend.again(&f.slices[i], s.clock.now)
 	}
 	s.bursting = s.free(f)
-	f.send(i, s.clock.now)
+	f.send(i, s.clock.now, s.stats.Slices)
 	s.resend.sent(s.clock.now)
 	s.longest = min(s.longest, s.clock.now)
 	if s.bursting && f.unsent() == none {
@@ -129,13 +129,11 @@ func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 		if f.slices[i].state == lost {
 			s.hints--
 		}
-		rtt.hear(&f.slices[i], s.clock.now)
+		s.resend.hear(&f.slices[i], s.clock.now, &rtt)
 		s.stats.AckedBytes += uint64(f.size(i, s.config.SliceSize))
 	})
 	s.resend.measure(rtt)
-	f.told.clean, f.told.bound = min(f.told.clean, rtt.clean), min(f.told.bound, rtt.bound)
 	if f.left == 0 && blown > 0 {
-		s.resend.finished(f.told, f.count)
 		s.finish()
 	}
 	return blown > 0

@@ -23,10 +23,12 @@
 //
 // Config.Rate is the article's budget in bytes a second; what is left over of it stays, time without anything to send does not.
 // A slice is sent again no sooner than RTT * 1.25 after the last time, 100 ms while the RTT is not known, and on paths
-// shorter than 60 ms a little later, because a receiver may wait Config.AckDelay with its ack. Config.Burst is the initial
-// burst. When nothing at all was heard for eight such delays, single slices go out, at last one a second, until an ack
-// comes. Nothing of this reacts to congestion: a driver on a shared path sets the rate, or takes slices as its own
-// controller allows.
+// shorter than 60 ms a little later, because a receiver may wait Config.AckDelay with its ack. One that no later slice has
+// overtaken waits as long as acks of others keep coming, and when it has been sent again without an ack the delay doubles
+// (RFC 6298, 5.5), up to 16 times itself or a second, until the ack of a slice that was sent once tells the round trip:
+// a queue that grows is no loss. Config.Burst is the initial burst. When nothing at all was heard for eight such delays,
+// single slices go out, one a doubled delay, until an ack comes. Nothing of this reacts to congestion: a driver on a shared
+// path sets the rate, or takes slices as its own controller allows.
 //
 // # Beyond the article
 //

@@ -13,8 +13,9 @@ type list struct{ head, tail int16 }
 
 // sending is what a sender knows of one slice.
 type sending struct {
-	first      time.Duration // when it was sent first
-	sent       time.Duration // and last
+	sent       time.Duration // when it was sent last
+	before     time.Duration // and before that; the same when it was sent once
+	order      uint64        // of that sending among all of the sender
 	prev, next int16
 	state      state
 	resent     bool // more than once, so its ack does not tell which one arrived
@@ -40,8 +41,6 @@ type flight struct {
 	left  int // slices not acked
 	acked Bits
 
-	told sample // by all its acks together
-
 	begun   bool // a slice has left
 	fresh   int  // none below it is unsent
 	lost    list // in the order of the hints
@@ -53,7 +52,7 @@ type flight struct {
 func (f *flight) reset(data []byte, sliceSize int) {
 	count := (len(data) + sliceSize - 1) / sliceSize
 	f.data, f.count, f.left, f.acked, f.fresh = data, count, count, Bits{}, 0
-	f.told, f.begun = sample{never, never}, false
+	f.begun = false
 	f.lost, f.waiting = list{none, none}, list{none, none}
 	clear(f.slices[:count])
 }
@@ -73,18 +72,26 @@ func (f *flight) unsent() int {
 }
 
 // ready returns the slice to send next, or none: what is known to be lost, then what was never sent, then what was sent
-// longest ago, if not after the time given.
-func (f *flight) ready(before time.Duration) int {
+// longest ago, if that is due.
+func (f *flight) ready(r *resend, now time.Duration) int {
 	if f.lost.head != none {
 		return int(f.lost.head)
 	}
 	if i := f.unsent(); i != none {
 		return i
 	}
-	if i := int(f.waiting.head); i != none && f.slices[i].sent <= before {
-		return i
+	if f.due(r) <= now {
+		return int(f.waiting.head)
 	}
 	return none
+}
+
+// due returns when the slice that waits longest for its ack is to be sent again, or never. Those behind it are due later.
+func (f *flight) due(r *resend) time.Duration {
+	if f.waiting.head == none {
+		return never
+	}
+	return r.due(&f.slices[f.waiting.head], f.left)
 }
 
 // longest returns when the slice was sent that waits longest for its ack, or never.
@@ -95,15 +102,16 @@ func (f *flight) longest() time.Duration {
 	return f.slices[f.waiting.head].sent
 }
 
-// send notes that slice i leaves now.
-func (f *flight) send(i int, now time.Duration) {
+// send notes that slice i leaves now, as the sending of a number that rises.
+func (f *flight) send(i int, now time.Duration, order uint64) {
 	s := &f.slices[i]
 	f.begun = true
-	if s.resent = s.state != unsent; !s.resent {
-		s.first = now
+	s.before = now
+	if s.resent = s.state != unsent; s.resent {
+		s.before = s.sent
 	}
 	f.remove(i)
-	s.sent = now
+	s.sent, s.order = now, order
 	f.push(&f.waiting, i, waiting)
 }
 

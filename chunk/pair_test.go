@@ -217,3 +217,38 @@ func TestAnotherPath(t *testing.T) {
 	require.Greater(t, have, uint64(300))
 	require.Less(t, st.Duplicates, uint64(200), "what had arrived does not come again, but for a round trip's worth")
 }
+
+// TestResendsAreBounded on links that lose nothing but what their queue does not take, whatever the sender pours in: it
+// follows a queue that grows. At 50 kB/s an initial burst sent 962 slices again of 256, and without a rate 70,000.
+func TestResendsAreBounded(t *testing.T) {
+	seed := testkit.Seed(t)
+	for _, c := range []struct {
+		name   string
+		config chunk.Config
+		most   float64 // resent beyond what was dropped, of the slices
+	}{
+		{"burst", chunk.Config{Burst: true}, 0.1},
+		{"paced", chunk.Config{}, 0.1},
+		{"paced, pipeline", chunk.Config{Pipeline: 4}, 0.1},
+		{"no limit", chunk.Config{Rate: -1}, 1.5}, // the round trip of the queue is not known when the first delay ends
+	} {
+		for _, rate := range []int64{50_000, 125_000, 1_250_000} {
+			for _, delay := range []time.Duration{10 * ms, 40 * ms} {
+				for _, queue := range []int{64 << 10, 1 << 20} {
+					link := netsim.Config{Delay: delay, Jitter: delay / 8, Rate: rate * 8, Queue: queue, Seed: seed}
+					p := newPair(c.config, link)
+					for i := range uint64(4) {
+						send(t, p.s, content(256<<10, i))
+					}
+					require.NoError(t, p.run(10*time.Minute, 4))
+					s, dropped := p.s.Stats(), p.sim.A.Link.Stats().LostQueue
+					t.Logf("%s: %d kB/s, %v, queue %d KiB: %v, %d resent, %d dropped, RTT %v", c.name, rate/1000, delay, queue>>10, p.took, s.Resent, dropped, s.RTT)
+					require.LessOrEqual(t, float64(s.Resent)-float64(dropped), c.most*1024)
+					if c.most < 1 {
+						require.Less(t, s.Slices, uint64(4*1024))
+					}
+				}
+			}
+		}
+	}
+}

@@ -9,37 +9,61 @@ const (
 	// silentAfter is how many resend delays may pass without any ack before the sender only probes. At 50 % loss both ways
 	// a slice and its ack fail eight times in a row once in ten.
 	silentAfter = 8
-	// maxProbe bounds the time between two probes.
-	maxProbe = time.Second
-
-	// unclearMost is how many slices in a row may be acked only after they were sent again: at 50 % loss both ways three of
-	// four are, and so many in a row once in a hundred.
-	unclearMost = 16
+	// maxPatience bounds the delay that doublings make, so that the end of an outage is seen soon; on a path longer than that
+	// it doubles once.
+	maxPatience = time.Second
+	// spared timeouts in a row do not double a delay that was measured. On a chunk of one slice, at 20 % loss both ways, three
+	// fail in a row once in 20; doubling from the first one on made such chunks take 1.5 times as long.
+	spared = 2
+	// maxBackoff makes the longest delay 16 times the shortest, or 64 times while the round trip is not known.
+	maxBackoff = 4 + spared
+	// few slices left of a chunk are its end: whether more acks are to come of them is soon clear.
+	few = 32
 )
 
 // resend decides when a slice is sent again.
+//
+// A slice is late when its ack has not come within the delay: the round trip times 1.25, as in the article. That is evidence
+// of a loss when the path has overtaken it, for a slice sent after it is acked. Otherwise the path may have become slower, or
+// its queue longer. Then a slice waits as long as acks of others keep coming (RFC 6298, 5.3), and each time that slices are
+// sent again for want of an ack the delay doubles (5.5), until an ack tells a round trip (5.7). An owner who tells the round
+// trip gets the article's delay as it is.
 type resend struct {
 	first    time.Duration // the delay while the RTT is not known
 	ackDelay time.Duration
-	rtt      time.Duration // 0 = not known
-	told     bool          // by the owner: samples are not wanted
-	rough    bool          // rtt is only a bound; the first measurement replaces it
-	unclear  int           // slices of the latest chunks, none of which measured anything
-	bound    time.Duration // the shortest that those have been under way
 
+	// The round trip.
+	rtt    time.Duration // smoothed; 0 = not known
+	latest time.Duration // the latest sample, which follows a queue that grows; 0 = none
+	least  time.Duration // the least sample; 0 = none
+	told   bool          // by the owner: samples are not wanted
+	rough  bool          // rtt is only a bound, from slices sent several times; the first sample replaces it
+
+	// Backing off.
+	backoff int           // timeouts in a row
+	doubled time.Duration // when the last was; slices that left before are part of it
+
+	// What was heard.
+	overtaken  uint64        // slices with a smaller order were overtaken by one that is acked
+	news       time.Duration // when a slice was acked last
 	waitingFor time.Duration // since when nothing was heard, though something was sent; never = nothing to wait for
 	lastSent   time.Duration // never = nothing was sent yet
-	probes     int
 }
 
 func newResend(c Config) resend {
-	return resend{first: c.ResendDelay, ackDelay: c.AckDelay, bound: never, waitingFor: never, lastSent: never}
+	return resend{first: c.ResendDelay, ackDelay: c.AckDelay, news: -maxDelay, waitingFor: never, lastSent: never}
 }
 
 // forget forgets the path.
 func (r *resend) forget() {
-	r.rtt, r.told, r.rough, r.unclear, r.bound = 0, false, false, 0, never
+	r.rtt, r.latest, r.least, r.told, r.rough, r.backoff, r.doubled = 0, 0, 0, false, false, 0, 0
 	r.heard()
+}
+
+// tell takes the round trip from the owner; 0 = it tells no more.
+func (r *resend) tell(rtt time.Duration) {
+	r.rtt, r.told, r.backoff = min(max(rtt, 0), maxDelay), rtt > 0, 0
+	r.latest, r.rough = 0, false
 }
 
 // delay is how long a slice waits for its ack: RTT * 1.25 as in the article, on short paths more, because the receiver takes
@@ -51,17 +75,47 @@ func (r *resend) delay() time.Duration {
 	return r.rtt + max((r.rtt+3)/4, r.ackDelay+ackSlack)
 }
 
+// patience is how long a slice that nothing has overtaken waits for its ack, after so many timeouts in a row. It follows a
+// round trip that grows at once.
+func (r *resend) patience(timeouts int) time.Duration {
+	d := r.delay() + max(r.latest-r.rtt, 0)*5/4
+	if r.least > 0 {
+		timeouts -= spared
+	}
+	return max(d, min(d<<max(timeouts, 0), max(maxPatience, 2*d)))
+}
+
+// due returns when a slice that waits for its ack is to be sent again, when so many slices of its chunk are left.
+func (r *resend) due(s *sending, left int) time.Duration {
+	if r.told || s.order < r.overtaken {
+		return s.sent + r.delay()
+	}
+	timeouts := r.backoff
+	if s.sent < r.doubled {
+		timeouts--
+	}
+	restart := max(r.delay()/8, r.ackDelay+ackSlack)
+	if left > few {
+		restart = r.delay()
+	}
+	return max(s.sent+r.patience(timeouts), r.news+restart)
+}
+
+// again notes that a slice that waited for its ack is sent again. All slices of one flight are one timeout.
+func (r *resend) again(s *sending, now time.Duration) {
+	if !r.told && s.order >= r.overtaken && s.sent >= r.doubled {
+		r.backoff, r.doubled = min(r.backoff+1, maxBackoff), now
+	}
+}
+
 // sent notes that a slice left.
 func (r *resend) sent(now time.Duration) {
-	if r.silent(now) {
-		r.probes++
-	}
 	r.lastSent = now
 	r.waitingFor = min(r.waitingFor, now)
 }
 
 // heard notes that an ack came.
-func (r *resend) heard() { r.waitingFor, r.probes = never, 0 }
+func (r *resend) heard() { r.waitingFor = never }
 
 // silent reports whether the path, or the application at its end that does not take its chunks, seems to be gone. From then
 // on one slice at a time goes out.
@@ -70,60 +124,57 @@ func (r *resend) silent(now time.Duration) bool {
 }
 
 // nextProbe returns when the next slice may leave while the path is silent.
-func (r *resend) nextProbe() time.Duration {
-	wait := r.delay()
-	for i := 0; i < r.probes && wait < maxProbe; i++ {
-		wait *= 2
-	}
-	return r.lastSent + min(wait, max(maxProbe, r.delay()))
-}
+func (r *resend) nextProbe() time.Duration { return r.lastSent + r.patience(r.backoff) }
 
 // sample is what one ack tells about the round trip.
 type sample struct {
 	clean time.Duration // the shortest since the only sending of a slice that it acks; never = none
-	bound time.Duration // the shortest since the first sending of one; never = none
+	bound time.Duration // the shortest since the sending before the last of one; never = none
 }
 
-// hear adds a slice that was not acked before.
-func (s *sample) hear(slice *sending, now time.Duration) {
+// hear takes the ack of a slice that was not acked before. One that was sent several times tells which sending arrived when
+// that fits the round trips measured.
+func (r *resend) hear(slice *sending, now time.Duration, s *sample) {
 	if slice.state == unsent {
 		return
 	}
-	elapsed := max(now-slice.first, 1)
-	s.bound = min(s.bound, elapsed)
+	r.news = now
+	s.bound = min(s.bound, max(now-slice.before, 1))
 	if !slice.resent {
-		s.clean = min(s.clean, elapsed)
+		s.clean = min(s.clean, max(now-slice.sent, 1))
+	}
+	if slice.resent && (r.least == 0 || now-slice.sent < r.least) {
+		return // an earlier sending arrived
+	}
+	r.overtaken = max(r.overtaken, slice.order)
+	if now-slice.sent <= r.delay() {
+		r.backoff = 0
 	}
 }
 
-// measure takes a sample. Karn's rule: the ack of a slice sent several times does not tell the round trip, only a bound.
+// measure takes a sample. Karn's rule: the ack of a slice sent several times does not tell the round trip. While nothing else
+// is known, or is true, it gives a bound, of its last sending but one, for the delay was too short for that.
 func (r *resend) measure(s sample) {
 	switch {
 	case r.told || s.bound == never:
-	case r.rtt == 0:
-		r.rtt, r.rough = min(s.bound, maxDelay), s.clean == never
-	case s.clean == never:
+	case s.clean != never:
+		r.clean(min(s.clean, maxDelay))
+	case r.rtt == 0, r.backoff == maxBackoff: // what was measured is bogus: RFC 6298, section 5, at its end
+		r.rtt, r.rough, r.backoff = min(s.bound, maxDelay), true, 0
+		r.latest, r.least = 0, 0
 	case r.rough:
-		r.rtt, r.rough = min(s.clean, maxDelay), false
-	default:
-		r.rtt = min(max(r.rtt+(s.clean-r.rtt)/8, 1), maxDelay)
+		r.rtt = min(r.rtt, s.bound)
 	}
 }
 
-// finished takes all that the acks of one chunk told. On a path longer than the delay every slice is sent again before its
-// ack can come, so nothing is ever measured; but no slice is acked before the round trip after its first sending, so the
-// shortest bound of many is close to it. Only whole chunks tell: those acked last are just the unlucky ones.
-func (r *resend) finished(s sample, slices int) {
-	if s.clean != never {
-		r.unclear, r.bound = 0, never
-		return
+// clean takes a round trip.
+func (r *resend) clean(rtt time.Duration) {
+	if r.rtt == 0 || r.rough {
+		r.rtt, r.rough = rtt, false
 	}
-	r.unclear, r.bound = r.unclear+slices, min(r.bound, s.bound)
-	if r.unclear < unclearMost {
-		return
+	r.rtt = max(r.rtt+(rtt-r.rtt)/8, 1)
+	r.latest, r.backoff = rtt, 0
+	if r.least == 0 || rtt < r.least {
+		r.least = rtt
 	}
-	if !r.told && r.bound != never && r.bound > r.rtt {
-		r.rtt, r.rough = min(r.bound, maxDelay), true
-	}
-	r.unclear, r.bound = 0, never
 }

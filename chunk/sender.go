@@ -87,9 +87,7 @@ func (s *Sender) Done() bool { return s.base == s.end }
 func (s *Sender) SetRate(bytesPerSecond int) { s.budget.rate = int64(min(bytesPerSecond, maxRate)) }
 
 // SetRTT tells the sender the path's round trip, from now on instead of its own estimate; 0 returns to that.
-func (s *Sender) SetRTT(rtt time.Duration) {
-	s.resend.rtt, s.resend.told = min(max(rtt, 0), maxDelay), rtt > 0
-}
+func (s *Sender) SetRTT(rtt time.Duration) { s.resend.tell(rtt) }
 
 // Stats returns a copy of the counters.
 func (s *Sender) Stats() SenderStats {
@@ -156,8 +154,7 @@ func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	number, i := s.pick()
 	due := s.clock.now
 	if i == none {
-		number, i = s.pickLongest()
-		due = s.flight(number).slices[i].sent + s.resend.delay()
+		number, i, due = s.pickNext()
 	}
 	due = max(due, s.held())
 	if f := s.flight(number); !s.free(f) {

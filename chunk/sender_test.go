@@ -295,12 +295,14 @@ func TestLost(t *testing.T) {
 func TestSilence(t *testing.T) {
 	s := chunk.NewSender(chunk.Config{Rate: -1})
 	send(t, s, make([]byte, 10*1024))
-	for i := range 8 {
-		require.Len(t, indexes(s, after(time.Duration(i)*100*ms)), 10)
+	require.Len(t, indexes(s, epoch), 10)
+	for _, now := range []time.Duration{100 * ms, 300 * ms, 700 * ms} { // doubled each time: RFC 6298, 5.5
+		require.Empty(t, indexes(s, after(now-1)))
+		require.Len(t, indexes(s, after(now)), 10)
 	}
 	t.Log("# after eight delays without any ack, one slice at a time, less and less often")
 	var sent, gaps []time.Duration
-	for now := 800 * ms; now < 10*time.Second; {
+	for now := 1500 * ms; now < 10*time.Second; {
 		require.LessOrEqual(t, len(indexes(s, after(now))), 1)
 		sent = append(sent, now)
 		at, ok := s.NextTimeout()
@@ -310,10 +312,53 @@ func TestSilence(t *testing.T) {
 	for i := range sent[1:] {
 		gaps = append(gaps, sent[i+1]-sent[i])
 	}
-	require.Equal(t, []time.Duration{200 * ms, 400 * ms, 800 * ms, time.Second, time.Second}, gaps[:5])
+	require.Equal(t, []time.Duration{time.Second, time.Second, time.Second}, gaps[:3])
 	t.Log("# any ack wakes it")
-	s.Acknowledge(after(10*time.Second), ackOf(0, 10))
-	require.Len(t, indexes(s, after(10*time.Second)), 10)
+	s.Acknowledge(after(20*time.Second), ackOf(0, 10))
+	require.Len(t, indexes(s, after(20*time.Second)), 10)
+}
+
+func TestBackOff(t *testing.T) {
+	s := chunk.NewSender(chunk.Config{Rate: -1})
+	send(t, s, make([]byte, 4*1024))
+	require.Len(t, indexes(s, epoch), 4)
+	require.True(t, s.Acknowledge(after(60*ms), ackOf(0, 4, 1)))
+
+	t.Log("# a slice sent before one that is acked is lost: again after RTT * 1.25, the others once acks have ceased to come")
+	require.Equal(t, []int{0, 2, 3}, indexes(s, after(75*ms)))
+	require.True(t, s.Acknowledge(after(100*ms), ackOf(0, 4, 1, 0)), "too soon for the second sending: it tells nothing of the others")
+
+	t.Log("# without an ack the delay stays for two more rounds, then it doubles")
+	var sent []time.Duration
+	for len(sent) < 6 {
+		at, ok := s.NextTimeout()
+		require.True(t, ok)
+		require.Equal(t, []int{2, 3}, indexes(s, at))
+		sent = append(sent, at.Sub(epoch))
+		s.Acknowledge(at, ackOf(0, 4, 1, 0)) // news of nothing, so that it does not fall silent
+	}
+	require.Equal(t, []time.Duration{150 * ms, 225 * ms, 375 * ms, 675 * ms, 1275 * ms, 2275 * ms}, sent)
+
+	t.Log("# the ack of a slice that was sent once ends that")
+	require.True(t, s.Acknowledge(after(2300*ms), ackOf(0, 4, 0, 1, 2, 3)))
+	send(t, s, make([]byte, 2*1024))
+	require.Len(t, indexes(s, after(3*time.Second)), 2)
+	require.True(t, s.Acknowledge(after(3060*ms), ackOf(1, 2, 1)))
+	require.Equal(t, []int{0}, indexes(s, after(3075*ms)))
+	require.Equal(t, 60*ms, s.Stats().RTT)
+}
+
+// TestAcksThatKeepComing hold back what was sent at the same time: the path is slow, and nothing is lost.
+func TestAcksThatKeepComing(t *testing.T) {
+	s := chunk.NewSender(chunk.Config{Rate: -1})
+	send(t, s, make([]byte, 100*1024))
+	require.Len(t, indexes(s, epoch), 100)
+	for i := range 100 {
+		now := time.Duration(80+20*i) * ms
+		require.Empty(t, indexes(s, after(now)), "slice %d", i)
+		require.True(t, s.Acknowledge(after(now), ackOf(0, 100, i)))
+	}
+	require.InDelta(t, 1900*ms, s.Stats().RTT, float64(200*ms))
 }
 
 func TestRestart(t *testing.T) {
@@ -350,22 +395,24 @@ func TestRTTFindsAPathLongerThanTheDelay(t *testing.T) {
 }
 
 func TestRTTThatGrows(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: -1})
-	now, rtt, copies := time.Duration(0), 50*ms, 0
-	for id := range uint16(80) {
-		if id == 10 {
-			rtt = 600 * ms
+	for _, longer := range []time.Duration{100 * ms, 600 * ms, 3 * time.Second} {
+		s := chunk.NewSender(chunk.Config{Rate: -1})
+		now, rtt, copies := time.Duration(0), 50*ms, 0
+		for id := range uint16(20) {
+			if id == 10 {
+				rtt = longer
+			}
+			send(t, s, []byte{1})
+			arrival := now + rtt
+			for copies = 0; now < arrival; {
+				copies += len(indexes(s, after(now)))
+				at, _ := s.NextTimeout()
+				now = min(at.Sub(epoch), arrival)
+			}
+			require.True(t, s.Acknowledge(after(now), ackOf(id, 1, 0)))
 		}
-		send(t, s, []byte{1})
-		arrival := now + rtt
-		for copies = 0; now < arrival; {
-			copies += len(indexes(s, after(now)))
-			at, _ := s.NextTimeout()
-			now = min(at.Sub(epoch), arrival)
-		}
-		require.True(t, s.Acknowledge(after(now), ackOf(id, 1, 0)))
+		require.Equal(t, 1, copies, "%v: resends stop when they turn out to be needless", longer)
 	}
-	require.Equal(t, 1, copies, "resends stop when they turn out to be needless")
 }
 
 func TestIDsWrap(t *testing.T) {
