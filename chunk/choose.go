@@ -129,7 +129,7 @@ func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 		if f.slices[i].state == lost {
 			s.hints--
 		}
-		s.resend.hear(&f.slices[i], s.clock.now, &rtt)
+		s.resend.hear(&f.slices[i], s.clock.now, f.left, &rtt)
 		s.stats.AckedBytes += uint64(f.size(i, s.config.SliceSize))
 	})
 	s.resend.measure(rtt)

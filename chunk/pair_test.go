@@ -230,7 +230,7 @@ func TestResendsAreBounded(t *testing.T) {
 		{"burst", chunk.Config{Burst: true}, 0.1},
 		{"paced", chunk.Config{}, 0.1},
 		{"paced, pipeline", chunk.Config{Pipeline: 4}, 0.1},
-		{"no limit", chunk.Config{Rate: -1}, 1.5}, // the round trip of the queue is not known when the first delay ends
+		{"no limit", chunk.Config{Rate: -1}, 2}, // the round trip of the queue is not known when the first delay ends
 	} {
 		for _, rate := range []int64{50_000, 125_000, 1_250_000} {
 			for _, delay := range []time.Duration{10 * ms, 40 * ms} {

@@ -17,7 +17,8 @@ const (
 	spared = 2
 	// maxBackoff makes the longest delay 16 times the shortest, or 64 times while the round trip is not known.
 	maxBackoff = 4 + spared
-	// few slices left of a chunk are its end: whether more acks are to come of them is soon clear.
+	// few slices left of a chunk are its end. With more, the acks of slices sent twice may look like those of the second
+	// sending though they are of the first.
 	few = 32
 )
 
@@ -95,7 +96,7 @@ func (r *resend) due(s *sending, left int) time.Duration {
 		timeouts--
 	}
 	restart := max(r.delay()/8, r.ackDelay+ackSlack)
-	if left > few {
+	if left > few && s.resent {
 		restart = r.delay()
 	}
 	return max(s.sent+r.patience(timeouts), r.news+restart)
@@ -132,9 +133,9 @@ type sample struct {
 	bound time.Duration // the shortest since the sending before the last of one; never = none
 }
 
-// hear takes the ack of a slice that was not acked before. One that was sent several times tells which sending arrived when
-// that fits the round trips measured.
-func (r *resend) hear(slice *sending, now time.Duration, s *sample) {
+// hear takes the ack of a slice that was not acked before, when so many of its chunk were left. One that was sent several
+// times counts as acked for the last, when that fits the round trips measured.
+func (r *resend) hear(slice *sending, now time.Duration, left int, s *sample) {
 	if slice.state == unsent {
 		return
 	}
@@ -147,7 +148,7 @@ func (r *resend) hear(slice *sending, now time.Duration, s *sample) {
 		return // an earlier sending arrived
 	}
 	r.overtaken = max(r.overtaken, slice.order)
-	if now-slice.sent <= r.delay() {
+	if now-slice.sent <= r.delay() && left <= few {
 		r.backoff = 0
 	}
 }

@@ -354,11 +354,11 @@ func TestAcksThatKeepComing(t *testing.T) {
 	send(t, s, make([]byte, 100*1024))
 	require.Len(t, indexes(s, epoch), 100)
 	for i := range 100 {
-		now := time.Duration(80+20*i) * ms
+		now := time.Duration(80+10*i) * ms
 		require.Empty(t, indexes(s, after(now)), "slice %d", i)
 		require.True(t, s.Acknowledge(after(now), ackOf(0, 100, i)))
 	}
-	require.InDelta(t, 1900*ms, s.Stats().RTT, float64(200*ms))
+	require.InDelta(t, 1000*ms, s.Stats().RTT, float64(100*ms))
 }
 
 func TestRestart(t *testing.T) {
