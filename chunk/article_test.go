@@ -42,7 +42,7 @@ func rounded(seconds float64) string {
 
 // framed returns how long the first pass takes when the sender is asked once a frame.
 func framed(t *testing.T, rate int) time.Duration {
-	s := chunk.NewSender(chunk.Config{Rate: rate})
+	s := must(chunk.NewSender(chunk.Config{Rate: rate}))
 	send(t, s, make([]byte, 256<<10))
 	for frame, sent := 0, 0; ; frame++ {
 		now := time.Duration(frame) * time.Second / 60
@@ -141,7 +141,7 @@ func TestWalkIsTheArticles(t *testing.T) {
 		if !limited {
 			rate = -1
 		}
-		s := chunk.NewSender(chunk.Config{Rate: rate})
+		s := must(chunk.NewSender(chunk.Config{Rate: rate}))
 		s.SetRTT(80 * ms)
 		send(t, s, make([]byte, count*1024))
 		c := &cursor{acked: make([]bool, count), sent: make([]time.Duration, count)}

@@ -20,7 +20,7 @@ type loop struct {
 }
 
 func newLoop(c chunk.Config) *loop {
-	return &loop{s: chunk.NewSender(c), r: chunk.NewReceiver(c), now: epoch, slice: make([]byte, 0, 2048), ack: make([]byte, 0, 64)}
+	return &loop{s: must(chunk.NewSender(c)), r: must(chunk.NewReceiver(c)), now: epoch, slice: make([]byte, 0, 2048), ack: make([]byte, 0, 64)}
 }
 
 // chunk sends one chunk from Send to Chunk; drop loses the slices for which it says so.
@@ -74,7 +74,7 @@ func BenchmarkChunk(b *testing.B) {
 func BenchmarkFullPipeline(b *testing.B) {
 	for _, pipeline := range []int{1, 64, 128} {
 		b.Run(map[int]string{1: "1", 64: "64", 128: "128"}[pipeline], func(b *testing.B) {
-			s := chunk.NewSender(chunk.Config{Rate: -1, Pipeline: pipeline})
+			s := must(chunk.NewSender(chunk.Config{Rate: -1, Pipeline: pipeline}))
 			s.SetRTT(100 * time.Millisecond)
 			data := content(256<<10, 1)
 			now, id, left := epoch, uint16(0), 0

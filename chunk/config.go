@@ -14,10 +14,10 @@ const (
 	maxDelay = 10 * time.Second
 )
 
-// Config is for both ends. The zero value is the article's protocol, compatible with its reference. ProtocolID and
-// SliceSize must be the same at both ends.
+// Config is for both ends. The zero value of a field is its default, and the zero Config the article's protocol, compatible
+// with its reference. ProtocolID and SliceSize must be the same at both ends.
 type Config struct {
-	ProtocolID uint32 // goes into every checksum and so keeps strangers out; 0 = 0x11223344, as in the reference
+	ProtocolID uint32 // goes into every checksum and so keeps strangers out; 0 = 0x11223344, the reference's, here and in AppendSlice, AppendAck and Parse
 	SliceSize  int    // bytes of a slice, 64 to 32,768; 0 = 1,024, the only value that the reference understands
 
 	// Pipeline is how many chunks may be in flight, up to 128. 0 = 1: the article's, which pays a round trip between any
@@ -67,7 +67,6 @@ func (c Config) Validate() error {
 
 // effective returns c with its defaults filled in, and what is "none" as zero.
 func (c Config) effective() Config {
-	c.ProtocolID = either(c.ProtocolID, 0x11223344)
 	c.SliceSize = either(c.SliceSize, defaultSliceSize)
 	c.Pipeline = either(c.Pipeline, 1)
 	c.SendQueue = max(either(c.SendQueue, 64), 0)
@@ -96,16 +95,7 @@ func (c Config) AppendSlice(b []byte, s Slice) []byte { return c.format().append
 func (c Config) AppendAck(b []byte, a Ack) []byte { return c.format().appendAck(b, a) }
 
 func (c Config) format() format {
-	e := c.effective()
-	return format{e.ProtocolID, e.SliceSize}
-}
-
-// must returns the effective configuration; it panics when it is not valid.
-func (c Config) must() Config {
-	if err := c.Validate(); err != nil {
-		panic(err)
-	}
-	return c.effective()
+	return newFormat(c.ProtocolID, c.effective().SliceSize)
 }
 
 // What Send refuses.

@@ -9,7 +9,7 @@
 // Both ends are machines without clock, goroutine or lock. Their owner says what time it is, moves the packets, and comes
 // back at NextTimeout:
 //
-//	s := chunk.NewSender(chunk.Config{})         r := chunk.NewReceiver(chunk.Config{})
+//	s, err := chunk.NewSender(chunk.Config{})    r, err := chunk.NewReceiver(chunk.Config{})
 //	s.Send(data)
 //	p, ok := s.AppendSlice(now, buf)     ---->   r.ReceiveSlice(now, p)
 //	s.ReceiveAck(now, p)                 <----   p, ok := r.AppendAck(now, buf)

@@ -15,8 +15,16 @@ import (
 )
 
 func Example() {
-	s := chunk.NewSender(chunk.Config{})
-	r := chunk.NewReceiver(chunk.Config{})
+	s, err := chunk.NewSender(chunk.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r, err := chunk.NewReceiver(chunk.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	if _, err := s.Send([]byte(strings.Repeat("late join state, ", 1000))); err != nil {
 		fmt.Println(err)
 		return

@@ -24,7 +24,7 @@ func FuzzParse(f *testing.F) {
 		if seal && len(packet) >= 4 { // so that the fuzzer gets past the checksum
 			packet = reseal(bytes.Clone(packet), protocolID)
 		}
-		s, r := chunk.NewSender(chunk.Config{Rate: -1}), chunk.NewReceiver(chunk.Config{})
+		s, r := must(chunk.NewSender(chunk.Config{Rate: -1})), must(chunk.NewReceiver(chunk.Config{}))
 		send(t, s, zeros)
 		p, err := chunk.Parse(packet, protocolID)
 		slice, ack := r.ReceiveSlice(epoch, packet), s.ReceiveAck(epoch, packet)
@@ -69,9 +69,9 @@ func newScript(t testing.TB, code []byte) *script {
 	s := &script{t: t, code: code, now: epoch}
 	k := int(s.arg())
 	c := chunk.Config{SliceSize: 64, Pipeline: 1 + k&7, Burst: k&8 != 0, Rate: []int{-1, 5000, 200_000, 0}[k>>4&3], SendQueue: 10}
-	s.s = chunk.NewSender(c)
+	s.s = must(chunk.NewSender(c))
 	c.ReceiveQueue = 1 + k>>6 // may be less than the pipeline
-	s.r = chunk.NewReceiver(c)
+	s.r = must(chunk.NewReceiver(c))
 	return s
 }
 

@@ -12,6 +12,13 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 func after(d time.Duration) time.Time { return epoch.Add(d) }
 
 // content returns bytes that differ from slice to slice.

@@ -16,10 +16,11 @@ const (
 	// Overhead is how many bytes a packet has at most beside the data of its slice.
 	Overhead = 14
 
-	defaultSliceSize = 1024
-	minSliceSize     = 64
-	maxSliceSize     = 32768 // the largest for which Overhead holds
-	maxAckSize       = 44
+	defaultProtocolID = 0x11223344 // the reference's
+	defaultSliceSize  = 1024
+	minSliceSize      = 64
+	maxSliceSize      = 32768 // the largest for which Overhead holds
+	maxAckSize        = 44
 )
 
 // Kind tells the two packets apart.
@@ -109,26 +110,32 @@ type Packet struct {
 // ErrMalformed is in every error about the bytes of a packet.
 var ErrMalformed = errors.New("chunk: malformed packet")
 
-// AppendSlice appends a packet with a slice of the article's 1,024 bytes to b. It panics for a slice that cannot be.
+// AppendSlice appends a packet with a slice of the article's 1,024 bytes to b; protocolID 0 is the reference's. It panics for
+// a slice that cannot be.
 func AppendSlice(b []byte, protocolID uint32, s Slice) []byte {
-	return format{protocolID, defaultSliceSize}.appendSlice(b, s)
+	return newFormat(protocolID, defaultSliceSize).appendSlice(b, s)
 }
 
 // AppendAck appends a packet with an ack to b; bits from Count on do not travel. It panics when Count is out of range.
 func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
-	return format{protocolID, defaultSliceSize}.appendAck(b, a)
+	return newFormat(protocolID, defaultSliceSize).appendAck(b, a)
 }
 
 // Parse reads what AppendSlice or AppendAck wrote. It is strict where the reference is lax: nothing may follow the packet,
 // padding is zero, and Index is below Count. Every error Is ErrMalformed.
 func Parse(packet []byte, protocolID uint32) (Packet, error) {
-	return format{protocolID, defaultSliceSize}.parse(packet)
+	return newFormat(protocolID, defaultSliceSize).parse(packet)
 }
 
 // format is what both ends know of the bytes without a word on the wire.
 type format struct {
 	protocolID uint32
 	sliceSize  int
+}
+
+// newFormat takes protocol id 0 for the reference's: no peer has 0.
+func newFormat(protocolID uint32, sliceSize int) format {
+	return format{either(protocolID, defaultProtocolID), sliceSize}
 }
 
 // endCheck closes every packet.

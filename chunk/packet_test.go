@@ -131,7 +131,7 @@ func TestReject(t *testing.T) {
 	}
 	sound := unhex(t, file.Vectors[11].Packet)
 	require.Equal(t, "type_not_allowed", file.Vectors[11].Name)
-	require.ErrorIs(t, chunk.NewSender(chunk.Config{}).ReceiveAck(epoch, sound), chunk.ErrMalformed)
+	require.ErrorIs(t, must(chunk.NewSender(chunk.Config{})).ReceiveAck(epoch, sound), chunk.ErrMalformed)
 }
 
 // TestEveryByteCounts damages sound packets, with the checksum wrong and with it right again.
@@ -174,7 +174,7 @@ func TestSliceSizes(t *testing.T) {
 	for _, size := range []int{64, 1000, 1024, 1149, 1372, 32768} {
 		c := chunk.Config{SliceSize: size, Rate: -1}
 		data := content(size+1, 7)
-		s := chunk.NewSender(c)
+		s := must(chunk.NewSender(c))
 		_, err := s.Send(data)
 		require.NoError(t, err)
 		for i, want := range []int{size, 1} {
@@ -200,7 +200,7 @@ func TestImpossiblePacketsPanic(t *testing.T) {
 		"short in the middle": {Count: 2, Data: full[1:]},
 	} {
 		require.Panics(t, func() { chunk.AppendSlice(nil, 1, s) }, name)
-		r := chunk.NewReceiver(chunk.Config{})
+		r := must(chunk.NewReceiver(chunk.Config{}))
 		require.False(t, r.Insert(epoch, s), name)
 		require.EqualValues(t, 1, r.Stats().Malformed, name)
 	}
@@ -223,4 +223,16 @@ func TestBits(t *testing.T) {
 
 func TestKindNames(t *testing.T) {
 	require.Equal(t, "slice ack Kind(2)", chunk.KindSlice.String()+" "+chunk.KindAck.String()+" "+chunk.Kind(2).String())
+}
+
+// TestProtocolIDZero is the reference's id, in Config and in the functions.
+func TestProtocolIDZero(t *testing.T) {
+	s := chunk.Slice{Count: 1, Data: []byte("x")}
+	p := chunk.AppendSlice(nil, 0, s)
+	require.Equal(t, chunk.AppendSlice(nil, 0x11223344, s), p)
+	require.Equal(t, chunk.Config{}.AppendSlice(nil, s), p)
+	_, err := chunk.Parse(p, 0)
+	require.NoError(t, err)
+	require.NoError(t, must(chunk.NewReceiver(chunk.Config{})).ReceiveSlice(epoch, p))
+	require.Equal(t, chunk.AppendAck(nil, 0x11223344, ackOf(0, 1, 0)), chunk.AppendAck(nil, 0, ackOf(0, 1, 0)))
 }

@@ -37,13 +37,16 @@ type ReceiverStats struct {
 	Malformed          uint64 // packets that are not slices
 }
 
-// NewReceiver panics when the Config is not valid.
-func NewReceiver(c Config) *Receiver {
-	c = c.must()
+// NewReceiver returns the error of Config.Validate.
+func NewReceiver(c Config) (*Receiver, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.effective()
 	r := &Receiver{config: c, format: c.format(), ackAt: never, lastAck: -c.AckDelay}
 	r.slots = make([]assembly, c.ReceiveQueue)
 	r.free = make([][]byte, 0, c.ReceiveQueue)
-	return r
+	return r, nil
 }
 
 // Chunk hands out the next chunk in order, when it is complete. Its bytes are the caller's; Recycle gives them back.

@@ -27,7 +27,7 @@ func acks(r *chunk.Receiver, now time.Time) (all []chunk.Ack) {
 }
 
 func TestReceiveInAnyOrder(t *testing.T) {
-	r := chunk.NewReceiver(chunk.Config{})
+	r := must(chunk.NewReceiver(chunk.Config{}))
 	data := content(3000, 1)
 	s := slicesOf(0, data)
 	_, _, ok := r.Chunk()
@@ -46,7 +46,7 @@ func TestReceiveInAnyOrder(t *testing.T) {
 }
 
 func TestAcksOfAReceiver(t *testing.T) {
-	r := chunk.NewReceiver(chunk.Config{AckDelay: 20 * ms})
+	r := must(chunk.NewReceiver(chunk.Config{AckDelay: 20 * ms}))
 	s := slicesOf(0, make([]byte, 4096))
 	_, ok := r.NextTimeout()
 	require.False(t, ok)
@@ -90,7 +90,7 @@ func TestAcksOfAReceiver(t *testing.T) {
 }
 
 func TestAckOutlivesTheChunk(t *testing.T) {
-	r := chunk.NewReceiver(chunk.Config{})
+	r := must(chunk.NewReceiver(chunk.Config{}))
 	r.Insert(epoch, slicesOf(0, []byte("x"))[0])
 	_, _, ok := r.Chunk()
 	require.True(t, ok)
@@ -99,7 +99,7 @@ func TestAckOutlivesTheChunk(t *testing.T) {
 }
 
 func TestAcksNobodyAskedFor(t *testing.T) {
-	r := chunk.NewReceiver(chunk.Config{})
+	r := must(chunk.NewReceiver(chunk.Config{}))
 	for id := range uint16(300) { // an owner that takes chunks and never asks for acks
 		require.True(t, r.Insert(epoch, slicesOf(id, []byte("x"))[0]))
 		_, _, ok := r.Chunk()
@@ -112,7 +112,7 @@ func TestAcksNobodyAskedFor(t *testing.T) {
 
 func TestReceiveQueue(t *testing.T) {
 	for _, queue := range []int{1, 3} {
-		r := chunk.NewReceiver(chunk.Config{ReceiveQueue: queue})
+		r := must(chunk.NewReceiver(chunk.Config{ReceiveQueue: queue}))
 		chunks := make([]chunk.Slice, 6)
 		for id := range chunks {
 			chunks[id] = slicesOf(uint16(id), []byte{byte(id)})[0]
@@ -133,7 +133,7 @@ func TestReceiveQueue(t *testing.T) {
 }
 
 func TestOutOfPlace(t *testing.T) {
-	r := chunk.NewReceiver(chunk.Config{})
+	r := must(chunk.NewReceiver(chunk.Config{}))
 	data := content(2048, 3)
 	s := slicesOf(0, data)
 	require.True(t, r.Insert(epoch, s[0]))
@@ -160,7 +160,7 @@ func TestOutOfPlace(t *testing.T) {
 }
 
 func TestMalformedPackets(t *testing.T) {
-	r := chunk.NewReceiver(chunk.Config{})
+	r := must(chunk.NewReceiver(chunk.Config{}))
 	good := chunk.AppendSlice(nil, protocolID, slicesOf(0, []byte("hello"))[0])
 	for n := range good {
 		require.ErrorIs(t, r.ReceiveSlice(epoch, good[:n]), chunk.ErrMalformed)
@@ -175,7 +175,7 @@ func TestMalformedPackets(t *testing.T) {
 }
 
 func TestRecycle(t *testing.T) {
-	r := chunk.NewReceiver(chunk.Config{})
+	r := must(chunk.NewReceiver(chunk.Config{}))
 	var first *byte
 	for id := range uint16(5) {
 		for _, s := range slicesOf(id, content(2048-int(id), uint64(id))) {
@@ -196,7 +196,7 @@ func TestRecycle(t *testing.T) {
 }
 
 func TestPartial(t *testing.T) {
-	r := chunk.NewReceiver(chunk.Config{ReceiveQueue: 2})
+	r := must(chunk.NewReceiver(chunk.Config{ReceiveQueue: 2}))
 	data := content(3000, 5)
 	s := slicesOf(1, data)
 	_, _, ok := r.Partial(1)
@@ -212,7 +212,7 @@ func TestPartial(t *testing.T) {
 }
 
 func TestReceiverRestart(t *testing.T) {
-	r := chunk.NewReceiver(chunk.Config{ReceiveQueue: 2})
+	r := must(chunk.NewReceiver(chunk.Config{ReceiveQueue: 2}))
 	r.Insert(epoch, slicesOf(0, []byte("x"))[0])
 	r.Insert(epoch, slicesOf(1, make([]byte, 5000))[2])
 	r.Chunk()
@@ -223,7 +223,7 @@ func TestReceiverRestart(t *testing.T) {
 }
 
 func TestReceiverRepeat(t *testing.T) {
-	r := chunk.NewReceiver(chunk.Config{ReceiveQueue: 2})
+	r := must(chunk.NewReceiver(chunk.Config{ReceiveQueue: 2}))
 	r.Insert(epoch, slicesOf(0, []byte("x"))[0])
 	r.Insert(epoch, slicesOf(1, make([]byte, 5000))[2])
 	r.Chunk()
@@ -240,7 +240,7 @@ func TestReceiverRepeat(t *testing.T) {
 // TestMemoryIsBounded lets a hostile sender begin as many chunks as it likes.
 func TestMemoryIsBounded(t *testing.T) {
 	const queue = 4
-	r := chunk.NewReceiver(chunk.Config{ReceiveQueue: queue})
+	r := must(chunk.NewReceiver(chunk.Config{ReceiveQueue: queue}))
 	data := make([]byte, 1024)
 	var before, later runtime.MemStats
 	runtime.GC()

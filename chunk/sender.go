@@ -47,15 +47,18 @@ type SenderStats struct {
 	InFlight, QueueSize int           // chunks, now
 }
 
-// NewSender panics when the Config is not valid.
-func NewSender(c Config) *Sender {
-	c = c.must()
+// NewSender returns the error of Config.Validate.
+func NewSender(c Config) (*Sender, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.effective()
 	s := &Sender{config: c, format: c.format(), longest: never}
 	s.flights = make([]*flight, c.Pipeline)
 	s.queue = make([][]byte, max(c.SendQueue, 1))
 	s.budget.rate = int64(c.Rate)
 	s.resend = newResend(c)
-	return s
+	return s, nil
 }
 
 // Send takes a chunk of 1 byte to MaxSlices slices. The bytes stay the sender's until the chunk is finished: until Finished

@@ -12,7 +12,7 @@ import (
 const ms = time.Millisecond
 
 func TestSendRefusesAtTheCall(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{SendQueue: 2})
+	s := must(chunk.NewSender(chunk.Config{SendQueue: 2}))
 	_, err := s.Send(nil)
 	require.ErrorIs(t, err, chunk.ErrEmpty)
 	_, err = s.Send(make([]byte, 256<<10+1))
@@ -30,7 +30,7 @@ func TestSendRefusesAtTheCall(t *testing.T) {
 	require.ErrorContains(t, err, "1 chunks in flight (Config.Pipeline) and 2 waiting (Config.SendQueue)")
 	require.Equal(t, 2, s.Stats().QueueSize)
 
-	alone := chunk.NewSender(chunk.Config{SendQueue: -1})
+	alone := must(chunk.NewSender(chunk.Config{SendQueue: -1}))
 	send(t, alone, []byte{1})
 	_, err = alone.Send([]byte{1})
 	require.ErrorIs(t, err, chunk.ErrQueueFull, "as in the article: not while sending")
@@ -40,7 +40,7 @@ func TestSizes(t *testing.T) {
 	for _, test := range []struct{ size, count, last int }{
 		{1, 1, 1}, {1023, 1, 1023}, {1024, 1, 1024}, {1025, 2, 1}, {2048, 2, 1024}, {256<<10 - 1, 256, 1023}, {256 << 10, 256, 1024},
 	} {
-		s := chunk.NewSender(chunk.Config{Rate: -1})
+		s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 		send(t, s, make([]byte, test.size))
 		for i := range test.count {
 			slice, ok := s.NextSlice(epoch)
@@ -57,7 +57,7 @@ func TestSizes(t *testing.T) {
 }
 
 func TestOneChunkAtATime(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: -1})
+	s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 	send(t, s, make([]byte, 2000))
 	send(t, s, make([]byte, 1))
 	t.Log("# the second chunk waits until the first is acked whole")
@@ -76,7 +76,7 @@ func TestOneChunkAtATime(t *testing.T) {
 }
 
 func TestResendDelay(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: -1})
+	s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 	send(t, s, make([]byte, 3000))
 	t.Log("# 100 ms while the RTT is not known")
 	require.Equal(t, all(3), indexes(s, epoch))
@@ -96,7 +96,7 @@ func TestResendDelay(t *testing.T) {
 	require.Equal(t, all(3), indexes(s, after(450*ms)))
 
 	t.Log("# and when it was measured; on short paths more, for the receiver may take 10 ms to ack")
-	s = chunk.NewSender(chunk.Config{Rate: -1})
+	s = must(chunk.NewSender(chunk.Config{Rate: -1}))
 	send(t, s, make([]byte, 3000))
 	require.Equal(t, all(3), indexes(s, epoch))
 	require.True(t, s.Acknowledge(after(60*ms), ackOf(0, 3, 1)))
@@ -109,7 +109,7 @@ func TestResendDelay(t *testing.T) {
 }
 
 func TestCursorWrapsAround(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: 102_400, SliceSize: 1024}) // a slice every 10 ms
+	s := must(chunk.NewSender(chunk.Config{Rate: 102_400, SliceSize: 1024})) // a slice every 10 ms
 	send(t, s, make([]byte, 20*1024))
 	var order []int
 	for now := time.Duration(0); now <= 250*ms; now += 10 * ms {
@@ -124,7 +124,7 @@ func TestCursorWrapsAround(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: 1000, SliceSize: 100, ResendDelay: 10 * time.Second})
+	s := must(chunk.NewSender(chunk.Config{Rate: 1000, SliceSize: 100, ResendDelay: 10 * time.Second}))
 	send(t, s, make([]byte, 25_000))
 	at, ok := s.NextTimeout()
 	require.True(t, ok)
@@ -154,7 +154,7 @@ func TestBudget(t *testing.T) {
 }
 
 func TestOverheadIsCharged(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: 106_600, Overhead: chunk.Overhead + 28})
+	s := must(chunk.NewSender(chunk.Config{Rate: 106_600, Overhead: chunk.Overhead + 28}))
 	send(t, s, make([]byte, 2048))
 	require.Empty(t, indexes(s, epoch))
 	at, _ := s.NextTimeout()
@@ -162,7 +162,7 @@ func TestOverheadIsCharged(t *testing.T) {
 }
 
 func TestIdleTimeIsNotSaved(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: 102_400})
+	s := must(chunk.NewSender(chunk.Config{Rate: 102_400}))
 	_, ok := s.NextSlice(epoch)
 	require.False(t, ok)
 	send(t, s, make([]byte, 4096))
@@ -171,7 +171,7 @@ func TestIdleTimeIsNotSaved(t *testing.T) {
 }
 
 func TestBurst(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: 102_400, Burst: true})
+	s := must(chunk.NewSender(chunk.Config{Rate: 102_400, Burst: true}))
 	send(t, s, make([]byte, 256<<10))
 	t.Log("# all at once, and nothing for 100 ms, then at the rate")
 	require.Len(t, indexes(s, epoch), 256)
@@ -200,13 +200,13 @@ func TestBurst(t *testing.T) {
 }
 
 func TestLargeChunksDoNotBurst(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: 102_400, Burst: true, SliceSize: 2048})
+	s := must(chunk.NewSender(chunk.Config{Rate: 102_400, Burst: true, SliceSize: 2048}))
 	send(t, s, make([]byte, 256<<10+1))
 	require.Empty(t, indexes(s, epoch))
 }
 
 func TestAcksOnlySet(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: -1})
+	s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 	send(t, s, make([]byte, 3000))
 	require.Len(t, indexes(s, epoch), 3)
 	require.True(t, s.Acknowledge(after(10*ms), ackOf(0, 3, 0, 2)))
@@ -227,7 +227,7 @@ func TestAcksOnlySet(t *testing.T) {
 }
 
 func TestAcksOfSlicesNeverSent(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: -1})
+	s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 	send(t, s, make([]byte, 4000))
 	t.Log("# a receiver that kept its bits tells a new sender what it need not send")
 	require.True(t, s.Acknowledge(epoch, ackOf(0, 4, 0, 2)))
@@ -236,7 +236,7 @@ func TestAcksOfSlicesNeverSent(t *testing.T) {
 }
 
 func TestPipeline(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: -1, Pipeline: 3})
+	s := must(chunk.NewSender(chunk.Config{Rate: -1, Pipeline: 3}))
 	for range 5 {
 		send(t, s, make([]byte, 2048))
 	}
@@ -264,7 +264,7 @@ func TestPipeline(t *testing.T) {
 }
 
 func TestLost(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: -1})
+	s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 	send(t, s, make([]byte, 5*1024))
 	require.Len(t, indexes(s, epoch), 5)
 	t.Log("# a hint resends at once, in the order of the hints")
@@ -293,7 +293,7 @@ func TestLost(t *testing.T) {
 }
 
 func TestSilence(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: -1})
+	s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 	send(t, s, make([]byte, 10*1024))
 	require.Len(t, indexes(s, epoch), 10)
 	for _, now := range []time.Duration{100 * ms, 300 * ms, 700 * ms} { // doubled each time: RFC 6298, 5.5
@@ -319,7 +319,7 @@ func TestSilence(t *testing.T) {
 }
 
 func TestBackOff(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: -1})
+	s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 	send(t, s, make([]byte, 4*1024))
 	require.Len(t, indexes(s, epoch), 4)
 	require.True(t, s.Acknowledge(after(60*ms), ackOf(0, 4, 1)))
@@ -350,7 +350,7 @@ func TestBackOff(t *testing.T) {
 
 // TestAcksThatKeepComing hold back what was sent at the same time: the path is slow, and nothing is lost.
 func TestAcksThatKeepComing(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: -1})
+	s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 	send(t, s, make([]byte, 100*1024))
 	require.Len(t, indexes(s, epoch), 100)
 	for i := range 100 {
@@ -362,7 +362,7 @@ func TestAcksThatKeepComing(t *testing.T) {
 }
 
 func TestRestart(t *testing.T) {
-	s := chunk.NewSender(chunk.Config{Rate: -1, Pipeline: 2})
+	s := must(chunk.NewSender(chunk.Config{Rate: -1, Pipeline: 2}))
 	send(t, s, make([]byte, 3*1024))
 	send(t, s, make([]byte, 1024))
 	require.Len(t, indexes(s, epoch), 4)
@@ -375,7 +375,7 @@ func TestRestart(t *testing.T) {
 
 func TestRTTFindsAPathLongerThanTheDelay(t *testing.T) {
 	for _, rtt := range []time.Duration{30 * ms, 400 * ms, 2 * time.Second} {
-		s := chunk.NewSender(chunk.Config{Rate: -1})
+		s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 		now, copies := time.Duration(0), 0
 		for id := range uint16(12) { // chunks of one slice, so that each is sent again before its ack can come
 			send(t, s, []byte{1})
@@ -396,7 +396,7 @@ func TestRTTFindsAPathLongerThanTheDelay(t *testing.T) {
 
 func TestRTTThatGrows(t *testing.T) {
 	for _, longer := range []time.Duration{100 * ms, 600 * ms, 3 * time.Second} {
-		s := chunk.NewSender(chunk.Config{Rate: -1})
+		s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 		now, rtt, copies := time.Duration(0), 50*ms, 0
 		for id := range uint16(20) {
 			if id == 10 {
@@ -416,7 +416,7 @@ func TestRTTThatGrows(t *testing.T) {
 }
 
 func TestIDsWrap(t *testing.T) {
-	s, r := chunk.NewSender(chunk.Config{Rate: -1, Pipeline: 5}), chunk.NewReceiver(chunk.Config{ReceiveQueue: 5})
+	s, r := must(chunk.NewSender(chunk.Config{Rate: -1, Pipeline: 5})), must(chunk.NewReceiver(chunk.Config{ReceiveQueue: 5}))
 	const chunks = 1<<16 + 10
 	now, sent := epoch, 0
 	for got := 0; got < chunks; {
@@ -449,8 +449,10 @@ func TestConfigIsChecked(t *testing.T) {
 		"ResendDelay": {ResendDelay: -1}, "AckDelay": {AckDelay: time.Minute},
 	} {
 		require.ErrorContains(t, c.Validate(), "Config."+field)
-		require.Panics(t, func() { chunk.NewSender(c) })
-		require.Panics(t, func() { chunk.NewReceiver(c) })
+		_, err := chunk.NewSender(c)
+		require.Equal(t, c.Validate(), err)
+		_, err = chunk.NewReceiver(c)
+		require.Equal(t, c.Validate(), err)
 	}
 	require.NoError(t, chunk.Config{}.Validate())
 	require.NoError(t, chunk.Config{SendQueue: -1, Rate: -1, AckDelay: -1, Pipeline: 128}.Validate())

@@ -36,7 +36,7 @@ type sliceInbox struct {
 // add takes a slice, and reports whether a message has become whole.
 func (b *sliceInbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	if b.receiver == nil {
-		b.receiver = chunk.NewReceiver(sliceConfig())
+		b.receiver = newSliceReceiver()
 	}
 	_, _, known := b.receiver.Partial(s.ChunkID)
 	if !known && s.ChunkID-b.read < slicePipeline {
@@ -61,6 +61,14 @@ func (b *sliceInbox) add(now time.Time, s chunk.Slice) (whole bool) {
 		b.ask(now)
 	}
 	return whole
+}
+
+func newSliceReceiver() *chunk.Receiver {
+	r, err := chunk.NewReceiver(sliceConfig())
+	if err != nil {
+		panic(err) // of a constant
+	}
+	return r
 }
 
 // reserve makes room for a chunk. The one that is waited for has to come in, or nothing would.

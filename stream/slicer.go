@@ -50,7 +50,11 @@ func (s *slicer) full() bool { return s.count == slicePipeline }
 // send takes a part, which is freed once it is acked whole.
 func (s *slicer) send(b *block, message []byte) error {
 	if s.sender == nil {
-		s.sender = chunk.NewSender(sliceConfig())
+		sender, err := chunk.NewSender(sliceConfig())
+		if err != nil {
+			return err
+		}
+		s.sender = sender
 		s.sender.SetRTT(ownResend)
 	}
 	number, err := s.sender.Send(message)

@@ -19,6 +19,8 @@ const (
 
 // Config holds the limits of a Reassembler. The zero value of a field is its default.
 type Config struct {
+	// ProtocolID goes into every checksum and so keeps strangers out. 0 = 0x55667788, the reference's, here and in Append
+	// and Parse.
 	ProtocolID uint32
 
 	// MaxFragments is the largest number of fragments that a block may have, 1 to MaxCount. 0 = MaxCount.
@@ -61,7 +63,7 @@ func (c Config) maxBytes() int { return orDefault(c.MaxBytes, defaultMaxBytes) }
 
 func (c Config) lifetime() time.Duration { return orDefault(c.Lifetime, defaultLifetime) }
 
-func orDefault[T int | time.Duration](v, def T) T {
+func orDefault[T uint32 | int | time.Duration](v, def T) T {
 	if v == 0 {
 		return def
 	}

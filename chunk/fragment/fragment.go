@@ -20,6 +20,8 @@ const (
 )
 
 const (
+	defaultProtocolID = 0x55667788 // the reference's for fragments; no peer has 0
+
 	typeFragment = 0 // of 4 packet types; the others are regular packets
 	typeOffset   = 6 // bytes: checksum, sequence
 	minRegular   = typeOffset + 1 + 4
@@ -53,7 +55,7 @@ func (f Fragment) check() error {
 	return nil
 }
 
-// Append appends f as a packet. It panics when f breaks the limits that its fields name; what Split returns never does.
+// Append appends f as a packet; protocolID 0 is the reference's. It panics when f breaks the limits that its fields name; what Split returns never does.
 func Append(b []byte, protocolID uint32, f Fragment) []byte {
 	if err := f.check(); err != nil {
 		panic(fmt.Sprintf("fragment: cannot append fragment %d of %d with %d bytes: index under count, count 1 to %d, bytes 1 to %d, and %d before the last",
@@ -68,7 +70,7 @@ func Append(b []byte, protocolID uint32, f Fragment) []byte {
 	w.Bits(uint32(f.Count), 8)
 	w.Raw(f.Data)
 	b = w.Bytes()
-	bits.Seal(b[start:], protocolID)
+	bits.Seal(b[start:], orDefault(protocolID, defaultProtocolID))
 	return b
 }
 
@@ -77,7 +79,7 @@ func Parse(packet []byte, protocolID uint32) (Fragment, error) {
 	if len(packet) <= typeOffset {
 		return Fragment{}, errShort
 	}
-	if bits.Verify(packet, protocolID) != nil {
+	if bits.Verify(packet, orDefault(protocolID, defaultProtocolID)) != nil {
 		return Fragment{}, ErrChecksum
 	}
 	return parseBody(packet)

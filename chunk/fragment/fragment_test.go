@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -142,4 +143,19 @@ func TestWireExample(t *testing.T) {
 	want := Fragment{Sequence: 4660, Index: 1, Count: 2, Data: []byte("late")}
 	require.Equal(t, want, f)
 	require.Equal(t, packet, Append(nil, protocol, want))
+}
+
+// TestProtocolIDZero is the reference's id, in Config and in the functions.
+func TestProtocolIDZero(t *testing.T) {
+	f := Fragment{Count: 1, Data: []byte("x")}
+	p := Append(nil, 0, f)
+	require.Equal(t, Append(nil, 0x55667788, f), p)
+	got, err := Parse(p, 0)
+	require.NoError(t, err)
+	require.Equal(t, f, got)
+	r, err := NewReassembler(Config{})
+	require.NoError(t, err)
+	_, ok, err := r.Receive(time.Unix(1, 0), p)
+	require.NoError(t, err)
+	require.True(t, ok)
 }
