@@ -113,14 +113,22 @@ func (c *Conn) Next() (Message, bool) {
 // Ready returns how many complete messages wait for Next or Take.
 func (c *Conn) Ready() int { return c.ready.len() }
 
-// Take moves at most len(into) complete messages, the oldest first, and returns how many. They count as consumed; what is
-// left waits here, and holds the peer up once it is as much as may wait (see [Config].ReceiveLimit).
+// takeBytes is what one Take hands out at most, one message aside: what an owner has taken is charged no more, so that one
+// that stops in the middle must not hold much.
+const takeBytes = 16 << 10
+
+// Take moves at most len(into) complete messages, the oldest first, and returns how many: fewer as soon as they have 16 KiB,
+// but always one when there is one. They count as consumed; what is left waits here, and holds the peer up once it is as much
+// as may wait (see [Config].ReceiveLimit).
 func (c *Conn) Take(into []Message) int {
-	n := min(len(into), c.ready.len())
-	cost := 0
-	for i := range n {
-		into[i] = c.ready.pop()
-		cost += c.fetched(&into[i])
+	n, size, cost := 0, 0, 0
+	for n < len(into) && c.ready.len() > 0 {
+		if size += len(c.ready.peek().Payload); n > 0 && size > takeBytes {
+			break
+		}
+		into[n] = c.ready.pop()
+		cost += c.fetched(&into[n])
+		n++
 	}
 	if cost > 0 {
 		c.consume(uint64(cost))

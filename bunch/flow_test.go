@@ -189,6 +189,23 @@ func TestTakeLeavesWhatDoesNotFit(t *testing.T) {
 	checkConn(t, r.Conn)
 }
 
+func TestTakeHandsOutLittleAtATime(t *testing.T) {
+	r := newReceiver(t, Config{})
+	r.must(wholeOf(flagOpen, 1, 0, "open"))
+	large := string(make([]byte, 1000))
+	for n := range uint16(20) {
+		r.must(wholeOf(0, 1, 1+n, large))
+	}
+	into := make([]Message, 30)
+	require.Equal(t, 1+takeBytes/1000, r.Take(into))
+	require.Equal(t, 20-takeBytes/1000, r.Take(into))
+	for _, size := range []int{takeBytes + 1, 1} {
+		require.NoError(t, r.deliver(r.channels.open[1], Message{Payload: make([]byte, size)}, entryCost))
+	}
+	require.Equal(t, 1, r.Take(into), "one message is handed out whatever its size")
+	require.Equal(t, 1, r.Take(into))
+}
+
 // A window is tight when a quarter of it goes through within a round trip, and is said to be so once.
 func TestTightWindow(t *testing.T) {
 	var f flow

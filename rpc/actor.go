@@ -86,14 +86,28 @@ func (w *World) Spawn(class *Class, owner *Conn, options ...SpawnOption) (*Actor
 		}
 	}
 	w.actors.Add(1)
-	if a.binding != nil {
-		a.object = a.binding.construct(a)
-	}
+	w.construct(a)
 	if a.always && !a.dead {
 		w.always = append(w.always, a)
 		return a, w.openToAll(a)
 	}
 	return a, nil
+}
+
+// construct makes the object of an actor that was spawned here. One whose constructor does not return ends everywhere, for
+// nobody has it.
+func (w *World) construct(a *Actor) {
+	if a.binding == nil {
+		return
+	}
+	constructed := false
+	defer func() {
+		if !constructed {
+			_ = w.Destroy(a)
+		}
+	}()
+	a.object = a.binding.construct(a)
+	constructed = true
 }
 
 // openToAll opens an AlwaysRelevant actor for those who are here.

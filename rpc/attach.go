@@ -145,12 +145,12 @@ func (c *Conn) finish() {
 		c.raw.wait()
 	}
 	w := c.world
-	w.budget.leave(int(c.reserved.Load()))
 	w.mu.Lock()
 	delete(w.live, c)
 	if c.joined.Load() {
-		w.inbox.ended = append(w.inbox.ended, c)
+		w.inbox.ended = append(w.inbox.ended, c) // expel does the rest when its last message has run
 	} else {
+		w.budget.leave(int(c.reserved.Load()))
 		w.half--
 		w.count--
 	}
@@ -162,57 +162,72 @@ func (c *Conn) finish() {
 	w.signal()
 }
 
-// admit introduces a connection to the world's game.
+// admit introduces a connection to the world's game, in tasks.
 func (w *World) admit(c *Conn) {
 	w.conns = append(w.conns, c)
 	w.log.Info("connected", "conn", c)
 	for _, a := range w.always {
-		if err := a.OpenTo(c); err != nil && c.usable() {
-			w.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err)
-		}
+		w.later(c, func() { w.openAlways(a, c) })
 	}
 	for _, hook := range w.onConnect {
-		hook(c)
+		w.later(c, func() { hook(c) })
 	}
 	if w.config.OnConnect != nil {
-		w.config.OnConnect(w, c)
+		w.later(c, func() { w.config.OnConnect(w, c) })
 	}
 	if r := c.Raw(); r != nil {
-		r.begin()
+		w.later(c, r.begin)
 	}
 }
 
-// expel takes a connection that has ended out of the world's game.
+// openAlways opens an AlwaysRelevant actor for a connection that has just joined.
+func (w *World) openAlways(a *Actor, c *Conn) {
+	if err := a.OpenTo(c); err != nil && c.usable() && !a.dead {
+		w.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err)
+	}
+}
+
+// expel takes a connection that has ended out of the world's game, in tasks.
 func (w *World) expel(c *Conn) {
-	w.receive(c) // what came before the end
+	w.discard(c)
+	w.budget.leave(int(c.reserved.Load()))
 	w.conns = slices.DeleteFunc(w.conns, func(other *Conn) bool { return other == c })
 	w.mu.Lock()
 	w.count--
 	w.mu.Unlock()
 	err := c.closeError()
 	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
-	c.endActors()
+	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
+		w.later(c, func() { c.endActor(channel) })
+	}
 	for _, hook := range w.onDisconnect {
-		hook(c, err)
+		w.later(c, func() { hook(c, err) })
 	}
 	if w.config.OnDisconnect != nil {
-		w.config.OnDisconnect(w, c, err)
+		w.later(c, func() { w.config.OnDisconnect(w, c, err) })
 	}
-	for len(c.owned) > 0 {
-		_ = w.Destroy(c.owned[0])
+	w.later(c, c.destroyOwned)
+}
+
+// endActor closes the actor of a channel: a client's copy ends, a server's actor is no longer open there.
+func (c *Conn) endActor(channel uint64) {
+	a := c.channels[channel]
+	if a == nil { // the game ended it meanwhile
+		return
+	}
+	c.setChannel(channel, nil)
+	if i := a.find(c); i >= 0 {
+		a.opens = slices.Delete(a.opens, i, i+1)
+	}
+	if !c.server {
+		a.end(Disconnected)
 	}
 }
 
-// endActors closes the connection's actors: a client's copies end, a server's actors are no longer open there.
-func (c *Conn) endActors() {
-	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
-		a := c.channels[channel]
-		c.setChannel(channel, nil)
-		if i := a.find(c); i >= 0 {
-			a.opens = slices.Delete(a.opens, i, i+1)
-		}
-		if !c.server {
-			a.end(Disconnected)
-		}
+// destroyOwned destroys the actors that the connection still owns, each in a task.
+func (c *Conn) destroyOwned() {
+	if len(c.owned) > 0 {
+		c.world.later(c, c.destroyOwned)
+		_ = c.world.Destroy(c.owned[0])
 	}
 }

@@ -41,6 +41,12 @@ type Config struct {
 	// TickRate makes Run tick that often a second, besides on events. 0 = events only.
 	TickRate int
 
+	// DispatchTime is how long the handlers of one connection may take in a Dispatch for which others have calls, too;
+	// default 2 ms, negative = no end. It may be four times that when no other has any, and twelve times for all together.
+	// A call that has begun is not interrupted. What is left waits, in order, for the next Dispatch, and holds its sender up
+	// once it is ReceiveLimit: see [Stats].Deferred. Connections of which nothing was left go first.
+	DispatchTime time.Duration
+
 	// Limits of a world.
 	MaxConns         int           // connections, half-open ones included; default 1,024
 	MaxHandshakes    int           // half-open ones; default 128
@@ -85,6 +91,9 @@ func (c *Config) receiveLimit() int  { return max(defaulted(c.ReceiveLimit, 4<<2
 func (c *Config) maxLocalCalls() int { return defaulted(c.MaxLocalCalls, 4096) }
 func (c *Config) maxPosts() int      { return defaulted(c.MaxPosts, 65536) }
 
+func (c *Config) dispatchTime() time.Duration {
+	return max(0, defaulted(c.DispatchTime, 2*time.Millisecond))
+}
 func (c *Config) handshakeTimeout() time.Duration {
 	return defaulted(c.HandshakeTimeout, 10*time.Second)
 }

@@ -51,6 +51,8 @@ type Conn struct {
 	owned    []*Actor
 	limits   map[*method]callLimit
 	warns    [dropReasons]warnGate
+	turn     turn
+	lateWarn warnGate
 
 	mu       sync.Mutex // guards writes to channels, and reads of it elsewhere than on the world's goroutine
 	channels map[uint64]*Actor
@@ -58,6 +60,7 @@ type Conn struct {
 	reserved atomic.Int64 // bytes of the world's budget
 	maxBunch int          // bytes of one message, the smaller of both ends' limits; written before joined
 	drops    [dropReasons]atomic.Uint64
+	deferred atomic.Uint64
 	sample   sampler
 }
 

@@ -20,41 +20,8 @@ type Call struct {
 // beyond the methods of any class.
 const ownerMethod = maxMethods
 
-// batch is how many messages are taken from a connection under one hold of its lock.
-const batch = 64
-
-// receive runs what has arrived on c. What arrives meanwhile is left to the next Dispatch.
-func (w *World) receive(c *Conn) {
-	c.link.Lock()
-	w.cork(c)
-	waiting := c.machine.Ready()
-	c.link.Unlock()
-	for waiting > 0 {
-		waiting -= w.receiveBatch(c, w.messages[:min(waiting, batch)])
-	}
-}
-
-// receiveBatch runs messages of c, as many as into holds, and returns how many.
-func (w *World) receiveBatch(c *Conn, into []bunch.Message) int {
-	c.link.Lock()
-	n := c.machine.Take(into)
-	limited := c.machine.ReceiveLimited()
-	c.link.Unlock()
-	if limited {
-		c.widen()
-	}
-	for i := range into[:n] {
-		w.deliver(c, into[i])
-		into[i] = bunch.Message{}
-	}
-	return n
-}
-
-// deliver runs one message, unless the connection was closed from here.
+// deliver runs one message.
 func (w *World) deliver(c *Conn, m bunch.Message) {
-	if c.closing.Load() {
-		return
-	}
 	a := c.channels[m.Channel]
 	var violation *CloseError
 	switch {
@@ -167,11 +134,25 @@ func (w *World) queueLocal(a *Actor, m *method, arg any) error {
 
 // runLocal runs the calls that were queued before this Dispatch; what they queue waits for the next.
 func (w *World) runLocal() {
-	calls := w.local
-	w.local, w.localSpare = w.localSpare[:0], calls
-	for i := range calls {
-		l := calls[i]
-		calls[i] = localCall{}
+	w.finishLocal() // what a panic left
+	w.local, w.running = w.running, w.local
+	w.finishLocal()
+}
+
+// finishLocal runs the calls from w.ran on.
+func (w *World) finishLocal() {
+	for w.ran < len(w.running) {
+		w.runLocalGuarded()
+	}
+	w.running, w.ran = w.running[:0], 0
+}
+
+func (w *World) runLocalGuarded() {
+	defer w.catch(nil)
+	for w.ran < len(w.running) {
+		l := w.running[w.ran]
+		w.running[w.ran] = localCall{}
+		w.ran++
 		if l.actor.dead {
 			w.dropped.Add(1)
 			continue

@@ -12,6 +12,7 @@ const (
 	dropUnbound
 	dropClosed
 	dropInvalid
+	dropEnded
 
 	dropReasons
 )
@@ -19,6 +20,7 @@ const (
 var dropNames = [dropReasons]string{
 	dropNotOwner: "the caller does not own the actor", dropRateLimited: "over the method's RateLimit",
 	dropUnbound: "no handler is bound", dropClosed: "the actor is closed", dropInvalid: "Validate refused the argument",
+	dropEnded: "the connection has ended",
 }
 
 // drop counts a dropped call and warns, at most once a second for each reason.

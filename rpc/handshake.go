@@ -151,15 +151,19 @@ func (h *handshake) refuse(peer hello) {
 
 // onLogin asks Authenticate.
 func (h *handshake) onLogin(m login) {
-	authenticate := h.conn.world.config.Authenticate
-	if authenticate == nil {
+	if h.conn.world.config.Authenticate == nil {
 		h.answer(verdict{})
 		return
 	}
-	go func() {
-		identity, err := authenticate(h.ctx, m.Token)
-		h.verdict <- verdict{identity, err}
-	}()
+	go h.authenticate(m.Token)
+}
+
+// authenticate runs Config.Authenticate. One that does not return refuses the client.
+func (h *handshake) authenticate(token []byte) {
+	v := verdict{err: errors.New("Config.Authenticate did not return")}
+	defer func() { h.verdict <- v }()
+	defer h.conn.world.catch(h.conn)
+	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
 }
 
 // answer welcomes the client or tells it why not.

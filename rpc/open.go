@@ -128,11 +128,11 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	a.opens = []opening{{conn: c, channel: m.Channel}}
 	c.setChannel(m.Channel, a)
 	w.actors.Add(1)
+	if m.Close {
+		defer w.closeActor(c, a, bunch.Message{Channel: m.Channel}) // also when the constructor panics
+	}
 	if a.binding != nil {
 		a.object = a.binding.construct(a)
-	}
-	if m.Close {
-		w.closeActor(c, a, bunch.Message{Channel: m.Channel})
 	}
 	return nil
 }

@@ -3,8 +3,10 @@ package rpc
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -57,7 +59,7 @@ func (w *World) Run(ctx context.Context) error {
 		now := time.Now()
 		w.dispatch(now, false)
 		w.flush(now)
-		if len(w.local) > 0 {
+		if len(w.local) > 0 || len(w.turns.late) > 0 {
 			w.signal()
 		}
 		if w.over() {
@@ -82,17 +84,19 @@ func (w *World) Post(fn func()) {
 }
 
 // Do runs fn on the world's goroutine in the next Dispatch and waits for it. When ctx ends first, fn does not run,
-// unless it already does. Called from the goroutine that drives the world it returns ErrOnWorld.
+// unless it already does. It returns an error when fn panicked. Called from the goroutine that drives the world it returns ErrOnWorld.
 func (w *World) Do(ctx context.Context, fn func()) error {
 	if w.Inside() {
 		return fmt.Errorf("%w: Do would wait for itself; call the function", ErrOnWorld)
 	}
 	var claimed atomic.Bool // by fn that runs, or by a caller that leaves
 	done := make(chan struct{})
+	failed := errors.New("rpc: the function that Do ran did not return: it panicked, or called runtime.Goexit")
 	err := w.post(func() {
 		if claimed.CompareAndSwap(false, true) {
 			defer close(done)
 			fn()
+			failed = nil
 		}
 	})
 	if err != nil {
@@ -100,13 +104,13 @@ func (w *World) Do(ctx context.Context, fn func()) error {
 	}
 	select {
 	case <-done:
-		return nil
+		return failed
 	case <-ctx.Done():
 		if claimed.CompareAndSwap(false, true) {
 			return context.Cause(ctx)
 		}
 		<-done
-		return nil
+		return failed
 	}
 }
 
@@ -143,38 +147,61 @@ func (w *World) enter(drives bool) {
 
 func (w *World) exit() { w.driving.Store(false) }
 
-// dispatch is one step of the world. all takes from every connection and corks it; else only those that called.
+// dispatch is one step of the world. all takes from every connection and corks it; else only those that called. Whatever
+// runs is taken off its queue before, so that a function of the game which never returns leaves the rest to the next
+// Dispatch.
 func (w *World) dispatch(now time.Time, all bool) {
 	w.now, w.inFrame = now, true
-	in := w.takeInbox()
+	w.runTasks() // those that a panic left
+	w.takeInbox()
 	w.runLocal()
-	for _, c := range in.joined {
-		w.admit(c)
+	for len(w.joining) > 0 {
+		w.admit(pop(&w.joining))
+		w.runTasks()
 	}
+	w.takeTurns(all)
+	w.tendRaw()
+	w.runPosts()
+	w.expelEnded()
+}
+
+// pop takes the first element off a queue.
+func pop[T any](queue *[]T) T {
+	first := (*queue)[0]
+	*queue = slices.Delete(*queue, 0, 1)
+	return first
+}
+
+// tendRaw looks after the sealed carriers of which something has changed.
+func (w *World) tendRaw() {
 	for _, c := range w.conns {
-		if all || c.dirty.Load() {
-			c.dirty.Store(false) // before the look: what comes during it sets it again
-			w.receive(c)
-		}
 		if c.raw != nil && c.raw.attention.Swap(false) {
 			c.raw.tend()
 		}
 	}
-	for i, fn := range in.posts {
-		in.posts[i] = nil
-		fn()
-	}
-	for _, c := range in.ended {
+}
+
+// expelEnded says good-bye to the connections that have ended, once what came before their end has run.
+func (w *World) expelEnded() {
+	for i := 0; i < len(w.ending); {
+		c := w.ending[i]
+		if c.waits() {
+			i++
+			continue
+		}
+		w.ending = slices.Delete(w.ending, i, i+1)
 		w.expel(c)
+		w.runTasks()
 	}
 }
 
 // flush runs the hooks and uncorks.
 func (w *World) flush(now time.Time) {
 	w.now = now
-	for _, hook := range w.onTick {
-		hook(now)
+	if w.hook > 0 {
+		w.runHooks() // those that a panic left
 	}
+	w.runHooks()
 	for i, c := range w.corked {
 		w.corked[i], c.isCorked = nil, false
 		c.link.Lock()
@@ -182,6 +209,22 @@ func (w *World) flush(now time.Time) {
 		c.link.Unlock()
 	}
 	w.corked, w.inFrame = w.corked[:0], false
+}
+
+// runHooks runs the OnTick hooks, from the one at w.hook on.
+func (w *World) runHooks() {
+	for w.hook < len(w.onTick) {
+		w.runHooksGuarded()
+	}
+	w.hook = 0
+}
+
+func (w *World) runHooksGuarded() {
+	defer w.catch(nil)
+	for w.hook < len(w.onTick) {
+		w.hook++
+		w.onTick[w.hook-1](w.now)
+	}
 }
 
 // cork gathers what is sent on c until Flush. It is called under the link's lock.
@@ -193,13 +236,39 @@ func (w *World) cork(c *Conn) {
 	}
 }
 
-func (w *World) takeInbox() inbox {
+// takeInbox takes what other goroutines handed over.
+func (w *World) takeInbox() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	in := w.inbox
-	w.inbox = inbox{posts: w.posts[:0]}
-	w.posts = in.posts
-	return in
+	in := &w.inbox
+	w.joining = append(w.joining, in.joined...)
+	w.ending = append(w.ending, in.ended...)
+	in.joined, in.ended = nil, nil
+	if len(w.posts) == 0 {
+		w.posts, in.posts = in.posts, w.posts
+		return
+	}
+	w.posts = append(w.posts, in.posts...)
+	clear(in.posts)
+	in.posts = in.posts[:0]
+}
+
+// runPosts runs the posted functions, from the one at w.posted on.
+func (w *World) runPosts() {
+	for w.posted < len(w.posts) {
+		w.runPostsGuarded()
+	}
+	w.posts, w.posted = w.posts[:0], 0
+}
+
+func (w *World) runPostsGuarded() {
+	defer w.catch(nil)
+	for w.posted < len(w.posts) {
+		fn := w.posts[w.posted]
+		w.posts[w.posted] = nil
+		w.posted++
+		fn()
+	}
 }
 
 // over reports whether the world was closed and nothing is left to tell.

@@ -32,6 +32,9 @@ type Stats struct {
 	MaxDatagram  int // bytes that the path takes now
 	ReceiveLimit int // bytes of reliable messages that may wait here
 
+	// Deferred counts the Dispatches that left messages of this connection to the next one: see Config.DispatchTime.
+	Deferred uint64
+
 	Channels []ChannelStats // those with something out, by number
 	Drops    Drops
 }
@@ -48,6 +51,8 @@ type ChannelStats struct {
 type Drops struct {
 	// Calls.
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
+	// Ended counts messages that had not run a second after the end of their connection, or when this side closed it.
+	Ended uint64
 	// Bunches.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly uint64
 	// Datagrams.
@@ -98,6 +103,8 @@ func (c *Conn) addCounts(s *Stats) {
 	s.Drops.Unbound = c.drops[dropUnbound].Load()
 	s.Drops.ActorClosed = c.drops[dropClosed].Load()
 	s.Drops.Invalid = c.drops[dropInvalid].Load()
+	s.Drops.Ended = c.drops[dropEnded].Load()
+	s.Deferred = c.deferred.Load()
 	s.ReceiveLimit = int(c.reserved.Load())
 }
 

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/quivernet/quiver/bunch"
 )
 
 // World is one game's end of all its connections: the game thread. Handlers, checks, hooks and constructors run on the
@@ -36,11 +34,19 @@ type World struct {
 	onRaw        func(*Conn) RawSource // set before the first connection
 	inFrame      bool                  // between Dispatch and Flush
 	corked       []*Conn               // to uncork at Flush
-	local        []localCall           // for the next Dispatch
-	localSpare   []localCall
-	call         Call                 // what the running handler sees
-	posts        []func()             // spare array for the inbox
-	messages     [batch]bunch.Message // taken from a connection and not yet run
+	call         Call                  // what the running handler sees
+
+	// Queues of the world's goroutine. What runs has left its queue, so that a panic loses nothing else.
+	tasks   taskQueue
+	joining []*Conn     // to be announced
+	ending  []*Conn     // likewise
+	posts   []func()    // from posted on; else a spare array for the inbox
+	posted  int         // index of the next
+	hook    int         // index of the next OnTick hook; 0 between two Flushes
+	local   []localCall // for the next Dispatch
+	running []localCall // of this Dispatch, from ran on; else a spare array for local
+	ran     int
+	turns   turns
 
 	driving atomic.Bool
 	driver  atomic.Uint64 // id of the goroutine that drove last

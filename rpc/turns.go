@@ -1,0 +1,261 @@
+package rpc
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+const (
+	// turnCalls messages of a connection at most run before the others have their turn, and as many are taken under one
+	// hold of its lock: enough that lock and turn cost less than a tenth of them.
+	turnCalls = 32
+	// turnParts turns at least make the share of a connection that is not late: with turns as long as shares, those who
+	// begin to flood would keep all others waiting in their first Dispatch.
+	turnParts = 8
+	// aloneShares times Config.DispatchTime is for a connection when no other has anything: 8 ms by default, a quarter of
+	// a tick at 30 Hz, so that a client does not wait many ticks for a server that fills its world.
+	aloneShares = 4
+	// worldShares times Config.DispatchTime is for all connections together: 24 ms by default, which leave 9 ms of a tick
+	// at 30 Hz to the call that begins just before that, to hooks, posts and the game itself.
+	worldShares = 12
+	// endedTime is how long messages may wait for their turns when their connection has ended: an honest one leaves few,
+	// and a flooder must not keep its place and memory for minutes.
+	endedTime = time.Second
+)
+
+// turns shares a Dispatch among the connections that have messages. A connection of which everything ran in the Dispatch
+// before goes first, round by round; then the late ones: the one that has waited longest, so that none waits for ever, and
+// those with the fewest messages, which are least of all to blame. What a connection may not run now stays in its machine,
+// where flow control makes the peer wait. All of it belongs to the world's goroutine.
+type turns struct {
+	prompt []*Conn // nothing was left of it in the Dispatch before; nil: it has had its turns
+	late   []*Conn // something was left; nil likewise
+	served []*Conn // has used its share of this Dispatch, and more is left
+	number uint64  // of this Dispatch
+
+	began   time.Time     // of this Dispatch
+	elapsed time.Duration // since then, at the last look
+	share   time.Duration // of one connection, 0 = no end
+	total   time.Duration // of all together, 0 = no end
+
+	messages  [turnCalls]bunch.Message // of the connection whose turn it is, from next to end
+	next, end int
+}
+
+// turn is what a connection has to run.
+type turn struct {
+	spare   []bunch.Message // taken from the machine before the turn was over: what one Take hands out at most
+	waiting int             // messages that may run in this Dispatch, spare included
+	used    time.Duration   // of this Dispatch
+	late    bool            // it is in turns.late
+	last    uint64          // Dispatch in which it had a turn
+	ended   time.Time       // when the world learned that the connection has ended
+}
+
+// more reports whether anything is left that may run in this Dispatch.
+func (c *Conn) more() bool { return c.turn.waiting > 0 && !c.closing.Load() }
+
+// takeTurns runs what has arrived, as far as time allows; what arrives meanwhile waits for the next Dispatch. all takes from
+// every connection and corks it; else only those that called.
+func (w *World) takeTurns(all bool) {
+	t := &w.turns
+	t.settle() // what a panic left
+	for _, c := range w.conns {
+		if !c.turn.late && (all || c.dirty.Load()) && w.look(c) {
+			t.prompt = append(t.prompt, c)
+		}
+	}
+	for _, c := range t.late {
+		w.look(c)
+	}
+	t.begin(w.config.dispatchTime())
+	prompt := t.total
+	if len(t.late) > 0 {
+		t.order()
+		prompt -= t.total / 4 // else prompt ones that use up every Dispatch would keep the late ones waiting for ever
+	}
+	w.serve(&t.prompt, t.share/turnParts, prompt)
+	w.serve(&t.late, t.share, t.total)
+	t.settle()
+	for _, c := range t.late {
+		c.tellLate()
+	}
+}
+
+// look finds out how much c may run in this Dispatch, and reports whether that is anything.
+func (w *World) look(c *Conn) bool {
+	c.dirty.Store(false) // before the look: what comes during it sets it again
+	c.link.Lock()
+	w.cork(c)
+	c.turn.waiting = len(c.turn.spare) + c.machine.Ready()
+	c.link.Unlock()
+	c.turn.used = 0
+	return c.more()
+}
+
+// begin sets the bounds of a Dispatch; a share of 0 is none.
+func (t *turns) begin(share time.Duration) {
+	t.number++
+	t.began, t.elapsed, t.share, t.total = time.Now(), 0, share, worldShares*share
+	if len(t.prompt)+len(t.late) == 1 {
+		t.share *= aloneShares
+	}
+}
+
+// order puts the late ones in the order in which they go. Numbers of messages count as equal up to a factor of two.
+func (t *turns) order() {
+	slices.SortStableFunc(t.late, func(a, b *Conn) int {
+		return cmp.Compare(bits.Len(uint(a.turn.waiting)), bits.Len(uint(b.turn.waiting)))
+	})
+	oldest := 0
+	for i, c := range t.late {
+		if c.turn.last < t.late[oldest].turn.last {
+			oldest = i
+		}
+	}
+	c := t.late[oldest]
+	copy(t.late[1:], t.late[:oldest])
+	t.late[0] = c
+}
+
+// serve gives the connections of queue turns of at most limit each, again and again, until none has more that may run or
+// until has passed. A connection leaves the queue after its turn, so that none is forgotten when a function of the game does
+// not return.
+func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
+	t := &w.turns
+	for i := 0; i < len(*queue) && (until == 0 || t.elapsed < until); i++ {
+		c := (*queue)[i]
+		if c.more() {
+			w.runTurn(c, limit)
+		}
+		(*queue)[i] = nil
+		switch {
+		case !c.more():
+			c.turn.late = false
+		case t.share > 0 && c.turn.used >= t.share:
+			t.served = append(t.served, c)
+		default:
+			*queue = append(*queue, c)
+		}
+	}
+}
+
+// settle makes late of all that have more, in the order in which they go next time.
+func (t *turns) settle() {
+	t.late = append(append(t.late, t.prompt...), t.served...)
+	t.late = slices.DeleteFunc(t.late, func(c *Conn) bool { return c == nil })
+	for _, c := range t.late {
+		c.turn.late = true
+	}
+	clear(t.prompt)
+	clear(t.served)
+	t.prompt, t.served = t.prompt[:0], t.served[:0]
+}
+
+// runTurn runs messages of c until its turn is over, which takes at most limit and one call.
+func (w *World) runTurn(c *Conn, limit time.Duration) {
+	t := &w.turns
+	defer t.pass(c, t.elapsed)
+	defer w.catch(c)
+	c.turn.last = t.number
+	end := t.elapsed + min(limit, t.share-c.turn.used)
+	for range turnCalls {
+		m, ok := w.nextMessage(c)
+		if !ok {
+			return
+		}
+		w.deliver(c, m)
+		if t.elapsed = time.Since(t.began); t.share > 0 && t.elapsed >= end {
+			return
+		}
+	}
+}
+
+// pass ends a turn of c that began at start, whichever way.
+func (t *turns) pass(c *Conn, start time.Duration) {
+	t.elapsed = time.Since(t.began)
+	c.turn.used += t.elapsed - start
+	if t.next < t.end {
+		c.turn.spare = append(c.turn.spare, t.messages[t.next:t.end]...)
+		clear(t.messages[t.next:t.end])
+		t.next, t.end = 0, 0
+	}
+}
+
+// nextMessage takes the next message of c that may run in this Dispatch.
+func (w *World) nextMessage(c *Conn) (m bunch.Message, ok bool) {
+	t, u := &w.turns, &c.turn
+	if !c.more() {
+		return m, false
+	}
+	if len(u.spare) == 0 && t.next == t.end {
+		t.next, t.end = 0, c.take(t.messages[:min(turnCalls, u.waiting)])
+	}
+	switch {
+	case len(u.spare) > 0:
+		m, u.spare[0] = u.spare[0], bunch.Message{}
+		if u.spare = u.spare[1:]; len(u.spare) == 0 {
+			u.spare = nil
+		}
+	case t.next < t.end:
+		m, t.messages[t.next] = t.messages[t.next], bunch.Message{}
+		t.next++
+	default:
+		u.waiting = 0
+		return m, false
+	}
+	u.waiting--
+	return m, true
+}
+
+// take takes messages from the machine, and lets the peer send faster when our limit holds it up.
+func (c *Conn) take(into []bunch.Message) int {
+	c.link.Lock()
+	n := c.machine.Take(into)
+	limited := c.machine.ReceiveLimited()
+	c.link.Unlock()
+	if limited {
+		c.widen()
+	}
+	return n
+}
+
+// tellLate counts, and logs once a second at most, that the Dispatch has ended before all messages had run.
+func (c *Conn) tellLate() {
+	c.deferred.Add(1)
+	if hidden, ok := c.lateWarn.pass(c.world.now); ok {
+		c.world.log.Warn("messages wait for the next Dispatch: handlers took longer than Config.DispatchTime allows",
+			"conn", c, "waiting", c.turn.waiting, "time", c.turn.used, "more", hidden)
+	}
+}
+
+// waits reports whether an ended connection has messages left that shall still run.
+func (c *Conn) waits() bool {
+	if !c.turn.late || c.closing.Load() {
+		return false
+	}
+	if c.turn.ended.IsZero() {
+		c.turn.ended = time.Now()
+	}
+	return time.Since(c.turn.ended) < endedTime
+}
+
+// discard counts what will never run of a connection that has ended.
+func (w *World) discard(c *Conn) {
+	t := &w.turns
+	t.late = slices.DeleteFunc(t.late, func(other *Conn) bool { return other == c })
+	dropped := len(c.turn.spare)
+	c.turn = turn{}
+	for n := c.take(t.messages[:]); n > 0; n = c.take(t.messages[:]) {
+		dropped += n
+		clear(t.messages[:n])
+	}
+	if dropped > 0 {
+		c.drops[dropEnded].Add(uint64(dropped))
+		w.log.Warn("messages dropped with their connection", "conn", c, "messages", dropped)
+	}
+}

@@ -1,0 +1,214 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The class of a game whose handler is slow.
+var (
+	mill  = NewClass("Mill")
+	grind = Server[grain](mill, "Grind", Reliable)
+)
+
+// grain is a call in the order of its sender, with the server's tick before which it left.
+type grain struct{ Serial, Tick int }
+
+const grindTime = time.Millisecond
+
+// millScene is a server whose handler takes a millisecond, with clients.
+type millScene struct {
+	*network
+	mills   []*Actor // of the clients
+	ticks   int
+	longest time.Duration // tick of the server
+	served  []int         // calls, by client
+	waited  []int         // ticks, at most, by client
+	calls   []int         // made, by client
+}
+
+func inMill(t *testing.T, clients int, config Config, fn func(s *millScene)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &millScene{network: &network{t: t, server: newTestWorld(t, config)}}
+		s.served, s.waited, s.calls = make([]int, clients), make([]int, clients), make([]int, clients)
+		b := Bind(s.server.World, mill, func(*Actor) struct{} { return struct{}{} })
+		On(b, grind, func(_ struct{}, call *Call, g grain) { s.grind(int(call.Conn.id)-1, g) })
+		for range clients {
+			w := newTestWorld(t, Config{Classes: []*Class{mill}})
+			_, err := s.connect(w)
+			require.NoError(t, err)
+		}
+		s.tick(3)
+		s.conns = s.server.joined
+		for _, c := range s.conns {
+			a, err := s.server.Spawn(mill, c)
+			require.NoError(t, err)
+			s.mills = append(s.mills, a)
+		}
+		s.tick(3)
+		fn(s)
+		s.close()
+	})
+}
+
+func (s *millScene) grind(client int, g grain) {
+	time.Sleep(grindTime)
+	require.Equal(s.t, s.served[client], g.Serial, "calls of client %d run in order, once", client)
+	s.served[client]++
+	s.waited[client] = max(s.waited[client], s.ticks-g.Tick)
+}
+
+func (s *millScene) call(client, times int) {
+	for range times {
+		require.NoError(s.t, grind.Call(s.mirror(client, s.mills[client]), grain{s.calls[client], s.ticks}))
+		s.calls[client]++
+	}
+}
+
+// flood calls far more often than the server can serve, as long as the reliable buffer has room.
+func (s *millScene) flood(client int) {
+	a := s.mirror(client, s.mills[client])
+	if out, slots := a.Channel(s.ends[client]).Reliable(); out < slots/2 {
+		s.call(client, 64)
+	}
+}
+
+// step is a tick at 30 Hz of everybody.
+func (s *millScene) step() {
+	start := time.Now()
+	s.ticks++
+	s.server.Tick(start)
+	s.longest = max(s.longest, time.Since(start))
+	for _, w := range s.clients {
+		w.Tick(time.Now())
+	}
+	time.Sleep(time.Until(start.Add(time.Second / 30)))
+	synctest.Wait()
+}
+
+// TestFloodersDoNotStarveOthers: before, a single flooder made ticks of 1.6 s, in which nobody else was served.
+func TestFloodersDoNotStarveOthers(t *testing.T) {
+	const honest = 15
+	for _, flooders := range []int{1, 8, 40} {
+		t.Run(fmt.Sprint(flooders), func(t *testing.T) {
+			inMill(t, flooders+honest, Config{}, func(s *millScene) {
+				for range 100 {
+					for i := range flooders {
+						s.flood(i)
+					}
+					for i := range honest {
+						s.call(flooders+i, 1)
+					}
+					s.step()
+				}
+				s.step()
+				s.step()
+				t.Logf("honest calls wait %d ticks at most", slices.Max(s.waited[flooders:]))
+				require.LessOrEqual(t, s.longest, 33*time.Millisecond)
+				t.Logf("longest tick %v; of client 0 %d of %d calls", s.longest, s.served[0], s.calls[0])
+				for i := range flooders {
+					require.NoError(t, s.conns[i].Err())
+					require.Greater(t, s.calls[i]-s.served[i], 1000, "a flooder waits")
+					require.Greater(t, s.served[i], 5, "but is served")
+					require.Greater(t, s.conns[i].Stats().Deferred, uint64(90))
+					require.LessOrEqual(t, len(s.conns[i].turn.spare), turnCalls)
+				}
+				for i := flooders; i < flooders+honest; i++ {
+					require.Equal(t, s.calls[i], s.served[i])
+					if flooders < 10 {
+						require.Equal(t, 2, s.waited[i], "it runs in the first tick after it arrived")
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestOneConnectionAloneGetsMore: there is nobody whom it could starve, and a tick has a bound all the same.
+func TestOneConnectionAloneGetsMore(t *testing.T) {
+	inMill(t, 1, Config{}, func(s *millScene) {
+		for range 10 {
+			s.flood(0)
+			s.step()
+		}
+		require.Equal(t, aloneShares*2*time.Millisecond, s.longest)
+	})
+}
+
+func TestDispatchTimeMayBeEndless(t *testing.T) {
+	inMill(t, 2, Config{DispatchTime: -1}, func(s *millScene) {
+		s.call(0, 500)
+		s.call(1, 3)
+		s.step()
+		s.step()
+		require.Equal(t, []int{500, 3}, s.served)
+		require.Equal(t, 503*grindTime, s.longest)
+		require.Zero(t, s.conns[0].Stats().Deferred)
+	})
+}
+
+// TestRunGoesOnWithWhatIsLeft: nothing arrives any more that would wake the world.
+func TestRunGoesOnWithWhatIsLeft(t *testing.T) {
+	inMill(t, 2, Config{}, func(s *millScene) {
+		s.call(0, 300)
+		s.call(1, 100)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- s.server.Run(ctx) }()
+		for range 10 {
+			for _, w := range s.clients {
+				w.Tick(time.Now())
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		cancel()
+		<-ended
+		require.Equal(t, []int{300, 100}, s.served)
+	})
+}
+
+// TestWhatCameBeforeTheEndIsServed, though it takes many Dispatches.
+func TestWhatCameBeforeTheEndIsServed(t *testing.T) {
+	inMill(t, 2, Config{}, func(s *millScene) {
+		s.server.OnDisconnect(func(c *Conn, _ error) { require.Equal(t, 30, s.served[0]) })
+		s.call(0, 30)
+		s.ends[0].Close(0, "leaves")
+		for range 20 {
+			s.call(1, 1)
+			s.step()
+		}
+		require.Len(t, s.server.left, 1)
+		require.Equal(t, 30, s.served[0])
+		require.Zero(t, s.conns[0].Stats().Drops.Ended)
+	})
+}
+
+// TestFlooderThatLeaves keeps its place for a second, not until all that it sent has run; what has not is counted.
+func TestFlooderThatLeaves(t *testing.T) {
+	inMill(t, 2, Config{MaxConns: 2}, func(s *millScene) {
+		for range 20 {
+			s.flood(0)
+			s.call(1, 1)
+			s.step()
+		}
+		s.ends[0].abort(&CloseError{})
+		<-s.conns[0].Done()
+		start := time.Now()
+		for len(s.server.left) == 0 {
+			s.call(1, 1)
+			s.step()
+		}
+		require.InDelta(t, endedTime.Seconds(), time.Since(start).Seconds(), 0.1)
+		require.Equal(t, 1, s.server.count)
+		require.Greater(t, s.conns[0].Stats().Drops.Ended, uint64(500))
+		require.Empty(t, s.server.turns.late)
+		s.step()
+		require.Equal(t, s.calls[1], s.served[1])
+	})
+}
