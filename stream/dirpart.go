@@ -94,16 +94,20 @@ func (p *dirPart) load() error {
 	return hashFile(p.hash, p.file, stored)
 }
 
-// create opens the file, and makes what is missing. Another part may remove an identity's empty folder (see Dir.walk):
-// within this process not meanwhile, by the lock, and of another process not three times.
+// createTries is how often a part's file is made in a folder that may vanish meanwhile.
+const createTries = 20
+
+// create opens the file, and makes what is missing. Another part may remove an identity's empty folder (see
+// Dir.walkFolder): within this process not meanwhile, by the lock, and of another process not always.
 func (p *dirPart) create() (err error) {
 	p.dir.mu.Lock()
 	defer p.dir.mu.Unlock()
-	for range 3 {
-		if err = makeFolders(p.dir.path, filepath.Dir(p.path)); err != nil {
-			return err
+	for range createTries {
+		err = makeFolders(p.dir.path, filepath.Dir(p.path))
+		if err == nil {
+			p.file, err = openLocked(p.path, os.O_CREATE)
 		}
-		if p.file, err = openLocked(p.path, os.O_CREATE); !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -217,6 +217,9 @@ func (s *stage) play(ctx context.Context, src *vault.Source) (*report, error) {
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
+	if err := src.Hash(ctx); err != nil { // beforehand: the gameplay is measured beside transfers only
+		return nil, err
+	}
 	if s.options.say != nil {
 		s.options.say("gameplay alone, for 2 s")
 	}
@@ -250,10 +253,14 @@ func (s *stage) play(ctx context.Context, src *vault.Source) (*report, error) {
 	}
 	download := s.times.elapsed()
 	loaded = append(loaded, more...)
+	same, err := target.Has(ctx, src.Digest, src.Size)
+	if err != nil {
+		return nil, err
+	}
 	r := &report{
 		Bytes: src.Size, UploadSeconds: upload.Seconds(), DownloadSeconds: download.Seconds(),
 		IdealSeconds:   ideal(src.Size, s.options.link.rtt, s.options.link.loss, s.options.link.rate).Seconds(),
-		SHA256OK:       target.Has(src.Digest, src.Size),
+		SHA256OK:       same,
 		LinkBytes:      s.path.linkBytes(),
 		Carrier:        s.times.carrier(),
 		RPCP99:         milliseconds(percentile(loaded, 99)),

@@ -52,7 +52,7 @@ type offer struct {
 // get opens a save and says what it is.
 func (k *clerk) get(_ *rpc.Call, a getArgs) {
 	k.begin(a.Request, func() {
-		file, size, digest, err := k.folder.Open(a.Name)
+		file, size, digest, err := k.folder.Open(k.ctx, a.Name)
 		if err != nil {
 			k.reply(answer{Request: a.Request, Reason: k.explain("get", a.Name, err)})
 			return

@@ -41,14 +41,13 @@ type ClientConfig struct {
 
 	// Setup, unless nil, may bind more classes to the world before it connects.
 	Setup func(*rpc.World)
-	// Watch, unless nil, is shown each transfer; stop is called when that is over.
+	// Watch, unless nil, is shown each transfer, and before that the hashing of the file; stop is called when it is over.
 	Watch func(name string, t Tracker) (stop func())
 }
 
-// Tracker is a transfer to be watched.
+// Tracker is a transfer, or the hashing of a file, to be watched.
 type Tracker interface {
 	Progress() stream.Progress
-	Done() <-chan struct{}
 }
 
 // Client is a client at its desk. Its methods are for one goroutine at a time.

@@ -26,20 +26,22 @@ func TestMain(m *testing.M) {
 // pair is a server and a client of it.
 type pair struct {
 	server *Server
+	config ClientConfig // of the client, and of more
 	client *Client
 	folder *vault.Folder
+	dir    string // of the vault
 }
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	return newPairWith(t, func(s stream.Store) stream.Store { return s })
+	return newPairWith(t, vault.Limits{MaxBytes: 1 << 20}, func(s stream.Store) stream.Store { return s })
 }
 
 // newPairWith puts something between the server and the vault's store.
-func newPairWith(t *testing.T, between func(stream.Store) stream.Store) *pair {
+func newPairWith(t *testing.T, limits vault.Limits, between func(stream.Store) stream.Store) *pair {
 	t.Helper()
 	dir := t.TempDir()
-	v, err := vault.Open(dir, vault.Limits{MaxBytes: 1 << 20})
+	v, err := vault.Open(dir, limits)
 	require.NoError(t, err)
 	tokens := filepath.Join(dir, "tokens.txt")
 	require.NoError(t, os.WriteFile(tokens, []byte("token"), 0o600))
@@ -53,7 +55,8 @@ func newPairWith(t *testing.T, between func(stream.Store) stream.Store) *pair {
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- server.World().Run(context.Background()) }()
-	client, err := Dial(t.Context(), ClientConfig{Server: listener.Addr().String(), TLS: rpc.PinnedTLS(rpc.Fingerprint(cert)), Token: "token"})
+	config := ClientConfig{Server: listener.Addr().String(), TLS: rpc.PinnedTLS(rpc.Fingerprint(cert)), Token: "token"}
+	client, err := Dial(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		client.Close()
@@ -61,7 +64,7 @@ func newPairWith(t *testing.T, between func(stream.Store) stream.Store) *pair {
 		require.NoError(t, listener.Close())
 		require.ErrorIs(t, <-ended, rpc.ErrClosed)
 	})
-	return &pair{server, client, v.Folder(vault.IdentityOf([]byte("token")))}
+	return &pair{server, config, client, v.Folder(vault.IdentityOf([]byte("token"))), dir}
 }
 
 // ask makes a request and returns the first answer.

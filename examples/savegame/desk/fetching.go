@@ -25,8 +25,9 @@ func (c *Client) Get(ctx context.Context, name string, target *vault.Target) (si
 		return 0, false, err
 	case a.Verdict != offered:
 		return 0, false, fmt.Errorf("the server answered %d to a get", a.Verdict)
-	case target.Has(a.Digest, a.Size):
-		return a.Size, true, nil
+	}
+	if had, err := target.Has(ctx, a.Digest, a.Size); had || err != nil {
+		return a.Size, had, err
 	}
 	c.store.set(target.Store())
 	in, err := c.fetch(ctx, request, answers)
@@ -40,7 +41,7 @@ func (c *Client) Get(ctx context.Context, name string, target *vault.Target) (si
 	if err := c.receive(ctx, name, in); err != nil {
 		return 0, false, target.Explain(c.conn.Identity(), in.Key(), err)
 	}
-	return a.Size, false, target.Publish(c.conn.Identity(), in.Key())
+	return a.Size, false, target.Publish(ctx, c.conn.Identity(), a.Digest, a.Size)
 }
 
 // fetch asks for the stream of what was offered.

@@ -50,7 +50,7 @@ func newSource(t *testing.T, content []byte) *vault.Source {
 
 func TestFullServer(t *testing.T) {
 	disk := &fullDisk{}
-	p := newPairWith(t, func(s stream.Store) stream.Store {
+	p := newPairWith(t, vault.Limits{}, func(s stream.Store) stream.Store {
 		disk.Store = s
 		return disk
 	})

@@ -1,7 +1,6 @@
 package desk
 
 import (
-	"errors"
 	"io"
 	"sync"
 
@@ -15,11 +14,13 @@ type putJob struct {
 	clerk *clerk
 	args  putArgs
 	key   string
+	ended chan struct{} // closed by end
 
-	mu      sync.Mutex
-	release func() // of the room that is reserved; nil before and after
-	in      *stream.IncomingBlob
-	cause   error // why it was canceled
+	mu       sync.Mutex
+	release  func() // of the room that is reserved; nil before
+	expected bool   // the client was told to send
+	in       *stream.IncomingBlob
+	cause    error // why it was canceled
 }
 
 // put asks for the content of a save, unless it is here.
@@ -28,58 +29,77 @@ func (k *clerk) put(_ *rpc.Call, a putArgs) {
 		k.say(answer{Request: a.Request, Reason: "the request makes no sense"})
 		return
 	}
-	j := &putJob{clerk: k, args: a, key: keyOf(a.Digest)}
+	j := &putJob{clerk: k, args: a, key: keyOf(a.Digest), ended: make(chan struct{})}
 	k.begin(a.Request, j.admit)
 }
 
-// admit finds room for the save and says whether its content is needed.
+func (j *putJob) turn() turn { return turn{j.clerk.conn.Identity(), j.args.Digest} }
+
+// admit waits for the turn of the save and for room, and says whether its content is needed.
 func (j *putJob) admit() {
 	k, a := j.clerk, j.args
-	release, err := k.folder.Reserve(a.Name, a.Size)
-	if err != nil {
+	if err := k.server.turns.take(k.ctx, j); err != nil {
 		j.refuse(err)
 		return
 	}
-	had, err := k.folder.CopyOf(a.Digest, a.Size, a.Name)
+	had, err := j.prepare()
 	switch {
 	case err != nil:
-		release()
+		j.end()
 		j.refuse(err)
 	case had:
-		release()
+		j.end()
 		k.log.Info("put", "save", a.Name, "bytes", a.Size, "received", 0)
 		k.reply(answer{Request: a.Request, Verdict: stored, Size: a.Size, Digest: a.Digest})
 	default:
-		j.release = release
 		k.server.post(j.expect)
 	}
+}
+
+// prepare finds the content here, or room for it.
+func (j *putJob) prepare() (had bool, err error) {
+	k, a := j.clerk, j.args
+	if had, err := k.folder.Has(k.ctx, a.Name, a.Digest, a.Size); had || err != nil {
+		return had, err
+	}
+	release, err := k.folder.Reserve(k.ctx, a.Name, j.key, a.Size)
+	if err != nil {
+		return false, err
+	}
+	j.mu.Lock()
+	j.release = release
+	j.mu.Unlock()
+	return k.folder.CopyOf(k.ctx, a.Digest, a.Size, a.Name)
 }
 
 func (j *putJob) refuse(err error) {
 	j.clerk.reply(answer{Request: j.args.Request, Reason: j.clerk.explain("put", j.args.Name, err)})
 }
 
-// expect lets the client send. A transfer of the same content that an earlier connection of this client left behind
-// gives way. It belongs to the world's goroutine.
+// expect lets the client send. It belongs to the world's goroutine.
 func (j *putJob) expect() {
 	k := j.clerk
 	if k.server.clerks[k.conn] != k || k.puts[j.args.Request] != nil || len(k.puts) >= maxJobs {
-		j.free()
+		j.end()
 		k.say(answer{Request: j.args.Request, Reason: "too many saves are on their way"})
 		return
 	}
-	for conn, other := range k.server.clerks {
-		if conn == k.conn || conn.Identity() != k.conn.Identity() {
-			continue
-		}
-		for _, older := range other.puts {
-			if older.args.Digest == j.args.Digest {
-				older.cancel(errors.New("the same content comes over a newer connection"))
-			}
-		}
-	}
 	k.puts[j.args.Request] = j
+	j.mu.Lock()
+	j.expected = true
+	j.mu.Unlock()
 	k.say(answer{Request: j.args.Request, Verdict: send})
+}
+
+// moved is false when the client was told to send and nothing came from it since this was at.
+func (j *putJob) moved(since uint64) (at uint64, moved bool) {
+	at = j.clerk.conn.Stats().PacketsIn
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.in != nil {
+		at += uint64(j.in.Progress().Sent) // slices are no packets of those
+	}
+	return at, !j.expected || at != since
 }
 
 // take claims the stream of the content, and refuses one that is not what was announced.
@@ -97,8 +117,7 @@ func (j *putJob) take(in *stream.IncomingBlob) bool {
 func (j *putJob) receive(in *stream.IncomingBlob) {
 	k, a := j.clerk, j.args
 	err := j.store(in)
-	j.free()
-	k.server.post(func() { delete(k.puts, a.Request) })
+	j.end()
 	if err != nil {
 		j.refuse(err)
 		return
@@ -121,24 +140,33 @@ func (j *putJob) store(in *stream.IncomingBlob) error {
 // cancel ends the job; what has arrived stays in the store.
 func (j *putJob) cancel(cause error) {
 	j.mu.Lock()
-	in := j.in
-	if j.cause == nil {
+	in, first := j.in, j.cause == nil
+	if first {
 		j.cause = cause
 	}
 	j.mu.Unlock()
-	if in != nil {
+	switch {
+	case in != nil:
 		in.Cancel(cause)
-		return
+	case first:
+		j.end()
+		j.refuse(cause)
 	}
-	j.free()
 }
 
-// free gives back the room that is reserved.
-func (j *putJob) free() {
+// end gives back the room that is reserved, and the turn.
+func (j *putJob) end() {
+	k := j.clerk
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	if j.release != nil {
 		j.release()
-		j.release = nil
 	}
+	j.mu.Unlock()
+	k.server.turns.give(j)
+	close(j.ended)
+	k.server.post(func() {
+		if k.puts[j.args.Request] == j {
+			delete(k.puts, j.args.Request)
+		}
+	})
 }

@@ -10,8 +10,35 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// Put hands a file in under a name. It returns when the save is durable. Had says that the server had the content.
+// Put hands a file in under a name. It returns when the save is durable. Had says that the server had the content. It
+// fails with an error that Is vault.ErrChanged when the file is written to meanwhile.
 func (c *Client) Put(ctx context.Context, name string, src *vault.Source) (had bool, err error) {
+	if err := c.hash(ctx, src); err != nil {
+		return false, err
+	}
+	had, err = c.put(ctx, name, src)
+	if changed := src.Check(); err != nil && ctx.Err() == nil && changed != nil {
+		return false, changed
+	}
+	return had, err
+}
+
+// hash computes what the file hashes to, unless that is known, as long as the server is there.
+func (c *Client) hash(ctx context.Context, src *vault.Source) error {
+	defer c.watch("hashing", src)()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-c.conn.Done():
+			cancel(c.conn.Err())
+		case <-ctx.Done():
+		}
+	}()
+	return src.Hash(ctx)
+}
+
+func (c *Client) put(ctx context.Context, name string, src *vault.Source) (had bool, err error) {
 	request, answers, forget, err := c.ask(ctx, func(request uint32) error {
 		return callPut.Call(c.desk, putArgs{request, name, src.Size, src.Digest})
 	})

@@ -37,6 +37,8 @@ type Server struct {
 	stop context.CancelFunc
 	jobs sync.WaitGroup
 
+	turns turns
+
 	// Owned by the world's goroutine.
 	clerks map[*rpc.Conn]*clerk
 }
@@ -47,6 +49,7 @@ func NewServer(config ServerConfig) (*Server, error) { return newServer(config, 
 // newServer takes the vault's store of what is on its way by itself, for tests of a full disk.
 func newServer(config ServerConfig, parts stream.Store) (*Server, error) {
 	s := &Server{config: config, parts: parts, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk)}
+	s.turns.has = make(map[turn]*putJob)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -159,6 +162,8 @@ type clerk struct {
 	conn   *rpc.Conn
 	folder *vault.Folder
 	log    *slog.Logger
+	ctx    context.Context // of the client's jobs
+	gone   context.CancelCauseFunc
 
 	puts   map[uint32]*putJob
 	offers map[uint32]*offer
@@ -173,14 +178,18 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 		puts:   make(map[uint32]*putJob),
 		offers: make(map[uint32]*offer),
 	}
+	k.ctx, k.gone = context.WithCancelCause(s.ctx)
 	s.clerks[k.conn] = k
 	return k
 }
 
+var errLeft = errors.New("the client left")
+
 // leave ends what the client leaves behind.
 func (k *clerk) leave() {
+	k.gone(errLeft)
 	for _, j := range k.puts {
-		j.cancel(errors.New("the client left"))
+		j.cancel(errLeft)
 	}
 	for request, o := range k.offers {
 		delete(k.offers, request)

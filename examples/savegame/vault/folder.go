@@ -1,6 +1,8 @@
 package vault
 
 import (
+	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -15,7 +17,8 @@ import (
 // ErrNoSave means that there is no save of that name.
 var ErrNoSave = errors.New("no such save")
 
-// Folder is the saves of one identity.
+// Folder is the saves of one identity: the regular files in it that have a save's name. A link or a pipe that somebody
+// put there is none, and is neither followed nor opened.
 type Folder struct {
 	vault    *Vault
 	identity string
@@ -31,8 +34,13 @@ type Save struct {
 
 // List returns the saves by name.
 func (f *Folder) List() ([]Save, error) {
+	if err := checkFolder(f.path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("listing the saves: %w", Reason(err))
+	}
 	entries, err := os.ReadDir(f.path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, fmt.Errorf("listing the saves: %w", Reason(err))
 	}
 	var saves []Save
@@ -48,20 +56,37 @@ func (f *Folder) List() ([]Save, error) {
 	return saves, nil
 }
 
-// Open opens a save and tells its SHA-256. The file stays as it is whatever becomes of the save.
-func (f *Folder) Open(name string) (file *os.File, size int64, digest [sha256.Size]byte, err error) {
+// find returns the path of a save.
+func (f *Folder) find(name string) (path string, err error) {
 	if err := CheckName(name); err != nil {
+		return "", err
+	}
+	if err := checkFolder(f.path); errors.Is(err, fs.ErrNotExist) {
+		return "", ErrNoSave
+	} else if err != nil {
+		return "", Reason(err)
+	}
+	path = filepath.Join(f.path, name)
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !info.Mode().IsRegular():
+		return "", ErrNoSave
+	case err != nil:
+		return "", Reason(err)
+	}
+	return path, nil
+}
+
+// Open opens a save and tells its SHA-256. The file stays as it is whatever becomes of the save.
+func (f *Folder) Open(ctx context.Context, name string) (file *os.File, size int64, digest [sha256.Size]byte, err error) {
+	path, err := f.find(name)
+	if err != nil {
 		return nil, 0, digest, err
 	}
-	path := filepath.Join(f.path, name)
-	file, err = os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, digest, ErrNoSave
-	}
-	if err != nil {
+	if file, err = openOwn(path); err != nil {
 		return nil, 0, digest, Reason(err)
 	}
-	digest, size, err = f.vault.digest(file, path)
+	digest, size, err = f.vault.digest(ctx, file, path)
 	if err != nil {
 		_ = file.Close()
 		return nil, 0, digest, Reason(err)
@@ -71,39 +96,55 @@ func (f *Folder) Open(name string) (file *os.File, size int64, digest [sha256.Si
 
 // Remove deletes a save.
 func (f *Folder) Remove(name string) error {
-	if err := CheckName(name); err != nil {
+	path, err := f.find(name)
+	if err != nil {
 		return err
 	}
-	err := os.Remove(filepath.Join(f.path, name))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return ErrNoSave
-	case err != nil:
+	if err := os.Remove(path); err != nil {
 		return Reason(err)
 	}
 	return SyncFolder(f.path)
 }
 
+// Has reports whether the save called name has that content.
+func (f *Folder) Has(ctx context.Context, name string, digest [sha256.Size]byte, size int64) (bool, error) {
+	path, err := f.find(name)
+	if err != nil {
+		return false, ignore(err, ErrNoSave)
+	}
+	if info, err := os.Lstat(path); err != nil || info.Size() != size {
+		return false, nil
+	}
+	file, _, got, err := f.Open(ctx, name)
+	if err != nil {
+		return false, nil // removed meanwhile, or unreadable: the content comes from the client
+	}
+	return got == digest, file.Close()
+}
+
+func ignore(err, which error) error {
+	if errors.Is(err, which) {
+		return nil
+	}
+	return err
+}
+
 // CopyOf makes name a save with that content if a save of the folder has it, and reports whether one has.
-func (f *Folder) CopyOf(digest [sha256.Size]byte, size int64, name string) (bool, error) {
+func (f *Folder) CopyOf(ctx context.Context, digest [sha256.Size]byte, size int64, name string) (bool, error) {
 	saves, err := f.List()
 	if err != nil {
 		return false, err
 	}
 	for _, s := range saves {
-		if s.Size != size {
-			continue
-		}
-		file, _, got, err := f.Open(s.Name)
+		had, err := f.Has(ctx, s.Name, digest, size)
 		if err != nil {
-			continue // removed meanwhile, or unreadable: the content comes from the client
+			return false, err
 		}
-		_ = file.Close()
-		if got == digest {
+		if had {
 			return true, f.duplicate(s.Name, name)
 		}
 	}
-	return false, nil
+	return false, context.Cause(ctx)
 }
 
 // duplicate gives the content of one save to another. Saves are replaced and never written to, so they may share it.
@@ -111,10 +152,7 @@ func (f *Folder) duplicate(from, to string) error {
 	if from == to {
 		return nil
 	}
-	temp, err := temporaryName(f.path)
-	if err != nil {
-		return Reason(err)
-	}
+	temp := filepath.Join(f.path, temporary+rand.Text())
 	defer os.Remove(temp)
 	source := filepath.Join(f.path, from)
 	if os.Link(source, temp) != nil {
@@ -130,8 +168,19 @@ func (f *Folder) Adopt(identity, key, name string) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(f.path, 0o700); err != nil {
+	if err := f.make(); err != nil {
 		return Reason(err)
 	}
 	return Publish(f.vault.parts, identity, key, filepath.Join(f.path, name), 0o600)
+}
+
+// make makes the folder where it is missing, and has the system keep it.
+func (f *Folder) make() error {
+	switch err := os.Mkdir(f.path, 0o700); {
+	case errors.Is(err, fs.ErrExist):
+		return checkFolder(f.path)
+	case err != nil:
+		return err
+	}
+	return SyncFolder(filepath.Dir(f.path))
 }

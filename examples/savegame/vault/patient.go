@@ -2,7 +2,6 @@ package vault
 
 import (
 	"errors"
-	"fmt"
 	"syscall"
 	"time"
 
@@ -30,9 +29,9 @@ func (p patient) Open(identity, key string, size int64) (stream.Part, error) {
 	})
 	switch {
 	case errors.Is(err, stream.ErrPartBusy):
-		return nil, errors.New("another transfer of the same content is going on")
+		return nil, errors.New("another transfer of the same content goes on; try again when it has ended")
 	case errors.Is(err, stream.ErrStoreFull):
-		return nil, fmt.Errorf("too many unfinished transfers are kept: %v", err)
+		return nil, errors.New(err.Error()) // a plain error: the transfer does not go on without being stored
 	}
 	return part, err
 }

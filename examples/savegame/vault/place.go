@@ -1,7 +1,6 @@
 package vault
 
 import (
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 
 	"github.com/quivernet/quiver/stream"
 )
@@ -38,10 +38,7 @@ func Publish(store stream.Store, identity, key, path string, mode fs.FileMode) e
 	if err := os.Chmod(source.Name(), mode); err != nil {
 		return Reason(err)
 	}
-	if err := place(source.Name(), path); err != nil {
-		return err
-	}
-	return Reason(store.Remove(identity, key))
+	return place(source.Name(), path)
 }
 
 // place renames a complete and flushed file to its final name and has the system keep that.
@@ -62,21 +59,16 @@ func SyncFolder(path string) error {
 	if err != nil {
 		return Reason(err)
 	}
-	_ = f.Sync()
-	return f.Close()
-}
-
-// temporaryName returns a new name in dir, which it makes where it is missing.
-func temporaryName(dir string) (string, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
 	}
-	return filepath.Join(dir, temporary+rand.Text()), nil
+	return Reason(errors.Join(err, f.Close()))
 }
 
 // copyFile copies and flushes.
 func copyFile(from, to string) error {
-	source, err := os.Open(from)
+	source, err := openOwn(from)
 	if err != nil {
 		return err
 	}

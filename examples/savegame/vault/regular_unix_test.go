@@ -35,3 +35,38 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	_, err = NewGuard(filepath.Join(dir, "pipe"))
 	require.ErrorIs(t, err, errNotRegular)
 }
+
+func TestPlantedSavesAreNone(t *testing.T) {
+	v := openVault(t, Limits{})
+	save(t, v, alice, "x", []byte("hers"))
+	f := v.Folder(alice)
+	for _, name := range plant(t, f.path) {
+		_, _, _, err := f.Open(t.Context(), name)
+		require.ErrorIs(t, err, ErrNoSave, name)
+		require.ErrorIs(t, f.Remove(name), ErrNoSave, name)
+	}
+	saves, err := f.List()
+	require.NoError(t, err)
+	require.Len(t, saves, 1)
+
+	t.Log("# a link gives way to a save of its name, and what it led to stays")
+	outside, err := os.Readlink(filepath.Join(f.path, "link"))
+	require.NoError(t, err)
+	save(t, v, alice, "link", []byte("new"))
+	got, err := os.ReadFile(outside)
+	require.NoError(t, err)
+	require.Equal(t, "outside", string(got))
+
+	t.Log("# a link to a folder is nobody's folder")
+	theirs := v.Folder(bob)
+	require.NoError(t, os.Symlink(f.path, theirs.path))
+	_, err = theirs.List()
+	require.Error(t, err)
+	_, _, _, err = theirs.Open(t.Context(), "x")
+	require.Error(t, err)
+	require.Error(t, theirs.Remove("x"))
+	key := arrive(t, v.Parts(), bob, []byte("his"))
+	require.Error(t, theirs.Adopt(bob, key, "y"))
+	require.FileExists(t, filepath.Join(f.path, "x"))
+	require.NoFileExists(t, filepath.Join(f.path, "y"))
+}

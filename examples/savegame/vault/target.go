@@ -1,7 +1,10 @@
 package vault
 
 import (
+	"context"
 	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -39,30 +42,61 @@ func OpenTarget(path, name string) (*Target, error) {
 		mode = fresh
 	}
 	store := stream.DirStore(filepath.Join(filepath.Dir(path), nearParts))
-	store.MaxBytes, store.MaxIdentityBytes = -1, -1
-	return &Target{Path: path, mode: mode, store: Patient(store)}, nil
+	store.MaxBytes, store.MaxIdentityBytes, store.MaxIdentityFiles = -1, -1, -1
+	return &Target{Path: path, mode: mode, store: Patient(&scoped{store, filepath.Base(path)})}, nil
+}
+
+// scoped is a store where identities stand for an identity and a file: two that fetch the same content into one folder
+// do not take it from each other.
+type scoped struct {
+	stream.Store
+	file string
+}
+
+func (s *scoped) scope(identity string) string { return s.file + "/" + identity }
+
+func (s *scoped) Open(identity, key string, size int64) (stream.Part, error) {
+	return s.Store.Open(s.scope(identity), key, size)
+}
+
+func (s *scoped) Lookup(identity, key string) (stream.Content, error) {
+	return s.Store.Lookup(s.scope(identity), key)
+}
+
+func (s *scoped) Remove(identity, key string) error {
+	return s.Store.Remove(s.scope(identity), key)
 }
 
 // Store is where the content goes on its way.
 func (t *Target) Store() stream.Store { return t.store }
 
-// Has reports whether the file has that content already.
-func (t *Target) Has(digest [sha256.Size]byte, size int64) bool {
-	f, err := os.Open(t.Path)
+// Has reports whether the file has that content already. It fails only with the cause of ctx.
+func (t *Target) Has(ctx context.Context, digest [sha256.Size]byte, size int64) (bool, error) {
+	f, err := openRegular(t.Path)
 	if err != nil {
-		return false
+		return false, nil
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || info.Size() != size {
-		return false
+		return false, nil
 	}
-	got, err := Digest(f, size)
-	return err == nil && got == digest
+	got, err := Digest(ctx, f, size)
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	return err == nil && got == digest, nil
 }
 
-// Publish makes the file of the complete content in the store.
-func (t *Target) Publish(identity, key string) error {
-	if err := Publish(t.store, identity, key, t.Path, t.mode); err != nil {
+// Publish makes the file of the complete content in the store, unless another who fetched the same into it was faster.
+func (t *Target) Publish(ctx context.Context, identity string, digest [sha256.Size]byte, size int64) error {
+	key := hex.EncodeToString(digest[:])
+	err := Publish(t.store, identity, key, t.Path, t.mode)
+	if errors.Is(err, fs.ErrNotExist) {
+		if same, _ := t.Has(ctx, digest, size); same {
+			err = nil
+		}
+	}
+	if err != nil {
 		return t.Explain(identity, key, err)
 	}
 	t.tidy()

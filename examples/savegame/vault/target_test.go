@@ -1,14 +1,25 @@
 package vault
 
 import (
+	"context"
 	"crypto/sha256"
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/stream"
 )
+
+func requireHas(t *testing.T, target *Target, content []byte, want bool) {
+	t.Helper()
+	had, err := target.Has(t.Context(), sha256.Sum256(content), int64(len(content)))
+	require.NoError(t, err)
+	require.Equal(t, want, had)
+}
 
 func TestTargetPublishes(t *testing.T) {
 	dir := t.TempDir()
@@ -16,14 +27,14 @@ func TestTargetPublishes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(dir, "one.sav"), target.Path)
 	content := []byte("content")
-	require.False(t, target.Has(sha256.Sum256(content), 7))
-	key := arrive(t, target.Store(), "", content)
+	requireHas(t, target, content, false)
+	arrive(t, target.Store(), "", content)
 	require.NoFileExists(t, target.Path)
-	require.NoError(t, target.Publish("", key))
+	require.NoError(t, target.Publish(t.Context(), "", sha256.Sum256(content), 7))
 	got, err := os.ReadFile(target.Path)
 	require.NoError(t, err)
 	require.Equal(t, content, got)
-	require.True(t, target.Has(sha256.Sum256(content), 7))
+	requireHas(t, target, content, true)
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "nothing is left beside the file")
@@ -36,7 +47,8 @@ func TestTargetKeepsTheModeOfWhatItReplaces(t *testing.T) {
 	require.NoError(t, err)
 	target, err := OpenTarget(path, "name")
 	require.NoError(t, err)
-	require.NoError(t, target.Publish("", arrive(t, target.Store(), "", []byte("new"))))
+	arrive(t, target.Store(), "", []byte("new"))
+	require.NoError(t, target.Publish(t.Context(), "", sha256.Sum256([]byte("new")), 3))
 	after, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, before.Mode(), after.Mode())
@@ -62,7 +74,10 @@ func TestOpenSource(t *testing.T) {
 	s, err := OpenSource(writeFile(t, "abc"))
 	require.NoError(t, err)
 	require.Equal(t, int64(3), s.Size)
+	require.NoError(t, s.Hash(t.Context()))
 	require.Equal(t, sha256.Sum256([]byte("abc")), s.Digest)
+	require.Equal(t, stream.Progress{Sent: 3, Acked: 3, Total: 3}, s.Progress())
+	require.NoError(t, s.Check())
 	require.NoError(t, s.Close())
 	missing := filepath.Join(t.TempDir(), "none")
 	_, err = OpenSource(missing)
@@ -70,4 +85,27 @@ func TestOpenSource(t *testing.T) {
 	dir := t.TempDir()
 	_, err = OpenSource(dir)
 	require.ErrorContains(t, err, dir)
+}
+
+func TestHashingIsCanceled(t *testing.T) {
+	s, err := OpenSource(writeFile(t, "abc"))
+	require.NoError(t, err)
+	defer s.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errStop)
+	require.ErrorIs(t, s.Hash(ctx), errStop)
+	require.NoError(t, s.Hash(t.Context()), "and begins anew")
+}
+
+var errStop = errors.New("stop")
+
+func TestChangedSource(t *testing.T) {
+	path := writeFile(t, "abcdef")
+	s, err := OpenSource(path)
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, os.WriteFile(path, []byte("abc"), 0o600))
+	require.ErrorIs(t, s.Check(), ErrChanged)
+	require.ErrorContains(t, s.Check(), path)
+	require.ErrorIs(t, s.Hash(t.Context()), ErrChanged)
 }

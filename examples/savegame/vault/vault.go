@@ -24,24 +24,19 @@ const (
 // Limits of a vault. Zero means no limit.
 type Limits struct {
 	MaxBytes int64 // of one save
-	Quota    int64 // bytes of the saves of one identity
+	Quota    int64 // bytes that the saves and unfinished uploads of one identity take on the disk
 }
-
-// maxSaves bounds the saves of one identity, so that a list stays short.
-const maxSaves = 1000
-
-// maxParts bounds the unfinished uploads that wait for one identity.
-const maxParts = 16
 
 // Vault is a folder of saves. It is safe for concurrent use, by one process.
 type Vault struct {
 	dir    string
 	limits Limits
-	parts  stream.Store
+	store  *stream.Dir  // of what is on its way
+	parts  stream.Store // the same, patient
 
 	mu       sync.Mutex
-	reserved map[string]map[*reservation]struct{} // by identity
-	digests  map[string]digested                  // by path
+	accounts map[string]*account // by identity
+	digests  map[string]digested // by path
 }
 
 // Open makes the folder where it is missing, sees that it can be written, and removes what a killed process left behind.
@@ -49,7 +44,7 @@ func Open(dir string, limits Limits) (*Vault, error) {
 	v := &Vault{
 		dir:      dir,
 		limits:   limits,
-		reserved: make(map[string]map[*reservation]struct{}),
+		accounts: make(map[string]*account),
 		digests:  make(map[string]digested),
 	}
 	saves := filepath.Join(dir, savesFolder)
@@ -62,10 +57,10 @@ func Open(dir string, limits Limits) (*Vault, error) {
 	if err := sweep(saves); err != nil {
 		return nil, fmt.Errorf("folder %s: %w", saves, Reason(err))
 	}
-	// Contents leave the store as soon as they are complete, so only its parts take room.
-	store := stream.DirStore(filepath.Join(dir, partsFolder))
-	store.MaxBytes, store.MaxIdentityBytes, store.MaxIdentityFiles = -1, -1, maxParts
-	v.parts = Patient(store)
+	// Reserve counts what is in the store, and says what may go.
+	v.store = stream.DirStore(filepath.Join(dir, partsFolder))
+	v.store.MaxBytes, v.store.MaxIdentityBytes, v.store.MaxIdentityFiles = -1, -1, -1
+	v.parts = Patient(v.store)
 	return v, nil
 }
 

@@ -1,7 +1,6 @@
 package vault
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -59,14 +58,14 @@ func TestSaveIsThereWholeAndGone(t *testing.T) {
 	require.Equal(t, "one.sav", saves[0].Name)
 	require.Equal(t, int64(len(content)), saves[0].Size)
 
-	file, size, digest, err := f.Open("one.sav")
+	file, size, digest, err := f.Open(t.Context(), "one.sav")
 	require.NoError(t, err)
 	require.Equal(t, int64(len(content)), size)
 	require.Equal(t, sha256.Sum256(content), digest)
 
 	require.NoError(t, f.Remove("one.sav"))
 	require.ErrorIs(t, f.Remove("one.sav"), ErrNoSave)
-	_, _, _, err = f.Open("one.sav")
+	_, _, _, err = f.Open(t.Context(), "one.sav")
 	require.ErrorIs(t, err, ErrNoSave)
 	if got, err := io.ReadAll(file); err == nil { // an open save stays readable, where the system knows that
 		require.Equal(t, content, got)
@@ -86,14 +85,14 @@ func TestAdoptReplaces(t *testing.T) {
 	v := openVault(t, Limits{})
 	save(t, v, alice, "x", []byte("old"))
 	save(t, v, alice, "x", []byte("newer"))
-	_, size, digest, err := openAndClose(v.Folder(alice), "x")
+	_, size, digest, err := openAndClose(t, v.Folder(alice), "x")
 	require.NoError(t, err)
 	require.Equal(t, int64(5), size)
 	require.Equal(t, sha256.Sum256([]byte("newer")), digest)
 }
 
-func openAndClose(f *Folder, name string) (*os.File, int64, [sha256.Size]byte, error) {
-	file, size, digest, err := f.Open(name)
+func openAndClose(t *testing.T, f *Folder, name string) (*os.File, int64, [sha256.Size]byte, error) {
+	file, size, digest, err := f.Open(t.Context(), name)
 	if err == nil {
 		err = file.Close()
 	}
@@ -107,9 +106,9 @@ func TestBadNamesTouchNothing(t *testing.T) {
 	for _, bad := range []string{"", "../x", "a/b"} {
 		require.ErrorIs(t, f.Adopt(alice, key, bad), ErrName)
 		require.ErrorIs(t, f.Remove(bad), ErrName)
-		_, _, _, err := f.Open(bad)
+		_, _, _, err := f.Open(t.Context(), bad)
 		require.ErrorIs(t, err, ErrName)
-		_, err = f.Reserve(bad, 1)
+		_, err = f.Reserve(t.Context(), bad, "key", 1)
 		require.ErrorIs(t, err, ErrName)
 	}
 }
@@ -133,14 +132,14 @@ func TestCopyOf(t *testing.T) {
 	content := []byte("same")
 	save(t, v, alice, "a", content)
 	save(t, v, alice, "b", []byte("diff"))
-	had, err := f.CopyOf(sha256.Sum256(content), 4, "c")
+	had, err := f.CopyOf(t.Context(), sha256.Sum256(content), 4, "c")
 	require.NoError(t, err)
 	require.True(t, had)
 	require.NoError(t, f.Remove("a"))
-	_, _, digest, err := openAndClose(f, "c")
+	_, _, digest, err := openAndClose(t, f, "c")
 	require.NoError(t, err)
 	require.Equal(t, sha256.Sum256(content), digest)
-	had, err = f.CopyOf(sha256.Sum256([]byte("else")), 4, "d")
+	had, err = f.CopyOf(t.Context(), sha256.Sum256([]byte("else")), 4, "d")
 	require.NoError(t, err)
 	require.False(t, had)
 }
@@ -148,44 +147,19 @@ func TestCopyOf(t *testing.T) {
 func TestCopyOfItself(t *testing.T) {
 	v := openVault(t, Limits{})
 	save(t, v, alice, "a", []byte("same"))
-	had, err := v.Folder(alice).CopyOf(sha256.Sum256([]byte("same")), 4, "a")
+	had, err := v.Folder(alice).CopyOf(t.Context(), sha256.Sum256([]byte("same")), 4, "a")
 	require.NoError(t, err)
 	require.True(t, had)
-}
-
-func TestReserve(t *testing.T) {
-	v := openVault(t, Limits{MaxBytes: 60, Quota: 100})
-	f := v.Folder(alice)
-	_, err := f.Reserve("x", 61)
-	require.ErrorIs(t, err, ErrTooLarge)
-	require.ErrorContains(t, err, "61 bytes, the server's limit is 60")
-
-	save(t, v, alice, "x", bytes.Repeat([]byte("x"), 50))
-	release, err := f.Reserve("y", 50)
-	require.NoError(t, err)
-	_, err = f.Reserve("z", 1)
-	require.ErrorIs(t, err, ErrQuota)
-	_, err = f.Reserve("x", 60) // in place of the 50 bytes, but y has the rest
-	require.ErrorIs(t, err, ErrQuota)
-	release()
-	release, err = f.Reserve("x", 60)
-	require.NoError(t, err)
-	release()
-	require.Empty(t, v.reserved)
-
-	other, err := v.Folder(IdentityOf([]byte("bob"))).Reserve("y", 60)
-	require.NoError(t, err)
-	other()
 }
 
 func TestDigestIsNotStale(t *testing.T) {
 	v := openVault(t, Limits{})
 	save(t, v, alice, "x", []byte("first"))
-	_, _, before, err := openAndClose(v.Folder(alice), "x")
+	_, _, before, err := openAndClose(t, v.Folder(alice), "x")
 	require.NoError(t, err)
 	path := filepath.Join(v.dir, savesFolder, alice, "x")
 	require.NoError(t, os.WriteFile(path, []byte("second"), 0o600))
-	_, _, after, err := openAndClose(v.Folder(alice), "x")
+	_, _, after, err := openAndClose(t, v.Folder(alice), "x")
 	require.NoError(t, err)
 	require.NotEqual(t, before, after)
 }
