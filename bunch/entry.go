@@ -7,9 +7,9 @@ const maxPieces = 6
 // always covers whole pieces.
 type piece struct {
 	off, end uint16
-	copies   uint8 // packets in flight that carry it
-	queued   bool  // wants to be sent
-	sent     bool  // left at least once
+	copies   uint16 // packets in flight that carry it: at most as many as are remembered
+	queued   bool   // wants to be sent
+	sent     bool   // left at least once
 	acked    bool
 }
 

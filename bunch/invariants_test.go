@@ -83,8 +83,8 @@ type pieceKey struct {
 }
 
 // checkFlights counts the pieces in flight.
-func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint8 {
-	copies := make(map[pieceKey]uint8)
+func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint16 {
+	copies := make(map[pieceKey]uint16)
 	bytes, packets := 0, 0
 	for n := c.sent.oldest; n < c.sent.next; n++ {
 		p := c.sent.get(n)
@@ -104,7 +104,7 @@ func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint8 {
 }
 
 // checkEntries asserts that each byte of the reliable buffer is acked, flies or is queued, and returns how many never left.
-func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint8) (waiting int) {
+func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint16) (waiting int) {
 	resends := make(map[uint64]bool)
 	for i := ch.resend.head; i < len(ch.resend.items); i++ {
 		resends[ch.resend.items[i]] = true

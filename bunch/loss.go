@@ -9,7 +9,6 @@ import (
 const (
 	lostMemory   = 3 // PTOs that the record of a lost packet stays
 	probePackets = 2
-	maxCopies    = 64          // in flight of one piece: probes of a path that is out for long carry no more
 	besideTime   = time.Second // since the last arrival of others' datagrams that they count as being on their way
 )
 
@@ -18,6 +17,7 @@ type loss struct {
 	recovery.Losses
 	ptos       int           // probe timeouts since the last ack
 	probes     int           // packets that may pass every gate
+	repeat     uint64        // packet whose bunches the next probe repeats
 	unanswered time.Duration // sending of the first packet without any ack since
 	overtaken  uint64        // one above the newest packet that left before a datagram of others which arrived
 	besideTill time.Duration // others' datagrams are on their way
@@ -213,21 +213,21 @@ func (c *Conn) giveBack(it item) {
 	})
 }
 
-func (c *Conn) requeue(it item, wanted func(*piece) bool) {
+// requeue queues the wanted pieces of an item that are not acked, and returns their bytes.
+func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 	ch := it.channel
 	if it.sequence < ch.first {
-		return
+		return 0
 	}
 	e := ch.out.at(it.sequence)
-	again := false
 	for i := range e.all() {
 		if p := &e.pieces[i]; p.off >= it.off && p.end <= it.end && wanted(p) && !p.acked {
-			p.queued, again = true, true
+			p.queued = true
+			bytes += int(p.end - p.off)
+			c.queueResend(ch, it.sequence, e)
 		}
 	}
-	if again {
-		c.queueResend(ch, it.sequence, e)
-	}
+	return bytes
 }
 
 func (c *Conn) pto() time.Duration { return c.gate.PTO(c.peerAckDelay) }
@@ -240,23 +240,27 @@ func (c *Conn) ptoAt() (time.Duration, bool) {
 	return c.sent.lastAsk + c.gate.Backoff(c.loss.ptos, c.peerAckDelay), true
 }
 
-// probe answers a probe timeout with two packets (RFC 9002, 6.2.4): the oldest bunches in flight go out once more, as many
-// as two small packets hold, beside the copies in flight.
+// probe answers a probe timeout with two packets (RFC 9002, 6.2.4): bunches in flight go out once more, as many as two small
+// packets hold, beside the copies in flight. The oldest go first, and each timeout in a row goes on where the last one
+// ended, round and round, so that all have the same chance on a path that loses nearly everything.
 func (c *Conn) probe() {
-	c.loss.ptos++
+	if c.loss.ptos++; c.loss.ptos == 1 {
+		c.loss.repeat = 0
+	}
 	c.loss.probes = probePackets
 	room := probePackets * EntryBytes
-	n, ok := c.sent.firstFlying()
-	for ; ok && n < c.sent.next; n++ {
-		p := c.sent.get(n)
-		if p.fate != flying {
-			continue
+	for range c.sent.spread() {
+		if c.loss.repeat < c.sent.undecided || c.loss.repeat >= c.sent.next {
+			c.loss.repeat = c.sent.undecided
 		}
-		for _, it := range p.items {
-			if room -= int(it.end - it.off); room < 0 {
-				return
+		if p := c.sent.get(c.loss.repeat); p.fate == flying {
+			for _, it := range p.items {
+				if room < int(it.end-it.off) {
+					return
+				}
+				room -= c.requeue(it, func(p *piece) bool { return !p.queued })
 			}
-			c.requeue(it, func(p *piece) bool { return p.copies < maxCopies })
 		}
+		c.loss.repeat++
 	}
 }

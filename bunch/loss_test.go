@@ -1,6 +1,7 @@
 package bunch
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -327,4 +328,23 @@ func TestLateAcksKeepAConnectionAlive(t *testing.T) {
 	l.packets()
 	l.wait(20 * time.Second)
 	require.NoError(t, l.Err())
+}
+
+// TestProbesGoRound: timeouts in a row repeat what is in flight in turn, and never nothing.
+func TestProbesGoRound(t *testing.T) {
+	l := newLossTest(t, Config{IdleTimeout: time.Hour})
+	l.roundTrip()
+	l.sendPackets(10) // packets 1 to 10 with sequences 1 to 10
+	for round := range 300 {
+		at, ok := l.NextTimeout()
+		require.True(t, ok)
+		l.wait(at.Sub(l.at))
+		for i := range 2 {
+			b, _, ok := l.AppendPacket(l.at, nil, 1404)
+			require.True(t, ok)
+			require.Equal(t, []string{fmt.Sprintf("1/%d", 1+(2*round+i)%10)}, bunchesOf(t, b), "timeout %d", round)
+		}
+		require.Zero(t, l.packets())
+		checkConn(t, l.Conn)
+	}
 }
