@@ -172,6 +172,23 @@ func TestSmallMessagesMerge(t *testing.T) {
 	p.settled()
 }
 
+// TestMergingPassesAFullBuffer: what shares the last entry, which has not left yet, needs no slot. Unreal checks all the same.
+func TestMergingPassesAFullBuffer(t *testing.T) {
+	c, ch := newClient(t, Config{ReliableBuffer: 8, Overflow: OverflowError})
+	for range 6 {
+		require.NoError(t, c.Send(ch, Reliable, make([]byte, 1098)))
+	}
+	require.NoError(t, c.Send(ch, Reliable, make([]byte, 500)))
+	require.Equal(t, 7, out(c, ch), "R-1: full")
+	require.NoError(t, c.Send(ch, Reliable, make([]byte, 500)))
+	require.Equal(t, 7, out(c, ch))
+	require.ErrorIs(t, c.Send(ch, Reliable, make([]byte, 500)), ErrReliableBufferFull, "no room in the entry")
+	require.NoError(t, c.Send(ch, Reliable, nil))
+	for _, _, ok := c.AppendPacket(epoch, nil, 1404); ok; _, _, ok = c.AppendPacket(epoch, nil, 1404) {
+	}
+	require.ErrorIs(t, c.Send(ch, Reliable, nil), ErrReliableBufferFull, "it has left")
+}
+
 func TestHeld(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
