@@ -14,7 +14,7 @@ type steady struct {
 }
 
 func newSteady(t testing.TB, priority Priority) *steady {
-	p := newPair(t, Config{ReceiveLimit: 4 << 20})
+	p := newPair(t, Config{ReceiveLimit: 4 << 20, Random: dice(1)})
 	s := &steady{pair: p, channel: p.open(0, priority)}
 	for i := range s.bufs {
 		s.bufs[i] = make([]byte, 0, 1500)

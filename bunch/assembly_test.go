@@ -179,3 +179,119 @@ func TestAssembliesOfALossyPath(t *testing.T) {
 	require.NotZero(t, s.got)
 	t.Logf("%d of %d messages", s.got, s.serial)
 }
+
+// partsScript lets bytes say what a sender of messages in parts does, at up to the rate that the largest datagrams allow, and
+// which of its packets arrive when. The receiver must never mix messages.
+type partsScript struct {
+	*receiver
+	bytes   []byte
+	packet  uint32 // the sender's next
+	message uint16 // likewise
+	serial  uint32
+	newest  uint32 // UnreliableSequenced message that was handed out
+	held    [][]byte
+}
+
+func (s *partsScript) next() byte {
+	if len(s.bytes) == 0 {
+		return 0
+	}
+	b := s.bytes[0]
+	s.bytes = s.bytes[1:]
+	return b
+}
+
+func (s *partsScript) word() int { return int(s.next())<<8 | int(s.next()) }
+
+func (s *partsScript) run() {
+	for len(s.bytes) > 0 {
+		switch op := s.next(); {
+		case op < 128:
+			s.send(Unreliable+Delivery(op&1), 2+int(op>>1&3))
+		case op < 192:
+			s.release(int(op))
+		case op < 216: // about as many as have numbers
+			s.lose(1<<16 - int(s.next()&3))
+		case op < 240:
+			s.lose(s.word())
+		default: // packets that hold something else
+			s.packet += uint32(s.word()) % 1000
+		}
+	}
+	for len(s.held) > 0 {
+		s.release(0)
+	}
+}
+
+// lose sends n messages of which nothing arrives, as fast as can be.
+func (s *partsScript) lose(n int) {
+	s.message += uint16(n)
+	s.packet += uint32(n+58) / 59
+}
+
+// send sends a message whose parts are lost, arrive or are held.
+func (s *partsScript) send(d Delivery, parts int) {
+	s.serial++
+	whole := serialMessage(s.serial, parts*EntryBytes-int(s.next()))
+	for part := range parts {
+		h := header{flags: byte(d), channel: 1, sequence: s.message, part: uint8(part)}
+		if part == 0 {
+			h.flags |= flagBegin
+		}
+		if part == parts-1 {
+			h.flags |= flagEnd
+		}
+		payload := whole[part*EntryBytes : min((part+1)*EntryBytes, len(whole))]
+		packet := packetOf(s.packet, appendBunch(nil, h, payload))
+		s.packet++
+		switch fate := s.next(); {
+		case fate < 100:
+			s.arrive(packet)
+		case fate < 180:
+			s.held = append(s.held, packet)
+		}
+	}
+	s.message++
+}
+
+func (s *partsScript) release(i int) {
+	if len(s.held) > 0 {
+		i %= len(s.held)
+		packet := s.held[i]
+		s.held = append(s.held[:i], s.held[i+1:]...)
+		s.arrive(packet)
+	}
+}
+
+func (s *partsScript) arrive(packet []byte) {
+	require.NoError(s.T, s.Conn.Receive(s.now, packet))
+	checkConn(s.T, s.Conn)
+	for m, ok := s.Next(); ok; m, ok = s.Next() {
+		if serial := requireOneSerial(s.T, m.Payload); m.Delivery == UnreliableSequenced {
+			require.Greater(s.T, serial, s.newest, "a sequenced message that is late")
+			s.newest = serial
+		}
+	}
+}
+
+func newPartsScript(t *testing.T, data []byte) *partsScript {
+	return &partsScript{receiver: newOpened(t, 1), bytes: data, packet: 1}
+}
+
+func TestPartsScripts(t *testing.T) {
+	random := testkit.Rand(t)
+	for range 300 {
+		data := make([]byte, random.IntN(1000))
+		for i := range data {
+			data[i] = byte(random.Uint32())
+		}
+		newPartsScript(t, data).run()
+	}
+}
+
+// FuzzParts begins with a part of a message, 65,535 messages that are lost, and the other part of the next one.
+func FuzzParts(f *testing.F) {
+	f.Add([]byte{0, 50, 0, 255, 200, 1, 0, 50, 255, 0})
+	f.Add([]byte{1, 50, 0, 150, 200, 1, 1, 50, 255, 0, 128})
+	f.Fuzz(func(t *testing.T, data []byte) { newPartsScript(t, data).run() })
+}

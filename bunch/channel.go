@@ -55,6 +55,9 @@ func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.
 
 // begun reports whether a part of a message has left and the next is to follow.
 func (ch *channel) begun() bool {
+	if ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
+		return true
+	}
 	return ch.fresh < ch.next && ch.out.at(ch.fresh).flags&flagBegin == 0
 }
 

@@ -139,13 +139,20 @@ func TestChannelsOfOnePriorityTakeTurns(t *testing.T) {
 	require.Equal(t, []string{"1/0", "3/0", "1/1", "3/1[0:166]"}, bunchesOf(t, packet))
 }
 
-// TestBulkTakesTurnsByMessage: the limit is charged with all messages that have begun.
+// TestBulkTakesTurnsByMessage: the limit is charged with all messages that have begun, and parts of an unreliable one that
+// the messages of many channels lie between would not be put together.
 func TestBulkTakesTurnsByMessage(t *testing.T) {
+	for d := Reliable; d <= UnreliableSequenced; d++ {
+		bulkTakesTurns(t, d)
+	}
+}
+
+func bulkTakesTurns(t *testing.T, d Delivery) {
 	p := newPair(t, Config{})
 	a, b := p.open(0, Bulk), p.open(0, Bulk)
 	for range 2 {
-		p.send(0, a, Reliable, make([]byte, 5000))
-		p.send(0, b, Reliable, make([]byte, 5000))
+		p.send(0, a, d, make([]byte, 5000))
+		p.send(0, b, d, make([]byte, 5000))
 	}
 	var order []string
 	for range 20 {

@@ -161,6 +161,7 @@ func checkReceiver(t testing.TB, c *Conn) {
 		a := &c.assemblies[i]
 		parked += assemblyCost + a.size
 		perChannel[a.channel]++
+		atMost(t, int64(a.newest)+1, int64(c.received.next), "packet of an assembly")
 	}
 	same(t, int64(parked), int64(c.parked), "cost of the assemblies")
 	for ch, n := range perChannel {
