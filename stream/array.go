@@ -191,6 +191,7 @@ func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	a.claim("Batches")
 	return func(yield func([]T, error) bool) {
+		defer func() { a.Cancel(nil) }() // for a loop that is left, by a panic too; else the transfer has ended
 		for {
 			p, err := a.in.pull(ctx)
 			if err == io.EOF {
@@ -202,7 +203,6 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 				return
 			}
 			if !yield(p.batch.([]T), nil) {
-				a.Cancel(nil)
 				return
 			}
 			a.in.consumed(p.bytes, p.count)

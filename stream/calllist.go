@@ -2,7 +2,6 @@ package stream
 
 import (
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 	"weak"
@@ -49,8 +48,19 @@ func (l *callList) add(c *Calling) { l.active = append(l.active, c) }
 
 // tick gives each its turn. Those that begin meanwhile have theirs in the next tick.
 func (l *callList) tick(time.Time) {
-	turn := l.active
+	turn, next := l.active, 0
+	kept := turn[:0]
 	l.active = nil
-	turn = slices.DeleteFunc(turn, func(c *Calling) bool { return !c.tick() })
-	l.active = append(turn, l.active...)
+	defer func() { // also when one panics
+		kept = append(kept, turn[next:]...)
+		clear(turn[len(kept):])
+		l.active = append(kept, l.active...)
+	}()
+	for next < len(turn) {
+		c := turn[next]
+		next++
+		if c.tick() {
+			kept = append(kept, c)
+		}
+	}
 }

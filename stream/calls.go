@@ -225,12 +225,24 @@ func (c *Calling) tick() bool {
 	if c.local != nil {
 		c.local.out = 0
 	}
-	err := c.usable()
-	done := false
+	done, err := false, c.usable()
 	if err == nil {
-		done, err = c.pump.Tick()
+		done, err = c.step()
 	}
 	return !c.note(min(c.pump.Sent()*c.per, c.items), done, err)
+}
+
+// step sends what may leave now. When an item's own encoding panics, these calls end.
+func (c *Calling) step() (done bool, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			err = ErrPanicked
+			c.note(int(c.Progress().Sent), false, err)
+		}
+	}()
+	returned = c.actor.World().Guard(c.conn, func() { done, err = c.pump.Tick() })
+	return done, err
 }
 
 // note publishes what was sent, and whether that was the end.

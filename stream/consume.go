@@ -76,7 +76,9 @@ func (in *incoming) deliverTick() {
 		if !ok {
 			break
 		}
-		in.push(p.batch)
+		if !in.guard(func() { in.push(p.batch) }) {
+			break
+		}
 		in.consumed(p.bytes, p.count)
 	}
 	in.tellEnd()
@@ -91,7 +93,7 @@ func (in *incoming) tellEnd() {
 	}
 	if ended := in.ended; ended != nil {
 		in.ended = nil
-		ended(in.cause())
+		in.guard(func() { ended(in.cause()) })
 	}
 }
 

@@ -16,6 +16,9 @@ var (
 	ErrTooLarge = errors.New("stream: too large")
 	// ErrClosed means that the connection ended before the transfer did.
 	ErrClosed = errors.New("stream: connection closed")
+	// ErrPanicked means that a function of the game panicked: a handler, OnBatch, a Reader, the Store, an element's own
+	// encoding. The rest of the connection goes on. The end where it happened has told rpc.Config.OnPanic.
+	ErrPanicked = errors.New("stream: a function of the game panicked")
 	// ErrBlocking means that a call which waits was made on the goroutine that drives the world.
 	ErrBlocking = errors.New("stream: a call that waits was made on the world's goroutine")
 )
@@ -28,6 +31,7 @@ const (
 	stopRejected
 	stopTooLarge
 	stopDigest
+	stopPanicked
 	stopCodes // how many there are, plus one
 )
 
@@ -47,6 +51,8 @@ func stopFor(err error) stop {
 		code = stopTooLarge
 	case errors.Is(err, ErrDigest):
 		code = stopDigest
+	case errors.Is(err, ErrPanicked):
+		code = stopPanicked
 	}
 	text := err.Error()
 	var secret *concealed
@@ -75,6 +81,8 @@ func (s stop) err(by string) error {
 		sentinel = ErrTooLarge
 	case stopDigest:
 		sentinel = ErrDigest
+	case stopPanicked:
+		sentinel = ErrPanicked
 	}
 	return fmt.Errorf("%w by the %s: %q", sentinel, by, s.reason)
 }

@@ -24,6 +24,8 @@ type feed struct {
 	source source
 	part   int    // bytes of a full part
 	wake   func() // the tick found nothing, and now there is something
+	// guard runs what may call functions of the game, and tells whether it returned.
+	guard func(fn func()) (returned bool)
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -40,14 +42,20 @@ type feed struct {
 	err      error
 }
 
-func newFeed(s source, part int, held bool, wake func()) *feed {
-	f := &feed{source: s, part: part, held: held, wake: wake}
+func newFeed(s source, part int, held bool, wake func(), guard func(fn func()) bool) *feed {
+	f := &feed{source: s, part: part, held: held, wake: wake, guard: guard}
 	f.changed.L = &f.mu
 	return f
 }
 
 // run reads until the source ends or stop is called. A Read in progress is waited for here and nowhere else.
 func (f *feed) run() {
+	if !f.guard(f.read) {
+		f.finish(0, 0, nil, ErrPanicked)
+	}
+}
+
+func (f *feed) read() {
 	digest := sha256.New()
 	c := fullBlock(f.part)
 	defer func() { c.free() }()

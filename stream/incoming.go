@@ -69,12 +69,23 @@ func newIncoming(p *Peer, id uint64) *incoming {
 // start shows the transfer to its handler and begins to receive, unless that rejects it.
 func (in *incoming) start(t topic) {
 	in.started = true
-	t.open(in)
+	in.guard(func() { t.open(in) })
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.finished {
 		go in.run()
 	}
+}
+
+// guard runs fn, a function of the game. When it panics, the transfer fails, and the panic goes on unless
+// rpc.Config.OnPanic takes it.
+func (in *incoming) guard(fn func()) (returned bool) {
+	defer func() {
+		if !returned {
+			in.finish(ErrPanicked)
+		}
+	}()
+	return in.peer.streams.world.Guard(in.peer.conn, fn)
 }
 
 // units is what a header counts.

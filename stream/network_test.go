@@ -37,6 +37,7 @@ type setup struct {
 	delay          time.Duration // one way; 0 = 5 ms
 	tick           time.Duration // worlds are ticked so often; 0 = Run
 	path           link.Path     // 0 = linktest's
+	recovers       func(any)     // of panics out of ticks; nil = they go on
 }
 
 // network is a server and a client that stream, joined by a pipe in the fake time of a bubble.
@@ -130,8 +131,19 @@ func (n *network) drive(w *rpc.World) {
 	}
 	for n.ctx.Err() == nil {
 		time.Sleep(n.setup.tick)
-		w.Tick(time.Now())
+		n.tick(w)
 	}
+}
+
+func (n *network) tick(w *rpc.World) {
+	if n.setup.recovers != nil {
+		defer func() {
+			if recovered := recover(); recovered != nil {
+				n.setup.recovers(recovered)
+			}
+		}()
+	}
+	w.Tick(time.Now())
 }
 
 // close ends both worlds and their goroutines.

@@ -101,7 +101,15 @@ func (p *Peer) end(cause error) {
 	p.queue, p.sending, p.receiving = nil, nil, nil
 	for _, in := range receiving {
 		p.streams.settle(in)
-		in.tellEnd()
+	}
+	tellEnds(receiving)
+}
+
+// tellEnds runs all OnEnd, also when one panics.
+func tellEnds(all []*incoming) {
+	if len(all) > 0 {
+		defer tellEnds(all[1:])
+		all[0].tellEnd()
 	}
 }
 
@@ -370,28 +378,4 @@ func (p *Peer) neediest() *Transfer {
 		}
 	}
 	return next
-}
-
-// sendControl sends the end or the cancellation of t, if one is due.
-func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
-	switch {
-	case t.stopSent:
-		return false, nil
-	case t.isFinished():
-		t.stopSent = true
-		return true, sendCancel.call(control, cancel{t.header.id, stopFor(t.Err())})
-	case t.endSent || t.have:
-		return false, nil
-	}
-	total, err, ok := t.feed.result()
-	if !ok {
-		return false, nil
-	}
-	if err != nil {
-		t.finish(err)
-		return t.sendControl(control)
-	}
-	t.endSent = true
-	total.id = t.header.id
-	return true, sendEnd.call(control, total)
 }

@@ -110,12 +110,19 @@ func (in *incoming) received() int64 {
 
 // resumePart answers with what is stored of the content, and delivers it.
 func (in *incoming) resumePart(part Part) (body, error) {
+	replayed := false
+	defer func() {
+		if !replayed { // an element's own decoding panicked
+			_ = part.Close()
+		}
+	}()
 	stored := part.Offset()
 	offset, index, err := in.scan(part, stored)
 	if err == nil {
 		in.answer(offset, index, false)
 		err = in.replay(part, offset, nil)
 	}
+	replayed = true
 	if err != nil {
 		return nil, errors.Join(err, part.Close())
 	}

@@ -21,9 +21,11 @@ type body interface {
 
 // run receives the content. It is the transfer's goroutine.
 func (in *incoming) run() {
-	if err := in.receive(); err != nil && err != io.EOF {
-		in.finish(err)
-	}
+	in.guard(func() {
+		if err := in.receive(); err != nil && err != io.EOF {
+			in.finish(err)
+		}
+	})
 	in.peer.streams.dropWriter(storeKey{in.peer.conn.Identity(), in.header.key}, in)
 }
 
@@ -32,7 +34,14 @@ func (in *incoming) receive() error {
 	if err != nil || b == nil {
 		return err
 	}
+	ended := false
+	defer func() {
+		if !ended { // a function of the game panicked
+			_ = b.Close()
+		}
+	}()
 	err = in.transfer(b)
+	ended = true
 	if errors.Is(err, ErrDigest) {
 		return errors.Join(err, b.Delete())
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/quivernet/quiver/rpc"
 )
 
 // Transfer is an outgoing transfer, at its sender. Its methods are safe from any goroutine.
@@ -36,7 +38,7 @@ type Transfer struct {
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, weight: o.weight, done: make(chan struct{})}
 	t.progress.Total = h.total()
-	t.feed = newFeed(s, partSize(o.via), h.early() == 0, p.streams.wake)
+	t.feed = newFeed(s, partSize(o.via), h.early() == 0, p.streams.wake, func(fn func()) bool { return p.streams.world.Guard(p.conn, fn) })
 	return t
 }
 
@@ -192,6 +194,30 @@ func (t *Transfer) sendPart(r route) error {
 	defer t.mu.Unlock()
 	t.progress.Sent = sent
 	return nil
+}
+
+// sendControl sends the end or the cancellation of t, if one is due.
+func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
+	switch {
+	case t.stopSent:
+		return false, nil
+	case t.isFinished():
+		t.stopSent = true
+		return true, sendCancel.call(control, cancel{t.header.id, stopFor(t.Err())})
+	case t.endSent || t.have:
+		return false, nil
+	}
+	total, err, ok := t.feed.result()
+	if !ok {
+		return false, nil
+	}
+	if err != nil {
+		t.finish(err)
+		return t.sendControl(control)
+	}
+	t.endSent = true
+	total.id = t.header.id
+	return true, sendEnd.call(control, total)
 }
 
 // onAccept applies the answer to the header. An error is the receiver's violation.

@@ -67,7 +67,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		"accept: flag":      {&accept{}, "\x01\x02\x02\x03\x04"},
 		"grant: limit":      {&grant{}, "\x01" + tooMuch + "\x01"},
 		"cancel: code 0":    {&cancel{}, "\x01\x00\x00"},
-		"cancel: code 5":    {&cancel{}, "\x01\x05\x00"},
+		"cancel: code 6":    {&cancel{}, "\x01\x06\x00"},
 		"reject: reason":    {&reject{}, "\x01\x01\x81\x02" + long(257)},
 		"done: overflow":    {&done{}, strings.Repeat("\xff", 11)},
 	} {
@@ -113,7 +113,7 @@ func TestReasonsAreClipped(t *testing.T) {
 }
 
 func TestStopsKeepTheirMeaning(t *testing.T) {
-	for _, err := range []error{ErrCanceled, ErrRejected, ErrTooLarge, ErrDigest} {
+	for _, err := range []error{ErrCanceled, ErrRejected, ErrTooLarge, ErrDigest, ErrPanicked} {
 		s := stopFor(err)
 		require.ErrorIs(t, s.err("sender"), err)
 	}
