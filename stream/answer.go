@@ -13,7 +13,9 @@ func (in *incoming) answer(offset, index int64, have bool) {
 	if in.finished {
 		return
 	}
+	before := in.parts.held
 	in.parts.resume(offset)
+	in.peer.account.must(in.parts.held - before)
 	in.reply = &accept{id: in.header.id, offset: offset, index: index, have: have}
 	in.peer.streams.wake()
 }
@@ -30,6 +32,8 @@ func (in *incoming) sendControl(control *rpc.Actor, now time.Time) (sent, over b
 		return true, true, sendReject.call(control, reject{in.header.id, stopFor(in.err)})
 	case in.reply != nil && !in.replied:
 		in.replied = true
+		in.peer.ahead -= in.ahead
+		in.ahead = 0
 		in.credit = newCredit(now, in.parts.base, in.reserved, in.peer.streams.config.maxPending())
 		in.parts.limit = max(in.parts.limit, in.credit.limit)
 		in.reply.limit = in.parts.limit
@@ -42,9 +46,19 @@ func (in *incoming) sendControl(control *rpc.Actor, now time.Time) (sent, over b
 	return in.sendGrant(control, now)
 }
 
+// take promises n more bytes of window. The lock is held.
+func (in *incoming) take(n int64) bool {
+	memory := heldBytes(n) - heldBytes(0)
+	if !in.peer.account.promise(memory) {
+		return false
+	}
+	in.promised += memory
+	return true
+}
+
 func (in *incoming) sendGrant(control *rpc.Actor, now time.Time) (sent, over bool, err error) {
 	s := in.peer.streams
-	limit, due := in.credit.next(now, func() time.Duration { return s.pace(in.peer.conn) }, s.memory)
+	limit, due := in.credit.next(now, func() time.Duration { return s.pace(in.peer.conn) }, in)
 	if !due {
 		return false, false, nil
 	}

@@ -130,6 +130,7 @@ func tooLong(err error) error {
 func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	s.handle(a.name, topic{kind: kindArray, shape: a.shape, open: func(in *incoming) {
 		in.decode = a.decode
+		in.each = int64(reflect.TypeFor[T]().Size())
 		fn(&IncomingArray[T]{Incoming: Incoming{in}})
 	}})
 }
@@ -205,7 +206,7 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 			if !yield(p.batch.([]T), nil) {
 				return
 			}
-			a.in.consumed(p.bytes, p.count)
+			a.in.consumed(p)
 		}
 	}
 }

@@ -17,7 +17,7 @@ var (
 )
 
 // assembly puts the parts of one transfer, which arrive in any order, back into the order of their offsets. It copies
-// each part once. What it holds lies below limit, so credit bounds its memory.
+// each part once. What it holds lies below limit.
 type assembly struct {
 	base  int64 // bytes below are here already from an earlier connection; parts of them are dropped
 	next  int64 // offset behind the bytes in order
@@ -25,6 +25,7 @@ type assembly struct {
 
 	ready  []*block // in order, not taken yet
 	parked []*block // out of order, by offset
+	held   int64    // memory of both
 }
 
 // add takes a copy of p.
@@ -63,27 +64,36 @@ func (a *assembly) extend(p part) error {
 	return nil
 }
 
-// queue copies the part that comes next into the last ready block when it fits, else into a new one with room for
-// more: small parts that wait for a slow consumer do not cost a block each.
+// queue copies the part that comes next into the last ready block while that is no larger than a full part's, else into
+// a new one: small parts that wait for a slow consumer do not cost a block each.
 func (a *assembly) queue(p part) {
 	var last *block
 	if len(a.ready) > 0 {
 		last = a.ready[len(a.ready)-1]
 	}
-	if last == nil || len(last.room()) < len(p.data) || last.index+int64(last.count) != p.index {
-		last = newBlock(max(len(p.data), partBytes))
-		last.offset, last.index = p.offset, p.index
-		a.ready = append(a.ready, last)
+	if last == nil || last.size()+len(p.data) > partBytes || last.index+int64(last.count) != p.index {
+		a.ready = append(a.ready, a.copy(p))
+		return
 	}
+	a.held -= last.cost()
 	last.append(p.data)
 	last.count += p.count
+	a.held += last.cost()
+}
+
+// copy returns a block of what p views.
+func (a *assembly) copy(p part) *block {
+	c := copyPart(p)
+	a.held += c.cost()
+	return c
 }
 
 func (a *assembly) queueParked(c *block) {
-	if c.pooled != nil || c.size() > partBytes {
+	if c.size() > partBytes/4 {
 		a.ready = append(a.ready, c)
 		return
 	}
+	a.held -= c.cost()
 	a.queue(part{offset: c.offset, index: c.index, count: c.count, data: c.payload()})
 }
 
@@ -101,7 +111,7 @@ func (a *assembly) park(p part) error {
 	case len(a.parked) >= maxParked:
 		return fmt.Errorf("%w: %d wait for byte %d", errParked, len(a.parked), a.next)
 	}
-	a.parked = slices.Insert(a.parked, i, copyPart(p))
+	a.parked = slices.Insert(a.parked, i, a.copy(p))
 	return nil
 }
 
@@ -111,6 +121,10 @@ func (a *assembly) resume(base int64) {
 	a.next = max(a.next, base)
 	a.ready = trimAll(a.ready, base)
 	a.parked = trimAll(a.parked, base)
+	a.held = 0
+	for _, c := range slices.Concat(a.ready, a.parked) {
+		a.held += c.cost()
+	}
 	for len(a.parked) > 0 && a.parked[0].offset <= a.next {
 		a.next = max(a.next, a.parked[0].end())
 		a.queueParked(a.parked[0])
@@ -126,6 +140,7 @@ func (a *assembly) take() *block {
 	c := a.ready[0]
 	a.ready[0] = nil
 	a.ready = a.ready[1:]
+	a.held -= c.cost()
 	return c
 }
 
@@ -137,7 +152,7 @@ func (a *assembly) free() {
 	for _, c := range a.parked {
 		c.free()
 	}
-	a.ready, a.parked = nil, nil
+	a.ready, a.parked, a.held = nil, nil, 0
 }
 
 func trimAll(blocks []*block, base int64) []*block {

@@ -129,5 +129,5 @@ func (b *IncomingBlob) fetch() error {
 func (b *IncomingBlob) release() {
 	b.rest = nil
 	b.held.block.free()
-	b.in.consumed(b.held.bytes, 0)
+	b.in.consumed(b.held)
 }

@@ -15,7 +15,7 @@ type Config struct {
 	MaxBytes     int64 // of one transfer, encoded; more is rejected at its header; default 64 MiB, negative: no limit
 	MaxTransfers int   // of one peer at once; others wait at their sender; default 4, at most 1,024, negative: none
 	MaxPending   int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
-	MaxMemory    int64 // bytes of all transfers that wait for their applications; default 256 MiB
+	MaxMemory    int64 // bytes that all peers make this world hold, or were promised as credit; default 256 MiB
 
 	// MaxQueued bounds the outgoing transfers of one peer that have begun or wait for their turn; default 1,024.
 	MaxQueued int
@@ -44,7 +44,6 @@ func (c *Config) maxMemory() int64   { return defaulted(c.MaxMemory, 256<<20) }
 func (c *Config) maxQueued() int     { return defaulted(c.MaxQueued, 1024) }
 func (c *Config) firstWindow() int64 { return min(firstWindow, c.maxPending()) }
 func (c *Config) early() int64       { return min(earlyBytes, c.maxPending()) }
-func (c *Config) sliceRoom() int64   { return c.early() + sliceRounding }
 
 // minPending lets the largest element pass.
 const minPending = 64 << 10
@@ -55,8 +54,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stream: Config.MaxTransfers is %d, at most %d", c.MaxTransfers, maxIncoming)
 	case c.maxPending() < minPending:
 		return fmt.Errorf("stream: Config.MaxPending is %d bytes, at least %d: the largest element must fit", c.MaxPending, minPending)
-	case c.maxMemory() < min(leastWindow, c.maxPending()):
-		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, one transfer begins with %d", c.MaxMemory, min(leastWindow, c.maxPending()))
+	case c.maxMemory() < heldBytes(minPending):
+		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, one transfer begins with %d", c.MaxMemory, heldBytes(minPending))
 	case c.maxQueued() < 1:
 		return fmt.Errorf("stream: Config.MaxQueued is %d, at least 1", c.MaxQueued)
 	}

@@ -56,13 +56,14 @@ func (in *incoming) popLocked() (piece, bool, error) {
 	return piece{}, false, nil
 }
 
-// consumed notes that the application is through with bytes and elements.
-func (in *incoming) consumed(bytes, count int64) {
+// consumed notes that the application is through with p.
+func (in *incoming) consumed(p piece) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	in.release(p)
 	from := max(in.position, in.parts.base)
-	in.position += bytes
-	in.elements += count
+	in.position += p.bytes
+	in.elements += p.count
 	if n := in.position - from; n > 0 && in.credit.consume(n) {
 		in.peer.streams.wake()
 	}
@@ -79,7 +80,7 @@ func (in *incoming) deliverTick() {
 		if !in.guard(func() { in.push(p.batch) }) {
 			break
 		}
-		in.consumed(p.bytes, p.count)
+		in.consumed(p)
 	}
 	in.tellEnd()
 }

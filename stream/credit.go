@@ -1,9 +1,6 @@
 package stream
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 const (
 	// earlyBytes may leave with headers, before they are answered, unless Config.MaxPending is less: a round trip's worth at
@@ -15,8 +12,6 @@ const (
 	// firstWindow is the credit that a transfer starts with, unless it is smaller or memory is short: what is under way at
 	// 100 Mbit/s and 100 ms, three times, for a part that is lost twice holds up the rest.
 	firstWindow = 4 << 20
-	// leastWindow is what a transfer starts with when memory is short.
-	leastWindow = 512 << 10
 	// defaultMaxPending is what the credit grows to.
 	defaultMaxPending = 16 << 20
 	// sliceRounding is what chunks take at the most beyond the payload of their parts: each a header, and the place of a slice
@@ -26,30 +21,10 @@ const (
 	progressInterval = 100 * time.Millisecond
 )
 
-// budget bounds what all transfers of a world may hold unread. It may be shared by goroutines.
-type budget struct{ left atomic.Int64 }
-
-func newBudget(bytes int64) *budget {
-	b := &budget{}
-	b.left.Store(bytes)
-	return b
-}
-
-// take reserves n bytes, all or nothing.
-func (b *budget) take(n int64) bool {
-	if b.left.Add(-n) >= 0 {
-		return true
-	}
-	b.left.Add(n)
-	return false
-}
-
-func (b *budget) give(n int64) { b.left.Add(n) }
-
 // credit decides what a sender may send: a window beyond what the application consumed, which doubles while full
 // windows are consumed at the pace of the path. It is the receiver's only brake.
 type credit struct {
-	window   int64 // reserved from the budget
+	window   int64 // promised
 	max      int64
 	limit    int64 // granted, absolute
 	consumed int64 // absolute
@@ -62,7 +37,7 @@ type credit struct {
 	reportedTime time.Time
 }
 
-// newCredit begins at base, which is consumed already, with a window that was reserved.
+// newCredit begins at base, which is consumed already, with a window that was promised.
 func newCredit(now time.Time, base, window, most int64) credit {
 	return credit{
 		window: window, max: most, limit: base + window, consumed: base,
@@ -78,7 +53,7 @@ func (c *credit) consume(n int64) bool {
 
 // next returns the limit to grant now, if one is due: after a quarter of the window, or to report progress. Pace is how
 // long consuming a full window takes at most for the window to double: 2 RTT or 2 ticks.
-func (c *credit) next(now time.Time, pace func() time.Duration, all *budget) (limit int64, ok bool) {
+func (c *credit) next(now time.Time, pace func() time.Duration, all lender) (limit int64, ok bool) {
 	if c.consumed-c.mark >= c.window {
 		if c.window < c.max && now.Sub(c.markTime) <= pace() {
 			c.grow(all)
@@ -95,7 +70,10 @@ func (c *credit) next(now time.Time, pace func() time.Duration, all *budget) (li
 	return c.limit, true
 }
 
-func (c *credit) grow(all *budget) {
+// lender gives n more bytes of window, or none.
+type lender interface{ take(n int64) bool }
+
+func (c *credit) grow(all lender) {
 	more := min(c.window, c.max-c.window)
 	if all.take(more) {
 		c.window += more

@@ -9,6 +9,17 @@ import (
 
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// purse lends what it has.
+type purse int64
+
+func (p *purse) take(n int64) bool {
+	if n > int64(*p) {
+		return false
+	}
+	*p -= purse(n)
+	return true
+}
+
 func slowPace() time.Duration { return time.Second }
 
 func TestCreditFollowsTheConsumer(t *testing.T) {
@@ -18,27 +29,28 @@ func TestCreditFollowsTheConsumer(t *testing.T) {
 
 	t.Log("# a quarter of the window must be consumed")
 	require.False(t, c.consume(249))
-	_, due := c.next(now, slowPace, newBudget(0))
+	_, due := c.next(now, slowPace, new(purse))
 	require.False(t, due)
 	require.True(t, c.consume(1))
-	limit, due := c.next(now, slowPace, newBudget(0))
+	limit, due := c.next(now, slowPace, new(purse))
 	require.True(t, due)
 	require.EqualValues(t, 1350, limit)
-	_, due = c.next(now, slowPace, newBudget(0))
+	_, due = c.next(now, slowPace, new(purse))
 	require.False(t, due)
 
 	t.Log("# less is reported after a while")
 	c.consume(1)
-	_, due = c.next(now.Add(progressInterval-1), slowPace, newBudget(0))
+	_, due = c.next(now.Add(progressInterval-1), slowPace, new(purse))
 	require.False(t, due)
-	limit, due = c.next(now.Add(progressInterval), slowPace, newBudget(0))
+	limit, due = c.next(now.Add(progressInterval), slowPace, new(purse))
 	require.True(t, due)
 	require.EqualValues(t, 1351, limit)
 }
 
 func TestCreditDoublesForAFastConsumer(t *testing.T) {
 	now := epoch
-	all := newBudget(2500)
+	all := new(purse)
+	*all = 2500
 	c := newCredit(now, 0, 1000, 3000)
 	c.consume(1000)
 	limit, _ := c.next(now.Add(time.Second), slowPace, all)
@@ -54,7 +66,7 @@ func TestCreditDoublesForAFastConsumer(t *testing.T) {
 	c.consume(2000)
 	limit, _ = c.next(now, slowPace, all)
 	require.EqualValues(t, 5000+3000, limit)
-	require.EqualValues(t, 500, all.left.Load())
+	require.EqualValues(t, 500, int64(*all))
 	c.consume(3000)
 	limit, _ = c.next(now, slowPace, all)
 	require.EqualValues(t, 8000+3000, limit)
@@ -64,7 +76,7 @@ func TestCreditDoublesForAFastConsumer(t *testing.T) {
 	other.consume(1000)
 	limit, _ = other.next(now, slowPace, all)
 	require.EqualValues(t, 1000+1000, limit)
-	require.EqualValues(t, 500, all.left.Load())
+	require.EqualValues(t, 500, int64(*all))
 }
 
 func TestSharesServeByWeight(t *testing.T) {

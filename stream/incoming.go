@@ -6,9 +6,18 @@ import (
 	"sync"
 )
 
-// maxDelivered is how many pieces wait for the application beside what is still in the assembly, where small parts
-// are gathered.
-const maxDelivered = 16
+const (
+	// maxDelivered is how many pieces wait for the application beside what is still in the assembly, where small parts
+	// are gathered.
+	maxDelivered = 16
+	// batchBytes is how large the elements of one batch may be in memory: a byte may say that a struct is all zeros.
+	batchBytes = 32 << 10
+	// maxDecoded is how large all batches of a transfer may be that wait for the application.
+	maxDecoded = 2 << 20
+	// incomingBytes is what a transfer takes beside its content: records here, at the application, and the stacks of two
+	// goroutines.
+	incomingBytes = 8 << 10
+)
 
 // incoming is a transfer at its receiver: parts come in on the world's goroutine, one goroutine of its own hashes,
 // stores and decodes them, and the application consumes what that delivers, wherever it likes.
@@ -17,6 +26,7 @@ type incoming struct {
 	header header
 	known  bool       // the header has come; until then only the id is set
 	decode decodeFunc // arrays only
+	each   int64      // memory of an element
 
 	mu       sync.Mutex
 	arrived  sync.Cond // for the goroutine
@@ -24,6 +34,8 @@ type incoming struct {
 	parts    assembly
 	tail     *end
 	pieces   []piece // for the application
+	taken    int64   // memory of the blocks that were in parts and are not consumed
+	borrowed int64   // memory of what was decoded, or comes from the store, and is not consumed
 	verified bool    // pieces holds all that is left
 	finished bool
 	err      error
@@ -40,7 +52,9 @@ type incoming struct {
 	decoded int64 // elements; the goroutine's own
 
 	// What follows belongs to the world's goroutine.
-	reserved int64 // bytes of the world's memory that it began with
+	reserved int64 // window that it begins with
+	promised int64 // memory for its window
+	ahead    int64 // bytes that came before the answer left
 	started  bool
 	replied  bool
 	push     func(batch any)
@@ -53,6 +67,8 @@ type piece struct {
 	batch any
 	bytes int64
 	count int64
+	cost  int64 // memory
+	fresh bool  // it is charged when it is delivered; a block from parts was when it came
 }
 
 // decodeFunc decodes elements at the start of b: count of them, or as many as are whole when count is negative. It
@@ -120,7 +136,31 @@ func (in *incoming) add(m part) error {
 		return nil
 	}
 	in.arrived.Signal()
-	return in.parts.add(m)
+	return in.addLocked(m)
+}
+
+// addLocked charges what the part takes. A transfer that the budget has no room for is refused.
+func (in *incoming) addLocked(m part) error {
+	if !in.replied {
+		in.ahead += int64(len(m.data))
+		in.peer.ahead += int64(len(m.data))
+		if most := in.peer.streams.config.early(); in.peer.ahead > most {
+			return fmt.Errorf("%w: %d bytes came before answers, the limit is %d", errNoCredit, in.peer.ahead, most)
+		}
+	}
+	before := in.parts.held
+	if err := in.parts.add(m); err != nil {
+		return err
+	}
+	more := in.parts.held - before
+	if more > 0 && in.peer.account.hold(more) {
+		return nil
+	}
+	in.peer.account.must(more)
+	if more > 0 {
+		in.finishLocked(in.peer.streams.noMemory())
+	}
+	return nil
 }
 
 // onEnd notes what the whole is. An error is the sender's violation.
@@ -153,6 +193,9 @@ func (in *incoming) finishLocked(err error) {
 		return
 	}
 	in.finished, in.err = true, err
+	in.peer.account.drop(in.parts.held + in.taken)
+	in.peer.account.repay(in.borrowed)
+	in.taken, in.borrowed = 0, 0
 	in.parts.free()
 	if err != nil {
 		in.pieces = nil // a reader may still hold the first: the collector has them
@@ -174,7 +217,9 @@ func (in *incoming) next() (*block, error) {
 		case in.tail != nil && in.parts.next > in.tail.size:
 			return nil, fmt.Errorf("%w: %d bytes arrived, the sender hashed %d", ErrDigest, in.parts.next, in.tail.size)
 		case len(in.pieces) < maxDelivered && len(in.parts.ready) > 0:
-			return in.parts.take(), nil
+			c := in.parts.take()
+			in.taken += c.cost()
+			return c, nil
 		case in.tail != nil && in.parts.next == in.tail.size && len(in.parts.ready) == 0:
 			return nil, nil
 		}
@@ -202,11 +247,11 @@ func (in *incoming) waitTail() (end, error) {
 	return *in.tail, nil
 }
 
-// deliver gives a piece to the application. With wait it first waits for room.
-func (in *incoming) deliver(p piece, wait bool) error {
+// deliver gives a piece to the application. A fresh one first waits for room.
+func (in *incoming) deliver(p piece) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for wait && len(in.pieces) >= maxDelivered && !in.finished {
+	for p.fresh && !in.finished && !in.borrow(p.cost) {
 		in.arrived.Wait()
 	}
 	if in.finished {
@@ -218,6 +263,29 @@ func (in *incoming) deliver(p piece, wait bool) error {
 		in.peer.streams.wake()
 	}
 	return nil
+}
+
+// borrow charges what waits for the application, if there is room; the first piece always has it. The lock is held.
+func (in *incoming) borrow(cost int64) bool {
+	first := len(in.pieces) == 0
+	if !first && in.borrowed+cost > maxDecoded || !in.peer.account.borrow(cost, first) {
+		return false
+	}
+	in.borrowed += cost
+	return true
+}
+
+// release notes that the memory of p is free, unless the transfer has ended and all of it is. The lock is held.
+func (in *incoming) release(p piece) {
+	switch {
+	case in.finished:
+	case p.fresh:
+		in.borrowed -= p.cost
+		in.peer.account.repay(p.cost)
+	default:
+		in.taken -= p.cost
+		in.peer.account.drop(p.cost)
+	}
 }
 
 // verify notes that all was delivered and is what the sender hashed.
@@ -233,13 +301,6 @@ func (in *incoming) completeLocked() {
 	if in.verified && in.position == in.size {
 		in.finishLocked(nil)
 	}
-}
-
-// window is how many bytes are reserved for what the sender may send ahead.
-func (in *incoming) window() int64 {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return max(in.credit.window, in.reserved)
 }
 
 func (in *incoming) progress() Progress {

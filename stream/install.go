@@ -51,10 +51,10 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	}
 	bindPipes(s)
 	world.AddMachine(func(*rpc.Conn) rpc.Machine {
-		return &sliceLink{sliceMachine: newSliceMachine(sliceProtocol, newBudget(s.config.sliceRoom()))}
+		return &sliceLink{sliceMachine: newSliceMachine(sliceProtocol, newAccount(s.memory, &s.config))}
 	})
 	world.AddMachine(func(c *rpc.Conn) rpc.Machine {
-		return newSealedLink(c.Machine(sliceProtocol).(*sliceLink).inbox.room, s.wake)
+		return newSealedLink(c.Machine(sliceProtocol).(*sliceLink).inbox.account, s.wake)
 	})
 	world.OnRaw(func(c *rpc.Conn) rpc.RawSource {
 		l := c.Machine(sealedProtocol).(*sealedLink)
@@ -190,32 +190,37 @@ func (s *Streams) refusal(in *incoming, t topic, handled bool) error {
 	case max(h.size, h.count) > limit:
 		return fmt.Errorf("%w: %v of %d %s, the limit is Config.MaxBytes, %d", ErrTooLarge, h, max(h.size, h.count), h.units(), limit)
 	case !s.reserve(in):
-		return fmt.Errorf("%w: the transfers of all peers fill Config.MaxMemory, %d bytes", ErrRejected, s.config.maxMemory())
+		return s.noMemory()
 	}
 	return nil
 }
 
-// reserve takes memory for an incoming transfer: less than it would like when memory is short.
+func (s *Streams) noMemory() error {
+	return fmt.Errorf("%w: the transfers of all peers fill Config.MaxMemory, %d bytes", ErrRejected, s.config.maxMemory())
+}
+
+// reserve promises credit to an incoming transfer: less than it would like when memory is short.
 func (s *Streams) reserve(in *incoming) bool {
 	window := s.config.firstWindow()
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
 		window = min(window, max(h.size, minPending))
 	}
-	for least := min(leastWindow, window); window >= least; window /= 2 {
-		if s.memory.take(window) {
-			in.reserved = window
-			return true
+	for !in.peer.account.promise(heldBytes(window)) {
+		if window <= minPending {
+			return false
 		}
+		window = max(window/2, minPending)
 	}
-	return false
+	in.reserved, in.promised = window, heldBytes(window)
+	return true
 }
 
-// settle returns what an incoming transfer had reserved.
+// settle takes back what an incoming transfer was promised, and what it is itself.
 func (s *Streams) settle(in *incoming) {
-	if in.reserved > 0 {
-		s.memory.give(in.window())
-		in.reserved = 0
-	}
+	in.peer.account.withdraw(in.promised)
+	in.peer.account.repay(incomingBytes)
+	in.peer.ahead -= in.ahead
+	in.promised, in.ahead = 0, 0
 }
 
 // pace is how long a full window may take to be consumed for credit to grow: 2 RTT or 2 ticks.

@@ -10,6 +10,13 @@ import (
 // slices come again.
 const maxHeldRepairs = 1024
 
+const (
+	// repairCost is the memory of a repair slice that waits, with the set that it may be the first of.
+	repairCost = 1152 + 640
+	// mendBytes is what mending takes: a chunk's missing slices, the codes used lately, and the sets' table.
+	mendBytes = 192 << 10
+)
+
 // mender makes missing slices from repair slices. It is a machine without clock and lock.
 type mender struct {
 	held   int                        // repair slices, in all
@@ -39,8 +46,9 @@ func (m *mender) add(now time.Time, r repairSlice, b *sliceInbox) (whole bool) {
 	}
 	place := &m.sets[r.id%slicePipeline]
 	if *place == nil || (*place).id != r.id {
-		m.drop(r.id)
+		m.drop(r.id, b.account)
 		*place = &repairSet{repairSlice: r}
+		(*place).shard = nil // it lies in the packet
 	}
 	set := *place
 	switch {
@@ -49,7 +57,7 @@ func (m *mender) add(now time.Time, r repairSlice, b *sliceInbox) (whole bool) {
 		return false
 	case set.shards[r.index] != nil:
 		return false
-	case m.held == maxHeldRepairs:
+	case m.held == maxHeldRepairs || !b.account.borrow(repairCost, false):
 		b.refused++
 		return false
 	}
@@ -74,12 +82,13 @@ func (m *mender) mend(now time.Time, id uint16, b *sliceInbox) (whole bool) {
 	switch {
 	case !b.misses(id), have.Count != 0 && have.Count != set.count, got == set.count:
 		m.spare += uint64(set.have)
-		m.drop(id)
+		m.drop(id, b.account)
 		return false
 	case got+set.have < set.count:
 		return false
 	}
-	defer m.drop(id)
+	defer m.drop(id, b.account)
+	m.equip(b.account)
 	code, err := m.coders.get(set.count, set.parity)
 	if err != nil {
 		return false
@@ -108,9 +117,6 @@ func (s *repairSet) cut(i int, shard []byte) []byte {
 
 // gather returns all shards of a chunk; the missing ones are empty, with room.
 func (m *mender) gather(set *repairSet, data []byte, have chunk.Ack) [][]byte {
-	if m.memory == nil {
-		m.memory = make([]byte, (maxParity+1)*sliceBytes)
-	}
 	shards, free := make([][]byte, set.count+set.parity), m.memory
 	for i := range set.count {
 		last := i == set.count-1
@@ -129,13 +135,27 @@ func (m *mender) gather(set *repairSet, data []byte, have chunk.Ack) [][]byte {
 	return shards
 }
 
+// equip makes the memory to mend with.
+func (m *mender) equip(account *account) {
+	if m.memory == nil {
+		m.memory = make([]byte, (maxParity+1)*sliceBytes)
+		account.borrow(mendBytes, true)
+	}
+}
+
 // trim gives up spare memory. What waits to repair a chunk stays.
-func (m *mender) trim() { m.coders, m.memory = nil, nil }
+func (m *mender) trim(account *account) {
+	if m.memory != nil {
+		account.repay(mendBytes)
+	}
+	m.coders, m.memory = nil, nil
+}
 
 // drop forgets what came to repair the chunk in the place of that id.
-func (m *mender) drop(id uint16) {
+func (m *mender) drop(id uint16, account *account) {
 	place := &m.sets[id%slicePipeline]
 	if *place != nil {
+		account.repay(int64((*place).have) * repairCost)
 		m.held -= (*place).have
 		*place = nil
 	}

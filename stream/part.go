@@ -57,9 +57,9 @@ const blockBytes = maxPartHeader + partBytes
 // pool holds the memory of full parts; the garbage collector bounds it.
 var pool = sync.Pool{New: func() any { return new([blockBytes]byte) }}
 
-// newBlock returns an empty block with room for size bytes at least.
+// newBlock returns an empty block with room for size bytes at least, and little more.
 func newBlock(size int) *block {
-	if size <= partBytes/4 || size > partBytes {
+	if size <= partBytes*7/8 || size > partBytes {
 		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
 	}
 	return fullBlock(partBytes)
@@ -84,6 +84,12 @@ func (c *block) size() int       { return len(c.buf) - maxPartHeader }
 func (c *block) end() int64      { return c.offset + int64(c.size()) }
 func (c *block) room() []byte    { return c.buf[len(c.buf):cap(c.buf)] }
 func (c *block) append(p []byte) { c.buf = append(c.buf, p...) }
+
+// blockCost is a block without its buffer, and its places in slices.
+const blockCost = 128
+
+// cost is the memory that a block takes.
+func (c *block) cost() int64 { return allocated(int64(cap(c.buf))) + blockCost }
 
 // message puts the header before the payload, in place; c.offset stays what it was.
 func (c *block) message(id uint64) []byte {

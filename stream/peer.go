@@ -15,7 +15,8 @@ type Peer struct {
 	streams *Streams
 	conn    *rpc.Conn
 
-	live *live
+	live    *live
+	account *account // of what the peer makes this end hold
 
 	mu       sync.Mutex
 	starting []*Transfer // by Start, for the next tick
@@ -29,7 +30,6 @@ type Peer struct {
 	window     *window
 	slices     *sliceRoute
 	sealed     *sliceRoute // of Slices{Carrier: Raw}
-	room       int64       // for slices that come, in all
 	greeted    bool        // our limits were sent
 	lanesAsked int
 
@@ -44,6 +44,7 @@ type Peer struct {
 	// Incoming, by id.
 	receiving  []*incoming
 	lastHeader uint64 // of the peer
+	ahead      int64  // bytes of parts whose transfers were not answered
 	late       uint64 // parts and messages of transfers that had ended, dropped
 }
 
@@ -51,7 +52,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	return &Peer{
 		streams: s, conn: conn, live: newLive(), taken: 1, early: minPending, lanesAsked: 1,
 		window: &window{conn: conn}, slices: newSliceRoute(conn, sliceProtocol), sealed: newSliceRoute(conn, sealedProtocol),
-		room: s.config.sliceRoom(),
+		account: conn.Machine(sliceProtocol).(*sliceLink).inbox.account,
 	}
 }
 
@@ -102,6 +103,7 @@ func (p *Peer) end(cause error) {
 	for _, in := range receiving {
 		p.streams.settle(in)
 	}
+	p.account.close()
 	tellEnds(receiving)
 }
 
@@ -146,7 +148,6 @@ func (p *Peer) tick(now time.Time) {
 		err = p.sendControl(now) // the ends of what the pump has sent
 	}
 	p.sealed.sealed.end(p.conn, p.rawTail())
-	p.makeRoom()
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.streams.fail(p, err)
 	}

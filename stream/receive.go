@@ -89,7 +89,9 @@ func (p *Peer) onHeader(m header) {
 	}
 	in.header = m
 	in.known = true
-	p.streams.open(in)
+	if in.cause() == nil { // it was not refused before its header came
+		p.streams.open(in)
+	}
 }
 
 // expect makes room for a transfer whose header comes now or is on its way.
@@ -104,18 +106,9 @@ func (p *Peer) expect(id uint64) *incoming {
 		return nil
 	}
 	p.watch()
+	p.account.borrow(incomingBytes, true)
 	p.receiving = append(p.receiving, in)
 	return in
-}
-
-// makeRoom lets as many bytes of slices in as may be under way to this end.
-func (p *Peer) makeRoom() {
-	bytes := p.streams.config.sliceRoom()
-	for _, in := range p.receiving {
-		bytes += in.window()
-	}
-	p.slices.machine.inbox.room.give(bytes - p.room)
-	p.room = bytes
 }
 
 func (p *Peer) onPart(message []byte) {

@@ -69,14 +69,15 @@ func parseRepair(b []byte) (repairSlice, error) {
 type coders map[[2]int]reedsolomon.Encoder
 
 // maxCoders bounds them; nearly all chunks have as many slices.
-const maxCoders = 32
+const maxCoders = 8
 
 func (c *coders) get(count, parity int) (reedsolomon.Encoder, error) {
 	key := [2]int{count, parity}
 	if code := (*c)[key]; code != nil {
 		return code, nil
 	}
-	code, err := reedsolomon.New(count, parity, reedsolomon.WithCauchyMatrix(), reedsolomon.WithMaxGoroutines(1))
+	code, err := reedsolomon.New(count, parity, reedsolomon.WithCauchyMatrix(), reedsolomon.WithMaxGoroutines(1),
+		reedsolomon.WithInversionCache(false)) // a matrix for each pattern of losses, which are the peer's to choose
 	if err != nil {
 		return nil, fmt.Errorf("stream: %d repair slices for %d: %w", parity, count, err)
 	}

@@ -44,7 +44,7 @@ func repairsOf(t *testing.T, r *repairs, s *slicer, loss float64) (all []repairS
 }
 
 func newMendBox(bytes int64) *sliceInbox {
-	return &sliceInbox{room: newBudget(bytes), ackEvery: sliceAckEvery, ackDelay: sliceAckDelay}
+	return &sliceInbox{account: newRoom(bytes), ackEvery: sliceAckEvery, ackDelay: sliceAckDelay}
 }
 
 // TestMendAnyLoss loses any slices, as many as there are repair slices, of chunks of every shape.
@@ -73,11 +73,11 @@ func TestMendAnyLoss(t *testing.T) {
 		for _, i := range random.Perm(len(repair)) {
 			m.add(netsim.Epoch, repair[i], box)
 		}
-		got := box.take()
+		got := box.drain()
 		require.Len(t, got, 1, "%d slices, %d lost, %d to repair", len(all), len(lost), len(repair))
 		require.True(t, bytes.Equal(message, got[0]))
 		require.EqualValues(t, len(lost), m.mended)
-		require.EqualValues(t, 8<<20, box.room.left.Load(), "all memory is given back")
+		require.EqualValues(t, 8<<20, box.account.left(), "all memory is given back")
 	}
 }
 
@@ -135,14 +135,14 @@ func TestMenderIsBounded(t *testing.T) {
 	}
 	require.Equal(t, 4*slicePipeline, m.held, "they contradict the first")
 	for id := range uint16(slicePipeline) {
-		m.drop(id)
+		m.drop(id, box.account)
 		for i := range maxParity {
 			m.add(netsim.Epoch, repairSlice{id: id, count: 28, parity: maxParity, index: i, last: 1, shard: make([]byte, sliceBytes)}, box)
 		}
 	}
 	require.Equal(t, maxHeldRepairs, m.held)
 	require.NotZero(t, box.refused)
-	require.EqualValues(t, 10*sliceBytes, box.room.left.Load(), "no room of slices")
+	require.EqualValues(t, 10*sliceBytes, box.account.left(), "no room of slices")
 }
 
 // TestRepairThatContradicts is dropped: it neither harms the chunk nor ends anything.
@@ -165,11 +165,11 @@ func TestRepairThatContradicts(t *testing.T) {
 		box.add(netsim.Epoch, slice)
 		m.mend(netsim.Epoch, 0, box)
 	}
-	got := box.take()
+	got := box.drain()
 	require.Len(t, got, 1)
 	require.True(t, bytes.Equal(message, got[0]))
 	box.giveBack(got)
-	require.EqualValues(t, 8<<20, box.room.left.Load())
+	require.EqualValues(t, 8<<20, box.account.left())
 }
 
 // sealedEnd is one end of a sealed carrier that a test plays.
@@ -179,7 +179,7 @@ type sealedEnd struct {
 }
 
 func newSealedEnd() sealedEnd {
-	l := newSealedLink(newBudget(8<<20), func() {})
+	l := newSealedLink(newRoom(8<<20), func() {})
 	l.path = new(rpc.RawCarrier)
 	l.move(true, 0)
 	return sealedEnd{l, sealedSource{l}}
@@ -221,7 +221,7 @@ func TestTransferWithoutRepair(t *testing.T) {
 		b.pass(now, a, func([]byte) bool { return random.IntN(10) == 0 })
 	}
 	require.NotZero(t, repairs)
-	got := b.inbox.take()
+	got := b.inbox.drain()
 	require.Len(t, got, 1)
 	require.True(t, bytes.Equal(message, got[0]))
 }
@@ -257,7 +257,7 @@ func TestSealedPayloadsThatAreNone(t *testing.T) {
 		e.source.Receive(netsim.Epoch, p)
 	}
 	require.EqualValues(t, len(bad), e.inbox.malformed)
-	require.EqualValues(t, 8<<20, e.inbox.room.left.Load())
+	require.EqualValues(t, 8<<20, e.inbox.account.left())
 }
 
 func FuzzRepair(f *testing.F) {
@@ -284,7 +284,7 @@ func FuzzRepair(f *testing.F) {
 			m.add(netsim.Epoch.Add(time.Second), r, box)
 			m.mend(netsim.Epoch, uint16(random.IntN(3)), box)
 		}
-		require.GreaterOrEqual(t, box.room.left.Load(), int64(-256*sliceBytes))
+		require.GreaterOrEqual(t, box.account.left(), int64(-256*sliceBytes))
 	})
 }
 
@@ -358,9 +358,9 @@ func FuzzSealed(f *testing.F) {
 			if random.IntN(10) == 0 {
 				a.source.Receive(now, bytes.Clone(foreign))
 			}
-			b.inbox.giveBack(b.inbox.take())
+			b.inbox.giveBack(b.inbox.drain())
 		}
 		require.LessOrEqual(t, b.mender.held, maxHeldRepairs)
-		require.GreaterOrEqual(t, b.inbox.room.left.Load(), int64(-256*sliceBytes))
+		require.GreaterOrEqual(t, b.inbox.account.left(), int64(-256*sliceBytes))
 	})
 }

@@ -189,7 +189,7 @@ func (in *incoming) replay(r io.ReaderAt, size int64, copy io.Writer) error {
 			copy.Write(raw)
 		}
 		in.decoded += p.count
-		return in.deliver(p, true)
+		return in.deliver(p)
 	})
 }
 
@@ -212,6 +212,8 @@ func (in *incoming) walk(r io.ReaderAt, size int64, visit func(p piece, raw []by
 		return walkBlob(r, size, visit)
 	}
 	buf := make([]byte, 0, 2*maxElementBytes)
+	in.peer.account.borrow(int64(cap(buf)), true)
+	defer in.peer.account.repay(int64(cap(buf)))
 	for offset := int64(0); offset < size || len(buf) > 0; {
 		n := min(int64(cap(buf)-len(buf)), size-offset)
 		if err := readAt(r, buf[len(buf):len(buf)+int(n)], offset); err != nil {
@@ -219,12 +221,12 @@ func (in *incoming) walk(r io.ReaderAt, size int64, visit func(p piece, raw []by
 		}
 		offset += n
 		buf = buf[:len(buf)+int(n)]
-		batch, count, rest, _ := in.decode(buf, -1)
+		batch, count, rest, _ := in.decode(buf, int(in.batch())) // an error: fewer are whole
 		if count == 0 {
 			return nil
 		}
 		used := len(buf) - len(rest)
-		if err := visit(piece{batch: batch, bytes: int64(used), count: int64(count)}, buf[:used]); err != nil {
+		if err := visit(in.decodedPiece(batch, count, used), buf[:used]); err != nil {
 			return err
 		}
 		buf = append(buf[:0], rest...)
@@ -242,7 +244,7 @@ func walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) 
 			return err
 		}
 		offset += n
-		if err := visit(piece{block: c, bytes: n}, c.payload()); err != nil {
+		if err := visit(piece{block: c, bytes: n, cost: c.cost(), fresh: true}, c.payload()); err != nil {
 			return err
 		}
 	}

@@ -113,22 +113,51 @@ func (in *incoming) conclude(b body, last *block) error {
 
 // pass delivers c to the application.
 func (in *incoming) pass(c *block) error {
+	p := piece{block: c, bytes: int64(c.size()), cost: c.cost()}
 	if in.header.kind == kindBlob {
-		return in.deliver(piece{block: c, bytes: int64(c.size())}, false)
+		return in.deliver(p)
 	}
-	size := int64(c.size())
-	batch, n, rest, err := in.decode(c.payload(), c.count)
-	switch {
-	case err != nil:
-		return fmt.Errorf("stream: element %d of %v: %w", c.index+int64(n), &in.header, err)
-	case len(rest) > 0:
-		return fmt.Errorf("stream: %d bytes left over behind element %d of %v", len(rest), c.index+int64(n), &in.header)
-	case c.index != in.decoded || c.index+int64(n) > in.header.count:
-		return fmt.Errorf("stream: elements %d to %d of %v follow element %d of %d", c.index, c.index+int64(n)-1, &in.header, in.decoded-1, in.header.count)
+	if err := in.passElements(c); err != nil {
+		return err
 	}
-	in.decoded += int64(n)
 	c.free()
-	return in.deliver(piece{batch: batch, bytes: size, count: int64(n)}, false)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.release(p)
+	return nil
+}
+
+// passElements decodes c and delivers its elements, not too many at once.
+func (in *incoming) passElements(c *block) error {
+	rest, last := c.payload(), c.index+int64(c.count)
+	if c.index != in.decoded || last > in.header.count {
+		return fmt.Errorf("stream: elements %d to %d of %v follow element %d of %d", c.index, last-1, &in.header, in.decoded-1, in.header.count)
+	}
+	for in.decoded < last {
+		batch, n, after, err := in.decode(rest, int(min(last-in.decoded, in.batch())))
+		if err != nil {
+			return fmt.Errorf("stream: element %d of %v: %w", in.decoded+int64(n), &in.header, err)
+		}
+		p := in.decodedPiece(batch, n, len(rest)-len(after))
+		in.decoded, rest = in.decoded+int64(n), after
+		if err := in.deliver(p); err != nil {
+			return err
+		}
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("stream: %d bytes left over behind element %d of %v", len(rest), last, &in.header)
+	}
+	return nil
+}
+
+// batch is how many elements to decode at once.
+func (in *incoming) batch() int64 { return max(1, batchBytes/in.each) }
+
+// decodedPiece is n elements that were so many bytes. What they refer to beside themselves is reckoned as four times
+// their encoding.
+func (in *incoming) decodedPiece(batch any, n, bytes int) piece {
+	cost := int64(n)*in.each + 4*int64(bytes)
+	return piece{batch: batch, bytes: int64(bytes), count: int64(n), cost: cost, fresh: true}
 }
 
 // storeError is what this end sees of its store's failure; the peer does not see paths.

@@ -38,8 +38,8 @@ type sealedLink struct {
 	repairs repairs
 }
 
-func newSealedLink(room *budget, wake func()) *sealedLink {
-	return &sealedLink{sliceLink: sliceLink{sliceMachine: newSliceMachine(sealedProtocol, room)}, wake: wake}
+func newSealedLink(account *account, wake func()) *sealedLink {
+	return &sealedLink{sliceLink: sliceLink{sliceMachine: newSliceMachine(sealedProtocol, account)}, wake: wake}
 }
 
 // visit runs fn with the machine in hand and lets leave what that changed. Like follow and end it is for the world's

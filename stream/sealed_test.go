@@ -211,7 +211,7 @@ func TestCreditFindsRoom(t *testing.T) {
 	var config Config
 	for _, payload := range []int{1, sliceBytes - 1, sliceBytes + 1, 10*sliceBytes + 1, slicePartBytes} {
 		var s slicer
-		box := newMendBox(config.sliceRoom())
+		box := newMendBox(newAccount(newBudget(0), &config).early)
 		for left := int(config.early()); left > 0 && !s.full(); left -= payload {
 			require.NoError(t, s.send(newBlock(1), content(min(payload, left)+maxPartHeader)))
 		}
@@ -232,7 +232,7 @@ func TestCreditFindsRoom(t *testing.T) {
 // TestWhatIsNotKeptComesAgain: the carrier says that slices arrived, but the peer had no room for them.
 func TestWhatIsNotKeptComesAgain(t *testing.T) {
 	a, b := newSealedEnd(), newSealedEnd()
-	b.inbox.room = newBudget(slicePartSlices * sliceBytes)
+	b.inbox.account = newRoom(slicePartSlices * sliceBytes)
 	var sent, got [][]byte
 	for range 3 {
 		sent = append(sent, content(slicePartBytes))
@@ -253,7 +253,7 @@ func TestWhatIsNotKeptComesAgain(t *testing.T) {
 			next, ok = at, true
 		}
 		require.True(t, ok || a.idle(), "somebody has to move")
-		now, got = next, append(got, b.inbox.take()...)
+		now, got = next, append(got, b.inbox.drain()...)
 		a.source.Advance(now)
 		b.source.Advance(now)
 	}
@@ -264,7 +264,7 @@ func TestWhatIsNotKeptComesAgain(t *testing.T) {
 // TestWhatIsNotKeptComesAgainOverQUIC: the same, when the sealed carrier falls silent before anybody has noticed.
 func TestWhatIsNotKeptComesAgainOverQUIC(t *testing.T) {
 	a, b := newSealedEnd(), newSealedEnd()
-	b.inbox.room = newBudget(0)
+	b.inbox.account = newRoom(0)
 	sent, got := [][]byte{content(100), content(200)}, [][]byte(nil)
 	for _, message := range sent {
 		require.NoError(t, a.send(newBlock(1), message))
@@ -273,7 +273,7 @@ func TestWhatIsNotKeptComesAgainOverQUIC(t *testing.T) {
 	first := true
 	a.pass(now, b, func([]byte) bool { dropped := first; first = false; return dropped })
 	require.NotZero(t, b.inbox.refused)
-	b.inbox.room = newBudget(1 << 20)
+	b.inbox.account = newRoom(1 << 20)
 	a.move(false, 0)
 	b.move(false, 0)
 	for turn := 0; !a.idle(); turn++ {
@@ -288,11 +288,11 @@ func TestWhatIsNotKeptComesAgainOverQUIC(t *testing.T) {
 			next, ok = at, true
 		}
 		require.True(t, ok && next.Sub(now) < 5*time.Second || a.idle(), "somebody has to move soon")
-		now, got = next, append(got, b.inbox.take()...)
+		now, got = next, append(got, b.inbox.drain()...)
 		require.NoError(t, a.Advance(now))
 		require.NoError(t, b.Advance(now))
 	}
-	require.Equal(t, sent, append(got, b.inbox.take()...))
+	require.Equal(t, sent, append(got, b.inbox.drain()...))
 }
 
 // TestRepairWaitsForOneSlice: two repair slices and one of three lost ones make a chunk, and nothing is kept of them.
@@ -314,7 +314,7 @@ func TestRepairWaitsForOneSlice(t *testing.T) {
 	}
 	require.Empty(t, b.inbox.messages)
 	receive(all[1])
-	require.Equal(t, [][]byte{message}, b.inbox.take())
+	require.Equal(t, [][]byte{message}, b.inbox.drain())
 	require.EqualValues(t, 2, b.mender.mended)
 	require.Zero(t, b.mender.held)
 }

@@ -15,14 +15,15 @@ const (
 
 // sliceInbox puts slices together to messages and says when to ack. It is a machine without clock and lock.
 //
-// What it holds is bounded by its room, which is counted in whole slices: all that credit allows and what chunks take beyond
-// it, so that nothing of a peer who keeps to that is ever refused.
+// What it holds is charged to the connection's account: all that credit allows and what chunks take beyond it, so that
+// nothing of a peer who keeps to that is ever refused.
 type sliceInbox struct {
 	receiver *chunk.Receiver // nil before the first slice
-	room     *budget         // less the slices of chunks under way and of messages
-	read     uint16          // id of the next chunk to be handed out
-	open     int             // chunks under way
-	messages [][]byte        // in order, not yet taken
+	account  *account
+	read     uint16   // id of the next chunk to be handed out
+	open     int      // chunks under way
+	spares   []int64  // memory that the receiver keeps for later chunks, the last of which it takes first
+	messages [][]byte // in order, not yet taken
 
 	ackEvery int           // slices bring an ack at once
 	ackDelay time.Duration // is the longest that one waits
@@ -37,16 +38,15 @@ type sliceInbox struct {
 func (b *sliceInbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	if b.receiver == nil {
 		b.receiver = newSliceReceiver()
+		b.account.borrow(receiverBytes, true)
 	}
 	_, _, known := b.receiver.Partial(s.ChunkID)
-	if !known && s.ChunkID-b.read < slicePipeline {
-		if !b.reserve(int64(s.Count*sliceBytes), s.ChunkID == b.read && len(b.messages) == 0) {
-			b.refused++
-			return false
-		}
-		b.open++
+	if begins := !known && s.ChunkID-b.read < slicePipeline; begins && !b.begin(now, s) {
+		b.refused++
+		return false
+	} else if !begins {
+		b.receiver.Insert(now, s)
 	}
-	b.receiver.Insert(now, s)
 	for {
 		_, data, ok := b.receiver.Chunk()
 		if !ok {
@@ -71,17 +71,39 @@ func newSliceReceiver() *chunk.Receiver {
 	return r
 }
 
-// reserve makes room for a chunk. The one that is waited for has to come in, or nothing would.
-func (b *sliceInbox) reserve(size int64, waited bool) bool {
-	if waited {
-		b.room.give(-size)
-		return true
+// begin takes the first slice of a chunk, if there is room for the chunk. The one that is waited for has to come in, or
+// nothing would.
+func (b *sliceInbox) begin(now time.Time, s chunk.Slice) bool {
+	size := chunkBytes(s.Count)
+	if s.ChunkID == b.read && len(b.messages) == 0 {
+		b.account.must(size)
+	} else if !b.account.hold(size) {
+		return false
 	}
-	return b.room.take(size)
+	b.open++
+	b.receiver.Insert(now, s)
+	if n := len(b.spares); n > 0 {
+		data, _, _ := b.receiver.Partial(s.ChunkID)
+		b.account.borrow(spareBytes(data, s.Count)-b.spares[n-1], true)
+		b.spares = b.spares[:n-1]
+	}
+	return true
 }
 
-// sliceSpan is the room of all slices of a chunk.
-func sliceSpan(size int) int { return (size + sliceBytes - 1) / sliceBytes * sliceBytes }
+// chunkBytes is the memory of a chunk of so many slices.
+func chunkBytes(slices int) int64 { return allocated(int64(slices * sliceBytes)) }
+
+// spareBytes is what the memory of a chunk is larger than so many slices need, because it served another before.
+func spareBytes(data []byte, slices int) int64 {
+	return max(0, allocated(int64(cap(data)))-chunkBytes(slices))
+}
+
+// release notes that a message is through, or that somebody else accounts for it.
+func (b *sliceInbox) release(message []byte) {
+	count := (len(message) + sliceBytes - 1) / sliceBytes
+	b.account.drop(chunkBytes(count))
+	b.account.repay(spareBytes(message, count))
+}
 
 // misses reports whether a chunk is still to be handed out.
 func (b *sliceInbox) misses(id uint16) bool { return id-b.read < slicePipeline }
@@ -132,24 +154,28 @@ func (b *sliceInbox) repeat() {
 	}
 }
 
-// take returns the messages that are whole. They are the caller's until giveBack.
+// take returns the messages that are whole. They are the caller's until giveBack, who releases each.
 func (b *sliceInbox) take() [][]byte {
 	whole := b.messages
 	b.messages = nil
-	for _, m := range whole {
-		b.room.give(int64(sliceSpan(len(m))))
-	}
 	return whole
 }
 
-// spareChunks is of how many chunks the memory is kept for later ones, each time.
-const spareChunks = 8
+const (
+	// spareChunks is of how many chunks the memory is kept for later ones.
+	spareChunks = 8
+	// receiverBytes is what a chunk.Receiver takes beside the memory of its chunks: records of 128 that come and of 128
+	// that came.
+	receiverBytes = 40 << 10
+)
 
-// giveBack takes the memory of messages that are through, but for what is more than a full part's: it may serve a chunk
-// for which less room was made.
+// giveBack takes the memory of messages that were released, for some of the chunks to come, but for what is more than a
+// full part's.
 func (b *sliceInbox) giveBack(whole [][]byte) {
 	for i, m := range whole {
-		if i < spareChunks && cap(m) <= slicePartSlices*sliceBytes {
+		memory := allocated(int64(cap(m)))
+		if len(b.spares) < spareChunks && cap(m) <= slicePartSlices*sliceBytes && b.account.borrow(memory, false) {
+			b.spares = append(b.spares, memory)
 			b.receiver.Recycle(m)
 		}
 		whole[i] = nil
@@ -163,6 +189,10 @@ func (b *sliceInbox) giveBack(whole [][]byte) {
 func (b *sliceInbox) trim() {
 	if b.receiver != nil {
 		b.receiver.Trim()
+		for _, memory := range b.spares {
+			b.account.repay(memory)
+		}
+		b.spares = nil
 	}
 	if len(b.messages) == 0 {
 		b.messages = nil

@@ -39,10 +39,10 @@ type sliceMachine struct {
 	wake     bool
 }
 
-func newSliceMachine(protocol byte, room *budget) *sliceMachine {
+func newSliceMachine(protocol byte, account *account) *sliceMachine {
 	m := &sliceMachine{protocol: protocol, format: sliceConfig()}
 	m.losses.slack = 1
-	m.inbox = sliceInbox{room: room, ackEvery: sliceAckEvery, ackDelay: sliceAckDelay}
+	m.inbox = sliceInbox{account: account, ackEvery: sliceAckEvery, ackDelay: sliceAckDelay}
 	return m
 }
 
@@ -170,7 +170,7 @@ func (m *sliceMachine) tidy(now time.Time) {
 		m.active = time.Time{}
 		m.trim()
 		m.inbox.trim()
-		m.mender.trim()
+		m.mender.trim(m.inbox.account)
 	}
 }
 

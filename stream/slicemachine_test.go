@@ -23,7 +23,7 @@ type sliceSide struct {
 }
 
 func newSliceSide(parts ...[]byte) *sliceSide {
-	return &sliceSide{sliceMachine: newSliceMachine(sliceProtocol, newBudget(8<<20)), parts: parts}
+	return &sliceSide{sliceMachine: newSliceMachine(sliceProtocol, newRoom(8<<20)), parts: parts}
 }
 
 func (s *sliceSide) Advance(now time.Time) error {
@@ -33,7 +33,7 @@ func (s *sliceSide) Advance(now time.Time) error {
 		}
 		s.parts = s.parts[1:]
 	}
-	for _, m := range s.inbox.take() {
+	for _, m := range s.inbox.drain() {
 		s.got = append(s.got, m)
 	}
 	return s.sliceMachine.Advance(now)
@@ -65,7 +65,7 @@ func TestSlicesArriveOnBadPaths(t *testing.T) {
 			require.Equal(t, sent, b.got)
 			require.Zero(t, a.flight.bytes)
 			require.Zero(t, a.unsent)
-			require.EqualValues(t, 8<<20, b.inbox.room.left.Load())
+			require.EqualValues(t, 8<<20, b.inbox.account.left())
 			require.Zero(t, b.inbox.refused+b.inbox.malformed)
 		})
 	}
@@ -128,7 +128,7 @@ func TestOutageLeavesProbesOnly(t *testing.T) {
 
 // TestSliceThatNeverLeftGoesFirst takes back what AppendPacket made.
 func TestSliceThatNeverLeftGoesFirst(t *testing.T) {
-	m, now := newSliceMachine(sliceProtocol, newBudget(1<<20)), netsim.Epoch
+	m, now := newSliceMachine(sliceProtocol, newRoom(1<<20)), netsim.Epoch
 	require.NoError(t, m.send(newBlock(1), content(3000)))
 	first, number, ok := m.AppendPacket(now, nil, 1243)
 	require.True(t, ok)
@@ -143,7 +143,7 @@ func TestSliceThatNeverLeftGoesFirst(t *testing.T) {
 
 // TestAcksOfWhatNeverLeft come from a peer that lies; it harms nobody but itself.
 func TestAcksOfWhatNeverLeft(t *testing.T) {
-	m, now := newSliceMachine(sliceProtocol, newBudget(1<<20)), netsim.Epoch
+	m, now := newSliceMachine(sliceProtocol, newRoom(1<<20)), netsim.Epoch
 	require.NoError(t, m.send(newBlock(1), content(5*sliceBytes)))
 	_, _, _ = m.AppendPacket(now, nil, 1243)
 	all := chunk.Ack{ChunkID: 0, Count: 5}
@@ -165,7 +165,7 @@ func TestAcksOfWhatNeverLeft(t *testing.T) {
 }
 
 func TestMalformedSlicesAreDroppedAndCounted(t *testing.T) {
-	m, now := newSliceMachine(sliceProtocol, newBudget(1<<20)), netsim.Epoch
+	m, now := newSliceMachine(sliceProtocol, newRoom(1<<20)), netsim.Epoch
 	good := sliceConfig().AppendSlice([]byte{sliceProtocol}, chunk.Slice{ChunkID: 0, Index: 0, Count: 1, Data: []byte("whole")})
 	bad := [][]byte{{sliceProtocol}, good[:len(good)-1], append(bytes.Clone(good), 0), bytes.Repeat([]byte{sliceProtocol}, 60)}
 	for i := range good[1:] {
@@ -181,33 +181,33 @@ func TestMalformedSlicesAreDroppedAndCounted(t *testing.T) {
 	require.False(t, m.Wake())
 	require.NoError(t, m.Receive(now, good))
 	require.True(t, m.Wake())
-	require.Equal(t, [][]byte{[]byte("whole")}, m.inbox.take())
+	require.Equal(t, [][]byte{[]byte("whole")}, m.inbox.drain())
 }
 
 // TestSliceInboxIsBounded begins as many chunks as can be, as large as they can be, and never finishes one.
 func TestSliceInboxIsBounded(t *testing.T) {
 	const allowance = 1 << 20
-	m, now := newSliceMachine(sliceProtocol, newBudget(allowance)), netsim.Epoch
+	m, now := newSliceMachine(sliceProtocol, newRoom(allowance)), netsim.Epoch
 	for id := range 1000 {
 		for _, index := range []int{254, 0} {
 			s := chunk.Slice{ChunkID: uint16(999 - id), Index: index, Count: 256, Data: make([]byte, sliceBytes)}
 			require.NoError(t, m.Receive(now, sliceConfig().AppendSlice([]byte{sliceProtocol}, s)))
 		}
-		require.GreaterOrEqual(t, m.inbox.room.left.Load(), int64(-256*sliceBytes))
+		require.GreaterOrEqual(t, m.inbox.account.left(), int64(-256*sliceBytes))
 	}
 	require.Positive(t, m.inbox.refused)
 
 	// Messages that nobody takes count, too.
-	m = newSliceMachine(sliceProtocol, newBudget(allowance))
+	m = newSliceMachine(sliceProtocol, newRoom(allowance))
 	for id := range 5000 {
 		s := chunk.Slice{ChunkID: uint16(id), Index: 0, Count: 1, Data: []byte{1}}
 		require.NoError(t, m.Receive(now, sliceConfig().AppendSlice([]byte{sliceProtocol}, s)))
 	}
-	require.GreaterOrEqual(t, m.inbox.room.left.Load(), int64(0))
+	require.GreaterOrEqual(t, m.inbox.account.left(), int64(0))
 	require.Less(t, len(m.inbox.messages), allowance/sliceBytes+1)
-	taken := m.inbox.take()
+	taken := m.inbox.drain()
 	m.inbox.giveBack(taken)
-	require.EqualValues(t, allowance, m.inbox.room.left.Load())
+	require.EqualValues(t, allowance, m.inbox.account.left())
 }
 
 func TestIdleSliceMachineGivesUpItsMemory(t *testing.T) {
@@ -227,7 +227,7 @@ func TestIdleSliceMachineGivesUpItsMemory(t *testing.T) {
 }
 
 func TestSlicesAllocateNothingInSteadyState(t *testing.T) {
-	a, b := newSliceMachine(sliceProtocol, newBudget(8<<20)), newSliceMachine(sliceProtocol, newBudget(8<<20))
+	a, b := newSliceMachine(sliceProtocol, newRoom(8<<20)), newSliceMachine(sliceProtocol, newRoom(8<<20))
 	now, message := netsim.Epoch, content(20*sliceBytes)
 	var block block
 	var buf [1500]byte
@@ -246,7 +246,7 @@ func TestSlicesAllocateNothingInSteadyState(t *testing.T) {
 				more = true
 			}
 		}
-		b.inbox.giveBack(b.inbox.take())
+		b.inbox.giveBack(b.inbox.drain())
 	}
 	for range 200 {
 		round()
@@ -260,7 +260,7 @@ func FuzzSliceMachine(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, uint8(3))
 	f.Fuzz(func(t *testing.T, script []byte, parts uint8) {
 		const allowance = 100_000
-		m, now := newSliceMachine(sliceProtocol, newBudget(allowance)), netsim.Epoch
+		m, now := newSliceMachine(sliceProtocol, newRoom(allowance)), netsim.Epoch
 		for range parts % 8 {
 			require.NoError(t, m.send(newBlock(1), content(5000)))
 		}
@@ -296,7 +296,7 @@ func FuzzSliceMachine(f *testing.F) {
 					}
 				}
 			case 4:
-				m.inbox.giveBack(m.inbox.take())
+				m.inbox.giveBack(m.inbox.drain())
 			case 5:
 				require.NoError(t, m.Advance(now))
 				next, ok := m.NextTimeout()
@@ -308,7 +308,7 @@ func FuzzSliceMachine(f *testing.F) {
 					require.True(t, ready, "a timeout at %v, now is %v, and nothing is ready", next, now)
 				}
 			}
-			require.GreaterOrEqual(t, m.inbox.room.left.Load(), int64(-256*sliceBytes))
+			require.GreaterOrEqual(t, m.inbox.account.left(), int64(-256*sliceBytes))
 			require.GreaterOrEqual(t, m.flight.bytes, 0)
 			require.GreaterOrEqual(t, m.unsent, 0)
 		}

@@ -146,6 +146,7 @@ func (s *sliceRoute) received(handle func(message []byte)) {
 	}
 	s.visit(s.take)
 	for _, m := range s.batch {
+		s.machine.inbox.release(m)
 		handle(m)
 	}
 	s.visit(s.giveBack)

@@ -172,7 +172,7 @@ func testNoneAreTaken(t *testing.T, via Backend) {
 func TestMemoryOfTheWorldIsBounded(t *testing.T) { overBackends(t, testMemoryOfTheWorldIsBounded) }
 
 func testMemoryOfTheWorldIsBounded(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, client: Config{MaxMemory: 3 * minPending, MaxPending: minPending}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{MaxMemory: 3*heldBytes(minPending) + 128<<10, MaxPending: minPending}}, func(n *network) {
 		arrived := make(chan *IncomingBlob, 5)
 		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
 		var all []*Transfer

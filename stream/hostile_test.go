@@ -1,0 +1,333 @@
+package stream
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/link/linktest"
+	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// hostile is a peer that says what it likes, all of it legal on the wire unless the limits are less: its messages reach
+// the streamer as bytes, on the world's goroutine, without taking memory at the sender.
+type hostile struct {
+	*Peer
+	random *rand.Rand
+	now    time.Time
+	ids    uint64            // headers that were sent
+	places map[[2]int64]bool // of transfers: places that were sent
+	begun  map[uint64]bool   // transfers of which something was sent
+	whole  map[uint64]bool   // of them, those that nils sends
+	chunk  uint16
+}
+
+func newHostile(p *Peer, random *rand.Rand) *hostile {
+	return &hostile{Peer: p, random: random, places: make(map[[2]int64]bool), begun: make(map[uint64]bool), whole: make(map[uint64]bool)}
+}
+
+// holed is an element of which a byte says that all is zero.
+type holed struct {
+	Rows [64]struct{ A, B, C, D float64 }
+}
+
+var holes = NewArray[holed]("holes")
+
+// honest is what a peer sends that takes no more than it needs.
+var honest = NewBlob("honest")
+
+func (h *hostile) header(kind kind, topic string, shape uint64) {
+	h.ids++
+	m := header{id: h.ids, kind: kind, topic: topic, name: string(make([]byte, maxNameBytes)), size: -1, shape: shape}
+	if kind == kindArray {
+		m.count = 1 << 30
+	}
+	wire, _ := m.AppendBinary(nil)
+	var got header
+	if got.UnmarshalBinary(wire) == nil {
+		h.onHeader(got)
+	}
+}
+
+// part sends a part that stands alone: the bytes around it do not come.
+func (h *hostile) part(id uint64, place int64, size int) {
+	m := part{id: id, offset: place*maxElementBytes/4 + 1, data: make([]byte, size)}
+	key := [2]int64{int64(id), place}
+	if h.places[key] || h.whole[id] || place == slicePlace || !h.mayLeave(m) {
+		return
+	}
+	h.places[key], h.begun[id] = true, true
+	h.onPart(append(appendPartHeader(nil, m), m.data...))
+}
+
+// slicePlace is where the parts lie that come as slices.
+const slicePlace = 61
+
+// mayLeave keeps to the credit, for whoever does not is closed.
+func (h *hostile) mayLeave(m part) bool {
+	limit, in := h.streams.config.early(), h.incoming(m.id)
+	if (in == nil || !in.replied) && h.ahead+int64(len(m.data)) > limit {
+		return false
+	}
+	if in != nil {
+		limit = in.parts.limit
+	}
+	return m.offset+int64(len(m.data)) <= limit
+}
+
+// slice sends one slice of a chunk, over one carrier or the other.
+func (h *hostile) slice(sealed bool, id uint16, count int) {
+	s := chunk.Slice{ChunkID: id, Index: 0, Count: count, Data: make([]byte, sliceBytes)}
+	if count == 1 { // a whole part
+		at := slicePlace*maxElementBytes/4 + 1 + int64(id)*1000
+		if sealed {
+			at += 5000
+		}
+		s.Data = appendPartHeader(nil, part{id: h.ids + 3, offset: at})
+		h.begun[h.ids+3] = true
+		s.Data = append(s.Data, make([]byte, 700)...)
+	}
+	if sealed {
+		sealedSource{h.sealed.sealed}.Receive(h.now, sliceConfig().AppendSlice([]byte{sealedProtocol}, s))
+		return
+	}
+	h.conn.Drive(func(now time.Time) {
+		_ = h.slices.machine.Receive(now, sliceConfig().AppendSlice([]byte{sliceProtocol}, s))
+	})
+}
+
+func (h *hostile) repair(id uint16, parity, index int) {
+	r := repairSlice{id: id, count: maxRepaired, parity: parity, index: index, last: 1, shard: make([]byte, sliceBytes)}
+	sealedSource{h.sealed.sealed}.Receive(h.now, r.append(nil))
+}
+
+// act does something at random.
+func (h *hostile) act() {
+	r := h.random
+	h.now = time.Now()
+	switch r.IntN(8) {
+	case 0:
+		if h.ids < 3 {
+			h.header(kindBlob, save.name, 0)
+		}
+	case 1:
+		if h.ids < 3 {
+			h.header(kindArray, holes.name, holes.shape)
+		}
+	case 2, 3:
+		h.part(max(1, h.ids)+uint64(r.IntN(2)), int64(r.IntN(200)), 1+r.IntN(maxElementBytes/4-1))
+	case 4:
+		h.part(max(1, h.ids), int64(r.IntN(200)), 1+r.IntN(100))
+	case 5:
+		h.chunk++
+		h.slice(r.IntN(2) == 0, h.chunk%slicePipeline, 1+r.IntN(chunk.MaxSlices))
+	case 6:
+		h.slice(r.IntN(2) == 0, uint16(r.IntN(3)), 1)
+	case 7:
+		for index := range maxParity {
+			h.repair(uint16(r.IntN(slicePipeline)), maxParity, index)
+		}
+	}
+}
+
+// nils sends an array of elements that are all zeros, in order, which the application does not take.
+func (h *hostile) nils(parts int) {
+	if h.begun[h.ids+1] {
+		return
+	}
+	h.header(kindArray, holes.name, holes.shape)
+	h.whole[h.ids] = true
+	for i := range int64(parts) {
+		m := part{id: h.ids, offset: i * 30_000, index: i * 30_000, count: 30_000}
+		for range m.count {
+			m.data = append(m.data, 0xc0)
+		}
+		if h.mayLeave(m) {
+			h.onPart(append(appendPartHeader(nil, m), m.data...))
+		}
+	}
+}
+
+// heap is what is in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // and what sync.Pools hold
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// slack is what the streamer may hold for peers beside what it is charged.
+const slack = 1 << 20
+
+// TestWhatIsHeldIsCharged runs random programs against a streamer whose application consumes nothing, or something.
+func TestWhatIsHeldIsCharged(t *testing.T) {
+	runs := 12
+	if testing.Short() {
+		runs = 4
+	}
+	first := testkit.Seed(t)
+	for seed := range uint64(runs) {
+		random := rand.New(rand.NewPCG(first+seed, 1))
+		inNetwork(t, setup{}, func(n *network) {
+			holdAll(n.server.streams)
+			n.deafen(n.client.world, n.client.peer)
+			s, h := n.server.streams, newHostile(n.server.peer, random)
+			before := heap()
+			for range 40 {
+				n.do(n.server.world, func() {
+					if random.IntN(10) == 0 && h.ids < 3 {
+						h.nils(1 + random.IntN(20))
+					}
+					for range random.IntN(100) {
+						h.act()
+					}
+				})
+				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
+				require.NoError(n, n.server.peer.conn.Err(), "QUIVER_SEED=%d", first+seed)
+				charge, held := s.config.maxMemory()-s.memory.free(), heap()-before
+				if held-slack > charge {
+					t.Fatalf("QUIVER_SEED=%d: %d bytes are held, %d charged", first+seed, held, charge)
+				}
+			}
+		})
+	}
+}
+
+// holdAll takes transfers and reads nothing.
+func holdAll(s *Streams) {
+	save.Handle(s, func(*IncomingBlob) {})
+	holes.Handle(s, func(*IncomingArray[holed]) {})
+}
+
+// TestHostilePeersStayWithinMaxMemory has many peers hold all they can, each in its way, and an honest one beside them.
+func TestHostilePeersStayWithinMaxMemory(t *testing.T) {
+	const peers = 32
+	ways := []func(h *hostile){
+		func(h *hostile) { // parts before their headers, of the sizes that waste the most
+			for id := range uint64(4) {
+				for place := range int64(30) {
+					h.part(1+id, place, 8200)
+				}
+			}
+		},
+		func(h *hostile) { // tiny parts before their header
+			for i := range int64(8000) {
+				m := part{id: 1, offset: 1 + 2*i, data: []byte{1}}
+				h.onPart(append(appendPartHeader(nil, m), m.data...))
+			}
+		},
+		func(h *hostile) { // slices of chunks that never become whole
+			for id := range uint16(slicePipeline) {
+				h.slice(id%2 == 0, 1+id, chunk.MaxSlices)
+			}
+		},
+		func(h *hostile) { // repair slices
+			for id := range uint16(slicePipeline) {
+				for index := range maxParity {
+					h.repair(id, maxParity, index)
+				}
+			}
+		},
+		func(h *hostile) { // transfers that nobody reads
+			for id := range uint64(4) {
+				h.header(kindBlob, save.name, 0)
+				for place := range int64(100) {
+					h.part(1+id, place, 16_000)
+				}
+			}
+		},
+		func(h *hostile) { h.nils(20) },
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{T: t, drove: make(chan struct{}, 2+peers)}
+		n.ctx, n.cancel = t.Context(), func() {}
+		random := testkit.Rand(t)
+		world, s := newWorld(t, rpc.Config{}, Config{})
+		n.joined = make(chan *rpc.Conn, 1)
+		world.OnConnect(func(c *rpc.Conn) { n.joined <- c })
+		worlds := []*rpc.World{world}
+		go n.drive(world)
+		var all []*hostile
+		for range peers {
+			client, streams := newWorld(t, rpc.Config{}, Config{})
+			worlds = append(worlds, client)
+			go n.drive(client)
+			near, far := n.attach(world, client)
+			n.deafen(client, streams.Peer(far))
+			all = append(all, newHostile(s.Peer(near), random))
+		}
+		holdAll(s)
+		before := heap()
+		for turn := range 3 {
+			for i, h := range all {
+				n.do(world, func() {
+					h.now = time.Now()
+					if turn == 0 {
+						ways[i%len(ways)](h)
+					}
+					for range 50 * turn {
+						h.act()
+					}
+				})
+			}
+			time.Sleep(time.Second)
+			for _, h := range all {
+				require.NoError(t, h.conn.Err())
+			}
+			held, charged := heap()-before, s.config.maxMemory()-s.memory.free()
+			t.Logf("%d peers hold %.1f MiB, charged are %.1f of %d MiB", peers, mib(held), mib(charged), s.config.maxMemory()>>20)
+			require.LessOrEqual(t, held-peers*connectionBytes-slack, charged)
+			require.LessOrEqual(t, charged, s.config.maxMemory())
+		}
+		client, streams := newWorld(t, rpc.Config{}, Config{})
+		worlds = append(worlds, client)
+		go n.drive(client)
+		_, far := n.attach(world, client)
+		got := make(chan []byte, 1)
+		honest.Handle(s, func(in *IncomingBlob) {
+			go func() {
+				data, _ := io.ReadAll(in)
+				got <- data
+			}()
+		})
+		data := content(5 << 20)
+		require.NoError(t, honest.Send(t.Context(), streams.Peer(far), bytes.NewReader(data), int64(len(data))))
+		require.True(t, bytes.Equal(data, <-got))
+		for _, w := range worlds {
+			require.NoError(t, w.Close(t.Context(), 0, "over"))
+		}
+		for range worlds {
+			<-n.drove
+		}
+		require.Equal(t, s.config.maxMemory(), s.memory.free())
+	})
+}
+
+// connectionBytes is what a connection takes that was idle before, in rpc and below.
+const connectionBytes = 8 << 10
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// attach joins a client's world to a server's.
+func (n *network) attach(server, client *rpc.World) (near, far *rpc.Conn) {
+	a, b := linktest.Pipe()
+	_, err := server.Attach(a)
+	require.NoError(n, err)
+	far, err = client.Connect(n.ctx, b)
+	require.NoError(n, err)
+	return <-n.joined, far
+}
+
+// deafen lets a client hear answers to transfers that it never sent.
+func (n *network) deafen(w *rpc.World, p *Peer) {
+	n.do(w, func() { p.lastID = 1 << 60 })
+}
