@@ -20,7 +20,7 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a client")
 		return nil, err
 	}
-	return w.attach(carrier, true)
+	return w.attach(carrier, true, nil)
 }
 
 // Connect takes a carrier as the client's end of a connection and returns when the server has welcomed it. The world
@@ -31,7 +31,7 @@ func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a server")
 		return nil, err
 	}
-	c, err := w.attach(carrier, false)
+	c, err := w.attach(carrier, false, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,8 @@ func (w *World) becomeClient() error {
 	return nil
 }
 
-func (w *World) attach(carrier Carrier, server bool) (*Conn, error) {
+// attach makes a connection; v is the place that a client of [Listen] has at the door already.
+func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 	w.freeze()
 	c := &Conn{
 		world:    w,
@@ -73,8 +74,8 @@ func (w *World) attach(carrier Carrier, server bool) (*Conn, error) {
 		channels: make(map[uint64]*Actor),
 		limits:   make(map[*method]callLimit),
 	}
-	if full := w.enlist(c); full != nil {
-		w.log.Warn("connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
+	if full := w.enlist(c, v); full != nil {
+		w.warn(warnRefused, "connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
 		_ = carrier.CloseWithError(uint64(full.Code), full.Reason)
 		return nil, full
 	}
@@ -122,17 +123,23 @@ func (c *Conn) onWake() {
 	c.world.signal()
 }
 
-// enter hands a connection that has joined to the world.
-func (c *Conn) enter() {
+// enter hands a connection that has joined to the world, and reports false when it ended meanwhile.
+func (c *Conn) enter() (in bool) {
 	w := c.world
+	c.replace()
 	w.mu.Lock()
+	if c.closing.Load() {
+		w.mu.Unlock()
+		return false
+	}
 	c.joined.Store(true)
-	w.half--
+	w.door.join(c.visit)
 	w.inbox.joined = append(w.inbox.joined, c)
 	w.mu.Unlock()
 
 	close(c.welcomed)
 	c.onWake()
+	return true
 }
 
 // finish does, once, what is left to do when the link has ended.
@@ -149,14 +156,17 @@ func (c *Conn) finish() {
 	delete(w.live, c)
 	if c.joined.Load() {
 		w.inbox.ended = append(w.inbox.ended, c) // expel does the rest when its last message has run
+		w.door.quit(c.visit.from)
 	} else {
 		w.budget.leave(int(c.reserved.Load()))
-		w.half--
+		w.door.leave(c.visit)
+		w.entries.Failed++
 		w.count--
 	}
+	w.disclaim(c)
 	w.mu.Unlock()
 	if !c.joined.Load() {
-		w.log.Warn("handshake failed", "conn", c, "error", c.closeError())
+		w.warn(warnFailed, "handshake failed", "conn", c, "error", c.closeError())
 	}
 	close(c.done)
 	w.signal()

@@ -49,12 +49,40 @@ type Config struct {
 
 	// Limits of a world.
 	MaxConns         int           // connections, half-open ones included; default 1,024
-	MaxHandshakes    int           // half-open ones; default 128
+	MaxHandshakes    int           // clients on the way in, from their first packet to Join; default 128
 	HandshakeTimeout time.Duration // from the carrier to Join; default 10 s
+	HelloTimeout     time.Duration // of it, to the client's Hello, which honest ones send at once; default 2 s
 	ReceiveBudget    int           // bytes of reliable messages that all connections may hold here; default 512 MiB
 	ReceiveLimit     int           // of it, bytes for one connection that needs more than its 256 KiB; default 4 MiB
 	MaxLocalCalls    int           // calls that wait for the next Dispatch; default 4,096
 	MaxPosts         int           // functions that wait for the next Dispatch; default 65,536
+
+	// Limits of an address: an IPv4 address, or a /64 of IPv6. It counts once the client has proven that it receives there, so
+	// that nobody who forges it locks its owner out. Carriers without an address have none of these limits.
+
+	// RetryAbove is how many clients may be on the way in before a new one must first prove its address by a QUIC Retry, which
+	// costs it a round trip and this side nothing that lasts: forged first packets find room no further. Default a quarter
+	// of MaxHandshakes; negative = none: every client proves it.
+	RetryAbove int
+	// MaxHandshakesPerAddress is how many clients of one address may be on the way in. Default as many as are still free of
+	// MaxHandshakes, which also bounds what is set here: one address alone gets half of them, so that a party of 64 behind one
+	// address joins in the same instant, two get a third each, and a new one always finds room. Negative = no limit. At the
+	// limit, the client of that address that has been silent longest makes room.
+	MaxHandshakesPerAddress int
+	// MaxConnsPerAddress is how many connections one address may have, half-open ones included. The default of 256, a quarter of
+	// MaxConns, lets whole campuses and carriers play behind one address; negative = no limit, for tests with a crowd on one host.
+	MaxConnsPerAddress int
+	// MaxLoginFailures is how many logins of an address may fail before the next ones are slowed down: one at a time, 250 ms
+	// after the first, doubling up to 10 s, until none has failed for 10 minutes. Others are refused meanwhile without asking
+	// Authenticate, but for tokens that were right before. Default 8: typing errors; negative = no limit.
+	MaxLoginFailures int
+
+	// MaxConnsPerIdentity is how many connections one identity may have, so that who reconnects after a crash does not wait for
+	// the timeout of the old connection. One more closes the oldest with LoginElsewhere, whose OnDisconnect runs before
+	// OnConnect of the new one; with RefuseLoginElsewhere it is refused with that code instead. 0 = no limit. The empty
+	// identity has none.
+	MaxConnsPerIdentity  int
+	RefuseLoginElsewhere bool
 
 	// Bandwidth in bytes a second, datagrams without IP, UDP and QUIC overhead; 0 = no cap.
 	Rate      int // of one connection. UE: CurrentNetSpeed, MaxClientRate
@@ -86,16 +114,27 @@ const (
 
 func (c *Config) maxConns() int      { return defaulted(c.MaxConns, 1024) }
 func (c *Config) maxHandshakes() int { return defaulted(c.MaxHandshakes, 128) }
-func (c *Config) receiveBudget() int { return defaulted(c.ReceiveBudget, 512<<20) }
-func (c *Config) receiveLimit() int  { return max(defaulted(c.ReceiveLimit, 4<<20), minReceiveLimit) }
-func (c *Config) maxLocalCalls() int { return defaulted(c.MaxLocalCalls, 4096) }
-func (c *Config) maxPosts() int      { return defaulted(c.MaxPosts, 65536) }
+func (c *Config) retryAbove() int {
+	if c.RetryAbove == 0 {
+		return max(1, c.maxHandshakes()/4)
+	}
+	return min(max(0, c.RetryAbove), c.maxHandshakes())
+}
+func (c *Config) maxConnsPerAddress() int { return defaulted(c.MaxConnsPerAddress, 256) }
+func (c *Config) maxLoginFailures() int   { return defaulted(c.MaxLoginFailures, 8) }
+func (c *Config) receiveBudget() int      { return defaulted(c.ReceiveBudget, 512<<20) }
+func (c *Config) receiveLimit() int       { return max(defaulted(c.ReceiveLimit, 4<<20), minReceiveLimit) }
+func (c *Config) maxLocalCalls() int      { return defaulted(c.MaxLocalCalls, 4096) }
+func (c *Config) maxPosts() int           { return defaulted(c.MaxPosts, 65536) }
 
 func (c *Config) dispatchTime() time.Duration {
 	return max(0, defaulted(c.DispatchTime, 2*time.Millisecond))
 }
 func (c *Config) handshakeTimeout() time.Duration {
 	return defaulted(c.HandshakeTimeout, 10*time.Second)
+}
+func (c *Config) helloTimeout() time.Duration {
+	return min(defaulted(c.HelloTimeout, 2*time.Second), c.handshakeTimeout())
 }
 func (c *Config) idleTimeout() time.Duration { return defaulted(c.IdleTimeout, 30*time.Second) }
 func (c *Config) keepAlive() time.Duration {
@@ -118,7 +157,8 @@ func (c *Config) validate() error {
 		{"MaxConns", c.MaxConns}, {"MaxHandshakes", c.MaxHandshakes}, {"ReceiveBudget", c.ReceiveBudget},
 		{"ReceiveLimit", c.ReceiveLimit}, {"MaxLocalCalls", c.MaxLocalCalls}, {"MaxPosts", c.MaxPosts},
 		{"Rate", c.Rate}, {"WorldRate", c.WorldRate}, {"TickRate", c.TickRate},
-		{"HandshakeTimeout", int(c.HandshakeTimeout)}, {"IdleTimeout", int(c.IdleTimeout)},
+		{"HandshakeTimeout", int(c.HandshakeTimeout)}, {"HelloTimeout", int(c.HelloTimeout)}, {"IdleTimeout", int(c.IdleTimeout)},
+		{"MaxConnsPerIdentity", c.MaxConnsPerIdentity},
 	} {
 		if limit.value < 0 {
 			return fmt.Errorf("rpc: Config.%s is %d, must not be negative", limit.name, limit.value)

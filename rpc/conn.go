@@ -36,6 +36,8 @@ type Conn struct {
 	machines  []*guest // beside it, likewise
 	uninvited atomic.Uint64
 
+	visit    *visit        // its place at the door; under World.mu
+	replaced []*Conn       // of the same identity, which end before this one is announced; written before joined
 	identity string        // set before joined
 	welcomed chan struct{} // closed when joined
 

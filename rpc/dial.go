@@ -68,11 +68,14 @@ func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string
 func dialError(ctx context.Context, err error) error {
 	var silent *quic.IdleTimeoutError
 	var slow *quic.HandshakeTimeoutError
+	var refused *quic.TransportError
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &silent), errors.As(err, &slow):
 		return fmt.Errorf("no answer: %w", err)
+	case errors.As(err, &refused) && refused.Remote && refused.ErrorCode == quic.ConnectionRefused:
+		return &CloseError{Code: ServerFull, Reason: "the server takes no handshake now, or none from this address", Remote: true, cause: err}
 	}
 	return err
 }

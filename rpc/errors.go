@@ -74,6 +74,8 @@ const (
 	RawViolation
 	// HandlerPanic: a function of the game panicked in a call of this connection; see Config.OnPanic.
 	HandlerPanic
+	// LoginElsewhere: its identity has newer connections, as many as Config.MaxConnsPerIdentity allows; or it came one too many.
+	LoginElsewhere
 )
 
 var codeNames = map[Code]string{
@@ -83,7 +85,7 @@ var codeNames = map[Code]string{
 	ServerFull: "ServerFull", HandshakeTimeout: "HandshakeTimeout", BunchPrematureChannel: "BunchPrematureChannel",
 	BunchWrongChannel: "BunchWrongChannel", UnknownClass: "UnknownClass", UnknownMethod: "UnknownMethod",
 	WrongDirection: "WrongDirection", PayloadFail: "PayloadFail", ValidationFailed: "ValidationFailed",
-	RawViolation: "RawViolation", HandlerPanic: "HandlerPanic",
+	RawViolation: "RawViolation", HandlerPanic: "HandlerPanic", LoginElsewhere: "LoginElsewhere",
 }
 
 func (c Code) String() string {

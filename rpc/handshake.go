@@ -16,26 +16,27 @@ const mismatchTime = 2 * time.Second
 type handshake struct {
 	conn     *Conn
 	greeting greeting
-	timer    *time.Timer
+	timer    *time.Timer // the whole time; a server's first until Hello, which must come sooner
+	deadline time.Time   // of the whole
 	late     *CloseError // the classes differ: what the timer ends the connection with
 	ctx      context.Context
 	verdict  chan verdict // capacity 1
 }
 
-// verdict is what Authenticate answered.
-type verdict struct {
-	identity string
-	err      error
-}
-
 // shake runs the handshake of c until it has joined or ended.
 func (c *Conn) shake() {
-	ctx, cancel := context.WithTimeout(context.Background(), c.world.config.handshakeTimeout())
+	first := c.world.config.handshakeTimeout()
+	deadline := time.Now().Add(first)
+	if c.server {
+		first = c.world.config.helloTimeout()
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	h := &handshake{
 		conn:     c,
 		greeting: newGreeting(!c.server),
-		timer:    time.NewTimer(c.world.config.handshakeTimeout()),
+		timer:    time.NewTimer(first),
+		deadline: deadline,
 		ctx:      ctx,
 		verdict:  make(chan verdict, 1),
 	}
@@ -63,8 +64,7 @@ func (h *handshake) step() (over bool) {
 		return true
 	}
 	if h.greeting.done() && h.late == nil && !c.closing.Load() {
-		c.enter()
-		return true
+		return c.enter()
 	}
 	return false
 }
@@ -110,6 +110,7 @@ func (h *handshake) receive(payload []byte) {
 func (h *handshake) onHello(peer hello) {
 	c := h.conn
 	ours := h.hello()
+	h.timer.Reset(time.Until(h.deadline))
 	if peer.Version != ours.Version {
 		h.fail(violationf(ProtocolMismatch, "the peer speaks version %d, this side version %d", peer.Version, ours.Version))
 		return
@@ -147,49 +148,6 @@ func (h *handshake) refuse(peer hello) {
 	h.late = mismatch
 	h.timer.Reset(mismatchTime)
 	h.send(appendShape(nil, c.world.shape.lines))
-}
-
-// onLogin asks Authenticate.
-func (h *handshake) onLogin(m login) {
-	if h.conn.world.config.Authenticate == nil {
-		h.answer(verdict{})
-		return
-	}
-	go h.authenticate(m.Token)
-}
-
-// authenticate runs Config.Authenticate. One that does not return refuses the client.
-func (h *handshake) authenticate(token []byte) {
-	v := verdict{err: errors.New("Config.Authenticate did not return")}
-	defer func() { h.verdict <- v }()
-	defer h.conn.world.catch(h.conn)
-	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
-}
-
-// answer welcomes the client or tells it why not.
-func (h *handshake) answer(v verdict) {
-	c := h.conn
-	switch {
-	case c.closing.Load():
-	case v.err != nil:
-		c.world.log.Warn("login refused", "conn", c, "error", v.err)
-		c.Close(PreLoginFailure, v.err.Error())
-	case len(v.identity) > maxIdentity:
-		h.fail(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d", len(v.identity), maxIdentity))
-	default:
-		c.identity = v.identity
-		h.greeting.welcomed()
-		h.send(appendWelcome(nil, welcome{v.identity}))
-	}
-}
-
-// expire ends a handshake that takes too long.
-func (h *handshake) expire() {
-	late := h.late
-	if late == nil {
-		late = violationf(HandshakeTimeout, "after %v (Config.HandshakeTimeout) %v", h.conn.world.config.handshakeTimeout(), h.greeting.stage)
-	}
-	h.fail(late)
 }
 
 // fail ends the connection. The link tells when that is done.

@@ -86,7 +86,9 @@ func TestHandshakeViolations(t *testing.T) {
 			p.send(0, appendHello(nil, hello{Version: protocolVersion, Params: p.machine.Params()}))
 		}, ProtocolMismatch, "the classes differ: shape "},
 		{"silence", func(*rawPeer, *World) {},
-			HandshakeTimeout, "after 10s (Config.HandshakeTimeout) waiting for the client's Hello"},
+			HandshakeTimeout, "after 2s (Config.HelloTimeout) waiting for the client's Hello"},
+		{"no Login", func(p *rawPeer, s *World) { p.send(0, p.hello(s)) },
+			HandshakeTimeout, "after 10s (Config.HandshakeTimeout) waiting for Login"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -100,7 +102,8 @@ func TestHandshakeViolations(t *testing.T) {
 				server.Tick(time.Now())
 				require.Empty(t, server.joined)
 				require.Empty(t, server.left)
-				require.Zero(t, server.half)
+				require.Empty(t, server.door.visits)
+				require.Empty(t, server.door.addresses)
 				require.Zero(t, server.budget.reserved)
 			})
 		})
@@ -247,17 +250,17 @@ func TestLimitsOfAWorld(t *testing.T) {
 	}
 }
 
-func TestHalfOpenHandshakesAreLimited(t *testing.T) {
+func TestTheOldestSilentOneMakesRoom(t *testing.T) {
 	inNet(t, 1, Config{MaxHandshakes: 2}, func(n *network) {
-		newRawPeer(t, n.server.World)
-		require.False(t, n.server.busy())
-		newRawPeer(t, n.server.World)
-		require.True(t, n.server.busy())
-		_, err := n.connect(newTestWorld(t, Config{}))
-		require.ErrorContains(t, err, "ServerFull: 2 handshakes at once, the limit is Config.MaxHandshakes")
-		require.NoError(t, n.conns[0].Err(), "those inside stay")
-		time.Sleep(11 * time.Second)
+		first := newRawPeer(t, n.server.World)
+		second := newRawPeer(t, n.server.World)
 		n.join(Config{})
+		require.Equal(t, ServerFull, Code(first.closed().Code))
+		require.Contains(t, first.closed().Reason, "Config.MaxHandshakes")
+		require.NoError(t, n.conns[0].Err(), "those inside stay")
+		require.Equal(t, HandshakeTimeout, Code(second.closed().Code), "it was not in the way")
+		synctest.Wait()
+		require.Equal(t, HandshakeStats{Begun: 4, Evicted: 1, Failed: 2}, n.server.HandshakeStats())
 	})
 }
 

@@ -1,9 +1,6 @@
 package rpc
 
-import (
-	"fmt"
-	"sync"
-)
+import "sync"
 
 // budget shares the memory for reliable messages that wait here among the connections of a world. Each reserves its
 // limit as a whole, so that the sum holds whatever peers do.
@@ -51,28 +48,6 @@ func (b *budget) leave(held int) {
 	b.kept = min(b.kept+minReceiveLimit, b.total-b.reserved)
 }
 
-// enlist counts a new connection against the limits of the world, or says which one is reached.
-func (w *World) enlist(c *Conn) *CloseError {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.closed != nil:
-		return &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
-	case w.count >= w.config.maxConns():
-		return &CloseError{Code: ServerFull, Reason: fmt.Sprintf("%d connections, the limit is Config.MaxConns", w.count)}
-	case w.half >= w.config.maxHandshakes():
-		return &CloseError{Code: ServerFull, Reason: fmt.Sprintf("%d handshakes at once, the limit is Config.MaxHandshakes", w.half)}
-	case !w.budget.enter():
-		return &CloseError{Code: ServerFull, Reason: fmt.Sprintf("no %d bytes left of Config.ReceiveBudget, %d", minReceiveLimit, w.config.receiveBudget())}
-	}
-	c.reserved.Store(minReceiveLimit)
-	w.serial++
-	c.id = w.serial
-	w.count++
-	w.half++
-	return nil
-}
-
 // widen lets more reliable bytes wait here, for a connection that what may wait holds up.
 func (c *Conn) widen() {
 	held := int(c.reserved.Load())
@@ -82,11 +57,4 @@ func (c *Conn) widen() {
 		c.machine.SetReceiveLimit(limit)
 		c.link.Unlock()
 	}
-}
-
-// busy reports whether so many handshakes are half open that new ones should prove their address first.
-func (w *World) busy() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.half > w.config.maxHandshakes()/2
 }

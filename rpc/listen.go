@@ -70,7 +70,8 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	transport := &quic.Transport{
 		Conn:                conn,
 		ConnectionIDLength:  connectionIDBytes,
-		VerifySourceAddress: func(net.Addr) bool { return world.busy() },
+		VerifySourceAddress: world.mustProve,
+		ConnContext:         world.onInitial,
 	}
 	listener, err := transport.Listen(tlsConfig(config, ""), world.config.quic())
 	if err != nil {
@@ -148,7 +149,8 @@ func (l *Listener) accept(ctx context.Context) {
 
 // adopt gives an accepted connection to the world.
 func (l *Listener) adopt(conn *quic.Conn) {
-	c, err := l.world.Attach(newQUICCarrier(conn, l.shared))
+	v, _ := conn.Context().Value(visitKey{}).(*visit)
+	c, err := l.world.attach(newQUICCarrier(conn, l.shared), true, v)
 	if err != nil {
 		return // refused and logged
 	}

@@ -32,13 +32,36 @@ func (h leveled) WithGroup(name string) slog.Handler {
 	return leveled{h.Handler.WithGroup(name), h.level}
 }
 
-// warnEvery is the shortest time between two warnings of one connection for one reason.
+// warnEvery is the shortest time between two warnings for one reason, of one connection or of those that have not joined.
 const warnEvery = time.Second
 
 // warnGate lets one warning a second through and counts the others.
 type warnGate struct {
 	last   time.Time
 	hidden int
+}
+
+// What strangers can make a world warn about, so that each kind is written once a second at most.
+const (
+	warnRetry = iota
+	warnRefused
+	warnFailed
+	warnLogin
+	warnKinds
+)
+
+// warn writes a warning about strangers, unless one of its kind was written within the last second: then it is counted.
+func (w *World) warn(kind int, message string, args ...any) {
+	w.warnMu.Lock()
+	hidden, ok := w.warns[kind].pass(time.Now())
+	w.warnMu.Unlock()
+	if !ok {
+		return
+	}
+	if hidden > 0 {
+		args = append(args, "hidden", hidden)
+	}
+	w.log.Warn(message, args...)
 }
 
 // pass reports whether a warning may be written, and how many were not since the last one.

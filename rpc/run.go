@@ -155,21 +155,15 @@ func (w *World) dispatch(now time.Time, all bool) {
 	w.runTasks() // those that a panic left
 	w.takeInbox()
 	w.runLocal()
-	for len(w.joining) > 0 {
-		w.admit(pop(&w.joining))
-		w.runTasks()
-	}
+	w.admitJoined()
 	w.takeTurns(all)
 	w.tendRaw()
 	w.runPosts()
 	w.expelEnded()
-}
-
-// pop takes the first element off a queue.
-func pop[T any](queue *[]T) T {
-	first := (*queue)[0]
-	*queue = slices.Delete(*queue, 0, 1)
-	return first
+	if len(w.joining) > 0 { // they replace some of those
+		w.admitJoined()
+		w.signal()
+	}
 }
 
 // tendRaw looks after the sealed carriers of which something has changed.
@@ -181,11 +175,25 @@ func (w *World) tendRaw() {
 	}
 }
 
+// admitJoined announces the connections that have joined, but for those that wait for the end of one that they replace.
+func (w *World) admitJoined() {
+	for i := 0; i < len(w.joining); {
+		c := w.joining[i]
+		if slices.ContainsFunc(c.replaced, func(old *Conn) bool { return slices.Contains(w.ending, old) }) {
+			i++
+			continue
+		}
+		w.joining = slices.Delete(w.joining, i, i+1)
+		w.admit(c)
+		w.runTasks()
+	}
+}
+
 // expelEnded says good-bye to the connections that have ended, once what came before their end has run.
 func (w *World) expelEnded() {
 	for i := 0; i < len(w.ending); {
 		c := w.ending[i]
-		if c.waits() {
+		if c.waits() || slices.Contains(w.joining, c) {
 			i++
 			continue
 		}

@@ -58,6 +58,9 @@ type World struct {
 	budget  *budget
 	rate    *pacer // of all connections; nil = no cap
 
+	warnMu sync.Mutex // guards warns, and is taken last
+	warns  [warnKinds]warnGate
+
 	mu sync.Mutex // guards what follows
 
 	// The class table. The first connection freezes it: from then on it is sorted by name, and the index is the class
@@ -71,7 +74,10 @@ type World struct {
 	inbox     inbox
 	live      map[*Conn]struct{} // attached and not yet ended, half-open ones included
 	count     int                // of them and of ended ones whose OnDisconnect has not run
-	half      int                // not yet joined
+	door      *door              // who is on the way in, and from where
+	entries   HandshakeStats     // but for Open
+	failures  *failures          // who guesses tokens
+	claims    map[string][]*Conn // by identity, oldest first; see claim
 	serial    uint64             // id of the newest connection
 	listeners int
 	closed    *CloseError
@@ -101,6 +107,9 @@ func NewWorld(config Config) (*World, error) {
 	}
 	w.log = newLogger(config.Logger, w.level)
 	w.budget = newBudget(config.receiveBudget(), config.maxConns())
+	w.door = newDoor(&config)
+	w.failures = newFailures(config.maxLoginFailures())
+	w.claims = make(map[string][]*Conn)
 	for _, class := range config.Classes {
 		if err := w.register(class); err != nil {
 			return nil, err

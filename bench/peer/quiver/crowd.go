@@ -45,7 +45,7 @@ type member struct {
 }
 
 func gather(ctx context.Context, clients int, hear func(message []byte)) (peer.Crowd, error) {
-	server, err := rpc.NewWorld(rpc.Config{ReceiveLimit: receiveLimit})
+	server, err := rpc.NewWorld(rpc.Config{ReceiveLimit: receiveLimit, MaxConnsPerAddress: -1})
 	if err != nil {
 		return nil, err
 	}

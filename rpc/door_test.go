@@ -1,0 +1,188 @@
+package rpc
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	ann = netip.MustParsePrefix("192.0.2.1/32")
+	bob = netip.MustParsePrefix("192.0.2.2/32")
+	cat = netip.MustParsePrefix("192.0.2.3/32")
+)
+
+func TestAddressOf(t *testing.T) {
+	udp := func(ip string) net.Addr { return &net.UDPAddr{IP: net.ParseIP(ip), Port: 7, Zone: "eth0"} }
+	for _, row := range []struct {
+		addr net.Addr
+		want string
+	}{
+		{udp("192.0.2.1"), "192.0.2.1/32"},
+		{udp("::ffff:192.0.2.1"), "192.0.2.1/32"},
+		{udp("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64"},
+		{udp("fe80::1"), "fe80::/64"},
+		{&net.TCPAddr{IP: net.ParseIP("192.0.2.1"), Port: 8}, "192.0.2.1/32"},
+		{&net.UnixAddr{Name: "pipe"}, "invalid Prefix"},
+		{&net.UDPAddr{}, "invalid Prefix"},
+		{nil, "invalid Prefix"},
+	} {
+		require.Equal(t, row.want, addressOf(row.addr).String())
+	}
+}
+
+// entrance is a door whose visitors arrive at one time.
+type entrance struct {
+	*door
+	t   *testing.T
+	now time.Time
+}
+
+func newEntrance(t *testing.T, config Config) *entrance {
+	return &entrance{newDoor(&config), t, time.Unix(1000, 0)}
+}
+
+// come begins handshakes of an address; silent ones may have to make room. It returns those that found a place.
+func (e *entrance) come(n int, from netip.Prefix, proven, silent bool) (placed []*visit) {
+	for range n {
+		v, _, full := e.begin(from, proven, e.now)
+		if full != nil {
+			require.Equal(e.t, ServerFull, full.Code)
+			continue
+		}
+		if silent {
+			v.conn = &Conn{}
+		}
+		placed = append(placed, v)
+	}
+	return placed
+}
+
+func TestShareOfAnAddress(t *testing.T) {
+	for _, row := range []struct {
+		config Config
+		want   []int // places that each of several greedy addresses gets, when they come in turn
+	}{
+		{Config{}, []int{64}},
+		{Config{}, []int{43, 43}},
+		{Config{}, []int{32, 32, 32}},
+		{Config{MaxHandshakesPerAddress: 16}, []int{16, 16}},
+		{Config{MaxHandshakesPerAddress: 100}, []int{64}},
+		{Config{MaxHandshakesPerAddress: -1}, []int{128}},
+		{Config{MaxHandshakes: 1}, []int{1}},
+		{Config{MaxConnsPerAddress: 10}, []int{10}},
+	} {
+		e := newEntrance(t, row.config)
+		got := make([]int, len(row.want))
+		for range 200 {
+			for i := range got {
+				from := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i)}), 32)
+				got[i] += len(e.come(1, from, true, false))
+			}
+		}
+		require.Equal(t, row.want, got, "%+v", row)
+	}
+}
+
+func TestForgedAddressesCountNowhere(t *testing.T) {
+	e := newEntrance(t, Config{})
+	for !e.crowded(e.now) {
+		require.Len(t, e.come(1, ann, false, false), 1)
+	}
+	require.Len(t, e.visits, 32, "a quarter of MaxHandshakes")
+	require.Empty(t, e.addresses, "nobody has proven that he is there")
+	require.Len(t, e.come(64, ann, true, false), 48, "the owner of the address: half of the rest")
+
+	t.Log("# a forged close at once gives no place back before a second has passed")
+	for _, v := range slices.Clone(e.visits[:32]) {
+		e.leave(v)
+		e.leave(v)
+	}
+	require.True(t, e.crowded(e.now.Add(forgedTime-1)))
+	require.Len(t, e.visits, 80)
+	e.crowded(e.now.Add(forgedTime))
+	require.Len(t, e.visits, 48)
+}
+
+func TestProvingTheAddress(t *testing.T) {
+	e := newEntrance(t, Config{MaxHandshakesPerAddress: 2})
+	first := e.come(1, ann, false, false)[0]
+	e.come(2, ann, true, true)
+	out, full := e.prove(first)
+	require.Nil(t, full)
+	require.NotNil(t, out, "one that is silent makes room")
+	require.Equal(t, 2, e.addresses[ann].handshakes)
+	_, full = e.prove(first)
+	require.Nil(t, full, "again is nothing")
+
+	third := e.come(1, ann, false, false)[0]
+	for _, v := range e.visits {
+		v.conn = nil
+	}
+	_, full = e.prove(third)
+	require.EqualError(t, full, "rpc: connection closed: ServerFull: 2 handshakes at once from 192.0.2.1/32, the limit is 2 of Config.MaxHandshakesPerAddress and MaxHandshakes")
+}
+
+func TestWhoMakesRoom(t *testing.T) {
+	e := newEntrance(t, Config{MaxHandshakes: 8, RetryAbove: 8})
+	anns := e.come(4, ann, true, true)
+	require.Len(t, anns, 4)
+	oldest := anns[0].conn
+	v, out, full := e.begin(ann, true, e.now)
+	require.Nil(t, full)
+	require.Same(t, oldest, out, "of its own address, the oldest silent one")
+	v.conn = &Conn{}
+
+	e.come(2, bob, true, true)
+	e.come(1, cat, true, true)
+	e.come(1, netip.Prefix{}, true, true)
+	require.Len(t, e.visits, 8)
+	second := anns[1].conn
+	_, out, full = e.begin(netip.MustParsePrefix("192.0.2.9/32"), true, e.now)
+	require.Nil(t, full)
+	require.Same(t, second, out, "all full: of the address that has most")
+
+	_, _, full = e.begin(cat, false, e.now)
+	require.ErrorContains(t, full, "8 handshakes at once, the limit is Config.MaxHandshakes", "nobody makes room for a forged address")
+	for _, v := range e.visits {
+		v.conn = nil
+	}
+	_, _, full = e.begin(netip.Prefix{}, true, e.now)
+	require.ErrorContains(t, full, "8 handshakes at once", "who has logged in makes no room")
+}
+
+func TestAuthenticateKeepsThePlace(t *testing.T) {
+	e := newEntrance(t, Config{MaxHandshakes: 2, MaxHandshakesPerAddress: -1})
+	v := e.come(1, ann, true, false)[0]
+	v.asking = true
+	e.leave(v)
+	require.Len(t, e.come(2, ann, true, false), 1, "it runs on, whatever became of the connection")
+	e.answered(v)
+	require.Len(t, e.come(1, ann, true, false), 1)
+	waiting := e.visits[0]
+	waiting.asking = true
+	e.answered(waiting)
+	require.Len(t, e.visits, 2, "the client waits for the answer")
+}
+
+func TestThoseInsideCount(t *testing.T) {
+	e := newEntrance(t, Config{MaxConnsPerAddress: 3})
+	for range 3 {
+		e.join(e.come(1, ann, true, false)[0])
+	}
+	_, _, full := e.begin(ann, true, e.now)
+	require.ErrorContains(t, full, "3 connections from 192.0.2.1/32, the limit is Config.MaxConnsPerAddress")
+	require.Len(t, e.come(1, bob, true, false), 1)
+	e.quit(ann)
+	require.Len(t, e.come(2, ann, true, false), 1)
+	for _, v := range slices.Clone(e.visits) {
+		e.leave(v)
+	}
+	e.quit(ann)
+	e.quit(ann)
+	require.Empty(t, e.addresses, "who has nothing is forgotten")
+}

@@ -1,0 +1,297 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/link/linktest"
+)
+
+// from is a carrier whose peer has an address.
+type from struct {
+	*linktest.Carrier
+	addr net.Addr
+}
+
+func (c from) RemoteAddr() net.Addr { return c.addr }
+
+func host(ip string) net.Addr { return &net.UDPAddr{IP: net.ParseIP(ip), Port: 4433} }
+
+// connectFrom is connect for a client with an address.
+func (n *network) connectFrom(addr net.Addr, w *testWorld) (*Conn, error) {
+	near, far := linktest.Pipe()
+	near.SetDelay(testDelay)
+	far.SetDelay(testDelay)
+	if _, err := n.server.Attach(from{far, addr}); err != nil {
+		return nil, err
+	}
+	return w.Connect(context.Background(), near)
+}
+
+// silentFrom attaches a client that says nothing. It may be refused.
+func (n *network) silentFrom(addr net.Addr) {
+	_, far := linktest.Pipe()
+	_, _ = n.server.Attach(from{far, addr})
+}
+
+// depart ends clients' worlds.
+func depart(t *testing.T, clients ...*testWorld) {
+	t.Helper()
+	for _, w := range clients {
+		require.NoError(t, w.Close(context.Background(), 0, "leaves"))
+	}
+}
+
+// TestSilentPeersLockNobodyOut: connections of one address that say nothing take neither the places of other addresses nor,
+// for long, those of its own; after 2 s they are gone.
+func TestSilentPeersLockNobodyOut(t *testing.T) {
+	for _, config := range []Config{{}, {MaxConns: 50}, {MaxConnsPerAddress: 10}} {
+		inNet(t, 0, config, func(n *network) {
+			for range 300 {
+				n.silentFrom(host("192.0.2.1"))
+			}
+			synctest.Wait()
+			require.LessOrEqual(t, n.server.HandshakeStats().Open, 64, "half of MaxHandshakes")
+			neighbour, stranger := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+			start := time.Now()
+			_, err := n.connectFrom(host("192.0.2.1"), neighbour)
+			require.NoError(t, err)
+			_, err = n.connectFrom(host("192.0.2.2"), stranger)
+			require.NoError(t, err)
+			require.Less(t, time.Since(start), time.Second, "in the bubble's time")
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			require.Zero(t, n.server.HandshakeStats().Open)
+			depart(t, neighbour, stranger)
+		})
+	}
+}
+
+// TestPartyBehindOneAddress: 40 players of one address join in the same instant.
+func TestPartyBehindOneAddress(t *testing.T) {
+	inNet(t, 0, Config{}, func(n *network) {
+		players := make([]*testWorld, 40)
+		failed := make(chan error, len(players))
+		for i := range players {
+			players[i] = newTestWorld(t, Config{})
+			go func() {
+				_, err := n.connectFrom(host("2001:db8::"+fmt.Sprint(i)), players[i])
+				failed <- err
+			}()
+		}
+		for range players {
+			require.NoError(t, <-failed)
+		}
+		require.EqualValues(t, 40, n.server.HandshakeStats().Begun)
+		depart(t, players...)
+	})
+}
+
+// TestHelloThatDrips: a message whose parts keep coming gets no more time than silence.
+func TestHelloThatDrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newTestWorld(t, Config{})
+		near, far := linktest.Pipe()
+		var last time.Time
+		near.SetDrop(func([]byte) bool { // one part each 100 ms
+			early := time.Since(last) < 100*time.Millisecond
+			if !early {
+				last = time.Now()
+			}
+			return early
+		})
+		machine, err := bunch.NewConn(time.Now(), bunch.Config{Client: true})
+		require.NoError(t, err)
+		p := &rawPeer{t: t, machine: machine, link: link.New(near, link.Config{}, machine)}
+		c, err := server.Attach(far)
+		require.NoError(t, err)
+		p.send(0, make([]byte, 60_000)) // a Hello by its first byte, in 55 parts
+		<-c.Done()
+		require.ErrorContains(t, c.Err(), "HandshakeTimeout: after 2s (Config.HelloTimeout) waiting for the client's Hello")
+		near.SetDrop(nil)
+		<-p.link.Done()
+	})
+}
+
+// TestHangingAuthenticate: no more calls run at once than MaxHandshakes, though clients leave and come again; and those of one
+// address leave room for others.
+func TestHangingAuthenticate(t *testing.T) {
+	var running, most atomic.Int64
+	var hang chan struct{}
+	authenticate := func(_ context.Context, token []byte) (string, error) {
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		if string(token) != "honest" {
+			<-hang // whatever becomes of its context
+		}
+		return "", nil
+	}
+	inNet(t, 0, Config{Authenticate: authenticate, MaxHandshakes: 16}, func(n *network) {
+		hang = make(chan struct{}) // in the bubble
+		for range 50 {
+			w := newTestWorld(t, Config{})
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			near, far := linktest.Pipe()
+			if _, err := n.server.Attach(from{far, host("192.0.2.1")}); err == nil {
+				_, err = w.Connect(ctx, near)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			} else {
+				require.ErrorContains(t, err, "Config.MaxHandshakesPerAddress")
+			}
+			cancel()
+		}
+		require.EqualValues(t, 8, most.Load())
+		honest := newTestWorld(t, Config{Token: []byte("honest")})
+		_, err := n.connectFrom(host("192.0.2.2"), honest)
+		require.NoError(t, err)
+		close(hang)
+		time.Sleep(time.Second)
+		require.Zero(t, n.server.HandshakeStats().Open)
+		depart(t, honest)
+	})
+}
+
+// TestTokenGuessing: a minute of guesses as fast as they go are 18 that Authenticate sees; a player who was here joins
+// meanwhile, others of that address do once it has paused.
+func TestTokenGuessing(t *testing.T) {
+	var asked atomic.Int64
+	authenticate := func(_ context.Context, token []byte) (string, error) {
+		if string(token) == "guess" {
+			asked.Add(1)
+			return "", errors.New("nobody knows this token")
+		}
+		return string(token), nil
+	}
+	inNet(t, 0, Config{Authenticate: authenticate}, func(n *network) {
+		home := host("192.0.2.1")
+		old := newTestWorld(t, Config{Token: []byte("old")})
+		_, err := n.connectFrom(home, old)
+		require.NoError(t, err)
+		depart(t, old)
+
+		start := time.Now()
+		guesses := 0
+		for ; time.Since(start) < time.Minute; guesses++ {
+			_, err = n.connectFrom(home, newTestWorld(t, Config{Token: []byte("guess")}))
+			var closed *CloseError
+			require.ErrorAs(t, err, &closed)
+			require.Equal(t, PreLoginFailure, closed.Code)
+		}
+		require.Greater(t, guesses, 500)
+		require.LessOrEqual(t, asked.Load(), int64(18))
+		require.ErrorContains(t, err, "too many logins from 192.0.2.1/32 failed (Config.MaxLoginFailures is 8): the next one may come in ")
+		stats := n.server.HandshakeStats()
+		require.EqualValues(t, asked.Load(), stats.LoginsFailed)
+		require.EqualValues(t, guesses, stats.LoginsFailed+stats.LoginsSlowed)
+
+		again, fresh := newTestWorld(t, Config{Token: []byte("old")}), newTestWorld(t, Config{Token: []byte("new")})
+		_, err = n.connectFrom(home, again)
+		require.NoError(t, err)
+		time.Sleep(maxPause)
+		_, err = n.connectFrom(home, fresh)
+		require.NoError(t, err)
+		depart(t, again, fresh)
+	})
+}
+
+// TestConnsOfAnIdentity: a player whose game crashed comes again at once.
+func TestConnsOfAnIdentity(t *testing.T) {
+	authenticate := func(_ context.Context, token []byte) (string, error) { return string(token), nil }
+	var order []string
+	config := Config{
+		Authenticate:        authenticate,
+		MaxConnsPerIdentity: 1,
+		OnConnect:           func(_ *World, c *Conn) { order = append(order, fmt.Sprint("+", c.id)) },
+		OnDisconnect: func(_ *World, c *Conn, err error) {
+			order = append(order, fmt.Sprint("-", c.id))
+			var closed *CloseError
+			if errors.As(err, &closed) && closed.Code == LoginElsewhere {
+				order = append(order, closed.Reason)
+			}
+		},
+	}
+	const reason = `"ann" logged in from elsewhere; the limit is 1 connections, Config.MaxConnsPerIdentity`
+	connect := func(n *network, name string) (*testWorld, *Conn) {
+		w := newTestWorld(t, Config{Token: []byte(name)})
+		c, err := n.connect(w)
+		require.NoError(t, err)
+		return w, c
+	}
+	t.Run("replaced", func(t *testing.T) {
+		order = nil
+		synctest.Test(t, func(t *testing.T) {
+			world, err := NewWorld(config)
+			require.NoError(t, err)
+			n := &network{t: t, server: &testWorld{World: world}}
+			Bind(world, hero, n.server.construct)
+			_, first := connect(n, "ann")
+			n.tick(3)
+			connect(n, "bob")
+			connect(n, "ann")
+			n.tick(3)
+			require.Equal(t, []string{"+1", "+2", "-1", reason, "+3"}, order)
+			require.EqualError(t, first.Err(), "rpc: connection closed by the peer: LoginElsewhere: "+reason)
+
+			t.Log("# twice before the world looks")
+			order = nil
+			connect(n, "ann")
+			connect(n, "ann")
+			time.Sleep(time.Second)
+			n.tick(3)
+			require.Equal(t, []string{"-3", reason, "+4", "-4", reason, "+5"}, order)
+			require.Len(t, n.server.Conns(), 2)
+			n.close()
+			require.Empty(t, n.server.claims)
+		})
+	})
+	t.Run("refused", func(t *testing.T) {
+		refuse := config
+		refuse.RefuseLoginElsewhere = true
+		refuse.OnConnect, refuse.OnDisconnect = nil, nil
+		inNet(t, 0, refuse, func(n *network) {
+			connect(n, "ann")
+			connect(n, "bob")
+			n.tick(3)
+			_, err := n.connect(newTestWorld(t, Config{Token: []byte("ann")}))
+			require.EqualError(t, err, `rpc: connection closed by the peer: LoginElsewhere: "ann" has 1 connections, the limit is Config.MaxConnsPerIdentity`)
+			n.ends[0].Close(0, "goes")
+			n.tick(3)
+			connect(n, "ann")
+			n.tick(3)
+			require.Len(t, n.server.Conns(), 2)
+		})
+	})
+}
+
+// TestLoginsOfAnIdentityAtOnce: however many come in the same instant, one is left.
+func TestLoginsOfAnIdentityAtOnce(t *testing.T) {
+	authenticate := func(_ context.Context, token []byte) (string, error) { return string(token), nil }
+	inNet(t, 0, Config{Authenticate: authenticate, MaxConnsPerIdentity: 1}, func(n *network) {
+		clients := make([]*testWorld, 20)
+		came := make(chan error, len(clients))
+		for i := range clients {
+			clients[i] = newTestWorld(t, Config{Token: []byte("ann")})
+			go func() {
+				_, err := n.connectFrom(host("192.0.2.1"), clients[i])
+				came <- err
+			}()
+		}
+		for range clients {
+			<-came
+		}
+		n.tick(3)
+		require.Len(t, n.server.Conns(), 1)
+		require.Len(t, n.server.left, len(n.server.joined)-1)
+		depart(t, clients...)
+	})
+}

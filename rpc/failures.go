@@ -1,0 +1,186 @@
+package rpc
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"net/netip"
+	"time"
+)
+
+const (
+	// failureMemory is how long the failed logins of an address are remembered after the last one.
+	failureMemory = 10 * time.Minute
+	// firstPause follows the first failed login that is not free; each further one doubles it.
+	firstPause = 250 * time.Millisecond
+	// maxPause leaves 360 guesses an hour to an address; and a player with a new token, whose neighbour behind the same
+	// address guessed, waits no longer than this after the neighbour has stopped.
+	maxPause = 10 * time.Second
+	// maxFailures addresses are remembered, 64 B each.
+	maxFailures = 4096
+	// maxGoodTokens digests of tokens that were right are remembered, 16 B each and their place in a map.
+	maxGoodTokens = 4096
+)
+
+// failures slows down who guesses tokens. The rule:
+//
+//   - An address has some failed logins free (Config.MaxLoginFailures). From then on one login of it is asked about at a
+//     time, with a pause after each that doubles with every failure, up to maxPause. Logins during the pause are refused
+//     without asking Authenticate, and do not lengthen it.
+//   - A login that succeeds takes nothing back, or a guesser with a token of his own would begin anew with it.
+//   - A token that was right before is always asked about: a player who was here is not locked out by a neighbour behind the
+//     same address. It gives a guesser nothing: he does not know it.
+//   - Only who fails is remembered, so that guesses from many addresses cost honest players nothing. The table is bounded as
+//     in the Space-Saving algorithm (Metwally, Agrawal, El Abbadi 2005): a new address takes the entry with the fewest
+//     failures over, its count included. Nobody loses a failure by being pushed out by others and coming back.
+//
+// It is pure; World.mu guards it.
+type failures struct {
+	free    int // failed logins without a pause; negative = no limit
+	entries []failure
+	places  map[netip.Prefix]int // of addresses in entries
+	good    goodTokens
+}
+
+// failure is one address that failed to log in.
+type failure struct {
+	from  netip.Prefix
+	count int
+	last  time.Time // of the failed logins
+	next  time.Time // may be asked about
+}
+
+func newFailures(free int) *failures {
+	return &failures{free: free, places: make(map[netip.Prefix]int), good: newGoodTokens()}
+}
+
+// ask returns 0 when Authenticate may be asked about a token that came from the address, and how long it may not otherwise.
+// Whoever may takes the turn of its address.
+func (f *failures) ask(from netip.Prefix, token []byte, now time.Time) (wait time.Duration) {
+	e := f.find(from, now)
+	if f.free < 0 || e == nil || e.count < f.free || f.good.has(token) {
+		return 0
+	}
+	if now.Before(e.next) {
+		return e.next.Sub(now)
+	}
+	e.next = now.Add(f.pause(e.count))
+	return 0
+}
+
+// find returns the entry of an address; nil when there is none that counts.
+func (f *failures) find(from netip.Prefix, now time.Time) *failure {
+	i, ok := f.places[from]
+	if !ok || now.Sub(f.entries[i].last) >= failureMemory {
+		return nil
+	}
+	return &f.entries[i]
+}
+
+// pause returns how long an address with so many failures waits.
+func (f *failures) pause(count int) time.Duration {
+	doublings := max(0, count-f.free)
+	if doublings > 6 { // 250 ms << 6 is above maxPause
+		return maxPause
+	}
+	return min(firstPause<<doublings, maxPause)
+}
+
+// passed notes a token that was right.
+func (f *failures) passed(token []byte) { f.good.add(token) }
+
+// failed notes a token that was wrong, and returns how many of the address were.
+func (f *failures) failed(from netip.Prefix, token []byte, now time.Time) (count int) {
+	f.good.remove(token)
+	if f.free < 0 || !from.IsValid() {
+		return 0
+	}
+	e := f.find(from, now)
+	if e == nil {
+		e = f.add(from, now)
+	}
+	e.count++
+	e.last = now
+	if e.count >= f.free {
+		e.next = now.Add(f.pause(e.count))
+	}
+	return e.count
+}
+
+// add makes an entry for an address, which may have one that is too old.
+func (f *failures) add(from netip.Prefix, now time.Time) *failure {
+	i, ok := f.places[from]
+	inherited := 0
+	if !ok && len(f.entries) < maxFailures {
+		i = len(f.entries)
+		f.entries = append(f.entries, failure{})
+	} else if !ok {
+		i = f.lightest(now)
+		if now.Sub(f.entries[i].last) < failureMemory {
+			inherited = f.entries[i].count
+		}
+		delete(f.places, f.entries[i].from)
+	}
+	f.entries[i] = failure{from: from, count: inherited}
+	f.places[from] = i
+	return &f.entries[i]
+}
+
+// lightest returns the entry to take over: one that is too old to count, or the one with the fewest failures.
+func (f *failures) lightest(now time.Time) int {
+	best := 0
+	for i, e := range f.entries {
+		if now.Sub(e.last) >= failureMemory {
+			return i
+		}
+		if e.count < f.entries[best].count {
+			best = i
+		}
+	}
+	return best
+}
+
+// goodTokens remembers tokens that were right, as digests under a key of this process; the oldest go first.
+type goodTokens struct {
+	key    [16]byte
+	ring   [][16]byte
+	next   int // of ring, once it is full
+	member map[[16]byte]int
+}
+
+func newGoodTokens() goodTokens {
+	g := goodTokens{member: make(map[[16]byte]int)}
+	_, _ = rand.Read(g.key[:]) // never fails
+	return g
+}
+
+func (g *goodTokens) digest(token []byte) (d [16]byte) {
+	h := sha256.New()
+	h.Write(g.key[:])
+	h.Write(token)
+	copy(d[:], h.Sum(nil))
+	return d
+}
+
+func (g *goodTokens) has(token []byte) bool {
+	_, ok := g.member[g.digest(token)]
+	return ok
+}
+
+func (g *goodTokens) add(token []byte) {
+	d := g.digest(token)
+	if _, ok := g.member[d]; ok {
+		return
+	}
+	if len(g.ring) < maxGoodTokens {
+		g.member[d] = len(g.ring)
+		g.ring = append(g.ring, d)
+		return
+	}
+	if old := g.ring[g.next]; g.member[old] == g.next {
+		delete(g.member, old)
+	}
+	g.ring[g.next], g.member[d] = d, g.next
+	g.next = (g.next + 1) % maxGoodTokens
+}
+
+func (g *goodTokens) remove(token []byte) { delete(g.member, g.digest(token)) }
