@@ -115,6 +115,14 @@ func (a *assembly) park(p part) error {
 	return nil
 }
 
+// end is where the last part ends.
+func (a *assembly) end() int64 {
+	if n := len(a.parked); n > 0 {
+		return a.parked[n-1].end()
+	}
+	return a.next
+}
+
 // resume drops everything below base.
 func (a *assembly) resume(base int64) {
 	a.base = base

@@ -152,6 +152,9 @@ func (in *incoming) addLocked(m part) error {
 	if err := in.parts.add(m); err != nil {
 		return err
 	}
+	if err := in.checkEnd(); err != nil {
+		return err
+	}
 	more := in.parts.held - before
 	if more > 0 && in.peer.account.hold(more) {
 		return nil
@@ -159,6 +162,26 @@ func (in *incoming) addLocked(m part) error {
 	in.peer.account.must(more)
 	if more > 0 {
 		in.finishLocked(in.peer.streams.noMemory())
+	}
+	return nil
+}
+
+// begin notes the header. An error is the sender's violation.
+func (in *incoming) begin(m header) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.header, in.known = m, true
+	return in.checkEnd()
+}
+
+// checkEnd fails when parts lie beyond what the header or the end says. The lock is held.
+func (in *incoming) checkEnd() error {
+	size := in.header.size // -1 of an array, and before the header
+	if in.tail != nil {
+		size = in.tail.size
+	}
+	if at := in.parts.end(); size >= 0 && at > size {
+		return fmt.Errorf("transfer %d: a part ends at byte %d, the content at %d", in.header.id, at, size)
 	}
 	return nil
 }
@@ -178,7 +201,7 @@ func (in *incoming) onEnd(m end) error {
 	}
 	in.tail = &m
 	in.arrived.Signal()
-	return nil
+	return in.checkEnd()
 }
 
 // finish ends the transfer here, the first time: with nil once all was consumed.

@@ -46,7 +46,9 @@ func (p *Peer) onAccept(m accept) {
 
 func (p *Peer) onGrant(m grant) {
 	if t := p.outgoing(m.id); t != nil {
-		t.onGrant(m)
+		if err := t.onGrant(m); err != nil {
+			p.violate("%v", err)
+		}
 	}
 }
 
@@ -87,8 +89,10 @@ func (p *Peer) onHeader(m header) {
 			return
 		}
 	}
-	in.header = m
-	in.known = true
+	if err := in.begin(m); err != nil {
+		p.violate("%v", err)
+		return
+	}
 	if in.cause() == nil { // it was not refused before its header came
 		p.streams.open(in)
 	}

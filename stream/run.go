@@ -115,6 +115,9 @@ func (in *incoming) conclude(b body, last *block) error {
 func (in *incoming) pass(c *block) error {
 	p := piece{block: c, bytes: int64(c.size()), cost: c.cost()}
 	if in.header.kind == kindBlob {
+		if c.index != 0 || c.count != 0 {
+			return fmt.Errorf("stream: a part of %v has elements", &in.header)
+		}
 		return in.deliver(p)
 	}
 	if err := in.passElements(c); err != nil {

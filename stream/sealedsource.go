@@ -100,6 +100,10 @@ func (s sealedSource) Lost(_ time.Time, token uint64) {
 // Receive takes a packet.
 func (s sealedSource) Receive(now time.Time, payload []byte) {
 	s.work(func(l *sealedLink) {
+		if len(payload) == 0 {
+			l.inbox.malformed++
+			return
+		}
 		if payload[0] == repairProtocol {
 			l.receiveRepair(now, payload)
 			return

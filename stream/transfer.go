@@ -27,6 +27,7 @@ type Transfer struct {
 	// What follows belongs to the world's goroutine.
 	share    share
 	limit    int64 // credit: parts below it may be sent
+	granted  int64 // by the receiver's newest message
 	accepted bool
 	have     bool // the receiver has the content
 	endSent  bool
@@ -226,12 +227,12 @@ func (t *Transfer) onAccept(m accept) error {
 	switch {
 	case t.accepted:
 		return fmt.Errorf("transfer %d accepted twice", m.id)
-	case t.header.key == "" && (m.have || m.offset > 0):
-		return fmt.Errorf("transfer %d resumed at byte %d, but it has no key", m.id, m.offset)
+	case t.header.key == "" && (m.have || m.offset > 0 || m.index > 0):
+		return fmt.Errorf("transfer %d resumed at byte %d, element %d, but it has no key", m.id, m.offset, m.index)
 	case t.header.kind == kindBlob && size >= 0 && m.offset > size, m.index > count:
 		return fmt.Errorf("transfer %d resumed at byte %d, element %d, beyond its end", m.id, m.offset, m.index)
 	}
-	t.accepted, t.have = true, m.have
+	t.accepted, t.have, t.granted = true, m.have, m.limit
 	t.limit = max(t.limit, m.limit)
 	if m.have {
 		t.feed.stop()
@@ -247,12 +248,22 @@ func (t *Transfer) onAccept(m accept) error {
 	return nil
 }
 
-// onGrant applies credit; the newest limit wins, and limits only grow.
-func (t *Transfer) onGrant(m grant) {
-	t.limit = max(t.limit, m.limit)
+// onGrant applies credit, which only grows. An error is the receiver's violation.
+func (t *Transfer) onGrant(m grant) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	switch {
+	case !t.accepted:
+		return fmt.Errorf("transfer %d was granted %d bytes before it was accepted", m.id, m.limit)
+	case m.limit < t.granted:
+		return fmt.Errorf("transfer %d was granted %d bytes after %d", m.id, m.limit, t.granted)
+	case !t.have && m.acked > t.progress.Sent:
+		return fmt.Errorf("transfer %d: %d %s were consumed, %d sent", m.id, m.acked, t.header.units(), t.progress.Sent)
+	}
+	t.granted = m.limit
+	t.limit = max(t.limit, m.limit)
 	t.progress.Acked = max(t.progress.Acked, min(m.acked, max(t.progress.Sent, t.progress.Total)))
+	return nil
 }
 
 // onDone ends the transfer well. An error is the receiver's violation.

@@ -33,6 +33,20 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 			_ = sendHeader.call(ctl, begin)
 			send(ctl, lane, part{id: 1, offset: 64<<20 - 1, data: []byte{1}})
 		}, "beyond the credit"},
+		"part beyond the size": {func(ctl, lane *rpc.Actor) {
+			_ = sendHeader.call(ctl, begin)
+			send(ctl, lane, part{id: 1, offset: 999, data: []byte("ab")})
+		}, "a part ends at byte 1001, the content at 1000"},
+		"part beyond the size, before its header": {func(ctl, lane *rpc.Actor) {
+			send(ctl, lane, part{id: 1, offset: 999, data: []byte("ab")})
+			time.Sleep(time.Second)
+			_ = sendHeader.call(ctl, begin)
+		}, "a part ends at byte 1001, the content at 1000"},
+		"part beyond the end": {func(ctl, lane *rpc.Actor) {
+			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", size: -1})
+			send(ctl, lane, part{id: 1, offset: 10, data: []byte("ab")})
+			_ = sendEnd.call(ctl, end{id: 1, size: 11})
+		}, "a part ends at byte 12, the content at 11"},
 		"part that overlaps": {func(ctl, lane *rpc.Actor) {
 			send(ctl, lane, part{id: 1, offset: 1, data: []byte("ab")}, part{id: 1, offset: 2, data: []byte("bc")})
 		}, "overlap"},
@@ -58,6 +72,24 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPartsAheadOfAnswers counts what comes for all transfers that are not answered.
+func TestPartsAheadOfAnswers(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		n.do(n.server.world, func() {
+			for id := range uint64(4) {
+				m := part{id: 1 + id, data: make([]byte, 256<<10)}
+				n.server.peer.onPart(append(appendPartHeader(nil, m), m.data...))
+			}
+		})
+		require.NoError(n, n.server.peer.conn.Err())
+		n.do(n.server.world, func() {
+			n.server.peer.onPart(append(appendPartHeader(nil, part{id: 4, offset: 256 << 10}), 1))
+		})
+		<-n.server.peer.conn.Done()
+		require.ErrorContains(n, n.server.peer.conn.Err(), "1048577 bytes came before answers, the limit is 1048576")
+	})
 }
 
 // TestViolationsBySlices has a server send slices whose chunks are no parts.
@@ -94,8 +126,18 @@ func TestReceiversThatBreakRules(t *testing.T) {
 			_ = sendAccept.call(ctl, accept{id: 1})
 			_ = sendAccept.call(ctl, accept{id: 1})
 		}, "accepted twice"},
-		"resumed without a key":  {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, offset: 1}) }, "no key"},
-		"there without a key":    {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, have: true}) }, "no key"},
+		"resumed without a key": {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, offset: 1}) }, "no key"},
+		"there without a key":   {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, have: true}) }, "no key"},
+		"resumed at an element": {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, index: 1}) }, "no key"},
+		"granted too early":     {func(ctl *rpc.Actor) { _ = sendGrant.call(ctl, grant{1, 1, 0}) }, "before it was accepted"},
+		"credit that shrinks": {func(ctl *rpc.Actor) {
+			_ = sendAccept.call(ctl, accept{id: 1, limit: 100})
+			_ = sendGrant.call(ctl, grant{1, 99, 0})
+		}, "granted 99 bytes after 100"},
+		"consumed what was not sent": {func(ctl *rpc.Actor) {
+			_ = sendAccept.call(ctl, accept{id: 1, limit: 100})
+			_ = sendGrant.call(ctl, grant{1, 100, 1})
+		}, "1 bytes were consumed, 0 sent"},
 		"done before the end":    {func(ctl *rpc.Actor) { _ = sendDone.call(ctl, done{1}) }, "before its end"},
 		"reject of what is next": {func(ctl *rpc.Actor) { _ = sendReject.call(ctl, reject{2, stopFor(ErrCanceled)}) }, "the last one is 1"},
 	} {

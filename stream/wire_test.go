@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"bytes"
 	"encoding"
 	"strings"
 	"testing"
@@ -118,31 +117,4 @@ func TestStopsKeepTheirMeaning(t *testing.T) {
 		require.ErrorIs(t, s.err("sender"), err)
 	}
 	require.ErrorIs(t, stopFor(errTest).err("sender"), ErrCanceled)
-}
-
-func FuzzMessages(f *testing.F) {
-	for i, m := range messages {
-		f.Add(byte(i), []byte(m.wire))
-	}
-	f.Add(byte(255), []byte("\x01\xac\x02\x02\x03abc"))
-	f.Fuzz(func(t *testing.T, which byte, wire []byte) {
-		if int(which) >= len(messages) {
-			if p, err := parsePart(wire); err == nil {
-				require.NotEmpty(t, p.data)
-				require.LessOrEqual(t, p.count, len(p.data))
-			}
-			return
-		}
-		m := messages[which].got
-		if m.UnmarshalBinary(wire) != nil {
-			return
-		}
-		again, err := m.AppendBinary(nil)
-		require.NoError(t, err)
-		require.NoError(t, m.UnmarshalBinary(again))
-		require.LessOrEqual(t, len(again), len(wire)) // varints may have been longer than need be
-		if len(again) == len(wire) {
-			require.True(t, bytes.Equal(wire, again))
-		}
-	})
 }

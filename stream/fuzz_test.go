@@ -1,0 +1,103 @@
+package stream
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fuzzMessage parses what comes as messages of the type of like. What is taken says the same when it is sent on.
+func fuzzMessage(f *testing.F, like message) {
+	kind := reflect.TypeOf(like).Elem()
+	for _, m := range messages {
+		if reflect.TypeOf(m.got) == reflect.TypeOf(like) {
+			f.Add([]byte(m.wire))
+		}
+	}
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		got, again := reflect.New(kind).Interface().(message), reflect.New(kind).Interface().(message)
+		if got.UnmarshalBinary(wire) != nil {
+			return
+		}
+		short, err := got.AppendBinary(nil)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(short), len(wire)) // varints may have been longer than need be
+		if len(short) == len(wire) {
+			require.True(t, bytes.Equal(wire, short))
+		}
+		require.NoError(t, again.UnmarshalBinary(short))
+		require.Equal(t, got, again)
+	})
+}
+
+func FuzzLimits(f *testing.F) { fuzzMessage(f, &limits{}) }
+func FuzzHeader(f *testing.F) { fuzzMessage(f, &header{}) }
+func FuzzAccept(f *testing.F) { fuzzMessage(f, &accept{}) }
+func FuzzGrant(f *testing.F)  { fuzzMessage(f, &grant{}) }
+func FuzzEnd(f *testing.F)    { fuzzMessage(f, &end{}) }
+func FuzzCancel(f *testing.F) { fuzzMessage(f, &cancel{}) }
+func FuzzReject(f *testing.F) { fuzzMessage(f, &reject{}) }
+func FuzzDone(f *testing.F)   { fuzzMessage(f, &done{}) }
+
+func FuzzPart(f *testing.F) {
+	f.Add([]byte("\x01\xac\x02\x02\x03abc"))
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		p, err := parsePart(wire)
+		if err != nil {
+			return
+		}
+		require.NotEmpty(t, p.data)
+		require.LessOrEqual(t, p.count, len(p.data))
+		short := append(appendPartHeader(nil, p), p.data...)
+		require.LessOrEqual(t, len(short), len(wire))
+		again, err := parsePart(short)
+		require.NoError(t, err)
+		require.Equal(t, p, again)
+	})
+}
+
+func FuzzRepairSlice(f *testing.F) {
+	f.Add(repairSlice{id: 1, count: 28, parity: 3, index: 1, last: 9, shard: make([]byte, sliceBytes)}.append(nil))
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		r, err := parseRepair(wire)
+		if err != nil {
+			return
+		}
+		require.Less(t, r.index, r.parity)
+		require.Equal(t, wire, r.append(nil))
+	})
+}
+
+// FuzzAssembly gives an assembly the parts that a script names, twelve bits of an offset and the length of each, and
+// resumes it somewhere: what it takes comes out in order, and it knows what it holds.
+func FuzzAssembly(f *testing.F) {
+	f.Add([]byte{0, 0, 9, 0, 20, 5, 0, 9, 11}, uint16(3))
+	f.Fuzz(func(t *testing.T, script []byte, base uint16) {
+		all := content(1 << 12)
+		a := assembly{limit: 1 << 12}
+		var got []byte
+		for resumed := false; len(script) >= 3; script = script[3:] {
+			at, size := int(script[0]&15)<<8+int(script[1]), 1+int(script[2])
+			err := a.add(partOf(all, min(at, len(all)-1), min(at+size, len(all))))
+			require.True(t, err == nil || bytes.Contains([]byte(err.Error()), []byte("overlap")), "%v", err)
+			if !resumed && script[0] >= 128 {
+				a.resume(int64(base % (1 << 12)))
+				resumed = true
+			}
+			held := int64(0)
+			for _, c := range append(a.ready, a.parked...) {
+				held += c.cost()
+			}
+			require.Equal(t, held, a.held)
+			require.LessOrEqual(t, a.end(), a.limit)
+			if resumed && script[0]&16 != 0 {
+				got = append(got, takeAll(&a)...)
+				from := int(a.next) - len(got)
+				require.GreaterOrEqual(t, from, 0)
+				require.True(t, bytes.Equal(all[from:a.next], got))
+			}
+		}
+	})
+}
