@@ -69,6 +69,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		server:   server,
 		carrier:  carrier,
 		done:     make(chan struct{}),
+		gone:     make(chan struct{}),
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
 		channels: make(map[uint64]*Actor),
@@ -93,19 +94,27 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 	machine.Refuse(bunch.Code(BunchPrematureChannel)) // nobody opens anything before Join
 	c.machine, c.sample.at = machine, now
 	c.raw = newRawCarrier(c)
-	c.link = link.New(w.capped(carrier), link.Config{Wake: c.onWake, Logger: w.log.With("conn", c)}, c.addMachines()...)
-	w.mu.Lock()
-	w.live[c] = struct{}{}
-	closed := w.closed
-	w.mu.Unlock()
-	go c.shake()
-	if closed != nil { // while this was under way
+	if closed := c.start(carrier); closed != nil { // while this was under way
 		c.Close(closed.Code, closed.Reason)
 	}
 	return c, nil
 }
 
-// onWake is called by the link, on any goroutine.
+// start begins the connection's traffic, under the lock that finish begins with. It returns why the world is closed, nil when
+// it is not.
+func (c *Conn) start(carrier Carrier) *CloseError {
+	w := c.world
+	machines := c.addMachines()
+	config := link.Config{Wake: c.onWake, Ended: c.finish, Logger: w.log.With("conn", c)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.link = link.New(w.capped(carrier), config, machines...)
+	w.live[c] = struct{}{}
+	c.work.Go(c.shake)
+	return w.closed
+}
+
+// onWake is called by the link, on any goroutine, even on one that finish waits for.
 func (c *Conn) onWake() {
 	if !c.joined.Load() {
 		select {
@@ -115,11 +124,6 @@ func (c *Conn) onWake() {
 		return
 	}
 	c.dirty.Store(true)
-	select {
-	case <-c.link.Done():
-		c.finish()
-	default:
-	}
 	c.world.signal()
 }
 
@@ -128,7 +132,7 @@ func (c *Conn) enter() (in bool) {
 	w := c.world
 	c.replace()
 	w.mu.Lock()
-	if c.closing.Load() {
+	if c.closing.Load() || c.ended.Load() {
 		w.mu.Unlock()
 		return false
 	}
@@ -142,19 +146,21 @@ func (c *Conn) enter() (in bool) {
 	return true
 }
 
-// finish does, once, what is left to do when the link has ended.
+// finish does what is left to do when the link has ended. The link calls it once, on a goroutine for which nobody waits: it
+// waits itself for goroutines that use the link, such as the sealed carrier's, which may be on their way into onWake.
 func (c *Conn) finish() {
-	if !c.ended.CompareAndSwap(false, true) {
-		return
-	}
+	w := c.world
+	w.mu.Lock()
+	c.ended.Store(true)
+	w.mu.Unlock()
 	if c.raw != nil {
 		c.raw.close()
 		c.raw.wait()
 	}
-	w := c.world
 	w.mu.Lock()
 	delete(w.live, c)
-	if c.joined.Load() {
+	joined := c.joined.Load()
+	if joined {
 		w.inbox.ended = append(w.inbox.ended, c) // expel does the rest when its last message has run
 		w.door.quit(c.visit.from)
 	} else {
@@ -165,11 +171,16 @@ func (c *Conn) finish() {
 	}
 	w.disclaim(c)
 	w.mu.Unlock()
-	if !c.joined.Load() {
+	if !joined {
 		w.warn(warnFailed, "handshake failed", "conn", c, "error", c.closeError())
 	}
 	close(c.done)
 	w.signal()
+	c.work.Wait()
+	if quic, ok := c.carrier.(*quicCarrier); ok && quic.free != nil {
+		<-quic.free
+	}
+	close(c.gone)
 }
 
 // admit introduces a connection to the world's game, in tasks.

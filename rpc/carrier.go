@@ -31,7 +31,8 @@ var oversized [probeSize]byte
 // quicCarrier makes a QUIC connection a Carrier.
 type quicCarrier struct {
 	conn   *quic.Conn
-	socket *raw.Socket // nil without Config.RawCarrier
+	socket *raw.Socket   // nil without Config.RawCarrier
+	free   chan struct{} // closed when the transport under it is, which Dial made for it; nil when it serves others, too
 
 	mu     sync.Mutex
 	path   Path

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -32,6 +33,8 @@ type Conn struct {
 	machine *bunch.Conn // under link.Lock
 	raw     *RawCarrier // nil when this side has none
 	done    chan struct{}
+	gone    chan struct{}  // closed when nothing is left of it
+	work    sync.WaitGroup // goroutines of its own, which end soon after the link
 
 	machines  []*guest // beside it, likewise
 	uninvited atomic.Uint64
@@ -42,7 +45,7 @@ type Conn struct {
 	welcomed chan struct{} // closed when joined
 
 	joined  atomic.Bool
-	ended   atomic.Bool // the link has
+	ended   atomic.Bool // the link has; written under world.mu
 	closing atomic.Bool // closed from here: nothing more is dispatched or sent
 	dirty   atomic.Bool // Dispatch has something to take
 	kick    chan struct{}
@@ -96,8 +99,20 @@ func (c *Conn) Raw() *RawCarrier {
 	return c.raw
 }
 
-// Done is closed when the carrier has ended.
+// Done is closed when the carrier has ended. See [Conn.Wait] for what may be left of it.
 func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Wait returns nil when nothing is left of a connection that has ended: no goroutine, and after Dial no socket, which repeats
+// a lost close for up to a second after Done; or the cause of ctx. A call of Config.Authenticate that ignores its context
+// keeps Wait waiting.
+func (c *Conn) Wait(ctx context.Context) error {
+	select {
+	case <-c.gone:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // Err returns why the connection ended, a *CloseError, and nil while it lives.
 func (c *Conn) Err() error {

@@ -13,7 +13,8 @@ import (
 )
 
 // Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. The world need
-// not be driven for that. PinnedTLS makes a config that trusts one certificate.
+// not be driven for that. PinnedTLS makes a config that trusts one certificate. When it returns an error its socket is free,
+// which may take up to a second; else [Conn.Wait] says when it is.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
 	remote, host, err := resolve(ctx, addr)
 	if err != nil {
@@ -30,7 +31,7 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 	return c, nil
 }
 
-// DialPacket is Dial from a socket of the caller, who closes it after the connection is done.
+// DialPacket is Dial from a socket of the caller, who closes it after [Conn.Wait], or after an error.
 func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World) (*Conn, error) {
 	c, err := dial(ctx, socket, addr, "", config, world, func() {})
 	if err != nil {
@@ -56,12 +57,26 @@ func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string
 		release()
 		return nil, dialError(ctx, err)
 	}
-	// The transport outlives the connection, to repeat a close that was lost.
+	carrier := newQUICCarrier(conn, sealed)
+	carrier.free = make(chan struct{})
 	context.AfterFunc(conn.Context(), func() {
-		time.Sleep(lingerTime(conn))
+		if closedHere(conn) { // the transport outlives the connection, to repeat a close that was lost
+			time.Sleep(lingerTime(conn))
+		}
 		release()
+		close(carrier.free)
 	})
-	return world.Connect(ctx, newQUICCarrier(conn, sealed))
+	c, err := world.Connect(ctx, carrier)
+	if err != nil {
+		<-carrier.free
+	}
+	return c, err
+}
+
+// closedHere reports whether a connection that has ended did so because this side closed it.
+func closedHere(conn *quic.Conn) bool {
+	var app *quic.ApplicationError
+	return errors.As(context.Cause(conn.Context()), &app) && !app.Remote
 }
 
 // dialError says why no QUIC connection came about.

@@ -60,7 +60,6 @@ func (h *handshake) step() (over bool) {
 	case <-h.timer.C:
 		h.expire()
 	case <-c.link.Done():
-		c.finish()
 		return true
 	}
 	if h.greeting.done() && h.late == nil && !c.closing.Load() {

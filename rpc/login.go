@@ -36,7 +36,7 @@ func (h *handshake) onLogin(m login) {
 	case wait > 0:
 		h.slow(wait)
 	case asks:
-		go h.ask(m.Token)
+		c.work.Go(func() { h.ask(m.Token) })
 	default:
 		h.answer(verdict{})
 	}

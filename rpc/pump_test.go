@@ -22,7 +22,7 @@ func TestPumpUnderRun(t *testing.T) {
 		serverTLS, clientTLS := credentials(t)
 		listener, err := ListenPacket(far, serverTLS, server.World)
 		require.NoError(t, err)
-		_, err = DialPacket(t.Context(), near, far.LocalAddr(), clientTLS, client.World)
+		end, err := DialPacket(t.Context(), near, far.LocalAddr(), clientTLS, client.World)
 		require.NoError(t, err)
 
 		const size, part = 2 << 20, 32 << 10
@@ -65,7 +65,7 @@ func TestPumpUnderRun(t *testing.T) {
 		cancel()
 		<-ended
 		<-ended
-		time.Sleep(2 * time.Second) // the dialer lingers
+		require.NoError(t, end.Wait(context.Background()))
 		require.NoError(t, near.Close())
 		require.NoError(t, far.Close())
 	})

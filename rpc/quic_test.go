@@ -42,8 +42,8 @@ func overQUIC(t *testing.T, path netsim.Config, server Config, fn func(n *networ
 		fn(n)
 
 		require.NoError(t, listener.Close())
-		<-end.Done()
-		n.tick(40) // the dialer lingers
+		require.NoError(t, end.Wait(context.Background()))
+		n.tick(1)
 		require.Len(t, n.server.left, 1)
 		require.Len(t, n.clients[0].left, 1)
 		require.NoError(t, errors.Join(near.Close(), far.Close()))
@@ -155,7 +155,7 @@ func TestPeerThatVanishes(t *testing.T) {
 		start = time.Now()
 		require.NoError(t, listener.Close())
 		require.LessOrEqual(t, time.Since(start), 3*time.Second)
-		time.Sleep(2 * time.Second) // the dialer lingers
+		require.NoError(t, c.Wait(context.Background()))
 		require.NoError(t, errors.Join(near.Close(), far.Close()))
 	})
 }

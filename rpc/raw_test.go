@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"runtime"
@@ -118,8 +119,8 @@ func overRaw(t *testing.T, path netsim.Config, on bool, fn func(n *rawNet)) {
 		fn(n)
 
 		require.NoError(t, listener.Close())
-		<-end.Done()
-		n.tick(40) // the dialer lingers
+		require.NoError(t, end.Wait(context.Background()))
+		n.tick(1)
 		require.NoError(t, errors.Join(a.Close(), b.Close()))
 	})
 }

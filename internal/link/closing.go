@@ -129,11 +129,12 @@ func (l *Link) finish(err error) {
 	l.state.Store(stopped)
 	l.reading.Wait()
 	l.writing <- struct{}{} // none writes after the one that does now
-	defer func() { <-l.writing }()
 	l.timer.Stop()
 	l.receiveRest()
+	<-l.writing
 	close(l.done)
 	l.config.Wake()
+	l.config.Ended()
 }
 
 // receiveRest lets the machines have what came before the end, unless one of them refuses.

@@ -163,7 +163,7 @@ func TestViolationClosesWithItsCode(t *testing.T) {
 			synctest.Wait()
 			if when != "advance" {
 				require.NoError(t, b.SendDatagram([]byte{1}))
-				require.NoError(t, b.SendDatagram([]byte{1}))
+				_ = b.SendDatagram([]byte{1}) // the first one may have closed the carrier by now
 			}
 			require.Zero(t, since(wait(la)))
 			require.ErrorIs(t, la.Err(), errViolation)
@@ -172,6 +172,22 @@ func TestViolationClosesWithItsCode(t *testing.T) {
 			under(la, func() { require.LessOrEqual(t, len(ma.received), 1, "none is called after it failed") })
 		})
 	}
+}
+
+// TestEndedMayWaitForWhoUsesTheLink, even for one who wakes its owner.
+func TestEndedMayWaitForWhoUsesTheLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		used, ended := make(chan struct{}), false
+		la, lb, ma, _, _, _ := pair(t, link.Config{Ended: func() { <-used; ended = true }})
+		la.Abort(5, "good bye")
+		<-la.Done()
+		under(la, func() { ma.wakes = 1 })
+		require.False(t, ended)
+		used <- struct{}{}
+		synctest.Wait()
+		require.True(t, ended)
+		<-lb.Done()
+	})
 }
 
 func TestErrorWithoutACodeClosesWithZero(t *testing.T) {

@@ -14,6 +14,10 @@ type Config struct {
 	// closed. It must not block. Default: nothing.
 	Wake func()
 
+	// Ended is called once, after Done is closed and the last Wake, on a goroutine of its own that nobody waits for: so it may
+	// block, and wait for others who use the link. Default: nothing.
+	Ended func()
+
 	// Now is the clock of the machines. Default: time.Now.
 	Now func() time.Time
 
@@ -24,6 +28,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Wake == nil {
 		c.Wake = func() {}
+	}
+	if c.Ended == nil {
+		c.Ended = func() {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now
