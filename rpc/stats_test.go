@@ -29,7 +29,7 @@ func TestStats(t *testing.T) {
 		require.NotZero(t, server.BunchesResent)
 		require.InDelta(t, 0.1, server.LossOut, 0.05)
 		require.InDelta(t, 0.1, client.LossIn, 0.05)
-		require.Zero(t, server.LossIn)
+		require.Less(t, server.LossIn, 0.1, "nothing but a number that the peer left out")
 		require.Greater(t, server.RateOut, 100e3, "150 kB/s for two of the seconds")
 		require.Greater(t, client.RateIn, 100e3)
 		require.Empty(t, server.Channels)
