@@ -17,6 +17,9 @@ const (
 	spared = 2
 	// maxBackoff makes the longest delay 16 times the shortest, or 64 times while the round trip is not known.
 	maxBackoff = 4 + spared
+	// bogus slices in a row that were acked only after they had been sent again, at the longest delay, say that the round trip
+	// is not what was measured (RFC 6298, section 5, at its end). At 50 % loss both ways so many do once in a hundred.
+	bogus = 16
 	// few slices left of a chunk are its end. With more, the acks of slices sent twice may look like those of the second
 	// sending though they are of the first.
 	few = 32
@@ -39,6 +42,8 @@ type resend struct {
 	least  time.Duration // the least sample; 0 = none
 	told   bool          // by the owner: samples are not wanted
 	rough  bool          // rtt is only a bound, from slices sent several times; the first sample replaces it
+	// unclear slices in a row were acked that had been sent several times.
+	unclear int
 
 	// Backing off.
 	backoff int           // timeouts in a row
@@ -141,8 +146,8 @@ func (r *resend) hear(slice *sending, now time.Duration, left int, s *sample) {
 	}
 	r.news = now
 	s.bound = min(s.bound, max(now-slice.before, 1))
-	if !slice.resent {
-		s.clean = min(s.clean, max(now-slice.sent, 1))
+	if r.unclear++; !slice.resent {
+		s.clean, r.unclear = min(s.clean, max(now-slice.sent, 1)), 0
 	}
 	if slice.resent && (r.least == 0 || now-slice.sent < r.least) {
 		return // an earlier sending arrived
@@ -160,7 +165,7 @@ func (r *resend) measure(s sample) {
 	case r.told || s.bound == never:
 	case s.clean != never:
 		r.clean(min(s.clean, maxDelay))
-	case r.rtt == 0, r.backoff == maxBackoff: // what was measured is bogus: RFC 6298, section 5, at its end
+	case r.rtt == 0, r.backoff == maxBackoff && r.unclear >= bogus:
 		r.rtt, r.rough, r.backoff = min(s.bound, maxDelay), true, 0
 		r.latest, r.least = 0, 0
 	case r.rough:

@@ -398,7 +398,7 @@ func TestRTTThatGrows(t *testing.T) {
 	for _, longer := range []time.Duration{100 * ms, 600 * ms, 3 * time.Second} {
 		s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 		now, rtt, copies := time.Duration(0), 50*ms, 0
-		for id := range uint16(20) {
+		for id := range uint16(60) {
 			if id == 10 {
 				rtt = longer
 			}
