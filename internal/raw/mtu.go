@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// holeHold is the first wait before a large packet is tried again after a black hole; it doubles.
+	// holeHold is the first wait before a large packet that was lost is tried again; it doubles.
 	holeHold    = 10 * time.Second
 	maxHoleHold = 10 * time.Minute
 )
@@ -18,7 +18,7 @@ type mtu struct {
 	hole   recovery.BlackHole
 	shrunk uint64        // one above the newest number when large packets were found to vanish; 0 = they pass
 	retry  time.Duration // while shrunk: when a large packet is tried again
-	hold   time.Duration // and how long after that another one
+	hold   time.Duration // and how long after that another one, should it be lost
 }
 
 // limit returns the most bytes of a packet when the owner allows so many.
@@ -29,14 +29,12 @@ func (m *mtu) limit(most int) int {
 	return most
 }
 
-// check looks whether large packets vanish, when next is the number of the next one. It reports whether that is news.
-func (m *mtu) check(t time.Duration, next uint64) bool {
-	if !m.hole.Found() || m.shrunk > 0 {
-		return false
+// check looks whether large packets vanish, when next is the number of the next one. It may have been an outage, at whose
+// end a small probe came through first: so a large packet is tried at once.
+func (m *mtu) check(t time.Duration, next uint64) {
+	if m.hole.Found() && m.shrunk == 0 {
+		m.shrunk, m.retry, m.hold = next, t, holeHold
 	}
-	m.shrunk, m.hold = next, holeHold
-	m.retry = t + m.hold
-	return true
 }
 
 // tries reports whether a large packet is to leave that shows whether the path takes it now.
@@ -46,8 +44,8 @@ func (m *mtu) tries(t time.Duration, most int) bool {
 
 // tried notes that such a packet leaves.
 func (m *mtu) tried(t time.Duration) {
-	m.hold = min(2*m.hold, maxHoleHold)
 	m.retry = t + m.hold
+	m.hold = min(2*m.hold, maxHoleHold)
 }
 
 // acked takes a packet that arrived.

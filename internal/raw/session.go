@@ -227,6 +227,9 @@ func (s *Session) Advance(now time.Time) error {
 		s.detectLosses(t)
 		s.control.Feedback(now, s.records.bytes)
 	}
+	if s.mtu.shrunk > 0 && s.mtu.retry <= t {
+		s.quiet = false
+	}
 	s.checkHearing(t)
 	s.records.forget(t)
 	if s.state == Closed {
@@ -249,6 +252,7 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	earlier(s.loss.Next, s.loss.Next > 0)
 	earlier(s.ptoAt())
 	earlier(s.silentAt())
+	earlier(s.mtu.retry, s.mtu.shrunk > 0 && s.mtu.retry > s.now)
 	if s.started && s.records.len() < maxRecords {
 		earlier(s.report.dueAt())
 	}
