@@ -57,18 +57,21 @@ func (s *Session) next(t time.Duration, most int) purpose {
 		return forProbe
 	case s.state == Open && s.train.left > 0:
 		return forTrain
-	case s.report.alone && s.report.due(t):
+	case s.report.alone && s.mayReport() && s.report.due(t):
 		return forReport
 	case s.wants() && s.mayLeave(t):
 		if s.mtu.tries(t, most) {
 			return forSize
 		}
 		return forPayload
-	case s.report.due(t):
+	case s.mayReport() && s.report.due(t):
 		return forReport
 	}
 	return nothing
 }
+
+// mayReport reports whether feedback alone may leave.
+func (s *Session) mayReport() bool { return s.records.silent < silentRecords }
 
 // wants reports whether a payload may wait for its turn.
 func (s *Session) wants() bool {

@@ -9,9 +9,11 @@ import (
 )
 
 const (
-	// inboxBytes bounds the packets that wait to be opened, beside as many that are being opened: 7 ms at 300 MB/s. Past
-	// it the newest is dropped.
-	inboxBytes = 2 << 20
+	// inboxBytes bounds the packets of a carrier that wait to be opened and those that are being opened: 4 ms at 1 Gbit/s.
+	// Past it the newest is dropped. It is held beside what the connection's receive limit counts, so it is small.
+	inboxBytes = 512 << 10
+	// keptSpare is the most that is kept of an emptied slab while the other one fills.
+	keptSpare = inboxBytes / 4
 	// keptInbox is the most memory that an idle carrier keeps.
 	keptInbox = 4 << 10
 	// elsewhereLimit packets a second are taken from addresses that are not the QUIC connection's: enough to live through a
@@ -31,6 +33,7 @@ type inbox struct {
 	mu     sync.Mutex
 	slab   []byte // of records: header, packet
 	spare  []byte // empty
+	opened int    // bytes that take has handed out
 	second time.Time
 	others int // packets from elsewhere in that second
 	closed bool
@@ -48,7 +51,7 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) {
 		b.elsewhere.Add(1)
 		return
 	}
-	if b.closed || len(b.slab)+inboxHeader+len(packet) > inboxBytes {
+	if b.closed || b.opened+len(b.slab)+inboxHeader+len(packet) > inboxBytes {
 		b.mu.Unlock()
 		b.full.Add(1)
 		return
@@ -77,7 +80,7 @@ func (b *inbox) take() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	slab := b.slab
-	b.slab, b.spare = b.spare, nil
+	b.slab, b.spare, b.opened = b.spare, nil, len(slab)
 	return slab
 }
 
@@ -92,7 +95,9 @@ func (b *inbox) next(slab []byte) (at time.Time, packet, rest []byte) {
 func (b *inbox) give(slab []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.spare = slab[:0]
+	if b.opened = 0; cap(slab) <= keptSpare {
+		b.spare = slab[:0]
+	}
 }
 
 // rest gives back memory that an idle carrier does not need, and reports whether nothing waits.

@@ -73,7 +73,10 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 	switch was {
 	case flying:
 		s.records.land(r, acked)
-	case lost, abandoned, silent:
+	case silent:
+		s.records.silent--
+		r.fate = acked
+	case lost, abandoned:
 		r.fate = acked
 	default:
 		return false

@@ -11,6 +11,9 @@ const (
 	maxRecords = 1 << 15
 	// sparedRecords are left for feedback when data has used up its share.
 	sparedRecords = maxRecords / 16
+	// silentRecords of packets that ask for no ack, which a peer's pings bring forth, are remembered: 3 PTO of
+	// feedback alone at 1 Gbit/s on a path of 10 ms, where 4 packets bring one. Further feedback waits.
+	silentRecords = 1 << 11
 	// crowdedRecords are too many to remember packets that may only be late.
 	crowdedRecords = maxRecords / 2
 	firstRecords   = 64
@@ -50,6 +53,7 @@ type records struct {
 	oldest uint64
 	next   uint64
 
+	silent int    // packets
 	flying int    // packets
 	bytes  int    // of those of them that the controller paces, on the wire
 	first  uint64 // no smaller number flies
@@ -64,6 +68,9 @@ func (r *records) at(n uint64) *record { return &r.ring[n&uint64(len(r.ring)-1)]
 func (r *records) push(rec record) {
 	if r.len() == len(r.ring) {
 		r.grow()
+	}
+	if rec.fate == silent {
+		r.silent++
 	}
 	if rec.fate == flying {
 		r.flying++
@@ -110,6 +117,9 @@ func (r *records) forget(t time.Duration) {
 		held := rec.fate != acked && rec.until > t && r.len() < crowdedRecords
 		if rec.fate == flying || held {
 			return
+		}
+		if rec.fate == silent {
+			r.silent--
 		}
 		r.oldest++
 	}

@@ -253,7 +253,7 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	earlier(s.ptoAt())
 	earlier(s.silentAt())
 	earlier(s.mtu.retry, s.mtu.shrunk > 0 && s.mtu.retry > s.now)
-	if s.started && s.records.len() < maxRecords {
+	if s.started && s.records.len() < maxRecords && s.mayReport() {
 		earlier(s.report.dueAt())
 	}
 	if s.wants() {
