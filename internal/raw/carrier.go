@@ -84,6 +84,7 @@ func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	r := &Carrier{config: c, socket: socket, session: session, token: make(chan struct{}, 1), done: make(chan struct{})}
 	r.run.writer.socket = socket
 	r.inbox = newInbox(r.wake)
+	r.inbox.lent = &socket.lent
 	remote, _ := c.Addrs()
 	r.inbox.setRemote(addrPort(remote))
 	for range firstIDs {

@@ -9,11 +9,16 @@ import (
 )
 
 const (
-	// inboxBytes bounds the packets of a carrier that wait to be opened and those that are being opened: 4 ms at 1 Gbit/s.
-	// Past it the newest is dropped. It is held beside what the connection's receive limit counts, so it is small.
-	inboxBytes = 512 << 10
+	// inboxBytes of packets may wait in an inbox or be being opened, whatever others do. It is held beside what the
+	// connection's receive limit counts, so it is small.
+	inboxBytes = 256 << 10
+	// lentBytes more are a socket's, for all its carriers together: 30 ms at 1 Gbit/s, for a machine whose cores are busy.
+	// Past both the newest packet is dropped.
+	lentBytes = 4 << 20
+	// lentStep is how many of them an inbox borrows at a time.
+	lentStep = 64 << 10
 	// keptSpare is the most that is kept of an emptied slab while the other one fills.
-	keptSpare = inboxBytes / 4
+	keptSpare = inboxBytes / 2
 	// keptInbox is the most memory that an idle carrier keeps.
 	keptInbox = 4 << 10
 	// elsewhereLimit packets a second are taken from addresses that are not the QUIC connection's: enough to live through a
@@ -29,11 +34,13 @@ type inbox struct {
 	wake   func() // called without mu when the first packet is put
 	base   time.Time
 	remote atomic.Pointer[netip.AddrPort]
+	lent   *atomic.Int64 // bytes that inboxes of the socket have borrowed; nil = there are none to borrow
 
 	mu     sync.Mutex
 	slab   []byte // of records: header, packet
 	spare  []byte // empty
 	opened int    // bytes that take has handed out
+	extra  int    // borrowed from lent
 	second time.Time
 	others int // packets from elsewhere in that second
 	closed bool
@@ -51,7 +58,7 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) {
 		b.elsewhere.Add(1)
 		return
 	}
-	if b.closed || b.opened+len(b.slab)+inboxHeader+len(packet) > inboxBytes {
+	if b.closed || b.opened+len(b.slab)+inboxHeader+len(packet) > inboxBytes+b.extra && !b.borrow() {
 		b.mu.Unlock()
 		b.full.Add(1)
 		return
@@ -63,6 +70,28 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) {
 	b.mu.Unlock()
 	if first {
 		b.wake()
+	}
+}
+
+// borrow gets room for more packets, if the socket has some left.
+func (b *inbox) borrow() bool {
+	if b.lent == nil {
+		return false
+	}
+	if b.lent.Add(lentStep) > lentBytes {
+		b.lent.Add(-lentStep)
+		return false
+	}
+	b.extra += lentStep
+	return true
+}
+
+// repay gives back what the packets do not need that wait now.
+func (b *inbox) repay() {
+	need := max(b.opened+len(b.slab)-inboxBytes, 0)
+	if over := (b.extra - need) / lentStep * lentStep; over > 0 {
+		b.lent.Add(-int64(over))
+		b.extra -= over
 	}
 }
 
@@ -98,6 +127,7 @@ func (b *inbox) give(slab []byte) {
 	if b.opened = 0; cap(slab) <= keptSpare {
 		b.spare = slab[:0]
 	}
+	b.repay()
 }
 
 // rest gives back memory that an idle carrier does not need, and reports whether nothing waits.
@@ -118,7 +148,8 @@ func (b *inbox) rest() bool {
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.closed, b.slab, b.spare = true, nil, nil
+	b.closed, b.slab, b.spare, b.opened = true, nil, nil, 0
+	b.repay()
 }
 
 // setRemote says where packets come from.

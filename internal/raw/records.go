@@ -13,7 +13,7 @@ const (
 	sparedRecords = maxRecords / 16
 	// silentRecords of packets that ask for no ack, which a peer's pings bring forth, are remembered: 3 PTO of
 	// feedback alone at 1 Gbit/s on a path of 10 ms, where 4 packets bring one. Further feedback waits.
-	silentRecords = 1 << 11
+	silentRecords = 7 << 8
 	// crowdedRecords are too many to remember packets that may only be late.
 	crowdedRecords = maxRecords / 2
 	firstRecords   = 64

@@ -27,6 +27,8 @@ type Socket struct {
 	mu    sync.RWMutex
 	boxes map[ID]*inbox
 
+	lent atomic.Int64 // bytes that inboxes hold beyond their own
+
 	kept, unknown, short atomic.Uint64
 }
 

@@ -244,3 +244,36 @@ func TestOtherReads(t *testing.T) {
 		require.ErrorIs(t, err, net.ErrClosed)
 	}
 }
+
+// TestInboxBorrows what a socket lends all its inboxes together, and gives it back when the packets are opened.
+func TestInboxBorrows(t *testing.T) {
+	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
+	boxes := make([]*inbox, 40)
+	p := bytes.Repeat([]byte{7}, 1000)
+	waiting := 0
+	for i := range boxes {
+		b := newInbox(func() {})
+		b.lent = &s.lent
+		b.setRemote(addrPort(here))
+		boxes[i] = b
+		for range 5000 {
+			b.put(time.Now(), addrPort(here), p)
+		}
+		waiting += len(b.slab)
+		require.GreaterOrEqual(t, len(b.slab), inboxBytes-2*len(p), "everybody has his own")
+	}
+	require.EqualValues(t, lentBytes, s.lent.Load())
+	require.LessOrEqual(t, waiting, len(boxes)*inboxBytes+lentBytes)
+	require.Greater(t, waiting, len(boxes)*inboxBytes+lentBytes-len(boxes)*lentStep)
+
+	slab := boxes[0].take()
+	boxes[0].put(time.Now(), addrPort(here), p)
+	require.Empty(t, boxes[0].take(), "what is being opened counts")
+	boxes[0].opened = len(slab)
+	boxes[0].give(slab)
+	require.Less(t, s.lent.Load(), int64(lentBytes))
+	for _, b := range boxes {
+		b.close()
+	}
+	require.Zero(t, s.lent.Load())
+}
