@@ -18,7 +18,7 @@ const (
 	// lentStep is how many of them an inbox borrows at a time.
 	lentStep = 64 << 10
 	// keptSpare is the most that is kept of an emptied slab while the other one fills.
-	keptSpare = inboxBytes / 2
+	keptSpare = inboxBytes
 	// keptInbox is the most memory that an idle carrier keeps.
 	keptInbox = 4 << 10
 	// elsewhereLimit packets a second are taken from addresses that are not the QUIC connection's: enough to live through a
