@@ -166,7 +166,7 @@ func (c *Conn) finish() {
 	} else {
 		w.budget.leave(int(c.reserved.Load()))
 		w.door.leave(c.visit)
-		w.entries.Failed++
+		w.handshakes.Failed++
 		w.count--
 	}
 	w.disclaim(c)

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 var (
@@ -185,4 +188,82 @@ func TestThoseInsideCount(t *testing.T) {
 	e.quit(ann)
 	e.quit(ann)
 	require.Empty(t, e.addresses, "who has nothing is forgotten")
+}
+
+// TestDoorScript: whatever happens in whatever order, no limit is passed, nothing is counted twice, and nothing is left over.
+func TestDoorScript(t *testing.T) {
+	r := testkit.Rand(t)
+	for range 50 {
+		e := newEntrance(t, Config{MaxHandshakes: 1 + r.IntN(20), RetryAbove: r.IntN(8) - 1, MaxHandshakesPerAddress: r.IntN(6) - 1, MaxConnsPerAddress: r.IntN(12) - 1})
+		addresses := []netip.Prefix{{}, ann, bob, cat}
+		var all []*visit
+		var inside []netip.Prefix
+		for range 300 {
+			e.now = e.now.Add(time.Duration(r.IntN(200)) * time.Millisecond)
+			if r.IntN(3) == 0 || len(all) == 0 {
+				proven := r.IntN(2) == 0 || e.crowded(e.now)
+				all = append(all, e.come(1, addresses[r.IntN(len(addresses))], proven, proven && r.IntN(2) == 0)...)
+			} else {
+				inside = e.step(r, all[r.IntN(len(all))], inside)
+			}
+			e.check(len(inside))
+		}
+		for _, v := range all {
+			e.answered(v)
+			e.leave(v)
+		}
+		for _, from := range inside {
+			e.quit(from)
+		}
+		e.sweep(e.now.Add(forgedTime))
+		require.Empty(t, e.visits)
+		require.Empty(t, e.addresses)
+	}
+}
+
+// step lets one thing happen to a visit, as a world would.
+func (e *entrance) step(r *rand.Rand, v *visit, inside []netip.Prefix) []netip.Prefix {
+	switch r.IntN(5) {
+	case 0:
+		if !v.left {
+			_, _ = e.prove(v)
+		}
+	case 1:
+		v.asking = v.proven && v.placed && !v.left
+		v.conn = nil
+	case 2:
+		e.answered(v)
+	case 3:
+		if v.proven && !v.left && !v.asking {
+			e.join(v)
+			return append(inside, v.from)
+		}
+	default:
+		e.leave(v)
+	}
+	return inside
+}
+
+func (e *entrance) check(inside int) {
+	e.t.Helper()
+	require.LessOrEqual(e.t, len(e.visits), e.handshakes)
+	proven, counted := 0, presence{}
+	for _, v := range e.visits {
+		require.True(e.t, v.placed)
+		if v.proven {
+			proven++
+		}
+	}
+	for _, from := range []netip.Prefix{{}, ann, bob, cat} {
+		has := e.addresses[from]
+		counted.handshakes += has.handshakes
+		counted.inside += has.inside
+		if from.IsValid() && e.ofAddress > 0 {
+			require.LessOrEqual(e.t, has.handshakes, e.ofAddress)
+		}
+		if from.IsValid() && e.connections >= 0 {
+			require.LessOrEqual(e.t, has.handshakes+has.inside, e.connections)
+		}
+	}
+	require.Equal(e.t, presence{proven, inside}, counted)
 }

@@ -15,7 +15,7 @@ type HandshakeStats struct {
 	Open    int    // clients on the way in now
 	Begun   uint64 // got a place: forged first packets below Config.RetryAbove included
 	Retries uint64 // had to prove their address first
-	Refused uint64 // found a limit reached: MaxHandshakes, MaxConns, or one of their address
+	Refused uint64 // found a limit reached: MaxHandshakes, MaxConns, or one of their address; those that QUIC refuses count by packets
 	Evicted uint64 // were silent, and had to make room
 	Failed  uint64 // had a carrier and did not join, for whatever reason
 
@@ -27,7 +27,7 @@ type HandshakeStats struct {
 func (w *World) HandshakeStats() HandshakeStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.entries
+	s := w.handshakes
 	s.Open = len(w.door.visits)
 	return s
 }
@@ -39,11 +39,11 @@ func (w *World) mustProve(addr net.Addr) bool {
 	crowded := w.door.crowded(time.Now())
 	open := len(w.door.visits)
 	if crowded {
-		w.entries.Retries++
+		w.handshakes.Retries++
 	}
 	w.mu.Unlock()
 	if crowded {
-		w.warn(warnRetry, "new clients must prove their address", "addr", addr, "handshakes", open, "limit", "Config.RetryAbove", w.config.retryAbove())
+		w.warn(warnRetry, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove())
 	}
 	return crowded
 }
@@ -77,13 +77,13 @@ func (w *World) leave(v *visit) {
 // tally counts what the door did. The world is locked.
 func (w *World) tally(begun bool, out *Conn, full *CloseError) {
 	if begun {
-		w.entries.Begun++
+		w.handshakes.Begun++
 	}
 	if out != nil {
-		w.entries.Evicted++
+		w.handshakes.Evicted++
 	}
 	if full != nil {
-		w.entries.Refused++
+		w.handshakes.Refused++
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -293,5 +294,43 @@ func TestLoginsOfAnIdentityAtOnce(t *testing.T) {
 		require.Len(t, n.server.Conns(), 1)
 		require.Len(t, n.server.left, len(n.server.joined)-1)
 		depart(t, clients...)
+	})
+}
+
+// TestReplacedConnectionLeavesFirst: also when calls of it wait for their turn; as of any connection that this side closed,
+// they run no more.
+func TestReplacedConnectionLeavesFirst(t *testing.T) {
+	config := Config{
+		Authenticate:        func(_ context.Context, token []byte) (string, error) { return string(token), nil },
+		MaxConnsPerIdentity: 1,
+		DispatchTime:        time.Millisecond,
+	}
+	inNet(t, 0, config, func(n *network) {
+		var order []string
+		n.server.onFire = func(call *Call, _ shot) {
+			time.Sleep(10 * time.Millisecond)
+			order = append(order, fmt.Sprint(call.Conn.id))
+		}
+		n.join(Config{Token: []byte("ann")})
+		n.join(Config{Token: []byte("bob")})
+		n.server.OnConnect(func(c *Conn) { order = append(order, fmt.Sprint("+", c.id)) })
+		n.server.OnDisconnect(func(c *Conn, _ error) { order = append(order, fmt.Sprint("-", c.id)) })
+		for i := range 2 {
+			mirror := n.mirror(i, n.spawn(i))
+			for range 3 {
+				require.NoError(t, fire.Call(mirror, shot{1}))
+			}
+			n.clients[i].Tick(time.Now())
+		}
+		time.Sleep(100 * time.Millisecond)
+		n.server.Tick(time.Now())
+		_, err := n.connect(newTestWorld(t, Config{Token: []byte("ann")}))
+		require.NoError(t, err)
+		time.Sleep(100 * time.Millisecond)
+		order = nil
+		n.tick(20)
+		require.NotContains(t, order, "1")
+		require.Less(t, slices.Index(order, "-1"), slices.Index(order, "+3"), order)
+		require.Contains(t, order, "-1")
 	})
 }

@@ -251,3 +251,29 @@ func TestRetryAlways(t *testing.T) {
 	require.EqualValues(t, 1, stats.Begun)
 	require.Positive(t, stats.Retries)
 }
+
+// TestRefusedAtTheDoor: a client hears which kind of limit it met, also where QUIC itself refuses it.
+func TestRefusedAtTheDoor(t *testing.T) {
+	serverTLS, clientTLS := credentials(t)
+	for _, row := range []struct {
+		config Config
+		want   string
+	}{
+		{Config{MaxConnsPerAddress: 1}, "1 connections from 127.0.0.1/32, the limit is Config.MaxConnsPerAddress"},
+		{Config{MaxConnsPerAddress: 1, RetryAbove: -1}, "the server takes no handshake now, or none from this address"},
+	} {
+		server := newTestWorld(t, row.config)
+		listener, err := Listen("127.0.0.1:0", serverTLS, server.World)
+		require.NoError(t, err)
+		addr := listener.Addr().String()
+		_, err = Dial(t.Context(), addr, clientTLS, newTestWorld(t, Config{}).World)
+		require.NoError(t, err)
+		_, err = Dial(t.Context(), addr, clientTLS, newTestWorld(t, Config{}).World)
+		var closed *CloseError
+		require.ErrorAs(t, err, &closed)
+		require.Equal(t, ServerFull, closed.Code)
+		require.ErrorContains(t, err, row.want)
+		require.Positive(t, server.HandshakeStats().Refused)
+		require.NoError(t, listener.Close())
+	}
+}

@@ -26,7 +26,7 @@ func (h *handshake) onLogin(m login) {
 		wait = w.failures.ask(c.visit.from, m.Token, time.Now())
 	}
 	if wait > 0 {
-		w.entries.LoginsSlowed++
+		w.handshakes.LoginsSlowed++
 	}
 	gone := c.visit.left
 	c.visit.asking = asks && wait == 0 && !gone
@@ -65,7 +65,7 @@ func (h *handshake) heard(token []byte, err error) {
 		w.failures.passed(token)
 	case err != errNoAnswer && h.ctx.Err() == nil: // else it only took too long
 		w.failures.failed(v.from, token, time.Now())
-		w.entries.LoginsFailed++
+		w.handshakes.LoginsFailed++
 	}
 }
 

@@ -71,16 +71,16 @@ type World struct {
 
 	machines []func(*Conn) Machine // of every connection, beside bunches
 
-	inbox     inbox
-	live      map[*Conn]struct{} // attached and not yet ended, half-open ones included
-	count     int                // of them and of ended ones whose OnDisconnect has not run
-	door      *door              // who is on the way in, and from where
-	entries   HandshakeStats     // but for Open
-	failures  *failures          // who guesses tokens
-	claims    map[string][]*Conn // by identity, oldest first; see claim
-	serial    uint64             // id of the newest connection
-	listeners int
-	closed    *CloseError
+	inbox      inbox
+	live       map[*Conn]struct{} // attached and not yet ended, half-open ones included
+	count      int                // of them and of ended ones whose OnDisconnect has not run
+	door       *door              // who is on the way in, and from where
+	handshakes HandshakeStats     // but for Open
+	failures   *failures          // who guesses tokens
+	claims     map[string][]*Conn // by identity, oldest first; see claim
+	serial     uint64             // id of the newest connection
+	listeners  int
+	closed     *CloseError
 }
 
 // shape is what the handshake compares.
