@@ -24,6 +24,8 @@ type channel struct {
 	inResendQueue bool
 	inFreshQueue  bool
 	watch         watch
+	earlier       *channel // closed; nothing of this one leaves before all of it is acknowledged; nil once it is
+	later         *channel // the one whose earlier this is
 
 	// Receiving. Sequences below expected were processed in order; the ring holds what came early.
 	in         ring[slot]

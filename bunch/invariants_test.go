@@ -42,7 +42,11 @@ func checkConn(t testing.TB, c *Conn) {
 			level = 1 + int(ch.priority)
 		}
 		queued[level] += waiting
-		if ch.hasFresh() && !ch.inFreshQueue || ch.resend.len() > 0 && !ch.inResendQueue {
+		held := ch.earlier != nil
+		if held && (ch.inFreshQueue || ch.fresh > 0 || ch.earlier.outstanding() == 0 || ch.earlier.later != ch) {
+			t.Fatalf("channel %d comes after channel %d, and is not held", number, ch.earlier.number)
+		}
+		if ch.hasFresh() && !ch.inFreshQueue && !held || ch.resend.len() > 0 && !ch.inResendQueue {
 			t.Fatalf("channel %d is not scheduled", number)
 		}
 	}

@@ -155,6 +155,7 @@ func (c *Conn) popAcked(ch *channel) {
 		c.flow.entries--
 	}
 	ch.fresh = max(ch.fresh, ch.first)
+	c.releaseLater(ch)
 	c.retire(ch)
 }
 

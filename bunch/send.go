@@ -198,6 +198,9 @@ func (c *Conn) level(ch *channel) *level {
 
 // schedule puts ch into the queues of its level that it belongs to.
 func (c *Conn) schedule(ch *channel) {
+	if ch.earlier != nil {
+		return
+	}
 	lv := c.level(ch)
 	if !ch.inResendQueue && ch.resend.len() > 0 {
 		ch.inResendQueue = true

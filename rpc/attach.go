@@ -73,6 +73,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
 		channels: make(map[uint64]*Actor),
+		closed:   make(map[*Actor]uint64),
 		limits:   make(map[*method]callLimit),
 	}
 	if full := w.enlist(c, v); full != nil {

@@ -52,12 +52,14 @@ type Conn struct {
 	cause   atomic.Pointer[CloseError] // why this side closed; the first one counts
 
 	// Owned by the world's goroutine.
-	isCorked bool
-	owned    []*Actor
-	limits   map[*method]callLimit
-	warns    [dropReasons]warnGate
-	turn     turn
-	lateWarn warnGate
+	isCorked    bool
+	owned       []*Actor
+	closed      map[*Actor]uint64 // server: channels of actors that CloseTo closed and that may not have ended at the client
+	closedLimit int               // of closed, before those that have are forgotten
+	limits      map[*method]callLimit
+	warns       [dropReasons]warnGate
+	turn        turn
+	lateWarn    warnGate
 
 	mu       sync.Mutex // guards writes to channels, and reads of it elsewhere than on the world's goroutine
 	channels map[uint64]*Actor

@@ -12,7 +12,12 @@ import (
 // flagOwned in an open or owner message: the receiver owns the actor. The other bits must be zero.
 const flagOwned = 1
 
-// OpenTo opens the actor for c, if it is not open there: its state and the calls from now on reach c. Server only.
+// minClosed actors that closed may be remembered at any time.
+const minClosed = 64
+
+// OpenTo opens the actor for c, if it is not open there: its state and the calls from now on reach c. When c may still have
+// an earlier copy, because CloseTo was called only a round trip ago, all of it waits until c is known to have ended that one.
+// Server only.
 func (a *Actor) OpenTo(c *Conn) error {
 	switch {
 	case !a.world.IsServer():
@@ -46,6 +51,12 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	}
 	if channel, err = c.machine.Open(a.class.priority); err != nil {
 		return 0, err
+	}
+	if earlier, ok := c.closed[a]; ok {
+		delete(c.closed, a)
+		if err = c.machine.After(channel, earlier); err != nil {
+			return channel, errors.Join(err, c.machine.Close(channel, nil))
+		}
 	}
 	if err = c.machine.Send(channel, bunch.Reliable, message); err != nil {
 		err = errors.Join(err, c.machine.Close(channel, nil))
@@ -103,10 +114,27 @@ func (a *Actor) shut(i int, reason CloseReason) {
 	o.conn.link.Lock()
 	a.world.cork(o.conn)
 	err := o.conn.machine.Close(o.channel, []byte{byte(reason)})
+	if err == nil && reason != Destroyed {
+		o.conn.noteClosed(a, o.channel)
+	}
 	o.conn.link.Unlock()
 	if err != nil {
 		a.world.log.Warn("channel not closed", "conn", o.conn, "actor", a.class.name, "channel", o.channel, "error", err)
 	}
+}
+
+// noteClosed remembers the channel of an actor that may open again, until the client has ended its copy at the latest twice
+// as many have closed. It is called under the link's lock.
+func (c *Conn) noteClosed(a *Actor, channel uint64) {
+	if len(c.closed) >= c.closedLimit {
+		for other, number := range c.closed {
+			if out, _ := c.machine.Reliable(number); out == 0 {
+				delete(c.closed, other)
+			}
+		}
+		c.closedLimit = max(minClosed, 2*len(c.closed))
+	}
+	c.closed[a] = channel
 }
 
 // openActor makes, on a client, the actor that the server opened.

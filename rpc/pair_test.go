@@ -21,6 +21,7 @@ var (
 	hit   = Client[int](hero, "Hit", Reliable)
 	blink = Client[int](hero, "Blink", Unreliable)
 	blast = Multicast[int](hero, "Explode", Reliable)
+	tell  = Client[string](hero, "Tell", Reliable)
 	bulk  = Client[Raw](hero, "Bulk", Reliable)
 	title = Server[callsign](hero, "Title", Reliable)
 )
@@ -77,6 +78,7 @@ func newTestWorld(t testing.TB, config Config) *testWorld {
 		}
 	})
 	On(w.binding, shout, func(p *puppet, _ *Call, s string) { p.note("shout " + s) })
+	On(w.binding, tell, func(p *puppet, _ *Call, s string) { p.note("tell " + s) })
 	On(w.binding, spam, func(p *puppet, _ *Call, n int) { p.note("spam") })
 	On(w.binding, hit, func(p *puppet, _ *Call, n int) { p.note("hit") })
 	On(w.binding, blink, func(p *puppet, _ *Call, n int) { p.note("blink") })

@@ -36,6 +36,11 @@ func overQUIC(t *testing.T, path netsim.Config, server Config, fn func(n *networ
 		require.NoError(t, err)
 		n.ends = []*Conn{end}
 		n.tick(8)
+		for range 100 {
+			if len(n.server.joined) == 0 {
+				n.tick(1) // the path is bad
+			}
+		}
 		require.Len(t, n.server.joined, 1)
 		n.conns = n.server.joined
 

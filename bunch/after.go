@@ -1,0 +1,36 @@
+package bunch
+
+import "fmt"
+
+// After holds back what is sent on a channel until the peer has acknowledged all of another one, its close included: so the
+// peer takes all of earlier before anything of number, though nothing else is ordered between channels. It costs a round
+// trip. Earlier is to be closed here, and nothing sent on number yet; when all of earlier is acknowledged nothing is held.
+func (c *Conn) After(number, earlier uint64) error {
+	if c.err != nil {
+		return c.err
+	}
+	ch, before := c.channels.open[number], c.channels.open[earlier]
+	switch {
+	case ch == nil:
+		return c.closedError(number)
+	case before == nil || before.outClosed && before.first == before.next:
+		return nil
+	case !before.outClosed || before.later != nil:
+		return fmt.Errorf("bunch: channel %d cannot come after channel %d, which is not closed, or another one comes after", number, earlier)
+	case ch.next > 0 || ch.unreliable.len() > 0 || ch.outClosed:
+		return fmt.Errorf("bunch: channel %d cannot come after channel %d: something was sent on it", number, earlier)
+	}
+	ch.earlier, before.later = before, ch
+	return nil
+}
+
+// releaseLater lets the channel go that comes after ch, when all of that is acknowledged.
+func (c *Conn) releaseLater(ch *channel) {
+	later := ch.later
+	if later == nil || ch.first < ch.next {
+		return
+	}
+	ch.later, later.earlier = nil, nil
+	c.schedule(later)
+	c.changed = true
+}
