@@ -6,11 +6,11 @@ const (
 	// skipAbout is the mean distance of packet numbers that are left out. Each costs the peer an ack at once and two bytes
 	// in the acks until one of these is acknowledged; at 500 that is below a packet in 500.
 	skipAbout = 500
-	// skipLeast is the least distance: packetThreshold and one, so that few packets decide over a loss across one at most.
+	// skipLeast is the least distance: one more than the packets that decide over a loss, so that they span at most one.
 	skipLeast = 4
 )
 
-// skips decides which packet numbers are left out. The peer can not tell them from lost packets, so one that acknowledges
+// skips decides which packet numbers are left out. The peer cannot tell them from lost packets, so one that acknowledges
 // what it did not receive, to have us send faster than the path takes, names one of them sooner or later (RFC 9000, 21.4).
 type skips struct {
 	random func(n int) int // nil = none is left out

@@ -13,13 +13,14 @@ type Stats struct {
 	RTT, SmoothedRTT, MinRTT time.Duration
 	Jitter                   time.Duration // mean deviation of the round trip time
 
-	// Shares of packets, 0 to 1, since the start.
+	// Shares of packets, 0 to 1, since the start. About 0.002 of LossIn are numbers that the peer leaves out, which nobody
+	// can tell from lost ones.
 	LossIn, LossOut float64
 	// Bytes a second between the last two calls of Stats that were at least a second apart, else since the start.
 	RateIn, RateOut float64
 
 	PacketsIn, PacketsOut             uint64
-	PacketsLost, PacketsMissing       uint64 // sent and lost; never seen, though later ones were (with the one number in about 500 that the peer leaves out)
+	PacketsLost, PacketsMissing       uint64 // sent and lost; never seen, though later ones were
 	BytesIn, BytesOut                 uint64
 	BunchesIn, BunchesOut             uint64
 	BunchesResent                     uint64
