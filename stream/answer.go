@@ -16,6 +16,9 @@ func (in *incoming) answer(offset, index int64, have bool) {
 	before := in.parts.held
 	in.parts.resume(offset)
 	in.peer.account.must(in.parts.held - before)
+	if in.resumed = offset; in.header.kind == kindArray {
+		in.resumed = index
+	}
 	in.reply = &accept{id: in.header.id, offset: offset, index: index, have: have}
 	in.peer.streams.wake()
 }

@@ -86,7 +86,7 @@ func (n *conformance) blobs(size int) {
 		if n.loss < 0.2 { // where five probes in a row are lost now and then, and QUIC goes on
 			require.Equal(n, n.carrier, transfer.Carrier())
 		}
-		require.Equal(n, Progress{int64(size), int64(size), int64(size)}, transfer.Progress())
+		require.Equal(n, Progress{Sent: int64(size), Acked: int64(size), Total: int64(size)}, transfer.Progress())
 	}
 	require.True(n, bytes.Equal(up, (<-n.atServer).data))
 	require.True(n, bytes.Equal(down, (<-n.atClient).data))

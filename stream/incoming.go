@@ -45,6 +45,7 @@ type incoming struct {
 	position int64 // bytes that the application has consumed
 	elements int64 // and elements
 	size     int64 // of the whole, once verified
+	resumed  int64 // what was stored when it began, as Progress counts
 
 	onTick bool // the tick delivers
 	reply  *accept
@@ -329,7 +330,7 @@ func (in *incoming) completeLocked() {
 func (in *incoming) progress() Progress {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	p := Progress{Sent: in.parts.next, Acked: in.position, Total: in.header.total()}
+	p := Progress{Sent: in.parts.next, Acked: in.position, Total: in.header.total(), Resumed: in.resumed}
 	switch {
 	case in.header.kind == kindArray:
 		p.Sent, p.Acked = in.elements, in.elements

@@ -8,4 +8,6 @@ type Progress struct {
 	Acked int64
 	// Total is -1 while it is not known.
 	Total int64
+	// Resumed is what was at the receiver before the transfer began, and did not travel again.
+	Resumed int64
 }

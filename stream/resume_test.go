@@ -35,7 +35,10 @@ func testBlobResumes(t *testing.T, via Backend) {
 		require.ErrorIs(n, (<-got).err, ErrClosed)
 
 		before := n.server.peer.Conn().Stats().BytesOut
-		require.NoError(n, n.mustStart(n.server.peer, sent, Key("k")).Wait(n.ctx))
+		second := n.mustStart(n.server.peer, sent, Key("k"))
+		require.NoError(n, second.Wait(n.ctx))
+		require.GreaterOrEqual(n, second.Progress().Resumed, int64(2<<20))
+		require.Less(n, second.Progress().Resumed, int64(4<<20))
 		r := <-got
 		require.NoError(n, r.err)
 		require.True(n, bytes.Equal(sent, r.data))
@@ -46,7 +49,7 @@ func testBlobResumes(t *testing.T, via Backend) {
 		require.NoError(n, again.Wait(n.ctx))
 		require.True(n, bytes.Equal(sent, (<-got).data))
 		require.Less(n, n.server.peer.Conn().Stats().BytesOut-before, uint64(8<<10))
-		require.Equal(n, Progress{4 << 20, 4 << 20, 4 << 20}, again.Progress())
+		require.Equal(n, Progress{Sent: 4 << 20, Acked: 4 << 20, Total: 4 << 20, Resumed: 4 << 20}, again.Progress())
 	})
 }
 
@@ -76,6 +79,7 @@ func testArrayResumes(t *testing.T, via Backend) {
 		second, err := items.Start(n.server.peer, sent, Key("k"))
 		require.NoError(n, err)
 		require.NoError(n, second.Wait(n.ctx))
+		require.GreaterOrEqual(n, second.Progress().Resumed, int64(75_000))
 		all := <-got
 		require.Len(n, all, len(sent))
 		require.EqualValues(n, 149_999, all[149_999].ID)

@@ -234,17 +234,17 @@ func (t *Transfer) onAccept(m accept) error {
 	}
 	t.accepted, t.have, t.granted = true, m.have, m.limit
 	t.limit = max(t.limit, m.limit)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.progress.Resumed = m.offset; t.header.kind == kindArray {
+		t.progress.Resumed = m.index
+	}
 	if m.have {
 		t.feed.stop()
 		return nil
 	}
 	t.feed.resume(m.offset, m.index)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.header.kind == kindArray {
-		m.offset = m.index
-	}
-	t.progress.Sent = max(t.progress.Sent, m.offset)
+	t.progress.Sent = max(t.progress.Sent, t.progress.Resumed)
 	return nil
 }
 

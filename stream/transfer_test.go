@@ -49,7 +49,7 @@ func (n *network) checkBlob(from, to end1, sent []byte, known bool) {
 	require.True(n, bytes.Equal(sent, r.data))
 	require.Equal(n, "slot 1", r.in.Name())
 	require.Equal(n, size, r.in.Size())
-	whole := Progress{int64(len(sent)), int64(len(sent)), int64(len(sent))}
+	whole := Progress{Sent: int64(len(sent)), Acked: int64(len(sent)), Total: int64(len(sent))}
 	require.Equal(n, whole, transfer.Progress())
 	require.Equal(n, whole, r.in.Progress())
 	<-r.in.Done()
@@ -103,7 +103,7 @@ func (n *network) checkArray(from, to end1, sent []item) {
 		require.Equal(n, sent[i].Name, r.all[i].Name)
 		require.Len(n, r.all[i].Tags, len(sent[i].Tags))
 	}
-	require.Equal(n, Progress{int64(len(sent)), int64(len(sent)), int64(len(sent))}, transfer.Progress())
+	require.Equal(n, Progress{Sent: int64(len(sent)), Acked: int64(len(sent)), Total: int64(len(sent))}, transfer.Progress())
 }
 
 func TestArrayPushedInTicks(t *testing.T) { overBackends(t, testArrayPushedInTicks) }

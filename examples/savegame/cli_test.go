@@ -172,18 +172,18 @@ func TestServeRefuses(t *testing.T) {
 	t.Parallel()
 	file, _ := newFile(t, 10)
 	ctx := context.Background()
-	requireFailure(t, runProgram(ctx, "serve", "-dir", filepath.Join(file, "x")), file)
+	requireFailure(t, runProgram(ctx, "serve", "-addr", "127.0.0.1:0", "-dir", filepath.Join(file, "x")), file)
 	dir := t.TempDir()
-	requireFailure(t, runProgram(ctx, "serve", "-dir", dir, "-token-file", filepath.Join(dir, "none")), filepath.Join(dir, "none"))
-	requireFailure(t, runProgram(ctx, "serve", "-dir", dir, "-max-size", "lots"), "lots")
-	requireFailure(t, runProgram(ctx, "serve", "-dir", dir, "-quota", "-1"), "-1")
-	requireFailure(t, runProgram(ctx, "serve", "-dir", dir, "-log", "loud"), "loud")
+	requireFailure(t, runProgram(ctx, "serve", "-addr", "127.0.0.1:0", "-dir", dir, "-token-file", filepath.Join(dir, "none")), filepath.Join(dir, "none"))
+	requireFailure(t, runProgram(ctx, "serve", "-addr", "127.0.0.1:0", "-dir", dir, "-max-size", "lots"), "lots")
+	requireFailure(t, runProgram(ctx, "serve", "-addr", "127.0.0.1:0", "-dir", dir, "-quota", "-1"), "-1")
+	requireFailure(t, runProgram(ctx, "serve", "-addr", "127.0.0.1:0", "-dir", dir, "-log", "loud"), "loud")
 	s := startServer(t)
-	r := runProgram(ctx, "serve", "-dir", t.TempDir(), "-addr", s.addr)
-	require.NotZero(t, r.code)
-	require.Contains(t, lastLine(r.stderr), s.addr)
+	fresh := filepath.Join(t.TempDir(), "fresh")
+	requireFailure(t, runProgram(ctx, "serve", "-dir", fresh, "-addr", s.addr), s.addr, "in use")
+	require.NoDirExists(t, fresh, "nothing is made for a server that does not begin")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "certificate.pem"), []byte("damaged"), 0o600))
-	requireFailure(t, runProgram(ctx, "serve", "-dir", dir), "certificate.pem")
+	requireFailure(t, runProgram(ctx, "serve", "-addr", "127.0.0.1:0", "-dir", dir), "certificate.pem")
 }
 
 func TestCommandLine(t *testing.T) {
@@ -196,9 +196,15 @@ func TestCommandLine(t *testing.T) {
 		{"demo -rtt -5ms", "-5ms"},
 		{"demo -backend frob", "frob"},
 		{"demo -lanes 33", "33"},
-		{"demo -bogus", "bogus"},
+		{"demo -bogus", "--bogus"},
+		{"demo --bogus", "--bogus"},
+		{"put -token", "--token"},
+		{"demo -lanes x", "--lanes"},
 		{"put", "FILE"},
-		{"put a b c", `"c"`},
+		{"put a b c", "one file"},
+		{"put a main.go", `--name "main.go"`},
+		{"put -name x a b", "one file"},
+		{"put -", "NAME"},
 		{"get", "NAME"},
 		{"rm", "NAME"},
 		{"ls x", `"x"`},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -12,12 +13,13 @@ import (
 
 // app is one run of the program.
 type app struct {
+	stdin          io.Reader
 	stdout, stderr io.Writer
 }
 
 // newApp declares the commands.
-func newApp(stdout, stderr io.Writer) *cli.Command {
-	a := &app{stdout, stderr}
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.Command {
+	a := &app{stdin, stdout, stderr}
 	root := &cli.Command{
 		Name:           "savegame",
 		Usage:          "save games up and down over reliable bunches",
@@ -35,9 +37,12 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 	return root
 }
 
+// twoDashes writes flags in the library's errors as its help does.
+var twoDashes = strings.NewReplacer("not defined: -", "not defined: --", "needs an argument: -", "needs an argument: --", "for flag -", "for flag --")
+
 // usageError leaves it at the error, without the help.
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
-	return fmt.Errorf("%w (see savegame %s -h)", err, c.Name)
+	return fmt.Errorf("%s (see savegame %s --help)", twoDashes.Replace(err.Error()), c.Name)
 }
 
 func (a *app) demoCommand() *cli.Command {
@@ -68,7 +73,7 @@ func (a *app) serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "dir", Value: "savegame-data", Usage: "`FOLDER` of the certificate and the saves"},
 			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with one token a line, and comments after # (default: tokens.txt in the folder, made with one token)"},
 			&cli.StringFlag{Name: "max-size", Value: "64MiB", Usage: "`BYTES` of one save"},
-			&cli.StringFlag{Name: "quota", Value: "1GiB", Usage: "`BYTES` of the saves of one token"},
+			&cli.StringFlag{Name: "quota", Value: "1GiB", Usage: "`BYTES` of the saves and unfinished uploads of one token"},
 			logFlag("info"),
 		},
 		Action: a.serve,
@@ -77,13 +82,19 @@ func (a *app) serveCommand() *cli.Command {
 
 func (a *app) putCommand() *cli.Command {
 	return &cli.Command{
-		Name: "put", Usage: "hand a file in", ArgsUsage: "FILE [NAME]", Flags: contentFlags(), Action: a.put,
+		Name: "put", Usage: "hand a file in", ArgsUsage: "FILE [NAME]",
+		Description: "FILE - is standard input; it is kept in a temporary file until the server has it.",
+		Flags:       append(contentFlags(), &cli.StringFlag{Name: "name", Usage: "`NAME` of the save, also where a file here is called so"}),
+		Action:      a.put,
 	}
 }
 
 func (a *app) getCommand() *cli.Command {
 	return &cli.Command{
-		Name: "get", Usage: "fetch a save", ArgsUsage: "NAME [FILE]", Flags: contentFlags(), Action: a.get,
+		Name: "get", Usage: "fetch a save", ArgsUsage: "NAME [FILE]",
+		Description: "A file is there, or replaced, once the save is complete, also behind a link; an interrupted get goes on.\n" +
+			"FILE - is standard output. There, into a pipe and into a device the content goes as it comes, and each get begins anew.",
+		Flags: contentFlags(), Action: a.get,
 	}
 }
 
@@ -140,7 +151,7 @@ func arguments(c *cli.Command, least, most int) ([]string, error) {
 	case len(args) < least:
 		return nil, fmt.Errorf("%s needs %s", c.Name, c.ArgsUsage)
 	case len(args) > most && most == 0:
-		return nil, fmt.Errorf("unknown argument %q (see savegame -h)", args[0])
+		return nil, fmt.Errorf("unknown argument %q (see savegame --help)", args[0])
 	case len(args) > most:
 		return nil, fmt.Errorf("%s takes no more than %s, not %q", c.Name, c.ArgsUsage, args[most])
 	}

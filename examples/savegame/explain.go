@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/vault"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
@@ -66,6 +67,8 @@ func explain(server string, err error) error {
 	switch {
 	case errors.Is(err, desk.ErrRefused), errors.Is(err, errInterrupted):
 		return err
+	case errors.Is(err, vault.ErrChanged):
+		return fmt.Errorf("%w; put it again", err)
 	case errors.As(err, &closed) && closed.Code == rpc.ConnectionTimeout:
 		return fmt.Errorf("server %s went away: %s", server, closed.Reason)
 	case errors.As(err, &closed):

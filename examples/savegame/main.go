@@ -16,6 +16,8 @@
 //	savegame ls
 //	savegame get world.sav copy.sav
 //	savegame rm world.sav
+//	tar c world | savegame put - world.tar
+//	savegame get world.tar - | tar x
 package main
 
 import (
@@ -38,7 +40,7 @@ func main() {
 		signal.Stop(signals) // the second one kills
 		cancel(errInterrupted)
 	}()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // quietBuffers keeps quic-go from writing to standard error about the sizes of kernel buffers, unless the user decided
@@ -54,8 +56,8 @@ func quietBuffers() {
 const exitInterrupted = 130
 
 // run runs one command line and returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	err := newApp(stdout, stderr).Run(ctx, append([]string{"savegame"}, args...))
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	err := newApp(stdin, stdout, stderr).Run(ctx, append([]string{"savegame"}, args...))
 	if err == nil {
 		return 0
 	}

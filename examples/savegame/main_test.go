@@ -5,7 +5,6 @@ import (
 
 	"bytes"
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,7 +85,7 @@ func startServerIn(t *testing.T, dir string, args ...string) *testServer {
 	stdout, stderr := newOutput(), newOutput()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, append([]string{"serve", "-addr", "127.0.0.1:0", "-dir", dir}, args...), stdout, stderr)
+		code <- run(ctx, append([]string{"serve", "-addr", "127.0.0.1:0", "-dir", dir}, args...), nil, stdout, stderr)
 		stdout.end()
 	}()
 	s := &testServer{t: t, dir: dir}
@@ -117,8 +116,13 @@ type result struct {
 
 // runProgram runs one command to its end.
 func runProgram(ctx context.Context, args ...string) result {
+	return runWith(ctx, "", args...)
+}
+
+// runWith gives the command something to read.
+func runWith(ctx context.Context, stdin string, args ...string) result {
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, args, &stdout, io.Writer(&stderr))
+	code := run(ctx, args, strings.NewReader(stdin), &stdout, &stderr)
 	return result{code, stdout.String(), stderr.String()}
 }
 

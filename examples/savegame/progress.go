@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
@@ -17,36 +18,57 @@ import (
 const (
 	barInterval  = 100 * time.Millisecond
 	lineInterval = time.Second
+	// defaultColumns is the width of a terminal that does not tell it.
+	defaultColumns = 80
+	// Columns of a bar; where there are fewer than the least, none is drawn.
+	leastBar, mostBar = 10, 30
 )
 
-// display shows transfers: as a bar on a terminal, as lines elsewhere.
+// display shows transfers: as a bar on a terminal, as lines elsewhere. What is over before its first look is not shown.
 type display struct {
 	out      io.Writer
-	terminal bool
+	terminal func() (columns int) // nil: it is none
+
+	mu   sync.Mutex
+	last stream.Progress // of what was watched last
+	took time.Duration
 }
 
 func newDisplay(out io.Writer) *display {
 	f, ok := out.(*os.File)
-	return &display{out, ok && term.IsTerminal(int(f.Fd()))}
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return &display{out: out}
+	}
+	return &display{out: out, terminal: func() int {
+		columns, _, err := term.GetSize(int(f.Fd()))
+		if err != nil || columns <= 0 {
+			return defaultColumns
+		}
+		return columns
+	}}
 }
 
 // watch shows one transfer until stop is called, which leaves its last state.
 func (d *display) watch(label string, t desk.Tracker) (stop func()) {
-	show, interval := d.line(label), lineInterval
-	if d.terminal {
-		show, interval = d.bar(label), barInterval
+	show, interval := d.line, lineInterval
+	if d.terminal != nil {
+		show, interval = d.bar, barInterval
 	}
+	begin := time.Now()
+	m := newMeter(begin)
 	ended := make(chan struct{})
 	var work sync.WaitGroup
 	work.Go(func() {
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
-		for {
+		for shown := false; ; shown = true {
 			select {
 			case now := <-ticker.C:
-				show(now, t.Progress(), false)
+				show(label, m.describe(now, t.Progress()), false)
 			case <-ended:
-				show(time.Now(), t.Progress(), true)
+				if shown {
+					show(label, m.describe(time.Now(), t.Progress()), true)
+				}
 				return
 			}
 		}
@@ -54,87 +76,81 @@ func (d *display) watch(label string, t desk.Tracker) (stop func()) {
 	return func() {
 		close(ended)
 		work.Wait()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.last, d.took = t.Progress(), time.Since(begin)
 	}
 }
 
-// bar draws on a terminal.
-func (d *display) bar(label string) func(now time.Time, p stream.Progress, last bool) {
-	var bar *progressbar.ProgressBar
-	return func(_ time.Time, p stream.Progress, last bool) {
-		if bar == nil {
-			bar = progressbar.NewOptions64(max(p.Total, 1),
-				progressbar.OptionSetWriter(d.out),
-				progressbar.OptionSetDescription(label),
-				progressbar.OptionShowBytes(true),
-				progressbar.OptionShowCount(),
-				progressbar.OptionUseIECUnits(true),
-				progressbar.OptionSetPredictTime(true),
-				progressbar.OptionSetWidth(30),
-			)
+// bar draws over the line of the terminal that it is in.
+func (d *display) bar(label string, s state, last bool) {
+	end := ""
+	if last {
+		end = "\n"
+	}
+	fmt.Fprintf(d.out, "\r%s\x1b[K%s", fit(label, s, d.terminal()-1), end)
+}
+
+func (d *display) line(label string, s state, _ bool) {
+	fmt.Fprintf(d.out, "%s: %s\n", label, strings.Join(s.words, ""))
+}
+
+// fit writes a state in so many columns: the share always, as much of the label as fits, and what else there is room for.
+func fit(label string, s state, most int) string {
+	line := cut(label, most-columns(s.words[0])-2)
+	if line != "" {
+		line += ": "
+	}
+	line += s.words[0]
+	for _, w := range s.words[1:] {
+		if columns(line)+columns(w) <= most {
+			line += w
 		}
-		if p.Total > 0 {
-			_ = bar.Set64(p.Acked)
+	}
+	if room := min(most-columns(line)-3, mostBar); room >= leastBar {
+		full := int(s.share * float64(room))
+		line += " [" + strings.Repeat("=", full) + strings.Repeat(" ", room-full) + "]"
+	}
+	return cut(line, most)
+}
+
+// cut shortens a text to so many columns.
+func cut(text string, most int) string {
+	if columns(text) <= most {
+		return text
+	}
+	runes := []rune(text)
+	for len(runes) > 0 && columns(string(runes))+1 > most {
+		runes = runes[:len(runes)-1]
+	}
+	if len(runes) == 0 {
+		return ""
+	}
+	return string(runes) + "…"
+}
+
+// columns is how many columns a text takes at most: letters of East Asia take two, and marks over letters none.
+func columns(text string) (n int) {
+	for _, r := range text {
+		switch {
+		case unicode.Is(unicode.Mn, r):
+		case r >= 0x1100 && r != '…':
+			n += 2
+		default:
+			n++
 		}
-		if last {
-			_ = bar.Exit()
-			fmt.Fprintln(d.out)
-		}
 	}
+	return n
 }
 
-// line writes a line for each look.
-func (d *display) line(label string) func(now time.Time, p stream.Progress, last bool) {
-	m := newMeter(time.Now())
-	return func(now time.Time, p stream.Progress, _ bool) {
-		m.add(now, p.Acked)
-		fmt.Fprintf(d.out, "%s: %s\n", label, m.describe(p))
+// report says what the transfer that was watched last cost.
+func (d *display) report(out io.Writer, what, name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	size, resumed := d.last.Total, d.last.Resumed
+	fmt.Fprintf(out, "%s %s: %s in %.2f s, %s", what, name, formatSize(size), d.took.Seconds(), formatRate(size-resumed, d.took))
+	if resumed > 0 {
+		fmt.Fprintf(out, ", %s of it were there already", formatSize(resumed))
 	}
-}
-
-// meterWindow is how far back a meter looks.
-const meterWindow = 5 * time.Second
-
-// meter measures the rate of a transfer over the last seconds.
-type meter struct{ samples []sample }
-
-type sample struct {
-	at    time.Time
-	bytes int64
-}
-
-func newMeter(now time.Time) *meter { return &meter{[]sample{{now, 0}}} }
-
-func (m *meter) add(now time.Time, bytes int64) {
-	m.samples = append(m.samples, sample{now, bytes})
-	for len(m.samples) > 2 && now.Sub(m.samples[0].at) > meterWindow {
-		m.samples = m.samples[1:]
-	}
-}
-
-// rate returns bytes a second.
-func (m *meter) rate() float64 {
-	first, last := m.samples[0], m.samples[len(m.samples)-1]
-	if d := last.at.Sub(first.at); d > 0 {
-		return float64(last.bytes-first.bytes) / d.Seconds()
-	}
-	return 0
-}
-
-// describe says how far it is, how fast, and how long it will take.
-func (m *meter) describe(p stream.Progress) string {
-	percent := int64(100)
-	if p.Total > 0 {
-		percent = p.Acked * 100 / p.Total
-	}
-	s := fmt.Sprintf("%3d %% of %s", percent, formatSize(max(p.Total, 0)))
-	rate := m.rate()
-	if rate <= 0 {
-		return s
-	}
-	s += fmt.Sprintf(", %s/s", formatSize(int64(rate)))
-	if left := p.Total - p.Acked; left > 0 {
-		eta := time.Duration(float64(left) / rate * float64(time.Second))
-		s += fmt.Sprintf(", %v left", eta.Round(time.Second))
-	}
-	return s
+	fmt.Fprintln(out)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -20,82 +19,12 @@ import (
 // dialTime bounds how long a server may take to answer.
 const dialTime = 10 * time.Second
 
-// put hands a file in.
-func (a *app) put(ctx context.Context, c *cli.Command) error {
-	args, err := arguments(c, 1, 2)
-	if err != nil {
-		return err
-	}
-	path, name := args[0], args[1]
-	if len(c.Args().Slice()) < 2 {
-		name = filepath.Base(path)
-	}
-	if err := vault.CheckName(name); err != nil {
-		return err
-	}
-	src, err := vault.OpenSource(path)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	return a.visit(ctx, c, func(client *desk.Client) error {
-		start := time.Now()
-		had, err := client.Put(ctx, name, src)
-		switch {
-		case err != nil:
-			return fmt.Errorf("put %s: %w", name, explain(c.String("server"), err))
-		case had:
-			fmt.Fprintf(a.stdout, "put %s: %s, the server had it already\n", name, formatSize(src.Size))
-			return nil
-		}
-		a.report("put", name, src.Size, client.Conn().Stats().BytesOut, time.Since(start))
-		return nil
-	})
-}
-
-// get fetches a save.
-func (a *app) get(ctx context.Context, c *cli.Command) error {
-	args, err := arguments(c, 1, 2)
-	if err != nil {
-		return err
-	}
-	name, path := args[0], args[1]
-	if err := vault.CheckName(name); err != nil {
-		return err
-	}
-	if path == "" {
-		path = name
-	}
-	target, err := vault.OpenTarget(path, name)
-	if err != nil {
-		return err
-	}
-	return a.visit(ctx, c, func(client *desk.Client) error {
-		start := time.Now()
-		size, had, err := client.Get(ctx, name, target)
-		switch {
-		case err != nil:
-			return fmt.Errorf("get %s: %w", name, explain(c.String("server"), err))
-		case had:
-			fmt.Fprintf(a.stdout, "get %s: %s, %s has it already\n", name, formatSize(size), target.Path)
-			return nil
-		}
-		a.report("get", name, size, client.Conn().Stats().BytesIn, time.Since(start))
-		return nil
-	})
-}
-
-// report says what a transfer cost. Carried is bytes on the wire in the direction of the transfer.
-func (a *app) report(what, name string, size int64, carried uint64, d time.Duration) {
-	fmt.Fprintf(a.stdout, "%s %s: %s in %.2f s, %s, sent %s\n", what, name, formatSize(size), d.Seconds(), formatRate(size, d), formatSize(int64(carried)))
-}
-
 // list prints the saves.
 func (a *app) list(ctx context.Context, c *cli.Command) error {
 	if _, err := arguments(c, 0, 0); err != nil {
 		return err
 	}
-	return a.visit(ctx, c, func(client *desk.Client) error {
+	return a.visit(ctx, c, func(client *desk.Client, _ *display) error {
 		saves, err := client.List(ctx)
 		if err != nil {
 			return fmt.Errorf("ls: %w", explain(c.String("server"), err))
@@ -117,7 +46,7 @@ func (a *app) remove(ctx context.Context, c *cli.Command) error {
 	if err := vault.CheckName(args[0]); err != nil {
 		return err
 	}
-	return a.visit(ctx, c, func(client *desk.Client) error {
+	return a.visit(ctx, c, func(client *desk.Client, _ *display) error {
 		if err := client.Remove(ctx, args[0]); err != nil {
 			return fmt.Errorf("rm %s: %w", args[0], explain(c.String("server"), err))
 		}
@@ -126,8 +55,8 @@ func (a *app) remove(ctx context.Context, c *cli.Command) error {
 	})
 }
 
-// visit runs fn with a client that is connected as the flags say.
-func (a *app) visit(ctx context.Context, c *cli.Command, fn func(*desk.Client) error) error {
+// visit runs fn with a client that is connected as the flags say, and what shows its transfers.
+func (a *app) visit(ctx context.Context, c *cli.Command, fn func(*desk.Client, *display) error) error {
 	token, err := tokenOf(c)
 	if err != nil {
 		return err
@@ -136,9 +65,10 @@ func (a *app) visit(ctx context.Context, c *cli.Command, fn func(*desk.Client) e
 	if err := checkFingerprint(p.fingerprint); err != nil {
 		return err
 	}
+	d := newDisplay(a.stderr)
 	config := desk.ClientConfig{
-		Server: c.String("server"), TLS: p.config(), Token: token,
-		Watch: newDisplay(a.stderr).watch,
+		Server: c.String("server"), TLS: p.config(), Token: token, Watch: d.watch,
+		Waiting: func() { fmt.Fprintln(a.stderr, "waiting for other uploads with this token") },
 	}
 	if config.Backend, err = backendOf(c.String("backend"), 1); err != nil {
 		return err
@@ -153,7 +83,7 @@ func (a *app) visit(ctx context.Context, c *cli.Command, fn func(*desk.Client) e
 		return explainDial(config.Server, p, err)
 	}
 	defer client.Close()
-	return fn(client)
+	return fn(client, d)
 }
 
 // tokenOf finds the token: in its flag, in a file, in the environment.
@@ -171,13 +101,13 @@ func tokenOf(c *cli.Command) (string, error) {
 	if token := strings.TrimSpace(os.Getenv(tokenVariable)); token != "" {
 		return token, nil
 	}
-	return "", errors.New("no token: give -token, -token-file or $" + tokenVariable)
+	return "", errors.New("no token: give --token, --token-file or $" + tokenVariable)
 }
 
 // checkFingerprint refuses what can match no certificate.
 func checkFingerprint(s string) error {
 	if s == "" {
-		return errors.New("no fingerprint: give -fingerprint as the server printed it")
+		return errors.New("no fingerprint: give --fingerprint as the server printed it")
 	}
 	raw, err := hex.DecodeString(strings.NewReplacer(":", "", " ", "").Replace(s))
 	if err != nil || len(raw) != 32 {

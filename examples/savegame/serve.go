@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -35,6 +36,11 @@ func (a *app) serve(ctx context.Context, c *cli.Command) error {
 	if config.Logger, config.LogLevel, err = newLogger(a.stderr, c.String("log")); err != nil {
 		return err
 	}
+	socket, err := listen(c.String("addr")) // first: a server that can not begin leaves nothing behind
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
 	dir := c.String("dir")
 	if config.Vault, err = vault.Open(dir, vault.Limits{MaxBytes: maxSize, Quota: quota}); err != nil {
 		return err
@@ -46,7 +52,19 @@ func (a *app) serve(ctx context.Context, c *cli.Command) error {
 	if config.Guard, err = a.guard(c.String("token-file"), dir); err != nil {
 		return err
 	}
-	return a.listen(ctx, c.String("addr"), cert, config)
+	return a.run(ctx, socket, cert, config)
+}
+
+func listen(addr string) (*net.UDPConn, error) {
+	local, err := net.ResolveUDPAddr("udp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("address %s: %w", addr, err)
+	}
+	socket, err := net.ListenUDP("udp", local)
+	if err != nil {
+		return nil, fmt.Errorf("address %s: %w", addr, vault.Reason(err))
+	}
+	return socket, nil
 }
 
 // guard returns who checks tokens, by a file of the user's or by one in the folder, which is made when it is missing.
@@ -70,14 +88,15 @@ func (a *app) guard(path, dir string) (*vault.Guard, error) {
 	return guard, err
 }
 
-func (a *app) listen(ctx context.Context, addr string, cert tls.Certificate, config desk.ServerConfig) error {
+// run serves until ctx ends.
+func (a *app) run(ctx context.Context, socket *net.UDPConn, cert tls.Certificate, config desk.ServerConfig) error {
 	server, err := desk.NewServer(config)
 	if err != nil {
 		return err
 	}
-	listener, err := rpc.Listen(addr, &tls.Config{Certificates: []tls.Certificate{cert}}, server.World())
+	listener, err := rpc.ListenPacket(socket, &tls.Config{Certificates: []tls.Certificate{cert}}, server.World())
 	if err != nil {
-		return fmt.Errorf("address %s: %w", addr, vault.Reason(err))
+		return fmt.Errorf("address %v: %w", socket.LocalAddr(), err)
 	}
 	fmt.Fprintf(a.stdout, "fingerprint %s\nlistening   %v\n", rpc.Fingerprint(cert), listener.Addr())
 	ended := make(chan error, 1)

@@ -23,6 +23,8 @@ const (
 	closeTime = 3 * time.Second
 	// wordTime is how long a client whose stream failed waits for the server to say why in full.
 	wordTime = 2 * time.Second
+	// waitingTime is after how long without an answer a put seems to wait for others.
+	waitingTime = 3 * time.Second
 )
 
 // ErrRefused wraps what the server says when it does not do what was asked.
@@ -41,6 +43,8 @@ type ClientConfig struct {
 
 	// Setup, unless nil, may bind more classes to the world before it connects.
 	Setup func(*rpc.World)
+	// Waiting, unless nil, is called when a put waits for other puts with the same token.
+	Waiting func()
 	// Watch, unless nil, is shown each transfer, and before that the hashing of the file; stop is called when it is over.
 	Watch func(name string, t Tracker) (stop func())
 }

@@ -2,6 +2,7 @@ package desk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // Get fetches a save into a file. It returns the save's size when the file is there and durable. Had says that the file
-// had the content.
+// had the content. Into what is no regular file the content goes as it comes, before all of it is verified.
 func (c *Client) Get(ctx context.Context, name string, target *vault.Target) (size int64, had bool, err error) {
 	request, answers, forget, err := c.ask(ctx, func(request uint32) error {
 		return callGet.Call(c.desk, getArgs{request, name})
@@ -29,6 +30,11 @@ func (c *Client) Get(ctx context.Context, name string, target *vault.Target) (si
 	if had, err := target.Has(ctx, a.Digest, a.Size); had || err != nil {
 		return a.Size, had, err
 	}
+	w, err := target.Open(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	defer w.Close() // once more than receive does is no harm
 	c.store.set(target.Store())
 	in, err := c.fetch(ctx, request, answers)
 	if err != nil {
@@ -38,7 +44,7 @@ func (c *Client) Get(ctx context.Context, name string, target *vault.Target) (si
 		in.Reject(fmt.Errorf("it is not what was offered"))
 		return 0, false, fmt.Errorf("the server sent other content than it offered")
 	}
-	if err := c.receive(ctx, name, in); err != nil {
+	if err := c.receive(ctx, name, in, w); err != nil {
 		return 0, false, target.Explain(c.conn.Identity(), in.Key(), err)
 	}
 	return a.Size, false, target.Publish(ctx, c.conn.Identity(), a.Digest, a.Size)
@@ -74,15 +80,24 @@ func (c *Client) fetch(ctx context.Context, request uint32, answers <-chan answe
 	}
 }
 
-// receive reads the stream to its end, by when the store holds the verified content.
-func (c *Client) receive(ctx context.Context, name string, in *stream.IncomingBlob) error {
+// receive copies the stream to its end, by when it is verified and the store, if there is one, holds it. When ctx ends
+// first, a Write in progress is left alone.
+func (c *Client) receive(ctx context.Context, name string, in *stream.IncomingBlob, w io.WriteCloser) error {
 	defer c.watch(name, in)()
-	defer context.AfterFunc(ctx, func() { in.Cancel(context.Cause(ctx)) })()
-	if _, err := io.Copy(io.Discard, in); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	copied := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(w, in)
+		copied <- errors.Join(err, w.Close())
+	}()
+	select {
+	case err := <-copied:
+		if err != nil {
+			in.Cancel(err)
+			return err
 		}
-		return err
+	case <-ctx.Done():
+		in.Cancel(context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 	c.config.Trace.received()
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/vault"
 	"github.com/quivernet/quiver/stream"
@@ -25,6 +26,9 @@ func (c *Client) Put(ctx context.Context, name string, src *vault.Source) (had b
 
 // hash computes what the file hashes to, unless that is known, as long as the server is there.
 func (c *Client) hash(ctx context.Context, src *vault.Source) error {
+	if src.Hashed() {
+		return nil
+	}
 	defer c.watch("hashing", src)()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -46,7 +50,13 @@ func (c *Client) put(ctx context.Context, name string, src *vault.Source) (had b
 		return false, err
 	}
 	defer forget()
+	waiting := time.AfterFunc(waitingTime, func() {
+		if c.config.Waiting != nil {
+			c.config.Waiting()
+		}
+	})
 	a, err := c.await(ctx, answers)
+	waiting.Stop()
 	if err != nil || a.Verdict == stored {
 		return err == nil, err
 	}

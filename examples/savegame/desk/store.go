@@ -1,55 +1,51 @@
 package desk
 
 import (
-	"errors"
+	"io/fs"
 	"sync"
 
 	"github.com/quivernet/quiver/stream"
 )
 
-// swapStore is the store of the content that is being fetched; each goes to a folder of its own choice.
+// swapStore is the store of the content that is being fetched; each goes to a folder of its own choice, and what goes
+// into a pipe to none.
 type swapStore struct {
-	mu sync.Mutex
-	stream.Store
+	mu    sync.Mutex
+	store stream.Store // nil: none
 }
 
 func (s *swapStore) set(store stream.Store) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Store = store
+	s.store = store
 }
 
-func (s *swapStore) get() (stream.Store, error) {
+func (s *swapStore) get() stream.Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Store == nil {
-		return nil, errors.New("no content is being fetched")
-	}
-	return s.Store, nil
+	return s.store
 }
 
+// Open fails with ErrStoreFull where there is no store: the transfer goes on without.
 func (s *swapStore) Open(identity, key string, size int64) (stream.Part, error) {
-	store, err := s.get()
-	if err != nil {
-		return nil, err
+	if store := s.get(); store != nil {
+		return store.Open(identity, key, size)
 	}
-	return store.Open(identity, key, size)
+	return nil, stream.ErrStoreFull
 }
 
 func (s *swapStore) Lookup(identity, key string) (stream.Content, error) {
-	store, err := s.get()
-	if err != nil {
-		return nil, err
+	if store := s.get(); store != nil {
+		return store.Lookup(identity, key)
 	}
-	return store.Lookup(identity, key)
+	return nil, fs.ErrNotExist
 }
 
 func (s *swapStore) Remove(identity, key string) error {
-	store, err := s.get()
-	if err != nil {
-		return err
+	if store := s.get(); store != nil {
+		return store.Remove(identity, key)
 	}
-	return store.Remove(identity, key)
+	return nil
 }
 
 var _ stream.Store = (*swapStore)(nil)

@@ -3,7 +3,9 @@ package vault
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 )
@@ -15,8 +17,9 @@ type Source struct {
 	Digest  [sha256.Size]byte // once Hash has returned
 	Hashing                   // of the digest
 
-	opened fs.FileInfo // the file as it was then
-	hashed bool
+	opened    fs.FileInfo // the file as it was then
+	hashed    bool
+	temporary bool // the file goes with Close
 }
 
 // OpenSource opens a file. It reads nothing yet.
@@ -25,13 +28,59 @@ func OpenSource(path string) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("file %s: %w", path, Reason(err))
 	}
+	return newSource(f)
+}
+
+func newSource(f *os.File) (*Source, error) {
 	info, err := f.Stat()
 	if err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("file %s: %w", path, Reason(err))
+		return nil, fmt.Errorf("file %s: %w", f.Name(), Reason(err))
 	}
 	return &Source{File: f, Size: info.Size(), Hashing: Hashing{size: info.Size()}, opened: info}, nil
 }
+
+// Spool reads r to its end into a temporary file: a server is told size and digest before the content. When ctx ends
+// first it fails with the cause, and a Read in progress is left alone.
+func Spool(ctx context.Context, r io.Reader) (*Source, error) {
+	f, err := os.CreateTemp("", "savegame-")
+	if err != nil {
+		return nil, fmt.Errorf("no temporary file: %w", Reason(err))
+	}
+	copied := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(f, r)
+		copied <- err
+	}()
+	select {
+	case err = <-copied:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = f.Close()
+		_ = os.Remove(f.Name())
+		return nil, fmt.Errorf("temporary file %s: %w", f.Name(), Reason(err))
+	}
+	s, err := newSource(f)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(f.Name()))
+	}
+	s.temporary = true
+	return s, nil
+}
+
+// Close closes the file, and removes one that Spool made.
+func (s *Source) Close() error {
+	err := s.File.Close()
+	if s.temporary {
+		err = errors.Join(err, os.Remove(s.Name()))
+	}
+	return err
+}
+
+// Hashed reports whether the digest is known.
+func (s *Source) Hashed() bool { return s.hashed }
 
 // Hash computes the digest, unless it is known, or fails with the cause of ctx when that ends first.
 func (s *Source) Hash(ctx context.Context) (err error) {
