@@ -59,8 +59,10 @@ func putArguments(c *cli.Command) (path, name string, err error) {
 	switch {
 	case len(args) == 0:
 		return "", "", fmt.Errorf("put needs %s", c.ArgsUsage)
-	case len(args) > 2, len(args) == 2 && named:
-		return "", "", fmt.Errorf("put stores one file, and was given %d names, like %q: run it once for each file", len(args), args[1])
+	case len(args) > 2:
+		return "", "", fmt.Errorf("put stores one file, and was given %d names: run it once for each file", len(args))
+	case len(args) == 2 && named:
+		return "", "", fmt.Errorf("put was given two names for the save, %q and --name %q, or two files: it stores one file", args[1], c.String("name"))
 	case named:
 		return args[0], c.String("name"), nil
 	case len(args) == 2:

@@ -54,13 +54,16 @@ func Spool(ctx context.Context, r io.Reader) (*Source, error) {
 	}()
 	select {
 	case err = <-copied:
+		if err != nil {
+			err = fmt.Errorf("temporary file %s: %w", f.Name(), Reason(err))
+		}
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
 	if err != nil {
 		_ = f.Close()
 		_ = os.Remove(f.Name())
-		return nil, fmt.Errorf("temporary file %s: %w", f.Name(), Reason(err))
+		return nil, err
 	}
 	s, err := newSource(f)
 	if err != nil {
@@ -88,7 +91,11 @@ func (s *Source) Hash(ctx context.Context) (err error) {
 		return nil
 	}
 	s.read.Store(0)
-	if s.Digest, err = s.sum(ctx, s.File); err != nil {
+	s.Digest, err = s.sum(ctx, s.File)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
 		return fmt.Errorf("file %s: %w", s.Name(), Reason(err))
 	}
 	s.hashed = true
