@@ -40,7 +40,7 @@ func newPair(t *testing.T) *pair {
 // newPairWith puts something between the server and the vault's store.
 func newPairWith(t *testing.T, limits vault.Limits, between func(stream.Store) stream.Store) *pair {
 	t.Helper()
-	dir := t.TempDir()
+	dir := folder(t)
 	v, err := vault.Open(dir, limits)
 	require.NoError(t, err)
 	tokens := filepath.Join(dir, "tokens.txt")
@@ -65,6 +65,22 @@ func newPairWith(t *testing.T, limits vault.Limits, between func(stream.Store) s
 		require.ErrorIs(t, <-ended, rpc.ErrClosed)
 	})
 	return &pair{server, config, client, v.Folder(vault.IdentityOf([]byte("token"))), dir}
+}
+
+// folder makes a folder. A transfer that the end of its connection ended may be just about to put a part away there, so
+// its removal is tried more than once.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "savegame-desk-")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		err := os.RemoveAll(dir)
+		for tries := 0; err != nil && tries < 100; tries++ {
+			err = os.RemoveAll(dir)
+		}
+		require.NoError(t, err)
+	})
+	return dir
 }
 
 // ask makes a request and returns the first answer.
