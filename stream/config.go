@@ -15,7 +15,12 @@ type Config struct {
 	MaxBytes     int64 // of one transfer, encoded; more is rejected at its header; default 64 MiB, negative: no limit
 	MaxTransfers int   // of one peer at once; others wait at their sender; default 4, at most 1,024, negative: none
 	MaxPending   int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
-	MaxMemory    int64 // bytes that all peers make this world hold, or were promised as credit; default 256 MiB
+
+	// MaxMemory bounds what all peers make this world hold, or were promised as credit, in bytes of real memory; default
+	// 256 MiB. Half of it is kept for connections that hold little, 2 MiB at most: 64 of them by default. The rest is shared
+	// so that a connection takes at most half of what is free. What does not fit waits where credit makes it wait; else its
+	// transfer is rejected.
+	MaxMemory int64
 
 	// MaxQueued bounds the outgoing transfers of one peer that have begun or wait for their turn; default 1,024.
 	MaxQueued int

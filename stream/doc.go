@@ -48,6 +48,10 @@
 // the application first, so that neither application sees a difference. A transfer with a key sends at most 4 KiB before
 // its header is answered. An array resumes only if its elements encode to the same bytes again: maps do not.
 //
+// A connection's end fails its transfers with ErrClosed, a second later at most when nobody drives the world any more.
+// A function of the game that panics fails its transfer with ErrPanicked, at both ends, if rpc.Config.OnPanic takes the
+// panic; the connection goes on.
+//
 // # Limits
 //
 // Everything that a peer can make this end hold has a limit in [Config], or a constant: 4 transfers at once of 64 MiB each,
