@@ -28,6 +28,7 @@ type Conn struct {
 	flushing    bool // though corked
 	corkedAt    time.Duration
 	unreliables int // bytes queued
+	saturation  saturation
 
 	// Path.
 	gate         recovery.Gate

@@ -8,7 +8,7 @@ func (c *Conn) hasContent(fresh bool) bool {
 			continue
 		}
 		if lv.resend.len() > 0 || fresh && lv.fresh.len() > 0 {
-			return true
+			return true // a packet that gets nothing, for all of it is held, is not sent
 		}
 	}
 	return false
@@ -30,9 +30,14 @@ func (c *Conn) freshAllowed() bool {
 	return c.open() && c.sent.spread() < c.limits.History-1
 }
 
-// bulkOpen reports whether bulk may add a packet to what is in flight. After two probe timeouts in a row only the probe
-// passes: the path is out, and quic-go's window does not shrink on timeouts.
+// bulkOpen reports whether bulk may leave: neither the rate nor the window holds it, or a probe is due.
 func (c *Conn) bulkOpen() bool {
+	return c.windowOpen() && (!c.saturation.bulkHeld || c.loss.probes > 0)
+}
+
+// windowOpen reports whether bulk may add a packet to what is in flight. After two probe timeouts in a row only the probe
+// passes: the path is out, and quic-go's window does not shrink on timeouts.
+func (c *Conn) windowOpen() bool {
 	if c.loss.probes > 0 {
 		return true
 	}
@@ -83,19 +88,19 @@ func (c *Conn) placeResends(ch *channel) bool {
 	return true
 }
 
-// fillFresh serves the channels of lv in turn, until one does not fit or all that is left waits for a higher limit. Each
+// fillFresh serves the channels of lv in turn, until one does not fit or all that is left waits for a higher limit or the rate. Each
 // gets an entry, so that no long message holds up others; bulk gets a whole message, for the limit is charged with all of
 // those that have begun.
 func (c *Conn) fillFresh(lv *level) {
-	blocked := 0 // in a row
-	for lv.fresh.len() > blocked && !c.build.full() {
+	waiting := 0 // in a row
+	for lv.fresh.len() > waiting && !c.build.full() {
 		ch := *lv.fresh.peek()
 		result := c.placeFresh(ch)
 		if result == noRoom {
 			return
 		}
-		if blocked++; result == done {
-			blocked = 0
+		if waiting++; result == done {
+			waiting = 0
 		}
 		if ch.priority == Bulk && ch.begun() {
 			continue
@@ -112,15 +117,19 @@ type placed uint8
 const (
 	done placed = iota
 	noRoom
-	blockedByLimit
+	blocked // by the peer's limit, or held
 )
 
-// placeFresh places the next unsent entry of ch, or its next unreliable message when that was queued before it.
+// placeFresh places the next unsent entry of ch, or its next unreliable message when that was queued before it and the
+// rate does not hold it.
 func (c *Conn) placeFresh(ch *channel) placed {
-	if ch.unreliable.len() > 0 && ch.fresh >= ch.unreliable.peek().after {
+	unreliable := ch.unreliable.len() > 0 && !c.saturation.held
+	switch {
+	case unreliable && ch.fresh >= ch.unreliable.peek().after:
 		return c.placeUnreliable(ch)
-	}
-	if ch.fresh == ch.next {
+	case ch.fresh == ch.next && ch.unreliable.len() > 0:
+		return blocked
+	case ch.fresh == ch.next:
 		return done
 	}
 	e := ch.out.at(ch.fresh)
@@ -131,10 +140,10 @@ func (c *Conn) placeFresh(ch *channel) placed {
 	}
 	if ch.number != 0 && !e.started && !c.flow.allows(e.cost(), ch.priority) {
 		c.flow.blocked = true
-		if ch.unreliable.len() > 0 && (ch.fresh > 0 || !ch.ours) {
+		if unreliable && (ch.fresh > 0 || !ch.ours) {
 			return c.placeUnreliable(ch)
 		}
-		return blockedByLimit
+		return blocked
 	}
 	if !c.place(ch, ch.fresh, e, i) {
 		return noRoom

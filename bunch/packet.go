@@ -167,7 +167,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 // which would wait out the peer's ack delay.
 func (c *Conn) wantsAck() bool {
 	c.sent.unasked++
-	if c.sent.unasked < max(2, c.gate.Window(fullDatagram)/(8*fullDatagram)) && (c.sent.flying >= 2*ackEvery || c.bulkOpen()) {
+	if c.sent.unasked < max(2, c.gate.Window(fullDatagram)/(8*fullDatagram)) && (c.sent.flying >= 2*ackEvery || c.windowOpen()) {
 		return false
 	}
 	c.sent.unasked = 0
@@ -191,7 +191,7 @@ func (c *Conn) idle() {
 	if c.corked {
 		return
 	}
-	if lv := &c.levels[bulkLevel]; lv.fresh.len()+lv.resend.len() > 0 && !c.bulkOpen() {
+	if lv := &c.levels[bulkLevel]; lv.fresh.len()+lv.resend.len() > 0 && !c.windowOpen() {
 		return
 	}
 	c.gate.Limited(c.sent.inFlight)

@@ -156,10 +156,11 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 }
 
 func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
-	for c.unreliables+len(payload) > maxUnreliable && ch.unreliable.len() > 0 {
+	most := c.maxUnreliables()
+	for c.unreliables+len(payload) > most && ch.unreliable.len() > 0 {
 		c.dropUnreliable(ch)
 	}
-	if c.unreliables+len(payload) > maxUnreliable {
+	if c.unreliables+len(payload) > most {
 		c.stats.DroppedUnreliable++
 		return
 	}
@@ -170,6 +171,7 @@ func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 		u.payload = append(make([]byte, 0, len(payload)), payload...)
 	}
 	c.unreliables += len(payload)
+	c.saturation.young += len(payload)
 	ch.unreliable.push(u)
 	c.addQueued(ch, len(payload))
 	c.schedule(ch)
@@ -218,6 +220,10 @@ func (c *Conn) Cork(on bool) {
 	c.changed = c.changed || c.corked && !on
 	if on && !c.corked {
 		c.corkedAt = c.now
+		c.saturation.look(c.now, c.unreliables)
+	}
+	if !on {
+		c.saturation.young = 0
 	}
 	c.corked, c.flushing = on, false
 }

@@ -75,6 +75,8 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		channels: make(map[uint64]*Actor),
 		closed:   make(map[*Actor]uint64),
 		limits:   make(map[*method]callLimit),
+
+		allowance: w.allow(),
 	}
 	if full := w.enlist(c, v); full != nil {
 		w.warn(warnRefused, "connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
@@ -107,9 +109,12 @@ func (c *Conn) start(carrier Carrier) *CloseError {
 	w := c.world
 	machines := c.addMachines()
 	config := link.Config{Wake: c.onWake, Ended: c.finish, Logger: w.log.With("conn", c)}
+	if c.allowance.limited() {
+		config.Rate = c.allowance
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.link = link.New(w.capped(carrier), config, machines...)
+	c.link = link.New(carrier, config, machines...)
 	w.live[c] = struct{}{}
 	c.work.Go(c.shake)
 	return w.closed

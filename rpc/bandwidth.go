@@ -6,84 +6,147 @@ import (
 )
 
 const (
-	// pacerCredit is how long an idle pacer saves up. UE: at most two ticks of credit, 66 ms at 30 Hz.
-	pacerCredit = 66 * time.Millisecond
-	// pacerFloor is the least credit in bytes: two datagrams, else slow rates could never send one.
-	pacerFloor = 3000
+	// meterCredit is how long an idle meter saves up. UE: at most two ticks of credit, 66 ms at 30 Hz.
+	meterCredit = 66 * time.Millisecond
+	// meterFloor is the least credit in bytes: two datagrams for play beside two for bulk, else slow rates could never
+	// send one.
+	meterFloor = 6000
+	// turnBytes is what a connection's turn at the world's rate is for: about a datagram.
+	turnBytes = 1300
+	// bulkPatience is the longest that a connection's bulk waits for a datagram's worth of a rate that play uses up: the
+	// acks of its own downloads may be among it.
+	bulkPatience = time.Second
 )
 
-// pacer holds a rate in bytes a second: a datagram may leave when those before it are paid for. UE: QueuedBits <= 0.
-type pacer struct {
+// meter counts what leaves against a rate in bytes a second. UE: QueuedBits, CurrentNetSpeed. A nil meter has no limit.
+type meter struct {
 	rate   int
 	credit time.Duration
 
 	mu   sync.Mutex
-	paid time.Time // when all that was let through is paid for
+	paid time.Time // when all that has left is paid for; up to credit in the past
+	turn time.Time // of the next connection with bulk
 }
 
-// newPacer returns nil, which lets everything through, for rate 0.
-func newPacer(rate int) *pacer {
+// newMeter returns nil for rate 0.
+func newMeter(rate int) *meter {
 	if rate <= 0 {
 		return nil
 	}
-	p := &pacer{rate: rate}
-	p.credit = max(pacerCredit, p.time(pacerFloor))
-	return p
-}
-
-// reserve books a datagram of size bytes and returns how long it must wait.
-func (p *pacer) reserve(now time.Time, size int) time.Duration {
-	if p == nil {
-		return 0
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if earliest := now.Add(-p.credit); p.paid.Before(earliest) {
-		p.paid = earliest
-	}
-	wait := p.paid.Sub(now)
-	p.paid = p.paid.Add(p.time(size))
-	return max(0, wait)
+	m := &meter{rate: rate}
+	m.credit = max(meterCredit, m.time(meterFloor))
+	return m
 }
 
 // time returns how long size bytes take, rounded up.
-func (p *pacer) time(size int) time.Duration {
-	return time.Duration((int64(size)*int64(time.Second) + int64(p.rate) - 1) / int64(p.rate))
+func (m *meter) time(size int) time.Duration {
+	return time.Duration((int64(size)*int64(time.Second) + int64(m.rate) - 1) / int64(m.rate))
 }
 
-// cappedCarrier makes the link's writer wait for the bandwidth caps. Packets are built when the wire can take them, so
-// that one packet at most has been built too early: what arrives meanwhile, acks too, waits for the one after it.
-type cappedCarrier struct {
-	Carrier
-	own, world *pacer
-	closed     chan struct{}
-	close      sync.Once
-}
-
-// capped puts the caps of the config in front of a carrier.
-func (w *World) capped(carrier Carrier) Carrier {
-	own := newPacer(w.config.Rate)
-	if own == nil && w.rate == nil {
-		return carrier
+// spend counts bytes that leave, whether or not they are paid for.
+func (m *meter) spend(now time.Time, size int) {
+	if m == nil {
+		return
 	}
-	return &cappedCarrier{Carrier: carrier, own: own, world: w.rate, closed: make(chan struct{})}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.paid = later(m.paid, now.Add(-m.credit)).Add(m.time(size))
 }
 
-func (c *cappedCarrier) SendDatagram(p []byte) error {
-	now := time.Now()
-	wait := max(c.own.reserve(now, len(p)), c.world.reserve(now, len(p)))
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-c.closed:
+// play returns how long unreliable data must wait, when queued bytes leave before it. UE: IsNetReady.
+func (m *meter) play(now time.Time, queued int) time.Duration {
+	if m == nil {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(0, later(m.paid, now.Add(-m.credit)).Add(m.time(queued)).Sub(now))
+}
+
+// bulk returns how long bulk must wait: it leaves half of the credit to play, so that there is always some for a call.
+func (m *meter) bulk(now time.Time) time.Duration {
+	if m == nil {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(0, m.paid.Sub(now.Add(-m.credit/2)))
+}
+
+// book returns a turn for a connection with bulk. Those that share the rate get as many turns as each other.
+func (m *meter) book(now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	turn := later(m.turn, now.Add(-m.credit/2))
+	m.turn = turn.Add(m.time(turnBytes))
+	return turn
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// allowance is what one connection may send, over all its carriers. It implements [link.Rate] and raw.Rate; its methods
+// are safe from any goroutine.
+type allowance struct {
+	own, world *meter // nil = no limit
+
+	mu   sync.Mutex
+	turn time.Time // at the world's rate, zero = not booked
+	open bool      // bulk was let go last, so that what leaves now uses the turn up
+	held time.Time // since when bulk waits, zero = it does not
+}
+
+// allow returns what a new connection may send.
+func (w *World) allow() *allowance { return &allowance{own: newMeter(w.config.Rate), world: w.rate} }
+
+func (a *allowance) limited() bool { return a.own != nil || a.world != nil }
+
+// Play implements link.Rate.
+func (a *allowance) Play(now time.Time) time.Duration { return a.play(now, 0) }
+
+// play returns how long unreliable data must wait behind queued bytes.
+func (a *allowance) play(now time.Time, queued int) time.Duration {
+	return max(a.own.play(now, queued), a.world.play(now, queued))
+}
+
+// Bulk implements link.Rate.
+func (a *allowance) Bulk(now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wait := max(a.own.bulk(now), a.world.bulk(now))
+	if a.world != nil {
+		if a.turn.IsZero() {
+			a.turn = a.world.book(now)
 		}
+		wait = max(wait, a.turn.Sub(now))
 	}
-	return c.Carrier.SendDatagram(p)
+	switch {
+	case wait <= 0:
+		a.held, a.open = time.Time{}, true
+		return 0
+	case a.held.IsZero():
+		a.held = now
+	}
+	wait = min(wait, max(0, a.held.Add(bulkPatience).Sub(now)))
+	a.open = wait == 0
+	return wait
 }
 
-func (c *cappedCarrier) CloseWithError(code uint64, reason string) error {
-	c.close.Do(func() { close(c.closed) })
-	return c.Carrier.CloseWithError(code, reason)
+// Spend implements link.Rate.
+func (a *allowance) Spend(now time.Time, size int) {
+	a.own.spend(now, size)
+	a.world.spend(now, size)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.open {
+		return
+	}
+	a.turn, a.open = time.Time{}, false
+	if now.Sub(a.held) >= bulkPatience {
+		a.held = time.Time{}
+	}
 }

@@ -1,79 +1,274 @@
 package rpc
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
 )
 
-func TestPacer(t *testing.T) {
-	require.Nil(t, newPacer(0))
-	require.Zero(t, newPacer(0).reserve(time.Unix(0, 0), 1<<20))
+func TestMeter(t *testing.T) {
+	require.Nil(t, newMeter(0))
+	var none *meter
+	none.spend(time.Unix(0, 0), 1<<20)
+	require.Zero(t, none.play(time.Unix(0, 0), 1<<20)+none.bulk(time.Unix(0, 0)))
 
-	p := newPacer(100_000) // UE: the default NetSpeed
+	m := newMeter(100_000) // UE: the default NetSpeed
 	now := time.Unix(1000, 0)
-	t.Log("# the credit of 66 ms goes at once")
-	sent := 0
-	for p.reserve(now, 1000) == 0 {
-		sent += 1000
+	t.Log("# play has the credit of 66 ms, bulk half of it")
+	play, bulk := 0, 0
+	for m.bulk(now) == 0 {
+		m.spend(now, 1000)
+		bulk += 1000
 	}
-	require.Equal(t, 7000, sent, "6,600 bytes of credit: the last datagram goes into debt")
-	t.Log("# then each waits for those before it")
-	wait := p.reserve(now, 1000)
-	require.Equal(t, 14*time.Millisecond, wait)
-	require.Equal(t, 24*time.Millisecond, p.reserve(now, 1000))
-	t.Log("# an idle pacer saves no more than its credit")
+	for m.play(now, 0) == 0 {
+		m.spend(now, 1000)
+		play += 1000
+	}
+	require.Equal(t, []int{4000, 3000}, []int{bulk, play}, "the last datagram goes into debt")
+	t.Log("# what passes all the same is counted")
+	m.spend(now, 1000)
+	require.Equal(t, 14*time.Millisecond, m.play(now, 0))
+	require.Equal(t, 47*time.Millisecond, m.bulk(now))
+	t.Log("# what waits already counts before a call")
+	now = now.Add(20 * time.Millisecond)
+	require.Zero(t, m.play(now, 600))
+	require.Equal(t, 4*time.Millisecond, m.play(now, 1000))
+	t.Log("# an idle meter saves no more than its credit")
 	now = now.Add(time.Hour)
-	sent = 0
-	for p.reserve(now, 1000) == 0 {
-		sent += 1000
+	for play = 0; m.play(now, 0) == 0; play += 1000 {
+		m.spend(now, 1000)
 	}
-	require.Equal(t, 7000, sent)
+	require.Equal(t, 7000, play)
 }
 
-func TestSlowPacerLetsDatagramsThrough(t *testing.T) {
-	p := newPacer(1000)
+func TestSlowMeterLetsDatagramsThrough(t *testing.T) {
+	m := newMeter(1000)
 	now := time.Unix(1000, 0)
-	require.Zero(t, p.reserve(now, 1200))
-	require.Zero(t, p.reserve(now, 1200))
-	require.Zero(t, p.reserve(now, 1200))
-	require.Equal(t, 600*time.Millisecond, p.reserve(now, 1200))
+	for range 3 {
+		require.Zero(t, m.bulk(now))
+		m.spend(now, 1200)
+	}
+	require.Equal(t, 600*time.Millisecond, m.bulk(now))
+	for range 2 {
+		require.Zero(t, m.play(now, 0))
+		m.spend(now, 1200)
+	}
+	require.Zero(t, m.play(now, 0))
 }
 
-func TestBandwidthCaps(t *testing.T) {
-	const size = 32 << 10
+// bulkPatience keeps what a peer waits for from starving.
+func TestBulkNeverStarves(t *testing.T) {
+	a := &allowance{own: newMeter(1000)}
+	now := time.Unix(1000, 0)
+	a.own.spend(now, 1<<20)
+	require.Equal(t, bulkPatience, a.Bulk(now))
+	now = now.Add(bulkPatience)
+	require.Zero(t, a.Bulk(now))
+	a.Spend(now, 1200)
+	require.Equal(t, bulkPatience, a.Bulk(now))
+}
+
+// stamped is an argument that says when it left.
+func stamped(size int) Raw {
+	return binary.BigEndian.AppendUint64(make([]byte, 0, size), uint64(time.Now().UnixNano()))[:size]
+}
+
+// traffic is what a scene's server sends at each tick.
+type traffic struct {
+	hits, hitBytes int // reliable calls
+	waves          int // unreliable ones of 1,000 bytes
+	bulk           bool
+}
+
+// play runs a scene for some seconds: the first actor's owner gets the calls. It returns what left the server's end.
+func (n *network) play(seconds int, a, freight *Actor, scene traffic) (bytes uint64) {
+	c := n.conns[0]
+	before := c.link.Stats().BytesOut
+	for range seconds * 30 {
+		for range scene.hits {
+			require.NoError(n.t, bulk.Call(a, make(Raw, scene.hitBytes)))
+		}
+		for range scene.waves {
+			require.NoError(n.t, wave.Call(a, stamped(1000)))
+		}
+		if scene.bulk {
+			n.load(freight)
+		}
+		n.tick(1)
+	}
+	return c.link.Stats().BytesOut - before
+}
+
+// load keeps a quarter of the reliable buffer full of bulk.
+func (n *network) load(freight *Actor) {
+	channel := freight.Channel(freight.Conn())
+	for out, slots := channel.Reliable(); out < slots/4; out, _ = channel.Reliable() {
+		require.NoError(n.t, haul.Call(freight, make(Raw, 8<<10)))
+	}
+}
+
+func (n *network) freight(owner int) *Actor {
+	freight, err := n.server.Spawn(cargo, n.conns[owner])
+	require.NoError(n.t, err)
+	n.tick(3)
+	return freight
+}
+
+// Below the offered load the rate drops unreliable calls and slows bulk, and nothing else.
+func TestRateHoldsWhatIsNotReliable(t *testing.T) {
+	const rate, seconds = 50_000, 10
 	for _, row := range []struct {
-		name    string
-		config  Config
-		seconds float64 // that two clients take for 4 calls each
+		name  string
+		scene traffic
+		least struct{ waves, bulk int } // bytes a second
+		most  int                       // bytes a second
 	}{
-		{"none", Config{}, 0},
-		{"a connection", Config{Rate: 64 << 10}, 2},
-		{"the world", Config{WorldRate: 64 << 10}, 4},
+		{"bulk alone", traffic{bulk: true}, struct{ waves, bulk int }{0, 45_000}, rate},
+		{"unreliable calls alone", traffic{waves: 4}, struct{ waves, bulk int }{45_000, 0}, rate},
+		{"both", traffic{waves: 4, bulk: true}, struct{ waves, bulk int }{40_000, 800}, rate},
+		{"little play, bulk", traffic{hits: 1, hitBytes: 100, waves: 1, bulk: true}, struct{ waves, bulk int }{29_000, 9_000}, rate},
+		{"reliable calls above the rate", traffic{hits: 4, hitBytes: 1000, waves: 4, bulk: true}, struct{ waves, bulk int }{0, 500}, 135_000},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			inNet(t, 2, row.config, func(n *network) {
-				first, second := n.spawn(0), n.spawn(1)
-				for range 4 {
-					require.NoError(t, bulk.Call(first, make(Raw, size)))
-					require.NoError(t, bulk.Call(second, make(Raw, size)))
-				}
-				start := time.Now()
-				for n.clients[0].received < 4*size || n.clients[1].received < 4*size {
-					n.tick(1)
-				}
-				took := time.Since(start).Seconds()
-				require.InDelta(t, row.seconds, took, 0.1+row.seconds/20)
+			inNet(t, 1, Config{Rate: rate}, func(n *network) {
+				a, freight := n.spawn(0), n.freight(0)
+				bytes := n.play(seconds, a, freight, row.scene)
+				w, drops := n.clients[0], n.conns[0].Stats().Drops
+				t.Logf("%d B/s left, %d of unreliable calls, %d of bulk, %d calls dropped, latency %v", bytes/seconds, w.waves/seconds, w.hauled/seconds, drops.Saturated, w.wavesAt)
+				require.LessOrEqual(t, int(bytes), row.most*seconds+meterFloor)
+				require.GreaterOrEqual(t, w.waves, row.least.waves*seconds)
+				require.GreaterOrEqual(t, w.hauled, row.least.bulk*seconds)
+				n.tick(3)
+				require.Equal(t, row.scene.hits*row.scene.hitBytes*seconds*30, w.received, "no reliable call waited")
+				require.Equal(t, row.scene.waves*seconds*30, w.waves/1000+int(drops.Saturated), "each call arrived or was counted")
+				require.LessOrEqual(t, w.wavesAt, 100*time.Millisecond)
 			})
 		})
 	}
 }
 
-func TestCloseDoesNotWaitForTheCap(t *testing.T) {
-	inNet(t, 1, Config{Rate: 100}, func(n *network) {
+// Acks and reliable calls of a client that has used up its rate leave at once.
+func TestRateDelaysNoAck(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		n.clients[0].config.Rate = 1 // of the next connection
+		w := newTestWorld(t, Config{Rate: 1000})
+		_, err := n.connect(w)
+		require.NoError(t, err)
+		n.tick(5)
+		n.conns = n.server.joined
+		a := n.spawn(1)
+		mirror := n.mirror(1, a)
+		for range 300 {
+			require.NoError(t, shout.Call(mirror, "a reliable call of about fifty bytes at each of the ticks"))
+			require.NoError(t, hit.Call(a, 1))
+			n.tick(1)
+		}
+		n.tick(2)
+		require.Len(t, n.server.take(), 300)
+		stats := n.conns[1].Stats()
+		require.Less(t, stats.SmoothedRTT, 100*time.Millisecond)
+		require.Zero(t, stats.BunchesResent)
+		require.Zero(t, n.ends[1].Stats().BunchesResent)
+	})
+}
+
+// The connections of a world share what is left for bulk alike, whatever else they do.
+func TestWorldRateIsSharedFairly(t *testing.T) {
+	const rate, seconds, clients = 90_000, 20, 3
+	inNet(t, clients, Config{WorldRate: rate}, func(n *network) {
 		a := n.spawn(0)
+		var freights [clients]*Actor
+		for i := range freights {
+			freights[i] = n.freight(i)
+		}
+		for range seconds * 30 {
+			require.NoError(t, wave.Call(a, stamped(500))) // 15 kB/s
+			for _, f := range freights {
+				n.load(f)
+			}
+			n.tick(1)
+		}
+		n.tick(2)
+		bytes := 0
+		for i, w := range n.clients {
+			t.Logf("client %d: %d B/s of bulk, %d of calls", i, w.hauled/seconds, w.waves/seconds)
+			bytes += int(n.conns[i].link.Stats().BytesOut)
+			require.InEpsilon(t, n.clients[1].hauled, w.hauled, 0.15)
+		}
+		require.LessOrEqual(t, bytes, rate*seconds+rate) // what was sent before the scene
+		require.GreaterOrEqual(t, bytes, rate*seconds*9/10)
+		require.Zero(t, n.conns[0].Stats().Drops.Saturated, "bulk leaves room for play")
+		require.Equal(t, 500*30*seconds, n.clients[0].waves)
+	})
+}
+
+func TestSealedPacketsKeepToTheRate(t *testing.T) {
+	const rate, seconds = 100_000, 10
+	limited := Config{RawCarrier: true, Rate: rate}
+	overRawWith(t, clean, limited, Config{RawCarrier: true}, func(n *rawNet) {
+		n.reach(n.far, RawOpen)
+		n.tick(30)
+		before, quic := n.far.Stats().BytesOut, n.conns[0].link.Stats().BytesOut
+		send(n.far, n.farP, 100_000)
+		n.tick(seconds * 30)
+		sealed := n.far.Stats().BytesOut - before
+		t.Logf("%d B/s sealed, %d over QUIC", sealed/seconds, (n.conns[0].link.Stats().BytesOut-quic)/seconds)
+		require.LessOrEqual(t, sealed, uint64(rate*seconds+meterFloor))
+		require.GreaterOrEqual(t, sealed, uint64(rate*seconds*9/10))
+
+		t.Log("# the other direction has no limit")
+		before = n.near.Stats().BytesOut
+		send(n.near, n.nearP, 100_000)
+		n.tick(30)
+		require.Greater(t, n.near.Stats().BytesOut-before, uint64(10*rate))
+	})
+}
+
+// A path that takes a quarter of what is offered: no queue that grows.
+func TestPathSaturationDropsUnreliableCalls(t *testing.T) {
+	const seconds = 10
+	path := netsim.Config{Delay: 20 * time.Millisecond, Rate: 400_000} // 50 kB/s, its queue holds 64 KiB: 1.3 s
+	for _, row := range []struct {
+		name    string
+		config  Config
+		call    Handle[Raw]
+		queued  int // bytes in the machine, at most
+		dropped bool
+	}{
+		{"calls", Config{}, wave, 48 << 10, true},
+		{"multicasts", Config{}, roar, 60 << 10, false},
+		{"queued", Config{QueueUnreliable: true}, wave, 60 << 10, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			overQUIC(t, path, row.config, func(n *network) {
+				a := n.spawn(0)
+				most := 0
+				for range seconds * 30 {
+					for range 7 {
+						require.NoError(t, row.call.Call(a, stamped(1000)))
+					}
+					n.tick(1)
+					most = max(most, n.conns[0].Stats().Queued)
+				}
+				w, s := n.clients[0], n.conns[0].Stats()
+				t.Logf("%d B/s arrived, queue %d B at most, the oldest took %v; dropped %d at the call, %d in the queue", w.waves/seconds, most, w.wavesAt, s.Drops.Saturated, s.Drops.Unreliable)
+				require.LessOrEqual(t, most, row.queued)
+				require.Equal(t, row.dropped, s.Drops.Saturated > 0)
+				require.Greater(t, w.waves, 30_000*seconds)
+			})
+		})
+	}
+}
+
+func TestCloseDoesNotWaitForTheRate(t *testing.T) {
+	inNet(t, 1, Config{Rate: 100}, func(n *network) {
+		a, freight := n.spawn(0), n.freight(0)
 		require.NoError(t, bulk.Call(a, make(Raw, 32<<10)))
+		n.load(freight)
 		n.tick(3)
 		start := time.Now()
 		n.conns[0].Close(0, "bye")

@@ -84,12 +84,21 @@ type Config struct {
 	MaxConnsPerIdentity  int
 	RefuseLoginElsewhere bool
 
-	// Bandwidth in bytes a second, datagrams without IP, UDP and QUIC overhead; 0 = no cap.
+	// Bandwidth that this side sends with, in bytes a second, datagrams without IP, UDP and QUIC overhead, and sealed packets;
+	// 0 = no limit. As in Unreal it holds back what is not reliable: acks, control, resends and reliable calls pass and are
+	// counted, unreliable data waits or is dropped (QueueUnreliable), bulk on channels of priority Bulk, slices and sealed
+	// packets take what is left, and at least a datagram a second. What a peer sends is for [RateLimit] to bound.
 	Rate      int // of one connection. UE: CurrentNetSpeed, MaxClientRate
-	WorldRate int // of all connections together
+	WorldRate int // of all connections together; those with bulk have equal shares of what is left for it
+
+	// QueueUnreliable queues unreliable calls that would wait, as a Multicast always is: up to 256 KiB a connection, and 32 KiB
+	// once some has waited for 66 ms; the oldest of an actor make room. Without it a Server or Client RPC is dropped while the
+	// Rate is used up, or some has waited for 66 ms. Call returns nil all the same: [Conn.Stats] counts both, as Drops.Saturated
+	// and Drops.Unreliable.
+	QueueUnreliable bool
 
 	// RawCarrier puts sealed packets of our own beside QUIC's on the socket, for bulk data on lossy paths, when the peer
-	// has it too and a package such as stream has bulk data: see [World.OnRaw]. Config.Rate and WorldRate do not hold them.
+	// has it too and a package such as stream has bulk data: see [World.OnRaw]. Rate and WorldRate hold them, too.
 	RawCarrier bool
 
 	// Timers of QUIC.

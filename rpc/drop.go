@@ -2,7 +2,7 @@ package rpc
 
 import "time"
 
-// dropReason says why a call that arrived did not run.
+// dropReason says why a call that arrived did not run, or one that was made did not leave.
 type dropReason uint8
 
 const (
@@ -13,6 +13,7 @@ const (
 	dropClosed
 	dropInvalid
 	dropEnded
+	dropSaturated
 
 	dropReasons
 )
@@ -20,14 +21,15 @@ const (
 var dropNames = [dropReasons]string{
 	dropNotOwner: "the caller does not own the actor", dropRateLimited: "over the method's RateLimit",
 	dropUnbound: "no handler is bound", dropClosed: "the actor is closed", dropInvalid: "Validate refused the argument",
-	dropEnded: "the connection has ended",
+	dropEnded:     "the connection has ended",
+	dropSaturated: "the path or the rate is used up",
 }
 
 // drop counts a dropped call and warns, at most once a second for each reason.
 func (c *Conn) drop(reason dropReason, m *method) {
 	c.drops[reason].Add(1)
 	hidden, ok := c.warns[reason].pass(c.world.now)
-	if !ok || reason == dropClosed { // calls that crossed the close are nobody's mistake
+	if !ok || reason == dropClosed || reason == dropSaturated { // which are nobody's mistake
 		return
 	}
 	c.world.log.Warn("call dropped", "conn", c, "rpc", m.String(), "reason", dropNames[reason], "more", hidden)
@@ -59,4 +61,14 @@ func (c *Conn) allow(m *method, now time.Time) bool {
 	ok := limit.allow(m.rateLimit, now)
 	c.limits[m] = limit
 	return ok
+}
+
+// saturated reports whether an unreliable call would wait: some of earlier ticks still do, or the rate is used up by what
+// has left and waits. UE: !IsNetReady. It is called under the link's lock.
+func (c *Conn) saturated(now time.Time) bool {
+	if c.world.config.QueueUnreliable {
+		return false
+	}
+	queued, standing := c.machine.Unreliable()
+	return standing || c.allowance.play(now, queued) > 0
 }

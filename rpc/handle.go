@@ -66,8 +66,17 @@ func (h *ServerRPC[A]) declared() *method    { return h.m }
 func (h *ClientRPC[A]) declared() *method    { return h.m }
 func (h *MulticastRPC[A]) declared() *method { return h.m }
 
-// call routes one call: encoded at once for those far away, kept as a value for this side's next Dispatch.
+// call makes one call, and logs why it failed: callers often do not look.
 func call[A any](a *Actor, m *method, arg A) error {
+	err := place(a, m, arg)
+	if err != nil {
+		a.world.callFailed(m, err)
+	}
+	return err
+}
+
+// place routes one call: encoded at once for those far away, kept as a value for this side's next Dispatch.
+func place[A any](a *Actor, m *method, arg A) error {
 	plan, err := a.world.route(a, m)
 	if err != nil {
 		return err

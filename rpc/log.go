@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 )
@@ -32,7 +33,8 @@ func (h leveled) WithGroup(name string) slog.Handler {
 	return leveled{h.Handler.WithGroup(name), h.level}
 }
 
-// warnEvery is the shortest time between two warnings for one reason, of one connection or of those that have not joined.
+// warnEvery is the shortest time between two warnings for one reason, of one connection, of those that have not joined, or of
+// one method.
 const warnEvery = time.Second
 
 // warnGate lets one warning a second through and counts the others.
@@ -72,4 +74,18 @@ func (g *warnGate) pass(now time.Time) (hidden int, ok bool) {
 	}
 	hidden, g.hidden, g.last = g.hidden, 0, now
 	return hidden, true
+}
+
+// callFailed logs an error that Call returns, at most once a second for each method. That an actor or its connection is
+// gone is no mistake, and is logged where it ended.
+func (w *World) callFailed(m *method, err error) {
+	if errors.Is(err, ErrClosed) {
+		return
+	}
+	gate := w.failed[m]
+	hidden, ok := gate.pass(time.Now()) // the world's own time stands still between ticks
+	w.failed[m] = gate
+	if ok {
+		w.log.Warn("call failed", "rpc", m.String(), "error", err, "more", hidden)
+	}
 }

@@ -16,6 +16,7 @@ type Machine interface {
 	link.LossCounter
 	link.Changer
 	link.Arriver
+	link.Holder
 }
 
 // AddMachine gives every connection of the world one more machine. Its datagrams leave when gameplay has none, and are

@@ -19,6 +19,7 @@ type parrot struct {
 	windows []int
 	changed bool
 	wake    bool
+	held    bool
 }
 
 func (p *parrot) Receive(_ time.Time, datagram []byte) error {
@@ -27,7 +28,7 @@ func (p *parrot) Receive(_ time.Time, datagram []byte) error {
 }
 
 func (p *parrot) AppendPacket(_ time.Time, buf []byte, _ int) ([]byte, uint64, bool) {
-	if len(p.say) == 0 {
+	if len(p.say) == 0 || p.held {
 		return buf, 0, false
 	}
 	packet := append(append(buf, p.first), p.say[0]...)
@@ -44,6 +45,8 @@ func (p *parrot) Drained() bool                  { return true }
 func (p *parrot) FirstByte() byte                { return p.first }
 func (p *parrot) InFlight() int                  { return 0 }
 func (p *parrot) Lost() uint64                   { return 0 }
+func (p *parrot) Waiting() (u, b bool)           { return false, len(p.say) > 0 }
+func (p *parrot) Hold(_, bulk bool)              { p.held = bulk }
 func (p *parrot) Arrived() time.Time             { return time.Time{} }
 func (p *parrot) Changed() (changed bool)        { changed, p.changed = p.changed, false; return changed }
 

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/link/linktest"
 )
 
@@ -24,6 +26,11 @@ var (
 	tell  = Client[string](hero, "Tell", Reliable)
 	bulk  = Client[Raw](hero, "Bulk", Reliable)
 	title = Server[callsign](hero, "Title", Reliable)
+	wave  = Client[Raw](hero, "Wave", Unreliable)
+	roar  = Multicast[Raw](hero, "Roar", Unreliable)
+
+	cargo = NewClass("Wagon", Priority(bunch.Bulk))
+	haul  = Client[Raw](cargo, "Haul", Reliable)
 )
 
 // callsign has bounds.
@@ -60,7 +67,10 @@ type testWorld struct {
 	joined   []*Conn
 	left     []error
 	binding  *Binding[*puppet]
-	received int // bytes of Bulk
+	received int           // bytes of Bulk
+	waves    int           // bytes of Wave and Roar
+	wavesAt  time.Duration // the longest that one was under way: its first bytes say when it left
+	hauled   int           // bytes of Haul
 }
 
 func newTestWorld(t testing.TB, config Config) *testWorld {
@@ -84,8 +94,21 @@ func newTestWorld(t testing.TB, config Config) *testWorld {
 	On(w.binding, blink, func(p *puppet, _ *Call, n int) { p.note("blink") })
 	On(w.binding, blast, func(p *puppet, _ *Call, n int) { p.note("explode") })
 	On(w.binding, title, func(p *puppet, _ *Call, s callsign) { p.note("title " + s.Name) })
+	On(w.binding, wave, w.onWave)
+	On(w.binding, roar, w.onWave)
+	cargoes := Bind(world, cargo, func(*Actor) *testWorld { return w })
+	On(cargoes, haul, func(w *testWorld, _ *Call, b Raw) { w.hauled += len(b) })
 	On(w.binding, bulk, func(_ *puppet, _ *Call, b Raw) { w.received += len(b) })
 	return w
+}
+
+func (w *testWorld) onWave(_ *puppet, _ *Call, b Raw) {
+	if w.IsServer() {
+		return // a Roar of its own
+	}
+	w.waves += len(b)
+	left := time.Unix(0, int64(binary.BigEndian.Uint64(b)))
+	w.wavesAt = max(w.wavesAt, time.Since(left))
 }
 
 func (w *testWorld) construct(a *Actor) *puppet {

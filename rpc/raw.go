@@ -230,6 +230,7 @@ func (r *RawCarrier) renew(instance uint32) (*raw.Carrier, error) {
 			Client:     !r.conn.server,
 			Source:     r.source,
 			Controller: r.control,
+			Rate:       r.conn.rawRate(),
 			RTT:        r.quic.Path().SmoothedRTT,
 		},
 		Addrs:     r.quic.addrs,
@@ -245,6 +246,14 @@ func (r *RawCarrier) renew(instance uint32) (*raw.Carrier, error) {
 	r.past.add(r.carrier)
 	r.carrier = carrier
 	return carrier, nil
+}
+
+// rawRate returns nil without a limit.
+func (c *Conn) rawRate() raw.Rate {
+	if !c.allowance.limited() {
+		return nil
+	}
+	return c.allowance
 }
 
 // changed is called on the carrier's goroutine.

@@ -80,8 +80,8 @@ func (p *parcels) Advance(time.Time) {}
 func (p *parcels) NextTimeout() (time.Time, bool) { return time.Time{}, false }
 
 // newRawWorld is a world whose connections have parcels.
-func newRawWorld(t testing.TB, on bool) (*testWorld, *parcels) {
-	w, p := newTestWorld(t, Config{RawCarrier: on}), newParcels()
+func newRawWorld(t testing.TB, config Config) (*testWorld, *parcels) {
+	w, p := newTestWorld(t, config), newParcels()
 	w.OnRaw(func(*Conn) RawSource { return p })
 	return w, p
 }
@@ -97,11 +97,16 @@ type rawNet struct {
 // overRaw runs a test with two worlds that have joined; the server has raw carriers, the client may.
 func overRaw(t *testing.T, path netsim.Config, on bool, fn func(n *rawNet)) {
 	t.Helper()
+	overRawWith(t, path, Config{RawCarrier: true}, Config{RawCarrier: on}, fn)
+}
+
+func overRawWith(t *testing.T, path netsim.Config, far, near Config, fn func(n *rawNet)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := &rawNet{network: &network{t: t}}
 		var client *testWorld
-		n.server, n.farP = newRawWorld(t, true)
-		client, n.nearP = newRawWorld(t, on)
+		n.server, n.farP = newRawWorld(t, far)
+		client, n.nearP = newRawWorld(t, near)
 		n.clients = []*testWorld{client}
 		path.Lose = func(_ uint64, p []byte) bool { return n.blocked.Load() && p[0] >= 0x04 && p[0] <= 0x0f }
 		a, b := netsim.Pipe(path, path)
@@ -212,8 +217,8 @@ func TestRawWithoutSource(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server, _ := newRawWorld(t, true)
-				client, _ := newRawWorld(t, true)
+				server, _ := newRawWorld(t, Config{RawCarrier: true})
+				client, _ := newRawWorld(t, Config{RawCarrier: true})
 				bare(server, client).OnRaw(func(*Conn) RawSource { return nil })
 				a, b := netsim.Pipe(clean, clean)
 				serverTLS, clientTLS := credentials(t)
@@ -378,8 +383,8 @@ func TestRawViolations(t *testing.T) {
 }
 
 func TestRawOnLoopback(t *testing.T) {
-	server, farP := newRawWorld(t, true)
-	client, nearP := newRawWorld(t, true)
+	server, farP := newRawWorld(t, Config{RawCarrier: true})
+	client, nearP := newRawWorld(t, Config{RawCarrier: true})
 	serverTLS, clientTLS := credentials(t)
 	listener, err := Listen("127.0.0.1:0", serverTLS, server.World)
 	require.NoError(t, err)

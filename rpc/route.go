@@ -94,11 +94,16 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	return first
 }
 
-// send puts a call on one channel.
+// send puts a call on one channel. UE drops an unreliable one when the connection is saturated, but no multicast.
 func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
-	c.link.Lock()
+	now := c.link.Lock()
 	a.world.cork(c)
+	if m.kind != multicastRPC && m.delivery > bunch.ReliableUnordered && c.saturated(now) {
+		c.link.Unlock()
+		c.drop(dropSaturated, m)
+		return nil
+	}
 	err := c.machine.Send(to.channel, m.delivery, payload)
 	if err != nil {
 		err = a.sendFailed(to, m, len(payload), err)

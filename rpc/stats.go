@@ -48,12 +48,14 @@ type ChannelStats struct {
 	QueueTime  time.Duration
 }
 
-// Drops counts what did not arrive at a handler, by reason.
+// Drops counts what did not arrive at a handler, by reason: what the peer sent, and what was not sent to it.
 type Drops struct {
 	// Calls.
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
 	// Ended counts messages that had not run a second after the end of their connection, or when this side closed it.
 	Ended uint64
+	// Saturated counts unreliable calls made here that did not leave: see Config.QueueUnreliable.
+	Saturated uint64
 	// Bunches.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly uint64
 	// Datagrams.
@@ -106,6 +108,7 @@ func (c *Conn) addCounts(s *Stats) {
 	s.Drops.Invalid = c.drops[dropInvalid].Load()
 	s.Drops.Ended = c.drops[dropEnded].Load()
 	s.Deferred = c.deferred.Load()
+	s.Drops.Saturated = c.drops[dropSaturated].Load()
 	s.ReceiveLimit = int(c.reserved.Load())
 }
 

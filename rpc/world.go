@@ -34,6 +34,7 @@ type World struct {
 	onRaw        func(*Conn) RawSource // set before the first connection
 	inFrame      bool                  // between Dispatch and Flush
 	corked       []*Conn               // to uncork at Flush
+	failed       map[*method]warnGate  // of calls that returned an error
 	call         Call                  // what the running handler sees
 
 	// Queues of the world's goroutine. What runs has left its queue, so that a panic loses nothing else.
@@ -56,7 +57,7 @@ type World struct {
 	client  atomic.Bool
 	actors  atomic.Int64 // alive here
 	budget  *budget
-	rate    *pacer // of all connections; nil = no cap
+	rate    *meter // of all connections; nil = no limit
 
 	warnMu sync.Mutex // guards warns, and is taken last
 	warns  [warnKinds]warnGate
@@ -100,7 +101,8 @@ func NewWorld(config Config) (*World, error) {
 		bindings: make(map[*Class]*binding),
 		wake:     make(chan struct{}, 1),
 		live:     make(map[*Conn]struct{}),
-		rate:     newPacer(config.WorldRate),
+		failed:   make(map[*method]warnGate),
+		rate:     newMeter(config.WorldRate),
 	}
 	if w.level == nil {
 		w.level = new(slog.LevelVar)

@@ -184,6 +184,21 @@ func (l *sealedLink) InFlight() int {
 	return l.sliceLink.InFlight()
 }
 
+func (l *sealedLink) Waiting() (unreliable, bulk bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sealed {
+		return false, false
+	}
+	return l.sliceLink.Waiting()
+}
+
+func (l *sealedLink) Hold(unreliable, bulk bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sliceLink.Hold(unreliable, bulk)
+}
+
 func (l *sealedLink) Arrived() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

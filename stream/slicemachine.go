@@ -27,6 +27,7 @@ type sliceMachine struct {
 	foreign    uint64  // sendings below it went another way: they tell nothing of this path
 
 	acks    uint64 // sent, the numbers of their datagrams beyond those of slices
+	held    bool   // slices wait for the connection's rate
 	lastAck bool   // the newest datagram was an ack
 	ackID   uint16 // of the newest
 	changed bool   // something may leave
@@ -120,6 +121,10 @@ func (m *sliceMachine) AppendPacket(now time.Time, buf []byte, most int) (packet
 		return buf, 0, false
 	}
 	flying := m.flight.bytes
+	if m.held && m.losses.probes == 0 {
+		m.gate.Limited(flying)
+		return buf, 0, false
+	}
 	s, number, ok := m.next(now)
 	if !ok {
 		m.gate.Limited(flying)
@@ -141,6 +146,12 @@ func (m *sliceMachine) mayLeave() bool {
 	}
 	return m.losses.timeouts < sliceTimeouts && m.flight.bytes+sliceDatagram <= m.gate.window()
 }
+
+// Waiting reports whether slices may wait for the rate.
+func (m *sliceMachine) Waiting() (unreliable, bulk bool) { return false, !m.idle() && m.mayLeave() }
+
+// Hold keeps slices back; acks pass.
+func (m *sliceMachine) Hold(_, bulk bool) { m.held = bulk }
 
 // Unsent takes back the newest datagram.
 func (m *sliceMachine) Unsent(number uint64) {

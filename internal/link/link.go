@@ -18,6 +18,9 @@ type Config struct {
 	// block, and wait for others who use the link. Default: nothing.
 	Ended func()
 
+	// Rate holds back what is not urgent. Default: nothing is held.
+	Rate Rate
+
 	// Now is the clock of the machines. Default: time.Now.
 	Now func() time.Time
 
@@ -53,6 +56,7 @@ type Link struct {
 	mtu      mtu
 	pacer    pacer
 	queued   queued
+	rated    rated
 	failed   error // a machine's violation, after which none is called
 	uncorked bool
 
@@ -93,6 +97,7 @@ func New(c Carrier, cfg Config, machines ...Machine) *Link {
 	for i, m := range machines {
 		l.slots[i] = newSlot(m)
 	}
+	l.rated.rate = cfg.Rate
 	l.writer = writer{Link: l, burst: burst{size: maxBurst}}
 	l.write = l.writer.write
 	l.timer = time.AfterFunc(time.Hour, l.writer.expired)

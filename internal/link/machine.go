@@ -84,6 +84,15 @@ type Corker interface {
 	Cork(on bool)
 }
 
+// Holder is an optional part of a [Machine] with unreliable data or bulk, which [Config].Rate may hold back. What a machine
+// without it sends is counted, and not held.
+type Holder interface {
+	// Waiting reports whether unreliable data, and bulk, would leave now if they were not held.
+	Waiting() (unreliable, bulk bool)
+	// Hold keeps them back, or lets them go, until it is called again.
+	Hold(unreliable, bulk bool)
+}
+
 // slot is a machine with its optional parts looked up once.
 type slot struct {
 	Machine
@@ -96,6 +105,7 @@ type slot struct {
 	cork  Corker
 	over  Overtaker
 	some  Arriver
+	hold  Holder
 
 	arrived time.Time // the newest of Arriver that the first machine knows of
 	window  int       // what the machine was told last
@@ -111,6 +121,7 @@ func newSlot(m Machine) slot {
 	s.acker, _ = m.(Acker)
 	s.over, _ = m.(Overtaker)
 	s.some, _ = m.(Arriver)
+	s.hold, _ = m.(Holder)
 	return s
 }
 

@@ -41,6 +41,7 @@ func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	}
 	t.hole = l.usePath(t.now, path)
 	l.uncork()
+	l.hold(t.now)
 	held := l.pacer.wait()
 	if held == 0 {
 		l.ask(&t, buffer)
@@ -96,6 +97,7 @@ func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
 		if ok {
 			t.packet, t.number, t.from = packet, number, l.slots[i].Machine
 			l.pacer.sent(len(packet))
+			l.rated.spend(t.now, len(packet))
 			l.queued.built(i, number)
 			return
 		}
@@ -112,7 +114,7 @@ func (l *Link) park(t *turn, held time.Duration) {
 		return
 	}
 	t.drained = l.draining.Load()
-	var next time.Time
+	next := l.rated.until(t.now)
 	for i := range l.slots {
 		t.drained = t.drained && l.slots[i].Drained()
 		if at, ok := l.slots[i].NextTimeout(); ok && (next.IsZero() || at.Before(next)) {

@@ -89,7 +89,14 @@ func (s *Session) size() int {
 func (s *Session) mayLeave(t time.Duration) bool {
 	now := s.time(t)
 	at, ok := s.control.Next(now, s.size(), s.records.bytes)
-	return ok && !at.After(now)
+	if !ok || at.After(now) {
+		return false
+	}
+	if s.config.Rate != nil && s.config.Rate.Bulk(now) > 0 {
+		s.control.Limited(s.records.bytes)
+		return false
+	}
+	return true
 }
 
 // build makes one packet. Not ok: there was nothing to put in, and s has taken note of that.
@@ -235,6 +242,9 @@ func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record
 		s.asked(t)
 	}
 	s.records.push(rec)
+	if s.config.Rate != nil {
+		s.config.Rate.Spend(s.time(t), len(packet))
+	}
 	s.stats.Sent++
 	s.stats.SentBytes += uint64(len(packet))
 }

@@ -31,12 +31,23 @@ type SessionConfig struct {
 	// Controller paces. It outlives the session and must not serve two at once. nil = a new one.
 	Controller *pace.Controller
 
+	// Rate holds payloads back, and counts all packets. nil = no limit.
+	Rate Rate
+
 	// RTT is what QUIC measured; 0 = unknown.
 	RTT time.Duration
 	// NoTrain leaves out the packets that measure a path when the session opens, for a path that was measured before.
 	NoTrain bool
 	// Seed decides which packet numbers are skipped. Zero draws one.
 	Seed [32]byte
+}
+
+// Rate is what the connection may send over all its carriers.
+type Rate interface {
+	// Bulk returns how long payloads must wait.
+	Bulk(now time.Time) time.Duration
+	// Spend counts a packet that leaves.
+	Spend(now time.Time, bytes int)
 }
 
 func (c *SessionConfig) train() int {
@@ -257,11 +268,22 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 		earlier(s.report.dueAt())
 	}
 	if s.wants() {
-		if next, may := s.control.Next(s.time(s.now), s.size(), s.records.bytes); may {
+		now := s.time(s.now)
+		if next, may := s.control.Next(now, s.size(), s.records.bytes); may {
+			if s.config.Rate != nil {
+				next = latest(next, now.Add(s.config.Rate.Bulk(now)))
+			}
 			earlier(next.Sub(s.epoch), true)
 		}
 	}
 	return at, ok
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // Arrived returns when the newest packet left that is known to have arrived, zero when none did.

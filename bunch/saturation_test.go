@@ -1,0 +1,101 @@
+package bunch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// taken counts what has arrived by delivery.
+func (p *pair) taken(end int) (counts [4]int) {
+	for _, m := range p.take(end) {
+		counts[m.Delivery]++
+	}
+	return counts
+}
+
+// What the rate holds stays, and all else passes it, on the same channel too; lost reliable messages leave again.
+func TestHoldLetsReliablePlayPass(t *testing.T) {
+	p := newPair(t, Config{})
+	play, bulk := p.open(0, Normal), p.open(0, Bulk)
+	p.send(0, play, Reliable, nil)
+	p.send(0, bulk, Reliable, nil)
+	p.run(time.Second)
+	p.taken(1)
+	c := p.ends[0]
+	c.Hold(true, true)
+	lost := 0
+	p.drop = func(from int, _ []byte) bool {
+		lost++
+		return from == 0 && lost == 1
+	}
+	for i := range 10 {
+		p.send(0, play, Unreliable, pattern(100, i))
+		p.send(0, play, Reliable, pattern(100, i))
+		p.send(0, play, UnreliableSequenced, pattern(100, i))
+		p.send(0, bulk, Reliable, pattern(3000, i))
+	}
+	p.send(1, play, Reliable, nil) // an ack for it passes
+	unreliable, waits := c.Waiting()
+	require.True(t, unreliable && waits)
+	p.run(time.Second)
+	require.Equal(t, [4]int{Reliable: 10}, p.taken(1))
+	require.Equal(t, 1, p.taken(0)[Reliable])
+	out, _ := p.ends[1].Reliable(play)
+	require.Zero(t, out, "acknowledged")
+	bytes, _ := c.Unreliable()
+	require.Equal(t, 2000, bytes)
+	require.NotZero(t, c.Stats().BunchesResent)
+
+	t.Log("# unreliable messages are let go before bulk")
+	c.Hold(false, true)
+	p.run(time.Second)
+	require.Equal(t, [4]int{Unreliable: 10, UnreliableSequenced: 10}, p.taken(1))
+	c.Hold(false, false)
+	p.run(time.Second)
+	require.Equal(t, [4]int{Reliable: 10}, p.taken(1))
+	unreliable, waits = c.Waiting()
+	require.False(t, unreliable || waits)
+	p.settled()
+}
+
+// What still waits from earlier ticks, tick after tick, is a queue that the path does not drain.
+func TestUnreliableMessagesThatStandSaturate(t *testing.T) {
+	p := newPair(t, Config{})
+	c := p.ends[0]
+	ch := p.open(0, Normal)
+	p.send(0, ch, Reliable, nil)
+	p.run(time.Second)
+	tick := func(queue int, hold bool) (saturated bool) {
+		c.Hold(hold, false)
+		c.Cork(true)
+		p.send(0, ch, Unreliable, pattern(queue, 0))
+		_, saturated = c.Unreliable()
+		c.Cork(false)
+		p.run(33 * time.Millisecond)
+		return saturated
+	}
+	t.Log("# a tick's own messages are no sign, nor are those before it")
+	for range 10 {
+		require.NoError(t, c.Send(ch, Unreliable, pattern(5000, 0)))
+		require.False(t, tick(20_000, false))
+	}
+	t.Log("# nor is one that waits for a tick or two")
+	require.False(t, tick(1000, true))
+	require.False(t, tick(1000, true))
+	require.False(t, tick(1000, false))
+	require.False(t, tick(1000, false))
+	t.Log("# after 66 ms it is, and less may wait")
+	for range 3 {
+		require.False(t, tick(30_000, true))
+	}
+	require.True(t, tick(1000, true))
+	bytes, _ := c.Unreliable()
+	require.LessOrEqual(t, bytes, maxStanding)
+	require.NotZero(t, c.Stats().DroppedUnreliable)
+	require.True(t, tick(maxStanding+1, true), "too large for what may wait")
+	t.Log("# until it has left")
+	tick(0, false)
+	require.False(t, tick(1000, false))
+}

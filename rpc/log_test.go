@@ -1,0 +1,76 @@
+package rpc
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// What Call returns is logged as well, once a second for each method, also in a world that does not tick.
+func TestFailedCallsAreLogged(t *testing.T) {
+	var log strings.Builder
+	config := Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Bunch: bunch.Config{Overflow: bunch.OverflowError}}
+	inNet(t, 1, config, func(n *network) {
+		a := n.spawn(0)
+		lines := func() (warnings []string) {
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, "level=WARN") {
+					warnings = append(warnings, line)
+				}
+			}
+			log.Reset()
+			return warnings
+		}
+		for range 100 {
+			require.ErrorIs(t, bulk.Call(a, make(Raw, bunch.MaxBunchBytes+1)), bunch.ErrBunchTooLarge)
+			require.ErrorIs(t, title.Call(a, callsign{Name: "ninebytes"}), ErrTooLong)
+		}
+		got := lines()
+		require.Len(t, got, 2)
+		require.Contains(t, got[0], `msg="call failed" rpc=Hero.Bulk`)
+		require.Contains(t, got[0], "the limit is Config.Bunch.MaxBunch, 65536")
+		require.Contains(t, got[0], "more=0")
+		require.Contains(t, got[1], "rpc=Hero.Title")
+
+		time.Sleep(time.Second)
+		var err error
+		for err == nil {
+			err = bulk.Call(a, make(Raw, 60_000))
+		}
+		require.ErrorIs(t, err, bunch.ErrReliableBufferFull)
+		require.ErrorContains(t, fire.Call(a, shot{-1}), "ammo is negative")
+		got = lines()
+		require.Len(t, got, 2)
+		require.Contains(t, got[0], "reliable buffer full")
+		require.Contains(t, got[0], "more=99")
+		require.Contains(t, got[1], "rpc=Hero.Fire")
+
+		require.NoError(t, n.server.Destroy(a))
+		require.ErrorIs(t, bulk.Call(a, nil), ErrClosed)
+		time.Sleep(time.Second)
+		require.ErrorIs(t, bulk.Call(a, nil), ErrClosed)
+		require.Empty(t, lines(), "a race that every game has")
+	})
+}
+
+// A client that calls what it does not own hears of it at home.
+func TestRefusedCallsAreLoggedAtTheCaller(t *testing.T) {
+	var log strings.Builder
+	inNet(t, 0, Config{}, func(n *network) {
+		n.join(Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		n.join(Config{})
+		a := n.spawn(1)
+		require.NoError(t, a.OpenTo(n.conns[0]))
+		n.tick(3)
+		for range 10 {
+			require.ErrorIs(t, fire.Call(n.mirror(0, a), shot{1}), ErrNotOwner)
+		}
+		require.Equal(t, 1, strings.Count(log.String(), "call failed"))
+		require.Contains(t, log.String(), "rpc: Hero.Fire: rpc: this connection does not own the actor")
+	})
+}
