@@ -72,6 +72,9 @@ func TestBulkNeverStarves(t *testing.T) {
 	require.Equal(t, bulkPatience, a.Bulk(now))
 }
 
+// freights lets worlds bind cargo.
+var freights = []*Class{cargo}
+
 // stamped is an argument that says when it left.
 func stamped(size int) Raw {
 	return binary.BigEndian.AppendUint64(make([]byte, 0, size), uint64(time.Now().UnixNano()))[:size]
@@ -134,7 +137,7 @@ func TestRateHoldsWhatIsNotReliable(t *testing.T) {
 		{"reliable calls above the rate", traffic{hits: 4, hitBytes: 1000, waves: 4, bulk: true}, struct{ waves, bulk int }{0, 500}, 135_000},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			inNet(t, 1, Config{Rate: rate}, func(n *network) {
+			inNet(t, 1, Config{Rate: rate, Classes: freights}, func(n *network) {
 				a, freight := n.spawn(0), n.freight(0)
 				bytes := n.play(seconds, a, freight, row.scene)
 				w, drops := n.clients[0], n.conns[0].Stats().Drops
@@ -154,7 +157,6 @@ func TestRateHoldsWhatIsNotReliable(t *testing.T) {
 // Acks and reliable calls of a client that has used up its rate leave at once.
 func TestRateDelaysNoAck(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
-		n.clients[0].config.Rate = 1 // of the next connection
 		w := newTestWorld(t, Config{Rate: 1000})
 		_, err := n.connect(w)
 		require.NoError(t, err)
@@ -179,15 +181,15 @@ func TestRateDelaysNoAck(t *testing.T) {
 // The connections of a world share what is left for bulk alike, whatever else they do.
 func TestWorldRateIsSharedFairly(t *testing.T) {
 	const rate, seconds, clients = 90_000, 20, 3
-	inNet(t, clients, Config{WorldRate: rate}, func(n *network) {
+	inNet(t, clients, Config{WorldRate: rate, Classes: freights}, func(n *network) {
 		a := n.spawn(0)
-		var freights [clients]*Actor
-		for i := range freights {
-			freights[i] = n.freight(i)
+		var all [clients]*Actor
+		for i := range all {
+			all[i] = n.freight(i)
 		}
 		for range seconds * 30 {
 			require.NoError(t, wave.Call(a, stamped(500))) // 15 kB/s
-			for _, f := range freights {
+			for _, f := range all {
 				n.load(f)
 			}
 			n.tick(1)
@@ -265,7 +267,7 @@ func TestPathSaturationDropsUnreliableCalls(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForTheRate(t *testing.T) {
-	inNet(t, 1, Config{Rate: 100}, func(n *network) {
+	inNet(t, 1, Config{Rate: 100, Classes: freights}, func(n *network) {
 		a, freight := n.spawn(0), n.freight(0)
 		require.NoError(t, bulk.Call(a, make(Raw, 32<<10)))
 		n.load(freight)

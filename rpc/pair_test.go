@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,8 +97,10 @@ func newTestWorld(t testing.TB, config Config) *testWorld {
 	On(w.binding, title, func(p *puppet, _ *Call, s callsign) { p.note("title " + s.Name) })
 	On(w.binding, wave, w.onWave)
 	On(w.binding, roar, w.onWave)
-	cargoes := Bind(world, cargo, func(*Actor) *testWorld { return w })
-	On(cargoes, haul, func(w *testWorld, _ *Call, b Raw) { w.hauled += len(b) })
+	if slices.Contains(config.Classes, cargo) {
+		cargoes := Bind(world, cargo, func(*Actor) *testWorld { return w })
+		On(cargoes, haul, func(w *testWorld, _ *Call, b Raw) { w.hauled += len(b) })
+	}
 	On(w.binding, bulk, func(_ *puppet, _ *Call, b Raw) { w.received += len(b) })
 	return w
 }
@@ -147,7 +150,7 @@ func inNet(t *testing.T, clients int, server Config, fn func(n *network)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{t: t, server: newTestWorld(t, server)}
 		for range clients {
-			n.join(Config{Bunch: server.Bunch})
+			n.join(Config{Bunch: server.Bunch, Classes: server.Classes})
 		}
 		fn(n)
 		n.close()
