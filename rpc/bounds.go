@@ -109,7 +109,8 @@ func (b *bounds) used() bool {
 // bounded takes a value whose type knows its limit.
 func (w *walk) bounded(s *schema, depth int) error {
 	before := len(w.b)
-	if err := w.formed(s, depth); err != nil || s.counted() {
+	w.sizing = true
+	if err := w.value(s, depth); err != nil || s.counted() {
 		return err
 	}
 	return within(before-len(w.b), s.whole, "bytes encoded")

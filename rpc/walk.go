@@ -32,6 +32,7 @@ type walk struct {
 	b      []byte // what is left
 	memory int    // bytes that decoding may still allocate
 	keys   int    // maps whose keys are being walked, one inside the other
+	sizing bool   // bounded is about to measure the next value
 }
 
 // measure returns how many bytes the value of s at the start of b takes, and checks that decoding it is safe: that
@@ -51,13 +52,10 @@ func (w *walk) value(s *schema, depth int) error {
 	if len(w.b) == 0 {
 		return errShort
 	}
-	if s.whole != unbounded {
+	if s.whole != unbounded && !w.sizing {
 		return w.bounded(s, depth)
 	}
-	return w.formed(s, depth)
-}
-
-func (w *walk) formed(s *schema, depth int) error {
+	w.sizing = false
 	switch s.form {
 	case formBool:
 		return w.boolean()
