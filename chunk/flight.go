@@ -86,7 +86,8 @@ func (f *flight) ready(r *resend, now time.Duration) int {
 	return none
 }
 
-// due returns when the slice that waits longest for its ack is to be sent again, or never. Those behind it are due later.
+// due returns when the slice that waits longest for its ack is to be sent again, or never. Those behind it
+// left later, and wait with it.
 func (f *flight) due(r *resend) time.Duration {
 	if f.waiting.head == none {
 		return never

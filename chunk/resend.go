@@ -42,8 +42,8 @@ type resend struct {
 	least  time.Duration // the least sample; 0 = none
 	told   bool          // by the owner: samples are not wanted
 	rough  bool          // rtt is only a bound, from slices sent several times; the first sample replaces it
-	// unclear slices in a row were acked that had been sent several times.
-	unclear int
+
+	unclear int // slices in a row that were acked only after they had been sent several times
 
 	// Backing off.
 	backoff int           // timeouts in a row
@@ -62,7 +62,7 @@ func newResend(c Config) resend {
 
 // forget forgets the path.
 func (r *resend) forget() {
-	r.rtt, r.latest, r.least, r.told, r.rough, r.backoff, r.doubled = 0, 0, 0, false, false, 0, 0
+	r.rtt, r.latest, r.least, r.told, r.rough, r.unclear, r.backoff, r.doubled = 0, 0, 0, false, false, 0, 0, 0
 	r.heard()
 }
 
@@ -100,7 +100,7 @@ func (r *resend) due(s *sending, left int) time.Duration {
 	if s.sent < r.doubled {
 		timeouts--
 	}
-	restart := max(r.delay()/8, r.ackDelay+ackSlack)
+	restart := max(r.delay()/8, r.ackDelay+ackSlack) // acks of slices that the path carries in a row are no further apart
 	if left > few && s.resent {
 		restart = r.delay()
 	}
