@@ -1,9 +1,8 @@
 package bunch
 
 const (
-	maxAssemblies = 4         // unreliable messages in parts, a channel
-	assemblyCost  = 2 << 10   // charged for each beside its bytes
-	maxParked     = 256 << 10 // cost of the assemblies of a connection
+	maxAssemblies = 4       // unreliable messages in parts, a channel
+	assemblyCost  = 2 << 10 // charged for each beside its bytes
 	// partSpan is how many packets lie between two parts of a message at most. A datagram of UDP, 65,507 bytes, holds the
 	// first part of 59 messages, so 512 packets number 30,208 of the 65,536 messages: no two have the same number.
 	partSpan = 512
@@ -37,6 +36,10 @@ func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (w
 		return nil, 0, nil
 	}
 	i := c.assembly(ch, h, len(payload))
+	if i < 0 {
+		c.stats.DroppedUnreliable++
+		return nil, 0, nil
+	}
 	a := &c.assemblies[i]
 	if a.parts[index] != nil || a.count != 0 && (ends || index >= a.count) {
 		c.stats.DroppedDuplicate++
@@ -75,7 +78,7 @@ func (c *Conn) stale(ch *channel, number uint64, h header) bool {
 }
 
 // assembly finds or begins the assembly of a message and makes room for more bytes: the oldest ones go, of the channel
-// when it has too many, else of the connection.
+// when it has too many, else of the connection. It returns -1 when unreliable messages that wait leave no room.
 func (c *Conn) assembly(ch *channel, h header, more int) int {
 	i := c.assemblyOf(ch, h)
 	if i < 0 {
@@ -87,13 +90,16 @@ func (c *Conn) assembly(ch *channel, h header, more int) int {
 		ch.assemblies++
 		c.parked += assemblyCost
 	}
-	for n := 0; c.parked+more > maxParked && len(c.assemblies) > 1; {
-		if n == i {
-			n++ // a message of 64 KiB fits alone
-			continue
+	for c.parked+c.waitingUnreliable+more > maxParked {
+		oldest := 0
+		if i == 0 && len(c.assemblies) > 1 {
+			oldest = 1
 		}
-		c.evict(n)
-		if n < i {
+		c.evict(oldest)
+		if len(c.assemblies) == 0 {
+			return -1
+		}
+		if oldest < i {
 			i--
 		}
 	}

@@ -99,7 +99,8 @@ type Message struct {
 	Close    bool // the last message of its channel; Payload may be nil
 	Payload  []byte
 
-	cost int32 // of flow control
+	cost   int32  // given back once it is fetched
+	pinned uint16 // bytes of its datagram that Payload holds beyond itself
 }
 
 // Params are the limits that both ends exchange in Hello. See [Conn.Agree].

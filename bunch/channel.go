@@ -27,12 +27,13 @@ type channel struct {
 	earlier       *channel // closed; nothing of this one leaves before all of it is acknowledged; nil once it is
 	later         *channel // the one whose earlier this is
 
-	// Receiving. Sequences below expected were processed in order; the ring holds what came early.
-	in         ring[slot]
+	// Receiving. Sequences below expected were processed in order; what came early is parked.
+	in         parked
 	expected   uint64
 	run        run
 	opened     bool // this side opened it, or the message that opens it was handed out: others may follow
 	inClosed   bool
+	lingers    bool   // the peer closed it, and pays for it until our answer is acknowledged
 	newest     uint64 // the last packet of the newest UnreliableSequenced message handed out
 	assemblies int    // of unreliable messages in parts
 }
@@ -74,7 +75,7 @@ func (r *ring[T]) cover(first, last uint64) {
 	if uint64(size) > last-first {
 		return
 	}
-	grown := max(4, size)
+	grown := max(1, size)
 	for uint64(grown) <= last-first {
 		grown *= 2
 	}
@@ -109,15 +110,35 @@ func (q *queue[T]) pop() T {
 	q.items[q.head] = zero
 	q.head++
 	if q.head == len(q.items) {
-		q.items, q.head = q.items[:0], 0
+		q.reset()
 	}
 	return v
+}
+
+// reset empties the list. One that held few of what it has room for gives that back.
+func (q *queue[T]) reset() {
+	if cap(q.items) > 64 && len(q.items) < cap(q.items)/8 {
+		q.items = nil
+	}
+	q.items, q.head = q.items[:0], 0
 }
 
 // remove takes out the items that equal says.
 func (q *queue[T]) remove(equal func(T) bool) {
 	q.items = slices.DeleteFunc(q.items[q.head:], equal)
 	q.head = 0
+}
+
+// insert puts v behind the first i values.
+func (q *queue[T]) insert(i int, v T) {
+	switch {
+	case i == q.len():
+		q.push(v)
+	case i == 0:
+		q.unpop(v)
+	default:
+		q.items = slices.Insert(q.items, q.head+i, v)
+	}
 }
 
 // unpop puts v back to the head.

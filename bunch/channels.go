@@ -1,12 +1,16 @@
 package bunch
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // channels knows every channel of a connection. Numbers are never reused, so a number of the peer's is unseen, open or
 // closed.
 type channels struct {
 	open    map[uint64]*channel
 	control *channel
+	most    int // channels since open was made anew
 	limit   int // open at once, for each opener
 
 	ourNext  uint64   // the next number this side opens
@@ -108,9 +112,20 @@ func (c *channels) retire(ch *channel) bool {
 	if ch.number == 0 || !ch.inClosed || !ch.outClosed || ch.first != ch.next || c.open[ch.number] == nil {
 		return false
 	}
+	c.most = max(c.most, len(c.open))
 	delete(c.open, ch.number)
 	if ch.ours {
 		c.ours--
 	}
+	if c.most > 64 && len(c.open) < c.most/4 {
+		c.shrink()
+	}
 	return true
+}
+
+// shrink makes the map anew, for a map keeps the room of all that it ever held.
+func (c *channels) shrink() {
+	fewer := make(map[uint64]*channel, len(c.open))
+	maps.Copy(fewer, c.open)
+	c.open, c.most = fewer, len(fewer)
 }

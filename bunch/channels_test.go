@@ -24,7 +24,7 @@ func packetOf(number uint32, bunches ...[]byte) []byte {
 // wholeOf is a whole reliable bunch with one message.
 func wholeOf(flags byte, channel uint64, sequence uint16, payload string) []byte {
 	body := append(appendVarint(nil, uint64(len(payload))), payload...)
-	return appendBunch(nil, header{flags: flags | flagWhole, channel: channel, sequence: sequence, last: true}, body)
+	return appendBunch(nil, header{flags: flags | flagWhole, channel: channel, sequence: sequence}, body)
 }
 
 // receiver is a server that gets packets by hand.
@@ -210,7 +210,7 @@ func TestGapsInTheNumbersAreBounded(t *testing.T) {
 	var err error
 	for n := uint64(1); err == nil; n += 4 {
 		require.Less(t, n, uint64(100))
-		ch := header{flags: flagWhole | flagOpen | flagClose, channel: n, last: true}
+		ch := header{flags: flagWhole | flagOpen | flagClose, channel: n}
 		if err = r.receive(appendBunch(nil, ch, nil)); err == nil {
 			r.drainAcks()
 		}

@@ -38,14 +38,17 @@ type Conn struct {
 
 	// Receiving.
 	received          received
-	ready             queue[Message]
+	ready             readyList
 	flow              flow
-	spare             blocks     // for entries that arrive in pieces
+	control           int        // price of what channel 0 holds
+	pinned            int        // bytes that payloads pin beyond their own
+	slots             []*slot    // spare ones
+	spare             blocks     // for parts of runs
+	parts             [][]byte   // spare list of a run's parts
 	loose             run        // an unordered message that overtakes earlier entries
 	assemblies        []assembly // of unreliable messages in parts, oldest first
-	parked            int        // cost of the assemblies
-	waitingUnreliable int        // cost of the unreliable ready messages
-	waitingControl    int        // cost of the ready messages of channel 0
+	parked            int        // price of the assemblies
+	waitingUnreliable int        // price of the unreliable ready messages
 
 	// The owner.
 	wake    bool
@@ -75,6 +78,7 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 	c := &Conn{config: config, limits: config.params(), start: now}
 	c.channels = newChannels(config.Client, config.MaxChannels)
 	c.peerAckDelay = config.AckDelay
+	c.blocks.most, c.spare.most = maxSpare, maxInSpare
 	c.flow.init(config.ReceiveLimit)
 	c.skips.init(config.Random)
 	return c, nil
@@ -153,7 +157,15 @@ func (c *Conn) Reliable(number uint64) (out, slots int) {
 	if ch := c.channels.open[number]; ch != nil {
 		out = ch.outstanding()
 	}
-	return out, c.limits.ReliableBuffer
+	return out, slotsOf(number, c.limits.ReliableBuffer)
+}
+
+// slotsOf returns how many entries the reliable buffer of a channel has.
+func slotsOf(number uint64, slots int) int {
+	if number == 0 {
+		return min(slots, controlBuffer)
+	}
+	return slots
 }
 
 // Drained reports whether nothing reliable waits for being sent or acknowledged.

@@ -3,22 +3,19 @@ package bunch
 // maxMessages bounds the small messages of one whole bunch.
 const maxMessages = 32
 
-// deliverWhole hands out the messages of a whole bunch.
+// deliverWhole hands out the messages of a whole bunch. The last one pays for the entry.
 func (c *Conn) deliverWhole(ch *channel, s *slot) error {
-	b, cost := s.payload, entryCost
-	if s.pieced {
-		b = append(make([]byte, 0, len(b)), b...)
-		c.spare.put(s.payload[:0])
-	}
 	m := Message{Delivery: Delivery(s.flags & deliveryMask), Open: s.flags&flagOpen != 0}
 	closes := s.flags&flagClose != 0
-	if len(b) == 0 {
+	if len(s.payload) == 0 {
 		if !closes {
 			return violation(BunchDataOverflow, "channel %d: a whole bunch without a message", ch.number)
 		}
-		m.Close = true
-		return c.deliver(ch, m, cost)
+		m.Delivery, m.Close, m.cost = Reliable, true, int32(paid(s, 1))
+		c.deliver(ch, m)
+		return nil
 	}
+	b := s.payload
 	for count := 1; len(b) > 0; count++ {
 		size, n := consumeVarint(b)
 		if n == 0 || size > uint64(len(b)-n) || count > maxMessages {
@@ -29,78 +26,42 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 		}
 		end := n + int(size)
 		m.Payload = b[n:end:end]
-		b = b[end:]
-		m.Close = closes && len(b) == 0
-		if err := c.deliver(ch, m, cost+end); err != nil {
-			return err
+		if b = b[end:]; len(b) == 0 {
+			m.Close, m.cost, m.pinned = closes, int32(paid(s, count)), s.pinned
 		}
-		m.Open, cost = false, 0
+		c.deliver(ch, m)
+		m.Open = false
 	}
 	return nil
 }
 
-// deliver appends a message to the ready list. Unreliable ones cost nothing here: receiveUnreliable has counted them.
-func (c *Conn) deliver(ch *channel, m Message, cost int) error {
+// deliver appends a message to the ready list.
+func (c *Conn) deliver(ch *channel, m Message) {
 	m.Channel = ch.number
 	ch.opened = ch.opened || m.Open
-	switch {
-	case m.Delivery >= Unreliable:
-	case ch.number == 0:
-		if c.waitingControl += cost; c.waitingControl > maxControl {
-			return violation(ReceiveLimitExceeded, "%d bytes wait on the control channel, at most %d", c.waitingControl, maxControl)
-		}
-		m.cost = int32(cost)
-	default:
-		m.cost = int32(cost)
-		c.flow.waiting += uint64(cost)
-	}
 	c.ready.push(m)
 	c.wake = true
-	return nil
 }
 
-// takeUnordered hands out the unordered message that entry n is part of, when all of it is there though earlier entries
-// are missing. One that opens or closes waits for its turn.
-func (c *Conn) takeUnordered(ch *channel, n uint64) error {
+// takeUnordered hands out the unordered message that the i-th parked entry is part of, when all of it is there though
+// earlier entries are missing. One that opens or closes waits for its turn.
+func (c *Conn) takeUnordered(ch *channel, i int) error {
 	if !ch.opened {
 		return nil // the open travels first
 	}
-	first, last, ok := ch.unorderedAround(n)
+	first, last, ok := ch.in.unorderedAround(i)
 	if !ok {
 		return nil
 	}
-	for n := first; n <= last; n++ {
-		s := ch.in.at(n)
+	for i := first; i <= last; i++ {
+		s := ch.in.at(i)
+		s.state = taken
 		if err := c.take(ch, &c.loose, s); err != nil {
 			return err
 		}
-		*s = slot{state: taken}
+		s.payload = nil
 	}
 	return nil
-}
-
-// unorderedAround returns the entries of the message that n is part of; not ok while some are missing.
-func (ch *channel) unorderedAround(n uint64) (first, last uint64, ok bool) {
-	first, last = n, n
-	for ch.in.at(first).flags&flagBegin == 0 {
-		if first == ch.expected || !ch.looseAt(first-1) {
-			return 0, 0, false
-		}
-		first--
-	}
-	for ch.in.at(last).flags&flagEnd == 0 {
-		if last+1-ch.expected == uint64(len(ch.in.slots)) || !ch.looseAt(last+1) {
-			return 0, 0, false
-		}
-		last++
-	}
-	return first, last, ch.looseAt(n)
-}
-
-// looseAt reports whether entry n is there and may overtake others.
-func (ch *channel) looseAt(n uint64) bool {
-	s := ch.in.at(n)
-	return s.state == full && s.flags&(deliveryMask|flagOpen|flagClose) == byte(ReliableUnordered)
 }
 
 // Next returns the next complete message; what it returns counts as consumed.
@@ -136,17 +97,17 @@ func (c *Conn) Take(into []Message) int {
 	return n
 }
 
-// fetched takes a message that leaves the ready list off what waits, and returns what it costs of the peer's limit.
-func (c *Conn) fetched(m *Message) int {
+// fetched takes a message that leaves the ready list off what waits, and returns what it gives back of the peer's limit.
+func (c *Conn) fetched(m *Message) (cost int) {
+	c.pinned -= int(m.pinned)
 	switch {
 	case m.Delivery >= Unreliable:
-		c.waitingUnreliable -= unreliableCost(*m)
+		c.waitingUnreliable -= unreliablePrice(m)
 	case m.Channel == 0:
-		c.waitingControl -= int(m.cost)
+		c.control -= int(m.cost)
 	default:
-		return int(m.cost)
+		cost = int(m.cost)
 	}
-	return 0
+	m.cost, m.pinned = 0, 0
+	return cost
 }
-
-func unreliableCost(m Message) int { return entryCost + len(m.Payload) }

@@ -22,7 +22,7 @@ type entry struct {
 	pieces   [maxPieces]piece
 	n        uint8
 	messages uint8 // in a whole bunch
-	run      int32 // in the first entry of a long message: the cost of all its entries
+	run      int32 // in the first entry of a long message: the price of all its entries
 }
 
 func (e *entry) init(flags byte, payload []byte) {
@@ -56,7 +56,7 @@ func (e *entry) acked() bool {
 func (e *entry) cost() int {
 	switch e.flags & flagWhole {
 	case flagWhole:
-		return entryCost + len(e.payload)
+		return price(e.flags, len(e.payload), int(e.messages))
 	case flagBegin:
 		return int(e.run)
 	}
@@ -80,11 +80,13 @@ func (e *entry) cut(i, size int) bool {
 // blocks is the connection's store of payload memory, so that steady traffic allocates nothing.
 type blocks struct {
 	small, full [][]byte
+	most        int // kept of each kind
 }
 
 const (
 	smallBlock = 128
 	maxSpare   = 256 // blocks of each kind kept for reuse: one reliable buffer
+	maxInSpare = 32  // kept for what arrives: a long message in which every other entry comes in pieces
 )
 
 // get returns an empty block with room for size bytes, at most EntryBytes.
@@ -108,14 +110,14 @@ func take(list *[][]byte, size int) []byte {
 func (b *blocks) put(block []byte) {
 	switch cap(block) {
 	case smallBlock:
-		b.small = spare(b.small, block)
+		b.small = b.spare(b.small, block)
 	case EntryBytes:
-		b.full = spare(b.full, block)
+		b.full = b.spare(b.full, block)
 	}
 }
 
-func spare(list [][]byte, block []byte) [][]byte {
-	if len(list) == maxSpare {
+func (b *blocks) spare(list [][]byte, block []byte) [][]byte {
+	if len(list) == b.most {
 		return list
 	}
 	return append(list, block)

@@ -190,7 +190,7 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
 	field := 0
 	if whole {
-		field = 2 // of a piece
+		field = pieceBytes
 	}
 	left := room - size
 	switch {
@@ -209,7 +209,9 @@ func (c *Conn) moreBehind(ch *channel) bool {
 
 func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	b := &c.build
-	h.offset, h.last = p.off, int(p.end) == len(e.payload)
+	if h.flags&flagPiece != 0 {
+		h.offset, h.total = p.off, uint16(len(e.payload))
+	}
 	b.buf = appendBunch(b.buf, h, e.payload[p.off:p.end])
 	b.bunches++
 	b.packet.items = append(b.packet.items, item{channel: ch, sequence: n, off: p.off, end: p.end, first: !p.sent})

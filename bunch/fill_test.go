@@ -136,7 +136,7 @@ func TestChannelsOfOnePriorityTakeTurns(t *testing.T) {
 		p.send(0, b, ReliableUnordered, make([]byte, 400))
 	}
 	packet, _, _ := p.ends[0].AppendPacket(p.now, nil, 1404)
-	require.Equal(t, []string{"1/0", "3/0", "1/1", "3/1[0:166]"}, bunchesOf(t, packet))
+	require.Equal(t, []string{"1/0", "3/0", "1/1", "3/1[0:164]"}, bunchesOf(t, packet))
 }
 
 // TestBulkTakesTurnsByMessage: the limit is charged with all messages that have begun, and parts of an unreliable one that

@@ -2,14 +2,9 @@ package bunch
 
 import "time"
 
-const (
-	entryCost  = 64        // charged for each entry beside its bytes, so that many tiny ones cannot hold much memory
-	maxControl = 256 << 10 // cost of the messages that may wait on channel 0
-)
-
-// flow bounds the reliable bytes that wait at the receiver, like MAX_DATA of RFC 9000, 4.1: the receiver advertises an
-// absolute limit. The cost of an entry is entryCost and its bytes. Channel 0 is exempt, so that control passes a stopped
-// world; what waits there has a bound of its own, maxControl.
+// flow bounds what reliable bunches hold at the receiver, like MAX_DATA of RFC 9000, 4.1: the receiver advertises an absolute
+// limit. What an entry costs is its price. Channel 0 is exempt, so that control passes a stopped world; it has a bound of
+// its own, maxControl.
 type flow struct {
 	entries int // in all reliable buffers of this side
 
@@ -24,10 +19,10 @@ type flow struct {
 	// Receiving.
 	received   uint64
 	consumed   uint64
-	waiting    uint64 // cost of the ready messages
 	window     uint64
 	advertised uint64
-	update     bool // tell the peer a higher limit
+	update     bool   // tell the peer a higher limit
+	toldBy     uint64 // newest packet that told one: only its loss matters
 	mark       uint64
 	markAt     time.Duration // when consumed was mark
 	tight      bool          // the window holds the peer up
@@ -52,8 +47,8 @@ func (f *flow) offer() {
 	}
 }
 
-// told notes that the limit left in a packet.
-func (f *flow) told() { f.update, f.advertised = false, f.kib()<<10 }
+// told notes that the limit left in a packet with this number.
+func (f *flow) told(packet uint64) { f.update, f.advertised, f.toldBy = false, f.kib()<<10, packet }
 
 // consume notes that messages of this cost were handed out. A window of which a quarter goes through in a round trip is
 // tight: a peer whose rate doubles every round trip needs it all before the next limit reaches him.
@@ -61,7 +56,6 @@ func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 	if now-f.markAt > roundTrip {
 		f.mark, f.markAt = f.consumed, now
 	}
-	f.waiting -= cost
 	f.consumed += cost
 	if f.consumed-f.mark >= f.window/4 {
 		f.tight = true
@@ -88,7 +82,7 @@ func (f *flow) raise(kib uint64) {
 	}
 }
 
-// take charges what arrived and reports whether the peer kept the limit.
+// take charges what arrived, and reports whether the peer kept the limit.
 func (f *flow) take(cost int) bool {
 	f.received += uint64(cost)
 	return f.received <= f.advertised

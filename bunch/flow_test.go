@@ -15,13 +15,12 @@ func TestFlowCounts(t *testing.T) {
 	f.init(1 << 20)
 	require.True(t, f.update, "more than what a peer assumes")
 	require.Equal(t, uint64(1024), f.kib())
-	f.told()
+	f.told(0)
 	require.False(t, f.update)
 	require.True(t, f.take(1<<20))
 	require.False(t, f.take(1))
 
 	t.Log("# a quarter of the window is worth a packet")
-	f.waiting = 1 << 20
 	f.consume(0, 0, 256<<10-1)
 	require.False(t, f.update)
 	f.consume(0, 0, 1)
@@ -73,7 +72,6 @@ func TestAccountsAgree(t *testing.T) {
 	p.settled()
 	for _, c := range p.ends {
 		require.Greater(t, c.flow.sent, uint64(1<<20))
-		require.Zero(t, c.flow.waiting)
 		require.Equal(t, c.flow.received, c.flow.consumed)
 	}
 }
@@ -132,7 +130,7 @@ func TestPeerBeyondTheLimitCloses(t *testing.T) {
 		err = r.receive(wholeOf(0, 1, n, string(make([]byte, 1000))))
 	}
 	requireCode(t, ReceiveLimitExceeded, err)
-	require.Equal(t, uint16(256<<10/1066)+2, n)
+	require.Equal(t, uint16((256<<10-channelCost)/price(flagWhole, 1002, 1))+2, n)
 	t.Log("# entries that are parked count as well")
 	r = newReceiver(t, Config{ReliableBuffer: 1024})
 	r.must(wholeOf(flagOpen, 1, 0, "a"))
@@ -166,7 +164,7 @@ func TestControlPassesAStoppedWorld(t *testing.T) {
 		err = r.receive(wholeOf(0, 0, n, string(make([]byte, 1000))))
 	}
 	requireCode(t, ReceiveLimitExceeded, err)
-	require.Equal(t, uint16(maxControl/1066)+1, n)
+	require.Equal(t, uint16(maxControl/price(flagWhole, 1002, 1))+1, n)
 }
 
 func TestTakeLeavesWhatDoesNotFit(t *testing.T) {
@@ -177,15 +175,15 @@ func TestTakeLeavesWhatDoesNotFit(t *testing.T) {
 	into := make([]Message, 3)
 	require.Equal(t, 3, r.Take(into))
 	require.Equal(t, "abc", string(into[0].Payload)+string(into[1].Payload)+string(into[2].Payload))
-	require.Equal(t, uint64(entryCost+2), r.flow.waiting, "what was not taken is charged still")
-	require.Zero(t, r.waitingControl)
+	require.Equal(t, uint64(price(flagWhole, 2, 1)), r.flow.received-r.flow.consumed, "what was not taken is charged still")
+	require.Zero(t, r.control)
 	checkConn(t, r.Conn)
 	r.must(wholeOf(0, 1, 3, "e"))
 	require.Equal(t, 2, r.Take(into))
 	require.Equal(t, "de", string(into[0].Payload)+string(into[1].Payload))
 	require.Zero(t, r.Take(into))
 	require.Zero(t, r.Ready())
-	require.Zero(t, r.flow.waiting)
+	require.Equal(t, r.flow.received, r.flow.consumed)
 	checkConn(t, r.Conn)
 }
 
@@ -200,7 +198,7 @@ func TestTakeHandsOutLittleAtATime(t *testing.T) {
 	require.Equal(t, 1+takeBytes/1000, r.Take(into))
 	require.Equal(t, 20-takeBytes/1000, r.Take(into))
 	for _, size := range []int{takeBytes + 1, 1} {
-		require.NoError(t, r.deliver(r.channels.open[1], Message{Payload: make([]byte, size)}, entryCost))
+		r.deliver(r.channels.open[1], Message{Payload: make([]byte, size)})
 	}
 	require.Equal(t, 1, r.Take(into), "one message is handed out whatever its size")
 	require.Equal(t, 1, r.Take(into))

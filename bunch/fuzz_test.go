@@ -30,7 +30,7 @@ func appendPacketHeader(b []byte, h *packetHeader) []byte {
 func FuzzParsePacket(f *testing.F) {
 	f.Add([]byte{Protocol, 0, 0, 0, 0, 0})
 	f.Add([]byte{Protocol, flagAcks | flagLimit, 0, 0, 0, 9, 0, 0, 0, 5, 0, 1, 3, 2, 1, 1, 0x41, 0})
-	f.Add(appendBunch([]byte{Protocol, 0, 0, 0, 0, 1}, header{flags: flagWhole | flagPiece, channel: 70, sequence: 3, offset: 7, last: true}, []byte("abc")))
+	f.Add(appendBunch([]byte{Protocol, 0, 0, 0, 0, 1}, header{flags: flagWhole | flagPiece, channel: 70, sequence: 3, offset: 7, total: 10}, []byte("abc")))
 	f.Add(appendBunch([]byte{Protocol, 0, 0, 0, 0, 1}, header{flags: flagEnd | byte(Unreliable), channel: 1, sequence: 3, part: 2}, []byte("abc")))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var h packetHeader

@@ -89,9 +89,12 @@ type pieceKey struct {
 // checkFlights counts the pieces in flight.
 func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint16 {
 	copies := make(map[pieceKey]uint16)
-	bytes, packets := 0, 0
+	bytes, packets, loaded := 0, 0, 0
 	for n := c.sent.oldest; n < c.sent.next; n++ {
 		p := c.sent.get(n)
+		if p.loaded {
+			loaded++
+		}
 		if p.fate != flying {
 			continue
 		}
@@ -104,6 +107,7 @@ func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint16 {
 	if bytes != c.sent.inFlight || packets != c.sent.flying {
 		t.Fatalf("%d packets with %d bytes fly, %d with %d are counted", packets, bytes, c.sent.flying, c.sent.inFlight)
 	}
+	same(t, int64(loaded), int64(c.sent.loaded), "packets remembered that carried bunches")
 	return copies
 }
 
@@ -144,21 +148,87 @@ func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint16
 	return waiting
 }
 
-func checkReceiver(t testing.TB, c *Conn) {
-	reliable, unreliable, control := 0, 0, 0
-	for _, m := range c.ready.items[c.ready.head:] {
+// charged returns what the peer's limit, and that of channel 0, must be charged with for what c holds.
+func charged(c *Conn) (reliable, control int) {
+	for _, m := range c.ready.all() {
 		switch {
 		case m.Delivery >= Unreliable:
-			unreliable += unreliableCost(m)
 		case m.Channel == 0:
 			control += int(m.cost)
 		default:
 			reliable += int(m.cost)
 		}
 	}
-	same(t, int64(uint64(reliable)), int64(c.flow.waiting), "cost of the messages that wait")
-	same(t, int64(unreliable), int64(c.waitingUnreliable), "cost of the unreliable messages that wait")
-	same(t, int64(control), int64(c.waitingControl), "cost of the control messages that wait")
+	for number, ch := range c.channels.open {
+		cost := ch.run.cost
+		for i := range ch.in.len() {
+			cost += slotCharge(ch.in.at(i))
+		}
+		if ch.lingers || !ch.ours && number != 0 && ch.expected == 0 {
+			cost += channelCost
+		}
+		if number == 0 {
+			control += cost
+		} else {
+			reliable += cost
+		}
+	}
+	return reliable, control
+}
+
+func slotCharge(s *slot) int {
+	if s.state == taken {
+		return entryCost
+	}
+	messages := 1
+	if s.state == full && s.flags&flagWhole == flagWhole {
+		messages = messagesIn(s.payload)
+	}
+	return price(s.flags&^flagOpen, len(s.payload), messages)
+}
+
+// all returns the messages of the list.
+func (l *readyList) all() (messages []Message) {
+	from := l.from
+	for b := l.first; b != nil; b = b.next {
+		to := len(b.messages)
+		if b == l.last {
+			to = l.to
+		}
+		messages = append(messages, b.messages[from:to]...)
+		from = 0
+	}
+	return messages
+}
+
+func checkReceiver(t testing.TB, c *Conn) {
+	unreliable, pinned := 0, 0
+	ready := c.ready.all()
+	same(t, int64(len(ready)), int64(c.ready.len()), "messages that wait")
+	for i := range ready {
+		pinned += int(ready[i].pinned)
+		if ready[i].Delivery >= Unreliable {
+			unreliable += unreliablePrice(&ready[i])
+		}
+	}
+	for _, ch := range c.channels.open {
+		pinned += ch.run.pinned
+		for i := range ch.in.len() {
+			s := ch.in.at(i)
+			if s.state != taken {
+				pinned += int(s.pinned)
+			}
+			if s.number < ch.expected || i > 0 && s.number <= ch.in.at(i-1).number {
+				t.Fatalf("channel %d: entry %d is parked out of order", ch.number, s.number)
+			}
+		}
+	}
+	reliable, control := charged(c)
+	same(t, int64(reliable), int64(c.flow.received-c.flow.consumed), "price of what is held")
+	same(t, int64(control), int64(c.control), "price of what channel 0 holds")
+	same(t, int64(unreliable), int64(c.waitingUnreliable), "price of the unreliable messages that wait")
+	same(t, int64(pinned), int64(c.pinned), "pinned bytes")
+	atMost(t, int64(c.pinned), maxPinned, "pinned bytes")
 	parked := 0
 	perChannel := make(map[*channel]int)
 	for i := range c.assemblies {
@@ -167,11 +237,10 @@ func checkReceiver(t testing.TB, c *Conn) {
 		perChannel[a.channel]++
 		atMost(t, int64(a.newest)+1, int64(c.received.next), "packet of an assembly")
 	}
-	same(t, int64(parked), int64(c.parked), "cost of the assemblies")
+	same(t, int64(parked), int64(c.parked), "price of the assemblies")
 	for ch, n := range perChannel {
 		same(t, int64(n), int64(ch.assemblies), "assemblies of a channel")
 		atMost(t, int64(n), maxAssemblies, "assemblies of a channel")
 	}
-	atMost(t, int64(c.flow.consumed+c.flow.waiting), int64(c.flow.received), "cost of what came")
 	atMost(t, int64(c.flow.received), int64(c.flow.advertised), "the limit")
 }

@@ -201,7 +201,7 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	for _, it := range p.items {
 		c.giveBack(it)
 	}
-	if p.limit {
+	if p.limit && n == c.flow.toldBy {
 		c.flow.update = true
 	}
 }

@@ -348,3 +348,42 @@ func TestProbesGoRound(t *testing.T) {
 		checkConn(t, l.Conn)
 	}
 }
+
+// TestManyChannelsOpenAtOnce: 4,000 actors that a server spawns in one tick, at 30 % loss. Entries whose open was lost wait for
+// it, and what waits never is more than the limit, which the application's ticks raise.
+func TestManyChannelsOpenAtOnce(t *testing.T) {
+	p := newPair(t, Config{})
+	p.drop = func(int, []byte) bool { return p.rand.IntN(10) < 3 }
+	const actors = 4000
+	p.large = true
+	for i := range actors {
+		ch := p.open(1, Normal)
+		p.send(1, ch, Reliable, pattern(30, i))
+		p.send(1, ch, Reliable, pattern(1200, i))
+		p.send(1, ch, Unreliable, pattern(100, i))
+	}
+	opened, long := 0, 0
+	for end := p.now.Add(2 * time.Minute); long < actors && p.now.Before(end); {
+		for tick := p.now.Add(33 * ms); p.step(tick); {
+		}
+		if c := p.ends[0]; c.ReceiveLimited() {
+			c.SetReceiveLimit(min(4<<20, 2*int(c.flow.window)))
+		}
+		for _, m := range p.take(0) {
+			switch {
+			case m.Open:
+				opened++
+			case m.Delivery == Reliable:
+				require.Len(t, m.Payload, 1200)
+				long++
+			}
+		}
+	}
+	t.Logf("after %v", p.now.Sub(epoch))
+	checkConn(t, p.ends[0])
+	require.Equal(t, actors, opened)
+	require.Equal(t, actors, long)
+	p.drop = nil
+	p.run(time10)
+	p.settled()
+}

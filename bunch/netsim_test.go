@@ -276,7 +276,7 @@ func TestThirtyHertzBothWaysSendsNoAckOnlyPackets(t *testing.T) {
 		stats := c.Stats()
 		require.Zero(t, stats.AcksOnlySent, "end %d", i)
 		require.Zero(t, stats.BunchesResent)
-		require.InDelta(t, 1800, stats.PacketsSent, 5)
+		require.InDelta(t, 1800, stats.PacketsSent, 10, "a limit for each 64 KiB that were fetched")
 	}
 }
 

@@ -39,10 +39,9 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 	if c.loss.probes > 0 && c.loss.ptos >= 2 {
 		max = minDatagram // a path that shrank lets small probes through
 	}
-	c.makeRoom(t)
 	fresh := c.freshAllowed()
 	content, must := c.hasContent(fresh), c.must(t)
-	if !content && !must {
+	if !content && !must || !c.makeRoom(t, must) {
 		c.idle()
 		return buf, 0, false
 	}
@@ -71,16 +70,21 @@ func (c *Conn) corkEnds() time.Duration { return c.corkedAt + c.config.AckDelay 
 // mustPing reports whether a packet has to leave though it may carry no bunch.
 func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.probe }
 
-// makeRoom keeps the records of sent packets bounded: when as many are remembered as the peer remembers, the oldest
-// counts as lost. That takes a peer that sends much and acknowledges nothing.
-func (c *Conn) makeRoom(t time.Duration) {
+// makeRoom keeps the records of sent packets bounded, and reports whether one more may leave: the oldest counts as lost.
+// That takes a peer that sends much and acknowledges nothing. One that flies gives way only to a packet that must leave:
+// its bunches leave again, and each would push out the next, without end.
+func (c *Conn) makeRoom(t time.Duration, must bool) bool {
 	if !c.sent.full() {
-		return
+		return true
 	}
 	if p := c.sent.get(c.sent.oldest); p.fate == flying {
+		if !must {
+			return false
+		}
 		c.losePacket(t, c.sent.oldest, p)
 	}
 	c.sent.drop()
+	return true
 }
 
 // appendHeader writes header and acks; a packet with bunches leaves them the room of an entry.
@@ -116,6 +120,9 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	b, p := &c.build, c.build.packet
 	flags := &b.buf[b.start+1]
 	p.at, p.size = t, len(b.buf)-b.start
+	if b.bunches > 0 {
+		c.sent.load(p)
+	}
 	c.remember(*flags)
 	if *flags&flagAcks != 0 {
 		c.received.told(t)
@@ -147,7 +154,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 		c.stats.ProbesSent++
 	}
 	if *flags&flagLimit != 0 {
-		c.flow.told()
+		c.flow.told(c.sent.next - 1)
 	}
 	c.flow.probe = false
 	c.stats.PacketsSent++

@@ -22,6 +22,7 @@ type pair struct {
 	drop  func(from int, packet []byte) bool
 	sent  [2]int
 	order int
+	large bool // too many channels to check all after each step
 }
 
 type flight struct {
@@ -101,7 +102,9 @@ func (p *pair) step(end time.Time) bool {
 	}
 	for _, c := range p.ends {
 		require.NoError(p.t, c.Advance(p.now))
-		checkConn(p.t, c)
+		if !p.large {
+			checkConn(p.t, c)
+		}
 	}
 	return true
 }
@@ -139,7 +142,8 @@ func (p *pair) settled() {
 		require.Equal(p.t, c.flow.sent, peer.flow.received, "flow of end %d", i)
 		require.Zero(p.t, c.sent.inFlight)
 		require.Zero(p.t, c.sent.flying)
-		require.Equal(p.t, c.flow.received, c.flow.consumed+c.flow.waiting, "flow at end %d", i)
+		held, _ := charged(c)
+		require.Equal(p.t, c.flow.received, c.flow.consumed+uint64(held), "flow at end %d", i)
 	}
 }
 

@@ -95,15 +95,11 @@ func (c *Conn) incoming(h header) (*channel, error) {
 		c.stats.DroppedBeforeOpen++
 		return nil, nil
 	}
-	return c.channels.begin(h.channel)
-}
-
-// keep returns payload, copied when it would hold on to a datagram much larger than itself.
-func keep(payload []byte, size int) []byte {
-	if 4*len(payload) < size {
-		return append(make([]byte, 0, len(payload)), payload...)
+	ch, err := c.channels.begin(h.channel)
+	if err != nil {
+		return nil, err
 	}
-	return payload
+	return ch, c.charge(ch, channelCost)
 }
 
 func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) error {
@@ -112,92 +108,106 @@ func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) 
 		c.stats.DroppedDuplicate++
 		return nil
 	}
-	if ahead := n - ch.expected; ahead >= uint64(c.config.ReliableBuffer) {
-		return violation(MaxReliableExceeded, "channel %d: sequence %d is %d ahead, the reliable buffer has %d entries", ch.number, n, ahead, c.config.ReliableBuffer)
+	if ahead := n - ch.expected; ahead >= uint64(slotsOf(ch.number, c.config.ReliableBuffer)) {
+		return violation(MaxReliableExceeded, "channel %d: sequence %d is %d ahead, the reliable buffer has %d entries", ch.number, n, ahead, slotsOf(ch.number, c.config.ReliableBuffer))
 	}
-	ch.in.cover(ch.expected, n)
-	s := ch.in.at(n)
+	if n == ch.expected && h.flags&flagPiece == 0 && (ch.in.len() == 0 || ch.in.at(0).number > n) {
+		return c.receiveNext(ch, h.flags, payload, size)
+	}
+	s, i := c.park(ch, n)
 	if s.state >= full {
 		c.stats.DroppedDuplicate++
 		return nil
 	}
-	if err := c.store(ch, s, h, payload, size); err != nil {
+	if err := c.store(ch, s, h, payload, size); err != nil || s.state != full {
 		return err
-	}
-	if s.state != full {
-		return nil
 	}
 	if n == ch.expected {
 		return c.advance(ch)
 	}
 	if h.delivery() == ReliableUnordered {
-		return c.takeUnordered(ch, n)
+		return c.takeUnordered(ch, i)
 	}
 	return nil
+}
+
+// receiveNext processes a whole entry that is next in order: it needs no place of its own.
+func (c *Conn) receiveNext(ch *channel, flags byte, payload []byte, size int) error {
+	s := slot{number: ch.expected, flags: flags, state: full}
+	if err := c.storeWhole(ch, &s, payload, size); err != nil {
+		return err
+	}
+	ch.expected++
+	if err := c.process(ch, s.number, &s); err != nil {
+		return err
+	}
+	return c.advance(ch)
 }
 
 // store puts a piece, or a whole entry, into its slot.
 func (c *Conn) store(ch *channel, s *slot, h header, payload []byte, size int) error {
-	if s.state == empty && h.offset == 0 && h.last {
-		s.payload, s.flags, s.state = keep(payload, size), h.flags&^flagPiece, full
-		return c.charge(ch, entryCost+len(payload))
+	switch {
+	case h.flags&flagPiece != 0:
+		return c.storePiece(ch, s, h, payload)
+	case s.state == partly:
+		h.total = uint16(len(payload))
+		return c.storePiece(ch, s, h, payload)
 	}
-	return c.storePiece(ch, s, h, payload)
+	s.flags, s.state = h.flags, full
+	return c.storeWhole(ch, s, payload, size)
+}
+
+func (c *Conn) storeWhole(ch *channel, s *slot, payload []byte, size int) error {
+	c.keep(s, payload, size)
+	if err := c.chargeEntry(ch, s); err != nil {
+		return err
+	}
+	return c.chargeMessages(ch, s)
 }
 
 func (c *Conn) storePiece(ch *channel, s *slot, h header, payload []byte) error {
-	flags, cost := h.flags&^flagPiece, 0
+	flags := h.flags &^ flagPiece
 	if s.state == empty {
-		s.state, s.pieced, s.payload = partly, true, c.spare.get(EntryBytes)[:EntryBytes]
-		s.flags, cost = flags, entryCost
+		s.state, s.flags = partly, flags
+		c.block(s, int(h.total))
+		if err := c.chargeEntry(ch, s); err != nil {
+			return err
+		}
 	}
-	if s.flags != flags {
-		return violation(BunchDataOverflow, "channel %d: pieces of an entry with different flags", ch.number)
+	if s.flags != flags || len(s.payload) != int(h.total) {
+		return violation(BunchDataOverflow, "channel %d: pieces of an entry with different flags or ends", ch.number)
 	}
 	end := h.offset + uint16(len(payload))
-	if !s.fits(h.offset, end, h.last) {
-		return violation(BunchDataOverflow, "channel %d: pieces of an entry that do not fit", ch.number)
-	}
-	fresh, ok := s.add(h.offset, end)
-	if !ok {
+	if !s.add(h.offset, end) {
 		return violation(BunchDataOverflow, "channel %d: an entry in more than %d pieces", ch.number, maxPieces)
 	}
 	copy(s.payload[h.offset:end], payload)
-	if h.last {
-		s.total = end
+	if !s.complete() {
+		return nil
 	}
-	if s.complete() {
-		s.state, s.payload = full, s.payload[:s.total]
-	}
-	return c.charge(ch, cost+fresh)
-}
-
-func (c *Conn) charge(ch *channel, cost int) error {
-	if ch.number != 0 && !c.flow.take(cost) {
-		return violation(ReceiveLimitExceeded, "%d reliable bytes came, %d are allowed", c.flow.received, c.flow.advertised)
-	}
-	return nil
+	s.state = full
+	return c.chargeMessages(ch, s)
 }
 
 // advance processes the entries that are next in order.
 func (c *Conn) advance(ch *channel) error {
-	for {
-		s := ch.in.at(ch.expected)
-		if s.state < full {
-			return nil
-		}
-		n := ch.expected
-		ch.expected++
-		if s.state == full {
-			if err := c.process(ch, n, s); err != nil {
-				return err
-			}
-		}
-		*s = slot{}
+	for ch.in.len() > 0 {
 		if ch.inClosed {
+			return violation(BunchDataOverflow, "channel %d: %d entries behind its close", ch.number, ch.in.len())
+		}
+		s := ch.in.at(0)
+		if s.number != ch.expected || s.state < full {
 			return nil
 		}
+		ch.expected++
+		if s.state == taken {
+			c.release(ch.number, entryCost)
+		} else if err := c.process(ch, s.number, s); err != nil {
+			return err
+		}
+		c.unpark(ch)
 	}
+	return nil
 }
 
 // process takes one entry in order.
@@ -209,6 +219,7 @@ func (c *Conn) process(ch *channel, n uint64, s *slot) error {
 		return err
 	}
 	if s.flags&flagClose != 0 {
+		ch.lingers = !answers(s.flags, len(s.payload))
 		c.closed(ch)
 	}
 	return nil
@@ -241,11 +252,10 @@ func checkOpen(ch *channel, n uint64, flags byte) error {
 // closed takes the peer's close, and answers it.
 func (c *Conn) closed(ch *channel) {
 	ch.inClosed = true
-	ch.in = ring[slot]{}
 	c.dropAssemblies(ch)
 	c.channels.taken(ch)
 	if !ch.outClosed {
-		c.closeChannel(ch, nil)
+		c.closeChannel(ch, flagAnswer, nil)
 	}
 	c.retire(ch)
 }
@@ -255,6 +265,9 @@ func (c *Conn) closed(ch *channel) {
 func (c *Conn) retire(ch *channel) {
 	if !c.channels.retire(ch) {
 		return
+	}
+	if ch.lingers {
+		c.release(ch.number, channelCost)
 	}
 	for ch.unreliable.len() > 0 {
 		c.dropUnreliable(ch)

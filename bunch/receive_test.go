@@ -8,12 +8,12 @@ import (
 
 // partOf is an entry of a run.
 func partOf(flags byte, sequence uint16, size int) []byte {
-	return appendBunch(nil, header{flags: flags, channel: 1, sequence: sequence, last: true}, pattern(size, int(sequence)))
+	return appendBunch(nil, header{flags: flags, channel: 1, sequence: sequence}, pattern(size, int(sequence)))
 }
 
 // pieceOf is a range of an entry.
-func pieceOf(flags byte, sequence, offset uint16, last bool, payload string) []byte {
-	return appendBunch(nil, header{flags: flags | flagPiece, channel: 1, sequence: sequence, offset: offset, last: last}, []byte(payload))
+func pieceOf(flags byte, sequence, offset, total uint16, payload string) []byte {
+	return appendBunch(nil, header{flags: flags | flagPiece, channel: 1, sequence: sequence, offset: offset, total: total}, []byte(payload))
 }
 
 // TestRunErrors names the code of everything that no sender does within a channel.
@@ -41,17 +41,18 @@ func TestViolations(t *testing.T) {
 		{"65,537 bytes", PartialTooLarge, append(tooLarge[:59:59], partOf(end, 60, 637))},
 		{"61 parts", PartialTooLarge, append(manyParts[:60:60], partOf(end, 61, 1))},
 		{"sequence R ahead", MaxReliableExceeded, [][]byte{wholeOf(0, 1, 257, "x")}},
-		{"whole without a message", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1, last: true}, nil)}},
-		{"message longer than its bunch", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1, last: true}, []byte{5, 1})}},
-		{"half a length", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1, last: true}, []byte{0x40})}},
-		{"33 messages", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1, last: true}, make([]byte, 33))}},
-		{"pieces with other flags", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 0, false, "\x05ab"), pieceOf(begin, 1, 3, true, "cde")}},
-		{"two ends", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 3, true, "cde"), pieceOf(whole, 1, 1, true, "cd")}},
-		{"beyond the end", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 3, true, "cde"), pieceOf(whole, 1, 4, false, "def")}},
-		{"end before others", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 9, false, "xyz"), pieceOf(whole, 1, 3, true, "cde")}},
-		{"empty piece", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 3, false, "")}},
-		{"seven pieces", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 0, false, "x"), pieceOf(whole, 1, 2, false, "x"), pieceOf(whole, 1, 4, false, "x"),
-			pieceOf(whole, 1, 6, false, "x"), pieceOf(whole, 1, 8, false, "x"), pieceOf(whole, 1, 10, false, "x"), pieceOf(whole, 1, 12, false, "x")}},
+		{"whole without a message", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1}, nil)}},
+		{"message longer than its bunch", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1}, []byte{5, 1})}},
+		{"half a length", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1}, []byte{0x40})}},
+		{"33 messages", BunchDataOverflow, [][]byte{appendBunch(nil, header{flags: whole, channel: 1, sequence: 1}, make([]byte, 33))}},
+		{"pieces with other flags", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 0, 6, "\x05ab"), pieceOf(begin, 1, 3, 6, "cde")}},
+		{"two ends", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 3, 6, "cde"), pieceOf(whole, 1, 1, 5, "cd")}},
+		{"a whole one of another length", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 3, 6, "cde"), wholeOf(0, 1, 1, "x")}},
+		{"beyond the end", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 4, 6, "def")}},
+		{"empty piece", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 3, 6, "")}},
+		{"entries behind a close", BunchDataOverflow, [][]byte{wholeOf(0, 1, 2, "b"), wholeOf(flagClose, 1, 1, "a")}},
+		{"seven pieces", BunchDataOverflow, [][]byte{pieceOf(whole, 1, 0, 20, "x"), pieceOf(whole, 1, 2, 20, "x"), pieceOf(whole, 1, 4, 20, "x"),
+			pieceOf(whole, 1, 6, 20, "x"), pieceOf(whole, 1, 8, 20, "x"), pieceOf(whole, 1, 10, 20, "x"), pieceOf(whole, 1, 12, 20, "x")}},
 		{"truncated", BunchDataOverflow, [][]byte{{0x30}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -90,7 +91,7 @@ func TestMessagesUpToTheLimit(t *testing.T) {
 	require.Equal(t, "1 "+string(pattern(10, 1))+"… 65536 bytes", r.got()[1])
 
 	t.Log("# 32 empty messages in a bunch")
-	r.must(appendBunch(nil, header{flags: flagWhole, channel: 1, sequence: 61, last: true}, make([]byte, 32)))
+	r.must(appendBunch(nil, header{flags: flagWhole, channel: 1, sequence: 61}, make([]byte, 32)))
 	require.Len(t, r.got(), 32)
 
 	t.Log("# a smaller agreed maximum holds for both forms")
@@ -116,24 +117,24 @@ func TestLateEntriesWaitAndDuplicatesGo(t *testing.T) {
 	require.NoError(t, r.Conn.Receive(r.now, packetOf(0, wholeOf(0, 1, 5, "f"))))
 	require.Empty(t, r.got(), "the whole packet came before")
 	require.Equal(t, uint64(5), r.Stats().DroppedDuplicate)
-	require.Equal(t, r.flow.received, uint64(4*(entryCost+2)), "duplicates cost nothing")
+	require.Equal(t, r.flow.received, uint64(channelCost+4*price(flagWhole, 2, 1)), "duplicates cost nothing")
 }
 
 func TestPiecesInAnyOrderAndTwice(t *testing.T) {
 	r := newReceiver(t, Config{})
 	r.must(wholeOf(flagOpen, 1, 0, "a"))
-	r.must(pieceOf(flagWhole, 1, 4, true, "de"))
-	r.must(pieceOf(flagWhole, 1, 2, false, "bc"))
-	r.must(pieceOf(flagWhole, 1, 2, false, "bc"))
-	r.must(pieceOf(flagWhole, 1, 1, false, "abcd"))
+	r.must(pieceOf(flagWhole, 1, 4, 6, "de"))
+	r.must(pieceOf(flagWhole, 1, 2, 6, "bc"))
+	r.must(pieceOf(flagWhole, 1, 2, 6, "bc"))
+	r.must(pieceOf(flagWhole, 1, 1, 6, "abcd"))
 	r.got()
-	r.must(pieceOf(flagWhole, 1, 0, false, "\x05a"))
+	r.must(pieceOf(flagWhole, 1, 0, 6, "\x05a"))
 	require.Equal(t, []string{"1 abcde"}, r.got())
-	require.Equal(t, r.flow.received, uint64(2*entryCost+2+6))
+	require.Equal(t, r.flow.received, uint64(channelCost+price(flagWhole, 2, 1)+price(flagWhole, 6, 1)))
 	require.Equal(t, r.flow.received, r.flow.consumed)
 
 	t.Log("# a whole copy beside its pieces")
-	r.must(pieceOf(flagWhole, 2, 2, false, "y"))
+	r.must(pieceOf(flagWhole, 2, 2, 4, "y"))
 	r.must(wholeOf(0, 1, 2, "xyz"))
 	require.Equal(t, []string{"1 xyz"}, r.got())
 }
@@ -148,7 +149,7 @@ func TestSequencesWrap(t *testing.T) {
 	const near = 65536 - 40
 	a, b := p.ends[0].channels.open[ch], p.ends[1].channels.open[ch]
 	a.first, a.next, a.fresh, b.expected = near, near, near, near
-	a.out, b.in = ring[entry]{}, ring[slot]{}
+	a.out = ring[entry]{}
 	p.drop = func(int, []byte) bool { return p.rand.IntN(3) == 0 }
 	for i := range 100 {
 		p.send(0, ch, Reliable, pattern(1500, i))
@@ -190,7 +191,7 @@ func TestUnorderedOvertakes(t *testing.T) {
 	require.Empty(t, r.got(), "a close waits for its turn")
 	r.must(wholeOf(0, 1, 8, "eight"))
 	require.Equal(t, []string{"1 eight", "1 last close"}, r.got())
-	require.Equal(t, r.flow.received, r.flow.consumed)
+	require.Equal(t, r.flow.received, r.flow.consumed+channelCost, "our close is not acked yet")
 }
 
 // TestOpenIsHandedOutFirst: while a long opening message is on its way nothing overtakes it.
@@ -207,11 +208,19 @@ func TestOpenIsHandedOutFirst(t *testing.T) {
 	require.Contains(t, got[0], "open")
 }
 
-func TestKeepCopiesSmallPayloads(t *testing.T) {
+func TestKeepCopiesWhatPinsMuch(t *testing.T) {
+	r := newReceiver(t, Config{})
 	datagram := make([]byte, 1000)
-	small, large := keep(datagram[:249], 1000), keep(datagram[:250], 1000)
+	var small, large, late slot
+	r.keep(&small, datagram[:249], 1000)
+	r.keep(&large, datagram[:250], 1000)
 	datagram[0] = 1
-	require.Zero(t, small[0])
-	require.Equal(t, 249, cap(small))
-	require.Equal(t, byte(1), large[0])
+	require.Zero(t, small.payload[0])
+	require.Zero(t, small.pinned)
+	require.Equal(t, byte(1), large.payload[0])
+	require.Equal(t, uint16(750), large.pinned)
+	r.pinned = maxPinned - 749
+	r.keep(&late, datagram[:250], 1000)
+	datagram[0] = 2
+	require.Equal(t, byte(1), late.payload[0], "much is pinned already")
 }

@@ -11,9 +11,10 @@ type run struct {
 	delivery Delivery
 	first    bool // it opens the channel
 	size     int
-	cost     int
+	cost     int // given back once the message is fetched
+	pinned   int
 	parts    [][]byte
-	pieced   uint64 // bit i: part i is in a block of the connection
+	pooled   uint64 // bit i: part i is in a block of the connection
 }
 
 // addToRun takes one part of a run, and hands the message out with the last one.
@@ -23,35 +24,39 @@ func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 		if r.open {
 			return violation(PartialInitialReliableDestroy, "channel %d: a run begins within a run", ch.number)
 		}
-		*r = run{open: true, delivery: d, first: s.flags&flagOpen != 0, parts: r.parts[:0]}
+		*r = run{open: true, delivery: d, first: s.flags&flagOpen != 0, parts: c.parts}
+		c.parts = nil
 	} else if !r.open || d != r.delivery {
 		return violation(PartialMergeReliableDestroy, "channel %d: a part without a run", ch.number)
 	}
 	r.size += len(s.payload)
-	r.cost += entryCost + len(s.payload)
+	r.cost += paid(s, 1)
+	r.pinned += int(s.pinned)
 	if r.size > c.limits.MaxBunch || len(r.parts) == maxParts {
 		return violation(PartialTooLarge, "channel %d: a message of %d bytes or more in %d parts or more, at most %d bytes (MaxBunch)", ch.number, r.size, len(r.parts)+1, c.limits.MaxBunch)
 	}
-	if s.pieced {
-		r.pieced |= 1 << len(r.parts)
+	if s.pooled {
+		r.pooled |= 1 << len(r.parts)
 	}
 	r.parts = append(r.parts, s.payload)
 	if s.flags&flagEnd == 0 {
 		return nil
 	}
-	return c.deliverRun(ch, r, s.flags&flagClose != 0)
+	c.deliverRun(ch, r, s.flags&flagClose != 0)
+	return nil
 }
 
-func (c *Conn) deliverRun(ch *channel, r *run, closes bool) error {
+func (c *Conn) deliverRun(ch *channel, r *run, closes bool) {
 	message := bytes.Join(r.parts, nil) // which does not clear before it copies
 	for i, part := range r.parts {
-		if r.pieced&(1<<i) != 0 {
+		if r.pooled&(1<<i) != 0 {
 			c.spare.put(part[:0])
 		}
 	}
 	clear(r.parts)
-	m := Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: message}
-	cost := r.cost
-	*r = run{parts: r.parts[:0]}
-	return c.deliver(ch, m, cost)
+	c.parts = r.parts[:0]
+	c.pinned -= r.pinned
+	m := Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: message, cost: int32(r.cost)}
+	*r = run{}
+	c.deliver(ch, m)
 }

@@ -135,6 +135,9 @@ var scriptSizes = []int{0, 1, 63, 64, 1097, 1098, 1099, 1100, 1101, 2199, 2200, 
 
 func (s *script) sendOne(end int) {
 	number := s.pick(end)
+	if number == 0 {
+		s.fetch(1 - end) // control has no flow control: who does not fetch it is closed
+	}
 	d := Delivery(s.next() & 3)
 	size := int(s.next())
 	switch n := s.next(); {

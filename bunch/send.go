@@ -72,16 +72,16 @@ func (c *Conn) Close(number uint64, payload []byte) error {
 		return fmt.Errorf("%w: close of channel %d carries %d bytes, at most %d", ErrBunchTooLarge, number, len(payload), maxWhole)
 	}
 	c.changed = c.changed || !c.corked
-	c.closeChannel(ch, payload)
+	var block []byte
+	if payload != nil {
+		block = append(appendVarint(c.blocks.get(len(payload)+2), uint64(len(payload))), payload...)
+	}
+	c.closeChannel(ch, byte(Reliable)|flagWhole|flagClose, block)
 	return nil
 }
 
-func (c *Conn) closeChannel(ch *channel, payload []byte) {
-	block := c.blocks.get(len(payload) + 2)
-	if payload != nil {
-		block = append(appendVarint(block, uint64(len(payload))), payload...)
-	}
-	c.push(ch, byte(Reliable)|flagWhole|flagClose, block)
+func (c *Conn) closeChannel(ch *channel, flags byte, block []byte) {
+	c.push(ch, flags, block)
 	ch.outClosed = true
 }
 
@@ -90,7 +90,7 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 		return nil
 	}
 	n := Entries(len(payload))
-	if ch.outstanding()+n >= c.limits.ReliableBuffer { // UE: UChannel::SendBunch, bOverflowsReliable
+	if ch.outstanding()+n >= slotsOf(ch.number, c.limits.ReliableBuffer) { // UE: UChannel::SendBunch, bOverflowsReliable
 		return c.overflow(ch, n)
 	}
 	if len(payload) <= maxWhole {
@@ -99,6 +99,7 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 		c.push(ch, byte(d)|flagWhole, block)
 		return nil
 	}
+	first, cost := ch.next, 0
 	for i := range n {
 		part := payload[min(i*EntryBytes, len(payload)):min((i+1)*EntryBytes, len(payload))]
 		flags := byte(d)
@@ -109,15 +110,14 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 			flags |= flagEnd
 		}
 		c.push(ch, flags, append(c.blocks.get(EntryBytes), part...))
-		if i == 0 {
-			ch.out.at(ch.next - 1).run = int32(n*entryCost + len(payload))
-		}
+		cost += price(ch.out.at(ch.next-1).flags, len(part), 1)
 	}
+	ch.out.at(first).run = int32(cost)
 	return nil
 }
 
 func (c *Conn) overflow(ch *channel, n int) error {
-	out, slots := ch.outstanding(), c.limits.ReliableBuffer
+	out, slots := ch.outstanding(), slotsOf(ch.number, c.limits.ReliableBuffer)
 	if c.config.Overflow == OverflowError {
 		return fmt.Errorf("%w: channel %d holds %d of %d entries (ReliableBuffer), %d more asked", ErrReliableBufferFull, ch.number, out, slots, n)
 	}

@@ -29,6 +29,7 @@ type packet struct {
 	fate      fate
 	limit     bool // carried a limit update
 	probe     bool
+	loaded    bool   // it carried bunches
 	prompt    bool   // it asked for an ack at once
 	covers    uint64 // it acknowledged all that came below this number
 	size      int
@@ -48,17 +49,23 @@ type sentPackets struct {
 	flying    int // packets flying
 	lastAsk   time.Duration
 	unasked   int // packets with bulk since one asked for an ack at once
+	loaded    int // packets remembered that carried bunches
 }
+
+// bareRecords is how many packets are remembered when few of them carried bunches: a peer can make this side send as many
+// acks and limits as it likes. It is the acks of two seconds, one a millisecond.
+const bareRecords = 2048
 
 func (s *sentPackets) get(n uint64) *packet { return &s.ring[n&uint64(len(s.ring)-1)] }
 
-// full reports whether add may only follow drop. The peer remembers no more packets.
+// full reports whether add may only follow drop. The peer remembers no more packets than seenWindow.
 func (s *sentPackets) full() bool {
-	if s.next-s.oldest < seenWindow {
+	most := uint64(max(bareRecords, min(seenWindow, 8*s.loaded)))
+	if s.next-s.oldest < most {
 		return false
 	}
 	s.forgetDecided()
-	return s.next-s.oldest == seenWindow
+	return s.next-s.oldest >= most
 }
 
 // roomForTwo reports whether add may be called twice before drop.
@@ -66,8 +73,23 @@ func (s *sentPackets) roomForTwo() bool { return s.next-s.oldest <= seenWindow-2
 
 // drop forgets the oldest packet, whatever it waits for.
 func (s *sentPackets) drop() {
-	clear(s.get(s.oldest).items)
+	p := s.get(s.oldest)
+	s.unload(p)
+	clear(p.items)
 	s.oldest++
+}
+
+// load notes that p carries bunches.
+func (s *sentPackets) load(p *packet) {
+	p.loaded = true
+	s.loaded++
+}
+
+func (s *sentPackets) unload(p *packet) {
+	if p.loaded {
+		p.loaded = false
+		s.loaded--
+	}
 }
 
 // add makes room for the next packet and returns it with its items emptied.
@@ -138,6 +160,7 @@ func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 // unsend takes the newest packet back; its number is used again.
 func (s *sentPackets) unsend(p *packet, lastAsk time.Duration) {
 	s.landed(p, nothing)
+	s.unload(p)
 	s.next--
 	s.oldest, s.undecided = min(s.oldest, s.next), min(s.undecided, s.next)
 	s.lastAsk = lastAsk

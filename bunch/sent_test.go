@@ -59,10 +59,17 @@ func TestSentPacketsAreBounded(t *testing.T) {
 	var s sentPackets
 	for range seenWindow {
 		require.False(t, s.full())
-		s.launch(0, 1)
+		s.load(s.launch(0, 1))
 	}
 	require.True(t, s.full())
 	require.Len(t, s.ring, seenWindow)
+	t.Log("# of packets without bunches fewer are remembered")
+	s = sentPackets{}
+	for range bareRecords {
+		require.False(t, s.full())
+		s.launch(0, 1)
+	}
+	require.True(t, s.full())
 	s.landed(s.get(0), acked)
 	require.False(t, s.full())
 	s.launch(0, 1)
@@ -70,7 +77,7 @@ func TestSentPacketsAreBounded(t *testing.T) {
 	require.True(t, s.full(), "a lost one is not forgotten by itself")
 	s.drop()
 	require.False(t, s.full())
-	require.Len(t, s.ring, seenWindow)
+	require.Len(t, s.ring, bareRecords)
 }
 
 func TestSentPacketTakenBack(t *testing.T) {
@@ -111,8 +118,49 @@ func TestPeerThatAcknowledgesNothing(t *testing.T) {
 		at, ok := c.NextTimeout()
 		require.True(t, !ok || at.After(p.now))
 	}
-	require.Len(t, c.sent.ring, seenWindow)
+	require.Len(t, c.sent.ring, bareRecords)
 	require.GreaterOrEqual(t, c.stats.AcksOnlySent, uint64(seenWindow))
 	require.Positive(t, c.stats.PacketsLost, "the oldest gave way")
+	checkConn(t, c)
+}
+
+// TestLimitsThatAreNeverAcknowledged: each ping that wants an ack brings a limit, which asks for an ack itself. Old ones give
+// way to new ones, once, and are not told again: that would push out the next, without end.
+func TestLimitsThatAreNeverAcknowledged(t *testing.T) {
+	p := newPair(t, Config{IdleTimeout: time.Hour})
+	c := p.ends[0]
+	p.send(0, p.open(0, Normal), Reliable, []byte("x"))
+	for n := range 2 * seenWindow {
+		ping := appendPacketHeader(nil, &packetHeader{flags: flagPing | flagAckNow, number: uint32(n)})
+		require.NoError(t, c.Receive(p.now, ping))
+		for n := 0; ; n++ {
+			if _, _, ok := c.AppendPacket(p.now, nil, 1404); !ok {
+				break
+			}
+			require.Less(t, n, 3)
+		}
+	}
+	require.Len(t, c.sent.ring, bareRecords)
+	checkConn(t, c)
+}
+
+// TestFullHistoryOfBunches: when all that is remembered carries bunches, they do not push each other out for ever.
+func TestFullHistoryOfBunches(t *testing.T) {
+	c, ch := newClient(t, Config{ReliableBuffer: 16384, IdleTimeout: time.Hour})
+	c.flow.raise(1 << 40)
+	now := epoch
+	for n := 0; n < 3*seenWindow; n++ {
+		if out, slots := c.Reliable(ch); out < slots-2 {
+			require.NoError(t, c.Send(ch, Reliable, make([]byte, 1000)))
+		}
+		require.NoError(t, c.Receive(now, appendPacketHeader(nil, &packetHeader{flags: flagPing | flagAckNow, number: uint32(n)})))
+		for n := 0; ; n++ {
+			if _, _, ok := c.AppendPacket(now, nil, 1163); !ok {
+				break
+			}
+			require.Less(t, n, 3)
+		}
+	}
+	require.Len(t, c.sent.ring, seenWindow)
 	checkConn(t, c)
 }

@@ -66,8 +66,8 @@ func (c *Conn) idleAt() (time.Duration, bool) {
 }
 
 func (c *Conn) trimAt() (time.Duration, bool) {
-	spare := len(c.blocks.small)+len(c.blocks.full)+len(c.spare.full) > 0
-	return c.sent.lastAsk + trimAfter, spare && c.sent.flying == 0 && c.flow.entries == 0
+	spare := len(c.blocks.small)+len(c.blocks.full)+len(c.spare.full)+len(c.slots) > 0 || c.ready.spare != nil || c.parts != nil
+	return max(c.sent.lastAsk, c.received.at) + trimAfter, spare && c.sent.flying == 0 && c.flow.entries == 0
 }
 
 // trim gives spare memory up; an idle connection is small.
@@ -77,7 +77,6 @@ func (c *Conn) trim() {
 	if c.sent.forget(c.now); c.sent.oldest == c.sent.next {
 		c.sent.ring = nil
 	}
-	if c.ready.len() == 0 {
-		c.ready = queue[Message]{}
-	}
+	c.ready.release()
+	c.slots, c.parts = nil, nil
 }

@@ -137,7 +137,7 @@ func TestUnsentPartOfADroppedMessage(t *testing.T) {
 	_, n, ok := c.AppendPacket(p.now, nil, 1404)
 	require.True(t, ok)
 	for i := range 5 {
-		p.send(0, ch, Unreliable, pattern(50_000, 2+i))
+		p.send(0, ch, Unreliable, pattern(41_000, 2+i))
 	}
 	require.Equal(t, uint64(1), c.Stats().DroppedUnreliable)
 	c.Unsent(n)
@@ -146,7 +146,7 @@ func TestUnsentPartOfADroppedMessage(t *testing.T) {
 	got := p.take(1)
 	require.Len(t, got, 5)
 	for i, m := range got {
-		require.Equal(t, pattern(50_000, 2+i), m.Payload)
+		require.Equal(t, pattern(41_000, 2+i), m.Payload)
 	}
 	require.Equal(t, uint64(1), c.Stats().DroppedUnreliable)
 	require.Zero(t, c.unreliables)

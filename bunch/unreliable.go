@@ -30,16 +30,19 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 	if h.delivery() == UnreliableSequenced {
 		ch.newest = last
 	}
-	return c.deliverUnreliable(ch, Message{Delivery: h.delivery(), Payload: payload}, size)
+	c.deliverUnreliable(ch, Message{Delivery: h.delivery(), Payload: payload}, size)
+	return nil
 }
 
-func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) error {
-	cost := unreliableCost(m)
-	if c.waitingUnreliable+cost > maxUnreliable {
+func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) {
+	cost := unreliablePrice(&m)
+	if c.parked+c.waitingUnreliable+cost > maxParked {
 		c.stats.DroppedUnreliable++ // the owner does not fetch them
-		return nil
+		return
 	}
 	c.waitingUnreliable += cost
-	m.Payload = keep(m.Payload, size)
-	return c.deliver(ch, m, 0)
+	s := slot{flags: flagWhole}
+	c.keep(&s, m.Payload, size)
+	m.Payload, m.pinned = s.payload, s.pinned
+	c.deliver(ch, m)
 }

@@ -198,8 +198,8 @@ func TestUnreliableMessagesThatNobodyFetchesAreDropped(t *testing.T) {
 	for n := 0; n < 400; n++ {
 		r.must(appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, make([]byte, 1000)))
 	}
-	require.Equal(t, uint64(400-maxUnreliable/1064), r.Stats().DroppedUnreliable)
-	require.Len(t, r.got(), maxUnreliable/1064)
+	require.Equal(t, uint64(400-maxParked/1189), r.Stats().DroppedUnreliable)
+	require.Len(t, r.got(), maxParked/1189)
 	require.Zero(t, r.waitingUnreliable)
 	r.must(appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, make([]byte, 1000)))
 	require.Len(t, r.got(), 1)

@@ -17,22 +17,21 @@ const (
 
 // Bunch flags. The two low bits are the delivery; the top bit is reserved and must be zero.
 const (
-	deliveryMask   = 0x03
-	flagOpen       = 1 << 2
-	flagClose      = 1 << 3
-	flagBegin      = 1 << 4
-	flagEnd        = 1 << 5
-	flagPiece      = 1 << 6
-	flagExtension  = 1 << 7
-	flagWhole      = flagBegin | flagEnd
-	pieceLast      = 1 << 15
-	maxPieceOffset = pieceLast - 1
+	deliveryMask  = 0x03
+	flagOpen      = 1 << 2
+	flagClose     = 1 << 3
+	flagBegin     = 1 << 4
+	flagEnd       = 1 << 5
+	flagPiece     = 1 << 6
+	flagExtension = 1 << 7
+	flagWhole     = flagBegin | flagEnd
 )
 
 const (
 	packetHeaderBytes = 6   // protocol, flags, number
 	maxHeaderBytes    = 52  // of a packet that also carries an entry
-	maxBunchHeader    = 11  // flags, channel (4), sequence, piece, length
+	maxBunchHeader    = 11  // flags, channel (4), sequence, length: 9; a piece has 4 more, but at least minPiece bytes less
+	pieceBytes        = 4   // offset and total of a piece
 	maxBunches        = 255 // in a packet; Teeworlds' limit
 	maxAckRuns        = 64
 	maxChannelNumber  = 1<<30 - 1 // four bytes as a varint
@@ -152,7 +151,7 @@ type header struct {
 	sequence uint16
 	part     uint8
 	offset   uint16 // of a piece in its entry
-	last     bool   // the piece ends its entry
+	total    uint16 // bytes of the entry that the piece is of
 }
 
 func (h header) delivery() Delivery { return Delivery(h.flags & deliveryMask) }
@@ -173,7 +172,7 @@ func (h header) size() int {
 		n++
 	}
 	if h.flags&flagPiece != 0 {
-		n += 2
+		n += pieceBytes
 	}
 	return n
 }
@@ -188,11 +187,8 @@ func appendBunch(b []byte, h header, payload []byte) []byte {
 		b = append(b, h.part)
 	}
 	if h.flags&flagPiece != 0 {
-		piece := h.offset
-		if h.last {
-			piece |= pieceLast
-		}
-		b = binary.BigEndian.AppendUint16(b, piece)
+		b = binary.BigEndian.AppendUint16(b, h.offset)
+		b = binary.BigEndian.AppendUint16(b, h.total)
 	}
 	b = binary.BigEndian.AppendUint16(b, uint16(len(payload)))
 	return append(b, payload...)
@@ -218,10 +214,8 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	if h.inParts() {
 		h.part, b = b[0], b[1:]
 	}
-	h.last = true
 	if h.flags&flagPiece != 0 {
-		piece := binary.BigEndian.Uint16(b)
-		h.offset, h.last, b = piece&maxPieceOffset, piece&pieceLast != 0, b[2:]
+		h.offset, h.total, b = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:]), b[pieceBytes:]
 	}
 	length := int(binary.BigEndian.Uint16(b))
 	if b = b[2:]; len(b) < length {
@@ -243,8 +237,10 @@ func (h header) check(length int) error {
 		return errors.New("close before the end of a run")
 	case h.inParts() && (h.part == 0) != (h.flags&flagBegin != 0):
 		return errors.New("part number does not fit begin")
-	case int(h.offset)+length > EntryBytes:
+	case length > EntryBytes || h.total > EntryBytes:
 		return errors.New("entry over 1,100 bytes")
+	case h.flags&flagPiece != 0 && (length == 0 || int(h.offset)+length > int(h.total)):
+		return errors.New("piece that is empty or goes beyond its entry")
 	}
 	return nil
 }

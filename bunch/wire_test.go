@@ -92,18 +92,18 @@ func TestBunches(t *testing.T) {
 		name, bytes string
 		want        header
 	}{
-		{"reliable", "30 01 0005 0003 020102", header{flags: whole, channel: 1, sequence: 5, last: true}},
-		{"that opens and closes", "3c 01 0000 0003 020102", header{flags: whole | flagOpen | flagClose, channel: 1, last: true}},
-		{"unordered", "31 4046 0005 0003 020102", header{flags: whole | 1, channel: 70, sequence: 5, last: true}},
-		{"first of a run", "10 01 0005 0003 aabbcc", header{flags: flagBegin, channel: 1, sequence: 5, last: true}},
-		{"within a run", "00 01 0006 0003 aabbcc", header{channel: 1, sequence: 6, last: true}},
-		{"first piece", "70 01 0005 0000 0003 aabbcc", header{flags: whole | flagPiece, channel: 1, sequence: 5}},
-		{"last piece", "70 01 0005 8449 0003 aabbcc", header{flags: whole | flagPiece, channel: 1, sequence: 5, offset: 1097, last: true}},
-		{"unreliable", "32 01 0003 aabbcc", header{flags: whole | 2, channel: 1, last: true}},
-		{"sequenced", "33 01 0003 aabbcc", header{flags: whole | 3, channel: 1, last: true}},
-		{"first part", "12 01 0009 00 0003 aabbcc", header{flags: flagBegin | 2, channel: 1, sequence: 9, last: true}},
-		{"last part", "23 01 0009 02 0003 aabbcc", header{flags: flagEnd | 3, channel: 1, sequence: 9, part: 2, last: true}},
-		{"largest channel", "32 bfffffff 0003 aabbcc", header{flags: whole | 2, channel: maxChannelNumber, last: true}},
+		{"reliable", "30 01 0005 0003 020102", header{flags: whole, channel: 1, sequence: 5}},
+		{"that opens and closes", "3c 01 0000 0003 020102", header{flags: whole | flagOpen | flagClose, channel: 1}},
+		{"unordered", "31 4046 0005 0003 020102", header{flags: whole | 1, channel: 70, sequence: 5}},
+		{"first of a run", "10 01 0005 0003 aabbcc", header{flags: flagBegin, channel: 1, sequence: 5}},
+		{"within a run", "00 01 0006 0003 aabbcc", header{channel: 1, sequence: 6}},
+		{"first piece", "70 01 0005 0000 0009 0003 aabbcc", header{flags: whole | flagPiece, channel: 1, sequence: 5, total: 9}},
+		{"last piece", "70 01 0005 0449 044c 0003 aabbcc", header{flags: whole | flagPiece, channel: 1, sequence: 5, offset: 1097, total: 1100}},
+		{"unreliable", "32 01 0003 aabbcc", header{flags: whole | 2, channel: 1}},
+		{"sequenced", "33 01 0003 aabbcc", header{flags: whole | 3, channel: 1}},
+		{"first part", "12 01 0009 00 0003 aabbcc", header{flags: flagBegin | 2, channel: 1, sequence: 9}},
+		{"last part", "23 01 0009 02 0003 aabbcc", header{flags: flagEnd | 3, channel: 1, sequence: 9, part: 2}},
+		{"largest channel", "32 bfffffff 0003 aabbcc", header{flags: whole | 2, channel: maxChannelNumber}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := unhex(t, c.bytes)
@@ -114,7 +114,7 @@ func TestBunches(t *testing.T) {
 			require.Equal(t, []byte{1}, rest)
 			require.Equal(t, b, appendBunch(nil, h, payload))
 			require.Equal(t, len(b)-3, h.size())
-			require.LessOrEqual(t, h.size(), maxBunchHeader)
+			require.LessOrEqual(t, h.size()+len(payload), maxBunchHeader+EntryBytes)
 			for i := range b {
 				_, _, _, err := parseBunch(b[:i])
 				require.Error(t, err, "%d of %d bytes", i, len(b))
@@ -129,11 +129,13 @@ func TestBunchesRefused(t *testing.T) {
 		{"channel 2^30", "32 c000000040000000 0001 00", "channel number"},
 		{"unreliable open", "36 01 0001 00", "opens, closes or comes in pieces"},
 		{"unreliable close", "3a 01 0001 00", "opens, closes or comes in pieces"},
-		{"unreliable piece", "72 01 0000 0001 00", "opens, closes or comes in pieces"},
+		{"unreliable piece", "72 01 0000 0001 0001 00", "opens, closes or comes in pieces"},
 		{"close in a run", "18 01 0005 0001 00", "close before the end"},
 		{"part 1 that begins", "12 01 0009 01 0001 00", "part number"},
 		{"part 0 that ends", "22 01 0009 00 0001 00", "part number"},
-		{"piece beyond the entry", "70 01 0005 844c 0001 00", "entry over 1,100 bytes"},
+		{"piece beyond its entry", "70 01 0005 0009 0009 0001 00", "empty or goes beyond"},
+		{"empty piece", "70 01 0005 0001 0009 0000", "empty or goes beyond"},
+		{"piece of a long entry", "70 01 0005 0000 044d 0001 00", "entry over 1,100 bytes"},
 		{"too long", "32 01 044d" + strings.Repeat("00", 1101), "entry over 1,100 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,0 +1,250 @@
+package bunch
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// allowed is how much more than its price a connection may hold: what stands in price.go beside the limit, and records of
+// the packets that left.
+const allowed = 1 << 20
+
+// heapNow returns the bytes that are in use.
+func heapNow() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// hostile is a peer that writes what it likes, whatever c says of it.
+type hostile struct {
+	t      testing.TB
+	c      *Conn
+	own    []uint64 // channels that c opened
+	now    time.Time
+	number uint32
+	base   int // heap before anything came
+	err    error
+}
+
+// newHostile begins a connection that has opened so many channels of its own.
+func newHostile(t testing.TB, config Config, own int) *hostile {
+	h := &hostile{t: t, now: epoch, base: heapNow()}
+	c, err := NewConn(epoch, config)
+	require.NoError(t, err)
+	h.c = c
+	for range own {
+		number, err := c.Open(Normal)
+		require.NoError(t, err)
+		require.NoError(t, c.Send(number, Reliable, nil))
+		h.own = append(h.own, number)
+	}
+	h.drain(true)
+	return h
+}
+
+// sends hands one packet over, in a datagram of its own with some bytes behind that say nothing; false once the connection
+// has ended.
+func (h *hostile) sends(filler int, bunches ...[]byte) bool {
+	packet := packetOf(h.number, bunches...)
+	for filler > 0 {
+		n := min(filler, EntryBytes)
+		packet = append(packet, h.nothing(n)...)
+		filler -= n
+	}
+	return h.packet(packet)
+}
+
+func (h *hostile) packet(packet []byte) bool {
+	h.number++
+	if h.err == nil {
+		h.err = h.c.Receive(h.now, append(make([]byte, 0, len(packet)), packet...))
+	}
+	return h.err == nil
+}
+
+// nothing is a bunch that is dropped: unreliable, for a number of the peer's that is beyond all.
+func (h *hostile) nothing(size int) []byte {
+	number := uint64(maxChannelNumber)
+	if h.c.config.Client {
+		number--
+	}
+	return appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: number}, make([]byte, size))
+}
+
+// drain lets c send all that it has, and acknowledges it or not.
+func (h *hostile) drain(acks bool) {
+	for {
+		_, n, ok := h.c.AppendPacket(h.now, nil, 1404)
+		if !ok {
+			return
+		}
+		if acks {
+			h.packet(appendPacketHeader(nil, &packetHeader{flags: flagAcks | flagLimit, limit: 1 << 30, number: h.number, largest: uint32(n), nruns: 1, runs: [maxAckRuns]uint64{1}}))
+		}
+	}
+}
+
+// fetch is what the application does.
+func (h *hostile) fetch() {
+	for _, ok := h.c.Next(); ok; _, ok = h.c.Next() {
+	}
+}
+
+// rises returns by how much the heap has risen.
+func (h *hostile) rises() int {
+	rise := heapNow() - h.base
+	runtime.KeepAlive(h)
+	return rise
+}
+
+// entry is a reliable bunch with so many messages of a size.
+func (h *hostile) entry(flags byte, channel uint64, sequence, messages, size int) []byte {
+	var body []byte
+	for range messages {
+		body = append(appendVarint(body, uint64(size)), make([]byte, size)...)
+	}
+	return appendBunch(nil, header{flags: flags | flagWhole, channel: channel, sequence: uint16(sequence)}, body)
+}
+
+// piece is a byte of an entry.
+func (h *hostile) piece(channel uint64, sequence, total int) []byte {
+	return appendBunch(nil, header{flags: flagWhole | flagPiece, channel: channel, sequence: uint16(sequence), offset: uint16(total - 1), total: uint16(total)}, []byte{1})
+}
+
+// attacks are what peers tried, each until the connection ends or it has done what it could.
+var attacks = []struct {
+	name   string
+	config Config
+	own    int // channels of the side that is attacked
+	run    func(h *hostile)
+}{
+	{"an entry at the end of the reliable buffer of 4,000 channels", Config{}, 0, func(h *hostile) {
+		for n := uint64(1); n < 8000 && h.sends(0, h.entry(0, n, 255, 1, 0)); n += 2 {
+		}
+	}},
+	{"the same with a long reliable buffer", Config{ReliableBuffer: 4096}, 0, func(h *hostile) {
+		for n := uint64(1); n < 8000 && h.sends(0, h.entry(0, n, 4095, 1, 0)); n += 2 {
+		}
+	}},
+	{"unreliable bunches on 32,000 new numbers", Config{}, 0, func(h *hostile) {
+		for n := uint64(1); n < 64_000 && h.sends(0, appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: n}, nil)); n += 2 {
+		}
+	}},
+	{"32 empty messages to an entry", Config{ReceiveLimit: 4 << 20, ReliableBuffer: 16384}, 100, func(h *hostile) {
+		for i := 0; h.sends(0, h.entry(0, h.own[i%100], i/100, 32, 0)); i++ {
+		}
+	}},
+	{"small entries in large datagrams", Config{ReceiveLimit: 4 << 20, ReliableBuffer: 16384}, 100, func(h *hostile) {
+		for i := 0; h.sends(880, h.entry(0, h.own[i%100], 1+i/100, 1, 301)); i++ {
+		}
+	}},
+	{"a byte each of long entries", Config{ReceiveLimit: 4 << 20, ReliableBuffer: 16384}, 100, func(h *hostile) {
+		for i := 0; h.sends(0, h.piece(h.own[i%100], 1+i/100, 1100)); i++ {
+		}
+	}},
+	{"a byte each of short entries", Config{ReceiveLimit: 4 << 20, ReliableBuffer: 16384}, 100, func(h *hostile) {
+		for i := 0; h.sends(0, h.piece(h.own[i%100], 1+i/100, 130)); i++ {
+		}
+	}},
+	{"entries of control that wait for the first", Config{ReliableBuffer: 16384}, 0, func(h *hostile) {
+		for i := 1; i < 16384 && h.sends(0, h.entry(0, 0, i, 1, 1098)); i++ {
+		}
+	}},
+	{"long messages of control that nobody fetches", Config{}, 0, func(h *hostile) {
+		for i := 0; h.sends(0, h.entry(0, 0, i, 32, 0)); i++ {
+		}
+	}},
+	{"unreliable messages that nobody fetches, in large datagrams", Config{}, 4, func(h *hostile) {
+		for i := range 10_000 {
+			h.sends(880, appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: h.own[i%4]}, make([]byte, 301)))
+		}
+	}},
+	{"empty unreliable messages that nobody fetches", Config{}, 4, func(h *hostile) {
+		for i := range 20_000 {
+			h.sends(0, appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: h.own[i%4]}, nil))
+		}
+	}},
+	{"parts of unreliable messages", Config{}, 1000, func(h *hostile) {
+		for i := range 16_000 {
+			h.sends(0, unreliablePart(h.own[i%1000], Unreliable, uint16(i/4000), byte(i/1000%4), false, EntryBytes))
+		}
+	}},
+	{"empty ends of unreliable messages", Config{}, 1000, func(h *hostile) {
+		for i := range 4000 {
+			h.sends(0, unreliablePart(h.own[i%1000], Unreliable, uint16(i/1000), 59, true, 0))
+		}
+	}},
+	{"channels that open and close, but for every other number", Config{}, 0, func(h *hostile) {
+		for n := uint64(1); n < 200_000 && h.sends(0, h.entry(flagOpen|flagClose, n, 0, 1, 0)); n += 4 {
+			h.fetch()
+			h.drain(true)
+		}
+	}},
+	{"channels that open and close, and never acknowledge our closes", Config{ReceiveLimit: 4 << 20}, 0, func(h *hostile) {
+		for n := uint64(1); n < 200_000 && h.sends(0, h.entry(flagOpen|flagClose, n, 0, 1, 0)); n += 2 {
+			h.fetch()
+			h.drain(false)
+		}
+	}},
+	{"a long message on each of 1,000 channels, fetched", Config{ReceiveLimit: 4 << 20}, 1000, func(h *hostile) {
+		for _, n := range h.own {
+			h.sends(0, partOf2(n, flagBegin, 0, 1))
+			for i := 1; i < 59; i++ {
+				h.sends(0, partOf2(n, 0, i, 1))
+			}
+			h.sends(0, partOf2(n, flagEnd, 59, 1))
+			h.fetch()
+			h.drain(true)
+		}
+	}},
+	{"messages that overtook one that never comes, fetched", Config{ReceiveLimit: 4 << 20}, 250, func(h *hostile) {
+		for i := 0; i < 254*250 && h.sends(0, h.entry(byte(ReliableUnordered), h.own[i/254], 1+i%254, 1, 0)); i++ {
+			h.fetch()
+			h.drain(true)
+		}
+	}},
+	{"a lost entry behind 254 that came, on each of 400 channels", Config{ReceiveLimit: 4 << 20}, 400, func(h *hostile) {
+		for _, n := range h.own {
+			for i := 1; i < 256; i++ {
+				if i != 254 {
+					h.sends(0, h.entry(0, n, i, 1, 0))
+				}
+			}
+			h.sends(0, h.entry(0, n, 0, 1, 0))
+			h.fetch()
+			h.drain(true)
+		}
+	}},
+	{"pings, and no ack", Config{}, 0, func(h *hostile) {
+		for range 10_000 {
+			h.packet(appendPacketHeader(nil, &packetHeader{flags: flagPing | flagAckNow, number: h.number}))
+			h.drain(false)
+		}
+	}},
+}
+
+// partOf2 is an entry of a run.
+func partOf2(channel uint64, flags byte, sequence, size int) []byte {
+	return appendBunch(nil, header{flags: flags, channel: channel, sequence: uint16(sequence)}, make([]byte, size))
+}
+
+// TestAttacksStayWithinTheLimit: whatever a peer sends, the heap rises by no more than the limit that it was told and 1 MiB.
+func TestAttacksStayWithinTheLimit(t *testing.T) {
+	for _, attack := range attacks {
+		t.Run(attack.name, func(t *testing.T) {
+			h := newHostile(t, attack.config, attack.own)
+			h.base = heapNow()
+			attack.run(h)
+			limit := max(attack.config.ReceiveLimit, minReceiveLimit)
+			rise := h.rises()
+			t.Logf("%d KiB of heap, limit %d KiB; %d packets; %v", rise>>10, limit>>10, h.number, h.err)
+			require.LessOrEqual(t, rise, limit+allowed)
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package bunch
+
+import "sort"
+
+// parked holds the entries of a channel that came before their turn, or only in part, in the order of their numbers. It
+// takes what is in it, wherever in the reliable buffer a peer puts that.
+type parked struct{ queue[*slot] }
+
+// keptParked is the most room that an empty list keeps; the price of its channel covers it.
+const keptParked = 8
+
+func (p *parked) at(i int) *slot { return p.items[p.head+i] }
+
+// find returns the index of entry n, or where it belongs.
+func (p *parked) find(n uint64) (i int, ok bool) {
+	if p.len() == 0 || p.at(p.len()-1).number < n {
+		return p.len(), false // the usual one follows all others
+	}
+	i = sort.Search(p.len(), func(i int) bool { return p.at(i).number >= n })
+	return i, p.at(i).number == n
+}
+
+// drop takes out the first entry, and gives room back that no longer is needed: a few late entries must not hold what many
+// took.
+func (p *parked) drop() *slot {
+	s := p.pop()
+	switch room := cap(p.items); {
+	case room <= keptParked:
+	case p.len() == 0:
+		p.items, p.head = nil, 0
+	case p.len() < room/8:
+		p.items, p.head = append(make([]*slot, 0, 2*p.len()), p.items[p.head:]...), 0
+	}
+	return s
+}
+
+// unorderedAround returns the entries of the message that the i-th is part of; not ok while some are missing.
+func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
+	if !p.at(i).loose() {
+		return 0, 0, false
+	}
+	for first = i; p.at(first).flags&flagBegin == 0; first-- {
+		if first == 0 || !p.at(first-1).loose() || p.at(first-1).number+1 != p.at(first).number {
+			return 0, 0, false
+		}
+	}
+	for last = i; p.at(last).flags&flagEnd == 0; last++ {
+		if last+1 == p.len() || !p.at(last+1).loose() || p.at(last+1).number != p.at(last).number+1 {
+			return 0, 0, false
+		}
+	}
+	return first, last, true
+}
+
+// park finds the slot of entry n, or makes an empty one.
+func (c *Conn) park(ch *channel, n uint64) (s *slot, i int) {
+	i, ok := ch.in.find(n)
+	if ok {
+		return ch.in.at(i), i
+	}
+	if last := len(c.slots) - 1; last >= 0 {
+		s, c.slots = c.slots[last], c.slots[:last]
+	} else {
+		s = new(slot)
+	}
+	*s = slot{number: n}
+	ch.in.insert(i, s)
+	return s, i
+}
+
+// unpark takes out the first entry of a channel, which was processed.
+func (c *Conn) unpark(ch *channel) {
+	s := ch.in.drop()
+	if *s = (slot{}); len(c.slots) < maxSlots {
+		c.slots = append(c.slots, s)
+	}
+}
