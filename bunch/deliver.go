@@ -12,7 +12,7 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 			return violation(BunchDataOverflow, "channel %d: a whole bunch without a message", ch.number)
 		}
 		m.Delivery, m.Close, m.cost = Reliable, true, int32(paid(s, 1))
-		c.deliver(ch, m)
+		c.deliver(ch, &m)
 		return nil
 	}
 	b := s.payload
@@ -29,14 +29,14 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 		if b = b[end:]; len(b) == 0 {
 			m.Close, m.cost, m.pinned = closes, int32(paid(s, count)), s.pinned
 		}
-		c.deliver(ch, m)
+		c.deliver(ch, &m)
 		m.Open = false
 	}
 	return nil
 }
 
 // deliver appends a message to the ready list.
-func (c *Conn) deliver(ch *channel, m Message) {
+func (c *Conn) deliver(ch *channel, m *Message) {
 	m.Channel = ch.number
 	ch.opened = ch.opened || m.Open
 	c.ready.push(m)
@@ -87,7 +87,7 @@ func (c *Conn) Take(into []Message) int {
 		if size += len(c.ready.peek().Payload); n > 0 && size > takeBytes {
 			break
 		}
-		into[n] = c.ready.pop()
+		c.ready.pop(&into[n])
 		cost += c.fetched(&into[n])
 		n++
 	}

@@ -86,7 +86,7 @@ type blocks struct {
 const (
 	smallBlock = 128
 	maxSpare   = 256 // blocks of each kind kept for reuse: one reliable buffer
-	maxInSpare = 32  // kept for what arrives: a long message in which every other entry comes in pieces
+	maxInSpare = 64  // kept for what arrives: two long messages in which every other entry comes in pieces
 )
 
 // get returns an empty block with room for size bytes, at most EntryBytes.

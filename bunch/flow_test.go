@@ -198,7 +198,7 @@ func TestTakeHandsOutLittleAtATime(t *testing.T) {
 	require.Equal(t, 1+takeBytes/1000, r.Take(into))
 	require.Equal(t, 20-takeBytes/1000, r.Take(into))
 	for _, size := range []int{takeBytes + 1, 1} {
-		r.deliver(r.channels.open[1], Message{Payload: make([]byte, size)})
+		r.deliver(r.channels.open[1], &Message{Payload: make([]byte, size)})
 	}
 	require.Equal(t, 1, r.Take(into), "one message is handed out whatever its size")
 	require.Equal(t, 1, r.Take(into))

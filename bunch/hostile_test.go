@@ -96,6 +96,11 @@ func (h *hostile) fetch() {
 	}
 }
 
+// paysFor reports whether the limit allows so much more.
+func (h *hostile) paysFor(cost int) bool {
+	return h.c.flow.received+uint64(cost) <= h.c.flow.advertised
+}
+
 // rises returns by how much the heap has risen.
 func (h *hostile) rises() int {
 	rise := heapNow() - h.base
@@ -247,4 +252,23 @@ func TestAttacksStayWithinTheLimit(t *testing.T) {
 			require.LessOrEqual(t, rise, limit+allowed)
 		})
 	}
+}
+
+// TestMemoryGoesBack: what a flood filled is free as soon as it is fetched, though the peer never falls silent, and all of it
+// once the connection is idle.
+func TestMemoryGoesBack(t *testing.T) {
+	h := newHostile(t, Config{ReceiveLimit: 4 << 20, ReliableBuffer: 16384}, 100)
+	h.base = heapNow()
+	for i := 0; h.paysFor(3000); i++ {
+		h.sends(0, h.entry(0, h.own[i%100], i/100, 32, 0))
+	}
+	require.Greater(t, h.rises(), 2<<20)
+	h.fetch()
+	h.drain(true)
+	require.Less(t, h.rises(), 64<<10, "at once")
+	h.sends(0, h.entry(0, h.own[0], int(h.c.channels.open[h.own[0]].expected), 1, 0))
+	h.fetch()
+	h.now = h.now.Add(trimAfter)
+	require.NoError(t, h.c.Advance(h.now))
+	require.Less(t, h.rises(), 16<<10, "when idle")
 }

@@ -84,10 +84,10 @@ func (c *Conn) chargeEntry(ch *channel, s *slot) error {
 
 // chargeMessages charges the messages of a whole bunch beyond the first, once all of it is there.
 func (c *Conn) chargeMessages(ch *channel, s *slot) error {
-	if more := messagesIn(s.payload) - 1; s.flags&flagWhole == flagWhole && more > 0 {
-		return c.charge(ch, more*messageCost)
+	if s.flags&flagWhole != flagWhole {
+		return nil
 	}
-	return nil
+	return c.charge(ch, max(0, messagesIn(s.payload)-1)*messageCost)
 }
 
 // paid is what an entry's message gives back once it is fetched. A slot that stays, its message having overtaken others, is

@@ -61,11 +61,6 @@ func (p *program) size() int {
 	return min(1098, 5*p.byte())
 }
 
-// paysFor reports whether the limit allows so much more.
-func (p *program) paysFor(cost int) bool {
-	return p.c.flow.received+uint64(cost) <= p.c.flow.advertised
-}
-
 func (p *program) step() {
 	filler := 0
 	if p.byte()%4 == 0 {

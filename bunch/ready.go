@@ -21,11 +21,11 @@ type readyBlock struct {
 func (l *readyList) len() int       { return l.n }
 func (l *readyList) peek() *Message { return &l.first.messages[l.from] }
 
-func (l *readyList) push(m Message) {
+func (l *readyList) push(m *Message) {
 	if l.last == nil || l.to == len(l.last.messages) {
 		l.grow()
 	}
-	l.last.messages[l.to] = m
+	l.last.messages[l.to] = *m
 	l.to++
 	l.n++
 }
@@ -46,15 +46,14 @@ func (l *readyList) grow() {
 	l.last, l.to = b, 0
 }
 
-func (l *readyList) pop() Message {
-	m := &l.first.messages[l.from]
-	taken := *m
-	*m = Message{}
+// pop moves the oldest message to m.
+func (l *readyList) pop(m *Message) {
+	oldest := l.peek()
+	*m, *oldest = *oldest, Message{}
 	l.from++
 	if l.n--; l.n == 0 || l.from == len(l.first.messages) {
 		l.shrink()
 	}
-	return taken
 }
 
 // shrink lets go of the first block, which is empty.

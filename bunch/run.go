@@ -58,5 +58,5 @@ func (c *Conn) deliverRun(ch *channel, r *run, closes bool) {
 	c.pinned -= r.pinned
 	m := Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: message, cost: int32(r.cost)}
 	*r = run{}
-	c.deliver(ch, m)
+	c.deliver(ch, &m)
 }

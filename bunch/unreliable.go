@@ -44,5 +44,5 @@ func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) {
 	s := slot{flags: flagWhole}
 	c.keep(&s, m.Payload, size)
 	m.Payload, m.pinned = s.payload, s.pinned
-	c.deliver(ch, m)
+	c.deliver(ch, &m)
 }

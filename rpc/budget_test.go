@@ -1,0 +1,68 @@
+package rpc
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// heapNow returns the bytes that are in use.
+func heapNow() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// TestWorldKeepsItsReceiveBudget: many peers at once send the smallest calls that there are, as fast as they may, until the
+// world would hold no more; it stops ticking. All of them together raise the heap by no more than Config.ReceiveBudget.
+func TestWorldKeepsItsReceiveBudget(t *testing.T) {
+	const peers, budget = 16, 8 << 20
+	config := Config{ReceiveBudget: budget, ReceiveLimit: 1 << 20, MaxConns: peers, Bunch: bunch.Config{Overflow: bunch.OverflowError}}
+	inNet(t, peers, config, func(n *network) {
+		a := n.spawn(-1, AlwaysRelevant())
+		call := encoded(t, shout.m, "")
+		flood := func() {
+			for i, c := range n.ends {
+				channel := n.mirror(i, a).opens[0].channel
+				c.link.Lock()
+				var err error
+				for err == nil {
+					err = c.machine.Send(channel, bunch.Reliable, call)
+				}
+				c.link.Unlock()
+				require.ErrorIs(t, err, bunch.ErrReliableBufferFull)
+			}
+		}
+		for range 15 { // limits grow with use
+			flood()
+			n.tick(1)
+			n.server.take()
+		}
+		n.tick(30)
+		n.server.take()
+		require.LessOrEqual(t, n.server.budget.reserved, budget)
+		require.Greater(t, n.server.budget.reserved, budget/2+budget/8, "some have grown")
+
+		base := heapNow()
+		for range 20 {
+			flood()
+			time.Sleep(100 * time.Millisecond)
+		}
+		waiting := 0
+		for _, c := range n.conns {
+			c.link.Lock()
+			waiting += c.machine.Ready()
+			c.link.Unlock()
+		}
+		rise := heapNow() - base
+		t.Logf("%d calls of %d peers wait: %d KiB of heap, %d KiB reserved, budget %d KiB", waiting, peers, rise>>10, n.server.budget.reserved>>10, budget>>10)
+		require.Greater(t, waiting, 50_000)
+		require.LessOrEqual(t, rise, budget)
+	})
+}
