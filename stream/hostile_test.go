@@ -220,6 +220,7 @@ func TestHostilePeersStayWithinMaxMemory(t *testing.T) {
 			}
 		},
 		func(h *hostile) { // tiny parts before their header
+			h.begun[1], h.whole[1] = true, true
 			for i := range int64(8000) {
 				m := part{id: 1, offset: 1 + 2*i, data: []byte{1}}
 				h.onPart(append(appendPartHeader(nil, m), m.data...))
