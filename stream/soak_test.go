@@ -49,7 +49,7 @@ func overPath(t *testing.T, path netsim.Config, fn func(ctx context.Context, l l
 		near, far := netsim.Pipe(path, path)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		serverWorld, server := newWorld(t, rpc.Config{}, Config{})
+		serverWorld, server := newWorld(t, rpc.Config{HelloTimeout: 10 * time.Second}, Config{}) // half of the packets may be lost
 		clientWorld, client := newWorld(t, rpc.Config{}, Config{})
 		joined := make(chan *rpc.Conn, 1)
 		serverWorld.OnConnect(func(c *rpc.Conn) { joined <- c })
