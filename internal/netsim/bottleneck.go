@@ -1,73 +1,149 @@
 package netsim
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
-// bottleneck sends one packet after the other at a rate and lets a limited number of bytes wait. It works in times: the
-// queue is full when a packet would leave later than a full queue takes to drain. Its lock is for links that share it.
+// bottleneck sends one packet after the other and lets a limited number of bytes wait. When a packet leaves is known as
+// soon as it is offered, for nothing overtakes. Its lock is for links that share it.
 type bottleneck struct {
-	mu    sync.Mutex
-	rate  int64         // bit/s; 0 = infinite
-	limit time.Duration // what the queue holds takes so long to send
+	mu     sync.Mutex
+	rates  []rateChange // by time; the first is in force, the others are to come
+	queue  int          // bytes that may wait
+	codel  *codel       // nil = drops at the tail only
+	police *bucket      // nil = none
 
 	busy time.Time // when the last packet will have left
 	rest uint64    // the part of a nanosecond by which busy was rounded down, in 1/rate ns
 }
 
-func newBottleneck(rate int64, queue int) *bottleneck {
-	b := &bottleneck{rate: rate}
-	b.limit = b.drain(queue)
+// rateChange is the rate from a time on, in bit/s; 0 = infinite.
+type rateChange struct {
+	at   time.Time
+	rate int64
+}
+
+func newBottleneck(c Config) *bottleneck {
+	b := &bottleneck{rates: []rateChange{{rate: c.Rate}}, queue: c.queue()}
+	if c.CoDel {
+		b.codel = new(codel)
+	}
+	if c.Police > 0 {
+		b.police = &bucket{rate: c.Police, size: float64(c.Bucket), tokens: float64(c.Bucket)}
+	}
 	return b
 }
 
-// drain returns how long so many bytes take to leave, rounded up.
-func (b *bottleneck) drain(bytes int) time.Duration {
-	if b.rate == 0 {
-		return 0
-	}
-	n := uint64(bytes) * 8 * uint64(time.Second)
-	return time.Duration((n + uint64(b.rate) - 1) / uint64(b.rate))
-}
-
-// offer queues a packet and returns when its last bit leaves. Not ok: the queue is full and the packet dropped.
-func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool) {
-	if b.rate == 0 {
-		return now, true
-	}
+// setRate changes the rate at a time. Packets that were offered before the call leave as they would have.
+func (b *bottleneck) setRate(at time.Time, rate int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	i := len(b.rates)
+	for i > 1 && b.rates[i-1].at.After(at) {
+		i--
+	}
+	b.rates = slices.Insert(b.rates, i, rateChange{at, rate})
+}
+
+// offer queues a packet and returns when its last bit leaves. Not ok: the policer, the queue or CoDel dropped it.
+func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pass(now)
+	if b.police != nil && !b.police.take(now, bytes) {
+		return time.Time{}, false
+	}
+	if b.rates[0].rate == 0 {
+		return now, true
+	}
 	start, rest := b.busy, b.rest
 	idle := !start.After(now)
 	if idle {
 		start, rest = now, 0
 	}
-	n := uint64(bytes)*8*uint64(time.Second) + rest
-	depart = start.Add(time.Duration(n / uint64(b.rate)))
-	if !idle && depart.Sub(now) > b.limit {
+	depart, rest = b.leave(start, rest, bytes)
+	if !idle && b.carries(now, depart) > float64(b.queue)+blur {
 		return time.Time{}, false
 	}
-	b.busy, b.rest = depart, n%uint64(b.rate)
+	if b.codel != nil && b.codel.drops(start, start.Sub(now), idle) {
+		return time.Time{}, false
+	}
+	b.busy, b.rest = depart, rest
 	return depart, true
+}
+
+// pass puts the rate in force whose time has come.
+func (b *bottleneck) pass(now time.Time) {
+	for len(b.rates) > 1 && !b.rates[1].at.After(now) {
+		b.rates = b.rates[1:]
+	}
+}
+
+// leave returns when so many bytes have left that begin to leave at start.
+func (b *bottleneck) leave(start time.Time, rest uint64, bytes int) (depart time.Time, newRest uint64) {
+	n := uint64(bytes)*8*uint64(time.Second) + rest
+	for i, r := range b.rates {
+		rate := uint64(r.rate)
+		depart = start.Add(time.Duration(n / rate))
+		if i+1 == len(b.rates) || !depart.After(b.rates[i+1].at) {
+			return depart, n % rate
+		}
+		if change := b.rates[i+1].at; change.After(start) {
+			n -= uint64(change.Sub(start)) * rate
+			start = change
+		}
+	}
+	return depart, 0
+}
+
+// blur is what sums of floating-point numbers may be wrong by, in bytes.
+const blur = 1e-6
+
+// carries returns how many bytes leave between two times.
+func (b *bottleneck) carries(from, until time.Time) float64 {
+	bits := 0.0
+	for i, r := range b.rates {
+		end := until
+		if i+1 < len(b.rates) && b.rates[i+1].at.Before(until) {
+			end = b.rates[i+1].at
+		}
+		if end.After(from) {
+			bits += end.Sub(from).Seconds() * float64(r.rate)
+			from = end
+		}
+	}
+	return bits / 8
 }
 
 // backlog returns how many bytes wait.
 func (b *bottleneck) backlog(now time.Time) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.rate == 0 || !b.busy.After(now) {
+	b.pass(now)
+	if b.rates[0].rate == 0 || !b.busy.After(now) {
 		return 0
 	}
-	return int(b.busy.Sub(now).Seconds() * float64(b.rate) / 8)
+	return int(b.carries(now, b.busy) + blur)
 }
 
 // below returns the earliest time from now on at which no more than so many bytes wait.
 func (b *bottleneck) below(now time.Time, bytes int) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t := b.busy.Add(-b.drain(bytes)); b.rate > 0 && t.After(now) {
-		return t
+	b.pass(now)
+	if b.rates[0].rate == 0 || !b.busy.After(now) || b.carries(now, b.busy) <= float64(bytes)+blur {
+		return now
 	}
-	return now
+	from, until := now, b.busy
+	for until.Sub(from) > 1 {
+		middle := from.Add(until.Sub(from) / 2)
+		if b.carries(middle, b.busy) <= float64(bytes)+blur {
+			until = middle
+		} else {
+			from = middle
+		}
+	}
+	return until
 }

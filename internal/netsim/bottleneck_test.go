@@ -8,7 +8,7 @@ import (
 )
 
 func TestBottleneckSteps(t *testing.T) {
-	b := newBottleneck(8_000_000, 3000) // a byte takes 1 us
+	b := newBottleneck(Config{Rate: 8_000_000, Queue: 3000}) // a byte takes 1 us
 	offer := func(at time.Duration, bytes int, want time.Duration) {
 		t.Helper()
 		depart, ok := b.offer(Epoch.Add(at), bytes)
@@ -35,18 +35,18 @@ func TestBottleneckSteps(t *testing.T) {
 
 // The parts of a nanosecond add up: a bottleneck holds its rate exactly however odd it is.
 func TestBottleneckKeepsFractions(t *testing.T) {
-	b := newBottleneck(999_999_937, maxQueue)
+	b := newBottleneck(Config{Rate: 999_999_937, Queue: maxQueue})
 	var depart time.Time
 	for range 100_000 {
 		var ok bool
 		depart, ok = b.offer(Epoch, 1)
 		require.True(t, ok)
 	}
-	require.Equal(t, b.drain(100_000)-1, depart.Sub(Epoch), "drain rounds up, offer down")
+	require.Equal(t, uint64(100_000*8*1e9)/999_999_937, uint64(depart.Sub(Epoch)))
 }
 
 func TestBottleneckOff(t *testing.T) {
-	b := newBottleneck(0, 1)
+	b := newBottleneck(Config{Queue: 1})
 	for range 1000 {
 		depart, ok := b.offer(Epoch, 1000)
 		require.True(t, ok)
@@ -54,4 +54,58 @@ func TestBottleneckOff(t *testing.T) {
 	}
 	require.Zero(t, b.backlog(Epoch))
 	require.Equal(t, Epoch, b.below(Epoch, 0))
+}
+
+func TestRateChanges(t *testing.T) {
+	b := newBottleneck(Config{Rate: 8_000_000, Queue: 100_000}) // a byte takes 1 us
+	b.setRate(Epoch.Add(10*time.Millisecond), 800_000)
+	b.setRate(Epoch.Add(30*time.Millisecond), 8_000_000)
+	depart, ok := b.offer(Epoch, 11_000)
+	require.True(t, ok)
+	require.Equal(t, 20*time.Millisecond, depart.Sub(Epoch), "10,000 B at the first rate, 1,000 B at a tenth of it")
+	depart, ok = b.offer(Epoch, 2_000)
+	require.True(t, ok)
+	require.Equal(t, 31*time.Millisecond, depart.Sub(Epoch), "1,000 B at each rate")
+	require.Equal(t, 13_000, b.backlog(Epoch))
+	require.Equal(t, 1_500, b.backlog(Epoch.Add(25*time.Millisecond)))
+	require.Equal(t, Epoch.Add(15*time.Millisecond), b.below(Epoch, 2_500))
+	_, ok = b.offer(Epoch, 100_000)
+	require.False(t, ok)
+	require.Equal(t, 0, b.backlog(Epoch.Add(time.Second)))
+}
+
+func TestPolicer(t *testing.T) {
+	b := newBottleneck(Config{Police: 8_000_000, Bucket: 3000})
+	for _, want := range []bool{true, true, true, false} {
+		depart, ok := b.offer(Epoch, 1000)
+		require.Equal(t, want, ok)
+		if ok {
+			require.Equal(t, Epoch, depart, "nothing waits")
+		}
+	}
+	_, ok := b.offer(Epoch.Add(999*time.Microsecond), 1000)
+	require.False(t, ok)
+	_, ok = b.offer(Epoch.Add(1000*time.Microsecond), 1000)
+	require.True(t, ok, "a byte a microsecond comes back")
+}
+
+// CoDel leaves a short queue alone, and drops more and more often from one that stands, until it is short.
+func TestCoDel(t *testing.T) {
+	b := newBottleneck(Config{Rate: 8_000_000, Queue: 1 << 20, CoDel: true})
+	drops := func(from, until time.Duration, each time.Duration) (n int) {
+		for at := from; at < until; at += each {
+			if _, ok := b.offer(Epoch.Add(at), 1000); !ok {
+				n++
+			}
+		}
+		return n
+	}
+	require.Zero(t, drops(0, time.Second, time.Millisecond), "no queue")
+	t.Log("# a tenth more than the link takes: after the queue has stood for 100 ms drops begin")
+	require.Zero(t, drops(time.Second, 1130*time.Millisecond, 900*time.Microsecond))
+	first := drops(1130*time.Millisecond, 3*time.Second, 900*time.Microsecond)
+	then := drops(3*time.Second, 5*time.Second, 900*time.Microsecond)
+	require.Greater(t, first, 10)
+	require.Greater(t, then, first, "faster and faster")
+	require.Zero(t, drops(10*time.Second, 11*time.Second, time.Millisecond), "the queue is gone")
 }

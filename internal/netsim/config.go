@@ -23,6 +23,8 @@ type Config struct {
 	// Delay is the one-way propagation time. Jitter is the most that is added to it, drawn evenly for each packet;
 	// a packet never overtakes another by jitter (see Reorder).
 	Delay, Jitter time.Duration
+	// Clump delivers only at multiples of it, as a MAC layer that batches does. 0 = at once.
+	Clump time.Duration
 
 	// Loss is the probability that a packet is lost, each for itself. Burst adds losses in a row.
 	Loss  float64
@@ -37,6 +39,12 @@ type Config struct {
 	// wire included; the packet that does not fit is dropped. An empty queue takes any packet.
 	// 0 = max(Rate * 2 * Delay, 64 KiB): one bandwidth-delay product when both directions have the same Delay.
 	Queue int
+	// CoDel drops from a queue that stands, besides at its tail (RFC 8289).
+	CoDel bool
+	// Police is a token bucket's rate in bit/s, in front of the bottleneck: what exceeds it for longer than Bucket bytes
+	// last is dropped without having waited. 0 = none.
+	Police int64
+	Bucket int
 	// Overhead is charged for each packet in the bottleneck and in Stats.CarriedBytes.
 	// 0 = 28 bytes of IPv4 and UDP; negative = none.
 	Overhead int
@@ -83,14 +91,17 @@ func (c Config) Validate() error {
 			return fmt.Errorf("netsim: %s is %v, not a probability from 0 to 1", p.name, p.value)
 		}
 	}
-	if c.Delay < 0 || c.Jitter < 0 || c.ReorderDelay < 0 {
-		return fmt.Errorf("netsim: negative time: Delay %v, Jitter %v, ReorderDelay %v", c.Delay, c.Jitter, c.ReorderDelay)
+	if c.Delay < 0 || c.Jitter < 0 || c.ReorderDelay < 0 || c.Clump < 0 {
+		return fmt.Errorf("netsim: negative time: Delay %v, Jitter %v, ReorderDelay %v, Clump %v", c.Delay, c.Jitter, c.ReorderDelay, c.Clump)
 	}
 	if c.Rate < 0 || c.Rate > maxRate {
 		return fmt.Errorf("netsim: Rate is %d bit/s, not from 0 to %.0f", c.Rate, maxRate)
 	}
 	if c.Queue < 0 || c.Queue > maxQueue {
 		return fmt.Errorf("netsim: Queue is %d bytes, not from 0 to %d", c.Queue, maxQueue)
+	}
+	if c.Police < 0 || c.Police > maxRate || c.Bucket < 0 || c.Police > 0 && c.Bucket == 0 {
+		return fmt.Errorf("netsim: Police is %d bit/s with a Bucket of %d bytes", c.Police, c.Bucket)
 	}
 	if c.MTU < 0 {
 		return fmt.Errorf("netsim: MTU is %d bytes", c.MTU)

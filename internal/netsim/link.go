@@ -1,6 +1,7 @@
 package netsim
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -47,7 +48,7 @@ func newLink(cfg Config, stream uint64) *Link {
 	return &Link{
 		cfg:        cfg,
 		dice:       newDice(cfg.Seed, stream),
-		bottleneck: newBottleneck(cfg.Rate, cfg.queue()),
+		bottleneck: newBottleneck(cfg),
 		mtu:        []mtuChange{{mtu: cfg.MTU}},
 	}
 }
@@ -108,6 +109,18 @@ func (l *Link) SetMTU(at time.Time, mtu int) {
 	}
 	l.mtu = slices.Insert(l.mtu, i, mtuChange{at, mtu})
 }
+
+// SetRate changes the bottleneck's rate at a time, in bit/s, on a link that has a Config.Rate. Packets that were sent before
+// the call leave as they would have.
+func (l *Link) SetRate(at time.Time, rate int64) {
+	if l.cfg.Rate == 0 || rate <= 0 || rate > maxRate {
+		panic(fmt.Sprintf("netsim: SetRate to %d bit/s on a link of %d", rate, l.cfg.Rate))
+	}
+	l.bottleneck.setRate(at, rate)
+}
+
+// ShareBottleneck puts the link behind the bottleneck of another, before either carries a packet.
+func (l *Link) ShareBottleneck(with *Link) { l.bottleneck = with.bottleneck }
 
 // MTU returns what is in force; 0 = no limit.
 func (l *Link) MTU(now time.Time) int {
@@ -174,7 +187,7 @@ func (l *Link) isDark(t time.Time) bool {
 
 // fly sends a packet, and perhaps its copy, on its way.
 func (l *Link) fly(depart time.Time, packet []byte, r roll) {
-	at := l.inOrder(depart.Add(l.cfg.Delay + r.jitterOf(0, l.cfg.Jitter)))
+	at := l.clumped(l.inOrder(depart.Add(l.cfg.Delay + r.jitterOf(0, l.cfg.Jitter))))
 	if r.reorder < l.cfg.Reorder {
 		at = at.Add(l.cfg.reorderDelay())
 		l.stats.Reordered++
@@ -185,7 +198,7 @@ func (l *Link) fly(depart time.Time, packet []byte, r roll) {
 	if r.duplicate < l.cfg.Duplicate {
 		l.stats.Duplicated++
 		copied := append([]byte(nil), packet...)
-		l.push(l.inOrder(depart.Add(l.cfg.Delay+r.jitterOf(1, l.cfg.Jitter))), copied)
+		l.push(l.clumped(l.inOrder(depart.Add(l.cfg.Delay+r.jitterOf(1, l.cfg.Jitter)))), copied)
 	}
 }
 
@@ -195,6 +208,14 @@ func (l *Link) inOrder(at time.Time) time.Time {
 		return l.newest
 	}
 	return at
+}
+
+// clumped returns the time of the delivery that a packet waits for.
+func (l *Link) clumped(at time.Time) time.Time {
+	if l.cfg.Clump == 0 {
+		return at
+	}
+	return at.Add(l.cfg.Clump - 1).Truncate(l.cfg.Clump)
 }
 
 func (l *Link) push(at time.Time, packet []byte) {

@@ -428,3 +428,22 @@ func BenchmarkLink(b *testing.B) {
 		}
 	}
 }
+
+// Clumps keep order and lose nothing: packets wait for the next multiple.
+func TestClumps(t *testing.T) {
+	l := NewLink(Config{Delay: 7 * time.Millisecond, Clump: 5 * time.Millisecond})
+	for i := range 20 {
+		require.Equal(t, Carried, l.Send(Epoch.Add(time.Duration(i)*time.Millisecond), []byte{byte(i)}))
+	}
+	for i := range 20 {
+		at, ok := l.NextTimeout()
+		require.True(t, ok)
+		require.Zero(t, at.Sub(at.Truncate(5*time.Millisecond)))
+		wait := at.Sub(Epoch.Add(time.Duration(i)*time.Millisecond + 7*time.Millisecond))
+		require.GreaterOrEqual(t, wait, time.Duration(0))
+		require.Less(t, wait, 5*time.Millisecond)
+		packet, ok := l.Deliver(at)
+		require.True(t, ok)
+		require.Equal(t, []byte{byte(i)}, packet)
+	}
+}

@@ -44,7 +44,7 @@ func join(from, to *PacketConn, link *Link) {
 func Share(first *Path, others ...*Path) {
 	for _, p := range others {
 		p.to.mu.Lock()
-		p.link.bottleneck = first.link.bottleneck
+		p.link.ShareBottleneck(first.link)
 		p.to.mu.Unlock()
 	}
 }
@@ -65,6 +65,14 @@ func (p *Path) SetMTU(bytes int) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()
 	p.link.SetMTU(time.Now(), bytes)
+}
+
+// SetRate changes the rate of the path's bottleneck after d from now, for packets sent after the call. It panics on a path
+// without one.
+func (p *Path) SetRate(d time.Duration, rate int64) {
+	p.to.mu.Lock()
+	defer p.to.mu.Unlock()
+	p.link.SetRate(time.Now().Add(d), rate)
 }
 
 // Stats returns a copy of the counters.
