@@ -1,0 +1,277 @@
+package scenes
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/recovery"
+)
+
+const (
+	// ackEvery and ackDelay are when a receiver acks (RFC 9000, 13.2): each second packet, 25 ms at most, gaps at once.
+	ackEvery = 2
+	ackDelay = 25 * time.Millisecond
+	// told is how many of the newest packets an ack names.
+	told = 96
+)
+
+func appendTime(b []byte, t time.Time) []byte {
+	return binary.BigEndian.AppendUint64(b, uint64(t.Sub(netsim.Epoch)))
+}
+func timeOf(b []byte) time.Time {
+	return netsim.Epoch.Add(time.Duration(binary.BigEndian.Uint64(b)))
+}
+
+// congestion is somebody else's rate control. All sizes are in packets, times since an epoch.
+type congestion interface {
+	// acked takes a packet that arrived: the round trip and how many packets were delivered while it was under way, in
+	// what time. limited: there was nothing more to send.
+	acked(now, sent, rtt time.Duration, delivered float64, took time.Duration, inFlight int, limited bool)
+	lost(now, sent time.Duration, inFlight int)
+	timeout(now time.Duration)
+	window() float64
+	pace(srtt time.Duration) float64 // packets a second
+}
+
+// sender is a transfer like that of QUIC: packet numbers, acks of ranges, losses by RFC 9002, and a congestion control.
+type sender struct {
+	control congestion
+	begin   time.Time
+	total   int
+
+	now      time.Duration
+	fresh    int
+	again    []int
+	packets  []packet
+	oldest   int // below it none is in flight
+	flying   int
+	loss     recovery.Losses
+	rtt      recovery.RTT
+	next     time.Duration // when the pace lets a packet leave
+	pto      time.Duration // when the probe is due
+	backoff  int
+	probe    bool
+	limited  bool
+	total64  float64 // packets delivered
+	lastAck  time.Duration
+	wasWrong uint64
+}
+
+type packet struct {
+	piece     int
+	sent      time.Duration
+	delivered float64
+	at        time.Duration // of that delivery
+	limited   bool
+	flying    bool
+	acked     bool
+}
+
+// receiver acks what arrives.
+type receiver struct {
+	sender  *sender
+	want    int
+	have    map[uint32]bool
+	doneAt  time.Time
+	newest  []uint32
+	highest uint32
+	waiting int
+	due     time.Time // zero = nothing to ack
+}
+
+func newAcked(f Flow, begin time.Time) (*sender, *receiver) {
+	s := &sender{begin: begin, total: pieces(f.Bytes)}
+	switch f.Kind {
+	case Reno:
+		s.control = newReno()
+	case Cubic:
+		s.control = newCubic()
+	case BBR:
+		s.control = newBBR()
+	}
+	return s, &receiver{sender: s, want: pieces(f.Bytes), have: make(map[uint32]bool)}
+}
+
+func (s *sender) at(t time.Time) time.Duration { return t.Sub(s.begin) }
+
+// Receive takes an ack: numbers of packets that arrived.
+func (s *sender) Receive(now time.Time, b []byte) error {
+	t := s.at(now)
+	s.now = t
+	news := false
+	for ; len(b) >= 4; b = b[4:] {
+		news = s.ack(t, int(binary.BigEndian.Uint32(b))) || news
+	}
+	if news {
+		s.backoff = 0
+		s.setPTO(t)
+	}
+	s.lose(t)
+	return nil
+}
+
+func (s *sender) ack(t time.Duration, n int) bool {
+	p := &s.packets[n]
+	if p.acked {
+		return false
+	}
+	p.acked = true
+	s.total64++
+	s.lastAck = t
+	if !p.flying {
+		s.wasWrong++
+		s.loss.Spurious()
+		return false
+	}
+	p.flying = false
+	s.flying--
+	rtt := t - p.sent
+	if uint64(n) >= s.loss.Largest {
+		s.loss.Largest = uint64(n) + 1
+		s.rtt.Update(t, rtt, 0)
+	}
+	s.control.acked(t, p.sent, rtt, s.total64-p.delivered, max(t-p.at, 1), s.flying, p.limited)
+	return true
+}
+
+// lose gives up what later packets overtook.
+func (s *sender) lose(t time.Duration) {
+	s.loss.Begin(max(s.rtt.Current(), time.Millisecond))
+	for n := s.oldest; n < len(s.packets) && uint64(n) < s.loss.Largest; n++ {
+		if p := &s.packets[n]; p.flying && s.loss.Lost(t, uint64(n), p.sent) {
+			p.flying = false
+			s.flying--
+			s.again = append(s.again, p.piece)
+			s.control.lost(t, p.sent, s.flying)
+		}
+	}
+	for s.oldest < len(s.packets) && !s.packets[s.oldest].flying {
+		s.oldest++
+	}
+}
+
+func (s *sender) setPTO(t time.Duration) {
+	s.pto = t + (s.rtt.Current()+max(4*s.rtt.Variance, time.Millisecond)+ackDelay)<<min(s.backoff, 6)
+}
+
+func (s *sender) Advance(now time.Time) error {
+	t := s.at(now)
+	s.now = t
+	if s.loss.Next > 0 && s.loss.Next <= t {
+		s.lose(t)
+	}
+	if s.flying > 0 && s.pto <= t {
+		s.backoff++
+		s.probe = true
+		s.setPTO(t)
+		if s.backoff >= 3 {
+			s.control.timeout(t)
+		}
+	}
+	return nil
+}
+
+func (s *sender) NextTimeout() (time.Time, bool) {
+	at, ok := time.Duration(0), false
+	earlier := func(t time.Duration, is bool) {
+		if is && (!ok || t < at) {
+			at, ok = t, true
+		}
+	}
+	earlier(s.loss.Next, s.loss.Next > 0)
+	earlier(s.pto, s.flying > 0)
+	earlier(max(s.next, 0), s.more() && float64(s.flying+1) <= s.control.window())
+	return s.begin.Add(at), ok
+}
+
+func (s *sender) more() bool { return len(s.again) > 0 || s.fresh < s.total }
+
+func (s *sender) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, bool) {
+	t := s.at(now)
+	s.now = t
+	switch {
+	case t < 0:
+		return b, 0, false
+	case s.probe && s.flying > 0:
+	case !s.more():
+		s.limited = true
+		return b, 0, false
+	case float64(s.flying+1) > s.control.window() || t < s.next:
+		return b, 0, false
+	}
+	n := len(s.packets)
+	p := packet{piece: s.pick(), sent: t, delivered: s.total64, at: s.lastAck, limited: s.limited, flying: true}
+	if s.flying == 0 {
+		p.at = t
+		s.lastAck = t
+	}
+	s.packets = append(s.packets, p)
+	s.flying++
+	s.probe, s.limited = false, false
+	if rate := s.control.pace(s.rtt.Current()); rate > 0 {
+		s.next = max(s.next, t-2*time.Millisecond) + time.Duration(1e9/rate)
+	}
+	s.setPTO(t)
+	b = binary.BigEndian.AppendUint32(b, uint32(n))
+	b = binary.BigEndian.AppendUint32(b, uint32(p.piece))
+	return append(b, make([]byte, maxPacket-len(b))...), uint64(n), true
+}
+
+// pick returns what to send: what was lost, something new, or for a probe the oldest in flight.
+func (s *sender) pick() int {
+	switch {
+	case len(s.again) > 0:
+		n := s.again[0]
+		s.again = s.again[1:]
+		return n
+	case s.fresh < s.total:
+		s.fresh++
+		return s.fresh - 1
+	}
+	return s.packets[s.oldest].piece
+}
+
+func (r *receiver) Receive(now time.Time, b []byte) error {
+	n, piece := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
+	if !r.have[piece] {
+		r.have[piece] = true
+		if len(r.have) == r.want {
+			r.doneAt = now
+		}
+	}
+	if r.newest = append(r.newest, n); len(r.newest) > told {
+		r.newest = append(r.newest[:0], r.newest[len(r.newest)-told/2:]...)
+	}
+	gap := n > r.highest+1 || n < r.highest
+	r.highest = max(r.highest, n)
+	if r.waiting++; r.waiting >= ackEvery || gap {
+		r.due = now
+	} else if r.due.IsZero() {
+		r.due = now.Add(ackDelay)
+	}
+	return nil
+}
+
+func (r *receiver) Advance(time.Time) error        { return nil }
+func (r *receiver) NextTimeout() (time.Time, bool) { return r.due, !r.due.IsZero() }
+func (r *receiver) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, bool) {
+	if r.due.IsZero() || now.Before(r.due) {
+		return b, 0, false
+	}
+	r.due, r.waiting = time.Time{}, 0
+	for _, n := range r.newest {
+		b = binary.BigEndian.AppendUint32(b, n)
+	}
+	return b, 0, true
+}
+
+func (r *receiver) received() int           { return len(r.have) * piece }
+func (r *receiver) delays() []time.Duration { return nil }
+func (r *receiver) spurious() uint64        { return r.sender.wasWrong }
+func (r *receiver) ended() time.Duration {
+	if r.doneAt.IsZero() {
+		return 0
+	}
+	return r.doneAt.Sub(netsim.Epoch)
+}

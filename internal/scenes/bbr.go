@@ -1,0 +1,122 @@
+package scenes
+
+import "time"
+
+const (
+	bbrHigh      = 2.885 // 2/ln 2
+	bbrRounds    = 10    // of the rate's maximum
+	bbrMinRTT    = 10 * time.Second
+	bbrProbeTime = 200 * time.Millisecond
+	bbrLeast     = 4
+)
+
+// bbrGains are those of the eight phases of its cycle, a least round trip each.
+var bbrGains = [8]float64{1.25, 0.75, 1, 1, 1, 1, 1, 1}
+
+// bbr is BBR of the first version (draft-cardwell-iccrg-bbr-congestion-control-00), as Linux has it: loss does not matter.
+type bbr struct {
+	rates   [bbrRounds]float64 // packets a second, by round
+	round   int
+	roundAt time.Duration // packets that left after it end the round
+
+	least   time.Duration
+	leastAt time.Duration
+
+	filled bool
+	full   float64
+	flat   int
+
+	drained  bool
+	phase    int
+	phaseAt  time.Duration
+	probing  time.Duration // until when it probes the round trip; 0 = it does not
+	inFlight int
+}
+
+func newBBR() *bbr { return &bbr{} }
+
+func (b *bbr) rate() (most float64) {
+	for _, r := range b.rates {
+		most = max(most, r)
+	}
+	return most
+}
+
+func (b *bbr) acked(now, sent, rtt time.Duration, delivered float64, took time.Duration, inFlight int, limited bool) {
+	b.inFlight = inFlight
+	expired := b.least > 0 && now-b.leastAt > bbrMinRTT
+	if b.least == 0 || rtt <= b.least || expired {
+		b.least, b.leastAt = rtt, now
+	}
+	if expired && b.probing == 0 && b.filled {
+		b.probing = now + max(bbrProbeTime, rtt)
+	}
+	ended := sent >= b.roundAt
+	if ended {
+		b.round, b.roundAt = b.round+1, now
+		b.rates[b.round%bbrRounds] = 0
+	}
+	if rate := delivered / max(took, rtt).Seconds(); !limited || rate > b.rate() {
+		b.rates[b.round%bbrRounds] = max(b.rates[b.round%bbrRounds], rate)
+	}
+	b.step(now, ended && !limited)
+}
+
+func (b *bbr) step(now time.Duration, ended bool) {
+	switch {
+	case b.probing > 0:
+		if now >= b.probing {
+			b.probing, b.leastAt = 0, now
+		}
+	case !b.filled:
+		if ended {
+			b.grow()
+		}
+	case !b.drained:
+		b.drained = float64(b.inFlight) <= b.product()
+		b.phaseAt = now
+	case now-b.phaseAt > b.least && (b.phase != 1 || float64(b.inFlight) <= b.product()) || b.phase == 1 && float64(b.inFlight) <= b.product():
+		b.phase, b.phaseAt = (b.phase+1)%len(bbrGains), now
+	}
+}
+
+// grow ends the start after three rounds without a quarter more.
+func (b *bbr) grow() {
+	if r := b.rate(); r >= b.full*1.25 {
+		b.full, b.flat = r, 0
+		return
+	}
+	b.flat++
+	b.filled = b.flat >= 3
+}
+
+func (b *bbr) product() float64 { return b.rate() * b.least.Seconds() }
+
+func (b *bbr) lost(time.Duration, time.Duration, int) {}
+func (b *bbr) timeout(time.Duration)                  {}
+
+func (b *bbr) window() float64 {
+	switch {
+	case b.least == 0:
+		return 10
+	case b.probing > 0:
+		return bbrLeast
+	case !b.filled || !b.drained:
+		return max(bbrHigh*b.product(), 10)
+	}
+	return max(2*b.product(), bbrLeast)
+}
+
+func (b *bbr) pace(srtt time.Duration) float64 {
+	switch {
+	case b.least == 0:
+		return bbrHigh * 10 / srtt.Seconds()
+	case !b.filled:
+		return max(bbrHigh*b.rate(), 10/srtt.Seconds())
+	case !b.drained:
+		return b.rate() / bbrHigh
+	case b.probing > 0:
+		return b.rate()
+	}
+	return bbrGains[b.phase] * b.rate()
+}

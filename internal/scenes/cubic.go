@@ -1,0 +1,71 @@
+package scenes
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	cubicC    = 0.4 // RFC 9438, 5.1
+	cubicBeta = 0.7 // RFC 9438, 4.6
+)
+
+// cubic is CUBIC (RFC 9438) with the end of slow start of HyStart++ (RFC 9406) left to the round trip.
+type cubic struct {
+	reno
+	most   float64       // W_max
+	begin  time.Duration // of the epoch; 0 = none
+	origin float64       // the plateau
+	k      float64       // seconds until it
+	friend float64       // W_est
+}
+
+func newCubic() *cubic { return &cubic{reno: reno{cwnd: 10, slow: true, cut: -1}} }
+
+func (c *cubic) acked(now, sent, rtt time.Duration, delivered float64, took time.Duration, inFlight int, limited bool) {
+	if c.slow {
+		c.reno.acked(now, sent, rtt, delivered, took, inFlight, limited)
+		return
+	}
+	c.least = min(c.least, rtt)
+	if limited {
+		return
+	}
+	if c.begin == 0 {
+		c.start(now)
+	}
+	t := (now - c.begin + c.least).Seconds()
+	target := min(max(c.origin+cubicC*math.Pow(t-c.k, 3), c.cwnd), 1.5*c.cwnd)
+	c.friend += 3 * (1 - cubicBeta) / (1 + cubicBeta) / c.cwnd // RFC 9438, 4.3
+	c.cwnd = max(c.cwnd+(target-c.cwnd)/c.cwnd, c.friend)
+}
+
+// start begins an epoch.
+func (c *cubic) start(now time.Duration) {
+	c.begin, c.friend = max(now, 1), c.cwnd
+	c.origin, c.k = c.most, math.Cbrt(max(c.most-c.cwnd, 0)/cubicC)
+	if c.cwnd >= c.most {
+		c.origin, c.k = c.cwnd, 0
+	}
+}
+
+func (c *cubic) lost(now, sent time.Duration, _ int) {
+	if sent <= c.cut {
+		return
+	}
+	c.cut, c.slow, c.begin = now, false, 0
+	if c.cwnd < c.most {
+		c.most = c.cwnd * (1 + cubicBeta) / 2 // fast convergence, RFC 9438, 4.7
+	} else {
+		c.most = c.cwnd
+	}
+	c.cwnd = max(c.cwnd*cubicBeta, 2)
+}
+
+// pace is the kernel's for senders without a pacing control of their own: twice the rate in slow start, 1.2 times after.
+func (c *cubic) pace(srtt time.Duration) float64 {
+	if c.slow {
+		return 2 * c.cwnd / srtt.Seconds()
+	}
+	return 1.2 * c.cwnd / srtt.Seconds()
+}

@@ -1,0 +1,72 @@
+package scenes
+
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// lead is how long before its beginning a flow's machines run.
+func (f Flow) lead() time.Duration {
+	if f.Kind == Ours {
+		return min(opening, f.Begin)
+	}
+	return 0
+}
+
+// ends makes the machines of a flow and what watches them.
+func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration) (a, b netsim.Machine, watched flow) {
+	switch f.Kind {
+	case Ours:
+		a, b, o := newOurs(f, seed, begin, rate, rtt)
+		return a, b, o
+	case Constant:
+		s := &ticker{next: begin, size: piece, each: time.Duration((piece + netsim.UDPOverhead) * 8e9 / f.Rate)}
+		to := &sink{}
+		return s, to, to
+	case Play:
+		s := &ticker{next: begin.Add(time.Duration(seed*2654435761%33) * time.Millisecond), size: 100, each: time.Second / 30}
+		to := &sink{}
+		return s, to, to
+	}
+	s, r := newAcked(f, begin)
+	return s, r, r
+}
+
+// ticker sends packets of a size at a constant rate, and hears nothing.
+type ticker struct {
+	next time.Time
+	each time.Duration
+	size int
+}
+
+func (t *ticker) Receive(time.Time, []byte) error { return nil }
+func (t *ticker) Advance(time.Time) error         { return nil }
+func (t *ticker) NextTimeout() (time.Time, bool)  { return t.next, true }
+func (t *ticker) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, bool) {
+	if now.Before(t.next) {
+		return b, 0, false
+	}
+	b = appendTime(b, t.next)
+	t.next = t.next.Add(t.each)
+	return append(b, make([]byte, t.size-len(b))...), 0, true
+}
+
+// sink notes what arrives, and how long that took.
+type sink struct {
+	bytes int
+	took  []time.Duration
+}
+
+func (s *sink) Receive(now time.Time, b []byte) error {
+	s.bytes += len(b)
+	s.took = append(s.took, now.Sub(timeOf(b)))
+	return nil
+}
+func (s *sink) Advance(time.Time) error                                          { return nil }
+func (s *sink) NextTimeout() (time.Time, bool)                                   { return time.Time{}, false }
+func (s *sink) AppendPacket(_ time.Time, b []byte, _ int) ([]byte, uint64, bool) { return b, 0, false }
+func (s *sink) received() int                                                    { return s.bytes }
+func (s *sink) ended() time.Duration                                             { return 0 }
+func (s *sink) delays() []time.Duration                                          { return s.took }
+func (s *sink) spurious() uint64                                                 { return 0 }

@@ -1,0 +1,212 @@
+package scenes
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/pace"
+	"github.com/quivernet/quiver/internal/raw"
+)
+
+const (
+	// maxPacket is the largest packet of every flow in bytes, without IP and UDP.
+	maxPacket = raw.SafePacket
+	// piece is the payload of a full packet of every flow: what chunks leave of a sealed packet.
+	piece = 1136
+	// quicWindow is quic-go's first congestion window in bytes.
+	quicWindow = 32 * 1280
+	// opening is how long before its transfer a carrier of ours begins to open.
+	opening = time.Second
+)
+
+// ours is a transfer by two sessions.
+type ours struct {
+	from    *source
+	to      *source
+	session *raw.Session
+}
+
+func (o ours) received() int           { return o.to.got * piece }
+func (o ours) delays() []time.Duration { return nil }
+func (o ours) spurious() uint64        { return o.session.Stats().Spurious }
+func (o ours) ended() time.Duration {
+	if o.to.doneAt.IsZero() {
+		return 0
+	}
+	return o.to.doneAt.Sub(netsim.Epoch)
+}
+
+// newOurs makes the two sessions of a flow.
+func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration) (client, server netsim.Machine, o ours) {
+	o.from = &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause, have: make(map[uint32]bool)}
+	if f.Refill > 0 {
+		o.from.refill, o.from.each = f.Refill, int(1.2*float64(rate)/8*f.Refill.Seconds())/maxPacket
+	}
+	o.to = &source{want: pieces(f.Bytes), have: make(map[uint32]bool)}
+	a, b := newSession(o.from, true, seed, f.Train, rtt), newSession(o.to, false, seed, 0, rtt)
+	a.Start(begin.Add(-f.lead()), raw.ID{1})
+	b.Start(begin.Add(-f.lead()), raw.ID{2})
+	o.session = a
+	if f.Moves > 0 {
+		return &mover{Session: a, at: netsim.Epoch.Add(f.Moves)}, b, o
+	}
+	return a, b, o
+}
+
+// newSession makes one end, which knows the round trip and the first window of QUIC. A train that says something of the
+// rate stands for the one that is not sent.
+func newSession(s raw.Source, client bool, seed uint64, train float64, rtt time.Duration) *raw.Session {
+	c := raw.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Controller: pace.New(pace.Config{})}
+	c.Controller.QUIC(netsim.Epoch, rtt, quicWindow)
+	if train > 0 {
+		const bytes = 16 * 1500
+		c.NoTrain = true
+		c.Controller.Train(bytes, time.Duration(bytes*8e9/train))
+	}
+	binary.LittleEndian.PutUint64(c.Seed[:], seed+1)
+	session, err := raw.NewSession(c)
+	if err != nil {
+		panic(err)
+	}
+	return session
+}
+
+// export stands for the secret of a TLS connection.
+func export(seed uint64) raw.Exporter {
+	return func(label string, context []byte, length int) ([]byte, error) {
+		h := hmac.New(sha256.New, binary.LittleEndian.AppendUint64(nil, seed))
+		h.Write([]byte(label))
+		h.Write(context)
+		return h.Sum(nil)[:length], nil
+	}
+}
+
+// pieces returns in how many pieces so many bytes travel; endless transfers have more than any scene moves.
+func pieces(bytes int) int {
+	if bytes == 0 {
+		return 1 << 30
+	}
+	return (bytes + piece - 1) / piece
+}
+
+// source moves numbered pieces, and sends again what was lost.
+type source struct {
+	begin time.Time
+	total int // to send
+	pause func(since time.Duration) bool
+
+	next  uint32
+	again []uint32
+	acked []uint64 // a bit a piece
+
+	want   int
+	have   map[uint32]bool
+	got    int
+	doneAt time.Time
+	now    time.Time
+
+	refill time.Duration // 0 = all is there
+	each   int           // pieces
+	left   int           // of them
+	filled time.Time
+}
+
+func (s *source) AppendPayload(now time.Time, buf []byte, max int) ([]byte, uint64, bool) {
+	s.now = now
+	if max < piece || now.Before(s.begin) || s.pause != nil && s.pause(now.Sub(netsim.Epoch)) {
+		return buf, 0, false
+	}
+	for len(s.again) > 0 {
+		n := s.again[0]
+		s.again = s.again[1:]
+		if !s.isAcked(n) {
+			return appendPiece(buf, n), uint64(n), true
+		}
+	}
+	if int(s.next) >= s.total || !s.take() {
+		return buf, 0, false
+	}
+	s.next++
+	return appendPiece(buf, s.next-1), uint64(s.next - 1), true
+}
+
+// take takes one of the pieces that wait.
+func (s *source) take() bool {
+	if s.refill == 0 {
+		return true
+	}
+	if s.now.Sub(s.filled) >= s.refill {
+		s.filled, s.left = s.now, s.each
+	}
+	s.left--
+	return s.left >= 0
+}
+
+func appendPiece(b []byte, n uint32) []byte {
+	b = binary.BigEndian.AppendUint32(b, n)
+	return append(b, make([]byte, piece-4)...)
+}
+
+func (s *source) isAcked(n uint32) bool {
+	return int(n/64) < len(s.acked) && s.acked[n/64]&(1<<(n%64)) != 0
+}
+
+func (s *source) Acked(_ time.Time, token uint64) {
+	for len(s.acked) <= int(token/64) {
+		s.acked = append(s.acked, 0)
+	}
+	s.acked[token/64] |= 1 << (token % 64)
+}
+
+func (s *source) Lost(_ time.Time, token uint64) { s.again = append(s.again, uint32(token)) }
+
+func (s *source) Receive(now time.Time, b []byte) {
+	n := binary.BigEndian.Uint32(b)
+	if s.have[n] {
+		return
+	}
+	s.have[n] = true
+	if s.got++; s.got == s.want {
+		s.doneAt = now
+	}
+}
+
+func (s *source) Advance(now time.Time) { s.now = now }
+
+// NextTimeout returns when the source may have something again: at its beginning, and each millisecond of a pause.
+func (s *source) NextTimeout() (time.Time, bool) {
+	switch {
+	case s.total > 0 && s.now.Before(s.begin):
+		return s.begin, true
+	case s.pause != nil && s.pause(s.now.Sub(netsim.Epoch)):
+		return s.now.Add(time.Millisecond), true
+	case s.refill > 0 && s.left < 0 && int(s.next) < s.total:
+		return s.filled.Add(s.refill), true
+	}
+	return time.Time{}, false
+}
+
+// mover changes its address once.
+type mover struct {
+	*raw.Session
+	at time.Time
+}
+
+func (m *mover) Advance(now time.Time) error {
+	if !m.at.IsZero() && !now.Before(m.at) {
+		m.Moved(now)
+		m.at = time.Time{}
+	}
+	return m.Session.Advance(now)
+}
+
+func (m *mover) NextTimeout() (time.Time, bool) {
+	at, ok := m.Session.NextTimeout()
+	if !m.at.IsZero() && (!ok || m.at.Before(at)) {
+		return m.at, true
+	}
+	return at, ok
+}

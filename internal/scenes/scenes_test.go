@@ -1,0 +1,131 @@
+package scenes
+
+import (
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+const ms = time.Millisecond
+
+var (
+	rows  = flag.String("rows", "", "print the table's rows whose family and name contain this, '*' for all")
+	seeds = flag.Int("seeds", 3, "over how many seeds -rows takes medians; which one -trace takes")
+	trace = flag.String("trace", "", "print what flows of ours do in the first row whose family and name contain this")
+	until = flag.Duration("until", 4*time.Second, "where -trace ends")
+)
+
+func (row Row) name() string { return row.Family + ": " + row.Scene.Name }
+
+// collapses names rows in which the controller is known to be several times beyond a bound: README says so.
+var collapses = []string{"policed", "with bbr", "within 100 ms", "30 % late"}
+
+// TestNoCollapse plays a part of the table, another one each time, with a new seed: nothing may be several times beyond what
+// the table asks for.
+func TestNoCollapse(t *testing.T) {
+	const part, beyond = 8, 3
+	seed := testkit.Seed(t)
+	for i, row := range Table() {
+		known := false
+		for _, name := range collapses {
+			known = known || strings.Contains(row.name(), name)
+		}
+		if known || (uint64(i)+seed)%part != 0 {
+			continue
+		}
+		for _, f := range row.Play(seed) {
+			f.Most, f.Least = f.Most*beyond, f.Least/beyond
+			assert.True(t, f.Held(), "%s: %v", row.name(), f)
+		}
+	}
+}
+
+// TestModels holds that the models of others do what they stand for: fill a link alone, and share it with their like.
+func TestModels(t *testing.T) {
+	seed := testkit.Seed(t)
+	for _, kind := range []Kind{Reno, Cubic, BBR} {
+		alone := single(Path(20e6, 50*ms, 0, 1), 8*mib).instead(kind)
+		r := Run(alone, seed)
+		require.NotZero(t, r.Flows[0].Ended)
+		require.Less(t, ratio(r), 1.25, kind)
+
+		two := Path(20e6, 50*ms, 0, 1).With(2, Flow{Kind: kind, Begin: time.Second}, 300*ms)
+		two.For = 40 * time.Second
+		r = Run(two, seed)
+		require.Greater(t, Jain(r.Rates(kind, 10*time.Second, 40*time.Second)), 0.75, kind)
+		require.Greater(t, r.Share(kind, 10*time.Second, 40*time.Second), 0.8, kind)
+	}
+	lossy := single(Path(20e6, 50*ms, 0.01, 1), 4*mib)
+	require.Greater(t, ratio(Run(lossy.instead(Reno), seed)), 1.5, "random loss slows New Reno down")
+	require.Less(t, ratio(Run(lossy.instead(BBR), seed)), 1.5, "and not BBR")
+}
+
+// TestSameSeedSameScene also of scenes with many flows.
+func TestSameSeedSameScene(t *testing.T) {
+	s := Path(20e6, 50*ms, 0.01, 1).With(3, Flow{Begin: time.Second}, 100*ms).With(1, Flow{Kind: Play}, 0)
+	s.For = 3 * time.Second
+	seed := testkit.Seed(t)
+	a, b := Run(s, seed), Run(s, seed)
+	require.Equal(t, a.Flows, b.Flows)
+	require.Equal(t, a.Queue, b.Queue)
+}
+
+// TestTable prints rows: go test ./internal/scenes -v -run TestTable -rows '*' -seeds 9.
+func TestTable(t *testing.T) {
+	for _, row := range Table() {
+		if *rows == "" || *rows != "*" && !strings.Contains(row.name(), *rows) {
+			continue
+		}
+		list := make([]uint64, *seeds)
+		for i := range list {
+			list[i] = uint64(i + 1)
+		}
+		mark, text := " ", ""
+		for _, f := range row.Play(list...) {
+			if !f.Held() {
+				mark = "!"
+			}
+			text += ", " + f.String()
+		}
+		t.Logf("%s %-60s %s", mark, row.name(), strings.TrimPrefix(text, ", "))
+	}
+}
+
+// TestTrace prints what flows of ours do: go test ./internal/scenes -v -run TestTrace -trace 'play beside 4' -until 9s.
+func TestTrace(t *testing.T) {
+	for _, row := range Table() {
+		if *trace == "" || !strings.Contains(row.name(), *trace) {
+			continue
+		}
+		st := newStage(row.Scene, uint64(*seeds))
+		for last := time.Duration(0); st.act() && st.now < *until; {
+			if st.now >= last+10*ms {
+				last = st.now
+				st.print(t)
+			}
+		}
+		return
+	}
+}
+
+func (st *stage) print(t *testing.T) {
+	now := netsim.Epoch.Add(st.now)
+	for i, f := range st.flows {
+		o, ok := f.(ours)
+		if !ok {
+			continue
+		}
+		c := o.session.Controller()
+		latest, _, least := c.RTT()
+		t.Logf("%7.1f ms flow %d %-8v estimate %6.2f rate %6.2f Mbit/s, queue %5.1f ms, in flight %4d of %4d KB, RTT %v, least %v, backlog %d KB, dropped %d",
+			st.now.Seconds()*1e3, i, c.State(), c.Estimate()*8e-6, c.Rate()*8e-6, c.Queue().Seconds()*1e3, o.session.InFlight()>>10, c.Window()>>10,
+			latest.Round(ms), least.Round(ms), st.there.Backlog(now)>>10, st.pairs[i].A.Link.Stats().LostQueue)
+	}
+}

@@ -1,0 +1,344 @@
+package scenes
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+const (
+	second = time.Second
+	milli  = time.Millisecond
+	mib    = 1 << 20
+)
+
+// Table returns all rows: the families that RFC 9743, section 5, asks of a congestion control, and the weather of homes.
+func Table() []Row {
+	return slices.Concat(loss(), jitter(), clumps(), reordering(), queues(), changes(), wayBack(), products(),
+		crowds(), crowdsInWeather(), roundTrips(), neighbours(), constants(), play(), starts(), little())
+}
+
+// single is one transfer of ours over a path.
+func single(s Scene, bytes int) Scene {
+	s.Flows = []Flow{{Kind: Ours, Begin: second, Bytes: bytes}}
+	s.For = second + max(20*s.Ideal(bytes), 10*second)
+	return s
+}
+
+func named(s Scene, format string, args ...any) Scene {
+	s.Name = fmt.Sprintf(format, args...)
+	return s
+}
+
+func inTime(most float64) func(Result) []Figure {
+	return func(r Result) []Figure {
+		return []Figure{atMost("time", ratio(r), most), {Name: "wire", Value: wire(r)}}
+	}
+}
+
+func mbit(rate int64) int64 { return rate / 1e6 }
+
+func loss() (rows []Row) {
+	for _, rate := range []int64{10e6, 100e6} {
+		for _, rtt := range []time.Duration{20, 50, 100, 200} {
+			for _, p := range []float64{0, 0.01, 0.02, 0.05, 0.10} {
+				s := named(single(Path(rate, rtt*milli, p, 1), 4*mib), "%d Mbit/s %d ms %g %%", mbit(rate), rtt, 100*p)
+				most := 1.3
+				if rate > 50e6 && p > 0.02 {
+					most = 2
+				}
+				rows = append(rows, Row{Family: "loss", Scene: s, Judge: inTime(most)})
+			}
+		}
+	}
+	return rows
+}
+
+func jitter() (rows []Row) {
+	for _, rate := range []int64{10e6, 50e6, 100e6} {
+		for _, rtt := range []time.Duration{20, 50, 80} {
+			for _, j := range []time.Duration{5, 10, 20, 40} {
+				for _, p := range []float64{0, 0.001} {
+					s := named(single(Path(rate, rtt*milli, p, 1), 4*mib), "%d Mbit/s %d ms jitter %d ms %g %%", mbit(rate), rtt, j, 100*p)
+					s.There.Jitter, s.Back.Jitter = j*milli, j*milli
+					rows = append(rows, Row{Family: "jitter", Scene: s, Judge: func(r Result) []Figure {
+						if j > rtt {
+							return nil
+						}
+						return []Figure{atMost("time", ratio(r), 1.5)}
+					}, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
+						return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1.25)}
+					}})
+				}
+			}
+		}
+	}
+	return rows
+}
+
+func clumps() (rows []Row) {
+	for _, rate := range []int64{10e6, 50e6, 100e6} {
+		for _, q := range []time.Duration{5, 10, 20} {
+			s := named(single(Path(rate, 50*milli, 0, 1), 4*mib), "%d Mbit/s 50 ms clumps of %d ms", mbit(rate), q)
+			s.There.Clump, s.Back.Clump = q*milli, q*milli
+			rows = append(rows, Row{Family: "clumps", Scene: s, Judge: func(r Result) []Figure {
+				return []Figure{atMost("time", ratio(r), 1.25), atMost("wire", wire(r), 1.08*maxPacketWire)}
+			}})
+		}
+	}
+	return rows
+}
+
+// maxPacketWire is what headers alone cost: the wire of a transfer that sends nothing twice, over its bytes.
+const maxPacketWire = float64(maxPacket+netsim.UDPOverhead) / piece
+
+func reordering() (rows []Row) {
+	for _, share := range []float64{0.01, 0.05, 0.1, 0.3} {
+		for _, rate := range []int64{10e6, 100e6} {
+			s := named(single(Path(rate, 50*milli, 0, 1), 4*mib), "%d Mbit/s 50 ms, %g %% late by 25 ms", mbit(rate), 100*share)
+			s.There.Reorder, s.There.ReorderDelay = share, 25*milli
+			rows = append(rows, Row{Family: "reordering", Scene: s, Judge: func(r Result) []Figure {
+				sent := r.Flows[0].At(r.Scene.For).Sent
+				return []Figure{atMost("time", ratio(r), 1.3), atMost("spurious", float64(r.Flows[0].Spurious)/float64(sent), 0.02)}
+			}})
+		}
+	}
+	return rows
+}
+
+func queues() (rows []Row) {
+	standing := func(r Result) []Figure {
+		f := r.Scene.Flows[0]
+		until := f.Begin + max(r.Flows[0].Ended, 500*milli)
+		most := max(5*milli, r.Scene.RTT()/4)
+		return []Figure{atMost("time", ratio(r), 1.2),
+			atMost("queue in ms", r.StandingQueue(f.Begin+500*milli, until).Seconds()*1e3, most.Seconds()*1e3),
+			{Name: "dropped", Value: r.Drops(Ours, 0, r.Scene.For)}}
+	}
+	for _, rate := range []int64{20e6, 100e6} {
+		for _, q := range []float64{1. / 16, 1. / 4, 1, 4, 10} {
+			s := named(single(Path(rate, 50*milli, 0, q), int(rate/20e6)*4*mib), "%d Mbit/s 50 ms, queue %.3g products", mbit(rate), q)
+			rows = append(rows, Row{Family: "queue", Scene: s, Judge: standing})
+		}
+		s := named(single(Path(rate, 50*milli, 0, 10), int(rate/20e6)*4*mib), "%d Mbit/s 50 ms, CoDel", mbit(rate))
+		s.There.CoDel = true
+		rows = append(rows, Row{Family: "queue", Scene: s, Judge: standing})
+		p := named(single(Path(rate, 50*milli, 0, 1), int(rate/20e6)*4*mib), "%d Mbit/s 50 ms, policed", mbit(rate))
+		p.There.Police, p.There.Bucket = rate, max(p.Product()/4, 15_000)
+		p.There.Rate, p.There.Queue = 1e9, 1<<20
+		rows = append(rows, Row{Family: "queue", Scene: p, Judge: func(r Result) []Figure {
+			took := max(r.Flows[0].Ended, 1)
+			if r.Flows[0].Ended == 0 {
+				took = r.Scene.For
+			}
+			ideal := 25*milli + time.Duration(float64(r.Scene.Flows[0].Bytes)*8e9/float64(rate))
+			return []Figure{atMost("time", took.Seconds()/ideal.Seconds(), 1.5), atMost("dropped", r.Drops(Ours, second, r.Scene.For), 0.05)}
+		}})
+	}
+	return rows
+}
+
+func changes() (rows []Row) {
+	beside := func(ours, theirs Result) []Figure {
+		return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1)}
+	}
+	swing := named(single(Path(50e6, 40*milli, 0, 1), 4*mib), "50 Mbit/s, a fifth of it every other 200 ms")
+	for i := range 300 {
+		rate := int64(50e6)
+		if i%2 == 0 {
+			rate = 10e6
+		}
+		swing.Rates = append(swing.Rates, Rate{time.Duration(i) * 200 * milli, rate})
+	}
+	rows = append(rows, Row{Family: "change", Scene: swing, Judge: inTime(0), Beside: Reno, Compare: beside})
+
+	fall := named(single(Path(10e6, 50*milli, 0, 2), 0), "10 Mbit/s, 2 from 5 s, 10 from 12 s")
+	fall.Rates, fall.For = []Rate{{5 * second, 2e6}, {12 * second, 10e6}}, 20*second
+	rows = append(rows, Row{Family: "change", Scene: fall, Judge: func(r Result) []Figure {
+		return []Figure{
+			atMost("queue from 1 s after the fall, ms", r.StandingQueue(6*second, 8*second).Seconds()*1e3, 15),
+			atLeast("of 2 Mbit/s", r.Flows[0].Rate(6*second, 12*second)/2e6, 0.8),
+			atLeast("of 10 Mbit/s again, from 2 s on", r.Flows[0].Rate(14*second, 19*second)/10e6, 0.85),
+		}
+	}})
+
+	fade := named(single(Path(20e6, 50*milli, 0, 1), 0), "20 Mbit/s that fade to 4 over 10 s and come back")
+	fade.For = 25 * second
+	for i := range 200 {
+		part := 1 - 0.8*float64(min(i, 200-i))/100
+		fade.Rates = append(fade.Rates, Rate{2*second + time.Duration(i)*100*milli, int64(20e6 * part)})
+	}
+	rows = append(rows, Row{Family: "change", Scene: fade, Judge: func(r Result) []Figure {
+		return []Figure{atMost("queue in ms", r.StandingQueue(2*second, 12*second).Seconds()*1e3, 20),
+			atLeast("of 12 Mbit/s", r.Flows[0].Rate(2*second, 22*second)/12e6, 0.8)}
+	}})
+	for _, dark := range []time.Duration{100 * milli, 500 * milli, second, 5 * second} {
+		s := named(single(Path(20e6, 50*milli, 0, 1), 4*mib), "20 Mbit/s, dark for %v", dark)
+		s.Dark = []Span{{1500 * milli, 1500*milli + dark}}
+		rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: beside})
+	}
+	return rows
+}
+
+func wayBack() []Row {
+	s := named(single(Path(50e6, 40*milli, 0, 1), 4*mib), "50 Mbit/s there, 0.5 back")
+	s.Back.Rate, s.Back.Queue = 500e3, 16<<10
+	return []Row{{Family: "way back", Scene: s, Judge: inTime(1.3)}}
+}
+
+func products() []Row {
+	return []Row{
+		{Family: "product", Scene: named(single(Path(1e9, 50*milli, 0.001, 1), 32*mib), "32 MiB, 1 Gbit/s 50 ms 0.1 %%"), Judge: inTime(1.4)},
+		{Family: "product", Scene: named(single(Path(100e6, 200*milli, 0.01, 1), 32*mib), "32 MiB, 100 Mbit/s 200 ms 1 %%"), Judge: inTime(1.3)},
+		{Family: "product", Scene: named(single(Path(100e6, 200*milli, 0.05, 1), 32*mib), "32 MiB, 100 Mbit/s 200 ms 5 %%"), Judge: inTime(1.7)},
+	}
+}
+
+// company judges flows of ours that share a path, over 10 s from a time on.
+func company(from time.Duration, lost, fair float64) func(Result) []Figure {
+	return func(r Result) []Figure {
+		until := from + 10*second
+		rates := r.Rates(Ours, from, until)
+		return []Figure{
+			atMost("dropped", r.Drops(Ours, from, until), lost),
+			atLeast("Jain", Jain(rates), fair),
+			atLeast("of the link", r.Share(Ours, from, until)/(1-r.Scene.There.Loss)*maxPacketWire, 0.9),
+		}
+	}
+}
+
+func crowds() (rows []Row) {
+	for _, q := range []float64{1. / 8, 1. / 4, 1, 4} {
+		for _, n := range []int{2, 4, 8, 16} {
+			lost, fair := 0.02, 0.95
+			if q < 1 {
+				fair = 0.9
+			}
+			if q < 0.2 {
+				lost = 0.05
+			}
+			s := named(Path(20e6, 50*milli, 0, q).With(n, Flow{Begin: second}, 0), "%d together, queue %.3g products", n, q)
+			s.For = 25 * second
+			rows = append(rows, Row{Family: "crowd", Scene: s, Judge: company(14*second, lost, fair)})
+
+			s = named(Path(20e6, 50*milli, 0, q).With(n, Flow{Begin: second}, 6*second/time.Duration(n)), "%d one by one, queue %.3g products", n, q)
+			s.Flows[n-1].Begin = 10 * second
+			s.For = 30 * second
+			rows = append(rows, Row{Family: "crowd", Scene: s, Judge: func(r Result) []Figure {
+				late := r.Flows[n-1].Rate(13*second, 15*second) * float64(n) / 20e6
+				return append(company(19*second, lost, fair)(r), atLeast("latecomer's part of its share", late, 0.5))
+			}})
+		}
+	}
+	return rows
+}
+
+func crowdsInWeather() (rows []Row) {
+	for _, n := range []int{4, 8, 16} {
+		s := named(Path(20e6, 50*milli, 0.02, 1).With(n, Flow{Begin: second}, 100*milli), "%d, 2 %% lost", n)
+		s.For = 25 * second
+		rows = append(rows, Row{Family: "crowd and weather", Scene: s, Judge: company(14*second, 0.02, 0.9)})
+		s = named(Path(20e6, 50*milli, 0, 1).With(n, Flow{Begin: second}, 100*milli), "%d, jitter of 10 ms", n)
+		s.There.Jitter, s.Back.Jitter = 10*milli, 10*milli
+		s.For = 25 * second
+		rows = append(rows, Row{Family: "crowd and weather", Scene: s, Judge: company(14*second, 0.02, 0.9)})
+	}
+	return rows
+}
+
+func roundTrips() []Row {
+	s := named(Path(20e6, 20*milli, 0, 2), "20 ms beside 100 ms")
+	s.Flows = []Flow{{Begin: second}, {Begin: 2 * second, Delay: 40 * milli}}
+	s.For = 35 * second
+	return []Row{{Family: "round trips", Scene: s, Judge: func(r Result) []Figure {
+		a, b := r.Flows[0].Rate(15*second, 35*second), r.Flows[1].Rate(15*second, 35*second)
+		return []Figure{atLeast("the longer one's part", b/(a+b), 0.3), atLeast("of the link", (a+b)/20e6*maxPacketWire, 0.9)}
+	}}}
+}
+
+func neighbours() (rows []Row) {
+	for _, kind := range []Kind{Reno, Cubic, BBR} {
+		for _, q := range []float64{1. / 8, 1, 4} {
+			for _, k := range []int{1, 2, 4} {
+				s := Path(20e6, 50*milli, 0, q).With(k, Flow{Kind: Ours, Begin: 1200 * milli}, 300*milli).With(k, Flow{Kind: kind, Begin: second}, 300*milli)
+				s = named(s, "%d + %d with %v, queue %.3g products", k, k, kind, q)
+				s.For = 50 * second
+				own := 0.0 // what an equal number of their own kind would leave them
+				rows = append(rows, Row{Family: "neighbours", Scene: s, Beside: kind, Compare: func(r, alone Result) []Figure {
+					theirs, ours := r.Share(kind, 10*second, 50*second), r.Share(Ours, 10*second, 50*second)
+					own = alone.Share(kind, 10*second, 50*second) / 2
+					return []Figure{atLeast("their part", theirs/(theirs+ours), 0.45), atLeast("of what their own kind leaves them", theirs/own, 0.7),
+						atLeast("our part", ours/(theirs+ours), 0.25)}
+				}})
+			}
+		}
+	}
+	return rows
+}
+
+func constants() (rows []Row) {
+	for _, q := range []float64{0.25, 1} {
+		s := named(Path(20e6, 50*milli, 0, q), "beside 90 %% of constant rate, queue %.3g products", q)
+		s.Flows = []Flow{{Kind: Constant, Rate: 18e6}, {Kind: Ours, Begin: 2 * second}}
+		s.For = 32 * second
+		rows = append(rows, Row{Family: "constant", Scene: s, Judge: func(r Result) []Figure {
+			return []Figure{atMost("it loses", r.Drops(Constant, 5*second, 32*second), 0.02),
+				atLeast("of the rest", r.Flows[1].Rate(5*second, 32*second)*maxPacketWire/2e6, 0.5)}
+		}})
+	}
+	return rows
+}
+
+func play() (rows []Row) {
+	for _, n := range []int{1, 4, 8} {
+		s := named(Path(20e6, 50*milli, 0, 1).With(1, Flow{Kind: Play}, 0).With(n, Flow{Kind: Ours, Begin: second}, 200*milli), "play beside %d", n)
+		s.For = 30 * second
+		rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
+			return []Figure{atMost("p99 above the unloaded, ms", (Percentile(r.Flows[0].Delays, 0.99)-25*milli).Seconds()*1e3, 25)}
+		}})
+	}
+	return rows
+}
+
+func starts() (rows []Row) {
+	for _, lie := range []float64{0.1, 0.3, 3, 10} {
+		for _, bytes := range []int{256 << 10, 4 * mib} {
+			s := named(single(Path(20e6, 50*milli, 0, 1), bytes), "%d KiB after a train that lied by %g", bytes>>10, lie)
+			s.Flows[0].Train = lie * 20e6
+			rows = append(rows, Row{Family: "start", Scene: s, Judge: func(r Result) []Figure {
+				return []Figure{atMost("time", ratio(r), 1.6), atMost("wire", wire(r), 1.15*maxPacketWire)}
+			}})
+		}
+	}
+	for _, n := range []int{8, 16} {
+		s := named(Path(20e6, 50*milli, 0, 1).With(n, Flow{Begin: second}, 100*milli/time.Duration(n)), "%d within 100 ms", n)
+		s.For = 11 * second
+		rows = append(rows, Row{Family: "start", Scene: s, Judge: func(r Result) []Figure {
+			return []Figure{atMost("lost in 10 s", r.Drops(Ours, 0, 11*second), 0.03), {Name: "lost in the first second", Value: r.Drops(Ours, second, 2*second)}}
+		}})
+	}
+	return rows
+}
+
+func little() (rows []Row) {
+	trickle := named(single(Path(20e6, 50*milli, 0, 1), 4*mib), "30 packets a second for 60 s, then bulk")
+	trickle.Flows[0].Bytes += 1800 * piece
+	trickle.Flows[0].Pause = func(since time.Duration) bool { return since < 61*second && since%(second/30) > milli/2 }
+	trickle.For = 81 * second
+	rows = append(rows, Row{Family: "little to send", Scene: trickle, Judge: func(r Result) []Figure {
+		bulk := max(r.Flows[0].Ended-60*second, 0)
+		if r.Flows[0].Ended == 0 {
+			bulk = 20 * second
+		}
+		return []Figure{atMost("time", bulk.Seconds()/r.Scene.Ideal(4*mib).Seconds(), 1.2)}
+	}})
+	ticks := named(single(Path(20e6, 50*milli, 0, 1), 4*mib), "a source refilled once a tick of 33 ms")
+	ticks.Flows[0].Refill = 33 * milli
+	rows = append(rows, Row{Family: "little to send", Scene: ticks, Judge: inTime(1.15)})
+	moved := named(single(Path(20e6, 50*milli, 0, 1), 4*mib), "the address changes")
+	moved.Flows[0].Moves = 1800 * milli
+	rows = append(rows, Row{Family: "little to send", Scene: moved, Judge: inTime(1.3)})
+	return rows
+}
