@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
@@ -23,29 +22,6 @@ var (
 )
 
 func (row Row) name() string { return row.Family + ": " + row.Scene.Name }
-
-// collapses names rows in which the controller is known to be several times beyond a bound: README says so.
-var collapses = []string{"policed", "with bbr", "within 100 ms", "30 % late"}
-
-// TestNoCollapse plays a part of the table, another one each time, with a new seed: nothing may be several times beyond what
-// the table asks for.
-func TestNoCollapse(t *testing.T) {
-	const part, beyond = 8, 3
-	seed := testkit.Seed(t)
-	for i, row := range Table() {
-		known := false
-		for _, name := range collapses {
-			known = known || strings.Contains(row.name(), name)
-		}
-		if known || (uint64(i)+seed)%part != 0 {
-			continue
-		}
-		for _, f := range row.Play(seed) {
-			f.Most, f.Least = f.Most*beyond, f.Least/beyond
-			assert.True(t, f.Held(), "%s: %v", row.name(), f)
-		}
-	}
-}
 
 // TestModels holds that the models of others do what they stand for: fill a link alone, and share it with their like.
 func TestModels(t *testing.T) {
