@@ -114,7 +114,7 @@ func (c *Conn) start(carrier Carrier) *CloseError {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.link = link.New(carrier, config, machines...)
+	c.link = link.New(linkedCarrier(carrier), config, machines...)
 	w.live[c] = struct{}{}
 	c.work.Go(c.shake)
 	return w.closed

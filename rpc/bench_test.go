@@ -72,9 +72,9 @@ func BenchmarkEmptyTick(b *testing.B) {
 func BenchmarkCallAcross(b *testing.B) {
 	server, client := newTestWorld(b, Config{}), newTestWorld(b, Config{})
 	near, far := linktest.Pipe()
-	_, err := server.Attach(far)
+	_, err := server.Attach(plug{far})
 	require.NoError(b, err)
-	end, err := client.Connect(context.Background(), near)
+	end, err := client.Connect(context.Background(), plug{near})
 	require.NoError(b, err)
 	for len(server.joined) == 0 {
 		server.Tick(time.Now())

@@ -9,7 +9,6 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/raw"
 )
 
@@ -28,7 +27,7 @@ const (
 // oversized is never sent and never written.
 var oversized [probeSize]byte
 
-// quicCarrier makes a QUIC connection a Carrier.
+// quicCarrier makes a QUIC connection a [Carrier].
 type quicCarrier struct {
 	conn   *quic.Conn
 	socket *raw.Socket   // nil without Config.RawCarrier
@@ -57,7 +56,7 @@ func (c *quicCarrier) SendDatagram(p []byte) error {
 	c.mu.Lock()
 	c.path.MaxDatagram, c.probed = int(large.MaxDatagramPayloadSize), time.Now()
 	c.mu.Unlock()
-	return &link.TooLargeError{Max: int(large.MaxDatagramPayloadSize)}
+	return &TooLargeError{Max: int(large.MaxDatagramPayloadSize)}
 }
 
 func (c *quicCarrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
@@ -72,7 +71,7 @@ func (c *quicCarrier) CloseWithError(code uint64, reason string) error {
 	return c.conn.CloseWithError(quic.ApplicationErrorCode(code), reason)
 }
 
-// SendQueue implements link.Queuer.
+// SendQueue is an optional part of a Carrier.
 func (c *quicCarrier) SendQueue() int { return sendQueue }
 
 func (c *quicCarrier) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
@@ -108,13 +107,13 @@ func (c *quicCarrier) probe(now time.Time) {
 	}
 }
 
-// peerClosed says in the link's words that the peer closed the connection, and why.
+// peerClosed says as a [Carrier] does that the peer closed the connection, and why.
 func peerClosed(err error) error {
 	var app *quic.ApplicationError
 	if !errors.As(err, &app) || !app.Remote {
 		return err
 	}
-	return &link.CloseError{Code: uint64(app.ErrorCode), Reason: app.ErrorMessage, Remote: true, Cause: err}
+	return &CloseError{Code: codeOf(uint64(app.ErrorCode)), Reason: app.ErrorMessage, Remote: true, cause: err}
 }
 
 // lingerTime is how long a closed connection should still answer, so that a lost close is repeated: 3 PTO.

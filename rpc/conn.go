@@ -14,15 +14,6 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Carrier moves the datagrams of one connection. [Listen] and [Dial] make carriers of QUIC connections.
-type Carrier = link.Carrier
-
-// Path is what a [Carrier] says of its path.
-type Path = link.Path
-
-// TooLargeError is what a [Carrier] returns for a datagram that its path does not take.
-type TooLargeError = link.TooLargeError
-
 // Conn is a connection to one peer. Its methods are safe from any goroutine.
 type Conn struct {
 	world   *World

@@ -20,7 +20,7 @@ import (
 
 // from is a carrier whose peer has an address.
 type from struct {
-	*linktest.Carrier
+	plug
 	addr net.Addr
 }
 
@@ -33,16 +33,16 @@ func (n *network) connectFrom(addr net.Addr, w *testWorld) (*Conn, error) {
 	near, far := linktest.Pipe()
 	near.SetDelay(testDelay)
 	far.SetDelay(testDelay)
-	if _, err := n.server.Attach(from{far, addr}); err != nil {
+	if _, err := n.server.Attach(from{plug{far}, addr}); err != nil {
 		return nil, err
 	}
-	return w.Connect(context.Background(), near)
+	return w.Connect(context.Background(), plug{near})
 }
 
 // silentFrom attaches a client that says nothing. It may be refused.
 func (n *network) silentFrom(addr net.Addr) {
 	_, far := linktest.Pipe()
-	_, _ = n.server.Attach(from{far, addr})
+	_, _ = n.server.Attach(from{plug{far}, addr})
 }
 
 // depart ends clients' worlds.
@@ -114,7 +114,7 @@ func TestHelloThatDrips(t *testing.T) {
 		machine, err := bunch.NewConn(time.Now(), bunch.Config{Client: true})
 		require.NoError(t, err)
 		p := &rawPeer{t: t, machine: machine, link: link.New(near, link.Config{}, machine)}
-		c, err := server.Attach(far)
+		c, err := server.Attach(plug{far})
 		require.NoError(t, err)
 		p.send(0, make([]byte, 60_000)) // a Hello by its first byte, in 55 parts
 		<-c.Done()
@@ -143,8 +143,8 @@ func TestHangingAuthenticate(t *testing.T) {
 			w := newTestWorld(t, Config{})
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			near, far := linktest.Pipe()
-			if _, err := n.server.Attach(from{far, host("192.0.2.1")}); err == nil {
-				_, err = w.Connect(ctx, near)
+			if _, err := n.server.Attach(from{plug{far}, host("192.0.2.1")}); err == nil {
+				_, err = w.Connect(ctx, plug{near})
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			} else {
 				require.ErrorContains(t, err, "Config.MaxHandshakesPerAddress")

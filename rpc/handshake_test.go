@@ -30,7 +30,7 @@ func newRawPeer(t *testing.T, server *World) *rawPeer {
 	machine, err := bunch.NewConn(time.Now(), bunch.Config{Client: true})
 	require.NoError(t, err)
 	p := &rawPeer{t: t, machine: machine, link: link.New(near, link.Config{}, machine)}
-	_, err = server.Attach(far)
+	_, err = server.Attach(plug{far})
 	require.NoError(t, err)
 	return p
 }
@@ -216,7 +216,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 		near, _ := linktest.Pipe() // nobody answers
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_, err := client.Connect(ctx, near)
+		_, err := client.Connect(ctx, plug{near})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Empty(t, client.live)
 	})
@@ -282,11 +282,11 @@ func TestReceiveLimitGrowsWithUse(t *testing.T) {
 func TestRoles(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		near, far := linktest.Pipe()
-		_, err := n.clients[0].Attach(far)
+		_, err := n.clients[0].Attach(plug{far})
 		require.ErrorIs(t, err, ErrWrongRole)
 		_, _, closed := far.Closed()
 		require.True(t, closed)
-		_, err = n.server.Connect(context.Background(), near)
+		_, err = n.server.Connect(context.Background(), plug{near})
 		require.ErrorIs(t, err, ErrWrongRole)
 		require.False(t, n.clients[0].IsServer())
 		require.True(t, n.server.IsServer())

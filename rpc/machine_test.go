@@ -91,7 +91,7 @@ func TestAddedMachineHearsNothingBeforeTheJoin(t *testing.T) {
 		server := newTestWorld(t, Config{})
 		parrots(server, 7)
 		near, far := linktest.Pipe()
-		c, err := server.Attach(far)
+		c, err := server.Attach(plug{far})
 		require.NoError(t, err)
 		require.NoError(t, near.SendDatagram([]byte("\x07early")))
 		synctest.Wait()
@@ -108,7 +108,7 @@ func TestMachinesHaveFirstBytesOfTheirOwn(t *testing.T) {
 		parrots(w, 7)
 		parrots(w, first)
 		near, far := linktest.Pipe()
-		require.Panics(t, func() { _, _ = w.Attach(far) })
+		require.Panics(t, func() { _, _ = w.Attach(plug{far}) })
 		require.NoError(t, near.CloseWithError(0, ""))
 	}
 }

@@ -142,6 +142,11 @@ type network struct {
 	pipes   [][2]*linktest.Carrier
 }
 
+// plug makes the end of a pipe a Carrier.
+type plug struct{ *linktest.Carrier }
+
+func (p plug) Path() Path { return Path(p.Carrier.Path()) }
+
 const testDelay = 5 * time.Millisecond
 
 // inNet runs a test with so many clients that have joined.
@@ -175,10 +180,10 @@ func (n *network) connect(w *testWorld) (*Conn, error) {
 	near, far := linktest.Pipe()
 	near.SetDelay(testDelay)
 	far.SetDelay(testDelay)
-	if _, err := n.server.Attach(far); err != nil {
+	if _, err := n.server.Attach(plug{far}); err != nil {
 		return nil, err
 	}
-	c, err := w.Connect(context.Background(), near)
+	c, err := w.Connect(context.Background(), plug{near})
 	if err == nil {
 		n.clients = append(n.clients, w)
 		n.ends = append(n.ends, c)

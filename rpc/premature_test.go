@@ -22,7 +22,7 @@ func TestServerOpensBeforeJoin(t *testing.T) {
 		require.NoError(t, err)
 		p := &rawPeer{t: t, machine: machine, link: link.New(far, link.Config{}, machine)}
 		p.openAndSend()
-		_, err = newTestWorld(t, Config{}).Connect(context.Background(), near)
+		_, err = newTestWorld(t, Config{}).Connect(context.Background(), plug{near})
 		var closed *CloseError
 		require.ErrorAs(t, err, &closed)
 		require.Equal(t, BunchPrematureChannel, closed.Code)
@@ -64,9 +64,9 @@ func TestOpensRightAfterJoin(t *testing.T) {
 			drop := func([]byte) bool { return packet.Add(1) == lost }
 			near.SetDrop(drop)
 			far.SetDrop(drop)
-			_, err = n.server.Attach(far)
+			_, err = n.server.Attach(plug{far})
 			require.NoError(t, err)
-			c, err := w.Connect(context.Background(), near)
+			c, err := w.Connect(context.Background(), plug{near})
 			require.NoError(t, err)
 			n.clients, n.ends = append(n.clients, w), append(n.ends, c)
 			for len(w.heard) == 0 {

@@ -36,13 +36,7 @@ func overQUIC(t *testing.T, path netsim.Config, server Config, fn func(n *networ
 		require.NoError(t, err)
 		n.ends = []*Conn{end}
 		n.tick(8)
-		for range 100 {
-			if len(n.server.joined) == 0 {
-				n.tick(1) // the path is bad
-			}
-		}
-		require.Len(t, n.server.joined, 1)
-		n.conns = n.server.joined
+		n.await()
 
 		fn(n)
 
@@ -53,6 +47,17 @@ func overQUIC(t *testing.T, path netsim.Config, server Config, fn func(n *networ
 		require.Len(t, n.clients[0].left, 1)
 		require.NoError(t, errors.Join(near.Close(), far.Close()))
 	})
+}
+
+// await ticks until the client has joined, which a bad path delays.
+func (n *network) await() {
+	for range 100 {
+		if len(n.server.joined) == 0 {
+			n.tick(1)
+		}
+	}
+	require.Len(n.t, n.server.joined, 1)
+	n.conns = n.server.joined
 }
 
 // TestSendQueue: quic-go does not tell how much its queue holds, and a tick must never block. While time stands still

@@ -117,8 +117,7 @@ func overRawWith(t *testing.T, path netsim.Config, far, near Config, fn func(n *
 		require.NoError(t, err)
 		n.ends = []*Conn{end}
 		n.tick(12)
-		require.Len(t, n.server.joined, 1)
-		n.conns = n.server.joined
+		n.await()
 		n.near, n.far = end.Raw(), n.conns[0].Raw()
 
 		fn(n)
@@ -248,13 +247,15 @@ func TestIdleRawCarrier(t *testing.T) {
 	overRaw(t, netsim.Config{Delay: 10 * time.Millisecond}, true, func(n *rawNet) {
 		n.reach(n.near, raw.Open)
 		n.tick(90)
-		with := runtime.NumGoroutine()
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		require.Contains(t, string(stacks), "TestIdleRawCarrier")
+		require.NotContains(t, string(stacks), "raw.(*Carrier).loop")
 		n.near.close()
 		n.far.close()
 		n.near.wait()
 		n.far.wait()
 		n.tick(1)
-		require.Equal(t, with, runtime.NumGoroutine())
 		require.Equal(t, raw.Closed, n.near.State())
 	})
 }

@@ -130,12 +130,12 @@ func (c *crowd) join(server *rpc.World) {
 	near.SetDelay(max(delay, time.Microsecond))
 	far.SetDelay(max(delay, time.Microsecond))
 	w, s := c.world()
-	_, _ = server.Attach(near)
+	_, _ = server.Attach(plug{near})
 	mine := c.fork()
 	c.waits.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		conn, err := w.Connect(ctx, far)
+		conn, err := w.Connect(ctx, plug{far})
 		if err != nil {
 			return
 		}
@@ -179,9 +179,9 @@ func TestStartAfterTheEnd(t *testing.T) {
 		joined := make(chan *rpc.Conn, 1)
 		serverWorld.OnConnect(func(c *rpc.Conn) { joined <- c })
 		near, far := linktest.Pipe()
-		_, err := serverWorld.Attach(near)
+		_, err := serverWorld.Attach(plug{near})
 		require.NoError(t, err)
-		conn, err := clientWorld.Connect(t.Context(), far)
+		conn, err := clientWorld.Connect(t.Context(), plug{far})
 		require.NoError(t, err)
 		for range 20 {
 			serverWorld.Tick(time.Now())

@@ -321,9 +321,9 @@ func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 // attach joins a client's world to a server's.
 func (n *network) attach(server, client *rpc.World) (near, far *rpc.Conn) {
 	a, b := linktest.Pipe()
-	_, err := server.Attach(a)
+	_, err := server.Attach(plug{a})
 	require.NoError(n, err)
-	far, err = client.Connect(n.ctx, b)
+	far, err = client.Connect(n.ctx, plug{b})
 	require.NoError(n, err)
 	return <-n.joined, far
 }

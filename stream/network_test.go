@@ -102,6 +102,11 @@ func (n *network) join() {
 	n.connect()
 }
 
+// plug makes the end of a pipe a Carrier.
+type plug struct{ *linktest.Carrier }
+
+func (p plug) Path() rpc.Path { return rpc.Path(p.Carrier.Path()) }
+
 // connect joins the two by a new pipe.
 func (n *network) connect() {
 	near, far := linktest.Pipe()
@@ -115,9 +120,9 @@ func (n *network) connect() {
 			c.SetPath(n.setup.path)
 		}
 	}
-	_, err := n.server.world.Attach(near)
+	_, err := n.server.world.Attach(plug{near})
 	require.NoError(n, err)
-	conn, err := n.client.world.Connect(n.ctx, far)
+	conn, err := n.client.world.Connect(n.ctx, plug{far})
 	require.NoError(n, err)
 	n.client.peer = n.client.streams.Peer(conn)
 	n.server.peer = n.server.streams.Peer(<-n.joined)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -37,8 +36,8 @@ func (c packetCarrier) ReceiveDatagram(context.Context) ([]byte, error) {
 	return buf[:n], err
 }
 
-func (c packetCarrier) Path() link.Path {
-	return link.Path{Cwnd: 2 << 20, SmoothedRTT: 50 * time.Millisecond, MaxDatagram: 1404}
+func (c packetCarrier) Path() rpc.Path {
+	return rpc.Path{Cwnd: 2 << 20, SmoothedRTT: 50 * time.Millisecond, MaxDatagram: 1404}
 }
 
 func (c packetCarrier) CloseWithError(uint64, string) error { return c.Close() }

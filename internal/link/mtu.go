@@ -8,8 +8,9 @@ const (
 
 	// maxDatagram bounds every datagram: quic-go sends packets of at most 1,452 bytes.
 	maxDatagram = 1500
-	// minDatagram is the least that a path must take; below it no machine could move its headers and some data.
-	minDatagram = 256
+	// minDatagram is the least that a path must take: package bunch builds no packet for less, for an entry with its headers
+	// must fit.
+	minDatagram = SafeDatagram
 
 	// refusalHold is how long a refusal counts against a carrier that still says otherwise.
 	refusalHold = 10 * time.Second
@@ -31,11 +32,10 @@ type mtu struct {
 	hold    time.Duration
 }
 
-// update takes what the carrier says; 0 is unknown.
+// update takes what the carrier says; 0 is unknown. A carrier that says less than a path must take is asked all the same, so
+// that its refusal ends the link.
 func (m *mtu) update(path int) {
-	if path <= 0 {
-		path = SafeDatagram
-	}
+	path = max(path, minDatagram)
 	if path != m.path {
 		m.path, m.refusal = path, 0
 	}

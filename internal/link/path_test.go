@@ -66,13 +66,15 @@ func TestDatagramsAreBounded(t *testing.T) {
 	})
 }
 
-func TestCarrierThatRefusesEverythingEndsTheLink(t *testing.T) {
-	for _, limit := range []int{0, 100, 255} {
+// TestCarrierThatTakesTooLittleEndsTheLink: before, a path of 256 to 1,162 bytes was used, and no bunch ever left on it.
+func TestCarrierThatTakesTooLittleEndsTheLink(t *testing.T) {
+	for _, limit := range []int{0, 100, 1162} {
 		synctest.Test(t, func(t *testing.T) {
 			la, lb, ma, _, a, _ := pair(t, link.Config{})
-			a.SetLimit(limit)
+			a.SetPath(link.Path{MaxDatagram: limit})
 			under(la, func() { ma.ready = 1 })
 			<-la.Done()
+			require.ErrorContains(t, la.Err(), "a path must take 1163")
 			var tooLarge *link.TooLargeError
 			require.ErrorAs(t, la.Err(), &tooLarge)
 			require.Equal(t, limit, tooLarge.Max)
@@ -85,7 +87,7 @@ func TestCarrierThatRefusesEverythingEndsTheLink(t *testing.T) {
 func TestMachineThatIgnoresTheLimitEndsTheLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		la, lb, ma, _, a, _ := pair(t, link.Config{})
-		a.SetLimit(300)
+		a.SetLimit(1200)
 		under(la, func() {
 			ma.ready = 1
 			ma.ignoreMax = true
@@ -180,7 +182,7 @@ func TestMachinesShareTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := linktest.Pipe()
 		first, second := &flyer{machine: &machine{first: 1}}, &flyer{machine: &machine{first: 2}}
-		a.SetPath(link.Path{Cwnd: 104_000, MaxDatagram: 1000})
+		a.SetPath(link.Path{Cwnd: 103_200, MaxDatagram: 1250})
 		l := link.New(a, link.Config{}, first, second)
 		windows := func(flying1, flying2 int) (int, int) {
 			under(l, func() { first.flying, second.flying = flying1, flying2 })
