@@ -88,9 +88,9 @@ func (c *Conn) placeResends(ch *channel) bool {
 	return true
 }
 
-// fillFresh serves the channels of lv in turn, until one does not fit or all that is left waits for a higher limit or the rate. Each
-// gets an entry, so that no long message holds up others; bulk gets a whole message, for the limit is charged with all of
-// those that have begun.
+// fillFresh serves the channels of lv in turn, until one does not fit or all that is left waits for a higher limit or for
+// the rate. Each gets an entry, so that no long message holds up others; bulk gets a whole message, for the limit is charged
+// with all of those that have begun.
 func (c *Conn) fillFresh(lv *level) {
 	waiting := 0 // in a row
 	for lv.fresh.len() > waiting && !c.build.full() {

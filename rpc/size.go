@@ -180,11 +180,11 @@ func mul(a, b int64) int64 {
 // picky reports whether some values of s may not travel, though their type may: those beyond a bound, strings that are
 // not UTF-8, keys that are NaN, and what is nested too deep.
 func (s *schema) picky() bool {
-	return s.some(map[*schema]bool{}, false)
+	return s.pickyWithin(map[*schema]bool{}, false)
 }
 
-// some reports whether s or a part of it is picky; open are the schemas around it.
-func (s *schema) some(open map[*schema]bool, key bool) bool {
+// pickyWithin reports whether s or a part of it is picky; open are the schemas around it, and key that it is a map's key.
+func (s *schema) pickyWithin(open map[*schema]bool, key bool) bool {
 	switch {
 	case s == nil:
 		return false
@@ -193,8 +193,8 @@ func (s *schema) some(open map[*schema]bool, key bool) bool {
 	}
 	open[s] = true
 	defer delete(open, s)
-	if s.key.some(open, true) || s.elem.some(open, key) {
+	if s.key.pickyWithin(open, true) || s.elem.pickyWithin(open, key) {
 		return true
 	}
-	return slices.ContainsFunc(s.fields, func(f schemaField) bool { return f.schema.some(open, key) })
+	return slices.ContainsFunc(s.fields, func(f schemaField) bool { return f.schema.pickyWithin(open, key) })
 }
