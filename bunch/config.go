@@ -10,7 +10,7 @@ type Config struct {
 	Client         bool          // this side opens odd channels, the other even ones
 	ReliableBuffer int           // entries a channel and direction (UE: RELIABLE_BUFFER); a power of two from 8 to 16,384; default 256
 	MaxBunch       int           // bytes of one message; up to 65,536, the default
-	ReceiveLimit   int           // reliable bytes that may wait here; at least 256 KiB, the default
+	ReceiveLimit   int           // bytes that reliable messages may hold here until they are taken; at least 256 KiB, the default
 	AckDelay       time.Duration // longest wait before an ack; 5 to 200 ms; default 40 ms
 	History        int           // packets undecided at once; 64 to 4,096, the default
 	MaxChannels    int           // open at once of each side's own; up to 32,767, the default

@@ -71,7 +71,7 @@ func (c *Conn) park(ch *channel, n uint64) (s *slot, i int) {
 // unpark takes out the first entry of a channel, which was processed.
 func (c *Conn) unpark(ch *channel) {
 	s := ch.in.drop()
-	if *s = (slot{}); len(c.slots) < maxSlots {
+	if s.payload = nil; len(c.slots) < maxSlots {
 		c.slots = append(c.slots, s)
 	}
 }

@@ -27,7 +27,7 @@ type Stats struct {
 	// Drops by reason.
 	DroppedDuplicate     uint64 // packets and bunches that came twice
 	DroppedClosedChannel uint64 // bunches for a channel that is closed
-	DroppedBeforeOpen    uint64 // unreliable messages that overtook their channel's open
+	DroppedBeforeOpen    uint64 // unreliable messages for channels that are not open yet
 	DroppedLate          uint64 // UnreliableSequenced messages that a newer one overtook, and parts 512 packets behind their message
 	DroppedUnreliable    uint64 // unreliable messages beyond 256 KiB waiting, on either side
 	DroppedAssembly      uint64 // unreliable messages in parts that never became whole
