@@ -59,8 +59,8 @@ func TestPathShrinksAndGrows(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, loss := range []float64{0, 0.02, 0.1} {
 		link := shrunken(seed, loss)
-		link.MTU = 0
-		const n = 200 << 20 / half
+		link.MTU, link.Rate = 0, 4e6
+		const n = 50 << 20 / half
 		largest := 0
 		states := map[State]bool{}
 		a, b := newPieces(half, n, 0), newPieces(half, 0, n)
@@ -86,7 +86,7 @@ func TestPathShrinksAndGrows(t *testing.T) {
 		acked(time.Second)
 		largest = 0
 		small := acked(8 * time.Second)
-		require.Equal(t, half+Overhead+dataHeader, largest)
+		require.LessOrEqual(t, largest, SafePacket, "one piece, and feedback at times")
 		require.NotContains(t, states, Silent)
 		require.NotZero(t, client.mtu.shrunk)
 
