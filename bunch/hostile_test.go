@@ -145,6 +145,10 @@ var attacks = []struct {
 		for i := 0; h.sends(0, h.entry(0, h.own[i%100], i/100, 32, 0)); i++ {
 		}
 	}},
+	{"parts of a byte that wait for the first", Config{ReceiveLimit: 4 << 20, ReliableBuffer: 16384}, 100, func(h *hostile) {
+		for i := 0; h.sends(0, partOf2(h.own[i%100], 0, 1+i/100, 1)); i++ {
+		}
+	}},
 	{"small entries in large datagrams", Config{ReceiveLimit: 4 << 20, ReliableBuffer: 16384}, 100, func(h *hostile) {
 		for i := 0; h.sends(880, h.entry(0, h.own[i%100], 1+i/100, 1, 301)); i++ {
 		}
