@@ -158,7 +158,7 @@ func (h *handshake) send(message []byte) {
 	err := c.machine.Send(0, bunch.Reliable, message)
 	c.link.Unlock()
 	if err != nil {
-		h.fail(&CloseError{Code: ConnectionLost, Reason: fmt.Sprintf("handshake message of %d bytes: %v", len(message), err), cause: err})
+		h.fail(closeErrorOf(fmt.Errorf("handshake message of %d bytes: %w", len(message), err))) // err may be the peer's violation
 	}
 }
 

@@ -238,6 +238,6 @@ func (r *RawCarrier) send(message []byte) {
 	err := c.machine.Send(0, bunch.Reliable, message)
 	c.link.Unlock()
 	if err != nil && !c.closing.Load() {
-		c.abort(&CloseError{Code: ConnectionLost, Reason: fmt.Sprintf("control message of %d bytes: %v", len(message), err), cause: err})
+		c.abort(closeErrorOf(fmt.Errorf("control message of %d bytes: %w", len(message), err)))
 	}
 }
