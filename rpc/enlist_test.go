@@ -290,7 +290,7 @@ func TestLoginsOfAnIdentityAtOnce(t *testing.T) {
 		for range clients {
 			<-came
 		}
-		n.tick(3)
+		n.tick(60) // a close waits for its reason to arrive
 		require.Len(t, n.server.Conns(), 1)
 		require.Len(t, n.server.left, len(n.server.joined)-1)
 		depart(t, clients...)
