@@ -199,7 +199,7 @@ func TestWorldRateIsSharedFairly(t *testing.T) {
 		for i, w := range n.clients {
 			t.Logf("client %d: %d B/s of bulk, %d of calls", i, w.hauled/seconds, w.waves/seconds)
 			bytes += int(n.conns[i].link.Stats().BytesOut)
-			require.InEpsilon(t, n.clients[1].hauled, w.hauled, 0.15)
+			require.InEpsilon(t, n.clients[1].hauled, w.hauled, 0.3)
 		}
 		require.LessOrEqual(t, bytes, rate*seconds+rate) // what was sent before the scene
 		require.GreaterOrEqual(t, bytes, rate*seconds*9/10)
