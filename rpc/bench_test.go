@@ -104,4 +104,44 @@ func BenchmarkCallAcross(b *testing.B) {
 	}
 }
 
+// BenchmarkDispatch runs 500 calls that have arrived, all in one Dispatch.
+func BenchmarkDispatch(b *testing.B) {
+	const calls = 500
+	server, client := newTestWorld(b, Config{}), newTestWorld(b, Config{DispatchTime: time.Minute})
+	near, far := linktest.Pipe()
+	_, err := server.Attach(plug{far})
+	require.NoError(b, err)
+	end, err := client.Connect(context.Background(), plug{near})
+	require.NoError(b, err)
+	for len(server.joined) == 0 {
+		server.Tick(time.Now())
+	}
+	a, err := server.Spawn(hero, server.joined[0])
+	require.NoError(b, err)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		b.StopTimer()
+		for range calls {
+			_ = bulk.Call(a, make(Raw, 50))
+		}
+		for ready := 0; ready < calls; {
+			end.link.Lock()
+			ready = end.machine.Ready()
+			end.link.Unlock()
+			server.Tick(time.Now())
+			time.Sleep(10 * time.Microsecond)
+		}
+		b.StartTimer()
+		client.Dispatch(time.Now())
+		b.StopTimer()
+		client.Flush(time.Now())
+	}
+	end.Close(0, "")
+	<-end.Done()
+	for len(server.left) == 0 {
+		server.Tick(time.Now())
+	}
+}
+
 var _ Carrier = silentCarrier{}

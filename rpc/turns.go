@@ -16,6 +16,10 @@ const (
 	// turnParts turns at least make the share of a connection that is not late: with turns as long as shares, those who
 	// begin to flood would keep all others waiting in their first Dispatch.
 	turnParts = 8
+	// After a look at the clock that found less than quickTime gone since the last one, the next is quickCalls messages later:
+	// a look takes a third of the time that the rest of a small call does.
+	quickTime  = 4 * time.Microsecond
+	quickCalls = 4
 	// aloneShares times Config.DispatchTime is for a connection when no other has anything: 8 ms by default, a quarter of
 	// a tick at 30 Hz, so that a client does not wait many ticks for a server that fills its world.
 	aloneShares = 4
@@ -163,14 +167,23 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	defer w.catch(c)
 	c.turn.last = t.number
 	end := t.elapsed + min(limit, t.share-c.turn.used)
-	for range turnCalls {
+	look := 1
+	for n := 1; n <= turnCalls; n++ {
 		m, ok := w.nextMessage(c)
 		if !ok {
 			return
 		}
 		w.deliver(c, m)
+		if n < look {
+			continue
+		}
+		before := t.elapsed
 		if t.elapsed = time.Since(t.began); t.share > 0 && t.elapsed >= end {
 			return
+		}
+		look = n + 1
+		if t.elapsed-before < quickTime {
+			look = n + quickCalls
 		}
 	}
 }
