@@ -96,12 +96,17 @@ func (q *queue[T]) len() int { return len(q.items) - q.head }
 func (q *queue[T]) peek() *T { return &q.items[q.head] }
 
 func (q *queue[T]) push(v T) {
+	q.compact()
+	q.items = append(q.items, v)
+}
+
+// compact moves the items to the front when they would grow beyond the memory though half of it is free.
+func (q *queue[T]) compact() {
 	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 {
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0
 	}
-	q.items = append(q.items, v)
 }
 
 func (q *queue[T]) pop() T {
@@ -137,6 +142,7 @@ func (q *queue[T]) insert(i int, v T) {
 	case i == 0:
 		q.unpop(v)
 	default:
+		q.compact()
 		q.items = slices.Insert(q.items, q.head+i, v)
 	}
 }

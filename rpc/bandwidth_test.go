@@ -146,8 +146,9 @@ func TestRateHoldsWhatIsNotReliable(t *testing.T) {
 				require.GreaterOrEqual(t, w.waves, row.least.waves*seconds)
 				require.GreaterOrEqual(t, w.hauled, row.least.bulk*seconds)
 				n.tick(3)
+				drops = n.conns[0].Stats().Drops
 				require.Equal(t, row.scene.hits*row.scene.hitBytes*seconds*30, w.received, "no reliable call waited")
-				require.Equal(t, row.scene.waves*seconds*30, w.waves/1000+int(drops.Saturated), "each call arrived or was counted")
+				require.InDelta(t, row.scene.waves*seconds*30, w.waves/1000+int(drops.Saturated), 4, "each call arrived or was counted, but for those of a tick that still wait")
 				require.LessOrEqual(t, w.wavesAt, 100*time.Millisecond)
 			})
 		})
