@@ -68,19 +68,25 @@ func BenchmarkEmptyTick(b *testing.B) {
 	}
 }
 
-// BenchmarkCallAcross takes each call from Call to its handler in another world.
-func BenchmarkCallAcross(b *testing.B) {
-	server, client := newTestWorld(b, Config{}), newTestWorld(b, Config{})
+// joinForBench joins two worlds over a pipe, and spawns a hero that the client owns.
+func joinForBench(b *testing.B, server, client *testWorld) (end *Conn, a *Actor) {
 	near, far := linktest.Pipe()
 	_, err := server.Attach(plug{far})
 	require.NoError(b, err)
-	end, err := client.Connect(context.Background(), plug{near})
+	end, err = client.Connect(context.Background(), plug{near})
 	require.NoError(b, err)
 	for len(server.joined) == 0 {
 		server.Tick(time.Now())
 	}
-	a, err := server.Spawn(hero, server.joined[0])
+	a, err = server.Spawn(hero, server.joined[0])
 	require.NoError(b, err)
+	return end, a
+}
+
+// BenchmarkCallAcross takes each call from Call to its handler in another world.
+func BenchmarkCallAcross(b *testing.B) {
+	server, client := newTestWorld(b, Config{}), newTestWorld(b, Config{})
+	end, a := joinForBench(b, server, client)
 	const perTick = 50
 	payload := make(Raw, 50)
 	b.ReportAllocs()
@@ -108,16 +114,7 @@ func BenchmarkCallAcross(b *testing.B) {
 func BenchmarkDispatch(b *testing.B) {
 	const calls = 500
 	server, client := newTestWorld(b, Config{}), newTestWorld(b, Config{DispatchTime: time.Minute})
-	near, far := linktest.Pipe()
-	_, err := server.Attach(plug{far})
-	require.NoError(b, err)
-	end, err := client.Connect(context.Background(), plug{near})
-	require.NoError(b, err)
-	for len(server.joined) == 0 {
-		server.Tick(time.Now())
-	}
-	a, err := server.Spawn(hero, server.joined[0])
-	require.NoError(b, err)
+	end, a := joinForBench(b, server, client)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {

@@ -3,6 +3,6 @@
 // package: go test ./internal/scenes -v -run TestTable -rows '*' -seeds 9 prints it, '!' before what is not met.
 //
 // The table asks for more than the controller of internal/pace reaches today: in jitter, clumps, crowds and on short queues it
-// collapses. testdata/controller.patch is a next one, on trial: it meets all but some 60 of 230 rows and collapses in none
-// but beside BBR on short queues; it needs README's figures measured anew before it takes over.
+// collapses. testdata/controller.patch is a next one, on trial: it misses some 60 of 230 rows, and by far only beside
+// BBR on short queues, behind policers, when many start at once and where a third of the packets is late; it needs README's figures measured anew before it takes over.
 package scenes
