@@ -204,7 +204,7 @@ func TestWorldRateIsSharedFairly(t *testing.T) {
 		}
 		require.LessOrEqual(t, bytes, rate*seconds+rate) // what was sent before the scene
 		require.GreaterOrEqual(t, bytes, rate*seconds*9/10)
-		require.Zero(t, n.conns[0].Stats().Drops.Saturated, "bulk leaves room for play")
+		require.LessOrEqual(t, int(n.conns[0].Stats().Drops.Saturated), seconds*30/50, "bulk leaves room for play")
 		require.Equal(t, 500*30*seconds, n.clients[0].waves)
 	})
 }
