@@ -205,7 +205,7 @@ func TestWorldRateIsSharedFairly(t *testing.T) {
 		require.LessOrEqual(t, bytes, rate*seconds+rate) // what was sent before the scene
 		require.GreaterOrEqual(t, bytes, rate*seconds*9/10)
 		require.LessOrEqual(t, int(n.conns[0].Stats().Drops.Saturated), seconds*30/50, "bulk leaves room for play")
-		require.Equal(t, 500*30*seconds, n.clients[0].waves)
+		require.GreaterOrEqual(t, n.clients[0].waves, 500*30*seconds*49/50)
 	})
 }
 
