@@ -15,6 +15,21 @@ import (
 type queue struct {
 	*linktest.Carrier
 	size int
+	gate chan struct{} // of which each datagram takes one; nil = open
+}
+
+func (q queue) SendDatagram(p []byte) error {
+	if q.gate != nil {
+		<-q.gate
+	}
+	return q.Carrier.SendDatagram(p)
+}
+
+// allow lets so many datagrams pass: the writer, which may run as soon as it is woken, waits for the next ones.
+func (q queue) allow(n int) {
+	for range n {
+		q.gate <- struct{}{}
+	}
 }
 
 func (q queue) SendQueue() int { return q.size }
@@ -27,11 +42,12 @@ type acked struct {
 
 func (m *acked) Acked() uint64 { return m.below }
 
-func directPair(size int) (l *link.Link, first *acked, second *quietMachine, far *linktest.Carrier) {
+func directPair(q queue) (l *link.Link, first *acked, second *quietMachine, far *linktest.Carrier) {
 	a, b := linktest.Pipe()
+	q.Carrier = a
 	first = &acked{quietMachine: &quietMachine{machine: &machine{first: 1, size: 10}}}
 	second = &quietMachine{machine: &machine{first: 2, size: 10}}
-	return link.New(queue{a, size}, link.Config{}, first, second), first, second, b
+	return link.New(q, link.Config{}, first, second), first, second, b
 }
 
 // make has the machine send so many datagrams.
@@ -39,13 +55,18 @@ func (m *quietMachine) make(n int) func() { return func() { m.ready, m.changed =
 
 func TestUnlockSendsInTheWritersPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, first, second, far := directPair(32)
+		q := queue{size: 32, gate: make(chan struct{}, 32)}
+		l, first, second, far := directPair(q)
 		synctest.Wait()
+		q.allow(3)
 		under(l, first.make(3))
 		require.EqualValues(t, 3, l.Stats().DatagramsOut, "the writer has not run")
 		t.Log("# a few only; the rest is the writer's")
+		q.allow(8)
 		under(l, first.make(20))
+		synctest.Wait()
 		require.EqualValues(t, 3+8, l.Stats().DatagramsOut)
+		close(q.gate)
 		synctest.Wait()
 		require.EqualValues(t, 23, l.Stats().DatagramsOut)
 		t.Log("# what another machine sent may wait inside the carrier until a later packet of the first is acked")
@@ -69,7 +90,7 @@ func TestUnlockNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := linktest.Pipe()
 		first := &acked{quietMachine: &quietMachine{machine: &machine{first: 1, size: 10}}}
-		l := link.New(queue{a, 8}, link.Config{}, first)
+		l := link.New(queue{Carrier: a, size: 8}, link.Config{}, first)
 		synctest.Wait()
 		for range 7 {
 			under(l, first.make(1))
@@ -93,7 +114,7 @@ func TestUnlockNeverBlocks(t *testing.T) {
 // TestWriterSleepsThroughWhatNeedsNoAnswer, but not longer than the machines allow after it.
 func TestWriterSleepsThroughWhatNeedsNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, first, _, far := directPair(32)
+		l, first, _, far := directPair(queue{size: 32})
 		synctest.Wait()
 		turns, due := len(first.advanced), time.Now().Add(40*time.Millisecond)
 		first.wakes = 1
