@@ -75,6 +75,8 @@ func (p *parcels) Receive(_ time.Time, payload []byte) {
 	p.got[n]++
 }
 
+func (p *parcels) Waiting() int { return 0 }
+
 func (p *parcels) Advance(time.Time) {}
 
 func (p *parcels) NextTimeout() (time.Time, bool) { return time.Time{}, false }

@@ -135,6 +135,12 @@ func (s sealedSource) Advance(now time.Time) {
 	})
 }
 
+// Waiting returns how many bytes of parts were never sent.
+func (s sealedSource) Waiting() (bytes int) {
+	s.work(func(l *sealedLink) { bytes = l.unsent })
+	return bytes
+}
+
 // NextTimeout returns when Advance or AppendPayload is to be called again.
 func (s sealedSource) NextTimeout() (next time.Time, any bool) {
 	l := s.link

@@ -2,8 +2,12 @@ package pace
 
 import "time"
 
-// aimPackets is Vegas' alpha: enough that the bottleneck does not run dry between packets.
-const aimPackets = 3
+const (
+	// aimPackets is Vegas' alpha: enough that the bottleneck does not run dry between packets.
+	aimPackets = 3
+	// jitterGrains is how many packets' time jitter is at least; below, what is sent shapes the delays.
+	jitterGrains = 2
+)
 
 // delay knows round trips, and the one-way delay of arrivals, of which only differences mean anything.
 type delay struct {
@@ -13,6 +17,10 @@ type delay struct {
 	way              minimum
 	grain            time.Duration // that a packet takes at the bottleneck
 	touched          instant       // when the one-way delay was last near its minimum
+	calmTrip         calm          // of round trips
+	calmWay          calm          // of one-way delays
+	depth            time.Duration // of the bottleneck's queue, as losses have shown it; 0 = unknown
+	sounded          instant       // when they did
 }
 
 // trip takes a round trip, that of the packet whose ack was held back least.
@@ -55,9 +63,43 @@ func (d *delay) base() time.Duration {
 func (d *delay) target() time.Duration { return max(minStanding, d.base()/4, 2*d.grain) }
 
 // aim is the queue that cruising steers for: aimPackets of its own, as TCP Vegas has it, so that of two that share a
-// bottleneck the faster one wants the shorter queue and yields; half of the target at most, for where the bound is reached
-// both want the same and neither yields; and no less than a packet.
-func (d *delay) aim() time.Duration { return max(d.grain, min(aimPackets*d.grain, d.target()/2)) }
+// bottleneck the faster one wants the shorter queue and yields. Many slow ones together must not want more than half of the
+// target, nor may all want the same, for then nobody yields: so the aim bends towards that half. It is no less than a
+// packet, and a queue that is too short for it is not to be filled.
+func (d *delay) aim() time.Duration {
+	own, most := float64(aimPackets*d.grain), float64(d.target()/2)
+	aim := max(time.Duration(own*most/(own+most)), min(d.grain, time.Duration(most)))
+	if d.depth > 0 {
+		aim = min(aim, d.depth/3)
+	}
+	return aim
+}
+
+// sound notes that the queue dropped when it was so deep.
+func (d *delay) sound(t instant, deep time.Duration) {
+	d.depth, d.sounded = max(deep-d.jitter(), shallow), t
+}
+
+// forget drops what is older than a route may last.
+func (d *delay) forget(t instant) {
+	if t-d.sounded > minimumLife {
+		d.depth = 0
+	}
+}
+
+// short reports that the queue drops before it stands long enough to be seen.
+func (d *delay) short() bool { return d.depth > 0 && d.depth < 2*d.target() }
+
+// jitter is how far the one-way delay comes up above its least without a queue; 0 below what clocks tell.
+func (d *delay) jitter() time.Duration {
+	if j := d.calmWay.above(d.way.least); j > max(jitterGrains*d.grain, 2*time.Millisecond) {
+		return j
+	}
+	return 0
+}
+
+// reach is the round trip that a full window must span: the jitter and the clumps of both ways included.
+func (d *delay) reach() time.Duration { return d.base() + d.calmTrip.above(d.rtt.least) }
 
 // pto is RFC 9002's probe timeout.
 func (d *delay) pto(ackDelay time.Duration) time.Duration {

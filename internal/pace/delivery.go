@@ -5,52 +5,105 @@ import "time"
 // Sample is what the owner keeps of each packet in flight and hands back when its fate is known.
 type Sample struct {
 	sent      instant // when it left
-	opened    instant // when the packet left whose arrival was the last one known then
-	arrived   instant // that arrival, by the receiver's clock; 0 = none, the path was empty
 	delivered int64   // bytes delivered when it left
-	limited   bool    // the path was not full because there was nothing to send
+	limited   bool    // the path was not to be full: there was nothing to send, or a queue was to shrink
 	look      uint32  // which look for more rate it was part of; 0 = none
 }
 
-// delivery measures how fast packets arrive (draft-ietf-ccwg-bbr, 4.1), with the receiver's arrival times in place of
-// those of the acks, so that neither held-back acks nor the way back blur it.
+// spots is how many instants of arrival the curve keeps; grains of a 64th of the base round trip make them reach back for
+// four of these.
+const spots = 256
+
+// spot is an instant of arrival, a grain long at most.
+type spot struct {
+	from  instant // when the first packet came, by the receiver's clock
+	at    instant // and the last
+	bytes int64   // delivered until then, what arrived then included
+	sent  instant // when the newest of them left
+}
+
+// delivery is the curve of what arrived, by the receiver's clock, so that neither held-back acks nor the way back blur it.
+// Its slope between two instants of arrival is a rate; what arrived at the first of them does not count, so that packets
+// that are delivered in clumps show the rate of the bottleneck behind which they were gathered.
 type delivery struct {
-	total   int64   // bytes delivered so far
-	opened  instant // when the newest delivered packet left
-	arrived instant // latest arrival; 0 = none since the path was empty
-	limited int64   // packets that leave before total exceeds this are limited
+	total     int64         // bytes delivered so far
+	limited   int64         // packets that leave before total exceeds this are limited
+	limitedAt instant       // latest arrival of a limited packet
+	grain     time.Duration // arrivals within it are one instant
+	curve     [spots]spot
+	n         int // spots so far
+	begin     int // the first since the path was empty
 }
 
-// leave records the state in which a packet leaves.
-func (d *delivery) leave(t instant, inFlight int) Sample {
-	if inFlight == 0 {
-		d.opened, d.arrived = t, 0
+func (d *delivery) spot(i int) *spot { return &d.curve[i%spots] }
+
+// leave records the state in which a packet leaves; paused: none has left for long.
+func (d *delivery) leave(t instant, inFlight int, paused bool) Sample {
+	if inFlight == 0 || paused {
+		d.begin = d.n
 	}
-	return Sample{sent: t, opened: d.opened, arrived: d.arrived, delivered: d.total, limited: d.limited > d.total}
+	return Sample{sent: t, delivered: d.total, limited: d.limited > d.total}
 }
 
-// arrive counts a packet.
+// arrive counts a packet; arrived 0 = unknown, which is as good as at the latest instant.
 func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	d.total += int64(size)
-	d.opened = max(d.opened, s.sent)
-	d.arrived = max(d.arrived, arrived)
+	if s.limited {
+		d.limitedAt = max(d.limitedAt, arrived)
+	}
+	if d.n > d.begin {
+		if last := d.spot(d.n - 1); arrived <= last.from+d.grain {
+			*last = spot{last.from, max(last.at, arrived), d.total, max(last.sent, s.sent)}
+			return
+		}
+	}
+	if arrived != 0 {
+		*d.spot(d.n) = spot{arrived, arrived, d.total, s.sent}
+		d.n++
+	}
 }
 
-// rate returns the rate at which packets arrived while the packet of s was under way, in bytes a second: as a sample of
-// the path, which is at most what was sent, and as it was at the receiver. Not ok: s tells too little.
-//
-// A path that was empty when it left has no arrival to count from: least, the least delay between the two clocks, gives
-// the first packet's, and that packet does not count, for n packets are n-1 distances apart.
-func (d *delivery) rate(s Sample, least, shortest time.Duration, packet int) (sample, arrival float64, ok bool) {
-	from, bytes := s.arrived, d.total-s.delivered
-	if from == 0 {
-		from = s.opened + least
-		bytes -= int64(packet)
+// slope is a rate in bytes a second.
+type slope struct {
+	took    time.Duration // at the receiver
+	grown   time.Duration // by which the later packets took longer than the earlier ones
+	sent    float64       // at which the same packets left
+	arrival float64       // as it was at the receiver
+	limited bool          // packets of a path that was not to be full are among it
+}
+
+// shown is what the path has shown to carry: at most what was sent.
+func (s slope) shown() float64 { return min(s.arrival, s.sent) }
+
+// flight returns the slope of what arrived since the path was empty and was to fill it.
+func (d *delivery) flight() (s slope, ok bool) {
+	first := d.n - 1
+	for first > max(d.begin, d.n-spots) && d.spot(first-1).at > d.limitedAt {
+		first--
 	}
-	took := d.arrived - from
-	if took < shortest || took <= 0 || bytes <= 0 {
-		return 0, 0, false
+	if d.n-first < 2 {
+		return slope{}, false
 	}
-	arrival = float64(bytes) / took.Seconds()
-	return min(arrival, float64(bytes)/max(s.sent-s.opened, 1).Seconds()), arrival, true
+	return d.slope(d.spot(first), d.spot(d.n-1)), true
+}
+
+func (d *delivery) slope(first, last *spot) slope {
+	bytes, took, sent := float64(last.bytes-first.bytes), max(last.at-first.at, 1), max(last.sent-first.sent, 1)
+	return slope{
+		took: took, grown: took - sent,
+		arrival: bytes / took.Seconds(),
+		sent:    bytes / sent.Seconds(),
+		limited: d.limitedAt > first.at,
+	}
+}
+
+// rate returns the slope over the last span, or little more. Not ok: too little has arrived.
+func (d *delivery) rate(span time.Duration) (s slope, ok bool) {
+	for i := d.n - 2; i >= max(d.begin, d.n-spots); i-- {
+		first, last := d.spot(i), d.spot(d.n-1)
+		if took := last.at - first.at; took >= span && took > 0 {
+			return d.slope(first, last), true
+		}
+	}
+	return slope{}, false
 }

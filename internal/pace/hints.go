@@ -4,12 +4,18 @@ import "time"
 
 // Train tells how far a train of packets that left at once was spread out by the path: bytes that arrived after the first
 // packet did, IP and UDP included, and the time from the first arrival to the last. It is taken while nothing was
-// measured.
-func (c *Controller) Train(bytes int, span time.Duration) {
+// measured. One that did not come at even distances was spread by jitter, or gathered into clumps: it shows no rate, but
+// the path carries no less than what came in that time, and is begun with as with QUIC's window.
+func (c *Controller) Train(bytes int, span time.Duration, even bool) {
 	if bytes <= 0 || span <= 0 || c.delivery.total > 0 {
 		return
 	}
-	c.hint, c.careful = float64(bytes)/span.Seconds(), true
+	rate := float64(bytes) / span.Seconds()
+	if !even {
+		c.hint, c.careful = max(c.hint, rate), false
+		return
+	}
+	c.hint, c.careful = rate, true
 }
 
 // QUIC tells what QUIC sees of the same path: where to begin when nothing was measured, and when bulk must yield because

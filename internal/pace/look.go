@@ -7,6 +7,10 @@ const (
 	lookGain = 1.25
 	// mostGain bounds what is added when the path is shared.
 	mostGain = 2
+	// swiftGain is that of a swift look, for a swiftPart of a round trip.
+	swiftGain, swiftPart = 2, 0.2
+	// swiftPackets at the estimate are the least of it, for fewer do not show a rate.
+	swiftPackets = 8
 	// paid is the part of what a look tried that must arrive for a start to be worth it: one of two who share a full
 	// bottleneck gets half of it, at the other's cost.
 	paid = 0.8
@@ -20,9 +24,11 @@ const (
 	shallowPause = 3
 )
 
-// look is a trial of more rate.
+// look is a trial of more rate. A swift one sends in a quarter of a round trip what others send too much in a whole one: it
+// tells sooner, and of twice the rate, where nothing is known of those who share the path.
 type look struct {
 	number  uint32
+	swift   bool
 	from    float64 // the estimate at its beginning
 	until   int64   // round until which its samples count; 0 = no look is open
 	outcome tally
@@ -31,36 +37,66 @@ type look struct {
 }
 
 // open begins a look.
-func (c *Controller) open(t instant) {
+func (c *Controller) open(t instant, swift bool) {
 	c.enter(Up, t)
-	c.look = look{number: c.look.number + 1, from: c.Estimate(), until: c.round + lookRounds, queue: c.queue}
+	c.look = look{number: c.look.number + 1, swift: swift, from: c.Estimate(), until: c.round + lookRounds, queue: c.queue}
+}
+
+// lookTime is how long a look sends more.
+func (c *Controller) lookTime() time.Duration {
+	base := c.delay.base()
+	if !c.look.swift {
+		return base
+	}
+	return max(time.Duration(swiftPart*float64(base)), 2*c.delay.jitter(), swiftPackets*c.delay.grain/swiftGain)
 }
 
 // push is the gain of looks. All who share a bottleneck are to add the same to it, a quarter of the whole, so that the
 // smaller part grows the faster: what queue the last look made tells which part of the whole ours is.
-func (c *Controller) push() float64 { return 1 + max(c.extra, lookGain-1) }
+func (c *Controller) push() float64 {
+	if c.look.swift {
+		return swiftGain
+	}
+	return 1 + max(c.extra, lookGain-1)
+}
 
 // payback is the gain after a look, which undoes in as long, or little longer, what the look sent too much.
 func (c *Controller) payback() float64 { return max(2-c.push(), emptyGain) }
 
-// stepUp ends the look after a round trip; what it found arrives while the queue that it made drains.
+// stepUp ends the look early when the queue has grown.
 func (c *Controller) stepUp(t instant, b batch) {
-	target := c.delay.target()
-	if c.queue > target || b.lost > 0 && c.queue > target/2 || t-c.since > c.delay.base() {
-		c.enter(Drain, t)
-		c.looked = true
+	if target := c.delay.target(); c.queue > target || b.lost > 0 && c.queue > target/2 {
+		c.endLook(t)
 	}
 }
 
-// afterLook takes back what a look sent too much. What queue that made is not yet seen, so that waiting to see it gone
-// would leave the bottleneck idle.
-func (c *Controller) afterLook(t instant) {
-	long := float64(c.delay.base()) * (c.push() - 1) / (1 - c.payback())
+// lapse ends the look, and the pause after it, when their time has come, whether or not acks do.
+func (c *Controller) lapse(t instant) {
+	switch {
+	case c.state == Up && t-c.since > c.lookTime():
+		c.endLook(t)
+	case c.state == Drain && c.looked && t-c.since >= c.paybackTime():
+		c.enter(Cruise, t)
+	}
+}
+
+// paybackTime is how long the gain after a look takes to undo what the look sent too much.
+func (c *Controller) paybackTime() time.Duration {
+	return time.Duration(float64(c.lookTime()) * (c.push() - 1) / (1 - c.payback()))
+}
+
+// endLook ends the look; what it found arrives while the queue that it made drains.
+func (c *Controller) endLook(t instant) {
+	c.enter(Drain, t)
+	c.looked = true
+}
+
+// afterLook drains further when the look made a greater queue than it should. What queue it made is not yet seen when the
+// gain after it has undone that, so that waiting to see it gone would leave the bottleneck idle.
+func (c *Controller) afterLook() {
 	if c.queue > 2*c.delay.target() {
 		c.looked = false
 		c.trim()
-	} else if float64(t-c.since) >= long {
-		c.enter(Cruise, t)
 	}
 }
 
@@ -87,9 +123,9 @@ func (c *Controller) close() {
 	l := &c.look
 	l.until, c.vain = 0, true
 	if c.state != Compete && l.peak > c.delay.aim() && c.rates.value() > l.from {
-		c.rates.set(c.round, l.from)
+		c.rates.set(c.filling, l.from)
 	}
-	dropped := l.outcome.above(c.random.value)
+	dropped := l.outcome.above(c.usual())
 	c.shallow = dropped && c.Estimate() < l.from*1.05
 	if dropped {
 		c.extra = 0
@@ -97,7 +133,8 @@ func (c *Controller) close() {
 	}
 	wanted := (lookGain - 1) * c.delay.base().Seconds()
 	rise := max(l.peak-l.queue, 1).Seconds()
-	c.extra = min((c.push()-1)*min(max(wanted/rise, 0.5), 2), mostGain-1)
+	added := (c.push() - 1) * c.lookTime().Seconds() / c.delay.base().Seconds()
+	c.extra = min(added*min(max(wanted/rise, 0.5), 2), mostGain-1)
 }
 
 // distance draws how many rounds to cruise before the next look, from the time, which differs between controllers.

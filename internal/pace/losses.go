@@ -44,7 +44,7 @@ func (t tally) above(random float64) bool {
 const creditPackets = 16
 
 // usual is the share of random loss, as far as it is one.
-func (c *Controller) usual() float64 { return min(c.random.value, maxRandomLoss) }
+func (c *Controller) usual() float64 { return c.congestion.usual(c.now) }
 
 // pass counts a lost packet as one that passed the bottleneck, so that random loss behind it neither lowers the estimate
 // nor blurs it. No more count than random loss explains, and none on a path that drops in place of queueing: pacing would

@@ -9,6 +9,9 @@ const (
 	// leap bounds the first flight over a path of which a train or an old estimate is all that is known: a token bucket
 	// that passes a train at once must not get a whole bandwidth-delay product of its line rate.
 	leap = 512 << 10
+	// startCost is by which part a careful first flight may lengthen a transfer, and leastFlight the part of the product
+	// that it has at least: many that start at once on a link that is full already must not fill it once more each.
+	startCost, leastFlight = 0.03, 0.125
 	// quiet is after how many PTOs without an ack the path counts as dark, DESIGN.md 7.
 	quiet = 3
 	// deadline is after how long without an ack sending stops, DESIGN.md 7.
@@ -20,6 +23,7 @@ const (
 // before an ack comes or Reset.
 func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok bool) {
 	t := c.tick(now)
+	c.lapse(t)
 	if inFlight > 0 && t-c.heard > quiet*c.PTO() && c.state != Stopped {
 		c.state = Dark
 	}
@@ -65,7 +69,7 @@ func (c *Controller) resume(t instant) {
 // begin starts from a rate that was measured once.
 func (c *Controller) begin(t instant, rate float64) {
 	c.hint, c.careful = rate, rate > 0
-	c.rates = maximum{round: c.round}
+	c.rates = maximum{round: c.filling}
 	c.recent, c.full, c.flat, c.queue = 0, 0, 0, 0
 	c.enter(Start, t)
 }
@@ -109,8 +113,19 @@ func (c *Controller) gain() float64 {
 // gain below pi/2 in one is stable, and two thirds overshoots little.
 func (c *Controller) steer() float64 {
 	horizon := 3 * max(c.delay.base(), minStanding) / 2
-	off := (c.delay.aim() - c.queue).Seconds() / horizon.Seconds()
+	off := (c.delay.aim() - c.queueAhead()).Seconds() / horizon.Seconds()
 	return min(max(1+off, leastSteer), mostSteer)
+}
+
+// queueAhead is the queue that the next packet will meet. What packets met is a round trip old: in the first one after a
+// drain what is in flight tells whether the queue is gone, unless play is in flight, too. Later it would be too fine a
+// scale, for the estimate is the greatest of some rounds.
+func (c *Controller) queueAhead() time.Duration {
+	estimate := c.Estimate()
+	if estimate == 0 || c.play > 0 || c.rounds > 0 {
+		return c.queue
+	}
+	return min(c.queue, max(over(c.inFlight, estimate)-c.delay.base()-c.gap, 0))
 }
 
 // Window returns how many bytes may be in flight.
@@ -122,14 +137,14 @@ func (c *Controller) Window() int {
 	if estimate == 0 {
 		return blank * c.cfg.Packet
 	}
-	product := estimate * c.delay.base().Seconds()
+	product := estimate * c.delay.reach().Seconds()
 	held := estimate * (2 * c.gap).Seconds() // by the receiver, in acks to come
 	switch c.state {
 	case Start:
-		product *= startGain
-		if c.hint > 0 && c.rounds == 0 {
-			return int(min(max(product, blank*float64(c.cfg.Packet)), leap))
+		if c.careful || c.hint > 0 && c.rounds == 0 {
+			return c.firstFlight(product)
 		}
+		product *= startWindow
 	case Dip:
 		product /= 2
 	case Up:
@@ -142,6 +157,14 @@ func (c *Controller) Window() int {
 		product *= lookGain
 	}
 	return int(max(product+held, c.leastWindow()))
+}
+
+// firstFlight returns how many bytes of the product that a hint promises may leave before it is confirmed, which takes a
+// round trip: a long transfer loses little by waiting for that, and a short one much.
+func (c *Controller) firstFlight(product float64) int {
+	part := 1 - startCost*float64(c.waiting)/product
+	least := float64((trainPackets + 2) * c.cfg.Packet)
+	return int(min(max(part*product, leastFlight*product, min(least, product), c.leastWindow()), leap))
 }
 
 func (c *Controller) leastWindow() float64 { return float64(minWindow * c.cfg.Packet) }

@@ -12,18 +12,25 @@ type Controller struct {
 	// The path, as measured.
 	delay    delay
 	delivery delivery
-	rates    maximum       // delivery and play, by round
+	rates    maximum       // delivery and play, by rounds that were to fill the path
+	filling  int64         // such rounds so far: others do not age the estimate
+	held     bool          // the newest sample is of packets that were not to fill the path
 	hint     float64       // rate to begin with, from the train or from QUIC; 0 = measured or unknown
 	careful  bool          // hint is a measured rate: begin at it, not at twice it
 	recent   float64       // arrival rate by the newest sample, play included
-	loss     share         // of all packets
-	random   share         // of packets decided while there was no queue
-	credit   float64       // bytes of lost packets that may count as passed
 	gap      time.Duration // usual time between two feedbacks while data is in flight
+
+	// Losses.
+	loss       share      // of all packets
+	congestion congestion // tells those of a full queue
+	brake      brake
+	undo       undo
+	credit     float64 // bytes of lost packets that may count as passed
 
 	// What the path is used for beside bulk.
 	play     float64
 	quicCwnd int
+	waiting  int // bytes of bulk
 
 	// The batch of fates that Feedback closes.
 	batch batch
@@ -54,8 +61,13 @@ type Controller struct {
 	stays   int     // rounds in a row with a queue above half the target
 	kept    float64 // the estimate before them
 	rival   instant // when the last competitor was seen
-	window  float64 // of Compete, bytes
-	cut     instant // of the window: losses of packets that left before it are the same epoch's
+
+	// Compete.
+	window  float64       // bytes
+	cut     instant       // of the window: losses of packets that left before it are the same epoch's
+	bumped  instant       // when losses of a full queue were last met without competing
+	vacated int           // rounds in a row with next to no queue
+	dwell   time.Duration // that it lasts at least on a short queue
 
 	// Silence.
 	heard    instant // when the last ack came, or, if later, when a packet left into an empty path
@@ -74,6 +86,7 @@ type batch struct {
 	rtt     time.Duration // least
 	queue   time.Duration // least
 	arrival bool          // queue is known
+	full    bool          // losses of a full queue are among it
 	lately  bool          // a packet was lost that left after the last cut
 }
 
@@ -98,14 +111,16 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	if inFlight == 0 {
 		c.resume(t)
 	}
+	paused := t-c.left > c.delay.base()
 	c.left = t
 	if c.pacer.sent(t, size, c.Rate()) {
 		c.lack(inFlight)
 	}
-	s := c.delivery.leave(t, inFlight)
+	s := c.delivery.leave(t, inFlight, paused)
 	if c.state == Up {
 		s.look = c.look.number
 	}
+	s.limited = s.limited || c.state == Dip || c.gain() < 1
 	return s
 }
 
@@ -134,9 +149,12 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	a := c.remote.at(arrival)
 	c.delivery.arrive(s, size, a)
 	c.delay.arrive(t, a-s.sent)
-	if queue := a - s.sent - c.delay.way.least; !b.arrival || queue < b.queue {
+	queue := a - s.sent - c.delay.way.least
+	if !b.arrival || queue < b.queue {
 		b.queue, b.arrival = queue, true
 	}
+	c.congestion.noise = c.delay.jitter() / 2
+	c.congestion.acked(t, s.sent, max(queue-c.delay.jitter(), 0))
 }
 
 // Lost says that a packet is counted as lost. A packet may still be Acked after.
@@ -146,6 +164,10 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 		return
 	}
 	c.batch.lost++
+	if s.sent < c.undo.before && c.undo.open > 0 {
+		c.undo.open++
+	}
+	c.congestion.lost(s.sent)
 	c.pass(size)
 	c.batch.lately = c.batch.lately || s.sent >= c.cut
 	if s.look != 0 && s.look == c.look.number {
@@ -166,21 +188,53 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 		if c.hear(t, b.newest) {
 			b.lost = 0
 		}
-		c.learn(t, b)
+		c.learn(t, &b)
 	}
-	c.roundLeft.lost += b.lost
-	c.roundLeft.acked += b.acked
-	c.loss.note(b.lost, b.acked)
-	if c.queue <= c.delay.target() {
-		c.random.note(b.lost, b.acked)
-	}
+	c.blame(t, &b)
 	ended := b.acked > 0 && b.newest.delivered >= c.roundEnd
 	c.step(t, b, ended)
 	if ended {
-		c.round++
-		c.roundEnd = c.delivery.total
-		c.roundLeft = tally{}
-		c.stood, c.standing, c.crest = c.standing, c.queue, c.queue
+		c.endRound(t)
+	}
+}
+
+// blame finds out what the losses of a batch mean.
+func (c *Controller) blame(t instant, b *batch) {
+	c.roundLeft.lost += b.lost
+	c.roundLeft.acked += b.acked
+	c.loss.note(b.lost, b.acked)
+	learn := c.state != Start && c.roundLeft.share() < blind
+	if b.full = c.congestion.verdict(t, c.state == Compete, learn); b.full {
+		c.delay.sound(t, c.congestion.deepest)
+	}
+	c.delay.forget(t)
+}
+
+func (c *Controller) endRound(t instant) {
+	if c.brake.roundOver(c.roundLeft) {
+		c.halveAll(t)
+	}
+	c.round++
+	if !c.held {
+		c.filling++
+	}
+	c.roundEnd = c.delivery.total
+	c.roundLeft = tally{}
+	c.delay.calmWay.roundOver(t)
+	c.delay.calmTrip.roundOver(t)
+	c.stood, c.standing, c.crest = c.standing, c.queue, c.queue
+}
+
+// halveAll is the circuit breaker: whatever was believed of the path is too much.
+func (c *Controller) halveAll(t instant) {
+	c.remember(t)
+	c.rates.set(c.filling, c.Estimate()/2)
+	c.hint = 0
+	c.congestion.forget()
+	if c.state == Compete {
+		c.halve(t)
+	} else {
+		c.enter(Drain, t)
 	}
 }
 
@@ -191,9 +245,12 @@ func (c *Controller) Limited(inFlight int) {
 	c.lack(inFlight)
 }
 
+// Waiting tells about how many bytes are to be sent, before the first packets of a transfer leave.
+func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
+
 // lack says that the path might have carried more than the inFlight bytes.
 func (c *Controller) lack(inFlight int) {
-	c.delivery.limited = max(c.delivery.total+int64(inFlight), 1)
+	c.delivery.limited = c.delivery.total + int64(inFlight)
 }
 
 // State returns what the controller is doing, for plots and statistics.
@@ -225,30 +282,39 @@ func (c *Controller) tick(now time.Time) instant {
 }
 
 // learn takes what the acked packets tell of the path.
-func (c *Controller) learn(t instant, b batch) {
+func (c *Controller) learn(t instant, b *batch) {
 	c.delay.trip(t, b.rtt)
+	c.delay.calmTrip.note(b.rtt)
 	if b.arrival {
-		c.queue = b.queue
-		c.standing = min(c.standing, b.queue)
-		c.crest = max(c.crest, b.queue)
+		c.delay.calmWay.note(b.queue + c.delay.way.least)
+		c.queue = max(b.queue-c.delay.jitter(), 0)
+		c.standing = min(c.standing, c.queue)
+		c.crest = max(c.crest, c.queue)
 	}
-	s := b.newest
-	rate, arrival, ok := c.delivery.rate(s, c.delay.way.least, c.shortest(), c.cfg.Packet)
+	c.delivery.grain = c.delay.base() / 64
+	s, ok := c.delivery.rate(c.shortest(b.newest))
 	if !ok {
 		return
 	}
-	rate += c.play
-	c.recent = arrival + c.play
-	if !s.limited || rate > c.rates.value() {
-		c.rates.add(c.round, rate)
+	rate := s.shown() + c.play
+	c.recent, c.held = s.arrival+c.play, s.limited
+	if !s.limited || rate > c.Estimate() {
+		c.rates.add(c.filling, rate)
 	}
 	c.delay.grain = over(c.cfg.Packet, c.rates.value())
+	if c.state != Start && c.rates.value() > 0 {
+		c.hint = 0
+	}
 }
 
-// shortest is the interval below which a sample is noise: a round trip, but in the first ones, of which a part must do.
-func (c *Controller) shortest() time.Duration {
-	if c.round < 2 {
+// shortest is the interval below which a sample is noise: a round trip, but in the first ones, of which a part must do, and
+// at the end of a swift look.
+func (c *Controller) shortest(newest Sample) time.Duration {
+	switch {
+	case c.round < 2:
 		return min(c.delay.base()/8, minStanding)
+	case c.look.swift && newest.look == c.look.number:
+		return c.lookTime() * 3 / 4
 	}
-	return c.delay.base()
+	return c.delay.reach()
 }

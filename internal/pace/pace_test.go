@@ -69,35 +69,46 @@ func TestNothingKnown(t *testing.T) {
 	require.Zero(t, s.Queue())
 	require.Equal(t, pace.Start, s.State())
 
-	t.Logf("# QUIC on the same path knows the round trip and a window: twice that rate")
+	t.Logf("# QUIC on the same path knows the round trip and a window: a rate to double each round trip")
 	s.QUIC(s.now, 50*ms, 40000)
-	s.rate(2 * 40000 / 0.050)
+	s.rate(2.77 * 40000 / 0.050)
 
 	t.Logf("# a train is better: once its rate")
-	s.Train(15*packet, 15*ms)
+	s.Train(15*packet, 15*ms, true)
 	s.rate(1e6)
-	require.Equal(t, 2*50000, s.Window())
+	require.Equal(t, 50*packet, s.Window())
+
+	t.Logf("# one of many that will be sent tells in a part of that flight, the less the longer all takes")
+	s.Waiting(500 * packet)
+	require.Equal(t, 35*packet, s.Window())
+	s.Waiting(5000 * packet)
+	require.Equal(t, 18*packet, s.Window())
+	s.Waiting(0)
+
+	t.Logf("# a train that jitter or a batching MAC tore apart: what came at least, as with QUIC's window")
+	s.Train(15*packet, 5*ms, false)
+	s.rate(2.77 * 3e6)
 
 	t.Logf("# a train over a token bucket: the first flight is bounded")
-	s.Train(15*packet, 15*time.Microsecond)
+	s.Train(15*packet, 15*time.Microsecond, true)
 	s.rate(1e9)
 	require.Equal(t, 512<<10, s.Window())
 
 	t.Logf("# trains that make no sense")
-	s.Train(0, ms)
-	s.Train(1000, 0)
-	s.Train(1000, -ms)
+	s.Train(0, ms, true)
+	s.Train(1000, 0, true)
+	s.Train(1000, -ms, true)
 	s.rate(1e9)
 }
 
 func TestNextPaces(t *testing.T) {
 	s := newSteps(t)
 	s.QUIC(s.now, 50*ms, 40000)
-	s.Train(15*packet, 15*ms)
+	s.Train(15*packet, 15*ms, true)
 	start := s.now
-	s.send(51)
-	t.Logf("# 51 packets at one a millisecond")
-	require.InDelta(t, 50*float64(ms), float64(s.now.Sub(start)), float64(ms)/10)
+	s.send(32)
+	t.Logf("# 32 packets at one a millisecond")
+	require.InDelta(t, 31*float64(ms), float64(s.now.Sub(start)), float64(ms)/10)
 
 	t.Logf("# a full window waits for a probe timeout")
 	at, ok := s.Next(s.now, packet, s.Window())
@@ -109,10 +120,16 @@ func TestNextPaces(t *testing.T) {
 func TestEstimate(t *testing.T) {
 	s := newSteps(t)
 	s.QUIC(s.now, 50*ms, 40000)
-	s.Train(15*packet, 15*ms)
+	s.Train(15*packet, 15*ms, true)
 	first := s.now
-	flight := s.send(50)
-	for i, p := range flight {
+	flight := s.send(32)
+	for i := range 32 {
+		s.now = first.Add(time.Duration(50+i) * ms)
+		s.ack(flight[i], 25*ms)
+		flight = append(flight, s.send(1)...)
+	}
+	first = first.Add(50 * ms)
+	for i, p := range flight[32:] {
 		s.now = first.Add(time.Duration(50+i) * ms)
 		s.ack(p, 25*ms)
 	}
@@ -134,16 +151,16 @@ func TestEstimate(t *testing.T) {
 func inQueue(t *testing.T) *steps {
 	s := newSteps(t)
 	s.QUIC(s.now, 50*ms, 40000)
-	s.Train(15*packet, 15*ms)
+	s.Train(15*packet, 15*ms, true)
 	for s.State() != pace.Cruise {
 		flight := s.send(10)
 		s.pass(50 * ms)
-		for _, p := range flight {
-			s.ack(p, 25*ms)
+		for i, p := range flight {
+			s.ack(p, 25*ms+time.Duration(len(flight)-1-i)*ms)
 		}
 	}
 	p := s.send(1)[0]
-	s.pass(58 * ms)
+	s.pass(62 * ms)
 	s.ack(p, 25*ms)
 	require.Equal(t, pace.Cruise, s.State())
 	require.Greater(t, s.Queue(), 5*ms)
@@ -327,7 +344,7 @@ func play(t *testing.T, script []byte) {
 			c.QUIC(now, time.Duration(n)*ms, n*1500)
 		case 14:
 			c.Play(float64(n-10) * 1e4)
-			c.Train(n*100, time.Duration(n)*ms)
+			c.Train(n*100, time.Duration(n)*ms, true)
 		case 15:
 			if n < 20 {
 				c.Reset(now)

@@ -78,39 +78,55 @@ func TestTallyAbove(t *testing.T) {
 	}
 }
 
-// Packets leave every millisecond into an empty path and arrive 20 ms later every 2 ms: the path passes a packet in 2 ms,
-// however the acks are batched.
+// Packets leave every millisecond and arrive every 2 ms: the path passes a packet in 2 ms, however they are clumped and
+// their acks batched.
 func TestDeliveryRate(t *testing.T) {
 	const size = 1000
-	var d delivery
-	var s [10]Sample
-	for i := range s {
-		s[i] = d.leave(instant(1+i)*ms, i*size)
-	}
-	for i := range s {
-		d.arrive(s[i], size, instant(21+2*i)*ms)
-		if i == 0 {
-			continue
+	for _, clump := range []time.Duration{1, 4 * ms, 10 * ms} {
+		d := delivery{grain: 100 * time.Microsecond}
+		for i := range 40 {
+			s := d.leave(instant(1+i)*ms, i*size, false)
+			at := instant(21+2*i) * ms
+			d.arrive(s, size, (at+clump-1)/clump*clump)
 		}
-		rate, arrival, ok := d.rate(s[i], 20*ms, 0, size)
+		s, ok := d.rate(20 * ms)
 		require.True(t, ok)
-		require.InDelta(t, 500e3, rate, 1, "packet %d", i)
-		require.InDelta(t, 500e3, arrival, 1)
+		require.InDelta(t, 500e3, s.shown(), 1, "clumps of %v", clump)
+		require.InDelta(t, 500e3, s.arrival, 1)
+		require.False(t, s.limited)
+		_, ok = d.rate(100 * ms)
+		require.False(t, ok, "the curve is shorter")
 	}
+}
 
-	t.Logf("# what left slowly shows how it left, not what the path can")
-	late := d.leave(100*ms, size)
-	d.arrive(late, size, 120*ms)
-	later := d.leave(140*ms, size)
-	d.arrive(later, size, 121*ms)
-	rate, arrival, ok := d.rate(later, 20*ms, 0, size)
+func TestDeliveryRateOfWhatLeftSlowly(t *testing.T) {
+	const size = 1000
+	var d delivery
+	d.arrive(d.leave(100*ms, 0, false), size, 120*ms)
+	late := d.leave(140*ms, size, false)
+	late.limited = true
+	d.arrive(late, size, 121*ms)
+	s, ok := d.rate(ms)
 	require.True(t, ok)
-	require.InDelta(t, 1e6, arrival, 1)
-	require.InDelta(t, 25e3, rate, 1)
+	require.InDelta(t, 1e6, s.arrival, 1)
+	require.InDelta(t, 25e3, s.shown(), 1, "it shows how it left, not what the path can")
+	require.True(t, s.limited)
 
-	t.Logf("# too short an interval tells nothing")
-	_, _, ok = d.rate(later, 20*ms, 2*ms, size)
+	t.Logf("# an empty path begins a new curve")
+	d.arrive(d.leave(500*ms, 0, false), size, 520*ms)
+	_, ok = d.rate(ms)
 	require.False(t, ok)
+}
+
+// The curve reaches back for four base round trips of grains.
+func TestDeliveryCurveIsLongEnough(t *testing.T) {
+	d := delivery{grain: time.Second / 64}
+	for i := range 100_000 {
+		d.arrive(d.leave(instant(i)*ms/10, 1, false), 100, instant(i+1)*ms/10)
+	}
+	s, ok := d.rate(3 * time.Second)
+	require.True(t, ok)
+	require.InDelta(t, 1e6, s.arrival, 1e4)
 }
 
 func TestPacer(t *testing.T) {
@@ -142,7 +158,7 @@ func TestStateNames(t *testing.T) {
 // Random losses count as passed as far as they are usual, so that the estimate is the bottleneck's rate.
 func TestUsualLossPasses(t *testing.T) {
 	c := New(Config{Packet: 1000})
-	c.random = share{value: 0.1, count: memory}
+	c.congestion.baseline = share{value: 0.1, count: memory}
 	c.credit = 2500
 	c.pass(1000)
 	c.pass(1000)
@@ -153,7 +169,7 @@ func TestUsualLossPasses(t *testing.T) {
 	require.EqualValues(t, 2000, c.delivery.total, "a path that drops instead of queueing gets no credit")
 }
 
-// New Reno's congestion avoidance: a packet more each round trip, half after a loss, once an epoch.
+// Congestion avoidance that is as fast as New Reno's: 0.53 packets more each round trip, 0.7 of it after a loss, once an epoch.
 func TestCompete(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 60*ms)
@@ -162,14 +178,14 @@ func TestCompete(t *testing.T) {
 	require.Equal(t, 60000, c.Window())
 	c.queue, c.standing = 30*ms, 30*ms
 	c.step(70*ms, batch{}, true)
-	require.Equal(t, 61000, c.Window())
+	require.Equal(t, 60530, c.Window())
 	c.step(80*ms, batch{lately: true}, false)
-	require.Equal(t, 30500, c.Window())
+	require.Equal(t, 42371, c.Window())
 	require.Equal(t, 80*ms, c.cut)
-	for range 10 {
+	for range 20 {
 		c.halve(90 * ms)
 	}
-	require.Equal(t, minWindow*1000, c.Window())
+	require.Equal(t, leastCompete*1000, c.Window())
 
 	t.Logf("# the queue is gone for a round trip: nobody else is there")
 	c.queue, c.standing = 0, 0
@@ -220,7 +236,7 @@ func TestFound(t *testing.T) {
 		c.delay.trip(1, 50*ms)
 		c.rates.set(0, 1e6)
 		c.enter(Cruise, 1)
-		c.open(2)
+		c.open(2, false)
 		c.rates.set(0, 1.25e6)
 		c.look.peak = peak
 		return c

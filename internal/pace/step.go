@@ -1,8 +1,11 @@
 package pace
 
+import "time"
+
 const (
-	// startGain doubles what is delivered each round trip (BBR).
-	startGain = 2
+	// startGain doubles what is delivered each round trip, though samples are a mean over one: 4 ln 2 (BBR's
+	// startup_pacing_gain). startWindow lets a round trip of it be in flight.
+	startGain, startWindow = 2.77, 2
 	// emptyGain drains a queue that is not our own look's in as long as it is.
 	emptyGain = 0.5
 	// leastSteer and mostSteer bound the correction of the queue while cruising.
@@ -19,6 +22,22 @@ const (
 	drainRounds = 3
 	// idleRounds without a queue, though cruising steers for one, mean that somebody has left: a look need not wait.
 	idleRounds = 1
+	// vacantRounds in a row with next to no queue though we compete mean that nobody else is there.
+	vacantRounds = 8
+	// leastDwell is how long losses of a short queue keep us competing at first: such a queue is gone most of the time
+	// though others fill it. It doubles each time they come back, up to mostDwell.
+	leastDwell, mostDwell = 2 * time.Second, 30 * time.Second
+	// additive and multiplicative are a pair of AIMD that is as fast as New Reno's 1 and 0.5 (RFC 9438, 4.3, for 0.7):
+	// growth in proportion to what one has would be unfair for ever.
+	additive, multiplicative = 0.53, 0.7
+	// leastCompete packets are the least window of a competitor: 16 flows of four would be 15 % of loss by themselves.
+	leastCompete = 2
+	// outpacedPart is which part of what is sent arrives when it makes a queue grow that matters.
+	outpacedPart = 0.9
+	// leastShare is which part of what arrived of its first flight a newcomer takes at least on a path that others fill.
+	leastShare = 0.25
+	// leastHint is the part of a hint that stays when nearly all of its first flight was lost.
+	leastHint = 0.125
 )
 
 // step moves the state machine after a feedback.
@@ -62,6 +81,9 @@ func (c *Controller) strain() {
 	if c.idle++; c.crest > c.delay.aim()/2 {
 		c.idle, c.vain = 0, false
 	}
+	if c.vacated++; c.state != Compete || c.crest > max(c.delay.depth/4, shallow/2) {
+		c.vacated = 0
+	}
 	if c.standing <= c.delay.target()/2 {
 		c.stays = 0
 		return
@@ -75,17 +97,16 @@ func (c *Controller) strain() {
 // stepStart grows until the path shows a queue, drops, or stops growing.
 func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	switch {
-	case c.queue > c.delay.target(), b.lost > 0 && c.roundLeft.share() > blind && c.roundLeft.above(blind):
+	case c.careful && c.confirmed():
+		c.confirm(t)
+	case c.queue > c.delay.target() && c.outpaced() && !c.careful, b.lost > 0 && c.roundLeft.share() > blind && c.roundLeft.above(blind):
+		if c.rates.value() == 0 {
+			c.hint *= max(1-c.roundLeft.share(), leastHint)
+		}
 		c.measured()
 		c.trim()
 		c.enter(Drain, t)
-	case c.careful:
-		if c.confirmed() {
-			c.careful = false
-			c.measured()
-			c.open(t)
-		}
-	case !ended || c.rounds < 2:
+	case !ended || c.rounds < 2 || c.careful:
 	case c.measured() > c.full*growth:
 		c.full, c.flat = c.Estimate(), 0
 	default:
@@ -95,9 +116,39 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	}
 }
 
+// confirm takes the rate of the first flight for the one to begin with, and looks for more where there seems to be room.
+// Where less arrived than was sent, others fill the path, and what arrived is our share of a queue that takes all: too much.
+// While the flight was sent, the queue grew by what others and we sent beyond the path's rate, which the hint tells; what
+// others left is the rest. A leastShare of what arrived is begun with anyway, for the hint may have been too high.
+func (c *Controller) confirm(t instant) {
+	s, ok := c.delivery.flight()
+	if !ok || s.limited || s.took < minStanding && c.delivery.total-c.before < int64(c.Window())*9/10 {
+		return
+	}
+	c.careful = false
+	full := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
+	rate := s.shown()
+	if full {
+		rate = min(rate, max(s.sent-c.hint*(s.sent/s.arrival-1), leastShare*s.arrival))
+	}
+	c.hint = 0
+	c.rates.set(c.filling, rate+c.play)
+	if full {
+		c.enter(Drain, t)
+	} else {
+		c.open(t, true)
+	}
+}
+
+// outpaced tells whether less arrives than was sent: that is what makes a queue of ours grow, and jitter does not.
+func (c *Controller) outpaced() bool {
+	s, ok := c.delivery.rate(c.delay.base() / 2)
+	return ok && s.arrival < outpacedPart*s.sent
+}
+
 // confirmed tells whether enough arrived to take a measured rate for the one to begin with.
 func (c *Controller) confirmed() bool {
-	return c.rounds > 0 && c.delivery.total-c.before >= int64(trainPackets*c.cfg.Packet) && c.rates.value() > 0
+	return c.delivery.total-c.before >= int64(trainPackets*c.cfg.Packet)
 }
 
 // measured replaces the hint by what was measured, and returns that.
@@ -112,7 +163,7 @@ func (c *Controller) measured() float64 {
 // pauses': while a queue stands, what arrives shows the rate of the bottleneck, or our share of it.
 func (c *Controller) trim() {
 	if estimate := c.rates.value(); c.recent > 0 && c.recent < estimate {
-		c.rates.set(c.round, max(c.recent, estimate/2))
+		c.rates.set(c.filling, max(c.recent, estimate/2))
 	}
 }
 
@@ -124,7 +175,7 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	}
 	switch {
 	case c.looked:
-		c.afterLook(t)
+		c.afterLook()
 	case c.queue <= c.delay.aim() && c.inFlight <= c.Window():
 		c.enter(Cruise, t)
 	case !ended:
@@ -150,14 +201,38 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	switch {
 	case c.rival > 0 && t-c.rival < minimumLife && c.stays >= drainRounds:
 		c.compete(t)
+	case c.look.until == 0 && (b.full || c.flooded()):
+		c.answerLoss(t)
 	case c.queue > 2*target, ended && c.standing > target, c.queue > target && c.excess(b):
 		c.trim()
 		c.enter(Drain, t)
 	case t-c.delay.touched > minimumLife/2:
 		c.enter(Dip, t)
 	case ended && (c.rounds >= c.pause || c.vacant()) && c.delivery.limited <= c.delivery.total:
-		c.open(t)
+		c.open(t, false)
 	}
+}
+
+// answerLoss answers losses of a full queue that no look of ours explains. The first time the aim may have been too deep for
+// a queue that short; the next time somebody else fills it.
+func (c *Controller) answerLoss(t instant) {
+	c.remember(t)
+	if !c.flooded() && (c.bumped == 0 || t-c.bumped > minimumLife/2) {
+		c.bumped = t
+		c.trim()
+		c.enter(Drain, t)
+		return
+	}
+	if c.kept = c.recent; c.kept == 0 {
+		c.kept = c.Estimate()
+	}
+	c.compete(t)
+	c.halve(t)
+}
+
+// flooded reports that more is lost in this round than any random loss explains, whatever the queue.
+func (c *Controller) flooded() bool {
+	return c.roundLeft.share() > blind && c.roundLeft.beyond(maxRandomLoss)
 }
 
 // excess tells whether more was just lost than random loss explains.
@@ -179,26 +254,48 @@ func (c *Controller) stepDip(t instant, ended bool) {
 
 // compete begins with the part of the bottleneck that we had before the queue stayed.
 func (c *Controller) compete(t instant) {
+	if c.dwell = min(2*c.dwell, mostDwell); c.rival == 0 || t-c.rival > minimumLife {
+		c.dwell = leastDwell
+	}
+	c.rival = t
 	c.window = max(c.kept*c.delay.smoothed.Seconds(), c.leastWindow())
 	c.cut = t
 	c.enter(Compete, t)
 }
 
-// stepCompete is New Reno's congestion avoidance (RFC 5681), until the queue is gone for a round trip.
+// stepCompete is congestion avoidance as of New Reno (RFC 5681), until the queue is gone for a round trip.
 func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 	switch {
-	case b.lately && c.queue > c.delay.target():
-		c.halve(t)
-	case ended && c.standing < c.delay.target()/2:
+	case b.lately && (b.full || c.flooded() || c.queue > c.delay.target()):
 		c.rival = t
-		c.enter(Cruise, t)
+		c.halve(t)
+	case ended && c.alone(t):
+		c.resign(t)
 	case ended:
-		c.window += float64(c.cfg.Packet)
+		c.window += additive * float64(c.cfg.Packet)
 	}
+}
+
+// resign goes on alone, at the rate of the window. Where next to no queue was seen for long there was no rival: the losses
+// were random ones, and no reason for more than one reduction.
+func (c *Controller) resign(t instant) {
+	rate := c.window / max(c.delay.smoothed, 1).Seconds()
+	if c.vacated >= vacantRounds {
+		rate = max(rate, multiplicative*c.kept)
+	}
+	c.rival = t
+	c.rates.set(c.filling, min(c.rates.value(), rate))
+	c.enter(Cruise, t)
+}
+
+// alone reports that nobody seems to fill the queue any more.
+func (c *Controller) alone(t instant) bool {
+	return c.standing < c.delay.target()/2 && (c.vacated >= vacantRounds || t-c.since >= c.dwell || !c.delay.short())
 }
 
 // halve answers a loss epoch.
 func (c *Controller) halve(t instant) {
-	c.window = max(c.window/2, c.leastWindow())
+	c.remember(t)
+	c.window = max(c.window*multiplicative, leastCompete*float64(c.cfg.Packet))
 	c.cut = t
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
+
+	"github.com/quivernet/quiver/internal/pace"
 )
 
 // purpose is why a packet is built.
@@ -88,6 +90,9 @@ func (s *Session) size() int {
 
 func (s *Session) mayLeave(t time.Duration) bool {
 	now := s.time(t)
+	if s.control.State() == pace.Start {
+		s.control.Waiting(s.source.Waiting())
+	}
 	at, ok := s.control.Next(now, s.size(), s.records.bytes)
 	if !ok || at.After(now) {
 		return false

@@ -16,7 +16,7 @@ func (s *step) send(n int) {
 	s.up.total += n
 	s.up.acked = append(s.up.acked, make([]bool, n)...)
 	s.a.Wake()
-	for range 200 {
+	for range 1000 {
 		if s.up.delivered() {
 			break
 		}

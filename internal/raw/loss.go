@@ -26,8 +26,8 @@ func (s *Session) detectLosses(t time.Duration) {
 		}
 	}
 	s.checkSize(t)
-	if bytes, span, ok := s.train.measured(); ok {
-		s.control.Train(bytes, span)
+	if bytes, span, even, ok := s.train.measured(); ok {
+		s.control.Train(bytes, span, even)
 	}
 }
 
@@ -84,6 +84,9 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 	if was == lost {
 		s.stats.Spurious++
 		s.loss.Spurious()
+		if r.paced {
+			s.control.Spurious(r.sample)
+		}
 	}
 	s.mtu.acked(n, r)
 	s.arrived = max(s.arrived, r.sent)

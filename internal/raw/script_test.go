@@ -98,5 +98,6 @@ func (sinkOnly) AppendPayload(_ time.Time, b []byte, _ int) ([]byte, uint64, boo
 func (sinkOnly) Acked(time.Time, uint64)        {}
 func (sinkOnly) Lost(time.Time, uint64)         {}
 func (sinkOnly) Receive(time.Time, []byte)      {}
+func (sinkOnly) Waiting() int                   { return 0 }
 func (sinkOnly) Advance(time.Time)              {}
 func (sinkOnly) NextTimeout() (time.Time, bool) { return time.Time{}, false }

@@ -10,6 +10,9 @@ type Source interface {
 	// is called. A packet with room left asks again with a smaller max.
 	AppendPayload(now time.Time, buf []byte, max int) (b []byte, token uint64, ok bool)
 
+	// Waiting returns about how many bytes are to be sent, 0 = unknown. It is asked before the first packets of a transfer.
+	Waiting() int
+
 	// Acked says that the payload arrived, Lost that it is to be sent again. Each is called at most once for a payload;
 	// Acked may come after Lost, when the packet was late and not lost.
 	Acked(now time.Time, token uint64)

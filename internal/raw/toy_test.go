@@ -99,6 +99,8 @@ func (p *pieces) Receive(now time.Time, b []byte) {
 	}
 }
 
+func (p *pieces) Waiting() int { return 0 }
+
 func (p *pieces) Advance(now time.Time) {
 	if !p.refuseTil.IsZero() && !now.Before(p.refuseTil) {
 		p.refuseTil = time.Time{}

@@ -64,7 +64,7 @@ func newSession(s raw.Source, client bool, seed uint64, train float64, rtt time.
 	if train > 0 {
 		const bytes = 16 * 1500
 		c.NoTrain = true
-		c.Controller.Train(bytes, time.Duration(bytes*8e9/train))
+		c.Controller.Train(bytes, time.Duration(bytes*8e9/train), true)
 	}
 	binary.LittleEndian.PutUint64(c.Seed[:], seed+1)
 	session, err := raw.NewSession(c)
@@ -144,6 +144,8 @@ func (s *source) take() bool {
 	s.left--
 	return s.left >= 0
 }
+
+func (s *source) Waiting() int { return (s.total - int(s.next) + len(s.again)) * piece }
 
 func appendPiece(b []byte, n uint32) []byte {
 	b = binary.BigEndian.AppendUint32(b, n)

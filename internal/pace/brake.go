@@ -1,0 +1,35 @@
+package pace
+
+import "math"
+
+const (
+	// brakeShare of packets lost over brakeRounds is more than any random loss that is lived with: RFC 8084's circuit
+	// breaker, which acts on a persistent excess and not on one burst.
+	brakeShare  = 0.15
+	brakeRounds = 3
+)
+
+// brake is the circuit breaker of RFC 8084: whatever the model believes, persistent loss above a ceiling halves it, again
+// and again.
+type brake struct {
+	tally  tally
+	rounds int
+}
+
+// roundOver takes what a round lost and reports whether to halve.
+func (b *brake) roundOver(round tally) bool {
+	b.tally.lost += round.lost
+	b.tally.acked += round.acked
+	if b.rounds++; b.rounds < brakeRounds {
+		return false
+	}
+	t := b.tally
+	*b = brake{}
+	return t.beyond(brakeShare)
+}
+
+// beyond reports whether more was lost than a share of random loss brings about but once in many thousand times.
+func (t tally) beyond(share float64) bool {
+	expected := share * float64(t.lost+t.acked)
+	return float64(t.lost) > expected+4*math.Sqrt(expected)
+}

@@ -1,0 +1,71 @@
+package pace
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestBrake(t *testing.T) {
+	var b brake
+	rounds := func(n int, round tally) (pulls int) {
+		for range n {
+			if b.roundOver(round) {
+				pulls++
+			}
+		}
+		return pulls
+	}
+	require.Zero(t, rounds(30, tally{lost: 10, acked: 90}), "10 % may be random")
+	require.Equal(t, 10, rounds(30, tally{lost: 40, acked: 60}), "each three rounds")
+	require.Zero(t, rounds(1, tally{lost: 100}), "a burst is none yet")
+	require.Zero(t, rounds(2, tally{acked: 400}))
+	require.Zero(t, rounds(3, tally{lost: 1, acked: 2}), "few packets may all be unlucky")
+}
+
+// A controller that believes its path ten times as fast as it is comes down to the path's rate within some rounds, whatever
+// else it has learnt: a baseline of random loss at its cap included.
+func TestBrakeStopsAFool(t *testing.T) {
+	const path, packet = 1e6, 1000 // bytes a second
+	c := New(Config{Packet: packet})
+	c.delay.trip(1, 50*ms)
+	c.rates.set(0, 10*path)
+	c.congestion.baseline = share{value: maxRandomLoss, count: memory}
+	c.enter(Cruise, 1)
+	round := 0
+	for ; c.Estimate() > 2*path; round++ {
+		require.Less(t, round, 4*brakeRounds)
+		passes := min(path/c.Estimate(), 1)
+		c.roundLeft = tally{lost: int(500 * (1 - passes)), acked: int(500 * passes)}
+		c.congestion.learnt = instant(round) * 50 * ms
+		c.endRound(instant(round) * 50 * ms)
+	}
+	require.Zero(t, c.usual(), "what was believed of random loss is forgotten")
+}
+
+// Packets that were only late give back what their losses took.
+func TestUndo(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(1, 50*ms)
+	c.kept = 1e6
+	c.compete(10 * ms)
+	window := c.Window()
+	c.roundLeft.lost = 2
+	c.halve(100 * ms)
+	require.Less(t, c.Window(), window)
+	c.Spurious(Sample{sent: 60 * ms})
+	require.Less(t, c.Window(), window, "one of two")
+	c.Spurious(Sample{sent: 120 * ms})
+	require.Less(t, c.Window(), window, "it left after the reaction")
+	c.Spurious(Sample{sent: 61 * ms})
+	require.Equal(t, window, c.Window())
+
+	t.Logf("# a rate comes back, too")
+	c.rates.set(0, 2e6)
+	c.enter(Cruise, 200*ms)
+	c.recent, c.roundLeft.lost = 1e6, 1
+	c.answerLoss(300 * ms)
+	require.EqualValues(t, 1e6, c.Estimate())
+	c.Spurious(Sample{sent: 250 * ms})
+	require.EqualValues(t, 2e6, c.Estimate())
+}

@@ -1,0 +1,89 @@
+package pace
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// judged feeds a congestion with packets a millisecond apart, whose queue rises as a saw. Some are lost, which shows when
+// the fourth after them has arrived.
+func judged(c *congestion, packets int, deepest time.Duration, lose func(i int) bool) (alarms int) {
+	var lost []instant
+	for i := range packets {
+		t := instant(1+i) * ms
+		if lose(i) {
+			lost = append(lost, t)
+		} else {
+			c.acked(t, t, deepest*time.Duration(i%40)/40)
+		}
+		for len(lost) > 0 && t >= lost[0]+4*ms {
+			c.lost(lost[0])
+			lost = lost[1:]
+		}
+		if i%8 == 7 && c.verdict(t, false, true) {
+			alarms++
+		}
+	}
+	return alarms
+}
+
+func TestCongestionIsLossInDeepQueues(t *testing.T) {
+	t.Logf("# one packet in forty, always where the queue is deepest")
+	require.Greater(t, judged(new(congestion), 4000, 40*ms, func(i int) bool { return i%40 == 38 }), 50)
+	t.Logf("# as many where it is shallow")
+	require.LessOrEqual(t, judged(new(congestion), 4000, 40*ms, func(i int) bool { return i%40 == 3 }), 1, "the first one, before a deep queue was seen")
+}
+
+func TestRandomLossIsNoCongestion(t *testing.T) {
+	dice := testkit.Rand(t)
+	for _, share := range []float64{0.01, 0.05, 0.1} {
+		random := func(int) bool { return dice.Float64() < share }
+		c := new(congestion)
+		alarms := judged(c, 20_000, 40*ms, random)
+		require.LessOrEqual(t, alarms, 40, "%g", share)
+		require.InDelta(t, share, c.usual(20_000*ms), 0.05)
+	}
+	t.Logf("# without a queue all loss is random")
+	require.Zero(t, judged(new(congestion), 4000, 0, func(i int) bool { return i%20 == 0 }))
+}
+
+func TestBaselineFades(t *testing.T) {
+	c := &congestion{baseline: share{value: 0.08, count: memory}, learnt: time.Second}
+	require.InDelta(t, 0.08, c.usual(time.Second), 1e-9)
+	require.InDelta(t, 0.04, c.usual(2*time.Second), 1e-9)
+	c.forget()
+	require.Zero(t, c.usual(time.Second))
+}
+
+// Every loss counts beside a rival, whatever queue it met.
+func TestLossBesideARival(t *testing.T) {
+	c := new(congestion)
+	for i := range 40 {
+		c.acked(instant(i+1)*ms, instant(i+1)*ms, 0)
+	}
+	c.lost(20 * ms)
+	require.True(t, c.verdict(50*ms, true, false))
+}
+
+func TestCalm(t *testing.T) {
+	var c calm
+	for i := range 8 {
+		c.note(50*ms + time.Duration(i)*ms)
+	}
+	c.roundOver(time.Second)
+	require.Equal(t, 7*ms, c.above(50*ms), "jitter comes up to that in every round")
+	t.Logf("# a round with a queue does not raise it")
+	for range 8 {
+		c.note(90 * ms)
+	}
+	c.roundOver(2 * time.Second)
+	require.Equal(t, 7*ms, c.above(50*ms))
+	t.Logf("# a short round says nothing")
+	c.note(50 * ms)
+	c.roundOver(3 * time.Second)
+	require.Equal(t, 7*ms, c.above(50*ms))
+}
