@@ -56,9 +56,9 @@ func (ch *channel) outstanding() int { return int(ch.next - ch.first) }
 // hasFresh reports whether something waits that was never sent.
 func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.len() > 0 }
 
-// begun reports whether a part of a message has left and the next is to follow.
-func (ch *channel) begun() bool {
-	if ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
+// begun reports whether a part of a message has left and the next may follow; held says that it may not, of an unreliable one.
+func (ch *channel) begun(held bool) bool {
+	if !held && ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return true
 	}
 	return ch.fresh < ch.next && ch.out.at(ch.fresh).flags&flagBegin == 0

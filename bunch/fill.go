@@ -89,8 +89,8 @@ func (c *Conn) placeResends(ch *channel) bool {
 }
 
 // fillFresh serves the channels of lv in turn, until one does not fit or all that is left waits for a higher limit or for
-// the rate. Each gets an entry, so that no long message holds up others; bulk gets a whole message, for the limit is charged
-// with all of those that have begun.
+// the rate. Each gets an entry, so that no long message holds up others; bulk gets a whole message, unless the rate holds the
+// rest of it, for the limit is charged with all of those that have begun.
 func (c *Conn) fillFresh(lv *level) {
 	waiting := 0 // in a row
 	for lv.fresh.len() > waiting && !c.build.full() {
@@ -102,7 +102,7 @@ func (c *Conn) fillFresh(lv *level) {
 		if waiting++; result == done {
 			waiting = 0
 		}
-		if ch.priority == Bulk && ch.begun() {
+		if ch.priority == Bulk && ch.begun(c.saturation.held) {
 			continue
 		}
 		lv.fresh.pop()

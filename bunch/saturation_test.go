@@ -1,6 +1,8 @@
 package bunch
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +59,39 @@ func TestHoldLetsReliablePlayPass(t *testing.T) {
 	require.Equal(t, [4]int{Reliable: 10}, p.taken(1))
 	unreliable, waits = c.Waiting()
 	require.False(t, unreliable || waits)
+	p.settled()
+}
+
+// TestHeldBulkMessageLetsOthersPass: an unreliable message of which a part has left is held in the middle. Neither other
+// channels nor what its own channel may still send waits for it or takes the others' turns.
+func TestHeldBulkMessageLetsOthersPass(t *testing.T) {
+	p := newPair(t, Config{})
+	c, half, other := p.ends[0], p.open(0, Bulk), p.open(0, Bulk)
+	p.send(0, half, Reliable, nil)
+	p.run(time.Second)
+	p.send(0, half, Unreliable, pattern(5*EntryBytes, 0))
+	packet, _, ok := c.AppendPacket(p.now, nil, p.max)
+	require.True(t, ok)
+	p.put(0, packet)
+	c.Hold(true, false)
+	for range 2 {
+		p.send(0, half, Reliable, pattern(maxWhole, 1))
+		p.send(0, other, Reliable, pattern(maxWhole, 1))
+	}
+	_, bulk := c.Waiting()
+	require.True(t, bulk)
+	var order []string
+	for packet, _, ok = c.AppendPacket(p.now, nil, p.max); ok; packet, _, ok = c.AppendPacket(p.now, nil, p.max) {
+		for _, name := range bunchesOf(t, packet) {
+			name, _, _ = strings.Cut(name, "[")
+			order = append(order, name)
+		}
+		p.put(0, packet)
+	}
+	require.Equal(t, []string{"1/1", "3/0", "1/2", "3/1"}, slices.Compact(order))
+	c.Hold(false, false)
+	p.run(time.Second)
+	require.Equal(t, [4]int{Reliable: 5, Unreliable: 1}, p.taken(1))
 	p.settled()
 }
 
