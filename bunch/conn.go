@@ -27,7 +27,7 @@ type Conn struct {
 	corked      bool
 	flushing    bool // though corked
 	corkedAt    time.Duration
-	unreliables int // bytes queued
+	unreliables backlog // not sent
 	saturation  saturation
 
 	// Path.

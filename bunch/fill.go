@@ -244,9 +244,10 @@ func (c *Conn) placeUnreliable(ch *channel) placed {
 	c.build.bunches++
 	c.stats.BunchesSent++
 	c.undo.datagrams = append(c.undo.datagrams, unsentDatagram{channel: ch, datagram: *u})
-	c.unreliables -= len(payload)
+	c.unreliables.add(0, -len(payload))
 	c.addQueued(ch, -len(payload))
 	if u.part++; int(u.part) == u.parts() {
+		c.unreliables.add(-1, 0)
 		ch.unreliable.pop()
 	}
 	return done

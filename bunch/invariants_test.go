@@ -21,7 +21,7 @@ func checkConn(t testing.TB, c *Conn) {
 		return
 	}
 	copies := checkFlights(t, c)
-	entries, unreliables := 0, 0
+	entries, unreliables := 0, backlog{}
 	var queued [levels]int
 	for number, ch := range c.channels.open {
 		if number != ch.number {
@@ -31,7 +31,7 @@ func checkConn(t testing.TB, c *Conn) {
 		entries += ch.outstanding()
 		for i := ch.unreliable.head; i < len(ch.unreliable.items); i++ {
 			u := ch.unreliable.items[i]
-			unreliables += len(u.payload) - int(u.part)*EntryBytes
+			unreliables.add(1, len(u.payload)-int(u.part)*EntryBytes)
 			waiting += len(u.payload) - int(u.part)*EntryBytes
 		}
 		if waiting != ch.queuedBytes {
@@ -57,7 +57,8 @@ func checkConn(t testing.TB, c *Conn) {
 		}
 	}
 	same(t, int64(entries), int64(c.flow.entries), "entries in reliable buffers")
-	same(t, int64(unreliables), int64(c.unreliables), "unreliable bytes that wait")
+	same(t, int64(unreliables.messages), int64(c.unreliables.messages), "unreliable messages that wait")
+	same(t, int64(unreliables.bytes), int64(c.unreliables.bytes), "unreliable bytes that wait")
 	checkReceiver(t, c)
 }
 
@@ -208,7 +209,7 @@ func checkReceiver(t testing.TB, c *Conn) {
 	for i := range ready {
 		pinned += int(ready[i].pinned)
 		if ready[i].Delivery >= Unreliable {
-			unreliable += unreliablePrice(&ready[i])
+			unreliable += unreliablePrice(1, len(ready[i].Payload))
 		}
 	}
 	for _, ch := range c.channels.open {

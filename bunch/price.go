@@ -44,7 +44,8 @@ func answers(flags byte, size int) bool { return flags&^flagOpen == flagAnswer &
 
 func inMemory(size int) int { return size + size/8 }
 
-func unreliablePrice(m *Message) int { return messageCost + inMemory(len(m.Payload)) }
+// unreliablePrice is what unreliable messages cost that wait, on either side.
+func unreliablePrice(messages, bytes int) int { return messages*messageCost + inMemory(bytes) }
 
 // messagesIn counts the messages of a whole bunch, as far as they can be read.
 func messagesIn(b []byte) (count int) {

@@ -95,6 +95,30 @@ func TestHeldBulkMessageLetsOthersPass(t *testing.T) {
 	p.settled()
 }
 
+// TestEmptyUnreliableMessagesWait as others do: they are seen, and a path that does not take them is saturated.
+func TestEmptyUnreliableMessagesWait(t *testing.T) {
+	p := newPair(t, Config{})
+	c, ch := p.ends[0], p.open(0, Normal)
+	p.send(0, ch, Reliable, nil)
+	p.run(time.Second)
+	c.Hold(true, false)
+	p.send(0, ch, Unreliable, nil)
+	unreliable, _ := c.Waiting()
+	require.True(t, unreliable)
+	for range 4 {
+		c.Cork(true)
+		c.Cork(false)
+		p.run(33 * time.Millisecond)
+	}
+	_, saturated := c.Unreliable()
+	require.True(t, saturated)
+	c.Hold(false, false)
+	p.run(time.Second)
+	unreliable, _ = c.Waiting()
+	require.False(t, unreliable)
+	p.settled()
+}
+
 // What still waits from earlier ticks, tick after tick, is a queue that the path does not drain.
 func TestUnreliableMessagesThatStandSaturate(t *testing.T) {
 	p := newPair(t, Config{})

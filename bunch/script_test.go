@@ -347,7 +347,7 @@ func (s *script) finish() {
 
 func (s *script) done() bool {
 	for _, c := range s.ends {
-		if !c.Drained() || c.Ready() > 0 || c.unreliables > 0 {
+		if !c.Drained() || c.Ready() > 0 || c.unreliables.messages > 0 {
 			return false
 		}
 	}

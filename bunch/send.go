@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-const maxUnreliable = 256 << 10 // bytes of unreliable messages that may wait; the oldest of the channel make room
+const maxUnreliable = 256 << 10 // price of the unreliable messages that may wait; the oldest of the channel make room
 
 // datagram is an unreliable message on its way out.
 type datagram struct {
@@ -156,11 +156,10 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 }
 
 func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
-	most := c.maxUnreliables()
-	for c.unreliables+len(payload) > most && ch.unreliable.len() > 0 {
+	for c.crowded(len(payload)) && ch.unreliable.len() > 0 {
 		c.dropUnreliable(ch)
 	}
-	if c.unreliables+len(payload) > most {
+	if c.crowded(len(payload)) {
 		c.stats.DroppedUnreliable++
 		return
 	}
@@ -170,8 +169,8 @@ func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 	} else {
 		u.payload = append(make([]byte, 0, len(payload)), payload...)
 	}
-	c.unreliables += len(payload)
-	c.saturation.young += len(payload)
+	c.unreliables.add(1, len(payload))
+	c.saturation.young++
 	ch.unreliable.push(u)
 	c.addQueued(ch, len(payload))
 	c.schedule(ch)
@@ -180,7 +179,7 @@ func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 func (c *Conn) dropUnreliable(ch *channel) {
 	u := ch.unreliable.pop()
 	left := len(u.payload) - int(u.part)*EntryBytes
-	c.unreliables -= left
+	c.unreliables.add(-1, -left)
 	c.addQueued(ch, -left)
 	c.blocks.put(u.payload)
 	c.stats.DroppedUnreliable++
@@ -220,7 +219,7 @@ func (c *Conn) Cork(on bool) {
 	c.changed = c.changed || c.corked && !on
 	if on && !c.corked {
 		c.corkedAt = c.now
-		c.saturation.look(c.now, c.unreliables)
+		c.saturation.look(c.now, c.unreliables.messages)
 	}
 	if !on {
 		c.saturation.young = 0

@@ -289,13 +289,34 @@ func TestUnreliableBytesThatWaitAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	for range 10 {
 		require.NoError(t, c.Send(ch, Unreliable, make([]byte, 60_000)))
-		require.LessOrEqual(t, c.unreliables, maxUnreliable)
+		require.LessOrEqual(t, unreliablePrice(c.unreliables.messages, c.unreliables.bytes), maxUnreliable)
 		checkConn(t, c)
 	}
-	require.Equal(t, uint64(6), c.Stats().DroppedUnreliable, "the oldest make room")
+	require.Equal(t, uint64(7), c.Stats().DroppedUnreliable, "the oldest make room")
 	require.NoError(t, c.Send(other, Unreliable, make([]byte, 60_000)))
-	require.Equal(t, uint64(7), c.Stats().DroppedUnreliable, "but not those of other channels")
+	require.Equal(t, uint64(8), c.Stats().DroppedUnreliable, "but not those of other channels")
 	checkConn(t, c)
+}
+
+// TestSmallUnreliableMessagesThatWaitAreBounded: what a message takes beside its bytes counts, or empty ones would have no
+// bound at all.
+func TestSmallUnreliableMessagesThatWaitAreBounded(t *testing.T) {
+	for _, size := range []int{0, 1, 20, 100} {
+		c, ch := newClient(t, Config{})
+		before, payload := heapNow(), make([]byte, size)
+		for range 1 << 17 {
+			require.NoError(t, c.Send(ch, Unreliable, payload))
+		}
+		waiting := c.channels.open[ch].unreliable.len()
+		t.Logf("%d messages of %d bytes wait, %d KiB", waiting, size, (heapNow()-before)>>10)
+		require.Less(t, heapNow()-before, 4*maxUnreliable)
+		require.LessOrEqual(t, unreliablePrice(waiting, waiting*size), maxUnreliable)
+		require.Greater(t, unreliablePrice(waiting+1, (waiting+1)*size), maxUnreliable)
+		require.EqualValues(t, 1<<17-waiting, c.Stats().DroppedUnreliable)
+		bytes, _ := c.Unreliable()
+		require.Equal(t, waiting*size, bytes, "the figure for rates is what will leave")
+		checkConn(t, c)
+	}
 }
 
 func TestChanged(t *testing.T) {

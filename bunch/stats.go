@@ -29,7 +29,7 @@ type Stats struct {
 	DroppedClosedChannel uint64 // bunches for a channel that is closed
 	DroppedBeforeOpen    uint64 // unreliable messages for channels that are not open yet
 	DroppedLate          uint64 // UnreliableSequenced messages that a newer one overtook, and parts 512 packets behind their message
-	DroppedUnreliable    uint64 // unreliable messages beyond 256 KiB waiting, on either side
+	DroppedUnreliable    uint64 // unreliable messages beyond 256 KiB waiting, on either side, each with 64 bytes beside its own
 	DroppedAssembly      uint64 // unreliable messages in parts that never became whole
 }
 

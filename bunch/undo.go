@@ -99,28 +99,29 @@ func (c *Conn) unsendDatagrams() {
 		if u.part == 0 && u.parts() > 1 {
 			u.channel.message--
 		}
-		if !u.pushBack() {
+		back, ok := u.pushBack()
+		if !ok {
 			continue // what follows it was dropped, and counted, meanwhile
 		}
 		size := min(len(u.payload)-int(u.part)*EntryBytes, EntryBytes)
-		c.unreliables += size
+		c.unreliables.add(back, size)
 		c.addQueued(u.channel, size)
 		c.schedule(u.channel)
 	}
 	c.undo.datagrams = c.undo.datagrams[:0]
 }
 
-// pushBack returns an unreliable bunch to the head of its queue. All but the last part of a message go back to the rest
-// of it; false when that is gone. Only the head of a queue can be a rest.
-func (u *unsentDatagram) pushBack() bool {
+// pushBack returns an unreliable bunch to the head of its queue, and says how many messages wait there more. All but the last
+// part of a message go back to the rest of it; ok is false when that is gone. Only the head of a queue can be a rest.
+func (u *unsentDatagram) pushBack() (messages int, ok bool) {
 	q := &u.channel.unreliable
 	if int(u.part) == u.parts()-1 {
 		q.unpop(u.datagram)
-		return true
+		return 1, true
 	}
 	if q.len() == 0 || q.peek().part != u.part+1 {
-		return false
+		return 0, false
 	}
 	q.peek().part = u.part
-	return true
+	return 0, true
 }

@@ -35,7 +35,7 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 }
 
 func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) {
-	cost := unreliablePrice(&m)
+	cost := unreliablePrice(1, len(m.Payload))
 	if c.parked+c.waitingUnreliable+cost > maxParked {
 		c.stats.DroppedUnreliable++ // the owner does not fetch them
 		return

@@ -91,10 +91,10 @@ type Config struct {
 	Rate      int // of one connection. UE: CurrentNetSpeed, MaxClientRate
 	WorldRate int // of all connections together; those with bulk have equal shares of what is left for it
 
-	// QueueUnreliable queues unreliable calls that would wait, as a Multicast always is: up to 256 KiB a connection, and 32 KiB
-	// once some has waited for 66 ms; the oldest of an actor make room. Without it a Server or Client RPC is dropped while the
-	// Rate is used up, or some has waited for 66 ms. Call returns nil all the same: [Conn.Stats] counts both, as Drops.Saturated
-	// and Drops.Unreliable.
+	// QueueUnreliable queues unreliable calls that would wait, as a Multicast always is: up to 256 KiB a connection, 64 bytes
+	// for each included, and 32 KiB once some has waited for 66 ms; the oldest of an actor make room. Without it a Server or
+	// Client RPC is dropped while the Rate is used up, or some has waited for 66 ms. Call returns nil all the same: [Conn.Stats]
+	// counts both, as Drops.Saturated and Drops.Unreliable.
 	QueueUnreliable bool
 
 	// RawCarrier puts sealed packets of our own beside QUIC's on the socket, for bulk data on lossy paths, when the peer
