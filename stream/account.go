@@ -62,14 +62,14 @@ func newAccount(world *budget, config *Config) *account {
 // that is not full.
 func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
 
-// allocated is what n bytes of heap take: the runtime's size classes are an eighth apart at most, and what is larger than
-// 32 KiB is whole pages of 8 KiB.
+// allocated is what n bytes of heap take at the most: from 64 bytes on the runtime's size classes are 3/16 apart or less (4,097
+// bytes take 4,864), below it 16 bytes, and what is larger than 32 KiB is whole pages of 8 KiB.
 func allocated(n int64) int64 {
 	const largest, page = 32 << 10, 8 << 10
 	if n > largest {
 		return (n + page - 1) / page * page
 	}
-	return min(n+n/8, largest)
+	return min(n+n*3/16+16, largest)
 }
 
 // hold notes n more bytes of memory. It is false, and notes nothing, when they are beyond what was promised and early,
