@@ -40,22 +40,54 @@ func (b *budget) free() int64 {
 }
 
 // account is what one connection takes of its world's budget: memory that it holds, by its real size, or the credit that
-// was promised to it, whichever is more. It is safe from any goroutine, and taken after all other locks.
+// was promised to it, whichever is more, and room to go on. It is safe from any goroutine, and taken after all other locks.
+//
+// The room is what keeps a full budget from stopping what has begun. Chunks come in order, so one that finds no memory holds
+// up all behind it, whose credit is what fills the budget. Whatever else a connection holds or is promised therefore leaves
+// goOnBytes free, for the chunk that is waited for: it comes in, is handed over, and its room is there for the next.
 type account struct {
 	world *budget
 	floor int64 // of charged: what stands to every connection while the budget has it
 	early int64 // bytes that may be held beyond what was promised
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	sums
+	charged int64 // from sums.least to sums.most
+	closed  bool
+}
+
+// sums is what an account is charged for.
+type sums struct {
 	held     int64
 	promised int64
-	charged  int64
-	closed   bool
+	borrowed int64 // held beside all promises
 }
+
+func (s sums) plus(more sums) sums {
+	return sums{s.held + more.held, s.promised + more.promised, s.borrowed + more.borrowed}
+}
+
+// least is the charge while the room to go on is in use.
+func (s sums) least() int64 { return max(s.held, s.promised) + s.borrowed }
+
+// most is the charge with all of the room. Who holds nothing waits for nothing.
+func (s sums) most() int64 {
+	if s.held == 0 && s.promised == 0 {
+		return s.borrowed
+	}
+	return s.least() + goOnBytes
+}
+
+const (
+	// awaitedSlices has the largest part that a sender makes.
+	awaitedSlices = (maxPartHeader + maxElementBytes + sliceBytes - 1) / sliceBytes
+	// goOnBytes is the room for a chunk that is waited for, and for the records of both routes before it, in whole pages.
+	goOnBytes = (awaitedSlices*sliceBytes+8191)/8192*8192 + 2*receiverBytes
+)
 
 func newAccount(world *budget, config *Config) *account {
 	early := heldBytes(config.early()) + allocated(sliceRounding)
-	return &account{world: world, floor: early + heldBytes(minPending), early: early}
+	return &account{world: world, floor: early + heldBytes(minPending) + 2*receiverBytes + goOnBytes, early: early}
 }
 
 // heldBytes is what so many bytes of parts take at the most: what the allocator adds, the blocks' own bytes, and a block
@@ -80,7 +112,25 @@ func (a *account) hold(n int64) bool {
 	if a.closed || a.held+n > a.promised+a.early {
 		return false
 	}
-	return a.change(n, 0)
+	return a.change(sums{held: n})
+}
+
+// await is hold for the chunk that is waited for, which may use the room to go on.
+func (a *account) await(n int64) bool { return a.hold(n) || a.goOn(sums{held: n}) }
+
+// record notes the memory of records without which no chunk comes in.
+func (a *account) record(n int64) bool { return a.borrow(n) || a.goOn(sums{borrowed: n}) }
+
+// goOn notes what the room has place for.
+func (a *account) goOn(more sums) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	after := a.plus(more)
+	if a.closed || after.least() > a.charged {
+		return false
+	}
+	a.sums = after
+	return true
 }
 
 // must notes n more bytes of memory which have to be held, whatever the limits are: little, and bounded elsewhere.
@@ -88,7 +138,7 @@ func (a *account) must(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.held += n
-	a.force()
+	a.settle()
 }
 
 // drop notes that n bytes are held no more.
@@ -98,7 +148,7 @@ func (a *account) drop(n int64) { a.must(-n) }
 func (a *account) promise(n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.closed && a.change(0, n)
+	return !a.closed && a.change(sums{promised: n})
 }
 
 // withdraw takes back a promise.
@@ -106,43 +156,51 @@ func (a *account) withdraw(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.promised -= n
-	a.force()
+	a.settle()
 }
 
-// borrow notes n bytes that are held beside all promises, if the budget has them or they have to be there.
-func (a *account) borrow(n int64, must bool) bool {
+// borrow notes n bytes that are held beside all promises, if the budget has them.
+func (a *account) borrow(n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !must {
-		return !a.closed && a.change(n, n)
+	return !a.closed && a.change(sums{borrowed: n})
+}
+
+// mustBorrow notes n bytes that are held beside all promises and have to be there. They take nothing of the room to go on.
+func (a *account) mustBorrow(n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.borrowed += n
+	if !a.closed {
+		a.world.give(-n)
+		a.charged += n
 	}
-	a.held, a.promised = a.held+n, a.promised+n
-	a.force()
-	return true
+	a.settle()
 }
 
 // repay notes that n borrowed bytes are held no more.
-func (a *account) repay(n int64) { a.borrow(-n, true) }
+func (a *account) repay(n int64) { a.mustBorrow(-n) }
 
-// change charges the budget for so many more bytes, all or nothing. The lock is held.
-func (a *account) change(held, promised int64) bool {
-	need := max(a.held+held, a.promised+promised) - a.charged
+// change charges the budget for so much more, all of it and the room to go on, or nothing. The lock is held.
+func (a *account) change(more sums) bool {
+	after := a.plus(more)
+	need := after.most() - a.charged
 	if need > 0 && !a.world.take(need, min(need, max(0, a.floor-a.charged))) {
 		return false
 	}
-	a.held, a.promised = a.held+held, a.promised+promised
+	a.sums = after
 	a.charged += max(need, 0)
 	return true
 }
 
-// force charges the budget for what there is. The lock is held.
-func (a *account) force() {
+// settle charges the budget for what there is. What is given up fills the room to go on first. The lock is held.
+func (a *account) settle() {
 	if a.closed {
 		return
 	}
-	due := max(a.held, a.promised)
-	a.world.give(a.charged - due)
-	a.charged = due
+	charged := min(max(a.charged, a.least()), a.most())
+	a.world.give(a.charged - charged)
+	a.charged = charged
 }
 
 // close returns all to the budget: what is still held goes with its transfers.

@@ -19,7 +19,7 @@ type Config struct {
 	// MaxMemory bounds what all peers make this world hold, or were promised as credit, in bytes of real memory; default
 	// 256 MiB. Half of it is kept for connections that hold little, 2 MiB at most: 64 of them by default. The rest is shared
 	// so that a connection takes at most half of what is free. What does not fit waits where credit makes it wait; else its
-	// transfer is rejected.
+	// transfer is rejected. The next part of one that was accepted always comes in.
 	MaxMemory int64
 
 	// MaxQueued bounds the outgoing transfers of one peer that have begun or wait for their turn; default 1,024.
@@ -53,14 +53,17 @@ func (c *Config) early() int64       { return min(earlyBytes, c.maxPending()) }
 // minPending lets the largest element pass.
 const minPending = 64 << 10
 
+// leastMemory lets one transfer begin with the least credit, and go on.
+var leastMemory = incomingBytes + heldBytes(minPending) + 2*receiverBytes + goOnBytes
+
 func (c *Config) validate() error {
 	switch {
 	case c.MaxTransfers > maxIncoming:
 		return fmt.Errorf("stream: Config.MaxTransfers is %d, at most %d", c.MaxTransfers, maxIncoming)
 	case c.maxPending() < minPending:
 		return fmt.Errorf("stream: Config.MaxPending is %d bytes, at least %d: the largest element must fit", c.MaxPending, minPending)
-	case c.maxMemory() < heldBytes(minPending):
-		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, one transfer begins with %d", c.MaxMemory, heldBytes(minPending))
+	case c.maxMemory() < leastMemory:
+		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, one transfer begins with %d", c.MaxMemory, leastMemory)
 	case c.maxQueued() < 1:
 		return fmt.Errorf("stream: Config.MaxQueued is %d, at least 1", c.MaxQueued)
 	}

@@ -228,7 +228,8 @@ func TestHostilePeersStayWithinMaxMemory(t *testing.T) {
 		},
 		func(h *hostile) { // slices of chunks that never become whole
 			for id := range uint16(slicePipeline) {
-				h.slice(id%2 == 0, 1+id, chunk.MaxSlices)
+				h.slice(false, id, chunk.MaxSlices)
+				h.slice(true, id, chunk.MaxSlices)
 			}
 		},
 		func(h *hostile) { // repair slices
@@ -249,68 +250,147 @@ func TestHostilePeersStayWithinMaxMemory(t *testing.T) {
 		func(h *hostile) { h.nils(20) },
 	}
 	synctest.Test(t, func(t *testing.T) {
-		n := &network{T: t, drove: make(chan struct{}, 2+peers)}
-		n.ctx, n.cancel = t.Context(), func() {}
-		random := testkit.Rand(t)
-		world, s := newWorld(t, rpc.Config{}, Config{})
-		n.joined = make(chan *rpc.Conn, 1)
-		world.OnConnect(func(c *rpc.Conn) { n.joined <- c })
-		worlds := []*rpc.World{world}
-		go n.drive(world)
-		var all []*hostile
-		for range peers {
-			client, streams := newWorld(t, rpc.Config{}, Config{})
-			worlds = append(worlds, client)
-			go n.drive(client)
-			near, far := n.attach(world, client)
-			n.deafen(client, streams.Peer(far))
-			all = append(all, newHostile(s.Peer(near), random))
-		}
-		holdAll(s)
+		n := newSiege(t, Config{}, peers)
+		holdAll(n.streams)
 		before := heap()
 		for turn := range 3 {
-			for i, h := range all {
-				n.do(world, func() {
-					h.now = time.Now()
-					if turn == 0 {
-						ways[i%len(ways)](h)
-					}
-					for range 50 * turn {
-						h.act()
-					}
-				})
-			}
-			time.Sleep(time.Second)
-			for _, h := range all {
-				require.NoError(t, h.conn.Err())
-			}
-			held, charged := heap()-before, s.config.maxMemory()-s.memory.free()
-			t.Logf("%d peers hold %.1f MiB, charged are %.1f of %d MiB", peers, mib(held), mib(charged), s.config.maxMemory()>>20)
-			require.LessOrEqual(t, held-peers*connectionBytes-slack, charged)
-			require.LessOrEqual(t, charged, s.config.maxMemory())
+			n.attack(func(i int, h *hostile) {
+				if turn == 0 {
+					ways[i%len(ways)](h)
+				}
+				for range 50 * turn {
+					h.act()
+				}
+			})
+			n.checkMemory(before)
 		}
-		client, streams := newWorld(t, rpc.Config{}, Config{})
-		worlds = append(worlds, client)
-		go n.drive(client)
-		_, far := n.attach(world, client)
-		got := make(chan []byte, 1)
-		honest.Handle(s, func(in *IncomingBlob) {
-			go func() {
-				data, _ := io.ReadAll(in)
-				got <- data
-			}()
-		})
+		got := n.take()
+		_, peer := n.join()
 		data := content(5 << 20)
-		require.NoError(t, honest.Send(t.Context(), streams.Peer(far), bytes.NewReader(data), int64(len(data))))
+		require.NoError(t, honest.Send(t.Context(), peer, bytes.NewReader(data), int64(len(data))))
 		require.True(t, bytes.Equal(data, <-got))
-		for _, w := range worlds {
-			require.NoError(t, w.Close(t.Context(), 0, "over"))
-		}
-		for range worlds {
-			<-n.drove
-		}
-		require.Equal(t, s.config.maxMemory(), s.memory.free())
+		n.end()
 	})
+}
+
+// TestAwaitedChunksStayWithinMaxMemory: the chunk that comes next is never finished, at all of many peers. Transfers that
+// began before them go on in what they were promised, and a peer that comes late has its turn when they have gone.
+func TestAwaitedChunksStayWithinMaxMemory(t *testing.T) {
+	const peers, transfers = 40, 4
+	synctest.Test(t, func(t *testing.T) {
+		n := newSiege(t, Config{MaxMemory: 8 << 20, MaxPending: minPending}, peers)
+		got := n.take()
+		data := content(1 << 20)
+		gates := make([]*io.PipeWriter, transfers)
+		sent := make(chan error, transfers)
+		for i := range gates {
+			var from *io.PipeReader
+			from, gates[i] = io.Pipe()
+			_, peer := n.join()
+			via := Slices{Carrier: Carrier(i % 2)}
+			go func() { sent <- honest.Send(t.Context(), peer, from, int64(len(data)), Via(via)) }()
+			_, err := gates[i].Write(data[:1000])
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second)
+		before := heap()
+		n.attack(func(_ int, h *hostile) {
+			for id := range uint16(3) {
+				h.slice(false, id, chunk.MaxSlices)
+				h.slice(true, id, chunk.MaxSlices)
+			}
+		})
+		n.checkMemory(before)
+		require.Less(t, n.streams.memory.free(), chunkBytes(chunk.MaxSlices), "nothing is left for one more")
+		for _, gate := range gates {
+			go func() { _, _ = gate.Write(data[1000:]) }()
+		}
+		for range gates {
+			require.NoError(t, <-sent)
+			require.True(t, bytes.Equal(data, <-got))
+		}
+		n.end()
+	})
+}
+
+// siege is a world with hostile peers around it.
+type siege struct {
+	*network
+	world   *rpc.World
+	streams *Streams
+	worlds  []*rpc.World
+	peers   []*hostile
+}
+
+func newSiege(t *testing.T, config Config, peers int) *siege {
+	world, s := newWorld(t, rpc.Config{}, config)
+	n := &siege{network: &network{T: t, drove: make(chan struct{}, 2*peers)}, world: world, streams: s, worlds: []*rpc.World{world}}
+	n.ctx, n.cancel = t.Context(), func() {}
+	n.joined = make(chan *rpc.Conn, 1)
+	world.OnConnect(func(c *rpc.Conn) { n.joined <- c })
+	go n.drive(world)
+	random := testkit.Rand(t)
+	for range peers {
+		near, peer := n.join()
+		n.deafen(peer.conn.World(), peer)
+		n.peers = append(n.peers, newHostile(s.Peer(near), random))
+	}
+	return n
+}
+
+// join adds a client.
+func (n *siege) join() (near *rpc.Conn, peer *Peer) {
+	client, streams := newWorld(n.T, rpc.Config{}, Config{})
+	n.worlds = append(n.worlds, client)
+	go n.drive(client)
+	near, far := n.attach(n.world, client)
+	return near, streams.Peer(far)
+}
+
+// attack has every hostile peer do something, which is legal.
+func (n *siege) attack(act func(i int, h *hostile)) {
+	for i, h := range n.peers {
+		n.do(n.world, func() {
+			h.now = time.Now()
+			act(i, h)
+		})
+	}
+	time.Sleep(time.Second)
+	for _, h := range n.peers {
+		require.NoError(n, h.conn.Err())
+	}
+}
+
+// checkMemory asserts that what is held is charged, and that the budget has it.
+func (n *siege) checkMemory(before int64) {
+	most, peers := n.streams.config.maxMemory(), len(n.peers)
+	held, charged := heap()-before, most-n.streams.memory.free()
+	n.Logf("%d peers hold %.1f MiB, charged are %.1f of %d MiB", peers, mib(held), mib(charged), most>>20)
+	require.LessOrEqual(n, held-int64(peers)*connectionBytes-slack, charged)
+	require.LessOrEqual(n, charged, most)
+}
+
+// take reads what honest peers send.
+func (n *siege) take() (got chan []byte) {
+	got = make(chan []byte, 8)
+	honest.Handle(n.streams, func(in *IncomingBlob) {
+		go func() {
+			data, _ := io.ReadAll(in)
+			got <- data
+		}()
+	})
+	return got
+}
+
+// end closes all worlds; nothing stays charged.
+func (n *siege) end() {
+	for _, w := range n.worlds {
+		require.NoError(n, w.Close(n.ctx, 0, "over"))
+	}
+	for range n.worlds {
+		<-n.drove
+	}
+	require.Equal(n, n.streams.config.maxMemory(), n.streams.memory.free())
 }
 
 // connectionBytes is what a connection takes that was idle before, in rpc and below.

@@ -292,7 +292,10 @@ func (in *incoming) deliver(p piece) error {
 // borrow charges what waits for the application, if there is room; the first piece always has it. The lock is held.
 func (in *incoming) borrow(cost int64) bool {
 	first := len(in.pieces) == 0
-	if !first && in.borrowed+cost > maxDecoded || !in.peer.account.borrow(cost, first) {
+	switch {
+	case first:
+		in.peer.account.mustBorrow(cost)
+	case in.borrowed+cost > maxDecoded || !in.peer.account.borrow(cost):
 		return false
 	}
 	in.borrowed += cost

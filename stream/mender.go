@@ -57,7 +57,7 @@ func (m *mender) add(now time.Time, r repairSlice, b *sliceInbox) (whole bool) {
 		return false
 	case set.shards[r.index] != nil:
 		return false
-	case m.held == maxHeldRepairs || !b.account.borrow(repairCost, false):
+	case m.held == maxHeldRepairs || !b.account.borrow(repairCost):
 		b.refused++
 		return false
 	}
@@ -88,7 +88,10 @@ func (m *mender) mend(now time.Time, id uint16, b *sliceInbox) (whole bool) {
 		return false
 	}
 	defer m.drop(id, b.account)
-	m.equip(b.account)
+	if !m.equip(b.account) {
+		b.refused += uint64(set.have)
+		return false
+	}
 	code, err := m.coders.get(set.count, set.parity)
 	if err != nil {
 		return false
@@ -135,12 +138,15 @@ func (m *mender) gather(set *repairSet, data []byte, have chunk.Ack) [][]byte {
 	return shards
 }
 
-// equip makes the memory to mend with.
-func (m *mender) equip(account *account) {
+// equip makes the memory to mend with, if there is room for it. Without it lost slices come again.
+func (m *mender) equip(account *account) bool {
 	if m.memory == nil {
+		if !account.borrow(mendBytes) {
+			return false
+		}
 		m.memory = make([]byte, (maxParity+1)*sliceBytes)
-		account.borrow(mendBytes, true)
 	}
+	return true
 }
 
 // trim gives up spare memory. What waits to repair a chunk stays.

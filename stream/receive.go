@@ -110,7 +110,7 @@ func (p *Peer) expect(id uint64) *incoming {
 		return nil
 	}
 	p.watch()
-	p.account.borrow(incomingBytes, true)
+	p.account.mustBorrow(incomingBytes)
 	p.receiving = append(p.receiving, in)
 	return in
 }

@@ -232,7 +232,7 @@ func TestCreditFindsRoom(t *testing.T) {
 // TestWhatIsNotKeptComesAgain: the carrier says that slices arrived, but the peer had no room for them.
 func TestWhatIsNotKeptComesAgain(t *testing.T) {
 	a, b := newSealedEnd(), newSealedEnd()
-	b.inbox.account = newRoom(slicePartSlices * sliceBytes)
+	b.inbox.account = newRoom(chunkBytes(slicePartSlices))
 	var sent, got [][]byte
 	for range 3 {
 		sent = append(sent, content(slicePartBytes))

@@ -15,8 +15,8 @@ const (
 
 // sliceInbox puts slices together to messages and says when to ack. It is a machine without clock and lock.
 //
-// What it holds is charged to the connection's account: all that credit allows and what chunks take beyond it, so that
-// nothing of a peer who keeps to that is ever refused.
+// What it holds is charged to the connection's account: all that credit allows and what chunks take beyond it. A peer who
+// keeps to that is refused nothing but what its world's budget has not got, and that comes in once it is waited for.
 type sliceInbox struct {
 	receiver *chunk.Receiver // nil before the first slice
 	account  *account
@@ -36,9 +36,9 @@ type sliceInbox struct {
 
 // add takes a slice, and reports whether a message has become whole.
 func (b *sliceInbox) add(now time.Time, s chunk.Slice) (whole bool) {
-	if b.receiver == nil {
-		b.receiver = newSliceReceiver()
-		b.account.borrow(receiverBytes, true)
+	if b.receiver == nil && !b.equip() {
+		b.refused++
+		return false
 	}
 	_, _, known := b.receiver.Partial(s.ChunkID)
 	if begins := !known && s.ChunkID-b.read < slicePipeline; begins && !b.begin(now, s) {
@@ -63,28 +63,34 @@ func (b *sliceInbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	return whole
 }
 
-func newSliceReceiver() *chunk.Receiver {
+// equip makes the receiver, if there is room for its records.
+func (b *sliceInbox) equip() bool {
+	if !b.account.record(receiverBytes) {
+		return false
+	}
 	r, err := chunk.NewReceiver(sliceConfig())
 	if err != nil {
 		panic(err) // of a constant
 	}
-	return r
+	b.receiver = r
+	return true
 }
 
-// begin takes the first slice of a chunk, if there is room for the chunk. The one that is waited for has to come in, or
-// nothing would.
+// begin takes the first slice of a chunk, if there is room for the chunk. The one that is waited for has a room of its own,
+// or nothing would come in behind it.
 func (b *sliceInbox) begin(now time.Time, s chunk.Slice) bool {
-	size := chunkBytes(s.Count)
+	take := b.account.hold
 	if s.ChunkID == b.read && len(b.messages) == 0 {
-		b.account.must(size)
-	} else if !b.account.hold(size) {
+		take = b.account.await
+	}
+	if !take(chunkBytes(s.Count)) {
 		return false
 	}
 	b.open++
 	b.receiver.Insert(now, s)
 	if n := len(b.spares); n > 0 {
 		data, _, _ := b.receiver.Partial(s.ChunkID)
-		b.account.borrow(spareBytes(data, s.Count)-b.spares[n-1], true)
+		b.account.mustBorrow(spareBytes(data, s.Count) - b.spares[n-1]) // no more than it was
 		b.spares = b.spares[:n-1]
 	}
 	return true
@@ -174,7 +180,7 @@ const (
 func (b *sliceInbox) giveBack(whole [][]byte) {
 	for i, m := range whole {
 		memory := allocated(int64(cap(m)))
-		if len(b.spares) < spareChunks && cap(m) <= slicePartSlices*sliceBytes && b.account.borrow(memory, false) {
+		if len(b.spares) < spareChunks && cap(m) <= slicePartSlices*sliceBytes && b.account.borrow(memory) {
 			b.spares = append(b.spares, memory)
 			b.receiver.Recycle(m)
 		}

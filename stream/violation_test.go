@@ -211,10 +211,22 @@ func testNoneAreTaken(t *testing.T, via Backend) {
 	})
 }
 
+func TestLeastMemoryIsEnough(t *testing.T) { overBackends(t, testLeastMemoryIsEnough) }
+
+func testLeastMemoryIsEnough(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, client: Config{MaxMemory: leastMemory, MaxPending: minPending}}, func(n *network) {
+		arrived := collect(n.client.streams)
+		data := content(minPending)
+		require.NoError(n, n.mustStart(n.server.peer, data).Wait(n.ctx))
+		require.Equal(n, data, (<-arrived).data)
+		n.requireIdle()
+	})
+}
+
 func TestMemoryOfTheWorldIsBounded(t *testing.T) { overBackends(t, testMemoryOfTheWorldIsBounded) }
 
 func testMemoryOfTheWorldIsBounded(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, client: Config{MaxMemory: 3*heldBytes(minPending) + 128<<10, MaxPending: minPending}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{MaxMemory: leastMemory + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending}}, func(n *network) {
 		arrived := make(chan *IncomingBlob, 5)
 		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
 		var all []*Transfer
