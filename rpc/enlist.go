@@ -27,6 +27,7 @@ type HandshakeStats struct {
 func (w *World) HandshakeStats() HandshakeStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.door.sweep(time.Now())
 	s := w.handshakes
 	s.Open = len(w.door.visits)
 	return s

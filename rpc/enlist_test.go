@@ -334,3 +334,16 @@ func TestReplacedConnectionLeavesFirst(t *testing.T) {
 		require.Contains(t, order, "-1")
 	})
 }
+
+// TestOpenForgetsForgedPackets: a flood of forged first packets that is over is no longer on the way in, though nobody came since.
+func TestOpenForgetsForgedPackets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWorld(t, Config{})
+		v, _, full := w.door.begin(ann, false, time.Now())
+		require.Nil(t, full)
+		w.leave(v)
+		require.Equal(t, 1, w.HandshakeStats().Open)
+		time.Sleep(forgedTime)
+		require.Zero(t, w.HandshakeStats().Open)
+	})
+}
