@@ -74,6 +74,8 @@ func TestSilentPeersLockNobodyOut(t *testing.T) {
 			synctest.Wait()
 			require.Zero(t, n.server.HandshakeStats().Open)
 			depart(t, neighbour, stranger)
+			n.tick(30)
+			require.Equal(t, n.server.config.maxConns()*minReceiveLimit, n.server.budget.kept(), "as before they came")
 		})
 	}
 }

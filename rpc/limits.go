@@ -8,11 +8,11 @@ type budget struct {
 	mu       sync.Mutex
 	total    int // bytes
 	reserved int
-	kept     int // for the connections to come, minReceiveLimit each
+	expected int // connections that may come yet; negative while those that make room have not left
 }
 
 func newBudget(total, conns int) *budget {
-	return &budget{total: total, kept: min(total, conns*minReceiveLimit)}
+	return &budget{total: total, expected: conns}
 }
 
 // enter reserves what a new connection begins with, and reports whether that was there.
@@ -23,7 +23,7 @@ func (b *budget) enter() bool {
 		return false
 	}
 	b.reserved += minReceiveLimit
-	b.kept = max(0, b.kept-minReceiveLimit)
+	b.expected--
 	return true
 }
 
@@ -33,7 +33,7 @@ func (b *budget) grow(held, limit int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	more := min(2*held, limit) - held
-	if more <= 0 || more > (b.total-b.reserved-b.kept)/2 {
+	if more <= 0 || more > (b.total-b.reserved-b.kept())/2 {
 		return held
 	}
 	b.reserved += more
@@ -45,8 +45,11 @@ func (b *budget) leave(held int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reserved -= held
-	b.kept = min(b.kept+minReceiveLimit, b.total-b.reserved)
+	b.expected++
 }
+
+// kept returns what is not for those that grow, but for the connections that may come yet.
+func (b *budget) kept() int { return max(0, b.expected) * minReceiveLimit }
 
 // widen lets more reliable bytes wait here, for a connection that what may wait holds up.
 func (c *Conn) widen() {

@@ -40,11 +40,31 @@ func TestBudget(t *testing.T) {
 	}
 	b.leave(grown - 127*least)
 	require.Zero(t, b.reserved)
-	require.Equal(t, 128*least, b.kept)
+	require.Equal(t, 128*least, b.kept())
 
 	small := newBudget(3*least, 128)
 	require.True(t, small.enter())
 	require.Equal(t, least, small.grow(least, limit), "all is kept for others")
+}
+
+// TestBudgetOfAFullWorld: connections that come before those that make room for them have left change nothing that lasts.
+func TestBudgetOfAFullWorld(t *testing.T) {
+	const conns = 2
+	b := newBudget(64<<20, conns)
+	for range conns {
+		require.True(t, b.enter())
+	}
+	for range 50 {
+		require.True(t, b.enter(), "the newcomer, before who makes room")
+		require.Zero(t, b.kept())
+		b.leave(minReceiveLimit)
+		require.Zero(t, b.kept())
+	}
+	for range conns {
+		b.leave(minReceiveLimit)
+	}
+	require.Zero(t, b.reserved)
+	require.Equal(t, conns*minReceiveLimit, b.kept())
 }
 
 func TestCallLimit(t *testing.T) {
