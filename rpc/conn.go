@@ -33,7 +33,7 @@ type Conn struct {
 
 	visit    *visit        // its place at the door; under World.mu
 	replaced []*Conn       // of the same identity, which end before this one is announced; written before joined
-	identity string        // set before joined
+	identity string        // written under World.mu before joined, and read freely once joined
 	welcomed chan struct{} // closed when joined
 
 	joined  atomic.Bool
@@ -66,8 +66,21 @@ type Conn struct {
 // World returns the world that the connection belongs to.
 func (c *Conn) World() *World { return c.world }
 
-// Identity returns what Config.Authenticate on the server made of the client's token.
-func (c *Conn) Identity() string { return c.identity }
+// Identity returns what Config.Authenticate on the server made of the client's token; nothing before the connection has
+// joined.
+func (c *Conn) Identity() string {
+	if !c.joined.Load() {
+		return ""
+	}
+	return c.identity
+}
+
+// identify notes whose connection it is, before it has joined.
+func (c *Conn) identify(identity string) {
+	c.world.mu.Lock()
+	defer c.world.mu.Unlock()
+	c.identity = identity
+}
 
 // RemoteAddr returns the peer's address, nil when the carrier has none.
 func (c *Conn) RemoteAddr() net.Addr {
@@ -165,8 +178,8 @@ func (c *Conn) usable() bool { return c.joined.Load() && !c.closing.Load() && !c
 
 func (c *Conn) String() string {
 	name := fmt.Sprintf("conn %d", c.id)
-	if c.joined.Load() && c.identity != "" {
-		name += fmt.Sprintf(" %q", c.identity)
+	if identity := c.Identity(); identity != "" {
+		name += fmt.Sprintf(" %q", identity)
 	}
 	if addr := c.RemoteAddr(); addr != nil {
 		name += " " + addr.String()
@@ -177,8 +190,8 @@ func (c *Conn) String() string {
 // LogValue is how records show the connection.
 func (c *Conn) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Uint64("id", c.id)}
-	if c.joined.Load() && c.identity != "" {
-		attrs = append(attrs, slog.String("identity", c.identity))
+	if identity := c.Identity(); identity != "" {
+		attrs = append(attrs, slog.String("identity", identity))
 	}
 	if addr := c.RemoteAddr(); addr != nil {
 		attrs = append(attrs, slog.String("addr", addr.String()))

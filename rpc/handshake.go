@@ -95,7 +95,7 @@ func (h *handshake) receive(payload []byte) {
 	case login:
 		h.onLogin(m)
 	case welcome:
-		h.conn.identity = m.Identity
+		h.conn.identify(m.Identity)
 		h.conn.refuse(bunch.NoError) // the server opens channels once it has the Join
 		h.send(appendJoin(nil))
 	case join:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,6 +185,50 @@ func TestAuthenticate(t *testing.T) {
 		require.ErrorIs(t, err, ErrClosed)
 		n.tick(2)
 		require.Len(t, n.server.joined, 1)
+	})
+}
+
+// TestIdentityFromAnyGoroutine: there is none before the connection has joined, and asking meanwhile is no race.
+func TestIdentityFromAnyGoroutine(t *testing.T) {
+	inNet(t, 0, Config{Authenticate: func(context.Context, []byte) (string, error) { return "ann", nil }}, func(n *network) {
+		near, far := linktest.Pipe()
+		c, err := n.server.Attach(plug{far})
+		require.NoError(t, err)
+		require.Empty(t, c.Identity())
+		var asking sync.WaitGroup
+		asking.Go(func() {
+			for c.Identity() == "" {
+				time.Sleep(time.Microsecond)
+			}
+		})
+		client := newTestWorld(t, Config{})
+		_, err = client.Connect(context.Background(), plug{near})
+		require.NoError(t, err)
+		asking.Wait()
+		require.Equal(t, "ann", c.Identity())
+		depart(t, client)
+	})
+}
+
+// TestClientLeavesWhileItIsWelcomed: the connection ends and learns its identity in the same instant.
+func TestClientLeavesWhileItIsWelcomed(t *testing.T) {
+	authenticate := func(context.Context, []byte) (string, error) {
+		time.Sleep(2 * testDelay)
+		return "ann", nil
+	}
+	inNet(t, 0, Config{Authenticate: authenticate, MaxConnsPerIdentity: 1}, func(n *network) {
+		for range 100 {
+			near, far := linktest.Pipe()
+			near.SetDelay(testDelay)
+			_, err := n.server.Attach(plug{far})
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*testDelay)
+			_, err = newTestWorld(t, Config{}).Connect(ctx, plug{near})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			cancel()
+		}
+		time.Sleep(time.Second)
+		require.Empty(t, n.server.claims)
 	})
 }
 

@@ -96,7 +96,7 @@ func (h *handshake) answer(v verdict) {
 // welcome tells the client who it is.
 func (h *handshake) welcome(identity string) {
 	c := h.conn
-	c.identity = identity
+	c.identify(identity)
 	if c.world.config.RefuseLoginElsewhere {
 		if _, refused := c.world.claim(c); refused != nil {
 			c.Close(refused.Code, refused.Reason)
