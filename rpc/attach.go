@@ -116,6 +116,9 @@ func (c *Conn) start(carrier Carrier) *CloseError {
 	defer w.mu.Unlock()
 	c.link = link.New(linkedCarrier(carrier), config, machines...)
 	w.live[c] = struct{}{}
+	if c.server {
+		c.visit.conn = c // until it has said Hello and Login
+	}
 	c.work.Go(c.shake)
 	return w.closed
 }

@@ -154,7 +154,4 @@ func (w *World) settle(c *Conn, full *CloseError) {
 	w.serial++
 	c.id = w.serial
 	w.count++
-	if c.server {
-		c.visit.conn = c // until it has said Hello and Login
-	}
 }

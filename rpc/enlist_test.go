@@ -337,6 +337,18 @@ func TestReplacedConnectionLeavesFirst(t *testing.T) {
 	})
 }
 
+// TestConnThatHasNoLinkYetMakesNoRoom: another client comes while Attach is still making the connection.
+func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
+	inNet(t, 0, Config{MaxHandshakes: 1}, func(n *network) {
+		_, far := linktest.Pipe()
+		c := &Conn{world: n.server.World, server: true, carrier: from{plug{far}, host("192.0.2.1")}}
+		require.Nil(t, n.server.enlist(c, nil))
+		_, err := n.connectFrom(host("192.0.2.2"), newTestWorld(t, Config{}))
+		require.ErrorContains(t, err, "ServerFull: 1 handshakes at once")
+		n.server.leave(c.visit)
+	})
+}
+
 // TestOpenForgetsForgedPackets: a flood of forged first packets that is over is no longer on the way in, though nobody came since.
 func TestOpenForgetsForgedPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
