@@ -117,7 +117,7 @@ func (c *Conn) start(carrier Carrier) *CloseError {
 	c.link = link.New(linkedCarrier(carrier), config, machines...)
 	w.live[c] = struct{}{}
 	if c.server {
-		c.visit.conn = c // until it has said Hello and Login
+		c.visit.conn = c // until it has said Login
 	}
 	c.work.Go(c.shake)
 	return w.closed
@@ -136,12 +136,12 @@ func (c *Conn) onWake() {
 	c.world.signal()
 }
 
-// enter hands a connection that has joined to the world, and reports false when it ended meanwhile.
+// enter hands a connection that has joined to the world, and reports false when it ended meanwhile or had to make room.
 func (c *Conn) enter() (in bool) {
 	w := c.world
 	c.replace()
 	w.mu.Lock()
-	if c.closing.Load() || c.ended.Load() {
+	if c.closing.Load() || c.ended.Load() || c.visit.left {
 		w.mu.Unlock()
 		return false
 	}

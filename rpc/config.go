@@ -67,8 +67,10 @@ type Config struct {
 	RetryAbove int
 	// MaxHandshakesPerAddress is how many clients of one address may be on the way in. Default as many as are still free of
 	// MaxHandshakes, which also bounds what is set here: one address alone gets half of them, so that a party of 64 behind one
-	// address joins in the same instant, two get a third each, and a new one always finds room. Negative = no limit. At the
-	// limit, the client of that address that has been silent longest makes room.
+	// address joins in the same instant, and two get a third each. At the limit, the client of that address that has been
+	// waited for longest makes room: for its Hello and Login, or for its Join. When all of MaxHandshakes is taken, it is one of
+	// the address that has most; so a new one finds room unless all others are in QUIC's handshake or with Authenticate.
+	// Negative = no limit.
 	MaxHandshakesPerAddress int
 	// MaxConnsPerAddress is how many connections one address may have, half-open ones included. The default of 256, a quarter of
 	// MaxConns, lets whole campuses and carriers play behind one address; negative = no limit, for tests with a crowd on one host.

@@ -22,7 +22,7 @@ type door struct {
 	connections int // Config.MaxConnsPerAddress
 	retryAbove  int // Config.RetryAbove
 
-	visits    []*visit // places taken, in the order of their beginning
+	visits    []*visit // places taken; whose client has been waited for longest comes first
 	addresses map[netip.Prefix]presence
 }
 
@@ -38,11 +38,27 @@ type visit struct {
 	from   netip.Prefix // not valid: without limits of an address
 	proven bool         // the client has shown that it receives at from
 	since  time.Time
-	conn   *Conn // waits for the client's Hello and Login: may have to make room; else nil
+	conn   *Conn // waits for the client: may have to make room; else nil
 	asking bool  // Authenticate runs
 	left   bool  // joined or failed; the place is kept while asking, or for forgedTime
 	placed bool  // it is among the visits
+
+	welcomed bool // the client may join
 }
+
+// room is what somebody has to make room for.
+type room uint8
+
+const (
+	// amongHandshakes, whoever is waited for makes room.
+	amongHandshakes room = iota
+	// amongConnections, only who is not welcome does. Who is could as well have said Join and stayed; and while the Join is
+	// under way, that end is connected already.
+	amongConnections
+)
+
+// yields reports whether the visit may have to make room.
+func (v *visit) yields(r room) bool { return v.conn != nil && !(v.welcomed && r == amongConnections) }
 
 func newDoor(c *Config) *door {
 	return &door{
@@ -93,7 +109,7 @@ func (d *door) begin(from netip.Prefix, proven bool, now time.Time) (v *visit, o
 	}
 	if full == nil && out == nil && len(d.visits) >= d.handshakes {
 		reason := fmt.Sprintf("%d handshakes at once, the limit is Config.MaxHandshakes", len(d.visits))
-		out, full = d.makeRoom(proven, reason)
+		out, full = d.makeRoom(amongHandshakes, proven, reason)
 	}
 	if full != nil {
 		return nil, nil, full
@@ -104,11 +120,11 @@ func (d *door) begin(from netip.Prefix, proven bool, now time.Time) (v *visit, o
 }
 
 // makeRoom evicts from the address that has most handshakes, for a client that has proven its own.
-func (d *door) makeRoom(proven bool, reason string) (out *Conn, full *CloseError) {
+func (d *door) makeRoom(r room, proven bool, reason string) (out *Conn, full *CloseError) {
 	if !proven {
 		return nil, &CloseError{Code: ServerFull, Reason: reason}
 	}
-	return d.evict(d.busiest(), reason)
+	return d.evict(r, d.busiest(r), reason)
 }
 
 // prove notes that the client finished QUIC's handshake from the address, so that the place counts there from now on.
@@ -133,10 +149,10 @@ func (d *door) fit(from netip.Prefix) (out *Conn, full *CloseError) {
 	}
 	has := d.addresses[from]
 	if d.connections >= 0 && has.handshakes+has.inside >= d.connections {
-		return d.evict(from, fmt.Sprintf("%d connections from %v, the limit is Config.MaxConnsPerAddress", has.handshakes+has.inside, from))
+		return d.evict(amongConnections, from, fmt.Sprintf("%d connections from %v, the limit is Config.MaxConnsPerAddress", has.handshakes+has.inside, from))
 	}
 	if limit := d.share(); d.ofAddress >= 0 && has.handshakes >= limit {
-		return d.evict(from, fmt.Sprintf("%d handshakes at once from %v, the limit is %d of Config.MaxHandshakesPerAddress and MaxHandshakes", has.handshakes, from, limit))
+		return d.evict(amongHandshakes, from, fmt.Sprintf("%d handshakes at once from %v, the limit is %d of Config.MaxHandshakesPerAddress and MaxHandshakes", has.handshakes, from, limit))
 	}
 	return nil, nil
 }
@@ -151,11 +167,11 @@ func (d *door) share() int {
 	return free
 }
 
-// evict takes the place of the handshake of an address that has waited longest for its client to say Hello and Login. An
-// honest client says both with the last packet of QUIC's handshake, so it hardly ever waits.
-func (d *door) evict(from netip.Prefix, reason string) (out *Conn, full *CloseError) {
+// evict takes the place of the handshake of an address that has waited longest for its client. An honest client says Hello and
+// Login with the last packet of QUIC's handshake, and Join a round trip after the Welcome, so it is hardly ever waited for.
+func (d *door) evict(r room, from netip.Prefix, reason string) (out *Conn, full *CloseError) {
 	for _, v := range d.visits {
-		if v.conn != nil && v.from == from {
+		if v.yields(r) && v.from == from {
 			out = v.conn
 			d.leave(v)
 			return out, nil
@@ -165,14 +181,24 @@ func (d *door) evict(from netip.Prefix, reason string) (out *Conn, full *CloseEr
 }
 
 // busiest returns the address that has most handshakes, among those that have one to evict; the oldest of equals.
-func (d *door) busiest() (from netip.Prefix) {
+func (d *door) busiest(r room) (from netip.Prefix) {
 	most := -1
 	for _, v := range d.visits {
-		if has := d.addresses[v.from].handshakes; v.conn != nil && has > most {
+		if has := d.addresses[v.from].handshakes; v.yields(r) && has > most {
 			from, most = v.from, has
 		}
 	}
 	return from
+}
+
+// await notes that the client was answered, welcomed or refused: it is waited for again, as the last in the line.
+func (d *door) await(v *visit, c *Conn, welcomed bool) {
+	if v.left {
+		return
+	}
+	v.conn, v.welcomed = c, welcomed
+	i := slices.Index(d.visits, v)
+	d.visits = append(slices.Delete(d.visits, i, i+1), v)
 }
 
 // leave ends a visit; again is nothing. Its place is free now, or as soon as forgedTime and Authenticate allow.

@@ -155,7 +155,33 @@ func TestWhoMakesRoom(t *testing.T) {
 		v.conn = nil
 	}
 	_, _, full = e.begin(netip.Prefix{}, true, e.now)
-	require.ErrorContains(t, full, "8 handshakes at once", "who has logged in makes no room")
+	require.ErrorContains(t, full, "8 handshakes at once", "who waits for an answer makes no room")
+
+	t.Log("# who was answered and says no Join makes room, the last one to be answered last")
+	answered := []*visit{v, anns[3], anns[2]}
+	for i, v := range answered {
+		e.await(v, &Conn{id: uint64(i)}, true)
+	}
+	_, full = e.makeRoom(amongConnections, true, "full")
+	require.ErrorContains(t, full, "full", "of connections, who is welcome is one already")
+	for i := range answered {
+		_, out, full = e.begin(netip.Prefix{}, true, e.now)
+		require.Nil(t, full)
+		require.EqualValues(t, i, out.id)
+	}
+}
+
+// TestNewcomersAlwaysFindRoom: however many addresses took all places, as long as their clients are waited for.
+func TestNewcomersAlwaysFindRoom(t *testing.T) {
+	e := newEntrance(t, Config{})
+	for i := range 200 {
+		for range 200 {
+			placed := e.come(1, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i)}), 32), true, false)
+			require.Len(t, placed, 1)
+			e.await(placed[0], &Conn{}, true)
+		}
+	}
+	require.Len(t, e.visits, 128)
 }
 
 func TestAuthenticateKeepsThePlace(t *testing.T) {
@@ -233,6 +259,9 @@ func (e *entrance) step(r *rand.Rand, v *visit, inside []netip.Prefix) []netip.P
 		v.conn = nil
 	case 2:
 		e.answered(v)
+		if v.proven { // it has a connection
+			e.await(v, &Conn{}, r.IntN(2) == 0)
+		}
 	case 3:
 		if v.proven && !v.left && !v.asking {
 			e.join(v)

@@ -16,7 +16,7 @@ type HandshakeStats struct {
 	Begun   uint64 // got a place: forged first packets below Config.RetryAbove included
 	Retries uint64 // had to prove their address first
 	Refused uint64 // found a limit reached: MaxHandshakes, MaxConns, or one of their address; those that QUIC refuses count by packets
-	Evicted uint64 // were silent, and had to make room
+	Evicted uint64 // were waited for, and had to make room
 	Failed  uint64 // had a carrier and did not join, for whatever reason
 
 	LoginsFailed uint64 // Authenticate refused the token
@@ -88,11 +88,21 @@ func (w *World) tally(begun bool, out *Conn, full *CloseError) {
 	}
 }
 
-// evict ends a handshake that has to make room; nil is nothing.
+// await says that c has answered its client's Login, and may have to make room until the client joins or leaves.
+func (w *World) await(c *Conn, welcomed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.door.await(c.visit, c, welcomed)
+}
+
+// evict ends a handshake that has to make room, also one that is telling its client why it is refused; nil is nothing.
 func (w *World) evict(c *Conn) {
-	if c != nil {
-		c.abort(&CloseError{Code: ServerFull, Reason: "it said no Hello yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress"})
+	if c == nil {
+		return
 	}
+	full := &CloseError{Code: ServerFull, Reason: "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress"}
+	c.stop(full)
+	c.link.Abort(uint64(full.Code), full.Reason)
 }
 
 // enlist counts a new connection against the limits of the world, or says which one is reached. v is its place among the
@@ -139,7 +149,7 @@ func (w *World) fitConn(out *Conn) (*Conn, *CloseError) {
 	if w.count < w.config.maxConns() || out != nil {
 		return out, nil
 	}
-	return w.door.makeRoom(true, fmt.Sprintf("%d connections, the limit is Config.MaxConns", w.count))
+	return w.door.makeRoom(amongConnections, true, fmt.Sprintf("%d connections, the limit is Config.MaxConns", w.count))
 }
 
 // settle counts the connection, or gives its place back. The world is locked.

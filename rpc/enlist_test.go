@@ -13,8 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/bunch"
-	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/link/linktest"
 )
 
@@ -43,6 +41,18 @@ func (n *network) connectFrom(addr net.Addr, w *testWorld) (*Conn, error) {
 func (n *network) silentFrom(addr net.Addr) {
 	_, far := linktest.Pipe()
 	_, _ = n.server.Attach(from{plug{far}, addr})
+}
+
+// muteFrom attaches a client that says Hello and Login and nothing more, not even that it heard the answer. It may be refused.
+func (n *network) muteFrom(addr net.Addr) *rawPeer {
+	near, far := linktest.Pipe()
+	_, _ = n.server.Attach(from{plug{far}, addr})
+	p := rawPeerOn(n.t, near)
+	p.send(0, p.hello(n.server.World))
+	p.send(0, appendLogin(nil, login{}))
+	time.Sleep(testDelay)
+	near.SetDrop(func([]byte) bool { return true })
+	return p
 }
 
 // depart ends clients' worlds.
@@ -80,6 +90,41 @@ func TestSilentPeersLockNobodyOut(t *testing.T) {
 	}
 }
 
+// TestMutePeersLockNobodyOut: others have the places of clients that say no Join after their Welcome, or do not take why they
+// are refused.
+func TestMutePeersLockNobodyOut(t *testing.T) {
+	nobody := func(_ context.Context, token []byte) (string, error) {
+		if string(token) != "honest" {
+			return "", errors.New("nobody knows this token")
+		}
+		return "", nil
+	}
+	for _, config := range []Config{
+		{MaxHandshakes: 8},
+		{MaxHandshakes: 8, Authenticate: nobody, MaxLoginFailures: -1},
+		{MaxConns: 4, Authenticate: nobody, MaxLoginFailures: -1},
+		{MaxConnsPerAddress: 2, Authenticate: nobody, MaxLoginFailures: -1},
+	} {
+		inNet(t, 0, config, func(n *network) {
+			var mute []*rawPeer
+			for i := range 16 {
+				mute = append(mute, n.muteFrom(host(fmt.Sprint("192.0.2.", i/4))))
+			}
+			for _, ip := range []string{"192.0.2.9", "192.0.2.0"} {
+				honest := newTestWorld(t, Config{Token: []byte("honest")})
+				_, err := n.connectFrom(host(ip), honest)
+				require.NoError(t, err, "%+v", config)
+				depart(t, honest)
+			}
+			for _, p := range mute {
+				<-p.link.Done()
+			}
+			synctest.Wait()
+			require.Zero(t, n.server.HandshakeStats().Open)
+		})
+	}
+}
+
 // TestPartyBehindOneAddress: 40 players of one address join in the same instant.
 func TestPartyBehindOneAddress(t *testing.T) {
 	inNet(t, 0, Config{}, func(n *network) {
@@ -113,11 +158,9 @@ func TestHelloThatDrips(t *testing.T) {
 			}
 			return early
 		})
-		machine, err := bunch.NewConn(time.Now(), bunch.Config{Client: true})
-		require.NoError(t, err)
-		p := &rawPeer{t: t, machine: machine, link: link.New(near, link.Config{}, machine)}
 		c, err := server.Attach(plug{far})
 		require.NoError(t, err)
+		p := rawPeerOn(t, near)
 		p.send(0, make([]byte, 60_000)) // a Hello by its first byte, in 55 parts
 		<-c.Done()
 		require.ErrorContains(t, c.Err(), "HandshakeTimeout: after 2s (Config.HelloTimeout) waiting for the client's Hello")

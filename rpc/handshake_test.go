@@ -20,7 +20,7 @@ import (
 
 // rawPeer is a client without a world: it sends what it likes.
 type rawPeer struct {
-	t       *testing.T
+	t       testing.TB
 	link    *link.Link
 	machine *bunch.Conn
 }
@@ -28,12 +28,17 @@ type rawPeer struct {
 func newRawPeer(t *testing.T, server *World) *rawPeer {
 	t.Helper()
 	near, far := linktest.Pipe()
+	_, err := server.Attach(plug{far})
+	require.NoError(t, err)
+	return rawPeerOn(t, near)
+}
+
+// rawPeerOn is newRawPeer on a pipe whose other end is the server's.
+func rawPeerOn(t testing.TB, near *linktest.Carrier) *rawPeer {
+	t.Helper()
 	machine, err := bunch.NewConn(time.Now(), bunch.Config{Client: true})
 	require.NoError(t, err)
-	p := &rawPeer{t: t, machine: machine, link: link.New(near, link.Config{}, machine)}
-	_, err = server.Attach(plug{far})
-	require.NoError(t, err)
-	return p
+	return &rawPeer{t: t, machine: machine, link: link.New(near, link.Config{}, machine)}
 }
 
 func (p *rawPeer) send(channel uint64, message []byte) {

@@ -20,7 +20,7 @@ func (h *handshake) onLogin(m login) {
 	w := c.world
 	asks := w.config.Authenticate != nil
 	w.mu.Lock()
-	c.visit.conn = nil // it need not make room any more
+	c.visit.conn = nil // from here on the client waits
 	wait := time.Duration(0)
 	if asks {
 		wait = w.failures.ask(c.visit.from, m.Token, time.Now())
@@ -72,6 +72,7 @@ func (h *handshake) heard(token []byte, err error) {
 // slow refuses a login whose address failed too often.
 func (h *handshake) slow(wait time.Duration) {
 	c := h.conn
+	c.world.await(c, false)
 	refusal := violationf(PreLoginFailure, "too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
 		c.visit.from, c.world.config.maxLoginFailures(), wait.Round(time.Millisecond))
 	c.world.warn(warnLogin, "login slowed down", "conn", c, "error", refusal)
@@ -81,6 +82,7 @@ func (h *handshake) slow(wait time.Duration) {
 // answer welcomes the client or tells it why not.
 func (h *handshake) answer(v verdict) {
 	c := h.conn
+	c.world.await(c, v.err == nil)
 	switch {
 	case c.closing.Load():
 	case v.err != nil:
