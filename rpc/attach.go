@@ -175,6 +175,7 @@ func (c *Conn) finish() {
 	} else {
 		w.budget.leave(int(c.reserved.Load()))
 		w.door.leave(c.visit)
+		w.answered.Broadcast()
 		w.handshakes.Failed++
 		w.count--
 	}

@@ -69,7 +69,7 @@ type Config struct {
 	// MaxHandshakes, which also bounds what is set here: one address alone gets half of them, so that a party of 64 behind one
 	// address joins in the same instant, and two get a third each. At the limit, the client of that address that has been
 	// waited for longest makes room: for its Hello and Login, or for its Join. When all of MaxHandshakes is taken, it is one of
-	// the address that has most; so a new one finds room unless all others are in QUIC's handshake or with Authenticate.
+	// the address that has most; so a new one finds room unless all others are in QUIC's handshake or wait for Authenticate.
 	// Negative = no limit.
 	MaxHandshakesPerAddress int
 	// MaxConnsPerAddress is how many connections one address may have, half-open ones included. The default of 256, a quarter of
@@ -77,7 +77,8 @@ type Config struct {
 	MaxConnsPerAddress int
 	// MaxLoginFailures is how many logins of an address may fail before the next ones are slowed down: one at a time, 250 ms
 	// after the first, doubling up to 10 s, until none has failed for 10 minutes. Others are refused meanwhile without asking
-	// Authenticate, but for tokens that were right before. Default 8: typing errors; negative = no limit.
+	// Authenticate, but for tokens that were right before. No more are asked about at once than may still fail: further ones of
+	// the address wait, as part of HandshakeTimeout. Default 8: typing errors; negative = no limit.
 	MaxLoginFailures int
 
 	// MaxConnsPerIdentity is how many connections one identity may have, so that who reconnects after a crash does not wait for

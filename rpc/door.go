@@ -209,6 +209,16 @@ func (d *door) leave(v *visit) {
 	}
 }
 
+// asking returns about how many logins of an address Authenticate runs.
+func (d *door) asking(from netip.Prefix) (n int) {
+	for _, v := range d.visits {
+		if v.asking && v.from == from {
+			n++
+		}
+	}
+	return n
+}
+
 // answered notes that Authenticate has returned.
 func (d *door) answered(v *visit) {
 	v.asking = false

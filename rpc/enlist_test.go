@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -247,6 +248,103 @@ func TestTokenGuessing(t *testing.T) {
 		_, err = n.connectFrom(home, fresh)
 		require.NoError(t, err)
 		depart(t, again, fresh)
+	})
+}
+
+// slowly makes Authenticate take a while, whatever becomes of its context. What begins with "honest" is right.
+func slowly(asked *atomic.Int64) func(context.Context, []byte) (string, error) {
+	return func(_ context.Context, token []byte) (string, error) {
+		asked.Add(1)
+		time.Sleep(100 * time.Millisecond)
+		if strings.HasPrefix(string(token), "honest") {
+			return string(token), nil
+		}
+		return "", errors.New("nobody knows this token")
+	}
+}
+
+// TestGuessesThatDoNotWait: who leaves before the answer pays for it all the same, and does not find out by a second login
+// which of the guesses was right.
+func TestGuessesThatDoNotWait(t *testing.T) {
+	var asked atomic.Int64
+	inNet(t, 0, Config{Authenticate: slowly(&asked)}, func(n *network) {
+		try := func(i int, patience time.Duration) error {
+			token := fmt.Sprint("guess ", i)
+			if i == 3 {
+				token = "honest"
+			}
+			near, far := linktest.Pipe()
+			if _, err := n.server.Attach(from{plug{far}, host("192.0.2.1")}); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			_, err := newTestWorld(t, Config{Token: []byte(token)}).Connect(ctx, plug{near})
+			return err
+		}
+		for i := range 100 {
+			require.Error(t, try(i, 20*time.Millisecond))
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.LessOrEqual(t, asked.Load(), int64(16))
+		require.EqualValues(t, asked.Load()-1, n.server.HandshakeStats().LoginsFailed, "each but the right one")
+		before := asked.Load()
+		for i := range 100 {
+			require.Error(t, try(i, time.Second), "guess %d", i)
+		}
+		require.LessOrEqual(t, asked.Load(), before+1)
+	})
+}
+
+// TestLoginsAtOnce: of a crowd of guesses no more are asked about than may fail; a party of players joins a few at a time.
+func TestLoginsAtOnce(t *testing.T) {
+	for _, row := range []struct {
+		token  string
+		asked  int64
+		passed int
+	}{
+		{"guess", 8, 0},
+		{"honest", 40, 40},
+	} {
+		var asked atomic.Int64
+		inNet(t, 0, Config{Authenticate: slowly(&asked)}, func(n *network) {
+			clients := make([]*testWorld, 40)
+			came := make(chan error, len(clients))
+			for i := range clients {
+				clients[i] = newTestWorld(t, Config{Token: fmt.Append(nil, row.token, i)})
+				go func() {
+					_, err := n.connectFrom(host("192.0.2.1"), clients[i])
+					came <- err
+				}()
+			}
+			passed := 0
+			for range clients {
+				if <-came == nil {
+					passed++
+				}
+			}
+			require.Equal(t, row.asked, asked.Load())
+			require.Equal(t, row.passed, passed)
+			depart(t, clients...)
+		})
+	}
+}
+
+// TestLoginThatWaitsForItsTurnLeaves: it holds up nobody, and leaves nothing.
+func TestLoginThatWaitsForItsTurnLeaves(t *testing.T) {
+	var asked atomic.Int64
+	inNet(t, 0, Config{Authenticate: slowly(&asked), MaxLoginFailures: 1}, func(n *network) {
+		first := n.muteFrom(host("192.0.2.1"))
+		second := n.muteFrom(host("192.0.2.1"))
+		require.EqualValues(t, 1, asked.Load())
+		second.link.Abort(0, "leaves")
+		<-second.link.Done()
+		synctest.Wait()
+		require.Equal(t, 1, n.server.HandshakeStats().Open)
+		<-first.link.Done()
+		synctest.Wait()
+		require.EqualValues(t, 1, asked.Load())
+		require.Zero(t, n.server.HandshakeStats().Open)
 	})
 }
 

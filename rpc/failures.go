@@ -24,8 +24,11 @@ const (
 // failures slows down who guesses tokens. The rule:
 //
 //   - An address has some failed logins free (Config.MaxLoginFailures). From then on one login of it is asked about at a
-//     time, with a pause after each that doubles with every failure, up to maxPause. Logins during the pause are refused
+//     time, with a pause after each failure that doubles with it, up to maxPause. Logins during the pause are refused
 //     without asking Authenticate, and do not lengthen it.
+//   - No more logins of an address are asked about at once than may still fail for free; others wait for their turn. So it
+//     makes no difference how many guesses come at once, and a party behind one address joins a few at a time.
+//   - A wrong token counts also when the client did not wait for the answer. A right one is remembered only if it did.
 //   - A login that succeeds takes nothing back, or a guesser with a token of his own would begin anew with it.
 //   - A token that was right before is always asked about: a player who was here is not locked out by a neighbour behind the
 //     same address. It gives a guesser nothing: he does not know it.
@@ -46,25 +49,27 @@ type failure struct {
 	from  netip.Prefix
 	count int
 	last  time.Time // of the failed logins
-	next  time.Time // may be asked about
+	next  time.Time // the pause ends
 }
 
 func newFailures(free int) *failures {
 	return &failures{free: free, places: make(map[netip.Prefix]int), good: newGoodTokens()}
 }
 
-// ask returns 0 when Authenticate may be asked about a token that came from the address, and how long it may not otherwise.
-// Whoever may takes the turn of its address.
-func (f *failures) ask(from netip.Prefix, token []byte, now time.Time) (wait time.Duration) {
-	e := f.find(from, now)
-	if f.free < 0 || e == nil || e.count < f.free || f.good.has(token) {
-		return 0
+// ask reports whether Authenticate may be asked about a token that came from the address, while it is asked about so many
+// others of it. If not, pause is how long no login of the address may come; 0 when it is only the turn of the others.
+func (f *failures) ask(from netip.Prefix, token []byte, asking int, now time.Time) (may bool, pause time.Duration) {
+	if f.free < 0 || !from.IsValid() || f.good.has(token) {
+		return true, 0
 	}
-	if now.Before(e.next) {
-		return e.next.Sub(now)
+	count := 0
+	if e := f.find(from, now); e != nil {
+		if now.Before(e.next) {
+			return false, e.next.Sub(now)
+		}
+		count = e.count
 	}
-	e.next = now.Add(f.pause(e.count))
-	return 0
+	return asking < max(1, f.free-count), 0
 }
 
 // find returns the entry of an address; nil when there is none that counts.

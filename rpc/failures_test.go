@@ -11,11 +11,27 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
+// requireAsked: Authenticate may be asked about a token while it is about none other of the address.
+func requireAsked(t *testing.T, f *failures, from netip.Prefix, token string, now time.Time) {
+	t.Helper()
+	may, _ := f.ask(from, []byte(token), 0, now)
+	require.True(t, may)
+}
+
+// requirePause returns how long an address must pause.
+func requirePause(t *testing.T, f *failures, from netip.Prefix, token string, now time.Time) time.Duration {
+	t.Helper()
+	may, pause := f.ask(from, []byte(token), 0, now)
+	require.False(t, may)
+	require.Positive(t, pause)
+	return pause
+}
+
 // guess tries a wrong token as often as it may until the end, and returns how often that was.
 func guess(f *failures, from netip.Prefix, now, end time.Time) (tries int) {
 	for !now.After(end) {
-		if wait := f.ask(from, []byte("guess"), now); wait > 0 {
-			now = now.Add(wait)
+		if may, pause := f.ask(from, []byte("guess"), 0, now); !may {
+			now = now.Add(pause)
 			continue
 		}
 		tries++
@@ -43,7 +59,7 @@ func TestGuessesOfOneAddress(t *testing.T) {
 	}
 	none := newFailures(-1)
 	for range 1000 {
-		require.Zero(t, none.ask(ann, nil, start))
+		requireAsked(t, none, ann, "", start)
 		none.failed(ann, nil, start)
 	}
 	require.Empty(t, none.entries)
@@ -57,23 +73,43 @@ func TestGuesserAndHisNeighbours(t *testing.T) {
 	now = now.Add(time.Hour)
 
 	t.Log("# while the guesser is at it")
-	require.Zero(t, f.ask(bob, []byte("new player"), now), "another address")
-	require.Zero(t, f.ask(ann, []byte("old player"), now), "a token that was right before")
-	wait := f.ask(ann, []byte("new player"), now)
-	require.Positive(t, wait)
-	require.LessOrEqual(t, wait, maxPause)
+	requireAsked(t, f, bob, "new player", now) // another address
+	requireAsked(t, f, ann, "old player", now) // a token that was right before
+	pause := requirePause(t, f, ann, "new player", now)
+	require.LessOrEqual(t, pause, maxPause)
 
 	t.Log("# when he has stopped")
-	now = now.Add(wait)
-	require.Zero(t, f.ask(ann, []byte("new player"), now))
-	require.Equal(t, maxPause, f.ask(ann, []byte("guess"), now), "one at a time")
+	now = now.Add(pause)
+	requireAsked(t, f, ann, "new player", now)
+	may, pause := f.ask(ann, []byte("guess"), 1, now)
+	require.False(t, may, "one at a time")
+	require.Zero(t, pause, "its turn comes when that is answered")
 	f.passed([]byte("new player"))
-	require.Positive(t, f.ask(ann, []byte("guess"), now), "a right token takes nothing back")
-	require.Zero(t, f.ask(ann, []byte("guess"), now.Add(failureMemory)))
+	f.failed(ann, []byte("guess"), now)
+	require.Equal(t, maxPause, requirePause(t, f, ann, "guess", now), "a right token takes nothing back")
+	requireAsked(t, f, ann, "guess", now.Add(failureMemory))
 
 	t.Log("# a token that was right and is not any more")
 	f.failed(ann, []byte("old player"), now)
-	require.Positive(t, f.ask(ann, []byte("old player"), now))
+	requirePause(t, f, ann, "old player", now)
+}
+
+// TestGuessesAtOnce: no more are asked about than may still fail.
+func TestGuessesAtOnce(t *testing.T) {
+	f := newFailures(8)
+	now := time.Unix(1000, 0)
+	for failed := range 8 {
+		asking := 0
+		for may := true; may; asking++ {
+			may, _ = f.ask(ann, nil, asking, now)
+		}
+		require.Equal(t, 8-failed, asking-1)
+		f.failed(ann, nil, now)
+	}
+	may, _ := f.ask(netip.Prefix{}, nil, 1000, now)
+	require.True(t, may, "no address, no limit")
+	may, _ = newFailures(-1).ask(ann, nil, 1000, now)
+	require.True(t, may)
 }
 
 // TestFailuresAreBounded: whatever many addresses do, the table stays small, and no address ever counts less than it failed.
@@ -98,7 +134,7 @@ func TestFailuresAreBounded(t *testing.T) {
 		require.Equal(t, i, f.places[e.from])
 	}
 	heavy := netip.PrefixFrom(netip.AddrFrom4([4]byte{}), 32)
-	require.Positive(t, f.ask(heavy, nil, now), "who guessed most is not pushed out")
+	requirePause(t, f, heavy, "", now) // who guessed most is not pushed out
 
 	t.Log("# entries that are too old are taken first, and nothing of them is inherited")
 	require.Equal(t, 1, f.failed(ann, nil, now.Add(2*failureMemory)))

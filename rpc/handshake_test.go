@@ -237,19 +237,24 @@ func TestClientLeavesWhileItIsWelcomed(t *testing.T) {
 	})
 }
 
+// TestAuthenticateHasATimeLimit: what it says too late the client does not hear, and it counts for nothing.
 func TestAuthenticateHasATimeLimit(t *testing.T) {
-	var canceled error
-	slow := func(ctx context.Context, _ []byte) (string, error) {
-		<-ctx.Done()
-		canceled = ctx.Err()
-		return "too late", nil
+	for _, verdict := range []error{nil, errors.New("nobody knows this token"), context.DeadlineExceeded} {
+		var canceled error
+		slow := func(ctx context.Context, _ []byte) (string, error) {
+			<-ctx.Done()
+			canceled = ctx.Err()
+			return "too late", verdict
+		}
+		inNet(t, 0, Config{Authenticate: slow, HandshakeTimeout: time.Second}, func(n *network) {
+			_, err := n.connectFrom(host("192.0.2.1"), newTestWorld(t, Config{}))
+			require.ErrorContains(t, err, "HandshakeTimeout: after 1s (Config.HandshakeTimeout) deciding about the Login")
+			synctest.Wait()
+			require.Error(t, canceled, "by its own deadline, or with the handshake: they end at the same time")
+			require.Zero(t, n.server.HandshakeStats().LoginsFailed)
+			require.Empty(t, n.server.failures.good.ring)
+		})
 	}
-	inNet(t, 0, Config{Authenticate: slow, HandshakeTimeout: time.Second}, func(n *network) {
-		_, err := n.connect(newTestWorld(t, Config{}))
-		require.ErrorContains(t, err, "HandshakeTimeout: after 1s (Config.HandshakeTimeout) deciding about the Login")
-		synctest.Wait()
-		require.Error(t, canceled, "by its own deadline, or with the handshake: they end at the same time")
-	})
 }
 
 func TestLongIdentityIsRefused(t *testing.T) {

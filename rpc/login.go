@@ -1,7 +1,9 @@
 package rpc
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -14,69 +16,76 @@ type verdict struct {
 // errNoAnswer is the verdict of an Authenticate that panicked: no fault of the client.
 var errNoAnswer = errors.New("Config.Authenticate did not return")
 
-// onLogin asks Authenticate, unless its address must wait.
+// onLogin lets Authenticate decide.
 func (h *handshake) onLogin(m login) {
 	c := h.conn
 	w := c.world
-	asks := w.config.Authenticate != nil
 	w.mu.Lock()
 	c.visit.conn = nil // from here on the client waits
-	wait := time.Duration(0)
-	if asks {
-		wait = w.failures.ask(c.visit.from, m.Token, time.Now())
-	}
-	if wait > 0 {
-		w.handshakes.LoginsSlowed++
-	}
-	gone := c.visit.left
-	c.visit.asking = asks && wait == 0 && !gone
 	w.mu.Unlock()
-	switch {
-	case gone:
-	case wait > 0:
-		h.slow(wait)
-	case asks:
-		c.work.Go(func() { h.ask(m.Token) })
-	default:
+	if w.config.Authenticate == nil {
 		h.answer(verdict{})
+		return
 	}
+	c.work.Go(func() { h.ask(m.Token) })
 }
 
-// ask runs Authenticate. One that does not return refuses the client. The handshake keeps its place until it has returned,
-// whatever becomes of the connection, so that no more run at once than Config.MaxHandshakes.
+// ask runs Authenticate when it may. One that does not return refuses the client. The handshake keeps its place until it has
+// returned, whatever becomes of the connection, so that no more run at once than Config.MaxHandshakes.
 func (h *handshake) ask(token []byte) {
+	if !h.turn(token) {
+		return
+	}
 	v := verdict{err: errNoAnswer}
 	defer func() {
-		h.heard(token, v.err)
-		h.verdict <- v
+		if h.heard(token, v.err) {
+			h.verdict <- v
+		}
 	}()
 	defer h.conn.world.catch(h.conn)
 	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
 }
 
-// heard notes what Authenticate thought of a token.
-func (h *handshake) heard(token []byte, err error) {
+// turn waits until Authenticate may be asked about a token. If it may not, the client is refused, or gone.
+func (h *handshake) turn(token []byte) (may bool) {
 	w, v := h.conn.world, h.conn.visit
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.door.answered(v)
-	switch {
-	case err == nil:
-		w.failures.passed(token)
-	case err != errNoAnswer && h.ctx.Err() == nil: // else it only took too long
-		w.failures.failed(v.from, token, time.Now())
-		w.handshakes.LoginsFailed++
+	for !v.left {
+		may, pause := w.failures.ask(v.from, token, w.door.asking(v.from), time.Now())
+		switch {
+		case may:
+			v.asking = true
+			return true
+		case pause > 0:
+			w.handshakes.LoginsSlowed++
+			h.verdict <- verdict{err: fmt.Errorf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
+				v.from, w.config.maxLoginFailures(), pause.Round(time.Millisecond))}
+			return false
+		}
+		w.answered.Wait()
 	}
+	return false
 }
 
-// slow refuses a login whose address failed too often.
-func (h *handshake) slow(wait time.Duration) {
-	c := h.conn
-	c.world.await(c, false)
-	refusal := violationf(PreLoginFailure, "too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
-		c.visit.from, c.world.config.maxLoginFailures(), wait.Round(time.Millisecond))
-	c.world.warn(warnLogin, "login slowed down", "conn", c, "error", refusal)
-	c.Close(refusal.Code, refusal.Reason)
+// heard notes what Authenticate thought of a token, and reports whether the client may hear it. What it does not hear it must
+// not find out by a later login either.
+func (h *handshake) heard(token []byte, err error) (tell bool) {
+	w, v := h.conn.world, h.conn.visit
+	late, gone := !time.Now().Before(h.deadline), h.ctx.Err() != nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.door.answered(v)
+	w.answered.Broadcast()
+	switch {
+	case late, err == errNoAnswer, gone && errors.Is(err, context.Canceled): // it says nothing about the token
+	case err != nil:
+		w.failures.failed(v.from, token, time.Now())
+		w.handshakes.LoginsFailed++
+	case !gone:
+		w.failures.passed(token)
+	}
+	return !late && !gone
 }
 
 // answer welcomes the client or tells it why not.

@@ -78,6 +78,7 @@ type World struct {
 	door       *door              // who is on the way in, and from where
 	handshakes HandshakeStats     // but for Open
 	failures   *failures          // who guesses tokens
+	answered   *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
 	claims     map[string][]*Conn // by identity, oldest first; see claim
 	serial     uint64             // id of the newest connection
 	listeners  int
@@ -110,6 +111,7 @@ func NewWorld(config Config) (*World, error) {
 	w.log = newLogger(config.Logger, w.level)
 	w.budget = newBudget(config.receiveBudget(), config.maxConns())
 	w.door = newDoor(&config)
+	w.answered = sync.NewCond(&w.mu)
 	w.failures = newFailures(config.maxLoginFailures())
 	w.claims = make(map[string][]*Conn)
 	for _, class := range config.Classes {
