@@ -17,7 +17,7 @@ type Actor struct {
 	owned   bool      // client: this side owns it
 	opens   []opening // where it is open; on a client the one channel to the server
 	state   any       // server: encoded anew at each open
-	initial []byte    // client: the state that came with the open
+	initial []byte    // client, until the constructor has returned: the state that came with the open
 	always  bool
 	dead    bool
 }
@@ -59,8 +59,8 @@ type SpawnOption func(*Actor)
 // AlwaysRelevant opens the actor for every connection, present and future.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.always = true } }
 
-// State is what a client finds in [Actor.State] when the actor opens for it. It is encoded at each open: pass a pointer
-// to what changes.
+// State is what the constructor on a client reads with [Actor.State] when the actor opens for it. It is encoded at each open:
+// pass a pointer to what changes.
 func State(v any) SpawnOption { return func(a *Actor) { a.state = v } }
 
 // Spawn makes an actor of class, owned by owner or by the server itself (nil), and opens it for its owner. When the
@@ -208,8 +208,12 @@ func (a *Actor) Owned() bool {
 // Alive reports whether the actor has neither been destroyed nor closed.
 func (a *Actor) Alive() bool { return !a.dead }
 
-// State decodes, on a client, the state that the server sent when it opened the actor.
+// State decodes, on a client, the state that the server sent when it opened the actor. It is for the constructor: what that
+// does not read is not kept.
 func (a *Actor) State(v any) error {
+	if len(a.initial) == 0 {
+		return fmt.Errorf("rpc: state of a %q: none came with the open, or the actor's constructor, which alone may read it, has returned", a.class.name)
+	}
 	rest, err := DecodeValue(a.initial, v)
 	if err != nil {
 		return fmt.Errorf("rpc: state of a %q: %w", a.class.name, err)

@@ -70,10 +70,8 @@ func TestCallThatCrossesTheCloseIsDropped(t *testing.T) {
 
 func TestCloseToAndBack(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
-		hp := 10
-		type health struct{ HP int }
-		state := &health{hp}
-		a := n.spawn(0, State(state))
+		state := "well"
+		a := n.spawn(0, State(&state))
 		mirror := n.mirror(0, a)
 		a.CloseTo(n.conns[0])
 		a.CloseTo(n.conns[0])
@@ -83,14 +81,42 @@ func TestCloseToAndBack(t *testing.T) {
 		require.True(t, a.Alive())
 		require.False(t, a.Channel(n.conns[0]).Open())
 
-		state.HP = 3
+		state = "wounded"
 		require.NoError(t, hit.Call(a, 1), "opens it again")
 		n.tick(3)
-		var got health
-		require.NoError(t, n.mirror(0, a).State(&got))
-		require.Equal(t, 3, got.HP, "the state is that of the open")
-		var wrong []string
-		require.Error(t, n.mirror(0, a).State(&wrong))
+		require.Equal(t, []string{"open wounded", "hit"}, n.clients[0].take(), "the state is that of the open")
+	})
+}
+
+// TestStateIsNotKept: a client's constructors read the states of 200 actors, 12 MB. What a server can make a client hold
+// would else be a state of 64 KiB for each of 32,767 channels, all beyond ReceiveLimit, for a message is charged until it is
+// taken only.
+func TestStateIsNotKept(t *testing.T) {
+	const actors, size = 200, 60_000
+	inNet(t, 1, Config{}, func(n *network) {
+		client, read := n.clients[0], 0
+		client.binding.untyped.construct = func(a *Actor) any {
+			var state []byte
+			var wrong []string
+			require.Error(t, a.State(&wrong))
+			require.NoError(t, a.State(&state))
+			read += len(state)
+			return &puppet{world: client, actor: a}
+		}
+		base, state := heapNow(), make([]byte, size)
+		var a *Actor
+		for range actors {
+			var err error
+			a, err = n.server.Spawn(hero, n.conns[0], State(state))
+			require.NoError(t, err)
+			n.tick(1)
+		}
+		n.tick(90)
+		require.Equal(t, actors*size, read)
+		rise := heapNow() - base
+		t.Logf("%d KiB more at both ends", rise>>10)
+		require.Less(t, rise, n.clients[0].config.receiveLimit(), "of which a server keeps room for a state's entries, 6 KiB an actor")
+		require.ErrorContains(t, n.mirror(0, a).State(&state), "constructor")
 	})
 }
 

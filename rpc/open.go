@@ -153,6 +153,7 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	c.setPriority(m.Channel, class.priority)
 	a := &Actor{world: w, class: class, binding: w.bindings[class], owner: c, owned: m.Payload[n]&flagOwned != 0}
 	a.initial = m.Payload[n+1:]
+	defer func() { a.initial = nil }() // it is charged no more, and could be 64 KiB for each of 32,767 channels
 	a.opens = []opening{{conn: c, channel: m.Channel}}
 	c.setChannel(m.Channel, a)
 	w.actors.Add(1)
