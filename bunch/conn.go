@@ -18,6 +18,7 @@ type Conn struct {
 
 	// Sending.
 	channels    channels
+	owed        owed
 	levels      [levels]level
 	blocks      blocks
 	sent        sentPackets

@@ -21,7 +21,7 @@ func checkConn(t testing.TB, c *Conn) {
 		return
 	}
 	copies := checkFlights(t, c)
-	entries, unreliables := 0, backlog{}
+	entries, owed, unreliables := 0, 0, backlog{}
 	var queued [levels]int
 	for number, ch := range c.channels.open {
 		if number != ch.number {
@@ -29,6 +29,9 @@ func checkConn(t testing.TB, c *Conn) {
 		}
 		waiting := checkEntries(t, c, ch, copies)
 		entries += ch.outstanding()
+		if ch.owesAnswer() {
+			owed++
+		}
 		for i := ch.unreliable.head; i < len(ch.unreliable.items); i++ {
 			u := ch.unreliable.items[i]
 			unreliables.add(1, len(u.payload)-int(u.part)*EntryBytes)
@@ -57,6 +60,7 @@ func checkConn(t testing.TB, c *Conn) {
 		}
 	}
 	same(t, int64(entries), int64(c.flow.entries), "entries in reliable buffers")
+	same(t, int64(owed), int64(c.owed.count), "answers that the peer owes")
 	same(t, int64(unreliables.messages), int64(c.unreliables.messages), "unreliable messages that wait")
 	same(t, int64(unreliables.bytes), int64(c.unreliables.bytes), "unreliable bytes that wait")
 	checkReceiver(t, c)

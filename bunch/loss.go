@@ -155,6 +155,9 @@ func (c *Conn) popAcked(ch *channel) {
 		c.flow.entries--
 	}
 	ch.fresh = max(ch.fresh, ch.first)
+	if ch.owesAnswer() {
+		c.owed.add(c.now)
+	}
 	c.releaseLater(ch)
 	c.retire(ch)
 }

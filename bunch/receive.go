@@ -251,6 +251,9 @@ func checkOpen(ch *channel, n uint64, flags byte) error {
 
 // closed takes the peer's close, and answers it.
 func (c *Conn) closed(ch *channel) {
+	if ch.owesAnswer() {
+		c.owed.count--
+	}
 	ch.inClosed = true
 	c.dropAssemblies(ch)
 	c.channels.taken(ch)

@@ -25,6 +25,9 @@ func (c *Conn) Advance(now time.Time) error {
 	if at, ok := c.idleAt(); ok && t >= at {
 		return c.fail(violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", c.config.IdleTimeout))
 	}
+	if at, ok := c.owedAt(); ok && t >= at {
+		return c.fail(violation(ConnectionTimeout, "no answer to the closes of %d channels, at most %d may wait for longer than %v (IdleTimeout)", c.owed.count, maxOwed, c.config.IdleTimeout))
+	}
 	if at, ok := c.trimAt(); ok && t >= at {
 		c.trim()
 	}
@@ -49,6 +52,7 @@ func (c *Conn) NextTimeout() (time.Time, bool) {
 	consider(c.ptoAt())
 	consider(c.limitProbeAt())
 	consider(c.idleAt())
+	consider(c.owedAt())
 	consider(c.trimAt())
 	return c.start.Add(next), any
 }
