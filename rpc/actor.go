@@ -56,7 +56,8 @@ func (r CloseReason) String() string {
 // SpawnOption is an option of [World.Spawn].
 type SpawnOption func(*Actor)
 
-// AlwaysRelevant opens the actor for every connection, present and future.
+// AlwaysRelevant opens the actor for every connection, present and future. One that can not take it, having no channel left or a
+// smaller MaxBunch, goes without, and the log says so: what a peer does or asks for fails no Spawn for the others.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.always = true } }
 
 // State is what the constructor on a client reads with [Actor.State] when the actor opens for it. It is encoded at each open:
@@ -78,20 +79,35 @@ func (w *World) Spawn(class *Class, owner *Conn, options ...SpawnOption) (*Actor
 	for _, option := range options {
 		option(a)
 	}
-	if owner != nil {
-		owner.owned = append(owner.owned, a)
-		if err := a.OpenTo(owner); err != nil {
-			owner.disown(a)
-			return nil, err
-		}
+	if err := a.openToOwner(); err != nil {
+		return nil, err
 	}
 	w.actors.Add(1)
 	w.construct(a)
 	if a.always && !a.dead {
 		w.always = append(w.always, a)
-		return a, w.openToAll(a)
+		w.openToAll(a)
 	}
 	return a, nil
+}
+
+// openToOwner opens a new actor for its owner. It refuses one for everybody whose state nobody could take.
+func (a *Actor) openToOwner() error {
+	if a.always {
+		if _, err := a.openMessage(0, a.world.config.maxBunch()); err != nil {
+			return err
+		}
+	}
+	owner := a.owner
+	if owner == nil {
+		return nil
+	}
+	owner.owned = append(owner.owned, a)
+	err := a.OpenTo(owner)
+	if err != nil {
+		owner.disown(a)
+	}
+	return err
 }
 
 // construct makes the object of an actor that was spawned here. One whose constructor does not return ends everywhere, for
@@ -111,17 +127,12 @@ func (w *World) construct(a *Actor) {
 }
 
 // openToAll opens an AlwaysRelevant actor for those who are here.
-func (w *World) openToAll(a *Actor) error {
-	var first error
+func (w *World) openToAll(a *Actor) {
 	for _, c := range w.conns {
-		if !c.usable() {
-			continue
-		}
-		if err := a.OpenTo(c); err != nil && first == nil {
-			first = err
+		if c.usable() {
+			w.openAlways(a, c)
 		}
 	}
-	return first
 }
 
 // Destroy ends an actor everywhere. Calls on it return ErrClosed from now on; calls that were sent before still arrive.

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -129,6 +131,34 @@ func TestAlwaysRelevantOpensForLateJoiners(t *testing.T) {
 		n.tick(3)
 		require.Equal(t, []string{"open one", "open two"}, late.take())
 	})
+}
+
+// TestOneConnectionDoesNotFailASpawn: an actor for everybody opens for all those who can take it. That one has no channel left, or
+// allows smaller messages, is told in the log, once a second, and is no error of the game's.
+func TestOneConnectionDoesNotFailASpawn(t *testing.T) {
+	for name, bounded := range map[string]bunch.Config{"no channel left": {MaxChannels: 4}, "the limit is Config.Bunch.MaxBunch, 100": {MaxBunch: 100}} {
+		t.Run(name, func(t *testing.T) {
+			var log strings.Builder
+			inNet(t, 1, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(n *network) {
+				poor := n.join(Config{Bunch: bounded})
+				for range 5 {
+					a, err := n.server.Spawn(hero, nil, AlwaysRelevant(), State(strings.Repeat("x", 100)))
+					require.NoError(t, err)
+					require.True(t, a.Alive())
+				}
+				n.tick(3)
+				late := n.join(Config{Bunch: bounded})
+				require.Len(t, n.clients[0].take(), 5)
+				require.Less(t, len(poor.take()), 5)
+				require.Less(t, len(late.take()), 5)
+				require.Contains(t, log.String(), name)
+				require.Equal(t, 2, strings.Count(log.String(), "actor not opened"))
+
+				_, err := n.server.Spawn(hero, nil, AlwaysRelevant(), State(make(Raw, 70000)))
+				require.ErrorIs(t, err, bunch.ErrBunchTooLarge, "which nobody could take")
+			})
+		})
+	}
 }
 
 func TestActorsGoWithTheirOwnerUnlessKept(t *testing.T) {

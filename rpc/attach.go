@@ -211,10 +211,15 @@ func (w *World) admit(c *Conn) {
 	}
 }
 
-// openAlways opens an AlwaysRelevant actor for a connection that has just joined.
+// openAlways opens an AlwaysRelevant actor for a connection. That it can not, it tells once a second at most, for a peer without
+// a channel left would fill the log.
 func (w *World) openAlways(a *Actor, c *Conn) {
-	if err := a.OpenTo(c); err != nil && c.usable() && !a.dead {
-		w.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err)
+	err := a.OpenTo(c)
+	if err == nil || !c.usable() || a.dead {
+		return
+	}
+	if hidden, ok := c.openWarn.pass(time.Now()); ok {
+		w.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
 	}
 }
 

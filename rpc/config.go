@@ -137,6 +137,7 @@ func (c *Config) maxConnsPerAddress() int { return defaulted(c.MaxConnsPerAddres
 func (c *Config) maxLoginFailures() int   { return defaulted(c.MaxLoginFailures, 8) }
 func (c *Config) receiveBudget() int      { return defaulted(c.ReceiveBudget, 512<<20) }
 func (c *Config) receiveLimit() int       { return max(defaulted(c.ReceiveLimit, 4<<20), minReceiveLimit) }
+func (c *Config) maxBunch() int           { return defaulted(c.Bunch.MaxBunch, bunch.MaxBunchBytes) }
 func (c *Config) maxLocalCalls() int      { return defaulted(c.MaxLocalCalls, 4096) }
 func (c *Config) maxPosts() int           { return defaulted(c.MaxPosts, 65536) }
 

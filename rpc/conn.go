@@ -52,6 +52,7 @@ type Conn struct {
 	warns       [dropReasons]warnGate
 	turn        turn
 	lateWarn    warnGate
+	openWarn    warnGate
 
 	mu       sync.Mutex // guards writes to channels, and reads of it elsewhere than on the world's goroutine
 	channels map[uint64]*Actor

@@ -27,7 +27,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 	case a.find(c) >= 0:
 		return nil
 	}
-	message, err := a.openMessage(c)
+	message, err := a.openMessage(a.ownerFlags(c), c.maxBunch)
 	if err != nil {
 		return err
 	}
@@ -45,10 +45,6 @@ func (a *Actor) OpenTo(c *Conn) error {
 
 // openOn is called under the link's lock. A message that can not be sent must not leave an open channel behind.
 func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
-	if len(message) > c.maxBunch {
-		return 0, fmt.Errorf("the state makes an open message of %d bytes, the limit is Config.Bunch.MaxBunch, %d: %w",
-			len(message), c.maxBunch, bunch.ErrBunchTooLarge)
-	}
 	if channel, err = c.machine.Open(a.class.priority); err != nil {
 		return 0, err
 	}
@@ -64,17 +60,21 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	return channel, err
 }
 
-// openMessage is the first message on an actor's channel: class id, flags, state.
-func (a *Actor) openMessage(c *Conn) ([]byte, error) {
+// openMessage is the first message on an actor's channel: class id, flags, state; at most so many bytes.
+func (a *Actor) openMessage(flags byte, most int) ([]byte, error) {
 	id := slices.Index(a.world.table(), a.class)
 	message := binary.AppendUvarint(nil, uint64(id))
-	message = append(message, a.ownerFlags(c))
+	message = append(message, flags)
 	if a.state == nil {
 		return message, nil
 	}
 	message, err := AppendValue(message, a.state)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("rpc: state of a %q: %w", a.class.name, err)
+	case len(message) > most:
+		return nil, fmt.Errorf("rpc: the state of a %q makes an open message of %d bytes, the limit is Config.Bunch.MaxBunch, %d: %w",
+			a.class.name, len(message), most, bunch.ErrBunchTooLarge)
 	}
 	return message, nil
 }
