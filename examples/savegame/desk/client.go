@@ -121,7 +121,10 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 		return err
 	}
 	b := rpc.Bind(c.world, Class, func(a *rpc.Actor) *Client {
-		opened <- a
+		select {
+		case opened <- a:
+		default: // a server that opens more than one gets no use of them
+		}
 		return c
 	})
 	rpc.On(b, callAnswer, (*Client).onAnswer)
