@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"unicode"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/vault"
@@ -18,10 +19,21 @@ import (
 // errInterrupted is the cause of contexts that a signal ends.
 var errInterrupted = errors.New("interrupted")
 
-// oneLine writes an error on one line.
+// plain shows a text of the other side's on a terminal: what that might obey, controls and marks that turn the direction of
+// letters, stands there as U+FFFD.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsGraphic(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
+// oneLine writes an error on one line. A server may have said some of it.
 func oneLine(err error) string {
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
-	return strings.Join(lines, "; ")
+	return plain(strings.Join(lines, "; "))
 }
 
 // pin is a client's TLS configuration that remembers why it refused a server.

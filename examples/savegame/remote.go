@@ -31,7 +31,7 @@ func (a *app) list(ctx context.Context, c *cli.Command) error {
 		}
 		w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 		for _, s := range saves {
-			fmt.Fprintf(w, "%s\t%d\t%s\n", s.Name, s.Size, s.Modified.Local().Format(time.DateTime))
+			fmt.Fprintf(w, "%s\t%d\t%s\n", plain(s.Name), s.Size, s.Modified.Local().Format(time.DateTime))
 		}
 		return w.Flush()
 	})
