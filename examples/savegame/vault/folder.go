@@ -100,7 +100,9 @@ func (f *Folder) Remove(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil {
+	if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+		return ErrNoSave // another one has just removed it
+	} else if err != nil {
 		return Reason(err)
 	}
 	return SyncFolder(f.path)
