@@ -60,7 +60,7 @@ func TestPathShrinksAndGrows(t *testing.T) {
 	for _, loss := range []float64{0, 0.02, 0.1} {
 		link := shrunken(seed, loss)
 		link.MTU, link.Rate = 0, 4e6
-		const n = 50 << 20 / half
+		const n = 400 << 20 / half // for 10 min: a try in ten is lost, and the next one comes after twice as long
 		largest := 0
 		states := map[State]bool{}
 		a, b := newPieces(half, n, 0), newPieces(half, 0, n)
