@@ -37,7 +37,7 @@ func (in *incoming) sendControl(control *rpc.Actor, now time.Time) (sent, over b
 		in.replied = true
 		in.peer.ahead -= in.ahead
 		in.ahead = 0
-		in.credit = newCredit(now, in.parts.base, in.reserved, in.peer.streams.config.maxPending())
+		in.credit = newCredit(now, in.passed(), in.reserved, in.peer.streams.config.maxPending())
 		in.parts.limit = max(in.parts.limit, in.credit.limit)
 		in.reply.limit = in.parts.limit
 		return true, false, sendAccept.call(control, *in.reply)

@@ -61,14 +61,17 @@ func (in *incoming) consumed(p piece) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.release(p)
-	from := max(in.position, in.parts.base)
 	in.position += p.bytes
 	in.elements += p.count
-	if n := in.position - from; n > 0 && in.credit.consume(n) {
+	if in.credit.consume(in.passed()) {
 		in.peer.streams.wake()
 	}
 	in.completeLocked()
 }
+
+// passed is below which offset nothing takes credit any more: it was consumed, perhaps before the header was answered, or
+// is in the store. The lock is held.
+func (in *incoming) passed() int64 { return max(in.position, in.parts.base) }
 
 // deliverTick runs the application's callbacks, on the world's goroutine.
 func (in *incoming) deliverTick() {

@@ -45,11 +45,14 @@ func newCredit(now time.Time, base, window, most int64) credit {
 	}
 }
 
-// consume notes that the application took n bytes, and reports whether a grant of some size is due.
-func (c *credit) consume(n int64) bool {
-	c.consumed += n
-	return c.consumed+c.window-c.limit >= c.window/4
+// consume notes that the application took all below that offset, and reports whether a grant is due.
+func (c *credit) consume(below int64) bool {
+	c.consumed = below
+	return c.due()
 }
+
+// due reports whether to grant now: after a quarter of the window.
+func (c *credit) due() bool { return c.consumed+c.window-c.limit >= c.window/4 }
 
 // next returns the limit to grant now, if one is due: after a quarter of the window, or to report progress. Pace is how
 // long consuming a full window takes at most for the window to double: 2 RTT or 2 ticks.
@@ -61,8 +64,7 @@ func (c *credit) next(now time.Time, pace func() time.Duration, all lender) (lim
 		c.mark, c.markTime = c.consumed, now
 	}
 	limit = c.consumed + c.window
-	due := limit-c.limit >= c.window/4
-	if !due && (c.consumed == c.reported || now.Sub(c.reportedTime) < progressInterval) {
+	if !c.due() && (c.consumed == c.reported || now.Sub(c.reportedTime) < progressInterval) {
 		return 0, false
 	}
 	c.limit = max(c.limit, limit)

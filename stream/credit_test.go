@@ -28,10 +28,10 @@ func TestCreditFollowsTheConsumer(t *testing.T) {
 	require.EqualValues(t, 1100, c.limit)
 
 	t.Log("# a quarter of the window must be consumed")
-	require.False(t, c.consume(249))
+	require.False(t, c.consume(349))
 	_, due := c.next(now, slowPace, new(purse))
 	require.False(t, due)
-	require.True(t, c.consume(1))
+	require.True(t, c.consume(350))
 	limit, due := c.next(now, slowPace, new(purse))
 	require.True(t, due)
 	require.EqualValues(t, 1350, limit)
@@ -39,7 +39,7 @@ func TestCreditFollowsTheConsumer(t *testing.T) {
 	require.False(t, due)
 
 	t.Log("# less is reported after a while")
-	c.consume(1)
+	c.consume(351)
 	_, due = c.next(now.Add(progressInterval-1), slowPace, new(purse))
 	require.False(t, due)
 	limit, due = c.next(now.Add(progressInterval), slowPace, new(purse))
@@ -57,17 +57,17 @@ func TestCreditDoublesForAFastConsumer(t *testing.T) {
 	require.EqualValues(t, 1000+2000, limit)
 
 	t.Log("# not for a slow one")
-	c.consume(2000)
+	c.consume(3000)
 	now = now.Add(3 * time.Second)
 	limit, _ = c.next(now, slowPace, all)
 	require.EqualValues(t, 3000+2000, limit)
 
 	t.Log("# only to the maximum")
-	c.consume(2000)
+	c.consume(5000)
 	limit, _ = c.next(now, slowPace, all)
 	require.EqualValues(t, 5000+3000, limit)
 	require.EqualValues(t, 500, int64(*all))
-	c.consume(3000)
+	c.consume(8000)
 	limit, _ = c.next(now, slowPace, all)
 	require.EqualValues(t, 8000+3000, limit)
 
