@@ -108,7 +108,7 @@ func (f *feed) checkAligned(offset int64) error {
 }
 
 // publish offers c to the tick and reports whether it keeps c's memory. Small blocks are copied into the last one, so
-// that a source of small reads does not become many small parts.
+// that a source of small reads does not become many small parts; one that grew for a large element stays as it is.
 func (f *feed) publish(c *block) (kept bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,7 +118,7 @@ func (f *feed) publish(c *block) (kept bool) {
 	c.trim(f.from)
 	f.bytes += c.size()
 	defer f.feedTick()
-	if n := len(f.ready); n > 0 && len(f.ready[n-1].room()) >= c.size() {
+	if n := len(f.ready); n > 0 && f.ready[n-1].size()+c.size() <= f.part {
 		f.ready[n-1].append(c.payload())
 		f.ready[n-1].count += c.count
 		return false

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"io"
 	"math"
+	"strings"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -135,5 +136,23 @@ func TestBlobSourceErrors(t *testing.T) {
 			err = c.source.fill(block, -1)
 		}
 		require.ErrorIs(t, err, c.want, name)
+	}
+}
+
+type poster struct {
+	Text string `quiver:"max=65000"`
+}
+
+var posters = NewArray[poster]("posters")
+
+// TestFeedAddsNothingToALargeElement: the block that grew for it may have room left, but a part that takes more than the
+// largest RPC cannot leave.
+func TestFeedAddsNothingToALargeElement(t *testing.T) {
+	for _, size := range []int{40_000, 60_000, 65_000} {
+		items := []poster{{strings.Repeat("l", size)}, {strings.Repeat("s", 480)}}
+		f := newFeed(&arraySource[poster]{array: posters, items: items}, partBytes, false, func() {}, unguarded)
+		f.run()
+		require.Len(t, f.ready, 2)
+		f.stop()
 	}
 }
