@@ -51,10 +51,13 @@ func (c *credit) consume(below int64) bool {
 	return c.due()
 }
 
-// due reports whether to grant now: after a quarter of the window.
-func (c *credit) due() bool { return c.consumed+c.window-c.limit >= c.window/4 }
+// due reports whether to grant now: after a quarter of the window, or when the largest part might not fit what is left.
+func (c *credit) due() bool {
+	owed := c.consumed + c.window - c.limit
+	return owed >= c.window/4 || owed > 0 && c.limit-c.consumed < maxElementBytes
+}
 
-// next returns the limit to grant now, if one is due: after a quarter of the window, or to report progress. Pace is how
+// next returns the limit to grant now, if one is due, also to report progress. Pace is how
 // long consuming a full window takes at most for the window to double: 2 RTT or 2 ticks.
 func (c *credit) next(now time.Time, pace func() time.Duration, all lender) (limit int64, ok bool) {
 	if c.consumed-c.mark >= c.window {

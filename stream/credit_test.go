@@ -24,27 +24,36 @@ func slowPace() time.Duration { return time.Second }
 
 func TestCreditFollowsTheConsumer(t *testing.T) {
 	now := epoch
-	c := newCredit(now, 100, 1000, 1000)
-	require.EqualValues(t, 1100, c.limit)
+	c := newCredit(now, 100, 400_000, 400_000)
+	require.EqualValues(t, 400_100, c.limit)
 
 	t.Log("# a quarter of the window must be consumed")
-	require.False(t, c.consume(349))
+	require.False(t, c.consume(100_099))
 	_, due := c.next(now, slowPace, new(purse))
 	require.False(t, due)
-	require.True(t, c.consume(350))
+	require.True(t, c.consume(100_100))
 	limit, due := c.next(now, slowPace, new(purse))
 	require.True(t, due)
-	require.EqualValues(t, 1350, limit)
+	require.EqualValues(t, 500_100, limit)
 	_, due = c.next(now, slowPace, new(purse))
 	require.False(t, due)
 
 	t.Log("# less is reported after a while")
-	c.consume(351)
+	c.consume(100_101)
 	_, due = c.next(now.Add(progressInterval-1), slowPace, new(purse))
 	require.False(t, due)
 	limit, due = c.next(now.Add(progressInterval), slowPace, new(purse))
 	require.True(t, due)
-	require.EqualValues(t, 1351, limit)
+	require.EqualValues(t, 500_101, limit)
+}
+
+func TestCreditLeavesRoomForTheLargestPart(t *testing.T) {
+	c := newCredit(epoch, 0, minPending, minPending)
+	require.False(t, c.consume(minPending-maxElementBytes), "it fits")
+	require.True(t, c.consume(minPending-maxElementBytes+1))
+	limit, due := c.next(epoch, slowPace, new(purse))
+	require.True(t, due)
+	require.EqualValues(t, 2*minPending-maxElementBytes+1, limit)
 }
 
 func TestCreditDoublesForAFastConsumer(t *testing.T) {

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,5 +29,24 @@ func testContentReadBeforeTheAnswer(t *testing.T, via Backend, pending int64) {
 		data := content(3 << 20)
 		require.NoError(n, n.mustStart(n.server.peer, data).Wait(ctx))
 		require.EqualValues(n, len(data), (<-arrived).in.in.credit.consumed)
+	})
+}
+
+// TestLargestElementPassesTheSmallestWindow: an element of 64 KiB needs the whole window, so the few bytes before it must
+// be granted again at once.
+func TestLargestElementPassesTheSmallestWindow(t *testing.T) {
+	overBackends(t, testLargestElementPassesTheSmallestWindow)
+}
+
+func testLargestElementPassesTheSmallestWindow(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, client: Config{MaxPending: minPending}}, func(n *network) {
+		ctx, stop := context.WithTimeout(n.ctx, time.Minute)
+		defer stop()
+		posters.Handle(n.client.streams, func(in *IncomingArray[poster]) { in.OnBatch(func([]poster) {}) })
+		var all []poster
+		for range 20 {
+			all = append(all, poster{strings.Repeat("s", 10_000)}, poster{strings.Repeat("l", 65_000)})
+		}
+		require.NoError(n, posters.Send(ctx, n.server.peer, all))
 	})
 }
