@@ -32,7 +32,7 @@ func (in *incoming) sendControl(control *rpc.Actor, now time.Time) (sent, over b
 	defer in.mu.Unlock()
 	switch {
 	case in.finished && in.err != nil:
-		return true, true, sendReject.call(control, reject{in.header.id, stopFor(in.err)})
+		return true, true, sendReject.call(control, reject{in.header.id, failureOf(in.err).stop()})
 	case in.reply != nil && !in.replied:
 		in.replied = true
 		in.peer.ahead -= in.ahead

@@ -101,7 +101,7 @@ func (s *arraySource[T]) encode(c *block) error {
 		err = s.array.check(len(grown) - before)
 	}
 	if err != nil {
-		return fmt.Errorf("stream: element %d of array %q: %w", s.next, s.array.name, tooLong(err))
+		return fmt.Errorf("element %d: %w", s.next, tooLong(err))
 	}
 	c.buf = grown
 	c.count++
@@ -156,7 +156,7 @@ func (a *Array[T]) decode(b []byte, count int) (any, int, []byte, error) {
 		b = rest
 	}
 	if len(batch) < count {
-		return batch, len(batch), b, fmt.Errorf("stream: %d elements where %d were announced", len(batch), count)
+		return batch, len(batch), b, fmt.Errorf("%d elements where %d were announced", len(batch), count)
 	}
 	return batch, len(batch), b, nil
 }

@@ -149,7 +149,7 @@ func testElementBreaksItsBound(t *testing.T, via Backend) {
 		all[17].Tags = nil
 		err := items.Send(n.ctx, n.server.peer, all)
 		require.ErrorIs(n, err, ErrTooLarge)
-		require.ErrorContains(n, err, "element 17 of array \"items\": ")
+		require.ErrorContains(n, err, `stream: too large: array "items" stopped by the sender, 0 of 20 elements sent: element 17: `)
 		require.ErrorContains(n, err, "Name: it holds 25 bytes, its bound is 24")
 		require.ErrorIs(n, <-ended, ErrTooLarge)
 	})

@@ -2,13 +2,19 @@ package stream
 
 import (
 	"errors"
-	"fmt"
 	"unicode/utf8"
 )
 
-// Errors that end a transfer. What Wait, Err and Read return wraps one of them, ErrDigest, or why the connection ended.
+// Errors that end a transfer. What Err and Read return, and what Wait returns once the transfer has ended, wraps one of
+// them or ErrDigest, and the error behind it if that arose at this end. Its text names the topic, the end that stopped the
+// transfer, how far it had come, and why:
+//
+//	stream: canceled: blob "save" stopped by the sender, 65536 of 300000 bytes sent: reading the source: disk on fire
+//
+// A reason that the peer gave is quoted.
 var (
-	// ErrCanceled means that one end gave up, or that the sender could not read its source to the end.
+	// ErrCanceled means that one end gave up or could not go on: that the sender could not read its source to the end, or
+	// that an element could not be encoded or decoded.
 	ErrCanceled = errors.New("stream: canceled")
 	// ErrRejected means that the receiver's application, or its lack of a handler, refused the transfer.
 	ErrRejected = errors.New("stream: rejected")
@@ -41,25 +47,13 @@ type stop struct {
 	reason string
 }
 
-// stopFor is what the peer is told of err: the code of the sentinel that it wraps, and its text.
-func stopFor(err error) stop {
-	code := stopCanceled
-	switch {
-	case errors.Is(err, ErrRejected):
-		code = stopRejected
-	case errors.Is(err, ErrTooLarge):
-		code = stopTooLarge
-	case errors.Is(err, ErrDigest):
-		code = stopDigest
-	case errors.Is(err, ErrPanicked):
-		code = stopPanicked
-	}
-	text := err.Error()
-	var secret *concealed
-	if errors.As(err, &secret) {
-		text = secret.public
-	}
-	return stop{code, clip(text, maxReasonBytes)}
+// stopKinds is what the codes stand for.
+var stopKinds = [stopCodes]error{
+	stopCanceled: ErrCanceled,
+	stopRejected: ErrRejected,
+	stopTooLarge: ErrTooLarge,
+	stopDigest:   ErrDigest,
+	stopPanicked: ErrPanicked,
 }
 
 // concealed is an error whose text, a path perhaps, is not for the peer.
@@ -70,30 +64,6 @@ type concealed struct {
 
 func (e *concealed) Error() string { return e.cause.Error() }
 func (e *concealed) Unwrap() error { return e.cause }
-
-// err is the error at the end that is told; by names the end that stopped.
-func (s stop) err(by string) error {
-	sentinel := ErrCanceled
-	switch s.code {
-	case stopRejected:
-		sentinel = ErrRejected
-	case stopTooLarge:
-		sentinel = ErrTooLarge
-	case stopDigest:
-		sentinel = ErrDigest
-	case stopPanicked:
-		sentinel = ErrPanicked
-	}
-	return fmt.Errorf("%w by the %s: %q", sentinel, by, s.reason)
-}
-
-// canceled is the error of a transfer that this end canceled for cause.
-func canceled(cause error) error {
-	if cause == nil || errors.Is(cause, ErrCanceled) {
-		return ErrCanceled
-	}
-	return fmt.Errorf("%w: %w", ErrCanceled, cause)
-}
 
 // clip cuts text to at most limit bytes without cutting a rune.
 func clip(text string, limit int) string {

@@ -239,7 +239,7 @@ func (s *blobSource) fill(c *block, _ int64) error {
 	for range maxEmptyReads {
 		n, err := s.r.Read(room)
 		if n < 0 || n > len(room) {
-			return fmt.Errorf("stream: %T read %d bytes into a buffer of %d", s.r, n, len(room))
+			return fmt.Errorf("%T read %d bytes into a buffer of %d", s.r, n, len(room))
 		}
 		c.buf = c.buf[:len(c.buf)+n]
 		if s.left >= 0 {
@@ -258,9 +258,9 @@ func (s *blobSource) ended(err error) error {
 	case s.left == 0:
 		return io.EOF
 	case err == io.EOF && s.left > 0:
-		return fmt.Errorf("stream: the source is %d bytes short of the size given to Start: %w", s.left, io.ErrUnexpectedEOF)
+		return fmt.Errorf("the source ended %d bytes short of the size given to Start: %w", s.left, io.ErrUnexpectedEOF)
 	case err != nil && err != io.EOF:
-		return &concealed{public: "the sender could not read its source", cause: fmt.Errorf("stream: reading the source: %w", err)}
+		return &concealed{public: "the sender could not read its source", cause: fmt.Errorf("reading the source: %w", err)}
 	}
 	return err
 }

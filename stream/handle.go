@@ -1,10 +1,6 @@
 package stream
 
-import (
-	"fmt"
-
-	"github.com/quivernet/quiver/rpc"
-)
+import "github.com/quivernet/quiver/rpc"
 
 // Incoming is what the receiving ends of blobs and arrays have in common. Its methods are safe from any goroutine,
 // but for OnEnd.
@@ -30,13 +26,7 @@ func (i Incoming) Err() error { return i.in.cause() }
 
 // Reject refuses the transfer, or what is left of it. Both ends see an error that Is ErrRejected, the sender with the
 // text of reason, cut to 256 bytes. It never waits.
-func (i Incoming) Reject(reason error) {
-	if reason == nil {
-		i.in.finish(ErrRejected)
-		return
-	}
-	i.in.finish(fmt.Errorf("%w: %w", ErrRejected, reason))
-}
+func (i Incoming) Reject(reason error) { i.in.finish(stopped(ErrRejected, reason)) }
 
 // Cancel gives the transfer up. Both ends see an error that Is ErrCanceled. It never waits.
 func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }

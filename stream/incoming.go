@@ -133,7 +133,7 @@ func (in *incoming) add(m part) error {
 		return nil
 	}
 	if most := in.peer.streams.config.maxBytes(); m.offset+int64(len(m.data)) > most {
-		in.finishLocked(fmt.Errorf("%w: %v goes beyond Config.MaxBytes, %d", ErrTooLarge, &in.header, most))
+		in.finishLocked(fmt.Errorf("%w: it goes beyond stream.Config.MaxBytes, %d", ErrTooLarge, most))
 		return nil
 	}
 	in.arrived.Signal()
@@ -216,7 +216,10 @@ func (in *incoming) finishLocked(err error) {
 	if in.finished {
 		return
 	}
-	in.finished, in.err = true, err
+	in.finished = true
+	if err != nil {
+		in.err = ending(err, receiver, &in.header, in.progressLocked())
+	}
 	in.peer.account.drop(in.parts.held + in.taken)
 	in.peer.account.repay(in.borrowed)
 	in.taken, in.borrowed = 0, 0
@@ -333,6 +336,10 @@ func (in *incoming) completeLocked() {
 func (in *incoming) progress() Progress {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	return in.progressLocked()
+}
+
+func (in *incoming) progressLocked() Progress {
 	p := Progress{Sent: in.parts.next, Acked: in.position, Total: in.header.total(), Resumed: in.resumed}
 	switch {
 	case in.header.kind == kindArray:

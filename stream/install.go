@@ -186,9 +186,9 @@ func (s *Streams) refusal(in *incoming, t topic, handled bool) error {
 	case t.kind == kindArray && t.shape != h.shape:
 		return fmt.Errorf("%w: the elements of %v have other fields here", ErrRejected, h)
 	case in.peer.known() > s.config.maxTransfers():
-		return fmt.Errorf("%w: %d transfers go on, the limit is Config.MaxTransfers, %d", ErrRejected, in.peer.known()-1, s.config.maxTransfers())
+		return fmt.Errorf("%w: %d transfers go on, the limit is stream.Config.MaxTransfers, %d", ErrRejected, in.peer.known()-1, s.config.maxTransfers())
 	case max(h.size, h.count) > limit:
-		return fmt.Errorf("%w: %v of %d %s, the limit is Config.MaxBytes, %d", ErrTooLarge, h, max(h.size, h.count), h.units(), limit)
+		return fmt.Errorf("%w: it has %d %s, the limit is stream.Config.MaxBytes, %d", ErrTooLarge, max(h.size, h.count), h.units(), limit)
 	case !s.reserve(in):
 		return s.noMemory()
 	}
@@ -196,7 +196,7 @@ func (s *Streams) refusal(in *incoming, t topic, handled bool) error {
 }
 
 func (s *Streams) noMemory() error {
-	return fmt.Errorf("%w: the transfers of all peers fill Config.MaxMemory, %d bytes", ErrRejected, s.config.maxMemory())
+	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes", ErrRejected, s.config.maxMemory())
 }
 
 // reserve promises credit to an incoming transfer: less than it would like when memory is short.

@@ -39,7 +39,7 @@ func (l *live) send(t *Transfer, most int) (int, error) {
 	case l.err != nil:
 		return 0, l.err
 	case len(l.outgoing) >= most:
-		return 0, fmt.Errorf("stream: %v to %v: %d transfers go on or wait, the limit is Config.MaxQueued, %d", &t.header, t.peer.conn, len(l.outgoing), most)
+		return 0, fmt.Errorf("stream: %v to %v: %d transfers go on or wait, the limit is stream.Config.MaxQueued, %d", &t.header, t.peer.conn, len(l.outgoing), most)
 	}
 	l.outgoing[t] = struct{}{}
 	return len(l.outgoing), nil

@@ -76,7 +76,7 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 
 func (p *Peer) admit(t *Transfer) error {
 	if err := p.conn.Err(); err != nil {
-		return fmt.Errorf("%w: %w", ErrClosed, err)
+		return fmt.Errorf("%w: %v: %w", ErrClosed, &t.header, err)
 	}
 	n, err := p.live.send(t, p.streams.config.maxQueued())
 	if err != nil {

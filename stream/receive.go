@@ -157,7 +157,7 @@ func (p *Peer) onCancel(m cancel) {
 		p.unknown(m.id)
 		return
 	}
-	in.finish(m.stop.err("sender"))
+	in.finish(m.stop.err(sender))
 }
 
 // unknown drops a message about a transfer that has ended, and refuses one about a transfer that never began.

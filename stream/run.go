@@ -116,7 +116,7 @@ func (in *incoming) pass(c *block) error {
 	p := piece{block: c, bytes: int64(c.size()), cost: c.cost()}
 	if in.header.kind == kindBlob {
 		if c.index != 0 || c.count != 0 {
-			return fmt.Errorf("stream: a part of %v has elements", &in.header)
+			return errors.New("a part of a blob has elements")
 		}
 		return in.deliver(p)
 	}
@@ -134,12 +134,12 @@ func (in *incoming) pass(c *block) error {
 func (in *incoming) passElements(c *block) error {
 	rest, last := c.payload(), c.index+int64(c.count)
 	if c.index != in.decoded || last > in.header.count {
-		return fmt.Errorf("stream: elements %d to %d of %v follow element %d of %d", c.index, last-1, &in.header, in.decoded-1, in.header.count)
+		return fmt.Errorf("elements %d to %d follow element %d of %d", c.index, last-1, in.decoded-1, in.header.count)
 	}
 	for in.decoded < last {
 		batch, n, after, err := in.decode(rest, int(min(last-in.decoded, in.batch())))
 		if err != nil {
-			return fmt.Errorf("stream: element %d of %v: %w", in.decoded+int64(n), &in.header, err)
+			return fmt.Errorf("element %d: %w", in.decoded+int64(n), err)
 		}
 		p := in.decodedPiece(batch, n, len(rest)-len(after))
 		in.decoded, rest = in.decoded+int64(n), after
@@ -148,7 +148,7 @@ func (in *incoming) passElements(c *block) error {
 		}
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("stream: %d bytes left over behind element %d of %v", len(rest), last, &in.header)
+		return fmt.Errorf("%d bytes left over behind element %d", len(rest), last)
 	}
 	return nil
 }

@@ -151,8 +151,10 @@ func (t *Transfer) finish(err error) bool {
 	if t.finished {
 		return false
 	}
-	t.finished, t.err, t.carrier = true, err, t.carrierNow()
-	if err == nil {
+	t.finished, t.carrier = true, t.carrierNow()
+	if err != nil {
+		t.err = ending(err, sender, &t.header, t.progress)
+	} else {
 		t.progress.Acked = max(t.progress.Sent, t.progress.Total)
 		t.progress.Sent, t.progress.Total = t.progress.Acked, t.progress.Acked
 	}
@@ -204,7 +206,7 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 		return false, nil
 	case t.isFinished():
 		t.stopSent = true
-		return true, sendCancel.call(control, cancel{t.header.id, stopFor(t.Err())})
+		return true, sendCancel.call(control, cancel{t.header.id, failureOf(t.Err()).stop()})
 	case t.endSent || t.have:
 		return false, nil
 	}
@@ -279,5 +281,5 @@ func (t *Transfer) onDone() error {
 // onReject ends the transfer for the reason that the receiver gives, or confirms that it ended.
 func (t *Transfer) onReject(s stop) {
 	t.over = true
-	t.finish(s.err("receiver"))
+	t.finish(s.err(receiver))
 }

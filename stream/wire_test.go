@@ -106,15 +106,15 @@ func TestPartFitsItsRPC(t *testing.T) {
 func TestReasonsAreClipped(t *testing.T) {
 	require.Equal(t, "äh", clip("äh", 3))
 	require.Equal(t, "ä", clip("äöü", 3))
-	s := stopFor(canceled(&concealed{public: strings.Repeat("ü", 200), cause: errTest}))
+	s := failureOf(canceled(&concealed{public: strings.Repeat("ü", 200), cause: errTest})).stop()
 	require.Len(t, s.reason, maxReasonBytes)
 	require.True(t, utf8.ValidString(s.reason))
 }
 
 func TestStopsKeepTheirMeaning(t *testing.T) {
 	for _, err := range []error{ErrCanceled, ErrRejected, ErrTooLarge, ErrDigest, ErrPanicked} {
-		s := stopFor(err)
+		s := failureOf(err).stop()
 		require.ErrorIs(t, s.err("sender"), err)
 	}
-	require.ErrorIs(t, stopFor(errTest).err("sender"), ErrCanceled)
+	require.ErrorIs(t, failureOf(errTest).stop().err("sender"), ErrCanceled)
 }
