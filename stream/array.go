@@ -77,6 +77,8 @@ type arraySource[T any] struct {
 	next  int
 }
 
+func (s *arraySource[T]) calls() string { return fmt.Sprintf("the encoding of element %d", s.next) }
+
 func (s *arraySource[T]) fill(c *block, stopAt int64) error {
 	most := len(s.items)
 	if stopAt >= 0 {
@@ -187,12 +189,14 @@ func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 	a.in.onTick = true
 }
 
+var errLoopLeft = errors.New("the loop over Batches was left")
+
 // Batches yields the elements, in order, and at last the error if the transfer failed. Leaving the loop early cancels
 // the transfer. It is for one goroutine, and not the world's.
 func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	a.claim("Batches")
 	return func(yield func([]T, error) bool) {
-		defer func() { a.Cancel(nil) }() // for a loop that is left, by a panic too; else the transfer has ended
+		defer func() { a.Cancel(errLoopLeft) }() // for a loop that is left, by a panic too; else the transfer has ended
 		for {
 			p, err := a.in.pull(ctx)
 			if err == io.EOF {

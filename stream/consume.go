@@ -80,7 +80,7 @@ func (in *incoming) deliverTick() {
 		if !ok {
 			break
 		}
-		if !in.guard(func() { in.push(p.batch) }) {
+		if !in.guard("OnBatch", func() { in.push(p.batch) }) {
 			break
 		}
 		in.consumed(p)
@@ -97,7 +97,7 @@ func (in *incoming) tellEnd() {
 	}
 	if ended := in.ended; ended != nil {
 		in.ended = nil
-		in.guard(func() { ended(in.cause()) })
+		in.guard("OnEnd", func() { ended(in.cause()) })
 	}
 }
 

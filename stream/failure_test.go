@@ -113,3 +113,19 @@ func TestFailureForAFailure(t *testing.T) {
 	require.ErrorIs(t, err, ErrCanceled)
 	require.True(t, errors.Is(err, ErrRejected) && errors.Is(err, errTest))
 }
+
+func TestLeavingBatchesSaysSo(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
+			go func() {
+				for range in.Batches(n.ctx) {
+					break
+				}
+			}()
+		})
+		err := items.Send(n.ctx, n.server.peer, testItems(100_000))
+		require.ErrorIs(n, err, ErrCanceled)
+		require.ErrorContains(n, err, `stopped by the receiver`)
+		require.ErrorContains(n, err, `of 100000 elements sent: "the loop over Batches was left"`)
+	})
+}

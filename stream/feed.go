@@ -16,6 +16,8 @@ type source interface {
 	// fill adds content to the empty block c and returns io.EOF, with or without content, when there is no more. An
 	// array's source does not pass the element stopAt, unless it is there already.
 	fill(c *block, stopAt int64) error
+	// calls names what function of the game fill calls, or called last.
+	calls() string
 }
 
 // feed reads and hashes a source on a goroutine of its own, ahead of the tick that takes the blocks. Nothing but that
@@ -51,7 +53,7 @@ func newFeed(s source, part int, held bool, wake func(), guard func(fn func()) b
 // run reads until the source ends or stop is called. A Read in progress is waited for here and nowhere else.
 func (f *feed) run() {
 	if !f.guard(f.read) {
-		f.finish(0, 0, nil, ErrPanicked)
+		f.finish(0, 0, nil, fmt.Errorf("%w: %s", ErrPanicked, f.source.calls()))
 	}
 }
 
@@ -227,6 +229,8 @@ type blobSource struct {
 
 // maxEmptyReads is how many Reads may return neither bytes nor an error in a row.
 const maxEmptyReads = 100
+
+func (s *blobSource) calls() string { return "Read of the source" }
 
 func (s *blobSource) fill(c *block, _ int64) error {
 	room := c.room()

@@ -86,7 +86,7 @@ func newIncoming(p *Peer, id uint64) *incoming {
 // start shows the transfer to its handler and begins to receive, unless that rejects it.
 func (in *incoming) start(t topic) {
 	in.started = true
-	in.guard(func() { t.open(in) })
+	in.guard("the handler", func() { t.open(in) })
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.finished {
@@ -94,12 +94,12 @@ func (in *incoming) start(t topic) {
 	}
 }
 
-// guard runs fn, a function of the game. When it panics, the transfer fails, and the panic goes on unless
+// guard runs fn, which calls a function of the game. When that panics, the transfer fails, and the panic goes on unless
 // rpc.Config.OnPanic takes it.
-func (in *incoming) guard(fn func()) (returned bool) {
+func (in *incoming) guard(what string, fn func()) (returned bool) {
 	defer func() {
 		if !returned {
-			in.finish(ErrPanicked)
+			in.finish(fmt.Errorf("%w: %s", ErrPanicked, what))
 		}
 	}()
 	return in.peer.streams.world.Guard(in.peer.conn, fn)

@@ -82,6 +82,16 @@ func (p panicPart) Commit(digest [32]byte) error {
 	return p.Part.Commit(digest)
 }
 
+// panickedIn is what both ends' errors say of a panic.
+var panickedIn = map[string]string{
+	"lookup": "the Store", "open": "the Store", "write": "the Store", "commit": "the Store",
+	"handler": "the handler",
+	"read":    "Read of the source",
+	"encode":  "the encoding of element 10",
+	"decode":  "the Store, or an element's decoding",
+	"batch":   "OnBatch",
+}
+
 // TestPanicsFailTheirTransfer has functions of the game panic, at either end, in a world with OnPanic.
 func TestPanicsFailTheirTransfer(t *testing.T) {
 	sendSave := func(n *network) (*Transfer, error) {
@@ -113,8 +123,11 @@ func TestPanicsFailTheirTransfer(t *testing.T) {
 				n.handlePanics(name, ends)
 				transfer, err := send(n)
 				require.NoError(n, err)
-				require.ErrorIs(n, transfer.Wait(n.ctx), ErrPanicked)
-				require.ErrorIs(n, <-ends, ErrPanicked)
+				sent, received := transfer.Wait(n.ctx), <-ends
+				require.ErrorIs(n, sent, ErrPanicked)
+				require.ErrorIs(n, received, ErrPanicked)
+				require.ErrorContains(n, sent, panickedIn[name])
+				require.ErrorContains(n, received, panickedIn[name])
 				require.EqualValues(n, 1, told.Load())
 				require.NoError(n, items.Send(n.ctx, n.server.peer, testItems(100)), "the connection lives")
 				n.requireIdle()

@@ -21,12 +21,20 @@ type body interface {
 
 // run receives the content. It is the transfer's goroutine.
 func (in *incoming) run() {
-	in.guard(func() {
+	in.guard(in.header.receives(), func() {
 		if err := in.receive(); err != nil && err != io.EOF {
 			in.finish(err)
 		}
 	})
 	in.peer.streams.dropWriter(storeKey{in.peer.conn.Identity(), in.header.key}, in)
+}
+
+// receives names what functions of the game a receiver calls on its goroutine.
+func (h *header) receives() string {
+	if h.kind == kindArray {
+		return "the Store, or an element's decoding"
+	}
+	return "the Store"
 }
 
 func (in *incoming) receive() error {
