@@ -49,7 +49,9 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 		peers:  make(map[*rpc.Conn]*Peer),
 		parts:  make(map[storeKey]*incoming),
 	}
-	bindPipes(s)
+	if err := bind(s); err != nil {
+		return nil, err
+	}
 	world.AddMachine(func(*rpc.Conn) rpc.Machine {
 		return &sliceLink{sliceMachine: newSliceMachine(sliceProtocol, newAccount(s.memory, &s.config))}
 	})
@@ -65,6 +67,21 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	world.OnDisconnect(s.disconnected)
 	world.OnTick(s.tick)
 	return s, nil
+}
+
+// bind binds the pipes. What rpc.Bind panics over, a second Install or one after the first connection, is an error here.
+func bind(s *Streams) (err error) {
+	defer func() {
+		switch recovered := recover().(type) {
+		case nil:
+		case string:
+			err = fmt.Errorf("stream: Install goes once into a world, before its first connection: %s", recovered)
+		default:
+			panic(recovered)
+		}
+	}()
+	bindPipes(s)
+	return nil
 }
 
 // Peer returns the streams of conn. It is safe from any goroutine.
