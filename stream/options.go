@@ -31,7 +31,7 @@ func Name(name string) Option { return func(o *options) { o.name = name } }
 // Via chooses the backend for this transfer.
 func Via(b Backend) Option { return func(o *options) { o.via = b } }
 
-// Lanes is how many lanes the transfer may use, 1 to 32, instead of what its Window says.
+// Lanes is how many lanes the transfer may use, 1 to 32, instead of what its Window says. Slices use none.
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
 // resolve applies opts to what the installation says.
@@ -49,13 +49,12 @@ func resolve(config *Config, opts []Option) (options, error) {
 		return o, fmt.Errorf("stream: Name of %d bytes, at most %d", len(o.name), maxNameBytes)
 	case o.via == nil:
 		return o, fmt.Errorf("stream: Via(nil)")
+	case o.lanes < 0 || o.lanes > maxLanes:
+		return o, fmt.Errorf("stream: Lanes(%d) is not 1 to %d", o.lanes, maxLanes)
 	}
 	if w, ok := o.via.(Window); ok && o.lanes != 0 {
 		w.Lanes = o.lanes
 		o.via = w
-	}
-	if o.lanes < 0 {
-		return o, fmt.Errorf("stream: Lanes(%d) is not 1 to %d", o.lanes, maxLanes)
 	}
 	return o, o.via.check()
 }

@@ -251,7 +251,9 @@ func TestBadOptions(t *testing.T) {
 			"Name of 256":     Name(string(make([]byte, 256))),
 			"Via(nil)":        Via(nil),
 			"Lanes(-1)":       Lanes(-1),
-			"Window.Lanes":    Lanes(33),
+			"Lanes(33)":       Lanes(33),
+			"Lanes(40)":       func(o *options) { Via(Slices{})(o); Lanes(40)(o) },
+			"Window.Lanes":    Via(Window{Lanes: 33}),
 			"Window.Share is": Via(Window{Share: 1}),
 			"Slices.Carrier":  Via(Slices{Carrier: 2}),
 		} {
