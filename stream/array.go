@@ -60,7 +60,7 @@ func (a *Array[T]) Start(peer *Peer, items []T, opts ...Option) (*Transfer, erro
 
 // Send is Start and Wait; when ctx ends, the transfer is canceled.
 func (a *Array[T]) Send(ctx context.Context, peer *Peer, items []T, opts ...Option) error {
-	if peer.streams.world.Inside() {
+	if peer.inside() {
 		return fmt.Errorf("%w: Array.Send", ErrBlocking)
 	}
 	t, err := a.Start(peer, items, opts...)

@@ -33,7 +33,7 @@ func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Tran
 
 // Send is Start and Wait; when ctx ends, the transfer is canceled.
 func (b *Blob) Send(ctx context.Context, peer *Peer, r io.Reader, size int64, opts ...Option) error {
-	if peer.streams.world.Inside() {
+	if peer.inside() {
 		return fmt.Errorf("%w: Blob.Send", ErrBlocking)
 	}
 	t, err := b.Start(peer, r, size, opts...)

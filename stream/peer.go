@@ -59,8 +59,14 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 // Conn returns the connection.
 func (p *Peer) Conn() *rpc.Conn { return p.conn }
 
+// inside reports whether the caller drives the peer's world; of no peer it does not.
+func (p *Peer) inside() bool { return p != nil && p.streams.world.Inside() }
+
 // start queues a transfer for the next tick.
 func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) {
+	if p == nil {
+		return nil, fmt.Errorf("stream: %v is started to a nil *Peer", &h)
+	}
 	o, err := resolve(&p.streams.config, opts)
 	if err != nil {
 		return nil, err

@@ -216,7 +216,7 @@ func TestLeastMemoryIsEnough(t *testing.T) { overBackends(t, testLeastMemoryIsEn
 func testLeastMemoryIsEnough(t *testing.T, via Backend) {
 	inNetwork(t, setup{via: via, client: Config{MaxMemory: leastMemory, MaxPending: minPending}}, func(n *network) {
 		arrived := collect(n.client.streams)
-		data := content(minPending)
+		data := content(300_000)
 		require.NoError(n, n.mustStart(n.server.peer, data).Wait(n.ctx))
 		require.Equal(n, data, (<-arrived).data)
 		n.requireIdle()
@@ -270,6 +270,11 @@ func TestBadOptions(t *testing.T) {
 	} {
 		require.ErrorContains(t, config.validate(), says)
 	}
+}
+
+func TestNoPeer(t *testing.T) {
+	require.EqualError(t, save.Send(t.Context(), nil, bytes.NewReader(nil), 0), `stream: blob "save" is started to a nil *Peer`)
+	require.EqualError(t, items.Send(t.Context(), nil, nil), `stream: array "items" is started to a nil *Peer`)
 }
 
 func TestBadDeclarations(t *testing.T) {
