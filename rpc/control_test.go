@@ -101,7 +101,7 @@ func TestShapeIsCut(t *testing.T) {
 	require.Greater(t, len(s.Lines), 1000)
 
 	require.Equal(t, fmt.Sprintf("they differ after the first %d methods and fields", len(s.Lines)), s.difference(lines[:9_999]))
-	require.Equal(t, fmt.Sprintf("%q is missing at the server", "Extra: class 0"), s.difference(append([]string{"Extra: class 0"}, lines...)))
+	require.Contains(t, s.difference(append([]string{"Extra: class 0"}, lines...)), `the world of the client has class "Extra"`)
 	require.Equal(t, fmt.Sprintf("%q is missing at the client", lines[5]), s.difference(lines[:5]))
 }
 

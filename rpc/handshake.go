@@ -111,7 +111,8 @@ func (h *handshake) onHello(peer hello) {
 	ours := h.hello()
 	h.timer.Reset(time.Until(h.deadline))
 	if peer.Version != ours.Version {
-		h.fail(violationf(ProtocolMismatch, "the peer speaks version %d, this side version %d", peer.Version, ours.Version))
+		client, server := c.sides(ours, peer)
+		h.fail(violationf(ProtocolMismatch, "the client speaks version %d and the server version %d", client.Version, server.Version))
 		return
 	}
 	if peer.Shape != ours.Shape {
@@ -137,8 +138,9 @@ func (h *handshake) onHello(peer hello) {
 // logged in: only with Config.ExplainMismatch does the server send them, so that the client can name the difference in both logs.
 func (h *handshake) refuse(peer hello) {
 	c := h.conn
-	mismatch := violationf(ProtocolMismatch, "the classes differ: shape %x here, %x at the peer; the server's Config.ExplainMismatch names the difference",
-		c.world.shape.hash[:4], peer.Shape[:4])
+	client, server := c.sides(h.hello(), peer)
+	mismatch := violationf(ProtocolMismatch, "the classes differ: shape %x at the client, %x at the server; the server's Config.ExplainMismatch names the difference",
+		client.Shape[:4], server.Shape[:4])
 	if !c.server || !c.world.config.ExplainMismatch {
 		h.fail(mismatch)
 		return
@@ -147,6 +149,14 @@ func (h *handshake) refuse(peer hello) {
 	h.late = mismatch
 	h.timer.Reset(mismatchTime)
 	h.send(appendShape(nil, c.world.shape.lines))
+}
+
+// sides tells the two Hellos by who sent them, for reasons that both logs show: "here" would be wrong in one of them.
+func (c *Conn) sides(ours, peers hello) (client, server hello) {
+	if c.server {
+		return peers, ours
+	}
+	return ours, peers
 }
 
 // fail ends the connection. The link tells when that is done.

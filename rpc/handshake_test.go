@@ -80,7 +80,7 @@ func TestHandshakeViolations(t *testing.T) {
 		{"left over", func(p *rawPeer, s *World) { p.send(0, append(p.hello(s), 0)) },
 			ControlChannelMessagePayloadFail, "bytes are left over"},
 		{"version", func(p *rawPeer, s *World) { p.send(0, appendHello(nil, hello{Version: 7, Params: p.machine.Params()})) },
-			ProtocolMismatch, "the peer speaks version 7, this side version 1"},
+			ProtocolMismatch, "the client speaks version 7 and the server version 1"},
 		{"params", func(p *rawPeer, s *World) {
 			params := p.machine.Params()
 			params.ReliableBuffer = 100
@@ -124,6 +124,22 @@ func (p *rawPeer) openAndSend() {
 	p.send(channel, []byte("x"))
 }
 
+// TestMismatchSaysWhoseShapeIsWhich: the client's log shows the server's sentence, where "here" named the wrong end.
+func TestMismatchSaysWhoseShapeIsWhich(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		n := &network{t: t, server: newTestWorld(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})}
+		client, err := NewWorld(Config{Classes: []*Class{NewClass("Other")}})
+		require.NoError(t, err)
+		_, err = n.connect(&testWorld{World: client})
+		want := fmt.Sprintf("shape %x at the client, %x at the server", client.shape.hash[:4], n.server.shape.hash[:4])
+		require.ErrorContains(t, err, want)
+		time.Sleep(testDelay)
+		synctest.Wait()
+		require.Contains(t, log.String(), want)
+	})
+}
+
 func TestMismatchNamesTheDifference(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -164,7 +180,7 @@ func TestClassesStaySecret(t *testing.T) {
 				told += string(m.Payload)
 			}
 			require.Equal(t, explain, strings.Contains(told, "Hero"), told)
-			require.Contains(t, closed.Reason, fmt.Sprintf("shape %x here, 00000000 at the peer", server.shape.hash[:4]))
+			require.Contains(t, closed.Reason, fmt.Sprintf("shape 00000000 at the client, %x at the server", server.shape.hash[:4]))
 		})
 	}
 }

@@ -150,8 +150,12 @@ func differ(client, server []string) string {
 
 // missing says that one end has a line and the other has not.
 func missing(line, has, lacks string) string {
-	if _, call, ok := strings.Cut(line, declaredBy); ok && isClass(line) {
+	class, _, _ := strings.Cut(line, ": ")
+	switch _, call, declared := strings.Cut(line, declaredBy); {
+	case isClass(line) && declared:
 		return fmt.Sprintf("%s was called at the %s and not at the %s (%q)", call, has, lacks, line)
+	case isClass(line):
+		return fmt.Sprintf("the world of the %s has class %q and that of the %s has not: Bind it there, or name it in Config.Classes", has, class, lacks)
 	}
 	return fmt.Sprintf("%q is missing at the %s", line, lacks)
 }

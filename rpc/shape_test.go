@@ -90,8 +90,8 @@ func TestShapesDiffer(t *testing.T) {
 		{"delivery", []*Class{playerClass[xy](Unreliable, "Fire", "Run")}, `Player.Fire is "Server, Reliable, struct" at the client and "Server, Unreliable, struct" at the server`},
 		{"fewer methods", []*Class{playerClass[xy](Reliable, "Fire")}, `"Player.Run: Server, Reliable, struct" is missing at the server`},
 		{"more methods", []*Class{playerClass[xy](Reliable, "Fire", "Run", "Hide")}, `"Player.Hide: Server, Reliable, struct" is missing at the client`},
-		{"no classes", nil, `"Player: class 0" is missing at the server`},
-		{"more classes", append(ours[:1:1], NewClass("Monster")), `"Monster: class 1" is missing at the client`},
+		{"no classes", nil, `the world of the client has class "Player" and that of the server has not: Bind it there, or name it in Config.Classes`},
+		{"more classes", append(ours[:1:1], NewClass("Monster")), `the world of the server has class "Monster" and that of the client has not: Bind it there, or name it in Config.Classes`},
 		{"a streamer at the server", append(ours[:1:1], NewClass("Pipe", DeclaredBy("stream.Install"))),
 			`stream.Install was called at the server and not at the client ("Pipe: class 1, by stream.Install")`},
 	} {
