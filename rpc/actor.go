@@ -164,7 +164,7 @@ func (a *Actor) end(reason CloseReason) {
 	a.dead, a.owned = true, false
 	a.world.actors.Add(-1)
 	if object, ok := a.object.(interface{ OnClose(CloseReason) }); ok {
-		object.OnClose(reason)
+		a.world.during(activity{what: "OnClose of ", class: a.class}, func() { object.OnClose(reason) })
 	}
 }
 

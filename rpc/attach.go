@@ -198,16 +198,16 @@ func (w *World) admit(c *Conn) {
 	w.conns = append(w.conns, c)
 	w.log.Info("connected", "conn", c)
 	for _, a := range w.always {
-		w.later(c, func() { w.openAlways(a, c) })
+		w.later(c, activity{what: "the state of ", class: a.class}, func() { w.openAlways(a, c) })
 	}
 	for _, hook := range w.onConnect {
-		w.later(c, func() { hook(c) })
+		w.later(c, activity{what: "an OnConnect hook"}, func() { hook(c) })
 	}
 	if w.config.OnConnect != nil {
-		w.later(c, func() { w.config.OnConnect(w, c) })
+		w.later(c, activity{what: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
 	}
 	if r := c.Raw(); r != nil {
-		w.later(c, r.begin)
+		w.later(c, activity{}, r.begin)
 	}
 }
 
@@ -234,15 +234,15 @@ func (w *World) expel(c *Conn) {
 	err := c.closeError()
 	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
-		w.later(c, func() { c.endActor(channel) })
+		w.later(c, activity{}, func() { c.endActor(channel) })
 	}
 	for _, hook := range w.onDisconnect {
-		w.later(c, func() { hook(c, err) })
+		w.later(c, activity{what: "an OnDisconnect hook"}, func() { hook(c, err) })
 	}
 	if w.config.OnDisconnect != nil {
-		w.later(c, func() { w.config.OnDisconnect(w, c, err) })
+		w.later(c, activity{what: "Config.OnDisconnect"}, func() { w.config.OnDisconnect(w, c, err) })
 	}
-	w.later(c, c.destroyOwned)
+	w.later(c, activity{}, c.destroyOwned)
 }
 
 // endActor closes the actor of a channel: a client's copy ends, a server's actor is no longer open there.
@@ -263,7 +263,7 @@ func (c *Conn) endActor(channel uint64) {
 // destroyOwned destroys the actors that the connection still owns, each in a task.
 func (c *Conn) destroyOwned() {
 	if len(c.owned) > 0 {
-		c.world.later(c, c.destroyOwned)
+		c.world.later(c, activity{}, c.destroyOwned)
 		_ = c.world.Destroy(c.owned[0])
 	}
 }

@@ -32,8 +32,11 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	}
 	class.close()
 	b := &binding{
-		class:     class,
-		construct: func(a *Actor) any { return ctor(a) },
+		class: class,
+		construct: func(a *Actor) (object any) {
+			world.during(activity{what: "the constructor of ", class: class}, func() { object = ctor(a) })
+			return object
+		},
 		handlers:  make([]handler, len(class.methods)),
 		endpoints: make([]any, len(class.methods)),
 	}
@@ -99,9 +102,12 @@ func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 		return &validationError{method: e.m, cause: err}
 	}
 	if e.check != nil {
+		doing := &call.Actor.world.doing
+		*doing = activity{what: "the check of ", method: e.m}
 		if err := e.check(object.(T), call, e.arg); err != nil {
 			return &validationError{method: e.m, cause: err}
 		}
+		*doing = activity{method: e.m}
 	}
 	e.run(object.(T), call, e.arg)
 	e.arg = zero // what the handler did not keep may go

@@ -53,7 +53,7 @@ func TestRemoteCall(t *testing.T) {
 	Check(b, aim, (*object).mayAim)
 	require.Nil(t, b.untyped.handlers[0].remote, "a check alone runs nothing")
 	On(b, aim, (*object).aim)
-	o, call := &object{}, &Call{}
+	o, call := &object{}, &Call{Actor: &Actor{world: new(World)}}
 	remote := b.untyped.handlers[0].remote
 
 	require.NoError(t, remote(o, call, encode(t, vector{X: 1})))
@@ -131,7 +131,7 @@ func TestRemoteCallAllocations(t *testing.T) {
 	raw := Server[Raw](class, "Raw", Reliable)
 	none := Server[None](class, "None", Reliable)
 	name := Server[named](class, "Name", Reliable)
-	b, o, call := bound(class), &object{}, &Call{}
+	b, o, call := bound(class), &object{}, &Call{Actor: &Actor{world: new(World)}}
 	On(b, aim, func(*object, *Call, vector) {})
 	Check(b, aim, (*object).mayAim)
 	On(b, self, func(*object, *Call, packed) {})
@@ -166,7 +166,7 @@ func BenchmarkRemoteCall(b *testing.B) {
 	class := NewClass("C")
 	aim := Server[vector](class, "Aim", Reliable)
 	self := Server[packed](class, "Self", Reliable)
-	binding, o, call := bound(class), &object{}, &Call{}
+	binding, o, call := bound(class), &object{}, &Call{Actor: &Actor{world: new(World)}}
 	On(binding, aim, func(*object, *Call, vector) {})
 	On(binding, self, func(*object, *Call, packed) {})
 	for _, bench := range []struct {

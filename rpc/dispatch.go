@@ -26,6 +26,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	var violation *CloseError
 	switch {
 	case m.Channel == 0:
+		w.doing = activity{}
 		violation = c.control(m.Payload)
 	case c.server && (m.Open || m.Close && a != nil):
 		violation = violationf(BunchWrongChannel, "a client opened or closed channel %d, which only the server may", m.Channel)
@@ -75,7 +76,7 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 		c.drop(reason, m)
 		return nil
 	}
-	w.call = Call{Actor: a, Conn: c, Now: w.now}
+	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now}, activity{method: m}
 	return w.judge(c, m, a.binding.handlers[m.id].remote(a.object, &w.call, payload))
 }
 
@@ -157,7 +158,7 @@ func (w *World) runLocalGuarded() {
 			w.dropped.Add(1)
 			continue
 		}
-		w.call = Call{Actor: l.actor, Now: w.now}
+		w.call, w.doing = Call{Actor: l.actor, Now: w.now}, activity{method: l.method}
 		l.actor.binding.handlers[l.method.id].local(l.actor.object, &w.call, l.arg)
 	}
 }

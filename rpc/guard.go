@@ -17,41 +17,69 @@ func (w *World) Guard(conn *Conn, fn func()) (returned bool) {
 	}
 	defer func() {
 		if recovered := recover(); recovered != nil {
-			w.tellPanic(conn, recovered)
+			w.tellPanic(conn, activity{}, recovered)
 		}
 	}()
 	fn()
 	return true
 }
 
-// guard runs fn for conn, or for nobody (nil), and closes conn when it panics.
-func (w *World) guard(conn *Conn, fn func()) {
-	defer w.catch(conn)
-	fn()
-}
-
-// catch is deferred around calls of the game's functions. It ends a panic if Config.OnPanic takes it, and leaves
-// runtime.Goexit alone.
+// catch is deferred around calls of the game's functions on the world's goroutine. It ends a panic if Config.OnPanic takes
+// it, closes conn unless that is nil, and leaves runtime.Goexit alone.
 func (w *World) catch(conn *Conn) {
 	if w.config.OnPanic == nil {
 		return
 	}
 	if recovered := recover(); recovered != nil {
-		if conn != nil {
-			conn.abort(&CloseError{Code: HandlerPanic, Reason: "a function of the game panicked", cause: panicError{recovered}})
-		}
-		w.tellPanic(conn, recovered)
+		w.panicked(conn, w.doing, recovered)
 	}
 }
 
-// tellPanic is called while the stack of the panic still stands.
-func (w *World) tellPanic(conn *Conn, recovered any) {
-	if conn == nil {
-		w.log.Error("panic in a function of the game", "panic", fmt.Sprint(recovered))
-	} else {
-		w.log.Error("panic in a function of the game", "conn", conn, "panic", fmt.Sprint(recovered))
+// panicked closes the connection for which a function of the game panicked. The peer may read the function's name: it has joined,
+// so it declares the same classes. Before that no function but Authenticate runs for it.
+func (w *World) panicked(conn *Conn, doing activity, recovered any) {
+	if conn != nil {
+		conn.abort(&CloseError{Code: HandlerPanic, Reason: fmt.Sprintf("%v panicked", doing), cause: panicError{recovered}})
 	}
+	w.tellPanic(conn, doing, recovered)
+}
+
+// tellPanic is called while the stack of the panic still stands.
+func (w *World) tellPanic(conn *Conn, doing activity, recovered any) {
+	log := w.log
+	if conn != nil {
+		log = log.With("conn", conn)
+	}
+	log.Error("panic in a function of the game", "function", doing.String(), "panic", fmt.Sprint(recovered))
 	w.config.OnPanic(conn, recovered, debug.Stack())
+}
+
+// during runs fn, which is part of what runs already. When it panics its own name stays.
+func (w *World) during(doing activity, fn func()) {
+	outer := w.doing
+	w.doing = doing
+	fn()
+	w.doing = outer
+}
+
+// activity is a function of the game that runs, by name: of a method or a class when it has one. It is set before every call,
+// so it is made of parts, without allocating.
+type activity struct {
+	what   string
+	method *method
+	class  *Class
+}
+
+func (d activity) String() string {
+	switch {
+	case d.method != nil:
+		return d.what + d.method.String()
+	case d.class != nil:
+		return d.what + d.class.name
+	case d.what == "":
+		return "a function of the game"
+	}
+	return d.what
 }
 
 // panicError is what a function of the game panicked with, as the cause of a CloseError. It stays on this side.

@@ -39,10 +39,10 @@ func TestGuardClosesTheConnectionThatPanicked(t *testing.T) {
 		require.True(t, c.closing.Load(), "it is closed before OnPanic hears of it")
 	}
 	c := a.Conn()
-	w.guard(c, func() { panic(cause) })
+	w.runTask(task{c, activity{what: "the bomb"}, func() { panic(cause) }})
 	<-c.Done()
 	require.ErrorIs(t, c.Err(), cause)
-	require.EqualError(t, c.Err(), "rpc: connection closed: HandlerPanic: a function of the game panicked")
+	require.EqualError(t, c.Err(), "rpc: connection closed: HandlerPanic: the bomb panicked")
 	w.Tick(time.Now())
 	require.Len(t, w.left, 1)
 }

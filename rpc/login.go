@@ -42,8 +42,18 @@ func (h *handshake) ask(token []byte) {
 			h.verdict <- v
 		}
 	}()
-	defer h.conn.world.catch(h.conn)
+	defer h.conn.catchAuthenticate()
 	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
+}
+
+// catchAuthenticate is World.catch for the goroutine of Authenticate.
+func (c *Conn) catchAuthenticate() {
+	if c.world.config.OnPanic == nil {
+		return
+	}
+	if recovered := recover(); recovered != nil {
+		c.world.panicked(c, activity{what: "Config.Authenticate"}, recovered)
+	}
 }
 
 // turn waits until Authenticate may be asked about a token. If it may not, the client is refused, or gone.

@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -76,10 +78,11 @@ type panicScene struct {
 	escaped int // panics and Goexits that left a Tick
 	told    []*Conn
 	stacks  []string
+	log     *strings.Builder // errors of all worlds
 }
 
 func newPanicScene(t *testing.T, onPanic bool) *panicScene {
-	s := &panicScene{network: &network{t: t}, hooks: make([]int, 2)}
+	s := &panicScene{network: &network{t: t}, hooks: make([]int, 2), log: new(strings.Builder)}
 	tell := func(c *Conn, _ any, stack []byte) {
 		s.told, s.stacks = append(s.told, c), append(s.stacks, string(stack))
 	}
@@ -88,6 +91,7 @@ func newPanicScene(t *testing.T, onPanic bool) *panicScene {
 	}
 	s.server = newTestWorld(t, Config{
 		OnPanic:      tell,
+		Logger:       s.logger(),
 		Authenticate: func(context.Context, []byte) (string, error) { fuse("Authenticate"); return "", nil },
 		OnConnect:    func(*World, *Conn) { fuse("Config.OnConnect"); s.hears = append(s.hears, "OnConnect") },
 		OnDisconnect: func(*World, *Conn, error) { fuse("Config.OnDisconnect"); s.hears = append(s.hears, "OnDisconnect") },
@@ -117,8 +121,12 @@ func newPanicScene(t *testing.T, onPanic bool) *panicScene {
 	return s
 }
 
+func (s *panicScene) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelError}))
+}
+
 func (s *panicScene) newcomer(onPanic func(*Conn, any, []byte)) error {
-	w := newTestWorld(s.t, Config{OnPanic: onPanic})
+	w := newTestWorld(s.t, Config{OnPanic: onPanic, Logger: s.logger()})
 	newMine(w, "client")
 	_, err := s.connect(w)
 	return err
@@ -171,6 +179,8 @@ func (s *panicScene) end() {
 // explosion is one function that explodes.
 type explosion struct {
 	name string
+	// function is how the log and the close reason call it.
+	function string
 	// begin starts what leads to the explosion.
 	begin func(s *panicScene)
 	// blames returns whose call it was, nil for nobody's.
@@ -195,30 +205,30 @@ func enter(s *panicScene) {
 }
 
 var explosions = []explosion{
-	{"handler", callTrip, firstConn, nil},
-	{"check", callTrip, firstConn, nil},
-	{"Validate", callTrip, firstConn, nil},
-	{"UnmarshalBinary", callTrip, firstConn, nil},
-	{"client handler", callFlash, firstEnd, nil},
-	{"constructor client", func(s *panicScene) { s.spawnNow(mine, s.conns[0]) }, firstEnd, nil},
-	{"OnClose client", func(s *panicScene) { require.NoError(s.t, s.server.Destroy(s.mines[0])) }, firstEnd, nil},
-	{"OnTick", func(*panicScene) {}, nobody, nil},
-	{"post", post(func(*panicScene) { fuse("post") }), nobody, nil},
-	{"constructor server", post(func(s *panicScene) { s.spawnNow(mine, s.conns[0]) }), nobody, nil},
-	{"OnClose server", post(func(s *panicScene) { _ = s.server.Destroy(s.mines[0]) }), nobody, nil},
-	{"AppendBinary", post(func(s *panicScene) { _ = flash.Call(s.mines[0], charge{}) }), nobody, nil},
-	{"local call", func(s *panicScene) {
+	{"handler", "Mine.Trip", callTrip, firstConn, nil},
+	{"check", "the check of Mine.Trip", callTrip, firstConn, nil},
+	{"Validate", "Mine.Trip", callTrip, firstConn, nil},
+	{"UnmarshalBinary", "Mine.Trip", callTrip, firstConn, nil},
+	{"client handler", "Mine.Flash", callFlash, firstEnd, nil},
+	{"constructor client", "the constructor of Mine", func(s *panicScene) { s.spawnNow(mine, s.conns[0]) }, firstEnd, nil},
+	{"OnClose client", "OnClose of Mine", func(s *panicScene) { require.NoError(s.t, s.server.Destroy(s.mines[0])) }, firstEnd, nil},
+	{"OnTick", "an OnTick hook", func(*panicScene) {}, nobody, nil},
+	{"post", "a posted function", post(func(*panicScene) { fuse("post") }), nobody, nil},
+	{"constructor server", "the constructor of Mine", post(func(s *panicScene) { s.spawnNow(mine, s.conns[0]) }), nobody, nil},
+	{"OnClose server", "OnClose of Mine", post(func(s *panicScene) { _ = s.server.Destroy(s.mines[0]) }), nobody, nil},
+	{"AppendBinary", "a posted function", post(func(s *panicScene) { _ = flash.Call(s.mines[0], charge{}) }), nobody, nil},
+	{"local call", "Hero.Fire", func(s *panicScene) {
 		s.server.onFire = func(*Call, shot) { fuse("local call") }
 		a := s.spawnNow(hero, nil)
 		require.NoError(s.t, fire.Call(a, shot{}))
 		require.NoError(s.t, shout.Call(a, "local"))
 	}, nobody, nil},
-	{"Authenticate", enter, nil, nil},
-	{"OnConnect", enter, lastJoined, []string{"connected", "OnConnect"}},
-	{"Config.OnConnect", enter, lastJoined, []string{"connected"}},
-	{"OnDisconnect", leave, firstConn, []string{"disconnected", "OnDisconnect"}},
-	{"Config.OnDisconnect", leave, firstConn, []string{"disconnected"}},
-	{"OnClose server, of what a leaver owned", leave, firstConn, []string{"disconnected", "OnDisconnect"}},
+	{"Authenticate", "Config.Authenticate", enter, nil, nil},
+	{"OnConnect", "an OnConnect hook", enter, lastJoined, []string{"connected", "OnConnect"}},
+	{"Config.OnConnect", "Config.OnConnect", enter, lastJoined, []string{"connected"}},
+	{"OnDisconnect", "an OnDisconnect hook", leave, firstConn, []string{"disconnected", "OnDisconnect"}},
+	{"Config.OnDisconnect", "Config.OnDisconnect", leave, firstConn, []string{"disconnected"}},
+	{"OnClose server, of what a leaver owned", "OnClose of Mine", leave, firstConn, []string{"disconnected", "OnDisconnect"}},
 }
 
 // TestExplosions lets every function of the game panic or call Goexit, with and without OnPanic. What else was to run in the
@@ -276,6 +286,7 @@ func (s *panicScene) requireTold(row explosion) {
 	require.Zero(s.t, s.escaped)
 	require.Len(s.t, s.told, 1)
 	require.Contains(s.t, s.stacks[0], "rpc.fuse")
+	require.Contains(s.t, strings.ReplaceAll(s.log.String(), `"`, ""), fmt.Sprintf("function=%s panic=boom", row.function))
 	if row.blames == nil { // who never joined
 		require.NotNil(s.t, s.told[0])
 		require.Error(s.t, s.told[0].Err())
@@ -290,6 +301,7 @@ func (s *panicScene) requireTold(row explosion) {
 	require.ErrorAs(s.t, blamed.Err(), &closed)
 	if !closed.Remote { // it did not leave by itself
 		require.Equal(s.t, HandlerPanic, closed.Code)
+		require.Equal(s.t, row.function+" panicked", closed.Reason)
 		require.ErrorContains(s.t, closed.Unwrap(), "boom")
 	}
 }

@@ -231,6 +231,7 @@ func (w *World) runHooksGuarded() {
 	defer w.catch(nil)
 	for w.hook < len(w.onTick) {
 		w.hook++
+		w.doing = activity{what: "an OnTick hook"}
 		w.onTick[w.hook-1](w.now)
 	}
 }
@@ -275,6 +276,7 @@ func (w *World) runPostsGuarded() {
 		fn := w.posts[w.posted]
 		w.posts[w.posted] = nil
 		w.posted++
+		w.doing = activity{what: "a posted function"}
 		fn()
 	}
 }

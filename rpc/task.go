@@ -2,8 +2,9 @@ package rpc
 
 // task is a function of the game that runs for a connection, or for nobody (nil).
 type task struct {
-	conn *Conn
-	run  func()
+	conn  *Conn
+	doing activity
+	run   func()
 }
 
 // taskQueue holds tasks in order, from next on.
@@ -14,8 +15,8 @@ type taskQueue struct {
 
 // later queues a task. Joining and leaving are made of tasks, so that each function of the game that takes part in them runs
 // exactly once, whichever of them panics.
-func (w *World) later(c *Conn, run func()) {
-	w.tasks.tasks = append(w.tasks.tasks, task{c, run})
+func (w *World) later(c *Conn, doing activity, run func()) {
+	w.tasks.tasks = append(w.tasks.tasks, task{c, doing, run})
 }
 
 // runTasks runs the tasks, and those that they queue.
@@ -25,7 +26,13 @@ func (w *World) runTasks() {
 		t := q.tasks[q.next]
 		q.tasks[q.next] = task{}
 		q.next++
-		w.guard(t.conn, t.run)
+		w.runTask(t)
 	}
 	q.tasks, q.next = q.tasks[:0], 0
+}
+
+func (w *World) runTask(t task) {
+	defer w.catch(t.conn)
+	w.doing = t.doing
+	t.run()
 }

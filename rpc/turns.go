@@ -165,6 +165,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	t := &w.turns
 	defer t.pass(c, t.elapsed)
 	defer w.catch(c)
+	w.doing = activity{}
 	c.turn.last = t.number
 	end := t.elapsed + min(limit, t.share-c.turn.used)
 	look := 1

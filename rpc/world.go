@@ -36,6 +36,7 @@ type World struct {
 	corked       []*Conn               // to uncork at Flush
 	failed       map[*method]warnGate  // of calls that returned an error
 	call         Call                  // what the running handler sees
+	doing        activity              // what runs, to name it when it panics or takes long
 
 	// Queues of the world's goroutine. What runs has left its queue, so that a panic loses nothing else.
 	tasks   taskQueue
