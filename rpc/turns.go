@@ -55,6 +55,8 @@ type turn struct {
 	spare   []bunch.Message // taken from the machine before the turn was over: what one Take hands out at most
 	waiting int             // messages that may run in this Dispatch, spare included
 	used    time.Duration   // of this Dispatch
+	slowest activity        // what ran when the longest time passed between two looks at the clock, in this Dispatch
+	longest time.Duration   // that time
 	late    bool            // it is in turns.late
 	last    uint64          // Dispatch in which it had a turn
 	ended   time.Time       // when the world learned that the connection has ended
@@ -97,7 +99,7 @@ func (w *World) look(c *Conn) bool {
 	w.cork(c)
 	c.turn.waiting = len(c.turn.spare) + c.machine.Ready()
 	c.link.Unlock()
-	c.turn.used = 0
+	c.turn.used, c.turn.longest, c.turn.slowest = 0, 0, activity{}
 	return c.more()
 }
 
@@ -179,13 +181,22 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 			continue
 		}
 		before := t.elapsed
-		if t.elapsed = time.Since(t.began); t.share > 0 && t.elapsed >= end {
+		t.elapsed = time.Since(t.began)
+		c.turn.note(w.doing, t.elapsed-before)
+		if t.share > 0 && t.elapsed >= end {
 			return
 		}
 		look = n + 1
 		if t.elapsed-before < quickTime {
 			look = n + quickCalls
 		}
+	}
+}
+
+// note notes what ran while a time passed. Of a few quick calls that are timed together it is the last one.
+func (u *turn) note(doing activity, time time.Duration) {
+	if time > u.longest {
+		u.slowest, u.longest = doing, time
 	}
 }
 
@@ -241,10 +252,21 @@ func (c *Conn) take(into []bunch.Message) int {
 // tellLate counts, and logs once a second at most, that the Dispatch has ended before all messages had run.
 func (c *Conn) tellLate() {
 	c.deferred.Add(1)
-	if hidden, ok := c.lateWarn.pass(c.world.now); ok {
-		c.world.log.Warn("messages wait for the next Dispatch: handlers took longer than Config.DispatchTime allows",
-			"conn", c, "waiting", c.turn.waiting, "time", c.turn.used, "more", hidden)
+	hidden, ok := c.lateWarn.pass(c.world.now)
+	if !ok {
+		return
 	}
+	t, u := &c.world.turns, &c.turn
+	log := c.world.log.With("conn", c, "waiting", u.waiting, "used", u.used, "more", hidden)
+	if u.longest > 0 { // it had a turn
+		log = log.With("slowest", u.slowest.String(), "longest", u.longest)
+	}
+	if u.used >= t.share {
+		log.Warn("messages wait for the next Dispatch: handlers of the connection took what rpc.Config.DispatchTime allows one", "limit", t.share)
+		return
+	}
+	log.Warn("messages wait for the next Dispatch: handlers of all connections took what rpc.Config.DispatchTime allows them together",
+		"limit", t.total, "all", t.elapsed)
 }
 
 // waits reports whether an ended connection has messages left that shall still run.

@@ -3,7 +3,9 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,6 +135,30 @@ func TestFloodersDoNotStarveOthers(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestLateMessagesAreExplained: the warning says which limit, of whom, and what took longest.
+func TestLateMessagesAreExplained(t *testing.T) {
+	for _, row := range []struct {
+		clients int
+		want    string
+	}{
+		{1, `handlers of the connection took what rpc.Config.DispatchTime allows one" conn.id=1 waiting=` +
+			`56 used=8ms more=0 slowest=Mill.Grind longest=1ms limit=8ms`},
+		{40, `handlers of all connections took what rpc.Config.DispatchTime allows them together" conn.id=40 waiting=` +
+			`64 used=0s more=0 limit=24ms all=24ms`},
+	} {
+		var log strings.Builder
+		inMill(t, row.clients, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(s *millScene) {
+			for i := range row.clients {
+				s.call(i, 64)
+			}
+			s.step()
+			s.step()
+		})
+		require.Contains(t, log.String(), row.want)
+		require.Equal(t, strings.Count(log.String(), "\n"), strings.Count(log.String(), "time="), "slog's own, once a record")
 	}
 }
 
