@@ -24,8 +24,11 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 }
 
 // Connect takes a carrier as the client's end of a connection and returns when the server has welcomed it. The world
-// need not be driven for that. From here it is a client's world, so it must have no actors. The world owns the carrier
-// from here, also after an error.
+// need not be driven for that. The world owns the carrier from here, also after an error.
+//
+// The first Connect makes the world a client's for good, so it must have no listener, and no actors or connections of a server.
+// A client's world may connect again, to the same server or another, after a connection has ended or beside it: each
+// connection has actors of its own, which [Actor.Conn] tells apart, and which end in the Dispatch that runs its OnDisconnect.
 func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
 	if err := w.becomeClient(); err != nil {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a server")

@@ -1,0 +1,59 @@
+package rpc
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// dialAgain connects a client's world once more, and returns its copy of a hero on that connection.
+func (n *network) dialAgain(w *testWorld) (end *Conn, copied *Actor) {
+	n.t.Helper()
+	end, err := n.connect(w)
+	require.NoError(n.t, err)
+	n.clients = n.clients[:1] // the same world: it ticks once
+	n.tick(3)
+	_, err = n.server.Spawn(hero, n.server.joined[len(n.server.joined)-1])
+	require.NoError(n.t, err)
+	n.tick(3)
+	require.Contains(n.t, w.take(), "open ")
+	require.Len(n.t, end.channels, 1)
+	for _, copied = range end.channels {
+		require.Same(n.t, end, copied.Conn())
+	}
+	return end, copied
+}
+
+// TestClientConnectsAgain: after a connection has ended, before the world has heard of its end, and beside another one.
+func TestClientConnectsAgain(t *testing.T) {
+	inNet(t, 0, Config{}, func(n *network) {
+		w := newTestWorld(t, Config{})
+		first, a := n.dialAgain(w)
+		first.Close(0, "again")
+		n.tick(3)
+		require.Equal(t, []string{"close Disconnected"}, w.take())
+		require.False(t, a.Alive())
+
+		second, b := n.dialAgain(w)
+		third, c := n.dialAgain(w)
+		n.server.take()
+		require.NoError(t, fire.Call(b, shot{1}))
+		require.NoError(t, fire.Call(c, shot{2}))
+		n.tick(3)
+		require.Equal(t, []string{"fire", "fire"}, n.server.take())
+		require.Equal(t, []*Conn{second, third}, w.Conns())
+
+		second.Close(0, "one is enough")
+		<-second.Done()
+		require.True(t, b.Alive(), "the world has not heard of it")
+		fourth, d := n.dialAgain(w)
+		n.server.take()
+		require.False(t, b.Alive())
+		require.True(t, c.Alive(), "it is of another connection")
+		require.NoError(t, fire.Call(c, shot{3}))
+		require.NoError(t, fire.Call(d, shot{4}))
+		n.tick(3)
+		require.Equal(t, []string{"fire", "fire"}, n.server.take())
+		require.Equal(t, []*Conn{third, fourth}, w.Conns())
+	})
+}
