@@ -54,7 +54,7 @@ type Config struct {
 	HandshakeTimeout time.Duration // from the carrier to Join; default 10 s
 	HelloTimeout     time.Duration // of it, to the client's Hello, which honest ones send at once; default 2 s
 	ReceiveBudget    int           // bytes that reliable messages of all connections may hold here until they run; default 512 MiB
-	ReceiveLimit     int           // of it, bytes for one connection that needs more than its 256 KiB; default 4 MiB
+	ReceiveLimit     int           // of it, bytes for one connection that needs more than its 256 KiB, which are the least; default 4 MiB
 	MaxLocalCalls    int           // calls that wait for the next Dispatch; default 4,096
 	MaxPosts         int           // functions that wait for the next Dispatch; default 65,536
 
@@ -136,7 +136,7 @@ func (c *Config) retryAbove() int {
 func (c *Config) maxConnsPerAddress() int { return defaulted(c.MaxConnsPerAddress, 256) }
 func (c *Config) maxLoginFailures() int   { return defaulted(c.MaxLoginFailures, 8) }
 func (c *Config) receiveBudget() int      { return defaulted(c.ReceiveBudget, 512<<20) }
-func (c *Config) receiveLimit() int       { return max(defaulted(c.ReceiveLimit, 4<<20), minReceiveLimit) }
+func (c *Config) receiveLimit() int       { return defaulted(c.ReceiveLimit, 4<<20) }
 func (c *Config) maxBunch() int           { return defaulted(c.Bunch.MaxBunch, bunch.MaxBunchBytes) }
 func (c *Config) maxLocalCalls() int      { return defaulted(c.MaxLocalCalls, 4096) }
 func (c *Config) maxPosts() int           { return defaulted(c.MaxPosts, 65536) }
@@ -183,6 +183,9 @@ func (c *Config) validate() error {
 	}
 	if c.ReceiveBudget != 0 && c.ReceiveBudget < minReceiveLimit {
 		return fmt.Errorf("rpc: Config.ReceiveBudget is %d bytes, one connection needs %d", c.ReceiveBudget, minReceiveLimit)
+	}
+	if c.ReceiveLimit != 0 && c.ReceiveLimit < minReceiveLimit {
+		return fmt.Errorf("rpc: Config.ReceiveLimit is %d bytes, every connection has at least %d", c.ReceiveLimit, minReceiveLimit)
 	}
 	if _, err := bunch.NewConn(time.Unix(0, 0), c.Bunch); err != nil {
 		return errors.Join(errors.New("rpc: Config.Bunch is not valid"), err)

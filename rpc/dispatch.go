@@ -33,7 +33,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	case m.Open:
 		violation = w.openActor(c, m)
 	case a == nil && !m.Close:
-		c.drop(dropClosed, nil)
+		c.drop(dropClosed, nil, nil)
 	case a == nil: // the answer to a close from here
 	case m.Close:
 		w.closeActor(c, a, m)
@@ -73,7 +73,7 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 		return violationf(WrongDirection, "%v is a %v RPC", m, m.kind)
 	}
 	if reason := w.refuse(c, a, m); reason != dropNone {
-		c.drop(reason, m)
+		c.drop(reason, a, m)
 		return nil
 	}
 	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now}, activity{method: m}
@@ -104,7 +104,7 @@ func (w *World) judge(c *Conn, m *method, err error) *CloseError {
 	case !invalid(err):
 		return &CloseError{Code: PayloadFail, Reason: err.Error(), cause: err}
 	case !c.server:
-		c.drop(dropInvalid, m)
+		c.drop(dropInvalid, nil, m)
 		return nil
 	}
 	return &CloseError{Code: ValidationFailed, Reason: err.Error(), cause: err}

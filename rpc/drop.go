@@ -1,6 +1,9 @@
 package rpc
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // dropReason says why a call that arrived did not run, or one that was made did not leave.
 type dropReason uint8
@@ -25,14 +28,29 @@ var dropNames = [dropReasons]string{
 	dropSaturated: "the path or the rate is used up",
 }
 
-// drop counts a dropped call and warns, at most once a second for each reason.
-func (c *Conn) drop(reason dropReason, m *method) {
+// drop counts a dropped call on a and warns, at most once a second for each reason.
+func (c *Conn) drop(reason dropReason, a *Actor, m *method) {
 	c.drops[reason].Add(1)
 	hidden, ok := c.warns[reason].pass(c.world.now)
 	if !ok || reason == dropClosed || reason == dropSaturated { // which are nobody's mistake
 		return
 	}
-	c.world.log.Warn("call dropped", "conn", c, "rpc", m.String(), "reason", dropNames[reason], "more", hidden)
+	log := c.world.log.With("conn", c, "rpc", m.String(), "reason", dropNames[reason], "more", hidden)
+	switch reason {
+	case dropRateLimited:
+		log = log.With("limit", fmt.Sprintf("RateLimit(%v)", m.rateLimit))
+	case dropNotOwner:
+		log = log.With("channel", a.Channel(c).number, "owner", a.ownerName())
+	}
+	log.Warn("call dropped")
+}
+
+// ownerName names who owns the actor, on the server.
+func (a *Actor) ownerName() string {
+	if a.owner == nil {
+		return "nobody"
+	}
+	return a.owner.String()
 }
 
 // callLimit is a token bucket: it fills at the method's rate and holds one second's worth, at least one call.

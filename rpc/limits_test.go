@@ -126,6 +126,7 @@ func TestConfigThatCanNotBe(t *testing.T) {
 		{Config{HandshakeTimeout: -1}, "Config.HandshakeTimeout is -1"},
 		{Config{Token: make([]byte, 5000)}, "Config.Token has 5000 bytes, the limit is 4096"},
 		{Config{ReceiveBudget: 1000}, "Config.ReceiveBudget is 1000 bytes, one connection needs 262144"},
+		{Config{ReceiveLimit: 10}, "Config.ReceiveLimit is 10 bytes, every connection has at least 262144"},
 		{Config{Bunch: bunch.Config{ReliableBuffer: 100}}, "Config.Bunch is not valid"},
 		{Config{Classes: []*Class{NewClass("A"), NewClass("A")}}, `two classes are named "A"`},
 	} {

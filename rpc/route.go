@@ -29,7 +29,7 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 		return plan{}, fmt.Errorf("rpc: %v called on a %q: the actor is of another class", m, a.class.name)
 	}
 	if a.dead {
-		return plan{}, fmt.Errorf("rpc: %v: the actor is destroyed or its channel closed: %w", m, ErrClosed)
+		return plan{}, a.deadError(m)
 	}
 	if w.IsServer() {
 		return w.routeServer(a, m)
@@ -39,11 +39,25 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 	}
 	switch {
 	case !a.owned && !m.anyCaller:
-		return plan{}, fmt.Errorf("rpc: %v: %w", m, ErrNotOwner)
+		return plan{}, fmt.Errorf("rpc: %v: the %s of channel %d on %v belongs to another client or to nobody: %w",
+			m, a.class.name, a.opens[0].channel, a.owner, ErrNotOwner)
 	case !a.owner.usable():
-		return plan{}, fmt.Errorf("rpc: %v: the connection to the server is closed: %w", m, ErrClosed)
+		return plan{}, a.owner.closedFor(m)
 	}
 	return plan{remote: true, conn: a.owner}, nil
+}
+
+// deadError says why m can not be called on an actor that has ended.
+func (a *Actor) deadError(m *method) error {
+	if a.owner != nil && !a.owner.usable() { // a client's actors end with their connection
+		return a.owner.closedFor(m)
+	}
+	return fmt.Errorf("rpc: %v: the actor is destroyed or its channel closed: %w", m, ErrClosed)
+}
+
+// closedFor says that m can not be called because the connection is closed, and why that is.
+func (c *Conn) closedFor(m *method) error {
+	return fmt.Errorf("rpc: %v for %v: %w", m, c, c.closeError())
 }
 
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
@@ -53,7 +67,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	case m.kind == serverRPC || a.owner == nil:
 		return a.localPlan(m)
 	case !a.owner.usable():
-		return plan{}, fmt.Errorf("rpc: %v: %v is closed: %w", m, a.owner, ErrClosed)
+		return plan{}, a.owner.closedFor(m)
 	}
 	return plan{remote: true, conn: a.owner}, nil
 }
@@ -101,7 +115,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	a.world.cork(c)
 	if m.kind != multicastRPC && m.delivery > bunch.ReliableUnordered && c.saturated(now) {
 		c.link.Unlock()
-		c.drop(dropSaturated, m)
+		c.drop(dropSaturated, a, m)
 		return nil
 	}
 	err := c.machine.Send(to.channel, m.delivery, payload)

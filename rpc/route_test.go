@@ -126,6 +126,29 @@ func TestCallsThatCanNotBeMade(t *testing.T) {
 	})
 }
 
+// TestCallAfterTheCloseSaysWhy: at both ends, before and after the world has heard of the end.
+func TestCallAfterTheCloseSaysWhy(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		a := n.spawn(0)
+		mirror := n.mirror(0, a)
+		says := func(err error, want string) {
+			t.Helper()
+			var closed *CloseError
+			require.ErrorAs(t, err, &closed)
+			require.ErrorIs(t, err, ErrClosed)
+			require.ErrorContains(t, err, want)
+		}
+		n.conns[0].Close(1024, "round over")
+		says(hit.Call(a, 1), "rpc: Hero.Hit for conn 1: rpc: connection closed: Code(1024): round over")
+		<-n.ends[0].Done()
+		want := "rpc: Hero.Fire for conn 1: rpc: connection closed by the peer: Code(1024): round over"
+		says(fire.Call(mirror, shot{}), want)
+		n.tick(3)
+		require.Equal(t, []string{"close Disconnected"}, n.clients[0].take())
+		says(fire.Call(mirror, shot{}), want)
+	})
+}
+
 func TestUnboundIsSaid(t *testing.T) {
 	lonely := NewClass("Lonely")
 	ping := Server[None](lonely, "Ping", Reliable)
