@@ -137,6 +137,9 @@ func (w *World) openToAll(a *Actor) {
 
 // Destroy ends an actor everywhere. Calls on it return ErrClosed from now on; calls that were sent before still arrive.
 func (w *World) Destroy(a *Actor) error {
+	if !a.made() {
+		return fmt.Errorf("rpc: Destroy of %s", noActor)
+	}
 	if !w.IsServer() {
 		return fmt.Errorf("rpc: Destroy of a %q on a client: %w", a.class.name, ErrWrongRole)
 	}
@@ -172,6 +175,8 @@ func (a *Actor) end(reason CloseReason) {
 // both clients.
 func (w *World) SetOwner(a *Actor, owner *Conn) error {
 	switch {
+	case !a.made():
+		return fmt.Errorf("rpc: SetOwner of %s", noActor)
 	case !w.IsServer():
 		return fmt.Errorf("rpc: SetOwner of a %q on a client: %w", a.class.name, ErrWrongRole)
 	case a.dead:
@@ -234,6 +239,12 @@ func (a *Actor) State(v any) error {
 	}
 	return nil
 }
+
+// noActor is what errors call a value for which made is false.
+const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or that the constructor was given"
+
+// made reports whether a world made the actor.
+func (a *Actor) made() bool { return a != nil && a.world != nil }
 
 // find returns the position of c among the openings, -1 when the actor is not open there.
 func (a *Actor) find(c *Conn) int {

@@ -1,12 +1,17 @@
 package rpc
 
-import "github.com/quivernet/quiver/bunch"
+import (
+	"fmt"
+
+	"github.com/quivernet/quiver/bunch"
+)
 
 // Handle is a declared call that takes an A: a *[ServerRPC], a *[ClientRPC] or a *[MulticastRPC].
 type Handle[A any] interface {
 	// Call calls the method on a. It belongs to the goroutine that drives a's world, like everything that touches
 	// actors. After an error nothing was sent and nothing will run, except that a Multicast which fails for one client
-	// goes on with the others. arg is encoded, or kept as it is when it runs in this world.
+	// goes on with the others. A nil actor is an error too, and in no log, for it has no world. arg is encoded, or kept as
+	// it is when it runs in this world.
 	Call(a *Actor, arg A) error
 	// Delivery is what was declared.
 	Delivery() bunch.Delivery
@@ -68,6 +73,9 @@ func (h *MulticastRPC[A]) declared() *method { return h.m }
 
 // call makes one call, and logs why it failed: callers often do not look.
 func call[A any](a *Actor, m *method, arg A) error {
+	if !a.made() {
+		return fmt.Errorf("rpc: %v called on %s", m, noActor)
+	}
 	err := place(a, m, arg)
 	if err != nil {
 		a.world.callFailed(m, err)

@@ -149,6 +149,16 @@ func TestCallAfterTheCloseSaysWhy(t *testing.T) {
 	})
 }
 
+// TestNoActorIsSaid: it was a nil dereference somewhere below.
+func TestNoActorIsSaid(t *testing.T) {
+	w := newTestWorld(t, Config{})
+	for _, a := range []*Actor{nil, {}} {
+		require.ErrorContains(t, fire.Call(a, shot{}), "rpc: Hero.Fire called on a nil *Actor or an Actor{}")
+		require.ErrorContains(t, w.Destroy(a), "rpc: Destroy of a nil *Actor")
+		require.ErrorContains(t, w.SetOwner(a, nil), "rpc: SetOwner of a nil *Actor")
+	}
+}
+
 func TestUnboundIsSaid(t *testing.T) {
 	lonely := NewClass("Lonely")
 	ping := Server[None](lonely, "Ping", Reliable)
