@@ -10,9 +10,9 @@ import (
 )
 
 // Carrier moves the datagrams of one connection, unreliably and in any order, to one peer. [Listen] and [Dial] make carriers
-// of QUIC connections; [World.Attach] and [World.Connect] take any other: a WebTransport session, or a pair in memory. It
-// keeps datagrams secret and whole, and knows that they come from the peer: nothing above it does. Several goroutines call
-// its methods at once.
+// of QUIC connections; [World.Attach] and [World.Connect] take any other: a WebTransport session, or a pair in memory, such as
+// bubble_test.go has for tests in virtual time. A carrier keeps datagrams secret and whole, and knows that they come from the
+// peer: nothing above it does. Several goroutines call its methods at once.
 //
 // A carrier may also have the method RemoteAddr() net.Addr, which [Conn.RemoteAddr] returns and limits on addresses count by,
 // and SendQueue() int: how many datagrams it takes, and sends in order, before SendDatagram blocks. That never changes; with
