@@ -88,6 +88,14 @@ func TestInterruptedPut(t *testing.T) {
 	require.Equal(t, exitInterrupted, r.code)
 	requireFailure(t, r, "interrupted")
 	require.Empty(t, s.run("ls").stdout)
+
+	t.Log("# the log says so, and names the connection as all records do")
+	require.Zero(t, s.stop())
+	log := s.stderr.text.String()
+	require.Regexp(t, `level=INFO msg="put interrupted" conn.id=1 .*save=x `, log)
+	require.Contains(t, log, `reason="the client was interrupted"`)
+	require.NotContains(t, log, "put refused")
+	require.NotContains(t, log, "client=")
 }
 
 func TestInterruptedGet(t *testing.T) {

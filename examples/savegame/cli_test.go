@@ -78,19 +78,19 @@ func TestGetIntoAFolder(t *testing.T) {
 func TestTokensHaveSavesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	require.NoError(t, os.WriteFile(tokens, []byte("alpha\nbeta\n"), 0o600))
+	require.NoError(t, os.WriteFile(tokens, []byte("alpha-0123456789\nbeta-0123456789ab\n"), 0o600))
 	s := startServer(t, "-token-file", tokens)
 	path, _ := newFile(t, 1000)
 
-	s.token = "alpha"
+	s.token = "alpha-0123456789"
 	s.run("put", path)
-	s.token = "beta"
+	s.token = "beta-0123456789ab"
 	require.Empty(t, s.run("ls").stdout)
 	s.fails([]string{"get", "world.sav", filepath.Join(t.TempDir(), "x")}, "world.sav", "no such save")
 
-	require.NoError(t, os.WriteFile(tokens, []byte("gamma"), 0o600))
+	require.NoError(t, os.WriteFile(tokens, []byte("gamma-0123456789"), 0o600))
 	s.fails([]string{"ls"}, s.addr, "does not accept the token")
-	s.token = "gamma"
+	s.token = "gamma-0123456789"
 	s.run("ls")
 
 	t.Log("# without its token file the server lets nobody in, and does not tell where the file was")
@@ -135,7 +135,8 @@ func TestBadInput(t *testing.T) {
 	file := filepath.Join(path, "below")
 
 	s.fails([]string{"put", missing}, missing, "no such file")
-	s.fails([]string{"put", t.TempDir(), "x"}, "not a regular file")
+	s.fails([]string{"put", t.TempDir(), "x"}, "it is a folder, not a regular file")
+	s.fails([]string{"put", "."}, "file .: it is a folder")
 	for _, bad := range []string{"../x", "", "a/b", strings.Repeat("x", 101)} {
 		s.fails([]string{"put", path, bad}, "bad name")
 		s.fails([]string{"get", bad, missing}, "bad name")
@@ -160,7 +161,7 @@ func TestWrongServer(t *testing.T) {
 	s.fingerprint = "abc"
 	s.fails([]string{"ls"}, "abc", "64 hex digits")
 	s.fingerprint = ""
-	s.fails([]string{"ls"}, "no fingerprint")
+	s.fails([]string{"ls"}, "no fingerprint", "$"+fingerprintVariable)
 	s.fingerprint, s.token = right, "wrong"
 	s.fails([]string{"ls"}, s.addr, "token")
 	t.Setenv(tokenVariable, "")

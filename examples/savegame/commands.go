@@ -71,7 +71,7 @@ func (a *app) serveCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "addr", Value: ":7777", Usage: "`HOST:PORT` to listen on"},
 			&cli.StringFlag{Name: "dir", Value: "savegame-data", Usage: "`FOLDER` of the certificate and the saves"},
-			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with one token a line, and comments after # (default: tokens.txt in the folder, made with one token)"},
+			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with one token of at least 16 bytes a line, and comments after # (default: tokens.txt in the folder, made with one token)"},
 			&cli.StringFlag{Name: "max-size", Value: "64MiB", Usage: "`BYTES` of one save"},
 			&cli.StringFlag{Name: "quota", Value: "1GiB", Usage: "`BYTES` of the saves and unfinished uploads of one token"},
 			logFlag("info"),
@@ -106,15 +106,18 @@ func (a *app) removeCommand() *cli.Command {
 	return &cli.Command{Name: "rm", Usage: "delete a save", ArgsUsage: "NAME", Flags: clientFlags(), Action: a.remove}
 }
 
-// tokenVariable is the environment variable that holds a token.
-const tokenVariable = "QUIVER_TOKEN"
+// Environment variables that hold a token, and the fingerprint of the server's certificate.
+const (
+	tokenVariable       = "QUIVER_TOKEN"
+	fingerprintVariable = "QUIVER_FINGERPRINT"
+)
 
 func clientFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "server", Value: "127.0.0.1:7777", Usage: "`HOST:PORT`", Sources: cli.EnvVars("QUIVER_SERVER")},
 		&cli.StringFlag{Name: "token", Usage: "`TOKEN` that the server knows (default: $" + tokenVariable + ")"},
 		&cli.StringFlag{Name: "token-file", Usage: "`FILE` whose first token it is"},
-		&cli.StringFlag{Name: "fingerprint", Usage: "SHA-256 of the server's certificate, in `HEX`", Sources: cli.EnvVars("QUIVER_FINGERPRINT")},
+		&cli.StringFlag{Name: "fingerprint", Usage: "SHA-256 of the server's certificate, in `HEX`", Sources: cli.EnvVars(fingerprintVariable)},
 		logFlag("off"),
 	}
 }

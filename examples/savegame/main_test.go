@@ -72,6 +72,7 @@ type testServer struct {
 	fingerprint string
 	token       string
 	stop        func() int // returns the exit code
+	stderr      *output    // the log; whole after stop
 }
 
 func startServer(t *testing.T, args ...string) *testServer {
@@ -88,7 +89,7 @@ func startServerIn(t *testing.T, dir string, args ...string) *testServer {
 		code <- run(ctx, append([]string{"serve", "-addr", "127.0.0.1:0", "-dir", dir}, args...), nil, stdout, stderr)
 		stdout.end()
 	}()
-	s := &testServer{t: t, dir: dir}
+	s := &testServer{t: t, dir: dir, stderr: stderr}
 	s.stop = sync.OnceValue(func() int {
 		cancel(errInterrupted)
 		return <-code

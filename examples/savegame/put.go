@@ -21,15 +21,15 @@ func (a *app) put(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := vault.CheckName(name); err != nil {
-		return err
-	}
 	var src *vault.Source // nil: standard input, which is read once the server is there
 	if path != standard {
 		if src, err = vault.OpenSource(path); err != nil {
 			return err
 		}
 		defer src.Close()
+	}
+	if err := vault.CheckName(name); err != nil { // after the file: "." is a folder rather than a bad name
+		return err
 	}
 	return a.visit(ctx, c, func(client *desk.Client, d *display) error {
 		if src == nil {

@@ -83,7 +83,11 @@ func (a *app) visit(ctx context.Context, c *cli.Command, fn func(*desk.Client, *
 		return explainDial(config.Server, p, err)
 	}
 	defer client.Close()
-	return fn(client, d)
+	err = fn(client, d)
+	if errors.Is(err, errInterrupted) {
+		client.CloseFor("the client was interrupted")
+	}
+	return err
 }
 
 // tokenOf finds the token: in its flag, in a file, in the environment.
@@ -107,7 +111,7 @@ func tokenOf(c *cli.Command) (string, error) {
 // checkFingerprint refuses what can match no certificate.
 func checkFingerprint(s string) error {
 	if s == "" {
-		return errors.New("no fingerprint: give --fingerprint as the server printed it")
+		return errors.New("no fingerprint: give --fingerprint or $" + fingerprintVariable + " as the server printed it")
 	}
 	raw, err := hex.DecodeString(strings.NewReplacer(":", "", " ", "").Replace(s))
 	if err != nil || len(raw) != 32 {

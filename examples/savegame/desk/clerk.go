@@ -87,11 +87,14 @@ func (k *clerk) fetch(_ *rpc.Call, a fetchArgs) {
 	k.begin(a.Request, func() {
 		defer o.file.Close()
 		opts := append(a.Route.options(), stream.Key(keyOf(o.digest)), stream.Name(nameOf(a.Request)))
-		if err := k.send(peer, o, opts); err != nil {
+		switch err := k.send(peer, o, opts); {
+		case err == nil:
+			k.log.Info("got", "save", o.name, "bytes", o.size)
+		case left(err):
+			k.log.Info("get interrupted", "save", o.name, "cause", err)
+		default:
 			k.log.Warn("get failed", "save", o.name, "error", err)
-			return
 		}
-		k.log.Info("got", "save", o.name, "bytes", o.size)
 	})
 }
 
@@ -114,13 +117,27 @@ func (k *clerk) send(peer *stream.Peer, o *offer, opts []stream.Option) error {
 
 // explain logs an error and returns what the client is told of it: no paths.
 func (k *clerk) explain(what, name string, err error) string {
-	k.log.Warn(what+" refused", "save", name, "error", err)
+	if left(err) || errors.Is(err, stream.ErrCanceled) {
+		k.log.Info(what+" interrupted", "save", name, "cause", err)
+	} else {
+		k.log.Warn(what+" refused", "save", name, "error", err)
+	}
 	for _, known := range []error{vault.ErrName, vault.ErrNoSave, vault.ErrQuota, vault.ErrTooLarge, vault.ErrContent} {
 		if errors.Is(err, known) {
 			return err.Error()
 		}
 	}
 	return "the server can not " + verbs[what] + " it: " + vault.Reason(err).Error()
+}
+
+// left reports whether a request ended because its client left or the server stops: nobody refused it.
+func left(err error) bool {
+	for _, cause := range []error{errLeft, errStops, rpc.ErrClosed, stream.ErrClosed, context.Canceled} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	return false
 }
 
 var verbs = map[string]string{"list": "list", "rm": "remove", "get": "read", "put": "store"}

@@ -155,10 +155,13 @@ func (c *Client) Conn() *rpc.Conn { return c.conn }
 func (c *Client) World() *rpc.World { return c.world }
 
 // Close ends the connection, at most a few seconds later.
-func (c *Client) Close() {
+func (c *Client) Close() { c.CloseFor("the client is done") }
+
+// CloseFor is Close with a reason, which the server's log shows.
+func (c *Client) CloseFor(reason string) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	_ = c.world.Close(ctx, 0, "the client is done")
+	_ = c.world.Close(ctx, 0, reason)
 	c.stop()
 	c.run.Wait()
 }

@@ -34,7 +34,7 @@ type Server struct {
 	log     *slog.Logger
 
 	ctx  context.Context // of all jobs
-	stop context.CancelFunc
+	stop context.CancelCauseFunc
 	jobs sync.WaitGroup
 
 	turns turns
@@ -74,7 +74,7 @@ func newServer(config ServerConfig, parts stream.Store) (*Server, error) {
 		return nil, err
 	}
 	s.world, s.streams = world, streams
-	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	s.bind()
 	return s, nil
 }
@@ -94,7 +94,7 @@ func (s *Server) World() *rpc.World { return s.world }
 
 // Close closes all connections and returns when no job is left, or with the cause of ctx. The world must be driven.
 func (s *Server) Close(ctx context.Context, reason string) error {
-	s.stop()
+	s.stop(errStops)
 	err := s.world.Close(ctx, rpc.HostClosedConnection, reason)
 	ended := make(chan struct{})
 	go func() {
@@ -174,7 +174,7 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 	k := &clerk{
 		server: s, actor: a, conn: a.Conn(),
 		folder: s.config.Vault.Folder(a.Conn().Identity()),
-		log:    s.log.With("client", a.Conn().String()),
+		log:    s.log.With("conn", a.Conn()),
 		puts:   make(map[uint32]*putJob),
 		offers: make(map[uint32]*offer),
 	}
@@ -183,7 +183,10 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 	return k
 }
 
-var errLeft = errors.New("the client left")
+var (
+	errLeft  = errors.New("the client left")
+	errStops = errors.New("the server stops")
+)
 
 // leave ends what the client leaves behind.
 func (k *clerk) leave() {

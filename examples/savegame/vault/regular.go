@@ -9,6 +9,8 @@ import (
 // errNotRegular means that a name is not a file's: a folder's, a pipe's, a device's, or where none is expected, a link's.
 var errNotRegular = errors.New("it is not a regular file")
 
+var errFolder = errors.New("it is a folder, not a regular file")
+
 // openRegular opens a regular file for reading, and follows links. It does not wait for the writer of a pipe.
 func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonBlock, 0)
@@ -16,7 +18,11 @@ func openRegular(path string) (*os.File, error) {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
+	switch {
+	case err != nil:
+	case info.IsDir():
+		err = errFolder
+	case !info.Mode().IsRegular():
 		err = errNotRegular
 	}
 	if err != nil {
