@@ -23,6 +23,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
+const testToken = "token-0123456789"
+
 // pair is a server and a client of it.
 type pair struct {
 	server *Server
@@ -44,7 +46,7 @@ func newPairWith(t *testing.T, limits vault.Limits, between func(stream.Store) s
 	v, err := vault.Open(dir, limits)
 	require.NoError(t, err)
 	tokens := filepath.Join(dir, "tokens.txt")
-	require.NoError(t, os.WriteFile(tokens, []byte("token"), 0o600))
+	require.NoError(t, os.WriteFile(tokens, []byte(testToken), 0o600))
 	guard, err := vault.NewGuard(tokens)
 	require.NoError(t, err)
 	server, err := newServer(ServerConfig{Vault: v, Guard: guard}, between(v.Parts()))
@@ -55,7 +57,7 @@ func newPairWith(t *testing.T, limits vault.Limits, between func(stream.Store) s
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- server.World().Run(context.Background()) }()
-	config := ClientConfig{Server: listener.Addr().String(), TLS: rpc.PinnedTLS(rpc.Fingerprint(cert)), Token: "token"}
+	config := ClientConfig{Server: listener.Addr().String(), TLS: rpc.PinnedTLS(rpc.Fingerprint(cert)), Token: testToken}
 	client, err := Dial(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -64,7 +66,7 @@ func newPairWith(t *testing.T, limits vault.Limits, between func(stream.Store) s
 		require.NoError(t, listener.Close())
 		require.ErrorIs(t, <-ended, rpc.ErrClosed)
 	})
-	return &pair{server, config, client, v.Folder(vault.IdentityOf([]byte("token"))), dir}
+	return &pair{server, config, client, v.Folder(vault.IdentityOf([]byte(testToken))), dir}
 }
 
 // folder makes a folder. A transfer that the end of its connection ended may be just about to put a part away there, so

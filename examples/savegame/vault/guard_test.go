@@ -10,16 +10,16 @@ import (
 )
 
 func TestIdentify(t *testing.T) {
-	g, err := NewGuard(writeFile(t, "# alice and bob\nalpha\nbeta # bob\n"))
+	g, err := NewGuard(writeFile(t, "# alice and bob\nalpha-0123456789\nbeta-0123456789ab # bob\n"))
 	require.NoError(t, err)
-	alpha, err := g.Identify([]byte("alpha"))
+	alpha, err := g.Identify([]byte("alpha-0123456789"))
 	require.NoError(t, err)
-	require.Equal(t, IdentityOf([]byte("alpha")), alpha)
+	require.Equal(t, IdentityOf([]byte("alpha-0123456789")), alpha)
 	require.Regexp(t, "^[0-9a-f]{32}$", alpha)
-	beta, err := g.Identify([]byte("beta"))
+	beta, err := g.Identify([]byte("beta-0123456789ab"))
 	require.NoError(t, err)
 	require.NotEqual(t, alpha, beta)
-	for _, wrong := range []string{"", "alph", "alpha ", "alpha\nbeta", "# alice and bob", "#", "beta # bob"} {
+	for _, wrong := range []string{"", "alph", "alpha-0123456789 ", "alpha-0123456789\nbeta-0123456789ab", "# alice and bob", "#", "beta-0123456789ab # bob"} {
 		_, err = g.Identify([]byte(wrong))
 		require.ErrorIs(t, err, ErrToken, wrong)
 	}
@@ -44,53 +44,53 @@ func requireKnown(t *testing.T, g *Guard, token string, known bool) {
 
 // A guess must not cost the reading of a file. That the file is not read shows where it changed and nobody can see it.
 func TestTokenFileIsReadWhenItChanged(t *testing.T) {
-	path := writeFile(t, "alpha\n")
+	path := writeFile(t, "alpha-0123456789\n")
 	old := time.Now().Add(-time.Hour)
-	rewrite(t, path, "alpha\n", old)
+	rewrite(t, path, "alpha-0123456789\n", old)
 	g, err := NewGuard(path)
 	require.NoError(t, err)
-	rewrite(t, path, "gamma\n", old)
-	requireKnown(t, g, "alpha", true)
-	requireKnown(t, g, "gamma", false)
+	rewrite(t, path, "gamma-0123456789\n", old)
+	requireKnown(t, g, "alpha-0123456789", true)
+	requireKnown(t, g, "gamma-0123456789", false)
 
 	t.Log("# another time")
-	rewrite(t, path, "gamma\n", old.Add(time.Second))
-	requireKnown(t, g, "alpha", false)
-	requireKnown(t, g, "gamma", true)
+	rewrite(t, path, "gamma-0123456789\n", old.Add(time.Second))
+	requireKnown(t, g, "alpha-0123456789", false)
+	requireKnown(t, g, "gamma-0123456789", true)
 
 	t.Log("# another size")
-	rewrite(t, path, "gamma\nalpha\n", old.Add(time.Second))
-	requireKnown(t, g, "alpha", true)
+	rewrite(t, path, "gamma-0123456789\nalpha-0123456789\n", old.Add(time.Second))
+	requireKnown(t, g, "alpha-0123456789", true)
 
 	t.Log("# another file of the same size and time")
 	other := filepath.Join(filepath.Dir(path), "other")
-	rewrite(t, other, "delta\nalpha\n", old.Add(time.Second))
+	rewrite(t, other, "delta-0123456789\nalpha-0123456789\n", old.Add(time.Second))
 	require.NoError(t, os.Rename(other, path))
-	requireKnown(t, g, "gamma", false)
-	requireKnown(t, g, "delta", true)
+	requireKnown(t, g, "gamma-0123456789", false)
+	requireKnown(t, g, "delta-0123456789", true)
 }
 
 // Two changes may fall into one tick of the file system's clock.
 func TestTokenFileThatIsBeingWrittenIsReadAgain(t *testing.T) {
-	path := writeFile(t, "alpha\n")
+	path := writeFile(t, "alpha-0123456789\n")
 	now := time.Now()
-	rewrite(t, path, "alpha\n", now)
+	rewrite(t, path, "alpha-0123456789\n", now)
 	g, err := NewGuard(path)
 	require.NoError(t, err)
-	rewrite(t, path, "gamma\n", now)
-	requireKnown(t, g, "gamma", true)
+	rewrite(t, path, "gamma-0123456789\n", now)
+	requireKnown(t, g, "gamma-0123456789", true)
 }
 
 func TestNobodyIsLetInWithoutTheTokenFile(t *testing.T) {
-	path := writeFile(t, "alpha\n")
+	path := writeFile(t, "alpha-0123456789\n")
 	g, err := NewGuard(path)
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(path))
-	_, err = g.Identify([]byte("alpha"))
+	_, err = g.Identify([]byte("alpha-0123456789"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(path, []byte("two words\n"), 0o600))
-	_, err = g.Identify([]byte("alpha"))
+	_, err = g.Identify([]byte("alpha-0123456789"))
 	require.ErrorContains(t, err, "line 1")
-	require.NoError(t, os.WriteFile(path, []byte("alpha\n"), 0o600))
-	requireKnown(t, g, "alpha", true)
+	require.NoError(t, os.WriteFile(path, []byte("alpha-0123456789\n"), 0o600))
+	requireKnown(t, g, "alpha-0123456789", true)
 }

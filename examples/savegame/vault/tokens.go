@@ -13,6 +13,9 @@ import (
 )
 
 const (
+	// minTokenBytes keeps out what a person thinks up: a token is a name and a password in one, and is guessed at any name at once.
+	// 16 random hex digits are 64 bits.
+	minTokenBytes = 16
 	// maxTokenBytes is what a login can carry.
 	maxTokenBytes = 4096
 	// maxTokenFile bounds what is read of a token file.
@@ -21,7 +24,7 @@ const (
 	byteOrderMark = "\ufeff"
 )
 
-// ReadTokens returns the tokens of a file, in UTF-8, one a line. A token has no spaces. Empty lines, lines that begin
+// ReadTokens returns the tokens of a file, in UTF-8, one a line. A token has no spaces and at least 16 bytes. Empty lines, lines that begin
 // with #, and what follows a token, a space and a # are ignored; so are a byte order mark and carriage returns.
 func ReadTokens(path string) ([]string, error) {
 	f, err := os.Open(path)
@@ -78,6 +81,8 @@ func parseToken(line string) (string, error) {
 		return "", fmt.Errorf("the token has %d bytes, the limit is %d", len(token), maxTokenBytes)
 	case !utf8.ValidString(token), strings.ContainsFunc(token, unicode.IsControl):
 		return "", errors.New("the token is not UTF-8 text")
+	case len(token) < minTokenBytes:
+		return "", fmt.Errorf("the token has %d bytes and needs at least %d; take a random one", len(token), minTokenBytes)
 	}
 	return token, nil
 }

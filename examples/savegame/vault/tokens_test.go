@@ -21,13 +21,13 @@ func TestParseTokens(t *testing.T) {
 		text string
 		want []string
 	}{
-		"one a line":        {"alpha\nbeta", []string{"alpha", "beta"}},
-		"CRLF, blanks":      {"alpha\r\n\r\n\t beta \r\n", []string{"alpha", "beta"}},
-		"byte order mark":   {"\ufeffalpha\n", []string{"alpha"}},
-		"comments":          {"# admin\nalpha\n  # bob's\n#beta\n", []string{"alpha"}},
-		"trailing comments": {"alpha # laptop\nbeta\t#phone\n", []string{"alpha", "beta"}},
-		"# inside":          {"al#pha\nbeta#\n", []string{"al#pha", "beta#"}},
-		"mark and comment":  {"\ufeff# tokens\r\nalpha\r\n", []string{"alpha"}},
+		"one a line":        {"alpha-0123456789\nbeta-0123456789ab", []string{"alpha-0123456789", "beta-0123456789ab"}},
+		"CRLF, blanks":      {"alpha-0123456789\r\n\r\n\t beta-0123456789ab \r\n", []string{"alpha-0123456789", "beta-0123456789ab"}},
+		"byte order mark":   {"\ufeffalpha-0123456789\n", []string{"alpha-0123456789"}},
+		"comments":          {"# admin\nalpha-0123456789\n  # bob's\n#beta-0123456789ab\n", []string{"alpha-0123456789"}},
+		"trailing comments": {"alpha-0123456789 # laptop\nbeta-0123456789ab\t#phone\n", []string{"alpha-0123456789", "beta-0123456789ab"}},
+		"# inside":          {"al#pha-0123456789\nbeta-0123456789ab#\n", []string{"al#pha-0123456789", "beta-0123456789ab#"}},
+		"mark and comment":  {"\ufeff# tokens\r\nalpha-0123456789\r\n", []string{"alpha-0123456789"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -40,13 +40,14 @@ func TestParseTokens(t *testing.T) {
 
 func TestReadTokensNamesWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"\n \n":             "holds no token",
-		"# alpha\n# beta\n": "holds no token",
-		"ok\n" + strings.Repeat("x", maxTokenBytes+1): "line 2: the token has 4097 bytes, the limit is 4096",
-		"ok\n\ntwo words\n":                           "line 3: a token has no spaces",
-		"\xff\xfea\x00b\x00":                          "line 1: the token is not UTF-8 text", // UTF-16
-		"a\x00b":                                      "line 1: the token is not UTF-8 text",
-		"alpha\rbeta":                                 "line 1: a token has no spaces",
+		"\n \n": "holds no token",
+		"# alpha-0123456789\n# beta-0123456789ab\n": "holds no token",
+		"# short\nhello": "line 2: the token has 5 bytes and needs at least 16",
+		"ok-0123456789abcd\n" + strings.Repeat("x", maxTokenBytes+1): "line 2: the token has 4097 bytes, the limit is 4096",
+		"ok-0123456789abcd\n\ntwo words\n":                           "line 3: a token has no spaces",
+		"\xff\xfea\x00b\x00":                                         "line 1: the token is not UTF-8 text", // UTF-16
+		"a\x00b":                                                     "line 1: the token is not UTF-8 text",
+		"alpha-0123456789\rbeta-0123456789ab":                        "line 1: a token has no spaces",
 	} {
 		path := writeFile(t, text)
 		_, err := ReadTokens(path)
@@ -60,7 +61,7 @@ func TestReadTokensNamesWhatIsWrong(t *testing.T) {
 }
 
 func FuzzParseTokens(f *testing.F) {
-	for _, s := range []string{"alpha\nbeta # x\n", "\ufeff# y\r\nz", "a b", "\xff", "#"} {
+	for _, s := range []string{"alpha-0123456789\nbeta-0123456789ab # x\n", "\ufeff# y\r\nz", "a b", "\xff", "#"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
