@@ -67,6 +67,7 @@ type Controller struct {
 	cut     instant       // of the window: losses of packets that left before it are the same epoch's
 	bumped  instant       // when losses of a full queue were last met without competing
 	vacated int           // rounds in a row with next to no queue
+	burnt   instant       // when a start met losses in place of a queue
 	dwell   time.Duration // that it lasts at least on a short queue
 
 	// Silence.

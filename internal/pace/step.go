@@ -46,7 +46,7 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 		c.rounds++
 		c.strain()
 	}
-	if c.judge() {
+	if c.judge() && !c.isBurnt(t) {
 		c.enter(Start, t)
 		c.full, c.flat = c.Estimate(), 0
 		return
@@ -102,6 +102,9 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	case c.queue > c.delay.target() && c.outpaced() && !c.careful, b.lost > 0 && c.roundLeft.share() > blind && c.roundLeft.above(blind):
 		if c.rates.value() == 0 {
 			c.hint *= max(1-c.roundLeft.share(), leastHint)
+		}
+		if c.queue <= c.delay.target() {
+			c.burnt = t
 		}
 		c.measured()
 		c.trim()
@@ -290,8 +293,12 @@ func (c *Controller) resign(t instant) {
 
 // alone reports that nobody seems to fill the queue any more.
 func (c *Controller) alone(t instant) bool {
-	return c.standing < c.delay.target()/2 && (c.vacated >= vacantRounds || t-c.since >= c.dwell || !c.delay.short())
+	return c.standing < c.delay.target()/2 && (c.vacated >= vacantRounds && !c.isBurnt(t) || t-c.since >= c.dwell || !c.delay.short())
 }
+
+// isBurnt reports that a start has lately met losses in place of a queue, as behind a policer. There a look finds more rate
+// than the path has, as long as the policer's bucket lasts, and an empty queue says nothing.
+func (c *Controller) isBurnt(t instant) bool { return c.burnt > 0 && t-c.burnt < minimumLife }
 
 // halve answers a loss epoch.
 func (c *Controller) halve(t instant) {
