@@ -101,10 +101,11 @@ func (d *delay) jitter() time.Duration {
 // reach is the round trip that a full window must span: the jitter and the clumps of both ways included.
 func (d *delay) reach() time.Duration { return d.base() + d.calmTrip.above(d.rtt.least) }
 
-// pto is RFC 9002's probe timeout.
+// pto is RFC 9002's probe timeout, and no less than the round trips that every round of packets comes up to: jitter and
+// clumps are no silence.
 func (d *delay) pto(ackDelay time.Duration) time.Duration {
 	if d.smoothed == 0 {
 		return 2*defaultRTT + ackDelay
 	}
-	return d.smoothed + max(4*d.varied, 2*time.Millisecond) + ackDelay
+	return max(d.smoothed+max(4*d.varied, 2*time.Millisecond), d.reach()) + ackDelay
 }

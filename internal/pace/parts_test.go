@@ -293,3 +293,24 @@ func TestPush(t *testing.T) {
 	require.InDelta(t, 1.25, after(0, tally{lost: 20, acked: 80}), 1e-9, "no queue, but losses")
 	require.True(t, c.shallow)
 }
+
+// TestPTOHasAFloor: when the smoothed variation has become small, a round trip of a clump is no silence yet.
+func TestPTOHasAFloor(t *testing.T) {
+	d := delay{}
+	for i := range 20 * calmSamples {
+		rtt := 50 * ms
+		if i%calmSamples == 0 {
+			rtt = 90 * ms
+		}
+		d.trip(instant(i)*ms, rtt)
+		d.calmTrip.note(rtt)
+		if i%calmSamples == calmSamples-1 {
+			d.calmTrip.roundOver(instant(i) * ms)
+		}
+	}
+	for i := range 40 {
+		d.trip(instant(200+i)*ms, 50*ms)
+	}
+	require.Less(t, d.smoothed+4*d.varied, 90*ms)
+	require.Equal(t, 90*ms, d.pto(0))
+}
