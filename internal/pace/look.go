@@ -42,11 +42,11 @@ func (c *Controller) open(t instant, swift bool) {
 	c.look = look{number: c.look.number + 1, swift: swift, from: c.Estimate(), until: c.round + lookRounds, queue: c.queue}
 }
 
-// lookTime is how long a look sends more.
+// lookTime is how long a look sends more: as long as the shortest sample is, which else would show a part of it only.
 func (c *Controller) lookTime() time.Duration {
 	base := c.delay.base()
 	if !c.look.swift {
-		return base
+		return c.delay.reach()
 	}
 	return max(time.Duration(swiftPart*float64(base)), 2*c.delay.jitter(), swiftPackets*c.delay.grain/swiftGain)
 }

@@ -78,7 +78,7 @@ func (c *Controller) enter(s State, t instant) {
 // strain counts the rounds in which a queue stayed, and remembers what we had before them; and those in which there was
 // next to none.
 func (c *Controller) strain() {
-	if c.idle++; c.crest > c.delay.aim()/2 {
+	if c.idle++; c.crest > max(c.delay.aim()/2, c.delay.jitter()/4) {
 		c.idle, c.vain = 0, false
 	}
 	if c.vacated++; c.state != Compete || c.crest > max(c.delay.depth/4, shallow/2) {

@@ -15,6 +15,7 @@ const collapse = 4
 // report's table all the same.
 var missed = map[string]string{
 	"with bbr, queue 0.125": "a model that takes no notice of loss fills a queue of an eighth until 5 % and more are lost; who answers losses as New Reno does gets a thirtieth, New Reno itself as well",
+	"within 100 ms":         "a train shows the rate of the link and not who else begins: each sends an eighth of the product and more before it hears of the others",
 	"policed":               "a policer without a queue drops what is over its rate, and shows nothing before",
 }
 
