@@ -28,8 +28,11 @@ type arrival struct {
 }
 
 // clockZero is when the clock that peers are told begins. All carriers of a connection must have the same one, or their
-// arrival times could not be compared.
-var clockZero = time.Now()
+// arrival times could not be compared. It is a whole second, so that times which are rounded for the wire are so in the same
+// way in each process: what is played twice in virtual time is the same twice.
+var clockZero = wholeSecond(time.Now())
+
+func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanosecond())) }
 
 // report decides when the peer is told what arrived, and what.
 type report struct {
