@@ -15,6 +15,9 @@ const (
 	// tolerance is by how much losses in deep queues may exceed the baseline's before they count, and leastTolerance what
 	// counts for nothing on a lossless path: a loss in a thousand packets.
 	tolerance, leastTolerance = 1.5, 0.001
+	// jitterTolerance and jitterAlarm stand in for leastTolerance and alarmLeast in jitter, which looks like a deep queue to
+	// every lost packet; a short queue that others fill looks like jitter, and loses far more.
+	jitterTolerance, jitterAlarm = 0.005, 3
 	// alarmLeast and alarmPerLoss are the excess of lost packets that is congestion: half a packet on a lossless path, up
 	// to alarmMost at a baseline of 2 % and more. Less at high baselines takes 10 % of random loss for congestion.
 	alarmLeast, alarmPerLoss, alarmMost = 0.5, 1200, 12
@@ -37,7 +40,7 @@ type congestion struct {
 	slots    [4]time.Duration // greatest queue in each quarter of deepLife
 	slot     int64            // the newest one
 	deepest  time.Duration    // of all
-	noise    time.Duration    // what jitter leaves of queues that were none
+	jittery  bool             // what looks like a deep queue may be jitter
 	meetings [256]meeting     // of the latest packets that arrived, a ring
 	next     int              // in it
 
@@ -79,7 +82,7 @@ func (c *congestion) deepen(t instant, queue time.Duration) {
 }
 
 // isShallow reports that no packet met a queue in deepLife.
-func (c *congestion) isShallow() bool { return c.deepest < max(shallow, c.noise) }
+func (c *congestion) isShallow() bool { return c.deepest < shallow }
 
 // lost takes a lost packet.
 func (c *congestion) lost(sent instant) {
@@ -129,8 +132,12 @@ func (c *congestion) verdict(t instant, rivals, learn bool) bool {
 		judged.lost = 0
 	}
 	usual := c.usual(t)
-	c.tally = max(c.tally+float64(judged.lost)-(tolerance*usual+leastTolerance)*float64(judged.lost+judged.acked), 0)
-	if judged.lost == 0 || c.tally < alarmLeast+min(alarmPerLoss*usual, alarmMost) {
+	least, alarm := leastTolerance, alarmLeast
+	if c.jittery && !rivals {
+		least, alarm = jitterTolerance, jitterAlarm
+	}
+	c.tally = max(c.tally+float64(judged.lost)-(tolerance*usual+least)*float64(judged.lost+judged.acked), 0)
+	if judged.lost == 0 || c.tally < alarm+min(alarmPerLoss*usual, alarmMost) {
 		return false
 	}
 	c.tally = 0

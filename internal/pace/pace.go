@@ -154,8 +154,8 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	if !b.arrival || queue < b.queue {
 		b.queue, b.arrival = queue, true
 	}
-	c.congestion.noise = c.delay.jitter() / 2
-	c.congestion.acked(t, s.sent, max(queue-c.delay.jitter(), 0))
+	c.congestion.jittery = c.delay.jitter() > 0
+	c.congestion.acked(t, s.sent, queue)
 }
 
 // Lost says that a packet is counted as lost. A packet may still be Acked after.
