@@ -79,13 +79,16 @@ func parseToken(line string) (string, error) {
 		return "", errors.New("a token has no spaces, and a comment begins with #")
 	case len(token) > maxTokenBytes:
 		return "", fmt.Errorf("the token has %d bytes, the limit is %d", len(token), maxTokenBytes)
-	case !utf8.ValidString(token), strings.ContainsFunc(token, unicode.IsControl):
-		return "", errors.New("the token is not UTF-8 text")
+	case !utf8.ValidString(token), strings.ContainsFunc(token, isInvisible):
+		return "", errors.New("the token is not visible UTF-8 text")
 	case len(token) < minTokenBytes:
 		return "", fmt.Errorf("the token has %d bytes and needs at least %d; take a random one", len(token), minTokenBytes)
 	}
 	return token, nil
 }
+
+// isInvisible reports whether nobody sees that a token has r: a control character, or a byte order mark in the middle.
+func isInvisible(r rune) bool { return !unicode.IsGraphic(r) }
 
 // MakeTokens makes a token file with one random token unless it is there, and reports whether it made it.
 func MakeTokens(path string) (made bool, err error) {

@@ -45,8 +45,8 @@ func TestReadTokensNamesWhatIsWrong(t *testing.T) {
 		"# short\nhello": "line 2: the token has 5 bytes and needs at least 16",
 		"ok-0123456789abcd\n" + strings.Repeat("x", maxTokenBytes+1): "line 2: the token has 4097 bytes, the limit is 4096",
 		"ok-0123456789abcd\n\ntwo words\n":                           "line 3: a token has no spaces",
-		"\xff\xfea\x00b\x00":                                         "line 1: the token is not UTF-8 text", // UTF-16
-		"a\x00b":                                                     "line 1: the token is not UTF-8 text",
+		"\xff\xfea\x00b\x00":                                         "line 1: the token is not visible UTF-8 text", // UTF-16
+		"a\x00b":                                                     "line 1: the token is not visible UTF-8 text",
 		"alpha-0123456789\rbeta-0123456789ab":                        "line 1: a token has no spaces",
 	} {
 		path := writeFile(t, text)
@@ -61,7 +61,7 @@ func TestReadTokensNamesWhatIsWrong(t *testing.T) {
 }
 
 func FuzzParseTokens(f *testing.F) {
-	for _, s := range []string{"alpha-0123456789\nbeta-0123456789ab # x\n", "\ufeff# y\r\nz", "a b", "\xff", "#"} {
+	for _, s := range []string{"alpha-0123456789\nbeta-0123456789ab # x\n", "\ufeff# y\r\nz", "a b", "\xff", "#", " \ufeff0123456789abcdef"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
