@@ -17,7 +17,8 @@ func shared(loss float64) link { return link{20e6, 50 * ms, loss} }
 // endless is more than any test sends.
 const endless = 1 << 29
 
-// Two transfers over one bottleneck end within 35 % of each other: the median pair, and none is far from it: when they meet, each has a rate from before, and their parts need seconds to become equal.
+// Two transfers over one bottleneck end within 35 % of each other: the median pair, and none is far from it. When they meet,
+// each has a rate from before, and their parts need seconds to become equal.
 func TestTwoTransfersShare(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {
 		for _, c := range []struct {
