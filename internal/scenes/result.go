@@ -33,24 +33,14 @@ type Point struct {
 
 // sample notes how all stands at the steps until t.
 func (st *stage) sample(t time.Duration) {
-	for ; st.sampled <= t; st.sampled += step {
+	for ; st.sampled <= t; st.sampled += Step {
 		now := netsim.Epoch.Add(st.sampled)
-		rate := st.rateAt(st.sampled)
+		rate := st.RateAt(st.sampled)
 		st.result.Queue = append(st.result.Queue, time.Duration(float64(st.there.Backlog(now))*8e9/rate))
 		for i := range st.flows {
 			st.result.Flows[i].Points = append(st.result.Flows[i].Points, st.point(i))
 		}
 	}
-}
-
-func (st *stage) rateAt(t time.Duration) float64 {
-	rate := st.There.Rate
-	for _, r := range st.Rates {
-		if r.At <= t {
-			rate = r.Bit
-		}
-	}
-	return max(float64(rate), 1)
 }
 
 func (st *stage) point(i int) Point {
@@ -74,7 +64,7 @@ func (st *stage) finish() {
 
 // At returns the point of a time.
 func (f FlowResult) At(t time.Duration) Point {
-	return f.Points[min(int(t/step), len(f.Points)-1)]
+	return f.Points[min(int(t/Step), len(f.Points)-1)]
 }
 
 // Between returns what was done between two times.
@@ -122,7 +112,7 @@ func (r Result) Drops(k Kind, from, until time.Duration) float64 {
 // StandingQueue returns the mean of the queue between two times.
 func (r Result) StandingQueue(from, until time.Duration) time.Duration {
 	sum, n := time.Duration(0), 0
-	for _, q := range r.Queue[min(int(from/step), len(r.Queue)):min(int(until/step), len(r.Queue))] {
+	for _, q := range r.Queue[min(int(from/Step), len(r.Queue)):min(int(until/Step), len(r.Queue))] {
 		sum, n = sum+q, n+1
 	}
 	return sum / time.Duration(max(n, 1))

@@ -15,7 +15,12 @@ type Row struct {
 	// the scene is played once.
 	Beside  Kind
 	Compare func(ours, theirs Result) []Figure
+	// Binds says why the row's bounds are not met, for those that are known not to be.
+	Binds string
 }
+
+// Name returns the row's family and its scene's name.
+func (row Row) Name() string { return row.Family + ": " + row.Scene.Name }
 
 // Figure is one measured value and its bounds; a zero bound is none.
 type Figure struct {
@@ -48,20 +53,34 @@ func atLeast(name string, value, least float64) Figure {
 }
 
 // Play runs a row with each seed and returns the median of each figure.
-func (row Row) Play(seeds ...uint64) []Figure {
+func (row Row) Play(seeds ...uint64) []Figure { return row.PlayAs(Ours, seeds...) }
+
+// PlayAs is Play with flows of a kind in place of ours, which are judged as ours are.
+func (row Row) PlayAs(k Kind, seeds ...uint64) []Figure {
 	var all [][]Figure
 	for _, seed := range seeds {
-		r := Run(row.Scene, seed)
-		var figures []Figure
-		if row.Judge != nil {
-			figures = row.Judge(r)
-		}
-		if row.Compare != nil {
-			figures = append(figures, row.Compare(r, Run(row.Scene.instead(row.Beside), seed))...)
-		}
-		all = append(all, figures)
+		all = append(all, row.figures(k, seed))
 	}
 	return medians(all)
+}
+
+func (row Row) figures(k Kind, seed uint64) (figures []Figure) {
+	r := Run(row.Scene.instead(k), seed)
+	r.Scene = row.Scene
+	if row.Judge != nil {
+		figures = row.Judge(r)
+	}
+	if row.Compare != nil {
+		figures = append(figures, row.Compare(r, Run(row.Scene.instead(row.Beside), seed))...)
+	}
+	return figures
+}
+
+// Models reports whether models of others can stand in for our flows: they have no trains, addresses or pauses.
+func (row Row) Models() bool {
+	return !slices.ContainsFunc(row.Scene.Flows, func(f Flow) bool {
+		return f.Train > 0 || f.Moves > 0 || f.Pause != nil || f.Refill > 0
+	})
 }
 
 // instead returns the scene with flows of another kind in place of ours.

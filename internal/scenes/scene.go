@@ -64,6 +64,17 @@ func (s Scene) RTT() time.Duration { return s.There.Delay + s.Back.Delay }
 // Product is the bandwidth-delay product in bytes.
 func (s Scene) Product() int { return int(float64(s.There.Rate) / 8 * s.RTT().Seconds()) }
 
+// RateAt returns the bottleneck's rate at a time, in bit/s.
+func (s Scene) RateAt(t time.Duration) float64 {
+	rate := s.There.Rate
+	for _, r := range s.Rates {
+		if r.At <= t {
+			rate = r.Bit
+		}
+	}
+	return max(float64(rate), 1)
+}
+
 // Path is a scene's ways with a rate, a round trip and random loss, and a queue of so many bandwidth-delay products.
 func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
 	s := Scene{
@@ -85,8 +96,8 @@ func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 	return s
 }
 
-// step is how often a scene is sampled.
-const step = 20 * time.Millisecond
+// Step is how often a scene is sampled.
+const Step = 20 * time.Millisecond
 
 // stage is a scene that runs.
 type stage struct {

@@ -21,8 +21,6 @@ var (
 	until = flag.Duration("until", 4*time.Second, "where -trace ends")
 )
 
-func (row Row) name() string { return row.Family + ": " + row.Scene.Name }
-
 // TestModels holds that the models of others do what they stand for: fill a link alone, and share it with their like.
 func TestModels(t *testing.T) {
 	seed := testkit.Seed(t)
@@ -56,7 +54,7 @@ func TestSameSeedSameScene(t *testing.T) {
 // TestTable prints rows: go test ./internal/scenes -v -run TestTable -rows '*' -seeds 9.
 func TestTable(t *testing.T) {
 	for _, row := range Table() {
-		if *rows == "" || *rows != "*" && !strings.Contains(row.name(), *rows) {
+		if *rows == "" || *rows != "*" && !strings.Contains(row.Name(), *rows) {
 			continue
 		}
 		list := make([]uint64, *seeds)
@@ -70,14 +68,14 @@ func TestTable(t *testing.T) {
 			}
 			text += ", " + f.String()
 		}
-		t.Logf("%s %-60s %s", mark, row.name(), strings.TrimPrefix(text, ", "))
+		t.Logf("%s %-60s %s", mark, row.Name(), strings.TrimPrefix(text, ", "))
 	}
 }
 
 // TestTrace prints what flows of ours do: go test ./internal/scenes -v -run TestTrace -trace 'play beside 4' -until 9s.
 func TestTrace(t *testing.T) {
 	for _, row := range Table() {
-		if *trace == "" || !strings.Contains(row.name(), *trace) {
+		if *trace == "" || !strings.Contains(row.Name(), *trace) {
 			continue
 		}
 		st := newStage(row.Scene, uint64(*seeds))

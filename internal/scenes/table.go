@@ -16,8 +16,8 @@ const (
 
 // Table returns all rows: the families that RFC 9743, section 5, asks of a congestion control, and the weather of homes.
 func Table() []Row {
-	return slices.Concat(loss(), jitter(), clumps(), reordering(), queues(), changes(), wayBack(), products(),
-		crowds(), crowdsInWeather(), roundTrips(), neighbours(), constants(), play(), starts(), little())
+	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), queues(), changes(), wayBack(), products(),
+		crowds(), crowdsInWeather(), roundTrips(), neighbours(), constants(), play(), starts(), little()))
 }
 
 // single is one transfer of ours over a path.
