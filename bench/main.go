@@ -70,6 +70,9 @@ func parse(args []string) (o options, err error) {
 }
 
 func run(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == "scenes" {
+		return runScenes(ctx, args[1:])
+	}
 	o, err := parse(args)
 	if err != nil {
 		return err

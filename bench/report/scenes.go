@@ -1,0 +1,193 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quivernet/quiver/bench/scene"
+	"github.com/quivernet/quiver/internal/scenes"
+)
+
+// Scenes is what rows of internal/scenes showed.
+type Scenes struct {
+	Date     time.Time
+	Revision string // of this repository
+	Seeds    int
+	Outcomes []scene.Outcome
+	Pictures []File
+}
+
+// File is a picture beside the report.
+type File struct{ Title, Name string }
+
+// NewScenes begins a report.
+func NewScenes(now time.Time, seeds int) *Scenes {
+	return &Scenes{Date: now.UTC(), Revision: revision(), Seeds: seeds}
+}
+
+// Told is an outcome in one line, '!' before what missed a bound.
+func Told(o scene.Outcome) string {
+	text := "  "
+	if o.Missed() {
+		text = "! "
+	}
+	text += o.Row.Name()
+	for _, f := range o.Figures {
+		text += ", " + f.String()
+	}
+	return text
+}
+
+const scenesIntro = `Quiver's rate control in weather and in company: transfers over the sealed carrier, and models of New Reno, CUBIC and BBR, on
+pure machines in virtual time, so that a revision and a seed give the same figures on any machine. Each figure is the median over the
+seeds, its bound behind it; **bold** is outside it. Time is over ideal, RTT/2 and the bytes at the rate that random loss leaves; wire is
+bytes on the wire over payload; parts and shares are of goodput. Where a bound is missed, *others* has the same figures with New Reno,
+CUBIC or BBR in our place (3 seeds), and *binds* says what stands in the way.`
+
+// WriteMarkdown writes a table of what the RFC asks, and one for each family of rows.
+func (s *Scenes) WriteMarkdown(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "# Scenes\n\n%s\n\n%s: revision %s, %s, seeds 1 to %d, %s rows meet their bounds.\n",
+		scenesIntro, s.Date.Format("2 January 2006"), s.Revision, runtime.Version(), s.Seeds, s.met(nil))
+	if err != nil {
+		return err
+	}
+	for _, t := range append([]table{s.sectionTable()}, s.families()...) {
+		if err := t.markdown(w); err != nil {
+			return err
+		}
+	}
+	return s.showPictures(w)
+}
+
+// met says how many of the rows that are asked for meet their bounds; nil asks for all.
+func (s *Scenes) met(ask func(o scene.Outcome) bool) string {
+	met, all := 0, 0
+	for _, o := range s.Outcomes {
+		if ask == nil || ask(o) {
+			all++
+			if !o.Missed() {
+				met++
+			}
+		}
+	}
+	return fmt.Sprintf("%d of %d", met, all)
+}
+
+// families are a table for each family, in the order of the rows.
+func (s *Scenes) families() (tables []table) {
+	for i := 0; i < len(s.Outcomes); {
+		end := i
+		for end < len(s.Outcomes) && s.Outcomes[end].Row.Family == s.Outcomes[i].Row.Family {
+			end++
+		}
+		tables = append(tables, familyTable(s.Outcomes[i:end]))
+		i = end
+	}
+	return tables
+}
+
+func familyTable(outcomes []scene.Outcome) table {
+	name := outcomes[0].Row.Family
+	t := table{title: strings.ToUpper(name[:1]) + name[1:], rows: [][]string{append([]string{"scene"}, figureNames(outcomes)...)}}
+	missed := slices.ContainsFunc(outcomes, scene.Outcome.Missed)
+	if missed {
+		t.rows[0] = append(t.rows[0], "others", "binds")
+	}
+	var reasons []string
+	for _, o := range outcomes {
+		cells := []string{o.Row.Scene.Name}
+		for _, name := range figureNames(outcomes) {
+			cells = append(cells, figureCell(o.Figures, name))
+		}
+		if missed {
+			cells = append(cells, others(o), reason(o, &reasons))
+		}
+		t.rows = append(t.rows, cells)
+	}
+	t.note = strings.Join(reasons, "  \n")
+	return t
+}
+
+// figureNames are those of all rows of a family, each once.
+func figureNames(outcomes []scene.Outcome) (names []string) {
+	for _, o := range outcomes {
+		for _, f := range o.Figures {
+			if !slices.Contains(names, f.Name) {
+				names = append(names, f.Name)
+			}
+		}
+	}
+	return names
+}
+
+// figureCell shows a figure and its bounds; empty where the row has none of that name.
+func figureCell(figures []scenes.Figure, name string) string {
+	i := slices.IndexFunc(figures, func(f scenes.Figure) bool { return f.Name == name })
+	if i < 0 {
+		return ""
+	}
+	f := figures[i]
+	text := fmt.Sprintf("%.3g", f.Value)
+	if !f.Held() {
+		text = "**" + text + "**"
+	}
+	if f.Most != 0 {
+		text += fmt.Sprintf(" ≤ %.3g", f.Most)
+	}
+	if f.Least != 0 {
+		text += fmt.Sprintf(" ≥ %.3g", f.Least)
+	}
+	return text
+}
+
+// others shows, for each figure that is missed, what others have of it.
+func others(o scene.Outcome) string {
+	var texts []string
+	for i, f := range o.Figures {
+		if f.Held() || len(o.Others) == 0 {
+			continue
+		}
+		var values []string
+		for _, other := range o.Others {
+			values = append(values, fmt.Sprintf("%v %.3g", other.Kind, other.Figures[i].Value))
+		}
+		texts = append(texts, f.Name+": "+strings.Join(values, ", "))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// reason is the letter of what binds a row that is missed, which it adds to those above the table.
+func reason(o scene.Outcome, reasons *[]string) string {
+	if !o.Missed() {
+		return ""
+	}
+	why := o.Row.Binds
+	if why == "" {
+		why = "Not known to be bound by anything: to be mended."
+	}
+	for i, known := range *reasons {
+		if strings.HasSuffix(known, ": "+why) {
+			return letter(i)
+		}
+	}
+	*reasons = append(*reasons, letter(len(*reasons))+": "+why)
+	return letter(len(*reasons) - 1)
+}
+
+func letter(i int) string { return string(rune('a' + i)) }
+
+func (s *Scenes) showPictures(w io.Writer) error {
+	if len(s.Pictures) == 0 {
+		return nil
+	}
+	text := "\n## Pictures\n\nSingle runs, with seed 1.\n"
+	for _, f := range s.Pictures {
+		text += fmt.Sprintf("\n![%s](%s)\n", f.Title, f.Name)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}

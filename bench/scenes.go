@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/quivernet/quiver/bench/report"
+	"github.com/quivernet/quiver/bench/scene"
+)
+
+// sceneOptions are the command line after "scenes".
+type sceneOptions struct {
+	rows  string
+	seeds int
+	out   string
+	plots []string
+}
+
+func parseScenes(args []string) (o sceneOptions, err error) {
+	flags := flag.NewFlagSet("bench scenes", flag.ContinueOnError)
+	flags.StringVar(&o.rows, "rows", "*", "play the rows whose family and name contain this, '*' for all, '' for none")
+	flags.IntVar(&o.seeds, "seeds", 3, "over how many seeds the figures are medians")
+	flags.StringVar(&o.out, "out", "", "put the table and the pictures in that folder; the table goes to standard output without")
+	flags.Func("plot", "draw the first row whose family and name contain this, with seed 1; may be given again", func(part string) error {
+		if len(scene.Rows(part)) == 0 {
+			return errors.New("no such row")
+		}
+		o.plots = append(o.plots, part)
+		return nil
+	})
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case o.seeds < 1:
+		return o, fmt.Errorf("-seeds %d, at least 1", o.seeds)
+	case len(o.plots) > 0 && o.out == "":
+		return o, errors.New("-plot needs -out")
+	}
+	return o, nil
+}
+
+// runScenes plays rows of internal/scenes, and writes what they showed.
+func runScenes(ctx context.Context, args []string) error {
+	o, err := parseScenes(args)
+	if err != nil {
+		return err
+	}
+	s := report.NewScenes(time.Now(), o.seeds)
+	rows, done := scene.Rows(o.rows), 0
+	s.Outcomes, err = scene.Play(ctx, rows, o.seeds, func(out scene.Outcome) {
+		done++
+		fmt.Fprintf(os.Stderr, "%4d of %d: %s\n", done, len(rows), report.Told(out))
+	})
+	return errors.Join(err, writeScenes(o, s))
+}
+
+func writeScenes(o sceneOptions, s *report.Scenes) error {
+	if o.out == "" {
+		return s.WriteMarkdown(os.Stdout)
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	for _, part := range o.plots {
+		row := scene.Rows(part)[0]
+		name := fileName(row.Name()) + ".svg"
+		if err := toFile(filepath.Join(o.out, name), func(w io.Writer) error { return report.DrawScene(w, row, 1) }); err != nil {
+			return err
+		}
+		s.Pictures = append(s.Pictures, report.File{Title: row.Name(), Name: name})
+	}
+	if len(s.Outcomes) == 0 {
+		return nil
+	}
+	return toFile(filepath.Join(o.out, "table.md"), s.WriteMarkdown)
+}
+
+var unfit = regexp.MustCompile(`[^a-z0-9.]+`)
+
+// fileName is a row's name as that of a file.
+func fileName(name string) string {
+	return strings.Trim(unfit.ReplaceAllString(strings.ToLower(name), "-"), "-")
+}
