@@ -41,7 +41,7 @@ func (row Row) isFar() bool {
 func TestBinds(t *testing.T) {
 	rows := Table()
 	for _, b := range binds {
-		require.True(t, slices.ContainsFunc(rows, func(r Row) bool { return r.Binds == b.why }), b.part)
+		require.True(t, slices.ContainsFunc(rows, func(r Row) bool { return r.Binds == b.why }), b.parts)
 	}
 	for _, row := range rows {
 		require.False(t, row.isFar() && row.Binds == "", row.Name())

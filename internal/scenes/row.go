@@ -15,7 +15,7 @@ type Row struct {
 	// the scene is played once.
 	Beside  Kind
 	Compare func(ours, theirs Result) []Figure
-	// Binds says why the row's bounds are not met, for those that are known not to be.
+	// Binds says what keeps a row like this from its bounds, where they are not met; empty = nothing is known to.
 	Binds string
 }
 
