@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"image/color"
@@ -44,7 +45,11 @@ func DrawScene(w io.Writer, row scenes.Row, seed uint64) error {
 	if err := drawScene(draw.New(c), row, seed); err != nil {
 		return err
 	}
-	_, err := c.WriteTo(w)
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return err
+	}
+	_, err := w.Write(bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,sans-serif")))
 	return err
 }
 

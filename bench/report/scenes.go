@@ -167,7 +167,7 @@ func reason(o scene.Outcome, reasons *[]string) string {
 	}
 	why := o.Row.Binds
 	if why == "" {
-		why = "Not known to be bound by anything: to be mended."
+		why = "Open: not yet looked into."
 	}
 	for i, known := range *reasons {
 		if strings.HasSuffix(known, ": "+why) {

@@ -31,7 +31,7 @@ var sections = []section{
 	{"6.3", "Wired paths", []string{"queue", "crowd", "product", "way back"}, ""},
 	{"6.4", "Wireless paths", []string{"loss", "jitter", "clumps", "change"}, "in models: no trace of a radio link"},
 	{"7.1", "Active queue management", []string{"queue"}, "CoDel and a policer; no FQ-CoDel, PIE or L4S, and no ECN, which is not used"},
-	{"7.2", "Network circuit breakers", nil, "no scene has one"},
+	{"7.2", "Network circuit breakers", nil, "no path has one; the controller has its own (RFC 8084), in internal/pace's TestBrake"},
 	{"7.3", "Paths with varying delay", []string{"jitter", "clumps"}, "the least delay stays; a round trip that changes is in internal/pace's TestRoundTripChanges"},
 	{"7.4", "Internet of Things and constrained nodes", nil, "no path is under 2 Mbit/s"},
 	{"7.5", "Paths with high delay", []string{"loss", "product"}, "up to 200 ms; no satellite"},
