@@ -55,29 +55,36 @@ func DrawScene(w io.Writer, row scenes.Row, seed uint64) error {
 
 func drawScene(whole draw.Canvas, row scenes.Row, seed uint64) error {
 	v := newView(row, seed)
-	var rows [][]*plot.Plot
+	rows, err := v.panels()
+	if err != nil {
+		return err
+	}
+	legend := rows[0][0].Legend
+	for _, row := range rows {
+		row[0].Legend = plot.NewLegend()
+	}
+	tiles := draw.Tiles{Rows: len(rows), Cols: 1, PadY: vg.Points(10)}
+	for i, canvas := range plot.Align(rows, tiles, draw.Crop(whole, 0, -sceneLegend, 0, -sceneTitle)) {
+		rows[i][0].Draw(canvas[0])
+	}
+	legend.Draw(draw.Crop(whole, whole.Max.X-whole.Min.X-sceneLegend+vg.Points(10), 0, 0, -sceneTitle))
+	v.writeTitle(whole)
+	return nil
+}
+
+// panels are a column of plots over the same time. The legend of the first is that of all.
+func (v view) panels() (rows [][]*plot.Plot, err error) {
 	for _, panel := range []func() (*plot.Plot, error){v.rates, v.queue, v.losses} {
 		p, err := panel()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = v.begin.Seconds(), v.end.Seconds(), 0, 1.04*p.Y.Max
 		p.X.Tick.Marker, p.Y.Tick.Marker = ticks{10}, ticks{4}
 		rows = append(rows, []*plot.Plot{p})
 	}
 	rows[2][0].X.Label.Text = "s"
-	legend := rows[0][0].Legend
-	for _, row := range rows {
-		row[0].Legend = plot.NewLegend()
-	}
-	tiles := draw.Tiles{Rows: len(rows), Cols: 1, PadY: vg.Points(10)}
-	below := draw.Crop(whole, 0, -sceneLegend, 0, -sceneTitle)
-	for i, canvas := range plot.Align(rows, tiles, below) {
-		rows[i][0].Draw(canvas[0])
-	}
-	legend.Draw(draw.Crop(whole, whole.Max.X-whole.Min.X-sceneLegend+vg.Points(10), 0, 0, -sceneTitle))
-	v.writeTitle(whole)
-	return nil
+	return rows, nil
 }
 
 func newView(row scenes.Row, seed uint64) view {
@@ -118,14 +125,11 @@ func (v view) shares() string {
 	var rates []float64
 	var parts []string
 	for _, kind := range v.kinds() {
-		sum := 0.0
-		for _, rate := range v.Rates(kind, from, v.end) {
-			sum += rate
-			if kind != scenes.Constant && kind != scenes.Play {
-				rates = append(rates, rate)
-			}
-		}
+		sum := v.Share(kind, from, v.end) * float64(v.Scene.There.Rate)
 		parts = append(parts, fmt.Sprintf("%v %.3g %%", kind, 100*sum/v.capacity(from)))
+		if kind != scenes.Constant && kind != scenes.Play {
+			rates = append(rates, v.Rates(kind, from, v.end)...)
+		}
 	}
 	s := fmt.Sprintf("Of the bottleneck's rate: %s, from %.3g s on. Seed %d.", strings.Join(parts, ", "), from.Seconds(), v.seed)
 	if len(rates) > 1 {

@@ -50,8 +50,8 @@ CUBIC or BBR in our place (3 seeds), and *binds* says what stands in the way.`
 
 // WriteMarkdown writes a table of what the RFC asks, and one for each family of rows.
 func (s *Scenes) WriteMarkdown(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "# Scenes\n\n%s\n\n%s: revision %s, %s, seeds 1 to %d, %s rows meet their bounds.\n",
-		scenesIntro, s.Date.Format("2 January 2006"), s.Revision, runtime.Version(), s.Seeds, s.met(nil))
+	_, err := fmt.Fprintf(w, "# Scenes\n\n%s\n\n%s: revision %s, %s, seeds 1 to %d, %s rows meet their bounds%s.\n",
+		scenesIntro, s.Date.Format("2 January 2006"), s.Revision, runtime.Version(), s.Seeds, s.met(nil), s.rest())
 	if err != nil {
 		return err
 	}
@@ -77,6 +77,27 @@ func (s *Scenes) met(ask func(o scene.Outcome) bool) string {
 	return fmt.Sprintf("%d of %d", met, all)
 }
 
+// open is how reasons begin that are neither a proof nor a peer that misses the bound as well.
+const open = "Open"
+
+// rest says how many of the rows that miss a bound are bound by something, and how many are not known to be.
+func (s *Scenes) rest() string {
+	held, free := 0, 0
+	for _, o := range s.Outcomes {
+		switch why := o.Row.Binds; {
+		case !o.Missed():
+		case why == "" || strings.HasPrefix(why, open):
+			free++
+		default:
+			held++
+		}
+	}
+	if held+free == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of the others have a proof or a peer that misses the bound as well, %d are open", held, free)
+}
+
 // families are a table for each family, in the order of the rows.
 func (s *Scenes) families() (tables []table) {
 	for i := 0; i < len(s.Outcomes); {
@@ -91,18 +112,15 @@ func (s *Scenes) families() (tables []table) {
 }
 
 func familyTable(outcomes []scene.Outcome) table {
-	name := outcomes[0].Row.Family
-	t := table{title: strings.ToUpper(name[:1]) + name[1:], rows: [][]string{append([]string{"scene"}, figureNames(outcomes)...)}}
+	family, names := outcomes[0].Row.Family, figureNames(outcomes)
+	t := table{title: strings.ToUpper(family[:1]) + family[1:], rows: [][]string{append([]string{"scene"}, names...)}}
 	missed := slices.ContainsFunc(outcomes, scene.Outcome.Missed)
 	if missed {
 		t.rows[0] = append(t.rows[0], "others", "binds")
 	}
 	var reasons []string
 	for _, o := range outcomes {
-		cells := []string{o.Row.Scene.Name}
-		for _, name := range figureNames(outcomes) {
-			cells = append(cells, figureCell(o.Figures, name))
-		}
+		cells := figureCells(o, names)
 		if missed {
 			cells = append(cells, others(o), reason(o, &reasons))
 		}
@@ -110,6 +128,15 @@ func familyTable(outcomes []scene.Outcome) table {
 	}
 	t.note = strings.Join(reasons, "  \n")
 	return t
+}
+
+// figureCells are the name of a scene and its figures.
+func figureCells(o scene.Outcome, names []string) []string {
+	cells := []string{o.Row.Scene.Name}
+	for _, name := range names {
+		cells = append(cells, figureCell(o.Figures, name))
+	}
+	return cells
 }
 
 // figureNames are those of all rows of a family, each once.
@@ -167,7 +194,7 @@ func reason(o scene.Outcome, reasons *[]string) string {
 	}
 	why := o.Row.Binds
 	if why == "" {
-		why = "Open: not yet looked into."
+		why = open + ": not yet looked into."
 	}
 	for i, known := range *reasons {
 		if strings.HasSuffix(known, ": "+why) {
