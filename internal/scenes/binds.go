@@ -52,7 +52,7 @@ var binds = []struct {
 		[]string{"lied by 0."}},
 	{"Open: the price of believing trains. The first flight of 256 KiB, two products, leaves at the rate that the train told, and what is beyond path and queue is lost, once. A train that is right spares round trips.",
 		[]string{"256 KiB after a train that lied by"}},
-	{"Open: the trains, a second before, find the path idle, and each transfer begins with what the whole path carries. New Reno, which begins with QUIC's window, loses an eighth of that.",
+	{"Open: the trains, a second before, find the path idle, and each transfer begins with what the whole path carries. New Reno, which begins with QUIC's window, loses a third of that.",
 		[]string{"within 100 ms"}},
 }
 
