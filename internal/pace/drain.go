@@ -1,0 +1,44 @@
+package pace
+
+const (
+	// emptyGain drains a queue that is not our own look's in as long as it is.
+	emptyGain = 0.5
+	// drainRounds is after how many round trips a queue that stays is somebody else's, DESIGN.md 7.
+	drainRounds = 3
+)
+
+// stepDrain waits for the queue to be gone. What left before it tells at once when the path has become much slower; less,
+// which may be another's packets, and what leaves in it, at half the rate, tells at the end of a round.
+func (c *Controller) stepDrain(t instant, b batch, ended bool) {
+	if b.acked > 0 && b.newest.sent <= c.since && c.queue > c.delay.target() && c.recent < c.Estimate()/2 {
+		c.trim()
+	}
+	switch {
+	case c.looked:
+		c.afterLook()
+	case c.queue <= c.delay.aim() && c.inFlight <= c.Window():
+		c.enter(Cruise, t)
+	case !ended:
+	case c.rounds < drainRounds:
+		if c.standing > c.delay.target() {
+			c.trim()
+		}
+	case c.standing > c.delay.target() && c.goes():
+		c.trim()
+	case c.stays >= drainRounds && !c.goes():
+		c.compete(t)
+	default:
+		c.enter(Cruise, t)
+	}
+}
+
+// trim lowers the estimate to the rate of the latest arrivals, by half at most, for some of that rate may be our own
+// pauses': while a queue stands, what arrives shows the rate of the bottleneck, or our share of it.
+func (c *Controller) trim() {
+	if estimate := c.rates.value(); c.recent > 0 && c.recent < estimate {
+		c.rates.set(c.filling, max(c.recent, estimate/2))
+	}
+}
+
+// goes tells whether the queue shrinks as we drain: then it is our own, and the path has become slower.
+func (c *Controller) goes() bool { return c.standing < c.stood*3/4 }

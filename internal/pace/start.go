@@ -1,0 +1,88 @@
+package pace
+
+const (
+	// startGain doubles what is delivered each round trip, though samples are a mean over one: 4 ln 2 (BBR's
+	// startup_pacing_gain). startWindow lets a round trip of it be in flight.
+	startGain, startWindow = 2.77, 2
+	// trainPackets is how many packets at the rate to begin with must arrive before it is believed: another train.
+	trainPackets = 16
+	// flatRounds without growth, by a quarter each, mean that the path is full (BBR: full_bw_count, full_bw_thresh).
+	flatRounds = 3
+	growth     = 1.25
+	// blind is the loss in a round of Start that no random loss explains: the path may drop what it does not queue.
+	blind = maxRandomLoss + 0.05
+	// outpacedPart is which part of what is sent arrives when it makes a queue grow that matters.
+	outpacedPart = 0.9
+	// leastShare is which part of what arrived of its first flight a newcomer takes at least on a path that others fill.
+	leastShare = 0.25
+	// leastHint is the part of a hint that stays when nearly all of its first flight was lost.
+	leastHint = 0.125
+)
+
+// stepStart grows until the path shows a queue, drops, or stops growing.
+func (c *Controller) stepStart(t instant, b batch, ended bool) {
+	switch {
+	case c.careful && c.confirmed():
+		c.confirm(t)
+	case c.queue > c.delay.target() && c.outpaced() && !c.careful, b.lost > 0 && c.roundLeft.share() > blind && c.roundLeft.above(blind):
+		if c.rates.value() == 0 {
+			c.hint *= max(1-c.roundLeft.share(), leastHint)
+		}
+		if c.queue <= c.delay.target() {
+			c.burnt = t
+		}
+		c.measured()
+		c.trim()
+		c.enter(Drain, t)
+	case !ended || c.rounds < 2 || c.careful:
+	case c.measured() > c.full*growth:
+		c.full, c.flat = c.Estimate(), 0
+	default:
+		if c.flat++; c.flat >= flatRounds {
+			c.enter(Drain, t)
+		}
+	}
+}
+
+// confirmed tells whether enough arrived to take a measured rate for the one to begin with.
+func (c *Controller) confirmed() bool {
+	return c.delivery.total-c.before >= int64(trainPackets*c.cfg.Packet)
+}
+
+// confirm takes the rate of the first flight for the one to begin with, and looks for more where there seems to be room.
+// Where less arrived than was sent, others fill the path, and what arrived is our share of a queue that takes all: too much.
+// While the flight was sent, the queue grew by what others and we sent beyond the path's rate, which the hint tells; what
+// others left is the rest. A leastShare of what arrived is begun with anyway, for the hint may have been too high.
+func (c *Controller) confirm(t instant) {
+	s, ok := c.delivery.flight()
+	if !ok || s.limited || s.took < minStanding && c.delivery.total-c.before < int64(c.Window())*9/10 {
+		return
+	}
+	c.careful = false
+	full := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
+	rate := s.shown()
+	if full {
+		rate = min(rate, max(s.sent-c.hint*(s.sent/s.arrival-1), leastShare*s.arrival))
+	}
+	c.hint = 0
+	c.rates.set(c.filling, rate+c.play)
+	if full {
+		c.enter(Drain, t)
+	} else {
+		c.open(t, true)
+	}
+}
+
+// outpaced tells whether less arrives than was sent: that is what makes a queue of ours grow, and jitter does not.
+func (c *Controller) outpaced() bool {
+	s, ok := c.delivery.rate(c.delay.base() / 2)
+	return ok && s.arrival < outpacedPart*s.sent
+}
+
+// measured replaces the hint by what was measured, and returns that.
+func (c *Controller) measured() float64 {
+	if c.rates.value() > 0 {
+		c.hint = 0
+	}
+	return c.Estimate()
+}
