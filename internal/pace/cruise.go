@@ -1,7 +1,5 @@
 package pace
 
-import "time"
-
 const (
 	// leastSteer and mostSteer bound the correction of the queue while cruising.
 	leastSteer, mostSteer = 0.75, 1.25
