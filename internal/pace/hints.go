@@ -54,7 +54,6 @@ func (c *Controller) yield(t instant) {
 			return
 		}
 		c.measured()
-		c.careful = false
 		c.enter(Drain, t)
 	case Cruise, Up:
 		c.enter(Drain, t)

@@ -16,7 +16,7 @@ type Controller struct {
 	filling  int64         // such rounds so far: others do not age the estimate
 	held     bool          // the newest sample is of packets that were not to fill the path
 	hint     float64       // rate to begin with, from the train or from QUIC; 0 = measured or unknown
-	careful  bool          // hint is a measured rate: begin at it, not at twice it
+	careful  bool          // Start has a hint that was measured: begin at it, not at twice it, until it is confirmed
 	recent   float64       // arrival rate by the newest sample, play included
 	gap      time.Duration // usual time between two feedbacks while data is in flight
 

@@ -314,3 +314,25 @@ func TestPTOHasAFloor(t *testing.T) {
 	require.Less(t, d.smoothed+4*d.varied, 90*ms)
 	require.Equal(t, 90*ms, d.pto(0))
 }
+
+// TestLossEndsACarefulStart: a first flight that was lost confirms nothing, and a later start has no hint to be careful of.
+func TestLossEndsACarefulStart(t *testing.T) {
+	c, now := New(Config{}), time.Unix(0, 0)
+	c.QUIC(now, 50*ms, 40000)
+	c.Train(15*1500, 15*ms, true)
+	var flight []Sample
+	for i := range 20 {
+		flight = append(flight, c.Sent(now, 1500, i*1500))
+	}
+	now = now.Add(60 * ms)
+	for i, s := range flight {
+		if i < 4 {
+			c.Acked(now, s, 1500, now)
+		} else {
+			c.Lost(now, s, 1500)
+		}
+	}
+	c.Feedback(now, 0)
+	require.Equal(t, Drain, c.State())
+	require.False(t, c.careful)
+}

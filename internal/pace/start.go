@@ -58,7 +58,6 @@ func (c *Controller) confirm(t instant) {
 	if !ok || s.limited || s.took < minStanding && c.delivery.total-c.before < int64(c.Window())*9/10 {
 		return
 	}
-	c.careful = false
 	full := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
 	rate := s.shown()
 	if full {

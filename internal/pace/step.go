@@ -32,6 +32,7 @@ func (c *Controller) enter(s State, t instant) {
 	if s == Cruise {
 		c.pause = c.distance(t)
 	}
+	c.careful = c.careful && s == Start
 	c.state, c.since, c.before, c.rounds, c.looked = s, t, c.delivery.total, 0, false
 }
 
