@@ -29,11 +29,12 @@
 // # Limits
 //
 // Every number has one: bytes of a message, entries of a buffer, channels open at once, packets undecided, what reliable
-// messages hold at the receiver (flow control, [Config].ReceiveLimit), unreliable messages that wait on either side, assemblies,
-// pieces. Whatever a peer sends, a Conn holds no more than its ReceiveLimit and 1 MiB, and 512 bytes for each channel of the
-// peer's whose opening message was taken; [Conn.Refuse] lets it open none. A peer that breaks one, or writes what no sender writes, ends the connection with an [*Error] whose [Code] names
-// the rule; no bytes from the wire panic. In steady state nothing is allocated but payloads: those smaller than a quarter of
-// their datagram are copied, longer ones alias it until 32 KiB are held so beyond what waits, and messages of several entries are assembled in one piece.
+// messages hold at the receiver (flow control, [Config].ReceiveLimit), unreliable messages that wait on either side,
+// assemblies, pieces. Whatever a peer sends, a Conn holds no more than its ReceiveLimit and 1 MiB, and 512 bytes for each
+// channel of the peer's whose opening message was taken; [Conn.Refuse] lets it open none. A peer that breaks one, or writes
+// what no sender writes, ends the connection with an [*Error] whose [Code] names the rule; no bytes from the wire panic. In
+// steady state nothing is allocated but payloads: those smaller than a quarter of their datagram are copied, longer ones
+// alias it until 32 KiB are held so beyond what waits, and messages of several entries are assembled in one piece.
 //
 // A Conn is not safe for concurrent use; its owner locks. Payloads that were handed out belong to the owner.
 //

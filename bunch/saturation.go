@@ -38,8 +38,8 @@ func (c *Conn) Waiting() (unreliable, bulk bool) {
 	return fresh && c.unreliables.messages > 0, bulk
 }
 
-// Unreliable returns how many bytes the payloads of the unreliable messages have that wait, and whether the path, or the rate, cannot take them: at
-// every Cork for 66 ms some of an earlier tick were left.
+// Unreliable returns how many bytes the payloads of the unreliable messages have that wait, and whether the path, or the
+// rate, cannot take them: at every Cork for 66 ms some of an earlier tick were left.
 func (c *Conn) Unreliable() (bytes int, saturated bool) {
 	s := &c.saturation
 	return c.unreliables.bytes, s.standing && c.now-s.since >= standingTime

@@ -22,11 +22,11 @@ type Config struct {
 
 	// OnPanic hears of every panic in a function of the game: handlers, checks, hooks, constructors, posts, Validate,
 	// UnmarshalBinary, Authenticate. The connection whose call panicked has then been closed with HandlerPanic, without
-	// delivering anything more, and with a reason that names the function, as the log does; the world goes on. conn is nil for posts, OnTick hooks and calls that were made in this
-	// world. It runs on the goroutine that panicked, which is the world's, or that of Authenticate: so it may run twice at
-	// once. A panic of its own goes on, as every panic does while OnPanic is nil: out of Dispatch, Flush, Tick or Run. Who
-	// recovers there may drive the world on; all but the call that panicked still runs, once. A panic that goes on out of
-	// Authenticate ends the program: nobody can recover it.
+	// delivering anything more, and with a reason that names the function, as the log does; the world goes on. conn is nil
+	// for posts, OnTick hooks and calls that were made in this world. It runs on the goroutine that panicked, which is the
+	// world's, or that of Authenticate: so it may run twice at once. A panic of its own goes on, as every panic does while
+	// OnPanic is nil: out of Dispatch, Flush, Tick or Run. Who recovers there may drive the world on; all but the call that
+	// panicked still runs, once. A panic that goes on out of Authenticate ends the program: nobody can recover it.
 	OnPanic func(conn *Conn, recovered any, stack []byte)
 
 	// Authenticate turns the client's token into an identity or refuses it. It runs on a goroutine of its own, within

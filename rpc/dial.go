@@ -12,9 +12,9 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. The world need
-// not be driven for that, and may connect again later: see [World.Connect]. PinnedTLS makes a config that trusts one certificate. When it returns an error its socket is free,
-// which may take up to a second; else [Conn.Wait] says when it is.
+// Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. The world need not be
+// driven for that, and may connect again later: see [World.Connect]. PinnedTLS makes a config that trusts one certificate.
+// When it returns an error its socket is free, which may take up to a second; else [Conn.Wait] says when it is.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
 	remote, host, err := resolve(ctx, addr)
 	if err != nil {

@@ -83,8 +83,8 @@ func (w *World) Post(fn func()) {
 	}
 }
 
-// Do runs fn on the world's goroutine in the next Dispatch and waits for it. When ctx ends first, fn does not run,
-// unless it already does. It returns an error when fn panicked. Called from the goroutine that drives the world it returns ErrOnWorld.
+// Do runs fn on the world's goroutine in the next Dispatch and waits for it. When ctx ends first, fn does not run, unless it
+// already does. It returns an error when fn panicked. Called from the goroutine that drives the world it returns ErrOnWorld.
 func (w *World) Do(ctx context.Context, fn func()) error {
 	if w.Inside() {
 		return fmt.Errorf("%w: Do would wait for itself; call the function", ErrOnWorld)

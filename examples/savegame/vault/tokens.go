@@ -24,8 +24,9 @@ const (
 	byteOrderMark = "\ufeff"
 )
 
-// ReadTokens returns the tokens of a file, in UTF-8, one a line. A token has no spaces and at least 16 bytes. Empty lines, lines that begin
-// with #, and what follows a token, a space and a # are ignored; so are a byte order mark and carriage returns.
+// ReadTokens returns the tokens of a file, in UTF-8, one a line. A token has no spaces and at least 16 bytes. Empty lines,
+// lines that begin with #, and what follows a token, a space and a # are ignored; so are a byte order mark and carriage
+// returns.
 func ReadTokens(path string) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
