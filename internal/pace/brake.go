@@ -18,8 +18,7 @@ type brake struct {
 
 // roundOver takes what a round lost and reports whether to halve.
 func (b *brake) roundOver(round tally) bool {
-	b.tally.lost += round.lost
-	b.tally.acked += round.acked
+	b.tally.add(round)
 	if b.rounds++; b.rounds < brakeRounds {
 		return false
 	}
@@ -30,6 +29,6 @@ func (b *brake) roundOver(round tally) bool {
 
 // beyond reports whether more was lost than a share of random loss brings about but once in many thousand times.
 func (t tally) beyond(share float64) bool {
-	expected := share * float64(t.lost+t.acked)
+	expected := share * float64(t.count())
 	return float64(t.lost) > expected+4*math.Sqrt(expected)
 }

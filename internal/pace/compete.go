@@ -5,6 +5,10 @@ import "time"
 const (
 	// vacantRounds in a row with next to no queue though we compete mean that nobody else is there.
 	vacantRounds = 8
+	// plenty of packets that met next to no queue tell what is lost at random: all of a loss below faint, and even more where
+	// we have sunk to a part of what we had. Sixteen on a queue too short to be told from jitter send fewer, and would take
+	// what they do to each other for random.
+	plenty, faint, sunk = 80, 0.02, 0.25
 	// leastDwell is how long losses of a short queue keep us competing at first: such a queue is gone most of the time
 	// though others fill it. It doubles each time they come back, up to mostDwell.
 	leastDwell, mostDwell = 2 * time.Second, 30 * time.Second
@@ -47,14 +51,18 @@ func (c *Controller) halve(t instant) {
 }
 
 // resign goes on alone, at the rate of the window. Where next to no queue was seen for long there was no rival: the losses
-// were random ones, and no reason for more than one reduction.
+// were random ones, no reason for more than one reduction, and tell what is usual.
 func (c *Controller) resign(t instant) {
-	rate := c.window / max(c.delay.smoothed, 1).Seconds()
+	window := c.window / max(c.delay.smoothed, 1).Seconds()
+	rate := min(window, c.rates.value())
 	if c.vacated >= vacantRounds {
 		rate = max(rate, multiplicative*c.kept)
+		if left := c.vacantLeft; left.count() > plenty && (left.share() < faint || window < sunk*c.kept) {
+			c.congestion.relearn(t, left)
+		}
 	}
 	c.rival = t
-	c.rates.set(c.filling, min(c.rates.value(), rate))
+	c.rates.set(c.filling, rate)
 	c.enter(Cruise, t)
 }
 

@@ -119,10 +119,8 @@ func (c *congestion) met(sent instant) (queue time.Duration, known bool) {
 func (c *congestion) verdict(t instant, rivals, learn bool) bool {
 	b := c.batch
 	c.batch.low, c.batch.high, c.batch.all = tally{}, tally{}, tally{}
-	if learn && !rivals && b.low.lost+b.low.acked > 0 {
-		c.baseline.count = max(c.baseline.count, priorLow)
-		c.baseline.note(b.low.lost, b.low.acked)
-		c.learnt = t
+	if learn && !rivals && b.low.count() > 0 {
+		c.learn(t, b.low)
 	}
 	judged := b.high
 	switch {
@@ -136,12 +134,27 @@ func (c *congestion) verdict(t instant, rivals, learn bool) bool {
 	if c.jittery && !rivals {
 		least, alarm = jitterTolerance, jitterAlarm
 	}
-	c.tally = max(c.tally+float64(judged.lost)-(tolerance*usual+least)*float64(judged.lost+judged.acked), 0)
+	c.tally = max(c.tally+float64(judged.lost)-(tolerance*usual+least)*float64(judged.count()), 0)
 	if judged.lost == 0 || c.tally < alarm+min(alarmPerLoss*usual, alarmMost) {
 		return false
 	}
 	c.tally = 0
 	return true
+}
+
+// learn takes what met next to no queue.
+func (c *congestion) learn(t instant, low tally) {
+	c.baseline.count = max(c.baseline.count, priorLow)
+	c.baseline.note(low.lost, low.acked)
+	c.learnt = t
+}
+
+// relearn takes the losses of a time in which none was learnt from, and that is over.
+func (c *congestion) relearn(t instant, low tally) {
+	if low.share() > c.baseline.value {
+		c.baseline = share{value: low.share(), count: priorLow}
+	}
+	c.learnt = t
 }
 
 // usual is the share of random loss.

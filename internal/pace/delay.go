@@ -92,11 +92,14 @@ func (d *delay) short() bool { return d.depth > 0 && d.depth < 2*d.target() }
 
 // jitter is how far the one-way delay comes up above its least without a queue; 0 below what clocks tell.
 func (d *delay) jitter() time.Duration {
-	if j := d.calmWay.above(d.way.least); j > max(jitterGrains*d.grain, 2*time.Millisecond) {
+	if j := d.spread(); j > max(jitterGrains*d.grain, 2*time.Millisecond) {
 		return j
 	}
 	return 0
 }
+
+// spread is how far the one-way delay of every round comes up above its least.
+func (d *delay) spread() time.Duration { return d.calmWay.above(d.way.least) }
 
 // reach is the round trip that a full window must span: the jitter and the clumps of both ways included.
 func (d *delay) reach() time.Duration { return d.base() + d.calmTrip.above(d.rtt.least) }

@@ -24,17 +24,24 @@ func (s *share) note(lost, acked int) {
 // tally counts the packets of a round or of a look.
 type tally struct{ lost, acked int }
 
+func (t *tally) add(more tally) {
+	t.lost += more.lost
+	t.acked += more.acked
+}
+
+func (t tally) count() int { return t.lost + t.acked }
+
 func (t tally) share() float64 {
 	if t.lost == 0 {
 		return 0
 	}
-	return float64(t.lost) / float64(t.lost+t.acked)
+	return float64(t.lost) / float64(t.count())
 }
 
 // above tells whether more was lost than a random loss of that share explains: by 2 points at least (DESIGN.md 7), and
 // by two standard deviations, for a round of 40 packets loses 2 points by chance.
 func (t tally) above(random float64) bool {
-	n := float64(t.lost + t.acked)
+	n := float64(t.count())
 	expected := random * n
 	return float64(t.lost) > expected+max(0.02*n, 2*math.Sqrt(max(expected*(1-random), 1)))
 }

@@ -63,12 +63,13 @@ type Controller struct {
 	rival   instant // when the last competitor was seen
 
 	// Compete.
-	window  float64       // bytes
-	cut     instant       // of the window: losses of packets that left before it are the same epoch's
-	bumped  instant       // when losses of a full queue were last met without competing
-	vacated int           // rounds in a row with next to no queue
-	burnt   instant       // when a start met losses in place of a queue
-	dwell   time.Duration // that it lasts at least on a short queue
+	window     float64       // bytes
+	cut        instant       // of the window: losses of packets that left before it are the same epoch's
+	bumped     instant       // when losses of a full queue were last met without competing
+	vacated    int           // rounds in a row with next to no queue
+	vacantLeft tally         // what left in them, and its fate
+	burnt      instant       // when a start met losses in place of a queue
+	dwell      time.Duration // that it lasts at least on a short queue
 
 	// Silence.
 	heard    instant // when the last ack came, or, if later, when a packet left into an empty path
@@ -201,8 +202,7 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 
 // blame finds out what the losses of a batch mean.
 func (c *Controller) blame(t instant, b *batch) {
-	c.roundLeft.lost += b.lost
-	c.roundLeft.acked += b.acked
+	c.roundLeft.add(b.tally)
 	c.loss.note(b.lost, b.acked)
 	learn := c.state != Start && c.roundLeft.share() < blind
 	if b.full = c.congestion.verdict(t, c.state == Compete, learn); b.full {

@@ -42,9 +42,7 @@ func (c *Controller) strain() {
 	if c.idle++; c.crest > max(c.delay.aim()/2, c.delay.jitter()/4) {
 		c.idle, c.vain = 0, false
 	}
-	if c.vacated++; c.state != Compete || c.crest > max(c.delay.depth/4, shallow/2) {
-		c.vacated = 0
-	}
+	c.countVacant()
 	if c.standing <= c.delay.target()/2 {
 		c.stays = 0
 		return
@@ -53,4 +51,16 @@ func (c *Controller) strain() {
 		c.kept = c.Estimate()
 	}
 	c.stays++
+}
+
+// countVacant counts the rounds in a row in which we compete and yet no packet met more of a queue than jitter makes, of
+// which the greatest in a round is half as much again as the least of these.
+func (c *Controller) countVacant() {
+	jitter := c.delay.spread()*3/2 - c.delay.jitter()
+	if c.state != Compete || c.crest > jitter+max(c.delay.depth/4, shallow/2) {
+		c.vacated, c.vacantLeft = 0, tally{}
+		return
+	}
+	c.vacated++
+	c.vacantLeft.add(c.roundLeft)
 }
