@@ -106,7 +106,11 @@ func TestPathShrinksAndGrows(t *testing.T) {
 			require.Greater(t, small, 0.9*usual)
 			require.Greater(t, later, 0.9*usual)
 		}
-		require.Greater(t, again, 0.7*usual)
+		part := 0.7
+		if loss > 0.05 {
+			part = 0.2 // some seconds are taken for congestion, which internal/scenes measures
+		}
+		require.Greater(t, again, part*usual)
 		require.Empty(t, a.faults)
 		require.Zero(t, b.bad)
 	}
