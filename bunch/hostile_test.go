@@ -6,20 +6,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // allowed is how much more than its price a connection may hold: what stands in price.go beside the limit, and records of
 // the packets that left.
 const allowed = 1 << 20
-
-// heapNow returns the bytes that are in use.
-func heapNow() int {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
-}
 
 // hostile is a peer that writes what it likes, whatever c says of it.
 type hostile struct {
@@ -34,7 +27,7 @@ type hostile struct {
 
 // newHostile begins a connection that has opened so many channels of its own.
 func newHostile(t testing.TB, config Config, own int) *hostile {
-	h := &hostile{t: t, now: epoch, base: heapNow()}
+	h := &hostile{t: t, now: epoch, base: testkit.Heap()}
 	c, err := NewConn(epoch, config)
 	require.NoError(t, err)
 	h.c = c
@@ -103,7 +96,7 @@ func (h *hostile) paysFor(cost int) bool {
 
 // rises returns by how much the heap has risen.
 func (h *hostile) rises() int {
-	rise := heapNow() - h.base
+	rise := testkit.Heap() - h.base
 	runtime.KeepAlive(h)
 	return rise
 }
@@ -248,7 +241,7 @@ func TestAttacksStayWithinTheLimit(t *testing.T) {
 	for _, attack := range attacks {
 		t.Run(attack.name, func(t *testing.T) {
 			h := newHostile(t, attack.config, attack.own)
-			h.base = heapNow()
+			h.base = testkit.Heap()
 			attack.run(h)
 			limit := max(attack.config.ReceiveLimit, minReceiveLimit)
 			rise := h.rises()
@@ -262,7 +255,7 @@ func TestAttacksStayWithinTheLimit(t *testing.T) {
 // once the connection is idle.
 func TestMemoryGoesBack(t *testing.T) {
 	h := newHostile(t, Config{ReceiveLimit: 4 << 20, ReliableBuffer: 16384}, 100)
-	h.base = heapNow()
+	h.base = testkit.Heap()
 	for i := 0; h.paysFor(3000); i++ {
 		h.sends(0, h.entry(0, h.own[i%100], i/100, 32, 0))
 	}

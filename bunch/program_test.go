@@ -183,7 +183,7 @@ func (c *Conn) holds() int {
 // runProgram runs it in batches, and after each the heap has risen by no more than what was paid and what may stay beside.
 func runProgram(t testing.TB, ops, program_ []byte, batch int) (most int) {
 	p := &program{hostile: newHostile(t, Config{ReceiveLimit: 4 << 20, ReliableBuffer: 1024}, 20), bytes: program_, ops: ops, next: 1}
-	p.base = heapNow()
+	p.base = testkit.Heap()
 	for len(p.bytes) > 0 && p.err == nil {
 		for range batch {
 			p.step()

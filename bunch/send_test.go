@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 func newClient(t testing.TB, config Config) (*Conn, uint64) {
@@ -303,13 +305,13 @@ func TestUnreliableBytesThatWaitAreBounded(t *testing.T) {
 func TestSmallUnreliableMessagesThatWaitAreBounded(t *testing.T) {
 	for _, size := range []int{0, 1, 20, 100} {
 		c, ch := newClient(t, Config{})
-		before, payload := heapNow(), make([]byte, size)
+		before, payload := testkit.Heap(), make([]byte, size)
 		for range 1 << 17 {
 			require.NoError(t, c.Send(ch, Unreliable, payload))
 		}
 		waiting := c.channels.open[ch].unreliable.len()
-		t.Logf("%d messages of %d bytes wait, %d KiB", waiting, size, (heapNow()-before)>>10)
-		require.Less(t, heapNow()-before, 4*maxUnreliable)
+		t.Logf("%d messages of %d bytes wait, %d KiB", waiting, size, (testkit.Heap()-before)>>10)
+		require.Less(t, testkit.Heap()-before, 4*maxUnreliable)
 		require.LessOrEqual(t, unreliablePrice(waiting, waiting*size), maxUnreliable)
 		require.Greater(t, unreliablePrice(waiting+1, (waiting+1)*size), maxUnreliable)
 		require.EqualValues(t, 1<<17-waiting, c.Stats().DroppedUnreliable)

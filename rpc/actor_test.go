@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 func TestOwnershipIsTold(t *testing.T) {
@@ -105,7 +106,7 @@ func TestStateIsNotKept(t *testing.T) {
 			read += len(state)
 			return &puppet{world: client, actor: a}
 		}
-		base, state := heapNow(), make([]byte, size)
+		base, state := testkit.Heap(), make([]byte, size)
 		var a *Actor
 		for range actors {
 			var err error
@@ -115,7 +116,7 @@ func TestStateIsNotKept(t *testing.T) {
 		}
 		n.tick(90)
 		require.Equal(t, actors*size, read)
-		rise := heapNow() - base
+		rise := testkit.Heap() - base
 		t.Logf("%d KiB more at both ends", rise>>10)
 		require.Less(t, rise, n.clients[0].config.receiveLimit(), "of which a server keeps room for a state's entries, 6 KiB an actor")
 		require.ErrorContains(t, n.mirror(0, a).State(&state), "constructor")

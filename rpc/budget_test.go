@@ -1,23 +1,14 @@
 package rpc
 
 import (
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/testkit"
 )
-
-// heapNow returns the bytes that are in use.
-func heapNow() int {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
-}
 
 // TestWorldKeepsItsReceiveBudget: many peers at once send the smallest calls that there are, as fast as they may, until the
 // world would hold no more; it stops ticking. All of them together raise the heap by no more than Config.ReceiveBudget.
@@ -49,7 +40,7 @@ func TestWorldKeepsItsReceiveBudget(t *testing.T) {
 		require.LessOrEqual(t, n.server.budget.reserved, budget)
 		require.Greater(t, n.server.budget.reserved, budget/2+budget/8, "some have grown")
 
-		base := heapNow()
+		base := testkit.Heap()
 		for range 20 {
 			flood()
 			time.Sleep(100 * time.Millisecond)
@@ -60,7 +51,7 @@ func TestWorldKeepsItsReceiveBudget(t *testing.T) {
 			waiting += c.machine.Ready()
 			c.link.Unlock()
 		}
-		rise := heapNow() - base
+		rise := testkit.Heap() - base
 		t.Logf("%d calls of %d peers wait: %d KiB of heap, %d KiB reserved, budget %d KiB", waiting, peers, rise>>10, n.server.budget.reserved>>10, budget>>10)
 		require.Greater(t, waiting, 50_000)
 		require.LessOrEqual(t, rise, budget)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,15 +155,6 @@ func (h *hostile) nils(parts int) {
 	}
 }
 
-// heap is what is in use.
-func heap() int64 {
-	runtime.GC()
-	runtime.GC() // and what sync.Pools hold
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // slack is what the streamer may hold for peers beside what it is charged.
 const slack = 1 << 20
 
@@ -181,7 +171,7 @@ func TestWhatIsHeldIsCharged(t *testing.T) {
 			holdAll(n.server.streams)
 			n.deafen(n.client.world, n.client.peer)
 			s, h := n.server.streams, newHostile(n.server.peer, random)
-			before := heap()
+			before := int64(testkit.Heap())
 			for range 40 {
 				n.do(n.server.world, func() {
 					if random.IntN(10) == 0 && h.ids < 3 {
@@ -193,7 +183,7 @@ func TestWhatIsHeldIsCharged(t *testing.T) {
 				})
 				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
 				require.NoError(n, n.server.peer.conn.Err(), "QUIVER_SEED=%d", first+seed)
-				charge, held := s.config.maxMemory()-s.memory.free(), heap()-before
+				charge, held := s.config.maxMemory()-s.memory.free(), int64(testkit.Heap())-before
 				if held-slack > charge {
 					t.Fatalf("QUIVER_SEED=%d: %d bytes are held, %d charged", first+seed, held, charge)
 				}
@@ -252,7 +242,7 @@ func TestHostilePeersStayWithinMaxMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSiege(t, Config{}, peers)
 		holdAll(n.streams)
-		before := heap()
+		before := int64(testkit.Heap())
 		for turn := range 3 {
 			n.attack(func(i int, h *hostile) {
 				if turn == 0 {
@@ -293,7 +283,7 @@ func TestAwaitedChunksStayWithinMaxMemory(t *testing.T) {
 			require.NoError(t, err)
 		}
 		time.Sleep(time.Second)
-		before := heap()
+		before := int64(testkit.Heap())
 		n.attack(func(_ int, h *hostile) {
 			for id := range uint16(3) {
 				h.slice(false, id, chunk.MaxSlices)
@@ -364,7 +354,7 @@ func (n *siege) attack(act func(i int, h *hostile)) {
 // checkMemory asserts that what is held is charged, and that the budget has it.
 func (n *siege) checkMemory(before int64) {
 	most, peers := n.streams.config.maxMemory(), len(n.peers)
-	held, charged := heap()-before, most-n.streams.memory.free()
+	held, charged := int64(testkit.Heap())-before, most-n.streams.memory.free()
 	n.Logf("%d peers hold %.1f MiB, charged are %.1f of %d MiB", peers, mib(held), mib(charged), most>>20)
 	require.LessOrEqual(n, held-int64(peers)*connectionBytes-slack, charged)
 	require.LessOrEqual(n, charged, most)

@@ -18,20 +18,12 @@ import (
 // wait, half for what it is to be told.
 const allowance = 512 << 10
 
-// heap returns the bytes in use.
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // TestHostileFlood: packets come faster than they are opened. What waits and what is being opened stays bounded, with the
 // memory that lies behind it, and goes when there is peace.
 func TestHostileFlood(t *testing.T) {
 	r := testkit.Rand(t)
 	for _, size := range []int{Overhead + 1, 200, MaxPacket, 0} {
-		before, most := heap(), int64(0)
+		before, most := testkit.Heap(), 0
 		b := newInbox(func() {})
 		b.setRemote(addrPort(here))
 		put := func(n int) {
@@ -47,15 +39,15 @@ func TestHostileFlood(t *testing.T) {
 			put(r.IntN(20_000))
 			slab := b.take()
 			put(r.IntN(20_000))
-			most = max(most, heap()-before)
+			most = max(most, testkit.Heap()-before)
 			b.give(slab)
 		}
-		require.Less(t, most, int64(allowance), "packets of %d bytes", size)
+		require.Less(t, most, allowance, "packets of %d bytes", size)
 		t.Logf("packets of %d bytes: %d KiB at most", size, most>>10)
 		b.give(b.take())
 		b.take()
 		require.True(t, b.rest())
-		require.Less(t, heap()-before, int64(64<<10))
+		require.Less(t, testkit.Heap()-before, 64<<10)
 		runtime.KeepAlive(b)
 	}
 }
@@ -64,13 +56,13 @@ func TestHostileFlood(t *testing.T) {
 func TestGuessedIDs(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	p := []byte(sealedFor(ID{}, "x"))
-	before := heap()
+	before := testkit.Heap()
 	for i := range 100_000 {
 		binary.BigEndian.PutUint64(p[1:], uint64(i)*0x9e3779b97f4a7c15)
 		s.route(time.Time{}, here, p)
 	}
 	require.EqualValues(t, 100_000, s.Stats().Unknown)
-	require.Less(t, heap()-before, int64(64<<10))
+	require.Less(t, testkit.Heap()-before, 64<<10)
 	require.Empty(t, s.boxes)
 }
 
@@ -116,14 +108,14 @@ func TestHostileFrames(t *testing.T) {
 	} {
 		h := newHostile(t)
 		h.a.source, h.a.guess = sinkOnly{}, time.Microsecond // a path so short that every packet may bring a report
-		before, held := heap(), 0
+		before, held := testkit.Heap(), 0
 		for range 50_000 {
 			h.now = h.now.Add(20 * time.Microsecond)
 			require.NoError(t, h.send(frames()), name)
 			held = max(held, len(h.a.records.ring))
 		}
-		grown := heap() - before
-		require.Less(t, grown, int64(allowance), name)
+		grown := testkit.Heap() - before
+		require.Less(t, grown, allowance, name)
 		require.LessOrEqual(t, held, 2*silentRecords, name)
 		t.Logf("%s: %d KiB, %d records, %v", name, grown>>10, held, h.a)
 		require.NotEqual(t, Closed, h.a.State())

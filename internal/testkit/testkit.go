@@ -1,4 +1,4 @@
-// Package testkit holds what the tests of many packages share: a leak check and seeds.
+// Package testkit holds what the tests of many packages share: a leak check, seeds and the heap's size.
 package testkit
 
 import (
