@@ -47,7 +47,7 @@ func TestBrakeStopsAFool(t *testing.T) {
 func TestUndo(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
-	c.kept = 1e6
+	c.rateBefore = 1e6
 	c.compete(10 * ms)
 	window := c.Window()
 	c.roundLeft.lost = 2
@@ -63,9 +63,21 @@ func TestUndo(t *testing.T) {
 	t.Logf("# a rate comes back, too")
 	c.rates.set(0, 2e6)
 	c.enter(Cruise, 200*ms)
+	for i := range 50 {
+		c.delivery.arrive(Sample{sent: instant(i) * ms}, 1000, instant(200+i)*ms)
+	}
 	c.recent, c.roundLeft.lost = 1e6, 1
 	c.answerLoss(300 * ms)
 	require.EqualValues(t, 1e6, c.Estimate())
 	c.Spurious(Sample{sent: 250 * ms})
+	require.EqualValues(t, 2e6, c.Estimate())
+
+	t.Logf("# and so does a hint")
+	c = New(Config{Packet: 1000})
+	c.delay.trip(1, 50*ms)
+	c.hint, c.roundLeft.lost = 2e6, 1
+	c.halveAll(100 * ms)
+	require.EqualValues(t, 1e6, c.Estimate())
+	c.Spurious(Sample{sent: 60 * ms})
 	require.EqualValues(t, 2e6, c.Estimate())
 }

@@ -9,35 +9,51 @@ const (
 	// we have sunk to a part of what we had. Sixteen on a queue too short to be told from jitter send fewer, and would take
 	// what they do to each other for random.
 	plenty, faint, sunk = 80, 0.02, 0.25
+	// rare is the share of random loss below which a loss over a deep queue is taken for a rival's: at 2 Mbit/s and 2 %, a
+	// transfer alone meets one over a queue of its own every ten round trips, and would compete with itself for ever.
+	rare = 0.005
 	// leastDwell is how long losses of a short queue keep us competing at first: such a queue is gone most of the time
 	// though others fill it. It doubles each time they come back, up to mostDwell.
 	leastDwell, mostDwell = 2 * time.Second, 30 * time.Second
-	// additive and multiplicative are a pair of AIMD that is as fast as New Reno's 1 and 0.5 (RFC 9438, 4.3, for 0.7):
+	// rivalLife is for how long a rival is reckoned with that has made us yield: CUBIC's windows at home take 4 to 10 s from
+	// one loss to the next.
+	rivalLife = 30 * time.Second
+	// doubtful is after how long without a loss a competitor leaves the queue for a moment, to see whether it is its own: over a
+	// route that has become longer every delay looks like a queue, until the least one is forgotten, and then it is one. Beside
+	// New Reno and CUBIC over a queue of four products, where losses are 10 s apart and more, each time costs some of our part.
+	doubtful = 2 * minimumLife
+	// additive and multiplicative are a pair of AIMD that is as fast as New Reno's 1 and 0.5 (RFC 9438, 4.3), and slower than quic-go's 1 and 0.7:
 	// growth in proportion to what one has would be unfair for ever.
 	additive, multiplicative = 0.53, 0.7
 	// leastCompete packets are the least window of a competitor: 16 flows of four would be 15 % of loss by themselves.
 	leastCompete = 2
 )
 
-// compete begins with the part of the bottleneck that we had before the queue stayed.
+// compete begins with a window for the rate that we had before the queue stayed, over the round trip as it is with the queue.
 func (c *Controller) compete(t instant) {
 	if c.dwell = min(2*c.dwell, mostDwell); c.rival == 0 || t-c.rival > minimumLife {
 		c.dwell = leastDwell
 	}
 	c.rival = t
-	c.window = max(c.kept*c.delay.smoothed.Seconds(), c.leastWindow())
+	c.window = max(c.rateBefore*c.delay.smoothed.Seconds(), c.leastWindow())
 	c.cut = t
 	c.enter(Compete, t)
 }
 
-// stepCompete is congestion avoidance as of New Reno (RFC 5681), until the queue is gone for a round trip.
+// stepCompete is congestion avoidance in the way of New Reno (RFC 5681), until nobody else seems to be there.
 func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 	switch {
 	case b.lately && (b.full || c.flooded() || c.queue > c.delay.target()):
 		c.rival = t
+		if c.queue > 2*c.delay.target() && c.congestion.baseline.value < rare { // others may have been lost at random
+			c.yielded, c.yieldDepth = t, c.delay.depth
+		}
 		c.halve(t)
 	case ended && c.alone(t):
 		c.resign(t)
+	case t-max(c.since, c.cut) > doubtful:
+		c.doubts = true
+		c.enter(Dip, t)
 	case ended:
 		c.window += additive * float64(c.cfg.Packet)
 	}
@@ -55,9 +71,9 @@ func (c *Controller) halve(t instant) {
 func (c *Controller) resign(t instant) {
 	window := c.window / max(c.delay.smoothed, 1).Seconds()
 	rate := min(window, c.rates.value())
-	if c.vacated >= vacantRounds {
-		rate = max(rate, multiplicative*c.kept)
-		if left := c.vacantLeft; left.count() > plenty && (left.share() < faint || window < sunk*c.kept) {
+	if c.emptyRounds >= vacantRounds {
+		rate = max(rate, multiplicative*c.rateBefore)
+		if left := c.emptyTally; left.count() > plenty && (left.share() < faint || window < sunk*c.rateBefore) {
 			c.congestion.relearn(t, left)
 		}
 	}
@@ -68,7 +84,21 @@ func (c *Controller) resign(t instant) {
 
 // alone reports that nobody seems to fill the queue any more.
 func (c *Controller) alone(t instant) bool {
-	return c.standing < c.delay.target()/2 && (c.vacated >= vacantRounds && !c.isBurnt(t) || t-c.since >= c.dwell || !c.delay.short())
+	gone := c.standing < c.delay.target()/2
+	switch {
+	case c.delay.short():
+		return gone && (c.emptyRounds >= vacantRounds && !c.isBurnt(t) || t-c.since >= c.dwell)
+	case c.rivalsDip(t):
+		return c.emptyRounds >= vacantRounds
+	}
+	return gone
+}
+
+// rivalsDip reports that losses have lately made us yield beside others, over a queue that may be empty for a moment whenever
+// all answer a loss: who halves a window twice leaves no more than a path holds whose queue is twice as deep. Beside the
+// kernel's CUBIC one who takes such a moment for its end has a quarter of the link.
+func (c *Controller) rivalsDip(t instant) bool {
+	return c.yielded > 0 && t-c.yielded < rivalLife && c.yieldDepth <= 2*c.delay.base()
 }
 
 // isBurnt reports that a start has lately met losses in place of a queue, as behind a policer. There a look finds more rate

@@ -16,7 +16,13 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	case c.look.until == 0 && (b.full || c.flooded()):
 		c.answerLoss(t)
 	case c.queue > 2*target, ended && c.standing > target, c.queue > target && c.excess(b):
-		c.trim()
+		switch {
+		case c.standing <= target:
+		case ended:
+			c.trim()
+		default:
+			c.trimIfSteady()
+		}
 		c.enter(Drain, t)
 	case t-c.delay.touched > minimumLife/2:
 		c.enter(Dip, t)
@@ -29,14 +35,14 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 // a queue that short; the next time somebody else fills it.
 func (c *Controller) answerLoss(t instant) {
 	c.remember(t)
-	if !c.flooded() && (c.bumped == 0 || t-c.bumped > minimumLife/2) {
-		c.bumped = t
-		c.trim()
+	if !c.flooded() && (c.lossAnswered == 0 || t-c.lossAnswered > minimumLife/2) {
+		c.lossAnswered = t
+		c.trimIfSteady()
 		c.enter(Drain, t)
 		return
 	}
-	if c.kept = c.recent; c.kept == 0 {
-		c.kept = c.Estimate()
+	if c.rateBefore = c.recent; c.rateBefore == 0 {
+		c.rateBefore = c.Estimate()
 	}
 	c.compete(t)
 	c.halve(t)

@@ -7,6 +7,8 @@ const (
 	aimPackets = 3
 	// jitterGrains is how many packets' time jitter is at least; below, what is sent shapes the delays.
 	jitterGrains = 2
+	// leastStartFull is the least queue that a start takes for a full one: below, it may be jitter.
+	leastStartFull = 4 * time.Millisecond
 )
 
 // delay knows round trips, and the one-way delay of arrivals, of which only differences mean anything.
@@ -89,6 +91,15 @@ func (d *delay) forget(t instant) {
 
 // short reports that the queue drops before it stands long enough to be seen.
 func (d *delay) short() bool { return d.depth > 0 && d.depth < 2*d.target() }
+
+// startFull is the queue at which a start has filled the path. One that is too short for the target is full before; without it a
+// start in a crowd, begun in a moment's gap, goes on until a tenth of what all send is lost.
+func (d *delay) startFull() time.Duration {
+	if d.depth == 0 {
+		return d.target()
+	}
+	return min(d.target(), max(d.depth/2, leastStartFull))
+}
 
 // jitter is how far the one-way delay comes up above its least without a queue; 0 below what clocks tell.
 func (d *delay) jitter() time.Duration {

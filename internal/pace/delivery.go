@@ -14,6 +14,9 @@ type Sample struct {
 // four of these.
 const spots = 256
 
+// slowGaps late arrivals in a row are no stand: what a path gathers while it stands still comes at once.
+const slowGaps = 3
+
 // spot is an instant of arrival, a grain long at most.
 type spot struct {
 	from  instant // when the first packet came, by the receiver's clock
@@ -75,10 +78,42 @@ type slope struct {
 // shown is what the path has shown to carry: at most what was sent.
 func (s slope) shown() float64 { return min(s.arrival, s.sent) }
 
+// steady tells whether packets have come for a span and the path never stood still in it for longer than gap.
+func (d *delivery) steady(span, gap time.Duration) bool {
+	for i := d.n - 1; i > d.oldest(); i-- {
+		if d.late(i) > gap {
+			return d.crawls(gap)
+		}
+		if d.spot(d.n-1).at-d.spot(i-1).at >= span {
+			return true
+		}
+	}
+	return false
+}
+
+// crawls tells whether all of the latest arrivals were late by more than gap: the path is slow, and does not stand still.
+func (d *delivery) crawls(gap time.Duration) bool {
+	for i := d.n - slowGaps; i < d.n; i++ {
+		if i <= d.oldest() || d.late(i) <= gap {
+			return false
+		}
+	}
+	return true
+}
+
+// late returns by how much longer an arrival took to follow the one before it than it took to leave after that.
+func (d *delivery) late(i int) time.Duration {
+	before, s := d.spot(i-1), d.spot(i)
+	return s.from - before.at - (s.sent - before.sent)
+}
+
+// oldest is the first spot of the curve that counts.
+func (d *delivery) oldest() int { return max(d.begin, d.n-spots) }
+
 // flight returns the slope of what arrived since the path was empty and was to fill it.
 func (d *delivery) flight() (s slope, ok bool) {
 	first := d.n - 1
-	for first > max(d.begin, d.n-spots) && d.spot(first-1).at > d.limitedAt {
+	for first > d.oldest() && d.spot(first-1).at > d.limitedAt {
 		first--
 	}
 	if d.n-first < 2 {
@@ -99,7 +134,7 @@ func (d *delivery) slope(first, last *spot) slope {
 
 // rate returns the slope over the last span, or little more. Not ok: too little has arrived.
 func (d *delivery) rate(span time.Duration) (s slope, ok bool) {
-	for i := d.n - 2; i >= max(d.begin, d.n-spots); i-- {
+	for i := d.n - 2; i >= d.oldest(); i-- {
 		first, last := d.spot(i), d.spot(d.n-1)
 		if took := last.at - first.at; took >= span && took > 0 {
 			return d.slope(first, last), true

@@ -5,16 +5,18 @@ const (
 	emptyGain = 0.5
 	// drainRounds is after how many round trips a queue that stays is somebody else's, DESIGN.md 7.
 	drainRounds = 3
+	// stallPackets is the time of how many packets without one is more than a slower path makes at once.
+	stallPackets = 4
 )
 
 // stepDrain waits for the queue to be gone. What left before it tells at once when the path has become much slower; less,
 // which may be another's packets, and what leaves in it, at half the rate, tells at the end of a round.
 func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	if b.acked > 0 && b.newest.sent <= c.since && c.queue > c.delay.target() && c.recent < c.Estimate()/2 {
-		c.trim()
+		c.trimIfSteady()
 	}
 	switch {
-	case c.looked:
+	case c.payingBack:
 		c.afterLook()
 	case c.queue <= c.delay.aim() && c.inFlight <= c.Window():
 		c.enter(Cruise, t)
@@ -23,9 +25,9 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 		if c.standing > c.delay.target() {
 			c.trim()
 		}
-	case c.standing > c.delay.target() && c.goes():
+	case c.standing > c.delay.target() && c.shrinks():
 		c.trim()
-	case c.stays >= drainRounds && !c.goes():
+	case c.stays >= drainRounds && !c.shrinks():
 		c.compete(t)
 	default:
 		c.enter(Cruise, t)
@@ -35,10 +37,22 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 // trim lowers the estimate to the rate of the latest arrivals, by half at most, for some of that rate may be our own
 // pauses': while a queue stands, what arrives shows the rate of the bottleneck, or our share of it.
 func (c *Controller) trim() {
-	if estimate := c.rates.value(); c.recent > 0 && c.recent < estimate {
-		c.rates.set(c.filling, max(c.recent, estimate/2))
+	recent := c.recent
+	if s, ok := c.delivery.rate(c.delay.base() / 2); ok {
+		recent = max(recent, s.arrival+c.play)
+	}
+	if estimate := c.rates.value(); recent > 0 && recent < estimate {
+		c.rates.set(c.filling, max(recent, estimate/2))
 	}
 }
 
-// goes tells whether the queue shrinks as we drain: then it is our own, and the path has become slower.
-func (c *Controller) goes() bool { return c.standing < c.stood*3/4 }
+// trimIfSteady is trim before a round has ended, unless the path has just stood still: radio links and busy machines stand
+// still for tens of milliseconds, several times a second, and are no slower for it, as what they gathered shows later on.
+func (c *Controller) trimIfSteady() {
+	if c.delivery.steady(c.delay.base()/2, max(c.delay.base()/4, stallPackets*c.delay.grain)) {
+		c.trim()
+	}
+}
+
+// shrinks tells whether the queue shrinks as we drain: then it is our own, and the path has become slower.
+func (c *Controller) shrinks() bool { return c.standing < c.standingBefore*3/4 }

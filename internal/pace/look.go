@@ -9,8 +9,8 @@ const (
 	mostGain = 2
 	// swiftGain is that of a swift look, for a swiftPart of a round trip.
 	swiftGain, swiftPart = 2, 0.2
-	// swiftPackets at the estimate are the least of it, for fewer do not show a rate.
-	swiftPackets = 8
+	// leastLook packets show a rate. Fewer, and two lost ones that count as passed, are a fifth more of it by chance.
+	leastLook = 8
 	// paid is the part of what a look tried that must arrive for a start to be worth it: one of two who share a full
 	// bottleneck gets half of it, at the other's cost.
 	paid = 0.8
@@ -48,7 +48,7 @@ func (c *Controller) lookTime() time.Duration {
 	if !c.look.swift {
 		return c.delay.reach()
 	}
-	return max(time.Duration(swiftPart*float64(base)), 2*c.delay.jitter(), swiftPackets*c.delay.grain/swiftGain)
+	return max(time.Duration(swiftPart*float64(base)), 2*c.delay.jitter(), leastLook*c.delay.grain/swiftGain)
 }
 
 // push is the gain of looks. All who share a bottleneck are to add the same to it, a quarter of the whole, so that the
@@ -75,7 +75,7 @@ func (c *Controller) lapse(t instant) {
 	switch {
 	case c.state == Up && t-c.since > c.lookTime():
 		c.endLook(t)
-	case c.state == Drain && c.looked && t-c.since >= c.paybackTime():
+	case c.state == Drain && c.payingBack && t-c.since >= c.paybackTime():
 		c.enter(Cruise, t)
 	}
 }
@@ -88,34 +88,41 @@ func (c *Controller) paybackTime() time.Duration {
 // endLook ends the look; what it found arrives while the queue that it made drains.
 func (c *Controller) endLook(t instant) {
 	c.enter(Drain, t)
-	c.looked = true
+	c.payingBack = true
 }
 
 // afterLook drains further when the look made a greater queue than it should. What queue it made is not yet seen when the
 // gain after it has undone that, so that waiting to see it gone would leave the bottleneck idle.
 func (c *Controller) afterLook() {
 	if c.queue > 2*c.delay.target() {
-		c.looked = false
-		c.trim()
+		c.payingBack = false
+		c.trimIfSteady()
 	}
 }
 
-// judge tells whether a look found more rate, and closes it when its packets are decided. Rate that comes with a queue above
-// the target, or after one, was somebody else's, who drained.
-func (c *Controller) judge() (found bool) {
+// judge closes a look that found more rate, or whose packets are decided, and tells which.
+func (c *Controller) judge(t instant) (found bool) {
 	l := &c.look
 	if l.until == 0 {
 		return false
 	}
 	l.peak = max(l.peak, c.queue)
-	if c.Estimate() > l.from*(1+paid*(c.push()-1)) && c.queue < c.delay.target()/2 && l.peak <= c.delay.target() && c.state != Compete {
+	switch {
+	case c.hasFound(t):
 		l.until, c.shallow, c.vain = 0, false, false
 		return true
-	}
-	if c.round >= l.until {
+	case c.round >= l.until:
 		c.close()
 	}
 	return false
+}
+
+// hasFound tells whether the look found more rate. Rate that comes with a queue above the target, or after one, was somebody
+// else's, who drained; behind a policer it lasts as long as the bucket.
+func (c *Controller) hasFound(t instant) bool {
+	l, target := &c.look, c.delay.target()
+	more := l.outcome.count() >= leastLook && c.Estimate() > l.from*(1+paid*(c.push()-1))
+	return more && c.queue < target/2 && l.peak <= target && c.state != Compete && !c.isBurnt(t)
 }
 
 // close draws the conclusions from a look that found nothing. What it took while a queue stood, it took from others.

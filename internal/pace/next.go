@@ -3,17 +3,17 @@ package pace
 import "time"
 
 const (
-	// blank is how many packets may leave in the first round trip of a path of which nothing is known: twice RFC 9002's
+	// unknownWindow is how many packets may leave in the first round trip of a path of which nothing is known: twice RFC 9002's
 	// initial window and more, for they are paced.
-	blank = 32
-	// leap bounds the first flight over a path of which a train or an old estimate is all that is known: a token bucket
+	unknownWindow = 32
+	// maxFirstFlight bounds the first flight over a path of which a train or an old estimate is all that is known: a token bucket
 	// that passes a train at once must not get a whole bandwidth-delay product of its line rate.
-	leap = 512 << 10
+	maxFirstFlight = 512 << 10
 	// startCost is by which part a careful first flight may lengthen a transfer, and leastFlight the part of the product
 	// that it has at least: many that start at once on a link that is full already must not fill it once more each.
 	startCost, leastFlight = 0.03, 0.125
-	// quiet is after how many PTOs without an ack the path counts as dark, DESIGN.md 7.
-	quiet = 3
+	// darkPTOs is after how many PTOs without an ack the path counts as dark, DESIGN.md 7.
+	darkPTOs = 3
 	// deadline is after how long without an ack sending stops, DESIGN.md 7.
 	deadline = 10 * time.Second
 )
@@ -24,12 +24,7 @@ const (
 func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok bool) {
 	t := c.tick(now)
 	c.lapse(t)
-	if inFlight > 0 && t-c.heard > quiet*c.PTO() && c.state != Stopped {
-		c.state = Dark
-	}
-	if inFlight > 0 && t-c.heard > deadline {
-		c.state = Stopped
-	}
+	c.listen(t, inFlight)
 	next := c.pacer.next
 	c.pacer.waited = c.pacer.waited || next > t
 	switch {
@@ -40,6 +35,17 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 		c.pacer.waited = false
 	}
 	return c.local.time(next), true
+}
+
+// listen takes note of silence.
+func (c *Controller) listen(t instant, inFlight int) {
+	switch silence := t - c.heard; {
+	case inFlight == 0 || c.state == Stopped:
+	case silence > deadline:
+		c.enter(Stopped, t)
+	case silence > darkPTOs*c.PTO() && c.state != Dark:
+		c.enter(Dark, t)
+	}
 }
 
 // hear takes note of an ack, and tells whether it ends a silence. A path that was dark may be another now: it starts at
@@ -66,11 +72,11 @@ func (c *Controller) resume(t instant) {
 	}
 }
 
-// begin starts from a rate that was measured once.
+// begin starts from a rate that was measured once. What a look of before would tell is of another time.
 func (c *Controller) begin(t instant, rate float64) {
 	c.hint, c.careful = rate, rate > 0
 	c.rates = maximum{round: c.filling}
-	c.recent, c.full, c.flat, c.queue = 0, 0, 0, 0
+	c.recent, c.full, c.flat, c.queue, c.look.until = 0, 0, 0, 0, 0
 	c.enter(Start, t)
 }
 
@@ -85,7 +91,7 @@ func (c *Controller) Rate() float64 {
 	}
 	estimate := c.Estimate()
 	if estimate == 0 {
-		return blank * least
+		return unknownWindow * least
 	}
 	return max(c.gain()*estimate-c.play, least)
 }
@@ -101,7 +107,7 @@ func (c *Controller) gain() float64 {
 	case Up:
 		return c.push()
 	case Drain:
-		if c.looked {
+		if c.payingBack {
 			return c.payback()
 		}
 		return emptyGain
@@ -135,7 +141,7 @@ func (c *Controller) Window() int {
 	}
 	estimate := c.Estimate()
 	if estimate == 0 {
-		return blank * c.cfg.Packet
+		return unknownWindow * c.cfg.Packet
 	}
 	product := estimate * c.delay.reach().Seconds()
 	held := estimate * (2 * c.gap).Seconds() // by the receiver, in acks to come
@@ -150,7 +156,7 @@ func (c *Controller) Window() int {
 	case Up:
 		product *= lookGain * c.push()
 	case Drain:
-		if c.looked {
+		if c.payingBack {
 			product *= lookGain * c.push()
 		}
 	case Cruise:
@@ -164,7 +170,7 @@ func (c *Controller) Window() int {
 func (c *Controller) firstFlight(product float64) int {
 	part := 1 - startCost*float64(c.waiting)/product
 	least := float64((trainPackets + 2) * c.cfg.Packet)
-	return int(min(max(part*product, leastFlight*product, min(least, product), c.leastWindow()), leap))
+	return int(min(max(part*product, leastFlight*product, min(least, product), c.leastWindow()), maxFirstFlight))
 }
 
 func (c *Controller) leastWindow() float64 { return float64(minWindow * c.cfg.Packet) }

@@ -36,40 +36,43 @@ type Controller struct {
 	batch batch
 
 	// The current round: it ends when a packet that left after its beginning arrives.
-	round     int64
-	roundEnd  int64 // of delivery.total
-	roundLeft tally
-	standing  time.Duration // least queue in it
-	crest     time.Duration // greatest queue in it
-	stood     time.Duration // least queue in the round before
-	queue     time.Duration // latest
+	round          int64
+	roundEnd       int64 // of delivery.total
+	roundLeft      tally
+	standing       time.Duration // least queue in it
+	crest          time.Duration // greatest queue in it
+	standingBefore time.Duration // least queue in the round before
+	queue          time.Duration // latest
 
 	// What the controller does.
-	state   State
-	since   instant // of the state
-	before  int64   // delivery.total at its beginning
-	rounds  int     // that ended in the state
-	flat    int     // rounds of Start without growth
-	full    float64 // the rate that rounds of Start are compared with
-	pause   int     // rounds of Cruise until the next look
-	look    look
-	extra   float64 // gain of looks above 1; less than lookGain's counts as that
-	looked  bool    // Drain follows a look, and the queue is not twice the target
-	shallow bool    // the last look met loss in place of a queue: the path drops what is over its rate
-	idle    int     // rounds in a row in which next to no queue was seen
-	vain    bool    // a look in them found nothing
-	stays   int     // rounds in a row with a queue above half the target
-	kept    float64 // the estimate before them
-	rival   instant // when the last competitor was seen
+	state      State
+	since      instant // of the state
+	before     int64   // delivery.total at its beginning
+	rounds     int     // that ended in the state
+	flat       int     // rounds of Start without growth
+	full       float64 // the rate that rounds of Start are compared with
+	pause      int     // rounds of Cruise until the next look
+	look       look
+	extra      float64 // gain of looks above 1; less than lookGain's counts as that
+	payingBack bool    // Drain follows a look, and the queue is not twice the target
+	shallow    bool    // the last look met loss in place of a queue: the path drops what is over its rate
+	idle       int     // rounds in a row in which next to no queue was seen
+	vain       bool    // a look in them found nothing
+	stays      int     // rounds in a row with a queue above half the target
+	rateBefore float64 // the estimate before them
+	rival      instant // when the last competitor was seen
 
 	// Compete.
-	window     float64       // bytes
-	cut        instant       // of the window: losses of packets that left before it are the same epoch's
-	bumped     instant       // when losses of a full queue were last met without competing
-	vacated    int           // rounds in a row with next to no queue
-	vacantLeft tally         // what left in them, and its fate
-	burnt      instant       // when a start met losses in place of a queue
-	dwell      time.Duration // that it lasts at least on a short queue
+	window       float64       // bytes
+	cut          instant       // of the window: losses of packets that left before it are the same epoch's
+	lossAnswered instant       // when losses of a full queue were last met without competing
+	emptyRounds  int           // rounds in a row with next to no queue
+	emptyTally   tally         // what left in them, and its fate
+	doubts       bool          // Dip interrupts it
+	burnt        instant       // when a start met losses in place of a queue
+	dwell        time.Duration // that it lasts at least on a short queue
+	yielded      instant       // when a loss last made us yield
+	yieldDepth   time.Duration // the queue that dropped it
 
 	// Silence.
 	heard    instant // when the last ack came, or, if later, when a packet left into an empty path
@@ -84,12 +87,13 @@ type Controller struct {
 // batch collects the fates between two calls of Feedback.
 type batch struct {
 	tally
-	newest  Sample
-	rtt     time.Duration // least
-	queue   time.Duration // least
-	arrival bool          // queue is known
-	full    bool          // losses of a full queue are among it
-	lately  bool          // a packet was lost that left after the last cut
+	newest   Sample
+	rtt      time.Duration // least
+	ackDelay time.Duration // of the receiver
+	queue    time.Duration // least
+	arrival  bool          // queue is known
+	full     bool          // losses of a full queue are among it
+	lately   bool          // a packet was lost that left after the last cut
 }
 
 // New returns a controller that knows nothing of its path.
@@ -126,6 +130,10 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	return s
 }
 
+// AckDelay says for how long the receiver held back the acks that follow, up to Feedback. The round trip that they show is less
+// by that, but never less than the least that was seen (RFC 9002, 5.3).
+func (c *Controller) AckDelay(d time.Duration) { c.batch.ackDelay = d }
+
 // Acked says that a packet arrived, when by the receiver's clock; a zero arrival is unknown.
 func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time) {
 	t := c.tick(now)
@@ -138,7 +146,11 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	if s.look != 0 && s.look == c.look.number {
 		c.look.outcome.acked++
 	}
-	if rtt := t - s.sent; b.rtt == 0 || rtt < b.rtt {
+	rtt := t - s.sent
+	if least := c.delay.rtt.least; rtt-b.ackDelay >= least {
+		rtt -= b.ackDelay
+	}
+	if b.rtt == 0 || rtt < b.rtt {
 		b.rtt = max(rtt, 1)
 	}
 	if s.sent >= b.newest.sent {
@@ -223,7 +235,7 @@ func (c *Controller) endRound(t instant) {
 	c.roundLeft = tally{}
 	c.delay.calmWay.roundOver(t)
 	c.delay.calmTrip.roundOver(t)
-	c.stood, c.standing, c.crest = c.standing, c.queue, c.queue
+	c.standingBefore, c.standing, c.crest = c.standing, c.queue, c.queue
 }
 
 // halveAll is the circuit breaker: whatever was believed of the path is too much.

@@ -169,14 +169,54 @@ func TestUsualLossPasses(t *testing.T) {
 	require.EqualValues(t, 2000, c.delivery.total, "a path that drops instead of queueing gets no credit")
 }
 
+// A start ends at the target, or before where the queue is known to be shorter.
+func TestStartFull(t *testing.T) {
+	d := delay{}
+	d.trip(1, 60*ms)
+	require.Equal(t, 15*ms, d.startFull())
+	d.depth = 60 * ms
+	require.Equal(t, 15*ms, d.startFull())
+	d.depth = 12 * ms
+	require.Equal(t, 6*ms, d.startFull())
+	d.depth = 2 * ms
+	require.Equal(t, leastStartFull, d.startFull())
+}
+
+// What arrives tells how fast the path is, but not while it has only just begun to move again.
+func TestTrim(t *testing.T) {
+	after := func(trim func(*Controller), arrivals ...time.Duration) float64 {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 40*ms)
+		c.rates.set(0, 1e6)
+		c.recent = 0.6e6
+		for i, at := range arrivals {
+			c.delivery.arrive(Sample{sent: instant(i) * ms}, 1000, instant(at))
+		}
+		trim(c)
+		return c.rates.value()
+	}
+	atOnce, atRoundEnd := (*Controller).trimIfSteady, (*Controller).trim
+	var slow, slower, still []time.Duration
+	for i := range 41 {
+		slow = append(slow, time.Duration(i)*2*ms+50*ms)
+		slower = append(slower, time.Duration(i)*25*ms+50*ms)
+		still = append(still, time.Duration(i)*ms+50*ms+time.Duration(min(i/20, 1))*30*ms)
+	}
+	require.InDelta(t, 0.6e6, after(atOnce, slow...), 1e3, "a path that has become slower")
+	require.InDelta(t, 0.6e6, after(atOnce, slower...), 1e3, "whose packets are further apart than a stand would be")
+	require.EqualValues(t, 1e6, after(atOnce, still[:30]...), "10 ms after 30 in which nothing came")
+	require.EqualValues(t, 0.6e6, after(atRoundEnd, still[:30]...), "a round is over")
+	require.EqualValues(t, 1e6, after(atRoundEnd, still...), "20 ms after")
+}
+
 // Congestion avoidance that is as fast as New Reno's: 0.53 packets more each round trip, 0.7 of it after a loss, once an epoch.
 func TestCompete(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 60*ms)
-	c.kept = 1e6
+	c.rateBefore = 1e6
 	c.compete(10 * ms)
 	require.Equal(t, 60000, c.Window())
-	c.queue, c.standing = 30*ms, 30*ms
+	c.queue, c.standing, c.delay.depth = 30*ms, 30*ms, 240*ms
 	c.step(70*ms, batch{}, true)
 	require.Equal(t, 60530, c.Window())
 	c.step(80*ms, batch{lately: true}, false)
@@ -193,11 +233,57 @@ func TestCompete(t *testing.T) {
 	require.Equal(t, Cruise, c.State())
 }
 
+// A queue that is gone for a round trip has no rival left, unless it drains whenever rivals answer a loss.
+func TestAlone(t *testing.T) {
+	rounds := func(filled time.Duration) (n int) {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 60*ms)
+		c.rateBefore = 1e6
+		c.compete(10 * ms)
+		c.yielded, c.yieldDepth, c.delay.depth = 20*ms, filled, filled
+		for c.State() == Compete {
+			n++
+			c.queue, c.standing, c.crest = 0, 0, 2*ms
+			c.step(instant(n)*60*ms, batch{}, true)
+		}
+		return n
+	}
+	require.Equal(t, 1, rounds(240*ms))
+	require.Equal(t, vacantRounds, rounds(120*ms))
+	require.Equal(t, vacantRounds, rounds(60*ms))
+	require.Equal(t, vacantRounds, rounds(20*ms), "too short to be seen")
+}
+
+// A competitor who has met no loss for long leaves the queue for a moment: it may be its own. A rival's is still there.
+func TestDoubt(t *testing.T) {
+	after := func(standing time.Duration) (*Controller, State) {
+		c := New(Config{Packet: 1000})
+		c.delay.trip(1, 60*ms)
+		c.rates.set(0, 1e6)
+		c.rateBefore = 1e6
+		c.compete(10 * ms)
+		c.queue, c.standing, c.delay.depth = 90*ms, 90*ms, 240*ms
+		c.step(10*ms+doubtful, batch{}, true)
+		require.Equal(t, Compete, c.State())
+		c.step(11*ms+doubtful, batch{}, true)
+		require.Equal(t, Dip, c.State())
+		c.step(100*ms+doubtful, batch{}, true)
+		c.queue, c.standing = standing, standing
+		c.step(200*ms+doubtful, batch{}, true)
+		return c, c.State()
+	}
+	_, state := after(0)
+	require.Equal(t, Cruise, state)
+	c, state := after(90 * ms)
+	require.Equal(t, Compete, state)
+	require.Equal(t, 60530, c.Window(), "as before")
+}
+
 // Beside a competitor QUIC's packets wait for him: only its losses are a reason to yield.
 func TestCompetitorsQueue(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 60*ms)
-	c.kept = 1e6
+	c.rateBefore = 1e6
 	c.compete(10 * ms)
 	c.queue, c.standing, c.quicCwnd = 50*ms, 50*ms, 40000
 	now := time.Unix(0, 0)
@@ -215,7 +301,7 @@ func TestWhoseQueue(t *testing.T) {
 		c.rates.set(0, 1e6)
 		c.enter(Drain, 1)
 		for i, queue := range queues {
-			c.stood, c.standing = c.standing, queue
+			c.standingBefore, c.standing = c.standing, queue
 			c.queue = queue
 			c.step(instant(i+1)*100*ms, batch{}, true)
 		}
@@ -231,7 +317,7 @@ func TestWhoseQueue(t *testing.T) {
 
 // Rate that a look got while a queue stood is not the path's to give.
 func TestFound(t *testing.T) {
-	look := func(peak time.Duration) *Controller {
+	look := func(peak time.Duration, packets int) *Controller {
 		c := New(Config{Packet: 1000})
 		c.delay.trip(1, 50*ms)
 		c.rates.set(0, 1e6)
@@ -239,14 +325,34 @@ func TestFound(t *testing.T) {
 		c.open(2, false)
 		c.rates.set(0, 1.25e6)
 		c.look.peak = peak
+		c.look.outcome.acked = packets
 		return c
 	}
-	require.True(t, look(5*ms).judge())
-	c := look(30 * ms)
-	require.False(t, c.judge())
+	require.True(t, look(5*ms, leastLook).judge(3))
+	require.False(t, look(5*ms, leastLook-1).judge(3), "too few packets to show a rate")
+	burnt := look(5*ms, leastLook)
+	burnt.burnt, burnt.shallow = 2, true
+	require.False(t, burnt.judge(3), "a start met losses just now")
+	require.True(t, burnt.shallow && burnt.look.until > 0, "and it is not over")
+	c := look(30*ms, leastLook)
+	require.False(t, c.judge(3))
 	c.round = c.look.until
-	require.False(t, c.judge())
+	require.False(t, c.judge(3))
 	require.EqualValues(t, 1e6, c.Estimate(), "what it took is given back")
+}
+
+// A look of before a silence says nothing of the path after it: what it had seen was given back from a rate measured anew.
+func TestSilenceEndsALook(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.delay.trip(1, 50*ms)
+	c.rates.set(0, 1e6)
+	c.open(2, false)
+	c.look.peak = 30 * ms
+	c.begin(time.Second, 0.5e6)
+	c.round = lookRounds
+	c.rates.set(0, 2e6)
+	require.False(t, c.judge(time.Second))
+	require.EqualValues(t, 2e6, c.Estimate())
 }
 
 // A bottleneck without a queue has room: a look does not wait, but once it was in vain.

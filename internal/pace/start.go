@@ -24,11 +24,11 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	switch {
 	case c.careful && c.confirmed():
 		c.confirm(t)
-	case c.queue > c.delay.target() && c.outpaced() && !c.careful, b.lost > 0 && c.roundLeft.share() > blind && c.roundLeft.above(blind):
+	case c.queue > c.delay.startFull() && c.outpaced() && !c.careful, b.lost > 0 && c.roundLeft.share() > blind && c.roundLeft.above(blind):
 		if c.rates.value() == 0 {
 			c.hint *= max(1-c.roundLeft.share(), leastHint)
 		}
-		if c.queue <= c.delay.target() {
+		if c.queue <= c.delay.startFull() {
 			c.burnt = t
 		}
 		c.measured()
@@ -55,7 +55,7 @@ func (c *Controller) confirmed() bool {
 // others left is the rest. A leastShare of what arrived is begun with anyway, for the hint may have been too high.
 func (c *Controller) confirm(t instant) {
 	s, ok := c.delivery.flight()
-	if !ok || s.limited || s.took < minStanding && c.delivery.total-c.before < int64(c.Window())*9/10 {
+	if !ok || s.took < minStanding && c.delivery.total-c.before < int64(c.Window())*9/10 {
 		return
 	}
 	full := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime

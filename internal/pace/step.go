@@ -6,7 +6,7 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 		c.rounds++
 		c.strain()
 	}
-	if c.judge() && !c.isBurnt(t) {
+	if c.judge(t) {
 		c.enter(Start, t)
 		c.full, c.flat = c.Estimate(), 0
 		return
@@ -32,8 +32,8 @@ func (c *Controller) enter(s State, t instant) {
 	if s == Cruise {
 		c.pause = c.distance(t)
 	}
-	c.careful = c.careful && s == Start
-	c.state, c.since, c.before, c.rounds, c.looked = s, t, c.delivery.total, 0, false
+	c.careful, c.doubts = c.careful && s == Start, c.doubts && s == Dip
+	c.state, c.since, c.before, c.rounds, c.payingBack = s, t, c.delivery.total, 0, false
 }
 
 // strain counts the rounds in which a queue stayed, and remembers what we had before them; and those in which there was
@@ -48,7 +48,7 @@ func (c *Controller) strain() {
 		return
 	}
 	if c.stays == 0 {
-		c.kept = c.Estimate()
+		c.rateBefore = c.Estimate()
 	}
 	c.stays++
 }
@@ -58,9 +58,9 @@ func (c *Controller) strain() {
 func (c *Controller) countVacant() {
 	jitter := c.delay.spread()*3/2 - c.delay.jitter()
 	if c.state != Compete || c.crest > jitter+max(c.delay.depth/4, shallow/2) {
-		c.vacated, c.vacantLeft = 0, tally{}
+		c.emptyRounds, c.emptyTally = 0, tally{}
 		return
 	}
-	c.vacated++
-	c.vacantLeft.add(c.roundLeft)
+	c.emptyRounds++
+	c.emptyTally.add(c.roundLeft)
 }

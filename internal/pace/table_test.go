@@ -69,7 +69,7 @@ func (l link) transfer(t testing.TB, seed uint64, size, parity int, factor float
 	return outcome{b.took().Seconds() / l.ideal(size).Seconds(), b.wire()}
 }
 
-// The table of what the raw carrier is to reach on lossy links: the times over the ideal and the bytes over the blob's. With
+// The table of what the sealed carrier is to reach on lossy links: the times over the ideal and the bytes over the blob's. With
 // a train that was wrong, or none, the figures are only shown.
 func TestTable(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {

@@ -3,16 +3,16 @@ package pace
 // undo remembers what a reaction to losses took away, until it is certain that they were losses: packets that were only
 // late restore it (as Linux does with D-SACKs, and RFC 4015 with timestamps).
 type undo struct {
-	before instant // losses of packets that left before it are the reaction's
-	open   int     // of them, not yet known to be spurious; 0 = nothing to restore
-	rates  maximum
-	window float64
+	before   instant // losses of packets that left before it are the reaction's
+	open     int     // of them, not yet known to be spurious; 0 = nothing to restore
+	estimate float64
+	window   float64
 }
 
 // remember keeps what a reaction is about to take away. A reaction to the same losses keeps what was before the first.
 func (c *Controller) remember(t instant) {
 	if c.undo.open == 0 || t-c.undo.before > c.delay.smoothed {
-		c.undo = undo{before: t, open: max(c.roundLeft.lost, 1), rates: c.rates, window: c.window}
+		c.undo = undo{before: t, open: max(c.roundLeft.lost, 1), estimate: c.Estimate(), window: c.window}
 	}
 }
 
@@ -28,7 +28,7 @@ func (c *Controller) Spurious(s Sample) {
 	if c.state == Compete {
 		c.window = max(c.window, c.undo.window)
 	}
-	if c.undo.rates.value() > c.rates.value() {
-		c.rates.set(c.filling, c.undo.rates.value())
+	if c.undo.estimate > c.Estimate() {
+		c.rates.set(c.filling, c.undo.estimate)
 	}
 }
