@@ -1,0 +1,126 @@
+package codec
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrTooLong: a part of an argument is longer than its quiver tag, or MaxEncodedSize of its type, allows. The error that
+// wraps it names the part, its size and the bound.
+var ErrTooLong = errors.New("rpc: longer than its bound")
+
+// unbounded is the bound of what has none.
+const unbounded = -1
+
+// bounds are what a field's quiver tag says, read level by level as schemas.of goes down the field's type.
+//
+//	Name  string              `quiver:"max=32"`                // bytes
+//	Tags  []string            `quiver:"max=100,each=20"`       // elements, then bytes of each
+//	Index map[string][]string `quiver:"max=8,key=16,each=4,each=20"`
+//
+// "max" bounds the field, "each" what is inside of it, level by level, and "key" the keys of the map whose bound stands
+// before it. Arrays and pointers are passed over. A nil *bounds has no levels.
+type bounds struct {
+	levels []level
+	depth  int            // levels passed on the way down
+	over   []reflect.Type // arrays and pointers passed over since
+}
+
+// level is one level of a tag.
+type level struct {
+	max  int // bytes or elements
+	keys *bounds
+}
+
+// boundsOf reads the tag of a field.
+func boundsOf(f reflect.StructField) (*bounds, error) {
+	tag, tagged := f.Tag.Lookup("quiver")
+	if !tagged {
+		return nil, nil
+	}
+	b := &bounds{}
+	for _, item := range strings.Split(tag, ",") {
+		name, text, _ := strings.Cut(strings.TrimSpace(item), "=")
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("%q needs a number from 0 to 2147483647", item)
+		}
+		if err := b.put(name, int(n)); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (b *bounds) put(name string, n int) error {
+	last := len(b.levels) - 1
+	switch {
+	case name == "max" && last < 0, name == "each" && last >= 0:
+		b.levels = append(b.levels, level{max: n})
+	case name == "key" && last >= 0 && b.levels[last].keys == nil:
+		b.levels[last].keys = &bounds{levels: []level{{max: n}}}
+	case name == "max":
+		return fmt.Errorf("max stands first and once; what is inside of the field is bounded by each")
+	case name == "key" && last >= 0:
+		return fmt.Errorf("key stands once behind the bound of its map")
+	case name == "each" || name == "key":
+		return fmt.Errorf("%s needs a max before it", name)
+	default:
+		return fmt.Errorf("%q is not max, each or key", name)
+	}
+	return nil
+}
+
+// left reports whether a level is left.
+func (b *bounds) left() bool { return b != nil && b.depth < len(b.levels) }
+
+// next returns the bound of the level that the walk enters, unbounded when none is left.
+func (b *bounds) next() int {
+	if !b.left() {
+		return unbounded
+	}
+	b.depth, b.over = b.depth+1, nil
+	return b.levels[b.depth-1].max
+}
+
+// circles reports whether t, which needs no bound, was passed over on this level before: it is a part of itself.
+func (b *bounds) circles(t reflect.Type) bool {
+	if !b.left() {
+		return false
+	}
+	b.over = append(b.over, t)
+	return slices.Contains(b.over[:len(b.over)-1], t)
+}
+
+// keys returns the bounds of the keys of the map that the walk is about to enter.
+func (b *bounds) keys() *bounds {
+	if !b.left() {
+		return nil
+	}
+	return b.levels[b.depth].keys
+}
+
+// used reports whether the walk passed every level.
+func (b *bounds) used() bool {
+	if b == nil {
+		return true
+	}
+	for _, l := range b.levels {
+		if !l.keys.used() {
+			return false
+		}
+	}
+	return !b.left()
+}
+
+// within checks a number of things against a bound.
+func within(n, bound int, of string) error {
+	if bound == unbounded || n <= bound {
+		return nil
+	}
+	return fmt.Errorf("it holds %d %s, its bound is %d (quiver tag or MaxEncodedSize): %w", n, of, bound, ErrTooLong)
+}

@@ -1,0 +1,239 @@
+package codec
+
+import (
+	"crypto/sha256"
+	"encoding"
+	"encoding/binary"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+)
+
+// Raw is a value that is not encoded: its bytes travel as they are.
+type Raw []byte
+
+// None is a value of nothing.
+type None = struct{}
+
+// Never is the type of a field called _, whose tag codec:"..." says why a struct that has nothing else to show can not travel.
+type Never struct{}
+
+// Codec is how values of one type travel. Its methods take a pointer to a value, and are safe from any goroutine.
+type Codec struct {
+	typ       reflect.Type
+	kind      kind
+	schema    *schema // of kindMsgpack
+	name      string  // in the shape
+	validates bool
+	picky     bool // not every value of the type may travel, so that what was encoded is checked before it leaves
+	whole     int  // bytes of kindBinary, from its MaxEncodedSize; unbounded = any
+}
+
+type kind uint8
+
+const (
+	kindMsgpack kind = iota // checked against a schema
+	kindNone
+	kindRaw
+	kindBinary // AppendBinary and UnmarshalBinary
+)
+
+// validator is a value that knows whether it is well formed.
+type validator interface{ Validate() error }
+
+// Caches of codecs for each type that was asked for.
+var alone, inside sync.Map // reflect.Type → *Codec
+
+// Of returns how values of t travel by themselves, or an error that names the part of t that can not.
+func Of(t reflect.Type) (*Codec, error) { return cached(&alone, t, describe) }
+
+// Inside returns how values of t travel as parts of others: there a pointer may be one, and what writes itself does so as
+// msgpack's bytes.
+func Inside(t reflect.Type) (*Codec, error) { return cached(&inside, t, describePart) }
+
+func cached(cache *sync.Map, t reflect.Type, describe func(reflect.Type) (*Codec, error)) (*Codec, error) {
+	if c, ok := cache.Load(t); ok {
+		return c.(*Codec), nil
+	}
+	c, err := describe(t)
+	if err != nil {
+		return nil, err
+	}
+	cache.Store(t, c)
+	return c, nil
+}
+
+// describe finds out how values of t travel by themselves.
+func describe(t reflect.Type) (*Codec, error) {
+	p := reflect.PointerTo(t)
+	c := &Codec{typ: t, validates: p.Implements(reflect.TypeFor[validator]()), whole: unbounded}
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return nil, fmt.Errorf("%v is a pointer; use the value itself", t)
+	case t == reflect.TypeFor[None]():
+		c.kind, c.name = kindNone, "none"
+	case t == reflect.TypeFor[Raw]():
+		c.kind, c.name = kindRaw, "raw"
+	case p.Implements(binaryAppender) && p.Implements(binaryUnmarshaler):
+		return c, c.binary()
+	default:
+		return c, c.msgpack()
+	}
+	return c, nil
+}
+
+// describePart finds out how values of t travel as parts of others.
+func describePart(t reflect.Type) (*Codec, error) {
+	c := &Codec{typ: t, whole: unbounded}
+	return c, c.msgpack()
+}
+
+// binary makes c one of values that write themselves.
+func (c *Codec) binary() (err error) {
+	if err := selfReading(c.typ); err != nil {
+		return err
+	}
+	if c.whole, err = wholeOf(c.typ); err != nil {
+		return err
+	}
+	c.kind, c.name, c.picky = kindBinary, "binary "+c.typ.String(), c.whole != unbounded
+	if c.picky {
+		c.name += fmt.Sprintf(", at most %d bytes", c.whole)
+	}
+	return nil
+}
+
+// msgpack makes c one of values that are written by a schema.
+func (c *Codec) msgpack() (err error) {
+	if c.schema, err = schemaOf(c.typ); err != nil {
+		return err
+	}
+	if err := outlined(c); err != nil { // first, for what follows takes as long as the outline
+		return fmt.Errorf("%v: %w", c.typ, err)
+	}
+	c.kind, c.name, c.picky = kindMsgpack, c.schema.name, picky(c.schema)
+	return nil
+}
+
+// Validate asks *p, when it can answer, whether it is well formed.
+func (c *Codec) Validate(p any) error {
+	if !c.validates {
+		return nil
+	}
+	return p.(validator).Validate()
+}
+
+// Decode fills in the zero value at p from all of payload.
+func (c *Codec) Decode(payload []byte, p any) error {
+	switch c.kind {
+	case kindNone:
+		return leftOver(len(payload))
+	case kindRaw:
+		*p.(*Raw) = payload
+		return nil
+	case kindBinary:
+		if err := within(len(payload), c.whole, "bytes"); err != nil {
+			return err
+		}
+		return p.(encoding.BinaryUnmarshaler).UnmarshalBinary(payload)
+	}
+	n, _, err := measure(c.schema, payload)
+	if err != nil {
+		return err
+	}
+	if err := leftOver(len(payload) - n); err != nil {
+		return err
+	}
+	_, err = read(c.schema, payload, reflect.ValueOf(p).Elem())
+	return err
+}
+
+// Refuses reports whether some values of the type may not travel, so that Encode checks each.
+func (c *Codec) Refuses() bool { return c.picky }
+
+// Type returns the type of the values.
+func (c *Codec) Type() reflect.Type { return c.typ }
+
+// Name returns what the shape calls the type.
+func (c *Codec) Name() string { return c.name }
+
+// AppendOutline appends a line for each part of the type; path is where the type itself stands, whose line is there already.
+func (c *Codec) AppendOutline(lines []string, path string) []string {
+	s := outline{lines: lines}
+	s.inside(path, c.schema)
+	return s.lines
+}
+
+// Shape is a hash over the kinds, names and bounds of all parts of the type. Types of one shape read each other's values.
+func (c *Codec) Shape() [32]byte {
+	lines := c.AppendOutline([]string{c.name}, "")
+	return sha256.Sum256([]byte(strings.Join(lines, "\n")))
+}
+
+// Size returns how large values of the type get.
+func (c *Codec) Size() Size {
+	s := sizer{}
+	n, err := s.codec(c)
+	if err != nil {
+		return Size{Least: c.least(), Unbounded: err, Fixed: !s.varies}
+	}
+	return Size{Least: c.least(), Most: int(min(n, sizeCap-1)), Fixed: !s.varies}
+}
+
+func (c *Codec) least() int {
+	switch c.kind {
+	case kindNone:
+		return 0
+	case kindMsgpack:
+		return int(min(least(c.schema), sizeCap-1))
+	}
+	return 1 // the length of nothing
+}
+
+// Append appends the value at p to b. Values that write themselves, and a Raw, have their length before them, so
+// that values can stand in a row. On an error b is returned as it was.
+func (c *Codec) Append(b []byte, p any) ([]byte, error) {
+	e := NewEncoder()
+	defer e.Release()
+	if err := e.Encode(c, p); err != nil {
+		return b, err
+	}
+	if c.kind == kindBinary || c.kind == kindRaw {
+		b = binary.AppendUvarint(b, uint64(len(e.Buf)))
+	}
+	return append(b, e.Buf...), nil
+}
+
+// Next fills in the zero value at p from the start of b, where Append wrote it, and returns what follows it, and how much
+// memory is taken by what the value refers to. Nothing that b claims is believed before its bytes are there. A Raw aliases b.
+func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
+	if c.kind != kindMsgpack {
+		return c.nextDelimited(b, p)
+	}
+	if _, memory, err = measure(c.schema, b); err != nil {
+		return nil, 0, err
+	}
+	rest, err = read(c.schema, b, reflect.ValueOf(p).Elem())
+	return rest, memory, err
+}
+
+// nextDelimited decodes a value with its length before it, or nothing. One that reads itself counts as its bytes.
+func (c *Codec) nextDelimited(b []byte, p any) (rest []byte, memory int, err error) {
+	if c.kind == kindNone {
+		return b, 0, nil
+	}
+	size, k := binary.Uvarint(b)
+	if k <= 0 || size > uint64(len(b)-k) {
+		return nil, 0, fmt.Errorf("its length does not fit the %d bytes left", len(b))
+	}
+	end := k + int(size)
+	return b[end:], int(size), c.Decode(b[k:end:end], p)
+}
+
+func leftOver(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d bytes are left over", n)
+}

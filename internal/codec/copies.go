@@ -1,0 +1,42 @@
+package codec
+
+import "fmt"
+
+// copies finds what could never be written: keys and values of a map are copies without an address, and some types are
+// written by theirs only. It holds what was checked, in a map and outside of one.
+type copies map[place]bool
+
+type place struct {
+	schema *schema
+	copied bool
+}
+
+// check reports such a part of s, which stands at path.
+func (c copies) check(s *schema, path string, copied bool) (err error) {
+	if s == nil || c[place{s, copied}] {
+		return nil
+	}
+	c[place{s, copied}] = true
+	if s.addressed && copied {
+		return fmt.Errorf("%s: in a map %v can not be written, for it has no address there: use pointers to it", path, s.typ)
+	}
+	switch s.form {
+	case formMap:
+		if err = c.check(s.key, path+"[key]", true); err == nil {
+			err = c.check(s.elem, path+"[value]", true)
+		}
+	case formPointer:
+		err = c.check(s.elem, path, false)
+	case formSlice:
+		err = c.check(s.elem, path+"[]", false)
+	case formArray:
+		err = c.check(s.elem, path+"[]", copied)
+	case formStruct:
+		for _, f := range s.fields {
+			if err = c.check(f.schema, path+"."+f.name, copied); err != nil {
+				break
+			}
+		}
+	}
+	return err
+}

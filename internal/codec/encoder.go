@@ -1,0 +1,83 @@
+package codec
+
+import (
+	"encoding"
+	"sync"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// maxPooledBytes is the largest message after which an encoder goes back to its pool: its buffer grows with the
+// largest value that it met. It lets every message of the default maximum pass.
+const maxPooledBytes = 64 << 10
+
+// Encoder writes a message into a buffer that it keeps for the next one.
+type Encoder struct {
+	Buf     []byte
+	msgpack *msgpack.Encoder
+}
+
+var encoders = sync.Pool{New: func() any {
+	e := &Encoder{}
+	e.msgpack = msgpack.NewEncoder(e)
+	e.msgpack.UseArrayEncodedStructs(true)
+	e.msgpack.UseCompactInts(true)
+	return e
+}}
+
+// NewEncoder returns an encoder with an empty buffer, until Release.
+func NewEncoder() *Encoder { return encoders.Get().(*Encoder) }
+
+// Release ends the use of e and its buffer.
+func (e *Encoder) Release() {
+	if cap(e.Buf) > 2*maxPooledBytes || len(e.Buf) > maxPooledBytes {
+		return
+	}
+	e.Buf = e.Buf[:0]
+	encoders.Put(e)
+}
+
+// Write implements io.Writer for msgpack.
+func (e *Encoder) Write(p []byte) (int, error) {
+	e.Buf = append(e.Buf, p...)
+	return len(p), nil
+}
+
+// WriteByte implements io.ByteWriter for msgpack.
+func (e *Encoder) WriteByte(b byte) error {
+	e.Buf = append(e.Buf, b)
+	return nil
+}
+
+// Encode appends the value at p. One that the peer would refuse is refused here.
+func (e *Encoder) Encode(c *Codec, p any) (err error) {
+	start := len(e.Buf)
+	switch c.kind {
+	case kindNone:
+	case kindRaw:
+		e.Buf = append(e.Buf, *p.(*Raw)...)
+	case kindBinary:
+		err = e.appendBinary(p.(encoding.BinaryAppender))
+	default:
+		err = e.msgpack.Encode(p)
+	}
+	if err != nil || !c.picky {
+		return err
+	}
+	if c.kind == kindBinary {
+		return within(len(e.Buf)-start, c.whole, "bytes")
+	}
+	_, _, err = measure(c.schema, e.Buf[start:])
+	return err
+}
+
+// appendBinary has a value append itself to the room behind what the buffer holds, so that no mistake of the value's reaches
+// that. What it returns is its bytes, wherever they lie: in that room the copy is one onto itself, and memory of the value's
+// own does not become the buffer.
+func (e *Encoder) appendBinary(p encoding.BinaryAppender) error {
+	b, err := p.AppendBinary(e.Buf[len(e.Buf):])
+	if err == nil {
+		e.Buf = append(e.Buf, b...)
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package codec
+
+import (
+	"reflect"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func mapOf[K, V interface{ ~uint16 | ~uint64 | ~int8 }](n int) *map[K]V {
+	m := map[K]V{}
+	for i := range n {
+		m[K(i)] = 0
+	}
+	return &m
+}
+
+// A peer may choose how many entries a map has: what is told of its memory is no less than it takes, but for the size classes
+// of the heap.
+func TestMapsTakeWhatIsTold(t *testing.T) {
+	for _, n := range []int{1, 8, 9, 14, 15, 57, 113, 200, 900, 1800, 4000} {
+		for _, v := range []any{mapOf[uint16, uint64](n), mapOf[uint64, uint64](n), mapOf[uint16, int8](n), mapOf[uint64, uint16](n)} {
+			b := encode(t, v)
+			var places [20]any
+			for i := range places {
+				places[i] = reflect.New(reflect.TypeOf(v).Elem()).Interface()
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			memory := 0
+			for _, p := range places {
+				var err error
+				_, memory, err = take(b, p)
+				require.NoError(t, err)
+			}
+			runtime.ReadMemStats(&after)
+			taken := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(places))
+			require.LessOrEqual(t, taken, 1.25*float64(memory)+64, "%T of %d", v, n)
+		}
+	}
+}

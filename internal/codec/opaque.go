@@ -1,0 +1,76 @@
+package codec
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// opaqueOf says how t writes itself: "binary", "text" or "" when msgpack writes it.
+func opaqueOf(t reflect.Type) (string, error) {
+	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
+		return "", nil // the element decides
+	}
+	p := reflect.PointerTo(t)
+	for _, hook := range msgpackHooks {
+		if p.Implements(hook) {
+			return "", fmt.Errorf("%v is a msgpack.%s, whose input can not be bounded; implement AppendBinary, MarshalBinary and UnmarshalBinary", t, hook.Name())
+		}
+	}
+	write := firstOf(p, binaryMarshaler, textMarshaler)
+	read := firstOf(p, binaryUnmarshaler, textUnmarshaler)
+	switch {
+	case write == 0 && firstOf(t, binaryMarshaler, textMarshaler) == 1:
+		return "", fmt.Errorf("%v must marshal itself as binary with a value receiver, as it does as text", t)
+	case write < 0 && read == 0 && p.Implements(binaryAppender):
+		return "", fmt.Errorf("%v appends itself; inside another value it needs MarshalBinary too", t)
+	case write != read:
+		return "", fmt.Errorf("%v must both marshal and unmarshal itself, as binary or as text", t)
+	case write < 0:
+		return "", nil
+	}
+	return [...]string{"binary", "text"}[write], selfReading(t)
+}
+
+// selfReading refuses a t that unmarshals itself in a way that loses values.
+func selfReading(t reflect.Type) error {
+	if t.Implements(binaryUnmarshaler) || t.Implements(textUnmarshaler) {
+		return fmt.Errorf("%v must unmarshal itself with a pointer receiver", t)
+	}
+	return promoted(t)
+}
+
+// promoted reports a struct that embeds a type which writes itself: the methods would be promoted, write the embedded
+// value alone and lose the other fields.
+func promoted(t reflect.Type) error {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	if t.NumField() == 1 {
+		if f := t.Field(0); f.Anonymous {
+			return promoted(f.Type) // whose methods may be those of a part of it
+		}
+		return nil
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && firstOf(reflect.PointerTo(f.Type), binaryUnmarshaler, textUnmarshaler) >= 0 {
+			return fmt.Errorf("%v embeds %v, whose methods would write it alone; give the field a name", t, f.Type)
+		}
+	}
+	return nil
+}
+
+// nilable reports whether msgpack asks values of a kind for nil before it has them write themselves.
+func nilable(k reflect.Kind) bool {
+	return k == reflect.Slice || k == reflect.Map || k == reflect.Func || k == reflect.Chan
+}
+
+// firstOf returns the index of the first interface that t implements, or -1.
+func firstOf(t reflect.Type, interfaces ...reflect.Type) int {
+	for i, want := range interfaces {
+		if t.Implements(want) {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,90 @@
+package codec
+
+import "slices"
+
+// picky reports whether some values of s may not travel, though their type may: those beyond a bound, strings that are
+// not UTF-8, keys that are NaN, what is nested too deep, and what is much larger in memory than in bytes.
+func picky(s *schema) bool {
+	return pickyWithin(s, map[*schema]bool{}, false) || excess(s) > memoryFree
+}
+
+// pickyWithin reports whether s or a part of it is picky; open are the schemas around it, and key that it is a map's key.
+func pickyWithin(s *schema, open map[*schema]bool, key bool) bool {
+	switch {
+	case s == nil:
+		return false
+	case open[s], len(open) > maxDepth, s.form == formString, s.max != unbounded, s.whole != unbounded, key && s.form == formFloat:
+		return true
+	}
+	open[s] = true
+	defer delete(open, s)
+	if pickyWithin(s.key, open, true) || pickyWithin(s.elem, open, key) {
+		return true
+	}
+	return slices.ContainsFunc(s.fields, func(f schemaField) bool { return pickyWithin(f.schema, open, key) })
+}
+
+// tooHeavy is more than any value may exceed its share of memory by; sums stop there, so that they do not overflow.
+const tooHeavy = int64(1) << 40
+
+// least returns the fewest bytes that a value of s takes.
+func least(s *schema) int64 {
+	switch s.form {
+	case formFloat:
+		return 1 + int64(s.bits/8)
+	case formByteArray:
+		return 2 + int64(s.length)
+	case formTime:
+		return 6
+	case formArray:
+		return add(countHeader(s.length), mul(int64(s.length), least(s.elem)))
+	case formStruct:
+		n := countHeader(len(s.fields))
+		for _, f := range s.fields {
+			n = add(n, least(f.schema))
+		}
+		return n
+	}
+	return 1
+}
+
+// excess returns by how much the memory of a value of s, what it refers to, may exceed memoryRatio times its bytes at the
+// most: the walk refuses a value of more than memoryFree. It is negative for most. s does not contain itself.
+func excess(s *schema) int64 {
+	switch s.form {
+	case formArray:
+		return -memoryRatio*countHeader(s.length) + times(s.length, excess(s.elem))
+	case formStruct:
+		n := -memoryRatio * countHeader(len(s.fields))
+		for _, f := range s.fields {
+			n += excess(f.schema)
+		}
+		return clamp(n)
+	case formPointer:
+		return max(-memoryRatio, int64(s.elem.size)+excess(s.elem))
+	case formSlice:
+		if int64(s.elem.size)+excess(s.elem) > 0 {
+			return tooHeavy // with as many elements
+		}
+		return -memoryRatio
+	case formMap:
+		slot := int64(slotSize(s))
+		if 3*slot+excess(s.key)+excess(s.elem) > 0 { // an entry takes 16/7 slots at the most
+			return tooHeavy
+		}
+		return -memoryRatio + mapHeader + mapTable + mapSlots*slot
+	}
+	return -memoryRatio * least(s)
+}
+
+func times(n int, each int64) int64 {
+	switch {
+	case each == 0 || int64(n) <= tooHeavy/max(each, -each):
+		return int64(n) * each
+	case each < 0:
+		return -tooHeavy
+	}
+	return tooHeavy
+}
+
+func clamp(n int64) int64 { return max(-tooHeavy, min(n, tooHeavy)) }

@@ -1,0 +1,217 @@
+package codec
+
+import (
+	"encoding/json"
+	"math/big"
+	"net"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+type (
+	hooked   struct{}
+	halfway  struct{}
+	appender struct{}
+	byValue  struct{}
+	copied   struct{}
+	unnamed  int
+	pointed  struct{ *base }
+	inlined  struct {
+		Count `msgpack:",inline"`
+	}
+	Count    int
+	promoter struct {
+		time.Time
+		X int
+	}
+	shadowed struct {
+		base
+		Kind int
+	}
+	hidden struct{ unnamed }
+	aside  struct {
+		base `msgpack:",noinline"`
+	}
+	interned struct {
+		S string `msgpack:",intern"`
+	}
+	double struct {
+		A base
+		B base `msgpack:",noinline"`
+	}
+	aliased struct {
+		C int `msgpack:"C,alias:X"`
+		Base
+	}
+	Base     struct{ X int }
+	Other    struct{ Base int }
+	twoBases struct { // msgpack takes Other for a field, because Base is the name of another
+		Base
+		Other
+	}
+	moment struct { // refused by itself
+		time.Time
+		X int
+	}
+	momentary struct{ moment } // so must be what has its methods
+	octet     uint8
+	selfMap   struct {
+		Sum  [4]octet
+		Kids map[string]selfMap
+	}
+	twoFaced struct{}
+)
+
+// Structs of which nothing would travel, or less than nothing.
+type (
+	shut struct{ x, y int }
+	kept struct {
+		_ Never `codec:"stay here"`
+		x int
+	}
+	stamp    time.Time
+	negative string
+)
+
+func (negative) MaxEncodedSize() int { return -1 }
+
+// msgpack takes the text, for it is a method of the value.
+func (twoFaced) MarshalText() ([]byte, error)    { return nil, nil }
+func (*twoFaced) MarshalBinary() ([]byte, error) { return nil, nil }
+func (*twoFaced) UnmarshalBinary([]byte) error   { return nil }
+
+func (*hooked) DecodeMsgpack(*msgpack.Decoder) error    { return nil }
+func (*halfway) MarshalBinary() ([]byte, error)         { return nil, nil }
+func (*appender) AppendBinary(b []byte) ([]byte, error) { return b, nil }
+func (*appender) UnmarshalBinary([]byte) error          { return nil }
+func (copied) AppendBinary(b []byte) ([]byte, error)    { return b, nil }
+func (copied) UnmarshalBinary([]byte) error             { return nil }
+func (byValue) MarshalText() ([]byte, error)            { return nil, nil }
+func (byValue) UnmarshalText([]byte) error              { return nil }
+
+func TestTypesThatCanNotTravel(t *testing.T) {
+	for _, test := range []struct {
+		typ  reflect.Type
+		want string
+	}{
+		{reflect.TypeFor[any](), "an interface can not be encoded"},
+		{reflect.TypeFor[struct{ E error }](), ".E: an interface can not be encoded"},
+		{reflect.TypeFor[struct{ F func() }](), ".F: a func can not be encoded"},
+		{reflect.TypeFor[struct{ C chan int }](), ".C: a chan can not be encoded"},
+		{reflect.TypeFor[[]complex64](), "[]: a complex64 can not be encoded"},
+		{reflect.TypeFor[uintptr](), "a uintptr can not be encoded"},
+		{reflect.TypeFor[unsafe.Pointer](), "an unsafe.Pointer can not be encoded"},
+		{reflect.TypeFor[map[string]any](), "[value]: an interface can not be encoded"},
+		{reflect.TypeFor[map[*int]int](), "map keys must be"},
+		{reflect.TypeFor[map[struct{ P *int }]int](), "map keys must be"},
+		{reflect.TypeFor[struct{ P **int }](), ".P: a pointer to a pointer"},
+		{reflect.TypeFor[*vector](), "use the value itself"},
+		{reflect.TypeFor[hooked](), "is a msgpack.CustomDecoder, whose input can not be bounded"},
+		{reflect.TypeFor[halfway](), "must both marshal and unmarshal itself"},
+		{reflect.TypeFor[[]appender](), "needs MarshalBinary too"},
+		{reflect.TypeFor[byValue](), "with a pointer receiver"},
+		{reflect.TypeFor[copied](), "codec.copied must unmarshal itself with a pointer receiver"},
+		{reflect.TypeFor[pointed](), ".base: embed an exported type or a struct, by value"},
+		{reflect.TypeFor[hidden](), ".unnamed: embed an exported type or a struct, by value"},
+		{reflect.TypeFor[promoter](), "embeds time.Time, whose methods would write it alone; give the field a name"},
+		{reflect.TypeFor[[]promoter](), "embeds time.Time, whose methods would write it alone; give the field a name"},
+		{reflect.TypeFor[inlined](), "embed an exported type or a struct"},
+		{reflect.TypeFor[shadowed](), "two fields are called Kind"},
+		{reflect.TypeFor[aside](), "can not be noinline"},
+		{reflect.TypeFor[[]kept](), "[]: stay here"},
+		{reflect.TypeFor[struct{ L sync.Mutex }](), ".L: sync.Mutex has no field that travels"},
+		{reflect.TypeFor[[]shut](), "[]: codec.shut has no field that travels, so it would arrive empty"},
+		{reflect.TypeFor[struct{ At stamp }](), ".At: codec.stamp has no field that travels"},
+		{reflect.TypeFor[map[shut]int](), "[key]: codec.shut has no field that travels"},
+		{reflect.TypeFor[negative](), "MaxEncodedSize of codec.negative is -1"},
+		{reflect.TypeFor[struct{ N negative }](), ".N: MaxEncodedSize of codec.negative is -1"},
+		{reflect.TypeFor[interned](), ".S: interned strings are not supported"},
+		{reflect.TypeFor[aliased](), ".C: aliases are not supported"},
+		{reflect.TypeFor[twoBases](), ".Other: its field Base has the name of a struct that is embedded before it"},
+		{reflect.TypeFor[struct{ P momentary }](), "embeds time.Time, whose methods would write it alone"},
+		{reflect.TypeFor[struct{ T twoFaced }](), ".T: codec.twoFaced must marshal itself as binary with a value receiver, as it does as text"},
+		{reflect.TypeFor[map[string]big.Int](), "[value]: in a map big.Int can not be written, for it has no address there: use pointers to it"},
+		{reflect.TypeFor[map[string]struct{ A [2]big.Int }](), "[value].A[]: in a map big.Int can not be written"},
+		{reflect.TypeFor[map[[2]octet]int](), "[key]: in a map [2]codec.octet can not be written"},
+		{reflect.TypeFor[selfMap](), "[value].Sum: in a map [4]codec.octet can not be written"},
+	} {
+		_, err := Of(test.typ)
+		require.ErrorContains(t, err, test.want, "%v", test.typ)
+	}
+}
+
+func TestSchemaForms(t *testing.T) {
+	for _, test := range []struct {
+		typ  reflect.Type
+		form form
+		name string
+	}{
+		{reflect.TypeFor[time.Duration](), formInt, "int64"},
+		{reflect.TypeFor[json.RawMessage](), formBytes, "bytes"},
+		{reflect.TypeFor[[4]byte](), formByteArray, "[4]byte"},
+		{reflect.TypeFor[big.Int](), formOpaque, "text big.Int"},
+		{reflect.TypeFor[net.IP](), formOpaque, "text net.IP"},
+		{reflect.TypeFor[*big.Int](), formPointer, "*"},
+		{reflect.TypeFor[double](), formStruct, "struct"},
+		{reflect.TypeFor[[2]int](), formArray, "[2]"},
+	} {
+		s, err := schemaOf(test.typ)
+		require.NoError(t, err, "%v", test.typ)
+		require.Equal(t, test.form, s.form, "%v", test.typ)
+		require.Equal(t, test.name, s.name, "%v", test.typ)
+	}
+}
+
+// A nil that stands for a value which writes itself arrives as nil.
+func TestOpaqueNil(t *testing.T) {
+	type address struct {
+		IP  net.IP
+		Big *big.Int
+	}
+	for _, want := range []address{{}, {IP: net.IPv4(1, 2, 3, 4), Big: big.NewInt(5)}} {
+		var got address
+		rest, _, err := take(encode(t, &want), &got)
+		require.NoError(t, err)
+		require.Empty(t, rest)
+		require.Equal(t, want, got)
+	}
+}
+
+func TestSchemaOfRecursiveType(t *testing.T) {
+	s, err := schemaOf(reflect.TypeFor[tree]())
+	require.NoError(t, err)
+	require.Same(t, s, s.fields[1].schema.elem)
+	require.Same(t, s, s.fields[2].schema.elem)
+}
+
+// Arrays and pointers that lead back to themselves without a struct or a slice between.
+type (
+	ring     [1]*ring
+	ringSide [2]*ringSide
+)
+
+func TestTypesThatAreTheirOwnPart(t *testing.T) {
+	c, err := Of(reflect.TypeFor[ring]())
+	require.NoError(t, err)
+	require.ErrorContains(t, c.Size().Unbounded, "ring[] is unbounded: codec.ring contains itself; give it a MaxEncodedSize")
+	want := ring{&ring{&ring{}}}
+	var got ring
+	_, _, err = take(encode(t, &want), &got)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+
+	_, err = Of(reflect.TypeFor[struct {
+		R ring `quiver:"max=3"`
+	}]())
+	require.ErrorContains(t, err, `.R: tag "max=3" has a bound that nothing in codec.ring needs`)
+	_, err = Of(reflect.TypeFor[struct {
+		R []ringSide `quiver:"max=3,each=4"`
+	}]())
+	require.ErrorContains(t, err, `.R: tag "max=3,each=4" has a bound that nothing in []codec.ringSide needs`)
+}

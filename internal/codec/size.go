@@ -1,0 +1,162 @@
+package codec
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Worst-case bytes of msgpack's headers.
+const (
+	lengthHeader = 5 // of a string, []byte, slice or map: code and u32
+	customHeader = 6 // of an extension type or a type that encodes itself: code, u32 and type
+	timeBytes    = 15
+	// timeBinaryBytes is the longest AppendBinary of a time.Time, with its length: the form that a time takes which is a
+	// value of its own.
+	timeBinaryBytes = 1 + 16
+	// sizeCap keeps sums and products of absurd bounds from overflowing; all that matters is that it is too large.
+	sizeCap = int64(1) << 31
+)
+
+// Size is how large values of a type get, before there is one.
+type Size struct {
+	// Least is the fewest bytes that Append writes for a value.
+	Least int
+	// Most is the largest number of bytes that Append writes for a value; not set while Unbounded is.
+	Most int
+	// Unbounded names the first part of the type that has no bound.
+	Unbounded error
+	// Fixed: no part of the type needed a bound, so that no value takes more than Most.
+	Fixed bool
+}
+
+// sizer adds up the worst-case size of a value. open holds what it is inside of, to find recursion.
+type sizer struct {
+	open   []*schema
+	varies bool // something needed a bound
+}
+
+func (s *sizer) codec(c *Codec) (int64, error) {
+	name := c.typ.Name()
+	if name == "" {
+		name = c.typ.String()
+	}
+	switch {
+	case c.kind == kindNone:
+		return 0, nil
+	case c.kind == kindBinary && c.typ == timeType:
+		return timeBinaryBytes, nil
+	case c.schema == nil:
+		s.varies = true
+		return atMost(customHeader, c.whole, name, bareTag)
+	}
+	return s.value(c.schema, name, bareTag)
+}
+
+// Parts of a tag, for who is to add one.
+const (
+	bareTag = `quiver:"max=N"`
+	eachTag = `each=N to its quiver tag`
+	keyTag  = `key=N to its quiver tag`
+)
+
+// value returns the worst-case size of v, which stands at path; missing is the part of the tag that would bound it.
+func (s *sizer) value(v *schema, path, missing string) (int64, error) {
+	if v.whole != unbounded && !v.counted() {
+		s.varies = true
+		return int64(v.whole), nil
+	}
+	switch v.form {
+	case formBool:
+		return 1, nil
+	case formInt, formUint, formFloat:
+		return 1 + int64(v.bits/8), nil
+	case formTime:
+		return timeBytes, nil
+	case formByteArray:
+		return lengthHeader + int64(v.length), nil
+	case formString, formBytes:
+		s.varies = true
+		return atMost(lengthHeader, v.tightest(), path, missing)
+	case formOpaque:
+		s.varies = true
+		return atMost(customHeader, v.tightest(), path, missing)
+	}
+	return s.composite(v, path, missing)
+}
+
+// composite is for what consists of other values.
+func (s *sizer) composite(v *schema, path, missing string) (int64, error) {
+	if slices.Contains(s.open, v) {
+		return 0, fmt.Errorf("%s is unbounded: %v contains itself; give it a MaxEncodedSize() int method, or use MaxElementBytes", path, v.typ)
+	}
+	s.open = append(s.open, v)
+	defer func() { s.open = s.open[:len(s.open)-1] }()
+	switch v.form {
+	case formPointer:
+		return s.value(v.elem, path, missing)
+	case formArray:
+		each, err := s.value(v.elem, path+"[]", missing)
+		return add(countHeader(v.length), mul(int64(v.length), each)), err
+	case formStruct:
+		return s.structure(v, path)
+	}
+	return s.many(v, path, missing)
+}
+
+// many is for slices and maps.
+func (s *sizer) many(v *schema, path, missing string) (int64, error) {
+	s.varies = true
+	if _, err := atMost(0, v.max, path, missing); err != nil {
+		return 0, err
+	}
+	inside, key := path+"[]", int64(0)
+	if v.form == formMap {
+		var err error
+		if key, err = s.value(v.key, path+"[key]", keyTag); err != nil {
+			return 0, err
+		}
+		inside = path + "[value]"
+	}
+	each, err := s.value(v.elem, inside, eachTag)
+	return add(lengthHeader, mul(int64(v.max), add(key, each))), err
+}
+
+func (s *sizer) structure(v *schema, path string) (int64, error) {
+	total := countHeader(len(v.fields))
+	for _, f := range v.fields {
+		n, err := s.value(f.schema, path+"."+f.name, bareTag)
+		if err != nil {
+			return 0, err
+		}
+		total = add(total, n)
+	}
+	return total, nil
+}
+
+// atMost adds a header to a bound, which must be there.
+func atMost(header int64, bound int, path, missing string) (int64, error) {
+	if bound == unbounded {
+		return 0, fmt.Errorf("%s is unbounded; add %s, a MaxEncodedSize() int method to its type, or use MaxElementBytes", path, missing)
+	}
+	return add(header, int64(bound)), nil
+}
+
+// countHeader is msgpack's header of a fixed number of elements.
+func countHeader(n int) int64 {
+	switch {
+	case n < 16:
+		return 1
+	case n < 1<<16:
+		return 3
+	}
+	return lengthHeader
+}
+
+func add(a, b int64) int64 { return min(a+b, sizeCap) }
+
+func mul(a, b int64) int64 {
+	if b != 0 && a > sizeCap/b {
+		return sizeCap
+	}
+	return a * b
+}

@@ -1,0 +1,371 @@
+package codec
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"unicode/utf8"
+
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+// Limits of one decoded value. The msgpack decoder makes room for whatever length the wire claims, so a payload is
+// walked against its schema first: then every element is known to be there.
+const (
+	// maxDepth bounds the nesting of recursive types.
+	maxDepth = 64
+	// memoryFree and memoryRatio bound the memory of a value of n bytes to memoryFree + n*memoryRatio: a nil takes one
+	// byte on the wire and 24 as a slice, an entry of a small map takes room for eight.
+	memoryFree  = 64 << 10
+	memoryRatio = 64
+	// Go keeps the entries of a map in groups of eight slots. Beyond one group they lie in tables, at most 7/8 full, of a
+	// power of two of slots, at most tableSlots.
+	mapHeader, mapSlots, mapTable, tableSlots = 48, 8, 64, 1024
+)
+
+var (
+	errShort = errors.New("it ends too early")
+	errUTF8  = errors.New("it is not valid UTF-8")
+	errDepth = fmt.Errorf("it is nested deeper than %d", maxDepth)
+
+	errMemory = fmt.Errorf("it would take over %d KiB and %d times its size in memory", memoryFree>>10, memoryRatio)
+)
+
+// walk checks one value at the start of a payload.
+type walk struct {
+	b      []byte // what is left
+	memory int    // bytes that decoding may still allocate
+	keys   int    // maps whose keys are being walked, one inside the other
+	sizing bool   // bounded is about to measure the next value
+}
+
+// measure returns how many bytes the value of s at the start of b takes, and how much memory what it refers to. It checks
+// that decoding it is safe: that every byte is there, every number fits and the memory stays within its limit.
+func measure(s *schema, b []byte) (size, memory int, err error) {
+	most := memoryFree + memoryRatio*len(b)
+	w := walk{b: b, memory: most}
+	if err := w.value(s, 0); err != nil {
+		return 0, 0, err
+	}
+	size, memory = len(b)-len(w.b), most-w.memory
+	if memory > memoryFree+memoryRatio*size { // what follows the value is not its own
+		return 0, 0, errMemory
+	}
+	return size, memory, nil
+}
+
+func (w *walk) value(s *schema, depth int) error {
+	if depth > maxDepth {
+		return errDepth
+	}
+	if len(w.b) == 0 {
+		return errShort
+	}
+	if s.whole != unbounded && !w.sizing {
+		return w.bounded(s, depth)
+	}
+	w.sizing = false
+	switch s.form {
+	case formBool:
+		return w.boolean()
+	case formInt, formUint:
+		return w.number(s)
+	case formFloat:
+		return w.float(s)
+	case formString:
+		return w.text(s)
+	case formBytes, formOpaque: // msgpack writes a nil for no bytes, too
+		return w.orNil(func() error { return w.bytes(s) })
+	case formByteArray:
+		return w.bytes(s)
+	case formTime:
+		return w.time()
+	}
+	return w.composite(s, depth)
+}
+
+// bounded takes a value whose type knows its limit.
+func (w *walk) bounded(s *schema, depth int) error {
+	before := len(w.b)
+	w.sizing = true
+	if err := w.value(s, depth); err != nil || s.counted() {
+		return err
+	}
+	return within(before-len(w.b), s.whole, "bytes encoded")
+}
+
+func (w *walk) composite(s *schema, depth int) error {
+	switch s.form {
+	case formPointer:
+		return w.orNil(func() error {
+			if err := w.spend(s.elem.size); err != nil {
+				return err
+			}
+			return w.value(s.elem, depth+1)
+		})
+	case formSlice:
+		return w.orNil(func() error { return w.slice(s, depth) })
+	case formMap:
+		return w.orNil(func() error { return w.mapping(s, depth) })
+	case formArray:
+		if err := w.arrayLen(s.length); err != nil {
+			return err
+		}
+		return w.repeat(s.elem, s.length, depth)
+	}
+	if err := w.arrayLen(len(s.fields)); err != nil {
+		return err
+	}
+	for _, f := range s.fields {
+		if err := w.value(f.schema, depth+1); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+func (w *walk) slice(s *schema, depth int) error {
+	n, err := w.length(msgpcode.FixedArrayLow, msgpcode.Array16, msgpcode.Array32)
+	if err == nil {
+		err = within(n, s.max, "elements")
+	}
+	if err != nil {
+		return err
+	}
+	if err := w.spendEach(n, s.elem.size); err != nil {
+		return err
+	}
+	return w.repeat(s.elem, n, depth)
+}
+
+func (w *walk) mapping(s *schema, depth int) error {
+	n, err := w.length(msgpcode.FixedMapLow, msgpcode.Map16, msgpcode.Map32)
+	if err == nil {
+		err = within(n, s.max, "entries")
+	}
+	if err != nil {
+		return err
+	}
+	if err := w.spendMap(n, slotSize(s)); err != nil {
+		return err
+	}
+	for i := range n {
+		w.keys++
+		if err := w.value(s.key, depth+1); err != nil {
+			return fmt.Errorf("key %d: %w", i, err)
+		}
+		w.keys--
+		if err := w.value(s.elem, depth+1); err != nil {
+			return fmt.Errorf("value %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (w *walk) repeat(s *schema, n, depth int) error {
+	for i := range n {
+		if err := w.value(s, depth+1); err != nil {
+			return fmt.Errorf("element %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// orNil takes a nil, or what present takes.
+func (w *walk) orNil(present func() error) error {
+	if w.b[0] == msgpcode.Nil {
+		w.b = w.b[1:]
+		return nil
+	}
+	return present()
+}
+
+func (w *walk) boolean() error {
+	if c := w.b[0]; c != msgpcode.True && c != msgpcode.False {
+		return wrongCode(c, "a bool")
+	}
+	w.b = w.b[1:]
+	return nil
+}
+
+// number takes an integer of any width whose value fits s.
+func (w *walk) number(s *schema) error {
+	c := w.b[0]
+	w.b = w.b[1:]
+	if msgpcode.IsFixedNum(c) {
+		return fits(s, int64(int8(c)), false)
+	}
+	if c < msgpcode.Uint8 || c > msgpcode.Int64 {
+		return wrongCode(c, "an integer")
+	}
+	signed := c >= msgpcode.Int8
+	width := 1 << (c - msgpcode.Uint8)
+	if signed {
+		width = 1 << (c - msgpcode.Int8)
+	}
+	if len(w.b) < width {
+		return errShort
+	}
+	var raw [8]byte
+	copy(raw[8-width:], w.b)
+	w.b = w.b[width:]
+	n := int64(binary.BigEndian.Uint64(raw[:]))
+	if signed {
+		shift := 64 - 8*width
+		return fits(s, n<<shift>>shift, false)
+	}
+	return fits(s, n, n < 0)
+}
+
+// float takes a float. A key that is not a number would never be found in its map, nor deleted.
+func (w *walk) float(s *schema) error {
+	want := msgpcode.Float
+	if s.bits == 64 {
+		want = msgpcode.Double
+	}
+	if w.b[0] != want {
+		return wrongCode(w.b[0], s.name)
+	}
+	start := w.b
+	if err := w.take(1+s.bits/8, nil); err != nil || w.keys == 0 {
+		return err
+	}
+	if f := floatAt(start, s.bits); f != f {
+		return errors.New("it is NaN, which can not be a key")
+	}
+	return nil
+}
+
+// time takes a timestamp: the extension -1 of 4, 8 or 12 bytes.
+func (w *walk) time() error {
+	const extension = 0xff // -1
+	head, size := 2, 0
+	switch w.b[0] {
+	case msgpcode.FixExt4:
+		size = 4
+	case msgpcode.FixExt8:
+		size = 8
+	case msgpcode.Ext8:
+		head, size = 3, 12
+	default:
+		return wrongCode(w.b[0], "a time")
+	}
+	if len(w.b) < head+size {
+		return errShort
+	}
+	if w.b[head-1] != extension || head == 3 && w.b[1] != 12 {
+		return errors.New("it holds an extension that is not a time")
+	}
+	return w.take(head+size, nil)
+}
+
+// bytes takes the byte string of s.
+func (w *walk) bytes(s *schema) error {
+	n, err := w.length(0, msgpcode.Bin16, msgpcode.Bin32)
+	if err != nil {
+		return err
+	}
+	if s.form == formByteArray && n != s.length {
+		return fmt.Errorf("it holds %d bytes instead of %d", n, s.length)
+	}
+	if err := s.holds(n); err != nil {
+		return err
+	}
+	return w.take(n, w.spend(n))
+}
+
+// text takes a string.
+func (w *walk) text(s *schema) error {
+	n, err := w.stringLen()
+	if err != nil {
+		return err
+	}
+	if n > len(w.b) {
+		return errShort
+	}
+	if err := s.holds(n); err != nil {
+		return err
+	}
+	if !utf8.Valid(w.b[:n]) {
+		return errUTF8
+	}
+	return w.take(n, w.spend(n))
+}
+
+func (w *walk) stringLen() (int, error) {
+	if c := w.b[0]; msgpcode.IsFixedString(c) {
+		w.b = w.b[1:]
+		return int(c & msgpcode.FixedStrMask), nil
+	}
+	return w.length(0, msgpcode.Str16, msgpcode.Str32)
+}
+
+// arrayLen takes the header of an array that must have want elements.
+func (w *walk) arrayLen(want int) error {
+	n, err := w.length(msgpcode.FixedArrayLow, msgpcode.Array16, msgpcode.Array32)
+	if err == nil && n != want {
+		return fmt.Errorf("it holds %d elements instead of %d", n, want)
+	}
+	return err
+}
+
+// length takes a header; see lengthAt.
+func (w *walk) length(short, code16, code32 byte) (n int, err error) {
+	n, rest, err := lengthAt(w.b, short, code16, code32)
+	if err == nil {
+		w.b = rest
+	}
+	return n, err
+}
+
+// take takes n bytes unless err is set.
+func (w *walk) take(n int, err error) error {
+	if err != nil {
+		return err
+	}
+	if n > len(w.b) {
+		return errShort
+	}
+	w.b = w.b[n:]
+	return nil
+}
+
+// spendMap counts the memory of a map of n entries.
+func (w *walk) spendMap(n, slot int) error {
+	slots, header := mapSlots, mapHeader
+	if n > mapSlots {
+		slots = 1 << bits.Len(uint(n*8/7-1))
+		header += mapTable * (1 + slots/tableSlots)
+	}
+	if err := w.spend(header); err != nil {
+		return err
+	}
+	return w.spendEach(slots, slot)
+}
+
+// slotSize returns the memory of an entry of map s: key and element as in a struct, and a byte that says whether they are there.
+func slotSize(s *schema) int {
+	key, elem := s.key.typ.Align(), s.elem.typ.Align()
+	size := roundUp(roundUp(s.key.size, elem)+s.elem.size, max(key, elem))
+	return size + 1
+}
+
+// roundUp returns n, or the next multiple of to, which is a power of two.
+func roundUp(n, to int) int { return (n + to - 1) &^ (to - 1) }
+
+func (w *walk) spendEach(n, size int) error {
+	if size > 0 && n > w.memory/size {
+		return errMemory
+	}
+	return w.spend(n * size)
+}
+
+// spend counts memory that decoding will take.
+func (w *walk) spend(n int) error {
+	if n > w.memory {
+		return errMemory
+	}
+	w.memory -= n
+	return nil
+}

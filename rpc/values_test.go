@@ -1,0 +1,181 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/codec"
+)
+
+type vector struct{ X, Y, Z float32 }
+
+// Validate is on the value.
+func (v vector) Validate() error {
+	if v.X > 1 {
+		return errors.New("too long")
+	}
+	return nil
+}
+
+type named struct {
+	ID   uint16
+	Name string
+}
+
+// packed writes itself.
+type packed struct{ a, b uint32 }
+
+func (p packed) AppendBinary(b []byte) ([]byte, error) {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, p.a), p.b), nil
+}
+
+func (p *packed) UnmarshalBinary(b []byte) error {
+	if len(b) != 8 {
+		return errors.New("packed takes 8 bytes")
+	}
+	p.a, p.b = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
+	return nil
+}
+
+type tree struct {
+	Value int
+	Kids  []tree
+	Next  *tree
+}
+
+func encode(t testing.TB, v any) []byte {
+	b, err := AppendValue(nil, v)
+	require.NoError(t, err)
+	return b
+}
+
+func TestValuesTravelByValueAndByPointer(t *testing.T) {
+	raw := Raw("bytes as they are")
+	for _, v := range []any{&vector{1, 2, 3}, &named{}, &packed{1, 2}, &raw, &None{}, new(string), &[]string{"a"}} {
+		b := encode(t, v)
+		require.Equal(t, b, encode(t, reflect.ValueOf(v).Elem().Interface()), "%T", v)
+		got := reflect.New(reflect.TypeOf(v).Elem())
+		rest, err := DecodeValue(append(b, "rest"...), got.Interface())
+		require.NoError(t, err, "%T", v)
+		require.Equal(t, "rest", string(rest), "%T", v)
+		require.Equal(t, v, got.Interface())
+	}
+}
+
+func TestValueErrors(t *testing.T) {
+	keep := []byte("keep")
+	b, err := AppendValue(keep, make(chan int))
+	require.ErrorContains(t, err, "a chan can not be encoded")
+	require.Equal(t, keep, b)
+	for _, v := range []any{nil, (*int)(nil)} {
+		_, err = AppendValue(nil, v)
+		require.Error(t, err)
+	}
+	for _, v := range []any{nil, 5, (*int)(nil)} {
+		_, err = DecodeValue([]byte{1}, v)
+		require.ErrorContains(t, err, "must be a pointer to a value")
+	}
+	var raw Raw
+	for _, b := range [][]byte{nil, {2, 1}, {0xff}, bytes.Repeat([]byte{0xff}, 9)} {
+		_, err = DecodeValue(b, &raw)
+		require.ErrorContains(t, err, "does not fit the")
+	}
+	_, err = DecodeValue([]byte{3, 1, 2, 3}, &packed{})
+	require.ErrorContains(t, err, "packed takes 8 bytes")
+}
+
+// Decoding starts from nothing, so that what an earlier value left does not shine through.
+func TestDecodeValueForgetsWhatWasThere(t *testing.T) {
+	v := tree{Value: 9, Kids: []tree{{Value: 1}}, Next: &tree{}}
+	_, err := DecodeValue(encode(t, tree{Value: 1}), &v)
+	require.NoError(t, err)
+	require.Equal(t, tree{Value: 1}, v)
+}
+
+// What only this package can refuse, because only here are actors known.
+func TestActorsCanNotTravel(t *testing.T) {
+	for _, test := range []struct {
+		typ  reflect.Type
+		want string
+	}{
+		{reflect.TypeFor[Actor](), "rpc.Actor: an actor can not be encoded"},
+		{reflect.TypeFor[struct{ Target *Actor }](), ".Target: an actor can not be encoded; send a number"},
+		{reflect.TypeFor[struct{ In struct{ Targets []*Actor } }](), ".In.Targets[]: an actor can not be encoded"},
+		{reflect.TypeFor[map[string][2]*Actor](), "[value][]: an actor can not be encoded"},
+		{reflect.TypeFor[struct{ Actor }](), ".Actor: an actor can not be encoded"},
+		{reflect.TypeFor[struct{ C *Conn }](), ".C: rpc.Conn has no field that travels"},
+	} {
+		_, err := codec.Of(test.typ)
+		require.ErrorContains(t, err, test.want, "%v", test.typ)
+	}
+}
+
+// An argument beyond its bound is an error at the call: nothing is sent, wherever it would have run.
+func TestCallsOverABoundAreRefused(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		a := n.spawn(0)
+		mirror := n.mirror(0, a)
+		for _, at := range []*Actor{mirror, a} { // the server's own call runs where it is made
+			err := title.Call(at, callsign{Name: "ninebytes"})
+			require.ErrorIs(t, err, ErrTooLong)
+			require.EqualError(t, err, "rpc: Hero.Title: argument rpc.callsign: Name: it holds 9 bytes, its bound is 8 (quiver tag or MaxEncodedSize): rpc: longer than its bound")
+			require.ErrorContains(t, title.Call(at, callsign{Known: []string{"", "fiveb"}}), "Known: element 1: it holds 5 bytes, its bound is 4")
+			require.ErrorContains(t, shout.Call(at, "\xff"), "rpc: Hero.Shout: argument string: it is not valid UTF-8")
+			require.NoError(t, title.Call(at, callsign{Name: "eight by", Known: []string{"four", "ok"}}))
+		}
+		n.tick(3)
+		require.Equal(t, []string{"title eight by", "title eight by"}, n.server.take())
+		require.True(t, n.conns[0].usable())
+	})
+}
+
+// Ends with different bounds do not connect, and say where they differ.
+func TestBoundsArePartOfTheShape(t *testing.T) {
+	type wider struct {
+		Name string `quiver:"max=9"`
+	}
+	type narrower struct {
+		Name string `quiver:"max=8"`
+	}
+	_, wide := shapeOf([]*Class{playerClass[wider](Reliable, "Fire")})
+	_, narrow := shapeOf([]*Class{playerClass[narrower](Reliable, "Fire")})
+	require.Equal(t, `Player.Fire.Name is "string, max 9" at the client and "string, max 8" at the server`, diffShape(wide, narrow))
+}
+
+func BenchmarkEncode(b *testing.B) {
+	m := Server[vector](NewClass("C"), "M", Reliable).m
+	v := vector{1, 2, 3}
+	b.ReportAllocs()
+	for b.Loop() {
+		e := codec.NewEncoder()
+		if err := m.encode(e, &v); err != nil {
+			b.Fatal(err)
+		}
+		e.Release()
+	}
+}
+
+func BenchmarkAppendValue(b *testing.B) {
+	v := named{ID: 7, Name: "an item of some kind"}
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buf, _ = AppendValue(buf[:0], &v)
+	}
+}
+
+func BenchmarkDecodeValue(b *testing.B) {
+	v := named{ID: 7, Name: "an item of some kind"}
+	buf := encode(b, &v)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := DecodeValue(buf, &v); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
