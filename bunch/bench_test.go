@@ -43,7 +43,7 @@ func BenchmarkReceiveAcks(b *testing.B) {
 	buf := make([]byte, 0, 1500)
 	for i := range b.N {
 		b.StopTimer()
-		for c.sent.next < uint64(2000+8*i) {
+		for c.sent.Next < uint64(2000+8*i) {
 			if out, slots := c.Reliable(ch); out < slots-2 {
 				if err := c.Send(ch, Reliable, payload); err != nil {
 					b.Fatal(err)

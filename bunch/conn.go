@@ -32,6 +32,7 @@ type Conn struct {
 	saturation  saturation
 
 	// Path.
+	way          way
 	gate         recovery.Gate
 	loss         loss
 	peerAckDelay time.Duration
@@ -54,6 +55,7 @@ type Conn struct {
 	// The owner.
 	wake    bool
 	changed bool
+	bulk    bool // the last packet holds some
 	watched []*channel
 	stats   Stats
 }
@@ -231,6 +233,17 @@ func (c *Conn) Changed() bool {
 	changed := c.changed
 	c.changed = false
 	return changed
+}
+
+// Bulk reports whether the packet that AppendPacket returned last holds bulk.
+func (c *Conn) Bulk() bool { return c.bulk }
+
+// Queued returns how many bytes of messages were never sent.
+func (c *Conn) Queued() (bytes int) {
+	for i := range c.levels {
+		bytes += c.levels[i].queued
+	}
+	return bytes
 }
 
 // FirstByte tells which datagrams are for this machine.

@@ -26,6 +26,10 @@
 // acks are fresh and the highest priority goes first; [Bulk] leaves only while the window is open ([Conn.SetWindow] and the
 // machine's own estimate), so that it keeps no standing queue in front of play. [Conn.Cork] holds a tick together.
 //
+// When nothing was acknowledged for two probe timeouts the path is out: what was never sent stays, and probes ask; while
+// unreliable messages wait they are small and twice as frequent. When the path is back unreliable messages that have waited for
+// longer than that are dropped and counted, and the others leave.
+//
 // # Limits
 //
 // Every number has one: bytes of a message, entries of a buffer, channels open at once, packets undecided, what reliable

@@ -24,10 +24,10 @@ func (c *Conn) unsent() bool {
 	return false
 }
 
-// freshAllowed reports whether bunches that were never sent may leave: not while corked, and not while the oldest
-// undecided packet is about to leave the peer's history.
+// freshAllowed reports whether bunches that were never sent may leave: not while corked, not while the oldest undecided
+// packet is about to leave the peer's history, and not in the dark.
 func (c *Conn) freshAllowed() bool {
-	return c.open() && c.sent.spread() < c.limits.History-1
+	return c.open() && c.sent.spread() < c.limits.History-1 && !c.dark()
 }
 
 // bulkOpen reports whether bulk may leave: neither the rate nor the window holds it, or a probe is due.
@@ -36,9 +36,9 @@ func (c *Conn) bulkOpen() bool {
 }
 
 // windowOpen reports whether bulk may add a packet to what is in flight. After two probe timeouts in a row only the probe
-// passes: the path is out, and quic-go's window does not shrink on timeouts.
+// passes: the path is out, and quic-go's window does not shrink on timeouts. A carrier that tells fates has a gate of its own.
 func (c *Conn) windowOpen() bool {
-	if c.loss.probes > 0 {
+	if c.loss.probes > 0 || c.way.Fates {
 		return true
 	}
 	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.gate.Window(fullDatagram)
@@ -123,6 +123,7 @@ const (
 // placeFresh places the next unsent entry of ch, or its next unreliable message when that was queued before it and the
 // rate does not hold it.
 func (c *Conn) placeFresh(ch *channel) placed {
+	c.dropStale(ch)
 	unreliable := ch.unreliable.len() > 0 && !c.saturation.held
 	switch {
 	case unreliable && ch.fresh >= ch.unreliable.peek().after:
@@ -139,7 +140,7 @@ func (c *Conn) placeFresh(ch *channel) placed {
 		return done
 	}
 	if ch.number != 0 && !e.started && !c.flow.allows(e.cost(), ch.priority) {
-		c.flow.blocked = true
+		c.flow.block(c.now)
 		if unreliable && (ch.fresh > 0 || !ch.ours) {
 			return c.placeUnreliable(ch)
 		}

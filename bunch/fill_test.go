@@ -239,12 +239,12 @@ func TestHistoryBoundsWhatIsUndecided(t *testing.T) {
 			require.NoError(t, l.Send(l.channel, Unreliable, []byte("x")))
 			require.NoError(t, l.Send(l.channel, Reliable, make([]byte, 1098)))
 			b, _, ok := l.AppendPacket(l.at, nil, 1163)
-			if !ok || l.sent.next > uint64(2*history) {
+			if !ok || l.sent.Next > uint64(2*history) {
 				break
 			}
 			require.NotEmpty(t, b)
 		}
-		require.Equal(t, history-1, int(l.sent.next), "no new data while newest - oldest undecided >= %d", history-1)
+		require.Equal(t, history-1, int(l.sent.Next), "no new data while newest - oldest undecided >= %d", history-1)
 		t.Log("# acks and probes still leave")
 		require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &packetHeader{flags: flagPing | flagAckNow})))
 		l.acks = 1

@@ -67,6 +67,14 @@ func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 // playLimit of the peer's limit is left to play by bulk.
 const playLimit = 64 << 10
 
+// block notes that something waits for a higher limit. Since when matters: one that begins to wait must not find its probe
+// long due.
+func (f *flow) block(now time.Duration) {
+	if !f.blocked {
+		f.blocked, f.blockedAt = true, now
+	}
+}
+
 // allows reports whether what costs so much may leave; what costs nothing is paid for.
 func (f *flow) allows(cost int, p Priority) bool {
 	if p == Bulk && cost > 0 {

@@ -95,8 +95,8 @@ type pieceKey struct {
 func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint16 {
 	copies := make(map[pieceKey]uint16)
 	bytes, packets, loaded := 0, 0, 0
-	for n := c.sent.oldest; n < c.sent.next; n++ {
-		p := c.sent.get(n)
+	for n := c.sent.Oldest; n < c.sent.Next; n++ {
+		p := c.sent.At(n)
 		if p.loaded {
 			loaded++
 		}

@@ -24,20 +24,23 @@ type loss struct {
 }
 
 func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
-	if c.sent.next == 0 {
+	if c.sent.Next == 0 {
 		return violation(AckSequenceMismatch, "ack of packet %d, none was sent", h.largest)
 	}
-	largest := rebuild(c.sent.next, uint64(h.largest), 32)
-	if largest >= c.sent.next {
-		return violation(AckSequenceMismatch, "ack of packet %d, the newest sent is %d", largest, c.sent.next-1)
+	largest := rebuild(c.sent.Next, uint64(h.largest), 32)
+	if largest >= c.sent.Next {
+		return violation(AckSequenceMismatch, "ack of packet %d, the newest sent is %d", largest, c.sent.Next-1)
 	}
+	c.seeLight()
 	newest, err := c.ackRuns(t, h, largest)
 	if err != nil {
 		return err
 	}
 	c.loss.Largest = max(c.loss.Largest, largest+1)
 	if newest != nil {
-		c.gate.Measure(t, newest.at, &newest.mark)
+		if newest.at >= c.way.since {
+			c.gate.Measure(t, newest.at, &newest.mark)
+		}
 		c.loss.ptos = 0
 		c.loss.unanswered = t
 	}
@@ -65,7 +68,7 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 			if newest == nil {
 				newest = p
 			}
-			if i == 0 && p != nil && p == c.sent.get(largest) {
+			if i == 0 && p != nil && p == c.sent.At(largest) && largest >= c.way.foreign {
 				c.sampleRTT(t, p, h.delay)
 			}
 		}
@@ -76,8 +79,8 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 
 // ackRange takes the news that the packets from low to high-1 arrived, and returns the newest of which it is news, or nil.
 func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err error) {
-	for n := high; n > max(low, c.sent.oldest); n-- {
-		p := c.sent.get(n - 1)
+	for n := high; n > max(low, c.sent.Oldest); n-- {
+		p := c.sent.At(n - 1)
 		if p.fate == skipped {
 			return nil, violation(AckSequenceMismatch, "ack of packet %d, which was left out", n-1)
 		}
@@ -105,17 +108,17 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	}
 	c.sent.landed(p, acked)
 	c.received.floor = max(c.received.floor, min(p.covers, c.received.next))
-	c.gate.Acked(t, &p.mark, p.size)
 	if was == lost {
-		c.spurious()
+		c.stats.SpuriousLosses++
 	}
-	c.blackHole.Acked(n, p.size > minDatagram)
+	if c.judges(n) {
+		c.gate.Acked(t, &p.mark, p.size)
+		c.blackHole.Acked(n, p.size > minDatagram)
+		if was == lost {
+			c.loss.Spurious()
+		}
+	}
 	return true
-}
-
-func (c *Conn) spurious() {
-	c.stats.SpuriousLosses++
-	c.loss.Spurious()
 }
 
 // ackItem frees the bytes of an entry, and the entry with its last one.
@@ -162,11 +165,15 @@ func (c *Conn) popAcked(ch *channel) {
 	c.retire(ch)
 }
 
+// detectLosses judges packets by those that overtook them, where nobody else does, and none did on another way.
 func (c *Conn) detectLosses(t time.Duration) {
 	c.loss.Begin(max(c.gate.Current(), c.gate.Latest))
 	n, ok := c.sent.firstFlying()
+	if n = max(n, c.way.foreign); c.way.Fates {
+		return
+	}
 	for ; ok && n < max(c.loss.Largest, c.loss.overtaken); n++ {
-		p := c.sent.get(n)
+		p := c.sent.At(n)
 		if p.fate == flying && (p.prompt || n < c.loss.Largest) && c.loss.Lost(t, n+c.sent.skippedAfter(n), p.at) {
 			c.losePacket(t, n, p)
 		}
@@ -179,8 +186,8 @@ func (c *Conn) detectLosses(t time.Duration) {
 func (c *Conn) Overtaken(now, sent time.Time) {
 	t, at := c.clock(now), sent.Sub(c.start)
 	c.loss.besideTill = t + besideTime
-	n := max(c.loss.overtaken, c.sent.oldest)
-	for n < c.sent.next && c.sent.get(n).at < at {
+	n := max(c.loss.overtaken, c.sent.Oldest)
+	for n < c.sent.Next && c.sent.At(n).at < at {
 		n++
 	}
 	if n > c.loss.overtaken {
@@ -198,8 +205,10 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	c.sent.landed(p, lost)
 	p.lostUntil = t + lostMemory*c.pto()
 	c.stats.PacketsLost++
-	c.blackHole.Lost(n, p.size > minDatagram)
-	c.gate.Lost(&p.mark, p.size)
+	if c.judges(n) {
+		c.blackHole.Lost(n, p.size > minDatagram)
+		c.gate.Lost(&p.mark, p.size)
+	}
 	c.trace("lost", n, p.size)
 	for _, it := range p.items {
 		c.giveBack(it)
@@ -241,6 +250,9 @@ func (c *Conn) ptoAt() (time.Duration, bool) {
 	if c.sent.flying == 0 || c.loss.probes > 0 {
 		return 0, false
 	}
+	if c.asksOften() {
+		return c.sent.lastAsk + c.pto()/2, true
+	}
 	return c.sent.lastAsk + c.gate.Backoff(c.loss.ptos, c.peerAckDelay), true
 }
 
@@ -251,13 +263,17 @@ func (c *Conn) probe() {
 	if c.loss.ptos++; c.loss.ptos == 1 {
 		c.loss.repeat = 0
 	}
+	if c.asksOften() {
+		c.loss.probes = 1
+		return
+	}
 	c.loss.probes = probePackets
 	room := probePackets * EntryBytes
 	for range c.sent.spread() {
-		if c.loss.repeat < c.sent.undecided || c.loss.repeat >= c.sent.next {
+		if c.loss.repeat < c.sent.undecided || c.loss.repeat >= c.sent.Next {
 			c.loss.repeat = c.sent.undecided
 		}
-		if p := c.sent.get(c.loss.repeat); p.fate == flying {
+		if p := c.sent.At(c.loss.repeat); p.fate == flying {
 			for _, it := range p.items {
 				if room < int(it.end-it.off) {
 					return

@@ -71,7 +71,7 @@ func (l *lossTest) roundTrip() {
 	l.mustAck(0, 0)
 }
 
-func (l *lossTest) fate(n uint64) fate { return l.sent.get(n).fate }
+func (l *lossTest) fate(n uint64) fate { return l.sent.At(n).fate }
 
 func TestPacketThreshold(t *testing.T) {
 	l := newLossTest(t, Config{})
@@ -146,7 +146,7 @@ func TestLateAckFreesEntries(t *testing.T) {
 		l.wait(50 * ms)
 		l.mustAck(1, 3)
 		require.Equal(t, lost, l.fate(0))
-		require.Equal(t, 3*l.pto(), l.sent.get(0).lostUntil-50*ms)
+		require.Equal(t, 3*l.pto(), l.sent.At(0).lostUntil-50*ms)
 		l.wait(c.after)
 		l.mustAck(0, 0)
 		require.Equal(t, c.freed, l.Drained(), c.after)

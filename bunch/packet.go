@@ -77,11 +77,11 @@ func (c *Conn) makeRoom(t time.Duration, must bool) bool {
 	if !c.sent.full() {
 		return true
 	}
-	if p := c.sent.get(c.sent.oldest); p.fate == flying {
+	if p := c.sent.At(c.sent.Oldest); p.fate == flying {
 		if !must {
 			return false
 		}
-		c.losePacket(t, c.sent.oldest, p)
+		c.losePacket(t, c.sent.Oldest, p)
 	}
 	c.sent.drop()
 	return true
@@ -91,7 +91,7 @@ func (c *Conn) makeRoom(t time.Duration, must bool) bool {
 func (c *Conn) appendHeader(t time.Duration, content bool) {
 	b := &c.build
 	b.buf = append(b.buf, Protocol, 0)
-	b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(c.sent.next-1))
+	b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(c.sent.Next-1))
 	limit := 0
 	if c.flow.update {
 		limit = varintLen(c.flow.kib())
@@ -154,14 +154,15 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 		c.stats.ProbesSent++
 	}
 	if *flags&flagLimit != 0 {
-		c.flow.told(c.sent.next - 1)
+		c.flow.told(c.sent.Next - 1)
 	}
 	c.flow.probe = false
 	c.stats.PacketsSent++
 	c.stats.BytesSent += uint64(p.size)
-	packet, number = b.buf, c.sent.next-1
+	packet, number = b.buf, c.sent.Next-1
 	c.skips.launched(number)
 	c.trace("sent", number, p.size)
+	c.bulk = b.bulk
 	c.build = builder{}
 	if len(c.watched) > 0 {
 		c.checkWatches() // less waits now

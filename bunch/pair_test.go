@@ -23,6 +23,17 @@ type pair struct {
 	sent  [2]int
 	order int
 	large bool // too many channels to check all after each step
+
+	fates    [2]bool // the carrier of an end tells them
+	verdicts []verdict
+}
+
+// verdict is what a carrier will tell an end of its packet.
+type verdict struct {
+	at      time.Time
+	end     int
+	number  uint64
+	arrived bool
 }
 
 type flight struct {
@@ -52,12 +63,15 @@ func (p *pair) flush() {
 		require.NoError(p.t, c.Advance(p.now))
 		for n := 0; ; n++ {
 			atMost(p.t, int64(n), 100_000, "packets at one time")
-			b, _, ok := c.AppendPacket(p.now, nil, p.max)
+			b, number, ok := c.AppendPacket(p.now, nil, p.max)
 			if !ok {
 				break
 			}
 			atMost(p.t, int64(len(b)), int64(p.max), "a packet's bytes")
-			p.put(i, b)
+			arrives := p.put(i, b)
+			if p.fates[i] {
+				p.verdicts = append(p.verdicts, verdict{p.now.Add(2 * p.delay), i, number, arrives})
+			}
 		}
 		if at, ok := c.NextTimeout(); ok && !at.After(p.now) {
 			p.t.Fatalf("end %d: timeout %v is not after now and no packet is ready", i, p.now.Sub(at))
@@ -65,13 +79,24 @@ func (p *pair) flush() {
 	}
 }
 
-func (p *pair) put(from int, b []byte) {
+// put sends a packet, and reports whether it will arrive.
+func (p *pair) put(from int, b []byte) bool {
 	p.sent[from]++
 	if p.drop != nil && p.drop(from, b) {
-		return
+		return false
 	}
 	p.order++
 	p.wire = append(p.wire, flight{p.now.Add(p.delay), p.order, 1 - from, b})
+	return true
+}
+
+// tell gives the ends the verdicts that are due.
+func (p *pair) tell() {
+	for len(p.verdicts) > 0 && !p.verdicts[0].at.After(p.now) {
+		v := p.verdicts[0]
+		p.verdicts = p.verdicts[1:]
+		p.ends[v.end].Fate(p.now, v.number, v.arrived)
+	}
 }
 
 // step moves time to the next event, at most until end, and reports whether there was one.
@@ -84,6 +109,9 @@ func (p *pair) step(end time.Time) bool {
 	})
 	if len(p.wire) > 0 && p.wire[0].at.Before(next) {
 		next = p.wire[0].at
+	}
+	if len(p.verdicts) > 0 && p.verdicts[0].at.Before(next) {
+		next = p.verdicts[0].at
 	}
 	for _, c := range p.ends {
 		if at, ok := c.NextTimeout(); ok && at.Before(next) {
@@ -100,6 +128,7 @@ func (p *pair) step(end time.Time) bool {
 		p.wire = p.wire[1:]
 		require.NoError(p.t, p.ends[f.to].Receive(p.now, f.data))
 	}
+	p.tell()
 	for _, c := range p.ends {
 		require.NoError(p.t, c.Advance(p.now))
 		if !p.large {

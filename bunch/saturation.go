@@ -18,6 +18,7 @@ type saturation struct {
 	standing bool          // at every Cork since, some unreliable message of an earlier tick still waited
 	since    time.Duration // of standing
 	young    int           // unreliable messages that were queued since the last tick ended
+	stale    time.Duration // unreliable messages that were queued before it waited through an outage
 }
 
 // backlog is what waits of unreliable messages. Those without bytes count, too.

@@ -15,6 +15,7 @@ type datagram struct {
 	message  uint16 // its number when in parts, given when the first one leaves
 	part     uint8
 	after    uint64 // reliable entries below it were queued earlier and precede it
+	at       time.Duration
 }
 
 func (d *datagram) parts() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }
@@ -163,7 +164,7 @@ func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 		c.stats.DroppedUnreliable++
 		return
 	}
-	u := datagram{delivery: d, after: ch.next}
+	u := datagram{delivery: d, after: ch.next, at: c.now}
 	if len(payload) <= EntryBytes {
 		u.payload = append(c.blocks.get(len(payload)), payload...)
 	} else {
@@ -241,6 +242,9 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 		return 0
 	}
 	rate := c.gate.Estimate()
+	if c.way.Fates {
+		rate = c.way.Rate
+	}
 	if rate == 0 {
 		return 0
 	}

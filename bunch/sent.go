@@ -34,19 +34,18 @@ type packet struct {
 	covers    uint64 // it acknowledged all that came below this number
 	size      int
 	at        time.Duration
+	arrived   time.Duration // when the carrier said that it arrived; 0 = it did not say
 	items     []item
 	mark      recovery.Mark
 	lostUntil time.Duration
 }
 
-// sentPackets is a ring of the packets numbered oldest to next-1.
+// sentPackets remembers the packets that wait for something, and those sent after them.
 type sentPackets struct {
-	ring      []packet // len is a power of two
-	oldest    uint64   // remembered
-	undecided uint64   // no packet below it is flying
-	next      uint64
-	inFlight  int // bytes flying
-	flying    int // packets flying
+	recovery.Ring[packet]
+	undecided uint64 // no packet below it is flying
+	inFlight  int    // bytes flying
+	flying    int    // packets flying
 	lastAsk   time.Duration
 	unasked   int // packets with bulk since one asked for an ack at once
 	loaded    int // packets remembered that carried bunches
@@ -56,27 +55,25 @@ type sentPackets struct {
 // acks and limits as it likes. It is the acks of two seconds, one a millisecond.
 const bareRecords = 2048
 
-func (s *sentPackets) get(n uint64) *packet { return &s.ring[n&uint64(len(s.ring)-1)] }
-
 // full reports whether add may only follow drop. The peer remembers no more packets than seenWindow.
 func (s *sentPackets) full() bool {
-	most := uint64(max(bareRecords, min(seenWindow, 8*s.loaded)))
-	if s.next-s.oldest < most {
+	most := max(bareRecords, min(seenWindow, 8*s.loaded))
+	if s.Len() < most {
 		return false
 	}
 	s.forgetDecided()
-	return s.next-s.oldest >= most
+	return s.Len() >= most
 }
 
 // roomForTwo reports whether add may be called twice before drop.
-func (s *sentPackets) roomForTwo() bool { return s.next-s.oldest <= seenWindow-2 }
+func (s *sentPackets) roomForTwo() bool { return s.Len() <= seenWindow-2 }
 
 // drop forgets the oldest packet, whatever it waits for.
 func (s *sentPackets) drop() {
-	p := s.get(s.oldest)
+	p := s.At(s.Oldest)
 	s.unload(p)
 	clear(p.items)
-	s.oldest++
+	s.Oldest++
 }
 
 // load notes that p carries bunches.
@@ -94,30 +91,18 @@ func (s *sentPackets) unload(p *packet) {
 
 // add makes room for the next packet and returns it with its items emptied.
 func (s *sentPackets) add() *packet {
-	if int(s.next-s.oldest) == len(s.ring) {
+	if s.Len() == s.Cap() {
 		s.forgetDecided()
 	}
-	if int(s.next-s.oldest) == len(s.ring) {
-		s.grow()
-	}
-	p := s.get(s.next)
+	p := s.Push(4)
 	*p = packet{items: p.items[:0]}
-	s.next++
 	return p
 }
 
 // forgetDecided forgets packets from the old end that wait for nothing.
 func (s *sentPackets) forgetDecided() {
-	for s.oldest < s.next && (s.get(s.oldest).fate == nothing || s.get(s.oldest).fate == acked) {
+	for s.Oldest < s.Next && (s.At(s.Oldest).fate == nothing || s.At(s.Oldest).fate == acked) {
 		s.drop()
-	}
-}
-
-func (s *sentPackets) grow() {
-	old := *s
-	s.ring = make([]packet, max(4, 2*len(old.ring)))
-	for n := old.oldest; n < old.next; n++ {
-		*s.get(n) = *old.get(n)
 	}
 }
 
@@ -140,17 +125,17 @@ func (s *sentPackets) landed(p *packet, f fate) {
 
 // takeBack takes the newest packet back, which was not launched, with the number that was left out before it.
 func (s *sentPackets) takeBack() {
-	s.next--
-	if s.next > s.oldest && s.get(s.next-1).fate == skipped {
-		s.next--
+	s.Next--
+	if s.Next > s.Oldest && s.At(s.Next-1).fate == skipped {
+		s.Next--
 	}
-	s.undecided = min(s.undecided, s.next)
+	s.undecided = min(s.undecided, s.Next)
 }
 
 // skippedAfter counts the numbers left out among the next three, which the packet threshold must not count.
 func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
-	for next := n + 1; next < min(n+skipLeast, s.next); next++ {
-		if s.get(next).fate == skipped {
+	for next := n + 1; next < min(n+skipLeast, s.Next); next++ {
+		if s.At(next).fate == skipped {
 			count++
 		}
 	}
@@ -161,16 +146,16 @@ func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 func (s *sentPackets) unsend(p *packet, lastAsk time.Duration) {
 	s.landed(p, nothing)
 	s.unload(p)
-	s.next--
-	s.oldest, s.undecided = min(s.oldest, s.next), min(s.undecided, s.next)
+	s.Next--
+	s.Oldest, s.undecided = min(s.Oldest, s.Next), min(s.undecided, s.Next)
 	s.lastAsk = lastAsk
 }
 
 // forget drops decided packets from the old end.
 func (s *sentPackets) forget(now time.Duration) {
 	s.firstFlying()
-	for s.oldest < s.undecided {
-		if p := s.get(s.oldest); (p.fate == lost || p.fate == skipped) && now < p.lostUntil {
+	for s.Oldest < s.undecided {
+		if p := s.At(s.Oldest); (p.fate == lost || p.fate == skipped) && now < p.lostUntil {
 			return
 		}
 		s.drop()
@@ -180,14 +165,14 @@ func (s *sentPackets) forget(now time.Duration) {
 // spread is how many packets lie between the oldest undecided and the newest.
 func (s *sentPackets) spread() int {
 	s.firstFlying()
-	return int(s.next - s.undecided)
+	return int(s.Next - s.undecided)
 }
 
 // firstFlying returns the number of the oldest flying packet.
 func (s *sentPackets) firstFlying() (uint64, bool) {
-	s.undecided = max(s.undecided, s.oldest)
-	for ; s.undecided < s.next; s.undecided++ {
-		if s.get(s.undecided).fate == flying {
+	s.undecided = max(s.undecided, s.Oldest)
+	for ; s.undecided < s.Next; s.undecided++ {
+		if s.At(s.undecided).fate == flying {
 			return s.undecided, true
 		}
 	}

@@ -20,38 +20,38 @@ func TestSentPacketsGrowAndForget(t *testing.T) {
 	for range 20 {
 		s.launch(0, 100)
 	}
-	require.Len(t, s.ring, 32)
+	require.Equal(t, 32, s.Cap())
 	require.Equal(t, 2000, s.inFlight)
 	require.Equal(t, 20, s.flying)
 	require.Equal(t, 20, s.spread())
 
 	t.Log("# decided packets behind a flying one stay")
-	s.landed(s.get(1), acked)
+	s.landed(s.At(1), acked)
 	s.forget(0)
-	require.Equal(t, uint64(0), s.oldest)
-	s.landed(s.get(0), acked)
+	require.Equal(t, uint64(0), s.Oldest)
+	s.landed(s.At(0), acked)
 	s.forget(0)
-	require.Equal(t, uint64(2), s.oldest)
+	require.Equal(t, uint64(2), s.Oldest)
 	require.Equal(t, 18, s.spread())
 	require.Equal(t, 1800, s.inFlight)
 
 	t.Log("# the record of a lost one stays until its time")
-	s.landed(s.get(2), lost)
-	s.get(2).lostUntil = time.Second
+	s.landed(s.At(2), lost)
+	s.At(2).lostUntil = time.Second
 	s.forget(time.Second - 1)
-	require.Equal(t, uint64(2), s.oldest)
+	require.Equal(t, uint64(2), s.Oldest)
 	require.Equal(t, 17, s.spread())
 	s.forget(time.Second)
-	require.Equal(t, uint64(3), s.oldest)
+	require.Equal(t, uint64(3), s.Oldest)
 
 	t.Log("# the ring does not grow while it can forget")
-	for n := s.oldest; n < s.next; n++ {
-		s.landed(s.get(n), acked)
+	for n := s.Oldest; n < s.Next; n++ {
+		s.landed(s.At(n), acked)
 	}
 	for range 1000 {
 		s.landed(s.launch(0, 1), acked)
 	}
-	require.Len(t, s.ring, 32)
+	require.Equal(t, 32, s.Cap())
 	require.Zero(t, s.inFlight)
 }
 
@@ -62,7 +62,7 @@ func TestSentPacketsAreBounded(t *testing.T) {
 		s.load(s.launch(0, 1))
 	}
 	require.True(t, s.full())
-	require.Len(t, s.ring, seenWindow)
+	require.Equal(t, seenWindow, s.Cap())
 	t.Log("# of packets without bunches fewer are remembered")
 	s = sentPackets{}
 	for range bareRecords {
@@ -70,14 +70,14 @@ func TestSentPacketsAreBounded(t *testing.T) {
 		s.launch(0, 1)
 	}
 	require.True(t, s.full())
-	s.landed(s.get(0), acked)
+	s.landed(s.At(0), acked)
 	require.False(t, s.full())
 	s.launch(0, 1)
-	s.landed(s.get(s.oldest), lost)
+	s.landed(s.At(s.Oldest), lost)
 	require.True(t, s.full(), "a lost one is not forgotten by itself")
 	s.drop()
 	require.False(t, s.full())
-	require.Len(t, s.ring, bareRecords)
+	require.Equal(t, bareRecords, s.Cap())
 }
 
 func TestSentPacketTakenBack(t *testing.T) {
@@ -85,17 +85,17 @@ func TestSentPacketTakenBack(t *testing.T) {
 	s.launch(1*ms, 10)
 	p := s.launch(2*ms, 20)
 	s.unsend(p, 1*ms)
-	require.Equal(t, uint64(1), s.next)
+	require.Equal(t, uint64(1), s.Next)
 	require.Equal(t, 10, s.inFlight)
 	require.Equal(t, 1*ms, s.lastAsk)
 
 	t.Log("# also when it asked for nothing and was forgotten at once")
-	s.landed(s.get(0), acked)
+	s.landed(s.At(0), acked)
 	p = s.add()
 	s.forget(0)
-	require.Equal(t, s.next, s.oldest)
+	require.Equal(t, s.Next, s.Oldest)
 	s.unsend(p, 1*ms)
-	require.Equal(t, uint64(1), s.oldest)
+	require.Equal(t, uint64(1), s.Oldest)
 	require.Zero(t, s.spread())
 }
 
@@ -118,7 +118,7 @@ func TestPeerThatAcknowledgesNothing(t *testing.T) {
 		at, ok := c.NextTimeout()
 		require.True(t, !ok || at.After(p.now))
 	}
-	require.Len(t, c.sent.ring, bareRecords)
+	require.Equal(t, bareRecords, c.sent.Cap())
 	require.GreaterOrEqual(t, c.stats.AcksOnlySent, uint64(seenWindow))
 	require.Positive(t, c.stats.PacketsLost, "the oldest gave way")
 	checkConn(t, c)
@@ -140,7 +140,7 @@ func TestLimitsThatAreNeverAcknowledged(t *testing.T) {
 			require.Less(t, n, 3)
 		}
 	}
-	require.Len(t, c.sent.ring, bareRecords)
+	require.Equal(t, bareRecords, c.sent.Cap())
 	checkConn(t, c)
 }
 
@@ -161,6 +161,6 @@ func TestFullHistoryOfBunches(t *testing.T) {
 			require.Less(t, n, 3)
 		}
 	}
-	require.Len(t, c.sent.ring, seenWindow)
+	require.Equal(t, seenWindow, c.sent.Cap())
 	checkConn(t, c)
 }

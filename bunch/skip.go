@@ -39,7 +39,7 @@ func (s *skips) launched(n uint64) {
 
 // skipNumber leaves the next packet number out when it is due. Its record stays as long as that of a lost packet.
 func (c *Conn) skipNumber(t time.Duration) {
-	if c.skips.random == nil || c.sent.next < c.skips.next || !c.sent.roomForTwo() {
+	if c.skips.random == nil || c.sent.Next < c.skips.next || !c.sent.roomForTwo() {
 		return
 	}
 	p := c.sent.add()

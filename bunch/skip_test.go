@@ -16,8 +16,8 @@ func dice(seed uint64) func(n int) int { return rand.New(rand.NewPCG(seed, 0)).I
 
 // leftOut returns the numbers that were never sent, of the packets launched so far.
 func leftOut(c *Conn) (numbers []uint64) {
-	for n := c.sent.oldest; n < c.sent.next; n++ {
-		if c.sent.get(n).fate == skipped {
+	for n := c.sent.Oldest; n < c.sent.Next; n++ {
+		if c.sent.At(n).fate == skipped {
 			numbers = append(numbers, n)
 		}
 	}
@@ -96,7 +96,7 @@ func TestSkippedNumberIsNoLoss(t *testing.T) {
 	l.mustAck(0, 1)
 	l.wait(time10)
 	require.Empty(t, leftOut(l.Conn), "forgotten after 3 PTO")
-	require.Equal(t, l.sent.oldest, l.sent.next)
+	require.Equal(t, l.sent.Oldest, l.sent.Next)
 	require.True(t, l.Drained())
 }
 
@@ -123,7 +123,7 @@ func TestSkippedNumberIsTakenBack(t *testing.T) {
 	require.NoError(t, l.Send(l.channel, Reliable, make([]byte, 100)))
 	for range 10 {
 		require.Zero(t, l.packets())
-		require.Equal(t, uint64(6), l.sent.next)
+		require.Equal(t, uint64(6), l.sent.Next)
 		require.Equal(t, uint64(6), l.skips.next)
 	}
 	checkConn(t, l.Conn)

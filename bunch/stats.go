@@ -29,7 +29,7 @@ type Stats struct {
 	DroppedClosedChannel uint64 // bunches for a channel that is closed
 	DroppedBeforeOpen    uint64 // unreliable messages for channels that are not open yet
 	DroppedLate          uint64 // UnreliableSequenced messages that a newer one overtook, and parts 512 packets behind their message
-	DroppedUnreliable    uint64 // unreliable messages beyond 256 KiB waiting, on either side, each with 64 bytes beside its own
+	DroppedUnreliable    uint64 // unreliable messages beyond 256 KiB waiting, on either side, each with 64 bytes beside its own, or stale after an outage
 	DroppedAssembly      uint64 // unreliable messages in parts that never became whole
 }
 
@@ -39,11 +39,11 @@ func (c *Conn) Stats() Stats {
 	s.LatestRTT, s.SmoothedRTT, s.MinRTT, s.RTTVar = c.gate.Latest, c.gate.Smoothed, c.gate.Least, c.gate.Variance
 	s.PacketsMissing = c.received.missing
 	s.InFlight = c.sent.inFlight
-	s.Window = c.gate.Window(fullDatagram)
-	s.DeliveryRate = recovery.Bytes(c.gate.Rate(), time.Second)
-	for i := range c.levels {
-		s.Queued += c.levels[i].queued
+	if s.Window = c.gate.Window(fullDatagram); c.way.Fates {
+		s.Window = c.way.Window
 	}
+	s.DeliveryRate = recovery.Bytes(c.gate.Rate(), time.Second)
+	s.Queued = c.Queued()
 	return s
 }
 

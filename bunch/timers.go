@@ -14,6 +14,10 @@ func (c *Conn) Advance(now time.Time) error {
 	if c.loss.Next != 0 && t >= c.loss.Next {
 		c.detectLosses(t)
 	}
+	if c.way.stale && t >= c.way.until {
+		c.giveUpForeign(t)
+	}
+	c.giveUpArrived(t)
 	if at, ok := c.ptoAt(); ok && t >= at {
 		c.probe()
 	}
@@ -49,6 +53,8 @@ func (c *Conn) NextTimeout() (time.Time, bool) {
 	consider(c.received.deadline, c.received.asking > 0)
 	consider(c.corkEnds(), c.flow.update && !c.open())
 	consider(c.loss.Next, c.loss.Next != 0)
+	consider(c.way.until, c.way.stale)
+	consider(c.keptAt())
 	consider(c.ptoAt())
 	consider(c.limitProbeAt())
 	consider(c.idleAt())
@@ -78,8 +84,8 @@ func (c *Conn) trimAt() (time.Duration, bool) {
 func (c *Conn) trim() {
 	c.blocks.release()
 	c.spare.release()
-	if c.sent.forget(c.now); c.sent.oldest == c.sent.next {
-		c.sent.ring = nil
+	if c.sent.forget(c.now); c.sent.Oldest == c.sent.Next {
+		c.sent.Trim()
 	}
 	c.ready.release()
 	c.slots, c.parts = nil, nil

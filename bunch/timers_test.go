@@ -153,7 +153,7 @@ func TestTrim(t *testing.T) {
 	p.run(11 * time.Second)
 	require.Empty(t, c.blocks.full)
 	require.Empty(t, p.ends[1].spare.full)
-	require.Nil(t, c.sent.ring)
+	require.Zero(t, c.sent.Cap())
 	for _, c := range p.ends {
 		_, ok := c.NextTimeout()
 		require.False(t, ok)
@@ -186,4 +186,18 @@ func TestTrace(t *testing.T) {
 	require.Equal(t, Event{Kind: "sent", Number: 0, Bytes: 6 + 1 + 1 + 2 + 2 + 1002}, events[0])
 	require.Equal(t, Event{At: 50 * ms, Kind: "received", Bytes: 14}, events[5])
 	require.Equal(t, Event{At: 50 * ms, Kind: "lost", Bytes: 1014}, events[6])
+}
+
+// TestProbeForALimitIsNotOverdue: whoever begins to wait for a higher limit long after his last packet asks a probe timeout
+// later, and not in the past, which no driver can wait for (a script of TestScripts, QUIVER_SEED=11167654613008467994).
+func TestProbeForALimitIsNotOverdue(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	l.wait(5 * time.Second)
+	l.flow.limit = l.flow.sent
+	require.NoError(t, l.Send(l.channel, Reliable, pattern(100, 0)))
+	require.Zero(t, l.packets())
+	at, ok := l.NextTimeout()
+	require.True(t, ok)
+	require.True(t, at.After(l.at), "%v ago", l.at.Sub(at))
 }

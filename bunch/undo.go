@@ -39,10 +39,10 @@ func (c *Conn) settle() {
 // Unsent takes back the packet that AppendPacket returned last: the datagram never left, its bunches, acks and limit go
 // back at once. Any other number is ignored.
 func (c *Conn) Unsent(number uint64) {
-	if number+1 != c.sent.next || len(c.sent.ring) == 0 {
+	if number+1 != c.sent.Next || c.sent.Cap() == 0 {
 		return
 	}
-	p := c.sent.get(number)
+	p := c.sent.At(number)
 	if p.fate != flying && p.fate != nothing {
 		return // the peer says that it came, or it was given up meanwhile
 	}
@@ -64,7 +64,7 @@ func (c *Conn) Unsent(number uint64) {
 	c.stats.PacketsSent--
 	c.stats.BytesSent -= uint64(p.size)
 	c.sent.unsend(p, c.undo.lastAsk)
-	c.loss.overtaken = min(c.loss.overtaken, c.sent.next)
+	c.loss.overtaken = min(c.loss.overtaken, c.sent.Next)
 	c.changed = true
 }
 

@@ -206,13 +206,13 @@ func TestUnsentOfOtherNumbersIsIgnored(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.Unsent(0)
 	l.sendPackets(2)
-	before := l.sent.next
+	before := l.sent.Next
 	l.Unsent(0)
 	l.Unsent(2)
-	require.Equal(t, before, l.sent.next)
+	require.Equal(t, before, l.sent.Next)
 	t.Log("# nor one that the peer has acknowledged meanwhile")
 	l.mustAck(1, 1)
 	l.Unsent(1)
-	require.Equal(t, before, l.sent.next)
+	require.Equal(t, before, l.sent.Next)
 	checkConn(t, l.Conn)
 }

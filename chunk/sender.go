@@ -194,7 +194,8 @@ func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 }
 
 // Lost tells that a packet is lost, or never left: the one with this slice that was made at the time given. A slice that has
-// been sent again or acked since is left alone.
+// been sent again or acked since is left alone. A driver that tells losses looks after the path, so the sender, who would
+// only probe when it has long heard nothing, goes on.
 func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	number, ok := s.number(id)
 	if !ok || index < 0 || index >= s.flight(number).count {
@@ -204,6 +205,7 @@ func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	if slice := &f.slices[index]; slice.state == waiting && slice.sent == sent.Sub(s.clock.epoch) {
 		f.lose(index)
 		s.hints++
+		s.resend.heard()
 	}
 }
 

@@ -24,6 +24,9 @@ type Carrier interface {
 	CloseWithError(code uint64, reason string) error
 }
 
+// Ping is the only byte of a datagram that is for no machine: it makes QUIC send something that is acknowledged.
+const Ping = 0x0f
+
 // Queuer is an optional part of a [Carrier] that keeps datagrams in a queue, in order, until they leave.
 type Queuer interface {
 	// SendQueue returns how many datagrams may wait before SendDatagram blocks. It never changes.

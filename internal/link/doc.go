@@ -13,6 +13,10 @@
 // queue of quic-go holds 128 datagrams and drops the newest without a word. While the writer is blocked in SendDatagram
 // the reader empties the ring in its place, so that a congested way out never delays what comes in.
 //
+// A [Sealed] carrier may stand beside the first and carry in its place: see [Link.Carry]. It asks the link, which is its
+// [Source], when its pace lets it, under the link's lock and on a goroutine of its own; nothing leaves over the first
+// meanwhile, and what arrives there is taken.
+//
 // The link knows neither what a packet holds nor who its peer is. It does not see losses: a machine that does may
 // implement [BlackHoler] and [LossCounter]. When a path goes dark, quic-go cuts nothing and may block for long; the
 // brake is the machine's own probe timer, which stops bulk after two probes in a row.

@@ -57,6 +57,7 @@ type Link struct {
 	pacer    pacer
 	queued   queued
 	rated    rated
+	sealed   sealed
 	failed   error // a machine's violation, after which none is called
 	uncorked bool
 
@@ -130,7 +131,16 @@ func (l *Link) lockedNow() time.Time {
 
 // Unlock releases the lock. What may leave now does so at once while the writer sleeps and the carrier cannot block;
 // otherwise the writer is woken.
-func (l *Link) Unlock() { l.release(l.parked && l.changed()) }
+func (l *Link) Unlock() {
+	if l.sealed.carrier == nil {
+		l.release(l.parked && l.changed())
+		return
+	}
+	if l.changed() {
+		l.sealed.carrier.Wake()
+	}
+	l.mu.Unlock()
+}
 
 // release releases the lock. Look: something may leave, and the writer sleeps.
 func (l *Link) release(look bool) {
@@ -141,17 +151,6 @@ func (l *Link) release(look bool) {
 	d := l.sendDirect()
 	l.mu.Unlock()
 	l.conclude(d)
-}
-
-// Overtake tells the first machine, if it is an [Overtaker], that a packet arrived which left at sent on the same path, but by
-// another way than this link. It may be called a thousand times a second: the other machines are left alone.
-func (l *Link) Overtake(sent time.Time) {
-	now := l.Lock()
-	first := &l.slots[0]
-	if first.over != nil {
-		first.over.Overtaken(now, sent)
-	}
-	l.release(l.parked && first.changed())
 }
 
 // changed asks every machine, because each forgets when it was asked.

@@ -1,6 +1,10 @@
 package link
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
 
 // Machine is a protocol without clock, goroutine or lock. All methods are called under the link's lock.
 type Machine interface {
@@ -19,6 +23,18 @@ type Machine interface {
 	Advance(now time.Time) error
 
 	NextTimeout() (time.Time, bool)
+
+	// Bulk reports whether the datagram that AppendPacket returned last holds bulk.
+	Bulk() bool
+
+	// Queued returns how many bytes of what the owner gave were never sent.
+	Queued() int
+
+	// SetPath says what is known of the path. When its Epoch rises, datagrams take another way from now on.
+	SetPath(now time.Time, p recovery.Path)
+
+	// Fate says what became of a datagram, while the path tells fates. That it arrived frees nothing.
+	Fate(now time.Time, number uint64, arrived bool)
 
 	// SetWindow says what of the path's congestion window, in bytes, is the machine's: less what other machines have in
 	// flight, but half of it at least. What is in flight beyond it waits inside the carrier.
@@ -79,6 +95,15 @@ type Changer interface {
 	Changed() bool
 }
 
+// Seconder is an optional part of a [Machine] with datagrams of two kinds.
+type Seconder interface {
+	// SecondByte names more datagrams that are for this machine. It never changes.
+	SecondByte() byte
+}
+
+// Copier is an optional part of a [Machine] that keeps nothing of what it receives.
+type Copier interface{ Copies() }
+
 // Corker is an optional part of a [Machine]. Close uncorks, so that what is queued can drain.
 type Corker interface {
 	Cork(on bool)
@@ -97,6 +122,7 @@ type Holder interface {
 type slot struct {
 	Machine
 	first byte
+	also  byte // first when there is none
 	hole  BlackHoler
 	loss  LossCounter
 	fly   Flyer
@@ -107,12 +133,16 @@ type slot struct {
 	some  Arriver
 	hold  Holder
 
+	copies  bool
 	arrived time.Time // the newest of Arriver that the first machine knows of
 	window  int       // what the machine was told last
 }
 
 func newSlot(m Machine) slot {
-	s := slot{Machine: m, first: m.FirstByte()}
+	s := slot{Machine: m, first: m.FirstByte(), also: m.FirstByte()}
+	if second, ok := m.(Seconder); ok {
+		s.also = second.SecondByte()
+	}
 	s.hole, _ = m.(BlackHoler)
 	s.loss, _ = m.(LossCounter)
 	s.fly, _ = m.(Flyer)
@@ -122,6 +152,7 @@ func newSlot(m Machine) slot {
 	s.over, _ = m.(Overtaker)
 	s.some, _ = m.(Arriver)
 	s.hold, _ = m.(Holder)
+	_, s.copies = m.(Copier)
 	return s
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 // machine is a protocol that does what a test tells it. It is used under the link's lock.
@@ -32,6 +33,16 @@ type machine struct {
 	windows  []int
 	number   uint64
 	uncorked int
+
+	bulk  bool
+	paths []recovery.Path
+	fates []fate
+}
+
+// fate is what a machine was told of a datagram.
+type fate struct {
+	number  uint64
+	arrived bool
 }
 
 func (m *machine) Receive(now time.Time, datagram []byte) error {
@@ -74,6 +85,16 @@ func (m *machine) Advance(now time.Time) error {
 func (m *machine) NextTimeout() (time.Time, bool) { return m.next, !m.next.IsZero() }
 
 func (m *machine) SetWindow(bytes int) { m.windows = append(m.windows, bytes) }
+
+func (m *machine) SetPath(_ time.Time, p recovery.Path) { m.paths = append(m.paths, p) }
+
+func (m *machine) Fate(_ time.Time, number uint64, arrived bool) {
+	m.fates = append(m.fates, fate{number, arrived})
+}
+
+func (m *machine) Bulk() bool { return m.bulk }
+
+func (m *machine) Queued() int { return m.ready * 1000 }
 
 func (m *machine) Wake() bool {
 	if m.wakes == 0 {

@@ -15,16 +15,32 @@ type Rate interface {
 
 // rated are the machines of a link that has a rate.
 type rated struct {
-	rate       Rate // nil = none
-	play, bulk time.Duration
+	rate       Rate      // nil = none
+	play, bulk time.Time // until when they are held; zero = they are not
+	holding    bool      // the machines hold something back
 }
 
-// hold has the machines keep back what the rate does not allow now.
-func (l *Link) hold(now time.Time) {
+// holdBack has the machines keep back what the rate does not allow now, and all bulk when the carrier paces it.
+func (l *Link) holdBack(now time.Time, paced bool) {
 	r := &l.rated
-	if r.rate == nil {
+	if r.rate != nil {
+		l.askRate(now)
+	}
+	play, bulk := !r.play.IsZero(), paced || !r.bulk.IsZero()
+	if !play && !bulk && !r.holding {
 		return
 	}
+	r.holding = play || bulk
+	for i := range l.slots {
+		if h := l.slots[i].hold; h != nil {
+			h.Hold(play, bulk)
+		}
+	}
+}
+
+// askRate asks how long what waits must wait.
+func (l *Link) askRate(now time.Time) {
+	r := &l.rated
 	unreliable, bulk := false, false
 	for i := range l.slots {
 		if h := l.slots[i].hold; h != nil {
@@ -32,18 +48,21 @@ func (l *Link) hold(now time.Time) {
 			unreliable, bulk = unreliable || u, bulk || b
 		}
 	}
-	r.play, r.bulk = 0, 0
+	r.play, r.bulk = time.Time{}, time.Time{}
 	if unreliable {
-		r.play = r.rate.Play(now)
+		r.play = after(now, r.rate.Play(now))
 	}
 	if bulk {
-		r.bulk = r.rate.Bulk(now)
+		r.bulk = after(now, r.rate.Bulk(now))
 	}
-	for i := range l.slots {
-		if h := l.slots[i].hold; h != nil {
-			h.Hold(r.play > 0, r.bulk > 0)
-		}
+}
+
+// after returns when a wait is over, zero when there is none.
+func after(now time.Time, wait time.Duration) time.Time {
+	if wait <= 0 {
+		return time.Time{}
 	}
+	return now.Add(wait)
 }
 
 // spend counts a datagram.
@@ -54,12 +73,9 @@ func (r *rated) spend(now time.Time, bytes int) {
 }
 
 // until returns when something that is held may leave, zero when nothing is.
-func (r *rated) until(now time.Time) time.Time {
-	switch {
-	case r.play > 0 && (r.bulk == 0 || r.play < r.bulk):
-		return now.Add(r.play)
-	case r.bulk > 0:
-		return now.Add(r.bulk)
+func (r *rated) until() time.Time {
+	if !r.play.IsZero() && (r.bulk.IsZero() || r.play.Before(r.bulk)) {
+		return r.play
 	}
-	return time.Time{}
+	return r.bulk
 }

@@ -40,7 +40,12 @@ func (l *Link) hand(datagram []byte) bool {
 	if err == nil {
 		err = l.deliver(now, datagram)
 	}
-	woken, due := l.woken(), l.due(now)
+	woken, due := l.woken(), false
+	if l.sealed.carrier != nil {
+		l.sealed.carrier.Wake() // what came may have moved a timer
+	} else {
+		due = l.due(now)
+	}
 	l.parked = !due
 	l.mu.Unlock()
 	switch {
@@ -107,6 +112,9 @@ func (l *Link) receive(now time.Time) error {
 func (l *Link) deliver(now time.Time, datagram []byte) error {
 	s := l.slotFor(datagram)
 	if s == nil {
+		if len(datagram) == 1 && datagram[0] == Ping {
+			return nil
+		}
 		l.counts.droppedUnknown.Add(1)
 		return nil
 	}
@@ -131,7 +139,7 @@ func (l *Link) slotFor(datagram []byte) *slot {
 		return nil
 	}
 	for i := range l.slots {
-		if l.slots[i].first == datagram[0] {
+		if s := &l.slots[i]; s.first == datagram[0] || s.also == datagram[0] {
 			return &l.slots[i]
 		}
 	}

@@ -41,9 +41,11 @@ func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	}
 	t.hole = l.usePath(t.now, path)
 	l.uncork()
-	l.hold(t.now)
+	l.holdBack(t.now, false)
 	held := l.pacer.wait()
-	if held == 0 {
+	if l.sealed.carrier != nil {
+		held = 0
+	} else if held == 0 {
 		l.ask(&t, buffer)
 	}
 	t.woken = l.woken()
@@ -67,7 +69,7 @@ func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	size := l.mtu.max(now)
 	l.counts.max.Store(uint64(size))
 	l.pacer.use(now, path, size)
-	if path.Cwnd > 0 {
+	if path.Cwnd > 0 && l.sealed.carrier == nil {
 		l.share(path.Cwnd * size / (size + packetOverhead)) // machines count datagrams, QUIC packets
 	}
 	return hole
@@ -113,18 +115,35 @@ func (l *Link) park(t *turn, held time.Duration) {
 		l.sleepUntil(t.now.Add(held))
 		return
 	}
-	t.drained = l.draining.Load()
-	next := l.rated.until(t.now)
+	t.drained = l.draining.Load() && l.drained()
+	if l.sealed.carrier != nil {
+		l.sealed.carrier.Wake() // what came may have moved a timer
+		return
+	}
+	if next, ok := l.nextTimeout(); ok {
+		l.sleepUntil(t.now.Add(sleep(t.now, next)))
+	}
+}
+
+// drained reports that no machine has reliable data that is unsent or unacknowledged.
+func (l *Link) drained() bool {
 	for i := range l.slots {
-		t.drained = t.drained && l.slots[i].Drained()
+		if !l.slots[i].Drained() {
+			return false
+		}
+	}
+	return true
+}
+
+// nextTimeout returns when a machine, or what the rate holds, is to be looked at again.
+func (l *Link) nextTimeout() (next time.Time, any bool) {
+	next = l.rated.until()
+	for i := range l.slots {
 		if at, ok := l.slots[i].NextTimeout(); ok && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
-	if !next.IsZero() {
-		next = t.now.Add(sleep(t.now, next))
-	}
-	l.sleepUntil(next)
+	return next, !next.IsZero()
 }
 
 // sleepUntil sets the timer that wakes the writer. When nothing is due the last one may wake it in vain.

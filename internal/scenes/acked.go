@@ -25,13 +25,24 @@ func timeOf(b []byte) time.Time {
 
 // congestion is somebody else's rate control. All sizes are in packets, times since an epoch.
 type congestion interface {
-	// acked takes a packet that arrived: the round trip and how many packets were delivered while it was under way, in
-	// what time. limited: there was nothing more to send.
-	acked(now, sent, rtt time.Duration, delivered float64, took time.Duration, inFlight int, limited bool)
+	acked(a ack)
+	spurious(sent time.Duration) // a packet that was counted as lost has arrived
 	lost(now, sent time.Duration, inFlight int)
 	timeout(now time.Duration)
 	window() float64
 	pace(srtt time.Duration) float64 // packets a second
+}
+
+// ack is what a sender knows of a packet that arrived.
+type ack struct {
+	now, sent time.Duration
+	rtt       time.Duration
+	latest    bool          // it left last of those that the same ack names
+	delivered float64       // packets, while it was under way
+	took      time.Duration // that
+	inFlight  int           // packets, without it
+	before    int           // and before the ack came
+	limited   bool          // there was nothing more to send
 }
 
 // sender is a transfer like that of QUIC: packet numbers, acks of ranges, losses by RFC 9002, and a congestion control.
@@ -46,6 +57,8 @@ type sender struct {
 	packets  []packet
 	oldest   int // below it none is in flight
 	flying   int
+	before   int // in flight when the newest ack came
+	latest   int // number that it names
 	loss     recovery.Losses
 	rtt      recovery.RTT
 	next     time.Duration // when the pace lets a packet leave
@@ -100,6 +113,10 @@ func (s *sender) Receive(now time.Time, b []byte) error {
 	t := s.at(now)
 	s.now = t
 	news := false
+	s.before, s.latest = s.flying, 0
+	for n := b; len(n) >= 4; n = n[4:] {
+		s.latest = max(s.latest, int(binary.BigEndian.Uint32(n)))
+	}
 	for ; len(b) >= 4; b = b[4:] {
 		news = s.ack(t, int(binary.BigEndian.Uint32(b))) || news
 	}
@@ -122,6 +139,7 @@ func (s *sender) ack(t time.Duration, n int) bool {
 	if !p.flying {
 		s.wasWrong++
 		s.loss.Spurious()
+		s.control.spurious(p.sent)
 		return false
 	}
 	p.flying = false
@@ -131,7 +149,10 @@ func (s *sender) ack(t time.Duration, n int) bool {
 		s.loss.Largest = uint64(n) + 1
 		s.rtt.Update(t, rtt, 0)
 	}
-	s.control.acked(t, p.sent, rtt, s.total64-p.delivered, max(t-p.at, 1), s.flying, p.limited)
+	s.control.acked(ack{
+		now: t, sent: p.sent, rtt: rtt, latest: n == s.latest, delivered: s.total64 - p.delivered, took: max(t-p.at, 1),
+		inFlight: s.flying, before: s.before, limited: p.limited,
+	})
 	return true
 }
 

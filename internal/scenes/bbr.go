@@ -42,8 +42,9 @@ func (b *bbr) rate() (most float64) {
 	return most
 }
 
-func (b *bbr) acked(now, sent, rtt time.Duration, delivered float64, took time.Duration, inFlight int, limited bool) {
-	b.inFlight = inFlight
+func (b *bbr) acked(a ack) {
+	now, rtt := a.now, a.rtt
+	b.inFlight = a.inFlight
 	expired := b.least > 0 && now-b.leastAt > bbrMinRTT
 	if b.least == 0 || rtt <= b.least || expired {
 		b.least, b.leastAt = rtt, now
@@ -51,15 +52,15 @@ func (b *bbr) acked(now, sent, rtt time.Duration, delivered float64, took time.D
 	if expired && b.probing == 0 && b.filled {
 		b.probing = now + max(bbrProbeTime, rtt)
 	}
-	ended := sent >= b.roundAt
+	ended := a.sent >= b.roundAt
 	if ended {
 		b.round, b.roundAt = b.round+1, now
 		b.rates[b.round%bbrRounds] = 0
 	}
-	if rate := delivered / max(took, rtt).Seconds(); !limited || rate > b.rate() {
+	if rate := a.delivered / max(a.took, rtt).Seconds(); !a.limited || rate > b.rate() {
 		b.rates[b.round%bbrRounds] = max(b.rates[b.round%bbrRounds], rate)
 	}
-	b.step(now, ended && !limited)
+	b.step(now, ended && !a.limited)
 }
 
 func (b *bbr) step(now time.Duration, ended bool) {
@@ -93,6 +94,7 @@ func (b *bbr) grow() {
 func (b *bbr) product() float64 { return b.rate() * b.least.Seconds() }
 
 func (b *bbr) lost(time.Duration, time.Duration, int) {}
+func (b *bbr) spurious(time.Duration)                 {}
 func (b *bbr) timeout(time.Duration)                  {}
 
 func (b *bbr) window() float64 {

@@ -10,7 +10,7 @@ const (
 	cubicBeta = 0.7 // RFC 9438, 4.6
 )
 
-// cubic is CUBIC (RFC 9438) with the end of slow start of HyStart++ (RFC 9406) left to the round trip.
+// cubic is CUBIC (RFC 9438) with quic-go's end of slow start, which is nearly that of HyStart++ (RFC 9406).
 type cubic struct {
 	reno
 	most   float64       // W_max
@@ -20,28 +20,30 @@ type cubic struct {
 	friend float64       // W_est
 }
 
-func newCubic() *cubic { return &cubic{reno: reno{cwnd: 10, slow: true, cut: -1}} }
+func newCubic() *cubic {
+	return &cubic{reno: reno{cwnd: 10, slow: true, cut: -1, start: hybridStart{end: -1}}}
+}
 
-func (c *cubic) acked(now, sent, rtt time.Duration, delivered float64, took time.Duration, inFlight int, limited bool) {
+func (c *cubic) acked(a ack) {
 	if c.slow {
-		c.reno.acked(now, sent, rtt, delivered, took, inFlight, limited)
+		c.reno.acked(a)
 		return
 	}
-	c.least = min(c.least, rtt)
-	if limited {
+	c.start.least = min(c.start.least, a.rtt)
+	if a.limited {
 		return
 	}
 	if c.begin == 0 {
-		c.start(now)
+		c.enter(a.now)
 	}
-	t := (now - c.begin + c.least).Seconds()
+	t := (a.now - c.begin + c.start.least).Seconds()
 	target := min(max(c.origin+cubicC*math.Pow(t-c.k, 3), c.cwnd), 1.5*c.cwnd)
 	c.friend += 3 * (1 - cubicBeta) / (1 + cubicBeta) / c.cwnd // RFC 9438, 4.3
 	c.cwnd = max(c.cwnd+(target-c.cwnd)/c.cwnd, c.friend)
 }
 
-// start begins an epoch.
-func (c *cubic) start(now time.Duration) {
+// enter begins an epoch.
+func (c *cubic) enter(now time.Duration) {
 	c.begin, c.friend = max(now, 1), c.cwnd
 	c.origin, c.k = c.most, math.Cbrt(max(c.most-c.cwnd, 0)/cubicC)
 	if c.cwnd >= c.most {
@@ -61,6 +63,8 @@ func (c *cubic) lost(now, sent time.Duration, _ int) {
 	}
 	c.cwnd = max(c.cwnd*cubicBeta, 2)
 }
+
+func (c *cubic) timeout(time.Duration) { c.cwnd = 2 }
 
 // pace is the kernel's for senders without a pacing control of their own: twice the rate in slow start, 1.2 times after.
 func (c *cubic) pace(srtt time.Duration) float64 {

@@ -8,12 +8,12 @@ import (
 
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/pace"
-	"github.com/quivernet/quiver/internal/raw"
+	"github.com/quivernet/quiver/internal/sealed"
 )
 
 const (
 	// maxPacket is the largest packet of every flow in bytes, without IP and UDP.
-	maxPacket = raw.SafePacket
+	maxPacket = sealed.SafePacket
 	// piece is the payload of a full packet of every flow: what chunks leave of a sealed packet.
 	piece = 1136
 	// quicWindow is quic-go's first congestion window in bytes.
@@ -26,7 +26,7 @@ const (
 type ours struct {
 	from    *source
 	to      *source
-	session *raw.Session
+	session *sealed.Session
 }
 
 func (o ours) received() int           { return o.to.got * piece }
@@ -47,8 +47,8 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 	}
 	o.to = &source{want: pieces(f.Bytes), have: make(map[uint32]bool)}
 	a, b := newSession(o.from, true, seed, f.Train, rtt), newSession(o.to, false, seed, 0, rtt)
-	a.Start(begin.Add(-f.lead()), raw.ID{1})
-	b.Start(begin.Add(-f.lead()), raw.ID{2})
+	a.Start(begin.Add(-f.lead()), sealed.ID{1})
+	b.Start(begin.Add(-f.lead()), sealed.ID{2})
 	o.session = a
 	if f.Moves > 0 {
 		return &mover{Session: a, at: netsim.Epoch.Add(f.Moves)}, b, o
@@ -58,8 +58,8 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 
 // newSession makes one end, which knows the round trip and the first window of QUIC. A train that says something of the
 // rate stands for the one that is not sent.
-func newSession(s raw.Source, client bool, seed uint64, train float64, rtt time.Duration) *raw.Session {
-	c := raw.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Controller: pace.New(pace.Config{})}
+func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration) *sealed.Session {
+	c := sealed.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Controller: pace.New(pace.Config{})}
 	c.Controller.QUIC(netsim.Epoch, rtt, quicWindow)
 	if train > 0 {
 		const bytes = 16 * 1500
@@ -67,7 +67,7 @@ func newSession(s raw.Source, client bool, seed uint64, train float64, rtt time.
 		c.Controller.Train(bytes, time.Duration(bytes*8e9/train), true)
 	}
 	binary.LittleEndian.PutUint64(c.Seed[:], seed+1)
-	session, err := raw.NewSession(c)
+	session, err := sealed.NewSession(c)
 	if err != nil {
 		panic(err)
 	}
@@ -75,7 +75,7 @@ func newSession(s raw.Source, client bool, seed uint64, train float64, rtt time.
 }
 
 // export stands for the secret of a TLS connection.
-func export(seed uint64) raw.Exporter {
+func export(seed uint64) sealed.Exporter {
 	return func(label string, context []byte, length int) ([]byte, error) {
 		h := hmac.New(sha256.New, binary.LittleEndian.AppendUint64(nil, seed))
 		h.Write([]byte(label))
@@ -114,23 +114,23 @@ type source struct {
 	filled time.Time
 }
 
-func (s *source) AppendPayload(now time.Time, buf []byte, max int) ([]byte, uint64, bool) {
+func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]byte, uint64, bool, bool) {
 	s.now = now
-	if max < piece || now.Before(s.begin) || s.pause != nil && s.pause(now.Sub(netsim.Epoch)) {
-		return buf, 0, false
+	if room.Max < piece || !room.Bulk || now.Before(s.begin) || s.pause != nil && s.pause(now.Sub(netsim.Epoch)) {
+		return buf, 0, false, false
 	}
 	for len(s.again) > 0 {
 		n := s.again[0]
 		s.again = s.again[1:]
 		if !s.isAcked(n) {
-			return appendPiece(buf, n), uint64(n), true
+			return appendPiece(buf, n), uint64(n), true, true
 		}
 	}
 	if int(s.next) >= s.total || !s.take() {
-		return buf, 0, false
+		return buf, 0, false, false
 	}
 	s.next++
-	return appendPiece(buf, s.next-1), uint64(s.next - 1), true
+	return appendPiece(buf, s.next-1), uint64(s.next - 1), true, true
 }
 
 // take takes one of the pieces that wait.
@@ -193,7 +193,7 @@ func (s *source) NextTimeout() (time.Time, bool) {
 
 // mover changes its address once.
 type mover struct {
-	*raw.Session
+	*sealed.Session
 	at time.Time
 }
 

@@ -2,6 +2,7 @@ package scenes
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/quivernet/quiver/internal/netsim"
@@ -83,6 +84,22 @@ func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
 	}
 	s.There.Queue = max(int(queue*float64(s.Product())), 2*1500)
 	s.Back.Queue = max(s.Product(), 64<<10)
+	return s
+}
+
+// stillRate is that of a path that stands still, in bit/s: a packet takes longer than the scene.
+const stillRate = 100
+
+// Stalls has the path stand still again and again until a time, both by half to one and a half of the durations.
+func (s Scene) Stalls(still, every, until time.Duration, seed uint64) Scene {
+	s.Rates = append([]Rate(nil), s.Rates...)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	around := func(d time.Duration) time.Duration { return d/2 + time.Duration(rng.Int64N(int64(d))) }
+	for at := every; at < until; at += around(every - still) {
+		s.Rates = append(s.Rates, Rate{at, stillRate})
+		at += around(still)
+		s.Rates = append(s.Rates, Rate{at, s.There.Rate})
+	}
 	return s
 }
 

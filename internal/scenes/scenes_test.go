@@ -51,6 +51,18 @@ func TestSameSeedSameScene(t *testing.T) {
 	require.Equal(t, a.Queue, b.Queue)
 }
 
+// A path that stands still now and then is no slower for it: such transfers sank to a twentieth of the link.
+func TestStalls(t *testing.T) {
+	seed := testkit.Seed(t)
+	for _, rate := range []int64{10e6, 50e6} {
+		for _, still := range []time.Duration{50 * ms, 100 * ms} {
+			s := Path(rate, 50*ms, 0, 4).Stalls(still, 600*ms, 12*time.Second, seed)
+			s.Flows, s.For = []Flow{{Begin: time.Second}}, 12*time.Second
+			require.Greater(t, carried(Run(s, seed)), 0.75, "%d Mbit/s, %v", rate/1e6, still)
+		}
+	}
+}
+
 // TestTable prints rows: go test ./internal/scenes -v -run TestTable -rows '*' -seeds 9.
 func TestTable(t *testing.T) {
 	for _, row := range Table() {
@@ -72,7 +84,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTrace prints what flows of ours do: go test ./internal/scenes -v -run TestTrace -trace 'play beside 4' -until 9s.
+// TestTrace prints what flows of ours do: go test ./internal/scenes -v -run TestTrace -args -trace 'play beside 4' -until 9s.
 func TestTrace(t *testing.T) {
 	for _, row := range Table() {
 		if *trace == "" || !strings.Contains(row.Name(), *trace) {

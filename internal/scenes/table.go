@@ -16,7 +16,7 @@ const (
 
 // Table returns all rows: the families that RFC 9743, section 5, asks of a congestion control, and the weather of homes.
 func Table() []Row {
-	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), queues(), changes(), wayBack(), products(),
+	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), queues(), changes(), stalls(), wayBack(), products(),
 		crowds(), crowdsInWeather(), roundTrips(), neighbours(), constants(), play(), starts(), little()))
 }
 
@@ -164,6 +164,16 @@ func changes() (rows []Row) {
 		}
 	}})
 
+	crash := named(single(Path(20e6, 50*milli, 0, 4), 0), "20 Mbit/s that fall to 0.5 at 5 s")
+	crash.Rates, crash.For = []Rate{{5 * second, 500e3}}, 20*second
+	rows = append(rows, Row{Family: "change", Scene: crash, Judge: func(r Result) []Figure {
+		return []Figure{
+			// What was in flight lasts two seconds at the new rate, of which a packet takes 24 ms: three of them are the aim.
+			atMost("queue from 5 s after the fall, ms", r.StandingQueue(10*second, 20*second).Seconds()*1e3, 75),
+			atLeast("of 0.5 Mbit/s", r.Flows[0].Rate(6*second, 20*second)/500e3, 0.8),
+		}
+	}})
+
 	fade := named(single(Path(20e6, 50*milli, 0, 1), 0), "20 Mbit/s that fade to 4 over 10 s and come back")
 	fade.For = 25 * second
 	for i := range 200 {
@@ -180,6 +190,33 @@ func changes() (rows []Row) {
 		rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: beside})
 	}
 	return rows
+}
+
+// stalls are paths that stand still for some time, again and again, and lose nothing by it: radio that scans or waits for the
+// medium, a host that takes its cores away.
+func stalls() (rows []Row) {
+	for _, rate := range []int64{10e6, 50e6} {
+		for _, still := range []time.Duration{50 * milli, 100 * milli} {
+			for _, every := range []time.Duration{200 * milli, 600 * milli} {
+				s := named(Path(rate, 50*milli, 0, 1).Stalls(still, every, 16*second, 1), "%d Mbit/s still for %v every %v", mbit(rate), still, every)
+				s.Flows, s.For = []Flow{{Kind: Ours, Begin: second}}, 16*second
+				rows = append(rows, Row{Family: "stalls", Scene: s, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
+					return []Figure{atLeast("of what the path carries", carried(ours), 0), atLeast("of what a quic stream carries", carried(ours)/carried(theirs), 0.9)}
+				}})
+			}
+		}
+	}
+	return rows
+}
+
+// carried is the part that the first flow had, after four seconds, of what the path could carry.
+func carried(r Result) float64 {
+	could := 0.0
+	for t := 4 * second; t < r.Scene.For; t += milli {
+		could += r.Scene.RateAt(t)
+	}
+	could /= float64((r.Scene.For - 4*second) / milli)
+	return r.Flows[0].Rate(4*second, r.Scene.For) * maxPacketWire / could
 }
 
 func wayBack() []Row {

@@ -1,0 +1,141 @@
+package bunch
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/recovery"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// TestFatesDecide: while the carrier tells fates, no threshold does.
+func TestFatesDecide(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.SetPath(l.at, Path{Epoch: 1, Fates: true})
+	l.sendPackets(6)
+	l.wait(50 * ms)
+	l.mustAck(2, 5)
+	l.wait(10 * ms)
+	require.Equal(t, flying, l.fate(0), "packets and time overtook it, and it may still come")
+
+	l.Fate(l.at, 0, false)
+	require.True(t, l.Changed())
+	require.Equal(t, lost, l.fate(0))
+	require.Equal(t, 1, l.packets(), "it leaves again at once")
+
+	l.mustAck(0, 0)
+	require.Equal(t, uint64(1), l.Stats().SpuriousLosses, "a late ack frees its entry")
+	l.Fate(l.at, 0, false)
+	l.Fate(l.at, 3, false)
+	l.Fate(l.at, 99, true)
+	require.Equal(t, acked, l.fate(3), "what is decided stays")
+	require.Zero(t, l.packets())
+}
+
+// TestWhatArrivedMustBeKept: a packet that arrived and is not acknowledged leaves again after a second.
+func TestWhatArrivedMustBeKept(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.SetPath(l.at, Path{Epoch: 1, Fates: true})
+	l.sendPackets(1)
+	l.wait(50 * ms)
+	l.Fate(l.at, 0, true)
+	require.Equal(t, flying, l.fate(0))
+	l.wait(recovery.KeepTime - 1)
+	require.Equal(t, flying, l.fate(0))
+	l.wait(1)
+	require.Equal(t, lost, l.fate(0))
+	require.NotZero(t, l.packets())
+}
+
+// TestMoveSendsNothingAgain: another carrier, or another address, is no loss, and its packets overtake none of before.
+func TestMoveSendsNothingAgain(t *testing.T) {
+	for name, to := range map[string]Path{
+		"another address": {Epoch: 1},
+		"another carrier": {Epoch: 1, Fates: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLossTest(t, Config{})
+			l.roundTrip()
+			l.sendPackets(4)
+			rtt := l.gate.RTT
+			l.wait(10 * ms)
+			l.SetPath(l.at, to)
+			require.Zero(t, l.packets())
+			l.sendPackets(4)
+			l.wait(40 * ms)
+			l.mustAck(4, 4)
+			require.Equal(t, rtt, l.gate.RTT, "a packet of before gives no sample")
+			l.wait(2 * ms)
+			l.mustAck(5, 8)
+			for n := range uint64(3) {
+				require.Equal(t, flying, l.fate(1+n))
+			}
+			require.Zero(t, l.packets())
+
+			t.Log("# what did not arrive in its time leaves again")
+			l.wait(200 * ms)
+			for n := range uint64(3) {
+				require.Equal(t, lost, l.fate(1+n))
+			}
+			require.NotZero(t, l.packets())
+		})
+	}
+}
+
+// TestCarriersChange has two ends exchange messages on a path that loses a fifth, while each changes the carrier it sends
+// over as it likes: one that tells fates, or one that does not.
+func TestCarriersChange(t *testing.T) {
+	seed := testkit.Seed(t)
+	random := rand.New(rand.NewPCG(seed, 5))
+	p := newPair(t, Config{})
+	p.drop = func(int, []byte) bool { return random.IntN(5) == 0 }
+	channels := [2]uint64{p.open(0, Bulk), p.open(1, Normal)}
+	next, got := [2]int{}, [2]int{}
+	epochs := [2]uint32{}
+	const total = 300
+	for end := p.now.Add(10 * time.Minute); got != [2]int{total, total}; {
+		require.True(t, p.now.Before(end), "%v of %d arrived", got, total)
+		for i, c := range p.ends {
+			for next[i] < total {
+				size := random.IntN(20_000)
+				if out, slots := c.Reliable(channels[i]); out+Entries(size) >= slots/2 {
+					break
+				}
+				p.send(i, channels[i], Reliable, pattern(size, next[i]))
+				next[i]++
+			}
+			if random.IntN(20) == 0 {
+				p.move(i, &epochs[i], random.IntN(2) == 0)
+			}
+		}
+		p.run(time.Duration(random.IntN(40)) * ms)
+		for i := range p.ends {
+			for _, m := range p.take(i) {
+				require.Equal(t, pattern(len(m.Payload), got[1-i]), m.Payload)
+				got[1-i]++
+			}
+		}
+	}
+	p.drop = nil
+	p.run(10 * time.Second)
+	p.settled()
+}
+
+// move has an end send over another carrier. One that told fates tells those of all it had.
+func (p *pair) move(end int, epoch *uint32, fates bool) {
+	kept := p.verdicts[:0]
+	for _, v := range p.verdicts {
+		if v.end != end {
+			kept = append(kept, v)
+			continue
+		}
+		p.ends[end].Fate(p.now, v.number, false)
+	}
+	p.verdicts = kept
+	*epoch++
+	p.fates[end] = fates
+	p.ends[end].SetPath(p.now, Path{Epoch: *epoch, Fates: fates, RTT: 2 * p.delay, Rate: 1e6})
+}

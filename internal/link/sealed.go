@@ -1,0 +1,177 @@
+package link
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
+
+// Sealed is a carrier beside QUIC that asks for datagrams when it can send them, and tells the fate of each. It shares the
+// lock of the link whose [Source] it has.
+type Sealed interface {
+	// Wake says that something may leave. It is called under the lock.
+	Wake()
+}
+
+// sealed is what a link knows of its sealed carrier.
+type sealed struct {
+	carrier Sealed // nil while QUIC carries
+	carries atomic.Bool
+	path    recovery.Path
+	at      time.Time // when the machines' timers last ran
+}
+
+// Carry has the sealed carrier carry all datagrams from now on, or QUIC when it is nil. What is in flight may still arrive
+// over the other: nothing is sent again because of the change.
+func (l *Link) Carry(by Sealed) {
+	rtt := l.carrier.Path().SmoothedRTT
+	now := l.Lock()
+	defer l.Unlock()
+	if by == l.sealed.carrier {
+		return
+	}
+	l.sealed.carrier = by
+	l.sealed.carries.Store(by != nil)
+	l.sealed.path = recovery.Path{Epoch: l.sealed.path.Epoch, Fates: by != nil}
+	l.move(now, rtt)
+}
+
+// move tells the machines that their datagrams take another way from now on. The lock is held.
+func (l *Link) move(now time.Time, rtt time.Duration) {
+	p := &l.sealed.path
+	p.Epoch++
+	for i := range l.slots {
+		l.slots[i].window = 0
+		moved := *p
+		moved.RTT = rtt
+		l.slots[i].SetPath(now, moved)
+	}
+}
+
+// Sealed reports whether the sealed carrier carries.
+func (l *Link) Sealed() bool {
+	return l.sealed.carries.Load()
+}
+
+// Source is a link as its sealed carrier sees it. All methods but Lock and Woken are called under the link's lock.
+type Source struct{ link *Link }
+
+// Source returns the link for its sealed carrier.
+func (l *Link) Source() Source { return Source{l} }
+
+// Lock and Unlock are the link's lock by itself: what the carrier does under it wakes nobody.
+func (s Source) Lock()   { s.link.mu.Lock() }
+func (s Source) Unlock() { s.link.mu.Unlock() }
+
+// Tokens are numbers of datagrams with the machine's place in bits that no machine uses: bunch counts from 0, and slices mark
+// what is no slice by the two highest.
+const (
+	placeShift = 56
+	placeMask  = 0x3f << placeShift
+)
+
+// Tell passes on what the carrier knows of its path: bytes that it holds, bytes a second, the share lost.
+func (s Source) Tell(now time.Time, window int, rate, loss float64) {
+	p := &s.link.sealed.path
+	if !p.Fates {
+		return
+	}
+	p.Window, p.Rate, p.Loss = window, rate, loss
+	for i := range s.link.slots {
+		s.link.slots[i].SetPath(now, *p)
+	}
+}
+
+// AppendPayload appends the datagram of the first machine that has one.
+func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b []byte, token uint64, bulk, ok bool) {
+	l := s.link
+	if l.sealed.carrier == nil || !s.advance(now) {
+		return buf, 0, false, false
+	}
+	l.holdBack(now, !room.Bulk)
+	for i := range l.slots {
+		m := l.slots[i].Machine
+		if b, number, ok := m.AppendPacket(now, buf, min(room.Max, maxDatagram)); ok {
+			return b, number&^placeMask | uint64(i)<<placeShift, m.Bulk(), true
+		}
+	}
+	return buf, 0, false, false
+}
+
+// Acked says that a datagram arrived, Lost that it did not.
+func (s Source) Acked(now time.Time, token uint64) { s.fate(now, token, true) }
+func (s Source) Lost(now time.Time, token uint64)  { s.fate(now, token, false) }
+
+func (s Source) fate(now time.Time, token uint64, arrived bool) {
+	place := token & placeMask >> placeShift
+	s.link.slots[place].Fate(now, token&^placeMask, arrived)
+}
+
+// Receive gives a datagram to its machine.
+func (s Source) Receive(now time.Time, datagram []byte) {
+	l := s.link
+	if l.failed != nil {
+		return
+	}
+	l.counts.datagramsIn.Add(1)
+	l.counts.bytesIn.Add(uint64(len(datagram)))
+	if to := l.slotFor(datagram); to != nil && !to.copies {
+		datagram = append([]byte(nil), datagram...)
+	}
+	if err := l.deliver(now, datagram); err != nil {
+		l.end(violation(err))
+	}
+}
+
+// Waiting returns how many bytes were never sent.
+func (s Source) Waiting() (bytes int) {
+	for i := range s.link.slots {
+		bytes += s.link.slots[i].Queued()
+	}
+	return bytes
+}
+
+// Advance runs the timers that are due.
+func (s Source) Advance(now time.Time) { s.advance(now) }
+
+// advance runs the machines' timers once at each time, and reports whether none of them has failed.
+func (s Source) advance(now time.Time) bool {
+	l := s.link
+	if l.failed != nil || !now.After(l.sealed.at) {
+		return l.failed == nil
+	}
+	l.sealed.at = now
+	for i := range l.slots {
+		if l.failed = l.slots[i].Advance(now); l.failed != nil {
+			l.end(violation(l.failed))
+			return false
+		}
+	}
+	return true
+}
+
+// NextTimeout returns when Advance or AppendPayload is to be called again.
+func (s Source) NextTimeout() (next time.Time, any bool) {
+	l := s.link
+	if l.sealed.carrier == nil || l.failed != nil {
+		return time.Time{}, false
+	}
+	return l.nextTimeout()
+}
+
+// Turned is called at the end of each of the carrier's turns. It reports whether Woken is to be called once the lock is free.
+func (s Source) Turned() (woken bool) {
+	l := s.link
+	if l.failed != nil {
+		return false
+	}
+	l.uncork()
+	if l.sealed.carrier != nil && l.draining.Load() && l.drained() {
+		l.end(nil)
+	}
+	return l.woken()
+}
+
+// Woken wakes the owner.
+func (s Source) Woken() { s.link.config.Wake() }

@@ -1,0 +1,211 @@
+package link_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/link/linktest"
+	"github.com/quivernet/quiver/internal/recovery"
+)
+
+// bell is a sealed carrier that counts how often it is woken.
+type bell struct{ rung int }
+
+func (b *bell) Wake() { b.rung++ }
+
+// slow is a machine whose bulk can be held.
+type slow struct {
+	*machine
+	held bool
+}
+
+func (m *slow) Waiting() (unreliable, bulk bool) { return false, m.ready > 0 }
+func (m *slow) Hold(_, bulk bool)                { m.held = bulk }
+func (m *slow) AppendPacket(now time.Time, buf []byte, size int) ([]byte, uint64, bool) {
+	if m.held {
+		return buf, 0, false
+	}
+	return m.machine.AppendPacket(now, buf, size)
+}
+
+// beside is a link with two machines, play and bulk, and a sealed carrier beside its pipe.
+type beside struct {
+	*link.Link
+	source    link.Source
+	bell      *bell
+	play      *machine
+	bulk      *slow
+	near, far *linktest.Carrier
+	woken     int
+}
+
+func newBeside(t *testing.T) *beside {
+	b := &beside{bell: new(bell), play: &machine{first: 1, size: 40}, bulk: &slow{machine: &machine{first: 2, size: 400, bulk: true}}}
+	b.near, b.far = linktest.Pipe()
+	b.Link = link.New(b.near, link.Config{Wake: func() { b.woken++ }}, b.play, b.bulk)
+	b.source = b.Source()
+	t.Cleanup(func() { end(b.Link); _ = b.far.CloseWithError(0, "") })
+	return b
+}
+
+// ask has the sealed carrier ask for a datagram.
+func (b *beside) ask(bulk bool) (size int, token uint64, isBulk, ok bool) {
+	b.source.Lock()
+	defer b.source.Unlock()
+	packet, token, isBulk, ok := b.source.AppendPayload(time.Now(), make([]byte, 0, 1500), recovery.Room{Max: 1400, Bulk: bulk})
+	return len(packet), token, isBulk, ok
+}
+
+// TestSealedCarries: nothing leaves by the first carrier, what arrives there is taken, and each fate finds its machine.
+func TestSealedCarries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBeside(t)
+		_, _, _, ok := b.ask(true)
+		require.False(t, ok, "it does not carry yet")
+		b.Carry(b.bell)
+		require.True(t, b.Sealed())
+		before := b.Stats().DatagramsOut
+		under(b.Link, func() { b.play.ready, b.bulk.ready = 1, 2 })
+		synctest.Wait()
+		require.Equal(t, before, b.Stats().DatagramsOut)
+		require.Positive(t, b.bell.rung, "an Unlock wakes it")
+
+		size, first, isBulk, ok := b.ask(false)
+		require.True(t, ok && !isBulk)
+		require.Equal(t, 40, size, "play goes first")
+		_, _, _, ok = b.ask(false)
+		require.False(t, ok, "bulk waits for its pace")
+		size, second, isBulk, ok := b.ask(true)
+		require.True(t, ok && isBulk)
+		require.Equal(t, 400, size)
+
+		b.source.Lock()
+		b.source.Lost(time.Now(), second)
+		b.source.Acked(time.Now(), first)
+		b.source.Receive(time.Now(), []byte{2, 9})
+		b.source.Unlock()
+		require.Equal(t, []fate{{1, false}}, b.bulk.fates)
+		require.Equal(t, []fate{{1, true}}, b.play.fates)
+		require.Equal(t, [][]byte{{2, 9}}, b.bulk.received)
+
+		require.NoError(t, b.far.SendDatagram([]byte{1, 7}))
+		require.NoError(t, b.far.SendDatagram([]byte{link.Ping}))
+		synctest.Wait()
+		under(b.Link, func() { require.Equal(t, [][]byte{{1, 7}}, b.play.received) })
+		require.Zero(t, b.Stats().DroppedUnknown, "a ping is for nobody")
+	})
+}
+
+// TestChangeOfCarrierRaisesTheEpoch, for every machine, and says whether fates are told.
+func TestChangeOfCarrierRaisesTheEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBeside(t)
+		b.Carry(nil)
+		require.Empty(t, b.play.paths, "QUIC carried")
+		b.Carry(b.bell)
+		b.Carry(b.bell)
+		b.source.Lock()
+		b.source.Tell(time.Now(), 5000, 1e6, 0.1)
+		b.source.Unlock()
+		b.Carry(nil)
+		b.source.Lock()
+		b.source.Tell(time.Now(), 5000, 1e6, 0.1)
+		b.source.Unlock()
+		for _, m := range []*machine{b.play, b.bulk.machine} {
+			require.Equal(t, []recovery.Path{
+				{Epoch: 1, Fates: true},
+				{Epoch: 1, Fates: true, Window: 5000, Rate: 1e6, Loss: 0.1},
+				{Epoch: 2},
+			}, m.paths)
+		}
+		under(b.Link, func() { b.play.ready = 1 })
+		synctest.Wait()
+		require.Equal(t, uint64(1), b.Stats().DatagramsOut, "QUIC carries again")
+	})
+}
+
+// TestTimersUnderTheSealedCarrier: it asks when the machines are due, and runs them once at each time.
+func TestTimersUnderTheSealedCarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBeside(t)
+		b.Carry(b.bell)
+		synctest.Wait()
+		at := time.Now().Add(time.Second)
+		under(b.Link, func() { b.bulk.next, b.play.next = at, at.Add(time.Second) })
+		b.source.Lock()
+		next, ok := b.source.NextTimeout()
+		before := len(b.play.advanced)
+		time.Sleep(2 * time.Second)
+		for range 3 {
+			b.source.Advance(time.Now())
+		}
+		require.Len(t, b.play.advanced, before+1)
+		b.source.Unlock()
+		require.True(t, ok)
+		require.Equal(t, at, next)
+	})
+}
+
+// TestCloseOverTheSealedCarrier waits for what is reliable.
+func TestCloseOverTheSealedCarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBeside(t)
+		b.Carry(b.bell)
+		under(b.Link, func() { b.play.undrained = true })
+		begin := time.Now()
+		b.Close(5, "good bye")
+		time.Sleep(100 * time.Millisecond)
+		b.source.Lock()
+		b.play.undrained, b.play.wakes = false, 1
+		require.True(t, b.source.Turned(), "the owner is to be woken")
+		b.source.Unlock()
+		<-b.Done()
+		require.Equal(t, 100*time.Millisecond, time.Since(begin))
+		require.Equal(t, &link.CloseError{Code: 5, Reason: "good bye"}, b.Err())
+	})
+}
+
+// TestViolationOverTheSealedCarrier ends the link with its code, and no machine is called after.
+func TestViolationOverTheSealedCarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBeside(t)
+		b.Carry(b.bell)
+		under(b.Link, func() { b.play.receiveErr = fmt.Errorf("wrapped: %w", errViolation) })
+		b.source.Lock()
+		for range 2 {
+			b.source.Receive(time.Now(), []byte{1})
+		}
+		require.False(t, b.source.Turned())
+		_, due := b.source.NextTimeout()
+		require.False(t, due)
+		b.source.Unlock()
+		require.Len(t, b.play.received, 1)
+		<-b.Done()
+		require.ErrorIs(t, b.Err(), errViolation)
+	})
+}
+
+// TestDatagramByTheFirstCarrierWakesTheSealedOne, though it lets no packet leave: it may have moved a timer.
+func TestDatagramByTheFirstCarrierWakesTheSealedOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := linktest.Pipe()
+		m, rings := &quietMachine{machine: &machine{first: 1}}, new(bell)
+		l := link.New(near, link.Config{}, m)
+		l.Carry(rings)
+		synctest.Wait()
+		before := rings.rung
+		require.NoError(t, far.SendDatagram([]byte{1, 7}))
+		synctest.Wait()
+		under(l, func() {
+			require.Len(t, m.received, 1)
+			require.Greater(t, rings.rung, before)
+		})
+		end(l)
+		require.NoError(t, far.CloseWithError(0, ""))
+	})
+}

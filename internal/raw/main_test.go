@@ -1,9 +1,0 @@
-package raw
-
-import (
-	"github.com/quivernet/quiver/internal/testkit"
-
-	"testing"
-)
-
-func TestMain(m *testing.M) { testkit.Main(m) }

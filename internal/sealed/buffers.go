@@ -1,0 +1,42 @@
+package sealed
+
+import (
+	"errors"
+	"fmt"
+)
+
+// BufferBytes is what to ask the kernel for when nothing better is known: 100 Mbit/s over half a second, and more than
+// two chunks of 256 KiB.
+const BufferBytes = 7 << 20
+
+// ErrBuffers says that the kernel gave less than was asked for.
+var ErrBuffers = errors.New("sealed: the kernel's socket buffers are too small")
+
+// AskBuffers asks the kernel for buffers of at least so many bytes, and says so when it refuses; the socket works with
+// smaller ones, but drops bursts. Larger buffers stay.
+func (s *Socket) AskBuffers(bytes int) error {
+	system, ok := s.conn.(systemConn)
+	if !ok {
+		return fmt.Errorf("%w: %T has none that could be set", ErrBuffers, s.conn)
+	}
+	if s.raw == nil {
+		return errors.Join(system.SetReadBuffer(bytes), system.SetWriteBuffer(bytes))
+	}
+	var errs []error
+	for _, b := range kernelBuffers {
+		got, err := b.ask(s.raw, system, bytes)
+		if err != nil {
+			errs = append(errs, err)
+		} else if got < bytes {
+			errs = append(errs, fmt.Errorf("%w: asked for a %s buffer of %d bytes, got %d; raise %s", ErrBuffers, b.name, bytes, got, b.setting))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// kernelBuffer is one of a socket's two buffers.
+type kernelBuffer struct {
+	name, setting string
+	set           func(c systemConn, bytes int) error
+	option, force int
+}

@@ -1,0 +1,40 @@
+//go:build darwin || freebsd || linux
+
+package sealed
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+var kernelBuffers = []kernelBuffer{
+	{"receive", receiveSetting, systemConn.SetReadBuffer, unix.SO_RCVBUF, forceReceive},
+	{"send", sendSetting, systemConn.SetWriteBuffer, unix.SO_SNDBUF, forceSend},
+}
+
+// ask makes the buffer larger when it is too small, and returns what it is then.
+func (k kernelBuffer) ask(raw syscall.RawConn, c systemConn, bytes int) (got int, err error) {
+	if got, err = k.size(raw); err != nil || got >= bytes {
+		return got, err
+	}
+	_ = k.set(c, bytes) // what came of it shows below
+	if got, err = k.size(raw); err != nil || got >= bytes || k.force == 0 {
+		return got, err
+	}
+	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, k.force, bytes) })
+	return k.size(raw)
+}
+
+func (k kernelBuffer) size(raw syscall.RawConn) (bytes int, err error) {
+	var failed error
+	err = raw.Control(func(fd uintptr) { bytes, failed = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, k.option) })
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return 0, fmt.Errorf("sealed: size of the %s buffer: %w", k.name, err)
+	}
+	return bytes, nil
+}

@@ -1,0 +1,273 @@
+package sealed
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/quivernet/quiver/internal/pace"
+)
+
+// purpose is why a packet is built.
+type purpose uint8
+
+const (
+	nothing purpose = iota
+	forProbe
+	forTrain
+	forSize
+	forPayload
+	forPlay
+	forReport
+)
+
+// AppendPacket builds and seals the next packet, at most max bytes, when one is to leave now. The buffer is used from its
+// beginning. What it built counts as sent.
+func (s *Session) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool) {
+	t := s.tick(now)
+	if max = min(max, MaxPacket); max < Overhead+dataHeader+leastFeedback {
+		return buf, 0, false
+	}
+	for {
+		why := s.next(t, max)
+		if why == nothing {
+			return buf, 0, false
+		}
+		if packet, number, ok = s.build(t, why, buf, s.limit(why, max)); ok || s.state == Closed {
+			return packet, number, ok
+		}
+	}
+}
+
+// limit returns the most bytes of a packet for a purpose. Probes always pass: on a path that shrank they show that smaller
+// packets arrive.
+func (s *Session) limit(why purpose, most int) int {
+	switch why {
+	case forProbe:
+		return min(most, SafePacket)
+	case forSize:
+		return most
+	}
+	return s.mtu.limit(most)
+}
+
+// next decides what to build now, when the owner allows a packet of most bytes.
+func (s *Session) next(t time.Duration, most int) purpose {
+	switch {
+	case !s.started || s.state == Closed || s.records.Len() >= maxRecords:
+		return nothing
+	case s.hearing.probes > 0:
+		return forProbe
+	case s.state == Open && s.train.left > 0:
+		return forTrain
+	case s.report.alone && s.mayReport() && s.report.due(t):
+		return forReport
+	case s.wants() && s.mayLeave(t):
+		if s.mtu.tries(t, most) {
+			return forSize
+		}
+		return forPayload
+	case s.wantsPlay():
+		return forPlay
+	case s.mayReport() && s.report.due(t):
+		return forReport
+	}
+	return nothing
+}
+
+// mayReport reports whether feedback alone may leave.
+func (s *Session) mayReport() bool { return s.records.silent < silentRecords }
+
+// wants reports whether a payload may wait for its turn.
+func (s *Session) wants() bool {
+	return s.state == Open && !s.quiet && !s.train.running() && s.records.Len() < maxRecords-sparedRecords
+}
+
+// leastPlay packets of play may always be in flight.
+const leastPlay = 4
+
+// wantsPlay reports whether play may leave that the pacer does not let: what it has in flight by itself is half of what the
+// path holds at most. A flood of more waits for the pacer as bulk does, or would keep a queue that no pause drains.
+func (s *Session) wantsPlay() bool {
+	return s.state == Open && !s.calm && s.records.Len() < maxRecords-sparedRecords &&
+		s.records.play < max(leastPlay*s.size(), s.control.Window()/2)
+}
+
+// asks reports whether the source is asked as soon as it has something.
+func (s *Session) asks() bool { return s.started && (s.wantsPlay() || s.wants() && s.mayLeave(s.now)) }
+
+// size is what the next packet with a payload will take, as far as that is known.
+func (s *Session) size() int {
+	if s.full > 0 {
+		return s.full
+	}
+	return SafePacket + overheadUDP
+}
+
+func (s *Session) mayLeave(t time.Duration) bool {
+	now := s.time(t)
+	if s.control.State() == pace.Start {
+		s.control.Waiting(s.source.Waiting())
+	}
+	at, ok := s.control.Next(now, s.size(), s.records.bytes)
+	return ok && !at.After(now)
+}
+
+// build makes one packet. Not ok: there was nothing to put in, and s has taken note of that.
+func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (packet []byte, number uint64, ok bool) {
+	number = s.records.Next
+	if number == s.skip && why != forTrain {
+		number++
+	}
+	b := appendHeader(buf[:0], s.ids[0], number)
+	limit := max - tagBytes
+	rec := record{sent: t, fate: silent}
+	switch why {
+	case forProbe:
+		b = s.appendProbe(t, b, limit, &rec)
+	case forTrain:
+		b = s.appendTrain(b, limit, &rec)
+	case forSize:
+		b = s.appendSize(t, b, limit, &rec)
+	case forPayload:
+		if b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, &rec); rec.payloads == 0 {
+			s.quiet, s.calm = true, true
+			s.control.Limited(s.records.bytes)
+			return buf, 0, false
+		}
+	case forPlay:
+		if b = s.appendPayloads(t, b, Room{Max: limit}, &rec); rec.payloads == 0 {
+			s.calm = true
+			return buf, 0, false
+		}
+	}
+	rides := rec.payloads > 0 && !rec.bulk && s.report.waits() && limit-len(b) >= leastFeedback
+	if why == forReport || rides || s.report.due(t) {
+		b = s.appendReport(t, b, limit, why, &rec)
+	}
+	packet, err := s.sealer.seal(b, number)
+	if err != nil {
+		s.end(&Error{Kind: Worn, Reason: err.Error()})
+		return buf, 0, false
+	}
+	s.sent(t, packet, number, rec)
+	return packet, number, true
+}
+
+// appendProbe asks for an ack: while opening with a packet of the size that every path takes, for what QUIC found may be
+// too large by now; later with whatever is to be sent.
+func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record) []byte {
+	s.hearing.probes--
+	s.stats.Probes++
+	b = append(b, framePing)
+	rec.fate = flying
+	switch {
+	case s.state == Opening:
+		if !s.report.due(t) {
+			b = pad(b, limit)
+		}
+	case s.wants():
+		b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, rec)
+	}
+	return b
+}
+
+func (s *Session) appendTrain(b []byte, limit int, rec *record) []byte {
+	s.train.left--
+	s.train.open++
+	s.train.large = limit+tagBytes > SafePacket
+	b = append(b, frameTrain, byte(s.train.left))
+	rec.fate, rec.train = flying, true
+	return pad(b, limit)
+}
+
+// appendSize tries whether the path takes large packets again, without anything that would be missed.
+func (s *Session) appendSize(t time.Duration, b []byte, limit int, rec *record) []byte {
+	s.mtu.tried(t)
+	s.stats.Probes++
+	rec.fate = flying
+	return pad(append(b, framePing), limit)
+}
+
+// pad fills a packet up. Nothing may follow.
+func pad(b []byte, limit int) []byte {
+	for len(b) < limit {
+		b = append(b, framePadding)
+	}
+	return b
+}
+
+// appendPayloads asks the source until it has nothing that fits; room.Max is where the packet is full.
+func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *record) []byte {
+	for rec.payloads < maxPayloads && room.Max-len(b) >= minRoom {
+		head := len(b)
+		most := room.Max - head - dataHeader
+		b = append(b, framePlay, 0, 0)
+		out, token, bulk, ok := s.source.AppendPayload(s.time(t), b, Room{Max: most, Bulk: room.Bulk})
+		if !ok {
+			return b[:head]
+		}
+		n := len(out) - len(b)
+		if n < 1 || n > most {
+			panic(fmt.Sprintf("sealed: a source appended a payload of %d bytes, its limits were 1 and %d", n, most))
+		}
+		if bulk {
+			out[head], rec.bulk = frameData, true
+		}
+		binary.BigEndian.PutUint16(out[head+1:], uint16(n))
+		b = out
+		rec.tokens[rec.payloads] = token
+		rec.payloads++
+		rec.fate, rec.paced = flying, true
+		s.stats.Payloads++
+		s.stats.PayloadBytes += uint64(n)
+	}
+	return b
+}
+
+// appendReport adds feedback where it fits. Every pingAfter-th packet that has nothing else asks for an ack.
+func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose, rec *record) []byte {
+	bare := why == forReport && s.report.bare+1 >= pingAfter
+	if bare {
+		b = append(b, framePing)
+		rec.fate = flying
+	}
+	if limit-len(b) < leastFeedback {
+		s.report.alone = true
+		return b
+	}
+	s.report.pace(s.rtt())
+	rec.covers = s.report.fill(t, &s.told, &s.opener.window, limit-len(b))
+	s.stats.Feedbacks++
+	if rec.fate == flying {
+		s.report.bare = 0
+	} else {
+		s.report.bare++
+	}
+	return s.told.append(b)
+}
+
+// sent records a packet.
+func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record) {
+	for s.records.Next < number {
+		s.records.push(record{fate: skipped, sent: t, until: t + silentPTOs*s.pto()})
+	}
+	if number >= s.skip {
+		s.drawSkip()
+	}
+	rec.size = uint16(len(packet) + overheadUDP)
+	rec.until = t + silentPTOs*s.pto()
+	if rec.paced {
+		s.full = int(rec.size)
+		rec.sample = s.control.Sent(s.time(t), int(rec.size), s.records.bytes)
+	}
+	if rec.fate == flying {
+		s.asked(t, rec.payloads > 0 && !rec.bulk)
+	}
+	s.records.push(rec)
+	if s.config.Rate != nil {
+		s.config.Rate.Spend(s.time(t), len(packet))
+	}
+	s.stats.Sent++
+	s.stats.SentBytes += uint64(len(packet))
+}

@@ -1,0 +1,225 @@
+package sealed
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quivernet/quiver/internal/pace"
+)
+
+const (
+	// firstIDs are issued when a carrier is made: one to use and three spares.
+	firstIDs = 4
+	// maxIDs are valid at a time; the oldest goes when more are issued.
+	maxIDs = 8
+)
+
+// Config is what a carrier needs beside its socket. Its functions must not block.
+type Config struct {
+	SessionConfig
+
+	// Addrs returns where the QUIC connection sends to now and from where: nothing is ever sent elsewhere. Called for
+	// every burst.
+	Addrs func() (remote, local net.Addr)
+	// MaxPacket returns the largest packet in bytes that the path takes, as QUIC has found. nil = SafePacket.
+	MaxPacket func() int
+
+	// Ping sends something that is acked over QUIC: when nothing was heard for a PTO, for QUIC must find out where the peer
+	// is, and every second while there is traffic, so that QUIC neither goes idle nor loses sight of the path. nil = never.
+	Ping func()
+	// Observe tells the controller what QUIC and play see of the path. Called under the lock, at most once a millisecond
+	// while there is work. nil = nothing to tell.
+	Observe func(now time.Time, c *pace.Controller)
+	// Mutex is around session and source; whoever made the source may share it. nil = one of the carrier's own.
+	Mutex sync.Locker
+	// Turned is called under the lock at the end of each turn, and Woken without it when Turned says so. nil = not.
+	Turned func() bool
+	Woken  func()
+	// Changed hears of the state, without the lock, on the carrier's goroutine. nil = nobody does.
+	Changed func(State)
+}
+
+// Carrier runs a session over a socket. All methods may be called concurrently.
+type Carrier struct {
+	config Config
+	socket *Socket
+	inbox  *inbox
+
+	mu      sync.Locker // around session and issued
+	session *Session
+	issued  []ID
+
+	// The goroutine, which exists while there is work.
+	park    sync.Mutex
+	running bool
+	ended   bool
+	later   *time.Timer // wakes a carrier that has no goroutine
+	token   chan struct{}
+	done    chan struct{}
+
+	run    runner // belongs to the goroutine
+	counts carrierCounts
+}
+
+type carrierCounts struct{ writes, writeErrors, goroutines atomic.Uint64 }
+
+// CarrierStats counts what a carrier did.
+type CarrierStats struct {
+	Stats
+	Writes      uint64 // calls that sent packets
+	WriteErrors uint64 // of them that failed; the packets are as good as lost on the way
+	Full        uint64 // packets dropped because the inbox was full
+	Elsewhere   uint64 // packets dropped because too many came from other addresses
+	Goroutines  uint64 // started
+}
+
+// NewCarrier makes a carrier that listens and does not send: its IDs are to be told to the peer over QUIC, and Start
+// called with the peer's. The owner closes it before the connection or the socket.
+func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
+	session, err := NewSession(c.SessionConfig)
+	if err != nil {
+		return nil, err
+	}
+	if c.Mutex == nil {
+		c.Mutex = new(sync.Mutex)
+	}
+	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, token: make(chan struct{}, 1), done: make(chan struct{})}
+	r.run.writer.socket = socket
+	r.inbox = newInbox(r.wake)
+	r.inbox.lent = &socket.lent
+	remote, _ := c.Addrs()
+	r.inbox.setRemote(addrPort(remote))
+	for range firstIDs {
+		r.issued = append(r.issued, socket.issue(r.inbox))
+	}
+	return r, nil
+}
+
+// IDs returns the ids under which the peer may send.
+func (c *Carrier) IDs() []ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.issued)
+}
+
+// Issue makes one more id for the peer, who has used one up, and forgets the oldest when there are too many.
+func (c *Carrier) Issue() ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session.State() == Closed {
+		return NewID() // leads nowhere
+	}
+	c.issued = append(c.issued, c.socket.issue(c.inbox))
+	if over := len(c.issued) - maxIDs; over > 0 {
+		c.socket.retire(c.issued[:over]...)
+		c.issued = slices.Delete(c.issued, 0, over)
+	}
+	return c.issued[len(c.issued)-1]
+}
+
+// Start begins to open the carrier with the ids that the peer issued. It does nothing without any.
+func (c *Carrier) Start(ids ...ID) {
+	now := c.Lock()
+	c.session.Start(now, ids...)
+	c.Unlock()
+}
+
+// AddIDs takes spare ids that the peer issued.
+func (c *Carrier) AddIDs(ids ...ID) {
+	c.Lock()
+	c.session.AddIDs(ids...)
+	c.Unlock()
+}
+
+// Lock takes the lock around session and source, and returns the time for their methods. Its holder stops the carrier and
+// must not block.
+func (c *Carrier) Lock() time.Time {
+	c.mu.Lock()
+	return time.Now()
+}
+
+// Unlock releases the lock and has the session look for work: the source may have got some.
+func (c *Carrier) Unlock() {
+	c.session.Wake()
+	c.mu.Unlock()
+	c.wake()
+}
+
+// Wake has the session look for work, in which its source has got some. The lock is held.
+func (c *Carrier) Wake() {
+	c.session.Wake()
+	c.wake()
+}
+
+// Spares returns how many ids of the peer are left for changes of the local address. The owner asks the peer for more
+// over QUIC.
+func (c *Carrier) Spares() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(len(c.session.ids)-1, 0)
+}
+
+// Session returns the session, which is to be used under the lock only.
+func (c *Carrier) Session() *Session { return c.session }
+
+// State returns how the carrier stands.
+func (c *Carrier) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session.State()
+}
+
+// Err returns why the carrier is closed, an *[Error]; nil while it is not.
+func (c *Carrier) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session.Err()
+}
+
+// Stats returns a copy of the counters.
+func (c *Carrier) Stats() CarrierStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return CarrierStats{
+		Stats:       c.session.Stats(),
+		Writes:      c.counts.writes.Load(),
+		WriteErrors: c.counts.writeErrors.Load(),
+		Full:        c.inbox.full.Load(),
+		Elsewhere:   c.inbox.elsewhere.Load(),
+		Goroutines:  c.counts.goroutines.Load(),
+	}
+}
+
+// Close ends the carrier and returns at once; payloads in flight are reported as lost. Done tells when its goroutine is gone.
+func (c *Carrier) Close() {
+	c.Lock()
+	c.session.Close()
+	c.Unlock()
+}
+
+// Done is closed when the carrier has ended, by Close or by itself, and uses the socket no more.
+func (c *Carrier) Done() <-chan struct{} { return c.done }
+
+// wake has the goroutine look again, and starts it when there is none.
+func (c *Carrier) wake() {
+	c.park.Lock()
+	defer c.park.Unlock()
+	switch {
+	case c.ended:
+	case c.running:
+		select {
+		case c.token <- struct{}{}:
+		default:
+		}
+	default:
+		c.running = true
+		c.counts.goroutines.Add(1)
+		if c.later != nil {
+			c.later.Stop()
+		}
+		go c.loop()
+	}
+}

@@ -1,0 +1,264 @@
+package sealed
+
+import (
+	"github.com/quivernet/quiver/internal/testkit"
+
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// port is a simulated socket with a reader that stands for quic-go.
+type port struct {
+	conn   *netsim.PacketConn
+	socket *Socket
+	quic   atomic.Uint64 // packets that were not ours
+	reader sync.WaitGroup
+}
+
+func newPort(t *testing.T, conn *netsim.PacketConn) *port {
+	p := &port{conn: conn, socket: NewSocket(conn, SocketConfig{})}
+	p.reader.Go(func() {
+		q, b := p.socket.QUIC(), make([]byte, MaxPacket)
+		for {
+			if _, _, err := q.ReadFrom(b); err != nil {
+				return
+			}
+			p.quic.Add(1)
+		}
+	})
+	t.Cleanup(func() {
+		_ = conn.Close()
+		p.reader.Wait()
+	})
+	return p
+}
+
+// bed is a carrier between two ports, in virtual time.
+type bed struct {
+	*testing.T
+	near, far *port
+	a, b      *Carrier
+	up, down  *pieces
+	to        atomic.Pointer[net.UDPAddr] // where a sends
+	pings     atomic.Uint64
+	states    chan State // of a
+}
+
+func newBed(t *testing.T, path netsim.Config, total int) *bed {
+	path.Seed = testkit.Seed(t)
+	x, y := netsim.Pipe(path, path)
+	d := &bed{T: t, near: newPort(t, x), far: newPort(t, y), up: newPieces(1000, total, 0), down: newPieces(1000, 0, total), states: make(chan State, 100)}
+	d.to.Store(y.LocalAddr().(*net.UDPAddr))
+	d.a = d.carrier(d.near, true, d.up, func() net.Addr { return d.to.Load() })
+	d.b = d.carrier(d.far, false, d.down, x.LocalAddr)
+	return d
+}
+
+func (d *bed) carrier(p *port, isClient bool, source Source, to func() net.Addr) *Carrier {
+	c := Config{
+		SessionConfig: SessionConfig{Exporter: export("tls"), Instance: 1, Client: isClient, Source: source, RTT: 40 * ms},
+		Addrs:         func() (net.Addr, net.Addr) { return to(), p.conn.LocalAddr() },
+	}
+	if isClient {
+		c.Ping = func() { d.pings.Add(1) }
+		c.Changed = func(s State) { d.states <- s }
+	}
+	carrier, err := NewCarrier(p.socket, c)
+	require.NoError(d, err)
+	d.Cleanup(func() {
+		carrier.Close()
+		<-carrier.Done()
+	})
+	return carrier
+}
+
+func (d *bed) start() *bed {
+	d.a.Start(d.b.IDs()...)
+	d.b.Start(d.a.IDs()...)
+	return d
+}
+
+func TestCarrierDelivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBed(t, netsim.Config{Delay: 20 * ms, Rate: 20e6, Loss: 0.02}, 1000).start()
+		begin := time.Now()
+		deliver(t, d.a, d.up)
+		took := time.Since(begin)
+		t.Logf("%v; %+v; %+v", took, d.a.Stats(), d.b.Stats())
+		require.Equal(t, Open, <-d.states)
+		require.Zero(t, d.far.quic.Load(), "QUIC saw nothing of it")
+		require.Equal(t, 3, d.a.Spares())
+
+		t.Log("# idle: no goroutine, no packet, until there is something to send")
+		time.Sleep(time.Second)
+		before := d.a.Stats()
+		time.Sleep(time.Minute)
+		require.Equal(t, before, d.a.Stats())
+		d.a.park.Lock()
+		require.False(t, d.a.running)
+		d.a.park.Unlock()
+		t.Log("# news of arrivals")
+
+		t.Log("# work again")
+		d.a.Lock()
+		d.up.again = append(d.up.again, 5)
+		d.up.acked[5] = false
+		d.up.ackedN--
+		d.a.Unlock()
+		deliver(t, d.a, d.up)
+		require.Equal(t, before.Goroutines+1, d.a.Stats().Goroutines)
+	})
+}
+
+func TestCarrierFallsSilentAndComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBed(t, netsim.Config{Delay: 20 * ms, Rate: 20e6}, 2000).start()
+		require.Equal(t, Open, <-d.states)
+		time.Sleep(100 * ms)
+		d.near.conn.To(d.far.conn).Dark(3 * time.Second)
+		pings := d.pings.Load()
+		require.Equal(t, Silent, <-d.states)
+		require.Greater(t, d.pings.Load(), pings, "QUIC is asked to look where the peer is")
+		require.Equal(t, Open, <-d.states)
+		deliver(t, d.a, d.up)
+	})
+}
+
+func TestCarrierGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBed(t, netsim.Config{Delay: 20 * ms, Lose: func(uint64, []byte) bool { return true }}, 5)
+		begin := time.Now()
+		d.a.Start(ID{1})
+		require.Equal(t, Silent, <-d.states)
+		require.Equal(t, silentTime, time.Since(begin))
+		require.Equal(t, Closed, <-d.states)
+		<-d.a.Done()
+		require.InDelta(t, stopTime.Seconds(), time.Since(begin).Seconds(), 0.1)
+		require.ErrorContains(t, d.a.Err(), "no ack for 10s")
+		require.Empty(t, d.near.socket.boxes, "its ids are gone")
+		d.a.Start(ID{2}) // does nothing
+		d.a.Issue()
+		require.Empty(t, d.near.socket.boxes)
+	})
+}
+
+// A carrier goes where QUIC goes, under a fresh id when its own address has changed, and nowhere else.
+func TestCarrierFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBed(t, netsim.Config{Delay: 5 * ms, Rate: 20e6}, 3000)
+		third := netsim.NewPacketConn()
+		netsim.Connect(d.near.conn, third, netsim.Config{Delay: 5 * ms}, netsim.Config{Delay: 5 * ms})
+		moved := newPort(t, third)
+		moved.socket.boxes = d.far.socket.boxes // the peer has another address now
+		d.start()
+		time.Sleep(300 * ms)
+		require.Zero(t, d.near.conn.To(third).Stats().Packets)
+		before := d.near.conn.To(d.far.conn).Stats().Packets
+		d.to.Store(third.LocalAddr().(*net.UDPAddr))
+		time.Sleep(50 * ms)
+		require.NotZero(t, d.near.conn.To(third).Stats().Packets)
+		require.LessOrEqual(t, d.near.conn.To(d.far.conn).Stats().Packets, before+maxSegments)
+		deliver(t, d.a, d.up)
+		require.Equal(t, third.LocalAddr(), d.to.Load())
+	})
+}
+
+func TestCarrierRotatesWithItsAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBed(t, netsim.Config{Delay: 5 * ms}, 1000)
+		var local atomic.Pointer[net.UDPAddr]
+		local.Store(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9})
+		d.a.config.Addrs = func() (net.Addr, net.Addr) { return d.to.Load(), local.Load() }
+		d.start()
+		time.Sleep(100 * ms)
+		require.Equal(t, firstIDs-1, d.a.Spares())
+		local.Store(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 9})
+		d.a.Lock()
+		d.a.Unlock()
+		time.Sleep(ms)
+		require.Equal(t, firstIDs-2, d.a.Spares())
+		deliver(t, d.a, d.up)
+
+		for range 2 * maxIDs {
+			d.a.AddIDs(d.b.Issue())
+		}
+		require.Len(t, d.b.IDs(), maxIDs)
+		require.Len(t, d.far.socket.boxes, maxIDs)
+	})
+}
+
+func TestCarrierEndsWithItsSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBed(t, netsim.Config{Delay: 5 * ms, Rate: 1e6}, 10000).start()
+		time.Sleep(100 * ms)
+		require.NoError(t, d.near.conn.Close())
+		<-d.a.Done()
+		var why *Error
+		require.ErrorAs(t, d.a.Err(), &why)
+		require.Equal(t, Stopped, why.Kind)
+		require.ErrorIs(t, why, net.ErrClosed)
+		require.Empty(t, d.up.faults)
+	})
+}
+
+// Forgeries and replays of an attacker on the path harm nothing.
+func TestCarrierUnderAttack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBed(t, netsim.Config{Delay: 5 * ms, Rate: 20e6, Duplicate: 0.3}, 2000)
+		attacker := netsim.NewPacketConn()
+		netsim.Connect(attacker, d.far.conn, netsim.Config{}, netsim.Config{})
+		port := newPort(t, attacker)
+		d.start()
+		ids := d.b.IDs()
+		for i := range 1000 {
+			p := appendHeader(nil, ids[i%len(ids)], uint64(i))
+			p = append(p, make([]byte, i)...)
+			_, err := port.conn.WriteTo(p, d.far.conn.LocalAddr())
+			require.NoError(t, err)
+			time.Sleep(ms)
+		}
+		deliver(t, d.a, d.up)
+		st := d.b.Stats()
+		t.Logf("%+v", st)
+		require.InDelta(t, 1000-elsewhereLimit, st.Elsewhere, elsewhereLimit)
+		require.NotZero(t, st.Forged+st.Size)
+		require.NotZero(t, st.Replay)
+		require.Equal(t, Open, d.b.State())
+	})
+}
+
+// A server that listens on all addresses of both families answers from the one it was asked at.
+func TestWildcardSocket(t *testing.T) {
+	conn, err := net.ListenUDP("udp", nil)
+	require.NoError(t, err)
+	far := newHost(t, conn, SocketConfig{})
+	near := newLoopback(t, SocketConfig{})
+	far.conn = toLoopback{conn}
+	exchange(t, near, far, 0, 200)
+}
+
+// toLoopback names the address that reaches a wildcard socket.
+type toLoopback struct{ *net.UDPConn }
+
+func (c toLoopback) LocalAddr() net.Addr {
+	return &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: c.UDPConn.LocalAddr().(*net.UDPAddr).Port}
+}
+
+func TestCarrierBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBed(t, netsim.Config{}, 0).start()
+		time.Sleep(time.Second)
+		require.False(t, d.a.refused(errBlocked))
+		require.EqualValues(t, 1, d.a.Stats().Blocked)
+		require.True(t, d.a.refused(net.UnknownNetworkError("x")))
+		require.EqualValues(t, 1, d.a.Stats().WriteErrors)
+	})
+}

@@ -1,0 +1,131 @@
+package sealed
+
+import (
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/ipv4"
+)
+
+// quic-go looks at the methods of what it is given, and uses every one it finds: ReadBatch beats ReadFrom, SyscallConn
+// makes it set "don't fragment" and search the path MTU, ReadMsgUDP with WriteMsgUDP switch GSO and ECN on. So there is one
+// type for each kind of socket, with no method that its socket does not have.
+
+// plainConn is the QUIC side of any socket.
+type plainConn struct {
+	net.PacketConn
+	socket *Socket
+}
+
+// ReadFrom returns the next packet that is for QUIC.
+func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
+	for {
+		n, from, err = c.PacketConn.ReadFrom(p)
+		if err != nil || !isSealed(p[:n]) {
+			return n, from, err
+		}
+		c.socket.route(time.Now(), from, p[:n])
+	}
+}
+
+// systemConn is a socket with kernel buffers, or one that acts like it.
+type systemConn interface {
+	SetReadBuffer(bytes int) error
+	SetWriteBuffer(bytes int) error
+	SyscallConn() (syscall.RawConn, error)
+}
+
+// sizedConn is the QUIC side of a system's socket that is not a *net.UDPConn.
+type sizedConn struct {
+	*plainConn
+	system systemConn
+}
+
+func (c *sizedConn) SetReadBuffer(bytes int) error         { return c.system.SetReadBuffer(bytes) }
+func (c *sizedConn) SetWriteBuffer(bytes int) error        { return c.system.SetWriteBuffer(bytes) }
+func (c *sizedConn) SyscallConn() (syscall.RawConn, error) { return c.system.SyscallConn() }
+
+// batchReader is the part of ipv4.PacketConn that reads, for sockets of both families.
+type batchReader interface {
+	ReadBatch(ms []ipv4.Message, flags int) (int, error)
+}
+
+// udpConn is the QUIC side of a *net.UDPConn.
+type udpConn struct {
+	*plainConn
+	udp   *net.UDPConn
+	batch batchReader
+}
+
+func newUDPConn(plain *plainConn, s *Socket) net.PacketConn {
+	c := &udpConn{plainConn: plain, udp: s.udp, batch: ipv4.NewPacketConn(s.udp)}
+	if s.gro {
+		return &groConn{udpConn: c}
+	}
+	return c
+}
+
+func (c *udpConn) SetReadBuffer(bytes int) error         { return c.udp.SetReadBuffer(bytes) }
+func (c *udpConn) SetWriteBuffer(bytes int) error        { return c.udp.SetWriteBuffer(bytes) }
+func (c *udpConn) SyscallConn() (syscall.RawConn, error) { return c.udp.SyscallConn() }
+
+func (c *udpConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
+	return c.udp.WriteMsgUDP(b, oob, addr)
+}
+
+// ReadMsgUDP returns the next packet that is for QUIC.
+func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
+	for {
+		n, oobn, flags, addr, err = c.udp.ReadMsgUDP(b, oob)
+		if err != nil || !isSealed(b[:n]) {
+			return n, oobn, flags, addr, err
+		}
+		c.socket.route(time.Now(), addr, b[:n])
+	}
+}
+
+// ReadBatch fills the first of ms with packets that are for QUIC, at least one, or returns an error. quic-go takes an
+// empty batch for a full one and parses what lay there before; after some errors as well, so then all is emptied.
+func (c *udpConn) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
+	for {
+		n, err := c.batch.ReadBatch(ms, flags)
+		if err != nil {
+			empty(ms)
+			return 0, err
+		}
+		if n = c.keep(ms[:n]); n > 0 {
+			return n, nil
+		}
+	}
+}
+
+// keep moves the packets for QUIC to the front and routes the others.
+func (c *udpConn) keep(ms []ipv4.Message) (n int) {
+	now := time.Now()
+	for i := range ms {
+		m := &ms[i]
+		if p := m.Buffers[0][:m.N]; isSealed(p) {
+			c.socket.route(now, m.Addr, p)
+			continue
+		}
+		if n < i {
+			moveDown(&ms[n], m)
+		}
+		n++
+	}
+	return n
+}
+
+// moveDown copies a packet. quic-go remembers which buffer it put where, so buffers stay in their places.
+func moveDown(to, from *ipv4.Message) {
+	to.N = copy(to.Buffers[0], from.Buffers[0][:from.N])
+	to.NN = copy(to.OOB, from.OOB[:from.NN])
+	to.Addr, to.Flags = from.Addr, from.Flags
+}
+
+func empty(ms []ipv4.Message) {
+	for i := range ms {
+		ms[i].N, ms[i].NN = 0, 0
+	}
+}

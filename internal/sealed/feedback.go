@@ -1,0 +1,119 @@
+package sealed
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+const (
+	// maxRuns bounds the runs of a feedback: 31 gaps. Older ones were in the feedbacks before.
+	maxRuns = 63
+	// maxTimes bounds its arrival times. Packets beyond are acked without one.
+	maxTimes = 64
+	// feedbackFixed is the most that a feedback takes without runs and times, in bytes.
+	feedbackFixed = 1 + 4 + binary.MaxVarintLen32 + clockBytes + 2
+	// leastFeedback is the room below which none is built.
+	leastFeedback = feedbackFixed + 2*binary.MaxVarintLen16 + 4
+	// clockUnit is the unit of the times in a feedback.
+	clockUnit  = time.Microsecond
+	clockBytes = 6
+	clockMask  = 1<<(8*clockBytes) - 1
+	// maxEarlier bounds the distance of two arrivals in a feedback, in clockUnits: 12.7 days, so that a list of maxTimes
+	// stays far from the limits of a time.Duration. A report ends its list before a longer one.
+	maxEarlier = 1 << 40
+)
+
+// feedback tells which packets arrived, and when.
+type feedback struct {
+	largest uint32        // low bits of the largest number received
+	delay   time.Duration // from its arrival to the building of this
+	clock   uint64        // its arrival by the receiver's clock, low 48 bits: 9 years; the session unwraps it
+
+	// Alternating numbers of packets received and missing, from the largest down.
+	runs  [maxRuns]uint64
+	nruns int
+
+	// How much earlier than the number received before it each next smaller one arrived; the first is compared with the
+	// largest. Negative when it arrived later.
+	earlier [maxTimes]int64
+	ntimes  int
+}
+
+// append writes a feedback of at least one run.
+func (f *feedback) append(b []byte) []byte {
+	b = append(b, frameFeedback)
+	b = binary.BigEndian.AppendUint32(b, f.largest)
+	b = binary.AppendUvarint(b, uint64(min(max(f.delay/clockUnit, 0), 1<<32-1)))
+	b = binary.BigEndian.AppendUint16(b, uint16(f.clock>>32))
+	b = binary.BigEndian.AppendUint32(b, uint32(f.clock))
+	b = append(b, byte(f.nruns), byte(f.ntimes))
+	for _, run := range f.runs[:f.nruns] {
+		b = binary.AppendUvarint(b, run)
+	}
+	for _, d := range f.earlier[:f.ntimes] {
+		b = binary.AppendVarint(b, d)
+	}
+	return b
+}
+
+// consume reads a feedback behind its kind.
+func (f *feedback) consume(b []byte) (rest []byte, err error) {
+	if len(b) < 4 {
+		return nil, errMalformed
+	}
+	f.largest = binary.BigEndian.Uint32(b)
+	delay, n := binary.Uvarint(b[4:])
+	if n <= 0 || delay >= 1<<32 {
+		return nil, errMalformed
+	}
+	f.delay = time.Duration(delay) * clockUnit
+	if b = b[4+n:]; len(b) < clockBytes+2 {
+		return nil, errMalformed
+	}
+	f.clock = uint64(binary.BigEndian.Uint16(b))<<32 | uint64(binary.BigEndian.Uint32(b[2:]))
+	b = b[clockBytes:]
+	f.nruns, f.ntimes = int(b[0]), int(b[1])
+	if f.nruns < 1 || f.nruns > maxRuns || f.ntimes > maxTimes {
+		return nil, errMalformed
+	}
+	return f.consumeLists(b[2:])
+}
+
+func (f *feedback) consumeLists(b []byte) (rest []byte, err error) {
+	for i := range f.nruns {
+		run, n := binary.Uvarint(b)
+		if n <= 0 || run == 0 || run > maxNumber {
+			return nil, errMalformed
+		}
+		f.runs[i], b = run, b[n:]
+	}
+	for i := range f.ntimes {
+		d, n := binary.Varint(b)
+		if n <= 0 || d > maxEarlier || d < -maxEarlier {
+			return nil, errMalformed
+		}
+		f.earlier[i], b = d, b[n:]
+	}
+	return b, nil
+}
+
+// unwrap returns the clock nearest to the last one, 0 = none yet, whose low 48 bits are given: a peer's clock goes on after
+// the 9 years in which those come round. The first lies well above 0, so that a late feedback may still be before it.
+func unwrap(last, low uint64) uint64 {
+	if last == 0 {
+		return clockMask + 1 + low
+	}
+	const half = (clockMask + 1) / 2
+	ahead := (low - last + half) & clockMask
+	return last + ahead - half
+}
+
+func uvarintLen(v uint64) int {
+	n := 1
+	for ; v >= 0x80; v >>= 7 {
+		n++
+	}
+	return n
+}
+
+func varintLen(v int64) int { return uvarintLen(uint64(v<<1) ^ uint64(v>>63)) }

@@ -1,0 +1,64 @@
+package sealed
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Frames inside a sealed packet, in any order and number. WIRE.md has the figures.
+const (
+	framePadding  = 0 // the rest of the packet is nothing
+	framePing     = 1 // asks for feedback at once
+	frameFeedback = 2
+	frameData     = 3 // length u16, payload
+	frameTrain    = 4 // packets of the train that follow, u8
+	framePlay     = 5 // length u16, payload; feedback may wait for company
+)
+
+// dataHeader is what a data frame adds to its payload, in bytes.
+const dataHeader = 1 + 2
+
+// errMalformed is an authenticated peer's fault: nobody else can make a packet that opens.
+var errMalformed = errors.New("malformed frame")
+
+// frame is one frame of a packet. Which fields count depends on kind.
+type frame struct {
+	kind     byte
+	payload  []byte   // data; aliases the packet
+	left     int      // train
+	feedback feedback // feedback
+}
+
+// consume reads the first frame of b and returns the rest.
+func (f *frame) consume(b []byte) (rest []byte, err error) {
+	f.kind, b = b[0], b[1:]
+	switch f.kind {
+	case framePadding:
+		return nil, nil
+	case framePing:
+		return b, nil
+	case frameTrain:
+		if len(b) < 1 {
+			return nil, errMalformed
+		}
+		f.left = int(b[0])
+		return b[1:], nil
+	case frameData, framePlay:
+		return f.consumeData(b)
+	case frameFeedback:
+		return f.feedback.consume(b)
+	}
+	return nil, errMalformed
+}
+
+func (f *frame) consumeData(b []byte) (rest []byte, err error) {
+	if len(b) < 2 {
+		return nil, errMalformed
+	}
+	n := int(binary.BigEndian.Uint16(b))
+	if b = b[2:]; n == 0 || n > len(b) {
+		return nil, errMalformed
+	}
+	f.payload = b[:n:n]
+	return b[n:], nil
+}

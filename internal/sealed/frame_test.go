@@ -1,0 +1,131 @@
+package sealed
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFeedbackBytes(t *testing.T) {
+	f := feedback{largest: 0x01020304, delay: 300 * time.Microsecond, clock: 0x0a0b0c0d0e0f, nruns: 3, ntimes: 2}
+	copy(f.runs[:], []uint64{5, 1, 200})
+	copy(f.earlier[:], []int64{60, -1})
+	b := f.append(nil)
+	require.Equal(t, []byte{2, 1, 2, 3, 4, 0xac, 0x02, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 3, 2, 5, 1, 0xc8, 0x01, 0x78, 0x01}, b)
+	var g frame
+	rest, err := g.consume(b)
+	require.NoError(t, err)
+	require.Empty(t, rest)
+	require.Equal(t, f, g.feedback)
+	for n := 1; n < len(b); n++ {
+		_, err := g.consume(b[:n])
+		require.ErrorIs(t, err, errMalformed, "cut to %d bytes", n)
+	}
+}
+
+func TestMalformedFrames(t *testing.T) {
+	head := binary.BigEndian.AppendUint32([]byte{frameFeedback}, 9)
+	head = append(head, 0)
+	head = append(head, make([]byte, clockBytes)...)
+	huge := binary.AppendUvarint(nil, maxNumber+1)
+	for name, b := range map[string][]byte{
+		"unknown":         {9},
+		"data cut":        {frameData, 0},
+		"data empty":      {frameData, 0, 0},
+		"data too short":  {frameData, 0, 3, 1, 2},
+		"train cut":       {frameTrain},
+		"no runs":         append(head[:len(head):len(head)], 0, 0),
+		"too many runs":   append(head[:len(head):len(head)], maxRuns+1, 0),
+		"too many times":  append(head[:len(head):len(head)], 1, maxTimes+1, 1),
+		"empty run":       append(head[:len(head):len(head)], 1, 0, 0),
+		"run too long":    append(append(head[:len(head):len(head)], 1, 0), huge...),
+		"endless number":  append(head[:len(head):len(head)], 1, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1),
+		"delay too long":  append(append([]byte{frameFeedback, 0, 0, 0, 0}, huge...), 0, 0, 0, 0, 0, 0, 1, 0, 1),
+		"time too far":    append(append(head[:len(head):len(head)], 1, 1, 1), binary.AppendVarint(nil, 1<<41)...),
+		"time missing":    append(head[:len(head):len(head)], 1, 1, 1),
+		"padding is last": {framePadding, 9, 9, 9},
+	} {
+		var f frame
+		rest, err := f.consume(b)
+		if b[0] == framePadding {
+			require.NoError(t, err)
+			require.Empty(t, rest)
+			continue
+		}
+		require.ErrorIs(t, err, errMalformed, name)
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	var fb feedback
+	fb.nruns, fb.runs[0] = 1, 3
+	f.Add(fb.append(nil))
+	f.Add([]byte{frameData, 0, 2, 1, 2, framePing, frameTrain, 4, framePadding})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var f, g frame
+		for len(b) > 0 {
+			rest, err := f.consume(b)
+			if err != nil {
+				return
+			}
+			require.Less(t, len(rest), len(b))
+			if f.kind == frameFeedback {
+				_, err := g.consume(f.feedback.append(nil))
+				require.NoError(t, err)
+				require.Equal(t, f.feedback.runs[:f.feedback.nruns], g.feedback.runs[:g.feedback.nruns])
+				require.Equal(t, f.feedback.earlier[:f.feedback.ntimes], g.feedback.earlier[:g.feedback.ntimes])
+				require.Equal(t, f.feedback.clock, g.feedback.clock)
+			}
+			b = rest
+		}
+	})
+}
+
+// What a report tells is what the sender understands.
+func TestReportSpans(t *testing.T) {
+	r := newReport(0)
+	var w window
+	for i, n := range []uint64{0, 1, 2, 4, 5, 9, 8} {
+		w.mark(n)
+		r.note(time.Duration(i)*ms, n, soon)
+	}
+	var f feedback
+	require.EqualValues(t, 10, r.fill(7*ms, &f, &w, 1000))
+	require.Equal(t, []uint64{2, 2, 2, 1, 3}, f.runs[:f.nruns])
+	require.Equal(t, 2*ms, f.delay)
+	var spans [maxRuns/2 + 1]span
+	n, err := f.spans(9, &spans)
+	require.NoError(t, err)
+	require.Equal(t, []span{{8, 10}, {4, 6}, {0, 3}}, spans[:n])
+	var numbers []uint64
+	base := f.arrived()
+	for _, a := range f.times(spans[:n], nil) {
+		numbers = append(numbers, a.number)
+		want := map[uint64]time.Duration{9: 0, 8: ms, 5: -ms, 4: -2 * ms, 2: -3 * ms, 1: -4 * ms, 0: -5 * ms}[a.number]
+		require.Equal(t, want, a.at-base, "%d", a.number)
+	}
+	require.Equal(t, []uint64{9, 8, 5, 4, 2, 1, 0}, numbers)
+
+	f.runs[4] = 4
+	_, err = f.spans(9, &spans)
+	require.Error(t, err, "below packet 0")
+}
+
+// A report never exceeds its room.
+func TestReportRoom(t *testing.T) {
+	r := newReport(0)
+	var w window
+	for n := uint64(0); n < 6000; n += 1 + n%7 {
+		w.mark(n)
+		r.note(time.Duration(n*n)*time.Microsecond, n, soon)
+	}
+	for room := leastFeedback; room < 600; room++ {
+		again := r
+		var f feedback
+		again.fill(time.Hour, &f, &w, room)
+		require.LessOrEqual(t, len(f.append(nil)), room)
+		require.Positive(t, f.nruns)
+	}
+}

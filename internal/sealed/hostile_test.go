@@ -1,0 +1,255 @@
+package sealed
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// allowance is what a peer may make a carrier hold, beside what the connection's receive limit counts: half for packets that
+// wait, half for what it is to be told.
+const allowance = 512 << 10
+
+// TestHostileFlood: packets come faster than they are opened. What waits and what is being opened stays bounded, with the
+// memory that lies behind it, and goes when there is peace.
+func TestHostileFlood(t *testing.T) {
+	r := testkit.Rand(t)
+	for _, size := range []int{Overhead + 1, 200, MaxPacket, 0} {
+		before, most := testkit.Heap(), 0
+		b := newInbox(func() {})
+		b.setRemote(addrPort(here))
+		put := func(n int) {
+			for range n {
+				length := size
+				if length == 0 {
+					length = Overhead + 1 + r.IntN(MaxPacket-Overhead)
+				}
+				b.put(time.Now(), addrPort(here), make([]byte, length))
+			}
+		}
+		for range 5 {
+			put(r.IntN(20_000))
+			slab := b.take()
+			put(r.IntN(20_000))
+			most = max(most, testkit.Heap()-before)
+			b.give(slab)
+		}
+		require.Less(t, most, allowance, "packets of %d bytes", size)
+		t.Logf("packets of %d bytes: %d KiB at most", size, most>>10)
+		b.give(b.take())
+		b.take()
+		require.True(t, b.rest())
+		require.Less(t, testkit.Heap()-before, 64<<10)
+		runtime.KeepAlive(b)
+	}
+}
+
+// TestGuessedIDs: what names no id that was issued costs nothing. Before a carrier is made there is none.
+func TestGuessedIDs(t *testing.T) {
+	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
+	p := []byte(sealedFor(ID{}, "x"))
+	before := testkit.Heap()
+	for i := range 100_000 {
+		binary.BigEndian.PutUint64(p[1:], uint64(i)*0x9e3779b97f4a7c15)
+		s.route(time.Time{}, here, p)
+	}
+	require.EqualValues(t, 100_000, s.Stats().Unknown)
+	require.Less(t, testkit.Heap()-before, 64<<10)
+	require.Empty(t, s.boxes)
+}
+
+// hostile is a peer with the keys that sends what it likes.
+type hostile struct {
+	*step
+	number uint64
+}
+
+func newHostile(t *testing.T) *hostile {
+	s := newStep(t, 0, nil).open()
+	return &hostile{s, s.b.records.Next}
+}
+
+// send has the victim receive sealed frames, and take its turn.
+func (h *hostile) send(frames []byte) error {
+	h.number++
+	p, err := h.b.sealer.seal(append(appendHeader(make([]byte, 0, MaxPacket), ID{}, h.number), frames...), h.number)
+	require.NoError(h, err)
+	err = h.a.Receive(h.now, p)
+	_ = h.a.Advance(h.now)
+	for {
+		if _, _, ok := h.a.AppendPacket(h.now, make([]byte, 0, MaxPacket), MaxPacket); !ok {
+			return err
+		}
+	}
+}
+
+// TestHostileFrames sends whatever is legal as fast as a core can seal, and acks nothing: the victim's memory stays bounded.
+func TestHostileFrames(t *testing.T) {
+	r := testkit.Rand(t)
+	data := binary.BigEndian.AppendUint16([]byte{frameData}, 1200)
+	for name, frames := range map[string]func() []byte{
+		"pings":    func() []byte { return []byte{framePing} },
+		"trains":   func() []byte { return []byte{frameTrain, byte(r.IntN(2))} },
+		"data":     func() []byte { return append(data[:3:3], make([]byte, 1200)...) },
+		"payloads": func() []byte { return append([]byte{frameData, 0, 1, 9}, make([]byte, r.IntN(1000))...) },
+		"old acks": func() []byte {
+			f := feedback{largest: 0, nruns: 1}
+			f.runs[0] = 1
+			return append(f.append(nil), framePing)
+		},
+	} {
+		h := newHostile(t)
+		h.a.source, h.a.guess = sinkOnly{}, time.Microsecond // a path so short that every packet may bring a report
+		before, held := testkit.Heap(), 0
+		for range 50_000 {
+			h.now = h.now.Add(20 * time.Microsecond)
+			require.NoError(t, h.send(frames()), name)
+			held = max(held, h.a.records.Cap())
+		}
+		grown := testkit.Heap() - before
+		require.Less(t, grown, allowance, name)
+		require.LessOrEqual(t, held, 2*silentRecords, name)
+		t.Logf("%s: %d KiB, %d records, %v", name, grown>>10, held, h.a)
+		require.NotEqual(t, Closed, h.a.State())
+	}
+}
+
+// TestAbsurdTimes: feedback about packets that are under way, with clocks, delays and distances drawn from all there are.
+// Nothing panics or becomes infinite, and an honest peer after it is served.
+func TestAbsurdTimes(t *testing.T) {
+	r := testkit.Rand(t)
+	for range 20 {
+		h := newHostile(t)
+		for range 300 {
+			h.up.total++
+			h.up.acked = append(h.up.acked, false)
+			h.a.Wake()
+			require.NoError(t, h.send([]byte{framePing}))
+			require.NoError(t, h.send(absurd(r, h.a.records.Next-1).append(nil)))
+			h.now = h.now.Add(time.Duration(r.Int64N(int64(5 * ms))))
+			c := h.a.Controller()
+			for _, rate := range []float64{c.Rate(), c.Estimate(), float64(c.Window()), c.Loss()} {
+				require.False(t, math.IsNaN(rate) || math.IsInf(rate, 0) || rate < 0, "%v", rate)
+			}
+		}
+		require.Empty(t, h.up.faults)
+	}
+}
+
+// absurd acks the largest number alone, or all of a run.
+func absurd(r *rand.Rand, largest uint64) *feedback {
+	f := &feedback{largest: uint32(largest), nruns: 1, delay: time.Duration(r.Uint32()) * clockUnit, clock: r.Uint64() & clockMask}
+	f.runs[0], f.ntimes = 1, r.IntN(maxTimes)
+	for i := range f.ntimes {
+		f.earlier[i] = []int64{maxEarlier, -maxEarlier, r.Int64N(1000), 0}[r.IntN(4)]
+	}
+	return f
+}
+
+// TestHugeAckRanges: runs that reach as far as a number goes are refused, or cost what is remembered and no more.
+func TestHugeAckRanges(t *testing.T) {
+	for name, runs := range map[string][]uint64{
+		"all there are": {1 << 62}, "beyond the first": {3, 1 << 61}, "in turn": {1, 1 << 62, 1 << 62, 1 << 62},
+	} {
+		h := newHostile(t)
+		var why *Error
+		require.ErrorAs(t, h.forge(h.a.records.Next-1, runs...), &why, name)
+		require.Equal(t, Violation, why.Kind, name)
+	}
+	h := newHostile(t)
+	h.at(h.a, h.b, 1<<30) // so that a range may span a billion numbers
+	h.a.train, h.a.mtu = train{}, mtu{}
+	require.NoError(t, h.send([]byte{framePing}))
+	last := h.a.records.Next - 1
+	require.NoError(t, h.forge(last, last-1), "and takes no time")
+}
+
+// deafPieces sends and takes whatever comes.
+type deafPieces struct{ *pieces }
+
+func (deafPieces) Receive(time.Time, []byte) {}
+
+// FuzzHostile has a peer with the keys send packets of the fuzzer's frames while payloads are under way: at worst it is told
+// why the session ends.
+func FuzzHostile(f *testing.F) {
+	fb := feedback{nruns: 1}
+	fb.runs[0] = 1
+	f.Add(append([]byte{5, 30}, fb.append([]byte{framePing})...))
+	f.Add([]byte{200, 2, frameTrain, 3, 0, 5, frameData, 0, 2, 7, 7, 255, 1, framePing})
+	f.Fuzz(func(t *testing.T, program []byte) {
+		h := newHostile(t)
+		h.a.source = deafPieces{newPieces(500, 50, 0)}
+		h.a.Wake()
+		for len(program) > 2 && len(program) < 4000 {
+			n := min(1+int(program[1]), len(program)-2)
+			h.now = h.now.Add(time.Duration(program[0]) * ms / 4)
+			frames := program[2 : 2+n]
+			program = program[2+n:]
+			if err := h.send(frames); err != nil {
+				require.Equal(t, Closed, h.a.State())
+				return
+			}
+			require.LessOrEqual(t, h.a.records.Cap(), 2*silentRecords)
+		}
+	})
+}
+
+// FuzzDatagram takes anybody's datagram the whole way, with the header of a packet for this end or without: what is not
+// sealed with the keys changes nothing.
+func FuzzDatagram(f *testing.F) {
+	f.Add([]byte{firstSealed, 1, 2, 3}, false)
+	f.Add([]byte("frames and a tag that is wrong, 16 bytes"), true)
+	f.Fuzz(func(t *testing.T, packet []byte, addressed bool) {
+		h := newHostile(t)
+		s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
+		box := newInbox(func() {})
+		box.setRemote(addrPort(here))
+		if id := s.issue(box); addressed {
+			packet = append(appendHeader(nil, id, h.number+1), packet...)
+		}
+		if len(packet) > 1<<15 || !isSealed(packet) {
+			return
+		}
+		before := h.a.opener.window
+		s.route(time.Now(), here, packet)
+		for rest := box.take(); len(rest) > 0; {
+			var p []byte
+			_, p, rest = box.next(rest)
+			require.NoError(t, h.a.Receive(h.now, p))
+			require.Equal(t, uint64(1), h.a.Stats().Dropped())
+		}
+		require.Equal(t, before, h.a.opener.window)
+	})
+}
+
+// TestOneFeedbackAPacket: each costs a walk over what is remembered, and a packet has room for a hundred.
+func TestOneFeedbackAPacket(t *testing.T) {
+	h := newHostile(t)
+	f := feedback{largest: 0, nruns: 1}
+	f.runs[0] = 1
+	require.NoError(t, h.send(f.append(nil)))
+	var ended *Error
+	require.ErrorAs(t, h.send(f.append(f.append(nil))), &ended)
+	require.Equal(t, Violation, ended.Kind)
+	require.ErrorContains(t, ended, "two feedbacks")
+}
+
+// TestThreePayloadsAPacket: each is a walk of its own to a machine.
+func TestThreePayloadsAPacket(t *testing.T) {
+	h := newHostile(t)
+	h.a.source = sinkOnly{}
+	one := []byte{framePlay, 0, 1, 9}
+	require.NoError(t, h.send(bytes.Repeat(one, maxPayloads)))
+	var ended *Error
+	require.ErrorAs(t, h.send(bytes.Repeat(one, maxPayloads+1)), &ended)
+	require.Equal(t, Violation, ended.Kind)
+}

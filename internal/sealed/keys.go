@@ -1,0 +1,88 @@
+package sealed
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+)
+
+// Exporter derives a secret from an established TLS connection: tls.ConnectionState.ExportKeyingMaterial.
+type Exporter func(label string, context []byte, length int) ([]byte, error)
+
+// Direction tells the two halves of a carrier apart.
+type Direction byte
+
+const (
+	ToServer Direction = iota
+	ToClient
+)
+
+const (
+	exporterLabel = "EXPORTER-quiver-sealed-1"
+
+	secretBytes = sha256.Size
+	keyBytes    = 16
+	nonceBytes  = 12
+
+	// generationBits of a packet number share a key: 2^22 packets of 1,452 bytes are 2^29 blocks, below the 2^32.5 at
+	// which AES-GCM loses its margin.
+	generationBits = 22
+)
+
+// generation is the key of 2^22 packet numbers.
+type generation struct {
+	index  uint64
+	secret []byte
+	aead   cipher.AEAD
+	iv     [nonceBytes]byte
+}
+
+// firstGeneration derives the keys of one direction of a carrier. An instance must not be used twice on a connection.
+func firstGeneration(export Exporter, instance uint32, d Direction) (*generation, error) {
+	context := append(binary.BigEndian.AppendUint32(nil, instance), byte(d))
+	secret, err := export(exporterLabel, context, secretBytes)
+	if err != nil {
+		return nil, fmt.Errorf("sealed: keys of carrier %d: %w", instance, err)
+	}
+	return newGeneration(0, secret)
+}
+
+func newGeneration(index uint64, secret []byte) (*generation, error) {
+	g := &generation{index: index, secret: secret}
+	key, err := hkdf.Expand(sha256.New, secret, "quiver sealed key", keyBytes)
+	if err != nil {
+		return nil, fmt.Errorf("sealed: key: %w", err)
+	}
+	iv, err := hkdf.Expand(sha256.New, secret, "quiver sealed iv", nonceBytes)
+	if err != nil {
+		return nil, fmt.Errorf("sealed: nonce: %w", err)
+	}
+	copy(g.iv[:], iv)
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("sealed: %w", err)
+	}
+	if g.aead, err = cipher.NewGCM(block); err != nil {
+		return nil, fmt.Errorf("sealed: %w", err)
+	}
+	return g, nil
+}
+
+// next derives the generation after g, from which g cannot be derived.
+func (g *generation) next() (*generation, error) {
+	secret, err := hkdf.Expand(sha256.New, g.secret, "quiver sealed next", secretBytes)
+	if err != nil {
+		return nil, fmt.Errorf("sealed: next keys: %w", err)
+	}
+	return newGeneration(g.index+1, secret)
+}
+
+// nonce writes the nonce of a packet.
+func (g *generation) nonce(n *[nonceBytes]byte, number uint64) {
+	*n = g.iv
+	low := n[nonceBytes-8:]
+	binary.BigEndian.PutUint64(low, binary.BigEndian.Uint64(low)^number)
+}

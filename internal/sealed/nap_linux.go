@@ -1,0 +1,25 @@
+package sealed
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// timerUnit is how coarse the runtime's timers are: an idle process rounds its waits up to milliseconds.
+const timerUnit = time.Millisecond
+
+// naps counts the threads that sleep in the kernel.
+var naps atomic.Int32
+
+// nap sleeps with the precision of the kernel, at the price of a thread. It refuses when as many do as there are cores.
+func nap(d time.Duration) bool {
+	defer naps.Add(-1)
+	if naps.Add(1) > int32(runtime.GOMAXPROCS(0)) {
+		return false
+	}
+	t := unix.NsecToTimespec(int64(d))
+	return unix.Nanosleep(&t, nil) == nil
+}

@@ -1,0 +1,65 @@
+package sealed
+
+import (
+	"encoding/binary"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// hasGSO reports whether the kernel cuts what is sent into packets (Linux 4.18). A device may refuse all the same, later.
+func hasGSO(raw syscall.RawConn) bool {
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		_, failed = unix.GetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT)
+	})
+	return err == nil && failed == nil
+}
+
+// enableGRO lets the kernel join packets that are received (Linux 5.0).
+func enableGRO(raw syscall.RawConn) bool {
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_GRO, 1)
+	})
+	return err == nil && failed == nil
+}
+
+// appendSegmentSize adds the control message that has the kernel cut what is sent.
+func appendSegmentSize(oob []byte, size int) []byte {
+	start := len(oob)
+	oob = append(oob, make([]byte, unix.CmsgSpace(2))...)
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&oob[start]))
+	h.Level, h.Type = unix.IPPROTO_UDP, unix.UDP_SEGMENT
+	h.SetLen(unix.CmsgLen(2))
+	binary.NativeEndian.PutUint16(oob[start+unix.CmsgLen(0):], uint16(size))
+	return oob
+}
+
+// segmentSize returns the length of the packets that the kernel joined; 0 = it did not.
+func segmentSize(oob []byte) int {
+	for len(oob) > 0 {
+		h, body, rest, err := unix.ParseOneSocketControlMessage(oob)
+		if err != nil {
+			return 0
+		}
+		if h.Level == unix.IPPROTO_UDP && h.Type == unix.UDP_GRO && len(body) >= 4 {
+			return int(binary.NativeEndian.Uint32(body))
+		}
+		oob = rest
+	}
+	return 0
+}
+
+// isOffloadError reports whether a batch was refused because of what it is, and not because of its packets' fate: a device
+// without checksums (EIO), or one whose MTU is below the packets (EINVAL, EMSGSIZE).
+func isOffloadError(err error) (refused, forGood bool) {
+	switch err {
+	case unix.EIO:
+		return true, true
+	case unix.EINVAL, unix.EMSGSIZE:
+		return true, false
+	}
+	return false, false
+}

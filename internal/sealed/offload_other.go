@@ -1,0 +1,17 @@
+//go:build !linux
+
+package sealed
+
+import "syscall"
+
+// Only Linux cuts and joins UDP packets.
+
+func hasGSO(syscall.RawConn) bool { return false }
+
+func enableGRO(syscall.RawConn) bool { return false }
+
+func appendSegmentSize(oob []byte, _ int) []byte { return oob }
+
+func segmentSize([]byte) int { return 0 }
+
+func isOffloadError(error) (refused, forGood bool) { return false, false }

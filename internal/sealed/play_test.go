@@ -1,0 +1,128 @@
+package sealed
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// ticks is a source of play: a message of 100 bytes at each tick, which leaves once, beside pieces of bulk.
+type ticks struct {
+	*pieces
+	each   time.Duration
+	next   time.Time
+	due    []time.Time
+	number uint64
+
+	arrived, gone int
+	took          []time.Duration // of the peer's messages
+}
+
+func newTicks(each time.Duration, bulk, want int) *ticks {
+	return &ticks{pieces: newPieces(1000, bulk, want), each: each, next: netsim.Epoch.Add(each)}
+}
+
+const playToken = 1 << 32
+
+func (p *ticks) AppendPayload(now time.Time, buf []byte, room Room) ([]byte, uint64, bool, bool) {
+	if len(p.due) == 0 {
+		return p.pieces.AppendPayload(now, buf, room)
+	}
+	made := p.due[0]
+	p.due = p.due[1:]
+	p.number++
+	b := binary.BigEndian.AppendUint32(buf, 1<<31)
+	b = binary.BigEndian.AppendUint64(b, uint64(made.Sub(netsim.Epoch)))
+	return append(b, make([]byte, 88)...), playToken + p.number, false, true
+}
+
+func (p *ticks) Acked(now time.Time, token uint64) {
+	if token >= playToken {
+		p.arrived++
+		return
+	}
+	p.pieces.Acked(now, token)
+}
+
+func (p *ticks) Lost(now time.Time, token uint64) {
+	if token >= playToken {
+		p.gone++
+		return
+	}
+	p.pieces.Lost(now, token)
+}
+
+func (p *ticks) Receive(now time.Time, b []byte) {
+	if binary.BigEndian.Uint32(b) == 1<<31 {
+		p.took = append(p.took, now.Sub(netsim.Epoch)-time.Duration(binary.BigEndian.Uint64(b[4:])))
+		return
+	}
+	p.pieces.Receive(now, b)
+}
+
+func (p *ticks) Advance(now time.Time) {
+	for ; !p.next.After(now); p.next = p.next.Add(p.each) {
+		p.due = append(p.due, p.next)
+	}
+}
+
+func (p *ticks) NextTimeout() (time.Time, bool) { return p.next, true }
+
+// TestFeedbackRidesOnPlay: at 30 Hz both ways a packet a message is enough, whoever speaks first.
+func TestFeedbackRidesOnPlay(t *testing.T) {
+	for _, phase := range []time.Duration{0, 8 * ms, 16 * ms, 30 * ms} {
+		a, b := newTicks(time.Second/30, 0, 0), newTicks(time.Second/30, 0, 0)
+		b.next = b.next.Add(phase)
+		client, server := ends(t, a, b, func(c *SessionConfig) { c.PlayDelay = 40 * ms; c.NoTrain = true })
+		client.Start(netsim.Epoch, ID{1})
+		server.Start(netsim.Epoch, ID{2})
+		path := netsim.Config{Delay: 25 * ms}
+		pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: path, BtoA: path, Max: SafePacket})
+		require.NoError(t, pair.RunFor(30*time.Second))
+		for _, s := range []*Session{client, server} {
+			require.Less(t, float64(s.Stats().Sent), 1.05*900, "%+v", s.Stats())
+			_, smoothed, least := s.Controller().RTT()
+			require.InDelta(t, 50, float64(least)/1e6, 7, "the wait of acks is no round trip")
+			require.InDelta(t, 50, float64(smoothed)/1e6, 8)
+		}
+	}
+}
+
+// TestPlayPassesBulk: on a full path play waits for no more than the queue that bulk keeps.
+func TestPlayPassesBulk(t *testing.T) {
+	a, b := newTicks(time.Second/30, 10_000, 0), newTicks(time.Second/30, 0, 10_000)
+	client, server := ends(t, a, b, func(c *SessionConfig) { c.PlayDelay = 25 * ms })
+	client.Start(netsim.Epoch, ID{1})
+	server.Start(netsim.Epoch, ID{2})
+	path := netsim.Config{Delay: 25 * ms, Rate: 10e6, Loss: 0.01, Seed: testkit.Seed(t)}
+	pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: path, BtoA: path, Max: SafePacket})
+	require.NoError(t, pair.RunFor(8*time.Second))
+	late := 0
+	for _, d := range b.took {
+		if d > 60*ms {
+			late++
+		}
+	}
+	require.Greater(t, len(b.took), 220)
+	require.Less(t, late, 24, "of %d messages", len(b.took))
+	require.Greater(t, len(b.got), 6_000, "bulk goes on beside play")
+}
+
+// TestPlayIsBounded: what play has in flight is no more than the path holds, whatever its source has.
+func TestPlayIsBounded(t *testing.T) {
+	a, b := newTicks(10*time.Microsecond, 0, 0), newTicks(time.Hour, 0, 0)
+	client, server := ends(t, a, b, func(c *SessionConfig) { c.PlayDelay = 25 * ms; c.NoTrain = true })
+	client.Start(netsim.Epoch, ID{1})
+	server.Start(netsim.Epoch, ID{2})
+	path := netsim.Config{Delay: 25 * ms, Rate: 1e6, Queue: 100 << 10}
+	pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: path, BtoA: path, Max: SafePacket})
+	require.NoError(t, pair.RunFor(5*time.Second))
+	require.Less(t, client.InFlight(), 20<<10, "the path holds 6 KiB, its queue 100")
+	require.Less(t, float64(a.gone), 0.02*float64(a.number), "of its own doing")
+	require.Greater(t, len(b.took), 3000, "the path stays full")
+}

@@ -1,0 +1,206 @@
+package sealed
+
+import "time"
+
+// Receive takes a packet that arrived at a time, and decrypts it in place. An error is why the session is closed: a packet
+// that opened broke the protocol, or too many did not open. Anything else is dropped and counted.
+func (s *Session) Receive(at time.Time, packet []byte) error {
+	t := s.tick(at)
+	if s.state == Closed {
+		return nil
+	}
+	before := s.opener.window.next
+	frames, number, why := s.opener.open(packet)
+	if why != kept {
+		return s.dropped(why)
+	}
+	s.stats.Received++
+	s.stats.ReceivedBytes += uint64(len(packet))
+	asks, err := s.consume(t, frames)
+	if err != nil {
+		s.end(err)
+		return err
+	}
+	if asks > never && number > before { // a gap
+		asks = atOnce
+	}
+	s.report.note(t, number, asks)
+	if !s.greeted {
+		s.greet(t)
+	}
+	s.Wake()
+	return nil
+}
+
+// greet answers the first packet of a peer that has just begun to listen: earlier probes may have come too soon.
+func (s *Session) greet(t time.Duration) {
+	s.greeted = true
+	if s.started && s.state == Opening {
+		s.hearing.probes, s.hearing.heard = 1, t
+	}
+}
+
+func (s *Session) dropped(why drop) error {
+	s.stats.drop(why)
+	if s.opener.forged < maxForged {
+		return nil
+	}
+	s.end(&Error{Kind: Worn, Reason: "2^36 packets did not open"})
+	return s.err
+}
+
+// consume takes the frames of a packet.
+func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err error) {
+	f, told, payloads := &s.frame, false, 0
+	for len(frames) > 0 {
+		if frames, err = f.consume(frames); err != nil {
+			return never, violation(err.Error())
+		}
+		switch f.kind {
+		case framePing:
+			asks = atOnce
+		case frameTrain:
+			asks = max(asks, soon)
+			if f.left == 0 {
+				asks = atOnce
+			}
+		case frameData, framePlay:
+			if payloads++; payloads > maxPayloads {
+				return never, violation("more than 3 payloads in a packet")
+			}
+			asks = max(asks, ridingOn)
+			if f.kind == frameData {
+				asks = max(asks, soon)
+			}
+			s.stats.Taken++
+			s.stats.TakenBytes += uint64(len(f.payload))
+			s.source.Receive(s.time(t), f.payload)
+		case frameFeedback:
+			if told { // each costs a walk over what is remembered
+				return never, violation("two feedbacks in a packet")
+			}
+			told = true
+			if err := s.receiveFeedback(t, &f.feedback); err != nil {
+				return never, err
+			}
+		}
+	}
+	return asks, nil
+}
+
+// span is a range of packet numbers that arrived: low <= n < high.
+type span struct{ low, high uint64 }
+
+// receiveFeedback decides the fates of the packets that it tells of.
+func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
+	largest := rebuild(s.records.Next, f.largest)
+	if largest >= s.records.Next {
+		return violation("ack for a packet that was not sent")
+	}
+	var spans [maxRuns/2 + 1]span
+	n, err := f.spans(largest, &spans)
+	if err != nil {
+		return err
+	}
+	s.clock = unwrap(s.clock, f.clock)
+	f.clock = s.clock
+	s.arrivals = f.times(spans[:n], s.arrivals[:0])
+	news := false
+	s.control.AckDelay(s.ackDelay(f))
+	for i := range n { // oldest first
+		some, err := s.ackSpan(t, f, spans[n-1-i])
+		if err != nil {
+			return err
+		}
+		news = news || some
+	}
+	s.loss.Largest = max(s.loss.Largest, largest+1)
+	if news {
+		s.hear(t)
+	}
+	s.detectLosses(t)
+	s.control.Feedback(s.time(t), s.records.bytes)
+	s.records.forget(t)
+	return nil
+}
+
+// ackDelay returns how long the peer kept f back for play to carry it, 0 when no longer than it does for bulk.
+func (s *Session) ackDelay(f *feedback) time.Duration {
+	if f.delay <= s.report.delay {
+		return 0
+	}
+	return min(f.delay, s.config.PlayDelay)
+}
+
+// spans fills in the ranges received, newest first, and returns how many.
+func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err error) {
+	high := largest + 1
+	for i, run := range f.runs[:f.nruns] {
+		if run > high {
+			return 0, violation("ack runs reach below packet 0")
+		}
+		if i%2 == 0 {
+			spans[n] = span{high - run, high}
+			n++
+		}
+		high -= run
+	}
+	return n, nil
+}
+
+// arrived returns when the largest packet arrived by the peer's clock; never zero.
+func (f *feedback) arrived() time.Duration { return time.Duration(f.clock)*clockUnit + 1 }
+
+// times appends the arrivals that f tells of, newest number first.
+func (f *feedback) times(spans []span, list []arrival) []arrival {
+	at := f.arrived()
+	for _, sp := range spans {
+		for number := sp.high; number > sp.low && len(list) <= f.ntimes; {
+			number--
+			if n := len(list); n > 0 {
+				at -= time.Duration(f.earlier[n-1]) * clockUnit
+			}
+			list = append(list, arrival{number, max(at, 1)})
+		}
+	}
+	return list
+}
+
+// ackSpan acks a range. Ranges come in rising order.
+func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err error) {
+	for n := max(sp.low, s.records.Oldest); n < sp.high; n++ {
+		at := s.takeArrival(n)
+		r := s.records.At(n)
+		if r.fate == skipped {
+			return false, violation("ack for a packet number that was skipped")
+		}
+		if r.fate == flying {
+			s.loss.rtt = t - r.sent
+			s.sampleRTT(t, r, f, at)
+		}
+		news = s.ack(t, n, at) || news
+	}
+	return news, nil
+}
+
+// takeArrival returns the arrival of n, 0 = unknown, and forgets those of smaller numbers.
+func (s *Session) takeArrival(n uint64) time.Duration {
+	list := s.arrivals
+	for len(list) > 0 && list[len(list)-1].number < n {
+		list = list[:len(list)-1]
+	}
+	s.arrivals = list
+	if len(list) == 0 || list[len(list)-1].number != n {
+		return 0
+	}
+	return list[len(list)-1].at
+}
+
+// sampleRTT measures the round trip while the controller has none, by probes that it does not know.
+func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Duration) {
+	if r.paced || at == 0 {
+		return
+	}
+	held := min(f.delay+max(f.arrived()-at, 0), maxReportDelay)
+	s.guess = max(t-r.sent-held, time.Microsecond)
+}

@@ -1,0 +1,195 @@
+package sealed
+
+import "time"
+
+const (
+	// reportAfter packets that ask for it, feedback is due.
+	reportAfter = 4
+	// maxReportDelay bounds how long feedback may wait, whatever the round trip; QUIC's max_ack_delay.
+	maxReportDelay = 25 * time.Millisecond
+	// minReportDelay spares feedback where clocks and timers are coarser than the round trip.
+	minReportDelay = 100 * time.Microsecond
+	// maxReportGap is the most by which reports are kept apart. One each millisecond is 0.9 Mbit/s: more than many a way
+	// back takes.
+	maxReportGap = 2 * time.Millisecond
+	// reportMemory is in how many reports at least a packet is acked; each reportMemory-th repeats all that the peer may
+	// not know.
+	reportMemory = 8
+	// pingAfter reports that carried nothing else, one asks for an ack, so that the peer need not be told all again.
+	pingAfter = 16
+
+	arrivalSlots = 256
+)
+
+// arrival is when a packet came, by this machine's clock as it is told to the peer.
+type arrival struct {
+	number uint64
+	at     time.Duration
+}
+
+// clockZero is when the clock that peers are told begins. All carriers of a connection must have the same one, or their
+// arrival times could not be compared. It is a whole second, so that times which are rounded for the wire are so in the same
+// way in each process: what is played twice in virtual time is the same twice.
+var clockZero = wholeSecond(time.Now())
+
+func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanosecond())) }
+
+// report decides when the peer is told what arrived, and what.
+type report struct {
+	arrivals [arrivalSlots]arrival // by number, modulo
+	zero     time.Duration         // what to add to the session's time for the clock
+
+	// What is due.
+	pending int           // packets that ask for feedback and were not reported
+	since   time.Duration // arrival of the oldest of them
+	play    int           // packets that ask for it, and leave it time
+	begun   time.Duration // arrival of the oldest of those
+	urgent  bool          // a ping, the end of a train or a gap is among them
+	alone   bool          // the last data packet had no room: a packet of its own is needed
+	last    time.Duration // when the last one was built
+	gap     time.Duration // at least so long between two
+	delay   time.Duration // and at most so long after a packet
+	patient time.Duration // or after one of play
+
+	// What the peer knows.
+	floor uint64               // it knows the fate of all numbers below
+	marks [reportMemory]uint64 // one above the largest number of the last reports
+	count uint64               // reports built
+	bare  int                  // of them in a row that asked for no ack
+}
+
+func newReport(patient time.Duration) report {
+	r := report{last: -time.Hour, patient: patient}
+	r.pace(0)
+	return r
+}
+
+// pace sets the report's rhythm for a round trip; 0 = unknown.
+func (r *report) pace(rtt time.Duration) {
+	if rtt <= 0 {
+		rtt = 8 * time.Millisecond
+	}
+	r.gap = min(rtt/16, maxReportGap)
+	r.delay = min(max(rtt/8, minReportDelay), maxReportDelay)
+}
+
+// asking is how soon a packet wants feedback.
+type asking uint8
+
+const (
+	never    asking = iota
+	ridingOn        // another packet, if one leaves soon
+	soon
+	atOnce
+)
+
+// note takes a packet that opened.
+func (r *report) note(t time.Duration, number uint64, asks asking) {
+	r.arrivals[number%arrivalSlots] = arrival{number: number, at: r.zero + t}
+	switch asks {
+	case never:
+		return
+	case ridingOn:
+		if r.play == 0 {
+			r.begun = t
+		}
+		r.play++
+		return
+	}
+	if r.pending == 0 {
+		r.since = t
+	}
+	r.pending++
+	r.urgent = r.urgent || asks == atOnce
+}
+
+// waits reports whether there is something to tell.
+func (r *report) waits() bool { return r.pending+r.play > 0 }
+
+// dueAt returns when feedback is due.
+func (r *report) dueAt() (time.Duration, bool) {
+	at := r.begun + r.patient
+	switch {
+	case !r.waits():
+		return 0, false
+	case r.urgent || r.pending >= reportAfter:
+		at = r.since
+	case r.play == 0 || r.pending > 0 && r.since+r.delay < at:
+		at = r.since + r.delay
+	}
+	return max(at, r.last+r.gap), true
+}
+
+func (r *report) due(t time.Duration) bool {
+	at, ok := r.dueAt()
+	return ok && at <= t
+}
+
+// fill writes what is to be told into f, at most room bytes, and returns one above the largest number that it tells of.
+func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers uint64) {
+	room -= feedbackFixed
+	f.largest = uint32(w.next - 1)
+	newest := r.arrivals[(w.next-1)%arrivalSlots].at
+	f.clock = uint64(newest/clockUnit) & clockMask
+	f.delay = r.zero + t - newest
+	room = r.fillRuns(f, w, room)
+	r.fillTimes(f, w, room)
+	r.marks[r.count%reportMemory] = w.next
+	r.count++
+	r.pending, r.play, r.urgent, r.alone = 0, 0, false, false
+	r.last = t
+	return w.next
+}
+
+// fillRuns keeps room for a few times.
+func (r *report) fillRuns(f *feedback, w *window, room int) (left int) {
+	floor := max(r.floor, w.floor())
+	if r.count%reportMemory != 0 {
+		floor = max(floor, r.marks[r.count%reportMemory])
+	}
+	floor = min(floor, w.next-1)
+	const keep = 4
+	f.nruns = 0
+	for n := w.next - 1; f.nruns < maxRuns; {
+		run := w.run(n, floor)
+		if room-uvarintLen(run) < keep {
+			break
+		}
+		f.runs[f.nruns] = run
+		f.nruns++
+		room -= uvarintLen(run)
+		if n-floor < run {
+			break
+		}
+		n -= run
+	}
+	return room
+}
+
+// fillTimes lists the arrivals since the report before the last, up to the first that came too long before its successor:
+// it is acked without a time.
+func (r *report) fillTimes(f *feedback, w *window, room int) {
+	floor := w.floor()
+	if r.count >= 2 {
+		floor = max(floor, r.marks[(r.count-2)%reportMemory])
+	}
+	f.ntimes = 0
+	at := r.arrivals[(w.next-1)%arrivalSlots].at / clockUnit
+	for n := w.next - 1; n > floor && f.ntimes < maxTimes; {
+		n--
+		a := &r.arrivals[n%arrivalSlots]
+		switch {
+		case !w.has(n):
+			continue
+		case a.number != n:
+			return
+		}
+		d := int64(at - a.at/clockUnit)
+		if room -= varintLen(d); room < 0 || d > maxEarlier || d < -maxEarlier {
+			return
+		}
+		f.earlier[f.ntimes] = d
+		f.ntimes++
+		at = a.at / clockUnit
+	}
+}

@@ -1,0 +1,39 @@
+package sealed
+
+import (
+	"errors"
+	"slices"
+)
+
+// errNumbers ends a carrier after 2^62 packets.
+var errNumbers = errors.New("sealed: packet numbers are used up; a new carrier is needed")
+
+// sealer encrypts one direction of a carrier. It is not safe for concurrent use.
+type sealer struct {
+	keys  *generation
+	nonce [nonceBytes]byte
+}
+
+func newSealer(export Exporter, instance uint32, d Direction) (*sealer, error) {
+	keys, err := firstGeneration(export, instance, d)
+	return &sealer{keys: keys}, err
+}
+
+// seal encrypts packet, which is header and frames, in place and appends the tag. Numbers must rise.
+func (s *sealer) seal(packet []byte, number uint64) ([]byte, error) {
+	if number >= maxNumber {
+		return nil, errNumbers
+	}
+	for s.keys.index < number>>generationBits {
+		keys, err := s.keys.next()
+		if err != nil {
+			return nil, err
+		}
+		s.keys = keys
+	}
+	s.keys.nonce(&s.nonce, number)
+	packet = slices.Grow(packet, tagBytes)
+	header, frames := packet[:headerBytes], packet[headerBytes:]
+	sealed := s.keys.aead.Seal(frames[:0], s.nonce[:], frames, header)
+	return packet[:headerBytes+len(sealed)], nil
+}

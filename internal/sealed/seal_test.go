@@ -1,0 +1,218 @@
+package sealed
+
+import (
+	"github.com/quivernet/quiver/internal/testkit"
+
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tube is one direction with both its ends.
+type tube struct {
+	t testing.TB
+	*sealer
+	*opener
+}
+
+func newTube(t testing.TB) *tube {
+	s, err := newSealer(export("tls"), 1, ToServer)
+	require.NoError(t, err)
+	o, err := newOpener(export("tls"), 1, ToServer)
+	require.NoError(t, err)
+	return &tube{t, s, o}
+}
+
+func (tb *tube) packet(number uint64, frames string) []byte {
+	b := append(appendHeader(make([]byte, 0, MaxPacket+1), ID{1, 2, 3, 4, 5, 6, 7, 8}, number), frames...)
+	p, err := tb.seal(b, number)
+	require.NoError(tb.t, err)
+	return p
+}
+
+func (tb *tube) take(p []byte) string {
+	frames, _, why := tb.open(bytes.Clone(p))
+	if why != kept {
+		return [drops]string{"", "size", "version", "old", "replay", "key", "forged"}[why]
+	}
+	return string(frames)
+}
+
+func TestHeader(t *testing.T) {
+	p := newTube(t).packet(0x1_0203_0405, "hi")
+	require.Equal(t, "0401020304050607080203", fmt.Sprintf("%x", p[:11]))
+	require.Len(t, p, len("hi")+Overhead)
+	require.Equal(t, 29, Overhead)
+	id, low, why := parseHeader(p)
+	require.Equal(t, ID{1, 2, 3, 4, 5, 6, 7, 8}, id)
+	require.EqualValues(t, 0x02030405, low)
+	require.Equal(t, kept, why)
+}
+
+func TestRebuild(t *testing.T) {
+	for _, c := range []struct {
+		expected uint64
+		low      uint32
+		want     uint64
+	}{
+		{0, 0, 0}, {0, 1 << 31, 1 << 31}, {5, 3, 3}, {1 << 32, 0xffffffff, 1<<32 - 1}, {1<<32 - 1, 0, 1 << 32},
+		{10 << 32, 1<<31 - 1, 10<<32 + 1<<31 - 1}, {10 << 32, 1<<31 + 1, 9<<32 + 1<<31 + 1}, {maxNumber - 1, 0xffffffff, maxNumber - 1},
+	} {
+		require.Equal(t, c.want, rebuild(c.expected, c.low), "%d, %d", c.expected, c.low)
+	}
+}
+
+func TestSealAndOpen(t *testing.T) {
+	tb := newTube(t)
+	require.Equal(t, "a", tb.take(tb.packet(0, "a")))
+	late := tb.packet(1, "late")
+	require.Equal(t, "b", tb.take(tb.packet(2, "b")))
+	require.Equal(t, "replay", tb.take(tb.packet(2, "b")))
+	require.Equal(t, "far", tb.take(tb.packet(windowSize, "far")))
+	require.Equal(t, "late", tb.take(late), "the last number of the window")
+	require.Equal(t, "replay", tb.take(late))
+	require.Equal(t, "farther", tb.take(tb.packet(1+windowSize, "farther")))
+	require.Equal(t, "old", tb.take(late))
+	require.Equal(t, "size", tb.take(late[:Overhead]), "no frames")
+	require.Equal(t, "size", tb.take(make([]byte, MaxPacket+1)))
+	require.Equal(t, "size", tb.take(nil))
+	require.Zero(t, tb.forged)
+}
+
+func TestForged(t *testing.T) {
+	tb := newTube(t)
+	require.Equal(t, "first", tb.take(tb.packet(0, "first")))
+	p := tb.packet(1, "genuine")
+	for i := range p {
+		q := bytes.Clone(p)
+		q[i] ^= 1
+		why := tb.take(q)
+		switch {
+		case i == 0:
+			require.Equal(t, "version", why)
+		case i == headerBytes-1:
+			require.Equal(t, "replay", why, "number 1 becomes 0")
+		case i > idBytes && i < headerBytes-3:
+			require.Contains(t, []string{"key", "forged"}, why, "byte %d", i)
+		default:
+			require.Equal(t, "forged", why, "byte %d", i)
+		}
+	}
+	require.Equal(t, "genuine", tb.take(p), "nothing that was dropped changed anything")
+}
+
+func TestKeysDiffer(t *testing.T) {
+	p := newTube(t).packet(0, "secret")
+	for name, make := range map[string]func() (*opener, error){
+		"direction":  func() (*opener, error) { return newOpener(export("tls"), 1, ToClient) },
+		"instance":   func() (*opener, error) { return newOpener(export("tls"), 2, ToServer) },
+		"connection": func() (*opener, error) { return newOpener(export("other"), 1, ToServer) },
+	} {
+		o, err := make()
+		require.NoError(t, err)
+		_, _, why := o.open(bytes.Clone(p))
+		require.Equal(t, dropForged, why, name)
+	}
+	failing := func(string, []byte, int) ([]byte, error) { return nil, fmt.Errorf("no keys") }
+	_, err := newOpener(failing, 1, ToServer)
+	require.ErrorContains(t, err, "no keys")
+}
+
+func TestGenerations(t *testing.T) {
+	const edge = 1 << generationBits
+	tb := newTube(t)
+	tb.window.next = edge - 10
+	late := tb.packet(edge-2, "late")
+	require.Equal(t, "last", tb.take(tb.packet(edge-1, "last")))
+	first := tb.packet(edge, "first")
+	require.EqualValues(t, 1, tb.sealer.keys.index)
+	require.Equal(t, "first", tb.take(first))
+	require.Equal(t, "late", tb.take(late), "the old key is still held")
+	require.Equal(t, "on", tb.take(tb.packet(edge+windowSize, "on")))
+	require.EqualValues(t, 1, tb.current.index, "and no more")
+	require.Equal(t, "old", tb.take(first))
+	require.Equal(t, "key", tb.take(append(appendHeader(nil, ID{}, 3*edge), make([]byte, 40)...)), "of the one after the next")
+
+	again := newTube(t)
+	again.window.next = edge
+	require.Equal(t, "first", again.take(first), "and the next one before the current is left")
+}
+
+func TestNumbersEnd(t *testing.T) {
+	tb := newTube(t)
+	_, err := tb.seal(appendHeader(nil, ID{}, maxNumber), maxNumber)
+	require.ErrorIs(t, err, errNumbers)
+}
+
+// What does not open leaves nothing behind.
+func TestDropsDoNotAllocate(t *testing.T) {
+	tb := newTube(t)
+	good := tb.packet(0, "good")
+	require.Equal(t, "good", tb.take(good))
+	forged := bytes.Clone(tb.packet(1, "forged"))
+	forged[20] ^= 1
+	before := tb.window
+	for _, p := range [][]byte{good, forged, forged[:10], nil} {
+		require.Zero(t, testing.AllocsPerRun(100, func() { tb.open(p) }))
+	}
+	require.Equal(t, before, tb.window)
+}
+
+func FuzzOpen(f *testing.F) {
+	tb := newTube(f)
+	f.Add(tb.packet(0, "seed"))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, p []byte) {
+		tb := newTube(t)
+		require.Equal(t, "first", tb.take(tb.packet(1, "first")))
+		before := tb.window
+		if tb.take(p); tb.window != before {
+			require.Equal(t, "seed", tb.take(tb.packet(7, "seed")), "only a genuine packet can have changed the window")
+		}
+		require.Equal(t, "still", tb.take(tb.packet(9, "still")))
+	})
+}
+
+// The window agrees with a set.
+func TestWindow(t *testing.T) {
+	r := rand.New(rand.NewPCG(testkit.Seed(t), 1))
+	for range 20 {
+		var w window
+		set := make(map[uint64]bool)
+		steps := []int{1, 3, 70, windowSize / 2, 3 * windowSize}[r.IntN(5)]
+		for range 3000 {
+			n := w.next + uint64(r.IntN(steps))
+			if r.IntN(2) == 0 && w.next > 0 {
+				n = w.next - 1 - min(w.next-1, uint64(r.IntN(windowSize)))
+			}
+			if w.below(n) {
+				require.Less(t, n, w.floor())
+				continue
+			}
+			require.GreaterOrEqual(t, n, w.floor())
+			require.Equal(t, set[n], w.has(n), "%d", n)
+			w.mark(n)
+			set[n] = true
+		}
+		checkRuns(t, &w, set)
+	}
+}
+
+func checkRuns(t *testing.T, w *window, set map[uint64]bool) {
+	n := w.next - 1
+	for {
+		run := w.run(n, w.floor())
+		for i := range run {
+			require.Equal(t, set[n], set[n-i])
+		}
+		if n-w.floor() < run {
+			require.Equal(t, n-w.floor()+1, run)
+			return
+		}
+		n -= run
+		require.NotEqual(t, set[n], set[n+1])
+	}
+}

@@ -1,0 +1,285 @@
+package sealed
+
+import (
+	"crypto/rand"
+	"fmt"
+	mrand "math/rand/v2"
+	"time"
+
+	"github.com/quivernet/quiver/internal/pace"
+)
+
+const (
+	// overheadUDP is what IPv4 and UDP add to a packet; the controller counts what the wire does.
+	overheadUDP = 28
+	// skipAbout is the mean distance of skipped packet numbers: an ack for one proves that the peer acks what it did not
+	// receive, to be sent to faster than it can take.
+	skipAbout = 500
+	// minRoom is the least room for which a source is asked again, in bytes.
+	minRoom = 64
+)
+
+// SessionConfig is what a session needs to know.
+type SessionConfig struct {
+	// Exporter, Instance and Client make the keys. An instance is never used twice on a connection.
+	Exporter Exporter
+	Instance uint32
+	Client   bool
+
+	// Source has the payloads.
+	Source Source
+	// Controller paces. It outlives the session and must not serve two at once. nil = a new one.
+	Controller *pace.Controller
+
+	// Rate counts all packets. nil = nobody does.
+	Rate Rate
+
+	// RTT is what QUIC measured; 0 = unknown.
+	RTT time.Duration
+	// PlayDelay is how long feedback for play alone waits for a packet to ride on. The peer's is taken to be the same.
+	PlayDelay time.Duration
+	// NoTrain leaves out the packets that measure a path when the session opens, for a path that was measured before.
+	NoTrain bool
+	// Seed decides which packet numbers are skipped. Zero draws one.
+	Seed [32]byte
+}
+
+// Rate is what the connection may send over all its carriers. What waits for it, the source holds back.
+type Rate interface {
+	// Spend counts a packet that leaves.
+	Spend(now time.Time, bytes int)
+}
+
+func (c *SessionConfig) train() int {
+	if c.NoTrain {
+		return 0
+	}
+	return trainPackets
+}
+
+// Session is one end of a carrier: a machine without clock, goroutine or lock.
+type Session struct {
+	config  SessionConfig
+	source  Source
+	control *pace.Controller
+
+	// Time.
+	epoch time.Time // zero until the first call
+	now   time.Duration
+
+	// Keys and ids.
+	sealer *sealer
+	opener *opener
+	ids    []ID // of the peer; the first is in use, the others are spares
+
+	// How it stands.
+	state   State
+	started bool
+	changed bool // the state, since the owner was told
+	err     error
+	hearing hearing
+	greeted bool // a packet of the peer opened
+
+	// Sending.
+	records records
+	skip    uint64 // the next number to leave out
+	dice    *mrand.Rand
+	quiet   bool // the source had nothing when last asked
+	calm    bool // it had no play
+	full    int  // bytes of the last packet with a payload, on the wire
+	train   train
+	mtu     mtu
+	loss    loss
+	guess   time.Duration // the round trip before the controller has one
+
+	// Receiving.
+	report report
+	frame  frame  // scratch
+	clock  uint64 // of the peer, by the latest feedback, unwrapped; 0 = none came
+
+	// Scratch of feedbacks.
+	told     feedback
+	arrivals []arrival
+
+	stats Stats
+}
+
+// NewSession makes a session that has its keys and waits for the peer's ids.
+func NewSession(c SessionConfig) (*Session, error) {
+	s := &Session{config: c, source: c.Source, control: c.Controller, guess: c.RTT, report: newReport(c.PlayDelay)}
+	if s.control == nil {
+		s.control = pace.New(pace.Config{})
+	}
+	if s.guess <= 0 {
+		s.guess = unknownRTT
+	}
+	out, in := ToClient, ToServer
+	if c.Client {
+		out, in = in, out
+	}
+	var err error
+	if s.sealer, err = newSealer(c.Exporter, c.Instance, out); err != nil {
+		return nil, err
+	}
+	if s.opener, err = newOpener(c.Exporter, c.Instance, in); err != nil {
+		return nil, err
+	}
+	if c.Seed == [32]byte{} {
+		_, _ = rand.Read(c.Seed[:]) // never fails
+	}
+	s.dice = mrand.New(mrand.NewChaCha8(c.Seed))
+	s.drawSkip()
+	return s, nil
+}
+
+// Start begins to open the carrier with the ids that the peer issued.
+func (s *Session) Start(now time.Time, ids ...ID) {
+	t := s.tick(now)
+	s.ids = append(s.ids, ids...)
+	if s.started || len(s.ids) == 0 || s.state == Closed {
+		return
+	}
+	s.started = true
+	s.train.left = s.config.train() // leaves as soon as the carrier is open
+	s.hearing = hearing{heard: t, asked: t, probes: 1}
+}
+
+// AddIDs takes spare ids of the peer.
+func (s *Session) AddIDs(ids ...ID) { s.ids = append(s.ids, ids...) }
+
+// Rotate goes on under a fresh id of the peer, for an observer must not connect two local addresses. It reports whether a
+// spare was left.
+func (s *Session) Rotate() bool {
+	if len(s.ids) < 2 {
+		return false
+	}
+	s.ids = s.ids[1:]
+	return true
+}
+
+// Moved says that the path has become another one.
+func (s *Session) Moved(now time.Time) {
+	t := s.tick(now)
+	s.control.Reset(now)
+	s.mtu = mtu{}
+	if s.waiting() {
+		s.hearing.heard, s.hearing.probes = t, 1
+	}
+}
+
+// Blocked says that the socket does not take the packets that were built.
+func (s *Session) Blocked(now time.Time) {
+	s.tick(now)
+	s.stats.Blocked++
+	s.control.Blocked(now)
+}
+
+// Wake says that the source may have something now.
+func (s *Session) Wake() { s.quiet, s.calm = false, false }
+
+// Close ends the session without a word to the peer, whom QUIC tells.
+func (s *Session) Close() { s.end(&Error{Kind: Stopped, Reason: "closed"}) }
+
+// State returns how the carrier stands.
+func (s *Session) State() State { return s.state }
+
+// Changed reports, once, that the state changed.
+func (s *Session) Changed() bool {
+	changed := s.changed
+	s.changed = false
+	return changed
+}
+
+// Err returns why the session is closed, an *[Error]; nil while it is not.
+func (s *Session) Err() error { return s.err }
+
+// Controller returns what paces this session.
+func (s *Session) Controller() *pace.Controller { return s.control }
+
+// InFlight returns the bytes of payload packets whose fate is open.
+func (s *Session) InFlight() int { return s.records.bytes }
+
+func (s *Session) end(err error) {
+	if s.state == Closed {
+		return
+	}
+	s.err = err
+	s.setState(Closed)
+	s.abandon(s.now)
+}
+
+// tick returns the session's time, which never runs back.
+func (s *Session) tick(now time.Time) time.Duration {
+	if s.epoch.IsZero() {
+		s.epoch = now
+		s.report.zero = now.Sub(clockZero)
+	}
+	s.now = max(s.now, now.Sub(s.epoch))
+	return s.now
+}
+
+func (s *Session) time(t time.Duration) time.Time { return s.epoch.Add(t) }
+
+// drawSkip decides which number is skipped next.
+func (s *Session) drawSkip() { s.skip = s.records.Next + 1 + uint64(s.dice.IntN(2*skipAbout-1)) }
+
+// Advance runs the timers that are due. An error is why the session is closed. Afterwards NextTimeout lies after now or a
+// packet is ready.
+func (s *Session) Advance(now time.Time) error {
+	t := s.tick(now)
+	if s.state == Closed {
+		return s.err
+	}
+	if at, ok := s.source.NextTimeout(); ok && !at.After(now) {
+		s.source.Advance(now)
+		s.Wake()
+	}
+	if s.loss.Next > 0 && s.loss.Next <= t {
+		s.detectLosses(t)
+		s.control.Feedback(now, s.records.bytes)
+	}
+	if s.mtu.shrunk > 0 && s.mtu.retry <= t {
+		s.Wake()
+	}
+	s.checkHearing(t)
+	s.records.forget(t)
+	if s.state == Closed {
+		return s.err
+	}
+	return nil
+}
+
+// NextTimeout returns when Advance or AppendPacket is to be called again.
+func (s *Session) NextTimeout() (time.Time, bool) {
+	if s.state == Closed {
+		return time.Time{}, false
+	}
+	at, ok := s.source.NextTimeout()
+	if ok && !s.asks() && !at.After(s.time(s.now)) {
+		ok = false // it has waited for what it may not send: an ack, or the pacer, will have it asked
+	}
+	earlier := func(t time.Duration, is bool) {
+		if e := s.time(t); is && (!ok || e.Before(at)) {
+			at, ok = e, true
+		}
+	}
+	earlier(s.loss.Next, s.loss.Next > 0)
+	earlier(s.ptoAt())
+	earlier(s.silentAt())
+	earlier(s.mtu.retry, s.mtu.shrunk > 0 && s.mtu.retry > s.now)
+	if s.started && s.records.Len() < maxRecords && s.mayReport() {
+		earlier(s.report.dueAt())
+	}
+	if s.wants() {
+		now := s.time(s.now)
+		if next, may := s.control.Next(now, s.size(), s.records.bytes); may {
+			earlier(next.Sub(s.epoch), true)
+		}
+	}
+	return at, ok
+}
+
+// String is for tests and logs.
+func (s *Session) String() string {
+	return fmt.Sprintf("sealed session %d: %v, %d packets in flight", s.config.Instance, s.state, s.records.flying)
+}

@@ -1,0 +1,130 @@
+package sealed
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// SocketConfig says how to use a socket; the zero value is right for most.
+type SocketConfig struct {
+	// NoOffload leaves out UDP GSO and GRO, in which the system takes or hands over many packets at a time.
+	NoOffload bool
+}
+
+// Socket shares a UDP socket between QUIC and carriers. All methods may be called concurrently.
+type Socket struct {
+	conn net.PacketConn
+	udp  *net.UDPConn    // nil when conn is none
+	raw  syscall.RawConn // nil when there is none
+	gso  atomic.Bool     // sends may be batched
+	gro  bool            // reads may be
+	v6   bool            // of family AF_INET6
+
+	mu    sync.RWMutex
+	boxes map[ID]*inbox
+
+	lent atomic.Int64 // bytes that inboxes hold beyond their own
+
+	kept, unknown, short atomic.Uint64
+}
+
+// SocketStats counts the packets that a socket kept from QUIC.
+type SocketStats struct {
+	Kept    uint64 // for a carrier
+	Unknown uint64 // dropped: no carrier issued the id
+	Short   uint64 // dropped: no room for an id
+}
+
+// NewSocket wraps a socket, usually a *net.UDPConn, which nobody else may read from now on. The caller closes it.
+func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
+	s := &Socket{conn: conn, boxes: make(map[ID]*inbox)}
+	udp, ok := conn.(*net.UDPConn)
+	if !ok {
+		return s
+	}
+	s.udp = udp
+	if raw, err := udp.SyscallConn(); err == nil {
+		s.raw = raw
+		s.v6 = isIPv6(raw)
+		if !c.NoOffload {
+			s.gso.Store(hasGSO(raw))
+			s.gro = enableGRO(raw)
+		}
+	}
+	return s
+}
+
+// QUIC returns what quic-go's Transport takes as Conn: the socket without the packets of carriers.
+func (s *Socket) QUIC() net.PacketConn {
+	plain := &plainConn{PacketConn: s.conn, socket: s}
+	if s.udp != nil {
+		return newUDPConn(plain, s)
+	}
+	if system, ok := s.conn.(systemConn); ok {
+		return &sizedConn{plainConn: plain, system: system}
+	}
+	return plain
+}
+
+// Stats returns a copy of the counters.
+func (s *Socket) Stats() SocketStats {
+	return SocketStats{Kept: s.kept.Load(), Unknown: s.unknown.Load(), Short: s.short.Load()}
+}
+
+// LocalAddr returns the socket's address.
+func (s *Socket) LocalAddr() net.Addr { return s.conn.LocalAddr() }
+
+// Offload reports whether the system takes and hands over many packets at a time.
+func (s *Socket) Offload() (send, receive bool) { return s.gso.Load(), s.gro }
+
+// issue draws an id whose packets go to b.
+func (s *Socket) issue(b *inbox) ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		id := NewID()
+		if s.boxes[id] == nil {
+			s.boxes[id] = b
+			return id
+		}
+	}
+}
+
+func (s *Socket) retire(ids ...ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		delete(s.boxes, id)
+	}
+}
+
+// route takes a packet that is not for QUIC. It looks the id up and copies; nothing is opened here.
+func (s *Socket) route(at time.Time, from net.Addr, packet []byte) {
+	if len(packet) < Overhead {
+		s.short.Add(1)
+		return
+	}
+	s.mu.RLock()
+	box := s.boxes[ID(packet[1:1+idBytes])]
+	s.mu.RUnlock()
+	if box == nil {
+		s.unknown.Add(1)
+		return
+	}
+	s.kept.Add(1)
+	box.put(at, addrPort(from), packet)
+}
+
+// addrPort returns an address in the one form that compares; zero when it is none of UDP.
+func addrPort(a net.Addr) netip.AddrPort {
+	udp, ok := a.(*net.UDPAddr)
+	if !ok || udp == nil {
+		return netip.AddrPort{}
+	}
+	ap := udp.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}

@@ -1,0 +1,279 @@
+package sealed
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/ipv4"
+
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+var here = &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5}
+
+// script is a batchReader that hands out what a test wrote down.
+type script struct {
+	batches [][]string // of packets; "gro:3:abcdef" is joined from packets of 3 bytes
+	joined  func(size int) (oob []byte)
+	end     error
+}
+
+func (s *script) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
+	if len(s.batches) == 0 {
+		return 0, s.end
+	}
+	batch := s.batches[0]
+	s.batches = s.batches[1:]
+	for i, p := range batch {
+		m := &ms[i]
+		m.NN, m.Addr = 0, here
+		if rest, ok := strings.CutPrefix(p, "gro:"); ok {
+			size, body, _ := strings.Cut(rest, ":")
+			p = body
+			m.NN = copy(m.OOB, s.joined(int(size[0]-'0')))
+		}
+		m.N = copy(m.Buffers[0], p)
+	}
+	return len(batch), nil
+}
+
+// messages are what quic-go reads into.
+func messages(n int) []ipv4.Message {
+	ms := make([]ipv4.Message, n)
+	for i := range ms {
+		ms[i] = ipv4.Message{Buffers: [][]byte{make([]byte, MaxPacket)}, OOB: make([]byte, groOOB)}
+	}
+	return ms
+}
+
+func text(ms []ipv4.Message) (s []string) {
+	for _, m := range ms {
+		s = append(s, string(m.Buffers[0][:m.N]))
+	}
+	return s
+}
+
+// sealedFor is something that looks like a sealed packet.
+func sealedFor(id ID, fill string) string {
+	return string(appendHeader(nil, id, 1)) + strings.Repeat(fill, tagBytes)
+}
+
+func TestReadBatchKeepsOurs(t *testing.T) {
+	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
+	box := newInbox(func() {})
+	box.setRemote(addrPort(here))
+	id := s.issue(box)
+	ours, unknown := sealedFor(id, "x"), sealedFor(ID{}, "y")
+	end := errors.New("closed")
+	c := &udpConn{plainConn: &plainConn{socket: s}, batch: &script{end: end, batches: [][]string{
+		{ours, "@quic1", ours, unknown, "@quic2", "\x0f"},
+		{ours, ours},
+		{},
+		{"", "\x03stun", "\x10zrtp"},
+	}}}
+	ms := messages(8)
+	var buffers []*byte
+	for _, m := range ms {
+		buffers = append(buffers, &m.Buffers[0][0])
+	}
+	n, err := c.ReadBatch(ms, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"@quic1", "@quic2"}, text(ms[:n]))
+	require.Equal(t, here, ms[1].Addr)
+
+	n, err = c.ReadBatch(ms, 0)
+	require.NoError(t, err, "batches without a packet for QUIC are not told of")
+	require.Equal(t, []string{"", "\x03stun", "\x10zrtp"}, text(ms[:n]))
+	n, err = c.ReadBatch(ms, 0)
+	require.Zero(t, n)
+	require.ErrorIs(t, err, end)
+	require.Equal(t, make([]string, 8), text(ms), "quic-go reads slots after some errors")
+	for i, m := range ms {
+		require.Same(t, buffers[i], &m.Buffers[0][0], "buffers stay where quic-go put them")
+	}
+	require.Equal(t, SocketStats{Kept: 4, Unknown: 1, Short: 1}, s.Stats())
+	at, packet, _ := box.next(box.take())
+	require.Equal(t, ours, string(packet))
+	require.Less(t, time.Since(at), time.Minute)
+}
+
+// Each kind of socket keeps the abilities that quic-go looks for, and gets no other.
+func TestAbilities(t *testing.T) {
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	defer func() { _ = udp.Close() }()
+	type batcher interface {
+		ReadBatch(ms []ipv4.Message, flags int) (int, error)
+	}
+	for name, conn := range map[string]net.PacketConn{"udp": udp, "simulated": netsim.NewPacketConn(), "bare": struct{ net.PacketConn }{udp}} {
+		q := NewSocket(conn, SocketConfig{}).QUIC()
+		_, oob := q.(quic.OOBCapablePacketConn)
+		_, batch := q.(batcher)
+		_, system := q.(interface {
+			SyscallConn() (syscall.RawConn, error)
+		})
+		require.Equal(t, name == "udp", oob, name)
+		require.Equal(t, name == "udp", batch, name)
+		require.Equal(t, name != "bare", system, name)
+	}
+}
+
+func TestReadFromKeepsOurs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := netsim.Pipe(netsim.Config{}, netsim.Config{})
+		s := NewSocket(b, SocketConfig{})
+		for _, p := range []string{"\x04", sealedFor(ID{}, "x"), "@quic"} {
+			_, err := a.WriteTo([]byte(p), b.LocalAddr())
+			require.NoError(t, err)
+		}
+		p := make([]byte, 100)
+		n, from, err := s.QUIC().ReadFrom(p)
+		require.NoError(t, err)
+		require.Equal(t, "@quic", string(p[:n]))
+		require.Equal(t, a.LocalAddr(), from)
+		require.Equal(t, SocketStats{Unknown: 1, Short: 1}, s.Stats())
+	})
+}
+
+func TestInboxIsBounded(t *testing.T) {
+	wakes := 0
+	b := newInbox(func() { wakes++ })
+	b.setRemote(addrPort(here))
+	p := bytes.Repeat([]byte{7}, 1000)
+	for range 2 * inboxBytes / 1000 {
+		b.put(time.Now(), addrPort(here), p)
+	}
+	fit := inboxBytes / (1000 + inboxHeader)
+	require.Equal(t, 1, wakes)
+	require.EqualValues(t, 2*inboxBytes/1000-fit, b.full.Load())
+	slab := b.take()
+	n := 0
+	for rest := slab; len(rest) > 0; n++ {
+		var packet []byte
+		_, packet, rest = b.next(rest)
+		require.Equal(t, p, packet)
+	}
+	require.Equal(t, fit, n)
+	b.give(slab)
+	require.True(t, b.rest())
+	require.LessOrEqual(t, cap(b.slab)+cap(b.spare), keptInbox)
+	b.put(time.Now(), addrPort(here), p)
+	require.Equal(t, 2, wakes)
+	require.False(t, b.rest())
+	b.close()
+	b.put(time.Now(), addrPort(here), p)
+	require.Empty(t, b.take())
+}
+
+func TestElsewhereIsLimited(t *testing.T) {
+	b := newInbox(func() {})
+	b.setRemote(addrPort(here))
+	other := netip.MustParseAddrPort("10.0.0.2:5")
+	now := time.Now()
+	for i := range 500 {
+		b.put(now.Add(time.Duration(i)*ms), other, []byte("x"))
+	}
+	require.EqualValues(t, 400, b.elsewhere.Load())
+	b.put(now.Add(time.Second), other, []byte("x"))
+	b.put(now, addrPort(here), []byte("x"))
+	require.EqualValues(t, 400, b.elsewhere.Load())
+}
+
+func TestGroups(t *testing.T) {
+	var b burst
+	at := 0
+	for _, size := range []int{100, 100, 60, 100, 120, 120, 50} {
+		b.add(at, at+size)
+		at += size
+	}
+	require.Equal(t, []group{{0, 260, 100}, {260, 360, 100}, {360, 650, 120}}, b.groups[:b.n])
+	b.reset()
+	for i := range maxSegments + 1 {
+		b.add(i*10, i*10+10)
+	}
+	require.Equal(t, 2, b.n, "a call takes no more")
+}
+
+func TestAskBuffers(t *testing.T) {
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	defer func() { _ = udp.Close() }()
+	s := NewSocket(udp, SocketConfig{})
+	require.NoError(t, s.AskBuffers(4096))
+	err = s.AskBuffers(math.MaxInt32)
+	require.Error(t, err, "2 GiB is more than any kernel gives")
+	require.NoError(t, NewSocket(netsim.NewPacketConn(), SocketConfig{}).AskBuffers(BufferBytes))
+	require.ErrorIs(t, NewSocket(struct{ net.PacketConn }{udp}, SocketConfig{}).AskBuffers(4096), ErrBuffers)
+}
+
+// The other ways to read a socket keep ours from QUIC too.
+func TestOtherReads(t *testing.T) {
+	for _, c := range []SocketConfig{{}, {NoOffload: true}} {
+		udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		require.NoError(t, err)
+		s := NewSocket(udp, c)
+		q := s.QUIC().(quic.OOBCapablePacketConn)
+		for range 2 {
+			for _, p := range []string{"\x04short", "@quic"} {
+				_, _, err := q.WriteMsgUDP([]byte(p), nil, udp.LocalAddr().(*net.UDPAddr))
+				require.NoError(t, err)
+			}
+		}
+		b := make([]byte, 100)
+		n, from, err := q.ReadFrom(b)
+		require.NoError(t, err)
+		require.Equal(t, "@quic", string(b[:n]))
+		require.Equal(t, udp.LocalAddr().String(), from.String())
+		n, _, _, addr, err := q.ReadMsgUDP(b, make([]byte, groOOB))
+		require.NoError(t, err)
+		require.Equal(t, "@quic", string(b[:n]))
+		require.Equal(t, udp.LocalAddr().String(), addr.String())
+		require.EqualValues(t, 2, s.Stats().Short)
+		require.NoError(t, udp.Close())
+		_, _, err = q.ReadFrom(b)
+		require.ErrorIs(t, err, net.ErrClosed)
+	}
+}
+
+// TestInboxBorrows what a socket lends all its inboxes together, and gives it back when the packets are opened.
+func TestInboxBorrows(t *testing.T) {
+	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
+	boxes := make([]*inbox, 40)
+	p := bytes.Repeat([]byte{7}, 1000)
+	waiting := 0
+	for i := range boxes {
+		b := newInbox(func() {})
+		b.lent = &s.lent
+		b.setRemote(addrPort(here))
+		boxes[i] = b
+		for range 5000 {
+			b.put(time.Now(), addrPort(here), p)
+		}
+		waiting += len(b.slab)
+		require.GreaterOrEqual(t, len(b.slab), inboxBytes-2*len(p), "everybody has his own")
+	}
+	require.EqualValues(t, lentBytes, s.lent.Load())
+	require.LessOrEqual(t, waiting, len(boxes)*inboxBytes+lentBytes)
+	require.Greater(t, waiting, len(boxes)*inboxBytes+lentBytes-len(boxes)*lentStep)
+
+	slab := boxes[0].take()
+	boxes[0].put(time.Now(), addrPort(here), p)
+	require.Empty(t, boxes[0].take(), "what is being opened counts")
+	boxes[0].opened = len(slab)
+	boxes[0].give(slab)
+	require.Less(t, s.lent.Load(), int64(lentBytes))
+	for _, b := range boxes {
+		b.close()
+	}
+	require.Zero(t, s.lent.Load())
+}

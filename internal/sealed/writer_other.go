@@ -1,0 +1,19 @@
+//go:build !(darwin || freebsd || linux)
+
+package sealed
+
+import (
+	"net/netip"
+	"syscall"
+)
+
+// systemWriter is never usable here: package net sends.
+type systemWriter struct{}
+
+func (systemWriter) ready() bool { return false }
+
+func (systemWriter) aim(*Socket, netip.AddrPort, string, netip.Addr) {}
+
+func (systemWriter) write(*Socket, []byte, int) (int, error) { return 0, nil }
+
+func isIPv6(syscall.RawConn) bool { return false }

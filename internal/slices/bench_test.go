@@ -1,0 +1,52 @@
+package slices
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/recovery"
+)
+
+// BenchmarkMachine moves a full part from one machine to another: over a path without fates, and over one that tells them.
+func BenchmarkMachine(b *testing.B) {
+	b.Run("gated", func(b *testing.B) { benchMachine(b, recovery.Path{}) })
+	b.Run("fated", func(b *testing.B) { benchMachine(b, recovery.Path{Fates: true}) })
+}
+
+func benchMachine(b *testing.B, path recovery.Path) {
+	from, to := New(protocol, newRoom(8<<20)), New(protocol, newRoom(8<<20))
+	from.SetPath(netsim.Epoch, path)
+	to.SetPath(netsim.Epoch, path)
+	now, message := netsim.Epoch, content(partBytes)
+	var there, back [Datagram]byte
+	b.SetBytes(int64(len(message)))
+	b.ReportAllocs()
+	for b.Loop() {
+		require.NoError(b, from.Send(message, memory{}))
+		for !from.out.idle() {
+			now = now.Add(time.Millisecond)
+			_ = from.Advance(now)
+			exchange(now, from, to, there[:0])
+			_ = to.Advance(now)
+			exchange(now, to, from, back[:0])
+		}
+		to.GiveBack(to.in.drain())
+	}
+}
+
+// exchange has all arrive that leaves now.
+func exchange(now time.Time, from, to *Machine, buf []byte) {
+	for {
+		packet, number, ok := from.AppendPacket(now, buf, Datagram)
+		if !ok {
+			return
+		}
+		_ = to.Receive(now, packet)
+		if from.path.Fates {
+			from.Fate(now, number, true)
+		}
+	}
+}

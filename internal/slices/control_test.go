@@ -1,0 +1,182 @@
+package slices
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// conversation is a machine whose peer a test plays.
+type conversation struct {
+	*testing.T
+	*Machine
+	now time.Time
+}
+
+func newConversation(t *testing.T) *conversation {
+	return &conversation{T: t, Machine: New(protocol, newRoom(1<<20)), now: netsim.Epoch}
+}
+
+// pass has time go by.
+func (c *conversation) pass(d time.Duration) {
+	c.now = c.now.Add(d)
+	require.NoError(c, c.Advance(c.now))
+}
+
+// timeout has the next timer run.
+func (c *conversation) timeout() {
+	at, ok := c.NextTimeout()
+	require.True(c, ok)
+	c.pass(at.Sub(c.now))
+}
+
+// darken has probes time out until that counts as an outage.
+func (c *conversation) darken() {
+	for c.control.timeouts < outage {
+		c.leave()
+		c.timeout()
+	}
+}
+
+// give sends a message of so many slices.
+func (c *conversation) give(slices int) { require.NoError(c, c.Send(content(slices*Size), memory{})) }
+
+// leave has all slices leave that may, and returns chunk and index of each.
+func (c *conversation) leave() (all [][2]int) {
+	for {
+		packet, _, ok := c.AppendPacket(c.now, nil, Datagram)
+		if !ok {
+			return all
+		}
+		p, err := config.Parse(packet[1:])
+		require.NoError(c, err)
+		all = append(all, [2]int{int(p.Slice.ChunkID), p.Slice.Index})
+	}
+}
+
+// ack says that slices of a chunk are there.
+func (c *conversation) ack(id uint16, count int, there ...int) {
+	a := chunk.Ack{ChunkID: id, Count: count}
+	for _, i := range there {
+		a.Acked.Set(i)
+	}
+	require.NoError(c, c.Receive(c.now, config.AppendAck([]byte{protocol}, a)))
+}
+
+func TestThresholdHoldsWithinAChunk(t *testing.T) {
+	c := newConversation(t)
+	c.give(5)
+	c.give(5)
+	require.Len(t, c.leave(), 10)
+	c.pass(50 * time.Millisecond)
+
+	t.Log("# the second chunk is there whole: the acks of the first may be lost")
+	c.ack(1, 5, 0, 1, 2, 3, 4)
+	require.Zero(t, c.Lost())
+	require.Empty(t, c.leave())
+
+	t.Log("# of the first, three later slices are there")
+	c.ack(0, 5, 1, 2, 3, 4)
+	require.EqualValues(t, 1, c.Lost())
+	require.Equal(t, [][2]int{{0, 0}}, c.leave())
+	require.False(t, c.out.idle())
+	c.ack(0, 5, 0, 1, 2, 3, 4)
+	require.True(t, c.out.idle())
+}
+
+func TestTimeThresholdCountsThePeersDelay(t *testing.T) {
+	c := newConversation(t)
+	c.give(3)
+	require.Len(t, c.leave(), 3)
+	c.pass(40 * time.Millisecond)
+	c.ack(0, 3, 1, 2)
+	require.Zero(t, c.Lost(), "two later ones may have overtaken it")
+	at, ok := c.NextTimeout()
+	require.True(t, ok)
+	require.Equal(t, (40*time.Millisecond+ackDelay)*9/8, at.Sub(netsim.Epoch))
+	c.pass(at.Sub(c.now))
+	require.Equal(t, [][2]int{{0, 0}}, c.leave())
+	require.EqualValues(t, 1, c.Lost())
+}
+
+// TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain: lost slices go first, so that the late ack nearly always finds it so.
+func TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain(t *testing.T) {
+	c := newConversation(t)
+	c.give(9)
+	require.Len(t, c.leave(), 9)
+	c.pass(40 * time.Millisecond)
+	c.ack(0, 9, 1, 2, 3, 4)
+	require.Equal(t, [][2]int{{0, 0}}, c.leave())
+	c.pass(time.Millisecond)
+	c.ack(0, 9, 0, 1, 2, 3, 4)
+	require.EqualValues(t, 1, c.Lost())
+
+	t.Log("# from now on many later ones lose none before its time, which is 10/8 of the round trip")
+	c.ack(0, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8)
+	c.give(9)
+	require.Len(t, c.leave(), 9)
+	sent := c.now
+	c.pass(40 * time.Millisecond)
+	c.ack(1, 9, 1, 2, 3, 4, 5, 6, 7, 8)
+	require.EqualValues(t, 1, c.Lost())
+	c.pass((c.control.gate.Smoothed+ackDelay)*10/8 - c.now.Sub(sent) - time.Millisecond)
+	require.Empty(t, c.leave())
+	c.pass(2 * time.Millisecond)
+	require.NotEmpty(t, c.leave())
+}
+
+func TestProbesGoOnThroughAnOutage(t *testing.T) {
+	c := newConversation(t)
+	c.give(9)
+	require.Len(t, c.leave(), 9)
+	for n := range 5 {
+		c.timeout()
+		require.Len(t, c.leave(), probePackets, "timeout %d", n)
+	}
+	require.Zero(t, c.Lost(), "silence is not a lost slice")
+}
+
+// TestOutageEndsWithAnAckOfWhatWasGivenUp: an ack comes after the slices were given up and before a probe has left. What is
+// sent next leaves, for nothing is in flight whose timer would let it.
+func TestOutageEndsWithAnAckOfWhatWasGivenUp(t *testing.T) {
+	c := newConversation(t)
+	c.give(1)
+	c.darken()
+	c.ack(0, 1, 0)
+	require.True(t, c.out.idle())
+	require.Empty(t, c.leave())
+	c.give(3)
+	require.Len(t, c.leave(), 3)
+}
+
+// TestProbesThatNeverLeft are not waited for.
+func TestProbesThatNeverLeft(t *testing.T) {
+	c := newConversation(t)
+	c.give(2)
+	c.darken()
+	for range probePackets {
+		_, number, ok := c.AppendPacket(c.now, nil, Datagram)
+		require.True(t, ok)
+		c.Unsent(number)
+	}
+	c.leave()
+	_, ok := c.NextTimeout()
+	require.True(t, ok || len(c.leave()) > 0)
+}
+
+// TestLongOutage: probes go on however long nothing is heard, because the path is dark or the peer has no room.
+func TestLongOutage(t *testing.T) {
+	c := newConversation(t)
+	c.give(12)
+	for c.now.Sub(netsim.Epoch) < 5*time.Minute {
+		left := len(c.leave())
+		at, ok := c.NextTimeout()
+		require.True(t, ok, "after %v", c.now.Sub(netsim.Epoch))
+		require.True(t, left > 0 || at.After(c.now))
+		c.pass(max(at.Sub(c.now), 0))
+	}
+}

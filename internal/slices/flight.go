@@ -1,0 +1,75 @@
+package slices
+
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
+
+// fate is what is known of a slice that left.
+type fate uint8
+
+const (
+	flying fate = iota
+	lost
+	landed
+)
+
+// sending is one sending of one slice.
+type sending struct {
+	at    time.Duration // since the outbox's epoch
+	mark  recovery.Mark // of the gate; empty on a path that tells fates
+	size  uint16        // of its datagram
+	id    uint16        // of its chunk
+	index uint8
+	again bool // the slice had left before, so that an ack does not tell which sending arrived
+	fate  fate
+}
+
+// firstSendings have room in a flight from the start.
+const firstSendings = 64
+
+// flight remembers sendings whose fate is open, and those that left after the oldest of them.
+type flight struct {
+	recovery.Ring[sending]
+	bytes int // of datagrams flying
+	count int // of sendings flying
+}
+
+// launch notes a sending and returns its number.
+func (f *flight) launch(s sending) (number uint64) {
+	if f.Len() == f.Cap() {
+		f.firstFlying()
+	}
+	*f.Push(firstSendings) = s
+	f.bytes += int(s.size)
+	f.count++
+	return f.Next - 1
+}
+
+// get returns a sending that is remembered, or nil.
+func (f *flight) get(number uint64) *sending {
+	if !f.Has(number) {
+		return nil
+	}
+	return f.At(number)
+}
+
+// land notes what became of a sending. One that counted as lost may land all the same.
+func (f *flight) land(s *sending, as fate) {
+	if s.fate == flying {
+		f.bytes -= int(s.size)
+		f.count--
+	}
+	s.fate = as
+}
+
+// firstFlying forgets the decided ones from the old end and returns the number of the oldest that flies.
+func (f *flight) firstFlying() (number uint64, ok bool) {
+	for ; f.Oldest < f.Next; f.Oldest++ {
+		if f.At(f.Oldest).fate == flying {
+			return f.Oldest, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,265 @@
+package slices
+
+import (
+	"time"
+
+	"github.com/quivernet/quiver/chunk"
+)
+
+// inbox puts slices together to messages, mends what is missing, and says when to ack.
+//
+// What it holds is charged to the connection's account: all that credit allows and what chunks take beyond it. A peer who
+// keeps to that is refused nothing but what its world's budget has not got, and that comes in once it is waited for.
+type inbox struct {
+	receiver *chunk.Receiver // nil before the first slice
+	account  Account
+	mender   mender
+	read     uint16   // id of the next chunk to be handed out
+	open     int      // chunks under way
+	spares   []int64  // memory that the receiver keeps for later chunks, the last of which it takes first
+	messages [][]byte // in order, not yet taken
+
+	// Acks.
+	pace     ackPace
+	asking   int       // slices since the last ack
+	deadline time.Time // of the next ack, while asking
+	draining bool      // acks leave, one for each chunk that has news
+
+	refused, malformed uint64
+}
+
+// ackPace is how many slices bring an ack at once, and the longest that one waits.
+type ackPace struct {
+	every int
+	delay time.Duration
+}
+
+var (
+	// gatedAcks are small, and quic-go, which acks every second packet, sends its own along with them.
+	gatedAcks = ackPace{every: 8, delay: ackDelay}
+	// fatedAcks are for a carrier whose own feedback tells of single packets: one for a full part.
+	fatedAcks = ackPace{every: PartSlices, delay: 20 * time.Millisecond}
+)
+
+// ackDelay is the longest that the peer waits with an ack on a path that tells no fates.
+const ackDelay = 2 * time.Millisecond
+
+// slice takes a slice, and reports whether a message has become whole.
+func (b *inbox) slice(now time.Time, s chunk.Slice) (whole bool) {
+	whole = b.add(now, s)
+	return b.mend(now, s.ChunkID) || whole
+}
+
+// repair takes a repair slice, and reports whether it made a message whole.
+func (b *inbox) repair(now time.Time, r repair) (whole bool) {
+	if !b.misses(r.id) {
+		b.mender.spare++
+		return false
+	}
+	switch b.mender.keep(r, b.account) {
+	case contradicts:
+		b.malformed++
+	case noRoom:
+		b.refused++
+	case kept:
+		return b.mend(now, r.id)
+	}
+	return false
+}
+
+// mend makes the slices that a chunk misses, when enough others are there. It is asked after each slice, too, for that may be
+// the one that was missing, and when all are there the repair slices are of no use.
+func (b *inbox) mend(now time.Time, id uint16) (whole bool) {
+	set := b.mender.set(id)
+	if set == nil {
+		return false
+	}
+	data, have := b.partial(id)
+	got := have.Acked.Count()
+	switch {
+	case !b.misses(id), have.Count != 0 && have.Count != set.count, got == set.count:
+		b.mender.spare += uint64(set.have)
+		b.mender.drop(id, b.account)
+		return false
+	case got+set.have < set.count:
+		return false
+	}
+	defer b.mender.drop(id, b.account)
+	if !b.mender.equip(b.account) {
+		b.refused += uint64(set.have)
+		return false
+	}
+	shards, ok := b.mender.restore(set, data, have)
+	if !ok {
+		return false
+	}
+	for i := range set.count {
+		if !have.Acked.Has(i) {
+			b.mender.mended++
+			s := chunk.Slice{ChunkID: id, Index: i, Count: set.count, Data: set.cut(i, shards[i])}
+			whole = b.add(now, s) || whole
+		}
+	}
+	return whole
+}
+
+// add puts a slice in its place, and reports whether a message has become whole.
+func (b *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
+	if b.receiver == nil && !b.equip() {
+		b.refused++
+		return false
+	}
+	_, _, known := b.receiver.Partial(s.ChunkID)
+	if begins := !known && s.ChunkID-b.read < Pipeline; begins && !b.begin(now, s) {
+		b.refused++
+		return false
+	} else if !begins {
+		b.receiver.Insert(now, s)
+	}
+	for {
+		_, data, ok := b.receiver.Chunk()
+		if !ok {
+			break
+		}
+		b.read++
+		b.open--
+		b.messages = append(b.messages, data)
+		whole = true
+	}
+	if _, due := b.receiver.NextTimeout(); due {
+		b.ask(now)
+	}
+	return whole
+}
+
+// equip makes the receiver, if there is room for its records.
+func (b *inbox) equip() bool {
+	if !b.account.Borrow(ReceiverBytes, true) {
+		return false
+	}
+	r, err := chunk.NewReceiver(config)
+	if err != nil {
+		panic(err) // of a constant
+	}
+	b.receiver = r
+	return true
+}
+
+// begin takes the first slice of a chunk, if there is room for the chunk. The one that is waited for has a room of its own,
+// or nothing would come in behind it.
+func (b *inbox) begin(now time.Time, s chunk.Slice) bool {
+	awaited := s.ChunkID == b.read && len(b.messages) == 0
+	if !b.account.Hold(ChunkBytes(s.Count), awaited) {
+		return false
+	}
+	b.open++
+	b.receiver.Insert(now, s)
+	if n := len(b.spares); n > 0 {
+		data, _, _ := b.receiver.Partial(s.ChunkID)
+		b.account.Repay(b.spares[n-1] - spareBytes(data, s.Count)) // it is no more than it was
+		b.spares = b.spares[:n-1]
+	}
+	return true
+}
+
+// release notes that a message is through, or that somebody else accounts for it.
+func (b *inbox) release(message []byte) {
+	count := sliceCount(message)
+	b.account.Drop(ChunkBytes(count))
+	b.account.Repay(spareBytes(message, count))
+}
+
+// misses reports whether a chunk is still to be handed out.
+func (b *inbox) misses(id uint16) bool { return id-b.read < Pipeline }
+
+// partial returns the place of a chunk's slices and which of them are there; a Count of 0 says that none is.
+func (b *inbox) partial(id uint16) (data []byte, have chunk.Ack) {
+	if b.receiver != nil {
+		data, have, _ = b.receiver.Partial(id)
+	}
+	return data, have
+}
+
+// ask makes an ack due: at once when nothing more is on its way as far as this end knows.
+func (b *inbox) ask(now time.Time) {
+	b.asking++
+	switch {
+	case b.asking >= b.pace.every || b.open == 0:
+		b.deadline = now
+	case b.asking == 1:
+		b.deadline = now.Add(b.pace.delay)
+	}
+}
+
+// next returns the next ack that is due.
+func (b *inbox) next(now time.Time) (chunk.Ack, bool) {
+	if !b.draining && (b.asking == 0 || now.Before(b.deadline)) {
+		return chunk.Ack{}, false
+	}
+	b.asking = 0
+	a, ok := b.receiver.NextAck(now)
+	b.draining = ok
+	return a, ok
+}
+
+// again has a chunk acked again, whose ack was lost or never left.
+func (b *inbox) again(id uint16) {
+	if b.receiver != nil {
+		b.receiver.Repeat(id)
+		b.draining = true
+	}
+}
+
+// repeat has all that was acked lately acked again.
+func (b *inbox) repeat() {
+	if b.receiver != nil {
+		b.receiver.Restart()
+		b.draining = true
+	}
+}
+
+// take returns the messages that are whole. They are the caller's until giveBack, who releases each.
+func (b *inbox) take() [][]byte {
+	whole := b.messages
+	b.messages = nil
+	return whole
+}
+
+const (
+	// spareChunks is of how many chunks the memory is kept for later ones.
+	spareChunks = 8
+	// ReceiverBytes is what a chunk.Receiver takes beside the memory of its chunks: records of 128 that come and of 128
+	// that came.
+	ReceiverBytes = 40 << 10
+)
+
+// giveBack takes the memory of messages that were released, for some of the chunks to come, but for what is more than a
+// full part's.
+func (b *inbox) giveBack(whole [][]byte) {
+	for i, m := range whole {
+		memory := Allocated(int64(cap(m)))
+		if len(b.spares) < spareChunks && cap(m) <= PartSlices*Size && b.account.Borrow(memory, false) {
+			b.spares = append(b.spares, memory)
+			b.receiver.Recycle(m)
+		}
+		whole[i] = nil
+	}
+	if b.messages == nil {
+		b.messages = whole[:0]
+	}
+}
+
+// trim gives up spare memory.
+func (b *inbox) trim() {
+	if b.receiver != nil {
+		b.receiver.Trim()
+		for _, memory := range b.spares {
+			b.account.Repay(memory)
+		}
+		b.spares = nil
+	}
+	b.mender.trim(b.account)
+	if len(b.messages) == 0 {
+		b.messages = nil
+	}
+}

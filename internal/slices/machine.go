@@ -1,0 +1,398 @@
+package slices
+
+import (
+	"time"
+
+	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/recovery"
+)
+
+const (
+	// TrimAfter is the silence after which spare memory is given up.
+	TrimAfter = 10 * time.Second
+	// firstUnsent may wait before anything is known of the path: what QUIC lets leave at first is less.
+	firstUnsent = 64 << 10
+	// leastUnsent may wait at the least on a path that tells fates: no play waits behind it.
+	leastUnsent = 64 << 10
+	// mostAckBytes is what a datagram with an ack takes.
+	mostAckBytes = 1 + chunk.Overhead + chunk.MaxSlices/8
+)
+
+// Numbers of datagrams: that of a sending for a slice, ackNumber plus the chunk's id for an ack, otherNumber for the rest.
+const (
+	ackNumber   = 1 << 63
+	otherNumber = 1 << 62
+)
+
+// Machine is one end of the slices of a connection, one packet of package chunk in each datagram. What it does not know how
+// to read it drops and counts: it changes nothing, and ends no transfer. All methods but Release belong to one caller at a
+// time.
+type Machine struct {
+	protocol byte // the first of its datagrams
+	out      outbox
+	in       inbox
+
+	// The path.
+	path    recovery.Path
+	control control   // what leaves and what is lost while it tells no fates
+	repairs repairs   // leave while it does
+	fated   uint64    // slices that left while it did
+	stale   uint64    // sendings below it took a path without fates, and are given up at until; 0 = none are
+	until   time.Time // what is under way on a path that was left has had its time
+	moved   time.Time // when a datagram whose fate is told left or arrived last, or Fates changed; zero = never
+	ackDue  bool      // the driver knows that an ack waits, while fates are told
+
+	// What the link asks.
+	held    bool      // slices wait for the connection's rate, or the carrier's pace
+	bulk    bool      // the last datagram was no ack
+	changed bool      // something may leave
+	arrived time.Time // sending of the newest slice that is known to have arrived
+	active  time.Time // when a slice last came or left; zero once spare memory was given up
+
+	// What the owner waits for.
+	ended    bool // it gives no message after those that it gave
+	watching bool // it wants to know when Open is true
+	queue    time.Duration
+	wake     bool
+}
+
+// New returns a machine whose datagrams begin with a byte of their own. Chunks are counted by the machine, so both ends have
+// one for each such byte.
+func New(protocol byte, account Account) *Machine {
+	return &Machine{protocol: protocol, in: inbox{account: account, pace: gatedAcks}}
+}
+
+// Receive takes a datagram, of which it keeps nothing. It never fails.
+func (m *Machine) Receive(now time.Time, datagram []byte) error {
+	m.changed = true
+	switch {
+	case len(datagram) == 0:
+		m.in.malformed++
+	case datagram[0] == repairByte:
+		m.receiveRepair(now, datagram)
+	default:
+		m.receive(now, datagram[1:])
+	}
+	return nil
+}
+
+func (m *Machine) receive(now time.Time, packet []byte) {
+	p, err := config.Parse(packet)
+	switch {
+	case err != nil:
+		m.in.malformed++
+	case p.Kind == chunk.KindSlice:
+		m.active = now
+		m.wake = m.in.slice(now, p.Slice) || m.wake
+	default:
+		m.hear(now, &p.Ack)
+	}
+}
+
+func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
+	r, err := parseRepair(datagram)
+	if err != nil {
+		m.in.malformed++
+		return
+	}
+	m.wake = m.in.repair(now, r) || m.wake
+}
+
+// hear takes an ack. What is lost it shows only where the carrier does not say.
+func (m *Machine) hear(now time.Time, a *chunk.Ack) {
+	c, fresh := m.out.news(a)
+	if c == nil {
+		return
+	}
+	t := m.out.since(now)
+	var said acked
+	if !m.path.Fates {
+		said = m.control.hear(t, &m.out.flight, c, &fresh)
+	}
+	m.out.acknowledge(now, c, &fresh)
+	if said.timed > 0 {
+		m.arrived = m.out.time(m.out.flight.At(said.timed - 1).at)
+	}
+	if said.news {
+		m.control.learn(t, &m.out, a.ChunkID, said)
+	}
+	m.checkWatch()
+}
+
+// AppendPacket appends the datagram that is to leave now, of at most so many bytes: an ack, a slice, or when the last slice
+// has left a repair slice.
+func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []byte, number uint64, ok bool) {
+	if most < mostAckBytes {
+		return buf, 0, false
+	}
+	m.bulk = false
+	if a, ok := m.in.next(now); ok {
+		m.ackDue = false
+		return config.AppendAck(append(buf, m.protocol), a), ackNumber + uint64(a.ChunkID), true
+	}
+	if most < Datagram || !m.mayLeave() {
+		return buf, 0, false
+	}
+	m.bulk = true
+	before := m.out.flight.bytes
+	s, number, ok := m.out.next(now)
+	switch {
+	case ok:
+		m.launched(now, number, before)
+		return config.AppendSlice(append(buf, m.protocol), s), number, true
+	case m.path.Fates:
+		return m.appendRepair(buf)
+	}
+	m.control.spent(before)
+	return buf, 0, false
+}
+
+// mayLeave reports whether a slice may leave now. A carrier that tells fates paces.
+func (m *Machine) mayLeave() bool {
+	switch {
+	case m.path.Fates:
+		return !m.held
+	case !m.control.mayLeave(&m.out.flight):
+		return false
+	case m.held && m.control.probes == 0:
+		m.control.limited(m.out.flight.bytes)
+		return false
+	}
+	return true
+}
+
+// launched notes that a slice leaves while others have so many bytes in flight.
+func (m *Machine) launched(now time.Time, number uint64, others int) {
+	m.active = now
+	if m.path.Fates {
+		m.moved = now
+		m.fated++
+	} else {
+		m.control.sent(m.out.flight.At(number), others)
+	}
+	m.checkWatch()
+}
+
+// appendRepair appends a repair slice, when the end of what is to be sent has left.
+func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok bool) {
+	if !m.ended {
+		return buf, 0, false
+	}
+	r, ok := m.repairs.take(&m.out, m.path.Loss)
+	if !ok {
+		return buf, 0, false
+	}
+	return r.append(buf), otherNumber, true
+}
+
+// Unsent takes back a datagram that never left.
+func (m *Machine) Unsent(number uint64) {
+	switch {
+	case number >= ackNumber:
+		m.in.again(uint16(number))
+	case number < otherNumber:
+		m.out.lose(number)
+	}
+}
+
+// Fate tells what became of a datagram. That it arrived says nothing of its slice: an ack will say that it was kept. A lost
+// one leaves again.
+func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
+	m.repairs.loss.note()
+	switch {
+	case !arrived:
+		m.Unsent(number)
+	case number < otherNumber:
+		m.moved = now
+		m.out.arrive(number)
+	}
+}
+
+// SetPath tells what is known of the path. When datagrams take another way, or fates are told that were not or no longer,
+// chunks stay and what is acked of them. What is under way on a path without fates may still arrive; of the other all
+// fates are told.
+func (m *Machine) SetPath(now time.Time, p recovery.Path) {
+	if p.Fates != m.path.Fates || p.Epoch != m.path.Epoch {
+		m.move(now, p)
+	}
+	m.path = p
+}
+
+func (m *Machine) move(now time.Time, p recovery.Path) {
+	m.control.begin(m.out.flight.Next)
+	m.moved = now
+	m.ackDue, m.changed = false, true
+	if m.stale = 0; !m.path.Fates {
+		m.stale, m.until = m.out.flight.Next, now.Add(recovery.Overdue(p.RTT, ackDelay))
+	}
+	if p.Fates {
+		m.in.pace = fatedAcks
+		return
+	}
+	m.in.pace = gatedAcks
+	m.in.repeat()
+}
+
+// SetWindow takes what the path gives to slices while it tells no fates.
+func (m *Machine) SetWindow(bytes int) { m.control.gate.PathWindow = bytes }
+
+// Advance runs the timers that are due. It never fails.
+func (m *Machine) Advance(now time.Time) error {
+	if at, ok := m.againAt(); ok && !now.Before(at) {
+		m.moved = now
+		m.out.resendAll()
+	}
+	m.giveUpStale(now)
+	if m.path.Fates {
+		m.ackDue = m.in.asking > 0 && !now.Before(m.in.deadline)
+	} else {
+		m.control.advance(m.out.since(now), &m.out)
+		m.checkWatch()
+	}
+	if at, ok := m.trimAt(); ok && !now.Before(at) {
+		m.trim()
+	}
+	return nil
+}
+
+// againAt returns when what arrived leaves again, whatever the path is then: the carrier said that it arrived, only an ack
+// says that the peer has kept it.
+func (m *Machine) againAt() (at time.Time, ok bool) {
+	return m.moved.Add(recovery.KeepTime), !m.moved.IsZero() && !m.out.idle() && m.out.flight.count == 0
+}
+
+// giveUpStale loses what took a path without fates, and has not arrived in time.
+func (m *Machine) giveUpStale(now time.Time) {
+	if m.stale == 0 || now.Before(m.until) {
+		return
+	}
+	for n := m.out.flight.Oldest; n < m.stale; n++ {
+		m.out.lose(n)
+	}
+	m.stale = 0
+}
+
+func (m *Machine) trimAt() (at time.Time, ok bool) {
+	return m.active.Add(TrimAfter), !m.active.IsZero() && m.out.idle()
+}
+
+// trim gives up spare memory.
+func (m *Machine) trim() {
+	m.active = time.Time{}
+	m.out.trim()
+	m.repairs.trim()
+	m.in.trim()
+}
+
+// NextTimeout returns when Advance or AppendPacket is to be called again.
+func (m *Machine) NextTimeout() (next time.Time, any bool) {
+	var first earliest
+	first.of(m.in.deadline, m.in.asking > 0 && !m.ackDue)
+	first.of(m.againAt())
+	first.of(m.trimAt())
+	first.of(m.until, m.stale > 0)
+	if !m.path.Fates {
+		first.of(m.out.time(m.control.losses.Next), m.control.losses.Next != 0)
+		at, ok := m.control.timeoutAt(&m.out.flight)
+		first.of(m.out.time(at), ok)
+	}
+	return first.at, first.any
+}
+
+// Waiting reports whether slices may wait for the rate.
+func (m *Machine) Waiting() (unreliable, bulk bool) {
+	return false, !m.out.idle() && (m.path.Fates || m.control.mayLeave(&m.out.flight))
+}
+
+// Hold keeps slices back; acks pass.
+func (m *Machine) Hold(_, bulk bool) { m.held = bulk }
+
+// InFlight returns the bytes of slices under way.
+func (m *Machine) InFlight() int { return m.out.flight.bytes }
+
+// Arrived returns when the newest slice left that is known to have arrived.
+func (m *Machine) Arrived() time.Time { return m.arrived }
+
+// Lost returns how many slices counted as lost so far, fates that were told left out.
+func (m *Machine) Lost() uint64 { return m.control.lost }
+
+// Wake reports, once, that messages are whole or that one may be given.
+func (m *Machine) Wake() bool {
+	wake := m.wake
+	m.wake = false
+	return wake
+}
+
+// Changed reports, once, that something may let a packet leave.
+func (m *Machine) Changed() bool {
+	changed := m.changed
+	m.changed = false
+	return changed
+}
+
+// SecondByte names the datagrams that are repair slices.
+func (m *Machine) SecondByte() byte { return repairByte }
+
+// Bulk reports whether the datagram that AppendPacket returned last is more than an ack.
+func (m *Machine) Bulk() bool { return m.bulk }
+
+// FirstByte names the datagrams of the machine.
+func (m *Machine) FirstByte() byte { return m.protocol }
+
+// Open reports whether another message may be given: what waits unsent will leave within queue, or nothing waits.
+func (m *Machine) Open(queue time.Duration) bool {
+	rate, least := m.control.gate.Estimate(), Size
+	if m.path.Fates {
+		rate, least = m.path.Rate, leastUnsent
+	}
+	switch {
+	case m.out.full():
+		return false
+	case rate == 0:
+		return m.out.unsent < firstUnsent
+	}
+	return m.out.unsent < least || m.out.unsent <= recovery.Bytes(rate, queue)
+}
+
+// Send takes a message, which stays as it is until all of its slices are acked and its block is freed.
+func (m *Machine) Send(message []byte, b Block) error {
+	m.changed = true
+	return m.out.send(message, b)
+}
+
+// Queued returns how many bytes of messages were never sent.
+func (m *Machine) Queued() int { return m.out.unsent }
+
+// Watch asks for one Wake as soon as Open is true.
+func (m *Machine) Watch(queue time.Duration) {
+	m.watching, m.queue, m.changed = true, queue, true
+	m.checkWatch()
+}
+
+func (m *Machine) checkWatch() {
+	if m.watching && m.Open(m.queue) {
+		m.watching, m.wake = false, true
+	}
+}
+
+// End tells whether no message will follow those that were given, so that repair slices are worth their bytes.
+func (m *Machine) End(ended bool) { m.ended, m.changed = ended, true }
+
+// Take returns the messages of the peer that are whole, in order. The caller releases each, and gives all back.
+func (m *Machine) Take() [][]byte { return m.in.take() }
+
+// Release notes that a message is through, or that somebody else accounts for it. It touches the account only, and so is safe
+// from any goroutine.
+func (m *Machine) Release(message []byte) { m.in.release(message) }
+
+// GiveBack takes the memory of messages that were released.
+func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
+
+// Stats returns a copy of the counters.
+func (m *Machine) Stats() Stats {
+	return Stats{
+		Slices: m.out.flight.Next, Resent: m.out.resent, Fated: m.fated,
+		Repairs: m.repairs.sent, Mended: m.in.mender.mended,
+		Refused: m.in.refused, Malformed: m.in.malformed,
+	}
+}

@@ -1,0 +1,262 @@
+package slices
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// slicesOf has an outbox send a message and returns its slices.
+func slicesOf(t *testing.T, o *outbox, message []byte) (all []chunk.Slice) {
+	require.NoError(t, o.send(message, memory{}))
+	for {
+		slice, _, ok := o.next(netsim.Epoch)
+		if !ok {
+			return all
+		}
+		all = append(all, slice)
+	}
+}
+
+// repairsOf returns the repair slices for what o has under way, as a peer parses them.
+func repairsOf(t *testing.T, r *repairs, o *outbox, loss float64) (all []repair) {
+	for range 1000 {
+		slice, ok := r.take(o, loss)
+		if !ok {
+			return all
+		}
+		packet := slice.append(nil)
+		require.Len(t, packet, repairBytes)
+		parsed, err := parseRepair(packet)
+		require.NoError(t, err)
+		all = append(all, parsed)
+	}
+	require.Fail(t, "no end of repair slices")
+	return nil
+}
+
+func newMendBox(bytes int64) *inbox { return &inbox{account: newRoom(bytes), pace: gatedAcks} }
+
+// TestMendAnyLoss loses any slices, as many as there are repair slices, of chunks of every shape.
+func TestMendAnyLoss(t *testing.T) {
+	random := testkit.Rand(t)
+	for range 200 {
+		var o outbox
+		var r repairs
+		r.loss.decided = priorMemory
+		box := newMendBox(8 << 20)
+		message := make([]byte, 1+random.IntN(partBytes))
+		for i := range message {
+			message[i] = byte(random.Uint32())
+		}
+		all := slicesOf(t, &o, message)
+		repair := repairsOf(t, &r, &o, 0.1)
+		require.NotEmpty(t, repair)
+		lost := random.Perm(len(all))[:min(len(all), len(repair))]
+		for i, slice := range all {
+			if !contains(lost, i) {
+				box.slice(netsim.Epoch, slice)
+			}
+		}
+		for _, i := range random.Perm(len(repair)) {
+			box.repair(netsim.Epoch, repair[i])
+		}
+		got := box.drain()
+		require.Len(t, got, 1, "%d slices, %d lost, %d to repair", len(all), len(lost), len(repair))
+		require.True(t, bytes.Equal(message, got[0]))
+		require.EqualValues(t, len(lost), box.mender.mended)
+		require.EqualValues(t, 8<<20, box.account.(*room).left, "all memory is given back")
+	}
+}
+
+func contains(list []int, v int) bool {
+	for _, x := range list {
+		if x == v {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRepairIsInProportion: more loss, more repair; what is acked needs none, and each chunk is repaired once.
+func TestRepairIsInProportion(t *testing.T) {
+	require.Zero(t, parityFor(28, 0.00001))
+	before := 0
+	for _, loss := range []float64{0.001, 0.01, 0.02, 0.05, 0.1} {
+		n := parityFor(28, loss)
+		t.Logf("%d repair slices for 28 at a loss of %v", n, loss)
+		require.Greater(t, n, before)
+		before = n
+	}
+	require.Equal(t, maxParity, parityFor(28, 0.5))
+	require.Zero(t, parityFor(0, 0.1))
+
+	var o outbox
+	var r repairs
+	require.NoError(t, o.send(content(100), memory{}))
+	require.Empty(t, repairsOf(t, &r, &o, 0.05), "nothing ever left")
+
+	o, r = outbox{}, repairs{}
+	slicesOf(t, &o, content(partBytes))
+	first := repairsOf(t, &r, &o, 0.05)
+	require.NotEmpty(t, first)
+	require.Empty(t, repairsOf(t, &r, &o, 0.05))
+	require.NoError(t, o.send(content(100), memory{}))
+	require.Empty(t, repairsOf(t, &r, &o, 0.05), "nothing of it has left")
+}
+
+// TestMenderIsBounded gives a mender repair slices of a chunk that never comes.
+func TestMenderIsBounded(t *testing.T) {
+	box := newMendBox(10 * Size)
+	for id := range uint16(1000) {
+		for i := range 4 {
+			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: 4, index: i, last: 1, shard: make([]byte, Size)})
+		}
+	}
+	require.NotZero(t, box.mender.spare, "far ahead of what may come")
+	require.Equal(t, 4*Pipeline, box.mender.held)
+	for id := range uint16(Pipeline) {
+		for i := range maxParity {
+			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: maxParity, index: i, last: 1, shard: make([]byte, Size)})
+		}
+	}
+	require.Equal(t, 4*Pipeline, box.mender.held, "they contradict the first")
+	for id := range uint16(Pipeline) {
+		box.mender.drop(id, box.account)
+		for i := range maxParity {
+			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: maxParity, index: i, last: 1, shard: make([]byte, Size)})
+		}
+	}
+	require.Equal(t, maxHeldRepairs, box.mender.held)
+	require.NotZero(t, box.refused)
+	require.EqualValues(t, 10*Size, box.account.(*room).left, "no room of olices")
+}
+
+// full is an account that lends nothing.
+type full struct{ *room }
+
+func (full) Borrow(int64, bool) bool { return false }
+
+// TestMenderHoldsNothingUncharged: what finds no room leaves nothing behind.
+func TestMenderHoldsNothingUncharged(t *testing.T) {
+	box := newMendBox(8 << 20)
+	box.account = full{newRoom(0)}
+	box.repair(netsim.Epoch, repair{count: 28, parity: 4, last: 1, shard: make([]byte, Size)})
+	require.EqualValues(t, 1, box.refused)
+	require.Nil(t, box.mender.set(0))
+}
+
+// TestRepairThatContradicts is dropped: it neither harms the chunk nor ends anything.
+func TestRepairThatContradicts(t *testing.T) {
+	var o outbox
+	box := newMendBox(8 << 20)
+	var r repairs
+	message := content(20_000)
+	all := slicesOf(t, &o, message)
+	box.slice(netsim.Epoch, all[0])
+	other := repair{id: 0, count: 60, parity: 2, last: 5, shard: make([]byte, Size)}
+	box.repair(netsim.Epoch, other)
+	right := repairsOf(t, &r, &o, 0.05)
+	box.repair(netsim.Epoch, right[0])
+	other.count, other.index = len(all), 1
+	box.repair(netsim.Epoch, other)
+	require.NotZero(t, box.malformed)
+	for _, slice := range all[1:] {
+		box.slice(netsim.Epoch, slice)
+	}
+	got := box.drain()
+	require.Len(t, got, 1)
+	require.True(t, bytes.Equal(message, got[0]))
+	box.giveBack(got)
+	require.EqualValues(t, 8<<20, box.account.(*room).left)
+}
+
+func FuzzRepair(f *testing.F) {
+	f.Add(uint64(1), repair{id: 1, count: 28, parity: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil))
+	f.Add(uint64(2), []byte{repairByte})
+	f.Fuzz(func(t *testing.T, seed uint64, packet []byte) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var o outbox
+		box := newMendBox(1 << 20)
+		message := content(1 + random.IntN(partBytes))
+		for _, slice := range slicesOf(t, &o, message) {
+			if random.IntN(3) > 0 {
+				box.slice(netsim.Epoch, slice)
+			}
+		}
+		r, err := parseRepair(packet)
+		if err != nil {
+			return
+		}
+		require.Equal(t, packet, r.append(nil))
+		for range 20 {
+			r.index = random.IntN(r.parity)
+			box.repair(netsim.Epoch.Add(time.Second), r)
+		}
+		require.GreaterOrEqual(t, box.account.(*room).left, int64(-256*Size))
+	})
+}
+
+// TestRepairOnTheWire computes a repair slice as WIRE.md says.
+func TestRepairOnTheWire(t *testing.T) {
+	var o outbox
+	var r repairs
+	message := content(2*Size + 77)
+	slicesOf(t, &o, message)
+	all := repairsOf(t, &r, &o, 0.3)
+	require.NotEmpty(t, all)
+	for _, repair := range all {
+		require.Equal(t, 77, repair.last)
+		for i, got := range repair.shard {
+			want := byte(0)
+			for c := range repair.count {
+				if at := c*Size + i; at < len(message) {
+					want ^= gfDivide(message[at], byte((repair.count+repair.index)^c))
+				}
+			}
+			require.Equal(t, want, got)
+		}
+	}
+	packet := all[0].append(nil)
+	require.Equal(t, []byte{0x04, 0, 0, 2, byte(all[0].parity), 0, 0, 77}, packet[:8])
+}
+
+// gfDivide finds the x with x*b = a in GF(2^8) with the polynomial 0x11d.
+func gfDivide(a, b byte) byte {
+	for x := range 256 {
+		product, m := 0, int(b)
+		for bit := range 8 {
+			if x>>bit&1 == 1 {
+				product ^= m << bit
+			}
+		}
+		for bit := 15; bit >= 8; bit-- {
+			if product>>bit&1 == 1 {
+				product ^= 0x11d << (bit - 8)
+			}
+		}
+		if byte(product) == a {
+			return byte(x)
+		}
+	}
+	panic("no quotient")
+}
+
+func FuzzRepairSlice(f *testing.F) {
+	f.Add(repair{id: 1, count: 28, parity: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil))
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		r, err := parseRepair(wire)
+		if err != nil {
+			return
+		}
+		require.Less(t, r.index, r.parity)
+		require.Equal(t, wire, r.append(nil))
+	})
+}
