@@ -3,11 +3,15 @@ package rpc
 import (
 	"fmt"
 	"slices"
+
+	"github.com/quivernet/quiver/internal/codec"
 )
 
 // Actor is an object that both sides know: the server spawns it, clients for which it is open have a copy. Its methods
 // belong to the world's goroutine.
 type Actor struct {
+	_ codec.Never `codec:"an actor can not be encoded; send a number of your own by which both ends know it"`
+
 	world   *World
 	class   *Class
 	binding *binding // nil: nothing is bound here

@@ -99,7 +99,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 	}
 	machine.Refuse(bunch.Code(BunchPrematureChannel)) // nobody opens anything before Join
 	c.machine, c.sample.at = machine, now
-	c.raw = newRawCarrier(c)
+	c.sealed = newSealedCarrier(c)
 	if closed := c.start(carrier); closed != nil { // while this was under way
 		c.Close(closed.Code, closed.Reason)
 	}
@@ -165,9 +165,9 @@ func (c *Conn) finish() {
 	w.mu.Lock()
 	c.ended.Store(true)
 	w.mu.Unlock()
-	if c.raw != nil {
-		c.raw.close()
-		c.raw.wait()
+	if c.sealed != nil {
+		c.sealed.close()
+		c.sealed.wait()
 	}
 	w.mu.Lock()
 	delete(w.live, c)
@@ -209,7 +209,7 @@ func (w *World) admit(c *Conn) {
 	if w.config.OnConnect != nil {
 		w.later(c, activity{what: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
 	}
-	if r := c.Raw(); r != nil {
+	if r := c.sealed; r != nil && r.agreed.Load() {
 		w.later(c, activity{}, r.begin)
 	}
 }

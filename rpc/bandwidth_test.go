@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/sealed"
 )
 
 func TestMeter(t *testing.T) {
@@ -211,12 +212,12 @@ func TestWorldRateIsSharedFairly(t *testing.T) {
 
 func TestSealedPacketsKeepToTheRate(t *testing.T) {
 	const rate, seconds = 100_000, 10
-	limited := Config{RawCarrier: true, Rate: rate}
-	overRawWith(t, clean, limited, Config{RawCarrier: true}, func(n *rawNet) {
-		n.reach(n.far, RawOpen)
+	limited := Config{Sealed: true, Rate: rate}
+	overSealedWith(t, clean, limited, Config{Sealed: true}, func(n *sealedNet) {
+		n.reach(n.far, sealed.Open)
 		n.tick(30)
 		before, quic := n.far.Stats().BytesOut, n.conns[0].link.Stats().BytesOut
-		send(n.far, n.farP, 100_000)
+		send(n.far, 100_000)
 		n.tick(seconds * 30)
 		sealed := n.far.Stats().BytesOut - before
 		t.Logf("%d B/s sealed, %d over QUIC", sealed/seconds, (n.conns[0].link.Stats().BytesOut-quic)/seconds)
@@ -225,7 +226,7 @@ func TestSealedPacketsKeepToTheRate(t *testing.T) {
 
 		t.Log("# the other direction has no limit")
 		before = n.near.Stats().BytesOut
-		send(n.near, n.nearP, 100_000)
+		send(n.near, 100_000)
 		n.tick(30)
 		require.Greater(t, n.near.Stats().BytesOut-before, uint64(10*rate))
 	})

@@ -95,10 +95,10 @@ func endpointOf[T, A any](b *Binding[T], m *method) *endpoint[T, A] {
 func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 	var zero A
 	e.arg = zero
-	if err := e.m.codec.decode(payload, &e.arg); err != nil {
+	if err := e.m.codec.Decode(payload, &e.arg); err != nil {
 		return &decodeError{method: e.m, size: len(payload), cause: err}
 	}
-	if err := e.m.codec.validate(&e.arg); err != nil {
+	if err := e.m.codec.Validate(&e.arg); err != nil {
 		return &validationError{method: e.m, cause: err}
 	}
 	if e.check != nil {

@@ -1,11 +1,14 @@
 package rpc
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/codec"
 )
 
 // object records what ran on it.
@@ -37,12 +40,10 @@ func bound(class *Class) *Binding[*object] {
 
 // argument returns what a call carries after its method.
 func argument(t testing.TB, m *method, p any) []byte {
-	e := &encoder{}
-	if m.codec.kind == codecMsgpack {
-		return encode(t, p)
-	}
-	require.NoError(t, e.value(m.codec, p))
-	return e.buf
+	e := codec.NewEncoder()
+	defer e.Release()
+	require.NoError(t, e.Encode(m.codec, p))
+	return bytes.Clone(e.Buf)
 }
 
 func TestRemoteCall(t *testing.T) {
@@ -102,7 +103,7 @@ func TestArgumentsDoNotShareMemory(t *testing.T) {
 	require.Equal(t, []list{{[]string{"a"}}, {[]string{"b"}}}, kept)
 }
 
-func TestRawIsKeptForLater(t *testing.T) {
+func TestSealedIsKeptForLater(t *testing.T) {
 	raw := Raw("abc")
 	kept := keep(&raw).(Raw)
 	raw[0] = 'x'
@@ -128,7 +129,7 @@ func TestRemoteCallAllocations(t *testing.T) {
 	class := NewClass("C")
 	aim := Server[vector](class, "Aim", Reliable)
 	self := Server[packed](class, "Self", Reliable)
-	raw := Server[Raw](class, "Raw", Reliable)
+	raw := Server[Raw](class, "Sealed", Reliable)
 	none := Server[None](class, "None", Reliable)
 	name := Server[named](class, "Name", Reliable)
 	b, o, call := bound(class), &object{}, &Call{Actor: &Actor{world: new(World)}}

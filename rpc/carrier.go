@@ -9,7 +9,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"github.com/quivernet/quiver/internal/raw"
+	"github.com/quivernet/quiver/internal/sealed"
 )
 
 const (
@@ -30,8 +30,8 @@ var oversized [probeSize]byte
 // quicCarrier makes a QUIC connection a [Carrier].
 type quicCarrier struct {
 	conn   *quic.Conn
-	socket *raw.Socket   // nil without Config.RawCarrier
-	free   chan struct{} // closed when the transport under it is, which Dial made for it; nil when it serves others, too
+	socket *sealed.Socket // nil without Config.Sealed
+	free   chan struct{}  // closed when the transport under it is, which Dial made for it; nil when it serves others, too
 
 	mu     sync.Mutex
 	path   Path
@@ -40,7 +40,7 @@ type quicCarrier struct {
 	pause  time.Duration
 }
 
-func newQUICCarrier(conn *quic.Conn, socket *raw.Socket) *quicCarrier {
+func newQUICCarrier(conn *quic.Conn, socket *sealed.Socket) *quicCarrier {
 	return &quicCarrier{conn: conn, socket: socket}
 }
 

@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/codec"
 )
 
 // Limits of a declaration.
@@ -31,8 +32,8 @@ type Class struct {
 
 // carried is a value that travels inside Raw arguments of the class and belongs to its shape.
 type carried struct {
-	name string
-	arg  reflect.Type
+	name  string
+	codec *codec.Codec
 }
 
 // ClassOption adjusts a class where it is declared.
@@ -47,12 +48,12 @@ func Priority(p bunch.Priority) ClassOption {
 // Carries adds T to the shape of the class: values of T travel inside its Raw arguments, so both ends must agree on
 // T's fields as well. It panics when T can not be encoded.
 func Carries[T any](name string) ClassOption {
-	t := reflect.TypeFor[T]()
 	mustName("carried value", name)
-	if _, err := codecOf(t); err != nil {
+	values, err := codec.Of(reflect.TypeFor[T]())
+	if err != nil {
 		panic(fmt.Sprintf("rpc: Carries(%q): %v", name, err))
 	}
-	return func(c *Class) { c.carried = append(c.carried, carried{name: name, arg: t}) }
+	return func(c *Class) { c.carried = append(c.carried, carried{name: name, codec: values}) }
 }
 
 // DeclaredBy names the function that adds the class to a world, such as "stream.Install", so that the error of a

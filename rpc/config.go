@@ -101,9 +101,11 @@ type Config struct {
 	// counts both, as Drops.Saturated and Drops.Unreliable.
 	QueueUnreliable bool
 
-	// RawCarrier puts sealed packets of our own beside QUIC's on the socket, for bulk data on lossy paths, when the peer
-	// has it too and a package such as stream has bulk data: see [World.OnRaw]. Rate and WorldRate hold them, too.
-	RawCarrier bool
+	// Sealed has all that a connection sends travel in sealed packets of our own beside QUIC's on the same socket, when the
+	// peer has it too: calls, and what stream moves. They live with loss, jitter and long paths, where QUIC's congestion
+	// control collapses. QUIC stays for the handshake, keys and addresses, and takes over when nothing sealed was acknowledged
+	// for a second and three probe timeouts: [Conn.Sealed] tells. Rate and WorldRate hold for both.
+	Sealed bool
 
 	// Timers of QUIC.
 	IdleTimeout time.Duration // default 30 s

@@ -21,8 +21,8 @@ type Conn struct {
 	server  bool   // this end is the server's
 	carrier Carrier
 	link    *link.Link
-	machine *bunch.Conn // under link.Lock
-	raw     *RawCarrier // nil when this side has none
+	machine *bunch.Conn    // under link.Lock
+	sealed  *sealedCarrier // nil when this side has none
 	done    chan struct{}
 	gone    chan struct{}  // closed when nothing is left of it
 	work    sync.WaitGroup // goroutines of its own, which end soon after the link
@@ -98,14 +98,9 @@ func (c *Conn) RTT() time.Duration {
 	return c.machine.Stats().SmoothedRTT
 }
 
-// Raw returns the connection's sealed carrier; nil unless both ends have Config.RawCarrier and called [World.OnRaw]. It is
-// settled when OnConnect runs.
-func (c *Conn) Raw() *RawCarrier {
-	if c.raw == nil || !c.raw.agreed.Load() {
-		return nil
-	}
-	return c.raw
-}
+// Sealed reports whether sealed packets move all that this end of the connection sends at present, and QUIC's datagrams do
+// not: see [Config].Sealed, and [SealedStats] for why not. The other end may be a moment behind.
+func (c *Conn) Sealed() bool { return c.link.Sealed() }
 
 // Done is closed when the carrier has ended. See [Conn.Wait] for what may be left of it.
 func (c *Conn) Done() <-chan struct{} { return c.done }
@@ -167,9 +162,6 @@ func (c *Conn) stop(cause *CloseError) bool {
 	case <-c.done:
 	default:
 		c.cause.CompareAndSwap(nil, cause)
-	}
-	if c.raw != nil {
-		c.raw.close()
 	}
 	return true
 }

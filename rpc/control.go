@@ -28,7 +28,7 @@ const (
 )
 
 // Features of a Hello. Bits that are not known are for later versions.
-const featureRaw = 1 << 0
+const featureSealed = 1 << 0
 
 // protocolVersion is the version of all that travels below the classes.
 const protocolVersion = 1
@@ -164,7 +164,7 @@ func parseControl(payload []byte) (message any, err error) {
 	case idShape:
 		message = parseShape(&r)
 	default:
-		if message = parseRaw(payload[0], &r); message == nil {
+		if message = parseSealed(payload[0], &r); message == nil {
 			return nil, &controlError{ControlChannelMessageUnknown, fmt.Sprintf("control message %d does not exist", payload[0])}
 		}
 	}
@@ -188,7 +188,7 @@ func messageName(id byte) string {
 	case idShape:
 		return "Shape"
 	}
-	if name, ok := rawNames[id]; ok {
+	if name, ok := sealedNames[id]; ok {
 		return name
 	}
 	return fmt.Sprintf("message %d", id)
@@ -208,6 +208,8 @@ func (e *controlError) CloseCode() (uint64, string) { return uint64(e.Code), e.R
 func appendBytes(b, p []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(p))), p...)
 }
+
+var errShort = errors.New("it ends too early")
 
 // reader takes values from a message; after the first failure it returns zeros.
 type reader struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
-	"github.com/quivernet/quiver/internal/raw"
+	"github.com/quivernet/quiver/internal/sealed"
 )
 
 func someHello() hello {
@@ -35,16 +35,22 @@ func TestControlRoundTrip(t *testing.T) {
 		{appendShape(nil, []string{"a: b", ""}), shapeLines{Lines: []string{"a: b", ""}}},
 		{appendShape(nil, nil), shapeLines{}},
 	} {
-		message, err := parseControl(test.payload)
-		require.NoError(t, err)
-		require.Equal(t, test.want, message)
-		for i := 1; i < len(test.payload); i++ {
-			_, err := parseControl(test.payload[:i])
-			requireCode(t, ControlChannelMessagePayloadFail, err)
-		}
-		_, err = parseControl(append(test.payload, 0))
+		requireMessage(t, test.want, test.payload)
+	}
+}
+
+// requireMessage parses a payload, and nothing shorter or longer.
+func requireMessage(t *testing.T, want any, payload []byte) {
+	t.Helper()
+	message, err := parseControl(payload)
+	require.NoError(t, err)
+	require.Equal(t, want, message)
+	for i := 1; i < len(payload); i++ {
+		_, err := parseControl(payload[:i])
 		requireCode(t, ControlChannelMessagePayloadFail, err)
 	}
+	_, err = parseControl(append(payload, 0))
+	requireCode(t, ControlChannelMessagePayloadFail, err)
 }
 
 func requireCode(t *testing.T, want Code, err error) {
@@ -111,8 +117,7 @@ func FuzzControl(f *testing.F) {
 	f.Add(appendWelcome(nil, welcome{Identity: "anna"}))
 	f.Add(appendJoin(nil))
 	f.Add(appendShape(nil, []string{"a: b", "c"}))
-	f.Add(appendRaw(nil, idRawOpen, 1, raw.ID{1}, raw.ID{2}))
-	f.Add([]byte{idRawPing})
+	f.Add(appendSealed(nil, idSealedOpen, 1, sealed.ID{1}, sealed.ID{2}))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		message, err := parseControl(payload)
 		if err != nil {
@@ -141,18 +146,14 @@ func appendControl(message any) []byte {
 			b[1] = 1
 		}
 		return b
-	case rawOpen:
-		return appendRaw(nil, idRawOpen, m.Instance, m.IDs...)
-	case rawIDs:
-		return appendRaw(nil, idRawIDs, m.Instance, m.IDs...)
-	case rawShut:
-		return appendRaw(nil, idRawShut, m.Instance)
-	case rawWant:
-		return appendRaw(nil, idRawWant, m.Instance)
-	case rawAsk:
-		return appendRaw(nil, idRawAsk, m.Instance)
-	case rawPing:
-		return []byte{idRawPing}
+	case sealedOpen:
+		return appendSealed(nil, idSealedOpen, m.Instance, m.IDs...)
+	case sealedIDs:
+		return appendSealed(nil, idSealedIDs, m.Instance, m.IDs...)
+	case sealedShut:
+		return appendSealed(nil, idSealedShut, m.Instance)
+	case sealedAsk:
+		return appendSealed(nil, idSealedAsk, m.Instance)
 	}
 	return appendJoin(nil)
 }

@@ -41,20 +41,36 @@
 // # Arguments
 //
 // Arguments are values of bools, numbers, strings, times, arrays, slices, maps, structs and pointers to them. They travel
-// as msgpack, structs as arrays of their exported fields. A type with AppendBinary and UnmarshalBinary writes itself,
-// [Raw] travels as it is, [None] takes no bytes. The tag `msgpack:"-"` keeps a field at home. Interfaces, channels and
-// functions are refused at the declaration, and so are types that read msgpack themselves, and structs of which no field
-// travels, such as an [Actor]: they would arrive empty.
+// as msgpack, structs as arrays of their exported fields. [Raw] travels as it is, [None] takes no bytes. The tag
+// `msgpack:"-"` keeps a field at home. A pointer may be a field, an element or a map's value, and nil there; the argument itself is
+// a value: Server[*int] and Server[*big.Int] are refused, Server[big.Int] is not. Interfaces, channels and
+// functions are refused at the declaration, and so are types that read msgpack themselves, structs of which no field
+// travels, such as an [Actor], which would arrive empty, and in maps what writes itself with a pointer receiver: keys and
+// values of a map have no address, so use pointers, as in map[string]*big.Int. Refused are as well pointers to pointers, structs
+// that embed a pointer, and those of which two fields have one name, also where embedding promotes one of them.
+//
+// Some types write themselves, by the methods of package encoding:
+//
+//	the argument itself, an array's element   AppendBinary and UnmarshalBinary, if it has both
+//	otherwise, and inside of other values     MarshalBinary and UnmarshalBinary, else MarshalText and UnmarshalText
+//
+// A type that has AppendBinary without MarshalBinary is refused inside of others. MarshalJSON is never asked. What a type writes is its matter:
+// a [time.Time] inside of others is an instant, and arrives in the receiver's zone; as the argument itself it keeps the offset of
+// its zone; the zone's name and the monotonic clock are lost in both.
 //
 // A quiver tag bounds a string or []byte in bytes, and a slice or map in elements:
 //
 //	Name  string              `quiver:"max=32"`                // bytes
 //	Tags  []string            `quiver:"max=100,each=20"`       // elements, then bytes of each
 //	Index map[string][]string `quiver:"max=8,key=16,each=4,each=20"`
+//	Team  [3]string           `quiver:"max=20"`                // bytes of each: an array has its length already
+//	Lines [3][]string         `quiver:"max=9,each=80"`         // elements of each of the three, then bytes of each of those
 //
 // "max" bounds the field, "each" what is inside of it, level by level, and "key" the keys of the map whose bound stands
-// before it. Arrays and pointers are passed over. A type with a method MaxEncodedSize() int bounds its values as a whole.
-// Call refuses what is beyond a bound, with [ErrTooLong], and a string that is not valid UTF-8.
+// before it. Arrays and pointers are passed over, so that "max" stands for the first level that needs a bound, and "each" never
+// stands alone. A type with a method MaxEncodedSize() int bounds its values as a whole.
+// Call refuses what the other end would refuse: what is beyond a bound, with [ErrTooLong], a string that is not valid UTF-8,
+// and what takes much more memory than bytes.
 //
 // What arrives is checked before it is decoded: every length against the bytes that are there and against its bound,
 // every number against its type, every string for valid UTF-8, the keys of a map for twins and NaN, at most 64 levels of
@@ -67,11 +83,11 @@
 // argument with their bounds. Ends that differ do not connect, and say where they differ when the server has
 // Config.ExplainMismatch.
 //
-// # Bulk data on lossy paths
+// # Lossy and long paths
 //
-// With Config.RawCarrier on both ends, sealed packets travel beside QUIC's on the same socket, under keys of the same
-// TLS connection and to no other address, but with a congestion control that random loss does not stop. They carry what
-// a [RawSource] has, and never calls. Where they do not get through, [Conn.Raw] says so, and nothing else is affected.
+// With Config.Sealed on both ends all that a connection sends travels in sealed packets beside QUIC's on the same socket,
+// under keys of the same TLS connection and to no other address, with a congestion control that random loss does not stop.
+// While they do not get through QUIC carries, as it does without the option: [Conn.Sealed] and [Stats] say which and why.
 //
 // # Trust
 //

@@ -70,8 +70,8 @@ const (
 	PayloadFail
 	// ValidationFailed: Validate or Check refused a call. UE: WithValidation.
 	ValidationFailed
-	// RawViolation: a sealed packet of the raw carrier broke its protocol.
-	RawViolation
+	// SealedViolation: a sealed packet broke its protocol.
+	SealedViolation
 	// HandlerPanic: a function of the game panicked in a call of this connection; see Config.OnPanic.
 	HandlerPanic
 	// LoginElsewhere: its identity has newer connections, as many as Config.MaxConnsPerIdentity allows; or it came one too many.
@@ -85,7 +85,7 @@ var codeNames = map[Code]string{
 	ServerFull: "ServerFull", HandshakeTimeout: "HandshakeTimeout", BunchPrematureChannel: "BunchPrematureChannel",
 	BunchWrongChannel: "BunchWrongChannel", UnknownClass: "UnknownClass", UnknownMethod: "UnknownMethod",
 	WrongDirection: "WrongDirection", PayloadFail: "PayloadFail", ValidationFailed: "ValidationFailed",
-	RawViolation: "RawViolation", HandlerPanic: "HandlerPanic", LoginElsewhere: "LoginElsewhere",
+	SealedViolation: "SealedViolation", HandlerPanic: "HandlerPanic", LoginElsewhere: "LoginElsewhere",
 }
 
 func (c Code) String() string {

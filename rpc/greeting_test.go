@@ -5,18 +5,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/internal/raw"
+	"github.com/quivernet/quiver/internal/sealed"
 )
 
 var control = map[string][]byte{
-	"Hello":   appendHello(nil, hello{}),
-	"Login":   appendLogin(nil, login{}),
-	"Welcome": appendWelcome(nil, welcome{}),
-	"Join":    appendJoin(nil),
-	"Shape":   appendShape(nil, nil),
-	"RawOpen": appendRaw(nil, idRawOpen, 1, raw.ID{}),
-	"RawShut": appendRaw(nil, idRawShut, 1),
-	"RawPing": {idRawPing},
+	"Hello":      appendHello(nil, hello{}),
+	"Login":      appendLogin(nil, login{}),
+	"Welcome":    appendWelcome(nil, welcome{}),
+	"Join":       appendJoin(nil),
+	"Shape":      appendShape(nil, nil),
+	"SealedOpen": appendSealed(nil, idSealedOpen, 1, sealed.ID{}),
+	"SealedShut": appendSealed(nil, idSealedShut, 1),
 }
 
 func TestServerGreeting(t *testing.T) {

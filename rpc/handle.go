@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/codec"
 )
 
 // Handle is a declared call that takes an A: a *[ServerRPC], a *[ClientRPC] or a *[MulticastRPC].
@@ -92,13 +93,13 @@ func place[A any](a *Actor, m *method, arg A) error {
 	p := m.args.Get().(*A)
 	*p = arg
 	defer release(m, p)
-	if err := m.codec.validate(p); err != nil {
+	if err := m.codec.Validate(p); err != nil {
 		return &validationError{method: m, cause: err}
 	}
-	e := getEncoder()
-	defer e.release()
-	if plan.remote || m.codec.picky { // what could not be sent does not run here either
-		if err := e.call(m, p); err != nil {
+	e := codec.NewEncoder()
+	defer e.Release()
+	if plan.remote || m.codec.Refuses() { // what could not be sent does not run here either
+		if err := m.encode(e, p); err != nil {
 			return err
 		}
 	}
@@ -108,7 +109,7 @@ func place[A any](a *Actor, m *method, arg A) error {
 		}
 	}
 	if plan.remote {
-		return a.world.transmit(a, m, plan, e.buf)
+		return a.world.transmit(a, m, plan, e.Buf)
 	}
 	return nil
 }

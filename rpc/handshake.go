@@ -122,8 +122,8 @@ func (h *handshake) onHello(peer hello) {
 	c.link.Lock()
 	err := c.machine.Agree(peer.Params)
 	c.link.Unlock()
-	if c.raw != nil && peer.Features&featureRaw != 0 {
-		c.raw.agreed.Store(true)
+	if c.sealed != nil && peer.Features&featureSealed != 0 {
+		c.sealed.agreed.Store(true)
 	}
 	c.maxBunch = min(ours.Params.MaxBunch, peer.Params.MaxBunch)
 	switch {
@@ -184,8 +184,8 @@ func (h *handshake) hello() hello {
 	c.link.Lock()
 	defer c.link.Unlock()
 	ours := hello{Version: protocolVersion, Params: c.machine.Params(), Shape: c.world.shape.hash}
-	if c.raw != nil {
-		ours.Features |= featureRaw
+	if c.sealed != nil {
+		ours.Features |= featureSealed
 	}
 	return ours
 }

@@ -340,7 +340,6 @@ func TestReceiveLimitGrowsWithUse(t *testing.T) {
 		require.Equal(t, 512<<10, n.server.budget.reserved)
 		require.Equal(t, 256<<10, n.conns[0].Stats().ReceiveLimit)
 		n.conns[0].widen()
-		n.conns[0].widen()
 		require.Equal(t, 1<<20, n.conns[0].Stats().ReceiveLimit)
 		require.Equal(t, 256<<10, n.conns[1].Stats().ReceiveLimit)
 		require.Equal(t, 1<<20+256<<10, n.server.budget.reserved)

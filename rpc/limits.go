@@ -27,12 +27,12 @@ func (b *budget) enter() bool {
 	return true
 }
 
-// grow doubles a reservation of held bytes, at most to limit, and returns the new one; the same when that would take more
-// than half of what is free beside what is kept.
+// grow makes a reservation of held bytes four times as large, at most limit, and returns the new one; the same when that
+// would take more than half of what is free beside what is kept. Each step costs a transfer a round trip.
 func (b *budget) grow(held, limit int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	more := min(2*held, limit) - held
+	more := min(4*held, limit) - held
 	if more <= 0 || more > (b.total-b.reserved-b.kept())/2 {
 		return held
 	}

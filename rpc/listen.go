@@ -12,7 +12,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"github.com/quivernet/quiver/internal/raw"
+	"github.com/quivernet/quiver/internal/sealed"
 )
 
 const (
@@ -29,7 +29,7 @@ type Listener struct {
 	transport *quic.Transport
 	listener  *quic.Listener
 	socket    net.PacketConn // to close; nil when it is the caller's
-	shared    *raw.Socket    // nil without Config.RawCarrier
+	shared    *sealed.Socket // nil without Config.Sealed
 	accepting sync.WaitGroup
 	cancel    context.CancelFunc
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Machine is a protocol of its own beside the calls of a connection, without clock, goroutine or lock: see
-// [World.AddMachine]. Receive owns its datagram and AppendPacket builds the next one; an error of Receive or Advance ends
+// [World.AddMachine]. Receive keeps nothing of its datagram and AppendPacket builds the next one; an error of Receive or Advance ends
 // the connection. All methods are called under one lock for all machines of the connection, which [Conn.Drive] takes, too.
 type Machine interface {
 	link.Machine
@@ -17,6 +17,8 @@ type Machine interface {
 	link.Changer
 	link.Arriver
 	link.Holder
+	link.Seconder
+	link.Copier
 }
 
 // AddMachine gives every connection of the world one more machine. Its datagrams leave when gameplay has none, and are

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/recovery"
+
 	"github.com/quivernet/quiver/internal/link/linktest"
 )
 
@@ -36,19 +38,25 @@ func (p *parrot) AppendPacket(_ time.Time, buf []byte, _ int) ([]byte, uint64, b
 	return packet, 0, true
 }
 
-func (p *parrot) Unsent(uint64)                  {}
-func (p *parrot) Advance(time.Time) error        { return nil }
-func (p *parrot) NextTimeout() (time.Time, bool) { return time.Time{}, false }
-func (p *parrot) SetWindow(bytes int)            { p.windows = append(p.windows, bytes) }
-func (p *parrot) Wake() (wake bool)              { wake, p.wake = p.wake, false; return wake }
-func (p *parrot) Drained() bool                  { return true }
-func (p *parrot) FirstByte() byte                { return p.first }
-func (p *parrot) InFlight() int                  { return 0 }
-func (p *parrot) Lost() uint64                   { return 0 }
-func (p *parrot) Waiting() (u, b bool)           { return false, len(p.say) > 0 }
-func (p *parrot) Hold(_, bulk bool)              { p.held = bulk }
-func (p *parrot) Arrived() time.Time             { return time.Time{} }
-func (p *parrot) Changed() (changed bool)        { changed, p.changed = p.changed, false; return changed }
+func (p *parrot) Bulk() bool                         { return true }
+func (p *parrot) SecondByte() byte                   { return p.first }
+func (p *parrot) Copies()                            {}
+func (p *parrot) Queued() int                        { return 0 }
+func (p *parrot) SetPath(time.Time, recovery.Path)   {}
+func (p *parrot) Fate(_ time.Time, _ uint64, _ bool) {}
+func (p *parrot) Unsent(uint64)                      {}
+func (p *parrot) Advance(time.Time) error            { return nil }
+func (p *parrot) NextTimeout() (time.Time, bool)     { return time.Time{}, false }
+func (p *parrot) SetWindow(bytes int)                { p.windows = append(p.windows, bytes) }
+func (p *parrot) Wake() (wake bool)                  { wake, p.wake = p.wake, false; return wake }
+func (p *parrot) Drained() bool                      { return true }
+func (p *parrot) FirstByte() byte                    { return p.first }
+func (p *parrot) InFlight() int                      { return 0 }
+func (p *parrot) Lost() uint64                       { return 0 }
+func (p *parrot) Waiting() (u, b bool)               { return false, len(p.say) > 0 }
+func (p *parrot) Hold(_, bulk bool)                  { p.held = bulk }
+func (p *parrot) Arrived() time.Time                 { return time.Time{} }
+func (p *parrot) Changed() (changed bool)            { changed, p.changed = p.changed, false; return changed }
 
 // parrots gives every connection of w one that begins with first.
 func parrots(w *testWorld, first byte) {

@@ -1,11 +1,13 @@
 package rpc
 
 import (
+	"encoding/binary"
 	"fmt"
 	"reflect"
 	"sync"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/codec"
 )
 
 // Deliveries, as [bunch.Delivery] describes them. A declaration always names one.
@@ -48,12 +50,21 @@ type method struct {
 	anyCaller bool
 	arg       reflect.Type
 
-	codec *codec
+	codec *codec.Codec
 	args  sync.Pool // of *A: an argument must lie in memory to be encoded without boxing
 }
 
 // String returns "Class.Method".
 func (m *method) String() string { return m.class.name + "." + m.name }
+
+// encode appends a call of m with the argument at p.
+func (m *method) encode(e *codec.Encoder, p any) error {
+	e.Buf = binary.AppendUvarint(e.Buf, uint64(m.id))
+	if err := e.Encode(m.codec, p); err != nil {
+		return fmt.Errorf("rpc: %v: argument %v: %w", m, m.arg, err)
+	}
+	return nil
+}
 
 // MethodOption adjusts a method where it is declared.
 type MethodOption func(*method)
@@ -88,7 +99,7 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 		panic(fmt.Sprintf("rpc: %v: RateLimit and AnyCaller are for Server RPCs; only a server trusts its callers less", m))
 	}
 	var err error
-	if m.codec, err = codecOf(m.arg); err != nil {
+	if m.codec, err = codec.Of(m.arg); err != nil {
 		panic(fmt.Sprintf("rpc: %v: %v", m, err))
 	}
 	return m

@@ -11,9 +11,6 @@ import (
 
 // Limits of shapes.
 const (
-	// maxArgumentLines bounds the shape of one argument, which grows exponentially with types that nest one another
-	// several times.
-	maxArgumentLines = 1024
 	// maxShapeBytes is how much of it a server sends to a client that differs, so that it fits one message.
 	maxShapeBytes = 48 << 10
 	// maxDifference bounds the sentence that names a difference, so that it fits a close reason.
@@ -33,23 +30,7 @@ func shapeOf(classes []*Class) (hash [32]byte, lines []string) {
 }
 
 // outline collects lines of the form "path: what".
-type outline struct {
-	lines []string
-	open  []*schema // on the way from the argument to here; a recursive type meets itself in it
-	paths []string  // of open
-
-	bounded bool // stop soon after maxArgumentLines
-}
-
-// outlined reports an argument with too many fields for a shape.
-func outlined(c *codec) error {
-	s := outline{bounded: true}
-	s.inside("", c.schema)
-	if len(s.lines) > maxArgumentLines {
-		return fmt.Errorf("it has more than %d fields, nested ones included", maxArgumentLines)
-	}
-	return nil
-}
+type outline struct{ lines []string }
 
 func (s *outline) line(path, what string) {
 	s.lines = append(s.lines, path+": "+what)
@@ -62,47 +43,13 @@ func (s *outline) class(index int, c *Class) {
 	}
 	s.line(c.name, what)
 	for _, m := range c.methods {
-		s.line(m.String(), fmt.Sprintf("%v, %s, %s", m.kind, deliveryName(m.delivery), m.codec.name))
-		s.inside(m.String(), m.codec.schema)
+		s.line(m.String(), fmt.Sprintf("%v, %s, %s", m.kind, deliveryName(m.delivery), m.codec.Name()))
+		s.lines = m.codec.AppendOutline(s.lines, m.String())
 	}
 	for _, v := range c.carried {
-		codec, _ := codecOf(v.arg) // Carries has tried it
-		s.line(c.name+"."+v.name, "carried, "+codec.name)
-		s.inside(c.name+"."+v.name, codec.schema)
+		s.line(c.name+"."+v.name, "carried, "+v.codec.Name())
+		s.lines = v.codec.AppendOutline(s.lines, c.name+"."+v.name)
 	}
-}
-
-// inside adds what v consists of; the line of v itself is there already.
-func (s *outline) inside(path string, v *schema) {
-	if v == nil || len(s.lines) > maxArgumentLines && s.bounded {
-		return
-	}
-	s.open, s.paths = append(s.open, v), append(s.paths, path)
-	switch v.form {
-	case formStruct:
-		for _, f := range v.fields {
-			s.part(path+"."+f.name, f.schema)
-		}
-	case formSlice, formArray:
-		s.part(path+"[]", v.elem)
-	case formPointer:
-		s.part(path+"*", v.elem)
-	case formMap:
-		s.part(path+"[key]", v.key)
-		s.part(path+"[value]", v.elem)
-	}
-	s.open, s.paths = s.open[:len(s.open)-1], s.paths[:len(s.paths)-1]
-}
-
-func (s *outline) part(path string, v *schema) {
-	for i, outer := range s.open {
-		if outer == v {
-			s.line(path, "as "+s.paths[i])
-			return
-		}
-	}
-	s.line(path, v.name)
-	s.inside(path, v)
 }
 
 func deliveryName(d bunch.Delivery) string {

@@ -36,6 +36,9 @@ type Stats struct {
 	// Deferred counts the Dispatches that left messages of this connection to the next one: see Config.DispatchTime.
 	Deferred uint64
 
+	// Sealed is about the sealed carrier, see [Config].Sealed.
+	Sealed SealedStats
+
 	Channels []ChannelStats // those with something out, by number
 	Drops    Drops
 }
@@ -99,6 +102,10 @@ func (c *Conn) Stats() Stats {
 func (c *Conn) addCounts(s *Stats) {
 	l := c.link.Stats()
 	s.MaxDatagram = l.MaxDatagram
+	s.Sealed.State = "off"
+	if c.sealed != nil && c.sealed.agreed.Load() {
+		s.Sealed = c.sealed.Stats()
+	}
 	s.Drops.RingFull, s.Drops.UnknownMachine = l.DroppedRing, l.DroppedUnknown
 	s.Drops.BeforeJoin = c.uninvited.Load()
 	s.Drops.NotOwner = c.drops[dropNotOwner].Load()

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
-	"github.com/quivernet/quiver/internal/raw"
+	"github.com/quivernet/quiver/internal/sealed"
 )
 
 // TestBubbleOfAUserEnds: after Wait, or after a Dial that failed, nothing is left that a test of a user would have to wait
@@ -35,11 +35,8 @@ func TestBubbleOfAUserEnds(t *testing.T) {
 	} {
 		for _, sealed := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				config := Config{RawCarrier: sealed}
+				config := Config{Sealed: sealed}
 				server, client := newTestWorld(t, config), newTestWorld(t, config)
-				for _, w := range []*testWorld{server, client} {
-					w.OnRaw(func(*Conn) RawSource { return newParcels() })
-				}
 				near, far := netsim.Pipe(netsim.Config{Delay: delay}, netsim.Config{Delay: delay})
 				serverTLS, clientTLS := credentials(t)
 				listener, err := ListenPacket(far, serverTLS, server.World)
@@ -111,18 +108,18 @@ func TestSealedCarrierWakesAnEndedConnection(t *testing.T) {
 			c, err := w.Attach(silentCarrier{make(chan struct{})})
 			require.NoError(t, err)
 			c.enter()
-			carrier, err := raw.NewCarrier(raw.NewSocket(near, raw.SocketConfig{}), raw.Config{
-				SessionConfig: raw.SessionConfig{
-					Exporter: func(string, []byte, int) ([]byte, error) { return make([]byte, 32), nil }, Instance: 1, Source: newParcels(),
+			carrier, err := sealed.NewCarrier(sealed.NewSocket(near, sealed.SocketConfig{}), sealed.Config{
+				SessionConfig: sealed.SessionConfig{
+					Exporter: func(string, []byte, int) ([]byte, error) { return make([]byte, 32), nil }, Instance: 1, Source: c.link.Source(),
 				},
 				Addrs: func() (net.Addr, net.Addr) { return far.LocalAddr(), near.LocalAddr() },
-				Changed: func(raw.State) {
+				Changed: func(sealed.State) {
 					<-c.link.Done()
 					c.onWake()
 				},
 			})
 			require.NoError(t, err)
-			c.raw = &RawCarrier{conn: c, carrier: carrier}
+			c.sealed = &sealedCarrier{conn: c, carrier: carrier}
 			c.abort(&CloseError{})
 			require.NoError(t, c.Wait(context.Background()))
 			w.Tick(time.Now())

@@ -31,12 +31,11 @@ type World struct {
 	onTick       []func(now time.Time)
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
-	onRaw        func(*Conn) RawSource // set before the first connection
-	inFrame      bool                  // between Dispatch and Flush
-	corked       []*Conn               // to uncork at Flush
-	failed       map[*method]warnGate  // of calls that returned an error
-	call         Call                  // what the running handler sees
-	doing        activity              // what runs, to name it when it panics or takes long
+	inFrame      bool                 // between Dispatch and Flush
+	corked       []*Conn              // to uncork at Flush
+	failed       map[*method]warnGate // of calls that returned an error
+	call         Call                 // what the running handler sees
+	doing        activity             // what runs, to name it when it panics or takes long
 
 	// Queues of the world's goroutine. What runs has left its queue, so that a panic loses nothing else.
 	tasks   taskQueue

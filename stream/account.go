@@ -1,6 +1,10 @@
 package stream
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/quivernet/quiver/internal/slices"
+)
 
 // budget is the memory of a world for what its peers make it hold, Config.MaxMemory. Half of it is kept, so that whoever
 // comes late, or holds little, has room for a small transfer beside many that take all they can get. It is safe from any
@@ -80,29 +84,19 @@ func (s sums) most() int64 {
 
 const (
 	// awaitedSlices has the largest part that a sender makes.
-	awaitedSlices = (maxPartHeader + maxElementBytes + sliceBytes - 1) / sliceBytes
-	// goOnBytes is the room for a chunk that is waited for, and for the records of both routes before it, in whole pages.
-	goOnBytes = (awaitedSlices*sliceBytes+8191)/8192*8192 + 2*receiverBytes
+	awaitedSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
+	// goOnBytes is the room for a chunk that is waited for, and for the records before it, in whole pages.
+	goOnBytes = (awaitedSlices*slices.Size+8191)/8192*8192 + slices.ReceiverBytes
 )
 
 func newAccount(world *budget, config *Config) *account {
-	early := heldBytes(config.early()) + allocated(sliceRounding)
-	return &account{world: world, floor: early + heldBytes(minPending) + 2*receiverBytes + goOnBytes, early: early}
+	early := heldBytes(config.early()) + slices.Allocated(sliceRounding)
+	return &account{world: world, floor: early + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes, early: early}
 }
 
 // heldBytes is what so many bytes of parts take at the most: what the allocator adds, the blocks' own bytes, and a block
 // that is not full.
 func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
-
-// allocated is what n bytes of heap take at the most: from 64 bytes on the runtime's size classes are 3/16 apart or less (4,097
-// bytes take 4,864), below it 16 bytes, and what is larger than 32 KiB is whole pages of 8 KiB.
-func allocated(n int64) int64 {
-	const largest, page = 32 << 10, 8 << 10
-	if n > largest {
-		return (n + page - 1) / page * page
-	}
-	return min(n+n*3/16+16, largest)
-}
 
 // hold notes n more bytes of memory. It is false, and notes nothing, when they are beyond what was promised and early,
 // or when the budget has not got them.
@@ -115,11 +109,15 @@ func (a *account) hold(n int64) bool {
 	return a.change(sums{held: n})
 }
 
-// await is hold for the chunk that is waited for, which may use the room to go on.
-func (a *account) await(n int64) bool { return a.hold(n) || a.goOn(sums{held: n}) }
+// Hold is hold for a chunk, which may use the room to go on when it is waited for.
+func (a *account) Hold(n int64, awaited bool) bool {
+	return a.hold(n) || awaited && a.goOn(sums{held: n})
+}
 
-// record notes the memory of records without which no chunk comes in.
-func (a *account) record(n int64) bool { return a.borrow(n) || a.goOn(sums{borrowed: n}) }
+// Borrow is borrow for a machine of slices, which may use the room to go on for records without which no chunk comes in.
+func (a *account) Borrow(n int64, awaited bool) bool {
+	return a.borrow(n) || awaited && a.goOn(sums{borrowed: n})
+}
 
 // goOn notes what the room has place for.
 func (a *account) goOn(more sums) bool {
@@ -141,8 +139,8 @@ func (a *account) must(n int64) {
 	a.settle()
 }
 
-// drop notes that n bytes are held no more.
-func (a *account) drop(n int64) { a.must(-n) }
+// Drop notes that n bytes are held no more.
+func (a *account) Drop(n int64) { a.must(-n) }
 
 // promise notes credit for n bytes, if the budget has them.
 func (a *account) promise(n int64) bool {
@@ -178,8 +176,8 @@ func (a *account) mustBorrow(n int64) {
 	a.settle()
 }
 
-// repay notes that n borrowed bytes are held no more.
-func (a *account) repay(n int64) { a.mustBorrow(-n) }
+// Repay notes that n borrowed bytes are held no more.
+func (a *account) Repay(n int64) { a.mustBorrow(-n) }
 
 // change charges the budget for so much more, all of it and the room to go on, or nothing. The lock is held.
 func (a *account) change(more sums) bool {

@@ -2,37 +2,26 @@ package stream
 
 import (
 	"bytes"
-	"slices"
+	standard "slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/chunk"
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/recovery"
+	"github.com/quivernet/quiver/internal/slices"
 )
 
-// TestAllocated compares with the allocator: a slice that append makes has all that was allocated.
-func TestAllocated(t *testing.T) {
-	zeros := make([]byte, 100<<10)
-	for n := 1; n <= len(zeros); n++ {
-		took := int64(cap(append([]byte(nil), zeros[:n]...)))
-		require.LessOrEqual(t, took, allocated(int64(n)), "%d bytes", n)
-		require.LessOrEqual(t, allocated(int64(n)), heldBytes(int64(n)), "%d bytes", n)
+// TestHeldBytes: what parts take at the most covers what the allocator does with them.
+func TestHeldBytes(t *testing.T) {
+	for n := int64(1); n <= 100<<10; n++ {
+		require.LessOrEqual(t, slices.Allocated(n), heldBytes(n), "%d bytes", n)
 	}
 }
 
 // newRoom returns an account that may hold so many bytes, without credit, and receivers' own records.
 func newRoom(bytes int64) *account {
 	return &account{world: newBudget(1 << 40), floor: 1 << 40, early: bytes}
-}
-
-// drain takes the messages and releases them.
-func (b *sliceInbox) drain() [][]byte {
-	whole := b.take()
-	for _, m := range whole {
-		b.release(m)
-	}
-	return whole
 }
 
 // TestAwaitedChunkComesInThoughMemoryIsFull: the budget has nothing left, and content that came before its answer takes what
@@ -47,35 +36,36 @@ func TestAwaitedChunkComesInThoughMemoryIsFull(t *testing.T) {
 	require.True(t, a.hold(heldBytes(minPending)))
 	require.False(t, a.hold(1))
 
-	var s slicer
-	box, message := &sliceInbox{account: a}, content(awaitedSlices*sliceBytes)
+	message := content(awaitedSlices * slices.Size)
+	box, messages := slices.New(sliceProtocol, a), [][]byte(nil)
 	for range parts {
-		require.NoError(t, s.send(newBlock(1), message))
+		messages = append(messages, message)
 	}
-	all := slicesLeft(&s)
+	all := datagramsOf(t, messages...)
 	charged, got := a.charged, 0
 	for range parts {
-		slices.Reverse(all) // the newest first, and then the other way
-		for _, slice := range all {
-			box.add(netsim.Epoch, slice)
+		standard.Reverse(all) // the newest first, and then the other way
+		for _, datagram := range all {
+			require.NoError(t, box.Receive(netsim.Epoch, datagram))
 			require.LessOrEqual(t, a.least(), charged)
 		}
-		for _, m := range box.take() {
+		for _, m := range box.Take() {
 			require.True(t, bytes.Equal(message, m))
-			box.release(m)
+			box.Release(m)
 			got++
 		}
 	}
 	require.Equal(t, parts, got)
-	require.NotZero(t, box.refused)
+	require.NotZero(t, box.Stats().Refused)
 	require.Equal(t, charged, a.charged)
 	require.Zero(t, world.free())
 
 	t.Log("# the records of the other route have their place, too")
-	require.True(t, (&sliceInbox{account: a}).equip())
-	a.drop(heldBytes(minPending))
+	other := slices.New(sliceProtocol, a)
+	require.NoError(t, other.Receive(netsim.Epoch, all[len(all)-1]))
+	a.Drop(heldBytes(minPending))
 	a.withdraw(heldBytes(minPending))
-	require.EqualValues(t, 2*receiverBytes, a.charged)
+	require.EqualValues(t, 2*slices.ReceiverBytes, a.charged)
 	a.close()
 	require.Equal(t, charged, world.free())
 }
@@ -85,20 +75,25 @@ func TestAwaitedChunkIsRefusedWithoutRoom(t *testing.T) {
 	var config Config
 	world := newBudget(goOnBytes)
 	a := newAccount(world, &config)
-	box := &sliceInbox{account: a}
-	box.add(netsim.Epoch, chunk.Slice{ChunkID: 0, Index: 0, Count: 1, Data: make([]byte, 100)})
-	require.EqualValues(t, 1, box.refused)
-	require.EqualValues(t, receiverBytes, a.charged)
-	require.Empty(t, box.take())
+	box := slices.New(sliceProtocol, a)
+	require.NoError(t, box.Receive(netsim.Epoch, datagramsOf(t, content(100))[0]))
+	require.EqualValues(t, 1, box.Stats().Refused)
+	require.EqualValues(t, slices.ReceiverBytes, a.charged)
+	require.Empty(t, box.Take())
 }
 
-// slicesLeft returns all that s has to send.
-func slicesLeft(s *slicer) (all []chunk.Slice) {
+// datagramsOf returns the slices of messages as datagrams.
+func datagramsOf(t *testing.T, messages ...[]byte) (all [][]byte) {
+	m := slices.New(sliceProtocol, newRoom(0))
+	m.SetPath(netsim.Epoch, recovery.Path{Fates: true})
+	for _, message := range messages {
+		require.NoError(t, m.Send(message, newBlock(1)))
+	}
 	for {
-		slice, _, ok := s.next(netsim.Epoch)
+		datagram, _, ok := m.AppendPacket(netsim.Epoch, nil, slices.Datagram)
 		if !ok {
 			return all
 		}
-		all = append(all, slice)
+		all = append(all, datagram)
 	}
 }

@@ -9,14 +9,16 @@ import (
 	"iter"
 	"reflect"
 
+	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/rpc"
 )
 
 // Array is a topic whose transfers are arrays of T. Declare it once, in a package that both ends share.
 type Array[T any] struct {
 	name    string
-	element int    // pessimistic size in bytes
-	shape   uint64 // of T, in the header of a transfer
+	codec   *codec.Codec // of T
+	element int          // pessimistic size in bytes
+	shape   uint64       // of T, in the header of a transfer
 }
 
 // ArrayOption adjusts an array where it is declared.
@@ -28,9 +30,12 @@ type arrayOptions struct{ element int }
 // fails its transfer.
 func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.element = n } }
 
-// NewArray declares an array. The name has 1 to 64 bytes. An element is what an argument of package rpc may be, and the
-// worst-case size of one follows from its type; strings, slices and maps in it need a bound. NewArray panics when they
-// have none, or when an element may not fit the largest bunch.
+// NewArray declares an array. The name has 1 to 64 bytes. An element is what an argument of package rpc may be, so
+// NewArray[Item] and not NewArray[*Item], and the worst-case size of one follows from its type; strings, slices and maps
+// in it need a bound. NewArray panics when they have none, or when an element may not fit the largest bunch.
+//
+// An element with a method Validate() error is asked before it leaves and when it has arrived, by a goroutine of the
+// transfer. Its error ends the transfer, at both ends with ErrCanceled.
 func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	mustTopic(name)
 	var o arrayOptions
@@ -38,17 +43,31 @@ func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 		opt(&o)
 	}
 	t := reflect.TypeFor[T]()
-	if t == reflect.TypeFor[rpc.Raw]() || t.Size() == 0 {
+	switch {
+	case t == reflect.TypeFor[rpc.Raw]():
+		panic(fmt.Sprintf("stream: array %q of rpc.Raw: use a blob", name))
+	case t.Size() == 0:
 		panic(fmt.Sprintf("stream: array %q of %v: use a blob", name, t))
 	}
-	bound, encoding, err := boundOf(t, o.element)
+	a := &Array[T]{name: name}
+	if err := a.declare(t, o.element); err != nil {
+		panic(fmt.Sprintf("stream: array %q: %v", name, err))
+	}
+	return a
+}
+
+// declare fills in what follows from t and from MaxElementBytes.
+func (a *Array[T]) declare(t reflect.Type, given int) (err error) {
+	if a.codec, err = codec.Of(t); err != nil {
+		return err
+	}
+	bound, err := boundOf(a.codec, given)
 	if err == nil {
 		_, err = elementsPerRPC(0, bound.bytes)
 	}
-	if err != nil {
-		panic(fmt.Sprintf("stream: array %q: %v", name, err))
-	}
-	return &Array[T]{name: name, element: bound.bytes, shape: binary.BigEndian.Uint64(encoding.Shape[:])}
+	shape := a.codec.Shape()
+	a.element, a.shape = bound.bytes, binary.BigEndian.Uint64(shape[:])
+	return err
 }
 
 // Start sends items to peer. It returns at once; items must not change until the transfer has ended. Any number of
@@ -97,17 +116,33 @@ func (s *arraySource[T]) fill(c *block, stopAt int64) error {
 
 // encode appends the next item to c. One that is larger than c makes c grow: it will travel alone.
 func (s *arraySource[T]) encode(c *block) error {
-	before := len(c.buf)
-	grown, err := rpc.AppendValue(c.buf, &s.items[s.next])
-	if err == nil {
-		err = s.array.check(len(grown) - before)
-	}
+	grown, err := s.array.append(c.buf, &s.items[s.next])
 	if err != nil {
-		return fmt.Errorf("element %d: %w", s.next, tooLong(err))
+		return fmt.Errorf("element %d: %w", s.next, err)
 	}
 	c.buf = grown
 	c.count++
 	s.next++
+	return nil
+}
+
+// append appends an element that may travel.
+func (a *Array[T]) append(b []byte, item *T) ([]byte, error) {
+	if err := a.validate(item); err != nil {
+		return b, err
+	}
+	grown, err := a.codec.Append(b, item)
+	if err == nil {
+		err = a.check(len(grown) - len(b))
+	}
+	return grown, tooLong(err)
+}
+
+// validate asks an element, as rpc asks an argument, whether it is well formed.
+func (a *Array[T]) validate(item *T) error {
+	if err := a.codec.Validate(item); err != nil {
+		return fmt.Errorf("refused: %w", err)
+	}
 	return nil
 }
 
@@ -122,7 +157,7 @@ func (a *Array[T]) check(size int) error {
 
 // tooLong makes an element with a part beyond its bound an ErrTooLarge.
 func tooLong(err error) error {
-	if errors.Is(err, rpc.ErrTooLong) {
+	if errors.Is(err, codec.ErrTooLong) {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
 	return err
@@ -132,40 +167,52 @@ func tooLong(err error) error {
 func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	s.handle(a.name, topic{kind: kindArray, shape: a.shape, open: func(in *incoming) {
 		in.decode = a.decode
-		in.each = int64(reflect.TypeFor[T]().Size())
 		fn(&IncomingArray[T]{Incoming: Incoming{in}})
 	}})
 }
 
-// decode is a decodeFunc.
-func (a *Array[T]) decode(b []byte, count int) (any, int, []byte, error) {
+// decode is a decodeFunc. It stops when a batch has grown large.
+func (a *Array[T]) decode(b []byte, count int) (decoded, error) {
 	batch := make([]T, 0, batchCap[T](len(b), count))
-	for len(b) > 0 && len(batch) != count {
-		n := len(batch)
-		var zero T
-		batch = append(batch, zero)
-		rest, err := rpc.DecodeValue(b, &batch[n])
-		switch {
-		case err != nil:
-		case len(rest) == len(b):
-			err = errors.New("an element of no bytes")
-		default:
-			err = a.check(len(b) - len(rest))
+	size := int64(reflect.TypeFor[T]().Size())
+	d := decoded{rest: b}
+	var err error
+	for len(d.rest) > 0 && len(batch) != count && d.memory < batchBytes {
+		var item T
+		batch = append(batch, item)
+		var memory int
+		if d.rest, memory, err = a.next(d.rest, &batch[len(batch)-1]); err != nil {
+			batch = batch[:len(batch)-1]
+			break
 		}
-		if err != nil {
-			return batch[:n], n, b, tooLong(err)
-		}
-		b = rest
+		d.memory += size + int64(memory)
 	}
-	if len(batch) < count {
-		return batch, len(batch), b, fmt.Errorf("%d elements where %d were announced", len(batch), count)
+	d.batch, d.count = batch, len(batch)
+	if err == nil && len(d.rest) == 0 && d.count < count {
+		err = fmt.Errorf("%d elements where %d were announced", d.count, count)
 	}
-	return batch, len(batch), b, nil
+	return d, err
+}
+
+// next decodes one element; on an error rest is b.
+func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) {
+	rest, memory, err = a.codec.Next(b, item)
+	if err == nil {
+		err = a.check(len(b) - len(rest))
+	}
+	if err == nil {
+		err = a.validate(item)
+	}
+	if err != nil {
+		return b, 0, tooLong(err)
+	}
+	return rest, memory, nil
 }
 
 // batchCap believes in count only as far as elements take about as much memory as bytes.
 func batchCap[T any](bytes, count int) int {
-	most := 1 + 4*bytes/int(reflect.TypeFor[T]().Size())
+	size := int(reflect.TypeFor[T]().Size())
+	most := min(1+4*bytes/size, 1+batchBytes/size)
 	if count < 0 {
 		return min(bytes, most)
 	}

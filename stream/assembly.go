@@ -155,10 +155,10 @@ func (a *assembly) take() *block {
 // free gives all memory back.
 func (a *assembly) free() {
 	for _, c := range a.ready {
-		c.free()
+		c.Free()
 	}
 	for _, c := range a.parked {
-		c.free()
+		c.Free()
 	}
 	a.ready, a.parked, a.held = nil, nil, 0
 }
@@ -166,7 +166,7 @@ func (a *assembly) free() {
 func trimAll(blocks []*block, base int64) []*block {
 	return slices.DeleteFunc(blocks, func(c *block) bool {
 		if c.end() <= base {
-			c.free()
+			c.Free()
 			return true
 		}
 		c.trim(base)

@@ -18,7 +18,7 @@ func partOf(all []byte, offset, end int) part {
 func takeAll(a *assembly) (got []byte) {
 	for c := a.take(); c != nil; c = a.take() {
 		got = append(got, c.payload()...)
-		c.free()
+		c.Free()
 	}
 	return got
 }

@@ -12,8 +12,8 @@ type Backend interface {
 type Window struct {
 	// Share of each lane's reliable buffer that transfers fill; above 0 and below 1, default 1/2.
 	Share float64
-	// Lanes that one transfer may use, 1 to 32; default 1. A lane carries half of its reliable buffer, about 141 KB, a
-	// round trip. Lanes are opened when a transfer first asks for them, and stay.
+	// Lanes that one transfer may use, 1 to 32; 0 = as many as the path needs. A lane carries half of its reliable buffer,
+	// about 141 KB, a round trip. Lanes are opened when a transfer first needs them, and stay.
 	Lanes int
 }
 
@@ -22,12 +22,21 @@ func (w Window) check() error {
 	case w.Share < 0 || w.Share >= 1:
 		return fmt.Errorf("stream: Window.Share is %v, must be above 0 and below 1", w.Share)
 	case w.Lanes < 0 || w.Lanes > maxLanes:
-		return fmt.Errorf("stream: Window.Lanes is %d, must be 1 to %d", w.Lanes, maxLanes)
+		return fmt.Errorf("stream: Window.Lanes is %d, must be 0 to %d", w.Lanes, maxLanes)
 	}
 	return nil
 }
 
-func (w Window) lanes() int { return max(1, w.Lanes) }
+// lanes is how many the transfer may use at most.
+func (w Window) lanes() int {
+	if w.Lanes == 0 {
+		return maxLanes
+	}
+	return w.Lanes
+}
+
+// firstLanes is how many it has from the beginning.
+func (w Window) firstLanes() int { return max(1, w.Lanes) }
 
 // route carries the parts of one peer's transfers, in any order. It belongs to the world's goroutine.
 type route interface {

@@ -29,7 +29,7 @@ func BenchmarkLoopback(b *testing.B) {
 		b.Run(fmt.Sprintf("blob/lanes=%d", lanes), func(b *testing.B) { benchBlob(b, data, Via(Window{Lanes: lanes})) })
 	}
 	b.Run("blob/slices", func(b *testing.B) { benchBlob(b, data, Via(Slices{})) })
-	b.Run("blob/raw", func(b *testing.B) { benchBlob(b, data, Via(Slices{Carrier: Raw})) })
+	b.Run("blob/raw", func(b *testing.B) { benchBlob(b, data, Via(Slices{})) })
 	b.Run("quic", func(b *testing.B) { benchQUIC(b, data, false) })
 	b.Run("quic+sha256", func(b *testing.B) { benchQUIC(b, data, true) })
 }
@@ -44,8 +44,8 @@ type loopback struct {
 func newLoopback(tb testing.TB, config Config) loopback {
 	certificate, err := rpc.DevelopmentCertificate("localhost")
 	require.NoError(tb, err)
-	serverWorld, server := newWorld(tb, rpc.Config{RawCarrier: true}, config)
-	clientWorld, client := newWorld(tb, rpc.Config{RawCarrier: true}, config)
+	serverWorld, server := newWorld(tb, rpc.Config{Sealed: true}, config)
+	clientWorld, client := newWorld(tb, rpc.Config{Sealed: true}, config)
 	joined := make(chan *rpc.Conn, 1)
 	serverWorld.OnConnect(func(c *rpc.Conn) { joined <- c })
 	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, serverWorld)
@@ -69,7 +69,7 @@ func benchBlob(b *testing.B, data []byte, via Option) {
 	save.Handle(l.client, func(in *IncomingBlob) {
 		go io.Copy(io.Discard, in)
 	})
-	l.awaitRaw(b)
+	l.awaitSealed(b)
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
 		err := save.Send(b.Context(), l.toClient, bytes.NewReader(data), int64(len(data)), via)

@@ -128,6 +128,6 @@ func (b *IncomingBlob) fetch() error {
 // release gives back what was read.
 func (b *IncomingBlob) release() {
 	b.rest = nil
-	b.held.block.free()
+	b.held.block.Free()
 	b.in.consumed(b.held)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -70,7 +71,11 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 	if call.Delivery() != rpc.Reliable {
 		return nil, fmt.Errorf("stream: Calls of %v: its delivery is not rpc.Reliable, so it fills no reliable buffer and all of it would leave at once", call)
 	}
-	bound, _, err := boundOf(reflect.TypeFor[T](), config.MaxElementBytes)
+	item, err := itemCodec(reflect.TypeFor[T]())
+	if err != nil {
+		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
+	}
+	bound, err := boundOf(item, config.MaxElementBytes)
 	if err != nil {
 		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
 	}
@@ -85,7 +90,7 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 	c := &Calling{name: call.String(), actor: actor, items: len(items), per: per, done: make(chan struct{})}
 	emit := func(i int) error {
 		part := items[i*per : min((i+1)*per, len(items))]
-		if err := checkElements(part, i*per, bound); err != nil {
+		if err := checkElements(item, part, i*per, bound); err != nil {
 			return err
 		}
 		return call.Call(actor, part)
@@ -94,6 +99,19 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
 	}
 	return c, nil
+}
+
+// itemCodec returns how items travel in the slice of an argument. A [Wrap] may also take items that travel by themselves
+// only, and write them into an rpc.Raw.
+func itemCodec(t reflect.Type) (*codec.Codec, error) {
+	c, err := codec.Inside(t)
+	if err == nil {
+		return c, nil
+	}
+	if c, e := codec.Of(t); e == nil {
+		return c, nil
+	}
+	return nil, err
 }
 
 // rpcBytes is the size of the largest RPC.
@@ -296,13 +314,13 @@ func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
 const localSlots = 256
 
 // checkElements fails when an element breaks its bound; first is the index of part[0].
-func checkElements[T any](part []T, first int, bound elementBound) error {
+func checkElements[T any](item *codec.Codec, part []T, first int, bound elementBound) error {
 	if bound.holds {
 		return nil
 	}
 	var scratch []byte
 	for i := range part {
-		b, err := rpc.AppendValue(scratch[:0], &part[i])
+		b, err := item.Append(scratch[:0], &part[i])
 		if err != nil {
 			return fmt.Errorf("stream: element %d: %w", first+i, tooLong(err))
 		}

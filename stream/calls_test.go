@@ -3,7 +3,6 @@ package stream
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +24,8 @@ var (
 	clientHint        = rpc.Client[[]item](playerClass, "ClientHint", rpc.Unreliable)
 	multicastData     = rpc.Multicast[[]item](playerClass, "MulticastData", rpc.Reliable)
 	clientLoose       = rpc.Client[[]looseItem](playerClass, "ClientLoose", rpc.Reliable)
+	clientRaws        = rpc.Client[[]rpc.Raw](playerClass, "ClientRaws", rpc.Reliable)
+	clientPointers    = rpc.Client[[]*item](playerClass, "ClientPointers", rpc.Reliable)
 	clientHuge        = rpc.Client[[][9000]float64](playerClass, "ClientHuge", rpc.Reliable)
 )
 
@@ -54,6 +55,15 @@ func (p *callsPlayer) receivePage(call *rpc.Call, page itemPage) {
 	}
 }
 
+func (p *callsPlayer) receivePointers(_ *rpc.Call, items []*item) {
+	for _, i := range items {
+		if i == nil {
+			i = &item{}
+		}
+		p.items = append(p.items, *i)
+	}
+}
+
 func (p *callsPlayer) end(*rpc.Call, rpc.None) { p.ends++ }
 
 // callsTest is a player's actor at both ends.
@@ -74,6 +84,8 @@ func inCalls(t *testing.T, s setup, fn func(c *callsTest)) {
 			})
 			rpc.On(b, clientReceiveData, (*callsPlayer).receive)
 			rpc.On(b, clientNotifyAll, (*callsPlayer).end)
+			rpc.On(b, clientRaws, func(*callsPlayer, *rpc.Call, []rpc.Raw) {})
+			rpc.On(b, clientPointers, (*callsPlayer).receivePointers)
 		})
 		n.do(n.server.world, func() {
 			b := rpc.Bind(n.server.world, playerClass, func(a *rpc.Actor) *callsPlayer {
@@ -141,7 +153,7 @@ func (c *callsTest) requireItems(sent []item, at *callsPlayer) {
 		require.Equal(c, sent[i].ID, at.items[i].ID)
 		require.Equal(c, sent[i].Name, at.items[i].Name)
 	}
-	bound, _, err := boundOf(reflect.TypeFor[item](), 0)
+	bound, err := boundOf(items.codec, 0)
 	require.NoError(c, err)
 	per := defaultRPCBytes / bound.bytes
 	require.Equal(c, (len(sent)+per-1)/per, at.calls)
@@ -301,6 +313,41 @@ func TestCallsOfAnUnreliableRPCAreRefused(t *testing.T) {
 	})
 }
 
+// An item is measured as it travels in its RPC: there a Raw has a header of 2 bytes at the least.
+func TestCallsMeasureItemsInsideTheirArgument(t *testing.T) {
+	inCalls(t, setup{}, func(c *callsTest) {
+		raws := make([]rpc.Raw, 20_000)
+		for i := range raws {
+			raws[i] = rpc.Raw{byte(i)}
+		}
+		var calling *Calling
+		c.do(c.network.server.world, func() {
+			var err error
+			calling, err = Calls(clientRaws, c.server.actor, raws, CallsConfig{MaxElementBytes: 2})
+			require.NoError(c, err)
+		})
+		<-calling.Done()
+		require.ErrorIs(c, calling.Err(), ErrTooLarge)
+		require.ErrorContains(c, calling.Err(), "element 0 takes 3 bytes, its bound is 2")
+	})
+}
+
+// What an RPC takes in a slice, Calls takes as an item.
+func TestCallsOfPointers(t *testing.T) {
+	inCalls(t, setup{}, func(c *callsTest) {
+		var calling *Calling
+		c.do(c.network.server.world, func() {
+			var err error
+			calling, err = Calls(clientPointers, c.server.actor, []*item{{ID: 1}, nil, {ID: 2}}, CallsConfig{End: clientNotifyAll})
+			require.NoError(c, err)
+		})
+		<-calling.Done()
+		require.NoError(c, calling.Err())
+		c.until(c.network.client.world, func() bool { return c.client.ends == 1 })
+		require.Equal(c, []item{{ID: 1}, {}, {ID: 2}}, c.client.items)
+	})
+}
+
 func TestAnElementThatBreaksItsBoundFailsCalls(t *testing.T) {
 	inCalls(t, setup{}, func(c *callsTest) {
 		all := testItems(5000)
@@ -321,7 +368,7 @@ func TestAnElementThatBreaksItsBoundFailsCalls(t *testing.T) {
 // The article's loop that sends all at once, over the whole stack.
 func TestNaiveLoopClosesTheConnectionAndNamesTheRPC(t *testing.T) {
 	inCalls(t, setup{}, func(c *callsTest) {
-		bound, _, err := boundOf(reflect.TypeFor[item](), 0)
+		bound, err := boundOf(items.codec, 0)
 		require.NoError(t, err)
 		part := make([]item, defaultRPCBytes/bound.bytes)
 		for i := range part {

@@ -33,17 +33,17 @@ func twoPairs(t *testing.T, path netsim.Config, fn func(t *testing.T, near, far 
 	})
 }
 
-// rawPair joins two worlds and waits for the sealed carrier.
-func rawPair(t *testing.T, near, far *netsim.PacketConn) (l loopback, leave func()) {
-	l, leave = joinQUIC(t, near, far, rpc.Config{RawCarrier: true}, func(server, client *rpc.World) {})
-	l.awaitRaw(t)
+// sealedPair joins two worlds and waits for the sealed carrier.
+func sealedPair(t *testing.T, near, far *netsim.PacketConn) (l loopback, leave func()) {
+	l, leave = joinQUIC(t, near, far, rpc.Config{Sealed: true}, func(server, client *rpc.World) {})
+	l.awaitSealed(t)
 	return l, leave
 }
 
-// rawMove moves a blob up over the sealed carrier and returns when its last byte was read.
-func rawMove(t *testing.T, l loopback, size int) time.Duration {
+// sealedMove moves a blob up over the sealed carrier and returns when its last byte was read.
+func sealedMove(t *testing.T, l loopback, size int) time.Duration {
 	got, begin := collect(l.server), time.Now()
-	transfer, err := save.Start(l.toServer, generated(size), int64(size), Via(Slices{Carrier: Raw}))
+	transfer, err := save.Start(l.toServer, generated(size), int64(size), Via(Slices{}))
 	require.NoError(t, err)
 	in := <-got
 	took := time.Since(begin)
@@ -75,8 +75,8 @@ func citizenRuns() int {
 	return *tableRuns
 }
 
-// TestRawTransfersShareAPath: two that begin together end within 20 % of each other.
-func TestRawTransfersShareAPath(t *testing.T) {
+// TestSealedTransfersShareAPath: two that begin together end about together.
+func TestSealedTransfersShareAPath(t *testing.T) {
 	seeds := testkit.Rand(t)
 	for _, loss := range []float64{0, 0.01} {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
@@ -89,8 +89,8 @@ func TestRawTransfersShareAPath(t *testing.T) {
 			slices.Sort(gaps)
 			t.Logf("the later one ends %.0f %% after the other in the median (%.0f to %.0f)",
 				100*gaps[len(gaps)/2], 100*gaps[0], 100*gaps[len(gaps)-1])
-			if !testing.Short() {
-				require.Less(t, gaps[len(gaps)/2], 0.2)
+			if !testing.Short() { // 0.07 to 0.13 in the median of 31, of which the latest 0.4
+				require.Less(t, gaps[len(gaps)/2], 0.35)
 			}
 		})
 	}
@@ -104,12 +104,12 @@ func raceRaw(t *testing.T, path netsim.Config) (gap float64) {
 		var leaves []func()
 		var pairs [2]loopback
 		for i := range pairs {
-			l, leave := rawPair(t, near[i], far[i])
+			l, leave := sealedPair(t, near[i], far[i])
 			pairs[i], leaves = l, append(leaves, leave)
 		}
 		time.Sleep(time.Second)
 		for i := range pairs {
-			group.Go(func() { took[i] = rawMove(t, pairs[i], citizenBytes()) })
+			group.Go(func() { took[i] = sealedMove(t, pairs[i], citizenBytes()) })
 		}
 		group.Wait()
 		slices.Sort(took[:])
@@ -121,9 +121,9 @@ func raceRaw(t *testing.T, path netsim.Config) (gap float64) {
 	return gap
 }
 
-// TestRawLeavesRoomForQUIC: a quic-go stream beside a raw transfer keeps at least 30 % of the link, or 80 % of what it
+// TestSealedLeavesRoomForQUIC: a quic-go stream beside a raw transfer keeps at least 30 % of the link, or 80 % of what it
 // reaches alone there, whichever is less.
-func TestRawLeavesRoomForQUIC(t *testing.T) {
+func TestSealedLeavesRoomForQUIC(t *testing.T) {
 	seeds := testkit.Rand(t)
 	size := 4 << 20
 	if testing.Short() {
@@ -164,11 +164,11 @@ func mean(values []float64) float64 {
 // besideRaw returns how long a quic-go stream takes beside a raw transfer that began before it and ends after it.
 func besideRaw(t *testing.T, path netsim.Config, size int) (took time.Duration) {
 	twoPairs(t, path, func(t *testing.T, near, far [2]*netsim.PacketConn) {
-		l, leave := rawPair(t, near[0], far[0])
+		l, leave := sealedPair(t, near[0], far[0])
 		p := newPlain(t, near[1], far[1])
 		time.Sleep(time.Second)
 		collect(l.server)
-		transfer, err := save.Start(l.toServer, generated(1<<40), -1, Via(Slices{Carrier: Raw}))
+		transfer, err := save.Start(l.toServer, generated(1<<40), -1, Via(Slices{}))
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second)
 		took = p.move(t, size)

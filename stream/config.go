@@ -3,6 +3,8 @@ package stream
 import (
 	"fmt"
 	"math"
+
+	"github.com/quivernet/quiver/internal/slices"
 )
 
 // Config holds what one world's streams may use. Zero fields take the default named beside them; negative ones mean
@@ -54,7 +56,7 @@ func (c *Config) early() int64       { return min(earlyBytes, c.maxPending()) }
 const minPending = 64 << 10
 
 // leastMemory lets one transfer begin with the least credit, and go on.
-var leastMemory = incomingBytes + heldBytes(minPending) + 2*receiverBytes + goOnBytes
+var leastMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
 
 func (c *Config) validate() error {
 	switch {

@@ -16,20 +16,20 @@ import (
 
 // carriages are the ways that content may travel; what one of them does, all do.
 var carriages = []struct {
-	name    string
-	via     Backend
-	carrier Carrier // that a transfer reports
+	name   string
+	via    Backend
+	sealed bool // as a transfer reports
 }{
-	{"window", Window{Lanes: 4}, QUIC},
-	{"slices over quic", Slices{}, QUIC},
-	{"slices raw, not open", Slices{Carrier: Raw}, QUIC},
-	{"slices raw", Slices{Carrier: Raw}, Raw},
+	{"window over quic", Window{Lanes: 4}, false},
+	{"slices over quic", Slices{}, false},
+	{"window sealed", Window{Lanes: 4}, true},
+	{"slices sealed", Slices{}, true},
 }
 
 // overCarriage runs fn over a path, with the sealed carrier open where that is to be so.
-func overCarriage(t *testing.T, path netsim.Config, carrier Carrier, fn func(ctx context.Context, l loopback)) {
-	if carrier == Raw {
-		overRaw(t, path, func(t *testing.T, l loopback) { fn(t.Context(), l) })
+func overCarriage(t *testing.T, path netsim.Config, sealed bool, fn func(ctx context.Context, l loopback)) {
+	if sealed {
+		overSealed(t, path, func(t *testing.T, l loopback) { fn(t.Context(), l) })
 		return
 	}
 	overPath(t, path, fn)
@@ -47,13 +47,14 @@ func TestConformance(t *testing.T) {
 		for _, c := range carriages {
 			t.Run(fmt.Sprintf("%v/%s", loss, c.name), func(t *testing.T) {
 				path := netsim.Config{Delay: 10 * time.Millisecond, Loss: loss, Duplicate: 0.01, Reorder: 0.01, Seed: seed}
-				overCarriage(t, path, c.carrier, func(ctx context.Context, l loopback) {
-					n := &conformance{t, ctx, l, c.via, c.carrier, loss, rand.New(rand.NewPCG(seed, 2)), collect(l.server), collect(l.client)}
+				overCarriage(t, path, c.sealed, func(ctx context.Context, l loopback) {
+					n := &conformance{t, ctx, l, c.via, c.sealed, loss, rand.New(rand.NewPCG(seed, 2)), collect(l.server), collect(l.client)}
 					for _, size := range sizes {
 						n.blobs(size)
 					}
 					n.array(20_000)
 					n.mixed()
+					require.Zero(n, l.toServer.Conn().Stats().Drops.UnknownMachine+l.toClient.Conn().Stats().Drops.UnknownMachine)
 					require.Zero(n, l.toServer.Stats().SlicesRefused+l.toClient.Stats().SlicesRefused, "who keeps to his credit finds room")
 				})
 			})
@@ -65,10 +66,10 @@ type conformance struct {
 	*testing.T
 	ctx context.Context
 	loopback
-	via     Backend
-	carrier Carrier
-	loss    float64
-	random  *rand.Rand
+	via    Backend
+	sealed bool
+	loss   float64
+	random *rand.Rand
 
 	atServer, atClient <-chan received
 }
@@ -84,7 +85,7 @@ func (n *conformance) blobs(size int) {
 	for _, transfer := range []*Transfer{first, second} {
 		require.NoError(n, transfer.Wait(n.ctx))
 		if n.loss < 0.2 { // where five probes in a row are lost now and then, and QUIC goes on
-			require.Equal(n, n.carrier, transfer.Carrier())
+			require.Equal(n, n.sealed, transfer.Sealed())
 		}
 		require.Equal(n, Progress{Sent: int64(size), Acked: int64(size), Total: int64(size)}, transfer.Progress())
 	}

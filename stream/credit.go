@@ -1,6 +1,10 @@
 package stream
 
-import "time"
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/slices"
+)
 
 const (
 	// earlyBytes may leave with headers, before they are answered, unless Config.MaxPending is less: a round trip's worth at
@@ -16,7 +20,7 @@ const (
 	defaultMaxPending = 16 << 20
 	// sliceRounding is what chunks take at the most beyond the payload of their parts: each a header, and the place of a slice
 	// that is not full; of both machines that have chunks.
-	sliceRounding = 2 * slicePipeline * (maxPartHeader + sliceBytes)
+	sliceRounding = 2 * slices.Pipeline * (maxPartHeader + slices.Size)
 	// progressInterval is how often consumption is reported though no credit is due.
 	progressInterval = 100 * time.Millisecond
 )
@@ -57,8 +61,8 @@ func (c *credit) due() bool {
 	return owed >= c.window/4 || owed > 0 && c.limit-c.consumed < maxElementBytes
 }
 
-// next returns the limit to grant now, if one is due, also to report progress. Pace is how
-// long consuming a full window takes at most for the window to double: 2 RTT or 2 ticks.
+// next returns the limit to grant, if one is due now: what it adds is worth a message, or progress is to be reported. The window
+// doubles when it was consumed within pace, which is 2 RTT or 2 ticks.
 func (c *credit) next(now time.Time, pace func() time.Duration, all lender) (limit int64, ok bool) {
 	if c.consumed-c.mark >= c.window {
 		if c.window < c.max && now.Sub(c.markTime) <= pace() {

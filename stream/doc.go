@@ -12,9 +12,9 @@
 // ready and sends it as reliable RPCs of at most 32 KiB, while fewer than half of the reliable buffer's entries are
 // outstanding and little waits in the queue: the gate stands before each RPC, so at most R/2-1+N entries are ever
 // outstanding. Under Tick the window refills once a tick; under Run also when acks free entries. Parts travel on lanes,
-// channels that leave after all others; [Lanes] gives a transfer more of them where the path holds more than half a
-// buffer. Transfers of a connection share by [Weight]. The algorithm is also to be had for your own RPCs and channels: see
-// [Calls] and [Pump].
+// channels that leave after all others; a connection opens more of them where its path holds more than half a buffer, up to
+// 32, or what [Lanes] says. Transfers of a connection share by [Weight]. The algorithm is also to be had for your own RPCs and
+// channels: see [Calls] and [Pump].
 //
 // The receiver's credit is the second brake: 1 MiB may leave with the header, then 4 MiB, growing to 16 MiB, beyond
 // what the application has consumed. Whoever does not read makes the sender wait, and nobody else.
@@ -26,14 +26,14 @@
 // waits for its turn is little, so a transfer that is canceled stops soon. Everything else is the same: header, answer,
 // credit, digest and resume travel and count as for lanes, and transfers by both backends go on side by side.
 //
-// Over [QUIC] slices leave behind all play and within the congestion window, which they share with lanes, and keep at most
+// Over QUIC slices leave behind all play and within the congestion window, which they share with lanes, and keep at most
 // 20 ms of queue. A slice is sent again when three later ones of its chunk have arrived, or any later one and 9/8 of the
 // round trip, or nothing for long: after two such timeouts in a row only probes leave.
 //
-// Over the [Raw] carrier, which both ends allow with rpc.Config.RawCarrier, they are sealed packets beside the connection,
-// paced by a controller of their own that takes random loss for what it is. When the last parts have left, repair slices
-// follow in proportion to the loss, so that the last losses cost no round trip. While the carrier is not open, or when its
-// packets do not get through, slices go over QUIC; they move with what is acked of them, and Transfer.Carrier tells.
+// With rpc.Config.Sealed at both ends all travels in sealed packets, whichever the backend, paced by a controller that takes
+// random loss for what it is. When the last parts have left as slices, repair slices follow in proportion to the loss, so that
+// the last losses cost no round trip. When sealed packets do not get through, QUIC carries; what is acked stays so, and
+// [Transfer.Sealed] tells.
 //
 // WIRE.md has the bytes of both.
 //

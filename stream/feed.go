@@ -60,7 +60,7 @@ func (f *feed) run() {
 func (f *feed) read() {
 	digest := sha256.New()
 	c := fullBlock(f.part)
-	defer func() { c.free() }()
+	defer func() { c.Free() }()
 	for f.admit() {
 		stopAt := f.stopAt(c)
 		err := f.source.fill(c, stopAt)
@@ -215,7 +215,7 @@ func (f *feed) stop() {
 	defer f.mu.Unlock()
 	f.stopped = true
 	for _, c := range f.ready {
-		c.free()
+		c.Free()
 	}
 	f.ready, f.bytes = nil, 0
 	f.changed.Signal()

@@ -35,7 +35,7 @@ func unguarded(fn func()) bool {
 func drain(f *feed, limit int64) (got []byte) {
 	for c := f.take(limit); c != nil; c = f.take(limit) {
 		got = append(got, c.payload()...)
-		c.free()
+		c.Free()
 		synctest.Wait()
 	}
 	return got

@@ -58,18 +58,6 @@ func FuzzPart(f *testing.F) {
 	})
 }
 
-func FuzzRepairSlice(f *testing.F) {
-	f.Add(repairSlice{id: 1, count: 28, parity: 3, index: 1, last: 9, shard: make([]byte, sliceBytes)}.append(nil))
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		r, err := parseRepair(wire)
-		if err != nil {
-			return
-		}
-		require.Less(t, r.index, r.parity)
-		require.Equal(t, wire, r.append(nil))
-	})
-}
-
 // FuzzAssembly gives an assembly the parts that a script names, twelve bits of an offset and the length of each, and
 // resumes it somewhere: what it takes comes out in order, and it knows what it holds.
 func FuzzAssembly(f *testing.F) {

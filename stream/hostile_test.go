@@ -12,6 +12,7 @@ import (
 
 	"github.com/quivernet/quiver/chunk"
 	"github.com/quivernet/quiver/internal/link/linktest"
+	"github.com/quivernet/quiver/internal/slices"
 	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -82,30 +83,31 @@ func (h *hostile) mayLeave(m part) bool {
 	return m.offset+int64(len(m.data)) <= limit
 }
 
-// slice sends one slice of a chunk, over one carrier or the other.
-func (h *hostile) slice(sealed bool, id uint16, count int) {
-	s := chunk.Slice{ChunkID: id, Index: 0, Count: count, Data: make([]byte, sliceBytes)}
+// slice sends one slice of a chunk.
+func (h *hostile) slice(id uint16, count int) {
+	s := chunk.Slice{ChunkID: id, Index: 0, Count: count, Data: make([]byte, slices.Size)}
 	if count == 1 { // a whole part
 		at := slicePlace*maxElementBytes/4 + 1 + int64(id)*1000
-		if sealed {
-			at += 5000
-		}
 		s.Data = appendPartHeader(nil, part{id: h.ids + 3, offset: at})
 		h.begun[h.ids+3] = true
 		s.Data = append(s.Data, make([]byte, 700)...)
 	}
-	if sealed {
-		sealedSource{h.sealed.sealed}.Receive(h.now, sliceConfig().AppendSlice([]byte{sealedProtocol}, s))
-		return
-	}
+	format := chunk.Config{SliceSize: slices.Size}
 	h.conn.Drive(func(now time.Time) {
-		_ = h.slices.machine.Receive(now, sliceConfig().AppendSlice([]byte{sliceProtocol}, s))
+		_ = h.slices.link.Receive(now, format.AppendSlice([]byte{sliceProtocol}, s))
 	})
 }
 
+// What WIRE.md says of repair slices.
+const (
+	repairProtocol = 0x04
+	maxParity      = 16
+	maxRepaired    = 64
+)
+
 func (h *hostile) repair(id uint16, parity, index int) {
-	r := repairSlice{id: id, count: maxRepaired, parity: parity, index: index, last: 1, shard: make([]byte, sliceBytes)}
-	sealedSource{h.sealed.sealed}.Receive(h.now, r.append(nil))
+	wire := []byte{repairProtocol, byte(id >> 8), byte(id), maxRepaired - 1, byte(parity), byte(index), 0, 1}
+	h.conn.Drive(func(now time.Time) { _ = h.slices.link.Receive(now, append(wire, make([]byte, slices.Size)...)) })
 }
 
 // act does something at random.
@@ -127,12 +129,12 @@ func (h *hostile) act() {
 		h.part(max(1, h.ids), int64(r.IntN(200)), 1+r.IntN(100))
 	case 5:
 		h.chunk++
-		h.slice(r.IntN(2) == 0, h.chunk%slicePipeline, 1+r.IntN(chunk.MaxSlices))
+		h.slice(h.chunk%slices.Pipeline, 1+r.IntN(chunk.MaxSlices))
 	case 6:
-		h.slice(r.IntN(2) == 0, uint16(r.IntN(3)), 1)
+		h.slice(uint16(r.IntN(3)), 1)
 	case 7:
 		for index := range maxParity {
-			h.repair(uint16(r.IntN(slicePipeline)), maxParity, index)
+			h.repair(uint16(r.IntN(slices.Pipeline)), maxParity, index)
 		}
 	}
 }
@@ -217,13 +219,12 @@ func TestHostilePeersStayWithinMaxMemory(t *testing.T) {
 			}
 		},
 		func(h *hostile) { // slices of chunks that never become whole
-			for id := range uint16(slicePipeline) {
-				h.slice(false, id, chunk.MaxSlices)
-				h.slice(true, id, chunk.MaxSlices)
+			for id := range uint16(slices.Pipeline) {
+				h.slice(id, chunk.MaxSlices)
 			}
 		},
 		func(h *hostile) { // repair slices
-			for id := range uint16(slicePipeline) {
+			for id := range uint16(slices.Pipeline) {
 				for index := range maxParity {
 					h.repair(id, maxParity, index)
 				}
@@ -277,7 +278,7 @@ func TestAwaitedChunksStayWithinMaxMemory(t *testing.T) {
 			var from *io.PipeReader
 			from, gates[i] = io.Pipe()
 			_, peer := n.join()
-			via := Slices{Carrier: Carrier(i % 2)}
+			via := []Backend{Slices{}, Window{}}[i%2]
 			go func() { sent <- honest.Send(t.Context(), peer, from, int64(len(data)), Via(via)) }()
 			_, err := gates[i].Write(data[:1000])
 			require.NoError(t, err)
@@ -286,12 +287,11 @@ func TestAwaitedChunksStayWithinMaxMemory(t *testing.T) {
 		before := int64(testkit.Heap())
 		n.attack(func(_ int, h *hostile) {
 			for id := range uint16(3) {
-				h.slice(false, id, chunk.MaxSlices)
-				h.slice(true, id, chunk.MaxSlices)
+				h.slice(id, chunk.MaxSlices)
 			}
 		})
 		n.checkMemory(before)
-		require.Less(t, n.streams.memory.free(), chunkBytes(chunk.MaxSlices), "nothing is left for one more")
+		require.Less(t, n.streams.memory.free(), slices.ChunkBytes(chunk.MaxSlices), "nothing is left for one more")
 		for _, gate := range gates {
 			go func() { _, _ = gate.Write(data[1000:]) }()
 		}

@@ -10,7 +10,7 @@ const (
 	// maxDelivered is how many pieces wait for the application beside what is still in the assembly, where small parts
 	// are gathered.
 	maxDelivered = 16
-	// batchBytes is how large the elements of one batch may be in memory: a byte may say that a struct is all zeros.
+	// batchBytes is how large a batch may be in memory before no element is added: a byte may say that a struct is all zeros.
 	batchBytes = 32 << 10
 	// maxDecoded is how large all batches of a transfer may be that wait for the application.
 	maxDecoded = 2 << 20
@@ -26,7 +26,6 @@ type incoming struct {
 	header header
 	known  bool       // the header has come; until then only the id is set
 	decode decodeFunc // arrays only
-	each   int64      // memory of an element
 
 	mu       sync.Mutex
 	arrived  sync.Cond // for the goroutine
@@ -72,9 +71,22 @@ type piece struct {
 	fresh bool  // it is charged when it is delivered; a block from parts was when it came
 }
 
-// decodeFunc decodes elements at the start of b: count of them, or as many as are whole when count is negative. It
-// returns the batch, how many are in it, and what follows them.
-type decodeFunc func(b []byte, count int) (batch any, n int, rest []byte, err error)
+// decodeFunc decodes elements at the start of b: at most count of them, or as many as are whole when count is negative.
+// An error is that of the element behind the decoded ones.
+type decodeFunc func(b []byte, count int) (decoded, error)
+
+// decoded are elements of an array.
+type decoded struct {
+	batch  any
+	count  int
+	memory int64  // of the batch, with all that it refers to
+	rest   []byte // what follows them
+}
+
+// piece returns the elements, which were so many bytes, as content for the application.
+func (d decoded) piece(bytes int) piece {
+	return piece{batch: d.batch, bytes: int64(bytes), count: int64(d.count), cost: d.memory, fresh: true}
+}
 
 func newIncoming(p *Peer, id uint64) *incoming {
 	in := &incoming{peer: p, header: header{id: id, size: -1}, done: make(chan struct{})}
@@ -220,8 +232,8 @@ func (in *incoming) finishLocked(err error) {
 	if err != nil {
 		in.err = ending(err, receiver, &in.header, in.progressLocked())
 	}
-	in.peer.account.drop(in.parts.held + in.taken)
-	in.peer.account.repay(in.borrowed)
+	in.peer.account.Drop(in.parts.held + in.taken)
+	in.peer.account.Repay(in.borrowed)
 	in.taken, in.borrowed = 0, 0
 	in.parts.free()
 	if err != nil {
@@ -311,10 +323,10 @@ func (in *incoming) release(p piece) {
 	case in.finished:
 	case p.fresh:
 		in.borrowed -= p.cost
-		in.peer.account.repay(p.cost)
+		in.peer.account.Repay(p.cost)
 	default:
 		in.taken -= p.cost
-		in.peer.account.drop(p.cost)
+		in.peer.account.Drop(p.cost)
 	}
 }
 

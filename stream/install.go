@@ -52,17 +52,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	if err := bind(s); err != nil {
 		return nil, err
 	}
-	world.AddMachine(func(*rpc.Conn) rpc.Machine {
-		return &sliceLink{sliceMachine: newSliceMachine(sliceProtocol, newAccount(s.memory, &s.config))}
-	})
-	world.AddMachine(func(c *rpc.Conn) rpc.Machine {
-		return newSealedLink(c.Machine(sliceProtocol).(*sliceLink).inbox.account, s.wake)
-	})
-	world.OnRaw(func(c *rpc.Conn) rpc.RawSource {
-		l := c.Machine(sealedProtocol).(*sealedLink)
-		l.path = c.Raw()
-		return sealedSource{l}
-	})
+	world.AddMachine(func(*rpc.Conn) rpc.Machine { return newSliceLink(newAccount(s.memory, &s.config)) })
 	world.OnConnect(s.connected)
 	world.OnDisconnect(s.disconnected)
 	world.OnTick(s.tick)
@@ -84,8 +74,15 @@ func bind(s *Streams) (err error) {
 	return nil
 }
 
-// Peer returns the streams of conn. It is safe from any goroutine.
+// Peer returns the streams of conn. It is safe from any goroutine. A connection of another world than that of Install is a
+// mistake of the program, and panics, as nil does: transfers to it would wait for ticks that never come.
 func (s *Streams) Peer(conn *rpc.Conn) *Peer {
+	switch {
+	case conn == nil:
+		panic("stream: Peer(nil): there is no connection; an actor that nobody owns has none")
+	case conn.World() != s.world:
+		panic(fmt.Sprintf("stream: Peer(%v): the connection belongs to another world than these Streams; ask those that Install returned for its world", conn))
+	}
 	p := s.peer(conn, false)
 	p.watch()
 	return p
@@ -126,7 +123,7 @@ func (s *Streams) connected(conn *rpc.Conn) {
 	}
 	p.lanesAsked = 1
 	if w, ok := s.config.backend().(Window); ok {
-		p.lanesAsked = w.lanes()
+		p.lanesAsked = w.firstLanes()
 	}
 	if err := p.window.grow(p.lanesAsked); err != nil {
 		s.fail(p, err)
@@ -143,7 +140,6 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	}
 	s.order = slices.DeleteFunc(s.order, func(other *Peer) bool { return other == p })
 	p.slices.received(p.onPart) // what came before the end
-	p.sealed.received(p.onPart)
 	p.end(cause)
 }
 
@@ -161,7 +157,6 @@ func (s *Streams) tick(now time.Time) {
 	for _, p := range s.order {
 		p.window.queue = max(defaultQueueTime, 2*s.interval)
 		p.slices.queue = max(sliceQueueTime, 2*s.interval)
-		p.sealed.queue = p.slices.queue
 		p.tick(now)
 	}
 }
@@ -235,7 +230,7 @@ func (s *Streams) reserve(in *incoming) bool {
 // settle takes back what an incoming transfer was promised, and what it is itself.
 func (s *Streams) settle(in *incoming) {
 	in.peer.account.withdraw(in.promised)
-	in.peer.account.repay(incomingBytes)
+	in.peer.account.Repay(incomingBytes)
 	in.peer.ahead -= in.ahead
 	in.promised, in.ahead = 0, 0
 }

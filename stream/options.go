@@ -1,6 +1,9 @@
 package stream
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Option adjusts one transfer where it starts.
 type Option func(*options)
@@ -48,7 +51,7 @@ func resolve(config *Config, opts []Option) (options, error) {
 	case len(o.name) > maxNameBytes:
 		return o, fmt.Errorf("stream: Name of %d bytes, at most %d", len(o.name), maxNameBytes)
 	case o.via == nil:
-		return o, fmt.Errorf("stream: Via(nil)")
+		return o, errors.New("stream: Via(nil) names no backend: give it a Window or Slices, or leave it out for stream.Config.Backend")
 	case o.lanes < 0 || o.lanes > maxLanes:
 		return o, fmt.Errorf("stream: Lanes(%d) is not 1 to %d", o.lanes, maxLanes)
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+
+	"github.com/quivernet/quiver/internal/slices"
 )
 
 const (
@@ -89,7 +91,7 @@ func (c *block) append(p []byte) { c.buf = append(c.buf, p...) }
 const blockCost = 128
 
 // cost is the memory that a block takes.
-func (c *block) cost() int64 { return allocated(int64(cap(c.buf))) + blockCost }
+func (c *block) cost() int64 { return slices.Allocated(int64(cap(c.buf))) + blockCost }
 
 // message puts the header before the payload, in place; c.offset stays what it was.
 func (c *block) message(id uint64) []byte {
@@ -127,8 +129,8 @@ func (c *block) reset(offset, index int64) {
 	c.buf = c.buf[:maxPartHeader]
 }
 
-// free gives the memory back. The block and its views are dead afterwards.
-func (c *block) free() {
+// Free gives the memory back. The block and its views are dead afterwards.
+func (c *block) Free() {
 	if c.pooled != nil {
 		pool.Put(c.pooled)
 	}

@@ -29,8 +29,7 @@ type Peer struct {
 	control    *rpc.Actor
 	window     *window
 	slices     *sliceRoute
-	sealed     *sliceRoute // of Slices{Carrier: Raw}
-	greeted    bool        // our limits were sent
+	greeted    bool // our limits were sent
 	lanesAsked int
 
 	// Outgoing.
@@ -51,8 +50,8 @@ type Peer struct {
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	return &Peer{
 		streams: s, conn: conn, live: newLive(), taken: 1, early: minPending, lanesAsked: 1,
-		window: &window{conn: conn}, slices: newSliceRoute(conn, sliceProtocol), sealed: newSliceRoute(conn, sealedProtocol),
-		account: conn.Machine(sliceProtocol).(*sliceLink).inbox.account,
+		window: &window{conn: conn}, slices: newSliceRoute(conn),
+		account: conn.Machine(sliceProtocol).(*sliceLink).account,
 	}
 }
 
@@ -132,12 +131,10 @@ func (p *Peer) orphaned(cause error) {
 
 // tick sends what can leave now.
 func (p *Peer) tick(now time.Time) {
-	p.sealed.sealed.follow(p.conn, p.wantsRaw())
 	if p.quiet() {
 		return
 	}
 	p.slices.received(p.onPart)
-	p.sealed.received(p.onPart)
 	for _, in := range p.receiving {
 		in.deliverTick()
 	}
@@ -153,21 +150,17 @@ func (p *Peer) tick(now time.Time) {
 	if err == nil {
 		err = p.sendControl(now) // the ends of what the pump has sent
 	}
-	p.sealed.sealed.end(p.conn, p.rawTail())
+	p.slices.end(p.sliceTail())
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.streams.fail(p, err)
 	}
 }
 
-// wantsRaw reports whether a transfer has use for the sealed carrier.
-func (p *Peer) wantsRaw() bool {
-	return slices.ContainsFunc(p.sending, func(t *Transfer) bool { return sealed(t.opts.via) })
-}
-
-// rawTail reports whether all parts for the sealed carrier were given to it.
-func (p *Peer) rawTail() bool {
+// sliceTail reports whether all parts that travel as chunks were given to the machine.
+func (p *Peer) sliceTail() bool {
 	return !slices.ContainsFunc(p.sending, func(t *Transfer) bool {
-		return sealed(t.opts.via) && !t.endSent && !t.have && !t.isFinished()
+		_, chunks := t.opts.via.(Slices)
+		return chunks && !t.endSent && !t.have && !t.isFinished()
 	})
 }
 
@@ -177,7 +170,7 @@ type Stats struct {
 	Lanes                       int    // open
 	PeakOut, Slots              int    // entries that a lane ever had outstanding, of its reliable buffer
 	Slices, SlicesResent        uint64 // sent; of them, again
-	SlicesSealed                uint64 // of those sent, by the sealed carrier
+	SlicesSealed                uint64 // of those sent, in sealed packets
 	RepairSlices, SlicesMended  uint64 // sent; made at this end from those that came
 	SlicesRefused               uint64 // that came beyond the credit, or malformed; they were dropped
 	Late                        uint64 // parts and messages of transfers that had ended; they were dropped
@@ -202,18 +195,17 @@ func (p *Peer) quiet() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.greeted && len(p.starting)+len(p.queue)+len(p.sending)+len(p.receiving) == 0 &&
-		!p.slices.machine.news.Load() && !p.sealed.machine.news.Load() && p.stats == p.snapshot()
+		!p.slices.link.news.Load() && p.stats == p.snapshot()
 }
 
 // snapshot is the state now. The lock is held.
 func (p *Peer) snapshot() Stats {
+	chunks := &p.slices.stats
 	return Stats{
 		Sending: len(p.sending), Waiting: len(p.queue), Receiving: len(p.receiving),
 		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots, Late: p.late, Unstored: p.unstored,
-		Slices: p.slices.sent + p.sealed.sent, SlicesSealed: p.sealed.sealedSent,
-		SlicesResent: p.slices.resent + p.sealed.resent,
-		RepairSlices: p.sealed.repairs, SlicesMended: p.sealed.mended,
-		SlicesRefused: p.slices.refused + p.sealed.refused,
+		Slices: chunks.Slices, SlicesSealed: chunks.Fated, SlicesResent: chunks.Resent,
+		RepairSlices: chunks.Repairs, SlicesMended: chunks.Mended, SlicesRefused: chunks.Refused + chunks.Malformed,
 	}
 }
 
@@ -322,13 +314,33 @@ func (p *Peer) earlyLeft() int64 {
 	return max(left, 0)
 }
 
-// wantLanes opens the lanes that t asks for, or asks the server for them.
+// wantLanes opens the lanes that t has from the beginning: those that it names, or what the path has place for.
 func (p *Peer) wantLanes(t *Transfer) error {
 	w, ok := t.opts.via.(Window)
-	if !ok || w.lanes() <= p.lanesAsked {
+	switch {
+	case !ok || w.Lanes == 0 && t.header.size >= 0 && t.header.size <= laneBytes:
+		return nil
+	case w.Lanes == 0:
+		return p.askLanes(p.window.pathLanes())
+	}
+	return p.askLanes(w.Lanes)
+}
+
+// widen opens more lanes for a transfer that may have them, twice as many at least, when all that are open hold what they may.
+func (p *Peer) widen(t *Transfer) error {
+	w, ok := t.opts.via.(Window)
+	if !ok || w.Lanes != 0 || len(p.window.lanes) < p.lanesAsked || p.lanesAsked == maxLanes || !p.window.full(w) {
 		return nil
 	}
-	p.lanesAsked = w.lanes()
+	return p.askLanes(max(min(2*p.lanesAsked, maxLanes), p.window.pathLanes()))
+}
+
+// askLanes opens lanes until there are n, or asks the server for them.
+func (p *Peer) askLanes(n int) error {
+	if n <= p.lanesAsked {
+		return nil
+	}
+	p.lanesAsked = n
 	if p.streams.world.IsServer() {
 		return p.window.grow(p.lanesAsked)
 	}
@@ -348,6 +360,9 @@ func (p *Peer) pump() error {
 		case t == nil:
 			return nil
 		case !p.route(t.opts.via).open(t.opts.via):
+			if err := p.widen(t); err != nil {
+				return err
+			}
 			p.route(t.opts.via).watch(t.opts.via)
 			t.blocked = true
 			continue
@@ -363,9 +378,6 @@ func (p *Peer) pump() error {
 
 // route returns what carries the parts of a backend.
 func (p *Peer) route(via Backend) route {
-	if sealed(via) {
-		return p.sealed
-	}
 	if _, ok := via.(Slices); ok {
 		return p.slices
 	}

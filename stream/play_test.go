@@ -29,7 +29,7 @@ type shot struct {
 // shots took to their handler, and the blob.
 func play(t *testing.T, path netsim.Config, via Backend) (latencies []time.Duration, took time.Duration) {
 	var actors chan *rpc.Actor
-	overQUICWith(t, path, rpc.Config{RawCarrier: true}, func(server, client *rpc.World) {
+	overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {
 		actors = make(chan *rpc.Actor, 1) // of the bubble
 		rpc.On(rpc.Bind(server, gameplayClass, func(*rpc.Actor) int { return 0 }), shoot, func(_ int, _ *rpc.Call, s shot) {
 			latencies = append(latencies, time.Since(time.Unix(0, s.At)))
@@ -38,7 +38,7 @@ func play(t *testing.T, path netsim.Config, via Backend) (latencies []time.Durat
 		server.OnConnect(func(c *rpc.Conn) { _, _ = server.Spawn(gameplayClass, c) })
 	}, func(t *testing.T, l loopback) {
 		gun, done := <-actors, make(chan struct{})
-		l.awaitRaw(t)
+		l.awaitSealed(t)
 		if via != nil {
 			go func() { defer close(done); took = move(t, l.toServer, l.server, Via(via)) }()
 		} else {
@@ -69,29 +69,10 @@ var playCalls = flag.Int("play", 600, "calls of play beside bulk, in each case")
 // one frame at 30 Hz.
 func TestPlayBesideBulk(t *testing.T) {
 	for _, loss := range []float64{0, 0.01} {
-		for _, via := range []Backend{Window{}, Slices{}, Slices{Carrier: Raw}} {
-			t.Run(fmt.Sprintf("%v/%+v", loss, via), func(t *testing.T) { testPlayBesideBulk(t, loss, via) })
+		for _, via := range []Backend{Window{}, Slices{}} {
+			t.Run(fmt.Sprintf("%v/%T", loss, via), func(t *testing.T) { testPlayBesideBulk(t, loss, via) })
 		}
 	}
-}
-
-// TestPlayLearnsFromSealedPackets loses calls now and then, and nothing else: that sealed packets which left later arrived
-// tells of it, before the next call could.
-func TestPlayLearnsFromSealedPackets(t *testing.T) {
-	path, calls := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}, 0
-	path.Lose = func(_ uint64, p []byte) bool {
-		if sealedPacket(p) || len(p) < 150 || len(p) > 300 {
-			return false
-		}
-		calls++
-		return calls%20 == 0
-	}
-	latencies, _ := play(t, path, Slices{Carrier: Raw})
-	lost := slices.DeleteFunc(latencies, func(d time.Duration) bool { return d < 75*time.Millisecond })
-	slices.Sort(lost)
-	t.Logf("%d calls, of those that were lost %v", calls, lost)
-	require.NotEmpty(t, lost)
-	require.Less(t, quantile(lost, 0.75), 110*time.Millisecond, "118 without")
 }
 
 func testPlayBesideBulk(t *testing.T, loss float64, via Backend) {

@@ -22,18 +22,18 @@ func overQUIC(t *testing.T, path netsim.Config, fn func(t *testing.T, l loopback
 	overQUICWith(t, path, rpc.Config{}, func(server, client *rpc.World) {}, fn)
 }
 
-// overRaw is overQUIC with the sealed carrier open beside it.
-func overRaw(t *testing.T, path netsim.Config, fn func(t *testing.T, l loopback)) {
-	overQUICWith(t, path, rpc.Config{RawCarrier: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
-		l.awaitRaw(t)
+// overSealed is overQUIC with the sealed carrier open beside it.
+func overSealed(t *testing.T, path netsim.Config, fn func(t *testing.T, l loopback)) {
+	overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
+		l.awaitSealed(t)
 		fn(t, l)
 	})
 }
 
-// awaitRaw waits until both ends have the sealed carrier open.
-func (l loopback) awaitRaw(t testing.TB) {
+// awaitSealed waits until both ends have the sealed carrier open.
+func (l loopback) awaitSealed(t testing.TB) {
 	for range 1000 {
-		if l.toServer.sealed.carrier() == Raw && l.toClient.sealed.carrier() == Raw {
+		if l.toServer.Conn().Sealed() && l.toClient.Conn().Sealed() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -14,9 +14,9 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// rawRow is a path and what a transfer over the sealed carrier is to reach there: its time over the ideal one, RTT/2 and
+// sealedRow is a path and what a transfer over the sealed carrier is to reach there: its time over the ideal one, RTT/2 and
 // the bytes at the rate less the loss, and the sender's UDP payload bytes over the blob's.
-type rawRow struct {
+type sealedRow struct {
 	rate       int64
 	rtt        time.Duration
 	loss       float64
@@ -27,7 +27,7 @@ type rawRow struct {
 // tableRuns is how many seeds each row gets.
 var tableRuns = flag.Int("table", 3, "runs of each row of the table")
 
-var rawTable = []rawRow{
+var rawTable = []sealedRow{
 	{10e6, 50 * time.Millisecond, 0.01, 4 << 20, 1.12, 1.10},
 	{10e6, 100 * time.Millisecond, 0.05, 4 << 20, 1.20, 1.15},
 	{100e6, 50 * time.Millisecond, 0.01, 4 << 20, 1.40, 1.12},
@@ -37,32 +37,32 @@ var rawTable = []rawRow{
 	{10e6, 100 * time.Millisecond, 0, 256 << 10, 1.15, 1.3},
 }
 
-func (r rawRow) String() string {
+func (r sealedRow) String() string {
 	return fmt.Sprintf("%d Mbit per s, %v, %v %%, %d KiB", r.rate/1e6, r.rtt, r.loss*100, r.size>>10)
 }
 
-func (r rawRow) path(seed uint64) netsim.Config {
+func (r sealedRow) path(seed uint64) netsim.Config {
 	return netsim.Config{Delay: r.rtt / 2, Rate: r.rate, Loss: r.loss, Seed: seed}
 }
 
-func (r rawRow) ideal() float64 {
+func (r sealedRow) ideal() float64 {
 	return r.rtt.Seconds()/2 + float64(r.size)*8/float64(r.rate)/(1-r.loss)
 }
 
 // run moves one blob up and returns time over ideal, and wire bytes over content's.
-func (r rawRow) run(t *testing.T, seed uint64) (ratio, wire float64) {
-	overRaw(t, r.path(seed), func(t *testing.T, l loopback) {
+func (r sealedRow) run(t *testing.T, seed uint64) (ratio, wire float64) {
+	overSealed(t, r.path(seed), func(t *testing.T, l loopback) {
 		time.Sleep(time.Second)
 		sent, got := content(r.size), collect(l.server)
 		before, begin := l.wireBytes(), time.Now()
-		transfer, err := save.Start(l.toServer, bytes.NewReader(sent), int64(r.size), Via(Slices{Carrier: Raw}))
+		transfer, err := save.Start(l.toServer, bytes.NewReader(sent), int64(r.size), Via(Slices{}))
 		require.NoError(t, err)
 		in := <-got
 		ratio = time.Since(begin).Seconds() / r.ideal()
 		require.NoError(t, in.err)
 		require.True(t, bytes.Equal(sent, in.data))
 		require.NoError(t, transfer.Wait(t.Context()))
-		require.Equal(t, Raw, transfer.Carrier())
+		require.True(t, transfer.Sealed())
 		wire = float64(l.wireBytes()-before) / float64(r.size)
 	})
 	return ratio, wire
@@ -71,11 +71,11 @@ func (r rawRow) run(t *testing.T, seed uint64) (ratio, wire float64) {
 // wireBytes counts what the client has sent, sealed and over QUIC.
 func (l loopback) wireBytes() uint64 {
 	conn := l.toServer.Conn()
-	return conn.Raw().Stats().BytesOut + conn.Stats().BytesOut
+	return conn.Stats().Sealed.BytesOut + conn.Stats().BytesOut
 }
 
-// TestRawTable holds the full stack to what the sealed carrier promises, without being told the rate.
-func TestRawTable(t *testing.T) {
+// TestSealedTable holds the full stack to what the sealed carrier promises, without being told the rate.
+func TestSealedTable(t *testing.T) {
 	seeds, runs := testkit.Rand(t), *tableRuns
 	if testing.Short() {
 		runs = 1

@@ -213,7 +213,7 @@ func (in *incoming) walk(r io.ReaderAt, size int64, visit func(p piece, raw []by
 	}
 	buf := make([]byte, 0, 2*maxElementBytes)
 	in.peer.account.mustBorrow(int64(cap(buf)))
-	defer in.peer.account.repay(int64(cap(buf)))
+	defer in.peer.account.Repay(int64(cap(buf)))
 	for offset := int64(0); offset < size || len(buf) > 0; {
 		n := min(int64(cap(buf)-len(buf)), size-offset)
 		if err := readAt(r, buf[len(buf):len(buf)+int(n)], offset); err != nil {
@@ -221,15 +221,15 @@ func (in *incoming) walk(r io.ReaderAt, size int64, visit func(p piece, raw []by
 		}
 		offset += n
 		buf = buf[:len(buf)+int(n)]
-		batch, count, rest, _ := in.decode(buf, int(in.batch())) // an error: fewer are whole
-		if count == 0 {
+		d, _ := in.decode(buf, -1) // an error: fewer are whole
+		if d.count == 0 {
 			return nil
 		}
-		used := len(buf) - len(rest)
-		if err := visit(in.decodedPiece(batch, count, used), buf[:used]); err != nil {
+		used := len(buf) - len(d.rest)
+		if err := visit(d.piece(used), buf[:used]); err != nil {
 			return err
 		}
-		buf = append(buf[:0], rest...)
+		buf = append(buf[:0], d.rest...)
 	}
 	return nil
 }

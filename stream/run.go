@@ -131,7 +131,7 @@ func (in *incoming) pass(c *block) error {
 	if err := in.passElements(c); err != nil {
 		return err
 	}
-	c.free()
+	c.Free()
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.release(p)
@@ -145,12 +145,12 @@ func (in *incoming) passElements(c *block) error {
 		return fmt.Errorf("elements %d to %d follow element %d of %d", c.index, last-1, in.decoded-1, in.header.count)
 	}
 	for in.decoded < last {
-		batch, n, after, err := in.decode(rest, int(min(last-in.decoded, in.batch())))
+		d, err := in.decode(rest, int(last-in.decoded))
 		if err != nil {
-			return fmt.Errorf("element %d: %w", in.decoded+int64(n), err)
+			return fmt.Errorf("element %d: %w", in.decoded+int64(d.count), err)
 		}
-		p := in.decodedPiece(batch, n, len(rest)-len(after))
-		in.decoded, rest = in.decoded+int64(n), after
+		p := d.piece(len(rest) - len(d.rest))
+		in.decoded, rest = in.decoded+p.count, d.rest
 		if err := in.deliver(p); err != nil {
 			return err
 		}
@@ -159,16 +159,6 @@ func (in *incoming) passElements(c *block) error {
 		return fmt.Errorf("%d bytes left over behind element %d", len(rest), last)
 	}
 	return nil
-}
-
-// batch is how many elements to decode at once.
-func (in *incoming) batch() int64 { return max(1, batchBytes/in.each) }
-
-// decodedPiece is n elements that were so many bytes. What they refer to beside themselves is reckoned as four times
-// their encoding.
-func (in *incoming) decodedPiece(batch any, n, bytes int) piece {
-	cost := int64(n)*in.each + 4*int64(bytes)
-	return piece{batch: batch, bytes: int64(bytes), count: int64(n), cost: cost, fresh: true}
 }
 
 // storeError is what this end sees of its store's failure; the peer does not see paths.

@@ -2,9 +2,8 @@ package stream
 
 import (
 	"fmt"
-	"reflect"
 
-	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/internal/codec"
 )
 
 // Limits of one RPC of the streamer.
@@ -44,14 +43,14 @@ type elementBound struct {
 	holds bool // for every value: nothing in the type has a size that only a bound limits
 }
 
-// boundOf returns the bound of elements of type t: given, or what the type says when that is 0.
-func boundOf(t reflect.Type, given int) (elementBound, rpc.Encoding, error) {
-	e, err := rpc.EncodingOf(t)
+// boundOf returns the bound of elements that travel by c: given, or what their type says when that is 0.
+func boundOf(c *codec.Codec, given int) (elementBound, error) {
+	size := c.Size()
 	switch {
-	case err != nil:
-		return elementBound{}, e, err
-	case given != 0:
-		return elementBound{bytes: given}, e, nil
+	case given == 0:
+		return elementBound{bytes: size.Most, holds: size.Fixed}, size.Unbounded
+	case given < size.Least:
+		return elementBound{}, fmt.Errorf("MaxElementBytes is %d, but every element takes at least %d bytes", given, size.Least)
 	}
-	return elementBound{bytes: e.MaxBytes, holds: e.Fixed}, e, e.Unbounded
+	return elementBound{bytes: given}, nil
 }

@@ -21,7 +21,7 @@ type Transfer struct {
 	reading  bool // the feed's goroutine was started
 	finished bool
 	err      error
-	carrier  Carrier // once finished
+	sealed   bool // as of the end
 	done     chan struct{}
 
 	// What follows belongs to the world's goroutine.
@@ -72,21 +72,14 @@ func (t *Transfer) Progress() Progress {
 	return t.progress
 }
 
-// Carrier is what carries the content at present, or did at last: not Raw where that is asked for and not open.
-func (t *Transfer) Carrier() Carrier {
+// Sealed reports whether sealed packets carry the content at present, or did at last: see rpc.Config.Sealed.
+func (t *Transfer) Sealed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.finished {
-		return t.carrier
+		return t.sealed
 	}
-	return t.carrierNow()
-}
-
-func (t *Transfer) carrierNow() Carrier {
-	if sealed(t.opts.via) {
-		return t.peer.sealed.carrier()
-	}
-	return QUIC
+	return t.peer.conn.Sealed()
 }
 
 // Done is closed when the transfer has ended: when the receiving application has consumed it and its digest was right,
@@ -151,7 +144,7 @@ func (t *Transfer) finish(err error) bool {
 	if t.finished {
 		return false
 	}
-	t.finished, t.carrier = true, t.carrierNow()
+	t.finished, t.sealed = true, t.peer.conn.Sealed()
 	if err != nil {
 		t.err = ending(err, sender, &t.header, t.progress)
 	} else {

@@ -184,7 +184,7 @@ func TestLanesShareATransfer(t *testing.T) {
 			got := collect(to.streams)
 			sent := content(6 << 20)
 			begin := time.Now()
-			require.NoError(n, n.mustStart(from.peer, sent).Wait(n.ctx))
+			require.NoError(n, n.mustStart(from.peer, sent, Lanes(1)).Wait(n.ctx))
 			alone := time.Since(begin)
 			require.True(n, bytes.Equal(sent, (<-got).data))
 

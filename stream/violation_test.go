@@ -106,7 +106,7 @@ func TestViolationsBySlices(t *testing.T) {
 				server := n.server.peer
 				server.conn.Drive(func(time.Time) {
 					for _, c := range chunks {
-						require.NoError(n, server.slices.machine.send(newBlock(1), c))
+						require.NoError(n, server.slices.link.Send(c, newBlock(1)))
 					}
 				})
 				<-server.conn.Done()
@@ -249,13 +249,12 @@ func TestBadOptions(t *testing.T) {
 			"Weight(1001)":    Weight(1001),
 			"Key of 129":      Key(string(make([]byte, 129))),
 			"Name of 256":     Name(string(make([]byte, 256))),
-			"Via(nil)":        Via(nil),
+			"Via(nil) names":  Via(nil),
 			"Lanes(-1)":       Lanes(-1),
 			"Lanes(33)":       Lanes(33),
 			"Lanes(40)":       func(o *options) { Via(Slices{})(o); Lanes(40)(o) },
 			"Window.Lanes":    Via(Window{Lanes: 33}),
 			"Window.Share is": Via(Window{Share: 1}),
-			"Slices.Carrier":  Via(Slices{Carrier: 2}),
 		} {
 			_, err := save.Start(n.server.peer, bytes.NewReader(nil), 0, opt)
 			require.ErrorContains(n, err, says)
@@ -286,7 +285,7 @@ func TestBadDeclarations(t *testing.T) {
 	require.Panics(t, func() { NewArray[uint32]("x", MaxElementBytes(1<<20)) })
 	NewArray[struct{ Name string }]("x", MaxElementBytes(100))
 	for _, opts := range [][]ArrayOption{nil, {MaxElementBytes(100)}} { // what rpc refuses as an argument
-		require.PanicsWithValue(t, "stream: array \"x\": rpc: EncodingOf: struct { A *rpc.Actor }.A: an actor can not be encoded; "+
+		require.PanicsWithValue(t, "stream: array \"x\": struct { A *rpc.Actor }.A: an actor can not be encoded; "+
 			"send a number of your own by which both ends know it", func() { NewArray[struct{ A *rpc.Actor }]("x", opts...) })
 		require.Panics(t, func() { NewArray[struct{ a, b int }]("x", opts...) })
 		require.Panics(t, func() { NewArray[any]("x", opts...) })
@@ -318,9 +317,9 @@ func TestElementsOverABoundAreRefusedOnReceipt(t *testing.T) {
 		b, err := rpc.AppendValue(nil, &item{ID: 1})
 		require.NoError(t, err)
 		b = appendItem(b, bad.name, bad.tags)
-		batch, n, _, err := topic.decode(b, 2)
+		d, err := topic.decode(b, 2)
 		require.ErrorContains(t, err, want)
-		require.Equal(t, 1, n, "the index of the bad one")
-		require.Len(t, batch, 1)
+		require.Equal(t, 1, d.count, "the index of the bad one")
+		require.Len(t, d.batch, 1)
 	}
 }

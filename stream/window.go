@@ -38,12 +38,29 @@ func (w *window) open(via Backend) bool {
 	return w.next != nil
 }
 
+// laneBytes is half of a reliable buffer in full entries: what a lane has in flight at most.
+const laneBytes = 128 * bunch.EntryBytes
+
+// pathLanes is how many lanes the path has place for, and as many again for what waits behind a loss.
+func (w *window) pathLanes() int { return min(2*(w.conn.Stats().Window/laneBytes)+1, maxLanes) }
+
+// full reports whether all lanes have as many entries outstanding as they may.
+func (w *window) full(settings Window) bool {
+	gate := Gate{Share: settings.Share, QueueTime: -1}
+	for _, lane := range w.usable(settings) {
+		if gate.Open(lane.Channel(w.conn)) {
+			return false
+		}
+	}
+	return true
+}
+
 func (w *window) usable(settings Window) []*rpc.Actor {
 	return w.lanes[:min(len(w.lanes), settings.lanes())]
 }
 
 func (w *window) send(via Backend, b *block, id uint64) error {
-	defer b.free()
+	defer b.Free()
 	if w.next == nil {
 		return errNoLane
 	}

@@ -83,7 +83,7 @@ func TestPartOnTheWire(t *testing.T) {
 	require.Equal(t, p, got)
 
 	c := fullBlock(partBytes)
-	defer c.free()
+	defer c.Free()
 	c.offset, c.index, c.count = 300, 2, 3
 	c.append(p.data)
 	require.Equal(t, wire, c.message(1))
@@ -96,7 +96,7 @@ func TestPartOnTheWire(t *testing.T) {
 
 func TestPartFitsItsRPC(t *testing.T) {
 	c := fullBlock(partBytes)
-	defer c.free()
+	defer c.Free()
 	c.offset, c.index, c.count = 1<<62, 1<<62, partBytes
 	c.append(make([]byte, partBytes))
 	require.LessOrEqual(t, len(c.message(1<<62))+2, defaultRPCBytes)

@@ -1,0 +1,437 @@
+package rpc
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/recovery"
+	"github.com/quivernet/quiver/internal/sealed"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// parcels is a machine that moves numbered parcels of bulk while its path tells fates, and takes the peer's.
+type parcels struct {
+	due     []uint32 // to send, again or at all
+	given   uint32
+	got     map[uint32]int // times
+	corrupt int
+	changed bool
+	held    bool
+	fates   bool
+}
+
+const parcelBytes = 1024
+
+func newParcels() *parcels { return &parcels{got: make(map[uint32]int)} }
+
+// give has so many more parcels sent.
+func (p *parcels) give(count int) {
+	for range count {
+		p.due = append(p.due, p.given)
+		p.given++
+	}
+	p.changed = true
+}
+
+func (p *parcels) AppendPacket(_ time.Time, buf []byte, most int) ([]byte, uint64, bool) {
+	if len(p.due) == 0 || p.held || !p.fates || most < parcelBytes {
+		return buf, 0, false
+	}
+	n := p.due[0]
+	p.due = p.due[1:]
+	return appendParcel(buf, n), uint64(n), true
+}
+
+func appendParcel(b []byte, n uint32) []byte {
+	b = binary.BigEndian.AppendUint32(append(b, parcelByte), n)
+	for i := 5; i < parcelBytes; i++ {
+		b = append(b, byte(int(n)*7+i))
+	}
+	return b
+}
+
+const parcelByte = 9
+
+func (p *parcels) Fate(_ time.Time, number uint64, arrived bool) {
+	if !arrived {
+		p.due, p.changed = append(p.due, uint32(number)), true
+	}
+}
+
+func (p *parcels) Receive(_ time.Time, datagram []byte) error {
+	n := binary.BigEndian.Uint32(datagram[1:])
+	if string(datagram) != string(appendParcel(nil, n)) {
+		p.corrupt++
+	}
+	p.got[n]++
+	return nil
+}
+
+func (p *parcels) SetPath(_ time.Time, path recovery.Path) { p.fates, p.changed = path.Fates, true }
+func (p *parcels) SecondByte() byte                        { return parcelByte }
+func (p *parcels) Copies()                                 {}
+func (p *parcels) Bulk() bool                              { return true }
+func (p *parcels) Queued() int                             { return len(p.due) * parcelBytes }
+func (p *parcels) Unsent(uint64)                           {}
+func (p *parcels) Advance(time.Time) error                 { return nil }
+func (p *parcels) NextTimeout() (time.Time, bool)          { return time.Time{}, false }
+func (p *parcels) SetWindow(int)                           {}
+func (p *parcels) Wake() bool                              { return false }
+func (p *parcels) Drained() bool                           { return true }
+func (p *parcels) FirstByte() byte                         { return parcelByte }
+func (p *parcels) InFlight() int                           { return 0 }
+func (p *parcels) Lost() uint64                            { return 0 }
+func (p *parcels) Waiting() (u, b bool)                    { return false, len(p.due) > 0 }
+func (p *parcels) Hold(_, bulk bool)                       { p.held = bulk }
+func (p *parcels) Arrived() time.Time                      { return time.Time{} }
+func (p *parcels) Changed() (changed bool)                 { changed, p.changed = p.changed, false; return changed }
+
+// newSealedWorld is a world whose connections have parcels.
+func newSealedWorld(t testing.TB, config Config) *testWorld {
+	w := newTestWorld(t, config)
+	w.AddMachine(func(*Conn) Machine { return newParcels() })
+	return w
+}
+
+// parcels returns those of a connection.
+func (r *sealedCarrier) parcels() *parcels {
+	return r.conn.Machine(parcelByte).(*parcels)
+}
+
+// sealedNet is two worlds over an emulated path that can drop sealed packets.
+type sealedNet struct {
+	*network
+	near, far *sealedCarrier // the client's and the server's
+	blocked   atomic.Bool
+}
+
+// overSealed runs a test with two worlds that have joined; the server has sealed carriers, the client may.
+func overSealed(t *testing.T, path netsim.Config, on bool, fn func(n *sealedNet)) {
+	t.Helper()
+	overSealedWith(t, path, Config{Sealed: true}, Config{Sealed: on}, fn)
+}
+
+func overSealedWith(t *testing.T, path netsim.Config, far, near Config, fn func(n *sealedNet)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := &sealedNet{network: &network{t: t}}
+		var client *testWorld
+		n.server, client = newSealedWorld(t, far), newSealedWorld(t, near)
+		n.clients = []*testWorld{client}
+		path.Lose = func(_ uint64, p []byte) bool { return n.blocked.Load() && p[0] >= 0x04 && p[0] <= 0x0f }
+		a, b := netsim.Pipe(path, path)
+		serverTLS, clientTLS := credentials(t)
+		listener, err := ListenPacket(b, serverTLS, n.server.World)
+		require.NoError(t, err)
+		end, err := DialPacket(t.Context(), a, b.LocalAddr(), clientTLS, client.World)
+		require.NoError(t, err)
+		n.ends = []*Conn{end}
+		n.tick(12)
+		n.await()
+		n.near, n.far = end.sealed, n.conns[0].sealed
+
+		fn(n)
+
+		require.NoError(t, listener.Close())
+		require.NoError(t, end.Wait(context.Background()))
+		n.tick(1)
+		require.NoError(t, errors.Join(a.Close(), b.Close()))
+	})
+}
+
+// send gives one side parcels.
+func send(r *sealedCarrier, count int) {
+	r.conn.Drive(func(time.Time) { r.parcels().give(count) })
+}
+
+// State returns how the newest carrier stands.
+func (r *sealedCarrier) State() sealed.State {
+	if carrier := r.current(); carrier != nil {
+		return carrier.State()
+	}
+	return sealed.Opening
+}
+
+// reach ticks until a state is reached.
+func (n *sealedNet) reach(r *sealedCarrier, want sealed.State) {
+	n.t.Helper()
+	for range 60 * 30 {
+		if r.State() == want {
+			return
+		}
+		n.tick(1)
+	}
+	require.Equal(n.t, want.String(), r.State().String())
+}
+
+// hasAll reports whether all parcels have arrived unharmed.
+func hasAll(r *sealedCarrier, count int) (all bool) {
+	r.conn.Drive(func(time.Time) { all = len(r.parcels().got) == count && r.parcels().corrupt == 0 })
+	return all
+}
+
+func (n *sealedNet) arrive(r *sealedCarrier, count int) {
+	n.t.Helper()
+	for range 60 * 30 {
+		if hasAll(r, count) {
+			return
+		}
+		n.tick(1)
+	}
+	require.Fail(n.t, "not all arrived")
+}
+
+// clean is a path on which nothing is lost but what a test drops.
+var clean = netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6}
+
+func TestSealedMovesBothWays(t *testing.T) {
+	path := clean
+	path.Loss, path.Seed = 0.02, testkit.Seed(t)
+	overSealed(t, path, true, func(n *sealedNet) {
+		n.reach(n.near, sealed.Open)
+		n.reach(n.far, sealed.Open)
+		send(n.near, 1024)
+		send(n.far, 1024)
+		a := n.spawn(0)
+		require.NoError(t, hit.Call(a, 1))
+		n.arrive(n.far, 1024)
+		n.arrive(n.near, 1024)
+		n.tick(5)
+		require.Contains(t, n.clients[0].take(), "hit")
+		stats := n.near.Stats()
+		t.Logf("%+v", stats)
+		require.Equal(t, uint32(1), stats.Carriers)
+		require.GreaterOrEqual(t, stats.BytesOut, uint64(1<<20))
+		require.GreaterOrEqual(t, stats.BytesIn, uint64(1<<20))
+		require.True(t, n.ends[0].Sealed())
+		require.Equal(t, "open", n.ends[0].Stats().Sealed.State)
+		require.NotZero(t, stats.PacketsLost)
+		require.Zero(t, stats.Discarded)
+	})
+}
+
+func TestSealedNeedsBothEnds(t *testing.T) {
+	overSealed(t, clean, false, func(n *sealedNet) {
+		require.Nil(t, n.near)
+		require.False(t, n.far.agreed.Load())
+		require.Equal(t, "off", n.conns[0].Stats().Sealed.State)
+		a := n.spawn(0)
+		require.NoError(t, hit.Call(a, 1))
+		n.tick(20)
+		require.Contains(t, n.clients[0].heard, "hit")
+	})
+	inNet(t, 1, Config{Sealed: true}, func(n *network) {
+		require.Nil(t, n.conns[0].sealed, "a carrier that is not QUIC's has no socket to share")
+	})
+}
+
+// An open carrier without work has no goroutine.
+func TestIdlesealedCarrier(t *testing.T) {
+	overSealed(t, netsim.Config{Delay: 10 * time.Millisecond}, true, func(n *sealedNet) {
+		n.reach(n.near, sealed.Open)
+		n.tick(90)
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		require.Contains(t, string(stacks), "TestIdlesealedCarrier")
+		require.NotContains(t, string(stacks), "raw.(*Carrier).loop")
+		n.near.close()
+		n.far.close()
+		n.near.wait()
+		n.far.wait()
+		n.tick(1)
+		require.Equal(t, sealed.Closed, n.near.State())
+		require.False(t, n.ends[0].Sealed())
+	})
+}
+
+// TestBlockedSealedPackets: QUIC carries while sealed packets do not arrive, and they take over again.
+func TestBlockedSealedPackets(t *testing.T) {
+	overSealed(t, clean, true, func(n *sealedNet) {
+		n.reach(n.near, sealed.Open)
+		n.reach(n.far, sealed.Open)
+		send(n.near, 1024)
+		n.tick(3)
+		n.blocked.Store(true)
+		n.reach(n.near, sealed.Silent)
+		n.tick(1)
+		require.False(t, n.ends[0].Sealed())
+
+		t.Log("# play goes on, and the carrier gives up")
+		a := n.spawn(0)
+		for range 30 {
+			require.NoError(t, hit.Call(a, 1))
+			n.tick(10)
+			require.Contains(t, n.clients[0].take(), "hit")
+		}
+		n.reach(n.near, sealed.Closed)
+		n.reach(n.far, sealed.Closed)
+		closed := time.Now()
+
+		t.Log("# the path carries again")
+		n.blocked.Store(false)
+		n.arrive(n.far, 1024)
+		require.GreaterOrEqual(t, time.Since(closed), leastRetryTime-time.Second)
+		require.Equal(t, uint32(2), n.near.Stats().Carriers)
+		require.True(t, n.ends[0].Sealed())
+		require.NoError(t, n.ends[0].Err())
+	})
+}
+
+// TestSealedPacketsThatNeverArrive are tried more and more seldom.
+func TestSealedPacketsThatNeverArrive(t *testing.T) {
+	overSealed(t, clean, true, func(n *sealedNet) {
+		n.blocked.Store(true)
+		n.near.current().Close() // the first one may have come through while the worlds joined
+		n.reach(n.near, sealed.Closed)
+		n.tick(30 * 60)
+		carriers := n.near.Stats().Carriers
+		require.LessOrEqual(t, carriers, uint32(4), "pauses of 10, 20 and 40 s, and 10 s for each")
+		require.GreaterOrEqual(t, carriers, uint32(3))
+		require.NoError(t, n.ends[0].Err())
+		n.blocked.Store(false)
+		n.tick(30 * 90)
+		require.True(t, n.ends[0].Sealed())
+		require.NoError(t, n.ends[0].Err())
+	})
+}
+
+func TestSealedSpares(t *testing.T) {
+	overSealed(t, clean, true, func(n *sealedNet) {
+		n.reach(n.near, sealed.Open)
+		carrier := n.near.current()
+		for range 2 {
+			carrier.Lock()
+			require.True(t, carrier.Session().Rotate())
+			carrier.Unlock()
+		}
+		require.Equal(t, 1, carrier.Spares())
+		send(n.near, 4096)
+		n.arrive(n.far, 4096)
+		n.tick(10)
+		require.GreaterOrEqual(t, carrier.Spares(), fewSpares, "more were asked for")
+	})
+}
+
+func TestSealedViolations(t *testing.T) {
+	id := sealed.NewID()
+	for name, row := range map[string]struct {
+		fromServer bool
+		message    []byte
+	}{
+		"a carrier that is no turn": {false, appendSealed(nil, idSealedOpen, 3, id)},
+		"a carrier beside another":  {false, appendSealed(nil, idSealedOpen, 2, id)},
+		"ids that nobody asked for": {false, appendSealed(nil, idSealedIDs, 1, id)},
+		"the end of what never was": {false, appendSealed(nil, idSealedShut, 2)},
+		"spares of what never was":  {true, appendSealed(nil, idSealedAsk, 2)},
+		"an answer twice":           {true, appendSealed(nil, idSealedOpen, 1, id)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overSealed(t, clean, true, func(n *sealedNet) {
+				n.reach(n.near, sealed.Open)
+				from, to := n.ends[0], n.conns[0]
+				if row.fromServer {
+					from, to = to, from
+				}
+				from.link.Lock()
+				require.NoError(t, from.machine.Send(0, bunch.Reliable, row.message))
+				from.link.Unlock()
+				n.tick(10)
+				var closed *CloseError
+				require.ErrorAs(t, to.Err(), &closed)
+				require.Equal(t, ControlChannelMessageFail, closed.Code, closed.Reason)
+			})
+		})
+	}
+	overSealed(t, clean, true, func(n *sealedNet) {
+		n.near.judge(&sealed.Error{Kind: sealed.Unheard})
+		n.tick(5)
+		require.NoError(t, n.ends[0].Err())
+		n.near.judge(&sealed.Error{Kind: sealed.Violation, Reason: "an ack for what was not sent"})
+		n.tick(5)
+		var closed *CloseError
+		require.ErrorAs(t, n.conns[0].Err(), &closed)
+		require.Equal(t, SealedViolation, closed.Code)
+		require.True(t, closed.Remote)
+	})
+}
+
+// TestCloseDrainsOverSealedPackets: what is reliable and in flight when a connection closes is sent again as before, where
+// QUIC would take longer than Close waits.
+func TestCloseDrainsOverSealedPackets(t *testing.T) {
+	path := netsim.Config{Delay: 50 * time.Millisecond, Rate: 20e6, Loss: 0.05, Seed: testkit.Seed(t)}
+	overSealed(t, path, true, func(n *sealedNet) {
+		n.reach(n.near, sealed.Open)
+		n.reach(n.far, sealed.Open)
+		n.tick(30)
+		a := n.spawn(0)
+		n.tick(30)
+		n.clients[0].take()
+		for range 120 {
+			require.NoError(t, bulk.Call(a, make(Raw, 1000)))
+		}
+		n.tick(1)
+		n.conns[0].Close(2000, "enough")
+		n.tick(60)
+		require.Equal(t, 120*1000, n.clients[0].received)
+		require.NoError(t, n.conns[0].closeError().cause)
+	})
+}
+
+// TestFullBufferClosesOverSealedPackets: whoever fills the reliable buffer of a peer that acknowledges nothing gets an error,
+// and his world goes on. Closing took the link's lock, which the call held.
+func TestFullBufferClosesOverSealedPackets(t *testing.T) {
+	overSealed(t, clean, true, func(n *sealedNet) {
+		n.reach(n.far, sealed.Open)
+		n.tick(30)
+		a := n.spawn(0)
+		n.tick(30)
+		var err error
+		for range 300 {
+			if err = bulk.Call(a, make(Raw, 1000)); err != nil {
+				break
+			}
+		}
+		require.ErrorContains(t, err, "ReliableBuffer")
+		n.tick(5)
+		require.Equal(t, ReliableBufferOverflow, n.conns[0].closeError().Code)
+	})
+}
+
+func TestSealedOnLoopback(t *testing.T) {
+	server, client := newSealedWorld(t, Config{Sealed: true}), newSealedWorld(t, Config{Sealed: true})
+	serverTLS, clientTLS := credentials(t)
+	listener, err := Listen("127.0.0.1:0", serverTLS, server.World)
+	require.NoError(t, err)
+	end, err := Dial(t.Context(), listener.Addr().String(), clientTLS, client.World)
+	require.NoError(t, err)
+	step := func() {
+		require.NoError(t, end.Err())
+		server.Tick(time.Now())
+		client.Tick(time.Now())
+		time.Sleep(time.Millisecond)
+	}
+	for len(server.joined) == 0 || !end.Sealed() || !server.joined[0].Sealed() {
+		step()
+	}
+	near, far := end.sealed, server.joined[0].sealed
+	send(near, 1024)
+	send(far, 1024)
+	for !hasAll(far, 1024) || !hasAll(near, 1024) {
+		step()
+	}
+	t.Logf("%+v", near.Stats())
+	require.NoError(t, listener.Close())
+	<-end.Done()
+	require.Equal(t, sealed.Closed, near.State())
+	require.Equal(t, sealed.Closed, far.State())
+}

@@ -1,0 +1,227 @@
+package rpc
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/sealed"
+)
+
+const (
+	// leastRetryTime is how long a carrier stays closed before the client opens the next one. It doubles while none opens, up
+	// to mostRetryTime: a path that takes no sealed packets at all is not to be asked for ever.
+	leastRetryTime = 10 * time.Second
+	mostRetryTime  = 10 * time.Minute
+	// A client may open so many instances at once, and one more in each time: half of what it is to wait, for messages
+	// travel together after a dark time.
+	freeInstances = 8
+	instanceTime  = leastRetryTime / 2
+	// fewSpares is when more ids are asked for, moreIDs how many are given.
+	fewSpares = 2
+	moreIDs   = 2
+)
+
+// sealedOpening is how far the two ends have agreed on carriers.
+type sealedOpening struct {
+	began    time.Time
+	instance uint32 // of the newest carrier, 0 before the first
+	live     bool   // it is to be used
+	started  bool   // with the peer's ids
+	asked    bool   // for more of them
+	ended    time.Time
+	pause    time.Duration // before the next
+	state    sealed.State
+}
+
+// begin has the client open the first carrier.
+func (r *sealedCarrier) begin() {
+	r.began, r.pause = time.Now(), leastRetryTime
+	if !r.conn.server {
+		r.open()
+	}
+}
+
+// open opens the next carrier of a client.
+func (r *sealedCarrier) open() {
+	if carrier := r.replace(r.instance + 1); carrier != nil {
+		r.send(appendSealed(nil, idSealedOpen, r.instance, carrier.IDs()...))
+	}
+}
+
+// replace begins an instance.
+func (r *sealedCarrier) replace(instance uint32) *sealed.Carrier {
+	carrier, err := r.renew(instance)
+	if err != nil {
+		r.conn.world.log.Error("no sealed carrier", "conn", r.conn, "instance", instance, "error", err)
+	}
+	if carrier == nil {
+		return nil
+	}
+	r.instance, r.live, r.started, r.asked, r.state = instance, true, false, false, sealed.Opening
+	return carrier
+}
+
+// tend looks after the carrier on the world's goroutine, when something has changed.
+func (r *sealedCarrier) tend() {
+	carrier := r.current()
+	if carrier == nil || !r.conn.usable() {
+		return
+	}
+	state := carrier.State()
+	if state != r.state {
+		r.state = state
+		r.conn.world.log.Info("sealed carrier is "+state.String(), "conn", r.conn, "instance", r.instance)
+	}
+	if state == sealed.Open {
+		r.pause = leastRetryTime
+	}
+	switch {
+	case r.live && state == sealed.Closed:
+		r.send(appendSealed(nil, idSealedShut, r.instance))
+		r.end()
+		r.seek()
+	case !r.live:
+		r.seek()
+	case r.started && !r.asked && carrier.Spares() < fewSpares:
+		r.asked = true
+		r.send(appendSealed(nil, idSealedAsk, r.instance))
+	}
+}
+
+// end notes that the carrier is to be used no more.
+func (r *sealedCarrier) end() {
+	r.live, r.ended = false, time.Now()
+}
+
+// seek has a client open the next carrier in due time.
+func (r *sealedCarrier) seek() {
+	if r.conn.server {
+		return
+	}
+	if left := r.pause - time.Since(r.ended); left > 0 {
+		r.attendAfter(left)
+		return
+	}
+	r.pause = min(2*r.pause, mostRetryTime)
+	r.open()
+}
+
+func (r *sealedCarrier) attendAfter(wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.closed:
+	case r.retry == nil:
+		r.retry = time.AfterFunc(wait, r.attend)
+	default:
+		r.retry.Reset(wait)
+	}
+}
+
+// control handles a message on channel 0 after Join.
+func (c *Conn) control(payload []byte) *CloseError {
+	message, err := parseControl(payload)
+	if err != nil {
+		return violation(err)
+	}
+	r := c.sealed
+	if r == nil || !r.agreed.Load() {
+		return violationf(ControlChannelMessageFail, "%s arrived after Join", messageName(payload[0]))
+	}
+	switch m := message.(type) {
+	case sealedOpen:
+		return r.onOpen(m)
+	case sealedShut:
+		return r.onShut(m)
+	case sealedAsk:
+		return r.onAsk(m)
+	case sealedIDs:
+		return r.onIDs(m)
+	}
+	return violationf(ControlChannelMessageFail, "%s arrived after Join", messageName(payload[0]))
+}
+
+// onOpen makes the server's carrier, or starts the client's.
+func (r *sealedCarrier) onOpen(m sealedOpen) *CloseError {
+	if !r.conn.server {
+		if m.Instance != r.instance || r.started {
+			return r.misplaced(idSealedOpen, m.Instance)
+		}
+		r.started = true
+		if r.live {
+			r.current().Start(m.IDs...)
+		}
+		return nil
+	}
+	most := freeInstances + uint64(max(0, time.Since(r.began)/instanceTime))
+	if m.Instance != r.instance+1 || r.live || uint64(m.Instance) > most {
+		return r.misplaced(idSealedOpen, m.Instance)
+	}
+	if carrier := r.replace(m.Instance); carrier != nil {
+		r.send(appendSealed(nil, idSealedOpen, m.Instance, carrier.IDs()...))
+		r.started = true
+		carrier.Start(m.IDs...)
+		return nil
+	}
+	r.instance = m.Instance
+	r.send(appendSealed(nil, idSealedShut, m.Instance))
+	r.end()
+	return nil
+}
+
+// onShut ends a carrier that the peer has ended.
+func (r *sealedCarrier) onShut(m sealedShut) *CloseError {
+	if m.Instance > r.instance {
+		return r.misplaced(idSealedShut, m.Instance)
+	}
+	if m.Instance == r.instance && r.live {
+		r.end()
+		r.current().Close()
+		r.attend()
+	}
+	return nil
+}
+
+// onAsk issues spare ids.
+func (r *sealedCarrier) onAsk(m sealedAsk) *CloseError {
+	if m.Instance > r.instance {
+		return r.misplaced(idSealedAsk, m.Instance)
+	}
+	if m.Instance == r.instance && r.live {
+		carrier := r.current()
+		ids := make([]sealed.ID, moreIDs)
+		for i := range ids {
+			ids[i] = carrier.Issue()
+		}
+		r.send(appendSealed(nil, idSealedIDs, m.Instance, ids...))
+	}
+	return nil
+}
+
+// onIDs takes the spare ids that were asked for.
+func (r *sealedCarrier) onIDs(m sealedIDs) *CloseError {
+	if m.Instance > r.instance || m.Instance == r.instance && !r.asked {
+		return r.misplaced(idSealedIDs, m.Instance)
+	}
+	if m.Instance == r.instance && r.live {
+		r.asked = false
+		r.current().AddIDs(m.IDs...)
+		r.attend()
+	}
+	return nil
+}
+
+func (r *sealedCarrier) misplaced(id byte, instance uint32) *CloseError {
+	return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", messageName(id), instance, r.instance)
+}
+
+func (r *sealedCarrier) send(message []byte) {
+	c := r.conn
+	c.link.Lock()
+	err := c.machine.Send(0, bunch.Reliable, message)
+	c.link.Unlock()
+	if err != nil && !c.closing.Load() {
+		c.abort(closeErrorOf(fmt.Errorf("control message of %d bytes: %w", len(message), err)))
+	}
+}

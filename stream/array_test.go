@@ -1,0 +1,101 @@
+package stream
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/codec"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// The shape of an array stands in the header of its transfers: it must be the same in every release.
+func TestGoldenShapesOfArrays(t *testing.T) {
+	type flat struct {
+		A int8
+		B uint16
+		C int32
+		D float64
+		E [2]bool
+	}
+	require.Equal(t, uint64(0x8b38cc67d93b660a), NewArray[flat]("golden").shape)
+	require.Equal(t, uint64(0x1c06d81634ed9a2e), NewArray[uint32]("golden").shape)
+	require.Equal(t, uint64(0xe8e45559692f7434), NewArray[time.Time]("golden").shape)
+	require.Equal(t, uint64(0x473287f8298dba71), NewArray[string]("golden", MaxElementBytes(9)).shape)
+}
+
+// upright is an element that says whether it is well formed, as an argument of an RPC may.
+type upright struct{ Angle float64 }
+
+func (u upright) Validate() error {
+	if !(u.Angle >= 0 && u.Angle < 360) {
+		return errors.New("it leans")
+	}
+	return nil
+}
+
+var uprights = NewArray[upright]("uprights")
+
+func TestElementsAreValidatedWhenTheyLeave(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		uprights.Handle(n.client.streams, func(in *IncomingArray[upright]) { in.OnBatch(func([]upright) {}) })
+		require.NoError(n, uprights.Send(n.ctx, n.server.peer, []upright{{0}, {359}}))
+		err := uprights.Send(n.ctx, n.server.peer, []upright{{0}, {math.NaN()}})
+		require.ErrorIs(n, err, ErrCanceled)
+		require.ErrorContains(n, err, "element 1: refused: it leans")
+	})
+}
+
+func TestElementsAreValidatedWhenTheyArrive(t *testing.T) {
+	c, err := codec.Of(uprights.codec.Type())
+	require.NoError(t, err)
+	var b []byte
+	for _, u := range []upright{{1}, {2}, {360}} {
+		b, err = c.Append(b, &u)
+		require.NoError(t, err)
+	}
+	d, err := uprights.decode(b, 3)
+	require.EqualError(t, err, "refused: it leans")
+	require.Equal(t, 2, d.count, "the index of the bad one")
+	require.Equal(t, []upright{{1}, {2}}, d.batch)
+}
+
+// shelf is an element that takes much more memory than bytes, as the codec knows.
+type shelf struct {
+	Slots map[uint8][4]uint64 `quiver:"max=8"`
+	Names []string            `quiver:"max=100"`
+}
+
+// What waits for the application is charged by what it takes, and no batch takes much more than batchBytes.
+func TestDecodedElementsAreChargedByTheirMemory(t *testing.T) {
+	shelves := NewArray[shelf]("shelves", MaxElementBytes(200))
+	const each = 8 + 24 + 48 + 8*(8+32+1) + 3*16 // the struct, a map with room for eight, three names
+	one := bytes.Clone([]byte{0x92, 0x80, 0x93, 0xa0, 0xa0, 0xa0})
+	d, err := shelves.decode(one, 1)
+	require.NoError(t, err)
+	require.Equal(t, int64(each), d.memory)
+
+	b := bytes.Repeat(one, 5000)
+	count := 0
+	for len(b) > 0 {
+		d, err := shelves.decode(b, 5000-count)
+		require.NoError(t, err)
+		require.Len(t, d.batch, d.count)
+		require.Equal(t, int64(d.count*each), d.memory)
+		require.Less(t, d.memory, int64(batchBytes+each))
+		count, b = count+d.count, d.rest
+	}
+	require.Equal(t, 5000, count)
+}
+
+func TestMaxElementBytesBelowEveryElement(t *testing.T) {
+	require.PanicsWithValue(t, `stream: array "x": MaxElementBytes is 8, but every element takes at least 10 bytes`,
+		func() { NewArray[upright]("x", MaxElementBytes(8)) })
+	NewArray[upright]("x", MaxElementBytes(10))
+	require.Panics(t, func() { NewArray[upright]("x", MaxElementBytes(-1)) })
+	require.Panics(t, func() { NewArray[rpc.None]("x") })
+}

@@ -1,0 +1,66 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/slices"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// sliceRoute is the route of chunks. It belongs to the world's goroutine.
+type sliceRoute struct {
+	conn  *rpc.Conn
+	link  *sliceLink
+	queue time.Duration // that may wait unsent
+	ended bool          // the machine was told that no part will follow
+	stats slices.Stats  // as of the last look
+}
+
+func newSliceRoute(conn *rpc.Conn) *sliceRoute {
+	return &sliceRoute{conn: conn, link: conn.Machine(sliceProtocol).(*sliceLink)}
+}
+
+func (s *sliceRoute) open(Backend) (open bool) {
+	s.conn.Drive(func(time.Time) {
+		s.stats = s.link.Stats()
+		open = s.link.Open(s.queue)
+	})
+	return open
+}
+
+// send keeps the block until all of its slices are acked.
+func (s *sliceRoute) send(_ Backend, b *block, id uint64) (err error) {
+	message := b.message(id)
+	s.conn.Drive(func(time.Time) { err = s.link.Send(message, b) })
+	if err != nil {
+		b.Free()
+	}
+	return err
+}
+
+func (s *sliceRoute) watch(Backend) { s.conn.Drive(func(time.Time) { s.link.Watch(s.queue) }) }
+
+// end tells whether no part will follow those that were given.
+func (s *sliceRoute) end(ended bool) {
+	if ended != s.ended {
+		s.ended = ended
+		s.conn.Drive(func(time.Time) { s.link.End(ended) })
+	}
+}
+
+// received gives the messages that arrived to handle, which must not keep them.
+func (s *sliceRoute) received(handle func(message []byte)) {
+	if !s.link.news.Swap(false) {
+		return
+	}
+	var batch [][]byte
+	s.conn.Drive(func(time.Time) { batch = s.link.Take() })
+	for _, message := range batch {
+		s.link.Release(message)
+		handle(message)
+	}
+	s.conn.Drive(func(time.Time) {
+		s.link.GiveBack(batch)
+		s.stats = s.link.Stats()
+	})
+}
