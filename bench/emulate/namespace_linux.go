@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -20,10 +21,12 @@ func CanTunnel() bool {
 	return err == nil && os.Geteuid() == 0
 }
 
-// namespace is a network namespace of its own, that of a locked thread, with a TUN device in it.
+// namespace is a network namespace of its own, that of a locked thread, with a TUN device and a socket for datagrams in it.
 type namespace struct {
-	tun  *os.File
-	work chan func()
+	tun     *os.File
+	socket  *net.UDPConn
+	work    chan func()
+	arrived [256]atomic.Uint64 // bytes from the path, by protocol of IP
 }
 
 func newNamespace(ip net.IP) (*namespace, error) {
@@ -61,7 +64,15 @@ func (n *namespace) enter(ip net.IP) error {
 		return errors.Join(err, unix.Close(fd))
 	}
 	n.tun = os.NewFile(uintptr(fd), tunDevice)
-	return raise("bench0", ip)
+	if err := raise("bench0", ip); err != nil {
+		return errors.Join(err, n.tun.Close())
+	}
+	if n.socket, err = net.ListenUDP("udp4", &net.UDPAddr{IP: ip}); err != nil {
+		return errors.Join(err, n.tun.Close())
+	}
+	_ = n.socket.SetReadBuffer(receiveBuffer)
+	_ = n.socket.SetWriteBuffer(receiveBuffer)
+	return nil
 }
 
 // raise gives a device its address and sets it up.
@@ -111,6 +122,7 @@ func (n *namespace) carry(end *netsim.PacketConn, peer net.Addr) {
 			if err != nil {
 				return
 			}
+			n.arrived[packet[9]].Add(uint64(size))
 			_, _ = n.tun.Write(packet[:size])
 		}
 	}()
@@ -127,6 +139,6 @@ func (n *namespace) carry(end *netsim.PacketConn, peer net.Addr) {
 }
 
 func (n *namespace) close() {
-	_ = n.tun.Close()
+	_, _ = n.socket.Close(), n.tun.Close()
 	close(n.work)
 }

@@ -5,6 +5,7 @@ package emulate
 import (
 	"errors"
 	"net"
+	"sync/atomic"
 
 	"github.com/quivernet/quiver/internal/netsim"
 )
@@ -12,7 +13,10 @@ import (
 // CanTunnel reports whether NewTunnel is worth a try.
 func CanTunnel() bool { return false }
 
-type namespace struct{}
+type namespace struct {
+	socket  *net.UDPConn
+	arrived [256]atomic.Uint64
+}
 
 func newNamespace(net.IP) (*namespace, error) {
 	return nil, errors.New("emulate: a tunnel needs Linux")

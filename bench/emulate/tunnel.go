@@ -16,19 +16,18 @@ type Streamed interface {
 	Dial(ctx context.Context, address string) (net.Conn, error)
 }
 
-// tunnel carries IP packets between two network namespaces over netsim's links, in real time, so that the kernel's TCP
-// meets the path. To be comparable with what others send in datagrams it counts 28 bytes less a packet than it carries:
-// the headers of IP and UDP.
-type tunnel struct {
+// Tunnel carries IP packets between two network namespaces over netsim's links, in real time, so that the kernel's TCP
+// meets the path, beside datagrams of the same namespaces. To be comparable with what others send in datagrams its Stats
+// count 28 bytes less a packet than it carries: the headers of IP and UDP.
+type Tunnel struct {
 	path           netsim.Config
 	near, far      *netsim.PacketConn
 	client, server *namespace
 }
 
-// NewTunnel returns a tunnel for the job's path, for which the process must be root on Linux with a TUN device. Its
-// sockets for datagrams are nil.
-func NewTunnel(j job.Job) (Net, error) {
-	t := &tunnel{path: Path(j)}
+// NewTunnel returns a tunnel for the job's path, for which the process must be root on Linux with a TUN device.
+func NewTunnel(j job.Job) (*Tunnel, error) {
+	t := &Tunnel{path: Path(j)}
 	var err error
 	if t.client, err = newNamespace(clientIP); err != nil {
 		return nil, err
@@ -52,23 +51,32 @@ var (
 	serverIP = net.IPv4(10, 77, 0, 2).To4()
 )
 
-func (t *tunnel) Server() net.PacketConn { return nil }
-func (t *tunnel) Client() net.PacketConn { return nil }
-func (t *tunnel) Address() net.Addr      { return &net.TCPAddr{IP: serverIP} }
+func (t *Tunnel) Server() net.PacketConn { return t.server.socket }
+func (t *Tunnel) Client() net.PacketConn { return t.client.socket }
+func (t *Tunnel) Address() net.Addr      { return t.server.socket.LocalAddr() }
 
-func (t *tunnel) Listen() (l net.Listener, err error) {
+// Protocols of IP.
+const (
+	TCP = 6
+	UDP = 17
+)
+
+// Arrived returns how many bytes of a protocol have arrived at the server so far, headers included.
+func (t *Tunnel) Arrived(protocol byte) uint64 { return t.server.arrived[protocol].Load() }
+
+func (t *Tunnel) Listen() (l net.Listener, err error) {
 	t.server.within(func() { l, err = net.Listen("tcp4", net.JoinHostPort(serverIP.String(), "0")) })
 	return l, err
 }
 
-func (t *tunnel) Dial(ctx context.Context, address string) (c net.Conn, err error) {
+func (t *Tunnel) Dial(ctx context.Context, address string) (c net.Conn, err error) {
 	t.client.within(func() { c, err = new(net.Dialer).DialContext(ctx, "tcp4", address) })
 	return c, err
 }
 
-func (t *tunnel) BDP() int { return bdp(t.path) }
+func (t *Tunnel) BDP() int { return bdp(t.path) }
 
-func (t *tunnel) Stats() (up, down netsim.Stats) {
+func (t *Tunnel) Stats() (up, down netsim.Stats) {
 	return withoutHeaders(t.near.To(t.far).Stats()), withoutHeaders(t.far.To(t.near).Stats())
 }
 
@@ -78,7 +86,7 @@ func withoutHeaders(s netsim.Stats) netsim.Stats {
 	return s
 }
 
-func (t *tunnel) Close() {
+func (t *Tunnel) Close() {
 	t.client.close()
 	t.server.close()
 	_, _ = t.near.Close(), t.far.Close()

@@ -83,7 +83,7 @@ func fullBlobs(runs int) []job.Job {
 
 // realTimers returns who moves blobs in real time only, and a few whom virtual time compares with the rest.
 func realTimers() []string {
-	bridge := []string{"quiver/lanes", "quiver/raw", "quic-go/stream"}
+	bridge := []string{"quiver/lanes", "quiver/slices+sealed", "quic-go/stream"}
 	return who(job.Relay, func(p peer.Peer) bool {
 		return p.Moves && (!p.Runs(job.Virtual) || slices.Contains(bridge, p.Name))
 	})

@@ -19,6 +19,7 @@ func Full(runs int) []job.Job {
 	jobs = append(jobs, blocks(1000, 0, 0.01, 0.02, 0.05)...)
 	jobs = append(jobs, series(0, 0.01)...)
 	jobs = append(jobs, fairs(60*time.Second, runs, 0, 0.01)...)
+	jobs = append(jobs, kernels(60*time.Second, runs, "cubic", "bbr")...)
 	for _, clock := range []job.Clock{job.Virtual, job.Relay} {
 		jobs = append(jobs, plays(clock, 4<<20, 3000, 0, 0.01)...)
 		jobs = append(jobs, lanes(clock, time.Minute)...)
@@ -41,6 +42,7 @@ func Quick() []job.Job {
 	jobs = append(jobs, blocks(100, 0.01)...)
 	jobs = append(jobs, series(0.01)...)
 	jobs = append(jobs, fairs(10*time.Second, 1, 0)...)
+	jobs = append(jobs, kernels(10*time.Second, 1, "cubic")...)
 	jobs = append(jobs, plays(job.Virtual, 4<<20, 300, 0.01)...)
 	jobs = append(jobs, plays(job.Relay, 1<<20, 60, 0.01)...)
 	jobs = append(jobs, lanes(job.Virtual, time.Minute)...)

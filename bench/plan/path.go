@@ -3,6 +3,7 @@ package plan
 import (
 	"time"
 
+	"github.com/quivernet/quiver/bench/emulate"
 	"github.com/quivernet/quiver/bench/job"
 	"github.com/quivernet/quiver/bench/peer"
 	"github.com/quivernet/quiver/bench/scenario"
@@ -52,6 +53,22 @@ func fairs(span time.Duration, runs int, losses ...float64) []job.Job {
 		j.Mode = scenario.ModeBeside
 		for _, p := range movers(job.Virtual) {
 			j.Peer = p
+			jobs = append(jobs, repeat(j, runs)...)
+		}
+	}
+	return jobs
+}
+
+// kernels put contenders beside the kernel's TCP, where a tunnel can carry both.
+func kernels(span time.Duration, runs int, controls ...string) []job.Job {
+	if !emulate.CanTunnel() {
+		return nil
+	}
+	var jobs []job.Job
+	for _, control := range controls {
+		for _, p := range []string{"quiver/slices+sealed", "quiver/slices", "quic-go/stream"} {
+			j := home(0)
+			j.Scenario, j.Clock, j.Peer, j.Rate, j.Size, j.Seconds, j.Mode = "kernel", job.Relay, p, 20e6, 32<<20, span, control
 			jobs = append(jobs, repeat(j, runs)...)
 		}
 	}

@@ -34,8 +34,11 @@ func cost(j job.Job) int {
 		return capacity / 2 // a core: load only slows it down
 	case job.Relay:
 		mbit := int(min(j.Rate/1e6, capacity))
-		if j.Scenario == "blob" && j.Loss > 0 {
+		switch {
+		case j.Scenario == "blob" && j.Loss > 0:
 			mbit = min(mbit, capacity/3)
+		case j.Scenario == "kernel":
+			mbit = max(mbit, capacity/3) // who waits for a core loses its share to the other
 		}
 		return max(slowest, mbit)
 	}

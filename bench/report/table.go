@@ -43,6 +43,8 @@ var kinds = []kind{
 			append(slices.Clone(latencyColumns), column{"lost", "lost", "%.0f"})...)},
 	{"fair", "A QUIC stream beside each", "Both without end over one bottleneck; what of the link each has, by the bytes that arrive.",
 		[]column{{"stream_mbit_per_second", "stream Mbit/s", "%.2f"}, {"stream_share", "stream's share", "%.2f"}, {"peer_mbit_per_second", "contender Mbit/s", "%.2f"}, {"peer_share", "contender's share", "%.2f"}}},
+	{"kernel", "The kernel's TCP beside each", "Both without end over one bottleneck, whose queue holds one product, through a TUN device; the kernel's congestion control is the one named. What of the link each has, by the bytes of IP that arrive.",
+		[]column{{"kernel_share", "TCP's share", "%.2f"}, {"peer_share", "contender's share", "%.2f"}}},
 	{"block", "One-shot blocks", "Blocks that are sent once: the share that arrives whole.",
 		[]column{{"delivered_share", "arrived", "%.3f"}, {"expected_share", "expected", "%.3f"}, {"p50_ms", "p50 ms", "%.1f"}}},
 }

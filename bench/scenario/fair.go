@@ -27,9 +27,15 @@ func fair(ctx context.Context, j job.Job, r *job.Result) error {
 		names = names[:1]
 	}
 	for i, name := range names {
-		if err := keepMoving(ctx, name, nets[i], content(j.Size, j.Seed)); err != nil {
+		who, err := peer.Find(name)
+		if err != nil {
 			return err
 		}
+		pair, err := who.Open(ctx, nets[i])
+		if err != nil {
+			return err
+		}
+		keepMoving(ctx, pair.(peer.Mover), content(j.Size, j.Seed))
 	}
 	time.Sleep(rampTime)
 	var before [2]uint64
@@ -49,18 +55,9 @@ func fair(ctx context.Context, j job.Job, r *job.Result) error {
 }
 
 // keepMoving sends blob after blob until the process ends.
-func keepMoving(ctx context.Context, name string, n emulate.Net, data []byte) error {
-	who, err := peer.Find(name)
-	if err != nil {
-		return err
-	}
-	pair, err := who.Open(ctx, n)
-	if err != nil {
-		return err
-	}
+func keepMoving(ctx context.Context, pair peer.Mover, data []byte) {
 	go func() {
-		for pair.(peer.Mover).Move(ctx, data) == nil {
+		for pair.Move(ctx, data) == nil {
 		}
 	}()
-	return nil
 }

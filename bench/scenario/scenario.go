@@ -32,6 +32,7 @@ var scenarios = map[string]func(ctx context.Context, j job.Job, r *job.Result) e
 	"calls":    calls,
 	"block":    block,
 	"fair":     fair,
+	"kernel":   kernel,
 	"crowd":    crowd,
 }
 
@@ -73,7 +74,7 @@ func open[P peer.Pair](ctx context.Context, j job.Job) (s stage[P], err error) {
 	}
 	build := emulate.New
 	if who.Tunneled && j.Clock == job.Relay {
-		build = emulate.NewTunnel
+		build = func(j job.Job) (emulate.Net, error) { return emulate.NewTunnel(j) }
 	}
 	if s.net, err = build(j); err != nil {
 		return s, err

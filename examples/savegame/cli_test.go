@@ -60,9 +60,11 @@ func TestPutAndGetBySlices(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "copy.sav")
 	s.run("get", "-backend", "slices", "x", copied)
 	requireContent(t, copied, content)
-	s.run("put", "-backend", "raw", path, "y")
-	s.run("get", "-backend", "raw", "y", copied)
+	s.run("put", "-carrier", "quic", path, "y")
+	s.run("get", "--carrier", "quic", "-backend", "slices", "y", copied)
+	requireContent(t, copied, content)
 	s.fails([]string{"get", "-backend", "frob", "x"}, "frob")
+	s.fails([]string{"get", "-carrier", "pigeon", "x"}, "pigeon")
 }
 
 func TestGetIntoAFolder(t *testing.T) {

@@ -57,6 +57,7 @@ func (a *app) demoCommand() *cli.Command {
 			&cli.StringFlag{Name: "rate", Value: "0", Usage: "emulated bottleneck in each direction, like `10mbit`"},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the save and of the emulated link"},
 			&cli.StringFlag{Name: "backend", Value: "window", Usage: backendUsage},
+			carrierFlag(),
 			&cli.IntFlag{Name: "lanes", Value: 1, Usage: "channels of one transfer, 1 to 32"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object and nothing else"},
 		},
@@ -118,12 +119,26 @@ func clientFlags() []cli.Flag {
 		&cli.StringFlag{Name: "token", Usage: "`TOKEN` that the server knows (default: $" + tokenVariable + ")"},
 		&cli.StringFlag{Name: "token-file", Usage: "`FILE` whose first token it is"},
 		&cli.StringFlag{Name: "fingerprint", Usage: "SHA-256 of the server's certificate, in `HEX`", Sources: cli.EnvVars(fingerprintVariable)},
+		carrierFlag(),
 		logFlag("off"),
 	}
 }
 
 // backendUsage tells what backendOf takes.
-const backendUsage = "how the content travels: `window` of reliable bunches, slices, or raw: slices sealed beside QUIC"
+const backendUsage = "how the content travels: `window` of reliable bunches, or slices"
+
+// carrierFlag is what isQUIC takes.
+func carrierFlag() cli.Flag {
+	return &cli.StringFlag{Name: "carrier", Value: "sealed", Usage: "what moves all datagrams: `sealed` packets beside QUIC's, or quic"}
+}
+
+func isQUIC(carrier string) (bool, error) {
+	switch carrier {
+	case "quic", "sealed":
+		return carrier == "quic", nil
+	}
+	return false, fmt.Errorf("carrier %q is none of sealed and quic", carrier)
+}
 
 // contentFlags are those of the commands that move a save.
 func contentFlags() []cli.Flag {
@@ -136,11 +151,9 @@ func backendOf(name string, lanes int) (stream.Backend, error) {
 	case "", "window":
 		return stream.Window{Lanes: lanes}, nil
 	case "slices":
-		return stream.Slices{Carrier: stream.QUIC}, nil
-	case "raw":
-		return stream.Slices{Carrier: stream.Raw}, nil
+		return stream.Slices{}, nil
 	}
-	return nil, fmt.Errorf("backend %q is none of window, slices and raw", name)
+	return nil, fmt.Errorf("backend %q is none of window and slices", name)
 }
 
 func logFlag(level string) cli.Flag {

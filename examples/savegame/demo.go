@@ -29,6 +29,7 @@ type demoOptions struct {
 	file    string // instead of a generated save
 	link    impairment
 	backend stream.Backend
+	quic    bool                                             // not sealed
 	watch   func(label string, t desk.Tracker) (stop func()) // nil: nobody
 	say     func(line string)                                // what goes on; nil: nobody
 }
@@ -80,6 +81,9 @@ func demoOptionsOf(c *cli.Command) (o demoOptions, err error) {
 		return o, fmt.Errorf("rtt %v is negative", o.link.rtt)
 	case lanes < 1 || lanes > 32:
 		return o, fmt.Errorf("lanes %d is not 1 to 32", lanes)
+	}
+	if o.quic, err = isQUIC(c.String("carrier")); err != nil {
+		return o, err
 	}
 	o.backend, err = backendOf(c.String("backend"), lanes)
 	return o, err
@@ -151,7 +155,7 @@ func (s *stage) connect(ctx context.Context) error {
 	}
 	config := desk.ClientConfig{
 		Server: s.path.target, TLS: rpc.PinnedTLS(s.fingerprint), Token: s.token, Socket: socket,
-		Backend: s.options.backend, Watch: s.watch, Trace: s.times.trace(),
+		Backend: s.options.backend, QUIC: s.options.quic, Watch: s.watch, Trace: s.times.trace(),
 		Setup: func(w *rpc.World) {
 			s.probe.onClient(w)
 			s.peaks.follow(w)
@@ -324,10 +328,17 @@ func (w *stopwatch) carrier() string {
 	defer w.mu.Unlock()
 	var names []string
 	for _, t := range w.contents {
-		names = append(names, t.Carrier().String())
+		names = append(names, carrierName(t.Sealed()))
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), "+")
+}
+
+func carrierName(sealed bool) string {
+	if sealed {
+		return "sealed"
+	}
+	return "quic"
 }
 
 func (w *stopwatch) elapsed() time.Duration {

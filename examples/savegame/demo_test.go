@@ -37,7 +37,7 @@ func requireSane(t *testing.T, r report, size int64) {
 	require.Positive(t, r.PeakOutEntries)
 	require.LessOrEqual(t, r.PeakOutEntries, r.Slots/2-1+30) // R/2-1+N
 	require.Greater(t, r.LinkBytes, uint64(2*size))
-	require.Equal(t, "quic", r.Carrier)
+	require.Equal(t, "sealed", r.Carrier)
 	require.Positive(t, r.RPCP99)
 	require.Positive(t, r.RPCP99Unloaded)
 }
@@ -68,7 +68,7 @@ func TestDemoOfAFile(t *testing.T) {
 }
 
 func TestDemoBySlices(t *testing.T) {
-	r, _ := demoReport(t, "-size", "1MiB", "-rtt", "10ms", "-loss", "1%", "-backend", "slices")
+	r, _ := demoReport(t, "-size", "1MiB", "-rtt", "10ms", "-loss", "1%", "-backend", "slices", "--carrier", "quic")
 	require.True(t, r.SHA256OK)
 	require.Equal(t, "quic", r.Carrier)
 	require.Less(t, r.PeakOutEntries, 16, "the content fills no reliable buffer")
@@ -76,9 +76,9 @@ func TestDemoBySlices(t *testing.T) {
 }
 
 func TestDemoByTheSealedCarrier(t *testing.T) {
-	r, _ := demoReport(t, "-size", "1MiB", "-rtt", "10ms", "-loss", "1%", "-backend", "raw")
+	r, _ := demoReport(t, "-size", "1MiB", "-rtt", "10ms", "-loss", "1%", "-backend", "slices")
 	require.True(t, r.SHA256OK)
-	require.Equal(t, "raw", r.Carrier)
+	require.Equal(t, "sealed", r.Carrier)
 	require.Greater(t, r.SealedPackets, uint64(2<<20/1200))
 	require.Less(t, r.PeakOutEntries, 16, "the content fills no reliable buffer")
 	require.Positive(t, r.RPCP99)

@@ -42,10 +42,8 @@ func (p *peaks) read() (out, slots int, resent, sealed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.conns {
-		resent += c.Stats().BunchesResent
-		if r := c.Raw(); r != nil {
-			sealed += r.Stats().PacketsOut
-		}
+		s := c.Stats()
+		resent, sealed = resent+s.BunchesResent, sealed+s.Sealed.PacketsOut
 	}
 	return p.out, p.slots, resent, sealed
 }

@@ -55,7 +55,7 @@ func TestLogIsPlain(t *testing.T) {
 func strangeServer(t *testing.T, welcome func(s *stream.Streams, w *rpc.World, c *rpc.Conn)) []string {
 	t.Helper()
 	var streams *stream.Streams
-	world, err := rpc.NewWorld(rpc.Config{Classes: []*rpc.Class{desk.Class}, RawCarrier: true, OnConnect: func(w *rpc.World, c *rpc.Conn) {
+	world, err := rpc.NewWorld(rpc.Config{Classes: []*rpc.Class{desk.Class}, Sealed: true, OnConnect: func(w *rpc.World, c *rpc.Conn) {
 		welcome(streams, w, c)
 	}})
 	require.NoError(t, err)

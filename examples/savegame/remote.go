@@ -73,6 +73,9 @@ func (a *app) visit(ctx context.Context, c *cli.Command, fn func(*desk.Client, *
 	if config.Backend, err = backendOf(c.String("backend"), 1); err != nil {
 		return err
 	}
+	if config.QUIC, err = isQUIC(c.String("carrier")); err != nil {
+		return err
+	}
 	if config.Logger, config.LogLevel, err = newLogger(a.stderr, c.String("log")); err != nil {
 		return err
 	}

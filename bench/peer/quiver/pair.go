@@ -17,7 +17,8 @@ var save = stream.NewBlob("bench")
 
 // Pair is two worlds with one connection.
 type Pair struct {
-	via stream.Backend
+	via    stream.Backend
+	sealed bool // rpc.Config.Sealed
 
 	server, client   *rpc.World
 	streams, uploads *stream.Streams // the server's, the client's
@@ -40,8 +41,8 @@ type arrival struct {
 }
 
 // Open connects two worlds.
-func Open(ctx context.Context, n emulate.Net, via stream.Backend) (*Pair, error) {
-	p := &Pair{via: via}
+func Open(ctx context.Context, n emulate.Net, via stream.Backend, sealed bool) (*Pair, error) {
+	p := &Pair{via: via, sealed: sealed}
 	if err := p.prepare(); err != nil {
 		return nil, err
 	}
@@ -62,8 +63,7 @@ func Open(ctx context.Context, n emulate.Net, via stream.Backend) (*Pair, error)
 
 // prepare makes the worlds.
 func (p *Pair) prepare() (err error) {
-	slices, ok := p.via.(stream.Slices)
-	config := rpc.Config{RawCarrier: ok && slices.Carrier == stream.Raw}
+	config := rpc.Config{Sealed: p.sealed}
 	if p.server, err = rpc.NewWorld(config); err != nil {
 		return err
 	}
@@ -108,7 +108,9 @@ func (p *Pair) Move(ctx context.Context, blob []byte) error {
 	}
 	select {
 	case err = <-a.done:
-		p.carrier = fmt.Sprint(t.Carrier())
+		if p.carrier = "quic"; t.Sealed() {
+			p.carrier = "sealed"
+		}
 		return err
 	case <-ctx.Done():
 		t.Cancel(context.Cause(ctx))

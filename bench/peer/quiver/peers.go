@@ -17,19 +17,26 @@ const common = "rpc worlds under Run at both ends, defaults; QUIC with TLS 1.3; 
 
 // Peers are the backends.
 func Peers() []peer.Peer {
-	of := func(name, settings string, via stream.Backend) peer.Peer {
+	of := func(name, settings string, via stream.Backend, sealed bool) peer.Peer {
 		return peer.Peer{
 			Name: name, Settings: common + settings, Virtual: true, Emulated: true,
 			Moves: true, Talks: true, Calls: true, Chains: true, Shouts: true,
-			Open: func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return Open(ctx, n, via) },
+			Open: func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return Open(ctx, n, via, sealed) },
 		}
 	}
-	window := of("quiver/window", "stream.Window{}: one lane; in a crowd unreliable calls, every world under Run", stream.Window{})
-	window.Gather = gather
-	return []peer.Peer{
-		window,
-		of("quiver/lanes", "stream.Window{Lanes: 32}", stream.Window{Lanes: lanes}),
-		of("quiver/slices", "stream.Slices{}: chunks over QUIC datagrams", stream.Slices{}),
-		of("quiver/raw", "stream.Slices{Carrier: stream.Raw}, rpc.Config.RawCarrier at both ends: sealed packets beside QUIC", stream.Slices{Carrier: stream.Raw}),
+	var peers []peer.Peer
+	for _, backend := range []struct {
+		name, settings string
+		via            stream.Backend
+	}{
+		{"quiver/window", "stream.Window{}: one lane; in a crowd unreliable calls, every world under Run", stream.Window{}},
+		{"quiver/lanes", "stream.Window{Lanes: 32}", stream.Window{Lanes: lanes}},
+		{"quiver/slices", "stream.Slices{}: chunks", stream.Slices{}},
+	} {
+		peers = append(peers,
+			of(backend.name, backend.settings+"; QUIC datagrams", backend.via, false),
+			of(backend.name+"+sealed", backend.settings+"; rpc.Config.Sealed at both ends", backend.via, true))
 	}
+	peers[0].Gather = gather
+	return peers
 }

@@ -1,6 +1,8 @@
 package tcp
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -17,8 +19,8 @@ func control() string {
 	return strings.TrimSpace(string(text))
 }
 
-// cubic has both ends use CUBIC, the default of most systems.
-func cubic(ends ...net.Conn) error {
+// use has both ends use that congestion control.
+func use(control string, ends ...net.Conn) error {
 	for _, c := range ends {
 		raw, err := c.(*net.TCPConn).SyscallConn()
 		if err != nil {
@@ -26,13 +28,10 @@ func cubic(ends ...net.Conn) error {
 		}
 		var set error
 		err = raw.Control(func(fd uintptr) {
-			set = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic")
+			set = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, control)
 		})
-		if err != nil {
-			return err
-		}
-		if set != nil {
-			return set
+		if err = errors.Join(err, set); err != nil {
+			return fmt.Errorf("tcp: congestion control %s: %w", control, err)
 		}
 	}
 	return nil

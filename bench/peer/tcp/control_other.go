@@ -3,10 +3,12 @@
 package tcp
 
 import (
-	"errors"
+	"fmt"
 	"net"
 )
 
 func control() string { return "unknown" }
 
-func cubic(...net.Conn) error { return errors.New("tcp: CUBIC is asked for on Linux only") }
+func use(control string, _ ...net.Conn) error {
+	return fmt.Errorf("tcp: congestion control %s is asked for on Linux only", control)
+}

@@ -15,15 +15,15 @@ const settings = "one connection for blobs and one for calls with a length befor
 
 // Peers are TCP as the kernel has it, and with CUBIC where that is something else.
 func Peers() []peer.Peer {
-	of := func(name, settings string, prepare func(ends ...net.Conn) error) peer.Peer {
+	of := func(name, settings, control string) peer.Peer {
 		return peer.Peer{
-			Name: name, Settings: settings, Moves: true, Calls: prepare == nil, Tunneled: emulate.CanTunnel(),
-			Open: func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return open(ctx, Over(n), prepare) },
+			Name: name, Settings: settings, Moves: true, Calls: control == "", Tunneled: emulate.CanTunnel(),
+			Open: func(ctx context.Context, n emulate.Net) (peer.Pair, error) { return Open(ctx, n, control) },
 		}
 	}
-	peers := []peer.Peer{of("tcp", settings+control(), nil)}
+	peers := []peer.Peer{of("tcp", settings+control(), "")}
 	if runtime.GOOS == "linux" && control() != "cubic" {
-		peers = append(peers, of("tcp/cubic", settings+"cubic", cubic))
+		peers = append(peers, of("tcp/cubic", settings+"cubic", "cubic"))
 	}
 	return peers
 }
@@ -64,16 +64,17 @@ type pair struct {
 	caller      *peer.Calls
 }
 
-func open(ctx context.Context, over emulate.Streamed, prepare func(ends ...net.Conn) error) (*pair, error) {
-	p := &pair{}
+// Open connects both ends over the net. Blobs go by that congestion control; empty = the kernel's own choice.
+func Open(ctx context.Context, n emulate.Net, control string) (peer.Mover, error) {
+	p, over := &pair{}, Over(n)
 	for _, c := range []*[2]net.Conn{&p.bulk, &p.calls} {
 		var err error
 		if c[0], c[1], err = Pipe(ctx, over); err != nil {
 			return nil, err
 		}
 	}
-	if prepare != nil {
-		if err := prepare(p.bulk[:]...); err != nil {
+	if control != "" {
+		if err := use(control, p.bulk[:]...); err != nil {
 			p.Close()
 			return nil, err
 		}

@@ -37,6 +37,7 @@ type ClientConfig struct {
 	Token    string
 	Socket   net.PacketConn // of the caller; nil: one is made
 	Backend  stream.Backend // nil: the stream package's default
+	QUIC     bool           // all travels in QUIC's datagrams, not in sealed packets
 	Logger   *slog.Logger
 	LogLevel *slog.LevelVar
 	Trace    Trace
@@ -107,7 +108,7 @@ func Dial(ctx context.Context, config ClientConfig) (*Client, error) {
 func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 	c.world, err = rpc.NewWorld(rpc.Config{
 		Token:       []byte(c.config.Token),
-		RawCarrier:  routeOf(c.config.Backend) == bySlicesRaw,
+		Sealed:      !c.config.QUIC,
 		IdleTimeout: idleTimeout,
 		KeepAlive:   keepAlive,
 		Logger:      c.config.Logger,

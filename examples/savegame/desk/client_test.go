@@ -15,7 +15,7 @@ import (
 // dialTo is a client of a server that does what welcome says to whoever has joined.
 func dialTo(t *testing.T, welcome func(w *rpc.World, c *rpc.Conn)) *Client {
 	t.Helper()
-	world, err := rpc.NewWorld(rpc.Config{Classes: []*rpc.Class{Class}, RawCarrier: true, OnConnect: welcome})
+	world, err := rpc.NewWorld(rpc.Config{Classes: []*rpc.Class{Class}, Sealed: true, OnConnect: welcome})
 	require.NoError(t, err)
 	_, err = stream.Install(world, stream.Config{})
 	require.NoError(t, err)

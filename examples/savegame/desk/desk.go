@@ -84,29 +84,22 @@ type route uint8
 
 const (
 	asConfigured route = iota // at the server
-	bySlices                  // over QUIC
-	bySlicesRaw
+	bySlices
 	routes // how many there are
 )
 
 // routeOf is the route to ask for by a client that sends by that backend.
 func routeOf(b stream.Backend) route {
-	switch b {
-	case stream.Slices{Carrier: stream.QUIC}:
+	if b == (stream.Slices{}) {
 		return bySlices
-	case stream.Slices{Carrier: stream.Raw}:
-		return bySlicesRaw
 	}
 	return asConfigured
 }
 
 // options say it to the stream.
 func (r route) options() []stream.Option {
-	switch r {
-	case bySlices:
-		return []stream.Option{stream.Via(stream.Slices{Carrier: stream.QUIC})}
-	case bySlicesRaw:
-		return []stream.Option{stream.Via(stream.Slices{Carrier: stream.Raw})}
+	if r == bySlices {
+		return []stream.Option{stream.Via(stream.Slices{})}
 	}
 	return nil
 }

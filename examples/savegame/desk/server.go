@@ -56,7 +56,7 @@ func newServer(config ServerConfig, parts stream.Store) (*Server, error) {
 	world, err := rpc.NewWorld(rpc.Config{
 		Authenticate:    s.authenticate,
 		ExplainMismatch: true, // the classes are in this repository
-		RawCarrier:      true, // for the clients that ask for it
+		Sealed:          true, // for the clients that have it too
 		IdleTimeout:     idleTimeout,
 		KeepAlive:       keepAlive,
 		Logger:          config.Logger,
