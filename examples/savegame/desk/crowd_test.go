@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -125,11 +126,47 @@ func onDisk(dir string) (bytes int64) {
 	return bytes
 }
 
+// stuckDisk is a store that takes three quarters of each content, and nothing more before the client has left: a client
+// that leaves in time could else find its upload complete.
+type stuckDisk struct {
+	stream.Store
+	left atomic.Pointer[chan struct{}] // closed when the client has left
+}
+
+func (d *stuckDisk) Open(identity, key string, size int64) (stream.Part, error) {
+	p, err := d.Store.Open(identity, key, size)
+	left := d.left.Load()
+	if err != nil || left == nil {
+		return p, err
+	}
+	return stuckPart{p, size * 3 / 4, *left}, nil
+}
+
+type stuckPart struct {
+	stream.Part
+	most int64
+	left <-chan struct{}
+}
+
+func (p stuckPart) Write(b []byte) (int, error) {
+	if p.Offset()+int64(len(b)) <= p.most {
+		return p.Part.Write(b)
+	}
+	<-p.left
+	return 0, errLeft
+}
+
 // Sixteen uploads that never ended took sixteen times the quota.
 func TestUploadsThatNeverEnd(t *testing.T) {
 	const quota = 1 << 20
-	p := newPairWith(t, vault.Limits{Quota: quota}, func(s stream.Store) stream.Store { return s })
+	disk := &stuckDisk{}
+	p := newPairWith(t, vault.Limits{Quota: quota}, func(s stream.Store) stream.Store {
+		disk.Store = s
+		return disk
+	})
 	for i := range 6 {
+		left := make(chan struct{})
+		disk.left.Store(&left)
 		c, err := Dial(t.Context(), p.config)
 		require.NoError(t, err)
 		content := make([]byte, quota)
@@ -157,10 +194,12 @@ func TestUploadsThatNeverEnd(t *testing.T) {
 			}
 		}
 		_, err = c.Put(ctx, fmt.Sprint(i), src)
+		close(left)
 		require.ErrorIs(t, err, errLeft)
 		require.LessOrEqual(t, onDisk(filepath.Join(p.dir, "parts")), int64(quota))
 		c.Close()
 	}
+	disk.left.Store(nil)
 	require.Positive(t, onDisk(filepath.Join(p.dir, "parts")))
 	_, err := p.client.Put(t.Context(), "whole", newSource(t, make([]byte, quota)))
 	require.NoError(t, err)
