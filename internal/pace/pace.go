@@ -15,6 +15,7 @@ type Controller struct {
 	rates    maximum       // delivery and play, by rounds that were to fill the path
 	filling  int64         // such rounds so far: others do not age the estimate
 	held     bool          // the newest sample is of packets that were not to fill the path
+	little   bool          // and that left at less than a quarter of the rate that it takes
 	hint     float64       // rate to begin with, from the train or from QUIC; 0 = measured or unknown
 	careful  bool          // Start has a hint that was measured: begin at it, not at twice it, until it is confirmed
 	recent   float64       // arrival rate by the newest sample, play included
@@ -212,12 +213,13 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 	}
 }
 
-// blame finds out what the losses of a batch mean.
+// blame finds out what the losses of a batch mean. While there is little to send they are not those of a queue that we fill:
+// whatever is learnt from them, they cost no rate.
 func (c *Controller) blame(t instant, b *batch) {
 	c.roundLeft.add(b.tally)
 	c.loss.note(b.lost, b.acked)
 	learn := c.state != Start && c.roundLeft.share() < blind
-	if b.full = c.congestion.verdict(t, c.state == Compete, learn); b.full {
+	if b.full = c.congestion.verdict(t, c.state == Compete, learn) && !c.little; b.full {
 		c.delay.sound(t, c.congestion.deepest)
 	}
 	c.delay.forget(t)
@@ -311,6 +313,7 @@ func (c *Controller) learn(t instant, b *batch) {
 	}
 	rate := s.shown() + c.play
 	c.recent, c.held = s.arrival+c.play, s.limited
+	c.little = s.limited && c.state != Dip && s.sent+c.play < c.Estimate()/4
 	if !s.limited || rate > c.Estimate() {
 		c.rates.add(c.filling, rate)
 	}

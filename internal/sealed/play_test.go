@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,4 +126,33 @@ func TestPlayIsBounded(t *testing.T) {
 	require.Less(t, client.InFlight(), 20<<10, "the path holds 6 KiB, its queue 100")
 	require.Less(t, float64(a.gone), 0.02*float64(a.number), "of its own doing")
 	require.Greater(t, len(b.took), 3000, "the path stays full")
+}
+
+// TestPlayKeepsTheRate: 20 s of play alone, on a path that loses packets in jitter, are no reason to send bulk slower.
+func TestPlayKeepsTheRate(t *testing.T) {
+	var parts []float64
+	for range 9 {
+		parts = append(parts, afterPlay(t))
+	}
+	slices.Sort(parts)
+	require.Greater(t, parts[len(parts)/2], 0.7, "parts of the link: %.2f", parts)
+}
+
+// afterPlay returns the part of the link that bulk gets, which comes after bulk and much play.
+func afterPlay(t *testing.T) float64 {
+	const first, second = 1_500, 2_000
+	a, b := newTicks(time.Second/30, first+second, 0), newTicks(time.Second/30, 0, first+second)
+	a.total = first
+	client, server := ends(t, a, b, func(c *SessionConfig) { c.PlayDelay = 40 * ms })
+	client.Start(netsim.Epoch, ID{1})
+	server.Start(netsim.Epoch, ID{2})
+	path := netsim.Config{Delay: 25 * ms, Rate: 10e6, Loss: 0.05, Jitter: 10 * ms, Seed: testkit.Seed(t)}
+	pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: path, BtoA: path, Max: SafePacket})
+	require.NoError(t, pair.Run(time.Minute, func() bool { return len(b.got) == first }))
+	require.NoError(t, pair.RunFor(20*time.Second))
+	begun := pair.Now()
+	a.total = first + second
+	require.NoError(t, pair.Run(time.Minute, func() bool { return len(b.got) == first+second }))
+	ideal := time.Duration(float64(second*1000*8) / 10e6 * 1e9)
+	return float64(ideal) / float64(pair.Now().Sub(begun))
 }
