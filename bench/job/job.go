@@ -32,6 +32,7 @@ type Job struct {
 	Hz      int           `json:",omitempty"` // ticks a second
 	Mode    string        `json:",omitempty"` // what the scenario distinguishes further
 	Seconds time.Duration `json:",omitempty"` // how long it measures
+	After   time.Duration `json:",omitempty"` // when it begins, by the end of the handshake; scenario start only
 
 	Run  int    // 0, 1, 2 …
 	Seed uint64 // of the path
@@ -51,6 +52,7 @@ func (j Job) Row() string {
 	add(j.Size > 0, "%s", Bytes(j.Size))
 	add(j.Count > 0, "n=%d", j.Count)
 	add(j.Hz > 0, "%d Hz", j.Hz)
+	add(j.Scenario == "start", "%v after the handshake", j.After)
 	add(j.Mode != "", "%s", j.Mode)
 	return strings.Join(parts, ", ")
 }

@@ -68,6 +68,7 @@ func fullBlobs(runs int) []job.Job {
 		sizes:  []int{256 << 10, 4 << 20, 32 << 20},
 	}
 	jobs := g.blobs()
+	jobs = append(jobs, large(runs)...)
 	g.clock, g.sizes, g.peers = job.Relay, []int{256 << 10}, movers(job.Relay)
 	jobs = append(jobs, g.blobs()...)
 	g.sizes, g.rates = []int{4 << 20}, []int64{10e6}
@@ -79,6 +80,15 @@ func fullBlobs(runs int) []job.Job {
 	jobs = append(jobs, g.blobs()...)
 	g.rates, g.sizes = []int64{100e6}, []int{4 << 20, 32 << 20}
 	return append(jobs, g.blobs()...)
+}
+
+// large are 32 MiB over a path that holds 6 MB.
+func large(runs int) []job.Job {
+	g := grid{
+		clock: job.Virtual, runs: runs, peers: movers(job.Virtual), rtts: []time.Duration{50 * ms}, losses: []float64{0, 0.001},
+		rates: []int64{1e9}, sizes: []int{32 << 20},
+	}
+	return g.blobs()
 }
 
 // realTimers returns who moves blobs in real time only, and a few whom virtual time compares with the rest.

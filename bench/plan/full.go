@@ -18,6 +18,7 @@ func Full(runs int) []job.Job {
 	jobs = append(jobs, inTurns(crowds(5*time.Second, runs, crowdOf{200, 30}, crowdOf{500, 30}, crowdOf{1000, 10}))...)
 	jobs = append(jobs, blocks(1000, 0, 0.01, 0.02, 0.05)...)
 	jobs = append(jobs, series(0, 0.01)...)
+	jobs = append(jobs, starts(3*runs, 0, 0.01)...)
 	jobs = append(jobs, fairs(60*time.Second, runs, 0, 0.01)...)
 	jobs = append(jobs, kernels(60*time.Second, runs, "cubic", "bbr")...)
 	for _, clock := range []job.Clock{job.Virtual, job.Relay} {
@@ -41,6 +42,7 @@ func Quick() []job.Job {
 	jobs = append(jobs, crowds(time.Second, 1, crowdOf{50, 30})...)
 	jobs = append(jobs, blocks(100, 0.01)...)
 	jobs = append(jobs, series(0.01)...)
+	jobs = append(jobs, starts(1, 0)...)
 	jobs = append(jobs, fairs(10*time.Second, 1, 0)...)
 	jobs = append(jobs, kernels(10*time.Second, 1, "cubic")...)
 	jobs = append(jobs, plays(job.Virtual, 4<<20, 300, 0.01)...)

@@ -42,6 +42,20 @@ func series(losses ...float64) []job.Job {
 	return jobs
 }
 
+// starts are blobs that begin soon after the handshake, when path MTU discovery, keys and what carries are not at rest.
+func starts(runs int, losses ...float64) []job.Job {
+	var jobs []job.Job
+	for _, loss := range losses {
+		for _, after := range []time.Duration{0, 25 * ms, 50 * ms, 75 * ms, 100 * ms, time.Second} {
+			for _, p := range movers(job.Virtual) {
+				j := job.Job{Scenario: "start", Clock: job.Virtual, RTT: 50 * ms, Loss: loss, Rate: 100e6, Peer: p, Size: 256 << 10, After: after}
+				jobs = append(jobs, repeat(j, runs)...)
+			}
+		}
+	}
+	return jobs
+}
+
 // fairs put each contender beside a QUIC stream, and the stream alone.
 func fairs(span time.Duration, runs int, losses ...float64) []job.Job {
 	var jobs []job.Job

@@ -41,6 +41,8 @@ var kinds = []kind{
 	{"crowd", "Crowds", "Many connections to one server on the bare loopback, all in one process, unreliable messages of 100 bytes. A connection has two ends.",
 		append([]column{{"cpu_us_per_message", "CPU µs a message", "%.1f"}, {"cores_busy", "cores busy", "%.2f"}, {"heap_kib_per_end", "heap KiB an idle end", "%.1f"}, {"stack_kib_per_end", "stack KiB", "%.1f"}, {"goroutines_per_end", "goroutines", "%.2f"}},
 			append(slices.Clone(latencyColumns), column{"lost", "lost", "%.0f"})...)},
+	{"start", "Soon after the handshake", "One blob that begins so long after the handshake: time over ideal, and bytes on the wire over the blob's.",
+		[]column{{"over_ideal", "over ideal", "%.2f"}, {"wire_over_payload", "wire", "%.2f"}}},
 	{"fair", "A QUIC stream beside each", "Both without end over one bottleneck; what of the link each has, by the bytes that arrive.",
 		[]column{{"stream_mbit_per_second", "stream Mbit/s", "%.2f"}, {"stream_share", "stream's share", "%.2f"}, {"peer_mbit_per_second", "contender Mbit/s", "%.2f"}, {"peer_share", "contender's share", "%.2f"}}},
 	{"kernel", "The kernel's TCP beside each", "Both without end over one bottleneck, whose queue holds one product, through a TUN device; the kernel's congestion control is the one named. What of the link each has, by the bytes of IP that arrive.",

@@ -26,6 +26,7 @@ const openTime = 10 * time.Second
 var scenarios = map[string]func(ctx context.Context, j job.Job, r *job.Result) error{
 	"emulator": emulator,
 	"blob":     blob,
+	"start":    blob,
 	"clean":    clean,
 	"play":     play,
 	"lane":     lane,
@@ -93,12 +94,20 @@ func open[P peer.Pair](ctx context.Context, j job.Job) (s stage[P], err error) {
 		return s, fmt.Errorf("%s is not able to do that", who.Name)
 	}
 	s.pair = able
-	if j.Clock == job.Loopback {
-		time.Sleep(settleLoopback)
-	} else {
-		time.Sleep(settleTime)
-	}
+	time.Sleep(settle(j))
 	return s, nil
+}
+
+// settle is how long after the handshake a job begins.
+func settle(j job.Job) time.Duration {
+	switch {
+	case j.Scenario == "start":
+		return j.After
+	case j.Clock == job.Loopback:
+		return settleLoopback
+	default:
+		return settleTime
+	}
 }
 
 func (s stage[P]) close() {
