@@ -209,9 +209,6 @@ func (w *World) admit(c *Conn) {
 	if w.config.OnConnect != nil {
 		w.later(c, activity{what: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
 	}
-	if r := c.sealed; r != nil && r.agreed.Load() {
-		w.later(c, activity{}, r.begin)
-	}
 }
 
 // openAlways opens an AlwaysRelevant actor for a connection. That it can not, it tells once a second at most, for a peer without

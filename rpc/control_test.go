@@ -147,7 +147,7 @@ func appendControl(message any) []byte {
 		}
 		return b
 	case sealedOpen:
-		return appendSealed(nil, idSealedOpen, m.Instance, m.IDs...)
+		return appendSealed(nil, idSealedOpen, m.Instance)
 	case sealedIDs:
 		return appendSealed(nil, idSealedIDs, m.Instance, m.IDs...)
 	case sealedShut:

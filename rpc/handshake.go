@@ -44,6 +44,9 @@ func (c *Conn) shake() {
 	if !c.server {
 		h.send(appendHello(nil, h.hello()))
 		h.send(appendLogin(nil, login{c.world.config.Token}))
+		if c.sealed != nil {
+			c.sealed.begin() // before the server says whether it has the feature: that would be a round trip later
+		}
 	}
 	for !h.step() {
 	}
@@ -122,15 +125,15 @@ func (h *handshake) onHello(peer hello) {
 	c.link.Lock()
 	err := c.machine.Agree(peer.Params)
 	c.link.Unlock()
-	if c.sealed != nil && peer.Features&featureSealed != 0 {
-		c.sealed.agreed.Store(true)
-	}
 	c.maxBunch = min(ours.Params.MaxBunch, peer.Params.MaxBunch)
 	switch {
 	case err != nil:
 		h.fail(violationf(ControlChannelMessagePayloadFail, "Hello: %v", err))
 	case c.server:
 		h.send(appendHello(nil, ours))
+	}
+	if c.sealed != nil {
+		c.sealed.agree(peer.Features&featureSealed != 0)
 	}
 }
 

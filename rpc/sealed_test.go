@@ -328,12 +328,12 @@ func TestSealedViolations(t *testing.T) {
 		fromServer bool
 		message    []byte
 	}{
-		"a carrier that is no turn": {false, appendSealed(nil, idSealedOpen, 3, id)},
-		"a carrier beside another":  {false, appendSealed(nil, idSealedOpen, 2, id)},
+		"a carrier that is no turn": {false, appendSealed(nil, idSealedOpen, 3)},
+		"a carrier beside another":  {false, appendSealed(nil, idSealedOpen, 2)},
 		"ids that nobody asked for": {false, appendSealed(nil, idSealedIDs, 1, id)},
 		"the end of what never was": {false, appendSealed(nil, idSealedShut, 2)},
 		"spares of what never was":  {true, appendSealed(nil, idSealedAsk, 2)},
-		"an answer twice":           {true, appendSealed(nil, idSealedOpen, 1, id)},
+		"a server's carrier":        {true, appendSealed(nil, idSealedOpen, 2)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			overSealed(t, clean, true, func(n *sealedNet) {

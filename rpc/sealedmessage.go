@@ -7,12 +7,11 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
-// Messages of the sealed carrier travel on channel 0 after Join, when both ends have the feature. The client opens
-// instances, 1 and up, one at a time:
+// Messages of the sealed carrier travel on channel 0 after Join, when both ends have the feature. Instance 1 begins with the
+// two Hellos; the client opens those that follow, one at a time:
 //
 //	client                      server
-//	SealedOpen n, ids         →
-//	                       ←    SealedOpen n, ids      or SealedShut n
+//	SealedOpen n              →                        or the answer is SealedShut n
 //	SealedAsk n            ↔    SealedIDs n, ids       spare ids, for changes of the local address
 //	SealedShut n           ↔                        no carrier n here any more
 //
@@ -31,11 +30,8 @@ var sealedNames = map[byte]string{
 // maxSealedIDs is how many ids a message may hold.
 const maxSealedIDs = 8
 
-// sealedOpen opens an instance, or answers that.
-type sealedOpen struct {
-	Instance uint32
-	IDs      []sealed.ID
-}
+// sealedOpen opens an instance.
+type sealedOpen struct{ Instance uint32 }
 
 // sealedIDs answers sealedAsk.
 type sealedIDs struct {
@@ -50,7 +46,7 @@ type sealedAsk struct{ Instance uint32 }
 // appendSealed appends a message that names an instance, and the ids that some have.
 func appendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	b = binary.AppendUvarint(append(b, id), uint64(instance))
-	if id == idSealedOpen || id == idSealedIDs {
+	if id == idSealedIDs {
 		b = append(b, byte(len(ids)))
 	}
 	for _, id := range ids {
@@ -63,7 +59,7 @@ func appendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 func parseSealed(id byte, r *reader) any {
 	switch id {
 	case idSealedOpen:
-		return sealedOpen{parseInstance(r), parseIDs(r)}
+		return sealedOpen{parseInstance(r)}
 	case idSealedIDs:
 		return sealedIDs{parseInstance(r), parseIDs(r)}
 	case idSealedShut:

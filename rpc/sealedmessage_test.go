@@ -13,7 +13,8 @@ func TestSealedMessages(t *testing.T) {
 		payload []byte
 		want    any
 	}{
-		{appendSealed(nil, idSealedOpen, 1, ids...), sealedOpen{1, ids}},
+		{appendSealed(nil, idSealedOpen, 1), sealedOpen{1}},
+		{appendSealed(nil, idSealedIDs, 1, ids...), sealedIDs{1, ids}},
 		{appendSealed(nil, idSealedIDs, 1<<32-1, most...), sealedIDs{1<<32 - 1, most}},
 		{appendSealed(nil, idSealedShut, 300), sealedShut{300}},
 		{appendSealed(nil, idSealedAsk, 300), sealedAsk{300}},
@@ -22,8 +23,8 @@ func TestSealedMessages(t *testing.T) {
 	}
 	for _, bad := range [][]byte{
 		appendSealed(nil, idSealedShut, 0),
-		appendSealed(nil, idSealedOpen, 1),
-		appendSealed(nil, idSealedOpen, 1, make([]sealed.ID, maxSealedIDs+1)...),
+		appendSealed(nil, idSealedIDs, 1),
+		appendSealed(nil, idSealedIDs, 1, make([]sealed.ID, maxSealedIDs+1)...),
 		{idSealedShut, 0x80, 0x80, 0x80, 0x80, 0x10},
 	} {
 		_, err := parseControl(bad)

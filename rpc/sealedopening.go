@@ -27,39 +27,43 @@ type sealedOpening struct {
 	began    time.Time
 	instance uint32 // of the newest carrier, 0 before the first
 	live     bool   // it is to be used
-	started  bool   // with the peer's ids
-	asked    bool   // for more of them
+	asked    bool   // for more ids
 	ended    time.Time
 	pause    time.Duration // before the next
 	state    sealed.State
 }
 
-// begin has the client open the first carrier.
+// begin begins the first carrier: a client's beside its Hello, a server's when that has come, for by then both have the
+// keys. The world has not seen the connection yet.
 func (r *sealedCarrier) begin() {
 	r.began, r.pause = time.Now(), leastRetryTime
-	if !r.conn.server {
-		r.open()
+	if !r.replace(1) {
+		r.instance = 1
+		r.end()
+		return
 	}
+	r.current().Start()
 }
 
 // open opens the next carrier of a client.
 func (r *sealedCarrier) open() {
-	if carrier := r.replace(r.instance + 1); carrier != nil {
-		r.send(appendSealed(nil, idSealedOpen, r.instance, carrier.IDs()...))
+	if r.replace(r.instance + 1) {
+		r.send(appendSealed(nil, idSealedOpen, r.instance))
+		r.current().Start()
 	}
 }
 
-// replace begins an instance.
-func (r *sealedCarrier) replace(instance uint32) *sealed.Carrier {
+// replace begins an instance. Not ok: there is none, and the log says why.
+func (r *sealedCarrier) replace(instance uint32) (ok bool) {
 	carrier, err := r.renew(instance)
 	if err != nil {
 		r.conn.world.log.Error("no sealed carrier", "conn", r.conn, "instance", instance, "error", err)
 	}
 	if carrier == nil {
-		return nil
+		return false
 	}
-	r.instance, r.live, r.started, r.asked, r.state = instance, true, false, false, sealed.Opening
-	return carrier
+	r.instance, r.live, r.asked, r.state = instance, true, false, sealed.Opening
+	return true
 }
 
 // tend looks after the carrier on the world's goroutine, when something has changed.
@@ -83,7 +87,7 @@ func (r *sealedCarrier) tend() {
 		r.seek()
 	case !r.live:
 		r.seek()
-	case r.started && !r.asked && carrier.Spares() < fewSpares:
+	case !r.asked && carrier.Spares() < fewSpares:
 		r.asked = true
 		r.send(appendSealed(nil, idSealedAsk, r.instance))
 	}
@@ -142,26 +146,14 @@ func (c *Conn) control(payload []byte) *CloseError {
 	return violationf(ControlChannelMessageFail, "%s arrived after Join", messageName(payload[0]))
 }
 
-// onOpen makes the server's carrier, or starts the client's.
+// onOpen begins the next carrier of a server.
 func (r *sealedCarrier) onOpen(m sealedOpen) *CloseError {
-	if !r.conn.server {
-		if m.Instance != r.instance || r.started {
-			return r.misplaced(idSealedOpen, m.Instance)
-		}
-		r.started = true
-		if r.live {
-			r.current().Start(m.IDs...)
-		}
-		return nil
-	}
 	most := freeInstances + uint64(max(0, time.Since(r.began)/instanceTime))
-	if m.Instance != r.instance+1 || r.live || uint64(m.Instance) > most {
+	if !r.conn.server || m.Instance != r.instance+1 || r.live || uint64(m.Instance) > most {
 		return r.misplaced(idSealedOpen, m.Instance)
 	}
-	if carrier := r.replace(m.Instance); carrier != nil {
-		r.send(appendSealed(nil, idSealedOpen, m.Instance, carrier.IDs()...))
-		r.started = true
-		carrier.Start(m.IDs...)
+	if r.replace(m.Instance) {
+		r.current().Start()
 		return nil
 	}
 	r.instance = m.Instance

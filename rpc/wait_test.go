@@ -110,7 +110,7 @@ func TestSealedCarrierWakesAnEndedConnection(t *testing.T) {
 			c.enter()
 			carrier, err := sealed.NewCarrier(sealed.NewSocket(near, sealed.SocketConfig{}), sealed.Config{
 				SessionConfig: sealed.SessionConfig{
-					Exporter: func(string, []byte, int) ([]byte, error) { return make([]byte, 32), nil }, Instance: 1, Source: c.link.Source(),
+					Exporter: func(_ string, _ []byte, n int) ([]byte, error) { return make([]byte, n), nil }, Instance: 1, Source: c.link.Source(),
 				},
 				Addrs: func() (net.Addr, net.Addr) { return far.LocalAddr(), near.LocalAddr() },
 				Changed: func(sealed.State) {

@@ -138,8 +138,8 @@ func benchmarkLoopback(b *testing.B, cfg SocketConfig, packet int) {
 			c.MaxPacket = func() int { return packet }
 		}
 		ca, cb := carry(b, near, client, true, source, configure), carry(b, far, server, false, sink, configure)
-		ca.Start(cb.IDs()...)
-		cb.Start(ca.IDs()...)
+		ca.Start()
+		cb.Start()
 		select {
 		case <-sink.all:
 		case <-time.After(time.Minute):

@@ -58,7 +58,7 @@ func (s *Session) next(t time.Duration, most int) purpose {
 		return nothing
 	case s.hearing.probes > 0:
 		return forProbe
-	case s.state == Open && s.train.left > 0:
+	case s.state <= Open && s.train.left > 0:
 		return forTrain
 	case s.report.alone && s.mayReport() && s.report.due(t):
 		return forReport
@@ -126,7 +126,7 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (pack
 	case forProbe:
 		b = s.appendProbe(t, b, limit, &rec)
 	case forTrain:
-		b = s.appendTrain(b, limit, &rec)
+		b = s.appendTrain(t, b, limit, &rec)
 	case forSize:
 		b = s.appendSize(t, b, limit, &rec)
 	case forPayload:
@@ -142,7 +142,7 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (pack
 		}
 	}
 	rides := rec.payloads > 0 && !rec.bulk && s.report.waits() && limit-len(b) >= leastFeedback
-	if why == forReport || rides || s.report.due(t) {
+	if why == forReport || rides || why != forTrain && s.report.due(t) {
 		b = s.appendReport(t, b, limit, why, &rec)
 	}
 	packet, err := s.sealer.seal(b, number)
@@ -172,12 +172,16 @@ func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record)
 	return b
 }
 
-func (s *Session) appendTrain(b []byte, limit int, rec *record) []byte {
+// appendTrain fills the packet up. What the peer may wait for rides on the first one.
+func (s *Session) appendTrain(t time.Duration, b []byte, limit int, rec *record) []byte {
 	s.train.left--
 	s.train.open++
-	s.train.large = limit+tagBytes > SafePacket
+	s.train.sent = true
 	b = append(b, frameTrain, byte(s.train.left))
 	rec.fate, rec.train = flying, true
+	if s.report.due(t) {
+		b = s.appendReport(t, b, limit, forTrain, rec)
+	}
 	return pad(b, limit)
 }
 

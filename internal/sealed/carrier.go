@@ -10,12 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/pace"
 )
 
-const (
-	// firstIDs are issued when a carrier is made: one to use and three spares.
-	firstIDs = 4
-	// maxIDs are valid at a time; the oldest goes when more are issued.
-	maxIDs = 8
-)
+// maxIDs of ours are valid at a time; the oldest goes when more are issued.
+const maxIDs = 8
 
 // Config is what a carrier needs beside its socket. Its functions must not block.
 type Config struct {
@@ -51,6 +47,7 @@ type Carrier struct {
 	mu      sync.Locker // around session and issued
 	session *Session
 	issued  []ID
+	first   []ID // of the peer, for Start
 
 	// The goroutine, which exists while there is work.
 	park    sync.Mutex
@@ -76,8 +73,8 @@ type CarrierStats struct {
 	Goroutines  uint64 // started
 }
 
-// NewCarrier makes a carrier that listens and does not send: its IDs are to be told to the peer over QUIC, and Start
-// called with the peer's. The owner closes it before the connection or the socket.
+// NewCarrier makes a carrier that listens and does not send before Start. The owner closes it before the connection or the
+// socket.
 func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	session, err := NewSession(c.SessionConfig)
 	if err != nil {
@@ -92,17 +89,20 @@ func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	r.inbox.lent = &socket.lent
 	remote, _ := c.Addrs()
 	r.inbox.setRemote(addrPort(remote))
-	for range firstIDs {
-		r.issued = append(r.issued, socket.issue(r.inbox))
+	ours, theirs := ToClient, ToServer
+	if !c.Client {
+		ours, theirs = theirs, ours
+	}
+	if r.first, err = exportIDs(c.Exporter, c.Instance, theirs); err != nil {
+		return nil, err
+	}
+	if r.issued, err = exportIDs(c.Exporter, c.Instance, ours); err != nil {
+		return nil, err
+	}
+	if err = socket.register(r.inbox, r.issued...); err != nil {
+		return nil, err
 	}
 	return r, nil
-}
-
-// IDs returns the ids under which the peer may send.
-func (c *Carrier) IDs() []ID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.issued)
 }
 
 // Issue makes one more id for the peer, who has used one up, and forgets the oldest when there are too many.
@@ -120,10 +120,10 @@ func (c *Carrier) Issue() ID {
 	return c.issued[len(c.issued)-1]
 }
 
-// Start begins to open the carrier with the ids that the peer issued. It does nothing without any.
-func (c *Carrier) Start(ids ...ID) {
+// Start begins to open the carrier.
+func (c *Carrier) Start() {
 	now := c.Lock()
-	c.session.Start(now, ids...)
+	c.session.Start(now, c.first...)
 	c.Unlock()
 }
 

@@ -81,8 +81,8 @@ func (d *bed) carrier(p *port, isClient bool, source Source, to func() net.Addr)
 }
 
 func (d *bed) start() *bed {
-	d.a.Start(d.b.IDs()...)
-	d.b.Start(d.a.IDs()...)
+	d.a.Start()
+	d.b.Start()
 	return d
 }
 
@@ -136,7 +136,7 @@ func TestCarrierGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 20 * ms, Lose: func(uint64, []byte) bool { return true }}, 5)
 		begin := time.Now()
-		d.a.Start(ID{1})
+		d.a.Start()
 		require.Equal(t, Silent, <-d.states)
 		require.Equal(t, silentTime, time.Since(begin))
 		require.Equal(t, Closed, <-d.states)
@@ -144,7 +144,7 @@ func TestCarrierGivesUp(t *testing.T) {
 		require.InDelta(t, stopTime.Seconds(), time.Since(begin).Seconds(), 0.1)
 		require.ErrorContains(t, d.a.Err(), "no ack for 10s")
 		require.Empty(t, d.near.socket.boxes, "its ids are gone")
-		d.a.Start(ID{2}) // does nothing
+		d.a.Start() // does nothing
 		d.a.Issue()
 		require.Empty(t, d.near.socket.boxes)
 	})
@@ -190,7 +190,7 @@ func TestCarrierRotatesWithItsAddress(t *testing.T) {
 		for range 2 * maxIDs {
 			d.a.AddIDs(d.b.Issue())
 		}
-		require.Len(t, d.b.IDs(), maxIDs)
+		require.Len(t, d.b.issued, maxIDs)
 		require.Len(t, d.far.socket.boxes, maxIDs)
 	})
 }
@@ -217,7 +217,7 @@ func TestCarrierUnderAttack(t *testing.T) {
 		netsim.Connect(attacker, d.far.conn, netsim.Config{}, netsim.Config{})
 		port := newPort(t, attacker)
 		d.start()
-		ids := d.b.IDs()
+		ids := d.b.issued
 		for i := range 1000 {
 			p := appendHeader(nil, ids[i%len(ids)], uint64(i))
 			p = append(p, make([]byte, i)...)

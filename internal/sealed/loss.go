@@ -25,17 +25,12 @@ func (s *Session) detectLosses(t time.Duration) {
 			s.lose(t, n, lost)
 		}
 	}
-	s.checkSize(t)
+	s.mtu.check(t, s.records.Next)
+	if s.state == Open {
+		s.train.repeat()
+	}
 	if bytes, span, even, ok := s.train.measured(); ok {
 		s.control.Train(bytes, span, even)
-	}
-}
-
-// checkSize changes to smaller packets when large ones vanish. A train that vanished with them leaves again.
-func (s *Session) checkSize(t time.Duration) {
-	s.mtu.check(t, s.records.Next)
-	if s.mtu.shrunk > 0 {
-		s.train.repeat()
 	}
 }
 

@@ -86,9 +86,9 @@ func TestTrainMeasuresThePath(t *testing.T) {
 		there.Lose = func(n uint64, _ []byte) bool { return n == lost || n == lost+1 }
 		measure(there, path, Open)
 	}
-	t.Log("# lost: the first ten")
+	t.Log("# lost: all of the first second")
 	late := path
-	late.Lose = func(n uint64, _ []byte) bool { return n < 10 }
+	late.Lose = func(n uint64, _ []byte) bool { return n < 22 }
 	measure(late, late, Silent)
 }
 

@@ -147,8 +147,8 @@ func exchange(t *testing.T, near, far *host, streamBytes, count int) (*Carrier, 
 	const size = 1100
 	a, b := newPieces(size, count, count), newPieces(size, count, count)
 	ca, cb := carry(t, near, client, true, a, nil), carry(t, far, server, false, b, nil)
-	ca.Start(cb.IDs()...)
-	cb.Start(ca.IDs()...)
+	ca.Start()
+	cb.Start()
 	var streams sync.WaitGroup
 	errs := make(chan error, 2)
 	if streamBytes > 0 {

@@ -24,7 +24,7 @@ func (s *Session) Receive(at time.Time, packet []byte) error {
 	if asks > never && number > before { // a gap
 		asks = atOnce
 	}
-	s.report.note(t, number, asks)
+	s.report.note(t, at.Sub(s.epoch), number, asks)
 	if !s.greeted {
 		s.greet(t)
 	}

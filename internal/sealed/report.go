@@ -83,9 +83,9 @@ const (
 	atOnce
 )
 
-// note takes a packet that opened.
-func (r *report) note(t time.Duration, number uint64, asks asking) {
-	r.arrivals[number%arrivalSlots] = arrival{number: number, at: r.zero + t}
+// note takes a packet that opened at t, and came before: it may have waited for us, which is nothing that the path did.
+func (r *report) note(t, came time.Duration, number uint64, asks asking) {
+	r.arrivals[number%arrivalSlots] = arrival{number: number, at: r.zero + came}
 	switch asks {
 	case never:
 		return

@@ -140,8 +140,8 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 		return
 	}
 	s.started = true
-	s.train.left = s.config.train() // leaves as soon as the carrier is open
-	s.hearing = hearing{heard: t, asked: t, probes: 1}
+	s.train.left = s.config.train()
+	s.hearing = hearing{heard: t, asked: t, probes: 1} // small: the packets of the train may be too large
 }
 
 // AddIDs takes spare ids of the peer.

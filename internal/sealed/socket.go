@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -27,6 +28,8 @@ type Socket struct {
 	mu    sync.RWMutex
 	boxes map[ID]*inbox
 
+	early early
+
 	lent atomic.Int64 // bytes that inboxes hold beyond their own
 
 	kept, unknown, short atomic.Uint64
@@ -35,7 +38,7 @@ type Socket struct {
 // SocketStats counts the packets that a socket kept from QUIC.
 type SocketStats struct {
 	Kept    uint64 // for a carrier
-	Unknown uint64 // dropped: no carrier issued the id
+	Unknown uint64 // no carrier had the id yet: dropped, unless one had it within a moment
 	Short   uint64 // dropped: no room for an id
 }
 
@@ -81,6 +84,22 @@ func (s *Socket) LocalAddr() net.Addr { return s.conn.LocalAddr() }
 // Offload reports whether the system takes and hands over many packets at a time.
 func (s *Socket) Offload() (send, receive bool) { return s.gso.Load(), s.gro }
 
+// register gives b the packets of ids, also those that came a moment before.
+func (s *Socket) register(b *inbox, ids ...ID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		if s.boxes[id] != nil {
+			return fmt.Errorf("sealed: id %x is in use", id)
+		}
+	}
+	for _, id := range ids {
+		s.boxes[id] = b
+	}
+	s.early.deliver(b, ids)
+	return nil
+}
+
 // issue draws an id whose packets go to b.
 func (s *Socket) issue(b *inbox) ID {
 	s.mu.Lock()
@@ -108,15 +127,19 @@ func (s *Socket) route(at time.Time, from net.Addr, packet []byte) {
 		s.short.Add(1)
 		return
 	}
+	id, source := ID(packet[1:1+idBytes]), addrPort(from)
 	s.mu.RLock()
-	box := s.boxes[ID(packet[1:1+idBytes])]
+	box := s.boxes[id]
+	if box == nil {
+		s.early.keep(at, source, id, packet) // under the lock: else register could miss it
+	}
 	s.mu.RUnlock()
 	if box == nil {
 		s.unknown.Add(1)
 		return
 	}
 	s.kept.Add(1)
-	box.put(at, addrPort(from), packet)
+	box.put(at, source, packet)
 }
 
 // addrPort returns an address in the one form that compares; zero when it is none of UDP.

@@ -68,6 +68,32 @@ func sealedFor(id ID, fill string) string {
 	return string(appendHeader(nil, id, 1)) + strings.Repeat(fill, tagBytes)
 }
 
+// TestPacketsThatCameEarly: the first packets of a peer may come before the carrier that they are for.
+func TestPacketsThatCameEarly(t *testing.T) {
+	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
+	at := time.Now()
+	late, early, others := sealedFor(ID{1}, "a"), sealedFor(ID{1}, "b"), sealedFor(ID{2}, "c")
+	s.route(at.Add(-2*earlyTime), here, []byte(late))
+	for range earlyPackets - 2 {
+		s.route(at, here, []byte(others))
+	}
+	for range 3 {
+		s.route(at, here, []byte(early)) // the last two take the places of the oldest two
+	}
+	box := newInbox(func() {})
+	box.setRemote(addrPort(here))
+	require.NoError(t, s.register(box, ID{1}))
+	require.ErrorContains(t, s.register(box, ID{3}, ID{1}), "in use")
+	var got []string
+	for rest := box.take(); len(rest) > 0; {
+		var p []byte
+		_, p, rest = box.next(rest)
+		got = append(got, string(p))
+	}
+	require.Equal(t, []string{early, early, early}, got)
+	require.Len(t, s.early.packets, earlyPackets-3, "for others, but the oldest of them")
+}
+
 func TestReadBatchKeepsOurs(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	box := newInbox(func() {})

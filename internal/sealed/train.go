@@ -20,8 +20,9 @@ const (
 // train measures the path with packets sent back to back.
 type train struct {
 	left    int  // to be sent
-	large   bool // what was sent is larger than every path takes
-	open    int  // sent and undecided
+	again   bool // it was repeated
+	sent    bool
+	open    int // sent and undecided
 	arrived int
 	bytes   int                         // of those that arrived, but the first
 	at      [trainPackets]time.Duration // arrivals
@@ -30,10 +31,10 @@ type train struct {
 // running reports whether payloads are to wait for the train.
 func (tr *train) running() bool { return tr.left > 0 || tr.open > 0 }
 
-// repeat sends a train of large packets that vanished whole once more; they are smaller now.
+// repeat sends, once, a train again that vanished whole: it came before the peer listened, or its packets were too large.
 func (tr *train) repeat() {
-	if tr.large && tr.arrived == 0 && !tr.running() {
-		*tr = train{left: trainPackets}
+	if tr.sent && !tr.again && tr.arrived == 0 && !tr.running() {
+		*tr = train{left: trainPackets, again: true}
 	}
 }
 
@@ -66,7 +67,7 @@ func (tr *train) measured() (bytes int, span time.Duration, even, ok bool) {
 	} else {
 		even = true
 	}
-	*tr = train{}
+	*tr = train{again: true}
 	return bytes, span, even, ok
 }
 
