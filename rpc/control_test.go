@@ -117,7 +117,8 @@ func FuzzControl(f *testing.F) {
 	f.Add(appendWelcome(nil, welcome{Identity: "anna"}))
 	f.Add(appendJoin(nil))
 	f.Add(appendShape(nil, []string{"a: b", "c"}))
-	f.Add(appendSealed(nil, idSealedOpen, 1, sealed.ID{1}, sealed.ID{2}))
+	f.Add(appendSealed(nil, idSealedOpen, 1))
+	f.Add(appendSealed(nil, idSealedIDs, 1, sealed.ID{1}, sealed.ID{2}))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		message, err := parseControl(payload)
 		if err != nil {

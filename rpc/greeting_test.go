@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/quivernet/quiver/internal/sealed"
 )
 
 var control = map[string][]byte{
@@ -14,7 +12,7 @@ var control = map[string][]byte{
 	"Welcome":    appendWelcome(nil, welcome{}),
 	"Join":       appendJoin(nil),
 	"Shape":      appendShape(nil, nil),
-	"SealedOpen": appendSealed(nil, idSealedOpen, 1, sealed.ID{}),
+	"SealedOpen": appendSealed(nil, idSealedOpen, 1),
 	"SealedShut": appendSealed(nil, idSealedShut, 1),
 }
 

@@ -24,7 +24,9 @@ type RTT struct {
 // Known reports whether there was a sample.
 func (r *RTT) Known() bool { return r.Smoothed != 0 }
 
-// Update takes a sample; delay is what the peer says it waited, already bounded, 0 = it does not say.
+// Update takes a sample; delay is what the peer says it waited, already bounded, 0 = it does not say. Delays are rounded: one
+// that leaves a microsecond less than the least round trip leaves that, where RFC 9002 (5.3) takes the sample as it is, which
+// looks like a queue.
 func (r *RTT) Update(now, sample, delay time.Duration) {
 	sample = max(sample, time.Microsecond)
 	r.Latest = sample
@@ -34,10 +36,7 @@ func (r *RTT) Update(now, sample, delay time.Duration) {
 	if r.Least == 0 || sample < r.Least {
 		r.Least = sample
 	}
-	r.Adjusted = sample
-	if sample-delay >= r.Min {
-		r.Adjusted = sample - delay
-	}
+	r.Adjusted = max(sample-delay, r.Min)
 	if !r.Known() {
 		r.Smoothed, r.Variance = r.Adjusted, r.Adjusted/2
 		return

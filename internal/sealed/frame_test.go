@@ -89,7 +89,7 @@ func TestReportSpans(t *testing.T) {
 	var w window
 	for i, n := range []uint64{0, 1, 2, 4, 5, 9, 8} {
 		w.mark(n)
-		r.note(time.Duration(i)*ms, n, soon)
+		r.note(time.Duration(i)*ms, time.Duration(i)*ms, n, soon)
 	}
 	var f feedback
 	require.EqualValues(t, 10, r.fill(7*ms, &f, &w, 1000))
@@ -119,7 +119,7 @@ func TestReportRoom(t *testing.T) {
 	var w window
 	for n := uint64(0); n < 6000; n += 1 + n%7 {
 		w.mark(n)
-		r.note(time.Duration(n*n)*time.Microsecond, n, soon)
+		r.note(time.Duration(n*n)*time.Microsecond, time.Duration(n*n)*time.Microsecond, n, soon)
 	}
 	for room := leastFeedback; room < 600; room++ {
 		again := r
