@@ -237,7 +237,7 @@ func (r *sealedCarrier) ping() {
 	}
 	r.conn.work.Go(func() {
 		defer r.pinging.Store(false)
-		_ = r.quic.conn.SendDatagram([]byte{link.Ping}) // an ended connection says so elsewhere
+		r.conn.link.Ping()
 	})
 }
 

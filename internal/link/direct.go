@@ -16,11 +16,15 @@ type queued struct {
 // built notes a datagram of the machine with that place in the order of priority.
 func (q *queued) built(place int, number uint64) {
 	if place > 0 {
-		q.least = q.next + 1
+		q.other()
 		return
 	}
 	q.next = number + 1
 }
+
+// other notes that a datagram may wait that is not the first machine's: nothing says when it has left but an ack for one of
+// the first machine's that was built later.
+func (q *queued) other() { q.least = q.next + 1 }
 
 // room reports whether another datagram fits for certain. acked is one above the newest packet of the first machine that
 // the peer acknowledged.

@@ -83,6 +83,9 @@ func (l *Link) relieve() {
 	now := l.lockedNow()
 	err := l.receive(now)
 	woken := err == nil && l.woken()
+	if l.sealed.carrier != nil {
+		l.sealed.carrier.Wake() // the writer, which is blocked, cannot
+	}
 	l.mu.Unlock()
 	if err != nil {
 		l.end(violation(err))

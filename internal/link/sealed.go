@@ -32,9 +32,18 @@ func (l *Link) Carry(by Sealed) {
 		return
 	}
 	l.sealed.carrier = by
+	l.queued.other()
 	l.sealed.carries.Store(by != nil)
 	l.sealed.path = recovery.Path{Epoch: l.sealed.path.Epoch, Fates: by != nil}
 	l.move(now, rtt)
+}
+
+// Ping has QUIC send something that is acknowledged, and waits while its queue is full.
+func (l *Link) Ping() {
+	l.mu.Lock()
+	l.queued.other()
+	l.mu.Unlock()
+	_ = l.carrier.SendDatagram([]byte{Ping}) // an ended connection says so elsewhere
 }
 
 // move tells the machines that their datagrams take another way from now on. The lock is held.
@@ -93,6 +102,9 @@ func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b 
 	for i := range l.slots {
 		m := l.slots[i].Machine
 		if b, number, ok := m.AppendPacket(now, buf, min(room.Max, maxDatagram)); ok {
+			if i == 0 {
+				l.queued.next = number + 1
+			}
 			return b, number&^placeMask | uint64(i)<<placeShift, m.Bulk(), true
 		}
 	}
@@ -167,7 +179,13 @@ func (s Source) Turned() (woken bool) {
 		return false
 	}
 	l.uncork()
-	if l.sealed.carrier != nil && l.draining.Load() && l.drained() {
+	switch {
+	case l.sealed.carrier == nil:
+		if l.parked && l.due(l.lockedNow()) { // what came by this carrier is answered by the other
+			l.parked = false
+			l.signal()
+		}
+	case l.draining.Load() && l.drained():
 		l.end(nil)
 	}
 	return l.woken()

@@ -209,3 +209,66 @@ func TestDatagramByTheFirstCarrierWakesTheSealedOne(t *testing.T) {
 		require.NoError(t, far.CloseWithError(0, ""))
 	})
 }
+
+// TestTimerOfWhatCameSealed: what arrives by the sealed carrier sets timers that QUIC's writer keeps while that carries, for
+// the peer may have opened its end before we have.
+func TestTimerOfWhatCameSealed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBeside(t)
+		synctest.Wait()
+		due := time.Now().Add(time.Second)
+		b.play.onPacket = func(time.Time, []byte) { b.play.next = due }
+		b.source.Lock()
+		b.source.Receive(time.Now(), []byte{1, 7})
+		b.source.Turned()
+		b.source.Unlock()
+		time.Sleep(1001 * time.Millisecond)
+		synctest.Wait()
+		under(b.Link, func() { require.WithinDuration(t, due, b.play.advanced[len(b.play.advanced)-1], time.Millisecond) })
+	})
+}
+
+// TestNobodyBlocksBehindPings: what waits in QUIC's queue beside the first machine's datagrams, and acks for what travelled
+// sealed, leave the queue's room unknown; then only the writer sends, which may block.
+func TestNobodyBlocksBehindPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queue{size: 8, gate: make(chan struct{}, 100)}
+		l, first, _, far := directPair(q)
+		synctest.Wait()
+		directly := func() bool {
+			before := l.Stats().DatagramsOut
+			q.allow(1)
+			under(l, first.make(1))
+			direct := l.Stats().DatagramsOut > before
+			synctest.Wait()
+			require.Equal(t, before+1, l.Stats().DatagramsOut)
+			return direct
+		}
+		require.True(t, directly())
+		q.allow(1)
+		l.Ping()
+		require.False(t, directly())
+		under(l, func() { first.below = 2 })
+		require.False(t, directly(), "that was built before the ping")
+		under(l, func() { first.below = 3 })
+		require.True(t, directly())
+
+		l.Carry(&bell{})
+		source := l.Source()
+		source.Lock()
+		first.ready = 50
+		for range 50 {
+			_, _, _, ok := source.AppendPayload(time.Now(), make([]byte, 0, 1500), recovery.Room{Max: 1400})
+			require.True(t, ok)
+		}
+		first.below = 55
+		source.Unlock()
+		l.Carry(nil)
+		synctest.Wait()
+		require.False(t, directly(), "the acks were for sealed packets")
+		under(l, func() { first.below = 56 })
+		require.True(t, directly())
+		end(l)
+		require.NoError(t, far.CloseWithError(0, ""))
+	})
+}
