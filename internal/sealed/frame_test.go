@@ -113,6 +113,35 @@ func TestReportSpans(t *testing.T) {
 	require.Error(t, err, "below packet 0")
 }
 
+// TestReportCoversWhatItTells: the peer's ack for a report says that it knows what that told, and nothing else: of reports
+// that are lost eight in a row, or had no room, it knows nothing.
+func TestReportCoversWhatItTells(t *testing.T) {
+	r := newReport(0)
+	var w window
+	var f feedback
+	for n := range uint64(40) {
+		w.mark(n)
+		r.note(0, 0, n, soon)
+		covers := r.fill(0, &f, &w, 1000)
+		low := uint64(f.largest) + 1
+		for _, run := range f.runs[:f.nruns] {
+			low -= run
+		}
+		if low > 0 {
+			require.Zero(t, covers, "report %d tells of %d and more", n, low)
+		} else {
+			require.Equal(t, n+1, covers)
+		}
+	}
+	for n := uint64(41); n < 100; n += 2 {
+		w.mark(n)
+		r.note(0, 0, n, soon)
+	}
+	require.Zero(t, r.fill(0, &f, &w, leastFeedback))
+	r.floor = 98
+	require.EqualValues(t, 100, r.fill(0, &f, &w, leastFeedback))
+}
+
 // A report never exceeds its room.
 func TestReportRoom(t *testing.T) {
 	r := newReport(0)

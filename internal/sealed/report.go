@@ -125,45 +125,51 @@ func (r *report) due(t time.Duration) bool {
 	return ok && at <= t
 }
 
-// fill writes what is to be told into f, at most room bytes, and returns one above the largest number that it tells of.
+// fill writes what is to be told into f, at most room bytes. It returns one above the largest number, when that is all that the
+// peer may not know, and else 0.
 func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers uint64) {
 	room -= feedbackFixed
 	f.largest = uint32(w.next - 1)
 	newest := r.arrivals[(w.next-1)%arrivalSlots].at
 	f.clock = uint64(newest/clockUnit) & clockMask
 	f.delay = r.zero + t - newest
-	room = r.fillRuns(f, w, room)
+	room, whole := r.fillRuns(f, w, room)
 	r.fillTimes(f, w, room)
 	r.marks[r.count%reportMemory] = w.next
 	r.count++
 	r.pending, r.play, r.urgent, r.alone = 0, 0, false, false
 	r.last = t
+	if !whole {
+		return 0
+	}
 	return w.next
 }
 
-// fillRuns keeps room for a few times.
-func (r *report) fillRuns(f *feedback, w *window, room int) (left int) {
-	floor := max(r.floor, w.floor())
+// fillRuns keeps room for a few times. Whole: it tells of all numbers from the floor on.
+func (r *report) fillRuns(f *feedback, w *window, room int) (left int, whole bool) {
+	known := max(r.floor, w.floor())
+	floor := known
 	if r.count%reportMemory != 0 {
 		floor = max(floor, r.marks[r.count%reportMemory])
 	}
+	whole = floor == known
 	floor = min(floor, w.next-1)
 	const keep = 4
 	f.nruns = 0
 	for n := w.next - 1; f.nruns < maxRuns; {
 		run := w.run(n, floor)
 		if room-uvarintLen(run) < keep {
-			break
+			return room, false
 		}
 		f.runs[f.nruns] = run
 		f.nruns++
 		room -= uvarintLen(run)
 		if n-floor < run {
-			break
+			return room, whole
 		}
 		n -= run
 	}
-	return room
+	return room, false
 }
 
 // fillTimes lists the arrivals since the report before the last, up to the first that came too long before its successor:
