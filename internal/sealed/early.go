@@ -32,9 +32,6 @@ type earlyPacket struct {
 
 // keep copies a packet, in the place of the oldest when there are many.
 func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
-	if len(packet) > MaxPacket {
-		return
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.packets) < earlyPackets {

@@ -43,7 +43,7 @@ func TestReadJoined(t *testing.T) {
 		got = append(got, text(ms[:n])...)
 	}
 	require.Equal(t, []string{"@single", "@a", "@b", "@c", "@", "@", "A", "@last"}, got)
-	require.EqualValues(t, 5, s.Stats().Short)
+	require.EqualValues(t, 5, s.Stats().Size)
 }
 
 func TestSegmentSizeRoundTrip(t *testing.T) {

@@ -53,6 +53,32 @@ func TestHostileFlood(t *testing.T) {
 	}
 }
 
+// TestNoInboxBorrowsAll: one that is flooded leaves room for others.
+func TestNoInboxBorrowsAll(t *testing.T) {
+	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
+	flood := func(id ID) (b *inbox, taken uint64) {
+		b = newInbox(func() {})
+		b.lent = &s.lent
+		b.setRemote(addrPort(here))
+		require.NoError(t, s.register(b, id))
+		p := append([]byte(sealedFor(id, "x")), make([]byte, MaxPacket-Overhead)...)
+		before := s.Stats().Kept
+		for range 5_000 {
+			s.route(time.Now(), here, p)
+			s.route(time.Now(), here, append(p, 1))
+		}
+		require.EqualValues(t, 5_000, s.Stats().Kept-before, "what is too long is none")
+		return b, 5_000 - b.full.Load()
+	}
+	first, one := flood(ID{1})
+	second, two := flood(ID{2})
+	require.InDelta(t, (inboxBytes+lentBytes/2)/(MaxPacket+inboxHeader), one, 100)
+	require.InDelta(t, (inboxBytes+lentBytes/4)/(MaxPacket+inboxHeader), two, 100)
+	require.LessOrEqual(t, s.lent.Load(), int64(lentBytes))
+	runtime.KeepAlive(first)
+	runtime.KeepAlive(second)
+}
+
 // TestGuessedIDs: of what names no id that was issued the newest packets are kept, for a moment: a socket's worth, whoever
 // sends them.
 func TestGuessedIDs(t *testing.T) {

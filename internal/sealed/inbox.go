@@ -13,7 +13,7 @@ const (
 	// connection's receive limit counts, so it is small.
 	inboxBytes = 256 << 10
 	// lentBytes more are a socket's, for all its carriers together: 30 ms at 1 Gbit/s, for a machine whose cores are busy.
-	// Past both the newest packet is dropped.
+	// Past both the newest packet is dropped. One inbox borrows no more than it leaves to others.
 	lentBytes = 4 << 20
 	// lentStep is how many of them an inbox borrows at a time.
 	lentStep = 64 << 10
@@ -78,7 +78,7 @@ func (b *inbox) borrow() bool {
 	if b.lent == nil {
 		return false
 	}
-	if b.lent.Add(lentStep) > lentBytes {
+	if lent := b.lent.Add(lentStep); int64(b.extra)+lentStep > lentBytes-lent {
 		b.lent.Add(-lentStep)
 		return false
 	}

@@ -39,7 +39,9 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.land(r, f)
 	s.mtu.lost(n, r)
-	r.until = t + silentPTOs*s.pto()
+	if f == abandoned { // else it stays as long as a number left out beside it, or an ack made up for both could be taken
+		r.until = t + silentPTOs*s.pto()
+	}
 	s.stats.Lost++
 	if r.paced {
 		s.control.Lost(s.time(t), r.sample, int(r.size))

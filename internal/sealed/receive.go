@@ -114,12 +114,14 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 		}
 		news = news || some
 	}
-	s.loss.Largest = max(s.loss.Largest, largest+1)
 	if news {
 		s.hear(t)
 	}
-	s.detectLosses(t)
-	s.control.Feedback(s.time(t), s.records.bytes)
+	if news || largest >= s.loss.Largest {
+		s.loss.Largest = max(s.loss.Largest, largest+1)
+		s.detectLosses(t)
+		s.control.Feedback(s.time(t), s.records.bytes)
+	}
 	s.records.forget(t)
 	return nil
 }
@@ -166,19 +168,27 @@ func (f *feedback) times(spans []span, list []arrival) []arrival {
 	return list
 }
 
-// ackSpan acks a range. Ranges come in rising order.
+// ackSpan acks a range. Ranges come in rising order. It leaps over what is acked, for a peer that repeats itself must not have
+// us walk over all that is remembered with every packet.
 func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err error) {
-	for n := max(sp.low, s.records.Oldest); n < sp.high; n++ {
-		at := s.takeArrival(n)
+	for n := max(sp.low, s.records.Oldest); n < sp.high; {
 		r := s.records.At(n)
-		if r.fate == skipped {
+		next := n + 1
+		switch r.fate {
+		case acked:
+			next = max(next, min(r.acked, sp.high))
+		case skipped:
 			return false, violation("ack for a packet number that was skipped")
+		default:
+			at := s.takeArrival(n)
+			if r.fate == flying {
+				s.loss.rtt = t - r.sent
+				s.sampleRTT(t, r, f, at)
+			}
+			news = s.ack(t, n, at) || news
 		}
-		if r.fate == flying {
-			s.loss.rtt = t - r.sent
-			s.sampleRTT(t, r, f, at)
-		}
-		news = s.ack(t, n, at) || news
+		r.acked = max(r.acked, sp.high)
+		n = next
 	}
 	return news, nil
 }

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxRecords bounds the packets whose fate is open: 39 MB of full ones, 1 Gbit/s over 300 ms.
-	maxRecords = 1 << 15
+	// maxRecords bounds the packets whose fate is open: 19 MB of full ones, 1 Gbit/s over 150 ms.
+	maxRecords = 1 << 14
 	// sparedRecords are left for feedback when data has used up its share.
 	sparedRecords = maxRecords / 16
 	// silentRecords of packets that ask for no ack, which a peer's pings bring forth, are remembered: 3 PTO of
@@ -39,7 +39,8 @@ type record struct {
 	sample   pace.Sample
 	sent     time.Duration
 	until    time.Duration // a record that is decided, but may still be acked, stays until then
-	covers   uint64        // one above the largest number that its feedback told of; 0 = had none
+	covers   uint64        // one above the largest number that its feedback told of; 0 = had none, or not all
+	acked    uint64        // of an acked one: all from it to below this are acked as well
 	tokens   [maxPayloads]uint64
 	size     uint16 // on the wire, with IP and UDP
 	payloads uint8

@@ -32,14 +32,14 @@ type Socket struct {
 
 	lent atomic.Int64 // bytes that inboxes hold beyond their own
 
-	kept, unknown, short atomic.Uint64
+	kept, unknown, size atomic.Uint64
 }
 
 // SocketStats counts the packets that a socket kept from QUIC.
 type SocketStats struct {
 	Kept    uint64 // for a carrier
 	Unknown uint64 // no carrier had the id yet: dropped, unless one had it within a moment
-	Short   uint64 // dropped: no room for an id
+	Size    uint64 // dropped: no packet of ours is so short, or so long
 }
 
 // NewSocket wraps a socket, usually a *net.UDPConn, which nobody else may read from now on. The caller closes it.
@@ -75,7 +75,7 @@ func (s *Socket) QUIC() net.PacketConn {
 
 // Stats returns a copy of the counters.
 func (s *Socket) Stats() SocketStats {
-	return SocketStats{Kept: s.kept.Load(), Unknown: s.unknown.Load(), Short: s.short.Load()}
+	return SocketStats{Kept: s.kept.Load(), Unknown: s.unknown.Load(), Size: s.size.Load()}
 }
 
 // LocalAddr returns the socket's address.
@@ -123,8 +123,8 @@ func (s *Socket) retire(ids ...ID) {
 
 // route takes a packet that is not for QUIC. It looks the id up and copies; nothing is opened here.
 func (s *Socket) route(at time.Time, from net.Addr, packet []byte) {
-	if len(packet) < Overhead {
-		s.short.Add(1)
+	if len(packet) < Overhead || len(packet) > MaxPacket {
+		s.size.Add(1)
 		return
 	}
 	id, source := ID(packet[1:1+idBytes]), addrPort(from)

@@ -127,7 +127,7 @@ func TestReadBatchKeepsOurs(t *testing.T) {
 	for i, m := range ms {
 		require.Same(t, buffers[i], &m.Buffers[0][0], "buffers stay where quic-go put them")
 	}
-	require.Equal(t, SocketStats{Kept: 4, Unknown: 1, Short: 1}, s.Stats())
+	require.Equal(t, SocketStats{Kept: 4, Unknown: 1, Size: 1}, s.Stats())
 	at, packet, _ := box.next(box.take())
 	require.Equal(t, ours, string(packet))
 	require.Less(t, time.Since(at), time.Minute)
@@ -167,7 +167,7 @@ func TestReadFromKeepsOurs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "@quic", string(p[:n]))
 		require.Equal(t, a.LocalAddr(), from)
-		require.Equal(t, SocketStats{Unknown: 1, Short: 1}, s.Stats())
+		require.Equal(t, SocketStats{Unknown: 1, Size: 1}, s.Stats())
 	})
 }
 
@@ -264,7 +264,7 @@ func TestOtherReads(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "@quic", string(b[:n]))
 		require.Equal(t, udp.LocalAddr().String(), addr.String())
-		require.EqualValues(t, 2, s.Stats().Short)
+		require.EqualValues(t, 2, s.Stats().Size)
 		require.NoError(t, udp.Close())
 		_, _, err = q.ReadFrom(b)
 		require.ErrorIs(t, err, net.ErrClosed)
@@ -288,9 +288,9 @@ func TestInboxBorrows(t *testing.T) {
 		waiting += len(b.slab)
 		require.GreaterOrEqual(t, len(b.slab), inboxBytes-2*len(p), "everybody has his own")
 	}
-	require.EqualValues(t, lentBytes, s.lent.Load())
+	require.InDelta(t, lentBytes, s.lent.Load(), 2*lentStep)
 	require.LessOrEqual(t, waiting, len(boxes)*inboxBytes+lentBytes)
-	require.Greater(t, waiting, len(boxes)*inboxBytes+lentBytes-len(boxes)*lentStep)
+	require.Greater(t, waiting, len(boxes)*inboxBytes+lentBytes-(len(boxes)+2)*lentStep)
 
 	slab := boxes[0].take()
 	boxes[0].put(time.Now(), addrPort(here), p)
