@@ -73,6 +73,14 @@ func (l *Link) Source() Source { return Source{l} }
 func (s Source) Lock()   { s.link.mu.Lock() }
 func (s Source) Unlock() { s.link.mu.Unlock() }
 
+// Moved says that the carrier's path has become another one: machines have learnt of the old one.
+func (s Source) Moved(now time.Time) {
+	if l := s.link; l.sealed.carrier != nil {
+		l.sealed.path = recovery.Path{Epoch: l.sealed.path.Epoch, Fates: true}
+		l.move(now, 0)
+	}
+}
+
 // Tokens are numbers of datagrams with the machine's place in bits that no machine uses: bunch counts from 0, and slices mark
 // what is no slice by the two highest.
 const (

@@ -262,3 +262,29 @@ func TestCarrierBlocked(t *testing.T) {
 		require.EqualValues(t, 1, d.a.Stats().WriteErrors)
 	})
 }
+
+// TestHushIsAskedAbout: an end that only hears asks QUIC to look where the peer is, once, when that has gone quiet all of a
+// sudden: its own address may have changed, and it has nothing in flight that would say so.
+func TestHushIsAskedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBed(t, netsim.Config{Delay: 20 * ms}, 10).start()
+		deliver(t, d.a, d.up)
+		time.Sleep(2 * time.Second)
+		speak := func() {
+			d.b.Lock()
+			d.b.session.hearing.probes = 1
+			d.b.Unlock()
+			time.Sleep(21 * ms)
+		}
+		speak() // brings the ping of each second that has traffic
+		speak()
+		before := d.pings.Load()
+		d.a.Lock()
+		pto := d.a.session.pto()
+		d.a.Unlock()
+		time.Sleep(pto + 30*ms)
+		require.Equal(t, before+1, d.pings.Load())
+		time.Sleep(500 * ms)
+		require.Equal(t, before+1, d.pings.Load(), "once")
+	})
+}

@@ -14,6 +14,7 @@ func (s *Session) Receive(at time.Time, packet []byte) error {
 	if why != kept {
 		return s.dropped(why)
 	}
+	s.hearing.opened = t
 	s.stats.Received++
 	s.stats.ReceivedBytes += uint64(len(packet))
 	asks, err := s.consume(t, frames)

@@ -189,6 +189,9 @@ func (c *Carrier) pingDue(now time.Time) bool {
 		return false
 	}
 	quiet := s.waiting() && s.now-s.hearing.heard >= s.pto() && since >= s.pto()
+	if at, ok := s.hushed(); ok && s.now >= at && s.now < s.hearing.opened+silentTime && r.pinged.Before(s.time(s.hearing.opened)) {
+		quiet = true
+	}
 	traffic := s.stats.Received != r.received || s.records.flying > 0
 	if !quiet && (!traffic || since < pingTime) {
 		return false

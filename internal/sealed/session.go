@@ -162,6 +162,9 @@ func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
 	s.control.Reset(now)
 	s.mtu = mtu{}
+	if m, ok := s.source.(Mover); ok {
+		m.Moved(now)
+	}
 	if s.waiting() {
 		s.hearing.heard, s.hearing.probes = t, 1
 	}
@@ -266,6 +269,9 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	earlier(s.loss.Next, s.loss.Next > 0)
 	earlier(s.ptoAt())
 	earlier(s.silentAt())
+	if hushed, ok := s.hushed(); ok && hushed > s.now {
+		earlier(hushed, true)
+	}
 	earlier(s.mtu.retry, s.mtu.shrunk > 0 && s.mtu.retry > s.now)
 	if s.started && s.records.Len() < maxRecords && s.mayReport() {
 		earlier(s.report.dueAt())

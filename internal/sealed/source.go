@@ -9,6 +9,11 @@ import (
 // Room is what a payload may take.
 type Room = recovery.Room
 
+// Mover is an optional part of a [Source], which hears that the path has become another one.
+type Mover interface {
+	Moved(now time.Time)
+}
+
 // Source gives a session payloads and takes those of the peer. It is a machine like the session that calls it: no method
 // may block, and now never runs back. Calls come from under the carrier's lock only.
 type Source interface {

@@ -43,6 +43,7 @@ const (
 type hearing struct {
 	heard  time.Duration // last ack, or, if later, when a packet left into an empty path
 	asked  time.Duration // last packet that asks for an ack
+	opened time.Duration // last packet of the peer, 0 = none
 	probes int           // packets that may pass every gate
 	ptos   int           // in a row without an ack
 	idly   bool          // the last packet that asks for an ack leaves it time
@@ -70,6 +71,13 @@ func (s *Session) asked(t time.Duration, idly bool) {
 		s.hearing.heard = t
 	}
 	s.hearing.asked, s.hearing.idly = t, idly
+}
+
+// hushed returns when it is odd that nothing came: the peer sent until a moment ago, and our own address may have changed,
+// which only packets of QUIC can tell it.
+func (s *Session) hushed() (time.Duration, bool) {
+	at := s.hearing.opened + s.pto()
+	return at, s.hearing.opened > 0 && at < s.hearing.opened+silentTime
 }
 
 // waiting reports whether an ack is due some time.

@@ -1,0 +1,118 @@
+package stream
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// nat stands between a client and a server, and gives the client another address when it is told to.
+type nat struct {
+	inner  *netsim.PacketConn
+	outer  [2]*netsim.PacketConn
+	now    atomic.Int32 // which outer address it has
+	client net.Addr
+	server net.Addr
+	work   sync.WaitGroup
+}
+
+// newNAT returns a NAT, and the sockets of the client and of the server, with a path outside of it.
+func newNAT(path netsim.Config) (n *nat, client, server *netsim.PacketConn) {
+	n = &nat{outer: [2]*netsim.PacketConn{netsim.NewPacketConn(), netsim.NewPacketConn()}}
+	client, n.inner = netsim.Pipe(netsim.Config{}, netsim.Config{})
+	server = netsim.NewPacketConn()
+	for _, o := range n.outer {
+		netsim.Connect(o, server, path, path)
+	}
+	n.client, n.server = client.LocalAddr(), server.LocalAddr()
+	n.work.Go(func() {
+		n.forward(n.inner, func(p []byte) { _, _ = n.outer[n.now.Load()].WriteTo(p, n.server) })
+	})
+	for i, o := range n.outer {
+		n.work.Go(func() {
+			n.forward(o, func(p []byte) {
+				if int32(i) == n.now.Load() {
+					_, _ = n.inner.WriteTo(p, n.client)
+				}
+			})
+		})
+	}
+	return n, client, server
+}
+
+func (n *nat) forward(from *netsim.PacketConn, to func(p []byte)) {
+	p := make([]byte, 2048)
+	for {
+		size, _, err := from.ReadFrom(p)
+		if err != nil {
+			return
+		}
+		to(p[:size])
+	}
+}
+
+func (n *nat) close() {
+	for _, c := range append(n.outer[:], n.inner) {
+		_ = c.Close()
+	}
+	n.work.Wait()
+}
+
+// TestAddressChangesInADownload: the client, which only takes, is dark for a probe timeout, until QUIC has asked and answered,
+// and for the first packets of the new path; nothing is lost.
+func TestAddressChangesInADownload(t *testing.T) {
+	for name, via := range map[string]Backend{"slices": Slices{}, "window": Window{}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, near, far := newNAT(netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Seed: testkit.Seed(t)})
+				l, leave := joinQUIC(t, near, behind{far, n.inner.LocalAddr()}, rpc.Config{Sealed: true}, func(server, client *rpc.World) {})
+				size := 4 << 20
+				sent, got := content(size), collect(l.client)
+				_, err := save.Start(l.toClient, bytes.NewReader(sent), int64(size), Via(via))
+				require.NoError(t, err)
+				time.Sleep(150 * time.Millisecond)
+				n.now.Store(1)
+				dark := n.darkness(l.toServer.Conn())
+				t.Logf("dark for %v", dark)
+				require.Less(t, dark, 300*time.Millisecond, "a probe timeout, two round trips and a tick")
+				require.True(t, bytes.Equal(sent, (<-got).data))
+				require.EqualValues(t, 1, l.toClient.Conn().Stats().Sealed.Carriers)
+				require.EqualValues(t, 1, l.toServer.Conn().Stats().Sealed.Carriers)
+				leave()
+				time.Sleep(time.Minute)
+				n.close()
+				_, _ = near.Close(), far.Close()
+			})
+		})
+	}
+}
+
+// darkness returns the longest time in two seconds in which a connection received nothing sealed.
+func (n *nat) darkness(c *rpc.Conn) (most time.Duration) {
+	last, in := time.Now(), c.Stats().Sealed.PacketsIn
+	for range 1000 {
+		time.Sleep(2 * time.Millisecond)
+		if now := c.Stats().Sealed.PacketsIn; now != in {
+			most, last, in = max(most, time.Since(last)), time.Now(), now
+		}
+	}
+	return most
+}
+
+// behind is a server's socket, with the address that a client behind a NAT knows it by.
+type behind struct {
+	*netsim.PacketConn
+	known net.Addr
+}
+
+func (b behind) LocalAddr() net.Addr { return b.known }
