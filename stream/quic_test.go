@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"github.com/quivernet/quiver/internal/testkit"
 
 	"bytes"
@@ -57,6 +58,7 @@ func overQUICWith(t *testing.T, path netsim.Config, config rpc.Config, prepare f
 func joinQUIC(t *testing.T, near, far net.PacketConn, config rpc.Config, prepare func(server, client *rpc.World)) (l loopback, leave func()) {
 	certificate, err := rpc.DevelopmentCertificate("localhost")
 	require.NoError(t, err)
+	config.HelloTimeout = cmp.Or(config.HelloTimeout, 10*time.Second) // a lossy path may lose a Hello four times
 	serverWorld, server := newWorld(t, config, Config{})
 	clientWorld, client := newWorld(t, config, Config{})
 	prepare(serverWorld, clientWorld)
