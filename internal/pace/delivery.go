@@ -68,6 +68,7 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 
 // slope is a rate in bytes a second.
 type slope struct {
+	bytes   int
 	took    time.Duration // at the receiver
 	grown   time.Duration // by which the later packets took longer than the earlier ones
 	sent    float64       // at which the same packets left
@@ -125,7 +126,8 @@ func (d *delivery) flight() (s slope, ok bool) {
 func (d *delivery) slope(first, last *spot) slope {
 	bytes, took, sent := float64(last.bytes-first.bytes), max(last.at-first.at, 1), max(last.sent-first.sent, 1)
 	return slope{
-		took: took, grown: took - sent,
+		bytes: int(last.bytes - first.bytes),
+		took:  took, grown: took - sent,
 		arrival: bytes / took.Seconds(),
 		sent:    bytes / sent.Seconds(),
 		limited: d.limitedAt > first.at,

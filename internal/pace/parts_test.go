@@ -442,3 +442,25 @@ func TestLossEndsACarefulStart(t *testing.T) {
 	require.Equal(t, Drain, c.State())
 	require.False(t, c.careful)
 }
+
+// TestTwoPacketsConfirmNothing: since a source last ran dry two packets have come, slowly. The train's rate holds until more
+// has: else a game that has talked for a while begins bulk at a quarter of the rate, and then, finding the rest, with a queue.
+func TestTwoPacketsConfirmNothing(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.hint, c.careful = 1e6, true
+	at := instant(time.Second)
+	arrive := func(n int, each time.Duration, limited bool) {
+		for range n {
+			at += each
+			c.delivery.arrive(Sample{sent: at - 50*time.Millisecond, limited: limited}, 1000, at)
+		}
+	}
+	arrive(60, time.Millisecond, true)
+	arrive(3, 5*time.Millisecond, false)
+	c.confirm(at)
+	require.True(t, c.careful)
+	require.EqualValues(t, 1e6, c.Estimate())
+	arrive(40, 2*time.Millisecond, false)
+	c.confirm(at)
+	require.InEpsilon(t, 5e5, c.Estimate(), 0.1)
+}
