@@ -27,8 +27,8 @@ type Conn struct {
 	gone    chan struct{}  // closed when nothing is left of it
 	work    sync.WaitGroup // goroutines of its own, which end soon after the link
 
-	allowance *allowance // under Config.Rate and WorldRate
-	machines  []*guest   // beside it, likewise
+	allowance *allowance      // under Config.Rate and WorldRate
+	machines  []*addedMachine // beside it, likewise
 	uninvited atomic.Uint64
 
 	visit    *visit        // its place at the door; under World.mu

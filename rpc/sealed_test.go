@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/sealed"
@@ -99,13 +100,13 @@ func (p *parcels) Changed() (changed bool)                 { changed, p.changed 
 // newSealedWorld is a world whose connections have parcels.
 func newSealedWorld(t testing.TB, config Config) *testWorld {
 	w := newTestWorld(t, config)
-	w.AddMachine(func(*Conn) Machine { return newParcels() })
+	w.addMachine(func() guest.Machine { return newParcels() })
 	return w
 }
 
 // parcels returns those of a connection.
 func (r *sealedCarrier) parcels() *parcels {
-	return r.conn.Machine(parcelByte).(*parcels)
+	return r.conn.guestOf(parcelByte).(*parcels)
 }
 
 // sealedNet is two worlds over an emulated path that can drop sealed packets.
@@ -151,7 +152,7 @@ func overSealedWith(t *testing.T, path netsim.Config, far, near Config, fn func(
 
 // send gives one side parcels.
 func send(r *sealedCarrier, count int) {
-	r.conn.Drive(func(time.Time) { r.parcels().give(count) })
+	r.conn.drive(func(time.Time) { r.parcels().give(count) })
 }
 
 // State returns how the newest carrier stands.
@@ -176,7 +177,7 @@ func (n *sealedNet) reach(r *sealedCarrier, want sealed.State) {
 
 // hasAll reports whether all parcels have arrived unharmed.
 func hasAll(r *sealedCarrier, count int) (all bool) {
-	r.conn.Drive(func(time.Time) { all = len(r.parcels().got) == count && r.parcels().corrupt == 0 })
+	r.conn.drive(func(time.Time) { all = len(r.parcels().got) == count && r.parcels().corrupt == 0 })
 	return all
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quivernet/quiver/internal/guest"
 )
 
 // World is one game's end of all its connections: the game thread. Handlers, checks, hooks and constructors run on the
@@ -70,7 +72,7 @@ type World struct {
 	shape   shape
 	frozen  bool
 
-	machines []func(*Conn) Machine // of every connection, beside bunches
+	machines []func() guest.Machine // of every connection, beside bunches
 
 	inbox      inbox
 	live       map[*Conn]struct{} // attached and not yet ended, half-open ones included

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -52,7 +53,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	if err := bind(s); err != nil {
 		return nil, err
 	}
-	world.AddMachine(func(*rpc.Conn) rpc.Machine { return newSliceLink(newAccount(s.memory, &s.config)) })
+	guest.Add(world, func() guest.Machine { return newSliceLink(newAccount(s.memory, &s.config)) })
 	world.OnConnect(s.connected)
 	world.OnDisconnect(s.disconnected)
 	world.OnTick(s.tick)

@@ -51,7 +51,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	return &Peer{
 		streams: s, conn: conn, live: newLive(), taken: 1, early: minPending, lanesAsked: 1,
 		window: &window{conn: conn}, slices: newSliceRoute(conn),
-		account: conn.Machine(sliceProtocol).(*sliceLink).account,
+		account: sliceLinkOf(conn).account,
 	}
 }
 

@@ -3,15 +3,15 @@ package stream
 import (
 	"sync/atomic"
 
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/slices"
-	"github.com/quivernet/quiver/rpc"
 )
 
 // sliceProtocol is the first byte of a datagram with a packet of package chunk behind it.
 const sliceProtocol = 0x02
 
 // sliceLink is the machine of slices of a connection, whose link drives it. All but the account and news is reached within
-// [rpc.Conn.Drive].
+// [guest.Drive].
 type sliceLink struct {
 	*slices.Machine
 	account *account
@@ -38,4 +38,4 @@ func (l *sliceLink) Drained() bool { return true }
 func (l *sliceLink) Copies() {}
 
 // sliceLink is a machine that the link drives.
-var _ rpc.Machine = (*sliceLink)(nil)
+var _ guest.Machine = (*sliceLink)(nil)

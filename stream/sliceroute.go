@@ -3,6 +3,7 @@ package stream
 import (
 	"time"
 
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/slices"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -17,11 +18,13 @@ type sliceRoute struct {
 }
 
 func newSliceRoute(conn *rpc.Conn) *sliceRoute {
-	return &sliceRoute{conn: conn, link: conn.Machine(sliceProtocol).(*sliceLink)}
+	return &sliceRoute{conn: conn, link: sliceLinkOf(conn)}
 }
 
+func sliceLinkOf(conn *rpc.Conn) *sliceLink { return guest.Of(conn, sliceProtocol).(*sliceLink) }
+
 func (s *sliceRoute) open(Backend) (open bool) {
-	s.conn.Drive(func(time.Time) {
+	guest.Drive(s.conn, func(time.Time) {
 		s.stats = s.link.Stats()
 		open = s.link.Open(s.queue)
 	})
@@ -31,20 +34,20 @@ func (s *sliceRoute) open(Backend) (open bool) {
 // send keeps the block until all of its slices are acked.
 func (s *sliceRoute) send(_ Backend, b *block, id uint64) (err error) {
 	message := b.message(id)
-	s.conn.Drive(func(time.Time) { err = s.link.Send(message, b) })
+	guest.Drive(s.conn, func(time.Time) { err = s.link.Send(message, b) })
 	if err != nil {
 		b.Free()
 	}
 	return err
 }
 
-func (s *sliceRoute) watch(Backend) { s.conn.Drive(func(time.Time) { s.link.Watch(s.queue) }) }
+func (s *sliceRoute) watch(Backend) { guest.Drive(s.conn, func(time.Time) { s.link.Watch(s.queue) }) }
 
 // end tells whether no part will follow those that were given.
 func (s *sliceRoute) end(ended bool) {
 	if ended != s.ended {
 		s.ended = ended
-		s.conn.Drive(func(time.Time) { s.link.End(ended) })
+		guest.Drive(s.conn, func(time.Time) { s.link.End(ended) })
 	}
 }
 
@@ -54,12 +57,12 @@ func (s *sliceRoute) received(handle func(message []byte)) {
 		return
 	}
 	var batch [][]byte
-	s.conn.Drive(func(time.Time) { batch = s.link.Take() })
+	guest.Drive(s.conn, func(time.Time) { batch = s.link.Take() })
 	for _, message := range batch {
 		s.link.Release(message)
 		handle(message)
 	}
-	s.conn.Drive(func(time.Time) {
+	guest.Drive(s.conn, func(time.Time) {
 		s.link.GiveBack(batch)
 		s.stats = s.link.Stats()
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/recovery"
 
 	"github.com/quivernet/quiver/internal/link/linktest"
@@ -60,7 +61,7 @@ func (p *parrot) Changed() (changed bool)            { changed, p.changed = p.ch
 
 // parrots gives every connection of w one that begins with first.
 func parrots(w *testWorld, first byte) {
-	w.AddMachine(func(*Conn) Machine { return &parrot{first: first} })
+	w.addMachine(func() guest.Machine { return &parrot{first: first} })
 }
 
 func TestAddedMachineTalksBesideTheCalls(t *testing.T) {
@@ -76,18 +77,18 @@ func TestAddedMachineTalksBesideTheCalls(t *testing.T) {
 		n.conns = n.server.joined
 
 		from, to := n.conns[0], n.ends[0]
-		from.Drive(func(time.Time) {
-			seven, eight := from.Machine(7).(*parrot), from.Machine(8).(*parrot)
+		from.drive(func(time.Time) {
+			seven, eight := from.guestOf(7).(*parrot), from.guestOf(8).(*parrot)
 			seven.say, seven.changed = []string{"one", "two"}, true
 			eight.say, eight.changed = []string{"nobody hears"}, true
 			require.NotEmpty(t, seven.windows)
 		})
 		synctest.Wait()
 		time.Sleep(2 * testDelay)
-		to.Drive(func(time.Time) { require.Equal(t, []string{"one", "two"}, to.Machine(7).(*parrot).heard) })
+		to.drive(func(time.Time) { require.Equal(t, []string{"one", "two"}, to.guestOf(7).(*parrot).heard) })
 		require.EqualValues(t, 1, to.Stats().Drops.UnknownMachine)
-		require.Nil(t, to.Machine(8))
-		require.Nil(t, to.Machine(1), "bunches are rpc's own")
+		require.Nil(t, to.guestOf(8))
+		require.Nil(t, to.guestOf(1), "bunches are rpc's own")
 		require.Panics(t, func() { parrots(client, 9) })
 		n.close()
 	})
@@ -103,7 +104,7 @@ func TestAddedMachineHearsNothingBeforeTheJoin(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, near.SendDatagram([]byte("\x07early")))
 		synctest.Wait()
-		c.Drive(func(time.Time) { require.Empty(t, c.Machine(7).(*parrot).heard) })
+		c.drive(func(time.Time) { require.Empty(t, c.guestOf(7).(*parrot).heard) })
 		require.EqualValues(t, 1, c.Stats().Drops.BeforeJoin)
 		require.NoError(t, server.Close(context.Background(), 0, "end of test"))
 		require.NoError(t, near.CloseWithError(0, ""))
