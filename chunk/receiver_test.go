@@ -105,7 +105,7 @@ func TestAcksNobodyAskedFor(t *testing.T) {
 		_, _, ok := r.Chunk()
 		require.True(t, ok)
 	}
-	require.Len(t, acks(r, epoch), 128)
+	require.Len(t, acks(r, epoch), 256)
 	_, ok := r.NextTimeout()
 	require.False(t, ok)
 }

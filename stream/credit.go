@@ -62,7 +62,7 @@ func (c *credit) due() bool {
 }
 
 // next returns the limit to grant, if one is due now: what it adds is worth a message, or progress is to be reported. The window
-// doubles when it was consumed within pace, which is 2 RTT or 2 ticks.
+// doubles when it was consumed within pace, which is 4 RTT or 4 ticks.
 func (c *credit) next(now time.Time, pace func() time.Duration, all lender) (limit int64, ok bool) {
 	if c.consumed-c.mark >= c.window {
 		if c.window < c.max && now.Sub(c.markTime) <= pace() {

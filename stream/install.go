@@ -236,7 +236,8 @@ func (s *Streams) settle(in *incoming) {
 	in.promised, in.ahead = 0, 0
 }
 
-// pace is how long a full window may take to be consumed for credit to grow: 2 RTT or 2 ticks.
+// pace is how long a full window may take to be consumed for credit to grow: 4 RTT or 4 ticks. Over a lossy path what is
+// consumed in order lags behind by the round trips in which a part is lost, and lost again.
 func (s *Streams) pace(conn *rpc.Conn) time.Duration {
-	return 2 * max(conn.RTT(), s.interval)
+	return 4 * max(conn.RTT(), s.interval)
 }

@@ -228,7 +228,7 @@ func (b *inbox) take() [][]byte {
 const (
 	// spareChunks is of how many chunks the memory is kept for later ones.
 	spareChunks = 8
-	// ReceiverBytes is what a chunk.Receiver takes beside the memory of its chunks: records of 128 that come and of 128
+	// ReceiverBytes is what a chunk.Receiver takes beside the memory of its chunks: records of 256 that come and of 256
 	// that came.
 	ReceiverBytes = 40 << 10
 )

@@ -301,7 +301,7 @@ func TestSlicesAllocateNothingInSteadyState(t *testing.T) {
 		}
 		b.in.giveBack(b.in.drain())
 	}
-	for range 200 {
+	for range 2 * Pipeline {
 		round()
 	}
 	require.True(t, a.out.idle())

@@ -11,8 +11,9 @@ const (
 	Datagram = 1163
 	// Size is what of a datagram is content. Chunks move between carriers, so it is the same for all.
 	Size = Datagram - 1 - chunk.Overhead
-	// Pipeline is how many chunks may be in flight: 4 MiB, for a chunk is a part of about 32 KiB.
-	Pipeline = 128
+	// Pipeline is how many chunks may be in flight: 8 MiB, for a chunk is a part of about 32 KiB. One that lost a slice waits for
+	// it: at 100 Mbit/s and 200 ms, 5 % lost, three round trips of them are open.
+	Pipeline = 256
 	// PartSlices are what a full part of a transfer fills, with its header.
 	PartSlices = 28
 
