@@ -12,6 +12,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/rpc"
 )
 
 // carriages are the ways that content may travel; what one of them does, all do.
@@ -62,6 +63,61 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// TestConformanceOfAChangingCarrier: with a sealed carrier that opens late, or falls silent and comes back while content is
+// under way, whichever carries its parts.
+func TestConformanceOfAChangingCarrier(t *testing.T) {
+	for name, change := range map[string]func(g *gate, over <-chan struct{}){
+		"opens late": func(g *gate, over <-chan struct{}) {
+			wait(over, 700*time.Millisecond)
+			g.shut.Store(false)
+		},
+		"silent and back": func(g *gate, over <-chan struct{}) {
+			for shut := false; wait(over, 1500*time.Millisecond); shut = !shut {
+				g.shut.Store(shut)
+			}
+		},
+	} {
+		for _, via := range []Backend{Window{}, Window{Lanes: 4}, Slices{}} {
+			t.Run(fmt.Sprintf("%s/%T%+v", name, via, via), func(t *testing.T) {
+				var g gate
+				g.shut.Store(true)
+				seed := testkit.Seed(t)
+				path := g.over(netsim.Config{Delay: 10 * time.Millisecond, Rate: 3e6, Duplicate: 0.01, Reorder: 0.01, Seed: seed})
+				overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
+					over, done := make(chan struct{}), make(chan struct{})
+					go func() {
+						defer close(done)
+						change(&g, over)
+					}()
+					n := &conformance{t, t.Context(), l, via, true, mayChange, rand.New(rand.NewPCG(seed, 2)), collect(l.server), collect(l.client)}
+					for _, size := range append(sizes, 1<<20) {
+						n.blobs(size)
+					}
+					n.array(20_000)
+					close(over)
+					<-done
+					require.NoError(t, l.toServer.Conn().Err())
+					require.NotZero(t, l.toServer.Conn().Stats().Sealed.PacketsAcked)
+				})
+			})
+		}
+	}
+}
+
+// wait waits, and is false when it is over before.
+func wait(over <-chan struct{}, d time.Duration) bool {
+	select {
+	case <-over:
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// mayChange is the loss from which on nobody can say which carrier moved a transfer last: five probes in a row are lost now
+// and then, and QUIC goes on.
+const mayChange = 0.2
+
 type conformance struct {
 	*testing.T
 	ctx context.Context
@@ -84,7 +140,7 @@ func (n *conformance) blobs(size int) {
 	require.NoError(n, err)
 	for _, transfer := range []*Transfer{first, second} {
 		require.NoError(n, transfer.Wait(n.ctx))
-		if n.loss < 0.2 { // where five probes in a row are lost now and then, and QUIC goes on
+		if n.loss < mayChange {
 			require.Equal(n, n.sealed, transfer.Sealed())
 		}
 		require.Equal(n, Progress{Sent: int64(size), Acked: int64(size), Total: int64(size)}, transfer.Progress())
