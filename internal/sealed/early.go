@@ -11,8 +11,9 @@ const (
 	// earlyPackets that no carrier expects are kept for one that is about to begin: the first packets of a peer come in the
 	// same moment as the end of its handshake, from which our keys and ids are made. Thirty peers that come together.
 	earlyPackets = 512
-	// earlyTime is for how long: a carrier begins at once, but on a machine whose cores are busy.
-	earlyTime = 100 * time.Millisecond
+	// earlyTime is for how long: a carrier begins at once, but where a packet of the handshake was lost, and came again after a
+	// probe timeout of QUIC's, or two.
+	earlyTime = time.Second
 )
 
 // early keeps the newest packets that came for nobody. Whoever floods a socket has the others' first packets dropped, which

@@ -156,3 +156,18 @@ func afterPlay(t *testing.T) float64 {
 	ideal := time.Duration(float64(second*1000*8) / 10e6 * 1e9)
 	return float64(ideal) / float64(pair.Now().Sub(begun))
 }
+
+// TestTrainAfterPlay: a train that was lost whole leaves again, and is believed though play has told of a rate, its own.
+func TestTrainAfterPlay(t *testing.T) {
+	a, b := newTicks(time.Second/30, 0, 0), newTicks(time.Second/30, 0, 0)
+	client, server := ends(t, a, b, func(c *SessionConfig) { c.PlayDelay = 40 * ms })
+	client.Start(netsim.Epoch, ID{1})
+	server.Start(netsim.Epoch, ID{2})
+	path := netsim.Config{Delay: 25 * ms, Rate: 100e6}
+	there := path
+	there.Lose = func(n uint64, _ []byte) bool { return 0 < n && n <= trainPackets }
+	pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: there, BtoA: path, Max: SafePacket})
+	require.NoError(t, pair.RunFor(3*time.Second))
+	require.Positive(t, a.arrived)
+	require.InDelta(t, 100e6/8, client.Controller().Estimate(), 25e6/8)
+}
