@@ -69,7 +69,7 @@ func (r *sealedCarrier) replace(instance uint32) (ok bool) {
 // tend looks after the carrier on the world's goroutine, when something has changed.
 func (r *sealedCarrier) tend() {
 	carrier := r.current()
-	if carrier == nil || !r.conn.usable() {
+	if carrier == nil || !r.conn.usable() || !r.agreed.Load() {
 		return
 	}
 	state := carrier.State()
