@@ -39,10 +39,10 @@ func (c *Conn) Stats() Stats {
 	s.LatestRTT, s.SmoothedRTT, s.MinRTT, s.RTTVar = c.gate.Latest, c.gate.Smoothed, c.gate.Least, c.gate.Variance
 	s.PacketsMissing = c.received.missing
 	s.InFlight = c.sent.inFlight
-	if s.Window = c.gate.Window(fullDatagram); c.way.Fates {
-		s.Window = c.way.Window
+	s.Window, s.DeliveryRate = c.gate.Window(fullDatagram), recovery.Bytes(c.gate.Rate(), time.Second)
+	if c.way.Fates {
+		s.Window, s.DeliveryRate = c.way.Window, recovery.Bytes(c.way.Rate, time.Second)
 	}
-	s.DeliveryRate = recovery.Bytes(c.gate.Rate(), time.Second)
 	s.Queued = c.Queued()
 	return s
 }

@@ -27,8 +27,8 @@ type SealedStats struct {
 	PacketsLost           uint64
 	SpuriousLosses        uint64 // counted as lost, and arrived all the same
 	Discarded             uint64 // on arrival, for whatever reason
-	Rate                  int    // bytes a second that it sends at now, 0 = not known
-	Window                int    // bytes that the path holds
+	Rate                  int    // bytes a second that it may send, by what the path has shown; before that what it begins with
+	Window                int    // bytes that may be in flight: what the path holds and a part of its queue, as far as it knows
 }
 
 // sealedCarrier is the sealed carrier of one connection: packets beside QUIC's on the same socket, paced by a controller that

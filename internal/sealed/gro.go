@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"net"
+	"sync"
 	"time"
 
 	"golang.org/x/net/ipv4"
@@ -15,11 +16,21 @@ const (
 	groOOB     = 128 // as quic-go: address, ECN and segment size
 )
 
+// groMessages are what is read into. A socket has them while there is something to read: they are 256 KiB.
+var groMessages = sync.Pool{New: func() any {
+	ms := new([groBuffers]ipv4.Message)
+	for i := range ms {
+		ms[i].Buffers = [][]byte{make([]byte, groBytes)}
+	}
+	return ms
+}}
+
 // groConn is a udpConn whose kernel joins packets. It reads into buffers of its own and splits for QUIC and for carriers,
 // whose packets of one length may come joined. It is for one reader.
 type groConn struct {
 	*udpConn
-	joined []ipv4.Message // made at the first read
+	joined *[groBuffers]ipv4.Message // nil while it waits
+	oob    [groBuffers][groOOB]byte
 	left   []ipv4.Message // of joined, not handed out
 	rest   []byte         // of left[0], not handed out
 	size   int            // of the packets in rest
@@ -63,22 +74,40 @@ func (c *groConn) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	}
 }
 
-// fill reads joined packets.
+// fill waits for packets and reads them.
 func (c *groConn) fill(flags int) error {
-	if c.joined == nil {
-		c.joined = make([]ipv4.Message, groBuffers)
-		for i := range c.joined {
-			c.joined[i] = ipv4.Message{Buffers: [][]byte{make([]byte, groBytes)}, OOB: make([]byte, groOOB)}
-		}
+	c.giveBack()
+	if err := c.await(); err != nil {
+		return err
 	}
-	n, err := c.batch.ReadBatch(c.joined, flags)
+	c.joined = groMessages.Get().(*[groBuffers]ipv4.Message)
+	for i := range c.joined {
+		c.joined[i].OOB = c.oob[i][:]
+	}
+	n, err := c.batch.ReadBatch(c.joined[:], flags)
 	if err != nil {
+		c.giveBack()
 		return err
 	}
 	c.left = c.joined[:n]
 	c.read = time.Now()
 	c.begin()
 	return nil
+}
+
+func (c *groConn) giveBack() {
+	if c.joined != nil {
+		groMessages.Put(c.joined)
+		c.joined, c.left, c.rest = nil, nil, nil
+	}
+}
+
+// await returns when there is something to read.
+func (c *groConn) await() error {
+	if c.socket.raw == nil {
+		return nil
+	}
+	return c.socket.raw.Read(isReadable)
 }
 
 // begin takes the next joined packet.

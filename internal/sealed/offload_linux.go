@@ -63,3 +63,10 @@ func isOffloadError(err error) (refused, forGood bool) {
 	}
 	return false, false
 }
+
+// isReadable reports whether a socket has a packet or an error for its reader.
+func isReadable(fd uintptr) bool {
+	one := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(one[:], 0)
+	return n > 0 || err != nil && err != unix.EINTR
+}

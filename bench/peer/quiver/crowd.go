@@ -44,8 +44,15 @@ type member struct {
 	own   *rpc.Actor
 }
 
-func gather(ctx context.Context, clients int, hear func(message []byte)) (peer.Crowd, error) {
-	server, err := rpc.NewWorld(rpc.Config{ReceiveLimit: receiveLimit, MaxConnsPerAddress: -1})
+// gather returns what makes a crowd, all of it over sealed packets or none.
+func gather(sealed bool) func(ctx context.Context, clients int, hear func(message []byte)) (peer.Crowd, error) {
+	return func(ctx context.Context, clients int, hear func(message []byte)) (peer.Crowd, error) {
+		return newCrowd(ctx, clients, sealed, hear)
+	}
+}
+
+func newCrowd(ctx context.Context, clients int, sealed bool, hear func(message []byte)) (peer.Crowd, error) {
+	server, err := rpc.NewWorld(rpc.Config{ReceiveLimit: receiveLimit, MaxConnsPerAddress: -1, Sealed: sealed})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +71,7 @@ func gather(ctx context.Context, clients int, hear func(message []byte)) (peer.C
 	for range clients {
 		slots <- struct{}{}
 		go func() {
-			failed <- c.join(ctx, running, hear)
+			failed <- c.join(ctx, running, sealed, hear)
 			<-slots
 		}()
 	}
@@ -88,8 +95,8 @@ func (c *crowd) serve(hear func(message []byte)) {
 }
 
 // join makes one client, which has its actor when join returns.
-func (c *crowd) join(ctx, running context.Context, hear func(message []byte)) error {
-	world, err := rpc.NewWorld(rpc.Config{})
+func (c *crowd) join(ctx, running context.Context, sealed bool, hear func(message []byte)) error {
+	world, err := rpc.NewWorld(rpc.Config{Sealed: sealed})
 	if err != nil {
 		return err
 	}

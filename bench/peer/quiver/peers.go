@@ -37,6 +37,6 @@ func Peers() []peer.Peer {
 			of(backend.name, backend.settings+"; QUIC datagrams", backend.via, false),
 			of(backend.name+"+sealed", backend.settings+"; rpc.Config.Sealed at both ends", backend.via, true))
 	}
-	peers[0].Gather = gather
+	peers[0].Gather, peers[1].Gather = gather(false), gather(true)
 	return peers
 }
