@@ -76,6 +76,7 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 			s.stats.Taken++
 			s.stats.TakenBytes += uint64(len(f.payload))
 			s.source.Receive(s.time(t), f.payload)
+			f.payload = nil // it would hold on to the inbox's memory
 		case frameFeedback:
 			if told { // each costs a walk over what is remembered
 				return never, violation("two feedbacks in a packet")

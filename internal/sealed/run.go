@@ -116,7 +116,7 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 	more := len(r.rest) > 0
 	if !more && r.slab != nil {
 		c.inbox.give(r.slab)
-		r.slab = nil
+		r.slab, r.rest = nil, nil // an empty rest would hold on to it, too
 	}
 	if ping {
 		c.config.Ping()
