@@ -20,7 +20,7 @@ var binds = []struct {
 		[]string{"jitter: "}},
 	{"All packets of the train come in one clump and say nothing about the rate: the transfer begins with QUIC's window, and doubles each round trip. BBR and New Reno, which begin likewise, miss the bound as well, most by more.",
 		[]string{"clumps: "}},
-	{"Open: 2 % of the packets are taken for lost before the time that a packet may be late has grown. That makes it compete as with New Reno, at half the rate, to the end. BBR and New Reno, which takes back what it answered to losses that were none, are a little faster.",
+	{"Open: 2 to 7 % of the packets are taken for lost before the time that a packet may be late has grown. That makes it compete as with New Reno, at half the rate, to the end. BBR and New Reno, which takes back what it answered to losses that were none, are a little faster.",
 		[]string{"30 % late by 25 ms"}},
 	{"Open: the queue holds five packets. A start that ends by loss drops a tenth of the transfer here, twice, where BBR needs 1.2 of the ideal.",
 		[]string{"queue 0.0625"}},
