@@ -54,7 +54,8 @@ func (t *Transfer) waitOrCancel(ctx context.Context) error {
 }
 
 // Handle gives incoming transfers of the blob to fn, on the world's goroutine. It panics when they have a handler.
-// Until fn's goroutines read, only a window of content comes.
+// Until fn's goroutines read, only a window of content comes. A connection that ends before a header came calls nothing: who
+// waits for a transfer watches [rpc.Conn.Done] as well.
 func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 	s.handle(b.name, topic{kind: kindBlob, open: func(in *incoming) {
 		fn(&IncomingBlob{Incoming: Incoming{in}})
