@@ -94,12 +94,12 @@ func TestSealedTable(t *testing.T) {
 			slices.Sort(wires)
 			t.Logf("time over ideal %.2f (%.2f to %.2f, to reach %.2f), wire %.3f (%.2f)",
 				ratios[runs/2], ratios[0], ratios[runs-1], row.most, wires[runs/2], row.wire)
-			slack := 1.25 // a few seeds scatter; -table 41 shows the median
+			slack, more := 1.25, 1.0 // a few seeds scatter; -table 41 shows the median
 			if runs == 1 {
-				slack = 2
+				slack, more = 2, 1.2
 			}
 			require.Less(t, ratios[runs/2], slack*row.most)
-			require.Less(t, wires[runs/2], row.wire)
+			require.Less(t, wires[runs/2], more*row.wire)
 		})
 	}
 }
