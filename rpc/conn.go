@@ -99,8 +99,8 @@ func (c *Conn) RTT() time.Duration {
 }
 
 // Sealed reports whether sealed packets move all that this end of the connection sends at present, and QUIC's datagrams do
-// not: see [Config].Sealed, and [SealedStats] for why not. It begins about when Dial returns; the other end may be a moment
-// behind.
+// not: see [Config].Sealed, and [SealedStats] for why not. It begins a round trip after Dial at the soonest; the other end may
+// be a moment behind.
 func (c *Conn) Sealed() bool { return c.link.Sealed() }
 
 // Done is closed when the carrier has ended. See [Conn.Wait] for what may be left of it.

@@ -44,9 +44,6 @@ func (c *Conn) shake() {
 	if !c.server {
 		h.send(appendHello(nil, h.hello()))
 		h.send(appendLogin(nil, login{c.world.config.Token}))
-		if c.sealed != nil {
-			c.sealed.begin() // before the server says whether it has the feature: that would be a round trip later
-		}
 	}
 	for !h.step() {
 	}
@@ -101,6 +98,7 @@ func (h *handshake) receive(payload []byte) {
 		h.conn.identify(m.Identity)
 		h.conn.refuse(bunch.NoError) // the server opens channels once it has the Join
 		h.send(appendJoin(nil))
+		h.beginSealed()
 	case join:
 		h.conn.refuse(bunch.Code(BunchWrongChannel))
 	case shapeLines:
@@ -133,7 +131,15 @@ func (h *handshake) onHello(peer hello) {
 		h.send(appendHello(nil, ours))
 	}
 	if c.sealed != nil {
-		c.sealed.agree(peer.Features&featureSealed != 0)
+		c.sealed.agreed.Store(peer.Features&featureSealed != 0)
+	}
+}
+
+// beginSealed begins the first sealed carrier where both ends have the feature, behind this side's last word of the handshake:
+// its train would keep that waiting on a slow path. A server makes none for a client that has not logged in.
+func (h *handshake) beginSealed() {
+	if r := h.conn.sealed; r != nil && r.agreed.Load() {
+		r.begin()
 	}
 }
 

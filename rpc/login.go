@@ -126,6 +126,7 @@ func (h *handshake) welcome(identity string) {
 	}
 	h.greeting.welcomed()
 	h.send(appendWelcome(nil, welcome{identity}))
+	h.beginSealed()
 }
 
 // expire ends a handshake that takes too long.

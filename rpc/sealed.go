@@ -32,7 +32,7 @@ type SealedStats struct {
 }
 
 // sealedCarrier is the sealed carrier of one connection: packets beside QUIC's on the same socket, paced by a controller that
-// lives with random loss. It opens in the flights of the handshake, and from then on carries all that the connection's machines
+// lives with random loss. It begins with the last words of the handshake, and once open carries all that the connection's machines
 // send, but while nothing of it arrives. It has no goroutine while it is idle. Its methods are safe from any goroutine.
 type sealedCarrier struct {
 	conn      *Conn
@@ -112,16 +112,6 @@ func (s *SealedStats) add(carrier *sealed.Carrier) {
 	s.PacketsLost += c.Lost
 	s.SpuriousLosses += c.Spurious
 	s.Discarded += c.Dropped() + c.Full + c.Elsewhere
-}
-
-// agree takes whether the peer has the feature too, as its Hello says.
-func (r *sealedCarrier) agree(peerHas bool) {
-	switch r.agreed.Store(peerHas); {
-	case !peerHas:
-		r.close()
-	case r.conn.server:
-		r.begin()
-	}
 }
 
 // attend has the world's goroutine look.

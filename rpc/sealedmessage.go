@@ -7,8 +7,8 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
-// Messages of the sealed carrier travel on channel 0 after Join, when both ends have the feature. Instance 1 begins with the
-// two Hellos; the client opens those that follow, one at a time:
+// Messages of the sealed carrier travel on channel 0 after Join, when both ends have the feature. Instance 1 begins with
+// Welcome and Join; the client opens those that follow, one at a time:
 //
 //	client                      server
 //	SealedOpen n              →                        or the answer is SealedShut n

@@ -3,9 +3,9 @@ package pace
 import "time"
 
 // Train tells how far a train of packets that left at once was spread out by the path: bytes that arrived after the first
-// packet did, IP and UDP included, and the time from the first arrival to the last. It is taken while next to
-// nothing was measured, by play or the first words of a connection. One that did not come at even distances was spread by jitter, or gathered into clumps: it shows no rate, but
-// the path carries no less than what came in that time, and is begun with as with QUIC's window.
+// packet did, IP and UDP included, and the time from the first arrival to the last. It is taken while next to nothing was
+// measured, as by play alone. One that did not come at even distances was spread by jitter, or gathered into clumps: it
+// shows no rate, but the path carries no less than what came in that time, and is begun with as with QUIC's window.
 func (c *Controller) Train(bytes int, span time.Duration, even bool) {
 	if bytes <= 0 || span <= 0 || c.state != Start {
 		return

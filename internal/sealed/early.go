@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// earlyPackets that no carrier expects are kept for one that is about to begin: the first packets of a peer come in the
-	// same moment as the end of its handshake, from which our keys and ids are made. Thirty peers that come together.
+	// earlyPackets that no carrier expects are kept for one that is about to begin: a server's first packets come right
+	// behind the Welcome with which its client's carrier begins. Thirty peers that come together.
 	earlyPackets = 512
-	// earlyTime is for how long: a carrier begins at once, but where a packet of the handshake was lost, and came again after a
-	// probe timeout of QUIC's, or two.
+	// earlyTime is for how long: a carrier begins at once, but where the Welcome was lost, and comes again after a probe
+	// timeout or two.
 	earlyTime = time.Second
 )
 

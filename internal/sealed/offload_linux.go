@@ -64,9 +64,9 @@ func isOffloadError(err error) (refused, forGood bool) {
 	return false, false
 }
 
-// isReadable reports whether a socket has a packet or an error for its reader.
+// isReadable reports whether a socket has a packet or an error for its reader, or may have.
 func isReadable(fd uintptr) bool {
 	one := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(one[:], 0)
-	return n > 0 || err != nil && err != unix.EINTR
+	return n > 0 || err != nil
 }

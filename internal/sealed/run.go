@@ -189,8 +189,8 @@ func (c *Carrier) pingDue(now time.Time) bool {
 		return false
 	}
 	quiet := s.waiting() && s.now-s.hearing.heard >= s.pto() && since >= s.pto()
-	if at, ok := s.hushed(); ok && s.now >= at && s.now < s.hearing.opened+silentTime && r.pinged.Before(s.time(s.hearing.opened)) {
-		quiet = true
+	if at, ok := s.hushedAt(); ok && s.now >= at && r.pinged.Before(s.time(s.hearing.opened)) {
+		quiet = true // once for each hush
 	}
 	traffic := s.stats.Received != r.received || s.records.flying > 0
 	if !quiet && (!traffic || since < pingTime) {

@@ -132,7 +132,7 @@ func NewSession(c SessionConfig) (*Session, error) {
 	return s, nil
 }
 
-// Start begins to open the carrier with the ids that the peer issued.
+// Start begins to open the carrier with the peer's first ids.
 func (s *Session) Start(now time.Time, ids ...ID) {
 	t := s.tick(now)
 	s.ids = append(s.ids, ids...)
@@ -269,8 +269,8 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	earlier(s.loss.Next, s.loss.Next > 0)
 	earlier(s.ptoAt())
 	earlier(s.silentAt())
-	if hushed, ok := s.hushed(); ok && hushed > s.now {
-		earlier(hushed, true)
+	if at, ok := s.hushedAt(); ok && at > s.now {
+		earlier(at, true)
 	}
 	earlier(s.mtu.retry, s.mtu.shrunk > 0 && s.mtu.retry > s.now)
 	if s.started && s.records.Len() < maxRecords && s.mayReport() {

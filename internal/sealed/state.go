@@ -73,9 +73,9 @@ func (s *Session) asked(t time.Duration, idly bool) {
 	s.hearing.asked, s.hearing.idly = t, idly
 }
 
-// hushed returns when it is odd that nothing came: the peer sent until a moment ago, and our own address may have changed,
-// which only packets of QUIC can tell it.
-func (s *Session) hushed() (time.Duration, bool) {
+// hushedAt returns from when on it is odd that nothing came from a peer that has sent: our own address may have changed, which
+// only packets of QUIC can tell it. Of a path whose probe timeout is longer than a second it is not.
+func (s *Session) hushedAt() (time.Duration, bool) {
 	at := s.hearing.opened + s.pto()
 	return at, s.hearing.opened > 0 && at < s.hearing.opened+silentTime
 }

@@ -19,10 +19,10 @@ const (
 
 // train measures the path with packets sent back to back.
 type train struct {
-	left    int  // to be sent
-	again   bool // it was repeated
-	sent    bool
-	open    int // sent and undecided
+	left    int  // packets to be sent
+	sent    bool // some were
+	again   bool // it is the second, or may be no more
+	open    int  // packets sent and undecided
 	arrived int
 	bytes   int                         // of those that arrived, but the first
 	at      [trainPackets]time.Duration // arrivals
