@@ -1,11 +1,21 @@
-// Package stream moves big data over rpc: typed arrays and blobs of any size, without ever filling the reliable buffer
-// and behind all play.
+// Package stream sends large arrays and files over rpc in pieces. It never fills more than half of the reliable buffer, and play goes
+// first.
 //
-// A topic is declared once, like a class, in a package that both ends share: [NewArray] for a []T, [NewBlob] for bytes.
-// [Install] makes a world stream; [Streams.Peer] names who is streamed to. A sender starts a [Transfer], which it can
-// watch, wait for, weigh and cancel. The receiver's handler gets an [IncomingArray] or [IncomingBlob], which it consumes,
-// rejects or cancels. The same lines work from server to client and from client to server. Only senders start: a client that
-// wants a download asks for it by an RPC of the game, or the server starts it in its OnConnect.
+//	var SaveGame = stream.NewBlob("savegame") // in a package that both ends share; NewArray[Item] for a []Item
+//
+//	streams, err := stream.Install(world, stream.Config{}) // each end, before the first connection
+//
+//	SaveGame.Handle(streams, func(in *stream.IncomingBlob) { // the end that receives
+//		go io.Copy(file, in) // at its own pace; the sender feels it
+//	})
+//
+//	err = SaveGame.Send(ctx, streams.Peer(conn), file, size) // the end that sends, from any goroutine
+//
+// A topic is declared once, like a class: [NewArray] for a []T, [NewBlob] for bytes. [Install] makes a world stream;
+// [Streams.Peer] names who is streamed to. Send waits until the far application has all of it and its digest is right; Start
+// returns a [Transfer], which the sender can watch, wait for, weigh and cancel. The receiver's handler gets an [IncomingArray] or
+// [IncomingBlob], which it consumes, rejects or cancels. The same lines work from server to client and from client to server. Only
+// senders start: a client that wants a download asks for it by an RPC of the game, or the server starts it in its OnConnect.
 //
 // # How it travels
 //

@@ -13,12 +13,21 @@ import (
 
 var codeBlock = regexp.MustCompile("(?s)```go\n// (\\S+)\n(.*?)```")
 
-// TestReadmeCompiles builds every Go block of README in a module of its own, as its reader would. The first line of a
+// pages are those whose code is there to be copied.
+var pages = []string{"README.md", "PORTING.md"}
+
+// TestPagesCompile builds every Go block of a page in a module of its own, as its reader would. The first line of a
 // block names its file.
-func TestReadmeCompiles(t *testing.T) {
+func TestPagesCompile(t *testing.T) {
+	for _, page := range pages {
+		t.Run(page, func(t *testing.T) { compilePage(t, page) })
+	}
+}
+
+func compilePage(t *testing.T, page string) {
 	root, err := Root()
 	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	text, err := os.ReadFile(filepath.Join(root, page))
 	require.NoError(t, err)
 	blocks := codeBlock.FindAllSubmatch(text, -1)
 	require.Len(t, blocks, strings.Count(string(text), "```go"), "every Go block begins with a comment that names its file")
