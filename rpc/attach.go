@@ -120,7 +120,7 @@ func (c *Conn) start(carrier Carrier) *CloseError {
 	c.link = link.New(linkedCarrier(carrier), config, machines...)
 	w.live[c] = struct{}{}
 	if c.server {
-		c.visit.conn = c // until it has said Login
+		c.visit.WaitFor(c) // until it has said Login
 	}
 	c.work.Go(c.shake)
 	return w.closed
@@ -144,12 +144,12 @@ func (c *Conn) enter() (in bool) {
 	w := c.world
 	c.replace()
 	w.mu.Lock()
-	if c.closing.Load() || c.ended.Load() || c.visit.left {
+	if c.closing.Load() || c.ended.Load() || c.visit.Left() {
 		w.mu.Unlock()
 		return false
 	}
 	c.joined.Store(true)
-	w.door.join(c.visit)
+	w.door.Join(c.visit)
 	w.inbox.joined = append(w.inbox.joined, c)
 	w.mu.Unlock()
 
@@ -174,10 +174,10 @@ func (c *Conn) finish() {
 	joined := c.joined.Load()
 	if joined {
 		w.inbox.ended = append(w.inbox.ended, c) // expel does the rest when its last message has run
-		w.door.quit(c.visit.from)
+		w.door.Quit(c.visit.From())
 	} else {
 		w.budget.leave(int(c.reserved.Load()))
-		w.door.leave(c.visit)
+		w.door.Leave(c.visit)
 		w.answered.Broadcast()
 		w.handshakes.Failed++
 		w.count--

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
+
+	"github.com/quivernet/quiver/internal/door"
 )
 
 // HandshakeStats is a snapshot of who came to a world's door.
@@ -27,9 +29,8 @@ type HandshakeStats struct {
 func (w *World) HandshakeStats() HandshakeStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.door.sweep(time.Now())
 	s := w.handshakes
-	s.Open = len(w.door.visits)
+	s.Open = w.door.Open(time.Now())
 	return s
 }
 
@@ -37,8 +38,8 @@ func (w *World) HandshakeStats() HandshakeStats {
 // without a valid token; addr may be forged.
 func (w *World) mustProve(addr net.Addr) bool {
 	w.mu.Lock()
-	crowded := w.door.crowded(time.Now())
-	open := len(w.door.visits)
+	now := time.Now()
+	crowded, open := w.door.Crowded(now), w.door.Open(now)
 	if crowded {
 		w.handshakes.Retries++
 	}
@@ -49,6 +50,20 @@ func (w *World) mustProve(addr net.Addr) bool {
 	return crowded
 }
 
+// visit is a connection's place at the door.
+type visit = door.Visit[Conn]
+
+// serverFull says what the door says as the world says it.
+func serverFull(none *door.Full) *CloseError {
+	if none == nil {
+		return nil
+	}
+	return &CloseError{Code: ServerFull, Reason: none.Reason}
+}
+
+// roomFor is serverFull beside the connection that makes room.
+func roomFor(out *Conn, none *door.Full) (*Conn, *CloseError) { return out, serverFull(none) }
+
 // visitKey finds the visit in the context of a QUIC connection.
 type visitKey struct{}
 
@@ -56,7 +71,8 @@ type visitKey struct{}
 // error refuses the client.
 func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
 	w.mu.Lock()
-	v, out, full := w.door.begin(addressOf(client.RemoteAddr), client.AddrVerified, time.Now())
+	v, out, none := w.door.Begin(door.AddressOf(client.RemoteAddr), client.AddrVerified, time.Now())
+	full := serverFull(none)
 	w.tally(v != nil, out, full)
 	w.mu.Unlock()
 	w.evict(out)
@@ -72,7 +88,7 @@ func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context
 func (w *World) leave(v *visit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.door.leave(v)
+	w.door.Leave(v)
 }
 
 // tally counts what the door did. The world is locked.
@@ -92,7 +108,7 @@ func (w *World) tally(begun bool, out *Conn, full *CloseError) {
 func (w *World) await(c *Conn, welcomed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.door.await(c.visit, c, welcomed)
+	w.door.Await(c.visit, c, welcomed)
 }
 
 // evict ends a handshake that has to make room, also one that is telling its client why it is refused; nil is nothing.
@@ -128,9 +144,11 @@ func (w *World) admitAt(c *Conn, v *visit) (out *Conn, full *CloseError) {
 	if w.closed != nil {
 		full = &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
 	} else if v != nil {
-		out, full = w.door.prove(v)
+		out, full = roomFor(w.door.Prove(v))
 	} else {
-		v, out, full = w.door.begin(c.origin(), true, time.Now())
+		var none *door.Full
+		v, out, none = w.door.Begin(c.origin(), true, time.Now())
+		full = serverFull(none)
 	}
 	c.visit = v
 	return out, full
@@ -141,7 +159,7 @@ func (c *Conn) origin() netip.Prefix {
 	if !c.server {
 		return netip.Prefix{}
 	}
-	return addressOf(c.RemoteAddr())
+	return door.AddressOf(c.RemoteAddr())
 }
 
 // fitConn makes sure that the world may have one connection more; out, when not nil, is about to leave. The world is locked.
@@ -149,14 +167,14 @@ func (w *World) fitConn(out *Conn) (*Conn, *CloseError) {
 	if w.count < w.config.maxConns() || out != nil {
 		return out, nil
 	}
-	return w.door.makeRoom(amongConnections, true, fmt.Sprintf("%d connections, the limit is Config.MaxConns", w.count))
+	return roomFor(w.door.MakeRoom(door.AmongConnections, true, fmt.Sprintf("%d connections, the limit is Config.MaxConns", w.count)))
 }
 
 // settle counts the connection, or gives its place back. The world is locked.
 func (w *World) settle(c *Conn, full *CloseError) {
 	if full != nil {
 		if c.visit != nil {
-			w.door.leave(c.visit)
+			w.door.Leave(c.visit)
 		}
 		return
 	}

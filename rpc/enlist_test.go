@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/link/linktest"
 )
 
@@ -244,7 +246,7 @@ func TestTokenGuessing(t *testing.T) {
 		again, fresh := newTestWorld(t, Config{Token: []byte("old")}), newTestWorld(t, Config{Token: []byte("new")})
 		_, err = n.connectFrom(home, again)
 		require.NoError(t, err)
-		time.Sleep(maxPause)
+		time.Sleep(door.MaxPause)
 		_, err = n.connectFrom(home, fresh)
 		require.NoError(t, err)
 		depart(t, again, fresh)
@@ -494,11 +496,11 @@ func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 func TestOpenForgetsForgedPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestWorld(t, Config{})
-		v, _, full := w.door.begin(ann, false, time.Now())
+		v, _, full := w.door.Begin(netip.MustParsePrefix("192.0.2.1/32"), false, time.Now())
 		require.Nil(t, full)
 		w.leave(v)
 		require.Equal(t, 1, w.HandshakeStats().Open)
-		time.Sleep(forgedTime)
+		time.Sleep(door.ForgedTime)
 		require.Zero(t, w.HandshakeStats().Open)
 	})
 }

@@ -21,7 +21,7 @@ func (h *handshake) onLogin(m login) {
 	c := h.conn
 	w := c.world
 	w.mu.Lock()
-	c.visit.conn = nil // from here on the client waits
+	c.visit.WaitFor(nil) // from here on the client waits
 	w.mu.Unlock()
 	if w.config.Authenticate == nil {
 		h.answer(verdict{})
@@ -61,16 +61,16 @@ func (h *handshake) turn(token []byte) (may bool) {
 	w, v := h.conn.world, h.conn.visit
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for !v.left {
-		may, pause := w.failures.ask(v.from, token, w.door.asking(v.from), time.Now())
+	for !v.Left() {
+		may, pause := w.failures.Ask(v.From(), token, w.door.Asking(v.From()), time.Now())
 		switch {
 		case may:
-			v.asking = true
+			w.door.Ask(v)
 			return true
 		case pause > 0:
 			w.handshakes.LoginsSlowed++
 			h.verdict <- verdict{err: fmt.Errorf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
-				v.from, w.config.maxLoginFailures(), pause.Round(time.Millisecond))}
+				v.From(), w.config.maxLoginFailures(), pause.Round(time.Millisecond))}
 			return false
 		}
 		w.answered.Wait()
@@ -85,15 +85,15 @@ func (h *handshake) heard(token []byte, err error) (tell bool) {
 	late, gone := !time.Now().Before(h.deadline), h.ctx.Err() != nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.door.answered(v)
+	w.door.Answered(v)
 	w.answered.Broadcast()
 	switch {
 	case late, err == errNoAnswer, gone && errors.Is(err, context.Canceled): // it says nothing about the token
 	case err != nil:
-		w.failures.failed(v.from, token, time.Now())
+		w.failures.Failed(v.From(), token, time.Now())
 		w.handshakes.LoginsFailed++
 	case !gone:
-		w.failures.passed(token)
+		w.failures.Passed(token)
 	}
 	return !late && !gone
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/guest"
 )
 
@@ -77,9 +78,9 @@ type World struct {
 	inbox      inbox
 	live       map[*Conn]struct{} // attached and not yet ended, half-open ones included
 	count      int                // of them and of ended ones whose OnDisconnect has not run
-	door       *door              // who is on the way in, and from where
+	door       *door.Door[Conn]   // who is on the way in, and from where
 	handshakes HandshakeStats     // but for Open
-	failures   *failures          // who guesses tokens
+	failures   *door.Failures     // who guesses tokens
 	answered   *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
 	claims     map[string][]*Conn // by identity, oldest first; see claim
 	serial     uint64             // id of the newest connection
@@ -112,9 +113,12 @@ func NewWorld(config Config) (*World, error) {
 	}
 	w.log = newLogger(config.Logger, w.level)
 	w.budget = newBudget(config.receiveBudget(), config.maxConns())
-	w.door = newDoor(&config)
+	w.door = door.New[Conn](door.Limits{
+		Handshakes: config.maxHandshakes(), OfAddress: config.MaxHandshakesPerAddress,
+		Connections: config.maxConnsPerAddress(), RetryAbove: config.retryAbove(),
+	})
 	w.answered = sync.NewCond(&w.mu)
-	w.failures = newFailures(config.maxLoginFailures())
+	w.failures = door.NewFailures(config.maxLoginFailures())
 	w.claims = make(map[string][]*Conn)
 	for _, class := range config.Classes {
 		if err := w.register(class); err != nil {

@@ -1,4 +1,4 @@
-package rpc
+package door
 
 import (
 	"crypto/rand"
@@ -12,19 +12,19 @@ const (
 	failureMemory = 10 * time.Minute
 	// firstPause follows the first failed login that is not free; each further one doubles it.
 	firstPause = 250 * time.Millisecond
-	// maxPause leaves 360 guesses an hour to an address; and a player with a new token, whose neighbour behind the same
+	// MaxPause leaves 360 guesses an hour to an address; and a player with a new token, whose neighbour behind the same
 	// address guessed, waits no longer than this after the neighbour has stopped.
-	maxPause = 10 * time.Second
+	MaxPause = 10 * time.Second
 	// maxFailures addresses are remembered, 64 B each.
 	maxFailures = 4096
 	// maxGoodTokens digests of tokens that were right are remembered, 16 B each and their place in a map.
 	maxGoodTokens = 4096
 )
 
-// failures slows down who guesses tokens. The rule:
+// Failures slows down who guesses tokens. The rule:
 //
-//   - An address has some failed logins free (Config.MaxLoginFailures). From then on one login of it is asked about at a
-//     time, with a pause after each failure that doubles with it, up to maxPause. Logins during the pause are refused
+//   - An address has some failed logins free (rpc.Config.MaxLoginFailures). From then on one login of it is asked about at a
+//     time, with a pause after each failure that doubles with it, up to MaxPause. Logins during the pause are refused
 //     without asking Authenticate, and do not lengthen it.
 //   - No more logins of an address are asked about at once than may still fail for free; others wait for their turn. So it
 //     makes no difference how many guesses come at once, and a party behind one address joins a few at a time.
@@ -35,10 +35,8 @@ const (
 //   - Only who fails is remembered, so that guesses from many addresses cost honest players nothing. The table is bounded as
 //     in the Space-Saving algorithm (Metwally, Agrawal, El Abbadi 2005): a new address takes the entry with the fewest
 //     failures over, its count included. Nobody loses a failure by being pushed out by others and coming back.
-//
-// It is pure; World.mu guards it.
-type failures struct {
-	free    int // failed logins without a pause; negative = no limit
+type Failures struct {
+	free    int // Failed logins without a pause; negative = no limit
 	entries []failure
 	places  map[netip.Prefix]int // of addresses in entries
 	good    goodTokens
@@ -52,13 +50,14 @@ type failure struct {
 	next  time.Time // the pause ends
 }
 
-func newFailures(free int) *failures {
-	return &failures{free: free, places: make(map[netip.Prefix]int), good: newGoodTokens()}
+// NewFailures returns an empty table: free failed logins of an address cost no pause, negative = no limit.
+func NewFailures(free int) *Failures {
+	return &Failures{free: free, places: make(map[netip.Prefix]int), good: newGoodTokens()}
 }
 
-// ask reports whether Authenticate may be asked about a token that came from the address, while it is asked about so many
+// Ask reports whether Authenticate may be asked about a token that came from the address, while it is asked about so many
 // others of it. If not, pause is how long no login of the address may come; 0 when it is only the turn of the others.
-func (f *failures) ask(from netip.Prefix, token []byte, asking int, now time.Time) (may bool, pause time.Duration) {
+func (f *Failures) Ask(from netip.Prefix, token []byte, asking int, now time.Time) (may bool, pause time.Duration) {
 	if f.free < 0 || !from.IsValid() || f.good.has(token) {
 		return true, 0
 	}
@@ -73,7 +72,7 @@ func (f *failures) ask(from netip.Prefix, token []byte, asking int, now time.Tim
 }
 
 // find returns the entry of an address; nil when there is none that counts.
-func (f *failures) find(from netip.Prefix, now time.Time) *failure {
+func (f *Failures) find(from netip.Prefix, now time.Time) *failure {
 	i, ok := f.places[from]
 	if !ok || now.Sub(f.entries[i].last) >= failureMemory {
 		return nil
@@ -82,19 +81,19 @@ func (f *failures) find(from netip.Prefix, now time.Time) *failure {
 }
 
 // pause returns how long an address with so many failures waits.
-func (f *failures) pause(count int) time.Duration {
+func (f *Failures) pause(count int) time.Duration {
 	doublings := max(0, count-f.free)
-	if doublings > 6 { // 250 ms << 6 is above maxPause
-		return maxPause
+	if doublings > 6 { // 250 ms << 6 is above MaxPause
+		return MaxPause
 	}
-	return min(firstPause<<doublings, maxPause)
+	return min(firstPause<<doublings, MaxPause)
 }
 
-// passed notes a token that was right.
-func (f *failures) passed(token []byte) { f.good.add(token) }
+// Passed notes a token that was right.
+func (f *Failures) Passed(token []byte) { f.good.add(token) }
 
-// failed notes a token that was wrong, and returns how many of the address were.
-func (f *failures) failed(from netip.Prefix, token []byte, now time.Time) (count int) {
+// Failed notes a token that was wrong, and returns how many of the address were.
+func (f *Failures) Failed(from netip.Prefix, token []byte, now time.Time) (count int) {
 	f.good.remove(token)
 	if f.free < 0 || !from.IsValid() {
 		return 0
@@ -112,7 +111,7 @@ func (f *failures) failed(from netip.Prefix, token []byte, now time.Time) (count
 }
 
 // add makes an entry for an address, which may have one that is too old.
-func (f *failures) add(from netip.Prefix, now time.Time) *failure {
+func (f *Failures) add(from netip.Prefix, now time.Time) *failure {
 	i, ok := f.places[from]
 	inherited := 0
 	if !ok && len(f.entries) < maxFailures {
@@ -131,7 +130,7 @@ func (f *failures) add(from netip.Prefix, now time.Time) *failure {
 }
 
 // lightest returns the entry to take over: one that is too old to count, or the one with the fewest failures.
-func (f *failures) lightest(now time.Time) int {
+func (f *Failures) lightest(now time.Time) int {
 	best := 0
 	for i, e := range f.entries {
 		if now.Sub(e.last) >= failureMemory {

@@ -1,6 +1,7 @@
-package rpc
+package door
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -34,31 +35,37 @@ func TestAddressOf(t *testing.T) {
 		{&net.UDPAddr{}, "invalid Prefix"},
 		{nil, "invalid Prefix"},
 	} {
-		require.Equal(t, row.want, addressOf(row.addr).String())
+		require.Equal(t, row.want, AddressOf(row.addr).String())
 	}
 }
 
 // entrance is a door whose visitors arrive at one time.
 type entrance struct {
-	*door
+	*Door[client]
 	t   *testing.T
 	now time.Time
 }
 
-func newEntrance(t *testing.T, config Config) *entrance {
-	return &entrance{newDoor(&config), t, time.Unix(1000, 0)}
+// client stands for a connection.
+type client struct{ id uint64 }
+
+// newEntrance returns a door with rpc.Config's defaults for limits that are 0.
+func newEntrance(t *testing.T, limits Limits) *entrance {
+	limits.Handshakes = cmp.Or(limits.Handshakes, 128)
+	limits.Connections = cmp.Or(limits.Connections, 256)
+	limits.RetryAbove = cmp.Or(limits.RetryAbove, max(1, limits.Handshakes/4))
+	return &entrance{New[client](limits), t, time.Unix(1000, 0)}
 }
 
 // come begins handshakes of an address; silent ones may have to make room. It returns those that found a place.
-func (e *entrance) come(n int, from netip.Prefix, proven, silent bool) (placed []*visit) {
+func (e *entrance) come(n int, from netip.Prefix, proven, silent bool) (placed []*Visit[client]) {
 	for range n {
-		v, _, full := e.begin(from, proven, e.now)
+		v, _, full := e.Begin(from, proven, e.now)
 		if full != nil {
-			require.Equal(e.t, ServerFull, full.Code)
 			continue
 		}
 		if silent {
-			v.conn = &Conn{}
+			v.conn = &client{}
 		}
 		placed = append(placed, v)
 	}
@@ -67,19 +74,19 @@ func (e *entrance) come(n int, from netip.Prefix, proven, silent bool) (placed [
 
 func TestShareOfAnAddress(t *testing.T) {
 	for _, row := range []struct {
-		config Config
+		limits Limits
 		want   []int // places that each of several greedy addresses gets, when they come in turn
 	}{
-		{Config{}, []int{64}},
-		{Config{}, []int{43, 43}},
-		{Config{}, []int{32, 32, 32}},
-		{Config{MaxHandshakesPerAddress: 16}, []int{16, 16}},
-		{Config{MaxHandshakesPerAddress: 100}, []int{64}},
-		{Config{MaxHandshakesPerAddress: -1}, []int{128}},
-		{Config{MaxHandshakes: 1}, []int{1}},
-		{Config{MaxConnsPerAddress: 10}, []int{10}},
+		{Limits{}, []int{64}},
+		{Limits{}, []int{43, 43}},
+		{Limits{}, []int{32, 32, 32}},
+		{Limits{OfAddress: 16}, []int{16, 16}},
+		{Limits{OfAddress: 100}, []int{64}},
+		{Limits{OfAddress: -1}, []int{128}},
+		{Limits{Handshakes: 1}, []int{1}},
+		{Limits{Connections: 10}, []int{10}},
 	} {
-		e := newEntrance(t, row.config)
+		e := newEntrance(t, row.limits)
 		got := make([]int, len(row.want))
 		for range 200 {
 			for i := range got {
@@ -92,8 +99,8 @@ func TestShareOfAnAddress(t *testing.T) {
 }
 
 func TestForgedAddressesCountNowhere(t *testing.T) {
-	e := newEntrance(t, Config{})
-	for !e.crowded(e.now) {
+	e := newEntrance(t, Limits{})
+	for !e.Crowded(e.now) {
 		require.Len(t, e.come(1, ann, false, false), 1)
 	}
 	require.Len(t, e.visits, 32, "a quarter of MaxHandshakes")
@@ -102,70 +109,70 @@ func TestForgedAddressesCountNowhere(t *testing.T) {
 
 	t.Log("# a forged close at once gives no place back before a second has passed")
 	for _, v := range slices.Clone(e.visits[:32]) {
-		e.leave(v)
-		e.leave(v)
+		e.Leave(v)
+		e.Leave(v)
 	}
-	require.True(t, e.crowded(e.now.Add(forgedTime-1)))
+	require.True(t, e.Crowded(e.now.Add(ForgedTime-1)))
 	require.Len(t, e.visits, 80)
-	e.crowded(e.now.Add(forgedTime))
+	e.Crowded(e.now.Add(ForgedTime))
 	require.Len(t, e.visits, 48)
 }
 
 func TestProvingTheAddress(t *testing.T) {
-	e := newEntrance(t, Config{MaxHandshakesPerAddress: 2})
+	e := newEntrance(t, Limits{OfAddress: 2})
 	first := e.come(1, ann, false, false)[0]
 	e.come(2, ann, true, true)
-	out, full := e.prove(first)
+	out, full := e.Prove(first)
 	require.Nil(t, full)
 	require.NotNil(t, out, "one that is silent makes room")
 	require.Equal(t, 2, e.addresses[ann].handshakes)
-	_, full = e.prove(first)
+	_, full = e.Prove(first)
 	require.Nil(t, full, "again is nothing")
 
 	third := e.come(1, ann, false, false)[0]
 	for _, v := range e.visits {
 		v.conn = nil
 	}
-	_, full = e.prove(third)
-	require.EqualError(t, full, "rpc: connection closed: ServerFull: 2 handshakes at once from 192.0.2.1/32, the limit is 2 of Config.MaxHandshakesPerAddress and MaxHandshakes")
+	_, full = e.Prove(third)
+	require.EqualError(t, full, "door: 2 handshakes at once from 192.0.2.1/32, the limit is 2 of Config.MaxHandshakesPerAddress and MaxHandshakes")
 }
 
 func TestWhoMakesRoom(t *testing.T) {
-	e := newEntrance(t, Config{MaxHandshakes: 8, RetryAbove: 8})
+	e := newEntrance(t, Limits{Handshakes: 8, RetryAbove: 8})
 	anns := e.come(4, ann, true, true)
 	require.Len(t, anns, 4)
 	oldest := anns[0].conn
-	v, out, full := e.begin(ann, true, e.now)
+	v, out, full := e.Begin(ann, true, e.now)
 	require.Nil(t, full)
 	require.Same(t, oldest, out, "of its own address, the oldest silent one")
-	v.conn = &Conn{}
+	v.conn = &client{}
 
 	e.come(2, bob, true, true)
 	e.come(1, cat, true, true)
 	e.come(1, netip.Prefix{}, true, true)
 	require.Len(t, e.visits, 8)
 	second := anns[1].conn
-	_, out, full = e.begin(netip.MustParsePrefix("192.0.2.9/32"), true, e.now)
+	_, out, full = e.Begin(netip.MustParsePrefix("192.0.2.9/32"), true, e.now)
 	require.Nil(t, full)
 	require.Same(t, second, out, "all full: of the address that has most")
 
-	_, _, full = e.begin(cat, false, e.now)
+	_, _, full = e.Begin(cat, false, e.now)
 	require.ErrorContains(t, full, "8 handshakes at once, the limit is Config.MaxHandshakes", "nobody makes room for a forged address")
 	for _, v := range e.visits {
 		v.conn = nil
 	}
-	_, _, full = e.begin(netip.Prefix{}, true, e.now)
+	_, _, full = e.Begin(netip.Prefix{}, true, e.now)
 	require.ErrorContains(t, full, "8 handshakes at once", "who waits for an answer makes no room")
 
 	t.Log("# who was answered and says no Join makes room, the last one to be answered last")
-	answered := []*visit{v, anns[3], anns[2]}
+	answered := []*Visit[client]{v, anns[3], anns[2]}
 	for i, v := range answered {
-		e.await(v, &Conn{id: uint64(i)}, true)
+		e.Await(v, &client{id: uint64(i)}, true)
 	}
-	_, full = e.makeRoom(amongConnections, true, "full")
+	_, full = e.MakeRoom(AmongConnections, true, "full")
 	require.ErrorContains(t, full, "full", "of connections, who is welcome is one already")
 	for i := range answered {
-		_, out, full = e.begin(netip.Prefix{}, true, e.now)
+		_, out, full = e.Begin(netip.Prefix{}, true, e.now)
 		require.Nil(t, full)
 		require.EqualValues(t, i, out.id)
 	}
@@ -173,46 +180,46 @@ func TestWhoMakesRoom(t *testing.T) {
 
 // TestNewcomersAlwaysFindRoom: however many addresses took all places, as long as their clients are waited for.
 func TestNewcomersAlwaysFindRoom(t *testing.T) {
-	e := newEntrance(t, Config{})
+	e := newEntrance(t, Limits{})
 	for i := range 200 {
 		for range 200 {
 			placed := e.come(1, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i)}), 32), true, false)
 			require.Len(t, placed, 1)
-			e.await(placed[0], &Conn{}, true)
+			e.Await(placed[0], &client{}, true)
 		}
 	}
 	require.Len(t, e.visits, 128)
 }
 
 func TestAuthenticateKeepsThePlace(t *testing.T) {
-	e := newEntrance(t, Config{MaxHandshakes: 2, MaxHandshakesPerAddress: -1})
+	e := newEntrance(t, Limits{Handshakes: 2, OfAddress: -1})
 	v := e.come(1, ann, true, false)[0]
 	v.asking = true
-	e.leave(v)
+	e.Leave(v)
 	require.Len(t, e.come(2, ann, true, false), 1, "it runs on, whatever became of the connection")
-	e.answered(v)
+	e.Answered(v)
 	require.Len(t, e.come(1, ann, true, false), 1)
 	waiting := e.visits[0]
 	waiting.asking = true
-	e.answered(waiting)
+	e.Answered(waiting)
 	require.Len(t, e.visits, 2, "the client waits for the answer")
 }
 
 func TestThoseInsideCount(t *testing.T) {
-	e := newEntrance(t, Config{MaxConnsPerAddress: 3})
+	e := newEntrance(t, Limits{Connections: 3})
 	for range 3 {
-		e.join(e.come(1, ann, true, false)[0])
+		e.Join(e.come(1, ann, true, false)[0])
 	}
-	_, _, full := e.begin(ann, true, e.now)
+	_, _, full := e.Begin(ann, true, e.now)
 	require.ErrorContains(t, full, "3 connections from 192.0.2.1/32, the limit is Config.MaxConnsPerAddress")
 	require.Len(t, e.come(1, bob, true, false), 1)
-	e.quit(ann)
+	e.Quit(ann)
 	require.Len(t, e.come(2, ann, true, false), 1)
 	for _, v := range slices.Clone(e.visits) {
-		e.leave(v)
+		e.Leave(v)
 	}
-	e.quit(ann)
-	e.quit(ann)
+	e.Quit(ann)
+	e.Quit(ann)
 	require.Empty(t, e.addresses, "who has nothing is forgotten")
 }
 
@@ -220,14 +227,14 @@ func TestThoseInsideCount(t *testing.T) {
 func TestDoorScript(t *testing.T) {
 	r := testkit.Rand(t)
 	for range 50 {
-		e := newEntrance(t, Config{MaxHandshakes: 1 + r.IntN(20), RetryAbove: r.IntN(8) - 1, MaxHandshakesPerAddress: r.IntN(6) - 1, MaxConnsPerAddress: r.IntN(12) - 1})
+		e := newEntrance(t, Limits{Handshakes: 1 + r.IntN(20), RetryAbove: r.IntN(8), OfAddress: r.IntN(6) - 1, Connections: r.IntN(12) - 1})
 		addresses := []netip.Prefix{{}, ann, bob, cat}
-		var all []*visit
+		var all []*Visit[client]
 		var inside []netip.Prefix
 		for range 300 {
 			e.now = e.now.Add(time.Duration(r.IntN(200)) * time.Millisecond)
 			if r.IntN(3) == 0 || len(all) == 0 {
-				proven := r.IntN(2) == 0 || e.crowded(e.now)
+				proven := r.IntN(2) == 0 || e.Crowded(e.now)
 				all = append(all, e.come(1, addresses[r.IntN(len(addresses))], proven, proven && r.IntN(2) == 0)...)
 			} else {
 				inside = e.step(r, all[r.IntN(len(all))], inside)
@@ -235,47 +242,47 @@ func TestDoorScript(t *testing.T) {
 			e.check(len(inside))
 		}
 		for _, v := range all {
-			e.answered(v)
-			e.leave(v)
+			e.Answered(v)
+			e.Leave(v)
 		}
 		for _, from := range inside {
-			e.quit(from)
+			e.Quit(from)
 		}
-		e.sweep(e.now.Add(forgedTime))
+		e.Sweep(e.now.Add(ForgedTime))
 		require.Empty(t, e.visits)
 		require.Empty(t, e.addresses)
 	}
 }
 
 // step lets one thing happen to a visit, as a world would.
-func (e *entrance) step(r *rand.Rand, v *visit, inside []netip.Prefix) []netip.Prefix {
+func (e *entrance) step(r *rand.Rand, v *Visit[client], inside []netip.Prefix) []netip.Prefix {
 	switch r.IntN(5) {
 	case 0:
 		if !v.left {
-			_, _ = e.prove(v)
+			_, _ = e.Prove(v)
 		}
 	case 1:
 		v.asking = v.proven && v.placed && !v.left
 		v.conn = nil
 	case 2:
-		e.answered(v)
+		e.Answered(v)
 		if v.proven { // it has a connection
-			e.await(v, &Conn{}, r.IntN(2) == 0)
+			e.Await(v, &client{}, r.IntN(2) == 0)
 		}
 	case 3:
 		if v.proven && !v.left && !v.asking {
-			e.join(v)
+			e.Join(v)
 			return append(inside, v.from)
 		}
 	default:
-		e.leave(v)
+		e.Leave(v)
 	}
 	return inside
 }
 
 func (e *entrance) check(inside int) {
 	e.t.Helper()
-	require.LessOrEqual(e.t, len(e.visits), e.handshakes)
+	require.LessOrEqual(e.t, len(e.visits), e.Handshakes)
 	proven, counted := 0, presence{}
 	for _, v := range e.visits {
 		require.True(e.t, v.placed)
@@ -287,11 +294,11 @@ func (e *entrance) check(inside int) {
 		has := e.addresses[from]
 		counted.handshakes += has.handshakes
 		counted.inside += has.inside
-		if from.IsValid() && e.ofAddress > 0 {
-			require.LessOrEqual(e.t, has.handshakes, e.ofAddress)
+		if from.IsValid() && e.OfAddress > 0 {
+			require.LessOrEqual(e.t, has.handshakes, e.OfAddress)
 		}
-		if from.IsValid() && e.connections >= 0 {
-			require.LessOrEqual(e.t, has.handshakes+has.inside, e.connections)
+		if from.IsValid() && e.Connections >= 0 {
+			require.LessOrEqual(e.t, has.handshakes+has.inside, e.Connections)
 		}
 	}
 	require.Equal(e.t, presence{proven, inside}, counted)

@@ -1,4 +1,4 @@
-package rpc
+package door
 
 import (
 	"encoding/binary"
@@ -12,30 +12,30 @@ import (
 )
 
 // requireAsked: Authenticate may be asked about a token while it is about none other of the address.
-func requireAsked(t *testing.T, f *failures, from netip.Prefix, token string, now time.Time) {
+func requireAsked(t *testing.T, f *Failures, from netip.Prefix, token string, now time.Time) {
 	t.Helper()
-	may, _ := f.ask(from, []byte(token), 0, now)
+	may, _ := f.Ask(from, []byte(token), 0, now)
 	require.True(t, may)
 }
 
 // requirePause returns how long an address must pause.
-func requirePause(t *testing.T, f *failures, from netip.Prefix, token string, now time.Time) time.Duration {
+func requirePause(t *testing.T, f *Failures, from netip.Prefix, token string, now time.Time) time.Duration {
 	t.Helper()
-	may, pause := f.ask(from, []byte(token), 0, now)
+	may, pause := f.Ask(from, []byte(token), 0, now)
 	require.False(t, may)
 	require.Positive(t, pause)
 	return pause
 }
 
 // guess tries a wrong token as often as it may until the end, and returns how often that was.
-func guess(f *failures, from netip.Prefix, now, end time.Time) (tries int) {
+func guess(f *Failures, from netip.Prefix, now, end time.Time) (tries int) {
 	for !now.After(end) {
-		if may, pause := f.ask(from, []byte("guess"), 0, now); !may {
+		if may, pause := f.Ask(from, []byte("guess"), 0, now); !may {
 			now = now.Add(pause)
 			continue
 		}
 		tries++
-		f.failed(from, []byte("guess"), now)
+		f.Failed(from, []byte("guess"), now)
 	}
 	return tries
 }
@@ -55,20 +55,20 @@ func TestGuessesOfOneAddress(t *testing.T) {
 		{1, 0, 1},
 		{1, time.Second, 3},
 	} {
-		require.Equal(t, row.want, guess(newFailures(row.free), ann, start, start.Add(row.after)), "%+v", row)
+		require.Equal(t, row.want, guess(NewFailures(row.free), ann, start, start.Add(row.after)), "%+v", row)
 	}
-	none := newFailures(-1)
+	none := NewFailures(-1)
 	for range 1000 {
 		requireAsked(t, none, ann, "", start)
-		none.failed(ann, nil, start)
+		none.Failed(ann, nil, start)
 	}
 	require.Empty(t, none.entries)
 }
 
 func TestGuesserAndHisNeighbours(t *testing.T) {
-	f := newFailures(8)
+	f := NewFailures(8)
 	now := time.Unix(1000, 0)
-	f.passed([]byte("old player"))
+	f.Passed([]byte("old player"))
 	guess(f, ann, now, now.Add(time.Hour))
 	now = now.Add(time.Hour)
 
@@ -76,46 +76,46 @@ func TestGuesserAndHisNeighbours(t *testing.T) {
 	requireAsked(t, f, bob, "new player", now) // another address
 	requireAsked(t, f, ann, "old player", now) // a token that was right before
 	pause := requirePause(t, f, ann, "new player", now)
-	require.LessOrEqual(t, pause, maxPause)
+	require.LessOrEqual(t, pause, MaxPause)
 
 	t.Log("# when he has stopped")
 	now = now.Add(pause)
 	requireAsked(t, f, ann, "new player", now)
-	may, pause := f.ask(ann, []byte("guess"), 1, now)
+	may, pause := f.Ask(ann, []byte("guess"), 1, now)
 	require.False(t, may, "one at a time")
 	require.Zero(t, pause, "its turn comes when that is answered")
-	f.passed([]byte("new player"))
-	f.failed(ann, []byte("guess"), now)
-	require.Equal(t, maxPause, requirePause(t, f, ann, "guess", now), "a right token takes nothing back")
+	f.Passed([]byte("new player"))
+	f.Failed(ann, []byte("guess"), now)
+	require.Equal(t, MaxPause, requirePause(t, f, ann, "guess", now), "a right token takes nothing back")
 	requireAsked(t, f, ann, "guess", now.Add(failureMemory))
 
 	t.Log("# a token that was right and is not any more")
-	f.failed(ann, []byte("old player"), now)
+	f.Failed(ann, []byte("old player"), now)
 	requirePause(t, f, ann, "old player", now)
 }
 
 // TestGuessesAtOnce: no more are asked about than may still fail.
 func TestGuessesAtOnce(t *testing.T) {
-	f := newFailures(8)
+	f := NewFailures(8)
 	now := time.Unix(1000, 0)
 	for failed := range 8 {
 		asking := 0
 		for may := true; may; asking++ {
-			may, _ = f.ask(ann, nil, asking, now)
+			may, _ = f.Ask(ann, nil, asking, now)
 		}
 		require.Equal(t, 8-failed, asking-1)
-		f.failed(ann, nil, now)
+		f.Failed(ann, nil, now)
 	}
-	may, _ := f.ask(netip.Prefix{}, nil, 1000, now)
+	may, _ := f.Ask(netip.Prefix{}, nil, 1000, now)
 	require.True(t, may, "no address, no limit")
-	may, _ = newFailures(-1).ask(ann, nil, 1000, now)
+	may, _ = NewFailures(-1).Ask(ann, nil, 1000, now)
 	require.True(t, may)
 }
 
 // TestFailuresAreBounded: whatever many addresses do, the table stays small, and no address ever counts less than it failed.
 func TestFailuresAreBounded(t *testing.T) {
 	r := testkit.Rand(t)
-	f := newFailures(8)
+	f := NewFailures(8)
 	now := time.Unix(1000, 0)
 	failed := make(map[netip.Prefix]int)
 	for range 12_000 {
@@ -123,7 +123,7 @@ func TestFailuresAreBounded(t *testing.T) {
 		binary.BigEndian.PutUint32(ip[:], uint32(r.IntN(3*maxFailures)*r.IntN(2)))
 		from := netip.PrefixFrom(netip.AddrFrom4(ip), 32)
 		failed[from]++
-		if counted := f.failed(from, nil, now); counted < failed[from] {
+		if counted := f.Failed(from, nil, now); counted < failed[from] {
 			t.Fatalf("%v failed %d times and counts %d", from, failed[from], counted)
 		}
 		now = now.Add(time.Millisecond)
@@ -137,7 +137,7 @@ func TestFailuresAreBounded(t *testing.T) {
 	requirePause(t, f, heavy, "", now) // who guessed most is not pushed out
 
 	t.Log("# entries that are too old are taken first, and nothing of them is inherited")
-	require.Equal(t, 1, f.failed(ann, nil, now.Add(2*failureMemory)))
+	require.Equal(t, 1, f.Failed(ann, nil, now.Add(2*failureMemory)))
 }
 
 func TestGoodTokensAreBounded(t *testing.T) {

@@ -1,0 +1,304 @@
+// Package door decides who gets in: which clients on the way in have a place, who must prove an address or make room, and whose
+// guesses of a token must pause. It is pure, but for random keys of its own; the world guards it.
+package door
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// ForgedTime is how long a handshake that failed before the client had proven its address keeps its place, at least. An
+// Initial is sealed with keys that everybody knows, so a forged CONNECTION_CLOSE would give the place back at once, and each
+// Initial costs a signature: at most rpc.Config.RetryAbove of them a second.
+const ForgedTime = time.Second
+
+// Limits of a [Door].
+type Limits struct {
+	Handshakes  int // rpc.Config.MaxHandshakes
+	OfAddress   int // rpc.Config.MaxHandshakesPerAddress
+	Connections int // rpc.Config.MaxConnsPerAddress
+	RetryAbove  int // rpc.Config.RetryAbove
+}
+
+// Full says which limit is reached.
+type Full struct{ Reason string }
+
+func (f *Full) Error() string { return "door: " + f.Reason }
+
+// Door knows who is on the way in and who is inside, by address. What a client's address is worth is known only once the
+// client has proven it, by a Retry or by finishing QUIC's handshake: until then nothing counts against the address, or
+// whoever forges it would lock its owner out. C is a connection.
+type Door[C any] struct {
+	Limits
+
+	visits    []*Visit[C] // places taken; whose client has been waited for longest comes first
+	addresses map[netip.Prefix]presence
+}
+
+// presence is what one address has; the door forgets an address that has nothing.
+type presence struct {
+	handshakes int // places whose client has proven the address
+	inside     int // joined
+}
+
+// Visit is a client's place among the handshakes: from its first packet until it has joined or failed, and until
+// Authenticate has answered.
+type Visit[C any] struct {
+	from   netip.Prefix // not valid: without limits of an address
+	proven bool         // the client has shown that it receives at from
+	since  time.Time
+	conn   *C   // waits for the client: may have to make room; else nil
+	asking bool // Authenticate runs
+	left   bool // joined or failed; the place is kept while asking, or for ForgedTime
+	placed bool // it is among the visits
+
+	welcomed bool // the client may join
+}
+
+// Room is what somebody has to make room for.
+type Room uint8
+
+const (
+	// AmongHandshakes, whoever is waited for makes room.
+	AmongHandshakes Room = iota
+	// AmongConnections, only who is not welcome does. Who is could as well have said Join and stayed; and while the Join is
+	// under way, that end is connected already.
+	AmongConnections
+)
+
+// From returns the address that the client came from; not valid without limits of an address.
+func (v *Visit[C]) From() netip.Prefix { return v.from }
+
+// Left reports whether the client has joined, or is gone.
+func (v *Visit[C]) Left() bool { return v.left }
+
+// WaitFor says that c waits for its client from now on, and may have to make room; nil: the client waits.
+func (v *Visit[C]) WaitFor(c *C) { v.conn = c }
+
+// yields reports whether the visit may have to make room.
+func (v *Visit[C]) yields(r Room) bool {
+	return v.conn != nil && !(v.welcomed && r == AmongConnections)
+}
+
+// New returns a door at which nobody stands.
+func New[C any](limits Limits) *Door[C] {
+	return &Door[C]{Limits: limits, addresses: make(map[netip.Prefix]presence)}
+}
+
+// AddressOf returns what the limits of an address count by: an IPv4 address, or the /64 that one holder of IPv6 has; not
+// valid for what is no IP address.
+func AddressOf(addr net.Addr) netip.Prefix {
+	if addr == nil {
+		return netip.Prefix{}
+	}
+	var ip netip.Addr
+	if udp, ok := addr.(*net.UDPAddr); ok {
+		ip = udp.AddrPort().Addr()
+	} else if port, err := netip.ParseAddrPort(addr.String()); err == nil {
+		ip = port.Addr()
+	}
+	ip = ip.Unmap().WithZone("")
+	bits := 64
+	if ip.Is4() {
+		bits = 32
+	}
+	prefix, err := ip.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return prefix
+}
+
+// Open returns how many places are taken.
+func (d *Door[C]) Open(now time.Time) int {
+	d.Sweep(now)
+	return len(d.visits)
+}
+
+// Crowded reports whether a client must prove its address before it gets a place.
+func (d *Door[C]) Crowded(now time.Time) bool {
+	d.Sweep(now)
+	return len(d.visits) >= d.RetryAbove
+}
+
+// Begin gives a new handshake a place. out, when not nil, has to make room: its place is gone. full says which limit is
+// reached, when none can.
+func (d *Door[C]) Begin(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
+	d.Sweep(now)
+	if proven {
+		out, full = d.fit(from)
+	}
+	if full == nil && out == nil && len(d.visits) >= d.Handshakes {
+		reason := fmt.Sprintf("%d handshakes at once, the limit is Config.MaxHandshakes", len(d.visits))
+		out, full = d.MakeRoom(AmongHandshakes, proven, reason)
+	}
+	if full != nil {
+		return nil, nil, full
+	}
+	v = &Visit[C]{from: from, proven: proven, since: now}
+	d.place(v)
+	return v, out, nil
+}
+
+// MakeRoom evicts from the address that has most handshakes, for a client that has proven its own.
+func (d *Door[C]) MakeRoom(r Room, proven bool, reason string) (out *C, full *Full) {
+	if !proven {
+		return nil, &Full{Reason: reason}
+	}
+	return d.evict(r, d.busiest(r), reason)
+}
+
+// Prove notes that the client finished QUIC's handshake from the address, so that the place counts there from now on.
+func (d *Door[C]) Prove(v *Visit[C]) (out *C, full *Full) {
+	if v.proven {
+		return nil, nil
+	}
+	if out, full = d.fit(v.from); full != nil {
+		return nil, full
+	}
+	v.proven = true
+	if v.placed {
+		d.count(v.from, 1, 0)
+	}
+	return out, nil
+}
+
+// fit makes sure that an address may have one handshake more.
+func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
+	if !from.IsValid() {
+		return nil, nil
+	}
+	has := d.addresses[from]
+	if d.Connections >= 0 && has.handshakes+has.inside >= d.Connections {
+		return d.evict(AmongConnections, from, fmt.Sprintf("%d connections from %v, the limit is Config.MaxConnsPerAddress", has.handshakes+has.inside, from))
+	}
+	if limit := d.share(); d.OfAddress >= 0 && has.handshakes >= limit {
+		return d.evict(AmongHandshakes, from, fmt.Sprintf("%d handshakes at once from %v, the limit is %d of Config.MaxHandshakesPerAddress and MaxHandshakes", has.handshakes, from, limit))
+	}
+	return nil, nil
+}
+
+// share returns how many handshakes one address may have now: Config.MaxHandshakesPerAddress, and never more than are still
+// free. So one address alone gets half of them, two get a third each, and there is always room for one that comes new.
+func (d *Door[C]) share() int {
+	free := max(1, d.Handshakes-len(d.visits))
+	if d.OfAddress > 0 {
+		return min(free, d.OfAddress)
+	}
+	return free
+}
+
+// evict takes the place of the handshake of an address that has waited longest for its client. An honest client says Hello and
+// Login with the last packet of QUIC's handshake, and Join a round trip after the Welcome, so it is hardly ever waited for.
+func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full *Full) {
+	for _, v := range d.visits {
+		if v.yields(r) && v.from == from {
+			out = v.conn
+			d.Leave(v)
+			return out, nil
+		}
+	}
+	return nil, &Full{Reason: reason}
+}
+
+// busiest returns the address that has most handshakes, among those that have one to evict; the oldest of equals.
+func (d *Door[C]) busiest(r Room) (from netip.Prefix) {
+	most := -1
+	for _, v := range d.visits {
+		if has := d.addresses[v.from].handshakes; v.yields(r) && has > most {
+			from, most = v.from, has
+		}
+	}
+	return from
+}
+
+// Await notes that the client was answered, welcomed or refused: it is waited for again, as the last in the line.
+func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
+	if v.left {
+		return
+	}
+	v.conn, v.welcomed = c, welcomed
+	i := slices.Index(d.visits, v)
+	d.visits = append(slices.Delete(d.visits, i, i+1), v)
+}
+
+// Leave ends a visit; again is nothing. Its place is free now, or as soon as ForgedTime and Authenticate allow.
+func (d *Door[C]) Leave(v *Visit[C]) {
+	v.left, v.conn = true, nil
+	if v.proven && !v.asking {
+		d.release(v)
+	}
+}
+
+// Asking returns about how many logins of an address Authenticate runs.
+func (d *Door[C]) Asking(from netip.Prefix) (n int) {
+	for _, v := range d.visits {
+		if v.asking && v.from == from {
+			n++
+		}
+	}
+	return n
+}
+
+// Ask notes that Authenticate begins: the place is kept until it has [Door.Answered], whatever becomes of the client.
+func (d *Door[C]) Ask(v *Visit[C]) { v.asking = true }
+
+// Answered notes that Authenticate has returned.
+func (d *Door[C]) Answered(v *Visit[C]) {
+	v.asking = false
+	if v.left && v.proven {
+		d.release(v)
+	}
+}
+
+// Join ends a visit whose client is inside from now on.
+func (d *Door[C]) Join(v *Visit[C]) {
+	d.Leave(v)
+	d.count(v.from, 0, 1)
+}
+
+// Quit notes that who had joined from the address is gone.
+func (d *Door[C]) Quit(from netip.Prefix) { d.count(from, 0, -1) }
+
+// Sweep frees the places of handshakes that failed before anything was proven, once ForgedTime has passed.
+func (d *Door[C]) Sweep(now time.Time) {
+	d.visits = slices.DeleteFunc(d.visits, func(v *Visit[C]) bool {
+		gone := v.left && !v.proven && !v.asking && now.Sub(v.since) >= ForgedTime
+		if gone {
+			v.placed = false
+		}
+		return gone
+	})
+}
+
+func (d *Door[C]) place(v *Visit[C]) {
+	v.placed = true
+	d.visits = append(d.visits, v)
+	if v.proven {
+		d.count(v.from, 1, 0)
+	}
+}
+
+func (d *Door[C]) release(v *Visit[C]) {
+	if !v.placed {
+		return
+	}
+	v.placed = false
+	i := slices.Index(d.visits, v)
+	d.visits = slices.Delete(d.visits, i, i+1)
+	d.count(v.from, -1, 0)
+}
+
+func (d *Door[C]) count(from netip.Prefix, handshakes, inside int) {
+	has := d.addresses[from]
+	has.handshakes += handshakes
+	has.inside += inside
+	if has == (presence{}) {
+		delete(d.addresses, from)
+		return
+	}
+	d.addresses[from] = has
+}
