@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
 )
 
 // Config holds what one world is and may use. Zero fields take the default named beside them; negative ones mean none
@@ -123,8 +124,6 @@ type Config struct {
 const (
 	// minReceiveLimit is what a connection may hold before Join, and at least after it.
 	minReceiveLimit = 256 << 10
-	// maxToken bounds what Authenticate is shown.
-	maxToken = 4096
 )
 
 func (c *Config) maxConns() int      { return defaulted(c.MaxConns, 1024) }
@@ -180,8 +179,8 @@ func (c *Config) validate() error {
 			return fmt.Errorf("rpc: Config.%s is %d, must not be negative", limit.name, limit.value)
 		}
 	}
-	if len(c.Token) > maxToken {
-		return fmt.Errorf("rpc: Config.Token has %d bytes, the limit is %d", len(c.Token), maxToken)
+	if len(c.Token) > control.MaxToken {
+		return fmt.Errorf("rpc: Config.Token has %d bytes, the limit is %d", len(c.Token), control.MaxToken)
 	}
 	if c.ReceiveBudget != 0 && c.ReceiveBudget < minReceiveLimit {
 		return fmt.Errorf("rpc: Config.ReceiveBudget is %d bytes, one connection needs %d", c.ReceiveBudget, minReceiveLimit)

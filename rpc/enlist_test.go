@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/link/linktest"
 )
@@ -52,7 +53,7 @@ func (n *network) muteFrom(addr net.Addr) *rawPeer {
 	_, _ = n.server.Attach(from{plug{far}, addr})
 	p := rawPeerOn(n.t, near)
 	p.send(0, p.hello(n.server.World))
-	p.send(0, appendLogin(nil, login{}))
+	p.send(0, control.AppendLogin(nil, control.Login{}))
 	time.Sleep(testDelay)
 	near.SetDrop(func([]byte) bool { return true })
 	return p

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
 )
 
 // mismatchTime is how long a server waits for a client with other classes to name the difference and close.
@@ -15,7 +16,7 @@ const mismatchTime = 2 * time.Second
 // handshake drives one side's greeting. It has a goroutine of its own, so that it advances though nobody ticks.
 type handshake struct {
 	conn     *Conn
-	greeting greeting
+	greeting control.Greeting
 	timer    *time.Timer // the whole time; a server's first until Hello, which must come sooner
 	deadline time.Time   // of the whole
 	late     *CloseError // the classes differ: what the timer ends the connection with
@@ -34,7 +35,7 @@ func (c *Conn) shake() {
 	defer cancel()
 	h := &handshake{
 		conn:     c,
-		greeting: newGreeting(!c.server),
+		greeting: control.NewGreeting(!c.server),
 		timer:    time.NewTimer(first),
 		deadline: deadline,
 		ctx:      ctx,
@@ -42,8 +43,8 @@ func (c *Conn) shake() {
 	}
 	defer h.timer.Stop()
 	if !c.server {
-		h.send(appendHello(nil, h.hello()))
-		h.send(appendLogin(nil, login{c.world.config.Token}))
+		h.send(control.AppendHello(nil, h.hello()))
+		h.send(control.AppendLogin(nil, control.Login{Token: c.world.config.Token}))
 	}
 	for !h.step() {
 	}
@@ -62,7 +63,7 @@ func (h *handshake) step() (over bool) {
 	case <-c.link.Done():
 		return true
 	}
-	if h.greeting.done() && h.late == nil && !c.closing.Load() {
+	if h.greeting.Done() && h.late == nil && !c.closing.Load() {
 		return c.enter()
 	}
 	return false
@@ -71,7 +72,7 @@ func (h *handshake) step() (over bool) {
 // take handles what has arrived. What follows the last message of the handshake waits for the world.
 func (h *handshake) take() {
 	c := h.conn
-	for !h.greeting.done() && !c.closing.Load() {
+	for !h.greeting.Done() && !c.closing.Load() {
 		c.link.Lock()
 		m, ok := c.machine.Next()
 		c.link.Unlock()
@@ -84,30 +85,30 @@ func (h *handshake) take() {
 
 // receive handles one message of the handshake.
 func (h *handshake) receive(payload []byte) {
-	message, err := h.greeting.receive(payload)
+	message, err := h.greeting.Receive(payload)
 	if err != nil {
 		h.fail(violation(err))
 		return
 	}
 	switch m := message.(type) {
-	case hello:
+	case control.Hello:
 		h.onHello(m)
-	case login:
+	case control.Login:
 		h.onLogin(m)
-	case welcome:
+	case control.Welcome:
 		h.conn.identify(m.Identity)
 		h.conn.refuse(bunch.NoError) // the server opens channels once it has the Join
-		h.send(appendJoin(nil))
+		h.send(control.AppendJoin(nil))
 		h.beginSealed()
-	case join:
+	case control.Join:
 		h.conn.refuse(bunch.Code(BunchWrongChannel))
-	case shapeLines:
-		h.conn.Close(ProtocolMismatch, m.difference(h.conn.world.shape.lines))
+	case control.Shape:
+		h.conn.Close(ProtocolMismatch, difference(h.conn.world.shape.lines, m))
 	}
 }
 
 // onHello agrees on version, limits and classes. A client learns here that the server's are the same as its own.
-func (h *handshake) onHello(peer hello) {
+func (h *handshake) onHello(peer control.Hello) {
 	c := h.conn
 	ours := h.hello()
 	h.timer.Reset(time.Until(h.deadline))
@@ -128,10 +129,10 @@ func (h *handshake) onHello(peer hello) {
 	case err != nil:
 		h.fail(violationf(ControlChannelMessagePayloadFail, "Hello: %v", err))
 	case c.server:
-		h.send(appendHello(nil, ours))
+		h.send(control.AppendHello(nil, ours))
 	}
 	if c.sealed != nil {
-		c.sealed.agreed.Store(peer.Features&featureSealed != 0)
+		c.sealed.agreed.Store(peer.Features&control.FeatureSealed != 0)
 	}
 }
 
@@ -145,7 +146,7 @@ func (h *handshake) beginSealed() {
 
 // refuse ends a handshake between ends whose classes differ. The classes of a game are nobody's business who has not
 // logged in: only with Config.ExplainMismatch does the server send them, so that the client can name the difference in both logs.
-func (h *handshake) refuse(peer hello) {
+func (h *handshake) refuse(peer control.Hello) {
 	c := h.conn
 	client, server := c.sides(h.hello(), peer)
 	mismatch := violationf(ProtocolMismatch, "the classes differ: shape %x at the client, %x at the server; the server's Config.ExplainMismatch names the difference",
@@ -154,14 +155,14 @@ func (h *handshake) refuse(peer hello) {
 		h.fail(mismatch)
 		return
 	}
-	h.greeting.refuse()
+	h.greeting.Refuse()
 	h.late = mismatch
 	h.timer.Reset(mismatchTime)
-	h.send(appendShape(nil, c.world.shape.lines))
+	h.send(control.AppendShape(nil, c.world.shape.lines))
 }
 
 // sides tells the two Hellos by who sent them, for reasons that both logs show: "here" would be wrong in one of them.
-func (c *Conn) sides(ours, peers hello) (client, server hello) {
+func (c *Conn) sides(ours, peers control.Hello) (client, server control.Hello) {
 	if c.server {
 		return peers, ours
 	}
@@ -188,19 +189,29 @@ func (c *Conn) refuse(code bunch.Code) {
 	c.machine.Refuse(code)
 }
 
-func (h *handshake) hello() hello {
+func (h *handshake) hello() control.Hello {
 	c := h.conn
 	c.link.Lock()
 	defer c.link.Unlock()
-	ours := hello{Version: protocolVersion, Params: c.machine.Params(), Shape: c.world.shape.hash}
+	ours := control.Hello{Version: control.Version, Params: c.machine.Params(), Shape: c.world.shape.hash}
 	if c.sealed != nil {
-		ours.Features |= featureSealed
+		ours.Features |= control.FeatureSealed
 	}
 	return ours
 }
 
+var controlCodes = map[control.Kind]Code{
+	control.Unknown:     ControlChannelMessageUnknown,
+	control.Fail:        ControlChannelMessageFail,
+	control.PayloadFail: ControlChannelMessagePayloadFail,
+}
+
 // violation gives an error of the wire the code that it carries.
 func violation(err error) *CloseError {
+	var message *control.Error
+	if errors.As(err, &message) {
+		return &CloseError{Code: controlCodes[message.Kind], Reason: message.Reason, cause: err}
+	}
 	var coded interface{ CloseCode() (uint64, string) }
 	if !errors.As(err, &coded) {
 		return &CloseError{Code: ControlChannelMessageFail, Reason: err.Error(), cause: err}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/link/linktest"
@@ -60,7 +61,7 @@ func (p *rawPeer) closed() *link.CloseError {
 }
 
 func (p *rawPeer) hello(server *World) []byte {
-	return appendHello(nil, hello{Version: protocolVersion, Params: p.machine.Params(), Shape: server.shape.hash})
+	return control.AppendHello(nil, control.Hello{Version: control.Version, Params: p.machine.Params(), Shape: server.shape.hash})
 }
 
 func TestHandshakeViolations(t *testing.T) {
@@ -70,7 +71,7 @@ func TestHandshakeViolations(t *testing.T) {
 		code   Code
 		reason string
 	}{
-		{"Join first", func(p *rawPeer, _ *World) { p.send(0, appendJoin(nil)) },
+		{"Join first", func(p *rawPeer, _ *World) { p.send(0, control.AppendJoin(nil)) },
 			ControlChannelMessageFail, "Join arrived while waiting for the client's Hello"},
 		{"Hello twice", func(p *rawPeer, s *World) { p.send(0, p.hello(s)); p.send(0, p.hello(s)) },
 			ControlChannelMessageFail, "Hello arrived while waiting for Login"},
@@ -80,17 +81,19 @@ func TestHandshakeViolations(t *testing.T) {
 			ControlChannelMessagePayloadFail, "Hello of 9 bytes"},
 		{"left over", func(p *rawPeer, s *World) { p.send(0, append(p.hello(s), 0)) },
 			ControlChannelMessagePayloadFail, "bytes are left over"},
-		{"version", func(p *rawPeer, s *World) { p.send(0, appendHello(nil, hello{Version: 7, Params: p.machine.Params()})) },
+		{"version", func(p *rawPeer, s *World) {
+			p.send(0, control.AppendHello(nil, control.Hello{Version: 7, Params: p.machine.Params()}))
+		},
 			ProtocolMismatch, "the client speaks version 7 and the server version 1"},
 		{"params", func(p *rawPeer, s *World) {
 			params := p.machine.Params()
 			params.ReliableBuffer = 100
-			p.send(0, appendHello(nil, hello{Version: protocolVersion, Params: params, Shape: s.shape.hash}))
+			p.send(0, control.AppendHello(nil, control.Hello{Version: control.Version, Params: params, Shape: s.shape.hash}))
 		}, ControlChannelMessagePayloadFail, "ReliableBuffer is 100"},
 		{"other channel", func(p *rawPeer, s *World) { p.openAndSend() },
 			BunchPrematureChannel, "channel 1: the peer may open none"},
 		{"shape without an answer", func(p *rawPeer, s *World) {
-			p.send(0, appendHello(nil, hello{Version: protocolVersion, Params: p.machine.Params()}))
+			p.send(0, control.AppendHello(nil, control.Hello{Version: control.Version, Params: p.machine.Params()}))
 		}, ProtocolMismatch, "the classes differ: shape "},
 		{"silence", func(*rawPeer, *World) {},
 			HandshakeTimeout, "after 2s (Config.HelloTimeout) waiting for the client's Hello"},
@@ -168,7 +171,7 @@ func TestClassesStaySecret(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server := newTestWorld(t, Config{ExplainMismatch: explain})
 			p := newRawPeer(t, server.World)
-			p.send(0, appendHello(nil, hello{Version: protocolVersion, Params: p.machine.Params()}))
+			p.send(0, control.AppendHello(nil, control.Hello{Version: control.Version, Params: p.machine.Params()}))
 			time.Sleep(time.Second)
 			heard := make([]bunch.Message, 8)
 			p.link.Lock()
@@ -275,7 +278,7 @@ func TestAuthenticateHasATimeLimit(t *testing.T) {
 }
 
 func TestLongIdentityIsRefused(t *testing.T) {
-	long := func(context.Context, []byte) (string, error) { return strings.Repeat("x", maxIdentity+1), nil }
+	long := func(context.Context, []byte) (string, error) { return strings.Repeat("x", control.MaxIdentity+1), nil }
 	inNet(t, 0, Config{Authenticate: long}, func(n *network) {
 		_, err := n.connect(newTestWorld(t, Config{}))
 		require.ErrorContains(t, err, "an identity of 1025 bytes, the limit is 1024")

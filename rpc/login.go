@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/quivernet/quiver/internal/control"
 )
 
 // verdict is what Authenticate answered.
@@ -17,7 +19,7 @@ type verdict struct {
 var errNoAnswer = errors.New("Config.Authenticate did not return")
 
 // onLogin lets Authenticate decide.
-func (h *handshake) onLogin(m login) {
+func (h *handshake) onLogin(m control.Login) {
 	c := h.conn
 	w := c.world
 	w.mu.Lock()
@@ -107,8 +109,8 @@ func (h *handshake) answer(v verdict) {
 	case v.err != nil:
 		c.world.warn(warnLogin, "login refused", "conn", c, "error", v.err)
 		c.Close(PreLoginFailure, v.err.Error())
-	case len(v.identity) > maxIdentity:
-		h.fail(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d", len(v.identity), maxIdentity))
+	case len(v.identity) > control.MaxIdentity:
+		h.fail(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d", len(v.identity), control.MaxIdentity))
 	default:
 		h.welcome(v.identity)
 	}
@@ -124,8 +126,8 @@ func (h *handshake) welcome(identity string) {
 			return
 		}
 	}
-	h.greeting.welcomed()
-	h.send(appendWelcome(nil, welcome{identity}))
+	h.greeting.Welcomed()
+	h.send(control.AppendWelcome(nil, control.Welcome{Identity: identity}))
 	h.beginSealed()
 }
 
@@ -135,10 +137,10 @@ func (h *handshake) expire() {
 	late := h.late
 	switch {
 	case late != nil:
-	case h.greeting.stage == awaitHello:
-		late = violationf(HandshakeTimeout, "after %v (Config.HelloTimeout) %v", config.helloTimeout(), h.greeting.stage)
+	case h.greeting.AwaitsHello():
+		late = violationf(HandshakeTimeout, "after %v (Config.HelloTimeout) %v", config.helloTimeout(), h.greeting)
 	default:
-		late = violationf(HandshakeTimeout, "after %v (Config.HandshakeTimeout) %v", config.handshakeTimeout(), h.greeting.stage)
+		late = violationf(HandshakeTimeout, "after %v (Config.HandshakeTimeout) %v", config.handshakeTimeout(), h.greeting)
 	}
 	h.fail(late)
 }

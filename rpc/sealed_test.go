@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/recovery"
@@ -342,12 +343,12 @@ func TestSealedViolations(t *testing.T) {
 		fromServer bool
 		message    []byte
 	}{
-		"a carrier that is no turn": {false, appendSealed(nil, idSealedOpen, 3)},
-		"a carrier beside another":  {false, appendSealed(nil, idSealedOpen, 2)},
-		"ids that nobody asked for": {false, appendSealed(nil, idSealedIDs, 1, id)},
-		"the end of what never was": {false, appendSealed(nil, idSealedShut, 2)},
-		"spares of what never was":  {true, appendSealed(nil, idSealedAsk, 2)},
-		"a server's carrier":        {true, appendSealed(nil, idSealedOpen, 2)},
+		"a carrier that is no turn": {false, control.AppendSealed(nil, control.IDSealedOpen, 3)},
+		"a carrier beside another":  {false, control.AppendSealed(nil, control.IDSealedOpen, 2)},
+		"ids that nobody asked for": {false, control.AppendSealed(nil, control.IDSealedIDs, 1, id)},
+		"the end of what never was": {false, control.AppendSealed(nil, control.IDSealedShut, 2)},
+		"spares of what never was":  {true, control.AppendSealed(nil, control.IDSealedAsk, 2)},
+		"a server's carrier":        {true, control.AppendSealed(nil, control.IDSealedOpen, 2)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			overSealed(t, clean, true, func(n *sealedNet) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
@@ -49,7 +50,7 @@ func (r *sealedCarrier) begin() {
 // open opens the next carrier of a client.
 func (r *sealedCarrier) open() {
 	if r.replace(r.instance + 1) {
-		r.send(appendSealed(nil, idSealedOpen, r.instance))
+		r.send(control.AppendSealed(nil, control.IDSealedOpen, r.instance))
 		r.current().Start()
 	}
 }
@@ -83,14 +84,14 @@ func (r *sealedCarrier) tend() {
 	}
 	switch {
 	case r.live && state == sealed.Closed:
-		r.send(appendSealed(nil, idSealedShut, r.instance))
+		r.send(control.AppendSealed(nil, control.IDSealedShut, r.instance))
 		r.end()
 		r.seek()
 	case !r.live:
 		r.seek()
 	case !r.asked && carrier.Spares() < fewSpares:
 		r.asked = true
-		r.send(appendSealed(nil, idSealedAsk, r.instance))
+		r.send(control.AppendSealed(nil, control.IDSealedAsk, r.instance))
 	}
 }
 
@@ -126,47 +127,47 @@ func (r *sealedCarrier) attendAfter(wait time.Duration) {
 
 // control handles a message on channel 0 after Join.
 func (c *Conn) control(payload []byte) *CloseError {
-	message, err := parseControl(payload)
+	message, err := control.Parse(payload)
 	if err != nil {
 		return violation(err)
 	}
 	r := c.sealed
 	if r == nil || !r.agreed.Load() {
-		return violationf(ControlChannelMessageFail, "%s arrived after Join", messageName(payload[0]))
+		return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
 	}
 	switch m := message.(type) {
-	case sealedOpen:
+	case control.SealedOpen:
 		return r.onOpen(m)
-	case sealedShut:
+	case control.SealedShut:
 		return r.onShut(m)
-	case sealedAsk:
+	case control.SealedAsk:
 		return r.onAsk(m)
-	case sealedIDs:
+	case control.SealedIDs:
 		return r.onIDs(m)
 	}
-	return violationf(ControlChannelMessageFail, "%s arrived after Join", messageName(payload[0]))
+	return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
 }
 
 // onOpen begins the next carrier of a server.
-func (r *sealedCarrier) onOpen(m sealedOpen) *CloseError {
+func (r *sealedCarrier) onOpen(m control.SealedOpen) *CloseError {
 	most := freeInstances + uint64(max(0, time.Since(r.began)/instanceTime))
 	if !r.conn.server || m.Instance != r.instance+1 || r.live || uint64(m.Instance) > most {
-		return r.misplaced(idSealedOpen, m.Instance)
+		return r.misplaced(control.IDSealedOpen, m.Instance)
 	}
 	if r.replace(m.Instance) {
 		r.current().Start()
 		return nil
 	}
 	r.instance = m.Instance
-	r.send(appendSealed(nil, idSealedShut, m.Instance))
+	r.send(control.AppendSealed(nil, control.IDSealedShut, m.Instance))
 	r.end()
 	return nil
 }
 
 // onShut ends a carrier that the peer has ended.
-func (r *sealedCarrier) onShut(m sealedShut) *CloseError {
+func (r *sealedCarrier) onShut(m control.SealedShut) *CloseError {
 	if m.Instance > r.instance {
-		return r.misplaced(idSealedShut, m.Instance)
+		return r.misplaced(control.IDSealedShut, m.Instance)
 	}
 	if m.Instance == r.instance && r.live {
 		r.end()
@@ -177,9 +178,9 @@ func (r *sealedCarrier) onShut(m sealedShut) *CloseError {
 }
 
 // onAsk issues spare ids.
-func (r *sealedCarrier) onAsk(m sealedAsk) *CloseError {
+func (r *sealedCarrier) onAsk(m control.SealedAsk) *CloseError {
 	if m.Instance > r.instance {
-		return r.misplaced(idSealedAsk, m.Instance)
+		return r.misplaced(control.IDSealedAsk, m.Instance)
 	}
 	if m.Instance == r.instance && r.live {
 		carrier := r.current()
@@ -187,15 +188,15 @@ func (r *sealedCarrier) onAsk(m sealedAsk) *CloseError {
 		for i := range ids {
 			ids[i] = carrier.Issue()
 		}
-		r.send(appendSealed(nil, idSealedIDs, m.Instance, ids...))
+		r.send(control.AppendSealed(nil, control.IDSealedIDs, m.Instance, ids...))
 	}
 	return nil
 }
 
 // onIDs takes the spare ids that were asked for.
-func (r *sealedCarrier) onIDs(m sealedIDs) *CloseError {
+func (r *sealedCarrier) onIDs(m control.SealedIDs) *CloseError {
 	if m.Instance > r.instance || m.Instance == r.instance && !r.asked {
-		return r.misplaced(idSealedIDs, m.Instance)
+		return r.misplaced(control.IDSealedIDs, m.Instance)
 	}
 	if m.Instance == r.instance && r.live {
 		r.asked = false
@@ -206,7 +207,7 @@ func (r *sealedCarrier) onIDs(m sealedIDs) *CloseError {
 }
 
 func (r *sealedCarrier) misplaced(id byte, instance uint32) *CloseError {
-	return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", messageName(id), instance, r.instance)
+	return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", control.Name(id), instance, r.instance)
 }
 
 func (r *sealedCarrier) send(message []byte) {

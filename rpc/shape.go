@@ -7,12 +7,11 @@ import (
 	"unicode"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
 )
 
 // Limits of shapes.
 const (
-	// maxShapeBytes is how much of it a server sends to a client that differs, so that it fits one message.
-	maxShapeBytes = 48 << 10
 	// maxDifference bounds the sentence that names a difference, so that it fits a close reason.
 	maxDifference = 200
 	// declaredBy stands in the line of a class before the function that adds it; see DeclaredBy.
@@ -62,6 +61,17 @@ func deliveryName(d bunch.Delivery) string {
 		return "Unreliable"
 	}
 	return "UnreliableSequenced"
+}
+
+// difference names the first difference between our classes and the server's.
+func difference(ours []string, theirs control.Shape) string {
+	if theirs.Cut && len(ours) > len(theirs.Lines) {
+		ours = ours[:len(theirs.Lines)]
+	}
+	if d := diffShape(ours, theirs.Lines); d != "" {
+		return d
+	}
+	return fmt.Sprintf("they differ after the first %d methods and fields", len(theirs.Lines))
 }
 
 // diffShape names the first difference between a client's lines and its server's, which come from the wire; "" = none.

@@ -1,12 +1,14 @@
 package rpc
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
 )
 
 type base struct {
@@ -128,4 +130,16 @@ func TestDifferenceIsClipped(t *testing.T) {
 	require.LessOrEqual(t, len(d), maxDifference+len("…"))
 	require.NotContains(t, d, "\x1b")
 	require.NotContains(t, d, "\n")
+}
+
+// In a shape that was cut the difference is found in what is left, or said to be beyond it.
+func TestDifferenceInACutShape(t *testing.T) {
+	var lines []string
+	for i := range 10_000 {
+		lines = append(lines, fmt.Sprintf("Class.Method%d: Server, Reliable, none", i))
+	}
+	s := control.Shape{Lines: lines[:1000], Cut: true}
+	require.Equal(t, "they differ after the first 1000 methods and fields", difference(lines[:9_999], s))
+	require.Contains(t, difference(append([]string{"Extra: class 0"}, lines...), s), `the world of the client has class "Extra"`)
+	require.Equal(t, fmt.Sprintf("%q is missing at the client", lines[5]), difference(lines[:5], s))
 }

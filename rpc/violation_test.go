@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
 )
 
 // smuggle sends bytes on an actor's channel as no honest end would.
@@ -101,7 +102,7 @@ func TestClientMayNotOpenOrCloseChannels(t *testing.T) {
 			return errors.Join(err, c.machine.Send(channel, bunch.Reliable, []byte("x")))
 		}, BunchWrongChannel},
 		{"close", func(c *Conn, channel uint64) error { return c.machine.Close(channel, nil) }, BunchWrongChannel},
-		{"control", func(c *Conn, _ uint64) error { return c.machine.Send(0, bunch.Reliable, []byte{idJoin}) }, ControlChannelMessageFail},
+		{"control", func(c *Conn, _ uint64) error { return c.machine.Send(0, bunch.Reliable, control.AppendJoin(nil)) }, ControlChannelMessageFail},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			inNet(t, 1, Config{}, func(n *network) {

@@ -1,4 +1,4 @@
-package rpc
+package control
 
 import (
 	"encoding/binary"
@@ -17,36 +17,36 @@ import (
 //
 // A message of an instance that has passed is ignored: it crossed the end.
 const (
-	idSealedOpen = 32
-	idSealedShut = 33
-	idSealedAsk  = 34
-	idSealedIDs  = 35
+	IDSealedOpen = 32
+	IDSealedShut = 33
+	IDSealedAsk  = 34
+	IDSealedIDs  = 35
 )
 
 var sealedNames = map[byte]string{
-	idSealedOpen: "SealedOpen", idSealedShut: "SealedShut", idSealedAsk: "SealedAsk", idSealedIDs: "SealedIDs",
+	IDSealedOpen: "SealedOpen", IDSealedShut: "SealedShut", IDSealedAsk: "SealedAsk", IDSealedIDs: "SealedIDs",
 }
 
 // maxSealedIDs is how many ids a message may hold.
 const maxSealedIDs = 8
 
-// sealedOpen opens an instance.
-type sealedOpen struct{ Instance uint32 }
+// SealedOpen opens an instance.
+type SealedOpen struct{ Instance uint32 }
 
-// sealedIDs answers sealedAsk.
-type sealedIDs struct {
+// SealedIDs answers sealedAsk.
+type SealedIDs struct {
 	Instance uint32
 	IDs      []sealed.ID
 }
 
-type sealedShut struct{ Instance uint32 }
+type SealedShut struct{ Instance uint32 }
 
-type sealedAsk struct{ Instance uint32 }
+type SealedAsk struct{ Instance uint32 }
 
-// appendSealed appends a message that names an instance, and the ids that some have.
-func appendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
+// AppendSealed appends a message that names an instance, and the ids that some have.
+func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	b = binary.AppendUvarint(append(b, id), uint64(instance))
-	if id == idSealedIDs {
+	if id == IDSealedIDs {
 		b = append(b, byte(len(ids)))
 	}
 	for _, id := range ids {
@@ -58,14 +58,14 @@ func appendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 // parseSealed returns nil for an id that is none of the sealed carrier.
 func parseSealed(id byte, r *reader) any {
 	switch id {
-	case idSealedOpen:
-		return sealedOpen{parseInstance(r)}
-	case idSealedIDs:
-		return sealedIDs{parseInstance(r), parseIDs(r)}
-	case idSealedShut:
-		return sealedShut{parseInstance(r)}
-	case idSealedAsk:
-		return sealedAsk{parseInstance(r)}
+	case IDSealedOpen:
+		return SealedOpen{parseInstance(r)}
+	case IDSealedIDs:
+		return SealedIDs{parseInstance(r), parseIDs(r)}
+	case IDSealedShut:
+		return SealedShut{parseInstance(r)}
+	case IDSealedAsk:
+		return SealedAsk{parseInstance(r)}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package rpc
+package control
 
 import (
 	"testing"
@@ -7,51 +7,51 @@ import (
 )
 
 var control = map[string][]byte{
-	"Hello":      appendHello(nil, hello{}),
-	"Login":      appendLogin(nil, login{}),
-	"Welcome":    appendWelcome(nil, welcome{}),
-	"Join":       appendJoin(nil),
-	"Shape":      appendShape(nil, nil),
-	"SealedOpen": appendSealed(nil, idSealedOpen, 1),
-	"SealedShut": appendSealed(nil, idSealedShut, 1),
+	"Hello":      AppendHello(nil, Hello{}),
+	"Login":      AppendLogin(nil, Login{}),
+	"Welcome":    AppendWelcome(nil, Welcome{}),
+	"Join":       AppendJoin(nil),
+	"Shape":      AppendShape(nil, nil),
+	"SealedOpen": AppendSealed(nil, IDSealedOpen, 1),
+	"SealedShut": AppendSealed(nil, IDSealedShut, 1),
 }
 
 func TestServerGreeting(t *testing.T) {
-	g := newGreeting(false)
+	g := NewGreeting(false)
 	hears(t, &g, "Hello", "waiting for the client's Hello")
 	hears(t, &g, "Login", "waiting for Login")
 	hears(t, &g, "", "deciding about the Login")
-	g.welcomed()
+	g.Welcomed()
 	hears(t, &g, "Join", "waiting for Join")
-	require.True(t, g.done())
+	require.True(t, g.Done())
 	hears(t, &g, "", "the handshake was over")
 }
 
 func TestClientGreeting(t *testing.T) {
-	g := newGreeting(true)
+	g := NewGreeting(true)
 	hears(t, &g, "Hello", "waiting for the server's Hello", "Shape")
 	hears(t, &g, "Welcome", "waiting for Welcome")
-	require.True(t, g.done())
+	require.True(t, g.Done())
 	hears(t, &g, "", "the handshake was over")
 }
 
 func TestClientIsToldTheShape(t *testing.T) {
-	g := newGreeting(true)
+	g := NewGreeting(true)
 	hears(t, &g, "Shape", "waiting for the server's Hello", "Hello")
 	hears(t, &g, "", "the handshake was over")
 }
 
 // The Login that followed Hello at once says nothing any more.
 func TestRefusedGreeting(t *testing.T) {
-	g := newGreeting(false)
+	g := NewGreeting(false)
 	hears(t, &g, "Hello", "waiting for the client's Hello")
-	g.refuse()
+	g.Refuse()
 	for _, name := range []string{"Hello", "Welcome", "Join", "Shape"} {
 		again := g
-		_, err := again.receive(control[name])
-		requireCode(t, ControlChannelMessageFail, err)
+		_, err := again.Receive(control[name])
+		requireKind(t, Fail, err)
 	}
-	message, err := g.receive(control["Login"])
+	message, err := g.Receive(control["Login"])
 	require.NoError(t, err)
 	require.Nil(t, message)
 	hears(t, &g, "", "the handshake was over")
@@ -59,24 +59,24 @@ func TestRefusedGreeting(t *testing.T) {
 
 // hears feeds g every message but want and also, each to a copy, and requires that all are refused as arriving while
 // g is at stage; then it feeds want, if any, to g itself.
-func hears(t *testing.T, g *greeting, want, stage string, also ...string) {
+func hears(t *testing.T, g *Greeting, want, stage string, also ...string) {
 	t.Helper()
 	for name, payload := range control {
 		if name == want || len(also) > 0 && name == also[0] {
 			continue
 		}
 		again := *g
-		_, err := again.receive(payload)
-		requireCode(t, ControlChannelMessageFail, err)
+		_, err := again.Receive(payload)
+		requireKind(t, Fail, err)
 		require.ErrorContains(t, err, name+" arrived while "+stage)
 		require.Equal(t, *g, again, "a refused message does not step on")
 	}
-	_, err := g.receive([]byte{77})
-	requireCode(t, ControlChannelMessageUnknown, err)
+	_, err := g.Receive([]byte{77})
+	requireKind(t, Unknown, err)
 	if want == "" {
 		return
 	}
-	message, err := g.receive(control[want])
+	message, err := g.Receive(control[want])
 	require.NoError(t, err)
 	require.NotNil(t, message)
 }

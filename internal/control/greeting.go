@@ -1,10 +1,10 @@
-package rpc
+package control
 
 import "fmt"
 
-// greeting is one side's place in the handshake: which message of the peer comes next. It is pure: feed it what
+// Greeting is one side's place in the handshake: which message of the peer comes next. It is pure: feed it what
 // arrives on channel 0, tell the server's what was answered.
-type greeting struct {
+type Greeting struct {
 	stage stage
 }
 
@@ -24,25 +24,25 @@ const (
 	refused // the classes differ: only the Login that followed Hello may still arrive
 )
 
-// newGreeting returns the place of a side that has received nothing yet. A client has sent Hello and Login.
-func newGreeting(client bool) greeting {
+// NewGreeting returns the place of a side that has received nothing yet. A client has sent Hello and Login.
+func NewGreeting(client bool) Greeting {
 	if client {
-		return greeting{awaitServerHello}
+		return Greeting{awaitServerHello}
 	}
-	return greeting{awaitHello}
+	return Greeting{awaitHello}
 }
 
-// receive parses what arrived on channel 0 and steps on. An error is a *controlError that ends the connection. The
+// Receive parses what arrived on channel 0 and steps on. An error is a *Error that ends the connection. The
 // message is nil when it must be ignored.
-func (g *greeting) receive(payload []byte) (message any, err error) {
-	message, err = parseControl(payload)
+func (g *Greeting) Receive(payload []byte) (message any, err error) {
+	message, err = Parse(payload)
 	if err != nil {
 		return nil, err
 	}
 	next, ok := g.after(message)
 	if !ok {
-		return nil, &controlError{ControlChannelMessageFail,
-			fmt.Sprintf("%s arrived while %v", messageName(payload[0]), g.stage)}
+		return nil, &Error{Fail,
+			fmt.Sprintf("%s arrived while %v", Name(payload[0]), g.stage)}
 	}
 	ignored := g.stage == refused
 	g.stage = next
@@ -53,36 +53,42 @@ func (g *greeting) receive(payload []byte) (message any, err error) {
 }
 
 // after returns the stage that follows when message arrives now, and whether it may.
-func (g *greeting) after(message any) (next stage, ok bool) {
+func (g *Greeting) after(message any) (next stage, ok bool) {
 	switch message.(type) {
-	case hello:
+	case Hello:
 		if g.stage == awaitServerHello {
 			return awaitWelcome, true
 		}
 		return awaitLogin, g.stage == awaitHello
-	case login:
+	case Login:
 		if g.stage == refused {
 			return greeted, true
 		}
 		return awaitVerdict, g.stage == awaitLogin
-	case welcome:
+	case Welcome:
 		return greeted, g.stage == awaitWelcome
-	case join:
+	case Join:
 		return greeted, g.stage == awaitJoin
-	case shapeLines:
+	case Shape:
 		return greeted, g.stage == awaitServerHello
 	}
 	return g.stage, false
 }
 
-// refuse says that the server answered Hello with Shape.
-func (g *greeting) refuse() { g.stage = refused }
+// Refuse says that the server answered Hello with Shape.
+func (g *Greeting) Refuse() { g.stage = refused }
 
-// welcomed says that the server sent Welcome.
-func (g *greeting) welcomed() { g.stage = awaitJoin }
+// Welcomed says that the server sent Welcome.
+func (g *Greeting) Welcomed() { g.stage = awaitJoin }
 
-// done reports whether nothing more may arrive.
-func (g *greeting) done() bool { return g.stage == greeted }
+// Done reports whether nothing more may arrive.
+func (g *Greeting) Done() bool { return g.stage == greeted }
+
+// AwaitsHello reports whether the client has said nothing yet.
+func (g *Greeting) AwaitsHello() bool { return g.stage == awaitHello }
+
+// String says what this side does.
+func (g Greeting) String() string { return g.stage.String() }
 
 func (s stage) String() string {
 	switch s {

@@ -1,4 +1,6 @@
-package rpc
+// Package control has the messages of channel 0: those of the handshake, in their strict order, and those by which two ends agree on
+// sealed carriers. It is pure.
+package control
 
 import (
 	"encoding/binary"
@@ -17,7 +19,7 @@ import (
 //	                      ←    Welcome, when Authenticate agrees
 //	Join                  →
 //
-// The ids are Unreal's; Shape stands where Upgrade does. After Join only what rawmessage.go names travels here, and only
+// The ids are Unreal's; Shape stands where Upgrade does. After Join only what sealed.go names travels here, and only
 // when both Hellos have the feature.
 const (
 	idHello   = 0
@@ -28,43 +30,46 @@ const (
 )
 
 // Features of a Hello. Bits that are not known are for later versions.
-const featureSealed = 1 << 0
+const FeatureSealed = 1 << 0
 
-// protocolVersion is the version of all that travels below the classes.
-const protocolVersion = 1
+// Version is the version of all that travels below the classes.
+const Version = 1
 
 // Limits of the messages.
 const (
-	maxIdentity  = 1024    // bytes of an identity
+	MaxIdentity  = 1024    // bytes of an identity
+	MaxToken     = 4096    // bytes of a token
 	maxParam     = 1 << 30 // of any number in Params: all are far below
 	maxAckDelay  = time.Minute
 	maxShapeSent = 4096 // lines of a Shape
+	// maxShapeBytes is how much of the classes a server sends to a client that differs, so that it fits one message.
+	maxShapeBytes = 48 << 10
 )
 
-// hello opens the handshake on both sides.
-type hello struct {
+// Hello opens the handshake on both sides.
+type Hello struct {
 	Version  uint64
 	Features uint64 // bits; what one side lacks is off
 	Params   bunch.Params
 	Shape    [32]byte // hash of the classes
 }
 
-// login carries the token for Config.Authenticate.
-type login struct{ Token []byte }
+// Login carries the token for Config.Authenticate.
+type Login struct{ Token []byte }
 
-// welcome says who the client is.
-type welcome struct{ Identity string }
+// Welcome says who the client is.
+type Welcome struct{ Identity string }
 
-// join asks for the world.
-type join struct{}
+// Join asks for the world.
+type Join struct{}
 
-// shapeLines are the server's classes, for a client whose classes differ.
-type shapeLines struct {
+// Shape are the server's classes, for a client whose classes differ.
+type Shape struct {
 	Lines []string
 	Cut   bool // there are more
 }
 
-func appendHello(b []byte, h hello) []byte {
+func AppendHello(b []byte, h Hello) []byte {
 	b = append(b, idHello)
 	b = binary.AppendUvarint(b, h.Version)
 	b = binary.AppendUvarint(b, h.Features)
@@ -76,8 +81,8 @@ func appendHello(b []byte, h hello) []byte {
 	return append(b, h.Shape[:]...)
 }
 
-func parseHello(r *reader) hello {
-	h := hello{Version: r.uvarint(1 << 32), Features: r.uvarint(0)}
+func parseHello(r *reader) Hello {
+	h := Hello{Version: r.uvarint(1 << 32), Features: r.uvarint(0)}
 	for _, n := range []*int{&h.Params.ReliableBuffer, &h.Params.MaxBunch, &h.Params.History, &h.Params.MaxChannels} {
 		*n = int(r.uvarint(maxParam))
 	}
@@ -86,22 +91,22 @@ func parseHello(r *reader) hello {
 	return h
 }
 
-func appendLogin(b []byte, l login) []byte {
+func AppendLogin(b []byte, l Login) []byte {
 	return appendBytes(append(b, idLogin), l.Token)
 }
 
-func parseLogin(r *reader) login { return login{Token: append([]byte(nil), r.bytes(maxToken)...)} }
+func parseLogin(r *reader) Login { return Login{Token: append([]byte(nil), r.bytes(MaxToken)...)} }
 
-func appendWelcome(b []byte, w welcome) []byte {
+func AppendWelcome(b []byte, w Welcome) []byte {
 	return appendBytes(append(b, idWelcome), []byte(w.Identity))
 }
 
-func parseWelcome(r *reader) welcome { return welcome{Identity: string(r.bytes(maxIdentity))} }
+func parseWelcome(r *reader) Welcome { return Welcome{Identity: string(r.bytes(MaxIdentity))} }
 
-func appendJoin(b []byte) []byte { return append(b, idJoin) }
+func AppendJoin(b []byte) []byte { return append(b, idJoin) }
 
-// appendShape appends as many of the lines as fit one message, and whether some did not.
-func appendShape(b []byte, lines []string) []byte {
+// AppendShape appends as many of the lines as fit one message, and whether some did not.
+func AppendShape(b []byte, lines []string) []byte {
 	size, n := 0, 0
 	for n < len(lines) && n < maxShapeSent && size+len(lines[n])+binary.MaxVarintLen16 <= maxShapeBytes {
 		size += len(lines[n]) + binary.MaxVarintLen16
@@ -119,8 +124,8 @@ func appendShape(b []byte, lines []string) []byte {
 	return b
 }
 
-func parseShape(r *reader) shapeLines {
-	var s shapeLines
+func parseShape(r *reader) Shape {
+	var s Shape
 	switch cut := r.take(1); {
 	case r.err != nil:
 	case cut[0] > 1:
@@ -135,21 +140,10 @@ func parseShape(r *reader) shapeLines {
 	return s
 }
 
-// difference names the first difference between our classes and the server's.
-func (s shapeLines) difference(ours []string) string {
-	if s.Cut && len(ours) > len(s.Lines) {
-		ours = ours[:len(s.Lines)]
-	}
-	if d := diffShape(ours, s.Lines); d != "" {
-		return d
-	}
-	return fmt.Sprintf("they differ after the first %d methods and fields", len(s.Lines))
-}
-
-// parseControl parses one message of channel 0: a hello, login, welcome, join, shapeLines or a message of the raw carrier.
-func parseControl(payload []byte) (message any, err error) {
+// Parse parses one message of channel 0: a hello, login, welcome, join, shapeLines or a message of the raw carrier.
+func Parse(payload []byte) (message any, err error) {
 	if len(payload) == 0 {
-		return nil, &controlError{ControlChannelMessagePayloadFail, "a control message is empty"}
+		return nil, &Error{PayloadFail, "a control message is empty"}
 	}
 	r := reader{b: payload[1:]}
 	switch payload[0] {
@@ -160,22 +154,22 @@ func parseControl(payload []byte) (message any, err error) {
 	case idWelcome:
 		message = parseWelcome(&r)
 	case idJoin:
-		message = join{}
+		message = Join{}
 	case idShape:
 		message = parseShape(&r)
 	default:
 		if message = parseSealed(payload[0], &r); message == nil {
-			return nil, &controlError{ControlChannelMessageUnknown, fmt.Sprintf("control message %d does not exist", payload[0])}
+			return nil, &Error{Unknown, fmt.Sprintf("control message %d does not exist", payload[0])}
 		}
 	}
 	if err := r.end(); err != nil {
-		return nil, &controlError{ControlChannelMessagePayloadFail,
-			fmt.Sprintf("%s of %d bytes: %v", messageName(payload[0]), len(payload), err)}
+		return nil, &Error{PayloadFail,
+			fmt.Sprintf("%s of %d bytes: %v", Name(payload[0]), len(payload), err)}
 	}
 	return message, nil
 }
 
-func messageName(id byte) string {
+func Name(id byte) string {
 	switch id {
 	case idHello:
 		return "Hello"
@@ -194,16 +188,22 @@ func messageName(id byte) string {
 	return fmt.Sprintf("message %d", id)
 }
 
-// controlError is a violation of the handshake.
-type controlError struct {
-	Code   Code
+// Kind says what is wrong with a message.
+type Kind uint8
+
+const (
+	Unknown     Kind = iota + 1 // it does not exist
+	Fail                        // it arrived in the wrong order
+	PayloadFail                 // it cannot be decoded
+)
+
+// Error is a violation of the handshake.
+type Error struct {
+	Kind   Kind
 	Reason string
 }
 
-func (e *controlError) Error() string { return fmt.Sprintf("rpc: %v: %s", e.Code, e.Reason) }
-
-// CloseCode returns the code and reason to close the carrier with.
-func (e *controlError) CloseCode() (uint64, string) { return uint64(e.Code), e.Reason }
+func (e *Error) Error() string { return "control: " + e.Reason }
 
 func appendBytes(b, p []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(p))), p...)

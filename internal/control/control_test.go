@@ -1,0 +1,154 @@
+package control
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/sealed"
+)
+
+func someHello() Hello {
+	return Hello{
+		Version: Version, Features: 1<<63 | 5, Shape: [32]byte{1, 31: 2},
+		Params: bunch.Params{ReliableBuffer: 256, MaxBunch: 65536, History: 4096, MaxChannels: 32767, AckDelay: 40 * time.Millisecond},
+	}
+}
+
+func TestControlRoundTrip(t *testing.T) {
+	for _, test := range []struct {
+		payload []byte
+		want    any
+	}{
+		{AppendHello(nil, someHello()), someHello()},
+		{AppendHello(nil, Hello{}), Hello{}},
+		{AppendLogin(nil, Login{Token: []byte("secret")}), Login{Token: []byte("secret")}},
+		{AppendLogin(nil, Login{}), Login{}},
+		{AppendLogin(nil, Login{Token: bytes.Repeat([]byte{1}, MaxToken)}), Login{Token: bytes.Repeat([]byte{1}, MaxToken)}},
+		{AppendWelcome(nil, Welcome{Identity: "anna"}), Welcome{Identity: "anna"}},
+		{AppendJoin(nil), Join{}},
+		{AppendShape(nil, []string{"a: b", ""}), Shape{Lines: []string{"a: b", ""}}},
+		{AppendShape(nil, nil), Shape{}},
+	} {
+		requireMessage(t, test.want, test.payload)
+	}
+}
+
+// requireMessage parses a payload, and nothing shorter or longer.
+func requireMessage(t *testing.T, want any, payload []byte) {
+	t.Helper()
+	message, err := Parse(payload)
+	require.NoError(t, err)
+	require.Equal(t, want, message)
+	for i := 1; i < len(payload); i++ {
+		_, err := Parse(payload[:i])
+		requireKind(t, PayloadFail, err)
+	}
+	_, err = Parse(append(payload, 0))
+	requireKind(t, PayloadFail, err)
+}
+
+func requireKind(t *testing.T, want Kind, err error) {
+	t.Helper()
+	var c *Error
+	require.ErrorAs(t, err, &c)
+	require.Equal(t, want, c.Kind, "%v", err)
+	require.NotEmpty(t, c.Reason)
+}
+
+func TestControlRefuses(t *testing.T) {
+	huge := someHello()
+	huge.Params.MaxBunch = maxParam + 1
+	slow := someHello()
+	slow.Params.AckDelay = 2 * maxAckDelay
+	for _, test := range []struct {
+		payload []byte
+		kind    Kind
+		want    string
+	}{
+		{nil, PayloadFail, "empty"},
+		{[]byte{3}, Unknown, "control message 3 does not exist"},
+		{AppendHello(nil, huge), PayloadFail, "Hello of 59 bytes: 1073741825 is above the limit of 1073741824"},
+		{AppendHello(nil, slow), PayloadFail, "above the limit of 60000000"},
+		{AppendLogin(nil, Login{Token: make([]byte, MaxToken+1)}), PayloadFail, "4097 is above the limit of 4096"},
+		{AppendWelcome(nil, Welcome{Identity: strings.Repeat("a", MaxIdentity+1)}), PayloadFail, "Welcome of 1028 bytes: 1025 is above"},
+		{[]byte{idLogin, 0xff, 0xff, 0xff, 0xff, 0x0f}, PayloadFail, "above the limit"},
+		{[]byte{idShape, 2, 0}, PayloadFail, "flag 2 is neither 0 nor 1"},
+		{[]byte{idShape, 0, 0xff, 0xff, 0x7f}, PayloadFail, "above the limit of 4096"},
+		{[]byte{idShape, 0, 2, 0}, PayloadFail, "ends too early"},
+		{[]byte{idJoin, 0}, PayloadFail, "left over"},
+	} {
+		_, err := Parse(test.payload)
+		requireKind(t, test.kind, err)
+		require.ErrorContains(t, err, test.want)
+	}
+}
+
+// A shape that does not fit one message is cut.
+func TestShapeIsCut(t *testing.T) {
+	var lines []string
+	for i := range 10_000 {
+		lines = append(lines, fmt.Sprintf("Class.Method%d: Server, Reliable, none", i))
+	}
+	payload := AppendShape(nil, lines)
+	require.Less(t, len(payload), bunch.MaxBunchBytes)
+	message, err := Parse(payload)
+	require.NoError(t, err)
+	s := message.(Shape)
+	require.True(t, s.Cut)
+	require.Equal(t, lines[:len(s.Lines)], s.Lines)
+	require.Greater(t, len(s.Lines), 1000)
+}
+
+func FuzzControl(f *testing.F) {
+	f.Add(AppendHello(nil, someHello()))
+	f.Add(AppendLogin(nil, Login{Token: []byte("secret")}))
+	f.Add(AppendWelcome(nil, Welcome{Identity: "anna"}))
+	f.Add(AppendJoin(nil))
+	f.Add(AppendShape(nil, []string{"a: b", "c"}))
+	f.Add(AppendSealed(nil, IDSealedOpen, 1))
+	f.Add(AppendSealed(nil, IDSealedIDs, 1, sealed.ID{1}, sealed.ID{2}))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		message, err := Parse(payload)
+		if err != nil {
+			var c *Error
+			require.ErrorAs(t, err, &c)
+			return
+		}
+		again, err := Parse(appendControl(message))
+		require.NoError(t, err)
+		require.Equal(t, message, again)
+	})
+}
+
+// appendControl encodes what Parse returned.
+func appendControl(message any) []byte {
+	switch m := message.(type) {
+	case Hello:
+		return AppendHello(nil, m)
+	case Login:
+		return AppendLogin(nil, m)
+	case Welcome:
+		return AppendWelcome(nil, m)
+	case Shape:
+		b := AppendShape(nil, m.Lines)
+		if m.Cut {
+			b[1] = 1
+		}
+		return b
+	case SealedOpen:
+		return AppendSealed(nil, IDSealedOpen, m.Instance)
+	case SealedIDs:
+		return AppendSealed(nil, IDSealedIDs, m.Instance, m.IDs...)
+	case SealedShut:
+		return AppendSealed(nil, IDSealedShut, m.Instance)
+	case SealedAsk:
+		return AppendSealed(nil, IDSealedAsk, m.Instance)
+	}
+	return AppendJoin(nil)
+}
