@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/link"
 )
 
@@ -79,7 +80,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		closed:   make(map[*Actor]uint64),
 		limits:   make(map[*method]callLimit),
 
-		allowance: w.allow(),
+		allowance: budget.NewAllowance(w.config.Rate, w.rate),
 	}
 	if full := w.enlist(c, v); full != nil {
 		w.warn(warnRefused, "connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
@@ -112,7 +113,7 @@ func (c *Conn) start(carrier Carrier) *CloseError {
 	w := c.world
 	machines := c.addMachines()
 	config := link.Config{Wake: c.onWake, Ended: c.finish, Logger: w.log.With("conn", c)}
-	if c.allowance.limited() {
+	if c.allowance.Limited() {
 		config.Rate = c.allowance
 	}
 	w.mu.Lock()
@@ -176,7 +177,7 @@ func (c *Conn) finish() {
 		w.inbox.ended = append(w.inbox.ended, c) // expel does the rest when its last message has run
 		w.door.Quit(c.visit.From())
 	} else {
-		w.budget.leave(int(c.reserved.Load()))
+		w.memory.Leave(int(c.reserved.Load()))
 		w.door.Leave(c.visit)
 		w.answered.Broadcast()
 		w.handshakes.Failed++
@@ -226,7 +227,7 @@ func (w *World) openAlways(a *Actor, c *Conn) {
 // expel takes a connection that has ended out of the world's game, in tasks.
 func (w *World) expel(c *Conn) {
 	w.discard(c)
-	w.budget.leave(int(c.reserved.Load()))
+	w.memory.Leave(int(c.reserved.Load()))
 	w.conns = slices.DeleteFunc(w.conns, func(other *Conn) bool { return other == c })
 	w.mu.Lock()
 	w.count--

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/link"
 )
 
@@ -27,8 +28,8 @@ type Conn struct {
 	gone    chan struct{}  // closed when nothing is left of it
 	work    sync.WaitGroup // goroutines of its own, which end soon after the link
 
-	allowance *allowance      // under Config.Rate and WorldRate
-	machines  []*addedMachine // beside it, likewise
+	allowance *budget.Allowance // under Config.Rate and WorldRate
+	machines  []*addedMachine   // beside it, likewise
 	uninvited atomic.Uint64
 
 	visit    *visit        // its place at the door; under World.mu
@@ -220,4 +221,15 @@ func (c *Conn) setChannel(channel uint64, a *Actor) {
 		return
 	}
 	c.channels[channel] = a
+}
+
+// widen lets more reliable bytes wait here, for a connection that what may wait holds up.
+func (c *Conn) widen() {
+	held := int(c.reserved.Load())
+	if limit := c.world.memory.Grow(held, c.world.config.receiveLimit()); limit > held {
+		c.reserved.Store(int64(limit))
+		c.link.Lock()
+		c.machine.SetReceiveLimit(limit)
+		c.link.Unlock()
+	}
 }

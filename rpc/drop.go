@@ -88,5 +88,5 @@ func (c *Conn) saturated(now time.Time) bool {
 		return false
 	}
 	queued, standing := c.machine.Unreliable()
-	return standing || c.allowance.play(now, queued) > 0
+	return standing || c.allowance.Behind(now, queued) > 0
 }

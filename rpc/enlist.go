@@ -129,7 +129,7 @@ func (w *World) enlist(c *Conn, v *visit) *CloseError {
 	if full == nil {
 		out, full = w.fitConn(out)
 	}
-	if full == nil && !w.budget.enter() {
+	if full == nil && !w.memory.Enter() {
 		full = &CloseError{Code: ServerFull, Reason: fmt.Sprintf("no %d bytes left of Config.ReceiveBudget, %d", minReceiveLimit, w.config.receiveBudget())}
 	}
 	w.tally(v == nil && full == nil, out, full)

@@ -113,7 +113,7 @@ func TestHandshakeViolations(t *testing.T) {
 				require.Empty(t, server.joined)
 				require.Empty(t, server.left)
 				require.Zero(t, server.HandshakeStats().Open)
-				require.Zero(t, server.budget.reserved)
+				require.Zero(t, server.memory.Reserved())
 			})
 		})
 	}
@@ -341,15 +341,15 @@ func TestTheOldestSilentOneMakesRoom(t *testing.T) {
 
 func TestReceiveLimitGrowsWithUse(t *testing.T) {
 	inNet(t, 2, Config{ReceiveBudget: 16 << 20, MaxConns: 8}, func(n *network) {
-		require.Equal(t, 512<<10, n.server.budget.reserved)
+		require.Equal(t, 512<<10, n.server.memory.Reserved())
 		require.Equal(t, 256<<10, n.conns[0].Stats().ReceiveLimit)
 		n.conns[0].widen()
 		require.Equal(t, 1<<20, n.conns[0].Stats().ReceiveLimit)
 		require.Equal(t, 256<<10, n.conns[1].Stats().ReceiveLimit)
-		require.Equal(t, 1<<20+256<<10, n.server.budget.reserved)
+		require.Equal(t, 1<<20+256<<10, n.server.memory.Reserved())
 		n.ends[0].Close(0, "")
 		n.tick(3)
-		require.Equal(t, 256<<10, n.server.budget.reserved)
+		require.Equal(t, 256<<10, n.server.memory.Reserved())
 	})
 }
 

@@ -17,56 +17,6 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-func TestBudget(t *testing.T) {
-	const least, limit = minReceiveLimit, 4 << 20
-	b := newBudget(64<<20, 128)
-	t.Log("# whoever grows leaves enough for all that may come")
-	grown := 0
-	for range 128 {
-		require.True(t, b.enter())
-		held := least
-		for range 10 {
-			more := b.grow(held, limit)
-			require.LessOrEqual(t, more, limit)
-			held = more
-		}
-		grown += held
-	}
-	require.Equal(t, grown, b.reserved)
-	require.Greater(t, grown, 48<<20)
-	require.LessOrEqual(t, grown, 64<<20)
-	for range 127 {
-		b.leave(least)
-	}
-	b.leave(grown - 127*least)
-	require.Zero(t, b.reserved)
-	require.Equal(t, 128*least, b.kept())
-
-	small := newBudget(3*least, 128)
-	require.True(t, small.enter())
-	require.Equal(t, least, small.grow(least, limit), "all is kept for others")
-}
-
-// TestBudgetOfAFullWorld: connections that come before those that make room for them have left change nothing that lasts.
-func TestBudgetOfAFullWorld(t *testing.T) {
-	const conns = 2
-	b := newBudget(64<<20, conns)
-	for range conns {
-		require.True(t, b.enter())
-	}
-	for range 50 {
-		require.True(t, b.enter(), "the newcomer, before who makes room")
-		require.Zero(t, b.kept())
-		b.leave(minReceiveLimit)
-		require.Zero(t, b.kept())
-	}
-	for range conns {
-		b.leave(minReceiveLimit)
-	}
-	require.Zero(t, b.reserved)
-	require.Equal(t, conns*minReceiveLimit, b.kept())
-}
-
 func TestCallLimit(t *testing.T) {
 	var l callLimit
 	now := time.Unix(1000, 0)

@@ -169,7 +169,7 @@ func (s *panicScene) end() {
 	s.steps(2)
 	for _, w := range append(s.clients, s.server) {
 		require.Zero(s.t, w.count, "places in MaxConns")
-		require.Zero(s.t, w.budget.reserved)
+		require.Zero(s.t, w.memory.Reserved())
 		require.Empty(s.t, w.conns)
 	}
 	require.Len(s.t, s.server.left, len(s.server.joined), "each that joined has left")

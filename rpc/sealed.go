@@ -190,7 +190,7 @@ func (r *sealedCarrier) config(instance uint32) sealed.Config {
 		Observe:   func(now time.Time, c *pace.Controller) { source.Tell(now, c.Window(), c.Rate(), c.Loss()) },
 		Changed:   r.changed,
 	}
-	if r.conn.allowance.limited() {
+	if r.conn.allowance.Limited() {
 		c.Rate = r.conn.allowance
 	}
 	return c

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/guest"
 )
@@ -58,9 +59,9 @@ type World struct {
 	wake    chan struct{} // capacity 1
 	dropped atomic.Uint64
 	client  atomic.Bool
-	actors  atomic.Int64 // alive here
-	budget  *budget
-	rate    *meter // of all connections; nil = no limit
+	actors  atomic.Int64   // alive here
+	memory  *budget.Memory // for reliable messages that wait
+	rate    *budget.Meter  // of all connections; nil = no limit
 
 	warnMu sync.Mutex // guards warns, and is taken last
 	warns  [warnKinds]warnGate
@@ -106,13 +107,13 @@ func NewWorld(config Config) (*World, error) {
 		wake:     make(chan struct{}, 1),
 		live:     make(map[*Conn]struct{}),
 		failed:   make(map[*method]warnGate),
-		rate:     newMeter(config.WorldRate),
+		rate:     budget.NewMeter(config.WorldRate),
 	}
 	if w.level == nil {
 		w.level = new(slog.LevelVar)
 	}
 	w.log = newLogger(config.Logger, w.level)
-	w.budget = newBudget(config.receiveBudget(), config.maxConns())
+	w.memory = budget.NewMemory(config.receiveBudget(), minReceiveLimit, config.maxConns())
 	w.door = door.New[Conn](door.Limits{
 		Handshakes: config.maxHandshakes(), OfAddress: config.MaxHandshakesPerAddress,
 		Connections: config.maxConnsPerAddress(), RetryAbove: config.retryAbove(),

@@ -7,71 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/sealed"
 )
-
-func TestMeter(t *testing.T) {
-	require.Nil(t, newMeter(0))
-	var none *meter
-	none.spend(time.Unix(0, 0), 1<<20)
-	require.Zero(t, none.play(time.Unix(0, 0), 1<<20)+none.bulk(time.Unix(0, 0)))
-
-	m := newMeter(100_000) // UE: the default NetSpeed
-	now := time.Unix(1000, 0)
-	t.Log("# play has the credit of 66 ms, bulk half of it")
-	play, bulk := 0, 0
-	for m.bulk(now) == 0 {
-		m.spend(now, 1000)
-		bulk += 1000
-	}
-	for m.play(now, 0) == 0 {
-		m.spend(now, 1000)
-		play += 1000
-	}
-	require.Equal(t, []int{4000, 3000}, []int{bulk, play}, "the last datagram goes into debt")
-	t.Log("# what passes all the same is counted")
-	m.spend(now, 1000)
-	require.Equal(t, 14*time.Millisecond, m.play(now, 0))
-	require.Equal(t, 47*time.Millisecond, m.bulk(now))
-	t.Log("# what waits already counts before a call")
-	now = now.Add(20 * time.Millisecond)
-	require.Zero(t, m.play(now, 600))
-	require.Equal(t, 4*time.Millisecond, m.play(now, 1000))
-	t.Log("# an idle meter saves no more than its credit")
-	now = now.Add(time.Hour)
-	for play = 0; m.play(now, 0) == 0; play += 1000 {
-		m.spend(now, 1000)
-	}
-	require.Equal(t, 7000, play)
-}
-
-func TestSlowMeterLetsDatagramsThrough(t *testing.T) {
-	m := newMeter(1000)
-	now := time.Unix(1000, 0)
-	for range 3 {
-		require.Zero(t, m.bulk(now))
-		m.spend(now, 1200)
-	}
-	require.Equal(t, 600*time.Millisecond, m.bulk(now))
-	for range 2 {
-		require.Zero(t, m.play(now, 0))
-		m.spend(now, 1200)
-	}
-	require.Zero(t, m.play(now, 0))
-}
-
-// bulkPatience keeps what a peer waits for from starving.
-func TestBulkNeverStarves(t *testing.T) {
-	a := &allowance{own: newMeter(1000)}
-	now := time.Unix(1000, 0)
-	a.own.spend(now, 1<<20)
-	require.Equal(t, bulkPatience, a.Bulk(now))
-	now = now.Add(bulkPatience)
-	require.Zero(t, a.Bulk(now))
-	a.Spend(now, 1200)
-	require.Equal(t, bulkPatience, a.Bulk(now))
-}
 
 // freights lets worlds bind cargo.
 var freights = []*Class{cargo}
@@ -143,7 +82,7 @@ func TestRateHoldsWhatIsNotReliable(t *testing.T) {
 				bytes := n.play(seconds, a, freight, row.scene)
 				w, drops := n.clients[0], n.conns[0].Stats().Drops
 				t.Logf("%d B/s left, %d of unreliable calls, %d of bulk, %d calls dropped, latency %v", bytes/seconds, w.waves/seconds, w.hauled/seconds, drops.Saturated, w.wavesAt)
-				require.LessOrEqual(t, int(bytes), row.most*seconds+meterFloor)
+				require.LessOrEqual(t, int(bytes), row.most*seconds+budget.Floor)
 				require.GreaterOrEqual(t, w.waves, row.least.waves*seconds)
 				require.GreaterOrEqual(t, w.hauled, row.least.bulk*seconds)
 				n.tick(3)
@@ -221,7 +160,7 @@ func TestSealedPacketsKeepToTheRate(t *testing.T) {
 		n.tick(seconds * 30)
 		sealed := n.far.Stats().BytesOut - before
 		t.Logf("%d B/s sealed, %d over QUIC", sealed/seconds, (n.conns[0].link.Stats().BytesOut-quic)/seconds)
-		require.LessOrEqual(t, sealed, uint64(rate*seconds+meterFloor))
+		require.LessOrEqual(t, sealed, uint64(rate*seconds+budget.Floor))
 		require.GreaterOrEqual(t, sealed, uint64(rate*seconds*9/10))
 
 		t.Log("# the other direction has no limit")

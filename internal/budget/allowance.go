@@ -1,0 +1,71 @@
+package budget
+
+import (
+	"sync"
+	"time"
+)
+
+// Allowance is what one connection may send, over all its carriers. It implements [link.Rate] and [sealed.Rate]; its methods
+// are safe from any goroutine.
+type Allowance struct {
+	own, world *Meter // nil = no limit
+
+	mu   sync.Mutex
+	turn time.Time // at the world's rate, zero = not booked
+	open bool      // bulk was let go last, so that what leaves now uses the turn up
+	held time.Time // since when bulk waits, zero = it does not
+}
+
+// NewAllowance returns what a connection may send at a rate of its own in bytes a second, 0 = no limit, and at its world's.
+func NewAllowance(rate int, world *Meter) *Allowance {
+	return &Allowance{own: NewMeter(rate), world: world}
+}
+
+// Limited reports whether there is any limit.
+func (a *Allowance) Limited() bool { return a.own != nil || a.world != nil }
+
+// Play implements link.Rate.
+func (a *Allowance) Play(now time.Time) time.Duration { return a.Behind(now, 0) }
+
+// Behind returns how long unreliable data must wait behind queued bytes.
+func (a *Allowance) Behind(now time.Time, queued int) time.Duration {
+	return max(a.own.play(now, queued), a.world.play(now, queued))
+}
+
+// Bulk implements link.Rate.
+func (a *Allowance) Bulk(now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wait := max(a.own.bulk(now), a.world.bulk(now))
+	if a.world != nil {
+		if a.turn.IsZero() {
+			a.turn = a.world.book(now)
+		}
+		wait = max(wait, a.turn.Sub(now))
+	}
+	switch {
+	case wait <= 0:
+		a.held, a.open = time.Time{}, true
+		return 0
+	case a.held.IsZero():
+		a.held = now
+	}
+	wait = min(wait, max(0, a.held.Add(bulkPatience).Sub(now)))
+	a.open = wait == 0
+	return wait
+}
+
+// Spend implements link.Rate.
+func (a *Allowance) Spend(now time.Time, size int) {
+	a.own.spend(now, size)
+	a.world.spend(now, size)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.open {
+		return
+	}
+	a.turn, a.open = time.Time{}, false
+	if now.Sub(a.held) >= bulkPatience {
+		a.held = time.Time{}
+	}
+}

@@ -1,0 +1,91 @@
+// Package budget has what the connections of a world share: the rate at which it may send, and the memory for what waits in it.
+package budget
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// idleCredit is how long an idle meter saves up. UE: at most two ticks of credit, 66 ms at 30 Hz.
+	idleCredit = 66 * time.Millisecond
+	// Floor is the least credit of a meter in bytes: two datagrams for play beside two for bulk, else slow rates could never
+	// send one.
+	Floor = 6000
+	// turnBytes is what a connection's turn at the world's rate is for: about a datagram.
+	turnBytes = 1300
+	// bulkPatience is the longest that a connection's bulk waits for a datagram's worth of a rate that play uses up: the
+	// acks of its own downloads may be among it.
+	bulkPatience = time.Second
+)
+
+// Meter counts what leaves against a rate in bytes a second. UE: QueuedBits, CurrentNetSpeed. A nil Meter has no limit.
+type Meter struct {
+	rate   int
+	credit time.Duration
+
+	mu   sync.Mutex
+	paid time.Time // when all that has left is paid for; up to credit in the past
+	turn time.Time // of the next connection with bulk
+}
+
+// NewMeter returns a meter of rate bytes a second; nil for rate 0.
+func NewMeter(rate int) *Meter {
+	if rate <= 0 {
+		return nil
+	}
+	m := &Meter{rate: rate}
+	m.credit = max(idleCredit, m.time(Floor))
+	return m
+}
+
+// time returns how long size bytes take, rounded up.
+func (m *Meter) time(size int) time.Duration {
+	return time.Duration((int64(size)*int64(time.Second) + int64(m.rate) - 1) / int64(m.rate))
+}
+
+// spend counts bytes that leave, whether or not they are paid for.
+func (m *Meter) spend(now time.Time, size int) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.paid = later(m.paid, now.Add(-m.credit)).Add(m.time(size))
+}
+
+// play returns how long unreliable data must wait, when queued bytes leave before it. UE: IsNetReady.
+func (m *Meter) play(now time.Time, queued int) time.Duration {
+	if m == nil {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(0, later(m.paid, now.Add(-m.credit)).Add(m.time(queued)).Sub(now))
+}
+
+// bulk returns how long bulk must wait: it leaves half of the credit to play, so that there is always some for a call.
+func (m *Meter) bulk(now time.Time) time.Duration {
+	if m == nil {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(0, m.paid.Sub(now.Add(-m.credit/2)))
+}
+
+// book returns a turn for a connection with bulk. Those that share the rate get as many turns as each other.
+func (m *Meter) book(now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	turn := later(m.turn, now.Add(-m.credit/2))
+	m.turn = turn.Add(m.time(turnBytes))
+	return turn
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
