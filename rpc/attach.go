@@ -183,7 +183,7 @@ func (c *Conn) finish() {
 		w.handshakes.Failed++
 		w.count--
 	}
-	w.disclaim(c)
+	w.claims.Disclaim(c.identity, c)
 	w.mu.Unlock()
 	if !joined {
 		w.warn(warnFailed, "handshake failed", "conn", c, "error", c.closeError())

@@ -144,3 +144,37 @@ func (h *handshake) expire() {
 	}
 	h.fail(late)
 }
+
+// claim makes c one of its identity's connections, and returns those that are too many now, the oldest first. With
+// Config.RefuseLoginElsewhere c is one too many instead: refused says so. A client claims nothing.
+func (w *World) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !c.server || c.ended.Load() {
+		return nil, nil
+	}
+	replaced, others, full := w.claims.Claim(c.identity, c)
+	if full {
+		refused = &CloseError{Code: LoginElsewhere,
+			Reason: fmt.Sprintf("%q has %d connections, the limit is Config.MaxConnsPerIdentity", clip(c.identity), others)}
+	}
+	return replaced, refused
+}
+
+// replace ends the connections that c is one too many beside, and waits for their end, so that the world hears of it before
+// it hears of c.
+func (c *Conn) replace() {
+	old, refused := c.world.claim(c)
+	if refused != nil { // claimed before Welcome
+		c.abort(refused)
+	}
+	c.replaced = append(c.replaced, old...)
+	for _, o := range old {
+		o.abort(&CloseError{Code: LoginElsewhere,
+			Reason: fmt.Sprintf("%q logged in from elsewhere; the limit is %d connections, Config.MaxConnsPerIdentity", clip(c.identity), c.world.config.MaxConnsPerIdentity)})
+		select {
+		case <-o.done:
+		case <-c.link.Done():
+		}
+	}
+}

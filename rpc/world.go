@@ -83,7 +83,7 @@ type World struct {
 	handshakes HandshakeStats     // but for Open
 	failures   *door.Failures     // who guesses tokens
 	answered   *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
-	claims     map[string][]*Conn // by identity, oldest first; see claim
+	claims     *door.Claims[Conn] // of identities
 	serial     uint64             // id of the newest connection
 	listeners  int
 	closed     *CloseError
@@ -120,7 +120,7 @@ func NewWorld(config Config) (*World, error) {
 	})
 	w.answered = sync.NewCond(&w.mu)
 	w.failures = door.NewFailures(config.maxLoginFailures())
-	w.claims = make(map[string][]*Conn)
+	w.claims = door.NewClaims[Conn](config.MaxConnsPerIdentity, config.RefuseLoginElsewhere)
 	for _, class := range config.Classes {
 		if err := w.register(class); err != nil {
 			return nil, err

@@ -1,0 +1,46 @@
+package door
+
+import "slices"
+
+// Claims knows which connections each identity has. C is a connection.
+type Claims[C any] struct {
+	limit  int             // of an identity; 0 = none
+	refuse bool            // a new one is refused; else it replaces the oldest
+	of     map[string][]*C // oldest first
+}
+
+// NewClaims returns a table without connections: rpc.Config.MaxConnsPerIdentity and RefuseLoginElsewhere.
+func NewClaims[C any](limit int, refuse bool) *Claims[C] {
+	return &Claims[C]{limit: limit, refuse: refuse, of: make(map[string][]*C)}
+}
+
+// Claim makes c one of its identity's connections, and returns those that are too many now, the oldest first; or reports that c
+// is one too many itself, beside others. Again is nothing, and so is an empty identity.
+func (t *Claims[C]) Claim(identity string, c *C) (replaced []*C, others int, refused bool) {
+	have := t.of[identity]
+	if t.limit <= 0 || identity == "" || slices.Contains(have, c) {
+		return nil, 0, false
+	}
+	more := len(have) + 1 - t.limit
+	if more > 0 && t.refuse {
+		return nil, len(have), true
+	}
+	t.of[identity] = append(have, c)
+	return slices.Clone(have[:max(0, more)]), len(have), false
+}
+
+// Disclaim forgets what c claimed.
+func (t *Claims[C]) Disclaim(identity string, c *C) {
+	have := t.of[identity]
+	i := slices.Index(have, c)
+	switch {
+	case i < 0:
+	case len(have) == 1:
+		delete(t.of, identity)
+	default:
+		t.of[identity] = slices.Delete(have, i, i+1)
+	}
+}
+
+// Empty reports whether nobody has a connection.
+func (t *Claims[C]) Empty() bool { return len(t.of) == 0 }
