@@ -11,6 +11,7 @@ import (
 func init() {
 	guest.Add = func(world any, newMachine func() guest.Machine) { world.(*World).addMachine(newMachine) }
 	guest.Of = func(conn any, first byte) guest.Machine { return conn.(*Conn).guestOf(first) }
+	guest.Keep = func(world, key any, make func() any) any { return world.(*World).keep(key, make) }
 	guest.Drive = func(conn any, fn func(now time.Time)) { conn.(*Conn).drive(fn) }
 }
 
@@ -22,6 +23,14 @@ func (w *World) addMachine(newMachine func() guest.Machine) {
 		panic("rpc: a machine was added after the first connection")
 	}
 	w.machines = append(w.machines, newMachine)
+}
+
+// keep is guest.Keep.
+func (w *World) keep(key any, make func() any) any {
+	if _, ok := w.kept[key]; !ok {
+		w.kept[key] = make()
+	}
+	return w.kept[key]
 }
 
 // guestOf is guest.Of.

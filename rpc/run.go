@@ -288,7 +288,9 @@ func (w *World) over() bool {
 	return w.closed != nil && w.count == 0 && len(w.inbox.posts) == 0
 }
 
-// goroutineID returns the runtime's number of the calling goroutine; no two ever have the same. It takes about 10 µs.
+// goroutineID returns the runtime's number of the calling goroutine; no two ever have the same. It takes about 10 µs, once a
+// Dispatch, and is the only way to tell a call that waits for the world from its own goroutine, which is an error, from one
+// that may wait: Go has no other name for a goroutine, and a context through every handler would be for this alone.
 func goroutineID(buf *[64]byte) uint64 {
 	head := buf[:runtime.Stack(buf[:], false)] // "goroutine 18 [running]:…"
 	head, _, _ = bytes.Cut(bytes.TrimPrefix(head, []byte("goroutine ")), []byte(" "))

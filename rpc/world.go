@@ -29,9 +29,10 @@ type World struct {
 
 	// Owned by the world's goroutine.
 	bindings     map[*Class]*binding
-	now          time.Time // of the running or last Dispatch or Flush
-	conns        []*Conn   // joined and announced
-	always       []*Actor  // AlwaysRelevant, in the order of Spawn
+	now          time.Time   // of the running or last Dispatch or Flush
+	conns        []*Conn     // joined and announced
+	always       []*Actor    // AlwaysRelevant, in the order of Spawn
+	kept         map[any]any // by guest.Keep
 	onTick       []func(now time.Time)
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
@@ -104,6 +105,7 @@ func NewWorld(config Config) (*World, error) {
 		config:   config,
 		level:    config.LogLevel,
 		bindings: make(map[*Class]*binding),
+		kept:     make(map[any]any),
 		wake:     make(chan struct{}, 1),
 		live:     make(map[*Conn]struct{}),
 		failed:   make(map[*method]warnGate),

@@ -1,11 +1,9 @@
 package stream
 
 import (
-	"runtime"
-	"sync"
 	"time"
-	"weak"
 
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -14,34 +12,16 @@ type callList struct {
 	active []*Calling
 }
 
-// callLists finds a world's list without an Install. A world's hooks cannot be removed: each world gets one, with its
-// first Calls. The hook keeps the list, so that nothing here keeps a world.
-var callLists struct {
-	sync.Mutex
-	of map[weak.Pointer[rpc.World]]weak.Pointer[callList]
-}
+// callListKey finds a world's list: its first Calls makes it, and gives it a turn in each tick.
+type callListKey struct{}
 
+// callsOf is called on the world's goroutine, without an Install.
 func callsOf(w *rpc.World) *callList {
-	key := weak.Make(w)
-	callLists.Lock()
-	defer callLists.Unlock()
-	if list := callLists.of[key].Value(); list != nil {
+	return guest.Keep(w, callListKey{}, func() any {
+		list := &callList{}
+		w.OnTick(list.tick)
 		return list
-	}
-	if callLists.of == nil {
-		callLists.of = make(map[weak.Pointer[rpc.World]]weak.Pointer[callList])
-	}
-	list := &callList{}
-	callLists.of[key] = weak.Make(list)
-	w.OnTick(list.tick)
-	runtime.AddCleanup(w, forgetCalls, key)
-	return list
-}
-
-func forgetCalls(key weak.Pointer[rpc.World]) {
-	callLists.Lock()
-	defer callLists.Unlock()
-	delete(callLists.of, key)
+	}).(*callList)
 }
 
 func (l *callList) add(c *Calling) { l.active = append(l.active, c) }

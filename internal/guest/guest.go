@@ -37,4 +37,7 @@ var (
 	// Drive runs fn under the lock that the connection's machines share, with the time for their methods, and lets what it
 	// changed leave. fn stops the connection: it must not block, and call nothing of package rpc.
 	Drive func(conn any, fn func(now time.Time))
+
+	// Keep returns the value that a world keeps under key; the first call makes it. It is to be called on the world's goroutine.
+	Keep func(world, key any, make func() any) any
 )
