@@ -36,8 +36,8 @@ func TestBrakeStopsAFool(t *testing.T) {
 	for ; c.Estimate() > 2*path; round++ {
 		require.Less(t, round, 4*brakeRounds)
 		passes := min(path/c.Estimate(), 1)
-		c.roundLeft = tally{lost: int(500 * (1 - passes)), acked: int(500 * passes)}
-		c.congestion.learnt = instant(round) * 50 * ms
+		c.round.fates = tally{lost: int(500 * (1 - passes)), acked: int(500 * passes)}
+		c.congestion.lowSeen = instant(round) * 50 * ms
 		c.endRound(instant(round) * 50 * ms)
 	}
 	require.Zero(t, c.usual(), "what was believed of random loss is forgotten")
@@ -47,10 +47,10 @@ func TestBrakeStopsAFool(t *testing.T) {
 func TestUndo(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
-	c.rateBefore = 1e6
+	c.rateBeforeQueue = 1e6
 	c.compete(10 * ms)
 	window := c.Window()
-	c.roundLeft.lost = 2
+	c.round.fates.lost = 2
 	c.halve(100 * ms)
 	require.Less(t, c.Window(), window)
 	c.Spurious(Sample{sent: 60 * ms})
@@ -66,7 +66,7 @@ func TestUndo(t *testing.T) {
 	for i := range 50 {
 		c.delivery.arrive(Sample{sent: instant(i) * ms}, 1000, instant(200+i)*ms)
 	}
-	c.recent, c.roundLeft.lost = 1e6, 1
+	c.recent, c.round.fates.lost = 1e6, 1
 	c.answerLoss(300 * ms)
 	require.EqualValues(t, 1e6, c.Estimate())
 	c.Spurious(Sample{sent: 250 * ms})
@@ -75,7 +75,7 @@ func TestUndo(t *testing.T) {
 	t.Logf("# and so does a hint")
 	c = New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
-	c.hint, c.roundLeft.lost = 2e6, 1
+	c.hint, c.round.fates.lost = 2e6, 1
 	c.halveAll(100 * ms)
 	require.EqualValues(t, 1e6, c.Estimate())
 	c.Spurious(Sample{sent: 60 * ms})

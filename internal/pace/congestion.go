@@ -26,8 +26,8 @@ const (
 	forgets = time.Second
 )
 
-// meeting is the queue that a packet met that arrived.
-type meeting struct {
+// neighbour is a packet that arrived, and the queue that it met.
+type neighbour struct {
 	sent  instant
 	queue time.Duration
 }
@@ -37,15 +37,15 @@ type meeting struct {
 // what this link loses at random; what is lost in high queues beyond that gathers in a tally (CUSUM), whose alarm is
 // congestion. So a few losses are enough on a clean path, and many are needed on a lossy one.
 type congestion struct {
-	slots    [4]time.Duration // greatest queue in each quarter of deepLife
-	slot     int64            // the newest one
-	deepest  time.Duration    // of all
-	jittery  bool             // what looks like a deep queue may be jitter
-	meetings [256]meeting     // of the latest packets that arrived, a ring
-	next     int              // in it
+	slots      [4]time.Duration // greatest queue in each quarter of deepLife
+	slot       int64            // the newest one
+	deepest    time.Duration    // of all
+	jittery    bool             // what looks like a deep queue may be jitter
+	neighbours [256]neighbour   // of the latest packets that arrived, a ring
+	next       int              // in it
 
 	baseline share
-	learnt   instant // when a packet met a low queue last
+	lowSeen  instant // when a packet met a low queue last
 
 	batch struct{ low, high, all tally } // since the last verdict
 	tally float64                        // packets lost in high queues beyond the baseline
@@ -53,10 +53,10 @@ type congestion struct {
 
 // acked takes a packet that arrived, and the queue that it met.
 func (c *congestion) acked(t, sent instant, queue time.Duration) {
-	before := c.meeting(0).sent
-	c.meetings[c.next] = meeting{sent, queue}
-	c.next = (c.next + 1) % len(c.meetings)
-	c.deepen(t, queue)
+	before := c.neighbour(0).sent
+	c.neighbours[c.next] = neighbour{sent, queue}
+	c.next = (c.next + 1) % len(c.neighbours)
+	c.noteQueue(t, queue)
 	c.batch.all.acked++
 	switch {
 	case c.isShallow() || queue < c.deepest/4 && sent-before <= c.deepest/4:
@@ -66,12 +66,12 @@ func (c *congestion) acked(t, sent instant, queue time.Duration) {
 	}
 }
 
-// meeting returns the latest one, or that so many before it.
-func (c *congestion) meeting(before int) *meeting {
-	return &c.meetings[(c.next-1-before+2*len(c.meetings))%len(c.meetings)]
+// neighbour returns the latest one, or that so many before it.
+func (c *congestion) neighbour(before int) *neighbour {
+	return &c.neighbours[(c.next-1-before+2*len(c.neighbours))%len(c.neighbours)]
 }
 
-func (c *congestion) deepen(t instant, queue time.Duration) {
+func (c *congestion) noteQueue(t instant, queue time.Duration) {
 	slot := int64(t / (deepLife / 4))
 	for i := max(c.slot+1, slot-3); i <= slot; i++ {
 		c.slots[i%4] = 0
@@ -100,8 +100,8 @@ func (c *congestion) lost(sent instant) {
 // lies between them to tell a low one.
 func (c *congestion) met(sent instant) (queue time.Duration, known bool) {
 	after := instant(0)
-	for i := range c.meetings {
-		m := c.meeting(i)
+	for i := range c.neighbours {
+		m := c.neighbour(i)
 		switch {
 		case m.sent == 0:
 			return queue, false
@@ -114,24 +114,24 @@ func (c *congestion) met(sent instant) (queue time.Duration, known bool) {
 	return queue, false
 }
 
-// verdict closes a batch and reports congestion. rivals: somebody else fills the queue, and every loss counts. learn: what
+// verdict closes a batch and reports congestion. others: somebody else fills the queue, and every loss counts. learn: what
 // is lost in low queues may be random; at a start, and in a crash, it is not.
-func (c *congestion) verdict(t instant, rivals, learn bool) bool {
+func (c *congestion) verdict(t instant, others, learn bool) bool {
 	b := c.batch
 	c.batch.low, c.batch.high, c.batch.all = tally{}, tally{}, tally{}
-	if learn && !rivals && b.low.count() > 0 {
+	if learn && !others && b.low.count() > 0 {
 		c.learn(t, b.low)
 	}
 	judged := b.high
 	switch {
-	case rivals:
+	case others:
 		judged = b.all
 	case c.isShallow():
 		judged.lost = 0
 	}
 	usual := c.usual(t)
 	least, alarm := leastTolerance, alarmLeast
-	if c.jittery && !rivals {
+	if c.jittery && !others {
 		least, alarm = jitterTolerance, jitterAlarm
 	}
 	c.tally = max(c.tally+float64(judged.lost)-(tolerance*usual+least)*float64(judged.count()), 0)
@@ -146,7 +146,7 @@ func (c *congestion) verdict(t instant, rivals, learn bool) bool {
 func (c *congestion) learn(t instant, low tally) {
 	c.baseline.count = max(c.baseline.count, priorLow)
 	c.baseline.note(low.lost, low.acked)
-	c.learnt = t
+	c.lowSeen = t
 }
 
 // relearn takes the losses of a time in which none was learnt from, and that is over.
@@ -154,12 +154,12 @@ func (c *congestion) relearn(t instant, low tally) {
 	if low.share() > c.baseline.value {
 		c.baseline = share{value: low.share(), count: priorLow}
 	}
-	c.learnt = t
+	c.lowSeen = t
 }
 
 // usual is the share of random loss.
 func (c *congestion) usual(t instant) float64 {
-	return min(c.baseline.value, maxRandomLoss) * math.Exp2(-float64(t-c.learnt)/float64(forgets))
+	return min(c.baseline.value, maxRandomLoss) * math.Exp2(-float64(t-c.lowSeen)/float64(forgets))
 }
 
 // forget drops what was believed of random loss.

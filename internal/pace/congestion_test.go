@@ -52,14 +52,14 @@ func TestRandomLossIsNoCongestion(t *testing.T) {
 }
 
 func TestBaselineFades(t *testing.T) {
-	c := &congestion{baseline: share{value: 0.08, count: memory}, learnt: time.Second}
+	c := &congestion{baseline: share{value: 0.08, count: memory}, lowSeen: time.Second}
 	require.InDelta(t, 0.08, c.usual(time.Second), 1e-9)
 	require.InDelta(t, 0.04, c.usual(2*time.Second), 1e-9)
 	c.forget()
 	require.Zero(t, c.usual(time.Second))
 }
 
-// Every loss counts beside a rival, whatever queue it met.
+// Every loss counts beside a competitor, whatever queue it met.
 func TestLossBesideARival(t *testing.T) {
 	c := new(congestion)
 	for i := range 40 {

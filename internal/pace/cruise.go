@@ -11,22 +11,22 @@ const (
 func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	target := c.delay.target()
 	switch {
-	case c.rival > 0 && t-c.rival < minimumLife && c.stays >= drainRounds:
+	case c.competition.seen > 0 && t-c.competition.seen < minimumLife && c.queueRounds >= drainRounds:
 		c.compete(t)
 	case c.look.until == 0 && (b.full || c.flooded()):
 		c.answerLoss(t)
-	case c.queue > 2*target, ended && c.standing > target, c.queue > target && c.excess(b):
+	case c.queue > 2*target, ended && c.round.leastQueue > target, c.queue > target && c.excess(b):
 		switch {
-		case c.standing <= target:
+		case c.round.leastQueue <= target:
 		case ended:
 			c.trim()
 		default:
 			c.trimIfSteady()
 		}
 		c.enter(Drain, t)
-	case t-c.delay.touched > minimumLife/2:
+	case t-c.delay.nearLeast > minimumLife/2:
 		c.enter(Dip, t)
-	case ended && (c.rounds >= c.pause || c.vacant()) && c.delivery.limited <= c.delivery.total:
+	case ended && (c.rounds >= c.pause || c.hasRoom()) && c.delivery.limited <= c.delivery.total:
 		c.open(t, false)
 	}
 }
@@ -35,14 +35,14 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 // a queue that short; the next time somebody else fills it.
 func (c *Controller) answerLoss(t instant) {
 	c.remember(t)
-	if !c.flooded() && (c.lossAnswered == 0 || t-c.lossAnswered > minimumLife/2) {
-		c.lossAnswered = t
+	if !c.flooded() && (c.competition.lossAnswered == 0 || t-c.competition.lossAnswered > minimumLife/2) {
+		c.competition.lossAnswered = t
 		c.trimIfSteady()
 		c.enter(Drain, t)
 		return
 	}
-	if c.rateBefore = c.recent; c.rateBefore == 0 {
-		c.rateBefore = c.Estimate()
+	if c.rateBeforeQueue = c.recent; c.rateBeforeQueue == 0 {
+		c.rateBeforeQueue = c.Estimate()
 	}
 	c.compete(t)
 	c.halve(t)
@@ -50,14 +50,14 @@ func (c *Controller) answerLoss(t instant) {
 
 // flooded reports that more is lost in this round than any random loss explains, whatever the queue.
 func (c *Controller) flooded() bool {
-	return c.roundLeft.share() > blind && c.roundLeft.beyond(maxRandomLoss)
+	return c.round.fates.share() > blind && c.round.fates.beyond(maxRandomLoss)
 }
 
 // excess tells whether more was just lost than random loss explains.
-func (c *Controller) excess(b batch) bool { return b.lost > 0 && c.roundLeft.above(c.usual()) }
+func (c *Controller) excess(b batch) bool { return b.lost > 0 && c.round.fates.above(c.usual()) }
 
-// vacant tells whether the bottleneck has room: it stays without a queue though we steer for one. A look that found none
+// hasRoom tells whether the bottleneck has room: it stays without a queue though we steer for one. A look that found none
 // all the same, for the path drops or the sender is too slow, is not repeated before its time.
-func (c *Controller) vacant() bool {
-	return c.rounds > idleRounds && c.idle >= idleRounds && !c.vain && !c.shallow
+func (c *Controller) hasRoom() bool {
+	return c.rounds > idleRounds && c.quietRounds >= idleRounds && !c.lookedInVain && !c.shallow
 }

@@ -18,11 +18,11 @@ type delay struct {
 	smoothed, varied time.Duration // RFC 6298
 	way              minimum
 	grain            time.Duration // that a packet takes at the bottleneck
-	touched          instant       // when the one-way delay was last near its minimum
+	nearLeast        instant       // when the one-way delay was last near its minimum
 	calmTrip         calm          // of round trips
 	calmWay          calm          // of one-way delays
 	depth            time.Duration // of the bottleneck's queue, as losses have shown it; 0 = unknown
-	sounded          instant       // when they did
+	depthAt          instant       // when they did
 }
 
 // trip takes a round trip, that of the packet whose ack was held back least.
@@ -41,7 +41,7 @@ func (d *delay) trip(t instant, rtt time.Duration) {
 func (d *delay) arrive(t instant, way time.Duration) {
 	d.way.add(t, way)
 	if way <= d.way.least+d.near() {
-		d.touched = t
+		d.nearLeast = t
 	}
 }
 
@@ -77,14 +77,14 @@ func (d *delay) aim() time.Duration {
 	return aim
 }
 
-// sound notes that the queue dropped when it was so deep.
-func (d *delay) sound(t instant, deep time.Duration) {
-	d.depth, d.sounded = max(deep-d.jitter(), shallow), t
+// noteDepth notes that the queue dropped when it was so deep.
+func (d *delay) noteDepth(t instant, deep time.Duration) {
+	d.depth, d.depthAt = max(deep-d.jitter(), shallow), t
 }
 
 // forget drops what is older than a route may last.
 func (d *delay) forget(t instant) {
-	if t-d.sounded > minimumLife {
+	if t-d.depthAt > minimumLife {
 		d.depth = 0
 	}
 }

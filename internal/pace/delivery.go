@@ -10,15 +10,15 @@ type Sample struct {
 	look      uint32  // which look for more rate it was part of; 0 = none
 }
 
-// spots is how many instants of arrival the curve keeps; grains of a 64th of the base round trip make them reach back for
+// points is how many instants of arrival the curve keeps; grains of a 64th of the base round trip make them reach back for
 // four of these.
-const spots = 256
+const points = 256
 
 // slowGaps late arrivals in a row are no stand: what a path gathers while it stands still comes at once.
 const slowGaps = 3
 
-// spot is an instant of arrival, a grain long at most.
-type spot struct {
+// point is an instant of arrival, a grain long at most.
+type point struct {
 	from  instant // when the first packet came, by the receiver's clock
 	at    instant // and the last
 	bytes int64   // delivered until then, what arrived then included
@@ -33,12 +33,12 @@ type delivery struct {
 	limited   int64         // packets that leave before total exceeds this are limited
 	limitedAt instant       // latest arrival of a limited packet
 	grain     time.Duration // arrivals within it are one instant
-	curve     [spots]spot
-	n         int // spots so far
+	curve     [points]point
+	n         int // points so far
 	begin     int // the first since the path was empty
 }
 
-func (d *delivery) spot(i int) *spot { return &d.curve[i%spots] }
+func (d *delivery) point(i int) *point { return &d.curve[i%points] }
 
 // leave records the state in which a packet leaves; paused: none has left for long.
 func (d *delivery) leave(t instant, inFlight int, paused bool) Sample {
@@ -55,13 +55,13 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 		d.limitedAt = max(d.limitedAt, arrived)
 	}
 	if d.n > d.begin {
-		if last := d.spot(d.n - 1); arrived <= last.from+d.grain {
-			*last = spot{last.from, max(last.at, arrived), d.total, max(last.sent, s.sent)}
+		if last := d.point(d.n - 1); arrived <= last.from+d.grain {
+			*last = point{last.from, max(last.at, arrived), d.total, max(last.sent, s.sent)}
 			return
 		}
 	}
 	if arrived != 0 {
-		*d.spot(d.n) = spot{arrived, arrived, d.total, s.sent}
+		*d.point(d.n) = point{arrived, arrived, d.total, s.sent}
 		d.n++
 	}
 }
@@ -85,7 +85,7 @@ func (d *delivery) steady(span, gap time.Duration) bool {
 		if d.late(i) > gap {
 			return d.crawls(gap)
 		}
-		if d.spot(d.n-1).at-d.spot(i-1).at >= span {
+		if d.point(d.n-1).at-d.point(i-1).at >= span {
 			return true
 		}
 	}
@@ -104,26 +104,26 @@ func (d *delivery) crawls(gap time.Duration) bool {
 
 // late returns by how much longer an arrival took to follow the one before it than it took to leave after that.
 func (d *delivery) late(i int) time.Duration {
-	before, s := d.spot(i-1), d.spot(i)
+	before, s := d.point(i-1), d.point(i)
 	return s.from - before.at - (s.sent - before.sent)
 }
 
-// oldest is the first spot of the curve that counts.
-func (d *delivery) oldest() int { return max(d.begin, d.n-spots) }
+// oldest is the first point of the curve that counts.
+func (d *delivery) oldest() int { return max(d.begin, d.n-points) }
 
 // flight returns the slope of what arrived since the path was empty and was to fill it.
 func (d *delivery) flight() (s slope, ok bool) {
 	first := d.n - 1
-	for first > d.oldest() && d.spot(first-1).at > d.limitedAt {
+	for first > d.oldest() && d.point(first-1).at > d.limitedAt {
 		first--
 	}
 	if d.n-first < 2 {
 		return slope{}, false
 	}
-	return d.slope(d.spot(first), d.spot(d.n-1)), true
+	return d.slope(d.point(first), d.point(d.n-1)), true
 }
 
-func (d *delivery) slope(first, last *spot) slope {
+func (d *delivery) slope(first, last *point) slope {
 	bytes, took, sent := float64(last.bytes-first.bytes), max(last.at-first.at, 1), max(last.sent-first.sent, 1)
 	return slope{
 		bytes: int(last.bytes - first.bytes),
@@ -137,7 +137,7 @@ func (d *delivery) slope(first, last *spot) slope {
 // rate returns the slope over the last span, or little more. Not ok: too little has arrived.
 func (d *delivery) rate(span time.Duration) (s slope, ok bool) {
 	for i := d.n - 2; i >= d.oldest(); i-- {
-		first, last := d.spot(i), d.spot(d.n-1)
+		first, last := d.point(i), d.point(d.n-1)
 		if took := last.at - first.at; took >= span && took > 0 {
 			return d.slope(first, last), true
 		}

@@ -22,12 +22,12 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 		c.enter(Cruise, t)
 	case !ended:
 	case c.rounds < drainRounds:
-		if c.standing > c.delay.target() {
+		if c.round.leastQueue > c.delay.target() {
 			c.trim()
 		}
-	case c.standing > c.delay.target() && c.shrinks():
+	case c.round.leastQueue > c.delay.target() && c.round.shrinks():
 		c.trim()
-	case c.stays >= drainRounds && !c.shrinks():
+	case c.queueRounds >= drainRounds && !c.round.shrinks():
 		c.compete(t)
 	default:
 		c.enter(Cruise, t)
@@ -53,6 +53,3 @@ func (c *Controller) trimIfSteady() {
 		c.trim()
 	}
 }
-
-// shrinks tells whether the queue shrinks as we drain: then it is our own, and the path has become slower.
-func (c *Controller) shrinks() bool { return c.standing < c.standingBefore*3/4 }

@@ -61,7 +61,7 @@ func (c *Controller) yield(t instant) {
 	case Cruise, Up:
 		c.enter(Drain, t)
 	case Compete:
-		if t-c.cut > c.delay.smoothed {
+		if t-c.competition.cut > c.delay.smoothed {
 			c.halve(t)
 		}
 	}

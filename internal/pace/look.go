@@ -39,7 +39,7 @@ type look struct {
 // open begins a look.
 func (c *Controller) open(t instant, swift bool) {
 	c.enter(Up, t)
-	c.look = look{number: c.look.number + 1, swift: swift, from: c.Estimate(), until: c.round + lookRounds, queue: c.queue}
+	c.look = look{number: c.look.number + 1, swift: swift, from: c.Estimate(), until: c.round.number + lookRounds, queue: c.queue}
 }
 
 // lookTime is how long a look sends more: as long as the shortest sample is, which else would show a part of it only.
@@ -109,9 +109,9 @@ func (c *Controller) judge(t instant) (found bool) {
 	l.peak = max(l.peak, c.queue)
 	switch {
 	case c.hasFound(t):
-		l.until, c.shallow, c.vain = 0, false, false
+		l.until, c.shallow, c.lookedInVain = 0, false, false
 		return true
-	case c.round >= l.until:
+	case c.round.number >= l.until:
 		c.close()
 	}
 	return false
@@ -122,13 +122,13 @@ func (c *Controller) judge(t instant) (found bool) {
 func (c *Controller) hasFound(t instant) bool {
 	l, target := &c.look, c.delay.target()
 	more := l.outcome.count() >= leastLook && c.Estimate() > l.from*(1+paid*(c.push()-1))
-	return more && c.queue < target/2 && l.peak <= target && c.state != Compete && !c.isBurnt(t)
+	return more && c.queue < target/2 && l.peak <= target && c.state != Compete && !c.startDroppedLately(t)
 }
 
 // close draws the conclusions from a look that found nothing. What it took while a queue stood, it took from others.
 func (c *Controller) close() {
 	l := &c.look
-	l.until, c.vain = 0, true
+	l.until, c.lookedInVain = 0, true
 	if c.state != Compete && l.peak > c.delay.aim() && c.rates.value() > l.from {
 		c.rates.set(c.filling, l.from)
 	}

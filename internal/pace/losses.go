@@ -53,10 +53,10 @@ const creditPackets = 16
 // usual is the share of random loss, as far as it is one.
 func (c *Controller) usual() float64 { return c.congestion.usual(c.now) }
 
-// pass counts a lost packet as one that passed the bottleneck, so that random loss behind it neither lowers the estimate
+// countAsPassed counts a lost packet as one that passed the bottleneck, so that random loss behind it neither lowers the estimate
 // nor blurs it. No more count than random loss explains, and none on a path that drops in place of queueing: pacing would
 // be fed its own drops.
-func (c *Controller) pass(size int) {
+func (c *Controller) countAsPassed(size int) {
 	if c.shallow || c.queue > c.delay.target() || c.credit < float64(size) {
 		return
 	}

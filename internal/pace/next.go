@@ -24,22 +24,22 @@ const (
 func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok bool) {
 	t := c.tick(now)
 	c.lapse(t)
-	c.listen(t, inFlight)
+	c.noteSilence(t, inFlight)
 	next := c.pacer.next
 	c.pacer.waited = c.pacer.waited || next > t
 	switch {
 	case c.state == Stopped:
 		return time.Time{}, false
 	case c.state == Dark, inFlight+size > c.Window():
-		next = max(c.heard, c.left) + c.PTO()
+		next = max(c.lastAck, c.lastSent) + c.PTO()
 		c.pacer.waited = false
 	}
 	return c.local.time(next), true
 }
 
-// listen takes note of silence.
-func (c *Controller) listen(t instant, inFlight int) {
-	switch silence := t - c.heard; {
+// noteSilence takes note of silence.
+func (c *Controller) noteSilence(t instant, inFlight int) {
+	switch silence := t - c.lastAck; {
 	case inFlight == 0 || c.state == Stopped:
 	case silence > deadline:
 		c.enter(Stopped, t)
@@ -48,26 +48,26 @@ func (c *Controller) listen(t instant, inFlight int) {
 	}
 }
 
-// hear takes note of an ack, and tells whether it ends a silence. A path that was dark may be another now: it starts at
+// noteAck takes note of an ack, and tells whether it ends a silence. A path that was dark may be another now: it starts at
 // half its old rate, and what was lost in the dark does not count.
-func (c *Controller) hear(t instant, newest Sample) (woke bool) {
+func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	if woke = c.state == Dark || c.state == Stopped; woke {
-		c.deaf = newest.sent
-		c.roundLeft = tally{}
+		c.lightSince = newest.sent
+		c.round.fates = tally{}
 		c.begin(t, c.Estimate()/2)
-	} else if since := t - c.heard; c.gap == 0 {
+	} else if since := t - c.lastAck; c.gap == 0 {
 		c.gap = min(since, c.cfg.AckDelay)
 	} else {
 		c.gap += (min(since, c.cfg.AckDelay+c.delay.base()) - c.gap) / 16
 	}
-	c.heard = t
+	c.lastAck = t
 	return woke
 }
 
 // resume begins a flight over an empty path.
 func (c *Controller) resume(t instant) {
-	c.heard = t
-	if c.left > 0 && t-c.left > minimumLife {
+	c.lastAck = t
+	if c.lastSent > 0 && t-c.lastSent > minimumLife {
 		c.begin(t, c.Estimate())
 	}
 }
@@ -87,7 +87,7 @@ func (c *Controller) Rate() float64 {
 	case Dark, Stopped:
 		return float64(c.cfg.Packet) / c.PTO().Seconds()
 	case Compete:
-		return max(lookGain*c.window/max(c.delay.smoothed, 1).Seconds(), least)
+		return max(lookGain*c.competition.window/max(c.delay.smoothed, 1).Seconds(), least)
 	}
 	estimate := c.Estimate()
 	if estimate == 0 {
@@ -137,7 +137,7 @@ func (c *Controller) queueAhead() time.Duration {
 // Window returns how many bytes may be in flight.
 func (c *Controller) Window() int {
 	if c.state == Compete {
-		return int(c.window)
+		return int(c.competition.window)
 	}
 	estimate := c.Estimate()
 	if estimate == 0 {

@@ -2,85 +2,71 @@ package pace
 
 import "time"
 
-// Controller paces the bulk packets of one path. It is a plain value for one goroutine at a time.
+// Controller paces the bulk packets of one path. It is a plain value for one goroutine at a time, the owner's.
 type Controller struct {
 	cfg    Config
-	local  clock
-	remote clock
+	local  clock // the sender's
+	remote clock // the receiver's
 	now    instant
 
-	// The path, as measured.
+	// The path, as measured by acks.
 	delay    delay
 	delivery delivery
-	rates    maximum       // delivery and play, by rounds that were to fill the path
-	filling  int64         // such rounds so far: others do not age the estimate
-	held     bool          // the newest sample is of packets that were not to fill the path
-	little   bool          // and that left at less than a quarter of the rate that it takes
-	hint     float64       // rate to begin with, from the train or from QUIC; 0 = measured or unknown
-	careful  bool          // Start has a hint that was measured: begin at it, not at twice it, until it is confirmed
+	rates    maximum       // of delivery and play together, by rounds that were to fill the path
+	filling  int64         // such rounds so far: the others do not age the estimate
+	limited  bool          // the newest sample is of packets that were not to fill the path
+	sparse   bool          // and that left at less than a quarter of the rate that it takes
 	recent   float64       // arrival rate by the newest sample, play included
 	gap      time.Duration // usual time between two feedbacks while data is in flight
+	queue    time.Duration // that the packets of the newest batch met
 
-	// Losses.
+	// Lost packets: how many, and what they mean.
 	loss       share      // of all packets
 	congestion congestion // tells those of a full queue
 	brake      brake
 	undo       undo
 	credit     float64 // bytes of lost packets that may count as passed
 
-	// What the path is used for beside bulk.
-	play     float64
+	// What the owner tells of the path beside bulk.
+	play     float64 // bytes a second
 	quicCwnd int
-	waiting  int // bytes of bulk
+	waiting  int // bytes of bulk to send
 
-	// The batch of fates that Feedback closes.
-	batch batch
+	batch batch // gathers fates until Feedback
+	round round // the current one
 
-	// The current round: it ends when a packet that left after its beginning arrives.
-	round          int64
-	roundEnd       int64 // of delivery.total
-	roundLeft      tally
-	standing       time.Duration // least queue in it
-	crest          time.Duration // greatest queue in it
-	standingBefore time.Duration // least queue in the round before
-	queue          time.Duration // latest
+	// The state, and what the states share.
+	state           State
+	since           instant // of the state
+	before          int64   // delivery.total at its beginning
+	rounds          int     // that ended in the state
+	quietRounds     int     // in a row, in which next to no queue was seen
+	lookedInVain    bool    // a look in them found nothing
+	queueRounds     int     // in a row, with a queue above half of the target
+	rateBeforeQueue float64 // the estimate before them
 
-	// What the controller does.
-	state      State
-	since      instant // of the state
-	before     int64   // delivery.total at its beginning
-	rounds     int     // that ended in the state
-	flat       int     // rounds of Start without growth
-	full       float64 // the rate that rounds of Start are compared with
-	pause      int     // rounds of Cruise until the next look
+	// Start.
+	hint         float64 // rate to begin with, from the train or from QUIC; 0 = measured or unknown
+	careful      bool    // the hint was measured: begin at it, not at twice it, until it is confirmed
+	full         float64 // the rate that rounds are compared with
+	flat         int     // rounds without growth
+	startDropped instant // when a start last met losses in place of a queue
+
+	// Looks for more rate, from Cruise.
 	look       look
-	extra      float64 // gain of looks above 1; less than lookGain's counts as that
+	pause      int     // rounds of Cruise until the next one
+	extra      float64 // gain above 1; less than lookGain's counts as that
 	payingBack bool    // Drain follows a look, and the queue is not twice the target
 	shallow    bool    // the last look met loss in place of a queue: the path drops what is over its rate
-	idle       int     // rounds in a row in which next to no queue was seen
-	vain       bool    // a look in them found nothing
-	stays      int     // rounds in a row with a queue above half the target
-	rateBefore float64 // the estimate before them
-	rival      instant // when the last competitor was seen
 
-	// Compete.
-	window       float64       // bytes
-	cut          instant       // of the window: losses of packets that left before it are the same epoch's
-	lossAnswered instant       // when losses of a full queue were last met without competing
-	emptyRounds  int           // rounds in a row with next to no queue
-	emptyTally   tally         // what left in them, and its fate
-	doubts       bool          // Dip interrupts it
-	burnt        instant       // when a start met losses in place of a queue
-	dwell        time.Duration // that it lasts at least on a short queue
-	yielded      instant       // when a loss last made us yield
-	yieldDepth   time.Duration // the queue that dropped it
+	competition competition
 
 	// Silence.
-	heard    instant // when the last ack came, or, if later, when a packet left into an empty path
-	left     instant // when the last packet left
-	born     instant // packets that left before it say nothing: the path has changed
-	deaf     instant // losses of packets that left before it are not the path's usual: it was dark
-	inFlight int
+	lastAck    instant // when the last ack came, or, if later, when a packet left into an empty path
+	lastSent   instant
+	pathSince  instant // packets that left before say nothing: the path has changed
+	lightSince instant // losses of packets that left before are not the path's usual: it was dark
+	inFlight   int     // bytes, at the last Feedback
 
 	pacer pacer
 }
@@ -105,9 +91,9 @@ func (c *Controller) Reset(now time.Time) {
 	t := c.tick(now)
 	fresh := Controller{cfg: c.cfg, local: c.local, remote: c.remote, now: c.now, play: c.play}
 	fresh.delivery.total = c.delivery.total
-	fresh.roundEnd = c.delivery.total
+	fresh.round.end = c.delivery.total
 	fresh.look.number = c.look.number
-	fresh.born, fresh.deaf, fresh.heard = t, t, t
+	fresh.pathSince, fresh.lightSince, fresh.lastAck = t, t, t
 	*c = fresh
 }
 
@@ -118,10 +104,10 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	if inFlight == 0 {
 		c.resume(t)
 	}
-	paused := t-c.left > c.delay.base()
-	c.left = t
+	paused := t-c.lastSent > c.delay.base()
+	c.lastSent = t
 	if c.pacer.sent(t, size, c.Rate()) {
-		c.lack(inFlight)
+		c.markLimited(inFlight)
 	}
 	s := c.delivery.leave(t, inFlight, paused)
 	if c.state == Up {
@@ -138,7 +124,7 @@ func (c *Controller) AckDelay(d time.Duration) { c.batch.ackDelay = d }
 // Acked says that a packet arrived, when by the receiver's clock; a zero arrival is unknown.
 func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time) {
 	t := c.tick(now)
-	if s.sent < c.born {
+	if s.sent < c.pathSince {
 		return
 	}
 	b := &c.batch
@@ -175,7 +161,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 // Lost says that a packet is counted as lost. A packet may still be Acked after.
 func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	c.tick(now)
-	if s.sent < c.deaf {
+	if s.sent < c.lightSince {
 		return
 	}
 	c.batch.lost++
@@ -183,8 +169,8 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 		c.undo.open++
 	}
 	c.congestion.lost(s.sent)
-	c.pass(size)
-	c.batch.lately = c.batch.lately || s.sent >= c.cut
+	c.countAsPassed(size)
+	c.batch.lately = c.batch.lately || s.sent >= c.competition.cut
 	if s.look != 0 && s.look == c.look.number {
 		c.look.outcome.lost++
 	}
@@ -200,44 +186,41 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 		return
 	}
 	if b.acked > 0 {
-		if c.hear(t, b.newest) {
+		if c.noteAck(t, b.newest) {
 			b.lost = 0
 		}
 		c.learn(t, &b)
 	}
-	c.blame(t, &b)
-	ended := b.acked > 0 && b.newest.delivered >= c.roundEnd
+	c.judgeLosses(t, &b)
+	ended := b.acked > 0 && b.newest.delivered >= c.round.end
 	c.step(t, b, ended)
 	if ended {
 		c.endRound(t)
 	}
 }
 
-// blame finds out what the losses of a batch mean. While there is little to send they are not those of a queue that we fill:
+// judgeLosses finds out what the losses of a batch mean. While there is little to send they are not those of a queue that we fill:
 // whatever is learnt from them, they cost no rate.
-func (c *Controller) blame(t instant, b *batch) {
-	c.roundLeft.add(b.tally)
+func (c *Controller) judgeLosses(t instant, b *batch) {
+	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)
-	learn := c.state != Start && c.roundLeft.share() < blind
-	if b.full = c.congestion.verdict(t, c.state == Compete, learn) && !c.little; b.full {
-		c.delay.sound(t, c.congestion.deepest)
+	learn := c.state != Start && c.round.fates.share() < blind
+	if b.full = c.congestion.verdict(t, c.state == Compete, learn) && !c.sparse; b.full {
+		c.delay.noteDepth(t, c.congestion.deepest)
 	}
 	c.delay.forget(t)
 }
 
 func (c *Controller) endRound(t instant) {
-	if c.brake.roundOver(c.roundLeft) {
+	if c.brake.roundOver(c.round.fates) {
 		c.halveAll(t)
 	}
-	c.round++
-	if !c.held {
+	if !c.limited {
 		c.filling++
 	}
-	c.roundEnd = c.delivery.total
-	c.roundLeft = tally{}
 	c.delay.calmWay.roundOver(t)
 	c.delay.calmTrip.roundOver(t)
-	c.standingBefore, c.standing, c.crest = c.standing, c.queue, c.queue
+	c.round.next(c.delivery.total, c.queue)
 }
 
 // halveAll is the circuit breaker: whatever was believed of the path is too much.
@@ -257,14 +240,14 @@ func (c *Controller) halveAll(t instant) {
 // path's rate never lowers the estimate.
 func (c *Controller) Limited(inFlight int) {
 	c.pacer.waited = false
-	c.lack(inFlight)
+	c.markLimited(inFlight)
 }
 
 // Waiting tells about how many bytes are to be sent, before the first packets of a transfer leave.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 
-// lack says that the path might have carried more than the inFlight bytes.
-func (c *Controller) lack(inFlight int) {
+// markLimited says that the path might have carried more than the inFlight bytes.
+func (c *Controller) markLimited(inFlight int) {
 	c.delivery.limited = c.delivery.total + int64(inFlight)
 }
 
@@ -303,8 +286,7 @@ func (c *Controller) learn(t instant, b *batch) {
 	if b.arrival {
 		c.delay.calmWay.note(b.queue + c.delay.way.least)
 		c.queue = max(b.queue-c.delay.jitter(), 0)
-		c.standing = min(c.standing, c.queue)
-		c.crest = max(c.crest, c.queue)
+		c.round.note(c.queue)
 	}
 	c.delivery.grain = c.delay.base() / 64
 	s, ok := c.delivery.rate(c.shortest(b.newest))
@@ -312,8 +294,8 @@ func (c *Controller) learn(t instant, b *batch) {
 		return
 	}
 	rate := s.shown() + c.play
-	c.recent, c.held = s.arrival+c.play, s.limited
-	c.little = s.limited && c.state != Dip && s.sent+c.play < c.Estimate()/4
+	c.recent, c.limited = s.arrival+c.play, s.limited
+	c.sparse = s.limited && c.state != Dip && s.sent+c.play < c.Estimate()/4
 	if !s.limited || rate > c.Estimate() {
 		c.rates.add(c.filling, rate)
 	}
@@ -327,7 +309,7 @@ func (c *Controller) learn(t instant, b *batch) {
 // at the end of a swift look.
 func (c *Controller) shortest(newest Sample) time.Duration {
 	switch {
-	case c.round < 2:
+	case c.round.number < 2:
 		return min(c.delay.base()/8, minStanding)
 	case c.look.swift && newest.look == c.look.number:
 		return c.lookTime() * 3 / 4

@@ -160,12 +160,12 @@ func TestUsualLossPasses(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.congestion.baseline = share{value: 0.1, count: memory}
 	c.credit = 2500
-	c.pass(1000)
-	c.pass(1000)
-	c.pass(1000)
+	c.countAsPassed(1000)
+	c.countAsPassed(1000)
+	c.countAsPassed(1000)
 	require.EqualValues(t, 2000, c.delivery.total, "two of three: more than that is not usual")
 	c.credit, c.shallow = 5000, true
-	c.pass(1000)
+	c.countAsPassed(1000)
 	require.EqualValues(t, 2000, c.delivery.total, "a path that drops instead of queueing gets no credit")
 }
 
@@ -213,37 +213,37 @@ func TestTrim(t *testing.T) {
 func TestCompete(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 60*ms)
-	c.rateBefore = 1e6
+	c.rateBeforeQueue = 1e6
 	c.compete(10 * ms)
 	require.Equal(t, 60000, c.Window())
-	c.queue, c.standing, c.delay.depth = 30*ms, 30*ms, 240*ms
+	c.queue, c.round.leastQueue, c.delay.depth = 30*ms, 30*ms, 240*ms
 	c.step(70*ms, batch{}, true)
 	require.Equal(t, 60530, c.Window())
 	c.step(80*ms, batch{lately: true}, false)
 	require.Equal(t, 42371, c.Window())
-	require.Equal(t, 80*ms, c.cut)
+	require.Equal(t, 80*ms, c.competition.cut)
 	for range 20 {
 		c.halve(90 * ms)
 	}
 	require.Equal(t, leastCompete*1000, c.Window())
 
 	t.Logf("# the queue is gone for a round trip: nobody else is there")
-	c.queue, c.standing = 0, 0
+	c.queue, c.round.leastQueue = 0, 0
 	c.step(150*ms, batch{}, true)
 	require.Equal(t, Cruise, c.State())
 }
 
-// A queue that is gone for a round trip has no rival left, unless it drains whenever rivals answer a loss.
+// A queue that is gone for a round trip has no competitor left, unless it drains whenever competitors answer a loss.
 func TestAlone(t *testing.T) {
 	rounds := func(filled time.Duration) (n int) {
 		c := New(Config{Packet: 1000})
 		c.delay.trip(1, 60*ms)
-		c.rateBefore = 1e6
+		c.rateBeforeQueue = 1e6
 		c.compete(10 * ms)
-		c.yielded, c.yieldDepth, c.delay.depth = 20*ms, filled, filled
+		c.competition.yielded, c.competition.yieldDepth, c.delay.depth = 20*ms, filled, filled
 		for c.State() == Compete {
 			n++
-			c.queue, c.standing, c.crest = 0, 0, 2*ms
+			c.queue, c.round.leastQueue, c.round.mostQueue = 0, 0, 2*ms
 			c.step(instant(n)*60*ms, batch{}, true)
 		}
 		return n
@@ -254,21 +254,21 @@ func TestAlone(t *testing.T) {
 	require.Equal(t, vacantRounds, rounds(20*ms), "too short to be seen")
 }
 
-// A competitor who has met no loss for long leaves the queue for a moment: it may be its own. A rival's is still there.
+// A competitor who has met no loss for long leaves the queue for a moment: it may be its own. A competitor's is still there.
 func TestDoubt(t *testing.T) {
 	after := func(standing time.Duration) (*Controller, State) {
 		c := New(Config{Packet: 1000})
 		c.delay.trip(1, 60*ms)
 		c.rates.set(0, 1e6)
-		c.rateBefore = 1e6
+		c.rateBeforeQueue = 1e6
 		c.compete(10 * ms)
-		c.queue, c.standing, c.delay.depth = 90*ms, 90*ms, 240*ms
+		c.queue, c.round.leastQueue, c.delay.depth = 90*ms, 90*ms, 240*ms
 		c.step(10*ms+doubtful, batch{}, true)
 		require.Equal(t, Compete, c.State())
 		c.step(11*ms+doubtful, batch{}, true)
 		require.Equal(t, Dip, c.State())
 		c.step(100*ms+doubtful, batch{}, true)
-		c.queue, c.standing = standing, standing
+		c.queue, c.round.leastQueue = standing, standing
 		c.step(200*ms+doubtful, batch{}, true)
 		return c, c.State()
 	}
@@ -283,9 +283,9 @@ func TestDoubt(t *testing.T) {
 func TestCompetitorsQueue(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 60*ms)
-	c.rateBefore = 1e6
+	c.rateBeforeQueue = 1e6
 	c.compete(10 * ms)
-	c.queue, c.standing, c.quicCwnd = 50*ms, 50*ms, 40000
+	c.queue, c.round.leastQueue, c.quicCwnd = 50*ms, 50*ms, 40000
 	now := time.Unix(0, 0)
 	c.QUIC(now.Add(time.Second), 120*ms, 40000)
 	require.Equal(t, 60000, c.Window())
@@ -301,7 +301,7 @@ func TestWhoseQueue(t *testing.T) {
 		c.rates.set(0, 1e6)
 		c.enter(Drain, 1)
 		for i, queue := range queues {
-			c.standingBefore, c.standing = c.standing, queue
+			c.round.leastBefore, c.round.leastQueue = c.round.leastQueue, queue
 			c.queue = queue
 			c.step(instant(i+1)*100*ms, batch{}, true)
 		}
@@ -331,12 +331,12 @@ func TestFound(t *testing.T) {
 	require.True(t, look(5*ms, leastLook).judge(3))
 	require.False(t, look(5*ms, leastLook-1).judge(3), "too few packets to show a rate")
 	burnt := look(5*ms, leastLook)
-	burnt.burnt, burnt.shallow = 2, true
+	burnt.startDropped, burnt.shallow = 2, true
 	require.False(t, burnt.judge(3), "a start met losses just now")
 	require.True(t, burnt.shallow && burnt.look.until > 0, "and it is not over")
 	c := look(30*ms, leastLook)
 	require.False(t, c.judge(3))
-	c.round = c.look.until
+	c.round.number = c.look.until
 	require.False(t, c.judge(3))
 	require.EqualValues(t, 1e6, c.Estimate(), "what it took is given back")
 }
@@ -349,7 +349,7 @@ func TestSilenceEndsALook(t *testing.T) {
 	c.open(2, false)
 	c.look.peak = 30 * ms
 	c.begin(time.Second, 0.5e6)
-	c.round = lookRounds
+	c.round.number = lookRounds
 	c.rates.set(0, 2e6)
 	require.False(t, c.judge(time.Second))
 	require.EqualValues(t, 2e6, c.Estimate())
@@ -374,9 +374,9 @@ func TestVacant(t *testing.T) {
 	}
 	t.Logf("# a queue was seen since")
 	c.enter(Cruise, 1)
-	c.crest = 10 * ms
+	c.round.mostQueue = 10 * ms
 	require.Equal(t, Cruise, round())
-	c.crest = 0
+	c.round.mostQueue = 0
 	require.Equal(t, Up, round())
 }
 

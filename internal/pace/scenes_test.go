@@ -83,7 +83,7 @@ func TestRoundTripChanges(t *testing.T) {
 	})
 }
 
-// Over a route that has become longer the whole delay looks like a rival's queue at first. It ended in one of our own, which
+// Over a route that has become longer the whole delay looks like a competitor's queue at first. It ended in one of our own, which
 // grew as long as nothing was lost.
 func TestLongerRoute(t *testing.T) {
 	t.Logf("# 50 ms, then 100 ms from 5 s, and room for a second of queue")
@@ -198,7 +198,7 @@ func TestWrongTrain(t *testing.T) {
 	})
 }
 
-// Jitter is not a queue, and losses in it are not a rival's: in one run of fifty they were, for as long as it lasted.
+// Jitter is not a queue, and losses in it are not a competitor's: in one run of fifty they were, for as long as it lasted.
 func TestJitter(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {
 		for _, jitter := range []time.Duration{2 * ms, 10 * ms} {
@@ -211,7 +211,7 @@ func TestJitter(t *testing.T) {
 	}, 13587954384158338512, 1296, 1590)
 }
 
-// In these runs losses in jitter were taken for a rival's again and again, and 6 to 8 % of the link was left. 2 to 5 in a
+// In these runs losses in jitter were taken for a competitor's again and again, and 6 to 8 % of the link was left. 2 to 5 in a
 // hundred runs still sink, so that a change elsewhere may make one of these do.
 func TestLossInJitterIsNoRival(t *testing.T) {
 	var sunk []uint64

@@ -24,12 +24,12 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	switch {
 	case c.careful && c.confirmed():
 		c.confirm(t)
-	case c.queue > c.delay.startFull() && c.outpaced() && !c.careful, b.lost > 0 && c.roundLeft.share() > blind && c.roundLeft.above(blind):
+	case c.queue > c.delay.startFull() && c.outpaced() && !c.careful, b.lost > 0 && c.round.fates.share() > blind && c.round.fates.above(blind):
 		if c.rates.value() == 0 {
-			c.hint *= max(1-c.roundLeft.share(), leastHint)
+			c.hint *= max(1-c.round.fates.share(), leastHint)
 		}
 		if c.queue <= c.delay.startFull() {
-			c.burnt = t
+			c.startDropped = t
 		}
 		c.measured()
 		c.trim()

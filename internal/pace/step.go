@@ -4,7 +4,7 @@ package pace
 func (c *Controller) step(t instant, b batch, ended bool) {
 	if ended {
 		c.rounds++
-		c.strain()
+		c.countRounds()
 	}
 	if c.judge(t) {
 		c.enter(Start, t)
@@ -32,35 +32,35 @@ func (c *Controller) enter(s State, t instant) {
 	if s == Cruise {
 		c.pause = c.distance(t)
 	}
-	c.careful, c.doubts = c.careful && s == Start, c.doubts && s == Dip
+	c.careful, c.competition.interrupted = c.careful && s == Start, c.competition.interrupted && s == Dip
 	c.state, c.since, c.before, c.rounds, c.payingBack = s, t, c.delivery.total, 0, false
 }
 
-// strain counts the rounds in which a queue stayed, and remembers what we had before them; and those in which there was
+// countRounds counts the rounds in which a queue stayed, and remembers what we had before them; and those in which there was
 // next to none.
-func (c *Controller) strain() {
-	if c.idle++; c.crest > max(c.delay.aim()/2, c.delay.jitter()/4) {
-		c.idle, c.vain = 0, false
+func (c *Controller) countRounds() {
+	if c.quietRounds++; c.round.mostQueue > max(c.delay.aim()/2, c.delay.jitter()/4) {
+		c.quietRounds, c.lookedInVain = 0, false
 	}
-	c.countVacant()
-	if c.standing <= c.delay.target()/2 {
-		c.stays = 0
+	c.countEmptyRounds()
+	if c.round.leastQueue <= c.delay.target()/2 {
+		c.queueRounds = 0
 		return
 	}
-	if c.stays == 0 {
-		c.rateBefore = c.Estimate()
+	if c.queueRounds == 0 {
+		c.rateBeforeQueue = c.Estimate()
 	}
-	c.stays++
+	c.queueRounds++
 }
 
-// countVacant counts the rounds in a row in which we compete and yet no packet met more of a queue than jitter makes, of
+// countEmptyRounds counts the rounds in a row in which we compete and yet no packet met more of a queue than jitter makes, of
 // which the greatest in a round is half as much again as the least of these.
-func (c *Controller) countVacant() {
+func (c *Controller) countEmptyRounds() {
 	jitter := c.delay.spread()*3/2 - c.delay.jitter()
-	if c.state != Compete || c.crest > jitter+max(c.delay.depth/4, shallow/2) {
-		c.emptyRounds, c.emptyTally = 0, tally{}
+	if c.state != Compete || c.round.mostQueue > jitter+max(c.delay.depth/4, shallow/2) {
+		c.competition.emptyRounds, c.competition.emptyFates = 0, tally{}
 		return
 	}
-	c.emptyRounds++
-	c.emptyTally.add(c.roundLeft)
+	c.competition.emptyRounds++
+	c.competition.emptyFates.add(c.round.fates)
 }

@@ -12,13 +12,13 @@ type undo struct {
 // remember keeps what a reaction is about to take away. A reaction to the same losses keeps what was before the first.
 func (c *Controller) remember(t instant) {
 	if c.undo.open == 0 || t-c.undo.before > c.delay.smoothed {
-		c.undo = undo{before: t, open: max(c.roundLeft.lost, 1), estimate: c.Estimate(), window: c.window}
+		c.undo = undo{before: t, open: max(c.round.fates.lost, 1), estimate: c.Estimate(), window: c.competition.window}
 	}
 }
 
 // Spurious says that a packet which was counted as lost has arrived after all. It is told before the packet's Acked.
 func (c *Controller) Spurious(s Sample) {
-	c.roundLeft.lost = max(c.roundLeft.lost-1, 0)
+	c.round.fates.lost = max(c.round.fates.lost-1, 0)
 	if c.undo.open == 0 || s.sent >= c.undo.before {
 		return
 	}
@@ -26,7 +26,7 @@ func (c *Controller) Spurious(s Sample) {
 		return
 	}
 	if c.state == Compete {
-		c.window = max(c.window, c.undo.window)
+		c.competition.window = max(c.competition.window, c.undo.window)
 	}
 	if c.undo.estimate > c.Estimate() {
 		c.rates.set(c.filling, c.undo.estimate)
