@@ -157,7 +157,7 @@ func (w *World) dispatch(now time.Time, all bool) {
 	w.runLocal()
 	w.admitJoined()
 	w.takeTurns(all)
-	w.tendSealed()
+	w.maintainSealed()
 	w.runPosts()
 	w.expelEnded()
 	if len(w.joining) > 0 { // they replace some of those
@@ -166,11 +166,11 @@ func (w *World) dispatch(now time.Time, all bool) {
 	}
 }
 
-// tendSealed looks after the sealed carriers of which something has changed.
-func (w *World) tendSealed() {
+// maintainSealed looks after the sealed carriers of which something has changed.
+func (w *World) maintainSealed() {
 	for _, c := range w.conns {
 		if c.sealed != nil && c.sealed.attention.Swap(false) {
-			c.sealed.tend()
+			c.sealed.maintain()
 		}
 	}
 }

@@ -38,7 +38,7 @@ type sealedCarrier struct {
 	conn      *Conn
 	quic      *quicCarrier
 	agreed    atomic.Bool // the peer has the feature too
-	attention atomic.Bool // tend has something to look at
+	attention atomic.Bool // maintain has something to look at
 	pinging   atomic.Bool // a ping waits for its turn inside QUIC
 
 	mu      sync.Mutex      // keeps the carrier in place; taken before the link's lock

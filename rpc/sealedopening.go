@@ -68,8 +68,8 @@ func (r *sealedCarrier) replace(instance uint32) (ok bool) {
 	return true
 }
 
-// tend looks after the carrier on the world's goroutine, when something has changed.
-func (r *sealedCarrier) tend() {
+// maintain looks after the carrier on the world's goroutine, when something has changed.
+func (r *sealedCarrier) maintain() {
 	carrier := r.current()
 	if carrier == nil || !r.conn.usable() {
 		return

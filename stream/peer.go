@@ -166,15 +166,15 @@ func (p *Peer) sliceTail() bool {
 
 // Stats is a snapshot of a peer's streams.
 type Stats struct {
-	Sending, Waiting, Receiving int    // transfers; those that wait have not sent their header
-	Lanes                       int    // open
-	PeakOut, Slots              int    // entries that a lane ever had outstanding, of its reliable buffer
-	Slices, SlicesResent        uint64 // sent; of them, again
-	SlicesSealed                uint64 // of those sent, in sealed packets
-	RepairSlices, SlicesMended  uint64 // sent; made at this end from those that came
-	SlicesRefused               uint64 // that came beyond the credit, or malformed; they were dropped
-	Late                        uint64 // parts and messages of transfers that had ended; they were dropped
-	Unstored                    uint64 // incoming transfers with a key that the Store had no room for; they can not be resumed
+	Sending, Waiting, Receiving  int    // transfers; those that wait have not sent their header
+	Lanes                        int    // open
+	PeakOut, Slots               int    // entries that a lane ever had outstanding, of its reliable buffer
+	Slices, SlicesResent         uint64 // sent; of them, again
+	SlicesSealed                 uint64 // of those sent, in sealed packets
+	RepairSlices, SlicesRestored uint64 // sent; made at this end from those that came
+	SlicesRefused                uint64 // that came beyond the credit, or malformed; they were dropped
+	Late                         uint64 // parts and messages of transfers that had ended; they were dropped
+	Unstored                     uint64 // incoming transfers with a key that the Store had no room for; they can not be resumed
 }
 
 // Stats returns the state as of the last tick. It is safe from any goroutine.
@@ -205,7 +205,7 @@ func (p *Peer) snapshot() Stats {
 		Sending: len(p.sending), Waiting: len(p.queue), Receiving: len(p.receiving),
 		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots, Late: p.late, Unstored: p.unstored,
 		Slices: chunks.Slices, SlicesSealed: chunks.Fated, SlicesResent: chunks.Resent,
-		RepairSlices: chunks.Repairs, SlicesMended: chunks.Mended, SlicesRefused: chunks.Refused + chunks.Malformed,
+		RepairSlices: chunks.Repairs, SlicesRestored: chunks.Restored, SlicesRefused: chunks.Refused + chunks.Malformed,
 	}
 }
 

@@ -238,8 +238,8 @@ func TestRepairWaitsForOneSlice(t *testing.T) {
 	require.Empty(t, b.in.messages)
 	receive(all[1])
 	require.Equal(t, [][]byte{message}, b.in.drain())
-	require.EqualValues(t, 2, b.in.mender.mended)
-	require.Zero(t, b.in.mender.held)
+	require.EqualValues(t, 2, b.in.restorer.restored)
+	require.Zero(t, b.in.restorer.held)
 }
 
 // FuzzFates gives both ends of a path that tells fates any payloads, and has them lose any of their own: nothing panics, and
@@ -269,7 +269,7 @@ func FuzzFates(f *testing.F) {
 			}
 			b.in.giveBack(b.in.drain())
 		}
-		require.LessOrEqual(t, b.in.mender.held, maxHeldRepairs)
+		require.LessOrEqual(t, b.in.restorer.held, maxHeldRepairs)
 		require.GreaterOrEqual(t, b.in.account.(*room).left, int64(-256*Size))
 	})
 }

@@ -13,7 +13,7 @@ import (
 type inbox struct {
 	receiver *chunk.Receiver // nil before the first slice
 	account  Account
-	mender   mender
+	restorer restorer
 	read     uint16   // id of the next chunk to be handed out
 	open     int      // chunks under way
 	spares   []int64  // memory that the receiver keeps for later chunks, the last of which it takes first
@@ -47,30 +47,30 @@ const ackDelay = 2 * time.Millisecond
 // slice takes a slice, and reports whether a message has become whole.
 func (b *inbox) slice(now time.Time, s chunk.Slice) (whole bool) {
 	whole = b.add(now, s)
-	return b.mend(now, s.ChunkID) || whole
+	return b.restore(now, s.ChunkID) || whole
 }
 
 // repair takes a repair slice, and reports whether it made a message whole.
 func (b *inbox) repair(now time.Time, r repair) (whole bool) {
 	if !b.misses(r.id) {
-		b.mender.spare++
+		b.restorer.spare++
 		return false
 	}
-	switch b.mender.keep(r, b.account) {
+	switch b.restorer.keep(r, b.account) {
 	case contradicts:
 		b.malformed++
 	case noRoom:
 		b.refused++
 	case kept:
-		return b.mend(now, r.id)
+		return b.restore(now, r.id)
 	}
 	return false
 }
 
-// mend makes the slices that a chunk misses, when enough others are there. It is asked after each slice, too, for that may be
+// restore makes the slices that a chunk misses, when enough others are there. It is asked after each slice, too, for that may be
 // the one that was missing, and when all are there the repair slices are of no use.
-func (b *inbox) mend(now time.Time, id uint16) (whole bool) {
-	set := b.mender.set(id)
+func (b *inbox) restore(now time.Time, id uint16) (whole bool) {
+	set := b.restorer.set(id)
 	if set == nil {
 		return false
 	}
@@ -78,24 +78,24 @@ func (b *inbox) mend(now time.Time, id uint16) (whole bool) {
 	got := have.Acked.Count()
 	switch {
 	case !b.misses(id), have.Count != 0 && have.Count != set.count, got == set.count:
-		b.mender.spare += uint64(set.have)
-		b.mender.drop(id, b.account)
+		b.restorer.spare += uint64(set.have)
+		b.restorer.drop(id, b.account)
 		return false
 	case got+set.have < set.count:
 		return false
 	}
-	defer b.mender.drop(id, b.account)
-	if !b.mender.equip(b.account) {
+	defer b.restorer.drop(id, b.account)
+	if !b.restorer.equip(b.account) {
 		b.refused += uint64(set.have)
 		return false
 	}
-	shards, ok := b.mender.restore(set, data, have)
+	shards, ok := b.restorer.restore(set, data, have)
 	if !ok {
 		return false
 	}
 	for i := range set.count {
 		if !have.Acked.Has(i) {
-			b.mender.mended++
+			b.restorer.restored++
 			s := chunk.Slice{ChunkID: id, Index: i, Count: set.count, Data: set.cut(i, shards[i])}
 			whole = b.add(now, s) || whole
 		}
@@ -258,7 +258,7 @@ func (b *inbox) trim() {
 		}
 		b.spares = nil
 	}
-	b.mender.trim(b.account)
+	b.restorer.trim(b.account)
 	if len(b.messages) == 0 {
 		b.messages = nil
 	}

@@ -392,7 +392,7 @@ func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
 func (m *Machine) Stats() Stats {
 	return Stats{
 		Slices: m.out.flight.Next, Resent: m.out.resent, Fated: m.fated,
-		Repairs: m.repairs.sent, Mended: m.in.mender.mended,
+		Repairs: m.repairs.sent, Restored: m.in.restorer.restored,
 		Refused: m.in.refused, Malformed: m.in.malformed,
 	}
 }

@@ -264,6 +264,6 @@ func (p *program) finish() {
 		require.NoError(p.t, e.Advance(p.now.Add(TrimAfter)))
 		r := e.in.account.(*room)
 		require.EqualValues(p.t, 4<<20, r.left)
-		require.EqualValues(p.t, ReceiverBytes+e.in.mender.held*repairCost, r.borrowed)
+		require.EqualValues(p.t, ReceiverBytes+e.in.restorer.held*repairCost, r.borrowed)
 	}
 }

@@ -71,7 +71,7 @@ func TestMendAnyLoss(t *testing.T) {
 		got := box.drain()
 		require.Len(t, got, 1, "%d slices, %d lost, %d to repair", len(all), len(lost), len(repair))
 		require.True(t, bytes.Equal(message, got[0]))
-		require.EqualValues(t, len(lost), box.mender.mended)
+		require.EqualValues(t, len(lost), box.restorer.restored)
 		require.EqualValues(t, 8<<20, box.account.(*room).left, "all memory is given back")
 	}
 }
@@ -112,29 +112,29 @@ func TestRepairIsInProportion(t *testing.T) {
 	require.Empty(t, repairsOf(t, &r, &o, 0.05), "nothing of it has left")
 }
 
-// TestMenderIsBounded gives a mender repair slices of a chunk that never comes.
-func TestMenderIsBounded(t *testing.T) {
+// TestRestorerIsBounded gives a restorer repair slices of a chunk that never comes.
+func TestRestorerIsBounded(t *testing.T) {
 	box := newMendBox(10 * Size)
 	for id := range uint16(1000) {
 		for i := range 4 {
 			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: 4, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
-	require.NotZero(t, box.mender.spare, "far ahead of what may come")
-	require.Equal(t, 4*Pipeline, box.mender.held)
+	require.NotZero(t, box.restorer.spare, "far ahead of what may come")
+	require.Equal(t, 4*Pipeline, box.restorer.held)
 	for id := range uint16(Pipeline) {
 		for i := range maxParity {
 			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: maxParity, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
-	require.Equal(t, 4*Pipeline, box.mender.held, "they contradict the first")
+	require.Equal(t, 4*Pipeline, box.restorer.held, "they contradict the first")
 	for id := range uint16(Pipeline) {
-		box.mender.drop(id, box.account)
+		box.restorer.drop(id, box.account)
 		for i := range maxParity {
 			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: maxParity, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
-	require.Equal(t, maxHeldRepairs, box.mender.held)
+	require.Equal(t, maxHeldRepairs, box.restorer.held)
 	require.NotZero(t, box.refused)
 	require.EqualValues(t, 10*Size, box.account.(*room).left, "no room of olices")
 }
@@ -144,13 +144,13 @@ type full struct{ *room }
 
 func (full) Borrow(int64, bool) bool { return false }
 
-// TestMenderHoldsNothingUncharged: what finds no room leaves nothing behind.
-func TestMenderHoldsNothingUncharged(t *testing.T) {
+// TestRestorerHoldsNothingUncharged: what finds no room leaves nothing behind.
+func TestRestorerHoldsNothingUncharged(t *testing.T) {
 	box := newMendBox(8 << 20)
 	box.account = full{newRoom(0)}
 	box.repair(netsim.Epoch, repair{count: 28, parity: 4, last: 1, shard: make([]byte, Size)})
 	require.EqualValues(t, 1, box.refused)
-	require.Nil(t, box.mender.set(0))
+	require.Nil(t, box.restorer.set(0))
 }
 
 // TestRepairThatContradicts is dropped: it neither harms the chunk nor ends anything.

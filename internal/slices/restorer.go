@@ -9,19 +9,19 @@ const maxHeldRepairs = 1024
 const (
 	// repairCost is the memory of a repair slice that waits, with the set that it may be the first of.
 	repairCost = 1152 + 640
-	// mendBytes is what mending takes: a chunk's missing slices, the codes used lately, and the sets' table.
-	mendBytes = 192 << 10
+	// restoreBytes is what restoring takes: a chunk's missing slices, the codes used lately, and the sets' table.
+	restoreBytes = 192 << 10
 )
 
-// mender keeps repair slices until they can make what a chunk misses.
-type mender struct {
+// restorer keeps repair slices until they can make what a chunk misses.
+type restorer struct {
 	held   int                   // repair slices, in all
 	sets   *[Pipeline]*repairSet // by id modulo length; nil before the first
 	coders coders
 	memory []byte // of one chunk's missing slices
 
-	mended uint64 // slices made
-	spare  uint64 // repair slices that were not needed
+	restored uint64 // slices made
+	spare    uint64 // repair slices that were not needed
 }
 
 // repairSet is what came to repair one chunk.
@@ -31,7 +31,7 @@ type repairSet struct {
 	have   int
 }
 
-// outcome is what a mender does with a repair slice.
+// outcome is what a restorer does with a repair slice.
 type outcome uint8
 
 const (
@@ -42,7 +42,7 @@ const (
 )
 
 // keep takes a repair slice. What waits for a chunk before it in the same place, which is through, makes room first.
-func (m *mender) keep(r repair, account Account) outcome {
+func (m *restorer) keep(r repair, account Account) outcome {
 	if m.sets == nil {
 		m.sets = new([Pipeline]*repairSet)
 	}
@@ -70,7 +70,7 @@ func (m *mender) keep(r repair, account Account) outcome {
 }
 
 // set returns what came to repair a chunk, or nil.
-func (m *mender) set(id uint16) *repairSet {
+func (m *restorer) set(id uint16) *repairSet {
 	if m.sets == nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (m *mender) set(id uint16) *repairSet {
 }
 
 // restore returns all slices of a chunk, of which data has those in have.
-func (m *mender) restore(set *repairSet, data []byte, have chunk.Ack) (shards [][]byte, ok bool) {
+func (m *restorer) restore(set *repairSet, data []byte, have chunk.Ack) (shards [][]byte, ok bool) {
 	code, err := m.coders.get(set.count, set.parity)
 	if err != nil {
 		return nil, false
@@ -99,7 +99,7 @@ func (s *repairSet) cut(i int, shard []byte) []byte {
 }
 
 // gather returns all shards of a chunk; the missing ones are empty, with room.
-func (m *mender) gather(set *repairSet, data []byte, have chunk.Ack) [][]byte {
+func (m *restorer) gather(set *repairSet, data []byte, have chunk.Ack) [][]byte {
 	shards, free := make([][]byte, set.count+set.parity), m.memory
 	for i := range set.count {
 		last := i == set.count-1
@@ -119,9 +119,9 @@ func (m *mender) gather(set *repairSet, data []byte, have chunk.Ack) [][]byte {
 }
 
 // equip makes the memory to mend with, if there is room for it. Without it lost slices come again.
-func (m *mender) equip(account Account) bool {
+func (m *restorer) equip(account Account) bool {
 	if m.memory == nil {
-		if !account.Borrow(mendBytes, false) {
+		if !account.Borrow(restoreBytes, false) {
 			return false
 		}
 		m.memory = make([]byte, (maxParity+1)*Size)
@@ -130,15 +130,15 @@ func (m *mender) equip(account Account) bool {
 }
 
 // trim gives up spare memory. What waits to repair a chunk stays.
-func (m *mender) trim(account Account) {
+func (m *restorer) trim(account Account) {
 	if m.memory != nil {
-		account.Repay(mendBytes)
+		account.Repay(restoreBytes)
 	}
 	m.coders, m.memory = nil, nil
 }
 
 // drop forgets what came to repair the chunk in the place of that id.
-func (m *mender) drop(id uint16, account Account) {
+func (m *restorer) drop(id uint16, account Account) {
 	place := &m.sets[id%Pipeline]
 	if *place != nil {
 		account.Repay(int64((*place).have) * repairCost)
