@@ -54,8 +54,8 @@
 // A transfer is complete, for both ends, when the receiving application has consumed all of it and its SHA-256 is the
 // sender's. The last piece is held back until that is known.
 //
-// With a [Key] and a [Store] at the receiver, a transfer that was interrupted goes on where it stopped, in a new
-// connection, too, and content that is there already is not sent again. The sender reads and hashes its source from
+// With a [Key] and a [Store] at the receiver, as package disk has one, a transfer that was interrupted goes on where it
+// stopped, in a new connection, too, and content that is there already is not sent again. The sender reads and hashes its source from
 // the beginning all the same, because the digest covers the whole; a receiver reads what it stored and hands it to
 // the application first, so that neither application sees a difference. A transfer with a key sends at most 4 KiB before
 // its header is answered. An array resumes only if its elements encode to the same bytes again: maps do not.

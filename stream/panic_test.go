@@ -112,7 +112,7 @@ func TestPanicsFailTheirTransfer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told atomic.Int32
-			s := setup{client: Config{Store: panicStore{DirStore(t.TempDir()), name}}}
+			s := setup{client: Config{Store: panicStore{newMemoryStore(), name}}}
 			s.rpc.OnPanic = func(conn *rpc.Conn, recovered any, _ []byte) {
 				require.NotNil(t, conn)
 				require.Equal(t, name, recovered)

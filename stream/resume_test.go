@@ -23,7 +23,7 @@ func (n *network) rejoin() {
 func TestBlobResumes(t *testing.T) { overBackends(t, testBlobResumes) }
 
 func testBlobResumes(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, client: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{Store: newMemoryStore()}}, func(n *network) {
 		got := collect(n.client.streams)
 		sent := content(4 << 20)
 		first := n.mustStart(n.server.peer, sent, Key("k"))
@@ -56,7 +56,7 @@ func testBlobResumes(t *testing.T, via Backend) {
 func TestArrayResumes(t *testing.T) { overBackends(t, testArrayResumes) }
 
 func testArrayResumes(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, client: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{Store: newMemoryStore()}}, func(n *network) {
 		got := make(chan []item, 2)
 		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
 			go func() {
@@ -93,7 +93,7 @@ func TestOtherContentUnderTheKeyIsFoundOut(t *testing.T) {
 }
 
 func testOtherContentUnderTheKeyIsFoundOut(t *testing.T, via Backend) {
-	store := DirStore(t.TempDir())
+	store := newMemoryStore()
 	inNetwork(t, setup{via: via, client: Config{Store: store}}, func(n *network) {
 		got := collect(n.client.streams)
 		sent := content(4 << 20)
@@ -118,7 +118,7 @@ func testOtherContentUnderTheKeyIsFoundOut(t *testing.T, via Backend) {
 func TestWrongDigestLeavesNothing(t *testing.T) { overBackends(t, testWrongDigestLeavesNothing) }
 
 func testWrongDigestLeavesNothing(t *testing.T, via Backend) {
-	store := DirStore(t.TempDir())
+	store := newMemoryStore()
 	inNetwork(t, setup{via: via, client: Config{Store: store}}, func(n *network) {
 		got := collect(n.client.streams)
 		require.ErrorIs(n, n.mustStartWrong(content(4000), Key("k")).Wait(n.ctx), ErrDigest)
@@ -136,7 +136,7 @@ func testWrongDigestLeavesNothing(t *testing.T, via Backend) {
 func TestResumeOfUnknownSize(t *testing.T) { overBackends(t, testResumeOfUnknownSize) }
 
 func testResumeOfUnknownSize(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, server: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+	inNetwork(t, setup{via: via, server: Config{Store: newMemoryStore()}}, func(n *network) {
 		got := collect(n.server.streams)
 		sent := content(3 << 20)
 		cut := io.MultiReader(bytes.NewReader(sent[:2<<20]), iotestErr{errTest})
@@ -155,7 +155,7 @@ func testResumeOfUnknownSize(t *testing.T, via Backend) {
 func TestStoredSizes(t *testing.T) { overBackends(t, testStoredSizes) }
 
 func testStoredSizes(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, client: Config{Store: DirStore(t.TempDir())}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{Store: newMemoryStore()}}, func(n *network) {
 		got := collect(n.client.streams)
 		for _, size := range []int{0, 1, earlyKeyedBytes, earlyKeyedBytes + 1, 100_000} {
 			sent := content(size)

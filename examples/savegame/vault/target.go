@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/disk"
 )
 
 // nearParts is where contents wait that are on their way into a folder.
@@ -60,7 +61,7 @@ func OpenTarget(path, name string) (*Target, error) {
 	if err := checkFolder(parts); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("folder %s: %w", parts, Reason(err))
 	}
-	store := stream.DirStore(parts)
+	store := disk.New(parts)
 	store.MaxBytes, store.MaxIdentityBytes, store.MaxIdentityFiles = -1, -1, -1
 	t := &Target{Path: path, file: file, mode: mode, store: Patient(&scoped{store, filepath.Base(file)})}
 	t.open = func(context.Context) (io.WriteCloser, error) { return keepOpen{io.Discard}, nil } // the store writes

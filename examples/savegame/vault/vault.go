@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/disk"
 )
 
 // What lies in a vault's folder.
@@ -31,7 +32,7 @@ type Limits struct {
 type Vault struct {
 	dir    string
 	limits Limits
-	store  *stream.Dir  // of what is on its way
+	store  *disk.Store  // of what is on its way
 	parts  stream.Store // the same, patient
 
 	mu       sync.Mutex
@@ -58,7 +59,7 @@ func Open(dir string, limits Limits) (*Vault, error) {
 		return nil, fmt.Errorf("folder %s: %w", saves, Reason(err))
 	}
 	// Reserve counts what is in the store, and says what may go.
-	v.store = stream.DirStore(filepath.Join(dir, partsFolder))
+	v.store = disk.New(filepath.Join(dir, partsFolder))
 	v.store.MaxBytes, v.store.MaxIdentityBytes, v.store.MaxIdentityFiles = -1, -1, -1
 	v.parts = Patient(v.store)
 	return v, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/disk"
 )
 
 var alice = IdentityOf([]byte("alice"))
@@ -207,7 +208,7 @@ func TestPatientFailsWhereNothingCanBeStored(t *testing.T) {
 }
 
 func TestPatientWaitsForThePart(t *testing.T) {
-	store := stream.DirStore(t.TempDir())
+	store := disk.New(t.TempDir())
 	part, err := store.Open(alice, "key", 10)
 	require.NoError(t, err)
 	opened := make(chan error)

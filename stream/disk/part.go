@@ -1,4 +1,4 @@
-package stream
+package disk
 
 import (
 	"crypto/sha256"
@@ -10,11 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+
+	"github.com/quivernet/quiver/stream"
 )
 
-// dirPart is a Part in a Dir.
-type dirPart struct {
-	dir      *Dir
+// part is a stream.Part in a Store.
+type part struct {
+	dir      *Store
 	path     string
 	file     *os.File
 	size     int64 // of the whole; -1 when unknown
@@ -26,14 +28,14 @@ type dirPart struct {
 	closed bool
 }
 
-var _ Part = (*dirPart)(nil)
+var _ stream.Part = (*part)(nil)
 
 // openPart locks the part first, so that what it then reads stays as it is.
-func (d *Dir) openPart(path string, size int64) (*dirPart, error) {
+func (d *Store) openPart(path string, size int64) (*part, error) {
 	if err := d.claim(path); err != nil {
 		return nil, err
 	}
-	p := &dirPart{dir: d, path: path, size: size, hash: sha256.New()}
+	p := &part{dir: d, path: path, size: size, hash: sha256.New()}
 	err := p.load()
 	if err == nil {
 		err = d.reserve(p, max(p.offset.Load(), size))
@@ -49,7 +51,7 @@ func (d *Dir) openPart(path string, size int64) (*dirPart, error) {
 }
 
 // release closes the file, and removes it when it holds nothing.
-func (p *dirPart) release() error {
+func (p *part) release() error {
 	p.closed = true
 	if p.offset.Load() > 0 {
 		return p.file.Close()
@@ -58,24 +60,24 @@ func (p *dirPart) release() error {
 }
 
 // claim makes the path this transfer's within this process.
-func (d *Dir) claim(path string) error {
+func (d *Store) claim(path string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, busy := d.open[path]; busy {
-		return ErrPartBusy
+		return stream.ErrPartBusy
 	}
 	d.open[path] = nil
 	return nil
 }
 
-func (d *Dir) unclaim(path string) {
+func (d *Store) unclaim(path string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.open, path)
 }
 
 // load opens the file and hashes what is there already.
-func (p *dirPart) load() error {
+func (p *part) load() error {
 	if err := p.create(); err != nil {
 		return err
 	}
@@ -98,8 +100,8 @@ func (p *dirPart) load() error {
 const createTries = 20
 
 // create opens the file, and makes what is missing. Another part may remove an identity's empty folder (see
-// Dir.walkFolder): within this process not meanwhile, by the lock, and of another process not always.
-func (p *dirPart) create() (err error) {
+// Store.walkFolder): within this process not meanwhile, by the lock, and of another process not always.
+func (p *part) create() (err error) {
 	p.dir.mu.Lock()
 	defer p.dir.mu.Unlock()
 	for range createTries {
@@ -128,51 +130,51 @@ func makeFolders(root, folder string) error {
 	return syncFolder(root)
 }
 
-func (p *dirPart) Offset() int64 { return p.offset.Load() }
+func (p *part) Offset() int64 { return p.offset.Load() }
 
-func (p *dirPart) Write(b []byte) (int, error) {
+func (p *part) Write(b []byte) (int, error) {
 	if p.ended {
-		return 0, fmt.Errorf("stream: writing a part: %w", fs.ErrClosed)
+		return 0, fmt.Errorf("disk: writing a part: %w", fs.ErrClosed)
 	}
 	offset := p.offset.Load()
 	if err := p.dir.grow(p, offset+int64(len(b))); err != nil {
-		return 0, fmt.Errorf("stream: writing a part: %w", err)
+		return 0, fmt.Errorf("disk: writing a part: %w", err)
 	}
 	n, err := p.file.WriteAt(b, offset)
 	p.hash.Write(b[:n])
 	p.offset.Store(offset + int64(n))
 	if err != nil {
-		return n, fmt.Errorf("stream: writing a part: %w", err)
+		return n, fmt.Errorf("disk: writing a part: %w", err)
 	}
 	return n, nil
 }
 
-func (p *dirPart) ReadAt(b []byte, off int64) (int, error) { return p.file.ReadAt(b, off) }
+func (p *part) ReadAt(b []byte, off int64) (int, error) { return p.file.ReadAt(b, off) }
 
-func (p *dirPart) Sum() (sum [sha256.Size]byte) {
+func (p *part) Sum() (sum [sha256.Size]byte) {
 	p.hash.Sum(sum[:0])
 	return sum
 }
 
-func (p *dirPart) Commit(digest [sha256.Size]byte) error {
+func (p *part) Commit(digest [sha256.Size]byte) error {
 	if p.ended {
-		return fmt.Errorf("stream: committing a part: %w", fs.ErrClosed)
+		return fmt.Errorf("disk: committing a part: %w", fs.ErrClosed)
 	}
 	if sum := p.Sum(); sum != digest {
-		err := fmt.Errorf("%w: %d bytes hash to %x, not %x", ErrDigest, p.Offset(), sum, digest)
+		err := fmt.Errorf("%w: %d bytes hash to %x, not %x", stream.ErrDigest, p.Offset(), sum, digest)
 		return errors.Join(err, p.Delete())
 	}
 	p.ended = true
 	defer p.dir.unclaim(p.path)
 	if err := p.publish(digest); err != nil {
-		return fmt.Errorf("stream: committing a part: %w", err)
+		return fmt.Errorf("disk: committing a part: %w", err)
 	}
 	return nil
 }
 
 // publish gives the part its final name. The file's bytes are on the disk before the name is, and the name is before an
 // older content goes.
-func (p *dirPart) publish(digest [sha256.Size]byte) error {
+func (p *part) publish(digest [sha256.Size]byte) error {
 	if err := p.file.Sync(); err != nil {
 		return err
 	}
@@ -188,7 +190,7 @@ func (p *dirPart) publish(digest [sha256.Size]byte) error {
 }
 
 // rename keeps the file open for ReadAt.
-func (p *dirPart) rename(final string) error {
+func (p *part) rename(final string) error {
 	if renamesOpenFiles {
 		return os.Rename(p.path, final)
 	}
@@ -206,7 +208,7 @@ func (p *dirPart) rename(final string) error {
 	return err
 }
 
-func (p *dirPart) Close() error {
+func (p *part) Close() error {
 	if p.closed {
 		return nil
 	}
@@ -220,19 +222,19 @@ func (p *dirPart) Close() error {
 		err = errors.Join(p.file.Sync(), p.release())
 	}
 	if err != nil {
-		return fmt.Errorf("stream: closing a part: %w", err)
+		return fmt.Errorf("disk: closing a part: %w", err)
 	}
 	return nil
 }
 
-func (p *dirPart) Delete() error {
+func (p *part) Delete() error {
 	if p.ended {
-		return fmt.Errorf("stream: deleting a part: %w", fs.ErrClosed)
+		return fmt.Errorf("disk: deleting a part: %w", fs.ErrClosed)
 	}
 	p.ended, p.closed = true, true
 	defer p.dir.unclaim(p.path)
 	if err := removeOpen(p.file, p.path); err != nil {
-		return fmt.Errorf("stream: deleting a part: %w", err)
+		return fmt.Errorf("disk: deleting a part: %w", err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package stream
+package disk
 
 import (
 	"crypto/sha256"
@@ -12,22 +12,24 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/quivernet/quiver/stream"
 )
 
-// Suffixes of what lies in a Dir. A part becomes a blob by renaming; nothing else has a blob's name.
+// Suffixes of what lies in a Store. A part becomes a blob by renaming; nothing else has a blob's name.
 const (
 	partSuffix = ".part"
 	blobSuffix = ".blob"
 )
 
-// Dir is a Store in a folder of its own. Each identity has a folder in it, and each content a file there, both named by
+// Store is a stream.Store in a folder of its own. Each identity has a folder in it, and each content a file there, both named by
 // hashes, so that no identity and no key can reach outside. Parts are written under names of their own; a complete
 // content appears by rename, after it was flushed to the disk. What was written survives a killed process; after a power
 // failure, a prefix that the disk lost fails the SHA-256 at the end and is deleted. Links, pipes and devices that
 // somebody puts into the folder are neither followed nor opened.
 //
 // Set the limits before the first use. Several processes may share a folder: a part is locked while it is open.
-type Dir struct {
+type Store struct {
 	// MaxBytes bounds all that is stored; default 4 GiB. MaxIdentityBytes bounds what one identity stores; default
 	// 1 GiB. An identity's contents, and its parts that nobody writes, make room for its new parts, the least recently
 	// used first; nothing makes room for another identity's. A part of known size counts with all of it from the start.
@@ -41,51 +43,51 @@ type Dir struct {
 	path string
 
 	mu   sync.Mutex
-	open map[string]*dirPart // by path of the part; nil while it is being opened
+	open map[string]*part // by path of the part; nil while it is being opened
 }
 
-// DirStore is a Store in the folder dir, which is made when it is first needed.
-func DirStore(dir string) *Dir {
-	return &Dir{path: dir, open: make(map[string]*dirPart)}
+// New returns a Store in the folder dir, which is made when it is first needed.
+func New(dir string) *Store {
+	return &Store{path: dir, open: make(map[string]*part)}
 }
 
-var _ Store = (*Dir)(nil)
+var _ stream.Store = (*Store)(nil)
 
 // Open begins or resumes a part.
-func (d *Dir) Open(identity, key string, size int64) (Part, error) {
+func (d *Store) Open(identity, key string, size int64) (stream.Part, error) {
 	p, err := d.openPart(d.file(identity, key)+partSuffix, size)
 	if err != nil {
-		return nil, fmt.Errorf("stream: opening a part: %w", err)
+		return nil, fmt.Errorf("disk: opening a part: %w", err)
 	}
 	return p, nil
 }
 
 // Lookup opens the complete content, which is an *os.File too: its Name is the path.
-func (d *Dir) Lookup(identity, key string) (Content, error) {
+func (d *Store) Lookup(identity, key string) (stream.Content, error) {
 	c, err := d.lookup(d.file(identity, key))
 	if err != nil {
-		return nil, fmt.Errorf("stream: looking up a content: %w", err)
+		return nil, fmt.Errorf("disk: looking up a content: %w", err)
 	}
 	return c, nil
 }
 
-// Remove deletes what is stored, or fails with ErrPartBusy while it is being written.
-func (d *Dir) Remove(identity, key string) error {
+// Remove deletes what is stored, or fails with stream.ErrPartBusy while it is being written.
+func (d *Store) Remove(identity, key string) error {
 	base := d.file(identity, key)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, busy := d.open[base+partSuffix]; busy {
-		return fmt.Errorf("stream: removing a part: %w", ErrPartBusy)
+		return fmt.Errorf("disk: removing a part: %w", stream.ErrPartBusy)
 	}
 	err := ignoreMissing(removeUnlocked(base + partSuffix))
 	if err = errors.Join(err, removeBlobs(base, "")); err != nil {
-		return fmt.Errorf("stream: removing a content: %w", err)
+		return fmt.Errorf("disk: removing a content: %w", err)
 	}
 	return nil
 }
 
 // file is the path of identity's key without a suffix.
-func (d *Dir) file(identity, key string) string {
+func (d *Store) file(identity, key string) string {
 	return filepath.Join(d.path, hashName(identity), hashName(key))
 }
 
@@ -138,12 +140,12 @@ func removeBlobs(base, keep string) error {
 	return err
 }
 
-func (d *Dir) lookup(base string) (*dirContent, error) {
+func (d *Store) lookup(base string) (*content, error) {
 	found, err := blobs(base)
 	if err != nil {
 		return nil, err
 	}
-	var newest *dirContent
+	var newest *content
 	for _, path := range found {
 		c, err := openContent(path)
 		if err != nil {
@@ -165,17 +167,17 @@ func (d *Dir) lookup(base string) (*dirContent, error) {
 	return newest, nil
 }
 
-// dirContent is a Content in a Dir.
-type dirContent struct {
+// content is a stream.Content in a Store.
+type content struct {
 	*os.File
 	size   int64
 	stored time.Time // or used last
 	digest [sha256.Size]byte
 }
 
-var _ Content = (*dirContent)(nil)
+var _ stream.Content = (*content)(nil)
 
-func openContent(path string) (*dirContent, error) {
+func openContent(path string) (*content, error) {
 	f, err := openOwn(path)
 	if err != nil {
 		return nil, err
@@ -188,7 +190,7 @@ func openContent(path string) (*dirContent, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	digest, _ := blobDigest(path)
-	return &dirContent{File: f, size: info.Size(), stored: info.ModTime(), digest: digest}, nil
+	return &content{File: f, size: info.Size(), stored: info.ModTime(), digest: digest}, nil
 }
 
 // readFolder lists a folder, which is empty when it is not there. A link to a folder is none of ours.
@@ -224,8 +226,8 @@ func requireRegular(info fs.FileInfo, path string) error {
 	return nil
 }
 
-func (c *dirContent) Size() int64               { return c.size }
-func (c *dirContent) Digest() [sha256.Size]byte { return c.digest }
+func (c *content) Size() int64               { return c.size }
+func (c *content) Digest() [sha256.Size]byte { return c.digest }
 
 // hashFile adds the first n bytes of f to h.
 func hashFile(h io.Writer, f io.ReaderAt, n int64) error {

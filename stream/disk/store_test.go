@@ -1,4 +1,4 @@
-package stream
+package disk
 
 import (
 	"bytes"
@@ -16,32 +16,34 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/stream"
 )
 
 const mine = "player-1"
 
-func openTestPart(t *testing.T, s Store, identity, key string, size int64) Part {
+func openTestPart(t *testing.T, s stream.Store, identity, key string, size int64) stream.Part {
 	p, err := s.Open(identity, key, size)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close() })
 	return p
 }
 
-func writeAll(t *testing.T, p Part, data []byte) {
+func writeAll(t *testing.T, p stream.Part, data []byte) {
 	n, err := p.Write(data)
 	require.NoError(t, err)
 	require.Equal(t, len(data), n)
 }
 
 // store makes data the complete content of identity's key.
-func store(t *testing.T, s Store, identity, key string, data []byte) {
+func store(t *testing.T, s stream.Store, identity, key string, data []byte) {
 	p := openTestPart(t, s, identity, key, int64(len(data)))
 	writeAll(t, p, data)
 	require.NoError(t, p.Commit(sha256.Sum256(data)))
 	require.NoError(t, p.Close())
 }
 
-func load(t *testing.T, s Store, identity, key string) []byte {
+func load(t *testing.T, s stream.Store, identity, key string) []byte {
 	c, err := s.Lookup(identity, key)
 	require.NoError(t, err)
 	defer c.Close()
@@ -52,7 +54,7 @@ func load(t *testing.T, s Store, identity, key string) []byte {
 	return data
 }
 
-func requireMissing(t *testing.T, s Store, identity, key string) {
+func requireMissing(t *testing.T, s stream.Store, identity, key string) {
 	_, err := s.Lookup(identity, key)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
@@ -79,7 +81,7 @@ func age(t *testing.T, dir, suffix string, by time.Duration) {
 
 func TestPartBecomesContent(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "when needed")
-	s := DirStore(dir)
+	s := New(dir)
 	requireMissing(t, s, mine, "save")
 
 	data := bytes.Repeat([]byte("abc"), 1000)
@@ -107,7 +109,7 @@ func TestPartBecomesContent(t *testing.T) {
 	require.NoError(t, p.Close())
 
 	t.Log("# it is there for another process, and no part is left")
-	require.Equal(t, data, load(t, DirStore(dir), mine, "save"))
+	require.Equal(t, data, load(t, New(dir), mine, "save"))
 	files := listing(t, dir)
 	require.Len(t, files, 1)
 	require.True(t, strings.HasSuffix(files[0], blobSuffix))
@@ -116,12 +118,12 @@ func TestPartBecomesContent(t *testing.T) {
 func TestPartIsResumed(t *testing.T) {
 	dir := t.TempDir()
 	data := bytes.Repeat([]byte("0123456789"), 100_000)
-	p := openTestPart(t, DirStore(dir), mine, "k", int64(len(data)))
+	p := openTestPart(t, New(dir), mine, "k", int64(len(data)))
 	writeAll(t, p, data[:600_000])
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, p.Commit(sha256.Sum256(data)), fs.ErrClosed)
 
-	p = openTestPart(t, DirStore(dir), mine, "k", int64(len(data)))
+	p = openTestPart(t, New(dir), mine, "k", int64(len(data)))
 	require.Equal(t, int64(600_000), p.Offset())
 	require.Equal(t, sha256.Sum256(data[:600_000]), p.Sum())
 	prefix := make([]byte, 600_000)
@@ -130,23 +132,23 @@ func TestPartIsResumed(t *testing.T) {
 	require.Equal(t, data[:600_000], prefix)
 	writeAll(t, p, data[600_000:])
 	require.NoError(t, p.Commit(sha256.Sum256(data)))
-	require.Equal(t, data, load(t, DirStore(dir), mine, "k"))
+	require.Equal(t, data, load(t, New(dir), mine, "k"))
 }
 
 // A killed process runs no Close: what was written is there all the same.
 func TestPartSurvivesWithoutClose(t *testing.T) {
 	dir := t.TempDir()
-	p := openTestPart(t, DirStore(dir), mine, "k", -1)
+	p := openTestPart(t, New(dir), mine, "k", -1)
 	writeAll(t, p, []byte("half"))
-	require.NoError(t, p.(*dirPart).file.Close())
+	require.NoError(t, p.(*part).file.Close())
 
-	p = openTestPart(t, DirStore(dir), mine, "k", 8)
+	p = openTestPart(t, New(dir), mine, "k", 8)
 	require.Equal(t, int64(4), p.Offset())
 	require.Equal(t, sha256.Sum256([]byte("half")), p.Sum())
 }
 
 func TestPartThatDoesNotFitItsSizeStartsAgain(t *testing.T) {
-	s := DirStore(t.TempDir())
+	s := New(t.TempDir())
 	p := openTestPart(t, s, mine, "k", 100)
 	writeAll(t, p, make([]byte, 50))
 	require.NoError(t, p.Close())
@@ -155,18 +157,18 @@ func TestPartThatDoesNotFitItsSizeStartsAgain(t *testing.T) {
 	require.Zero(t, p.Offset())
 	require.Equal(t, sha256.Sum256(nil), p.Sum())
 	_, err := p.Write(make([]byte, 50))
-	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorIs(t, err, stream.ErrTooLarge)
 	require.ErrorContains(t, err, "more than the 49 bytes that were announced")
 }
 
 func TestDigestErrorDeletesThePart(t *testing.T) {
 	dir := t.TempDir()
-	s := DirStore(dir)
+	s := New(dir)
 	store(t, s, mine, "other", []byte("stays"))
 	p := openTestPart(t, s, mine, "k", -1)
 	writeAll(t, p, []byte("forged"))
 	err := p.Commit(sha256.Sum256([]byte("true")))
-	require.ErrorIs(t, err, ErrDigest)
+	require.ErrorIs(t, err, stream.ErrDigest)
 	require.ErrorContains(t, err, "6 bytes hash to")
 	requireMissing(t, s, mine, "k")
 	require.Len(t, listing(t, dir), 1)
@@ -177,10 +179,10 @@ func TestDigestErrorDeletesThePart(t *testing.T) {
 
 func TestDeleteAndRemove(t *testing.T) {
 	dir := t.TempDir()
-	s := DirStore(dir)
+	s := New(dir)
 	p := openTestPart(t, s, mine, "k", -1)
 	writeAll(t, p, []byte("x"))
-	require.ErrorIs(t, s.Remove(mine, "k"), ErrPartBusy)
+	require.ErrorIs(t, s.Remove(mine, "k"), stream.ErrPartBusy)
 	require.NoError(t, p.Delete())
 	require.NoError(t, p.Close())
 	require.Empty(t, listing(t, dir))
@@ -197,7 +199,7 @@ func TestDeleteAndRemove(t *testing.T) {
 
 func TestEmptyPartsLeaveNoFile(t *testing.T) {
 	dir := t.TempDir()
-	s := DirStore(dir)
+	s := New(dir)
 	require.NoError(t, openTestPart(t, s, mine, "k", 10).Close())
 	require.Empty(t, listing(t, dir))
 	store(t, s, mine, "k", nil)
@@ -206,24 +208,24 @@ func TestEmptyPartsLeaveNoFile(t *testing.T) {
 
 func TestSamePartIsOpenOnce(t *testing.T) {
 	dir := t.TempDir()
-	s := DirStore(dir)
+	s := New(dir)
 	p := openTestPart(t, s, mine, "k", -1)
 	_, err := s.Open(mine, "k", -1)
-	require.ErrorIs(t, err, ErrPartBusy)
-	_, err = DirStore(dir).Open(mine, "k", -1)
-	require.ErrorIs(t, err, ErrPartBusy, "another process")
+	require.ErrorIs(t, err, stream.ErrPartBusy)
+	_, err = New(dir).Open(mine, "k", -1)
+	require.ErrorIs(t, err, stream.ErrPartBusy, "another process")
 
 	openTestPart(t, s, mine, "another key", -1)
 	openTestPart(t, s, "somebody else", "k", -1)
 	require.NoError(t, p.Close())
-	openTestPart(t, DirStore(dir), mine, "k", -1)
+	openTestPart(t, New(dir), mine, "k", -1)
 }
 
 // Identities and keys come from outside.
 func TestNamesNeverLeaveTheFolderOrMeet(t *testing.T) {
 	outer := t.TempDir()
 	dir := filepath.Join(outer, "store")
-	s := DirStore(dir)
+	s := New(dir)
 	names := []string{"", ".", "..", "../x", "../../etc/passwd", "a/b", `a\b`, `C:\x`, "a\x00b", "NUL", "A", "a", "a ", "*", "\xff", strings.Repeat("n", 5000)}
 	for _, identity := range names {
 		for _, key := range names {
@@ -243,7 +245,7 @@ func TestNamesNeverLeaveTheFolderOrMeet(t *testing.T) {
 
 func TestNewContentReplacesTheOld(t *testing.T) {
 	dir := t.TempDir()
-	s := DirStore(dir)
+	s := New(dir)
 	store(t, s, mine, "latest", []byte("one"))
 	store(t, s, mine, "latest", []byte("two"))
 	require.Equal(t, "two", string(load(t, s, mine, "latest")))
@@ -253,7 +255,7 @@ func TestNewContentReplacesTheOld(t *testing.T) {
 // A crash between the rename and the removal of the old content leaves both.
 func TestNewestOfTwoContentsIsFound(t *testing.T) {
 	dir := t.TempDir()
-	s := DirStore(dir)
+	s := New(dir)
 	for i := range 20 {
 		key := fmt.Sprint(i)
 		base := s.file(mine, key)
@@ -266,7 +268,7 @@ func TestNewestOfTwoContentsIsFound(t *testing.T) {
 }
 
 func TestStoreIsSafeForConcurrentUse(t *testing.T) {
-	s := DirStore(t.TempDir())
+	s := New(t.TempDir())
 	s.MaxBytes = 1 << 20
 	var group sync.WaitGroup
 	for i := range 4 {
@@ -291,22 +293,22 @@ func TestStoreIsSafeForConcurrentUse(t *testing.T) {
 
 func TestStoreLimits(t *testing.T) {
 	tests := map[string]struct {
-		set  func(*Dir)
+		set  func(*Store)
 		want string
 	}{
-		"all":      {func(d *Dir) { d.MaxBytes = 100 }, "stream: store is full: 60 bytes have to stay and 50 more do not fit into MaxBytes = 100"},
-		"identity": {func(d *Dir) { d.MaxIdentityBytes = 100 }, "stream: store is full: 60 bytes of one identity have to stay and 50 more do not fit into MaxIdentityBytes = 100"},
-		"files":    {func(d *Dir) { d.MaxIdentityFiles = 1 }, "stream: store is full: 1 files of one identity have to stay and 1 more do not fit into MaxIdentityFiles = 1"},
+		"all":      {func(d *Store) { d.MaxBytes = 100 }, "stream: store is full: 60 bytes have to stay and 50 more do not fit into MaxBytes = 100"},
+		"identity": {func(d *Store) { d.MaxIdentityBytes = 100 }, "stream: store is full: 60 bytes of one identity have to stay and 50 more do not fit into MaxIdentityBytes = 100"},
+		"files":    {func(d *Store) { d.MaxIdentityFiles = 1 }, "stream: store is full: 1 files of one identity have to stay and 1 more do not fit into MaxIdentityFiles = 1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			s := DirStore(dir)
+			s := New(dir)
 			test.set(s)
 			p := openTestPart(t, s, mine, "first", 60)
 			writeAll(t, p, make([]byte, 10))
 			_, err := s.Open(mine, "second", 50)
-			require.ErrorIs(t, err, ErrStoreFull)
+			require.ErrorIs(t, err, stream.ErrStoreFull)
 			require.ErrorContains(t, err, test.want)
 			require.Len(t, listing(t, dir), 1, "no empty file is left")
 
@@ -319,21 +321,21 @@ func TestStoreLimits(t *testing.T) {
 }
 
 func TestPartOfUnknownSizeGrowsToTheLimit(t *testing.T) {
-	s := DirStore(t.TempDir())
+	s := New(t.TempDir())
 	s.MaxBytes = 1000
 	p := openTestPart(t, s, mine, "k", -1)
 	for range 10 {
 		writeAll(t, p, make([]byte, 100))
 	}
 	n, err := p.Write([]byte{1})
-	require.ErrorIs(t, err, ErrStoreFull)
+	require.ErrorIs(t, err, stream.ErrStoreFull)
 	require.Zero(t, n)
 	require.Equal(t, int64(1000), p.Offset())
 }
 
 func TestContentsMakeRoomLeastRecentlyUsedFirst(t *testing.T) {
 	dir := t.TempDir()
-	s := DirStore(dir)
+	s := New(dir)
 	s.MaxBytes = 100
 	store(t, s, mine, "a", make([]byte, 40))
 	age(t, dir, blobSuffix, 3*time.Hour)
@@ -348,14 +350,14 @@ func TestContentsMakeRoomLeastRecentlyUsedFirst(t *testing.T) {
 
 	t.Log("# a part that is being written makes no room, and so nothing else goes in vain")
 	_, err := s.Open(mine, "d", 60)
-	require.ErrorIs(t, err, ErrStoreFull)
+	require.ErrorIs(t, err, stream.ErrStoreFull)
 	load(t, s, mine, "a")
 }
 
 // Five identities, each within its own limit, filled the store and pushed out what a sixth had stored.
 func TestNobodyMakesRoomForAnother(t *testing.T) {
 	dir := t.TempDir()
-	s := DirStore(dir)
+	s := New(dir)
 	s.MaxBytes, s.MaxIdentityBytes = 100, 25
 	store(t, s, "quiet", "content", make([]byte, 10))
 	p := openTestPart(t, s, "quiet", "part", 10)
@@ -366,7 +368,7 @@ func TestNobodyMakesRoomForAnother(t *testing.T) {
 		for key := range 4 {
 			p, err := s.Open(fmt.Sprint("greedy ", i), fmt.Sprint(key), 20)
 			if err != nil {
-				require.ErrorIs(t, err, ErrStoreFull)
+				require.ErrorIs(t, err, stream.ErrStoreFull)
 				require.ErrorContains(t, err, "MaxBytes = 100")
 				continue
 			}
@@ -380,7 +382,7 @@ func TestNobodyMakesRoomForAnother(t *testing.T) {
 }
 
 func TestAbandonedPartsMakeRoom(t *testing.T) {
-	s := DirStore(t.TempDir())
+	s := New(t.TempDir())
 	s.MaxIdentityFiles = 2
 	abandoned := openTestPart(t, s, mine, "abandoned", 10)
 	writeAll(t, abandoned, make([]byte, 5))
@@ -388,11 +390,11 @@ func TestAbandonedPartsMakeRoom(t *testing.T) {
 	openTestPart(t, s, mine, "open", 10)
 	openTestPart(t, s, mine, "third", 10)
 	_, err := s.Open(mine, "fourth", 10)
-	require.ErrorIs(t, err, ErrStoreFull, "both are being written")
+	require.ErrorIs(t, err, stream.ErrStoreFull, "both are being written")
 }
 
 func TestOneIdentityCannotPushOutAnother(t *testing.T) {
-	s := DirStore(t.TempDir())
+	s := New(t.TempDir())
 	s.MaxIdentityBytes = 100
 	store(t, s, "quiet", "a", make([]byte, 80))
 	for i := range 10 {
@@ -405,7 +407,7 @@ func TestOneIdentityCannotPushOutAnother(t *testing.T) {
 
 func TestStalePartsExpire(t *testing.T) {
 	dir := t.TempDir()
-	s := DirStore(dir)
+	s := New(dir)
 	for _, key := range []string{"stale", "fresh", "open"} {
 		p := openTestPart(t, s, mine, key, -1)
 		writeAll(t, p, []byte(key))
@@ -424,12 +426,12 @@ func TestStalePartsExpire(t *testing.T) {
 	require.Equal(t, int64(7), openTestPart(t, s, mine, "fresh", -1).Offset())
 	require.Equal(t, "stays", string(load(t, s, mine, "content")))
 	_, err := s.Open(mine, "open", -1)
-	require.ErrorIs(t, err, ErrPartBusy)
+	require.ErrorIs(t, err, stream.ErrPartBusy)
 }
 
 func TestNegativeLimitsAreNone(t *testing.T) {
 	dir := t.TempDir()
-	s := DirStore(dir)
+	s := New(dir)
 	s.MaxBytes, s.MaxIdentityBytes, s.MaxIdentityFiles, s.PartExpiry = -1, -1, -1, -1
 	p := openTestPart(t, s, mine, "old", -1)
 	writeAll(t, p, []byte("old"))
@@ -441,7 +443,7 @@ func TestNegativeLimitsAreNone(t *testing.T) {
 
 func TestForeignFilesAreLeftAlone(t *testing.T) {
 	dir := t.TempDir()
-	s := DirStore(dir)
+	s := New(dir)
 	store(t, s, mine, "k", []byte("x"))
 	foreign := []string{filepath.Join(dir, "notes.txt"), filepath.Join(filepath.Dir(listing(t, dir)[0]), "x.blob")}
 	for _, path := range foreign {
@@ -457,7 +459,7 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 func TestUnusableFolderIsNamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := DirStore(file).Open(mine, "k", 1)
-	require.ErrorContains(t, err, "stream: opening a part: ")
+	_, err := New(file).Open(mine, "k", 1)
+	require.ErrorContains(t, err, "disk: opening a part: ")
 	require.ErrorContains(t, err, file)
 }

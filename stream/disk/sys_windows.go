@@ -1,10 +1,12 @@
-package stream
+package disk
 
 import (
 	"errors"
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/quivernet/quiver/stream"
 )
 
 // renamesOpenFiles says that a file may be renamed and removed while it is open.
@@ -16,7 +18,7 @@ const errSharingViolation = syscall.Errno(32)
 // openOwn opens a file of ours for reading. Who calls it has seen that it is no link.
 func openOwn(path string) (*os.File, error) { return os.Open(path) }
 
-// openLocked opens the file at path for this handle alone, or fails with ErrPartBusy; with os.O_CREATE it makes a
+// openLocked opens the file at path for this handle alone, or fails with stream.ErrPartBusy; with os.O_CREATE it makes a
 // missing one.
 func openLocked(path string, create int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
@@ -34,7 +36,7 @@ func openLocked(path string, create int) (*os.File, error) {
 		mode, syscall.FILE_ATTRIBUTE_NORMAL|syscall.FILE_FLAG_OPEN_REPARSE_POINT, 0)
 	switch {
 	case errors.Is(err, errSharingViolation):
-		return nil, ErrPartBusy
+		return nil, stream.ErrPartBusy
 	case err != nil:
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}

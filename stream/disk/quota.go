@@ -1,4 +1,4 @@
-package stream
+package disk
 
 import (
 	"cmp"
@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quivernet/quiver/stream"
 )
 
-// Defaults of a Dir.
+// Defaults of a Store.
 const (
 	defaultStoreBytes    = 4 << 30
 	defaultIdentityBytes = 1 << 30
@@ -21,7 +23,7 @@ const (
 	growBytes = 4 << 20
 )
 
-// storedFile is one file of a Dir.
+// storedFile is one file of a Store.
 type storedFile struct {
 	path   string
 	folder string // of the identity
@@ -32,9 +34,9 @@ type storedFile struct {
 }
 
 // grow makes room so that p may have size bytes.
-func (d *Dir) grow(p *dirPart, size int64) error {
+func (d *Store) grow(p *part, size int64) error {
 	if p.size >= 0 && size > p.size {
-		return fmt.Errorf("%w: more than the %d bytes that were announced", ErrTooLarge, p.size)
+		return fmt.Errorf("%w: more than the %d bytes that were announced", stream.ErrTooLarge, p.size)
 	}
 	d.mu.Lock()
 	reserved := p.reserved
@@ -49,7 +51,7 @@ func (d *Dir) grow(p *dirPart, size int64) error {
 }
 
 // reserve counts size bytes for p, and removes what has to make room for them.
-func (d *Dir) reserve(p *dirPart, size int64) error {
+func (d *Store) reserve(p *part, size int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	files, err := d.walk(p.path)
@@ -66,7 +68,7 @@ func (d *Dir) reserve(p *dirPart, size int64) error {
 
 // makeRoom removes contents and parts of the identity that has that folder, the least recently used first, until one
 // more file of size bytes fits. Nobody makes room for another's files, and nothing is removed where that is not enough.
-func (d *Dir) makeRoom(files []storedFile, folder string, size int64) error {
+func (d *Store) makeRoom(files []storedFile, folder string, size int64) error {
 	var now, least usage // least: after all was removed that may be
 	for _, f := range files {
 		own := f.folder == folder
@@ -89,7 +91,7 @@ func (d *Dir) makeRoom(files []storedFile, folder string, size int64) error {
 	return d.fits(now, size)
 }
 
-// usage is what counts against the limits of a Dir for one identity.
+// usage is what counts against the limits of a Store for one identity.
 type usage struct {
 	files, bytes int64 // of the identity
 	all          int64 // bytes of everybody
@@ -104,17 +106,17 @@ func (u *usage) add(f storedFile, own bool, times int64) {
 }
 
 // fits reports why one more file of size bytes does not fit beside what is used.
-func (d *Dir) fits(u usage, size int64) error {
+func (d *Store) fits(u usage, size int64) error {
 	for _, l := range []struct {
 		what, setting   string
 		used, need, max int64
 	}{
-		{"files of one identity", "MaxIdentityFiles", u.files, 1, int64(defaulted(d.MaxIdentityFiles, defaultIdentityFiles))},
-		{"bytes of one identity", "MaxIdentityBytes", u.bytes, size, defaulted(d.MaxIdentityBytes, defaultIdentityBytes)},
-		{"bytes", "MaxBytes", u.all, size, defaulted(d.MaxBytes, defaultStoreBytes)},
+		{"files of one identity", "MaxIdentityFiles", u.files, 1, int64(cmp.Or(d.MaxIdentityFiles, defaultIdentityFiles))},
+		{"bytes of one identity", "MaxIdentityBytes", u.bytes, size, cmp.Or(d.MaxIdentityBytes, defaultIdentityBytes)},
+		{"bytes", "MaxBytes", u.all, size, cmp.Or(d.MaxBytes, defaultStoreBytes)},
 	} {
 		if l.max >= 0 && l.need > l.max-l.used {
-			return fmt.Errorf("%w: %d %s have to stay and %d more do not fit into %s = %d", ErrStoreFull, l.used, l.what, l.need, l.setting, l.max)
+			return fmt.Errorf("%w: %d %s have to stay and %d more do not fit into %s = %d", stream.ErrStoreFull, l.used, l.what, l.need, l.setting, l.max)
 		}
 	}
 	return nil
@@ -122,8 +124,8 @@ func (d *Dir) fits(u usage, size int64) error {
 
 // Trim removes parts and contents of an identity, the least recently used first, until at most so many bytes and files
 // are left; what has one of the keys stays and does not count. Negative: no limit. For applications that count with
-// what they keep elsewhere. It fails with an error that Is ErrPartBusy while what is being written is too much by itself.
-func (d *Dir) Trim(identity string, bytes int64, files int, keep ...string) error {
+// what they keep elsewhere. It fails with an error that Is stream.ErrPartBusy while what is being written is too much by itself.
+func (d *Store) Trim(identity string, bytes int64, files int, keep ...string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	kept := make(map[string]bool, len(keep))
@@ -132,7 +134,7 @@ func (d *Dir) Trim(identity string, bytes int64, files int, keep ...string) erro
 	}
 	stored, err := d.walkFolder(filepath.Join(d.path, hashName(identity)))
 	if err != nil {
-		return fmt.Errorf("stream: trimming a store: %w", err)
+		return fmt.Errorf("disk: trimming a store: %w", err)
 	}
 	stored = slices.DeleteFunc(stored, func(f storedFile) bool { return kept[f.base()] })
 	var u usage
@@ -146,7 +148,7 @@ func (d *Dir) Trim(identity string, bytes int64, files int, keep ...string) erro
 		}
 	}
 	if tooMuch() {
-		return fmt.Errorf("stream: trimming a store: %d bytes in %d files: %w", u.bytes, u.files, ErrPartBusy)
+		return fmt.Errorf("disk: trimming a store: %d bytes in %d files: %w", u.bytes, u.files, stream.ErrPartBusy)
 	}
 	return nil
 }
@@ -170,13 +172,13 @@ func (f storedFile) evict() error {
 	case f.blob:
 		return os.Remove(f.path)
 	case f.open:
-		return ErrPartBusy
+		return stream.ErrPartBusy
 	}
 	return removeUnlocked(f.path)
 }
 
 // walk lists what is stored, but for the part at except, and removes expired parts and empty folders.
-func (d *Dir) walk(except string) ([]storedFile, error) {
+func (d *Store) walk(except string) ([]storedFile, error) {
 	folders, err := os.ReadDir(d.path)
 	if err != nil {
 		return nil, err
@@ -196,7 +198,7 @@ func (d *Dir) walk(except string) ([]storedFile, error) {
 }
 
 // walkFolder lists what one identity stores. A folder that is not there is empty.
-func (d *Dir) walkFolder(path string) (files []storedFile, err error) {
+func (d *Store) walkFolder(path string) (files []storedFile, err error) {
 	entries, err := readFolder(path)
 	if err != nil {
 		return nil, err
@@ -213,7 +215,7 @@ func (d *Dir) walkFolder(path string) (files []storedFile, err error) {
 }
 
 // stored describes one entry of an identity's folder; it is false for what is none of ours or has expired.
-func (d *Dir) stored(folder string, e fs.DirEntry) (storedFile, bool) {
+func (d *Store) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 	f := storedFile{path: filepath.Join(folder, e.Name()), folder: folder}
 	_, f.blob = blobDigest(e.Name())
 	info, err := e.Info()
@@ -221,7 +223,7 @@ func (d *Dir) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 		return f, false
 	}
 	f.size, f.used = info.Size(), info.ModTime()
-	var p *dirPart
+	var p *part
 	if p, f.open = d.open[f.path]; p != nil {
 		f.size = max(f.size, p.reserved)
 	}
@@ -241,7 +243,7 @@ func removeUnlocked(path string) error {
 	return removeOpen(f, path)
 }
 
-func (d *Dir) expired(unused time.Duration) bool {
+func (d *Store) expired(unused time.Duration) bool {
 	if d.PartExpiry == 0 {
 		return unused > defaultPartExpiry
 	}

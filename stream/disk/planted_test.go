@@ -1,6 +1,6 @@
 //go:build !windows
 
-package stream
+package disk
 
 import (
 	"io/fs"
@@ -24,7 +24,7 @@ func TestPlantedFilesAreNotOpened(t *testing.T) {
 	for name, put := range plants {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			s := DirStore(dir)
+			s := New(dir)
 			store(t, s, mine, "other", []byte("x"))
 			base := s.file(mine, "k")
 			require.NoError(t, put(base+partSuffix))
@@ -44,8 +44,8 @@ func TestPlantedFilesAreNotOpened(t *testing.T) {
 
 func TestPlantedFolderIsNotEntered(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
-	s := DirStore(dir)
-	store(t, DirStore(outside), mine, "k", []byte("theirs"))
+	s := New(dir)
+	store(t, New(outside), mine, "k", []byte("theirs"))
 	require.NoError(t, os.Symlink(filepath.Join(outside, hashName(mine)), filepath.Join(dir, hashName(mine))))
 	_, err := s.Lookup(mine, "k")
 	require.ErrorIs(t, err, errNotFolder)

@@ -1,4 +1,4 @@
-package stream
+package disk
 
 import (
 	"bytes"
@@ -16,11 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/stream"
 )
 
 func TestTrim(t *testing.T) {
 	dir := t.TempDir()
-	s := DirStore(dir)
+	s := New(dir)
 	for i, key := range []string{"oldest", "kept", "newer"} {
 		store(t, s, mine, key, make([]byte, 10))
 		age(t, dir, "", time.Duration(1+i)*time.Minute)
@@ -39,7 +40,7 @@ func TestTrim(t *testing.T) {
 	t.Log("# what is being written stays, and is counted by what was announced")
 	p := openTestPart(t, s, mine, "part", 50)
 	writeAll(t, p, make([]byte, 20))
-	require.ErrorIs(t, s.Trim(mine, 49, -1, "kept"), ErrPartBusy)
+	require.ErrorIs(t, s.Trim(mine, 49, -1, "kept"), stream.ErrPartBusy)
 	requireMissing(t, s, mine, "newer")
 	require.NoError(t, s.Trim(mine, 0, 0, "kept", "part"))
 	require.NoError(t, p.Close())
@@ -49,9 +50,9 @@ func TestTrim(t *testing.T) {
 
 func TestRemoveLeavesWhatAnotherProcessWrites(t *testing.T) {
 	dir := t.TempDir()
-	p := openTestPart(t, DirStore(dir), mine, "k", 10)
+	p := openTestPart(t, New(dir), mine, "k", 10)
 	writeAll(t, p, make([]byte, 5))
-	require.ErrorIs(t, DirStore(dir).Remove(mine, "k"), ErrPartBusy)
+	require.ErrorIs(t, New(dir).Remove(mine, "k"), stream.ErrPartBusy)
 	writeAll(t, p, make([]byte, 5))
 	require.NoError(t, p.Commit(sha256.Sum256(make([]byte, 10))))
 }
@@ -61,8 +62,8 @@ type storeScript struct {
 	t     *testing.T
 	rnd   *rand.Rand
 	dir   string
-	store *Dir
-	open  []*dirPart
+	store *Store
+	open  []*part
 }
 
 const (
@@ -83,7 +84,7 @@ func (s *storeScript) restart() {
 		_ = p.file.Close()
 	}
 	s.open = nil
-	s.store = DirStore(s.dir)
+	s.store = New(s.dir)
 	s.store.MaxBytes, s.store.MaxIdentityBytes, s.store.MaxIdentityFiles = scriptBytes, scriptIdentityBytes, scriptFiles
 }
 
@@ -99,7 +100,7 @@ func (s *storeScript) step() {
 		return // of anybody
 	case 2:
 		if err := s.store.Remove(identity, key); err != nil {
-			require.ErrorIs(s.t, err, ErrPartBusy)
+			require.ErrorIs(s.t, err, stream.ErrPartBusy)
 		}
 	case 3:
 		if c, err := s.store.Lookup(identity, key); err == nil {
@@ -120,15 +121,15 @@ func (s *storeScript) transfer(identity, key string) {
 	if s.rnd.IntN(4) == 0 {
 		size = -1
 	}
-	part, err := s.store.Open(identity, key, size)
+	opened, err := s.store.Open(identity, key, size)
 	if err != nil {
-		require.True(s.t, isOneOf(err, ErrPartBusy, ErrStoreFull), err)
+		require.True(s.t, isOneOf(err, stream.ErrPartBusy, stream.ErrStoreFull), err)
 		return
 	}
-	p := part.(*dirPart)
+	p := opened.(*part)
 	rest := data[p.Offset():]
 	if n, err := p.Write(rest[:s.rnd.IntN(len(rest)+1)]); err != nil {
-		require.ErrorIs(s.t, err, ErrStoreFull)
+		require.ErrorIs(s.t, err, stream.ErrStoreFull)
 		require.Zero(s.t, n)
 	}
 	switch s.rnd.IntN(4) {
@@ -141,7 +142,7 @@ func (s *storeScript) transfer(identity, key string) {
 	}
 }
 
-func (s *storeScript) commit(p *dirPart, identity, key string) {
+func (s *storeScript) commit(p *part, identity, key string) {
 	data := s.content(key)
 	_, err := p.Write(data[p.Offset():])
 	if err == nil {
@@ -149,7 +150,7 @@ func (s *storeScript) commit(p *dirPart, identity, key string) {
 	}
 	require.NoError(s.t, p.Close())
 	if err != nil {
-		require.True(s.t, isOneOf(err, ErrStoreFull, ErrDigest), err)
+		require.True(s.t, isOneOf(err, stream.ErrStoreFull, stream.ErrDigest), err)
 		return
 	}
 	require.Equal(s.t, data, load(s.t, s.store, identity, key))

@@ -1,12 +1,14 @@
 //go:build !windows
 
-package stream
+package disk
 
 import (
 	"errors"
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/quivernet/quiver/stream"
 )
 
 // renamesOpenFiles says that a file may be renamed and removed while it is open.
@@ -18,7 +20,7 @@ const ownFile = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 // openOwn opens a file of ours for reading.
 func openOwn(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|ownFile, 0) }
 
-// openLocked opens the file at path for this process alone, or fails with ErrPartBusy; with os.O_CREATE it makes a
+// openLocked opens the file at path for this process alone, or fails with stream.ErrPartBusy; with os.O_CREATE it makes a
 // missing one. The lock ends with the file, and so with the process.
 func openLocked(path string, create int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
@@ -31,7 +33,7 @@ func openLocked(path string, create int) (*os.File, error) {
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	switch {
 	case errors.Is(err, syscall.EWOULDBLOCK):
-		err = ErrPartBusy
+		err = stream.ErrPartBusy
 	case err != nil:
 		err = &fs.PathError{Op: "lock", Path: path, Err: err}
 	default:
@@ -52,7 +54,7 @@ func requireSame(f *os.File, path string) error {
 	}
 	named, err := os.Lstat(path)
 	if err != nil || !os.SameFile(locked, named) {
-		return ErrPartBusy
+		return stream.ErrPartBusy
 	}
 	return requireRegular(locked, path)
 }

@@ -1,0 +1,11 @@
+package disk
+
+import (
+	"testing"
+
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+func TestMain(m *testing.M) {
+	testkit.Main(m)
+}

@@ -1,0 +1,113 @@
+package stream
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+)
+
+// memoryStore is a Store that lasts as long as its test. What disks do is tested in package disk.
+type memoryStore struct {
+	mu    sync.Mutex
+	files map[storeKey]*memoryFile
+}
+
+// memoryFile is a part, open or not, or a content.
+type memoryFile struct {
+	data     []byte
+	open     bool
+	complete bool
+}
+
+func newMemoryStore() *memoryStore { return &memoryStore{files: make(map[storeKey]*memoryFile)} }
+
+func (s *memoryStore) Open(identity, key string, size int64) (Part, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := storeKey{identity, key}
+	f := s.files[k]
+	switch {
+	case f != nil && f.open:
+		return nil, ErrPartBusy
+	case f == nil, f.complete, size >= 0 && int64(len(f.data)) > size:
+		f = &memoryFile{}
+	}
+	f.open = true
+	s.files[k] = f
+	return &memoryPart{store: s, key: k, file: f}, nil
+}
+
+func (s *memoryStore) Lookup(identity, key string) (Content, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.files[storeKey{identity, key}]
+	if f == nil || !f.complete {
+		return nil, fs.ErrNotExist
+	}
+	return &memoryContent{bytes.NewReader(f.data)}, nil
+}
+
+func (s *memoryStore) Remove(identity, key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.files, storeKey{identity, key})
+	return nil
+}
+
+type memoryContent struct{ *bytes.Reader }
+
+func (c *memoryContent) Close() error { return nil }
+func (c *memoryContent) Digest() [sha256.Size]byte {
+	data := make([]byte, c.Size())
+	_, _ = c.ReadAt(data, 0)
+	return sha256.Sum256(data)
+}
+
+type memoryPart struct {
+	store *memoryStore
+	key   storeKey
+	file  *memoryFile
+	ended bool
+}
+
+func (p *memoryPart) Offset() int64          { return int64(len(p.file.data)) }
+func (p *memoryPart) Sum() [sha256.Size]byte { return sha256.Sum256(p.file.data) }
+
+func (p *memoryPart) Write(b []byte) (int, error) {
+	p.file.data = append(p.file.data, b...)
+	return len(b), nil
+}
+
+func (p *memoryPart) ReadAt(b []byte, off int64) (int, error) {
+	return bytes.NewReader(p.file.data).ReadAt(b, off)
+}
+
+func (p *memoryPart) Commit(digest [sha256.Size]byte) error {
+	if sum := p.Sum(); sum != digest {
+		return errors.Join(fmt.Errorf("%w: %x, not %x", ErrDigest, sum, digest), p.Delete())
+	}
+	return p.end(func() { p.file.complete = true })
+}
+
+func (p *memoryPart) Close() error {
+	if p.ended {
+		return nil
+	}
+	return p.end(func() {})
+}
+
+func (p *memoryPart) Delete() error { return p.end(func() { delete(p.store.files, p.key) }) }
+
+func (p *memoryPart) end(how func()) error {
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
+	if p.ended {
+		return fs.ErrClosed
+	}
+	p.ended, p.file.open = true, false
+	how()
+	return nil
+}
