@@ -116,41 +116,17 @@ func (in *incoming) resumePart(part Part) (body, error) {
 			_ = part.Close()
 		}
 	}()
-	stored := part.Offset()
-	offset, index, err := in.scan(part, stored)
+	offset, index, err := in.scan(part, part.Offset())
+	digest := hasher{sha256.New()}
 	if err == nil {
 		in.answer(offset, index, false)
-		err = in.replay(part, offset, nil)
+		err = in.replay(part, offset, digest)
 	}
 	replayed = true
 	if err != nil {
 		return nil, errors.Join(err, part.Close())
 	}
-	return &resumed{Part: part, skip: stored - offset}, nil
-}
-
-// resumed is a stored part that goes on. Skip is how many bytes, of an element that was cut, are stored already.
-type resumed struct {
-	Part
-	skip int64
-}
-
-func (r *resumed) Write(p []byte) (int, error) {
-	n := min(int64(len(p)), r.skip)
-	r.skip -= n
-	written, err := r.Part.Write(p[n:])
-	return int(n) + written, err
-}
-
-func (r *resumed) Close() error  { return ignoreEnded(r.Part.Close()) }
-func (r *resumed) Delete() error { return ignoreEnded(r.Part.Delete()) }
-
-// ignoreEnded drops the error of a part that Commit has ended.
-func ignoreEnded(err error) error {
-	if errors.Is(err, fs.ErrClosed) {
-		return nil
-	}
-	return err
+	return &keeper{digest, part, offset}, nil
 }
 
 // replayContent delivers complete content from the store. Content that has changed there is removed.
@@ -181,13 +157,10 @@ func (in *incoming) replayContent(content Content, remove func() error) (err err
 	return nil
 }
 
-// replay delivers the first size bytes of r as the application consumes them. What goes through it is also written to
-// copy, which may be nil.
-func (in *incoming) replay(r io.ReaderAt, size int64, copy io.Writer) error {
+// replay delivers the first size bytes of r as the application consumes them, and hashes them.
+func (in *incoming) replay(r io.ReaderAt, size int64, digest hasher) error {
 	return in.walk(r, size, func(p piece, raw []byte) error {
-		if copy != nil {
-			copy.Write(raw)
-		}
+		digest.Write(raw)
 		in.decoded += p.count
 		return in.deliver(p)
 	})

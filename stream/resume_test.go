@@ -193,3 +193,50 @@ func testStoreThatFails(t *testing.T, via Backend) {
 		require.NoError(n, (<-got).err)
 	})
 }
+
+// A part may end in the middle of an element, which comes again whole.
+func TestCutElementIsComparedWithWhatIsStored(t *testing.T) {
+	for name, damage := range map[string]byte{"same": 0, "damaged": 1} {
+		t.Run(name, func(t *testing.T) {
+			store := newMemoryStore()
+			inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
+				got := make(chan error, 1)
+				items.Handle(n.client.streams, func(in *IncomingArray[item]) {
+					go func() {
+						_, err := in.Collect(n.ctx)
+						got <- err
+					}()
+				})
+				sent := testItems(100)
+				n.storePrefix(store, sent, 500, damage)
+				transfer, err := items.Start(n.server.peer, sent, Key("k"))
+				require.NoError(n, err)
+				err = errors.Join(transfer.Wait(n.ctx), <-got)
+				if damage == 0 {
+					require.NoError(n, err)
+					require.Positive(n, transfer.Progress().Resumed)
+					return
+				}
+				require.ErrorIs(n, err, ErrDigest)
+				require.ErrorContains(n, err, "another element")
+				time.Sleep(time.Second)
+				require.Empty(n, store.files, "it is deleted")
+			})
+		})
+	}
+}
+
+// storePrefix stores the first bytes of an array's encoding, the last one with damage.
+func (n *network) storePrefix(store Store, all []item, size int, damage byte) {
+	c := fullBlock(partBytes)
+	defer c.Free()
+	source := &arraySource[item]{array: items, items: all}
+	require.ErrorIs(n, source.fill(c, -1), io.EOF)
+	prefix := bytes.Clone(c.payload()[:size])
+	prefix[size-1] ^= damage
+	part, err := store.Open("", "k", -1)
+	require.NoError(n, err)
+	_, err = part.Write(prefix)
+	require.NoError(n, err)
+	require.NoError(n, part.Close())
+}

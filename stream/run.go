@@ -1,11 +1,13 @@
 package stream
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 )
 
 // body is where content goes beside the application: it is hashed, and stored if it has a key.
@@ -69,7 +71,7 @@ func (in *incoming) transfer(b body) error {
 			break
 		}
 		if _, err := b.Write(c.payload()); err != nil {
-			return storeError(err)
+			return bodyError(err)
 		}
 		if in.isLast(c) {
 			last = c
@@ -105,10 +107,7 @@ func (in *incoming) conclude(b body, last *block) error {
 		return fmt.Errorf("%w: %d bytes arrived, the sender hashed %d", ErrDigest, last.end(), tail.size)
 	}
 	if err := b.Commit(tail.digest); err != nil {
-		if errors.Is(err, ErrDigest) {
-			return err
-		}
-		return storeError(err)
+		return bodyError(err)
 	}
 	if last != nil {
 		if err := in.pass(last); err != nil {
@@ -161,6 +160,14 @@ func (in *incoming) passElements(c *block) error {
 	return nil
 }
 
+// bodyError is what content that is wrong, or a store that fails, ends a transfer with.
+func bodyError(err error) error {
+	if errors.Is(err, ErrDigest) {
+		return err
+	}
+	return storeError(err)
+}
+
 // storeError is what this end sees of its store's failure; the peer does not see paths.
 func storeError(err error) error {
 	return &concealed{public: "the receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
@@ -179,3 +186,50 @@ func (h hasher) Commit(digest [sha256.Size]byte) error {
 
 func (h hasher) Close() error  { return nil }
 func (h hasher) Delete() error { return nil }
+
+// keeper is the body of what is stored, as far as that goes beyond what was there.
+type keeper struct {
+	hasher
+	part   Part
+	offset int64 // of the content; up to what is stored, an element that was cut comes again
+}
+
+func (k *keeper) Write(p []byte) (int, error) {
+	k.hasher.Write(p)
+	again := min(int64(len(p)), k.part.Offset()-k.offset)
+	if err := k.compare(p[:again]); err != nil {
+		return 0, err
+	}
+	k.offset += int64(len(p))
+	return k.part.Write(p[again:])
+}
+
+// compare fails unless p is what is stored.
+func (k *keeper) compare(p []byte) error {
+	stored := make([]byte, len(p))
+	if err := readAt(k.part, stored, k.offset); err != nil {
+		return err
+	}
+	if !bytes.Equal(p, stored) {
+		return fmt.Errorf("%w: what is stored at byte %d is another element", ErrDigest, k.offset)
+	}
+	return nil
+}
+
+func (k *keeper) Commit(digest [sha256.Size]byte) error {
+	if err := k.hasher.Commit(digest); err != nil {
+		return err
+	}
+	return k.part.Commit(digest)
+}
+
+func (k *keeper) Close() error  { return ignoreEnded(k.part.Close()) }
+func (k *keeper) Delete() error { return ignoreEnded(k.part.Delete()) }
+
+// ignoreEnded drops the error of a part that Commit has ended.
+func ignoreEnded(err error) error {
+	if errors.Is(err, fs.ErrClosed) {
+		return nil
+	}
+	return err
+}

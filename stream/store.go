@@ -23,8 +23,8 @@ var (
 // All methods of a Store, its parts and contents may wait for a disk: none is called on a world's goroutine. A Store
 // is safe for concurrent use; one Part or Content is used by one goroutine at a time.
 type Store interface {
-	// Open begins or resumes a part. Size is the size of the whole content, -1 when unknown. A stored prefix is read
-	// and hashed before Open returns; one that does not fit size is dropped. Errors: ErrPartBusy, ErrStoreFull.
+	// Open begins or resumes a part. Size is the size of the whole content, -1 when unknown; a stored prefix that does
+	// not fit it is dropped. Errors: ErrPartBusy, ErrStoreFull.
 	Open(identity, key string, size int64) (Part, error)
 	// Lookup opens the complete content, or fails with an error that Is fs.ErrNotExist.
 	Lookup(identity, key string) (Content, error)
@@ -37,15 +37,13 @@ type Store interface {
 type Part interface {
 	// Offset is how many bytes are stored; the next Write continues there.
 	Offset() int64
-	// Write appends, and hashes what it appends. When it fails, Offset says how much is stored all the same.
+	// Write appends. When it fails, Offset says how much is stored all the same.
 	Write(p []byte) (int, error)
 	// ReadAt reads what is stored, below Offset.
 	io.ReaderAt
-	// Sum is the SHA-256 of the first Offset bytes.
-	Sum() [sha256.Size]byte
 
-	// Commit makes the part the complete content, durably and in one step, when its SHA-256 is digest. Otherwise it
-	// deletes the part and returns an error that Is ErrDigest. The content is not visible before.
+	// Commit makes the part the complete content, durably and in one step, and keeps its digest, which is verified. The
+	// content is not visible before.
 	Commit(digest [sha256.Size]byte) error
 	// Close keeps what is stored so that a later Open resumes it.
 	Close() error
@@ -53,7 +51,7 @@ type Part interface {
 	Delete() error
 }
 
-// Content is complete and was verified when it was stored.
+// Content is complete and was verified before it was stored.
 type Content interface {
 	io.ReadSeekCloser
 	io.ReaderAt

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,7 +22,6 @@ type part struct {
 	reserved int64 // bytes that the limits count for this part; guarded by dir.mu
 
 	offset atomic.Int64
-	hash   hash.Hash
 	ended  bool // committed, closed or deleted
 	closed bool
 }
@@ -35,7 +33,7 @@ func (d *Store) openPart(path string, size int64) (*part, error) {
 	if err := d.claim(path); err != nil {
 		return nil, err
 	}
-	p := &part{dir: d, path: path, size: size, hash: sha256.New()}
+	p := &part{dir: d, path: path, size: size}
 	err := p.load()
 	if err == nil {
 		err = d.reserve(p, max(p.offset.Load(), size))
@@ -76,7 +74,7 @@ func (d *Store) unclaim(path string) {
 	delete(d.open, path)
 }
 
-// load opens the file and hashes what is there already.
+// load opens the file and sees how much is there already.
 func (p *part) load() error {
 	if err := p.create(); err != nil {
 		return err
@@ -93,7 +91,7 @@ func (p *part) load() error {
 		}
 	}
 	p.offset.Store(stored)
-	return hashFile(p.hash, p.file, stored)
+	return nil
 }
 
 // createTries is how often a part's file is made in a folder that may vanish meanwhile.
@@ -141,7 +139,6 @@ func (p *part) Write(b []byte) (int, error) {
 		return 0, fmt.Errorf("disk: writing a part: %w", err)
 	}
 	n, err := p.file.WriteAt(b, offset)
-	p.hash.Write(b[:n])
 	p.offset.Store(offset + int64(n))
 	if err != nil {
 		return n, fmt.Errorf("disk: writing a part: %w", err)
@@ -151,18 +148,9 @@ func (p *part) Write(b []byte) (int, error) {
 
 func (p *part) ReadAt(b []byte, off int64) (int, error) { return p.file.ReadAt(b, off) }
 
-func (p *part) Sum() (sum [sha256.Size]byte) {
-	p.hash.Sum(sum[:0])
-	return sum
-}
-
 func (p *part) Commit(digest [sha256.Size]byte) error {
 	if p.ended {
 		return fmt.Errorf("disk: committing a part: %w", fs.ErrClosed)
-	}
-	if sum := p.Sum(); sum != digest {
-		err := fmt.Errorf("%w: %d bytes hash to %x, not %x", stream.ErrDigest, p.Offset(), sum, digest)
-		return errors.Join(err, p.Delete())
 	}
 	p.ended = true
 	defer p.dir.unclaim(p.path)

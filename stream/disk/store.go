@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,7 +24,7 @@ const (
 // Store is a stream.Store in a folder of its own. Each identity has a folder in it, and each content a file there, both named by
 // hashes, so that no identity and no key can reach outside. Parts are written under names of their own; a complete
 // content appears by rename, after it was flushed to the disk. What was written survives a killed process; after a power
-// failure, a prefix that the disk lost fails the SHA-256 at the end and is deleted. Links, pipes and devices that
+// failure, a prefix that the disk lost fails the digest at the end and is deleted. Links, pipes and devices that
 // somebody puts into the folder are neither followed nor opened.
 //
 // Set the limits before the first use. Several processes may share a folder: a part is locked while it is open.
@@ -228,12 +227,3 @@ func requireRegular(info fs.FileInfo, path string) error {
 
 func (c *content) Size() int64               { return c.size }
 func (c *content) Digest() [sha256.Size]byte { return c.digest }
-
-// hashFile adds the first n bytes of f to h.
-func hashFile(h io.Writer, f io.ReaderAt, n int64) error {
-	copied, err := io.CopyBuffer(h, io.NewSectionReader(f, 0, n), make([]byte, 256<<10))
-	if err == nil && copied != n {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
-}
