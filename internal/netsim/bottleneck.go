@@ -26,14 +26,23 @@ type rateChange struct {
 }
 
 func newBottleneck(c Config) *bottleneck {
-	b := &bottleneck{rates: []rateChange{{rate: c.Rate}}, queue: c.queue()}
+	b := new(bottleneck)
+	b.reset(c)
+	return b
+}
+
+// reset makes the bottleneck what c says for packets that come from now on.
+func (b *bottleneck) reset(c Config) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rates, b.queue = []rateChange{{rate: c.Rate}}, c.queue()
+	b.codel, b.police = nil, nil
 	if c.CoDel {
 		b.codel = new(codel)
 	}
 	if c.Police > 0 {
 		b.police = &bucket{rate: c.Police, size: float64(c.Bucket), tokens: float64(c.Bucket)}
 	}
-	return b
 }
 
 // setRate changes the rate at a time. Packets that were offered before the call leave as they would have.

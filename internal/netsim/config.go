@@ -29,6 +29,8 @@ type Config struct {
 	// Loss is the probability that a packet is lost, each for itself. Burst adds losses in a row.
 	Loss  float64
 	Burst Burst
+	// LossMin and LossMax bound in bytes the packets that Loss loses. 0 = no bound.
+	LossMin, LossMax int
 	// Lose, when not nil, is asked for each packet that reached the lossy part: n counts the packets given to the
 	// link from 0. True loses it.
 	Lose func(n uint64, packet []byte) bool
@@ -55,6 +57,8 @@ type Config struct {
 	// ReorderDelay 0 = max(Delay/4, 1 ms).
 	Reorder      float64
 	ReorderDelay time.Duration
+	// Alternate holds back every other packet by so much, so that packets overtake each other.
+	Alternate time.Duration
 
 	// MTU is the largest packet in bytes, overhead not included, that the path carries; larger ones vanish without a
 	// word, as behind a black hole. 0 = no limit.
@@ -91,8 +95,8 @@ func (c Config) Validate() error {
 			return fmt.Errorf("netsim: %s is %v, not a probability from 0 to 1", p.name, p.value)
 		}
 	}
-	if c.Delay < 0 || c.Jitter < 0 || c.ReorderDelay < 0 || c.Clump < 0 {
-		return fmt.Errorf("netsim: negative time: Delay %v, Jitter %v, ReorderDelay %v, Clump %v", c.Delay, c.Jitter, c.ReorderDelay, c.Clump)
+	if min(c.Delay, c.Jitter, c.ReorderDelay, c.Alternate, c.Clump) < 0 {
+		return fmt.Errorf("netsim: negative time: Delay %v, Jitter %v, ReorderDelay %v, Alternate %v, Clump %v", c.Delay, c.Jitter, c.ReorderDelay, c.Alternate, c.Clump)
 	}
 	if c.Rate < 0 || c.Rate > maxRate {
 		return fmt.Errorf("netsim: Rate is %d bit/s, not from 0 to %.0f", c.Rate, maxRate)
@@ -117,6 +121,11 @@ func (c Config) mustValidate() {
 	if err := c.Validate(); err != nil {
 		panic(err)
 	}
+}
+
+// losable reports whether Loss may lose a packet of a size in bytes.
+func (c Config) losable(size int) bool {
+	return size >= c.LossMin && (c.LossMax == 0 || size <= c.LossMax)
 }
 
 func (c Config) queue() int {

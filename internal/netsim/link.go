@@ -119,6 +119,15 @@ func (l *Link) SetRate(at time.Time, rate int64) {
 	l.bottleneck.setRate(at, rate)
 }
 
+// SetConfig changes the path for packets sent from now on; those under way, and those in front of the bottleneck, keep their
+// fate. Seed is not looked at. It panics when the Config is not valid.
+func (l *Link) SetConfig(cfg Config) {
+	cfg.mustValidate()
+	l.cfg = cfg
+	l.mtu = []mtuChange{{mtu: cfg.MTU}}
+	l.bottleneck.reset(cfg)
+}
+
 // ShareBottleneck puts the link behind the bottleneck of another, before either carries a packet.
 func (l *Link) ShareBottleneck(with *Link) { l.bottleneck = with.bottleneck }
 
@@ -170,7 +179,7 @@ func (l *Link) survive(depart time.Time, packet []byte, r roll) Fate {
 		return LostDark
 	case burst:
 		return LostBurst
-	case r.loss < l.cfg.Loss, l.cfg.Lose != nil && l.cfg.Lose(l.count, packet):
+	case r.loss < l.cfg.Loss && l.cfg.losable(len(packet)), l.cfg.Lose != nil && l.cfg.Lose(l.count, packet):
 		return Lost
 	}
 	return Carried
@@ -188,8 +197,8 @@ func (l *Link) isDark(t time.Time) bool {
 // fly sends a packet, and perhaps its copy, on its way.
 func (l *Link) fly(depart time.Time, packet []byte, r roll) {
 	at := l.clumped(l.inOrder(depart.Add(l.cfg.Delay + r.jitterOf(0, l.cfg.Jitter))))
-	if r.reorder < l.cfg.Reorder {
-		at = at.Add(l.cfg.reorderDelay())
+	if held := l.heldBack(r); held > 0 {
+		at = at.Add(held)
 		l.stats.Reordered++
 	} else {
 		l.newest = at
@@ -200,6 +209,17 @@ func (l *Link) fly(depart time.Time, packet []byte, r roll) {
 		copied := append([]byte(nil), packet...)
 		l.push(l.clumped(l.inOrder(depart.Add(l.cfg.Delay+r.jitterOf(1, l.cfg.Jitter)))), copied)
 	}
+}
+
+// heldBack returns by how much later than its turn a packet comes.
+func (l *Link) heldBack(r roll) (held time.Duration) {
+	if r.reorder < l.cfg.Reorder {
+		held = l.cfg.reorderDelay()
+	}
+	if l.count%2 == 0 {
+		held += l.cfg.Alternate
+	}
+	return held
 }
 
 // inOrder keeps jitter from reordering.

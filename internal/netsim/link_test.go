@@ -447,3 +447,48 @@ func TestClumps(t *testing.T) {
 		require.Equal(t, []byte{byte(i)}, packet)
 	}
 }
+
+func TestAlternatePacketsOvertake(t *testing.T) {
+	l := NewLink(Config{Delay: 10 * time.Millisecond, Alternate: 5 * time.Millisecond})
+	for i := range 4 {
+		l.Send(Epoch.Add(time.Duration(i)*time.Millisecond), []byte{byte(i)})
+	}
+	require.Equal(t, []byte{0, 2, 1, 3}, drained(l))
+}
+
+func TestLossOfSomeSizes(t *testing.T) {
+	l := NewLink(Config{Loss: 1, LossMin: 2, LossMax: 3})
+	for size := 1; size <= 4; size++ {
+		want := Carried
+		if size == 2 || size == 3 {
+			want = Lost
+		}
+		require.Equal(t, want, l.Send(Epoch, make([]byte, size)), "%d bytes", size)
+	}
+}
+
+func TestSetConfig(t *testing.T) {
+	l := NewLink(Config{Delay: time.Second})
+	l.Send(Epoch, []byte{0})
+	l.SetConfig(Config{Delay: 2 * time.Second, Rate: 8000, Overhead: -1})
+	l.Send(Epoch, make([]byte, 1000))
+	at, ok := l.NextTimeout()
+	require.True(t, ok)
+	require.Equal(t, Epoch.Add(time.Second), at, "what is under way keeps its fate")
+	_, ok = l.Deliver(at)
+	require.True(t, ok)
+	at, _ = l.NextTimeout()
+	require.Equal(t, Epoch.Add(3*time.Second), at)
+	l.SetConfig(Config{})
+	l.Send(Epoch.Add(4*time.Second), []byte{7})
+	require.Len(t, drained(l), 2)
+}
+
+// drained returns the first bytes of all that is under way, in the order of arrival.
+func drained(l *Link) (first []byte) {
+	for at, ok := l.NextTimeout(); ok; at, ok = l.NextTimeout() {
+		packet, _ := l.Deliver(at)
+		first = append(first, packet[0])
+	}
+	return first
+}

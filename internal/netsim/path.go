@@ -75,6 +75,13 @@ func (p *Path) SetRate(d time.Duration, rate int64) {
 	p.link.SetRate(time.Now().Add(d), rate)
 }
 
+// SetConfig changes the path for packets sent from now on. It panics when the Config is not valid.
+func (p *Path) SetConfig(cfg Config) {
+	p.to.mu.Lock()
+	defer p.to.mu.Unlock()
+	p.link.SetConfig(cfg)
+}
+
 // Stats returns a copy of the counters.
 func (p *Path) Stats() Stats {
 	p.to.mu.Lock()

@@ -1,0 +1,181 @@
+package netsim
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+)
+
+// Emulated is a socket of the kernel behind two links in real time: what is written waits in one, and what is read in the other.
+// All methods may be called concurrently.
+type Emulated struct {
+	net.PacketConn
+
+	out struct {
+		sync.Mutex
+		link  *Link
+		timer *time.Timer // sends what has arrived at the end of the link
+	}
+
+	reading sync.Mutex // one reader at a time; guards buffer
+	buffer  []byte
+	in      struct {
+		sync.Mutex
+		link     *Link
+		deadline time.Time // of the caller
+	}
+}
+
+// addrBytes stand before each packet in a link: where it goes, or where it comes from.
+const addrBytes = 20
+
+// Emulate puts two links before a socket, which belongs to the Emulated from then on. It panics when a Config is not valid.
+func Emulate(socket net.PacketConn, out, in Config) *Emulated {
+	e := &Emulated{PacketConn: socket, buffer: make([]byte, addrBytes+maxDatagram)}
+	e.out.link, e.in.link = newLink(addressed(out), 1), newLink(addressed(in), 2)
+	e.out.timer = time.AfterFunc(time.Hour, e.flush)
+	e.out.timer.Stop()
+	return e
+}
+
+// addressed takes the addresses out of the sizes.
+func addressed(c Config) Config {
+	c.Overhead = c.overhead() - addrBytes
+	if c.Overhead == 0 {
+		c.Overhead = -1
+	}
+	for _, size := range []*int{&c.MTU, &c.LossMin, &c.LossMax} {
+		if *size > 0 {
+			*size += addrBytes
+		}
+	}
+	return c
+}
+
+// Set changes both links for packets that come from now on. It panics when a Config is not valid.
+func (e *Emulated) Set(out, in Config) {
+	e.out.Lock()
+	e.out.link.SetConfig(addressed(out))
+	e.out.Unlock()
+	e.in.Lock()
+	e.in.link.SetConfig(addressed(in))
+	e.in.Unlock()
+}
+
+// WriteTo gives a copy of p to the link. An error of the socket, later, counts as loss.
+func (e *Emulated) WriteTo(p []byte, addr net.Addr) (int, error) {
+	to, err := netip.ParseAddrPort(addr.String())
+	if err != nil {
+		return 0, err
+	}
+	e.out.Lock()
+	e.out.link.Send(time.Now(), append(appendAddr(make([]byte, 0, addrBytes+len(p)), to), p...))
+	e.out.Unlock()
+	e.flush()
+	return len(p), nil
+}
+
+// flush sends what has come through the link, and sets the timer for what comes next.
+func (e *Emulated) flush() {
+	e.out.Lock()
+	defer e.out.Unlock()
+	now := time.Now()
+	for {
+		packet, ok := e.out.link.Deliver(now)
+		if !ok {
+			break
+		}
+		from, data := cutAddr(packet)
+		_, _ = e.PacketConn.WriteTo(data, from)
+	}
+	if at, ok := e.out.link.NextTimeout(); ok {
+		e.out.timer.Reset(time.Until(at))
+	}
+}
+
+// ReadFrom waits for the next packet that comes through the link.
+func (e *Emulated) ReadFrom(p []byte) (n int, from net.Addr, err error) {
+	e.reading.Lock()
+	defer e.reading.Unlock()
+	for {
+		if n, from := e.arrived(p); from != nil {
+			return n, from, nil
+		}
+		n, from, err := e.PacketConn.ReadFrom(e.buffer[addrBytes:])
+		switch {
+		case err == nil:
+			e.arrive(n, from)
+		case !errors.Is(err, os.ErrDeadlineExceeded) || e.expired():
+			return 0, nil, err
+		}
+	}
+}
+
+// arrived copies the next packet that has come through the link, or lets the socket read until one has.
+func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
+	e.in.Lock()
+	defer e.in.Unlock()
+	if packet, ok := e.in.link.Deliver(time.Now()); ok {
+		addr, data := cutAddr(packet)
+		return copy(p, data), addr
+	}
+	wake := e.in.deadline
+	if at, ok := e.in.link.NextTimeout(); ok && (wake.IsZero() || at.Before(wake)) {
+		wake = at
+	}
+	_ = e.PacketConn.SetReadDeadline(wake) // under the lock, so that it replaces none that the caller sets meanwhile
+	return 0, nil
+}
+
+// arrive gives the link the n bytes that were read into the buffer.
+func (e *Emulated) arrive(n int, from net.Addr) {
+	addr, err := netip.ParseAddrPort(from.String())
+	if err != nil {
+		return
+	}
+	e.in.Lock()
+	defer e.in.Unlock()
+	packet := appendAddr(make([]byte, 0, addrBytes+n), addr)
+	e.in.link.Send(time.Now(), append(packet, e.buffer[addrBytes:addrBytes+n]...))
+}
+
+// expired reports whether the caller's deadline has passed.
+func (e *Emulated) expired() bool {
+	e.in.Lock()
+	defer e.in.Unlock()
+	return !e.in.deadline.IsZero() && !time.Now().Before(e.in.deadline)
+}
+
+// SetReadDeadline also wakes a reader that waits.
+func (e *Emulated) SetReadDeadline(t time.Time) error {
+	e.in.Lock()
+	defer e.in.Unlock()
+	e.in.deadline = t
+	return e.PacketConn.SetReadDeadline(t)
+}
+
+// SetDeadline implements net.PacketConn.
+func (e *Emulated) SetDeadline(t time.Time) error {
+	_ = e.SetWriteDeadline(t)
+	return e.SetReadDeadline(t)
+}
+
+// Close drops what is under way, but for what leaves at once.
+func (e *Emulated) Close() error {
+	e.out.timer.Stop()
+	return e.PacketConn.Close()
+}
+
+func appendAddr(b []byte, addr netip.AddrPort) []byte {
+	ip := addr.Addr().As16()
+	return append(append(b, ip[:]...), byte(addr.Port()>>8), byte(addr.Port()), 0, 0)
+}
+
+func cutAddr(packet []byte) (*net.UDPAddr, []byte) {
+	ip := netip.AddrFrom16([16]byte(packet)).Unmap()
+	port := uint16(packet[16])<<8 | uint16(packet[17])
+	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, port)), packet[addrBytes:]
+}
