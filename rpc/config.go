@@ -108,6 +108,10 @@ type Config struct {
 	// for a second and three probe timeouts: [Conn.Sealed] tells. Rate and WorldRate hold for both.
 	Sealed bool
 
+	// Emulation puts a bad network before the sockets of [Listen] and [Dial], for both carriers; [World.SetEmulation] changes it at
+	// any time. nil = none, at no cost; with one packets leave one by one. For development. UE: PktLag, PktLoss and their like.
+	Emulation *Emulation
+
 	// Timers of QUIC.
 	IdleTimeout time.Duration // default 30 s
 	KeepAlive   time.Duration // default 10 s; negative = none
@@ -177,6 +181,11 @@ func (c *Config) validate() error {
 	} {
 		if limit.value < 0 {
 			return fmt.Errorf("rpc: Config.%s is %d, must not be negative", limit.name, limit.value)
+		}
+	}
+	if c.Emulation != nil {
+		if _, _, err := c.Emulation.links(); err != nil {
+			return err
 		}
 	}
 	if len(c.Token) > control.MaxToken {

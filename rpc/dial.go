@@ -46,10 +46,11 @@ func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string
 		free()
 		return nil, errors.New("a TLS config is needed; see PinnedTLS")
 	}
-	shared, sealed := world.share(socket)
+	shared, sealed, unshare := world.share(socket)
 	transport := &quic.Transport{Conn: shared, ConnectionIDLength: connectionIDBytes}
 	release := func() {
 		_ = transport.Close()
+		unshare()
 		free()
 	}
 	conn, err := transport.Dial(ctx, addr, tlsConfig(config, host), world.config.quic())

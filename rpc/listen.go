@@ -30,6 +30,7 @@ type Listener struct {
 	listener  *quic.Listener
 	socket    net.PacketConn // to close; nil when it is the caller's
 	shared    *sealed.Socket // nil without Config.Sealed
+	unshare   func()
 	accepting sync.WaitGroup
 	cancel    context.CancelFunc
 
@@ -66,7 +67,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	if config == nil {
 		return nil, errors.New("rpc: Listen needs a TLS config with a certificate; see DevelopmentCertificate")
 	}
-	conn, shared := world.share(socket)
+	conn, shared, unshare := world.share(socket)
 	transport := &quic.Transport{
 		Conn:                conn,
 		ConnectionIDLength:  connectionIDBytes,
@@ -76,10 +77,11 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	listener, err := transport.Listen(tlsConfig(config, ""), world.config.quic())
 	if err != nil {
 		_ = transport.Close()
+		unshare()
 		return nil, fmt.Errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &Listener{world: world, shared: shared, transport: transport, listener: listener, cancel: cancel, conns: make(map[*Conn]*quic.Conn)}
+	l := &Listener{world: world, shared: shared, unshare: unshare, transport: transport, listener: listener, cancel: cancel, conns: make(map[*Conn]*quic.Conn)}
 	l.accepting.Go(func() { l.accept(ctx) })
 	return l, nil
 }
@@ -125,6 +127,7 @@ func (l *Listener) shutdown() error {
 	}
 	time.Sleep(linger)
 	err = errors.Join(err, l.transport.Close())
+	l.unshare()
 	if l.socket != nil {
 		err = errors.Join(err, l.socket.Close())
 	}

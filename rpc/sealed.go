@@ -53,19 +53,21 @@ type sealedCarrier struct {
 	sealedOpening // belongs to the world's goroutine
 }
 
-// share prepares a socket for QUIC, and for sealed packets beside it when the config says so.
-func (w *World) share(socket net.PacketConn) (net.PacketConn, *sealed.Socket) {
+// share prepares a socket for QUIC, and for sealed packets beside it when the config says so. The caller calls free when it needs
+// neither any more.
+func (w *World) share(socket net.PacketConn) (conn net.PacketConn, shared *sealed.Socket, free func()) {
+	socket, free = w.emulate(socket)
 	if !w.config.Sealed {
-		return socket, nil
+		return socket, nil, free
 	}
-	shared := sealed.NewSocket(socket, sealed.SocketConfig{})
+	shared = sealed.NewSocket(socket, sealed.SocketConfig{})
 	if _, ok := socket.(*net.UDPConn); !ok {
-		return shared.QUIC(), shared // quic-go asks it for what it can
+		return shared.QUIC(), shared, free // quic-go asks it for what it can
 	}
 	if err := shared.AskBuffers(sealed.BufferBytes); err != nil {
 		w.log.Warn("the socket's buffers are small for sealed packets", "addr", socket.LocalAddr(), "error", err)
 	}
-	return shared.QUIC(), shared
+	return shared.QUIC(), shared, free
 }
 
 // newSealedCarrier returns nil when this side has none.

@@ -15,6 +15,7 @@ import (
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/netsim"
 )
 
 // World is one game's end of all its connections: the game thread. Handlers, checks, hooks and constructors run on the
@@ -85,6 +86,8 @@ type World struct {
 	failures   *door.Failures     // who guesses tokens
 	answered   *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
 	claims     *door.Claims[Conn] // of identities
+	emulation  *Emulation         // nil = none
+	emulated   []*netsim.Emulated // sockets
 	serial     uint64             // id of the newest connection
 	listeners  int
 	closed     *CloseError
@@ -110,6 +113,10 @@ func NewWorld(config Config) (*World, error) {
 		live:     make(map[*Conn]struct{}),
 		failed:   make(map[*method]warnGate),
 		rate:     budget.NewMeter(config.WorldRate),
+	}
+	if config.Emulation != nil {
+		emulation := *config.Emulation
+		w.emulation = &emulation
 	}
 	if w.level == nil {
 		w.level = new(slog.LevelVar)

@@ -1,0 +1,113 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/sealed"
+)
+
+// TestEmulation: each side's emulation delays what it sends, over both carriers, and is switched while running.
+func TestEmulation(t *testing.T) {
+	for _, name := range []string{"QUIC", "sealed"} {
+		t.Run(name, func(t *testing.T) {
+			config := Config{Sealed: name == "sealed", Emulation: &Emulation{PktLag: 40 * time.Millisecond}}
+			overSealedWith(t, netsim.Config{Delay: time.Millisecond}, config, config, func(n *sealedNet) {
+				if config.Sealed {
+					n.reach(n.near, sealed.Open)
+				}
+				a := n.mirror(0, n.spawn(0))
+				require.InDelta(t, 41*time.Millisecond, n.oneWay(a), float64(3*time.Millisecond))
+
+				require.NoError(t, n.clients[0].SetEmulation(Emulation{}))
+				require.NoError(t, n.server.SetEmulation(Emulation{PktIncomingLagMin: 10 * time.Millisecond, PktIncomingLagMax: 10 * time.Millisecond}))
+				require.InDelta(t, 11*time.Millisecond, n.oneWay(a), float64(3*time.Millisecond))
+
+				require.NoError(t, n.clients[0].SetEmulation(Emulation{PktLoss: 100}))
+				require.NoError(t, shout.Call(a, "away"))
+				n.tick(30)
+				require.NotContains(t, n.server.heard, "shout away")
+				require.NoError(t, n.clients[0].SetEmulation(Emulation{PktLoss: 30}))
+				n.tick(300)
+				require.Contains(t, n.server.heard, "shout away", "nothing that is reliable is lost")
+			})
+		})
+	}
+}
+
+// oneWay returns how long a call of the client takes, to the next millisecond.
+func (n *sealedNet) oneWay(a *Actor) time.Duration {
+	n.t.Helper()
+	n.tick(10)
+	before, began := len(n.server.heard), time.Now()
+	require.NoError(n.t, shout.Call(a, "now"))
+	n.clients[0].Tick(time.Now())
+	for range 1000 {
+		if len(n.server.heard) > before {
+			break
+		}
+		time.Sleep(time.Millisecond)
+		n.server.Tick(time.Now())
+	}
+	return time.Since(began)
+}
+
+// TestEmulationsEnd: a world forgets the sockets that it uses no more.
+func TestEmulationsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := Config{Emulation: &Emulation{PktLag: time.Millisecond}}
+		server, client := newTestWorld(t, config), newTestWorld(t, config)
+		serverTLS, clientTLS := credentials(t)
+		for range 3 {
+			near, far := netsim.Pipe(netsim.Config{}, netsim.Config{})
+			listener, err := ListenPacket(far, serverTLS, server.World)
+			require.NoError(t, err)
+			end, err := DialPacket(t.Context(), near, far.LocalAddr(), clientTLS, client.World)
+			require.NoError(t, err)
+			require.Len(t, server.emulated, 1)
+			require.Len(t, client.emulated, 1)
+			end.Close(0, "")
+			require.NoError(t, listener.Close())
+			require.NoError(t, end.Wait(context.Background()))
+			server.Tick(time.Now())
+			client.Tick(time.Now())
+			require.NoError(t, errors.Join(near.Close(), far.Close()))
+		}
+		require.Empty(t, server.emulated)
+		require.Empty(t, client.emulated)
+	})
+}
+
+func TestEmulationsThatMakeNoSense(t *testing.T) {
+	for _, row := range []struct {
+		e    Emulation
+		want string
+	}{
+		{Emulation{PktLoss: 101}, "Emulation.PktLoss is 101, not a percentage"},
+		{Emulation{PktIncomingLoss: -1}, "Emulation.PktIncomingLoss is -1"},
+		{Emulation{PktLag: time.Second, PktLagVariance: 2 * time.Second}, ""},
+		{Emulation{PktLagMin: 2, PktLagMax: 1}, "Emulation.PktLagMin and PktLagMax"},
+		{Emulation{PktLag: -1}, "Emulation.PktLag"},
+		{Emulation{Rate: -1}, "Rate is -1 bit/s"},
+	} {
+		_, err := NewWorld(Config{Emulation: &row.e})
+		if row.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, row.want)
+	}
+	w := newTestWorld(t, Config{})
+	require.ErrorIs(t, w.SetEmulation(Emulation{}), ErrWrongRole)
+	_, err := EmulationProfile("Terrible")
+	require.ErrorContains(t, err, `no emulation profile "Terrible"`)
+	bad, err := EmulationProfile("Bad")
+	require.NoError(t, err)
+	require.Equal(t, Emulation{PktLoss: 5, PktLagMin: 100 * time.Millisecond, PktLagMax: 200 * time.Millisecond}, bad)
+}
