@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -89,7 +88,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 	}
 	config := w.config.Bunch
 	config.Client, config.ReceiveLimit = !server, minReceiveLimit
-	config.Random = rand.IntN
+	config.Random = w.random(c)
 	if config.IdleTimeout == 0 {
 		config.IdleTimeout = w.config.idleTimeout()
 	}

@@ -2,16 +2,20 @@ package rpc
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/netsim"
 )
 
 func init() {
 	guest.Add = func(world any, newMachine func() guest.Machine) { world.(*World).addMachine(newMachine) }
 	guest.Of = func(conn any, first byte) guest.Machine { return conn.(*Conn).guestOf(first) }
 	guest.Keep = func(world, key any, make func() any) any { return world.(*World).keep(key, make) }
+	guest.Links = func(e any) (out, in netsim.Config, err error) { return e.(Emulation).links() }
+	guest.Seed = func(world any, seed uint64) { world.(*World).seed = &seed }
 	guest.Drive = func(conn any, fn func(now time.Time)) { conn.(*Conn).drive(fn) }
 }
 
@@ -23,6 +27,14 @@ func (w *World) addMachine(newMachine func() guest.Machine) {
 		panic("rpc: a machine was added after the first connection")
 	}
 	w.machines = append(w.machines, newMachine)
+}
+
+// random returns what a connection draws from, under its link's lock.
+func (w *World) random(c *Conn) func(n int) int {
+	if w.seed == nil {
+		return rand.IntN
+	}
+	return rand.New(rand.NewPCG(*w.seed, c.id)).IntN
 }
 
 // keep is guest.Keep.

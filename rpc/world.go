@@ -27,6 +27,7 @@ type World struct {
 	config Config
 	log    *slog.Logger
 	level  *slog.LevelVar
+	seed   *uint64 // of what connections draw, by guest.Seed; nil = none
 
 	// Owned by the world's goroutine.
 	bindings     map[*Class]*binding

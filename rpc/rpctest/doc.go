@@ -1,0 +1,24 @@
+// Package rpctest plays a game on a bad network inside its own go test: a server and its clients, each a world of the game's, in the
+// virtual time of testing/synctest. Minutes take moments, and the same seed gives the same packets the same fates.
+//
+//	func TestDuelOnABadNetwork(t *testing.T) {
+//		rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
+//			server := net.Server(newServerWorld())
+//			alice, bob := net.Client(newClientWorld()), net.Client(newClientWorld())
+//			net.Advance(5 * time.Second)
+//			…
+//		})
+//	}
+//
+// A [Network] drives all worlds by ticks, 30 a second unless SetTickRate says otherwise, on the goroutine of the test: handlers run
+// there, and the test may look at the game's state between two calls of it. Worlds must not be driven otherwise.
+//
+// The seed also decides what connections draw, and the program runs on one processor meanwhile: so a failure comes again with
+// QUIVER_SEED. What the game itself draws, it should draw from [Network.Seed]; goroutines of its own may still run in any order,
+// and so does everything under the race detector, which shuffles goroutines on purpose.
+//
+// Each client has a path of its own to the server and back, with what the [rpc.Emulation] says in each direction. [rpc.Emulation].Rate is
+// the server's uplink, which its clients share, and each client's own. Neither TLS, QUIC nor sealed packets are part of it: where
+// Rate bounds a path, its carrier behaves like a congestion control that knows it. What the network does to those, the option
+// rpc.Config.Emulation shows in real time.
+package rpctest

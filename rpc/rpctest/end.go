@@ -1,0 +1,95 @@
+package rpctest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+const (
+	// maxDatagram is what QUIC takes on a path that it has not looked at yet.
+	maxDatagram = 1243
+	// maxArrived datagrams wait at an end that does not read; more are lost, as in a socket.
+	maxArrived = 4096
+)
+
+// errClosed is what an end says that was closed here.
+var errClosed = errors.New("rpctest: closed")
+
+// end is one end of a path. It implements [rpc.Carrier].
+type end struct {
+	hub     *hub
+	out     *link
+	peer    *end
+	addr    net.Addr // of the peer; nil at a client
+	arrived chan []byte
+	ended   context.Context
+	end     context.CancelCauseFunc
+}
+
+func newEnd(h *hub) *end {
+	e := &end{hub: h, arrived: make(chan []byte, maxArrived)}
+	e.ended, e.end = context.WithCancelCause(context.Background())
+	return e
+}
+
+// SendDatagram never blocks.
+func (e *end) SendDatagram(p []byte) error {
+	if err := context.Cause(e.ended); err != nil {
+		return err
+	}
+	if len(p) > maxDatagram {
+		return &rpc.TooLargeError{Max: maxDatagram}
+	}
+	e.hub.send(e.out, p)
+	return nil
+}
+
+// SendQueue lets calls leave without a goroutine.
+func (e *end) SendQueue() int { return maxArrived }
+
+func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	select { // what has arrived before the end
+	case p := <-e.arrived:
+		return p, nil
+	default:
+	}
+	select {
+	case p := <-e.arrived:
+		return p, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-e.ended.Done():
+		return nil, context.Cause(e.ended)
+	}
+}
+
+func (e *end) deliver(packet []byte) {
+	select {
+	case e.arrived <- packet:
+	default:
+	}
+}
+
+// Path knows no congestion window: what play leaves to bulk is bounded by the rate at which it arrives.
+func (e *end) Path() rpc.Path { return rpc.Path{MaxDatagram: maxDatagram} }
+
+// RemoteAddr is nil at a client.
+func (e *end) RemoteAddr() net.Addr { return e.addr }
+
+// CloseWithError tells the peer behind all that is under way, whatever the path loses: as UE flushes when it disconnects.
+func (e *end) CloseWithError(code uint64, reason string) error {
+	e.hub.mu.Lock()
+	delay := e.out.delay + time.Millisecond
+	e.hub.mu.Unlock()
+	e.end(errClosed)
+	time.AfterFunc(delay, func() {
+		e.peer.end(&rpc.CloseError{Code: rpc.Code(code), Reason: reason, Remote: true})
+	})
+	return nil
+}
+
+func (e *end) over() bool { return e.ended.Err() != nil }

@@ -1,0 +1,151 @@
+package rpctest
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// settleTime is for how long what is sent waits for others that are sent at the same instant: the hub takes them in the order of
+// the clients, whichever goroutine was the first.
+const settleTime = time.Nanosecond
+
+// hub carries the packets of all paths. One timer drives it, so that the order of all that happens follows from the seed.
+type hub struct {
+	mu    sync.Mutex
+	paths []*path // in the order of joining; those that have ended leave
+	joins int
+	timer *time.Timer
+}
+
+func newHub() *hub {
+	h := &hub{}
+	h.timer = time.AfterFunc(time.Hour, h.carry)
+	h.timer.Stop()
+	return h
+}
+
+// path joins a client and the server.
+type path struct {
+	hub       *hub
+	addr      net.Addr
+	near, far *end  // the client's and the server's
+	up, down  *link // to the server and to the client
+}
+
+// link is one direction of a path. The hub's lock guards it.
+type link struct {
+	*netsim.Link
+	from, to *end
+	waiting  [][]byte // sent at this instant
+	delay    time.Duration
+}
+
+// join makes a path for one client more. All that leaves the server shares its bottleneck.
+func (h *hub) join(profile rpc.Emulation, seed uint64) (*path, error) {
+	profile.Seed = seed
+	out, in, err := guest.Links(profile)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.joins++
+	p := &path{hub: h, addr: &net.UDPAddr{IP: net.IPv4(10, byte(h.joins>>16), byte(h.joins>>8), byte(h.joins)), Port: 7777}}
+	p.near, p.far = newEnd(h), newEnd(h)
+	p.far.addr = p.addr
+	p.up = &link{Link: netsim.NewLink(joined(out, in)), from: p.near, to: p.far}
+	out.Seed++
+	p.down = &link{Link: netsim.NewLink(joined(out, in)), from: p.far, to: p.near}
+	p.up.delay, p.down.delay = longest(out, in), longest(out, in)
+	p.near.out, p.far.out = p.up, p.down
+	p.near.peer, p.far.peer = p.far, p.near
+	if len(h.paths) > 0 {
+		p.down.ShareBottleneck(h.paths[0].down.Link)
+	}
+	h.paths = append(h.paths, p)
+	return p, nil
+}
+
+// joined is the link that is like one for what leaves and one for what comes behind each other.
+func joined(out, in netsim.Config) netsim.Config {
+	out.Loss = 1 - (1-out.Loss)*(1-in.Loss)
+	out.Delay += in.Delay
+	out.Jitter += in.Jitter
+	return out
+}
+
+// longest returns how long a packet may be under way that waits nowhere.
+func longest(out, in netsim.Config) time.Duration {
+	return out.Delay + out.Jitter + in.Delay + in.Jitter + out.Alternate + out.ReorderDelay
+}
+
+// set changes both directions. What the server's uplink carries, all of its clients share.
+func (p *path) set(profile rpc.Emulation) error {
+	out, in, err := guest.Links(profile)
+	if err != nil {
+		return err
+	}
+	p.hub.mu.Lock()
+	defer p.hub.mu.Unlock()
+	for _, l := range []*link{p.up, p.down} {
+		l.SetConfig(joined(out, in))
+		l.delay = longest(out, in)
+	}
+	return nil
+}
+
+// dark makes what is on the path vanish.
+func (p *path) dark(d time.Duration) {
+	p.hub.mu.Lock()
+	defer p.hub.mu.Unlock()
+	now := time.Now()
+	p.up.Dark(now, now.Add(d))
+	p.down.Dark(now, now.Add(d))
+}
+
+// send takes a packet of an end.
+func (h *hub) send(l *link, packet []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.waiting = append(l.waiting, slices.Clone(packet))
+	h.timer.Reset(settleTime)
+}
+
+// carry moves all packets on, and sets the timer for what comes next.
+func (h *hub) carry() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	next := now.Add(time.Hour)
+	for _, p := range h.paths {
+		for _, l := range []*link{p.up, p.down} {
+			if at, ok := l.carry(now); ok && at.Before(next) {
+				next = at
+			}
+		}
+	}
+	h.timer.Reset(next.Sub(now))
+	h.paths = slices.DeleteFunc(h.paths, func(p *path) bool { return p.near.over() && p.far.over() })
+}
+
+// carry delivers what has arrived, and returns when the next packet does.
+func (l *link) carry(now time.Time) (next time.Time, ok bool) {
+	for _, packet := range l.waiting {
+		l.Send(now, packet)
+	}
+	clear(l.waiting)
+	l.waiting = l.waiting[:0]
+	for {
+		packet, ok := l.Deliver(now)
+		if !ok {
+			return l.NextTimeout()
+		}
+		l.to.deliver(packet)
+	}
+}

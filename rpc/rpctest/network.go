@@ -1,0 +1,267 @@
+package rpctest
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// UE's profiles of packet emulation, each way.
+var (
+	Off     = profile("Off")
+	Average = profile("Average") // 1 % of loss, 30 to 60 ms
+	Bad     = profile("Bad")     // 5 % of loss, 100 to 200 ms
+)
+
+func profile(name string) rpc.Emulation {
+	e, err := rpc.EmulationProfile(name)
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+const (
+	// defaultTickRate is a game server's.
+	defaultTickRate = 30
+	// joinTime is how long a client may take to join.
+	joinTime = 30 * time.Second
+)
+
+// Network is a server and its clients on emulated paths. Its methods belong to the goroutine of the test.
+type Network struct {
+	t        testing.TB
+	seed     uint64
+	profile  rpc.Emulation
+	interval time.Duration
+	began    time.Time
+	next     time.Time // of the ticks
+	onTick   []func(now time.Time)
+
+	server  *rpc.World
+	hub     *hub
+	clients []*client
+}
+
+// client is a world and its path to the server.
+type client struct {
+	world *rpc.World
+	conn  *rpc.Conn
+	path  *path
+}
+
+// Run runs fn in the virtual time of a bubble, and ends all connections after it. The seed of the network is drawn anew each time,
+// is printed when the test fails, and is taken back from the environment variable QUIVER_SEED. It fails a test that leaves a
+// goroutine behind.
+func Run(t *testing.T, profile rpc.Emulation, fn func(t *testing.T, net *Network)) {
+	t.Helper()
+	seed := drawSeed(t)
+	enterAlone()
+	defer leaveAlone()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("repeat with QUIVER_SEED=%d", seed)
+			}
+		})
+		n := &Network{t: t, seed: seed, profile: profile, began: time.Now(), next: time.Now(), hub: newHub()}
+		n.SetTickRate(defaultTickRate)
+		defer n.close()
+		fn(t, n)
+	})
+}
+
+// drawSeed returns the seed to use.
+func drawSeed(t testing.TB) uint64 {
+	text := os.Getenv("QUIVER_SEED")
+	if text == "" {
+		return rand.Uint64()
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("QUIVER_SEED is %q, not a number", text)
+	}
+	return seed
+}
+
+// Seed returns what decides the fates of packets, for a game that draws from it, too.
+func (n *Network) Seed() uint64 { return n.seed }
+
+// SetTickRate changes how many times a second the worlds tick.
+func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration(hz) }
+
+// OnTick has fn called between Dispatch and Flush of all worlds: the simulation.
+func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, fn) }
+
+// Server makes w the server, and returns it. There is one, made before the first client.
+func (n *Network) Server(w *rpc.World) *rpc.World {
+	n.t.Helper()
+	if n.server != nil {
+		n.t.Fatal("rpctest: the network has a server already")
+	}
+	n.server = w
+	guest.Seed(w, n.seed)
+	return w
+}
+
+// Client connects w to the server, ticks until it has joined, and returns its connection. It fails the test when the server refuses
+// it, or when it takes more than 30 s.
+func (n *Network) Client(w *rpc.World) *rpc.Conn {
+	n.t.Helper()
+	conn, err := n.Join(w)
+	if err != nil {
+		n.t.Fatalf("rpctest: client %d did not join: %v", len(n.clients), err)
+	}
+	return conn
+}
+
+// Join is Client for a client that the server may refuse.
+func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
+	n.t.Helper()
+	if n.server == nil {
+		n.t.Fatal("rpctest: a client before the server")
+	}
+	p, err := n.hub.join(n.profile, n.seedOf(len(n.clients)))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	c := &client{world: w, path: p}
+	guest.Seed(w, n.seedOf(len(n.clients)))
+	n.clients = append(n.clients, c)
+	if _, err := n.server.Attach(p.far); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), joinTime)
+	defer cancel()
+	var failed error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.conn, failed = w.Connect(ctx, p.near)
+	}()
+	for {
+		select {
+		case <-done:
+			return c.conn, failed
+		default:
+			n.tick()
+		}
+	}
+}
+
+// seedOf gives each path a seed of its own, which depends on the network's alone.
+func (n *Network) seedOf(client int) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, n.seed, client)
+	return h.Sum64()
+}
+
+// Advance ticks all worlds for d.
+func (n *Network) Advance(d time.Duration) {
+	for end := time.Now().Add(d); n.next.Before(end); {
+		n.tick()
+	}
+}
+
+// Until ticks until done reports true, for at most limit, and reports whether it did.
+func (n *Network) Until(limit time.Duration, done func() bool) bool {
+	for end := time.Now().Add(limit); !done(); n.tick() {
+		if !time.Now().Before(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// Elapsed returns how much virtual time has passed since the beginning.
+func (n *Network) Elapsed() time.Duration { return time.Since(n.began) }
+
+// tick waits for the next tick and drives all worlds once, the server first. Between any two nothing else is under way, so that what
+// happens does not depend on how goroutines are scheduled.
+func (n *Network) tick() {
+	n.next = n.next.Add(n.interval)
+	time.Sleep(time.Until(n.next))
+	synctest.Wait()
+	now := time.Now()
+	n.each(func(w *rpc.World) { w.Dispatch(now) })
+	for _, fn := range n.onTick {
+		fn(now)
+	}
+	n.each(func(w *rpc.World) { w.Flush(now) })
+}
+
+func (n *Network) each(fn func(w *rpc.World)) {
+	if n.server == nil {
+		return
+	}
+	fn(n.server)
+	synctest.Wait()
+	for _, c := range n.clients {
+		fn(c.world)
+		synctest.Wait()
+	}
+}
+
+// Emulate changes all paths, and what clients that join later get.
+func (n *Network) Emulate(profile rpc.Emulation) {
+	n.t.Helper()
+	n.profile = profile
+	for _, c := range n.clients {
+		n.emulate(c, profile)
+	}
+}
+
+// EmulateOne changes the path of one client. Its server's side keeps its share of the uplink.
+func (n *Network) EmulateOne(conn *rpc.Conn, profile rpc.Emulation) {
+	n.t.Helper()
+	n.emulate(n.find(conn), profile)
+}
+
+func (n *Network) emulate(c *client, profile rpc.Emulation) {
+	n.t.Helper()
+	if err := c.path.set(profile); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Dark makes all packets of a client and to it vanish for d from now.
+func (n *Network) Dark(conn *rpc.Conn, d time.Duration) {
+	n.t.Helper()
+	n.find(conn).path.dark(d)
+}
+
+// find returns the client that a connection belongs to, at either end.
+func (n *Network) find(conn *rpc.Conn) *client {
+	n.t.Helper()
+	for _, c := range n.clients {
+		if c.conn == conn || c.path.addr.String() == fmt.Sprint(conn.RemoteAddr()) {
+			return c
+		}
+	}
+	n.t.Fatalf("rpctest: %v is no connection of this network", conn)
+	return nil
+}
+
+// close ends all connections, on whatever network, and lets the worlds hear of it.
+func (n *Network) close() {
+	for _, c := range n.clients {
+		_ = c.path.set(rpc.Emulation{})
+	}
+	ctx := context.Background()
+	for _, c := range n.clients {
+		_ = c.world.Close(ctx, rpc.HostClosedConnection, "the test is over")
+	}
+	if n.server != nil {
+		_ = n.server.Close(ctx, rpc.HostClosedConnection, "the test is over")
+	}
+	n.tick()
+}

@@ -1,0 +1,254 @@
+package rpctest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/rpctest"
+	"github.com/quivernet/quiver/stream"
+)
+
+// A game of one class: a client shoots, the server tells the owner and everybody else.
+var (
+	duelist = rpc.NewClass("Duelist")
+	shoot   = rpc.Server[int](duelist, "Shoot", rpc.Reliable)
+	hit     = rpc.Client[int](duelist, "Hit", rpc.Reliable)
+	bang    = rpc.Multicast[int](duelist, "Bang", rpc.Unreliable)
+)
+
+type duel struct {
+	actor *rpc.Actor
+	net   *rpctest.Network
+	log   *[]string
+}
+
+func (d *duel) note(what string, n int) {
+	*d.log = append(*d.log, fmt.Sprint(d.net.Elapsed(), what, n))
+}
+
+func (d *duel) shoot(_ *rpc.Call, n int) {
+	d.note(" shot ", n)
+	_ = hit.Call(d.actor, n)
+	_ = bang.Call(d.actor, n)
+}
+func (d *duel) hit(_ *rpc.Call, n int)  { d.note(" hit ", n) }
+func (d *duel) bang(_ *rpc.Call, n int) { d.note(" bang ", n) }
+
+// newWorld returns a world of the game, which notes what happens, and its actors.
+func newWorld(t testing.TB, net *rpctest.Network, config rpc.Config, log *[]string) (*rpc.World, *[]*duel) {
+	t.Helper()
+	w, err := rpc.NewWorld(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	duels := new([]*duel)
+	binding := rpc.Bind(w, duelist, func(a *rpc.Actor) *duel {
+		*duels = append(*duels, &duel{a, net, log})
+		return (*duels)[len(*duels)-1]
+	})
+	rpc.On(binding, shoot, (*duel).shoot)
+	rpc.On(binding, hit, (*duel).hit)
+	rpc.On(binding, bang, (*duel).bang)
+	return w, duels
+}
+
+// play lets three clients shoot for a while, and returns what happened where.
+func play(t *testing.T, net *rpctest.Network) (log []string) {
+	server, _ := newWorld(t, net, rpc.Config{OnConnect: func(w *rpc.World, c *rpc.Conn) {
+		if _, err := w.Spawn(duelist, c, rpc.AlwaysRelevant()); err != nil {
+			t.Error(err)
+		}
+	}}, &log)
+	net.Server(server)
+	for i := range 3 {
+		w, duels := newWorld(t, net, rpc.Config{}, &log)
+		conn := net.Client(w)
+		if conn.RemoteAddr() != nil {
+			t.Error("a client's connection has an address")
+		}
+		mine := func() *duel {
+			at := slices.IndexFunc(*duels, func(d *duel) bool { return d.actor.Owned() })
+			if at < 0 {
+				return nil
+			}
+			return (*duels)[at]
+		}
+		if !net.Until(10*time.Second, func() bool { return mine() != nil }) {
+			t.Fatal("the player did not come")
+		}
+		for n := range 50 {
+			if err := shoot.Call(mine().actor, 100*i+n); err != nil {
+				t.Error(err)
+			}
+			net.Advance(50 * time.Millisecond)
+		}
+	}
+	net.Advance(10 * time.Second)
+	return log
+}
+
+// TestTheSameSeedGivesTheSameTimes: all that happens on a bad network, to the nanosecond.
+func TestTheSameSeedGivesTheSameTimes(t *testing.T) {
+	bursts := rpctest.Bad
+	bursts.LossBurst, bursts.Rate, bursts.PktJitter = 3, 200_000, 10*time.Millisecond
+	for _, profile := range []rpc.Emulation{rpctest.Off, rpctest.Average, rpctest.Bad, bursts} {
+		var first []string
+		seed := ""
+		for i := range 4 {
+			t.Setenv("QUIVER_SEED", seed)
+			var log []string
+			rpctest.Run(t, profile, func(t *testing.T, net *rpctest.Network) {
+				seed = fmt.Sprint(net.Seed())
+				log = play(t, net)
+			})
+			if i == 0 {
+				first = log
+				continue
+			}
+			if at := firstDifference(first, log); at != "" && !raceDetector { // it shuffles goroutines
+				t.Fatalf("seed %s: %s", seed, at)
+			}
+		}
+		shots, hits := count(first, " shot "), count(first, " hit ")
+		if shots != 150 || hits != 150 {
+			t.Errorf("%d shots and %d hits of 150", shots, hits)
+		}
+	}
+}
+
+func count(log []string, what string) (n int) {
+	for _, line := range log {
+		if strings.Contains(line, what) {
+			n++
+		}
+	}
+	return n
+}
+
+func firstDifference(a, b []string) string {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("event %d is %q, and %q the next time", i, a[i], b[i])
+		}
+	}
+	if len(a) != len(b) {
+		return fmt.Sprintf("%d events, and %d the next time", len(a), len(b))
+	}
+	return ""
+}
+
+// TestTheNetworkIsAsTold: what a profile says is what calls feel.
+func TestTheNetworkIsAsTold(t *testing.T) {
+	rpctest.Run(t, rpc.Emulation{PktLag: 50 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+		var log []string
+		server, players := newWorld(t, net, rpc.Config{OnConnect: func(w *rpc.World, c *rpc.Conn) { _, _ = w.Spawn(duelist, c) }}, &log)
+		net.Server(server)
+		w, mine := newWorld(t, net, rpc.Config{}, &log)
+		conn := net.Client(w)
+		net.Advance(time.Second)
+		call := func() time.Duration {
+			log = nil
+			began := net.Elapsed()
+			if err := shoot.Call((*mine)[0].actor, 1); err != nil {
+				t.Fatal(err)
+			}
+			if !net.Until(30*time.Second, func() bool { return count(log, " hit ") == 1 }) {
+				t.Fatal("no answer")
+			}
+			return net.Elapsed() - began
+		}
+		if took := call(); took < 100*time.Millisecond || took > 250*time.Millisecond {
+			t.Errorf("a call and its answer took %v at a lag of 50 ms each way and 30 ticks a second", took)
+		}
+		net.EmulateOne(conn, rpctest.Off)
+		if took := call(); took > 110*time.Millisecond {
+			t.Errorf("a call and its answer took %v without a lag", took)
+		}
+		net.Dark(conn, 3*time.Second)
+		if took := call(); took < 3*time.Second || took > 6*time.Second {
+			t.Errorf("a call and its answer took %v on a path that was dark for 3 s", took)
+		}
+		conn.Close(rpc.HostClosedConnection, "enough")
+		if !net.Until(5*time.Second, func() bool { return len(server.Conns()) == 0 }) {
+			t.Error("the server did not hear of the end")
+		}
+		if len(*players) != 1 {
+			t.Errorf("%d players", len(*players))
+		}
+	})
+}
+
+// TestRefusedClients: Join says why.
+func TestRefusedClients(t *testing.T) {
+	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
+		var log []string
+		server, _ := newWorld(t, net, rpc.Config{MaxConns: 1}, &log)
+		net.Server(server)
+		first, _ := newWorld(t, net, rpc.Config{}, &log)
+		net.Client(first)
+		second, _ := newWorld(t, net, rpc.Config{}, &log)
+		_, err := net.Join(second)
+		if closed := new(rpc.CloseError); !errors.As(err, &closed) || closed.Code != rpc.ServerFull {
+			t.Errorf("a client of a full server got %v", err)
+		}
+	})
+}
+
+// TestUplinkIsShared: what the server sends to all of its clients has one bottleneck.
+func TestUplinkIsShared(t *testing.T) {
+	for clients, most := range map[int]float64{1: 0.6, 4: 2.4} {
+		rpctest.Run(t, rpc.Emulation{PktLag: 10 * time.Millisecond, Rate: 1_000_000}, func(t *testing.T, net *rpctest.Network) {
+			topic := stream.NewBlob("world")
+			server, err := rpc.NewWorld(rpc.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sender, err := stream.Install(server, stream.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			net.Server(server)
+			done := 0
+			for range clients {
+				w, err := rpc.NewWorld(rpc.Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				receiver, err := stream.Install(w, stream.Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				topic.Handle(receiver, func(in *stream.IncomingBlob) {
+					go func() { _, _ = io.Copy(io.Discard, in) }()
+				})
+				net.Client(w)
+			}
+			began := net.Elapsed()
+			for _, conn := range server.Conns() {
+				transfer, err := topic.Start(sender.Peer(conn), strings.NewReader(strings.Repeat("x", 50_000)), 50_000)
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					if err := transfer.Wait(context.Background()); err == nil {
+						server.Post(func() { done++ })
+					}
+				}()
+			}
+			if !net.Until(time.Minute, func() bool { return done == clients }) {
+				t.Fatalf("%d of %d transfers", done, clients)
+			}
+			took := (net.Elapsed() - began).Seconds()
+			if least := 0.4 * float64(clients); took < least || took > most {
+				t.Errorf("%d times 50,000 bytes over 1 Mbit/s took %.2f s, not %.2f to %.2f", clients, took, least, most)
+			}
+		})
+	}
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package rpctest_test
+
+const raceDetector = true
