@@ -21,6 +21,20 @@ import (
 
 const benchBytes = 64 << 20
 
+// BenchmarkHash hashes full parts.
+func BenchmarkHash(b *testing.B) {
+	data := content(partBytes)
+	for _, a := range []Algorithm{SHA256, BLAKE3} {
+		b.Run(a.String(), func(b *testing.B) {
+			h := a.New()
+			b.SetBytes(partBytes)
+			for b.Loop() {
+				h.Write(data)
+			}
+		})
+	}
+}
+
 // BenchmarkLoopback moves 64 MiB over QUIC on this machine, worlds under Run: as a blob, and for comparison as a quic-go
 // stream with and without SHA-256 at both ends.
 func BenchmarkLoopback(b *testing.B) {
@@ -28,8 +42,10 @@ func BenchmarkLoopback(b *testing.B) {
 	for _, lanes := range []int{1, 4, 8, 16} {
 		b.Run(fmt.Sprintf("blob/lanes=%d", lanes), func(b *testing.B) { benchBlob(b, data, Via(Window{Lanes: lanes})) })
 	}
+	for _, a := range []Algorithm{SHA256, BLAKE3} {
+		b.Run(fmt.Sprintf("blob/%v", a), func(b *testing.B) { benchBlob(b, data, Hash(a)) })
+	}
 	b.Run("blob/slices", func(b *testing.B) { benchBlob(b, data, Via(Slices{})) })
-	b.Run("blob/raw", func(b *testing.B) { benchBlob(b, data, Via(Slices{})) })
 	b.Run("quic", func(b *testing.B) { benchQUIC(b, data, false) })
 	b.Run("quic+sha256", func(b *testing.B) { benchQUIC(b, data, true) })
 }
@@ -64,7 +80,7 @@ func newLoopback(tb testing.TB, config Config) loopback {
 	return loopback{server, client, server.Peer(<-joined), client.Peer(conn)}
 }
 
-func benchBlob(b *testing.B, data []byte, via Option) {
+func benchBlob(b *testing.B, data []byte, opt Option) {
 	l := newLoopback(b, Config{MaxBytes: -1})
 	save.Handle(l.client, func(in *IncomingBlob) {
 		go io.Copy(io.Discard, in)
@@ -72,7 +88,7 @@ func benchBlob(b *testing.B, data []byte, via Option) {
 	l.awaitSealed(b)
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		err := save.Send(b.Context(), l.toClient, bytes.NewReader(data), int64(len(data)), via)
+		err := save.Send(b.Context(), l.toClient, bytes.NewReader(data), int64(len(data)), opt)
 		require.NoError(b, err)
 	}
 }

@@ -63,7 +63,7 @@ func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 }
 
 // IncomingBlob is a blob at its receiver: an io.Reader, for one goroutine at a time. Reading waits for the sender, and
-// not reading makes it wait. Read returns io.EOF when all was read and the SHA-256 is the sender's; only then is the
+// not reading makes it wait. Read returns io.EOF when all was read and the digest is the sender's; only then is the
 // sender told that the transfer is complete.
 type IncomingBlob struct {
 	Incoming

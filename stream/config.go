@@ -13,6 +13,10 @@ type Config struct {
 	// Backend moves the parts of transfers that name none with Via. Default Window{}.
 	Backend Backend
 
+	// Hash makes the digests of transfers that name no other with Hash. The default is BLAKE3 where both ends are the
+	// fastest with it, which is known once the peer's first message has come, and SHA256 elsewhere.
+	Hash Algorithm
+
 	// Limits on what peers send here.
 	MaxBytes     int64 // of one transfer, encoded; more is rejected at its header; default 64 MiB, negative: no limit
 	MaxTransfers int   // of one peer at once; others wait at their sender; default 4, at most 1,024, negative: none
@@ -36,6 +40,15 @@ func (c *Config) backend() Backend {
 		return Window{}
 	}
 	return c.Backend
+}
+
+// hashes are the algorithms to announce: that which peers should choose, if they can, first.
+func (c *Config) hashes() []Algorithm {
+	all := fastest()
+	if c.Hash == all[1] {
+		all[0], all[1] = all[1], all[0]
+	}
+	return all
 }
 
 func (c *Config) maxBytes() int64 {
@@ -66,6 +79,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stream: Config.MaxPending is %d bytes, at least %d: the largest element must fit", c.MaxPending, minPending)
 	case c.maxMemory() < leastMemory:
 		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, one transfer begins with %d", c.MaxMemory, leastMemory)
+	case c.Hash != 0 && !c.Hash.known():
+		return fmt.Errorf("stream: Config.Hash is %v, which is unknown", c.Hash)
 	case c.maxQueued() < 1:
 		return fmt.Errorf("stream: Config.MaxQueued is %d, at least 1", c.MaxQueued)
 	}

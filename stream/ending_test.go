@@ -287,7 +287,9 @@ func (n *network) mustStartWrong(data []byte, opts ...Option) (transfer *Transfe
 			time.Sleep(time.Millisecond)
 			transfer.feed.mu.Lock()
 			finished := transfer.feed.finished
-			transfer.feed.total.digest[0]++
+			if finished {
+				transfer.feed.total.sum[0]++
+			}
 			transfer.feed.mu.Unlock()
 			if finished {
 				return

@@ -1,9 +1,7 @@
 package stream
 
 import (
-	"crypto/sha256"
 	"fmt"
-	"hash"
 	"io"
 	"sync"
 )
@@ -24,6 +22,7 @@ type source interface {
 // goroutine waits for the source.
 type feed struct {
 	source source
+	hash   Algorithm
 	part   int    // bytes of a full part
 	wake   func() // the tick found nothing, and now there is something
 	// guard runs what may call functions of the game, and tells whether it returned.
@@ -44,8 +43,8 @@ type feed struct {
 	err      error
 }
 
-func newFeed(s source, part int, held bool, wake func(), guard func(fn func()) bool) *feed {
-	f := &feed{source: s, part: part, held: held, wake: wake, guard: guard}
+func newFeed(s source, hash Algorithm, part int, held bool, wake func(), guard func(fn func()) bool) *feed {
+	f := &feed{source: s, hash: hash, part: part, held: held, wake: wake, guard: guard}
 	f.changed.L = &f.mu
 	return f
 }
@@ -58,7 +57,7 @@ func (f *feed) run() {
 }
 
 func (f *feed) read() {
-	digest := sha256.New()
+	digest := f.hash.New()
 	c := fullBlock(f.part)
 	defer func() { c.Free() }()
 	for f.admit() {
@@ -136,7 +135,7 @@ func (f *feed) feedTick() {
 	}
 }
 
-func (f *feed) finish(size, count int64, digest hash.Hash, err error) {
+func (f *feed) finish(size, count int64, digest *Hasher, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.finished = true
@@ -147,7 +146,8 @@ func (f *feed) finish(size, count int64, digest hash.Hash, err error) {
 		f.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d of what has this key", ErrDigest, size, f.from)
 	default:
 		f.total.size, f.total.count = size, count
-		digest.Sum(f.total.digest[:0])
+		sum := digest.Digest().sum
+		f.total.sum = sum[:]
 	}
 	f.hungry = true
 	f.feedTick()

@@ -47,7 +47,7 @@ var honest = NewBlob("honest")
 
 func (h *hostile) header(kind kind, topic string, shape uint64) {
 	h.ids++
-	m := header{id: h.ids, kind: kind, topic: topic, name: string(make([]byte, maxNameBytes)), size: -1, shape: shape}
+	m := header{id: h.ids, kind: kind, topic: topic, hash: BLAKE3, name: string(make([]byte, maxNameBytes)), size: -1, shape: shape}
 	if kind == kindArray {
 		m.count = 1 << 30
 	}

@@ -14,9 +14,9 @@ const (
 	batchBytes = 32 << 10
 	// maxDecoded is how large all batches of a transfer may be that wait for the application.
 	maxDecoded = 2 << 20
-	// incomingBytes is what a transfer takes beside its content: records here, at the application, and the stacks of two
-	// goroutines.
-	incomingBytes = 8 << 10
+	// incomingBytes is what a transfer takes beside its content: records here, at the application, the stacks of two
+	// goroutines, and a Hasher of BLAKE3.
+	incomingBytes = 20 << 10
 )
 
 // incoming is a transfer at its receiver: parts come in on the world's goroutine, one goroutine of its own hashes,
@@ -211,6 +211,8 @@ func (in *incoming) onEnd(m end) error {
 	case in.header.kind == kindBlob && in.header.size >= 0 && m.size != in.header.size, m.count != in.header.count:
 		return fmt.Errorf("transfer %d ended after %d bytes and %d elements, its header said %d and %d",
 			m.id, m.size, m.count, in.header.size, in.header.count)
+	case len(m.sum) != digestBytes:
+		return fmt.Errorf("transfer %d ended with a digest of %d bytes, one by %v has %d", m.id, len(m.sum), in.header.hash, digestBytes)
 	}
 	in.tail = &m
 	in.arrived.Signal()

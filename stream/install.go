@@ -196,6 +196,10 @@ func (s *Streams) refusal(in *incoming, t topic, handled bool) error {
 	switch {
 	case !handled || t.kind != h.kind:
 		return fmt.Errorf("%w: nothing handles %v", ErrRejected, h)
+	case !h.hash.known():
+		return fmt.Errorf("%w: the digest of %v is by %v, which is unknown here; known are %v", ErrRejected, h, h.hash, fastest())
+	case h.parts != 0:
+		return fmt.Errorf("%w: the parts of %v have digests of kind %d, which is unknown here", ErrRejected, h, h.parts)
 	case t.kind == kindArray && t.shape != h.shape:
 		return fmt.Errorf("%w: the elements of %v have other fields here", ErrRejected, h)
 	case in.peer.known() > s.config.maxTransfers():

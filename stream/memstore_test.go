@@ -2,7 +2,6 @@ package stream
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"io/fs"
 	"sync"
 )
@@ -18,7 +17,7 @@ type memoryFile struct {
 	data     []byte
 	open     bool
 	complete bool
-	digest   [sha256.Size]byte
+	digest   Digest
 }
 
 func newMemoryStore() *memoryStore { return &memoryStore{files: make(map[storeKey]*memoryFile)} }
@@ -61,8 +60,8 @@ type memoryContent struct {
 	file *memoryFile
 }
 
-func (c *memoryContent) Close() error              { return nil }
-func (c *memoryContent) Digest() [sha256.Size]byte { return c.file.digest }
+func (c *memoryContent) Close() error   { return nil }
+func (c *memoryContent) Digest() Digest { return c.file.digest }
 
 type memoryPart struct {
 	store *memoryStore
@@ -82,7 +81,7 @@ func (p *memoryPart) ReadAt(b []byte, off int64) (int, error) {
 	return bytes.NewReader(p.file.data).ReadAt(b, off)
 }
 
-func (p *memoryPart) Commit(digest [sha256.Size]byte) error {
+func (p *memoryPart) Commit(digest Digest) error {
 	return p.end(func() { p.file.complete, p.file.digest = true, digest })
 }
 

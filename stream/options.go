@@ -14,6 +14,7 @@ type options struct {
 	name   string
 	via    Backend
 	lanes  int
+	hash   Algorithm
 }
 
 // MaxWeight is the largest weight of a transfer.
@@ -37,9 +38,13 @@ func Via(b Backend) Option { return func(o *options) { o.via = b } }
 // Lanes is how many lanes the transfer may use, 1 to 32, instead of what its Window says. Slices use none.
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
+// Hash chooses how the transfer's digest is made, instead of what Config says: as that of a file which is known already,
+// so that the receiver's [Content] has the same digest.
+func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
+
 // resolve applies opts to what the installation says.
 func resolve(config *Config, opts []Option) (options, error) {
-	o := options{weight: 1, via: config.backend()}
+	o := options{weight: 1, via: config.backend(), hash: config.Hash}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -52,6 +57,8 @@ func resolve(config *Config, opts []Option) (options, error) {
 		return o, fmt.Errorf("stream: Name of %d bytes, at most %d", len(o.name), maxNameBytes)
 	case o.via == nil:
 		return o, errors.New("stream: Via(nil) names no backend: give it a Window or Slices, or leave it out for stream.Config.Backend")
+	case o.hash != 0 && !o.hash.known():
+		return o, fmt.Errorf("stream: Hash(%v) is unknown", o.hash)
 	case o.lanes < 0 || o.lanes > maxLanes:
 		return o, fmt.Errorf("stream: Lanes(%d) is not 1 to %d", o.lanes, maxLanes)
 	}

@@ -75,7 +75,7 @@ func (p panicPart) Write(b []byte) (int, error) {
 	return p.Part.Write(b)
 }
 
-func (p panicPart) Commit(digest [32]byte) error {
+func (p panicPart) Commit(digest Digest) error {
 	if p.at == "commit" {
 		panic(p.at)
 	}

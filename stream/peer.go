@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/rpc"
@@ -22,6 +23,8 @@ type Peer struct {
 	starting []*Transfer // by Start, for the next tick
 	stats    Stats       // as of the last tick
 	unstored uint64
+
+	hashes atomic.Uint32 // the Algorithm that the peer hashes with the fastest; 0 until it says
 
 	joined bool // the world will tell of the end; guarded by Streams.mu
 
@@ -70,7 +73,7 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	if err != nil {
 		return nil, err
 	}
-	h.key, h.name = o.key, o.name
+	h.key, h.name, h.hash = o.key, o.name, p.hash(o.hash)
 	t := newTransfer(p, h, o, source)
 	if err := p.admit(t); err != nil {
 		return nil, err
@@ -224,7 +227,7 @@ func (p *Peer) greet() (bool, error) {
 		return false, nil
 	}
 	p.greeted = true
-	m := limits{transfers: p.streams.config.maxTransfers(), lanes: p.lanesAsked, early: int(p.streams.config.early())}
+	m := limits{transfers: p.streams.config.maxTransfers(), lanes: p.lanesAsked, early: int(p.streams.config.early()), hashes: p.streams.config.hashes()}
 	return true, sendLimits.call(p.control, m)
 }
 

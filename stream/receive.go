@@ -15,6 +15,9 @@ func (p *Peer) violate(format string, args ...any) {
 
 func (p *Peer) onLimits(m limits) {
 	p.taken, p.early = m.transfers, int64(m.early)
+	if len(m.hashes) > 0 {
+		p.hashes.Store(uint32(m.hashes[0]))
+	}
 	if m.lanes > 0 && p.streams.world.IsServer() {
 		if err := p.window.grow(m.lanes); err != nil {
 			p.streams.fail(p, err)

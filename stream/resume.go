@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,7 @@ func (in *incoming) prepare() (body, error) {
 	store, key := in.peer.streams.config.Store, in.header.key
 	if store == nil || key == "" {
 		in.answer(0, 0, false)
-		return hasher{sha256.New()}, nil
+		return in.hasher(), nil
 	}
 	identity := in.peer.conn.Identity()
 	content, err := store.Lookup(identity, key)
@@ -29,12 +28,14 @@ func (in *incoming) prepare() (body, error) {
 	case errors.Is(err, ErrPartBusy), errors.Is(err, ErrStoreFull):
 		in.peer.countUnstored()
 		in.answer(0, 0, false) // it goes on without being stored
-		return hasher{sha256.New()}, nil
+		return in.hasher(), nil
 	case err != nil:
 		return nil, storeError(err)
 	}
 	return in.resumePart(part)
 }
+
+func (in *incoming) hasher() hasher { return hasher{in.header.hash.New()} }
 
 // storeKey names content in a store.
 type storeKey struct{ identity, key string }
@@ -117,7 +118,7 @@ func (in *incoming) resumePart(part Part) (body, error) {
 		}
 	}()
 	offset, index, err := in.scan(part, part.Offset())
-	digest := hasher{sha256.New()}
+	digest := in.hasher()
 	if err == nil {
 		in.answer(offset, index, false)
 		err = in.replay(part, offset, digest)
@@ -141,12 +142,14 @@ func (in *incoming) replayContent(content Content, remove func() error) (err err
 	switch offset, index, err := in.scan(content, size); {
 	case err != nil:
 		return err
+	case content.Digest().IsZero():
+		return fmt.Errorf("%w: what is stored under the key has none", ErrDigest)
 	case offset != size, in.header.size >= 0 && in.header.size != size, in.header.kind == kindArray && index != in.header.count:
 		return fmt.Errorf("%w: what is stored under the key has %d bytes and %d whole elements", ErrDigest, size, index)
 	default:
 		in.answer(offset, index, true)
 	}
-	digest := hasher{sha256.New()}
+	digest := hasher{content.Digest().algorithm.New()}
 	if err := in.replay(content, size, digest); err != nil {
 		return err
 	}

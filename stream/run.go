@@ -2,10 +2,8 @@ package stream
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 )
@@ -13,8 +11,8 @@ import (
 // body is where content goes beside the application: it is hashed, and stored if it has a key.
 type body interface {
 	io.Writer
-	// Commit keeps the content if digest is its SHA-256; otherwise the error Is ErrDigest and nothing is kept.
-	Commit(digest [sha256.Size]byte) error
+	// Commit keeps the content if digest is its digest; otherwise the error Is ErrDigest and nothing is kept.
+	Commit(digest Digest) error
 	// Close keeps what was written so that it can be resumed; after Commit it does nothing.
 	Close() error
 	// Delete forgets what was written.
@@ -106,7 +104,7 @@ func (in *incoming) conclude(b body, last *block) error {
 	if last != nil && last.end() != tail.size {
 		return fmt.Errorf("%w: %d bytes arrived, the sender hashed %d", ErrDigest, last.end(), tail.size)
 	}
-	if err := b.Commit(tail.digest); err != nil {
+	if err := b.Commit(in.header.digest(tail.sum)); err != nil {
 		return bodyError(err)
 	}
 	if last != nil {
@@ -174,12 +172,11 @@ func storeError(err error) error {
 }
 
 // hasher is the body of what is not stored.
-type hasher struct{ hash.Hash }
+type hasher struct{ *Hasher }
 
-func (h hasher) Commit(digest [sha256.Size]byte) error {
-	var got [sha256.Size]byte
-	if h.Sum(got[:0]); got != digest {
-		return fmt.Errorf("%w: content %x, sender %x", ErrDigest, got, digest)
+func (h hasher) Commit(digest Digest) error {
+	if got := h.Digest(); got != digest {
+		return fmt.Errorf("%w: content %v, sender %v", ErrDigest, got, digest)
 	}
 	return nil
 }
@@ -216,7 +213,7 @@ func (k *keeper) compare(p []byte) error {
 	return nil
 }
 
-func (k *keeper) Commit(digest [sha256.Size]byte) error {
+func (k *keeper) Commit(digest Digest) error {
 	if err := k.hasher.Commit(digest); err != nil {
 		return err
 	}

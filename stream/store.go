@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"crypto/sha256"
 	"errors"
 	"io"
 )
@@ -9,7 +8,7 @@ import (
 // Errors of a Store.
 var (
 	// ErrDigest means that content arrived whole but is not what its sender hashed. It has been deleted.
-	ErrDigest = errors.New("stream: SHA-256 differs")
+	ErrDigest = errors.New("stream: digest differs")
 	// ErrPartBusy means that another transfer writes the same content of the same peer now.
 	ErrPartBusy = errors.New("stream: part is being written by another transfer")
 	// ErrStoreFull means that a limit of the store leaves no room. The wrapping error names the limit.
@@ -44,7 +43,7 @@ type Part interface {
 
 	// Commit makes the part the complete content, durably and in one step, and keeps its digest, which is verified. The
 	// content is not visible before.
-	Commit(digest [sha256.Size]byte) error
+	Commit(digest Digest) error
 	// Close keeps what is stored so that a later Open resumes it.
 	Close() error
 	// Delete forgets what is stored.
@@ -56,5 +55,5 @@ type Content interface {
 	io.ReadSeekCloser
 	io.ReaderAt
 	Size() int64
-	Digest() [sha256.Size]byte
+	Digest() Digest
 }

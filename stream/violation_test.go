@@ -15,7 +15,7 @@ import (
 
 // TestViolationsCloseTheConnection has a server send what no streamer sends.
 func TestViolationsCloseTheConnection(t *testing.T) {
-	begin := header{id: 1, kind: kindBlob, topic: "save", size: 1000}
+	begin := header{id: 1, kind: kindBlob, topic: "save", hash: SHA256, size: 1000}
 	send := func(ctl, lane *rpc.Actor, parts ...part) {
 		for _, p := range parts {
 			_ = sendPart.call(lane, append(appendPartHeader(nil, p), p.data...))
@@ -25,7 +25,9 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 		do   func(ctl, lane *rpc.Actor)
 		says string
 	}{
-		"header out of turn": {func(ctl, _ *rpc.Actor) { _ = sendHeader.call(ctl, header{id: 2, kind: kindBlob, topic: "save"}) }, "header of transfer 2 follows that of 0"},
+		"header out of turn": {func(ctl, _ *rpc.Actor) {
+			_ = sendHeader.call(ctl, header{id: 2, kind: kindBlob, topic: "save", hash: SHA256})
+		}, "header of transfer 2 follows that of 0"},
 		"header twice": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendHeader.call(ctl, begin)
@@ -44,9 +46,9 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 			_ = sendHeader.call(ctl, begin)
 		}, "a part ends at byte 1001, the content at 1000"},
 		"part beyond the end": {func(ctl, lane *rpc.Actor) {
-			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", size: -1})
+			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", hash: SHA256, size: -1})
 			send(ctl, lane, part{id: 1, offset: 10, data: []byte("ab")})
-			_ = sendEnd.call(ctl, end{id: 1, size: 11})
+			_ = sendEnd.call(ctl, end{id: 1, size: 11, sum: make([]byte, 32)})
 		}, "a part ends at byte 12, the content at 11"},
 		"part that overlaps": {func(ctl, lane *rpc.Actor) {
 			send(ctl, lane, part{id: 1, offset: 1, data: []byte("ab")}, part{id: 1, offset: 2, data: []byte("bc")})
@@ -59,6 +61,10 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendEnd.call(ctl, end{id: 1, size: 999})
 		}, "ended after 999 bytes"},
+		"end with a digest that is too short": {func(ctl, _ *rpc.Actor) {
+			_ = sendHeader.call(ctl, begin)
+			_ = sendEnd.call(ctl, end{id: 1, size: 1000, sum: make([]byte, 31)})
+		}, "a digest of 31 bytes, one by sha256 has 32"},
 		"grant for nothing": {func(ctl, _ *rpc.Actor) { _ = sendGrant.call(ctl, grant{1, 1, 1}) }, "the last one is 0"},
 		"done for nothing":  {func(ctl, _ *rpc.Actor) { _ = sendDone.call(ctl, done{7}) }, "the last one is 0"},
 	} {

@@ -15,6 +15,8 @@ const (
 	maxReasonBytes = 256 // as a connection's close reason
 	maxLanes       = 32
 	maxIncoming    = 1024 // MaxTransfers that a peer can announce
+	maxHashes      = 16   // algorithms that a peer can name
+	maxSumBytes    = 64   // of a digest by any algorithm, known or not
 )
 
 // Messages of the control pipe. Each appends itself and is parsed strictly: a length beyond its limit, an offset that
@@ -23,9 +25,10 @@ const (
 type (
 	// limits says what this end takes; it is the first message of each direction and may be repeated.
 	limits struct {
-		transfers int // incoming at once
-		lanes     int // client to server: how many it wants
-		early     int // bytes of transfers whose headers are not answered, in all
+		transfers int         // incoming at once
+		lanes     int         // client to server: how many it wants
+		early     int         // bytes of transfers whose headers are not answered, in all
+		hashes    []Algorithm // what it hashes with, the fastest first
 	}
 	// header opens a transfer. Ids begin at 1 and go up by one.
 	header struct {
@@ -34,6 +37,8 @@ type (
 		topic string
 		name  string
 		key   string
+		hash  Algorithm
+		parts uint8  // digests that its parts have: none so far
 		size  int64  // bytes of a blob, -1 when unknown
 		count int64  // elements of an array
 		shape uint64 // of the array's element type
@@ -54,10 +59,10 @@ type (
 	}
 	// end says that everything was sent.
 	end struct {
-		id     uint64
-		size   int64 // bytes
-		count  int64 // elements
-		digest [32]byte
+		id    uint64
+		size  int64 // bytes
+		count int64 // elements
+		sum   []byte
 	}
 	// cancel stops a transfer from the sender's end; the receiver answers with reject or done.
 	cancel struct {
@@ -74,6 +79,13 @@ type (
 		id uint64
 	}
 )
+
+// digest is what the end of a transfer with that header says.
+func (h *header) digest(sum []byte) Digest {
+	d := Digest{algorithm: h.hash}
+	copy(d.sum[:], sum)
+	return d
+}
 
 // kind of a topic.
 type kind uint8
@@ -96,7 +108,12 @@ var errMalformed = errors.New("stream: malformed message")
 func (m limits) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(m.transfers))
 	b = binary.AppendUvarint(b, uint64(m.lanes))
-	return binary.AppendUvarint(b, uint64(m.early)), nil
+	b = binary.AppendUvarint(b, uint64(m.early))
+	b = binary.AppendUvarint(b, uint64(len(m.hashes)))
+	for _, a := range m.hashes {
+		b = append(b, byte(a))
+	}
+	return b, nil
 }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler, as do its like below.
@@ -105,6 +122,10 @@ func (m *limits) UnmarshalBinary(b []byte) error {
 	m.transfers = int(p.upTo(maxIncoming))
 	m.lanes = int(p.upTo(maxLanes))
 	m.early = int(p.upTo(earlyBytes))
+	m.hashes = nil
+	for _, code := range p.take(int(p.upTo(maxHashes))) {
+		m.hashes = append(m.hashes, Algorithm(code))
+	}
 	return p.end("limits")
 }
 
@@ -114,6 +135,7 @@ func (m header) AppendBinary(b []byte) ([]byte, error) {
 	b = appendText(b, m.topic)
 	b = appendText(b, m.name)
 	b = appendText(b, m.key)
+	b = append(b, byte(m.hash), m.parts)
 	if m.kind == kindArray {
 		b = binary.AppendUvarint(b, uint64(m.count))
 		return binary.BigEndian.AppendUint64(b, m.shape), nil
@@ -128,6 +150,10 @@ func (m *header) UnmarshalBinary(b []byte) error {
 	m.topic = p.text(maxTopicBytes)
 	m.name = p.text(maxNameBytes)
 	m.key = p.text(maxKeyBytes)
+	if m.hash = Algorithm(p.byte()); m.hash == 0 {
+		p.fail()
+	}
+	m.parts = p.byte()
 	m.size = -1
 	switch m.kind {
 	case kindArray:
@@ -177,7 +203,7 @@ func (m end) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, m.id)
 	b = binary.AppendUvarint(b, uint64(m.size))
 	b = binary.AppendUvarint(b, uint64(m.count))
-	return append(b, m.digest[:]...), nil
+	return appendText(b, string(m.sum)), nil
 }
 
 func (m *end) UnmarshalBinary(b []byte) error {
@@ -185,7 +211,7 @@ func (m *end) UnmarshalBinary(b []byte) error {
 	m.id = p.id()
 	m.size = p.offset()
 	m.count = p.offset()
-	copy(m.digest[:], p.take(len(m.digest)))
+	m.sum = []byte(p.text(maxSumBytes))
 	return p.end("end")
 }
 

@@ -16,18 +16,18 @@ type message interface {
 }
 
 var (
-	fullHeader = header{id: 300, kind: kindBlob, topic: "save", name: "slot 1", key: "k", size: -1}
+	fullHeader = header{id: 300, kind: kindBlob, topic: "save", name: "slot 1", key: "k", hash: BLAKE3, parts: 9, size: -1}
 	messages   = []struct {
 		sent, got message
 		wire      string
 	}{
-		{&limits{4, 8, 128}, &limits{}, "\x04\x08\x80\x01"},
-		{&fullHeader, &header{}, "\xac\x02\x01\x04save\x06slot 1\x01k\x00"},
-		{&header{id: 1, kind: kindBlob, topic: "s", size: 127}, &header{}, "\x01\x01\x01s\x00\x00\x80\x01"},
-		{&header{id: 1, kind: kindArray, topic: "s", size: -1, count: 7, shape: 0x0102}, &header{}, "\x01\x02\x01s\x00\x00\x07\x00\x00\x00\x00\x00\x00\x01\x02"},
+		{&limits{4, 8, 128, []Algorithm{BLAKE3, SHA256}}, &limits{}, "\x04\x08\x80\x01\x02\x02\x01"},
+		{&fullHeader, &header{}, "\xac\x02\x01\x04save\x06slot 1\x01k\x02\x09\x00"},
+		{&header{id: 1, kind: kindBlob, topic: "s", hash: 7, size: 127}, &header{}, "\x01\x01\x01s\x00\x00\x07\x00\x80\x01"},
+		{&header{id: 1, kind: kindArray, topic: "s", hash: SHA256, size: -1, count: 7, shape: 0x0102}, &header{}, "\x01\x02\x01s\x00\x00\x01\x00\x07\x00\x00\x00\x00\x00\x00\x01\x02"},
 		{&accept{id: 1, offset: 2, index: 3, limit: 4, have: true}, &accept{}, "\x01\x01\x02\x03\x04"},
 		{&grant{1, 128, 3}, &grant{}, "\x01\x80\x01\x03"},
-		{&end{id: 1, size: 2, count: 3, digest: [32]byte{31: 9}}, &end{}, "\x01\x02\x03" + strings.Repeat("\x00", 31) + "\x09"},
+		{&end{id: 1, size: 2, count: 3, sum: []byte("abc")}, &end{}, "\x01\x02\x03\x03abc"},
 		{&cancel{1, stop{stopDigest, "why"}}, &cancel{}, "\x01\x04\x03why"},
 		{&reject{1, stop{stopRejected, ""}}, &reject{}, "\x01\x02\x00"},
 		{&done{5}, &done{}, "\x05"},
@@ -55,14 +55,17 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		m    message
 		wire string
 	}{
-		"limits: transfers": {&limits{}, "\x81\x08\x01\x00"},
-		"limits: lanes":     {&limits{}, "\x01\x21\x00"},
-		"limits: early":     {&limits{}, "\x01\x01\x81\x80\x40"},
-		"header: id 0":      {&header{}, "\x00\x01\x01s\x00\x00\x00"},
-		"header: kind":      {&header{}, "\x01\x03\x01s\x00\x00\x00"},
-		"header: topic":     {&header{}, "\x01\x01\x41" + long(65) + "\x00\x00\x00"},
-		"header: key":       {&header{}, "\x01\x01\x01s\x00\x81\x01" + long(129) + "\x00"},
-		"header: size":      {&header{}, "\x01\x01\x01s\x00\x00" + tooMuch},
+		"limits: transfers": {&limits{}, "\x81\x08\x01\x00\x00"},
+		"limits: lanes":     {&limits{}, "\x01\x21\x00\x00"},
+		"limits: early":     {&limits{}, "\x01\x01\x81\x80\x40\x00"},
+		"limits: hashes":    {&limits{}, "\x01\x01\x01\x11" + long(17)},
+		"header: id 0":      {&header{}, "\x00\x01\x01s\x00\x00\x01\x00\x00"},
+		"header: kind":      {&header{}, "\x01\x03\x01s\x00\x00\x01\x00\x00"},
+		"header: topic":     {&header{}, "\x01\x01\x41" + long(65) + "\x00\x00\x01\x00\x00"},
+		"header: key":       {&header{}, "\x01\x01\x01s\x00\x81\x01" + long(129) + "\x01\x00\x00"},
+		"header: no hash":   {&header{}, "\x01\x01\x01s\x00\x00\x00\x00\x00"},
+		"header: size":      {&header{}, "\x01\x01\x01s\x00\x00\x01\x00" + tooMuch},
+		"end: digest":       {&end{}, "\x01\x01\x01\x41" + long(65)},
 		"accept: flag":      {&accept{}, "\x01\x02\x02\x03\x04"},
 		"grant: limit":      {&grant{}, "\x01" + tooMuch + "\x01"},
 		"cancel: code 0":    {&cancel{}, "\x01\x00\x00"},

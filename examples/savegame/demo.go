@@ -58,7 +58,7 @@ func (a *app) demo(ctx context.Context, c *cli.Command) error {
 	if err := write(a.stdout); err != nil {
 		return err
 	}
-	if !r.SHA256OK {
+	if !r.DigestOK {
 		return errors.New("demo: what came down is not what went up")
 	}
 	return nil
@@ -264,7 +264,7 @@ func (s *stage) play(ctx context.Context, src *vault.Source) (*report, error) {
 	r := &report{
 		Bytes: src.Size, UploadSeconds: upload.Seconds(), DownloadSeconds: download.Seconds(),
 		IdealSeconds:   ideal(src.Size, s.options.link.rtt, s.options.link.loss, s.options.link.rate).Seconds(),
-		SHA256OK:       same,
+		DigestOK:       same,
 		LinkBytes:      s.path.linkBytes(),
 		Carrier:        s.times.carrier(),
 		RPCP99:         milliseconds(percentile(loaded, 99)),

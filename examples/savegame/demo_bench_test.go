@@ -21,7 +21,7 @@ func BenchmarkGameplayBesideBulk(b *testing.B) {
 			backend: stream.Window{},
 		})
 		require.NoError(b, err)
-		require.True(b, r.SHA256OK)
+		require.True(b, r.DigestOK)
 		loaded, unloaded = append(loaded, r.loaded...), append(unloaded, r.unloaded...)
 		up, down, best = up+r.UploadSeconds, down+r.DownloadSeconds, best+r.IdealSeconds
 	}

@@ -29,7 +29,7 @@ func demoReport(t *testing.T, args ...string) (report, map[string]any) {
 
 func requireSane(t *testing.T, r report, size int64) {
 	t.Helper()
-	require.True(t, r.SHA256OK)
+	require.True(t, r.DigestOK)
 	require.Equal(t, size, r.Bytes)
 	require.Positive(t, r.UploadSeconds)
 	require.Positive(t, r.DownloadSeconds)
@@ -47,7 +47,7 @@ func TestDemo(t *testing.T) {
 	requireSane(t, r, 2<<20)
 	require.Zero(t, r.IdealSeconds)
 	for _, name := range []string{
-		"bytes", "upload_seconds", "download_seconds", "ideal_seconds", "sha256_ok", "peak_out_entries", "slots", "resent_bunches",
+		"bytes", "upload_seconds", "download_seconds", "ideal_seconds", "digest_ok", "peak_out_entries", "slots", "resent_bunches",
 		"link_bytes", "carrier", "sealed_packets", "rpc_p99_ms", "rpc_p99_unloaded_ms",
 	} {
 		require.Contains(t, fields, name)
@@ -69,7 +69,7 @@ func TestDemoOfAFile(t *testing.T) {
 
 func TestDemoBySlices(t *testing.T) {
 	r, _ := demoReport(t, "-size", "1MiB", "-rtt", "10ms", "-loss", "1%", "-backend", "slices", "--carrier", "quic")
-	require.True(t, r.SHA256OK)
+	require.True(t, r.DigestOK)
 	require.Equal(t, "quic", r.Carrier)
 	require.Less(t, r.PeakOutEntries, 16, "the content fills no reliable buffer")
 	require.Positive(t, r.RPCP99)
@@ -77,7 +77,7 @@ func TestDemoBySlices(t *testing.T) {
 
 func TestDemoByTheSealedCarrier(t *testing.T) {
 	r, _ := demoReport(t, "-size", "1MiB", "-rtt", "10ms", "-loss", "1%", "-backend", "slices")
-	require.True(t, r.SHA256OK)
+	require.True(t, r.DigestOK)
 	require.Equal(t, "sealed", r.Carrier)
 	require.Greater(t, r.SealedPackets, uint64(2<<20/1200))
 	require.Less(t, r.PeakOutEntries, 16, "the content fills no reliable buffer")

@@ -14,7 +14,7 @@ type report struct {
 	UploadSeconds   float64 `json:"upload_seconds"`
 	DownloadSeconds float64 `json:"download_seconds"`
 	IdealSeconds    float64 `json:"ideal_seconds"`
-	SHA256OK        bool    `json:"sha256_ok"`
+	DigestOK        bool    `json:"digest_ok"`
 	PeakOutEntries  int     `json:"peak_out_entries"`
 	Slots           int     `json:"slots"`
 	ResentBunches   uint64  `json:"resent_bunches"`
@@ -53,10 +53,10 @@ func (r *report) writeTable(w io.Writer) error {
 		row("ideal", r.IdealSeconds)
 	}
 	same := "identical"
-	if !r.SHA256OK {
+	if !r.DigestOK {
 		same = "DIFFERENT"
 	}
-	fmt.Fprintf(t, "SHA-256\t%s\n", same)
+	fmt.Fprintf(t, "digest\t%s\n", same)
 	fmt.Fprintf(t, "reliable buffer\tat most %d of %d entries out\n", r.PeakOutEntries, r.Slots)
 	fmt.Fprintf(t, "bunches sent again\t%d\n", r.ResentBunches)
 	fmt.Fprintf(t, "carrier\t%s, %d sealed packets\n", r.Carrier, r.SealedPackets)

@@ -82,9 +82,10 @@ func TestImportsGoDown(t *testing.T) {
 var outside = map[string][]string{
 	"github.com/quic-go/quic-go":        {"rpc", "internal/netsim"},
 	"github.com/vmihailenco/msgpack/v5": {"internal/codec"},
-	"github.com/klauspost/reedsolomon":  {"internal/slices"}, // the codes of repair slices; pure arithmetic
-	"golang.org/x/net":                  {"internal/sealed"}, // batches of datagrams
-	"golang.org/x/sys":                  {"internal/sealed"}, // UDP segmentation offload
+	"github.com/klauspost/reedsolomon":  {"internal/slices"},           // the codes of repair slices; pure arithmetic
+	"github.com/zeebo/blake3":           {"stream"},                    // digests
+	"golang.org/x/net":                  {"internal/sealed"},           // batches of datagrams
+	"golang.org/x/sys":                  {"internal/sealed", "stream"}, // UDP segmentation offload; what the CPU has
 }
 
 func TestDependencies(t *testing.T) {
@@ -129,7 +130,7 @@ func TestLengths(t *testing.T) {
 }
 
 // budgets of exported package-level names: an interface is small or it is not learnt.
-var budgets = map[string]int{"bunch": 45, "chunk": 25, "rpc": 120, "stream": 60, "rpc/rpctest": 25, "stream/disk": 2}
+var budgets = map[string]int{"bunch": 45, "chunk": 25, "rpc": 120, "stream": 60, "rpc/rpctest": 25, "stream/disk": 5}
 
 func TestExportedNames(t *testing.T) {
 	_, files := tree(t)

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -54,7 +53,7 @@ func TestRemoveLeavesWhatAnotherProcessWrites(t *testing.T) {
 	writeAll(t, p, make([]byte, 5))
 	require.ErrorIs(t, New(dir).Remove(mine, "k"), stream.ErrPartBusy)
 	writeAll(t, p, make([]byte, 5))
-	require.NoError(t, p.Commit(sha256.Sum256(make([]byte, 10))))
+	require.NoError(t, p.Commit(stream.BLAKE3.Of(make([]byte, 10))))
 }
 
 // storeScript does at random what transfers, crashes and disks do to a store, and keeps what has to be in it.
@@ -150,7 +149,7 @@ func (s *storeScript) commit(p *part, identity, key string) {
 		return
 	}
 	if err == nil {
-		err = p.Commit(sha256.Sum256(data))
+		err = p.Commit(stream.BLAKE3.Of(data))
 	}
 	require.NoError(s.t, p.Close())
 	if err != nil {

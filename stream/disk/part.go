@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -148,9 +147,12 @@ func (p *part) Write(b []byte) (int, error) {
 
 func (p *part) ReadAt(b []byte, off int64) (int, error) { return p.file.ReadAt(b, off) }
 
-func (p *part) Commit(digest [sha256.Size]byte) error {
+func (p *part) Commit(digest stream.Digest) error {
 	if p.ended {
 		return fmt.Errorf("disk: committing a part: %w", fs.ErrClosed)
+	}
+	if digest.IsZero() {
+		return errors.New("disk: committing a part: it has no digest")
 	}
 	p.ended = true
 	defer p.dir.unclaim(p.path)
@@ -162,7 +164,7 @@ func (p *part) Commit(digest [sha256.Size]byte) error {
 
 // publish gives the part its final name. The file's bytes are on the disk before the name is, and the name is before an
 // older content goes.
-func (p *part) publish(digest [sha256.Size]byte) error {
+func (p *part) publish(digest stream.Digest) error {
 	if err := p.file.Sync(); err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/stream"
 )
 
 // Somebody may put a link or a pipe where a file of the store is expected: nothing is read or written through it.
@@ -28,7 +30,7 @@ func TestPlantedFilesAreNotOpened(t *testing.T) {
 			store(t, s, mine, "other", []byte("x"))
 			base := s.file(mine, "k")
 			require.NoError(t, put(base+partSuffix))
-			require.NoError(t, put(blobName(base, [32]byte{1})))
+			require.NoError(t, put(blobName(base, stream.SHA256.Of(nil))))
 			_, err := s.Open(mine, "k", 3)
 			require.ErrorIs(t, err, errNotRegular)
 			require.Error(t, s.Remove(mine, "k"))

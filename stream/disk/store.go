@@ -96,20 +96,17 @@ func hashName(s string) string {
 	return hex.EncodeToString(sum[:20])
 }
 
-// blobName is the name of a complete content; base is the path without a suffix.
-func blobName(base string, digest [sha256.Size]byte) string {
-	return base + "." + hex.EncodeToString(digest[:]) + blobSuffix
+// blobName is the name of a complete content; base is the path without a suffix. A colon can not stand in names everywhere.
+func blobName(base string, digest stream.Digest) string {
+	return base + "." + strings.Replace(digest.String(), ":", "-", 1) + blobSuffix
 }
 
 // blobDigest reads the digest out of a blob's name.
-func blobDigest(path string) (digest [sha256.Size]byte, ok bool) {
+func blobDigest(path string) (digest stream.Digest, ok bool) {
 	name, isBlob := strings.CutSuffix(filepath.Base(path), blobSuffix)
-	_, text, found := strings.Cut(name, ".")
-	if !isBlob || !found || len(text) != 2*sha256.Size {
-		return digest, false
-	}
-	_, err := hex.Decode(digest[:], []byte(text))
-	return digest, err == nil
+	_, text, _ := strings.Cut(name, ".")
+	digest, err := stream.ParseDigest(strings.Replace(text, "-", ":", 1))
+	return digest, isBlob && err == nil
 }
 
 // blobs are the paths of the complete contents under base: one, but for a crash between two renames.
@@ -171,7 +168,7 @@ type content struct {
 	*os.File
 	size   int64
 	stored time.Time // or used last
-	digest [sha256.Size]byte
+	digest stream.Digest
 }
 
 var _ stream.Content = (*content)(nil)
@@ -225,5 +222,5 @@ func requireRegular(info fs.FileInfo, path string) error {
 	return nil
 }
 
-func (c *content) Size() int64               { return c.size }
-func (c *content) Digest() [sha256.Size]byte { return c.digest }
+func (c *content) Size() int64           { return c.size }
+func (c *content) Digest() stream.Digest { return c.digest }

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +38,7 @@ func writeAll(t *testing.T, p stream.Part, data []byte) {
 func store(t *testing.T, s stream.Store, identity, key string, data []byte) {
 	p := openTestPart(t, s, identity, key, int64(len(data)))
 	writeAll(t, p, data)
-	require.NoError(t, p.Commit(sha256.Sum256(data)))
+	require.NoError(t, p.Commit(stream.BLAKE3.Of(data)))
 	require.NoError(t, p.Close())
 }
 
@@ -50,7 +49,7 @@ func load(t *testing.T, s stream.Store, identity, key string) []byte {
 	data, err := io.ReadAll(c)
 	require.NoError(t, err)
 	require.Equal(t, int64(len(data)), c.Size())
-	require.Equal(t, sha256.Sum256(data), c.Digest())
+	require.Equal(t, stream.BLAKE3.Of(data), c.Digest())
 	return data
 }
 
@@ -92,7 +91,7 @@ func TestPartBecomesContent(t *testing.T) {
 	writeAll(t, p, data[1000:])
 	require.Equal(t, int64(3000), p.Offset())
 	requireMissing(t, s, mine, "save")
-	require.NoError(t, p.Commit(sha256.Sum256(data)))
+	require.NoError(t, p.Commit(stream.BLAKE3.Of(data)))
 
 	t.Log("# committed: visible at once, still readable through the part, and ended")
 	require.Equal(t, data, load(t, s, mine, "save"))
@@ -102,7 +101,7 @@ func TestPartBecomesContent(t *testing.T) {
 	require.Equal(t, data[1:11], got)
 	_, err = p.Write([]byte("more"))
 	require.ErrorIs(t, err, fs.ErrClosed)
-	require.ErrorIs(t, p.Commit(sha256.Sum256(data)), fs.ErrClosed)
+	require.ErrorIs(t, p.Commit(stream.BLAKE3.Of(data)), fs.ErrClosed)
 	require.ErrorIs(t, p.Delete(), fs.ErrClosed)
 	require.NoError(t, p.Close())
 	require.NoError(t, p.Close())
@@ -120,7 +119,7 @@ func TestPartIsResumed(t *testing.T) {
 	p := openTestPart(t, New(dir), mine, "k", int64(len(data)))
 	writeAll(t, p, data[:600_000])
 	require.NoError(t, p.Close())
-	require.ErrorIs(t, p.Commit(sha256.Sum256(data)), fs.ErrClosed)
+	require.ErrorIs(t, p.Commit(stream.BLAKE3.Of(data)), fs.ErrClosed)
 
 	p = openTestPart(t, New(dir), mine, "k", int64(len(data)))
 	require.Equal(t, int64(600_000), p.Offset())
@@ -129,7 +128,7 @@ func TestPartIsResumed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, data[:600_000], prefix)
 	writeAll(t, p, data[600_000:])
-	require.NoError(t, p.Commit(sha256.Sum256(data)))
+	require.NoError(t, p.Commit(stream.BLAKE3.Of(data)))
 	require.Equal(t, data, load(t, New(dir), mine, "k"))
 }
 
@@ -242,7 +241,7 @@ func TestNewestOfTwoContentsIsFound(t *testing.T) {
 		store(t, s, mine, key, []byte("old"+key))
 		age(t, dir, blobSuffix, time.Hour)
 		fresh := []byte("new" + key)
-		require.NoError(t, os.WriteFile(blobName(base, sha256.Sum256(fresh)), fresh, 0o600))
+		require.NoError(t, os.WriteFile(blobName(base, stream.BLAKE3.Of(fresh)), fresh, 0o600))
 		require.Equal(t, string(fresh), string(load(t, s, mine, key)))
 	}
 }
@@ -261,7 +260,7 @@ func TestStoreIsSafeForConcurrentUse(t *testing.T) {
 				}
 				_, err = p.Write(data)
 				assert.NoError(t, err)
-				assert.NoError(t, p.Commit(sha256.Sum256(data)))
+				assert.NoError(t, p.Commit(stream.BLAKE3.Of(data)))
 				assert.NoError(t, p.Close())
 				_, err = s.Lookup(fmt.Sprint(i+1), "k")
 				assert.True(t, err == nil || errors.Is(err, fs.ErrNotExist), err)
@@ -353,7 +352,7 @@ func TestNobodyMakesRoomForAnother(t *testing.T) {
 				continue
 			}
 			writeAll(t, p, make([]byte, 20))
-			require.NoError(t, p.Commit(sha256.Sum256(make([]byte, 20))))
+			require.NoError(t, p.Commit(stream.BLAKE3.Of(make([]byte, 20))))
 			require.NoError(t, p.Close())
 		}
 	}

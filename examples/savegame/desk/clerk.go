@@ -2,7 +2,6 @@ package desk
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"os"
 
@@ -46,7 +45,7 @@ type offer struct {
 	name   string
 	file   *os.File
 	size   int64
-	digest [sha256.Size]byte
+	digest stream.Digest
 }
 
 // get opens a save and says what it is.
@@ -86,7 +85,7 @@ func (k *clerk) fetch(_ *rpc.Call, a fetchArgs) {
 	peer := k.server.streams.Peer(k.conn)
 	k.begin(a.Request, func() {
 		defer o.file.Close()
-		opts := append(a.Route.options(), stream.Key(keyOf(o.digest)), stream.Name(nameOf(a.Request)))
+		opts := append(a.Route.options(), stream.Key(o.digest.String()), stream.Hash(o.digest.Algorithm()), stream.Name(nameOf(a.Request)))
 		switch err := k.send(peer, o, opts); {
 		case err == nil:
 			k.log.Info("got", "save", o.name, "bytes", o.size)

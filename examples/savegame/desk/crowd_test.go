@@ -2,7 +2,6 @@ package desk
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -104,7 +103,7 @@ func TestManyClientsGetAtOnce(t *testing.T) {
 		}
 		_, _, err = c.Get(t.Context(), "x", target)
 		assert.NoError(t, err)
-		had, err := target.Has(t.Context(), sha256.Sum256(content), int64(len(content)))
+		had, err := target.Has(t.Context(), stream.BLAKE3.Of(content), int64(len(content)))
 		assert.NoError(t, err)
 		assert.True(t, had)
 	})

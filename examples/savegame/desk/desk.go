@@ -12,12 +12,11 @@
 //	list(request)                     stream of the entries
 //	remove(request, name)             answer: done or refused
 //
-// A content's key is its SHA-256 in hex, so an interrupted stream goes on where it stopped.
+// A content's key is its digest, so an interrupted stream goes on where it stopped.
 package desk
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -59,7 +58,7 @@ type (
 		Request uint32
 		Name    string
 		Size    int64
-		Digest  [sha256.Size]byte
+		Digest  stream.Digest
 	}
 	getArgs struct {
 		Request uint32
@@ -70,6 +69,14 @@ type (
 		Route   route
 	}
 )
+
+// Validate refuses what names no content.
+func (a putArgs) Validate() error {
+	if a.Digest.IsZero() {
+		return errNoDigest
+	}
+	return nil
+}
 
 // Validate refuses a route that is not known here.
 func (a fetchArgs) Validate() error {
@@ -127,11 +134,18 @@ type answer struct {
 	Verdict verdict
 	Reason  string
 	Size    int64
-	Digest  [sha256.Size]byte
+	Digest  stream.Digest
 }
 
-// keyOf names a content.
-func keyOf(digest [sha256.Size]byte) string { return hex.EncodeToString(digest[:]) }
+// Validate refuses an offer of what has no name.
+func (a answer) Validate() error {
+	if a.Verdict == offered && a.Digest.IsZero() {
+		return errNoDigest
+	}
+	return nil
+}
+
+var errNoDigest = errors.New("a content without a digest")
 
 // nameOf names the stream of a request, and requestOf reads that.
 func nameOf(request uint32) string { return strconv.FormatUint(uint64(request), 10) }

@@ -5,7 +5,6 @@ import (
 
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
 	"os"
@@ -98,7 +97,7 @@ func (p *pair) ask(t *testing.T, call func(request uint32) error) (uint32, answe
 func (p *pair) askPut(t *testing.T, name string, content []byte) (uint32, answer) {
 	t.Helper()
 	request, a, err := p.ask(t, func(request uint32) error {
-		return callPut.Call(p.client.desk, putArgs{request, name, int64(len(content)), sha256.Sum256(content)})
+		return callPut.Call(p.client.desk, putArgs{request, name, int64(len(content)), stream.BLAKE3.Of(content)})
 	})
 	require.NoError(t, err)
 	return request, a
@@ -108,7 +107,7 @@ func (p *pair) askPut(t *testing.T, name string, content []byte) (uint32, answer
 func (p *pair) stream(t *testing.T, request uint32, b []byte, opts ...stream.Option) error {
 	t.Helper()
 	return content.Send(t.Context(), p.client.streams.Peer(p.client.conn), bytes.NewReader(b), int64(len(b)),
-		append(opts, stream.Name(nameOf(request)))...)
+		append([]stream.Option{stream.Hash(stream.BLAKE3), stream.Name(nameOf(request))}, opts...)...)
 }
 
 func requireNoSaves(t *testing.T, f *vault.Folder) {
@@ -131,25 +130,43 @@ func TestStreamOfOtherContent(t *testing.T) {
 	other := []byte("what comes instead")
 	request, a := p.askPut(t, "x", announced)
 	require.Equal(t, send, a.Verdict)
-	require.ErrorIs(t, p.stream(t, request, other[:5], stream.Key(keyOf(sha256.Sum256(announced)))), stream.ErrRejected)
-	require.ErrorIs(t, p.stream(t, request, other, stream.Key(keyOf(sha256.Sum256(other)))), stream.ErrRejected)
+	require.ErrorIs(t, p.stream(t, request, other[:5], stream.Key(stream.BLAKE3.Of(announced).String())), stream.ErrRejected)
+	require.ErrorIs(t, p.stream(t, request, other, stream.Key(stream.BLAKE3.Of(other).String())), stream.ErrRejected)
 	requireNoSaves(t, p.folder)
-	require.NoError(t, p.stream(t, request, announced, stream.Key(keyOf(sha256.Sum256(announced)))))
+	require.NoError(t, p.stream(t, request, announced, stream.Key(stream.BLAKE3.Of(announced).String())))
 }
 
 // A key is what a client says of a content, so it must not make one content pass for another.
 func TestStreamThatLiesAboutItsKey(t *testing.T) {
+	announced := []byte("aaaa")
+	key := stream.Key(stream.BLAKE3.Of(announced).String())
+	for name, put := range map[string]func(p *pair, request uint32) error{
+		"other content": func(p *pair, request uint32) error { return p.stream(t, request, []byte("bbbb"), key) },
+		"hashed otherwise": func(p *pair, request uint32) error {
+			return p.stream(t, request, announced, key, stream.Hash(stream.SHA256))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			request, _ := p.askPut(t, "x", announced)
+			p.client.mu.Lock()
+			answers := make(chan answer, 1)
+			p.client.answers[request] = answers
+			p.client.mu.Unlock()
+			require.NoError(t, put(p, request))
+			_, err := p.client.await(t.Context(), answers)
+			require.ErrorContains(t, err, vault.ErrContent.Error())
+			requireNoSaves(t, p.folder)
+		})
+	}
+}
+
+func TestPutWithoutADigest(t *testing.T) {
 	p := newPair(t)
-	announced, other := []byte("aaaa"), []byte("bbbb")
-	request, _ := p.askPut(t, "x", announced)
-	p.client.mu.Lock()
-	answers := make(chan answer, 1)
-	p.client.answers[request] = answers
-	p.client.mu.Unlock()
-	require.NoError(t, p.stream(t, request, other, stream.Key(keyOf(sha256.Sum256(announced)))))
-	_, err := p.client.await(t.Context(), answers)
-	require.ErrorContains(t, err, vault.ErrContent.Error())
-	requireNoSaves(t, p.folder)
+	_, _, _, err := p.client.ask(t.Context(), func(request uint32) error {
+		return callPut.Call(p.client.desk, putArgs{Request: request, Name: "x", Size: 1})
+	})
+	require.ErrorIs(t, err, errNoDigest)
 }
 
 func TestFetchWithoutAnOffer(t *testing.T) {
@@ -162,7 +179,7 @@ func TestFetchWithoutAnOffer(t *testing.T) {
 func TestPutOfNegativeSize(t *testing.T) {
 	p := newPair(t)
 	_, _, err := p.ask(t, func(request uint32) error {
-		return callPut.Call(p.client.desk, putArgs{Request: request, Name: "x", Size: -1})
+		return callPut.Call(p.client.desk, putArgs{Request: request, Name: "x", Size: -1, Digest: stream.BLAKE3.Of(nil)})
 	})
 	require.ErrorIs(t, err, ErrRefused)
 }
@@ -182,7 +199,7 @@ func TestManyPutsAtOnce(t *testing.T) {
 	refusals := 0
 	for i := range maxJobs + 2 {
 		_, _, err := p.ask(t, func(request uint32) error {
-			return callPut.Call(p.client.desk, putArgs{request, fmt.Sprintf("save%d", i), 1, [32]byte{byte(i)}})
+			return callPut.Call(p.client.desk, putArgs{request, fmt.Sprintf("save%d", i), 1, stream.BLAKE3.Of([]byte{byte(i)})})
 		})
 		if err != nil {
 			require.ErrorIs(t, err, ErrRefused)

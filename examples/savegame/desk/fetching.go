@@ -40,7 +40,7 @@ func (c *Client) Get(ctx context.Context, name string, target *vault.Target) (si
 	if err != nil {
 		return 0, false, err
 	}
-	if in.Key() != keyOf(a.Digest) || in.Size() != a.Size {
+	if in.Key() != a.Digest.String() || in.Size() != a.Size {
 		in.Reject(fmt.Errorf("it is not what was offered"))
 		return 0, false, fmt.Errorf("the server sent other content than it offered")
 	}

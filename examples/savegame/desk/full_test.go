@@ -1,7 +1,6 @@
 package desk
 
 import (
-	"crypto/sha256"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -65,7 +64,7 @@ func TestFullServer(t *testing.T) {
 
 	t.Log("# what could not be stored does not keep the disk full, nor stand in the way")
 	disk.full.Store(false)
-	part, err := disk.Open(p.client.conn.Identity(), keyOf(sha256.Sum256(content)), int64(len(content)))
+	part, err := disk.Open(p.client.conn.Identity(), stream.BLAKE3.Of(content).String(), int64(len(content)))
 	require.NoError(t, err)
 	require.Zero(t, part.Offset())
 	require.NoError(t, part.Close())

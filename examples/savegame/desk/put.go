@@ -29,7 +29,7 @@ func (k *clerk) put(_ *rpc.Call, a putArgs) {
 		k.say(answer{Request: a.Request, Reason: "the request makes no sense"})
 		return
 	}
-	j := &putJob{clerk: k, args: a, key: keyOf(a.Digest), ended: make(chan struct{})}
+	j := &putJob{clerk: k, args: a, key: a.Digest.String(), ended: make(chan struct{})}
 	k.begin(a.Request, j.admit)
 }
 

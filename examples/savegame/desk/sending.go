@@ -73,7 +73,7 @@ func (c *Client) put(ctx context.Context, name string, src *vault.Source) (had b
 func (c *Client) sendContent(ctx context.Context, request uint32, name string, src *vault.Source) error {
 	c.config.Trace.started()
 	whole := io.NewSectionReader(src, 0, src.Size) // an earlier attempt may have read some of it
-	t, err := content.Start(c.streams.Peer(c.conn), whole, src.Size, stream.Key(keyOf(src.Digest)), stream.Name(nameOf(request)))
+	t, err := content.Start(c.streams.Peer(c.conn), whole, src.Size, stream.Key(src.Digest.String()), stream.Hash(src.Digest.Algorithm()), stream.Name(nameOf(request)))
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,11 @@ package desk
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/quivernet/quiver/stream"
 )
 
 // turns lets the puts of one content of one identity go one after the other: whoever comes later finds the content there.
@@ -17,7 +18,7 @@ type turns struct {
 // turn is what only one put has at a time.
 type turn struct {
 	identity string
-	digest   [sha256.Size]byte
+	digest   stream.Digest
 }
 
 const (

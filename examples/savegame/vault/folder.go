@@ -3,7 +3,6 @@ package vault
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quivernet/quiver/stream"
 )
 
 // ErrNoSave means that there is no save of that name.
@@ -77,8 +78,12 @@ func (f *Folder) find(name string) (path string, err error) {
 	return path, nil
 }
 
-// Open opens a save and tells its SHA-256. The file stays as it is whatever becomes of the save.
-func (f *Folder) Open(ctx context.Context, name string) (file *os.File, size int64, digest [sha256.Size]byte, err error) {
+// Open opens a save and tells its digest. The file stays as it is whatever becomes of the save.
+func (f *Folder) Open(ctx context.Context, name string) (file *os.File, size int64, digest stream.Digest, err error) {
+	return f.open(ctx, name, Hash)
+}
+
+func (f *Folder) open(ctx context.Context, name string, hash stream.Algorithm) (file *os.File, size int64, digest stream.Digest, err error) {
 	path, err := f.find(name)
 	if err != nil {
 		return nil, 0, digest, err
@@ -86,7 +91,7 @@ func (f *Folder) Open(ctx context.Context, name string) (file *os.File, size int
 	if file, err = openOwn(path); err != nil {
 		return nil, 0, digest, Reason(err)
 	}
-	digest, size, err = f.vault.digest(ctx, file, path)
+	digest, size, err = f.vault.digest(ctx, file, path, hash)
 	if err != nil {
 		_ = file.Close()
 		return nil, 0, digest, Reason(err)
@@ -109,7 +114,7 @@ func (f *Folder) Remove(name string) error {
 }
 
 // Has reports whether the save called name has that content.
-func (f *Folder) Has(ctx context.Context, name string, digest [sha256.Size]byte, size int64) (bool, error) {
+func (f *Folder) Has(ctx context.Context, name string, digest stream.Digest, size int64) (bool, error) {
 	path, err := f.find(name)
 	if err != nil {
 		return false, ignore(err, ErrNoSave)
@@ -117,7 +122,7 @@ func (f *Folder) Has(ctx context.Context, name string, digest [sha256.Size]byte,
 	if info, err := os.Lstat(path); err != nil || info.Size() != size {
 		return false, nil
 	}
-	file, _, got, err := f.Open(ctx, name)
+	file, _, got, err := f.open(ctx, name, digest.Algorithm())
 	if err != nil {
 		return false, nil // removed meanwhile, or unreadable: the content comes from the client
 	}
@@ -132,7 +137,7 @@ func ignore(err, which error) error {
 }
 
 // CopyOf makes name a save with that content if a save of the folder has it, and reports whether one has.
-func (f *Folder) CopyOf(ctx context.Context, digest [sha256.Size]byte, size int64, name string) (bool, error) {
+func (f *Folder) CopyOf(ctx context.Context, digest stream.Digest, size int64, name string) (bool, error) {
 	saves, err := f.List()
 	if err != nil {
 		return false, err

@@ -1,7 +1,6 @@
 package vault
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,7 @@ import (
 var ErrContent = errors.New("the content is not what was announced")
 
 // Publish takes a complete content out of a store on the same file system and makes it the file path, in one step. The
-// store has flushed it. The key must be the content's digest in hex.
+// store has flushed it. The key must be the content's digest.
 func Publish(store stream.Store, identity, key, path string, mode fs.FileMode) error {
 	content, err := store.Lookup(identity, key)
 	if err != nil {
@@ -32,7 +31,7 @@ func Publish(store stream.Store, identity, key, path string, mode fs.FileMode) e
 	if !isFile {
 		return fmt.Errorf("the store holds a %T, not a file", content)
 	}
-	if hex.EncodeToString(digest[:]) != key {
+	if digest.String() != key {
 		return errors.Join(ErrContent, store.Remove(identity, key))
 	}
 	if err := os.Chmod(source.Name(), mode); err != nil {

@@ -3,8 +3,6 @@ package vault
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/testkit"
+
+	"github.com/quivernet/quiver/stream"
 )
 
 var bob = IdentityOf([]byte("bob"))
@@ -123,8 +123,8 @@ func TestWhatIsReservedIsNotDeleted(t *testing.T) {
 	v := openVault(t, Limits{Quota: 100})
 	f := v.Folder(alice)
 	content := make([]byte, 50)
-	digest := sha256.Sum256(content)
-	release, err := f.Reserve(t.Context(), "x", hex.EncodeToString(digest[:]), 50)
+	digest := stream.BLAKE3.Of(content)
+	release, err := f.Reserve(t.Context(), "x", digest.String(), 50)
 	require.NoError(t, err)
 	key := arrive(t, v.Parts(), alice, content)
 	reserve(t, f, "y", 50)()
@@ -165,8 +165,8 @@ func uploader(t *testing.T, v *Vault, identity string, rnd *rand.Rand, still *sy
 			}
 			still.RUnlock()
 		}
-		digest := sha256.Sum256(content)
-		key := hex.EncodeToString(digest[:])
+		digest := stream.BLAKE3.Of(content)
+		key := digest.String()
 		release, err := f.Reserve(t.Context(), name, key, int64(len(content)))
 		if err != nil {
 			assert.ErrorIs(t, err, ErrQuota)

@@ -2,20 +2,21 @@ package vault
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/quivernet/quiver/stream"
 )
 
 // Source is a file to be saved.
 type Source struct {
 	*os.File
 	Size    int64
-	Digest  [sha256.Size]byte // once Hash has returned
-	Hashing                   // of the digest
+	Digest  stream.Digest // once Hash has returned
+	Hashing               // of the digest
 
 	opened    fs.FileInfo // the file as it was then
 	hashed    bool
@@ -91,7 +92,7 @@ func (s *Source) Hash(ctx context.Context) (err error) {
 		return nil
 	}
 	s.read.Store(0)
-	s.Digest, err = s.sum(ctx, s.File)
+	s.Digest, err = s.digest(ctx, s.File, Hash)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -2,8 +2,6 @@ package vault
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -141,7 +139,7 @@ func (t *Target) Open(ctx context.Context) (io.WriteCloser, error) {
 func (t *Target) Store() stream.Store { return t.store }
 
 // Has reports whether the file has that content already. It fails only with the cause of ctx.
-func (t *Target) Has(ctx context.Context, digest [sha256.Size]byte, size int64) (bool, error) {
+func (t *Target) Has(ctx context.Context, digest stream.Digest, size int64) (bool, error) {
 	if !t.IsFile() {
 		return false, nil
 	}
@@ -153,7 +151,7 @@ func (t *Target) Has(ctx context.Context, digest [sha256.Size]byte, size int64) 
 	if info, err := f.Stat(); err != nil || info.Size() != size {
 		return false, nil
 	}
-	got, err := Digest(ctx, f, size)
+	got, err := Digest(ctx, f, size, digest.Algorithm())
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
@@ -161,11 +159,11 @@ func (t *Target) Has(ctx context.Context, digest [sha256.Size]byte, size int64) 
 }
 
 // Publish makes the file of the complete content in the store, unless another who fetched the same into it was faster.
-func (t *Target) Publish(ctx context.Context, identity string, digest [sha256.Size]byte, size int64) error {
+func (t *Target) Publish(ctx context.Context, identity string, digest stream.Digest, size int64) error {
 	if !t.IsFile() {
 		return nil
 	}
-	key := hex.EncodeToString(digest[:])
+	key := digest.String()
 	err := Publish(t.store, identity, key, t.file, t.mode)
 	if errors.Is(err, fs.ErrNotExist) {
 		if same, _ := t.Has(ctx, digest, size); same {

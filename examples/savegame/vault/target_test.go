@@ -2,7 +2,6 @@ package vault
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"os"
 	"path/filepath"
@@ -16,7 +15,7 @@ import (
 
 func requireHas(t *testing.T, target *Target, content []byte, want bool) {
 	t.Helper()
-	had, err := target.Has(t.Context(), sha256.Sum256(content), int64(len(content)))
+	had, err := target.Has(t.Context(), stream.BLAKE3.Of(content), int64(len(content)))
 	require.NoError(t, err)
 	require.Equal(t, want, had)
 }
@@ -30,7 +29,7 @@ func TestTargetPublishes(t *testing.T) {
 	requireHas(t, target, content, false)
 	arrive(t, target.Store(), "", content)
 	require.NoFileExists(t, target.Path)
-	require.NoError(t, target.Publish(t.Context(), "", sha256.Sum256(content), 7))
+	require.NoError(t, target.Publish(t.Context(), "", stream.BLAKE3.Of(content), 7))
 	got, err := os.ReadFile(target.Path)
 	require.NoError(t, err)
 	require.Equal(t, content, got)
@@ -48,7 +47,7 @@ func TestTargetKeepsTheModeOfWhatItReplaces(t *testing.T) {
 	target, err := OpenTarget(path, "name")
 	require.NoError(t, err)
 	arrive(t, target.Store(), "", []byte("new"))
-	require.NoError(t, target.Publish(t.Context(), "", sha256.Sum256([]byte("new")), 3))
+	require.NoError(t, target.Publish(t.Context(), "", stream.BLAKE3.Of([]byte("new")), 3))
 	after, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, before.Mode(), after.Mode())
@@ -75,7 +74,7 @@ func TestOpenSource(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(3), s.Size)
 	require.NoError(t, s.Hash(t.Context()))
-	require.Equal(t, sha256.Sum256([]byte("abc")), s.Digest)
+	require.Equal(t, stream.BLAKE3.Of([]byte("abc")), s.Digest)
 	require.Equal(t, stream.Progress{Sent: 3, Acked: 3, Total: 3}, s.Progress())
 	require.NoError(t, s.Check())
 	require.NoError(t, s.Close())

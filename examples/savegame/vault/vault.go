@@ -92,7 +92,7 @@ func sweep(saves string) error {
 	})
 }
 
-// Parts is where saves wait while they arrive. Its keys are the digests of the contents, in hex.
+// Parts is where saves wait while they arrive. Its keys are the digests of the contents.
 func (v *Vault) Parts() stream.Store { return v.parts }
 
 // Limits returns the limits.

@@ -1,8 +1,6 @@
 package vault
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"os"
@@ -29,8 +27,8 @@ func openVault(t *testing.T, limits Limits) *Vault {
 // arrive puts content into a store, as a transfer does, and returns its key.
 func arrive(t *testing.T, store stream.Store, identity string, content []byte) string {
 	t.Helper()
-	digest := sha256.Sum256(content)
-	key := hex.EncodeToString(digest[:])
+	digest := stream.BLAKE3.Of(content)
+	key := digest.String()
 	part, err := store.Open(identity, key, int64(len(content)))
 	require.NoError(t, err)
 	_, err = part.Write(content)
@@ -62,7 +60,7 @@ func TestSaveIsThereWholeAndGone(t *testing.T) {
 	file, size, digest, err := f.Open(t.Context(), "one.sav")
 	require.NoError(t, err)
 	require.Equal(t, int64(len(content)), size)
-	require.Equal(t, sha256.Sum256(content), digest)
+	require.Equal(t, stream.BLAKE3.Of(content), digest)
 
 	require.NoError(t, f.Remove("one.sav"))
 	require.ErrorIs(t, f.Remove("one.sav"), ErrNoSave)
@@ -89,10 +87,10 @@ func TestAdoptReplaces(t *testing.T) {
 	_, size, digest, err := openAndClose(t, v.Folder(alice), "x")
 	require.NoError(t, err)
 	require.Equal(t, int64(5), size)
-	require.Equal(t, sha256.Sum256([]byte("newer")), digest)
+	require.Equal(t, stream.BLAKE3.Of([]byte("newer")), digest)
 }
 
-func openAndClose(t *testing.T, f *Folder, name string) (*os.File, int64, [sha256.Size]byte, error) {
+func openAndClose(t *testing.T, f *Folder, name string) (*os.File, int64, stream.Digest, error) {
 	file, size, digest, err := f.Open(t.Context(), name)
 	if err == nil {
 		err = file.Close()
@@ -133,14 +131,14 @@ func TestCopyOf(t *testing.T) {
 	content := []byte("same")
 	save(t, v, alice, "a", content)
 	save(t, v, alice, "b", []byte("diff"))
-	had, err := f.CopyOf(t.Context(), sha256.Sum256(content), 4, "c")
+	had, err := f.CopyOf(t.Context(), stream.BLAKE3.Of(content), 4, "c")
 	require.NoError(t, err)
 	require.True(t, had)
 	require.NoError(t, f.Remove("a"))
 	_, _, digest, err := openAndClose(t, f, "c")
 	require.NoError(t, err)
-	require.Equal(t, sha256.Sum256(content), digest)
-	had, err = f.CopyOf(t.Context(), sha256.Sum256([]byte("else")), 4, "d")
+	require.Equal(t, stream.BLAKE3.Of(content), digest)
+	had, err = f.CopyOf(t.Context(), stream.BLAKE3.Of([]byte("else")), 4, "d")
 	require.NoError(t, err)
 	require.False(t, had)
 }
@@ -148,7 +146,7 @@ func TestCopyOf(t *testing.T) {
 func TestCopyOfItself(t *testing.T) {
 	v := openVault(t, Limits{})
 	save(t, v, alice, "a", []byte("same"))
-	had, err := v.Folder(alice).CopyOf(t.Context(), sha256.Sum256([]byte("same")), 4, "a")
+	had, err := v.Folder(alice).CopyOf(t.Context(), stream.BLAKE3.Of([]byte("same")), 4, "a")
 	require.NoError(t, err)
 	require.True(t, had)
 }
