@@ -23,9 +23,9 @@ const MaxWeight = 1000
 // Weight is the transfer's share of the connection beside its other transfers: 1, the default, to MaxWeight.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
-// Key names the content, at most 128 bytes: a digest of it, best. Where the receiver has a Store, a transfer that was
-// interrupted goes on where it stopped when it starts again with the same key, and content that is there already is
-// not sent again.
+// Key names the content, at most 128 bytes: the text of its [Digest], best. Where the receiver has a Store, a transfer
+// that was interrupted goes on where it stopped when it starts again with the same key, and content that is there
+// already is not sent again.
 func Key(key string) Option { return func(o *options) { o.key = key } }
 
 // Name is a word about the transfer to the receiving application, at most 255 bytes: a file's name, perhaps. It comes

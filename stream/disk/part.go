@@ -14,11 +14,11 @@ import (
 
 // part is a stream.Part in a Store.
 type part struct {
-	dir      *Store
+	store    *Store
 	path     string
 	file     *os.File
 	size     int64 // of the whole; -1 when unknown
-	reserved int64 // bytes that the limits count for this part; guarded by dir.mu
+	reserved int64 // bytes that the limits count for this part; guarded by store.mu
 
 	offset atomic.Int64
 	ended  bool // committed, closed or deleted
@@ -28,19 +28,19 @@ type part struct {
 var _ stream.Part = (*part)(nil)
 
 // openPart locks the part first, so that what it then reads stays as it is.
-func (d *Store) openPart(path string, size int64) (*part, error) {
-	if err := d.claim(path); err != nil {
+func (s *Store) openPart(path string, size int64) (*part, error) {
+	if err := s.claim(path); err != nil {
 		return nil, err
 	}
-	p := &part{dir: d, path: path, size: size}
+	p := &part{store: s, path: path, size: size}
 	err := p.load()
 	if err == nil {
-		err = d.reserve(p, max(p.offset.Load(), size))
+		err = s.reserve(p, max(p.offset.Load(), size))
 	}
 	if err == nil {
 		return p, nil
 	}
-	defer d.unclaim(path)
+	defer s.unclaim(path)
 	if p.file == nil {
 		return nil, err
 	}
@@ -57,20 +57,20 @@ func (p *part) release() error {
 }
 
 // claim makes the path this transfer's within this process.
-func (d *Store) claim(path string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if _, busy := d.open[path]; busy {
+func (s *Store) claim(path string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, busy := s.open[path]; busy {
 		return stream.ErrPartBusy
 	}
-	d.open[path] = nil
+	s.open[path] = nil
 	return nil
 }
 
-func (d *Store) unclaim(path string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.open, path)
+func (s *Store) unclaim(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, path)
 }
 
 // load opens the file and sees how much is there already.
@@ -99,10 +99,10 @@ const createTries = 20
 // create opens the file, and makes what is missing. Another part may remove an identity's empty folder (see
 // Store.walkFolder): within this process not meanwhile, by the lock, and of another process not always.
 func (p *part) create() (err error) {
-	p.dir.mu.Lock()
-	defer p.dir.mu.Unlock()
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
 	for range createTries {
-		err = makeFolders(p.dir.path, filepath.Dir(p.path))
+		err = makeFolders(p.store.path, filepath.Dir(p.path))
 		if err == nil {
 			p.file, err = openLocked(p.path, os.O_CREATE)
 		}
@@ -134,7 +134,7 @@ func (p *part) Write(b []byte) (int, error) {
 		return 0, fmt.Errorf("disk: writing a part: %w", fs.ErrClosed)
 	}
 	offset := p.offset.Load()
-	if err := p.dir.grow(p, offset+int64(len(b))); err != nil {
+	if err := p.store.grow(p, offset+int64(len(b))); err != nil {
 		return 0, fmt.Errorf("disk: writing a part: %w", err)
 	}
 	n, err := p.file.WriteAt(b, offset)
@@ -155,7 +155,7 @@ func (p *part) Commit(digest stream.Digest) error {
 		return errors.New("disk: committing a part: it has no digest")
 	}
 	p.ended = true
-	defer p.dir.unclaim(p.path)
+	defer p.store.unclaim(p.path)
 	if err := p.publish(digest); err != nil {
 		return fmt.Errorf("disk: committing a part: %w", err)
 	}
@@ -208,7 +208,7 @@ func (p *part) Close() error {
 		err = p.file.Close()
 	} else {
 		p.ended = true
-		defer p.dir.unclaim(p.path)
+		defer p.store.unclaim(p.path)
 		err = errors.Join(p.file.Sync(), p.release())
 	}
 	if err != nil {
@@ -222,7 +222,7 @@ func (p *part) Delete() error {
 		return fmt.Errorf("disk: deleting a part: %w", fs.ErrClosed)
 	}
 	p.ended, p.closed = true, true
-	defer p.dir.unclaim(p.path)
+	defer p.store.unclaim(p.path)
 	if err := removeOpen(p.file, p.path); err != nil {
 		return fmt.Errorf("disk: deleting a part: %w", err)
 	}

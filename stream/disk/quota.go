@@ -34,41 +34,41 @@ type storedFile struct {
 }
 
 // grow makes room so that p may have size bytes.
-func (d *Store) grow(p *part, size int64) error {
+func (s *Store) grow(p *part, size int64) error {
 	if p.size >= 0 && size > p.size {
 		return fmt.Errorf("%w: more than the %d bytes that were announced", stream.ErrTooLarge, p.size)
 	}
-	d.mu.Lock()
+	s.mu.Lock()
 	reserved := p.reserved
-	d.mu.Unlock()
+	s.mu.Unlock()
 	if size <= reserved {
 		return nil
 	}
-	if d.reserve(p, size+growBytes) == nil {
+	if s.reserve(p, size+growBytes) == nil {
 		return nil
 	}
-	return d.reserve(p, size)
+	return s.reserve(p, size)
 }
 
 // reserve counts size bytes for p, and removes what has to make room for them.
-func (d *Store) reserve(p *part, size int64) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	files, err := d.walk(p.path)
+func (s *Store) reserve(p *part, size int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	files, err := s.walk(p.path)
 	if err != nil {
 		return err
 	}
-	if err := d.makeRoom(files, filepath.Dir(p.path), size); err != nil {
+	if err := s.makeRoom(files, filepath.Dir(p.path), size); err != nil {
 		return err
 	}
 	p.reserved = size
-	d.open[p.path] = p
+	s.open[p.path] = p
 	return nil
 }
 
 // makeRoom removes contents and parts of the identity that has that folder, the least recently used first, until one
 // more file of size bytes fits. Nobody makes room for another's files, and nothing is removed where that is not enough.
-func (d *Store) makeRoom(files []storedFile, folder string, size int64) error {
+func (s *Store) makeRoom(files []storedFile, folder string, size int64) error {
 	var now, least usage // least: after all was removed that may be
 	for _, f := range files {
 		own := f.folder == folder
@@ -77,18 +77,18 @@ func (d *Store) makeRoom(files []storedFile, folder string, size int64) error {
 			least.add(f, own, 1)
 		}
 	}
-	if err := d.fits(least, size); err != nil {
+	if err := s.fits(least, size); err != nil {
 		return err
 	}
 	for _, f := range leastUsedFirst(files) {
-		if d.fits(now, size) == nil {
+		if s.fits(now, size) == nil {
 			return nil
 		}
 		if f.folder == folder && f.evict() == nil {
 			now.add(f, true, -1)
 		}
 	}
-	return d.fits(now, size)
+	return s.fits(now, size)
 }
 
 // usage is what counts against the limits of a Store for one identity.
@@ -106,14 +106,14 @@ func (u *usage) add(f storedFile, own bool, times int64) {
 }
 
 // fits reports why one more file of size bytes does not fit beside what is used.
-func (d *Store) fits(u usage, size int64) error {
+func (s *Store) fits(u usage, size int64) error {
 	for _, l := range []struct {
 		what, setting   string
 		used, need, max int64
 	}{
-		{"files of one identity", "MaxIdentityFiles", u.files, 1, int64(cmp.Or(d.MaxIdentityFiles, defaultIdentityFiles))},
-		{"bytes of one identity", "MaxIdentityBytes", u.bytes, size, cmp.Or(d.MaxIdentityBytes, defaultIdentityBytes)},
-		{"bytes", "MaxBytes", u.all, size, cmp.Or(d.MaxBytes, defaultStoreBytes)},
+		{"files of one identity", "MaxIdentityFiles", u.files, 1, int64(cmp.Or(s.MaxIdentityFiles, defaultIdentityFiles))},
+		{"bytes of one identity", "MaxIdentityBytes", u.bytes, size, cmp.Or(s.MaxIdentityBytes, defaultIdentityBytes)},
+		{"bytes", "MaxBytes", u.all, size, cmp.Or(s.MaxBytes, defaultStoreBytes)},
 	} {
 		if l.max >= 0 && l.need > l.max-l.used {
 			return fmt.Errorf("%w: %d %s have to stay and %d more do not fit into %s = %d", stream.ErrStoreFull, l.used, l.what, l.need, l.setting, l.max)
@@ -125,14 +125,14 @@ func (d *Store) fits(u usage, size int64) error {
 // Trim removes parts and contents of an identity, the least recently used first, until at most so many bytes and files
 // are left; what has one of the keys stays and does not count. Negative: no limit. For applications that count with
 // what they keep elsewhere. It fails with an error that Is stream.ErrPartBusy while what is being written is too much by itself.
-func (d *Store) Trim(identity string, bytes int64, files int, keep ...string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	kept := make(map[string]bool, len(keep))
 	for _, key := range keep {
 		kept[hashName(key)] = true
 	}
-	stored, err := d.walkFolder(filepath.Join(d.path, hashName(identity)))
+	stored, err := s.walkFolder(filepath.Join(s.path, hashName(identity)))
 	if err != nil {
 		return fmt.Errorf("disk: trimming a store: %w", err)
 	}
@@ -178,8 +178,8 @@ func (f storedFile) evict() error {
 }
 
 // walk lists what is stored, but for the part at except, and removes expired parts and empty folders.
-func (d *Store) walk(except string) ([]storedFile, error) {
-	folders, err := os.ReadDir(d.path)
+func (s *Store) walk(except string) ([]storedFile, error) {
+	folders, err := os.ReadDir(s.path)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (d *Store) walk(except string) ([]storedFile, error) {
 		if !folder.IsDir() {
 			continue
 		}
-		found, err := d.walkFolder(filepath.Join(d.path, folder.Name()))
+		found, err := s.walkFolder(filepath.Join(s.path, folder.Name()))
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +198,7 @@ func (d *Store) walk(except string) ([]storedFile, error) {
 }
 
 // walkFolder lists what one identity stores. A folder that is not there is empty.
-func (d *Store) walkFolder(path string) (files []storedFile, err error) {
+func (s *Store) walkFolder(path string) (files []storedFile, err error) {
 	entries, err := readFolder(path)
 	if err != nil {
 		return nil, err
@@ -207,7 +207,7 @@ func (d *Store) walkFolder(path string) (files []storedFile, err error) {
 		_ = os.Remove(path)
 	}
 	for _, e := range entries {
-		if f, ok := d.stored(path, e); ok {
+		if f, ok := s.stored(path, e); ok {
 			files = append(files, f)
 		}
 	}
@@ -215,7 +215,7 @@ func (d *Store) walkFolder(path string) (files []storedFile, err error) {
 }
 
 // stored describes one entry of an identity's folder; it is false for what is none of ours or has expired.
-func (d *Store) stored(folder string, e fs.DirEntry) (storedFile, bool) {
+func (s *Store) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 	f := storedFile{path: filepath.Join(folder, e.Name()), folder: folder}
 	_, f.blob = blobDigest(e.Name())
 	info, err := e.Info()
@@ -224,10 +224,10 @@ func (d *Store) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 	}
 	f.size, f.used = info.Size(), info.ModTime()
 	var p *part
-	if p, f.open = d.open[f.path]; p != nil {
+	if p, f.open = s.open[f.path]; p != nil {
 		f.size = max(f.size, p.reserved)
 	}
-	expired := !f.blob && !f.open && d.expired(time.Since(f.used))
+	expired := !f.blob && !f.open && s.expired(time.Since(f.used))
 	if expired && removeUnlocked(f.path) == nil {
 		return f, false
 	}
@@ -243,9 +243,9 @@ func removeUnlocked(path string) error {
 	return removeOpen(f, path)
 }
 
-func (d *Store) expired(unused time.Duration) bool {
-	if d.PartExpiry == 0 {
+func (s *Store) expired(unused time.Duration) bool {
+	if s.PartExpiry == 0 {
 		return unused > defaultPartExpiry
 	}
-	return d.PartExpiry > 0 && unused > d.PartExpiry
+	return s.PartExpiry > 0 && unused > s.PartExpiry
 }

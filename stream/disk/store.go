@@ -53,8 +53,8 @@ func New(dir string) *Store {
 var _ stream.Store = (*Store)(nil)
 
 // Open begins or resumes a part.
-func (d *Store) Open(identity, key string, size int64) (stream.Part, error) {
-	p, err := d.openPart(d.file(identity, key)+partSuffix, size)
+func (s *Store) Open(identity, key string, size int64) (stream.Part, error) {
+	p, err := s.openPart(s.file(identity, key)+partSuffix, size)
 	if err != nil {
 		return nil, fmt.Errorf("disk: opening a part: %w", err)
 	}
@@ -62,8 +62,8 @@ func (d *Store) Open(identity, key string, size int64) (stream.Part, error) {
 }
 
 // Lookup opens the complete content, which is an *os.File too: its Name is the path.
-func (d *Store) Lookup(identity, key string) (stream.Content, error) {
-	c, err := d.lookup(d.file(identity, key))
+func (s *Store) Lookup(identity, key string) (stream.Content, error) {
+	c, err := s.lookup(s.file(identity, key))
 	if err != nil {
 		return nil, fmt.Errorf("disk: looking up a content: %w", err)
 	}
@@ -71,11 +71,11 @@ func (d *Store) Lookup(identity, key string) (stream.Content, error) {
 }
 
 // Remove deletes what is stored, or fails with stream.ErrPartBusy while it is being written.
-func (d *Store) Remove(identity, key string) error {
-	base := d.file(identity, key)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if _, busy := d.open[base+partSuffix]; busy {
+func (s *Store) Remove(identity, key string) error {
+	base := s.file(identity, key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, busy := s.open[base+partSuffix]; busy {
 		return fmt.Errorf("disk: removing a part: %w", stream.ErrPartBusy)
 	}
 	err := ignoreMissing(removeUnlocked(base + partSuffix))
@@ -86,8 +86,8 @@ func (d *Store) Remove(identity, key string) error {
 }
 
 // file is the path of identity's key without a suffix.
-func (d *Store) file(identity, key string) string {
-	return filepath.Join(d.path, hashName(identity), hashName(key))
+func (s *Store) file(identity, key string) string {
+	return filepath.Join(s.path, hashName(identity), hashName(key))
 }
 
 // hashName makes a file name of any string: 40 digits.
@@ -136,7 +136,7 @@ func removeBlobs(base, keep string) error {
 	return err
 }
 
-func (d *Store) lookup(base string) (*content, error) {
+func (s *Store) lookup(base string) (*content, error) {
 	found, err := blobs(base)
 	if err != nil {
 		return nil, err

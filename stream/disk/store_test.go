@@ -113,6 +113,22 @@ func TestPartBecomesContent(t *testing.T) {
 	require.True(t, strings.HasSuffix(files[0], blobSuffix))
 }
 
+func TestContentKeepsItsDigest(t *testing.T) {
+	s := New(t.TempDir())
+	data := []byte("abc")
+	for _, a := range []stream.Algorithm{stream.SHA256, stream.BLAKE3} {
+		p := openTestPart(t, s, mine, a.String(), 3)
+		writeAll(t, p, data)
+		require.ErrorContains(t, p.Commit(stream.Digest{}), "it has no digest")
+		require.NoError(t, p.Commit(a.Of(data)))
+		require.NoError(t, p.Close())
+		c, err := s.Lookup(mine, a.String())
+		require.NoError(t, err)
+		require.Equal(t, a.Of(data), c.Digest())
+		require.NoError(t, c.Close())
+	}
+}
+
 func TestPartIsResumed(t *testing.T) {
 	dir := t.TempDir()
 	data := bytes.Repeat([]byte("0123456789"), 100_000)
