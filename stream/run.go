@@ -194,8 +194,10 @@ type keeper struct {
 func (k *keeper) Write(p []byte) (int, error) {
 	k.hasher.Write(p)
 	again := min(int64(len(p)), k.part.Offset()-k.offset)
-	if err := k.compare(p[:again]); err != nil {
-		return 0, err
+	if again > 0 {
+		if err := k.compare(p[:again]); err != nil {
+			return 0, err
+		}
 	}
 	k.offset += int64(len(p))
 	return k.part.Write(p[again:])
