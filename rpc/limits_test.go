@@ -47,6 +47,37 @@ func TestBudget(t *testing.T) {
 	require.Equal(t, least, small.grow(least, limit), "all is kept for others")
 }
 
+// TestBudgetOfIdleConnections: those that join and do nothing leave half of what is not kept for all to those that use it, and
+// whoever leaves gives all of it back.
+func TestBudgetOfIdleConnections(t *testing.T) {
+	const least, limit, conns, total = minReceiveLimit, 4 << 20, 1024, 512 << 20
+	b := newBudget(total, conns)
+	var held []int
+	for range conns / 2 {
+		require.True(t, b.enter())
+		held = append(held, b.join(limit))
+	}
+	require.Equal(t, limit, held[0])
+	require.Less(t, held[31], 2<<20)
+	require.Less(t, held[conns/2-1], 2*least)
+	require.LessOrEqual(t, b.reserved, total-b.kept()-(total-conns*least)/2)
+	for i := conns/2 - 1; i > conns/2-17; i-- {
+		for range 10 {
+			held[i] = b.grow(held[i], limit)
+		}
+		require.Equal(t, limit, held[i], "who needs it has it")
+	}
+	for _, n := range held {
+		b.leave(n)
+	}
+	require.Zero(t, b.reserved)
+
+	full := newBudget(conns*least, conns)
+	require.True(t, full.enter())
+	require.Equal(t, least, full.join(limit), "all is kept for others")
+	require.Equal(t, least, newBudget(least, conns).join(limit))
+}
+
 // TestBudgetOfAFullWorld: connections that come before those that make room for them have left change nothing that lasts.
 func TestBudgetOfAFullWorld(t *testing.T) {
 	const conns = 2
