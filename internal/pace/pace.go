@@ -266,6 +266,7 @@ func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 // lack says that the path might have carried more than the inFlight bytes.
 func (c *Controller) lack(inFlight int) {
 	c.delivery.limited = c.delivery.total + int64(inFlight)
+	c.delivery.lacks = true
 }
 
 // State returns what the controller is doing, for plots and statistics.
