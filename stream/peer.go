@@ -31,6 +31,7 @@ type Peer struct {
 	slices     *sliceRoute
 	greeted    bool // our limits were sent
 	lanesAsked int
+	widened    time.Time // when more lanes were last thought of
 
 	// Outgoing.
 	taken   int         // incoming transfers that the peer takes at once; 1 until it says
@@ -326,18 +327,28 @@ func (p *Peer) wantLanes(t *Transfer) error {
 	return p.askLanes(w.Lanes)
 }
 
-// widen opens more lanes for a transfer that may have them, twice as many at least, when all that are open hold what they may.
+// widen opens more lanes for a transfer that may have them: as many as the path has been found to have place for, and twice as
+// many at least when all that are open hold what they may.
 func (p *Peer) widen(t *Transfer) error {
 	w, ok := t.opts.via.(Window)
-	if !ok || w.Lanes != 0 || len(p.window.lanes) < p.lanesAsked || p.lanesAsked == maxLanes || !p.window.full(w) {
+	now := p.streams.lastTick
+	if !ok || w.Lanes != 0 || len(p.window.lanes) < p.lanesAsked || p.lanesAsked == maxLanes || now.Sub(p.widened) < widenPause {
 		return nil
 	}
-	return p.askLanes(max(min(2*p.lanesAsked, maxLanes), p.window.pathLanes()))
+	p.widened = now
+	n := p.window.pathLanes()
+	if p.window.full(w) {
+		n = max(n, min(2*p.lanesAsked, maxLanes))
+	}
+	return p.askLanes(n)
 }
+
+// widenPause spares ticks that follow each other at once the look at the path.
+const widenPause = time.Millisecond
 
 // askLanes opens lanes until there are n, or asks the server for them.
 func (p *Peer) askLanes(n int) error {
-	if n <= p.lanesAsked {
+	if n <= max(p.lanesAsked, len(p.window.lanes)) {
 		return nil
 	}
 	p.lanesAsked = n
