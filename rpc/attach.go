@@ -88,7 +88,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 	}
 	config := w.config.Bunch
 	config.Client, config.ReceiveLimit = !server, minReceiveLimit
-	config.Random = rand.IntN
+	config.Random, config.Rate = rand.IntN, c.allowance.most()
 	if config.IdleTimeout == 0 {
 		config.IdleTimeout = w.config.idleTimeout()
 	}

@@ -105,6 +105,16 @@ func (w *World) allow() *allowance { return &allowance{own: newMeter(w.config.Ra
 
 func (a *allowance) limited() bool { return a.own != nil || a.world != nil }
 
+// most returns how many bytes a second the connection may send at most, 0 = no limit.
+func (a *allowance) most() (rate int) {
+	for _, m := range []*meter{a.own, a.world} {
+		if m != nil && (rate == 0 || m.rate < rate) {
+			rate = m.rate
+		}
+	}
+	return rate
+}
+
 // Play implements link.Rate.
 func (a *allowance) Play(now time.Time) time.Duration { return a.play(now, 0) }
 

@@ -112,7 +112,7 @@ type Config struct {
 	KeepAlive   time.Duration // default 10 s; negative = none
 
 	// Bunch configures the reliable buffers (ReliableBuffer, MaxBunch, AckDelay, Overflow, Trace …). Client,
-	// ReceiveLimit and Random are set by the world.
+	// ReceiveLimit, Rate and Random are set by the world.
 	Bunch bunch.Config
 
 	// Logger receives records at LogLevel and above; nil = none. Level may change at run time.
