@@ -15,7 +15,9 @@ func (p *Peer) violate(format string, args ...any) {
 
 func (p *Peer) onLimits(m limits) {
 	p.taken, p.early = m.transfers, int64(m.early)
-	if m.lanes > 0 && p.streams.world.IsServer() {
+	if !p.streams.world.IsServer() {
+		p.lanes.stay = m.lanes
+	} else if m.lanes > 0 {
 		if err := p.window.grow(m.lanes); err != nil {
 			p.streams.fail(p, err)
 		}
