@@ -229,9 +229,9 @@ type conformance struct {
 	loopback
 	callers *callers
 	via     Backend
-	sealed bool
-	loss   float64
-	random *rand.Rand
+	sealed  bool
+	loss    float64
+	random  *rand.Rand
 
 	atServer, atClient <-chan received
 }
