@@ -14,6 +14,7 @@ type Config struct {
 	AckDelay       time.Duration // longest wait before an ack; 5 to 200 ms; default 40 ms
 	History        int           // packets undecided at once; 64 to 4,096, the default
 	MaxChannels    int           // open at once of each side's own; up to 32,767, the default
+	Rate           int           // bytes a second that the owner lets leave, by Hold: what waits is reckoned by it; 0 = no limit
 	IdleTimeout    time.Duration // from the first unanswered packet that asks for an ack; default 30 s
 	Overflow       Policy        // what a full reliable buffer does
 	Trace          func(Event)   // nil = off; called inside the machine, must not call back

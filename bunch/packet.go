@@ -142,6 +142,9 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 			c.loss.unanswered = t
 		}
 		c.sent.launched(p, t)
+		if b.bulk {
+			c.repeatTail(p)
+		}
 		c.received.acksOnly = 0
 		if b.bulk && c.wantsAck() || !b.bulk && t < c.loss.besideTill {
 			*flags |= flagAckNow

@@ -139,3 +139,49 @@ func (p *pair) move(end int, epoch *uint32, fates bool) {
 	p.fates[end] = fates
 	p.ends[end].SetPath(p.now, Path{Epoch: *epoch, Fates: fates, RTT: 2 * p.delay, Rate: 1e6})
 }
+
+// TestTailOfALossyPath: at the end, when nothing waits that was never sent, what was lost leaves in two packets on a path that
+// loses at random; a third follows when both were lost. Before the end, on a path that loses nothing, and for play it leaves once.
+func TestTailOfALossyPath(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		priority Priority
+		loss     float64
+		want     int
+	}{
+		{"lossy", Bulk, 0.02, 2},
+		{"clean", Bulk, 0.001, 1},
+		{"play", Normal, 0.02, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			l := newLossTest(t, Config{})
+			ch, err := l.Open(row.priority)
+			require.NoError(t, err)
+			l.channel = ch
+			l.SetPath(l.at, Path{Epoch: 1, Fates: true, Loss: row.loss, Rate: 1e6, Window: 1e6})
+			l.sendPackets(6)
+			l.Fate(l.at, 2, false)
+			require.Equal(t, row.want, l.packets())
+			require.EqualValues(t, row.want, l.Stats().BunchesResent)
+			for n := range row.want {
+				require.Zero(t, l.packets(), "as long as a copy is under way")
+				l.Fate(l.at, uint64(6+n), false)
+			}
+			require.Equal(t, row.want, l.packets())
+			l.mustAck(0, uint32(5+2*row.want))
+			require.True(t, l.Drained())
+		})
+	}
+	t.Run("before the end", func(t *testing.T) {
+		l := newLossTest(t, Config{})
+		ch, err := l.Open(Bulk)
+		require.NoError(t, err)
+		l.channel = ch
+		l.SetPath(l.at, Path{Epoch: 1, Fates: true, Loss: 0.02, Rate: 1e6, Window: 1e6})
+		l.sendPackets(6)
+		require.NoError(t, l.Send(ch, Reliable, pattern(3000, 0)))
+		l.Fate(l.at, 2, false)
+		l.packets()
+		require.EqualValues(t, 1, l.Stats().BunchesResent)
+	})
+}

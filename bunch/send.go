@@ -235,16 +235,13 @@ func (c *Conn) open() bool { return !c.corked || c.flushing }
 func (c *Conn) Flush() { c.flushing, c.changed = c.corked, true }
 
 // QueueTime estimates how long the unsent bytes of ch, and of what precedes it, will wait: their number over the delivery
-// rate, 0 while no rate is known.
+// rate, or over Config.Rate when that is less; 0 while no rate is known.
 func (c *Conn) QueueTime(number uint64) time.Duration {
 	ch := c.channels.open[number]
 	if ch == nil {
 		return 0
 	}
-	rate := c.gate.Estimate()
-	if c.way.Fates {
-		rate = c.way.Rate
-	}
+	rate := c.rate()
 	if rate == 0 {
 		return 0
 	}
@@ -256,6 +253,18 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 		}
 	}
 	return time.Duration(float64(bytes) / rate * float64(time.Second))
+}
+
+// rate returns how many bytes a second leave when there are enough, 0 while nothing is known.
+func (c *Conn) rate() float64 {
+	rate, most := c.gate.Estimate(), float64(c.config.Rate)
+	if c.way.Fates {
+		rate = c.way.Rate
+	}
+	if most > 0 && (rate == 0 || most < rate) {
+		return most
+	}
+	return rate
 }
 
 // Watch asks for one Wake as soon as fewer than out entries of ch are taken and at most queued waits before it, or no

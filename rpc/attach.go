@@ -149,10 +149,13 @@ func (c *Conn) enter() (in bool) {
 		return false
 	}
 	c.joined.Store(true)
+	limit := w.memory.Join(w.config.receiveLimit())
+	c.reserved.Store(int64(limit))
 	w.door.Join(c.visit)
 	w.inbox.joined = append(w.inbox.joined, c)
 	w.mu.Unlock()
 
+	c.tellLimit(limit)
 	close(c.welcomed)
 	c.onWake()
 	return true

@@ -55,7 +55,7 @@ type Config struct {
 	HandshakeTimeout time.Duration // from the carrier to Join; default 10 s
 	HelloTimeout     time.Duration // of it, to the client's Hello, which honest ones send at once; default 2 s
 	ReceiveBudget    int           // bytes that reliable messages of all connections may hold here until they run; default 512 MiB
-	ReceiveLimit     int           // of it, bytes for one connection that needs more than its 256 KiB, which are the least; default 4 MiB
+	ReceiveLimit     int           // of it, bytes for one connection, from Join on while few have joined, else with use; at least 256 KiB, default 4 MiB
 	MaxLocalCalls    int           // calls that wait for the next Dispatch; default 4,096
 	MaxPosts         int           // functions that wait for the next Dispatch; default 65,536
 
@@ -117,7 +117,7 @@ type Config struct {
 	KeepAlive   time.Duration // default 10 s; negative = none
 
 	// Bunch configures the reliable buffers (ReliableBuffer, MaxBunch, AckDelay, Overflow, Trace …). Client,
-	// ReceiveLimit and Random are set by the world.
+	// ReceiveLimit, Rate and Random are set by the world.
 	Bunch bunch.Config
 
 	// Logger receives records at LogLevel and above; nil = none. Level may change at run time.

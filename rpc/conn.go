@@ -228,8 +228,12 @@ func (c *Conn) widen() {
 	held := int(c.reserved.Load())
 	if limit := c.world.memory.Grow(held, c.world.config.receiveLimit()); limit > held {
 		c.reserved.Store(int64(limit))
-		c.link.Lock()
-		c.machine.SetReceiveLimit(limit)
-		c.link.Unlock()
+		c.tellLimit(limit)
 	}
+}
+
+func (c *Conn) tellLimit(limit int) {
+	c.link.Lock()
+	defer c.link.Unlock()
+	c.machine.SetReceiveLimit(limit)
 }

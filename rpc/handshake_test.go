@@ -341,15 +341,29 @@ func TestTheOldestSilentOneMakesRoom(t *testing.T) {
 
 func TestReceiveLimitGrowsWithUse(t *testing.T) {
 	inNet(t, 2, Config{ReceiveBudget: 16 << 20, MaxConns: 8}, func(n *network) {
-		require.Equal(t, 512<<10, n.server.memory.Reserved())
-		require.Equal(t, 256<<10, n.conns[0].Stats().ReceiveLimit)
+		first, second := n.conns[0].Stats().ReceiveLimit, n.conns[1].Stats().ReceiveLimit
+		require.Equal(t, 480<<10, first, "what it has at Join: a 32nd of the 7 MiB that those who use it leave")
+		require.Less(t, second, first)
+		require.Greater(t, second, 256<<10)
 		n.conns[0].widen()
-		require.Equal(t, 1<<20, n.conns[0].Stats().ReceiveLimit)
-		require.Equal(t, 256<<10, n.conns[1].Stats().ReceiveLimit)
-		require.Equal(t, 1<<20+256<<10, n.server.memory.Reserved())
+		require.Equal(t, 4*first, n.conns[0].Stats().ReceiveLimit)
+		require.Equal(t, second, n.conns[1].Stats().ReceiveLimit)
+		require.Equal(t, 4*first+second, n.server.memory.Reserved())
 		n.ends[0].Close(0, "")
 		n.tick(3)
-		require.Equal(t, 256<<10, n.server.memory.Reserved())
+		require.Equal(t, second, n.server.memory.Reserved())
+	})
+}
+
+// TestReceiveLimitAtJoin: a connection has its whole limit from Join on, and a peer learns it before the first tick that
+// would find it tight.
+func TestReceiveLimitAtJoin(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		require.Equal(t, 4<<20, n.conns[0].Stats().ReceiveLimit)
+		require.Equal(t, 4<<20, n.ends[0].Stats().ReceiveLimit)
+	})
+	inNet(t, 1, Config{ReceiveLimit: 1 << 20}, func(n *network) {
+		require.Equal(t, 1<<20, n.conns[0].Stats().ReceiveLimit)
 	})
 }
 

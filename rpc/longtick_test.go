@@ -26,7 +26,7 @@ func (n *network) calls(caller *testWorld, d time.Duration, call func() error) (
 func directions(t *testing.T, payload string, fn func(t *testing.T, n *network, caller, busy *testWorld, call func() error)) {
 	for _, calling := range []string{"server", "client"} {
 		t.Run(calling+" calls", func(t *testing.T) {
-			inNet(t, 1, Config{}, func(n *network) {
+			inNet(t, 1, Config{ReceiveLimit: 256 << 10}, func(n *network) {
 				a := n.spawn(0)
 				client := n.clients[0]
 				if calling == "server" {

@@ -155,7 +155,7 @@ func inNet(t *testing.T, clients int, server Config, fn func(n *network)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{t: t, server: newTestWorld(t, server)}
 		for range clients {
-			n.join(Config{Bunch: server.Bunch, Classes: server.Classes})
+			n.join(Config{Bunch: server.Bunch, Classes: server.Classes, ReceiveLimit: server.ReceiveLimit})
 		}
 		fn(n)
 		n.close()

@@ -182,6 +182,7 @@ func (r *sealedCarrier) config(instance uint32) sealed.Config {
 			Controller: r.control,
 			RTT:        r.quic.Path().SmoothedRTT,
 			PlayDelay:  r.conn.machine.Params().AckDelay,
+			Other:      r.quic.received,
 		},
 		Mutex:     source,
 		Turned:    source.Turned,
@@ -237,6 +238,9 @@ func (r *sealedCarrier) ping() {
 func (c *quicCarrier) addrs() (remote, local net.Addr) {
 	return c.conn.RemoteAddr(), c.conn.LocalAddr()
 }
+
+// received counts the packets that came over QUIC.
+func (c *quicCarrier) received() uint64 { return c.conn.ConnectionStats().PacketsReceived }
 
 // maxPacket returns the largest UDP payload in bytes that the path is known to take: a datagram and what quic-go leaves
 // for its frame: type, connection id, at least a byte of packet number, tag.

@@ -115,6 +115,8 @@ type sealedNet struct {
 	*network
 	near, far *sealedCarrier // the client's and the server's
 	blocked   atomic.Bool
+	up, down  atomic.Bool // sealed packets of the client do not arrive, or the server's
+	dark      atomic.Bool // nothing does
 }
 
 // overSealed runs a test with two worlds that have joined; the server has sealed carriers, the client may.
@@ -130,8 +132,14 @@ func overSealedWith(t *testing.T, path netsim.Config, far, near Config, fn func(
 		var client *testWorld
 		n.server, client = newSealedWorld(t, far), newSealedWorld(t, near)
 		n.clients = []*testWorld{client}
-		path.Lose = func(_ uint64, p []byte) bool { return n.blocked.Load() && p[0] >= 0x04 && p[0] <= 0x0f }
-		a, b := netsim.Pipe(path, path)
+		lose := func(way *atomic.Bool) netsim.Config {
+			to := path
+			to.Lose = func(_ uint64, p []byte) bool {
+				return n.dark.Load() || (n.blocked.Load() || way.Load()) && p[0] >= 0x04 && p[0] <= 0x0f
+			}
+			return to
+		}
+		a, b := netsim.Pipe(lose(&n.up), lose(&n.down))
 		serverTLS, clientTLS := credentials(t)
 		listener, err := ListenPacket(b, serverTLS, n.server.World)
 		require.NoError(t, err)

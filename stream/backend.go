@@ -13,7 +13,7 @@ type Window struct {
 	// Share of each lane's reliable buffer that transfers fill; above 0 and below 1, default 1/2.
 	Share float64
 	// Lanes that one transfer may use, 1 to 32; 0 = as many as the path needs. A lane carries half of its reliable buffer,
-	// about 141 KB, a round trip. Lanes are opened when a transfer first needs them, and stay.
+	// about 141 KB, a round trip. Four are there from the beginning, more are opened when a transfer needs them.
 	Lanes int
 }
 
@@ -35,8 +35,16 @@ func (w Window) lanes() int {
 	return w.Lanes
 }
 
-// firstLanes is how many it has from the beginning.
-func (w Window) firstLanes() int { return max(1, w.Lanes) }
+// firstLanes is how many are there from the beginning, and stay.
+func (w Window) firstLanes() int {
+	if w.Lanes == 0 {
+		return defaultLanes
+	}
+	return w.Lanes
+}
+
+// defaultLanes carry 660 KB in the round trip in which a client asks for more: what 100 Mbit/s and 50 ms hold.
+const defaultLanes = 4
 
 // route carries the parts of one peer's transfers, in any order. It belongs to the world's goroutine.
 type route interface {

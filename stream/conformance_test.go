@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"testing"
 	"time"
 
@@ -21,19 +22,76 @@ var carriages = []struct {
 	via    Backend
 	sealed bool // as a transfer reports
 }{
-	{"window over quic", Window{Lanes: 4}, false},
+	{"window over quic", Window{}, false},
+	{"lanes over quic", Window{Lanes: 4}, false},
 	{"slices over quic", Slices{}, false},
-	{"window sealed", Window{Lanes: 4}, true},
+	{"window sealed", Window{}, true},
+	{"lanes sealed", Window{Lanes: 4}, true},
 	{"slices sealed", Slices{}, true},
 }
 
 // overCarriage runs fn over a path, with the sealed carrier open where that is to be so.
-func overCarriage(t *testing.T, path netsim.Config, sealed bool, fn func(ctx context.Context, l loopback)) {
-	if sealed {
-		overSealed(t, path, func(t *testing.T, l loopback) { fn(t.Context(), l) })
-		return
-	}
-	overPath(t, path, fn)
+func overCarriage(t *testing.T, path netsim.Config, sealed bool, fn func(ctx context.Context, l loopback, c *callers)) {
+	c := new(callers)
+	config := rpc.Config{Sealed: sealed, Classes: []*rpc.Class{playerClass}}
+	overQUICWith(t, path, config, c.bind, func(t *testing.T, l loopback) {
+		if sealed {
+			l.awaitSealed(t)
+		}
+		fn(t.Context(), l, c)
+	})
+}
+
+// callers are a game of its own class, to which Calls go both ways.
+type callers struct {
+	actor    chan *rpc.Actor // the client's copy
+	up, down chan []item     // what came before the last word
+}
+
+func (c *callers) bind(server, client *rpc.World) {
+	c.actor, c.up, c.down = make(chan *rpc.Actor, 1), make(chan []item, 1), make(chan []item, 1)
+	b := rpc.Bind(client, playerClass, func(a *rpc.Actor) *callsPlayer {
+		c.actor <- a
+		return &callsPlayer{actor: a}
+	})
+	rpc.On(b, clientReceiveData, (*callsPlayer).receive)
+	rpc.On(b, clientNotifyAll, func(p *callsPlayer, _ *rpc.Call, _ rpc.None) { c.down <- p.items })
+	b = rpc.Bind(server, playerClass, func(a *rpc.Actor) *callsPlayer { return &callsPlayer{actor: a} })
+	rpc.On(b, serverReceiveData, (*callsPlayer).receivePage)
+	rpc.On(b, serverNotifyAll, func(p *callsPlayer, _ *rpc.Call, _ rpc.None) { c.up <- p.items })
+}
+
+// call has the world of one end call.
+func (n *conformance) call(by *Peer, fn func(w *rpc.World) error) {
+	var err error
+	w := by.Conn().World()
+	require.NoError(n, w.Do(n.ctx, func() { err = fn(w) }))
+	require.NoError(n, err)
+}
+
+// calls moves items by RPCs of the game's own, both ways at once, over an actor that is there for them.
+func (n *conformance) calls(count int) {
+	sent := testItems(count)
+	var a *rpc.Actor
+	n.call(n.toClient, func(w *rpc.World) (err error) {
+		if a, err = w.Spawn(playerClass, n.toClient.Conn()); err == nil {
+			_, err = Calls(clientReceiveData, a, sent, CallsConfig{End: clientNotifyAll})
+		}
+		return err
+	})
+	mirror := <-n.callers.actor
+	n.call(n.toServer, func(*rpc.World) error {
+		page := -1 // the first call only measures
+		wrap := func(items []item) itemPage {
+			page++
+			return itemPage{Page: page - 1, Items: items}
+		}
+		_, err := Calls(Wrap(serverReceiveData, wrap), mirror, sent, CallsConfig{End: serverNotifyAll})
+		return err
+	})
+	require.Equal(n, sent, <-n.callers.down)
+	require.Equal(n, sent, <-n.callers.up)
+	n.call(n.toClient, func(w *rpc.World) error { return w.Destroy(a) })
 }
 
 // TestConformance runs one table over every backend and carrier, with the same seeds: both directions at once, sizes that
@@ -48,12 +106,13 @@ func TestConformance(t *testing.T) {
 		for _, c := range carriages {
 			t.Run(fmt.Sprintf("%v/%s", loss, c.name), func(t *testing.T) {
 				path := netsim.Config{Delay: 10 * time.Millisecond, Loss: loss, Duplicate: 0.01, Reorder: 0.01, Seed: seed}
-				overCarriage(t, path, c.sealed, func(ctx context.Context, l loopback) {
-					n := &conformance{t, ctx, l, c.via, c.sealed, loss, rand.New(rand.NewPCG(seed, 2)), collect(l.server), collect(l.client)}
+				overCarriage(t, path, c.sealed, func(ctx context.Context, l loopback, callers *callers) {
+					n := &conformance{t, ctx, l, callers, c.via, c.sealed, loss, rand.New(rand.NewPCG(seed, 2)), collect(l.server), collect(l.client)}
 					for _, size := range sizes {
 						n.blobs(size)
 					}
 					n.array(20_000)
+					n.calls(5_000)
 					n.mixed()
 					require.Zero(n, l.toServer.Conn().Stats().Drops.UnknownMachine+l.toClient.Conn().Stats().Drops.UnknownMachine)
 					require.Zero(n, l.toServer.Stats().SlicesRefused+l.toClient.Stats().SlicesRefused, "who keeps to his credit finds room")
@@ -66,39 +125,85 @@ func TestConformance(t *testing.T) {
 // TestConformanceOfAChangingCarrier: with a sealed carrier that opens late, or falls silent and comes back while content is
 // under way, whichever carries its parts.
 func TestConformanceOfAChangingCarrier(t *testing.T) {
-	for name, change := range map[string]func(g *gate, over <-chan struct{}){
-		"opens late": func(g *gate, over <-chan struct{}) {
+	for name, change := range map[string]func(up, down *gate, over <-chan struct{}){
+		"opens late": func(up, down *gate, over <-chan struct{}) {
 			wait(over, 700*time.Millisecond)
-			g.shut.Store(false)
+			up.shut.Store(false)
+			down.shut.Store(false)
 		},
-		"silent and back": func(g *gate, over <-chan struct{}) {
+		"silent and back": func(up, down *gate, over <-chan struct{}) {
 			for shut := false; wait(over, 1500*time.Millisecond); shut = !shut {
-				g.shut.Store(shut)
+				up.shut.Store(shut)
+				down.shut.Store(shut)
+			}
+		},
+		"one way silent and back": func(up, down *gate, over <-chan struct{}) {
+			for way := 0; wait(over, 1100*time.Millisecond); way++ {
+				up.shut.Store(way%4 == 1)
+				down.shut.Store(way%4 == 3)
 			}
 		},
 	} {
 		for _, via := range []Backend{Window{}, Window{Lanes: 4}, Slices{}} {
 			t.Run(fmt.Sprintf("%s/%T%+v", name, via, via), func(t *testing.T) {
-				var g gate
-				g.shut.Store(true)
+				var up, down gate
+				up.shut.Store(true)
+				down.shut.Store(true)
 				seed := testkit.Seed(t)
-				path := g.over(netsim.Config{Delay: 10 * time.Millisecond, Rate: 3e6, Duplicate: 0.01, Reorder: 0.01, Seed: seed})
-				overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
+				path := netsim.Config{Delay: 10 * time.Millisecond, Rate: 3e6, Duplicate: 0.01, Reorder: 0.01, Seed: seed}
+				callers, config := new(callers), rpc.Config{Sealed: true, Classes: []*rpc.Class{playerClass}}
+				overWays(t, up.over(path), down.over(path), config, callers.bind, func(t *testing.T, l loopback) {
 					over, done := make(chan struct{}), make(chan struct{})
 					go func() {
 						defer close(done)
-						change(&g, over)
+						change(&up, &down, over)
 					}()
-					n := &conformance{t, t.Context(), l, via, true, mayChange, rand.New(rand.NewPCG(seed, 2)), collect(l.server), collect(l.client)}
+					n := &conformance{t, t.Context(), l, callers, via, true, mayChange, rand.New(rand.NewPCG(seed, 2)), collect(l.server), collect(l.client)}
 					for _, size := range append(sizes, 1<<20) {
 						n.blobs(size)
 					}
 					n.array(20_000)
+					n.calls(5_000)
 					close(over)
 					<-done
 					require.NoError(t, l.toServer.Conn().Err())
 					require.NotZero(t, l.toServer.Conn().Stats().Sealed.PacketsAcked)
 				})
+			})
+		}
+	}
+}
+
+// TestConformanceOnSockets: over sockets of the system, by GSO where that has it, and over a plain net.PacketConn, which has
+// neither that nor writes that do not block.
+func TestConformanceOnSockets(t *testing.T) {
+	type plain struct{ net.PacketConn }
+	for _, hide := range []bool{false, true} {
+		for _, via := range []Backend{Window{}, Slices{}} {
+			t.Run(fmt.Sprintf("plain %v/%T", hide, via), func(t *testing.T) {
+				var ends [2]net.PacketConn
+				for i := range ends {
+					socket, err := net.ListenPacket("udp4", "127.0.0.1:0")
+					require.NoError(t, err)
+					defer socket.Close()
+					if ends[i] = socket; hide {
+						ends[i] = plain{socket}
+					}
+				}
+				callers := new(callers)
+				l, leave := joinQUIC(t, ends[0], ends[1], rpc.Config{Sealed: true, Classes: []*rpc.Class{playerClass}}, callers.bind)
+				l.awaitSealed(t)
+				n := &conformance{t, t.Context(), l, callers, via, true, mayChange, rand.New(rand.NewPCG(1, 2)), collect(l.server), collect(l.client)}
+				for _, size := range append(sizes, 4<<20) {
+					n.blobs(size)
+				}
+				n.array(20_000)
+				n.calls(20_000)
+				conns := []*rpc.Conn{l.toServer.Conn(), l.toClient.Conn()}
+				leave()
+				for _, c := range conns {
+					<-c.Done()
+				}
 			})
 		}
 	}
@@ -122,10 +227,11 @@ type conformance struct {
 	*testing.T
 	ctx context.Context
 	loopback
-	via    Backend
-	sealed bool
-	loss   float64
-	random *rand.Rand
+	callers *callers
+	via     Backend
+	sealed  bool
+	loss    float64
+	random  *rand.Rand
 
 	atServer, atClient <-chan received
 }

@@ -122,11 +122,12 @@ func (s *Streams) connected(conn *rpc.Conn) {
 		s.fail(p, err)
 		return
 	}
-	p.lanesAsked = 1
+	p.lanes.asked = 1
 	if w, ok := s.config.backend().(Window); ok {
-		p.lanesAsked = w.firstLanes()
+		p.lanes.asked = w.firstLanes()
 	}
-	if err := p.window.grow(p.lanesAsked); err != nil {
+	p.lanes.stay = p.lanes.asked
+	if err := p.window.grow(p.lanes.asked); err != nil {
 		s.fail(p, err)
 	}
 }

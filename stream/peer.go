@@ -29,11 +29,11 @@ type Peer struct {
 	joined bool // the world will tell of the end; guarded by Streams.mu
 
 	// What follows belongs to the world's goroutine.
-	control    *rpc.Actor
-	window     *window
-	slices     *sliceRoute
-	greeted    bool // our limits were sent
-	lanesAsked int
+	control *rpc.Actor
+	window  *window
+	slices  *sliceRoute
+	lanes   lanes
+	greeted bool // our limits were sent
 
 	// Outgoing.
 	taken   int         // incoming transfers that the peer takes at once; 1 until it says
@@ -52,7 +52,7 @@ type Peer struct {
 
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	return &Peer{
-		streams: s, conn: conn, live: newLive(), taken: 1, early: minPending, lanesAsked: 1,
+		streams: s, conn: conn, live: newLive(), taken: 1, early: minPending, lanes: lanes{asked: 1},
 		window: &window{conn: conn}, slices: newSliceRoute(conn),
 		account: sliceLinkOf(conn).account,
 	}
@@ -105,6 +105,9 @@ const readAtOnce = 4
 // end fails everything that the connection carried.
 func (p *Peer) end(cause error) {
 	p.live.end(cause)
+	if p.lanes.timer != nil {
+		p.lanes.timer.Stop()
+	}
 	p.collect()
 	receiving := p.receiving
 	p.queue, p.sending, p.receiving = nil, nil, nil
@@ -134,6 +137,9 @@ func (p *Peer) orphaned(cause error) {
 
 // tick sends what can leave now.
 func (p *Peer) tick(now time.Time) {
+	if err := p.letLanesGo(now); err != nil && !errors.Is(err, rpc.ErrClosed) {
+		p.streams.fail(p, err)
+	}
 	if p.quiet() {
 		return
 	}
@@ -227,7 +233,7 @@ func (p *Peer) greet() (bool, error) {
 		return false, nil
 	}
 	p.greeted = true
-	m := limits{transfers: p.streams.config.maxTransfers(), lanes: p.lanesAsked, early: int(p.streams.config.early()), hashes: p.streams.config.hashes()}
+	m := limits{transfers: p.streams.config.maxTransfers(), lanes: p.lanes.asked, early: int(p.streams.config.early()), hashes: p.streams.config.hashes()}
 	return true, sendLimits.call(p.control, m)
 }
 
@@ -263,40 +269,6 @@ func (p *Peer) earlyLeft() int64 {
 		}
 	}
 	return max(left, 0)
-}
-
-// wantLanes opens the lanes that t has from the beginning: those that it names, or what the path has place for.
-func (p *Peer) wantLanes(t *Transfer) error {
-	w, ok := t.opts.via.(Window)
-	switch {
-	case !ok || w.Lanes == 0 && t.header.size >= 0 && t.header.size <= laneBytes:
-		return nil
-	case w.Lanes == 0:
-		return p.askLanes(p.window.pathLanes())
-	}
-	return p.askLanes(w.Lanes)
-}
-
-// widen opens more lanes for a transfer that may have them, twice as many at least, when all that are open hold what they may.
-func (p *Peer) widen(t *Transfer) error {
-	w, ok := t.opts.via.(Window)
-	if !ok || w.Lanes != 0 || len(p.window.lanes) < p.lanesAsked || p.lanesAsked == maxLanes || !p.window.full(w) {
-		return nil
-	}
-	return p.askLanes(max(min(2*p.lanesAsked, maxLanes), p.window.pathLanes()))
-}
-
-// askLanes opens lanes until there are n, or asks the server for them.
-func (p *Peer) askLanes(n int) error {
-	if n <= p.lanesAsked {
-		return nil
-	}
-	p.lanesAsked = n
-	if p.streams.world.IsServer() {
-		return p.window.grow(p.lanesAsked)
-	}
-	p.greeted = false
-	return nil
 }
 
 // pump sends parts, each of the transfer that is furthest behind its share, while lanes are open.

@@ -21,7 +21,8 @@ var (
 	sendReject = pairOf[reject](controlClass, "Reject")
 	sendDone   = pairOf[done](controlClass, "Done")
 
-	sendPart = pairOf[rpc.Raw](laneClass, "Part")
+	sendPart  = pairOf[rpc.Raw](laneClass, "Part")
+	leaveLane = rpc.Server[rpc.Raw](laneClass, "ServerLeave", rpc.Reliable) // empty; nothing comes from its client after it
 )
 
 // pair is one message in both directions.
@@ -75,5 +76,9 @@ func bindPipes(s *Streams) {
 		}
 		return p
 	})
-	handle(lanes, sendPart, func(p *Peer, message rpc.Raw) { p.onPart(message) })
+	handle(lanes, sendPart, func(p *Peer, message rpc.Raw) {
+		p.lanes.used = s.lastTick
+		p.onPart(message)
+	})
+	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.onLeaveLane(call.Actor) })
 }

@@ -44,8 +44,13 @@ func (l loopback) awaitSealed(t testing.TB) {
 
 // overQUICWith lets prepare bind more to the two worlds before they run.
 func overQUICWith(t *testing.T, path netsim.Config, config rpc.Config, prepare func(server, client *rpc.World), fn func(t *testing.T, l loopback)) {
+	overWays(t, path, path, config, prepare, fn)
+}
+
+// overWays has a path of its own for what the client sends, and for what the server does.
+func overWays(t *testing.T, up, down netsim.Config, config rpc.Config, prepare func(server, client *rpc.World), fn func(t *testing.T, l loopback)) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := netsim.Pipe(path, path)
+		near, far := netsim.Pipe(up, down)
 		l, leave := joinQUIC(t, near, far, config, prepare)
 		fn(t, l)
 		leave()

@@ -1,11 +1,14 @@
 package stream
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -27,4 +30,39 @@ func testTransfersKeepToTheRate(t *testing.T, via Backend) {
 		require.NoError(n, (<-down).err)
 		require.NoError(n, (<-up).err)
 	})
+}
+
+// TestRateIsAGate: what waits in lanes while Config.Rate holds bulk back is no more than the gate's queue time at that rate, and
+// no lanes are opened for it: so a second transfer begins at once beside a first one.
+func TestRateIsAGate(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		config rpc.Config
+	}{
+		{"quic", rpc.Config{Rate: 4e6}},
+		{"sealed", rpc.Config{Sealed: true, Rate: 4e6}},
+		{"sealed world", rpc.Config{Sealed: true, WorldRate: 4e6}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			path := netsim.Config{Delay: 100 * time.Microsecond, Seed: testkit.Seed(t)}
+			overQUICWith(t, path, row.config, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
+				got := collect(l.server)
+				first, err := save.Start(l.toServer, bytes.NewReader(content(8<<20)), 8<<20)
+				require.NoError(t, err)
+				for range 10 {
+					time.Sleep(100 * time.Millisecond)
+					require.Equal(t, defaultLanes, l.toServer.Stats().Lanes)
+					require.Less(t, l.toServer.Conn().Stats().Queued, 160<<10, "20 ms, and the RPC that passed the gate")
+				}
+				begin := time.Now()
+				second, err := save.Start(l.toServer, bytes.NewReader(content(64<<10)), 64<<10)
+				require.NoError(t, err)
+				require.NoError(t, second.Wait(t.Context()))
+				require.Less(t, time.Since(begin), 120*time.Millisecond)
+				require.NoError(t, first.Wait(t.Context()))
+				<-got
+				<-got
+			})
+		})
+	}
 }

@@ -18,7 +18,9 @@ func (p *Peer) onLimits(m limits) {
 	if len(m.hashes) > 0 {
 		p.hashes.Store(uint32(m.hashes[0]))
 	}
-	if m.lanes > 0 && p.streams.world.IsServer() {
+	if !p.streams.world.IsServer() {
+		p.lanes.stay = m.lanes
+	} else if m.lanes > 0 {
 		if err := p.window.grow(m.lanes); err != nil {
 			p.streams.fail(p, err)
 		}

@@ -41,8 +41,13 @@ func (w *window) open(via Backend) bool {
 // laneBytes is half of a reliable buffer in full entries: what a lane has in flight at most.
 const laneBytes = 128 * bunch.EntryBytes
 
-// pathLanes is how many lanes the path has place for, and as many again for what waits behind a loss.
-func (w *window) pathLanes() int { return min(2*(w.conn.Stats().Window/laneBytes)+1, maxLanes) }
+// pathLanes is how many lanes the path has place for, and as many again for what waits behind a loss. The window of a path that
+// was only tried is less than what it holds.
+func (w *window) pathLanes() int {
+	s := w.conn.Stats()
+	product := int(float64(s.DeliveryRate) * s.SmoothedRTT.Seconds())
+	return min(2*(max(s.Window, product)/laneBytes)+1, maxLanes)
+}
 
 // full reports whether all lanes have as many entries outstanding as they may.
 func (w *window) full(settings Window) bool {

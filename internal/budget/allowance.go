@@ -24,6 +24,16 @@ func NewAllowance(rate int, world *Meter) *Allowance {
 // Limited reports whether there is any limit.
 func (a *Allowance) Limited() bool { return a.own != nil || a.world != nil }
 
+// Most returns how many bytes a second the connection may send at most, 0 = no limit.
+func (a *Allowance) Most() (rate int) {
+	for _, m := range []*Meter{a.own, a.world} {
+		if m != nil && (rate == 0 || m.rate < rate) {
+			rate = m.rate
+		}
+	}
+	return rate
+}
+
 // Play implements link.Rate.
 func (a *Allowance) Play(now time.Time) time.Duration { return a.Behind(now, 0) }
 

@@ -55,3 +55,34 @@ func TestMemoryOfAFullWorld(t *testing.T) {
 	require.Zero(t, m.reserved)
 	require.Equal(t, conns*least, m.kept())
 }
+
+// TestMemoryOfIdleConnections: those that join and do nothing leave half of what is not kept for all to those that use it, and
+// whoever leaves gives all of it back.
+func TestMemoryOfIdleConnections(t *testing.T) {
+	const least, limit, conns, total = 256 << 10, 4 << 20, 1024, 512 << 20
+	m := NewMemory(total, least, conns)
+	var held []int
+	for range conns / 2 {
+		require.True(t, m.Enter())
+		held = append(held, m.Join(limit))
+	}
+	require.Equal(t, limit, held[0])
+	require.Less(t, held[31], 2<<20)
+	require.Less(t, held[conns/2-1], 2*least)
+	require.LessOrEqual(t, m.reserved, total-m.kept()-(total-conns*least)/2)
+	for i := conns/2 - 1; i > conns/2-17; i-- {
+		for range 10 {
+			held[i] = m.Grow(held[i], limit)
+		}
+		require.Equal(t, limit, held[i], "who needs it has it")
+	}
+	for _, n := range held {
+		m.Leave(n)
+	}
+	require.Zero(t, m.reserved)
+
+	full := NewMemory(conns*least, least, conns)
+	require.True(t, full.Enter())
+	require.Equal(t, least, full.Join(limit), "all is kept for others")
+	require.Equal(t, least, NewMemory(least, least, conns).Join(limit))
+}

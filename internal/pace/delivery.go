@@ -7,6 +7,7 @@ type Sample struct {
 	sent      instant // when it left
 	delivered int64   // bytes delivered when it left
 	limited   bool    // the path was not to be full: there was nothing to send, or a queue was to shrink
+	resumed   bool    // the first after there was nothing to send
 	look      uint32  // which look for more rate it was part of; 0 = none
 }
 
@@ -32,6 +33,8 @@ type delivery struct {
 	total     int64         // bytes delivered so far
 	limited   int64         // packets that leave before total exceeds this are limited
 	limitedAt instant       // latest arrival of a limited packet
+	ranDry    bool          // there was nothing to send since the last packet left
+	resumedAt instant       // latest arrival of a packet before which there was nothing to send
 	grain     time.Duration // arrivals within it are one instant
 	curve     [points]point
 	n         int // points so far
@@ -45,7 +48,9 @@ func (d *delivery) leave(t instant, inFlight int, paused bool) Sample {
 	if inFlight == 0 || paused {
 		d.begin = d.n
 	}
-	return Sample{sent: t, delivered: d.total, limited: d.limited > d.total}
+	s := Sample{sent: t, delivered: d.total, limited: d.limited > d.total, resumed: d.ranDry}
+	d.ranDry = false
+	return s
 }
 
 // arrive counts a packet; arrived 0 = unknown, which is as good as at the latest instant.
@@ -53,6 +58,9 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	d.total += int64(size)
 	if s.limited {
 		d.limitedAt = max(d.limitedAt, arrived)
+	}
+	if s.resumed {
+		d.resumedAt = max(d.resumedAt, arrived)
 	}
 	if d.n > d.begin {
 		if last := d.point(d.n - 1); arrived <= last.from+d.grain {
@@ -111,10 +119,11 @@ func (d *delivery) late(i int) time.Duration {
 // oldest is the first point of the curve that counts.
 func (d *delivery) oldest() int { return max(d.begin, d.n-points) }
 
-// flight returns the slope of what arrived since the path was empty and was to fill it.
+// flight returns the slope of what arrived since the path was empty, without a pause for want of something to send. That there
+// was such a pause before, behind a transfer's header say, limits nothing of it.
 func (d *delivery) flight() (s slope, ok bool) {
 	first := d.n - 1
-	for first > d.oldest() && d.point(first-1).at > d.limitedAt {
+	for first > d.oldest() && d.point(first-1).at > d.resumedAt {
 		first--
 	}
 	if d.n-first < 2 {

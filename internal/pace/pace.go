@@ -249,6 +249,7 @@ func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 // markLimited says that the path might have carried more than the inFlight bytes.
 func (c *Controller) markLimited(inFlight int) {
 	c.delivery.limited = c.delivery.total + int64(inFlight)
+	c.delivery.ranDry = true
 }
 
 // State returns what the controller is doing, for plots and statistics.

@@ -449,10 +449,10 @@ func TestTwoPacketsConfirmNothing(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.hint, c.careful = 1e6, true
 	at := instant(time.Second)
-	arrive := func(n int, each time.Duration, limited bool) {
+	arrive := func(n int, each time.Duration, resumed bool) {
 		for range n {
 			at += each
-			c.delivery.arrive(Sample{sent: at - 50*time.Millisecond, limited: limited}, 1000, at)
+			c.delivery.arrive(Sample{sent: at - 50*time.Millisecond, resumed: resumed}, 1000, at)
 		}
 	}
 	arrive(60, time.Millisecond, true)
@@ -463,4 +463,24 @@ func TestTwoPacketsConfirmNothing(t *testing.T) {
 	arrive(40, 2*time.Millisecond, false)
 	c.confirm(at)
 	require.InEpsilon(t, 5e5, c.Estimate(), 0.1)
+}
+
+// TestAHeaderLimitsNothing: a transfer's header leaves alone, and then all the rest. That the source ran dry in between says
+// nothing of the flight behind it, which confirms the train's rate.
+func TestAHeaderLimitsNothing(t *testing.T) {
+	c := New(Config{Packet: 1000})
+	c.Train(16_000, 16*time.Millisecond, true)
+	now, size := time.Unix(1000, 0), 1000
+	flight := []Sample{c.Sent(now, size, 0)}
+	c.Limited(size)
+	for n := range 60 {
+		flight = append(flight, c.Sent(now.Add(time.Duration(n)*time.Millisecond), size, size*(n+1)))
+	}
+	require.True(t, flight[60].limited, "of what it shows nothing may lower the rate")
+	for n, s := range flight {
+		c.Acked(now.Add(time.Duration(100+n)*time.Millisecond), s, size, now.Add(time.Duration(50+n)*time.Millisecond))
+		c.Feedback(now.Add(time.Duration(100+n)*time.Millisecond), size*(60-n))
+	}
+	require.False(t, c.careful)
+	require.InEpsilon(t, 1e6, c.rates.value(), 0.1)
 }

@@ -36,6 +36,9 @@ type SessionConfig struct {
 
 	// RTT is what QUIC measured; 0 = unknown.
 	RTT time.Duration
+	// Other counts what the peer sent over the connection's other carrier, or is nil. While nothing comes there either the path
+	// is dark, and changing carriers helps nobody.
+	Other func() uint64
 	// PlayDelay is how long feedback for play alone waits for a packet to ride on. The peer's is taken to be the same.
 	PlayDelay time.Duration
 	// NoTrain leaves out the packets that measure a path when the session opens, for a path that was measured before.

@@ -10,7 +10,7 @@ const (
 	Opening State = iota
 	// Open: payloads leave.
 	Open
-	// Silent: nothing was acked for 3 PTO and a second. All payloads in flight were given back as lost, none is asked for;
+	// Silent: nothing was acked for 3 PTO, and a second if bulk is in flight, though the peer was heard over the other carrier. All payloads in flight were given back as lost, none is asked for;
 	// a ping each PTO looks whether the path comes back, which makes the carrier Open.
 	Silent
 	// Closed: by its owner, after 10 s of silence, or by a violation. It never opens again.
@@ -47,6 +47,25 @@ type hearing struct {
 	probes int           // packets that may pass every gate
 	ptos   int           // in a row without an ack
 	idly   bool          // the last packet that asks for an ack leaves it time
+	other  other
+}
+
+// other is what is heard of the peer over the other carrier while nothing was acked for a probe timeout.
+type other struct {
+	waits bool          // it is being watched
+	mark  uint64        // what had come there when that began
+	seen  time.Duration // when more had come, 0 = it has not
+	again time.Duration // when to look again
+}
+
+// look looks at the other carrier.
+func (o *other) look(t time.Duration, came uint64) {
+	switch {
+	case !o.waits:
+		*o = other{waits: true, mark: came}
+	case o.seen == 0 && came > o.mark:
+		o.seen = t
+	}
 }
 
 // setState notes a change that the owner is told of.
@@ -58,7 +77,7 @@ func (s *Session) setState(to State) {
 
 // hear takes an ack at t.
 func (s *Session) hear(t time.Duration) {
-	s.hearing.heard, s.hearing.ptos = t, 0
+	s.hearing.heard, s.hearing.ptos, s.hearing.other = t, 0, other{}
 	if s.state == Opening || s.state == Silent {
 		s.setState(Open)
 	}
@@ -125,7 +144,38 @@ func (s *Session) silentAt() (time.Duration, bool) {
 	case s.state == Silent:
 		return s.hearing.heard + stopTime, true
 	}
-	return s.hearing.heard + max(silentTime, silentPTOs*s.patience()), true
+	return max(s.hearing.heard+s.forbearance(), s.otherAt()), true
+}
+
+// otherAt returns when the other carrier has been heard for two probe timeouts, in which this one was not: when a dark path carries
+// again either may be first. While it is not heard that is when to look at it again.
+func (s *Session) otherAt() time.Duration {
+	switch o := &s.hearing.other; {
+	case s.config.Other == nil || s.state != Open:
+		return 0
+	case o.seen > 0:
+		return o.seen + 2*s.patience()
+	default:
+		return o.again
+	}
+}
+
+// forbearance is how long nothing may be acked before the carrier counts as silent. Play alone does not wait for a second.
+func (s *Session) forbearance() time.Duration {
+	if s.config.Other != nil && s.state == Open && s.records.play == s.records.bytes {
+		return silentPTOs * s.patience()
+	}
+	return max(silentTime, silentPTOs*s.patience())
+}
+
+// watch looks at the other carrier while nothing is acked here.
+func (s *Session) watch(t time.Duration) {
+	o := &s.hearing.other
+	if s.config.Other == nil || s.state != Open || !s.waiting() || t < max(s.hearing.heard+s.patience(), o.again) {
+		return
+	}
+	o.look(t, s.config.Other())
+	o.again = t + max(s.patience()/2, minPTO)
 }
 
 // patience is a probe timeout without the variance that one late ack makes: after an outage it would keep play waiting for
@@ -140,6 +190,7 @@ func (s *Session) patience() time.Duration {
 
 // checkHearing runs the timers of silence.
 func (s *Session) checkHearing(t time.Duration) {
+	s.watch(t)
 	at, ok := s.silentAt()
 	switch {
 	case !ok || at > t:

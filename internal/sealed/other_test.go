@@ -1,0 +1,63 @@
+package sealed
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// TestSilenceBesideAnotherCarrier: a carrier whose packets no longer arrive counts as silent when the peer is heard over the other
+// carrier, for play alone sooner than with bulk in flight, and else not at all: then the path is dark.
+func TestSilenceBesideAnotherCarrier(t *testing.T) {
+	never, always := func(time.Duration) uint64 { return 7 }, func(d time.Duration) uint64 { return uint64(d / (10 * ms)) }
+	for _, row := range []struct {
+		name        string
+		bulk        int
+		came        func(time.Duration) uint64 // over the other carrier, nil = there is none
+		least, most time.Duration              // until silence; 0 = never
+	}{
+		{"alone", 0, nil, time.Second, 1100 * ms},
+		{"dark, play", 0, never, 0, 0},
+		{"dark, bulk", 100_000, never, 0, 0},
+		{"heard, play", 0, always, 300 * ms, 700 * ms},
+		{"heard, bulk", 100_000, always, time.Second, 1100 * ms},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dark := false
+			a, b := newTicks(time.Second/30, row.bulk, 0), newTicks(time.Second/30, 0, row.bulk)
+			var pair *netsim.Pair
+			client, server := ends(t, a, b, func(c *SessionConfig) {
+				c.PlayDelay = 25 * ms
+				if row.came != nil {
+					c.Other = func() uint64 { return row.came(pair.Now().Sub(netsim.Epoch)) }
+				}
+			})
+			client.Start(netsim.Epoch, ID{1})
+			server.Start(netsim.Epoch, ID{2})
+			path := netsim.Config{Delay: 25 * ms, Rate: 10e6, Lose: func(uint64, []byte) bool { return dark }}
+			pair = netsim.NewPair(client, server, netsim.PairConfig{AtoB: path, BtoA: path, Max: SafePacket})
+			require.NoError(t, pair.RunFor(2*time.Second))
+			require.Equal(t, Open, client.State())
+
+			dark = true
+			begin := pair.Now()
+			err := pair.Run(8*time.Second, func() bool { return client.State() != Open })
+			if row.most == 0 {
+				require.Error(t, err)
+				require.Equal(t, Open, client.State(), "for 8 s")
+			} else {
+				took := pair.Now().Sub(begin)
+				require.Equal(t, Silent, client.State())
+				require.GreaterOrEqual(t, took, row.least-100*ms)
+				require.LessOrEqual(t, took, row.most)
+			}
+			dark = false
+			require.NoError(t, pair.RunFor(3*time.Second))
+			require.Equal(t, Open, client.State())
+			require.Equal(t, Open, server.State())
+		})
+	}
+}

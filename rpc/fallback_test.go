@@ -1,0 +1,137 @@
+package rpc
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/sealed"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// opened begins a test with both carriers open, and an actor that the client owns.
+func (n *sealedNet) opened() *Actor {
+	n.reach(n.near, sealed.Open)
+	n.reach(n.far, sealed.Open)
+	a := n.spawn(0)
+	n.tick(30)
+	n.clients[0].take()
+	return a
+}
+
+// TestCarrierStaysInTheDark: when nothing comes over QUIC either, changing the carrier helps nobody. All goes on over sealed
+// packets once the path carries again.
+func TestCarrierStaysInTheDark(t *testing.T) {
+	for _, dark := range []int{2, 8, 20} {
+		overSealed(t, clean, true, func(n *sealedNet) {
+			a := n.opened()
+			send(n.near, 3000)
+			n.tick(5)
+			n.dark.Store(true)
+			for tick := range dark * 30 {
+				if tick%10 == 0 {
+					require.NoError(t, hit.Call(a, 1))
+				}
+				n.tick(1)
+				require.True(t, n.ends[0].Sealed())
+				require.True(t, n.conns[0].Sealed())
+			}
+			n.dark.Store(false)
+			for range 90 {
+				n.tick(1)
+				require.True(t, n.ends[0].Sealed())
+				require.True(t, n.conns[0].Sealed())
+			}
+			n.arrive(n.far, 3000)
+			require.Len(t, n.clients[0].take(), dark*3)
+			require.Equal(t, uint32(1), n.near.Stats().Carriers)
+		})
+	}
+}
+
+// TestPlayFallsBackSoon: play alone moves to QUIC three probe timeouts after sealed packets no longer arrive, and two after QUIC
+// was heard; the first sealed ack moves it back.
+func TestPlayFallsBackSoon(t *testing.T) {
+	overSealed(t, clean, true, func(n *sealedNet) {
+		a := n.opened()
+		mirror := n.mirror(0, a)
+		n.blocked.Store(true)
+		begin := time.Now()
+		for n.conns[0].Sealed() || n.ends[0].Sealed() {
+			require.NoError(t, hit.Call(a, 1))
+			require.NoError(t, shout.Call(mirror, "up"))
+			n.tick(1)
+		}
+		t.Log(time.Since(begin))
+		require.Less(t, time.Since(begin), 800*time.Millisecond)
+		require.Equal(t, "silent", n.conns[0].Stats().Sealed.State)
+		n.tick(10)
+		n.clients[0].take()
+		require.NoError(t, hit.Call(a, 1))
+		n.tick(5)
+		require.Len(t, n.clients[0].take(), 1)
+
+		n.blocked.Store(false)
+		for !n.conns[0].Sealed() {
+			n.tick(1)
+		}
+		require.Equal(t, "open", n.conns[0].Stats().Sealed.State)
+	})
+}
+
+// TestBulkFallsBackLater: with bulk in flight a second must pass.
+func TestBulkFallsBackLater(t *testing.T) {
+	overSealed(t, clean, true, func(n *sealedNet) {
+		n.opened()
+		send(n.near, 5000)
+		n.tick(10)
+		n.blocked.Store(true)
+		begin := time.Now()
+		n.reach(n.near, sealed.Silent)
+		t.Log(time.Since(begin))
+		require.Greater(t, time.Since(begin), 900*time.Millisecond)
+		require.Less(t, time.Since(begin), 1500*time.Millisecond)
+	})
+}
+
+// TestEndsThatDisagree: sealed packets of one way, or both, stop arriving again and again, so that now one end believes its carrier
+// silent and the other open. Calls of both ways arrive once and in order, and bulk goes on.
+func TestEndsThatDisagree(t *testing.T) {
+	seed := testkit.Seed(t)
+	random := rand.New(rand.NewPCG(seed, 4))
+	path := clean
+	path.Loss, path.Seed = 0.01, seed
+	overSealed(t, path, true, func(n *sealedNet) {
+		a := n.opened()
+		mirror := n.mirror(0, a)
+		n.server.take()
+		send(n.near, 4000)
+		made, apart := 0, 0
+		for range 40 {
+			for _, way := range []*atomic.Bool{&n.up, &n.down} {
+				way.Store(random.IntN(3) == 0)
+			}
+			for range 10 + random.IntN(50) {
+				require.NoError(t, hit.Call(a, made))
+				require.NoError(t, shout.Call(mirror, "up"))
+				made++
+				n.tick(1)
+				if n.ends[0].Sealed() != n.conns[0].Sealed() {
+					apart++
+				}
+			}
+		}
+		n.up.Store(false)
+		n.down.Store(false)
+		n.arrive(n.far, 4000)
+		n.tick(60)
+		t.Logf("%d calls each way, the ends disagreed in %d ticks", made, apart)
+		require.NotZero(t, apart)
+		require.Len(t, n.clients[0].take(), made)
+		require.Len(t, n.server.take(), made)
+		require.NoError(t, n.ends[0].Err())
+	})
+}

@@ -1,0 +1,52 @@
+package rpc
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/sealed"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// TestFloodOfPlayOverSealedPackets: a game that makes four times as many unreliable calls as the path takes has no more in flight
+// than the path holds, and what is beyond that is dropped and counted, each one. Reliable calls beside them wait, and all arrive.
+func TestFloodOfPlayOverSealedPackets(t *testing.T) {
+	const size, seconds = 500, 10
+	for _, queue := range []bool{false, true} {
+		path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 1e6, Queue: 1 << 20, Seed: testkit.Seed(t)}
+		config := Config{Sealed: true, QueueUnreliable: queue}
+		overSealedWith(t, path, config, config, func(n *sealedNet) {
+			n.reach(n.near, sealed.Open)
+			n.reach(n.far, sealed.Open)
+			a := n.spawn(0)
+			n.tick(30)
+			client, conn := n.clients[0], n.conns[0]
+			client.take()
+			made, hits, most := 0, 0, 0
+			for tick := range seconds * 30 {
+				for range 33 {
+					require.NoError(t, wave.Call(a, make(Raw, size)))
+					made++
+				}
+				if tick%10 == 0 {
+					require.NoError(t, hit.Call(a, tick))
+					hits++
+				}
+				n.tick(1)
+				most = max(most, conn.Stats().InFlight)
+			}
+			n.tick(60)
+			drops := conn.Stats().Drops
+			heard := client.waves / size
+			t.Logf("made %d, heard %d, drops %+v, in flight at most %d", made, heard, drops, most)
+			require.Equal(t, uint64(made-heard), drops.Saturated+drops.Unreliable, "each is heard or counted")
+			require.Greater(t, float64(client.waves), 0.7*seconds*1e6/8, "the path stays full")
+			require.Less(t, most, 40<<10, "the path holds 6 KiB, its queue 1 MiB")
+			require.Equal(t, hits, len(client.take()), "reliable calls wait")
+			require.Zero(t, conn.Stats().Sealed.PacketsLost)
+		})
+	}
+}

@@ -1,0 +1,94 @@
+package stream
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// TestIdleLanesAreClosed: lanes that were opened for a transfer, either way, are let go when none has used them for a while, and
+// opened again for the next.
+func TestIdleLanesAreClosed(t *testing.T) {
+	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 100e6, Seed: testkit.Seed(t)}
+	overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
+		time.Sleep(time.Second)
+		atServer, atClient := collect(l.server), collect(l.client)
+		sent := content(4 << 20)
+		for _, from := range []*Peer{l.toServer, l.toClient, l.toServer} {
+			got := atServer
+			if from == l.toClient {
+				got = atClient
+			}
+			require.Equal(t, defaultLanes, l.toServer.Stats().Lanes)
+			transfer, err := save.Start(from, bytes.NewReader(sent), int64(len(sent)))
+			require.NoError(t, err)
+			require.NoError(t, transfer.Wait(t.Context()))
+			require.True(t, bytes.Equal(sent, (<-got).data))
+			require.Greater(t, l.toServer.Stats().Lanes, defaultLanes)
+			time.Sleep(laneIdle - time.Second)
+			require.Greater(t, l.toClient.Stats().Lanes, defaultLanes, "not yet")
+			time.Sleep(2 * time.Second)
+			require.Equal(t, defaultLanes, l.toServer.Stats().Lanes)
+			require.Equal(t, defaultLanes, l.toClient.Stats().Lanes)
+		}
+		require.Zero(t, l.toServer.Conn().Stats().Drops.ActorClosed+l.toClient.Conn().Stats().Drops.ActorClosed)
+	})
+}
+
+// TestLanesThatStay: as many as a fixed number names.
+func TestLanesThatStay(t *testing.T) {
+	inNetwork(t, setup{via: Window{Lanes: 6}}, func(n *network) {
+		got := collect(n.server.streams)
+		require.NoError(n, n.mustStart(n.client.peer, content(1<<20)).Wait(n.ctx))
+		<-got
+		time.Sleep(3 * laneIdle)
+		require.Equal(n, 6, n.client.peer.Stats().Lanes)
+		require.Equal(n, 6, n.server.peer.Stats().Lanes)
+	})
+}
+
+// TestTransfersWhileLanesClose: transfers that begin just when lanes are let go, either way, lose nothing over a path that loses
+// and reorders.
+func TestTransfersWhileLanesClose(t *testing.T) {
+	seed := testkit.Seed(t)
+	random := rand.New(rand.NewPCG(seed, 3))
+	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 100e6, Loss: 0.05, Reorder: 0.05, Seed: seed}
+	overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
+		atServer, atClient := collect(l.server), collect(l.client)
+		sent := content(2 << 20)
+		for range 8 {
+			time.Sleep(laneIdle + time.Duration(random.Int64N(int64(200*time.Millisecond))))
+			up, err := save.Start(l.toServer, bytes.NewReader(sent), int64(len(sent)))
+			require.NoError(t, err)
+			time.Sleep(time.Duration(random.Int64N(int64(50 * time.Millisecond))))
+			down, err := save.Start(l.toClient, bytes.NewReader(sent), int64(len(sent)))
+			require.NoError(t, err)
+			require.NoError(t, up.Wait(t.Context()))
+			require.NoError(t, down.Wait(t.Context()))
+			require.True(t, bytes.Equal(sent, (<-atServer).data))
+			require.True(t, bytes.Equal(sent, (<-atClient).data))
+			require.Greater(t, l.toServer.Stats().Lanes, defaultLanes)
+		}
+		require.NoError(t, l.toServer.Conn().Err())
+		require.Zero(t, l.toServer.Conn().Stats().Drops.ActorClosed+l.toClient.Conn().Stats().Drops.ActorClosed)
+	})
+}
+
+// TestLanesThatMustStay: a client that lets those go, too, or one lane twice, breaks a rule.
+func TestLanesThatMustStay(t *testing.T) {
+	inNetwork(t, setup{via: Window{Lanes: 2}}, func(n *network) {
+		time.Sleep(time.Second)
+		var err error
+		require.NoError(n, n.client.world.Do(n.ctx, func() { err = leaveLane.Call(n.client.peer.window.lanes[0], nil) }))
+		require.NoError(n, err)
+		<-n.client.peer.conn.Done()
+		require.ErrorContains(n, n.client.peer.conn.Err(), "a lane was let go, of 2 that stay")
+	})
+}
