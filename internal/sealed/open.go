@@ -21,28 +21,32 @@ const maxForged = 1 << 36
 // opener decrypts one direction of a carrier. It is not safe for concurrent use.
 type opener struct {
 	current, later *generation
+	mask           *mask
 	window         window
 	forged         uint64
 	nonce          [nonceBytes]byte
+	header         [headerBytes]byte // scratch: not masked
 }
 
 func newOpener(export Exporter, instance uint32, d Direction) (*opener, error) {
-	current, err := firstGeneration(export, instance, d)
+	current, mask, err := firstKeys(export, instance, d)
 	if err != nil {
 		return nil, err
 	}
 	later, err := current.next()
-	return &opener{current: current, later: later}, err
+	return &opener{current: current, later: later, mask: mask}, err
 }
 
-// open decrypts a packet in place and marks its number as received. What it drops changes nothing but a count; it
-// allocates nothing but a key every 2^22 packets that are genuine.
+// open decrypts a packet in place, but for its number, and marks that as received. What it drops changes nothing but a
+// count; it allocates nothing but a key every 2^22 packets that are genuine.
 func (o *opener) open(packet []byte) (frames []byte, number uint64, why drop) {
-	_, low, why := parseHeader(packet)
-	if why != kept {
+	if why = checkHeader(packet); why != kept {
 		return nil, 0, why
 	}
-	number = rebuild(o.window.next, low)
+	sealed := packet[headerBytes:]
+	copy(o.header[:], packet)
+	o.mask.apply(o.header[:], sealed)
+	number = rebuild(o.window.next, truncated(o.header[:]))
 	switch {
 	case o.window.below(number):
 		return nil, 0, dropOld
@@ -54,8 +58,7 @@ func (o *opener) open(packet []byte) (frames []byte, number uint64, why drop) {
 		return nil, 0, dropKey
 	}
 	keys.nonce(&o.nonce, number)
-	header, sealed := packet[:headerBytes], packet[headerBytes:]
-	frames, err := keys.aead.Open(sealed[:0], o.nonce[:], sealed, header)
+	frames, err := keys.aead.Open(sealed[:0], o.nonce[:], sealed, o.header[:])
 	if err != nil {
 		o.forged++
 		return nil, 0, dropForged

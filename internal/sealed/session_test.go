@@ -264,11 +264,13 @@ func TestSkippedNumbers(t *testing.T) {
 
 func TestManyForgeriesEnd(t *testing.T) {
 	s := newStep(t, 0, nil).open()
-	p := make([]byte, 100)
-	p[0], p[headerBytes-1] = firstSealed, 50
+	p, err := s.b.sealer.seal(append(appendHeader(nil, ID{}, 50), framePing), 50)
+	require.NoError(t, err)
+	p[len(p)-1] ^= 1
 	require.NoError(t, s.a.Receive(s.now, bytes.Clone(p)))
+	require.EqualValues(t, 1, s.a.Stats().Forged)
 	s.a.opener.forged = maxForged - 1
-	err := s.a.Receive(s.now, p)
+	err = s.a.Receive(s.now, p)
 	var why *Error
 	require.True(t, errors.As(err, &why))
 	require.Equal(t, Worn, why.Kind)
