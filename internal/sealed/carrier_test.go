@@ -171,6 +171,7 @@ func TestCarrierFollows(t *testing.T) {
 	})
 }
 
+// TestCarrierRotatesWithItsAddress, and with its peer's: packets to two addresses must not name the same id either.
 func TestCarrierRotatesWithItsAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 5 * ms}, 1000)
@@ -185,6 +186,14 @@ func TestCarrierRotatesWithItsAddress(t *testing.T) {
 		d.a.Unlock()
 		time.Sleep(ms)
 		require.Equal(t, firstIDs-2, d.a.Spares())
+		to := *d.to.Load()
+		to.Port++
+		back := d.to.Swap(&to)
+		d.a.Lock()
+		d.a.Unlock()
+		time.Sleep(ms)
+		require.Equal(t, firstIDs-3, d.a.Spares())
+		d.to.Store(back)
 		deliver(t, d.a, d.up)
 
 		for range 2 * maxIDs {

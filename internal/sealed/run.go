@@ -150,10 +150,8 @@ func (c *Carrier) follow(now time.Time) {
 	}
 	r.writer.aim(to, from)
 	c.inbox.setRemote(remote)
-	if r.aimed && local != r.local {
-		c.session.Rotate() // without a spare an observer may connect the two: better than silence
-	}
 	if r.aimed {
+		c.session.Rotate() // without a spare an observer may connect the two: better than silence
 		c.session.Moved(now)
 	}
 	r.remote, r.local, r.aimed = remote, local, true

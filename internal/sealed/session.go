@@ -147,7 +147,7 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 // AddIDs takes spare ids of the peer.
 func (s *Session) AddIDs(ids ...ID) { s.ids = append(s.ids, ids...) }
 
-// Rotate goes on under a fresh id of the peer, for an observer must not connect two local addresses. It reports whether a
+// Rotate goes on under a fresh id of the peer, for an observer must not connect two addresses. It reports whether a
 // spare was left.
 func (s *Session) Rotate() bool {
 	if len(s.ids) < 2 {
