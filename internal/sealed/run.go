@@ -25,20 +25,27 @@ const (
 )
 
 // bursts are the buffers of carriers that send now.
-var bursts = sync.Pool{New: func() any { return new(burst) }}
+var bursts = sync.Pool{New: func() any { return &burst{built: make([]built, 0, maxSegments)} }}
 
 // burst is a run of packets that are built and not sent yet.
 type burst struct {
 	bytes  [maxSegments * MaxPacket]byte
+	built  []built // to be sealed
 	groups [maxSegments]group
 	n      int // groups
 	sent   int // groups
 }
 
+// built is a packet that is not sealed.
+type built struct {
+	packet []byte
+	number uint64
+}
+
 // group is a part of a burst that goes out in one call: packets of one size, the last of which may be shorter.
 type group struct{ start, end, size int }
 
-func (b *burst) reset() { b.n, b.sent = 0, 0 }
+func (b *burst) reset() { b.n, b.sent, b.built = 0, 0, b.built[:0] }
 
 // add takes a packet that lies behind those of before.
 func (b *burst) add(start, end int) {
@@ -124,7 +131,7 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 	if r.burst.sent == r.burst.n {
 		return next, ok, !more
 	}
-	if c.flush() {
+	if c.seal(); c.flush() {
 		return next, ok, false
 	}
 	return time.Now().Add(blockedWait), true, !more
@@ -207,13 +214,29 @@ func (c *Carrier) collect(now time.Time) {
 		most = min(c.config.MaxPacket(), MaxPacket)
 	}
 	for at, n := 0, 0; n < maxSegments && at+most <= len(b.bytes); n++ {
-		packet, _, ok := c.session.AppendPacket(now, b.bytes[at:at:at+most], most)
+		packet, number, ok := c.session.Build(now, b.bytes[at:at:at+most], most)
 		if !ok {
 			return
 		}
+		b.built = append(b.built, built{packet, number})
 		b.add(at, at+len(packet))
 		at += len(packet)
 	}
+}
+
+// seal seals what collect built, without the lock.
+func (c *Carrier) seal() {
+	b := c.run.burst
+	for _, p := range b.built {
+		if err := c.session.Seal(p.packet, p.number); err != nil {
+			c.mu.Lock()
+			c.session.end(err)
+			c.mu.Unlock()
+			b.reset()
+			return
+		}
+	}
+	b.built = b.built[:0]
 }
 
 // flush sends the burst. Not ok: the socket takes no more.

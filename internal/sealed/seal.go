@@ -1,14 +1,8 @@
 package sealed
 
-import (
-	"errors"
-	"slices"
-)
+import "slices"
 
-// errNumbers ends a carrier after 2^62 packets.
-var errNumbers = errors.New("sealed: packet numbers are used up; a new carrier is needed")
-
-// sealer encrypts one direction of a carrier. It is not safe for concurrent use.
+// sealer encrypts one direction of a carrier. It needs no lock of the session, and is not safe for concurrent use.
 type sealer struct {
 	keys  *generation
 	mask  *mask
@@ -20,11 +14,9 @@ func newSealer(export Exporter, instance uint32, d Direction) (*sealer, error) {
 	return &sealer{keys: keys, mask: mask}, err
 }
 
-// seal encrypts packet, which is header and frames, in place, appends the tag and masks the number. Numbers must rise.
+// seal encrypts packet, which is header and frames, in place, appends the tag and masks the number. Numbers, which are below
+// maxNumber, must rise.
 func (s *sealer) seal(packet []byte, number uint64) ([]byte, error) {
-	if number >= maxNumber {
-		return nil, errNumbers
-	}
 	for s.keys.index < number>>generationBits {
 		keys, err := s.keys.next()
 		if err != nil {

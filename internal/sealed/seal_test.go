@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/testkit"
 
 	"bytes"
@@ -199,9 +200,14 @@ func TestGenerations(t *testing.T) {
 }
 
 func TestNumbersEnd(t *testing.T) {
-	tb := newTube(t)
-	_, err := tb.seal(appendHeader(nil, ID{}, maxNumber), maxNumber)
-	require.ErrorIs(t, err, errNumbers)
+	s := newStep(t, 1, nil).open()
+	s.a.records = records{Ring: recovery.Ring[record]{Oldest: maxNumber, Next: maxNumber}, first: maxNumber}
+	_, _, ok := s.a.Build(s.now, make([]byte, 0, MaxPacket), MaxPacket)
+	require.False(t, ok)
+	var ended *Error
+	require.ErrorAs(t, s.a.Err(), &ended)
+	require.Equal(t, Worn, ended.Kind)
+	require.ErrorContains(t, ended, "numbers are used up")
 }
 
 // What does not open leaves nothing behind.

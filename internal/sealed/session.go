@@ -68,7 +68,7 @@ type Session struct {
 	now   time.Duration
 
 	// Keys and ids.
-	sealer *sealer
+	sealer *sealer // of Seal alone
 	opener *opener
 	ids    []ID // of the peer; the first is in use, the others are spares
 
