@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// turnPackets are opened in one hold of the lock.
+	// turnPackets are taken in one hold of the lock.
 	turnPackets = 64
 	// linger is how long a goroutine without work waits for some before it ends.
 	linger = 20 * time.Millisecond
@@ -60,6 +60,21 @@ func (b *burst) add(start, end int) {
 	b.n++
 }
 
+// batches are packets that carriers have opened and not taken yet.
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// batch is what one turn receives.
+type batch struct {
+	packets [turnPackets]arrived
+	n       int
+}
+
+// arrived is a packet that was opened, and when it came.
+type arrived struct {
+	at time.Time
+	opened
+}
+
 // runner is what the goroutine of a carrier keeps between two turns.
 type runner struct {
 	writer        writer
@@ -67,8 +82,9 @@ type runner struct {
 	aimed         bool
 
 	burst *burst
+	batch *batch
 	slab  []byte // of the inbox
-	rest  []byte // of slab, not received
+	rest  []byte // of slab, not opened
 
 	observed time.Time
 	pinged   time.Time
@@ -81,6 +97,8 @@ func (c *Carrier) loop() {
 	defer bursts.Put(b)
 	b.reset()
 	c.run.burst = b
+	c.run.batch = batches.Get().(*batch)
+	defer batches.Put(c.run.batch)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -102,6 +120,7 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 		r.slab = c.inbox.take()
 		r.rest = r.slab
 	}
+	c.open()
 	c.mu.Lock()
 	now := time.Now()
 	c.follow(now)
@@ -164,16 +183,24 @@ func (c *Carrier) follow(now time.Time) {
 	r.remote, r.local, r.aimed = remote, local, true
 }
 
-// receive opens some of the packets that wait.
-func (c *Carrier) receive() {
+// open opens some of the packets that wait, without the lock.
+func (c *Carrier) open() {
 	r := &c.run
-	for range turnPackets {
-		if len(r.rest) == 0 {
-			return
-		}
+	b := r.batch
+	for b.n = 0; b.n < turnPackets && len(r.rest) > 0; b.n++ {
+		p := &b.packets[b.n]
 		at, packet, rest := c.inbox.next(r.rest)
-		r.rest = rest
-		_ = c.session.Receive(at, packet) // Err says it later
+		p.at, p.opened, r.rest = at, c.session.open(packet), rest
+	}
+}
+
+// receive takes what open opened.
+func (c *Carrier) receive() {
+	b := c.run.batch
+	for i := range b.n {
+		p := &b.packets[i]
+		_ = c.session.take(p.at, p.opened) // Err says it later
+		p.frames = nil                     // it would hold on to the inbox's memory
 	}
 }
 

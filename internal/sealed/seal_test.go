@@ -36,11 +36,11 @@ func (tb *tube) packet(number uint64, frames string) []byte {
 }
 
 func (tb *tube) take(p []byte) string {
-	frames, _, why := tb.open(bytes.Clone(p))
-	if why != kept {
+	o := tb.open(bytes.Clone(p))
+	if why := tb.mark(o); why != kept {
 		return [drops]string{"", "size", "version", "old", "replay", "key", "forged"}[why]
 	}
-	return string(frames)
+	return string(o.frames)
 }
 
 func TestHeader(t *testing.T) {
@@ -133,6 +133,19 @@ func TestSealAndOpen(t *testing.T) {
 	require.Zero(t, tb.forged)
 }
 
+// TestCopiesOpenedAtOnce: packets are opened without the lock, before those that came first are marked. Of two copies one counts.
+func TestCopiesOpenedAtOnce(t *testing.T) {
+	tb := newTube(t)
+	p := tb.packet(3, "once")
+	first, second := tb.open(bytes.Clone(p)), tb.open(bytes.Clone(p))
+	require.Equal(t, first, second)
+	late, far := tb.open(tb.packet(4, "late")), tb.open(tb.packet(5+windowSize, "far"))
+	require.Equal(t, kept, tb.mark(first))
+	require.Equal(t, dropReplay, tb.mark(second))
+	require.Equal(t, kept, tb.mark(far))
+	require.Equal(t, dropOld, tb.mark(late))
+}
+
 func TestForged(t *testing.T) {
 	tb := newTube(t)
 	require.Equal(t, "first", tb.take(tb.packet(0, "first")))
@@ -166,10 +179,10 @@ func TestKeysDiffer(t *testing.T) {
 	} {
 		o, err := make()
 		require.NoError(t, err)
-		_, _, why := o.open(bytes.Clone(p))
+		why := o.open(bytes.Clone(p)).why
 		require.Contains(t, []drop{dropForged, dropKey}, why, "%s: not even the number is the same", name)
 		o.mask = newTube(t).opener.mask
-		_, _, why = o.open(bytes.Clone(p))
+		why = o.open(bytes.Clone(p)).why
 		require.Equal(t, dropForged, why, name)
 	}
 	failing := func(string, []byte, int) ([]byte, error) { return nil, fmt.Errorf("no keys") }
@@ -219,7 +232,7 @@ func TestDropsDoNotAllocate(t *testing.T) {
 	forged[20] ^= 1
 	before := tb.window
 	for _, p := range [][]byte{good, forged, forged[:10], nil} {
-		require.Zero(t, testing.AllocsPerRun(100, func() { tb.open(p) }))
+		require.Zero(t, testing.AllocsPerRun(100, func() { tb.mark(tb.open(p)) }))
 	}
 	require.Equal(t, before, tb.window)
 }

@@ -444,3 +444,17 @@ func TestOneLateAckMakesNobodyPatient(t *testing.T) {
 	require.Greater(t, silentPTOs*s.a.pto(), 3*time.Second)
 	require.Less(t, silentPTOs*s.a.patience(), 1500*ms)
 }
+
+// TestCopiesAreTakenOnce: two copies of a packet may be open before the first is taken.
+func TestCopiesAreTakenOnce(t *testing.T) {
+	s := newStep(t, 1, nil).open()
+	p := s.collect(1)[0]
+	first, second := s.b.open(bytes.Clone(p)), s.b.open(bytes.Clone(p))
+	before := s.b.Stats()
+	require.NoError(t, s.b.take(s.now, first))
+	require.NoError(t, s.b.take(s.now, second))
+	require.Equal(t, before.Received+1, s.b.Stats().Received)
+	require.Equal(t, before.Taken+1, s.b.Stats().Taken)
+	require.Equal(t, before.Replay+1, s.b.Stats().Replay)
+	require.Equal(t, map[int]int{0: 1}, s.down.got)
+}
