@@ -53,11 +53,14 @@ type Carrier struct {
 	park    sync.Mutex
 	running bool
 	ended   bool
+	due     time.Time   // when there is work, zero = not known to be
+	until   time.Time   // when the goroutine wakes, or later starts one; zero = it is awake, or there is no timer
 	later   *time.Timer // wakes a carrier that has no goroutine
-	token   chan struct{}
+	wakes   chan struct{}
 	done    chan struct{}
 
 	run    runner // belongs to the goroutine
+	send   sender // belongs to who holds its token
 	counts carrierCounts
 }
 
@@ -83,8 +86,8 @@ func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	if c.Mutex == nil {
 		c.Mutex = new(sync.Mutex)
 	}
-	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, token: make(chan struct{}, 1), done: make(chan struct{})}
-	r.run.writer.socket = socket
+	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, wakes: make(chan struct{}, 1), done: make(chan struct{})}
+	r.send.writer.socket = socket
 	r.inbox = newInbox(r.wake)
 	r.inbox.lent = &socket.lent
 	remote, _ := c.Addrs()
@@ -210,16 +213,21 @@ func (c *Carrier) wake() {
 	switch {
 	case c.ended:
 	case c.running:
-		select {
-		case c.token <- struct{}{}:
-		default:
-		}
+		c.knock()
 	default:
-		c.running = true
+		c.running, c.until = true, time.Time{}
 		c.counts.goroutines.Add(1)
 		if c.later != nil {
 			c.later.Stop()
 		}
 		go c.loop()
+	}
+}
+
+// knock wakes the goroutine that there is.
+func (c *Carrier) knock() {
+	select {
+	case c.wakes <- struct{}{}:
+	default:
 	}
 }
