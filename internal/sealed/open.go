@@ -31,12 +31,13 @@ type opened struct {
 // opener decrypts one direction of a carrier. It is for one goroutine, which may do without the session's lock in open, for that
 // writes nothing that others look at, and which alone calls mark, under the lock.
 type opener struct {
-	current, later *generation
-	mask           *mask
-	window         window // read under the lock, too
-	forged         uint64
-	nonce          [nonceBytes]byte
-	header         [headerBytes]byte // scratch: not masked
+	current *generation
+	later   *generation // nil while it is far
+	mask    *mask
+	window  window // read under the lock, too
+	forged  uint64
+	nonce   [nonceBytes]byte
+	header  [headerBytes]byte // scratch: not masked
 }
 
 func newOpener(export Exporter, instance uint32, d Direction) (*opener, error) {
@@ -44,8 +45,7 @@ func newOpener(export Exporter, instance uint32, d Direction) (*opener, error) {
 	if err != nil {
 		return nil, err
 	}
-	later, err := current.next()
-	return &opener{current: current, later: later, mask: mask}, err
+	return &opener{current: current, mask: mask}, nil
 }
 
 // open decrypts a packet in place, but for its number. It allocates nothing. That the number was not received before is known
@@ -104,23 +104,22 @@ func (o *opener) mark(p opened) (why drop) {
 
 // keys returns the generation of a number: the current one, the next, or none.
 func (o *opener) keys(number uint64) *generation {
-	switch number >> generationBits {
-	case o.current.index:
+	switch index := number >> generationBits; {
+	case index == o.current.index:
 		return o.current
-	case o.later.index:
+	case o.later != nil && index == o.later.index:
 		return o.later
 	}
 	return nil
 }
 
-// turn forgets the current generation when the replay window has left it.
+// turn derives the next generation when half of the current one is through, of millions of packets, for most carriers never need
+// it; and forgets the current one when the replay window has left it.
 func (o *opener) turn() {
-	if o.window.next <= windowSize || (o.window.next-windowSize)>>generationBits <= o.current.index {
-		return
+	switch {
+	case o.later == nil && o.window.next > o.current.index<<generationBits+1<<(generationBits-1):
+		o.later, _ = o.current.next() // only the length of a key can be wrong, and it was right before
+	case o.later != nil && o.window.floor()>>generationBits > o.current.index:
+		o.current, o.later = o.later, nil
 	}
-	later, err := o.later.next()
-	if err != nil {
-		return // only the length of a key can be wrong, and it was right before
-	}
-	o.current, o.later = o.later, later
 }

@@ -193,6 +193,10 @@ func TestKeysDiffer(t *testing.T) {
 func TestGenerations(t *testing.T) {
 	const edge = 1 << generationBits
 	tb := newTube(t)
+	require.Equal(t, "early", tb.take(tb.packet(edge/2-1, "early")))
+	require.Nil(t, tb.later)
+	require.Equal(t, "half", tb.take(tb.packet(edge/2, "half")))
+	require.NotNil(t, tb.later)
 	tb.window.next = edge - 10
 	late := tb.packet(edge-2, "late")
 	require.Equal(t, "last", tb.take(tb.packet(edge-1, "last")))
@@ -209,6 +213,7 @@ func TestGenerations(t *testing.T) {
 
 	again := newTube(t)
 	again.window.next = edge
+	again.turn()
 	require.Equal(t, "first", again.take(first), "and the next one before the current is left")
 }
 
