@@ -31,7 +31,7 @@ type Config struct {
 	Observe func(now time.Time, c *pace.Controller)
 	// Mutex is around session and source; whoever made the source may share it. nil = one of the carrier's own.
 	Mutex sync.Locker
-	// Turned is called under the lock at the end of each turn, and Woken without it when Turned says so. nil = not.
+	// Turned is called under the lock at the end of each turn, and of what Flush does under it, and Woken without it when Turned says so. nil = not.
 	Turned func() bool
 	Woken  func()
 	// Changed hears of the state, without the lock, on the carrier's goroutine. nil = nobody does.
@@ -60,7 +60,7 @@ type Carrier struct {
 	done    chan struct{}
 
 	run    runner // belongs to the goroutine
-	send   sender // belongs to who holds its token
+	send   sender // belongs to whoever holds its token
 	counts carrierCounts
 }
 

@@ -194,6 +194,10 @@ func TestFlushNeverWaits(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, packets, d.left())
 		require.True(t, d.goes())
+		d.a.park.Lock()
+		asleep := time.Until(d.a.until)
+		d.a.park.Unlock()
+		require.Equal(t, linger, asleep, "it listens: in a nap of less than a millisecond it would not hear that it may send")
 		if d.a.send.token.release() {
 			d.a.wake()
 		}

@@ -104,7 +104,7 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 		c.config.Ping()
 	}
 	if !sends {
-		return time.Now().Add(blockedWait), true, !more // who sends wakes us
+		return time.Time{}, false, !more // who sends wakes us; a nap would not hear it
 	}
 	sent := !c.send.empty()
 	if c.transmit() {
