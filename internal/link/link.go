@@ -129,16 +129,15 @@ func (l *Link) lockedNow() time.Time {
 	return now
 }
 
-// Unlock releases the lock. What may leave now does so at once while nobody else sends and the carrier cannot block;
-// otherwise the writer, or the sealed carrier, is woken.
+// Unlock releases the lock. What may leave now does so at once while the writer sleeps and the carrier cannot block;
+// otherwise the writer is woken.
 func (l *Link) Unlock() {
 	if l.sealed.carrier == nil {
 		l.release(l.parked && l.changed())
 		return
 	}
 	if l.changed() {
-		l.sealed.carrier.Flush()
-		return
+		l.sealed.carrier.Wake()
 	}
 	l.mu.Unlock()
 }

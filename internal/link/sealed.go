@@ -12,9 +12,6 @@ import (
 type Sealed interface {
 	// Wake says that something may leave. It is called under the lock.
 	Wake()
-
-	// Flush says so, too, and may send play at once, where that does not block. It is called under the lock, which it releases.
-	Flush()
 }
 
 // sealed is what a link knows of its sealed carrier.

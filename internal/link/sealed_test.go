@@ -13,18 +13,10 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// bell is a sealed carrier that counts how often it is woken, or was to flush.
-type bell struct {
-	rung, flushed int
-	source        link.Source
-}
+// bell is a sealed carrier that counts how often it is woken.
+type bell struct{ rung int }
 
 func (b *bell) Wake() { b.rung++ }
-
-func (b *bell) Flush() {
-	b.flushed++
-	b.source.Unlock()
-}
 
 // slow is a machine whose bulk can be held.
 type slow struct {
@@ -57,7 +49,6 @@ func newBeside(t *testing.T) *beside {
 	b.near, b.far = linktest.Pipe()
 	b.Link = link.New(b.near, link.Config{Wake: func() { b.woken++ }}, b.play, b.bulk)
 	b.source = b.Source()
-	b.bell.source = b.source
 	t.Cleanup(func() { end(b.Link); _ = b.far.CloseWithError(0, "") })
 	return b
 }
@@ -82,7 +73,7 @@ func TestSealedCarries(t *testing.T) {
 		under(b.Link, func() { b.play.ready, b.bulk.ready = 1, 2 })
 		synctest.Wait()
 		require.Equal(t, before, b.Stats().DatagramsOut)
-		require.Positive(t, b.bell.flushed, "an Unlock has it send")
+		require.Positive(t, b.bell.rung, "an Unlock wakes it")
 
 		size, first, isBulk, ok := b.ask(false)
 		require.True(t, ok && !isBulk)
@@ -205,7 +196,6 @@ func TestDatagramByTheFirstCarrierWakesTheSealedOne(t *testing.T) {
 		near, far := linktest.Pipe()
 		m, rings := &quietMachine{machine: &machine{first: 1}}, new(bell)
 		l := link.New(near, link.Config{}, m)
-		rings.source = l.Source()
 		l.Carry(rings)
 		synctest.Wait()
 		before := rings.rung
@@ -263,7 +253,7 @@ func TestNobodyBlocksBehindPings(t *testing.T) {
 		under(l, func() { first.below = 3 })
 		require.True(t, directly())
 
-		l.Carry(&bell{source: l.Source()})
+		l.Carry(&bell{})
 		source := l.Source()
 		source.Lock()
 		first.ready = 50

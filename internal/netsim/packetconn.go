@@ -82,9 +82,6 @@ func NewPacketConn() *PacketConn {
 	}
 }
 
-// WriteNeverBlocks says that WriteTo waits for nothing.
-func (c *PacketConn) WriteNeverBlocks() {}
-
 // ReadFrom waits for the next packet that arrives. What does not fit p is cut off.
 func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	c.mu.Lock()

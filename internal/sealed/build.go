@@ -61,22 +61,6 @@ func (s *Session) Build(now time.Time, buf []byte, max int) (packet []byte, numb
 	}
 }
 
-// BuildPlay builds the next packet as Build does, when it is one for payloads, and reports whether it has bulk.
-func (s *Session) BuildPlay(now time.Time, buf []byte, max int) (packet []byte, number uint64, bulk, ok bool) {
-	t := s.tick(now)
-	if max = min(max, MaxPacket); max < Overhead+dataHeader+leastFeedback {
-		return buf, 0, false, false
-	}
-	why := s.next(t, max)
-	if why != forPayload && why != forPlay {
-		return buf, 0, false, false
-	}
-	if packet, number, ok = s.build(t, why, buf, s.limit(why, max)); !ok {
-		return buf, 0, false, false
-	}
-	return packet, number, s.records.At(number).bulk, true
-}
-
 // limit returns the most bytes of a packet for a purpose. Probes always pass: on a path that shrank they show that smaller
 // packets arrive.
 func (s *Session) limit(why purpose, most int) int {

@@ -31,7 +31,7 @@ type Config struct {
 	Observe func(now time.Time, c *pace.Controller)
 	// Mutex is around session and source; whoever made the source may share it. nil = one of the carrier's own.
 	Mutex sync.Locker
-	// Turned is called under the lock at the end of each turn, and of what Flush does under it, and Woken without it when Turned says so. nil = not.
+	// Turned is called under the lock at the end of each turn, and Woken without it when Turned says so. nil = not.
 	Turned func() bool
 	Woken  func()
 	// Changed hears of the state, without the lock, on the carrier's goroutine. nil = nobody does.
@@ -53,14 +53,11 @@ type Carrier struct {
 	park    sync.Mutex
 	running bool
 	ended   bool
-	due     time.Time   // when there is work, zero = not known to be
-	until   time.Time   // when the goroutine wakes, or later starts one; zero = it is awake, or there is no timer
 	later   *time.Timer // wakes a carrier that has no goroutine
-	wakes   chan struct{}
+	token   chan struct{}
 	done    chan struct{}
 
 	run    runner // belongs to the goroutine
-	send   sender // belongs to whoever holds its token
 	counts carrierCounts
 }
 
@@ -86,8 +83,8 @@ func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	if c.Mutex == nil {
 		c.Mutex = new(sync.Mutex)
 	}
-	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, wakes: make(chan struct{}, 1), done: make(chan struct{})}
-	r.send.writer.socket = socket
+	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, token: make(chan struct{}, 1), done: make(chan struct{})}
+	r.run.writer.socket = socket
 	r.inbox = newInbox(r.wake)
 	r.inbox.lent = &socket.lent
 	remote, _ := c.Addrs()
@@ -213,21 +210,16 @@ func (c *Carrier) wake() {
 	switch {
 	case c.ended:
 	case c.running:
-		c.knock()
+		select {
+		case c.token <- struct{}{}:
+		default:
+		}
 	default:
-		c.running, c.until = true, time.Time{}
+		c.running = true
 		c.counts.goroutines.Add(1)
 		if c.later != nil {
 			c.later.Stop()
 		}
 		go c.loop()
-	}
-}
-
-// knock wakes the goroutine that there is.
-func (c *Carrier) knock() {
-	select {
-	case c.wakes <- struct{}{}:
-	default:
 	}
 }

@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -38,6 +39,11 @@ type arrived struct {
 
 // runner is what the goroutine of a carrier keeps between two turns.
 type runner struct {
+	writer        writer
+	remote, local netip.AddrPort
+	aimed         bool
+
+	burst *burst
 	batch *batch
 	slab  []byte // of the inbox
 	rest  []byte // of slab, not opened
@@ -49,6 +55,10 @@ type runner struct {
 
 // loop is the goroutine.
 func (c *Carrier) loop() {
+	b := bursts.Get().(*burst)
+	defer bursts.Put(b)
+	b.reset()
+	c.run.burst = b
 	c.run.batch = batches.Get().(*batch)
 	defer batches.Put(c.run.batch)
 	timer := time.NewTimer(time.Hour)
@@ -68,7 +78,6 @@ func (c *Carrier) loop() {
 // turn does what is due now. Idle: nothing is, before next.
 func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 	r := &c.run
-	c.rise()
 	if len(r.rest) == 0 {
 		r.slab = c.inbox.take()
 		r.rest = r.slab
@@ -76,15 +85,12 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 	c.open()
 	c.mu.Lock()
 	now := time.Now()
-	sends := c.send.token.take()
-	if sends {
-		c.follow(now)
-	}
+	c.follow(now)
 	c.receive()
 	_ = c.session.Advance(now) // Err says it later
 	c.observe(now)
 	ping := c.pingDue(now)
-	if sends && c.send.empty() {
+	if r.burst.sent == r.burst.n {
 		c.collect(now)
 	}
 	next, ok = c.session.NextTimeout()
@@ -103,14 +109,13 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 	if ping {
 		c.config.Ping()
 	}
-	if !sends {
-		return time.Time{}, false, !more // who sends wakes us; a nap would not hear it
+	if r.burst.sent == r.burst.n {
+		return next, ok, !more
 	}
-	sent := !c.send.empty()
-	if c.transmit() {
-		return time.Now().Add(blockedWait), true, !more
+	if c.seal(); c.flush() {
+		return next, ok, false
 	}
-	return next, ok, !more && !sent
+	return time.Now().Add(blockedWait), true, !more
 }
 
 // tell passes a change of the state on.
@@ -121,6 +126,23 @@ func (c *Carrier) tell() {
 	if changed && c.config.Changed != nil {
 		c.config.Changed(state)
 	}
+}
+
+// follow sends to where QUIC sends, and says when that has become another place.
+func (c *Carrier) follow(now time.Time) {
+	r := &c.run
+	to, from := c.config.Addrs()
+	remote, local := addrPort(to), addrPort(from)
+	if r.aimed && remote == r.remote && local == r.local {
+		return
+	}
+	r.writer.aim(to, from)
+	c.inbox.setRemote(remote)
+	if r.aimed {
+		c.session.Rotate() // without a spare an observer may connect the two: better than silence
+		c.session.Moved(now)
+	}
+	r.remote, r.local, r.aimed = remote, local, true
 }
 
 // open opens some of the packets that wait, without the lock.
@@ -174,91 +196,44 @@ func (c *Carrier) pingDue(now time.Time) bool {
 
 // sleep waits for work. It reports whether the goroutine is to end, because there is none for long.
 func (c *Carrier) sleep(timer *time.Timer, next time.Time, ok bool) (end bool) {
-	wait, brief := c.lieDown(next, ok)
-	if wait <= 0 || brief && wait < timerUnit && c.socket.raw != nil && nap(wait) {
+	wait := linger
+	if !ok {
+		next = time.Time{}
+	} else if wait = time.Until(next); wait <= 0 {
+		return false
+	}
+	if wait > parkAfter {
+		wait, ok = linger, false
+	}
+	if ok && wait < timerUnit && c.socket.raw != nil && nap(wait) {
 		return false
 	}
 	timer.Reset(wait)
 	select {
-	case <-c.wakes:
+	case <-c.token:
 		return false
 	case <-timer.C:
-		return !brief && c.rest()
+		return !ok && c.rest(next)
 	}
-}
-
-// rise notes that the goroutine looks at everything now.
-func (c *Carrier) rise() {
-	c.park.Lock()
-	c.due, c.until = time.Time{}, time.Time{}
-	c.park.Unlock()
-}
-
-// lieDown returns how long to sleep, and whether there is work then.
-func (c *Carrier) lieDown(next time.Time, ok bool) (wait time.Duration, brief bool) {
-	c.park.Lock()
-	defer c.park.Unlock()
-	if ok {
-		c.due = earlier(c.due, next)
-	}
-	now := time.Now()
-	wait, brief = linger, false
-	if !c.due.IsZero() {
-		if due := c.due.Sub(now); due <= parkAfter {
-			wait, brief = due, true
-		}
-	}
-	c.until = now.Add(wait)
-	return wait, brief
 }
 
 // rest ends the goroutine unless there is work after all; a timer starts another one.
-func (c *Carrier) rest() bool {
+func (c *Carrier) rest(next time.Time) bool {
 	c.park.Lock()
 	defer c.park.Unlock()
-	if len(c.wakes) > 0 || !c.inbox.rest() {
+	if len(c.token) > 0 || !c.inbox.rest() {
 		return false
 	}
 	c.running = false
-	c.until = time.Time{}
-	if !c.due.IsZero() {
-		c.startAt(c.due)
+	if next.IsZero() {
+		return true
+	}
+	if c.later == nil {
+		c.later = time.AfterFunc(time.Until(next), c.wake)
+	} else {
+		c.later.Reset(time.Until(next))
 	}
 	return true
-}
-
-// wakeAt has the goroutine look at that time, if not before: somebody has sent in its place.
-func (c *Carrier) wakeAt(at time.Time) {
-	c.park.Lock()
-	defer c.park.Unlock()
-	switch {
-	case c.ended:
-	case c.running:
-		c.due = earlier(c.due, at)
-		if at.Before(c.until) {
-			c.knock()
-		}
-	case c.until.IsZero() || at.Before(c.until):
-		c.startAt(at)
-	}
-}
-
-// startAt starts the goroutine at that time, unless it is woken before. The park is locked.
-func (c *Carrier) startAt(at time.Time) {
-	c.until = at
-	if c.later == nil {
-		c.later = time.AfterFunc(time.Until(at), c.wake)
-	} else {
-		c.later.Reset(time.Until(at))
-	}
-}
-
-// earlier returns the earlier of two times, of which a zero one is none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // finished cleans up behind a session that has ended.
@@ -266,10 +241,9 @@ func (c *Carrier) finished() bool {
 	c.mu.Lock()
 	ended, ids := c.session.State() == Closed, c.issued
 	c.mu.Unlock()
-	if !ended || !c.send.token.take() {
+	if !ended {
 		return false
 	}
-	c.send.free()
 	c.tell()
 	c.socket.retire(ids...)
 	c.inbox.close()

@@ -219,13 +219,13 @@ func TestGroups(t *testing.T) {
 	var b burst
 	at := 0
 	for _, size := range []int{100, 100, 60, 100, 120, 120, 50} {
-		b.group(at, at+size)
+		b.add(at, at+size)
 		at += size
 	}
 	require.Equal(t, []group{{0, 260, 100}, {260, 360, 100}, {360, 650, 120}}, b.groups[:b.n])
 	b.reset()
 	for i := range maxSegments + 1 {
-		b.group(i*10, i*10+10)
+		b.add(i*10, i*10+10)
 	}
 	require.Equal(t, 2, b.n, "a call takes no more")
 }

@@ -19,18 +19,6 @@ type writer struct {
 	system systemWriter
 }
 
-// neverBlocks is an optional part of a socket that is not the system's, whose WriteTo waits for nothing.
-type neverBlocks interface{ WriteNeverBlocks() }
-
-// blocks reports whether a write may wait.
-func (w *writer) blocks() bool {
-	if w.system.ready() {
-		return false
-	}
-	_, never := w.socket.conn.(neverBlocks)
-	return !never
-}
-
 // aim sets the address to send to, and the address of this machine to send from where the socket has several.
 func (w *writer) aim(to, from net.Addr) {
 	w.to = to
