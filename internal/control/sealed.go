@@ -12,7 +12,7 @@ import (
 //
 //	client                      server
 //	SealedOpen n              →                        or the answer is SealedShut n
-//	SealedAsk n            ↔    SealedIDs n, ids       spare ids, for changes of the local address
+//	SealedAsk n            ↔    SealedIDs n, ids       spare ids, for changes of an address
 //	SealedShut n           ↔                        no carrier n here any more
 //
 // A message of an instance that has passed is ignored: it crossed the end.

@@ -3,6 +3,7 @@ package sealed
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/internal/pace"
@@ -21,9 +22,30 @@ const (
 	forReport
 )
 
-// AppendPacket builds and seals the next packet, at most max bytes, when one is to leave now. The buffer is used from its
-// beginning. What it built counts as sent.
+// AppendPacket builds and seals the next packet, as Build and Seal do.
 func (s *Session) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool) {
+	if packet, number, ok = s.Build(now, buf, max); !ok {
+		return packet, 0, false
+	}
+	if err := s.Seal(packet, number); err != nil {
+		s.end(err)
+		return buf, 0, false
+	}
+	return packet, number, true
+}
+
+// Seal seals a packet of Build in place. It looks at nothing that other methods do: so it needs no lock, but of two calls the
+// one with the smaller number must have returned.
+func (s *Session) Seal(packet []byte, number uint64) error {
+	if _, err := s.sealer.seal(packet[:len(packet)-tagBytes], number); err != nil {
+		return &Error{Kind: Worn, Reason: err.Error()}
+	}
+	return nil
+}
+
+// Build builds the next packet, at most max bytes, when one is to leave now. The buffer is used from its beginning. What it
+// built is to be sealed, and counts as sent.
+func (s *Session) Build(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool) {
 	t := s.tick(now)
 	if max = min(max, MaxPacket); max < Overhead+dataHeader+leastFeedback {
 		return buf, 0, false
@@ -119,6 +141,10 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (pack
 	if number == s.skip && why != forTrain {
 		number++
 	}
+	if number >= maxNumber {
+		s.end(&Error{Kind: Worn, Reason: "packet numbers are used up; a new carrier is needed"})
+		return buf, 0, false
+	}
 	b := appendHeader(buf[:0], s.ids[0], number)
 	limit := max - tagBytes
 	rec := record{sent: t, fate: silent}
@@ -145,11 +171,7 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (pack
 	if why == forReport || rides || why != forTrain && s.report.due(t) {
 		b = s.appendReport(t, b, limit, why, &rec)
 	}
-	packet, err := s.sealer.seal(b, number)
-	if err != nil {
-		s.end(&Error{Kind: Worn, Reason: err.Error()})
-		return buf, 0, false
-	}
+	packet = slices.Grow(b, tagBytes)[:len(b)+tagBytes]
 	s.sent(t, packet, number, rec)
 	return packet, number, true
 }

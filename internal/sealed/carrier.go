@@ -154,7 +154,7 @@ func (c *Carrier) Wake() {
 	c.wake()
 }
 
-// Spares returns how many ids of the peer are left for changes of the local address. The owner asks the peer for more
+// Spares returns how many ids of the peer are left for changes of an address. The owner asks the peer for more
 // over QUIC.
 func (c *Carrier) Spares() int {
 	c.mu.Lock()

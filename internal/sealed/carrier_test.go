@@ -171,6 +171,7 @@ func TestCarrierFollows(t *testing.T) {
 	})
 }
 
+// TestCarrierRotatesWithItsAddress, and with its peer's: packets to two addresses must not name the same id either.
 func TestCarrierRotatesWithItsAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 5 * ms}, 1000)
@@ -185,6 +186,14 @@ func TestCarrierRotatesWithItsAddress(t *testing.T) {
 		d.a.Unlock()
 		time.Sleep(ms)
 		require.Equal(t, firstIDs-2, d.a.Spares())
+		to := *d.to.Load()
+		to.Port++
+		back := d.to.Swap(&to)
+		d.a.Lock()
+		d.a.Unlock()
+		time.Sleep(ms)
+		require.Equal(t, firstIDs-3, d.a.Spares())
+		d.to.Store(back)
 		deliver(t, d.a, d.up)
 
 		for range 2 * maxIDs {
@@ -229,7 +238,8 @@ func TestCarrierUnderAttack(t *testing.T) {
 		st := d.b.Stats()
 		t.Logf("%+v", st)
 		require.InDelta(t, 1000-elsewhereLimit, st.Elsewhere, elsewhereLimit)
-		require.NotZero(t, st.Forged+st.Size)
+		require.NotZero(t, st.Size)
+		require.NotZero(t, st.Forged+st.Key+st.Old, "their numbers are any, unmasked")
 		require.NotZero(t, st.Replay)
 		require.Equal(t, Open, d.b.State())
 	})

@@ -26,28 +26,31 @@ const (
 	maxNumber = 1 << 62
 )
 
-// isRaw reports whether a datagram is for a carrier and not for QUIC.
+// isSealed reports whether a datagram is for a carrier and not for QUIC.
 func isSealed(packet []byte) bool {
 	return len(packet) > 0 && packet[0] >= minFirst && packet[0] <= maxFirst
 }
 
+// appendHeader appends a header whose number is in clear.
 func appendHeader(b []byte, to ID, number uint64) []byte {
 	b = append(b, firstSealed)
 	b = append(b, to[:]...)
 	return binary.BigEndian.AppendUint32(b, uint32(number))
 }
 
-// parseHeader returns the id and the truncated number of a packet that is not too short.
-func parseHeader(packet []byte) (to ID, number uint32, why drop) {
+// checkHeader says why a packet cannot be one of this version. One that can is long enough to be unmasked.
+func checkHeader(packet []byte) (why drop) {
 	switch {
 	case len(packet) <= Overhead || len(packet) > MaxPacket:
-		return ID{}, 0, dropSize
+		return dropSize
 	case packet[0] != firstSealed:
-		return ID{}, 0, dropVersion
+		return dropVersion
 	}
-	to = ID(packet[1 : 1+idBytes])
-	return to, binary.BigEndian.Uint32(packet[1+idBytes:]), kept
+	return kept
 }
+
+// truncated returns the low 32 bits of the number in a header that is not masked.
+func truncated(header []byte) uint32 { return binary.BigEndian.Uint32(header[numberAt:]) }
 
 // rebuild returns the number nearest to expected whose low 32 bits are given (RFC 9000, A.3).
 func rebuild(expected uint64, low uint32) uint64 {

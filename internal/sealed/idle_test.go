@@ -80,10 +80,10 @@ func (s *step) at(from, to *Session, number uint64) {
 	to.report.floor, to.report.marks = number, [reportMemory]uint64{}
 	for to.opener.current.index < (number-windowSize)>>generationBits {
 		var err error
-		to.opener.current = to.opener.later
-		to.opener.later, err = to.opener.current.next()
+		to.opener.current, err = to.opener.current.next()
 		require.NoError(s, err)
 	}
+	to.opener.turn()
 }
 
 // TestNumbersComeRound where the number on the wire begins again at 0, which is a change of keys too.

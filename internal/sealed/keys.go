@@ -40,14 +40,19 @@ type generation struct {
 	iv     [nonceBytes]byte
 }
 
-// firstGeneration derives the keys of one direction of a carrier. An instance must not be used twice on a connection.
-func firstGeneration(export Exporter, instance uint32, d Direction) (*generation, error) {
+// firstKeys derives the keys of one direction of a carrier. An instance must not be used twice on a connection.
+func firstKeys(export Exporter, instance uint32, d Direction) (*generation, *mask, error) {
 	context := append(binary.BigEndian.AppendUint32(nil, instance), byte(d))
 	secret, err := export(exporterLabel, context, secretBytes)
 	if err != nil {
-		return nil, fmt.Errorf("sealed: keys of carrier %d: %w", instance, err)
+		return nil, nil, fmt.Errorf("sealed: keys of carrier %d: %w", instance, err)
 	}
-	return newGeneration(0, secret)
+	mask, err := newMask(secret)
+	if err != nil {
+		return nil, nil, err
+	}
+	first, err := newGeneration(0, secret)
+	return first, mask, err
 }
 
 func newGeneration(index uint64, secret []byte) (*generation, error) {

@@ -1,5 +1,7 @@
 package sealed
 
+import "math"
+
 // drop says why a packet was dropped.
 type drop uint8
 
@@ -18,72 +20,106 @@ const (
 // 6.6, and still hours of a forger at line rate.
 const maxForged = 1 << 36
 
-// opener decrypts one direction of a carrier. It is not safe for concurrent use.
+// opened is what opening a packet gave: frames that are genuine, or why there are none.
+type opened struct {
+	frames []byte
+	number uint64
+	size   uint16 // of the packet
+	why    drop
+}
+
+// opener decrypts one direction of a carrier. It is for one goroutine, which may do without the session's lock in open, for that
+// writes nothing that others look at, and which alone calls mark, under the lock.
 type opener struct {
-	current, later *generation
-	window         window
-	forged         uint64
-	nonce          [nonceBytes]byte
+	current *generation
+	later   *generation // nil while it is far
+	mask    *mask
+	window  window // read under the lock, too
+	forged  uint64
+	nonce   [nonceBytes]byte
+	header  [headerBytes]byte // scratch: not masked
 }
 
 func newOpener(export Exporter, instance uint32, d Direction) (*opener, error) {
-	current, err := firstGeneration(export, instance, d)
+	current, mask, err := firstKeys(export, instance, d)
 	if err != nil {
 		return nil, err
 	}
-	later, err := current.next()
-	return &opener{current: current, later: later}, err
+	return &opener{current: current, mask: mask}, nil
 }
 
-// open decrypts a packet in place and marks its number as received. What it drops changes nothing but a count; it
-// allocates nothing but a key every 2^22 packets that are genuine.
-func (o *opener) open(packet []byte) (frames []byte, number uint64, why drop) {
-	_, low, why := parseHeader(packet)
-	if why != kept {
-		return nil, 0, why
+// open decrypts a packet in place, but for its number. It allocates nothing. That the number was not received before is known
+// when it is marked: another copy may be open, too.
+func (o *opener) open(packet []byte) (p opened) {
+	p.size = uint16(min(len(packet), math.MaxUint16))
+	if p.why = checkHeader(packet); p.why != kept {
+		return p
 	}
-	number = rebuild(o.window.next, low)
+	sealed := packet[headerBytes:]
+	copy(o.header[:], packet)
+	o.mask.apply(o.header[:], sealed)
+	p.number = rebuild(o.window.next, truncated(o.header[:]))
+	if p.why = o.fresh(p.number); p.why != kept {
+		return p
+	}
+	keys := o.keys(p.number)
+	if keys == nil {
+		p.why = dropKey
+		return p
+	}
+	keys.nonce(&o.nonce, p.number)
+	var err error
+	if p.frames, err = keys.aead.Open(sealed[:0], o.nonce[:], sealed, o.header[:]); err != nil {
+		p.why = dropForged
+	}
+	return p
+}
+
+// fresh says whether a number may be marked.
+func (o *opener) fresh(number uint64) drop {
 	switch {
 	case o.window.below(number):
-		return nil, 0, dropOld
+		return dropOld
 	case o.window.has(number):
-		return nil, 0, dropReplay
+		return dropReplay
 	}
-	keys := o.keys(number)
-	if keys == nil {
-		return nil, 0, dropKey
+	return kept
+}
+
+// mark notes that a packet was received, unless a copy of it was since it opened. A packet that is dropped changes nothing but a
+// count; a key is allocated every 2^22 packets.
+func (o *opener) mark(p opened) (why drop) {
+	if p.why == kept {
+		p.why = o.fresh(p.number)
 	}
-	keys.nonce(&o.nonce, number)
-	header, sealed := packet[:headerBytes], packet[headerBytes:]
-	frames, err := keys.aead.Open(sealed[:0], o.nonce[:], sealed, header)
-	if err != nil {
+	switch p.why {
+	case kept:
+		o.window.mark(p.number)
+		o.turn()
+	case dropForged:
 		o.forged++
-		return nil, 0, dropForged
 	}
-	o.window.mark(number)
-	o.turn()
-	return frames, number, kept
+	return p.why
 }
 
 // keys returns the generation of a number: the current one, the next, or none.
 func (o *opener) keys(number uint64) *generation {
-	switch number >> generationBits {
-	case o.current.index:
+	switch index := number >> generationBits; {
+	case index == o.current.index:
 		return o.current
-	case o.later.index:
+	case o.later != nil && index == o.later.index:
 		return o.later
 	}
 	return nil
 }
 
-// turn forgets the current generation when the replay window has left it.
+// turn derives the next generation when half of the current one is through, of millions of packets, for most carriers never need
+// it; and forgets the current one when the replay window has left it.
 func (o *opener) turn() {
-	if o.window.next <= windowSize || (o.window.next-windowSize)>>generationBits <= o.current.index {
-		return
+	switch {
+	case o.later == nil && o.window.next > o.current.index<<generationBits+1<<(generationBits-1):
+		o.later, _ = o.current.next() // only the length of a key can be wrong, and it was right before
+	case o.later != nil && o.window.floor()>>generationBits > o.current.index:
+		o.current, o.later = o.later, nil
 	}
-	later, err := o.later.next()
-	if err != nil {
-		return // only the length of a key can be wrong, and it was right before
-	}
-	o.current, o.later = o.later, later
 }

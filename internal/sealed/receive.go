@@ -2,30 +2,35 @@ package sealed
 
 import "time"
 
-// Receive takes a packet that arrived at a time, and decrypts it in place. An error is why the session is closed: a packet
-// that opened broke the protocol, or too many did not open. Anything else is dropped and counted.
-func (s *Session) Receive(at time.Time, packet []byte) error {
+// Receive opens a packet that arrived at a time and takes it, as open and take do.
+func (s *Session) Receive(at time.Time, packet []byte) error { return s.take(at, s.open(packet)) }
+
+// open decrypts a packet in place. It needs no lock, but only one goroutine calls it, and take.
+func (s *Session) open(packet []byte) opened { return s.opener.open(packet) }
+
+// take takes a packet that arrived at a time. An error is why the session is closed: a packet that opened broke the protocol, or
+// too many did not open. Anything else is dropped and counted.
+func (s *Session) take(at time.Time, p opened) error {
 	t := s.tick(at)
 	if s.state == Closed {
 		return nil
 	}
 	before := s.opener.window.next
-	frames, number, why := s.opener.open(packet)
-	if why != kept {
+	if why := s.opener.mark(p); why != kept {
 		return s.dropped(why)
 	}
 	s.hearing.opened = t
 	s.stats.Received++
-	s.stats.ReceivedBytes += uint64(len(packet))
-	asks, err := s.consume(t, frames)
+	s.stats.ReceivedBytes += uint64(p.size)
+	asks, err := s.consume(t, p.frames)
 	if err != nil {
 		s.end(err)
 		return err
 	}
-	if asks > never && number > before { // a gap
+	if asks > never && p.number > before { // a gap
 		asks = atOnce
 	}
-	s.report.note(t, at.Sub(s.epoch), number, asks)
+	s.report.note(t, at.Sub(s.epoch), p.number, asks)
 	if !s.greeted {
 		s.greet(t)
 	}

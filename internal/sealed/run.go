@@ -1,15 +1,13 @@
 package sealed
 
 import (
-	"errors"
-	"net"
 	"net/netip"
 	"sync"
 	"time"
 )
 
 const (
-	// turnPackets are opened in one hold of the lock.
+	// turnPackets are taken in one hold of the lock.
 	turnPackets = 64
 	// linger is how long a goroutine without work waits for some before it ends.
 	linger = 20 * time.Millisecond
@@ -24,33 +22,19 @@ const (
 	observeTime = time.Millisecond
 )
 
-// bursts are the buffers of carriers that send now.
-var bursts = sync.Pool{New: func() any { return new(burst) }}
+// batches are packets that carriers have opened and not taken yet.
+var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// burst is a run of packets that are built and not sent yet.
-type burst struct {
-	bytes  [maxSegments * MaxPacket]byte
-	groups [maxSegments]group
-	n      int // groups
-	sent   int // groups
+// batch is what one turn receives.
+type batch struct {
+	packets [turnPackets]arrived
+	n       int
 }
 
-// group is a part of a burst that goes out in one call: packets of one size, the last of which may be shorter.
-type group struct{ start, end, size int }
-
-func (b *burst) reset() { b.n, b.sent = 0, 0 }
-
-// add takes a packet that lies behind those of before.
-func (b *burst) add(start, end int) {
-	if b.n > 0 {
-		g := &b.groups[b.n-1]
-		if length := g.end - g.start; length%g.size == 0 && end-start <= g.size && length < maxSegments*g.size {
-			g.end = end
-			return
-		}
-	}
-	b.groups[b.n] = group{start, end, end - start}
-	b.n++
+// arrived is a packet that was opened, and when it came.
+type arrived struct {
+	at time.Time
+	opened
 }
 
 // runner is what the goroutine of a carrier keeps between two turns.
@@ -60,8 +44,9 @@ type runner struct {
 	aimed         bool
 
 	burst *burst
+	batch *batch
 	slab  []byte // of the inbox
-	rest  []byte // of slab, not received
+	rest  []byte // of slab, not opened
 
 	observed time.Time
 	pinged   time.Time
@@ -74,6 +59,8 @@ func (c *Carrier) loop() {
 	defer bursts.Put(b)
 	b.reset()
 	c.run.burst = b
+	c.run.batch = batches.Get().(*batch)
+	defer batches.Put(c.run.batch)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -95,6 +82,7 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 		r.slab = c.inbox.take()
 		r.rest = r.slab
 	}
+	c.open()
 	c.mu.Lock()
 	now := time.Now()
 	c.follow(now)
@@ -124,7 +112,7 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 	if r.burst.sent == r.burst.n {
 		return next, ok, !more
 	}
-	if c.flush() {
+	if c.seal(); c.flush() {
 		return next, ok, false
 	}
 	return time.Now().Add(blockedWait), true, !more
@@ -150,25 +138,31 @@ func (c *Carrier) follow(now time.Time) {
 	}
 	r.writer.aim(to, from)
 	c.inbox.setRemote(remote)
-	if r.aimed && local != r.local {
-		c.session.Rotate() // without a spare an observer may connect the two: better than silence
-	}
 	if r.aimed {
+		c.session.Rotate() // without a spare an observer may connect the two: better than silence
 		c.session.Moved(now)
 	}
 	r.remote, r.local, r.aimed = remote, local, true
 }
 
-// receive opens some of the packets that wait.
-func (c *Carrier) receive() {
+// open opens some of the packets that wait, without the lock.
+func (c *Carrier) open() {
 	r := &c.run
-	for range turnPackets {
-		if len(r.rest) == 0 {
-			return
-		}
+	b := r.batch
+	for b.n = 0; b.n < turnPackets && len(r.rest) > 0; b.n++ {
+		p := &b.packets[b.n]
 		at, packet, rest := c.inbox.next(r.rest)
-		r.rest = rest
-		_ = c.session.Receive(at, packet) // Err says it later
+		p.at, p.opened, r.rest = at, c.session.open(packet), rest
+	}
+}
+
+// receive takes what open opened.
+func (c *Carrier) receive() {
+	b := c.run.batch
+	for i := range b.n {
+		p := &b.packets[i]
+		_ = c.session.take(p.at, p.opened) // Err says it later
+		p.frames = nil                     // it would hold on to the inbox's memory
 	}
 }
 
@@ -197,56 +191,6 @@ func (c *Carrier) pingDue(now time.Time) bool {
 		return false
 	}
 	r.pinged, r.received = now, s.stats.Received
-	return true
-}
-
-// collect builds packets until the session has none or the burst is full.
-func (c *Carrier) collect(now time.Time) {
-	b := c.run.burst
-	b.reset()
-	most := SafePacket
-	if c.config.MaxPacket != nil {
-		most = min(c.config.MaxPacket(), MaxPacket)
-	}
-	for at, n := 0, 0; n < maxSegments && at+most <= len(b.bytes); n++ {
-		packet, _, ok := c.session.AppendPacket(now, b.bytes[at:at:at+most], most)
-		if !ok {
-			return
-		}
-		b.add(at, at+len(packet))
-		at += len(packet)
-	}
-}
-
-// flush sends the burst. Not ok: the socket takes no more.
-func (c *Carrier) flush() (ok bool) {
-	r := &c.run
-	for b := r.burst; b.sent < b.n; b.sent++ {
-		g := &b.groups[b.sent]
-		n, err := r.writer.write(b.bytes[g.start:g.end], g.size)
-		c.counts.writes.Add(1)
-		g.start += n
-		if err != nil && !c.refused(err) {
-			return false
-		}
-	}
-	return true
-}
-
-// refused takes an error of the socket, and reports whether to go on.
-func (c *Carrier) refused(err error) bool {
-	if errors.Is(err, errBlocked) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.session.Blocked(time.Now())
-		return false
-	}
-	c.counts.writeErrors.Add(1)
-	if errors.Is(err, net.ErrClosed) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.session.end(&Error{Kind: Stopped, Reason: "the socket is closed", Cause: err})
-	}
 	return true
 }
 

@@ -1,29 +1,22 @@
 package sealed
 
-import (
-	"errors"
-	"slices"
-)
+import "slices"
 
-// errNumbers ends a carrier after 2^62 packets.
-var errNumbers = errors.New("sealed: packet numbers are used up; a new carrier is needed")
-
-// sealer encrypts one direction of a carrier. It is not safe for concurrent use.
+// sealer encrypts one direction of a carrier. It needs no lock of the session, and is not safe for concurrent use.
 type sealer struct {
 	keys  *generation
+	mask  *mask
 	nonce [nonceBytes]byte
 }
 
 func newSealer(export Exporter, instance uint32, d Direction) (*sealer, error) {
-	keys, err := firstGeneration(export, instance, d)
-	return &sealer{keys: keys}, err
+	keys, mask, err := firstKeys(export, instance, d)
+	return &sealer{keys: keys, mask: mask}, err
 }
 
-// seal encrypts packet, which is header and frames, in place and appends the tag. Numbers must rise.
+// seal encrypts packet, which is header and frames, in place, appends the tag and masks the number. Numbers, which are below
+// maxNumber, must rise.
 func (s *sealer) seal(packet []byte, number uint64) ([]byte, error) {
-	if number >= maxNumber {
-		return nil, errNumbers
-	}
 	for s.keys.index < number>>generationBits {
 		keys, err := s.keys.next()
 		if err != nil {
@@ -35,5 +28,6 @@ func (s *sealer) seal(packet []byte, number uint64) ([]byte, error) {
 	packet = slices.Grow(packet, tagBytes)
 	header, frames := packet[:headerBytes], packet[headerBytes:]
 	sealed := s.keys.aead.Seal(frames[:0], s.nonce[:], frames, header)
+	s.mask.apply(header, sealed)
 	return packet[:headerBytes+len(sealed)], nil
 }

@@ -1,9 +1,11 @@
 package sealed
 
 import (
+	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/testkit"
 
 	"bytes"
+	"crypto/aes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -34,22 +36,71 @@ func (tb *tube) packet(number uint64, frames string) []byte {
 }
 
 func (tb *tube) take(p []byte) string {
-	frames, _, why := tb.open(bytes.Clone(p))
-	if why != kept {
+	o := tb.open(bytes.Clone(p))
+	if why := tb.mark(o); why != kept {
 		return [drops]string{"", "size", "version", "old", "replay", "key", "forged"}[why]
 	}
-	return string(frames)
+	return string(o.frames)
 }
 
 func TestHeader(t *testing.T) {
-	p := newTube(t).packet(0x1_0203_0405, "hi")
-	require.Equal(t, "0401020304050607080203", fmt.Sprintf("%x", p[:11]))
+	header := appendHeader(nil, ID{1, 2, 3, 4, 5, 6, 7, 8}, 0x1_0203_0405)
+	require.Equal(t, "04010203040506070802030405", fmt.Sprintf("%x", header))
+	require.EqualValues(t, 0x02030405, truncated(header))
+	tb := newTube(t)
+	p := tb.packet(0x1_0203_0405, "hi")
+	require.Equal(t, header[:numberAt], p[:numberAt])
 	require.Len(t, p, len("hi")+Overhead)
 	require.Equal(t, 29, Overhead)
-	id, low, why := parseHeader(p)
-	require.Equal(t, ID{1, 2, 3, 4, 5, 6, 7, 8}, id)
-	require.EqualValues(t, 0x02030405, low)
-	require.Equal(t, kept, why)
+	require.Equal(t, kept, checkHeader(p))
+	tb.opener.mask.apply(p, p[headerBytes:])
+	require.Equal(t, header, p[:headerBytes])
+}
+
+// TestVector is the example of WIRE.md.
+func TestVector(t *testing.T) {
+	secret := make([]byte, secretBytes)
+	for i := range secret {
+		secret[i] = byte(i)
+	}
+	s, err := newSealer(func(string, []byte, int) ([]byte, error) { return secret, nil }, 1, ToServer)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		number uint64
+		packet string
+	}{
+		{7, "040102030405060708df4f3a2acbdea5a03b096e916b180f5d405218a933"},
+		{1<<32 + 1<<22, "0401020304050607083fd65ca39492bc904856a49f3b801ac7f81dac60b3"},
+	} {
+		p, err := s.seal(append(appendHeader(nil, ID{1, 2, 3, 4, 5, 6, 7, 8}, c.number), framePing), c.number)
+		require.NoError(t, err)
+		require.Equal(t, c.packet, fmt.Sprintf("%x", p))
+	}
+}
+
+// TestNumbersAreMasked: nothing of the order of packets shows. An observer who sees two addresses, or two ids, cannot tell by
+// numbers that go on from one to the other that both are of one connection.
+func TestNumbersAreMasked(t *testing.T) {
+	const count, near = 20_000, 1 << 12
+	tb := newTube(t)
+	var bits [32]int
+	alike, last := 0, uint32(0)
+	for number := range uint64(count) {
+		p := tb.packet(number, "the same in each packet")
+		shown := truncated(p)
+		if d := shown - last; d < near || -d < near {
+			alike++
+		}
+		last = shown
+		for i := range bits {
+			bits[i] += int(shown >> i & 1)
+		}
+		require.Equal(t, "the same in each packet", tb.take(p))
+	}
+	require.Less(t, alike, 3, "one in half a million is near its neighbour by chance")
+	for i, ones := range bits {
+		require.InDelta(t, count/2, ones, 500, "bit %d", i) // 7 standard deviations
+	}
 }
 
 func TestRebuild(t *testing.T) {
@@ -82,6 +133,19 @@ func TestSealAndOpen(t *testing.T) {
 	require.Zero(t, tb.forged)
 }
 
+// TestCopiesOpenedAtOnce: packets are opened without the lock, before those that came first are marked. Of two copies one counts.
+func TestCopiesOpenedAtOnce(t *testing.T) {
+	tb := newTube(t)
+	p := tb.packet(3, "once")
+	first, second := tb.open(bytes.Clone(p)), tb.open(bytes.Clone(p))
+	require.Equal(t, first, second)
+	late, far := tb.open(tb.packet(4, "late")), tb.open(tb.packet(5+windowSize, "far"))
+	require.Equal(t, kept, tb.mark(first))
+	require.Equal(t, dropReplay, tb.mark(second))
+	require.Equal(t, kept, tb.mark(far))
+	require.Equal(t, dropOld, tb.mark(late))
+}
+
 func TestForged(t *testing.T) {
 	tb := newTube(t)
 	require.Equal(t, "first", tb.take(tb.packet(0, "first")))
@@ -97,6 +161,8 @@ func TestForged(t *testing.T) {
 			require.Equal(t, "replay", why, "number 1 becomes 0")
 		case i > idBytes && i < headerBytes-3:
 			require.Contains(t, []string{"key", "forged"}, why, "byte %d", i)
+		case i >= headerBytes && i < headerBytes+aes.BlockSize:
+			require.Contains(t, []string{"key", "forged"}, why, "byte %d: the number is any", i)
 		default:
 			require.Equal(t, "forged", why, "byte %d", i)
 		}
@@ -113,7 +179,10 @@ func TestKeysDiffer(t *testing.T) {
 	} {
 		o, err := make()
 		require.NoError(t, err)
-		_, _, why := o.open(bytes.Clone(p))
+		why := o.open(bytes.Clone(p)).why
+		require.Contains(t, []drop{dropForged, dropKey}, why, "%s: not even the number is the same", name)
+		o.mask = newTube(t).opener.mask
+		why = o.open(bytes.Clone(p)).why
 		require.Equal(t, dropForged, why, name)
 	}
 	failing := func(string, []byte, int) ([]byte, error) { return nil, fmt.Errorf("no keys") }
@@ -124,6 +193,10 @@ func TestKeysDiffer(t *testing.T) {
 func TestGenerations(t *testing.T) {
 	const edge = 1 << generationBits
 	tb := newTube(t)
+	require.Equal(t, "early", tb.take(tb.packet(edge/2-1, "early")))
+	require.Nil(t, tb.later)
+	require.Equal(t, "half", tb.take(tb.packet(edge/2, "half")))
+	require.NotNil(t, tb.later)
 	tb.window.next = edge - 10
 	late := tb.packet(edge-2, "late")
 	require.Equal(t, "last", tb.take(tb.packet(edge-1, "last")))
@@ -134,17 +207,25 @@ func TestGenerations(t *testing.T) {
 	require.Equal(t, "on", tb.take(tb.packet(edge+windowSize, "on")))
 	require.EqualValues(t, 1, tb.current.index, "and no more")
 	require.Equal(t, "old", tb.take(first))
-	require.Equal(t, "key", tb.take(append(appendHeader(nil, ID{}, 3*edge), make([]byte, 40)...)), "of the one after the next")
+	far := append(appendHeader(nil, ID{}, 3*edge), make([]byte, 40)...)
+	tb.opener.mask.apply(far, far[headerBytes:])
+	require.Equal(t, "key", tb.take(far), "of the one after the next")
 
 	again := newTube(t)
 	again.window.next = edge
+	again.turn()
 	require.Equal(t, "first", again.take(first), "and the next one before the current is left")
 }
 
 func TestNumbersEnd(t *testing.T) {
-	tb := newTube(t)
-	_, err := tb.seal(appendHeader(nil, ID{}, maxNumber), maxNumber)
-	require.ErrorIs(t, err, errNumbers)
+	s := newStep(t, 1, nil).open()
+	s.a.records = records{Ring: recovery.Ring[record]{Oldest: maxNumber, Next: maxNumber}, first: maxNumber}
+	_, _, ok := s.a.Build(s.now, make([]byte, 0, MaxPacket), MaxPacket)
+	require.False(t, ok)
+	var ended *Error
+	require.ErrorAs(t, s.a.Err(), &ended)
+	require.Equal(t, Worn, ended.Kind)
+	require.ErrorContains(t, ended, "numbers are used up")
 }
 
 // What does not open leaves nothing behind.
@@ -156,7 +237,7 @@ func TestDropsDoNotAllocate(t *testing.T) {
 	forged[20] ^= 1
 	before := tb.window
 	for _, p := range [][]byte{good, forged, forged[:10], nil} {
-		require.Zero(t, testing.AllocsPerRun(100, func() { tb.open(p) }))
+		require.Zero(t, testing.AllocsPerRun(100, func() { tb.mark(tb.open(p)) }))
 	}
 	require.Equal(t, before, tb.window)
 }

@@ -71,7 +71,7 @@ type Session struct {
 	now   time.Duration
 
 	// Keys and ids.
-	sealer *sealer
+	sealer *sealer // of Seal alone
 	opener *opener
 	ids    []ID // of the peer; the first is in use, the others are spares
 
@@ -150,7 +150,7 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 // AddIDs takes spare ids of the peer.
 func (s *Session) AddIDs(ids ...ID) { s.ids = append(s.ids, ids...) }
 
-// Rotate goes on under a fresh id of the peer, for an observer must not connect two local addresses. It reports whether a
+// Rotate goes on under a fresh id of the peer, for an observer must not connect two addresses. It reports whether a
 // spare was left.
 func (s *Session) Rotate() bool {
 	if len(s.ids) < 2 {

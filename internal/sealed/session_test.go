@@ -264,11 +264,13 @@ func TestSkippedNumbers(t *testing.T) {
 
 func TestManyForgeriesEnd(t *testing.T) {
 	s := newStep(t, 0, nil).open()
-	p := make([]byte, 100)
-	p[0], p[headerBytes-1] = firstSealed, 50
+	p, err := s.b.sealer.seal(append(appendHeader(nil, ID{}, 50), framePing), 50)
+	require.NoError(t, err)
+	p[len(p)-1] ^= 1
 	require.NoError(t, s.a.Receive(s.now, bytes.Clone(p)))
+	require.EqualValues(t, 1, s.a.Stats().Forged)
 	s.a.opener.forged = maxForged - 1
-	err := s.a.Receive(s.now, p)
+	err = s.a.Receive(s.now, p)
 	var why *Error
 	require.True(t, errors.As(err, &why))
 	require.Equal(t, Worn, why.Kind)
@@ -441,4 +443,18 @@ func TestOneLateAckMakesNobodyPatient(t *testing.T) {
 	require.Greater(t, smoothed, 100*ms)
 	require.Greater(t, silentPTOs*s.a.pto(), 3*time.Second)
 	require.Less(t, silentPTOs*s.a.patience(), 1500*ms)
+}
+
+// TestCopiesAreTakenOnce: two copies of a packet may be open before the first is taken.
+func TestCopiesAreTakenOnce(t *testing.T) {
+	s := newStep(t, 1, nil).open()
+	p := s.collect(1)[0]
+	first, second := s.b.open(bytes.Clone(p)), s.b.open(bytes.Clone(p))
+	before := s.b.Stats()
+	require.NoError(t, s.b.take(s.now, first))
+	require.NoError(t, s.b.take(s.now, second))
+	require.Equal(t, before.Received+1, s.b.Stats().Received)
+	require.Equal(t, before.Taken+1, s.b.Stats().Taken)
+	require.Equal(t, before.Replay+1, s.b.Stats().Replay)
+	require.Equal(t, map[int]int{0: 1}, s.down.got)
 }

@@ -1,0 +1,110 @@
+package sealed
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// bursts are the buffers of carriers that send now.
+var bursts = sync.Pool{New: func() any { return &burst{built: make([]built, 0, maxSegments)} }}
+
+// burst is a run of packets that are built and not sent yet.
+type burst struct {
+	bytes  [maxSegments * MaxPacket]byte
+	built  []built // to be sealed
+	groups [maxSegments]group
+	n      int // groups
+	sent   int // groups
+}
+
+// built is a packet that is not sealed.
+type built struct {
+	packet []byte
+	number uint64
+}
+
+// group is a part of a burst that goes out in one call: packets of one size, the last of which may be shorter.
+type group struct{ start, end, size int }
+
+func (b *burst) reset() { b.n, b.sent, b.built = 0, 0, b.built[:0] }
+
+// add takes a packet that lies behind those of before.
+func (b *burst) add(start, end int) {
+	if b.n > 0 {
+		g := &b.groups[b.n-1]
+		if length := g.end - g.start; length%g.size == 0 && end-start <= g.size && length < maxSegments*g.size {
+			g.end = end
+			return
+		}
+	}
+	b.groups[b.n] = group{start, end, end - start}
+	b.n++
+}
+
+// collect builds packets until the session has none or the burst is full.
+func (c *Carrier) collect(now time.Time) {
+	b := c.run.burst
+	b.reset()
+	most := SafePacket
+	if c.config.MaxPacket != nil {
+		most = min(c.config.MaxPacket(), MaxPacket)
+	}
+	for at, n := 0, 0; n < maxSegments && at+most <= len(b.bytes); n++ {
+		packet, number, ok := c.session.Build(now, b.bytes[at:at:at+most], most)
+		if !ok {
+			return
+		}
+		b.built = append(b.built, built{packet, number})
+		b.add(at, at+len(packet))
+		at += len(packet)
+	}
+}
+
+// seal seals what collect built, without the lock.
+func (c *Carrier) seal() {
+	b := c.run.burst
+	for _, p := range b.built {
+		if err := c.session.Seal(p.packet, p.number); err != nil {
+			c.mu.Lock()
+			c.session.end(err)
+			c.mu.Unlock()
+			b.reset()
+			return
+		}
+	}
+	b.built = b.built[:0]
+}
+
+// flush sends the burst. Not ok: the socket takes no more.
+func (c *Carrier) flush() (ok bool) {
+	r := &c.run
+	for b := r.burst; b.sent < b.n; b.sent++ {
+		g := &b.groups[b.sent]
+		n, err := r.writer.write(b.bytes[g.start:g.end], g.size)
+		c.counts.writes.Add(1)
+		g.start += n
+		if err != nil && !c.refused(err) {
+			return false
+		}
+	}
+	return true
+}
+
+// refused takes an error of the socket, and reports whether to go on.
+func (c *Carrier) refused(err error) bool {
+	if errors.Is(err, errBlocked) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.session.Blocked(time.Now())
+		return false
+	}
+	c.counts.writeErrors.Add(1)
+	if errors.Is(err, net.ErrClosed) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.session.end(&Error{Kind: Stopped, Reason: "the socket is closed", Cause: err})
+	}
+	return true
+}
