@@ -111,9 +111,15 @@ const leastPlay = 4
 // wantsPlay reports whether play may leave that the pacer does not let: what it has in flight by itself is half of what the
 // path holds at most. A flood of more waits for the pacer as bulk does, or would keep a queue that no pause drains.
 func (s *Session) wantsPlay() bool {
-	return s.state == Open && !s.calm && s.records.Len() < maxRecords-sparedRecords &&
-		s.records.play < max(leastPlay*s.size(), s.control.Window()/2)
+	return s.state == Open && !s.calm && s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
 }
+
+// playBound is how many bytes play may have in flight by itself.
+func (s *Session) playBound() int { return max(leastPlay*s.size(), s.control.Window()/2) }
+
+// hastens reports whether play asks for feedback soon, as bulk does, for no other packet of play may leave behind this one: a flood
+// would else wait for the peer's ack delay once a flight (TestFloodOfPlayOnAShortPath).
+func (s *Session) hastens() bool { return s.records.play+2*s.size() > s.playBound() }
 
 // asks reports whether the source is asked as soon as it has something.
 func (s *Session) asks() bool { return s.started && (s.wantsPlay() || s.wants() && s.mayLeave(s.now)) }
@@ -237,8 +243,8 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 		if n < 1 || n > most {
 			panic(fmt.Sprintf("sealed: a source appended a payload of %d bytes, its limits were 1 and %d", n, most))
 		}
-		if bulk {
-			out[head], rec.bulk = frameData, true
+		if rec.bulk = rec.bulk || bulk; bulk || s.hastens() {
+			out[head] = frameData
 		}
 		binary.BigEndian.PutUint16(out[head+1:], uint16(n))
 		b = out

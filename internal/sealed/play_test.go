@@ -128,6 +128,27 @@ func TestPlayIsBounded(t *testing.T) {
 	require.Greater(t, len(b.took), 3000, "the path stays full")
 }
 
+// TestFloodOfPlayOnAShortPath: a flood of play is no slower than the path for want of feedback, which play alone lets wait. The game
+// may have been quiet before, so that next to nothing is known of the path.
+func TestFloodOfPlayOnAShortPath(t *testing.T) {
+	for _, train := range []bool{true, false} {
+		for _, delay := range []time.Duration{50 * time.Microsecond, ms, 10 * ms} {
+			a, b := newTicks(time.Second/30, 0, 0), newTicks(time.Hour, 0, 0)
+			client, server := ends(t, a, b, func(c *SessionConfig) { c.PlayDelay = 40 * ms; c.NoTrain = !train })
+			client.Start(netsim.Epoch, ID{1})
+			server.Start(netsim.Epoch, ID{2})
+			path := netsim.Config{Delay: delay, Rate: 1e9, Seed: testkit.Seed(t)}
+			pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: path, BtoA: path, Max: SafePacket})
+			require.NoError(t, pair.RunFor(5*time.Second))
+			a.each = 20 * time.Microsecond // 50,000 a second, 17,000 packets, 60 Mbit/s
+			require.NoError(t, pair.RunFor(time.Second))
+			before := len(b.took)
+			require.NoError(t, pair.RunFor(time.Second))
+			require.Greater(t, len(b.took)-before, 40_000, "messages in the second second, at a delay of %v, train %v", delay, train)
+		}
+	}
+}
+
 // TestPlayKeepsTheRate: 20 s of play alone, on a path that loses packets in jitter, are no reason to send bulk slower.
 func TestPlayKeepsTheRate(t *testing.T) {
 	var parts []float64
