@@ -17,7 +17,7 @@ import (
 func feeding(t *testing.T, data []byte, held bool, fn func(f *feed, woken *int)) {
 	synctest.Test(t, func(t *testing.T) {
 		woken := 0
-		f := newFeed(&blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, partBytes, held, func() { woken++ }, unguarded)
+		f := newFeed(&blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, partBytes, held, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
 		go f.run()
 		defer f.stop()
 		synctest.Wait()
@@ -60,7 +60,7 @@ func TestFeedWakesTheHungryTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		woken := 0
-		f := newFeed(&blobSource{r: r, left: -1}, partBytes, false, func() { woken++ }, unguarded)
+		f := newFeed(&blobSource{r: r, left: -1}, partBytes, false, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
 		go f.run()
 		require.False(t, f.has(math.MaxInt64))
 		_, _ = w.Write([]byte("one"))
@@ -150,7 +150,7 @@ var posters = NewArray[poster]("posters")
 func TestFeedAddsNothingToALargeElement(t *testing.T) {
 	for _, size := range []int{40_000, 60_000, 65_000} {
 		items := []poster{{strings.Repeat("l", size)}, {strings.Repeat("s", 480)}}
-		f := newFeed(&arraySource[poster]{array: posters, items: items}, partBytes, false, func() {}, unguarded)
+		f := newFeed(&arraySource[poster]{array: posters, items: items}, partBytes, false, stockOf(math.MaxInt64), func() {}, unguarded)
 		f.run()
 		require.Len(t, f.ready, 2)
 		f.stop()

@@ -16,6 +16,7 @@ type Streams struct {
 	world  *rpc.World
 	config Config
 	memory *budget
+	stock  *stock
 
 	awake    atomic.Bool // a tick is on its way
 	interval time.Duration
@@ -46,6 +47,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 		world:  world,
 		config: config,
 		memory: newBudget(config.maxMemory()),
+		stock:  newStock(config.maxMemory() / stockShare),
 		topics: make(map[string]topic),
 		peers:  make(map[*rpc.Conn]*Peer),
 		parts:  make(map[storeKey]*incoming),

@@ -16,7 +16,8 @@ type Peer struct {
 	conn    *rpc.Conn
 
 	live    *live
-	account *account // of what the peer makes this end hold
+	account *account     // of what the peer makes this end hold
+	stocked stockAccount // of what this end holds for the peer
 
 	mu       sync.Mutex
 	starting []*Transfer // by Start, for the next tick
@@ -48,11 +49,14 @@ type Peer struct {
 }
 
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
-	return &Peer{
+	p := &Peer{
 		streams: s, conn: conn, live: newLive(), taken: 1, early: minPending, lanesAsked: 1,
 		window: &window{conn: conn}, slices: newSliceRoute(conn),
 		account: sliceLinkOf(conn).account,
+		stocked: stockAccount{stock: s.stock},
 	}
+	p.window.stocked = &p.stocked
+	return p
 }
 
 // Conn returns the connection.
@@ -109,6 +113,7 @@ func (p *Peer) end(cause error) {
 		p.streams.settle(in)
 	}
 	p.account.close()
+	p.stocked.close()
 	tellEnds(receiving)
 }
 
@@ -126,6 +131,7 @@ func (p *Peer) watch() { p.live.watch(p.conn, p.orphaned) }
 // orphaned ends the transfers of a connection of whose end the world has not told.
 func (p *Peer) orphaned(cause error) {
 	p.live.end(cause)
+	p.stocked.close()
 	p.streams.forget(p)
 }
 
@@ -134,6 +140,7 @@ func (p *Peer) tick(now time.Time) {
 	if p.quiet() {
 		return
 	}
+	p.window.note()
 	p.slices.received(p.onPart)
 	for _, in := range p.receiving {
 		in.deliverTick()
@@ -195,7 +202,7 @@ func (p *Peer) quiet() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.greeted && len(p.starting)+len(p.queue)+len(p.sending)+len(p.receiving) == 0 &&
-		!p.slices.link.news.Load() && p.stats == p.snapshot()
+		p.window.held == 0 && !p.slices.link.news.Load() && p.stats == p.snapshot()
 }
 
 // snapshot is the state now. The lock is held.
