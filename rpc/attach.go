@@ -135,6 +135,7 @@ func (c *Conn) onWake() {
 		}
 		return
 	}
+	c.woken.Store(true)
 	c.dirty.Store(true)
 	c.world.signal()
 }

@@ -12,6 +12,7 @@ func init() {
 	guest.Add = func(world any, newMachine func() guest.Machine) { world.(*World).addMachine(newMachine) }
 	guest.Of = func(conn any, first byte) guest.Machine { return conn.(*Conn).guestOf(first) }
 	guest.Drive = func(conn any, fn func(now time.Time)) { conn.(*Conn).drive(fn) }
+	guest.Woken = func(conn any) bool { return conn.(*Conn).woken.Swap(false) }
 }
 
 // addMachine is guest.Add.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -24,9 +26,11 @@ type Peer struct {
 	stats    Stats       // as of the last tick
 	unstored uint64
 
-	joined bool // the world will tell of the end; guarded by Streams.mu
+	joined bool        // the world will tell of the end; guarded by Streams.mu
+	awake  atomic.Bool // the next tick finds something to do
 
 	// What follows belongs to the world's goroutine.
+	ticked     time.Time
 	control    *rpc.Actor
 	window     *window
 	slices     *sliceRoute
@@ -79,7 +83,7 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	if err := p.admit(t); err != nil {
 		return nil, err
 	}
-	p.streams.wake()
+	p.wake()
 	return t, nil
 }
 
@@ -135,8 +139,25 @@ func (p *Peer) orphaned(cause error) {
 	p.streams.forget(p)
 }
 
+// wake has the next tick look at p, and a world that waits for events tick.
+func (p *Peer) wake() {
+	p.awake.Store(true)
+	p.streams.wake()
+}
+
+// lookAgain is how long a tick passes a peer by of whom nothing was heard: what is due by time alone, a report of progress,
+// is due ten times less often.
+const lookAgain = 10 * time.Millisecond
+
+// due reports whether a tick is to look at p.
+func (p *Peer) due(now time.Time) bool {
+	woken := guest.Woken(p.conn) // it forgets that it was asked, as awake does
+	return p.awake.Swap(false) || woken || now.Sub(p.ticked) >= lookAgain || now.Before(p.ticked)
+}
+
 // tick sends what can leave now.
 func (p *Peer) tick(now time.Time) {
+	p.ticked = now
 	if p.quiet() {
 		return
 	}

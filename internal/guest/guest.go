@@ -37,4 +37,7 @@ var (
 	// Drive runs fn under the lock that the connection's machines share, with the time for their methods, and lets what it
 	// changed leave. fn stops the connection: it must not block, and call nothing of package rpc.
 	Drive func(conn any, fn func(now time.Time))
+
+	// Woken reports, once, that a machine of the connection had something for its owner since it was asked before.
+	Woken func(conn any) bool
 )
