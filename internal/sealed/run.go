@@ -59,7 +59,7 @@ type runner struct {
 	remote, local netip.AddrPort
 	aimed         bool
 
-	burst *burst
+	burst *burst // nil while nothing is built that is not sent
 	slab  []byte // of the inbox
 	rest  []byte // of slab, not received
 
@@ -70,10 +70,6 @@ type runner struct {
 
 // loop is the goroutine.
 func (c *Carrier) loop() {
-	b := bursts.Get().(*burst)
-	defer bursts.Put(b)
-	b.reset()
-	c.run.burst = b
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -102,7 +98,7 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 	_ = c.session.Advance(now) // Err says it later
 	c.observe(now)
 	ping := c.pingDue(now)
-	if r.burst.sent == r.burst.n {
+	if r.burst == nil {
 		c.collect(now)
 	}
 	next, ok = c.session.NextTimeout()
@@ -121,10 +117,11 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 	if ping {
 		c.config.Ping()
 	}
-	if r.burst.sent == r.burst.n {
+	if r.burst == nil {
 		return next, ok, !more
 	}
 	if c.flush() {
+		c.giveBack()
 		return next, ok, false
 	}
 	return time.Now().Add(blockedWait), true, !more
@@ -200,10 +197,24 @@ func (c *Carrier) pingDue(now time.Time) bool {
 	return true
 }
 
-// collect builds packets until the session has none or the burst is full.
+// giveBack returns the burst: hundreds of carriers that wait for their pace need not hold one each.
+func (c *Carrier) giveBack() {
+	bursts.Put(c.run.burst)
+	c.run.burst = nil
+}
+
+// collect builds packets, if the session has any, until it has none or the burst is full.
 func (c *Carrier) collect(now time.Time) {
-	b := c.run.burst
+	b := bursts.Get().(*burst)
 	b.reset()
+	c.run.burst = b
+	if c.build(now); b.n == 0 {
+		c.giveBack()
+	}
+}
+
+func (c *Carrier) build(now time.Time) {
+	b := c.run.burst
 	most := SafePacket
 	if c.config.MaxPacket != nil {
 		most = min(c.config.MaxPacket(), MaxPacket)
