@@ -279,7 +279,7 @@ func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
 	}
 	ch.watch = watch{armed: true, out: out, queued: queued}
 	c.checkWatches()
-	c.changed = true
+	c.changed = c.changed || c.wake
 }
 
 func (c *Conn) checkWatches() {

@@ -41,11 +41,11 @@ type flight struct {
 	left  int // slices not acked
 	acked Bits
 
-	begun   bool // a slice has left
-	fresh   int  // none below it is unsent
-	lost    list // in the order of the hints
-	waiting list // in the order of sending
-	slices  [MaxSlices]sending
+	begun   bool      // a slice has left
+	fresh   int       // none below it is unsent
+	lost    list      // in the order of the hints
+	waiting list      // in the order of sending
+	slices  []sending // as many as the chunk has
 }
 
 // reset makes f the flight of another chunk.
@@ -54,7 +54,16 @@ func (f *flight) reset(data []byte, sliceSize int) {
 	f.data, f.count, f.left, f.acked, f.fresh = data, count, count, Bits{}, 0
 	f.begun = false
 	f.lost, f.waiting = list{none, none}, list{none, none}
-	clear(f.slices[:count])
+	f.slices = sized(f.slices, count)
+	clear(f.slices)
+}
+
+// sized returns s with n elements, or others: a chunk mostly has as many slices as the one before.
+func sized(s []sending, n int) []sending {
+	if cap(s) < n {
+		return make([]sending, n)
+	}
+	return s[:n]
 }
 
 // size returns how many bytes slice i has.

@@ -88,7 +88,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 	}
 	config := w.config.Bunch
 	config.Client, config.ReceiveLimit = !server, minReceiveLimit
-	config.Random = w.random(c)
+	config.Random, config.Rate = w.random(c), c.allowance.Most()
 	if config.IdleTimeout == 0 {
 		config.IdleTimeout = w.config.idleTimeout()
 	}
@@ -135,6 +135,7 @@ func (c *Conn) onWake() {
 		}
 		return
 	}
+	c.woken.Store(true)
 	c.dirty.Store(true)
 	c.world.signal()
 }

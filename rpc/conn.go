@@ -41,6 +41,7 @@ type Conn struct {
 	ended   atomic.Bool // the link has; written under world.mu
 	closing atomic.Bool // closed from here: nothing more is dispatched or sent
 	dirty   atomic.Bool // Dispatch has something to take
+	woken   atomic.Bool // the same for guests, see guest.Woken
 	kick    chan struct{}
 	cause   atomic.Pointer[CloseError] // why this side closed; the first one counts
 

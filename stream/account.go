@@ -99,12 +99,16 @@ func newAccount(world *budget, config *Config) *account {
 func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
 
 // hold notes n more bytes of memory. It is false, and notes nothing, when they are beyond what was promised and early,
-// or when the budget has not got them.
+// or when the budget has not got them. What is within the promise it has: that is charged.
 func (a *account) hold(n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || a.held+n > a.promised+a.early {
+	switch {
+	case a.closed || a.held+n > a.promised+a.early:
 		return false
+	case a.held+n <= a.promised:
+		a.held += n
+		return true
 	}
 	return a.change(sums{held: n})
 }

@@ -70,6 +70,22 @@ func TestAwaitedChunkComesInThoughMemoryIsFull(t *testing.T) {
 	require.Equal(t, charged, world.free())
 }
 
+// TestWhatWasPromisedComesInWhileTheRoomIsInUse: it is charged already, and takes nothing of the budget, which has nothing left
+// to fill the room with that a machine's records use.
+func TestWhatWasPromisedComesInWhileTheRoomIsInUse(t *testing.T) {
+	var config Config
+	world := newBudget(config.maxMemory())
+	a := newAccount(world, &config)
+	require.True(t, a.promise(heldBytes(minPending)))
+	require.True(t, world.take(world.free(), world.free()))
+	require.True(t, a.Borrow(slices.ReceiverBytes, true))
+	charged := a.charged
+	require.True(t, a.hold(heldBytes(minPending)))
+	require.False(t, a.hold(1))
+	require.LessOrEqual(t, a.least(), charged)
+	require.Equal(t, charged, a.charged)
+}
+
 // TestAwaitedChunkIsRefusedWithoutRoom: who was promised nothing has no room to go on.
 func TestAwaitedChunkIsRefusedWithoutRoom(t *testing.T) {
 	var config Config

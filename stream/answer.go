@@ -20,7 +20,7 @@ func (in *incoming) answer(offset, index int64, have bool) {
 		in.resumed = index
 	}
 	in.reply = &accept{id: in.header.id, offset: offset, index: index, have: have}
-	in.peer.streams.wake()
+	in.peer.wake()
 }
 
 // sendControl sends the message that is due. After the last word, over is true.

@@ -26,6 +26,9 @@ type Config struct {
 	// 256 MiB. Half of it is kept for connections that hold little, 2 MiB at most: 64 of them by default. The rest is shared
 	// so that a connection takes at most half of what is free. What does not fit waits where credit makes it wait; else its
 	// transfer is rejected. The next part of one that was accepted always comes in.
+	//
+	// An eighth more is what this world holds of its own transfers, read and not acknowledged, shared among all that go on:
+	// 32 MiB by default, or 64 KiB a transfer where that is more.
 	MaxMemory int64
 
 	// MaxQueued bounds the outgoing transfers of one peer that have begun or wait for their turn; default 1,024.

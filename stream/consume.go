@@ -64,7 +64,7 @@ func (in *incoming) consumed(p piece) {
 	in.position += p.bytes
 	in.elements += p.count
 	if in.credit.consume(in.passed()) {
-		in.peer.streams.wake()
+		in.peer.wake()
 	}
 	in.completeLocked()
 }

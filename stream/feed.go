@@ -28,9 +28,11 @@ type feed struct {
 	// guard runs what may call functions of the game, and tells whether it returned.
 	guard func(fn func()) (returned bool)
 
+	held    holding       // blocks read
+	changed chan struct{} // holds a token when admit is to look again
+
 	mu      sync.Mutex
-	changed sync.Cond
-	held    bool // do not begin before resume
+	waits   bool // do not begin before resume
 	ready   []*block
 	bytes   int  // in ready
 	hungry  bool // the tick found nothing
@@ -43,10 +45,18 @@ type feed struct {
 	err      error
 }
 
-func newFeed(s source, hash Algorithm, part int, held bool, wake func(), guard func(fn func()) bool) *feed {
-	f := &feed{source: s, hash: hash, part: part, held: held, wake: wake, guard: guard}
-	f.changed.L = &f.mu
+func newFeed(s source, hash Algorithm, part int, waits bool, on *stockAccount, wake func(), guard func(fn func()) bool) *feed {
+	f := &feed{source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard, changed: make(chan struct{}, 1)}
+	f.held.account, f.held.freed = on, f.look
 	return f
+}
+
+// look has admit look again.
+func (f *feed) look() {
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
 }
 
 // run reads until the source ends or stop is called. A Read in progress is waited for here and nowhere else.
@@ -58,20 +68,20 @@ func (f *feed) run() {
 
 func (f *feed) read() {
 	digest := f.hash.New()
-	c := fullBlock(f.part)
-	defer func() { c.Free() }()
+	var offset, index int64
 	for f.admit() {
+		c := fullBlock(f.part)
+		c.offset, c.index = offset, index
 		stopAt := f.stopAt(c)
 		err := f.source.fill(c, stopAt)
 		digest.Write(c.payload())
-		offset, index := c.end(), c.index+int64(c.count)
+		offset, index = c.end(), c.index+int64(c.count)
 		if index == stopAt && err == nil {
 			err = f.checkAligned(offset)
 		}
-		if c.size() > 0 && f.publish(c) {
-			c = fullBlock(f.part)
+		if c.size() == 0 || !f.publish(c) {
+			c.Free()
 		}
-		c.reset(offset, index)
 		if err != nil {
 			f.finish(offset, index, digest, err)
 			return
@@ -79,14 +89,21 @@ func (f *feed) read() {
 	}
 }
 
-// admit waits until there is room to read ahead; it is false when the feed was stopped.
+// admit waits until there is room to read ahead; it is false when the feed was stopped. It holds no block meanwhile.
 func (f *feed) admit() bool {
+	for f.full() {
+		<-f.changed
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for !f.stopped && (f.held || f.bytes >= readAhead) {
-		f.changed.Wait()
-	}
 	return !f.stopped
+}
+
+// full reports whether nothing may be read now.
+func (f *feed) full() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.stopped && (f.waits || f.bytes >= readAhead || !f.held.room())
 }
 
 func (f *feed) stopAt(c *block) int64 {
@@ -124,6 +141,7 @@ func (f *feed) publish(c *block) (kept bool) {
 		f.ready[n-1].count += c.count
 		return false
 	}
+	f.held.take(c)
 	f.ready = append(f.ready, c)
 	return true
 }
@@ -157,13 +175,13 @@ func (f *feed) finish(size, count int64, digest *Hasher, err error) {
 func (f *feed) resume(from, fromAt int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.held, f.from, f.fromAt = false, from, fromAt
+	f.waits, f.from, f.fromAt = false, from, fromAt
 	f.ready = trimAll(f.ready, from)
 	f.bytes = 0
 	for _, c := range f.ready {
 		f.bytes += c.size()
 	}
-	f.changed.Signal()
+	f.look()
 }
 
 // take returns the next block if it lies below limit; the caller owns it. A blob's first block is cut at the limit, so
@@ -182,7 +200,7 @@ func (f *feed) take(limit int64) *block {
 		f.ready = f.ready[1:]
 	}
 	f.bytes -= c.size()
-	f.changed.Signal()
+	f.look()
 	return c
 }
 
@@ -218,7 +236,7 @@ func (f *feed) stop() {
 		c.Free()
 	}
 	f.ready, f.bytes = nil, 0
-	f.changed.Signal()
+	f.look()
 }
 
 // blobSource reads a blob.

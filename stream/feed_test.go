@@ -16,7 +16,7 @@ import (
 func feeding(t *testing.T, data []byte, held bool, fn func(f *feed, woken *int)) {
 	synctest.Test(t, func(t *testing.T) {
 		woken := 0
-		f := newFeed(&blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, BLAKE3, partBytes, held, func() { woken++ }, unguarded)
+		f := newFeed(&blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, BLAKE3, partBytes, held, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
 		go f.run()
 		defer f.stop()
 		synctest.Wait()
@@ -64,7 +64,7 @@ func TestFeedWakesTheHungryTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		woken := 0
-		f := newFeed(&blobSource{r: r, left: -1}, BLAKE3, partBytes, false, func() { woken++ }, unguarded)
+		f := newFeed(&blobSource{r: r, left: -1}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
 		go f.run()
 		require.False(t, f.has(math.MaxInt64))
 		_, _ = w.Write([]byte("one"))
@@ -154,7 +154,7 @@ var posters = NewArray[poster]("posters")
 func TestFeedAddsNothingToALargeElement(t *testing.T) {
 	for _, size := range []int{40_000, 60_000, 65_000} {
 		items := []poster{{strings.Repeat("l", size)}, {strings.Repeat("s", 480)}}
-		f := newFeed(&arraySource[poster]{array: posters, items: items}, BLAKE3, partBytes, false, func() {}, unguarded)
+		f := newFeed(&arraySource[poster]{array: posters, items: items}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() {}, unguarded)
 		f.run()
 		require.Len(t, f.ready, 2)
 		f.stop()

@@ -244,7 +244,7 @@ func (in *incoming) finishLocked(err error) {
 	close(in.done)
 	in.arrived.Broadcast()
 	in.ready.Broadcast()
-	in.peer.streams.wake()
+	in.peer.wake()
 }
 
 // next waits for the next block in order, or for the end, which is a nil block. The caller owns the block.
@@ -301,7 +301,7 @@ func (in *incoming) deliver(p piece) error {
 	in.pieces = append(in.pieces, p)
 	in.ready.Signal()
 	if in.onTick {
-		in.peer.streams.wake()
+		in.peer.wake()
 	}
 	return nil
 }

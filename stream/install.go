@@ -16,6 +16,7 @@ type Streams struct {
 	world  *rpc.World
 	config Config
 	memory *budget
+	stock  *stock
 
 	awake    atomic.Bool // a tick is on its way
 	interval time.Duration
@@ -26,7 +27,10 @@ type Streams struct {
 	peers  map[*rpc.Conn]*Peer
 	parts  map[storeKey]*incoming // who writes what in the store
 
-	order []*Peer // connected; owned by the world's goroutine
+	// Owned by the world's goroutine.
+	order []*Peer // connected
+	next  int     // in order, whom the next tick begins with
+	clock func() time.Time
 }
 
 // topic is what incoming transfers of a declared name are given to.
@@ -46,9 +50,11 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 		world:  world,
 		config: config,
 		memory: newBudget(config.maxMemory()),
+		stock:  newStock(config.maxMemory() / stockShare),
 		topics: make(map[string]topic),
 		peers:  make(map[*rpc.Conn]*Peer),
 		parts:  make(map[storeKey]*incoming),
+		clock:  time.Now,
 	}
 	if err := bind(s); err != nil {
 		return nil, err
@@ -156,10 +162,32 @@ func (s *Streams) tick(now time.Time) {
 	// It follows a loop's steady ticks, and not the pauses of a world that waits for events.
 	s.interval = min(now.Sub(s.lastTick), max(2*s.interval, 5*time.Millisecond), time.Second)
 	s.lastTick = now
-	for _, p := range s.order {
+	s.turn(now)
+}
+
+const (
+	// tickShare is the part of the time between two ticks that all peers together may take of one, leastTick what they may
+	// take at the least, and at most when the world waits for events: a call that comes meanwhile is not answered before.
+	tickShare = 8
+	leastTick = time.Millisecond
+)
+
+// turn ticks the peers of whom there is news, one after the other, until time is up. The next tick goes on from there.
+func (s *Streams) turn(now time.Time) {
+	end := s.clock().Add(max(leastTick, s.interval/tickShare))
+	for range s.order {
+		p := s.order[s.next%len(s.order)]
+		s.next = (s.next + 1) % len(s.order)
+		if !p.due(now) {
+			continue
+		}
 		p.window.queue = max(defaultQueueTime, 2*s.interval)
 		p.slices.queue = max(sliceQueueTime, 2*s.interval)
 		p.tick(now)
+		if s.clock().After(end) {
+			s.wake()
+			return
+		}
 	}
 }
 

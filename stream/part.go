@@ -46,12 +46,13 @@ func parsePart(b []byte) (part, error) {
 // block is a run of content in memory of its own. The payload stands behind room for a part's header, so that the
 // message which carries it needs no copy.
 type block struct {
-	most   int // bytes of payload that it is meant for
 	offset int64
 	index  int64
 	count  int
 	buf    []byte // maxPartHeader, then the payload
 	pooled *[blockBytes]byte
+	holder *holding // of the transfer that it was read for; nil = none
+	held   int64    // bytes that the holder has noted
 }
 
 const blockBytes = maxPartHeader + partBytes
@@ -70,7 +71,7 @@ func newBlock(size int) *block {
 // fullBlock returns an empty block for a part of at most so many bytes.
 func fullBlock(most int) *block {
 	memory := pool.Get().(*[blockBytes]byte)
-	return &block{most: most, buf: memory[: maxPartHeader : maxPartHeader+most], pooled: memory}
+	return &block{buf: memory[: maxPartHeader : maxPartHeader+most], pooled: memory}
 }
 
 // partSize is the payload of a full part by that backend.
@@ -116,17 +117,11 @@ func (c *block) cut(offset int64) *block {
 	front := newBlock(int(offset - c.offset))
 	front.offset = c.offset
 	front.append(c.payload()[:offset-c.offset])
+	if c.holder != nil {
+		c.holder.take(front)
+	}
 	c.trim(offset)
 	return front
-}
-
-// reset empties c, which will hold what stands at offset.
-func (c *block) reset(offset, index int64) {
-	c.offset, c.index, c.count = offset, index, 0
-	if c.pooled != nil { // and not where a large element made it grow to
-		c.buf = c.pooled[: maxPartHeader : maxPartHeader+c.most]
-	}
-	c.buf = c.buf[:maxPartHeader]
 }
 
 // Free gives the memory back. The block and its views are dead afterwards.
@@ -135,4 +130,8 @@ func (c *block) Free() {
 		pool.Put(c.pooled)
 	}
 	c.pooled, c.buf = nil, nil
+	if h := c.holder; h != nil {
+		c.holder = nil
+		h.give(c.held)
+	}
 }

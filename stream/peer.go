@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -17,7 +18,8 @@ type Peer struct {
 	conn    *rpc.Conn
 
 	live    *live
-	account *account // of what the peer makes this end hold
+	account *account     // of what the peer makes this end hold
+	stocked stockAccount // of what this end holds for the peer
 
 	mu       sync.Mutex
 	starting []*Transfer // by Start, for the next tick
@@ -25,10 +27,11 @@ type Peer struct {
 	unstored uint64
 
 	hashes atomic.Uint32 // the Algorithm that the peer hashes with the fastest; 0 until it says
-
-	joined bool // the world will tell of the end; guarded by Streams.mu
+	joined bool          // the world will tell of the end; guarded by Streams.mu
+	awake  atomic.Bool   // the next tick finds something to do
 
 	// What follows belongs to the world's goroutine.
+	ticked  time.Time
 	control *rpc.Actor
 	window  *window
 	slices  *sliceRoute
@@ -51,11 +54,14 @@ type Peer struct {
 }
 
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
-	return &Peer{
+	p := &Peer{
 		streams: s, conn: conn, live: newLive(), taken: 1, early: minPending, lanes: lanes{asked: 1},
 		window: &window{conn: conn}, slices: newSliceRoute(conn),
 		account: sliceLinkOf(conn).account,
+		stocked: stockAccount{stock: s.stock},
 	}
+	p.window.stocked = &p.stocked
+	return p
 }
 
 // Conn returns the connection.
@@ -78,7 +84,7 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	if err := p.admit(t); err != nil {
 		return nil, err
 	}
-	p.streams.wake()
+	p.wake()
 	return t, nil
 }
 
@@ -115,6 +121,7 @@ func (p *Peer) end(cause error) {
 		p.streams.settle(in)
 	}
 	p.account.close()
+	p.stocked.close()
 	tellEnds(receiving)
 }
 
@@ -132,17 +139,36 @@ func (p *Peer) watch() { p.live.watch(p.conn, p.orphaned) }
 // orphaned ends the transfers of a connection of whose end the world has not told.
 func (p *Peer) orphaned(cause error) {
 	p.live.end(cause)
+	p.stocked.close()
 	p.streams.forget(p)
+}
+
+// wake has the next tick look at p, and a world that waits for events tick.
+func (p *Peer) wake() {
+	p.awake.Store(true)
+	p.streams.wake()
+}
+
+// lookAgain is how long a tick passes a peer by of whom nothing was heard: what is due by time alone, a report of progress,
+// is due ten times less often.
+const lookAgain = 10 * time.Millisecond
+
+// due reports whether a tick is to look at p.
+func (p *Peer) due(now time.Time) bool {
+	woken := guest.Woken(p.conn) // it forgets that it was asked, as awake does
+	return p.awake.Swap(false) || woken || now.Sub(p.ticked) >= lookAgain || now.Before(p.ticked)
 }
 
 // tick sends what can leave now.
 func (p *Peer) tick(now time.Time) {
+	p.ticked = now
 	if err := p.letLanesGo(now); err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.streams.fail(p, err)
 	}
 	if p.quiet() {
 		return
 	}
+	p.window.note()
 	p.slices.received(p.onPart)
 	for _, in := range p.receiving {
 		in.deliverTick()

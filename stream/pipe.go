@@ -48,7 +48,10 @@ func (p pair[A]) call(a *rpc.Actor, arg A) error {
 
 // handle runs fn for the message, at either end.
 func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
-	run := func(peer *Peer, _ *rpc.Call, arg A) { fn(peer, arg) }
+	run := func(peer *Peer, _ *rpc.Call, arg A) {
+		peer.awake.Store(true)
+		fn(peer, arg)
+	}
 	rpc.On(b, rpc.Handle[A](p.up), run)
 	rpc.On(b, rpc.Handle[A](p.down), run)
 }
@@ -58,6 +61,7 @@ func bindPipes(s *Streams) {
 	control := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
 		p := s.peer(a.Conn(), true)
 		p.control = a
+		p.awake.Store(true)
 		return p
 	})
 	handle(control, sendLimits, (*Peer).onLimits)
@@ -73,6 +77,7 @@ func bindPipes(s *Streams) {
 		p := s.peer(a.Conn(), true)
 		if len(p.window.lanes) < maxLanes {
 			p.window.lanes = append(p.window.lanes, a)
+			p.awake.Store(true)
 		}
 		return p
 	})

@@ -31,7 +31,7 @@ func (p *Peer) quiet() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.greeted && len(p.starting)+len(p.queue)+len(p.sending)+len(p.receiving) == 0 &&
-		!p.slices.link.news.Load() && p.stats == p.snapshot()
+		p.window.held == 0 && !p.slices.link.news.Load() && p.stats == p.snapshot()
 }
 
 // snapshot is the state now. The lock is held.

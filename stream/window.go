@@ -17,6 +17,9 @@ type window struct {
 
 	next *rpc.Actor // the lane that open found
 
+	stocked *stockAccount
+	held    int // bytes of it on the lanes, as of the last note
+
 	peak, slots int // most entries ever outstanding on a lane, of how many
 }
 
@@ -24,11 +27,10 @@ var errNoLane = errors.New("stream: no lane is open")
 
 // open finds, of the lanes that the transfer may use, the one with the fewest entries outstanding.
 func (w *window) open(via Backend) bool {
-	settings := via.(Window)
-	gate := Gate{Share: settings.Share, QueueTime: w.queue}
+	lanes, gate := w.lanesFor(via.(Window))
 	w.next = nil
 	least := 0
-	for _, lane := range w.usable(settings) {
+	for _, lane := range lanes {
 		ch := lane.Channel(w.conn)
 		out, _ := ch.Reliable()
 		if (w.next == nil || out < least) && gate.Open(ch) {
@@ -78,15 +80,15 @@ func (w *window) send(via Backend, b *block, id uint64) error {
 	if err := sendPart.call(w.next, message); err != nil {
 		return err
 	}
+	w.hold(bunch.Entries(len(message)+rpcOverhead) * bunch.EntryBytes)
 	out, slots := w.next.Channel(w.conn).Reliable()
 	w.peak, w.slots = max(w.peak, out), slots
 	return nil
 }
 
 func (w *window) watch(via Backend) {
-	settings := via.(Window)
-	gate := Gate{Share: settings.Share, QueueTime: w.queue}
-	for _, lane := range w.usable(settings) {
+	lanes, gate := w.lanesFor(via.(Window))
+	for _, lane := range lanes {
 		gate.watch(lane.Channel(w.conn))
 	}
 }

@@ -22,7 +22,7 @@ type Peer struct {
 	Tunneled bool // runs over TCP that a tunnel carries
 
 	// What its pairs are.
-	Moves, Talks, Calls, Chains, Shouts, Throws bool
+	Moves, Talks, Calls, Chains, Shouts, Throws, Rushes bool
 
 	Open func(ctx context.Context, n emulate.Net) (Pair, error)
 
@@ -79,6 +79,16 @@ type Talker interface {
 type Caller interface {
 	Pair
 	Call(ctx context.Context, argument []byte) error
+}
+
+// Rusher is a pair at whose server many more clients arrive. The pair's own client has no part in it but calls.
+type Rusher interface {
+	Caller
+	// Invite connects so many more clients over the bare loopback, once.
+	Invite(ctx context.Context, clients int) error
+	// Rush sends the blob from the server to each of them at once, or up from each of them to the server, and returns when
+	// all are through, verified.
+	Rush(ctx context.Context, blob []byte, up bool) error
 }
 
 // Chainer makes calls one after the other from where answers are heard, as a game does: nobody waits for one.

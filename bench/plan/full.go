@@ -16,6 +16,7 @@ func Full(runs int) []job.Job {
 	jobs = append(jobs, inTurns(cleans(64<<20, runs))...)
 	jobs = append(jobs, inTurns(callJobs(3*time.Second, runs))...)
 	jobs = append(jobs, inTurns(crowds(5*time.Second, runs, crowdOf{200, 30}, crowdOf{500, 30}, crowdOf{1000, 10}))...)
+	jobs = append(jobs, inTurns(lateJoins(runs, rushOf{scenario.ModeDown, 200, 1 << 20}, rushOf{scenario.ModeUp, 64, 4 << 20}))...)
 	jobs = append(jobs, blocks(1000, 0, 0.01, 0.02, 0.05)...)
 	jobs = append(jobs, series(0, 0.01)...)
 	jobs = append(jobs, starts(3*runs, 0, 0.01)...)
@@ -40,6 +41,7 @@ func Quick() []job.Job {
 	jobs = append(jobs, cleans(2<<20, 1)...)
 	jobs = append(jobs, callJobs(200*time.Millisecond, 1)...)
 	jobs = append(jobs, crowds(time.Second, 1, crowdOf{50, 30})...)
+	jobs = append(jobs, lateJoins(1, rushOf{scenario.ModeDown, 50, 1 << 20}, rushOf{scenario.ModeUp, 16, 4 << 20})...)
 	jobs = append(jobs, blocks(100, 0.01)...)
 	jobs = append(jobs, series(0.01)...)
 	jobs = append(jobs, starts(1, 0)...)
@@ -110,6 +112,23 @@ func crowds(span time.Duration, runs int, sizes ...crowdOf) []job.Job {
 		}
 		j.Mode, j.Count, j.Hz = scenario.ModeMulticast, 100, 30
 		jobs = append(jobs, repeat(j, runs)...)
+	}
+	return jobs
+}
+
+// rushOf is so many clients with a blob of that size each.
+type rushOf struct {
+	mode        string
+	count, size int
+}
+
+func lateJoins(runs int, rushes ...rushOf) []job.Job {
+	var jobs []job.Job
+	for _, p := range who(job.Loopback, func(p peer.Peer) bool { return p.Rushes }) {
+		for _, r := range rushes {
+			j := job.Job{Scenario: "latejoin", Peer: p, Clock: job.Loopback, Mode: r.mode, Count: r.count, Size: r.size}
+			jobs = append(jobs, repeat(j, runs)...)
+		}
 	}
 	return jobs
 }

@@ -41,6 +41,8 @@ var kinds = []kind{
 	{"crowd", "Crowds", "Many connections to one server on the bare loopback, all in one process, unreliable messages of 100 bytes. A connection has two ends.",
 		append([]column{{"cpu_us_per_message", "CPU µs a message", "%.1f"}, {"cores_busy", "cores busy", "%.2f"}, {"heap_kib_per_end", "heap KiB an idle end", "%.1f"}, {"stack_kib_per_end", "stack KiB", "%.1f"}, {"goroutines_per_end", "goroutines", "%.2f"}},
 			append(slices.Clone(latencyColumns), column{"lost", "lost", "%.0f"})...)},
+	{"latejoin", "Late join", "Many clients of one server each take a blob at once, or bring one, hashed with SHA-256 at both ends; a client beside them calls 200 times a second. Bare loopback, all in one process; its greatest resident size, with all connections idle before.",
+		[]column{{"seconds", "s", "%.2f"}, {"mb_per_second", "MB/s", "%.0f"}, {"cpu_seconds", "CPU s", "%.2f"}, {"peak_rss_mib", "peak RSS MiB", "%.0f"}, {"p50_ms", "call p50 ms", "%.1f"}, {"p99_ms", "p99 ms", "%.1f"}, {"idle_rss_mib", "idle RSS MiB", "%.0f"}, {"peak_heap_mib", "peak heap MiB", "%.0f"}}},
 	{"start", "Soon after the handshake", "One blob that begins so long after the handshake: time over ideal, and bytes on the wire over the blob's.",
 		[]column{{"over_ideal", "over ideal", "%.2f"}, {"wire_over_payload", "wire", "%.2f"}}},
 	{"fair", "A QUIC stream beside each", "Both without end over one bottleneck; what of the link each has, by the bytes that arrive.",

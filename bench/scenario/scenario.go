@@ -35,6 +35,7 @@ var scenarios = map[string]func(ctx context.Context, j job.Job, r *job.Result) e
 	"fair":     fair,
 	"kernel":   kernel,
 	"crowd":    crowd,
+	"latejoin": latejoin,
 }
 
 // Names returns the scenarios, sorted.

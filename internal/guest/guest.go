@@ -48,4 +48,7 @@ var (
 
 	// Seed makes what the connections of a world draw at random follow from a seed. It is called before the first connection.
 	Seed func(world any, seed uint64)
+
+	// Woken reports, once, that a machine of the connection had something for its owner since it was asked before.
+	Woken func(conn any) bool
 )

@@ -365,8 +365,9 @@ func (m *Machine) Queued() int { return m.out.unsent }
 
 // Watch asks for one Wake as soon as Open is true.
 func (m *Machine) Watch(queue time.Duration) {
-	m.watching, m.queue, m.changed = true, queue, true
+	m.watching, m.queue = true, queue
 	m.checkWatch()
+	m.changed = m.changed || m.wake
 }
 
 func (m *Machine) checkWatch() {

@@ -29,8 +29,9 @@ type pair struct {
 	style
 	work sync.WaitGroup
 
-	talk  *quic.SendStream
-	calls *peer.Calls
+	talk   *quic.SendStream
+	calls  *peer.Calls
+	guests guests
 
 	mu   sync.Mutex
 	hear func(message []byte)
@@ -182,6 +183,7 @@ func (p *pair) Call(ctx context.Context, argument []byte) error {
 
 // Close ends the connection.
 func (p *pair) Close() {
+	p.guests.leave()
 	p.conns.Close()
 	p.work.Wait()
 }

@@ -3,8 +3,6 @@ package quiver
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"io"
 	"sync"
 
 	"github.com/quivernet/quiver/bench/emulate"
@@ -28,6 +26,7 @@ type Pair struct {
 	work             sync.WaitGroup
 
 	game game
+	rush rush
 
 	mu       sync.Mutex
 	incoming *arrival
@@ -63,7 +62,7 @@ func Open(ctx context.Context, n emulate.Net, via stream.Backend, sealed bool) (
 
 // prepare makes the worlds.
 func (p *Pair) prepare() (err error) {
-	config := rpc.Config{Sealed: p.sealed}
+	config := rpc.Config{Sealed: p.sealed, MaxConnsPerAddress: -1}
 	if p.server, err = rpc.NewWorld(config); err != nil {
 		return err
 	}
@@ -77,6 +76,7 @@ func (p *Pair) prepare() (err error) {
 		return err
 	}
 	save.Handle(p.streams, func(in *stream.IncomingBlob) { go p.receive(in) })
+	p.rush.bind(p.streams)
 	p.game.bind(p.server, p.client)
 	return nil
 }
@@ -86,14 +86,7 @@ func (p *Pair) receive(in *stream.IncomingBlob) {
 	p.mu.Lock()
 	a := p.incoming
 	p.mu.Unlock()
-	err := peer.NewSink(a.want).Drain(in)
-	if err == nil {
-		// The end says that the digest was right.
-		if _, end := in.Read(make([]byte, 1)); end != io.EOF {
-			err = fmt.Errorf("quiver: no end of the blob: %w", end)
-		}
-	}
-	a.done <- err
+	a.done <- drain(in, a.want)
 }
 
 // Move sends a blob by the pair's backend.
@@ -126,6 +119,7 @@ func (p *Pair) Carrier() string { return p.carrier }
 // Close ends both worlds.
 func (p *Pair) Close() {
 	ctx := context.Background()
+	p.rush.leave(ctx)
 	_ = p.client.Close(ctx, 0, "over")
 	_ = p.server.Close(ctx, 0, "over")
 	_ = p.listener.Close()

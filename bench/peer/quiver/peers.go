@@ -37,6 +37,9 @@ func Peers() []peer.Peer {
 			of(backend.name, backend.settings+"; QUIC datagrams", backend.via, false),
 			of(backend.name+"+sealed", backend.settings+"; rpc.Config.Sealed at both ends", backend.via, true))
 	}
+	for _, i := range []int{0, 1, 4, 5} { // lanes are windows, too
+		peers[i].Rushes = true
+	}
 	peers[0].Gather, peers[1].Gather = gather(false), gather(true)
 	return peers
 }

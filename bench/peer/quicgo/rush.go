@@ -1,0 +1,122 @@
+package quicgo
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/quic-go/quic-go"
+
+	"github.com/quivernet/quiver/bench/peer"
+)
+
+// guests are the clients beside the pair's own, each with a socket of its own as Quiver's have.
+type guests struct {
+	conns []guest
+	close []func() error
+	work  sync.WaitGroup
+
+	mu     sync.Mutex
+	arrive func(s *quic.ReceiveStream) // takes one blob
+}
+
+// guest is one client's connection, at both ends.
+type guest struct{ near, far *quic.Conn }
+
+// Invite implements peer.Rusher.
+func (p *pair) Invite(ctx context.Context, clients int) error {
+	for range clients {
+		near, err := p.guests.dial(ctx, p.far.Conn.LocalAddr())
+		if err != nil {
+			return err
+		}
+		far, err := p.listener.Accept(ctx)
+		if err != nil {
+			return err
+		}
+		p.guests.welcome(near)
+		p.guests.welcome(far)
+		p.guests.conns = append(p.guests.conns, guest{near, far})
+	}
+	return nil
+}
+
+func (g *guests) dial(ctx context.Context, to net.Addr) (*quic.Conn, error) {
+	socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return nil, err
+	}
+	near := &quic.Transport{Conn: socket, ConnectionIDLength: connectionIDBytes}
+	g.close = append(g.close, near.Close, socket.Close)
+	return near.Dial(ctx, to, peer.ClientTLS("bench"), config())
+}
+
+// welcome takes what comes by one end.
+func (g *guests) welcome(conn *quic.Conn) {
+	g.work.Go(func() {
+		for {
+			s, err := conn.AcceptUniStream(context.Background())
+			if err != nil {
+				return
+			}
+			g.mu.Lock()
+			arrive := g.arrive
+			g.mu.Unlock()
+			g.work.Go(func() { arrive(s) })
+		}
+	})
+}
+
+// Rush implements peer.Rusher.
+func (p *pair) Rush(ctx context.Context, data []byte, up bool) error {
+	g := &p.guests
+	done := make(chan error, 2*len(g.conns))
+	g.mu.Lock()
+	g.arrive = func(s *quic.ReceiveStream) {
+		(&blob{want: data, digest: p.digest(), done: done}).whole(s)
+	}
+	g.mu.Unlock()
+	for _, c := range g.conns {
+		from := c.far
+		if up {
+			from = c.near
+		}
+		g.work.Go(func() {
+			if err := p.give(from, data); err != nil {
+				done <- err
+			}
+		})
+	}
+	for range g.conns {
+		select {
+		case err := <-done:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// give sends a blob by a stream of its own.
+func (p *pair) give(conn *quic.Conn, data []byte) error {
+	s, err := conn.OpenUniStreamSync(context.Background())
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.sendHashed(s, data), s.Close())
+}
+
+func (g *guests) leave() {
+	for _, c := range g.conns {
+		_ = c.near.CloseWithError(0, "over")
+		_ = c.far.CloseWithError(0, "over")
+	}
+	for _, end := range g.close {
+		_ = end()
+	}
+	g.work.Wait()
+}

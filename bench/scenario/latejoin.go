@@ -1,0 +1,103 @@
+package scenario
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quivernet/quiver/bench/job"
+	"github.com/quivernet/quiver/bench/peer"
+)
+
+// Where the blobs of a late join go.
+const (
+	ModeDown = "down"
+	ModeUp   = "up"
+)
+
+// bystanderBeat is between two calls of the client that moves nothing, whether or not the one before is answered.
+const bystanderBeat = 5 * time.Millisecond
+
+// latejoin has many clients take or bring a blob at once, while one that moves nothing calls: time, CPU, memory, and what the
+// bystander's calls take.
+func latejoin(ctx context.Context, j job.Job, r *job.Result) error {
+	s, err := open[peer.Rusher](ctx, j)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	joining, cancel := context.WithTimeout(ctx, gatherTime)
+	defer cancel()
+	if err := s.pair.Invite(joining, j.Count); err != nil {
+		return err
+	}
+	time.Sleep(settleTime)
+	r.Set("idle_rss_mib", float64(resident())/(1<<20))
+	data := content(j.Size, j.Seed)
+	most := watchHeap()
+	b := watchBystander(ctx, s.pair, content(messageBytes, j.Seed))
+	cpu := cpuTime()
+	took, err := rush(ctx, s.pair, data, j)
+	used := cpuTime() - cpu
+	quantiles(r, b.stop(), time.Millisecond, "_ms")
+	if err == errCut {
+		r.Cut, err = true, nil
+	}
+	r.Set("seconds", took.Seconds())
+	r.Set("mb_per_second", float64(j.Size)*float64(j.Count)/1e6/took.Seconds())
+	r.Set("cpu_seconds", used.Seconds())
+	r.Set("peak_rss_mib", float64(peakResident())/(1<<20))
+	r.Set("peak_heap_mib", float64(most())/(1<<20))
+	return err
+}
+
+// rush times all blobs together.
+func rush(ctx context.Context, p peer.Rusher, data []byte, j job.Job) (time.Duration, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, j.Limit(), errCut)
+	defer cancel()
+	begin := time.Now()
+	err := p.Rush(ctx, data, j.Mode == ModeUp)
+	return time.Since(begin), err
+}
+
+// bystander calls at a fixed beat.
+type bystander struct {
+	end  chan struct{}
+	work sync.WaitGroup
+
+	mu        sync.Mutex
+	latencies []time.Duration
+}
+
+func watchBystander(ctx context.Context, c peer.Caller, argument []byte) *bystander {
+	b := &bystander{end: make(chan struct{})}
+	b.work.Go(func() {
+		ticker := time.NewTicker(bystanderBeat)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-b.end:
+				return
+			case at := <-ticker.C:
+				b.work.Go(func() { b.call(ctx, c, argument, at) })
+			}
+		}
+	})
+	return b
+}
+
+func (b *bystander) call(ctx context.Context, c peer.Caller, argument []byte, at time.Time) {
+	if c.Call(ctx, argument) != nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.latencies = append(b.latencies, time.Since(at))
+}
+
+// stop ends the beat and returns what all calls took.
+func (b *bystander) stop() []time.Duration {
+	close(b.end)
+	b.work.Wait()
+	return b.latencies
+}
