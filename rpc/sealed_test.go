@@ -259,14 +259,14 @@ func TestSealedNeedsBothEnds(t *testing.T) {
 }
 
 // An open carrier without work has no goroutine.
-func TestIdlesealedCarrier(t *testing.T) {
+func TestIdleSealedCarrier(t *testing.T) {
 	overSealed(t, netsim.Config{Delay: 10 * time.Millisecond}, true, func(n *sealedNet) {
 		n.reach(n.near, sealed.Open)
 		n.tick(90)
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		require.Contains(t, string(stacks), "TestIdlesealedCarrier")
-		require.NotContains(t, string(stacks), "raw.(*Carrier).loop")
+		require.Contains(t, string(stacks), "TestIdleSealedCarrier")
+		require.NotContains(t, string(stacks), "sealed.(*Carrier).loop")
 		n.near.close()
 		n.far.close()
 		n.near.wait()
