@@ -10,6 +10,7 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/pace"
 	"github.com/quivernet/quiver/internal/sealed"
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 // SealedStats is how the sealed carrier of a connection stands, and counts of all that the connection had.
@@ -64,7 +65,7 @@ func (w *World) share(socket net.PacketConn) (conn net.PacketConn, shared *seale
 	if _, ok := socket.(*net.UDPConn); !ok {
 		return shared.QUIC(), shared, free // quic-go asks it for what it can
 	}
-	if err := shared.AskBuffers(sealed.BufferBytes); err != nil {
+	if err := shared.AskBuffers(udp.BufferBytes); err != nil {
 		w.log.Warn("the socket's buffers are small for sealed packets", "addr", socket.LocalAddr(), "error", err)
 	}
 	return shared.QUIC(), shared, free

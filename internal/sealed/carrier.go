@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/pace"
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 // maxIDs of ours are valid at a time; the oldest goes when more are issued.
@@ -84,11 +85,11 @@ func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 		c.Mutex = new(sync.Mutex)
 	}
 	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, token: make(chan struct{}, 1), done: make(chan struct{})}
-	r.run.writer.socket = socket
+	r.run.writer = udp.NewWriter(socket.sys)
 	r.inbox = newInbox(r.wake)
 	r.inbox.lent = &socket.lent
 	remote, _ := c.Addrs()
-	r.inbox.setRemote(addrPort(remote))
+	r.inbox.setRemote(udp.AddrPort(remote))
 	ours, theirs := ToClient, ToServer
 	if !c.Client {
 		ours, theirs = theirs, ours

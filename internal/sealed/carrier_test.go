@@ -1,8 +1,6 @@
 package sealed
 
 import (
-	"github.com/quivernet/quiver/internal/testkit"
-
 	"net"
 	"sync"
 	"sync/atomic"
@@ -13,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 // port is a simulated socket with a reader that stands for quic-go.
@@ -165,7 +165,7 @@ func TestCarrierFollows(t *testing.T) {
 		d.to.Store(third.LocalAddr().(*net.UDPAddr))
 		time.Sleep(50 * ms)
 		require.NotZero(t, d.near.conn.To(third).Stats().Packets)
-		require.LessOrEqual(t, d.near.conn.To(d.far.conn).Stats().Packets, before+maxSegments)
+		require.LessOrEqual(t, d.near.conn.To(d.far.conn).Stats().Packets, before+udp.MaxSegments)
 		deliver(t, d.a, d.up)
 		require.Equal(t, third.LocalAddr(), d.to.Load())
 	})
@@ -266,7 +266,7 @@ func TestCarrierBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{}, 0).start()
 		time.Sleep(time.Second)
-		require.False(t, d.a.refused(errBlocked))
+		require.False(t, d.a.refused(udp.ErrBlocked))
 		require.EqualValues(t, 1, d.a.Stats().Blocked)
 		require.True(t, d.a.refused(net.UnknownNetworkError("x")))
 		require.EqualValues(t, 1, d.a.Stats().WriteErrors)

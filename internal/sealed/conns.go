@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/net/ipv4"
+
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 // quic-go looks at the methods of what it is given, and uses every one it finds: ReadBatch beats ReadFrom, SyscallConn
@@ -29,17 +31,10 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
-// systemConn is a socket with kernel buffers, or one that acts like it.
-type systemConn interface {
-	SetReadBuffer(bytes int) error
-	SetWriteBuffer(bytes int) error
-	SyscallConn() (syscall.RawConn, error)
-}
-
 // sizedConn is the QUIC side of a system's socket that is not a *net.UDPConn.
 type sizedConn struct {
 	*plainConn
-	system systemConn
+	system udp.SystemConn
 }
 
 func (c *sizedConn) SetReadBuffer(bytes int) error         { return c.system.SetReadBuffer(bytes) }
@@ -59,8 +54,8 @@ type udpConn struct {
 }
 
 func newUDPConn(plain *plainConn, s *Socket) net.PacketConn {
-	c := &udpConn{plainConn: plain, udp: s.udp, batch: ipv4.NewPacketConn(s.udp)}
-	if s.gro {
+	c := &udpConn{plainConn: plain, udp: s.sys.UDP, batch: ipv4.NewPacketConn(s.sys.UDP)}
+	if s.sys.GRO {
 		return &groConn{udpConn: c}
 	}
 	return c

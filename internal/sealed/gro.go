@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/net/ipv4"
+
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 const (
@@ -104,10 +106,10 @@ func (c *groConn) giveBack() {
 
 // await returns when there is something to read.
 func (c *groConn) await() error {
-	if c.socket.raw == nil {
+	if c.socket.sys.Raw == nil {
 		return nil
 	}
-	return c.socket.raw.Read(isReadable)
+	return c.socket.sys.Raw.Read(udp.IsReadable)
 }
 
 // begin takes the next joined packet.
@@ -117,7 +119,7 @@ func (c *groConn) begin() {
 	}
 	m := &c.left[0]
 	c.rest = m.Buffers[0][:m.N]
-	if c.size = segmentSize(m.OOB[:m.NN]); c.size <= 0 || c.size > m.N {
+	if c.size = udp.SegmentSize(m.OOB[:m.NN]); c.size <= 0 || c.size > m.N {
 		c.size = m.N
 	}
 }

@@ -45,25 +45,3 @@ func TestReadJoined(t *testing.T) {
 	require.Equal(t, []string{"@single", "@a", "@b", "@c", "@", "@", "A", "@last"}, got)
 	require.EqualValues(t, 5, s.Stats().Size)
 }
-
-func TestSegmentSizeRoundTrip(t *testing.T) {
-	require.Equal(t, 1200, segmentSize(groMessage(1200)))
-	require.Zero(t, segmentSize(appendSegmentSize(nil, 1200)), "what is asked for is not what is told")
-	require.Zero(t, segmentSize([]byte{1, 2, 3}))
-}
-
-// A send buffer that is full is told from other errors, and what was not sent is known.
-func TestWriterErrors(t *testing.T) {
-	var w systemWriter
-	w.finish(10, nil)
-	w.finish(10, unix.EPERM)
-	require.Equal(t, 20, w.sent, "as good as lost on the way")
-	require.ErrorIs(t, w.err, unix.EPERM)
-	w.finish(10, unix.EAGAIN)
-	require.Equal(t, 20, w.sent)
-	require.ErrorIs(t, w.err, errBlocked)
-	for err, want := range map[error][2]bool{unix.EIO: {true, true}, unix.EMSGSIZE: {true, false}, unix.EPERM: {}} {
-		refused, forGood := isOffloadError(err)
-		require.Equal(t, want, [2]bool{refused, forGood}, "%v", err)
-	}
-}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 // allowance is what a peer may make a carrier hold, beside what the connection's receive limit counts: half for packets that
@@ -26,14 +27,14 @@ func TestHostileFlood(t *testing.T) {
 	for _, size := range []int{Overhead + 1, 200, MaxPacket, 0} {
 		before, most := testkit.Heap(), 0
 		b := newInbox(func() {})
-		b.setRemote(addrPort(here))
+		b.setRemote(udp.AddrPort(here))
 		put := func(n int) {
 			for range n {
 				length := size
 				if length == 0 {
 					length = Overhead + 1 + r.IntN(MaxPacket-Overhead)
 				}
-				b.put(time.Now(), addrPort(here), make([]byte, length))
+				b.put(time.Now(), udp.AddrPort(here), make([]byte, length))
 			}
 		}
 		for range 5 {
@@ -59,7 +60,7 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 	flood := func(id ID) (b *inbox, taken uint64) {
 		b = newInbox(func() {})
 		b.lent = &s.lent
-		b.setRemote(addrPort(here))
+		b.setRemote(udp.AddrPort(here))
 		require.NoError(t, s.register(b, id))
 		p := append([]byte(sealedFor(id, "x")), make([]byte, MaxPacket-Overhead)...)
 		before := s.Stats().Kept
@@ -242,7 +243,7 @@ func FuzzDatagram(f *testing.F) {
 		h := newHostile(t)
 		s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 		box := newInbox(func() {})
-		box.setRemote(addrPort(here))
+		box.setRemote(udp.AddrPort(here))
 		if id := s.issue(box); addressed {
 			packet = append(appendHeader(nil, id, h.number+1), packet...)
 		}

@@ -109,7 +109,7 @@ func TestTickDoesNotWaitForTheSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)
 		gate := gated{d.near.conn, make(chan struct{})}
-		d.near.socket.conn = gate
+		d.near.socket.sys.Conn = gate
 		packets := d.left()
 		for range 3 {
 			d.say(1)

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 const (
@@ -39,7 +41,7 @@ type arrived struct {
 
 // runner is what the goroutine of a carrier keeps between two turns.
 type runner struct {
-	writer        writer
+	writer        udp.Writer
 	remote, local netip.AddrPort
 	aimed         bool
 
@@ -132,11 +134,11 @@ func (c *Carrier) tell() {
 func (c *Carrier) follow(now time.Time) {
 	r := &c.run
 	to, from := c.config.Addrs()
-	remote, local := addrPort(to), addrPort(from)
+	remote, local := udp.AddrPort(to), udp.AddrPort(from)
 	if r.aimed && remote == r.remote && local == r.local {
 		return
 	}
-	r.writer.aim(to, from)
+	r.writer.Aim(to, from)
 	c.inbox.setRemote(remote)
 	if r.aimed {
 		c.session.Rotate() // without a spare an observer may connect the two: better than silence
@@ -205,7 +207,7 @@ func (c *Carrier) sleep(timer *time.Timer, next time.Time, ok bool) (end bool) {
 	if wait > parkAfter {
 		wait, ok = linger, false
 	}
-	if ok && wait < timerUnit && c.socket.raw != nil && nap(wait) {
+	if ok && wait < udp.TimerUnit && c.socket.sys.Raw != nil && udp.Nap(wait) {
 		return false
 	}
 	timer.Reset(wait)

@@ -5,16 +5,18 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 // bursts are the buffers of carriers that send now.
-var bursts = sync.Pool{New: func() any { return &burst{built: make([]built, 0, maxSegments)} }}
+var bursts = sync.Pool{New: func() any { return &burst{built: make([]built, 0, udp.MaxSegments)} }}
 
 // burst is a run of packets that are built and not sent yet.
 type burst struct {
-	bytes  [maxSegments * MaxPacket]byte
+	bytes  [udp.MaxSegments * MaxPacket]byte
 	built  []built // to be sealed
-	groups [maxSegments]group
+	groups [udp.MaxSegments]group
 	n      int // groups
 	sent   int // groups
 }
@@ -34,7 +36,7 @@ func (b *burst) reset() { b.n, b.sent, b.built = 0, 0, b.built[:0] }
 func (b *burst) add(start, end int) {
 	if b.n > 0 {
 		g := &b.groups[b.n-1]
-		if length := g.end - g.start; length%g.size == 0 && end-start <= g.size && length < maxSegments*g.size {
+		if length := g.end - g.start; length%g.size == 0 && end-start <= g.size && length < udp.MaxSegments*g.size {
 			g.end = end
 			return
 		}
@@ -51,7 +53,7 @@ func (c *Carrier) collect(now time.Time) {
 	if c.config.MaxPacket != nil {
 		most = min(c.config.MaxPacket(), MaxPacket)
 	}
-	for at, n := 0, 0; n < maxSegments && at+most <= len(b.bytes); n++ {
+	for at, n := 0, 0; n < udp.MaxSegments && at+most <= len(b.bytes); n++ {
 		packet, number, ok := c.session.Build(now, b.bytes[at:at:at+most], most)
 		if !ok {
 			return
@@ -82,7 +84,7 @@ func (c *Carrier) flush() (ok bool) {
 	r := &c.run
 	for b := r.burst; b.sent < b.n; b.sent++ {
 		g := &b.groups[b.sent]
-		n, err := r.writer.write(b.bytes[g.start:g.end], g.size)
+		n, err := r.writer.Write(b.bytes[g.start:g.end], g.size)
 		c.counts.writes.Add(1)
 		g.start += n
 		if err != nil && !c.refused(err) {
@@ -94,7 +96,7 @@ func (c *Carrier) flush() (ok bool) {
 
 // refused takes an error of the socket, and reports whether to go on.
 func (c *Carrier) refused(err error) bool {
-	if errors.Is(err, errBlocked) {
+	if errors.Is(err, udp.ErrBlocked) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.session.Blocked(time.Now())

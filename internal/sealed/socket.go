@@ -3,11 +3,11 @@ package sealed
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 // SocketConfig says how to use a socket; the zero value is right for most.
@@ -18,12 +18,7 @@ type SocketConfig struct {
 
 // Socket shares a UDP socket between QUIC and carriers. All methods may be called concurrently.
 type Socket struct {
-	conn net.PacketConn
-	udp  *net.UDPConn    // nil when conn is none
-	raw  syscall.RawConn // nil when there is none
-	gso  atomic.Bool     // sends may be batched
-	gro  bool            // reads may be
-	v6   bool            // of family AF_INET6
+	sys *udp.Socket
 
 	mu    sync.RWMutex
 	boxes map[ID]*inbox
@@ -44,30 +39,20 @@ type SocketStats struct {
 
 // NewSocket wraps a socket, usually a *net.UDPConn, which nobody else may read from now on. The caller closes it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
-	s := &Socket{conn: conn, boxes: make(map[ID]*inbox)}
-	udp, ok := conn.(*net.UDPConn)
-	if !ok {
-		return s
-	}
-	s.udp = udp
-	if raw, err := udp.SyscallConn(); err == nil {
-		s.raw = raw
-		s.v6 = isIPv6(raw)
-		if !c.NoOffload {
-			s.gso.Store(hasGSO(raw))
-			s.gro = enableGRO(raw)
-		}
-	}
-	return s
+	return &Socket{sys: udp.New(conn, !c.NoOffload), boxes: make(map[ID]*inbox)}
 }
+
+// AskBuffers asks the kernel for buffers of at least so many bytes, and says so when it refuses; the socket works with
+// smaller ones, but drops bursts. Larger buffers stay.
+func (s *Socket) AskBuffers(bytes int) error { return s.sys.AskBuffers(bytes) }
 
 // QUIC returns what quic-go's Transport takes as Conn: the socket without the packets of carriers.
 func (s *Socket) QUIC() net.PacketConn {
-	plain := &plainConn{PacketConn: s.conn, socket: s}
-	if s.udp != nil {
+	plain := &plainConn{PacketConn: s.sys.Conn, socket: s}
+	if s.sys.UDP != nil {
 		return newUDPConn(plain, s)
 	}
-	if system, ok := s.conn.(systemConn); ok {
+	if system, ok := s.sys.Conn.(udp.SystemConn); ok {
 		return &sizedConn{plainConn: plain, system: system}
 	}
 	return plain
@@ -79,10 +64,10 @@ func (s *Socket) Stats() SocketStats {
 }
 
 // LocalAddr returns the socket's address.
-func (s *Socket) LocalAddr() net.Addr { return s.conn.LocalAddr() }
+func (s *Socket) LocalAddr() net.Addr { return s.sys.Conn.LocalAddr() }
 
 // Offload reports whether the system takes and hands over many packets at a time.
-func (s *Socket) Offload() (send, receive bool) { return s.gso.Load(), s.gro }
+func (s *Socket) Offload() (send, receive bool) { return s.sys.GSO.Load(), s.sys.GRO }
 
 // register gives b the packets of ids, also those that came a moment before.
 func (s *Socket) register(b *inbox, ids ...ID) error {
@@ -127,7 +112,7 @@ func (s *Socket) route(at time.Time, from net.Addr, packet []byte) {
 		s.size.Add(1)
 		return
 	}
-	id, source := ID(packet[1:1+idBytes]), addrPort(from)
+	id, source := ID(packet[1:1+idBytes]), udp.AddrPort(from)
 	s.mu.RLock()
 	box := s.boxes[id]
 	if box == nil {
@@ -140,14 +125,4 @@ func (s *Socket) route(at time.Time, from net.Addr, packet []byte) {
 	}
 	s.kept.Add(1)
 	box.put(at, source, packet)
-}
-
-// addrPort returns an address in the one form that compares; zero when it is none of UDP.
-func addrPort(a net.Addr) netip.AddrPort {
-	udp, ok := a.(*net.UDPAddr)
-	if !ok || udp == nil {
-		return netip.AddrPort{}
-	}
-	ap := udp.AddrPort()
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/ipv4"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 var here = &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5}
@@ -81,7 +82,7 @@ func TestPacketsThatCameEarly(t *testing.T) {
 		s.route(at, here, []byte(early)) // the last two take the places of the oldest two
 	}
 	box := newInbox(func() {})
-	box.setRemote(addrPort(here))
+	box.setRemote(udp.AddrPort(here))
 	require.NoError(t, s.register(box, ID{1}))
 	require.ErrorContains(t, s.register(box, ID{3}, ID{1}), "in use")
 	var got []string
@@ -97,7 +98,7 @@ func TestPacketsThatCameEarly(t *testing.T) {
 func TestReadBatchKeepsOurs(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	box := newInbox(func() {})
-	box.setRemote(addrPort(here))
+	box.setRemote(udp.AddrPort(here))
 	id := s.issue(box)
 	ours, unknown := sealedFor(id, "x"), sealedFor(ID{}, "y")
 	end := errors.New("closed")
@@ -174,10 +175,10 @@ func TestReadFromKeepsOurs(t *testing.T) {
 func TestInboxIsBounded(t *testing.T) {
 	wakes := 0
 	b := newInbox(func() { wakes++ })
-	b.setRemote(addrPort(here))
+	b.setRemote(udp.AddrPort(here))
 	p := bytes.Repeat([]byte{7}, 1000)
 	for range 2 * inboxBytes / 1000 {
-		b.put(time.Now(), addrPort(here), p)
+		b.put(time.Now(), udp.AddrPort(here), p)
 	}
 	fit := inboxBytes / (1000 + inboxHeader)
 	require.Equal(t, 1, wakes)
@@ -193,17 +194,17 @@ func TestInboxIsBounded(t *testing.T) {
 	b.give(slab)
 	require.True(t, b.rest())
 	require.LessOrEqual(t, cap(b.slab)+cap(b.spare), keptInbox)
-	b.put(time.Now(), addrPort(here), p)
+	b.put(time.Now(), udp.AddrPort(here), p)
 	require.Equal(t, 2, wakes)
 	require.False(t, b.rest())
 	b.close()
-	b.put(time.Now(), addrPort(here), p)
+	b.put(time.Now(), udp.AddrPort(here), p)
 	require.Empty(t, b.take())
 }
 
 func TestElsewhereIsLimited(t *testing.T) {
 	b := newInbox(func() {})
-	b.setRemote(addrPort(here))
+	b.setRemote(udp.AddrPort(here))
 	other := netip.MustParseAddrPort("10.0.0.2:5")
 	now := time.Now()
 	for i := range 500 {
@@ -211,7 +212,7 @@ func TestElsewhereIsLimited(t *testing.T) {
 	}
 	require.EqualValues(t, 400, b.elsewhere.Load())
 	b.put(now.Add(time.Second), other, []byte("x"))
-	b.put(now, addrPort(here), []byte("x"))
+	b.put(now, udp.AddrPort(here), []byte("x"))
 	require.EqualValues(t, 400, b.elsewhere.Load())
 }
 
@@ -224,22 +225,22 @@ func TestGroups(t *testing.T) {
 	}
 	require.Equal(t, []group{{0, 260, 100}, {260, 360, 100}, {360, 650, 120}}, b.groups[:b.n])
 	b.reset()
-	for i := range maxSegments + 1 {
+	for i := range udp.MaxSegments + 1 {
 		b.add(i*10, i*10+10)
 	}
 	require.Equal(t, 2, b.n, "a call takes no more")
 }
 
 func TestAskBuffers(t *testing.T) {
-	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
-	defer func() { _ = udp.Close() }()
-	s := NewSocket(udp, SocketConfig{})
+	defer func() { _ = socket.Close() }()
+	s := NewSocket(socket, SocketConfig{})
 	require.NoError(t, s.AskBuffers(4096))
 	err = s.AskBuffers(math.MaxInt32)
 	require.Error(t, err, "2 GiB is more than any kernel gives")
-	require.NoError(t, NewSocket(netsim.NewPacketConn(), SocketConfig{}).AskBuffers(BufferBytes))
-	require.ErrorIs(t, NewSocket(struct{ net.PacketConn }{udp}, SocketConfig{}).AskBuffers(4096), ErrBuffers)
+	require.NoError(t, NewSocket(netsim.NewPacketConn(), SocketConfig{}).AskBuffers(udp.BufferBytes))
+	require.ErrorIs(t, NewSocket(struct{ net.PacketConn }{socket}, SocketConfig{}).AskBuffers(4096), udp.ErrBuffers)
 }
 
 // The other ways to read a socket keep ours from QUIC too.
@@ -280,10 +281,10 @@ func TestInboxBorrows(t *testing.T) {
 	for i := range boxes {
 		b := newInbox(func() {})
 		b.lent = &s.lent
-		b.setRemote(addrPort(here))
+		b.setRemote(udp.AddrPort(here))
 		boxes[i] = b
 		for range 5000 {
-			b.put(time.Now(), addrPort(here), p)
+			b.put(time.Now(), udp.AddrPort(here), p)
 		}
 		waiting += len(b.slab)
 		require.GreaterOrEqual(t, len(b.slab), inboxBytes-2*len(p), "everybody has his own")
@@ -293,7 +294,7 @@ func TestInboxBorrows(t *testing.T) {
 	require.Greater(t, waiting, len(boxes)*inboxBytes+lentBytes-(len(boxes)+2)*lentStep)
 
 	slab := boxes[0].take()
-	boxes[0].put(time.Now(), addrPort(here), p)
+	boxes[0].put(time.Now(), udp.AddrPort(here), p)
 	require.Empty(t, boxes[0].take(), "what is being opened counts")
 	boxes[0].opened = len(slab)
 	boxes[0].give(slab)

@@ -1,6 +1,6 @@
 //go:build !(darwin || freebsd || linux)
 
-package sealed
+package udp
 
 import (
 	"net/netip"

@@ -1,4 +1,4 @@
-package sealed
+package udp
 
 import "golang.org/x/sys/unix"
 

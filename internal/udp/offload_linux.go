@@ -1,4 +1,4 @@
-package sealed
+package udp
 
 import (
 	"encoding/binary"
@@ -37,8 +37,8 @@ func appendSegmentSize(oob []byte, size int) []byte {
 	return oob
 }
 
-// segmentSize returns the length of the packets that the kernel joined; 0 = it did not.
-func segmentSize(oob []byte) int {
+// SegmentSize returns the length of the packets that the kernel joined; 0 = it did not.
+func SegmentSize(oob []byte) int {
 	for len(oob) > 0 {
 		h, body, rest, err := unix.ParseOneSocketControlMessage(oob)
 		if err != nil {
@@ -64,8 +64,8 @@ func isOffloadError(err error) (refused, forGood bool) {
 	return false, false
 }
 
-// isReadable reports whether a socket has a packet or an error for its reader, or may have.
-func isReadable(fd uintptr) bool {
+// IsReadable reports whether a socket has a packet or an error for its reader, or may have.
+func IsReadable(fd uintptr) bool {
 	one := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(one[:], 0)
 	return n > 0 || err != nil

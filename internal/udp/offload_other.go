@@ -1,6 +1,6 @@
 //go:build !linux
 
-package sealed
+package udp
 
 import "syscall"
 
@@ -12,8 +12,8 @@ func enableGRO(syscall.RawConn) bool { return false }
 
 func appendSegmentSize(oob []byte, _ int) []byte { return oob }
 
-func segmentSize([]byte) int { return 0 }
+func SegmentSize([]byte) int { return 0 }
 
 func isOffloadError(error) (refused, forGood bool) { return false, false }
 
-func isReadable(uintptr) bool { return true }
+func IsReadable(uintptr) bool { return true }

@@ -1,6 +1,6 @@
 //go:build darwin || freebsd || linux
 
-package sealed
+package udp
 
 import (
 	"errors"
@@ -32,7 +32,7 @@ func (w *systemWriter) ready() bool { return w.to != nil }
 
 func (w *systemWriter) aim(s *Socket, to netip.AddrPort, zone string, from netip.Addr) {
 	w.to, w.oob = nil, nil
-	if s.raw == nil || !to.IsValid() {
+	if s.Raw == nil || !to.IsValid() {
 		return
 	}
 	w.to = sockaddr(s, to, zone)
@@ -67,7 +67,7 @@ func sockaddr(s *Socket, to netip.AddrPort, zone string) unix.Sockaddr {
 func (w *systemWriter) write(s *Socket, batch []byte, size int) (sent int, err error) {
 	w.socket, w.batch, w.size = s, batch, size
 	w.sent, w.err = 0, nil
-	if err := s.raw.Write(w.send); err != nil {
+	if err := s.Raw.Write(w.send); err != nil {
 		return w.sent, err // the socket is closed
 	}
 	return w.sent, w.err
@@ -75,19 +75,19 @@ func (w *systemWriter) write(s *Socket, batch []byte, size int) (sent int, err e
 
 // sendAll sends the batch, and always reports that the descriptor need not be waited for.
 func (w *systemWriter) sendAll(fd uintptr) bool {
-	if len(w.batch) > w.size && w.socket.gso.Load() {
+	if len(w.batch) > w.size && w.socket.GSO.Load() {
 		w.more = appendSegmentSize(append(w.more[:0], w.oob...), w.size)
 		err := w.sendOne(fd, w.batch, w.more)
 		refused, forGood := isOffloadError(err)
 		if forGood {
-			w.socket.gso.Store(false)
+			w.socket.GSO.Store(false)
 		}
 		if !refused {
 			w.finish(len(w.batch), err)
 			return true
 		}
 	}
-	for w.sent < len(w.batch) && !errors.Is(w.err, errBlocked) {
+	for w.sent < len(w.batch) && !errors.Is(w.err, ErrBlocked) {
 		end := min(w.sent+w.size, len(w.batch))
 		w.finish(end-w.sent, w.sendOne(fd, w.batch[w.sent:end], w.oob))
 	}
@@ -106,7 +106,7 @@ func (w *systemWriter) sendOne(fd uintptr, b, oob []byte) error {
 // finish notes what became of n bytes.
 func (w *systemWriter) finish(n int, err error) {
 	if err == unix.EAGAIN || err == unix.EWOULDBLOCK || err == unix.ENOBUFS {
-		w.err = errBlocked
+		w.err = ErrBlocked
 		return
 	}
 	w.sent += n

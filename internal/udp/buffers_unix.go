@@ -1,6 +1,6 @@
 //go:build darwin || freebsd || linux
 
-package sealed
+package udp
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 )
 
 var kernelBuffers = []kernelBuffer{
-	{"receive", receiveSetting, systemConn.SetReadBuffer, unix.SO_RCVBUF, forceReceive},
-	{"send", sendSetting, systemConn.SetWriteBuffer, unix.SO_SNDBUF, forceSend},
+	{"receive", receiveSetting, SystemConn.SetReadBuffer, unix.SO_RCVBUF, forceReceive},
+	{"send", sendSetting, SystemConn.SetWriteBuffer, unix.SO_SNDBUF, forceSend},
 }
 
 // ask makes the buffer larger when it is too small, and returns what it is then.
-func (k kernelBuffer) ask(raw syscall.RawConn, c systemConn, bytes int) (got int, err error) {
+func (k kernelBuffer) ask(raw syscall.RawConn, c SystemConn, bytes int) (got int, err error) {
 	if got, err = k.size(raw); err != nil || got >= bytes {
 		return got, err
 	}
@@ -34,7 +34,7 @@ func (k kernelBuffer) size(raw syscall.RawConn) (bytes int, err error) {
 		err = failed
 	}
 	if err != nil {
-		return 0, fmt.Errorf("sealed: size of the %s buffer: %w", k.name, err)
+		return 0, fmt.Errorf("udp: size of the %s buffer: %w", k.name, err)
 	}
 	return bytes, nil
 }

@@ -1,6 +1,6 @@
 //go:build darwin || freebsd
 
-package sealed
+package udp
 
 const (
 	receiveSetting = "kern.ipc.maxsockbuf"

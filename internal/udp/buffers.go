@@ -1,4 +1,4 @@
-package sealed
+package udp
 
 import (
 	"errors"
@@ -10,21 +10,21 @@ import (
 const BufferBytes = 7 << 20
 
 // ErrBuffers says that the kernel gave less than was asked for.
-var ErrBuffers = errors.New("sealed: the kernel's socket buffers are too small")
+var ErrBuffers = errors.New("udp: the kernel's socket buffers are too small")
 
 // AskBuffers asks the kernel for buffers of at least so many bytes, and says so when it refuses; the socket works with
 // smaller ones, but drops bursts. Larger buffers stay.
 func (s *Socket) AskBuffers(bytes int) error {
-	system, ok := s.conn.(systemConn)
+	system, ok := s.Conn.(SystemConn)
 	if !ok {
-		return fmt.Errorf("%w: %T has none that could be set", ErrBuffers, s.conn)
+		return fmt.Errorf("%w: %T has none that could be set", ErrBuffers, s.Conn)
 	}
-	if s.raw == nil {
+	if s.Raw == nil {
 		return errors.Join(system.SetReadBuffer(bytes), system.SetWriteBuffer(bytes))
 	}
 	var errs []error
 	for _, b := range kernelBuffers {
-		got, err := b.ask(s.raw, system, bytes)
+		got, err := b.ask(s.Raw, system, bytes)
 		if err != nil {
 			errs = append(errs, err)
 		} else if got < bytes {
@@ -37,6 +37,6 @@ func (s *Socket) AskBuffers(bytes int) error {
 // kernelBuffer is one of a socket's two buffers.
 type kernelBuffer struct {
 	name, setting string
-	set           func(c systemConn, bytes int) error
+	set           func(c SystemConn, bytes int) error
 	option, force int
 }

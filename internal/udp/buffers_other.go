@@ -1,0 +1,15 @@
+//go:build !(darwin || freebsd || linux)
+
+package udp
+
+import "syscall"
+
+var kernelBuffers = []kernelBuffer{
+	{name: "receive", setting: "the system's limit", set: SystemConn.SetReadBuffer},
+	{name: "send", setting: "the system's limit", set: SystemConn.SetWriteBuffer},
+}
+
+// ask believes a system that does not complain.
+func (k kernelBuffer) ask(_ syscall.RawConn, c SystemConn, bytes int) (got int, err error) {
+	return bytes, k.set(c, bytes)
+}

@@ -1,0 +1,57 @@
+// Package udp is what sealed packets need of the system beside package net: sends that tell when they would block, batches that the
+// kernel cuts and joins (GSO, GRO), large buffers, and naps that are finer than the runtime's timers.
+package udp
+
+import (
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+)
+
+// Socket is a UDP socket and what the system can do with it.
+type Socket struct {
+	Conn net.PacketConn
+	UDP  *net.UDPConn    // nil when Conn is none
+	Raw  syscall.RawConn // nil when there is none
+	GSO  atomic.Bool     // sends may be batched
+	GRO  bool            // reads may be
+
+	v6 bool // of family AF_INET6
+}
+
+// New looks at a socket; offload asks for GSO and GRO.
+func New(conn net.PacketConn, offload bool) *Socket {
+	s := &Socket{Conn: conn}
+	udp, ok := conn.(*net.UDPConn)
+	if !ok {
+		return s
+	}
+	s.UDP = udp
+	if raw, err := udp.SyscallConn(); err == nil {
+		s.Raw = raw
+		s.v6 = isIPv6(raw)
+		if offload {
+			s.GSO.Store(hasGSO(raw))
+			s.GRO = enableGRO(raw)
+		}
+	}
+	return s
+}
+
+// SystemConn is a socket with kernel buffers, or one that acts like it.
+type SystemConn interface {
+	SetReadBuffer(bytes int) error
+	SetWriteBuffer(bytes int) error
+	SyscallConn() (syscall.RawConn, error)
+}
+
+// AddrPort returns an address in the one form that compares; zero when it is none of UDP.
+func AddrPort(a net.Addr) netip.AddrPort {
+	udp, ok := a.(*net.UDPAddr)
+	if !ok || udp == nil {
+		return netip.AddrPort{}
+	}
+	ap := udp.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}

@@ -1,0 +1,62 @@
+package udp
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+)
+
+// MaxSegments is how many packets one call may send.
+const MaxSegments = 16
+
+// ErrBlocked says that the socket's send buffer is full. What is not sent is to be sent again.
+var ErrBlocked = errors.New("udp: the socket's send buffer is full")
+
+// Writer sends packets of one carrier. It is not safe for concurrent use.
+type Writer struct {
+	socket *Socket
+	to     net.Addr
+	system systemWriter
+}
+
+// NewWriter returns a writer without an address.
+func NewWriter(s *Socket) Writer { return Writer{socket: s} }
+
+// Aim sets the address to send to, and the address of this machine to send from where the socket has several.
+func (w *Writer) Aim(to, from net.Addr) {
+	w.to = to
+	w.system.aim(w.socket, AddrPort(to), zone(to), source(w.socket, from))
+}
+
+// zone returns the zone of an IPv6 address.
+func zone(a net.Addr) string {
+	if udp, ok := a.(*net.UDPAddr); ok && udp != nil {
+		return udp.Zone
+	}
+	return ""
+}
+
+// source returns the address that packets must name as theirs: QUIC's, when the socket listens on all addresses, for the
+// system's choice may be another.
+func source(s *Socket, from net.Addr) netip.Addr {
+	bound, ours := AddrPort(s.Conn.LocalAddr()).Addr(), AddrPort(from).Addr()
+	if !bound.IsUnspecified() || !ours.IsValid() || ours.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return ours
+}
+
+// Write sends a batch of packets that are all size bytes long but for the last, which may be shorter. sent counts bytes.
+// With ErrBlocked the rest is to be sent again; with other errors it is as good as lost on the way.
+func (w *Writer) Write(batch []byte, size int) (sent int, err error) {
+	if w.system.ready() {
+		return w.system.write(w.socket, batch, size)
+	}
+	for sent < len(batch) {
+		end := min(sent+size, len(batch))
+		_, failed := w.socket.Conn.WriteTo(batch[sent:end], w.to)
+		err = errors.Join(err, failed)
+		sent = end
+	}
+	return sent, err
+}
