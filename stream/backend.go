@@ -1,6 +1,11 @@
 package stream
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+
+	"github.com/quivernet/quiver/internal/slices"
+)
 
 // Backend moves the parts of transfers. The sender chooses one, per install or per transfer.
 type Backend interface {
@@ -45,6 +50,18 @@ func (w Window) firstLanes() int {
 
 // defaultLanes carry 660 KB in the round trip in which a client asks for more: what 100 Mbit/s and 50 ms hold.
 const defaultLanes = 4
+
+// Slices moves parts as chunks of slices, each slice a datagram of its own that is sent again until it is acked: Glenn
+// Fiedler's protocol, see package chunk. It leaves behind all play, like Window, but fills no reliable buffer.
+type Slices struct{}
+
+func (Slices) check() error { return nil }
+
+// sliceQueueTime is what may wait unsent in a world under Run, which is woken when it has left.
+const sliceQueueTime = 5 * time.Millisecond
+
+// slicePartBytes is the payload of a full part, so that with the longest header it fills whole slices.
+const slicePartBytes = slices.PartSlices*slices.Size - maxPartHeader
 
 // route carries the parts of one peer's transfers, in any order. It belongs to the world's goroutine.
 type route interface {
