@@ -235,23 +235,30 @@ func TestNobodyBlocksBehindPings(t *testing.T) {
 		q := queue{size: 8, gate: make(chan struct{}, 100)}
 		l, first, _, far := directPair(q)
 		synctest.Wait()
-		directly := func() bool {
+		directly := func() { // or it would wait for the writer
+			t.Helper()
 			before := l.Stats().DatagramsOut
 			q.allow(1)
 			under(l, first.make(1))
-			direct := l.Stats().DatagramsOut > before
+			require.Equal(t, before+1, l.Stats().DatagramsOut)
+		}
+		byTheWriter := func(msg ...any) { // which may run at once, but waits for the gate
+			t.Helper()
+			before := l.Stats().DatagramsOut
+			under(l, first.make(1))
+			require.Equal(t, before, l.Stats().DatagramsOut, msg...)
+			q.allow(1)
 			synctest.Wait()
 			require.Equal(t, before+1, l.Stats().DatagramsOut)
-			return direct
 		}
-		require.True(t, directly())
+		directly()
 		q.allow(1)
 		l.Ping()
-		require.False(t, directly())
+		byTheWriter()
 		under(l, func() { first.below = 2 })
-		require.False(t, directly(), "that was built before the ping")
+		byTheWriter("that was built before the ping")
 		under(l, func() { first.below = 3 })
-		require.True(t, directly())
+		directly()
 
 		l.Carry(&bell{})
 		source := l.Source()
@@ -265,9 +272,9 @@ func TestNobodyBlocksBehindPings(t *testing.T) {
 		source.Unlock()
 		l.Carry(nil)
 		synctest.Wait()
-		require.False(t, directly(), "the acks were for sealed packets")
+		byTheWriter("the acks were for sealed packets")
 		under(l, func() { first.below = 56 })
-		require.True(t, directly())
+		directly()
 		end(l)
 		require.NoError(t, far.CloseWithError(0, ""))
 	})
