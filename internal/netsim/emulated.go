@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -16,8 +17,9 @@ type Emulated struct {
 
 	out struct {
 		sync.Mutex
-		link  *Link
-		timer *time.Timer // sends what has arrived at the end of the link
+		link   *Link
+		timer  *time.Timer // sends what has arrived at the end of the link
+		closed bool
 	}
 
 	reading sync.Mutex // one reader at a time; guards buffer
@@ -71,11 +73,23 @@ func (e *Emulated) WriteTo(p []byte, addr net.Addr) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	e.out.Lock()
-	e.out.link.Send(time.Now(), append(appendAddr(make([]byte, 0, addrBytes+len(p)), to), p...))
-	e.out.Unlock()
+	if len(p) > maxDatagram {
+		return 0, syscall.EMSGSIZE
+	}
+	if !e.send(append(appendAddr(make([]byte, 0, addrBytes+len(p)), to), p...)) {
+		return 0, net.ErrClosed
+	}
 	e.flush()
 	return len(p), nil
+}
+
+func (e *Emulated) send(packet []byte) (open bool) {
+	e.out.Lock()
+	defer e.out.Unlock()
+	if !e.out.closed {
+		e.out.link.Send(time.Now(), packet)
+	}
+	return !e.out.closed
 }
 
 // flush sends what has come through the link, and sets the timer for what comes next.
@@ -91,7 +105,7 @@ func (e *Emulated) flush() {
 		from, data := cutAddr(packet)
 		_, _ = e.PacketConn.WriteTo(data, from)
 	}
-	if at, ok := e.out.link.NextTimeout(); ok {
+	if at, ok := e.out.link.NextTimeout(); ok && !e.out.closed {
 		e.out.timer.Reset(time.Until(at))
 	}
 }
@@ -165,7 +179,10 @@ func (e *Emulated) SetDeadline(t time.Time) error {
 
 // Close drops what is under way, but for what leaves at once.
 func (e *Emulated) Close() error {
+	e.out.Lock()
+	e.out.closed = true
 	e.out.timer.Stop()
+	e.out.Unlock()
 	return e.PacketConn.Close()
 }
 

@@ -85,4 +85,6 @@ func TestEmulatedReaderIsWoken(t *testing.T) {
 	}()
 	require.NoError(t, e.Close())
 	require.ErrorIs(t, <-done, net.ErrClosed)
+	_, err := e.WriteTo([]byte("late"), e.LocalAddr())
+	require.ErrorIs(t, err, net.ErrClosed)
 }

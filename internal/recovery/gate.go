@@ -22,6 +22,12 @@ const (
 	maxStartQueue = 16 * time.Millisecond
 	bulkPause     = time.Second // after which the start begins anew
 	unknownWindow = 1 << 30
+
+	// calmDeviation of the round trips is what queues of ours and held acks make; jitterDeviations times what is beyond is more
+	// than the mean of round trips in jitter lies above the least, which is three times their deviation where both ways
+	// jitter evenly.
+	calmDeviation    = 8 * time.Millisecond
+	jitterDeviations = 4
 )
 
 // Gate bounds bulk: in flight at most the path's window, and at most the delivery rate times (minimum RTT + 20 ms), or two
@@ -75,15 +81,19 @@ func (g *Gate) Lost(m *Mark, size int) {
 // Limited notes that there was nothing more to send with so many bytes in flight.
 func (g *Gate) Limited(inFlight int) { g.rate.limitedTill = g.rate.delivered + int64(max(inFlight, 1)) }
 
+// jitter is by how much round trips are longer than the least for no queue. A window for the least alone would shrink with each
+// round in which they are longer than its slack, to the last four packets (rpctest.TestBlobsInJitter).
+func (g *Gate) jitter() time.Duration { return jitterDeviations * max(0, g.Variance-calmDeviation) }
+
 // queueStands reports whether the latest RTT shows more of a queue than bulk may build.
-func (g *Gate) queueStands() bool { return g.Adjusted > g.Min+slack+g.Min/4 }
+func (g *Gate) queueStands() bool { return g.Adjusted > g.Min+slack+g.Min/4+g.jitter() }
 
 // queueBegins reports whether the last round trips all show a queue, however small: at the start, where the rate doubles
 // with each, it is to be seen before it stands.
 func (g *Gate) queueBegins() bool {
 	g.latest[g.samples%startSamples] = g.Adjusted
 	g.samples++
-	limit := g.Min + min(max(g.Min/8, minStartQueue), maxStartQueue)
+	limit := g.Min + min(max(g.Min/8, minStartQueue), maxStartQueue) + g.jitter()
 	return g.samples >= startSamples && slices.Min(g.latest[:]) > limit
 }
 
@@ -133,7 +143,7 @@ func (g *Gate) Window(datagram int) int {
 	if g.steady {
 		path += pathSlack * datagram
 	}
-	bound, held, queue := float64(path), g.rate.value*g.Min.Seconds(), float64(queuePackets*datagram)
+	bound, held, queue := float64(path), g.rate.value*(g.Min+g.jitter()).Seconds(), float64(queuePackets*datagram)
 	switch {
 	case g.rate.value == 0:
 	case g.drainEnd != 0:

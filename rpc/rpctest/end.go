@@ -74,8 +74,10 @@ func (e *end) deliver(packet []byte) {
 	}
 }
 
-// Path knows no congestion window: what play leaves to bulk is bounded by the rate at which it arrives.
-func (e *end) Path() rpc.Path { return rpc.Path{MaxDatagram: maxDatagram} }
+// Path tells what the path holds where a rate bounds it.
+func (e *end) Path() rpc.Path {
+	return rpc.Path{MaxDatagram: maxDatagram, Cwnd: int(e.out.window.Load())}
+}
 
 // RemoteAddr is nil at a client.
 func (e *end) RemoteAddr() net.Addr { return e.addr }

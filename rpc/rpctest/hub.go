@@ -4,6 +4,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/guest"
@@ -44,6 +45,8 @@ type link struct {
 	from, to *end
 	waiting  [][]byte // sent at this instant
 	delay    time.Duration
+	rate     int64        // bit/s; 0 = no bottleneck
+	window   atomic.Int64 // bytes that its end may have in flight; 0 = not told
 }
 
 // join makes a path for one client more. All that leaves the server shares its bottleneck.
@@ -63,13 +66,28 @@ func (h *hub) join(profile rpc.Emulation, seed uint64) (*path, error) {
 	out.Seed++
 	p.down = &link{Link: netsim.NewLink(joined(out, in)), from: p.far, to: p.near}
 	p.up.delay, p.down.delay = longest(out, in), longest(out, in)
+	p.up.rate, p.down.rate = out.Rate, out.Rate
 	p.near.out, p.far.out = p.up, p.down
 	p.near.peer, p.far.peer = p.far, p.near
 	if len(h.paths) > 0 {
 		p.down.ShareBottleneck(h.paths[0].down.Link)
 	}
 	h.paths = append(h.paths, p)
+	h.share()
 	return p, nil
+}
+
+// queueTime is what a congestion control that knows the rate lets wait in front of it.
+const queueTime = 20 * time.Millisecond
+
+// share tells all ends what they may have in flight: what the path holds, and of the server's uplink an equal part each. The lock is
+// held.
+func (h *hub) share() {
+	for _, p := range h.paths {
+		trip := p.up.delay + p.down.delay + queueTime
+		p.up.window.Store(int64(trip.Seconds() * float64(p.up.rate) / 8))
+		p.down.window.Store(int64(trip.Seconds() * float64(p.down.rate) / 8 / float64(len(h.paths))))
+	}
 }
 
 // joined is the link that is like one for what leaves and one for what comes behind each other.
@@ -95,8 +113,9 @@ func (p *path) set(profile rpc.Emulation) error {
 	defer p.hub.mu.Unlock()
 	for _, l := range []*link{p.up, p.down} {
 		l.SetConfig(joined(out, in))
-		l.delay = longest(out, in)
+		l.delay, l.rate = longest(out, in), out.Rate
 	}
+	p.hub.share()
 	return nil
 }
 
@@ -131,7 +150,11 @@ func (h *hub) carry() {
 		}
 	}
 	h.timer.Reset(next.Sub(now))
-	h.paths = slices.DeleteFunc(h.paths, func(p *path) bool { return p.near.over() && p.far.over() })
+	if n := len(h.paths); n > 0 {
+		if h.paths = slices.DeleteFunc(h.paths, func(p *path) bool { return p.near.over() && p.far.over() }); len(h.paths) < n {
+			h.share()
+		}
+	}
 }
 
 // carry delivers what has arrived, and returns when the next packet does.

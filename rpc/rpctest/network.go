@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"net"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -46,6 +48,7 @@ type Network struct {
 	began    time.Time
 	next     time.Time // of the ticks
 	onTick   []func(now time.Time)
+	driving  bool // of worlds: their handlers may not tick the network
 
 	server  *rpc.World
 	hub     *hub
@@ -73,6 +76,12 @@ func Run(t *testing.T, profile rpc.Emulation, fn func(t *testing.T, net *Network
 				t.Logf("repeat with QUIVER_SEED=%d", seed)
 			}
 		})
+		defer func() {
+			if recovered := recover(); recovered != nil {
+				fmt.Fprintf(os.Stderr, "%s: repeat with QUIVER_SEED=%d\n", t.Name(), seed)
+				panic(recovered)
+			}
+		}()
 		n := &Network{t: t, seed: seed, profile: profile, began: time.Now(), next: time.Now(), hub: newHub()}
 		n.SetTickRate(defaultTickRate)
 		defer n.close()
@@ -113,8 +122,8 @@ func (n *Network) Server(w *rpc.World) *rpc.World {
 	return w
 }
 
-// Client connects w to the server, ticks until it has joined, and returns its connection. It fails the test when the server refuses
-// it, or when it takes more than 30 s.
+// Client connects w to the server, ticks until it has joined and the server's OnConnect has run, and returns its connection. It fails
+// the test when the server refuses it, or when it takes more than 30 s.
 func (n *Network) Client(w *rpc.World) *rpc.Conn {
 	n.t.Helper()
 	conn, err := n.Join(w)
@@ -151,11 +160,19 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 	for {
 		select {
 		case <-done:
+			if failed == nil {
+				n.Until(joinTime, func() bool { return n.knows(p.addr) || c.conn.Err() != nil })
+			}
 			return c.conn, failed
 		default:
 			n.tick()
 		}
 	}
+}
+
+// knows reports whether the server has announced the connection from an address.
+func (n *Network) knows(addr net.Addr) bool {
+	return slices.ContainsFunc(n.server.Conns(), func(c *rpc.Conn) bool { return c.RemoteAddr() == addr })
 }
 
 // seedOf gives each path a seed of its own, which depends on the network's alone.
@@ -188,6 +205,10 @@ func (n *Network) Elapsed() time.Duration { return time.Since(n.began) }
 // tick waits for the next tick and drives all worlds once, the server first. Between any two nothing else is under way, so that what
 // happens does not depend on how goroutines are scheduled.
 func (n *Network) tick() {
+	n.t.Helper()
+	if n.driving {
+		n.t.Fatal("rpctest: Client, Join, Advance or Until called from a handler of the game: only the test and OnTick may")
+	}
 	n.next = n.next.Add(n.interval)
 	time.Sleep(time.Until(n.next))
 	synctest.Wait()
@@ -203,6 +224,8 @@ func (n *Network) each(fn func(w *rpc.World)) {
 	if n.server == nil {
 		return
 	}
+	n.driving = true
+	defer func() { n.driving = false }()
 	fn(n.server)
 	synctest.Wait()
 	for _, c := range n.clients {
