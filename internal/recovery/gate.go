@@ -48,6 +48,8 @@ type Gate struct {
 	latest   [startSamples]time.Duration // round trips, in turn
 	samples  int
 
+	mostJitter time.Duration // what round trips showed before the start: after it they show our own queue, too
+
 	drainEnd time.Duration // 0 = not draining
 	drainMin time.Duration // the least RTT while draining
 }
@@ -60,6 +62,7 @@ func (g *Gate) Sent(now time.Duration, inFlight int) Mark { return g.rate.mark(n
 func (g *Gate) Bulk(now time.Duration) {
 	if g.lastBulk == 0 || now-g.lastBulk > max(bulkPause, 4*g.Current()) {
 		g.steady, g.flat, g.plateau, g.samples = false, 0, 0, 0
+		g.mostJitter = g.deviation()
 	}
 	g.lastBulk = now
 }
@@ -83,7 +86,9 @@ func (g *Gate) Limited(inFlight int) { g.rate.limitedTill = g.rate.delivered + i
 
 // jitter is by how much round trips are longer than the least for no queue. A window for the least alone would shrink with each
 // round in which they are longer than its slack, to the last four packets (rpctest.TestBlobsInJitter).
-func (g *Gate) jitter() time.Duration { return jitterDeviations * max(0, g.Variance-calmDeviation) }
+func (g *Gate) jitter() time.Duration { return min(g.mostJitter, g.deviation()) }
+
+func (g *Gate) deviation() time.Duration { return jitterDeviations * max(0, g.Variance-calmDeviation) }
 
 // queueStands reports whether the latest RTT shows more of a queue than bulk may build.
 func (g *Gate) queueStands() bool { return g.Adjusted > g.Min+slack+g.Min/4+g.jitter() }
