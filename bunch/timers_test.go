@@ -82,7 +82,7 @@ func TestLongTicksAreHeard(t *testing.T) {
 			p.send(1-corked, down, Reliable, pattern(1000, n))
 			p.run(33 * ms)
 			require.Less(t, out(other, down), 48, "after %d ticks", n) // one seed in some hundreds has 32
-			if n%30 == 0 { // the limit would else be reached
+			if n%30 == 0 {                                             // the limit would else be reached
 				got += len(p.take(corked))
 			}
 		}
