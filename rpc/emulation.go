@@ -44,7 +44,8 @@ var emulations = map[string]Emulation{
 }
 
 // EmulationProfile returns what UE calls by a name: Off, Average (1 % loss, 30 to 60 ms each way), Bad (5 %, 100 to 200 ms) or
-// BufferBloat (5 Mbit/s in front of which 1.7 s may wait). UE: -PktEmulationProfile=.
+// BufferBloat (5 Mbit/s in front of which 1.7 s may wait). They say what becomes of what a socket sends: for both ways set one at both
+// ends. UE: -PktEmulationProfile=.
 func EmulationProfile(name string) (Emulation, error) {
 	e, ok := emulations[name]
 	if !ok {

@@ -20,5 +20,6 @@
 // Each client has a path of its own to the server and back, with what the [rpc.Emulation] says in each direction. [rpc.Emulation].Rate is
 // the server's uplink, which its clients share, and each client's own. Neither TLS, QUIC nor sealed packets are part of it: where
 // Rate bounds a path, its carrier behaves like a congestion control that knows it. What the network does to those, the option
-// rpc.Config.Emulation shows in real time.
+// rpc.Config.Emulation shows in real time. Nor are QUIC's keep-alives and idle timeout: a path that is dark ends a connection only
+// when something waits for an answer.
 package rpctest
