@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -129,7 +130,8 @@ func onDisk(dir string) (bytes int64) {
 // that leaves in time could else find its upload complete.
 type stuckDisk struct {
 	stream.Store
-	left atomic.Pointer[chan struct{}] // closed when the client has left
+	left   atomic.Pointer[chan struct{}] // closed when the client has left
+	stored atomic.Int64                  // bytes of the latest content
 }
 
 func (d *stuckDisk) Open(identity, key string, size int64) (stream.Part, error) {
@@ -138,18 +140,22 @@ func (d *stuckDisk) Open(identity, key string, size int64) (stream.Part, error) 
 	if err != nil || left == nil {
 		return p, err
 	}
-	return stuckPart{p, size * 3 / 4, *left}, nil
+	d.stored.Store(0)
+	return stuckPart{p, size * 3 / 4, *left, &d.stored}, nil
 }
 
 type stuckPart struct {
 	stream.Part
-	most int64
-	left <-chan struct{}
+	most   int64
+	left   <-chan struct{}
+	stored *atomic.Int64
 }
 
 func (p stuckPart) Write(b []byte) (int, error) {
 	if p.Offset()+int64(len(b)) <= p.most {
-		return p.Part.Write(b)
+		n, err := p.Part.Write(b)
+		p.stored.Add(int64(n))
+		return n, err
 	}
 	<-p.left
 	return 0, errLeft
@@ -166,6 +172,7 @@ func TestUploadsThatNeverEnd(t *testing.T) {
 	for i := range 6 {
 		left := make(chan struct{})
 		disk.left.Store(&left)
+		disk.stored.Store(0)
 		c, err := Dial(t.Context(), p.config)
 		require.NoError(t, err)
 		content := make([]byte, quota)
@@ -176,11 +183,11 @@ func TestUploadsThatNeverEnd(t *testing.T) {
 			ended := make(chan struct{})
 			var group sync.WaitGroup
 			group.Go(func() {
-				for tracker.Progress().Sent < quota/2 {
+				for tracker.Progress().Sent < quota/2 || disk.stored.Load() < quota/4 {
 					select {
 					case <-ended:
 						return
-					default:
+					case <-time.After(time.Millisecond):
 					}
 				}
 				if _, isTransfer := tracker.(*stream.Transfer); isTransfer {
