@@ -69,10 +69,10 @@ func (p *Pair) prepare() (err error) {
 	if p.client, err = rpc.NewWorld(config); err != nil {
 		return err
 	}
-	if p.streams, err = stream.Install(p.server, stream.Config{MaxBytes: -1}); err != nil {
+	if p.streams, err = stream.Install(p.server, streaming); err != nil {
 		return err
 	}
-	if p.uploads, err = stream.Install(p.client, stream.Config{MaxBytes: -1}); err != nil {
+	if p.uploads, err = stream.Install(p.client, streaming); err != nil {
 		return err
 	}
 	save.Handle(p.streams, func(in *stream.IncomingBlob) { go p.receive(in) })

@@ -13,6 +13,9 @@ import (
 // 100 Mbit/s and 200 ms only with 18 of them.
 const lanes = 32
 
+// streaming is what all streamers have: content of any size, hashed as the QUIC streams beside them are, whatever the CPU has.
+var streaming = stream.Config{MaxBytes: -1, Hash: stream.SHA256}
+
 const common = "rpc worlds under Run at both ends, defaults; QUIC with TLS 1.3; SHA-256 of the blob at both ends; "
 
 // Peers are the backends.

@@ -57,7 +57,7 @@ func (p *Pair) invite(ctx, running context.Context) (err error) {
 	if g.world, err = rpc.NewWorld(rpc.Config{Sealed: p.sealed}); err != nil {
 		return err
 	}
-	if g.streams, err = stream.Install(g.world, stream.Config{MaxBytes: -1}); err != nil {
+	if g.streams, err = stream.Install(g.world, streaming); err != nil {
 		return err
 	}
 	p.rush.bind(g.streams)
