@@ -114,20 +114,20 @@ func AddressOf(addr net.Addr) netip.Prefix {
 
 // Open returns how many places are taken.
 func (d *Door[C]) Open(now time.Time) int {
-	d.Sweep(now)
+	d.sweep(now)
 	return len(d.visits)
 }
 
 // Crowded reports whether a client must prove its address before it gets a place.
 func (d *Door[C]) Crowded(now time.Time) bool {
-	d.Sweep(now)
+	d.sweep(now)
 	return len(d.visits) >= d.RetryAbove
 }
 
 // Begin gives a new handshake a place. out, when not nil, has to make room: its place is gone. full says which limit is
 // reached, when none can.
 func (d *Door[C]) Begin(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
-	d.Sweep(now)
+	d.sweep(now)
 	if proven {
 		out, full = d.fit(from)
 	}
@@ -263,8 +263,8 @@ func (d *Door[C]) Join(v *Visit[C]) {
 // Quit notes that who had joined from the address is gone.
 func (d *Door[C]) Quit(from netip.Prefix) { d.count(from, 0, -1) }
 
-// Sweep frees the places of handshakes that failed before anything was proven, once ForgedTime has passed.
-func (d *Door[C]) Sweep(now time.Time) {
+// sweep frees the places of handshakes that failed before anything was proven, once ForgedTime has passed.
+func (d *Door[C]) sweep(now time.Time) {
 	d.visits = slices.DeleteFunc(d.visits, func(v *Visit[C]) bool {
 		gone := v.left && !v.proven && !v.asking && now.Sub(v.since) >= ForgedTime
 		if gone {

@@ -248,7 +248,7 @@ func TestDoorScript(t *testing.T) {
 		for _, from := range inside {
 			e.Quit(from)
 		}
-		e.Sweep(e.now.Add(ForgedTime))
+		e.sweep(e.now.Add(ForgedTime))
 		require.Empty(t, e.visits)
 		require.Empty(t, e.addresses)
 	}

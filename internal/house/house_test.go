@@ -82,10 +82,10 @@ func TestImportsGoDown(t *testing.T) {
 var outside = map[string][]string{
 	"github.com/quic-go/quic-go":        {"rpc", "internal/netsim"},
 	"github.com/vmihailenco/msgpack/v5": {"internal/codec"},
-	"github.com/klauspost/reedsolomon":  {"internal/slices"},                 // the codes of repair slices; pure arithmetic
-	"github.com/zeebo/blake3":           {"stream"},                          // digests
-	"golang.org/x/net":                  {"internal/sealed", "internal/udp"}, // batches of datagrams
-	"golang.org/x/sys":                  {"internal/udp", "stream"},          // UDP segmentation offload; what the CPU has
+	"github.com/klauspost/reedsolomon":  {"internal/slices"},                            // the codes of repair slices; pure arithmetic
+	"github.com/zeebo/blake3":           {"stream"},                                     // digests
+	"golang.org/x/net":                  {"internal/sealed", "internal/udp"},            // batches of datagrams
+	"golang.org/x/sys":                  {"internal/udp", "internal/testkit", "stream"}, // UDP segmentation offload; what the CPU has
 }
 
 func TestDependencies(t *testing.T) {

@@ -1,6 +1,7 @@
 package netsim
 
 import (
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
@@ -188,11 +189,33 @@ func (e *Emulated) Close() error {
 
 func appendAddr(b []byte, addr netip.AddrPort) []byte {
 	ip := addr.Addr().As16()
-	return append(append(b, ip[:]...), byte(addr.Port()>>8), byte(addr.Port()), 0, 0)
+	b = append(b, ip[:]...)
+	b = binary.BigEndian.AppendUint16(b, addr.Port())
+	return binary.BigEndian.AppendUint16(b, zoneIndex(addr.Addr().Zone()))
 }
 
 func cutAddr(packet []byte) (*net.UDPAddr, []byte) {
-	ip := netip.AddrFrom16([16]byte(packet)).Unmap()
-	port := uint16(packet[16])<<8 | uint16(packet[17])
-	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, port)), packet[addrBytes:]
+	ip := netip.AddrFrom16([16]byte(packet)).Unmap().WithZone(zoneOf(binary.BigEndian.Uint16(packet[18:])))
+	return net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, binary.BigEndian.Uint16(packet[16:]))), packet[addrBytes:]
+}
+
+// zoneIndex returns the interface of a zone of IPv6, 0 = none.
+func zoneIndex(zone string) uint16 {
+	if zone == "" {
+		return 0
+	}
+	if i, err := net.InterfaceByName(zone); err == nil {
+		return uint16(i.Index)
+	}
+	return 0
+}
+
+func zoneOf(index uint16) string {
+	if index == 0 {
+		return ""
+	}
+	if i, err := net.InterfaceByIndex(int(index)); err == nil {
+		return i.Name
+	}
+	return ""
 }

@@ -3,6 +3,7 @@ package netsim
 import (
 	"encoding/binary"
 	"net"
+	"net/netip"
 	"os"
 	"testing"
 	"time"
@@ -87,4 +88,16 @@ func TestEmulatedReaderIsWoken(t *testing.T) {
 	require.ErrorIs(t, <-done, net.ErrClosed)
 	_, err := e.WriteTo([]byte("late"), e.LocalAddr())
 	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+// TestEmulatedKeepsZones: a link-local address is none without its interface.
+func TestEmulatedKeepsZones(t *testing.T) {
+	interfaces, err := net.Interfaces()
+	require.NoError(t, err)
+	require.NotEmpty(t, interfaces)
+	for _, addr := range []string{"[fe80::1%" + interfaces[0].Name + "]:7", "[2001:db8::1]:7", "192.0.2.1:7"} {
+		back, data := cutAddr(append(appendAddr(nil, netip.MustParseAddrPort(addr)), "data"...))
+		require.Equal(t, addr, back.String())
+		require.Equal(t, "data", string(data))
+	}
 }

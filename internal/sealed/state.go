@@ -144,7 +144,7 @@ func (s *Session) silentAt() (time.Duration, bool) {
 	case s.state == Silent:
 		return s.hearing.heard + stopTime, true
 	}
-	return max(s.hearing.heard+s.forbearance(), s.otherAt()), true
+	return max(s.hearing.heard+s.silentAfter(), s.otherAt()), true
 }
 
 // otherAt returns when the other carrier has been heard for two probe timeouts, in which this one was not: when a dark path carries
@@ -160,8 +160,8 @@ func (s *Session) otherAt() time.Duration {
 	}
 }
 
-// forbearance is how long nothing may be acked before the carrier counts as silent. Play alone does not wait for a second.
-func (s *Session) forbearance() time.Duration {
+// silentAfter is how long nothing may be acked before the carrier counts as silent. Play alone does not wait for a second.
+func (s *Session) silentAfter() time.Duration {
 	if s.config.Other != nil && s.state == Open && s.records.play == s.records.bytes {
 		return silentPTOs * s.patience()
 	}

@@ -1,26 +1,16 @@
 package udp
 
 import (
-	"encoding/binary"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// joined is what the kernel says of joined packets.
-func joined(size int) []byte {
-	oob := make([]byte, unix.CmsgSpace(4))
-	h := (*unix.Cmsghdr)(unsafe.Pointer(&oob[0]))
-	h.Level, h.Type = unix.IPPROTO_UDP, unix.UDP_GRO
-	h.SetLen(unix.CmsgLen(4))
-	binary.NativeEndian.PutUint32(oob[unix.CmsgLen(0):], uint32(size))
-	return oob
-}
-
 func TestSegmentSize(t *testing.T) {
-	require.Equal(t, 1200, SegmentSize(joined(1200)))
+	require.Equal(t, 1200, SegmentSize(testkit.GRO(1200)))
 	require.Zero(t, SegmentSize(appendSegmentSize(nil, 1200)), "what is asked for is not what is told")
 	require.Zero(t, SegmentSize([]byte{1, 2, 3}))
 }

@@ -88,17 +88,7 @@ func (p *pair) Rush(ctx context.Context, data []byte, up bool) error {
 			}
 		})
 	}
-	for range g.conns {
-		select {
-		case err := <-done:
-			if err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
+	return peer.Await(ctx, done, len(g.conns))
 }
 
 // give sends a blob by a stream of its own.

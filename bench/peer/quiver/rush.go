@@ -81,17 +81,7 @@ func (p *Pair) Rush(ctx context.Context, data []byte, up bool) error {
 			return err
 		}
 	}
-	for range p.rush.guests {
-		select {
-		case err := <-done:
-			if err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
+	return peer.Await(ctx, done, len(p.rush.guests))
 }
 
 // ends are whom a rush sends to.
