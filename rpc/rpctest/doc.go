@@ -15,7 +15,8 @@
 //
 // The seed also decides what connections draw, and the program runs on one processor meanwhile: so a failure comes again with
 // QUIVER_SEED. What the game itself draws, it should draw from [Network.Seed]; goroutines of its own may still run in any order,
-// and so does everything under the race detector, which shuffles goroutines on purpose.
+// and so does everything under the race detector, which shuffles goroutines on purpose, and
+// once in some hundred runs on a machine that is busy with other things.
 //
 // Each client has a path of its own to the server and back, with what the [rpc.Emulation] says in each direction. [rpc.Emulation].Rate is
 // the server's uplink, which its clients share, and each client's own. Neither TLS, QUIC nor sealed packets are part of it: where
