@@ -19,7 +19,7 @@ type Actor struct {
 
 	owner   *Conn     // server: the owning connection or nil; client: the server's connection
 	owned   bool      // client: this side owns it
-	opens   []opening // where it is open; on a client the one channel to the server
+	opens   []*opening // where it is open; on a client the one channel to the server
 	state   any       // server: encoded anew at each open
 	initial []byte    // client, until the constructor has returned: the state that came with the open
 	always  bool
@@ -252,5 +252,5 @@ func (a *Actor) made() bool { return a != nil && a.world != nil }
 
 // find returns the position of c among the openings, -1 when the actor is not open there.
 func (a *Actor) find(c *Conn) int {
-	return slices.IndexFunc(a.opens, func(o opening) bool { return o.conn == c })
+	return slices.IndexFunc(a.opens, func(o *opening) bool { return o.conn == c })
 }

@@ -63,7 +63,7 @@ func TestCallAllocatesNothing(t *testing.T) {
 	require.NoError(t, err)
 	closed := &Conn{}
 	closed.closing.Store(true)
-	a := &Actor{world: w, class: class, opens: []opening{{conn: closed, channel: 2}}}
+	a := &Actor{world: w, class: class, opens: []*opening{{conn: closed, channel: 2}}}
 	data := Raw("0123456789")
 	require.NoError(t, small.Call(a, vector{1, 2, 3}))
 	require.Zero(t, testing.AllocsPerRun(200, func() {

@@ -38,7 +38,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if err != nil {
 		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, err)
 	}
-	a.opens = append(a.opens, opening{conn: c, channel: channel, reliable: 1})
+	a.opens = append(a.opens, &opening{conn: c, channel: channel, reliable: 1})
 	c.setChannel(channel, a)
 	return nil
 }
@@ -92,7 +92,7 @@ func (a *Actor) tellOwner(c *Conn) error {
 	if i < 0 || !c.usable() {
 		return nil
 	}
-	return a.send(&a.opens[i], ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
+	return a.send(a.opens[i], ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
 }
 
 // CloseTo closes the actor for c: there it ends with reason Relevancy; it opens again with OpenTo, or with the first
@@ -154,7 +154,7 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	a := &Actor{world: w, class: class, binding: w.bindings[class], owner: c, owned: m.Payload[n]&flagOwned != 0}
 	a.initial = m.Payload[n+1:]
 	defer func() { a.initial = nil }() // it is charged no more, and could be 64 KiB for each of 32,767 channels
-	a.opens = []opening{{conn: c, channel: m.Channel}}
+	a.opens = []*opening{{conn: c, channel: m.Channel}}
 	c.setChannel(m.Channel, a)
 	w.actors.Add(1)
 	if m.Close {

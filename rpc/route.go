@@ -94,14 +94,14 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 			}
 			i = len(a.opens) - 1
 		}
-		return a.send(&a.opens[i], m, payload)
+		return a.send(a.opens[i], m, payload)
 	}
 	var first error
 	for i := range a.opens {
 		if !a.opens[i].conn.usable() {
 			continue
 		}
-		if err := a.send(&a.opens[i], m, payload); err != nil && first == nil {
+		if err := a.send(a.opens[i], m, payload); err != nil && first == nil {
 			first = err
 		}
 	}
