@@ -1,0 +1,62 @@
+package state
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// array is its elements, one or more.
+type array struct {
+	elem   form
+	length int
+	raw    bool // elements are their own bytes
+}
+
+func (f array) append(b []byte, v reflect.Value) (_ []byte, err error) {
+	if f.raw && v.CanAddr() {
+		return append(b, v.Bytes()...), nil
+	}
+	for i := range f.length {
+		if b, err = f.elem.append(b, v.Index(i)); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+func (f array) read(b []byte, v reflect.Value) (_ []byte, err error) {
+	if f.raw {
+		first, rest, err := take(b, f.length)
+		copy(v.Bytes(), first)
+		return rest, err
+	}
+	for i := range f.length {
+		if b, err = f.elem.read(b, v.Index(i)); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (f array) skip(b []byte) (_ []byte, err error) {
+	if f.raw {
+		_, rest, err := take(b, f.length)
+		return rest, err
+	}
+	for range f.length {
+		if b, err = f.elem.skip(b); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (f array) references(v reflect.Value, i int, visit func(int, uint64)) {
+	for k := range f.length {
+		f.elem.references(v.Index(k), i, visit)
+	}
+}
+
+func (f array) least() int     { return times(f.length, f.elem.least()) }
+func (f array) most() int      { return times(f.length, f.elem.most()) }
+func (f array) String() string { return fmt.Sprintf("[%d](%v)", f.length, f.elem) }

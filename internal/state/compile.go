@@ -1,0 +1,237 @@
+package state
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// compiler walks a struct type once and makes the form of each of its fields.
+type compiler struct {
+	reference reflect.Type // of references to actors; may be nil
+
+	open   []reflect.Type // structs around what is being compiled; a recursive one meets itself here
+	leaves int            // parts of the field so far, each of which takes a byte or more
+	refers bool           // a reference was met in the field
+}
+
+// wants is what the tag of a field has left for what is inside of it.
+type wants struct {
+	bounds []int
+	scale  *scale // also of a field around it
+	unit   bool
+}
+
+var (
+	timeType  = reflect.TypeFor[time.Time]()
+	emptyType = reflect.TypeFor[struct{}]()
+)
+
+// field makes the form of f, which stands at path; outer is the scale of the field around it.
+func (c *compiler) field(f reflect.StructField, path string, outer *scale) (form, tag, error) {
+	t, err := parseTag(f)
+	if err != nil {
+		return nil, t, fmt.Errorf("%s: tag %q: %w", path, t.text, err)
+	}
+	if !f.IsExported() {
+		return nil, t, fmt.Errorf("%s: it is not exported, so it can not be replicated; export it, or keep it outside of the state", path)
+	}
+	w := &wants{bounds: t.bounds, scale: t.scale, unit: t.unit}
+	if w.scale == nil {
+		w.scale = outer
+	}
+	made, err := c.form(f.Type, path, w)
+	if err != nil {
+		return nil, t, err
+	}
+	if err := t.unused(w, f.Type); err != nil {
+		return nil, t, fmt.Errorf("%s: tag %q has %w", path, t.text, err)
+	}
+	return made, t, nil
+}
+
+// form makes the form of t, which stands at path.
+func (c *compiler) form(t reflect.Type, path string, w *wants) (form, error) {
+	if w.unit && t.Kind() != reflect.Slice {
+		if made, ok := c.unit(t); ok {
+			return made, nil
+		}
+		if t.Kind() != reflect.Array {
+			return nil, fmt.Errorf("%s: a unit is three floats, in an array or a struct, not %v", path, t)
+		}
+	}
+	switch t.Kind() {
+	case reflect.Array:
+		return c.array(t, path, w)
+	case reflect.Slice:
+		return c.list(t, path, w)
+	case reflect.Struct:
+		return c.record(t, path, w)
+	}
+	if c.leaves++; c.leaves > MaxField {
+		return nil, fmt.Errorf("%s: its field has more than %d parts, so it may take more bytes than that; split it", path, MaxField)
+	}
+	return c.scalar(t, path, w)
+}
+
+// scalar makes the form of a t that does not consist of others.
+func (c *compiler) scalar(t reflect.Type, path string, w *wants) (form, error) {
+	switch k := t.Kind(); {
+	case t == c.reference:
+		c.refers = true
+		return reference{unsigned{typ: t}}, nil
+	case k == reflect.Bool:
+		return boolean{}, nil
+	case k >= reflect.Int && k <= reflect.Uint64:
+		return c.int(t, path, w)
+	case k == reflect.Float32 || k == reflect.Float64:
+		return c.float(t, path, w)
+	case k == reflect.String:
+		bound, err := w.bound(t, path)
+		return text{bound: bound}, err
+	default:
+		return nil, fmt.Errorf("%s: %s", path, refusal(t))
+	}
+}
+
+func (c *compiler) int(t reflect.Type, path string, w *wants) (made form, err error) {
+	if s := w.scale; s != nil && s.ranged && s.quantum == 0 {
+		s.used = true
+		if made, err = newRanged(t, s.low, s.high); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+		return made, err
+	}
+	switch k := t.Kind(); {
+	case k == reflect.Int8 || k == reflect.Uint8:
+		return octet{signed: k == reflect.Int8}, nil
+	case k <= reflect.Int64:
+		return signed{typ: t}, nil
+	}
+	return unsigned{typ: t}, nil
+}
+
+func (c *compiler) float(t reflect.Type, path string, w *wants) (made form, err error) {
+	if s := w.scale; s != nil && s.quantum != 0 {
+		s.used = true
+		if made, err = newQuantised(t, s); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+		return made, err
+	}
+	if t.Kind() == reflect.Float32 {
+		return single{}, nil
+	}
+	return double{}, nil
+}
+
+// unit makes the form of a direction when t is three floats of one type. Tags of floats in a struct do not matter then.
+func (c *compiler) unit(t reflect.Type) (form, bool) {
+	var fields []int
+	switch {
+	case t.Kind() == reflect.Array && t.Len() == 3:
+		return unit{name: t.Elem().Kind().String()}, isFloat(t.Elem())
+	case t.Kind() != reflect.Struct:
+		return nil, false
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if blank(f) {
+			continue
+		}
+		if !f.IsExported() || !isFloat(f.Type) || f.Type.Kind() != t.Field(0).Type.Kind() {
+			return nil, false
+		}
+		fields = append(fields, i)
+	}
+	return unit{fields: fields, name: t.Field(0).Type.Kind().String()}, len(fields) == 3
+}
+
+func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
+	if t.Len() == 0 {
+		return nil, fmt.Errorf("%s: %v holds nothing; leave it out", path, t)
+	}
+	elem, err := c.form(t.Elem(), path+"[]", w)
+	_, raw := elem.(octet)
+	return array{elem: elem, length: t.Len(), raw: raw && isByte(t.Elem())}, err
+}
+
+func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
+	bound, err := w.bound(t, path)
+	if err != nil {
+		return nil, err
+	}
+	elem, err := c.form(t.Elem(), path+"[]", w)
+	_, raw := elem.(octet)
+	return list{typ: t, elem: elem, bound: bound, raw: raw && isByte(t.Elem())}, err
+}
+
+func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
+	switch {
+	case t == timeType:
+		return nil, fmt.Errorf("%s: a time.Time can not be replicated; keep its UnixMilli in an int64, or a time.Duration", path)
+	case slices.Contains(c.open, t):
+		return nil, fmt.Errorf("%s: %v contains itself, so it can not be replicated; refer to another actor, or use a list", path, t)
+	}
+	c.open = append(c.open, t)
+	defer func() { c.open = c.open[:len(c.open)-1] }()
+	var made record
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if blank(f) {
+			continue
+		}
+		inner := path + "." + f.Name
+		inside, tag, err := c.field(f, inner, w.scale)
+		if err == nil && tag.condition != None {
+			err = fmt.Errorf("%s: tag %q: only a field of the state itself has a condition", inner, tag.text)
+		}
+		if err != nil {
+			return nil, err
+		}
+		made.fields = append(made.fields, part{name: f.Name, index: i, form: inside})
+	}
+	if len(made.fields) == 0 {
+		return nil, fmt.Errorf("%s: %v has no fields; leave it out", path, t)
+	}
+	return made, nil
+}
+
+// bound returns the bound of the string or slice that the walk is at.
+func (w *wants) bound(t reflect.Type, path string) (int, error) {
+	if len(w.bounds) == 0 {
+		return 0, fmt.Errorf("%s: a %v needs a bound: quiver:\"max=…\" of %s, and each=… for what is inside of it", path, t.Kind(), counted(t))
+	}
+	n := w.bounds[0]
+	w.bounds = w.bounds[1:]
+	return n, nil
+}
+
+func counted(t reflect.Type) string {
+	if t.Kind() == reflect.String {
+		return "bytes"
+	}
+	return "elements"
+}
+
+// refusal says why values of t can not be replicated, and what to do.
+func refusal(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Map:
+		return "maps can not be replicated; use a list, or a slice of keys and values with a bound"
+	case reflect.Pointer:
+		return "pointers can not be replicated; use the value itself, or a reference to an actor"
+	case reflect.Interface:
+		return "interfaces can not be replicated; use a struct or a number that tells the cases apart"
+	case reflect.Complex64, reflect.Complex128:
+		return "complex numbers can not be replicated; use two floats"
+	}
+	return fmt.Sprintf("a %v can not be replicated; keep it outside of the state", t.Kind())
+}
+
+// blank reports a field that is there for the Go compiler only.
+func blank(f reflect.StructField) bool { return f.Name == "_" && f.Type == emptyType }
+
+func isFloat(t reflect.Type) bool { return t.Kind() == reflect.Float32 || t.Kind() == reflect.Float64 }
+func isByte(t reflect.Type) bool  { return t.Kind() == reflect.Uint8 }

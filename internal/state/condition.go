@@ -1,0 +1,29 @@
+package state
+
+// Condition says who gets a field, and when. UE: ELifetimeCondition.
+type Condition uint8
+
+const (
+	None      Condition = iota // all connections that have the actor open. UE: COND_None
+	Owner                      // the connection that owns the actor. UE: COND_OwnerOnly
+	SkipOwner                  // all but that one. UE: COND_SkipOwner
+	Initial                    // all, with the open only. UE: COND_InitialOnly
+	Custom                     // all, while the game has it on. UE: COND_Custom
+)
+
+// String returns the word that stands in a tag.
+func (c Condition) String() string {
+	switch c {
+	case None:
+		return "none"
+	case Owner:
+		return "owner"
+	case SkipOwner:
+		return "skipowner"
+	case Initial:
+		return "initial"
+	case Custom:
+		return "if"
+	}
+	return "unknown"
+}

@@ -1,0 +1,88 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"reflect"
+)
+
+// list is a slice of at most bound elements. One of none is read as nil.
+type list struct {
+	typ   reflect.Type
+	elem  form
+	bound int
+	raw   bool // elements are their own bytes
+}
+
+func (f list) append(b []byte, v reflect.Value) (_ []byte, err error) {
+	n := v.Len()
+	if err := within(n, f.bound, "elements"); err != nil {
+		return b, err
+	}
+	b = binary.AppendUvarint(b, uint64(n))
+	if f.raw {
+		return append(b, v.Bytes()...), nil
+	}
+	for i := range n {
+		if b, err = f.elem.append(b, v.Index(i)); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+// next reads how many elements follow, and believes it only when there are bytes for so many.
+func (f list) next(b []byte) (n int, rest []byte, err error) {
+	n, rest, err = readCount(b, f.bound, "elements")
+	if err == nil && times(n, f.elem.least()) > len(rest) {
+		err = fmt.Errorf("%d elements do not fit the %d bytes left", n, len(rest))
+	}
+	return n, rest, err
+}
+
+// read gives v memory of its own, so that an earlier value that shares its slice stays as it was.
+func (f list) read(b []byte, v reflect.Value) ([]byte, error) {
+	n, rest, err := f.next(b)
+	if err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		v.SetZero()
+		return rest, nil
+	}
+	v.Set(reflect.MakeSlice(f.typ, n, n))
+	if f.raw {
+		return rest[copy(v.Bytes(), rest):], nil
+	}
+	for i := range n {
+		if rest, err = f.elem.read(rest, v.Index(i)); err != nil {
+			return nil, err
+		}
+	}
+	return rest, nil
+}
+
+func (f list) skip(b []byte) ([]byte, error) {
+	n, rest, err := f.next(b)
+	if err == nil && f.raw {
+		return rest[n:], nil
+	}
+	for ; err == nil && n > 0; n-- {
+		rest, err = f.elem.skip(rest)
+	}
+	return rest, err
+}
+
+func (f list) references(v reflect.Value, i int, visit func(int, uint64)) {
+	for k := range v.Len() {
+		f.elem.references(v.Index(k), i, visit)
+	}
+}
+
+func (list) least() int { return 1 }
+
+func (f list) most() int {
+	return min(uvarintSize(uint64(f.bound))+times(f.bound, f.elem.most()), endless)
+}
+
+func (f list) String() string { return fmt.Sprintf("[max %d](%v)", f.bound, f.elem) }

@@ -1,0 +1,96 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// Mask is a set of fields of one plan: bit i is field i.
+type Mask uint64
+
+// Has reports whether field i is in m.
+func (m Mask) Has(i int) bool { return m>>i&1 != 0 }
+
+// Len returns how many fields are in m.
+func (m Mask) Len() int { return bits.OnesCount64(uint64(m)) }
+
+// Each yields the fields in m in the order of their index.
+func (m Mask) Each(yield func(i int) bool) {
+	for ; m != 0; m &= m - 1 {
+		if !yield(bits.TrailingZeros64(uint64(m))) {
+			return
+		}
+	}
+}
+
+var (
+	errNoFields   = errors.New("a mask of no fields")
+	errEmptyByte  = errors.New("a mask with an empty byte")
+	errMaskLength = errors.New("a mask is cut off")
+)
+
+// AppendMask appends m, which is not empty and holds only fields below n, where n is how many there are in all. Up to 8
+// fields take 1 byte and up to 16 take 2, the lowest first. Of more, a byte says which of the 8 bytes of the mask are not
+// 0, and they follow, the lowest first: a few fields that stand together take 2 bytes, 64 of them 9.
+func AppendMask(b []byte, m Mask, n int) []byte {
+	switch {
+	case n <= 8:
+		return append(b, byte(m))
+	case n <= 16:
+		return append(b, byte(m), byte(m>>8))
+	}
+	at := len(b)
+	b = append(b, 0)
+	for i := range 8 {
+		if c := byte(m >> (8 * i)); c != 0 {
+			b[at] |= 1 << i
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+// ReadMask reads a mask of a plan with n fields from the start of b, and refuses what AppendMask would not write.
+func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
+	switch {
+	case n <= 8:
+		m, rest, err = readBytes(b, 1)
+	case n <= 16:
+		m, rest, err = readBytes(b, 3)
+	case len(b) == 0:
+		err = errMaskLength
+	default:
+		m, rest, err = readSparse(b[1:], b[0])
+	}
+	switch {
+	case err != nil:
+	case m == 0:
+		err = errNoFields
+	case bits.Len64(uint64(m)) > n:
+		err = fmt.Errorf("a mask of field %d, there are %d", bits.Len64(uint64(m))-1, n)
+	}
+	return m, rest, err
+}
+
+// readBytes reads those bytes of a mask that are in present.
+func readBytes(b []byte, present byte) (m Mask, rest []byte, err error) {
+	for i := range Mask(present).Each {
+		if len(b) == 0 {
+			return 0, nil, errMaskLength
+		}
+		m, b = m|Mask(b[0])<<(8*i), b[1:]
+	}
+	return m, b, nil
+}
+
+// readSparse reads the bytes in present, none of which is 0.
+func readSparse(b []byte, present byte) (m Mask, rest []byte, err error) {
+	m, rest, err = readBytes(b, present)
+	for i := range Mask(present).Each {
+		if err == nil && byte(m>>(8*i)) == 0 {
+			err = errEmptyByte
+		}
+	}
+	return m, rest, err
+}

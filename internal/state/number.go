@@ -1,0 +1,159 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"reflect"
+)
+
+// boolean is a byte, 0 or 1.
+type boolean struct{ leaf }
+
+func (boolean) append(b []byte, v reflect.Value) ([]byte, error) {
+	if v.Bool() {
+		return append(b, 1), nil
+	}
+	return append(b, 0), nil
+}
+
+func (f boolean) read(b []byte, v reflect.Value) ([]byte, error) {
+	rest, err := f.skip(b)
+	if err == nil {
+		v.SetBool(b[0] == 1)
+	}
+	return rest, err
+}
+
+func (boolean) skip(b []byte) ([]byte, error) {
+	first, rest, err := take(b, 1)
+	if err == nil && first[0] > 1 {
+		err = fmt.Errorf("a bool is 0 or 1, not %d", first[0])
+	}
+	return rest, err
+}
+
+func (boolean) least() int     { return 1 }
+func (boolean) most() int      { return 1 }
+func (boolean) String() string { return "bool" }
+
+// octet is an int8 or uint8: one byte, where a varint would take two for half of the values.
+type octet struct {
+	leaf
+	signed bool
+}
+
+func (f octet) append(b []byte, v reflect.Value) ([]byte, error) {
+	if f.signed {
+		return append(b, byte(v.Int())), nil
+	}
+	return append(b, byte(v.Uint())), nil
+}
+
+func (f octet) read(b []byte, v reflect.Value) ([]byte, error) {
+	first, rest, err := take(b, 1)
+	switch {
+	case err != nil:
+	case f.signed:
+		v.SetInt(int64(int8(first[0])))
+	default:
+		v.SetUint(uint64(first[0]))
+	}
+	return rest, err
+}
+
+func (octet) skip(b []byte) ([]byte, error) {
+	_, rest, err := take(b, 1)
+	return rest, err
+}
+
+func (octet) least() int { return 1 }
+func (octet) most() int  { return 1 }
+
+func (f octet) String() string {
+	if f.signed {
+		return "int8"
+	}
+	return "uint8"
+}
+
+// signed is a varint in zigzag.
+type signed struct {
+	leaf
+	typ reflect.Type
+}
+
+func (signed) append(b []byte, v reflect.Value) ([]byte, error) {
+	return binary.AppendUvarint(b, zigzag(v.Int())), nil
+}
+
+func (f signed) next(b []byte) (n int64, rest []byte, err error) {
+	u, rest, err := readUvarint(b)
+	n = unzigzag(u)
+	if err == nil && f.typ.OverflowInt(n) {
+		err = fmt.Errorf("%d does not fit %v", n, f.typ.Kind())
+	}
+	return n, rest, err
+}
+
+func (f signed) read(b []byte, v reflect.Value) ([]byte, error) {
+	n, rest, err := f.next(b)
+	if err == nil {
+		v.SetInt(n)
+	}
+	return rest, err
+}
+
+func (f signed) skip(b []byte) ([]byte, error) {
+	_, rest, err := f.next(b)
+	return rest, err
+}
+
+func (signed) least() int       { return 1 }
+func (f signed) most() int      { return (f.typ.Bits() + 6) / 7 }
+func (f signed) String() string { return f.typ.Kind().String() }
+
+// unsigned is a varint; a reference to an actor is one.
+type unsigned struct {
+	leaf
+	typ reflect.Type
+}
+
+func (unsigned) append(b []byte, v reflect.Value) ([]byte, error) {
+	return binary.AppendUvarint(b, v.Uint()), nil
+}
+
+func (f unsigned) next(b []byte) (n uint64, rest []byte, err error) {
+	n, rest, err = readUvarint(b)
+	if err == nil && f.typ.OverflowUint(n) {
+		err = fmt.Errorf("%d does not fit %v", n, f.typ.Kind())
+	}
+	return n, rest, err
+}
+
+func (f unsigned) read(b []byte, v reflect.Value) ([]byte, error) {
+	n, rest, err := f.next(b)
+	if err == nil {
+		v.SetUint(n)
+	}
+	return rest, err
+}
+
+func (f unsigned) skip(b []byte) ([]byte, error) {
+	_, rest, err := f.next(b)
+	return rest, err
+}
+
+func (unsigned) least() int       { return 1 }
+func (f unsigned) most() int      { return (f.typ.Bits() + 6) / 7 }
+func (f unsigned) String() string { return f.typ.Kind().String() }
+
+// reference is the id of an actor, 0 for none.
+type reference struct{ unsigned }
+
+func (reference) references(v reflect.Value, i int, visit func(int, uint64)) {
+	if id := v.Uint(); id != 0 {
+		visit(i, id)
+	}
+}
+
+func (reference) String() string { return "reference" }

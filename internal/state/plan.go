@@ -1,0 +1,180 @@
+package state
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// MaxFields is how many fields a state has at most: a [Mask] has no more bits.
+const MaxFields = 64
+
+// MaxField is how many bytes a field takes at most: with what a message has around it, it fits the smallest datagram.
+const MaxField = 1000
+
+// Plan is how values of one struct type travel, field by field. It never changes, and is safe from any goroutine.
+type Plan struct {
+	typ        reflect.Type
+	fields     []field
+	all        Mask
+	refers     Mask // fields with references in them
+	comparable bool
+	zero       []byte // a zero value's fields, in a row
+	ends       []uint16
+}
+
+// Field is what others need to know of a field.
+type Field struct {
+	Name      string
+	Condition Condition
+	Custom    string // the name of a Custom condition
+	Reference bool   // it is or holds references to actors
+}
+
+type field struct {
+	Field
+	path  string // in errors
+	index int    // in the struct
+	form  form
+}
+
+// Compile makes the plan of the struct type t, or an error that names the field that can not travel and what to do.
+// reference is the type of references to actors, a uint64; without any it is nil.
+func Compile(t, reference reflect.Type) (*Plan, error) {
+	if t.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("%v: a state is a struct, by value", t)
+	}
+	if reference != nil && reference.Kind() != reflect.Uint64 {
+		return nil, fmt.Errorf("%v: a reference is a uint64", reference)
+	}
+	p := &Plan{typ: t, comparable: t.Comparable()}
+	for i := range t.NumField() {
+		if f := t.Field(i); !blank(f) {
+			if err := p.add(f, i, reference); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if n := len(p.fields); n == 0 || n > MaxFields {
+		return nil, fmt.Errorf("%s: it has %d fields, a state has 1 to %d; structs inside of it count as one", nameOf(t), n, MaxFields)
+	}
+	return p, p.encodeZero()
+}
+
+// add compiles one field.
+func (p *Plan) add(f reflect.StructField, index int, reference reflect.Type) error {
+	c := compiler{reference: reference, open: []reflect.Type{p.typ}}
+	path := nameOf(p.typ) + "." + f.Name
+	made, tag, err := c.field(f, path, nil)
+	if err != nil {
+		return err
+	}
+	if n := made.most(); n > MaxField {
+		return fmt.Errorf("%s: it may take %s bytes, a field at most %d; bound it lower, split it, or use a list", path, sizeOf(n), MaxField)
+	}
+	i := len(p.fields)
+	p.fields = append(p.fields, field{path: path, index: index, form: made,
+		Field: Field{Name: f.Name, Condition: tag.condition, Custom: tag.custom, Reference: c.refers}})
+	p.all |= 1 << i
+	if c.refers {
+		p.refers |= 1 << i
+	}
+	return nil
+}
+
+// encodeZero prepares what a Shadow begins with.
+func (p *Plan) encodeZero() (err error) {
+	zero := reflect.Zero(p.typ)
+	for i := range p.fields {
+		if p.zero, err = p.Append(p.zero, zero, i); err != nil {
+			return err
+		}
+		p.ends = append(p.ends, uint16(len(p.zero))) // MaxFields of MaxField bytes fit
+	}
+	return nil
+}
+
+// Fields returns how many fields there are, 1 to MaxFields.
+func (p *Plan) Fields() int { return len(p.fields) }
+
+// Field returns what is known of field i.
+func (p *Plan) Field(i int) Field { return p.fields[i].Field }
+
+// All returns the set of all fields.
+func (p *Plan) All() Mask { return p.all }
+
+// Lines returns, for each field, all that both ends must agree on: what they have the same lines for, they read alike.
+func (p *Plan) Lines() []string {
+	lines := make([]string, len(p.fields))
+	for i, f := range p.fields {
+		lines[i] = fmt.Sprintf("%s: %v", f.Name, f.form)
+		switch f.Condition {
+		case None:
+		case Custom:
+			lines[i] += fmt.Sprintf(", if %q", f.Custom)
+		default:
+			lines[i] += fmt.Sprintf(", %v", f.Condition)
+		}
+	}
+	return lines
+}
+
+// Comparable reports whether two values of the type that are equal in Go, or byte by byte in memory, are encoded alike: it
+// has no slices. With == a change between 0 and -0 of a float without a quant is no change.
+func (p *Plan) Comparable() bool { return p.comparable }
+
+// Append appends field i of the struct v. When the field can not travel, because a string or slice is longer than its bound
+// or a string not UTF-8, b is returned as it was, with an error that names it. Numbers always travel: what a range or quant
+// can not hold is clamped.
+func (p *Plan) Append(b []byte, v reflect.Value, i int) ([]byte, error) {
+	f := &p.fields[i]
+	longer, err := f.form.append(b, v.Field(f.index))
+	if err != nil {
+		return b, f.failed(err)
+	}
+	return longer, nil
+}
+
+// Read fills in field i of the settable struct v from the start of b, and returns what follows it. It accepts nothing that
+// Append would not write, and takes no memory before the bytes for it are there. Strings and slices are read into memory of
+// their own. After an error the field may be partly filled in.
+func (p *Plan) Read(b []byte, v reflect.Value, i int) (rest []byte, err error) {
+	f := &p.fields[i]
+	if rest, err = f.form.read(b, v.Field(f.index)); err != nil {
+		return nil, f.failed(err)
+	}
+	return rest, nil
+}
+
+// Skip steps over field i at the start of b. It accepts what Read accepts.
+func (p *Plan) Skip(b []byte, i int) (rest []byte, err error) {
+	f := &p.fields[i]
+	if rest, err = f.form.skip(b); err != nil {
+		return nil, f.failed(err)
+	}
+	return rest, nil
+}
+
+// References calls visit for every reference in the struct v that refers to something: is not 0. It is in field i.
+func (p *Plan) References(v reflect.Value, visit func(i int, id uint64)) {
+	for i := range p.refers.Each {
+		f := &p.fields[i]
+		f.form.references(v.Field(f.index), i, visit)
+	}
+}
+
+func (f *field) failed(err error) error { return fmt.Errorf("%s: %w", f.path, err) }
+
+// nameOf returns how errors call t.
+func nameOf(t reflect.Type) string {
+	if t.Name() == "" {
+		return "struct"
+	}
+	return t.Name()
+}
+
+func sizeOf(n int) string {
+	if n >= endless {
+		return "any number of"
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,170 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+)
+
+// mostQuanta is the largest multiple of a quantum that travels: up to it n*quantum/quantum is rounded back to n, whatever
+// a float64 has lost on the way.
+const mostQuanta = 1 << 50
+
+// quantised is a float as a multiple of a quantum, from lowest to highest ones. What is outside is clamped, and NaN is 0,
+// or what of the range is nearest to it: an error at every tick would help nobody.
+type quantised struct {
+	leaf
+	offset  // of a range; width 0 is none, and a varint
+	quantum float64
+	single  bool // a float32
+
+	lowest, highest int64 // quanta
+}
+
+// newQuantised makes the form of floats of type t by a scale, which has a quantum.
+func newQuantised(t reflect.Type, s *scale) (form, error) {
+	f := quantised{quantum: s.quantum, single: t.Kind() == reflect.Float32}
+	f.highest = f.furthest()
+	f.lowest = -f.highest
+	if f.highest == 0 {
+		return nil, fmt.Errorf("quant=%v is too small or too large for %v", s.quantum, t.Kind())
+	}
+	if !s.ranged {
+		return f, nil
+	}
+	low, wrongLow := strconv.ParseFloat(s.low, 64)
+	high, wrongHigh := strconv.ParseFloat(s.high, 64)
+	if wrongLow != nil || wrongHigh != nil || low != low || high != high {
+		return nil, fmt.Errorf("range=%s:%s needs two numbers", s.low, s.high)
+	}
+	return f.between(low, high)
+}
+
+// furthest returns the largest number of quanta that a value has. A value of that many is one again when it was read: of
+// a float32 these lie further apart than the quantum.
+func (f quantised) furthest() int64 {
+	top, largest := float64(mostQuanta), math.MaxFloat64
+	if f.single {
+		largest = math.MaxFloat32
+	}
+	x := f.round(min(top*f.quantum, largest))
+	if math.Round(x/f.quantum) > top {
+		x = f.before(x)
+	}
+	n := int64(math.Round(x / f.quantum))
+	if math.IsInf(f.value(n), 0) {
+		n--
+	}
+	return n
+}
+
+func (f quantised) before(x float64) float64 {
+	if f.single {
+		return float64(math.Nextafter32(float32(x), 0))
+	}
+	return math.Nextafter(x, 0)
+}
+
+func (f quantised) round(x float64) float64 {
+	if f.single {
+		return float64(float32(x))
+	}
+	return x
+}
+
+// between bounds f to the quanta from low to high.
+func (f quantised) between(low, high float64) (form, error) {
+	whole := f
+	f.lowest, f.highest = whole.quanta(low), whole.quanta(high)
+	switch {
+	case f.lowest >= f.highest:
+		return nil, fmt.Errorf("range=%v:%v needs the lower number first and a quantum or more to the other", low, high)
+	case math.Abs(low/f.quantum) > mostQuanta, math.Abs(high/f.quantum) > mostQuanta,
+		f.quanta(f.value(f.lowest)) != f.lowest, f.quanta(f.value(f.highest)) != f.highest:
+		return nil, fmt.Errorf("range=%v:%v is too wide for quanta of %v in its type", low, high, f.quantum)
+	}
+	f.offset = newOffset(uint64(f.highest - f.lowest))
+	return f, nil
+}
+
+// quanta returns x in quanta, clamped.
+func (f quantised) quanta(x float64) int64 {
+	n := math.Round(x / f.quantum)
+	switch {
+	case n != n:
+		return max(f.lowest, min(0, f.highest))
+	case n <= float64(f.lowest):
+		return f.lowest
+	case n >= float64(f.highest):
+		return f.highest
+	}
+	return int64(n)
+}
+
+func (f quantised) value(n int64) float64 { return f.round(float64(n) * f.quantum) }
+
+func (f quantised) append(b []byte, v reflect.Value) ([]byte, error) {
+	n := f.quanta(v.Float())
+	if f.width > 0 {
+		return f.appendTo(b, uint64(n-f.lowest)), nil
+	}
+	return binary.AppendUvarint(b, zigzag(n)), nil
+}
+
+// next refuses quanta that no value of the type has: many, of a large float32.
+func (f quantised) next(b []byte) (x float64, rest []byte, err error) {
+	n, rest, err := f.nextQuanta(b)
+	if err != nil {
+		return 0, nil, err
+	}
+	x = f.value(n)
+	if f.quanta(x) != n {
+		err = fmt.Errorf("no value has %d quanta of %v", n, f.quantum)
+	}
+	return x, rest, err
+}
+
+func (f quantised) nextQuanta(b []byte) (n int64, rest []byte, err error) {
+	if f.width > 0 {
+		u, rest, err := f.offset.next(b)
+		return f.lowest + int64(u), rest, err
+	}
+	u, rest, err := readUvarint(b)
+	return unzigzag(u), rest, err
+}
+
+func (f quantised) read(b []byte, v reflect.Value) ([]byte, error) {
+	x, rest, err := f.next(b)
+	if err == nil {
+		v.SetFloat(x)
+	}
+	return rest, err
+}
+
+func (f quantised) skip(b []byte) ([]byte, error) {
+	_, rest, err := f.next(b)
+	return rest, err
+}
+
+func (f quantised) least() int { return max(f.width, 1) }
+
+func (f quantised) most() int {
+	if f.width > 0 {
+		return f.width
+	}
+	return uvarintSize(zigzag(f.lowest))
+}
+
+func (f quantised) String() string {
+	name := "float64"
+	if f.single {
+		name = "float32"
+	}
+	name += fmt.Sprintf(", quant %v", f.quantum)
+	if f.width > 0 {
+		name += fmt.Sprintf(", range %d:%d quanta", f.lowest, f.highest)
+	}
+	return name
+}

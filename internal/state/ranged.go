@@ -1,0 +1,120 @@
+package state
+
+import (
+	"fmt"
+	"math/bits"
+	"reflect"
+	"strconv"
+)
+
+// offset is a number from 0 to highest in as many bytes as highest needs.
+type offset struct {
+	highest uint64
+	width   int // bytes
+}
+
+func newOffset(highest uint64) offset {
+	return offset{highest: highest, width: (bits.Len64(highest) + 7) / 8}
+}
+
+func (o offset) appendTo(b []byte, n uint64) []byte {
+	for i := o.width - 1; i >= 0; i-- {
+		b = append(b, byte(n>>(8*i)))
+	}
+	return b
+}
+
+func (o offset) next(b []byte) (n uint64, rest []byte, err error) {
+	first, rest, err := take(b, o.width)
+	for _, c := range first {
+		n = n<<8 | uint64(c)
+	}
+	if err == nil && n > o.highest {
+		err = fmt.Errorf("%d above the lowest value of its range, which holds %d above it", n, o.highest)
+	}
+	return n, rest, err
+}
+
+// ranged is an int or uint from lowest to highest, which are two's complement of an int. What is outside is clamped.
+type ranged struct {
+	leaf
+	offset
+	typ             reflect.Type
+	signed          bool
+	lowest, topmost uint64
+}
+
+// newRanged makes the form of ints of type t from low to high.
+func newRanged(t reflect.Type, low, high string) (form, error) {
+	f := ranged{typ: t, signed: t.Kind() <= reflect.Int64}
+	var wrongLow, wrongHigh error
+	if f.signed {
+		var lo, hi int64
+		lo, wrongLow = strconv.ParseInt(low, 10, t.Bits())
+		hi, wrongHigh = strconv.ParseInt(high, 10, t.Bits())
+		f.lowest, f.topmost = uint64(lo), uint64(hi)
+	} else {
+		f.lowest, wrongLow = strconv.ParseUint(low, 10, t.Bits())
+		f.topmost, wrongHigh = strconv.ParseUint(high, 10, t.Bits())
+	}
+	if wrongLow != nil || wrongHigh != nil {
+		return nil, fmt.Errorf("range=%s:%s needs two numbers that fit %v", low, high, t.Kind())
+	}
+	if !f.below(f.lowest, f.topmost) {
+		return nil, fmt.Errorf("range=%s:%s needs the lower number first and another one behind it", low, high)
+	}
+	f.offset = newOffset(f.topmost - f.lowest)
+	return f, nil
+}
+
+func (f ranged) below(a, b uint64) bool {
+	if f.signed {
+		return int64(a) < int64(b)
+	}
+	return a < b
+}
+
+func (f ranged) value(v reflect.Value) uint64 {
+	if f.signed {
+		return uint64(v.Int())
+	}
+	return v.Uint()
+}
+
+func (f ranged) append(b []byte, v reflect.Value) ([]byte, error) {
+	n := f.value(v)
+	switch {
+	case f.below(n, f.lowest):
+		n = f.lowest
+	case f.below(f.topmost, n):
+		n = f.topmost
+	}
+	return f.appendTo(b, n-f.lowest), nil
+}
+
+func (f ranged) read(b []byte, v reflect.Value) ([]byte, error) {
+	n, rest, err := f.next(b)
+	switch {
+	case err != nil:
+	case f.signed:
+		v.SetInt(int64(f.lowest + n))
+	default:
+		v.SetUint(f.lowest + n)
+	}
+	return rest, err
+}
+
+func (f ranged) skip(b []byte) ([]byte, error) {
+	_, rest, err := f.next(b)
+	return rest, err
+}
+
+func (f ranged) least() int { return f.width }
+func (f ranged) most() int  { return f.width }
+
+func (f ranged) String() string {
+	if f.signed {
+		return fmt.Sprintf("%v, range %d:%d", f.typ.Kind(), int64(f.lowest), int64(f.topmost))
+	}
+	return fmt.Sprintf("%v, range %d:%d", f.typ.Kind(), f.lowest, f.topmost)
+}

@@ -1,0 +1,73 @@
+package state
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// record is a struct inside of a field: its fields, one or more.
+type record struct {
+	fields []part
+}
+
+type part struct {
+	name  string
+	index int // in the struct
+	form  form
+}
+
+func (f record) append(b []byte, v reflect.Value) (_ []byte, err error) {
+	for _, p := range f.fields {
+		if b, err = p.form.append(b, v.Field(p.index)); err != nil {
+			return b, fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return b, nil
+}
+
+func (f record) read(b []byte, v reflect.Value) (_ []byte, err error) {
+	for _, p := range f.fields {
+		if b, err = p.form.read(b, v.Field(p.index)); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return b, nil
+}
+
+func (f record) skip(b []byte) (_ []byte, err error) {
+	for _, p := range f.fields {
+		if b, err = p.form.skip(b); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return b, nil
+}
+
+func (f record) references(v reflect.Value, i int, visit func(int, uint64)) {
+	for _, p := range f.fields {
+		p.form.references(v.Field(p.index), i, visit)
+	}
+}
+
+func (f record) least() (n int) {
+	for _, p := range f.fields {
+		n = min(n+p.form.least(), endless)
+	}
+	return n
+}
+
+func (f record) most() (n int) {
+	for _, p := range f.fields {
+		n = min(n+p.form.most(), endless)
+	}
+	return n
+}
+
+func (f record) String() string {
+	var parts []string
+	for _, p := range f.fields {
+		parts = append(parts, fmt.Sprintf("%s: %v", p.name, p.form))
+	}
+	return "struct{" + strings.Join(parts, "; ") + "}"
+}

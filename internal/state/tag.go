@@ -1,0 +1,155 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// tag is what the quiver tag of a field says.
+type tag struct {
+	text string // as it stands in the source
+
+	condition Condition
+	custom    string // name of a custom condition
+
+	bounds []int  // max and each, outermost first
+	scale  *scale // nil without quant and range
+	unit   bool
+}
+
+// scale is how numbers inside of a field travel.
+type scale struct {
+	quantum   float64 // 0 = none
+	ranged    bool
+	low, high string // of a range; what they mean depends on the kind of number
+
+	used bool // set when a number was found that travels so
+}
+
+// parseTag reads the tag of a field.
+func parseTag(f reflect.StructField) (tag, error) {
+	text, tagged := f.Tag.Lookup("quiver")
+	t := tag{text: text}
+	if !tagged {
+		return t, nil
+	}
+	for _, item := range strings.Split(text, ",") {
+		word, value, valued := strings.Cut(strings.TrimSpace(item), "=")
+		if err := t.put(word, value, valued); err != nil {
+			return t, err
+		}
+	}
+	return t, t.check()
+}
+
+// put adds one word to t.
+func (t *tag) put(word, value string, valued bool) error {
+	switch word {
+	case "max", "each":
+		return t.bound(word, value)
+	case "quant":
+		return t.quant(value)
+	case "range":
+		return t.between(value)
+	case "if":
+		t.custom = value
+		return t.conditional(Custom, value == "")
+	}
+	if valued {
+		return fmt.Errorf("%q is not max, each, quant, range or if", word)
+	}
+	switch word {
+	case "owner":
+		return t.conditional(Owner, false)
+	case "skipowner":
+		return t.conditional(SkipOwner, false)
+	case "initial":
+		return t.conditional(Initial, false)
+	case "unit":
+		t.unit = true
+		return nil
+	}
+	return fmt.Errorf("%q is not owner, skipowner, initial, if=name, max=n, each=n, quant=step, range=low:high or unit", word)
+}
+
+func (t *tag) conditional(c Condition, nameless bool) error {
+	switch {
+	case t.condition != None:
+		return errors.New("it names two conditions, a field has one")
+	case nameless:
+		return errors.New("if needs the name of a condition, as in if=spectator")
+	}
+	t.condition = c
+	return nil
+}
+
+// bound adds a level, as the tags of arguments have them: max bounds the field, each what is inside of it, level by level.
+func (t *tag) bound(word, value string) error {
+	n, err := strconv.ParseInt(value, 10, 32)
+	switch {
+	case err != nil || n < 1:
+		return fmt.Errorf("%s needs a number from 1 to 2147483647", word)
+	case word == "max" && len(t.bounds) > 0:
+		return errors.New("max stands first and once; what is inside of the field is bounded by each")
+	case word == "each" && len(t.bounds) == 0:
+		return errors.New("each needs a max before it")
+	}
+	t.bounds = append(t.bounds, int(n))
+	return nil
+}
+
+func (t *tag) quant(value string) error {
+	s := t.scaled()
+	q, err := strconv.ParseFloat(value, 64)
+	switch {
+	case s.quantum != 0:
+		return errors.New("it has two quants")
+	case err != nil || !(q > 0) || math.IsInf(q, 0):
+		return errors.New("quant needs a step above 0, as in quant=0.01")
+	}
+	s.quantum = q
+	return nil
+}
+
+func (t *tag) between(value string) (err error) {
+	s := t.scaled()
+	if s.ranged {
+		return errors.New("it has two ranges")
+	}
+	if s.low, s.high, s.ranged = strings.Cut(value, ":"); !s.ranged {
+		err = errors.New("range needs two numbers, as in range=0:100")
+	}
+	return err
+}
+
+func (t *tag) scaled() *scale {
+	if t.scale == nil {
+		t.scale = &scale{}
+	}
+	return t.scale
+}
+
+// check refuses words that exclude each other.
+func (t *tag) check() error {
+	if t.unit && t.scale != nil {
+		return errors.New("a unit takes no quant and no range")
+	}
+	return nil
+}
+
+// unused reports a word that nothing in a field of type typ needed. left are the bounds that were not used up.
+func (t *tag) unused(left *wants, typ reflect.Type) error {
+	switch {
+	case len(left.bounds) > 0:
+		return fmt.Errorf("a bound that nothing in %v needs", typ)
+	case t.scale == nil || t.scale.used:
+		return nil
+	case t.scale.quantum != 0:
+		return fmt.Errorf("a quant, but no float in %v needs it", typ)
+	}
+	return fmt.Errorf("a range, but no int in %v needs it; floats need a quant with it", typ)
+}

@@ -1,0 +1,74 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"reflect"
+	"unicode/utf8"
+)
+
+var errUTF8 = errors.New("it is not UTF-8")
+
+// text is a string of at most bound bytes.
+type text struct {
+	leaf
+	bound int
+}
+
+func (f text) append(b []byte, v reflect.Value) ([]byte, error) {
+	s := v.String()
+	if err := within(len(s), f.bound, "bytes"); err != nil {
+		return b, err
+	}
+	if !utf8.ValidString(s) {
+		return b, errUTF8
+	}
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...), nil
+}
+
+func (f text) next(b []byte) (s, rest []byte, err error) {
+	n, rest, err := readCount(b, f.bound, "bytes")
+	if err != nil {
+		return nil, nil, err
+	}
+	if s, rest, err = take(rest, n); err == nil && !utf8.Valid(s) {
+		err = errUTF8
+	}
+	return s, rest, err
+}
+
+func (f text) read(b []byte, v reflect.Value) ([]byte, error) {
+	s, rest, err := f.next(b)
+	if err == nil {
+		v.SetString(string(s))
+	}
+	return rest, err
+}
+
+func (f text) skip(b []byte) ([]byte, error) {
+	_, rest, err := f.next(b)
+	return rest, err
+}
+
+func (text) least() int       { return 1 }
+func (f text) most() int      { return min(uvarintSize(uint64(f.bound))+f.bound, endless) }
+func (f text) String() string { return fmt.Sprintf("string, max %d", f.bound) }
+
+// within checks a number of things against the bound of a tag.
+func within(n, bound int, of string) error {
+	if n <= bound {
+		return nil
+	}
+	return fmt.Errorf("it holds %d %s, its bound is %d (quiver tag)", n, of, bound)
+}
+
+// readCount reads a number of things and checks it against their bound.
+func readCount(b []byte, bound int, of string) (n int, rest []byte, err error) {
+	u, rest, err := readUvarint(b)
+	if err != nil {
+		return 0, nil, err
+	}
+	n = int(min(u, 1<<31-1))
+	return n, rest, within(n, bound, of)
+}

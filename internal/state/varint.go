@@ -1,0 +1,32 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/bits"
+)
+
+var (
+	errVarint = errors.New("its varint is cut off or above 64 bits")
+	errLonger = errors.New("its varint is longer than it needs to be")
+)
+
+// readUvarint reads a varint of the shortest form.
+func readUvarint(b []byte) (n uint64, rest []byte, err error) {
+	n, k := binary.Uvarint(b)
+	if k <= 0 {
+		return 0, nil, errVarint
+	}
+	if k > 1 && b[k-1] == 0 {
+		return 0, nil, errLonger
+	}
+	return n, b[k:], nil
+}
+
+// uvarintSize returns how many bytes the varint of n takes.
+func uvarintSize(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
+
+// zigzag maps 0, -1, 1, -2, … to 0, 1, 2, 3, …
+func zigzag(n int64) uint64 { return uint64(n<<1) ^ uint64(n>>63) }
+
+func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
