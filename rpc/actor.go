@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/quivernet/quiver/internal/codec"
 )
@@ -15,22 +16,21 @@ type Actor struct {
 	world   *World
 	class   *Class
 	binding *binding // nil: nothing is bound here
-	object  any      // what the binding's constructor returned
+	ref     Ref
+	object  any // what the binding's constructor returned
 
-	owner   *Conn     // server: the owning connection or nil; client: the server's connection
-	owned   bool      // client: this side owns it
-	opens   []*opening // where it is open; on a client the one channel to the server
-	state   any       // server: encoded anew at each open
-	initial []byte    // client, until the constructor has returned: the state that came with the open
-	always  bool
-	dead    bool
-}
+	owner  *Conn      // server: the owning connection or nil; client: the server's connection
+	owned  bool       // client: this side owns it
+	opens  []*opening // where it is open; on a client the one channel to the server
+	always bool
+	dead   bool
 
-// opening is an actor's channel on one connection.
-type opening struct {
-	conn     *Conn
-	channel  uint64
-	reliable int // messages sent reliably, the open included
+	// Its states, once the object is there.
+	replicas   []replica          // by state id; nil = not kept here
+	conditions map[condition]bool // server: those that hold
+	watched    bool               // server: in the world's replicator
+	compared   time.Time          // server: when it was last looked at
+	newest     []uint64           // client, by field: the packet that brought what it has
 }
 
 // CloseReason says why an actor's channel closed. The numbers are Unreal's (EChannelCloseReason).
@@ -64,13 +64,25 @@ type SpawnOption func(*Actor)
 // smaller MaxBunch, goes without, and the log says so: what a peer does or asks for fails no Spawn for the others.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.always = true } }
 
-// State is what the constructor on a client reads with [Actor.State] when the actor opens for it. It is encoded at each open:
-// pass a pointer to what changes.
-func State(v any) SpawnOption { return func(a *Actor) { a.state = v } }
+// Spawn makes an actor of b's class, owned by owner or by the server itself (nil), lets set, which may be nil, fill in the object that
+// b's constructor returned, and opens the actor for its owner: the open carries the states as set leaves them. It returns the object
+// too. When the owner's connection ends, the actors that it still owns after OnDisconnect are destroyed. UE: SpawnActorDeferred.
+func Spawn[T any](b *Binding[T], owner *Conn, set func(object T), options ...SpawnOption) (*Actor, T, error) {
+	var object T
+	a, err := b.world.spawn(b.untyped.class, owner, options, func(made any) {
+		if object = made.(T); set != nil {
+			set(object)
+		}
+	})
+	return a, object, err
+}
 
-// Spawn makes an actor of class, owned by owner or by the server itself (nil), and opens it for its owner. When the
-// owner's connection ends, the actors that it still owns after OnDisconnect are destroyed.
+// Spawn is [Spawn] for who needs not the object, or has bound nothing.
 func (w *World) Spawn(class *Class, owner *Conn, options ...SpawnOption) (*Actor, error) {
+	return w.spawn(class, owner, options, nil)
+}
+
+func (w *World) spawn(class *Class, owner *Conn, options []SpawnOption, set func(object any)) (*Actor, error) {
 	switch {
 	case !w.IsServer():
 		return nil, fmt.Errorf("rpc: Spawn of a %q on a client: %w", class.name, ErrWrongRole)
@@ -79,16 +91,22 @@ func (w *World) Spawn(class *Class, owner *Conn, options ...SpawnOption) (*Actor
 	case owner != nil && !owner.usable():
 		return nil, fmt.Errorf("rpc: Spawn of a %q for %v: %w", class.name, owner, ErrClosed)
 	}
-	a := &Actor{world: w, class: class, binding: w.bindings[class], owner: owner}
+	w.lastRef++
+	a := &Actor{world: w, class: class, binding: w.bindings[class], ref: w.lastRef, owner: owner}
 	for _, option := range options {
 		option(a)
 	}
+	w.actorsByRef[a.ref] = a
+	w.actors.Add(1)
+	w.construct(a, set)
+	if a.dead {
+		return a, nil
+	}
 	if err := a.openToOwner(); err != nil {
+		_ = w.Destroy(a)
 		return nil, err
 	}
-	w.actors.Add(1)
-	w.construct(a)
-	if a.always && !a.dead {
+	if a.always {
 		w.always = append(w.always, a)
 		w.openToAll(a)
 	}
@@ -98,7 +116,7 @@ func (w *World) Spawn(class *Class, owner *Conn, options ...SpawnOption) (*Actor
 // openToOwner opens a new actor for its owner. It refuses one for everybody whose state nobody could take.
 func (a *Actor) openToOwner() error {
 	if a.always {
-		if _, err := a.openMessage(0, a.world.config.maxBunch()); err != nil {
+		if _, err := a.openMessage(nil, a.world.config.maxBunch()); err != nil {
 			return err
 		}
 	}
@@ -116,7 +134,7 @@ func (a *Actor) openToOwner() error {
 
 // construct makes the object of an actor that was spawned here. One whose constructor does not return ends everywhere, for
 // nobody has it.
-func (w *World) construct(a *Actor) {
+func (w *World) construct(a *Actor, set func(object any)) {
 	if a.binding == nil {
 		return
 	}
@@ -127,6 +145,11 @@ func (w *World) construct(a *Actor) {
 		}
 	}()
 	a.object = a.binding.construct(a)
+	if set != nil {
+		w.during(activity{what: "the function given to Spawn for ", class: a.class}, func() { set(a.object) })
+	}
+	a.replicas = a.binding.replicasOf(a.object)
+	a.firstLook()
 	constructed = true
 }
 
@@ -170,6 +193,7 @@ func (a *Actor) end(reason CloseReason) {
 	}
 	a.dead, a.owned = true, false
 	a.world.actors.Add(-1)
+	a.world.unname(a)
 	if object, ok := a.object.(interface{ OnClose(CloseReason) }); ok {
 		a.world.during(activity{what: "OnClose of ", class: a.class}, func() { object.OnClose(reason) })
 	}
@@ -195,6 +219,9 @@ func (w *World) SetOwner(a *Actor, owner *Conn) error {
 		previous.disown(a)
 	}
 	a.owner = owner
+	for _, o := range a.opens {
+		o.look()
+	}
 	if previous != nil {
 		a.tellOwner(previous)
 	}
@@ -227,22 +254,6 @@ func (a *Actor) Owned() bool {
 
 // Alive reports whether the actor has neither been destroyed nor closed.
 func (a *Actor) Alive() bool { return !a.dead }
-
-// State decodes, on a client, the state that the server sent when it opened the actor. It is for the constructor: what that
-// does not read is not kept.
-func (a *Actor) State(v any) error {
-	if len(a.initial) == 0 {
-		return fmt.Errorf("rpc: state of a %q: none came with the open, or the actor's constructor, which alone may read it, has returned", a.class.name)
-	}
-	rest, err := DecodeValue(a.initial, v)
-	if err != nil {
-		return fmt.Errorf("rpc: state of a %q: %w", a.class.name, err)
-	}
-	if len(rest) > 0 {
-		return fmt.Errorf("rpc: state of a %q: %d bytes left over of %d", a.class.name, len(rest), len(a.initial))
-	}
-	return nil
-}
 
 // noActor is what errors call a value for which made is false.
 const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or that the constructor was given"

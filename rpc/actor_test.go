@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
-	"github.com/quivernet/quiver/internal/testkit"
 )
 
 func TestOwnershipIsTold(t *testing.T) {
@@ -73,8 +72,9 @@ func TestCallThatCrossesTheCloseIsDropped(t *testing.T) {
 
 func TestCloseToAndBack(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
-		state := "well"
-		a := n.spawn(0, State(&state))
+		a := n.named(0, "well")
+		n.tick(3)
+		n.clients[0].take()
 		mirror := n.mirror(0, a)
 		a.CloseTo(n.conns[0])
 		a.CloseTo(n.conns[0])
@@ -84,50 +84,18 @@ func TestCloseToAndBack(t *testing.T) {
 		require.True(t, a.Alive())
 		require.False(t, a.Channel(n.conns[0]).Open())
 
-		state = "wounded"
+		*a.text() = "wounded"
 		require.NoError(t, hit.Call(a, 1), "opens it again")
 		n.tick(3)
 		require.Equal(t, []string{"open wounded", "hit"}, n.clients[0].take(), "the state is that of the open")
 	})
 }
 
-// TestStateIsNotKept: a client's constructors read the states of 200 actors, 12 MB. What a server can make a client hold
-// would else be a state of 64 KiB for each of 32,767 channels, all beyond ReceiveLimit, for a message is charged until it is
-// taken only.
-func TestStateIsNotKept(t *testing.T) {
-	const actors, size = 200, 60_000
-	inNet(t, 1, Config{}, func(n *network) {
-		client, read := n.clients[0], 0
-		client.binding.untyped.construct = func(a *Actor) any {
-			var state []byte
-			var wrong []string
-			require.Error(t, a.State(&wrong))
-			require.NoError(t, a.State(&state))
-			read += len(state)
-			return &puppet{world: client, actor: a}
-		}
-		base, state := testkit.Heap(), make([]byte, size)
-		var a *Actor
-		for range actors {
-			var err error
-			a, err = n.server.Spawn(hero, n.conns[0], State(state))
-			require.NoError(t, err)
-			n.tick(1)
-		}
-		n.tick(90)
-		require.Equal(t, actors*size, read)
-		rise := testkit.Heap() - base
-		t.Logf("%d KiB more at both ends", rise>>10)
-		require.Less(t, rise, n.clients[0].config.receiveLimit(), "of which a server keeps room for a state's entries, 6 KiB an actor")
-		require.ErrorContains(t, n.mirror(0, a).State(&state), "constructor")
-	})
-}
-
 func TestAlwaysRelevantOpensForLateJoiners(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
-		n.spawn(-1, AlwaysRelevant(), State("one"))
-		n.spawn(-1, AlwaysRelevant(), State("two"))
-		n.spawn(-1, State("hidden"))
+		n.named(-1, "one", AlwaysRelevant())
+		n.named(-1, "two", AlwaysRelevant())
+		n.named(-1, "hidden")
 		late := n.join(Config{})
 		n.tick(3)
 		require.Equal(t, []string{"open one", "open two"}, late.take())
@@ -143,9 +111,7 @@ func TestOneConnectionDoesNotFailASpawn(t *testing.T) {
 			inNet(t, 1, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(n *network) {
 				poor := n.join(Config{Bunch: bounded})
 				for range 5 {
-					a, err := n.server.Spawn(hero, nil, AlwaysRelevant(), State(strings.Repeat("x", 100)))
-					require.NoError(t, err)
-					require.True(t, a.Alive())
+					require.True(t, n.named(-1, strings.Repeat("x", 100), AlwaysRelevant()).Alive())
 				}
 				n.tick(3)
 				late := n.join(Config{Bunch: bounded})
@@ -154,9 +120,6 @@ func TestOneConnectionDoesNotFailASpawn(t *testing.T) {
 				require.Less(t, len(late.take()), 5)
 				require.Contains(t, log.String(), name)
 				require.Equal(t, 2, strings.Count(log.String(), "actor not opened"))
-
-				_, err := n.server.Spawn(hero, nil, AlwaysRelevant(), State(make(Raw, 70000)))
-				require.ErrorIs(t, err, bunch.ErrBunchTooLarge, "which nobody could take")
 			})
 		})
 	}
@@ -211,14 +174,16 @@ func TestChannelOfAnActor(t *testing.T) {
 }
 
 func TestSpawnThatCanNotBe(t *testing.T) {
-	inNet(t, 1, Config{}, func(n *network) {
+	inNet(t, 1, Config{Bunch: bunch.Config{MaxBunch: 100}}, func(n *network) {
 		_, err := n.server.Spawn(NewClass("Stranger"), nil)
 		require.ErrorContains(t, err, `Spawn of a "Stranger": the class is neither bound nor in Config.Classes`)
-		_, err = n.server.Spawn(hero, n.conns[0], State(make(Raw, 70000)))
+		long := func(p *puppet) { p.label.Text = strings.Repeat("x", 100) }
+		_, _, err = Spawn(n.server.binding, n.conns[0], long)
 		require.ErrorIs(t, err, bunch.ErrBunchTooLarge)
 		require.Empty(t, n.conns[0].owned)
 		require.Empty(t, n.conns[0].channels)
-		_, err = n.server.Spawn(hero, n.conns[0], State(make(chan int)))
-		require.ErrorContains(t, err, `state of a "Hero"`)
+		_, _, err = Spawn(n.server.binding, nil, long, AlwaysRelevant())
+		require.ErrorIs(t, err, bunch.ErrBunchTooLarge, "which nobody could take")
+		require.Zero(t, n.server.actors.Load())
 	})
 }

@@ -75,9 +75,9 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		gone:     make(chan struct{}),
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
-		channels: make(map[uint64]*Actor),
-		closed:   make(map[*Actor]uint64),
-		limits:   make(map[*method]callLimit),
+		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(map[Ref][]replica),
+		closed: make(map[*Actor]uint64),
+		limits: make(map[*method]callLimit),
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
 	}
@@ -257,7 +257,7 @@ func (c *Conn) endActor(channel uint64) {
 	}
 	c.setChannel(channel, nil)
 	if i := a.find(c); i >= 0 {
-		a.opens = slices.Delete(a.opens, i, i+1)
+		a.forget(i)
 	}
 	if !c.server {
 		a.end(Disconnected)

@@ -6,14 +6,32 @@ import (
 )
 
 // Binding ties a class to the Go type T that behaves for it in one world.
-type Binding[T any] struct{ untyped *binding }
+type Binding[T any] struct {
+	untyped *binding
+	world   *World
+}
 
 // binding is what a world knows of a Binding.
 type binding struct {
 	class     *Class
 	construct func(*Actor) any
-	handlers  []handler // by method id; zero = nothing is bound
-	endpoints []any     // by method id: *endpoint[T, A], made by the first On or Check
+	handlers  []handler     // by method id; zero = nothing is bound
+	endpoints []any         // by method id: *endpoint[T, A], made by the first On or Check
+	states    []stateKeeper // by state id; nil = not replicated here
+}
+
+// replicasOf makes the replicas of an actor's object.
+func (b *binding) replicasOf(object any) []replica {
+	if len(b.states) == 0 {
+		return nil
+	}
+	replicas := make([]replica, len(b.states))
+	for i, keeper := range b.states {
+		if keeper != nil {
+			replicas[i] = keeper.of(object)
+		}
+	}
+	return replicas
 }
 
 // handler runs the calls of one method.
@@ -39,9 +57,10 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 		},
 		handlers:  make([]handler, len(class.methods)),
 		endpoints: make([]any, len(class.methods)),
+		states:    make([]stateKeeper, len(class.states)),
 	}
 	world.bind(b)
-	return &Binding[T]{b}
+	return &Binding[T]{b, world}
 }
 
 // On makes fn run the calls of h. It panics when h is of another class or has a handler already.
@@ -97,6 +116,9 @@ func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 	e.arg = zero
 	if err := e.m.codec.Decode(payload, &e.arg); err != nil {
 		return &decodeError{method: e.m, size: len(payload), cause: err}
+	}
+	if e.m.refers && call.Conn.resolve(call, e.m, &e.arg, payload) {
+		return nil
 	}
 	if err := e.m.codec.Validate(&e.arg); err != nil {
 		return &validationError{method: e.m, cause: err}

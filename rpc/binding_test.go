@@ -35,7 +35,7 @@ func bound(class *Class) *Binding[*object] {
 		class:     class,
 		handlers:  make([]handler, len(class.methods)),
 		endpoints: make([]any, len(class.methods)),
-	}}
+	}, nil}
 }
 
 // argument returns what a call carries after its method.

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unicode"
 
 	"github.com/quivernet/quiver/bunch"
@@ -25,7 +26,12 @@ type Class struct {
 	priority bunch.Priority
 	methods  []*method
 	carried  []carried
+	states   []*declaredState
+	fields   int    // of all states
 	declarer string // see DeclaredBy
+
+	updatePeriod   time.Duration // between two looks at an actor's states at least
+	updatePriority float64
 
 	closed atomic.Bool // a world uses it: no more methods
 }
@@ -43,6 +49,24 @@ type ClassOption func(*Class)
 // [bunch.Normal].
 func Priority(p bunch.Priority) ClassOption {
 	return func(c *Class) { c.priority = p }
+}
+
+// UpdateRate bounds how often a second the states of an actor of the class are looked at; without it they are at each Flush. UE:
+// NetUpdateFrequency.
+func UpdateRate(perSecond float64) ClassOption {
+	if !(perSecond > 0) {
+		panic(fmt.Sprintf("rpc: UpdateRate(%v) must be above 0", perSecond))
+	}
+	return func(c *Class) { c.updatePeriod = time.Duration(float64(time.Second) / perSecond) }
+}
+
+// UpdatePriority says how fast the claim of an actor of the class grows while its state waits, where the path or the rate does not
+// take all; the default is 1. UE: NetPriority, where pawns have 3.
+func UpdatePriority(p float64) ClassOption {
+	if !(p > 0) {
+		panic(fmt.Sprintf("rpc: UpdatePriority(%v) must be above 0", p))
+	}
+	return func(c *Class) { c.updatePriority = p }
 }
 
 // Carries adds T to the shape of the class: values of T travel inside its Raw arguments, so both ends must agree on
@@ -66,7 +90,7 @@ func DeclaredBy(function string) ClassOption {
 // NewClass declares a class. Both ends use the same classes: the handshake compares them.
 func NewClass(name string, opts ...ClassOption) *Class {
 	mustName("class", name)
-	c := &Class{name: name, priority: bunch.Normal}
+	c := &Class{name: name, priority: bunch.Normal, updatePriority: 1}
 	for _, opt := range opts {
 		opt(c)
 	}

@@ -48,6 +48,11 @@ type Conn struct {
 	// Owned by the world's goroutine.
 	isCorked    bool
 	owned       []*Actor
+	state       stateOutbox       // of a server
+	reps        pending           // of a client
+	waiting     waitingCalls      // of a client
+	referrers   map[Ref][]replica // of a client: those that name the actor
+	actorsByRef map[Ref]*Actor    // likewise
 	closed      map[*Actor]uint64 // server: channels of actors that CloseTo closed and that may not have ended at the client
 	closedLimit int               // of closed, before those that have are forgotten
 	limits      map[*method]callLimit

@@ -23,8 +23,14 @@ const ownerMethod = maxMethods
 // deliver runs one message.
 func (w *World) deliver(c *Conn, m bunch.Message) {
 	a := c.channels[m.Channel]
+	if len(c.reps.replicas) > 0 && (m.Delivery != bunch.Tracked || m.Number != c.reps.packet) {
+		w.tellReps(c)
+	}
 	var violation *CloseError
 	switch {
+	case m.Delivery == bunch.Tracked && a != nil:
+		c.reps.packet = m.Number
+		violation = w.applyUpdate(c, a, m)
 	case m.Channel == 0:
 		w.doing = activity{}
 		violation = c.control(m.Payload)
@@ -74,6 +80,15 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	}
 	if reason := w.refuse(c, a, m); reason != dropNone {
 		c.drop(reason, a, m)
+		return nil
+	}
+	return w.run(c, a, m, payload)
+}
+
+// run runs a call from the peer that is not dropped.
+func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
+	if a.dead {
+		c.drop(dropClosed, a, m)
 		return nil
 	}
 	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now}, activity{method: m}

@@ -17,6 +17,7 @@ const (
 	dropInvalid
 	dropEnded
 	dropSaturated
+	dropUnknownRef
 
 	dropReasons
 )
@@ -24,15 +25,16 @@ const (
 var dropNames = [dropReasons]string{
 	dropNotOwner: "the caller does not own the actor", dropRateLimited: "over the method's RateLimit",
 	dropUnbound: "no handler is bound", dropClosed: "the actor is closed", dropInvalid: "Validate refused the argument",
-	dropEnded:     "the connection has ended",
-	dropSaturated: "the path or the rate is used up",
+	dropEnded:      "the connection has ended",
+	dropSaturated:  "the path or the rate is used up",
+	dropUnknownRef: "it names an actor that is not open here",
 }
 
 // drop counts a dropped call on a and warns, at most once a second for each reason.
 func (c *Conn) drop(reason dropReason, a *Actor, m *method) {
 	c.drops[reason].Add(1)
 	hidden, ok := c.warns[reason].pass(c.world.now)
-	if !ok || reason == dropClosed || reason == dropSaturated { // which are nobody's mistake
+	if !ok || reason == dropClosed || reason == dropSaturated || reason == dropUnknownRef { // which are nobody's mistake
 		return
 	}
 	log := c.world.log.With("conn", c, "rpc", m.String(), "reason", dropNames[reason], "more", hidden)

@@ -48,6 +48,8 @@ type method struct {
 	delivery  bunch.Delivery
 	rateLimit float64 // calls a second and connection; 0 = any
 	anyCaller bool
+	waits     bool // for the actors that its argument names
+	refers    bool // its argument may name actors
 	arg       reflect.Type
 
 	codec *codec.Codec
@@ -83,6 +85,11 @@ func AnyCaller() MethodOption {
 	return func(m *method) { m.anyCaller = true }
 }
 
+// WaitForActors makes a Client or Multicast RPC whose argument names actors, by [Ref], wait at the client until all of them are
+// open there: for 5 seconds at most, beside 63 others of the connection, and in no order with other calls. Without it, and
+// afterwards, what names no actor that is open names none, and is counted in [Drops]. UE: net.DelayUnmappedRPCs.
+func WaitForActors() MethodOption { return func(m *method) { m.waits = true } }
+
 // declare adds a method with argument type A to class.
 func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []MethodOption) *method {
 	mustName("method", name)
@@ -97,6 +104,9 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 	}
 	if k != serverRPC && (m.rateLimit != 0 || m.anyCaller) {
 		panic(fmt.Sprintf("rpc: %v: RateLimit and AnyCaller are for Server RPCs; only a server trusts its callers less", m))
+	}
+	if m.refers = refers(m.arg, m); m.waits && (!m.refers || k == serverRPC) {
+		panic(fmt.Sprintf("rpc: %v: WaitForActors is for Client and Multicast RPCs whose argument holds a Ref", m))
 	}
 	var err error
 	if m.codec, err = codec.Of(m.arg); err != nil {

@@ -9,13 +9,16 @@ import (
 	"github.com/quivernet/quiver/bunch"
 )
 
-// flagOwned in an open or owner message: the receiver owns the actor. The other bits must be zero.
-const flagOwned = 1
+// Flags of an open message. An owner message has the first only. The other bits must be zero.
+const (
+	flagOwned = 1 << iota // the receiver owns the actor
+	flagState             // states follow
+)
 
 // minClosed actors that closed may be remembered at any time.
 const minClosed = 64
 
-// OpenTo opens the actor for c, if it is not open there: its state and the calls from now on reach c. When c may still have
+// OpenTo opens the actor for c, if it is not open there: its states and the calls from now on reach c. When c may still have
 // an earlier copy, because CloseTo was called only a round trip ago, all of it waits until c is known to have ended that one.
 // Server only.
 func (a *Actor) OpenTo(c *Conn) error {
@@ -27,7 +30,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 	case a.find(c) >= 0:
 		return nil
 	}
-	message, err := a.openMessage(a.ownerFlags(c), c.maxBunch)
+	message, err := a.openMessage(c, c.maxBunch)
 	if err != nil {
 		return err
 	}
@@ -38,8 +41,9 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if err != nil {
 		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, err)
 	}
-	a.opens = append(a.opens, &opening{conn: c, channel: channel, reliable: 1})
+	a.opens = append(a.opens, &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.now})
 	c.setChannel(channel, a)
+	a.world.watch(a)
 	return nil
 }
 
@@ -60,27 +64,28 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	return channel, err
 }
 
-// openMessage is the first message on an actor's channel: class id, flags, state; at most so many bytes.
-func (a *Actor) openMessage(flags byte, most int) ([]byte, error) {
+// openMessage is the first message on an actor's channel for c: class id, flags, number of the actor, states; at most so many bytes.
+func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
+	a.compareAll()
 	id := slices.Index(a.world.table(), a.class)
-	message := binary.AppendUvarint(nil, uint64(id))
-	message = append(message, flags)
-	if a.state == nil {
-		return message, nil
+	flags, fields := a.ownerFlags(c), a.fieldsFor(c)|a.initialFields()
+	if fields != 0 {
+		flags |= flagState
 	}
-	message, err := AppendValue(message, a.state)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("rpc: state of a %q: %w", a.class.name, err)
-	case len(message) > most:
-		return nil, fmt.Errorf("rpc: the state of a %q makes an open message of %d bytes, the limit is Config.Bunch.MaxBunch, %d: %w",
+	message := append(binary.AppendUvarint(nil, uint64(id)), flags)
+	message = binary.AppendUvarint(message, uint64(a.ref))
+	if fields != 0 {
+		message = a.appendFields(message, fields)
+	}
+	if len(message) > most {
+		return nil, fmt.Errorf("rpc: the states of a %q make an open message of %d bytes, the limit is Config.Bunch.MaxBunch, %d: %w",
 			a.class.name, len(message), most, bunch.ErrBunchTooLarge)
 	}
 	return message, nil
 }
 
 func (a *Actor) ownerFlags(c *Conn) byte {
-	if a.owner == c {
+	if c != nil && a.owner == c {
 		return flagOwned
 	}
 	return 0
@@ -106,7 +111,7 @@ func (a *Actor) CloseTo(c *Conn) {
 // shut closes one opening of the actor.
 func (a *Actor) shut(i int, reason CloseReason) {
 	o := a.opens[i]
-	a.opens = slices.Delete(a.opens, i, i+1)
+	a.forget(i)
 	o.conn.setChannel(o.channel, nil)
 	if !o.conn.usable() {
 		return
@@ -120,6 +125,15 @@ func (a *Actor) shut(i int, reason CloseReason) {
 	o.conn.link.Unlock()
 	if err != nil {
 		a.world.log.Warn("channel not closed", "conn", o.conn, "actor", a.class.name, "channel", o.channel, "error", err)
+	}
+}
+
+// forget takes one opening off the actor's list.
+func (a *Actor) forget(i int) {
+	a.opens[i].closed = true
+	a.opens = slices.Delete(a.opens, i, i+1)
+	if len(a.opens) == 0 {
+		a.world.unwatch(a)
 	}
 }
 
@@ -146,24 +160,48 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 		return violationf(PayloadFail, "open message of %d bytes on channel %d is too short", len(m.Payload), m.Channel)
 	case id >= uint64(len(classes)):
 		return violationf(UnknownClass, "open message on channel %d names class %d of %d", m.Channel, id, len(classes))
-	case m.Payload[n]&^flagOwned != 0:
-		return violationf(PayloadFail, "open message on channel %d has flags %#x", m.Channel, m.Payload[n])
+	}
+	flags := m.Payload[n]
+	ref, k := binary.Uvarint(m.Payload[n+1:])
+	if k <= 0 || ref == 0 || flags&^(flagOwned|flagState) != 0 {
+		return violationf(PayloadFail, "open message on channel %d has flags %#x and names actor %d", m.Channel, flags, ref)
 	}
 	class := classes[id]
 	c.setPriority(m.Channel, class.priority)
-	a := &Actor{world: w, class: class, binding: w.bindings[class], owner: c, owned: m.Payload[n]&flagOwned != 0}
-	a.initial = m.Payload[n+1:]
-	defer func() { a.initial = nil }() // it is charged no more, and could be 64 KiB for each of 32,767 channels
-	a.opens = []*opening{{conn: c, channel: m.Channel}}
+	a := &Actor{world: w, class: class, binding: w.bindings[class], ref: Ref(ref), owner: c, owned: flags&flagOwned != 0}
+	a.opens = []*opening{{actor: a, conn: c, channel: m.Channel}}
 	c.setChannel(m.Channel, a)
+	c.actorsByRef[a.ref] = a
 	w.actors.Add(1)
 	if m.Close {
 		defer w.closeActor(c, a, bunch.Message{Channel: m.Channel}) // also when the constructor panics
 	}
 	if a.binding != nil {
 		a.object = a.binding.construct(a)
+		a.replicas = a.binding.replicasOf(a.object)
 	}
+	a.newest = make([]uint64, class.fields)
+	if violation := w.firstState(c, a, m.Payload[n+1+k:], flags&flagState != 0); violation != nil {
+		return violation
+	}
+	w.tellReferrers(c, a.ref)
+	w.runWaiting(c)
 	return nil
+}
+
+// firstState takes, on a client, the states that came with an open.
+func (w *World) firstState(c *Conn, a *Actor, b []byte, some bool) *CloseError {
+	if !some {
+		if len(b) > 0 {
+			return violationf(PayloadFail, "open message of %v: %d bytes left over", a, len(b))
+		}
+		return nil
+	}
+	violation := w.applyUpdate(c, a, bunch.Message{Payload: b})
+	if violation == nil {
+		w.tellReps(c)
+	}
+	return violation
 }
 
 // closeActor ends, on a client, an actor whose channel the server closed.
@@ -174,7 +212,9 @@ func (w *World) closeActor(c *Conn, a *Actor, m bunch.Message) {
 	}
 	c.setChannel(m.Channel, nil)
 	a.opens = nil
+	a.unfile(c)
 	a.end(reason)
+	w.tellReferrers(c, a.ref)
 }
 
 // takeOwner applies an owner message on a client.

@@ -30,9 +30,16 @@ var (
 	wave  = Client[Raw](hero, "Wave", Unreliable)
 	roar  = Multicast[Raw](hero, "Roar", Unreliable)
 
+	heroLabel = NewState[label](hero)
+
 	cargo = NewClass("Wagon", Priority(bunch.Bulk))
 	haul  = Client[Raw](cargo, "Haul", Reliable)
 )
+
+// label is what a hero's clients see of it.
+type label struct {
+	Text string `quiver:"max=100"`
+}
 
 // callsign has bounds.
 type callsign struct {
@@ -53,7 +60,7 @@ func (s shot) Validate() error {
 type puppet struct {
 	world *testWorld
 	actor *Actor
-	state string
+	label label
 }
 
 func (p *puppet) note(what string) { p.world.heard = append(p.world.heard, what) }
@@ -82,6 +89,8 @@ func newTestWorld(t testing.TB, config Config) *testWorld {
 	w.OnConnect(func(c *Conn) { w.joined = append(w.joined, c) })
 	w.OnDisconnect(func(c *Conn, err error) { w.left = append(w.left, err) })
 	w.binding = Bind(world, hero, w.construct)
+	Replicate(w.binding, heroLabel, func(p *puppet) *label { return &p.label })
+	OnRep(w.binding, heroLabel, (*puppet).labelled)
 	On(w.binding, fire, func(p *puppet, call *Call, s shot) {
 		p.note("fire")
 		if w.onFire != nil {
@@ -117,12 +126,19 @@ func (w *testWorld) onWave(_ *puppet, _ *Call, b Raw) {
 func (w *testWorld) construct(a *Actor) *puppet {
 	p := &puppet{world: w, actor: a}
 	if !w.IsServer() {
-		if len(a.initial) > 0 {
-			_ = a.State(&p.state)
-		}
-		p.note("open " + p.state)
+		p.note("open ")
 	}
 	return p
+}
+
+// labelled notes the label of an open with the open, which comes right before.
+func (p *puppet) labelled(label) {
+	heard := p.world.heard
+	if n := len(heard); n > 0 && heard[n-1] == "open " {
+		heard[n-1] += p.label.Text
+		return
+	}
+	p.note("label " + p.label.Text)
 }
 
 // take returns what was heard since the last time.
@@ -228,6 +244,21 @@ func (n *network) spawn(owner int, options ...SpawnOption) *Actor {
 	}
 	return a
 }
+
+// named makes a hero with a label for the client, or for the server at -1.
+func (n *network) named(owner int, text string, options ...SpawnOption) *Actor {
+	n.t.Helper()
+	var conn *Conn
+	if owner >= 0 {
+		conn = n.conns[owner]
+	}
+	a, _, err := Spawn(n.server.binding, conn, func(p *puppet) { p.label.Text = text }, options...)
+	require.NoError(n.t, err)
+	return a
+}
+
+// text returns the label of a server's hero, to change it.
+func (a *Actor) text() *string { return &a.object.(*puppet).label.Text }
 
 // mirror returns a client's copy of an actor.
 func (n *network) mirror(client int, a *Actor) *Actor {

@@ -94,8 +94,7 @@ func TestSendQueue(t *testing.T) {
 func TestOverQUIC(t *testing.T) {
 	path := netsim.Config{Delay: 25 * time.Millisecond, Loss: 0.05, Seed: 7}
 	overQUIC(t, path, Config{}, func(n *network) {
-		a, err := n.server.Spawn(hero, n.conns[0], State("up"))
-		require.NoError(t, err)
+		a := n.named(0, "up")
 		const calls = 50
 		for i := range calls {
 			require.NoError(t, bulk.Call(a, make(Raw, 10_000)))

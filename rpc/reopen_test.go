@@ -25,25 +25,23 @@ func requireOneCopy(t *testing.T, heard []string, names []string) {
 }
 
 // reopen closes the actor for the client and opens it again, under a new name in its state, and calls it.
-func reopen(t *testing.T, a *Actor, c *Conn, name *string, i int) string {
+func reopen(t *testing.T, a *Actor, c *Conn, i int) string {
 	a.CloseTo(c)
-	*name = fmt.Sprint("copy ", i)
+	*a.text() = fmt.Sprint("copy ", i)
 	require.NoError(t, a.OpenTo(c))
-	require.NoError(t, tell.Call(a, *name))
-	return *name
+	require.NoError(t, tell.Call(a, *a.text()))
+	return *a.text()
 }
 
 // TestReopenedActorHasOneCopy: before, the second copy was there before the first had ended, on a perfect link, too, because
 // nothing is ordered between channels.
 func TestReopenedActorHasOneCopy(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
-		name := "copy 0"
-		a, err := n.server.Spawn(hero, n.conns[0], State(&name))
-		require.NoError(t, err)
-		require.NoError(t, tell.Call(a, name))
-		names := []string{name}
+		a := n.named(0, "copy 0")
+		require.NoError(t, tell.Call(a, "copy 0"))
+		names := []string{"copy 0"}
 		for i := range 50 {
-			names = append(names, reopen(t, a, n.conns[0], &name, 1+i))
+			names = append(names, reopen(t, a, n.conns[0], 1+i))
 			if i%3 == 0 {
 				n.tick(1)
 			}
@@ -65,13 +63,11 @@ func TestReopenedActorHasOneCopyOverBadPaths(t *testing.T) {
 			Reorder: 0.3, ReorderDelay: 50 * time.Millisecond, Duplicate: 0.05, Seed: random.Uint64(),
 		}
 		overQUIC(t, path, Config{}, func(n *network) {
-			name := "copy 0"
-			a, err := n.server.Spawn(hero, n.conns[0], State(&name))
-			require.NoError(t, err)
-			require.NoError(t, tell.Call(a, name))
-			names := []string{name}
+			a := n.named(0, "copy 0")
+			require.NoError(t, tell.Call(a, "copy 0"))
+			names := []string{"copy 0"}
 			for i := range 30 {
-				names = append(names, reopen(t, a, n.conns[0], &name, 1+i))
+				names = append(names, reopen(t, a, n.conns[0], 1+i))
 				n.tick(random.IntN(4))
 			}
 			for range 100 {

@@ -61,8 +61,7 @@ func TestRouting(t *testing.T) {
 
 func TestOpenTravelsBeforeTheFirstCall(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
-		a, err := n.server.Spawn(hero, nil, State("full of holes"))
-		require.NoError(t, err)
+		a := n.named(-1, "full of holes")
 		n.tick(3)
 		require.Empty(t, n.clients[0].take(), "nobody's actor is open nowhere")
 

@@ -157,6 +157,7 @@ func (w *World) dispatch(now time.Time, all bool) {
 	w.runLocal()
 	w.admitJoined()
 	w.takeTurns(all)
+	w.runAllWaiting()
 	w.maintainSealed()
 	w.runPosts()
 	w.expelEnded()
@@ -210,6 +211,7 @@ func (w *World) flush(now time.Time) {
 		w.runHooks() // those that a panic left
 	}
 	w.runHooks()
+	w.replicate(now)
 	for i, c := range w.corked {
 		w.corked[i], c.isCorked = nil, false
 		c.link.Lock()

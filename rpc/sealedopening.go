@@ -131,6 +131,10 @@ func (c *Conn) control(payload []byte) *CloseError {
 	if err != nil {
 		return violation(err)
 	}
+	if _, missed := message.(control.Missed); missed && c.server {
+		c.state.all = true
+		return nil
+	}
 	r := c.sealed
 	if r == nil || !r.agreed.Load() {
 		return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))

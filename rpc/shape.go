@@ -45,6 +45,12 @@ func (s *outline) class(index int, c *Class) {
 		s.line(m.String(), fmt.Sprintf("%v, %s, %s", m.kind, deliveryName(m.delivery), m.codec.Name()))
 		s.lines = m.codec.AppendOutline(s.lines, m.String())
 	}
+	for _, d := range c.states {
+		s.line(d.String(), fmt.Sprintf("state of %d fields", d.plan.Fields()))
+		for _, field := range d.plan.Lines() {
+			s.lines = append(s.lines, d.String()+"."+field)
+		}
+	}
 	for _, v := range c.carried {
 		s.line(c.name+"."+v.name, "carried, "+v.codec.Name())
 		s.lines = v.codec.AppendOutline(s.lines, c.name+"."+v.name)

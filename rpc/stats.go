@@ -59,6 +59,8 @@ type Drops struct {
 	Ended uint64
 	// Saturated counts unreliable calls made here that did not leave: see Config.QueueUnreliable.
 	Saturated uint64
+	// UnknownRefs counts references in arguments of the peer's that name no actor which is open for both; they name none then.
+	UnknownRefs uint64
 	// Bunches.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly uint64
 	// Datagrams.
@@ -116,6 +118,7 @@ func (c *Conn) addCounts(s *Stats) {
 	s.Drops.Ended = c.drops[dropEnded].Load()
 	s.Deferred = c.deferred.Load()
 	s.Drops.Saturated = c.drops[dropSaturated].Load()
+	s.Drops.UnknownRefs = c.drops[dropUnknownRef].Load()
 	s.ReceiveLimit = int(c.reserved.Load())
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
 )
 
 const (
@@ -174,6 +175,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	for n := 1; n <= turnCalls; n++ {
 		m, ok := w.nextMessage(c)
 		if !ok {
+			w.tellReps(c)
 			return
 		}
 		w.deliver(c, m)
@@ -242,6 +244,9 @@ func (c *Conn) take(into []bunch.Message) int {
 	c.link.Lock()
 	n := c.machine.Take(into)
 	limited := c.machine.ReceiveLimited()
+	if c.machine.Missed() {
+		_ = c.machine.Send(0, bunch.Reliable, control.AppendMissed(nil)) // which fails with the connection only
+	}
 	c.link.Unlock()
 	if limited {
 		c.widen()

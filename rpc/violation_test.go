@@ -204,8 +204,8 @@ func TestOverflowNamesItsCulprits(t *testing.T) {
 
 func TestOverflowNamesTheOpen(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
-		a, err := n.server.Spawn(hero, n.conns[0], State("fresh"))
-		require.NoError(t, err)
+		a := n.named(0, "fresh")
+		var err error
 		for err == nil {
 			err = bulk.Call(a, make(Raw, 32<<10))
 		}

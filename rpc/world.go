@@ -31,15 +31,19 @@ type World struct {
 
 	// Owned by the world's goroutine.
 	bindings     map[*Class]*binding
-	now          time.Time   // of the running or last Dispatch or Flush
-	conns        []*Conn     // joined and announced
-	always       []*Actor    // AlwaysRelevant, in the order of Spawn
-	kept         map[any]any // by guest.Keep
+	now          time.Time      // of the running or last Dispatch or Flush
+	conns        []*Conn        // joined and announced
+	actorsByRef  map[Ref]*Actor // of a server
+	lastRef      Ref            // likewise
+	replicator   replicator     // likewise
+	always       []*Actor       // AlwaysRelevant, in the order of Spawn
+	kept         map[any]any    // by guest.Keep
 	onTick       []func(now time.Time)
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
-	inFrame      bool                 // between Dispatch and Flush
-	corked       []*Conn              // to uncork at Flush
+	inFrame      bool    // between Dispatch and Flush
+	corked       []*Conn // to uncork at Flush
+	stateWarn    warnGate
 	failed       map[*method]warnGate // of calls that returned an error
 	call         Call                 // what the running handler sees
 	doing        activity             // what runs, to name it when it panics or takes long
@@ -56,15 +60,16 @@ type World struct {
 	ran     int
 	turns   turns
 
-	driving atomic.Bool
-	driver  atomic.Uint64 // id of the goroutine that drove last
-	stack   [64]byte      // scratch of the driver
-	wake    chan struct{} // capacity 1
-	dropped atomic.Uint64
-	client  atomic.Bool
-	actors  atomic.Int64   // alive here
-	memory  *budget.Memory // for reliable messages that wait
-	rate    *budget.Meter  // of all connections; nil = no limit
+	driving     atomic.Bool
+	driver      atomic.Uint64 // id of the goroutine that drove last
+	stack       [64]byte      // scratch of the driver
+	wake        chan struct{} // capacity 1
+	dropped     atomic.Uint64
+	stateErrors atomic.Uint64
+	client      atomic.Bool
+	actors      atomic.Int64   // alive here
+	memory      *budget.Memory // for reliable messages that wait
+	rate        *budget.Meter  // of all connections; nil = no limit
 
 	warnMu sync.Mutex // guards warns, and is taken last
 	warns  [warnKinds]warnGate
@@ -106,14 +111,15 @@ func NewWorld(config Config) (*World, error) {
 		return nil, err
 	}
 	w := &World{
-		config:   config,
-		level:    config.LogLevel,
-		bindings: make(map[*Class]*binding),
-		kept:     make(map[any]any),
-		wake:     make(chan struct{}, 1),
-		live:     make(map[*Conn]struct{}),
-		failed:   make(map[*method]warnGate),
-		rate:     budget.NewMeter(config.WorldRate),
+		config:      config,
+		level:       config.LogLevel,
+		bindings:    make(map[*Class]*binding),
+		kept:        make(map[any]any),
+		actorsByRef: make(map[Ref]*Actor),
+		wake:        make(chan struct{}, 1),
+		live:        make(map[*Conn]struct{}),
+		failed:      make(map[*method]warnGate),
+		rate:        budget.NewMeter(config.WorldRate),
 	}
 	if config.Emulation != nil {
 		emulation := *config.Emulation

@@ -19,14 +19,15 @@ import (
 //	                      ←    Welcome, when Authenticate agrees
 //	Join                  →
 //
-// The ids are Unreal's; Shape stands where Upgrade does. After Join only what sealed.go names travels here, and only
-// when both Hellos have the feature.
+// The ids are Unreal's; Shape stands where Upgrade does. After Join what sealed.go names travels here, when both Hellos have the
+// feature, and Missed.
 const (
 	idHello   = 0
 	idWelcome = 1
 	idShape   = 2
 	idLogin   = 5
 	idJoin    = 9
+	idMissed  = 40 // after Join
 )
 
 // Features of a Hello. Bits that are not known are for later versions.
@@ -62,6 +63,9 @@ type Welcome struct{ Identity string }
 
 // Join asks for the world.
 type Join struct{}
+
+// Missed is a client's: it had no memory for states that it acknowledged, and asks for those of all its actors anew.
+type Missed struct{}
 
 // Shape are the server's classes, for a client whose classes differ.
 type Shape struct {
@@ -104,6 +108,8 @@ func AppendWelcome(b []byte, w Welcome) []byte {
 func parseWelcome(r *reader) Welcome { return Welcome{Identity: string(r.bytes(MaxIdentity))} }
 
 func AppendJoin(b []byte) []byte { return append(b, idJoin) }
+
+func AppendMissed(b []byte) []byte { return append(b, idMissed) }
 
 // AppendShape appends as many of the lines as fit one message, and whether some did not.
 func AppendShape(b []byte, lines []string) []byte {
@@ -155,6 +161,8 @@ func Parse(payload []byte) (message any, err error) {
 		message = parseWelcome(&r)
 	case idJoin:
 		message = Join{}
+	case idMissed:
+		message = Missed{}
 	case idShape:
 		message = parseShape(&r)
 	default:
@@ -179,6 +187,8 @@ func Name(id byte) string {
 		return "Welcome"
 	case idJoin:
 		return "Join"
+	case idMissed:
+		return "Missed"
 	case idShape:
 		return "Shape"
 	}

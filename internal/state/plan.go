@@ -93,6 +93,9 @@ func (p *Plan) encodeZero() (err error) {
 	return nil
 }
 
+// Type returns the type of the struct.
+func (p *Plan) Type() reflect.Type { return p.typ }
+
 // Fields returns how many fields there are, 1 to MaxFields.
 func (p *Plan) Fields() int { return len(p.fields) }
 

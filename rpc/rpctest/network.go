@@ -48,7 +48,8 @@ type Network struct {
 	began    time.Time
 	next     time.Time // of the ticks
 	onTick   []func(now time.Time)
-	driving  bool // of worlds: their handlers may not tick the network
+	driving  bool                     // of worlds: their handlers may not tick the network
+	paused   map[*rpc.World]time.Time // until when
 
 	server  *rpc.World
 	hub     *hub
@@ -82,7 +83,7 @@ func Run(t *testing.T, profile rpc.Emulation, fn func(t *testing.T, net *Network
 				panic(recovered)
 			}
 		}()
-		n := &Network{t: t, seed: seed, profile: profile, began: time.Now(), next: time.Now(), hub: newHub()}
+		n := &Network{t: t, seed: seed, profile: profile, began: time.Now(), next: time.Now(), hub: newHub(), paused: make(map[*rpc.World]time.Time)}
 		n.SetTickRate(defaultTickRate)
 		defer n.close()
 		fn(t, n)
@@ -226,13 +227,23 @@ func (n *Network) each(fn func(w *rpc.World)) {
 	}
 	n.driving = true
 	defer func() { n.driving = false }()
-	fn(n.server)
-	synctest.Wait()
+	n.drive(n.server, fn)
 	for _, c := range n.clients {
-		fn(c.world)
-		synctest.Wait()
+		n.drive(c.world, fn)
 	}
 }
+
+// drive does one step of a world that is not paused.
+func (n *Network) drive(w *rpc.World, fn func(w *rpc.World)) {
+	if time.Now().Before(n.paused[w]) {
+		return
+	}
+	fn(w)
+	synctest.Wait()
+}
+
+// Pause lets a world stand still for d from now, as one that loads a level does: its packets still come and go.
+func (n *Network) Pause(w *rpc.World, d time.Duration) { n.paused[w] = time.Now().Add(d) }
 
 // Emulate changes all paths, and what clients that join later get.
 func (n *Network) Emulate(profile rpc.Emulation) {

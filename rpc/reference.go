@@ -1,0 +1,65 @@
+package rpc
+
+import "fmt"
+
+// Ref names an actor in arguments, states and lists, on whichever side. UE: FNetworkGUID. Numbers are never used again while the
+// server's world lives; 0 names none. It is resolved where it is used: [World.Actor] and [Conn.Actor] return nil when the actor is
+// dead, or not open here.
+type Ref uint64
+
+func (r Ref) String() string {
+	if r == 0 {
+		return "no actor"
+	}
+	return fmt.Sprintf("actor %d", uint64(r))
+}
+
+// Ref returns the number by which all sides name the actor.
+func (a *Actor) Ref() Ref {
+	if a == nil {
+		return 0
+	}
+	return a.ref
+}
+
+// String returns the class's name and the number of the actor, which all sides share.
+func (a *Actor) String() string {
+	if !a.made() {
+		return "no actor"
+	}
+	return fmt.Sprintf("%s %d", a.class.name, uint64(a.ref))
+}
+
+// Actor returns the actor that ref names, nil when it is dead or not open here. On a server use [Conn.Actor] for a number that
+// came from a client and lies in Raw bytes or in a type that reads itself: a client may name actors that it was never shown.
+func (w *World) Actor(ref Ref) *Actor {
+	if w.IsServer() {
+		return w.actorsByRef[ref]
+	}
+	for _, c := range w.conns {
+		if a := c.actorsByRef[ref]; a != nil {
+			return a
+		}
+	}
+	return nil
+}
+
+// unname forgets the number of an actor that has ended.
+func (w *World) unname(a *Actor) {
+	if w.IsServer() {
+		delete(w.actorsByRef, a.ref)
+	} else if a.owner != nil && a.owner.actorsByRef[a.ref] == a {
+		delete(a.owner.actorsByRef, a.ref)
+	}
+}
+
+// Actor returns the actor that ref names when it is open for c, else nil. It belongs to the world's goroutine.
+func (c *Conn) Actor(ref Ref) *Actor {
+	if !c.server {
+		return c.actorsByRef[ref]
+	}
+	if a := c.world.actorsByRef[ref]; a != nil && a.find(c) >= 0 {
+		return a
+	}
+	return nil
+}

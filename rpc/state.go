@@ -1,0 +1,190 @@
+package rpc
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/quivernet/quiver/internal/state"
+)
+
+// State is a struct of the game's own that the server replicates to every client that has the actor: what a client has is the
+// newest that reached it, values between may be skipped, and nothing of it waits in a reliable buffer. UE: the replicated
+// properties of a class (DOREPLIFETIME).
+//
+// The game changes the struct in place. At each Flush the server compares it with what it last encoded, field by field as
+// encoded: a NaN, or a change below the quantum, sends nothing. What has changed goes to each client behind calls and before
+// bulk; when a packet is lost, the newest value of what it carried goes again. The open carries all fields, so a client's
+// object has them before any call. Calls and state are not ordered with each other, but for that.
+//
+// Allowed are bools, numbers, strings and slices with a bound, arrays, structs of these, and [Ref]; each field at most 1,000
+// bytes encoded. Tags, separated by commas:
+//
+//	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)
+//	quiver:"skipowner"    to all others (UE: COND_SkipOwner)
+//	quiver:"initial"      with the open only (UE: COND_InitialOnly)
+//	quiver:"if=name"      while Actor.SetCondition says so (UE: COND_Custom)
+//	quiver:"max=16"       bytes of a string, elements of a slice
+//	quiver:"quant=0.01"   floats travel as multiples of it (UE: FVector_NetQuantize100)
+//	quiver:"range=0:100"  numbers beyond are clamped
+//	quiver:"unit"         three floats, a direction (UE: FVector_NetQuantizeNormal)
+type State[S any] struct{ declared *declaredState }
+
+// declaredState is a State without its type.
+type declaredState struct {
+	class *Class
+	id    int // among the class's states
+	first int // its first field, among those of all the class's states
+	plan  *state.Plan
+}
+
+// String returns the class's name and the struct's.
+func (d *declaredState) String() string { return d.class.name + "." + d.plan.Type().Name() }
+
+// mask returns all of its fields.
+func (d *declaredState) mask() state.Mask { return d.plan.All() << d.first }
+
+// own returns which of its own fields are among those of the class.
+func (d *declaredState) own(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
+
+// NewState declares that actors of class have an S; several of different types are allowed, together at most 64 fields. Like
+// methods, states belong into package variables, and the handshake compares them. It panics when S can not be replicated, or
+// class has one.
+func NewState[S any](class *Class) *State[S] {
+	plan, err := state.Compile(reflect.TypeFor[S](), reflect.TypeFor[Ref]())
+	if err != nil {
+		panic(fmt.Sprintf("rpc: NewState for class %s: %v", class.name, err))
+	}
+	d := &declaredState{class: class, id: len(class.states), first: class.fields, plan: plan}
+	class.addState(d)
+	return &State[S]{d}
+}
+
+// addState appends a declared state; the order of declaration is the order of fields on the wire.
+func (c *Class) addState(d *declaredState) {
+	if c.closed.Load() {
+		panic(fmt.Sprintf("rpc: %v is declared after a world began to use class %s; declare it in a package variable", d, c.name))
+	}
+	for _, other := range c.states {
+		if other.plan.Type() == d.plan.Type() {
+			panic(fmt.Sprintf("rpc: class %s declares %v twice", c.name, d))
+		}
+	}
+	if c.fields += d.plan.Fields(); c.fields > state.MaxFields {
+		panic(fmt.Sprintf("rpc: class %s has %d replicated fields with those of %v, at most %d", c.name, c.fields, d, state.MaxFields))
+	}
+	c.states = append(c.states, d)
+}
+
+// SetCondition says whether the fields of a that are tagged if=name travel (UE: COND_Custom, SetActiveOverride); they begin not to.
+// Server only.
+func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
+	switch d := s.declared; {
+	case !a.made():
+		return fmt.Errorf("rpc: SetCondition of %s", noActor)
+	case !a.world.IsServer():
+		return fmt.Errorf("rpc: SetCondition of a %q on a client: %w", a.class.name, ErrWrongRole)
+	case d.class != a.class:
+		return fmt.Errorf("rpc: SetCondition of %v: the actor is a %q", d, a.class.name)
+	case !d.knows(name):
+		return fmt.Errorf("rpc: SetCondition of %v: no field is tagged if=%s", d, name)
+	default:
+		a.setCondition(condition{d.id, name}, on)
+	}
+	return nil
+}
+
+// condition is a named condition of a state.
+type condition struct {
+	state int
+	name  string
+}
+
+func (a *Actor) setCondition(c condition, on bool) {
+	if a.conditions == nil {
+		a.conditions = make(map[condition]bool)
+	}
+	a.conditions[c] = on
+	for _, o := range a.opens {
+		o.look()
+	}
+}
+
+// knows reports whether a field has the named condition.
+func (d *declaredState) knows(name string) bool {
+	for i := range d.plan.Fields() {
+		if f := d.plan.Field(i); f.Condition == state.Custom && f.Custom == name {
+			return true
+		}
+	}
+	return false
+}
+
+// stateOf returns the state that has a field of the class.
+func (c *Class) stateOf(field int) *declaredState {
+	for _, d := range c.states {
+		if field < d.first+d.plan.Fields() {
+			return d
+		}
+	}
+	return nil
+}
+
+// Replicate says where objects of b keep s. where is asked once an object, right after its constructor, and the pointer stays
+// valid as long as the actor. It panics when s is of another class, or b replicates it already.
+func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
+	d := s.declared
+	mustBind(b.untyped, d, where == nil, "Replicate")
+	if b.untyped.states[d.id] != nil {
+		panic(fmt.Sprintf("rpc: Replicate(%v): it is replicated already", d))
+	}
+	b.untyped.states[d.id] = &boundState[T, S]{declared: d, where: where}
+}
+
+// OnRep makes fn run at clients when fields of s have changed, with what s was before (UE: OnRep_X, REPNOTIFY_OnChanged): after
+// all of a packet is applied, and after the constructor of an object when the open brought other values than it left there. It
+// also runs when an actor that a [Ref] in s names opens or closes here. The order among several is not promised. It never runs on
+// the server. It panics unless Replicate came before, and when s has one.
+func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {
+	d := s.declared
+	mustBind(b.untyped, d, fn == nil, "OnRep")
+	bound, ok := b.untyped.states[d.id].(*boundState[T, S])
+	switch {
+	case !ok:
+		panic(fmt.Sprintf("rpc: OnRep(%v): call Replicate before", d))
+	case bound.onRep != nil:
+		panic(fmt.Sprintf("rpc: OnRep(%v): it has a function already", d))
+	}
+	bound.onRep = fn
+}
+
+// mustBind panics when d can not be bound to b.
+func mustBind(b *binding, d *declaredState, missing bool, by string) {
+	switch {
+	case missing:
+		panic(fmt.Sprintf("rpc: %s(%v): no function", by, d))
+	case d.class != b.class:
+		panic(fmt.Sprintf("rpc: %s(%v): the binding is of class %s", by, d, b.class.name))
+	}
+}
+
+// boundState is where the objects of a binding keep a state.
+type boundState[T, S any] struct {
+	declared *declaredState
+	where    func(T) *S
+	onRep    func(T, S)
+}
+
+// stateKeeper is a *boundState without its types.
+type stateKeeper interface {
+	// of makes the replica of an actor's object.
+	of(object any) replica
+}
+
+func (b *boundState[T, S]) of(object any) replica {
+	r := &replicaOf[T, S]{bound: b, object: object.(T)}
+	if r.live = b.where(r.object); r.live == nil {
+		panic(fmt.Sprintf("rpc: Replicate(%v): where returned nil", b.declared))
+	}
+	r.value = reflect.ValueOf(r.live).Elem()
+	return r
+}
