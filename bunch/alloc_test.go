@@ -131,3 +131,58 @@ func TestSteadyStateAllocatesOnlyPayloads(t *testing.T) {
 		require.Equal(t, 1.0, testing.AllocsPerRun(500, round))
 	})
 }
+
+// TestTrackedAllocatesOnlyPayloads: what an owner does at each tick, with losses, taken back and unsent ones.
+func TestTrackedAllocatesOnlyPayloads(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		size, many int
+		allocs     float64
+	}{
+		{"a large one aliases its datagram", 1000, 1, 0},
+		{"small ones are copied", 20, 30, 30},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSteady(t, Normal)
+			s.send(0, s.channel, Reliable, nil)
+			s.exchange()
+			s.fetch()
+			s.tick()
+			s.exchange()
+			client, payload, record := s.ends[0], make([]byte, c.size), uint64(0)
+			var into [100]Fate
+			send := func() {
+				for range c.many {
+					record++
+					if err := client.SendTracked(s.channel, record, payload); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			round := func() {
+				send()
+				client.TakeBack()
+				send()
+				_, number, _ := client.AppendPacket(s.now, s.bufs[0], 1404)
+				client.Unsent(number)
+				s.exchange()
+				if s.fetch() != c.many {
+					t.Fatal("not all came")
+				}
+				send()
+				client.AppendPacket(s.now, s.bufs[0], 1404) // is lost
+				s.tick()
+				s.exchange()
+				s.tick()
+				s.exchange()
+				if n := client.Fates(into[:]); n != 3*c.many {
+					t.Fatal(n, " fates")
+				}
+			}
+			for range 500 {
+				round()
+			}
+			require.Equal(t, c.allocs, testing.AllocsPerRun(500, round))
+		})
+	}
+}

@@ -18,6 +18,9 @@ const (
 	Unreliable
 	// UnreliableSequenced messages may be lost; one that a newer one overtook is dropped.
 	UnreliableSequenced
+	// Tracked is the delivery of messages that [Conn.SendTracked] sent: they may be lost or overtake each other, and their
+	// sender is told of each. Send does not take it.
+	Tracked
 )
 
 // Priority orders channels for the wire. Channel 0 (control) precedes all.
@@ -98,6 +101,7 @@ type Message struct {
 	Open     bool // the first message of a channel that the peer opened
 	Close    bool // the last message of its channel; Payload may be nil
 	Payload  []byte
+	Number   uint64 // of the packet that brought a Tracked message: a higher one left later; else 0
 
 	cost   int32  // given back once it is fetched
 	pinned uint16 // bytes of its datagram that Payload holds beyond itself

@@ -18,6 +18,7 @@ type channel struct {
 	resend        queue[uint64] // sequences with lost pieces
 	unreliable    queue[datagram]
 	message       uint16 // number of the next unreliable message in parts to leave
+	openAcked     bool   // the peer has acknowledged all of the first message
 	outClosed     bool
 	queuedBytes   int     // not yet in a packet, resends left aside
 	popped        runHead // of the run whose first entry was acked and popped

@@ -174,6 +174,7 @@ func TestRefuse(t *testing.T) {
 		"open":       wholeOf(flagOpen, 1, 0, "a"),
 		"entry":      wholeOf(0, 3, 255, ""),
 		"unreliable": appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 5}, nil),
+		"tracked":    trackedBunch(7, ""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReceiver(t, Config{})

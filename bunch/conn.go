@@ -29,6 +29,7 @@ type Conn struct {
 	flushing    bool // though corked
 	corkedAt    time.Duration
 	unreliables backlog // not sent
+	tracked     tracked
 	saturation  saturation
 
 	// Path.
@@ -243,7 +244,7 @@ func (c *Conn) Queued() (bytes int) {
 	for i := range c.levels {
 		bytes += c.levels[i].queued
 	}
-	return bytes
+	return bytes + c.tracked.bytes
 }
 
 // FirstByte tells which datagrams are for this machine.

@@ -17,10 +17,12 @@ func (c *Conn) dark() bool {
 	return !c.way.Fates && c.sent.flying > 0 && silent >= c.darkTime()
 }
 
-// asksOften reports whether unreliable messages wait in the dark: their age is how late the light is seen, and they would have
+// asksOften reports whether unreliable or tracked messages wait in the dark: their age is how late the light is seen, and they would have
 // left at each tick. So a packet without bunches asks twice in a probe timeout: less than that, and a carrier that hears of
 // nothing to send backs off. It is small, for what it takes of the carrier's window stays taken.
-func (c *Conn) asksOften() bool { return c.unreliables.messages > 0 && c.dark() }
+func (c *Conn) asksOften() bool {
+	return c.unreliables.messages+c.tracked.waiting.len() > 0 && c.dark()
+}
 
 // seeLight notes what ends an outage, if there is one: unreliable messages that have waited for longer than it takes to be
 // seen are stale.

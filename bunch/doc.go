@@ -27,13 +27,19 @@
 // machine's own estimate), so that it keeps no standing queue in front of play. [Conn.Cork] holds a tick together.
 //
 // When nothing was acknowledged for two probe timeouts the path is out: what was never sent stays, and probes ask; while
-// unreliable messages wait they are small and twice as frequent. When the path is back unreliable messages that have waited for
+// unreliable or tracked messages wait they are small and twice as frequent. When the path is back those of them that have waited for
 // longer than that are dropped and counted, and the others leave.
+//
+// # State
+//
+// [Conn.SendTracked] is for values of which only the newest counts. What it sends leaves at most once, behind calls and before
+// bulk, and [Conn.Fates] tells of each message whether the peer's machine has it: what is lost is composed anew with the values
+// of then. At each tick the owner takes back what has not left ([Conn.TakeBack]).
 //
 // # Limits
 //
 // Every number has one: bytes of a message, entries of a buffer, channels open at once, packets undecided, what reliable
-// messages hold at the receiver (flow control, [Config].ReceiveLimit), unreliable messages that wait on either side,
+// messages hold at the receiver (flow control, [Config].ReceiveLimit), unreliable and tracked messages that wait on either side,
 // assemblies, pieces. Whatever a peer sends, a Conn holds no more than its ReceiveLimit and 1 MiB, and 512 bytes for each
 // channel of the peer's whose opening message was taken; [Conn.Refuse] lets it open none. A peer that breaks one, or writes
 // what no sender writes, ends the connection with an [*Error] whose [Code] names the rule; no bytes from the wire panic. In

@@ -2,6 +2,9 @@ package bunch
 
 // hasContent reports whether some bunch may leave now.
 func (c *Conn) hasContent(fresh bool) bool {
+	if fresh && c.trackedReady() {
+		return true
+	}
 	for i := range c.levels {
 		lv := &c.levels[i]
 		if i == bulkLevel && !c.bulkOpen() {
@@ -21,7 +24,7 @@ func (c *Conn) unsent() bool {
 			return true
 		}
 	}
-	return false
+	return c.tracked.waiting.len() > 0
 }
 
 // freshAllowed reports whether bunches that were never sent may leave: not while corked, not while the oldest undecided
@@ -44,9 +47,12 @@ func (c *Conn) windowOpen() bool {
 	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.gate.Window(fullDatagram)
 }
 
-// fill places bunches by priority; within one, resends precede what was never sent.
+// fill places bunches by priority; within one, resends precede what was never sent. Tracked messages precede bulk.
 func (c *Conn) fill() {
 	for i := range c.levels {
+		if i == bulkLevel && c.build.fresh {
+			c.fillTracked()
+		}
 		if c.build.full() || i == bulkLevel && !c.bulkOpen() {
 			return
 		}

@@ -32,6 +32,8 @@ func FuzzParsePacket(f *testing.F) {
 	f.Add([]byte{Protocol, flagAcks | flagLimit, 0, 0, 0, 9, 0, 0, 0, 5, 0, 1, 3, 2, 1, 1, 0x41, 0})
 	f.Add(appendBunch([]byte{Protocol, 0, 0, 0, 0, 1}, header{flags: flagWhole | flagPiece, channel: 70, sequence: 3, offset: 7, total: 10}, []byte("abc")))
 	f.Add(appendBunch([]byte{Protocol, 0, 0, 0, 0, 1}, header{flags: flagEnd | byte(Unreliable), channel: 1, sequence: 3, part: 2}, []byte("abc")))
+	f.Add(appendBunch([]byte{Protocol, 0, 0, 0, 0, 1}, header{flags: trackedFlags, channel: 70}, make([]byte, 70)))
+	f.Add(appendBunch([]byte{Protocol, 0, 0, 0, 0, 1}, header{flags: trackedFlags | flagWhole, channel: 1}, nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var h packetHeader
 		rest, err := parsePacketHeader(data, &h)
@@ -81,6 +83,8 @@ func FuzzReceive(f *testing.F) {
 	f.Add(appendBunch([]byte{0, 40, Protocol, 0, 0, 0, 0, 9}, header{flags: flagBegin | byte(Unreliable), channel: 2}, make([]byte, EntryBytes)))
 	f.Add([]byte{0, 14, Protocol, flagAcks, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 1, 3})
 	f.Add([]byte{0, 14, Protocol, flagAcks, 0, 0, 0, 9, 0, 0, 0, 8, 0, 0, 1, 4}) // names a number that was left out
+	f.Add(appendBunch([]byte{0, 40, Protocol, 0, 0, 0, 0, 9}, header{flags: trackedFlags, channel: 2}, []byte("abc")))
+	f.Add(appendBunch([]byte{0, 40, Protocol, 0, 0, 0, 0, 9}, header{flags: trackedFlags, channel: 1}, nil))
 	stale := binary.BigEndian.AppendUint16(nil, 6+10+EntryBytes)
 	stale = append(stale, packetOf(10, unreliablePart(2, Unreliable, 7, 0, false, EntryBytes))...)
 	stale = binary.BigEndian.AppendUint16(stale, 6+11)
@@ -95,6 +99,7 @@ func FuzzReceive(f *testing.F) {
 		p.send(1, down, Unreliable, pattern(5000, 2))
 		p.run(200 * time.Millisecond)
 		p.send(0, up, Reliable, pattern(20_000, 1))
+		p.track(0, up, 1)
 		p.flush()
 		for len(data) > 2 {
 			n := min(int(binary.BigEndian.Uint16(data))%1500, len(data)-2)
@@ -112,6 +117,7 @@ func FuzzReceive(f *testing.F) {
 			}
 			require.LessOrEqual(t, len(client.channels.open), 202)
 			require.LessOrEqual(t, client.parked, maxParked)
+			require.LessOrEqual(t, client.tracked.fates.len(), 1)
 		}
 	})
 }

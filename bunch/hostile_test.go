@@ -223,6 +223,12 @@ var attacks = []struct {
 			h.drain(true)
 		}
 	}},
+	{"tracked messages of a byte, in large datagrams", Config{}, 0, func(h *hostile) {
+		h.sends(0, h.entry(flagOpen, 1, 0, 1, 0))
+		for range 10_000 {
+			h.sends(1000, trackedBunch(1, "x"))
+		}
+	}},
 	{"pings, and no ack", Config{}, 0, func(h *hostile) {
 		for range 10_000 {
 			h.packet(appendPacketHeader(nil, &packetHeader{flags: flagPing | flagAckNow, number: h.number}))

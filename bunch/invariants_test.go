@@ -63,7 +63,20 @@ func checkConn(t testing.TB, c *Conn) {
 	same(t, int64(owed), int64(c.owed.count), "answers that the peer owes")
 	same(t, int64(unreliables.messages), int64(c.unreliables.messages), "unreliable messages that wait")
 	same(t, int64(unreliables.bytes), int64(c.unreliables.bytes), "unreliable bytes that wait")
+	checkTracked(t, c)
 	checkReceiver(t, c)
+}
+
+// checkTracked asserts that what waits may leave, and is counted.
+func checkTracked(t testing.TB, c *Conn) {
+	q, bytes := &c.tracked.waiting, 0
+	for _, m := range q.items[q.head:] {
+		bytes += m.size()
+		if c.channels.open[m.channel.number] != m.channel || !c.Opened(m.channel.number) {
+			t.Fatalf("a tracked message waits on channel %d, which takes none", m.channel.number)
+		}
+	}
+	same(t, int64(bytes), int64(c.tracked.bytes), "tracked bytes that wait")
 }
 
 // checkQueues asserts that each channel waits at most once, and in its own level.

@@ -106,6 +106,9 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	for _, it := range p.items {
 		c.ackItem(it, was == flying)
 	}
+	if was == flying {
+		c.tellAll(p, true)
+	}
 	c.sent.landed(p, acked)
 	c.received.floor = max(c.received.floor, min(p.covers, c.received.next))
 	if was == lost {
@@ -153,6 +156,7 @@ func (c *Conn) popAcked(ch *channel) {
 			ch.popped.n = copy(ch.popped.bytes[:], e.payload)
 		}
 		c.blocks.put(e.payload)
+		ch.openAcked = ch.openAcked || e.flags&flagEnd != 0
 		*e = entry{}
 		ch.first++
 		c.flow.entries--
@@ -213,6 +217,7 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	for _, it := range p.items {
 		c.giveBack(it)
 	}
+	c.tellAll(p, false)
 	if p.limit && n == c.flow.toldBy {
 		c.flow.update = true
 	}

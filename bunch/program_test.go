@@ -90,6 +90,10 @@ func (p *program) step() {
 		p.run()
 	case 11:
 		p.packet(appendPacketHeader(nil, &packetHeader{flags: flagPing | flagAckNow, number: p.number}))
+	case 12:
+		if len(p.peers) > 0 {
+			p.unordered(trackedBunch(p.peers[p.byte()%len(p.peers)], string(make([]byte, p.size()))), filler)
+		}
 	}
 }
 
@@ -207,7 +211,7 @@ func TestHeapIsCharged(t *testing.T) {
 	for range programs {
 		ops := make([]byte, 1+random.IntN(6))
 		for i := range ops {
-			ops[i] = byte(random.IntN(12))
+			ops[i] = byte(random.IntN(13))
 		}
 		bytes := make([]byte, 40_000)
 		for i := range bytes {
@@ -223,7 +227,7 @@ func FuzzHeapIsCharged(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 8}, []byte("a program of 40 bytes that does whatever"))
 	f.Fuzz(func(t *testing.T, ops, program []byte) {
 		for i := range ops {
-			ops[i] %= 12
+			ops[i] %= 13
 		}
 		if len(ops) > 0 {
 			runProgram(t, ops, program, 500)

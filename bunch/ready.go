@@ -9,12 +9,12 @@ type readyList struct {
 	spares      int
 }
 
-// maxReadySpare is how many blocks are kept for reuse: a tick's 672 messages.
+// maxReadySpare is how many blocks are kept for reuse: a tick's 576 messages.
 const maxReadySpare = 32
 
 // readyBlock fills a kibibyte, the size that the allocator gives it.
 type readyBlock struct {
-	messages [21]Message
+	messages [18]Message
 	next     *readyBlock
 }
 

@@ -64,6 +64,11 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 // receiveBunch takes a bunch of the packet with a number and a size.
 func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) error {
 	c.stats.BunchesReceived++
+	if h.tracked() {
+		if err := c.mayTrack(h.channel); err != nil {
+			return err
+		}
+	}
 	ch, err := c.incoming(h)
 	if ch == nil || err != nil {
 		return err
@@ -72,8 +77,11 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 		c.stats.DroppedClosedChannel++
 		return nil
 	}
-	if h.reliable() {
+	switch {
+	case h.reliable():
 		return c.receiveReliable(ch, h, payload, size)
+	case h.tracked():
+		return c.receiveTracked(ch, number, payload, size)
 	}
 	return c.receiveUnreliable(ch, number, h, payload, size)
 }

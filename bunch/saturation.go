@@ -13,12 +13,12 @@ const (
 
 // saturation is what keeps unreliable messages and bulk waiting.
 type saturation struct {
-	held     bool          // unreliable messages wait for the rate
+	held     bool          // unreliable and tracked messages wait for the rate
 	bulkHeld bool          // bulk waits for the rate
 	standing bool          // at every Cork since, some unreliable message of an earlier tick still waited
 	since    time.Duration // of standing
 	young    int           // unreliable messages that were queued since the last tick ended
-	stale    time.Duration // unreliable messages that were queued before it waited through an outage
+	stale    time.Duration // unreliable and tracked messages that were queued before it waited through an outage
 }
 
 // backlog is what waits of unreliable messages. Those without bytes count, too.
@@ -26,17 +26,17 @@ type backlog struct{ messages, bytes int }
 
 func (b *backlog) add(messages, bytes int) { b.messages, b.bytes = b.messages+messages, b.bytes+bytes }
 
-// Hold keeps unreliable messages back, or bulk, until the next call: a rate of the owner's is used up. Acks, control,
+// Hold keeps unreliable messages back, tracked ones with them, or bulk, until the next call: a rate of the owner's is used up. Acks, control,
 // probes, and reliable messages of the other priorities with their resends pass.
 func (c *Conn) Hold(unreliable, bulk bool) {
 	c.saturation.held, c.saturation.bulkHeld = unreliable, bulk
 }
 
-// Waiting reports whether unreliable messages, and bulk, would leave now if nothing were held.
+// Waiting reports whether unreliable or tracked messages, and bulk, would leave now if nothing were held.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
 	fresh, lv := c.freshAllowed(), &c.levels[bulkLevel]
 	bulk = c.windowOpen() && (lv.resend.len() > 0 || fresh && lv.fresh.len() > 0)
-	return fresh && c.unreliables.messages > 0, bulk
+	return fresh && c.unreliables.messages+c.tracked.waiting.len() > 0, bulk
 }
 
 // Unreliable returns how many bytes the payloads of the unreliable messages have that wait, and whether the path, or the

@@ -84,6 +84,7 @@ func (c *Conn) Close(number uint64, payload []byte) error {
 func (c *Conn) closeChannel(ch *channel, flags byte, block []byte) {
 	c.push(ch, flags, block)
 	ch.outClosed = true
+	c.closeTracked(ch)
 }
 
 func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
@@ -248,6 +249,9 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 	bytes, own := 0, c.level(ch)
 	for i := range c.levels {
 		lv := &c.levels[i]
+		if i == bulkLevel {
+			bytes += c.tracked.bytes
+		}
 		if bytes += lv.queued; lv == own {
 			break
 		}

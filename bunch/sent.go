@@ -36,6 +36,7 @@ type packet struct {
 	at        time.Duration
 	arrived   time.Duration // when the carrier said that it arrived; 0 = it did not say
 	items     []item
+	records   []uint64 // of the tracked messages in it
 	mark      recovery.Mark
 	lostUntil time.Duration
 }
@@ -89,13 +90,13 @@ func (s *sentPackets) unload(p *packet) {
 	}
 }
 
-// add makes room for the next packet and returns it with its items emptied.
+// add makes room for the next packet and returns it with its items and records emptied.
 func (s *sentPackets) add() *packet {
 	if s.Len() == s.Cap() {
 		s.forgetDecided()
 	}
 	p := s.Push(4)
-	*p = packet{items: p.items[:0]}
+	*p = packet{items: p.items[:0], records: p.records[:0]}
 	return p
 }
 

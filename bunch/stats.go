@@ -27,9 +27,10 @@ type Stats struct {
 	// Drops by reason.
 	DroppedDuplicate     uint64 // packets and bunches that came twice
 	DroppedClosedChannel uint64 // bunches for a channel that is closed
-	DroppedBeforeOpen    uint64 // unreliable messages for channels that are not open yet
+	DroppedBeforeOpen    uint64 // unreliable and tracked messages for channels that are not open yet
 	DroppedLate          uint64 // UnreliableSequenced messages that a newer one overtook, and parts 512 packets behind their message
 	DroppedUnreliable    uint64 // unreliable messages beyond 256 KiB waiting, on either side, each with 64 bytes beside its own, or stale after an outage
+	DroppedTracked       uint64 // tracked messages beyond 256 KiB waiting, on either side, or here closed with their channel or stale after an outage
 	DroppedAssembly      uint64 // unreliable messages in parts that never became whole
 }
 

@@ -5,6 +5,7 @@ import "time"
 // undo is what takes the last packet back.
 type undo struct {
 	datagrams []unsentDatagram // its unreliable bunches
+	tracked   []trackedMessage // its tracked bunches
 	acks      ackTimer         // as it was before, when the packet acknowledges something
 	probe     bool             // it asked for a higher limit
 	lastAsk   time.Duration
@@ -34,6 +35,7 @@ func (c *Conn) settle() {
 		c.undo.datagrams[i] = unsentDatagram{}
 	}
 	c.undo.datagrams = c.undo.datagrams[:0]
+	c.settleTracked()
 }
 
 // Unsent takes back the packet that AppendPacket returned last: the datagram never left, its bunches, acks and limit go
@@ -54,6 +56,7 @@ func (c *Conn) Unsent(number uint64) {
 		c.unsendItem(it)
 	}
 	c.unsendDatagrams()
+	c.unsendTracked()
 	if p.probe {
 		c.loss.probes++
 		c.stats.ProbesSent--

@@ -30,19 +30,23 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 	if h.delivery() == UnreliableSequenced {
 		ch.newest = last
 	}
-	c.deliverUnreliable(ch, Message{Delivery: h.delivery(), Payload: payload}, size)
+	if !c.deliverUnreliable(ch, Message{Delivery: h.delivery(), Payload: payload}, size) {
+		c.stats.DroppedUnreliable++
+	}
 	return nil
 }
 
-func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) {
+// deliverUnreliable hands out a message that no limit of the peer's is charged with; false when too many wait, for the owner
+// does not fetch them.
+func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) (fits bool) {
 	cost := unreliablePrice(1, len(m.Payload))
 	if c.parked+c.waitingUnreliable+cost > maxParked {
-		c.stats.DroppedUnreliable++ // the owner does not fetch them
-		return
+		return false
 	}
 	c.waitingUnreliable += cost
 	s := slot{flags: flagWhole}
 	c.keep(&s, m.Payload, size)
 	m.Payload, m.pinned = s.payload, s.pinned
 	c.deliver(ch, &m)
+	return true
 }

@@ -15,16 +15,17 @@ const (
 	packetFlags = flagAcks | flagLimit | flagPing | flagAckNow
 )
 
-// Bunch flags. The two low bits are the delivery; the top bit is reserved and must be zero.
+// Bunch flags. The two low bits are the delivery. A tracked bunch has no flag beside its own and those of Unreliable.
 const (
-	deliveryMask  = 0x03
-	flagOpen      = 1 << 2
-	flagClose     = 1 << 3
-	flagBegin     = 1 << 4
-	flagEnd       = 1 << 5
-	flagPiece     = 1 << 6
-	flagExtension = 1 << 7
-	flagWhole     = flagBegin | flagEnd
+	deliveryMask = 0x03
+	flagOpen     = 1 << 2
+	flagClose    = 1 << 3
+	flagBegin    = 1 << 4
+	flagEnd      = 1 << 5
+	flagPiece    = 1 << 6
+	flagTracked  = 1 << 7
+	flagWhole    = flagBegin | flagEnd
+	trackedFlags = flagTracked | byte(Unreliable)
 )
 
 const (
@@ -157,12 +158,14 @@ type header struct {
 func (h header) delivery() Delivery { return Delivery(h.flags & deliveryMask) }
 func (h header) reliable() bool     { return h.delivery() <= ReliableUnordered }
 func (h header) whole() bool        { return h.flags&flagWhole == flagWhole }
-func (h header) inParts() bool      { return !h.reliable() && !h.whole() }
+func (h header) inParts() bool      { return !h.reliable() && !h.whole() && !h.tracked() }
+func (h header) tracked() bool      { return h.flags&flagTracked != 0 }
 
 // numbered reports whether the bunch has a sequence. Whole unreliable ones need none: packets have numbers that never
 // wrap.
 func (h header) numbered() bool { return h.reliable() || h.inParts() }
 
+// size is that of the header of all but tracked bunches.
 func (h header) size() int {
 	n := 1 + varintLen(h.channel) + 2
 	if h.numbered() {
@@ -177,9 +180,18 @@ func (h header) size() int {
 	return n
 }
 
+// trackedHeader is the size of a tracked bunch's header.
+func trackedHeader(channel uint64, length int) int {
+	return 1 + varintLen(channel) + varintLen(uint64(length))
+}
+
 func appendBunch(b []byte, h header, payload []byte) []byte {
 	b = append(b, h.flags)
 	b = appendVarint(b, h.channel)
+	if h.tracked() {
+		b = appendVarint(b, uint64(len(payload)))
+		return append(b, payload...)
+	}
 	if h.numbered() {
 		b = binary.BigEndian.AppendUint16(b, h.sequence)
 	}
@@ -205,6 +217,9 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 		return h, nil, nil, errTruncated
 	}
 	b = b[1+n:]
+	if h.tracked() {
+		return parseTracked(h, b)
+	}
 	if len(b) < h.size()-1-varintLen(h.channel) {
 		return h, nil, nil, errTruncated
 	}
@@ -224,11 +239,21 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	return h, b[:length], b[length:], h.check(length)
 }
 
+// parseTracked reads a tracked bunch from behind its channel.
+func parseTracked(h header, b []byte) (_ header, payload, rest []byte, err error) {
+	length, n := consumeVarint(b)
+	if n == 0 || length > uint64(len(b)-n) {
+		return h, nil, nil, errTruncated
+	}
+	b = b[n:]
+	return h, b[:length], b[length:], h.check(int(length))
+}
+
 // check refuses what no sender writes.
 func (h header) check(length int) error {
 	switch {
-	case h.flags&flagExtension != 0:
-		return errors.New("reserved bunch flag")
+	case h.tracked() && h.flags != trackedFlags:
+		return errors.New("tracked bunch with another flag")
 	case h.channel > maxChannelNumber:
 		return errors.New("channel number over 2^30-1")
 	case !h.reliable() && h.flags&(flagOpen|flagClose|flagPiece) != 0:

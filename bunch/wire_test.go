@@ -123,9 +123,43 @@ func TestBunches(t *testing.T) {
 	}
 }
 
+func TestTrackedBunches(t *testing.T) {
+	for _, c := range []struct {
+		bytes   string // of the header
+		channel uint64
+		length  int
+	}{
+		{"82 01 00", 1, 0}, {"82 3f 3f", 63, 63}, {"82 4040 4040", 64, 64}, {"82 7fff 3f", 1<<14 - 1, 63},
+		{"82 80004000 444c", 1 << 14, EntryBytes}, {"82 bfffffff 01", maxChannelNumber, 1},
+	} {
+		b := append(unhex(t, c.bytes), pattern(c.length, 7)...)
+		h, payload, rest, err := parseBunch(append(b, 1))
+		require.NoError(t, err)
+		require.Equal(t, header{flags: trackedFlags, channel: c.channel}, h)
+		require.Equal(t, pattern(c.length, 7), payload)
+		require.Equal(t, []byte{1}, rest)
+		require.Equal(t, b, appendBunch(nil, h, payload))
+		require.Equal(t, len(b), trackedHeader(c.channel, c.length)+c.length)
+		require.LessOrEqual(t, len(b), maxBunchHeader+EntryBytes)
+		for i := range b {
+			_, _, _, err := parseBunch(b[:i])
+			require.ErrorIs(t, err, errTruncated, "%d of %d bytes", i, len(b))
+		}
+	}
+}
+
 func TestBunchesRefused(t *testing.T) {
 	for _, c := range []struct{ name, bytes, want string }{
-		{"extension", "b0 01 0005 0001 00", "reserved bunch flag"},
+		{"tracked and reliable", "80 01 01 00", "another flag"},
+		{"tracked and sequenced", "83 01 01 00", "another flag"},
+		{"tracked that begins", "92 01 01 00", "another flag"},
+		{"tracked that is whole", "b2 01 01 00", "another flag"},
+		{"tracked that opens", "86 01 01 00", "another flag"},
+		{"tracked that closes", "8a 01 01 00", "another flag"},
+		{"tracked piece", "c2 01 01 00", "another flag"},
+		{"tracked on channel 2^30", "82 c000000040000000 01 00", "channel number"},
+		{"tracked and too long", "82 01 444d" + strings.Repeat("00", 1101), "entry over 1,100 bytes"},
+		{"tracked and longer than any packet", "82 01 ffffffffffffffff 00", "truncated"},
 		{"channel 2^30", "32 c000000040000000 0001 00", "channel number"},
 		{"unreliable open", "36 01 0001 00", "opens, closes or comes in pieces"},
 		{"unreliable close", "3a 01 0001 00", "opens, closes or comes in pieces"},

@@ -39,7 +39,7 @@ func wireExamples(t *testing.T) (packets [][]byte) {
 // TestWireExamples lets two connections write and read exactly what WIRE.md shows.
 func TestWireExamples(t *testing.T) {
 	want := wireExamples(t)
-	require.Len(t, want, 3)
+	require.Len(t, want, 4)
 	client, ch := newClient(t, Config{})
 	server, err := NewConn(epoch, Config{ReceiveLimit: 1 << 20})
 	require.NoError(t, err)
@@ -62,12 +62,14 @@ func TestWireExamples(t *testing.T) {
 	require.True(t, client.Drained())
 	require.NoError(t, client.Send(ch, Reliable, make([]byte, 1099)))
 	require.NoError(t, server.Receive(now, write(client, 2)))
+	require.NoError(t, client.SendTracked(ch, 7, []byte("hp=9")))
+	require.NoError(t, server.Receive(now, write(client, 3)))
 
 	var texts []string
 	for m, ok := server.Next(); ok; m, ok = server.Next() {
 		texts = append(texts, fmt.Sprintf("%d %q", m.Delivery, strings.TrimLeft(string(m.Payload), "\x00")))
 	}
-	require.Equal(t, []string{`0 "hi"`, `0 "there"`, `2 "ping"`, `0 ""`}, texts)
+	require.Equal(t, []string{`0 "hi"`, `0 "there"`, `2 "ping"`, `0 ""`, `4 "hp=9"`}, texts)
 	m, ok := client.Next()
 	require.True(t, ok)
 	require.Equal(t, "ok", string(m.Payload))

@@ -1,0 +1,575 @@
+package bunch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// trackedBunch is a tracked message as a peer writes it.
+func trackedBunch(channel uint64, payload string) []byte {
+	return appendBunch(nil, header{flags: trackedFlags, channel: channel}, []byte(payload))
+}
+
+// track sends a message of which nothing but its record is of interest.
+func (p *pair) track(end int, channel, record uint64) {
+	require.NoError(p.t, p.ends[end].SendTracked(channel, record, fmt.Appendf(nil, "t%d", record)))
+}
+
+// fates fetches all fates as text, two at a time.
+func fates(c *Conn) (all []string) {
+	var some [2]Fate
+	for {
+		n := c.Fates(some[:])
+		for _, f := range some[:n] {
+			all = append(all, fmt.Sprintf("%d %s", f.Record, map[bool]string{true: "kept", false: "lost"}[f.Kept]))
+		}
+		if n < len(some) {
+			return all
+		}
+	}
+}
+
+// texts fetches all messages that wait as text.
+func (p *pair) texts(end int) (all []string) {
+	for _, m := range p.take(end) {
+		all = append(all, string(m.Payload))
+	}
+	return all
+}
+
+// opened opens a channel at the client and lets the server acknowledge it.
+func (p *pair) opened(priority Priority) uint64 {
+	ch := p.open(0, priority)
+	p.send(0, ch, Reliable, []byte("open"))
+	p.run(200 * ms)
+	p.take(1)
+	require.True(p.t, p.ends[0].Opened(ch))
+	return ch
+}
+
+// newTracked is a pair with a channel that the server has acknowledged.
+func newTracked(t testing.TB) (p *pair, c *Conn, ch uint64) {
+	p = newPair(t, Config{})
+	ch = p.opened(Normal)
+	return p, p.ends[0], ch
+}
+
+func TestTrackedLeavesBetweenCallsAndBulk(t *testing.T) {
+	p, c, normal := newTracked(t)
+	bulk, low := p.opened(Bulk), p.opened(Low)
+	p.send(0, bulk, Reliable, []byte("bulk"))
+	p.track(0, bulk, 1)
+	p.track(0, low, 2)
+	p.send(0, low, Unreliable, []byte("low"))
+	p.send(0, normal, Reliable, []byte("normal"))
+	p.send(0, 0, Reliable, []byte("control"))
+	require.Equal(t, 2*(3+2), c.TrackedQueued())
+	require.Equal(t, len("control")+1+len("normal")+1+len("low")+len("bulk")+1+c.TrackedQueued(), c.Queued())
+	_, number, ok := c.AppendPacket(p.now, nil, 1404)
+	require.True(t, ok)
+	require.Zero(t, c.Queued())
+	c.Unsent(number)
+	checkConn(t, c)
+	b, number, _ := c.AppendPacket(p.now, nil, 1404)
+	require.True(t, c.Bulk())
+	p.put(0, b)
+	p.run(time10)
+	var got []string
+	for _, m := range p.take(1) {
+		got = append(got, fmt.Sprint(m.Channel, m.Delivery, m.Number, string(m.Payload)))
+	}
+	require.Equal(t, []string{
+		fmt.Sprint(0, Reliable, 0, "control"), fmt.Sprint(normal, Reliable, 0, "normal"), fmt.Sprint(low, Unreliable, 0, "low"),
+		fmt.Sprint(bulk, Tracked, number, "t1"), fmt.Sprint(low, Tracked, number, "t2"), fmt.Sprint(bulk, Reliable, 0, "bulk"),
+	}, got)
+	require.Equal(t, []string{"1 kept", "2 kept"}, fates(c))
+	require.False(t, p.ends[1].Missed())
+	p.settled()
+}
+
+// TestTrackedFillsItsPackets: as many as fit, and none is cut.
+func TestTrackedFillsItsPackets(t *testing.T) {
+	p, c, ch := newTracked(t)
+	for record := range uint64(40) {
+		require.NoError(t, c.SendTracked(ch, record, pattern(100, int(record))))
+	}
+	require.NoError(t, c.SendTracked(ch, 40, pattern(EntryBytes, 40)))
+	sent := c.Stats().PacketsSent
+	p.run(time10)
+	require.Equal(t, sent+4, c.Stats().PacketsSent, "13 of 104 bytes a packet, and the last one beside the long one")
+	for record, m := range p.take(1) {
+		require.Equal(t, pattern(len(m.Payload), record), m.Payload)
+	}
+	require.Len(t, fates(c), 41)
+	for record := range uint64(maxBunches + 1) {
+		require.NoError(t, c.SendTracked(ch, record, nil))
+	}
+	require.Equal(t, 3*(maxBunches+1), c.TrackedQueued())
+	p.run(time10)
+	require.Equal(t, sent+6, c.Stats().PacketsSent, "255 bunches a packet")
+	require.Len(t, fates(c), maxBunches+1)
+}
+
+func TestSendTrackedRefuses(t *testing.T) {
+	p, c, ch := newTracked(t)
+	unopened, closing, theirs := p.open(0, Normal), p.opened(Normal), p.open(1, Normal)
+	require.NoError(t, c.Close(closing, nil))
+	p.send(1, theirs, Reliable, nil)
+	p.run(100 * ms)
+	for _, r := range []struct {
+		name   string
+		number uint64
+		size   int
+		want   string
+	}{
+		{"1,101 bytes", ch, EntryBytes + 1, ErrBunchTooLarge.Error()},
+		{"control", 0, 1, "takes no tracked messages"},
+		{"a channel that the peer does not know", unopened, 1, "takes no tracked messages"},
+		{"a channel of the peer's", theirs, 1, "takes no tracked messages"},
+		{"a channel that is closed", closing, 1, ErrClosed.Error()},
+		{"a channel that never was", 999, 1, ErrClosed.Error()},
+	} {
+		require.ErrorContains(t, c.SendTracked(r.number, 7, make([]byte, r.size)), r.want, r.name)
+		require.Equal(t, r.number == ch, c.Opened(r.number), r.name)
+	}
+	require.ErrorContains(t, c.Send(ch, Tracked, nil), "unknown delivery", "it needs a record")
+	require.Zero(t, c.Queued())
+	require.Empty(t, fates(c))
+	small := newPair(t, Config{MaxBunch: 100})
+	require.ErrorIs(t, small.ends[0].SendTracked(small.opened(Normal), 7, make([]byte, 101)), ErrBunchTooLarge)
+	c.fail(violation(BunchDataOverflow, "over"))
+	require.ErrorIs(t, c.SendTracked(ch, 7, nil), c.Err())
+}
+
+// TestOpened: it takes an ack of all of the message that opens the channel, for a part of it opens nothing at the peer.
+func TestOpened(t *testing.T) {
+	p := newPair(t, Config{})
+	c, ch := p.ends[0], p.open(0, Normal)
+	require.False(t, c.Opened(ch), "nothing was sent")
+	p.send(0, ch, Reliable, pattern(3000, 1))
+	packets := 0
+	p.drop = func(from int, _ []byte) bool {
+		packets++
+		return from == 0 && packets == 3
+	}
+	p.flush()
+	require.Equal(t, 3, packets)
+	require.False(t, c.Opened(ch), "nothing was acknowledged")
+	for end := p.now.Add(100 * ms); c.channels.open[ch].first == 0; {
+		require.True(t, p.step(end))
+	}
+	require.False(t, c.Opened(ch), "the first of three entries was")
+	p.run(time10)
+	require.Len(t, p.take(1), 1)
+	require.True(t, c.Opened(ch))
+	require.False(t, c.Opened(ch+2))
+	require.False(t, p.ends[1].Opened(ch), "it is the peer's")
+	require.NoError(t, p.ends[1].Close(ch, nil))
+	require.True(t, c.Opened(ch), "not known here")
+	p.run(100 * ms)
+	require.False(t, c.Opened(ch))
+}
+
+func TestTrackedFateByPacketThreshold(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	require.NoError(t, l.SendTracked(l.channel, 7, []byte("a")))
+	require.NoError(t, l.SendTracked(l.channel, 8, []byte("b")))
+	require.Equal(t, 1, l.packets())
+	l.sendPackets(3)
+	l.wait(50 * ms)
+	l.mustAck(2, 3)
+	require.Empty(t, fates(l.Conn), "two later packets say nothing yet")
+	l.Wake()
+	l.mustAck(2, 4)
+	require.False(t, l.Wake(), "fates wake nobody")
+	require.Equal(t, []string{"7 lost", "8 lost"}, fates(l.Conn))
+	require.Zero(t, l.packets(), "nothing of it leaves again")
+
+	t.Log("# it arrived all the same, later")
+	l.mustAck(1, 4)
+	require.Equal(t, uint64(1), l.Stats().SpuriousLosses)
+	require.Empty(t, fates(l.Conn), "the fate was told")
+}
+
+// TestTrackedFateAfterSilence: nothing leaves behind the message but probes.
+func TestTrackedFateAfterSilence(t *testing.T) {
+	for _, arrives := range []bool{true, false} {
+		p, c, ch := newTracked(t)
+		p.drop = func(from int, _ []byte) bool { return (from == 0) != arrives }
+		p.track(0, ch, 1)
+		p.flush()
+		p.drop = nil
+		p.run(time10)
+		require.Equal(t, []string{map[bool]string{true: "1 kept", false: "1 lost"}[arrives]}, fates(c))
+		require.Equal(t, arrives, len(p.take(1)) == 1)
+		p.settled()
+	}
+}
+
+// TestTrackedFateOfACarrierThatTells: that a datagram arrived is not that it was kept.
+func TestTrackedFateOfACarrierThatTells(t *testing.T) {
+	l := newLossTest(t, Config{})
+	l.roundTrip()
+	l.SetPath(l.at, Path{Fates: true})
+	for record := range uint64(2) {
+		require.NoError(t, l.SendTracked(l.channel, record, nil))
+		require.Equal(t, 1, l.packets())
+	}
+	l.Fate(l.at, 1, true)
+	require.Empty(t, fates(l.Conn))
+	l.Fate(l.at, 2, false)
+	require.Equal(t, []string{"1 lost"}, fates(l.Conn))
+	l.mustAck(1, 1)
+	require.Equal(t, []string{"0 kept"}, fates(l.Conn))
+}
+
+func TestUnsentTracked(t *testing.T) {
+	p, c, ch := newTracked(t)
+	other := p.opened(Low)
+	for record := range uint64(3) {
+		p.track(0, ch, record)
+	}
+	queued := c.TrackedQueued()
+	_, number, ok := c.AppendPacket(p.now, nil, 1404)
+	require.True(t, ok)
+	p.track(0, ch, 3)
+	c.Unsent(number)
+	checkConn(t, c)
+	require.Greater(t, c.TrackedQueued(), queued)
+	require.Empty(t, fates(c), "they never left")
+	p.run(time10)
+	require.Equal(t, []string{"t0", "t1", "t2", "t3"}, p.texts(1))
+	require.Equal(t, []string{"0 kept", "1 kept", "2 kept", "3 kept"}, fates(c))
+
+	t.Log("# taken back meanwhile, or their channel was closed")
+	p.track(0, ch, 4)
+	p.track(0, other, 5)
+	_, number, _ = c.AppendPacket(p.now, nil, 1404)
+	p.track(0, ch, 6)
+	c.TakeBack()
+	require.NoError(t, c.Close(other, nil))
+	c.Unsent(number)
+	checkConn(t, c)
+	require.Equal(t, []string{"6 lost", "5 lost"}, fates(c))
+	c.TakeBack()
+	require.Equal(t, []string{"4 lost"}, fates(c))
+	require.Equal(t, uint64(1), c.Stats().DroppedTracked)
+	require.Zero(t, c.TrackedQueued())
+
+	t.Log("# nor is one told twice that the peer has acknowledged")
+	p.track(0, ch, 7)
+	b, number, _ := c.AppendPacket(p.now, nil, 1404)
+	p.put(0, b)
+	for len(p.wire) > 0 {
+		f := p.wire[0]
+		p.wire = p.wire[1:]
+		p.now = f.at
+		require.NoError(t, p.ends[f.to].Receive(p.now, f.data))
+		p.now = p.now.Add(50 * ms)
+		if ack, _, ok := p.ends[1].AppendPacket(p.now, nil, 1404); ok {
+			p.put(1, ack)
+		}
+	}
+	c.Unsent(number)
+	require.Equal(t, []string{"7 kept"}, fates(c))
+	p.run(time10)
+	require.Empty(t, fates(c))
+	p.settled()
+}
+
+// TestTakeBack: at each tick the owner composes anew.
+func TestTakeBack(t *testing.T) {
+	p, c, ch := newTracked(t)
+	c.Cork(true)
+	p.track(0, ch, 1)
+	p.track(0, ch, 2)
+	p.run(100 * ms)
+	require.NotZero(t, c.TrackedQueued(), "the cork holds them")
+	c.TakeBack()
+	require.Equal(t, []string{"1 lost", "2 lost"}, fates(c))
+	require.Zero(t, c.TrackedQueued())
+	c.TakeBack()
+	p.track(0, ch, 3)
+	c.Flush()
+	p.run(100 * ms)
+	c.TakeBack()
+	require.Equal(t, []string{"3 kept"}, fates(c))
+	require.Equal(t, []string{"t3"}, p.texts(1))
+	require.Zero(t, c.Stats().DroppedTracked)
+	p.settled()
+}
+
+func TestTrackedOfAChannelThatCloses(t *testing.T) {
+	for _, closer := range []int{0, 1} {
+		p, c, ch := newTracked(t)
+		other := p.opened(Normal)
+		p.track(0, ch, 1)
+		p.flush()
+		c.Cork(true)
+		p.track(0, other, 2)
+		p.track(0, ch, 3)
+		p.track(0, other, 4)
+		require.NoError(t, p.ends[closer].Close(ch, nil))
+		got := fates(c)
+		require.Equal(t, closer == 0, slices.Contains(got, "3 lost"))
+		p.run(100 * ms)
+		require.Contains(t, append(got, fates(c)...), "3 lost", "what waited")
+		require.Equal(t, 2*5, c.TrackedQueued())
+		c.Cork(false)
+		p.run(time10)
+		require.Subset(t, p.texts(1), []string{"t1", "t2", "t4"}, "what was in flight, and what waited on another channel")
+		require.Equal(t, []string{"2 kept", "4 kept"}, fates(c))
+		require.Empty(t, c.channels.open[ch])
+		p.settled()
+	}
+}
+
+func TestTrackedWaits(t *testing.T) {
+	l := newLossTest(t, Config{History: 64})
+	l.roundTrip()
+	record := uint64(0)
+	track := func() int {
+		record++
+		require.NoError(t, l.SendTracked(l.channel, record, pattern(100, 0)))
+		checkConn(t, l.Conn)
+		n := l.packets()
+		l.TakeBack()
+		return n
+	}
+	require.Equal(t, 1, track())
+	t.Log("# the rate")
+	l.Hold(true, false)
+	require.Zero(t, track())
+	require.NoError(t, l.SendTracked(l.channel, 99, nil))
+	waits, bulk := l.Waiting()
+	require.True(t, waits && !bulk)
+	l.Hold(false, true)
+	require.Equal(t, 1, l.packets())
+	waits, _ = l.Waiting()
+	require.False(t, waits)
+	l.Hold(false, false)
+
+	t.Log("# the cork")
+	l.Changed()
+	l.Cork(true)
+	require.Zero(t, track())
+	require.False(t, l.Changed())
+	l.Cork(false)
+	require.True(t, l.Changed())
+	require.NoError(t, l.SendTracked(l.channel, 99, nil))
+	require.True(t, l.Changed())
+
+	t.Log("# the history")
+	for track() > 0 {
+	}
+	require.Equal(t, l.limits.History-1, l.sent.spread())
+	l.mustAck(0, uint32(l.sent.Next-1))
+	require.Equal(t, 1, track())
+
+	t.Log("# the dark")
+	l.wait(l.darkTime())
+	l.packets()
+	require.NoError(t, l.SendTracked(l.channel, 100, nil))
+	require.Zero(t, l.packets())
+	require.True(t, l.asksOften())
+	waits, _ = l.Waiting()
+	require.False(t, waits, "the rate is not why it waits")
+	l.TakeBack()
+	require.False(t, l.asksOften())
+}
+
+// TestTrackedAfterAnOutage: what waited through it is stale, what was sent last is not.
+func TestTrackedAfterAnOutage(t *testing.T) {
+	p, c, ch := newTracked(t)
+	p.drop = func(int, []byte) bool { return true }
+	p.track(0, ch, 1)
+	p.run(time.Second)
+	p.track(0, ch, 2)
+	p.run(3 * time.Second)
+	p.track(0, ch, 3)
+	p.drop = nil
+	p.run(time10)
+	require.Equal(t, []string{"t3"}, p.texts(1))
+	got := fates(c)
+	slices.Sort(got)
+	require.Equal(t, []string{"1 lost", "2 lost", "3 kept"}, got)
+	require.Equal(t, uint64(1), c.Stats().DroppedTracked)
+	p.settled()
+}
+
+// TestTrackedBeforeBulkInTime: bulk waits for them, and nothing else does; nor do they saturate the path.
+func TestTrackedBeforeBulkInTime(t *testing.T) {
+	p := newPair(t, Config{Rate: 10_000})
+	c, ch, bulk := p.ends[0], p.opened(Normal), p.opened(Bulk)
+	c.Cork(true)
+	for range 10 {
+		require.NoError(t, c.SendTracked(ch, 1, make([]byte, 996)))
+	}
+	require.Equal(t, 10_000, c.TrackedQueued())
+	require.Equal(t, 10_000, c.Stats().Queued)
+	rate := c.rate()
+	require.Zero(t, c.QueueTime(ch))
+	require.Equal(t, time.Duration(10_000/rate*float64(time.Second)), c.QueueTime(bulk))
+	for range 10 {
+		p.now = p.now.Add(50 * ms)
+		c.clock(p.now)
+		c.Cork(true)
+		c.Cork(false)
+	}
+	bytes, saturated := c.Unreliable()
+	require.Zero(t, bytes)
+	require.False(t, saturated)
+}
+
+// TestTrackedThatNobodyTakesBack: what waits is bounded on this side, too.
+func TestTrackedThatNobodyTakesBack(t *testing.T) {
+	p, c, ch := newTracked(t)
+	c.Cork(true)
+	fit := maxUnreliable / unreliablePrice(1, 1004)
+	for record := range uint64(fit + 2) {
+		require.NoError(t, c.SendTracked(ch, record, make([]byte, 1000)))
+	}
+	checkConn(t, c)
+	require.Equal(t, []string{fmt.Sprint(fit, " lost"), fmt.Sprint(fit+1, " lost")}, fates(c))
+	require.Equal(t, uint64(2), c.Stats().DroppedTracked)
+	c.Cork(false)
+	p.run(time10)
+	require.Len(t, fates(c), fit)
+	p.take(1)
+	p.settled()
+}
+
+func TestTrackedBeforeOpenAndAfterClose(t *testing.T) {
+	r := newReceiver(t, Config{})
+	r.must(trackedBunch(1, "x"))
+	r.must(partOf(flagBegin|flagOpen, 0, EntryBytes))
+	r.must(trackedBunch(1, "x"))
+	require.Equal(t, uint64(2), r.Stats().DroppedBeforeOpen)
+	r.must(partOf(flagEnd, 1, 1))
+	require.Len(t, r.got(), 1)
+	r.must(trackedBunch(1, "y"), trackedBunch(1, ""))
+	require.Equal(t, []string{"1 y", "1 "}, r.got())
+	r.must(wholeOf(flagClose, 1, 2, "z"))
+	r.must(trackedBunch(1, "x"))
+	r.drainAcks()
+	r.must(trackedBunch(1, "x"))
+	require.Equal(t, uint64(2), r.Stats().DroppedClosedChannel)
+	require.Equal(t, []string{"1 z close"}, r.got())
+	require.False(t, r.Missed(), "the peer closed it")
+}
+
+// TestTrackedComesAsItComes: older packets too, each with its number.
+func TestTrackedComesAsItComes(t *testing.T) {
+	r := newOpened(t, 1)
+	var got []uint64
+	for _, n := range []uint32{5, 4, 6, 4, 65_600} {
+		r.number = n
+		r.must(trackedBunch(1, "a"), trackedBunch(1, "b"))
+		for m, ok := r.Next(); ok; m, ok = r.Next() {
+			require.Equal(t, Tracked, m.Delivery)
+			got = append(got, m.Number)
+		}
+	}
+	require.Equal(t, []uint64{5, 5, 4, 4, 6, 6, 65_600, 65_600}, got)
+}
+
+// TestMissed: what does not fit is dropped, and the owner learns that the peer knows nothing of it.
+func TestMissed(t *testing.T) {
+	r := newOpened(t, 1)
+	r.must(appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, make([]byte, 1000)))
+	fit := maxParked/1189 - 1
+	for n := range fit + 3 {
+		require.Equal(t, n == fit+1 || n == fit+2, r.Missed(), n)
+		r.must(trackedBunch(1, strings.Repeat("x", 1000)))
+	}
+	require.True(t, r.Missed())
+	require.False(t, r.Missed(), "once")
+	require.Equal(t, uint64(3), r.Stats().DroppedTracked)
+	require.Zero(t, r.Stats().DroppedUnreliable)
+	require.Len(t, r.got(), fit+1)
+	require.Zero(t, r.waitingUnreliable)
+	r.must(trackedBunch(1, "x"))
+	require.False(t, r.Missed())
+	require.Len(t, r.got(), 1)
+
+	t.Log("# an unreliable one that is dropped is no news")
+	for range maxParked/1189 + 1 {
+		r.must(appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, make([]byte, 1000)))
+	}
+	require.Equal(t, uint64(1), r.Stats().DroppedUnreliable)
+	require.False(t, r.Missed())
+}
+
+func TestTrackedViolations(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		code   Code
+		config Config
+		bunch  []byte
+	}{
+		{"control", BunchBadChannelIndex, Config{}, trackedBunch(0, "x")},
+		{"a channel of the receiver's", BunchBadChannelIndex, Config{}, trackedBunch(2, "x")},
+		{"one that it never opened", BunchBadChannelIndex, Config{}, trackedBunch(4, "x")},
+		{"another flag", BunchDataOverflow, Config{}, []byte{trackedFlags | flagEnd, 1, 1, 'x'}},
+		{"another delivery", BunchDataOverflow, Config{}, []byte{flagTracked | byte(UnreliableSequenced), 1, 1, 'x'}},
+		{"no delivery", BunchDataOverflow, Config{}, []byte{flagTracked, 1, 1, 'x'}},
+		{"truncated", BunchDataOverflow, Config{}, []byte{trackedFlags, 1, 2, 'x'}},
+		{"1,101 bytes", BunchDataOverflow, Config{}, trackedBunch(1, strings.Repeat("x", EntryBytes+1))},
+		{"beyond MaxBunch", PartialTooLarge, Config{MaxBunch: 10}, trackedBunch(1, strings.Repeat("x", 11))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newReceiver(t, c.config)
+			own, err := r.Open(Normal)
+			require.NoError(t, err)
+			require.NoError(t, r.Send(own, Reliable, nil))
+			r.must(wholeOf(flagOpen, 1, 0, "a"))
+			requireCode(t, c.code, r.receive(c.bunch))
+		})
+	}
+	t.Run("refused", func(t *testing.T) {
+		r := newReceiver(t, Config{})
+		r.Refuse(99)
+		requireCode(t, 99, r.receive(trackedBunch(1, "x")))
+	})
+	t.Run("control of the client", func(t *testing.T) {
+		c, _ := newClient(t, Config{})
+		requireCode(t, BunchBadChannelIndex, c.Receive(epoch, packetOf(0, trackedBunch(0, "x"))))
+	})
+}
+
+// A channel that the receiver opened and both closed is still its own.
+func TestTrackedOnAClosedChannelOfTheReceivers(t *testing.T) {
+	p, c, ch := newTracked(t)
+	require.NoError(t, c.Close(ch, nil))
+	p.run(time10)
+	require.Empty(t, c.channels.open[ch])
+	requireCode(t, BunchBadChannelIndex, c.Receive(p.now, packetOf(uint32(c.received.next), trackedBunch(ch, "x"))))
+}
+
+// TestRandomTrackedBunches: whatever follows the flag, the connection goes on or ends with a code.
+func TestRandomTrackedBunches(t *testing.T) {
+	random := newPair(t, Config{}).rand
+	for range 2000 {
+		r := newOpened(t, 1)
+		for range 20 {
+			b := []byte{flagTracked}
+			if random.IntN(8) > 0 {
+				b[0] = trackedFlags
+			}
+			for range random.IntN(12) {
+				b = append(b, byte(random.IntN(256)>>random.IntN(8)))
+			}
+			if err := r.receive(b); err != nil {
+				require.IsType(t, &Error{}, err)
+				break
+			}
+			checkConn(t, r.Conn)
+		}
+	}
+}
