@@ -189,7 +189,7 @@ func TestStateGoesFromServerToClientOnly(t *testing.T) {
 func TestTheNewestStateArrives(t *testing.T) {
 	for name, weather := range map[string]rpc.Emulation{
 		"bad": rpctest.Bad, "loss": {PktLag: 50 * time.Millisecond, PktLoss: 20},
-		"order": {PktLag: 30 * time.Millisecond, PktOrder: true, PktLoss: 5}, "narrow": {PktLag: 20 * time.Millisecond, Rate: 20_000, PktLoss: 5},
+		"order": {PktLag: 30 * time.Millisecond, PktOrder: true, PktLoss: 5}, "narrow": {PktLag: 20 * time.Millisecond, Rate: 50_000, PktLoss: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rpctest.Run(t, weather, func(t *testing.T, net *rpctest.Network) {
