@@ -131,7 +131,7 @@ func (c *compiler) unit(t reflect.Type) (form, bool) {
 	var fields []int
 	switch {
 	case t.Kind() == reflect.Array && t.Len() == 3:
-		return unit{name: t.Elem().Kind().String()}, isFloat(t.Elem())
+		return &unit{name: t.Elem().Kind().String()}, isFloat(t.Elem())
 	case t.Kind() != reflect.Struct:
 		return nil, false
 	}
@@ -145,7 +145,7 @@ func (c *compiler) unit(t reflect.Type) (form, bool) {
 		}
 		fields = append(fields, i)
 	}
-	return unit{fields: fields, name: t.Field(0).Type.Kind().String()}, len(fields) == 3
+	return &unit{fields: fields, name: t.Field(0).Type.Kind().String()}, len(fields) == 3
 }
 
 func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
@@ -154,7 +154,7 @@ func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
 	}
 	elem, err := c.form(t.Elem(), path+"[]", w)
 	_, raw := elem.(octet)
-	return array{elem: elem, length: t.Len(), raw: raw && isByte(t.Elem())}, err
+	return &array{elem: elem, length: t.Len(), raw: raw && isByte(t.Elem())}, err
 }
 
 func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
@@ -164,7 +164,7 @@ func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
 	}
 	elem, err := c.form(t.Elem(), path+"[]", w)
 	_, raw := elem.(octet)
-	return list{typ: t, elem: elem, bound: bound, raw: raw && isByte(t.Elem())}, err
+	return &list{typ: t, elem: elem, bound: bound, raw: raw && isByte(t.Elem())}, err
 }
 
 func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
@@ -176,7 +176,7 @@ func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
 	}
 	c.open = append(c.open, t)
 	defer func() { c.open = c.open[:len(c.open)-1] }()
-	var made record
+	made := &record{}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if blank(f) {
