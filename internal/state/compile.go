@@ -182,20 +182,25 @@ func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
 		if blank(f) {
 			continue
 		}
-		inner := path + "." + f.Name
-		inside, tag, err := c.field(f, inner, w.scale)
-		if err == nil && tag.condition != None {
-			err = fmt.Errorf("%s: tag %q: only a field of the state itself has a condition", inner, tag.text)
-		}
+		inside, err := c.part(f, i, path+"."+f.Name, w.scale)
 		if err != nil {
 			return nil, err
 		}
-		made.fields = append(made.fields, part{name: f.Name, index: i, form: inside})
+		made.fields = append(made.fields, inside)
 	}
 	if len(made.fields) == 0 {
 		return nil, fmt.Errorf("%s: %v has no fields; leave it out", path, t)
 	}
 	return made, nil
+}
+
+// part makes what a record holds of its field f.
+func (c *compiler) part(f reflect.StructField, index int, path string, outer *scale) (part, error) {
+	made, tag, err := c.field(f, path, outer)
+	if err == nil && tag.condition != None {
+		err = fmt.Errorf("%s: tag %q: only a field of the state itself has a condition", path, tag.text)
+	}
+	return part{name: f.Name, index: index, form: made}, err
 }
 
 // bound returns the bound of the string or slice that the walk is at.
