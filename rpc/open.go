@@ -41,9 +41,12 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if err != nil {
 		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, err)
 	}
-	a.opens = append(a.opens, &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.now})
+	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.now}
+	a.opens = append(a.opens, o)
 	c.setChannel(channel, a)
 	a.world.watch(a)
+	o.markLists(false)
+	o.mark(a.class.listFields())
 	return nil
 }
 
@@ -68,7 +71,7 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	a.compareAll()
 	id := slices.Index(a.world.table(), a.class)
-	flags, fields := a.ownerFlags(c), a.fieldsFor(c)|a.initialFields()
+	flags, fields := a.ownerFlags(c), (a.fieldsFor(c)|a.initialFields())&^a.class.listFields()
 	if fields != 0 {
 		flags |= flagState
 	}
