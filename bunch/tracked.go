@@ -97,6 +97,10 @@ func (c *Conn) TakeBack() {
 // TrackedQueued returns how many bytes of tracked messages wait, their bunch headers included.
 func (c *Conn) TrackedQueued() int { return c.tracked.bytes }
 
+// RecentRTT returns the least of the latest round trips, at least 8 of them, and the smoothed one; 0 while they are not known. A
+// queue that stands shows in the first, and jitter does not.
+func (c *Conn) RecentRTT() (recent, smoothed time.Duration) { return c.gate.Recent, c.gate.Smoothed }
+
 // Fates moves at most len(into) fates of tracked messages, in the order in which they became known, and returns how many. New
 // ones wake nobody.
 func (c *Conn) Fates(into []Fate) (n int) {

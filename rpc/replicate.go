@@ -247,8 +247,11 @@ type stateOutbox struct {
 	sent  []sentState
 	free  []uint64 // places in sent
 	room  int      // bytes that the next Flush may hand to the machine
-	short bool     // the path did not take all of the last Flush
-	all   bool     // the client has asked for everything anew
+	given int      // bytes that the last Flush did
+	pace  state.Pace
+	short bool // the path did not take all of the last Flush
+	held  bool // the last Flush had no room for all
+	all   bool // the client has asked for everything anew
 	fates [64]bunch.Fate
 }
 
@@ -282,10 +285,16 @@ func (c *Conn) sendState(now time.Time) {
 	c.machine.TakeBack()
 	c.settleStates()
 	s.adapt(left)
-	if s.short {
+	since := now.Sub(c.world.began)
+	recent, smoothed := c.machine.RecentRTT()
+	s.pace.Look(since, recent, smoothed, s.given-left, s.short || s.held)
+	s.pace.Sent(-left)
+	s.given = s.pace.Room(since, s.room)
+	if s.short || s.held {
 		slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.urgency(now), a.urgency(now)) })
 	}
-	c.compose(now)
+	s.given = c.compose(now, s.given)
+	s.pace.Sent(s.given)
 }
 
 // adapt finds out how much the next Flush may hand over: twice what left since the last, once something did not.
@@ -316,16 +325,17 @@ func (c *Conn) settleStates() {
 	}
 }
 
-// compose hands updates to the machine while there is room. It is called under the link's lock.
-func (c *Conn) compose(now time.Time) {
+// compose hands updates to the machine while there is room, and returns how many bytes it took. It is called under the link's lock.
+func (c *Conn) compose(now time.Time, room int) (used int) {
 	s := &c.state
-	kept, used := s.dirty[:0], 0
+	kept := s.dirty[:0]
+	s.held = false
 	for i, o := range s.dirty {
-		if used >= s.room {
+		if s.held = used >= room; s.held {
 			kept = append(kept, s.dirty[i:]...)
 			break
 		}
-		for used < s.room && !o.closed && o.lacks != 0 && c.machine.Opened(o.channel) {
+		for used < room && !o.closed && o.lacks != 0 && c.machine.Opened(o.channel) {
 			n := c.update(o, now)
 			if n == 0 {
 				break
@@ -338,6 +348,7 @@ func (c *Conn) compose(now time.Time) {
 	}
 	clear(s.dirty[len(kept):])
 	s.dirty = kept
+	return used
 }
 
 // update hands over what o lacks, or as much of it as one message takes, and returns its bytes.
