@@ -64,6 +64,7 @@ type barracks struct {
 	binding  *rpc.Binding[*trooper]
 	troopers map[rpc.Ref]*trooper // alive here
 	conn     *rpc.Conn            // of a client
+	saluted  []int                // by Salute
 }
 
 func newBarracks(t testing.TB, config rpc.Config) *barracks {
@@ -91,7 +92,9 @@ func newBarracks(t testing.TB, config rpc.Config) *barracks {
 			delete(s.told, c.Key)
 		}
 	})
-	rpc.On(b.binding, salute, func(s *trooper, _ *rpc.Call, n int) { s.heard = append(s.heard, fmt.Sprint("salute ", n)) })
+	rpc.On(b.binding, salute, func(s *trooper, _ *rpc.Call, n int) {
+		s.heard, b.saluted = append(s.heard, fmt.Sprint("salute ", n)), append(b.saluted, n)
+	})
 	return b
 }
 
