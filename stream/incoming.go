@@ -169,7 +169,7 @@ func (in *incoming) addLocked(m part) error {
 		return err
 	}
 	more := in.parts.held - before
-	if more > 0 && in.peer.account.hold(more) {
+	if more > 0 && in.peer.hold(more) {
 		return nil
 	}
 	in.peer.account.must(more)
@@ -177,6 +177,15 @@ func (in *incoming) addLocked(m part) error {
 		in.finishLocked(in.peer.streams.noMemory())
 	}
 	return nil
+}
+
+// hold charges content. Where there is no room for it, the memory that is spare for slices makes some.
+func (p *Peer) hold(n int64) bool {
+	if p.account.hold(n) {
+		return true
+	}
+	p.slices.shrink()
+	return p.account.hold(n)
 }
 
 // begin notes the header. An error is the sender's violation.

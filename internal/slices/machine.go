@@ -389,6 +389,9 @@ func (m *Machine) Release(message []byte) { m.in.release(message) }
 // GiveBack takes the memory of messages that were released.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
 
+// Shrink gives up the memory that is spare for messages of the peer to come.
+func (m *Machine) Shrink() { m.in.trim() }
+
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats {
 	return Stats{

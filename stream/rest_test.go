@@ -1,0 +1,224 @@
+package stream
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/slices"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// restTime is how long after its last transfer a connection has got rid of all that it held for transfers.
+const restTime = 90 * time.Second
+
+// TestCanceledSlicesLeaveNothingBehind: a receiver with the least memory refuses slices. That of transfers that were canceled or
+// rejected it takes in all the same, so that the sender is rid of them.
+func TestCanceledSlicesLeaveNothingBehind(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		stop func(in *IncomingBlob, out func())
+	}{
+		{"canceled by the sender", func(_ *IncomingBlob, out func()) { out() }},
+		{"canceled by the receiver", func(in *IncomingBlob, _ func()) { in.Cancel(errTest) }},
+		{"rejected", func(in *IncomingBlob, _ func()) { in.Reject(errTest) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inNetwork(t, setup{via: Slices{}, client: Config{MaxMemory: leastMemory}}, func(n *network) {
+				come := make(chan *IncomingBlob, 8)
+				save.Handle(n.client.streams, func(in *IncomingBlob) { come <- in })
+				small := n.echo()
+				for range 8 {
+					out := n.mustStart(n.server.peer, content(1<<20))
+					select {
+					case in := <-come:
+						c.stop(in, func() { out.Cancel(errTest) })
+					case <-out.Done(): // rejected, for want of memory
+					}
+					<-out.Done()
+				}
+				time.Sleep(restTime)
+				n.requireRest()
+				n.passes(n.server.peer, small)
+			})
+		})
+	}
+}
+
+var echo = NewBlob("echo")
+
+// echo has both ends take blobs whole.
+func (n *network) echo() <-chan []byte {
+	got := make(chan []byte, 64)
+	for _, s := range []*Streams{n.server.streams, n.client.streams} {
+		echo.Handle(s, func(in *IncomingBlob) {
+			go func() {
+				if data, err := io.ReadAll(in); err == nil {
+					got <- data
+				}
+			}()
+		})
+	}
+	return got
+}
+
+// passes asserts that a small transfer by either backend goes through.
+func (n *network) passes(p *Peer, got <-chan []byte) {
+	n.Helper()
+	for _, via := range []Backend{Slices{}, Window{}} {
+		data := content(1000)
+		out, err := echo.Start(p, bytes.NewReader(data), int64(len(data)), Via(via))
+		require.NoError(n, err)
+		select {
+		case <-out.Done():
+			require.NoError(n, out.Err())
+			require.True(n, bytes.Equal(data, <-got))
+		case <-time.After(time.Minute):
+			require.Fail(n, fmt.Sprintf("a small transfer by %T stands still", via))
+		}
+	}
+}
+
+// requireRest asserts that neither end holds anything for transfers.
+func (n *network) requireRest() {
+	n.Helper()
+	for name, e := range map[string]*end1{"server": &n.server, "client": &n.client} {
+		n.do(e.world, func() {}) // nobody is woken by the last ack of a lane
+		time.Sleep(time.Second)
+		var left []string
+		n.do(e.world, func() { left = e.leftovers() })
+		require.Empty(n, left, name)
+	}
+}
+
+// leftovers names what the end holds though no transfer goes on; it is called on the world's goroutine.
+func (e *end1) leftovers() (all []string) {
+	p := e.peer
+	count := func(what string, n int64) {
+		if n != 0 {
+			all = append(all, fmt.Sprint(what, " ", n))
+		}
+	}
+	p.live.mu.Lock()
+	count("live", int64(len(p.live.outgoing)+len(p.live.incoming)))
+	p.live.mu.Unlock()
+	count("queue", int64(len(p.queue)+len(p.sending)+len(p.receiving)))
+	count("stock of the world", e.streams.stock.used.Load())
+	count("stock of the connection", p.stocked.bytes)
+	count("lanes hold", int64(p.window.held))
+	count("ahead", p.ahead)
+	count("held", p.account.held)
+	count("promised", p.account.promised)
+	records := p.account.borrowed // those of the receiver of slices stay
+	if records == slices.ReceiverBytes {
+		records = 0
+	}
+	count("borrowed", records)
+	count("charged", p.account.charged-p.account.borrowed)
+	count("memory of the world", e.streams.config.maxMemory()-e.streams.memory.free()-p.account.charged)
+	count("writers", int64(len(e.streams.parts)))
+	guest.Drive(p.conn, func(time.Time) { count("slices unsent", int64(p.slices.link.Queued())) })
+	return all
+}
+
+// restRuns is how many programs TestNothingIsLeftBehind runs.
+var restRuns = flag.Int("rest", 40, "programs of transfers after which nothing is left")
+
+// TestNothingIsLeftBehind mixes transfers by both backends, either way, that are canceled, rejected, fail or go through, over a
+// path that loses, with next to no memory.
+func TestNothingIsLeftBehind(t *testing.T) {
+	first, runs := testkit.Seed(t), *restRuns
+	if testing.Short() {
+		runs = 10
+	}
+	for seed := first; seed < first+uint64(runs); seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { testNothingIsLeftBehind(t, seed) })
+	}
+}
+
+func testNothingIsLeftBehind(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	memory := func() int64 { return leastMemory + random.Int64N(3)*random.Int64N(1<<20) }
+	s := setup{
+		client: Config{MaxMemory: memory(), MaxPending: 512 << 10, MaxTransfers: 3},
+		server: Config{MaxMemory: memory(), MaxTransfers: 6},
+	}
+	loss := float64(random.IntN(3)) * 0.05
+	inNetwork(t, s, func(n *network) {
+		for i, c := range n.pipe {
+			lose := rand.New(rand.NewPCG(seed, uint64(2+i)))
+			c.SetDrop(func([]byte) bool { return lose.Float64() < loss })
+		}
+		small := n.echo()
+		m := &mix{network: n, random: random}
+		for _, s := range []*Streams{n.server.streams, n.client.streams} {
+			save.Handle(s, m.take)
+		}
+		for range 10 + random.IntN(30) {
+			m.act()
+			time.Sleep(time.Duration(random.Int64N(int64(200 * time.Millisecond))))
+		}
+		m.end()
+		time.Sleep(restTime)
+		n.requireRest()
+		for _, p := range []*Peer{n.server.peer, n.client.peer} {
+			n.passes(p, small)
+		}
+	})
+}
+
+// mix is transfers of all kinds between two ends.
+type mix struct {
+	*network
+	random *rand.Rand
+	out    []*Transfer
+}
+
+// act starts a transfer, or ends one.
+func (m *mix) act() {
+	if len(m.out) > 0 && m.random.IntN(3) == 0 {
+		m.out[m.random.IntN(len(m.out))].Cancel(errTest)
+		return
+	}
+	from := []*Peer{m.server.peer, m.client.peer}[m.random.IntN(2)]
+	data := content(1 + m.random.IntN(1<<(8+m.random.IntN(13))))
+	size := int64(len(data))
+	if m.random.IntN(3) == 0 {
+		size = -1
+	}
+	via := []Backend{Slices{}, Window{}}[m.random.IntN(2)]
+	out, err := save.Start(from, bytes.NewReader(data), size, Via(via), Name(fmt.Sprint(m.random.IntN(5))))
+	require.NoError(m, err)
+	m.out = append(m.out, out)
+}
+
+// take does with an incoming transfer what its name says.
+func (m *mix) take(in *IncomingBlob) {
+	switch in.Name() {
+	case "0":
+		in.Reject(errTest)
+	case "1":
+		go func() {
+			_, _ = io.CopyN(io.Discard, in, 1000)
+			in.Cancel(errTest)
+		}()
+	case "2": // nobody reads
+	default:
+		go func() { _, _ = io.Copy(io.Discard, in) }()
+	}
+}
+
+// end gives up what nobody reads, and all that is held up by it.
+func (m *mix) end() {
+	time.Sleep(5 * time.Second)
+	for _, out := range m.out {
+		out.Cancel(errTest)
+	}
+}
