@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +16,7 @@ import (
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/slices"
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/rpc"
 )
 
 // restTime is how long after its last transfer a connection has got rid of all that it held for transfers.
@@ -132,11 +135,11 @@ func (e *end1) leftovers() (all []string) {
 var restRuns = flag.Int("rest", 40, "programs of transfers after which nothing is left")
 
 // TestNothingIsLeftBehind mixes transfers by both backends, either way, that are canceled, rejected, fail or go through, over a
-// path that loses, with next to no memory.
+// path that loses and is interrupted, with next to no memory.
 func TestNothingIsLeftBehind(t *testing.T) {
 	first, runs := testkit.Seed(t), *restRuns
 	if testing.Short() {
-		runs = 10
+		runs = min(runs, 10)
 	}
 	for seed := first; seed < first+uint64(runs); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { testNothingIsLeftBehind(t, seed) })
@@ -146,21 +149,13 @@ func TestNothingIsLeftBehind(t *testing.T) {
 func testNothingIsLeftBehind(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	memory := func() int64 { return leastMemory + random.Int64N(3)*random.Int64N(1<<20) }
-	s := setup{
-		client: Config{MaxMemory: memory(), MaxPending: 512 << 10, MaxTransfers: 3},
-		server: Config{MaxMemory: memory(), MaxTransfers: 6},
-	}
-	loss := float64(random.IntN(3)) * 0.05
-	inNetwork(t, s, func(n *network) {
-		for i, c := range n.pipe {
-			lose := rand.New(rand.NewPCG(seed, uint64(2+i)))
-			c.SetDrop(func([]byte) bool { return lose.Float64() < loss })
-		}
+	inNetwork(t, setup{
+		client: Config{MaxMemory: memory(), MaxPending: 512 << 10, MaxTransfers: 3, Store: &fickleStore{newMemoryStore(), random.Uint64()}},
+		server: Config{MaxMemory: memory(), MaxTransfers: 6, Store: &fickleStore{newMemoryStore(), random.Uint64()}},
+		rpc:    rpc.Config{OnPanic: func(*rpc.Conn, any, []byte) {}},
+	}, func(n *network) {
+		m := newMix(n, random)
 		small := n.echo()
-		m := &mix{network: n, random: random}
-		for _, s := range []*Streams{n.server.streams, n.client.streams} {
-			save.Handle(s, m.take)
-		}
 		for range 10 + random.IntN(30) {
 			m.act()
 			time.Sleep(time.Duration(random.Int64N(int64(200 * time.Millisecond))))
@@ -179,39 +174,99 @@ type mix struct {
 	*network
 	random *rand.Rand
 	out    []*Transfer
+	dark   atomic.Bool // nothing arrives
 }
 
-// act starts a transfer, or ends one.
+func newMix(n *network, random *rand.Rand) *mix {
+	m := &mix{network: n, random: random}
+	loss := float64(random.IntN(3)) * 0.05
+	for _, c := range n.pipe {
+		lose := rand.New(rand.NewPCG(random.Uint64(), 1))
+		c.SetDrop(func([]byte) bool { return m.dark.Load() || lose.Float64() < loss })
+	}
+	for _, s := range []*Streams{n.server.streams, n.client.streams} {
+		save.Handle(s, func(in *IncomingBlob) { m.take(in.Incoming, in) })
+		items.Handle(s, func(in *IncomingArray[item]) {
+			m.take(in.Incoming, readerFunc(func([]byte) (int, error) {
+				for range in.Batches(n.ctx) {
+				}
+				return 0, io.EOF
+			}))
+		})
+	}
+	return m
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// act starts a transfer, ends one, or interrupts all.
 func (m *mix) act() {
-	if len(m.out) > 0 && m.random.IntN(3) == 0 {
+	switch r := m.random.IntN(12); {
+	case r == 0:
+		m.dark.Store(true)
+		time.Sleep(time.Duration(m.random.Int64N(int64(8 * time.Second))))
+		m.dark.Store(false)
+	case r < 4 && len(m.out) > 0:
 		m.out[m.random.IntN(len(m.out))].Cancel(errTest)
-		return
+	case r < 6:
+		m.start(items.Start(m.from(), testItems(m.random.IntN(20_000)), m.options()...))
+	default:
+		data := content(1 + m.random.IntN(1<<(8+m.random.IntN(13))))
+		size := int64(len(data))
+		if m.random.IntN(3) == 0 {
+			size = -1
+		}
+		m.start(save.Start(m.from(), m.source(data), size, m.options()...))
 	}
-	from := []*Peer{m.server.peer, m.client.peer}[m.random.IntN(2)]
-	data := content(1 + m.random.IntN(1<<(8+m.random.IntN(13))))
-	size := int64(len(data))
-	if m.random.IntN(3) == 0 {
-		size = -1
-	}
-	via := []Backend{Slices{}, Window{}}[m.random.IntN(2)]
-	out, err := save.Start(from, bytes.NewReader(data), size, Via(via), Name(fmt.Sprint(m.random.IntN(5))))
+}
+
+func (m *mix) start(out *Transfer, err error) {
 	require.NoError(m, err)
 	m.out = append(m.out, out)
 }
 
+func (m *mix) from() *Peer { return []*Peer{m.server.peer, m.client.peer}[m.random.IntN(2)] }
+
+// source yields data, or fails in the middle.
+func (m *mix) source(data []byte) io.Reader {
+	part := bytes.NewReader(data[:m.random.IntN(len(data))])
+	switch m.random.IntN(10) {
+	case 0:
+		return io.MultiReader(part, iotest.ErrReader(errTest))
+	case 1:
+		return io.MultiReader(part, readerFunc(func([]byte) (int, error) { panic("a test's") }))
+	case 2: // short of its size
+		return part
+	}
+	return bytes.NewReader(data)
+}
+
+func (m *mix) options() []Option {
+	all := []Option{Via([]Backend{Slices{}, Window{}}[m.random.IntN(2)]), Name(fmt.Sprint(m.random.IntN(6)))}
+	if m.random.IntN(3) == 0 { // the same key for other content: what is stored is another's
+		all = append(all, Key(fmt.Sprint(m.random.IntN(3))))
+	}
+	return all
+}
+
 // take does with an incoming transfer what its name says.
-func (m *mix) take(in *IncomingBlob) {
+func (m *mix) take(in Incoming, content io.Reader) {
 	switch in.Name() {
 	case "0":
 		in.Reject(errTest)
 	case "1":
 		go func() {
-			_, _ = io.CopyN(io.Discard, in, 1000)
+			_, _ = io.CopyN(io.Discard, content, 1000)
 			in.Cancel(errTest)
 		}()
 	case "2": // nobody reads
+	case "3":
+		in.OnEnd(func(error) { panic("a test's") })
+		go func() { _, _ = io.Copy(io.Discard, content) }()
 	default:
-		go func() { _, _ = io.Copy(io.Discard, in) }()
+		go func() { _, _ = io.Copy(io.Discard, content) }()
 	}
 }
 
@@ -221,4 +276,41 @@ func (m *mix) end() {
 	for _, out := range m.out {
 		out.Cancel(errTest)
 	}
+}
+
+// fickleStore fails at times.
+type fickleStore struct {
+	*memoryStore
+	state uint64
+}
+
+func (s *fickleStore) Open(identity, key string, size int64) (Part, error) {
+	s.mu.Lock()
+	s.state = s.state*6364136223846793005 + 1442695040888963407
+	r := s.state >> 61
+	s.mu.Unlock()
+	switch r {
+	case 0:
+		return nil, ErrStoreFull
+	case 1:
+		return nil, errTest
+	}
+	p, err := s.memoryStore.Open(identity, key, size)
+	if err == nil && r == 2 {
+		return &fullPart{Part: p, left: 50_000}, nil
+	}
+	return p, err
+}
+
+// fullPart fails once so much was written.
+type fullPart struct {
+	Part
+	left int
+}
+
+func (p *fullPart) Write(b []byte) (int, error) {
+	if p.left -= len(b); p.left < 0 {
+		return 0, ErrStoreFull
+	}
+	return p.Part.Write(b)
 }
