@@ -37,7 +37,8 @@ func TestCanceledSlicesLeaveNothingBehind(t *testing.T) {
 			inNetwork(t, setup{via: Slices{}, client: Config{MaxMemory: leastMemory}}, func(n *network) {
 				come := make(chan *IncomingBlob, 8)
 				save.Handle(n.client.streams, func(in *IncomingBlob) { come <- in })
-				small := n.echo()
+				small := make(chan []byte, 64)
+				echoTo(small, n.client.streams)
 				for range 8 {
 					out := n.mustStart(n.server.peer, content(1<<20))
 					select {
@@ -48,7 +49,7 @@ func TestCanceledSlicesLeaveNothingBehind(t *testing.T) {
 					<-out.Done()
 				}
 				time.Sleep(restTime)
-				n.requireRest()
+				n.requireRest(n.server, n.client)
 				n.passes(n.server.peer, small)
 			})
 		})
@@ -57,19 +58,15 @@ func TestCanceledSlicesLeaveNothingBehind(t *testing.T) {
 
 var echo = NewBlob("echo")
 
-// echo has both ends take blobs whole.
-func (n *network) echo() <-chan []byte {
-	got := make(chan []byte, 64)
-	for _, s := range []*Streams{n.server.streams, n.client.streams} {
-		echo.Handle(s, func(in *IncomingBlob) {
-			go func() {
-				if data, err := io.ReadAll(in); err == nil {
-					got <- data
-				}
-			}()
-		})
-	}
-	return got
+// echoTo has an end take blobs whole.
+func echoTo(got chan<- []byte, s *Streams) {
+	echo.Handle(s, func(in *IncomingBlob) {
+		go func() {
+			if data, err := io.ReadAll(in); err == nil {
+				got <- data
+			}
+		}()
+	})
 }
 
 // passes asserts that a small transfer by either backend goes through.
@@ -89,21 +86,21 @@ func (n *network) passes(p *Peer, got <-chan []byte) {
 	}
 }
 
-// requireRest asserts that neither end holds anything for transfers.
-func (n *network) requireRest() {
+// requireRest asserts that none of the ends holds anything for transfers.
+func (n *network) requireRest(ends ...end1) {
 	n.Helper()
-	for name, e := range map[string]*end1{"server": &n.server, "client": &n.client} {
+	for i, e := range ends {
 		n.do(e.world, func() {}) // nobody is woken by the last ack of a lane
 		time.Sleep(time.Second)
 		var left []string
 		n.do(e.world, func() { left = e.leftovers() })
-		require.Empty(n, left, name)
+		require.Empty(n, left, "end %d", i)
 	}
 }
 
 // leftovers names what the end holds though no transfer goes on; it is called on the world's goroutine.
 func (e *end1) leftovers() (all []string) {
-	p := e.peer
+	p, s := e.peer, e.streams
 	count := func(what string, n int64) {
 		if n != 0 {
 			all = append(all, fmt.Sprint(what, " ", n))
@@ -113,21 +110,23 @@ func (e *end1) leftovers() (all []string) {
 	count("live", int64(len(p.live.outgoing)+len(p.live.incoming)))
 	p.live.mu.Unlock()
 	count("queue", int64(len(p.queue)+len(p.sending)+len(p.receiving)))
-	count("stock of the world", e.streams.stock.used.Load())
 	count("stock of the connection", p.stocked.bytes)
 	count("lanes hold", int64(p.window.held))
 	count("ahead", p.ahead)
 	count("held", p.account.held)
 	count("promised", p.account.promised)
-	records := p.account.borrowed // those of the receiver of slices stay
-	if records == slices.ReceiverBytes {
-		records = 0
+	if records := p.account.borrowed; records != slices.ReceiverBytes { // which stay
+		count("borrowed", records)
 	}
-	count("borrowed", records)
 	count("charged", p.account.charged-p.account.borrowed)
-	count("memory of the world", e.streams.config.maxMemory()-e.streams.memory.free()-p.account.charged)
-	count("writers", int64(len(e.streams.parts)))
 	guest.Drive(p.conn, func(time.Time) { count("slices unsent", int64(p.slices.link.Queued())) })
+	used := s.config.maxMemory() - s.memory.free()
+	for _, peer := range s.order {
+		used -= peer.account.charged
+	}
+	count("memory of the world", used)
+	count("stock of the world", s.stock.used.Load())
+	count("writers", int64(len(s.parts)))
 	return all
 }
 
@@ -148,53 +147,87 @@ func TestNothingIsLeftBehind(t *testing.T) {
 
 func testNothingIsLeftBehind(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	memory := func() int64 { return leastMemory + random.Int64N(3)*random.Int64N(1<<20) }
+	config := func(c Config) Config {
+		c.MaxMemory += leastMemory + random.Int64N(3)*random.Int64N(1<<20)
+		c.Store = &fickleStore{newMemoryStore(), random.Uint64()}
+		return c
+	}
 	inNetwork(t, setup{
-		client: Config{MaxMemory: memory(), MaxPending: 512 << 10, MaxTransfers: 3, Store: &fickleStore{newMemoryStore(), random.Uint64()}},
-		server: Config{MaxMemory: memory(), MaxTransfers: 6, Store: &fickleStore{newMemoryStore(), random.Uint64()}},
+		client: config(Config{MaxPending: 512 << 10, MaxTransfers: 3}),
+		server: config(Config{MaxTransfers: 6, MaxMemory: 2 * slices.ReceiverBytes}), // those of two more clients stay
 		rpc:    rpc.Config{OnPanic: func(*rpc.Conn, any, []byte) {}},
 	}, func(n *network) {
-		m := newMix(n, random)
-		small := n.echo()
+		m := &mix{network: n, random: random, loss: float64(random.IntN(3)) * 0.05, small: make(chan []byte, 64)}
+		m.handle(n.server.streams)
+		m.handle(n.client.streams)
+		m.join()
+		defer m.leave()
+		for range random.IntN(3) {
+			m.addClient(config(Config{}))
+		}
 		for range 10 + random.IntN(30) {
 			m.act()
 			time.Sleep(time.Duration(random.Int64N(int64(200 * time.Millisecond))))
 		}
 		m.end()
 		time.Sleep(restTime)
-		n.requireRest()
-		for _, p := range []*Peer{n.server.peer, n.client.peer} {
-			n.passes(p, small)
+		n.requireRest(m.ends...)
+		for _, e := range m.ends {
+			n.passes(e.peer, m.small)
+			time.Sleep(2 * slices.TrimAfter) // that of another connection, which may be all there is
 		}
 	})
 }
 
-// mix is transfers of all kinds between two ends.
+// mix is transfers of all kinds between a server and its clients.
 type mix struct {
 	*network
 	random *rand.Rand
-	out    []*Transfer
+	loss   float64
 	dark   atomic.Bool // nothing arrives
+	ends   []end1
+	out    []*Transfer
+	small  chan []byte
 }
 
-func newMix(n *network, random *rand.Rand) *mix {
-	m := &mix{network: n, random: random}
-	loss := float64(random.IntN(3)) * 0.05
-	for _, c := range n.pipe {
-		lose := rand.New(rand.NewPCG(random.Uint64(), 1))
-		c.SetDrop(func([]byte) bool { return m.dark.Load() || lose.Float64() < loss })
+// join takes the newest connection of the network.
+func (m *mix) join() {
+	for _, c := range m.pipe {
+		lose := rand.New(rand.NewPCG(m.random.Uint64(), 1))
+		c.SetDrop(func([]byte) bool { return m.dark.Load() || lose.Float64() < m.loss })
 	}
-	for _, s := range []*Streams{n.server.streams, n.client.streams} {
-		save.Handle(s, func(in *IncomingBlob) { m.take(in.Incoming, in) })
-		items.Handle(s, func(in *IncomingArray[item]) {
-			m.take(in.Incoming, readerFunc(func([]byte) (int, error) {
-				for range in.Batches(n.ctx) {
-				}
-				return 0, io.EOF
-			}))
-		})
+	m.ends = append(m.ends, m.server, m.client)
+}
+
+// addClient adds a client to the server.
+func (m *mix) addClient(config Config) {
+	m.client.world, m.client.streams = newWorld(m, m.setup.rpc, config)
+	m.handle(m.client.streams)
+	go m.drive(m.client.world)
+	m.connect()
+	m.join()
+}
+
+// leave closes the clients but the newest, which is the network's.
+func (m *mix) leave() {
+	for _, e := range m.ends {
+		if !e.world.IsServer() && e.world != m.client.world {
+			_ = e.world.Close(m.ctx, 0, "test over")
+			<-m.drove
+		}
 	}
-	return m
+}
+
+func (m *mix) handle(s *Streams) {
+	echoTo(m.small, s)
+	save.Handle(s, func(in *IncomingBlob) { m.take(in.Incoming, in) })
+	items.Handle(s, func(in *IncomingArray[item]) {
+		m.take(in.Incoming, readerFunc(func([]byte) (int, error) {
+			for range in.Batches(m.ctx) {
+			}
+			return 0, io.EOF
+		}))
+	})
 }
 
 type readerFunc func(p []byte) (int, error)
@@ -227,7 +260,7 @@ func (m *mix) start(out *Transfer, err error) {
 	m.out = append(m.out, out)
 }
 
-func (m *mix) from() *Peer { return []*Peer{m.server.peer, m.client.peer}[m.random.IntN(2)] }
+func (m *mix) from() *Peer { return m.ends[m.random.IntN(len(m.ends))].peer }
 
 // source yields data, or fails in the middle.
 func (m *mix) source(data []byte) io.Reader {
