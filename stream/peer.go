@@ -162,7 +162,7 @@ func (p *Peer) due(now time.Time) bool {
 // tick sends what can leave now.
 func (p *Peer) tick(now time.Time) {
 	p.ticked = now
-	if err := p.letLanesGo(now); err != nil && !errors.Is(err, rpc.ErrClosed) {
+	if err := p.keepLanes(now); err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.streams.fail(p, err)
 	}
 	if p.quiet() {
