@@ -110,24 +110,50 @@ func (e *end1) leftovers() (all []string) {
 	count("live", int64(len(p.live.outgoing)+len(p.live.incoming)))
 	p.live.mu.Unlock()
 	count("queue", int64(len(p.queue)+len(p.sending)+len(p.receiving)))
+	p.stocked.mu.Lock()
 	count("stock of the connection", p.stocked.bytes)
+	p.stocked.mu.Unlock()
 	count("lanes hold", int64(p.window.held))
 	count("ahead", p.ahead)
-	count("held", p.account.held)
-	count("promised", p.account.promised)
-	if records := p.account.borrowed; records != slices.ReceiverBytes { // which stay
-		count("borrowed", records)
+	what, charged := p.account.snapshot()
+	count("held", what.held)
+	count("promised", what.promised)
+	if what.borrowed != slices.ReceiverBytes { // which stay
+		count("borrowed", what.borrowed)
 	}
-	count("charged", p.account.charged-p.account.borrowed)
+	count("charged", charged-what.borrowed)
 	guest.Drive(p.conn, func(time.Time) { count("slices unsent", int64(p.slices.link.Queued())) })
 	used := s.config.maxMemory() - s.memory.free()
 	for _, peer := range s.order {
-		used -= peer.account.charged
+		_, charged := peer.account.snapshot()
+		used -= charged
 	}
 	count("memory of the world", used)
 	count("stock of the world", s.stock.used.Load())
+	s.mu.Lock()
 	count("writers", int64(len(s.parts)))
+	s.mu.Unlock()
 	return all
+}
+
+func (a *account) snapshot() (sums, int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sums, a.charged
+}
+
+// TestCanceledTransfersLeaveTheQueue: also those behind one that waits for its turn, which the peer may never give it.
+func TestCanceledTransfersLeaveTheQueue(t *testing.T) {
+	inNetwork(t, setup{client: Config{MaxTransfers: 1}, server: Config{MaxQueued: 4}}, func(n *network) {
+		save.Handle(n.client.streams, func(*IncomingBlob) {}) // nobody reads
+		n.mustStart(n.server.peer, content(1000))
+		n.mustStart(n.server.peer, content(1000))
+		for range 10 {
+			n.mustStart(n.server.peer, content(1000)).Cancel(errTest)
+			time.Sleep(time.Second)
+			require.Equal(n, 1, n.server.peer.Stats().Waiting)
+		}
+	})
 }
 
 // restRuns is how many programs TestNothingIsLeftBehind runs.
@@ -241,6 +267,7 @@ func (m *mix) act() {
 		m.dark.Store(true)
 		time.Sleep(time.Duration(m.random.Int64N(int64(8 * time.Second))))
 		m.dark.Store(false)
+		time.Sleep(2 * time.Second) // or several in a row end the connection
 	case r < 4 && len(m.out) > 0:
 		m.out[m.random.IntN(len(m.out))].Cancel(errTest)
 	case r < 6:
