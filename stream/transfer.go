@@ -85,7 +85,7 @@ func (t *Transfer) Sealed() bool {
 
 // noteSealed keeps what carries the content, for an ended connection does not know. The lock is held.
 func (t *Transfer) noteSealed() {
-	if t.peer.conn.Err() == nil {
+	if !t.finished && t.peer.conn.Err() == nil {
 		t.sealed = t.peer.conn.Sealed()
 	}
 }
@@ -152,8 +152,8 @@ func (t *Transfer) finish(err error) bool {
 	if t.finished {
 		return false
 	}
-	t.finished = true
 	t.noteSealed()
+	t.finished = true
 	if err != nil {
 		t.err = ending(err, sender, &t.header, t.progress)
 	} else {
