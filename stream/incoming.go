@@ -176,15 +176,6 @@ func (in *incoming) addLocked(m part) error {
 	return in.checkEnd()
 }
 
-// hold charges content. Where there is no room for it, the memory that is spare for slices makes some.
-func (p *Peer) hold(n int64) bool {
-	if p.account.hold(n) {
-		return true
-	}
-	p.slices.shrink()
-	return p.account.hold(n)
-}
-
 // begin notes the header. An error is the sender's violation.
 func (in *incoming) begin(m header) error {
 	in.mu.Lock()

@@ -336,6 +336,15 @@ func (p *Peer) route(via Backend) route {
 	return p.window
 }
 
+// hold charges content. Where there is no room for it, the memory that is spare for slices makes some.
+func (p *Peer) hold(n int64) bool {
+	if p.account.hold(n) {
+		return true
+	}
+	p.slices.shrink()
+	return p.account.hold(n)
+}
+
 // neediest returns, of the transfers that have a part to send, the one that is furthest behind its share.
 func (p *Peer) neediest() *Transfer {
 	var next *Transfer
