@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -131,6 +132,11 @@ type opening struct {
 	listed bool       // it is in the connection's dirty list
 	closed bool
 	since  time.Time // lacks was empty before, or an update left last
+
+	// On a server, of its relevancy.
+	relevant time.Duration // when it was, last
+	far      float32       // square of the distance to the connection's view, as a part of the square of the cull distance; at most 1
+	at       int           // in the connection's view
 }
 
 // mark notes that the client may not have the newest of fields.
@@ -251,9 +257,14 @@ func (s *stateOutbox) adapt(left int) {
 	s.room = min(2*max(s.room, minStateRoom), maxStateRoom)
 }
 
-// urgency is the time since the last update times the class's priority. UE: NetPriority.
+// farPriority is what is left of an actor's priority at its cull distance. UE: a pawn's goes down to 0.2 when it is far and out of
+// sight (AActor::GetNetPriority).
+const farPriority = 0.2
+
+// urgency is the time since the last update times the class's priority, which falls with distance. UE: GetNetPriority.
 func (o *opening) urgency(now time.Time) float64 {
-	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority
+	nearness := 1 - (1-farPriority)*math.Sqrt(float64(o.far))
+	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
 }
 
 // settleStates hears what became of updates. What was lost the client may not have: the newest of it goes again.
