@@ -217,6 +217,8 @@ type stateOutbox struct {
 type sentState struct {
 	to     *opening
 	fields state.Mask
+	at     time.Time // when it was handed over
+	since  time.Time // of the opening, before
 }
 
 const (
@@ -276,9 +278,18 @@ func (c *Conn) settleStates() {
 			s.sent[f.Record] = sentState{}
 			s.free = append(s.free, f.Record)
 			if !f.Kept && !sent.to.closed {
-				sent.to.mark(sent.fields)
+				sent.to.missed(sent)
 			}
 		}
+	}
+}
+
+// missed marks what the client did not get. When nothing newer left, its claim is as old as before: else what is handed over first,
+// and taken back, would wait behind what was not.
+func (o *opening) missed(sent sentState) {
+	o.mark(sent.fields)
+	if o.since.Equal(sent.at) {
+		o.since = sent.since
 	}
 }
 
@@ -307,7 +318,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	fields := o.actor.fitting(o.lacks)
 	b := o.actor.appendFields(c.world.replicator.fields[:0], fields)
 	c.world.replicator.fields = b
-	record := c.state.record(sentState{o, fields})
+	record := c.state.record(sentState{o, fields, now, o.since})
 	if err := c.machine.SendTracked(o.channel, record, b); err != nil {
 		c.state.sent[record] = sentState{}
 		c.state.free = append(c.state.free, record)
