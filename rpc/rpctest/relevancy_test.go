@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -346,12 +347,12 @@ func TestLateJoinerSeesWhatIsNear(t *testing.T) {
 // 12.3c: priority = time since the last update × NetPriority, changed by distance; under saturation the highest go first and the others
 // gather time.
 func TestNearOnesGoFirst(t *testing.T) {
-	rpctest.Run(t, rpc.Emulation{PktLag: 20 * time.Millisecond, Rate: 30_000}, func(t *testing.T, net *rpctest.Network) {
-		r := newTerrain(t, net, 1, rpc.Config{})
+	rpctest.Run(t, rpc.Emulation{PktLag: 20 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+		r := newTerrain(t, net, 1, rpc.Config{Rate: 20_000})
 		r.scout(0, 0)
 		var all []*scout
-		for i := range 95 {
-			all = append(all, r.scout(-1, float32(i+1)))
+		for i := range 400 { // of which a packet takes some 90
+			all = append(all, r.scout(-1, float32(i)/4.1))
 		}
 		net.Advance(10 * time.Second)
 		updates, last := make([]int, len(all)), make([]uint32, len(all))
@@ -373,13 +374,11 @@ func TestNearOnesGoFirst(t *testing.T) {
 			}
 			return n
 		}
-		near, far := sum(0, 20), sum(75, 95)
-		t.Logf("updates of the 20 nearest: %d, of the 20 farthest: %d", near, far)
-		require.Less(t, near, 20*30*30*3/4, "the path takes all: the test shows nothing")
+		near, far := sum(0, 80), sum(320, 400)
+		t.Logf("updates of the 80 nearest: %d, of the 80 farthest: %d", near, far)
+		require.Less(t, near, 80*30*30*3/4, "the path takes all: the test shows nothing")
 		require.Greater(t, near, 2*far)
-		for i, n := range updates {
-			require.Greater(t, n, 3, "scout %d starves", i)
-		}
+		require.Greater(t, slices.Min(updates), 30, "once a second at least: nobody starves")
 	})
 }
 
