@@ -251,12 +251,22 @@ func (w *woods) open() (n int) {
 	return n
 }
 
+// BenchmarkIdleActors is a Flush's part for actors that stand still, and for whom nobody is there.
+func BenchmarkIdleActors(b *testing.B) {
+	w := newWoods(b, 10_000, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		w.now = w.now.Add(time.Second / 30)
+		w.relate(w.now)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10_000, "ns/actor")
+}
+
 func BenchmarkRelevancy(b *testing.B) {
-	for _, size := range []struct{ actors, viewers int }{{10_000, 100}, {10_000, 10}, {1000, 100}} {
+	for _, size := range []struct{ actors, viewers int }{{10_000, 100}, {10_000, 10}, {10_000, 0}, {1000, 100}} {
 		b.Run(fmt.Sprintf("%d×%d", size.actors, size.viewers), func(b *testing.B) {
 			w := newWoods(b, size.actors, size.viewers)
 			b.ReportAllocs()
-			b.ReportMetric(float64(w.open())/float64(size.viewers), "open/viewer")
 			for b.Loop() {
 				b.StopTimer()
 				w.move()
@@ -264,6 +274,7 @@ func BenchmarkRelevancy(b *testing.B) {
 				w.now = w.now.Add(time.Second / 30)
 				w.relate(w.now)
 			}
+			b.ReportMetric(float64(w.open())/float64(max(size.viewers, 1)), "open/viewer")
 		})
 	}
 }

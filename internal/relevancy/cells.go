@@ -41,11 +41,11 @@ func (g *Grid) acquire(k key) int32 {
 	if n := len(g.free); n > 0 {
 		at := g.free[n-1]
 		g.free = g.free[:n-1]
-		g.cells[at].key = k
+		g.cells[at].key, g.cells[at].inverse = k, inverseOf(k.level)
 		g.link(at)
 		return at
 	}
-	g.cells = append(g.cells, cell{key: k})
+	g.cells = append(g.cells, cell{key: k, inverse: inverseOf(k.level)})
 	at := int32(len(g.cells) - 1)
 	if len(g.cells) > len(g.heads) {
 		g.grow()

@@ -28,7 +28,8 @@ type item struct {
 // cell is a cube that holds something.
 type cell struct {
 	key
-	next    int32 // in the chain of those that have the same hash; -1 = the last
+	next    int32   // in the chain of those that have the same hash; -1 = the last
+	inverse float64 // of its edge
 	entries []entry
 }
 
@@ -69,17 +70,27 @@ func (g *Grid) Set(id int, x, y, z, radius float32) {
 	for id >= len(g.items) {
 		g.items = append(g.items, item{})
 	}
-	exponent := exponentOf(radius)
-	k := keyOf(x, y, z, exponent)
 	e := entry{x, y, z, radius, int32(id)}
-	if at := g.items[id]; at.cell != 0 {
-		if c := &g.cells[at.cell-1]; c.key == k {
-			c.entries[at.at] = e
-			return
-		}
-		g.Remove(id)
+	at := g.items[id]
+	if at.cell == 0 {
+		g.insert(keyOf(e, exponentOf(radius)), e)
+		return
 	}
-	g.insert(k, e)
+	c := &g.cells[at.cell-1]
+	old := &c.entries[at.at]
+	switch {
+	case *old == e:
+	case old.radius == radius && c.holds(e):
+		*old = e
+	default:
+		g.Remove(id)
+		g.insert(keyOf(e, exponentOf(radius)), e)
+	}
+}
+
+// holds reports whether an item stands in the cell, if its radius belongs there.
+func (c *cell) holds(e entry) bool {
+	return number(float64(e.x)*c.inverse) == c.x && number(float64(e.y)*c.inverse) == c.y && number(float64(e.z)*c.inverse) == c.z
 }
 
 // Remove takes an item out, if it is somewhere.
@@ -171,13 +182,24 @@ func exponentOf(radius float32) int32 {
 	return int32(exponent)
 }
 
-func keyOf(x, y, z float32, exponent int32) key {
-	inverse := math.Ldexp(1, -int(exponent))
-	return key{number(float64(x) * inverse), number(float64(y) * inverse), number(float64(z) * inverse), exponent}
+// inverseOf returns how many edges a unit has.
+func inverseOf(exponent int32) float64 { return math.Ldexp(1, -int(exponent)) }
+
+func keyOf(e entry, exponent int32) key {
+	inverse := inverseOf(exponent)
+	return key{number(float64(e.x) * inverse), number(float64(e.y) * inverse), number(float64(e.z) * inverse), exponent}
 }
 
 // number returns which cube along an axis holds a coordinate, that is measured in edges.
-func number(at float64) int32 { return int32(min(max(math.Floor(at), -farthest), farthest)) }
+func number(at float64) int32 {
+	switch at = math.Floor(at); {
+	case at > farthest:
+		return farthest
+	case at < -farthest:
+		return -farthest
+	}
+	return int32(at)
+}
 
 // count notes that a level has n items more.
 func (g *Grid) count(exponent int32, n int) {
