@@ -138,7 +138,7 @@ func (a *Actor) forget(i int) {
 	o.conn.view.remove(o)
 	a.opens = slices.Delete(a.opens, i, i+1)
 	if len(a.opens) == 0 {
-		a.world.unwatch(a)
+		a.world.replicator.left = true
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 // replicator compares, on a server, the states of actors at each Flush. Actors that are open for nobody are not among them.
 type replicator struct {
 	states []comparison
+	left   bool   // some are of actors that are open for nobody any more
 	fields []byte // of an update; scratch
 }
 
@@ -24,6 +25,9 @@ type comparison struct {
 
 // replicate brings the newest state on its way.
 func (w *World) replicate(now time.Time) {
+	if w.replicator.left {
+		w.replicator.unwatch()
+	}
 	for i := range w.replicator.states {
 		if c := &w.replicator.states[i]; c.replica.changed() && c.actor.due(now) {
 			c.actor.compare(c.replica)
@@ -66,8 +70,7 @@ func (a *Actor) firstLook() {
 			a.compare(r)
 		}
 	}
-	if len(a.opens) > 0 {
-		a.watched = false
+	if a.watched = false; len(a.opens) > 0 { // it had no states before
 		a.world.watch(a)
 	}
 	for _, o := range a.opens {
@@ -99,7 +102,7 @@ func (a *Actor) mark(fields state.Mask) {
 	}
 }
 
-// watch adds the states of an actor that is open for somebody to those that are compared; unwatch takes them out.
+// watch adds the states of an actor that is open for somebody to those that are compared.
 func (w *World) watch(a *Actor) {
 	if a.watched {
 		return
@@ -112,11 +115,16 @@ func (w *World) watch(a *Actor) {
 	}
 }
 
-func (w *World) unwatch(a *Actor) {
-	if a.watched {
-		a.watched = false
-		w.replicator.states = slices.DeleteFunc(w.replicator.states, func(c comparison) bool { return c.actor == a })
-	}
+// unwatch takes out the states of actors that are no longer open for anybody, all of a Flush at once: one by one they would cost as
+// much as all that is compared, each.
+func (r *replicator) unwatch() {
+	r.left = false
+	r.states = slices.DeleteFunc(r.states, func(c comparison) bool {
+		if len(c.actor.opens) == 0 {
+			c.actor.watched = false
+		}
+		return len(c.actor.opens) == 0
+	})
 }
 
 // opening is an actor's channel on one connection.
