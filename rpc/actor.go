@@ -25,6 +25,12 @@ type Actor struct {
 	always bool
 	dead   bool
 
+	// Of its relevancy, on a server.
+	rule      relevancyRule
+	slot      int // in its roster
+	onlyOwner bool
+	asOwner   bool
+
 	// Its states, once the object is there.
 	replicas   []replica          // by state id; nil = not kept here
 	conditions map[condition]bool // server: those that hold
@@ -98,6 +104,7 @@ func (w *World) spawn(class *Class, owner *Conn, options []SpawnOption, set func
 	}
 	w.actorsByRef[a.ref] = a
 	w.actors.Add(1)
+	w.relevance.join(a)
 	w.construct(a, set)
 	if a.dead {
 		return a, nil
@@ -150,6 +157,9 @@ func (w *World) construct(a *Actor, set func(object any)) {
 	}
 	a.replicas = a.binding.replicasOf(a.object)
 	a.firstLook()
+	if a.rule == byGrid {
+		w.during(activity{}, a.locate)
+	}
 	constructed = true
 }
 
@@ -157,7 +167,7 @@ func (w *World) construct(a *Actor, set func(object any)) {
 func (w *World) openToAll(a *Actor) {
 	for _, c := range w.conns {
 		if c.usable() {
-			w.openAlways(a, c)
+			_ = w.openAlways(a, c)
 		}
 	}
 }
@@ -176,6 +186,7 @@ func (w *World) Destroy(a *Actor) error {
 	for len(a.opens) > 0 {
 		a.shut(len(a.opens)-1, Destroyed)
 	}
+	w.relevance.leave(a)
 	if a.owner != nil {
 		a.owner.disown(a)
 	}

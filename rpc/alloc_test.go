@@ -73,3 +73,10 @@ func TestCallAllocatesNothing(t *testing.T) {
 		_ = none.Call(a, None{})
 	}))
 }
+
+// TestRelevancyAllocatesNothing: while nothing opens or closes.
+func TestRelevancyAllocatesNothing(t *testing.T) {
+	w := newWoods(t, 2000, 10)
+	require.Greater(t, w.open(), 100)
+	require.LessOrEqual(t, testing.AllocsPerRun(30, w.step), 0.1)
+}

@@ -205,7 +205,7 @@ func (w *World) admit(c *Conn) {
 	w.conns = append(w.conns, c)
 	w.log.Info("connected", "conn", c)
 	for _, a := range w.always {
-		w.later(c, activity{what: "the state of ", class: a.class}, func() { w.openAlways(a, c) })
+		w.later(c, activity{what: "the state of ", class: a.class}, func() { _ = w.openAlways(a, c) })
 	}
 	for _, hook := range w.onConnect {
 		w.later(c, activity{what: "an OnConnect hook"}, func() { hook(c) })
@@ -215,21 +215,23 @@ func (w *World) admit(c *Conn) {
 	}
 }
 
-// openAlways opens an AlwaysRelevant actor for a connection. That it can not, it tells once a second at most, for a peer without
+// openAlways opens an AlwaysRelevant actor, or one that is relevant, for a connection. That it can not, it tells once a second at most, for a peer without
 // a channel left would fill the log.
-func (w *World) openAlways(a *Actor, c *Conn) {
+func (w *World) openAlways(a *Actor, c *Conn) error {
 	err := a.OpenTo(c)
 	if err == nil || !c.usable() || a.dead {
-		return
+		return nil
 	}
 	if hidden, ok := c.openWarn.pass(time.Now()); ok {
 		w.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
 	}
+	return err
 }
 
 // expel takes a connection that has ended out of the world's game, in tasks.
 func (w *World) expel(c *Conn) {
 	w.discard(c)
+	w.relevance.expel(w.conns, c)
 	w.memory.Leave(int(c.reserved.Load()))
 	w.conns = slices.DeleteFunc(w.conns, func(other *Conn) bool { return other == c })
 	w.mu.Lock()

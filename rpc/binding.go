@@ -18,6 +18,8 @@ type binding struct {
 	handlers  []handler     // by method id; zero = nothing is bound
 	endpoints []any         // by method id: *endpoint[T, A], made by the first On or Check
 	states    []stateKeeper // by state id; nil = not replicated here
+	at        func(object any) (x, y, z float32)
+	relevant  func(object any, viewer *Conn) bool
 }
 
 // replicasOf makes the replicas of an actor's object.

@@ -33,6 +33,7 @@ type Class struct {
 
 	updatePeriod   time.Duration // between two looks at an actor's states at least
 	updatePriority float64
+	cullDistance   float32
 
 	closed atomic.Bool // a world uses it: no more methods
 }
@@ -62,7 +63,8 @@ func UpdateRate(perSecond float64) ClassOption {
 }
 
 // UpdatePriority says how fast the claim of an actor of the class grows while its state waits, where the path or the rate does not
-// take all; the default is 1. UE: NetPriority, where pawns have 3.
+// take all; the default is 1. Of an actor that relevancy opens by distance, see [At], a part of it counts: all of it at the view, a fifth
+// at the cull distance and beyond. UE: NetPriority, where pawns have 3, and GetNetPriority.
 func UpdatePriority(p float64) ClassOption {
 	if !(p > 0) {
 		panic(fmt.Sprintf("rpc: UpdatePriority(%v) must be above 0", p))
@@ -91,7 +93,7 @@ func DeclaredBy(function string) ClassOption {
 // NewClass declares a class. Both ends use the same classes: the handshake compares them.
 func NewClass(name string, opts ...ClassOption) *Class {
 	mustName("class", name)
-	c := &Class{name: name, priority: bunch.Normal, updatePriority: 1}
+	c := &Class{name: name, priority: bunch.Normal, updatePriority: 1, cullDistance: defaultCullDistance}
 	for _, opt := range opts {
 		opt(c)
 	}

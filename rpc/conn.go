@@ -49,6 +49,7 @@ type Conn struct {
 	isCorked    bool
 	owned       []*Actor
 	state       stateOutbox       // of a server
+	view        view              // of a server
 	reps        pending           // of a client
 	waiting     waitingCalls      // of a client
 	referrers   map[Ref][]replica // of a client: those that name the actor

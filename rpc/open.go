@@ -19,7 +19,8 @@ const (
 const minClosed = 64
 
 // OpenTo opens the actor for c, if it is not open there: its states and the calls from now on reach c. When c may still have
-// an earlier copy, because CloseTo was called only a round trip ago, all of it waits until c is known to have ended that one.
+// an earlier copy, because CloseTo was called only a round trip ago, all of it waits until c is known to have ended that one. Of a
+// class with [At] or [Relevant] it stays open until it was not relevant to c for 5 s.
 // Server only.
 func (a *Actor) OpenTo(c *Conn) error {
 	switch {
@@ -41,8 +42,9 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if err != nil {
 		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, err)
 	}
-	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.now}
+	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.now, relevant: a.world.relevance.elapsed}
 	a.opens = append(a.opens, o)
+	c.view.add(o)
 	c.setChannel(channel, a)
 	a.world.watch(a)
 	o.markLists(false)
@@ -103,8 +105,8 @@ func (a *Actor) tellOwner(c *Conn) error {
 	return a.send(a.opens[i], ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
 }
 
-// CloseTo closes the actor for c: there it ends with reason Relevancy; it opens again with OpenTo, or with the first
-// call that is for c. Server only.
+// CloseTo closes the actor for c: there it ends with reason Relevancy; it opens again with OpenTo, with the first
+// call that is for c, or because [At] or [Relevant] says that it is relevant. Server only.
 func (a *Actor) CloseTo(c *Conn) {
 	if i := a.find(c); i >= 0 && a.world.IsServer() {
 		a.shut(i, Relevancy)
@@ -133,10 +135,12 @@ func (a *Actor) shut(i int, reason CloseReason) {
 
 // forget takes one opening off the actor's list.
 func (a *Actor) forget(i int) {
-	a.opens[i].closed = true
+	o := a.opens[i]
+	o.closed = true
+	o.conn.view.remove(o)
 	a.opens = slices.Delete(a.opens, i, i+1)
 	if len(a.opens) == 0 {
-		a.world.unwatch(a)
+		a.world.replicator.left = true
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"maps"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 // replicator compares, on a server, the states of actors at each Flush. Actors that are open for nobody are not among them.
 type replicator struct {
 	states []comparison
+	left   bool   // some are of actors that are open for nobody any more
 	fields []byte // of an update; scratch
 }
 
@@ -26,6 +28,9 @@ type comparison struct {
 
 // replicate brings the newest state on its way.
 func (w *World) replicate(now time.Time) {
+	if w.replicator.left {
+		w.replicator.unwatch()
+	}
 	for i := range w.replicator.states {
 		if c := &w.replicator.states[i]; c.replica.changed() && c.actor.due(now) {
 			c.actor.compare(c.replica)
@@ -93,8 +98,7 @@ func (a *Actor) firstLook() {
 			a.compare(r)
 		}
 	}
-	if len(a.opens) > 0 {
-		a.watched = false
+	if a.watched = false; len(a.opens) > 0 { // it had no states before
 		a.world.watch(a)
 	}
 	for _, o := range a.opens {
@@ -126,7 +130,7 @@ func (a *Actor) mark(fields state.Mask) {
 	}
 }
 
-// watch adds the states of an actor that is open for somebody to those that are compared; unwatch takes them out.
+// watch adds the states of an actor that is open for somebody to those that are compared.
 func (w *World) watch(a *Actor) {
 	if a.watched {
 		return
@@ -143,16 +147,20 @@ func (w *World) watch(a *Actor) {
 	}
 }
 
-func (w *World) unwatch(a *Actor) {
-	if a.watched {
-		a.watched = false
-		for _, r := range a.replicas {
-			if list, ok := r.(keeper); ok {
-				list.watch(false)
-			}
+// unwatch takes out the states of actors that are no longer open for anybody, all of a Flush at once: one by one they would cost as
+// much as all that is compared, each.
+func (r *replicator) unwatch() {
+	r.left = false
+	r.states = slices.DeleteFunc(r.states, func(c comparison) bool {
+		if len(c.actor.opens) > 0 {
+			return false
 		}
-		w.replicator.states = slices.DeleteFunc(w.replicator.states, func(c comparison) bool { return c.actor == a })
-	}
+		c.actor.watched = false
+		if list, ok := c.replica.(keeper); ok {
+			list.watch(false)
+		}
+		return true
+	})
 }
 
 // opening is an actor's channel on one connection.
@@ -169,6 +177,11 @@ type opening struct {
 	closed bool
 	since  time.Time // lacks was empty before, or an update left last
 	lists  []lacking // by list of the class
+
+	// On a server, of its relevancy.
+	relevant time.Duration // when it was, last
+	far      float32       // square of the distance to the connection's view, as a part of the square of the cull distance; at most 1
+	at       int           // in the connection's view
 }
 
 // mark notes that the client may not have the newest of fields.
@@ -259,7 +272,9 @@ type stateOutbox struct {
 type sentState struct {
 	to     *opening
 	fields state.Mask
-	items  []uint32 // when fields is a list
+	items  []uint32  // when fields is a list
+	at     time.Time // when it was handed over
+	since  time.Time // of the opening, before
 }
 
 const (
@@ -306,9 +321,14 @@ func (s *stateOutbox) adapt(left int) {
 	s.room = min(2*max(s.room, minStateRoom), maxStateRoom)
 }
 
-// urgency is the time since the last update times the class's priority. UE: NetPriority.
+// farPriority is what is left of an actor's priority at its cull distance. UE: a pawn's goes down to 0.2 when it is far and out of
+// sight (AActor::GetNetPriority).
+const farPriority = 0.2
+
+// urgency is the time since the last update times the class's priority, which falls with distance. UE: GetNetPriority.
 func (o *opening) urgency(now time.Time) float64 {
-	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority
+	nearness := 1 - (1-farPriority)*math.Sqrt(float64(o.far))
+	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
 }
 
 // settleStates hears what became of updates. What was lost the client may not have: the newest of it goes again.
@@ -363,7 +383,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 		b = o.appendList(b, sent)
 	}
 	c.world.replicator.fields = b
-	sent.to, o.since = o, now
+	sent.to, sent.at, sent.since, o.since = o, now, o.since, now
 	err := c.machine.SendTracked(o.channel, record, b)
 	switch {
 	case err == nil:
@@ -380,12 +400,16 @@ func (c *Conn) update(o *opening, now time.Time) int {
 // maxUpdate returns how many bytes of fields travel to the client in one message, beside the mask of at most 9.
 func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - 16 }
 
-// giveBack notes that the client may lack again what a message held.
+// giveBack notes that the client may lack again what a message held. When nothing newer left, its claim is as old as before: else
+// what is handed over first, and taken back, would wait behind what was not.
 func (o *opening) giveBack(sent sentState) {
 	if sent.items != nil && sent.fields&o.actor.class.listFields() != 0 {
 		o.lists[o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))).list].add(sent.items)
 	}
 	o.mark(sent.fields)
+	if o.since.Equal(sent.at) {
+		o.since = sent.since
+	}
 }
 
 // record returns a free place for what a message holds until its fate is known.

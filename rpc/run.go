@@ -213,6 +213,7 @@ func (w *World) flush(now time.Time) {
 		w.runHooks() // those that a panic left
 	}
 	w.runHooks()
+	w.relate(now)
 	w.replicate(now)
 	for i, c := range w.corked {
 		w.corked[i], c.isCorked = nil, false

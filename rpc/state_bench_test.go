@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -38,19 +37,6 @@ func newWalkers(t testing.TB, n int) (*World, []*walker) {
 		all = append(all, o)
 	}
 	return w, all
-}
-
-// BenchmarkIdleActors tells what actors cost at a Flush whose states do not change.
-func BenchmarkIdleActors(b *testing.B) {
-	for _, n := range []int{1000, 10_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			w, _ := newWalkers(b, n)
-			for b.Loop() {
-				w.replicate(time.Now())
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/actor")
-		})
-	}
 }
 
 // BenchmarkChangingActors tells what one in eight actors costs whose position changes.

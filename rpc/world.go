@@ -37,6 +37,7 @@ type World struct {
 	actorsByRef  map[Ref]*Actor // of a server
 	lastRef      Ref            // likewise
 	replicator   replicator     // likewise
+	relevance    relevance      // likewise
 	always       []*Actor       // AlwaysRelevant, in the order of Spawn
 	kept         map[any]any    // by guest.Keep
 	onTick       []func(now time.Time)

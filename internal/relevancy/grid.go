@@ -1,0 +1,214 @@
+package relevancy
+
+import (
+	"math"
+	"slices"
+)
+
+// Grid is a spatial hash: space is cut into cubes, and only cubes that hold something take memory. An item lies in a cube whose
+// edge is at least its radius, so that whoever is near enough to it stands in the same cube or in one beside it. Radii differ
+// widely, so edges are powers of two, and each of them that is in use is a level of its own: a question looks into at most 27 cubes
+// a level, and compares distances with what it finds there.
+//
+// The zero Grid is empty.
+type Grid struct {
+	items  []item  // by id
+	cells  []cell  // used and free ones
+	free   []int32 // of cells: they keep their memory for the next that is needed
+	heads  []int32 // by hash: the first cell of a chain, -1 = none
+	levels []level // in use, in no order
+}
+
+// item says where an id is: in a cell, at a position among its entries.
+type item struct {
+	cell int32 // 1 above its number; 0 = nowhere
+	at   int32
+}
+
+// cell is a cube that holds something.
+type cell struct {
+	key
+	next    int32   // in the chain of those that have the same hash; -1 = the last
+	inverse float64 // of its edge
+	entries []entry
+}
+
+// key names a cube: which one it is along each axis, and the power of two that is its edge.
+type key struct{ x, y, z, level int32 }
+
+// entry is an item as a question reads it: all of a cell stand in a row.
+type entry struct {
+	x, y, z, radius float32
+	id              int32
+}
+
+// level counts the items with one size of cubes.
+type level struct {
+	exponent int32
+	edge     float64
+	items    int
+}
+
+// Found is an item that is near enough.
+type Found struct {
+	ID  int32
+	Far float32 // the square of the distance, as a part of the square of the radius: 0 to 1
+}
+
+// farthest bounds the number of a cube along an axis. What lies beyond is in the outermost one: too much may be there for a fast
+// answer, but none is wrong.
+const farthest = 1 << 30
+
+// Set says that an item stands at a point, and is near for those who are less than radius away. Its id is a small number of the
+// caller's. Where a coordinate is not a finite number, or the radius not above 0, the item is nowhere.
+func (g *Grid) Set(id int, x, y, z, radius float32) {
+	if !finite(x) || !finite(y) || !finite(z) || !(radius > 0) {
+		g.Remove(id)
+		return
+	}
+	radius = min(radius, math.MaxFloat32)
+	for id >= len(g.items) {
+		g.items = append(g.items, item{})
+	}
+	e := entry{x, y, z, radius, int32(id)}
+	at := g.items[id]
+	if at.cell == 0 {
+		g.insert(keyOf(e, exponentOf(radius)), e)
+		return
+	}
+	c := &g.cells[at.cell-1]
+	old := &c.entries[at.at]
+	switch {
+	case *old == e:
+	case old.radius == radius && c.holds(e):
+		*old = e
+	default:
+		g.Remove(id)
+		g.insert(keyOf(e, exponentOf(radius)), e)
+	}
+}
+
+// holds reports whether an item stands in the cell, if its radius belongs there.
+func (c *cell) holds(e entry) bool {
+	return number(float64(e.x)*c.inverse) == c.x && number(float64(e.y)*c.inverse) == c.y && number(float64(e.z)*c.inverse) == c.z
+}
+
+// Remove takes an item out, if it is somewhere.
+func (g *Grid) Remove(id int) {
+	if id >= len(g.items) || g.items[id].cell == 0 {
+		return
+	}
+	at := g.items[id]
+	g.items[id] = item{}
+	c := &g.cells[at.cell-1]
+	last := len(c.entries) - 1
+	if moved := c.entries[last]; int(at.at) != last {
+		c.entries[at.at] = moved
+		g.items[moved.id].at = at.at
+	}
+	c.entries = c.entries[:last]
+	g.count(c.level, -1)
+	if last == 0 {
+		g.release(at.cell - 1)
+	}
+}
+
+// Len returns how many items are somewhere.
+func (g *Grid) Len() (n int) {
+	for _, l := range g.levels {
+		n += l.items
+	}
+	return n
+}
+
+// Near appends to found the items that a point is near enough to. One that is not a point is near to none.
+func (g *Grid) Near(found []Found, x, y, z float32) []Found {
+	if !finite(x) || !finite(y) || !finite(z) {
+		return found
+	}
+	p := [3]float64{float64(x), float64(y), float64(z)}
+	for i := range g.levels {
+		found = g.nearAt(found, &g.levels[i], p)
+	}
+	return found
+}
+
+// nearAt looks into the cubes of one size. One whose nearest corner is an edge away or more holds nothing that is near enough.
+func (g *Grid) nearAt(found []Found, l *level, p [3]float64) []Found {
+	var base [3]int32
+	var gaps [3][3]float64 // by axis and side: how far the cube's next face is, in edges, squared
+	for axis := range 3 {
+		at := p[axis] / l.edge
+		base[axis] = number(at)
+		below, above := at-float64(base[axis]), float64(base[axis])+1-at
+		gaps[axis] = [3]float64{below * below, 0, above * above}
+	}
+	for i, gapX := range gaps[0] {
+		for j, gapY := range gaps[1] {
+			for k, gapZ := range gaps[2] {
+				if gapX+gapY+gapZ >= 1 {
+					continue
+				}
+				at := g.find(key{base[0] + int32(i) - 1, base[1] + int32(j) - 1, base[2] + int32(k) - 1, l.exponent})
+				if at >= 0 {
+					found = appendNear(found, g.cells[at].entries, p)
+				}
+			}
+		}
+	}
+	return found
+}
+
+func appendNear(found []Found, entries []entry, p [3]float64) []Found {
+	for i := range entries {
+		e := &entries[i]
+		dx, dy, dz := float64(e.x)-p[0], float64(e.y)-p[1], float64(e.z)-p[2]
+		square, limit := dx*dx+dy*dy+dz*dz, float64(e.radius)*float64(e.radius)
+		if square < limit {
+			found = append(found, Found{ID: e.id, Far: float32(square / limit)})
+		}
+	}
+	return found
+}
+
+func finite(v float32) bool { return v-v == 0 }
+
+// exponentOf returns the smallest power of two that is at least the radius.
+func exponentOf(radius float32) int32 {
+	fraction, exponent := math.Frexp(float64(radius))
+	if fraction == 0.5 {
+		exponent--
+	}
+	return int32(exponent)
+}
+
+// inverseOf returns how many edges a unit has.
+func inverseOf(exponent int32) float64 { return math.Ldexp(1, -int(exponent)) }
+
+func keyOf(e entry, exponent int32) key {
+	inverse := inverseOf(exponent)
+	return key{number(float64(e.x) * inverse), number(float64(e.y) * inverse), number(float64(e.z) * inverse), exponent}
+}
+
+// number returns which cube along an axis holds a coordinate, that is measured in edges.
+func number(at float64) int32 {
+	switch at = math.Floor(at); {
+	case at > farthest:
+		return farthest
+	case at < -farthest:
+		return -farthest
+	}
+	return int32(at)
+}
+
+// count notes that a level has n items more.
+func (g *Grid) count(exponent int32, n int) {
+	i := slices.IndexFunc(g.levels, func(l level) bool { return l.exponent == exponent })
+	if i < 0 {
+		g.levels = append(g.levels, level{exponent, math.Ldexp(1, int(exponent)), n})
+		return
+	}
+	if g.levels[i].items += n; g.levels[i].items == 0 {
+		g.levels = slices.Delete(g.levels, i, i+1)
+	}
+}

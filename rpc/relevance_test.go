@@ -1,0 +1,280 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The classes of the tests of relevancy: trees stand somewhere, elves decide themselves who sees them.
+var (
+	treeClass = NewClass("Tree")
+	treeState = NewState[treePlace](treeClass)
+	elfClass  = NewClass("Elf")
+)
+
+type treePlace struct{ X, Y, Z float32 }
+
+type oak struct {
+	actor *Actor
+	place treePlace
+}
+
+func (o *oak) at() (x, y, z float32) { return o.place.X, o.place.Y, o.place.Z }
+
+// forest binds both classes in a world.
+func forest(w *World) (trees, elves *Binding[*oak]) {
+	trees = Bind(w, treeClass, func(a *Actor) *oak { return &oak{actor: a} })
+	elves = Bind(w, elfClass, func(a *Actor) *oak { return &oak{actor: a} })
+	Replicate(trees, treeState, func(o *oak) *treePlace { return &o.place })
+	At(trees, (*oak).at)
+	Relevant(elves, func(o *oak, viewer *Conn) bool { return (uint64(o.place.X)+viewer.id)%3 == 0 })
+	return trees, elves
+}
+
+func TestAtAndRelevantArePickyAboutFunctions(t *testing.T) {
+	w, err := NewWorld(Config{})
+	require.NoError(t, err)
+	trees, elves := forest(w)
+	require.PanicsWithValue(t, "rpc: At for class Tree: it has a function already", func() { At(trees, (*oak).at) })
+	require.PanicsWithValue(t, "rpc: At for class Elf: no function", func() { At(elves, nil) })
+	require.PanicsWithValue(t, "rpc: Relevant for class Elf: it has a function already", func() {
+		Relevant(elves, func(*oak, *Conn) bool { return false })
+	})
+	require.PanicsWithValue(t, "rpc: Relevant for class Tree: no function", func() { Relevant(trees, nil) })
+	require.Panics(t, func() { CullDistance(0) })
+	require.EqualValues(t, 150, treeClass.cullDistance)
+}
+
+func TestSpreadDoesAllInItsPeriod(t *testing.T) {
+	for _, n := range []int{1, 7, 100, 10_000} {
+		for _, step := range []time.Duration{time.Microsecond * 777, 16 * time.Millisecond, 33 * time.Millisecond, 90 * time.Millisecond} {
+			var s spread
+			done, most := 0, 0
+			for passed := time.Duration(0); passed < 10*surveyPeriod; passed += step {
+				due := s.take(n, step, surveyPeriod)
+				done += due
+				most = max(most, due)
+			}
+			require.InDelta(t, 10*n, done, float64(n)*float64(step)/float64(surveyPeriod)+1, "%d, every %v", n, step)
+			require.LessOrEqual(t, most, int(float64(n)*float64(step)/float64(surveyPeriod))+1)
+			require.Equal(t, n, s.take(n, time.Hour, surveyPeriod), "not more than a round")
+		}
+	}
+	var s spread
+	require.Zero(t, s.take(5, 0, surveyPeriod))
+	require.Zero(t, s.take(0, time.Hour, surveyPeriod))
+}
+
+// TestRelevanceForgetsAll spawns, destroys, joins and leaves at random; then nothing is left in any set.
+func TestRelevanceForgetsAll(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	inNet(t, 0, Config{Classes: []*Class{treeClass, elfClass}}, func(n *network) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		w := n.server.World
+		trees, elves := forest(w)
+		var all []*oak
+		for range 600 {
+			switch what := random.IntN(12); {
+			case what < 4 && len(all) < 60:
+				all = append(all, n.plant(random, trees, elves))
+			case what < 6 && len(all) > 0:
+				i := random.IntN(len(all))
+				require.NoError(t, w.Destroy(all[i].actor))
+				all[i] = all[len(all)-1]
+				all = all[:len(all)-1]
+			case what == 6 && len(w.conns) < 4:
+				_, err := n.connect(forester(t))
+				require.NoError(t, err)
+			case what == 7 && len(w.conns) > 0 && random.IntN(3) == 0:
+				w.conns[random.IntN(len(w.conns))].Close(0, "")
+			case len(all) > 0:
+				n.disturb(random, all[random.IntN(len(all))])
+			}
+			n.tick(1 + random.IntN(8))
+			all = alive(all)
+		}
+		for _, o := range all {
+			require.NoError(t, w.Destroy(o.actor))
+		}
+		for _, c := range w.conns {
+			require.Empty(t, c.view.openings)
+		}
+		for _, c := range w.conns {
+			c.Close(0, "")
+		}
+		n.tick(100)
+		r := &w.relevance
+		require.Empty(t, w.conns)
+		require.Zero(t, r.members)
+		require.Zero(t, r.grid.Len())
+		require.Empty(t, w.replicator.states)
+		for _, in := range []*roster{&r.placed, &r.asked} {
+			require.NotEmpty(t, in.actors)
+			require.Len(t, in.free, len(in.actors))
+			for i := range in.actors {
+				require.Nil(t, in.actors[i])
+				require.Nil(t, in.here[i])
+			}
+		}
+		for _, o := range append(r.unseen[:cap(r.unseen)], make([]*opening, 1)...) {
+			require.Nil(t, o)
+		}
+		for _, o := range append(r.wanted[:cap(r.wanted)], wish{}) {
+			require.Nil(t, o.actor)
+		}
+	})
+}
+
+// forester returns a client's world of trees and elves.
+func forester(t testing.TB) *testWorld {
+	w := newTestWorld(t, Config{})
+	forest(w.World)
+	return w
+}
+
+// plant spawns something somewhere, for anybody.
+func (n *network) plant(random *rand.Rand, trees, elves *Binding[*oak]) *oak {
+	b := trees
+	if random.IntN(3) == 0 {
+		b = elves
+	}
+	var owner *Conn
+	if conns := n.server.conns; len(conns) > 0 && random.IntN(2) == 0 {
+		owner = conns[random.IntN(len(conns))]
+		if !owner.usable() {
+			owner = nil
+		}
+	}
+	options := [][]SpawnOption{nil, nil, nil, {AlwaysRelevant()}, {OnlyRelevantToOwner()}, {RelevantAsOwner()}}[random.IntN(6)]
+	_, o, err := Spawn(b, owner, func(o *oak) { o.place.X = random.Float32() * 400 }, options...)
+	require.NoError(n.t, err)
+	return o
+}
+
+// disturb does something to an actor.
+func (n *network) disturb(random *rand.Rand, o *oak) {
+	o.place.X = random.Float32() * 400
+	conns := n.server.conns
+	if len(conns) == 0 {
+		return
+	}
+	c := conns[random.IntN(len(conns))]
+	switch random.IntN(5) {
+	case 0:
+		_ = n.server.SetOwner(o.actor, c)
+	case 1:
+		_ = n.server.SetOwner(o.actor, nil)
+	case 2:
+		_ = c.SetView(o.actor)
+	case 3:
+		_ = o.actor.OpenTo(c)
+	case 4:
+		o.actor.CloseTo(c)
+	}
+}
+
+func alive(all []*oak) (rest []*oak) {
+	for _, o := range all {
+		if o.actor.Alive() {
+			rest = append(rest, o)
+		}
+	}
+	return rest
+}
+
+// woods is a world with trees that tremble, and viewers that see some 200 each. No peer answers.
+type woods struct {
+	*World
+	trees []*oak
+	now   time.Time
+	steps int
+}
+
+func newWoods(t testing.TB, trees, viewers int) *woods {
+	world, err := NewWorld(Config{MaxConns: viewers, MaxHandshakes: viewers})
+	require.NoError(t, err)
+	w := &woods{World: world, now: time.Now()}
+	binding, _ := forest(world)
+	random := rand.New(rand.NewPCG(1, 2))
+	const side = 1880 // so that 200 of 10,000 are nearer than 150
+	for range trees {
+		_, o, err := Spawn(binding, nil, func(o *oak) { o.place.X, o.place.Y = random.Float32()*side, random.Float32()*side })
+		require.NoError(t, err)
+		w.trees = append(w.trees, o)
+	}
+	for range viewers {
+		c, err := w.Attach(silentCarrier{make(chan struct{})})
+		require.NoError(t, err)
+		c.maxBunch = 65536
+		c.enter()
+	}
+	w.Dispatch(time.Now())
+	require.Len(t, w.conns, viewers)
+	for _, c := range w.conns {
+		require.NoError(t, c.SetViewPoint(150+random.Float32()*(side-300), 150+random.Float32()*(side-300), 0))
+	}
+	for range 60 { // all that will ever be near is open, and all cells have grown
+		w.step()
+	}
+	t.Cleanup(func() {
+		require.NoError(t, w.Close(context.Background(), 0, ""))
+		w.Tick(time.Now())
+	})
+	return w
+}
+
+// step moves all trees to and fro, and relates for a thirtieth of a second.
+func (w *woods) step() {
+	w.move()
+	w.now = w.now.Add(time.Second / 30)
+	w.relate(w.now)
+}
+
+func (w *woods) move() {
+	w.steps++
+	by := float32(w.steps%8) - 3.5
+	for _, o := range w.trees {
+		o.place.X += by / 4
+	}
+}
+
+func (w *woods) open() (n int) {
+	for _, c := range w.conns {
+		n += len(c.view.openings)
+	}
+	return n
+}
+
+// BenchmarkIdleActors is a Flush's part for actors that stand still, and for whom nobody is there.
+func BenchmarkIdleActors(b *testing.B) {
+	w := newWoods(b, 10_000, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		w.now = w.now.Add(time.Second / 30)
+		w.relate(w.now)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10_000, "ns/actor")
+}
+
+func BenchmarkRelevancy(b *testing.B) {
+	for _, size := range []struct{ actors, viewers int }{{10_000, 100}, {10_000, 10}, {10_000, 0}, {1000, 100}} {
+		b.Run(fmt.Sprintf("%d×%d", size.actors, size.viewers), func(b *testing.B) {
+			w := newWoods(b, size.actors, size.viewers)
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				w.move()
+				b.StartTimer()
+				w.now = w.now.Add(time.Second / 30)
+				w.relate(w.now)
+			}
+			b.ReportMetric(float64(w.open())/float64(max(size.viewers, 1)), "open/viewer")
+		})
+	}
+}
