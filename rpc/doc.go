@@ -31,6 +31,12 @@
 // Reliable calls of one actor run in the order of their making; nothing is ordered between actors. The first call to a
 // client for an actor that it does not have opens the actor there before.
 //
+// # State
+//
+// A [State] is a plain struct of the game's own that the server replicates, and a [List] a keyed list: a client has the newest of
+// both that reached it. A [Ref] names an actor on all sides, in arguments, states and lists. Which actors a client has is decided by
+// ownership, [AlwaysRelevant], [At] or [Relevant], or by hand with [Actor.OpenTo].
+//
 // # Two kinds of validation
 //
 // An argument with a method Validate() error says whether it is well formed, whoever sent it. Call asks it before
