@@ -90,7 +90,7 @@ func (w *World) tellReps(c *Conn) {
 		r := p.replicas[p.next]
 		p.next++ // before the call: one that does not return is not repeated
 		r.file(c.referrers, true)
-		r.tell(w, false)
+		r.tell(w, 0)
 	}
 	clear(p.replicas)
 	p.replicas, p.next = p.replicas[:0], 0
@@ -100,7 +100,7 @@ func (w *World) tellReps(c *Conn) {
 func (w *World) tellReferrers(c *Conn, ref Ref) {
 	for _, r := range slices.Clone(c.referrers[ref]) {
 		r.remember()
-		r.tell(w, true)
+		r.tell(w, ref)
 	}
 }
 

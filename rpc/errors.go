@@ -22,6 +22,8 @@ var (
 	ErrClosed = errors.New("rpc: closed")
 	// ErrBacklogFull: a bounded queue of the world is full.
 	ErrBacklogFull = errors.New("rpc: backlog full")
+	// ErrListFull: a List has as many items as it may.
+	ErrListFull = errors.New("rpc: list full")
 	// ErrOnWorld: a blocking call was made from the goroutine that drives the world, and would never return.
 	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")
 )

@@ -39,12 +39,13 @@ type listReplica[T any, K comparable, V any] struct {
 	scratch []uint32 // server
 
 	// Client.
-	changes []ListChange[K, V] // not told
-	gone    []tombstone        // in the order of packets
+	changes []ListChange[K, V]  // not told
+	gone    map[uint32]struct{} // items that late packets must not bring back
+	graves  []tombstone         // of them, in the order in which they went
 	filed   []Ref
 }
 
-// tombstone keeps late packets from bringing back an item that is gone.
+// tombstone is an item that is gone, and the packet that said so.
 type tombstone struct {
 	number uint32
 	packet uint64
@@ -165,8 +166,11 @@ func (r *listReplica[T, K, V]) readItem(b []byte, number uint32, packet uint64) 
 		r.note(ListChange[K, V]{Key: item.pair.Key, Value: item.pair.Value})
 		return b, nil
 	}
-	if !r.wasGone(number) {
-		r.enter(fresh)
+	if _, gone := r.gone[number]; gone {
+		return b, nil
+	}
+	if r.enter(fresh); len(r.list.items) > maxItems {
+		return nil, fmt.Errorf("%v has more than %d items", r.bound.declared, maxItems)
 	}
 	return b, nil
 }
@@ -191,7 +195,7 @@ func (r *listReplica[T, K, V]) enter(item *listItem[K, V]) {
 }
 
 func (r *listReplica[T, K, V]) readGone(number uint32, packet uint64) {
-	if r.wasGone(number) {
+	if _, gone := r.gone[number]; gone {
 		return
 	}
 	r.bury(number, packet)
@@ -232,19 +236,30 @@ func (r *listReplica[T, K, V]) readRoster(b []byte, packet uint64) ([]byte, erro
 }
 
 func (r *listReplica[T, K, V]) bury(number uint32, packet uint64) {
-	r.gone = append(r.gone, tombstone{number, packet})
+	if r.gone == nil {
+		r.gone = make(map[uint32]struct{})
+	}
+	r.gone[number] = struct{}{}
+	r.graves = append(r.graves, tombstone{number, packet})
 }
 
-func (r *listReplica[T, K, V]) wasGone(number uint32) bool {
-	return slices.ContainsFunc(r.gone, func(t tombstone) bool { return t.number == number })
-}
-
-// packetsBack is how late a packet may be that is still taken: older ones are dropped as duplicates.
-const packetsBack = 8192
+const (
+	// packetsBack is how late a packet may be that is still taken: older ones are dropped as duplicates.
+	packetsBack = 8192
+	// maxGraves are remembered: what a hostile server says to be gone must not fill a client's memory.
+	maxGraves = 4 * maxItems
+)
 
 // forget forgets the items that were gone before any packet left that may still come.
 func (r *listReplica[T, K, V]) forget(packet uint64) {
-	r.gone = slices.DeleteFunc(r.gone, func(t tombstone) bool { return t.packet+packetsBack < packet })
+	n := max(0, len(r.graves)-maxGraves)
+	for n < len(r.graves) && r.graves[n].packet+packetsBack < packet {
+		n++
+	}
+	for _, grave := range r.graves[:n] {
+		delete(r.gone, grave.number)
+	}
+	r.graves = slices.Delete(r.graves, 0, n)
 }
 
 func (r *listReplica[T, K, V]) note(change ListChange[K, V]) {
@@ -253,10 +268,10 @@ func (r *listReplica[T, K, V]) note(change ListChange[K, V]) {
 	}
 }
 
-func (r *listReplica[T, K, V]) tell(w *World, even bool) {
+func (r *listReplica[T, K, V]) tell(w *World, moved Ref) {
 	w.doing = activity{what: "OnList of ", class: r.bound.declared.class}
-	if even { // an actor that items name has come or gone
-		r.tellAll()
+	if moved != 0 {
+		r.tellMoved(moved)
 		return
 	}
 	for len(r.changes) > 0 {
@@ -267,13 +282,17 @@ func (r *listReplica[T, K, V]) tell(w *World, even bool) {
 	r.changes = nil
 }
 
-// tellAll tells all items that name actors.
-func (r *listReplica[T, K, V]) tellAll() {
+// tellMoved tells the items that name an actor which has come or gone.
+func (r *listReplica[T, K, V]) tellMoved(moved Ref) {
 	if r.bound.onChange == nil {
 		return
 	}
-	for key, value := range r.list.All() {
-		r.bound.onChange(r.object, ListChange[K, V]{Key: key, Value: value})
+	for _, item := range slices.Clone(r.list.items) {
+		names := false
+		r.bound.declared.plan.References(reflect.ValueOf(&item.pair).Elem(), func(_ int, id uint64) { names = names || Ref(id) == moved })
+		if names && r.list.byKey[item.pair.Key] == item {
+			r.bound.onChange(r.object, ListChange[K, V]{Key: item.pair.Key, Value: item.pair.Value})
+		}
 	}
 }
 

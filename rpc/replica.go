@@ -26,8 +26,9 @@ type replica interface {
 	remember()
 	// read fills in a field.
 	read(b []byte, field int) (rest []byte, err error)
-	// tell runs OnRep when there is one, and the struct is no longer what was remembered, or even though it is.
-	tell(w *World, even bool)
+	// tell runs OnRep when there is one, and the struct is no longer what was remembered; or names an actor that has come or gone,
+	// unless it is 0.
+	tell(w *World, moved Ref)
 	// file enters the replica, on a client, under the actors that it names now, or under none any more.
 	file(under map[Ref][]replica, any bool)
 }
@@ -74,8 +75,8 @@ func (r *replicaOf[T, S]) read(b []byte, field int) ([]byte, error) {
 	return r.bound.declared.plan.Read(b, r.value, field)
 }
 
-func (r *replicaOf[T, S]) tell(w *World, even bool) {
-	if r.bound.onRep == nil || !even && r.unchanged() {
+func (r *replicaOf[T, S]) tell(w *World, moved Ref) {
+	if r.bound.onRep == nil || moved == 0 && r.unchanged() {
 		return
 	}
 	old := r.last
@@ -102,7 +103,7 @@ func (r *replicaOf[T, S]) file(under map[Ref][]replica, any bool) {
 
 // fileUnder enters r under an actor and returns all under which it is.
 func fileUnder(under map[Ref][]replica, filed []Ref, ref Ref, r replica) []Ref {
-	if slices.Contains(filed, ref) {
+	if n := len(under[ref]); n > 0 && under[ref][n-1] == r {
 		return filed
 	}
 	under[ref] = append(under[ref], r)

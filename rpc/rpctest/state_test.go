@@ -177,7 +177,7 @@ func (s *trooper) stir(random *rand.Rand) {
 	key := itemID(random.IntN(40))
 	switch random.IntN(9) {
 	case 6, 7:
-		s.bag.Set(key, item{Name: fmt.Sprint("item ", key), Count: random.IntN(100)})
+		_ = s.bag.Set(key, item{Name: fmt.Sprint("item ", key), Count: random.IntN(100)})
 	case 8:
 		s.bag.Delete(key)
 	case 0:

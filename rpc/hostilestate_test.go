@@ -1,0 +1,122 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/state"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// The class of these tests: a struct and a list.
+var (
+	crate      = NewClass("Crate")
+	crateState = NewState[crateBody](crate)
+	crateItems = NewList[uint16, crateItem](crate, "Items")
+)
+
+type crateBody struct {
+	Label string  `quiver:"max=20"`
+	X     float32 `quiver:"quant=0.1"`
+	Sizes []int   `quiver:"max=4"`
+	Owner Ref
+}
+
+type crateItem struct {
+	Name string `quiver:"max=10"`
+	From Ref
+}
+
+type crateObject struct {
+	body  crateBody
+	items List[uint16, crateItem]
+}
+
+// newCrate makes a client that has one actor of the class, and its connection.
+func newCrate(t testing.TB) (*World, *Conn, *Actor) {
+	w, err := NewWorld(Config{})
+	require.NoError(t, err)
+	b := Bind(w, crate, func(*Actor) *crateObject { return new(crateObject) })
+	Replicate(b, crateState, func(o *crateObject) *crateBody { return &o.body })
+	ReplicateList(b, crateItems, func(o *crateObject) *List[uint16, crateItem] { return &o.items })
+	OnRep(b, crateState, func(*crateObject, crateBody) {})
+	OnList(b, crateItems, func(*crateObject, ListChange[uint16, crateItem]) {})
+	w.client.Store(true)
+	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(map[Ref][]replica)}
+	a := &Actor{world: w, class: crate, binding: w.bindings[crate], ref: 1, owner: c, newest: make([]uint64, crate.fields)}
+	a.object = a.binding.construct(a)
+	a.replicas = a.binding.replicasOf(a.object)
+	return w, c, a
+}
+
+// TestUpdatesThatNoServerSends: what a server may not write closes with PayloadFail, and says what it was.
+func TestUpdatesThatNoServerSends(t *testing.T) {
+	list := func(b ...byte) []byte { return append(state.AppendMask(nil, 1<<4, crate.fields), b...) }
+	for name, payload := range map[string][]byte{
+		"nothing":                      {},
+		"an empty mask":                {0},
+		"a mask beyond the fields":     {1 << 5},
+		"a field cut off":              append(state.AppendMask(nil, 1, crate.fields), 5, 'a'),
+		"bytes left over":              append(state.AppendMask(nil, 2, crate.fields), 0, 0),
+		"a label beyond its bound":     append(state.AppendMask(nil, 1, crate.fields), append([]byte{21}, make([]byte, 21)...)...),
+		"an item without a value":      list(2),
+		"a number beyond all":          append(list(), binary.AppendUvarint(nil, rosterBit<<1)...),
+		"item 0 gone":                  list(1),
+		"a roster cut off":             list(0, 1),
+		"a roster longer than it is":   list(0, 1, 100, 50, 1),
+		"a roster beyond its end":      list(0, 1, 2, 1, 9),
+		"an item that changes its key": list(2, 1, 0, 0, 2, 2, 0, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, c, a := newCrate(t)
+			violation := w.applyUpdate(c, a, updateOf(payload, 7))
+			require.NotNil(t, violation)
+			require.Equal(t, PayloadFail, violation.Code)
+			require.NotEmpty(t, violation.Reason)
+		})
+	}
+}
+
+// TestRandomUpdates: no bytes make a client panic, or hold more than its classes declare.
+func TestRandomUpdates(t *testing.T) {
+	random := testkit.Rand(t)
+	for range 200 {
+		w, c, a := newCrate(t)
+		for packet := range uint64(200) {
+			b := randomUpdate(random)
+			if w.applyUpdate(c, a, updateOf(b, packet-min(packet, random.Uint64N(5)))) != nil {
+				continue
+			}
+			w.tellReps(c)
+		}
+		o := a.object.(*crateObject)
+		require.LessOrEqual(t, len(o.body.Label), 20)
+		require.LessOrEqual(t, len(o.body.Sizes), 4)
+		for key := range o.items.All() {
+			_, ok := o.items.Get(key)
+			require.True(t, ok)
+		}
+	}
+}
+
+// updateOf is a message as bunch hands it out.
+func updateOf(payload []byte, packet uint64) bunch.Message {
+	return bunch.Message{Delivery: bunch.Tracked, Payload: payload, Number: packet}
+}
+
+// randomUpdate returns bytes that begin as an update does.
+func randomUpdate(random *rand.Rand) []byte {
+	mask := state.Mask(1) << random.IntN(crate.fields)
+	if random.IntN(3) == 0 {
+		mask = state.Mask(1 + random.IntN(15))
+	}
+	b := state.AppendMask(nil, mask, crate.fields)
+	for range random.IntN(20) {
+		b = append(b, byte(random.IntN(12)))
+	}
+	return b
+}
