@@ -262,9 +262,10 @@ type stateOutbox struct {
 	room  int      // bytes that the next Flush may hand to the machine
 	given int      // bytes that the last Flush did
 	pace  state.Pace
-	short bool // the path did not take all of the last Flush
-	held  bool // the last Flush had no room for all
-	all   bool // the client has asked for everything anew
+	short bool      // the path did not take all of the last Flush
+	held  bool      // the last Flush had no room for all
+	all   bool      // the client has asked for everything anew
+	allAt time.Time // when it last got that
 	fates [64]bunch.Fate
 }
 
@@ -280,7 +281,9 @@ type sentState struct {
 const (
 	// Room for states at a Flush: what does not leave until the next is taken back and composed anew, which only costs time.
 	minStateRoom, maxStateRoom = 4 << 10, 256 << 10
-	updateHeader               = 6 // bytes of an update beside its fields: flags, channel, length and mask
+	// allPeriod bounds how often a client gets everything anew.
+	allPeriod    = time.Second
+	updateHeader = 6 // bytes of an update beside its fields: flags, channel, length and mask
 )
 
 // sendState settles what became of earlier updates, takes back what has not left, and hands the newest of what the client
@@ -290,7 +293,8 @@ func (c *Conn) sendState(now time.Time) {
 	if len(s.dirty) == 0 && len(s.free) == len(s.sent) && !s.all || !c.usable() {
 		return
 	}
-	if s.all {
+	if s.all && now.Sub(s.allAt) >= allPeriod {
+		s.allAt = now
 		c.markAll()
 	}
 	c.link.Lock()
