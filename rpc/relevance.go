@@ -19,6 +19,9 @@ const (
 	askPeriod = time.Second
 	// maxAsked pairs are asked about at a Flush: at 50 ns each, which a look at two structs takes, 1 ms.
 	maxAsked = 20_000
+	// maxOpened actors are opened at a Flush: at 3 µs each, 3 ms, which a hundred viewers that come at once would else take many
+	// times of.
+	maxOpened = 1000
 	// openPause is how long a connection waits after an actor could not be opened.
 	openPause = time.Second
 )
@@ -34,7 +37,7 @@ type relevance struct {
 	elapsed time.Duration // since the first one; time stamps of relevancy are such
 
 	// What is left of this Flush. A panic of a function of the game leaves the rest to the next.
-	toPlace, toSurvey, toAsk int
+	toPlace, toSurvey, toAsk, toOpen int
 
 	// Where the rounds are.
 	places, surveys, questions spread
@@ -179,6 +182,7 @@ func (w *World) relate(now time.Time) {
 	r.toPlace = r.places.take(len(r.placed.actors), passed, surveyPeriod)
 	r.toSurvey = r.surveys.take(len(w.conns), passed, surveyPeriod)
 	r.toAsk = min(r.questions.take(len(w.conns)*len(r.asked.actors), passed, askPeriod), maxAsked)
+	r.toOpen = maxOpened
 	for r.toPlace > 0 || r.toSurvey > 0 || r.toAsk > 0 {
 		w.relateGuarded()
 	}
@@ -207,7 +211,11 @@ func (w *World) relateGuarded() {
 			r.asker++
 		}
 		r.asker %= len(w.conns)
-		w.conns[r.asker].ask(min(r.toAsk, len(r.asked.actors)-r.question))
+		if r.toOpen == 0 { // an answer would be forgotten until the next round
+			r.toAsk = 0
+			return
+		}
+		w.conns[r.asker].ask(min(r.toAsk, r.toOpen, len(r.asked.actors)-r.question))
 	}
 }
 
@@ -302,12 +310,14 @@ func (c *Conn) settle(of *roster) {
 	r.unseen, r.wanted = r.unseen[:0], r.wanted[:0]
 }
 
-// openWanted opens actors until one can not be for a reason that the others share.
+// openWanted opens as many actors as this Flush may, until one can not be for a reason that the others share.
 func (c *Conn) openWanted(wanted []wish) {
-	for _, wish := range wanted {
+	r := &c.world.relevance
+	for _, wish := range wanted[:min(len(wanted), r.toOpen)] {
+		r.toOpen--
 		err := c.world.openAlways(wish.actor, c)
 		if err != nil {
-			c.view.pause = c.world.relevance.elapsed + openPause
+			c.view.pause = r.elapsed + openPause
 		}
 		if err != nil && !errors.Is(err, bunch.ErrBunchTooLarge) {
 			return

@@ -140,6 +140,7 @@ type opening struct {
 	listed bool       // it is in the connection's dirty list
 	closed bool
 	since  time.Time // lacks was empty before, or an update left last
+	claim  float64   // its urgency, while they are sorted
 
 	// On a server, of its relevancy.
 	relevant time.Duration // when it was, last
@@ -253,7 +254,10 @@ func (c *Conn) sendState(now time.Time) {
 	c.settleStates()
 	s.adapt(left)
 	if s.short {
-		slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.urgency(now), a.urgency(now)) })
+		for _, o := range s.dirty {
+			o.claim = o.urgency(now)
+		}
+		slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.claim, a.claim) })
 	}
 	c.compose(now)
 }
