@@ -31,6 +31,11 @@
 // Reliable calls of one actor run in the order of their making; nothing is ordered between actors. The first call to a
 // client for an actor that it does not have opens the actor there before.
 //
+// # Who has which actor
+//
+// An actor is open for its owner; with [AlwaysRelevant] for everybody; when its class has [At] or [Relevant], also for those who see
+// it, and for 5 s more; else for those whom [Actor.OpenTo] names. [Conn.SetView] says from where a connection sees.
+//
 // # Two kinds of validation
 //
 // An argument with a method Validate() error says whether it is well formed, whoever sent it. Call asks it before

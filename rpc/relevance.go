@@ -29,9 +29,9 @@ const (
 // relevance decides, on a server at each Flush, for which connections the actors of classes with At or Relevant are open.
 type relevance struct {
 	grid    relevancy.Grid
-	members int    // actors whose rule is not byHand
-	placed  roster // byGrid; slots are the grid's ids
-	asked   roster // byGame
+	members int   // actors whose rule is not byHand
+	placed  slots // byGrid; slots are the grid's ids
+	asked   slots // byGame
 
 	last    time.Time     // the last Flush
 	elapsed time.Duration // since the first one; time stamps of relevancy are such
@@ -56,14 +56,14 @@ type wish struct {
 	far   float32
 }
 
-// roster keeps actors in slots that never move, so that rounds miss none.
-type roster struct {
+// slots keep actors in places that never move, so that rounds miss none.
+type slots struct {
 	actors []*Actor   // by slot; nil = free
 	here   []*opening // by slot, during a survey: what its connection has
 	free   []int
 }
 
-func (r *roster) add(a *Actor) {
+func (r *slots) add(a *Actor) {
 	if n := len(r.free); n > 0 {
 		a.slot, r.free = r.free[n-1], r.free[:n-1]
 		r.actors[a.slot] = a
@@ -74,37 +74,37 @@ func (r *roster) add(a *Actor) {
 	r.here = append(r.here, nil)
 }
 
-func (r *roster) remove(a *Actor) {
+func (r *slots) remove(a *Actor) {
 	r.actors[a.slot] = nil
 	r.free = append(r.free, a.slot)
 }
 
 // mark notes what a connection has, for as long as it is looked at.
-func (r *roster) mark(openings []*opening) {
+func (r *slots) mark(openings []*opening) {
 	for _, o := range openings {
-		if o.actor.roster() == r {
+		if o.actor.slots() == r {
 			r.here[o.actor.slot] = o
 		}
 	}
 }
 
-func (r *roster) unmark(openings []*opening) {
+func (r *slots) unmark(openings []*opening) {
 	for _, o := range openings {
-		if o.actor.roster() == r {
+		if o.actor.slots() == r {
 			r.here[o.actor.slot] = nil
 		}
 	}
 }
 
-// forget is called when a function of the game closes something while its connection is looked at. The roster may be nil.
-func (r *roster) forget(o *opening) {
+// forget is called when something closes; a function of the game may do that while its connection is looked at. r may be nil.
+func (r *slots) forget(o *opening) {
 	if r != nil && r.here[o.actor.slot] == o {
 		r.here[o.actor.slot] = nil
 	}
 }
 
-// roster returns the one that the actor is in, nil when in none.
-func (a *Actor) roster() *roster {
+// slots returns those that the actor is in, nil when in none.
+func (a *Actor) slots() *slots {
 	switch a.rule {
 	case byGrid:
 		return &a.world.relevance.placed
@@ -120,7 +120,7 @@ func (r *relevance) join(a *Actor) {
 		return
 	}
 	r.members++
-	if in := a.roster(); in != nil {
+	if in := a.slots(); in != nil {
 		in.add(a)
 	}
 }
@@ -134,7 +134,7 @@ func (r *relevance) leave(a *Actor) {
 	if a.rule == byGrid {
 		r.grid.Remove(a.slot)
 	}
-	if in := a.roster(); in != nil {
+	if in := a.slots(); in != nil {
 		in.remove(a)
 	}
 	a.rule = byHand
@@ -293,7 +293,7 @@ func (a *Actor) seenBy(c *Conn) bool {
 }
 
 // settle ends a look at a connection: it closes what was not seen for too long, and then opens what is seen now, the nearest first.
-func (c *Conn) settle(of *roster) {
+func (c *Conn) settle(of *slots) {
 	r := &c.world.relevance
 	of.unmark(c.view.openings)
 	for _, o := range r.unseen {

@@ -193,7 +193,7 @@ func TestRelevanceForgetsAll(t *testing.T) {
 		require.Zero(t, r.members)
 		require.Zero(t, r.grid.Len())
 		require.Empty(t, w.replicator.states)
-		for _, in := range []*roster{&r.placed, &r.asked} {
+		for _, in := range []*slots{&r.placed, &r.asked} {
 			require.NotEmpty(t, in.actors)
 			require.Len(t, in.free, len(in.actors))
 			for i := range in.actors {
@@ -265,6 +265,39 @@ func alive(all []*oak) (rest []*oak) {
 		}
 	}
 	return rest
+}
+
+// Each pair is asked about once a second, a part of them at each Flush, and never more than maxAsked at one.
+func TestAskingIsSpread(t *testing.T) {
+	for _, test := range []struct{ elves, viewers int }{{7, 3}, {200, 10}, {1500, 40}} {
+		w := newWoods(t, 0, test.viewers)
+		var asked, most int
+		count := make(map[*oak]int)
+		elves := &Binding[*oak]{untyped: w.bindings[elfClass], world: w.World}
+		elves.untyped.relevant = func(object any, _ *Conn) bool {
+			asked++
+			count[object.(*oak)]++
+			return false
+		}
+		for range test.elves {
+			_, _, err := Spawn(elves, nil, nil)
+			require.NoError(t, err)
+		}
+		pairs := test.elves * test.viewers
+		for range 5 * 30 {
+			asked = 0
+			w.step()
+			most = max(most, asked)
+		}
+		require.LessOrEqual(t, most, pairs/30+1, "evenly")
+		for _, n := range count {
+			require.InDelta(t, 5*test.viewers, n, float64(test.viewers), "once a second for each viewer")
+		}
+		require.Len(t, count, test.elves)
+		asked, w.now = 0, w.now.Add(time.Minute)
+		w.step()
+		require.Equal(t, min(pairs, maxAsked), asked, "a pause owes a round at most")
+	}
 }
 
 // woods is a world with trees that tremble, and viewers that see some 200 each. No peer answers.
