@@ -51,7 +51,7 @@ type Conn struct {
 	loose             run        // an unordered message that overtakes earlier entries
 	assemblies        []assembly // of unreliable messages in parts, oldest first
 	parked            int        // price of the assemblies
-	waitingUnreliable int        // price of the unreliable ready messages
+	waitingUnreliable int        // price of the unreliable and tracked ready messages
 
 	// The owner.
 	wake    bool

@@ -12,7 +12,7 @@ const (
 const (
 	controlBuffer = 64        // entries of channel 0's reliable buffer: it is for control
 	maxControl    = 160 << 10 // price of what channel 0 holds, two messages of 64 KiB: the limit does not bind it, so that control passes a stopped world
-	maxParked     = 256 << 10 // price of unreliable messages that wait, and of those in parts that are not whole
+	maxParked     = 256 << 10 // price of unreliable and tracked messages that wait, and of those in parts that are not whole
 	maxPinned     = 32 << 10  // bytes of datagrams and blocks that payloads pin beyond their own; beyond it they are copied
 	maxSlots      = 64        // kept for reuse
 )
@@ -44,7 +44,7 @@ func answers(flags byte, size int) bool { return flags&^flagOpen == flagAnswer &
 
 func inMemory(size int) int { return size + size/8 }
 
-// unreliablePrice is what unreliable messages cost that wait, on either side.
+// unreliablePrice is what unreliable and tracked messages cost that wait, on either side.
 func unreliablePrice(messages, bytes int) int { return messages*messageCost + inMemory(bytes) }
 
 // messagesIn counts the messages of a whole bunch, as far as they can be read.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-const maxUnreliable = 256 << 10 // price of the unreliable messages that may wait; the oldest of the channel make room
+const maxUnreliable = 256 << 10 // price of the unreliable messages that may wait, of which the oldest of the channel make room, and of the tracked ones
 
 // datagram is an unreliable message on its way out.
 type datagram struct {

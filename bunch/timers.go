@@ -88,5 +88,6 @@ func (c *Conn) trim() {
 		c.sent.Trim()
 	}
 	c.ready.release()
+	c.tracked.release()
 	c.slots, c.parts = nil, nil
 }

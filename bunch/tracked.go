@@ -24,6 +24,16 @@ type tracked struct {
 	missed  bool                  // one that arrived was dropped
 }
 
+// release lets the collector have the lists that are empty.
+func (t *tracked) release() {
+	if t.waiting.len() == 0 {
+		t.waiting = queue[trackedMessage]{}
+	}
+	if t.fates.len() == 0 {
+		t.fates = queue[Fate]{}
+	}
+}
+
 // trackedMessage is one that waits, or one of the last packet that may yet be taken back.
 type trackedMessage struct {
 	channel *channel
@@ -87,7 +97,12 @@ func (c *Conn) TakeBack() {
 // TrackedQueued returns how many bytes of tracked messages wait, their bunch headers included.
 func (c *Conn) TrackedQueued() int { return c.tracked.bytes }
 
-// Fates moves at most len(into) fates of tracked messages, the oldest first, and returns how many. New ones wake nobody.
+// RecentRTT returns the least of the latest round trips, at least 8 of them, and the smoothed one; 0 while they are not known. A
+// queue that stands shows in the first, and jitter does not.
+func (c *Conn) RecentRTT() (recent, smoothed time.Duration) { return c.gate.Recent, c.gate.Smoothed }
+
+// Fates moves at most len(into) fates of tracked messages, in the order in which they became known, and returns how many. New
+// ones wake nobody.
 func (c *Conn) Fates(into []Fate) (n int) {
 	for ; n < len(into) && c.tracked.fates.len() > 0; n++ {
 		into[n] = c.tracked.fates.pop()

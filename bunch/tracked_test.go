@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // trackedBunch is a tracked message as a peer writes it.
@@ -554,7 +556,7 @@ func TestTrackedOnAClosedChannelOfTheReceivers(t *testing.T) {
 
 // TestRandomTrackedBunches: whatever follows the flag, the connection goes on or ends with a code.
 func TestRandomTrackedBunches(t *testing.T) {
-	random := newPair(t, Config{}).rand
+	random := testkit.Rand(t)
 	for range 2000 {
 		r := newOpened(t, 1)
 		for range 20 {
@@ -572,4 +574,19 @@ func TestRandomTrackedBunches(t *testing.T) {
 			checkConn(t, r.Conn)
 		}
 	}
+}
+
+// TestTrackedMemoryGoesBack: an idle connection is small, whatever it sent.
+func TestTrackedMemoryGoesBack(t *testing.T) {
+	p, c, ch := newTracked(t)
+	for record := range uint64(3000) {
+		p.track(0, ch, record)
+	}
+	p.run(time.Second)
+	p.take(1)
+	into := make([]Fate, 2999)
+	require.Equal(t, 2999, c.Fates(into))
+	p.run(trimAfter)
+	require.Zero(t, cap(c.tracked.waiting.items))
+	require.Len(t, fates(c), 1, "nothing is forgotten")
 }

@@ -38,6 +38,9 @@ func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packe
 		}
 		d := a.class.stateOf(i)
 		r := a.replica(d)
+		if d.isList() { // it stands alone and takes the rest
+			return nil, c.readList(r, b, packet)
+		}
 		if r == nil || packet < a.newest[i] {
 			b, err = d.plan.Skip(b, i-d.first)
 		} else {
@@ -50,6 +53,15 @@ func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packe
 		}
 	}
 	return b, nil
+}
+
+// readList takes an update of a list; nobody keeps it here when r is nil.
+func (c *Conn) readList(r replica, b []byte, packet uint64) error {
+	if r == nil {
+		return nil
+	}
+	c.touch(r)
+	return r.(keeper).readItems(b, packet)
 }
 
 // replica returns the actor's replica of a declared state, nil when nothing keeps it here.

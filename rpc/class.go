@@ -27,7 +27,8 @@ type Class struct {
 	methods  []*method
 	carried  []carried
 	states   []*declaredState
-	fields   int    // of all states
+	fields   int // of all states, a list being one
+	lists    int
 	declarer string // see DeclaredBy
 
 	updatePeriod   time.Duration // between two looks at an actor's states at least

@@ -31,6 +31,11 @@
 // Reliable calls of one actor run in the order of their making; nothing is ordered between actors. The first call to a
 // client for an actor that it does not have opens the actor there before.
 //
+// # State
+//
+// A [State] is a plain struct of the game's own that the server replicates, and a [List] a keyed list: a client has the newest of
+// both that reached it. A [Ref] names an actor on all sides, in arguments, states and lists.
+//
 // # Who has which actor
 //
 // An actor is open for its owner; with [AlwaysRelevant] for everybody; when its class has [At] or [Relevant], also for those who see

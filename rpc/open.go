@@ -47,6 +47,8 @@ func (a *Actor) OpenTo(c *Conn) error {
 	c.view.add(o)
 	c.setChannel(channel, a)
 	a.world.watch(a)
+	o.markLists(false)
+	o.mark(a.class.listFields())
 	return nil
 }
 
@@ -71,7 +73,7 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	a.compareAll()
 	id := slices.Index(a.world.table(), a.class)
-	flags, fields := a.ownerFlags(c), a.fieldsFor(c)|a.initialFields()
+	flags, fields := a.ownerFlags(c), (a.fieldsFor(c)|a.initialFields())&^a.class.listFields()
 	if fields != 0 {
 		flags |= flagState
 	}

@@ -94,20 +94,28 @@ func (r *replicaOf[T, S]) unchanged() bool {
 }
 
 func (r *replicaOf[T, S]) file(under map[Ref][]replica, any bool) {
-	for _, ref := range r.filed {
-		rest := slices.DeleteFunc(under[ref], func(other replica) bool { return other == replica(r) })
+	r.filed = unfile(under, r.filed, r)
+	if any {
+		r.bound.declared.plan.References(r.value, func(_ int, id uint64) { r.filed = fileUnder(under, r.filed, Ref(id), r) })
+	}
+}
+
+// fileUnder enters r under an actor and returns all under which it is.
+func fileUnder(under map[Ref][]replica, filed []Ref, ref Ref, r replica) []Ref {
+	if slices.Contains(filed, ref) {
+		return filed
+	}
+	under[ref] = append(under[ref], r)
+	return append(filed, ref)
+}
+
+// unfile takes r out of where it is entered.
+func unfile(under map[Ref][]replica, filed []Ref, r replica) []Ref {
+	for _, ref := range filed {
+		rest := slices.DeleteFunc(under[ref], func(other replica) bool { return other == r })
 		if under[ref] = rest; len(rest) == 0 {
 			delete(under, ref)
 		}
 	}
-	r.filed = r.filed[:0]
-	if !any {
-		return
-	}
-	r.bound.declared.plan.References(r.value, func(_ int, id uint64) {
-		if ref := Ref(id); ref != 0 && !slices.Contains(r.filed, ref) {
-			r.filed = append(r.filed, ref)
-			under[ref] = append(under[ref], r)
-		}
-	})
+	return filed[:0]
 }

@@ -2,7 +2,10 @@ package rpc
 
 import (
 	"cmp"
+	"errors"
+	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -54,19 +57,44 @@ func (a *Actor) ForceUpdate() { a.compared = time.Time{} }
 
 // compare encodes one state anew, and notes what has changed for all clients that have the actor.
 func (a *Actor) compare(r replica) {
+	if list, ok := r.(keeper); ok {
+		a.compareList(list)
+		return
+	}
 	changed, err := r.encode()
 	if err != nil {
-		a.world.stateFailed(a, r, err)
+		a.world.stateFailed(a, r.declaration(), err)
 	}
 	if changed != 0 {
 		a.mark(changed << r.declaration().first)
 	}
 }
 
+// compareList encodes the items of a list that were touched, and notes for all clients that have the actor which are not what they
+// were.
+func (a *Actor) compareList(r keeper) {
+	numbers, err := r.takeChanged()
+	if err != nil {
+		a.world.stateFailed(a, r.declaration(), err)
+	}
+	if len(numbers) == 0 {
+		return
+	}
+	for _, o := range a.opens {
+		o.lists[r.declaration().list].add(numbers)
+		o.mark(r.declaration().mask())
+	}
+}
+
 // firstLook encodes the states of a new object, also for those who have the actor already, for its constructor called it.
 func (a *Actor) firstLook() {
 	for _, r := range a.replicas {
-		if r != nil {
+		if list, ok := r.(keeper); ok {
+			_, err := list.encode()
+			if err != nil {
+				a.world.stateFailed(a, r.declaration(), err)
+			}
+		} else if r != nil {
 			a.compare(r)
 		}
 	}
@@ -88,10 +116,10 @@ func (a *Actor) compareAll() {
 }
 
 // stateFailed tells, once a second at most, that fields can not travel as they are.
-func (w *World) stateFailed(a *Actor, r replica, err error) {
+func (w *World) stateFailed(a *Actor, d *declaredState, err error) {
 	w.stateErrors.Add(1)
 	if hidden, ok := w.stateWarn.pass(w.now); ok {
-		w.log.Error("state not replicated: its clients keep what they have", "actor", a, "state", r.declaration().String(), "error", err, "more", hidden)
+		w.log.Error("state not replicated: its clients keep what they have", "actor", a, "state", d.String(), "error", err, "more", hidden)
 	}
 }
 
@@ -109,8 +137,12 @@ func (w *World) watch(a *Actor) {
 	}
 	a.watched = true
 	for _, r := range a.replicas {
-		if r != nil {
-			w.replicator.states = append(w.replicator.states, comparison{replica: r, actor: a})
+		if r == nil {
+			continue
+		}
+		w.replicator.states = append(w.replicator.states, comparison{replica: r, actor: a})
+		if list, ok := r.(keeper); ok {
+			list.watch(true)
 		}
 	}
 }
@@ -120,10 +152,14 @@ func (w *World) watch(a *Actor) {
 func (r *replicator) unwatch() {
 	r.left = false
 	r.states = slices.DeleteFunc(r.states, func(c comparison) bool {
-		if len(c.actor.opens) == 0 {
-			c.actor.watched = false
+		if len(c.actor.opens) > 0 {
+			return false
 		}
-		return len(c.actor.opens) == 0
+		c.actor.watched = false
+		if list, ok := c.replica.(keeper); ok {
+			list.watch(false)
+		}
+		return true
 	})
 }
 
@@ -141,6 +177,7 @@ type opening struct {
 	closed bool
 	since  time.Time // lacks was empty before, or an update left last
 	claim  float64   // its urgency, while they are sorted
+	lists  []lacking // by list of the class
 
 	// On a server, of its relevancy.
 	relevant time.Duration // when it was, last
@@ -159,6 +196,9 @@ func (o *opening) mark(fields state.Mask) {
 
 // look finds out which fields are for the client, and marks those that were not before.
 func (o *opening) look() {
+	if o.lists == nil {
+		o.markLists(false)
+	}
 	before := o.sees
 	o.sees = o.actor.fieldsFor(o.conn)
 	o.lacks &= o.sees
@@ -172,7 +212,11 @@ func (a *Actor) fieldsFor(c *Conn) (fields state.Mask) {
 			continue
 		}
 		d := r.declaration()
-		for i := range d.plan.Fields() {
+		if d.isList() {
+			fields |= d.mask()
+			continue
+		}
+		for i := range d.count {
 			if a.shows(d.plan.Field(i), d.id, c) {
 				fields |= 1 << (d.first + i)
 			}
@@ -202,7 +246,7 @@ func (a *Actor) initialFields() (fields state.Mask) {
 		if r == nil {
 			continue
 		}
-		for i := range r.declaration().plan.Fields() {
+		for i := range r.declaration().count {
 			if r.declaration().plan.Field(i).Condition == state.Initial {
 				fields |= 1 << (r.declaration().first + i)
 			}
@@ -217,8 +261,11 @@ type stateOutbox struct {
 	sent  []sentState
 	free  []uint64 // places in sent
 	room  int      // bytes that the next Flush may hand to the machine
-	short bool     // the path did not take all of the last Flush
-	all   bool     // the client has asked for everything anew
+	given int      // bytes that the last Flush did
+	pace  state.Pace
+	short bool // the path did not take all of the last Flush
+	held  bool // the last Flush had no room for all
+	all   bool // the client has asked for everything anew
 	fates [64]bunch.Fate
 }
 
@@ -226,6 +273,7 @@ type stateOutbox struct {
 type sentState struct {
 	to     *opening
 	fields state.Mask
+	items  []uint32  // when fields is a list
 	at     time.Time // when it was handed over
 	since  time.Time // of the opening, before
 }
@@ -253,13 +301,19 @@ func (c *Conn) sendState(now time.Time) {
 	c.machine.TakeBack()
 	c.settleStates()
 	s.adapt(left)
-	if s.short {
+	since := now.Sub(c.world.began)
+	recent, smoothed := c.machine.RecentRTT()
+	s.pace.Look(since, recent, smoothed, s.given-left, s.short || s.held)
+	s.pace.Sent(-left)
+	s.given = s.pace.Room(since, s.room)
+	if s.short || s.held {
 		for _, o := range s.dirty {
 			o.claim = o.urgency(now)
 		}
 		slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.claim, a.claim) })
 	}
-	c.compose(now)
+	s.given = c.compose(now, s.given)
+	s.pace.Sent(s.given)
 }
 
 // adapt finds out how much the next Flush may hand over: twice what left since the last, once something did not.
@@ -287,35 +341,30 @@ func (c *Conn) settleStates() {
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
 		for _, f := range s.fates[:n] {
 			sent := s.sent[f.Record]
-			s.sent[f.Record] = sentState{}
-			s.free = append(s.free, f.Record)
 			if !f.Kept && !sent.to.closed {
-				sent.to.missed(sent)
+				sent.to.giveBack(sent)
 			}
+			s.release(f.Record)
 		}
 	}
 }
 
-// missed marks what the client did not get. When nothing newer left, its claim is as old as before: else what is handed over first,
-// and taken back, would wait behind what was not.
-func (o *opening) missed(sent sentState) {
-	o.mark(sent.fields)
-	if o.since.Equal(sent.at) {
-		o.since = sent.since
-	}
-}
-
-// compose hands updates to the machine while there is room. It is called under the link's lock.
-func (c *Conn) compose(now time.Time) {
+// compose hands updates to the machine while there is room, and returns how many bytes it took. It is called under the link's lock.
+func (c *Conn) compose(now time.Time, room int) (used int) {
 	s := &c.state
-	kept, used := s.dirty[:0], 0
+	kept := s.dirty[:0]
+	s.held = false
 	for i, o := range s.dirty {
-		if used >= s.room {
+		if s.held = used >= room; s.held {
 			kept = append(kept, s.dirty[i:]...)
 			break
 		}
-		if !o.closed && o.lacks != 0 && c.machine.Opened(o.channel) {
-			used += c.update(o, now)
+		for used < room && !o.closed && o.lacks != 0 && c.machine.Opened(o.channel) {
+			n := c.update(o, now)
+			if n == 0 {
+				break
+			}
+			used += n
 		}
 		if o.listed = !o.closed && o.lacks != 0; o.listed {
 			kept = append(kept, o)
@@ -323,39 +372,70 @@ func (c *Conn) compose(now time.Time) {
 	}
 	clear(s.dirty[len(kept):])
 	s.dirty = kept
+	return used
 }
 
 // update hands over what o lacks, or as much of it as one message takes, and returns its bytes.
 func (c *Conn) update(o *opening, now time.Time) int {
-	fields := o.actor.fitting(o.lacks)
-	b := o.actor.appendFields(c.world.replicator.fields[:0], fields)
-	c.world.replicator.fields = b
-	record := c.state.record(sentState{o, fields, now, o.since})
-	if err := c.machine.SendTracked(o.channel, record, b); err != nil {
-		c.state.sent[record] = sentState{}
-		c.state.free = append(c.state.free, record)
-		return 0
+	record, sent := c.state.record()
+	b := c.world.replicator.fields[:0]
+	if fields := o.lacks &^ o.actor.class.listFields(); fields != 0 {
+		sent.fields = o.actor.fitting(fields, c.maxUpdate())
+		b = o.actor.appendFields(b, sent.fields)
+		o.lacks &^= sent.fields
+	} else {
+		b = o.appendList(b, sent)
 	}
-	o.lacks &^= fields
-	o.since = now
-	return updateHeader + len(b)
+	c.world.replicator.fields = b
+	sent.to, sent.at, sent.since, o.since = o, now, o.since, now
+	err := c.machine.SendTracked(o.channel, record, b)
+	switch {
+	case err == nil:
+		return updateHeader + len(b)
+	case errors.Is(err, bunch.ErrBunchTooLarge):
+		c.world.stateFailed(o.actor, o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))), err)
+	default: // the connection is over, or the channel about to close
+		o.giveBack(*sent)
+	}
+	c.state.release(record)
+	return 0
 }
 
-// record keeps what a message holds until its fate is known.
-func (s *stateOutbox) record(sent sentState) uint64 {
+// maxUpdate returns how many bytes of fields travel to the client in one message, beside the mask of at most 9.
+func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - 16 }
+
+// giveBack notes that the client may lack again what a message held. When nothing newer left, its claim is as old as before: else
+// what is handed over first, and taken back, would wait behind what was not.
+func (o *opening) giveBack(sent sentState) {
+	if sent.items != nil && sent.fields&o.actor.class.listFields() != 0 {
+		o.lists[o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))).list].add(sent.items)
+	}
+	o.mark(sent.fields)
+	if o.since.Equal(sent.at) {
+		o.since = sent.since
+	}
+}
+
+// record returns a free place for what a message holds until its fate is known.
+func (s *stateOutbox) record() (uint64, *sentState) {
 	if n := len(s.free); n > 0 {
 		record := s.free[n-1]
 		s.free = s.free[:n-1]
-		s.sent[record] = sent
-		return record
+		return record, &s.sent[record]
 	}
-	s.sent = append(s.sent, sent)
-	return uint64(len(s.sent) - 1)
+	s.sent = append(s.sent, sentState{})
+	return uint64(len(s.sent) - 1), &s.sent[len(s.sent)-1]
+}
+
+// release frees a place, but for the memory of its items.
+func (s *stateOutbox) release(record uint64) {
+	s.sent[record] = sentState{items: s.sent[record].items[:0]}
+	s.free = append(s.free, record)
 }
 
 // fitting returns as many of the fields as one message takes, which is one at least.
-func (a *Actor) fitting(fields state.Mask) state.Mask {
-	if a.sizeOf(fields) <= maxUpdate {
+func (a *Actor) fitting(fields state.Mask, most int) state.Mask {
+	if a.sizeOf(fields) <= most {
 		return fields
 	}
 	var fit state.Mask
@@ -365,16 +445,13 @@ func (a *Actor) fitting(fields state.Mask) state.Mask {
 		if fields&bit == 0 {
 			continue
 		}
-		if size += a.sizeOf(bit); size > maxUpdate {
+		if size += a.sizeOf(bit); size > most && fit != 0 {
 			break
 		}
 		fit |= bit
 	}
 	return fit
 }
-
-// maxUpdate is how many bytes of fields travel in one message, beside the mask of at most 9.
-const maxUpdate = bunch.EntryBytes - 16
 
 func (a *Actor) sizeOf(fields state.Mask) (size int) {
 	for _, r := range a.replicas {
@@ -399,8 +476,10 @@ func (a *Actor) appendFields(b []byte, fields state.Mask) []byte {
 // markAll marks all that the client may see: it could not keep what it acknowledged.
 func (c *Conn) markAll() {
 	c.state.all = false
-	for _, a := range c.channels {
+	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
+		a := c.channels[channel]
 		if i := a.find(c); i >= 0 {
+			a.opens[i].markLists(true)
 			a.opens[i].mark(a.opens[i].sees)
 		}
 	}

@@ -151,7 +151,9 @@ func (w *World) exit() { w.driving.Store(false) }
 // runs is taken off its queue before, so that a function of the game which never returns leaves the rest to the next
 // Dispatch.
 func (w *World) dispatch(now time.Time, all bool) {
-	w.now, w.inFrame = now, true
+	if w.now, w.inFrame = now, true; w.began.IsZero() {
+		w.began = now
+	}
 	w.runTasks() // those that a panic left
 	w.takeInbox()
 	w.runLocal()

@@ -46,7 +46,7 @@ func (s *outline) class(index int, c *Class) {
 		s.lines = m.codec.AppendOutline(s.lines, m.String())
 	}
 	for _, d := range c.states {
-		s.line(d.String(), fmt.Sprintf("state of %d fields", d.plan.Fields()))
+		s.line(d.String(), fmt.Sprintf("state of %d fields, %s", d.count, kindOf(d)))
 		for _, field := range d.plan.Lines() {
 			s.lines = append(s.lines, d.String()+"."+field)
 		}
@@ -55,6 +55,13 @@ func (s *outline) class(index int, c *Class) {
 		s.line(c.name+"."+v.name, "carried, "+v.codec.Name())
 		s.lines = v.codec.AppendOutline(s.lines, c.name+"."+v.name)
 	}
+}
+
+func kindOf(d *declaredState) string {
+	if d.isList() {
+		return "a list"
+	}
+	return "a struct"
 }
 
 func deliveryName(d bunch.Delivery) string {

@@ -32,16 +32,29 @@ type State[S any] struct{ declared *declaredState }
 // declaredState is a State without its type.
 type declaredState struct {
 	class *Class
-	id    int // among the class's states
-	first int // its first field, among those of all the class's states
-	plan  *state.Plan
+	id    int         // among the class's states
+	first int         // its first field, among those of all the class's states
+	count int         // of its fields
+	plan  *state.Plan // of a list: of its items
+
+	// Of a list, which is one field.
+	name   string
+	list   int  // among the class's lists
+	refers bool // its items may name actors
 }
 
 // String returns the class's name and the struct's.
-func (d *declaredState) String() string { return d.class.name + "." + d.plan.Type().Name() }
+func (d *declaredState) String() string {
+	if d.isList() {
+		return d.class.name + "." + d.name
+	}
+	return d.class.name + "." + d.plan.Type().Name()
+}
+
+func (d *declaredState) isList() bool { return d.name != "" }
 
 // mask returns all of its fields.
-func (d *declaredState) mask() state.Mask { return d.plan.All() << d.first }
+func (d *declaredState) mask() state.Mask { return (1<<d.count - 1) << d.first }
 
 // own returns which of its own fields are among those of the class.
 func (d *declaredState) own(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
@@ -54,7 +67,7 @@ func NewState[S any](class *Class) *State[S] {
 	if err != nil {
 		panic(fmt.Sprintf("rpc: NewState for class %s: %v", class.name, err))
 	}
-	d := &declaredState{class: class, id: len(class.states), first: class.fields, plan: plan}
+	d := &declaredState{class: class, id: len(class.states), first: class.fields, count: plan.Fields(), plan: plan}
 	class.addState(d)
 	return &State[S]{d}
 }
@@ -65,11 +78,11 @@ func (c *Class) addState(d *declaredState) {
 		panic(fmt.Sprintf("rpc: %v is declared after a world began to use class %s; declare it in a package variable", d, c.name))
 	}
 	for _, other := range c.states {
-		if other.plan.Type() == d.plan.Type() {
+		if other.String() == d.String() {
 			panic(fmt.Sprintf("rpc: class %s declares %v twice", c.name, d))
 		}
 	}
-	if c.fields += d.plan.Fields(); c.fields > state.MaxFields {
+	if c.fields += d.count; c.fields > state.MaxFields {
 		panic(fmt.Sprintf("rpc: class %s has %d replicated fields with those of %v, at most %d", c.name, c.fields, d, state.MaxFields))
 	}
 	c.states = append(c.states, d)
@@ -111,7 +124,7 @@ func (a *Actor) setCondition(c condition, on bool) {
 
 // knows reports whether a field has the named condition.
 func (d *declaredState) knows(name string) bool {
-	for i := range d.plan.Fields() {
+	for i := range d.count {
 		if f := d.plan.Field(i); f.Condition == state.Custom && f.Custom == name {
 			return true
 		}
@@ -122,7 +135,7 @@ func (d *declaredState) knows(name string) bool {
 // stateOf returns the state that has a field of the class.
 func (c *Class) stateOf(field int) *declaredState {
 	for _, d := range c.states {
-		if field < d.first+d.plan.Fields() {
+		if field < d.first+d.count {
 			return d
 		}
 	}

@@ -61,6 +61,8 @@ type Drops struct {
 	Saturated uint64
 	// UnknownRefs counts references in arguments of the peer's that name no actor which is open for both; they name none then.
 	UnknownRefs uint64
+	// State counts updates of states that found no memory at a client, which then asks for everything anew, or waited too long.
+	State uint64
 	// Bunches.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly uint64
 	// Datagrams.
@@ -91,7 +93,7 @@ func (c *Conn) Stats() Stats {
 		LossIn: share(m.PacketsMissing, m.PacketsMissing+m.PacketsReceived), LossOut: share(m.PacketsLost, m.PacketsSent),
 		Channels: out,
 		Drops: Drops{
-			Duplicate: m.DroppedDuplicate, ClosedChannel: m.DroppedClosedChannel, Unreliable: m.DroppedUnreliable, Late: m.DroppedLate,
+			Duplicate: m.DroppedDuplicate, ClosedChannel: m.DroppedClosedChannel, Unreliable: m.DroppedUnreliable, State: m.DroppedTracked, Late: m.DroppedLate,
 			BeforeOpen: m.DroppedBeforeOpen, Assembly: m.DroppedAssembly,
 		},
 	}

@@ -179,7 +179,9 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 			return
 		}
 		w.deliver(c, m)
-		if n < look {
+		if !c.more() {
+			w.tellReps(c)
+		} else if n < look {
 			continue
 		}
 		before := t.elapsed

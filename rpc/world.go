@@ -32,6 +32,7 @@ type World struct {
 	// Owned by the world's goroutine.
 	bindings     map[*Class]*binding
 	now          time.Time      // of the running or last Dispatch or Flush
+	began        time.Time      // of the first
 	conns        []*Conn        // joined and announced
 	actorsByRef  map[Ref]*Actor // of a server
 	lastRef      Ref            // likewise

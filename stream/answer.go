@@ -16,6 +16,9 @@ func (in *incoming) answer(offset, index int64, have bool) {
 	before := in.parts.held
 	in.parts.resume(offset)
 	in.peer.account.must(in.parts.held - before)
+	if in.checkStored(index); in.finished {
+		return
+	}
 	if in.resumed = offset; in.header.kind == kindArray {
 		in.resumed = index
 	}

@@ -157,18 +157,23 @@ func (f *feed) finish(size, count int64, digest *Hasher, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.finished = true
-	switch {
-	case err != io.EOF:
+	if err != io.EOF {
 		f.err = err
-	case size < f.from:
-		f.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d of what has this key", ErrDigest, size, f.from)
-	default:
+	} else {
 		f.total.size, f.total.count = size, count
 		sum := digest.Digest().sum
 		f.total.sum = sum[:]
+		f.checkTotal()
 	}
 	f.hungry = true
 	f.feedTick()
+}
+
+// checkTotal fails a source that ended before the byte to go on with. The lock is held.
+func (f *feed) checkTotal() {
+	if f.finished && f.err == nil && f.total.size < f.from {
+		f.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d of what has this key", ErrDigest, f.total.size, f.from)
+	}
 }
 
 // resume goes on at byte from, which is before element fromAt.
@@ -176,6 +181,7 @@ func (f *feed) resume(from, fromAt int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waits, f.from, f.fromAt = false, from, fromAt
+	f.checkTotal()
 	f.ready = trimAll(f.ready, from)
 	f.bytes = 0
 	for _, c := range f.ready {

@@ -165,18 +165,15 @@ func (in *incoming) addLocked(m part) error {
 	if err := in.parts.add(m); err != nil {
 		return err
 	}
-	if err := in.checkEnd(); err != nil {
-		return err
-	}
 	more := in.parts.held - before
-	if more > 0 && in.peer.account.hold(more) {
-		return nil
+	if more > 0 && in.peer.hold(more) {
+		return in.checkEnd()
 	}
 	in.peer.account.must(more)
 	if more > 0 {
 		in.finishLocked(in.peer.streams.noMemory())
 	}
-	return nil
+	return in.checkEnd()
 }
 
 // begin notes the header. An error is the sender's violation.
@@ -187,16 +184,33 @@ func (in *incoming) begin(m header) error {
 	return in.checkEnd()
 }
 
-// checkEnd fails when parts lie beyond what the header or the end says. The lock is held.
+// checkEnd fails when parts lie beyond what the header or the end says; when what is stored does, the transfer does. The lock is held.
 func (in *incoming) checkEnd() error {
-	size := in.header.size // -1 of an array, and before the header
-	if in.tail != nil {
-		size = in.tail.size
-	}
-	if at := in.parts.end(); size >= 0 && at > size {
+	in.checkStored(0)
+	size := in.sizeLocked()
+	if at := in.parts.end(); !in.finished && size >= 0 && at > size {
 		return fmt.Errorf("transfer %d: a part ends at byte %d, the content at %d", in.header.id, at, size)
 	}
 	return nil
+}
+
+// sizeLocked is the size of the content, -1 while it is not known: of an array, and before the header.
+func (in *incoming) sizeLocked() int64 {
+	if in.tail != nil {
+		return in.tail.size
+	}
+	return in.header.size
+}
+
+// checkStored ends the transfer when more is stored under its key than it has, so many elements perhaps: that is other content, which
+// is deleted. The sender knew nothing of it, and broke no rule. The lock is held.
+func (in *incoming) checkStored(elements int64) {
+	switch size := in.sizeLocked(); {
+	case size >= 0 && in.parts.base > size:
+		in.finishLocked(fmt.Errorf("%w: %d bytes are stored under its key, it has %d", ErrDigest, in.parts.base, size))
+	case in.header.kind == kindArray && elements > in.header.count:
+		in.finishLocked(fmt.Errorf("%w: %d elements are stored under its key, it has %d", ErrDigest, elements, in.header.count))
+	}
 }
 
 // onEnd notes what the whole is. An error is the sender's violation.

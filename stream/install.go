@@ -251,11 +251,15 @@ func (s *Streams) reserve(in *incoming) bool {
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
 		window = min(window, max(h.size, minPending))
 	}
-	for !in.peer.account.promise(heldBytes(window)) {
-		if window <= minPending {
+	for first := true; !in.peer.account.promise(heldBytes(window)); first = false {
+		switch {
+		case first:
+			in.peer.slices.shrink()
+		case window <= minPending:
 			return false
+		default:
+			window = max(window/2, minPending)
 		}
-		window = max(window/2, minPending)
 	}
 	in.reserved, in.promised = window, heldBytes(window)
 	return true

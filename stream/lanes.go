@@ -10,6 +10,13 @@ import (
 // laneIdle is after how long without a part either way a client lets the lanes go that were opened for a transfer.
 const laneIdle = 10 * time.Second
 
+const (
+	// openingTime is in which time a server opens at most mostOpenings lanes for a connection: as many as there can be, and twice as
+	// often as a client lets them go that have been idle. Who lets go what was just opened gets no more before that.
+	openingTime  = laneIdle / 2
+	mostOpenings = maxLanes
+)
+
 // widenPause spares ticks that follow each other at once the look at the path.
 const widenPause = time.Millisecond
 
@@ -18,9 +25,14 @@ type lanes struct {
 	asked   int       // that there are to be
 	stay    int       // that are there from the beginning, and stay
 	widened time.Time // when more were last thought of
-	used    time.Time // when a part last came or left
+
+	// A server's.
+	opened  int       // lanes, since
+	opening time.Time // the time in which mostOpenings may be opened began
 
 	// A client's.
+	touched bool         // a lane or a part came since used
+	used    time.Time    // when a tick last knew that a part, or a lane, came or may leave
 	parting []*rpc.Actor // let go, and not closed by the server yet
 	timer   *time.Timer  // has a world that waits for events tick when lanes may have been idle for long
 }
@@ -60,21 +72,40 @@ func (p *Peer) askLanes(n int) error {
 	}
 	p.lanes.asked = n
 	if p.streams.world.IsServer() {
-		return p.window.grow(p.lanes.asked)
+		return p.openLanes(p.streams.lastTick)
 	}
 	p.greeted = false
 	return nil
+}
+
+// keepLanes opens lanes that are due, and lets those go that were idle for long.
+func (p *Peer) keepLanes(now time.Time) error {
+	if p.streams.world.IsServer() {
+		return p.openLanes(now)
+	}
+	return p.letLanesGo(now)
+}
+
+// openLanes opens, on a server, those lanes that there are to be and that may be opened by now; a later tick opens the others.
+func (p *Peer) openLanes(now time.Time) error {
+	l, before := &p.lanes, len(p.window.lanes)
+	if now.Sub(l.opening) >= openingTime {
+		l.opening, l.opened = now, 0
+	}
+	err := p.window.grow(min(l.asked, before+mostOpenings-l.opened))
+	l.opened += len(p.window.lanes) - before
+	return err
 }
 
 // letLanesGo lets, on a client, those lanes go that no transfer has used for long. It says so on each of them: the server, which
 // alone can close them, then knows that nothing more comes there.
 func (p *Peer) letLanesGo(now time.Time) error {
 	l, w := &p.lanes, p.window
-	if p.streams.world.IsServer() || l.stay == 0 || len(w.lanes) <= l.stay {
-		return nil
+	if l.touched || p.sendsParts() {
+		l.touched, l.used = false, now
 	}
-	if p.sendsParts() {
-		l.used = now
+	if l.stay == 0 || len(w.lanes) <= l.stay {
+		return nil
 	}
 	if wait := laneIdle - now.Sub(l.used); wait > 0 {
 		p.wakeAfter(wait)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
@@ -78,6 +79,58 @@ func TestTransfersWhileLanesClose(t *testing.T) {
 		}
 		require.NoError(t, l.toServer.Conn().Err())
 		require.Zero(t, l.toServer.Conn().Stats().Drops.ActorClosed+l.toClient.Conn().Stats().Drops.ActorClosed)
+	})
+}
+
+// TestLanesAreOpenedOnceForAnIdlePeer: lanes that come before their first part, or with it, after a pause, are not taken for idle ones.
+func TestLanesAreOpenedOnceForAnIdlePeer(t *testing.T) {
+	inNetwork(t, setup{path: link.Path{Cwnd: 8 << 20, MaxDatagram: 1243, SmoothedRTT: 50 * time.Millisecond}}, func(n *network) {
+		got := collect(n.client.streams)
+		for range 3 {
+			time.Sleep(3 * laneIdle)
+			seen := make(map[*rpc.Actor]bool)
+			out := n.mustStart(n.server.peer, content(4<<20))
+			for out.Err() == nil && len(got) == 0 {
+				n.do(n.server.world, func() {
+					for _, lane := range n.server.peer.window.lanes {
+						seen[lane] = true
+					}
+				})
+				time.Sleep(time.Millisecond)
+			}
+			require.NoError(n, out.Wait(n.ctx))
+			require.NoError(n, (<-got).err)
+			require.Greater(n, len(seen), defaultLanes)
+			require.LessOrEqual(n, len(seen), maxLanes)
+		}
+	})
+}
+
+// TestLanesThatComeAndGo: a client that asks for lanes and lets them go at once has the server open no more than some, and all that it
+// wants in the end.
+func TestLanesThatComeAndGo(t *testing.T) {
+	inNetwork(t, setup{tick: 5 * time.Millisecond}, func(n *network) {
+		time.Sleep(time.Second)
+		p, gone := n.client.peer, 0
+		ask := func() error { return sendLimits.call(p.control, limits{transfers: 4, lanes: maxLanes}) }
+		const turns = 4
+		for range turns * openingTime / (20 * time.Millisecond) {
+			n.do(n.client.world, func() {
+				for _, lane := range p.window.lanes[defaultLanes:] {
+					require.NoError(n, leaveLane.Call(lane, nil))
+					gone++
+				}
+				p.window.lanes = p.window.lanes[:defaultLanes]
+				require.NoError(n, ask())
+			})
+			time.Sleep(20 * time.Millisecond)
+		}
+		require.LessOrEqual(n, gone, (turns+1)*mostOpenings)
+		require.GreaterOrEqual(n, gone, (turns-1)*mostOpenings)
+		n.do(n.client.world, func() { require.NoError(n, ask()) })
+		time.Sleep(openingTime + time.Second)
+		require.Equal(n, maxLanes, n.server.peer.Stats().Lanes)
+		require.NoError(n, p.conn.Err())
 	})
 }
 

@@ -162,7 +162,7 @@ func (p *Peer) due(now time.Time) bool {
 // tick sends what can leave now.
 func (p *Peer) tick(now time.Time) {
 	p.ticked = now
-	if err := p.letLanesGo(now); err != nil && !errors.Is(err, rpc.ErrClosed) {
+	if err := p.keepLanes(now); err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.streams.fail(p, err)
 	}
 	if p.quiet() {
@@ -199,13 +199,20 @@ func (p *Peer) sliceTail() bool {
 	})
 }
 
-// collect takes what Start queued.
+// collect takes what Start queued, and forgets what was canceled before its turn came.
 func (p *Peer) collect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue = append(p.queue, p.starting...)
 	clear(p.starting)
 	p.starting = p.starting[:0]
+	p.queue = slices.DeleteFunc(p.queue, func(t *Transfer) bool {
+		finished := t.isFinished()
+		if finished {
+			p.live.sent(t)
+		}
+		return finished
+	})
 }
 
 // sendControl sends the messages that are due, as far as the control pipe takes them. What is due is state, not a
@@ -265,10 +272,6 @@ func (p *Peer) greet() (bool, error) {
 
 // begin sends the header of the next transfer, if the peer takes one more.
 func (p *Peer) begin() (bool, error) {
-	for len(p.queue) > 0 && p.queue[0].isFinished() {
-		p.live.sent(p.queue[0])
-		p.queue = p.queue[1:]
-	}
 	if len(p.queue) == 0 || len(p.sending) >= p.taken {
 		return false, nil
 	}
@@ -331,6 +334,15 @@ func (p *Peer) route(via Backend) route {
 		return p.slices
 	}
 	return p.window
+}
+
+// hold charges content. Where there is no room for it, the memory that is spare for slices makes some.
+func (p *Peer) hold(n int64) bool {
+	if p.account.hold(n) {
+		return true
+	}
+	p.slices.shrink()
+	return p.account.hold(n)
 }
 
 // neediest returns, of the transfers that have a part to send, the one that is furthest behind its share.

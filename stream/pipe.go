@@ -77,12 +77,13 @@ func bindPipes(s *Streams) {
 		p := s.peer(a.Conn(), true)
 		if len(p.window.lanes) < maxLanes {
 			p.window.lanes = append(p.window.lanes, a)
+			p.lanes.touched = true
 			p.awake.Store(true)
 		}
 		return p
 	})
 	handle(lanes, sendPart, func(p *Peer, message rpc.Raw) {
-		p.lanes.used = s.lastTick
+		p.lanes.touched = true
 		p.onPart(message)
 	})
 	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.onLeaveLane(call.Actor) })

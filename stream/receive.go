@@ -20,10 +20,8 @@ func (p *Peer) onLimits(m limits) {
 	}
 	if !p.streams.world.IsServer() {
 		p.lanes.stay = m.lanes
-	} else if m.lanes > 0 {
-		if err := p.window.grow(m.lanes); err != nil {
-			p.streams.fail(p, err)
-		}
+	} else if m.lanes > p.lanes.asked {
+		p.lanes.asked = m.lanes // for the next tick
 	}
 }
 

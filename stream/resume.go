@@ -124,7 +124,10 @@ func (in *incoming) resumePart(part Part) (body, error) {
 		err = in.replay(part, offset, digest)
 	}
 	replayed = true
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrDigest):
+		return nil, errors.Join(err, part.Delete())
+	case err != nil:
 		return nil, errors.Join(err, part.Close())
 	}
 	return &keeper{digest, part, offset}, nil

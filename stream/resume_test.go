@@ -53,6 +53,55 @@ func testBlobResumes(t *testing.T, via Backend) {
 	})
 }
 
+// TestKeyOfLongerContent: what is stored under the key is longer than the content. That fails one transfer, as other content under the
+// key does, and neither the connection nor the next one.
+func TestKeyOfLongerContent(t *testing.T) {
+	blob := func(size int, known bool) func(p *Peer) (*Transfer, error) {
+		return func(p *Peer) (*Transfer, error) {
+			told := int64(-1)
+			if known {
+				told = int64(size)
+			}
+			return save.Start(p, bytes.NewReader(content(size)), told, Key("k"))
+		}
+	}
+	array := func(p *Peer) (*Transfer, error) { return items.Start(p, testItems(1000), Key("k")) }
+	for _, c := range []struct {
+		name  string
+		start func(p *Peer) (*Transfer, error)
+		drops bool // by the store
+	}{
+		{"blob", blob(5000, true), true},
+		{"blob of unknown size", blob(5000, false), false},
+		{"blob that ends before its answer", blob(100, false), false},
+		{"empty blob", blob(0, false), false},
+		{"array", array, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inNetwork(t, setup{client: Config{Store: newMemoryStore()}}, func(n *network) {
+				save.Handle(n.client.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+				items.Handle(n.client.streams, func(in *IncomingArray[item]) { go func() { _, _ = in.Collect(n.ctx) }() })
+				first, err := items.Start(n.server.peer, testItems(150_000), Key("k"))
+				require.NoError(n, err)
+				for first.Progress().Acked < 75_000 {
+					time.Sleep(time.Millisecond)
+				}
+				first.Cancel(errTest)
+				time.Sleep(time.Second)
+				if !c.drops {
+					out, err := c.start(n.server.peer)
+					require.NoError(n, err)
+					require.ErrorIs(n, out.Wait(n.ctx), ErrDigest)
+				}
+				out, err := c.start(n.server.peer)
+				require.NoError(n, err)
+				require.NoError(n, out.Wait(n.ctx))
+				require.NoError(n, n.server.peer.Conn().Err())
+			})
+		})
+	}
+}
+
 func TestArrayResumes(t *testing.T) { overBackends(t, testArrayResumes) }
 
 func testArrayResumes(t *testing.T, via Backend) {

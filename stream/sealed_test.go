@@ -2,6 +2,8 @@ package stream
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -84,6 +86,32 @@ func TestTransferMovesBetweenCarriers(t *testing.T) {
 		require.Greater(t, stats.SlicesSealed, stats.Slices/4)
 		require.Less(t, stats.SlicesSealed, stats.Slices)
 	})
+}
+
+// TestSealedAfterTheConnection: an ended connection carries nothing, but a transfer that it interrupted goes on saying what did at last.
+func TestSealedAfterTheConnection(t *testing.T) {
+	for _, via := range []Backend{Slices{}, Window{}} {
+		for _, shut := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%T, sealed packets lost %v", via, shut), func(t *testing.T) {
+				var sealed gate
+				path := sealed.over(sealedPath)
+				path.Rate, path.Seed = 5e6, testkit.Seed(t)
+				overSealed(t, path, func(t *testing.T, l loopback) {
+					save.Handle(l.server, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+					transfer, err := save.Start(l.toServer, bytes.NewReader(content(8<<20)), 8<<20, Via(via))
+					require.NoError(t, err)
+					time.Sleep(time.Second)
+					require.True(t, transfer.Sealed())
+					sealed.shut.Store(shut)
+					time.Sleep(3 * time.Second)
+					require.Equal(t, !shut, transfer.Sealed())
+					l.toServer.Conn().Close(2000, "cut")
+					require.ErrorIs(t, transfer.Wait(t.Context()), ErrClosed)
+					require.Equal(t, !shut, transfer.Sealed())
+				})
+			})
+		}
+	}
 }
 
 // TestCarrierThatNeverOpens: the transfer goes over QUIC, with slices of its own.

@@ -51,6 +51,9 @@ func (s *sliceRoute) end(ended bool) {
 	}
 }
 
+// shrink gives up the memory that is spare for messages to come.
+func (s *sliceRoute) shrink() { guest.Drive(s.conn, func(time.Time) { s.link.Shrink() }) }
+
 // received gives the messages that arrived to handle, which must not keep them.
 func (s *sliceRoute) received(handle func(message []byte)) {
 	if !s.link.news.Swap(false) {

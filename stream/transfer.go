@@ -21,7 +21,7 @@ type Transfer struct {
 	reading  bool // the feed's goroutine was started
 	finished bool
 	err      error
-	sealed   bool // as of the end
+	sealed   bool // when the last part left or was acknowledged, or at the end if the connection went on
 	done     chan struct{}
 
 	// What follows belongs to the world's goroutine.
@@ -72,14 +72,22 @@ func (t *Transfer) Progress() Progress {
 	return t.progress
 }
 
-// Sealed reports whether sealed packets carry the content at present, or did at last: see rpc.Config.Sealed.
+// Sealed reports whether sealed packets carry the content at present, or did at last: see rpc.Config.Sealed. The end of the connection
+// changes nothing.
 func (t *Transfer) Sealed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.finished {
+	if t.finished || t.peer.conn.Err() != nil {
 		return t.sealed
 	}
 	return t.peer.conn.Sealed()
+}
+
+// noteSealed keeps what carries the content, for an ended connection does not know. The lock is held.
+func (t *Transfer) noteSealed() {
+	if !t.finished && t.peer.conn.Err() == nil {
+		t.sealed = t.peer.conn.Sealed()
+	}
 }
 
 // Done is closed when the transfer has ended: when the receiving application has consumed it and its digest was right,
@@ -144,7 +152,8 @@ func (t *Transfer) finish(err error) bool {
 	if t.finished {
 		return false
 	}
-	t.finished, t.sealed = true, t.peer.conn.Sealed()
+	t.noteSealed()
+	t.finished = true
 	if err != nil {
 		t.err = ending(err, sender, &t.header, t.progress)
 	} else {
@@ -189,6 +198,7 @@ func (t *Transfer) sendPart(r route) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.progress.Sent = sent
+	t.noteSealed()
 	return nil
 }
 
@@ -255,6 +265,7 @@ func (t *Transfer) onGrant(m grant) error {
 	case !t.have && m.acked > t.progress.Sent:
 		return fmt.Errorf("transfer %d: %d %s were consumed, %d sent", m.id, m.acked, t.header.units(), t.progress.Sent)
 	}
+	t.noteSealed()
 	t.granted = m.limit
 	t.limit = max(t.limit, m.limit)
 	t.progress.Acked = max(t.progress.Acked, min(m.acked, max(t.progress.Sent, t.progress.Total)))

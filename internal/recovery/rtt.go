@@ -19,7 +19,18 @@ type RTT struct {
 	Min   time.Duration // of the last 10 s
 	minAt time.Duration
 	Least time.Duration // ever
+
+	// Recent is the least of the last 8 samples, or of a round trip's when those are more: jitter does not show in it, a queue
+	// that stands does. 0 before so many.
+	Recent   time.Duration
+	fresh    time.Duration // the least since freshAt
+	freshAt  time.Duration
+	freshFor int // samples
 }
+
+// recentSamples is how many tell a queue from jitter: of 8 that are late by any time up to some most, the least is by a ninth of it
+// in the mean.
+const recentSamples = 8
 
 // Known reports whether there was a sample.
 func (r *RTT) Known() bool { return r.Smoothed != 0 }
@@ -37,12 +48,24 @@ func (r *RTT) Update(now, sample, delay time.Duration) {
 		r.Least = sample
 	}
 	r.Adjusted = max(sample-delay, r.Min)
+	r.gather(now)
 	if !r.Known() {
 		r.Smoothed, r.Variance = r.Adjusted, r.Adjusted/2
 		return
 	}
 	r.Variance += ((r.Smoothed - r.Adjusted).Abs() - r.Variance) / 4
 	r.Smoothed += (r.Adjusted - r.Smoothed) / 8
+}
+
+// gather adds a sample to those of which Recent will be the least.
+func (r *RTT) gather(now time.Duration) {
+	if r.freshFor == 0 {
+		r.fresh, r.freshAt = r.Adjusted, now
+	}
+	r.fresh = min(r.fresh, r.Adjusted)
+	if r.freshFor++; r.freshFor >= recentSamples && now-r.freshAt >= r.Smoothed {
+		r.Recent, r.freshFor = r.fresh, 0
+	}
 }
 
 // Current is the smoothed round trip, or what is assumed while none is known.

@@ -184,6 +184,32 @@ func TestWhatIsNotKeptComesAgain(t *testing.T) {
 	require.Equal(t, sent, got)
 }
 
+// TestPeerWithoutMemoryIsAskedLessAndLess: all that it refuses would leave again each second, for as long as others hold its memory.
+func TestPeerWithoutMemoryIsAskedLessAndLess(t *testing.T) {
+	a, b := newFatedEnd(), newFatedEnd()
+	b.in.account = &purse{}
+	const parts = 8
+	for range parts {
+		require.NoError(t, a.Send(content(partBytes), memory{}))
+	}
+	now := netsim.Epoch
+	run := func(d time.Duration) (sent int) {
+		for end := now.Add(d); now.Before(end); now = now.Add(10 * time.Millisecond) {
+			require.NoError(t, a.Advance(now))
+			require.NoError(t, b.Advance(now))
+			sent += a.pass(now, b, func([]byte) bool { return false })
+			b.pass(now, a, func([]byte) bool { return false })
+			b.in.drain()
+		}
+		return sent
+	}
+	require.InDelta(t, (1+5)*parts*PartSlices, run(40*time.Second), parts*PartSlices, "at once, and after 1, 2, 4, 8 and 16 s")
+	run(time.Minute)
+	b.in.account = newRoom(ChunkBytes(PartSlices))
+	run((16 + parts) * time.Second)
+	require.True(t, a.out.idle())
+}
+
 // TestWhatIsNotKeptComesAgainOverQUIC: the same, when the sealed carrier falls silent before anybody has noticed.
 func TestWhatIsNotKeptComesAgainOverQUIC(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()

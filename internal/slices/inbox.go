@@ -135,7 +135,10 @@ func (b *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
 // equip makes the receiver, if there is room for its records.
 func (b *inbox) equip() bool {
 	if !b.account.Borrow(ReceiverBytes, true) {
-		return false
+		b.makeRoom(true)
+		if !b.account.Borrow(ReceiverBytes, true) {
+			return false
+		}
 	}
 	r, err := chunk.NewReceiver(config)
 	if err != nil {
@@ -149,7 +152,7 @@ func (b *inbox) equip() bool {
 // or nothing would come in behind it.
 func (b *inbox) begin(now time.Time, s chunk.Slice) bool {
 	awaited := s.ChunkID == b.read && len(b.messages) == 0
-	if !b.account.Hold(ChunkBytes(s.Count), awaited) {
+	if !b.hold(ChunkBytes(s.Count), awaited) {
 		return false
 	}
 	b.open++
@@ -160,6 +163,24 @@ func (b *inbox) begin(now time.Time, s chunk.Slice) bool {
 		b.spares = b.spares[:n-1]
 	}
 	return true
+}
+
+// hold charges a chunk.
+func (b *inbox) hold(n int64, awaited bool) bool {
+	if b.account.Hold(n, awaited) {
+		return true
+	}
+	b.makeRoom(awaited)
+	return b.account.Hold(n, awaited)
+}
+
+// makeRoom gives up spare memory. Waiting for TrimAfter is not enough: a slice that finds no room is sent again and again, which is
+// no silence. For what is awaited it also gives up repair slices, since the chunks that they repair come in behind it.
+func (b *inbox) makeRoom(awaited bool) {
+	b.trim()
+	if awaited {
+		b.restorer.dropAll(b.account)
+	}
 }
 
 // release notes that a message is through, or that somebody else accounts for it.

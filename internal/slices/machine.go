@@ -40,6 +40,7 @@ type Machine struct {
 	stale   uint64    // sendings below it took a path without fates, and are given up at until; 0 = none are
 	until   time.Time // what is under way on a path that was left has had its time
 	moved   time.Time // when a datagram whose fate is told left or arrived last, or Fates changed; zero = never
+	unheard int       // times in a row that all slices left again without an ack that tells of a new one
 	ackDue  bool      // the driver knows that an ack waits, while fates are told
 
 	// What the link asks.
@@ -108,6 +109,9 @@ func (m *Machine) hear(now time.Time, a *chunk.Ack) {
 	var said acked
 	if !m.path.Fates {
 		said = m.control.hear(t, &m.out.flight, c, &fresh)
+	}
+	if fresh.Count() > 0 {
+		m.unheard = 0
 	}
 	m.out.acknowledge(now, c, &fresh)
 	if said.timed > 0 {
@@ -220,7 +224,7 @@ func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 
 func (m *Machine) move(now time.Time, p recovery.Path) {
 	m.control.begin(m.out.flight.Next)
-	m.moved = now
+	m.moved, m.unheard = now, 0
 	m.ackDue, m.changed = false, true
 	if m.stale = 0; !m.path.Fates {
 		m.stale, m.until = m.out.flight.Next, now.Add(recovery.Overdue(p.RTT, ackDelay))
@@ -240,6 +244,7 @@ func (m *Machine) SetWindow(bytes int) { m.control.gate.PathWindow = bytes }
 func (m *Machine) Advance(now time.Time) error {
 	if at, ok := m.againAt(); ok && !now.Before(at) {
 		m.moved = now
+		m.unheard++
 		m.out.resendAll()
 	}
 	m.giveUpStale(now)
@@ -255,10 +260,13 @@ func (m *Machine) Advance(now time.Time) error {
 	return nil
 }
 
+// mostUnheard doublings are 16 s between two resends of all that a peer without memory refuses: 8 MiB at the most.
+const mostUnheard = 4
+
 // againAt returns when what arrived leaves again, whatever the path is then: the carrier said that it arrived, only an ack
-// says that the peer has kept it.
+// says that the peer has kept it. A peer that keeps none of it has no memory, for others hold that, perhaps for long.
 func (m *Machine) againAt() (at time.Time, ok bool) {
-	return m.moved.Add(recovery.KeepTime), !m.moved.IsZero() && !m.out.idle() && m.out.flight.count == 0
+	return m.moved.Add(recovery.KeepTime << min(m.unheard, mostUnheard)), !m.moved.IsZero() && !m.out.idle() && m.out.flight.count == 0
 }
 
 // giveUpStale loses what took a path without fates, and has not arrived in time.
@@ -388,6 +396,9 @@ func (m *Machine) Release(message []byte) { m.in.release(message) }
 
 // GiveBack takes the memory of messages that were released.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
+
+// Shrink gives up the memory that is spare for messages of the peer to come.
+func (m *Machine) Shrink() { m.in.trim() }
 
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats {

@@ -264,6 +264,65 @@ func TestSliceInboxIsBounded(t *testing.T) {
 	require.EqualValues(t, allowance, m.in.account.(*room).left)
 }
 
+// purse is an account of so many bytes for everything, and no more for awaited content.
+type purse struct{ left int64 }
+
+func (p *purse) Hold(n int64, _ bool) bool {
+	if n > p.left {
+		return false
+	}
+	p.left -= n
+	return true
+}
+
+func (p *purse) Drop(n int64)                      { p.left += n }
+func (p *purse) Borrow(n int64, awaited bool) bool { return p.Hold(n, awaited) }
+func (p *purse) Repay(n int64)                     { p.Drop(n) }
+
+// TestSpareMemoryGivesWay: a peer whose chunk is refused sends it again and again, and the machine never rests for TrimAfter. Spare
+// memory gives way to the chunk at once, and so do repair slices that wait for chunks behind it.
+func TestSpareMemoryGivesWay(t *testing.T) {
+	whole := func(m *Machine, id uint16) (came int) {
+		for i := range PartSlices {
+			s := chunk.Slice{ChunkID: id, Index: i, Count: PartSlices, Data: make([]byte, Size)}
+			require.NoError(t, m.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, s)))
+		}
+		return len(m.in.drain())
+	}
+	t.Run("memory for chunks to come", func(t *testing.T) {
+		const most = ReceiverBytes + 3*40<<10
+		account := &purse{most}
+		m := New(protocol, account)
+		for id := range uint16(2) {
+			require.Equal(t, 1, whole(m, id))
+		}
+		m.GiveBack([][]byte{make([]byte, PartSlices*Size), make([]byte, PartSlices*Size)})
+		require.Len(t, m.in.spares, 2)
+		large := chunk.Slice{ChunkID: 2, Index: 0, Count: 2 * PartSlices, Data: make([]byte, Size)}
+		require.NoError(t, m.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, large)))
+		require.Zero(t, m.in.refused)
+		require.EqualValues(t, most-ReceiverBytes-ChunkBytes(2*PartSlices), account.left)
+	})
+	t.Run("repair slices", func(t *testing.T) {
+		account := &purse{ReceiverBytes + 40<<10}
+		m := New(protocol, account)
+		fill := func(id uint16) {
+			for refused := m.in.refused; m.in.refused == refused; id++ {
+				r := repair{id: id, count: PartSlices, parity: 1, last: 1, shard: make([]byte, Size)}
+				require.NoError(t, m.Receive(netsim.Epoch, r.append(nil)))
+			}
+		}
+		fill(1)
+		require.Equal(t, 1, whole(m, 0), "they came before the records of a receiver")
+		fill(2)
+		require.Zero(t, whole(m, 2), "it is not waited for")
+		require.NotZero(t, m.in.restorer.held)
+		require.Equal(t, 1, whole(m, 1))
+		require.Zero(t, m.in.restorer.held)
+		require.EqualValues(t, 40<<10, account.left)
+	})
+}
+
 func TestIdleMachineGivesUpItsMemory(t *testing.T) {
 	path := netsim.Config{Delay: time.Millisecond}
 	a, b := newSide(parts(50, 32_000)...), newSide()

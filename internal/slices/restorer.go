@@ -146,3 +146,12 @@ func (m *restorer) drop(id uint16, account Account) {
 		*place = nil
 	}
 }
+
+// dropAll forgets all that came to repair chunks.
+func (m *restorer) dropAll(account Account) {
+	for id := range uint16(Pipeline) {
+		if m.held > 0 {
+			m.drop(id, account)
+		}
+	}
+}

@@ -12,7 +12,7 @@ type array struct {
 	raw    bool // elements are their own bytes
 }
 
-func (f array) append(b []byte, v reflect.Value) (_ []byte, err error) {
+func (f *array) append(b []byte, v reflect.Value) (_ []byte, err error) {
 	if f.raw && v.CanAddr() {
 		return append(b, v.Bytes()...), nil
 	}
@@ -24,7 +24,7 @@ func (f array) append(b []byte, v reflect.Value) (_ []byte, err error) {
 	return b, nil
 }
 
-func (f array) read(b []byte, v reflect.Value) (_ []byte, err error) {
+func (f *array) read(b []byte, v reflect.Value) (_ []byte, err error) {
 	if f.raw {
 		first, rest, err := take(b, f.length)
 		copy(v.Bytes(), first)
@@ -38,7 +38,7 @@ func (f array) read(b []byte, v reflect.Value) (_ []byte, err error) {
 	return b, nil
 }
 
-func (f array) skip(b []byte) (_ []byte, err error) {
+func (f *array) skip(b []byte) (_ []byte, err error) {
 	if f.raw {
 		_, rest, err := take(b, f.length)
 		return rest, err
@@ -51,12 +51,12 @@ func (f array) skip(b []byte) (_ []byte, err error) {
 	return b, nil
 }
 
-func (f array) references(v reflect.Value, i int, visit func(int, uint64)) {
+func (f *array) references(v reflect.Value, i int, visit func(int, uint64)) {
 	for k := range f.length {
 		f.elem.references(v.Index(k), i, visit)
 	}
 }
 
-func (f array) least() int     { return times(f.length, f.elem.least()) }
-func (f array) most() int      { return times(f.length, f.elem.most()) }
-func (f array) String() string { return fmt.Sprintf("[%d](%v)", f.length, f.elem) }
+func (f *array) least() int     { return times(f.length, f.elem.least()) }
+func (f *array) most() int      { return times(f.length, f.elem.most()) }
+func (f *array) String() string { return fmt.Sprintf("[%d](%v)", f.length, f.elem) }

@@ -131,7 +131,7 @@ func (c *compiler) unit(t reflect.Type) (form, bool) {
 	var fields []int
 	switch {
 	case t.Kind() == reflect.Array && t.Len() == 3:
-		return unit{name: t.Elem().Kind().String()}, isFloat(t.Elem())
+		return &unit{name: t.Elem().Kind().String()}, isFloat(t.Elem())
 	case t.Kind() != reflect.Struct:
 		return nil, false
 	}
@@ -145,7 +145,7 @@ func (c *compiler) unit(t reflect.Type) (form, bool) {
 		}
 		fields = append(fields, i)
 	}
-	return unit{fields: fields, name: t.Field(0).Type.Kind().String()}, len(fields) == 3
+	return &unit{fields: fields, name: t.Field(0).Type.Kind().String()}, len(fields) == 3
 }
 
 func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
@@ -154,7 +154,7 @@ func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
 	}
 	elem, err := c.form(t.Elem(), path+"[]", w)
 	_, raw := elem.(octet)
-	return array{elem: elem, length: t.Len(), raw: raw && isByte(t.Elem())}, err
+	return &array{elem: elem, length: t.Len(), raw: raw && isByte(t.Elem())}, err
 }
 
 func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
@@ -164,7 +164,7 @@ func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
 	}
 	elem, err := c.form(t.Elem(), path+"[]", w)
 	_, raw := elem.(octet)
-	return list{typ: t, elem: elem, bound: bound, raw: raw && isByte(t.Elem())}, err
+	return &list{typ: t, elem: elem, bound: bound, raw: raw && isByte(t.Elem())}, err
 }
 
 func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
@@ -176,26 +176,31 @@ func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
 	}
 	c.open = append(c.open, t)
 	defer func() { c.open = c.open[:len(c.open)-1] }()
-	var made record
+	made := &record{}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if blank(f) {
 			continue
 		}
-		inner := path + "." + f.Name
-		inside, tag, err := c.field(f, inner, w.scale)
-		if err == nil && tag.condition != None {
-			err = fmt.Errorf("%s: tag %q: only a field of the state itself has a condition", inner, tag.text)
-		}
+		inside, err := c.part(f, i, path+"."+f.Name, w.scale)
 		if err != nil {
 			return nil, err
 		}
-		made.fields = append(made.fields, part{name: f.Name, index: i, form: inside})
+		made.fields = append(made.fields, inside)
 	}
 	if len(made.fields) == 0 {
 		return nil, fmt.Errorf("%s: %v has no fields; leave it out", path, t)
 	}
 	return made, nil
+}
+
+// part makes what a record holds of its field f.
+func (c *compiler) part(f reflect.StructField, index int, path string, outer *scale) (part, error) {
+	made, tag, err := c.field(f, path, outer)
+	if err == nil && tag.condition != None {
+		err = fmt.Errorf("%s: tag %q: only a field of the state itself has a condition", path, tag.text)
+	}
+	return part{name: f.Name, index: index, form: made}, err
 }
 
 // bound returns the bound of the string or slice that the walk is at.

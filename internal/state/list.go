@@ -14,7 +14,7 @@ type list struct {
 	raw   bool // elements are their own bytes
 }
 
-func (f list) append(b []byte, v reflect.Value) (_ []byte, err error) {
+func (f *list) append(b []byte, v reflect.Value) (_ []byte, err error) {
 	n := v.Len()
 	if err := within(n, f.bound, "elements"); err != nil {
 		return b, err
@@ -32,7 +32,7 @@ func (f list) append(b []byte, v reflect.Value) (_ []byte, err error) {
 }
 
 // next reads how many elements follow, and believes it only when there are bytes for so many.
-func (f list) next(b []byte) (n int, rest []byte, err error) {
+func (f *list) next(b []byte) (n int, rest []byte, err error) {
 	n, rest, err = readCount(b, f.bound, "elements")
 	if err == nil && times(n, f.elem.least()) > len(rest) {
 		err = fmt.Errorf("%d elements do not fit the %d bytes left", n, len(rest))
@@ -41,7 +41,7 @@ func (f list) next(b []byte) (n int, rest []byte, err error) {
 }
 
 // read gives v memory of its own, so that an earlier value that shares its slice stays as it was.
-func (f list) read(b []byte, v reflect.Value) ([]byte, error) {
+func (f *list) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := f.next(b)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (f list) read(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, nil
 }
 
-func (f list) skip(b []byte) ([]byte, error) {
+func (f *list) skip(b []byte) ([]byte, error) {
 	n, rest, err := f.next(b)
 	if err == nil && f.raw {
 		return rest[n:], nil
@@ -73,16 +73,16 @@ func (f list) skip(b []byte) ([]byte, error) {
 	return rest, err
 }
 
-func (f list) references(v reflect.Value, i int, visit func(int, uint64)) {
+func (f *list) references(v reflect.Value, i int, visit func(int, uint64)) {
 	for k := range v.Len() {
 		f.elem.references(v.Index(k), i, visit)
 	}
 }
 
-func (list) least() int { return 1 }
+func (*list) least() int { return 1 }
 
-func (f list) most() int {
+func (f *list) most() int {
 	return min(uvarintSize(uint64(f.bound))+times(f.bound, f.elem.most()), endless)
 }
 
-func (f list) String() string { return fmt.Sprintf("[max %d](%v)", f.bound, f.elem) }
+func (f *list) String() string { return fmt.Sprintf("[max %d](%v)", f.bound, f.elem) }

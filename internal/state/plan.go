@@ -102,6 +102,14 @@ func (p *Plan) Fields() int { return len(p.fields) }
 // Field returns what is known of field i.
 func (p *Plan) Field(i int) Field { return p.fields[i].Field }
 
+// Most returns how many bytes all fields take together at most.
+func (p *Plan) Most() (n int) {
+	for _, f := range p.fields {
+		n += f.form.most()
+	}
+	return n
+}
+
 // All returns the set of all fields.
 func (p *Plan) All() Mask { return p.all }
 

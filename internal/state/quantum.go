@@ -25,7 +25,7 @@ type quantised struct {
 
 // newQuantised makes the form of floats of type t by a scale, which has a quantum.
 func newQuantised(t reflect.Type, s *scale) (form, error) {
-	f := quantised{quantum: s.quantum, single: t.Kind() == reflect.Float32}
+	f := &quantised{quantum: s.quantum, single: t.Kind() == reflect.Float32}
 	f.highest = f.furthest()
 	f.lowest = -f.highest
 	if f.highest == 0 {
@@ -44,7 +44,7 @@ func newQuantised(t reflect.Type, s *scale) (form, error) {
 
 // furthest returns the largest number of quanta that a value has. A value of that many is one again when it was read: of
 // a float32 these lie further apart than the quantum.
-func (f quantised) furthest() int64 {
+func (f *quantised) furthest() int64 {
 	top, largest := float64(mostQuanta), math.MaxFloat64
 	if f.single {
 		largest = math.MaxFloat32
@@ -60,14 +60,14 @@ func (f quantised) furthest() int64 {
 	return n
 }
 
-func (f quantised) before(x float64) float64 {
+func (f *quantised) before(x float64) float64 {
 	if f.single {
 		return float64(math.Nextafter32(float32(x), 0))
 	}
 	return math.Nextafter(x, 0)
 }
 
-func (f quantised) round(x float64) float64 {
+func (f *quantised) round(x float64) float64 {
 	if f.single {
 		return float64(float32(x))
 	}
@@ -75,9 +75,8 @@ func (f quantised) round(x float64) float64 {
 }
 
 // between bounds f to the quanta from low to high.
-func (f quantised) between(low, high float64) (form, error) {
-	whole := f
-	f.lowest, f.highest = whole.quanta(low), whole.quanta(high)
+func (f *quantised) between(low, high float64) (form, error) {
+	f.lowest, f.highest = f.quanta(low), f.quanta(high)
 	switch {
 	case f.lowest >= f.highest:
 		return nil, fmt.Errorf("range=%v:%v needs the lower number first and a quantum or more to the other", low, high)
@@ -90,7 +89,7 @@ func (f quantised) between(low, high float64) (form, error) {
 }
 
 // quanta returns x in quanta, clamped.
-func (f quantised) quanta(x float64) int64 {
+func (f *quantised) quanta(x float64) int64 {
 	n := math.Round(x / f.quantum)
 	switch {
 	case n != n:
@@ -103,9 +102,9 @@ func (f quantised) quanta(x float64) int64 {
 	return int64(n)
 }
 
-func (f quantised) value(n int64) float64 { return f.round(float64(n) * f.quantum) }
+func (f *quantised) value(n int64) float64 { return f.round(float64(n) * f.quantum) }
 
-func (f quantised) append(b []byte, v reflect.Value) ([]byte, error) {
+func (f *quantised) append(b []byte, v reflect.Value) ([]byte, error) {
 	n := f.quanta(v.Float())
 	if f.width > 0 {
 		return f.appendTo(b, uint64(n-f.lowest)), nil
@@ -114,7 +113,7 @@ func (f quantised) append(b []byte, v reflect.Value) ([]byte, error) {
 }
 
 // next refuses quanta that no value of the type has: many, of a large float32.
-func (f quantised) next(b []byte) (x float64, rest []byte, err error) {
+func (f *quantised) next(b []byte) (x float64, rest []byte, err error) {
 	n, rest, err := f.nextQuanta(b)
 	if err != nil {
 		return 0, nil, err
@@ -126,7 +125,7 @@ func (f quantised) next(b []byte) (x float64, rest []byte, err error) {
 	return x, rest, err
 }
 
-func (f quantised) nextQuanta(b []byte) (n int64, rest []byte, err error) {
+func (f *quantised) nextQuanta(b []byte) (n int64, rest []byte, err error) {
 	if f.width > 0 {
 		u, rest, err := f.offset.next(b)
 		return f.lowest + int64(u), rest, err
@@ -135,7 +134,7 @@ func (f quantised) nextQuanta(b []byte) (n int64, rest []byte, err error) {
 	return unzigzag(u), rest, err
 }
 
-func (f quantised) read(b []byte, v reflect.Value) ([]byte, error) {
+func (f *quantised) read(b []byte, v reflect.Value) ([]byte, error) {
 	x, rest, err := f.next(b)
 	if err == nil {
 		v.SetFloat(x)
@@ -143,21 +142,21 @@ func (f quantised) read(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, err
 }
 
-func (f quantised) skip(b []byte) ([]byte, error) {
+func (f *quantised) skip(b []byte) ([]byte, error) {
 	_, rest, err := f.next(b)
 	return rest, err
 }
 
-func (f quantised) least() int { return max(f.width, 1) }
+func (f *quantised) least() int { return max(f.width, 1) }
 
-func (f quantised) most() int {
+func (f *quantised) most() int {
 	if f.width > 0 {
 		return f.width
 	}
 	return uvarintSize(zigzag(f.lowest))
 }
 
-func (f quantised) String() string {
+func (f *quantised) String() string {
 	name := "float64"
 	if f.single {
 		name = "float32"

@@ -46,7 +46,7 @@ type ranged struct {
 
 // newRanged makes the form of ints of type t from low to high.
 func newRanged(t reflect.Type, low, high string) (form, error) {
-	f := ranged{typ: t, signed: t.Kind() <= reflect.Int64}
+	f := &ranged{typ: t, signed: t.Kind() <= reflect.Int64}
 	var wrongLow, wrongHigh error
 	if f.signed {
 		var lo, hi int64
@@ -67,21 +67,21 @@ func newRanged(t reflect.Type, low, high string) (form, error) {
 	return f, nil
 }
 
-func (f ranged) below(a, b uint64) bool {
+func (f *ranged) below(a, b uint64) bool {
 	if f.signed {
 		return int64(a) < int64(b)
 	}
 	return a < b
 }
 
-func (f ranged) value(v reflect.Value) uint64 {
+func (f *ranged) value(v reflect.Value) uint64 {
 	if f.signed {
 		return uint64(v.Int())
 	}
 	return v.Uint()
 }
 
-func (f ranged) append(b []byte, v reflect.Value) ([]byte, error) {
+func (f *ranged) append(b []byte, v reflect.Value) ([]byte, error) {
 	n := f.value(v)
 	switch {
 	case f.below(n, f.lowest):
@@ -92,7 +92,7 @@ func (f ranged) append(b []byte, v reflect.Value) ([]byte, error) {
 	return f.appendTo(b, n-f.lowest), nil
 }
 
-func (f ranged) read(b []byte, v reflect.Value) ([]byte, error) {
+func (f *ranged) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := f.next(b)
 	switch {
 	case err != nil:
@@ -104,15 +104,15 @@ func (f ranged) read(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, err
 }
 
-func (f ranged) skip(b []byte) ([]byte, error) {
+func (f *ranged) skip(b []byte) ([]byte, error) {
 	_, rest, err := f.next(b)
 	return rest, err
 }
 
-func (f ranged) least() int { return f.width }
-func (f ranged) most() int  { return f.width }
+func (f *ranged) least() int { return f.width }
+func (f *ranged) most() int  { return f.width }
 
-func (f ranged) String() string {
+func (f *ranged) String() string {
 	if f.signed {
 		return fmt.Sprintf("%v, range %d:%d", f.typ.Kind(), int64(f.lowest), int64(f.topmost))
 	}

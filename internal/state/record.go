@@ -17,7 +17,7 @@ type part struct {
 	form  form
 }
 
-func (f record) append(b []byte, v reflect.Value) (_ []byte, err error) {
+func (f *record) append(b []byte, v reflect.Value) (_ []byte, err error) {
 	for _, p := range f.fields {
 		if b, err = p.form.append(b, v.Field(p.index)); err != nil {
 			return b, fmt.Errorf("%s: %w", p.name, err)
@@ -26,7 +26,7 @@ func (f record) append(b []byte, v reflect.Value) (_ []byte, err error) {
 	return b, nil
 }
 
-func (f record) read(b []byte, v reflect.Value) (_ []byte, err error) {
+func (f *record) read(b []byte, v reflect.Value) (_ []byte, err error) {
 	for _, p := range f.fields {
 		if b, err = p.form.read(b, v.Field(p.index)); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
@@ -35,7 +35,7 @@ func (f record) read(b []byte, v reflect.Value) (_ []byte, err error) {
 	return b, nil
 }
 
-func (f record) skip(b []byte) (_ []byte, err error) {
+func (f *record) skip(b []byte) (_ []byte, err error) {
 	for _, p := range f.fields {
 		if b, err = p.form.skip(b); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
@@ -44,27 +44,27 @@ func (f record) skip(b []byte) (_ []byte, err error) {
 	return b, nil
 }
 
-func (f record) references(v reflect.Value, i int, visit func(int, uint64)) {
+func (f *record) references(v reflect.Value, i int, visit func(int, uint64)) {
 	for _, p := range f.fields {
 		p.form.references(v.Field(p.index), i, visit)
 	}
 }
 
-func (f record) least() (n int) {
+func (f *record) least() (n int) {
 	for _, p := range f.fields {
 		n = min(n+p.form.least(), endless)
 	}
 	return n
 }
 
-func (f record) most() (n int) {
+func (f *record) most() (n int) {
 	for _, p := range f.fields {
 		n = min(n+p.form.most(), endless)
 	}
 	return n
 }
 
-func (f record) String() string {
+func (f *record) String() string {
 	var parts []string
 	for _, p := range f.fields {
 		parts = append(parts, fmt.Sprintf("%s: %v", p.name, p.form))

@@ -26,14 +26,14 @@ const nowhere = -steps - 1
 
 var errUnit = errors.New("it is no direction")
 
-func (f unit) part(v reflect.Value, i int) reflect.Value {
+func (f *unit) part(v reflect.Value, i int) reflect.Value {
 	if f.fields != nil {
 		return v.Field(f.fields[i])
 	}
 	return v.Index(i)
 }
 
-func (f unit) append(b []byte, v reflect.Value) ([]byte, error) {
+func (f *unit) append(b []byte, v reflect.Value) ([]byte, error) {
 	p, q := fold(f.part(v, 0).Float(), f.part(v, 1).Float(), f.part(v, 2).Float())
 	b = binary.BigEndian.AppendUint16(b, uint16(p))
 	return binary.BigEndian.AppendUint16(b, uint16(q)), nil
@@ -68,7 +68,7 @@ func unfold(p, q int16) (x, y, z float64) {
 	return x / length, y / length, z / length
 }
 
-func (unit) next(b []byte) (p, q int16, rest []byte, err error) {
+func (*unit) next(b []byte) (p, q int16, rest []byte, err error) {
 	first, rest, err := take(b, 4)
 	if err != nil {
 		return 0, 0, nil, err
@@ -80,7 +80,7 @@ func (unit) next(b []byte) (p, q int16, rest []byte, err error) {
 	return p, q, rest, err
 }
 
-func (f unit) read(b []byte, v reflect.Value) ([]byte, error) {
+func (f *unit) read(b []byte, v reflect.Value) ([]byte, error) {
 	p, q, rest, err := f.next(b)
 	if err != nil {
 		return nil, err
@@ -92,11 +92,11 @@ func (f unit) read(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, nil
 }
 
-func (f unit) skip(b []byte) ([]byte, error) {
+func (f *unit) skip(b []byte) ([]byte, error) {
 	_, _, rest, err := f.next(b)
 	return rest, err
 }
 
-func (unit) least() int       { return 4 }
-func (unit) most() int        { return 4 }
-func (f unit) String() string { return "unit " + f.name }
+func (*unit) least() int       { return 4 }
+func (*unit) most() int        { return 4 }
+func (f *unit) String() string { return "unit " + f.name }

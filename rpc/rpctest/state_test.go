@@ -2,6 +2,7 @@ package rpctest_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -18,6 +19,7 @@ var (
 	soldier      = rpc.NewClass("Soldier")
 	soldierPose  = rpc.NewState[pose](soldier)
 	soldierWares = rpc.NewState[wares](soldier)
+	soldierBag   = rpc.NewList[itemID, item](soldier, "Bag")
 	salute       = rpc.Client[int](soldier, "Salute", rpc.Reliable)
 )
 
@@ -37,11 +39,22 @@ type wares struct {
 	Mate  rpc.Ref
 }
 
+type (
+	itemID uint32
+	item   struct {
+		Name  string `quiver:"max=12"`
+		Count int
+		From  rpc.Ref
+	}
+)
+
 // trooper is a soldier's object on either side.
 type trooper struct {
 	actor *rpc.Actor
 	pose  pose
 	wares wares
+	bag   rpc.List[itemID, item]
+	told  map[itemID]item // what OnList told
 	heard []string
 }
 
@@ -51,6 +64,7 @@ type barracks struct {
 	binding  *rpc.Binding[*trooper]
 	troopers map[rpc.Ref]*trooper // alive here
 	conn     *rpc.Conn            // of a client
+	saluted  []int                // by Salute
 }
 
 func newBarracks(t testing.TB, config rpc.Config) *barracks {
@@ -59,7 +73,7 @@ func newBarracks(t testing.TB, config rpc.Config) *barracks {
 	require.NoError(t, err)
 	b := &barracks{World: w, troopers: make(map[rpc.Ref]*trooper)}
 	b.binding = rpc.Bind(w, soldier, func(a *rpc.Actor) *trooper {
-		b.troopers[a.Ref()] = &trooper{actor: a}
+		b.troopers[a.Ref()] = &trooper{actor: a, told: make(map[itemID]item)}
 		return b.troopers[a.Ref()]
 	})
 	rpc.Replicate(b.binding, soldierPose, func(s *trooper) *pose { return &s.pose })
@@ -70,7 +84,17 @@ func newBarracks(t testing.TB, config rpc.Config) *barracks {
 	rpc.OnRep(b.binding, soldierWares, func(s *trooper, old wares) {
 		s.heard = append(s.heard, fmt.Sprintf("gold %v was %v, mate here %v", s.wares.Gold, old.Gold, w.Actor(s.wares.Mate) != nil))
 	})
-	rpc.On(b.binding, salute, func(s *trooper, _ *rpc.Call, n int) { s.heard = append(s.heard, fmt.Sprint("salute ", n)) })
+	rpc.ReplicateList(b.binding, soldierBag, func(s *trooper) *rpc.List[itemID, item] { return &s.bag })
+	rpc.OnList(b.binding, soldierBag, func(s *trooper, c rpc.ListChange[itemID, item]) {
+		_, had := s.told[c.Key]
+		require.Equal(t, c.Added, !had && !c.Removed, "%+v", c)
+		if s.told[c.Key] = c.Value; c.Removed {
+			delete(s.told, c.Key)
+		}
+	})
+	rpc.On(b.binding, salute, func(s *trooper, _ *rpc.Call, n int) {
+		s.heard, b.saluted = append(s.heard, fmt.Sprint("salute ", n)), append(b.saluted, n)
+	})
 	return b
 }
 
@@ -141,6 +165,8 @@ func (c *camp) requireSame() {
 			want.X, want.Y, want.Z = copied.pose.X, copied.pose.Y, copied.pose.Z
 			require.Equal(c.t, want, copied.pose, "client %d, %v", i, s.actor)
 			require.Equal(c.t, s.wares, copied.wares, "client %d, %v", i, s.actor)
+			require.Equal(c.t, maps.Collect(s.bag.All()), maps.Collect(copied.bag.All()), "client %d, %v", i, s.actor)
+			require.Equal(c.t, maps.Collect(copied.bag.All()), copied.told, "client %d, %v", i, s.actor)
 		}
 	}
 }
@@ -148,7 +174,12 @@ func (c *camp) requireSame() {
 // stir changes some of a soldier.
 func (s *trooper) stir(random *rand.Rand) {
 	s.pose.X += random.Float32()
-	switch random.IntN(6) {
+	key := itemID(random.IntN(40))
+	switch random.IntN(9) {
+	case 6, 7:
+		s.bag.Set(key, item{Name: fmt.Sprint("item ", key), Count: random.IntN(100)})
+	case 8:
+		s.bag.Delete(key)
 	case 0:
 		s.pose.Health++
 	case 1:
@@ -212,6 +243,9 @@ func TestTheNewestStateArrives(t *testing.T) {
 						}
 					}
 					net.Advance(33 * time.Millisecond)
+					for _, conn := range c.conns {
+						require.Less(t, conn.Stats().SmoothedRTT, 2*time.Second, "updates keep no queue standing")
+					}
 				}
 				net.Advance(20 * time.Second)
 				c.requireSame()
@@ -237,9 +271,10 @@ func TestStateAfterALongPause(t *testing.T) {
 			}
 			net.Advance(time.Second / 30)
 		}
-		net.Advance(2 * time.Second)
+		net.Advance(20 * time.Second)
 		c.requireSame()
 		require.NoError(t, c.clients[0].conn.Err())
+		require.NotZero(t, c.clients[0].conn.Stats().Drops.State, "some found no memory, and the client asked for all anew")
 	})
 }
 

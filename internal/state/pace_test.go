@@ -1,0 +1,71 @@
+package state
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// inFlight is what the machine lets be under way of all that is no bulk.
+const inFlight = 12_000
+
+// bottleneck is a link that holds what comes too fast.
+type bottleneck struct {
+	rate   float64 // bytes a second
+	queue  float64 // bytes
+	others float64 // bytes a second that others send
+	delay  time.Duration
+}
+
+func (b *bottleneck) tick(sent int, tick time.Duration) (rtt time.Duration) {
+	b.queue = max(0, b.queue+float64(sent)+(b.others-b.rate)*tick.Seconds())
+	return b.delay + time.Duration(b.queue/b.rate*float64(time.Second))
+}
+
+// run has updates of so many bytes wait at each tick for a time, and returns the bytes a second that left and the longest round
+// trip of the second half.
+func (b *bottleneck) run(p *Pace, from, to time.Duration, wants int) (rate float64, longest time.Duration) {
+	const tick = time.Second / 30
+	bytes, given, held := 0, 0, false
+	rtt := b.delay
+	for now := from; now < to; now += tick {
+		p.Look(now, rtt, rtt, given, held)
+		room := p.Room(now, 64<<10)
+		given = min(wants, room, max(0, inFlight-int(b.queue)))
+		held = given < wants
+		p.Sent(given)
+		rtt = b.tick(given, tick)
+		if now > (from+to)/2 {
+			bytes, longest = bytes+given, max(longest, rtt)
+		}
+	}
+	return float64(bytes) / (to - (from+to)/2).Seconds(), longest
+}
+
+func TestPaceLetsAllPass(t *testing.T) {
+	b, p := bottleneck{rate: 1e6, delay: 80 * time.Millisecond}, Pace{}
+	rate, longest := b.run(&p, time.Second, 20*time.Second, 3000)
+	require.InDelta(t, 90_000, rate, 3000)
+	require.Less(t, longest, 90*time.Millisecond)
+}
+
+func TestPaceKeepsNoQueue(t *testing.T) {
+	for _, rate := range []float64{4000, 20_000, 100_000} {
+		b, p := bottleneck{rate: rate, delay: 80 * time.Millisecond}, Pace{}
+		got, longest := b.run(&p, time.Second, 60*time.Second, 6000)
+		t.Logf("%v of %v bytes a second, at most %v", got, rate, longest)
+		require.Greater(t, got, 0.6*rate)
+		require.Less(t, longest, 600*time.Millisecond)
+	}
+}
+
+// A queue that stays whatever is held back is somebody else's, or the way has become longer.
+func TestPaceGivesUpInVain(t *testing.T) {
+	b, p := bottleneck{rate: 1e6, delay: 50 * time.Millisecond}, Pace{}
+	b.run(&p, time.Second, 10*time.Second, 3000)
+	b.delay = 150 * time.Millisecond
+	b.run(&p, 10*time.Second, 40*time.Second, 3000)
+	rate, _ := b.run(&p, 40*time.Second, 80*time.Second, 3000)
+	require.InDelta(t, 90_000, rate, 9000)
+}
