@@ -27,7 +27,7 @@ type Actor struct {
 
 	// Of its relevancy, on a server.
 	rule      relevancyRule
-	slot      int // in its roster
+	slot      int // in its slots
 	onlyOwner bool
 	asOwner   bool
 

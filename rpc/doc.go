@@ -34,8 +34,12 @@
 // # State
 //
 // A [State] is a plain struct of the game's own that the server replicates, and a [List] a keyed list: a client has the newest of
-// both that reached it. A [Ref] names an actor on all sides, in arguments, states and lists. Which actors a client has is decided by
-// ownership, [AlwaysRelevant], [At] or [Relevant], or by hand with [Actor.OpenTo].
+// both that reached it. A [Ref] names an actor on all sides, in arguments, states and lists.
+//
+// # Who has which actor
+//
+// An actor is open for its owner; with [AlwaysRelevant] for everybody; when its class has [At] or [Relevant], also for those who see
+// it, and for 5 s more; else for those whom [Actor.OpenTo] names. [Conn.SetView] says from where a connection sees.
 //
 // # Two kinds of validation
 //

@@ -19,6 +19,9 @@ const (
 	askPeriod = time.Second
 	// maxAsked pairs are asked about at a Flush: at 50 ns each, which a look at two structs takes, 1 ms.
 	maxAsked = 20_000
+	// maxOpened actors are opened at a Flush: at 3 µs each, 3 ms, which a hundred viewers that come at once would else take many
+	// times of.
+	maxOpened = 1000
 	// openPause is how long a connection waits after an actor could not be opened.
 	openPause = time.Second
 )
@@ -26,15 +29,15 @@ const (
 // relevance decides, on a server at each Flush, for which connections the actors of classes with At or Relevant are open.
 type relevance struct {
 	grid    relevancy.Grid
-	members int    // actors whose rule is not byHand
-	placed  roster // byGrid; slots are the grid's ids
-	asked   roster // byGame
+	members int   // actors whose rule is not byHand
+	placed  slots // byGrid; slots are the grid's ids
+	asked   slots // byGame
 
 	last    time.Time     // the last Flush
 	elapsed time.Duration // since the first one; time stamps of relevancy are such
 
 	// What is left of this Flush. A panic of a function of the game leaves the rest to the next.
-	toPlace, toSurvey, toAsk int
+	toPlace, toSurvey, toAsk, toOpen int
 
 	// Where the rounds are.
 	places, surveys, questions spread
@@ -53,14 +56,14 @@ type wish struct {
 	far   float32
 }
 
-// roster keeps actors in slots that never move, so that rounds miss none.
-type roster struct {
+// slots keep actors in places that never move, so that rounds miss none.
+type slots struct {
 	actors []*Actor   // by slot; nil = free
 	here   []*opening // by slot, during a survey: what its connection has
 	free   []int
 }
 
-func (r *roster) add(a *Actor) {
+func (r *slots) add(a *Actor) {
 	if n := len(r.free); n > 0 {
 		a.slot, r.free = r.free[n-1], r.free[:n-1]
 		r.actors[a.slot] = a
@@ -71,37 +74,37 @@ func (r *roster) add(a *Actor) {
 	r.here = append(r.here, nil)
 }
 
-func (r *roster) remove(a *Actor) {
+func (r *slots) remove(a *Actor) {
 	r.actors[a.slot] = nil
 	r.free = append(r.free, a.slot)
 }
 
 // mark notes what a connection has, for as long as it is looked at.
-func (r *roster) mark(openings []*opening) {
+func (r *slots) mark(openings []*opening) {
 	for _, o := range openings {
-		if o.actor.roster() == r {
+		if o.actor.slots() == r {
 			r.here[o.actor.slot] = o
 		}
 	}
 }
 
-func (r *roster) unmark(openings []*opening) {
+func (r *slots) unmark(openings []*opening) {
 	for _, o := range openings {
-		if o.actor.roster() == r {
+		if o.actor.slots() == r {
 			r.here[o.actor.slot] = nil
 		}
 	}
 }
 
-// forget is called when a function of the game closes something while its connection is looked at. The roster may be nil.
-func (r *roster) forget(o *opening) {
+// forget is called when something closes; a function of the game may do that while its connection is looked at. r may be nil.
+func (r *slots) forget(o *opening) {
 	if r != nil && r.here[o.actor.slot] == o {
 		r.here[o.actor.slot] = nil
 	}
 }
 
-// roster returns the one that the actor is in, nil when in none.
-func (a *Actor) roster() *roster {
+// slots returns those that the actor is in, nil when in none.
+func (a *Actor) slots() *slots {
 	switch a.rule {
 	case byGrid:
 		return &a.world.relevance.placed
@@ -117,7 +120,7 @@ func (r *relevance) join(a *Actor) {
 		return
 	}
 	r.members++
-	if in := a.roster(); in != nil {
+	if in := a.slots(); in != nil {
 		in.add(a)
 	}
 }
@@ -131,7 +134,7 @@ func (r *relevance) leave(a *Actor) {
 	if a.rule == byGrid {
 		r.grid.Remove(a.slot)
 	}
-	if in := a.roster(); in != nil {
+	if in := a.slots(); in != nil {
 		in.remove(a)
 	}
 	a.rule = byHand
@@ -179,6 +182,7 @@ func (w *World) relate(now time.Time) {
 	r.toPlace = r.places.take(len(r.placed.actors), passed, surveyPeriod)
 	r.toSurvey = r.surveys.take(len(w.conns), passed, surveyPeriod)
 	r.toAsk = min(r.questions.take(len(w.conns)*len(r.asked.actors), passed, askPeriod), maxAsked)
+	r.toOpen = maxOpened
 	for r.toPlace > 0 || r.toSurvey > 0 || r.toAsk > 0 {
 		w.relateGuarded()
 	}
@@ -207,7 +211,11 @@ func (w *World) relateGuarded() {
 			r.asker++
 		}
 		r.asker %= len(w.conns)
-		w.conns[r.asker].ask(min(r.toAsk, len(r.asked.actors)-r.question))
+		if r.toOpen == 0 { // an answer would be forgotten until the next round
+			r.toAsk = 0
+			return
+		}
+		w.conns[r.asker].ask(min(r.toAsk, r.toOpen, len(r.asked.actors)-r.question))
 	}
 }
 
@@ -285,7 +293,7 @@ func (a *Actor) seenBy(c *Conn) bool {
 }
 
 // settle ends a look at a connection: it closes what was not seen for too long, and then opens what is seen now, the nearest first.
-func (c *Conn) settle(of *roster) {
+func (c *Conn) settle(of *slots) {
 	r := &c.world.relevance
 	of.unmark(c.view.openings)
 	for _, o := range r.unseen {
@@ -302,12 +310,14 @@ func (c *Conn) settle(of *roster) {
 	r.unseen, r.wanted = r.unseen[:0], r.wanted[:0]
 }
 
-// openWanted opens actors until one can not be for a reason that the others share.
+// openWanted opens as many actors as this Flush may, until one can not be for a reason that the others share.
 func (c *Conn) openWanted(wanted []wish) {
-	for _, wish := range wanted {
+	r := &c.world.relevance
+	for _, wish := range wanted[:min(len(wanted), r.toOpen)] {
+		r.toOpen--
 		err := c.world.openAlways(wish.actor, c)
 		if err != nil {
-			c.view.pause = c.world.relevance.elapsed + openPause
+			c.view.pause = r.elapsed + openPause
 		}
 		if err != nil && !errors.Is(err, bunch.ErrBunchTooLarge) {
 			return

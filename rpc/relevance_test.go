@@ -50,6 +50,85 @@ func TestAtAndRelevantArePickyAboutFunctions(t *testing.T) {
 	require.EqualValues(t, 150, treeClass.cullDistance)
 }
 
+// A function that decides about relevancy may do to actors whatever else a function of the game may.
+func TestRelevantMayDoAnything(t *testing.T) {
+	inNet(t, 0, Config{Classes: []*Class{treeClass, elfClass}}, func(n *network) {
+		w := n.server.World
+		asked := 0
+		var elves *Binding[*oak]
+		var first *oak
+		plantOne := func() *oak {
+			_, o, err := Spawn(elves, nil, nil)
+			require.NoError(t, err)
+			return o
+		}
+		Bind(w, treeClass, func(a *Actor) *oak { return &oak{actor: a} })
+		elves = Bind(w, elfClass, func(a *Actor) *oak { return &oak{actor: a} })
+		Relevant(elves, func(o *oak, viewer *Conn) bool {
+			switch asked++; asked % 5 {
+			case 0:
+				require.NoError(t, w.Destroy(o.actor))
+				plantOne() // in the same slot
+			case 1:
+				o.actor.CloseTo(viewer)
+			case 2:
+				require.NoError(t, o.actor.OpenTo(viewer))
+			case 3:
+				require.NoError(t, w.Destroy(first.actor))
+				first = plantOne()
+			}
+			return asked%2 == 0
+		})
+		for range 7 {
+			first = plantOne()
+		}
+		for range 2 {
+			_, err := n.connect(forester(t))
+			require.NoError(t, err)
+		}
+		n.tick(30 * 20)
+		require.Greater(t, asked, 200)
+		require.Equal(t, len(w.actorsByRef), w.relevance.members)
+		for _, c := range w.conns {
+			require.Len(t, c.channels, len(c.view.openings))
+			for i, o := range c.view.openings {
+				require.Equal(t, i, o.at)
+				require.False(t, o.closed)
+				require.Same(t, w.relevance.asked.actors[o.actor.slot], o.actor)
+			}
+		}
+		for _, o := range w.relevance.asked.here {
+			require.Nil(t, o)
+		}
+	})
+}
+
+// A constructor may open its actor, and close it again, before there is any state.
+func TestConstructorOpensAndCloses(t *testing.T) {
+	inNet(t, 0, Config{Classes: []*Class{treeClass, elfClass}}, func(n *network) {
+		w := n.server.World
+		client := forester(t)
+		trees := Bind(w, treeClass, func(a *Actor) *oak {
+			for _, c := range w.conns {
+				require.NoError(t, a.OpenTo(c))
+				a.CloseTo(c)
+			}
+			return &oak{actor: a}
+		})
+		Replicate(trees, treeState, func(o *oak) *treePlace { return &o.place })
+		_, err := n.connect(client)
+		require.NoError(t, err)
+		n.tick(3)
+		a, o, err := Spawn(trees, nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, a.OpenTo(w.conns[0]))
+		n.tick(5)
+		o.place.X = 7
+		n.tick(5)
+		require.EqualValues(t, 7, client.Actor(a.Ref()).object.(*oak).place.X)
+	})
+}
+
 func TestSpreadDoesAllInItsPeriod(t *testing.T) {
 	for _, n := range []int{1, 7, 100, 10_000} {
 		for _, step := range []time.Duration{time.Microsecond * 777, 16 * time.Millisecond, 33 * time.Millisecond, 90 * time.Millisecond} {
@@ -114,7 +193,7 @@ func TestRelevanceForgetsAll(t *testing.T) {
 		require.Zero(t, r.members)
 		require.Zero(t, r.grid.Len())
 		require.Empty(t, w.replicator.states)
-		for _, in := range []*roster{&r.placed, &r.asked} {
+		for _, in := range []*slots{&r.placed, &r.asked} {
 			require.NotEmpty(t, in.actors)
 			require.Len(t, in.free, len(in.actors))
 			for i := range in.actors {
@@ -186,6 +265,39 @@ func alive(all []*oak) (rest []*oak) {
 		}
 	}
 	return rest
+}
+
+// Each pair is asked about once a second, a part of them at each Flush, and never more than maxAsked at one.
+func TestAskingIsSpread(t *testing.T) {
+	for _, test := range []struct{ elves, viewers int }{{7, 3}, {200, 10}, {1500, 40}} {
+		w := newWoods(t, 0, test.viewers)
+		var asked, most int
+		count := make(map[*oak]int)
+		elves := &Binding[*oak]{untyped: w.bindings[elfClass], world: w.World}
+		elves.untyped.relevant = func(object any, _ *Conn) bool {
+			asked++
+			count[object.(*oak)]++
+			return false
+		}
+		for range test.elves {
+			_, _, err := Spawn(elves, nil, nil)
+			require.NoError(t, err)
+		}
+		pairs := test.elves * test.viewers
+		for range 5 * 30 {
+			asked = 0
+			w.step()
+			most = max(most, asked)
+		}
+		require.LessOrEqual(t, most, pairs/30+1, "evenly")
+		for _, n := range count {
+			require.InDelta(t, 5*test.viewers, n, float64(test.viewers), "once a second for each viewer")
+		}
+		require.Len(t, count, test.elves)
+		asked, w.now = 0, w.now.Add(time.Minute)
+		w.step()
+		require.Equal(t, min(pairs, maxAsked), asked, "a pause owes a round at most")
+	}
 }
 
 // woods is a world with trees that tremble, and viewers that see some 200 each. No peer answers.

@@ -31,8 +31,9 @@ const (
 // hidden is the game's matter: see [Relevant].
 //
 // fn is asked on the world's goroutine: when an actor is spawned, and at Flush ten times a second for each actor, some of them at each
-// Flush; as often each connection's surroundings are looked at. What comes near is so opened 0.2 s later at the latest, the nearest
-// first, and a tick pays for a part of the actors and for what is near, not for all pairs. A position that is not finite is nowhere.
+// Flush; as often each connection's surroundings are looked at. What comes near is so opened 0.3 s later at the latest, the nearest
+// first, and at most 1,000 at a Flush. A tick pays for a part of the actors and for what is near, not for all pairs: at 30 Hz 10,000
+// actors that stand still take 0.06 ms, and 100 connections near to 200 of them each 0.3 ms. A position that is not finite is nowhere.
 // What can not be opened, because the client has no channel left, is told in the log and tried again each second.
 //
 // OpenTo and CloseTo still work: what OpenTo opened stays until it was out of sight for 5 s, and what CloseTo closed opens again
@@ -81,8 +82,8 @@ func CullDistance(d float32) ClassOption {
 func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.onlyOwner = true } }
 
 // RelevantAsOwner makes an actor relevant to whom its owner is, as a weapon is to those who see the pawn that bears it: it counts as
-// standing where the owner's view stands, see [Conn.SetView], with the cull distance of that actor, or is for all when that one is
-// AlwaysRelevant. Without an owner, and where the owner's view is a point or decided by [Relevant], nobody else has it. UE:
+// standing where the owner's view stands, see [Conn.SetView], with the cull distance of that actor, or is for all who see from
+// somewhere when that one is AlwaysRelevant. Without an owner, and where the owner's view is a point or decided by [Relevant], nobody else has it. UE:
 // bNetUseOwnerRelevancy.
 func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.asOwner = true } }
 

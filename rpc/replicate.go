@@ -176,6 +176,7 @@ type opening struct {
 	listed bool       // it is in the connection's dirty list
 	closed bool
 	since  time.Time // lacks was empty before, or an update left last
+	claim  float64   // its urgency, while they are sorted
 	lists  []lacking // by list of the class
 
 	// On a server, of its relevancy.
@@ -310,7 +311,10 @@ func (c *Conn) sendState(now time.Time) {
 	s.pace.Sent(-left)
 	s.given = s.pace.Room(since, s.room)
 	if s.short || s.held {
-		slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.urgency(now), a.urgency(now)) })
+		for _, o := range s.dirty {
+			o.claim = o.urgency(now)
+		}
+		slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.claim, a.claim) })
 	}
 	s.given = c.compose(now, s.given)
 	s.pace.Sent(s.given)

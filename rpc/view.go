@@ -97,5 +97,5 @@ func (v *view) remove(o *opening) {
 	v.openings[o.at].at = o.at
 	v.openings[last] = nil
 	v.openings = v.openings[:last]
-	o.actor.roster().forget(o)
+	o.actor.slots().forget(o)
 }

