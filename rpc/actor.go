@@ -17,7 +17,8 @@ type Actor struct {
 	class   *Class
 	binding *binding // nil: nothing is bound here
 	ref     Ref
-	object  any // what the binding's constructor returned
+	object  any        // what the binding's constructor returned
+	places  [seats]int // in rosters, from 1 on; 0 = not listed
 
 	owner  *Conn      // server: the owning connection or nil; client: the server's connection
 	owned  bool       // client: this side owns it
@@ -31,30 +32,6 @@ type Actor struct {
 	watched    bool               // server: in the world's replicator
 	compared   time.Time          // server: when it was last looked at
 	newest     []uint64           // client, by field: the packet that brought what it has
-}
-
-// CloseReason says why an actor's channel closed. The numbers are Unreal's (EChannelCloseReason).
-type CloseReason uint8
-
-const (
-	// Destroyed: the server destroyed the actor.
-	Destroyed CloseReason = 0
-	// Relevancy: the actor lives on, but no longer for this client.
-	Relevancy CloseReason = 3
-	// Disconnected: the connection ended; never on the wire.
-	Disconnected CloseReason = 255
-)
-
-func (r CloseReason) String() string {
-	switch r {
-	case Destroyed:
-		return "Destroyed"
-	case Relevancy:
-		return "Relevancy"
-	case Disconnected:
-		return "Disconnected"
-	}
-	return fmt.Sprintf("CloseReason(%d)", uint8(r))
 }
 
 // SpawnOption is an option of [World.Spawn].
@@ -98,6 +75,7 @@ func (w *World) spawn(class *Class, owner *Conn, options []SpawnOption, set func
 	}
 	w.actorsByRef[a.ref] = a
 	w.actors.Add(1)
+	w.roster.add(a)
 	w.construct(a, set)
 	if a.dead {
 		return a, nil
@@ -145,12 +123,20 @@ func (w *World) construct(a *Actor, set func(object any)) {
 		}
 	}()
 	a.object = a.binding.construct(a)
+	a.list()
 	if set != nil {
 		w.during(activity{what: "the function given to Spawn for ", class: a.class}, func() { set(a.object) })
 	}
 	a.replicas = a.binding.replicasOf(a.object)
 	a.firstLook()
 	constructed = true
+}
+
+// list enters an actor that has its object among those of its class.
+func (a *Actor) list() {
+	if !a.dead && a.object != nil {
+		a.binding.actors.add(a)
+	}
 }
 
 // openToAll opens an AlwaysRelevant actor for those who are here.
@@ -184,55 +170,6 @@ func (w *World) Destroy(a *Actor) error {
 	}
 	a.end(Destroyed)
 	return nil
-}
-
-// end marks the actor dead here and tells its object.
-func (a *Actor) end(reason CloseReason) {
-	if a.dead {
-		return
-	}
-	a.dead, a.owned = true, false
-	a.world.actors.Add(-1)
-	a.world.unname(a)
-	if object, ok := a.object.(interface{ OnClose(CloseReason) }); ok {
-		a.world.during(activity{what: "OnClose of ", class: a.class}, func() { object.OnClose(reason) })
-	}
-}
-
-// SetOwner gives the actor to another connection or to the server itself (nil), opens it for the new owner, and tells
-// both clients.
-func (w *World) SetOwner(a *Actor, owner *Conn) error {
-	switch {
-	case !a.made():
-		return fmt.Errorf("rpc: SetOwner of %s", noActor)
-	case !w.IsServer():
-		return fmt.Errorf("rpc: SetOwner of a %q on a client: %w", a.class.name, ErrWrongRole)
-	case a.dead:
-		return fmt.Errorf("rpc: SetOwner of a %q: %w", a.class.name, ErrClosed)
-	case owner != nil && !owner.usable():
-		return fmt.Errorf("rpc: SetOwner of a %q to %v: %w", a.class.name, owner, ErrClosed)
-	case a.owner == owner:
-		return nil
-	}
-	previous := a.owner
-	if previous != nil {
-		previous.disown(a)
-	}
-	a.owner = owner
-	for _, o := range a.opens {
-		o.look()
-	}
-	if previous != nil {
-		a.tellOwner(previous)
-	}
-	if owner == nil {
-		return nil
-	}
-	owner.owned = append(owner.owned, a)
-	if a.find(owner) >= 0 {
-		return a.tellOwner(owner)
-	}
-	return a.OpenTo(owner)
 }
 
 // World returns the actor's world.

@@ -18,6 +18,9 @@ type binding struct {
 	handlers  []handler     // by method id; zero = nothing is bound
 	endpoints []any         // by method id: *endpoint[T, A], made by the first On or Check
 	states    []stateKeeper // by state id; nil = not replicated here
+	actors    roster        // of the class, with their objects
+	onClose   func(object any, why CloseReason)
+	onOwner   func(object any)
 }
 
 // replicasOf makes the replicas of an actor's object.
@@ -58,6 +61,7 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 		handlers:  make([]handler, len(class.methods)),
 		endpoints: make([]any, len(class.methods)),
 		states:    make([]stateKeeper, len(class.states)),
+		actors:    roster{seat: seatBinding},
 	}
 	world.bind(b)
 	return &Binding[T]{b, world}

@@ -173,11 +173,13 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	c.setChannel(m.Channel, a)
 	c.actorsByRef[a.ref] = a
 	w.actors.Add(1)
+	w.roster.add(a)
 	if m.Close {
 		defer w.closeActor(c, a, bunch.Message{Channel: m.Channel}) // also when the constructor panics
 	}
 	if a.binding != nil {
 		a.object = a.binding.construct(a)
+		a.list()
 		a.replicas = a.binding.replicasOf(a.object)
 	}
 	a.newest = make([]uint64, class.fields)
@@ -222,7 +224,10 @@ func (a *Actor) takeOwner(payload []byte) *CloseError {
 	if len(payload) != 1 || payload[0]&^flagOwned != 0 {
 		return violationf(PayloadFail, "owner message of %d bytes for a %q", len(payload), a.class.name)
 	}
-	a.owned = payload[0] == flagOwned
+	if owned := payload[0] == flagOwned; a.owned != owned {
+		a.owned = owned
+		a.ownerChanged()
+	}
 	return nil
 }
 

@@ -33,6 +33,7 @@ type World struct {
 	bindings     map[*Class]*binding
 	now          time.Time      // of the running or last Dispatch or Flush
 	conns        []*Conn        // joined and announced
+	roster       roster         // of all actors
 	actorsByRef  map[Ref]*Actor // of a server
 	lastRef      Ref            // likewise
 	replicator   replicator     // likewise

@@ -70,6 +70,17 @@ func newBarracks(t testing.TB, config rpc.Config) *barracks {
 	rpc.OnRep(b.binding, soldierWares, func(s *trooper, old wares) {
 		s.heard = append(s.heard, fmt.Sprintf("gold %v was %v, mate here %v", s.wares.Gold, old.Gold, w.Actor(s.wares.Mate) != nil))
 	})
+	rpc.OnClose(b.binding, func(s *trooper, why rpc.CloseReason) {
+		delete(b.troopers, s.actor.Ref())
+		s.heard = append(s.heard, "end "+why.String())
+	})
+	rpc.OnOwner(b.binding, func(s *trooper) {
+		if w.IsServer() {
+			s.heard = append(s.heard, fmt.Sprint("owner ", s.actor.Conn()))
+			return
+		}
+		s.heard = append(s.heard, fmt.Sprint("owned ", s.actor.Owned()))
+	})
 	rpc.On(b.binding, salute, func(s *trooper, _ *rpc.Call, n int) { s.heard = append(s.heard, fmt.Sprint("salute ", n)) })
 	return b
 }
