@@ -26,6 +26,12 @@ type Actor struct {
 	always bool
 	dead   bool
 
+	// Without a channel, see SetDormant and TearOff.
+	dormant bool
+	torn    bool
+	asleep  []*Conn // server: those that have a copy without a channel
+	drowsy  bool    // server: in World.drowsy
+
 	// Its states, once the object is there.
 	replicas   []replica          // by state id; nil = not kept here
 	conditions map[condition]bool // server: those that hold
@@ -85,7 +91,7 @@ func (w *World) spawn(class *Class, owner *Conn, options []SpawnOption, set func
 		return nil, err
 	}
 	if a.always {
-		w.always = append(w.always, a)
+		w.always.add(a)
 		w.openToAll(a)
 	}
 	return a, nil
@@ -148,25 +154,24 @@ func (w *World) openToAll(a *Actor) {
 	}
 }
 
-// Destroy ends an actor everywhere. Calls on it return ErrClosed from now on; calls that were sent before still arrive.
+// Destroy ends an actor everywhere. Calls on it return ErrClosed from now on; calls that were sent before still arrive. On a client
+// only copies that are torn off can be destroyed.
 func (w *World) Destroy(a *Actor) error {
-	if !a.made() {
+	switch {
+	case !a.made():
 		return fmt.Errorf("rpc: Destroy of %s", noActor)
-	}
-	if !w.IsServer() {
+	case !w.IsServer() && !a.torn:
 		return fmt.Errorf("rpc: Destroy of a %q on a client: %w", a.class.name, ErrWrongRole)
-	}
-	if a.dead {
+	case a.dead:
+		return nil
+	case !w.IsServer():
+		w.endCopy(a.owner, a, Destroyed)
 		return nil
 	}
-	for len(a.opens) > 0 {
-		a.shut(len(a.opens)-1, Destroyed)
-	}
+	a.shutAll(Destroyed)
+	a.dismissAll(Destroyed)
 	if a.owner != nil {
 		a.owner.disown(a)
-	}
-	if i := slices.Index(w.always, a); i >= 0 {
-		w.always = slices.Delete(w.always, i, i+1)
 	}
 	a.end(Destroyed)
 	return nil
@@ -178,8 +183,13 @@ func (a *Actor) World() *World { return a.world }
 // Class returns the actor's class.
 func (a *Actor) Class() *Class { return a.class }
 
-// Conn returns, on the server, the connection that owns the actor or nil; on a client the server's.
-func (a *Actor) Conn() *Conn { return a.owner }
+// Conn returns, on the server, the connection that owns the actor or nil; on a client the server's, nil for a copy that is torn off.
+func (a *Actor) Conn() *Conn {
+	if a.torn && !a.world.IsServer() {
+		return nil
+	}
+	return a.owner
+}
 
 // Owned reports, on a client, whether this side owns the actor; on the server, whether any client does.
 func (a *Actor) Owned() bool {

@@ -76,7 +76,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
 		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(map[Ref][]replica),
-		closed: make(map[*Actor]uint64),
+		closed: make(map[*Actor]uint64), asleep: make(map[*Actor]bool),
 		limits: make(map[*method]callLimit),
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
@@ -204,7 +204,7 @@ func (c *Conn) finish() {
 func (w *World) admit(c *Conn) {
 	w.conns = append(w.conns, c)
 	w.log.Info("connected", "conn", c)
-	for _, a := range w.always {
+	for a := range w.always.all {
 		w.later(c, activity{what: "the state of ", class: a.class}, func() { w.openAlways(a, c) })
 	}
 	for _, hook := range w.onConnect {
@@ -215,15 +215,13 @@ func (w *World) admit(c *Conn) {
 	}
 }
 
-// openAlways opens an AlwaysRelevant actor for a connection. That it can not, it tells once a second at most, for a peer without
-// a channel left would fill the log.
+// openAlways opens an AlwaysRelevant actor for a connection.
 func (w *World) openAlways(a *Actor, c *Conn) {
-	err := a.OpenTo(c)
-	if err == nil || !c.usable() || a.dead {
+	if a.dead || a.torn { // since this task was made
 		return
 	}
-	if hidden, ok := c.openWarn.pass(time.Now()); ok {
-		w.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
+	if err := a.OpenTo(c); err != nil && c.usable() {
+		a.notOpened(c, err)
 	}
 }
 
@@ -239,6 +237,12 @@ func (w *World) expel(c *Conn) {
 	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		w.later(c, activity{}, func() { c.endActor(channel) })
+	}
+	for _, ref := range slices.Sorted(maps.Keys(c.actorsByRef)) {
+		w.later(c, activity{}, func() { c.endSleeper(ref) })
+	}
+	for a := range c.asleep {
+		a.wakeAt(c)
 	}
 	for _, hook := range w.onDisconnect {
 		w.later(c, activity{what: "an OnDisconnect hook"}, func() { hook(c, err) })
@@ -260,6 +264,13 @@ func (c *Conn) endActor(channel uint64) {
 		a.forget(i)
 	}
 	if !c.server {
+		a.end(Disconnected)
+	}
+}
+
+// endSleeper ends, on a client, a copy that is dormant.
+func (c *Conn) endSleeper(ref Ref) {
+	if a := c.actorsByRef[ref]; a != nil && !a.torn {
 		a.end(Disconnected)
 	}
 }

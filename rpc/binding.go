@@ -21,6 +21,7 @@ type binding struct {
 	actors    roster        // of the class, with their objects
 	onClose   func(object any, why CloseReason)
 	onOwner   func(object any)
+	onTearOff func(object any)
 }
 
 // replicasOf makes the replicas of an actor's object.

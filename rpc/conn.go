@@ -55,6 +55,8 @@ type Conn struct {
 	actorsByRef map[Ref]*Actor    // likewise
 	closed      map[*Actor]uint64 // server: channels of actors that CloseTo closed and that may not have ended at the client
 	closedLimit int               // of closed, before those that have are forgotten
+	asleep      map[*Actor]bool   // server: those of which the client has a copy without a channel
+	dismissals  []dismissal       // server: copies that are to end, and wait for a channel
 	limits      map[*method]callLimit
 	warns       [dropReasons]warnGate
 	turn        turn

@@ -6,13 +6,16 @@ import "fmt"
 // [Actor.Owned] has. It does not run for who owns it from the beginning, nor when it ends. It panics when there is a function already.
 // UE: PossessedBy and UnPossessed on the server, OnRep_Owner on clients.
 func OnOwner[T any](b *Binding[T], fn func(object T)) {
-	switch {
-	case fn == nil:
-		panic(fmt.Sprintf("rpc: OnOwner(%v): no function", b.untyped.class))
-	case b.untyped.onOwner != nil:
-		panic(fmt.Sprintf("rpc: OnOwner(%v): it has a function already", b.untyped.class))
-	}
+	mustHook(b.untyped, "OnOwner", fn == nil, b.untyped.onOwner != nil)
 	b.untyped.onOwner = func(object any) { fn(object.(T)) }
+}
+
+// setOwned notes, on a client, whether it owns the actor.
+func (a *Actor) setOwned(owned bool) {
+	if a.owned != owned {
+		a.owned = owned
+		a.ownerChanged()
+	}
 }
 
 // ownerChanged tells the object.
@@ -25,13 +28,10 @@ func (a *Actor) ownerChanged() {
 // SetOwner gives the actor to another connection or to the server itself (nil), opens it for the new owner, and tells
 // both clients.
 func (w *World) SetOwner(a *Actor, owner *Conn) error {
+	if err := a.mayChange("SetOwner"); err != nil {
+		return err
+	}
 	switch {
-	case !a.made():
-		return fmt.Errorf("rpc: SetOwner of %s", noActor)
-	case !w.IsServer():
-		return fmt.Errorf("rpc: SetOwner of a %q on a client: %w", a.class.name, ErrWrongRole)
-	case a.dead:
-		return fmt.Errorf("rpc: SetOwner of a %q: %w", a.class.name, ErrClosed)
 	case owner != nil && !owner.usable():
 		return fmt.Errorf("rpc: SetOwner of a %q to %v: %w", a.class.name, owner, ErrClosed)
 	case a.owner == owner:
@@ -53,8 +53,8 @@ func (w *World) SetOwner(a *Actor, owner *Conn) error {
 		return nil
 	}
 	owner.owned = append(owner.owned, a)
-	if a.find(owner) >= 0 {
-		return a.tellOwner(owner)
+	if a.find(owner) < 0 {
+		return a.open(owner)
 	}
-	return a.OpenTo(owner)
+	return a.tellOwner(owner)
 }

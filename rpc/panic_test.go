@@ -59,6 +59,7 @@ func (*charge) UnmarshalBinary(payload []byte) error { fuse("UnmarshalBinary"); 
 func newMine(w *testWorld, side string) *Binding[*mineObject] {
 	b := Bind(w.World, mine, func(*Actor) *mineObject { fuse("constructor " + side); return &mineObject{side} })
 	OnClose(b, func(m *mineObject, _ CloseReason) { fuse("OnClose " + m.side) })
+	OnTearOff(b, func(m *mineObject) { fuse("OnTearOff " + m.side) })
 	OnOwner(b, func(m *mineObject) { fuse("OnOwner " + m.side) })
 	On(b, trip, func(*mineObject, *Call, charge) { fuse("handler") })
 	Check(b, trip, func(*mineObject, *Call, charge) error { fuse("check"); return nil })
@@ -213,6 +214,7 @@ var explosions = []explosion{
 	{"client handler", "Mine.Flash", callFlash, firstEnd, nil},
 	{"constructor client", "the constructor of Mine", func(s *panicScene) { s.spawnNow(mine, s.conns[0]) }, firstEnd, nil},
 	{"OnClose client", "OnClose of Mine", func(s *panicScene) { require.NoError(s.t, s.server.Destroy(s.mines[0])) }, firstEnd, nil},
+	{"OnTearOff client", "OnTearOff of Mine", func(s *panicScene) { require.NoError(s.t, s.mines[0].TearOff()) }, firstEnd, nil},
 	{"OnOwner client", "OnOwner of Mine", func(s *panicScene) { require.NoError(s.t, s.server.SetOwner(s.mines[0], nil)) }, firstEnd, nil},
 	{"OnTick", "an OnTick hook", func(*panicScene) {}, nobody, nil},
 	{"post", "a posted function", post(func(*panicScene) { fuse("post") }), nobody, nil},

@@ -30,6 +30,7 @@ func (w *World) replicate(now time.Time) {
 	}
 	for _, c := range w.conns {
 		if c.server {
+			c.dismissOverdue()
 			c.sendState(now)
 		}
 	}
@@ -128,6 +129,7 @@ type opening struct {
 	// On a server, of its states.
 	sees   state.Mask // fields that are for this client
 	lacks  state.Mask // of them, those that it may not have as they are now, and that are not on their way
+	told   state.Mask // of them, those that an update brought since the open
 	listed bool       // it is in the connection's dirty list
 	closed bool
 	since  time.Time // lacks was empty before, or an update left last
@@ -303,6 +305,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 		return 0
 	}
 	o.lacks &^= fields
+	o.told |= fields
 	o.since = now
 	return updateHeader + len(b)
 }

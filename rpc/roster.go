@@ -12,6 +12,7 @@ type seat uint8
 const (
 	seatWorld   seat = iota // among all actors of the world
 	seatBinding             // among those of its class
+	seatAlways              // among those that are AlwaysRelevant
 
 	seats
 )

@@ -34,15 +34,17 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 	if w.IsServer() {
 		return w.routeServer(a, m)
 	}
-	if m.kind != serverRPC {
+	if m.kind != serverRPC || a.torn {
 		return a.localPlan(m)
 	}
 	switch {
-	case !a.owned && !m.anyCaller:
-		return plan{}, fmt.Errorf("rpc: %v: the %s of channel %d on %v belongs to another client or to nobody: %w",
-			m, a.class.name, a.opens[0].channel, a.owner, ErrNotOwner)
 	case !a.owner.usable():
 		return plan{}, a.owner.closedFor(m)
+	case a.dormant:
+		return plan{}, fmt.Errorf("rpc: %v on %v: %w", m, a, ErrDormant)
+	case !a.owned && !m.anyCaller:
+		return plan{}, fmt.Errorf("rpc: %v: the %s of channel %d on %v belongs to another client or to nobody: %w",
+			m, a.class.name, a.Channel(a.owner).number, a.owner, ErrNotOwner)
 	}
 	return plan{remote: true, conn: a.owner}, nil
 }
@@ -63,9 +65,11 @@ func (c *Conn) closedFor(m *method) error {
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
-		return plan{remote: len(a.opens) > 0, local: a.handles(m)}, nil
+		return plan{remote: len(a.opens) > 0 || a.dormant && len(a.asleep) > 0, local: a.handles(m)}, nil
 	case m.kind == serverRPC || a.owner == nil:
 		return a.localPlan(m)
+	case a.torn:
+		return plan{}, fmt.Errorf("rpc: %v: %v is torn off, and its owner's copy no longer ours: %w", m, a, ErrClosed)
 	case !a.owner.usable():
 		return plan{}, a.owner.closedFor(m)
 	}
@@ -89,12 +93,15 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if p.conn != nil {
 		i := a.find(p.conn)
 		if i < 0 {
-			if err := a.OpenTo(p.conn); err != nil {
+			if err := a.open(p.conn); err != nil {
 				return err
 			}
 			i = len(a.opens) - 1
 		}
 		return a.send(a.opens[i], m, payload)
+	}
+	if a.dormant {
+		a.openToSleepers()
 	}
 	var first error
 	for i := range a.opens {

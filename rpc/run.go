@@ -211,6 +211,7 @@ func (w *World) flush(now time.Time) {
 		w.runHooks() // those that a panic left
 	}
 	w.runHooks()
+	w.lull()
 	w.replicate(now)
 	for i, c := range w.corked {
 		w.corked[i], c.isCorked = nil, false

@@ -19,6 +19,8 @@ var (
 	soldierPose  = rpc.NewState[pose](soldier)
 	soldierWares = rpc.NewState[wares](soldier)
 	salute       = rpc.Client[int](soldier, "Salute", rpc.Reliable)
+	report       = rpc.Server[int](soldier, "Report", rpc.Reliable)
+	cheer        = rpc.Multicast[int](soldier, "Cheer", rpc.Reliable)
 )
 
 type pose struct {
@@ -81,6 +83,9 @@ func newBarracks(t testing.TB, config rpc.Config) *barracks {
 		}
 		s.heard = append(s.heard, fmt.Sprint("owned ", s.actor.Owned()))
 	})
+	rpc.OnTearOff(b.binding, func(s *trooper) { s.heard = append(s.heard, fmt.Sprint("torn off at health ", s.pose.Health)) })
+	rpc.On(b.binding, report, func(s *trooper, _ *rpc.Call, n int) { s.heard = append(s.heard, fmt.Sprint("report ", n)) })
+	rpc.On(b.binding, cheer, func(s *trooper, _ *rpc.Call, n int) { s.heard = append(s.heard, fmt.Sprint("cheer ", n)) })
 	rpc.On(b.binding, salute, func(s *trooper, _ *rpc.Call, n int) { s.heard = append(s.heard, fmt.Sprint("salute ", n)) })
 	return b
 }
