@@ -20,11 +20,13 @@ type Actor struct {
 	object  any        // what the binding's constructor returned
 	places  [seats]int // in rosters, from 1 on; 0 = not listed
 
-	owner  *Conn      // server: the owning connection or nil; client: the server's connection
-	owned  bool       // client: this side owns it
-	opens  []*opening // where it is open; on a client the one channel to the server
-	always bool
-	dead   bool
+	owner    *Conn      // server: the owning connection or nil; client: the server's connection
+	owned    bool       // client: this side owns it
+	parent   *Actor     // server: the actor that owns it, whose owner is this one's, too
+	children roster     // server: those that it owns
+	opens    []*opening // where it is open; on a client the one channel to the server
+	always   bool
+	dead     bool
 
 	// Without a channel, see SetDormant and TearOff.
 	dormant bool
@@ -48,9 +50,9 @@ type SpawnOption func(*Actor)
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.always = true } }
 
 // Spawn makes an actor of b's class, owned by owner or by the server itself (nil), lets set, which may be nil, fill in the object that
-// b's constructor returned, and opens the actor for its owner: the open carries the states as set leaves them. It returns the object
-// too. When the owner's connection ends, the actors that it still owns after OnDisconnect are destroyed. UE: SpawnActorDeferred.
-func Spawn[T any](b *Binding[T], owner *Conn, set func(object T), options ...SpawnOption) (*Actor, T, error) {
+// b's constructor returned, and opens the actor for the connection that owns it: the open carries the states as set leaves them. It
+// returns the object too. When the owner's connection ends, the actors that it still owns after OnDisconnect are destroyed. UE: SpawnActorDeferred.
+func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	a, err := b.world.spawn(b.untyped.class, owner, options, func(made any) {
 		if object = made.(T); set != nil {
@@ -61,21 +63,24 @@ func Spawn[T any](b *Binding[T], owner *Conn, set func(object T), options ...Spa
 }
 
 // Spawn is [Spawn] for who needs not the object, or has bound nothing.
-func (w *World) Spawn(class *Class, owner *Conn, options ...SpawnOption) (*Actor, error) {
+func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor, error) {
 	return w.spawn(class, owner, options, nil)
 }
 
-func (w *World) spawn(class *Class, owner *Conn, options []SpawnOption, set func(object any)) (*Actor, error) {
+func (w *World) spawn(class *Class, owner Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
+	parent, conn := endsOf(owner)
 	switch {
 	case !w.IsServer():
 		return nil, fmt.Errorf("rpc: Spawn of a %q on a client: %w", class.name, ErrWrongRole)
 	case !slices.Contains(w.table(), class):
 		return nil, fmt.Errorf("rpc: Spawn of a %q: the class is neither bound nor in Config.Classes", class.name)
-	case owner != nil && !owner.usable():
-		return nil, fmt.Errorf("rpc: Spawn of a %q for %v: %w", class.name, owner, ErrClosed)
+	}
+	if err := w.mayOwn(nil, parent, conn); err != nil {
+		return nil, fmt.Errorf("rpc: Spawn of a %q: %w", class.name, err)
 	}
 	w.lastRef++
-	a := &Actor{world: w, class: class, binding: w.bindings[class], ref: w.lastRef, owner: owner}
+	a := &Actor{world: w, class: class, binding: w.bindings[class], ref: w.lastRef, owner: conn}
+	a.listAt(parent, conn)
 	for _, option := range options {
 		option(a)
 	}
@@ -104,16 +109,10 @@ func (a *Actor) openToOwner() error {
 			return err
 		}
 	}
-	owner := a.owner
-	if owner == nil {
+	if a.owner == nil {
 		return nil
 	}
-	owner.owned = append(owner.owned, a)
-	err := a.OpenTo(owner)
-	if err != nil {
-		owner.disown(a)
-	}
-	return err
+	return a.OpenTo(a.owner)
 }
 
 // construct makes the object of an actor that was spawned here. One whose constructor does not return ends everywhere, for
@@ -170,10 +169,13 @@ func (w *World) Destroy(a *Actor) error {
 	}
 	a.shutAll(Destroyed)
 	a.dismissAll(Destroyed)
-	if a.owner != nil {
-		a.owner.disown(a)
-	}
+	heirs := a.orphan()
+	a.unlist()
+	a.owner = nil
 	a.end(Destroyed)
+	for _, heir := range heirs {
+		heir.ownerChanged()
+	}
 	return nil
 }
 

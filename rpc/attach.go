@@ -76,7 +76,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
 		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(map[Ref][]replica),
-		closed: make(map[*Actor]uint64), asleep: make(map[*Actor]bool),
+		closed: make(map[*Actor]uint64), asleep: make(map[*Actor]bool), owned: roster{seat: seatOwner},
 		limits: make(map[*method]callLimit),
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
@@ -272,13 +272,5 @@ func (c *Conn) endActor(channel uint64) {
 func (c *Conn) endSleeper(ref Ref) {
 	if a := c.actorsByRef[ref]; a != nil && !a.torn {
 		a.end(Disconnected)
-	}
-}
-
-// destroyOwned destroys the actors that the connection still owns, each in a task.
-func (c *Conn) destroyOwned() {
-	if len(c.owned) > 0 {
-		c.world.later(c, activity{}, c.destroyOwned)
-		_ = c.world.Destroy(c.owned[0])
 	}
 }

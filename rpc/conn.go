@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +46,7 @@ type Conn struct {
 
 	// Owned by the world's goroutine.
 	isCorked    bool
-	owned       []*Actor
+	owned       roster            // actors, directly
 	state       stateOutbox       // of a server
 	reps        pending           // of a client
 	waiting     waitingCalls      // of a client
@@ -200,16 +199,6 @@ func (c *Conn) LogValue() slog.Value {
 		attrs = append(attrs, slog.String("addr", addr.String()))
 	}
 	return slog.GroupValue(attrs...)
-}
-
-// disown forgets that the connection owns a.
-func (c *Conn) disown(a *Actor) {
-	if i := slices.Index(c.owned, a); i >= 0 {
-		c.owned = slices.Delete(c.owned, i, i+1)
-	}
-	if a.owner == c && c.server {
-		a.owner = nil
-	}
 }
 
 // setPriority gives a channel that the server opened the priority of its class here too. It may be closed by now, its

@@ -12,6 +12,7 @@ type seat uint8
 const (
 	seatWorld   seat = iota // among all actors of the world
 	seatBinding             // among those of its class
+	seatOwner               // among those that its owner has
 	seatAlways              // among those that are AlwaysRelevant
 
 	seats
@@ -23,6 +24,7 @@ type roster struct {
 	seat   seat
 	actors []*Actor // nil: a gap
 	gaps   int
+	head   int // gaps only before it
 }
 
 func (r *roster) add(a *Actor) {
@@ -55,7 +57,17 @@ func (r *roster) close() {
 			a.places[r.seat] = len(kept)
 		}
 	}
-	r.actors, r.gaps = kept, 0
+	r.actors, r.gaps, r.head = kept, 0, 0
+}
+
+// first returns the actor that came before all others, nil when there is none.
+func (r *roster) first() *Actor {
+	for ; r.head < len(r.actors); r.head++ {
+		if a := r.actors[r.head]; a != nil {
+			return a
+		}
+	}
+	return nil
 }
 
 // all goes through the actors that are listed when it begins and still live when it comes to them.
