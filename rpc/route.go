@@ -24,6 +24,8 @@ type plan struct {
 //	Client     client      any                  that client, not sent
 //	Multicast  server      any or none          server, and clients for which a is open
 //	Multicast  client      any                  that client, not sent
+//
+// A client that is going, and whose OnDisconnect has not run, is no error of the game's at the server: what is for it is counted.
 func (w *World) route(a *Actor, m *method) (plan, error) {
 	if m.class != a.class {
 		return plan{}, fmt.Errorf("rpc: %v called on a %q: the actor is of another class", m, a.class.name)
@@ -71,7 +73,8 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	case a.torn:
 		return plan{}, fmt.Errorf("rpc: %v: %v is torn off, and its owner's copy no longer ours: %w", m, a, ErrClosed)
 	case !a.owner.usable():
-		return plan{}, a.owner.closedFor(m)
+		a.owner.missed()
+		return plan{}, nil
 	}
 	return plan{remote: true, conn: a.owner}, nil
 }
@@ -93,7 +96,10 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if p.conn != nil {
 		i := a.find(p.conn)
 		if i < 0 {
-			if err := a.open(p.conn); err != nil {
+			if err := a.open(p.conn); err != nil && !p.conn.usable() {
+				p.conn.missed()
+				return nil
+			} else if err != nil {
 				return err
 			}
 			i = len(a.opens) - 1
@@ -105,7 +111,8 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	}
 	var first error
 	for i := range a.opens {
-		if !a.opens[i].conn.usable() {
+		if c := a.opens[i].conn; !c.usable() {
+			c.missed()
 			continue
 		}
 		if err := a.send(a.opens[i], m, payload); err != nil && first == nil {
@@ -120,6 +127,11 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
 	now := c.link.Lock()
 	a.world.cork(c)
+	if a.world.IsServer() && (!c.usable() || c.machine.Err() != nil) {
+		c.link.Unlock()
+		c.missed()
+		return nil
+	}
 	if m.kind != multicastRPC && m.delivery > bunch.ReliableUnordered && c.saturated(now) {
 		c.link.Unlock()
 		c.drop(dropSaturated, a, m)
