@@ -109,7 +109,7 @@ func (a *Actor) openToOwner() error {
 			return err
 		}
 	}
-	if a.owner == nil {
+	if a.owner == nil || a.owner.expected() {
 		return nil
 	}
 	return a.OpenTo(a.owner)

@@ -185,6 +185,9 @@ func (c *Conn) finish() {
 		w.answered.Broadcast()
 		w.handshakes.Failed++
 		w.count--
+		if c.known.Load() {
+			w.inbox.refused = append(w.inbox.refused, c)
+		}
 	}
 	w.claims.Disclaim(c.identity, c)
 	w.mu.Unlock()
@@ -204,6 +207,7 @@ func (c *Conn) finish() {
 func (w *World) admit(c *Conn) {
 	w.conns = append(w.conns, c)
 	w.log.Info("connected", "conn", c)
+	w.openOwned(c)
 	for a := range w.always.all {
 		w.later(c, activity{what: "the state of ", class: a.class}, func() { w.openAlways(a, c) })
 	}

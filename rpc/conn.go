@@ -36,6 +36,7 @@ type Conn struct {
 	identity string        // written under World.mu before joined, and read freely once joined
 	welcomed chan struct{} // closed when joined
 
+	known   atomic.Bool // server: Config.Login is asked, or was; identity is written
 	joined  atomic.Bool
 	ended   atomic.Bool // the link has; written under world.mu
 	closing atomic.Bool // closed from here: nothing more is dispatched or sent
@@ -76,9 +77,9 @@ type Conn struct {
 func (c *Conn) World() *World { return c.world }
 
 // Identity returns what Config.Authenticate on the server made of the client's token; nothing before the connection has
-// joined.
+// joined, but for Config.Login.
 func (c *Conn) Identity() string {
-	if !c.joined.Load() {
+	if !c.joined.Load() && !c.known.Load() {
 		return ""
 	}
 	return c.identity

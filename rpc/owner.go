@@ -37,7 +37,7 @@ func (w *World) mayOwn(a, parent *Actor, conn *Conn) error {
 		return fmt.Errorf("the owner is of another world: %w", ErrWrongRole)
 	case parent != nil && (parent.dead || parent.torn):
 		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", parent, ErrClosed)
-	case conn != nil && !conn.usable():
+	case conn != nil && !conn.usable() && !conn.expected():
 		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
 	}
 	for p := parent; p != nil && a != nil; p = p.parent {
@@ -155,7 +155,7 @@ func (a *Actor) household(list []*Actor) []*Actor {
 
 // tellOwners tells the old owner and the new one, for whom the actor opens.
 func (a *Actor) tellOwners(previous, owner *Conn) error {
-	if a.torn {
+	if a.torn || owner != nil && owner.expected() {
 		return nil
 	}
 	if previous != nil {

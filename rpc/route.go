@@ -72,6 +72,8 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 		return a.localPlan(m)
 	case a.torn:
 		return plan{}, fmt.Errorf("rpc: %v: %v is torn off, and its owner's copy no longer ours: %w", m, a, ErrClosed)
+	case a.owner.expected():
+		return plan{}, fmt.Errorf("rpc: %v for %v: it has not joined yet; OnConnect is the first place for calls to it", m, a.owner)
 	case !a.owner.usable():
 		a.owner.missed()
 		return plan{}, nil
