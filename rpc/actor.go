@@ -17,13 +17,22 @@ type Actor struct {
 	class   *Class
 	binding *binding // nil: nothing is bound here
 	ref     Ref
-	object  any // what the binding's constructor returned
+	object  any        // what the binding's constructor returned
+	places  [seats]int // in rosters, from 1 on; 0 = not listed
 
-	owner  *Conn      // server: the owning connection or nil; client: the server's connection
-	owned  bool       // client: this side owns it
-	opens  []*opening // where it is open; on a client the one channel to the server
-	always bool
-	dead   bool
+	owner    *Conn      // server: the owning connection or nil; client: the server's connection
+	owned    bool       // client: this side owns it
+	parent   *Actor     // server: the actor that owns it, whose owner is this one's, too
+	children roster     // server: those that it owns
+	opens    []*opening // where it is open; on a client the one channel to the server
+	always   bool
+	dead     bool
+
+	// Without a channel, see SetDormant and TearOff.
+	dormant bool
+	torn    bool
+	asleep  []*Conn // server: those that have a copy without a channel
+	drowsy  bool    // server: in World.drowsy
 
 	// Of its relevancy, on a server.
 	rule      relevancyRule
@@ -39,30 +48,6 @@ type Actor struct {
 	newest     []uint64           // client, by field: the packet that brought what it has
 }
 
-// CloseReason says why an actor's channel closed. The numbers are Unreal's (EChannelCloseReason).
-type CloseReason uint8
-
-const (
-	// Destroyed: the server destroyed the actor.
-	Destroyed CloseReason = 0
-	// Relevancy: the actor lives on, but no longer for this client.
-	Relevancy CloseReason = 3
-	// Disconnected: the connection ended; never on the wire.
-	Disconnected CloseReason = 255
-)
-
-func (r CloseReason) String() string {
-	switch r {
-	case Destroyed:
-		return "Destroyed"
-	case Relevancy:
-		return "Relevancy"
-	case Disconnected:
-		return "Disconnected"
-	}
-	return fmt.Sprintf("CloseReason(%d)", uint8(r))
-}
-
 // SpawnOption is an option of [World.Spawn].
 type SpawnOption func(*Actor)
 
@@ -71,9 +56,9 @@ type SpawnOption func(*Actor)
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.always = true } }
 
 // Spawn makes an actor of b's class, owned by owner or by the server itself (nil), lets set, which may be nil, fill in the object that
-// b's constructor returned, and opens the actor for its owner: the open carries the states as set leaves them. It returns the object
-// too. When the owner's connection ends, the actors that it still owns after OnDisconnect are destroyed. UE: SpawnActorDeferred.
-func Spawn[T any](b *Binding[T], owner *Conn, set func(object T), options ...SpawnOption) (*Actor, T, error) {
+// b's constructor returned, and opens the actor for the connection that owns it: the open carries the states as set leaves them. It
+// returns the object too. When the owner's connection ends, the actors that it still owns after OnDisconnect are destroyed. UE: SpawnActorDeferred.
+func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	a, err := b.world.spawn(b.untyped.class, owner, options, func(made any) {
 		if object = made.(T); set != nil {
@@ -84,27 +69,31 @@ func Spawn[T any](b *Binding[T], owner *Conn, set func(object T), options ...Spa
 }
 
 // Spawn is [Spawn] for who needs not the object, or has bound nothing.
-func (w *World) Spawn(class *Class, owner *Conn, options ...SpawnOption) (*Actor, error) {
+func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor, error) {
 	return w.spawn(class, owner, options, nil)
 }
 
-func (w *World) spawn(class *Class, owner *Conn, options []SpawnOption, set func(object any)) (*Actor, error) {
+func (w *World) spawn(class *Class, owner Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
+	parent, conn := endsOf(owner)
 	switch {
 	case !w.IsServer():
 		return nil, fmt.Errorf("rpc: Spawn of a %q on a client: %w", class.name, ErrWrongRole)
 	case !slices.Contains(w.table(), class):
 		return nil, fmt.Errorf("rpc: Spawn of a %q: the class is neither bound nor in Config.Classes", class.name)
-	case owner != nil && !owner.usable():
-		return nil, fmt.Errorf("rpc: Spawn of a %q for %v: %w", class.name, owner, ErrClosed)
+	}
+	if err := w.mayOwn(nil, parent, conn); err != nil {
+		return nil, fmt.Errorf("rpc: Spawn of a %q: %w", class.name, err)
 	}
 	w.lastRef++
-	a := &Actor{world: w, class: class, binding: w.bindings[class], ref: w.lastRef, owner: owner}
+	a := &Actor{world: w, class: class, binding: w.bindings[class], ref: w.lastRef, owner: conn}
+	a.listAt(parent, conn)
 	for _, option := range options {
 		option(a)
 	}
 	w.actorsByRef[a.ref] = a
 	w.actors.Add(1)
 	w.relevance.join(a)
+	w.roster.add(a)
 	w.construct(a, set)
 	if a.dead {
 		return a, nil
@@ -114,7 +103,7 @@ func (w *World) spawn(class *Class, owner *Conn, options []SpawnOption, set func
 		return nil, err
 	}
 	if a.always {
-		w.always = append(w.always, a)
+		w.always.add(a)
 		w.openToAll(a)
 	}
 	return a, nil
@@ -127,16 +116,10 @@ func (a *Actor) openToOwner() error {
 			return err
 		}
 	}
-	owner := a.owner
-	if owner == nil {
+	if a.owner == nil || a.owner.expected() {
 		return nil
 	}
-	owner.owned = append(owner.owned, a)
-	err := a.OpenTo(owner)
-	if err != nil {
-		owner.disown(a)
-	}
-	return err
+	return a.OpenTo(a.owner)
 }
 
 // construct makes the object of an actor that was spawned here. One whose constructor does not return ends everywhere, for
@@ -152,6 +135,7 @@ func (w *World) construct(a *Actor, set func(object any)) {
 		}
 	}()
 	a.object = a.binding.construct(a)
+	a.list()
 	if set != nil {
 		w.during(activity{what: "the function given to Spawn for ", class: a.class}, func() { set(a.object) })
 	}
@@ -163,6 +147,13 @@ func (w *World) construct(a *Actor, set func(object any)) {
 	constructed = true
 }
 
+// list enters an actor that has its object among those of its class.
+func (a *Actor) list() {
+	if !a.dead && a.object != nil {
+		a.binding.actors.add(a)
+	}
+}
+
 // openToAll opens an AlwaysRelevant actor for those who are here.
 func (w *World) openToAll(a *Actor) {
 	for _, c := range w.conns {
@@ -172,78 +163,31 @@ func (w *World) openToAll(a *Actor) {
 	}
 }
 
-// Destroy ends an actor everywhere. Calls on it return ErrClosed from now on; calls that were sent before still arrive.
+// Destroy ends an actor everywhere. Calls on it return ErrClosed from now on; calls that were sent before still arrive. On a client
+// only copies that are torn off can be destroyed.
 func (w *World) Destroy(a *Actor) error {
-	if !a.made() {
-		return fmt.Errorf("rpc: Destroy of %s", noActor)
-	}
-	if !w.IsServer() {
-		return fmt.Errorf("rpc: Destroy of a %q on a client: %w", a.class.name, ErrWrongRole)
-	}
-	if a.dead {
-		return nil
-	}
-	for len(a.opens) > 0 {
-		a.shut(len(a.opens)-1, Destroyed)
-	}
-	w.relevance.leave(a)
-	if a.owner != nil {
-		a.owner.disown(a)
-	}
-	if i := slices.Index(w.always, a); i >= 0 {
-		w.always = slices.Delete(w.always, i, i+1)
-	}
-	a.end(Destroyed)
-	return nil
-}
-
-// end marks the actor dead here and tells its object.
-func (a *Actor) end(reason CloseReason) {
-	if a.dead {
-		return
-	}
-	a.dead, a.owned = true, false
-	a.world.actors.Add(-1)
-	a.world.unname(a)
-	if object, ok := a.object.(interface{ OnClose(CloseReason) }); ok {
-		a.world.during(activity{what: "OnClose of ", class: a.class}, func() { object.OnClose(reason) })
-	}
-}
-
-// SetOwner gives the actor to another connection or to the server itself (nil), opens it for the new owner, and tells
-// both clients.
-func (w *World) SetOwner(a *Actor, owner *Conn) error {
 	switch {
 	case !a.made():
-		return fmt.Errorf("rpc: SetOwner of %s", noActor)
-	case !w.IsServer():
-		return fmt.Errorf("rpc: SetOwner of a %q on a client: %w", a.class.name, ErrWrongRole)
+		return fmt.Errorf("rpc: Destroy of %s", noActor)
+	case !w.IsServer() && !a.torn:
+		return fmt.Errorf("rpc: Destroy of a %q on a client: %w", a.class.name, ErrWrongRole)
 	case a.dead:
-		return fmt.Errorf("rpc: SetOwner of a %q: %w", a.class.name, ErrClosed)
-	case owner != nil && !owner.usable():
-		return fmt.Errorf("rpc: SetOwner of a %q to %v: %w", a.class.name, owner, ErrClosed)
-	case a.owner == owner:
+		return nil
+	case !w.IsServer():
+		w.endCopy(a.owner, a, Destroyed)
 		return nil
 	}
-	previous := a.owner
-	if previous != nil {
-		previous.disown(a)
+	a.shutAll(Destroyed)
+	a.dismissAll(Destroyed)
+	w.relevance.leave(a)
+	heirs := a.orphan()
+	a.unlist()
+	a.owner = nil
+	a.end(Destroyed)
+	for _, heir := range heirs {
+		heir.ownerChanged()
 	}
-	a.owner = owner
-	for _, o := range a.opens {
-		o.look()
-	}
-	if previous != nil {
-		a.tellOwner(previous)
-	}
-	if owner == nil {
-		return nil
-	}
-	owner.owned = append(owner.owned, a)
-	if a.find(owner) >= 0 {
-		return a.tellOwner(owner)
-	}
-	return a.OpenTo(owner)
+	return nil
 }
 
 // World returns the actor's world.
@@ -252,8 +196,13 @@ func (a *Actor) World() *World { return a.world }
 // Class returns the actor's class.
 func (a *Actor) Class() *Class { return a.class }
 
-// Conn returns, on the server, the connection that owns the actor or nil; on a client the server's.
-func (a *Actor) Conn() *Conn { return a.owner }
+// Conn returns, on the server, the connection that owns the actor or nil; on a client the server's, nil for a copy that is torn off.
+func (a *Actor) Conn() *Conn {
+	if a.torn && !a.world.IsServer() {
+		return nil
+	}
+	return a.owner
+}
 
 // Owned reports, on a client, whether this side owns the actor; on the server, whether any client does.
 func (a *Actor) Owned() bool {

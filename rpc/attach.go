@@ -76,7 +76,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
 		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(map[Ref][]replica),
-		closed: make(map[*Actor]uint64),
+		closed: make(map[*Actor]uint64), asleep: make(map[*Actor]bool), owned: roster{seat: seatOwner},
 		limits: make(map[*method]callLimit),
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
@@ -185,6 +185,9 @@ func (c *Conn) finish() {
 		w.answered.Broadcast()
 		w.handshakes.Failed++
 		w.count--
+		if c.known.Load() {
+			w.inbox.refused = append(w.inbox.refused, c)
+		}
 	}
 	w.claims.Disclaim(c.identity, c)
 	w.mu.Unlock()
@@ -204,7 +207,8 @@ func (c *Conn) finish() {
 func (w *World) admit(c *Conn) {
 	w.conns = append(w.conns, c)
 	w.log.Info("connected", "conn", c)
-	for _, a := range w.always {
+	w.openOwned(c)
+	for a := range w.always.all {
 		w.later(c, activity{what: "the state of ", class: a.class}, func() { _ = w.openAlways(a, c) })
 	}
 	for _, hook := range w.onConnect {
@@ -215,16 +219,16 @@ func (w *World) admit(c *Conn) {
 	}
 }
 
-// openAlways opens an AlwaysRelevant actor, or one that is relevant, for a connection. That it can not, it tells once a second at most, for a peer without
-// a channel left would fill the log.
+// openAlways opens an AlwaysRelevant actor, or one that is relevant, for a connection.
 func (w *World) openAlways(a *Actor, c *Conn) error {
+	if a.dead || a.torn { // since this task was made
+		return nil
+	}
 	err := a.OpenTo(c)
 	if err == nil || !c.usable() || a.dead {
 		return nil
 	}
-	if hidden, ok := c.openWarn.pass(time.Now()); ok {
-		w.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
-	}
+	a.notOpened(c, err)
 	return err
 }
 
@@ -241,6 +245,12 @@ func (w *World) expel(c *Conn) {
 	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		w.later(c, activity{}, func() { c.endActor(channel) })
+	}
+	for _, ref := range slices.Sorted(maps.Keys(c.actorsByRef)) {
+		w.later(c, activity{}, func() { c.endSleeper(ref) })
+	}
+	for a := range c.asleep {
+		a.wakeAt(c)
 	}
 	for _, hook := range w.onDisconnect {
 		w.later(c, activity{what: "an OnDisconnect hook"}, func() { hook(c, err) })
@@ -266,10 +276,9 @@ func (c *Conn) endActor(channel uint64) {
 	}
 }
 
-// destroyOwned destroys the actors that the connection still owns, each in a task.
-func (c *Conn) destroyOwned() {
-	if len(c.owned) > 0 {
-		c.world.later(c, activity{}, c.destroyOwned)
-		_ = c.world.Destroy(c.owned[0])
+// endSleeper ends, on a client, a copy that is dormant.
+func (c *Conn) endSleeper(ref Ref) {
+	if a := c.actorsByRef[ref]; a != nil && !a.torn {
+		a.end(Disconnected)
 	}
 }

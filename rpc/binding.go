@@ -20,6 +20,10 @@ type binding struct {
 	states    []stateKeeper // by state id; nil = not replicated here
 	at        func(object any) (x, y, z float32)
 	relevant  func(object any, viewer *Conn) bool
+	actors    roster // of the class, with their objects
+	onClose   func(object any, why CloseReason)
+	onOwner   func(object any)
+	onTearOff func(object any)
 }
 
 // replicasOf makes the replicas of an actor's object.
@@ -60,6 +64,7 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 		handlers:  make([]handler, len(class.methods)),
 		endpoints: make([]any, len(class.methods)),
 		states:    make([]stateKeeper, len(class.states)),
+		actors:    roster{seat: seatBinding},
 	}
 	world.bind(b)
 	return &Binding[T]{b, world}

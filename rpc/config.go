@@ -22,7 +22,7 @@ type Config struct {
 	OnDisconnect func(*World, *Conn, error)
 
 	// OnPanic hears of every panic in a function of the game: handlers, checks, hooks, constructors, posts, Validate,
-	// UnmarshalBinary, Authenticate. The connection whose call panicked has then been closed with HandlerPanic, without
+	// UnmarshalBinary, Authenticate, Login. The connection whose call panicked has then been closed with HandlerPanic, without
 	// delivering anything more, and with a reason that names the function, as the log does; the world goes on. conn is nil
 	// for posts, OnTick hooks and calls that were made in this world. It runs on the goroutine that panicked, which is the
 	// world's, or that of Authenticate: so it may run twice at once. A panic of its own goes on, as every panic does while
@@ -33,6 +33,13 @@ type Config struct {
 	// Authenticate turns the client's token into an identity or refuses it. It runs on a goroutine of its own, within
 	// HandshakeTimeout; nil accepts everybody with an empty identity.
 	Authenticate func(ctx context.Context, token []byte) (identity string, err error)
+	// Login runs on the world's goroutine when Authenticate has accepted a client and before that is welcomed: it may spawn what
+	// the client is to own, whose opens come right behind its Join and before all that OnConnect sends, or refuse it with an error,
+	// which the client reads. [Conn.Identity] is known. Until OnConnect nothing can be sent to the client, and Client RPCs to
+	// it are errors; when it never joins, what it owns is destroyed, and OnDisconnect does not run. It counts as part of
+	// HandshakeTimeout, so a world that does not tick lets nobody in. UE: PreLogin is Authenticate, Login is Login, PostLogin is
+	// OnConnect.
+	Login func(*World, *Conn) error
 	// Token is what a client presents; opaque, at most 4 KiB.
 	Token []byte
 

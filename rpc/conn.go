@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +36,7 @@ type Conn struct {
 	identity string        // written under World.mu before joined, and read freely once joined
 	welcomed chan struct{} // closed when joined
 
+	known   atomic.Bool // server: Config.Login is asked, or was; identity is written
 	joined  atomic.Bool
 	ended   atomic.Bool // the link has; written under world.mu
 	closing atomic.Bool // closed from here: nothing more is dispatched or sent
@@ -47,7 +47,7 @@ type Conn struct {
 
 	// Owned by the world's goroutine.
 	isCorked    bool
-	owned       []*Actor
+	owned       roster            // actors, directly
 	state       stateOutbox       // of a server
 	view        view              // of a server
 	reps        pending           // of a client
@@ -56,6 +56,8 @@ type Conn struct {
 	actorsByRef map[Ref]*Actor    // likewise
 	closed      map[*Actor]uint64 // server: channels of actors that CloseTo closed and that may not have ended at the client
 	closedLimit int               // of closed, before those that have are forgotten
+	asleep      map[*Actor]bool   // server: those of which the client has a copy without a channel
+	dismissals  []dismissal       // server: copies that are to end, and wait for a channel
 	limits      map[*method]callLimit
 	warns       [dropReasons]warnGate
 	turn        turn
@@ -76,9 +78,9 @@ type Conn struct {
 func (c *Conn) World() *World { return c.world }
 
 // Identity returns what Config.Authenticate on the server made of the client's token; nothing before the connection has
-// joined.
+// joined, but for Config.Login.
 func (c *Conn) Identity() string {
-	if !c.joined.Load() {
+	if !c.joined.Load() && !c.known.Load() {
 		return ""
 	}
 	return c.identity
@@ -199,16 +201,6 @@ func (c *Conn) LogValue() slog.Value {
 		attrs = append(attrs, slog.String("addr", addr.String()))
 	}
 	return slog.GroupValue(attrs...)
-}
-
-// disown forgets that the connection owns a.
-func (c *Conn) disown(a *Actor) {
-	if i := slices.Index(c.owned, a); i >= 0 {
-		c.owned = slices.Delete(c.owned, i, i+1)
-	}
-	if a.owner == c && c.server {
-		a.owner = nil
-	}
 }
 
 // setPriority gives a channel that the server opened the priority of its class here too. It may be closed by now, its

@@ -42,7 +42,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 		c.drop(dropClosed, nil, nil)
 	case a == nil: // the answer to a close from here
 	case m.Close:
-		w.closeActor(c, a, m)
+		violation = w.takeClose(c, a, m)
 	default:
 		violation = w.invoke(c, a, m.Payload)
 	}
@@ -61,6 +61,9 @@ func violationf(code Code, format string, args ...any) *CloseError {
 	return &CloseError{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
+// stateMethod is the message by which the server sends the last state of an actor whose channel closes.
+const stateMethod = maxMethods + 1
+
 // invoke runs a call from the peer.
 func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	id, n := binary.Uvarint(payload)
@@ -70,6 +73,9 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	payload = payload[n:]
 	if id == ownerMethod && !c.server {
 		return a.takeOwner(payload)
+	}
+	if id == stateMethod && !c.server {
+		return w.lastState(c, a, payload)
 	}
 	if id >= uint64(len(a.class.methods)) {
 		return violationf(UnknownMethod, "class %q has no method %d, only %d", a.class.name, id, len(a.class.methods))

@@ -18,6 +18,7 @@ const (
 	dropEnded
 	dropSaturated
 	dropUnknownRef
+	dropGone
 
 	dropReasons
 )
@@ -30,11 +31,14 @@ var dropNames = [dropReasons]string{
 	dropUnknownRef: "it names an actor that is not open here",
 }
 
+// harmless are reasons that are nobody's mistake.
+var harmless = [dropReasons]bool{dropClosed: true, dropSaturated: true, dropUnknownRef: true}
+
 // drop counts a dropped call on a and warns, at most once a second for each reason.
 func (c *Conn) drop(reason dropReason, a *Actor, m *method) {
 	c.drops[reason].Add(1)
 	hidden, ok := c.warns[reason].pass(c.world.now)
-	if !ok || reason == dropClosed || reason == dropSaturated || reason == dropUnknownRef { // which are nobody's mistake
+	if !ok || harmless[reason] {
 		return
 	}
 	log := c.world.log.With("conn", c, "rpc", m.String(), "reason", dropNames[reason], "more", hidden)
@@ -46,6 +50,9 @@ func (c *Conn) drop(reason dropReason, a *Actor, m *method) {
 	}
 	log.Warn("call dropped")
 }
+
+// missed counts a call made here for a client that is going. It is in no log, for it is nobody's mistake.
+func (c *Conn) missed() { c.drops[dropGone].Add(1) }
 
 // ownerName names who owns the actor, on the server.
 func (a *Actor) ownerName() string {

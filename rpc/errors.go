@@ -20,6 +20,8 @@ var (
 	ErrUnbound = errors.New("rpc: no handler bound")
 	// ErrClosed: the actor, the connection or the world is gone.
 	ErrClosed = errors.New("rpc: closed")
+	// ErrDormant: a client called a Server RPC on an actor that sleeps, for which it has no channel; see [Actor.SetDormant].
+	ErrDormant = errors.New("rpc: the actor is dormant")
 	// ErrBacklogFull: a bounded queue of the world is full.
 	ErrBacklogFull = errors.New("rpc: backlog full")
 	// ErrListFull: a List has as many items as it may.

@@ -36,7 +36,7 @@ func (w *World) catch(conn *Conn) {
 }
 
 // panicked closes the connection for which a function of the game panicked. The peer may read the function's name: it has joined,
-// so it declares the same classes. Before that no function but Authenticate runs for it.
+// so it declares the same classes. Before that only Config.Authenticate and Login run for it.
 func (w *World) panicked(conn *Conn, doing activity, recovered any) {
 	if conn != nil {
 		conn.abort(&CloseError{Code: HandlerPanic, Reason: fmt.Sprintf("%v panicked", doing), cause: panicError{recovered}})

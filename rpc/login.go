@@ -9,11 +9,15 @@ import (
 	"github.com/quivernet/quiver/internal/control"
 )
 
-// verdict is what Authenticate answered.
+// verdict is what Authenticate answered, or Login after it.
 type verdict struct {
 	identity string
 	err      error
+	loggedIn bool // Login has run
 }
+
+// errNoLogin is the verdict of a Login that did not return.
+var errNoLogin = errors.New("Config.Login did not return")
 
 // errNoAnswer is the verdict of an Authenticate that panicked: no fault of the client.
 var errNoAnswer = errors.New("Config.Authenticate did not return")
@@ -103,6 +107,10 @@ func (h *handshake) heard(token []byte, err error) (tell bool) {
 // answer welcomes the client or tells it why not.
 func (h *handshake) answer(v verdict) {
 	c := h.conn
+	if v.err == nil && !v.loggedIn && c.world.config.Login != nil && len(v.identity) <= control.MaxIdentity {
+		h.logIn(v.identity)
+		return
+	}
 	c.world.await(c, v.err == nil)
 	switch {
 	case c.closing.Load():
@@ -113,6 +121,50 @@ func (h *handshake) answer(v verdict) {
 		h.fail(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d", len(v.identity), control.MaxIdentity))
 	default:
 		h.welcome(v.identity)
+	}
+}
+
+// logIn lets Config.Login decide, on the world's goroutine.
+func (h *handshake) logIn(identity string) {
+	c := h.conn
+	c.identify(identity)
+	c.known.Store(true)
+	v := verdict{identity: identity, err: errNoLogin, loggedIn: true}
+	err := c.world.post(func() {
+		defer func() { h.verdict <- v }()
+		if c.expected() {
+			v.err = c.world.login(c)
+		}
+	})
+	if err != nil {
+		v.err = err
+		h.verdict <- v
+	}
+}
+
+// login runs Config.Login.
+func (w *World) login(c *Conn) (err error) {
+	err = errNoLogin
+	defer w.catch(c)
+	w.doing = activity{what: "Config.Login"}
+	return w.config.Login(w, c)
+}
+
+// expected reports whether the connection may still join, and may own actors before that.
+func (c *Conn) expected() bool {
+	return c.known.Load() && !c.joined.Load() && !c.closing.Load() && !c.ended.Load()
+}
+
+// openOwned opens, in tasks, what Config.Login gave to a connection that has joined.
+func (w *World) openOwned(c *Conn) {
+	for a := range c.owned.all {
+		for _, heir := range a.household(nil) {
+			w.later(c, activity{what: "the state of ", class: heir.class}, func() {
+				if heir.owner == c {
+					w.openAlways(heir, c)
+				}
+			})
+		}
 	}
 }
 

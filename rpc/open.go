@@ -20,16 +20,22 @@ const minClosed = 64
 
 // OpenTo opens the actor for c, if it is not open there: its states and the calls from now on reach c. When c may still have
 // an earlier copy, because CloseTo was called only a round trip ago, all of it waits until c is known to have ended that one. Of a
-// class with [At] or [Relevant] it stays open until it was not relevant to c for 5 s.
-// Server only.
+// class with [At] or [Relevant] it stays open until it was not relevant to c for 5 s. A dormant actor goes back to sleep there at the
+// next Flush. Server only.
 func (a *Actor) OpenTo(c *Conn) error {
-	switch {
-	case !a.world.IsServer():
-		return fmt.Errorf("rpc: OpenTo of a %q on a client: %w", a.class.name, ErrWrongRole)
-	case a.dead || !c.usable():
-		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, ErrClosed)
-	case a.find(c) >= 0:
+	if err := a.mayChange("OpenTo"); err != nil {
+		return err
+	}
+	if a.find(c) >= 0 || a.dormant && c.asleep[a] {
 		return nil
+	}
+	return a.open(c)
+}
+
+// open opens the actor for c, where it is not open.
+func (a *Actor) open(c *Conn) error {
+	if !c.usable() {
+		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, ErrClosed)
 	}
 	message, err := a.openMessage(c, c.maxBunch)
 	if err != nil {
@@ -42,13 +48,18 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if err != nil {
 		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, err)
 	}
+	slept := c.asleep[a]
+	a.wakeAt(c)
 	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.now, relevant: a.world.relevance.elapsed}
 	a.opens = append(a.opens, o)
 	c.view.add(o)
 	c.setChannel(channel, a)
 	a.world.watch(a)
-	o.markLists(false)
+	o.markLists(slept)
 	o.mark(a.class.listFields())
+	if a.dormant {
+		a.drowse()
+	}
 	return nil
 }
 
@@ -69,24 +80,26 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	return channel, err
 }
 
-// openMessage is the first message on an actor's channel for c: class id, flags, number of the actor, states; at most so many bytes.
+// openMessage is the first message on an actor's channel for c: a head and states; at most so many bytes.
 func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	a.compareAll()
-	id := slices.Index(a.world.table(), a.class)
-	flags, fields := a.ownerFlags(c), (a.fieldsFor(c)|a.initialFields())&^a.class.listFields()
-	if fields != 0 {
-		flags |= flagState
+	fields := (a.fieldsFor(c) | a.initialFields()) &^ a.class.listFields()
+	if fields == 0 {
+		return a.openHead(c, 0), nil
 	}
-	message := append(binary.AppendUvarint(nil, uint64(id)), flags)
-	message = binary.AppendUvarint(message, uint64(a.ref))
-	if fields != 0 {
-		message = a.appendFields(message, fields)
-	}
+	message := a.appendFields(a.openHead(c, flagState), fields)
 	if len(message) > most {
 		return nil, fmt.Errorf("rpc: the states of a %q make an open message of %d bytes, the limit is Config.Bunch.MaxBunch, %d: %w",
 			a.class.name, len(message), most, bunch.ErrBunchTooLarge)
 	}
 	return message, nil
+}
+
+// openHead is what every open message begins with: class id, flags, number of the actor.
+func (a *Actor) openHead(c *Conn, flags byte) []byte {
+	id := slices.Index(a.world.table(), a.class)
+	head := append(binary.AppendUvarint(nil, uint64(id)), flags|a.ownerFlags(c))
+	return binary.AppendUvarint(head, uint64(a.ref))
 }
 
 func (a *Actor) ownerFlags(c *Conn) byte {
@@ -96,99 +109,74 @@ func (a *Actor) ownerFlags(c *Conn) byte {
 	return 0
 }
 
-// tellOwner sends a client that has the actor whether it owns it.
+// tellOwner sends a client that has the actor whether it owns it. Where the copy sleeps, the open that wakes it says so.
 func (a *Actor) tellOwner(c *Conn) error {
 	i := a.find(c)
-	if i < 0 || !c.usable() {
+	switch {
+	case !c.usable():
 		return nil
+	case i >= 0:
+		return a.send(a.opens[i], ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
+	case c.asleep[a]:
+		return a.open(c)
 	}
-	return a.send(a.opens[i], ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
+	return nil
 }
 
-// CloseTo closes the actor for c: there it ends with reason Relevancy; it opens again with OpenTo, with the first
-// call that is for c, or because [At] or [Relevant] says that it is relevant. Server only.
-func (a *Actor) CloseTo(c *Conn) {
-	if i := a.find(c); i >= 0 && a.world.IsServer() {
-		a.shut(i, Relevancy)
-	}
+// opened is an open message as a client reads it.
+type opened struct {
+	class  *Class
+	flags  byte
+	ref    Ref
+	states []byte
 }
 
-// shut closes one opening of the actor.
-func (a *Actor) shut(i int, reason CloseReason) {
-	o := a.opens[i]
-	a.forget(i)
-	o.conn.setChannel(o.channel, nil)
-	if !o.conn.usable() {
-		return
-	}
-	o.conn.link.Lock()
-	a.world.cork(o.conn)
-	err := o.conn.machine.Close(o.channel, []byte{byte(reason)})
-	if err == nil && reason != Destroyed {
-		o.conn.noteClosed(a, o.channel)
-	}
-	o.conn.link.Unlock()
-	if err != nil {
-		a.world.log.Warn("channel not closed", "conn", o.conn, "actor", a.class.name, "channel", o.channel, "error", err)
-	}
-}
-
-// forget takes one opening off the actor's list.
-func (a *Actor) forget(i int) {
-	o := a.opens[i]
-	o.closed = true
-	o.conn.view.remove(o)
-	a.opens = slices.Delete(a.opens, i, i+1)
-	if len(a.opens) == 0 {
-		a.world.replicator.left = true
-	}
-}
-
-// noteClosed remembers the channel of an actor that may open again, until the client has ended its copy at the latest twice
-// as many have closed. It is called under the link's lock.
-func (c *Conn) noteClosed(a *Actor, channel uint64) {
-	if len(c.closed) >= c.closedLimit {
-		for other, number := range c.closed {
-			if out, _ := c.machine.Reliable(number); out == 0 {
-				delete(c.closed, other)
-			}
-		}
-		c.closedLimit = max(minClosed, 2*len(c.closed))
-	}
-	c.closed[a] = channel
-}
-
-// openActor makes, on a client, the actor that the server opened.
-func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
+// readOpen takes an open message apart.
+func (w *World) readOpen(m bunch.Message) (o opened, violation *CloseError) {
 	classes := w.table()
 	id, n := binary.Uvarint(m.Payload)
 	switch {
 	case n <= 0 || n == len(m.Payload):
-		return violationf(PayloadFail, "open message of %d bytes on channel %d is too short", len(m.Payload), m.Channel)
+		return o, violationf(PayloadFail, "open message of %d bytes on channel %d is too short", len(m.Payload), m.Channel)
 	case id >= uint64(len(classes)):
-		return violationf(UnknownClass, "open message on channel %d names class %d of %d", m.Channel, id, len(classes))
+		return o, violationf(UnknownClass, "open message on channel %d names class %d of %d", m.Channel, id, len(classes))
 	}
-	flags := m.Payload[n]
 	ref, k := binary.Uvarint(m.Payload[n+1:])
-	if k <= 0 || ref == 0 || flags&^(flagOwned|flagState) != 0 {
-		return violationf(PayloadFail, "open message on channel %d has flags %#x and names actor %d", m.Channel, flags, ref)
+	o = opened{class: classes[id], flags: m.Payload[n], ref: Ref(ref)}
+	if k <= 0 || ref == 0 || o.flags&^(flagOwned|flagState) != 0 {
+		return o, violationf(PayloadFail, "open message on channel %d has flags %#x and names actor %d", m.Channel, o.flags, ref)
 	}
-	class := classes[id]
-	c.setPriority(m.Channel, class.priority)
-	a := &Actor{world: w, class: class, binding: w.bindings[class], ref: Ref(ref), owner: c, owned: flags&flagOwned != 0}
-	a.opens = []*opening{{actor: a, conn: c, channel: m.Channel}}
+	o.states = m.Payload[n+1+k:]
+	return o, nil
+}
+
+// openActor makes, on a client, the actor that the server opened, or wakes the copy that sleeps.
+func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
+	o, violation := w.readOpen(m)
+	if violation != nil {
+		return violation
+	}
+	a := c.actorsByRef[o.ref]
+	known := a != nil
+	if known && (!a.dormant || a.class != o.class) {
+		return violationf(PayloadFail, "open message on channel %d for a %v, but %v lives already: open %v, dormant %v, torn off %v",
+			m.Channel, o.class, a, len(a.opens) > 0, a.dormant, a.torn)
+	}
+	if !known {
+		a = &Actor{world: w, class: o.class, binding: w.bindings[o.class], ref: o.ref, owner: c, owned: o.flags&flagOwned != 0}
+	}
+	c.setPriority(m.Channel, o.class.priority)
+	a.opens, a.dormant = []*opening{{actor: a, conn: c, channel: m.Channel}}, false
+	a.newest = make([]uint64, o.class.fields)
 	c.setChannel(m.Channel, a)
-	c.actorsByRef[a.ref] = a
-	w.actors.Add(1)
 	if m.Close {
-		defer w.closeActor(c, a, bunch.Message{Channel: m.Channel}) // also when the constructor panics
+		defer w.closeActor(c, a, m.Channel, Destroyed) // also when the constructor panics
 	}
-	if a.binding != nil {
-		a.object = a.binding.construct(a)
-		a.replicas = a.binding.replicasOf(a.object)
+	if known {
+		return w.reopen(c, a, o)
 	}
-	a.newest = make([]uint64, class.fields)
-	if violation := w.firstState(c, a, m.Payload[n+1+k:], flags&flagState != 0); violation != nil {
+	w.introduce(c, a)
+	if violation := w.firstState(c, a, o); violation != nil {
 		return violation
 	}
 	w.tellReferrers(c, a.ref)
@@ -196,32 +184,40 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	return nil
 }
 
+// reopen wakes the copy of a dormant actor.
+func (w *World) reopen(c *Conn, a *Actor, o opened) *CloseError {
+	if violation := w.firstState(c, a, o); violation != nil {
+		return violation
+	}
+	a.setOwned(o.flags&flagOwned != 0)
+	return nil
+}
+
+// introduce makes the object of a new copy.
+func (w *World) introduce(c *Conn, a *Actor) {
+	c.actorsByRef[a.ref] = a
+	w.actors.Add(1)
+	w.roster.add(a)
+	if a.binding != nil {
+		a.object = a.binding.construct(a)
+		a.list()
+		a.replicas = a.binding.replicasOf(a.object)
+	}
+}
+
 // firstState takes, on a client, the states that came with an open.
-func (w *World) firstState(c *Conn, a *Actor, b []byte, some bool) *CloseError {
-	if !some {
-		if len(b) > 0 {
-			return violationf(PayloadFail, "open message of %v: %d bytes left over", a, len(b))
+func (w *World) firstState(c *Conn, a *Actor, o opened) *CloseError {
+	if o.flags&flagState == 0 {
+		if len(o.states) > 0 {
+			return violationf(PayloadFail, "open message of %v: %d bytes left over", a, len(o.states))
 		}
 		return nil
 	}
-	violation := w.applyUpdate(c, a, bunch.Message{Payload: b})
+	violation := w.applyUpdate(c, a, bunch.Message{Payload: o.states})
 	if violation == nil {
 		w.tellReps(c)
 	}
 	return violation
-}
-
-// closeActor ends, on a client, an actor whose channel the server closed.
-func (w *World) closeActor(c *Conn, a *Actor, m bunch.Message) {
-	reason := Destroyed
-	if len(m.Payload) > 0 {
-		reason = CloseReason(m.Payload[0])
-	}
-	c.setChannel(m.Channel, nil)
-	a.opens = nil
-	a.unfile(c)
-	a.end(reason)
-	w.tellReferrers(c, a.ref)
 }
 
 // takeOwner applies an owner message on a client.
@@ -229,7 +225,7 @@ func (a *Actor) takeOwner(payload []byte) *CloseError {
 	if len(payload) != 1 || payload[0]&^flagOwned != 0 {
 		return violationf(PayloadFail, "owner message of %d bytes for a %q", len(payload), a.class.name)
 	}
-	a.owned = payload[0] == flagOwned
+	a.setOwned(payload[0] == flagOwned)
 	return nil
 }
 

@@ -99,6 +99,8 @@ func (a *Actor) nameOf(head []byte) string {
 	switch {
 	case n > 0 && id == ownerMethod:
 		return ownerMessage.String()
+	case n > 0 && id == stateMethod:
+		return stateMessage.String()
 	case n > 0 && id < uint64(len(a.class.methods)):
 		return a.class.methods[id].String()
 	}

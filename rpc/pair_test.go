@@ -65,7 +65,7 @@ type puppet struct {
 
 func (p *puppet) note(what string) { p.world.heard = append(p.world.heard, what) }
 
-func (p *puppet) OnClose(r CloseReason) { p.note("close " + r.String()) }
+func (p *puppet) onClose(r CloseReason) { p.note("close " + r.String()) }
 
 // testWorld is a world that notes what it hears.
 type testWorld struct {
@@ -91,6 +91,7 @@ func newTestWorld(t testing.TB, config Config) *testWorld {
 	w.binding = Bind(world, hero, w.construct)
 	Replicate(w.binding, heroLabel, func(p *puppet) *label { return &p.label })
 	OnRep(w.binding, heroLabel, (*puppet).labelled)
+	OnClose(w.binding, (*puppet).onClose)
 	On(w.binding, fire, func(p *puppet, call *Call, s shot) {
 		p.note("fire")
 		if w.onFire != nil {

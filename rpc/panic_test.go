@@ -56,9 +56,11 @@ type charge struct{}
 func (charge) Validate() error                       { fuse("Validate"); return nil }
 func (charge) AppendBinary(b []byte) ([]byte, error) { fuse("AppendBinary"); return append(b, 1), nil }
 func (*charge) UnmarshalBinary(payload []byte) error { fuse("UnmarshalBinary"); return nil }
-func (m *mineObject) OnClose(CloseReason)            { fuse("OnClose " + m.side) }
 func newMine(w *testWorld, side string) *Binding[*mineObject] {
 	b := Bind(w.World, mine, func(*Actor) *mineObject { fuse("constructor " + side); return &mineObject{side} })
+	OnClose(b, func(m *mineObject, _ CloseReason) { fuse("OnClose " + m.side) })
+	OnTearOff(b, func(m *mineObject) { fuse("OnTearOff " + m.side) })
+	OnOwner(b, func(m *mineObject) { fuse("OnOwner " + m.side) })
 	On(b, trip, func(*mineObject, *Call, charge) { fuse("handler") })
 	Check(b, trip, func(*mineObject, *Call, charge) error { fuse("check"); return nil })
 	On(b, flash, func(*mineObject, *Call, charge) { fuse("client handler") })
@@ -212,10 +214,13 @@ var explosions = []explosion{
 	{"client handler", "Mine.Flash", callFlash, firstEnd, nil},
 	{"constructor client", "the constructor of Mine", func(s *panicScene) { s.spawnNow(mine, s.conns[0]) }, firstEnd, nil},
 	{"OnClose client", "OnClose of Mine", func(s *panicScene) { require.NoError(s.t, s.server.Destroy(s.mines[0])) }, firstEnd, nil},
+	{"OnTearOff client", "OnTearOff of Mine", func(s *panicScene) { require.NoError(s.t, s.mines[0].TearOff()) }, firstEnd, nil},
+	{"OnOwner client", "OnOwner of Mine", func(s *panicScene) { require.NoError(s.t, s.server.SetOwner(s.mines[0], nil)) }, firstEnd, nil},
 	{"OnTick", "an OnTick hook", func(*panicScene) {}, nobody, nil},
 	{"post", "a posted function", post(func(*panicScene) { fuse("post") }), nobody, nil},
 	{"constructor server", "the constructor of Mine", post(func(s *panicScene) { s.spawnNow(mine, s.conns[0]) }), nobody, nil},
 	{"OnClose server", "OnClose of Mine", post(func(s *panicScene) { _ = s.server.Destroy(s.mines[0]) }), nobody, nil},
+	{"OnOwner server", "OnOwner of Mine", post(func(s *panicScene) { _ = s.server.SetOwner(s.mines[0], nil) }), nobody, nil},
 	{"AppendBinary", "a posted function", post(func(s *panicScene) { _ = flash.Call(s.mines[0], charge{}) }), nobody, nil},
 	{"local call", "Hero.Fire", func(s *panicScene) {
 		s.server.onFire = func(*Call, shot) { fuse("local call") }

@@ -53,12 +53,12 @@ func (w *World) unname(a *Actor) {
 	}
 }
 
-// Actor returns the actor that ref names when it is open for c, else nil. It belongs to the world's goroutine.
+// Actor returns the actor that ref names when it is open for c, or dormant there, else nil. It belongs to the world's goroutine.
 func (c *Conn) Actor(ref Ref) *Actor {
 	if !c.server {
 		return c.actorsByRef[ref]
 	}
-	if a := c.world.actorsByRef[ref]; a != nil && a.find(c) >= 0 {
+	if a := c.world.actorsByRef[ref]; a != nil && (c.asleep[a] || a.find(c) >= 0) {
 		return a
 	}
 	return nil

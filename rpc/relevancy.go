@@ -120,7 +120,9 @@ func (a *Actor) position() (x, y, z float32, ok bool) {
 func (a *Actor) locate() {
 	stands := a
 	if a.asOwner {
-		stands = a.owner.viewTarget()
+		if stands = a.parent; stands == nil {
+			stands = a.owner.viewTarget()
+		}
 	}
 	grid := &a.world.relevance.grid
 	x, y, z, ok := stands.position()

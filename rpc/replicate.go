@@ -38,6 +38,7 @@ func (w *World) replicate(now time.Time) {
 	}
 	for _, c := range w.conns {
 		if c.server {
+			c.dismissOverdue()
 			c.sendState(now)
 		}
 	}
@@ -89,12 +90,7 @@ func (a *Actor) compareList(r keeper) {
 // firstLook encodes the states of a new object, also for those who have the actor already, for its constructor called it.
 func (a *Actor) firstLook() {
 	for _, r := range a.replicas {
-		if list, ok := r.(keeper); ok {
-			_, err := list.encode()
-			if err != nil {
-				a.world.stateFailed(a, r.declaration(), err)
-			}
-		} else if r != nil {
+		if _, list := r.(keeper); r != nil && !list {
 			a.compare(r)
 		}
 	}
@@ -143,6 +139,9 @@ func (w *World) watch(a *Actor) {
 		w.replicator.states = append(w.replicator.states, comparison{replica: r, actor: a})
 		if list, ok := r.(keeper); ok {
 			list.watch(true)
+			if _, err := list.encode(); err != nil { // of items that were set while nobody had the actor
+				w.stateFailed(a, r.declaration(), err)
+			}
 		}
 	}
 }
@@ -173,11 +172,13 @@ type opening struct {
 	// On a server, of its states.
 	sees   state.Mask // fields that are for this client
 	lacks  state.Mask // of them, those that it may not have as they are now, and that are not on their way
+	told   state.Mask // of them, those that an update brought since the open
 	listed bool       // it is in the connection's dirty list
 	closed bool
 	since  time.Time // lacks was empty before, or an update left last
 	claim  float64   // its urgency, while they are sorted
 	lists  []lacking // by list of the class
+	items  int       // updates of lists on their way
 
 	// On a server, of its relevancy.
 	relevant time.Duration // when it was, last
@@ -345,6 +346,7 @@ func (c *Conn) settleStates() {
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
 		for _, f := range s.fates[:n] {
 			sent := s.sent[f.Record]
+			sent.settle()
 			if !f.Kept && !sent.to.closed {
 				sent.to.giveBack(sent)
 			}
@@ -391,6 +393,10 @@ func (c *Conn) update(o *opening, now time.Time) int {
 		b = o.appendList(b, sent)
 	}
 	c.world.replicator.fields = b
+	o.told |= sent.fields
+	if sent.fields&o.actor.class.listFields() != 0 {
+		o.items++
+	}
 	sent.to, sent.at, sent.since, o.since = o, now, o.since, now
 	err := c.machine.SendTracked(o.channel, record, b)
 	switch {
@@ -401,9 +407,20 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	default: // the connection is over, or the channel about to close
 		o.giveBack(*sent)
 	}
+	sent.settle()
 	c.state.release(record)
 	return 0
 }
+
+// settle notes that an update is on its way no more.
+func (s *sentState) settle() {
+	if s.fields&s.to.actor.class.listFields() != 0 {
+		s.to.items--
+	}
+}
+
+// settled reports whether the client has the lists as they are.
+func (o *opening) settled() bool { return o.items == 0 && o.lacks&o.actor.class.listFields() == 0 }
 
 // maxUpdate returns how many bytes of fields travel to the client in one message, beside the mask of at most 9.
 func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - 16 }

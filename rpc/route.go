@@ -24,6 +24,8 @@ type plan struct {
 //	Client     client      any                  that client, not sent
 //	Multicast  server      any or none          server, and clients for which a is open
 //	Multicast  client      any                  that client, not sent
+//
+// A client that is going, and whose OnDisconnect has not run, is no error of the game's at the server: what is for it is counted.
 func (w *World) route(a *Actor, m *method) (plan, error) {
 	if m.class != a.class {
 		return plan{}, fmt.Errorf("rpc: %v called on a %q: the actor is of another class", m, a.class.name)
@@ -34,15 +36,17 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 	if w.IsServer() {
 		return w.routeServer(a, m)
 	}
-	if m.kind != serverRPC {
+	if m.kind != serverRPC || a.torn {
 		return a.localPlan(m)
 	}
 	switch {
-	case !a.owned && !m.anyCaller:
-		return plan{}, fmt.Errorf("rpc: %v: the %s of channel %d on %v belongs to another client or to nobody: %w",
-			m, a.class.name, a.opens[0].channel, a.owner, ErrNotOwner)
 	case !a.owner.usable():
 		return plan{}, a.owner.closedFor(m)
+	case a.dormant:
+		return plan{}, fmt.Errorf("rpc: %v on %v: %w", m, a, ErrDormant)
+	case !a.owned && !m.anyCaller:
+		return plan{}, fmt.Errorf("rpc: %v: the %s of channel %d on %v belongs to another client or to nobody: %w",
+			m, a.class.name, a.Channel(a.owner).number, a.owner, ErrNotOwner)
 	}
 	return plan{remote: true, conn: a.owner}, nil
 }
@@ -63,11 +67,16 @@ func (c *Conn) closedFor(m *method) error {
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
-		return plan{remote: len(a.opens) > 0, local: a.handles(m)}, nil
+		return plan{remote: len(a.opens) > 0 || a.dormant && len(a.asleep) > 0, local: a.handles(m)}, nil
 	case m.kind == serverRPC || a.owner == nil:
 		return a.localPlan(m)
+	case a.torn:
+		return plan{}, fmt.Errorf("rpc: %v: %v is torn off, and its owner's copy no longer ours: %w", m, a, ErrClosed)
+	case a.owner.expected():
+		return plan{}, fmt.Errorf("rpc: %v for %v: it has not joined yet; OnConnect is the first place for calls to it", m, a.owner)
 	case !a.owner.usable():
-		return plan{}, a.owner.closedFor(m)
+		a.owner.missed()
+		return plan{}, nil
 	}
 	return plan{remote: true, conn: a.owner}, nil
 }
@@ -89,16 +98,23 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if p.conn != nil {
 		i := a.find(p.conn)
 		if i < 0 {
-			if err := a.OpenTo(p.conn); err != nil {
+			if err := a.open(p.conn); err != nil && !p.conn.usable() {
+				p.conn.missed()
+				return nil
+			} else if err != nil {
 				return err
 			}
 			i = len(a.opens) - 1
 		}
 		return a.send(a.opens[i], m, payload)
 	}
+	if a.dormant {
+		a.openToSleepers()
+	}
 	var first error
 	for i := range a.opens {
-		if !a.opens[i].conn.usable() {
+		if c := a.opens[i].conn; !c.usable() {
+			c.missed()
 			continue
 		}
 		if err := a.send(a.opens[i], m, payload); err != nil && first == nil {
@@ -113,6 +129,11 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
 	now := c.link.Lock()
 	a.world.cork(c)
+	if a.world.IsServer() && (!c.usable() || c.machine.Err() != nil) {
+		c.link.Unlock()
+		c.missed()
+		return nil
+	}
 	if m.kind != multicastRPC && m.delivery > bunch.ReliableUnordered && c.saturated(now) {
 		c.link.Unlock()
 		c.drop(dropSaturated, a, m)

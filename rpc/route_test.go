@@ -125,7 +125,7 @@ func TestCallsThatCanNotBeMade(t *testing.T) {
 	})
 }
 
-// TestCallAfterTheCloseSaysWhy: at both ends, before and after the world has heard of the end.
+// TestCallAfterTheCloseSaysWhy: at the client, before and after the world has heard of the end.
 func TestCallAfterTheCloseSaysWhy(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a := n.spawn(0)
@@ -138,7 +138,7 @@ func TestCallAfterTheCloseSaysWhy(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 		n.conns[0].Close(1024, "round over")
-		says(hit.Call(a, 1), "rpc: Hero.Hit for conn 1: rpc: connection closed: Code(1024): round over")
+		require.NoError(t, hit.Call(a, 1), "the game may not have heard of it")
 		<-n.ends[0].Done()
 		want := "rpc: Hero.Fire for conn 1: rpc: connection closed by the peer: Code(1024): round over"
 		says(fire.Call(mirror, shot{}), want)
@@ -146,6 +146,35 @@ func TestCallAfterTheCloseSaysWhy(t *testing.T) {
 		require.Equal(t, []string{"close Disconnected"}, n.clients[0].take())
 		says(fire.Call(mirror, shot{}), want)
 	})
+}
+
+// TestCallsToAClientThatIsGoneAreCounted: between the end of a connection and its OnDisconnect no call is an error; afterwards its
+// actors are gone, and calls on them are.
+func TestCallsToAClientThatIsGoneAreCounted(t *testing.T) {
+	for name, end := range map[string]func(n *network){
+		"closed here": func(n *network) { n.conns[0].Close(1024, "enough") },
+		"closed there": func(n *network) {
+			n.ends[0].Close(1024, "enough")
+			<-n.conns[0].Done()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNet(t, 2, Config{}, func(n *network) {
+				a := n.spawn(0, AlwaysRelevant())
+				end(n)
+				require.NoError(t, hit.Call(a, 1))
+				require.NoError(t, blink.Call(a, 1))
+				require.NoError(t, blast.Call(a, 1))
+				require.ErrorContains(t, haul.Call(a, nil), "of another class", "other misuse is said")
+				require.NoError(t, fire.Call(a, shot{}), "it runs here")
+				require.EqualValues(t, 3, n.conns[0].Stats().Drops.Gone)
+				n.tick(4)
+				require.Equal(t, []string{"explode", "fire", "close Destroyed"}, n.server.take())
+				require.Equal(t, []string{"explode", "close Destroyed"}, n.clients[1].take())
+				require.ErrorIs(t, hit.Call(a, 1), ErrClosed)
+			})
+		})
+	}
 }
 
 // TestNoActorIsSaid: it was a nil dereference somewhere below.

@@ -14,9 +14,10 @@ import (
 
 // inbox is what other goroutines hand to the world.
 type inbox struct {
-	joined []*Conn
-	ended  []*Conn
-	posts  []func()
+	joined  []*Conn
+	ended   []*Conn
+	refused []*Conn // Config.Login has run for them, or would have, and they did not join
+	posts   []func()
 }
 
 // Dispatch takes what has arrived and runs handlers, hooks, posted functions and queued local calls.
@@ -154,8 +155,8 @@ func (w *World) dispatch(now time.Time, all bool) {
 	if w.now, w.inFrame = now, true; w.began.IsZero() {
 		w.began = now
 	}
-	w.runTasks() // those that a panic left
 	w.takeInbox()
+	w.runTasks() // those that a panic left, and of those that did not join
 	w.runLocal()
 	w.admitJoined()
 	w.takeTurns(all)
@@ -214,6 +215,7 @@ func (w *World) flush(now time.Time) {
 	}
 	w.runHooks()
 	w.relate(now)
+	w.lull()
 	w.replicate(now)
 	for i, c := range w.corked {
 		w.corked[i], c.isCorked = nil, false
@@ -257,7 +259,10 @@ func (w *World) takeInbox() {
 	in := &w.inbox
 	w.joining = append(w.joining, in.joined...)
 	w.ending = append(w.ending, in.ended...)
-	in.joined, in.ended = nil, nil
+	for _, c := range in.refused {
+		w.later(c, activity{}, c.destroyOwned)
+	}
+	in.joined, in.ended, in.refused = nil, nil, nil
 	if len(w.posts) == 0 {
 		w.posts, in.posts = in.posts, w.posts
 		return
@@ -290,7 +295,7 @@ func (w *World) runPostsGuarded() {
 func (w *World) over() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.closed != nil && w.count == 0 && len(w.inbox.posts) == 0
+	return w.closed != nil && w.count == 0 && len(w.inbox.posts)+len(w.inbox.refused) == 0
 }
 
 // goroutineID returns the runtime's number of the calling goroutine; no two ever have the same. It takes about 10 µs, once a

@@ -59,6 +59,8 @@ type Drops struct {
 	Ended uint64
 	// Saturated counts unreliable calls made here that did not leave: see Config.QueueUnreliable.
 	Saturated uint64
+	// Gone counts Client RPCs and Multicasts made here when the connection was closing or had ended, and OnDisconnect had not run.
+	Gone uint64
 	// UnknownRefs counts references in arguments of the peer's that name no actor which is open for both; they name none then.
 	UnknownRefs uint64
 	// State counts updates of states that found no memory at a client, which then asks for everything anew, or waited too long.
@@ -120,6 +122,7 @@ func (c *Conn) addCounts(s *Stats) {
 	s.Drops.Ended = c.drops[dropEnded].Load()
 	s.Deferred = c.deferred.Load()
 	s.Drops.Saturated = c.drops[dropSaturated].Load()
+	s.Drops.Gone = c.drops[dropGone].Load()
 	s.Drops.UnknownRefs = c.drops[dropUnknownRef].Load()
 	s.ReceiveLimit = int(c.reserved.Load())
 }

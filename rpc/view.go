@@ -3,7 +3,6 @@ package rpc
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -64,11 +63,12 @@ func (c *Conn) viewTarget() *Actor {
 		return nil
 	}
 	v.target = nil
-	i := slices.IndexFunc(c.owned, func(a *Actor) bool { return !a.asOwner && a.binding != nil && a.binding.at != nil })
-	if i < 0 {
-		return nil
+	for a := range c.owned.all {
+		if !a.asOwner && a.binding != nil && a.binding.at != nil {
+			return a
+		}
 	}
-	return c.owned[i]
+	return nil
 }
 
 // viewpoint returns from where the connection sees, if it does.

@@ -34,11 +34,13 @@ type World struct {
 	now          time.Time      // of the running or last Dispatch or Flush
 	began        time.Time      // of the first
 	conns        []*Conn        // joined and announced
+	roster       roster         // of all actors
 	actorsByRef  map[Ref]*Actor // of a server
 	lastRef      Ref            // likewise
 	replicator   replicator     // likewise
 	relevance    relevance      // likewise
-	always       []*Actor       // AlwaysRelevant, in the order of Spawn
+	always       roster         // AlwaysRelevant
+	drowsy       []*Actor       // of a server: dormant, and perhaps open
 	kept         map[any]any    // by guest.Keep
 	onTick       []func(now time.Time)
 	onConnect    []func(*Conn)
@@ -118,6 +120,7 @@ func NewWorld(config Config) (*World, error) {
 		bindings:    make(map[*Class]*binding),
 		kept:        make(map[any]any),
 		actorsByRef: make(map[Ref]*Actor),
+		always:      roster{seat: seatAlways},
 		wake:        make(chan struct{}, 1),
 		live:        make(map[*Conn]struct{}),
 		failed:      make(map[*method]warnGate),

@@ -194,9 +194,9 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 	}
 	var end func() error
 	if config.End != nil {
-		end = func() error { return c.counted(config.End.Call(c.actor, rpc.None{})) }
+		end = func() error { return c.counted(func() error { return config.End.Call(c.actor, rpc.None{}) }) }
 	}
-	counting := func(i int) error { return c.counted(emit(i)) }
+	counting := func(i int) error { return c.counted(func() error { return emit(i) }) }
 	rpcs := (c.items + c.per - 1) / c.per
 	if c.pump, err = NewPump(ch, config.Gate, rpcs, entries, counting, end); err != nil {
 		return err
@@ -230,8 +230,13 @@ func (c *Calling) connect() (Channel, error) {
 	return c.channel, nil
 }
 
-// counted notes that a call was made.
-func (c *Calling) counted(err error) error {
+// counted makes a call, and notes that. One to a client that is gone is an error here, though rpc only counts it: what was not sent
+// must not count as sent.
+func (c *Calling) counted(call func() error) error {
+	if c.conn != nil && c.actor.Alive() && !c.channel.Open() {
+		return fmt.Errorf("%v is gone: %w", c.conn, ErrClosed)
+	}
+	err := call()
 	if err == nil && c.local != nil {
 		c.local.out++
 	}

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"fmt"
+
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -41,6 +43,9 @@ func pairOf[A any](class *rpc.Class, name string) pair[A] {
 // call sends the message to the other end of a pipe.
 func (p pair[A]) call(a *rpc.Actor, arg A) error {
 	if a.World().IsServer() {
+		if !a.Channel(a.Conn()).Open() { // where rpc counts what a game calls
+			return fmt.Errorf("stream: %v: %w", p.down, rpc.ErrClosed)
+		}
 		return p.down.Call(a, arg)
 	}
 	return p.up.Call(a, arg)

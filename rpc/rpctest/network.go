@@ -287,6 +287,7 @@ func (n *Network) find(conn *rpc.Conn) *client {
 
 // close ends all connections, on whatever network, and lets the worlds hear of it.
 func (n *Network) close() {
+	n.onTick = nil // the game is over
 	for _, c := range n.clients {
 		_ = c.path.set(rpc.Emulation{})
 	}

@@ -55,7 +55,7 @@ func (s *scout) seenBy(viewer *rpc.Conn) bool {
 	return s.haunts[viewer]
 }
 
-func (s *scout) OnClose(reason rpc.CloseReason) {
+func (s *scout) end(reason rpc.CloseReason) {
 	s.closed, s.closedAt = append(s.closed, reason), time.Now()
 }
 
@@ -81,6 +81,9 @@ func newWilds(t testing.TB, config rpc.Config) *wilds {
 	}
 	w.scouts, w.ghosts, w.medals = rpc.Bind(world, scoutClass, made), rpc.Bind(world, ghostClass, made), rpc.Bind(world, medalClass, made)
 	rpc.Replicate(w.scouts, scoutSpot, func(s *scout) *spot { return &s.spot })
+	for _, b := range []*rpc.Binding[*scout]{w.scouts, w.ghosts, w.medals} {
+		rpc.OnClose(b, (*scout).end)
+	}
 	rpc.At(w.scouts, (*scout).at)
 	rpc.Relevant(w.ghosts, (*scout).seenBy)
 	return w

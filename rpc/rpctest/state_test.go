@@ -21,6 +21,8 @@ var (
 	soldierWares = rpc.NewState[wares](soldier)
 	soldierBag   = rpc.NewList[itemID, item](soldier, "Bag")
 	salute       = rpc.Client[int](soldier, "Salute", rpc.Reliable)
+	report       = rpc.Server[int](soldier, "Report", rpc.Reliable)
+	cheer        = rpc.Multicast[int](soldier, "Cheer", rpc.Reliable)
 )
 
 type pose struct {
@@ -95,6 +97,20 @@ func newBarracks(t testing.TB, config rpc.Config) *barracks {
 	rpc.On(b.binding, salute, func(s *trooper, _ *rpc.Call, n int) {
 		s.heard, b.saluted = append(s.heard, fmt.Sprint("salute ", n)), append(b.saluted, n)
 	})
+	rpc.OnClose(b.binding, func(s *trooper, why rpc.CloseReason) {
+		delete(b.troopers, s.actor.Ref())
+		s.heard = append(s.heard, "end "+why.String())
+	})
+	rpc.OnOwner(b.binding, func(s *trooper) {
+		if w.IsServer() {
+			s.heard = append(s.heard, fmt.Sprint("owner ", s.actor.Conn()))
+			return
+		}
+		s.heard = append(s.heard, fmt.Sprint("owned ", s.actor.Owned()))
+	})
+	rpc.OnTearOff(b.binding, func(s *trooper) { s.heard = append(s.heard, fmt.Sprint("torn off at health ", s.pose.Health)) })
+	rpc.On(b.binding, report, func(s *trooper, _ *rpc.Call, n int) { s.heard = append(s.heard, fmt.Sprint("report ", n)) })
+	rpc.On(b.binding, cheer, func(s *trooper, _ *rpc.Call, n int) { s.heard = append(s.heard, fmt.Sprint("cheer ", n)) })
 	return b
 }
 

@@ -1,0 +1,309 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// CloseReason says why an actor's channel closed. The numbers are Unreal's (EChannelCloseReason); any other from a server is a
+// violation.
+type CloseReason uint8
+
+const (
+	// Destroyed: the server destroyed the actor, and the client's copy ends. UE destroys it and the subobjects that it made.
+	Destroyed CloseReason = 0
+	// Dormancy: nothing of the actor will change for a while ([Actor.SetDormant]). The client's copy lives on with the state that it
+	// had last, which comes with the close; OnClose does not run. UE: the actor stays, its channel goes.
+	Dormancy CloseReason = 1
+	// LevelUnloaded: the client has unloaded the actor's level ([Actor.UnloadTo]), and its copy ends. UE: likewise, but for
+	// actors of a level, which it keeps.
+	LevelUnloaded CloseReason = 2
+	// Relevancy: the actor lives on, but no longer for this client ([Actor.CloseTo]), whose copy ends. UE: it spawns again when it is
+	// relevant again.
+	Relevancy CloseReason = 3
+	// TearOff: the server lets go of the actor ([Actor.TearOff]). The client's copy gets the last state with the close, lives on and
+	// becomes its own authority; OnTearOff runs, OnClose does not. UE: bTearOff, TornOff.
+	TearOff CloseReason = 4
+	// Disconnected: the connection ended; never on the wire.
+	Disconnected CloseReason = 255
+)
+
+var reasonNames = map[CloseReason]string{
+	Destroyed: "Destroyed", Dormancy: "Dormancy", LevelUnloaded: "LevelUnloaded", Relevancy: "Relevancy", TearOff: "TearOff",
+	Disconnected: "Disconnected",
+}
+
+func (r CloseReason) String() string {
+	if name, ok := reasonNames[r]; ok {
+		return name
+	}
+	return fmt.Sprintf("CloseReason(%d)", uint8(r))
+}
+
+// keeps reports whether the client's copy lives on without its channel.
+func (r CloseReason) keeps() bool { return r == Dormancy || r == TearOff }
+
+// OnClose makes fn run when an actor of the class has ended here, once for each object and as the last that it hears: on the server
+// when it is destroyed, on a client when its copy ends. The actor is no longer alive by then, and Call and the bindings do not know it
+// any more. It panics when there is a function already. UE: EndPlay.
+func OnClose[T any](b *Binding[T], fn func(object T, why CloseReason)) {
+	mustHook(b.untyped, "OnClose", fn == nil, b.untyped.onClose != nil)
+	b.untyped.onClose = func(object any, why CloseReason) { fn(object.(T), why) }
+}
+
+// OnTearOff makes fn run on a client when the server has let go of an actor of the class: the copy is the client's own from now on.
+// It panics when there is a function already. UE: TornOff.
+func OnTearOff[T any](b *Binding[T], fn func(object T)) {
+	mustHook(b.untyped, "OnTearOff", fn == nil, b.untyped.onTearOff != nil)
+	b.untyped.onTearOff = func(object any) { fn(object.(T)) }
+}
+
+// mustHook panics when a function of the game can not be bound.
+func mustHook(b *binding, by string, missing, bound bool) {
+	switch {
+	case missing:
+		panic(fmt.Sprintf("rpc: %s(%v): no function", by, b.class))
+	case bound:
+		panic(fmt.Sprintf("rpc: %s(%v): it has a function already", by, b.class))
+	}
+}
+
+// end marks the actor dead here and tells its object.
+func (a *Actor) end(reason CloseReason) {
+	if a.dead {
+		return
+	}
+	w := a.world
+	a.dead, a.owned = true, false
+	w.actors.Add(-1)
+	w.unname(a)
+	w.roster.remove(a)
+	w.always.remove(a)
+	if a.binding == nil {
+		return
+	}
+	a.binding.actors.remove(a)
+	if a.object != nil && a.binding.onClose != nil {
+		w.during(activity{what: "OnClose of ", class: a.class}, func() { a.binding.onClose(a.object, reason) })
+	}
+}
+
+// mayChange tells why something can not be done with an actor of a server.
+func (a *Actor) mayChange(by string) error {
+	switch {
+	case !a.made():
+		return fmt.Errorf("rpc: %s of %s", by, noActor)
+	case !a.world.IsServer():
+		return fmt.Errorf("rpc: %s of a %q on a client: %w", by, a.class.name, ErrWrongRole)
+	case a.dead:
+		return fmt.Errorf("rpc: %s of a %q: %w", by, a.class.name, ErrClosed)
+	case a.torn:
+		return fmt.Errorf("rpc: %s of a %q: it is torn off: %w", by, a.class.name, ErrClosed)
+	}
+	return nil
+}
+
+// TearOff lets go of the actor: its clients get its state of now with the last message of its channels, and keep it as their own. What
+// was called on it before still arrives. From then on it is open for nobody and opens for nobody: here and there calls run where they
+// are made, but for Client RPCs to its owner, which return ErrClosed. Destroy it when it is not needed here any more; clients destroy
+// their copies with [World.Destroy]. Server only. UE: TearOff.
+func (a *Actor) TearOff() error {
+	if a.made() && a.torn && !a.dead {
+		return nil
+	}
+	if err := a.mayChange("TearOff"); err != nil {
+		return err
+	}
+	a.dormant = false
+	a.openToSleepers()
+	a.torn = true
+	a.world.always.remove(a)
+	a.shutAll(TearOff)
+	return nil
+}
+
+// TornOff reports whether the actor was torn off: who asks is its authority. UE: GetTearOff.
+func (a *Actor) TornOff() bool { return a.torn }
+
+// CloseTo closes the actor for c: there it ends with reason Relevancy; it opens again with OpenTo, or with the first
+// call that is for c. Server only.
+func (a *Actor) CloseTo(c *Conn) { a.closeTo(c, Relevancy) }
+
+// UnloadTo is CloseTo with reason LevelUnloaded, for a client that has told the game that it has unloaded the actor's level. UE:
+// ServerUpdateLevelVisibility.
+func (a *Actor) UnloadTo(c *Conn) { a.closeTo(c, LevelUnloaded) }
+
+func (a *Actor) closeTo(c *Conn, reason CloseReason) {
+	if !a.world.IsServer() {
+		return
+	}
+	if i := a.find(c); i >= 0 {
+		a.shut(i, reason)
+	} else if c.asleep[a] {
+		a.dismiss(c, reason)
+	}
+}
+
+// shutAll closes all openings.
+func (a *Actor) shutAll(reason CloseReason) {
+	if reason.keeps() {
+		a.compareAll()
+	}
+	for len(a.opens) > 0 {
+		a.shut(len(a.opens)-1, reason)
+	}
+}
+
+// shut closes one opening of the actor.
+func (a *Actor) shut(i int, reason CloseReason) {
+	o := a.opens[i]
+	payload := a.farewell(o, reason)
+	a.forget(i)
+	o.conn.setChannel(o.channel, nil)
+	if !o.conn.usable() {
+		return
+	}
+	if reason == Dormancy {
+		a.sleepAt(o.conn)
+	}
+	o.conn.link.Lock()
+	a.world.cork(o.conn)
+	err := a.closeOn(o.conn, o.channel, payload)
+	o.conn.link.Unlock()
+	if err != nil {
+		a.world.log.Warn("channel not closed", "conn", o.conn, "actor", a.class.name, "channel", o.channel, "error", err)
+	}
+}
+
+// closeOn closes a channel. It is called under the link's lock.
+func (a *Actor) closeOn(c *Conn, channel uint64, payload []byte) error {
+	err := c.machine.Close(channel, payload)
+	if reason := CloseReason(payload[0]); err == nil && reason != Destroyed && reason != TearOff {
+		c.noteClosed(a, channel)
+	}
+	return err
+}
+
+// maxFarewell is how many bytes a close may carry beside its length.
+const maxFarewell = bunch.EntryBytes - 2
+
+// farewell is what the close of an opening carries: the reason and, for a copy that lives on, what it may lack of the state. When that
+// is too much for a close it goes before, in a message of its own.
+func (a *Actor) farewell(o *opening, reason CloseReason) []byte {
+	payload := []byte{byte(reason)}
+	if reason == TearOff && o.conn.usable() {
+		a.lastItems(o)
+	}
+	fields := (o.lacks | o.told) & o.sees &^ a.class.listFields()
+	if !reason.keeps() || fields == 0 || !o.conn.usable() {
+		return payload
+	}
+	if whole := a.appendFields(payload, fields); len(whole) <= maxFarewell {
+		return whole
+	}
+	if err := a.send(o, stateMessage, a.appendFields(binary.AppendUvarint(nil, stateMethod), fields)); err != nil {
+		a.world.log.Error("last state not sent", "conn", o.conn, "actor", a, "error", err)
+	}
+	return payload
+}
+
+// lastItems sends all items of the lists, in messages of their own, behind a roster of what is there.
+func (a *Actor) lastItems(o *opening) {
+	o.markLists(true)
+	o.lacks |= a.class.listFields()
+	for o.lacks&a.class.listFields() != 0 {
+		var sent sentState
+		b := o.appendList(binary.AppendUvarint(nil, stateMethod), &sent)
+		if err := a.send(o, stateMessage, b); err != nil {
+			a.world.log.Error("last items not sent", "conn", o.conn, "actor", a, "error", err)
+			return
+		}
+	}
+}
+
+// stateMessage is how errors name the message with the last state.
+var stateMessage = &method{class: &Class{name: "Actor"}, name: "State", delivery: bunch.Reliable}
+
+// forget takes one opening off the actor's list.
+func (a *Actor) forget(i int) {
+	o := a.opens[i]
+	o.closed = true
+	o.conn.view.remove(o)
+	a.opens = slices.Delete(a.opens, i, i+1)
+	if len(a.opens) == 0 {
+		a.world.replicator.left = true
+	}
+}
+
+// noteClosed remembers the channel of an actor that may open again, until the client has ended its copy at the latest twice
+// as many have closed. It is called under the link's lock.
+func (c *Conn) noteClosed(a *Actor, channel uint64) {
+	if len(c.closed) >= c.closedLimit {
+		for other, number := range c.closed {
+			if out, _ := c.machine.Reliable(number); out == 0 {
+				delete(c.closed, other)
+			}
+		}
+		c.closedLimit = max(minClosed, 2*len(c.closed))
+	}
+	c.closed[a] = channel
+}
+
+// maxChannelless copies of actors at most may live at a client without a channel, dormant or torn off: eight times as many as channels.
+const maxChannelless = 1 << 18
+
+// takeClose does, on a client, what the close of an actor's channel asks for.
+func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
+	reason, rest := Destroyed, []byte(nil)
+	if len(m.Payload) > 0 {
+		reason, rest = CloseReason(m.Payload[0]), m.Payload[1:]
+	}
+	switch {
+	case reason > TearOff:
+		return violationf(PayloadFail, "close of %v for reason %d, which does not exist", a, reason)
+	case len(rest) > 0 && !reason.keeps():
+		return violationf(PayloadFail, "close of %v for %v: %d bytes left over", a, reason, len(rest))
+	case reason.keeps() && len(c.actorsByRef)-len(c.channels) >= maxChannelless:
+		return violationf(PayloadFail, "close of %v for %v: %d copies live without a channel already", a, reason, maxChannelless)
+	case len(rest) > 0:
+		if violation := w.lastState(c, a, rest); violation != nil {
+			return violation
+		}
+		w.tellReps(c)
+	}
+	w.closeActor(c, a, m.Channel, reason)
+	return nil
+}
+
+// lastState takes, on a client, the state of a copy that lives on without its channel. Nothing under way is newer.
+func (w *World) lastState(c *Conn, a *Actor, b []byte) *CloseError {
+	return w.applyUpdate(c, a, bunch.Message{Payload: b, Number: math.MaxUint64})
+}
+
+// closeActor ends, on a client, an actor whose channel the server closed, or what is left of its bonds with the server.
+func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason) {
+	c.setChannel(channel, nil)
+	a.opens = nil
+	switch reason {
+	case Dormancy:
+		a.dormant = true
+	case TearOff:
+		a.torn, a.owned = true, false
+		if a.object != nil && a.binding.onTearOff != nil {
+			w.during(activity{what: "OnTearOff of ", class: a.class}, func() { a.binding.onTearOff(a.object) })
+		}
+	default:
+		w.endCopy(c, a, reason)
+	}
+}
+
+// endCopy ends an actor on a client.
+func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
+	a.unfile(c)
+	a.end(reason)
+	w.during(activity{}, func() { w.tellReferrers(c, a.ref) })
+}

@@ -1,0 +1,153 @@
+package rpc
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// SetDormant says whether the actor sleeps. The next Flush closes the channels of one that does, with its state of then, or a later one
+// where a client does not have all items of its lists yet, and its clients keep their copies as they are: from then on it costs nothing at a tick, whatever the game changes in it. Those for whom it is
+// relevant later get it, asleep. When it is awake again it opens for all who have a copy: the same object goes on there, gets the
+// state of now, and OnRep runs for what differs.
+//
+// A Client RPC or Multicast on a dormant actor wakes it until the next Flush for those to whom it goes, as [Actor.FlushDormancy] does
+// for all. A Server RPC of its owner returns ErrDormant at the client, and one that crosses the close is dropped and counted: a client
+// that is to call it must find it awake. SetOwner and Destroy reach copies that sleep. Server only. UE: SetNetDormancy(DORM_DormantAll)
+// and DORM_Awake.
+func (a *Actor) SetDormant(on bool) error {
+	if err := a.mayChange("SetDormant"); err != nil {
+		return err
+	}
+	if a.dormant = on; on {
+		a.drowse()
+	} else {
+		a.openToSleepers()
+	}
+	return nil
+}
+
+// FlushDormancy brings the state of now to all who have a copy of the actor, which stays dormant; when it is awake the next Flush does
+// so anyway. Server only. UE: FlushNetDormancy.
+func (a *Actor) FlushDormancy() error {
+	if err := a.mayChange("FlushDormancy"); err != nil {
+		return err
+	}
+	a.openToSleepers()
+	return nil
+}
+
+// Dormant reports, on the server, whether the actor shall sleep, on a client, whether its copy does. UE: NetDormancy.
+func (a *Actor) Dormant() bool { return a.dormant && !a.dead }
+
+// drowse has the next Flush close the channels of a dormant actor.
+func (a *Actor) drowse() {
+	if !a.drowsy {
+		a.drowsy = true
+		a.world.drowsy = append(a.world.drowsy, a)
+	}
+}
+
+// lull closes the channels of actors that are dormant.
+func (w *World) lull() {
+	drowsy := w.drowsy
+	w.drowsy = nil
+	for _, a := range drowsy {
+		if a.drowsy = false; a.dormant && !a.dead {
+			a.fallAsleep()
+		}
+	}
+}
+
+// fallAsleep closes the channels of those who have its lists as they are; the other states come with the close.
+func (a *Actor) fallAsleep() {
+	a.compareAll()
+	for i := len(a.opens) - 1; i >= 0; i-- {
+		if a.opens[i].settled() || !a.opens[i].conn.usable() {
+			a.shut(i, Dormancy)
+		}
+	}
+	if len(a.opens) > 0 {
+		a.drowse()
+	}
+}
+
+// sleepAt notes that c has a copy without a channel; wakeAt that it has one no more.
+func (a *Actor) sleepAt(c *Conn) {
+	a.asleep = append(a.asleep, c)
+	c.asleep[a] = true
+}
+
+func (a *Actor) wakeAt(c *Conn) {
+	if c.asleep[a] {
+		delete(c.asleep, a)
+		a.asleep = slices.DeleteFunc(a.asleep, func(other *Conn) bool { return other == c })
+	}
+}
+
+// openToSleepers opens the actor for all who have a copy without a channel.
+func (a *Actor) openToSleepers() {
+	for _, c := range slices.Clone(a.asleep) {
+		if !c.usable() {
+			continue
+		}
+		if err := a.open(c); err != nil {
+			a.notOpened(c, err)
+		}
+	}
+}
+
+// notOpened tells that an actor could not be opened, once a second at most: a peer without a channel left would fill the log.
+func (a *Actor) notOpened(c *Conn, err error) {
+	if hidden, ok := c.openWarn.pass(time.Now()); ok {
+		a.world.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
+	}
+}
+
+// dismissal is a copy without a channel that is to end at the client.
+type dismissal struct {
+	actor  *Actor
+	reason CloseReason
+}
+
+// dismiss ends the copy that c has without a channel: it opens one, by which the client finds the copy, and closes it. While c has no
+// channel left it waits for one.
+func (a *Actor) dismiss(c *Conn, reason CloseReason) {
+	a.wakeAt(c)
+	if !c.usable() {
+		return
+	}
+	if err := a.openAndClose(c, reason); err != nil {
+		c.dismissals = append(c.dismissals, dismissal{a, reason})
+		a.notOpened(c, fmt.Errorf("its copy there is to end, which waits for a channel: %w", err))
+	}
+}
+
+func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
+	c.link.Lock()
+	defer c.link.Unlock()
+	a.world.cork(c)
+	channel, err := a.openOn(c, a.openHead(c, 0))
+	if err != nil {
+		return err
+	}
+	return a.closeOn(c, channel, []byte{byte(reason)})
+}
+
+// dismissAll ends all copies without a channel.
+func (a *Actor) dismissAll(reason CloseReason) {
+	for len(a.asleep) > 0 {
+		a.dismiss(a.asleep[0], reason)
+	}
+}
+
+// dismissOverdue ends the copies that wait for a channel, but for those that are open again.
+func (c *Conn) dismissOverdue() {
+	for c.usable() && len(c.dismissals) > 0 {
+		d := c.dismissals[0]
+		if d.actor.find(c) < 0 && !c.asleep[d.actor] && d.actor.openAndClose(c, d.reason) != nil {
+			return
+		}
+		c.dismissals = c.dismissals[1:]
+	}
+}

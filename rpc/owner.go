@@ -1,0 +1,250 @@
+package rpc
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Owner is who may own an actor: a *[Conn], or another *[Actor] of the same server. A chain of owners ends at a connection or at the
+// server itself, and that end decides [Actor.Conn]: whose Server RPCs are heard, where Client RPCs run, and who sees fields that are
+// for the owner. UE: AActor::Owner; the chain of GetNetConnection.
+type Owner interface {
+	// owns returns the actor that owns directly, and the connection at the end of the chain.
+	owns() (parent *Actor, conn *Conn)
+}
+
+func (c *Conn) owns() (*Actor, *Conn) { return nil, c }
+
+func (a *Actor) owns() (*Actor, *Conn) {
+	if a == nil {
+		return nil, nil
+	}
+	return a, a.owner
+}
+
+// endsOf is owner.owns, also of nobody.
+func endsOf(owner Owner) (parent *Actor, conn *Conn) {
+	if owner == nil {
+		return nil, nil
+	}
+	return owner.owns()
+}
+
+// mayOwn tells why an actor, which is nil when it is to be made yet, can not have an owner.
+func (w *World) mayOwn(a, parent *Actor, conn *Conn) error {
+	switch {
+	case parent != nil && parent.world != w, conn != nil && conn.world != w:
+		return fmt.Errorf("the owner is of another world: %w", ErrWrongRole)
+	case parent != nil && (parent.dead || parent.torn):
+		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", parent, ErrClosed)
+	case conn != nil && !conn.usable() && !conn.expected():
+		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
+	}
+	for p := parent; p != nil && a != nil; p = p.parent {
+		if p == a {
+			return fmt.Errorf("the owner, %v, is the actor itself, or owned by it", parent)
+		}
+	}
+	return nil
+}
+
+// OnOwner makes fn run when an actor of the class has another owner: on the server when [World.SetOwner] gave it one, or when its
+// [Actor.Conn] has changed with one further up, on a client when [Actor.Owned] has changed. It does not run for who owns it from the
+// beginning, nor when it ends. It panics when there is a function already. UE: PossessedBy and UnPossessed on the server, OnRep_Owner
+// on clients.
+func OnOwner[T any](b *Binding[T], fn func(object T)) {
+	mustHook(b.untyped, "OnOwner", fn == nil, b.untyped.onOwner != nil)
+	b.untyped.onOwner = func(object any) { fn(object.(T)) }
+}
+
+// setOwned notes, on a client, whether it owns the actor.
+func (a *Actor) setOwned(owned bool) {
+	if a.owned != owned {
+		a.owned = owned
+		a.ownerChanged()
+	}
+}
+
+// ownerChanged tells the object.
+func (a *Actor) ownerChanged() {
+	if !a.dead && a.binding != nil && a.object != nil && a.binding.onOwner != nil {
+		a.world.during(activity{what: "OnOwner of ", class: a.class}, func() { a.binding.onOwner(a.object) })
+	}
+}
+
+// SetOwner gives the actor to a connection, to another actor or to the server itself (nil). When that changes the connection at the end
+// of the chain, the actor and all that it owns open for the new one, and both clients are told. An actor can not own itself, by
+// however many others: that is an error. When an owner is destroyed what it owned belongs to the server; when a connection ends,
+// all that is left of its chains is destroyed after OnDisconnect. Server only. UE: SetOwner.
+func (w *World) SetOwner(a *Actor, owner Owner) error {
+	if err := a.mayChange("SetOwner"); err != nil {
+		return err
+	}
+	parent, conn := endsOf(owner)
+	if err := w.mayOwn(a, parent, conn); err != nil {
+		return fmt.Errorf("rpc: SetOwner of a %q: %w", a.class.name, err)
+	}
+	if a.parent == parent && a.owner == conn {
+		return nil
+	}
+	a.unlist()
+	a.listAt(parent, conn)
+	heirs, err := a.inherit(conn)
+	if len(heirs) == 0 { // another actor of the same client's owns it
+		a.ownerChanged()
+	}
+	for _, heir := range heirs {
+		heir.ownerChanged()
+	}
+	return err
+}
+
+// listAt enters the actor among those that its owner has.
+func (a *Actor) listAt(parent *Actor, conn *Conn) {
+	a.parent = parent
+	switch {
+	case parent != nil:
+		parent.children.seat = seatOwner
+		parent.children.add(a)
+	case conn != nil:
+		conn.owned.add(a)
+	}
+}
+
+// unlist takes the actor from its owner.
+func (a *Actor) unlist() {
+	switch {
+	case a.parent != nil:
+		a.parent.children.remove(a)
+	case a.owner != nil:
+		a.owner.owned.remove(a)
+	}
+	a.parent = nil
+}
+
+// inherit makes conn the end of the chain for the actor and all that it owns, and tells the clients. It returns them, nobody when
+// nothing has changed.
+func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
+	previous := a.owner
+	if previous == conn {
+		return nil, nil
+	}
+	heirs = a.household(nil)
+	for _, heir := range heirs {
+		heir.owner = conn
+		for _, o := range heir.opens {
+			o.look()
+		}
+	}
+	for _, heir := range heirs {
+		if err := heir.tellOwners(previous, conn); err != nil && first == nil {
+			first = err
+		}
+	}
+	return heirs, first
+}
+
+// household appends the actor and all that it owns, owners first.
+func (a *Actor) household(list []*Actor) []*Actor {
+	list = append(list, a)
+	for i := len(list) - 1; i < len(list); i++ {
+		list = slices.AppendSeq(list, list[i].children.all)
+	}
+	return list
+}
+
+// tellOwners tells the old owner and the new one, for whom the actor opens.
+func (a *Actor) tellOwners(previous, owner *Conn) error {
+	if a.torn || owner != nil && owner.expected() {
+		return nil
+	}
+	if previous != nil {
+		_ = a.tellOwner(previous) // who fails is closed, or hears no more
+	}
+	switch {
+	case owner == nil:
+		return nil
+	case a.find(owner) < 0:
+		return a.open(owner)
+	}
+	return a.tellOwner(owner)
+}
+
+// orphan gives what the actor owns to the server, and returns all whose connection has changed.
+func (a *Actor) orphan() (heirs []*Actor) {
+	for child := range a.children.all {
+		child.unlist()
+		more, _ := child.inherit(nil)
+		heirs = append(heirs, more...)
+	}
+	return heirs
+}
+
+// destroyOwned destroys the actors that the connection still owns, each in a task: what others own goes before them.
+func (c *Conn) destroyOwned() {
+	a := c.owned.first()
+	if a == nil {
+		return
+	}
+	c.world.later(c, activity{}, c.destroyOwned)
+	for child := a.children.first(); child != nil; child = a.children.first() {
+		a = child
+	}
+	_ = c.world.Destroy(a)
+}
+
+// Owner returns the actor that owns this one, on the server; nil when a connection or the server itself does. Clients do not know it:
+// a [Ref] in a state tells them. UE: GetOwner.
+func (a *Actor) Owner() *Actor { return a.parent }
+
+// Role says what a world may do with its actor. The numbers are Unreal's (ENetRole); the zero Role, ROLE_None, is that of an actor that
+// has ended, and of one that the other side does not have.
+type Role uint8
+
+const (
+	// SimulatedProxy: a client's copy of an actor that another owns.
+	SimulatedProxy Role = 1
+	// AutonomousProxy: the copy of the client that owns the actor, and may call its Server RPCs.
+	AutonomousProxy Role = 2
+	// Authority: what happens here counts: on the server, and at a client that has a torn-off copy.
+	Authority Role = 3
+)
+
+func (r Role) String() string {
+	switch r {
+	case SimulatedProxy:
+		return "SimulatedProxy"
+	case AutonomousProxy:
+		return "AutonomousProxy"
+	case Authority:
+		return "Authority"
+	}
+	return "None"
+}
+
+// Role returns what this world may do with the actor. UE: GetLocalRole.
+func (a *Actor) Role() Role {
+	switch {
+	case a.dead:
+		return 0
+	case a.torn || a.world.IsServer():
+		return Authority
+	case a.owned:
+		return AutonomousProxy
+	}
+	return SimulatedProxy
+}
+
+// RemoteRole returns what the other side may do with it: on the server its owner's client, when it has one, else all clients. UE:
+// GetRemoteRole.
+func (a *Actor) RemoteRole() Role {
+	switch {
+	case a.dead || a.torn:
+		return 0
+	case !a.world.IsServer():
+		return Authority
+	case a.owner != nil:
+		return AutonomousProxy
+	}
+	return SimulatedProxy
+}

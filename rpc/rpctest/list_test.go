@@ -1,0 +1,87 @@
+package rpctest_test
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/rpctest"
+)
+
+// bagOf returns what a bag holds.
+func bagOf(s *trooper) map[itemID]item { return maps.Collect(s.bag.All()) }
+
+// 12.1h: only changed items travel, removals until they are kept.
+func TestListItemByItem(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		c := newCamp(t, net, 1, rpc.Config{})
+		s := c.spawn(0, func(s *trooper) { _ = s.bag.Set(1, item{Name: "sword"}) })
+		net.Advance(time.Second)
+		require.Equal(t, map[itemID]item{1: {Name: "sword"}}, bagOf(c.at(0, s)), "lists follow the open")
+		for key := range itemID(500) {
+			require.NoError(t, s.bag.Set(key, item{Name: "arrow", Count: int(key)}))
+		}
+		net.Advance(time.Second)
+		c.requireSame()
+		before := c.conns[0].Stats().BytesOut
+		s.bag.Delete(7)
+		require.NoError(t, s.bag.Set(8, item{Name: "bolt"}))
+		require.NoError(t, s.bag.Set(9, item{Name: "arrow", Count: 9}), "as it was")
+		net.Advance(100 * time.Millisecond)
+		require.Less(t, c.conns[0].Stats().BytesOut-before, uint64(100))
+		net.Advance(time.Second)
+		c.requireSame()
+	})
+}
+
+func TestListIsFull(t *testing.T) {
+	var l rpc.List[int, int]
+	for i := range 2048 {
+		require.NoError(t, l.Set(i, i))
+	}
+	require.ErrorIs(t, l.Set(2048, 0), rpc.ErrListFull)
+	require.NoError(t, l.Set(5, 6))
+	require.True(t, l.Delete(5))
+	require.False(t, l.Delete(5))
+	require.NoError(t, l.Set(2048, 0))
+	require.Equal(t, 2048, l.Len())
+}
+
+// Copies that sleep, or are torn off, have the lists that the server had.
+func TestListsWithoutAChannel(t *testing.T) {
+	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
+		c := newCamp(t, net, 1, rpc.Config{})
+		s := c.spawn(-1, nil)
+		for key := range itemID(100) {
+			require.NoError(t, s.bag.Set(key, item{Count: 1}))
+		}
+		net.Advance(3 * time.Second)
+		require.NoError(t, s.bag.Set(3, item{Count: 3}))
+		require.NoError(t, s.actor.SetDormant(true))
+		net.Advance(3 * time.Second)
+		require.True(t, c.at(0, s).actor.Dormant())
+		require.Equal(t, bagOf(s), bagOf(c.at(0, s)))
+
+		for key := range itemID(50) {
+			s.bag.Delete(key)
+		}
+		require.NoError(t, s.bag.Set(200, item{Count: 200}))
+		net.Advance(3 * time.Second)
+		require.Len(t, bagOf(c.at(0, s)), 100, "it sleeps")
+		copied := c.at(0, s)
+		require.NoError(t, s.actor.SetDormant(false))
+		net.Advance(3 * time.Second)
+		require.Equal(t, bagOf(s), bagOf(copied), "the same object, without what went meanwhile")
+		require.Equal(t, bagOf(copied), copied.told)
+
+		s.bag.Delete(60)
+		require.NoError(t, s.bag.Set(61, item{Count: 61}))
+		require.NoError(t, s.actor.TearOff())
+		net.Advance(3 * time.Second)
+		require.True(t, copied.actor.TornOff())
+		require.Equal(t, bagOf(s), bagOf(copied))
+	})
+}

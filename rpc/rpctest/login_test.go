@@ -1,0 +1,117 @@
+package rpctest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/rpctest"
+)
+
+// lobby is a camp whose clients get their soldier in Login.
+func newLobby(t testing.TB, net *rpctest.Network, order *[]string, login func(c *rpc.Conn) error) *camp {
+	c := &camp{t: t, net: net}
+	note := func(what string) { *order = append(*order, what) }
+	c.server = newBarracks(t, rpc.Config{
+		Authenticate: func(_ context.Context, token []byte) (string, error) { note("PreLogin"); return string(token), nil },
+		Login:        func(_ *rpc.World, conn *rpc.Conn) error { note("Login " + conn.Identity()); return login(conn) },
+		OnConnect:    func(_ *rpc.World, conn *rpc.Conn) { note("PostLogin"); c.conns = append(c.conns, conn) },
+		OnDisconnect: func(*rpc.World, *rpc.Conn, error) { note("Logout") },
+	})
+	net.Server(c.server.World)
+	return c
+}
+
+// 12.4a: PreLogin may refuse, Login makes the controller, PostLogin is the first place where its RPCs may be called, Logout when it
+// goes.
+func TestLoginMakesThePlayerBeforeTheClientIsIn(t *testing.T) {
+	everywhere(t, func(t *testing.T, net *rpctest.Network) {
+		var order []string
+		var player, gun *trooper
+		var c *camp
+		c = newLobby(t, net, &order, func(conn *rpc.Conn) (err error) {
+			_, player, err = rpc.Spawn(c.server.binding, conn, func(s *trooper) { s.pose.Name = conn.Identity() })
+			require.NoError(t, err)
+			_, gun, err = rpc.Spawn(c.server.binding, nil, nil)
+			require.NoError(t, err)
+			require.NoError(t, c.server.SetOwner(gun.actor, player.actor))
+			require.ErrorContains(t, salute.Call(player.actor, 1), "OnConnect is the first place")
+			require.Empty(t, c.server.Conns())
+			return nil
+		})
+		c.server.OnConnect(func(*rpc.Conn) { require.NoError(t, salute.Call(player.actor, 2)) })
+		b := newBarracks(t, rpc.Config{Token: []byte("ada")})
+		b.conn = net.Client(b.World)
+		net.Advance(settle)
+		require.Equal(t, []string{"PreLogin", "Login ada", "PostLogin"}, order)
+		copied := b.troopers[player.actor.Ref()]
+		require.Equal(t, "ada", copied.pose.Name)
+		require.True(t, copied.actor.Owned())
+		require.Contains(t, copied.heard, "salute 2")
+		require.True(t, b.troopers[gun.actor.Ref()].actor.Owned())
+		b.conn.Close(0, "bye")
+		net.Advance(settle)
+		require.Equal(t, "Logout", order[3])
+		require.Empty(t, c.server.troopers)
+	})
+}
+
+// 12.4a: a refused client reads why; what Login made of it is gone.
+func TestLoginMayRefuse(t *testing.T) {
+	everywhere(t, func(t *testing.T, net *rpctest.Network) {
+		var order []string
+		var c *camp
+		c = newLobby(t, net, &order, func(conn *rpc.Conn) error {
+			_, _, err := rpc.Spawn(c.server.binding, conn, nil, rpc.AlwaysRelevant())
+			require.NoError(t, err)
+			return errors.New("the match is full")
+		})
+		_, err := net.Join(newBarracks(t, rpc.Config{}).World)
+		var closed *rpc.CloseError
+		require.ErrorAs(t, err, &closed)
+		require.Equal(t, rpc.PreLoginFailure, closed.Code)
+		require.Equal(t, "the match is full", closed.Reason)
+		net.Advance(settle)
+		require.Equal(t, []string{"PreLogin", "Login "}, order, "no Logout without PostLogin")
+		require.Empty(t, c.server.troopers)
+	})
+}
+
+// A client that goes between Login and Join leaves nothing behind.
+func TestWhoNeverJoinsLeavesNothing(t *testing.T) {
+	rpctest.Run(t, rpc.Emulation{PktLag: 100 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+		var order []string
+		var c *camp
+		c = newLobby(t, net, &order, func(conn *rpc.Conn) error {
+			_, _, err := rpc.Spawn(c.server.binding, conn, nil)
+			require.NoError(t, err)
+			conn.Close(2000, "not today")
+			return nil
+		})
+		_, err := net.Join(newBarracks(t, rpc.Config{}).World)
+		require.ErrorContains(t, err, "not today")
+		net.Advance(settle)
+		require.Equal(t, []string{"PreLogin", "Login "}, order)
+		require.Empty(t, c.server.troopers)
+	})
+}
+
+// The handshake's time limit bounds a Login that has no world to run on.
+func TestLoginIsBoundedByTheHandshake(t *testing.T) {
+	rpctest.Run(t, rpc.Emulation{PktLag: 50 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+		var order []string
+		c := newLobby(t, net, &order, func(*rpc.Conn) error { return nil })
+		net.Pause(c.server.World, time.Minute)
+		_, err := net.Join(newBarracks(t, rpc.Config{}).World)
+		var closed *rpc.CloseError
+		require.ErrorAs(t, err, &closed)
+		require.Equal(t, rpc.HandshakeTimeout, closed.Code)
+		require.InDelta(t, 10, net.Elapsed().Seconds(), 1)
+		net.Advance(time.Minute)
+		require.Equal(t, []string{"PreLogin"}, order, "it does not run for who is gone")
+	})
+}
