@@ -15,8 +15,9 @@ type Actor struct {
 
 	world   *World
 	class   *Class
-	binding *binding // nil: nothing is bound here
-	ref     Ref
+	binding *binding   // nil: nothing is bound here
+	ref     Ref        // 0: placed on a client, and not open yet
+	name    string     // by which both ends know a placed actor
 	object  any        // what the binding's constructor returned
 	places  [seats]int // in rosters, from 1 on; 0 = not listed
 
@@ -154,12 +155,12 @@ func (w *World) openToAll(a *Actor) {
 }
 
 // Destroy ends an actor everywhere. Calls on it return ErrClosed from now on; calls that were sent before still arrive. On a client
-// only copies that are torn off can be destroyed.
+// only copies that are torn off can be destroyed, and placed ones without a channel.
 func (w *World) Destroy(a *Actor) error {
 	switch {
 	case !a.made():
 		return fmt.Errorf("rpc: Destroy of %s", noActor)
-	case !w.IsServer() && !a.torn:
+	case !w.IsServer() && !a.torn && (a.name == "" || len(a.opens) > 0):
 		return fmt.Errorf("rpc: Destroy of a %q on a client: %w", a.class.name, ErrWrongRole)
 	case a.dead:
 		return nil
@@ -167,6 +168,7 @@ func (w *World) Destroy(a *Actor) error {
 		w.endCopy(a.owner, a, Destroyed)
 		return nil
 	}
+	a.raze()
 	a.shutAll(Destroyed)
 	a.dismissAll(Destroyed)
 	heirs := a.orphan()

@@ -40,7 +40,7 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 		return a.localPlan(m)
 	}
 	switch {
-	case !a.owner.usable():
+	case a.owner != nil && !a.owner.usable():
 		return plan{}, a.owner.closedFor(m)
 	case a.dormant:
 		return plan{}, fmt.Errorf("rpc: %v on %v: %w", m, a, ErrDormant)
@@ -109,7 +109,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 		return a.send(a.opens[i], m, payload)
 	}
 	if a.dormant {
-		a.openToSleepers()
+		a.openToSleepers(false)
 	}
 	var first error
 	for i := range a.opens {

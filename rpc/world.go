@@ -38,8 +38,10 @@ type World struct {
 	lastRef      Ref            // likewise
 	replicator   replicator     // likewise
 	always       roster         // AlwaysRelevant
-	drowsy       []*Actor       // of a server: dormant, and perhaps open
-	kept         map[any]any    // by guest.Keep
+	placed       map[string]*Actor
+	razed        []*Actor    // of a server: that were placed and are destroyed
+	drowsy       []*Actor    // of a server: dormant, and perhaps open
+	kept         map[any]any // by guest.Keep
 	onTick       []func(now time.Time)
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
@@ -118,6 +120,7 @@ func NewWorld(config Config) (*World, error) {
 		bindings:    make(map[*Class]*binding),
 		kept:        make(map[any]any),
 		actorsByRef: make(map[Ref]*Actor),
+		placed:      make(map[string]*Actor),
 		always:      roster{seat: seatAlways},
 		wake:        make(chan struct{}, 1),
 		live:        make(map[*Conn]struct{}),
