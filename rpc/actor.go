@@ -13,13 +13,14 @@ import (
 type Actor struct {
 	_ codec.Never `codec:"an actor can not be encoded; send a number of your own by which both ends know it"`
 
-	world   *World
-	class   *Class
-	binding *binding   // nil: nothing is bound here
-	ref     Ref        // 0: placed on a client, and not open yet
-	name    string     // by which both ends know a placed actor
-	object  any        // what the binding's constructor returned
-	places  [seats]int // in rosters, from 1 on; 0 = not listed
+	world      *World
+	class      *Class
+	binding    *binding   // nil: nothing is bound here
+	ref        Ref        // 0: placed on a client, and not open yet
+	name       string     // by which both ends know a placed actor
+	object     any        // what the binding's constructor returned
+	components []part     // by slot; none while nothing is made
+	places     [seats]int // in rosters, from 1 on; 0 = not listed
 
 	owner    *Conn      // server: the owning connection or nil; client: the server's connection
 	owned    bool       // client: this side owns it
@@ -119,21 +120,17 @@ func (a *Actor) openToOwner() error {
 // construct makes the object of an actor that was spawned here. One whose constructor does not return ends everywhere, for
 // nobody has it.
 func (w *World) construct(a *Actor, set func(object any)) {
-	if a.binding == nil {
-		return
-	}
 	constructed := false
 	defer func() {
 		if !constructed {
 			_ = w.Destroy(a)
 		}
 	}()
-	a.object = a.binding.construct(a)
-	a.list()
+	a.furnish()
 	if set != nil {
 		w.during(activity{what: "the function given to Spawn for ", class: a.class}, func() { set(a.object) })
 	}
-	a.replicas = a.binding.replicasOf(a.object)
+	a.mirror()
 	a.firstLook()
 	constructed = true
 }

@@ -86,12 +86,13 @@ func (a *Actor) end(reason CloseReason) {
 	if w.placed[a.name] == a {
 		delete(w.placed, a.name)
 	}
-	if a.binding == nil {
-		return
+	if a.binding != nil {
+		a.binding.actors.remove(a)
 	}
-	a.binding.actors.remove(a)
-	if a.object != nil && a.binding.onClose != nil {
-		w.during(activity{what: "OnClose of ", class: a.class}, func() { a.binding.onClose(a.object, reason) })
+	for p := range a.parts {
+		if p.binding.onClose != nil {
+			w.during(activity{what: "OnClose of ", class: p.binding.class}, func() { p.binding.onClose(p.object, reason) })
+		}
 	}
 }
 
@@ -279,8 +280,10 @@ func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason
 		a.dormant = true
 	case reason == TearOff:
 		a.torn, a.owned = true, false
-		if a.object != nil && a.binding.onTearOff != nil {
-			w.during(activity{what: "OnTearOff of ", class: a.class}, func() { a.binding.onTearOff(a.object) })
+		for p := range a.parts {
+			if p.binding.onTearOff != nil {
+				w.during(activity{what: "OnTearOff of ", class: p.binding.class}, func() { p.binding.onTearOff(p.object) })
+			}
 		}
 	default:
 		w.endCopy(c, a, reason)

@@ -214,11 +214,8 @@ func (w *World) introduce(a *Actor) {
 	if a.name != "" && w.placed[a.name] == nil {
 		w.placed[a.name] = a
 	}
-	if a.binding != nil {
-		a.object = a.binding.construct(a)
-		a.list()
-		a.replicas = a.binding.replicasOf(a.object)
-	}
+	a.furnish()
+	a.mirror()
 }
 
 // firstState takes, on a client, the states that came with an open.

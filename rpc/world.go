@@ -166,6 +166,9 @@ func (w *World) register(class *Class) error {
 	if w.frozen {
 		return fmt.Errorf("rpc: class %q is added after the first connection; Bind it or name it in Config.Classes before", class.name)
 	}
+	if class.actor != nil {
+		return fmt.Errorf("rpc: Config.Classes names %q, a component: name class %q", class.name, class.actor.name)
+	}
 	class.close()
 	w.classes = append(w.classes, class)
 	return nil
@@ -173,7 +176,7 @@ func (w *World) register(class *Class) error {
 
 // bind makes b the behaviour of its class in this world. It panics on what can only be a mistake in the program.
 func (w *World) bind(b *binding) {
-	if err := w.register(b.class); err != nil {
+	if err := w.register(b.class.root()); err != nil {
 		panic(err.Error())
 	}
 	if w.bindings[b.class] != nil {
