@@ -13,12 +13,14 @@ import (
 type Actor struct {
 	_ codec.Never `codec:"an actor can not be encoded; send a number of your own by which both ends know it"`
 
-	world   *World
-	class   *Class
-	binding *binding // nil: nothing is bound here
-	ref     Ref
-	object  any        // what the binding's constructor returned
-	places  [seats]int // in rosters, from 1 on; 0 = not listed
+	world      *World
+	class      *Class
+	binding    *binding   // nil: nothing is bound here
+	ref        Ref        // 0: placed on a client, and not open yet
+	name       string     // by which both ends know a placed actor
+	object     any        // what the binding's constructor returned
+	components []part     // by slot; none while nothing is made
+	places     [seats]int // in rosters, from 1 on; 0 = not listed
 
 	owner    *Conn      // server: the owning connection or nil; client: the server's connection
 	owned    bool       // client: this side owns it
@@ -125,21 +127,17 @@ func (a *Actor) openToOwner() error {
 // construct makes the object of an actor that was spawned here. One whose constructor does not return ends everywhere, for
 // nobody has it.
 func (w *World) construct(a *Actor, set func(object any)) {
-	if a.binding == nil {
-		return
-	}
 	constructed := false
 	defer func() {
 		if !constructed {
 			_ = w.Destroy(a)
 		}
 	}()
-	a.object = a.binding.construct(a)
-	a.list()
+	a.furnish()
 	if set != nil {
 		w.during(activity{what: "the function given to Spawn for ", class: a.class}, func() { set(a.object) })
 	}
-	a.replicas = a.binding.replicasOf(a.object)
+	a.mirror()
 	a.firstLook()
 	if a.rule == byGrid {
 		w.during(activity{}, a.locate)
@@ -164,12 +162,12 @@ func (w *World) openToAll(a *Actor) {
 }
 
 // Destroy ends an actor everywhere. Calls on it return ErrClosed from now on; calls that were sent before still arrive. On a client
-// only copies that are torn off can be destroyed.
+// only copies that are torn off can be destroyed, and placed ones without a channel.
 func (w *World) Destroy(a *Actor) error {
 	switch {
 	case !a.made():
 		return fmt.Errorf("rpc: Destroy of %s", noActor)
-	case !w.IsServer() && !a.torn:
+	case !w.IsServer() && !a.torn && (a.name == "" || len(a.opens) > 0):
 		return fmt.Errorf("rpc: Destroy of a %q on a client: %w", a.class.name, ErrWrongRole)
 	case a.dead:
 		return nil
@@ -177,6 +175,7 @@ func (w *World) Destroy(a *Actor) error {
 		w.endCopy(a.owner, a, Destroyed)
 		return nil
 	}
+	a.raze()
 	a.shutAll(Destroyed)
 	a.dismissAll(Destroyed)
 	w.relevance.leave(a)

@@ -76,7 +76,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
 		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(map[Ref][]replica),
-		closed: make(map[*Actor]uint64), asleep: make(map[*Actor]bool), owned: roster{seat: seatOwner},
+		closed: make(map[*Actor]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool), owned: roster{seat: seatOwner},
 		limits: make(map[*method]callLimit),
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
@@ -207,6 +207,7 @@ func (c *Conn) finish() {
 func (w *World) admit(c *Conn) {
 	w.conns = append(w.conns, c)
 	w.log.Info("connected", "conn", c)
+	w.later(c, activity{}, func() { w.razeFor(c) })
 	w.openOwned(c)
 	for a := range w.always.all {
 		w.later(c, activity{what: "the state of ", class: a.class}, func() { _ = w.openAlways(a, c) })

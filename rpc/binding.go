@@ -26,18 +26,13 @@ type binding struct {
 	onTearOff func(object any)
 }
 
-// replicasOf makes the replicas of an actor's object.
-func (b *binding) replicasOf(object any) []replica {
-	if len(b.states) == 0 {
-		return nil
-	}
-	replicas := make([]replica, len(b.states))
+// replicate makes the replicas of an object.
+func (b *binding) replicate(object any, into []replica) {
 	for i, keeper := range b.states {
 		if keeper != nil {
-			replicas[i] = keeper.of(object)
+			into[i] = keeper.of(object)
 		}
 	}
-	return replicas
 }
 
 // handler runs the calls of one method.
@@ -61,9 +56,9 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 			world.during(activity{what: "the constructor of ", class: class}, func() { object = ctor(a) })
 			return object
 		},
-		handlers:  make([]handler, len(class.methods)),
-		endpoints: make([]any, len(class.methods)),
-		states:    make([]stateKeeper, len(class.states)),
+		handlers:  make([]handler, len(class.root().methods)),
+		endpoints: make([]any, len(class.root().methods)),
+		states:    make([]stateKeeper, len(class.root().states)),
 		actors:    roster{seat: seatBinding},
 	}
 	world.bind(b)

@@ -35,6 +35,10 @@ type Class struct {
 	updatePriority float64
 	cullDistance   float32
 
+	actor      *Class   // of a component: the class that has it, which holds its methods and states
+	slot       int      // of a component: among those of the class
+	components []*Class // in the order of their declaration
+
 	closed atomic.Bool // a world uses it: no more methods
 }
 
@@ -108,24 +112,25 @@ func (c *Class) String() string { return c.name }
 
 // add appends a declared method; the order of declaration is the order on the wire.
 func (c *Class) add(m *method) {
-	if c.closed.Load() {
+	root := c.root()
+	if root.closed.Load() {
 		panic(fmt.Sprintf("rpc: %s.%s is declared after a world began to use class %s; declare it in a package variable",
 			c.name, m.name, c.name))
 	}
-	for _, other := range c.methods {
-		if other.name == m.name {
+	for _, other := range root.methods {
+		if other.class == c && other.name == m.name {
 			panic(fmt.Sprintf("rpc: class %s declares %s twice", c.name, m.name))
 		}
 	}
-	if len(c.methods) == maxMethods {
-		panic(fmt.Sprintf("rpc: class %s has more than %d methods", c.name, maxMethods))
+	if len(root.methods) == maxMethods {
+		panic(fmt.Sprintf("rpc: class %s has more than %d methods", root.name, maxMethods))
 	}
-	m.class, m.id = c, len(c.methods)
-	c.methods = append(c.methods, m)
+	m.class, m.id = c, len(root.methods)
+	root.methods = append(root.methods, m)
 }
 
 // close ends the declaration of c.
-func (c *Class) close() { c.closed.Store(true) }
+func (c *Class) close() { c.root().closed.Store(true) }
 
 // mustName panics unless name is fit for the shape, where a space, a colon or a line break would end it.
 func mustName(what, name string) {

@@ -19,11 +19,11 @@ const (
 	// Dormancy: nothing of the actor will change for a while ([Actor.SetDormant]). The client's copy lives on with the state that it
 	// had last, which comes with the close; OnClose does not run. UE: the actor stays, its channel goes.
 	Dormancy CloseReason = 1
-	// LevelUnloaded: the client has unloaded the actor's level ([Actor.UnloadTo]), and its copy ends. UE: likewise, but for
-	// actors of a level, which it keeps.
+	// LevelUnloaded: the client has unloaded the actor's level ([Actor.UnloadTo]), and its copy ends, but for one that was placed
+	// ([Place]), which lives on without a channel. UE: likewise.
 	LevelUnloaded CloseReason = 2
-	// Relevancy: the actor lives on, but no longer for this client ([Actor.CloseTo]), whose copy ends. UE: it spawns again when it is
-	// relevant again.
+	// Relevancy: the actor lives on, but no longer for this client ([Actor.CloseTo]), whose copy ends, but for one that was
+	// placed. UE: it spawns again when it is relevant again; actors of a level keep their channel.
 	Relevancy CloseReason = 3
 	// TearOff: the server lets go of the actor ([Actor.TearOff]). The client's copy gets the last state with the close, lives on and
 	// becomes its own authority; OnTearOff runs, OnClose does not. UE: bTearOff, TornOff.
@@ -83,12 +83,16 @@ func (a *Actor) end(reason CloseReason) {
 	w.unname(a)
 	w.roster.remove(a)
 	w.always.remove(a)
-	if a.binding == nil {
-		return
+	if w.placed[a.name] == a {
+		delete(w.placed, a.name)
 	}
-	a.binding.actors.remove(a)
-	if a.object != nil && a.binding.onClose != nil {
-		w.during(activity{what: "OnClose of ", class: a.class}, func() { a.binding.onClose(a.object, reason) })
+	if a.binding != nil {
+		a.binding.actors.remove(a)
+	}
+	for p := range a.parts {
+		if p.binding.onClose != nil {
+			w.during(activity{what: "OnClose of ", class: p.binding.class}, func() { p.binding.onClose(p.object, reason) })
+		}
 	}
 }
 
@@ -119,7 +123,7 @@ func (a *Actor) TearOff() error {
 		return err
 	}
 	a.dormant = false
-	a.openToSleepers()
+	a.openToSleepers(true)
 	a.torn = true
 	a.world.always.remove(a)
 	a.shutAll(TearOff)
@@ -143,7 +147,9 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	}
 	if i := a.find(c); i >= 0 {
 		a.shut(i, reason)
-	} else if c.asleep[a] {
+	} else if c.sleeps(a) && a.parks(reason) {
+		c.asleep[a] = reason // it keeps its copy either way
+	} else if c.sleeps(a) {
 		a.dismiss(c, reason)
 	}
 }
@@ -167,8 +173,8 @@ func (a *Actor) shut(i int, reason CloseReason) {
 	if !o.conn.usable() {
 		return
 	}
-	if reason == Dormancy {
-		a.sleepAt(o.conn)
+	if reason == Dormancy || a.parks(reason) {
+		a.sleepAt(o.conn, reason)
 	}
 	o.conn.link.Lock()
 	a.world.cork(o.conn)
@@ -267,7 +273,7 @@ func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
 		return violationf(PayloadFail, "close of %v for reason %d, which does not exist", a, reason)
 	case len(rest) > 0 && !reason.keeps():
 		return violationf(PayloadFail, "close of %v for %v: %d bytes left over", a, reason, len(rest))
-	case reason.keeps() && len(c.actorsByRef)-len(c.channels) >= maxChannelless:
+	case (reason.keeps() || a.parks(reason)) && len(c.actorsByRef)-len(c.channels) >= maxChannelless:
 		return violationf(PayloadFail, "close of %v for %v: %d copies live without a channel already", a, reason, maxChannelless)
 	case len(rest) > 0:
 		if violation := w.lastState(c, a, rest); violation != nil {
@@ -288,13 +294,15 @@ func (w *World) lastState(c *Conn, a *Actor, b []byte) *CloseError {
 func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason) {
 	c.setChannel(channel, nil)
 	a.opens = nil
-	switch reason {
-	case Dormancy:
+	switch {
+	case reason == Dormancy || a.parks(reason):
 		a.dormant = true
-	case TearOff:
+	case reason == TearOff:
 		a.torn, a.owned = true, false
-		if a.object != nil && a.binding.onTearOff != nil {
-			w.during(activity{what: "OnTearOff of ", class: a.class}, func() { a.binding.onTearOff(a.object) })
+		for p := range a.parts {
+			if p.binding.onTearOff != nil {
+				w.during(activity{what: "OnTearOff of ", class: p.binding.class}, func() { p.binding.onTearOff(p.object) })
+			}
 		}
 	default:
 		w.endCopy(c, a, reason)
@@ -303,6 +311,10 @@ func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason
 
 // endCopy ends an actor on a client.
 func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
+	if c == nil { // placed, and never open
+		a.end(reason)
+		return
+	}
 	a.unfile(c)
 	a.end(reason)
 	w.during(activity{}, func() { w.tellReferrers(c, a.ref) })

@@ -64,8 +64,23 @@ func TestHostileServers(t *testing.T) {
 			n.tick(3)
 			n.forge(openBytes(heroID, 0, a.ref, 1))
 		},
-		"open without a number":            func(n *network, a *Actor) { n.forge(openBytes(heroID, 0, 0)) },
-		"open with a flag that is none":    func(n *network, a *Actor) { n.forge(openBytes(heroID, 0x80, 99)) },
+		"open without a number":         func(n *network, a *Actor) { n.forge(openBytes(heroID, 0, 0)) },
+		"open with a flag that is none": func(n *network, a *Actor) { n.forge(openBytes(heroID, 0x80, 99)) },
+		"placed under no name":          func(n *network, a *Actor) { n.forge(openBytes(heroID, flagPlaced, 99, 0)) },
+		"placed under half a name":      func(n *network, a *Actor) { n.forge(openBytes(heroID, flagPlaced, 99, 5, 'a')) },
+		"placed under a long name": func(n *network, a *Actor) {
+			n.forge(openBytes(heroID, flagPlaced, 99, append([]byte{0xff, 1}, make([]byte, 255)...)...))
+		},
+		"open copy under another name": func(n *network, a *Actor) {
+			n.forgeClose(a, byte(Dormancy))
+			n.tick(3)
+			n.forge(openBytes(heroID, flagPlaced, a.ref, 1, 'a'))
+		},
+		"placed copy of another class": func(n *network, a *Actor) {
+			_, _, err := Place(n.clients[0].binding, "gate", nil)
+			require.NoError(n.t, err)
+			n.forge(openBytes(cargoID, flagPlaced, 99, 4, 'g', 'a', 't', 'e'))
+		},
 		"close for a reason that is none":  func(n *network, a *Actor) { n.forgeClose(a, 5) },
 		"close for Disconnected":           func(n *network, a *Actor) { n.forgeClose(a, byte(Disconnected)) },
 		"close with bytes left":            func(n *network, a *Actor) { n.forgeClose(a, byte(Relevancy), 1) },

@@ -47,17 +47,18 @@ type Conn struct {
 
 	// Owned by the world's goroutine.
 	isCorked    bool
-	owned       roster            // actors, directly
-	state       stateOutbox       // of a server
-	view        view              // of a server
-	reps        pending           // of a client
-	waiting     waitingCalls      // of a client
-	referrers   map[Ref][]replica // of a client: those that name the actor
-	actorsByRef map[Ref]*Actor    // likewise
-	closed      map[*Actor]uint64 // server: channels of actors that CloseTo closed and that may not have ended at the client
-	closedLimit int               // of closed, before those that have are forgotten
-	asleep      map[*Actor]bool   // server: those of which the client has a copy without a channel
-	dismissals  []dismissal       // server: copies that are to end, and wait for a channel
+	owned       roster                 // actors, directly
+	state       stateOutbox            // of a server
+	view        view                   // of a server
+	reps        pending                // of a client
+	waiting     waitingCalls           // of a client
+	referrers   map[Ref][]replica      // of a client: those that name the actor
+	actorsByRef map[Ref]*Actor         // likewise
+	closed      map[*Actor]uint64      // server: channels of actors that CloseTo closed and that may not have ended at the client
+	closedLimit int                    // of closed, before those that have are forgotten
+	asleep      map[*Actor]CloseReason // server: those of which the client has a copy without a channel, and why
+	razed       map[string]bool        // client: placed actors that are destroyed, and were not placed here
+	dismissals  []dismissal            // server: copies that are to end, and wait for a channel
 	limits      map[*method]callLimit
 	warns       [dropReasons]warnGate
 	turn        turn

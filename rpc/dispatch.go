@@ -98,15 +98,17 @@ func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 		return nil
 	}
 	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now}, activity{method: m}
-	return w.judge(c, m, a.binding.handlers[m.id].remote(a.object, &w.call, payload))
+	p := a.part(m.class)
+	return w.judge(c, m, p.binding.handlers[m.id].remote(p.object, &w.call, payload))
 }
 
 // refuse tells why a call that is well formed so far is dropped.
 func (w *World) refuse(c *Conn, a *Actor, m *method) dropReason {
+	p := a.part(m.class)
 	switch {
 	case a.dead:
 		return dropClosed
-	case a.binding == nil || a.object == nil || a.binding.handlers[m.id].remote == nil:
+	case !p.bound() || p.binding.handlers[m.id].remote == nil:
 		return dropUnbound
 	case c.server && a.owner != c && !m.anyCaller:
 		return dropNotOwner
@@ -180,6 +182,7 @@ func (w *World) runLocalGuarded() {
 			continue
 		}
 		w.call, w.doing = Call{Actor: l.actor, Now: w.now}, activity{method: l.method}
-		l.actor.binding.handlers[l.method.id].local(l.actor.object, &w.call, l.arg)
+		p := l.actor.part(l.method.class)
+		p.binding.handlers[l.method.id].local(p.object, &w.call, l.arg)
 	}
 }

@@ -22,7 +22,7 @@ func (a *Actor) SetDormant(on bool) error {
 	if a.dormant = on; on {
 		a.drowse()
 	} else {
-		a.openToSleepers()
+		a.openToSleepers(false)
 	}
 	return nil
 }
@@ -33,7 +33,7 @@ func (a *Actor) FlushDormancy() error {
 	if err := a.mayChange("FlushDormancy"); err != nil {
 		return err
 	}
-	a.openToSleepers()
+	a.openToSleepers(false)
 	return nil
 }
 
@@ -72,23 +72,29 @@ func (a *Actor) fallAsleep() {
 	}
 }
 
-// sleepAt notes that c has a copy without a channel; wakeAt that it has one no more.
-func (a *Actor) sleepAt(c *Conn) {
+// sleepAt notes that c has a copy without a channel, and why; wakeAt that it has one no more.
+func (a *Actor) sleepAt(c *Conn, why CloseReason) {
 	a.asleep = append(a.asleep, c)
-	c.asleep[a] = true
+	c.asleep[a] = why
 }
 
 func (a *Actor) wakeAt(c *Conn) {
-	if c.asleep[a] {
+	if c.sleeps(a) {
 		delete(c.asleep, a)
 		a.asleep = slices.DeleteFunc(a.asleep, func(other *Conn) bool { return other == c })
 	}
 }
 
-// openToSleepers opens the actor for all who have a copy without a channel.
-func (a *Actor) openToSleepers() {
+// sleeps reports whether the client has a copy of a without a channel.
+func (c *Conn) sleeps(a *Actor) bool {
+	_, asleep := c.asleep[a]
+	return asleep
+}
+
+// openToSleepers opens the actor for those who have a dormant copy, or for all who have one without a channel.
+func (a *Actor) openToSleepers(all bool) {
 	for _, c := range slices.Clone(a.asleep) {
-		if !c.usable() {
+		if !c.usable() || !all && c.asleep[a] != Dormancy {
 			continue
 		}
 		if err := a.open(c); err != nil {
@@ -127,6 +133,13 @@ func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	c.link.Lock()
 	defer c.link.Unlock()
 	a.world.cork(c)
+	if reason == Destroyed { // which one message says
+		channel, err := a.channelOn(c)
+		if err != nil {
+			return err
+		}
+		return c.machine.Close(channel, a.openHead(c, 0))
+	}
 	channel, err := a.openOn(c, a.openHead(c, 0))
 	if err != nil {
 		return err
@@ -145,7 +158,7 @@ func (a *Actor) dismissAll(reason CloseReason) {
 func (c *Conn) dismissOverdue() {
 	for c.usable() && len(c.dismissals) > 0 {
 		d := c.dismissals[0]
-		if d.actor.find(c) < 0 && !c.asleep[d.actor] && d.actor.openAndClose(c, d.reason) != nil {
+		if d.actor.find(c) < 0 && !c.sleeps(d.actor) && d.actor.openAndClose(c, d.reason) != nil {
 			return
 		}
 		c.dismissals = c.dismissals[1:]

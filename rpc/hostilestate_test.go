@@ -48,8 +48,8 @@ func newCrate(t testing.TB) (*World, *Conn, *Actor) {
 	w.client.Store(true)
 	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(map[Ref][]replica)}
 	a := &Actor{world: w, class: crate, binding: w.bindings[crate], ref: 1, owner: c, newest: make([]uint64, crate.fields)}
-	a.object = a.binding.construct(a)
-	a.replicas = a.binding.replicasOf(a.object)
+	a.furnish()
+	a.mirror()
 	return w, c, a
 }
 

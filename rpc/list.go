@@ -142,11 +142,11 @@ func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	if err != nil {
 		panic(fmt.Sprintf("rpc: NewList(%s, %q): %v", class.name, name, err))
 	}
-	d := &declaredState{class: class, id: len(class.states), first: class.fields, count: 1, plan: plan, name: name, list: class.lists}
+	d := &declaredState{class: class, id: len(class.root().states), first: class.root().fields, count: 1, plan: plan, name: name, list: class.root().lists}
 	for i := range plan.Fields() {
 		d.refers = d.refers || plan.Field(i).Reference
 	}
-	class.lists++
+	class.root().lists++
 	class.addState(d)
 	return &ListState[K, V]{d}
 }

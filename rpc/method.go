@@ -42,7 +42,7 @@ func (k kind) String() string {
 // method is one declared call, without its types.
 type method struct {
 	class     *Class
-	id        int // index in class.methods, and on the wire
+	id        int // index in the methods of the actor's class, and on the wire
 	name      string
 	kind      kind
 	delivery  bunch.Delivery

@@ -11,8 +11,9 @@ import (
 
 // Flags of an open message. An owner message has the first only. The other bits must be zero.
 const (
-	flagOwned = 1 << iota // the receiver owns the actor
-	flagState             // states follow
+	flagOwned  = 1 << iota // the receiver owns the actor
+	flagState              // states follow
+	flagPlaced             // the actor's name follows its number
 )
 
 // minClosed actors that closed may be remembered at any time.
@@ -26,7 +27,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.mayChange("OpenTo"); err != nil {
 		return err
 	}
-	if a.find(c) >= 0 || a.dormant && c.asleep[a] {
+	if a.find(c) >= 0 || a.dormant && c.sleeps(a) && c.asleep[a] == Dormancy {
 		return nil
 	}
 	return a.open(c)
@@ -48,7 +49,7 @@ func (a *Actor) open(c *Conn) error {
 	if err != nil {
 		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, err)
 	}
-	slept := c.asleep[a]
+	_, slept := c.asleep[a]
 	a.wakeAt(c)
 	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.now, relevant: a.world.relevance.elapsed}
 	a.opens = append(a.opens, o)
@@ -65,19 +66,27 @@ func (a *Actor) open(c *Conn) error {
 
 // openOn is called under the link's lock. A message that can not be sent must not leave an open channel behind.
 func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
+	if channel, err = a.channelOn(c); err != nil {
+		return 0, err
+	}
+	if err = c.machine.Send(channel, bunch.Reliable, message); err != nil {
+		err = errors.Join(err, c.machine.Close(channel, nil))
+	}
+	return channel, err
+}
+
+// channelOn takes a channel of which nothing leaves before the client knows the end of an earlier one.
+func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.priority); err != nil {
 		return 0, err
 	}
 	if earlier, ok := c.closed[a]; ok {
 		delete(c.closed, a)
 		if err = c.machine.After(channel, earlier); err != nil {
-			return channel, errors.Join(err, c.machine.Close(channel, nil))
+			return 0, errors.Join(err, c.machine.Close(channel, nil))
 		}
 	}
-	if err = c.machine.Send(channel, bunch.Reliable, message); err != nil {
-		err = errors.Join(err, c.machine.Close(channel, nil))
-	}
-	return channel, err
+	return channel, nil
 }
 
 // openMessage is the first message on an actor's channel for c: a head and states; at most so many bytes.
@@ -95,11 +104,17 @@ func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	return message, nil
 }
 
-// openHead is what every open message begins with: class id, flags, number of the actor.
+// openHead is what every open message begins with: class id, flags, number of the actor, its name when it was placed.
 func (a *Actor) openHead(c *Conn, flags byte) []byte {
 	id := slices.Index(a.world.table(), a.class)
+	if a.name != "" {
+		flags |= flagPlaced
+	}
 	head := append(binary.AppendUvarint(nil, uint64(id)), flags|a.ownerFlags(c))
-	return binary.AppendUvarint(head, uint64(a.ref))
+	if head = binary.AppendUvarint(head, uint64(a.ref)); a.name != "" {
+		head = appendName(head, a.name)
+	}
+	return head
 }
 
 func (a *Actor) ownerFlags(c *Conn) byte {
@@ -117,7 +132,7 @@ func (a *Actor) tellOwner(c *Conn) error {
 		return nil
 	case i >= 0:
 		return a.send(a.opens[i], ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
-	case c.asleep[a]:
+	case c.asleep[a] == Dormancy && c.sleeps(a):
 		return a.open(c)
 	}
 	return nil
@@ -128,6 +143,7 @@ type opened struct {
 	class  *Class
 	flags  byte
 	ref    Ref
+	name   string // of a placed actor
 	states []byte
 }
 
@@ -143,27 +159,38 @@ func (w *World) readOpen(m bunch.Message) (o opened, violation *CloseError) {
 	}
 	ref, k := binary.Uvarint(m.Payload[n+1:])
 	o = opened{class: classes[id], flags: m.Payload[n], ref: Ref(ref)}
-	if k <= 0 || ref == 0 || o.flags&^(flagOwned|flagState) != 0 {
+	if k <= 0 || ref == 0 || o.flags&^(flagOwned|flagState|flagPlaced) != 0 {
 		return o, violationf(PayloadFail, "open message on channel %d has flags %#x and names actor %d", m.Channel, o.flags, ref)
 	}
 	o.states = m.Payload[n+1+k:]
+	if o.flags&flagPlaced != 0 {
+		var ok bool
+		if o.name, o.states, ok = readName(o.states); !ok {
+			return o, violationf(PayloadFail, "open message on channel %d places actor %d under no name", m.Channel, ref)
+		}
+	}
 	return o, nil
 }
 
-// openActor makes, on a client, the actor that the server opened, or wakes the copy that sleeps.
+// openActor makes, on a client, the actor that the server opened, or opens the copy that is here already.
 func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	o, violation := w.readOpen(m)
 	if violation != nil {
 		return violation
 	}
-	a := c.actorsByRef[o.ref]
-	known := a != nil
-	if known && (!a.dormant || a.class != o.class) {
-		return violationf(PayloadFail, "open message on channel %d for a %v, but %v lives already: open %v, dormant %v, torn off %v",
-			m.Channel, o.class, a, len(a.opens) > 0, a.dormant, a.torn)
+	named := c.actorsByRef[o.ref] != nil // for those who refer to it
+	a, violation := w.adopt(c, m, o)
+	switch {
+	case violation != nil:
+		return violation
+	case a == nil && m.Close && o.name != "":
+		return c.noteRazed(o)
 	}
+	delete(c.razed, o.name)
+	known := a != nil
 	if !known {
-		a = &Actor{world: w, class: o.class, binding: w.bindings[o.class], ref: o.ref, owner: c, owned: o.flags&flagOwned != 0}
+		a = &Actor{world: w, class: o.class, binding: w.bindings[o.class], ref: o.ref, name: o.name, owner: c, owned: o.flags&flagOwned != 0}
+		c.actorsByRef[a.ref] = a
 	}
 	c.setPriority(m.Channel, o.class.priority)
 	a.opens, a.dormant = []*opening{{actor: a, conn: c, channel: m.Channel}}, false
@@ -172,37 +199,29 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	if m.Close {
 		defer w.closeActor(c, a, m.Channel, Destroyed) // also when the constructor panics
 	}
-	if known {
-		return w.reopen(c, a, o)
+	if !known {
+		w.introduce(a)
 	}
-	w.introduce(c, a)
-	if violation := w.firstState(c, a, o); violation != nil {
-		return violation
-	}
-	w.tellReferrers(c, a.ref)
-	w.runWaiting(c)
-	return nil
-}
-
-// reopen wakes the copy of a dormant actor.
-func (w *World) reopen(c *Conn, a *Actor, o opened) *CloseError {
 	if violation := w.firstState(c, a, o); violation != nil {
 		return violation
 	}
 	a.setOwned(o.flags&flagOwned != 0)
+	if !named {
+		w.tellReferrers(c, a.ref)
+		w.runWaiting(c)
+	}
 	return nil
 }
 
 // introduce makes the object of a new copy.
-func (w *World) introduce(c *Conn, a *Actor) {
-	c.actorsByRef[a.ref] = a
+func (w *World) introduce(a *Actor) {
 	w.actors.Add(1)
 	w.roster.add(a)
-	if a.binding != nil {
-		a.object = a.binding.construct(a)
-		a.list()
-		a.replicas = a.binding.replicasOf(a.object)
+	if a.name != "" && w.placed[a.name] == nil {
+		w.placed[a.name] = a
 	}
+	a.furnish()
+	a.mirror()
 }
 
 // firstState takes, on a client, the states that came with an open.

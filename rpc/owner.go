@@ -65,10 +65,12 @@ func (a *Actor) setOwned(owned bool) {
 	}
 }
 
-// ownerChanged tells the object.
+// ownerChanged tells the objects.
 func (a *Actor) ownerChanged() {
-	if !a.dead && a.binding != nil && a.object != nil && a.binding.onOwner != nil {
-		a.world.during(activity{what: "OnOwner of ", class: a.class}, func() { a.binding.onOwner(a.object) })
+	for p := range a.parts {
+		if !a.dead && p.binding.onOwner != nil {
+			a.world.during(activity{what: "OnOwner of ", class: p.binding.class}, func() { p.binding.onOwner(p.object) })
+		}
 	}
 }
 

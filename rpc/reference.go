@@ -58,7 +58,7 @@ func (c *Conn) Actor(ref Ref) *Actor {
 	if !c.server {
 		return c.actorsByRef[ref]
 	}
-	if a := c.world.actorsByRef[ref]; a != nil && (c.asleep[a] || a.find(c) >= 0) {
+	if a := c.world.actorsByRef[ref]; a != nil && (c.sleeps(a) || a.find(c) >= 0) {
 		return a
 	}
 	return nil

@@ -95,19 +95,33 @@ func (w *World) Actors() iter.Seq[*Actor] {
 
 // Of returns the object of an actor; false when a is nil, has ended, or is not of the binding's class and world. UE: Cast.
 func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
-	if !a.made() || a.dead || a.binding != b.untyped || a.object == nil {
+	if !a.made() || a.dead {
 		return object, false
 	}
-	return a.object.(T), true
+	if p := a.part(b.untyped.class); p.binding == b.untyped && p.object != nil {
+		return p.object.(T), true
+	}
+	return object, false
 }
 
 // At returns the object of the actor that ref names; false when [World.Actor] returns nil, or Of does not know it.
 func (b *Binding[T]) At(ref Ref) (object T, ok bool) { return b.Of(b.world.Actor(ref)) }
 
+// listed returns a roster of all actors that may have an object of b's.
+func (b *Binding[T]) listed() *roster {
+	if own := b.world.bindings[b.untyped.class.root()]; own != nil {
+		return &own.actors
+	}
+	return &b.world.roster
+}
+
 // All returns the actors of the class that live here and their objects, in the order in which they were spawned, or opened here. As
 // with [World.Actors] they may come and go meanwhile.
 func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 	return func(yield func(*Actor, T) bool) {
-		b.untyped.actors.all(func(a *Actor) bool { return yield(a, a.object.(T)) })
+		b.listed().all(func(a *Actor) bool {
+			object, ok := b.Of(a)
+			return !ok || yield(a, object)
+		})
 	}
 }

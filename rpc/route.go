@@ -27,7 +27,7 @@ type plan struct {
 //
 // A client that is going, and whose OnDisconnect has not run, is no error of the game's at the server: what is for it is counted.
 func (w *World) route(a *Actor, m *method) (plan, error) {
-	if m.class != a.class {
+	if m.class.root() != a.class {
 		return plan{}, fmt.Errorf("rpc: %v called on a %q: the actor is of another class", m, a.class.name)
 	}
 	if a.dead {
@@ -40,7 +40,7 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 		return a.localPlan(m)
 	}
 	switch {
-	case !a.owner.usable():
+	case a.owner != nil && !a.owner.usable():
 		return plan{}, a.owner.closedFor(m)
 	case a.dormant:
 		return plan{}, fmt.Errorf("rpc: %v on %v: %w", m, a, ErrDormant)
@@ -90,7 +90,8 @@ func (a *Actor) localPlan(m *method) (plan, error) {
 }
 
 func (a *Actor) handles(m *method) bool {
-	return a.binding != nil && a.object != nil && a.binding.handlers[m.id].local != nil
+	p := a.part(m.class)
+	return p.bound() && p.binding.handlers[m.id].local != nil
 }
 
 // transmit sends an encoded call. A multicast goes on after a failure, and returns the first.
@@ -109,7 +110,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 		return a.send(a.opens[i], m, payload)
 	}
 	if a.dormant {
-		a.openToSleepers()
+		a.openToSleepers(false)
 	}
 	var first error
 	for i := range a.opens {

@@ -67,25 +67,26 @@ func NewState[S any](class *Class) *State[S] {
 	if err != nil {
 		panic(fmt.Sprintf("rpc: NewState for class %s: %v", class.name, err))
 	}
-	d := &declaredState{class: class, id: len(class.states), first: class.fields, count: plan.Fields(), plan: plan}
+	d := &declaredState{class: class, id: len(class.root().states), first: class.root().fields, count: plan.Fields(), plan: plan}
 	class.addState(d)
 	return &State[S]{d}
 }
 
 // addState appends a declared state; the order of declaration is the order of fields on the wire.
 func (c *Class) addState(d *declaredState) {
-	if c.closed.Load() {
+	root := c.root()
+	if root.closed.Load() {
 		panic(fmt.Sprintf("rpc: %v is declared after a world began to use class %s; declare it in a package variable", d, c.name))
 	}
-	for _, other := range c.states {
+	for _, other := range root.states {
 		if other.String() == d.String() {
 			panic(fmt.Sprintf("rpc: class %s declares %v twice", c.name, d))
 		}
 	}
-	if c.fields += d.count; c.fields > state.MaxFields {
-		panic(fmt.Sprintf("rpc: class %s has %d replicated fields with those of %v, at most %d", c.name, c.fields, d, state.MaxFields))
+	if root.fields += d.count; root.fields > state.MaxFields {
+		panic(fmt.Sprintf("rpc: class %s has %d replicated fields with those of %v, at most %d", root.name, root.fields, d, state.MaxFields))
 	}
-	c.states = append(c.states, d)
+	root.states = append(root.states, d)
 }
 
 // SetCondition says whether the fields of a that are tagged if=name travel (UE: COND_Custom, SetActiveOverride); they begin not to.
@@ -96,7 +97,7 @@ func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 		return fmt.Errorf("rpc: SetCondition of %s", noActor)
 	case !a.world.IsServer():
 		return fmt.Errorf("rpc: SetCondition of a %q on a client: %w", a.class.name, ErrWrongRole)
-	case d.class != a.class:
+	case d.class.root() != a.class:
 		return fmt.Errorf("rpc: SetCondition of %v: the actor is a %q", d, a.class.name)
 	case !d.knows(name):
 		return fmt.Errorf("rpc: SetCondition of %v: no field is tagged if=%s", d, name)

@@ -40,8 +40,10 @@ type World struct {
 	replicator   replicator     // likewise
 	relevance    relevance      // likewise
 	always       roster         // AlwaysRelevant
-	drowsy       []*Actor       // of a server: dormant, and perhaps open
-	kept         map[any]any    // by guest.Keep
+	placed       map[string]*Actor
+	razed        []*Actor    // of a server: that were placed and are destroyed
+	drowsy       []*Actor    // of a server: dormant, and perhaps open
+	kept         map[any]any // by guest.Keep
 	onTick       []func(now time.Time)
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
@@ -120,6 +122,7 @@ func NewWorld(config Config) (*World, error) {
 		bindings:    make(map[*Class]*binding),
 		kept:        make(map[any]any),
 		actorsByRef: make(map[Ref]*Actor),
+		placed:      make(map[string]*Actor),
 		always:      roster{seat: seatAlways},
 		wake:        make(chan struct{}, 1),
 		live:        make(map[*Conn]struct{}),
@@ -165,6 +168,9 @@ func (w *World) register(class *Class) error {
 	if w.frozen {
 		return fmt.Errorf("rpc: class %q is added after the first connection; Bind it or name it in Config.Classes before", class.name)
 	}
+	if class.actor != nil {
+		return fmt.Errorf("rpc: Config.Classes names %q, a component: name class %q", class.name, class.actor.name)
+	}
 	class.close()
 	w.classes = append(w.classes, class)
 	return nil
@@ -172,7 +178,7 @@ func (w *World) register(class *Class) error {
 
 // bind makes b the behaviour of its class in this world. It panics on what can only be a mistake in the program.
 func (w *World) bind(b *binding) {
-	if err := w.register(b.class); err != nil {
+	if err := w.register(b.class.root()); err != nil {
 		panic(err.Error())
 	}
 	if w.bindings[b.class] != nil {

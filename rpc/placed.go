@@ -1,0 +1,152 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/quivernet/quiver/bunch"
+)
+
+// Place makes an actor of b's class that both ends know from a level, by a name that is its own in the world: 1 to 128 bytes, printable.
+// Otherwise it is [Spawn], owned by the server itself. UE: an actor placed in a level.
+//
+// On a client, after Connect, it makes the client's copy before the server's open comes, which then names it and uses it; until then it
+// lives without a channel: it has no [Ref], and Server RPCs on it return ErrDormant. When the open came first Place returns that copy
+// as it is, and does not run set. When the server has destroyed the actor, which clients hear at once and late joiners when they
+// join, the copy ends, and Place returns ErrClosed. Place in OnConnect what is there from the beginning: no open has come by then.
+//
+// A client's copy lives on when its channel closes for Relevancy or LevelUnloaded, and is used again when it opens again; the client
+// may destroy one that has no channel, as when it unloads the level. It ends with its connection once it was open.
+func Place[T any](b *Binding[T], name string, set func(object T), options ...SpawnOption) (*Actor, T, error) {
+	var object T
+	if !validName(name) {
+		return nil, object, fmt.Errorf("rpc: Place of a %q: the name %q must have 1 to %d printable bytes", b.untyped.class.name, clip(name), maxNameBytes)
+	}
+	fill := func(made any) {
+		if object = made.(T); set != nil {
+			set(object)
+		}
+	}
+	var a *Actor
+	var err error
+	if b.world.IsServer() {
+		a, err = b.world.placeHere(b.untyped.class, name, fill, options)
+	} else {
+		a, err = b.world.placeCopy(b.untyped, name, fill)
+	}
+	if err != nil {
+		return nil, object, fmt.Errorf("rpc: Place of a %q, %q: %w", b.untyped.class.name, name, err)
+	}
+	if a.object != nil {
+		object = a.object.(T)
+	}
+	return a, object, nil
+}
+
+// validName reports whether a name can be that of a placed actor.
+func validName(name string) bool {
+	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// placeHere places an actor on the server.
+func (w *World) placeHere(class *Class, name string, set func(object any), options []SpawnOption) (*Actor, error) {
+	if other := w.placed[name]; other != nil {
+		return nil, fmt.Errorf("%v has that name", other)
+	}
+	w.razed = slices.DeleteFunc(w.razed, func(a *Actor) bool { return a.name == name })
+	options = append(slices.Clip(options), func(a *Actor) {
+		a.name = name
+		w.placed[name] = a
+	})
+	return w.spawn(class, nil, options, set)
+}
+
+// placeCopy places an actor on a client.
+func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor, error) {
+	if a := w.placed[name]; a != nil && a.class != b.class {
+		return nil, fmt.Errorf("%v has that name", a)
+	} else if a != nil {
+		return a, nil
+	}
+	for _, c := range w.conns {
+		if c.razed[name] {
+			return nil, fmt.Errorf("the server has destroyed it: %w", ErrClosed)
+		}
+	}
+	a := &Actor{world: w, class: b.class, binding: b, name: name, dormant: true}
+	w.placed[name] = a
+	w.introduce(a)
+	w.during(activity{what: "the function given to Place for ", class: a.class}, func() { set(a.object) })
+	return a, nil
+}
+
+// parks reports whether the client's copy of a placed actor lives on without its channel.
+func (a *Actor) parks(reason CloseReason) bool {
+	return a.name != "" && (reason == Relevancy || reason == LevelUnloaded)
+}
+
+// raze tells all clients that a placed actor is destroyed, also those for whom it never opened, and remembers it for late joiners.
+func (a *Actor) raze() {
+	w := a.world
+	if a.name == "" {
+		return
+	}
+	gone := &Actor{world: w, class: a.class, ref: a.ref, name: a.name, dead: true}
+	w.razed = append(w.razed, gone)
+	for _, c := range w.conns {
+		if a.find(c) < 0 && !c.sleeps(a) {
+			gone.dismiss(c, Destroyed)
+		}
+	}
+}
+
+// razeFor tells a connection that has joined what is destroyed.
+func (w *World) razeFor(c *Conn) {
+	for _, a := range w.razed {
+		a.dismiss(c, Destroyed)
+	}
+}
+
+// appendName appends the name of a placed actor to the head of an open message.
+func appendName(b []byte, name string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(name))), name...)
+}
+
+// readName reads it, and tells whether it is one.
+func readName(b []byte) (name string, rest []byte, ok bool) {
+	size, n := binary.Uvarint(b)
+	if n <= 0 || size > maxNameBytes || size > uint64(len(b)-n) {
+		return "", nil, false
+	}
+	name = string(b[n : n+int(size)])
+	return name, b[n+int(size):], validName(name)
+}
+
+// adopt finds the copy that an open message names: one that sleeps, or one that was placed here. It is nil when there is none.
+func (w *World) adopt(c *Conn, m bunch.Message, o opened) (*Actor, *CloseError) {
+	a := c.actorsByRef[o.ref]
+	if placed := w.placed[o.name]; a == nil && placed != nil && placed.owner == nil && !placed.torn {
+		a = placed
+	}
+	if a != nil && (!a.dormant || a.class != o.class || a.name != o.name) {
+		return nil, violationf(PayloadFail, "open message on channel %d for a %v %q, but %v %q lives already: open %v, dormant %v, torn off %v",
+			m.Channel, o.class, o.name, a, a.name, len(a.opens) > 0, a.dormant, a.torn)
+	}
+	if a != nil && a.owner == nil {
+		a.owner, a.ref = c, o.ref
+		c.actorsByRef[o.ref] = a
+	}
+	return a, nil
+}
+
+// noteRazed remembers, on a client, a placed actor that was destroyed before it was placed here.
+func (c *Conn) noteRazed(o opened) *CloseError {
+	if len(c.razed) >= maxChannelless {
+		return violationf(PayloadFail, "end of %q, which is not placed here; as many as %d are known already", o.name, len(c.razed))
+	}
+	c.razed[o.name] = true
+	return nil
+}
