@@ -2,19 +2,17 @@ package rpc
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
 	"unicode"
 
 	"github.com/quivernet/quiver/bunch"
-	"github.com/quivernet/quiver/internal/codec"
 )
 
 // Limits of a declaration.
 const (
-	maxNameBytes = 128     // of a class, a method or a carried value: they travel in the shape and in close reasons
+	maxNameBytes = 128     // of a class, a method or a list: they travel in the shape and in close reasons
 	maxMethods   = 1 << 14 // a class: a method's index takes at most two bytes on the wire
 )
 
@@ -25,11 +23,10 @@ type Class struct {
 	name     string
 	priority bunch.Priority
 	methods  []*method
-	carried  []carried
 	states   []*declaredState
 	fields   int // of all states, a list being one
 	lists    int
-	declarer string // see DeclaredBy
+	declarer string // the function that adds it to a world, such as "stream.Install": see guest.DeclaredBy
 
 	updatePeriod   time.Duration // between two looks at an actor's states at least
 	updatePriority float64
@@ -40,12 +37,6 @@ type Class struct {
 	components []*Class // in the order of their declaration
 
 	closed atomic.Bool // a world uses it: no more methods
-}
-
-// carried is a value that travels inside Raw arguments of the class and belongs to its shape.
-type carried struct {
-	name  string
-	codec *codec.Codec
 }
 
 // ClassOption adjusts a class where it is declared.
@@ -74,24 +65,6 @@ func UpdatePriority(p float64) ClassOption {
 		panic(fmt.Sprintf("rpc: UpdatePriority(%v) must be above 0", p))
 	}
 	return func(c *Class) { c.updatePriority = p }
-}
-
-// Carries adds T to the shape of the class: values of T travel inside its Raw arguments, so both ends must agree on
-// T's fields as well. It panics when T can not be encoded.
-func Carries[T any](name string) ClassOption {
-	mustName("carried value", name)
-	values, err := codec.Of(reflect.TypeFor[T]())
-	if err != nil {
-		panic(fmt.Sprintf("rpc: Carries(%q): %v", name, err))
-	}
-	return func(c *Class) { c.carried = append(c.carried, carried{name: name, codec: values}) }
-}
-
-// DeclaredBy names the function that adds the class to a world, such as "stream.Install", so that the error of a
-// handshake can say which end did not call it. It is part of the shape.
-func DeclaredBy(function string) ClassOption {
-	mustName("declaring function", function)
-	return func(c *Class) { c.declarer = function }
 }
 
 // NewClass declares a class. Both ends use the same classes: the handshake compares them.

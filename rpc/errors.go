@@ -24,8 +24,6 @@ var (
 	ErrDormant = errors.New("rpc: the actor is dormant")
 	// ErrBacklogFull: a bounded queue of the world is full.
 	ErrBacklogFull = errors.New("rpc: backlog full")
-	// ErrListFull: a List has as many items as it may.
-	ErrListFull = errors.New("rpc: list full")
 	// ErrOnWorld: a blocking call was made from the goroutine that drives the world, and would never return.
 	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")
 )

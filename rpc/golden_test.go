@@ -15,12 +15,21 @@ func TestGoldenShapeOfAClass(t *testing.T) {
 		ID   uint64
 		Name string `quiver:"max=24"`
 	}
-	class := NewClass("Golden", Carries[spell]("spell"), DeclaredBy("rpc.Golden"))
+	class := NewClass("Golden")
+	class.declarer = "rpc.Golden"
 	Server[spell](class, "Give", Reliable)
 	Client[[]spell](class, "Take", ReliableUnordered)
 	Multicast[Raw](class, "Raw", Unreliable)
 	Server[None](class, "None", UnreliableSequenced)
 	Client[time.Time](class, "Time", Reliable)
+	type pose struct {
+		X    float32 `quiver:"quant=0.01,range=-100:100"`
+		Name string  `quiver:"max=8,owner"`
+		At   Ref
+	}
+	NewState[pose](class)
+	NewList[uint16, spell](class, "Spells")
+	NewState[pose](NewComponent(class, "Arm"))
 	hash, _ := shapeOf([]*Class{class})
-	require.Equal(t, "633c644214906483975168800d6e82dae377adf69db9fe6884a182d6e1be9d04", hex.EncodeToString(hash[:]))
+	require.Equal(t, "05da94eefe54c406572b2e517a5c55ff6635c2a7fba5a4f5137b5f0250c64649", hex.EncodeToString(hash[:]))
 }

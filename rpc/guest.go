@@ -17,6 +17,7 @@ func init() {
 	guest.Links = func(e any) (out, in netsim.Config, err error) { return e.(Emulation).links() }
 	guest.Seed = func(world any, seed uint64) { world.(*World).seed = &seed }
 	guest.Drive = func(conn any, fn func(now time.Time)) { conn.(*Conn).drive(fn) }
+	guest.DeclaredBy = func(class any, function string) { class.(*Class).declarer = function }
 	guest.Woken = func(conn any) bool { return conn.(*Conn).woken.Swap(false) }
 }
 

@@ -62,13 +62,13 @@ func (l *List[K, V]) All() iter.Seq2[K, V] {
 // maxItems is how many items a list has. UE: net.MaxRepArraySize.
 const maxItems = 2048
 
-// Set sets the value of a key. It returns ErrListFull, and changes nothing, for one key more than 2,048. On a client it changes the
+// Set sets the value of a key. It returns ErrTooLong, and changes nothing, for one key more than 2,048. On a client it changes the
 // copy only, until the server changes the item.
 func (l *List[K, V]) Set(key K, value V) error {
 	item := l.byKey[key]
 	if item == nil {
 		if len(l.byKey) == maxItems {
-			return fmt.Errorf("rpc: Set of a new key, %v, in a list of %d: %w", key, maxItems, ErrListFull)
+			return fmt.Errorf("rpc: Set of a new key, %v, in a list of %d: %w", key, maxItems, ErrTooLong)
 		}
 		l.last++
 		item = &listItem[K, V]{number: l.last, pair: pair[K, V]{Key: key}}

@@ -14,7 +14,7 @@ import (
 const (
 	// maxDifference bounds the sentence that names a difference, so that it fits a close reason.
 	maxDifference = 200
-	// declaredBy stands in the line of a class before the function that adds it; see DeclaredBy.
+	// declaredBy stands in the line of a class before the function that adds it; see guest.DeclaredBy.
 	declaredBy = ", by "
 )
 
@@ -50,10 +50,6 @@ func (s *outline) class(index int, c *Class) {
 		for _, field := range d.plan.Lines() {
 			s.lines = append(s.lines, d.String()+"."+field)
 		}
-	}
-	for _, v := range c.carried {
-		s.line(c.name+"."+v.name, "carried, "+v.codec.Name())
-		s.lines = v.codec.AppendOutline(s.lines, c.name+"."+v.name)
 	}
 }
 

@@ -2,8 +2,6 @@ package rpc
 
 import (
 	"bytes"
-	"fmt"
-	"reflect"
 
 	"github.com/quivernet/quiver/internal/codec"
 )
@@ -25,58 +23,4 @@ func keep[A any](p *A) any {
 		return Raw(bytes.Clone(*raw))
 	}
 	return *p
-}
-
-// AppendValue appends one value to b as an argument of that type travels: v is a pointer to it, or the value itself.
-// Values that write themselves, and Raw, have their length before them, so that values can stand in a row.
-// On an error b is returned as it was.
-func AppendValue(b []byte, v any) ([]byte, error) {
-	c, p, err := codecOf(v)
-	if err != nil {
-		return b, fmt.Errorf("rpc: AppendValue: %w", err)
-	}
-	if b, err = c.Append(b, p); err != nil {
-		return b, fmt.Errorf("rpc: AppendValue(%T): %w", v, err)
-	}
-	return b, nil
-}
-
-// DecodeValue reads one value that [AppendValue] wrote at the start of b into the one that v points to, and returns
-// what follows it. Nothing that b claims is believed before its bytes are there. A Raw aliases b.
-func DecodeValue(b []byte, v any) (rest []byte, err error) {
-	t := reflect.TypeOf(v)
-	if t == nil || t.Kind() != reflect.Pointer || reflect.ValueOf(v).IsNil() {
-		return nil, fmt.Errorf("rpc: DecodeValue(%T): must be a pointer to a value", v)
-	}
-	c, err := codec.Of(t.Elem())
-	if err != nil {
-		return nil, fmt.Errorf("rpc: DecodeValue: %w", err)
-	}
-	reflect.ValueOf(v).Elem().SetZero()
-	if rest, _, err = c.Next(b, v); err != nil {
-		return nil, fmt.Errorf("rpc: DecodeValue(%T): %w", v, err)
-	}
-	return rest, nil
-}
-
-// codecOf returns the codec of v and a pointer to it.
-func codecOf(v any) (*codec.Codec, any, error) {
-	t := reflect.TypeOf(v)
-	if t == nil {
-		return nil, nil, fmt.Errorf("nil has no type")
-	}
-	if t.Kind() == reflect.Pointer {
-		if reflect.ValueOf(v).IsNil() {
-			return nil, nil, fmt.Errorf("%v is nil", t)
-		}
-		c, err := codec.Of(t.Elem())
-		return c, v, err
-	}
-	c, err := codec.Of(t)
-	if err != nil {
-		return nil, nil, err
-	}
-	p := reflect.New(t)
-	p.Elem().Set(reflect.ValueOf(v))
-	return c, p.Interface(), nil
 }

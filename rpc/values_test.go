@@ -49,7 +49,7 @@ type tree struct {
 }
 
 func encode(t testing.TB, v any) []byte {
-	b, err := AppendValue(nil, v)
+	b, err := codec.AppendValue(nil, v)
 	require.NoError(t, err)
 	return b
 }
@@ -60,7 +60,7 @@ func TestValuesTravelByValueAndByPointer(t *testing.T) {
 		b := encode(t, v)
 		require.Equal(t, b, encode(t, reflect.ValueOf(v).Elem().Interface()), "%T", v)
 		got := reflect.New(reflect.TypeOf(v).Elem())
-		rest, err := DecodeValue(append(b, "rest"...), got.Interface())
+		rest, err := codec.DecodeValue(append(b, "rest"...), got.Interface())
 		require.NoError(t, err, "%T", v)
 		require.Equal(t, "rest", string(rest), "%T", v)
 		require.Equal(t, v, got.Interface())
@@ -69,30 +69,30 @@ func TestValuesTravelByValueAndByPointer(t *testing.T) {
 
 func TestValueErrors(t *testing.T) {
 	keep := []byte("keep")
-	b, err := AppendValue(keep, make(chan int))
+	b, err := codec.AppendValue(keep, make(chan int))
 	require.ErrorContains(t, err, "a chan can not be encoded")
 	require.Equal(t, keep, b)
 	for _, v := range []any{nil, (*int)(nil)} {
-		_, err = AppendValue(nil, v)
+		_, err = codec.AppendValue(nil, v)
 		require.Error(t, err)
 	}
 	for _, v := range []any{nil, 5, (*int)(nil)} {
-		_, err = DecodeValue([]byte{1}, v)
+		_, err = codec.DecodeValue([]byte{1}, v)
 		require.ErrorContains(t, err, "must be a pointer to a value")
 	}
 	var raw Raw
 	for _, b := range [][]byte{nil, {2, 1}, {0xff}, bytes.Repeat([]byte{0xff}, 9)} {
-		_, err = DecodeValue(b, &raw)
+		_, err = codec.DecodeValue(b, &raw)
 		require.ErrorContains(t, err, "does not fit the")
 	}
-	_, err = DecodeValue([]byte{3, 1, 2, 3}, &packed{})
+	_, err = codec.DecodeValue([]byte{3, 1, 2, 3}, &packed{})
 	require.ErrorContains(t, err, "packed takes 8 bytes")
 }
 
 // Decoding starts from nothing, so that what an earlier value left does not shine through.
 func TestDecodeValueForgetsWhatWasThere(t *testing.T) {
 	v := tree{Value: 9, Kids: []tree{{Value: 1}}, Next: &tree{}}
-	_, err := DecodeValue(encode(t, tree{Value: 1}), &v)
+	_, err := codec.DecodeValue(encode(t, tree{Value: 1}), &v)
 	require.NoError(t, err)
 	require.Equal(t, tree{Value: 1}, v)
 }
@@ -165,7 +165,7 @@ func BenchmarkAppendValue(b *testing.B) {
 	var buf []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		buf, _ = AppendValue(buf[:0], &v)
+		buf, _ = codec.AppendValue(buf[:0], &v)
 	}
 }
 
@@ -174,7 +174,7 @@ func BenchmarkDecodeValue(b *testing.B) {
 	buf := encode(b, &v)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := DecodeValue(buf, &v); err != nil {
+		if _, err := codec.DecodeValue(buf, &v); err != nil {
 			b.Fatal(err)
 		}
 	}

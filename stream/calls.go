@@ -39,7 +39,7 @@ func (w wrapped[T, A]) Delivery() bunch.Delivery { return w.call.Delivery() }
 
 // overhead is how many bytes the argument takes beside the items.
 func (w wrapped[T, A]) overhead() (int, error) {
-	b, err := rpc.AppendValue(nil, w.wrap(nil))
+	b, err := codec.AppendValue(nil, w.wrap(nil))
 	return len(b), err
 }
 

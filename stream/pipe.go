@@ -4,15 +4,15 @@ import (
 	"fmt"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/rpc"
 )
 
 // The classes of the streamer's actors. The server spawns, for each connection and owned by it, one control pipe and
 // as many lanes as transfers ask for. Both directions use them.
 var (
-	declared     = rpc.DeclaredBy("stream.Install")
-	controlClass = rpc.NewClass("quiver.stream", rpc.Priority(bunch.Low), declared)
-	laneClass    = rpc.NewClass("quiver.stream.lane", rpc.Priority(bunch.Bulk), declared)
+	controlClass = declare("quiver.stream", bunch.Low)
+	laneClass    = declare("quiver.stream.lane", bunch.Bulk)
 
 	sendLimits = pairOf[limits](controlClass, "Limits")
 	sendHeader = pairOf[header](controlClass, "Header")
@@ -26,6 +26,12 @@ var (
 	sendPart  = pairOf[rpc.Raw](laneClass, "Part")
 	leaveLane = rpc.Server[rpc.Raw](laneClass, "ServerLeave", rpc.Reliable) // empty; nothing comes from its client after it
 )
+
+func declare(name string, p bunch.Priority) *rpc.Class {
+	class := rpc.NewClass(name, rpc.Priority(p))
+	guest.DeclaredBy(class, "stream.Install")
+	return class
+}
 
 // pair is one message in both directions.
 type pair[A any] struct {

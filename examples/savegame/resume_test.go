@@ -115,7 +115,7 @@ func TestKilledPutGoesOn(t *testing.T) {
 	had, err := s.put(second, path, "x")
 	require.NoError(t, err)
 	require.False(t, had)
-	require.LessOrEqual(t, second.sent.Load(), int64(resumeSize*65/100), "half, and what a busy machine drops")
+	require.LessOrEqual(t, second.sent.Load(), int64(resumeSize*4/5), "half, and what a busy machine drops, not all again")
 
 	copied := filepath.Join(t.TempDir(), "copy")
 	s.run("get", "x", copied)
@@ -149,7 +149,7 @@ func TestKilledGetGoesOn(t *testing.T) {
 
 	second := newCutSocket(t, "")
 	require.NoError(t, s.get(second, "x", copied))
-	require.LessOrEqual(t, second.received.Load(), int64(resumeSize*65/100), "half, and what a busy machine drops")
+	require.LessOrEqual(t, second.received.Load(), int64(resumeSize*4/5), "half, and what a busy machine drops, not all again")
 	requireContent(t, copied, content)
 	entries, err := os.ReadDir(filepath.Dir(copied))
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestPutGoesOnAtARestartedServer(t *testing.T) {
 	socket := newCutSocket(t, "")
 	_, err = again.put(socket, path, "x")
 	require.NoError(t, err)
-	require.LessOrEqual(t, socket.sent.Load(), int64(resumeSize*65/100), "half, and what a busy machine drops")
+	require.LessOrEqual(t, socket.sent.Load(), int64(resumeSize*4/5), "half, and what a busy machine drops, not all again")
 	copied := filepath.Join(t.TempDir(), "copy")
 	again.run("get", "x", copied)
 	requireContent(t, copied, content)

@@ -8,7 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 
-	"github.com/quivernet/quiver/rpc"
+	"github.com/vmihailenco/msgpack/v5"
 )
 
 // A generated save: the magic, the size of the records (u64, little endian), the records one after the other, and the
@@ -63,14 +63,14 @@ func generateRecords(rnd *rand.Rand, size int64) ([]byte, error) {
 	var b []byte
 	for id := uint64(1); ; id++ {
 		e := generateEntity(rnd, id)
-		longer, err := rpc.AppendValue(b, &e)
+		record, err := msgpack.Marshal(&e)
 		if err != nil {
 			return nil, fmt.Errorf("generating a save: %w", err)
 		}
-		if int64(len(longer)) > size {
+		if int64(len(b)+len(record)) > size {
 			return b, nil
 		}
-		b = longer
+		b = append(b, record...)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/rpc"
+	"github.com/vmihailenco/msgpack/v5"
 )
 
 func generate(t *testing.T, size int64, seed uint64) []byte {
@@ -33,12 +33,11 @@ func TestWorldHoldsRecords(t *testing.T) {
 	require.Equal(t, worldMagic, string(b[:len(worldMagic)]))
 	size := binary.LittleEndian.Uint64(b[len(worldMagic):])
 	require.LessOrEqual(t, size, uint64(1<<20/recordShare))
-	rest := b[worldHeader : worldHeader+int(size)]
-	for id := uint64(1); len(rest) > 0; id++ {
+	rest := bytes.NewReader(b[worldHeader : worldHeader+int(size)])
+	records := msgpack.NewDecoder(rest)
+	for id := uint64(1); rest.Len() > 0; id++ {
 		var e entity
-		var err error
-		rest, err = rpc.DecodeValue(rest, &e)
-		require.NoError(t, err)
+		require.NoError(t, records.Decode(&e))
 		require.Equal(t, id, e.ID)
 		require.Contains(t, kinds, e.Kind)
 	}

@@ -49,6 +49,10 @@ var (
 	// Seed makes what the connections of a world draw at random follow from a seed. It is called before the first connection.
 	Seed func(world any, seed uint64)
 
+	// DeclaredBy names the function that adds a class to a world, such as "stream.Install", so that the error of a handshake can
+	// say which end did not call it. It is part of the shape, and is called where the class is declared.
+	DeclaredBy func(class any, function string)
+
 	// Woken reports, once, that a machine of the connection had something for its owner since it was asked before.
 	Woken func(conn any) bool
 )

@@ -42,7 +42,7 @@ func TestListIsFull(t *testing.T) {
 	for i := range 2048 {
 		require.NoError(t, l.Set(i, i))
 	}
-	require.ErrorIs(t, l.Set(2048, 0), rpc.ErrListFull)
+	require.ErrorIs(t, l.Set(2048, 0), rpc.ErrTooLong)
 	require.NoError(t, l.Set(5, 6))
 	require.True(t, l.Delete(5))
 	require.False(t, l.Delete(5))
