@@ -165,7 +165,9 @@ func (w *World) Destroy(a *Actor) error {
 		w.endCopy(a.owner, a, Destroyed)
 		return nil
 	}
-	a.raze()
+	if !a.torn {
+		a.raze()
+	}
 	a.shutAll(Destroyed)
 	a.dismissAll(Destroyed)
 	heirs := a.orphan()
