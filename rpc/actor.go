@@ -39,8 +39,7 @@ type Actor struct {
 	// Its states, once the object is there.
 	replicas   []replica          // by state id; nil = not kept here
 	conditions map[condition]bool // server: those that hold
-	watched    bool               // server: open for somebody, so that the replicator compares it
-	compares   bool               // server: in the replicator
+	watched    bool               // server: in the world's replicator
 	compared   time.Time          // server: when it was last looked at
 	newest     []uint64           // client, by field: the packet that brought what it has
 }

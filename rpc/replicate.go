@@ -12,7 +12,6 @@ import (
 // replicator compares, on a server, the states of actors at each Flush. Actors that are open for nobody are not among them.
 type replicator struct {
 	states []comparison
-	idle   bool   // some of them are of actors that are open for nobody any more
 	fields []byte // of an update; scratch
 }
 
@@ -24,7 +23,6 @@ type comparison struct {
 
 // replicate brings the newest state on its way.
 func (w *World) replicate(now time.Time) {
-	w.replicator.close()
 	for i := range w.replicator.states {
 		if c := &w.replicator.states[i]; c.replica.changed() && c.actor.due(now) {
 			c.actor.compare(c.replica)
@@ -68,7 +66,6 @@ func (a *Actor) firstLook() {
 			a.compare(r)
 		}
 	}
-	a.compares = false // whether or not the constructor opened it: there was nothing to compare
 	if len(a.opens) > 0 {
 		a.watched = false
 		a.world.watch(a)
@@ -108,10 +105,6 @@ func (w *World) watch(a *Actor) {
 		return
 	}
 	a.watched = true
-	if a.compares { // still
-		return
-	}
-	a.compares = true
 	for _, r := range a.replicas {
 		if r != nil {
 			w.replicator.states = append(w.replicator.states, comparison{replica: r, actor: a})
@@ -121,20 +114,9 @@ func (w *World) watch(a *Actor) {
 
 func (w *World) unwatch(a *Actor) {
 	if a.watched {
-		a.watched, w.replicator.idle = false, true
+		a.watched = false
+		w.replicator.states = slices.DeleteFunc(w.replicator.states, func(c comparison) bool { return c.actor == a })
 	}
-}
-
-// close takes out what is not watched: once a Flush, for many may close at once.
-func (r *replicator) close() {
-	if !r.idle {
-		return
-	}
-	r.idle = false
-	r.states = slices.DeleteFunc(r.states, func(c comparison) bool {
-		c.actor.compares = c.actor.watched
-		return !c.actor.watched
-	})
 }
 
 // opening is an actor's channel on one connection.
