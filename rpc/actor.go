@@ -175,7 +175,9 @@ func (w *World) Destroy(a *Actor) error {
 		w.endCopy(a.owner, a, Destroyed)
 		return nil
 	}
-	a.raze()
+	if !a.torn {
+		a.raze()
+	}
 	a.shutAll(Destroyed)
 	a.dismissAll(Destroyed)
 	w.relevance.leave(a)

@@ -124,6 +124,7 @@ func (a *Actor) TearOff() error {
 	}
 	a.dormant = false
 	a.openToSleepers(true)
+	a.raze()
 	a.torn = true
 	a.world.always.remove(a)
 	a.shutAll(TearOff)

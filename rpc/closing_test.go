@@ -190,6 +190,21 @@ func TestDormantActorsCostNothing(t *testing.T) {
 	})
 }
 
+// TestConstructorThatOpensAndCloses: the states of its actor replicate all the same.
+func TestConstructorThatOpensAndCloses(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		n.server.onConstruct = func(a *Actor) {
+			require.NoError(t, a.OpenTo(n.conns[0]))
+			a.CloseTo(n.conns[0])
+		}
+		a := n.named(0, "first")
+		n.tick(6)
+		*a.text() = "second"
+		n.tick(3)
+		require.Equal(t, []string{"open ", "close Relevancy", "open first", "label second"}, n.clients[0].take())
+	})
+}
+
 // hoard is more than a close carries.
 type hoard struct {
 	First, Second string `quiver:"max=900"`

@@ -41,6 +41,18 @@
 // An actor is open for its owner; with [AlwaysRelevant] for everybody; when its class has [At] or [Relevant], also for those who see
 // it, and for 5 s more; else for those whom [Actor.OpenTo] names. [Conn.SetView] says from where a connection sees.
 //
+// # The life of an actor
+//
+// The server spawns an actor, or places one that a level gives a name ([Place]), for a connection, for another actor, or for
+// nobody: the chain of owners decides whose it is. It is open for its owner, for all with [AlwaysRelevant], and for those that
+// [Actor.OpenTo] names; each has a copy. A copy ends, and [OnClose] runs, when the actor is destroyed, is no longer for that client, or
+// its connection ends. It lives on without a channel while the actor is dormant ([Actor.SetDormant]), and as the client's own when that
+// is torn off ([Actor.TearOff]). [CloseReason] has Unreal's five reasons and what a client does for each. [NewComponent] gives an actor
+// more objects, which share its channel.
+//
+// A client is let in by Config.Authenticate, which knows its token, and Config.Login, which knows the world (UE: PreLogin, Login);
+// OnConnect is the first place where calls reach it (UE: PostLogin).
+//
 // # Two kinds of validation
 //
 // An argument with a method Validate() error says whether it is well formed, whoever sent it. Call asks it before

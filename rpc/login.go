@@ -171,7 +171,9 @@ func (w *World) openOwned(c *Conn) {
 // welcome tells the client who it is.
 func (h *handshake) welcome(identity string) {
 	c := h.conn
-	c.identify(identity)
+	if !c.known.Load() {
+		c.identify(identity)
+	}
 	if c.world.config.RefuseLoginElsewhere {
 		if _, refused := c.world.claim(c); refused != nil {
 			c.Close(refused.Code, refused.Reason)

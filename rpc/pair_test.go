@@ -70,15 +70,17 @@ func (p *puppet) onClose(r CloseReason) { p.note("close " + r.String()) }
 // testWorld is a world that notes what it hears.
 type testWorld struct {
 	*World
-	heard    []string
-	onFire   func(call *Call, s shot)
-	joined   []*Conn
-	left     []error
-	binding  *Binding[*puppet]
-	received int           // bytes of Bulk
-	waves    int           // bytes of Wave and Roar
-	wavesAt  time.Duration // the longest that one was under way: its first bytes say when it left
-	hauled   int           // bytes of Haul
+	heard  []string
+	onFire func(call *Call, s shot)
+
+	onConstruct func(a *Actor)
+	joined      []*Conn
+	left        []error
+	binding     *Binding[*puppet]
+	received    int           // bytes of Bulk
+	waves       int           // bytes of Wave and Roar
+	wavesAt     time.Duration // the longest that one was under way: its first bytes say when it left
+	hauled      int           // bytes of Haul
 }
 
 func newTestWorld(t testing.TB, config Config) *testWorld {
@@ -126,6 +128,9 @@ func (w *testWorld) onWave(_ *puppet, _ *Call, b Raw) {
 
 func (w *testWorld) construct(a *Actor) *puppet {
 	p := &puppet{world: w, actor: a}
+	if w.onConstruct != nil {
+		w.onConstruct(a)
+	}
 	if !w.IsServer() {
 		p.note("open ")
 	}

@@ -88,7 +88,8 @@ func (a *Actor) parks(reason CloseReason) bool {
 	return a.name != "" && (reason == Relevancy || reason == LevelUnloaded)
 }
 
-// raze tells all clients that a placed actor is destroyed, also those for whom it never opened, and remembers it for late joiners.
+// raze tells the clients that have no copy from here that a placed actor is destroyed or torn off, and remembers it for late joiners:
+// their own ends.
 func (a *Actor) raze() {
 	w := a.world
 	if a.name == "" {

@@ -62,6 +62,31 @@ func TestDormantCopiesLiveOnAndWake(t *testing.T) {
 	})
 }
 
+// 12.3d: what was lost on its way when an actor falls asleep, or is torn off, comes with the close.
+func TestTheLastStateIsNeverLost(t *testing.T) {
+	for name, leave := range map[string]func(*rpc.Actor) error{
+		"dormancy": func(a *rpc.Actor) error { return a.SetDormant(true) }, "tear-off": (*rpc.Actor).TearOff,
+	} {
+		t.Run(name, func(t *testing.T) {
+			rpctest.Run(t, rpc.Emulation{PktLag: 20 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+				c := newCamp(t, net, 1, rpc.Config{})
+				s := c.spawn(0, nil)
+				net.Advance(time.Second)
+				net.Dark(c.clients[0].conn, 90*time.Millisecond)
+				s.pose.Health, s.pose.Secret = 1, 2
+				net.Advance(66 * time.Millisecond)
+				s.wares.Gold = 3
+				require.NoError(t, leave(s.actor))
+				net.Advance(time.Second)
+				require.False(t, s.actor.Channel(c.conns[0]).Open())
+				require.EqualValues(t, 1, c.at(0, s).pose.Health)
+				require.EqualValues(t, 3, c.at(0, s).wares.Gold)
+				require.Zero(t, c.at(0, s).pose.Secret, "what is not for the client does not")
+			})
+		})
+	}
+}
+
 // 12.3d: FlushNetDormancy replicates once; a call to clients does so, too.
 func TestDormantActorsReplicateOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
@@ -241,6 +266,7 @@ func TestTearOffReachesDormantCopies(t *testing.T) {
 		require.NoError(t, s.actor.TearOff())
 		net.Advance(settle)
 		require.Equal(t, []string{"pose 9 was 0", "torn off at health 9"}, c.at(0, s).heard)
+		require.False(t, s.actor.Dormant() || c.at(0, s).actor.Dormant())
 	})
 }
 

@@ -146,6 +146,34 @@ func TestPlacedCopiesOutliveTheirChannels(t *testing.T) {
 	})
 }
 
+// Who has a placed actor when it is torn off keeps it; the copies of all others end.
+func TestPlacedActorsThatAreTornOff(t *testing.T) {
+	everywhere(t, func(t *testing.T, net *rpctest.Network) {
+		c := newCamp(t, net, 0, rpc.Config{})
+		s := c.place("gate")
+		has, parked, never := c.joinLevel("gate")[0], c.joinLevel("gate")[0], c.joinLevel("gate")[0]
+		require.NoError(t, s.actor.OpenTo(c.conns[0]))
+		require.NoError(t, s.actor.OpenTo(c.conns[1]))
+		net.Advance(settle)
+		s.actor.UnloadTo(c.conns[1])
+		s.pose.Health = 1
+		require.NoError(t, s.actor.TearOff())
+		net.Advance(settle)
+		require.NoError(t, c.server.Destroy(s.actor))
+		late := c.joinLevel("gate")[0]
+		net.Advance(settle)
+		for _, copied := range []*trooper{has, parked} {
+			require.True(t, copied.actor.TornOff())
+			require.Equal(t, "torn off at health 1", last(copied.heard))
+		}
+		require.Equal(t, []string{"end Destroyed"}, never.heard)
+		require.Equal(t, []string{"end Destroyed"}, late.heard)
+		for _, client := range c.clients {
+			require.NoError(t, client.conn.Err())
+		}
+	})
+}
+
 // A placed copy that was open ends with its connection; one that was not waits for the next.
 func TestPlacedCopiesAndTheirConnection(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
