@@ -97,9 +97,11 @@ func (c *Conn) TakeBack() {
 // TrackedQueued returns how many bytes of tracked messages wait, their bunch headers included.
 func (c *Conn) TrackedQueued() int { return c.tracked.bytes }
 
-// RecentRTT returns the least of the latest round trips, at least 8 of them, and the smoothed one; 0 while they are not known. A
-// queue that stands shows in the first, and jitter does not.
-func (c *Conn) RecentRTT() (recent, smoothed time.Duration) { return c.gate.Recent, c.gate.Smoothed }
+// RecentRTT returns the least of the latest round trips, at least 8 of them, the least ever, and how often the first was found: 0
+// while it is not known. A queue that stands shows in the first, and jitter does not.
+func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
+	return c.gate.Recent, c.gate.Least, c.gate.Rounds
+}
 
 // Fates moves at most len(into) fates of tracked messages, in the order in which they became known, and returns how many. New
 // ones wake nobody.

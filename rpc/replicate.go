@@ -307,8 +307,8 @@ func (c *Conn) sendState(now time.Time) {
 	c.settleStates()
 	s.adapt(left)
 	since := now.Sub(c.world.began)
-	recent, smoothed := c.machine.RecentRTT()
-	s.pace.Look(since, recent, smoothed, s.given-left, s.short || s.held)
+	recent, least, rounds := c.machine.RecentRTT()
+	s.pace.Look(since, recent, least, rounds, s.given-left, s.short || s.held)
 	s.pace.Sent(-left)
 	s.given = s.pace.Room(since, s.room)
 	if s.short || s.held {

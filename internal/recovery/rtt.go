@@ -23,6 +23,7 @@ type RTT struct {
 	// Recent is the least of the last 8 samples, or of a round trip's when those are more: jitter does not show in it, a queue
 	// that stands does. 0 before so many.
 	Recent   time.Duration
+	Rounds   int           // how often Recent was found
 	fresh    time.Duration // the least since freshAt
 	freshAt  time.Duration
 	freshFor int // samples
@@ -65,6 +66,7 @@ func (r *RTT) gather(now time.Duration) {
 	r.fresh = min(r.fresh, r.Adjusted)
 	if r.freshFor++; r.freshFor >= recentSamples && now-r.freshAt >= r.Smoothed {
 		r.Recent, r.freshFor = r.fresh, 0
+		r.Rounds++
 	}
 }
 

@@ -5,73 +5,100 @@ import "time"
 const (
 	// standing is how much of a queue updates may make: a third of it is what the least of a few round trips in jitter shows.
 	standing = 50 * time.Millisecond
+	// long is a queue of which the end is not seen at once: what left since then lengthens it.
+	long = 250 * time.Millisecond
 	// leastRate, in bytes a second, is left whatever stands: twenty small updates, or half a packet.
 	leastRate = 600
-	// patience is for how long updates yield to a queue that stays: then it is not theirs, or the path has become longer.
+	// patience is for how long updates keep to the least rate: when the queue is as long afterwards it is not theirs, or the path has
+	// become longer.
 	patience = 10 * time.Second
-	// growth is the part of the rate by which it grows a round trip. A queue is seen three round trips after it began: with a tenth it
-	// was 0.6 s long by then on 300 kbit/s and 80 ms.
-	growth = 25
-	burst  = 100 * time.Millisecond // of the rate may leave at once after a pause
+	// growth is the part of the rate by which it grows a round, of 8 round trips that were measured: a third of a second at 30 Hz.
+	growth = 10
+	// firstRate is Unreal's ConfiguredInternetSpeed; what needs ten times that has it after some two seconds.
+	firstRate = 10_000
+	mostRate  = 1 << 30
+	// calm is after how long without a queue the rate grows as it does at first.
+	calm  = 10 * time.Second
+	burst = 100 * time.Millisecond // of the rate may leave at once after a pause
 )
 
 // Pace holds updates back while a queue stands on the path: they would only wait there, in front of calls, and be old when they
-// come. It is AIMD by round trips: 0.7 of what left while a queue stands, then a little more each round trip, until that holds nothing
-// back. Its zero value holds nothing back.
+// come. It is AIMD: by rounds of round trips the rate grows by 0.4 until a queue stands for the first time, is then 0.7 of what
+// left, and grows by a tenth. What does not use its rate does not raise it. Its zero value is ready to use.
 type Pace struct {
-	rate   float64 // bytes a second; 0 = any
+	rate   float64 // bytes a second; 0 = not begun
 	credit float64 // bytes
 	at     time.Duration
 	looked time.Duration // at the round trips
+	rounds int           // that were known then
 	left   int           // bytes that left since then
 	base   time.Duration // round trip without a queue
-	since  time.Duration // a queue stands; 0 = none does
+	since  time.Duration // the rate is the least one; 0 = it is not
+	then   time.Duration // round trip at that time
+	met    time.Duration // the last queue; 0 = none for long
 }
 
-// Look takes the least of the latest round trips and the smoothed one, as bunch.Conn.RecentRTT tells them. left is how many bytes
-// left since the last call, and short whether some did not.
-func (p *Pace) Look(now, recent, smoothed time.Duration, left int, short bool) {
+// Look takes the least of the latest round trips, the least ever, and how often the first was found, as bunch.Conn.RecentRTT tells
+// them: while nothing new is known nothing changes. left is how many bytes left since the last call, and short whether some did not, or
+// were held back.
+func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bool) {
 	p.left += left
-	if recent == 0 || now-p.looked < min(max(smoothed, burst), time.Second) {
+	if rounds == p.rounds || p.rate == 0 || now-p.looked < burst {
 		return
 	}
-	elapsed := (now - p.looked).Seconds()
-	used := float64(p.left) / elapsed
+	p.rounds = rounds
+	used := float64(p.left) / (now - p.looked).Seconds()
 	p.looked, p.left = now, 0
-	if p.base == 0 || recent < p.base {
-		p.base = recent
+	if p.base == 0 {
+		p.base = least
 	}
+	p.base = min(p.base, recent)
 	if recent <= p.base+standing {
 		p.since = 0
-		p.grow(used, short)
+		p.grow(now, used, short)
 		return
 	}
-	if p.since == 0 {
-		p.since = now
+	p.met = now
+	p.shrink(now, recent, used)
+}
+
+// shrink lets less leave than did.
+func (p *Pace) shrink(now, recent time.Duration, used float64) {
+	share := 0.7
+	if recent > p.base+long {
+		share = 0.35
 	}
-	if now-p.since > patience {
+	p.rate = max(leastRate, share*used)
+	switch {
+	case p.rate > leastRate:
+		p.since = 0
+	case p.since == 0:
+		p.since, p.then = now, recent
+	case now-p.since > patience && recent > p.then*4/5:
 		p.base, p.since = recent, 0 // it does not help
-		return
+	case now-p.since > patience:
+		p.since, p.then = now, recent
 	}
-	p.rate = max(leastRate, 0.7*used)
 }
 
 // grow allows more when what is allowed was used.
-func (p *Pace) grow(used float64, short bool) {
+func (p *Pace) grow(now time.Duration, used float64, short bool) {
+	if now-p.met > calm {
+		p.met = 0
+	}
 	switch {
-	case p.rate == 0:
 	case !short && used < p.rate/2:
-		p.rate = 0
+	case p.met == 0:
+		p.rate = min(1.4*p.rate, mostRate)
 	default:
-		p.rate += max(p.rate/growth, leastRate/growth)
+		p.rate += p.rate / growth
 	}
 }
 
 // Room returns how many bytes may leave now, at most most.
 func (p *Pace) Room(now time.Duration, most int) int {
 	if p.rate == 0 {
-		p.at, p.credit = now, 0
-		return most
+		p.rate, p.credit, p.at, p.looked = firstRate, firstRate*burst.Seconds(), now, now
 	}
 	p.credit = min(p.credit+p.rate*(now-p.at).Seconds(), max(p.rate*burst.Seconds(), 1200))
 	p.at = now
@@ -79,8 +106,4 @@ func (p *Pace) Room(now time.Duration, most int) int {
 }
 
 // Sent takes bytes that were handed over off the room, and gives back, below 0, those that did not leave.
-func (p *Pace) Sent(n int) {
-	if p.rate > 0 {
-		p.credit -= float64(n)
-	}
-}
+func (p *Pace) Sent(n int) { p.credit -= float64(n) }

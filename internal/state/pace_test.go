@@ -28,9 +28,13 @@ func (b *bottleneck) tick(sent int, tick time.Duration) (rtt time.Duration) {
 func (b *bottleneck) run(p *Pace, from, to time.Duration, wants int) (rate float64, longest time.Duration) {
 	const tick = time.Second / 30
 	bytes, given, held := 0, 0, false
+	asked, rounds := from, int(from)
 	rtt := b.delay
 	for now := from; now < to; now += tick {
-		p.Look(now, rtt, rtt, given, held)
+		if now-asked > rtt {
+			asked, rounds = now, rounds+1
+		}
+		p.Look(now, rtt, b.delay, rounds, given, held)
 		room := p.Room(now, 64<<10)
 		given = min(wants, room, max(0, inFlight-int(b.queue)))
 		held = given < wants

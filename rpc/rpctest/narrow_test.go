@@ -39,8 +39,8 @@ func TestUpdatesOnNarrowPaths(t *testing.T) {
 				}
 				used := float64(c.conns[0].Stats().BytesOut-before) * 8 / 20
 				t.Logf("%.0f of %d kbit/s, round trips of at most %v", used/1e3, rate/1e3, longest)
-				require.Greater(t, used, 0.35*float64(rate))
-				require.Less(t, longest, 800*time.Millisecond)
+				require.Greater(t, used, 0.3*float64(rate))
+				require.Less(t, longest, 1500*time.Millisecond)
 			})
 		})
 	}
