@@ -1,8 +1,6 @@
 package rpc
 
 import (
-	"slices"
-
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/state"
 )
@@ -98,7 +96,7 @@ func (w *World) tellReps(c *Conn) {
 
 // tellReferrers runs OnRep for the states that name an actor which has just opened, or ended, here.
 func (w *World) tellReferrers(c *Conn, ref Ref) {
-	for _, r := range slices.Clone(c.referrers[ref]) {
+	for _, r := range c.referrers.of(ref) {
 		r.remember()
 		r.tell(w, ref)
 	}

@@ -40,14 +40,16 @@ func refersIn(t reflect.Type, m *method, seen map[reflect.Type]bool) (found bool
 // eachRef visits the references in an argument.
 func eachRef(v reflect.Value, visit func(reflect.Value)) {
 	if v.Type() == refType {
-		visit(v)
+		if v.CanSet() {
+			visit(v)
+		}
 		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if f := v.Field(i); f.CanSet() {
-				eachRef(f, visit)
+			if f := v.Type().Field(i); f.IsExported() || f.Anonymous { // whose own fields may be exported
+				eachRef(v.Field(i), visit)
 			}
 		}
 	case reflect.Slice, reflect.Array:

@@ -75,7 +75,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		gone:     make(chan struct{}),
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
-		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(map[Ref][]replica),
+		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(referrers), has: make(map[*Actor]struct{}),
 		closed: make(map[*Actor]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool), owned: roster{seat: seatOwner},
 		limits: make(map[*method]callLimit),
 

@@ -221,7 +221,7 @@ func (a *Actor) farewell(o *opening, reason CloseReason) []byte {
 // lastItems sends all items of the lists, in messages of their own, behind a roster of what is there.
 func (a *Actor) lastItems(o *opening) {
 	o.markLists(true)
-	o.lacks |= a.class.listFields()
+	o.mark(a.class.listFields())
 	for o.lacks&a.class.listFields() != 0 {
 		var sent sentState
 		b := o.appendList(binary.AppendUvarint(nil, stateMethod), &sent)
@@ -239,6 +239,7 @@ var stateMessage = &method{class: &Class{name: "Actor"}, name: "State", delivery
 func (a *Actor) forget(i int) {
 	o := a.opens[i]
 	o.closed = true
+	delete(o.conn.has, a)
 	o.conn.view.remove(o)
 	a.opens = slices.Delete(a.opens, i, i+1)
 	if len(a.opens) == 0 {

@@ -49,10 +49,11 @@ type Conn struct {
 	isCorked    bool
 	owned       roster                 // actors, directly
 	state       stateOutbox            // of a server
+	has         map[*Actor]struct{}    // of a server: those that are open
 	view        view                   // of a server
 	reps        pending                // of a client
 	waiting     waitingCalls           // of a client
-	referrers   map[Ref][]replica      // of a client: those that name the actor
+	referrers   referrers              // of a client: those that name the actor
 	actorsByRef map[Ref]*Actor         // likewise
 	closed      map[*Actor]uint64      // server: channels of actors that CloseTo closed and that may not have ended at the client
 	closedLimit int                    // of closed, before those that have are forgotten

@@ -46,7 +46,7 @@ func newCrate(t testing.TB) (*World, *Conn, *Actor) {
 	OnRep(b, crateState, func(*crateObject, crateBody) {})
 	OnList(b, crateItems, func(*crateObject, ListChange[uint16, crateItem]) {})
 	w.client.Store(true)
-	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(map[Ref][]replica)}
+	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(referrers)}
 	a := &Actor{world: w, class: crate, binding: w.bindings[crate], ref: 1, owner: c, newest: make([]uint64, crate.fields)}
 	a.furnish()
 	a.mirror()

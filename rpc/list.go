@@ -132,12 +132,15 @@ func (l *List[K, V]) touch(item *listItem[K, V]) {
 type ListState[K comparable, V any] struct{ declared *declaredState }
 
 // NewList declares that actors of class have a list of V by K under a name. An item is at most 1,000 bytes encoded; K and V are as
-// the fields of a [State], without conditions. It panics when they can not be replicated.
+// the fields of a [State], without conditions, and K has no floats. It panics when they can not be replicated.
 func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	mustName("list", name)
 	plan, err := state.Compile(reflect.TypeFor[pair[K, V]](), refType)
 	if err == nil && plan.Most() > state.MaxField {
 		err = fmt.Errorf("an item may take %d bytes, at most %d", plan.Most(), state.MaxField)
+	}
+	if err == nil && hasFloats(reflect.TypeFor[K]()) {
+		err = fmt.Errorf("%v has floats in it: a key that is NaN would never be found", reflect.TypeFor[K]())
 	}
 	if err != nil {
 		panic(fmt.Sprintf("rpc: NewList(%s, %q): %v", class.name, name, err))
@@ -149,6 +152,23 @@ func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	class.root().lists++
 	class.addState(d)
 	return &ListState[K, V]{d}
+}
+
+// hasFloats reports whether values of a type that can travel hold floats.
+func hasFloats(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Float32, reflect.Float64:
+		return true
+	case reflect.Array:
+		return hasFloats(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if hasFloats(t.Field(i).Type) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ReplicateList says where objects of b keep the list. It is asked once an object, as the function of [Replicate].

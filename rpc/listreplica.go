@@ -43,6 +43,7 @@ type listReplica[T any, K comparable, V any] struct {
 	gone    map[uint32]struct{} // items that late packets must not bring back
 	graves  []tombstone         // of them, in the order in which they went
 	filed   []Ref
+	named   []Ref // scratch
 }
 
 // tombstone is an item that is gone, and the packet that said so.
@@ -125,6 +126,7 @@ func (r *listReplica[T, K, V]) remember() {}
 func (r *listReplica[T, K, V]) read(b []byte, _ int) ([]byte, error) { return b, nil }
 
 func (r *listReplica[T, K, V]) readItems(b []byte, packet uint64) error {
+	rosters := 0
 	for len(b) > 0 {
 		head, n := binary.Uvarint(b)
 		number := head >> 1
@@ -133,7 +135,10 @@ func (r *listReplica[T, K, V]) readItems(b []byte, packet uint64) error {
 		}
 		var err error
 		switch b = b[n:]; {
+		case number == 0 && rosters == maxRosters:
+			err = fmt.Errorf("more than %d rosters of %v", maxRosters, r.bound.declared)
 		case number == 0:
+			rosters++
 			b, err = r.readRoster(b, packet)
 		case head&1 != 0:
 			r.readGone(uint32(number), packet)
@@ -227,8 +232,12 @@ func (r *listReplica[T, K, V]) readRoster(b []byte, packet uint64) ([]byte, erro
 		}
 		kept[uint32(number)], b = true, b[n:]
 	}
-	for _, item := range slices.Clone(r.list.items) {
-		if n := uint64(item.number); n >= first && n <= last && item.packet < packet && !kept[item.number] {
+	at, _ := r.list.place(uint32(first))
+	for _, item := range slices.Clone(r.list.items[at:]) {
+		if uint64(item.number) > last {
+			break
+		}
+		if item.packet < packet && !kept[item.number] {
 			r.readGone(item.number, packet)
 		}
 	}
@@ -247,7 +256,9 @@ const (
 	// packetsBack is how late a packet may be that is still taken: older ones are dropped as duplicates.
 	packetsBack = 8192
 	// maxGraves are remembered: what a hostile server says to be gone must not fill a client's memory.
-	maxGraves = 4 * maxItems
+	maxGraves = 16 * maxItems
+	// maxRosters are in one update: a full one takes 200 bytes at least.
+	maxRosters = 8
 )
 
 // forget forgets the items that were gone before any packet left that may still come.
@@ -296,14 +307,15 @@ func (r *listReplica[T, K, V]) tellMoved(moved Ref) {
 	}
 }
 
-func (r *listReplica[T, K, V]) file(under map[Ref][]replica, any bool) {
-	r.filed = unfile(under, r.filed, r)
-	if !any || !r.bound.declared.refers {
+func (r *listReplica[T, K, V]) file(under referrers, any bool) {
+	if !r.bound.declared.refers {
 		return
 	}
+	r.named = r.named[:0]
 	for _, item := range r.list.items {
-		r.bound.declared.plan.References(reflect.ValueOf(&item.pair).Elem(), func(_ int, id uint64) {
-			r.filed = fileUnder(under, r.filed, Ref(id), r)
-		})
+		if any {
+			r.bound.declared.plan.References(reflect.ValueOf(&item.pair).Elem(), func(_ int, id uint64) { r.named = append(r.named, Ref(id)) })
+		}
 	}
+	r.filed = under.refile(r, r.filed, r.named)
 }

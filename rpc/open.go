@@ -53,6 +53,7 @@ func (a *Actor) open(c *Conn) error {
 	a.wakeAt(c)
 	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.now, relevant: a.world.relevance.elapsed}
 	a.opens = append(a.opens, o)
+	c.has[a] = struct{}{}
 	c.view.add(o)
 	c.setChannel(channel, a)
 	a.world.watch(a)

@@ -44,6 +44,12 @@ func (w *World) Actor(ref Ref) *Actor {
 	return nil
 }
 
+// opened reports, on a server, whether the actor is open for the client.
+func (c *Conn) opened(a *Actor) bool {
+	_, ok := c.has[a]
+	return ok
+}
+
 // unname forgets the number of an actor that has ended.
 func (w *World) unname(a *Actor) {
 	if w.IsServer() {
@@ -58,7 +64,7 @@ func (c *Conn) Actor(ref Ref) *Actor {
 	if !c.server {
 		return c.actorsByRef[ref]
 	}
-	if a := c.world.actorsByRef[ref]; a != nil && (c.sleeps(a) || a.find(c) >= 0) {
+	if a := c.world.actorsByRef[ref]; a != nil && (c.opened(a) || c.sleeps(a)) {
 		return a
 	}
 	return nil

@@ -3,7 +3,6 @@ package rpc
 import (
 	"bytes"
 	"reflect"
-	"slices"
 	"unsafe"
 
 	"github.com/quivernet/quiver/internal/state"
@@ -30,7 +29,7 @@ type replica interface {
 	// unless it is 0.
 	tell(w *World, moved Ref)
 	// file enters the replica, on a client, under the actors that it names now, or under none any more.
-	file(under map[Ref][]replica, any bool)
+	file(under referrers, any bool)
 }
 
 // replicaOf is a replica with its types.
@@ -42,6 +41,7 @@ type replicaOf[T, S any] struct {
 	last   S             // server: as encoded last; client: as remembered
 	shadow state.Shadow  // server
 	filed  []Ref         // client: under which it is filed
+	named  []Ref         // scratch
 }
 
 func (r *replicaOf[T, S]) declaration() *declaredState { return r.bound.declared }
@@ -94,29 +94,10 @@ func (r *replicaOf[T, S]) unchanged() bool {
 	return reflect.DeepEqual(*r.live, r.last)
 }
 
-func (r *replicaOf[T, S]) file(under map[Ref][]replica, any bool) {
-	r.filed = unfile(under, r.filed, r)
+func (r *replicaOf[T, S]) file(under referrers, any bool) {
+	r.named = r.named[:0]
 	if any {
-		r.bound.declared.plan.References(r.value, func(_ int, id uint64) { r.filed = fileUnder(under, r.filed, Ref(id), r) })
+		r.bound.declared.plan.References(r.value, func(_ int, id uint64) { r.named = append(r.named, Ref(id)) })
 	}
-}
-
-// fileUnder enters r under an actor and returns all under which it is.
-func fileUnder(under map[Ref][]replica, filed []Ref, ref Ref, r replica) []Ref {
-	if n := len(under[ref]); n > 0 && under[ref][n-1] == r {
-		return filed
-	}
-	under[ref] = append(under[ref], r)
-	return append(filed, ref)
-}
-
-// unfile takes r out of where it is entered.
-func unfile(under map[Ref][]replica, filed []Ref, r replica) []Ref {
-	for _, ref := range filed {
-		rest := slices.DeleteFunc(under[ref], func(other replica) bool { return other == r })
-		if under[ref] = rest; len(rest) == 0 {
-			delete(under, ref)
-		}
-	}
-	return filed[:0]
+	r.filed = under.refile(r, r.filed, r.named)
 }

@@ -45,8 +45,9 @@ func (w *World) Tick(now time.Time) {
 }
 
 // Run drives the world until ctx ends, and returns its cause, or until the world is closed, and returns ErrClosed. It
-// ticks whenever something happens: a message, a post, a local call, freed space that somebody watches; besides, it
-// ticks Config.TickRate times a second.
+// ticks whenever something happens: a message, a post, a local call, freed space that somebody watches; 30 times a second while states
+// are on their way, and on a server with clients and actors that [At] or [Relevant] decides on; besides, it ticks Config.TickRate times a
+// second. What a game changes from elsewhere than the world's goroutine nobody sees: use Post or Do.
 func (w *World) Run(ctx context.Context) error {
 	w.enter(true)
 	defer w.exit()
@@ -56,10 +57,15 @@ func (w *World) Run(ctx context.Context) error {
 		defer ticker.Stop()
 		tick = ticker.C
 	}
+	settle := time.NewTimer(settleTime)
+	defer settle.Stop()
 	for {
 		now := time.Now()
 		w.dispatch(now, false)
 		w.flush(now)
+		if w.unsettled() {
+			settle.Reset(settleTime)
+		}
 		if len(w.local) > 0 || len(w.turns.late) > 0 {
 			w.signal()
 		}
@@ -70,9 +76,23 @@ func (w *World) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick:
+		case <-settle.C:
 		case <-w.wake:
 		}
 	}
+}
+
+// settleTime is how soon Run ticks again by itself while states are on their way, or actors and views may move: 30 times a second.
+const settleTime = time.Second / 30
+
+// unsettled reports whether a Flush may have something to do though nothing happens.
+func (w *World) unsettled() bool {
+	if w.relevance.members > 0 && len(w.conns) > 0 || len(w.drowsy) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(w.conns, func(c *Conn) bool {
+		return c.usable() && (len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent) || len(c.waiting.calls) > 0)
+	})
 }
 
 // Post runs fn on the world's goroutine in the next Dispatch. A post beyond Config.MaxPosts, or to a closed world, is

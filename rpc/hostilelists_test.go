@@ -1,0 +1,57 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/state"
+)
+
+// TestItemsStayGone: a late packet brings no item back that has gone, though thousands of others have since.
+func TestItemsStayGone(t *testing.T) {
+	w, c, a := newCrate(t)
+	list := func() []byte { return state.AppendMask(nil, 1<<4, crate.fields) }
+	set := func(b []byte, n uint64) []byte {
+		b = binary.AppendUvarint(b, n<<1)
+		return append(binary.AppendUvarint(b, n&0x7fff), 0, 0)
+	}
+	late := set(list(), 1) // packet 1, which is late
+	packet := uint64(2)
+	for n := uint64(1); n <= 9000; {
+		b := list()
+		for ; len(b) < 1000 && n <= 9000; n++ {
+			b = binary.AppendUvarint(b, n<<1|1)
+		}
+		require.Nil(t, w.applyUpdate(c, a, updateOf(b, packet)))
+		packet++
+	}
+	t.Logf("%d packets later", packet)
+	require.Nil(t, w.applyUpdate(c, a, updateOf(late, 1)))
+	require.Zero(t, a.object.(*crateObject).items.Len(), "an item that is gone is here for ever")
+}
+
+// TestClientThatAcknowledgesNothing: what a server keeps of one is bounded.
+func TestClientThatAcknowledgesNothing(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		var all []*Actor
+		for range 300 {
+			all = append(all, n.named(-1, "one", AlwaysRelevant()))
+		}
+		n.tick(30)
+		n.pipes[0][0].SetDrop(func([]byte) bool { return true })
+		most := 0
+		for i := range 25 * 30 {
+			for k, a := range all {
+				*a.text() = string(rune('a'+(i+k)%26)) + "12345678901234567890"
+			}
+			n.tick(1)
+			s := &n.conns[0].state
+			most = max(most, len(s.sent))
+		}
+		s := &n.conns[0].state
+		t.Logf("records %d, dirty %d, err %v", most, len(s.dirty), n.conns[0].Err())
+		require.Less(t, most, 10_000)
+	})
+}
