@@ -58,6 +58,7 @@ func (w *World) Run(ctx context.Context) error {
 		tick = ticker.C
 	}
 	settle := time.NewTimer(settleTime)
+	settle.Stop()
 	defer settle.Stop()
 	for {
 		now := time.Now()
