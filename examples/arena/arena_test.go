@@ -1,8 +1,7 @@
 package main
 
 import (
-	"fmt"
-	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,12 +11,12 @@ import (
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
-// play plays a match in virtual time.
-func play(t *testing.T, f *felt) {
-	bad := rpctest.Bad
-	bad.Rate = 20e6
-	rpctest.Run(t, bad, func(t *testing.T, net *rpctest.Network) {
-		s, err := newServer(rpc.Config{}, net.Seed())
+// play plays the match of main in virtual time. What it draws follows from the network's seed.
+func play(t *testing.T, weather rpc.Emulation) *felt {
+	f := newFelt()
+	weather.Rate = Uplink
+	rpctest.Run(t, weather, func(t *testing.T, net *rpctest.Network) {
+		s, err := newServer(rpc.Config{OnDisconnect: func(_ *rpc.World, c *rpc.Conn, err error) { t.Log(net.Elapsed(), c, err) }}, net.Seed())
 		require.NoError(t, err)
 		net.Server(s.world)
 		var bots []*bot
@@ -27,39 +26,39 @@ func play(t *testing.T, f *felt) {
 				b.tick(now)
 			}
 		})
-		join := func(w who) {
-			b, err := newBot(rpc.Config{}, fmt.Sprint("bot ", len(bots)), net.Seed()+uint64(len(bots)), f, w)
+		join := func(who string) *bot {
+			b, err := newBot(rpc.Config{}, net.Seed()+uint64(len(bots)), f, who)
 			require.NoError(t, err)
+			b.needsLevel = who == "joiner"
 			bots = append(bots, b)
 			net.Client(b.world)
+			return b
 		}
-		for range 16 {
-			join(others)
+		for range Bots {
+			join("others")
 		}
-		net.Advance(settle)
-		f.settled()
-		net.Advance(10 * time.Second)
-		join(joiner)
+		net.Advance(Settle)
+		f.begin("before")
+		net.Advance(Part)
+		f.begin("during")
 		began := net.Elapsed()
-		require.True(t, net.Until(time.Minute, func() bool {
-			select {
-			case <-f.done:
-				return true
-			default:
-				return false
-			}
-		}))
-		t.Logf("download took %v", net.Elapsed()-began)
-		require.NoError(t, f.err)
-		net.Advance(10 * time.Second)
-		require.Len(t, s.world.Conns(), 17)
-		require.NoError(t, s.err)
-		t.Logf("%d shots, %d hits, sees %.1f", s.shots, s.hits, float64(f.seen)/float64(f.ticks))
+		late := join("joiner")
+		require.True(t, net.Until(time.Minute, func() bool { return len(late.hasLevel) > 0 }))
+		require.NoError(t, <-late.hasLevel)
+		took := net.Elapsed() - began
+		f.begin("after")
+		net.Advance(Part)
+
+		require.Len(t, s.world.Conns(), Bots+1, "nobody was taken for a cheat")
+		require.Greater(t, s.hits, s.shots/2)
+		require.NotZero(t, late.booms)
+		seen, copies := len(f.samples[feeling{"others", "before", age}])+len(f.samples[feeling{"others", "before", fresh}]), 0
+		copies = Bots * TickRate * int(Part/time.Second)
+		var table strings.Builder
+		f.print(&table)
+		t.Logf("download in %v, %d of %d shots hit, %.1f others in sight\n%s", took, s.hits, s.shots, float64(seen)/float64(copies), &table)
 	})
+	return f
 }
 
-func TestArena(t *testing.T) {
-	f := newFelt()
-	play(t, f)
-	f.print(os.Stdout)
-}
+func TestMatch(t *testing.T) { play(t, rpctest.Bad) }
