@@ -36,18 +36,15 @@ type proxy struct {
 }
 
 // newBot makes a client's world. Who drives it calls tick between Dispatch and Flush.
-func newBot(config rpc.Config, seed uint64, felt *felt, who string) (*bot, error) {
+func newBot(config rpc.Config, seed uint64, felt *felt, who string) *bot {
 	b := &bot{felt: felt, who: who, random: rand.New(rand.NewPCG(seed, 1)), hasLevel: make(chan error, 1)}
-	var err error
-	if b.world, err = rpc.NewWorld(config); err != nil {
-		return nil, err
-	}
+	b.needsLevel = who == "joiner"
+	b.world = must(rpc.NewWorld(config))
 	b.fighters = rpc.Bind(b.world, FighterClass, b.open)
 	rpc.Replicate(b.fighters, FighterPose, func(p *proxy) *Pose { return &p.pose })
-	rpc.OnRep(b.fighters, FighterPose, b.onPose)
-	rpc.OnClose(b.fighters, func(p *proxy, _ rpc.CloseReason) {
-		if p == b.self {
-			b.self = nil
+	rpc.OnRep(b.fighters, FighterPose, func(p *proxy, old Pose) { // OnRep_Pose, after all fields of a packet
+		if p == b.self && p.pose.Health > 0 && old.Health == 0 {
+			b.goal = b.anywhere() // it got up: away from here
 		}
 	})
 	feel := func(_ *proxy, call *rpc.Call, wound Wound) {
@@ -65,12 +62,8 @@ func newBot(config rpc.Config, seed uint64, felt *felt, who string) (*bot, error
 			b.kills = row.Value.Kills
 		}
 	})
-	streams, err := stream.Install(b.world, stream.Config{})
-	if err != nil {
-		return nil, err
-	}
-	Level.Handle(streams, b.receive)
-	return b, nil
+	Level.Handle(must(stream.Install(b.world, stream.Config{})), b.receive)
+	return b
 }
 
 // open makes the object of a fighter that came into sight. Its pose is not there yet: what needs that waits for OnRep.
@@ -82,16 +75,9 @@ func (b *bot) open(a *rpc.Actor) *proxy {
 	return p
 }
 
-// onPose runs when fields of a pose have changed, all of a packet at once (OnRep_Pose).
-func (b *bot) onPose(p *proxy, old Pose) {
-	if p == b.self && p.pose.Health > 0 && old.Health == 0 {
-		b.goal = b.anywhere() // it got up: away from here
-	}
-}
-
 // tick plays: it looks, walks and shoots.
 func (b *bot) tick(now time.Time) {
-	if b.self == nil {
+	if b.self == nil || !b.self.actor.Alive() {
 		return
 	}
 	if b.needsLevel { // only senders start a transfer: who wants one asks by a call of the game
@@ -99,9 +85,7 @@ func (b *bot) tick(now time.Time) {
 	}
 	target := b.look(now)
 	b.walk(target)
-	if target != nil && b.self.pose.Spot().To(target.pose.Spot()) < Reach {
-		b.shoot(target, now)
-	}
+	b.shoot(target, StampOf(now))
 }
 
 // look returns the nearest of those who stand, nil if there is none. What left its sight is not in All any more.
@@ -111,7 +95,11 @@ func (b *bot) look(now time.Time) (nearest *proxy) {
 		if p == b.self {
 			continue
 		}
-		b.felt.see(b.who, p, now)
+		what := age
+		if now.Sub(p.opened) < newcomer {
+			what = fresh
+		}
+		b.felt.add(b.who, what, StampOf(now).Since(p.pose.Stamp))
 		if p.pose.Health > 0 && (nearest == nil || here.To(p.pose.Spot()) < here.To(nearest.pose.Spot())) {
 			nearest = p
 		}
@@ -128,16 +116,16 @@ func (b *bot) walk(target *proxy) {
 	if target != nil {
 		input.Target = target.actor.Ref()
 	}
-	Steer.Call(b.self.actor, input)
+	Steer.Call(b.self.actor, input) // an error says that the actor or the connection is gone
 }
 
-func (b *bot) shoot(target *proxy, now time.Time) {
-	fired := StampOf(now)
-	if b.self.pose.Health == 0 || b.self.pose.Ammo == 0 || fired.Since(b.fired) < Cooldown {
-		return // what the server would refuse
+func (b *bot) shoot(target *proxy, now Stamp) {
+	me := b.self.pose
+	if target == nil || me.Spot().To(target.pose.Spot()) > Reach || me.Health == 0 || me.Ammo == 0 || now.Since(b.fired) < Cooldown {
+		return
 	}
-	b.fired = fired
-	Shoot.Call(b.self.actor, Shot{Target: target.actor.Ref(), Seen: target.pose.Stamp, Stood: b.self.pose.Stamp, Fired: fired})
+	b.fired = now
+	Shoot.Call(b.self.actor, Shot{Target: target.actor.Ref(), Seen: target.pose.Stamp, Stood: me.Stamp, Fired: now})
 }
 
 func (b *bot) anywhere() Spot { return Spot{b.random.Float32() * Side, b.random.Float32() * Side} }

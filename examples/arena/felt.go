@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"sync"
 	"text/tabwriter"
@@ -47,24 +46,15 @@ func (f *felt) add(who, what string, d time.Duration) {
 	}
 }
 
-// see adds what a player sees of another at a tick.
-func (f *felt) see(who string, p *proxy, now time.Time) {
-	what := age
-	if now.Sub(p.opened) < newcomer {
-		what = fresh
-	}
-	f.add(who, what, StampOf(now).Since(p.pose.Stamp))
-}
-
-// percentile is the nearest rank; 0 without samples.
-func (f *felt) percentile(who, when, what string, p float64) time.Duration {
+// percentile returns 0 without samples.
+func (f *felt) percentile(who, when, what string, p int) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	sorted := slices.Sorted(slices.Values(f.samples[feeling{who, when, what}]))
 	if len(sorted) == 0 {
 		return 0
 	}
-	return sorted[max(int(math.Ceil(p/100*float64(len(sorted)))), 1)-1]
+	return sorted[len(sorted)*p/100]
 }
 
 // print writes a table in milliseconds.
@@ -74,7 +64,7 @@ func (f *felt) print(w io.Writer) {
 	for _, row := range [][2]string{{"others", "before"}, {"others", "during"}, {"others", "after"}, {"joiner", "during"}, {"joiner", "after"}} {
 		fmt.Fprint(t, row[0], " ", row[1], "\t")
 		for _, what := range []string{age, fresh, way} {
-			for _, p := range []float64{50, 99} {
+			for _, p := range []int{50, 99} {
 				fmt.Fprint(t, f.percentile(row[0], row[1], what, p).Milliseconds(), "\t")
 			}
 		}

@@ -16,21 +16,19 @@ import (
 
 // The rules. Lengths are in metres.
 const (
-	TickRate = 30
+	TickRate  = 30
+	LevelSize = 4 << 20
 
-	Side  = 320 // the arena is a square from 0 to Side
-	Sight = 100 // so that everybody sees about half of the others
-	Speed = 8.0 // a second
-
+	Side     = 300 // the arena is a square from 0 to Side
+	Sight    = 100 // so that everybody sees about half of the others
+	Speed    = 8.0 // a second
 	Reach    = 80
-	Cooldown = 100 * time.Millisecond
-	Magazine = 60
-	Damage   = 2
 	Health   = 100
+	Damage   = 2
+	Magazine = 60
+	Cooldown = 100 * time.Millisecond
 	Reload   = 2 * time.Second
 	Down     = 3 * time.Second // how long a fighter lies there before it gets up
-
-	LevelSize = 4 << 20
 )
 
 // A class is declared once, in what client and server share. In Unreal the UCLASS, its UPROPERTYs and its UFUNCTIONs are one

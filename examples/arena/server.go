@@ -37,21 +37,16 @@ type fighter struct {
 }
 
 // newServer makes the server's world. Who drives it calls tick between Dispatch and Flush.
-func newServer(config rpc.Config, seed uint64) (*server, error) {
+func newServer(config rpc.Config, seed uint64) *server {
 	s := &server{random: rand.New(rand.NewPCG(seed, 0))}
 	config.OnConnect = s.join // AGameMode::PostLogin
-	var err error
-	if s.world, err = rpc.NewWorld(config); err != nil {
-		return nil, err
-	}
-	if s.streams, err = stream.Install(s.world, stream.Config{}); err != nil {
-		return nil, err
-	}
+	s.world = must(rpc.NewWorld(config))
+	s.streams = must(stream.Install(s.world, stream.Config{}))
 	s.bindFighters()
 	matches := rpc.Bind(s.world, MatchClass, func(*rpc.Actor) *match { return &match{} })
 	rpc.ReplicateList(matches, MatchScores, func(m *match) *rpc.List[rpc.Ref, Score] { return &m.scores })
-	_, s.match, err = rpc.Spawn(matches, nil, nil, rpc.AlwaysRelevant()) // open for all, however late they come
-	return s, err
+	_, s.match, _ = rpc.Spawn(matches, nil, nil, rpc.AlwaysRelevant()) // open for all, however late they come
+	return s
 }
 
 func (s *server) bindFighters() {
@@ -70,6 +65,7 @@ func (s *server) bindFighters() {
 	s.fighters = b
 }
 
+// join has a new player come in.
 func (s *server) join(_ *rpc.World, conn *rpc.Conn) {
 	// SpawnActorDeferred: the open carries the pose as it is set here.
 	actor, f, err := rpc.Spawn(s.fighters, conn, func(f *fighter) {
@@ -175,9 +171,8 @@ func (s *server) score(f *fighter, kills, deaths uint16) {
 	s.match.scores.Set(f.actor.Ref(), Score{row.Name, row.Kills + kills, row.Deaths + deaths})
 }
 
-// download sends the level, which is empty here, to who asked. Start returns at once; the stream takes what play leaves of the path.
+// download sends the level, which is empty here, to who asked. Start returns at once; the stream takes what play leaves of the path,
+// and its error comes when the client is leaving.
 func (s *server) download(_ *fighter, call *rpc.Call, _ rpc.None) {
-	if _, err := Level.Start(s.streams.Peer(call.Conn), bytes.NewReader(make([]byte, LevelSize)), LevelSize); err != nil {
-		call.Conn.Close(1024, err.Error())
-	}
+	_, _ = Level.Start(s.streams.Peer(call.Conn), bytes.NewReader(make([]byte, LevelSize)), LevelSize)
 }
