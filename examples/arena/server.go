@@ -59,7 +59,6 @@ func (s *server) bindFighters() {
 	rpc.Check(b, Shoot, s.mayShoot)
 	rpc.On(b, Shoot, s.shoot)
 	rpc.On(b, Download, s.download)
-	rpc.On(b, Boom, func(*fighter, *rpc.Call, Spot) {}) // a Multicast runs here, too, where nobody watches
 	// The world destroys what a connection owned when that ends.
 	rpc.OnClose(b, func(f *fighter, _ rpc.CloseReason) { s.match.scores.Delete(f.actor.Ref()) }) // EndPlay
 	s.fighters = b
@@ -160,7 +159,7 @@ func (s *server) hit(by, target *fighter, now time.Time) {
 	}
 	target.ready = now.Add(Down)
 	Killed.Call(target.actor, by.actor.Ref())
-	Boom.Call(target.actor, target.pose.Spot()) // to all who see the target
+	Boom.Call(target.actor, target.pose.Spot()) // to all who see the target; no handler is bound here, where nobody watches
 	s.score(by, 1, 0)
 	s.score(target, 0, 1)
 }
