@@ -3,7 +3,8 @@ package state
 import "time"
 
 const (
-	// standing is how much of a queue updates may make: a third of it is what the least of a few round trips in jitter shows.
+	// standing is how much of a queue updates may make, or as much as the path is long without one: the least of a few round trips
+	// varies with jitter, on UE's profile Bad by more than this, and updates that yield to jitter are seconds old.
 	standing = 50 * time.Millisecond
 	// leastRate, in bytes a second, is left whatever stands: twenty small updates, or half a packet.
 	leastRate = 600
@@ -38,7 +39,7 @@ func (p *Pace) Look(now, recent, smoothed time.Duration, left int, short bool) {
 	if p.base == 0 || recent < p.base {
 		p.base = recent
 	}
-	if recent <= p.base+standing {
+	if recent <= p.base+max(standing, p.base) {
 		p.since = 0
 		p.grow(used, short)
 		return
