@@ -67,7 +67,7 @@ func main() {
 	select {
 	case err := <-late.hasLevel:
 		fmt.Printf("%d bots play, and one more has downloaded %d MiB in %.1f s\n", Bots, must(LevelSize>>20, err), time.Since(began).Seconds())
-	case <-time.After(time.Minute):
+	case <-time.After(3 * time.Minute):
 		log.Fatal("the download does not end")
 	}
 	f.begin("after")
