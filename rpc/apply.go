@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"slices"
+
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/state"
 )
@@ -97,6 +99,9 @@ func (w *World) tellReps(c *Conn) {
 // tellReferrers runs OnRep for the states that name an actor which has just opened, or ended, here.
 func (w *World) tellReferrers(c *Conn, ref Ref) {
 	for _, r := range c.referrers.of(ref) {
+		if slices.Contains(c.reps.replicas, r) { // a packet has changed it, and OnRep is about to run
+			continue
+		}
 		r.remember()
 		r.tell(w, ref)
 	}

@@ -46,7 +46,7 @@ func (w *World) replicate(now time.Time) {
 
 // due reports whether the actor may be looked at: it was not within the period of its class, or was at this very Flush.
 func (a *Actor) due(now time.Time) bool {
-	if since := now.Sub(a.compared); since != 0 && since < a.class.updatePeriod {
+	if since := now.Sub(a.compared); since > 0 && since < a.class.updatePeriod { // a game's clock may go back
 		return false
 	}
 	a.compared = now
@@ -264,6 +264,7 @@ type stateOutbox struct {
 	room  int      // bytes that the next Flush may hand to the machine
 	given int      // bytes that the last Flush did
 	pace  state.Pace
+	began time.Time // by the link's clock, from which pace counts
 	short bool      // the path did not take all of the last Flush
 	held  bool      // the last Flush had no room for all
 	all   bool      // the client has asked for everything anew
@@ -295,18 +296,21 @@ func (c *Conn) sendState(now time.Time) {
 	if len(s.dirty) == 0 && len(s.free) == len(s.sent) && !s.all || !c.usable() {
 		return
 	}
-	if s.all && now.Sub(s.allAt) >= allPeriod {
-		s.allAt = now
+	clock := c.link.Lock() // not the game's, which may jump
+	defer c.link.Unlock()
+	if s.all && clock.Sub(s.allAt) >= allPeriod {
+		s.allAt = clock
 		c.markAll()
 	}
-	c.link.Lock()
-	defer c.link.Unlock()
 	c.world.cork(c)
 	left := c.machine.TrackedQueued()
 	c.machine.TakeBack()
 	c.settleStates()
 	s.adapt(left)
-	since := now.Sub(c.world.began)
+	if s.began.IsZero() {
+		s.began = clock
+	}
+	since := clock.Sub(s.began)
 	recent, least, rounds := c.machine.RecentRTT()
 	s.pace.Look(since, recent, least, rounds, s.given-left, s.short || s.held)
 	s.pace.Sent(-left)

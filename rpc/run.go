@@ -173,9 +173,7 @@ func (w *World) exit() { w.driving.Store(false) }
 // runs is taken off its queue before, so that a function of the game which never returns leaves the rest to the next
 // Dispatch.
 func (w *World) dispatch(now time.Time, all bool) {
-	if w.now, w.inFrame = now, true; w.began.IsZero() {
-		w.began = now
-	}
+	w.now, w.inFrame = now, true
 	w.takeInbox()
 	w.runTasks() // those that a panic left, and of those that did not join
 	w.runLocal()

@@ -32,7 +32,6 @@ type World struct {
 	// Owned by the world's goroutine.
 	bindings     map[*Class]*binding
 	now          time.Time      // of the running or last Dispatch or Flush
-	began        time.Time      // of the first
 	conns        []*Conn        // joined and announced
 	roster       roster         // of all actors
 	actorsByRef  map[Ref]*Actor // of a server

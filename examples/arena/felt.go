@@ -3,114 +3,72 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"sync"
 	"text/tabwriter"
 	"time"
 )
 
-// who feels, and when: before the late joiner came, while it downloads, and after that.
-type (
-	who   int
-	phase int
-)
-
+// What players feel: how old is what they see, and how long a reliable call from the server is on its way. That of a fighter
+// that has just come into sight stands apart: its first updates wait for a round trip, until the server knows that it is open.
 const (
-	others who = iota
-	joiner
+	age   = "age"
+	fresh = "age of newcomers"
+	way   = "way"
+
+	newcomer = 1500 * time.Millisecond
 )
 
-const (
-	before phase = iota
-	during
-	after
-	phases
-)
+type feeling struct{ who, when, what string }
 
-// settle is not measured: at the beginning everything opens at once.
-const settle = 3 * time.Second
-
-// felt gathers what players feel. The ends stand in one program and so on one clock, which is why a way can be measured at all.
+// felt gathers it. Both ends stand in one program and so on one clock, which is why a way can be measured at all.
 type felt struct {
-	mu    sync.Mutex // players may tick on goroutines of their own
-	phase phase
-	ages  [2][phases][]time.Duration // of each pose in sight, at each tick
-	ways  [2][phases][]time.Duration // of reliable calls from the server
-	seen  int                        // others in sight, over all ticks
-	ticks int
-
-	done chan struct{} // closed when the download has ended
-	err  error         // of the download
+	mu      sync.Mutex // players may tick on goroutines of their own
+	when    string     // empty: nothing is measured
+	samples map[feeling][]time.Duration
 }
 
-func newFelt() *felt { return &felt{done: make(chan struct{})} }
+func newFelt() *felt { return &felt{samples: make(map[feeling][]time.Duration)} }
 
-func (f *felt) age(w who, d time.Duration) {
+// begin begins a part of the match.
+func (f *felt) begin(when string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ages[w][f.phase] = append(f.ages[w][f.phase], d)
+	f.when = when
 }
 
-func (f *felt) way(w who, d time.Duration) {
+func (f *felt) add(who, what string, d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ways[w][f.phase] = append(f.ways[w][f.phase], d)
-}
-
-func (f *felt) sight(_ who, n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.seen += n
-	f.ticks++
-}
-
-func (f *felt) enter(p phase) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.phase = p
-}
-
-// settled forgets what was felt so far.
-func (f *felt) settled() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ages, f.ways = [2][phases][]time.Duration{}, [2][phases][]time.Duration{}
-	f.seen, f.ticks = 0, 0
-}
-
-func (f *felt) downloaded(err error) {
-	f.enter(after)
-	f.err = err
-	close(f.done)
-}
-
-// print writes the table.
-func (f *felt) print(w io.Writer) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\tage of others\t\t\tway of a call\t\t\t")
-	fmt.Fprintln(t, "\tp50\tp99\tsamples\tp50\tp99\tsamples\t")
-	for i, name := range []string{"others", "joiner"} {
-		for j, when := range []string{"before", "during", "after"} {
-			ages, ways := f.ages[i][j], f.ways[i][j]
-			if len(ages) == 0 {
-				continue
-			}
-			fmt.Fprintf(t, "%s %s\t%d ms\t%d ms\t%d\t%d ms\t%d ms\t%d\t\n", name, when,
-				percentile(ages, 50).Milliseconds(), percentile(ages, 99).Milliseconds(), len(ages),
-				percentile(ways, 50).Milliseconds(), percentile(ways, 99).Milliseconds(), len(ways))
-		}
+	if f.when != "" {
+		key := feeling{who, f.when, what}
+		f.samples[key] = append(f.samples[key], d)
 	}
-	return t.Flush()
 }
 
-// percentile is the nearest rank; 0 without samples.
-func percentile(samples []time.Duration, p float64) time.Duration {
-	if len(samples) == 0 {
+// percentile returns 0 without samples.
+func (f *felt) percentile(who, when, what string, p int) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sorted := slices.Sorted(slices.Values(f.samples[feeling{who, when, what}]))
+	if len(sorted) == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(samples))
-	return sorted[max(int(math.Ceil(p/100*float64(len(sorted)))), 1)-1]
+	return sorted[len(sorted)*p/100]
+}
+
+// print writes a table in milliseconds.
+func (f *felt) print(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "ms\tage p50\tp99\tof newcomers p50\tp99\tway of a call p50\tp99\t")
+	for _, row := range [][2]string{{"others", "before"}, {"others", "during"}, {"others", "after"}, {"joiner", "during"}, {"joiner", "after"}} {
+		fmt.Fprint(t, row[0], " ", row[1], "\t")
+		for _, what := range []string{age, fresh, way} {
+			for _, p := range []int{50, 99} {
+				fmt.Fprint(t, f.percentile(row[0], row[1], what, p).Milliseconds(), "\t")
+			}
+		}
+		fmt.Fprintln(t)
+	}
+	t.Flush()
 }

@@ -1,8 +1,8 @@
 // Arena is a shooter without graphics: 16 bots fight at 30 Hz, and one more joins late and downloads the level while it plays. All
 // of them share the server's uplink of 20 Mbit/s, on a bad network. At the end it prints what the players felt of the download.
 //
-// Read the files in this order: game.go has what both ends declare, server.go the authority, bot.go a player, felt.go the
-// measuring, main.go puts it on sockets. arena_test.go plays the same match in virtual time.
+// Read it in this order: game.go has what both ends declare, server.go the authority, bot.go a player, felt.go the measuring,
+// main.go puts all on sockets. arena_test.go plays the same match in virtual time.
 package main
 
 import (
@@ -16,26 +16,25 @@ import (
 
 // The rules. Lengths are in metres.
 const (
-	TickRate = 30
-
-	Side  = 320 // the arena is a square from 0 to Side
-	Sight = 100 // so that everybody sees about half of the others
-	Speed = 8.0 // a second
-
-	Reach    = 80
-	Cooldown = 100 * time.Millisecond
-	Magazine = 60
-	Reload   = 2 * time.Second
-	Damage   = 2
-	Down     = 3 * time.Second // how long a fighter lies there before it gets up
-
+	TickRate  = 30
 	LevelSize = 4 << 20
+
+	Side     = 300 // the arena is a square from 0 to Side
+	Sight    = 100 // so that everybody sees about half of the others
+	Speed    = 8.0 // a second
+	Reach    = 80
+	Health   = 100
+	Damage   = 2
+	Magazine = 60
+	Cooldown = 100 * time.Millisecond
+	Reload   = 2 * time.Second
+	Down     = 3 * time.Second // how long a fighter lies there before it gets up
 )
 
 // A class is declared once, in what client and server share. In Unreal the UCLASS, its UPROPERTYs and its UFUNCTIONs are one
 // declaration; here a class, its states and its calls are variables, and the ends compare them in the handshake.
 var (
-	// AFighter : ACharacter. CullDistance is NetCullDistanceSquared, without the square.
+	// AFighter : ACharacter. CullDistance is the root of NetCullDistanceSquared.
 	FighterClass = rpc.NewClass("Fighter", rpc.CullDistance(Sight))
 	FighterPose  = rpc.NewState[Pose](FighterClass) // GetLifetimeReplicatedProps
 
@@ -43,13 +42,13 @@ var (
 	Shoot    = rpc.Server[Shot](FighterClass, "Shoot", rpc.Reliable, rpc.RateLimit(15))
 	Download = rpc.Server[rpc.None](FighterClass, "Download", rpc.Reliable, rpc.RateLimit(1))
 
-	Hit    = rpc.Client[Wound](FighterClass, "Hit", rpc.Reliable)
-	Landed = rpc.Client[Wound](FighterClass, "Landed", rpc.Reliable)
-	// A client shows who killed it, and so waits for that actor if it is not open there yet (net.DelayUnmappedRPCs).
+	Hit    = rpc.Client[Wound](FighterClass, "Hit", rpc.Reliable)    // to who was hit
+	Landed = rpc.Client[Wound](FighterClass, "Landed", rpc.Reliable) // to who shot
+	// A client shows who killed it: the call waits for that actor if it is not open there yet (net.DelayUnmappedRPCs).
 	Killed = rpc.Client[rpc.Ref](FighterClass, "Killed", rpc.Reliable, rpc.WaitForActors())
 	Boom   = rpc.Multicast[Spot](FighterClass, "Boom", rpc.Unreliable)
 
-	// AGameState, with its PlayerArray as a FFastArraySerializer: only rows that changed travel.
+	// AGameState with its PlayerArray as a FFastArraySerializer: only rows that changed travel.
 	MatchClass  = rpc.NewClass("Match")
 	MatchScores = rpc.NewList[rpc.Ref, Score](MatchClass, "Scores")
 
@@ -77,47 +76,44 @@ type Score struct {
 // Input is what a player wants, told anew at each tick: what is lost is told again by the next one.
 type Input struct {
 	Yaw    float32
-	Run    bool
 	Target rpc.Ref
 }
 
 // Validate is half of WithValidation: whether the argument makes sense at all. NaN does not, so say what is allowed.
 func (i Input) Validate() error {
-	if i.Yaw >= -math.Pi && i.Yaw <= math.Pi {
+	if i.Yaw >= -4 && i.Yaw <= 4 {
 		return nil
 	}
 	return errors.New("yaw is not between -π and π")
 }
 
-// Shot is a shot at somebody. Whether it hits is for the server to say, from what the shooter saw.
+// Shot is a shot at somebody. It says what the shooter saw, and the server looks up whether that is so: two copies at a client
+// may be of different times, and on a bad network by much.
 type Shot struct {
-	Target rpc.Ref
-	Seen   Stamp // of the target's pose, as the shooter saw it: the server looks up where both stood then
-	Fired  Stamp // by the shooter's clock, of which only the differences count
+	Target      rpc.Ref
+	Seen, Stood Stamp // of the target's pose and of the shooter's own, at the shooter
+	Fired       Stamp // by the shooter's clock, of which only the differences count
 }
 
-// Wound tells of a hit. Sent is there for felt.go.
+// Wound tells of a hit.
 type Wound struct {
-	Other  rpc.Ref
-	Damage uint8
-	Sent   Stamp
+	Other rpc.Ref
+	Sent  Stamp // for felt.go
 }
 
 // Spot is a point of the arena.
 type Spot struct{ X, Y float32 }
 
-// Distance is how far apart a and b are.
-func (a Spot) Distance(b Spot) float32 {
-	return float32(math.Hypot(float64(a.X-b.X), float64(a.Y-b.Y)))
+// To is how far it is to another spot.
+func (s Spot) To(other Spot) float32 {
+	return float32(math.Hypot(float64(other.X-s.X), float64(other.Y-s.Y)))
 }
 
-// Spot is where the fighter stands.
 func (p Pose) Spot() Spot { return Spot{p.X, p.Y} }
 
 // Stamp is a time in milliseconds, cut to the 32 bits that subtracting needs.
 type Stamp uint32
 
-// StampOf is the stamp of a time.
 func StampOf(t time.Time) Stamp { return Stamp(t.UnixMilli()) }
 
 // Since is how much later s is than earlier; negative if it is not.

@@ -3,7 +3,8 @@ package state
 import "time"
 
 const (
-	// standing is how much of a queue updates may make: a third of it is what the least of a few round trips in jitter shows.
+	// standing is how much of a queue updates may make, or as much as the path is long without one: the least of a few round trips
+	// varies with jitter, on UE's profile Bad by more than this, and updates that yield to jitter are seconds old.
 	standing = 50 * time.Millisecond
 	// long is a queue of which the end is not seen at once: what left since then lengthens it.
 	long = 250 * time.Millisecond
@@ -53,7 +54,7 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 		p.base = least
 	}
 	p.base = min(p.base, recent)
-	if recent <= p.base+standing {
+	if recent <= p.limit() {
 		p.since = 0
 		p.grow(now, used, short)
 		return
@@ -62,10 +63,13 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 	p.shrink(now, recent, used)
 }
 
+// limit is the round trip above which a queue stands.
+func (p *Pace) limit() time.Duration { return p.base + max(standing, p.base) }
+
 // shrink lets less leave than did.
 func (p *Pace) shrink(now, recent time.Duration, used float64) {
 	share := 0.7
-	if recent > p.base+long {
+	if recent > p.limit()+long {
 		share = 0.35
 	}
 	p.rate = max(leastRate, share*used)
