@@ -26,7 +26,7 @@ type listItem[K comparable, V any] struct {
 	dirty  bool // its number is in changed
 	pair   pair[K, V]
 	shadow state.Shadow // server
-	packet uint64       // client: that brought it
+	packet uint64       // client: that brought it; 0 = the game set it here
 }
 
 // pair is how an item travels.
@@ -106,6 +106,15 @@ func (l *List[K, V]) remove(item *listItem[K, V]) {
 	if i, ok := l.place(item.number); ok {
 		l.items = slices.Delete(l.items, i, i+1)
 	}
+}
+
+// renumber gives a client's own item another number, for the server has given its number to another item.
+func (l *List[K, V]) renumber(item *listItem[K, V]) {
+	i, _ := l.place(item.number)
+	l.items = slices.Delete(l.items, i, i+1)
+	l.last++
+	item.number = l.last
+	l.items = append(l.items, item)
 }
 
 // place returns where an item with a number is, or belongs.

@@ -160,7 +160,12 @@ func (r *listReplica[T, K, V]) readItem(b []byte, number uint32, packet uint64) 
 			return nil, fmt.Errorf("item %d of %v: %w", number, r.bound.declared, err)
 		}
 	}
-	if item := r.list.find(number); item != nil {
+	item := r.list.find(number)
+	if item != nil && item.packet == 0 && item.pair.Key != fresh.pair.Key {
+		r.list.renumber(item)
+		item = nil
+	}
+	if item != nil {
 		if packet < item.packet {
 			return b, nil
 		}
@@ -174,8 +179,8 @@ func (r *listReplica[T, K, V]) readItem(b []byte, number uint32, packet uint64) 
 	if _, gone := r.gone[number]; gone {
 		return b, nil
 	}
-	if r.enter(fresh); len(r.list.items) > maxItems {
-		return nil, fmt.Errorf("%v has more than %d items", r.bound.declared, maxItems)
+	if r.enter(fresh); len(r.list.items) > maxHeld {
+		return nil, fmt.Errorf("%v has more than %d items", r.bound.declared, maxHeld)
 	}
 	return b, nil
 }
@@ -192,7 +197,9 @@ func (r *listReplica[T, K, V]) enter(item *listItem[K, V]) {
 		}
 		change.Added = false
 		r.list.remove(other)
-		r.bury(other.number, item.packet)
+		if other.packet > 0 { // else the number is the client's own, and the server may yet use it
+			r.bury(other.number, item.packet)
+		}
 	}
 	r.list.add(item)
 	r.list.last = max(r.list.last, item.number)
@@ -255,6 +262,9 @@ func (r *listReplica[T, K, V]) bury(number uint32, packet uint64) {
 const (
 	// packetsBack is how late a packet may be that is still taken: older ones are dropped as duplicates.
 	packetsBack = 8192
+	// maxHeld items at most are in a client's list: those that are gone may be told later than those that took their place, and what
+	// the client set itself counts too.
+	maxHeld = 4 * maxItems
 	// maxGraves are remembered: what a hostile server says to be gone must not fill a client's memory.
 	maxGraves = 16 * maxItems
 	// maxRosters are in one update: a full one takes 200 bytes at least.
