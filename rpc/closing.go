@@ -218,10 +218,13 @@ func (a *Actor) farewell(o *opening, reason CloseReason) []byte {
 	return payload
 }
 
-// lastItems sends all items of the lists, in messages of their own, behind a roster of what is there.
+// lastItems sends what the client may lack of the lists, in messages of their own: also what is on its way, and may be lost.
 func (a *Actor) lastItems(o *opening) {
-	o.markLists(true)
-	o.mark(a.class.listFields())
+	for _, sent := range o.conn.state.sent {
+		if sent.to == o {
+			o.giveBack(sent)
+		}
+	}
 	for o.lacks&a.class.listFields() != 0 {
 		var sent sentState
 		b := o.appendList(binary.AppendUvarint(nil, stateMethod), &sent)

@@ -19,6 +19,9 @@ func (a *Actor) SetDormant(on bool) error {
 	if err := a.mayChange("SetDormant"); err != nil {
 		return err
 	}
+	if on {
+		a.compareAll() // lists sleep as they are now
+	}
 	if a.dormant = on; on {
 		a.drowse()
 	} else {

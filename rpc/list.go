@@ -26,6 +26,7 @@ type listItem[K comparable, V any] struct {
 	dirty  bool // its number is in changed
 	pair   pair[K, V]
 	shadow state.Shadow // server
+	sound  bool         // server: it could be encoded
 	packet uint64       // client: that brought it; 0 = the game set it here
 }
 

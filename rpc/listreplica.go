@@ -76,7 +76,7 @@ func (r *listReplica[T, K, V]) takeChanged() (numbers []uint32, err error) {
 		}
 		item.dirty = false
 		changed, failed := r.encodeItem(item)
-		if err = errors.Join(err, failed); changed {
+		if err = errors.Join(err, failed); changed && item.sound {
 			numbers = append(numbers, number)
 		}
 	}
@@ -87,9 +87,10 @@ func (r *listReplica[T, K, V]) takeChanged() (numbers []uint32, err error) {
 func (r *listReplica[T, K, V]) encodeItem(item *listItem[K, V]) (changed bool, err error) {
 	mask, err := item.shadow.Update(r.bound.declared.plan, reflect.ValueOf(&item.pair).Elem())
 	if err != nil {
-		err = fmt.Errorf("item %v: %w", item.pair.Key, err)
+		return mask != 0, fmt.Errorf("item %v: %w", item.pair.Key, err)
 	}
-	return mask != 0, err
+	changed, item.sound = mask != 0 || !item.sound, true
+	return changed, nil
 }
 
 // encode is for the first look: from then on takeChanged tells.
@@ -103,14 +104,16 @@ func (r *listReplica[T, K, V]) encode() (changed state.Mask, err error) {
 
 func (r *listReplica[T, K, V]) numbers(into []uint32) []uint32 {
 	for _, item := range r.list.items {
-		into = append(into, item.number)
+		if item.sound {
+			into = append(into, item.number)
+		}
 	}
 	return into
 }
 
 func (r *listReplica[T, K, V]) appendItem(b []byte, number uint32) []byte {
 	item := r.list.find(number)
-	if item == nil {
+	if item == nil || !item.sound {
 		return binary.AppendUvarint(b, uint64(number)<<1|1)
 	}
 	b = binary.AppendUvarint(b, uint64(number)<<1)

@@ -18,6 +18,8 @@ import (
 // as it is, and does not run set. When the server has destroyed the actor, which clients hear at once and late joiners when they
 // join, the copy ends, and Place returns ErrClosed. Place in OnConnect what is there from the beginning: no open has come by then.
 //
+// On the server a name that was destroyed, or torn off, is gone for good: Place returns ErrClosed.
+//
 // A client's copy lives on when its channel closes for Relevancy or LevelUnloaded, and is used again when it opens again; the client
 // may destroy one that has no channel, as when it unloads the level. It ends with its connection once it was open.
 func Place[T any](b *Binding[T], name string, set func(object T), options ...SpawnOption) (*Actor, T, error) {
@@ -56,7 +58,9 @@ func (w *World) placeHere(class *Class, name string, set func(object any), optio
 	if other := w.placed[name]; other != nil {
 		return nil, fmt.Errorf("%v has that name", other)
 	}
-	w.razed = slices.DeleteFunc(w.razed, func(a *Actor) bool { return a.name == name })
+	if slices.ContainsFunc(w.razed, func(a *Actor) bool { return a.name == name }) {
+		return nil, fmt.Errorf("the actor of that name was destroyed, which its clients know for good; Spawn one: %w", ErrClosed)
+	}
 	options = append(slices.Clip(options), func(a *Actor) {
 		a.name = name
 		w.placed[name] = a

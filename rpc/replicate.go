@@ -59,7 +59,9 @@ func (a *Actor) ForceUpdate() { a.compared = time.Time{} }
 // compare encodes one state anew, and notes what has changed for all clients that have the actor.
 func (a *Actor) compare(r replica) {
 	if list, ok := r.(keeper); ok {
-		a.compareList(list)
+		if !a.dormant { // it sleeps once all clients have its lists as they were, and what the game changes meanwhile waits until it wakes
+			a.compareList(list)
+		}
 		return
 	}
 	changed, err := r.encode()
@@ -98,6 +100,7 @@ func (a *Actor) firstLook() {
 		a.world.watch(a)
 	}
 	for _, o := range a.opens {
+		o.late = a.initialFields()
 		o.look()
 	}
 }
@@ -175,10 +178,11 @@ type opening struct {
 	told   state.Mask // of them, those that an update brought since the open
 	listed bool       // it is in the connection's dirty list
 	closed bool
-	since  time.Time // lacks was empty before, or an update left last
-	claim  float64   // its urgency, while they are sorted
-	lists  []lacking // by list of the class
-	items  int       // updates of lists on their way
+	since  time.Time  // lacks was empty before, or an update left last
+	claim  float64    // its urgency, while they are sorted
+	late   state.Mask // initial fields, of an open that left before there was an object
+	lists  []lacking  // by list of the class
+	items  int        // updates of lists on their way
 
 	// On a server, of its relevancy.
 	relevant time.Duration // when it was, last
@@ -201,7 +205,7 @@ func (o *opening) look() {
 		o.markLists(false)
 	}
 	before := o.sees
-	o.sees = o.actor.fieldsFor(o.conn)
+	o.sees = o.actor.fieldsFor(o.conn) | o.late
 	o.lacks &= o.sees
 	o.mark(o.sees &^ before)
 }
@@ -283,7 +287,9 @@ type sentState struct {
 
 const (
 	// Room for states at a Flush: what does not leave until the next is taken back and composed anew, which only costs time.
-	minStateRoom, maxStateRoom = 4 << 10, 256 << 10
+	minStateRoom, maxStateRoom = 4 << 10, 96 << 10
+	// maxUpdates leave at a Flush. With them, and maxStateRoom, the machine takes all, which reckons 64 bytes for each, and 256 KiB in all.
+	maxUpdates = 2000
 	// allPeriod bounds how often a client gets everything anew.
 	allPeriod    = time.Second
 	updateHeader = 6 // bytes of an update beside its fields: flags, channel, length and mask
@@ -296,12 +302,12 @@ func (c *Conn) sendState(now time.Time) {
 	if len(s.dirty) == 0 && len(s.free) == len(s.sent) && !s.all || !c.usable() {
 		return
 	}
-	clock := c.link.Lock() // not the game's, which may jump
-	defer c.link.Unlock()
-	if s.all && clock.Sub(s.allAt) >= allPeriod {
-		s.allAt = clock
+	if since := now.Sub(s.allAt); s.all && (since < 0 || since >= allPeriod) {
+		s.allAt = now
 		c.markAll()
 	}
+	clock := c.link.Lock() // not the game's, which may jump
+	defer c.link.Unlock()
 	c.world.cork(c)
 	left := c.machine.TrackedQueued()
 	c.machine.TakeBack()
@@ -364,8 +370,9 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 	s := &c.state
 	kept := s.dirty[:0]
 	s.held = false
+	updates := 0
 	for i, o := range s.dirty {
-		if s.held = used >= room; s.held {
+		if s.held = used >= room || updates >= maxUpdates; s.held {
 			kept = append(kept, s.dirty[i:]...)
 			break
 		}
@@ -375,6 +382,7 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 				break
 			}
 			used += n
+			updates++
 		}
 		if o.listed = !o.closed && o.lacks != 0; o.listed {
 			kept = append(kept, o)
@@ -508,4 +516,20 @@ func (c *Conn) markAll() {
 			a.opens[i].mark(a.opens[i].sees)
 		}
 	}
+	for _, a := range c.sleepers() {
+		if err := a.open(c); err != nil {
+			a.notOpened(c, err)
+		}
+	}
+}
+
+// sleepers returns the actors with lists that sleep at the client. Other states came with the close, reliably.
+func (c *Conn) sleepers() (actors []*Actor) {
+	for a := range c.asleep {
+		if a.class.lists > 0 && c.asleep[a] == Dormancy {
+			actors = append(actors, a)
+		}
+	}
+	slices.SortFunc(actors, func(a, b *Actor) int { return cmp.Compare(a.ref, b.ref) })
+	return actors
 }
