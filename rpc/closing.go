@@ -128,6 +128,7 @@ func (a *Actor) TearOff() error {
 	a.torn = true
 	a.world.always.remove(a)
 	a.shutAll(TearOff)
+	a.world.relevance.leave(a)
 	return nil
 }
 

@@ -94,6 +94,9 @@ func (c *Conn) sleeps(a *Actor) bool {
 	return asleep
 }
 
+// restsAt reports whether the client has a copy that shall sleep on.
+func (a *Actor) restsAt(c *Conn) bool { return a.dormant && c.sleeps(a) && c.asleep[a] == Dormancy }
+
 // openToSleepers opens the actor for those who have a dormant copy, or for all who have one without a channel.
 func (a *Actor) openToSleepers(all bool) {
 	for _, c := range slices.Clone(a.asleep) {

@@ -27,7 +27,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.mayChange("OpenTo"); err != nil {
 		return err
 	}
-	if a.find(c) >= 0 || a.dormant && c.sleeps(a) && c.asleep[a] == Dormancy {
+	if a.find(c) >= 0 || a.restsAt(c) {
 		return nil
 	}
 	return a.open(c)

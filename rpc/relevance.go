@@ -146,7 +146,7 @@ func (r *relevance) expel(conns []*Conn, c *Conn) {
 	if at < 0 {
 		return
 	}
-	if at < r.surveyor {
+	if at <= r.surveyor { // which the last look was at
 		r.surveyor--
 	}
 	if at == r.asker {
@@ -232,11 +232,11 @@ func (c *Conn) survey() {
 		if o := r.placed.here[f.ID]; o != nil {
 			o.relevant, o.far = r.elapsed, f.Far
 		} else {
-			r.wanted = append(r.wanted, wish{r.placed.actors[f.ID], f.Far})
+			c.want(r.placed.actors[f.ID], f.Far)
 		}
 	}
 	if a := c.view.target; a != nil && !a.dead && a.rule != byHand && a.find(c) < 0 {
-		r.wanted = append(r.wanted, wish{actor: a})
+		c.want(a, 0)
 	}
 	for _, o := range c.view.openings {
 		switch {
@@ -248,6 +248,13 @@ func (c *Conn) survey() {
 		default:
 			o.far = 1
 		}
+	}
+}
+
+// want has settle open an actor that is not open here, but for one that sleeps: it would take a turn of others at each look.
+func (c *Conn) want(a *Actor, far float32) {
+	if !a.restsAt(c) {
+		c.world.relevance.wanted = append(c.world.relevance.wanted, wish{a, far})
 	}
 }
 
@@ -271,7 +278,7 @@ func (c *Conn) ask(count int) {
 		o, relevant := r.asked.here[a.slot], a.seenBy(c)
 		switch {
 		case relevant && o == nil:
-			r.wanted = append(r.wanted, wish{actor: a})
+			c.want(a, 0)
 		case relevant:
 			o.relevant = r.elapsed
 		case o != nil && r.elapsed-o.relevant >= relevantTime:

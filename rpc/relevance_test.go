@@ -390,3 +390,38 @@ func BenchmarkRelevancy(b *testing.B) {
 		})
 	}
 }
+
+// What sleeps at a client, or is torn off, is near without being wanted: it takes nobody's turn.
+func TestSleepersAreNotWanted(t *testing.T) {
+	w := newWoods(t, 0, 1)
+	c := w.conns[0]
+	trees := &Binding[*oak]{untyped: w.bindings[treeClass], world: w.World}
+	require.NoError(t, c.SetViewPoint(0, 0, 0))
+	plant := func(x float32) *Actor {
+		a, _, err := Spawn(trees, nil, func(o *oak) { o.place.X = x })
+		require.NoError(t, err)
+		return a
+	}
+	var torn []*Actor
+	for range 10 {
+		torn = append(torn, plant(0))
+	}
+	for range maxOpened + 10 {
+		require.NoError(t, plant(0).SetDormant(true))
+	}
+	pass := func() {
+		for range 10 {
+			w.step()
+			w.lull()
+		}
+	}
+	pass()
+	require.Equal(t, maxOpened+10, len(c.asleep), "asleep")
+	for _, a := range torn {
+		require.NoError(t, a.TearOff())
+	}
+	require.Equal(t, maxOpened+10, w.relevance.members, "what is torn off is for nobody any more")
+	far := plant(100)
+	pass()
+	require.GreaterOrEqual(t, far.find(c), 0, "farther away than a thousand that sleep")
+}

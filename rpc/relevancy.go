@@ -126,7 +126,7 @@ func (a *Actor) locate() {
 	}
 	grid := &a.world.relevance.grid
 	x, y, z, ok := stands.position()
-	if a.dead { // the function destroyed it
+	if a.rule != byGrid { // the function destroyed it, or tore it off
 		return
 	}
 	if !ok || stands.rule == byGame {
