@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/state"
 )
 
 // Limits of a declaration.
@@ -111,4 +112,17 @@ func mustName(what, name string) {
 	if name == "" || len(name) > maxNameBytes || strings.ContainsFunc(name, bad) {
 		panic(fmt.Sprintf("rpc: %s name %q must have 1 to %d bytes, without spaces or colons", what, name, maxNameBytes))
 	}
+}
+
+// listFields returns the fields that are lists.
+func (c *Class) listFields() (fields state.Mask) {
+	if c.lists == 0 {
+		return 0
+	}
+	for _, d := range c.states {
+		if d.isList() {
+			fields |= d.mask()
+		}
+	}
+	return fields
 }

@@ -127,7 +127,7 @@ func TestFunctionsFitAScreen(t *testing.T) {
 // widest is how many files a package may have; one with more wants to be two. wider are those that still do.
 const widest = 36
 
-var wider = map[string]int{"stream": 39, "rpc": 55}
+var wider = map[string]int{"stream": 39, "rpc": 54}
 
 func TestPackagesAreRooms(t *testing.T) {
 	_, files := tree(t)

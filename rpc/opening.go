@@ -1,0 +1,238 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/quivernet/quiver/internal/state"
+)
+
+// opening is an actor's channel on one connection.
+type opening struct {
+	actor    *Actor
+	conn     *Conn
+	channel  uint64
+	reliable int // messages sent reliably, the open included
+
+	// On a server, of its states.
+	sees   state.Mask // fields that are for this client
+	lacks  state.Mask // of them, those that it may not have as they are now, and that are not on their way
+	told   state.Mask // of them, those that an update brought since the open
+	listed bool       // it is in the connection's dirty list
+	closed bool
+	since  time.Time  // lacks was empty before, or an update left last
+	claim  float64    // its urgency, while they are sorted
+	late   state.Mask // initial fields, of an open that left before there was an object
+	lists  []lacking  // by list of the class
+	items  int        // updates of lists on their way
+
+	// On a server, of its relevancy.
+	relevant time.Duration // when it was, last
+	far      float32       // square of the distance to the connection's view, as a part of the square of the cull distance; at most 1
+	at       int           // in the connection's view
+}
+
+// mark notes that the client may not have the newest of fields.
+func (o *opening) mark(fields state.Mask) {
+	o.lacks |= fields & o.sees
+	if o.lacks != 0 && !o.listed {
+		o.listed = true
+		o.conn.state.dirty = append(o.conn.state.dirty, o)
+	}
+}
+
+// look finds out which fields are for the client, and marks those that were not before.
+func (o *opening) look() {
+	if o.lists == nil {
+		o.markLists(false)
+	}
+	before := o.sees
+	o.sees = o.actor.fieldsFor(o.conn) | o.late
+	o.lacks &= o.sees
+	o.mark(o.sees &^ before)
+}
+
+// farPriority is what is left of an actor's priority at its cull distance. UE: a pawn's goes down to 0.2 when it is far and out of
+// sight (AActor::GetNetPriority).
+const farPriority = 0.2
+
+// urgency is the time since the last update times the class's priority, which falls with distance. UE: GetNetPriority.
+func (o *opening) urgency(now time.Time) float64 {
+	nearness := 1 - (1-farPriority)*math.Sqrt(float64(o.far))
+	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
+}
+
+// settled reports whether the client has the lists as they are.
+func (o *opening) settled() bool { return o.items == 0 && o.lacks&o.actor.class.listFields() == 0 }
+
+// giveBack notes that the client may lack again what a message held. When nothing newer left, its claim is as old as before: else
+// what is handed over first, and taken back, would wait behind what was not.
+func (o *opening) giveBack(sent sentState) {
+	if sent.items != nil && sent.fields&o.actor.class.listFields() != 0 {
+		o.lists[o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))).list].add(sent.items)
+	}
+	o.mark(sent.fields)
+	if o.since.Equal(sent.at) {
+		o.since = sent.since
+	}
+}
+
+// markLists notes that the client may lack all items. roster: it may also have some that are gone.
+func (o *opening) markLists(roster bool) {
+	if o.actor.class.lists == 0 || o.actor.replicas == nil {
+		return
+	}
+	o.lists = make([]lacking, o.actor.class.lists)
+	for _, r := range o.actor.replicas {
+		if list, ok := r.(keeper); ok {
+			m := &o.lists[list.declaration().list]
+			if roster {
+				m.add([]uint32{rosterBit})
+			}
+			m.add(list.numbers(nil))
+		}
+	}
+}
+
+// appendList appends an update of the first list that lacks something, and notes in sent what it holds.
+func (o *opening) appendList(b []byte, sent *sentState) []byte {
+	for _, r := range o.actor.replicas {
+		list, ok := r.(keeper)
+		if !ok || o.lacks&list.declaration().mask() == 0 {
+			continue
+		}
+		d, m := list.declaration(), &o.lists[list.declaration().list]
+		sent.fields = d.mask()
+		b = state.AppendMask(b, sent.fields, o.actor.class.fields)
+		n := 0
+		for ; n < len(m.numbers); n++ {
+			whole := len(b)
+			if b = m.append(b, list, m.numbers[n]); len(b) > o.conn.maxUpdate() && n > 0 {
+				b = b[:whole]
+				break
+			}
+		}
+		sent.items = append(sent.items, m.numbers[:n]...)
+		if m.take(n); len(m.numbers) == 0 {
+			o.lacks &^= sent.fields
+		}
+		return b
+	}
+	return b
+}
+
+// lacking are the items of a list that a client may not have as they are now, and that are not on their way; in the order in which
+// they shall go. A number with rosterBit stands for a roster from that number on.
+type lacking struct {
+	numbers []uint32
+	has     map[uint32]struct{}
+}
+
+func (m *lacking) add(numbers []uint32) {
+	if m.has == nil {
+		m.has = make(map[uint32]struct{}, len(numbers))
+	}
+	for _, n := range numbers {
+		if _, ok := m.has[n]; !ok {
+			m.has[n] = struct{}{}
+			m.numbers = append(m.numbers, n)
+		}
+	}
+}
+
+// take removes the first n.
+func (m *lacking) take(n int) {
+	for _, number := range m.numbers[:n] {
+		delete(m.has, number)
+	}
+	m.numbers = slices.Delete(m.numbers, 0, n)
+}
+
+const (
+	// rosterBit marks what is no item: those have smaller numbers.
+	rosterBit = 1 << 31
+	// rosterItems are in one roster at most: each takes 1 to 5 bytes, so that it fits a message.
+	rosterItems = 200
+)
+
+// append appends an item, or a roster, behind which the next one is lacking.
+func (m *lacking) append(b []byte, list keeper, number uint32) []byte {
+	if number&rosterBit == 0 {
+		return list.appendItem(b, number)
+	}
+	first := number &^ rosterBit
+	numbers := list.numbers(nil)
+	at, _ := slices.BinarySearch(numbers, first)
+	numbers = numbers[at:]
+	last := uint32(rosterBit - 1)
+	if len(numbers) > rosterItems {
+		numbers = numbers[:rosterItems]
+		last = numbers[rosterItems-1]
+		m.add([]uint32{rosterBit | (last + 1)})
+	}
+	return appendRoster(b, first, last, numbers)
+}
+
+// appendRoster appends that of the items from first to last only these are there.
+func appendRoster(b []byte, first, last uint32, numbers []uint32) []byte {
+	b = append(b, 0)
+	for _, v := range []uint32{first, last, uint32(len(numbers))} {
+		b = binary.AppendUvarint(b, uint64(v))
+	}
+	for _, n := range numbers {
+		b = binary.AppendUvarint(b, uint64(n-first))
+		first = n
+	}
+	return b
+}
+
+// Channel is an actor's channel on one connection. The zero Channel is closed. Its methods are safe from any goroutine.
+type Channel struct {
+	conn   *Conn
+	number uint64
+}
+
+// Channel returns the actor's channel on c; the zero Channel when the actor is not open there.
+func (a *Actor) Channel(c *Conn) Channel {
+	if i := a.find(c); i >= 0 {
+		return Channel{c, a.opens[i].channel}
+	}
+	return Channel{}
+}
+
+// Open reports whether the channel exists and its connection lives.
+func (ch Channel) Open() bool { return ch.conn != nil && ch.conn.usable() }
+
+// Reliable returns how many entries of the channel's reliable buffer are taken, and how many it has; one of them is for
+// the close alone. UE: NumOutRec, RELIABLE_BUFFER.
+func (ch Channel) Reliable() (out, slots int) {
+	if ch.conn == nil {
+		return 0, 0
+	}
+	ch.conn.link.Lock()
+	defer ch.conn.link.Unlock()
+	return ch.conn.machine.Reliable(ch.number)
+}
+
+// QueueTime returns how long what waits unsent on the channel, and before it, takes at the present delivery rate.
+func (ch Channel) QueueTime() time.Duration {
+	if ch.conn == nil {
+		return 0
+	}
+	ch.conn.link.Lock()
+	defer ch.conn.link.Unlock()
+	return ch.conn.machine.QueueTime(ch.number)
+}
+
+// Watch makes Run tick once as soon as fewer than out entries are taken and the queue time is at most queued.
+func (ch Channel) Watch(out int, queued time.Duration) {
+	if ch.conn == nil {
+		return
+	}
+	ch.conn.link.Lock()
+	defer ch.conn.link.Unlock()
+	ch.conn.machine.Watch(ch.number, out, queued)
+}

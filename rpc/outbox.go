@@ -1,0 +1,222 @@
+package rpc
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/state"
+)
+
+// stateOutbox is what a server's connection has of the states that its client shall get. It belongs to the world's goroutine.
+type stateOutbox struct {
+	dirty []*opening // those that lack something, and some that do no more
+	sent  []sentState
+	free  []uint64 // places in sent
+	room  int      // bytes that the next Flush may hand to the machine
+	given int      // bytes that the last Flush did
+	pace  state.Pace
+	began time.Time // by the link's clock, from which pace counts
+	short bool      // the path did not take all of the last Flush
+	held  bool      // the last Flush had no room for all
+	all   bool      // the client has asked for everything anew
+	allAt time.Time // when it last got that
+	fates [64]bunch.Fate
+}
+
+// sentState is an update on its way.
+type sentState struct {
+	to     *opening
+	fields state.Mask
+	items  []uint32  // when fields is a list
+	at     time.Time // when it was handed over
+	since  time.Time // of the opening, before
+}
+
+const (
+	// Room for states at a Flush: what does not leave until the next is taken back and composed anew, which only costs time.
+	minStateRoom, maxStateRoom = 4 << 10, 96 << 10
+	// maxUpdates leave at a Flush. With them, and maxStateRoom, the machine takes all, which reckons 64 bytes for each, and 256 KiB in all.
+	maxUpdates = 2000
+	// allPeriod bounds how often a client gets everything anew.
+	allPeriod    = time.Second
+	updateHeader = 6 // bytes of an update beside its fields: flags, channel, length and mask
+)
+
+// sendState settles what became of earlier updates, takes back what has not left, and hands the newest of what the client
+// lacks to the machine: what has waited longest goes first when the path does not take all.
+func (c *Conn) sendState(now time.Time) {
+	s := &c.state
+	if len(s.dirty) == 0 && len(s.free) == len(s.sent) && !s.all || !c.usable() {
+		return
+	}
+	if since := now.Sub(s.allAt); s.all && (since < 0 || since >= allPeriod) {
+		s.allAt = now
+		c.markAll()
+	}
+	clock := c.link.Lock() // not the game's, which may jump
+	defer c.link.Unlock()
+	c.world.cork(c)
+	left := c.machine.TrackedQueued()
+	c.machine.TakeBack()
+	c.settleStates()
+	s.adapt(left)
+	if s.began.IsZero() {
+		s.began = clock
+	}
+	since := clock.Sub(s.began)
+	recent, least, rounds := c.machine.RecentRTT()
+	s.pace.Look(since, recent, least, rounds, s.given-left, s.short || s.held)
+	s.pace.Sent(-left)
+	s.given = s.pace.Room(since, s.room)
+	if s.short || s.held {
+		for _, o := range s.dirty {
+			o.claim = o.urgency(now)
+		}
+		slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.claim, a.claim) })
+	}
+	s.given = c.compose(now, s.given)
+	s.pace.Sent(s.given)
+}
+
+// adapt finds out how much the next Flush may hand over: twice what left since the last, once something did not.
+func (s *stateOutbox) adapt(left int) {
+	if s.short = left > 0; s.short {
+		s.room = max(2*(s.room-left), minStateRoom)
+		return
+	}
+	s.room = min(2*max(s.room, minStateRoom), maxStateRoom)
+}
+
+// settleStates hears what became of updates. What was lost the client may not have: the newest of it goes again.
+func (c *Conn) settleStates() {
+	s := &c.state
+	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
+		for _, f := range s.fates[:n] {
+			sent := s.sent[f.Record]
+			sent.settle()
+			if !f.Kept && !sent.to.closed {
+				sent.to.giveBack(sent)
+			}
+			s.release(f.Record)
+		}
+	}
+}
+
+// compose hands updates to the machine while there is room, and returns how many bytes it took. It is called under the link's lock.
+func (c *Conn) compose(now time.Time, room int) (used int) {
+	s := &c.state
+	kept := s.dirty[:0]
+	s.held = false
+	updates := 0
+	for i, o := range s.dirty {
+		if s.held = used >= room || updates >= maxUpdates; s.held {
+			kept = append(kept, s.dirty[i:]...)
+			break
+		}
+		for used < room && !o.closed && o.lacks != 0 && c.machine.Opened(o.channel) {
+			n := c.update(o, now)
+			if n == 0 {
+				break
+			}
+			used += n
+			updates++
+		}
+		if o.listed = !o.closed && o.lacks != 0; o.listed {
+			kept = append(kept, o)
+		}
+	}
+	clear(s.dirty[len(kept):])
+	s.dirty = kept
+	return used
+}
+
+// update hands over what o lacks, or as much of it as one message takes, and returns its bytes.
+func (c *Conn) update(o *opening, now time.Time) int {
+	record, sent := c.state.record()
+	b := c.world.replicator.fields[:0]
+	if fields := o.lacks &^ o.actor.class.listFields(); fields != 0 {
+		sent.fields = o.actor.fitting(fields, c.maxUpdate())
+		b = o.actor.appendFields(b, sent.fields)
+		o.lacks &^= sent.fields
+	} else {
+		b = o.appendList(b, sent)
+	}
+	c.world.replicator.fields = b
+	o.told |= sent.fields
+	if sent.fields&o.actor.class.listFields() != 0 {
+		o.items++
+	}
+	sent.to, sent.at, sent.since, o.since = o, now, o.since, now
+	err := c.machine.SendTracked(o.channel, record, b)
+	switch {
+	case err == nil:
+		return updateHeader + len(b)
+	case errors.Is(err, bunch.ErrBunchTooLarge):
+		c.world.stateFailed(o.actor, o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))), err)
+	default: // the connection is over, or the channel about to close
+		o.giveBack(*sent)
+	}
+	sent.settle()
+	c.state.release(record)
+	return 0
+}
+
+// settle notes that an update is on its way no more.
+func (s *sentState) settle() {
+	if s.fields&s.to.actor.class.listFields() != 0 {
+		s.to.items--
+	}
+}
+
+// maxUpdate returns how many bytes of fields travel to the client in one message, beside the mask of at most 9.
+func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - 16 }
+
+// record returns a free place for what a message holds until its fate is known.
+func (s *stateOutbox) record() (uint64, *sentState) {
+	if n := len(s.free); n > 0 {
+		record := s.free[n-1]
+		s.free = s.free[:n-1]
+		return record, &s.sent[record]
+	}
+	s.sent = append(s.sent, sentState{})
+	return uint64(len(s.sent) - 1), &s.sent[len(s.sent)-1]
+}
+
+// release frees a place, but for the memory of its items.
+func (s *stateOutbox) release(record uint64) {
+	s.sent[record] = sentState{items: s.sent[record].items[:0]}
+	s.free = append(s.free, record)
+}
+
+// markAll marks all that the client may see: it could not keep what it acknowledged.
+func (c *Conn) markAll() {
+	c.state.all = false
+	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
+		a := c.channels[channel]
+		if i := a.find(c); i >= 0 {
+			a.opens[i].markLists(true)
+			a.opens[i].mark(a.opens[i].sees)
+		}
+	}
+	for _, a := range c.sleepers() {
+		if err := a.open(c); err != nil {
+			a.notOpened(c, err)
+		}
+	}
+}
+
+// sleepers returns the actors with lists that sleep at the client. Other states came with the close, reliably.
+func (c *Conn) sleepers() (actors []*Actor) {
+	for a := range c.asleep {
+		if a.class.lists > 0 && c.asleep[a] == Dormancy {
+			actors = append(actors, a)
+		}
+	}
+	slices.SortFunc(actors, func(a, b *Actor) int { return cmp.Compare(a.ref, b.ref) })
+	return actors
+}
