@@ -199,6 +199,7 @@ func (c *Conn) markAll() {
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
 		if i := a.find(c); i >= 0 {
+			a.compareAll() // an item that is not due yet was never encoded
 			a.opens[i].markLists(true)
 			a.opens[i].mark(a.opens[i].sees)
 		}
