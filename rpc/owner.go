@@ -37,7 +37,7 @@ func (w *World) mayOwn(a, parent *Actor, conn *Conn) error {
 		return fmt.Errorf("the owner is of another world: %w", ErrWrongRole)
 	case parent != nil && (parent.dead || parent.torn):
 		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", parent, ErrClosed)
-	case conn != nil && !conn.usable() && !conn.expected():
+	case conn != nil && !conn.expected() && !conn.usable(): // in this order, for it may join between the two
 		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
 	}
 	for p := parent; p != nil && a != nil; p = p.parent {
