@@ -136,7 +136,7 @@ func (a *Actor) TearOff() error {
 func (a *Actor) TornOff() bool { return a.torn }
 
 // CloseTo closes the actor for c: there it ends with reason Relevancy; it opens again with OpenTo, or with the first
-// call that is for c. Server only.
+// call that is for c. It does nothing when c has no copy, and on a client.
 func (a *Actor) CloseTo(c *Conn) { a.closeTo(c, Relevancy) }
 
 // UnloadTo is CloseTo with reason LevelUnloaded, for a client that has told the game that it has unloaded the actor's level. UE:

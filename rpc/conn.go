@@ -14,7 +14,8 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Conn is a connection to one peer. Its methods are safe from any goroutine.
+// Conn is a connection to one peer. Its methods are safe from any goroutine, but for [Conn.Actor], [Conn.SetView] and
+// [Conn.SetViewPoint], which belong to the world's. UE: UNetConnection.
 type Conn struct {
 	world   *World
 	id      uint64 // within its world

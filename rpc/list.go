@@ -16,8 +16,8 @@ type List[K comparable, V any] struct {
 	byKey   map[K]*listItem[K, V]
 	items   []*listItem[K, V] // by number; nil at a client while one is missing in between
 	last    uint32            // number of the newest item
-	changed []uint32          // server: items to encode anew, or removed, since the last Flush
-	watched bool              // server: somebody reads changed
+	changed []uint32          // server: numbers of items that were set or removed since takeChanged last ran
+	watched bool              // server: the actor is open for somebody, so that changes are noted in changed
 }
 
 // listItem is one item of a list. Its number is never used again.
@@ -64,7 +64,8 @@ func (l *List[K, V]) All() iter.Seq2[K, V] {
 const maxItems = 2048
 
 // Set sets the value of a key. It returns ErrTooLong, and changes nothing, for one key more than 2,048. On a client it changes the
-// copy only, until the server changes the item.
+// copy only, until the server changes the item, or sets its key. A key or value that can not be encoded, such as a string beyond its
+// bound, is told in the log at the next Flush, not here.
 func (l *List[K, V]) Set(key K, value V) error {
 	item := l.byKey[key]
 	if item == nil {

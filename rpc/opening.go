@@ -18,21 +18,21 @@ type opening struct {
 	reliable int // messages sent reliably, the open included
 
 	// On a server, of its states.
-	sees   state.Mask // fields that are for this client
+	sees   state.Mask // fields that are for this client, by their conditions; those of the open alone are not among them
 	lacks  state.Mask // of them, those that it may not have as they are now, and that are not on their way
-	told   state.Mask // of them, those that an update brought since the open
-	listed bool       // it is in the connection's dirty list
+	told   state.Mask // those that left in an update since the open, kept or not: a copy that lives on gets them with its close
+	listed bool       // it is in stateOutbox.dirty
 	closed bool
-	since  time.Time  // lacks was empty before, or an update left last
-	claim  float64    // its urgency, while they are sorted
+	since  time.Time  // when the last update was handed over, or the actor opened: what has waited longest goes first
+	claim  float64    // what urgency returned, while stateOutbox.dirty is sorted
 	late   state.Mask // initial fields, of an open that left before there was an object
-	lists  []lacking  // by list of the class
-	items  int        // updates of lists on their way
+	lists  []lacking  // by list of the class; nil when it has none, or before the actor has its replicas
+	items  int        // updates of lists whose fate is not known
 
 	// On a server, of its relevancy.
-	relevant time.Duration // when it was, last
+	relevant time.Duration // relevance.elapsed when it last was
 	far      float32       // square of the distance to the connection's view, as a part of the square of the cull distance; at most 1
-	at       int           // in the connection's view
+	at       int           // its place in view.openings
 }
 
 // mark notes that the client may not have the newest of fields.

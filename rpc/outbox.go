@@ -17,14 +17,14 @@ type stateOutbox struct {
 	dirty []*opening // those that lack something, and some that do no more
 	sent  []sentState
 	free  []uint64 // places in sent
-	room  int      // bytes that the next Flush may hand to the machine
-	given int      // bytes that the last Flush did
+	room  int      // bytes that the next Flush may hand to the machine, but for what pace holds back; see adapt
+	given int      // bytes that the last Flush handed over
 	pace  state.Pace
 	began time.Time // by the link's clock, from which pace counts
-	short bool      // the path did not take all of the last Flush
+	short bool      // some of what the last Flush handed over had not left by this one
 	held  bool      // the last Flush had no room for all
-	all   bool      // the client has asked for everything anew
-	allAt time.Time // when it last got that
+	all   bool      // the client could not keep what it acknowledged, and has asked for everything anew
+	allAt time.Time // when that was last marked
 	fates [64]bunch.Fate
 }
 
@@ -34,7 +34,7 @@ type sentState struct {
 	fields state.Mask
 	items  []uint32  // when fields is a list
 	at     time.Time // when it was handed over
-	since  time.Time // of the opening, before
+	since  time.Time // opening.since before it was handed over
 }
 
 const (

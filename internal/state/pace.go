@@ -20,6 +20,7 @@ const (
 	mostRate  = 1 << 30
 	// calm is after how long without a queue the rate grows as it does at first.
 	calm  = 10 * time.Second
+	idle  = time.Second            // without updates, after which a look begins anew
 	burst = 100 * time.Millisecond // of the rate may leave at once after a pause
 )
 
@@ -32,6 +33,7 @@ type Pace struct {
 	at     time.Duration
 	looked time.Duration // at the round trips
 	rounds int           // that were known then
+	called time.Duration // Look was, last
 	left   int           // bytes that left since then
 	base   time.Duration // round trip without a queue
 	since  time.Duration // the rate is the least one; 0 = it is not
@@ -43,6 +45,10 @@ type Pace struct {
 // them: while nothing new is known nothing changes. left is how many bytes left since the last call, and short whether some did not, or
 // were held back.
 func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bool) {
+	if now-p.called > idle { // what was seen before says nothing of now
+		p.looked, p.left, p.rounds = now, 0, rounds
+	}
+	p.called = now
 	p.left += left
 	if rounds == p.rounds || p.rate == 0 || now-p.looked < burst {
 		return
