@@ -147,8 +147,8 @@ func TestArgumentFullOfRefs(t *testing.T) {
 	t.Logf("%d references to an actor that is open for %d: %v", refs, conns, took)
 }
 
-// TestMessageFullOfRosters: a server that sends thousands of rosters in a message is refused.
-func TestMessageFullOfRosters(t *testing.T) {
+// TestMessageFullOfCensuses: a server that sends thousands of censuses in a message is refused.
+func TestMessageFullOfCensuses(t *testing.T) {
 	w, c, a := newCrate(t)
 	b := state.AppendMask(nil, 1<<4, crate.fields)
 	for i := range uint64(2048) {
@@ -160,7 +160,7 @@ func TestMessageFullOfRosters(t *testing.T) {
 	require.Equal(t, 2048, a.object.(*crateObject).items.Len())
 	b = state.AppendMask(nil, 1<<4, crate.fields)
 	for len(b) < 65000 {
-		b = append(b, 0, 1, 1, 1, 0) // a roster from 1 to 1 with 1
+		b = append(b, 0, 1, 1, 1, 0) // a census from 1 to 1 with 1
 	}
 	violation := w.applyUpdate(c, a, updateOf(b, 2))
 	require.NotNil(t, violation)

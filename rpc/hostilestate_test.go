@@ -64,11 +64,11 @@ func TestUpdatesThatNoServerSends(t *testing.T) {
 		"bytes left over":              append(state.AppendMask(nil, 2, crate.fields), 0, 0),
 		"a label beyond its bound":     append(state.AppendMask(nil, 1, crate.fields), append([]byte{21}, make([]byte, 21)...)...),
 		"an item without a value":      list(2),
-		"a number beyond all":          append(list(), binary.AppendUvarint(nil, rosterBit<<1)...),
+		"a number beyond all":          append(list(), binary.AppendUvarint(nil, censusBit<<1)...),
 		"item 0 gone":                  list(1),
-		"a roster cut off":             list(0, 1),
-		"a roster longer than it is":   list(0, 1, 100, 50, 1),
-		"a roster beyond its end":      list(0, 1, 2, 1, 9),
+		"a census cut off":             list(0, 1),
+		"a census longer than it is":   list(0, 1, 100, 50, 1),
+		"a census beyond its end":      list(0, 1, 2, 1, 9),
 		"an item that changes its key": list(2, 1, 0, 0, 2, 2, 0, 0),
 	} {
 		t.Run(name, func(t *testing.T) {

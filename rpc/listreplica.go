@@ -11,7 +11,7 @@ import (
 )
 
 // An update of a list holds, behind its mask, items to the end of the message: each a varint of its number times two, plus one when
-// it is gone, and the key and value of one that is not. In place of a number, 0 begins a roster: a first and a last number, how
+// it is gone, and the key and value of one that is not. In place of a number, 0 begins a census: a first and a last number, how
 // many items there are between them, these included, and the distance of each from the one before: all others of them are gone. It
 // follows when a client could not keep what it acknowledged, removals included.
 
@@ -129,20 +129,20 @@ func (r *listReplica[T, K, V]) remember() {}
 func (r *listReplica[T, K, V]) read(b []byte, _ int) ([]byte, error) { return b, nil }
 
 func (r *listReplica[T, K, V]) readItems(b []byte, packet uint64) error {
-	rosters := 0
+	censuses := 0
 	for len(b) > 0 {
 		head, n := binary.Uvarint(b)
 		number := head >> 1
-		if n <= 0 || number >= rosterBit || head == 1 {
+		if n <= 0 || number >= censusBit || head == 1 {
 			return fmt.Errorf("item %d of %v", number, r.bound.declared)
 		}
 		var err error
 		switch b = b[n:]; {
-		case number == 0 && rosters == maxRosters:
-			err = fmt.Errorf("more than %d rosters of %v", maxRosters, r.bound.declared)
+		case number == 0 && censuses == maxCensuses:
+			err = fmt.Errorf("more than %d censuses of %v", maxCensuses, r.bound.declared)
 		case number == 0:
-			rosters++
-			b, err = r.readRoster(b, packet)
+			censuses++
+			b, err = r.readCensus(b, packet)
 		case head&1 != 0:
 			r.readGone(uint32(number), packet)
 		default:
@@ -220,25 +220,25 @@ func (r *listReplica[T, K, V]) readGone(number uint32, packet uint64) {
 	}
 }
 
-// readRoster removes what is not in it and came before it.
-func (r *listReplica[T, K, V]) readRoster(b []byte, packet uint64) ([]byte, error) {
+// readCensus removes what is not in it and came before it.
+func (r *listReplica[T, K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 	var head [3]uint64 // first, last, count
 	for i := range head {
 		v, n := binary.Uvarint(b)
-		if n <= 0 || v >= rosterBit {
-			return nil, fmt.Errorf("roster of %v", r.bound.declared)
+		if n <= 0 || v >= censusBit {
+			return nil, fmt.Errorf("census of %v", r.bound.declared)
 		}
 		head[i], b = v, b[n:]
 	}
 	first, last, count := head[0], head[1], head[2]
 	if count > uint64(len(b)) {
-		return nil, fmt.Errorf("roster of %v: %d numbers in %d bytes", r.bound.declared, count, len(b))
+		return nil, fmt.Errorf("census of %v: %d numbers in %d bytes", r.bound.declared, count, len(b))
 	}
 	kept, number := make(map[uint32]bool, count), first
 	for range count {
 		v, n := binary.Uvarint(b)
 		if number += v; n <= 0 || number > last {
-			return nil, fmt.Errorf("roster of %v, from %d to %d: number %d", r.bound.declared, first, last, number)
+			return nil, fmt.Errorf("census of %v, from %d to %d: number %d", r.bound.declared, first, last, number)
 		}
 		kept[uint32(number)], b = true, b[n:]
 	}
@@ -270,8 +270,8 @@ const (
 	maxHeld = 4 * maxItems
 	// maxGraves are remembered: what a hostile server says to be gone must not fill a client's memory.
 	maxGraves = 16 * maxItems
-	// maxRosters are in one update: a full one takes 200 bytes at least.
-	maxRosters = 8
+	// maxCensuses are in one update: a full one takes 200 bytes at least.
+	maxCensuses = 8
 )
 
 // forget forgets the items that were gone before any packet left that may still come.

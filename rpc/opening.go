@@ -81,7 +81,7 @@ func (o *opening) giveBack(sent sentState) {
 }
 
 // markLists notes that the client may lack all items. roster: it may also have some that are gone.
-func (o *opening) markLists(roster bool) {
+func (o *opening) markLists(census bool) {
 	if o.actor.class.lists == 0 || o.actor.replicas == nil {
 		return
 	}
@@ -89,8 +89,8 @@ func (o *opening) markLists(roster bool) {
 	for _, r := range o.actor.replicas {
 		if list, ok := r.(keeper); ok {
 			m := &o.lists[list.declaration().list]
-			if roster {
-				m.add([]uint32{rosterBit})
+			if census {
+				m.add([]uint32{censusBit})
 			}
 			m.add(list.numbers(nil))
 		}
@@ -125,7 +125,7 @@ func (o *opening) appendList(b []byte, sent *sentState) []byte {
 }
 
 // lacking are the items of a list that a client may not have as they are now, and that are not on their way; in the order in which
-// they shall go. A number with rosterBit stands for a roster from that number on.
+// they shall go. A number with censusBit stands for a census from that number on.
 type lacking struct {
 	numbers []uint32
 	has     map[uint32]struct{}
@@ -152,32 +152,32 @@ func (m *lacking) take(n int) {
 }
 
 const (
-	// rosterBit marks what is no item: those have smaller numbers.
-	rosterBit = 1 << 31
-	// rosterItems are in one roster at most: each takes 1 to 5 bytes, so that it fits a message.
-	rosterItems = 200
+	// censusBit marks what is no item: those have smaller numbers.
+	censusBit = 1 << 31
+	// censusItems are in one census at most: each takes 1 to 5 bytes, so that it fits a message.
+	censusItems = 200
 )
 
-// append appends an item, or a roster, behind which the next one is lacking.
+// append appends an item, or a census, behind which the next one is lacking.
 func (m *lacking) append(b []byte, list keeper, number uint32) []byte {
-	if number&rosterBit == 0 {
+	if number&censusBit == 0 {
 		return list.appendItem(b, number)
 	}
-	first := number &^ rosterBit
+	first := number &^ censusBit
 	numbers := list.numbers(nil)
 	at, _ := slices.BinarySearch(numbers, first)
 	numbers = numbers[at:]
-	last := uint32(rosterBit - 1)
-	if len(numbers) > rosterItems {
-		numbers = numbers[:rosterItems]
-		last = numbers[rosterItems-1]
-		m.add([]uint32{rosterBit | (last + 1)})
+	last := uint32(censusBit - 1)
+	if len(numbers) > censusItems {
+		numbers = numbers[:censusItems]
+		last = numbers[censusItems-1]
+		m.add([]uint32{censusBit | (last + 1)})
 	}
-	return appendRoster(b, first, last, numbers)
+	return appendCensus(b, first, last, numbers)
 }
 
-// appendRoster appends that of the items from first to last only these are there.
-func appendRoster(b []byte, first, last uint32, numbers []uint32) []byte {
+// appendCensus appends that of the items from first to last only these are there.
+func appendCensus(b []byte, first, last uint32, numbers []uint32) []byte {
 	b = append(b, 0)
 	for _, v := range []uint32{first, last, uint32(len(numbers))} {
 		b = binary.AppendUvarint(b, uint64(v))

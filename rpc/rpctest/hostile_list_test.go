@@ -40,7 +40,7 @@ func TestFullListThatChurnsUnderLoss(t *testing.T) {
 	})
 }
 
-// What attackers found: the same without any loss, when a copy with a full list wakes: the roster of what is gone comes behind what is new.
+// What attackers found: the same without any loss, when a copy with a full list wakes: the census of what is gone comes behind what is new.
 func TestFullListThatWakes(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
