@@ -110,7 +110,7 @@ func (o *opening) appendList(b []byte, sent *sentState) []byte {
 		n := 0
 		for ; n < len(m.numbers); n++ {
 			whole := len(b)
-			if b = m.append(b, list, m.numbers[n]); len(b) > o.conn.maxUpdate() && n > 0 {
+			if b = m.append(b, list, m.numbers[n], o.conn.maxUpdate()); len(b) > o.conn.maxUpdate() && n > 0 {
 				b = b[:whole]
 				break
 			}
@@ -159,7 +159,7 @@ const (
 )
 
 // append appends an item, or a census, behind which the next one is lacking.
-func (m *lacking) append(b []byte, list keeper, number uint32) []byte {
+func (m *lacking) append(b []byte, list keeper, number uint32, most int) []byte {
 	if number&censusBit == 0 {
 		return list.appendItem(b, number)
 	}
@@ -168,9 +168,9 @@ func (m *lacking) append(b []byte, list keeper, number uint32) []byte {
 	at, _ := slices.BinarySearch(numbers, first)
 	numbers = numbers[at:]
 	last := uint32(censusBit - 1)
-	if len(numbers) > censusItems {
-		numbers = numbers[:censusItems]
-		last = numbers[censusItems-1]
+	if n := min(censusItems, max(1, most/8)); len(numbers) > n {
+		numbers = numbers[:n]
+		last = numbers[n-1]
 		m.add([]uint32{censusBit | (last + 1)})
 	}
 	return appendCensus(b, first, last, numbers)
