@@ -80,7 +80,7 @@ func newMachinery(t testing.TB, config rpc.Config, server bool) *machinery {
 	return m
 }
 
-// 12.1k: components replicate and call through their actor's channel, in one order with it.
+// 12.1j: components replicate and call through their actor's channel, in one order with it.
 func TestComponentsUseTheirActorsChannel(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		var conns []*rpc.Conn
