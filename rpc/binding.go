@@ -43,7 +43,8 @@ type handler struct {
 	local func(object any, call *Call, arg any)
 }
 
-// Bind makes world behave for actors of class: ctor makes the object of each. It panics when the class is bound
+// Bind makes world behave for actors of class: ctor makes the object of each. On a client [Actor.Owned] and [Actor.Ref] are known then,
+// and the states that came with the open are read into the object right after, before any call. It panics when the class is bound
 // twice or the world does not list it. It belongs to the world's goroutine.
 func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	if ctor == nil {
@@ -80,7 +81,8 @@ func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg 
 }
 
 // Check makes fn decide whether the caller may do this now, before the handler of h runs. Its error closes the
-// connection of the caller with [ValidationFailed]: refuse a harmless race inside the handler instead.
+// connection of the caller with [ValidationFailed]: refuse a harmless race inside the handler instead. What the caller sees is a round
+// trip old, and of other times for other actors: a check of a distance takes where they were then, or honest players are thrown out.
 func Check[T, A any](b *Binding[T], h *ServerRPC[A], fn func(object T, call *Call, arg A) error) {
 	e := endpointOf[T, A](b, h.m)
 	switch {

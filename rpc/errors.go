@@ -16,7 +16,7 @@ var (
 	ErrNotOwner = errors.New("rpc: this connection does not own the actor")
 	// ErrWrongRole: only a server may do this, or only a client.
 	ErrWrongRole = errors.New("rpc: wrong role")
-	// ErrUnbound: the call would run here, and no handler is bound here.
+	// ErrUnbound: the call would run here alone, and no handler is bound here. A Multicast on the server needs none.
 	ErrUnbound = errors.New("rpc: no handler bound")
 	// ErrClosed: the actor, the connection or the world is gone.
 	ErrClosed = errors.New("rpc: closed")

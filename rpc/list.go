@@ -143,7 +143,7 @@ func (l *List[K, V]) touch(item *listItem[K, V]) {
 type ListState[K comparable, V any] struct{ declared *declaredState }
 
 // NewList declares that actors of class have a list of V by K under a name. An item is at most 1,000 bytes encoded; K and V are as
-// the fields of a [State], without conditions, and K has no floats. It panics when they can not be replicated.
+// the fields of a [State], without conditions, and K, which may be a [Ref], has no floats. It panics when they can not be replicated.
 func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	mustName("list", name)
 	plan, err := state.Compile(reflect.TypeFor[pair[K, V]](), refType)

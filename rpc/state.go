@@ -16,7 +16,7 @@ import (
 // bulk; when a packet is lost, the newest value of what it carried goes again. The open carries all fields, so a client's
 // object has them before any call. Calls and state are not ordered with each other, but for that.
 //
-// Allowed are bools, numbers, strings and slices with a bound, arrays, structs of these, and [Ref]; each field at most 1,000
+// Allowed are, also under names of your own, bools, numbers, strings and slices with a bound, arrays, structs of these, and [Ref]; each field at most 1,000
 // bytes encoded. Tags, separated by commas:
 //
 //	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)

@@ -212,7 +212,7 @@ func (w *World) IsServer() bool { return !w.client.Load() }
 // SetLogLevel changes what is logged from now on.
 func (w *World) SetLogLevel(level slog.Level) { w.level.Set(level) }
 
-// OnTick adds a hook that runs in every Flush, before packets leave.
+// OnTick adds a hook that runs in every Flush, before states are compared and packets leave.
 func (w *World) OnTick(fn func(now time.Time)) { w.onTick = append(w.onTick, fn) }
 
 // OnConnect adds a hook that runs when a connection has joined, before Config.OnConnect.
