@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"reflect"
@@ -14,7 +15,7 @@ import (
 // as it is, and belongs to the world's goroutine. Its methods say what changes, so that nothing compares a long list at each tick.
 type List[K comparable, V any] struct {
 	byKey   map[K]*listItem[K, V]
-	items   []*listItem[K, V] // by number; nil at a client while one is missing in between
+	items   []*listItem[K, V] // in the order of their numbers
 	last    uint32            // number of the newest item
 	changed []uint32          // server: numbers of items that were set or removed since takeChanged last ran
 	watched bool              // server: the actor is open for somebody, so that changes are noted in changed
@@ -121,7 +122,7 @@ func (l *List[K, V]) renumber(item *listItem[K, V]) {
 
 // place returns where an item with a number is, or belongs.
 func (l *List[K, V]) place(number uint32) (int, bool) {
-	return slices.BinarySearchFunc(l.items, number, func(item *listItem[K, V], n uint32) int { return int(item.number) - int(n) })
+	return slices.BinarySearchFunc(l.items, number, func(item *listItem[K, V], n uint32) int { return cmp.Compare(item.number, n) })
 }
 
 func (l *List[K, V]) find(number uint32) *listItem[K, V] {

@@ -93,7 +93,7 @@ func (r *listReplica[T, K, V]) encodeItem(item *listItem[K, V]) (changed bool, e
 	return changed, nil
 }
 
-// encode is for the first look: from then on takeChanged tells.
+// encode encodes all items: of those that were set while nobody had the actor takeChanged does not know.
 func (r *listReplica[T, K, V]) encode() (changed state.Mask, err error) {
 	for _, item := range r.list.items {
 		_, failed := r.encodeItem(item)

@@ -80,7 +80,7 @@ func (o *opening) giveBack(sent sentState) {
 	}
 }
 
-// markLists notes that the client may lack all items. roster: it may also have some that are gone.
+// markLists notes that the client may lack all items. census: it may also have some that are gone.
 func (o *opening) markLists(census bool) {
 	if o.actor.class.lists == 0 || o.actor.replicas == nil {
 		return

@@ -110,7 +110,6 @@ func (a *Actor) compareAll() {
 
 // stateFailed tells, once a second at most, that fields can not travel as they are.
 func (w *World) stateFailed(a *Actor, d *declaredState, err error) {
-	w.stateErrors.Add(1)
 	if hidden, ok := w.stateWarn.pass(w.now); ok {
 		w.log.Error("state not replicated: its clients keep what they have", "actor", a, "state", d.String(), "error", err, "more", hidden)
 	}

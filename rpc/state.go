@@ -155,7 +155,7 @@ func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 }
 
 // OnRep makes fn run at clients when fields of s have changed, with what s was before (UE: OnRep_X, REPNOTIFY_OnChanged): after
-// all of a packet is applied, and after the constructor of an object when the open brought other values than it left there. It
+// all of a packet is applied, if need be in the next Dispatch (see Config.DispatchTime), and after the constructor of an object when the open brought other values than it left there. It
 // also runs when an actor that a [Ref] in s names opens or closes here. The order among several is not promised. It never runs on
 // the server. It panics unless Replicate came before, and when s has one.
 func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {

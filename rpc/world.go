@@ -66,16 +66,15 @@ type World struct {
 	ran     int
 	turns   turns
 
-	driving     atomic.Bool
-	driver      atomic.Uint64 // id of the goroutine that drove last
-	stack       [64]byte      // scratch of the driver
-	wake        chan struct{} // capacity 1
-	dropped     atomic.Uint64
-	stateErrors atomic.Uint64
-	client      atomic.Bool
-	actors      atomic.Int64   // alive here
-	memory      *budget.Memory // for reliable messages that wait
-	rate        *budget.Meter  // of all connections; nil = no limit
+	driving atomic.Bool
+	driver  atomic.Uint64 // id of the goroutine that drove last
+	stack   [64]byte      // scratch of the driver
+	wake    chan struct{} // capacity 1
+	dropped atomic.Uint64
+	client  atomic.Bool
+	actors  atomic.Int64   // alive here
+	memory  *budget.Memory // for reliable messages that wait
+	rate    *budget.Meter  // of all connections; nil = no limit
 
 	warnMu sync.Mutex // guards warns, and is taken last
 	warns  [warnKinds]warnGate

@@ -22,6 +22,8 @@ const (
 	calm  = 10 * time.Second
 	idle  = time.Second            // without updates, after which a look begins anew
 	burst = 100 * time.Millisecond // of the rate may leave at once after a pause
+	// longTick is the longest time between two ticks for which all of the rate may leave at once.
+	longTick = 250 * time.Millisecond
 )
 
 // Pace holds updates back while a queue stands on the path: they would only wait there, in front of calls, and be old when they
@@ -110,7 +112,8 @@ func (p *Pace) Room(now time.Duration, most int) int {
 	if p.rate == 0 {
 		p.rate, p.credit, p.at, p.looked = firstRate, firstRate*burst.Seconds(), now, now
 	}
-	p.credit = min(p.credit+p.rate*(now-p.at).Seconds(), max(p.rate*burst.Seconds(), 1200))
+	span := min(now-p.at, longTick)
+	p.credit = min(p.credit+p.rate*span.Seconds(), max(p.rate*max(burst, span).Seconds(), 1200))
 	p.at = now
 	return min(most, max(0, int(p.credit)))
 }

@@ -74,3 +74,15 @@ func TestPaceGivesUpInVain(t *testing.T) {
 	rate, _ := b.run(&p, 40*time.Second, 80*time.Second, 3000)
 	require.InDelta(t, 90_000, rate, 9000)
 }
+
+// A server that ticks five times a second has all of its rate.
+func TestPaceOfLongTicks(t *testing.T) {
+	var p Pace
+	left := 0
+	for now := time.Second; now < 11*time.Second; now += 200 * time.Millisecond {
+		room := p.Room(now, 64<<10)
+		p.Sent(room)
+		left += room
+	}
+	require.InDelta(t, 10*firstRate, left, firstRate/2)
+}
