@@ -10,9 +10,9 @@ const (
 	long = 250 * time.Millisecond
 	// leastRate, in bytes a second, is left whatever stands: twenty small updates, or half a packet.
 	leastRate = 600
-	// patience is for how long updates keep to the least rate: when the queue is as long afterwards it is not theirs, or the path has
-	// become longer.
-	patience = 10 * time.Second
+	// After trials rounds in which ever less left, a queue that is as long as before, but for alike, is not theirs: the path has become
+	// longer, or others fill it. One of theirs has lost half a second by then, or still grows.
+	trials, alike = 4, 25 * time.Millisecond
 	// growth is the part of the rate by which it grows a round, of 8 round trips that were measured: a third of a second at 30 Hz.
 	growth = 10
 	// firstRate is Unreal's ConfiguredInternetSpeed; what needs ten times that has it after some two seconds.
@@ -38,8 +38,9 @@ type Pace struct {
 	called time.Duration // Look was, last
 	left   int           // bytes that left since then
 	base   time.Duration // round trip without a queue
-	since  time.Duration // the rate is the least one; 0 = it is not
-	then   time.Duration // round trip at that time
+	shrunk int           // rounds in which it did since the queue was met, or last judged
+	then   time.Duration // round trip before them
+	before float64       // the rate before them
 	met    time.Duration // the last queue; 0 = none for long
 }
 
@@ -63,34 +64,34 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 	}
 	p.base = min(p.base, recent)
 	if recent <= p.limit() {
-		p.since = 0
+		p.shrunk = 0
 		p.grow(now, used, short)
 		return
 	}
 	p.met = now
-	p.shrink(now, recent, used)
+	p.shrink(recent, used)
 }
 
 // limit is the round trip above which a queue stands.
 func (p *Pace) limit() time.Duration { return p.base + max(standing, p.base) }
 
-// shrink lets less leave than did.
-func (p *Pace) shrink(now, recent time.Duration, used float64) {
+// shrink lets less leave than did, unless that has not helped.
+func (p *Pace) shrink(recent time.Duration, used float64) {
+	if p.shrunk == 0 {
+		p.then, p.before = recent, p.rate
+	}
+	if p.shrunk++; p.shrunk > trials {
+		p.shrunk = 0
+		if (recent - p.then).Abs() <= alike {
+			p.base, p.rate = recent, p.before
+			return
+		}
+	}
 	share := 0.7
 	if recent > p.limit()+long {
 		share = 0.35
 	}
 	p.rate = max(leastRate, share*used)
-	switch {
-	case p.rate > leastRate:
-		p.since = 0
-	case p.since == 0:
-		p.since, p.then = now, recent
-	case now-p.since > patience && recent > p.then*4/5:
-		p.base, p.since = recent, 0 // it does not help
-	case now-p.since > patience:
-		p.since, p.then = now, recent
-	}
 }
 
 // grow allows more when what is allowed was used.
