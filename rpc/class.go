@@ -43,12 +43,6 @@ type Class struct {
 // ClassOption adjusts a class where it is declared.
 type ClassOption func(*Class)
 
-// Priority puts the channels of the class's actors before or behind others on the wire. The default is
-// [bunch.Normal].
-func Priority(p bunch.Priority) ClassOption {
-	return func(c *Class) { c.priority = p }
-}
-
 // UpdateRate bounds how often a second the states of an actor of the class are looked at; without it they are at each Flush. UE:
 // NetUpdateFrequency.
 func UpdateRate(perSecond float64) ClassOption {

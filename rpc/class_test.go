@@ -20,7 +20,7 @@ func panics(t *testing.T, want string, fn func()) {
 }
 
 func TestDeclaration(t *testing.T) {
-	class := NewClass("Player", Priority(bunch.High))
+	class := NewClass("Player", prioritised(bunch.High))
 	fire := Server[vector](class, "Fire", Reliable, RateLimit(20), AnyCaller())
 	hit := Client[named](class, "Hit", Unreliable)
 	blast := Multicast[Raw](class, "Blast", UnreliableSequenced)

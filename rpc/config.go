@@ -9,6 +9,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/rpc/emulation"
 )
 
 // Config holds what one world is and may use. Zero fields take the default named beside them; negative ones mean none
@@ -117,7 +118,7 @@ type Config struct {
 
 	// Emulation puts a bad network before the sockets of [Listen] and [Dial], for both carriers; [World.SetEmulation] changes it at
 	// any time. nil = none, at no cost; with one packets leave one by one. For development. UE: PktLag, PktLoss and their like.
-	Emulation *Emulation
+	Emulation *emulation.Settings
 
 	// Timers of QUIC.
 	IdleTimeout time.Duration // default 30 s
@@ -191,7 +192,7 @@ func (c *Config) validate() error {
 		}
 	}
 	if c.Emulation != nil {
-		if _, _, err := c.Emulation.links(); err != nil {
+		if _, _, err := emulationLinks(*c.Emulation); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. The world need not be
-// driven for that, and may connect again later: see [World.Connect]. PinnedTLS makes a config that trusts one certificate.
+// driven for that, and may connect again later: see [World.Connect]. cert.Pinned makes a config that trusts one certificate.
 // When it returns an error its socket is free, which may take up to a second; else [Conn.Wait] says when it is.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
 	remote, host, err := resolve(ctx, addr)
@@ -44,7 +44,7 @@ func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, confi
 func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string, config *tls.Config, world *World, free func()) (*Conn, error) {
 	if config == nil {
 		free()
-		return nil, errors.New("a TLS config is needed; see PinnedTLS")
+		return nil, errors.New("a TLS config is needed; see cert.Pinned")
 	}
 	shared, sealed, unshare := world.share(socket)
 	transport := &quic.Transport{Conn: shared, ConnectionIDLength: connectionIDBytes}

@@ -113,6 +113,6 @@
 //
 // # Trust
 //
-// A server proves itself by its certificate: see [PinnedTLS] for one without an authority. A client proves itself by
+// A server proves itself by its certificate: see cert.Pinned for one without an authority. A client proves itself by
 // the token that Config.Authenticate turns into an identity.
 package rpc

@@ -11,13 +11,14 @@ import (
 
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/sealed"
+	"github.com/quivernet/quiver/rpc/emulation"
 )
 
 // TestEmulation: each side's emulation delays what it sends, over both carriers, and is switched while running.
 func TestEmulation(t *testing.T) {
 	for _, name := range []string{"QUIC", "sealed"} {
 		t.Run(name, func(t *testing.T) {
-			config := Config{Sealed: name == "sealed", Emulation: &Emulation{PktLag: 40 * time.Millisecond}}
+			config := Config{Sealed: name == "sealed", Emulation: &emulation.Settings{PktLag: 40 * time.Millisecond}}
 			overSealedWith(t, netsim.Config{Delay: time.Millisecond}, config, config, func(n *sealedNet) {
 				if config.Sealed {
 					n.reach(n.near, sealed.Open)
@@ -25,15 +26,15 @@ func TestEmulation(t *testing.T) {
 				a := n.mirror(0, n.spawn(0))
 				require.InDelta(t, 41*time.Millisecond, n.oneWay(a), float64(3*time.Millisecond))
 
-				require.NoError(t, n.clients[0].SetEmulation(Emulation{}))
-				require.NoError(t, n.server.SetEmulation(Emulation{PktIncomingLagMin: 10 * time.Millisecond, PktIncomingLagMax: 10 * time.Millisecond}))
+				require.NoError(t, n.clients[0].SetEmulation(emulation.Settings{}))
+				require.NoError(t, n.server.SetEmulation(emulation.Settings{PktIncomingLagMin: 10 * time.Millisecond, PktIncomingLagMax: 10 * time.Millisecond}))
 				require.InDelta(t, 11*time.Millisecond, n.oneWay(a), float64(3*time.Millisecond))
 
-				require.NoError(t, n.clients[0].SetEmulation(Emulation{PktLoss: 100}))
+				require.NoError(t, n.clients[0].SetEmulation(emulation.Settings{PktLoss: 100}))
 				require.NoError(t, shout.Call(a, "away"))
 				n.tick(30)
 				require.NotContains(t, n.server.heard, "shout away")
-				require.NoError(t, n.clients[0].SetEmulation(Emulation{PktLoss: 30}))
+				require.NoError(t, n.clients[0].SetEmulation(emulation.Settings{PktLoss: 30}))
 				n.tick(300)
 				require.Contains(t, n.server.heard, "shout away", "nothing that is reliable is lost")
 			})
@@ -61,7 +62,7 @@ func (n *sealedNet) oneWay(a *Actor) time.Duration {
 // TestEmulationsEnd: a world forgets the sockets that it uses no more.
 func TestEmulationsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := Config{Emulation: &Emulation{PktLag: time.Millisecond}}
+		config := Config{Emulation: &emulation.Settings{PktLag: time.Millisecond}}
 		server, client := newTestWorld(t, config), newTestWorld(t, config)
 		serverTLS, clientTLS := credentials(t)
 		for range 3 {
@@ -86,15 +87,15 @@ func TestEmulationsEnd(t *testing.T) {
 
 func TestEmulationsThatMakeNoSense(t *testing.T) {
 	for _, row := range []struct {
-		e    Emulation
+		e    emulation.Settings
 		want string
 	}{
-		{Emulation{PktLoss: 101}, "Emulation.PktLoss is 101, not a percentage"},
-		{Emulation{PktIncomingLoss: -1}, "Emulation.PktIncomingLoss is -1"},
-		{Emulation{PktLag: time.Second, PktLagVariance: 2 * time.Second}, ""},
-		{Emulation{PktLagMin: 2, PktLagMax: 1}, "Emulation.PktLagMin and PktLagMax"},
-		{Emulation{PktLag: -1}, "Emulation.PktLag"},
-		{Emulation{Rate: -1}, "Rate is -1 bit/s"},
+		{emulation.Settings{PktLoss: 101}, "Settings.PktLoss is 101, not a percentage"},
+		{emulation.Settings{PktIncomingLoss: -1}, "Settings.PktIncomingLoss is -1"},
+		{emulation.Settings{PktLag: time.Second, PktLagVariance: 2 * time.Second}, ""},
+		{emulation.Settings{PktLagMin: 2, PktLagMax: 1}, "Settings.PktLagMin and PktLagMax"},
+		{emulation.Settings{PktLag: -1}, "Settings.PktLag"},
+		{emulation.Settings{Rate: -1}, "Rate is -1 bit/s"},
 	} {
 		_, err := NewWorld(Config{Emulation: &row.e})
 		if row.want == "" {
@@ -104,10 +105,5 @@ func TestEmulationsThatMakeNoSense(t *testing.T) {
 		require.ErrorContains(t, err, row.want)
 	}
 	w := newTestWorld(t, Config{})
-	require.ErrorIs(t, w.SetEmulation(Emulation{}), ErrWrongRole)
-	_, err := EmulationProfile("Terrible")
-	require.ErrorContains(t, err, `no emulation profile "Terrible"`)
-	bad, err := EmulationProfile("Bad")
-	require.NoError(t, err)
-	require.Equal(t, Emulation{PktLoss: 5, PktLagMin: 100 * time.Millisecond, PktLagMax: 200 * time.Millisecond}, bad)
+	require.ErrorIs(t, w.SetEmulation(emulation.Settings{}), ErrWrongRole)
 }

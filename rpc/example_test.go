@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 )
 
 // Both sides share the declaration.
@@ -46,7 +47,7 @@ func (c *clientChat) hear(_ *rpc.Call, l line) { c.heard <- l.Text }
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	certificate, err := rpc.DevelopmentCertificate()
+	certificate, err := cert.Development()
 	if err != nil {
 		panic(err)
 	}
@@ -79,7 +80,7 @@ func Example() {
 		return &clientChat{a, heard}
 	})
 	rpc.On(mine, hear, (*clientChat).hear)
-	conn, err := rpc.Dial(ctx, listener.Addr().String(), rpc.PinnedTLS(rpc.Fingerprint(certificate)), client)
+	conn, err := rpc.Dial(ctx, listener.Addr().String(), cert.Pinned(cert.Fingerprint(certificate)), client)
 	if err != nil {
 		panic(err)
 	}

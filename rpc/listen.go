@@ -65,7 +65,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 		return nil, err
 	}
 	if config == nil {
-		return nil, errors.New("rpc: Listen needs a TLS config with a certificate; see DevelopmentCertificate")
+		return nil, errors.New("rpc: Listen needs a TLS config with a certificate; see cert.Development")
 	}
 	conn, shared, unshare := world.share(socket)
 	transport := &quic.Transport{

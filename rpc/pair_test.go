@@ -32,7 +32,7 @@ var (
 
 	heroLabel = NewState[label](hero)
 
-	cargo = NewClass("Wagon", Priority(bunch.Bulk))
+	cargo = NewClass("Wagon", prioritised(bunch.Bulk))
 	haul  = Client[Raw](cargo, "Haul", Reliable)
 )
 
@@ -275,3 +275,6 @@ func (n *network) mirror(client int, a *Actor) *Actor {
 	require.NotNil(n.t, copied)
 	return copied
 }
+
+// prioritised is what package stream does to its classes.
+func prioritised(p bunch.Priority) ClassOption { return func(c *Class) { c.priority = p } }

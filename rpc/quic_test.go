@@ -14,14 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/rpc/cert"
 )
 
 // credentials are those of a server and of a client that pins it.
 func credentials(t testing.TB) (server, client *tls.Config) {
 	t.Helper()
-	certificate, err := DevelopmentCertificate()
+	certificate, err := cert.Development()
 	require.NoError(t, err)
-	return &tls.Config{Certificates: []tls.Certificate{certificate}}, PinnedTLS(Fingerprint(certificate))
+	return &tls.Config{Certificates: []tls.Certificate{certificate}}, cert.Pinned(cert.Fingerprint(certificate))
 }
 
 // overQUIC connects two worlds by quic-go over an emulated path, in the fake time of a bubble. At a loss of 20 % one Hello in

@@ -16,6 +16,7 @@ import (
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/rpc/emulation"
 )
 
 // World is one game's end of all its connections: the game thread. Handlers, checks, hooks and constructors run on the
@@ -90,16 +91,16 @@ type World struct {
 	machines []func() guest.Machine // of every connection, beside bunches
 
 	inbox      inbox
-	live       map[*Conn]struct{} // attached and not yet ended, half-open ones included
-	count      int                // of them and of ended ones whose OnDisconnect has not run
-	door       *door.Door[Conn]   // who is on the way in, and from where
-	handshakes HandshakeStats     // but for Open
-	failures   *door.Failures     // who guesses tokens
-	answered   *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
-	claims     *door.Claims[Conn] // of identities
-	emulation  *Emulation         // nil = none
-	emulated   []*netsim.Emulated // sockets
-	serial     uint64             // id of the newest connection
+	live       map[*Conn]struct{}  // attached and not yet ended, half-open ones included
+	count      int                 // of them and of ended ones whose OnDisconnect has not run
+	door       *door.Door[Conn]    // who is on the way in, and from where
+	handshakes HandshakeStats      // but for Open
+	failures   *door.Failures      // who guesses tokens
+	answered   *sync.Cond          // with mu: Authenticate answered, or a client left that may have waited for its turn
+	claims     *door.Claims[Conn]  // of identities
+	emulation  *emulation.Settings // nil = none
+	emulated   []*netsim.Emulated  // sockets
+	serial     uint64              // id of the newest connection
 	listeners  int
 	closed     *CloseError
 }
@@ -129,8 +130,8 @@ func NewWorld(config Config) (*World, error) {
 		rate:        budget.NewMeter(config.WorldRate),
 	}
 	if config.Emulation != nil {
-		emulation := *config.Emulation
-		w.emulation = &emulation
+		e := *config.Emulation
+		w.emulation = &e
 	}
 	if w.level == nil {
 		w.level = new(slog.LevelVar)

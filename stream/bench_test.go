@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 )
 
 const benchBytes = 64 << 20
@@ -58,7 +59,7 @@ type loopback struct {
 }
 
 func newLoopback(tb testing.TB, config Config) loopback {
-	certificate, err := rpc.DevelopmentCertificate("localhost")
+	certificate, err := cert.Development("localhost")
 	require.NoError(tb, err)
 	serverWorld, server := newWorld(tb, rpc.Config{Sealed: true}, config)
 	clientWorld, client := newWorld(tb, rpc.Config{Sealed: true}, config)
@@ -69,7 +70,7 @@ func newLoopback(tb testing.TB, config Config) loopback {
 	ctx, cancel := context.WithCancel(context.Background())
 	go serverWorld.Run(ctx)
 	go clientWorld.Run(ctx)
-	conn, err := rpc.Dial(ctx, listener.Addr().String(), rpc.PinnedTLS(rpc.Fingerprint(certificate)), clientWorld)
+	conn, err := rpc.Dial(ctx, listener.Addr().String(), cert.Pinned(cert.Fingerprint(certificate)), clientWorld)
 	require.NoError(tb, err)
 	tb.Cleanup(func() {
 		_ = clientWorld.Close(ctx, 0, "over")
@@ -94,7 +95,7 @@ func benchBlob(b *testing.B, data []byte, opt Option) {
 }
 
 func benchQUIC(b *testing.B, data []byte, hashed bool) {
-	certificate, err := rpc.DevelopmentCertificate("localhost")
+	certificate, err := cert.Development("localhost")
 	require.NoError(b, err)
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(b, err)
@@ -103,7 +104,7 @@ func benchQUIC(b *testing.B, data []byte, hashed bool) {
 	listener, err := quic.Listen(socket, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"bench"}}, config)
 	require.NoError(b, err)
 	defer listener.Close()
-	client := rpc.PinnedTLS(rpc.Fingerprint(certificate))
+	client := cert.Pinned(cert.Fingerprint(certificate))
 	client.NextProtos = []string{"bench"}
 	conn, err := quic.DialAddr(b.Context(), listener.Addr().String(), client, config)
 	require.NoError(b, err)

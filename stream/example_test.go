@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"
 )
 
@@ -25,7 +26,7 @@ type thing struct {
 
 // A client uploads a save game, and gets an inventory when it joins.
 func Example() {
-	certificate, err := rpc.DevelopmentCertificate("localhost")
+	certificate, err := cert.Development("localhost")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func Example() {
 		in.OnEnd(func(err error) { ended <- err })
 	})
 	go client.Run(ctx)
-	conn, err := rpc.Dial(ctx, listener.Addr().String(), rpc.PinnedTLS(rpc.Fingerprint(certificate)), client)
+	conn, err := rpc.Dial(ctx, listener.Addr().String(), cert.Pinned(cert.Fingerprint(certificate)), client)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/testkit"
-	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 )
 
 // plainQUIC returns how long a quic-go stream takes from its first Write to the last byte at its reader.
@@ -41,7 +41,7 @@ type plain struct {
 }
 
 func newPlain(t *testing.T, near, far net.PacketConn) *plain {
-	certificate, err := rpc.DevelopmentCertificate("localhost")
+	certificate, err := cert.Development("localhost")
 	require.NoError(t, err)
 	config := &quic.Config{
 		InitialStreamReceiveWindow: 8 << 20, MaxStreamReceiveWindow: 16 << 20,
@@ -50,7 +50,7 @@ func newPlain(t *testing.T, near, far net.PacketConn) *plain {
 	p := &plain{server: &quic.Transport{Conn: far, ConnectionIDLength: 17}, client: &quic.Transport{Conn: near, ConnectionIDLength: 17}}
 	p.listener, err = p.server.Listen(&tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"plain"}}, config)
 	require.NoError(t, err)
-	pin := rpc.PinnedTLS(rpc.Fingerprint(certificate))
+	pin := cert.Pinned(cert.Fingerprint(certificate))
 	pin.NextProtos = []string{"plain"}
 	pin.Time = func() time.Time { return certificate.Leaf.NotBefore.Add(time.Hour) }
 	p.conn, err = p.client.Dial(t.Context(), far.LocalAddr(), pin, config)

@@ -28,7 +28,8 @@ var (
 )
 
 func declare(name string, p bunch.Priority) *rpc.Class {
-	class := rpc.NewClass(name, rpc.Priority(p))
+	class := rpc.NewClass(name)
+	guest.Priority(class, p)
 	guest.DeclaredBy(class, "stream.Install")
 	return class
 }

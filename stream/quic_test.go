@@ -16,6 +16,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 )
 
 // overQUIC runs fn in a bubble with a server and a client over quic-go and an emulated path.
@@ -61,7 +62,7 @@ func overWays(t *testing.T, up, down netsim.Config, config rpc.Config, prepare f
 
 // joinQUIC joins a server and a client by quic-go over two sockets.
 func joinQUIC(t *testing.T, near, far net.PacketConn, config rpc.Config, prepare func(server, client *rpc.World)) (l loopback, leave func()) {
-	certificate, err := rpc.DevelopmentCertificate("localhost")
+	certificate, err := cert.Development("localhost")
 	require.NoError(t, err)
 	config.HelloTimeout = cmp.Or(config.HelloTimeout, 10*time.Second) // a lossy path may lose a Hello four times
 	serverWorld, server := newWorld(t, config, Config{})
@@ -74,7 +75,7 @@ func joinQUIC(t *testing.T, near, far net.PacketConn, config rpc.Config, prepare
 	ctx, cancel := context.WithCancel(t.Context())
 	go serverWorld.Run(ctx)
 	go clientWorld.Run(ctx)
-	pin := rpc.PinnedTLS(rpc.Fingerprint(certificate))
+	pin := cert.Pinned(cert.Fingerprint(certificate))
 	pin.Time = func() time.Time { return certificate.Leaf.NotBefore.Add(time.Hour) }
 	conn, err := rpc.DialPacket(ctx, near, far.LocalAddr(), pin, clientWorld)
 	require.NoError(t, err)

@@ -5,12 +5,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 )
 
 // Certificate is the server's, of all peers with TLS. The first call must not be in a bubble.
 var Certificate = sync.OnceValue(func() tls.Certificate {
-	c, err := rpc.DevelopmentCertificate("localhost")
+	c, err := cert.Development("localhost")
 	if err != nil {
 		panic(err) // there is no randomness
 	}
@@ -25,7 +25,7 @@ func ServerTLS(protocols ...string) *tls.Config {
 // ClientTLS trusts Certificate, also in a bubble, whose time is long past.
 func ClientTLS(protocols ...string) *tls.Config {
 	c := Certificate()
-	config := rpc.PinnedTLS(rpc.Fingerprint(c))
+	config := cert.Pinned(cert.Fingerprint(c))
 	config.NextProtos = protocols
 	config.Time = func() time.Time { return c.Leaf.NotBefore.Add(time.Hour) }
 	return config

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
+	"github.com/quivernet/quiver/rpc/emulation"
 )
 
 // The match, here and in the test.
@@ -37,20 +39,20 @@ func main() {
 			}
 		})
 	}
-	network := must(rpc.EmulationProfile("Bad"))
+	network := must(emulation.Profile("Bad"))
 	uplink := network
 	uplink.Rate = Uplink // the emulation stands before the server's socket: all that it sends shares this
 
 	seed, f := uint64(0), newFelt()
 	server := newServer(rpc.Config{Sealed: true, Emulation: &uplink}, seed)
-	cert := must(rpc.DevelopmentCertificate("localhost"))
-	listener := must(rpc.Listen("localhost:0", &tls.Config{Certificates: []tls.Certificate{cert}}, server.world))
+	certificate := must(cert.Development("localhost"))
+	listener := must(rpc.Listen("localhost:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, server.world))
 	defer listener.Close()
 	drive(server.world, server.tick)
 	join := func(who string) *bot {
 		seed++
 		b := newBot(rpc.Config{Sealed: true, Emulation: &network}, seed, f, who)
-		must(rpc.Dial(ctx, listener.Addr().String(), rpc.PinnedTLS(rpc.Fingerprint(cert)), b.world))
+		must(rpc.Dial(ctx, listener.Addr().String(), cert.Pinned(cert.Fingerprint(certificate)), b.world))
 		drive(b.world, b.tick)
 		return b
 	}

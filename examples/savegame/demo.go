@@ -17,6 +17,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/vault"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"
 )
 
@@ -154,7 +155,7 @@ func (s *stage) connect(ctx context.Context) error {
 		return err
 	}
 	config := desk.ClientConfig{
-		Server: s.path.target, TLS: rpc.PinnedTLS(s.fingerprint), Token: s.token, Socket: socket,
+		Server: s.path.target, TLS: cert.Pinned(s.fingerprint), Token: s.token, Socket: socket,
 		Backend: s.options.backend, QUIC: s.options.quic, Watch: s.watch, Trace: s.times.trace(),
 		Setup: func(w *rpc.World) {
 			s.probe.onClient(w)
@@ -201,18 +202,18 @@ func (s *stage) serve() error {
 	if err != nil {
 		return err
 	}
-	cert, err := rpc.LoadCertificate(folder)
+	certificate, err := cert.Load(folder)
 	if err != nil {
 		return err
 	}
 	if s.server, err = desk.NewServer(config); err != nil {
 		return err
 	}
-	s.token, s.fingerprint = tokens[0], rpc.Fingerprint(cert)
+	s.token, s.fingerprint = tokens[0], cert.Fingerprint(certificate)
 	s.probe.onServer(s.server.World())
 	s.peaks.follow(s.server.World())
 	s.run.Go(func() { _ = s.server.World().Run(context.Background()) })
-	s.listener, err = rpc.ListenPacket(s.path.server, &tls.Config{Certificates: []tls.Certificate{cert}}, s.server.World())
+	s.listener, err = rpc.ListenPacket(s.path.server, &tls.Config{Certificates: []tls.Certificate{certificate}}, s.server.World())
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/vault"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"
 )
 
@@ -43,7 +44,7 @@ type pin struct {
 }
 
 func (p *pin) config() *tls.Config {
-	config := rpc.PinnedTLS(p.fingerprint)
+	config := cert.Pinned(p.fingerprint)
 	verify := config.VerifyConnection
 	config.VerifyConnection = func(state tls.ConnectionState) error {
 		err := verify(state)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"
 )
 
@@ -61,9 +62,9 @@ func strangeServer(t *testing.T, welcome func(s *stream.Streams, w *rpc.World, c
 	require.NoError(t, err)
 	streams, err = stream.Install(world, stream.Config{})
 	require.NoError(t, err)
-	cert, err := rpc.DevelopmentCertificate()
+	certificate, err := cert.Development()
 	require.NoError(t, err)
-	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}}, world)
+	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, world)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- world.Run(context.Background()) }()
@@ -72,7 +73,7 @@ func strangeServer(t *testing.T, welcome func(s *stream.Streams, w *rpc.World, c
 		require.NoError(t, listener.Close())
 		require.ErrorIs(t, <-ended, rpc.ErrClosed)
 	})
-	return []string{"-server", listener.Addr().String(), "-token", "x", "-fingerprint", rpc.Fingerprint(cert)}
+	return []string{"-server", listener.Addr().String(), "-token", "x", "-fingerprint", cert.Fingerprint(certificate)}
 }
 
 // TestServersWordsArePlain: neither the names of saves nor the reason of a close reach the terminal as the server wrote them.

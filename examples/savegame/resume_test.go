@@ -13,7 +13,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/vault"
-	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 )
 
 const resumeSize = 4 << 20
@@ -71,7 +71,7 @@ func (s *testServer) visit(socket *cutSocket, fn func(ctx context.Context, c *de
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	socket.cut = func() { cancel(errCut) }
-	c, err := desk.Dial(ctx, desk.ClientConfig{Server: s.addr, TLS: rpc.PinnedTLS(s.fingerprint), Token: s.token, Socket: socket})
+	c, err := desk.Dial(ctx, desk.ClientConfig{Server: s.addr, TLS: cert.Pinned(s.fingerprint), Token: s.token, Socket: socket})
 	require.NoError(s.t, err)
 	defer c.Close()
 	return fn(ctx, c)

@@ -14,6 +14,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/vault"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 )
 
 // shutdownTime is how long a server waits for its jobs at the end.
@@ -45,14 +46,14 @@ func (a *app) serve(ctx context.Context, c *cli.Command) error {
 	if config.Vault, err = vault.Open(dir, vault.Limits{MaxBytes: maxSize, Quota: quota}); err != nil {
 		return err
 	}
-	cert, err := rpc.LoadCertificate(dir)
+	certificate, err := cert.Load(dir)
 	if err != nil {
 		return err
 	}
 	if config.Guard, err = a.guard(c.String("token-file"), dir); err != nil {
 		return err
 	}
-	return a.run(ctx, socket, cert, config)
+	return a.run(ctx, socket, certificate, config)
 }
 
 func listen(addr string) (*net.UDPConn, error) {
@@ -89,16 +90,16 @@ func (a *app) guard(path, dir string) (*vault.Guard, error) {
 }
 
 // run serves until ctx ends.
-func (a *app) run(ctx context.Context, socket *net.UDPConn, cert tls.Certificate, config desk.ServerConfig) error {
+func (a *app) run(ctx context.Context, socket *net.UDPConn, certificate tls.Certificate, config desk.ServerConfig) error {
 	server, err := desk.NewServer(config)
 	if err != nil {
 		return err
 	}
-	listener, err := rpc.ListenPacket(socket, &tls.Config{Certificates: []tls.Certificate{cert}}, server.World())
+	listener, err := rpc.ListenPacket(socket, &tls.Config{Certificates: []tls.Certificate{certificate}}, server.World())
 	if err != nil {
 		return fmt.Errorf("address %v: %w", socket.LocalAddr(), err)
 	}
-	fmt.Fprintf(a.stdout, "fingerprint %s\nlistening   %v\n", rpc.Fingerprint(cert), listener.Addr())
+	fmt.Fprintf(a.stdout, "fingerprint %s\nlistening   %v\n", cert.Fingerprint(certificate), listener.Addr())
 	ended := make(chan error, 1)
 	go func() { ended <- server.World().Run(context.WithoutCancel(ctx)) }()
 	<-ctx.Done()

@@ -6,6 +6,7 @@ package guest
 import (
 	"time"
 
+	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/netsim"
 )
@@ -43,7 +44,7 @@ var (
 	// Keep returns the value that a world keeps under key; the first call makes it. It is to be called on the world's goroutine.
 	Keep func(world, key any, make func() any) any
 
-	// Links returns what a rpc.Emulation does to packets that leave and that come, or what of it makes no sense.
+	// Links returns what emulation.Settings do to packets that leave and that come, or what of it makes no sense.
 	Links func(emulation any) (out, in netsim.Config, err error)
 
 	// Seed makes what the connections of a world draw at random follow from a seed. It is called before the first connection.
@@ -52,6 +53,9 @@ var (
 	// DeclaredBy names the function that adds a class to a world, such as "stream.Install", so that the error of a handshake can
 	// say which end did not call it. It is part of the shape, and is called where the class is declared.
 	DeclaredBy func(class any, function string)
+
+	// Priority puts the channels of a class's actors before or behind others on the wire. The default is bunch.Normal.
+	Priority func(class any, p bunch.Priority)
 
 	// Woken reports, once, that a machine of the connection had something for its owner since it was asked before.
 	Woken func(conn any) bool

@@ -40,6 +40,8 @@ func floor(pkg string) int {
 		return 2 // above link and bunch, below rpc
 	case "internal/slices":
 		return 2 // above chunk, below stream
+	case "rpc/cert", "rpc/dos", "rpc/emulation":
+		return 2 // rooms of the face that rpc and rpctest stand on
 	case "stream/disk":
 		return 5
 	}
@@ -127,7 +129,7 @@ func TestFunctionsFitAScreen(t *testing.T) {
 // widest is how many files a package may have; one with more wants to be two. wider are those that still do.
 const widest = 36
 
-var wider = map[string]int{"stream": 39, "rpc": 54}
+var wider = map[string]int{"stream": 39, "rpc": 53}
 
 func TestPackagesAreRooms(t *testing.T) {
 	_, files := tree(t)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
@@ -14,7 +15,7 @@ import (
 // way from tick to tick, though one packet of twenty is lost.
 func TestAgeOfState(t *testing.T) {
 	const rtt, tick = 100 * time.Millisecond, time.Second / 30
-	rpctest.Run(t, rpc.Emulation{PktLag: rtt / 2, PktLoss: 5}, func(t *testing.T, net *rpctest.Network) {
+	rpctest.Run(t, emulation.Settings{PktLag: rtt / 2, PktLoss: 5}, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 2, rpc.Config{})
 		var all []*trooper
 		for range 20 {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
@@ -69,7 +70,7 @@ func TestTheLastStateIsNeverLost(t *testing.T) {
 		"dormancy": func(a *rpc.Actor) error { return a.SetDormant(true) }, "tear-off": (*rpc.Actor).TearOff,
 	} {
 		t.Run(name, func(t *testing.T) {
-			rpctest.Run(t, rpc.Emulation{PktLag: 20 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+			rpctest.Run(t, emulation.Settings{PktLag: 20 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
 				c := newCamp(t, net, 1, rpc.Config{})
 				s := c.spawn(0, nil)
 				net.Advance(time.Second)

@@ -18,7 +18,7 @@
 // and so does everything under the race detector, which shuffles goroutines on purpose, and
 // once in some hundred runs on a machine that is busy with other things.
 //
-// Each client has a path of its own to the server and back, with what the [rpc.Emulation] says in each direction. [rpc.Emulation].Rate is
+// Each client has a path of its own to the server and back, with what the [emulation.Settings] says in each direction. [emulation.Settings].Rate is
 // the server's uplink, which its clients share, and each client's own. Neither TLS, QUIC nor sealed packets are part of it: where
 // Rate bounds a path, its carrier behaves like a congestion control that knows it. What the network does to those, the option
 // rpc.Config.Emulation shows in real time. Nor are QUIC's keep-alives and idle timeout: a path that is dark ends a connection only

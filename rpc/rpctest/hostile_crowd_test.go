@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
@@ -23,7 +24,7 @@ type antObject struct{ body antBody }
 // between two ticks of the client. How stale does a client's world become?
 func TestCrowdOfSmallActors(t *testing.T) {
 	for _, count := range []int{3000, 6000} {
-		rpctest.Run(t, rpc.Emulation{PktLag: 5 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+		rpctest.Run(t, emulation.Settings{PktLag: 5 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
 			there := map[rpc.Ref]*antObject{}
 			var b *rpc.Binding[*antObject]
 			bind := func(w *rpc.World) *rpc.Binding[*antObject] {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/netsim"
-	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 )
 
 // settleTime is for how long what is sent waits for others that are sent at the same instant: the hub takes them in the order of
@@ -50,7 +50,7 @@ type link struct {
 }
 
 // join makes a path for one client more. All that leaves the server shares its bottleneck.
-func (h *hub) join(profile rpc.Emulation, seed uint64) (*path, error) {
+func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	profile.Seed = seed
 	out, in, err := guest.Links(profile)
 	if err != nil {
@@ -104,7 +104,7 @@ func longest(out, in netsim.Config) time.Duration {
 }
 
 // set changes both directions. What the server's uplink carries, all of its clients share.
-func (p *path) set(profile rpc.Emulation) error {
+func (p *path) set(profile emulation.Settings) error {
 	out, in, err := guest.Links(profile)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
@@ -41,7 +42,7 @@ func TestAgeOfStateOnALongerPath(t *testing.T) {
 }
 
 func longerPath(t *testing.T, actors int) {
-	rpctest.Run(t, rpc.Emulation{PktLag: 10 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+	rpctest.Run(t, emulation.Settings{PktLag: 10 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
 		var all []*trooper
 		for range actors {
@@ -57,7 +58,7 @@ func longerPath(t *testing.T, actors int) {
 			}
 		})
 		net.Advance(20 * time.Second)
-		net.Emulate(rpc.Emulation{PktLag: 80 * time.Millisecond, PktLagVariance: 10 * time.Millisecond})
+		net.Emulate(emulation.Settings{PktLag: 80 * time.Millisecond, PktLagVariance: 10 * time.Millisecond})
 		net.Advance(2 * time.Second)
 		oldest = 0
 		net.Advance(30 * time.Second)

@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
 // everywhere runs a test on a perfect network and on a bad one.
 func everywhere(t *testing.T, fn func(t *testing.T, net *rpctest.Network)) {
-	for name, weather := range map[string]rpc.Emulation{"off": rpctest.Off, "bad": rpctest.Bad} {
+	for name, weather := range map[string]emulation.Settings{"off": rpctest.Off, "bad": rpctest.Bad} {
 		t.Run(name, func(t *testing.T) { rpctest.Run(t, weather, fn) })
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
@@ -83,7 +84,7 @@ func TestLoginMayRefuse(t *testing.T) {
 
 // A client that goes between Login and Join leaves nothing behind.
 func TestWhoNeverJoinsLeavesNothing(t *testing.T) {
-	rpctest.Run(t, rpc.Emulation{PktLag: 100 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+	rpctest.Run(t, emulation.Settings{PktLag: 100 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
 		var order []string
 		var c *camp
 		c = newLobby(t, net, &order, func(conn *rpc.Conn) error {
@@ -102,7 +103,7 @@ func TestWhoNeverJoinsLeavesNothing(t *testing.T) {
 
 // The handshake's time limit bounds a Login that has no world to run on.
 func TestLoginIsBoundedByTheHandshake(t *testing.T) {
-	rpctest.Run(t, rpc.Emulation{PktLag: 50 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+	rpctest.Run(t, emulation.Settings{PktLag: 50 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
 		var order []string
 		c := newLobby(t, net, &order, func(*rpc.Conn) error { return nil })
 		net.Pause(c.server.World, time.Minute)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestUpdatesOnNarrowPaths(t *testing.T) {
 	for _, rate := range []int64{100e3, 200e3, 400e3, 600e3} {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {
-			rpctest.Run(t, rpc.Emulation{PktLag: 40 * time.Millisecond, Rate: rate}, func(t *testing.T, net *rpctest.Network) {
+			rpctest.Run(t, emulation.Settings{PktLag: 40 * time.Millisecond, Rate: rate}, func(t *testing.T, net *rpctest.Network) {
 				c := newCamp(t, net, 1, rpc.Config{})
 				var all []*trooper
 				for range 400 {

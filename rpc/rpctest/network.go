@@ -15,6 +15,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 )
 
 // UE's profiles of packet emulation, each way.
@@ -24,8 +25,8 @@ var (
 	Bad     = profile("Bad")     // 5 % of loss, 100 to 200 ms
 )
 
-func profile(name string) rpc.Emulation {
-	e, err := rpc.EmulationProfile(name)
+func profile(name string) emulation.Settings {
+	e, err := emulation.Profile(name)
 	if err != nil {
 		panic(err)
 	}
@@ -43,7 +44,7 @@ const (
 type Network struct {
 	t        testing.TB
 	seed     uint64
-	profile  rpc.Emulation
+	profile  emulation.Settings
 	interval time.Duration
 	began    time.Time
 	next     time.Time // of the ticks
@@ -66,7 +67,7 @@ type client struct {
 // Run runs fn in the virtual time of a bubble, and ends all connections after it. The seed of the network is drawn anew each time,
 // is printed when the test fails, and is taken back from the environment variable QUIVER_SEED. It fails a test that leaves a
 // goroutine behind.
-func Run(t *testing.T, profile rpc.Emulation, fn func(t *testing.T, net *Network)) {
+func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, net *Network)) {
 	t.Helper()
 	seed := drawSeed(t)
 	enterAlone()
@@ -246,7 +247,7 @@ func (n *Network) drive(w *rpc.World, fn func(w *rpc.World)) {
 func (n *Network) Pause(w *rpc.World, d time.Duration) { n.paused[w] = time.Now().Add(d) }
 
 // Emulate changes all paths, and what clients that join later get.
-func (n *Network) Emulate(profile rpc.Emulation) {
+func (n *Network) Emulate(profile emulation.Settings) {
 	n.t.Helper()
 	n.profile = profile
 	for _, c := range n.clients {
@@ -255,12 +256,12 @@ func (n *Network) Emulate(profile rpc.Emulation) {
 }
 
 // EmulateOne changes the path of one client. Its server's side keeps its share of the uplink.
-func (n *Network) EmulateOne(conn *rpc.Conn, profile rpc.Emulation) {
+func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
 	n.t.Helper()
 	n.emulate(n.find(conn), profile)
 }
 
-func (n *Network) emulate(c *client, profile rpc.Emulation) {
+func (n *Network) emulate(c *client, profile emulation.Settings) {
 	n.t.Helper()
 	if err := c.path.set(profile); err != nil {
 		n.t.Fatal(err)
@@ -289,7 +290,7 @@ func (n *Network) find(conn *rpc.Conn) *client {
 func (n *Network) close() {
 	n.onTick = nil // the game is over
 	for _, c := range n.clients {
-		_ = c.path.set(rpc.Emulation{})
+		_ = c.path.set(emulation.Settings{})
 	}
 	ctx := context.Background()
 	for _, c := range n.clients {

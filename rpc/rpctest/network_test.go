@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
 	"github.com/quivernet/quiver/stream"
 )
@@ -98,7 +99,7 @@ func play(t *testing.T, net *rpctest.Network) (log []string) {
 func TestTheSameSeedGivesTheSameTimes(t *testing.T) {
 	bursts := rpctest.Bad
 	bursts.LossBurst, bursts.Rate, bursts.PktJitter = 3, 200_000, 10*time.Millisecond
-	for _, profile := range []rpc.Emulation{rpctest.Off, rpctest.Average, rpctest.Bad, bursts} {
+	for _, profile := range []emulation.Settings{rpctest.Off, rpctest.Average, rpctest.Bad, bursts} {
 		var first []string
 		seed, alike := "", make(map[string]int)
 		for range 6 {
@@ -134,7 +135,7 @@ func count(log []string, what string) (n int) {
 
 // TestTheNetworkIsAsTold: what a profile says is what calls feel.
 func TestTheNetworkIsAsTold(t *testing.T) {
-	rpctest.Run(t, rpc.Emulation{PktLag: 50 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+	rpctest.Run(t, emulation.Settings{PktLag: 50 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
 		var log []string
 		server, players := newWorld(t, net, rpc.Config{OnConnect: func(w *rpc.World, c *rpc.Conn) { _, _ = w.Spawn(duelist, c) }}, &log)
 		net.Server(server)
@@ -192,7 +193,7 @@ func TestRefusedClients(t *testing.T) {
 // TestUplinkIsShared: what the server sends to all of its clients has one bottleneck.
 func TestUplinkIsShared(t *testing.T) {
 	for clients, most := range map[int]float64{1: 0.8, 4: 3.5} {
-		rpctest.Run(t, rpc.Emulation{PktLag: 10 * time.Millisecond, Rate: 1_000_000}, func(t *testing.T, net *rpctest.Network) {
+		rpctest.Run(t, emulation.Settings{PktLag: 10 * time.Millisecond, Rate: 1_000_000}, func(t *testing.T, net *rpctest.Network) {
 			topic := stream.NewBlob("world")
 			server, sender := streaming(t)
 			net.Server(server)

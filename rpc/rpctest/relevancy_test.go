@@ -13,6 +13,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
@@ -351,11 +352,11 @@ func TestLateJoinerSeesWhatIsNear(t *testing.T) {
 // gather time.
 func TestNearOnesGoFirst(t *testing.T) {
 	for name, test := range map[string]struct {
-		weather rpc.Emulation
+		weather emulation.Settings
 		config  rpc.Config
 	}{
-		"narrow rate": {rpc.Emulation{PktLag: 20 * time.Millisecond}, rpc.Config{Rate: 20_000}},
-		"narrow path": {rpc.Emulation{PktLag: 20 * time.Millisecond, Rate: 200_000}, rpc.Config{}},
+		"narrow rate": {emulation.Settings{PktLag: 20 * time.Millisecond}, rpc.Config{Rate: 20_000}},
+		"narrow path": {emulation.Settings{PktLag: 20 * time.Millisecond, Rate: 200_000}, rpc.Config{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rpctest.Run(t, test.weather, func(t *testing.T, net *rpctest.Network) {
@@ -401,7 +402,7 @@ func countUpdates(t testing.TB, net *rpctest.Network, config rpc.Config) []int {
 
 // Relevancy that flaps each second, and slower, on bad paths: afterwards every field at every client is the newest.
 func TestFlappingOnBadNetworks(t *testing.T) {
-	for name, weather := range map[string]rpc.Emulation{
+	for name, weather := range map[string]emulation.Settings{
 		"bad": rpctest.Bad, "loss": {PktLag: 50 * time.Millisecond, PktLoss: 20},
 		"order": {PktLag: 30 * time.Millisecond, PktOrder: true, PktLoss: 5}, "narrow": {PktLag: 20 * time.Millisecond, Rate: 100_000, PktLoss: 5},
 	} {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
@@ -234,7 +235,7 @@ func TestStateGoesFromServerToClientOnly(t *testing.T) {
 
 // 12.1b: eventually the newest value arrives; values between may be skipped. Nothing waits in a reliable buffer.
 func TestTheNewestStateArrives(t *testing.T) {
-	for name, weather := range map[string]rpc.Emulation{
+	for name, weather := range map[string]emulation.Settings{
 		"bad": rpctest.Bad, "loss": {PktLag: 50 * time.Millisecond, PktLoss: 20},
 		"order": {PktLag: 30 * time.Millisecond, PktOrder: true, PktLoss: 5}, "narrow": {PktLag: 20 * time.Millisecond, Rate: 50_000, PktLoss: 5},
 	} {
@@ -296,7 +297,7 @@ func TestStateAfterALongPause(t *testing.T) {
 
 // A client has the newest state a round trip after the path is back.
 func TestStateAfterDarkness(t *testing.T) {
-	rpctest.Run(t, rpc.Emulation{PktLag: 50 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
+	rpctest.Run(t, emulation.Settings{PktLag: 50 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
 		random := rand.New(rand.NewPCG(net.Seed(), 1))
 		c := newCamp(t, net, 1, rpc.Config{})
 		var all []*trooper

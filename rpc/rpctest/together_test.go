@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/emulation"
 	"github.com/quivernet/quiver/rpc/rpctest"
 	"github.com/quivernet/quiver/stream"
 )
@@ -23,7 +24,7 @@ type together struct{ call, age time.Duration }
 // feel plays a minute: calls at each tick, states of 50 actors when they change, and saves of 1 MiB in a row when they come.
 func feel(t *testing.T, seed string, states, bulk bool) (felt together) {
 	t.Setenv("QUIVER_SEED", seed)
-	path := rpc.Emulation{PktLag: 25 * time.Millisecond, PktLoss: 1, Rate: 10e6}
+	path := emulation.Settings{PktLag: 25 * time.Millisecond, PktLoss: 1, Rate: 10e6}
 	rpctest.Run(t, path, func(t *testing.T, net *rpctest.Network) {
 		c := &camp{t: t, net: net}
 		c.server = newBarracks(t, rpc.Config{OnConnect: func(_ *rpc.World, conn *rpc.Conn) { c.conns = append(c.conns, conn) }})

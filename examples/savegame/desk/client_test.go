@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"
 )
 
@@ -19,9 +20,9 @@ func dialTo(t *testing.T, welcome func(w *rpc.World, c *rpc.Conn)) *Client {
 	require.NoError(t, err)
 	_, err = stream.Install(world, stream.Config{})
 	require.NoError(t, err)
-	cert, err := rpc.DevelopmentCertificate()
+	certificate, err := cert.Development()
 	require.NoError(t, err)
-	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}}, world)
+	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, world)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- world.Run(context.Background()) }()
@@ -30,7 +31,7 @@ func dialTo(t *testing.T, welcome func(w *rpc.World, c *rpc.Conn)) *Client {
 		require.NoError(t, listener.Close())
 		require.ErrorIs(t, <-ended, rpc.ErrClosed)
 	})
-	client, err := Dial(t.Context(), ClientConfig{Server: listener.Addr().String(), TLS: rpc.PinnedTLS(rpc.Fingerprint(cert))})
+	client, err := Dial(t.Context(), ClientConfig{Server: listener.Addr().String(), TLS: cert.Pinned(cert.Fingerprint(certificate))})
 	require.NoError(t, err)
 	return client
 }

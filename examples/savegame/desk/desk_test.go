@@ -15,6 +15,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/vault"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"
 )
 
@@ -50,13 +51,13 @@ func newPairWith(t *testing.T, limits vault.Limits, between func(stream.Store) s
 	require.NoError(t, err)
 	server, err := newServer(ServerConfig{Vault: v, Guard: guard}, between(v.Parts()))
 	require.NoError(t, err)
-	cert, err := rpc.DevelopmentCertificate()
+	certificate, err := cert.Development()
 	require.NoError(t, err)
-	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}}, server.World())
+	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, server.World())
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- server.World().Run(context.Background()) }()
-	config := ClientConfig{Server: listener.Addr().String(), TLS: rpc.PinnedTLS(rpc.Fingerprint(cert)), Token: testToken}
+	config := ClientConfig{Server: listener.Addr().String(), TLS: cert.Pinned(cert.Fingerprint(certificate)), Token: testToken}
 	client, err := Dial(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -1,4 +1,4 @@
-package rpc
+package cert
 
 import (
 	"crypto/ecdsa"
@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDevelopmentCertificate(t *testing.T) {
-	cert, err := DevelopmentCertificate("game.example", "10.0.0.7")
+func TestDevelopment(t *testing.T) {
+	cert, err := Development("game.example", "10.0.0.7")
 	require.NoError(t, err)
 	require.IsType(t, &ecdsa.PrivateKey{}, cert.PrivateKey)
 	for _, host := range []string{"localhost", "127.0.0.1", "::1", "game.example", "10.0.0.7"} {
@@ -33,9 +33,9 @@ func TestDevelopmentCertificate(t *testing.T) {
 }
 
 func TestFingerprint(t *testing.T) {
-	cert, err := DevelopmentCertificate()
+	cert, err := Development()
 	require.NoError(t, err)
-	other, err := DevelopmentCertificate()
+	other, err := Development()
 	require.NoError(t, err)
 	require.Regexp(t, "^[0-9a-f]{64}$", Fingerprint(cert))
 	require.NotEqual(t, Fingerprint(cert), Fingerprint(other))
@@ -63,36 +63,36 @@ func shake(t *testing.T, cert tls.Certificate, client *tls.Config) error {
 	return err
 }
 
-func TestPinnedTLS(t *testing.T) {
-	cert, err := DevelopmentCertificate()
+func TestPinned(t *testing.T) {
+	cert, err := Development()
 	require.NoError(t, err)
-	other, err := DevelopmentCertificate()
+	other, err := Development()
 	require.NoError(t, err)
 	pin := Fingerprint(cert)
 
-	require.NoError(t, shake(t, cert, PinnedTLS(pin)))
-	require.NoError(t, shake(t, cert, PinnedTLS(strings.ToUpper(pin[:2])+":"+pin[2:])))
-	require.ErrorContains(t, shake(t, other, PinnedTLS(pin)),
-		"rpc: the server's certificate has fingerprint "+Fingerprint(other)+", pinned is "+pin)
+	require.NoError(t, shake(t, cert, Pinned(pin)))
+	require.NoError(t, shake(t, cert, Pinned(strings.ToUpper(pin[:2])+":"+pin[2:])))
+	require.ErrorContains(t, shake(t, other, Pinned(pin)),
+		"cert: the server's certificate has fingerprint "+Fingerprint(other)+", pinned is "+pin)
 	for _, bad := range []string{"", "abc", pin[:62], pin + "00", strings.Repeat("x", 64)} {
-		require.ErrorContains(t, shake(t, cert, PinnedTLS(bad)), "is not the 64 hex digits of a SHA-256")
+		require.ErrorContains(t, shake(t, cert, Pinned(bad)), "is not the 64 hex digits of a SHA-256")
 	}
 	require.ErrorContains(t, verifyPin(pin, nil), "no certificate")
 
 	stolen := other // the pinned certificate without its key
 	stolen.Certificate = cert.Certificate
-	require.Error(t, shake(t, stolen, PinnedTLS(pin)))
+	require.Error(t, shake(t, stolen, Pinned(pin)))
 }
 
 func TestLoadCertificate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys", "here")
-	first, err := LoadCertificate(dir, "game.example")
+	first, err := Load(dir, "game.example")
 	require.NoError(t, err)
 	require.NoError(t, first.Leaf.VerifyHostname("game.example"))
-	second, err := LoadCertificate(dir)
+	second, err := Load(dir)
 	require.NoError(t, err)
 	require.Equal(t, Fingerprint(first), Fingerprint(second))
-	require.NoError(t, shake(t, second, PinnedTLS(Fingerprint(first))))
+	require.NoError(t, shake(t, second, Pinned(Fingerprint(first))))
 
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -105,13 +105,13 @@ func TestLoadCertificate(t *testing.T) {
 
 	path := filepath.Join(dir, certificateFile)
 	require.NoError(t, os.WriteFile(path, []byte("damaged"), 0o600))
-	_, err = LoadCertificate(dir)
+	_, err = Load(dir)
 	require.ErrorContains(t, err, path+" holds no certificate with its key")
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "damaged", string(data))
 
-	_, err = LoadCertificate(path)
+	_, err = Load(path)
 	require.Error(t, err, "a file is no folder")
 }
 
@@ -121,7 +121,7 @@ func TestLoadCertificateAtOnce(t *testing.T) {
 	prints := make([]string, 8)
 	for i := range prints {
 		wg.Go(func() {
-			if cert, err := LoadCertificate(dir); err == nil {
+			if cert, err := Load(dir); err == nil {
 				prints[i] = Fingerprint(cert)
 			}
 		})

@@ -1,4 +1,5 @@
-package rpc
+// Package cert makes the certificate of a server without an authority, keeps it, and lets clients pin it.
+package cert
 
 import (
 	"crypto/ecdsa"
@@ -25,16 +26,16 @@ import (
 // certificateFile holds certificate and key in one file, so that neither can be there without the other.
 const certificateFile = "certificate.pem"
 
-// DevelopmentCertificate makes a self-signed certificate for localhost and hosts (names or addresses), valid from
-// yesterday, so that clocks may differ, for ten years. Clients trust it by its [Fingerprint] with [PinnedTLS].
-func DevelopmentCertificate(hosts ...string) (tls.Certificate, error) {
+// Development makes a self-signed certificate for localhost and hosts (names or addresses), valid from
+// yesterday, so that clocks may differ, for ten years. Clients trust it by its [Fingerprint] with [Pinned].
+func Development(hosts ...string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("rpc: making a key: %w", err)
+		return tls.Certificate{}, fmt.Errorf("cert: making a key: %w", err)
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("rpc: making a serial number: %w", err)
+		return tls.Certificate{}, fmt.Errorf("cert: making a serial number: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial,
@@ -56,29 +57,29 @@ func DevelopmentCertificate(hosts ...string) (tls.Certificate, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("rpc: making a certificate for %q: %w", hosts, err)
+		return tls.Certificate{}, fmt.Errorf("cert: making a certificate for %q: %w", hosts, err)
 	}
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("rpc: making a certificate for %q: %w", hosts, err)
+		return tls.Certificate{}, fmt.Errorf("cert: making a certificate for %q: %w", hosts, err)
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// LoadCertificate returns the certificate kept in folder dir, and makes a [DevelopmentCertificate] there the first
+// Load returns the certificate kept in folder dir, and makes a [Development] certificate there the first
 // time, readable by its owner only. A damaged file is an error and stays as it is: clients may have pinned it.
-func LoadCertificate(dir string, hosts ...string) (tls.Certificate, error) {
+func Load(dir string, hosts ...string) (tls.Certificate, error) {
 	path := filepath.Join(dir, certificateFile)
 	cert, err := readCertificate(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return cert, err
 	}
-	fresh, err := DevelopmentCertificate(hosts...)
+	fresh, err := Development(hosts...)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
 	if err := writeCertificate(path, fresh); err != nil {
-		return tls.Certificate{}, fmt.Errorf("rpc: keeping the certificate in %s: %w", dir, err)
+		return tls.Certificate{}, fmt.Errorf("cert: keeping the certificate in %s: %w", dir, err)
 	}
 	return readCertificate(path) // another process may have been first
 }
@@ -86,11 +87,11 @@ func LoadCertificate(dir string, hosts ...string) (tls.Certificate, error) {
 func readCertificate(path string) (tls.Certificate, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("rpc: reading the certificate: %w", err)
+		return tls.Certificate{}, fmt.Errorf("cert: reading the certificate: %w", err)
 	}
 	cert, err := tls.X509KeyPair(data, data)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("rpc: %s holds no certificate with its key (move it away to make a new one): %w", path, err)
+		return tls.Certificate{}, fmt.Errorf("cert: %s holds no certificate with its key (move it away to make a new one): %w", path, err)
 	}
 	return cert, nil
 }
@@ -140,9 +141,9 @@ func fingerprintOf(der []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// PinnedTLS returns the configuration of a client that trusts the certificate with this [Fingerprint] (case and
+// Pinned returns the configuration of a client that trusts the certificate with this [Fingerprint] (case and
 // colons do not matter) and no other, whatever its names and dates. A malformed fingerprint matches none.
-func PinnedTLS(fingerprint string) *tls.Config {
+func Pinned(fingerprint string) *tls.Config {
 	want := strings.ToLower(strings.NewReplacer(":", "", " ", "").Replace(fingerprint))
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -153,14 +154,14 @@ func PinnedTLS(fingerprint string) *tls.Config {
 
 func verifyPin(want string, certs []*x509.Certificate) error {
 	if raw, err := hex.DecodeString(want); err != nil || len(raw) != sha256.Size {
-		return fmt.Errorf("rpc: the pinned fingerprint %q is not the %d hex digits of a SHA-256", want, 2*sha256.Size)
+		return fmt.Errorf("cert: the pinned fingerprint %q is not the %d hex digits of a SHA-256", want, 2*sha256.Size)
 	}
 	if len(certs) == 0 {
-		return fmt.Errorf("rpc: the server has no certificate; the pinned fingerprint is %s", want)
+		return fmt.Errorf("cert: the server has no certificate; the pinned fingerprint is %s", want)
 	}
 	got := fingerprintOf(certs[0].Raw)
 	if subtle.ConstantTimeCompare([]byte(got), []byte(want)) != 1 {
-		return fmt.Errorf("rpc: the server's certificate has fingerprint %s, pinned is %s", got, want)
+		return fmt.Errorf("cert: the server's certificate has fingerprint %s, pinned is %s", got, want)
 	}
 	return nil
 }
