@@ -222,7 +222,15 @@ const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or
 // made reports whether a world made the actor.
 func (a *Actor) made() bool { return a != nil && a.world != nil }
 
-// find returns the position of c among the openings, -1 when the actor is not open there.
-func (a *Actor) find(c *Conn) int {
-	return slices.IndexFunc(a.opens, func(o *opening) bool { return o.conn == c })
+// find returns how the actor is open at c, nil when it is not.
+func (a *Actor) find(c *Conn) *opening {
+	if c.server {
+		return c.has[a]
+	}
+	for _, o := range a.opens { // one at most, and not when another connection made the actor
+		if o.conn == c {
+			return o
+		}
+	}
+	return nil
 }

@@ -75,8 +75,8 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		gone:     make(chan struct{}),
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
-		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(referrers), has: make(map[*Actor]struct{}),
-		closed: make(map[*Actor]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool), owned: roster{seat: seatOwner},
+		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(referrers), has: make(map[*Actor]*opening),
+		closed: make(map[Ref]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool), owned: roster{seat: seatOwner},
 		limits: make(map[*method]callLimit),
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
@@ -269,8 +269,8 @@ func (c *Conn) endActor(channel uint64) {
 		return
 	}
 	c.setChannel(channel, nil)
-	if i := a.find(c); i >= 0 {
-		a.forget(i)
+	if o := a.find(c); o != nil {
+		a.forget(o)
 	}
 	if !c.server {
 		a.end(Disconnected)

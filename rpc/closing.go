@@ -147,8 +147,8 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	if !a.world.IsServer() {
 		return
 	}
-	if i := a.find(c); i >= 0 {
-		a.shut(i, reason)
+	if o := a.find(c); o != nil {
+		a.shut(o, reason)
 	} else if c.sleeps(a) && a.parks(reason) {
 		c.asleep[a] = reason // it keeps its copy either way
 	} else if c.sleeps(a) {
@@ -162,15 +162,14 @@ func (a *Actor) shutAll(reason CloseReason) {
 		a.compareAll()
 	}
 	for len(a.opens) > 0 {
-		a.shut(len(a.opens)-1, reason)
+		a.shut(a.opens[len(a.opens)-1], reason)
 	}
 }
 
 // shut closes one opening of the actor.
-func (a *Actor) shut(i int, reason CloseReason) {
-	o := a.opens[i]
+func (a *Actor) shut(o *opening, reason CloseReason) {
 	payload := a.farewell(o, reason)
-	a.forget(i)
+	a.forget(o)
 	o.conn.setChannel(o.channel, nil)
 	if !o.conn.usable() {
 		return
@@ -240,11 +239,11 @@ func (a *Actor) lastItems(o *opening) {
 var stateMessage = &method{class: &Class{name: "Actor"}, name: "State", delivery: bunch.Reliable}
 
 // forget takes one opening off the actor's list.
-func (a *Actor) forget(i int) {
-	o := a.opens[i]
+func (a *Actor) forget(o *opening) {
 	o.closed = true
 	delete(o.conn.has, a)
 	o.conn.view.remove(o)
+	i := slices.Index(a.opens, o)
 	a.opens = slices.Delete(a.opens, i, i+1)
 	if len(a.opens) == 0 {
 		a.world.replicator.left = true
@@ -262,7 +261,7 @@ func (c *Conn) noteClosed(a *Actor, channel uint64) {
 		}
 		c.closedLimit = max(minClosed, 2*len(c.closed))
 	}
-	c.closed[a] = channel
+	c.closed[a.ref] = channel
 }
 
 // maxChannelless copies of actors at most may live at a client without a channel, dormant or torn off: eight times as many as channels.

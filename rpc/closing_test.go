@@ -32,7 +32,7 @@ func (n *network) forge(message []byte) {
 func (n *network) forgeClose(a *Actor, payload ...byte) {
 	n.t.Helper()
 	c, channel := n.conns[0], a.opens[0].channel
-	a.forget(0)
+	a.forget(a.opens[0])
 	c.setChannel(channel, nil)
 	c.link.Lock()
 	defer c.link.Unlock()

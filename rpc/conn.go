@@ -50,13 +50,13 @@ type Conn struct {
 	isCorked    bool
 	owned       roster                 // actors, directly
 	state       stateOutbox            // of a server
-	has         map[*Actor]struct{}    // of a server: those that are open
+	has         map[*Actor]*opening    // of a server: those that are open
 	view        view                   // of a server
 	reps        pending                // of a client
 	waiting     waitingCalls           // of a client
 	referrers   referrers              // of a client: those that name the actor
 	actorsByRef map[Ref]*Actor         // likewise
-	closed      map[*Actor]uint64      // server: channels of actors that CloseTo closed and that may not have ended at the client
+	closed      map[Ref]uint64         // server: channels of actors that CloseTo closed and that may not have ended at the client
 	closedLimit int                    // of closed, before those that have are forgotten
 	asleep      map[*Actor]CloseReason // server: those of which the client has a copy without a channel, and why
 	razed       map[string]bool        // client: placed actors that are destroyed, and were not placed here

@@ -67,7 +67,7 @@ func (a *Actor) fallAsleep() {
 	a.compareAll()
 	for i := len(a.opens) - 1; i >= 0; i-- {
 		if a.opens[i].settled() || !a.opens[i].conn.usable() {
-			a.shut(i, Dormancy)
+			a.shut(a.opens[i], Dormancy)
 		}
 	}
 	if len(a.opens) > 0 {
@@ -164,7 +164,7 @@ func (a *Actor) dismissAll(reason CloseReason) {
 func (c *Conn) dismissOverdue() {
 	for c.usable() && len(c.dismissals) > 0 {
 		d := c.dismissals[0]
-		if d.actor.find(c) < 0 && !c.sleeps(d.actor) && d.actor.openAndClose(c, d.reason) != nil {
+		if d.actor.find(c) == nil && !c.sleeps(d.actor) && d.actor.openAndClose(c, d.reason) != nil {
 			return
 		}
 		c.dismissals = c.dismissals[1:]

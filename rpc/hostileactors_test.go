@@ -134,7 +134,7 @@ func TestArgumentFullOfRefs(t *testing.T) {
 	require.NoError(t, err)
 	var last *Conn
 	for range conns {
-		last = &Conn{world: w, server: true, has: map[*Actor]struct{}{a: {}}}
+		last = &Conn{world: w, server: true, has: map[*Actor]*opening{a: {}}}
 		a.opens = append(a.opens, &opening{actor: a, conn: last})
 	}
 	arg := make([]Ref, refs)

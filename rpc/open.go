@@ -27,7 +27,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.mayChange("OpenTo"); err != nil {
 		return err
 	}
-	if a.find(c) >= 0 || a.restsAt(c) {
+	if a.find(c) != nil || a.restsAt(c) {
 		return nil
 	}
 	return a.open(c)
@@ -53,7 +53,7 @@ func (a *Actor) open(c *Conn) error {
 	a.wakeAt(c)
 	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.now, relevant: a.world.relevance.elapsed}
 	a.opens = append(a.opens, o)
-	c.has[a] = struct{}{}
+	c.has[a] = o
 	c.view.add(o)
 	c.setChannel(channel, a)
 	a.world.watch(a)
@@ -81,8 +81,8 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.priority); err != nil {
 		return 0, err
 	}
-	if earlier, ok := c.closed[a]; ok {
-		delete(c.closed, a)
+	if earlier, ok := c.closed[a.ref]; ok {
+		delete(c.closed, a.ref)
 		if err = c.machine.After(channel, earlier); err != nil {
 			return 0, errors.Join(err, c.machine.Close(channel, nil))
 		}
@@ -127,12 +127,12 @@ func (a *Actor) ownerFlags(c *Conn) byte {
 
 // tellOwner sends a client that has the actor whether it owns it. Where the copy sleeps, the open that wakes it says so.
 func (a *Actor) tellOwner(c *Conn) error {
-	i := a.find(c)
+	o := a.find(c)
 	switch {
 	case !c.usable():
 		return nil
-	case i >= 0:
-		return a.send(a.opens[i], ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
+	case o != nil:
+		return a.send(o, ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
 	case c.asleep[a] == Dormancy && c.sleeps(a):
 		return a.open(c)
 	}

@@ -197,8 +197,8 @@ type Channel struct {
 
 // Channel returns the actor's channel on c; the zero Channel when the actor is not open there.
 func (a *Actor) Channel(c *Conn) Channel {
-	if i := a.find(c); i >= 0 {
-		return Channel{c, a.opens[i].channel}
+	if o := a.find(c); o != nil {
+		return Channel{c, o.channel}
 	}
 	return Channel{}
 }

@@ -198,10 +198,10 @@ func (c *Conn) markAll() {
 	c.state.all = false
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
-		if i := a.find(c); i >= 0 {
+		if o := a.find(c); o != nil {
 			a.compareAll() // an item that is not due yet was never encoded
-			a.opens[i].markLists(true)
-			a.opens[i].mark(a.opens[i].sees)
+			o.markLists(true)
+			o.mark(o.sees)
 		}
 	}
 	for _, a := range c.sleepers() {

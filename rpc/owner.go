@@ -167,7 +167,7 @@ func (a *Actor) tellOwners(previous, owner *Conn) error {
 	switch {
 	case owner == nil:
 		return nil
-	case a.find(owner) < 0:
+	case a.find(owner) == nil:
 		return a.open(owner)
 	}
 	return a.tellOwner(owner)

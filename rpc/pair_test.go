@@ -269,9 +269,9 @@ func (a *Actor) text() *string { return &a.object.(*puppet).label.Text }
 // mirror returns a client's copy of an actor.
 func (n *network) mirror(client int, a *Actor) *Actor {
 	n.t.Helper()
-	i := a.find(n.conns[client])
-	require.GreaterOrEqual(n.t, i, 0)
-	copied := n.ends[client].channels[a.opens[i].channel]
+	o := a.find(n.conns[client])
+	require.NotNil(n.t, o)
+	copied := n.ends[client].channels[o.channel]
 	require.NotNil(n.t, copied)
 	return copied
 }

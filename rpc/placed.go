@@ -102,7 +102,7 @@ func (a *Actor) raze() {
 	gone := &Actor{world: w, class: a.class, ref: a.ref, name: a.name, dead: true}
 	w.razed = append(w.razed, gone)
 	for _, c := range w.conns {
-		if a.find(c) < 0 && !c.sleeps(a) {
+		if a.find(c) == nil && !c.sleeps(a) {
 			gone.dismiss(c, Destroyed)
 		}
 	}

@@ -46,8 +46,7 @@ func (w *World) Actor(ref Ref) *Actor {
 
 // opened reports, on a server, whether the actor is open for the client.
 func (c *Conn) opened(a *Actor) bool {
-	_, ok := c.has[a]
-	return ok
+	return c.has[a] != nil
 }
 
 // unname forgets the number of an actor that has ended.

@@ -235,7 +235,7 @@ func (c *Conn) survey() {
 			c.want(r.placed.actors[f.ID], f.Far)
 		}
 	}
-	if a := c.view.target; a != nil && !a.dead && a.rule != byHand && a.find(c) < 0 {
+	if a := c.view.target; a != nil && !a.dead && a.rule != byHand && a.find(c) == nil {
 		c.want(a, 0)
 	}
 	for _, o := range c.view.openings {
@@ -329,8 +329,8 @@ func (c *Conn) openWanted(wanted []wish) {
 		if err != nil && !errors.Is(err, bunch.ErrBunchTooLarge) {
 			return
 		}
-		if i := wish.actor.find(c); i >= 0 {
-			wish.actor.opens[i].far = wish.far
+		if o := wish.actor.find(c); o != nil {
+			o.far = wish.far
 		}
 	}
 }

@@ -97,17 +97,17 @@ func (a *Actor) handles(m *method) bool {
 // transmit sends an encoded call. A multicast goes on after a failure, and returns the first.
 func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if p.conn != nil {
-		i := a.find(p.conn)
-		if i < 0 {
+		o := a.find(p.conn)
+		if o == nil {
 			if err := a.open(p.conn); err != nil && !p.conn.usable() {
 				p.conn.missed()
 				return nil
 			} else if err != nil {
 				return err
 			}
-			i = len(a.opens) - 1
+			o = a.find(p.conn)
 		}
-		return a.send(a.opens[i], m, payload)
+		return a.send(o, m, payload)
 	}
 	if a.dormant {
 		a.openToSleepers(false)

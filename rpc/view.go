@@ -15,6 +15,9 @@ type view struct {
 	fixed   bool   // by SetViewPoint
 	x, y, z float32
 
+	pawn     *Actor        // see Conn.pawn
+	searched time.Duration // relevance.elapsed then, and 1
+
 	openings []*opening    // of actors that relevancy closes, in no order
 	pause    time.Duration // nothing is opened before: the last could not be
 }
@@ -63,12 +66,23 @@ func (c *Conn) viewTarget() *Actor {
 		return nil
 	}
 	v.target = nil
-	for a := range c.owned.all {
-		if !a.asOwner && a.binding != nil && a.binding.at != nil {
-			return a
+	return c.pawn()
+}
+
+// pawn returns the first actor that the connection owns and that stands somewhere. It is searched for once a look at relevancy, or
+// what a connection owns and sees as its owner would cost the square of their number.
+func (c *Conn) pawn() *Actor {
+	v := &c.view
+	if now := c.world.relevance.elapsed + 1; v.searched != now || v.pawn != nil && (v.pawn.dead || v.pawn.owner != c) {
+		v.searched, v.pawn = now, nil
+		for a := range c.owned.all {
+			if !a.asOwner && a.binding != nil && a.binding.at != nil {
+				v.pawn = a
+				break
+			}
 		}
 	}
-	return nil
+	return v.pawn
 }
 
 // viewpoint returns from where the connection sees, if it does.
