@@ -44,6 +44,12 @@ func TestAllocations(t *testing.T) {
 	}), "Send, AppendPacket, Receive and Next")
 	require.Zero(t, a.Outstanding())
 
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		now = now.Add(time.Second)
+		exchange(a, b, now, data[:0], buf)
+	}), "what compresses")
+	require.NotZero(t, a.Stats().Compressed)
+
 	full := plain(PacketHeader{Ack: 5}, vitalChunk(1, "a"), Chunk{Header{0, 0, -1}, data})
 	bad := [][]byte{nil, {1, 2}, full[:len(full)-3], {0x04, 0, 0}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0x80, 0, 1, 9}, {0x08, 0, 0, 1, 2, 3, 4}, {0x13, 0x80, 0, 0}}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -55,6 +61,33 @@ func TestAllocations(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { _, _, _ = ParseChunk(V07, []byte{0x40, 0xc0, 0xff}) }), "ParseChunk")
 	require.Zero(t, testing.AllocsPerRun(100, func() { buf = AppendHeader(buf[:0], V06, Header{Vital, 5, 5}) }), "AppendHeader")
 	require.Zero(t, testing.AllocsPerRun(100, func() { buf = AppendMessage(buf[:0], 9000, true) }), "AppendMessage")
+}
+
+// BenchmarkHuffman is a full packet of data as a game has it, mostly small numbers.
+func BenchmarkHuffman(b *testing.B) {
+	data := make([]byte, 1390)
+	for i := range data {
+		data[i] = byte(i * i % 7 * (i & 1))
+	}
+	coded, buf := Compress(nil, data), make([]byte, 0, 4096)
+	dense, _ := compress(nil, content(1390, 1)[:1020], 1390)
+	b.Run("decompress what does not compress", func(b *testing.B) {
+		for b.Loop() {
+			buf, _ = Decompress(buf[:0], dense, 1397)
+		}
+	})
+	b.Run("compress", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			buf = Compress(buf[:0], data)
+		}
+	})
+	b.Run("decompress", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			buf, _ = Decompress(buf[:0], coded, len(data))
+		}
+	})
 }
 
 func BenchmarkAppendHeader(b *testing.B) {

@@ -20,7 +20,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 	case c.ready():
 		buf = c.appendChunks(buf, max)
 	case c.passed(c.spoke, c.cfg.KeepAlive):
-		buf = append(c.appendControl(buf), controlKeepAlive)
+		buf = c.appendControl(buf, controlKeepAlive, "")
 	default:
 		return buf, 0, false
 	}
@@ -44,39 +44,51 @@ func (c *Conn) header() PacketHeader {
 	return h
 }
 
-func (c *Conn) appendControl(buf []byte) []byte {
+// appendControl appends a control message and, when it is not empty, its text.
+func (c *Conn) appendControl(buf []byte, message byte, text string) []byte {
 	h := c.header()
 	h.Control = true
-	return AppendPacketHeader(buf, c.cfg.Version, h)
+	body := append(c.scratch[:0], message)
+	if text != "" {
+		body = append(append(body, text...), 0)
+	}
+	return c.appendPacket(buf, h, body)
+}
+
+// appendPacket appends a packet with that payload, and keeps its memory for the next.
+func (c *Conn) appendPacket(buf []byte, h PacketHeader, payload []byte) []byte {
+	if c.cfg.DDNet {
+		payload = AppendToken(payload, c.cfg.PeerToken)
+	}
+	c.scratch = payload
+	start := len(buf)
+	buf = appendPacket(buf, c.cfg.Version, h, payload, c.cfg.Plain)
+	if len(buf)-start < h.size(c.cfg.Version)+len(payload) {
+		c.stats.Compressed++
+	}
+	return buf
 }
 
 func (c *Conn) appendClose(buf []byte, max int) []byte {
-	start := len(buf)
-	buf = append(c.appendControl(buf), controlClose)
-	if c.closing.Reason != "" {
-		room := max - (len(buf) - start) - 1
-		buf = append(append(buf, c.closing.Reason[:min(room, len(c.closing.Reason))]...), 0)
-	}
+	room := max - c.header().size(c.cfg.Version) - c.cfg.behind() - 2 // the message and the zero behind the reason
 	c.err = c.closing
-	return buf
+	return c.appendControl(buf, controlClose, c.closing.Reason[:min(room, len(c.closing.Reason))])
 }
 
 // appendChunks builds a packet: first what is sent again, then what is queued, as far as it fits.
 func (c *Conn) appendChunks(buf []byte, max int) []byte {
-	h, start := c.header(), len(buf)
+	h := c.header()
 	if c.mayAsk() {
 		h.Resend, c.ask = true, false
 		c.askAt, c.againAt = c.now.Add(c.interval()), c.now.Add(askAgain*c.interval())
 		c.stats.Asked++
 	}
-	buf = AppendPacketHeader(buf, c.cfg.Version, h)
-	p := &packing{buf: buf, limit: len(buf) + c.cfg.payload(max), reserve: c.cfg.reserve(), version: c.cfg.Version}
+	p := &packing{buf: c.scratch[:0], limit: c.cfg.payload(max), reserve: c.cfg.reserve(), version: c.cfg.Version}
 	if c.packResends(p) {
 		c.packQueue(p)
 	}
 	h.Chunks = p.chunks
-	AppendPacketHeader(p.buf[:start], c.cfg.Version, h)
-	return p.buf
+	return c.appendPacket(buf, h, p.buf)
 }
 
 // packing is a packet under construction.

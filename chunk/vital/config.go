@@ -25,6 +25,8 @@ const (
 
 	chunkShare = 16 // a limit of so many bytes allows one chunk, however small
 	maxReason  = 256
+
+	unknownToken = 0xffffffff // DDNet's, before a peer knows the right one
 )
 
 // Config is for one end of a connection. The zero value of a field is its default.
@@ -32,8 +34,13 @@ type Config struct {
 	Version Version
 
 	// Token is in every packet that is received, PeerToken in every one that is sent; packets with another are dropped.
-	// In 0.6 both are zero for peers without tokens (0.6.4), or both are not (0.6.5).
+	// In 0.6 both are zero for peers without tokens (0.6.4), or both are not (0.6.5, DDNet).
 	Token, PeerToken uint32
+	// DDNet makes the tokens of 0.6 DDNet's security token: one for both ends, behind the payload of each packet.
+	DDNet bool
+	// Plain sends packets as they are, and not compressed where that makes them shorter. Compressed ones are understood
+	// all the same.
+	Plain bool
 
 	// MaxPacket is the largest packet in bytes, 64 to 1,400. 0 = 1,400.
 	MaxPacket int
@@ -66,6 +73,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("vital: Config.Version is %v", c.Version)
 	case c.Version == V06 && (c.Token == 0) != (c.PeerToken == 0):
 		return fmt.Errorf("vital: Config.Token is %08x and PeerToken %08x; 0.6 has both or none", c.Token, c.PeerToken)
+	case c.DDNet && (c.Version != V06 || c.Token != c.PeerToken || c.Token == 0 || c.Token == unknownToken):
+		return fmt.Errorf("vital: Config.DDNet in %v with Token %08x and PeerToken %08x; it is for 0.6, both are the same, and 0 and ffffffff stand for none", c.Version, c.Token, c.PeerToken)
 	case c.MaxPacket != 0 && (c.MaxPacket < 64 || c.MaxPacket > maxPacket):
 		return fmt.Errorf("vital: Config.MaxPacket is %d; 64 to %d are possible", c.MaxPacket, maxPacket)
 	case min(c.Timeout, c.KeepAlive, c.FlushAfter, c.ResendAfter) < 0:
@@ -107,22 +116,36 @@ func orDefault[T int | time.Duration](v, def T) T {
 
 // header returns the header of the next packet but for what changes.
 func (c Config) header() PacketHeader {
+	if c.DDNet {
+		return PacketHeader{}
+	}
 	return PacketHeader{Token: c.PeerToken, Tokened: c.Version != V06 || c.PeerToken != 0}
 }
 
-// payload returns how many bytes may follow the header of a packet of at most max bytes. The game's buffers hold 1,390
-// bytes in 0.6 and 1,391 in 0.7.
+// payload returns how many bytes of chunks may follow the header of a packet of at most max bytes. The game's buffers hold
+// 1,390 bytes in 0.6 and 1,391 in 0.7; DDNet's 1,397, of which the token has four.
 func (c Config) payload(max int) int {
 	room := 1391
-	if c.Version == V06 {
+	switch {
+	case c.DDNet:
+		room = 1393
+	case c.Version == V06:
 		room = 1390
 	}
-	return min(room, min(max, c.MaxPacket)-c.header().size(c.Version))
+	return min(room, min(max, c.MaxPacket)-c.header().size(c.Version)-c.behind())
+}
+
+// behind returns how many bytes follow the chunks.
+func (c Config) behind() int {
+	if c.DDNet {
+		return tokenBytes
+	}
+	return 0
 }
 
 // reserve is what the game keeps free for a chunk's header (NET_MAX_CHUNKHEADERSIZE), so that packets end where its do.
 func (c Config) reserve() int {
-	if c.Version == V06 {
+	if c.Version == V06 && !c.DDNet {
 		return 5
 	}
 	return 3

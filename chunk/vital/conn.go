@@ -48,6 +48,9 @@ type Conn struct {
 	answerAt time.Time
 
 	closing *CloseError // to be sent
+
+	// scratch is the payload of one packet: that being built, or that just decompressed.
+	scratch []byte
 }
 
 // record is a vital chunk that is not acknowledged.
@@ -75,7 +78,7 @@ func NewConn(now time.Time, cfg Config) (*Conn, error) {
 		return nil, err
 	}
 	cfg = cfg.effective()
-	c := &Conn{cfg: cfg, now: now, heard: now, spoke: now, fresh: 1, again: 1, until: 1}
+	c := &Conn{cfg: cfg, now: now, heard: now, spoke: now, fresh: 1, again: 1, until: 1, scratch: make([]byte, 0, maxPacket)}
 	c.kept.limit, c.pending.limit, c.arrived.limit = cfg.StoreBytes, cfg.QueueBytes, cfg.ReceiveBytes
 	return c, nil
 }

@@ -33,8 +33,15 @@ var (
 	errReserved = fmt.Errorf("%w: reserved bits in the packet's flags", ErrMalformed)
 	errControl  = fmt.Errorf("%w: control packet with chunks or without a message", ErrMalformed)
 	errTrailing = fmt.Errorf("%w: bytes after the last chunk", ErrMalformed)
+	errCode     = fmt.Errorf("%w: a Huffman code without an end", ErrMalformed)
+	errPad      = fmt.Errorf("%w: bytes after the end of a Huffman code", ErrMalformed)
+	errInflated = fmt.Errorf("%w: more in a Huffman code than a packet holds", ErrMalformed)
+	errNoToken  = fmt.Errorf("%w: ends within the token", ErrMalformed)
 	errMessage  = fmt.Errorf("%w: message id", ErrMalformed)
 )
+
+// errToken is why a Conn drops a packet of a stranger.
+var errToken = errors.New("vital: wrong token")
 
 // CloseError says that one side closed the connection.
 type CloseError struct {

@@ -57,6 +57,12 @@ func FuzzParsePacket(f *testing.F) {
 		}
 		b := AppendPacketHeader(nil, v, h)
 		require.Equal(t, packet[:n], b)
+		if h, payload, err := ParsePacket(v, packet, nil); err == nil {
+			require.LessOrEqual(t, n+len(payload), maxPacket)
+			_, again, err := ParsePacket(v, AppendPacket(nil, v, h, payload), nil)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(payload, again))
+		}
 		if body := packet[n:]; !h.Control && !h.Compressed && checkChunks(v, body, h.Chunks) == nil {
 			for range h.Chunks {
 				chunk, rest, err := ParseChunk(v, body)
@@ -84,10 +90,15 @@ func FuzzReceive(f *testing.F) {
 	f.Add(false, plain(PacketHeader{Ack: 1, Resend: true}, vitalChunk(1, "a"), vitalChunk(3, "b")))
 	f.Add(true, []byte{0x04, 0, 0, 0, 0, 0, 0, 4, 'x', 0})
 	f.Add(false, []byte{0x13, 0xff, 0, 0})
+	f.Add(false, append([]byte{0x80, 0, 1}, bytes.Repeat([]byte{0xff}, 1397)...))
+	f.Add(false, AppendPacket(nil, V06, PacketHeader{Control: true}, AppendToken(nil, 7)))
 	f.Fuzz(func(t *testing.T, seven bool, packet []byte) {
 		cfg := Config{ReceiveBytes: 4096}
-		if seven {
+		switch {
+		case seven:
 			cfg.Version = V07
+		case len(packet)%2 == 1:
+			cfg.DDNet, cfg.Token, cfg.PeerToken = true, 7, 7
 		}
 		c := newConn(t, cfg)
 		send(t, c, Vital, "one", "two", "three")
@@ -109,7 +120,7 @@ func FuzzReceive(f *testing.F) {
 		}
 		drain(c)
 		s := c.Stats()
-		require.Equal(t, s.Received, s.Taken+s.Malformed+s.WrongToken+s.BadAck+s.Compressed+s.Ignored)
+		require.Equal(t, s.Received, s.Taken+s.Malformed+s.WrongToken+s.BadAck+s.Ignored)
 	})
 }
 

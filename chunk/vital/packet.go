@@ -33,7 +33,7 @@ const (
 type PacketHeader struct {
 	Control    bool // a control message follows instead of chunks
 	Resend     bool // asks for all vital chunks after Ack again
-	Compressed bool // what follows is compressed
+	Compressed bool // what follows is Huffman coded
 	Ack        int  // the last vital sequence received in order, 0 to 1023
 	Chunks     int  // 0 to 255
 	Token      uint32
@@ -94,10 +94,18 @@ func ParsePacketHeader(v Version, b []byte) (PacketHeader, int, error) {
 	if n > plainHeader {
 		h.Token = binary.BigEndian.Uint32(b[plainHeader:])
 	}
-	if h.Control && !h.Compressed && (h.Chunks > 0 || len(b) == n) {
-		return PacketHeader{}, 0, errControl
+	if err := h.checkControl(b[n:]); err != nil && !h.Compressed {
+		return PacketHeader{}, 0, err
 	}
 	return h, n, nil
+}
+
+// checkControl looks at the payload of a control packet.
+func (h PacketHeader) checkControl(payload []byte) error {
+	if h.Control && (h.Chunks > 0 || len(payload) == 0) {
+		return errControl
+	}
+	return nil
 }
 
 func parseFlags(v Version, f byte) (PacketHeader, error) {
@@ -114,6 +122,65 @@ func parseFlags(v Version, f byte) (PacketHeader, error) {
 		return h, errReserved
 	}
 	return h, nil
+}
+
+// AppendPacket appends a packet: its header, and its payload, which are chunks or a control message. Chunks are Huffman
+// coded when that makes them shorter, as the game's peers do; h.Compressed does not matter.
+func AppendPacket(b []byte, v Version, h PacketHeader, payload []byte) []byte {
+	return appendPacket(b, v, h, payload, false)
+}
+
+func appendPacket(b []byte, v Version, h PacketHeader, payload []byte, plain bool) []byte {
+	start := len(b)
+	h.Compressed = !h.Control && !plain
+	b = AppendPacketHeader(b, v, h)
+	if h.Compressed {
+		coded, shorter := compress(b, payload, len(payload)-1)
+		if shorter {
+			return coded
+		}
+		h.Compressed = false
+		b = AppendPacketHeader(b[:start], v, h)
+	}
+	return append(b, payload...)
+}
+
+// ParsePacket reads what AppendPacket wrote. The payload aliases the packet or, when that was compressed, begins at buf[0:];
+// it takes at most 1,400 bytes with its header, whatever the packet says. Its chunks are not looked at: see ParseChunk.
+func ParsePacket(v Version, packet, buf []byte) (h PacketHeader, payload []byte, err error) {
+	h, n, err := ParsePacketHeader(v, packet)
+	if err != nil {
+		return h, nil, err
+	}
+	payload, err = h.decompressed(v, packet[n:], buf)
+	return h, payload, err
+}
+
+// decompressed returns what follows the header, in buf when it was compressed.
+func (h PacketHeader) decompressed(v Version, payload, buf []byte) ([]byte, error) {
+	if !h.Compressed {
+		return payload, nil
+	}
+	payload, err := Decompress(buf[:0], payload, maxPacket-h.size(v))
+	if err == nil {
+		err = h.checkControl(payload)
+	}
+	return payload, err
+}
+
+// AppendToken appends DDNet's security token, which stands behind the chunks or the control message of a packet of 0.6, and
+// is compressed with them. Both ends of a connection write the same.
+func AppendToken(payload []byte, token uint32) []byte {
+	return binary.BigEndian.AppendUint32(payload, token)
+}
+
+// CutToken takes the token from the end of a payload.
+func CutToken(payload []byte) (rest []byte, token uint32, err error) {
+	n := len(payload) - tokenBytes
+	if n < 0 {
+		return nil, 0, errNoToken
+	}
+	return payload[:n:n], binary.BigEndian.Uint32(payload[n:]), nil
 }
 
 // Chunk is a header with its data.

@@ -19,22 +19,47 @@ func (c *Conn) Receive(now time.Time, packet []byte) error {
 	c.stats.Received++
 	h, n, err := ParsePacketHeader(c.cfg.Version, packet)
 	body := packet[n:]
-	if err == nil && !h.Control && !h.Compressed {
-		err = checkChunks(c.cfg.Version, body, h.Chunks)
+	if err == nil {
+		body, err = c.open(h, body)
 	}
 	switch {
+	case err == nil:
+		c.take(h, body)
 	case errors.Is(err, ErrConnless):
 		c.stats.Ignored++
-	case err != nil:
-		c.stats.Malformed++
-	case h.Tokened != c.header().Tokened || h.Tokened && h.Token != c.cfg.Token:
+	case err == errToken:
 		c.stats.WrongToken++
-	case h.Compressed:
-		c.stats.Compressed++
 	default:
-		c.take(h, body)
+		c.stats.Malformed++
 	}
 	return c.err
+}
+
+// open returns the payload of a packet of the peer: its token is right, and its chunks are whole. A token in the header is
+// looked at before anything is decompressed; DDNet's stands inside.
+func (c *Conn) open(h PacketHeader, payload []byte) ([]byte, error) {
+	if h.Tokened != c.cfg.header().Tokened || h.Tokened && h.Token != c.cfg.Token {
+		return nil, errToken
+	}
+	payload, err := h.decompressed(c.cfg.Version, payload, c.scratch)
+	if err == nil && c.cfg.DDNet {
+		payload, err = c.cutToken(payload)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case h.Control:
+		return payload, h.checkControl(payload)
+	}
+	return payload, checkChunks(c.cfg.Version, payload, h.Chunks)
+}
+
+func (c *Conn) cutToken(payload []byte) ([]byte, error) {
+	rest, token, err := CutToken(payload)
+	if err != nil || token != c.cfg.Token {
+		return nil, errToken
+	}
+	return rest, nil
 }
 
 // take handles a packet of the peer.

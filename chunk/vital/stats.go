@@ -2,22 +2,22 @@ package vital
 
 import "time"
 
-// Stats counts what a Conn did. Every packet received is in one of Taken, Malformed, WrongToken, BadAck, Compressed and
+// Stats counts what a Conn did. Every packet received is in one of Taken, Malformed, WrongToken, BadAck and
 // Ignored.
 type Stats struct {
-	Sent    uint64 // packets
-	Chunks  uint64 // sent for the first time
-	Resent  uint64 // chunks sent again
-	Asked   uint64 // packets that asked for a resend
-	Answers uint64 // such requests answered
-	TooBig  uint64 // chunks that did not fit the packet offered: dropped, or vital and waiting
+	Sent       uint64 // packets
+	Chunks     uint64 // sent for the first time
+	Resent     uint64 // chunks sent again
+	Asked      uint64 // packets that asked for a resend
+	Compressed uint64 // packets that left compressed
+	Answers    uint64 // such requests answered
+	TooBig     uint64 // chunks that did not fit the packet offered: dropped, or vital and waiting
 
 	Received   uint64 // packets
 	Taken      uint64 // packets whose chunks were looked at, or whose control message was understood
 	Malformed  uint64
 	WrongToken uint64
 	BadAck     uint64 // packets that acknowledge what was not sent
-	Compressed uint64
 	Ignored    uint64 // packets without a connection, and unknown control messages
 
 	StaleAcks  uint64 // packets overtaken by one with a newer acknowledgement; their chunks count
