@@ -6,6 +6,9 @@
 // dropped when it takes longer than Config.Lifetime. That suits blocks of two to four fragments that are useless when
 // late, such as a snapshot. What must arrive belongs to the chunk package or to reliable bunches.
 //
+// In the article's protocol a packet of up to 1,024 bytes travels whole, as a [Regular] packet, and is told from a fragment by
+// its type. [AppendRegular] and [ParseRegular] are such packets, and Config.Regular makes a Reassembler take them.
+//
 // Limits: 1,024 bytes a fragment, 255 fragments a block, blocks 256 sequence numbers apart. A Reassembler belongs to one
 // peer, has no clock and no lock, and holds at most what [Config.Bound] says, whatever arrives.
 package fragment

@@ -12,6 +12,8 @@ var (
 	ErrChecksum = errors.New("fragment: checksum does not match")
 	// ErrRegular says that a packet is not a fragment but one that was small enough to travel whole.
 	ErrRegular = errors.New("fragment: a regular packet, not a fragment")
+	// ErrFragment says that a packet is a fragment, not a regular packet.
+	ErrFragment = errors.New("fragment: a fragment, not a regular packet")
 	// ErrMalformed is in every error about what no sender writes.
 	ErrMalformed = errors.New("fragment: malformed packet")
 	// ErrMismatch says that the number of fragments differs from what earlier fragments of the block said.

@@ -24,7 +24,8 @@ const (
 
 	typeFragment = 0 // of 4 packet types; the others are regular packets
 	typeOffset   = 6 // bytes: checksum, sequence
-	minRegular   = typeOffset + 1 + 4
+	endBytes     = 4 // of the end check
+	minRegular   = typeOffset + 1 + endBytes
 )
 
 // endCheck is at the end of every regular packet.
@@ -112,7 +113,7 @@ func checkRegular(packet []byte) error {
 	if len(packet) < minRegular {
 		return errShort
 	}
-	r := bits.NewReader(packet[len(packet)-4:])
+	r := bits.NewReader(packet[len(packet)-endBytes:])
 	if r.Check(endCheck); r.Err() != nil {
 		return errEnd
 	}
