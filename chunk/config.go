@@ -34,7 +34,8 @@ type Config struct {
 	Overhead int // bytes charged to Rate for a packet beside its slice, such as headers; 0 = none, as in the article's figures
 
 	// Burst sends the first chunk after idleness whole, free of Rate, then pauses for 100 ms. It is for chunks of up to
-	// 256 KiB; larger ones never burst.
+	// 256 KiB; larger ones never burst. It is for load screens only: the burst stands in front of whatever else the
+	// path carries, 0.4 s at 5 Mbit/s, and needs a receive buffer for all of it (see the package's Socket buffers).
 	Burst bool
 
 	ResendDelay time.Duration // how long a slice waits for its ack while the RTT is not known; 0 = 100 ms

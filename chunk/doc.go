@@ -26,9 +26,22 @@
 // shorter than 60 ms a little later, because a receiver may wait Config.AckDelay with its ack. One that no later slice has
 // overtaken waits as long as acks of others keep coming, and when it has been sent again without an ack the delay doubles
 // (RFC 6298, 5.5), up to 16 times itself or a second, until the ack of a slice that was sent once tells the round trip:
-// a queue that grows is no loss. Config.Burst is the initial burst. When nothing at all was heard for eight such delays,
+// a queue that grows is no loss. When nothing at all was heard for eight such delays,
 // single slices go out, one a doubled delay, until an ack comes. Nothing of this reacts to congestion: a driver on a shared
 // path sets the rate, or takes slices as its own controller allows.
+//
+// Config.Burst, the initial burst, is for load screens and connections that only wait for the chunk, as the article says:
+// 256 slices leave back to back, whatever the rate. While a game is played they stand in the same queues as its packets: at
+// 5 Mbit/s those wait 0.4 s behind a whole chunk, and what a short queue cannot hold is lost, theirs as well as slices.
+//
+// # Socket buffers
+//
+// The receiver's socket holds what arrives between two reads, and drops the rest without a word. Linux charges a packet
+// with a slice of 1,024 bytes as 2,304, and doubles what SetReadBuffer asks for: so ask for 1,152 bytes a slice, 300 KiB for
+// a whole chunk that comes in one burst, times Config.Pipeline where that many may come at once. Unasked it holds 92 slices
+// (net.core.rmem_default of 212,992), and SetReadBuffer goes no further than net.core.rmem_max, often as small, which is
+// 184. Without Burst the buffer must hold what Config.Rate lets through between two reads: at 125,000 bytes a second and 60
+// reads, 3 slices. Lost slices come again after ResendDelay: a buffer that is too small shows as time, not as an error.
 //
 // # Beyond the article
 //
