@@ -188,12 +188,26 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 		t.elapsed = time.Since(t.began)
 		c.turn.note(w.doing, t.elapsed-before)
 		if t.share > 0 && t.elapsed >= end {
-			return
+			break
 		}
 		look = n + 1
 		if t.elapsed-before < quickTime {
 			look = n + quickCalls
 		}
+	}
+	w.finishPacket(c)
+}
+
+// finishPacket applies the other states of a packet of which some are applied: the game sees a packet whole or not at all.
+func (w *World) finishPacket(c *Conn) {
+	for len(c.reps.replicas) > 0 {
+		m := w.peek(c)
+		if m == nil || m.Delivery != bunch.Tracked || m.Number != c.reps.packet {
+			w.tellReps(c)
+			return
+		}
+		next, _ := w.nextMessage(c)
+		w.deliver(c, next)
 	}
 }
 
@@ -218,27 +232,40 @@ func (t *turns) pass(c *Conn, start time.Duration) {
 // nextMessage takes the next message of c that may run in this Dispatch.
 func (w *World) nextMessage(c *Conn) (m bunch.Message, ok bool) {
 	t, u := &w.turns, &c.turn
-	if !c.more() {
+	next := w.peek(c)
+	if next == nil {
 		return m, false
+	}
+	m, *next = *next, bunch.Message{}
+	switch len(u.spare) {
+	case 0:
+		t.next++
+	case 1:
+		u.spare = nil
+	default:
+		u.spare = u.spare[1:]
+	}
+	u.waiting--
+	return m, true
+}
+
+// peek returns the message that nextMessage takes, nil when there is none.
+func (w *World) peek(c *Conn) *bunch.Message {
+	t, u := &w.turns, &c.turn
+	if !c.more() {
+		return nil
 	}
 	if len(u.spare) == 0 && t.next == t.end {
 		t.next, t.end = 0, c.take(t.messages[:min(turnCalls, u.waiting)])
 	}
 	switch {
 	case len(u.spare) > 0:
-		m, u.spare[0] = u.spare[0], bunch.Message{}
-		if u.spare = u.spare[1:]; len(u.spare) == 0 {
-			u.spare = nil
-		}
+		return &u.spare[0]
 	case t.next < t.end:
-		m, t.messages[t.next] = t.messages[t.next], bunch.Message{}
-		t.next++
-	default:
-		u.waiting = 0
-		return m, false
+		return &t.messages[t.next]
 	}
-	u.waiting--
-	return m, true
+	u.waiting = 0
+	return nil
 }
 
 // take takes messages from the machine, and lets the peer send faster when our limit holds it up.

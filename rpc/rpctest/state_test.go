@@ -68,6 +68,7 @@ type barracks struct {
 	troopers map[rpc.Ref]*trooper // alive here
 	conn     *rpc.Conn            // of a client
 	saluted  []int                // by Salute
+	repTime  time.Duration        // that OnRep of wares takes
 }
 
 func newBarracks(t testing.TB, config rpc.Config) *barracks {
@@ -85,6 +86,7 @@ func newBarracks(t testing.TB, config rpc.Config) *barracks {
 		s.heard = append(s.heard, fmt.Sprintf("pose %v was %v", s.pose.Health, old.Health))
 	})
 	rpc.OnRep(b.binding, soldierWares, func(s *trooper, old wares) {
+		time.Sleep(b.repTime)
 		s.heard = append(s.heard, fmt.Sprintf("gold %v was %v, mate here %v", s.wares.Gold, old.Gold, w.Actor(s.wares.Mate) != nil))
 	})
 	rpc.ReplicateList(b.binding, soldierBag, func(s *trooper) *rpc.List[itemID, item] { return &s.bag })
