@@ -73,3 +73,17 @@ func TestNaiveLoopOfLargerBuffers(t *testing.T) {
 		requireCode(t, ReliableBufferOverflow, c.Send(ch, Reliable, make([]byte, 32<<10)))
 	}
 }
+
+// 6.4c: an unreliable message overtakes a reliable one that was lost.
+func TestUnreliableOvertakesWhatIsMissing(t *testing.T) {
+	p := newPair(t, Config{})
+	ch := p.opened(Normal)
+	p.drop = func(from int, _ []byte) bool { return from == 0 }
+	p.send(0, ch, Reliable, []byte("reliable"))
+	p.flush()
+	p.drop = nil
+	p.send(0, ch, Unreliable, []byte("unreliable"))
+	p.run(time.Second)
+	require.Equal(t, []string{"unreliable", "reliable"}, p.texts(1))
+	p.settled()
+}

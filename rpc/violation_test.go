@@ -147,6 +147,31 @@ func TestServerViolationsCloseTheClientsEnd(t *testing.T) {
 	}
 }
 
+// UE: a client ignores such a function from then on.
+func TestServerCallsInTheWrongDirection(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		call func(t *testing.T) []byte
+		code Code
+	}{
+		{"a Server RPC", func(t *testing.T) []byte { return encoded(t, fire.m, shot{1}) }, WrongDirection},
+		{"unknown", func(*testing.T) []byte { return binary.AppendUvarint(nil, 77) }, UnknownMethod},
+		{"bytes left over", func(t *testing.T) []byte { return append(encoded(t, hit.m, 1), 0) }, PayloadFail},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inNet(t, 1, Config{}, func(n *network) {
+				a := n.spawn(0)
+				smuggle(t, a, row.call(t))
+				n.tick(4)
+				var closed *CloseError
+				require.ErrorAs(t, n.ends[0].Err(), &closed)
+				require.Equal(t, row.code, closed.Code, closed.Reason)
+				require.False(t, closed.Remote)
+			})
+		})
+	}
+}
+
 func TestDroppedCallsAreCounted(t *testing.T) {
 	var log strings.Builder
 	inNet(t, 1, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(n *network) {
