@@ -72,7 +72,7 @@ func checkTracked(t testing.TB, c *Conn) {
 	q, bytes := &c.tracked.waiting, 0
 	for _, m := range q.items[q.head:] {
 		bytes += m.size()
-		if c.channels.open[m.channel.number] != m.channel || !c.Opened(m.channel.number) {
+		if c.channels.open[m.channel.number] != m.channel || !m.channel.ours || m.channel.outClosed {
 			t.Fatalf("a tracked message waits on channel %d, which takes none", m.channel.number)
 		}
 	}

@@ -7,8 +7,9 @@ import (
 
 // Tracked messages carry state that their owner composes anew at each tick. The newest value counts, so nothing of an old one
 // leaves again: instead the owner is told of each message, once, whether the peer's machine has it, and sends what is missing
-// with values of then. A packet's ack tells that of all in it. So that it is true, such messages leave only on channels whose
-// opening message was acknowledged, and the peer drops none but for lack of memory, which it remembers ([Conn.Missed]).
+// with values of then. A packet's ack tells that of all in it. It is true on channels whose opening message was acknowledged: there
+// the peer drops none but for lack of memory, which it remembers ([Conn.Missed]). One that leaves before that may overtake the open,
+// is dropped then, and counts as kept all the same: its owner sends what was in it again.
 
 // Fate tells what became of a message of [Conn.SendTracked].
 type Fate struct {
@@ -50,8 +51,8 @@ func (m *trackedMessage) size() int {
 // SendTracked queues a message of at most EntryBytes that leaves at most once, whole, behind all but bulk; payload is copied.
 // Unless it returns an error, [Conn.Fates] tells record once: kept when the packet that brought it was acknowledged; lost when
 // that counts as lost, whatever an ack says later, or when the message did not leave: taken back, closed with its channel,
-// stale after an outage, or more than 256 KiB of them waiting. It takes channels of this side whose opening the peer has
-// acknowledged ([Conn.Opened]); for others, and for ErrBunchTooLarge and ErrClosed, nothing changes.
+// stale after an outage, or more than 256 KiB of them waiting. It takes channels of this side whose open has left ([Conn.Opening]),
+// but kept is a promise only from [Conn.Opened] on; for others, and for ErrBunchTooLarge and ErrClosed, nothing changes.
 func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -63,8 +64,8 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	switch {
 	case ch == nil || ch.outClosed:
 		return c.closedError(number)
-	case !ch.ours || !ch.openAcked:
-		return fmt.Errorf("bunch: channel %d takes no tracked messages: the peer opened it, or has not acknowledged its open", number)
+	case !ch.ours || !ch.openAcked && !ch.opening():
+		return fmt.Errorf("bunch: channel %d takes no tracked messages: the peer opened it, or its open has not left", number)
 	}
 	m := trackedMessage{channel: ch, record: record, payload: payload, at: c.now}
 	if unreliablePrice(c.tracked.waiting.len()+1, c.tracked.bytes+m.size()) > maxUnreliable {
@@ -79,11 +80,22 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	return nil
 }
 
-// Opened reports whether a channel takes tracked messages: this side opened it and has not closed it, and the peer has
+// Opened reports whether the peer keeps the tracked messages of a channel: this side opened it and has not closed it, and the peer has
 // acknowledged all of the message that opened it, so that it drops nothing that follows.
 func (c *Conn) Opened(number uint64) bool {
 	ch := c.channels.open[number]
 	return ch != nil && ch.ours && ch.openAcked && !ch.outClosed
+}
+
+// Opening reports whether all that was sent reliably on a channel of this side has left, and the peer has not acknowledged its open: a
+// tracked message finds it there if nothing is lost or overtaken.
+func (c *Conn) Opening(number uint64) bool {
+	ch := c.channels.open[number]
+	return ch != nil && ch.opening()
+}
+
+func (ch *channel) opening() bool {
+	return ch.ours && !ch.openAcked && !ch.outClosed && ch.next > 0 && ch.fresh == ch.next
 }
 
 // TakeBack gives up the tracked messages that have not left: they are told lost. An owner that does it before it composes anew

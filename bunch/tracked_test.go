@@ -148,11 +148,33 @@ func TestSendTrackedRefuses(t *testing.T) {
 	require.ErrorIs(t, c.SendTracked(ch, 7, nil), c.Err())
 }
 
+// TestTrackedBeforeTheOpenIsAcked: it leaves, is dropped where it overtakes the open, and is told kept all the same.
+func TestTrackedBeforeTheOpenIsAcked(t *testing.T) {
+	p := newPair(t, Config{})
+	ch := p.open(0, Normal)
+	p.send(0, ch, Reliable, []byte("open"))
+	require.ErrorContains(t, p.ends[0].SendTracked(ch, 1, nil), "its open has not left")
+	lost := false
+	p.drop = func(from int, _ []byte) bool {
+		first := from == 0 && !lost
+		lost = lost || first
+		return first
+	}
+	p.flush()
+	require.True(t, p.ends[0].Opening(ch))
+	p.track(0, ch, 2)
+	p.flush()
+	p.run(time10)
+	require.Equal(t, []string{"open"}, p.texts(1))
+	require.Equal(t, []string{"2 kept"}, fates(p.ends[0]))
+	require.Equal(t, uint64(1), p.ends[1].Stats().DroppedBeforeOpen)
+}
+
 // TestOpened: it takes an ack of all of the message that opens the channel, for a part of it opens nothing at the peer.
 func TestOpened(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
-	require.False(t, c.Opened(ch), "nothing was sent")
+	require.False(t, c.Opened(ch) || c.Opening(ch), "nothing was sent")
 	p.send(0, ch, Reliable, pattern(3000, 1))
 	packets := 0
 	p.drop = func(from int, _ []byte) bool {
@@ -162,6 +184,7 @@ func TestOpened(t *testing.T) {
 	p.flush()
 	require.Equal(t, 3, packets)
 	require.False(t, c.Opened(ch), "nothing was acknowledged")
+	require.True(t, c.Opening(ch), "all of it has left")
 	for end := p.now.Add(100 * ms); c.channels.open[ch].first == 0; {
 		require.True(t, p.step(end))
 	}
@@ -169,7 +192,8 @@ func TestOpened(t *testing.T) {
 	p.run(time10)
 	require.Len(t, p.take(1), 1)
 	require.True(t, c.Opened(ch))
-	require.False(t, c.Opened(ch+2))
+	require.False(t, c.Opening(ch))
+	require.False(t, c.Opened(ch+2) || c.Opening(ch+2))
 	require.False(t, p.ends[1].Opened(ch), "it is the peer's")
 	require.NoError(t, p.ends[1].Close(ch, nil))
 	require.True(t, c.Opened(ch), "not known here")

@@ -20,6 +20,7 @@ type opening struct {
 	// On a server, of its states.
 	sees   state.Mask // fields that are for this client, by their conditions; those of the open alone are not among them
 	lacks  state.Mask // of them, those that it may not have as they are now, and that are not on their way
+	fresh  state.Mask // of lacks, those that have changed since the last update that left before the client had the open
 	told   state.Mask // those that left in an update since the open, kept or not: a copy that lives on gets them with its close
 	listed bool       // it is in stateOutbox.dirty
 	closed bool
@@ -38,6 +39,7 @@ type opening struct {
 // mark notes that the client may not have the newest of fields.
 func (o *opening) mark(fields state.Mask) {
 	o.lacks |= fields & o.sees
+	o.fresh |= fields & o.sees
 	if o.lacks != 0 && !o.listed {
 		o.listed = true
 		o.conn.state.dirty = append(o.conn.state.dirty, o)

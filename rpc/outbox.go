@@ -118,8 +118,8 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 			kept = append(kept, s.dirty[i:]...)
 			break
 		}
-		for used < room && !o.closed && o.lacks != 0 && c.machine.Opened(o.channel) {
-			n := c.update(o, now)
+		for used < room && !o.closed && o.lacks != 0 {
+			n := c.updateOrForetell(o, now)
 			if n == 0 {
 				break
 			}
@@ -133,6 +133,36 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 	clear(s.dirty[len(kept):])
 	s.dirty = kept
 	return used
+}
+
+// updateOrForetell hands over an update of what o lacks: for good once the client has the open.
+func (c *Conn) updateOrForetell(o *opening, now time.Time) int {
+	switch {
+	case c.machine.Opened(o.channel):
+		return c.update(o, now)
+	case c.machine.Opening(o.channel):
+		return c.foretell(o, now)
+	}
+	return 0
+}
+
+// foretell hands over what has changed since the open left, of which nobody knows that it arrived: else a new actor would stand still for a
+// round trip. The client lacks it all the same, and gets it once more when it has the open. UE: until OpenAcked.
+func (c *Conn) foretell(o *opening, now time.Time) int {
+	fields := o.actor.fitting(o.fresh&o.lacks&^o.actor.class.listFields(), c.maxUpdate())
+	if fields == 0 {
+		return 0
+	}
+	b := o.actor.appendFields(c.world.replicator.fields[:0], fields)
+	c.world.replicator.fields = b
+	o.fresh &^= fields
+	record, sent := c.state.record()
+	sent.to, sent.at, sent.since, o.since = o, now, o.since, now
+	if c.machine.SendTracked(o.channel, record, b) != nil {
+		c.state.release(record)
+		return 0
+	}
+	return updateHeader + len(b)
 }
 
 // update hands over what o lacks, or as much of it as one message takes, and returns its bytes.

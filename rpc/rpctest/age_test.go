@@ -66,3 +66,32 @@ func TestBytesOfAnUpdate(t *testing.T) {
 		require.Less(t, each, 8.1)
 	})
 }
+
+// TestAgeOfANewcomer: an actor that has just opened moves at once, not only when the server knows that the client has it.
+func TestAgeOfANewcomer(t *testing.T) {
+	const rtt, tick = 300 * time.Millisecond, time.Second / 30
+	rpctest.Run(t, emulation.Settings{PktLag: rtt / 2}, func(t *testing.T, net *rpctest.Network) {
+		c := newCamp(t, net, 1, rpc.Config{})
+		net.Advance(time.Second)
+		var newest *trooper
+		var oldest time.Duration
+		net.OnTick(func(now time.Time) {
+			if newest == nil {
+				return
+			}
+			if s := c.at(0, newest); s != nil {
+				oldest = max(oldest, now.Sub(time.Unix(0, s.wares.Gold)))
+			}
+			newest.wares.Gold = now.UnixNano()
+		})
+		for range 20 {
+			newest = c.spawn(0, func(s *trooper) { s.wares.Gold = time.Now().UnixNano() })
+			net.Advance(time.Second)
+		}
+		t.Logf("oldest %v", oldest)
+		require.Less(t, oldest, rtt/2+2*tick+tick/2)
+		newest = nil
+		net.Advance(time.Second)
+		c.requireSame()
+	})
+}
