@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"reflect"
+	"slices"
 
 	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/rpc"
@@ -18,17 +19,24 @@ type Array[T any] struct {
 	name    string
 	codec   *codec.Codec // of T
 	element int          // pessimistic size in bytes
+	part    int          // most bytes of elements in one RPC; 0 = the backend's
 	shape   uint64       // of T, in the header of a transfer
 }
 
 // ArrayOption adjusts an array where it is declared.
 type ArrayOption func(*arrayOptions)
 
-type arrayOptions struct{ element int }
+type arrayOptions struct{ element, part int }
 
 // MaxElementBytes bounds the encoded size of an element, in place of what its type says. An element that breaks it
 // fails its transfer.
 func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.element = n } }
+
+// MaxBytesPerRPC bounds the elements of one RPC, 1 to 65,472 bytes, in place of 32 KiB less headers (28 KiB by [Slices]): as
+// many whole elements as fit, one at least. UE's articles have it in the loop. Small RPCs let play in between them and waste
+// less of a reliable buffer that is small; large ones cost less CPU. Its entries must be at most half of the reliable
+// buffer, or what the Share of the Window leaves: a transfer whose RPCs could overflow it fails before its first.
+func MaxBytesPerRPC(n int) ArrayOption { return func(o *arrayOptions) { o.part = n } }
 
 // NewArray declares an array. The name has 1 to 64 bytes. An element is what an argument of package rpc may be, so
 // NewArray[Item] and not NewArray[*Item], and the worst-case size of one follows from its type; strings, slices and maps
@@ -49,7 +57,7 @@ func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	case t.Size() == 0:
 		panic(fmt.Sprintf("stream: array %q of %v: use a blob", name, t))
 	}
-	a := &Array[T]{name: name}
+	a := &Array[T]{name: name, part: o.part}
 	if err := a.declare(t, o.element); err != nil {
 		panic(fmt.Sprintf("stream: array %q: %v", name, err))
 	}
@@ -63,7 +71,7 @@ func (a *Array[T]) declare(t reflect.Type, given int) (err error) {
 	}
 	bound, err := boundOf(a.codec, given)
 	if err == nil {
-		_, err = elementsPerRPC(0, bound.bytes)
+		_, err = elementsPerRPC(a.part, bound.bytes)
 	}
 	shape := a.codec.Shape()
 	a.element, a.shape = bound.bytes, binary.BigEndian.Uint64(shape[:])
@@ -74,7 +82,7 @@ func (a *Array[T]) declare(t reflect.Type, given int) (err error) {
 // transfers may share them.
 func (a *Array[T]) Start(peer *Peer, items []T, opts ...Option) (*Transfer, error) {
 	h := header{kind: kindArray, topic: a.name, size: -1, count: int64(len(items)), shape: a.shape}
-	return peer.start(h, &arraySource[T]{array: a, items: items}, opts)
+	return peer.start(h, &arraySource[T]{array: a, items: items}, append(slices.Clip(opts), func(o *options) { o.part = a.part }))
 }
 
 // Send is Start and Wait; when ctx ends, the transfer is canceled.

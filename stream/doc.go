@@ -21,7 +21,7 @@
 //
 // Content is read, encoded and hashed by one goroutine per transfer, at most 512 KiB ahead: a world that is driven by Tick
 // moves no more than that in one, 31 MB/s at 60 Hz; under Run it is woken for what is ready. Each tick takes what is
-// ready and sends it as reliable RPCs of at most 32 KiB, while fewer than half of the reliable buffer's entries are
+// ready and sends it as reliable RPCs of at most 32 KiB, or what [MaxBytesPerRPC] says of an array, while fewer than half of the reliable buffer's entries are
 // outstanding and little waits in the queue: the gate stands before each RPC, so at most R/2-1+N entries are ever
 // outstanding. Under Tick the window refills once a tick; under Run also when acks free entries. Parts travel on lanes,
 // channels that leave after all others; a connection opens more of them where its path holds more than half a buffer, up to

@@ -15,6 +15,7 @@ type options struct {
 	via    Backend
 	lanes  int
 	hash   Algorithm
+	part   int // of the array: most bytes of elements in an RPC; 0 = the backend's
 }
 
 // MaxWeight is the largest weight of a transfer.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/slices"
 )
 
@@ -68,18 +69,33 @@ func newBlock(size int) *block {
 	return fullBlock(partBytes)
 }
 
-// fullBlock returns an empty block for a part of at most so many bytes.
+// fullBlock returns an empty block for a part of at most so many bytes. Larger ones than partBytes are not pooled.
 func fullBlock(most int) *block {
+	if most > partBytes {
+		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+most)}
+	}
 	memory := pool.Get().(*[blockBytes]byte)
 	return &block{buf: memory[: maxPartHeader : maxPartHeader+most], pooled: memory}
 }
 
-// partSize is the payload of a full part by that backend.
-func partSize(via Backend) int {
-	if _, ok := via.(Slices); ok {
+// partSize is the payload of a full part.
+func (o *options) partSize() int {
+	if o.part > 0 {
+		return o.part
+	}
+	if _, ok := o.via.(Slices); ok {
 		return slicePartBytes
 	}
 	return partBytes
+}
+
+// checkEntries fails when an array's own MaxBytesPerRPC lets RPCs overflow lanes of so many entries.
+func (o *options) checkEntries(slots int) error {
+	w, ok := o.via.(Window)
+	if !ok || o.part == 0 {
+		return nil
+	}
+	return Gate{Share: w.Share}.Check(slots, bunch.Entries(o.part+rpcOverhead))
 }
 
 func (c *block) payload() []byte { return c.buf[maxPartHeader:] }

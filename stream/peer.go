@@ -277,6 +277,12 @@ func (p *Peer) begin() (bool, error) {
 	}
 	t := p.queue[0]
 	p.queue = p.queue[1:]
+	_, slots := p.control.Channel(p.conn).Reliable() // lanes have as many
+	if err := t.opts.checkEntries(slots); err != nil {
+		t.finish(err)
+		p.live.sent(t)
+		return true, nil
+	}
 	p.lastID++
 	t.header.id = p.lastID
 	t.limit = min(t.header.early(), p.earlyLeft())

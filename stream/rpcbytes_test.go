@@ -1,0 +1,96 @@
+package stream
+
+import (
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// Arrays of one element, in RPCs of different sizes.
+var (
+	tiny   = NewArray[item]("tiny", MaxBytesPerRPC(1000))
+	tight  = NewArray[item]("tight", MaxBytesPerRPC(16<<10))
+	loose  = NewArray[item]("loose", MaxBytesPerRPC(20<<10))
+	larger = NewArray[item]("larger", MaxBytesPerRPC(maxElementBytes))
+)
+
+// TestMaxBytesPerRPC: no part has more bytes of elements, or fewer than would fit.
+func TestMaxBytesPerRPC(t *testing.T) {
+	items := testItems(5000)
+	for _, a := range []*Array[item]{tiny, tight, loose, larger} {
+		for _, via := range []Backend{Window{}, Slices{}} {
+			o := options{via: via, part: a.part}
+			require.Equal(t, a.part, o.partSize())
+			source, count := &arraySource[item]{array: a, items: items}, 0
+			for err := error(nil); err == nil; {
+				c := fullBlock(o.partSize())
+				err = source.fill(c, -1)
+				require.LessOrEqual(t, c.size(), a.part)
+				if err == nil {
+					require.Greater(t, c.size(), a.part-a.element)
+				} else {
+					require.ErrorIs(t, err, io.EOF)
+				}
+				count += c.count
+				c.Free()
+			}
+			require.Equal(t, len(items), count)
+		}
+	}
+	require.Equal(t, partBytes, (&options{via: Window{}}).partSize())
+	require.Equal(t, slicePartBytes, (&options{via: Slices{}}).partSize())
+}
+
+func TestMaxBytesPerRPCArrives(t *testing.T) {
+	overBackends(t, func(t *testing.T, via Backend) {
+		for _, a := range []*Array[item]{tiny, tight, larger} {
+			t.Run(a.name, func(t *testing.T) {
+				inNetwork(t, setup{via: via}, func(n *network) {
+					var got []item
+					a.Handle(n.client.streams, func(in *IncomingArray[item]) {
+						in.OnBatch(func(batch []item) { got = append(got, batch...) })
+					})
+					sent := testItems(2000)
+					require.NoError(n, a.Send(n.ctx, n.server.peer, sent))
+					require.Equal(n, sent, got)
+					require.LessOrEqual(n, n.server.peer.Stats().PeakOut, 256/2-1+bunch.Entries(a.part+rpcOverhead))
+				})
+			})
+		}
+	})
+}
+
+// TestMaxBytesPerRPCFitsTheBuffer: in a reliable buffer of 32 RPCs of 32 KiB could overflow. Smaller ones pass; ones that are still
+// too large fail before the first, however few elements there are.
+func TestMaxBytesPerRPCFitsTheBuffer(t *testing.T) {
+	inNetwork(t, setup{rpc: rpc.Config{Bunch: bunch.Config{ReliableBuffer: 32}}}, func(n *network) {
+		var got []item
+		for _, a := range []*Array[item]{tight, loose} {
+			a.Handle(n.client.streams, func(in *IncomingArray[item]) {
+				in.OnBatch(func(batch []item) { got = append(got, batch...) })
+			})
+		}
+		sent := testItems(2000)
+		require.NoError(n, tight.Send(n.ctx, n.server.peer, sent))
+		require.Equal(n, sent, got)
+		require.LessOrEqual(n, n.server.peer.Stats().PeakOut, 31)
+
+		err := loose.Send(n.ctx, n.server.peer, sent[:1])
+		require.ErrorContains(n, err, fmt.Sprintf("RPCs of %d entries each behind a gate at 16 of 32", bunch.Entries(loose.part+rpcOverhead)))
+		require.ErrorContains(n, err, "lower MaxBytesPerRPC or Share, or raise ReliableBuffer")
+		require.NoError(n, loose.Send(n.ctx, n.server.peer, sent[:1], Via(Slices{})), "slices fill no reliable buffer")
+		require.NoError(n, tight.Send(n.ctx, n.server.peer, sent[:1]), "the connection goes on")
+	})
+}
+
+func TestMaxBytesPerRPCThatCanNotBe(t *testing.T) {
+	for _, bytes := range []int{-1, maxElementBytes + 1} {
+		require.PanicsWithValue(t, fmt.Sprintf(`stream: array "x": MaxBytesPerRPC is %d, but one RPC holds 1 to 65472 bytes (a bunch of 65536 less 64 for headers)`, bytes),
+			func() { NewArray[item]("x", MaxBytesPerRPC(bytes)) })
+	}
+}
