@@ -17,7 +17,7 @@ type Config struct {
 	Rate           int           // bytes a second that the owner lets leave, by Hold: what waits is reckoned by it; 0 = no limit
 	IdleTimeout    time.Duration // from the first unanswered packet that asks for an ack; default 30 s
 	Overflow       Policy        // what a full reliable buffer does
-	Trace          func(Event)   // nil = off; called inside the machine, must not call back
+	Trace          func(Event)   // hears each step of messages and packets; nil = off; called inside the machine, must not call back
 
 	// Random returns a number from 0 to n-1 that the peer cannot guess, as IntN of math/rand/v2 does. It decides which packet
 	// numbers, about one in 500, are left out: a peer that acknowledges one of them makes its acks up, to have us send faster

@@ -41,6 +41,7 @@ type Conn struct {
 
 	// Receiving.
 	received          received
+	arriving          uint64 // number of the packet that is being received
 	ready             readyList
 	flow              flow
 	control           int        // price of what channel 0 holds

@@ -40,6 +40,7 @@ func (c *Conn) deliver(ch *channel, m *Message) {
 	m.Channel = ch.number
 	ch.opened = ch.opened || m.Open
 	c.ready.push(m)
+	c.trace(Event{Kind: "ready", Channel: ch.number, Number: c.arriving, Bytes: len(m.Payload), Delivery: m.Delivery})
 	c.wake = true
 }
 

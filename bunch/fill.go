@@ -226,6 +226,8 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 		c.flow.sent += uint64(e.cost())
 	}
 	c.stats.BunchesSent++
+	c.stats.PayloadSent += uint64(p.end - p.off)
+	c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: n, Bytes: int(p.end - p.off), Delivery: Delivery(e.flags & deliveryMask), Again: p.sent})
 	if p.sent {
 		c.stats.BunchesResent++
 	} else {
@@ -250,6 +252,8 @@ func (c *Conn) placeUnreliable(ch *channel) placed {
 	c.build.buf = appendBunch(c.build.buf, h, payload)
 	c.build.bunches++
 	c.stats.BunchesSent++
+	c.stats.PayloadSent += uint64(len(payload))
+	c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: uint64(u.parts() - 1 - int(u.part)), Bytes: len(payload), Delivery: u.delivery})
 	c.undo.datagrams = append(c.undo.datagrams, unsentDatagram{channel: ch, datagram: *u})
 	c.unreliables.add(0, -len(payload))
 	c.addQueued(ch, -len(payload))

@@ -40,3 +40,71 @@ func TestBulkGate(t *testing.T) {
 	l.mustAck(0, 0)
 	require.Greater(t, l.packets(), 20)
 }
+
+// TestGates brings about each answer of Gate, for play and for bulk, during a tick and between two.
+func TestGates(t *testing.T) {
+	p := newPair(t, Config{ReliableBuffer: 16})
+	c, play, bulk := p.ends[0], p.open(0, Normal), p.open(0, Bulk)
+	gates := func() [2]string { return [2]string{c.Gate(play, true), c.Gate(bulk, true)} }
+	p.send(0, play, Reliable, nil)
+	p.send(0, bulk, Reliable, nil)
+	p.run(time.Second)
+	require.Equal(t, [2]string{}, gates(), "nothing waits")
+	require.Empty(t, c.Gate(99, true), "no such channel")
+
+	t.Log("# what waits for the end of its tick is not held")
+	c.Cork(true)
+	p.send(0, play, Reliable, pattern(100, 0))
+	p.send(0, bulk, Unreliable, pattern(100, 0))
+	p.flush()
+	require.Equal(t, [2]string{}, gates())
+	require.Zero(t, c.Stats().TicksSaturated)
+
+	t.Log("# and is when it was there before")
+	c.Cork(false)
+	c.Cork(true)
+	require.Equal(t, [2]string{"window", "window"}, gates())
+	require.Equal(t, uint64(1), c.Stats().TicksSaturated)
+	c.Cork(false)
+	p.run(time.Second)
+
+	t.Log("# the rate holds bulk, and what is unreliable; a carrier's pace is a window")
+	c.Hold(true, true)
+	p.send(0, bulk, Reliable, pattern(100, 0))
+	p.send(0, play, Unreliable, pattern(100, 0))
+	c.Cork(false) // the tick ends
+	p.run(time.Second)
+	require.Equal(t, [2]string{"rate", "rate"}, gates())
+	require.Equal(t, "window", c.Gate(bulk, false))
+	c.Hold(false, false)
+	p.run(time.Second)
+	require.Equal(t, [2]string{}, gates())
+
+	t.Log("# the window of bulk does not hold play")
+	c.SetWindow(4000)
+	p.send(0, bulk, Reliable, pattern(14_000, 0))
+	p.flush()
+	require.Equal(t, [2]string{"", "window"}, gates())
+	c.SetWindow(0)
+	p.run(time.Second)
+
+	t.Log("# a peer that takes nothing, and one that does not answer")
+	limit := c.flow.limit
+	c.flow.limit = c.flow.sent
+	p.send(0, play, Reliable, pattern(100, 0))
+	p.send(0, bulk, Reliable, pattern(100, 0))
+	p.flush()
+	require.Equal(t, [2]string{"flow control", "flow control"}, gates())
+	c.flow.limit = limit
+	for range 14 {
+		p.send(0, play, Reliable, pattern(EntryBytes-2, 0))
+	}
+	require.Equal(t, "reliable buffer", c.Gate(play, true))
+	p.drop = func(int, []byte) bool { return true }
+	p.send(0, bulk, Unreliable, pattern(100, 0))
+	for range 20 {
+		p.step(p.now.Add(time.Second))
+	}
+	p.send(0, bulk, Unreliable, pattern(100, 0))
+	require.Equal(t, "window", c.Gate(bulk, true), "an outage")
+}

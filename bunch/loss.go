@@ -106,6 +106,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	for _, it := range p.items {
 		c.ackItem(it, was == flying)
 	}
+	c.trace(Event{Kind: "acked", Number: n, Bytes: p.size, Again: was == lost})
 	if was == flying {
 		c.tellAll(p, true)
 	}
@@ -161,6 +162,7 @@ func (c *Conn) popAcked(ch *channel) {
 		ch.first++
 		c.flow.entries--
 	}
+	c.trace(Event{Kind: "freed", Channel: ch.number, Sequence: ch.first})
 	ch.fresh = max(ch.fresh, ch.first)
 	if ch.owesAnswer() {
 		c.owed.add(c.now)
@@ -213,7 +215,7 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 		c.blackHole.Lost(n, p.size > minDatagram)
 		c.gate.Lost(&p.mark, p.size)
 	}
-	c.trace("lost", n, p.size)
+	c.trace(Event{Kind: "lost", Number: n, Bytes: p.size})
 	for _, it := range p.items {
 		c.giveBack(it)
 	}

@@ -16,13 +16,18 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	}
 	number := rebuild(c.received.next, uint64(h.number), 32)
 	gap := number != c.received.next
+	late := number < c.received.next
 	if !c.received.add(t, number) {
 		c.stats.DroppedDuplicate++
 		return nil
 	}
+	if late {
+		c.stats.PacketsOutOfOrder++
+	}
 	c.stats.PacketsReceived++
 	c.stats.BytesReceived += uint64(len(datagram))
-	c.trace("received", number, len(datagram))
+	c.arriving = number
+	c.trace(Event{Kind: "received", Number: number, Bytes: len(datagram)})
 	if err := c.receivePacket(t, number, &h, rest, len(datagram)); err != nil {
 		return c.fail(err.(*Error))
 	}

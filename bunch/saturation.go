@@ -18,6 +18,7 @@ type saturation struct {
 	standing bool          // at every Cork since, some unreliable message of an earlier tick still waited
 	since    time.Duration // of standing
 	young    int           // unreliable messages that were queued since the last tick ended
+	added    [2]int        // bytes of play, and of bulk, that were queued since the last tick ended
 	stale    time.Duration // unreliable and tracked messages that were queued before it waited through an outage
 }
 
@@ -55,6 +56,32 @@ func (s *saturation) look(now time.Duration, waiting int) {
 	s.standing = old
 }
 
+// countTick counts a tick, and whether at its beginning something of play still waits of an earlier one.
+func (c *Conn) countTick() {
+	c.stats.Ticks++
+	if play, _ := c.standing(); play {
+		c.stats.TicksSaturated++
+	}
+}
+
+// standing reports whether something of play, and of bulk, waits that was queued before the last tick ended: the path, or the
+// rate, does not take it.
+func (c *Conn) standing() (play, bulk bool) {
+	waiting := c.tracked.bytes
+	for i := range bulkLevel {
+		waiting += c.levels[i].queued
+	}
+	return waiting > c.saturation.added[0], c.levels[bulkLevel].queued > c.saturation.added[1]
+}
+
+// isBulk returns 1 for a channel of bulk, else 0.
+func isBulk(ch *channel) int {
+	if ch.priority == Bulk && ch.number != 0 {
+		return 1
+	}
+	return 0
+}
+
 // crowded reports whether an unreliable message of so many bytes is more than may wait now. maxUnreliable bounds memory, so
 // it counts what a message takes beside its bytes; maxStanding bounds the time that the path needs for them.
 func (c *Conn) crowded(size int) bool {
@@ -62,4 +89,70 @@ func (c *Conn) crowded(size int) bool {
 	after.add(1, size)
 	_, saturated := c.Unreliable()
 	return saturated && after.bytes > maxStanding || unreliablePrice(after.messages, after.bytes) > maxUnreliable
+}
+
+// Gates of [Conn.Gate].
+const (
+	gateBuffer = "reliable buffer"
+	gateFlow   = "flow control"
+	gateRate   = "rate"
+	gateWindow = "window"
+)
+
+// Gate returns what keeps the messages of a channel back now, the nearest to the owner first:
+//
+//	reliable buffer  no slot is free: the next reliable Send overflows
+//	flow control     the peer allows no more reliable bytes until it has taken some (its ReceiveLimit)
+//	rate             the owner's rate is used up, see [Conn.Hold]
+//	window           the path takes no more: its congestion window, or packets whose fate is open, or an outage
+//
+// It is empty when nothing does: nothing waits, or only for the end of a tick ([Conn.Cork]). rated tells the two reasons apart
+// for which the owner holds bulk: that is its rate, and not the carrier's pace. Tracked messages do not count.
+func (c *Conn) Gate(number uint64, rated bool) string {
+	ch := c.channels.open[number]
+	switch {
+	case ch == nil || c.err != nil:
+		return ""
+	case ch.outstanding()+1 >= slotsOf(number, c.limits.ReliableBuffer):
+		return gateBuffer
+	case !ch.hasFresh() && ch.resend.len() == 0:
+		return ""
+	case c.flowGates(ch):
+		return gateFlow
+	case c.rateGates(ch, rated):
+		return gateRate
+	case c.windowGates(ch):
+		return gateWindow
+	}
+	return ""
+}
+
+// flowGates reports whether the next entry of ch waits for a higher limit of the peer's.
+func (c *Conn) flowGates(ch *channel) bool {
+	if ch.number == 0 || ch.fresh == ch.next || ch.resend.len() > 0 {
+		return false
+	}
+	e := ch.out.at(ch.fresh)
+	return !e.started && !c.flow.allows(e.cost(), ch.priority)
+}
+
+// rateGates reports whether the owner holds back what ch has: bulk, or unreliable messages alone.
+func (c *Conn) rateGates(ch *channel, rated bool) bool {
+	if isBulk(ch) == 1 {
+		return c.saturation.bulkHeld && rated
+	}
+	return c.saturation.held && ch.unreliable.len() > 0 && ch.fresh == ch.next && ch.resend.len() == 0
+}
+
+// windowGates reports whether the path keeps back what ch has. The carrier asks for packets as soon as it takes some: what was
+// there before the tick waits for it, and all that waits of an owner without ticks.
+func (c *Conn) windowGates(ch *channel) bool {
+	play, bulk := c.standing()
+	switch {
+	case c.dark() || c.sent.spread() >= c.limits.History-1 || ch.resend.len() > 0 || c.stats.Ticks == 0:
+		return true
+	case isBulk(ch) == 1:
+		return bulk || !c.windowOpen()
+	}
+	return play
 }

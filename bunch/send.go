@@ -50,7 +50,11 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	c.changed = c.changed || !c.corked
 	switch {
 	case d <= ReliableUnordered:
-		return c.sendReliable(ch, d, payload)
+		err := c.sendReliable(ch, d, payload)
+		if err == nil {
+			c.trace(Event{Kind: "queued", Channel: number, Sequence: ch.next - 1, Bytes: len(payload), Delivery: d})
+		}
+		return err
 	case d > UnreliableSequenced:
 		return fmt.Errorf("bunch: unknown delivery %d", d)
 	case number == 0:
@@ -165,6 +169,7 @@ func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 		c.stats.DroppedUnreliable++
 		return
 	}
+	c.trace(Event{Kind: "queued", Channel: ch.number, Bytes: len(payload), Delivery: d})
 	u := datagram{delivery: d, after: ch.next, at: c.now}
 	if len(payload) <= EntryBytes {
 		u.payload = append(c.blocks.get(len(payload)), payload...)
@@ -185,9 +190,13 @@ func (c *Conn) dropUnreliable(ch *channel) {
 	c.addQueued(ch, -left)
 	c.blocks.put(u.payload)
 	c.stats.DroppedUnreliable++
+	c.trace(Event{Kind: "dropped", Channel: ch.number, Bytes: left, Delivery: u.delivery})
 }
 
 func (c *Conn) addQueued(ch *channel, bytes int) {
+	if bytes > 0 {
+		c.saturation.added[isBulk(ch)] += bytes
+	}
 	ch.queuedBytes += bytes
 	c.level(ch).queued += bytes
 }
@@ -222,9 +231,10 @@ func (c *Conn) Cork(on bool) {
 	if on && !c.corked {
 		c.corkedAt = c.now
 		c.saturation.look(c.now, c.unreliables.messages)
+		c.countTick()
 	}
 	if !on {
-		c.saturation.young = 0
+		c.saturation.young, c.saturation.added = 0, [2]int{}
 	}
 	c.corked, c.flushing = on, false
 }

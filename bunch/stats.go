@@ -14,6 +14,9 @@ type Stats struct {
 	BytesSent, BytesReceived     uint64
 	BunchesSent, BunchesReceived uint64
 	BunchesResent                uint64
+	PayloadSent                  uint64 // bytes of BytesSent that are no headers and acks; what left again counts again
+	PacketsOutOfOrder            uint64 // received after one that was sent later
+	Ticks, TicksSaturated        uint64 // Cork(true) so far, and those before which something of play had not left
 	PacketsLost                  uint64 // sent and declared lost; some may have arrived late
 	PacketsMissing               uint64 // numbers of the peer's that never came, with those that it left out
 	SpuriousLosses               uint64 // declared lost, acked later
@@ -60,16 +63,35 @@ func (c *Conn) InFlight() int { return c.sent.inFlight }
 // SetWindow tells how many bytes in flight the path takes: its congestion window and a few packets, 0 when unknown.
 func (c *Conn) SetWindow(bytes int) { c.gate.PathWindow = bytes }
 
-// Event is one line of a trace.
+// Event is one step of a trace, in the order in which the machine takes them. What a Kind fills in stands beside it:
+//
+//	queued    a message of Bytes waits on Channel; when reliable, Sequence is the last entry that holds some of it
+//	bunch     some of a message, Bytes, is in the packet that is being built; Again says that it left before. Sequence is its
+//	          entry when reliable, and else how many parts of it are still to leave
+//	sent      the packet Number leaves, with Bytes; Asks says that an ack will tell its fate
+//	unsent    the packet Number, the last one, did not leave, nor did its bunches
+//	acked     the packet Number was received; Again says that it counted as lost before
+//	lost      the packet Number counts as lost
+//	freed     the entries of Channel below Sequence are acknowledged
+//	dropped   the oldest unreliable message of Channel that waits will not leave
+//	received  the packet Number came, with Bytes
+//	ready     a message of Channel waits for Take: the packet Number completed it
 type Event struct {
-	At     time.Duration // since the connection began
-	Kind   string        // sent, received, lost
-	Number uint64        // of the packet
-	Bytes  int
+	At       time.Duration // since the connection began
+	Kind     string
+	Number   uint64
+	Bytes    int
+	Channel  uint64
+	Sequence uint64   // of an entry of Channel's reliable buffer, from 0 on
+	Delivery Delivery // of a message
+	Again    bool
+	Asks     bool
 }
 
-func (c *Conn) trace(kind string, number uint64, bytes int) {
+// trace tells an event to who traces.
+func (c *Conn) trace(e Event) {
 	if c.config.Trace != nil {
-		c.config.Trace(Event{At: c.now, Kind: kind, Number: number, Bytes: bytes})
+		e.At = c.now
+		c.config.Trace(e)
 	}
 }

@@ -183,9 +183,19 @@ func TestTrace(t *testing.T) {
 	l.sendPackets(5)
 	l.wait(50 * ms)
 	l.mustAck(3, 4)
-	require.Equal(t, Event{Kind: "sent", Number: 0, Bytes: 6 + 1 + 1 + 2 + 2 + 1002}, events[0])
-	require.Equal(t, Event{At: 50 * ms, Kind: "received", Bytes: 14}, events[5])
-	require.Equal(t, Event{At: 50 * ms, Kind: "lost", Bytes: 1014}, events[6])
+	ch := l.channel
+	require.Equal(t, []Event{
+		{Kind: "queued", Channel: ch, Bytes: 1000},
+		{Kind: "bunch", Channel: ch, Bytes: 1002},
+		{Kind: "sent", Number: 0, Bytes: 6 + 1 + 1 + 2 + 2 + 1002, Asks: true},
+		{Kind: "queued", Channel: ch, Sequence: 1, Bytes: 1000},
+	}, events[:4])
+	require.Equal(t, []Event{
+		{At: 50 * ms, Kind: "received", Bytes: 14},
+		{At: 50 * ms, Kind: "acked", Number: 4, Bytes: 1014},
+		{At: 50 * ms, Kind: "acked", Number: 3, Bytes: 1014},
+		{At: 50 * ms, Kind: "lost", Number: 0, Bytes: 1014},
+	}, events[15:19])
 }
 
 // TestProbeForALimitIsNotOverdue: whoever begins to wait for a higher limit long after his last packet asks a probe timeout

@@ -199,6 +199,8 @@ func (c *Conn) placeTracked(m trackedMessage) {
 	b.packet.records = append(b.packet.records, m.record)
 	c.undo.tracked = append(c.undo.tracked, m)
 	c.stats.BunchesSent++
+	c.stats.PayloadSent += uint64(len(m.payload))
+	c.trace(Event{Kind: "bunch", Channel: m.channel.number, Bytes: len(m.payload), Delivery: Tracked})
 }
 
 // unsendTracked puts the tracked messages of a packet that never left back to the head, unless their channel closed meanwhile.
@@ -206,6 +208,7 @@ func (c *Conn) unsendTracked() {
 	for i := len(c.undo.tracked) - 1; i >= 0; i-- {
 		m := c.undo.tracked[i]
 		c.stats.BunchesSent--
+		c.stats.PayloadSent -= uint64(len(m.payload))
 		if m.channel.outClosed {
 			c.dropTracked(m)
 			continue

@@ -51,6 +51,7 @@ func (c *Conn) Unsent(number uint64) {
 	if p.fate == nothing {
 		c.stats.AcksOnlySent--
 	}
+	c.trace(Event{Kind: "unsent", Number: number, Bytes: p.size})
 	for _, it := range p.items {
 		c.giveBack(it)
 		c.unsendItem(it)
@@ -74,6 +75,7 @@ func (c *Conn) Unsent(number uint64) {
 // unsendItem lets the pieces that left for the first time count as waiting again. Their cost stays charged.
 func (c *Conn) unsendItem(it item) {
 	c.stats.BunchesSent--
+	c.stats.PayloadSent -= uint64(it.end - it.off)
 	if !it.first {
 		c.stats.BunchesResent--
 		return
@@ -94,7 +96,9 @@ func (c *Conn) unsendItem(it item) {
 func (c *Conn) unsendDatagrams() {
 	for i := len(c.undo.datagrams) - 1; i >= 0; i-- {
 		u := c.undo.datagrams[i]
+		size := min(len(u.payload)-int(u.part)*EntryBytes, EntryBytes)
 		c.stats.BunchesSent--
+		c.stats.PayloadSent -= uint64(size)
 		if c.channels.open[u.channel.number] == nil {
 			c.stats.DroppedUnreliable++ // closed by both meanwhile
 			continue
@@ -106,7 +110,6 @@ func (c *Conn) unsendDatagrams() {
 		if !ok {
 			continue // what follows it was dropped, and counted, meanwhile
 		}
-		size := min(len(u.payload)-int(u.part)*EntryBytes, EntryBytes)
 		c.unreliables.add(back, size)
 		c.addQueued(u.channel, size)
 		c.schedule(u.channel)

@@ -98,7 +98,8 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		panic(err)
 	}
 	machine.Refuse(bunch.Code(BunchPrematureChannel)) // nobody opens anything before Join
-	c.machine, c.sample.at = machine, now
+	c.machine = machine
+	c.rates.Start(now)
 	c.sealed = newSealedCarrier(c)
 	if closed := c.start(carrier); closed != nil { // while this was under way
 		c.Close(closed.Code, closed.Reason)
@@ -243,6 +244,9 @@ func (w *World) expel(c *Conn) {
 	w.count--
 	w.mu.Unlock()
 	err := c.closeError()
+	if err.Code == ReliableBufferOverflow {
+		w.overflows++
+	}
 	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		w.later(c, activity{}, func() { c.endActor(channel) })

@@ -12,6 +12,7 @@ import (
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/statnet"
 )
 
 // Conn is a connection to one peer. Its methods are safe from any goroutine, but for [Conn.Actor], [Conn.SetView] and
@@ -74,7 +75,7 @@ type Conn struct {
 	maxBunch int          // bytes of one message, the smaller of both ends' limits; written before joined
 	drops    [dropReasons]atomic.Uint64
 	deferred atomic.Uint64
-	sample   sampler
+	rates    statnet.Sampler
 }
 
 // World returns the world that the connection belongs to.

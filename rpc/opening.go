@@ -229,6 +229,23 @@ func (ch Channel) QueueTime() time.Duration {
 	return ch.conn.machine.QueueTime(ch.number)
 }
 
+// Gate returns what keeps the calls of the channel back now, in one of these words, the nearest to the game first:
+//
+//	reliable buffer  no entry is free: the next reliable call closes the connection, or is an error (Config.Bunch.Overflow)
+//	flow control     the peer takes no more reliable bytes before it has dispatched some: its Config.ReceiveLimit
+//	rate             Config.Rate or WorldRate is used up, for unreliable calls and bulk
+//	window           the path takes no more: its congestion window or pace, or an outage
+//
+// It is empty when nothing does: nothing waits, or only for Flush. States, which have no channel of their own, do not count.
+func (ch Channel) Gate() string {
+	if ch.conn == nil {
+		return ""
+	}
+	ch.conn.link.Lock()
+	defer ch.conn.link.Unlock()
+	return ch.conn.gate(ch.number)
+}
+
 // Watch makes Run tick once as soon as fewer than out entries are taken and the queue time is at most queued.
 func (ch Channel) Watch(out int, queued time.Duration) {
 	if ch.conn == nil {

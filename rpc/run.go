@@ -236,6 +236,7 @@ func (w *World) flush(now time.Time) {
 	w.relate(now)
 	w.lull()
 	w.replicate(now)
+	w.sampleRates()
 	for i, c := range w.corked {
 		w.corked[i], c.isCorked = nil, false
 		c.link.Lock()

@@ -18,6 +18,8 @@ type SealedStats struct {
 	// State is off (Config.Sealed is not set at both ends, or the connection is no QUIC), opening, open, silent (no packet
 	// gets through, and QUIC carries) or closed (as silent for 10 s; the next one is tried later).
 	State string
+	// Carries tells that it moves all that this end sends, as [Conn.Sealed] does; else QUIC does.
+	Carries bool
 	// Err is why the newest carrier closed.
 	Err error
 

@@ -1,27 +1,40 @@
 package rpc
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
+	"reflect"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/statnet"
 )
 
-// Stats is a snapshot of one connection. UE: stat net.
+// Stats is a snapshot of one connection. [Stats.String] lays it out as Unreal's stat net does; [World.StatNet] is the world's.
 type Stats struct {
-	// Round trips.
+	// Round trips. UE: Ping.
 	RTT, SmoothedRTT, MinRTT time.Duration
 	Jitter                   time.Duration // mean deviation of the round trip time
 
 	// Shares of packets, 0 to 1, since the start. About 0.002 of LossIn are numbers that the peer leaves out, which nobody
 	// can tell from lost ones.
 	LossIn, LossOut float64
-	// Bytes a second between the last two calls of Stats that were at least a second apart, else since the start.
-	RateIn, RateOut float64
+	// What a second brought, as the newest Flush or call of Stats found it that came a second after the one before; in the first
+	// second, since the start. UE: In and Out Rate, Packets and Bunches.
+	RateIn, RateOut             float64 // bytes
+	PacketRateIn, PacketRateOut float64
+	BunchRateIn, BunchRateOut   float64
+	// OutSaturation is the share, 0 to 1, of that second's ticks at whose beginning something of play still waited that an earlier
+	// one had sent: path, or Config.Rate, does not take it. Bulk, which fills what is left, does not count. UE: Out Saturation.
+	OutSaturation float64
 
 	PacketsIn, PacketsOut             uint64
 	PacketsLost, PacketsMissing       uint64 // sent and lost; never seen, though later ones were
+	PacketsOutOfOrder                 uint64 // received behind a later one
 	BytesIn, BytesOut                 uint64
+	PayloadOut                        uint64 // of BytesOut, what is no header and no ack of bunches; resends count again
 	BunchesIn, BunchesOut             uint64
 	BunchesResent                     uint64
 	SpuriousLosses, Probes, AcksAlone uint64
@@ -39,8 +52,9 @@ type Stats struct {
 	// Sealed is about the sealed carrier, see [Config].Sealed.
 	Sealed SealedStats
 
-	Channels []ChannelStats // those with something out, by number
-	Drops    Drops
+	ChannelsOpen int            // the control channel, and those of actors
+	Channels     []ChannelStats // those with something out, by number
+	Drops        Drops
 }
 
 // ChannelStats is what one channel has out.
@@ -49,6 +63,7 @@ type ChannelStats struct {
 	Class      string // empty for the control channel
 	Out, Slots int    // entries of the reliable buffer
 	QueueTime  time.Duration
+	Gate       string // see [Channel.Gate]
 }
 
 // Drops counts what did not arrive at a handler, by reason: what the peer sent, and what was not sent to it.
@@ -80,7 +95,7 @@ func (c *Conn) Stats() Stats {
 	out := make([]ChannelStats, 0, len(channels))
 	for _, ch := range channels {
 		if ch.Out, ch.Slots = c.machine.Reliable(ch.Channel); ch.Out > 0 {
-			ch.QueueTime = c.machine.QueueTime(ch.Channel)
+			ch.QueueTime, ch.Gate = c.machine.QueueTime(ch.Channel), c.gate(ch.Channel)
 			out = append(out, ch)
 		}
 	}
@@ -90,19 +105,23 @@ func (c *Conn) Stats() Stats {
 		RTT: m.LatestRTT, SmoothedRTT: m.SmoothedRTT, MinRTT: m.MinRTT, Jitter: m.RTTVar,
 		PacketsIn: m.PacketsReceived, PacketsOut: m.PacketsSent, PacketsLost: m.PacketsLost, PacketsMissing: m.PacketsMissing,
 		BytesIn: m.BytesReceived, BytesOut: m.BytesSent, BunchesIn: m.BunchesReceived, BunchesOut: m.BunchesSent,
+		PacketsOutOfOrder: m.PacketsOutOfOrder, PayloadOut: m.PayloadSent,
 		BunchesResent: m.BunchesResent, SpuriousLosses: m.SpuriousLosses, Probes: m.ProbesSent, AcksAlone: m.AcksOnlySent,
 		InFlight: m.InFlight, Window: m.Window, Queued: m.Queued, DeliveryRate: m.DeliveryRate,
 		LossIn: share(m.PacketsMissing, m.PacketsMissing+m.PacketsReceived), LossOut: share(m.PacketsLost, m.PacketsSent),
-		Channels: out,
+		Channels: out, ChannelsOpen: len(channels),
 		Drops: Drops{
 			Duplicate: m.DroppedDuplicate, ClosedChannel: m.DroppedClosedChannel, Unreliable: m.DroppedUnreliable, State: m.DroppedTracked, Late: m.DroppedLate,
 			BeforeOpen: m.DroppedBeforeOpen, Assembly: m.DroppedAssembly,
 		},
 	}
-	s.RateIn, s.RateOut = c.sample.rates(now, m.BytesReceived, m.BytesSent)
+	s.setRates(c.rates.Of(now, counters(&m)))
 	c.addCounts(&s)
 	return s
 }
+
+// gate is what keeps a channel back. It is called under the link's lock.
+func (c *Conn) gate(channel uint64) string { return c.machine.Gate(channel, c.link.Rated()) }
 
 // addCounts adds what stands outside the machine.
 func (c *Conn) addCounts(s *Stats) {
@@ -111,6 +130,7 @@ func (c *Conn) addCounts(s *Stats) {
 	s.Sealed.State = "off"
 	if c.sealed != nil && c.sealed.agreed.Load() {
 		s.Sealed = c.sealed.Stats()
+		s.Sealed.Carries = c.Sealed()
 	}
 	s.Drops.RingFull, s.Drops.UnknownMachine = l.DroppedRing, l.DroppedUnknown
 	s.Drops.BeforeJoin = c.uninvited.Load()
@@ -145,30 +165,218 @@ func share(part, whole uint64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// sampleTime is the shortest time over which a rate is taken.
-const sampleTime = time.Second
-
-// sampler makes rates of counters.
-type sampler struct {
-	mu              sync.Mutex
-	at              time.Time
-	in, out         uint64
-	rateIn, rateOut float64
-	sampled         bool
+func counters(m *bunch.Stats) statnet.Sample[uint64] {
+	return statnet.Sample[uint64]{
+		BytesIn: m.BytesReceived, BytesOut: m.BytesSent, PacketsIn: m.PacketsReceived, PacketsOut: m.PacketsSent,
+		BunchesIn: m.BunchesReceived, BunchesOut: m.BunchesSent, Ticks: m.Ticks, Saturated: m.TicksSaturated,
+	}
 }
 
-// rates returns bytes a second over the last whole sample; before the first one, since the start.
-func (s *sampler) rates(now time.Time, in, out uint64) (rateIn, rateOut float64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	elapsed := now.Sub(s.at)
-	if elapsed <= 0 || s.sampled && elapsed < sampleTime {
-		return s.rateIn, s.rateOut
+func (s *Stats) setRates(r statnet.Sample[float64]) {
+	s.RateIn, s.RateOut = r.BytesIn, r.BytesOut
+	s.PacketRateIn, s.PacketRateOut = r.PacketsIn, r.PacketsOut
+	s.BunchRateIn, s.BunchRateOut = r.BunchesIn, r.BunchesOut
+	if r.Ticks > 0 {
+		s.OutSaturation = r.Saturated / r.Ticks
 	}
-	rateIn, rateOut = float64(in-s.in)/elapsed.Seconds(), float64(out-s.out)/elapsed.Seconds()
-	if elapsed >= sampleTime {
-		s.at, s.in, s.out, s.sampled = now, in, out, true
-		s.rateIn, s.rateOut = rateIn, rateOut
+}
+
+// sampleRates notes the counters of all connections once a second, so that rates are of the last one however seldom somebody asks.
+func (w *World) sampleRates() {
+	now := time.Now() // the game's clock may stand still, or jump
+	if now.Sub(w.sampled) < statnet.Window {
+		return
 	}
-	return rateIn, rateOut
+	w.sampled = now
+	for _, c := range w.conns {
+		c.link.Lock()
+		m := c.machine.Stats()
+		c.link.Unlock()
+		c.rates.Of(now, counters(&m))
+	}
+}
+
+// fullest is how many channels a table names: those with the fullest reliable buffers.
+const fullest = 5
+
+// String returns the numbers as a table of at most 100 columns. UE: stat net, of one connection.
+func (s Stats) String() string {
+	var t statnet.Table
+	t.List("Ping", statnet.Ms(s.RTT), statnet.Ms(s.SmoothedRTT)+" smoothed", statnet.Ms(s.MinRTT)+" least", statnet.Ms(s.Jitter)+" jitter")
+	t.List("Carrier", s.Sealed.carrier()...)
+	t.Row("", "in", "out")
+	t.Row("Rate", statnet.Rate(s.RateIn), statnet.Rate(s.RateOut))
+	t.Row("Packets", statnet.Often(s.PacketRateIn), statnet.Often(s.PacketRateOut))
+	t.Row("Bunches", statnet.Often(s.BunchRateIn), statnet.Often(s.BunchRateOut))
+	t.Row("Loss", statnet.Percent(s.LossIn), statnet.Percent(s.LossOut))
+	t.Row("Saturation", "", statnet.Percent(s.OutSaturation))
+	t.Row("Overhead", "", statnet.Percent(1-share(s.PayloadOut, max(1, s.BytesOut))))
+	t.Row("In all", statnet.Bytes(float64(s.BytesIn)), statnet.Bytes(float64(s.BytesOut)))
+	t.Row("  packets", statnet.Count(s.PacketsIn), statnet.Count(s.PacketsOut))
+	t.Row("  bunches", statnet.Count(s.BunchesIn), statnet.Count(s.BunchesOut))
+	t.Row("  lost", statnet.Count(s.PacketsMissing), statnet.Count(s.PacketsLost))
+	t.Row("  out of order", statnet.Count(s.PacketsOutOfOrder), "")
+	t.Row("  resent", "", statnet.Count(s.BunchesResent))
+	t.Row("  acks alone", "", statnet.Count(s.AcksAlone))
+	t.List("Path", statnet.Bytes(float64(s.InFlight))+" in flight of a window of "+statnet.Bytes(float64(s.Window)),
+		statnet.Bytes(float64(s.Queued))+" queued", statnet.Rate(float64(s.DeliveryRate))+" delivered", fmt.Sprintf("datagrams of %d B", s.MaxDatagram))
+	t.List("Channels", fmt.Sprintf("%d open", s.ChannelsOpen), fmt.Sprintf("%d of actors", max(0, s.ChannelsOpen-1)),
+		fmt.Sprintf("%d with something reliable in flight", len(s.Channels)))
+	s.addChannels(&t)
+	t.List("Drops", s.Drops.reasons()...)
+	return t.String()
+}
+
+// addChannels adds the channels whose reliable buffers are fullest.
+func (s *Stats) addChannels(t *statnet.Table) {
+	channels := slices.Clone(s.Channels)
+	slices.SortStableFunc(channels, func(a, b ChannelStats) int { return cmp.Compare(b.Out*max(1, a.Slots), a.Out*max(1, b.Slots)) })
+	for _, ch := range channels[:min(len(channels), fullest)] {
+		t.List("", ch.String())
+	}
+}
+
+// String returns the numbers in a line.
+func (ch ChannelStats) String() string {
+	text := fmt.Sprintf("%d %s: %d of %d entries, %s queued", ch.Channel, cmp.Or(ch.Class, "control"), ch.Out, ch.Slots, statnet.Ms(ch.QueueTime))
+	if ch.Gate != "" {
+		text += ", held by " + ch.Gate
+	}
+	return text
+}
+
+// carrier says what carries, and why.
+func (s *SealedStats) carrier() []string {
+	switch {
+	case s.Carries:
+		return []string{"sealed", statnet.Rate(float64(s.Rate)), fmt.Sprintf("carrier %d of this connection", s.Carriers)}
+	case s.State == "off":
+		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or the connection is no QUIC"}
+	case s.Err != nil:
+		return []string{"QUIC", "sealed is " + s.State, s.Err.Error()}
+	}
+	return []string{"QUIC", "sealed is " + s.State}
+}
+
+// reasons lists what was dropped, by name.
+func (d Drops) reasons() (reasons []string) {
+	v := reflect.ValueOf(d)
+	for i := range v.NumField() {
+		if n := v.Field(i).Uint(); n > 0 {
+			reasons = append(reasons, v.Type().Field(i).Name+" "+statnet.Count(n))
+		}
+	}
+	if reasons == nil {
+		return []string{"none"}
+	}
+	return reasons
+}
+
+// StatNet returns the numbers of the world and a line for each connection that has joined, as a table of at most 100 columns; for
+// all numbers of one see [Conn.Stats]. It belongs to the world's goroutine, and is for consoles: it takes about 2 µs a connection and
+// 10 ns an actor. UE: stat net.
+func (w *World) StatNet() string {
+	var t statnet.Table
+	conns := w.Conns()
+	stats := make([]Stats, len(conns))
+	saturated := 0
+	for i, c := range conns {
+		if stats[i] = c.Stats(); stats[i].OutSaturation > 0 {
+			saturated++
+		}
+	}
+	t.List("World", w.role(), fmt.Sprintf("%d connections", len(conns)), fmt.Sprintf("%d saturated", saturated),
+		fmt.Sprintf("%d closed by a full reliable buffer", w.overflows))
+	w.addActors(&t)
+	addSpans(&t, stats)
+	addConns(&t, conns, stats)
+	return t.String()
+}
+
+func (w *World) role() string {
+	if w.IsServer() {
+		return "server"
+	}
+	return "client"
+}
+
+// addActors adds how many actors there are.
+func (w *World) addActors(t *statnet.Table) {
+	relevant, dormant := 0, 0
+	for a := range w.roster.all {
+		if len(a.opens) > 0 {
+			relevant++
+		}
+		if a.Dormant() {
+			dormant++
+		}
+	}
+	considered := 0
+	for i, c := range w.replicator.states {
+		if i == 0 || c.actor != w.replicator.states[i-1].actor {
+			considered++
+		}
+	}
+	t.List("Actors", fmt.Sprintf("%d here", w.actors.Load()), fmt.Sprintf("%d considered at each Flush", considered),
+		fmt.Sprintf("%d relevant to somebody", relevant), fmt.Sprintf("%d dormant", dormant))
+}
+
+// spans are the rows of a world's table of which each connection has a value.
+var spans = []struct {
+	label string
+	value func(*Stats) float64
+	text  func(float64) string
+}{
+	{"In rate", func(s *Stats) float64 { return s.RateIn }, statnet.Rate},
+	{"Out rate", func(s *Stats) float64 { return s.RateOut }, statnet.Rate},
+	{"In packets", func(s *Stats) float64 { return s.PacketRateIn }, statnet.Often},
+	{"Out packets", func(s *Stats) float64 { return s.PacketRateOut }, statnet.Often},
+	{"In bunches", func(s *Stats) float64 { return s.BunchRateIn }, statnet.Often},
+	{"Out bunches", func(s *Stats) float64 { return s.BunchRateOut }, statnet.Often},
+	{"In loss", func(s *Stats) float64 { return s.LossIn }, statnet.Percent},
+	{"Out loss", func(s *Stats) float64 { return s.LossOut }, statnet.Percent},
+	{"Saturation", func(s *Stats) float64 { return s.OutSaturation }, statnet.Percent},
+	{"Ping", func(s *Stats) float64 { return float64(s.SmoothedRTT) }, func(v float64) string { return statnet.Ms(time.Duration(v)) }},
+	{"Channels", func(s *Stats) float64 { return float64(s.ChannelsOpen) }, func(v float64) string { return fmt.Sprintf("%.0f", v) }},
+}
+
+// addSpans adds the least, mean and greatest of all connections.
+func addSpans(t *statnet.Table, stats []Stats) {
+	if len(stats) == 0 {
+		return
+	}
+	t.Row("Per connection", "min", "avg", "max")
+	for _, row := range spans {
+		least, most, sum := row.value(&stats[0]), row.value(&stats[0]), 0.0
+		for i := range stats {
+			v := row.value(&stats[i])
+			least, most, sum = min(least, v), max(most, v), sum+v
+		}
+		t.Row("  "+row.label, row.text(least), row.text(sum/float64(len(stats))), row.text(most))
+	}
+}
+
+// connColumns are those of the line of a connection.
+var connColumns = []statnet.Column{{Width: 28, Left: true}, {Width: 9}, {Width: 12}, {Width: 12}, {Width: 13}, {Width: 9}, {Width: 9}, {Width: 8}}
+
+// addConns adds a line for each connection.
+func addConns(t *statnet.Table, conns []*Conn, stats []Stats) {
+	if len(conns) == 0 {
+		return
+	}
+	t.Columns(connColumns, "Connection", "ping", "in", "out", "loss in/out", "satur.", "fullest", "by")
+	for i, c := range conns {
+		s := &stats[i]
+		out, slots, by := 0, 0, "QUIC"
+		for _, ch := range s.Channels {
+			if out*ch.Slots <= ch.Out*slots {
+				out, slots = ch.Out, ch.Slots
+			}
+		}
+		if s.Sealed.Carries {
+			by = "sealed"
+		}
+		t.Columns(connColumns, c.String(), statnet.Ms(s.SmoothedRTT), statnet.Rate(s.RateIn), statnet.Rate(s.RateOut),
+			fmt.Sprintf("%.1f/%.1f %%", 100*s.LossIn, 100*s.LossOut), statnet.Percent(s.OutSaturation), fmt.Sprintf("%d/%d", out, slots), by)
+	}
 }

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -36,20 +35,4 @@ func TestStats(t *testing.T) {
 		require.Equal(t, 1243, server.MaxDatagram)
 		require.Equal(t, server.PacketsOut-server.PacketsLost, client.PacketsIn)
 	})
-}
-
-func TestSampler(t *testing.T) {
-	now := time.Unix(1000, 0)
-	s := sampler{at: now}
-	in, out := s.rates(now, 0, 0)
-	require.Zero(t, in+out)
-	in, _ = s.rates(now.Add(time.Second/2), 100, 0)
-	require.InDelta(t, 200, in, 1e-9, "since the start")
-	in, out = s.rates(now.Add(2*time.Second), 1000, 10)
-	require.InDelta(t, 500, in, 1e-9)
-	require.InDelta(t, 5, out, 1e-9)
-	in, _ = s.rates(now.Add(2500*time.Millisecond), 9000, 10)
-	require.InDelta(t, 500, in, 1e-9, "of the last whole sample")
-	in, _ = s.rates(now.Add(3*time.Second), 9000, 10)
-	require.InDelta(t, 8000, in, 1e-9)
 }

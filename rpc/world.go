@@ -51,6 +51,8 @@ type World struct {
 	inFrame      bool    // between Dispatch and Flush
 	corked       []*Conn // to uncork at Flush
 	stateWarn    warnGate
+	sampled      time.Time            // when rates were
+	overflows    int                  // connections that a full reliable buffer closed
 	failed       map[*method]warnGate // of calls that returned an error
 	call         Call                 // what the running handler sees
 	doing        activity             // what runs, to name it when it panics or takes long

@@ -38,6 +38,9 @@ func (l *Link) holdBack(now time.Time, paced bool) {
 	}
 }
 
+// Rated reports whether the rate, and not the carrier's pace, holds bulk. It is called under the lock.
+func (l *Link) Rated() bool { return !l.rated.bulk.IsZero() }
+
 // askRate asks how long what waits must wait.
 func (l *Link) askRate(now time.Time) {
 	r := &l.rated

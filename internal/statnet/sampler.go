@@ -1,0 +1,53 @@
+package statnet
+
+import (
+	"sync"
+	"time"
+)
+
+// Window is the shortest time over which a rate is taken. UE: stat net's second.
+const Window = time.Second
+
+// Sample holds counters of a connection, or what they gain a second.
+type Sample[T uint64 | float64] struct {
+	BytesIn, BytesOut, PacketsIn, PacketsOut, BunchesIn, BunchesOut T
+	Ticks, Saturated                                                T
+}
+
+// since returns what the counters gained a second.
+func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
+	gained := func(now, then uint64) float64 { return max(0, float64(now)-float64(then)) / seconds } // a packet that never left is taken back
+	return Sample[float64]{
+		BytesIn: gained(now.BytesIn, then.BytesIn), BytesOut: gained(now.BytesOut, then.BytesOut),
+		PacketsIn: gained(now.PacketsIn, then.PacketsIn), PacketsOut: gained(now.PacketsOut, then.PacketsOut),
+		BunchesIn: gained(now.BunchesIn, then.BunchesIn), BunchesOut: gained(now.BunchesOut, then.BunchesOut),
+		Ticks: gained(now.Ticks, then.Ticks), Saturated: gained(now.Saturated, then.Saturated),
+	}
+}
+
+// Sampler makes rates of counters, without allocating. Its method is safe from any goroutine.
+type Sampler struct {
+	mu    sync.Mutex
+	at    time.Time // of last
+	last  Sample[uint64]
+	rate  Sample[float64]
+	whole bool // rate is of a whole window
+}
+
+// Start says when the counters were zero, before anything else.
+func (s *Sampler) Start(at time.Time) { s.at = at }
+
+// Of takes the counters of now, and returns the rates of the last whole window; before the first one, since the start.
+func (s *Sampler) Of(now time.Time, counters Sample[uint64]) Sample[float64] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	elapsed := now.Sub(s.at)
+	if elapsed <= 0 || s.whole && elapsed < Window {
+		return s.rate
+	}
+	rate := since(&counters, &s.last, elapsed.Seconds())
+	if elapsed >= Window {
+		s.at, s.last, s.rate, s.whole = now, counters, rate, true
+	}
+	return rate
+}

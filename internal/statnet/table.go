@@ -1,0 +1,85 @@
+package statnet
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	labelWidth = 16
+	cellWidth  = 13
+	// Width is what a line has at most: two of them fit beside each other nowhere, but one fits every terminal and log.
+	Width = 100
+)
+
+// Table is text in the making. The zero Table is empty.
+type Table struct{ text strings.Builder }
+
+// Row adds a line of a label and cells, each of which stands at the right of its column.
+func (t *Table) Row(label string, cells ...string) {
+	var line strings.Builder
+	line.WriteString(left(label, labelWidth))
+	for _, cell := range cells {
+		line.WriteString(right(cell, cellWidth))
+	}
+	t.line(line.String())
+}
+
+// List adds a label and what belongs to it, separated by commas, on as many lines as it takes.
+func (t *Table) List(label string, items ...string) {
+	line := left(label, labelWidth) + "  "
+	for i, item := range items {
+		if i < len(items)-1 {
+			item += ", "
+		}
+		if utf8.RuneCountInString(line)+utf8.RuneCountInString(item) > Width+1 && strings.TrimSpace(line) != label { // a space may stick out
+			t.line(line)
+			line = left("", labelWidth) + "  "
+		}
+		line += item
+	}
+	t.line(line)
+}
+
+// Column is one of the columns of [Table.Columns].
+type Column struct {
+	Width int
+	Left  bool // the text stands at the left
+}
+
+// Columns adds a line of cells in columns of their own.
+func (t *Table) Columns(columns []Column, cells ...string) {
+	var line strings.Builder
+	for i, c := range columns {
+		if c.Left {
+			line.WriteString(left(cut(cells[i], c.Width-1), c.Width))
+		} else {
+			line.WriteString(right(cells[i], c.Width))
+		}
+	}
+	t.line(line.String())
+}
+
+// String returns the lines, each with its end.
+func (t *Table) String() string { return t.text.String() }
+
+func (t *Table) line(s string) {
+	t.text.WriteString(strings.TrimRight(cut(s, Width), " "))
+	t.text.WriteByte('\n')
+}
+
+func left(s string, width int) string  { return s + pad(s, width) }
+func right(s string, width int) string { return pad(s, width) + s }
+
+// pad returns the spaces that s lacks.
+func pad(s string, width int) string {
+	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
+}
+
+// cut shortens s to at most so many characters, the last of which then says so.
+func cut(s string, most int) string {
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most-1]) + "…"
+}

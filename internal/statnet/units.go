@@ -1,0 +1,39 @@
+package statnet
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Bytes writes a number of bytes, in kB or MB of 1,000 where that is shorter.
+func Bytes(n float64) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprintf("%.0f B", n)
+	case n < 1e6:
+		return fmt.Sprintf("%.1f kB", n/1e3)
+	}
+	return fmt.Sprintf("%.1f MB", n/1e6)
+}
+
+// Rate writes bytes a second.
+func Rate(n float64) string { return Bytes(n) + "/s" }
+
+// Often writes how often a second something happens.
+func Often(n float64) string { return fmt.Sprintf("%.1f /s", n) }
+
+// Percent writes a share of 0 to 1.
+func Percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// Ms writes a time in milliseconds.
+func Ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond)) }
+
+// Count writes a number with its thousands apart.
+func Count[T int | uint32 | uint64](n T) string {
+	s := strconv.FormatUint(uint64(n), 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
