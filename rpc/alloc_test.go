@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/codec"
 )
 
@@ -79,4 +80,34 @@ func TestRelevancyAllocatesNothing(t *testing.T) {
 	w := newWoods(t, 2000, 10)
 	require.Greater(t, w.open(), 100)
 	require.LessOrEqual(t, testing.AllocsPerRun(30, w.step), 0.1)
+}
+
+// TestRequestsAllocateLittle: who answers at once takes no memory; who asks takes the question, what hears the answer, and the answer itself.
+func TestRequestsAllocateLittle(t *testing.T) {
+	withClerk(t, Config{}, func(n *network, here, there *Actor) {
+		c, number := n.conns[0], uint64(0)
+		from := n.ends[0]
+		there.opens = nil // what is said goes nowhere
+		delete(c.has, here)
+		b := make([]byte, 0, 64)
+		require.Zero(t, testing.AllocsPerRun(200, func() {
+			number++
+			b = append(ask.AppendQuestion(b[:0], number), 0)
+			if violation := n.server.invokeRequest(c, here, clerkAsk.question, b); violation != nil {
+				t.Fatal(violation)
+			}
+		}))
+		q := inquiry{}
+		h := hearer[string]{m: clerkAsk.answer, then: func(string, error) {}}
+		hears := testing.AllocsPerRun(200, func() {
+			q = inquiry{actor: there, method: clerkAsk.question, conn: from, to: &h}
+			q.number, _ = q.in().Add(&q, time.Now())
+			b = append(ask.AppendAnswer(b[:0], q.number, ask.Answered), 0xa1, 'x')
+			if violation := n.clients[0].invokeRequest(from, there, clerkAsk.answer, b); violation != nil {
+				t.Fatal(violation)
+			}
+		})
+		require.LessOrEqual(t, hears, 1.0, "the string of the answer")
+		require.Zero(t, from.requests.asked.Len())
+	})
 }

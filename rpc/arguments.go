@@ -98,6 +98,8 @@ type waitingCall struct {
 	payload []byte
 	needs   []Ref
 	until   time.Time
+
+	question uint64 // its number, of a request
 }
 
 // resolve prepares the references of an argument for its handler. It reports whether the call shall wait for their actors instead.
@@ -111,7 +113,11 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 		c.drops[dropUnknownRef].Add(uint64(len(needs)))
 		return false
 	}
-	w.calls = append(w.calls, waitingCall{call.Actor, m, slices.Clone(payload), needs, call.Now.Add(waitingTime)})
+	waiting := waitingCall{actor: call.Actor, method: m, payload: slices.Clone(payload), needs: needs, until: call.Now.Add(waitingTime)}
+	if call.question != nil {
+		waiting.question = call.question.number
+	}
+	w.calls = append(w.calls, waiting)
 	w.bytes += len(payload)
 	return true
 }
@@ -144,7 +150,24 @@ func (w *World) runWaited(c *Conn, call waitingCall) {
 	defer w.catch(c)
 	c.waiting.running = true
 	defer func() { c.waiting.running = false }()
-	if violation := w.run(c, call.actor, call.method, call.payload); violation != nil {
+	run := w.run
+	if call.method.role == isQuestion {
+		run = func(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
+			return w.runQuestion(c, a, m, call.question, payload)
+		}
+	}
+	if violation := run(c, call.actor, call.method, call.payload); violation != nil {
 		w.violated(c, violation)
+	}
+}
+
+// cancel forgets a question that waits.
+func (w *waitingCalls) cancel(a *Actor, m *method, number uint64) {
+	for i, call := range w.calls {
+		if call.actor == a && call.method == m && call.question == number {
+			w.bytes -= len(call.payload)
+			w.calls = slices.Delete(w.calls, i, i+1)
+			return
+		}
 	}
 }

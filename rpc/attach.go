@@ -77,7 +77,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		kick:     make(chan struct{}, 1),
 		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(referrers), has: make(map[*Actor]*opening),
 		closed: make(map[Ref]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool), owned: roster{seat: seatOwner},
-		limits: make(map[*method]callLimit),
+		limits: make(map[*method]callLimit), requests: newRequests(w.config.maxRequests()),
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
 	}
@@ -247,6 +247,7 @@ func (w *World) expel(c *Conn) {
 	if err.Code == ReliableBufferOverflow {
 		w.overflows++
 	}
+	c.requests.end(nil, err)
 	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		w.later(c, activity{}, func() { c.endActor(channel) })

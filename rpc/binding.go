@@ -80,18 +80,27 @@ func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg 
 	b.untyped.handlers[m.id] = handler{remote: e.remote, local: e.local}
 }
 
-// Check makes fn decide whether the caller may do this now, before the handler of h runs. Its error closes the
+// Check makes fn decide whether the caller may do this now, before the handler of h, a *[ServerRPC] or a *[Request] to the server, runs. Its error closes the
 // connection of the caller with [ValidationFailed]: refuse a harmless race inside the handler instead. What the caller sees is a round
 // trip old, and of other times for other actors: a check of a distance takes where they were then, or honest players are thrown out.
-func Check[T, A any](b *Binding[T], h *ServerRPC[A], fn func(object T, call *Call, arg A) error) {
-	e := endpointOf[T, A](b, h.m)
+func Check[T, A any](b *Binding[T], h checked[A], fn func(object T, call *Call, arg A) error) {
+	m := h.declared()
+	e := endpointOf[T, A](b, m)
 	switch {
 	case fn == nil:
-		panic(fmt.Sprintf("rpc: Check(%v): no check", h.m))
+		panic(fmt.Sprintf("rpc: Check(%v): no check", m))
+	case m.kind != serverRPC:
+		panic(fmt.Sprintf("rpc: Check(%v): only a server trusts its callers less", m))
 	case e.check != nil:
-		panic(fmt.Sprintf("rpc: Check(%v): it has a check already", h.m))
+		panic(fmt.Sprintf("rpc: Check(%v): it has a check already", m))
 	}
 	e.check = fn
+}
+
+// checked is what a Check may be of: a *[ServerRPC], or a *[Request] that [ServerRequest] declared.
+type checked[A any] interface {
+	takes(A)
+	declared() *method
 }
 
 // endpoint runs one method for one binding. Calls run one at a time on the world's goroutine, so one argument,

@@ -83,6 +83,7 @@ func (a *Actor) end(reason CloseReason) {
 	w.unname(a)
 	w.roster.remove(a)
 	w.always.remove(a)
+	w.requests.endOf(a, reason)
 	if w.placed[a.name] == a {
 		delete(w.placed, a.name)
 	}
@@ -171,6 +172,7 @@ func (a *Actor) shut(o *opening, reason CloseReason) {
 	payload := a.farewell(o, reason)
 	a.forget(o)
 	o.conn.setChannel(o.channel, nil)
+	o.conn.requests.endOf(a, reason)
 	if !o.conn.usable() {
 		return
 	}
@@ -298,6 +300,7 @@ func (w *World) lastState(c *Conn, a *Actor, b []byte) *CloseError {
 // closeActor ends, on a client, an actor whose channel the server closed, or what is left of its bonds with the server.
 func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason) {
 	c.setChannel(channel, nil)
+	c.requests.endOf(a, reason)
 	a.opens = nil
 	switch {
 	case reason == Dormancy || a.parks(reason):

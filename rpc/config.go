@@ -65,6 +65,8 @@ type Config struct {
 	ReceiveBudget    int           // bytes that reliable messages of all connections may hold here until they run; default 512 MiB
 	ReceiveLimit     int           // of it, bytes for one connection, from Join on while few have joined, else with use; at least 256 KiB, default 4 MiB
 	MaxLocalCalls    int           // calls that wait for the next Dispatch; default 4,096
+	MaxRequests      int           // open requests of a connection that this side asked, and as many that it is to answer later; default 64
+	RequestTime      time.Duration // how long a [Request] may take whose context says nothing; default 10 s
 	MaxPosts         int           // functions that wait for the next Dispatch; default 65,536
 
 	// Limits of an address: an IPv4 address, or a /64 of IPv6. It counts once the client has proven that it receives there, so
@@ -152,7 +154,11 @@ func (c *Config) receiveBudget() int      { return defaulted(c.ReceiveBudget, 51
 func (c *Config) receiveLimit() int       { return defaulted(c.ReceiveLimit, 4<<20) }
 func (c *Config) maxBunch() int           { return defaulted(c.Bunch.MaxBunch, bunch.MaxBunchBytes) }
 func (c *Config) maxLocalCalls() int      { return defaulted(c.MaxLocalCalls, 4096) }
-func (c *Config) maxPosts() int           { return defaulted(c.MaxPosts, 65536) }
+func (c *Config) maxRequests() int        { return defaulted(c.MaxRequests, 64) }
+func (c *Config) requestTime() time.Duration {
+	return defaulted(c.RequestTime, 10*time.Second)
+}
+func (c *Config) maxPosts() int { return defaulted(c.MaxPosts, 65536) }
 
 func (c *Config) dispatchTime() time.Duration {
 	return max(0, defaulted(c.DispatchTime, 2*time.Millisecond))
@@ -185,7 +191,7 @@ func (c *Config) validate() error {
 		{"ReceiveLimit", c.ReceiveLimit}, {"MaxLocalCalls", c.MaxLocalCalls}, {"MaxPosts", c.MaxPosts},
 		{"Rate", c.Rate}, {"WorldRate", c.WorldRate}, {"TickRate", c.TickRate},
 		{"HandshakeTimeout", int(c.HandshakeTimeout)}, {"HelloTimeout", int(c.HelloTimeout)}, {"IdleTimeout", int(c.IdleTimeout)},
-		{"MaxConnsPerIdentity", c.MaxConnsPerIdentity},
+		{"MaxConnsPerIdentity", c.MaxConnsPerIdentity}, {"MaxRequests", c.MaxRequests}, {"RequestTime", int(c.RequestTime)},
 	} {
 		if limit.value < 0 {
 			return fmt.Errorf("rpc: Config.%s is %d, must not be negative", limit.name, limit.value)

@@ -63,6 +63,7 @@ type Conn struct {
 	razed       map[string]bool        // client: placed actors that are destroyed, and were not placed here
 	dismissals  []dismissal            // server: copies that are to end, and wait for a channel
 	limits      map[*method]callLimit
+	requests    requests
 	warns       [dropReasons]warnGate
 	turn        turn
 	lateWarn    warnGate

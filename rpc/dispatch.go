@@ -14,6 +14,8 @@ type Call struct {
 	Actor *Actor
 	Conn  *Conn     // who called; nil when the call was made in this world
 	Now   time.Time // of the Dispatch
+
+	question *question // of a request
 }
 
 // ownerMethod is the message by which the server tells a client that it owns the actor now, or no more. It stands
@@ -84,6 +86,9 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	if c.server != (m.kind == serverRPC) {
 		return violationf(WrongDirection, "%v is a %v RPC", m, m.kind)
 	}
+	if m.role != isCall {
+		return w.invokeRequest(c, a, m, payload)
+	}
 	if reason := w.refuse(c, a, m); reason != dropNone {
 		c.drop(reason, a, m)
 		return nil
@@ -141,9 +146,10 @@ func invalid(err error) bool {
 
 // localCall is a call that runs where it was made.
 type localCall struct {
-	actor  *Actor
-	method *method
-	arg    any
+	actor    *Actor
+	method   *method
+	arg      any
+	question uint64 // its number, of a request
 }
 
 // queueLocal keeps a call for the next Dispatch.
@@ -152,7 +158,7 @@ func (w *World) queueLocal(a *Actor, m *method, arg any) error {
 		return fmt.Errorf("rpc: %v does not run here: %d local calls wait for a Dispatch, the limit is Config.MaxLocalCalls: %w",
 			m, len(w.local), ErrBacklogFull)
 	}
-	w.local = append(w.local, localCall{a, m, arg})
+	w.local = append(w.local, localCall{actor: a, method: m, arg: arg})
 	return nil
 }
 
@@ -182,6 +188,10 @@ func (w *World) runLocalGuarded() {
 			continue
 		}
 		w.call, w.doing = Call{Actor: l.actor, Now: w.now}, activity{method: l.method}
+		if l.method.role == isQuestion {
+			w.runQuestionHere(l)
+			continue
+		}
 		p := l.actor.part(l.method.class)
 		p.binding.handlers[l.method.id].local(p.object, &w.call, l.arg)
 	}

@@ -26,10 +26,17 @@
 //
 // [AnyCaller] on the declaration of a Server RPC lets every client call it. A call that arrives from a client that may
 // not make it is dropped and counted. A call that runs where it was made waits for the next Dispatch, like those that
-// arrive. Calls have no result: an answer is a call the other way.
+// arrive. Calls have no result.
 //
 // Reliable calls of one actor run in the order of their making; nothing is ordered between actors. The first call to a
 // client for an actor that it does not have opens the actor there before.
+//
+// # Questions that have an answer
+//
+// A [Request] is two reliable calls on the actor's channel, a question and its answer. The owner asks what [ServerRequest] declares,
+// and the server answers; [ClientRequest] is the other way. [OnRequest] binds who answers. [Request.Ask] waits for the answer, on any
+// goroutine but the world's; [Request.Then] is for that one. A handler whose answer takes time gives it by [Request.Later]. Each
+// request ends once, at the latest with its time, its actor's channel or its connection; an error is a [*RequestError].
 //
 // # State
 //

@@ -62,11 +62,11 @@ func (w *World) lull() {
 	}
 }
 
-// fallAsleep closes the channels of those who have its lists as they are; the other states come with the close.
+// fallAsleep closes the channels of those who have its lists as they are, and no open requests; the other states come with the close.
 func (a *Actor) fallAsleep() {
 	a.compareAll()
 	for i := len(a.opens) - 1; i >= 0; i-- {
-		if a.opens[i].settled() || !a.opens[i].conn.usable() {
+		if c := a.opens[i].conn; a.opens[i].settled() && !c.requests.holds(a) || !c.usable() {
 			a.shut(a.opens[i], Dormancy)
 		}
 	}

@@ -19,6 +19,8 @@ const (
 	dropSaturated
 	dropUnknownRef
 	dropGone
+	dropTooMany
+	dropAnswer
 
 	dropReasons
 )
@@ -29,10 +31,11 @@ var dropNames = [dropReasons]string{
 	dropEnded:      "the connection has ended",
 	dropSaturated:  "the path or the rate is used up",
 	dropUnknownRef: "it names an actor that is not open here",
+	dropTooMany:    "as many requests wait for an answer of this side as Config.MaxRequests allows",
 }
 
 // harmless are reasons that are nobody's mistake.
-var harmless = [dropReasons]bool{dropClosed: true, dropSaturated: true, dropUnknownRef: true}
+var harmless = [dropReasons]bool{dropClosed: true, dropSaturated: true, dropUnknownRef: true, dropAnswer: true}
 
 // drop counts a dropped call on a and warns, at most once a second for each reason.
 func (c *Conn) drop(reason dropReason, a *Actor, m *method) {

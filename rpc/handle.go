@@ -70,6 +70,7 @@ func (h *ClientRPC[A]) String() string    { return h.m.String() }
 func (h *MulticastRPC[A]) String() string { return h.m.String() }
 
 func (h *ServerRPC[A]) declared() *method    { return h.m }
+func (h *ServerRPC[A]) takes(A)              {}
 func (h *ClientRPC[A]) declared() *method    { return h.m }
 func (h *MulticastRPC[A]) declared() *method { return h.m }
 

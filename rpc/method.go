@@ -48,8 +48,10 @@ type method struct {
 	delivery  bunch.Delivery
 	rateLimit float64 // calls a second and connection; 0 = any
 	anyCaller bool
-	waits     bool // for the actors that its argument names
-	refers    bool // its argument may name actors
+	waits     bool    // for the actors that its argument names
+	role      role    // in a request
+	pair      *method // of a question its answer, and the other way round
+	refers    bool    // its argument may name actors
 	arg       reflect.Type
 
 	codec *codec.Codec
@@ -59,9 +61,28 @@ type method struct {
 // String returns "Class.Method".
 func (m *method) String() string { return m.class.name + "." + m.name }
 
+// sort returns what the shape says of a method beside its types.
+func (m *method) sort() string {
+	switch m.role {
+	case isQuestion:
+		return m.kind.String() + " request"
+	case isAnswer:
+		return m.kind.String() + " answer"
+	}
+	return m.kind.String()
+}
+
+// appendID appends what a call of m begins with.
+func (m *method) appendID(b []byte) []byte { return binary.AppendUvarint(b, uint64(m.id)) }
+
 // encode appends a call of m with the argument at p.
 func (m *method) encode(e *codec.Encoder, p any) error {
-	e.Buf = binary.AppendUvarint(e.Buf, uint64(m.id))
+	e.Buf = m.appendID(e.Buf)
+	return m.encodeValue(e, p)
+}
+
+// encodeValue appends the argument at p.
+func (m *method) encodeValue(e *codec.Encoder, p any) error {
 	if err := e.Encode(m.codec, p); err != nil {
 		return fmt.Errorf("rpc: %v: argument %v: %w", m, m.arg, err)
 	}

@@ -88,11 +88,11 @@ const settleTime = time.Second / 30
 
 // unsettled reports whether a Flush may have something to do though nothing happens.
 func (w *World) unsettled() bool {
-	if w.relevance.members > 0 && len(w.conns) > 0 || len(w.drowsy) > 0 {
+	if w.relevance.members > 0 && len(w.conns) > 0 || len(w.drowsy) > 0 || w.requests.asked.Len() > 0 {
 		return true
 	}
 	return slices.ContainsFunc(w.conns, func(c *Conn) bool {
-		return c.usable() && (len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent) || len(c.waiting.calls) > 0)
+		return c.usable() && (len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent) || len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0)
 	})
 }
 
@@ -157,6 +157,14 @@ func (w *World) post(fn func()) error {
 	return nil
 }
 
+// hand posts what must not be lost and of which a limit of its own holds the number.
+func (w *World) hand(fn func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.inbox.posts = append(w.inbox.posts, fn)
+	w.signal()
+}
+
 // enter claims the world. drives says that the calling goroutine is the world's from now on.
 func (w *World) enter(drives bool) {
 	if !w.driving.CompareAndSwap(false, true) {
@@ -180,6 +188,7 @@ func (w *World) dispatch(now time.Time, all bool) {
 	w.admitJoined()
 	w.takeTurns(all)
 	w.runAllWaiting()
+	w.expireRequests()
 	w.maintainSealed()
 	w.runPosts()
 	w.expelEnded()

@@ -42,7 +42,7 @@ func (s *outline) class(index int, c *Class) {
 	}
 	s.line(c.name, what)
 	for _, m := range c.methods {
-		s.line(m.String(), fmt.Sprintf("%v, %s, %s", m.kind, deliveryName(m.delivery), m.codec.Name()))
+		s.line(m.String(), fmt.Sprintf("%s, %s, %s", m.sort(), deliveryName(m.delivery), m.codec.Name()))
 		s.lines = m.codec.AppendOutline(s.lines, m.String())
 	}
 	for _, d := range c.states {

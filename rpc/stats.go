@@ -78,6 +78,9 @@ type Drops struct {
 	Gone uint64
 	// UnknownRefs counts references in arguments of the peer's that name no actor which is open for both; they name none then.
 	UnknownRefs uint64
+	// Requests counts questions of the peer's beyond Config.MaxRequests, and Answers those that nobody waited for: the peer's that came
+	// late, twice or for no question, and our own to questions that were canceled, or answered already.
+	Requests, Answers uint64
 	// State counts updates of states that found no memory at a client, which then asks for everything anew, or waited too long.
 	State uint64
 	// Bunches.
@@ -143,6 +146,8 @@ func (c *Conn) addCounts(s *Stats) {
 	s.Deferred = c.deferred.Load()
 	s.Drops.Saturated = c.drops[dropSaturated].Load()
 	s.Drops.Gone = c.drops[dropGone].Load()
+	s.Drops.Requests = c.drops[dropTooMany].Load()
+	s.Drops.Answers = c.drops[dropAnswer].Load()
 	s.Drops.UnknownRefs = c.drops[dropUnknownRef].Load()
 	s.ReceiveLimit = int(c.reserved.Load())
 }

@@ -55,6 +55,8 @@ type World struct {
 	overflows    int                  // connections that a full reliable buffer closed
 	failed       map[*method]warnGate // of calls that returned an error
 	call         Call                 // what the running handler sees
+	question     question             // likewise, of a request
+	requests     requests             // that this world asks itself
 	doing        activity             // what runs, to name it when it panics or takes long
 
 	// Queues of the world's goroutine. What runs has left its queue, so that a panic loses nothing else.
@@ -73,6 +75,7 @@ type World struct {
 	driver  atomic.Uint64 // id of the goroutine that drove last
 	stack   [64]byte      // scratch of the driver
 	wake    chan struct{} // capacity 1
+	shut    chan struct{} // closed by Close
 	dropped atomic.Uint64
 	client  atomic.Bool
 	actors  atomic.Int64   // alive here
@@ -127,6 +130,8 @@ func NewWorld(config Config) (*World, error) {
 		placed:      make(map[string]*Actor),
 		always:      roster{seat: seatAlways},
 		wake:        make(chan struct{}, 1),
+		shut:        make(chan struct{}),
+		requests:    newRequests(config.maxRequests()),
 		live:        make(map[*Conn]struct{}),
 		failed:      make(map[*method]warnGate),
 		rate:        budget.NewMeter(config.WorldRate),
@@ -243,6 +248,7 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	w.mu.Lock()
 	if w.closed == nil {
 		w.closed = &CloseError{Code: code, Reason: reason}
+		close(w.shut)
 	}
 	conns := make([]*Conn, 0, len(w.live))
 	for c := range w.live {
@@ -261,6 +267,16 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 		}
 	}
 	return nil
+}
+
+// shutCause returns why the world was closed, nil when it was not.
+func (w *World) shutCause() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed == nil {
+		return nil
+	}
+	return w.closed
 }
 
 // signal wakes Run.

@@ -1,0 +1,109 @@
+package ask
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+)
+
+// A question and its answer are arguments of two reliable calls on the actor's channel:
+//
+//	question  number × 2, varint; the argument
+//	cancel    number × 2 + 1, varint: nobody waits for the answer any more
+//	answer    number, varint; verdict u8; with Answered the result, with Refused and Failed a code, varint, and a text in UTF-8
+//
+// Who asks counts its questions of a connection from 1, and uses no number twice. Each question has one answer at most.
+
+// MaxText is how many bytes of an error's text travel: a sentence, and as much as eight answers fit one entry of the reliable buffer
+// with a common one. What is longer is cut.
+const MaxText = 512
+
+// Verdict is what became of a question.
+type Verdict uint8
+
+const (
+	Answered    Verdict = iota
+	Refused             // by the handler, with its error
+	Failed              // the handler's answer can not travel, or the argument is not valid
+	Unbound             // nothing handles it
+	NotOwner            // who asks does not own the actor
+	RateLimited         // beyond what the declaration allows
+	TooMany             // beyond what the far side lets wait
+
+	verdicts
+)
+
+// Answer is an answer as it is read.
+type Answer struct {
+	Number  uint64
+	Verdict Verdict
+	Result  []byte // when Answered
+	Code    uint32 // of an error
+	Text    string // likewise
+}
+
+// AppendQuestion appends what stands before the argument.
+func AppendQuestion(b []byte, number uint64) []byte { return binary.AppendUvarint(b, number<<1) }
+
+// AppendCancel appends a cancel.
+func AppendCancel(b []byte, number uint64) []byte { return binary.AppendUvarint(b, number<<1|1) }
+
+// ReadQuestion takes a question or a cancel apart.
+func ReadQuestion(b []byte) (number uint64, cancel bool, argument []byte, err error) {
+	head, n := binary.Uvarint(b)
+	number, cancel = head>>1, head&1 == 1
+	switch {
+	case n <= 0 || number == 0:
+		return 0, false, nil, fmt.Errorf("question of %d bytes without a number", len(b))
+	case cancel && len(b) > n:
+		return 0, false, nil, fmt.Errorf("cancel of question %d: %d bytes left over", number, len(b)-n)
+	}
+	return number, cancel, b[n:], nil
+}
+
+// AppendAnswer appends what stands before a result, or an answer that has none.
+func AppendAnswer(b []byte, number uint64, v Verdict) []byte {
+	return append(binary.AppendUvarint(b, number), byte(v))
+}
+
+// AppendError appends the answer of an error, Refused or Failed.
+func AppendError(b []byte, number uint64, v Verdict, code uint32, text string) []byte {
+	b = binary.AppendUvarint(AppendAnswer(b, number, v), uint64(code))
+	return append(b, Cut(text)...)
+}
+
+// Cut makes a text fit to travel.
+func Cut(text string) string {
+	if len(text) > MaxText {
+		text = text[:MaxText]
+	}
+	text = strings.ToValidUTF8(text, "")
+	return text
+}
+
+// ReadAnswer takes an answer apart.
+func ReadAnswer(b []byte) (a Answer, err error) {
+	number, n := binary.Uvarint(b)
+	if n <= 0 || n == len(b) || number == 0 {
+		return a, fmt.Errorf("answer of %d bytes without a number and a verdict", len(b))
+	}
+	a.Number, a.Verdict = number, Verdict(b[n])
+	rest := b[n+1:]
+	switch {
+	case a.Verdict >= verdicts:
+		return a, fmt.Errorf("answer to question %d: verdict %d does not exist", number, a.Verdict)
+	case a.Verdict == Answered:
+		a.Result = rest
+		return a, nil
+	case a.Verdict > Failed && len(rest) > 0:
+		return a, fmt.Errorf("answer to question %d: %d bytes left over", number, len(rest))
+	case a.Verdict > Failed:
+		return a, nil
+	}
+	code, n := binary.Uvarint(rest)
+	if n <= 0 || code > 1<<32-1 || len(rest)-n > MaxText {
+		return a, fmt.Errorf("answer to question %d: an error of %d bytes", number, len(rest))
+	}
+	a.Code, a.Text = uint32(code), strings.ToValidUTF8(string(rest[n:]), "")
+	return a, nil
+}

@@ -1,0 +1,240 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/ask"
+)
+
+var (
+	clerk      = NewClass("Clerk")
+	clerkAsk   = ServerRequest[int, string](clerk, "Ask")
+	clerkTell  = ServerRequest[shot, None](clerk, "Tell")
+	clerkAdmit = ClientRequest[shot, int](clerk, "Admit")
+)
+
+// clerkObject keeps all who ask waiting.
+type clerkObject struct {
+	answers []func(string, error)
+	ran     int
+}
+
+// withClerk is inNet with a clerk that the client owns.
+func withClerk(t *testing.T, config Config, fn func(n *network, here, there *Actor)) {
+	t.Helper()
+	config.Classes = []*Class{clerk}
+	inNet(t, 1, config, func(n *network) {
+		for _, w := range []*testWorld{n.server, n.clients[0]} {
+			b := Bind(w.World, clerk, func(*Actor) *clerkObject { return new(clerkObject) })
+			OnRequest(b, clerkAsk, func(o *clerkObject, call *Call, n int) (string, error) {
+				o.ran++
+				if n == 0 {
+					return "now", nil
+				}
+				o.answers = append(o.answers, clerkAsk.Later(call))
+				return "", nil
+			})
+			OnRequest(b, clerkTell, func(o *clerkObject, _ *Call, _ shot) (None, error) { return None{}, nil })
+			OnRequest(b, clerkAdmit, func(o *clerkObject, _ *Call, s shot) (int, error) { return s.Ammo, nil })
+		}
+		a, err := n.server.Spawn(clerk, n.conns[0])
+		require.NoError(t, err)
+		n.tick(3)
+		fn(n, a, n.mirror(0, a))
+	})
+}
+
+func questionBytes[A, R any](t *testing.T, r *Request[A, R], number uint64, arg A) []byte {
+	t.Helper()
+	whole := encoded(t, r.question, arg)
+	head := r.question.appendID(nil)
+	return append(ask.AppendQuestion(head, number), whole[len(head):]...)
+}
+
+func answerBytes[A, R any](r *Request[A, R], b []byte) []byte {
+	return append(r.answer.appendID(nil), b...)
+}
+
+// TestHostileRequests: what no honest end sends closes the connection, with a code that says why.
+func TestHostileRequests(t *testing.T) {
+	for name, row := range map[string]struct {
+		payloads func(t *testing.T) [][]byte
+		code     Code
+		reason   string
+	}{
+		"no number":   {func(*testing.T) [][]byte { return [][]byte{clerkAsk.question.appendID(nil)} }, PayloadFail, "without a number"},
+		"number zero": {func(t *testing.T) [][]byte { return [][]byte{questionBytes(t, clerkAsk, 0, 1)} }, PayloadFail, "without a number"},
+		"twice": {func(t *testing.T) [][]byte {
+			return [][]byte{questionBytes(t, clerkAsk, 3, 1), questionBytes(t, clerkAsk, 3, 1)}
+		},
+			PayloadFail, "question 3 is asked twice"},
+		"long cancel": {func(*testing.T) [][]byte {
+			return [][]byte{append(ask.AppendCancel(clerkAsk.question.appendID(nil), 3), 0)}
+		},
+			PayloadFail, "1 bytes left over"},
+		"bad argument": {func(t *testing.T) [][]byte {
+			return [][]byte{append(ask.AppendQuestion(clerkAsk.question.appendID(nil), 3), 0xc1)}
+		}, PayloadFail, "Clerk.Ask"},
+		"Validate":        {func(t *testing.T) [][]byte { return [][]byte{questionBytes(t, clerkTell, 3, shot{-1})} }, ValidationFailed, "ammo is negative"},
+		"wrong direction": {func(t *testing.T) [][]byte { return [][]byte{questionBytes(t, clerkAdmit, 3, shot{1})} }, WrongDirection, "Clerk.Admit"},
+		"answer to what only clients ask": {func(*testing.T) [][]byte {
+			return [][]byte{answerBytes(clerkAsk, ask.AppendAnswer(nil, 3, ask.Answered))}
+		},
+			WrongDirection, "Clerk.Ask.Answer"},
+		"no verdict":      {func(*testing.T) [][]byte { return [][]byte{answerBytes(clerkAdmit, []byte{3})} }, PayloadFail, "without a number and a verdict"},
+		"unknown verdict": {func(*testing.T) [][]byte { return [][]byte{answerBytes(clerkAdmit, []byte{3, 99})} }, PayloadFail, "verdict 99"},
+		"long text": {func(*testing.T) [][]byte {
+			return [][]byte{answerBytes(clerkAdmit, append([]byte{3, byte(ask.Refused), 0}, make([]byte, ask.MaxText+1)...))}
+		}, PayloadFail, "an error of"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withClerk(t, Config{}, func(n *network, _, there *Actor) {
+				for _, payload := range row.payloads(t) {
+					smuggle(t, there, payload)
+				}
+				n.tick(3)
+				closed := n.conns[0].closeError()
+				require.Equal(t, row.code, closed.Code, "%v", closed)
+				require.Contains(t, closed.Reason, row.reason)
+			})
+		})
+	}
+}
+
+// TestBadAnswersEndTheirQuestion: with the connection at the server; a client that its server's answer does not please is not closed.
+func TestBadAnswersEndTheirQuestion(t *testing.T) {
+	withClerk(t, Config{}, func(n *network, here, there *Actor) {
+		there.binding.handlers[clerkAdmit.question.id].remote = func(any, *Call, []byte) error { return nil } // says nothing by itself
+		var heard []error
+		require.NoError(t, clerkAdmit.Then(here, shot{1}, func(_ int, err error) { heard = append(heard, err) }))
+		n.tick(2)
+		smuggle(t, there, answerBytes(clerkAdmit, append(ask.AppendAnswer(nil, 1, ask.Answered), 0xc1)))
+		n.tick(3)
+		require.Len(t, heard, 1)
+		var closed *CloseError
+		require.ErrorAs(t, heard[0], &closed)
+		require.Equal(t, PayloadFail, closed.Code)
+	})
+}
+
+// TestAnswersNeverAskedFor: floods of them, of invented numbers, of another actor, of another request, cost nothing but their counting.
+func TestAnswersNeverAskedFor(t *testing.T) {
+	withClerk(t, Config{}, func(n *network, here, there *Actor) {
+		c := n.conns[0]
+		var heard int
+		b, err := n.server.Spawn(clerk, c)
+		require.NoError(t, err)
+		n.tick(3)
+		there.binding.handlers[clerkAdmit.question.id].remote = func(any, *Call, []byte) error { return nil }
+		require.NoError(t, clerkAdmit.Then(here, shot{1}, func(int, error) { heard++ }))
+		n.tick(2)
+		smuggle(t, n.mirror(0, b), answerBytes(clerkAdmit, append(ask.AppendAnswer(nil, 1, ask.Answered), 7)))
+		for i := range 100 {
+			smuggle(t, there, answerBytes(clerkAdmit, append(ask.AppendAnswer(nil, uint64(i)+2, ask.Answered), 0xc1))) // not even read
+		}
+		n.tick(10)
+		require.Zero(t, heard)
+		require.EqualValues(t, 101, c.Stats().Drops.Answers)
+		for range 2 {
+			smuggle(t, there, answerBytes(clerkAdmit, append(ask.AppendAnswer(nil, 1, ask.Answered), 7)))
+		}
+		n.tick(3)
+		require.Equal(t, 1, heard)
+		require.EqualValues(t, 102, c.Stats().Drops.Answers)
+		require.NoError(t, c.Err())
+		require.Zero(t, c.requests.asked.Len())
+	})
+}
+
+// TestFloodsOfQuestions: beyond Config.MaxRequests nothing is decoded, kept or run; who asked is told so. Cancels of what was never asked do nothing.
+func TestFloodsOfQuestions(t *testing.T) {
+	withClerk(t, Config{MaxRequests: 5}, func(n *network, here, there *Actor) {
+		c := n.conns[0]
+		for i := range 30 {
+			for k := range 30 {
+				smuggle(t, there, questionBytes(t, clerkAsk, uint64(30*i+k)+1, 1))
+			}
+			smuggle(t, there, ask.AppendCancel(clerkAsk.question.appendID(nil), 1<<60))
+			n.tick(3)
+		}
+		object := here.object.(*clerkObject)
+		require.Equal(t, 5, object.ran)
+		require.Equal(t, 5, c.requests.questions.Len())
+		require.EqualValues(t, 895, c.Stats().Drops.Requests)
+		require.EqualValues(t, 895, n.ends[0].Stats().Drops.Answers, "each was answered")
+		require.NoError(t, c.Err())
+		for _, number := range []uint64{1, 2, 3} {
+			smuggle(t, there, ask.AppendCancel(clerkAsk.question.appendID(nil), number))
+			smuggle(t, there, ask.AppendCancel(clerkAsk.question.appendID(nil), number))
+		}
+		n.tick(3)
+		require.Equal(t, 2, c.requests.questions.Len())
+		for _, answer := range object.answers {
+			answer("late", nil)
+		}
+		n.tick(3)
+		require.Zero(t, c.requests.questions.Len())
+		require.EqualValues(t, 3, c.Stats().Drops.Answers)
+	})
+}
+
+// TestRandomRequestBytes: nothing that a peer sends of requests panics or leaves something open for ever.
+func TestRandomRequestBytes(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 3))
+	for range 40 {
+		withClerk(t, Config{MaxRequests: 4, RequestTime: time.Second}, func(n *network, here, there *Actor) {
+			from, to := there, here
+			methods := []*method{clerkAsk.question, clerkTell.question, clerkAdmit.answer}
+			if random.IntN(2) == 0 {
+				from, to = here, there
+				methods = []*method{clerkAsk.answer, clerkTell.answer, clerkAdmit.question}
+			}
+			ended := 0
+			for range 3 {
+				if to == there {
+					_ = clerkAsk.Then(there, 1, func(string, error) { ended++ })
+				} else {
+					_ = clerkAdmit.Then(here, shot{1}, func(int, error) { ended++ })
+				}
+			}
+			for range 30 {
+				b := methods[random.IntN(len(methods))].appendID(nil)
+				for range random.IntN(6) {
+					b = append(b, byte(random.IntN(12)))
+				}
+				if random.IntN(4) == 0 {
+					b = binary.AppendUvarint(b, random.Uint64())
+				}
+				if c := from.opens[0].conn; !c.usable() || to.dead {
+					break
+				}
+				smuggle(t, from, b)
+				if random.IntN(4) == 0 {
+					n.tick(1)
+				}
+				if len(from.opens) == 0 {
+					break
+				}
+			}
+			n.tick(90)
+			require.Equal(t, 3, ended)
+			require.Zero(t, n.conns[0].requests.asked.Len()+n.ends[0].requests.asked.Len())
+		})
+	}
+}
+
+// TestRequestErrorsFit: what a handler says may be anything.
+func TestRequestErrorsFit(t *testing.T) {
+	e := &RequestError{Request: "Clerk.Ask", Text: "why", cause: ErrUnbound}
+	require.Equal(t, "rpc: Clerk.Ask has no answer: why", e.Error())
+	require.True(t, errors.Is(e, ErrUnbound))
+	require.Equal(t, "rpc: Clerk.Ask refused: why", (&RequestError{Request: "Clerk.Ask", Text: "why", Refused: true}).Error())
+}

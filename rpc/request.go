@@ -1,0 +1,263 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/quivernet/quiver/internal/ask"
+	"github.com/quivernet/quiver/internal/codec"
+)
+
+// Request is a declared question with an argument A that has an answer R. Underneath it is two reliable calls on the actor's channel,
+// the question one way and its answer the other: both run in order with the actor's other reliable calls, cost what those cost, fill
+// the same reliable buffers, and stand in the shape that the handshake compares. Ownership, [AnyCaller], Validate, [Check] and [RateLimit] hold
+// as for an RPC, and what an RPC would silently drop is answered with an error. UE has no counterpart: a Server RPC and a Client RPC with a number.
+//
+// A request ends once: with its answer, with the error of the far handler, when its time is over (Config.RequestTime, or the deadline
+// of a context), when it is canceled, when the actor's channel closes, or with the connection. Every error of one is a
+// [*RequestError]. While one is open a dormant actor does not fall asleep.
+type Request[A, R any] struct{ question, answer *method }
+
+// ServerRequest declares a request that the owner of an actor asks and the server answers. Asked on the server it is answered there.
+func ServerRequest[A, R any](class *Class, name string, opts ...MethodOption) *Request[A, R] {
+	return declareRequest[A, R](class, name, serverRPC, clientRPC, opts)
+}
+
+// ClientRequest declares a request that the server asks and the client that owns the actor answers. Of an actor that no client owns the
+// server answers it, and asked on a client that client does.
+func ClientRequest[A, R any](class *Class, name string, opts ...MethodOption) *Request[A, R] {
+	return declareRequest[A, R](class, name, clientRPC, serverRPC, opts)
+}
+
+func declareRequest[A, R any](class *Class, name string, question, answer kind, opts []MethodOption) *Request[A, R] {
+	r := &Request[A, R]{
+		declare[A](class, name, question, Reliable, opts),
+		declare[R](class, name+".Answer", answer, Reliable, nil),
+	}
+	r.question.role, r.question.pair = isQuestion, r.answer
+	r.answer.role, r.answer.pair = isAnswer, r.question
+	return r
+}
+
+// String returns "Class.Name".
+func (r *Request[A, R]) String() string { return r.question.String() }
+
+func (r *Request[A, R]) declared() *method { return r.question }
+func (r *Request[A, R]) takes(A)           {}
+
+// OnRequest makes fn answer r. It runs on the world's goroutine. Its error travels to who asked, as the Code of a [*RequestError] that it
+// returns or wraps, or 0, and as text, cut to 512 bytes; it closes nothing. An answer that takes time is given by [Request.Later].
+// When fn panics who asked hears of it by the end of the connection, see Config.OnPanic. It panics when r is of another class or has
+// a function already.
+func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, call *Call, arg A) (R, error)) {
+	m := r.question
+	e := endpointOf[T, A](b, m)
+	switch {
+	case fn == nil:
+		panic(fmt.Sprintf("rpc: OnRequest(%v): no handler", m))
+	case e.run != nil:
+		panic(fmt.Sprintf("rpc: OnRequest(%v): it has a handler already", m))
+	}
+	e.run = func(object T, call *Call, arg A) {
+		q := call.question
+		defer q.leave()
+		result, err := fn(object, call, arg)
+		if q.kept == nil {
+			r.reply(q, result, err)
+		}
+	}
+	b.untyped.handlers[m.id] = handler{remote: e.remote, local: e.local}
+}
+
+// Ask asks and waits for the answer, from any goroutine but the world's, where it returns [ErrOnWorld]: use Then there. It needs a
+// world that is driven. When ctx ends first the far side is told, and [Call.Context] ends there; without a deadline of its own it has Config.RequestTime.
+func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err error) {
+	switch {
+	case !a.made():
+		return result, fmt.Errorf("rpc: %v asked of %s", r, noActor)
+	case a.world.Inside():
+		return result, fmt.Errorf("%w: Ask of %v would wait for itself; use Then", ErrOnWorld, r)
+	}
+	w := a.world
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, w.config.requestTime(), w.timeUp())
+		defer cancel()
+	}
+	until, _ := ctx.Deadline()
+	wait := &waiter[R]{done: make(chan struct{})}
+	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: wait.finish}, waits: true}
+	if err := w.post(func() { wait.begin(q, func() error { return r.put(q, arg, until) }) }); err != nil {
+		return result, q.failed(err)
+	}
+	select {
+	case <-wait.done:
+		return wait.result, wait.err
+	case <-ctx.Done():
+		if err = context.Cause(ctx); !errors.Is(err, ctx.Err()) {
+			err = fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+	case <-w.shut:
+		err = w.shutCause()
+	}
+	if wait.claimed.CompareAndSwap(false, true) {
+		w.hand(func() { w.giveUp(q) })
+		return result, q.failed(err)
+	}
+	<-wait.done
+	return wait.result, wait.err
+}
+
+// waiter is who waits in Ask.
+type waiter[R any] struct {
+	claimed atomic.Bool // by the answer, or by who waits no longer
+	done    chan struct{}
+	result  R
+	err     error
+}
+
+// begin puts the question, on the world's goroutine, unless nobody waits any more.
+func (w *waiter[R]) begin(q *inquiry, put func() error) {
+	if w.claimed.Load() {
+		return
+	}
+	err := q.failed(errNotPut)
+	defer func() {
+		if err != nil {
+			var none R
+			w.finish(none, err)
+		}
+	}()
+	err = put()
+}
+
+// errNotPut is what who waits is told when Validate panics.
+var errNotPut = errors.New("rpc: the question was not asked: Validate of its argument did not return")
+
+func (w *waiter[R]) finish(result R, err error) {
+	if w.claimed.CompareAndSwap(false, true) {
+		w.result, w.err = result, err
+		close(w.done)
+	}
+}
+
+// Then asks on the world's goroutine, and has fn called there, in a later Dispatch, once, with the answer or the error, unless Then itself returns an
+// error: nothing was asked then. The time limit is Config.RequestTime.
+func (r *Request[A, R]) Then(a *Actor, arg A, fn func(result R, err error)) error {
+	switch {
+	case !a.made():
+		return fmt.Errorf("rpc: %v asked of %s", r, noActor)
+	case fn == nil:
+		return fmt.Errorf("rpc: Then of %v: no function for the answer", r)
+	}
+	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: fn}}
+	return r.put(q, arg, time.Now().Add(a.world.config.requestTime()))
+}
+
+// put asks, and logs why it could not: callers often do not look.
+func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
+	w, m := q.actor.world, r.question
+	p := m.args.Get().(*A)
+	*p = arg
+	defer release(m, p)
+	err := w.place(q, p, until, func() any { return keep(p) })
+	if err == nil {
+		return nil
+	}
+	w.callFailed(m, err)
+	return q.failed(err)
+}
+
+// Later says, inside of the handler, that the answer takes time: what the handler returns is ignored then. The function that it returns
+// gives the answer, once, from any goroutine; an answer that nobody waits for any more, and a second one, are dropped and counted
+// (Drops.Answers). [Call.Context] tells when nobody waits. It panics when the call is not of r.
+func (r *Request[A, R]) Later(call *Call) func(R, error) {
+	q := call.question
+	if q == nil || q.method != r.question {
+		panic(fmt.Sprintf("rpc: Later of %v for a call that does not ask it", r))
+	}
+	if q.kept == nil {
+		q.keep()
+	}
+	kept := q.kept
+	return func(result R, err error) {
+		w := kept.actor.world
+		if !kept.said.CompareAndSwap(false, true) {
+			w.unheard(kept.conn)
+			return
+		}
+		w.hand(func() {
+			if w.resume(kept) {
+				r.reply(kept, result, err)
+			}
+		})
+	}
+}
+
+// reply answers a question, on the world's goroutine. A result that can not travel is an error at both ends.
+func (r *Request[A, R]) reply(q *question, result R, err error) {
+	if err != nil {
+		q.refuse(ask.Refused, err)
+		return
+	}
+	m := r.answer
+	p := m.args.Get().(*R)
+	*p = result
+	defer release(m, p)
+	if err := m.codec.Validate(p); err != nil {
+		q.unsaid(&validationError{method: m, cause: err})
+		return
+	}
+	e := codec.NewEncoder()
+	defer e.Release()
+	if q.conn != nil || m.codec.Refuses() {
+		e.Buf = ask.AppendAnswer(m.appendID(e.Buf), q.number, ask.Answered)
+		if err := m.encodeValue(e, p); err != nil {
+			q.unsaid(err)
+			return
+		}
+	}
+	if q.conn == nil {
+		q.actor.world.answerHere(q, keep(p))
+		return
+	}
+	if err := q.send(e.Buf); err != nil {
+		q.unsaid(err)
+	}
+}
+
+// hearer takes the answer to a question of ours, with its type.
+type hearer[R any] struct {
+	m      *method // of the answer
+	then   func(R, error)
+	result R
+}
+
+func (h *hearer[R]) read(c *Conn, payload []byte) error {
+	if err := h.m.codec.Decode(payload, &h.result); err != nil {
+		return &decodeError{method: h.m, size: len(payload), cause: err}
+	}
+	if raw, ok := any(&h.result).(*Raw); ok {
+		*raw = keep(raw).(Raw) // who asked may keep it, and a goroutine that waits reads it later
+	}
+	if h.m.refers {
+		c.drops[dropUnknownRef].Add(uint64(len(c.unknown(&h.result))))
+	}
+	if err := h.m.codec.Validate(&h.result); err != nil {
+		return &validationError{method: h.m, cause: err}
+	}
+	return nil
+}
+
+func (h *hearer[R]) take(result any) { h.result = result.(R) }
+
+func (h *hearer[R]) hear(err error) {
+	var none R
+	if err != nil {
+		h.result = none
+	}
+	h.then(h.result, err)
+}
