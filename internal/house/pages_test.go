@@ -1,6 +1,7 @@
 package house
 
 import (
+	"go/format"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,7 @@ var codeBlock = regexp.MustCompile("(?s)```go\n// (\\S+)\n(.*?)```")
 var pages = []string{"README.md", "PORTING.md"}
 
 // TestPagesCompile builds every Go block of a page in a module of its own, as its reader would. The first line of a
-// block names its file.
+// block names its file, the rest is as gofmt writes it.
 func TestPagesCompile(t *testing.T) {
 	for _, page := range pages {
 		t.Run(page, func(t *testing.T) { compilePage(t, page) })
@@ -36,6 +37,9 @@ func compilePage(t *testing.T, page string) {
 	dir := t.TempDir()
 	for _, b := range blocks {
 		path := filepath.Join(dir, filepath.FromSlash(string(b[1])))
+		pretty, err := format.Source(b[2])
+		require.NoError(t, err, "%s", b[1])
+		require.Equal(t, string(pretty), string(b[2]), "%s is as gofmt writes it", b[1])
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, b[2], 0o644))
 	}
