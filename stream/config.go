@@ -34,7 +34,8 @@ type Config struct {
 	// MaxQueued bounds the outgoing transfers of one peer that have begun or wait for their turn; default 1,024.
 	MaxQueued int
 
-	// Store keeps what arrives under a key, so that it can be resumed: disk.New has one in a folder. nil = no resume.
+	// Store keeps what arrives under a key, so that it can be resumed: disk.New has one in a folder. nil = no resume. A handler may
+	// give its transfer another one: [Incoming.SetStore].
 	Store Store
 }
 

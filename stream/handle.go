@@ -35,6 +35,10 @@ func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
 // that is given the transfer.
 func (i Incoming) OnEnd(fn func(err error)) { i.in.ended = fn }
 
+// SetStore has the transfer kept in store instead of Config.Store, nil: nowhere. It is for the handler that is given the transfer,
+// before that returns: nothing was asked of a store yet.
+func (i Incoming) SetStore(store Store) { i.in.store = store }
+
 // Progress is a snapshot of a transfer, in bytes of a blob or elements of an array.
 type Progress struct {
 	// Sent is what has left the sender for the connection, where some of it may wait; at the receiver, what has arrived in order.

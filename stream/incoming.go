@@ -26,6 +26,7 @@ type incoming struct {
 	header header
 	known  bool       // the header has come; until then only the id is set
 	decode decodeFunc // arrays only
+	store  Store      // nil: none; the handler may change it
 
 	mu       sync.Mutex
 	arrived  sync.Cond // for the goroutine
@@ -89,7 +90,7 @@ func (d decoded) piece(bytes int) piece {
 }
 
 func newIncoming(p *Peer, id uint64) *incoming {
-	in := &incoming{peer: p, header: header{id: id, size: -1}, done: make(chan struct{})}
+	in := &incoming{peer: p, header: header{id: id, size: -1}, store: p.streams.config.Store, done: make(chan struct{})}
 	in.arrived.L, in.ready.L = &in.mu, &in.mu
 	in.parts.limit = p.streams.config.early()
 	return in

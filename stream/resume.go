@@ -10,7 +10,7 @@ import (
 
 // prepare answers the header, and delivers what is here already. A nil body means that all was.
 func (in *incoming) prepare() (body, error) {
-	store, key := in.peer.streams.config.Store, in.header.key
+	store, key := in.store, in.header.key
 	if store == nil || key == "" {
 		in.answer(0, 0, false)
 		return in.hasher(), nil

@@ -53,6 +53,30 @@ func testBlobResumes(t *testing.T, via Backend) {
 	})
 }
 
+// TestStoreOfATransfer: the handler chooses where its transfer is kept.
+func TestStoreOfATransfer(t *testing.T) {
+	inNetwork(t, setup{client: Config{Store: newMemoryStore()}}, func(n *network) {
+		own, sent := newMemoryStore(), content(100_000)
+		save.Handle(n.client.streams, func(in *IncomingBlob) {
+			switch in.Key() {
+			case "own":
+				in.SetStore(own)
+			case "none":
+				in.SetStore(nil)
+			}
+			go func() { _, _ = io.Copy(io.Discard, in) }()
+		})
+		for _, key := range []string{"own", "none", "default"} {
+			first := n.mustStart(n.server.peer, sent, Key(key))
+			require.NoError(n, first.Wait(n.ctx))
+			again := n.mustStart(n.server.peer, sent, Key(key))
+			require.NoError(n, again.Wait(n.ctx))
+			require.Equal(n, key != "none", again.Progress().Resumed > 0, key)
+		}
+		require.Len(n, own.files, 1)
+	})
+}
+
 // TestKeyOfLongerContent: what is stored under the key is longer than the content. That fails one transfer, as other content under the
 // key does, and neither the connection nor the next one.
 func TestKeyOfLongerContent(t *testing.T) {

@@ -70,6 +70,34 @@ func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 	return c, nil
 }
 
+// Publish takes a complete content out of the store and makes it the file path, or what replaces that, in one step that lasts; path is on
+// the same file system. It is for senders that give the content's digest as stream.Key, as
+// text, and its algorithm as stream.Hash: what a peer stored under another content's digest
+// is removed, and is an error that Is stream.ErrDigest. Absent content Is fs.ErrNotExist.
+func (s *Store) Publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
+	if err := s.publish(identity, digest, path, mode); err != nil {
+		return fmt.Errorf("disk: publishing a content as %s: %w", path, err)
+	}
+	return nil
+}
+
+func (s *Store) publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
+	c, err := s.lookup(s.file(identity, digest.String()))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.Close(), os.Chmod(c.Name(), mode)); err != nil {
+		return err
+	}
+	if c.digest != digest {
+		return errors.Join(fmt.Errorf("%w: it is %v", stream.ErrDigest, c.digest), s.Remove(identity, digest.String()))
+	}
+	if err := os.Rename(c.Name(), path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
 // Remove deletes what is stored, or fails with stream.ErrPartBusy while it is being written.
 func (s *Store) Remove(identity, key string) error {
 	base := s.file(identity, key)
