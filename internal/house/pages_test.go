@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 )
@@ -23,6 +24,46 @@ func TestPagesCompile(t *testing.T) {
 	for _, page := range pages {
 		t.Run(page, func(t *testing.T) { compilePage(t, page) })
 	}
+}
+
+var (
+	pageLink = regexp.MustCompile(`\]\(([A-Z]+\.md)?#([^)]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
+)
+
+// TestPageLinks holds that links into a page of the root find their heading.
+func TestPageLinks(t *testing.T) {
+	root, err := Root()
+	require.NoError(t, err)
+	for _, page := range append(pages, "SECURITY.md") {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		require.NoError(t, err)
+		for _, link := range pageLink.FindAllSubmatch(text, -1) {
+			target := string(link[1])
+			if target == "" {
+				target = page
+			}
+			require.Contains(t, anchors(t, filepath.Join(root, target)), string(link[2]), "%s links to %s", page, target)
+		}
+	}
+}
+
+// anchors returns what the headings of a page are called in links.
+func anchors(t *testing.T, path string) (names []string) {
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for _, h := range heading.FindAllSubmatch(text, -1) {
+		names = append(names, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, string(h[1])))
+	}
+	return names
 }
 
 func compilePage(t *testing.T, page string) {
