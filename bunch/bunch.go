@@ -104,8 +104,13 @@ type Message struct {
 	Number   uint64 // of the packet that brought a Tracked message: a higher one left later; else 0
 
 	cost   int32  // given back once it is fetched
+	at     uint32 // when it was complete, in grains since the connection began, as many as fit: a message stays small
 	pinned uint16 // bytes of its datagram that Payload holds beyond itself
 }
+
+// grain is how exactly a message knows when it came: with 32 bits of grains, half of them for what lies ahead, a message may
+// wait for 9 hours before [Conn.Waited] says 0 again.
+const grain = 16 * time.Microsecond
 
 // Params are the limits that both ends exchange in Hello. See [Conn.Agree].
 type Params struct {

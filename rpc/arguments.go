@@ -148,7 +148,7 @@ func (w *World) runWaiting(c *Conn) {
 // runWaited runs one of them.
 func (w *World) runWaited(c *Conn, call waitingCall) {
 	defer w.catch(c)
-	c.waiting.running = true
+	c.waiting.running, w.arrived = true, w.now
 	defer func() { c.waiting.running = false }()
 	run := w.run
 	if call.method.role == isQuestion {

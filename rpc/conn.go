@@ -67,6 +67,7 @@ type Conn struct {
 	warns       [dropReasons]warnGate
 	turn        turn
 	lateWarn    warnGate
+	times       times
 	openWarn    warnGate
 
 	mu       sync.Mutex // guards writes to channels, and reads of it elsewhere than on the world's goroutine

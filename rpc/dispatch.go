@@ -14,6 +14,9 @@ type Call struct {
 	Actor *Actor
 	Conn  *Conn     // who called; nil when the call was made in this world
 	Now   time.Time // of the Dispatch
+	// Arrived is when the call came, at some time since the Dispatch before; Now when it was made in this world, or waited for
+	// actors. It is exact to 16 µs, and as Now by the game's clock.
+	Arrived time.Time
 
 	question *question // of a request
 }
@@ -28,6 +31,8 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	if len(c.reps.replicas) > 0 && (m.Delivery != bunch.Tracked || m.Number != c.reps.packet) {
 		w.tellReps(c)
 	}
+	w.arrived = c.arrivedAt(&m)
+	c.times.stirred = c.times.stirred || m.Channel != 0
 	var violation *CloseError
 	switch {
 	case m.Delivery == bunch.Tracked && a != nil:
@@ -102,7 +107,7 @@ func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 		c.drop(dropClosed, a, m)
 		return nil
 	}
-	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now}, activity{method: m}
+	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived}, activity{method: m}
 	p := a.part(m.class)
 	return w.judge(c, m, p.binding.handlers[m.id].remote(p.object, &w.call, payload))
 }
@@ -187,7 +192,7 @@ func (w *World) runLocalGuarded() {
 			w.dropped.Add(1)
 			continue
 		}
-		w.call, w.doing = Call{Actor: l.actor, Now: w.now}, activity{method: l.method}
+		w.call, w.doing = Call{Actor: l.actor, Now: w.now, Arrived: w.now}, activity{method: l.method}
 		if l.method.role == isQuestion {
 			w.runQuestionHere(l)
 			continue

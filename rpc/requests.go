@@ -165,7 +165,7 @@ func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argumen
 		return nil
 	}
 	w.question = question{conn: c, actor: a, method: m, number: number}
-	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, question: &w.question}, activity{method: m}
+	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived, question: &w.question}, activity{method: m}
 	p := a.part(m.class)
 	err := p.binding.handlers[m.id].remote(p.object, &w.call, argument)
 	if !c.server && invalid(err) {

@@ -128,6 +128,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 // send puts a call on one channel. UE drops an unreliable one when the connection is saturated, but no multicast.
 func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
+	c.times.stirred = true
 	now := c.link.Lock()
 	a.world.cork(c)
 	if a.world.IsServer() && (!c.usable() || c.machine.Err() != nil) {

@@ -92,7 +92,7 @@ func (w *World) unsettled() bool {
 		return true
 	}
 	return slices.ContainsFunc(w.conns, func(c *Conn) bool {
-		return c.usable() && (len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent) || len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0)
+		return c.usable() && (c.times.restless() || len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent) || len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0)
 	})
 }
 
@@ -181,7 +181,7 @@ func (w *World) exit() { w.driving.Store(false) }
 // runs is taken off its queue before, so that a function of the game which never returns leaves the rest to the next
 // Dispatch.
 func (w *World) dispatch(now time.Time, all bool) {
-	w.now, w.inFrame = now, true
+	w.now, w.inFrame, w.beat = now, true, beat{now, time.Now()}
 	w.takeInbox()
 	w.runTasks() // those that a panic left, and of those that did not join
 	w.runLocal()
@@ -246,6 +246,7 @@ func (w *World) flush(now time.Time) {
 	w.lull()
 	w.replicate(now)
 	w.sampleRates()
+	w.exchangeTimes()
 	for i, c := range w.corked {
 		w.corked[i], c.isCorked = nil, false
 		c.link.Lock()

@@ -131,9 +131,14 @@ func (c *Conn) control(payload []byte) *CloseError {
 	if err != nil {
 		return violation(err)
 	}
-	if _, missed := message.(control.Missed); missed && c.server {
-		c.state.all = true
-		return nil
+	switch m := message.(type) {
+	case control.Missed:
+		if c.server {
+			c.state.all = true
+			return nil
+		}
+	case control.AskTime, control.Time:
+		return c.onTime(m)
 	}
 	r := c.sealed
 	if r == nil || !r.agreed.Load() {

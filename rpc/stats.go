@@ -49,6 +49,10 @@ type Stats struct {
 	// Deferred counts the Dispatches that left messages of this connection to the next one: see Config.DispatchTime.
 	Deferred uint64
 
+	// ServerTime is about a client's [Conn.ServerTime]: how often what it said was given up because the server's clock was set,
+	// or this one stood still, and how many answers of the server contradicted themselves.
+	ServerTime struct{ Steps, Refused uint64 }
+
 	// Sealed is about the sealed carrier, see [Config].Sealed.
 	Sealed SealedStats
 
@@ -135,6 +139,7 @@ func (c *Conn) addCounts(s *Stats) {
 		s.Sealed = c.sealed.Stats()
 		s.Sealed.Carries = c.Sealed()
 	}
+	s.ServerTime.Steps, s.ServerTime.Refused = c.times.steps.Load(), c.times.refused.Load()
 	s.Drops.RingFull, s.Drops.UnknownMachine = l.DroppedRing, l.DroppedUnknown
 	s.Drops.BeforeJoin = c.uninvited.Load()
 	s.Drops.NotOwner = c.drops[dropNotOwner].Load()

@@ -57,6 +57,8 @@ type World struct {
 	call         Call                 // what the running handler sees
 	question     question             // likewise, of a request
 	requests     requests             // that this world asks itself
+	beat         beat                 // of the running or last Dispatch
+	arrived      time.Time            // when the running message did
 	doing        activity             // what runs, to name it when it panics or takes long
 
 	// Queues of the world's goroutine. What runs has left its queue, so that a panic loses nothing else.

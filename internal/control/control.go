@@ -20,7 +20,7 @@ import (
 //	Join                  →
 //
 // The ids are Unreal's; Shape stands where Upgrade does. After Join what sealed.go names travels here, when both Hellos have the
-// feature, and Missed.
+// feature, Missed, and AskTime and Time.
 const (
 	idHello   = 0
 	idWelcome = 1
@@ -28,6 +28,8 @@ const (
 	idLogin   = 5
 	idJoin    = 9
 	idMissed  = 40 // after Join
+	idAskTime = 41 // likewise
+	idTime    = 42 // likewise
 )
 
 // Features of a Hello. Bits that are not known are for later versions.
@@ -42,7 +44,8 @@ const (
 	MaxToken     = 4096    // bytes of a token
 	maxParam     = 1 << 30 // of any number in Params: all are far below
 	maxAckDelay  = time.Minute
-	maxShapeSent = 4096 // lines of a Shape
+	maxHeld      = 24 * time.Hour // a world that stands still for longer has lost its clients
+	maxShapeSent = 4096           // lines of a Shape
 	// maxShapeBytes is how much of the classes a server sends to a client that differs, so that it fits one message.
 	maxShapeBytes = 48 << 10
 )
@@ -66,6 +69,15 @@ type Join struct{}
 
 // Missed is a client's: it had no memory for states that it acknowledged, and asks for those of all its actors anew.
 type Missed struct{}
+
+// AskTime is a client's: it asks what time it is for the server's game. The next one follows the answer.
+type AskTime struct{}
+
+// Time answers AskTime.
+type Time struct {
+	Now  int64         // nanoseconds since 1970 by the server's game, when the answer left
+	Held time.Duration // since the question had come
+}
 
 // Shape are the server's classes, for a client whose classes differ.
 type Shape struct {
@@ -110,6 +122,22 @@ func parseWelcome(r *reader) Welcome { return Welcome{Identity: string(r.bytes(M
 func AppendJoin(b []byte) []byte { return append(b, idJoin) }
 
 func AppendMissed(b []byte) []byte { return append(b, idMissed) }
+
+func AppendAskTime(b []byte) []byte { return append(b, idAskTime) }
+
+func AppendTime(b []byte, t Time) []byte {
+	b = binary.BigEndian.AppendUint64(append(b, idTime), uint64(t.Now))
+	return binary.AppendUvarint(b, uint64(t.Held))
+}
+
+func parseTime(r *reader) Time {
+	now := r.take(8)
+	held := time.Duration(r.uvarint(uint64(maxHeld)))
+	if r.err != nil {
+		return Time{}
+	}
+	return Time{Now: int64(binary.BigEndian.Uint64(now)), Held: held}
+}
 
 // AppendShape appends as many of the lines as fit one message, and whether some did not.
 func AppendShape(b []byte, lines []string) []byte {
@@ -163,6 +191,10 @@ func Parse(payload []byte) (message any, err error) {
 		message = Join{}
 	case idMissed:
 		message = Missed{}
+	case idAskTime:
+		message = AskTime{}
+	case idTime:
+		message = parseTime(&r)
 	case idShape:
 		message = parseShape(&r)
 	default:
@@ -189,6 +221,10 @@ func Name(id byte) string {
 		return "Join"
 	case idMissed:
 		return "Missed"
+	case idAskTime:
+		return "AskTime"
+	case idTime:
+		return "Time"
 	case idShape:
 		return "Shape"
 	}

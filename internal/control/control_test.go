@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,10 @@ func TestControlRoundTrip(t *testing.T) {
 		{AppendJoin(nil), Join{}},
 		{AppendShape(nil, []string{"a: b", ""}), Shape{Lines: []string{"a: b", ""}}},
 		{AppendShape(nil, nil), Shape{}},
+		{AppendAskTime(nil), AskTime{}},
+		{AppendTime(nil, Time{}), Time{}},
+		{AppendTime(nil, Time{Now: math.MinInt64, Held: 33 * time.Millisecond}), Time{Now: math.MinInt64, Held: 33 * time.Millisecond}},
+		{AppendTime(nil, Time{Now: math.MaxInt64, Held: maxHeld}), Time{Now: math.MaxInt64, Held: maxHeld}},
 	} {
 		requireMessage(t, test.want, test.payload)
 	}

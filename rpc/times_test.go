@@ -1,0 +1,256 @@
+package rpc
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/clock"
+	"github.com/quivernet/quiver/internal/control"
+)
+
+// timed drives a server by a game clock of its own, beside a client at another tick rate, and simulates for a while between Dispatch
+// and Flush.
+type timed struct {
+	*network
+	began  time.Time
+	game   func(since time.Duration) time.Time // the server's clock
+	paused time.Time                           // until when the server's world is not driven
+	next   [2]time.Time                        // of the server and the client
+	asked  bool
+}
+
+func inTime(t *testing.T, game func(since time.Duration) time.Time, fn func(n *timed)) {
+	inNet(t, 1, Config{}, func(n *network) {
+		now := time.Now()
+		fn(&timed{network: n, began: now, game: game, next: [2]time.Time{now, now}})
+	})
+}
+
+// simulation is how long a tick of the server takes.
+const simulation = 9 * time.Millisecond
+
+// run drives both for d: the server at 30 Hz, the client at 47.
+func (n *timed) run(d time.Duration, look func(now time.Time)) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		side := 0
+		if n.next[1].Before(n.next[0]) {
+			side = 1
+		}
+		time.Sleep(time.Until(n.next[side]))
+		now := time.Now()
+		if side == 1 {
+			n.clients[0].Dispatch(now)
+			look(now)
+			n.clients[0].Flush(now)
+			n.next[1] = n.next[1].Add(time.Second / 47)
+			continue
+		}
+		n.next[0] = n.next[0].Add(time.Second / 30)
+		if now.Before(n.paused) {
+			continue
+		}
+		game := n.game(now.Sub(n.began))
+		n.server.Dispatch(game)
+		time.Sleep(simulation)
+		n.server.Flush(game)
+	}
+}
+
+// off returns how far ServerTime is from the truth, having held that this is within its bound and that time does not run back.
+func (n *timed) off(before *time.Time) func(now time.Time) {
+	return func(now time.Time) {
+		told, bound, ok := n.ends[0].ServerTime(now)
+		if !ok {
+			return
+		}
+		truth := n.game(now.Sub(n.began))
+		require.LessOrEqual(n.t, told.Sub(truth).Abs(), bound)
+		require.False(n.t, told.Before(*before), "it runs back")
+		require.Less(n.t, bound, 2*time.Second)
+		*before = told
+	}
+}
+
+func (n *timed) require(within time.Duration) {
+	n.t.Helper()
+	now := time.Now()
+	told, bound, ok := n.ends[0].ServerTime(now)
+	require.True(n.t, ok)
+	n.t.Logf("%v off, %v by its bound", told.Sub(n.game(now.Sub(n.began))), bound)
+	require.LessOrEqual(n.t, told.Sub(n.game(now.Sub(n.began))).Abs(), within)
+	require.Less(n.t, bound, 2*testDelay+within)
+}
+
+func shifted(by time.Duration, rate float64) func(since time.Duration) time.Time {
+	base := time.Now().Add(by)
+	return func(since time.Duration) time.Time { return base.Add(time.Duration(float64(since) * rate)) }
+}
+
+// TestServerTime: a second after the first call a client knows the server's time to some milliseconds, though ticks are longer than
+// the path; it follows a slow drift, and survives a world that stands still for two seconds.
+func TestServerTime(t *testing.T) {
+	for name, game := range map[string]func(since time.Duration) time.Time{
+		"the same": shifted(0, 1), "long ago": shifted(-50*365*24*time.Hour, 1), "ahead": shifted(90*365*24*time.Hour/2, 1), "drift": shifted(time.Hour, 1.0002),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, game, func(n *timed) {
+				a := n.spawn(0)
+				_, _, ok := n.ends[0].ServerTime(time.Now())
+				require.False(t, ok)
+				var before time.Time
+				n.run(1500*time.Millisecond, n.off(&before))
+				n.require(3 * time.Millisecond)
+				chat := func(now time.Time) { _ = wave.Call(a, Raw("12345678")); n.off(&before)(now) }
+				n.run(30*time.Second, chat)
+				n.require(3 * time.Millisecond)
+				n.paused = time.Now().Add(2 * time.Second)
+				n.run(20*time.Second, chat)
+				n.require(3 * time.Millisecond)
+				require.Zero(t, n.ends[0].Stats().ServerTime.Steps)
+			})
+		})
+	}
+}
+
+// TestServerTimeIsSet: the server's game clock is set by an hour, and stops for two seconds: both are believed within two seconds.
+func TestServerTimeIsSet(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour, -2 * time.Second} {
+		game := shifted(0, 1)
+		inTime(t, func(since time.Duration) time.Time {
+			if since > 10*time.Second {
+				since += step
+			}
+			return game(since)
+		}, func(n *timed) {
+			a := n.spawn(0)
+			talk := func(now time.Time) { _ = wave.Call(a, Raw("12345678")); n.ends[0].ServerTime(now) }
+			n.run(10*time.Second, talk)
+			n.run(2*time.Second, talk)
+			n.require(3 * time.Millisecond)
+			require.EqualValues(t, 1, n.ends[0].Stats().ServerTime.Steps)
+		})
+	}
+}
+
+// TestTimesAreSilent: who never asks for the server's time sends nothing, and who does sends no more than ten questions while nothing
+// else travels.
+func TestTimesAreSilent(t *testing.T) {
+	inTime(t, shifted(0, 1), func(n *timed) {
+		quiet := func(time.Time) {}
+		n.run(5*time.Second, quiet)
+		before := n.ends[0].Stats()
+		n.run(time.Minute, quiet)
+		require.Equal(t, before.PacketsOut, n.ends[0].Stats().PacketsOut)
+		ask := func(now time.Time) { n.ends[0].ServerTime(now) }
+		n.run(3*time.Second, ask)
+		before = n.ends[0].Stats()
+		require.LessOrEqual(t, before.BunchesOut, uint64(15))
+		n.run(10*time.Minute, ask)
+		require.Equal(t, before.PacketsOut, n.ends[0].Stats().PacketsOut)
+		require.Equal(t, before.PacketsIn, n.ends[0].Stats().PacketsIn)
+		told, bound, ok := n.ends[0].ServerTime(time.Now())
+		require.True(t, ok)
+		require.LessOrEqual(t, told.Sub(n.game(time.Since(n.began))).Abs(), bound)
+	})
+}
+
+// TestServerTimeOfAServer is the server's own.
+func TestServerTimeOfAServer(t *testing.T) {
+	inTime(t, shifted(0, 1), func(n *timed) {
+		now := time.Now()
+		told, bound, ok := n.conns[0].ServerTime(now)
+		require.True(t, ok)
+		require.Zero(t, bound)
+		require.Equal(t, now, told)
+	})
+}
+
+// TestTimeThatCannotBeTold: a world that is driven with times beyond all years leaves the question, and nothing else suffers.
+func TestTimeThatCannotBeTold(t *testing.T) {
+	inTime(t, func(since time.Duration) time.Time { return time.Time{}.Add(since) }, func(n *timed) {
+		n.run(5*time.Second, func(now time.Time) {
+			_, _, ok := n.ends[0].ServerTime(now)
+			require.False(t, ok)
+		})
+		require.NoError(t, n.ends[0].Err())
+	})
+}
+
+// TestHostileTimes: a client that asks twice at once, a server that answers unasked, and a client that answers break the protocol.
+func TestHostileTimes(t *testing.T) {
+	ask, answer := control.AppendAskTime(nil), control.AppendTime(nil, control.Time{})
+	for name, test := range map[string]struct {
+		from     func(n *timed) *Conn
+		messages [][]byte
+	}{
+		"asks twice":      {func(n *timed) *Conn { return n.ends[0] }, [][]byte{ask, ask}},
+		"client answers":  {func(n *timed) *Conn { return n.ends[0] }, [][]byte{answer}},
+		"server asks":     {func(n *timed) *Conn { return n.conns[0] }, [][]byte{ask}},
+		"server unasked":  {func(n *timed) *Conn { return n.conns[0] }, [][]byte{answer}},
+		"question floods": {func(n *timed) *Conn { return n.ends[0] }, [][]byte{ask, ask, ask, ask, ask, ask, ask}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, shifted(0, 1), func(n *timed) {
+				c := test.from(n)
+				c.link.Lock()
+				for _, m := range test.messages {
+					require.NoError(t, c.machine.Send(0, bunch.Reliable, m))
+				}
+				c.link.Unlock()
+				n.run(time.Second, func(time.Time) {})
+				var closed *CloseError
+				require.ErrorAs(t, c.Err(), &closed)
+				require.Equal(t, ControlChannelMessageFail, closed.Code)
+			})
+		})
+	}
+}
+
+// TestLyingServer: answers at the edges of all numbers, and times that jump about, move a client's clock only where three of them
+// agree, and close nothing.
+func TestLyingServer(t *testing.T) {
+	inTime(t, shifted(0, 1), func(n *timed) {
+		lies := []control.Time{{Now: -1 << 63}, {Now: 1<<63 - 1}, {Now: clock.Farthest}, {Now: -clock.Farthest}, {Held: 24 * time.Hour}, {Now: 0}, {Now: 1 << 61}}
+		lie := 0
+		n.run(20*time.Second, func(now time.Time) {
+			c := n.ends[0]
+			before := c.times.steps.Load()
+			c.ServerTime(now)
+			if c.times.asking {
+				require.Nil(t, c.onTime(lies[lie%len(lies)]))
+				lie++
+				c.times.asking = true // for the answer that comes
+			}
+			require.LessOrEqual(t, c.times.steps.Load(), before+1)
+		})
+		stats := n.ends[0].Stats().ServerTime
+		require.NotZero(t, stats.Refused)
+		require.LessOrEqual(t, stats.Steps, uint64(2))
+		require.NoError(t, n.ends[0].Err())
+	})
+}
+
+// TestArrived: a handler knows when its call came, which was between two ticks.
+func TestArrived(t *testing.T) {
+	inTime(t, shifted(time.Hour, 1), func(n *timed) {
+		a := n.spawn(0)
+		n.run(time.Second, func(time.Time) {})
+		var arrived []time.Duration
+		n.server.onFire = func(call *Call, _ shot) {
+			arrived = append(arrived, call.Arrived.Sub(n.game(0)))
+			require.False(t, call.Arrived.After(call.Now))
+		}
+		var sent []time.Duration
+		n.run(2*time.Second, func(now time.Time) {
+			require.NoError(t, fire.Call(n.mirror(0, a), shot{}))
+			sent = append(sent, now.Sub(n.began))
+		})
+		require.NotEmpty(t, arrived)
+		for i, at := range arrived {
+			require.InDelta(t, float64(testDelay), float64(at-sent[i]), float64(20*time.Microsecond))
+		}
+	})
+}
