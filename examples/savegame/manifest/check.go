@@ -1,0 +1,163 @@
+package manifest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// MaxPath bounds a path and a link's target in bytes: PATH_MAX of Linux, the largest among the systems.
+	MaxPath = 4096
+
+	// DefaultEntries, DefaultChunks and DefaultBytes are the limits where Limits has zeros: a world of a million files,
+	// and of 1 TiB, whose chunks fill 16 million digests at 64 KiB each, half of their average.
+	DefaultEntries = 1 << 20
+	DefaultChunks  = 1 << 24
+	DefaultBytes   = 1 << 40
+)
+
+// ErrManifest means that bytes are no manifest, or that a manifest breaks a rule. The text says which.
+var ErrManifest = errors.New("bad manifest")
+
+// Limits bound a manifest that comes from outside. A zero means the default.
+type Limits struct {
+	Entries int
+	Chunks  int   // of all files, each time that one appears
+	Bytes   int64 // of all files
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{cmp.Or(l.Entries, DefaultEntries), cmp.Or(l.Chunks, DefaultChunks), cmp.Or(l.Bytes, DefaultBytes)}
+}
+
+// Check reports the first rule that m breaks: the root first and no other of its path; paths clean, relative and without
+// ".."; sorted, each once, and what an entry is in is a folder; modes, times, targets and chunks only where they belong;
+// chunks as large as chunks are, of the file's size together, and within the limits.
+func (m *Manifest) Check(limits Limits) error {
+	c := checker{left: limits.withDefaults()}
+	if len(m.Entries) > c.left.Entries {
+		return fmt.Errorf("%w: %d entries, the limit is %d", ErrManifest, len(m.Entries), c.left.Entries)
+	}
+	if len(m.Entries) == 0 || m.Entries[0].Path != Root || m.Entries[0].Kind == Link {
+		return fmt.Errorf("%w: it does not begin with its root, a file or a folder", ErrManifest)
+	}
+	for i := range m.Entries {
+		if err := c.entry(&m.Entries[i]); err != nil {
+			return fmt.Errorf("%w: entry %d, %.100q: %w", ErrManifest, i, m.Entries[i].Path, err)
+		}
+	}
+	return nil
+}
+
+// checker goes over the entries in order.
+type checker struct {
+	left Limits   // what of the limits the entries so far have left
+	last string   // the path before
+	dirs []string // the folders that are open at last, the root first
+}
+
+func (c *checker) entry(e *Entry) error {
+	if err := c.place(e); err != nil {
+		return err
+	}
+	switch e.Kind {
+	case Dir:
+		c.dirs = append(c.dirs, e.Path)
+		return plain(e, e.Target == "" && e.Size == 0 && len(e.Chunks) == 0)
+	case Link:
+		if err := checkTarget(e.Target); err != nil {
+			return err
+		}
+		return plain(e, e.Mode == 0 && e.Time == 0 && e.Size == 0 && len(e.Chunks) == 0)
+	case File:
+		if err := plain(e, e.Target == ""); err != nil {
+			return err
+		}
+		return c.chunks(e)
+	}
+	return fmt.Errorf("%v is unknown", e.Kind)
+}
+
+// plain fails when a field is set that the kind does not have.
+func plain(e *Entry, only bool) error {
+	switch {
+	case e.Mode&^fs.ModePerm != 0:
+		return fmt.Errorf("mode %#o has more than permission bits", uint32(e.Mode))
+	case !only:
+		return fmt.Errorf("a %v with what only others have", e.Kind)
+	}
+	return nil
+}
+
+// place checks the path, and that it stands behind the one before and in a folder.
+func (c *checker) place(e *Entry) error {
+	if c.last == "" {
+		c.last = e.Path // the root, which Check has seen
+		return nil
+	}
+	if err := CheckPath(e.Path); err != nil {
+		return err
+	}
+	if compare(c.last, e.Path) >= 0 && c.last != Root {
+		return fmt.Errorf("it stands behind %.100q", c.last)
+	}
+	parent := path.Dir(e.Path)
+	for len(c.dirs) > 0 && c.dirs[len(c.dirs)-1] != parent {
+		c.dirs = c.dirs[:len(c.dirs)-1]
+	}
+	if len(c.dirs) == 0 {
+		return fmt.Errorf("%.100q, which it is in, is no folder", parent)
+	}
+	c.last = e.Path
+	return nil
+}
+
+func (c *checker) chunks(e *Entry) error {
+	if c.left.Chunks -= len(e.Chunks); c.left.Chunks < 0 {
+		return errors.New("more chunks than the limit")
+	}
+	var size int64
+	for _, chunk := range e.Chunks {
+		if chunk.Size == 0 || chunk.Size > MaxChunk {
+			return fmt.Errorf("a chunk of %d bytes, they have 1 to %d", chunk.Size, MaxChunk)
+		}
+		size += int64(chunk.Size)
+	}
+	if size != e.Size {
+		return fmt.Errorf("%d bytes, its chunks have %d", e.Size, size)
+	}
+	if c.left.Bytes -= size; c.left.Bytes < 0 {
+		return errors.New("more bytes than the limit")
+	}
+	return nil
+}
+
+// CheckPath reports why p can be no path of an entry below the root.
+func CheckPath(p string) error {
+	switch {
+	case len(p) > MaxPath:
+		return fmt.Errorf("a path of %d bytes, the limit is %d", len(p), MaxPath)
+	case p == Root, !fs.ValidPath(p):
+		return errors.New("the path is not clean and relative, in UTF-8 and with slashes")
+	case strings.ContainsRune(p, 0):
+		return errors.New("the path has a NUL")
+	}
+	return nil
+}
+
+func checkTarget(target string) error {
+	if target == "" || len(target) > MaxPath || !utf8.ValidString(target) || strings.ContainsRune(target, 0) {
+		return fmt.Errorf("a link's target of %d bytes: it has 1 to %d, of UTF-8 and without a NUL", len(target), MaxPath)
+	}
+	return nil
+}
+
+// compare orders paths as a walk finds them: by name within a folder, and what is in a folder right behind the folder:
+// a, a/z, a-b.
+func compare(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) }

@@ -1,0 +1,91 @@
+package manifest
+
+import (
+	"io"
+
+	chunkers "github.com/PlakarKorp/go-cdc-chunkers"
+	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers what cutAlgorithm names
+)
+
+// Sizes of chunks. A change costs the chunks that it touches, so smaller ones make a better delta; each costs 35 bytes of
+// manifest, so larger ones make less to say: 1 GiB has about 7,000, a quarter of a megabyte of manifest.
+const (
+	MinChunk     = 32 << 10 // but for the last of a file
+	AverageChunk = 128 << 10
+	MaxChunk     = 512 << 10
+)
+
+// cutAlgorithm is FastCDC with masks made for the average; the name is the library's promise that the cuts stay where
+// they are. Other cuts would be no error: they would only cost a full put of everything once.
+const cutAlgorithm = "fastcdc-v1.0.0"
+
+// ahead is how many chunks a Cutter cuts before they are digested: enough that neither waits for the other's long ones.
+const ahead = 4
+
+// Cutter cuts contents into chunks. It holds 3 MiB, so that one is kept for many files. One goroutine at a time may use it.
+type Cutter struct {
+	chunker *chunkers.Chunker
+	free    chan []byte // of MaxChunk bytes each
+}
+
+// NewCutter returns a cutter.
+func NewCutter() *Cutter {
+	options := &chunkers.ChunkerOpts{MinSize: MinChunk, NormalSize: AverageChunk, MaxSize: MaxChunk}
+	chunker, err := chunkers.NewChunker(cutAlgorithm, nil, options)
+	if err != nil {
+		panic(err) // the constants above are wrong
+	}
+	c := &Cutter{chunker: chunker, free: make(chan []byte, ahead)}
+	for range ahead {
+		c.free <- make([]byte, MaxChunk)
+	}
+	return c
+}
+
+// Cut reads r to its end and calls each with every chunk in order, and its bytes, which are valid for that call only. It
+// fails with the first error of each, after which it calls it no more, or of r. It reads and cuts on a goroutine of its
+// own, which has ended when Cut returns, and digests on the caller's: a core is faster at either than at both.
+func (c *Cutter) Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
+	cut := make(chan []byte, ahead) // never full: there are no more buffers
+	stop := make(chan struct{})
+	var failed error // of r; written before cut is closed
+	c.chunker.Reset(r)
+	go func() {
+		defer close(cut)
+		failed = c.cut(cut, stop)
+	}()
+	var err error
+	for data := range cut {
+		if err == nil {
+			if err = each(Chunk{Sum(data), uint32(len(data))}, data); err != nil {
+				close(stop)
+			}
+		}
+		c.free <- data[:MaxChunk]
+	}
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+// cut sends chunks until the end or until stop.
+func (c *Cutter) cut(to chan<- []byte, stop <-chan struct{}) error {
+	for {
+		chunk, err := c.chunker.Next()
+		if len(chunk) > 0 {
+			select {
+			case buffer := <-c.free:
+				to <- buffer[:copy(buffer, chunk)]
+			case <-stop:
+				return nil
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

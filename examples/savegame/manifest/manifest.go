@@ -1,0 +1,101 @@
+package manifest
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+
+	"github.com/zeebo/blake3"
+)
+
+// Root is the path of the first entry: the save itself.
+const Root = "."
+
+// Manifest is what a version holds. One that was scanned or parsed keeps the rules of [Manifest.Check].
+type Manifest struct {
+	Entries []Entry // the root first, then as a walk finds them: by name, what is in a folder right behind it
+}
+
+// Kind is what an entry is.
+type Kind uint8
+
+// The values stand on the wire.
+const (
+	File Kind = 1
+	Dir  Kind = 2
+	Link Kind = 3
+)
+
+func (k Kind) String() string {
+	switch k {
+	case File:
+		return "file"
+	case Dir:
+		return "folder"
+	case Link:
+		return "link"
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// Entry is a file, a folder or a link of the tree.
+type Entry struct {
+	Path   string // relative to the root and with slashes on every system; the root's is "."
+	Kind   Kind
+	Mode   fs.FileMode // permission bits; zero of a link
+	Time   int64       // of the last modification, in nanoseconds since 1970; zero of a link
+	Target string      // of a link, as it stands there: it may lead anywhere, and nobody may follow it
+	Size   int64       // of a file, in bytes; the sum of its chunks' sizes
+	Chunks []Chunk     // of a file, in order
+}
+
+// Chunk is a piece of a file.
+type Chunk struct {
+	Digest Digest // BLAKE3 of its bytes
+	Size   uint32 // 1 to [MaxChunk]
+}
+
+// Digest names bytes by their BLAKE3, 32 bytes of it.
+type Digest [32]byte
+
+// Sum returns the digest of data.
+func Sum(data []byte) Digest { return blake3.Sum256(data) }
+
+// String returns 64 hex digits.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// Size returns how many bytes the files have together.
+func (m *Manifest) Size() (size int64) {
+	for i := range m.Entries {
+		size += m.Entries[i].Size
+	}
+	return size
+}
+
+// Files returns how many entries are files.
+func (m *Manifest) Files() (files int) {
+	for i := range m.Entries {
+		if m.Entries[i].Kind == File {
+			files++
+		}
+	}
+	return files
+}
+
+// Chunks returns every chunk once, in the order in which they first appear. "Chunk 7 of the manifest" is Chunks()[7].
+func (m *Manifest) Chunks() []Chunk {
+	var chunks []Chunk
+	seen := make(map[Digest]struct{})
+	for i := range m.Entries {
+		for _, c := range m.Entries[i].Chunks {
+			if _, again := seen[c.Digest]; !again {
+				seen[c.Digest] = struct{}{}
+				chunks = append(chunks, c)
+			}
+		}
+	}
+	return chunks
+}
+
+// Digest names the content: two manifests of one digest hold the same.
+func (m *Manifest) Digest() Digest { return Sum(m.Append(nil)) }

@@ -1,0 +1,185 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+func chunk(size uint32) Chunk { return Chunk{Digest{byte(size), 1}, size} }
+
+func sample() *Manifest {
+	return &Manifest{[]Entry{
+		{Path: ".", Kind: Dir, Mode: 0o755, Time: 1},
+		{Path: "a", Kind: Dir, Mode: 0o700, Time: -5},
+		{Path: "a/empty", Kind: File, Mode: 0o600, Time: 1 << 60},
+		{Path: "a/z", Kind: File, Mode: 0o644, Time: 7, Size: 30, Chunks: []Chunk{chunk(10), chunk(20)}},
+		{Path: "a-b", Kind: Link, Target: "../elsewhere"},
+		{Path: "ä b", Kind: File, Size: 10, Chunks: []Chunk{chunk(10)}},
+	}}
+}
+
+func TestRoundTrip(t *testing.T) {
+	for name, m := range map[string]*Manifest{
+		"a tree":        sample(),
+		"one file":      {[]Entry{{Path: ".", Kind: File, Mode: 0o644, Time: 3, Size: 1, Chunks: []Chunk{chunk(1)}}}},
+		"one empty":     {[]Entry{{Path: ".", Kind: File}}},
+		"an empty tree": {[]Entry{{Path: ".", Kind: Dir}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, m.Check(Limits{}))
+			b := m.Append(nil)
+			parsed, err := Parse(b, Limits{})
+			require.NoError(t, err)
+			require.Equal(t, m, parsed)
+			for i := range b {
+				_, err := Parse(b[:i], Limits{})
+				require.ErrorIs(t, err, ErrManifest, "%d of %d bytes", i, len(b))
+			}
+			_, err = Parse(append(b, 0), Limits{})
+			require.ErrorContains(t, err, "1 bytes too many")
+		})
+	}
+}
+
+func TestWhatAManifestHolds(t *testing.T) {
+	m := sample()
+	require.EqualValues(t, 40, m.Size())
+	require.Equal(t, 3, m.Files())
+	require.Equal(t, []Chunk{chunk(10), chunk(20)}, m.Chunks())
+	digest := m.Digest()
+	m.Entries[3].Time++
+	require.NotEqual(t, digest, m.Digest())
+}
+
+func TestCheckNamesWhatIsWrong(t *testing.T) {
+	tests := map[string]struct {
+		change func(m *Manifest)
+		want   string
+	}{
+		"empty":            {func(m *Manifest) { m.Entries = nil }, "does not begin with its root"},
+		"no root":          {func(m *Manifest) { m.Entries = m.Entries[1:] }, "does not begin with its root"},
+		"root a link":      {func(m *Manifest) { m.Entries[0] = Entry{Path: ".", Kind: Link, Target: "x"} }, "does not begin with its root"},
+		"root twice":       {func(m *Manifest) { m.Entries[1] = m.Entries[0] }, "not clean"},
+		"root a file":      {func(m *Manifest) { m.Entries[0].Kind = File }, `entry 1, "a": ".", which it is in, is no folder`},
+		"up":               {func(m *Manifest) { m.Entries[5].Path = "../x" }, "not clean"},
+		"up inside":        {func(m *Manifest) { m.Entries[3].Path = "a/../x" }, "not clean"},
+		"absolute":         {func(m *Manifest) { m.Entries[5].Path = "/etc/passwd" }, "not clean"},
+		"empty element":    {func(m *Manifest) { m.Entries[3].Path = "a//z" }, "not clean"},
+		"no UTF-8":         {func(m *Manifest) { m.Entries[5].Path = "\xff" }, "not clean"},
+		"NUL":              {func(m *Manifest) { m.Entries[5].Path = "x\x00" }, "NUL"},
+		"long":             {func(m *Manifest) { m.Entries[5].Path = strings.Repeat("x", MaxPath+1) }, "4097 bytes"},
+		"twice":            {func(m *Manifest) { m.Entries[3].Path = "a/empty" }, "stands behind"},
+		"unsorted":         {func(m *Manifest) { m.Entries[2], m.Entries[3] = m.Entries[3], m.Entries[2] }, "stands behind"},
+		"no parent":        {func(m *Manifest) { m.Entries[4].Path = "b/c" }, `"b", which it is in, is no folder`},
+		"in a file":        {func(m *Manifest) { m.Entries[3].Path = "a/empty/z" }, `"a/empty", which it is in, is no folder`},
+		"in a link":        {func(m *Manifest) { m.Entries[5].Path = "a-b/c" }, `"a-b", which it is in, is no folder`},
+		"setuid":           {func(m *Manifest) { m.Entries[2].Mode |= os.ModeSetuid }, "more than permission bits"},
+		"unknown kind":     {func(m *Manifest) { m.Entries[2].Kind = 9 }, "kind 9 is unknown"},
+		"folder with size": {func(m *Manifest) { m.Entries[1].Size = 1 }, "a folder with what only others have"},
+		"link with time":   {func(m *Manifest) { m.Entries[4].Time = 1 }, "a link with what only others have"},
+		"link to nothing":  {func(m *Manifest) { m.Entries[4].Target = "" }, "target of 0 bytes"},
+		"target with NUL":  {func(m *Manifest) { m.Entries[4].Target = "x\x00y" }, "target of 3 bytes"},
+		"wrong size":       {func(m *Manifest) { m.Entries[5].Size = 11 }, "11 bytes, its chunks have 10"},
+		"empty chunk":      {func(m *Manifest) { m.Entries[5].Chunks[0].Size = 0 }, "a chunk of 0 bytes"},
+		"large chunk":      {func(m *Manifest) { m.Entries[5].Chunks[0].Size = MaxChunk + 1 }, "a chunk of 524289 bytes"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := sample()
+			test.change(m)
+			err := m.Check(Limits{})
+			require.ErrorIs(t, err, ErrManifest)
+			require.ErrorContains(t, err, test.want)
+			_, err = Parse(m.Append(nil), Limits{})
+			if name != "wrong size" && name != "folder with size" && name != "link with time" { // the bytes do not have these
+				require.ErrorIs(t, err, ErrManifest)
+			}
+		})
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for name, test := range map[string]struct {
+		limits Limits
+		want   string
+	}{
+		"entries": {Limits{Entries: 5}, "the limit is 5"},
+		"chunks":  {Limits{Chunks: 2}, "more chunks than the limit"},
+		"bytes":   {Limits{Bytes: 39}, "more bytes than the limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.ErrorContains(t, sample().Check(test.limits), test.want)
+			_, err := Parse(sample().Append(nil), test.limits)
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+	_, err := Parse(sample().Append(nil), Limits{Entries: 6, Chunks: 3, Bytes: 40})
+	require.NoError(t, err)
+}
+
+// A few bytes that announce a lot cost what a few bytes cost.
+func TestParseAllocatesForWhatIsThere(t *testing.T) {
+	many := func(n uint64) []byte { return binary.AppendUvarint([]byte{wireVersion}, n) }
+	file := append(many(1), 1, '.', byte(File), 0, 0)
+	for name, b := range map[string][]byte{
+		"entries": many(DefaultEntries),
+		"chunks":  binary.AppendUvarint(file, DefaultChunks),
+		"a path":  binary.AppendUvarint(many(1), MaxPath),
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Less(t, allocated(func() {
+				_, err := Parse(b, Limits{})
+				require.ErrorIs(t, err, ErrManifest)
+			}), uint64(64<<10))
+		})
+	}
+}
+
+func allocated(fn func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fn()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(sample().Append(nil))
+	f.Add([]byte{wireVersion, 1, 1, '.', byte(File), 0, 0, 0})
+	f.Add([]byte{wireVersion, 0x80, 0})
+	f.Add([]byte{wireVersion, 2, 1, '.', byte(Dir), 0, 0, 2, '.', '.', byte(Link), 1, '/'})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := Parse(b, Limits{})
+		if err != nil {
+			require.ErrorIs(t, err, ErrManifest)
+			return
+		}
+		require.NoError(t, m.Check(Limits{}))
+		require.True(t, bytes.Equal(b, m.Append(nil)))
+	})
+}
+
+// Random changes of good bytes are refused or are another manifest's only bytes.
+func TestParseOfDamaged(t *testing.T) {
+	random := testkit.Rand(t)
+	good := sample().Append(nil)
+	for range 20_000 {
+		b := bytes.Clone(good)
+		for range 1 + random.IntN(3) {
+			b[random.IntN(len(b))] = byte(random.Uint32())
+		}
+		if m, err := Parse(b, Limits{}); err == nil {
+			require.Equal(t, b, m.Append(nil))
+		}
+	}
+}
