@@ -66,7 +66,7 @@ type Config struct {
 	ReceiveLimit     int           // of it, bytes for one connection, from Join on while few have joined, else with use; at least 256 KiB, default 4 MiB
 	MaxLocalCalls    int           // calls that wait for the next Dispatch; default 4,096
 	MaxRequests      int           // open requests of a connection that this side asked, and as many that it is to answer later; default 64
-	RequestTime      time.Duration // how long a [Request] may take whose context says nothing; default 10 s
+	RequestTime      time.Duration // how long a [Request] may take whose context says nothing; default 10 s, negative = any time
 	MaxPosts         int           // functions that wait for the next Dispatch; default 65,536
 
 	// Limits of an address: an IPv4 address, or a /64 of IPv6. It counts once the client has proven that it receives there, so
@@ -156,7 +156,7 @@ func (c *Config) maxBunch() int           { return defaulted(c.Bunch.MaxBunch, b
 func (c *Config) maxLocalCalls() int      { return defaulted(c.MaxLocalCalls, 4096) }
 func (c *Config) maxRequests() int        { return defaulted(c.MaxRequests, 64) }
 func (c *Config) requestTime() time.Duration {
-	return defaulted(c.RequestTime, 10*time.Second)
+	return max(0, defaulted(c.RequestTime, 10*time.Second))
 }
 func (c *Config) maxPosts() int { return defaulted(c.MaxPosts, 65536) }
 
@@ -191,7 +191,7 @@ func (c *Config) validate() error {
 		{"ReceiveLimit", c.ReceiveLimit}, {"MaxLocalCalls", c.MaxLocalCalls}, {"MaxPosts", c.MaxPosts},
 		{"Rate", c.Rate}, {"WorldRate", c.WorldRate}, {"TickRate", c.TickRate},
 		{"HandshakeTimeout", int(c.HandshakeTimeout)}, {"HelloTimeout", int(c.HelloTimeout)}, {"IdleTimeout", int(c.IdleTimeout)},
-		{"MaxConnsPerIdentity", c.MaxConnsPerIdentity}, {"MaxRequests", c.MaxRequests}, {"RequestTime", int(c.RequestTime)},
+		{"MaxConnsPerIdentity", c.MaxConnsPerIdentity}, {"MaxRequests", c.MaxRequests},
 	} {
 		if limit.value < 0 {
 			return fmt.Errorf("rpc: Config.%s is %d, must not be negative", limit.name, limit.value)

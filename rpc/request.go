@@ -82,7 +82,7 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 		return result, fmt.Errorf("%w: Ask of %v would wait for itself; use Then", ErrOnWorld, r)
 	}
 	w := a.world
-	if _, bounded := ctx.Deadline(); !bounded {
+	if _, bounded := ctx.Deadline(); !bounded && w.config.requestTime() > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, w.config.requestTime(), w.timeUp())
 		defer cancel()
@@ -154,7 +154,11 @@ func (r *Request[A, R]) Then(a *Actor, arg A, fn func(result R, err error)) erro
 		return fmt.Errorf("rpc: Then of %v: no function for the answer", r)
 	}
 	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: fn}}
-	return r.put(q, arg, time.Now().Add(a.world.config.requestTime()))
+	var until time.Time
+	if limit := a.world.config.requestTime(); limit > 0 {
+		until = time.Now().Add(limit)
+	}
+	return r.put(q, arg, until)
 }
 
 // put asks, and logs why it could not: callers often do not look.

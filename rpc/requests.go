@@ -276,7 +276,11 @@ func (w *World) expire(r *requests) {
 	now := time.Now()
 	for q, due := r.asked.TakeDue(now); due; q, due = r.asked.TakeDue(now) {
 		w.tellCanceled(q)
-		q.end(w.timeUp())
+		if q.waits {
+			q.end(context.DeadlineExceeded) // of its context
+		} else {
+			q.end(w.timeUp())
+		}
 	}
 }
 

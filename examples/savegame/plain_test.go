@@ -52,6 +52,11 @@ func TestLogIsPlain(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 }
 
+// agree answers a request with nothing.
+func agree[A any](b *rpc.Binding[*rpc.Actor], r *rpc.Request[A, rpc.None]) {
+	rpc.OnRequest(b, r, func(*rpc.Actor, *rpc.Call, A) (rpc.None, error) { return rpc.None{}, nil })
+}
+
 // strangeServer does what welcome says to whoever has joined, and returns the flags of its clients.
 func strangeServer(t *testing.T, welcome func(s *stream.Streams, w *rpc.World, c *rpc.Conn)) []string {
 	t.Helper()
@@ -60,6 +65,7 @@ func strangeServer(t *testing.T, welcome func(s *stream.Streams, w *rpc.World, c
 		welcome(streams, w, c)
 	}})
 	require.NoError(t, err)
+	agree(rpc.Bind(world, desk.Class, func(a *rpc.Actor) *rpc.Actor { return a }), desk.AskList)
 	streams, err = stream.Install(world, stream.Config{})
 	require.NoError(t, err)
 	certificate, err := cert.Development()

@@ -32,14 +32,14 @@ func (t *Table[Q]) Len() int { return len(t.open) }
 // Full reports whether it can hold no more.
 func (t *Table[Q]) Full() bool { return len(t.open) >= t.limit }
 
-// Add gives a question of our own a number, unless the table is full. It is due at until.
+// Add gives a question of our own a number, unless the table is full. It is due at until, or never (zero).
 func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	if t.Full() {
 		return 0, false
 	}
 	t.last++
 	t.open = append(t.open, entry[Q]{t.last, until, q})
-	if t.soonest.IsZero() || until.Before(t.soonest) {
+	if !until.IsZero() && (t.soonest.IsZero() || until.Before(t.soonest)) {
 		t.soonest = until
 	}
 	return t.last, true

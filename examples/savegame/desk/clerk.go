@@ -11,14 +11,15 @@ import (
 )
 
 // list streams the entries.
-func (k *clerk) list(_ *rpc.Call, a listArgs) {
+func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
 	peer := k.server.streams.Peer(k.conn)
-	k.begin(a.Request, func() {
+	return begin(k, AskList, call, func(reply func(rpc.None, error)) {
 		saves, err := k.folder.List()
 		if err != nil {
-			k.reply(answer{Request: a.Request, Reason: k.explain("list", "", err)})
+			reply(rpc.None{}, errors.New(k.explain("list", "", err)))
 			return
 		}
+		reply(rpc.None{}, nil)
 		list := make([]Entry, len(saves))
 		for i, s := range saves {
 			list[i] = Entry{s.Name, s.Size, s.Modified}
@@ -29,14 +30,14 @@ func (k *clerk) list(_ *rpc.Call, a listArgs) {
 	})
 }
 
-func (k *clerk) remove(_ *rpc.Call, a removeArgs) {
-	k.begin(a.Request, func() {
+func (k *clerk) remove(call *rpc.Call, a removeArgs) (rpc.None, error) {
+	return begin(k, askRemove, call, func(reply func(rpc.None, error)) {
 		if err := k.folder.Remove(a.Name); err != nil {
-			k.reply(answer{Request: a.Request, Reason: k.explain("rm", a.Name, err)})
+			reply(rpc.None{}, errors.New(k.explain("rm", a.Name, err)))
 			return
 		}
 		k.log.Info("removed", "save", a.Name)
-		k.reply(answer{Request: a.Request, Verdict: done})
+		reply(rpc.None{}, nil)
 	})
 }
 
@@ -49,42 +50,40 @@ type offer struct {
 }
 
 // get opens a save and says what it is.
-func (k *clerk) get(_ *rpc.Call, a getArgs) {
-	k.begin(a.Request, func() {
+func (k *clerk) get(call *rpc.Call, a getArgs) (offered, error) {
+	return begin(k, askGet, call, func(reply func(offered, error)) {
 		file, size, digest, err := k.folder.Open(k.ctx, a.Name)
 		if err != nil {
-			k.reply(answer{Request: a.Request, Reason: k.explain("get", a.Name, err)})
+			reply(offered{}, errors.New(k.explain("get", a.Name, err)))
 			return
 		}
 		k.server.post(func() {
-			k.offer(a.Request, &offer{a.Name, file, size, digest})
+			reply(offered{size, digest}, k.offer(a.Request, &offer{a.Name, file, size, digest}))
 		})
 	})
 }
 
 // offer keeps the save open until it is fetched.
-func (k *clerk) offer(request uint32, o *offer) {
+func (k *clerk) offer(request uint32, o *offer) error {
 	_, taken := k.offers[request]
 	if taken || len(k.offers) >= maxJobs || k.server.clerks[k.conn] != k {
 		_ = o.file.Close()
-		k.say(answer{Request: request, Reason: "too many saves are on offer"})
-		return
+		return errors.New("too many saves are on offer")
 	}
 	k.offers[request] = o
-	k.say(answer{Request: request, Verdict: offered, Size: o.size, Digest: o.digest})
+	return nil
 }
 
 // fetch streams what was offered.
-func (k *clerk) fetch(_ *rpc.Call, a fetchArgs) {
+func (k *clerk) fetch(call *rpc.Call, a fetchArgs) (rpc.None, error) {
 	o := k.offers[a.Request]
 	if o == nil {
-		k.say(answer{Request: a.Request, Reason: "nothing was offered"})
-		return
+		return rpc.None{}, errors.New("nothing was offered")
 	}
-	delete(k.offers, a.Request)
 	peer := k.server.streams.Peer(k.conn)
-	k.begin(a.Request, func() {
+	none, err := begin(k, askFetch, call, func(reply func(rpc.None, error)) {
 		defer o.file.Close()
+		reply(rpc.None{}, nil)
 		opts := append(a.Route.options(), stream.Key(o.digest.String()), stream.Hash(o.digest.Algorithm()), stream.Name(nameOf(a.Request)))
 		switch err := k.send(peer, o, opts); {
 		case err == nil:
@@ -95,6 +94,10 @@ func (k *clerk) fetch(_ *rpc.Call, a fetchArgs) {
 			k.log.Warn("get failed", "save", o.name, "error", err)
 		}
 	})
+	if err == nil {
+		delete(k.offers, a.Request)
+	}
+	return none, err
 }
 
 // send streams a save, and cancels that when the server stops.

@@ -68,7 +68,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	request  uint32
-	answers  map[uint32]chan answer
+	sends    map[uint32]chan struct{} // puts whose content is not here, by number
 	contents map[uint32]chan *stream.IncomingBlob
 	lists    chan *stream.IncomingArray[Entry]
 }
@@ -77,7 +77,7 @@ type Client struct {
 func Dial(ctx context.Context, config ClientConfig) (*Client, error) {
 	c := &Client{
 		config:   config,
-		answers:  make(map[uint32]chan answer),
+		sends:    make(map[uint32]chan struct{}),
 		contents: make(map[uint32]chan *stream.IncomingBlob),
 		lists:    make(chan *stream.IncomingArray[Entry], 1),
 	}
@@ -111,6 +111,7 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 		Sealed:      !c.config.QUIC,
 		IdleTimeout: idleTimeout,
 		KeepAlive:   keepAlive,
+		RequestTime: -1, // a put waits for its turn, and for all of its content
 		Logger:      c.config.Logger,
 		LogLevel:    c.config.LogLevel,
 	})
@@ -128,7 +129,7 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 		}
 		return c
 	})
-	rpc.On(b, callAnswer, (*Client).onAnswer)
+	rpc.On(b, callSend, (*Client).onSend)
 	content.Handle(c.streams, c.onContent)
 	entries.Handle(c.streams, c.onList)
 	if c.config.Setup != nil {
@@ -167,12 +168,12 @@ func (c *Client) CloseFor(reason string) {
 	c.run.Wait()
 }
 
-// onAnswer runs on the world's goroutine. An answer to a request that nobody waits for is dropped.
-func (c *Client) onAnswer(_ *rpc.Call, a answer) {
+// onSend runs on the world's goroutine. What nobody waits for is dropped.
+func (c *Client) onSend(_ *rpc.Call, a sendArgs) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
-	case c.answers[a.Request] <- a:
+	case c.sends[a.Request] <- struct{}{}:
 	default:
 	}
 }
@@ -196,49 +197,26 @@ func (c *Client) onList(in *stream.IncomingArray[Entry]) {
 	}
 }
 
-// ask begins a request: make sends it. The answers come on the channel until forget is called.
-func (c *Client) ask(ctx context.Context, call func(request uint32) error) (request uint32, answers <-chan answer, forget func(), err error) {
+// number returns one that names the stream of a request.
+func (c *Client) number() uint32 {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.request++
-	request = c.request
-	ch := make(chan answer, 2)
-	c.answers[request] = ch
-	c.mu.Unlock()
-	forget = func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.answers, request)
-	}
-	var callErr error
-	if err = c.world.Do(ctx, func() { callErr = call(request) }); err == nil {
-		err = callErr
-	}
-	if err != nil {
-		forget()
-	}
-	return request, ch, forget, err
+	return c.request
 }
 
-// await waits for the next answer; a refusal is an error.
-func (c *Client) await(ctx context.Context, answers <-chan answer) (answer, error) {
-	select {
-	case a := <-answers:
-		return a, a.err()
-	case <-c.conn.Done():
-	case <-ctx.Done():
-		return answer{}, context.Cause(ctx)
+// ask asks the desk. A refusal is an ErrRefused.
+func ask[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (R, error) {
+	answer, err := r.Ask(ctx, c.desk, a)
+	var closed *rpc.CloseError
+	var refusal *rpc.RequestError
+	switch {
+	case errors.As(err, &closed):
+		return answer, closed
+	case err != nil && ctx.Err() != nil:
+		return answer, context.Cause(ctx)
+	case errors.As(err, &refusal) && refusal.Refused:
+		return answer, fmt.Errorf("%w: %s", ErrRefused, refusal.Text)
 	}
-	select {
-	case a := <-answers:
-		return a, a.err()
-	default:
-		return answer{}, c.conn.Err()
-	}
-}
-
-func (a answer) err() error {
-	if a.Verdict == refused {
-		return fmt.Errorf("%w: %s", ErrRefused, a.Reason)
-	}
-	return nil
+	return answer, err
 }

@@ -1,18 +1,18 @@
-// Package desk is where saves are handed in and out: a client talks to its desk, an actor that the server spawns for it,
-// by calls, and the saves themselves travel as streams beside.
+// Package desk is where saves are handed in and out: a client asks its desk, an actor that the server spawns for it, by requests, and the
+// saves themselves travel as streams beside.
 //
 //	client                            server
-//	put(request, name, size, digest)
-//	                                  answer: stored (it was here already), refused, or send
+//	put(number, name, size, digest)
+//	                                  call: send(number), unless the content is here already
 //	stream of the content
-//	                                  answer: stored, once the save is durable, or refused
-//	get(request, name)
-//	                                  answer: offered(size, digest) or refused
-//	fetch(request, route)             stream of the content
-//	list(request)                     stream of the entries
-//	remove(request, name)             answer: done or refused
+//	                                  answer, once the save is durable: whether it was here
+//	get(number, name)
+//	                                  answer: size and digest of what is on offer
+//	fetch(number, route)              answer, and the stream of the content
+//	list(number)                      answer, and the stream of the entries
+//	remove(name)                      answer
 //
-// A content's key is its digest, so an interrupted stream goes on where it stopped.
+// A refusal is the error of the request. A content's key is its digest, so an interrupted stream goes on where it stopped.
 package desk
 
 import (
@@ -28,21 +28,21 @@ import (
 // Class is the desk. A client owns its own.
 var Class = rpc.NewClass("SaveDesk")
 
-// Calls of a client, at most callRate a second.
+// Requests of a client, at most askRate a second. One has a name by which tests play a server that lies.
 var (
-	callList   = rpc.Server[listArgs](Class, "List", rpc.Reliable, rpc.RateLimit(callRate))
-	callRemove = rpc.Server[removeArgs](Class, "Remove", rpc.Reliable, rpc.RateLimit(callRate))
-	callPut    = rpc.Server[putArgs](Class, "Put", rpc.Reliable, rpc.RateLimit(callRate))
-	callGet    = rpc.Server[getArgs](Class, "Get", rpc.Reliable, rpc.RateLimit(callRate))
-	callFetch  = rpc.Server[fetchArgs](Class, "Fetch", rpc.Reliable, rpc.RateLimit(callRate))
+	AskList   = rpc.ServerRequest[listArgs, rpc.None](Class, "List", rpc.RateLimit(askRate))
+	askRemove = rpc.ServerRequest[removeArgs, rpc.None](Class, "Remove", rpc.RateLimit(askRate))
+	askPut    = rpc.ServerRequest[putArgs, stored](Class, "Put", rpc.RateLimit(askRate))
+	askGet    = rpc.ServerRequest[getArgs, offered](Class, "Get", rpc.RateLimit(askRate))
+	askFetch  = rpc.ServerRequest[fetchArgs, rpc.None](Class, "Fetch", rpc.RateLimit(askRate))
 )
 
-const callRate = 50
+const askRate = 50
 
-// callAnswer is the server's word on a request.
-var callAnswer = rpc.Client[answer](Class, "Answer", rpc.Reliable)
+// callSend has the client send the content of a put.
+var callSend = rpc.Client[sendArgs](Class, "Send", rpc.Reliable)
 
-// The streams. Each is named by its request.
+// The streams. Each is named by the number of its request.
 var (
 	content = stream.NewBlob("save")
 	entries = stream.NewArray[Entry]("saves")
@@ -50,11 +50,9 @@ var (
 
 type (
 	listArgs   struct{ Request uint32 }
-	removeArgs struct {
-		Request uint32
-		Name    string
-	}
-	putArgs struct {
+	removeArgs struct{ Name string }
+	sendArgs   struct{ Request uint32 }
+	putArgs    struct {
 		Request uint32
 		Name    string
 		Size    int64
@@ -118,28 +116,18 @@ type Entry struct {
 	Modified time.Time
 }
 
-// verdict is what an answer says.
-type verdict uint8
+// stored answers a put: the save is there, whole and durable.
+type stored struct{ Had bool } // it was there before
 
-const (
-	refused verdict = iota // for Reason
-	send                   // the content is not here
-	stored                 // the save is there, whole and durable
-	offered                // Size and Digest tell the content
-	done
-)
-
-type answer struct {
-	Request uint32
-	Verdict verdict
-	Reason  string
-	Size    int64
-	Digest  stream.Digest
+// offered answers a get.
+type offered struct {
+	Size   int64
+	Digest stream.Digest
 }
 
 // Validate refuses an offer of what has no name.
-func (a answer) Validate() error {
-	if a.Verdict == offered && a.Digest.IsZero() {
+func (o offered) Validate() error {
+	if o.Digest.IsZero() {
 		return errNoDigest
 	}
 	return nil

@@ -13,19 +13,10 @@ import (
 // Get fetches a save into a file. It returns the save's size when the file is there and durable. Had says that the file
 // had the content. Into what is no regular file the content goes as it comes, before all of it is verified.
 func (c *Client) Get(ctx context.Context, name string, target *vault.Target) (size int64, had bool, err error) {
-	request, answers, forget, err := c.ask(ctx, func(request uint32) error {
-		return callGet.Call(c.desk, getArgs{request, name})
-	})
+	request := c.number()
+	a, err := ask(ctx, c, askGet, getArgs{request, name})
 	if err != nil {
 		return 0, false, err
-	}
-	defer forget()
-	a, err := c.await(ctx, answers)
-	switch {
-	case err != nil:
-		return 0, false, err
-	case a.Verdict != offered:
-		return 0, false, fmt.Errorf("the server answered %d to a get", a.Verdict)
 	}
 	if had, err := target.Has(ctx, a.Digest, a.Size); had || err != nil {
 		return a.Size, had, err
@@ -36,7 +27,7 @@ func (c *Client) Get(ctx context.Context, name string, target *vault.Target) (si
 	}
 	defer w.Close() // once more than receive does is no harm
 	c.store.set(target.Store())
-	in, err := c.fetch(ctx, request, answers)
+	in, err := c.fetch(ctx, request)
 	if err != nil {
 		return 0, false, err
 	}
@@ -51,7 +42,7 @@ func (c *Client) Get(ctx context.Context, name string, target *vault.Target) (si
 }
 
 // fetch asks for the stream of what was offered.
-func (c *Client) fetch(ctx context.Context, request uint32, answers <-chan answer) (*stream.IncomingBlob, error) {
+func (c *Client) fetch(ctx context.Context, request uint32) (*stream.IncomingBlob, error) {
 	streams := make(chan *stream.IncomingBlob, 1)
 	c.mu.Lock()
 	c.contents[request] = streams
@@ -61,18 +52,12 @@ func (c *Client) fetch(ctx context.Context, request uint32, answers <-chan answe
 		defer c.mu.Unlock()
 		delete(c.contents, request)
 	}()
-	var callErr error
-	if err := c.world.Do(ctx, func() { callErr = callFetch.Call(c.desk, fetchArgs{request, routeOf(c.config.Backend)}) }); err != nil {
+	if _, err := ask(ctx, c, askFetch, fetchArgs{request, routeOf(c.config.Backend)}); err != nil {
 		return nil, err
-	}
-	if callErr != nil {
-		return nil, callErr
 	}
 	select {
 	case in := <-streams:
 		return in, nil
-	case a := <-answers:
-		return nil, a.err()
 	case <-c.conn.Done():
 		return nil, c.conn.Err()
 	case <-ctx.Done():

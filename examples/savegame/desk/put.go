@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"errors"
 	"io"
 	"sync"
 
@@ -14,6 +15,7 @@ type putJob struct {
 	clerk *clerk
 	args  putArgs
 	key   string
+	reply func(stored, error)
 	ended chan struct{} // closed by end
 
 	mu       sync.Mutex
@@ -24,13 +26,14 @@ type putJob struct {
 }
 
 // put asks for the content of a save, unless it is here.
-func (k *clerk) put(_ *rpc.Call, a putArgs) {
+func (k *clerk) put(call *rpc.Call, a putArgs) (stored, error) {
 	if a.Size < 0 || k.puts[a.Request] != nil {
-		k.say(answer{Request: a.Request, Reason: "the request makes no sense"})
-		return
+		return stored{}, errors.New("the request makes no sense")
 	}
-	j := &putJob{clerk: k, args: a, key: a.Digest.String(), ended: make(chan struct{})}
-	k.begin(a.Request, j.admit)
+	return begin(k, askPut, call, func(reply func(stored, error)) {
+		j := &putJob{clerk: k, args: a, key: a.Digest.String(), reply: reply, ended: make(chan struct{})}
+		j.admit()
+	})
 }
 
 func (j *putJob) turn() turn { return turn{j.clerk.conn.Identity(), j.args.Digest} }
@@ -50,7 +53,7 @@ func (j *putJob) admit() {
 	case had:
 		j.end()
 		k.log.Info("put", "save", a.Name, "bytes", a.Size, "received", 0)
-		k.reply(answer{Request: a.Request, Verdict: stored, Size: a.Size, Digest: a.Digest})
+		j.reply(stored{Had: true}, nil)
 	default:
 		k.server.post(j.expect)
 	}
@@ -73,7 +76,7 @@ func (j *putJob) prepare() (had bool, err error) {
 }
 
 func (j *putJob) refuse(err error) {
-	j.clerk.reply(answer{Request: j.args.Request, Reason: j.clerk.explain("put", j.args.Name, err)})
+	j.reply(stored{}, errors.New(j.clerk.explain("put", j.args.Name, err)))
 }
 
 // expect lets the client send. It belongs to the world's goroutine.
@@ -81,14 +84,16 @@ func (j *putJob) expect() {
 	k := j.clerk
 	if k.server.clerks[k.conn] != k || k.puts[j.args.Request] != nil || len(k.puts) >= maxJobs {
 		j.end()
-		k.say(answer{Request: j.args.Request, Reason: "too many saves are on their way"})
+		j.reply(stored{}, errors.New("too many saves are on their way"))
 		return
 	}
 	k.puts[j.args.Request] = j
 	j.mu.Lock()
 	j.expected = true
 	j.mu.Unlock()
-	k.say(answer{Request: j.args.Request, Verdict: send})
+	if err := callSend.Call(k.actor, sendArgs{j.args.Request}); err != nil { // the client is gone by now
+		k.log.Debug("put not begun", "save", j.args.Name, "error", err)
+	}
 }
 
 // moved is false when the client was told to send and nothing came from it since this was at.
@@ -123,7 +128,7 @@ func (j *putJob) receive(in *stream.IncomingBlob) {
 		return
 	}
 	k.log.Info("put", "save", a.Name, "bytes", a.Size, "received", k.conn.Stats().BytesIn)
-	k.reply(answer{Request: a.Request, Verdict: stored, Size: a.Size, Digest: a.Digest})
+	j.reply(stored{}, nil)
 }
 
 // store reads the stream to its end, by when the vault's store holds the verified content.

@@ -3,7 +3,6 @@ package desk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -42,32 +41,46 @@ func (c *Client) hash(ctx context.Context, src *vault.Source) error {
 	return src.Hash(ctx)
 }
 
+// outcome is how a put ended.
+type outcome struct {
+	stored
+	err error
+}
+
 func (c *Client) put(ctx context.Context, name string, src *vault.Source) (had bool, err error) {
-	request, answers, forget, err := c.ask(ctx, func(request uint32) error {
-		return callPut.Call(c.desk, putArgs{request, name, src.Size, src.Digest})
-	})
-	if err != nil {
-		return false, err
-	}
-	defer forget()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // who leaves before the answer tells the server
+	request, send := c.number(), make(chan struct{}, 1)
+	c.mu.Lock()
+	c.sends[request] = send
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.sends, request)
+	}()
+	ended := make(chan outcome, 1)
+	go func() {
+		s, err := ask(ctx, c, askPut, putArgs{request, name, src.Size, src.Digest})
+		ended <- outcome{s, err}
+	}()
 	waiting := time.AfterFunc(waitingTime, func() {
 		if c.config.Waiting != nil {
 			c.config.Waiting()
 		}
 	})
-	a, err := c.await(ctx, answers)
-	waiting.Stop()
-	if err != nil || a.Verdict == stored {
-		return err == nil, err
-	}
-	if a.Verdict != send {
-		return false, fmt.Errorf("the server answered %d to a put", a.Verdict)
+	defer waiting.Stop()
+	select {
+	case end := <-ended:
+		return end.Had, end.err
+	case <-send:
+		waiting.Stop()
 	}
 	if err := c.sendContent(ctx, request, name, src); err != nil {
-		return false, c.inFull(err, answers)
+		return false, inFull(err, ended)
 	}
-	_, err = c.await(ctx, answers)
-	return false, err
+	end := <-ended
+	return end.Had, end.err
 }
 
 func (c *Client) sendContent(ctx context.Context, request uint32, name string, src *vault.Source) error {
@@ -96,32 +109,28 @@ func (c *Client) watch(name string, t Tracker) (stop func()) {
 }
 
 // inFull returns what the server says of a stream that it ended, which tells more than the stream's error does.
-func (c *Client) inFull(err error, answers <-chan answer) error {
+func inFull(err error, ended <-chan outcome) error {
 	if !errors.Is(err, stream.ErrRejected) && !errors.Is(err, stream.ErrCanceled) && !errors.Is(err, stream.ErrTooLarge) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), wordTime)
-	defer cancel()
-	if _, word := c.await(ctx, answers); errors.Is(word, ErrRefused) {
-		return word
+	select {
+	case end := <-ended:
+		if errors.Is(end.err, ErrRefused) {
+			return end.err
+		}
+	case <-time.After(wordTime):
 	}
 	return err
 }
 
 // List returns the client's saves by name.
 func (c *Client) List(ctx context.Context) ([]Entry, error) {
-	_, answers, forget, err := c.ask(ctx, func(request uint32) error {
-		return callList.Call(c.desk, listArgs{request})
-	})
-	if err != nil {
+	if _, err := ask(ctx, c, AskList, listArgs{c.number()}); err != nil {
 		return nil, err
 	}
-	defer forget()
 	select {
 	case in := <-c.lists:
 		return in.Collect(ctx)
-	case a := <-answers:
-		return nil, a.err()
 	case <-c.conn.Done():
 		return nil, c.conn.Err()
 	case <-ctx.Done():
@@ -131,13 +140,6 @@ func (c *Client) List(ctx context.Context) ([]Entry, error) {
 
 // Remove deletes a save.
 func (c *Client) Remove(ctx context.Context, name string) error {
-	_, answers, forget, err := c.ask(ctx, func(request uint32) error {
-		return callRemove.Call(c.desk, removeArgs{request, name})
-	})
-	if err != nil {
-		return err
-	}
-	defer forget()
-	_, err = c.await(ctx, answers)
+	_, err := ask(ctx, c, askRemove, removeArgs{name})
 	return err
 }

@@ -111,11 +111,11 @@ func (s *Server) Close(ctx context.Context, reason string) error {
 
 func (s *Server) bind() {
 	b := rpc.Bind(s.world, Class, s.newClerk)
-	rpc.On(b, callList, (*clerk).list)
-	rpc.On(b, callRemove, (*clerk).remove)
-	rpc.On(b, callPut, (*clerk).put)
-	rpc.On(b, callGet, (*clerk).get)
-	rpc.On(b, callFetch, (*clerk).fetch)
+	rpc.OnRequest(b, AskList, (*clerk).list)
+	rpc.OnRequest(b, askRemove, (*clerk).remove)
+	rpc.OnRequest(b, askPut, (*clerk).put)
+	rpc.OnRequest(b, askGet, (*clerk).get)
+	rpc.OnRequest(b, askFetch, (*clerk).fetch)
 	content.Handle(s.streams, s.receive)
 	s.world.OnConnect(func(c *rpc.Conn) {
 		if _, err := s.world.Spawn(Class, c); err != nil {
@@ -201,24 +201,15 @@ func (k *clerk) leave() {
 }
 
 // begin starts a job for a request, which then answers, unless too many go on.
-func (k *clerk) begin(request uint32, job func()) {
+func begin[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(reply func(R, error))) (none R, err error) {
 	if k.active >= maxJobs {
-		k.say(answer{Request: request, Reason: fmt.Sprintf("%d requests go on already", k.active)})
-		return
+		return none, fmt.Errorf("%d requests go on already", k.active)
 	}
 	k.active++
+	reply := r.Later(call)
 	k.server.work(func() {
-		job()
+		job(reply)
 		k.server.post(func() { k.active-- })
 	})
-}
-
-// reply answers from a job's goroutine.
-func (k *clerk) reply(a answer) { k.server.post(func() { k.say(a) }) }
-
-// say answers. That the client is gone by now is no error.
-func (k *clerk) say(a answer) {
-	if err := callAnswer.Call(k.actor, a); err != nil {
-		k.log.Debug("answer not sent", "request", a.Request, "error", err)
-	}
+	return none, nil
 }
