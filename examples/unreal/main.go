@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"io"
+	"log"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
+	"github.com/quivernet/quiver/rpc/emulation"
+)
+
+func main() {
+	profile := flag.String("profile", "Off", "UE's packet emulation, both ways: Off, Average, Bad or BufferBloat")
+	flag.Parse()
+	if err := play(os.Stdout, must(emulation.Profile(*profile))); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// play tells the story over loopback.
+func play(w io.Writer, weather emulation.Settings) error {
+	config := rpc.Config{Sealed: true}
+	if weather != (emulation.Settings{}) {
+		config.Emulation = &weather
+	}
+	server := newServer(config)
+	certificate := must(cert.Development("localhost"))
+	listener := must(rpc.Listen("localhost:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, server.world))
+	defer listener.Close()
+	loopback := &sockets{addr: listener.Addr().String(), pin: cert.Fingerprint(certificate), worlds: []*rpc.World{server.world}}
+	defer loopback.close()
+
+	s := &stage{network: loopback, server: server, mode: gameMode{data: makeData(elements)}}
+	return s.tell(w, config)
+}
+
+// sockets is a network on loopback.
+type sockets struct {
+	addr, pin string
+	worlds    []*rpc.World
+}
+
+func (n *sockets) join(w *rpc.World) error {
+	n.worlds = append(n.worlds, w)
+	joined := make(chan error, 1)
+	go func() { // Dial waits, and the worlds must tick meanwhile
+		_, err := rpc.Dial(context.Background(), n.addr, cert.Pinned(n.pin), w)
+		joined <- err
+	}()
+	if !n.until(patience, func() bool { return len(joined) > 0 }) {
+		return errors.New("nobody is let in")
+	}
+	return <-joined
+}
+
+func (n *sockets) until(limit time.Duration, done func() bool) bool {
+	ticker := time.NewTicker(time.Second / 60)
+	defer ticker.Stop()
+	for end := time.Now().Add(limit); !done(); {
+		now := <-ticker.C
+		if now.After(end) {
+			return false
+		}
+		for _, w := range n.worlds {
+			w.Tick(now) // TickDispatch and TickFlush
+		}
+	}
+	return true
+}
+
+// close ends all connections, the clients' first.
+func (n *sockets) close() {
+	for _, w := range slices.Backward(n.worlds) {
+		_ = w.Close(context.Background(), rpc.HostClosedConnection, "the story is over")
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}

@@ -1,0 +1,61 @@
+package main
+
+import "github.com/quivernet/quiver/stream"
+
+// BoundedStruct is FMyStruct with its inner array counted at its most. The tag is InnerArrayMaxSize, and the pessimistic size follows
+// from it: NewArray panics without one, and an element that breaks it ends its transfer with stream.ErrTooLarge. Short inner arrays
+// waste room, for an RPC takes as many elements as fit at their most.
+type BoundedStruct struct {
+	ID    uint32
+	Inner []float32 `quiver:"max=100"`
+}
+
+// Struct is FMyStruct whose inner array is sent separately: how many of the floats that follow are its.
+type Struct struct{ ID, Inner uint32 }
+
+// sendNested sends elements with their inner arrays in both ways. A topic is an RPC and its TickActor in one, on channels of its own;
+// nothing is ordered between topics.
+func sendNested(peer *stream.Peer, all []BoundedStruct) (transfers []*stream.Transfer, err error) {
+	bounded, err := Bounded.Start(peer, all)
+	if err != nil {
+		return nil, err
+	}
+	outer, inner := separate(all)
+	structs, err := Structs.Start(peer, outer)
+	if err != nil {
+		return nil, err
+	}
+	floats, err := Floats.Start(peer, inner)
+	return []*stream.Transfer{bounded, structs, floats}, err
+}
+
+// separate makes two arrays of elements without anything inside, which need no bound.
+func separate(all []BoundedStruct) (structs []Struct, floats []float32) {
+	for _, s := range all {
+		structs = append(structs, Struct{ID: s.ID, Inner: uint32(len(s.Inner))})
+		floats = append(floats, s.Inner...)
+	}
+	return structs, floats
+}
+
+// join undoes it when both have come. A count from the other end is looked at before it is used.
+func join(structs []Struct, floats []float32) (all []BoundedStruct) {
+	for _, s := range structs {
+		n := int(min(int64(s.Inner), int64(len(floats))))
+		all = append(all, BoundedStruct{ID: s.ID, Inner: floats[:n:n]})
+		floats = floats[n:]
+	}
+	return all
+}
+
+// makeNested returns structs with inner arrays of all lengths from 0 to 100.
+func makeNested(n int) []BoundedStruct {
+	all := make([]BoundedStruct, n)
+	for i := range all {
+		all[i] = BoundedStruct{ID: uint32(i), Inner: make([]float32, i%101)}
+		for j := range all[i].Inner {
+			all[i].Inner[j] = float32(i * j)
+		}
+	}
+	return all
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// network lets the worlds tick: on sockets, or in a test in virtual time. All of the game runs on the goroutine that calls it, as on
+// Unreal's game thread.
+type network interface {
+	join(w *rpc.World) error                                    // connects a client's world to the server's
+	until(limit time.Duration, done func() bool) (reached bool) // ticks all worlds until done reports true
+}
+
+// stage is where the story is played: the server, and one client at a time.
+type stage struct {
+	network
+	server, client *end
+	mode           gameMode
+}
+
+// patience is for the worst of the emulated networks.
+const patience = 2 * time.Minute
+
+// wait ticks until done reports true; the server's failure ends it as well.
+func (s *stage) wait(done func() bool) error {
+	if !s.until(patience, func() bool { return done() || s.server.failed != nil }) {
+		return errors.New("it does not end")
+	}
+	return s.server.failed
+}
+
+// end waits for a stream.Calling to have sent all, or for a stream.Transfer, which ends when the far application has all.
+func (s *stage) end(t interface {
+	Done() <-chan struct{}
+	Err() error
+}) error {
+	return errors.Join(s.wait(func() bool {
+		select {
+		case <-t.Done():
+			return true
+		default:
+			return false
+		}
+	}), t.Err())
+}
+
+// whole waits until got says that all is there, and compares.
+func (s *stage) whole(got func() ([]MyData, bool)) error {
+	err := s.wait(func() bool { _, all := got(); return all })
+	if data, _ := got(); err == nil && !slices.Equal(data, s.mode.data) {
+		return fmt.Errorf("%d elements were sent, %d came, and they differ", len(s.mode.data), len(data))
+	}
+	return err
+}
+
+// enter has a new client come in, and waits until it has its controller.
+func (s *stage) enter(config rpc.Config) error {
+	s.client = newEnd(config)
+	if err := s.join(s.client.world); err != nil {
+		return err
+	}
+	return s.wait(func() bool { return s.client.controller() != nil })
+}
+
+// overflow plays sendInALoop in a Dispatch, as a game would, and waits until the client has heard why it is alone.
+func (s *stage) overflow() (sent int, err error) {
+	s.server.world.Post(func() { sent, err = s.mode.sendInALoop(s.server.controller()) })
+	waited := s.wait(func() bool { return s.server.controller() == nil && s.client.log.find("disconnected") != "" })
+	return sent, errors.Join(err, waited)
+}
+
+// download plays sendDataTo.
+func (s *stage) download() error {
+	s.mode.sendDataTo(s.server.controller())
+	return s.whole(s.client.controller().result)
+}
+
+// upload plays sendToServer.
+func (s *stage) upload() error {
+	calling, err := s.client.controller().sendToServer(s.mode.data)
+	if err == nil {
+		err = s.end(calling)
+	}
+	if err != nil {
+		return err
+	}
+	return s.whole(s.server.controller().result)
+}
+
+// nested sends elements with inner arrays to the client, bounded and separately at the same time.
+func (s *stage) nested() error {
+	all, peer := makeNested(2000), s.server.streams.Peer(s.server.world.Conns()[0])
+	transfers, err := sendNested(peer, all)
+	for _, t := range transfers {
+		err = errors.Join(err, s.end(t))
+	}
+	equal := func(a, b BoundedStruct) bool { return a.ID == b.ID && slices.Equal(a.Inner, b.Inner) }
+	if err == nil && !(slices.EqualFunc(all, s.client.bounded, equal) && slices.EqualFunc(all, join(s.client.structs, s.client.floats), equal)) {
+		return errors.New("what came differs")
+	}
+	return err
+}
+
+// bytes plays sendBytes, from the client to the server.
+func (s *stage) bytes() error {
+	transfer, err := sendBytes(s.client.streams.Peer(s.client.world.Conns()[0]), s.mode.data)
+	if err == nil {
+		err = s.end(transfer)
+	}
+	if err != nil {
+		return err
+	}
+	return s.whole(func() ([]MyData, bool) { return s.server.save, s.server.save != nil })
+}
+
+// folded is a line of the story: it ends between words, before the 100th column.
+var folded = regexp.MustCompile(`(.{1,96})(?: |$)`)
+
+// tell plays everything and says what became of it. Its error is of what went another way than in the article.
+func (s *stage) tell(w io.Writer, config rpc.Config) error {
+	say := func(format string, args ...any) {
+		fmt.Fprint(w, folded.ReplaceAllString(fmt.Sprintf(format, args...), "   $1\n"))
+	}
+	if err := s.enter(config); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "1. One ClientReceiveData with all", len(s.mode.data), "elements")
+	err := s.mode.sendAtOnce(s.server.controller())
+	if !errors.Is(err, bunch.ErrBunchTooLarge) {
+		return fmt.Errorf("one big RPC: %w", err)
+	}
+	say("refused: %v", err)
+
+	fmt.Fprintln(w, "2. ClientReceiveData of up to 32 KiB in a loop,", chunks(len(s.mode.data)), "times")
+	sent, err := s.overflow()
+	if closed := (*rpc.CloseError)(nil); !errors.As(err, &closed) || closed.Code != rpc.ReliableBufferOverflow {
+		return fmt.Errorf("the loop: %w", err)
+	}
+	say("%d went well, the next closed the connection", sent)
+	say("server's log: %s", s.server.log.find("ReliableBufferOverflow"))
+	say("client's log: %s", s.client.log.find("ReliableBufferOverflow"))
+
+	if err := s.enter(config); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "3. A controller that streams from TickActor")
+	if err := s.download(); err != nil {
+		return err
+	}
+	say("all arrived, and never were more than %d of 256 entries taken", s.server.controller().peak)
+	for _, part := range []struct {
+		title string
+		play  func() error
+	}{
+		{"4. The same to the server, by stream.Calls", s.upload},
+		{"5. Inner arrays, bounded in the element, and sent separately", s.nested},
+		{"6. Anything as bytes, to the server", s.bytes},
+	} {
+		fmt.Fprintln(w, part.title)
+		if err := part.play(); err != nil {
+			return fmt.Errorf("%s: %w", part.title, err)
+		}
+		say("all arrived")
+	}
+	return nil
+}
