@@ -1,0 +1,200 @@
+// Putget puts files on a server and gets them back, to learn from. What was interrupted goes on where it stopped.
+//
+//	putget serve DIR TOKEN ADDR                 prints the address and the certificate's fingerprint
+//	putget put ADDR FINGERPRINT TOKEN FILE
+//	putget get ADDR FINGERPRINT TOKEN NAME      into this folder
+package main
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
+	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/disk"
+)
+
+// Both ends share a desk that the server spawns for each client, what the client asks there, and files that travel either way.
+var (
+	Desk  = rpc.NewClass("Desk")
+	Keep  = rpc.ServerRequest[File, rpc.None](Desk, "Keep")       // what I have sent is to be called so
+	Fetch = rpc.ServerRequest[File, stream.Digest](Desk, "Fetch") // send me what is called so
+	Files = stream.NewBlob("files")
+)
+
+// File names a content.
+type File struct {
+	Name   string `quiver:"max=255"`
+	Digest stream.Digest
+}
+
+// Validate is asked on both sides before any handler.
+func (f File) Validate() error {
+	if f.Name != filepath.Base(f.Name) || !filepath.IsLocal(f.Name) || f.Name[0] == '.' {
+		return fmt.Errorf("%q is no file's name", f.Name)
+	}
+	return nil
+}
+
+// place is a server or a client: a folder, and a world that streams.
+type place struct {
+	dir     string
+	parts   *disk.Store // what is on its way here
+	world   *rpc.World
+	streams *stream.Streams
+}
+
+func newPlace(dir string, config rpc.Config) (p *place, err error) {
+	p = &place{dir: dir, parts: disk.New(filepath.Join(dir, ".parts"))}
+	config.Sealed = true // packets of our own beside QUIC's, which random loss does not stop
+	if p.world, err = rpc.NewWorld(config); err == nil {
+		p.streams, err = stream.Install(p.world, stream.Config{Store: p.parts, MaxBytes: -1})
+	}
+	return p, err
+}
+
+// send starts to send a file under its digest as key: what is there already does not travel again.
+func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stream.Digest, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, digest, err
+	}
+	hash := stream.BLAKE3.New()
+	size, err := io.Copy(hash, file)
+	if err == nil {
+		digest = hash.Digest()
+		t, err = Files.Start(p.streams.Peer(to), io.NewSectionReader(file, 0, size), size, stream.Key(digest.String()), stream.Hash(stream.BLAKE3))
+	}
+	if err != nil {
+		return nil, digest, errors.Join(err, file.Close())
+	}
+	go func() { <-t.Done(); file.Close() }()
+	return t, digest, nil
+}
+
+// keep makes what came under a digest a file.
+func (p *place) keep(f File) error {
+	return p.parts.Publish("", f.Digest, filepath.Join(p.dir, f.Name), 0o600)
+}
+
+// serve lets clients with the token put and get the files of dir until ctx ends. ready is told where it listens.
+func serve(ctx context.Context, dir, token, addr string, ready func(addr, fingerprint string)) error {
+	p, err := newPlace(dir, rpc.Config{
+		Authenticate: func(_ context.Context, got []byte) (identity string, err error) {
+			if subtle.ConstantTimeCompare(got, []byte(token)) != 1 {
+				err = errors.New("wrong token")
+			}
+			return "", err
+		},
+		OnConnect: func(w *rpc.World, c *rpc.Conn) { _, _ = w.Spawn(Desk, c) }, // fails with the connection only
+	})
+	if err != nil {
+		return err
+	}
+	Files.Handle(p.streams, func(in *stream.IncomingBlob) { go io.Copy(io.Discard, in) }) // the store keeps it
+	desks := rpc.Bind(p.world, Desk, func(*rpc.Actor) *place { return p })
+	rpc.OnRequest(desks, Keep, func(p *place, call *rpc.Call, f File) (none rpc.None, err error) {
+		answer := Keep.Later(call) // disks are slow, and a tick never waits
+		go func() { answer(none, p.keep(f)) }()
+		return none, nil
+	})
+	rpc.OnRequest(desks, Fetch, func(p *place, call *rpc.Call, f File) (none stream.Digest, err error) {
+		answer, conn := Fetch.Later(call), call.Conn
+		go func() {
+			_, digest, err := p.send(conn, filepath.Join(p.dir, f.Name))
+			answer(digest, err)
+		}()
+		return none, nil
+	})
+	certificate, err := cert.Load(filepath.Join(dir, ".certificate")) // made on the first start
+	if err != nil {
+		return err
+	}
+	listener, err := rpc.Listen(addr, &tls.Config{Certificates: []tls.Certificate{certificate}}, p.world)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	ready(listener.Addr().String(), cert.Fingerprint(certificate))
+	return p.world.Run(ctx)
+}
+
+// visit connects, puts or gets what name says when the server has spawned the desk, and leaves.
+func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string) error {
+	p, err := newPlace(dir, rpc.Config{Token: []byte(token)})
+	if err != nil {
+		return err
+	}
+	desks, files := make(chan *rpc.Actor, 1), make(chan *stream.IncomingBlob, 1)
+	Files.Handle(p.streams, func(in *stream.IncomingBlob) { files <- in }) // one at a time is asked for
+	rpc.Bind(p.world, Desk, func(a *rpc.Actor) *place { desks <- a; return p })
+	go p.world.Run(ctx)
+	conn, err := rpc.Dial(ctx, addr, cert.Pinned(fingerprint), p.world)
+	if err != nil {
+		return err
+	}
+	defer conn.Wait(context.Background())
+	defer conn.Close(0, "done")
+	select {
+	case desk := <-desks:
+		if verb == "put" {
+			return p.put(ctx, desk, name)
+		}
+		return p.get(ctx, desk, name, files)
+	case <-conn.Done():
+		return conn.Err()
+	}
+}
+
+// put sends a file, and returns when the server has it under its name.
+func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) error {
+	t, digest, err := p.send(desk.Conn(), path)
+	if err == nil {
+		err = t.Wait(ctx)
+	}
+	if err == nil {
+		_, err = Keep.Ask(ctx, desk, File{filepath.Base(path), digest})
+	}
+	return err
+}
+
+// get fetches a file, and returns when it is there.
+func (p *place) get(ctx context.Context, desk *rpc.Actor, name string, files <-chan *stream.IncomingBlob) error {
+	digest, err := Fetch.Ask(ctx, desk, File{Name: name})
+	if err != nil {
+		return err
+	}
+	select {
+	case in := <-files:
+		if _, err = io.Copy(io.Discard, in); err != nil { // the store keeps it
+			return err
+		}
+		return p.keep(File{name, digest})
+	case <-desk.Conn().Done():
+		return desk.Conn().Err()
+	}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := errors.New("serve DIR TOKEN ADDR | put ADDR FINGERPRINT TOKEN FILE | get ADDR FINGERPRINT TOKEN NAME")
+	switch a := os.Args[1:]; {
+	case len(a) == 4 && a[0] == "serve":
+		err = serve(ctx, a[1], a[2], a[3], func(addr, fingerprint string) { fmt.Println(addr, fingerprint) })
+	case len(a) == 5 && (a[0] == "put" || a[0] == "get"):
+		err = visit(ctx, a[1], a[2], a[3], ".", a[0], a[4])
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "putget:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// start serves dir and returns how clients reach it.
+func start(t *testing.T, dir string) (addr, fingerprint string) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended, listens := make(chan error, 1), make(chan [2]string, 1)
+	go func() {
+		ended <- serve(ctx, dir, "sesame", "localhost:0", func(addr, fingerprint string) { listens <- [2]string{addr, fingerprint} })
+	}()
+	t.Cleanup(func() {
+		stop()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+	where := <-listens
+	return where[0], where[1]
+}
+
+func TestPutAndGet(t *testing.T) {
+	shelf, here, there := t.TempDir(), t.TempDir(), t.TempDir()
+	addr, fingerprint := start(t, shelf)
+	path, content := filepath.Join(here, "level.bin"), make([]byte, 8<<20)
+	_, _ = rand.Read(content)
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	for range 2 { // the second time it is there
+		require.NoError(t, visit(t.Context(), addr, fingerprint, "sesame", here, "put", path))
+	}
+	require.NoError(t, visit(t.Context(), addr, fingerprint, "sesame", there, "get", "level.bin"))
+	for _, dir := range []string{shelf, there} {
+		got, err := os.ReadFile(filepath.Join(dir, "level.bin"))
+		require.NoError(t, err)
+		require.Equal(t, content, got, dir)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	addr, fingerprint := start(t, t.TempDir())
+	require.ErrorContains(t, visit(t.Context(), addr, fingerprint, "mellon", t.TempDir(), "get", "x"), "wrong token")
+	for _, name := range []string{"", ".", "..", "../secret", "a/b", ".certificate", "absent"} {
+		require.Error(t, visit(t.Context(), addr, fingerprint, "sesame", t.TempDir(), "get", name), name)
+	}
+}
