@@ -207,6 +207,7 @@ func (c *Conn) finish() {
 // admit introduces a connection to the world's game, in tasks.
 func (w *World) admit(c *Conn) {
 	w.conns = append(w.conns, c)
+	w.watchCalls(c)
 	w.log.Info("connected", "conn", c)
 	w.later(c, activity{}, func() { w.razeFor(c) })
 	w.openOwned(c)
@@ -237,6 +238,7 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 // expel takes a connection that has ended out of the world's game, in tasks.
 func (w *World) expel(c *Conn) {
 	w.discard(c)
+	w.unwatchCalls(c)
 	w.relevance.expel(w.conns, c)
 	w.memory.Leave(int(c.reserved.Load()))
 	w.conns = slices.DeleteFunc(w.conns, func(other *Conn) bool { return other == c })

@@ -3,12 +3,14 @@ package rpc
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/link/linktest"
+	"github.com/quivernet/quiver/rpc/dos"
 )
 
 // silentCarrier takes everything and brings nothing.
@@ -103,6 +105,54 @@ func BenchmarkCallAcross(b *testing.B) {
 		server.Dispatch(time.Now())
 	}
 	b.StopTimer()
+	end.Close(0, "")
+	<-end.Done()
+	for len(server.left) == 0 {
+		server.Tick(time.Now())
+	}
+}
+
+// BenchmarkDispatchOfAServer runs 500 calls of a client, without Config.DoS and with it.
+func BenchmarkDispatchOfAServer(b *testing.B) {
+	harmless := dos.Default() // so that it counts, and does nothing
+	for i := range harmless.States {
+		harmless.States[i].Frame, harmless.States[i].Period, harmless.States[i].Repeat = dos.Load{}, dos.Load{}, dos.Load{}
+	}
+	harmless.States[1].Frame.Calls = math.MaxInt
+	b.Run("off", func(b *testing.B) { benchmarkServer(b, nil) })
+	b.Run("on", func(b *testing.B) { benchmarkServer(b, harmless) })
+}
+
+func benchmarkServer(b *testing.B, profile *dos.Profile) {
+	const calls = 500
+	server, client := newTestWorld(b, Config{DoS: profile, DispatchTime: time.Minute}), newTestWorld(b, Config{})
+	end, a := joinForBench(b, server, client)
+	for len(end.channels) == 0 {
+		server.Tick(time.Now())
+		client.Tick(time.Now())
+	}
+	mirror := end.channels[a.opens[0].channel]
+	conn := server.joined[0]
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		b.StopTimer()
+		server.heard = server.heard[:0]
+		for range calls {
+			_ = title.Call(mirror, callsign{Name: "somebody"})
+		}
+		for ready := 0; ready < calls; {
+			conn.link.Lock()
+			ready = conn.machine.Ready()
+			conn.link.Unlock()
+			client.Tick(time.Now())
+			time.Sleep(10 * time.Microsecond)
+		}
+		b.StartTimer()
+		server.Dispatch(time.Now())
+		b.StopTimer()
+		server.Flush(time.Now())
+	}
 	end.Close(0, "")
 	<-end.Done()
 	for len(server.left) == 0 {

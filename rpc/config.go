@@ -9,6 +9,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/rpc/dos"
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
@@ -56,6 +57,11 @@ type Config struct {
 	// A call that has begun is not interrupted. What is left waits, in order, for the next Dispatch, and holds its sender up
 	// once it is ReceiveLimit: see [Stats].Deferred. Connections of which nothing was left go first.
 	DispatchTime time.Duration
+
+	// DoS finds the clients of a server whose calls cost too much, blocks what they repeat, and closes them with RPCDoS in the end:
+	// dos.Default() is a profile to begin with. With one, the time of each handler is measured, and [Stats] has Methods. nil = off.
+	// UE: bRPCDoSDetection.
+	DoS *dos.Profile
 
 	// Limits of a world.
 	MaxConns         int           // connections, half-open ones included; default 1,024

@@ -66,6 +66,7 @@ type Conn struct {
 	requests    requests
 	warns       [dropReasons]warnGate
 	turn        turn
+	watched     *watched // of a server with Config.DoS
 	lateWarn    warnGate
 	times       times
 	openWarn    warnGate

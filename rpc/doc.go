@@ -67,6 +67,11 @@
 // server an error from either closes the caller's connection with [ValidationFailed]: it answers cheating. Refuse what
 // an honest client may ask too late inside the handler. Calls that a world makes to itself are not checked.
 //
+// # Floods
+//
+// [RateLimit] bounds one method of one connection, Config.DispatchTime what the handlers of one may take of a Dispatch. Config.DoS watches
+// what a client, by its identity, calls in all: see package dos.
+//
 // # Arguments
 //
 // Arguments are values of bools, numbers, strings, times, arrays, slices, maps, structs and pointers to them. They travel

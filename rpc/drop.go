@@ -21,6 +21,7 @@ const (
 	dropGone
 	dropTooMany
 	dropAnswer
+	dropBlocked
 
 	dropReasons
 )
@@ -30,6 +31,7 @@ var dropNames = [dropReasons]string{
 	dropUnbound: "no handler is bound", dropClosed: "the actor is closed", dropInvalid: "Validate refused the argument",
 	dropEnded:      "the connection has ended",
 	dropSaturated:  "the path or the rate is used up",
+	dropBlocked:    "more of its method than rpc.Config.DoS lets run",
 	dropUnknownRef: "it names an actor that is not open here",
 	dropTooMany:    "as many requests wait for an answer of this side as Config.MaxRequests allows",
 }

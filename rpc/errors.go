@@ -78,6 +78,8 @@ const (
 	HandlerPanic
 	// LoginElsewhere: its identity has newer connections, as many as Config.MaxConnsPerIdentity allows; or it came one too many.
 	LoginElsewhere
+	// RPCDoS: the calls of a client, or of all with its identity, cost more than Config.DoS allows.
+	RPCDoS
 )
 
 var codeNames = map[Code]string{
@@ -87,7 +89,7 @@ var codeNames = map[Code]string{
 	ServerFull: "ServerFull", HandshakeTimeout: "HandshakeTimeout", BunchPrematureChannel: "BunchPrematureChannel",
 	BunchWrongChannel: "BunchWrongChannel", UnknownClass: "UnknownClass", UnknownMethod: "UnknownMethod",
 	WrongDirection: "WrongDirection", PayloadFail: "PayloadFail", ValidationFailed: "ValidationFailed",
-	SealedViolation: "SealedViolation", HandlerPanic: "HandlerPanic", LoginElsewhere: "LoginElsewhere",
+	SealedViolation: "SealedViolation", HandlerPanic: "HandlerPanic", LoginElsewhere: "LoginElsewhere", RPCDoS: "RPCDoS",
 }
 
 func (c Code) String() string {

@@ -73,6 +73,7 @@ func (w *World) Run(ctx context.Context) error {
 		if w.over() {
 			return ErrClosed
 		}
+		w.rest()
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -182,6 +183,7 @@ func (w *World) exit() { w.driving.Store(false) }
 // Dispatch.
 func (w *World) dispatch(now time.Time, all bool) {
 	w.now, w.inFrame, w.beat = now, true, beat{now, time.Now()}
+	w.beginFrame()
 	w.takeInbox()
 	w.runTasks() // those that a panic left, and of those that did not join
 	w.runLocal()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/statnet"
+	"github.com/quivernet/quiver/rpc/dos"
 )
 
 // Stats is a snapshot of one connection. [Stats.String] lays it out as Unreal's stat net does; [World.StatNet] is the world's.
@@ -56,6 +57,11 @@ type Stats struct {
 	// Sealed is about the sealed carrier, see [Config].Sealed.
 	Sealed SealedStats
 
+	// With Config.DoS, on a server: the state in which the last call of the peer's, or of another connection of its identity, left it,
+	// and what it has called, by name. What is no call of a method has names in brackets. [World.MethodStats] adds up all clients.
+	Severity string
+	Methods  []dos.Count
+
 	ChannelsOpen int            // the control channel, and those of actors
 	Channels     []ChannelStats // those with something out, by number
 	Drops        Drops
@@ -74,6 +80,8 @@ type ChannelStats struct {
 type Drops struct {
 	// Calls.
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
+	// Blocked counts calls of the peer's beyond what Config.DoS lets run of their method.
+	Blocked uint64
 	// Ended counts messages that had not run a second after the end of their connection, or when this side closed it.
 	Ended uint64
 	// Saturated counts unreliable calls made here that did not leave: see Config.QueueUnreliable.
@@ -143,6 +151,8 @@ func (c *Conn) addCounts(s *Stats) {
 	s.Drops.RingFull, s.Drops.UnknownMachine = l.DroppedRing, l.DroppedUnknown
 	s.Drops.BeforeJoin = c.uninvited.Load()
 	s.Drops.NotOwner = c.drops[dropNotOwner].Load()
+	s.Severity, s.Methods = c.methodStats()
+	s.Drops.Blocked = c.drops[dropBlocked].Load()
 	s.Drops.RateLimited = c.drops[dropRateLimited].Load()
 	s.Drops.Unbound = c.drops[dropUnbound].Load()
 	s.Drops.ActorClosed = c.drops[dropClosed].Load()

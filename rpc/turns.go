@@ -178,7 +178,11 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 			w.tellReps(c)
 			return
 		}
-		w.deliver(c, m)
+		if c.watched == nil {
+			w.deliver(c, m)
+		} else {
+			w.deliverWatched(c, m)
+		}
 		if !c.more() {
 			w.tellReps(c)
 		} else if n < look {

@@ -16,13 +16,14 @@ import (
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/rpc/dos"
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
 // World is one game's end of all its connections: the game thread. Handlers, checks, hooks and constructors run on the
 // goroutine that drives it, one at a time, by [World.Tick] (or Dispatch and Flush) or [World.Run].
 //
-// Safe from any goroutine: Post, Do, Close, Conns, SetLogLevel, Attach, Connect, IsServer, Inside, Dropped, HandshakeStats. All
+// Safe from any goroutine: Post, Do, Close, Conns, SetLogLevel, Attach, Connect, IsServer, Inside, Dropped, HandshakeStats, MethodStats. All
 // else belongs to the world's goroutine.
 // A world is a server until it connects to one.
 type World struct {
@@ -72,6 +73,7 @@ type World struct {
 	running []localCall // of this Dispatch, from ran on; else a spare array for local
 	ran     int
 	turns   turns
+	dos     dosWatch
 
 	driving atomic.Bool
 	driver  atomic.Uint64 // id of the goroutine that drove last
@@ -151,6 +153,13 @@ func NewWorld(config Config) (*World, error) {
 		Handshakes: config.maxHandshakes(), OfAddress: config.MaxHandshakesPerAddress,
 		Connections: config.maxConnsPerAddress(), RetryAbove: config.retryAbove(),
 	})
+	if config.DoS != nil {
+		var err error
+		if w.dos.detector, err = dos.New(config.DoS); err != nil {
+			return nil, fmt.Errorf("rpc: Config.DoS: %w", err)
+		}
+		w.dos.counts = make(map[string]*dos.Count)
+	}
 	w.answered = sync.NewCond(&w.mu)
 	w.failures = door.NewFailures(config.maxLoginFailures())
 	w.claims = door.NewClaims[Conn](config.MaxConnsPerIdentity, config.RefuseLoginElsewhere)

@@ -1,0 +1,203 @@
+package rpc
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/rpc/dos"
+)
+
+// dosWatch is what a server with Config.DoS knows of its clients' calls. What has no other comment belongs to the world's goroutine.
+type dosWatch struct {
+	detector *dos.Detector // nil = off
+
+	mu     sync.Mutex // guards writes to Conn.watched, and what that says; nothing of the game runs under it
+	counts map[string]*dos.Count
+}
+
+// watched is one connection under watch.
+type watched struct {
+	peer     *dos.Peer
+	methods  map[*method]*usage
+	others   map[string]*usage // of what is no call of a method
+	all      []*usage          // under World.dos.mu
+	severity string            // likewise
+}
+
+// usage is what one connection uses of one method.
+type usage struct {
+	method       *dos.Method
+	count, world *dos.Count
+}
+
+// What a client sends beside calls is counted under these names, and never blocked, for the protocol needs it.
+const (
+	usageControl = "(control)"        // on channel 0
+	usageClosed  = "(closed channel)" // late calls, and answers to closes
+	usageOther   = "(other)"          // messages of an actor's channel that name no declared method
+)
+
+// beginFrame begins a frame of the detector. Its time is the real one: a game's may jump.
+func (w *World) beginFrame() {
+	if w.dos.detector != nil {
+		w.dos.detector.Frame(time.Now())
+	}
+}
+
+// rest says that Run waits for something to happen.
+func (w *World) rest() {
+	if w.dos.detector != nil {
+		w.dos.detector.Idle(time.Now())
+	}
+}
+
+// watchCalls begins to watch a client that has joined.
+func (w *World) watchCalls(c *Conn) {
+	if d := w.dos.detector; d != nil && c.server {
+		peer := d.Join(c.identity)
+		w.dos.mu.Lock()
+		defer w.dos.mu.Unlock()
+		c.watched = &watched{peer: peer, methods: make(map[*method]*usage), others: make(map[string]*usage), severity: peer.State()}
+	}
+}
+
+// unwatch ends what watchCalls began.
+func (w *World) unwatchCalls(c *Conn) {
+	if c.watched != nil {
+		w.dos.detector.Leave(c.watched.peer)
+	}
+}
+
+// deliverWatched runs one message of a client, counts what it costs, and does what that leads to.
+func (w *World) deliverWatched(c *Conn, m bunch.Message) {
+	a := c.channels[m.Channel]
+	called := calledBy(a, m)
+	u := c.usageOf(called, a, m)
+	var took time.Duration
+	runs := c.watched.peer.Call(u.method, len(m.Payload)) || called == nil
+	if runs {
+		began := time.Since(w.turns.began)
+		w.deliver(c, m)
+		took = time.Since(w.turns.began) - began
+		c.watched.peer.Done(u.method, took)
+	} else {
+		c.drop(dropBlocked, a, called)
+	}
+	w.dos.note(u, len(m.Payload), took, runs)
+	if r, ok := c.watched.peer.Report(); ok {
+		w.judged(c, r)
+	}
+}
+
+// calledBy returns the method that a message calls, nil when it is no call of one.
+func calledBy(a *Actor, m bunch.Message) *method {
+	if a == nil || m.Open || m.Close {
+		return nil
+	}
+	if id, n := binary.Uvarint(m.Payload); n > 0 && id < uint64(len(a.class.methods)) {
+		return a.class.methods[id]
+	}
+	return nil
+}
+
+// usageOf returns where a message is counted.
+func (c *Conn) usageOf(called *method, a *Actor, m bunch.Message) *usage {
+	if called != nil {
+		u := c.watched.methods[called]
+		if u == nil {
+			u = c.newUsage(called.String())
+			c.watched.methods[called] = u
+		}
+		return u
+	}
+	name := usageOther
+	switch {
+	case m.Channel == 0:
+		name = usageControl
+	case a == nil || m.Open || m.Close:
+		name = usageClosed
+	}
+	u := c.watched.others[name]
+	if u == nil {
+		u = c.newUsage(name)
+		c.watched.others[name] = u
+	}
+	return u
+}
+
+func (c *Conn) newUsage(name string) *usage {
+	w := &c.world.dos
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.counts[name] == nil {
+		w.counts[name] = &dos.Count{Method: name}
+	}
+	u := &usage{method: c.watched.peer.Method(name), count: &dos.Count{Method: name}, world: w.counts[name]}
+	c.watched.all = append(c.watched.all, u)
+	return u
+}
+
+// note counts a message for Stats.
+func (w *dosWatch) note(u *usage, bytes int, took time.Duration, ran bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	u.count.Add(bytes, took, ran)
+	u.world.Add(bytes, took, ran)
+}
+
+// judged does what a change of a client's state asks for.
+func (w *World) judged(c *Conn, r dos.Report) {
+	log := w.log.With("conn", c, "from", r.From, "to", r.To, "reason", r.Reason)
+	switch {
+	case r.Up && r.Log:
+		log.Warn("the calls of a client cost more than rpc.Config.DoS allows")
+	case !r.Up:
+		log.Info("the calls of a client cost less again")
+	}
+	for _, other := range w.conns {
+		if other.watched == nil || other.watched.peer != c.watched.peer {
+			continue
+		}
+		w.dos.mu.Lock()
+		other.watched.severity = r.To
+		w.dos.mu.Unlock()
+		if r.Kick {
+			w.violated(other, violationf(RPCDoS, "Config.DoS: %s", r.Reason))
+		}
+	}
+}
+
+// MethodStats returns what all clients have called since the world began, by name; nothing without Config.DoS. What is no call of a
+// method has names in brackets.
+func (w *World) MethodStats() []dos.Count {
+	w.dos.mu.Lock()
+	defer w.dos.mu.Unlock()
+	counts := make([]dos.Count, 0, len(w.dos.counts))
+	for _, count := range w.dos.counts {
+		counts = append(counts, *count)
+	}
+	return sortedCounts(counts)
+}
+
+// methodStats returns the counts of one connection, and its severity.
+func (c *Conn) methodStats() (severity string, counts []dos.Count) {
+	w := &c.world.dos
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.watched == nil {
+		return "", nil
+	}
+	for _, u := range c.watched.all {
+		counts = append(counts, *u.count)
+	}
+	return c.watched.severity, sortedCounts(counts)
+}
+
+func sortedCounts(counts []dos.Count) []dos.Count {
+	slices.SortFunc(counts, func(a, b dos.Count) int { return cmp.Compare(a.Method, b.Method) })
+	return counts
+}

@@ -1,0 +1,53 @@
+package dos
+
+import "time"
+
+// Default returns a profile for a game whose clients call up to 60 times a second with small arguments and handlers of up to
+// some 0.2 ms. Change what does not fit it, and measure first: Stats has all numbers a method, and a profile of which all
+// quotas are 0 counts and does nothing else.
+//
+//	state            a frame                period                      a method runs           cools off  next after
+//	Hitch            60, 64 KiB, 5 ms                                   freely                  2 s
+//	Burst            240, 256 KiB, 20 ms    240, 256 KiB, 40 ms in 1 s  freely                  4 s
+//	PersistentBurst                         800, 1 MiB, 120 ms in 4 s   120, 256 KiB, 30 ms/s   8 s        8 s
+//	DoS                                     2,000, 2 MiB, 200 ms in 4 s 60, 64 KiB, 10 ms/s     15 s       2 s
+//	ExpensiveDoS                            4,000, 4 MiB, 400 ms in 4 s 30, 32 KiB, 5 ms/s      30 s       2 s
+//	Kick                                    8,000, 8 MiB, 1 s in 4 s                            60 s
+//
+// Hitch is a second of honest calls in one frame, as they come after a hitch of the client or of its path; Burst four such
+// seconds, so that an outage of 2 s and a party of busy clients stay below it. Neither does anything. PersistentBurst is 200
+// calls a second for 4 s, more than three times what is honest: no method runs more than twice as often as it honestly may.
+// 200 ms in 4 s, which makes DoS, is 5 % of a core, and less than a client takes that uses up rpc.Config.DispatchTime at
+// each tick of 30 Hz: 60 ms a second. Who goes on while he is blocked is gone 2 + 2 s after DoS began, and at once above
+// 2,000 calls or 2 MiB a second, which no client sends by mistake.
+//
+// What stays just below costs the server at most 200 calls, 256 KiB and 30 ms of handlers a second and identity for as long
+// as it lasts.
+func Default() *Profile {
+	const kib, mib = 1 << 10, 1 << 20
+	const second, ms = time.Second, time.Millisecond
+	return &Profile{
+		States: []State{
+			{Name: "Normal"},
+			{Name: "Hitch", Frame: Load{60, 64 * kib, 5 * ms}, Cooloff: 2 * second},
+			{Name: "Burst", Frame: Load{240, 256 * kib, 20 * ms}, Period: Load{240, 256 * kib, 40 * ms}, Window: second, Cooloff: 4 * second},
+			{Name: "PersistentBurst", Period: Load{800, mib, 120 * ms}, Window: 4 * second,
+				Repeat: Load{120, 256 * kib, 30 * ms}, RepeatWindow: second, Cooloff: 8 * second, AutoEscalate: 8 * second, Log: true},
+			{Name: "DoS", Period: Load{2000, 2 * mib, 200 * ms}, Window: 4 * second,
+				Repeat: Load{60, 64 * kib, 10 * ms}, RepeatWindow: second, Cooloff: 15 * second, AutoEscalate: 2 * second, Log: true},
+			{Name: "ExpensiveDoS", Period: Load{4000, 4 * mib, 400 * ms}, Window: 4 * second,
+				Repeat: Load{30, 32 * kib, 5 * ms}, RepeatWindow: second, Cooloff: 30 * second, AutoEscalate: 2 * second, Log: true},
+			{Name: "Kick", Period: Load{8000, 8 * mib, second}, Window: 4 * second, Cooloff: 60 * second, Log: true, Kick: true},
+		},
+		HitchTime:     500 * ms,   // no server that ticks 10 times a second or more comes near it
+		HitchSuspend:  second,     // what waited has run by then, DispatchTime or not
+		JoinTolerance: 5 * second, // a client loads and asks for what it spawns
+
+		// stream bounds its own transfers by credit, MaxMemory and MaxTransfers, and blocking one of its messages would break one.
+		Exempt:    []string{"quiver.stream.lane"},
+		Unblocked: []string{"quiver.stream"},
+
+		Remember:   time.Minute, // twice the longest Cooloff of a state that does not kick
+		Identities: 1024,        // as many as a world has connections by default
+	}
+}

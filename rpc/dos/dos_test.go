@@ -1,0 +1,407 @@
+package dos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// scene is a detector, and a clock that is moved by hand.
+type scene struct {
+	t   *testing.T
+	d   *Detector
+	now time.Time
+	log []string // reports
+}
+
+func newScene(t *testing.T, p *Profile) *scene {
+	t.Helper()
+	d, err := New(p)
+	require.NoError(t, err)
+	s := &scene{t: t, d: d, now: time.Unix(1000, 0)}
+	d.Frame(s.now)
+	return s
+}
+
+// frame ends the frame, and begins the next one after some time.
+func (s *scene) frame(after time.Duration) {
+	s.now = s.now.Add(after)
+	s.d.Frame(s.now)
+}
+
+// call makes a call of so many bytes, which takes some time, and reports whether it ran.
+func (s *scene) call(p *Peer, method string, bytes int, took time.Duration) bool {
+	m := p.Method(method)
+	ran := p.Call(m, bytes)
+	if ran {
+		p.Done(m, took)
+	}
+	if r, ok := p.Report(); ok {
+		s.log = append(s.log, r.From+" "+r.To)
+	}
+	return ran
+}
+
+// calls makes many in one frame, and returns how many ran.
+func (s *scene) calls(p *Peer, method string, n int) (ran int) {
+	for range n {
+		if s.call(p, method, 10, 0) {
+			ran++
+		}
+	}
+	return ran
+}
+
+// plain has no time: each state has one quota of calls.
+func plain() *Profile {
+	return &Profile{States: []State{
+		{Name: "Normal"},
+		{Name: "Hitch", Frame: Load{Calls: 10}, Cooloff: 2 * time.Second},
+		{Name: "Burst", Period: Load{Calls: 30}, Window: 2 * time.Second, Repeat: Load{Calls: 5}, RepeatWindow: time.Second, Cooloff: 3 * time.Second, AutoEscalate: 4 * time.Second},
+		{Name: "Kick", Period: Load{Calls: 60}, Window: 4 * time.Second, Cooloff: 10 * time.Second, Kick: true},
+	}, Remember: time.Minute, Identities: 3}
+}
+
+func TestQuotasAreReached(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		state State
+		play  func(s *scene, p *Peer)
+		want  string
+	}{
+		{"calls a frame, one less", State{Frame: Load{Calls: 5}}, func(s *scene, p *Peer) { s.calls(p, "A.B", 4); s.frame(time.Millisecond); s.calls(p, "A.B", 4) }, "Normal"},
+		{"calls a frame", State{Frame: Load{Calls: 5}}, func(s *scene, p *Peer) { s.calls(p, "A.B", 5) }, "X"},
+		{"bytes a frame", State{Frame: Load{Bytes: 100}}, func(s *scene, p *Peer) { s.call(p, "A.B", 99, 0); s.call(p, "A.C", 1, 0) }, "X"},
+		{"time a frame", State{Frame: Load{Time: time.Millisecond}}, func(s *scene, p *Peer) { s.call(p, "A.B", 1, time.Millisecond) }, "X"},
+		{"calls a period, over methods", State{Period: Load{Calls: 3}, Window: 2 * time.Second}, func(s *scene, p *Peer) {
+			for _, m := range []string{"A.B", "A.C", "D.B"} {
+				s.call(p, m, 1, 0)
+				s.frame(600 * time.Millisecond)
+			}
+		}, "X"},
+		{"calls of seconds that are over", State{Period: Load{Calls: 3}, Window: 2 * time.Second}, func(s *scene, p *Peer) {
+			for range 6 {
+				s.call(p, "A.B", 1, 0)
+				s.frame(time.Second)
+			}
+		}, "Normal"},
+		{"bytes a period", State{Period: Load{Bytes: 50}, Window: 16 * time.Second}, func(s *scene, p *Peer) {
+			for range 5 {
+				s.call(p, "A.B", 10, 0)
+				s.frame(3 * time.Second)
+			}
+		}, "X"},
+		{"time a period", State{Period: Load{Time: 10 * time.Millisecond}, Window: time.Second}, func(s *scene, p *Peer) {
+			for range 10 {
+				s.call(p, "A.B", 10, time.Millisecond)
+				s.frame(10 * time.Millisecond)
+			}
+		}, "X"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.state.Name, row.state.Cooloff = "X", time.Hour
+			s := newScene(t, &Profile{States: []State{{Name: "Normal"}, row.state}})
+			p := s.d.Join("")
+			row.play(s, p)
+			require.Equal(t, row.want, p.State())
+		})
+	}
+}
+
+func TestStatesEscalateAndCoolOff(t *testing.T) {
+	s := newScene(t, plain())
+	p := s.d.Join("")
+	require.Equal(t, 10, s.calls(p, "A.B", 10))
+	require.Equal(t, "Hitch", p.State())
+	require.Equal(t, 19, s.calls(p, "A.B", 19), "Hitch blocks nothing")
+	require.Equal(t, 5, s.calls(p, "A.B", 11), "Burst runs five of a method a second, of which the one that led there is the first")
+	require.Equal(t, 5, s.calls(p, "A.C", 6))
+	require.Equal(t, "Burst", p.State())
+	for range 3 {
+		s.frame(time.Second)
+		s.calls(p, "A.B", 1)
+		require.Equal(t, "Burst", p.State())
+	}
+	s.frame(time.Second)
+	s.calls(p, "A.B", 1)
+	require.Equal(t, "Burst", p.State(), "its window of 2 s held 30 until a second later")
+	s.frame(time.Second)
+	s.calls(p, "A.B", 1)
+	require.Equal(t, "Normal", p.State(), "Hitch had cooled off, too")
+	require.Equal(t, []string{"Normal Hitch", "Hitch Burst", "Burst Normal"}, s.log)
+}
+
+func TestTheHighestReachedStateCounts(t *testing.T) {
+	p := plain()
+	p.States[1].Frame = Load{Time: time.Second}
+	s := newScene(t, p)
+	peer := s.d.Join("")
+	s.calls(peer, "A.B", 30)
+	require.Equal(t, []string{"Normal Burst"}, s.log)
+}
+
+func TestKick(t *testing.T) {
+	s := newScene(t, plain())
+	p := s.d.Join("")
+	m, other := p.Method("A.B"), p.Method("A.C")
+	p.Call(other, 1)
+	for range 58 {
+		p.Call(m, 1)
+	}
+	_, _ = p.Report()
+	p.Call(m, 1)
+	r, ok := p.Report()
+	require.True(t, ok)
+	require.Equal(t, Report{From: "Burst", To: "Kick", Up: true, Kick: true, Reason: "60 calls within 4s, the quota is 60 calls (States[3].Period.Calls); most is of A.B: 59 calls in 1 s"}, r)
+	require.Equal(t, "Burst", p.State(), "who comes back is one step below")
+	p.Call(m, 1)
+	_, ok = p.Report()
+	require.False(t, ok)
+}
+
+func TestAutoEscalation(t *testing.T) {
+	s := newScene(t, plain())
+	p := s.d.Join("")
+	s.calls(p, "A.B", 30)
+	for range 3 { // seven a second reach no quota, but two of them are blocked
+		s.frame(time.Second)
+		require.Equal(t, 5, s.calls(p, "A.B", 7))
+	}
+	s.frame(time.Second)
+	s.frame(time.Second) // a second of rest, and it begins anew
+	for range 4 {
+		s.frame(time.Second)
+		s.calls(p, "A.B", 7)
+		require.Equal(t, "Burst", p.State())
+	}
+	s.frame(time.Second)
+	s.calls(p, "A.B", 7)
+	require.Equal(t, "Burst Kick", s.log[len(s.log)-1])
+}
+
+// TestLongRestIsNoLongState: who says nothing for longer than the history is not in a state "in each second".
+func TestLongRestIsNoLongState(t *testing.T) {
+	profile := plain()
+	profile.States[2].Cooloff = time.Hour
+	s := newScene(t, profile)
+	p := s.d.Join("")
+	s.calls(p, "A.B", 30)
+	s.frame(20 * time.Second)
+	s.calls(p, "A.B", 1)
+	require.Equal(t, "Burst", p.State())
+}
+
+func TestIdentitiesAreRemembered(t *testing.T) {
+	s := newScene(t, plain())
+	a, b := s.d.Join("ann"), s.d.Join("ann")
+	require.Same(t, a, b, "all connections of an identity are one peer")
+	require.NotSame(t, s.d.Join(""), s.d.Join(""))
+	s.calls(a, "A.B", 30)
+	s.d.Leave(a)
+	s.d.Leave(b)
+	s.frame(time.Second)
+	again := s.d.Join("ann")
+	require.Equal(t, "Burst", again.State())
+	s.d.Leave(again)
+	s.frame(59 * time.Second)
+	require.Same(t, again, s.d.Join("ann"))
+	s.d.Leave(again)
+	s.frame(time.Minute)
+	s.d.Leave(s.d.Join("bob"))
+	require.NotSame(t, again, s.d.Join("ann"), "Remember is over")
+}
+
+// TestMemoryOfIdentitiesIsBounded: the one that left first goes first, and who comes and goes pushes out nobody else.
+func TestMemoryOfIdentitiesIsBounded(t *testing.T) {
+	s := newScene(t, plain())
+	ann := s.d.Join("ann")
+	s.d.Leave(ann)
+	for range 1000 {
+		s.d.Leave(s.d.Join("bob"))
+		s.d.Leave(s.d.Join(""))
+	}
+	require.Same(t, ann, s.d.Join("ann"))
+	s.d.Leave(ann)
+	for i := range 1000 {
+		s.d.Leave(s.d.Join(fmt.Sprint(i)))
+		require.LessOrEqual(t, len(s.d.identities), 3)
+		require.LessOrEqual(t, len(s.d.left), 3)
+	}
+	require.NotSame(t, ann, s.d.Join("ann"))
+}
+
+func TestHitchOfTheServer(t *testing.T) {
+	profile := plain()
+	profile.HitchTime, profile.HitchSuspend = 200*time.Millisecond, time.Second
+	s := newScene(t, profile)
+	p := s.d.Join("")
+	s.frame(2 * time.Second)
+	require.Equal(t, 500, s.calls(p, "A.B", 500))
+	s.frame(900 * time.Millisecond)
+	require.Equal(t, 500, s.calls(p, "A.B", 500))
+	require.Equal(t, "Normal", p.State())
+	s.frame(300 * time.Millisecond)
+	s.calls(p, "A.B", 10)
+	require.Equal(t, "Hitch", p.State(), "a server that hitches again and again watches half of the time")
+	s.frame(900 * time.Millisecond)
+	s.calls(p, "A.B", 500)
+	require.Equal(t, "Hitch", p.State(), "and does not the other half")
+}
+
+// TestHandlersAreNoHitch: what the calls themselves take suspends nothing.
+func TestHandlersAreNoHitch(t *testing.T) {
+	profile := plain()
+	profile.HitchTime, profile.HitchSuspend = 200*time.Millisecond, time.Second
+	s := newScene(t, profile)
+	p := s.d.Join("")
+	s.call(p, "A.B", 1, 150*time.Millisecond)
+	s.call(p, "A.B", 1, 150*time.Millisecond)
+	s.frame(340 * time.Millisecond)
+	s.calls(p, "A.B", 10)
+	require.Equal(t, "Hitch", p.State())
+	s.d.Idle(s.now.Add(10 * time.Millisecond))
+	s.frame(5 * time.Second)
+	s.calls(p, "A.B", 30)
+	require.Equal(t, "Burst", p.State(), "a world that had nothing to do did not hitch")
+}
+
+func TestJoinersMayTakeTime(t *testing.T) {
+	profile := plain()
+	profile.JoinTolerance = 2 * time.Second
+	profile.States[1].Frame.Time, profile.States[2].Period.Time = time.Millisecond, 10*time.Millisecond
+	s := newScene(t, profile)
+	p := s.d.Join("ann")
+	s.call(p, "A.B", 1, time.Second)
+	s.frame(time.Second)
+	s.call(p, "A.B", 1, time.Second)
+	s.frame(time.Second)
+	s.calls(p, "A.B", 1)
+	require.Equal(t, "Normal", p.State(), "what was tolerated counts later neither")
+	s.call(p, "A.B", 1, 10*time.Millisecond)
+	require.Equal(t, "Burst", p.State())
+	s.d.Leave(p)
+	p = s.d.Join("ann")
+	s.frame(time.Second)
+	s.call(p, "A.B", 1, time.Second)
+	s.frame(3 * time.Second)
+	s.calls(p, "A.B", 1)
+	require.Equal(t, "Burst", p.State(), "who comes back in a state is not tolerated anew")
+}
+
+func TestAllowedMethods(t *testing.T) {
+	profile := plain()
+	profile.Exempt, profile.Unblocked = []string{"big.lane", "A.Upload"}, []string{"Pawn.Move"}
+	s := newScene(t, profile)
+	p := s.d.Join("")
+	require.Equal(t, 100, s.calls(p, "big.lane.Part", 100))
+	require.Equal(t, 100, s.calls(p, "A.Upload", 100))
+	require.Equal(t, "Normal", p.State())
+	require.Equal(t, 50, s.calls(p, "Pawn.Move", 50))
+	require.Equal(t, "Burst", p.State())
+	require.Equal(t, 5, s.calls(p, "Pawn.Fire", 9))
+}
+
+func TestProfilesThatMakeNoSense(t *testing.T) {
+	for want, change := range map[string]func(p *Profile){
+		"has 1 states":              func(p *Profile) { p.States = p.States[:1] },
+		"States[0] has quotas":      func(p *Profile) { p.States[0].Frame.Calls = 1 },
+		`States[2] "Burst": Window`: func(p *Profile) { p.States[2].Window = 1500 * time.Millisecond },
+		"must be whole seconds":     func(p *Profile) { p.States[2].Window = 17 * time.Second },
+		"RepeatWindow is 0s":        func(p *Profile) { p.States[2].RepeatWindow = 0 },
+		"has no Name":               func(p *Profile) { p.States[1].Name = "" },
+		"limit or time is negative": func(p *Profile) { p.States[1].Frame.Bytes = -1 },
+		"number of the Profile is":  func(p *Profile) { p.Identities = -1 },
+	} {
+		p := plain()
+		change(p)
+		_, err := New(p)
+		require.ErrorContains(t, err, want)
+	}
+	for _, p := range []*Profile{plain(), Default()} {
+		_, err := New(p)
+		require.NoError(t, err)
+	}
+}
+
+// TestClocksThatJump: time that runs back stands still, and gaps of any length end all states.
+func TestClocksThatJump(t *testing.T) {
+	s := newScene(t, plain())
+	p := s.d.Join("")
+	s.calls(p, "A.B", 30)
+	s.frame(-time.Hour)
+	s.calls(p, "A.B", 1)
+	require.Equal(t, "Burst", p.State())
+	s.frame(100 * 24 * time.Hour)
+	s.calls(p, "A.B", 1)
+	require.Equal(t, "Normal", p.State())
+}
+
+// TestSumsOverAnyPlay compares the sums that decide with those over all that was ever called.
+func TestSumsOverAnyPlay(t *testing.T) {
+	seed := rand.Uint64()
+	if text := os.Getenv("QUIVER_SEED"); text != "" {
+		var err error
+		seed, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("repeat with QUIVER_SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		window := time.Duration(1+random.IntN(16)) * time.Second
+		quota := 1 + random.IntN(60)
+		s := newScene(t, &Profile{States: []State{{Name: "Normal"}, {Name: "Over", Period: Load{Calls: quota}, Window: window, Cooloff: time.Second}}})
+		p := s.d.Join("")
+		var at []int64 // seconds of all calls
+		was := "Normal"
+		for range 300 {
+			s.frame(time.Duration(random.IntN(700)) * time.Millisecond)
+			s.calls(p, "A.B", 1)
+			at = append(at, s.d.second)
+			sum := 0
+			for _, second := range at {
+				if second > s.d.second-int64(window/time.Second) {
+					sum++
+				}
+			}
+			if sum >= quota {
+				require.Equal(t, "Over", p.State(), "%d in %v, the quota is %d", sum, window, quota)
+			} else if was == "Normal" {
+				require.Equal(t, "Normal", p.State(), "%d in %v, the quota is %d", sum, window, quota)
+			}
+			was = p.State()
+		}
+	}
+}
+
+func TestCallsAllocateNothing(t *testing.T) {
+	s := newScene(t, Default())
+	p := s.d.Join("ann")
+	m := p.Method("A.B")
+	require.Zero(t, testing.AllocsPerRun(2000, func() {
+		s.frame(30 * time.Millisecond)
+		p.Call(m, 10)
+		p.Done(m, time.Microsecond)
+	}))
+}
+
+func BenchmarkCall(b *testing.B) {
+	d, err := New(Default())
+	require.NoError(b, err)
+	p := d.Join("")
+	m := p.Method("A.B")
+	now := time.Unix(0, 0)
+	b.ReportAllocs()
+	for i := range b.N {
+		if i%4 == 0 {
+			now = now.Add(33 * time.Millisecond)
+			d.Frame(now)
+		}
+		p.Call(m, 20)
+		p.Done(m, time.Microsecond)
+	}
+}

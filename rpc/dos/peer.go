@@ -1,0 +1,264 @@
+package dos
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Peer is one client: a connection, or all of one identity.
+type Peer struct {
+	detector *Detector
+	identity string
+	conns    int
+
+	state     int
+	earned    [maxStates]int64 // by state: the last second in which its quotas were reached, or its limits blocked a call
+	steady    int64            // first of the seconds in a row, up to the one that runs, in which the state is earned
+	tolerated int64            // second from which on the time of handlers counts
+
+	frame   uint64 // of inFrame
+	inFrame Load
+	second  int64             // that runs
+	history [maxWindow]record // by second, of which the lowest bits are the index
+	// The least that leads into a higher state: in this frame, and in what is left of the second.
+	frameBound, secondBound Load
+
+	methods []*Method
+	report  *Report // not fetched
+}
+
+// record is what was used in one second.
+type record struct {
+	Load
+	frame Load // the most in one frame, kind by kind
+}
+
+// Report is a change of state.
+type Report struct {
+	From, To string
+	Up       bool
+	Log      bool // as State
+	Kick     bool
+	Reason   string // how much of what reached which setting, and which method had most of it
+}
+
+// newPeer has earned nothing for long.
+func newPeer(d *Detector, identity string) *Peer {
+	p := &Peer{detector: d, identity: identity, second: d.second, steady: d.second}
+	for i := range p.earned {
+		p.earned[i] = math.MinInt64 / 2
+	}
+	p.bound()
+	return p
+}
+
+// State returns the name of the state, as of the last call.
+func (p *Peer) State() string { return p.detector.profile.States[p.state].Name }
+
+// Call counts a call that has come, before it runs, and reports whether it may.
+func (p *Peer) Call(m *Method, bytes int) bool {
+	if m.exempt || p.detector.suspended {
+		return true
+	}
+	p.use(m, Load{Calls: 1, Bytes: bytes})
+	if m.unblocked || !p.blocks(m, bytes) {
+		return true
+	}
+	p.earned[p.state] = p.second
+	return false
+}
+
+// Done counts how long a call took that has run.
+func (p *Peer) Done(m *Method, took time.Duration) {
+	p.detector.spent += took
+	if m.exempt || p.detector.suspended {
+		return
+	}
+	m.ran.Time += took
+	p.use(m, Load{Time: took})
+}
+
+// Report returns the last change of the state that was not fetched yet.
+func (p *Peer) Report() (r Report, ok bool) {
+	if p.report == nil {
+		return r, false
+	}
+	r, p.report = *p.report, nil
+	return r, true
+}
+
+// use counts a load, and escalates when that reaches a quota.
+func (p *Peer) use(m *Method, load Load) {
+	p.catchUp()
+	if p.second < p.tolerated {
+		load.Time = 0
+	}
+	now := &p.history[p.second%maxWindow]
+	p.inFrame.add(load)
+	now.add(load)
+	m.add(p.second, load)
+	if _, ok := p.frameBound.reached(p.inFrame); ok {
+		p.escalate()
+	} else if _, ok := p.secondBound.reached(now.Load); ok {
+		p.escalate()
+	}
+}
+
+// catchUp ends the frame and the seconds that are over.
+func (p *Peer) catchUp() {
+	d := p.detector
+	if p.frame == d.frame {
+		return
+	}
+	p.history[p.second%maxWindow].frame.peak(p.inFrame)
+	p.frame, p.inFrame = d.frame, Load{}
+	if p.second == d.second {
+		return
+	}
+	for n := 0; p.second < d.second && n <= maxWindow; n++ {
+		p.endSecond()
+	}
+	if p.second < d.second { // nothing came for longer than the history
+		p.second, p.steady = d.second, d.second
+	}
+	p.cool()
+	p.bound()
+}
+
+// endSecond judges the second that is over, and begins the next.
+func (p *Peer) endSecond() {
+	for i := 1; i <= p.state; i++ {
+		if _, ok := p.hit(i); ok {
+			p.earned[i] = p.second
+		}
+	}
+	if p.earned[p.state] != p.second {
+		p.steady = p.second + 1
+	}
+	p.second++
+	p.history[p.second%maxWindow] = record{}
+}
+
+// cool leaves the states that have cooled off, or else the one that was earned for too long.
+func (p *Peer) cool() {
+	states := p.detector.profile.States
+	was := p.state
+	for p.state > 0 && p.second-p.earned[p.state] > seconds(states[p.state].Cooloff) {
+		p.state--
+		p.steady = p.second
+	}
+	if p.state < was {
+		p.tell(was, "it has cooled off")
+		return
+	}
+	limit := states[p.state].AutoEscalate
+	if limit > 0 && p.second-p.steady >= seconds(limit) && p.state+1 < len(states) {
+		p.enter(p.state+1, fmt.Sprintf("%q lasted for %v (States[%d].AutoEscalate)", states[was].Name, limit, was), "Calls")
+	}
+}
+
+// escalate enters the highest state of which a quota is reached.
+func (p *Peer) escalate() {
+	for i := len(p.detector.profile.States) - 1; i > p.state; i-- {
+		if h, ok := p.hit(i); ok {
+			p.enter(i, h.String(), h.kind)
+			return
+		}
+	}
+}
+
+// enter begins a higher state. One that kicks ends at once: who comes back is in the state below it.
+func (p *Peer) enter(state int, reason, kind string) {
+	was := p.state
+	for i := 1; i <= state; i++ {
+		p.earned[i] = p.second
+	}
+	p.state, p.steady = state, p.second
+	p.tell(was, reason+p.most(kind))
+	if p.detector.profile.States[state].Kick {
+		p.state, p.inFrame, p.history = state-1, Load{}, [maxWindow]record{}
+	}
+	p.bound()
+}
+
+// tell makes the report of a change, unless a kick has not been fetched yet.
+func (p *Peer) tell(was int, reason string) {
+	if p.report != nil && p.report.Kick {
+		return
+	}
+	states := p.detector.profile.States
+	from, to := &states[was], &states[p.state]
+	p.report = &Report{From: from.Name, To: to.Name, Up: p.state > was, Log: to.Log, Kick: to.Kick && p.state > was, Reason: reason}
+}
+
+// reach is a quota that was reached.
+type reach struct {
+	used, quota Load
+	kind        string
+	state       int
+	field       string        // Frame or Period
+	window      time.Duration // of a Period
+}
+
+func (r *reach) String() string {
+	within := "in one frame"
+	if r.field == "Period" {
+		within = fmt.Sprintf("within %v", r.window)
+	}
+	return fmt.Sprintf("%s %s, the quota is %s (States[%d].%s.%s)", r.used.of(r.kind), within, r.quota.of(r.kind), r.state, r.field, r.kind)
+}
+
+// hit returns a quota of a state that is reached, in the frame or the most of the second, or in the window that ends with it.
+func (p *Peer) hit(state int) (r reach, ok bool) {
+	s := &p.detector.profile.States[state]
+	frame := p.history[p.second%maxWindow].frame
+	frame.peak(p.inFrame)
+	if kind, ok := s.Frame.reached(frame); ok {
+		return reach{frame, s.Frame, kind, state, "Frame", 0}, true
+	}
+	if s.Period == (Load{}) {
+		return r, false
+	}
+	used := p.past(s.Window)
+	used.add(p.history[p.second%maxWindow].Load)
+	if kind, ok := s.Period.reached(used); ok {
+		return reach{used, s.Period, kind, state, "Period", s.Window}, true
+	}
+	return r, false
+}
+
+// past sums up the seconds of a window but the one that runs.
+func (p *Peer) past(window time.Duration) (used Load) {
+	for n := int64(1); n < int64(window/time.Second) && n <= p.second; n++ {
+		used.add(p.history[(p.second-n)%maxWindow].Load)
+	}
+	return used
+}
+
+// bound finds the least that leads into a higher state, so that each call asks for no more than that.
+func (p *Peer) bound() {
+	const none = math.MaxInt
+	p.frameBound = Load{none, none, none}
+	p.secondBound = p.frameBound
+	for i := p.state + 1; i < len(p.detector.profile.States); i++ {
+		s := &p.detector.profile.States[i]
+		p.frameBound.lower(s.Frame, Load{})
+		if s.Period != (Load{}) {
+			p.secondBound.lower(s.Period, p.past(s.Window))
+		}
+	}
+}
+
+// lower makes a bound at most what is left of a quota.
+func (l *Load) lower(quota, used Load) {
+	if quota.Calls > 0 {
+		l.Calls = min(l.Calls, max(1, quota.Calls-used.Calls))
+	}
+	if quota.Bytes > 0 {
+		l.Bytes = min(l.Bytes, max(1, quota.Bytes-used.Bytes))
+	}
+	if quota.Time > 0 {
+		l.Time = min(l.Time, max(1, quota.Time-used.Time))
+	}
+}

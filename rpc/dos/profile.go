@@ -1,0 +1,142 @@
+package dos
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Load is a number of calls, the bytes of their arguments, and the time that their handlers took with decoding and checks: what
+// was used, or a quota of it. In a quota 0 is none.
+type Load struct {
+	Calls int
+	Bytes int
+	Time  time.Duration
+}
+
+// State is a severity. Its quotas lead into it.
+type State struct {
+	Name string
+
+	Frame  Load          // within one frame. UE: EscalateQuotaRPCsPerFrame, EscalateTimeQuotaMSPerFrame
+	Period Load          // within Window. UE: EscalateQuotaRPCsPerPeriod, EscalateTimeQuotaMSPerPeriod
+	Window time.Duration // whole seconds, 1 to 16. UE: EscalateQuotaTimePeriod
+
+	// Repeat is how much of one method runs within RepeatWindow while this is the state; the next call is blocked: it is
+	// dropped and counted, and the connection lives. UE: RPCRepeatLimitPerPeriod, RPCRepeatLimitMSPerPeriod, RPCRepeatLimitTimePeriod
+	Repeat       Load
+	RepeatWindow time.Duration // 1 to 16 s
+
+	Cooloff      time.Duration // without a reached quota and without a blocked call, until the state is left; rounded up to seconds
+	AutoEscalate time.Duration // with either in each second, until the next state begins; 0 = never. UE: AutoEscalateTime
+	Log          bool          // a warning when the state begins. UE: bLogEscalate
+	Kick         bool          // the connections are closed when the state begins. UE: bKickPlayer
+}
+
+// Profile is what a server allows. It must not change while a world uses it.
+type Profile struct {
+	// States from calm to severe, at most 16. The first is where everybody begins, without quotas.
+	States []State
+
+	// A frame that begins HitchTime after the one before it, the time of handlers taken off, follows a hitch of the server: what
+	// comes within HitchSuspend is what waited meanwhile, and counts for no quota. A suspension is followed by as long a time
+	// without another, so that who can make a server hitch is still found. 0 = never. UE: HitchTimeQuotaMS, HitchSuspendDetectionTimeMS
+	HitchTime, HitchSuspend time.Duration
+	// JoinTolerance is how long after its join a client is asked for no time of handlers, which load and spawn then, unless its
+	// identity has earned a state above the first. UE: InitialConnectToleranceMS
+	JoinTolerance time.Duration
+
+	// Methods, as "Class.Method", or "Class" for all of a class.
+	Unblocked []string // never blocked, but counted: what the game can not do without, as movement. UE: RPCBlockAllowlist
+	Exempt    []string // neither blocked nor counted for quotas: what has limits of its own
+
+	// Remember is how long the state of an identity is kept after its last connection has left, and Identities how many of these
+	// are: about 1 KB each. The one that left first goes first.
+	Remember   time.Duration
+	Identities int
+}
+
+const (
+	maxWindow = 16 // seconds of history. UE: quotas have periods of 1 to 16 s
+	maxStates = 16
+)
+
+// validate tells what makes no sense.
+func (p *Profile) validate() error {
+	switch {
+	case len(p.States) < 2 || len(p.States) > maxStates:
+		return fmt.Errorf("dos: Profile.States has %d states, must have 2 to %d", len(p.States), maxStates)
+	case p.States[0].Kick || p.States[0].Frame != Load{} || p.States[0].Period != Load{} || p.States[0].Repeat != Load{}:
+		return errors.New("dos: Profile.States[0] has quotas, limits or Kick: it is the state of those who do nothing wrong")
+	case min(p.HitchTime, p.HitchSuspend, p.JoinTolerance, p.Remember) < 0 || p.Identities < 0:
+		return errors.New("dos: a time or number of the Profile is negative")
+	}
+	for i := range p.States {
+		if err := p.States[i].validate(); err != nil {
+			return fmt.Errorf("dos: Profile.States[%d] %q: %w", i, p.States[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func (s *State) validate() error {
+	switch {
+	case s.Name == "":
+		return errors.New("it has no Name")
+	case s.Frame.negative() || s.Period.negative() || s.Repeat.negative() || min(s.Cooloff, s.AutoEscalate) < 0:
+		return errors.New("a quota, limit or time is negative")
+	case s.Period != Load{} && (s.Window < time.Second || s.Window > maxWindow*time.Second || s.Window%time.Second != 0):
+		return fmt.Errorf("Window is %v, must be whole seconds, 1 to %d", s.Window, maxWindow)
+	case s.Repeat != Load{} && (s.RepeatWindow < time.Second || s.RepeatWindow > maxWindow*time.Second):
+		return fmt.Errorf("RepeatWindow is %v, must be 1 to %d s", s.RepeatWindow, maxWindow)
+	}
+	return nil
+}
+
+func (l *Load) negative() bool { return l.Calls < 0 || l.Bytes < 0 || l.Time < 0 }
+
+func (l *Load) add(other Load) {
+	l.Calls += other.Calls
+	l.Bytes += other.Bytes
+	l.Time += other.Time
+}
+
+// peak raises l to other, kind by kind.
+func (l *Load) peak(other Load) {
+	l.Calls, l.Bytes, l.Time = max(l.Calls, other.Calls), max(l.Bytes, other.Bytes), max(l.Time, other.Time)
+}
+
+// reached names the first quota of l that used has reached, and reports whether there is one.
+func (l *Load) reached(used Load) (kind string, ok bool) {
+	switch {
+	case l.Calls > 0 && used.Calls >= l.Calls:
+		return "Calls", true
+	case l.Bytes > 0 && used.Bytes >= l.Bytes:
+		return "Bytes", true
+	case l.Time > 0 && used.Time >= l.Time:
+		return "Time", true
+	}
+	return "", false
+}
+
+// of returns the amount of a kind, as a reader writes it.
+func (l *Load) of(kind string) string {
+	switch kind {
+	case "Calls":
+		return fmt.Sprintf("%d calls", l.Calls)
+	case "Bytes":
+		return fmt.Sprintf("%d bytes", l.Bytes)
+	}
+	return fmt.Sprintf("%v of handlers", l.Time)
+}
+
+// more reports whether l has more of a kind than other.
+func (l *Load) more(kind string, other Load) bool {
+	switch kind {
+	case "Calls":
+		return l.Calls > other.Calls
+	case "Bytes":
+		return l.Bytes > other.Bytes
+	}
+	return l.Time > other.Time
+}
