@@ -54,7 +54,8 @@ func (c *controller) receiveDataInServer(data []MyData) {
 }
 
 // tickActor is TickActor with HasAuthority: while NumOutRec is below half of RELIABLE_BUFFER the next subarray leaves, and behind the
-// last one a call that says so. The test stands before each call, so that the peak is half of the buffer - 1 + the entries of a call.
+// last one a call that says so. The test stands before each subarray, so that the peak is half of the buffer - 1 + the entries of one,
+// and one more for the last call.
 // The article's listing notifies in every tick once ChunksToSend is 0; this one does when there was something to send.
 func (c *controller) tickActor() error {
 	if c.chunksToSend == 0 {

@@ -3,7 +3,7 @@
 //
 // Read it in this order: game.go has what both ends declare, gamemode.go what fails, controller.go what works, nested.go arrays
 // inside of arrays, bytes.go the exercise at the article's end, end.go a server and a client, story.go what is played, main.go the
-// sockets. unreal_test.go plays the same in virtual time.
+// sockets. unreal_test.go plays the same, most of it in virtual time.
 package main
 
 import (
