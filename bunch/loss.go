@@ -148,6 +148,7 @@ func (c *Conn) ackItem(it item, flying bool) {
 
 // popAcked pops acked entries from the front only, as Unreal does: one lost bunch keeps all after it in the count.
 func (c *Conn) popAcked(ch *channel) {
+	oldest := ch.first
 	for ch.first < ch.next {
 		e := ch.out.at(ch.first)
 		if !e.acked() {
@@ -162,7 +163,9 @@ func (c *Conn) popAcked(ch *channel) {
 		ch.first++
 		c.flow.entries--
 	}
-	c.trace(Event{Kind: "freed", Channel: ch.number, Sequence: ch.first})
+	if ch.first > oldest {
+		c.trace(Event{Kind: "freed", Channel: ch.number, Sequence: ch.first})
+	}
 	ch.fresh = max(ch.fresh, ch.first)
 	if ch.owesAnswer() {
 		c.owed.add(c.now)

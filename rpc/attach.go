@@ -93,6 +93,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		config.IdleTimeout = w.config.idleTimeout()
 	}
 	now := time.Now()
+	c.trace = w.trace.Tap(c.id, c.String(), now, &config)
 	machine, err := bunch.NewConn(now, config)
 	if err != nil { // NewWorld has tried the same
 		panic(err)
@@ -193,6 +194,7 @@ func (c *Conn) finish() {
 	w.claims.Disclaim(c.identity, c)
 	w.mu.Unlock()
 	if !joined {
+		c.trace.Ended("the handshake failed")
 		w.warn(warnFailed, "handshake failed", "conn", c, "error", c.closeError())
 	}
 	close(c.done)
@@ -209,6 +211,7 @@ func (w *World) admit(c *Conn) {
 	w.conns = append(w.conns, c)
 	w.watchCalls(c)
 	w.log.Info("connected", "conn", c)
+	c.trace.Joined(c.identity)
 	w.later(c, activity{}, func() { w.razeFor(c) })
 	w.openOwned(c)
 	for a := range w.always.all {
@@ -250,6 +253,7 @@ func (w *World) expel(c *Conn) {
 		w.overflows++
 	}
 	c.requests.end(nil, err)
+	c.trace.Ended(err.Code.String())
 	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		w.later(c, activity{}, func() { c.endActor(channel) })

@@ -238,7 +238,7 @@ func (a *Actor) lastItems(o *opening) {
 }
 
 // stateMessage is how errors name the message with the last state.
-var stateMessage = &method{class: &Class{name: "Actor"}, name: "State", delivery: bunch.Reliable}
+var stateMessage = &method{class: &Class{name: "Actor"}, name: "State", label: "Actor.State", delivery: bunch.Reliable}
 
 // forget takes one opening off the actor's list.
 func (a *Actor) forget(o *opening) {

@@ -13,6 +13,7 @@ import (
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/statnet"
+	"github.com/quivernet/quiver/internal/trace"
 )
 
 // Conn is a connection to one peer. Its methods are safe from any goroutine, but for [Conn.Actor], [Conn.SetView] and
@@ -25,6 +26,7 @@ type Conn struct {
 	link    *link.Link
 	machine *bunch.Conn    // under link.Lock
 	sealed  *sealedCarrier // nil when this side has none
+	trace   *trace.Tap     // nil without Config.Trace
 	done    chan struct{}
 	gone    chan struct{}  // closed when nothing is left of it
 	work    sync.WaitGroup // goroutines of its own, which end soon after the link

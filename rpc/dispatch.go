@@ -27,6 +27,7 @@ const ownerMethod = maxMethods
 
 // deliver runs one message.
 func (w *World) deliver(c *Conn, m bunch.Message) {
+	c.trace.Took()
 	a := c.channels[m.Channel]
 	if len(c.reps.replicas) > 0 && (m.Delivery != bunch.Tracked || m.Number != c.reps.packet) {
 		w.tellReps(c)
@@ -109,7 +110,10 @@ func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	}
 	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived}, activity{method: m}
 	p := a.part(m.class)
-	return w.judge(c, m, p.binding.handlers[m.id].remote(p.object, &w.call, payload))
+	began := c.trace.Begin()
+	err := p.binding.handlers[m.id].remote(p.object, &w.call, payload)
+	c.trace.Handled(m.label, a.class.name, uint64(a.ref), len(payload), began)
+	return w.judge(c, m, err)
 }
 
 // refuse tells why a call that is well formed so far is dropped.

@@ -79,6 +79,7 @@ func (h *handshake) take() {
 		if !ok {
 			return
 		}
+		c.trace.Took()
 		h.receive(m.Payload) // of channel 0: the machine refuses others
 	}
 }

@@ -44,6 +44,7 @@ type method struct {
 	class     *Class
 	id        int // index in the methods of the actor's class, and on the wire
 	name      string
+	label     string // what String returns, once it is declared
 	kind      kind
 	delivery  bunch.Delivery
 	rateLimit float64 // calls a second and connection; 0 = any
@@ -59,7 +60,12 @@ type method struct {
 }
 
 // String returns "Class.Method".
-func (m *method) String() string { return m.class.name + "." + m.name }
+func (m *method) String() string {
+	if m.label != "" {
+		return m.label
+	}
+	return m.class.name + "." + m.name
+}
 
 // sort returns what the shape says of a method beside its types.
 func (m *method) sort() string {
@@ -120,6 +126,7 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 		opt(m)
 	}
 	class.add(m)
+	m.label = m.String()
 	if d > UnreliableSequenced {
 		panic(fmt.Sprintf("rpc: %v: delivery %d does not exist", m, d))
 	}

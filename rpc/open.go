@@ -70,6 +70,7 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	if channel, err = a.channelOn(c); err != nil {
 		return 0, err
 	}
+	c.trace.About("open", a.class.name, uint64(a.ref))
 	if err = c.machine.Send(channel, bunch.Reliable, message); err != nil {
 		err = errors.Join(err, c.machine.Close(channel, nil))
 	}
@@ -250,4 +251,4 @@ func (a *Actor) takeOwner(payload []byte) *CloseError {
 }
 
 // ownerMessage is how errors name the owner message.
-var ownerMessage = &method{class: &Class{name: "Actor"}, name: "SetOwner", delivery: bunch.Reliable}
+var ownerMessage = &method{class: &Class{name: "Actor"}, name: "SetOwner", label: "Actor.SetOwner", delivery: bunch.Reliable}

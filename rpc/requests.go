@@ -167,7 +167,9 @@ func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argumen
 	w.question = question{conn: c, actor: a, method: m, number: number}
 	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived, question: &w.question}, activity{method: m}
 	p := a.part(m.class)
+	began := c.trace.Begin()
 	err := p.binding.handlers[m.id].remote(p.object, &w.call, argument)
+	c.trace.Handled(m.label, a.class.name, uint64(a.ref), len(argument), began)
 	if !c.server && invalid(err) {
 		w.question.refuse(ask.Failed, err)
 	}

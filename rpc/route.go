@@ -141,8 +141,10 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 		c.drop(dropSaturated, a, m)
 		return nil
 	}
+	c.trace.About(m.label, a.class.name, uint64(a.ref))
 	err := c.machine.Send(to.channel, m.delivery, payload)
 	if err != nil {
+		c.trace.About("", "", 0)
 		err = a.sendFailed(to, m, len(payload), err)
 	} else if m.delivery <= bunch.ReliableUnordered {
 		to.reliable++

@@ -204,6 +204,14 @@ func (s *Stats) setRates(r statnet.Sample[float64]) {
 // sampleRates notes the counters of all connections once a second, so that rates are of the last one however seldom somebody asks.
 func (w *World) sampleRates() {
 	now := time.Now() // the game's clock may stand still, or jump
+	for _, c := range w.conns {
+		if c.trace.Due(now) {
+			c.link.Lock()
+			m := c.machine.Stats()
+			c.link.Unlock()
+			c.trace.Sample(now, &m)
+		}
+	}
 	if now.Sub(w.sampled) < statnet.Window {
 		return
 	}

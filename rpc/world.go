@@ -16,6 +16,7 @@ import (
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/trace"
 	"github.com/quivernet/quiver/rpc/dos"
 	"github.com/quivernet/quiver/rpc/emulation"
 )
@@ -30,7 +31,8 @@ type World struct {
 	config Config
 	log    *slog.Logger
 	level  *slog.LevelVar
-	seed   *uint64 // of what connections draw, by guest.Seed; nil = none
+	trace  *trace.Writer // nil = none
+	seed   *uint64       // of what connections draw, by guest.Seed; nil = none
 
 	// Owned by the world's goroutine.
 	bindings     map[*Class]*binding
@@ -148,6 +150,7 @@ func NewWorld(config Config) (*World, error) {
 		w.level = new(slog.LevelVar)
 	}
 	w.log = newLogger(config.Logger, w.level)
+	w.trace = trace.NewWriter(config.Trace, func() string { return "quiver " + w.role() }, func(err error) { w.log.Error("the trace has ended", "error", err) })
 	w.memory = budget.NewMemory(config.receiveBudget(), minReceiveLimit, config.maxConns())
 	w.door = door.New[Conn](door.Limits{
 		Handshakes: config.maxHandshakes(), OfAddress: config.MaxHandshakesPerAddress,
@@ -254,7 +257,8 @@ func (w *World) Conns() []*Conn {
 }
 
 // Close closes all connections with code and reason and returns when their carriers have ended or ctx has. From then on
-// the world takes no connection and no post; Run returns ErrClosed. OnDisconnect runs in the next Dispatch.
+// the world takes no connection and no post; Run returns ErrClosed. OnDisconnect runs in the next Dispatch. The trace of
+// [Config].Trace ends here, and an error of its writer is returned.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	w.mu.Lock()
 	if w.closed == nil {
@@ -274,8 +278,12 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 		select {
 		case <-c.Done():
 		case <-ctx.Done():
+			_ = w.trace.Close(ctx)
 			return errors.Join(fmt.Errorf("rpc: closing the world: %d of %d connections are still closing", len(conns)-i, len(conns)), context.Cause(ctx))
 		}
+	}
+	if err := w.trace.Close(ctx); err != nil {
+		return fmt.Errorf("rpc: closing the world: Config.Trace: %w", err)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func TestTopLevel(t *testing.T) {
 // floor returns the storey of a package: an import goes to a lower one, never up and never across.
 func floor(pkg string) int {
 	switch pkg { // where their imports put them
-	case "internal/guest", "internal/control":
+	case "internal/guest", "internal/control", "internal/trace":
 		return 2 // above link and bunch, below rpc
 	case "internal/slices":
 		return 2 // above chunk, below stream

@@ -1,0 +1,252 @@
+package trace
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+)
+
+const (
+	// maxPending calls, and packets, of a connection are followed at once: as many packets as its history holds, and twice as many
+	// calls as a reliable buffer. Of others only the beginning is in the trace.
+	maxPending = 4096
+	// maxActors have tracks of a connection that are remembered; more, and those without an open slice are declared anew.
+	maxActors = 4096
+	// maxText is what a name may have, in bytes.
+	maxText = 256
+)
+
+// encoder makes TracePackets of events. It has no clock, goroutine or lock.
+type encoder struct {
+	out    []byte
+	packet []byte // the one in the making; scratch
+	event  []byte // likewise
+	intern []byte // likewise: names that it is the first to use
+
+	name     string
+	base     uint64 // of the ids of tracks and flows: unlikely to be that of another trace
+	ids      uint64 // given away
+	sequence uint64
+	names    map[string]uint64
+	notes    map[string]uint64
+	conns    map[uint32]*conn
+	at       int64 // of the newest event
+	lost     uint64
+	world    uint64 // track
+	losses   uint64 // counter of lost events
+}
+
+func newEncoder(name string) *encoder {
+	return &encoder{
+		name: name, base: rand.Uint64() &^ (1<<32 - 1), sequence: uint64(rand.Uint32()>>1 | 1),
+		names: make(map[string]uint64), notes: make(map[string]uint64), conns: make(map[uint32]*conn),
+	}
+}
+
+// id returns a new one, of a track or a flow.
+func (e *encoder) id() uint64 {
+	e.ids++
+	return e.base + e.ids
+}
+
+// header returns what a file begins with.
+func (e *encoder) header() []byte {
+	e.world, e.losses = e.id(), e.id()
+	process := appendUint(nil, processID, e.sequence) // a viewer groups by processes, and there may be several worlds in ours
+	process = appendBytes(process, processName, cut(e.name))
+	d := appendUint(nil, trackUUID, e.world)
+	d = appendBytes(d, trackProcess, process)
+	b := appendUint(nil, packetSequence, e.sequence)
+	b = appendUint(b, packetFlags, stateCleared)
+	b = appendBytes(b, packetDescriptor, d)
+	e.out = appendBytes(e.out, tracePacket, b)
+	e.declareCounter(e.losses, e.world, "events not in this trace", unitNone, "")
+	return e.flush()
+}
+
+// flush returns what was encoded.
+func (e *encoder) flush() []byte {
+	b := e.out
+	e.out = e.out[:0]
+	return b
+}
+
+// finish ends what is open, and returns the end of the file.
+func (e *encoder) finish() []byte {
+	e.forgetAll("unfinished")
+	return e.flush()
+}
+
+// gap tells that events are missing, and forgets what they would have ended.
+func (e *encoder) gap(lost uint64) {
+	e.forgetAll("unknown")
+	e.lost += lost
+	e.begin(instant, e.world, e.at, "events are missing here: the writer could not keep up")
+	e.note("events", lost)
+	e.end()
+	e.set(e.losses, e.at, e.lost)
+}
+
+// forgetAll ends what is open of all connections.
+func (e *encoder) forgetAll(how string) {
+	for _, id := range slices.Sorted(maps.Keys(e.conns)) {
+		e.forget(e.conns[id], how)
+	}
+}
+
+// take encodes an event.
+func (e *encoder) take(ev *Event) {
+	e.at = max(e.at, ev.At)
+	c := e.conns[ev.Conn]
+	if c == nil {
+		c = e.newConn(ev)
+	}
+	switch ev.Kind {
+	case Begun:
+		e.tell(ev, c.track, "begun")
+	case Joined:
+		e.tell(ev, c.track, "joined")
+	case Ended:
+		e.forget(c, "unfinished")
+		e.tell(ev, c.track, "ended")
+		delete(e.conns, ev.Conn)
+	case Queued:
+		e.queued(c, ev)
+	case Bunch:
+		e.bunch(c, ev)
+	case Sent:
+		e.sent(c, ev)
+	case Unsent:
+		e.unsent(c, ev)
+	case Acked, Lost:
+		e.decided(c, ev)
+	case Freed:
+		e.freed(c, ev)
+	case Dropped:
+		e.dropped(c, ev)
+	case Received:
+		e.begin(instant, c.received, ev.At, "packet")
+		e.note("number", ev.Number)
+		e.note("bytes", uint64(ev.Bytes))
+		e.end()
+	case Handled:
+		e.handled(c, ev)
+	case Sampled:
+		e.set(c.queue, ev.At, ev.Number)
+		e.set(c.inFlight, ev.At, ev.Channel)
+		e.set(c.rate, ev.At, ev.Sequence)
+		e.set(c.rtt, ev.At, uint64(ev.Ran))
+	}
+}
+
+// tell writes an instant with the event's name as a note.
+func (e *encoder) tell(ev *Event, track uint64, what string) {
+	e.begin(instant, track, ev.At, what)
+	if ev.Name != "" {
+		e.text("what", ev.Name)
+	}
+	e.end()
+}
+
+// begin begins a TrackEvent; end ends it. name is empty for the end of a slice.
+func (e *encoder) begin(kind uint64, track uint64, at int64, name string) {
+	e.packet = appendUint(e.packet[:0], packetTimestamp, uint64(at))
+	e.packet = appendUint(e.packet, packetSequence, e.sequence)
+	e.intern = e.intern[:0]
+	e.event = appendUint(e.event[:0], eventType, kind)
+	e.event = appendUint(e.event, eventTrack, track)
+	if name != "" {
+		e.event = appendUint(e.event, eventName, e.interned(e.names, internedNames, name))
+	}
+}
+
+func (e *encoder) end() {
+	e.packet = appendUint(e.packet, packetFlags, needsState)
+	if len(e.intern) > 0 {
+		e.packet = appendBytes(e.packet, packetInterned, e.intern)
+	}
+	e.packet = appendBytes(e.packet, packetEvent, e.event)
+	e.out = appendBytes(e.out, tracePacket, e.packet)
+}
+
+// interned returns the number of a name, and has this packet say it when it is the first to use it.
+func (e *encoder) interned(known map[string]uint64, field int, name string) uint64 {
+	id, ok := known[name]
+	if !ok {
+		id = uint64(len(known) + 1)
+		known[name] = id
+		var entry [maxText + 16]byte
+		b := appendUint(entry[:0], entryID, id)
+		e.intern = appendBytes(e.intern, field, appendBytes(b, entryName, cut(name)))
+	}
+	return id
+}
+
+// note adds a number to the event.
+func (e *encoder) note(name string, v uint64) {
+	var note [32]byte
+	b := appendUint(note[:0], noteName, e.interned(e.notes, internedNotes, name))
+	e.event = appendBytes(e.event, eventNote, appendUint(b, noteUint, v))
+}
+
+// text adds a text to the event.
+func (e *encoder) text(name, v string) {
+	var note [maxText + 16]byte
+	b := appendUint(note[:0], noteName, e.interned(e.notes, internedNotes, name))
+	e.event = appendBytes(e.event, eventNote, appendBytes(b, noteText, cut(v)))
+}
+
+// set writes a counter's value.
+func (e *encoder) set(counter uint64, at int64, value uint64) {
+	e.begin(set, counter, at, "")
+	e.event = appendUint(e.event, eventValue, value)
+	e.end()
+}
+
+// declare writes a TrackDescriptor.
+func (e *encoder) declare(track, parent uint64, name string) { e.descriptor(track, parent, name, nil) }
+
+func (e *encoder) declareCounter(track, parent uint64, name string, unit uint64, of string) {
+	counter := []byte{} // also an empty one makes it a counter
+	if unit != unitNone {
+		counter = appendUint(counter, counterUnit, unit)
+	}
+	if of != "" {
+		counter = appendBytes(counter, unitName, of)
+	}
+	e.descriptor(track, parent, name, counter)
+}
+
+func (e *encoder) descriptor(track, parent uint64, name string, counter []byte) {
+	d := appendUint(e.event[:0], trackUUID, track)
+	d = appendUint(d, trackParent, parent)
+	d = appendBytes(d, trackName, cut(name))
+	if counter != nil {
+		d = appendBytes(d, trackCounter, counter)
+	}
+	e.event = d
+	e.packet = appendUint(e.packet[:0], packetSequence, e.sequence)
+	e.packet = appendBytes(e.packet, packetDescriptor, d)
+	e.out = appendBytes(e.out, tracePacket, e.packet)
+}
+
+// cut shortens a text to maxText bytes, at the end of a character.
+func cut(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	end := maxText
+	for end > 0 && s[end]&0xc0 == 0x80 {
+		end--
+	}
+	return s[:end]
+}
+
+// actorName is what a track of an actor is called.
+func actorName(ev *Event) string {
+	if ev.Actor == 0 {
+		return ev.Class
+	}
+	return fmt.Sprintf("%s %d", ev.Class, ev.Actor)
+}

@@ -1,0 +1,4 @@
+// Package tracetest reads files in Perfetto's trace format, as far as package trace writes them, and checks that a viewer can show
+// them. It shares nothing with the encoder: its tables are made from Perfetto's schema, and whatever does not stand in them is an
+// error.
+package tracetest
