@@ -1,0 +1,87 @@
+package store
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"syscall"
+)
+
+// Files is what a [Folder] asks of a file system: so little that a test can stand in for it and forget what was not
+// flushed. Names are relative and with slashes. Errors wrap fs.ErrExist and fs.ErrNotExist where those are meant.
+type Files interface {
+	Create(name string) (File, error) // a new file, empty
+	Read(name string) ([]byte, error)
+	Stat(name string) (fs.FileInfo, error)
+	Rename(from, to string) error // durable when both folders are flushed
+	Remove(name string) error     // a file or an empty folder
+	Mkdir(name string) error
+	ReadDir(name string) ([]fs.DirEntry, error)
+	SyncDir(name string) error      // makes the names in a folder durable
+	Free() (bytes int64, err error) // what an ordinary user may still write
+}
+
+// File is one that is being written.
+type File interface {
+	io.WriteCloser
+	Sync() error // makes its bytes durable, not its name
+}
+
+// disk is the file system below a folder of this machine. Nothing outside the folder is reached by any name.
+type disk struct{ root *os.Root }
+
+func (d disk) Create(name string) (File, error) {
+	return d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+func (d disk) Read(name string) ([]byte, error)      { return d.root.ReadFile(name) }
+func (d disk) Stat(name string) (fs.FileInfo, error) { return d.root.Lstat(name) }
+func (d disk) Rename(from, to string) error          { return d.root.Rename(from, to) }
+func (d disk) Remove(name string) error              { return d.root.Remove(name) }
+func (d disk) Mkdir(name string) error               { return d.root.Mkdir(name, 0o700) }
+func (d disk) Free() (int64, error)                  { return free(d.root.Name()) }
+
+func (d disk) ReadDir(name string) ([]fs.DirEntry, error) {
+	f, err := d.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := f.ReadDir(-1)
+	return entries, errors.Join(err, f.Close())
+}
+
+// SyncDir does nothing on Windows, which has no way to ask for it, and does not blame file systems that cannot do it.
+func (d disk) SyncDir(name string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := d.root.Open(name)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
+}
+
+// mkdirAll makes the folder name and those which it is in, and notes in changed the folders that got an entry.
+func mkdirAll(files Files, name string, changed map[string]struct{}) error {
+	err := files.Mkdir(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = mkdirAll(files, path.Dir(name), changed); err == nil {
+			err = files.Mkdir(name)
+		}
+	}
+	if err == nil {
+		changed[path.Dir(name)] = struct{}{}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,191 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	objectsFolder = "objects"
+	// waitingFolder holds objects until they are flushed. What is in it when a store is opened is a dead process's.
+	waitingFolder = "waiting"
+	lockFile      = "lock"
+
+	// DefaultReserve is what a Folder leaves free on the disk: enough for a log and for cleaning up.
+	DefaultReserve = 256 << 20
+
+	// flushers is how many flushes go to the disk at once, which makes one write of them. More gained nothing.
+	flushers = 16
+)
+
+// Folder is a [Store] in a folder of this machine.
+type Folder struct {
+	// Reserve is how many bytes of the disk Put leaves free. Set it before the first Put.
+	Reserve int64
+
+	files   Files
+	lock    *os.File // nil: OpenOn made it
+	root    *os.Root
+	counter atomic.Uint64         // names what waits
+	broken  atomic.Pointer[error] // set once
+
+	mu   sync.Mutex
+	next *batch // of the objects that wait for the flush that runs; nil: none wait
+
+	names sync.Mutex // held by whoever changes names among the objects
+}
+
+// Open opens the store in a folder of this machine, makes it where it is missing, and has it alone until Close or the
+// end of the process: meanwhile others fail with [Locked].
+func Open(dir string) (*Folder, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	lock, err := takeLock(filepath.Join(dir, lockFile))
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	f, err := OpenOn(disk{root})
+	if err == nil {
+		err = syncParent(dir)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the store in %s: %w", dir, err), root.Close(), lock.Close())
+	}
+	f.lock, f.root = lock, root
+	return f, nil
+}
+
+// syncParent has the system keep a folder that may be new.
+func syncParent(dir string) error {
+	parent, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	return errors.Join(disk{parent}.SyncDir("."), parent.Close())
+}
+
+// OpenOn opens a store on a file system that nobody else uses.
+func OpenOn(files Files) (*Folder, error) {
+	f := &Folder{Reserve: DefaultReserve, files: files}
+	changed := make(map[string]struct{})
+	for _, dir := range []string{objectsFolder, waitingFolder} {
+		if err := mkdirAll(files, dir, changed); err != nil {
+			return nil, err
+		}
+	}
+	waiting, err := files.ReadDir(waitingFolder)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range waiting {
+		if err := files.Remove(path.Join(waitingFolder, e.Name())); err != nil {
+			return nil, err
+		}
+	}
+	return f, f.syncAll(".")
+}
+
+// syncAll flushes a folder and all in it: the process before may have died between a rename and its flush.
+func (f *Folder) syncAll(dir string) error {
+	entries, err := f.files.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := f.syncAll(path.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return f.files.SyncDir(dir)
+}
+
+// Close gives the folder to others. Nothing may be called meanwhile or afterwards.
+func (f *Folder) Close() error {
+	if f.lock == nil {
+		return nil
+	}
+	return errors.Join(f.root.Close(), f.lock.Close())
+}
+
+// check fails where nothing may be done, or not for that key.
+func (f *Folder) check(ctx context.Context, keys ...string) error {
+	if err := f.broken.Load(); err != nil {
+		return *err
+	}
+	for _, key := range keys {
+		if err := CheckKey(key); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// fail ends the store's life: what it shows is perhaps not on the disk.
+func (f *Folder) fail(err error) error {
+	err = fmt.Errorf("%w: %w", ErrBroken, err)
+	f.broken.CompareAndSwap(nil, &err)
+	return err
+}
+
+// Get implements [Store].
+func (f *Folder) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := f.check(ctx, key); err != nil {
+		return nil, err
+	}
+	return f.files.Read(fileOf(key))
+}
+
+// Delete implements [Store]. Folders that it leaves empty go as well.
+func (f *Folder) Delete(ctx context.Context, keys ...string) error {
+	if err := f.check(ctx, keys...); err != nil {
+		return err
+	}
+	f.names.Lock()
+	defer f.names.Unlock()
+	changed := make(map[string]struct{})
+	var failed error
+	for _, key := range keys {
+		if failed = f.remove(fileOf(key), changed); failed != nil {
+			break
+		}
+	}
+	return errors.Join(failed, f.syncDirs(changed))
+}
+
+func (f *Folder) remove(name string, changed map[string]struct{}) error {
+	info, err := f.files.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s is a folder", name)
+	case err == nil:
+		err = f.files.Remove(name)
+	}
+	if err != nil {
+		return err
+	}
+	dir := path.Dir(name)
+	for dir != objectsFolder && f.files.Remove(dir) == nil {
+		delete(changed, dir)
+		dir = path.Dir(dir)
+	}
+	changed[dir] = struct{}{}
+	return nil
+}
+
+func fileOf(key string) string { return objectsFolder + "/" + key }

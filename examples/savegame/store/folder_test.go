@@ -1,0 +1,128 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/store/storetest"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+func TestFolderHasOneOwner(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "deep", "store")
+	s, err := store.Open(dir)
+	require.NoError(t, err)
+	_, err = store.Open(dir)
+	var locked *store.Locked
+	require.ErrorAs(t, err, &locked)
+	require.Equal(t, dir, locked.Folder)
+	require.ErrorContains(t, err, fmt.Sprintf("in use by another process, number %d on ", os.Getpid()))
+
+	require.NoError(t, s.Close())
+	s, err = store.Open(dir)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+}
+
+func TestFolderLeavesSomeOfTheDiskFree(t *testing.T) {
+	files := storetest.NewForgetful(testkit.Rand(t))
+	s, err := store.OpenOn(files)
+	require.NoError(t, err)
+	s.Reserve = 1 << 20
+	files.Space = 1<<20 + store.Occupied(1000)
+	require.NoError(t, s.Put(t.Context(), "fits", make([]byte, 1000)))
+	err = s.Put(t.Context(), "large", make([]byte, store.BlockBytes+1))
+	var full *store.Full
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, store.Full{Needs: 3 * store.BlockBytes, Free: files.Space, Reserve: 1 << 20}, *full)
+	require.Equal(t, []string{"fits"}, keys(t, s, ""))
+}
+
+func TestFolderShowsWhatIsNotItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	s, err := store.Open(dir)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	s.Reserve = 0
+	require.NoError(t, s.Put(t.Context(), "a/b", nil))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "objects", "a", ".DS_Store"), nil, 0o600))
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "objects", "link")))
+	require.Equal(t, []string{"a/.DS_Store", "a/b", "link"}, keys(t, s, ""))
+	require.ErrorIs(t, s.Delete(t.Context(), "a/.DS_Store"), store.ErrKey)
+	_, err = s.Get(t.Context(), "link")
+	require.Error(t, err, "a link out of the store is not followed")
+	for _, bad := range []string{"../", "../waiting/", "A/", "a/../"} {
+		for _, err := range s.List(t.Context(), bad) {
+			require.ErrorIs(t, err, store.ErrKey)
+		}
+	}
+	require.ErrorIs(t, s.Put(t.Context(), "a", nil), store.ErrKey, "a folder of others")
+	require.Error(t, s.Delete(t.Context(), "a"))
+}
+
+// After a flush of a folder has failed nobody knows what is on the disk, so nothing may be answered from memory.
+func TestFolderIsBrokenByAFailedFlush(t *testing.T) {
+	files := &unflushable{Forgetful: storetest.NewForgetful(testkit.Rand(t))}
+	s, err := store.OpenOn(files)
+	require.NoError(t, err)
+	require.NoError(t, s.Put(t.Context(), "a/b", nil))
+	files.failing = errors.New("input/output error")
+	require.ErrorIs(t, s.Put(t.Context(), "a/c", nil), files.failing)
+	failed := files.failing
+	files.failing = nil
+	_, err = s.Get(t.Context(), "a/b")
+	require.ErrorIs(t, err, store.ErrBroken)
+	require.ErrorIs(t, err, failed)
+	require.ErrorIs(t, s.Put(t.Context(), "a/c", nil), store.ErrBroken)
+	require.ErrorIs(t, s.Delete(t.Context(), "a/b"), store.ErrBroken)
+	for _, err := range s.List(t.Context(), "") {
+		require.ErrorIs(t, err, store.ErrBroken)
+	}
+	s, err = store.OpenOn(files)
+	require.NoError(t, err)
+	require.Contains(t, keys(t, s, ""), "a/b")
+}
+
+type unflushable struct {
+	*storetest.Forgetful
+	failing error
+}
+
+func (u *unflushable) SyncDir(name string) error {
+	if u.failing != nil {
+		return u.failing
+	}
+	return u.Forgetful.SyncDir(name)
+}
+
+func BenchmarkPut(b *testing.B) {
+	s, err := store.Open(b.TempDir())
+	require.NoError(b, err)
+	defer func() { require.NoError(b, s.Close()) }()
+	data := make([]byte, 128<<10)
+	for _, atOnce := range []int{1, 64} {
+		b.Run(fmt.Sprintf("%d at once", atOnce), func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			slots := make(chan struct{}, atOnce)
+			var running sync.WaitGroup
+			for i := range b.N {
+				slots <- struct{}{}
+				running.Go(func() {
+					key := fmt.Sprintf("b/%02x/%d-%d-%d", i%256, atOnce, b.N, i)
+					if err := s.Put(b.Context(), key, data); err != nil {
+						b.Error(err)
+					}
+					<-slots
+				})
+			}
+			running.Wait()
+		})
+	}
+}

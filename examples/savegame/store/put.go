@@ -1,0 +1,168 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// waiting is an object that is written and not yet flushed.
+type waiting struct {
+	name string // of its file, in the folder of the waiting
+	key  string
+	file File // open
+	err  error
+}
+
+// batch is the objects that are flushed together.
+type batch struct {
+	objects []*waiting
+	done    chan struct{} // closed when all have their err
+}
+
+// Put implements [Store]. It does not heed ctx once the object waits for its flush.
+func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
+	if err := f.check(ctx, key); err != nil {
+		return err
+	}
+	if err := f.checkRoom(int64(len(data))); err != nil {
+		return err
+	}
+	w := &waiting{name: path.Join(waitingFolder, strconv.FormatUint(f.counter.Add(1), 10)), key: key}
+	if err := f.write(w, data); err != nil {
+		return err
+	}
+	f.await(w)
+	return w.err
+}
+
+func (f *Folder) checkRoom(size int64) error {
+	available, err := f.files.Free()
+	if err != nil {
+		return err
+	}
+	if needs := Occupied(size); needs > available-f.Reserve {
+		return &Full{Needs: needs, Free: available, Reserve: f.Reserve}
+	}
+	return nil
+}
+
+func (f *Folder) write(w *waiting, data []byte) (err error) {
+	if w.file, err = f.files.Create(w.name); err != nil {
+		return err
+	}
+	if _, err = w.file.Write(data); err != nil {
+		return errors.Join(err, w.file.Close(), f.files.Remove(w.name))
+	}
+	return nil
+}
+
+// await returns when w has been flushed. Who comes first while a flush runs flushes next, for all who come until then.
+func (f *Folder) await(w *waiting) {
+	f.mu.Lock()
+	b, first := f.next, f.next == nil
+	if first {
+		b = &batch{done: make(chan struct{})}
+		f.next = b
+	}
+	b.objects = append(b.objects, w)
+	f.mu.Unlock()
+	if !first {
+		<-b.done
+		return
+	}
+	f.names.Lock()
+	f.mu.Lock()
+	f.next = nil
+	f.mu.Unlock()
+	f.flush(b.objects)
+	f.names.Unlock()
+	close(b.done)
+}
+
+// flush makes objects durable, and then shows them.
+func (f *Folder) flush(objects []*waiting) {
+	atOnce(objects, func(w *waiting) { w.err = errors.Join(w.file.Sync(), w.file.Close()) })
+	changed := make(map[string]struct{})
+	for _, w := range objects {
+		if w.err == nil {
+			w.err = f.show(w, changed)
+		}
+	}
+	err := f.syncDirs(changed)
+	for _, w := range objects {
+		if w.err == nil {
+			w.err = err
+			continue
+		}
+		_ = f.files.Remove(w.name) // or the next Open does
+		if err != nil && errors.Is(w.err, fs.ErrExist) {
+			w.err = err // the object that is there may be of the same batch
+		}
+	}
+}
+
+// show gives an object its name. That nobody else does meanwhile is what names is locked for, and the folder.
+func (f *Folder) show(w *waiting, changed map[string]struct{}) error {
+	name := fileOf(w.key)
+	if err := f.check(context.Background()); err != nil {
+		return err
+	}
+	switch info, err := f.files.Stat(name); {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%w %q: it is a folder of others", ErrKey, w.key)
+	case err == nil:
+		return &fs.PathError{Op: "put", Path: w.key, Err: fs.ErrExist}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	dir := path.Dir(name)
+	if err := mkdirAll(f.files, dir, changed); err != nil {
+		return err
+	}
+	changed[dir] = struct{}{}
+	return f.files.Rename(w.name, name)
+}
+
+// syncDirs flushes folders. The store is broken when that fails.
+func (f *Folder) syncDirs(dirs map[string]struct{}) error {
+	var mu sync.Mutex
+	var failed error
+	atOnce(slices.Sorted(maps.Keys(dirs)), func(dir string) {
+		if err := f.files.SyncDir(dir); err != nil {
+			mu.Lock()
+			failed = errors.Join(failed, err)
+			mu.Unlock()
+		}
+	})
+	if failed != nil {
+		return f.fail(failed)
+	}
+	return nil
+}
+
+// few are flushed one after the other: the first flush takes most of the others' along.
+const few = 4
+
+// atOnce calls fn for each, for some at a time, and returns when all have returned.
+func atOnce[T any](each []T, fn func(T)) {
+	slots := make(chan struct{}, flushers)
+	if len(each) <= few {
+		slots = make(chan struct{}, 1)
+	}
+	var running sync.WaitGroup
+	for _, one := range each {
+		slots <- struct{}{}
+		running.Go(func() {
+			fn(one)
+			<-slots
+		})
+	}
+	running.Wait()
+}

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+)
+
+// Store keeps immutable objects. Any number of goroutines may call it at once.
+//
+// After an error of Put or Delete that is none of the ones named here nobody knows whether it was done, as after a lost
+// answer of a bucket: Put and Delete may be repeated, and List says what is there.
+type Store interface {
+	// Get returns the bytes of an object, or fs.ErrNotExist.
+	Get(ctx context.Context, key string) ([]byte, error)
+
+	// Put makes an object. It is durable when Put returns, and there for all who ask then. With fs.ErrExist the key has
+	// an object already, which is durable too and stays as it is; with *Full there is no room. Of two puts of one key
+	// that run at once one fails. Put reads data until it returns.
+	Put(ctx context.Context, key string, data []byte) error
+
+	// List returns the objects whose keys begin with prefix, ordered as their keys' bytes. It ends after its first error. An
+	// object that is put or deleted meanwhile may be in it or not.
+	List(ctx context.Context, prefix string) iter.Seq2[Object, error]
+
+	// Delete takes objects away, durably when it returns. One that is not there is no error.
+	Delete(ctx context.Context, keys ...string) error
+}
+
+// Object is what List tells of one.
+type Object struct {
+	Key  string // one that CheckKey refuses was put there by somebody else, and can neither be read nor deleted here
+	Size int64  // in bytes
+	Time time.Time
+}
+
+const (
+	// MaxKey bounds a key in bytes: with the path of a folder before it, it fits the 1,024 bytes of a bucket's keys.
+	MaxKey = 768
+	// MaxElement bounds what stands between two slashes of a key: file systems end at 255, some encrypted ones earlier.
+	MaxElement = 240
+	// BlockBytes is what a file system adds to a file by, almost everywhere: see [Occupied].
+	BlockBytes = 4096
+)
+
+// Occupied is what an object of that size takes on a disk: whole blocks, and one for its name and the rest that a file
+// system writes down, so that a million empty objects are not for free.
+func Occupied(size int64) int64 { return (size+BlockBytes-1)/BlockBytes*BlockBytes + BlockBytes }
+
+// ErrKey means that a key is none.
+var ErrKey = errors.New("bad key")
+
+// CheckKey reports why key is none: elements of small letters, digits and ._=- between slashes, none of which begins or
+// ends with a dot. That is a file's name on every system, those which do not tell a from A included, but for the devices
+// of Windows: who makes keys of other people's words keeps those away.
+func CheckKey(key string) error {
+	if len(key) > MaxKey {
+		return fmt.Errorf("%w %.40q…: %d bytes, the limit is %d", ErrKey, key, len(key), MaxKey)
+	}
+	for element := range strings.SplitSeq(key, "/") {
+		switch {
+		case element == "", len(element) > MaxElement:
+			return fmt.Errorf("%w %q: %d bytes between slashes, there are 1 to %d", ErrKey, key, len(element), MaxElement)
+		case strings.HasPrefix(element, "."), strings.HasSuffix(element, "."):
+			return fmt.Errorf("%w %q: a dot at the begin or end", ErrKey, key)
+		case strings.ContainsFunc(element, notInKeys):
+			return fmt.Errorf("%w %q: only small letters, digits and ._=- stand in keys", ErrKey, key)
+		}
+	}
+	return nil
+}
+
+func notInKeys(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("._=-", r)
+}
+
+// Full means that an object does not fit on the disk.
+type Full struct {
+	Needs, Free, Reserve int64 // bytes
+}
+
+func (e *Full) Error() string {
+	return fmt.Sprintf("the disk is full: %d bytes are free, %d of them are left to others, %d are needed", e.Free, e.Reserve, e.Needs)
+}
+
+// Locked means that another process has the folder.
+type Locked struct {
+	Folder string
+	Holder string // who, in words
+}
+
+func (e *Locked) Error() string { return fmt.Sprintf("folder %s is in use by %s", e.Folder, e.Holder) }
+
+// ErrBroken means that the disk failed in a way after which the store does not know what is on it.
+var ErrBroken = errors.New("the store has failed, open it again")

@@ -1,0 +1,96 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/quivernet/quiver/examples/savegame/store"
+)
+
+// ErrFailing is what calls of [Failing] fail with.
+var ErrFailing = errors.New("the store fails this time")
+
+// Failing is a store of which one call in so many fails: half of them before anything was done, and half afterwards, as
+// when an answer is lost.
+type Failing struct {
+	store.Store
+
+	mu   sync.Mutex
+	rand *rand.Rand
+	one  int
+}
+
+// NewFailing returns a store of which one call in n fails; none when n is 0.
+func NewFailing(s store.Store, r *rand.Rand, n int) *Failing {
+	return &Failing{Store: s, rand: r, one: n}
+}
+
+// Fail changes how often calls fail.
+func (f *Failing) Fail(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.one = n
+}
+
+// fails decides for a call.
+func (f *Failing) fails() (before, after error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.one == 0 || f.rand.IntN(f.one) != 0 {
+		return nil, nil
+	}
+	if f.rand.IntN(2) == 0 {
+		return ErrFailing, nil
+	}
+	return nil, ErrFailing
+}
+
+func (f *Failing) call(fn func() error) error {
+	before, after := f.fails()
+	if before != nil {
+		return before
+	}
+	return errors.Join(fn(), after)
+}
+
+// Get implements [store.Store].
+func (f *Failing) Get(ctx context.Context, key string) (data []byte, err error) {
+	err = f.call(func() (err error) {
+		data, err = f.Store.Get(ctx, key)
+		return err
+	})
+	return data, err
+}
+
+// Put implements [store.Store].
+func (f *Failing) Put(ctx context.Context, key string, data []byte) error {
+	return f.call(func() error { return f.Store.Put(ctx, key, data) })
+}
+
+// Delete implements [store.Store]. One that fails may have deleted some.
+func (f *Failing) Delete(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		if err := f.call(func() error { return f.Store.Delete(ctx, key) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// List implements [store.Store].
+func (f *Failing) List(ctx context.Context, prefix string) iter.Seq2[store.Object, error] {
+	return func(yield func(store.Object, error) bool) {
+		for o, err := range f.Store.List(ctx, prefix) {
+			if before, after := f.fails(); before != nil || after != nil {
+				yield(store.Object{}, ErrFailing)
+				return
+			}
+			if !yield(o, err) {
+				return
+			}
+		}
+	}
+}
