@@ -24,6 +24,12 @@ type Config struct {
 	// OnDisconnect runs on the world's goroutine once for every connection that had joined. The error is a *CloseError.
 	OnDisconnect func(*World, *Conn, error)
 
+	// OnMessage runs on the world's goroutine for every message that the other side sends by [Conn.SendMessage], in their order, in the
+	// connection's turns of Dispatch. payload is valid until it returns. On a server its error closes the connection with
+	// ValidationFailed; a client trusts its server more than itself, and drops and counts the message. Without OnMessage all are dropped
+	// and counted. UE: UGameInstance::HandleGameNetControlMessage.
+	OnMessage func(w *World, c *Conn, id uint8, payload []byte) error
+
 	// OnPanic hears of every panic in a function of the game: handlers, checks, hooks, constructors, posts, Validate,
 	// UnmarshalBinary, Authenticate, Login. The connection whose call panicked has then been closed with HandlerPanic, without
 	// delivering anything more, and with a reason that names the function, as the log does; the world goes on. conn is nil
@@ -74,6 +80,7 @@ type Config struct {
 	MaxLocalCalls    int           // calls that wait for the next Dispatch; default 4,096
 	MaxRequests      int           // open requests of a connection that this side asked, and as many that it is to answer later; default 64
 	RequestTime      time.Duration // how long a [Request] may take whose context says nothing; default 10 s, negative = any time
+	MessageRate      float64       // messages a second that a connection runs of its peer's [Conn.SendMessage], which waits; default 64
 	MaxPosts         int           // functions that wait for the next Dispatch; default 65,536
 
 	// Limits of an address: an IPv4 address, or a /64 of IPv6. It counts once the client has proven that it receives there, so
@@ -174,6 +181,12 @@ func (c *Config) maxRequests() int        { return defaulted(c.MaxRequests, 64) 
 func (c *Config) requestTime() time.Duration {
 	return max(0, defaulted(c.RequestTime, 10*time.Second))
 }
+func (c *Config) messageRate() float64 {
+	if c.MessageRate == 0 {
+		return 64
+	}
+	return c.MessageRate
+}
 func (c *Config) maxPosts() int { return defaulted(c.MaxPosts, 65536) }
 
 func (c *Config) dispatchTime() time.Duration {
@@ -217,6 +230,9 @@ func (c *Config) validate() error {
 		if _, _, err := emulationLinks(*c.Emulation); err != nil {
 			return err
 		}
+	}
+	if !(c.MessageRate >= 0) {
+		return fmt.Errorf("rpc: Config.MessageRate is %v, must not be negative", c.MessageRate)
 	}
 	if len(c.Token) > control.MaxToken {
 		return fmt.Errorf("rpc: Config.Token has %d bytes, the limit is %d", len(c.Token), control.MaxToken)

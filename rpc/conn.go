@@ -66,6 +66,7 @@ type Conn struct {
 	dismissals  []dismissal            // server: copies that are to end, and wait for a channel
 	limits      map[*method]callLimit
 	requests    requests
+	mail        mail
 	warns       [dropReasons]warnGate
 	turn        turn
 	watched     *watched // of a server with Config.DoS

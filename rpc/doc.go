@@ -38,6 +38,8 @@
 // goroutine but the world's; [Request.Then] is for that one. A handler whose answer takes time gives it by [Request.Later]. Each
 // request ends once, at the latest with its time, its actor's channel or its connection; an error is a [*RequestError].
 //
+// What a framework says of itself, before any actor exists, are messages: [Conn.SendMessage] and Config.OnMessage.
+//
 // # State
 //
 // A [State] is a plain struct of the game's own that the server replicates, and a [List] a keyed list: a client has the newest of

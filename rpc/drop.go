@@ -22,6 +22,7 @@ const (
 	dropTooMany
 	dropAnswer
 	dropBlocked
+	dropMessage
 
 	dropReasons
 )

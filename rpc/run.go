@@ -93,7 +93,7 @@ func (w *World) unsettled() bool {
 		return true
 	}
 	return slices.ContainsFunc(w.conns, func(c *Conn) bool {
-		return c.usable() && (c.times.restless() || len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent) || len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0)
+		return c.usable() && (c.times.restless() || len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent) || len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0 || c.mail.in.Owed() > 0)
 	})
 }
 
@@ -191,6 +191,7 @@ func (w *World) dispatch(now time.Time, all bool) {
 	w.takeTurns(all)
 	w.runAllWaiting()
 	w.expireRequests()
+	w.takeMessages()
 	w.maintainSealed()
 	w.runPosts()
 	w.expelEnded()

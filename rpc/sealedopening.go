@@ -139,6 +139,10 @@ func (c *Conn) control(payload []byte) *CloseError {
 		}
 	case control.AskTime, control.Time:
 		return c.onTime(m)
+	case control.Message:
+		return c.onMessage(m)
+	case control.Taken:
+		return c.onTaken(m)
 	}
 	r := c.sealed
 	if r == nil || !r.agreed.Load() {

@@ -93,6 +93,8 @@ type Drops struct {
 	// Requests counts questions of the peer's beyond Config.MaxRequests, and Answers those that nobody waited for: the peer's that came
 	// late, twice or for no question, and our own to questions that were canceled, or answered already.
 	Requests, Answers uint64
+	// Messages counts those of the peer's for which Config.OnMessage is nil.
+	Messages uint64
 	// State counts updates of states that found no memory at a client, which then asks for everything anew, or waited too long.
 	State uint64
 	// Bunches.
@@ -163,6 +165,7 @@ func (c *Conn) addCounts(s *Stats) {
 	s.Drops.Gone = c.drops[dropGone].Load()
 	s.Drops.Requests = c.drops[dropTooMany].Load()
 	s.Drops.Answers = c.drops[dropAnswer].Load()
+	s.Drops.Messages = c.drops[dropMessage].Load()
 	s.Drops.UnknownRefs = c.drops[dropUnknownRef].Load()
 	s.ReceiveLimit = int(c.reserved.Load())
 }

@@ -1,5 +1,5 @@
-// Package control has the messages of channel 0: those of the handshake, in their strict order, and those by which two ends agree on
-// sealed carriers. It is pure.
+// Package control has the messages of channel 0: those of the handshake, in their strict order, those by which two ends agree on
+// sealed carriers, and the game's own. It is pure.
 package control
 
 import (
@@ -20,16 +20,18 @@ import (
 //	Join                  →
 //
 // The ids are Unreal's; Shape stands where Upgrade does. After Join what sealed.go names travels here, when both Hellos have the
-// feature, Missed, and AskTime and Time.
+// feature, Missed, AskTime and Time, and what mail.go names.
 const (
 	idHello   = 0
 	idWelcome = 1
 	idShape   = 2
 	idLogin   = 5
 	idJoin    = 9
-	idMissed  = 40 // after Join
+	idMessage = 20 // after Join
+	idMissed  = 40 // likewise
 	idAskTime = 41 // likewise
 	idTime    = 42 // likewise
+	idTaken   = 43 // likewise
 )
 
 // Features of a Hello. Bits that are not known are for later versions.
@@ -195,6 +197,10 @@ func Parse(payload []byte) (message any, err error) {
 		message = AskTime{}
 	case idTime:
 		message = parseTime(&r)
+	case idMessage:
+		message = parseMessage(&r)
+	case idTaken:
+		message = parseTaken(&r)
 	case idShape:
 		message = parseShape(&r)
 	default:
@@ -225,6 +231,10 @@ func Name(id byte) string {
 		return "AskTime"
 	case idTime:
 		return "Time"
+	case idMessage:
+		return "Message"
+	case idTaken:
+		return "Taken"
 	case idShape:
 		return "Shape"
 	}

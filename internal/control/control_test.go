@@ -115,6 +115,8 @@ func FuzzControl(f *testing.F) {
 	f.Add(AppendLogin(nil, Login{Token: []byte("secret")}))
 	f.Add(AppendWelcome(nil, Welcome{Identity: "anna"}))
 	f.Add(AppendJoin(nil))
+	f.Add(AppendMessage(nil, Message{7, []byte("hello")}))
+	f.Add(AppendTaken(nil, Taken{3}))
 	f.Add(AppendShape(nil, []string{"a: b", "c"}))
 	f.Add(AppendSealed(nil, IDSealedOpen, 1))
 	f.Add(AppendSealed(nil, IDSealedIDs, 1, sealed.ID{1}, sealed.ID{2}))
@@ -146,6 +148,10 @@ func appendControl(message any) []byte {
 			b[1] = 1
 		}
 		return b
+	case Message:
+		return AppendMessage(nil, m)
+	case Taken:
+		return AppendTaken(nil, m)
 	case SealedOpen:
 		return AppendSealed(nil, IDSealedOpen, m.Instance)
 	case SealedIDs:
