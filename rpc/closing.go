@@ -185,7 +185,9 @@ func (a *Actor) shut(o *opening, reason CloseReason) {
 	o.conn.link.Unlock()
 	if err != nil {
 		a.world.log.Warn("channel not closed", "conn", o.conn, "actor", a.class.name, "channel", o.channel, "error", err)
+		return
 	}
+	o.conn.logClosed(a, o.channel, reason)
 }
 
 // closeOn closes a channel. It is called under the link's lock.
@@ -288,6 +290,7 @@ func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
 		}
 		w.tellReps(c)
 	}
+	c.logClosed(a, m.Channel, reason)
 	w.closeActor(c, a, m.Channel, reason)
 	return nil
 }

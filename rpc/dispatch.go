@@ -92,6 +92,7 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	if c.server != (m.kind == serverRPC) {
 		return violationf(WrongDirection, "%v is a %v RPC", m, m.kind)
 	}
+	c.logReceived(a, m, len(payload))
 	if m.role != isCall {
 		return w.invokeRequest(c, a, m, payload)
 	}

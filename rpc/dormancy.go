@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/quivernet/quiver/internal/logs"
 )
 
 // SetDormant says whether the actor sleeps. The next Flush closes the channels of one that does, with its state of then, or a later one
@@ -67,6 +69,7 @@ func (a *Actor) fallAsleep() {
 	a.compareAll()
 	for i := len(a.opens) - 1; i >= 0; i-- {
 		if c := a.opens[i].conn; a.opens[i].settled() && !c.requests.holds(a) || !c.usable() {
+			c.logActor(logs.Dormancy, "falls asleep", a)
 			a.shut(a.opens[i], Dormancy)
 		}
 	}
@@ -103,6 +106,7 @@ func (a *Actor) openToSleepers(all bool) {
 		if !c.usable() || !all && c.asleep[a] != Dormancy {
 			continue
 		}
+		c.logActor(logs.Dormancy, "wakes", a)
 		if err := a.open(c); err != nil {
 			a.notOpened(c, err)
 		}

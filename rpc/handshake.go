@@ -8,6 +8,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/internal/logs"
 )
 
 // mismatchTime is how long a server waits for a client with other classes to name the difference and close.
@@ -90,6 +91,9 @@ func (h *handshake) receive(payload []byte) {
 	if err != nil {
 		h.fail(violation(err))
 		return
+	}
+	if log := h.conn.world.logs.Debug(logs.Handshake); log != nil {
+		log.Debug("received", "conn", h.conn, "message", fmt.Sprintf("%T", message), "bytes", len(payload))
 	}
 	switch m := message.(type) {
 	case control.Hello:

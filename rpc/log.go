@@ -1,37 +1,12 @@
 package rpc
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"time"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/logs"
 )
-
-// leveled puts a level that may change at run time in front of a handler.
-type leveled struct {
-	slog.Handler
-	level *slog.LevelVar
-}
-
-// newLogger returns a logger that is never nil.
-func newLogger(logger *slog.Logger, level *slog.LevelVar) *slog.Logger {
-	if logger == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return slog.New(leveled{logger.Handler(), level})
-}
-
-func (h leveled) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= h.level.Level() && h.Handler.Enabled(ctx, level)
-}
-
-func (h leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return leveled{h.Handler.WithAttrs(attrs), h.level}
-}
-
-func (h leveled) WithGroup(name string) slog.Handler {
-	return leveled{h.Handler.WithGroup(name), h.level}
-}
 
 // warnEvery is the shortest time between two warnings for one reason, of one connection, of those that have not joined, or of
 // one method.
@@ -87,5 +62,55 @@ func (w *World) callFailed(m *method, err error) {
 	w.failed[m] = gate
 	if ok {
 		w.log.Warn("call failed", "rpc", m.String(), "error", err, "more", hidden)
+	}
+}
+
+// logSent tells of a call that waits for its packet. UE: net.Reliable.Debug, LogNetPartialBunch.
+func (c *Conn) logSent(to *opening, m *method, bytes int) {
+	entries := bunch.Entries(bytes)
+	if log := c.world.logs.Debug(logs.Partial); log != nil && entries > 1 {
+		log.Debug("sent in parts", "conn", c, "rpc", m.String(), "channel", to.channel, "bytes", bytes, "entries", entries)
+	}
+	if log := c.world.logs.Debug(logs.Reliable); log != nil && m.delivery <= bunch.ReliableUnordered {
+		out, slots := Channel{c, to.channel}.Reliable()
+		log.Debug("sent", "conn", c, "rpc", m.String(), "channel", to.channel, "bytes", bytes, "entries", entries, "out", out, "slots", slots)
+	}
+}
+
+// logReceived tells of a call from the peer that is about to run, or to be refused.
+func (c *Conn) logReceived(a *Actor, m *method, bytes int) {
+	if log := c.world.logs.Debug(logs.Partial); log != nil && bytes > bunch.EntryBytes {
+		log.Debug("put together", "conn", c, "rpc", m.String(), "actor", a, "bytes", bytes)
+	}
+	if log := c.world.logs.Debug(logs.Reliable); log != nil && m.delivery <= bunch.ReliableUnordered {
+		log.Debug("received", "conn", c, "rpc", m.String(), "actor", a, "bytes", bytes)
+	}
+}
+
+// logOpened tells that a channel of an actor opened, here or by the server.
+func (c *Conn) logOpened(a *Actor, channel uint64) {
+	if log := c.world.logs.Debug(logs.Channel); log != nil {
+		log.Debug("opened", "conn", c, "actor", a, "channel", channel)
+	}
+}
+
+// logClosed tells that it closed.
+func (c *Conn) logClosed(a *Actor, channel uint64, why CloseReason) {
+	if log := c.world.logs.Debug(logs.Channel); log != nil {
+		log.Debug("closed", "conn", c, "actor", a, "channel", channel, "reason", why.String())
+	}
+}
+
+// logActor tells something of an actor at a connection.
+func (c *Conn) logActor(of logs.Category, what string, a *Actor) {
+	if log := c.world.logs.Debug(of); log != nil {
+		log.Debug(what, "conn", c, "actor", a)
+	}
+}
+
+// logUpdates tells what a Flush handed over of states.
+func (c *Conn) logUpdates() {
+	if log := c.world.logs.Debug(logs.Rep); log != nil && (c.state.given > 0 || c.state.held) {
+		log.Debug("states sent", "conn", c, "bytes", c.state.given, "actors waiting", len(c.state.dirty), "held", c.state.held)
 	}
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/logs"
 )
 
 // What Call returns is logged as well, once a second for each method, also in a world that does not tick.
@@ -72,5 +74,81 @@ func TestRefusedCallsAreLoggedAtTheCaller(t *testing.T) {
 		}
 		require.Equal(t, 1, strings.Count(log.String(), "call failed"))
 		require.Regexp(t, `rpc: Hero\.Fire: the Hero of channel \d+ on conn 1 belongs to another client or to nobody: rpc: this connection does not own the actor`, log.String())
+	})
+}
+
+// TestDebugRecordsByCategory: each says what it is about, and none is written that nobody asked for.
+func TestDebugRecordsByCategory(t *testing.T) {
+	var log strings.Builder
+	handler := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
+	inNet(t, 0, Config{Logger: slog.New(handler)}, func(n *network) {
+		lines := func(categories ...string) []string {
+			log.Reset()
+			require.NoError(t, n.server.SetLogLevel(slog.LevelDebug, categories...))
+			n.join(Config{})
+			a := n.spawn(0)
+			require.NoError(t, bulk.Call(a, make(Raw, 3000)))
+			*a.text() = "new" + a.String()
+			n.tick(5)
+			require.NoError(t, a.SetDormant(true))
+			n.tick(5)
+			require.NoError(t, n.server.SetLogLevel(slog.LevelInfo, categories...))
+			var lines []string
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, "level=DEBUG") {
+					lines = append(lines, line)
+				}
+			}
+			return lines
+		}
+		for category, want := range map[string]string{
+			"handshake": "message=control.Join",
+			"channel":   "reason=Dormancy",
+			"partial":   "rpc=Hero.Bulk channel=",
+			"reliable":  "entries=3 out=",
+			"rep":       `msg="states sent"`,
+			"dormancy":  `msg="falls asleep"`,
+		} {
+			got := lines(category)
+			require.NotEmpty(t, got, category)
+			for _, line := range got {
+				require.Contains(t, line, "category="+category+" ")
+			}
+			require.Contains(t, strings.Join(got, ""), want)
+		}
+		require.ErrorContains(t, n.server.SetLogLevel(slog.LevelDebug, "nonsense"), "no log category")
+	})
+}
+
+// untouchable is a handler that is off, and fails when it is asked for more.
+type untouchable struct {
+	slog.Handler
+	t *testing.T
+}
+
+func (u untouchable) Handle(_ context.Context, r slog.Record) error {
+	require.GreaterOrEqual(u.t, r.Level, slog.LevelInfo, r.Message)
+	return nil
+}
+
+func (u untouchable) Enabled(context.Context, slog.Level) bool { return true }
+func (u untouchable) WithAttrs(attrs []slog.Attr) slog.Handler { return u }
+
+// TestDebugRecordsCostNothingWhenOff: the handler would take them, and the level does not let them.
+func TestDebugRecordsCostNothingWhenOff(t *testing.T) {
+	inNet(t, 0, Config{Logger: slog.New(untouchable{slog.DiscardHandler, t})}, func(n *network) {
+		n.join(Config{})
+		a := n.spawn(0)
+		n.tick(60)
+		c := n.conns[0]
+		allocs := testing.AllocsPerRun(100, func() {
+			c.logSent(a.opens[0], bulk.m, 3000)
+			c.logReceived(a, bulk.m, 3000)
+			c.logOpened(a, 1)
+			c.logClosed(a, 1, Destroyed)
+			c.logActor(logs.Relevancy, "relevant", a)
+			c.logUpdates()
+		})
+		require.Zero(t, allocs)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/state"
 )
 
@@ -38,6 +39,7 @@ func (w *World) replicate(now time.Time) {
 		if c.server {
 			c.dismissOverdue()
 			c.sendState(now)
+			c.logUpdates()
 		}
 	}
 }
@@ -364,6 +366,9 @@ func (w *World) applyUpdate(c *Conn, a *Actor, m bunch.Message) *CloseError {
 	}
 	if len(rest) > 0 {
 		return violationf(PayloadFail, "state of %v: %d bytes left over of %d", a, len(rest), len(m.Payload))
+	}
+	if log := w.logs.Debug(logs.Rep); log != nil {
+		log.Debug("state applied", "conn", c, "actor", a, "bytes", len(m.Payload), "packet", m.Number)
 	}
 	return nil
 }

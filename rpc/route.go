@@ -152,6 +152,8 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c.link.Unlock()
 	if err != nil {
 		c.tellFailed(err)
+		return err
 	}
-	return err
+	c.logSent(to, m, len(payload))
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/trace"
 	"github.com/quivernet/quiver/rpc/dos"
@@ -30,6 +31,7 @@ import (
 type World struct {
 	config Config
 	log    *slog.Logger
+	logs   *logs.Set // of which log is all
 	level  *slog.LevelVar
 	trace  *trace.Writer // nil = none
 	seed   *uint64       // of what connections draw, by guest.Seed; nil = none
@@ -149,7 +151,8 @@ func NewWorld(config Config) (*World, error) {
 	if w.level == nil {
 		w.level = new(slog.LevelVar)
 	}
-	w.log = newLogger(config.Logger, w.level)
+	w.logs = logs.New(config.Logger, w.level)
+	w.log = w.logs.All
 	w.trace = trace.NewWriter(config.Trace, func() string { return "quiver " + w.role() }, func(err error) { w.log.Error("the trace has ended", "error", err) })
 	w.memory = budget.NewMemory(config.receiveBudget(), minReceiveLimit, config.maxConns())
 	w.door = door.New[Conn](door.Limits{
@@ -230,8 +233,13 @@ func (w *World) table() []*Class {
 // IsServer reports whether this world has authority: it has not connected to a server.
 func (w *World) IsServer() bool { return !w.client.Load() }
 
-// SetLogLevel changes what is logged from now on.
-func (w *World) SetLogLevel(level slog.Level) { w.level.Set(level) }
+// SetLogLevel changes what is logged from now on: of all records without a category, and of those whose category has no level of its
+// own; with categories, of those alone. Records at Debug have one, also as the attribute category, that handlers are given by
+// WithAttrs: handshake, channel (actors open and close), partial (messages in more than one bunch), reliable (calls, and what is out),
+// rep (updates of states), relevancy and dormancy. What is off is not formatted. It is an error when there is no such category. UE: Log LogRep Verbose.
+func (w *World) SetLogLevel(level slog.Level, categories ...string) error {
+	return w.logs.SetLevel(level, categories...)
+}
 
 // OnTick adds a hook that runs in every Flush, before states are compared and packets leave.
 func (w *World) OnTick(fn func(now time.Time)) { w.onTick = append(w.onTick, fn) }
