@@ -74,6 +74,13 @@
 // [RateLimit] bounds one method of one connection, Config.DispatchTime what the handlers of one may take of a Dispatch. Config.DoS watches
 // what a client, by its identity, calls in all: see package dos.
 //
+// # Seeing it
+//
+// [Stats] of a connection prints itself as a table, and [World.StatNet] returns that of a world: UE's stat net. [Channel.Gate] says why
+// calls wait: for the reliable buffer, the peer, the rate or the path. [Config].Trace writes a file for ui.perfetto.dev, as -NetTrace
+// does for Networking Insights: calls and the packets that they leave in, acks, losses and resends, handlers, queues and round trip
+// times. [World.SetLogLevel] switches records of one category on, as LogNet and its like.
+//
 // # Arguments
 //
 // Arguments are values of bools, numbers, strings, times, arrays, slices, maps, structs and pointers to them. They travel

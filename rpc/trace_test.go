@@ -161,7 +161,9 @@ func TestTraceOverSealedPackets(t *testing.T) {
 	for _, e := range append(trace.Named(tracetest.Instant, "Hero.Bulk"), trace.Named(tracetest.Instant, "Hero.Blink")...) {
 		fates[e.Texts["fate"]]++
 	}
-	require.Equal(t, 180, fates["acked"]+fates["lost"])
+	require.Len(t, trace.Named(tracetest.Begin, "Hero.Bulk"), 90)
+	require.Greater(t, fates["acked"], 150, "%v: a Blink may be lost, and does not leave at all while the path is full", fates)
+	require.LessOrEqual(t, fates["acked"]+fates["lost"]+fates["dropped"], 180)
 	require.NotEmpty(t, trace.Named(tracetest.Instant, "packet lost"))
 	require.NotEmpty(t, trace.Named(tracetest.Instant, "resend"))
 }
