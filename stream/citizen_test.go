@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -168,7 +169,7 @@ func besideRaw(t *testing.T, path netsim.Config, size int) (took time.Duration) 
 		p := newPlain(t, near[1], far[1])
 		time.Sleep(time.Second)
 		collect(l.server)
-		transfer, err := save.Start(l.toServer, generated(1<<40), -1, Via(Slices{}))
+		transfer, err := save.Start(l.toServer, generated(math.MaxInt), -1, Via(Slices{}))
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second)
 		took = p.move(t, size)

@@ -53,7 +53,7 @@ func parseUnits(s string, units []unit) (int64, error) {
 	case err != nil:
 		return 0, fmt.Errorf("%q is not a number", number)
 	case !(x >= 0 && x*factor <= math.MaxInt64/2):
-		return 0, fmt.Errorf("it must be from 0 to %d", math.MaxInt64/2)
+		return 0, fmt.Errorf("it must be from 0 to %d", int64(math.MaxInt64/2))
 	}
 	return int64(math.Round(x * factor)), nil
 }

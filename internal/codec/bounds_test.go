@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"testing"
@@ -190,4 +191,14 @@ func transfer(t *testing.T, from, to any) {
 	require.NoError(t, err)
 	_, _, err = c.Next(b, to)
 	require.NoError(t, err)
+}
+
+// TestShapeIsTheSameOnEveryArchitecture: an end of 32 bits, where an int is one of them, and an end of 64 connect.
+func TestShapeIsTheSameOnEveryArchitecture(t *testing.T) {
+	c, err := Of(reflect.TypeFor[struct {
+		A int
+		B uint
+	}]())
+	require.NoError(t, err)
+	require.Equal(t, "9e125ce906a42f87ba9b97fe651ebe83143a779c5cc12e8e320c6a429767fd55", fmt.Sprintf("%x", c.Shape()))
 }

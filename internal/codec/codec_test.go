@@ -105,8 +105,8 @@ type everything struct {
 
 func fullValue() everything {
 	return everything{
-		base: base{Kind: 3, Label: "three"}, Flag: true, I: -1 << 40, I8: -128, I16: 300, I32: -70000, I64: math.MinInt64,
-		U: 1 << 40, U8: 255, U16: 65535, U32: 1 << 31, U64: math.MaxUint64, F32: 1.5, F64: math.Inf(-1), S: strings.Repeat("s", 300),
+		base: base{Kind: 3, Label: "three"}, Flag: true, I: -1 << 30, I8: -128, I16: 300, I32: -70000, I64: math.MinInt64,
+		U: 1 << 31, U8: 255, U16: 65535, U32: 1 << 31, U64: math.MaxUint64, F32: 1.5, F64: math.Inf(-1), S: strings.Repeat("s", 300),
 		Strings: []string{"", "a"}, Bytes: []byte{1, 2}, Hash: [16]byte{15: 9}, Grid: [3]int16{-1, 0, 1},
 		Items: []named{{ID: 1, Name: "one"}, {}}, Optional: &vector{X: 1}, Table: map[string]int32{"k": -5},
 		Words: map[string]string{"a": "b"}, ByPair: map[[2]int8]bool{{1, -1}: true},

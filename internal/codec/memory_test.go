@@ -59,7 +59,7 @@ func TestTypesThatMayTakeTooMuchMemoryAreChecked(t *testing.T) {
 		reflect.TypeFor[airy](): true, reflect.TypeFor[map[uint8]airy](): true, reflect.TypeFor[[]*[200]uint64](): false,
 		reflect.TypeFor[[][]uint64](): false, reflect.TypeFor[[]thick](): true, reflect.TypeFor[[3]map[int]int](): false,
 		reflect.TypeFor[map[uint8]wide](): true, reflect.TypeFor[map[int]int](): false, reflect.TypeFor[[]map[int8]int8](): true,
-		reflect.TypeFor[[1 << 20]map[int]bool](): true, reflect.TypeFor[[1 << 40][1 << 3]map[int]bool](): true, reflect.TypeFor[[1 << 40]struct{}](): false, reflect.TypeFor[struct{ A []map[int]int64 }](): true,
+		reflect.TypeFor[[1 << 20]map[int]bool](): true, reflect.TypeFor[[1 << 25][1 << 3]map[int]bool](): true, reflect.TypeFor[[1 << 30]struct{}](): false, reflect.TypeFor[struct{ A []map[int]int64 }](): true,
 	} {
 		c, err := Of(typ)
 		require.NoError(t, err)

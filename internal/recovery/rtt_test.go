@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func TestBackoff(t *testing.T) {
 	for timeouts, want := range []time.Duration{110, 220, 440, 880, 1000, 1000} {
 		require.Equal(t, want*ms, r.Backoff(timeouts, 40*ms))
 	}
-	require.Equal(t, time.Second, r.Backoff(1<<40, 40*ms))
+	require.Equal(t, time.Second, r.Backoff(math.MaxInt, 40*ms))
 	r.Smoothed = 600 * ms
 	require.Equal(t, 1800*ms, r.Backoff(5, 40*ms), "3 round trips of a long path")
 	r.Variance = time.Second
