@@ -1,0 +1,206 @@
+package input
+
+import (
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+const (
+	// probeTime is how soon a client asks again which tick it is at the server, while it does not know: a packet may be lost.
+	probeTime = 100 * time.Millisecond
+	// frameTicks is how many ticks one frame predicts at most, of those that have passed since the last one; half a second's if that is
+	// less. Older ones would come too late.
+	frameTicks = 48
+)
+
+// Predictor makes the inputs of a client's own actor. It belongs to the world's goroutine.
+type Predictor[I any] struct {
+	handle *Handle[I]
+	actor  *rpc.Actor
+	began  time.Time // its clock counts from here, the first Tick
+	lead   lead
+	made   []made[I] // by tick
+	newest uint64    // tick that was handed out
+	have   uint64    // the server needs no older ones
+	taken  uint64    // newest tick of the server's
+	seen   uint64    // newest tick whose outcome is known here
+	probed time.Duration
+	asked  bool // a probe has left
+	send   []I  // scratch
+	stats  PredictorStats
+}
+
+// made is one tick's input.
+type made[I any] struct {
+	tick   uint64
+	at     time.Duration
+	ahead  time.Duration // of predicted time
+	waited time.Duration // since its tick had begun
+	input  I
+}
+
+// PredictorStats says how inputs travel.
+type PredictorStats struct {
+	Tick    uint64        // the newest one that was predicted; 0: none yet
+	Margin  time.Duration // how early inputs came at the server before their tick, smoothed; of those in an answer the one that was least early
+	Latency time.Duration // from the making of an input until the server's word came that it was applied, smoothed
+	Missed  uint64        // ticks that the server simulated without their input
+	Skipped uint64        // ticks that were never predicted, for a frame took too long or the server's ticks jumped
+	Begun   uint64        // how often it had to find out anew which tick it is at the server
+}
+
+// Predictor returns what makes the inputs of an actor that this client owns.
+func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
+	return &Predictor[I]{handle: h, actor: a, lead: lead{tick: h.tick}, made: make([]made[I], 2*h.half())}
+}
+
+// Tick asks read for the input of every tick that begins by now and was not asked for, in their order: none, one, or after a long
+// frame several. A game reads its keys there, and simulates the tick with them at once, which is the prediction. Then all inputs that
+// the server may still need leave with the next Flush, in one message. now is that of the running Dispatch. While it is not known which
+// tick it is at the server, which takes a round trip, read is not called. An error says that nothing was sent, for the connection
+// or the actor is gone, or an input is refused; the next Tick sends it again.
+func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
+	if p.began.IsZero() {
+		p.began = now
+	}
+	at := now.Sub(p.began)
+	if !p.lead.known {
+		return p.probe(at)
+	}
+	tick := p.lead.steer(at)
+	if tick <= p.newest || tick > p.handle.newest() {
+		return nil
+	}
+	for t := p.next(tick); t <= tick; t++ {
+		m := &p.made[t%uint64(len(p.made))]
+		*m = made[I]{tick: t, at: at, ahead: p.lead.ahead, waited: at + p.lead.ahead - time.Duration(t)*p.handle.tick}
+		p.newest, p.stats.Tick = t, t
+		m.input = read(t)
+	}
+	return p.flush(at)
+}
+
+// next returns the first tick to hand out when it is tick now.
+func (p *Predictor[I]) next(tick uint64) uint64 {
+	limit := uint64(min(frameTicks, max(4, p.handle.rate/2)))
+	if behind := tick - p.newest; behind > limit && p.newest > 0 {
+		p.stats.Skipped += behind - limit
+	} else if p.newest > 0 {
+		return p.newest + 1
+	}
+	return max(1, tick-min(tick, limit)+1)
+}
+
+// probe asks for the server's tick.
+func (p *Predictor[I]) probe(at time.Duration) error {
+	if p.asked && at-p.probed < probeTime {
+		return nil
+	}
+	p.asked, p.probed = true, at
+	return p.handle.inputs.Call(p.actor, batch[I]{})
+}
+
+// flush sends the inputs that the server lacks and may still use: the newest ones, at most maxBatch.
+func (p *Predictor[I]) flush(at time.Duration) error {
+	first := p.newest
+	for n := 1; n < maxBatch && first-1 > p.have && p.kept(first-1) != nil && !p.lead.useless(first-1, at); n++ {
+		first--
+	}
+	p.send = p.send[:0]
+	for t := first; t <= p.newest; t++ {
+		p.send = append(p.send, p.kept(t).input)
+	}
+	return p.handle.inputs.Call(p.actor, batch[I]{First: first, Seen: p.seen, Inputs: p.send})
+}
+
+// kept returns what was made for a tick; nil when nothing was, or it is forgotten.
+func (p *Predictor[I]) kept(tick uint64) *made[I] {
+	if m := &p.made[tick%uint64(len(p.made))]; m.tick == tick && tick > 0 {
+		return m
+	}
+	return nil
+}
+
+// After returns the inputs of all ticks after one, oldest first, as far as they are kept, which is for two seconds: what a game
+// simulates anew on what the server says that the tick led to. UE: the saved moves that are replayed.
+func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
+	return func(yield func(uint64, I) bool) {
+		oldest := p.newest - min(p.newest, uint64(len(p.made))-1)
+		for t := max(tick+1, oldest); t <= p.newest; t++ {
+			if m := p.kept(t); m != nil && !yield(t, m.input) {
+				return
+			}
+		}
+	}
+}
+
+// Saw says of which tick of the server's the game has seen the outcome, in states that it replicates: the server learns it with the
+// next input. A lower one than before changes nothing. Without it, what answers tell counts.
+func (p *Predictor[I]) Saw(tick uint64) { p.seen = max(p.seen, tick) }
+
+// Stats returns how inputs travel.
+func (p *Predictor[I]) Stats() PredictorStats { return p.stats }
+
+func (p *Predictor[I]) String() string {
+	return fmt.Sprintf("%v of %v at tick %d", p.handle, p.actor, p.newest)
+}
+
+// receive takes an answer of the server's.
+func (p *Predictor[I]) receive(call *rpc.Call, a answer) {
+	if a.Taken <= p.handle.newest() && !p.began.IsZero() {
+		p.hear(call.Arrived.Sub(p.began), a, call.Conn.RTT)
+	}
+}
+
+// hear takes an answer that came at a time. A server that lies moves its own client's predicted ticks, and makes it do no more than
+// frameTicks of them a frame.
+func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duration) {
+	half, tick := p.handle.half(), p.lead.predicted(at)
+	switch {
+	case !p.lead.known, a.Taken >= tick, tick-a.Taken > half, a.Taken+half < p.taken:
+		p.begin(at, a.Taken, trip())
+		return
+	case a.Taken < p.taken: // a later answer overtook it
+		return
+	}
+	p.taken, p.stats.Missed = a.Taken, a.Missed
+	p.have = max(p.have, min(a.Have, p.newest))
+	p.learn(at, a)
+}
+
+// begin guesses the lead from the server's tick: what leaves now comes a round trip after that tick was taken.
+func (p *Predictor[I]) begin(at time.Duration, taken uint64, trip time.Duration) {
+	ahead := time.Duration(taken+1)*p.handle.tick + trip + guard - at
+	p.lead.begin(at, ahead)
+	p.stats.Begun++
+	p.taken, p.have, p.seen = taken, taken, taken
+	if p.newest > taken+p.handle.half() { // the server's ticks are lower than they were
+		clear(p.made)
+		p.newest = 0
+	}
+}
+
+// learn notes what the input that came with least time left needed, and how long the newest that was taken took.
+func (p *Predictor[I]) learn(at time.Duration, a answer) {
+	if m := p.kept(a.Tick); m != nil {
+		most := time.Duration(p.handle.half()) * p.handle.tick // the server drops what comes sooner, and forgets what comes later
+		left := min(max(time.Duration(a.Left)*time.Microsecond, -most), most)
+		p.stats.Margin = smooth(p.stats.Margin, left)
+		p.lead.learn(at, p.lead.need(m.ahead, m.waited, left))
+	}
+	if m := p.kept(a.Taken); m != nil {
+		p.seen = max(p.seen, a.Taken)
+		p.stats.Latency = smooth(p.stats.Latency, at-m.at)
+	}
+}
+
+// smooth moves a mean towards a sample; the first one is the mean.
+func smooth(mean, sample time.Duration) time.Duration {
+	if mean == 0 {
+		return sample
+	}
+	return mean + (sample-mean)/16
+}

@@ -1,0 +1,159 @@
+package input
+
+import (
+	"math"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+// Queue holds, on the server, the inputs of one actor's owner until their ticks. The zero Queue is empty and ready. It belongs to the
+// world's goroutine.
+type Queue[I any] struct {
+	handle *Handle[I]
+	actor  *rpc.Actor
+	conn   *rpc.Conn // whose inputs they are: another owner begins anew
+	slots  []slot[I] // by tick
+
+	began  bool   // a tick was taken
+	taken  uint64 // the newest one
+	have   uint64 // the inputs of all ticks up to this one came, or are too late
+	seen   uint64
+	last   I // the newest that was taken
+	stats  QueueStats
+	owes   bool // an answer
+	worst  time.Duration
+	worstT uint64 // of the least time left since the last answer; 0: none
+}
+
+// slot is one tick's.
+type slot[I any] struct {
+	tick  uint64
+	came  bool
+	taken bool      // or its time is over
+	at    time.Time // when it came, until it is taken; then when that was
+	input I
+}
+
+// QueueStats counts what became of the inputs of one actor's owner.
+type QueueStats struct {
+	Taken    uint64        // ticks that had their input
+	Missed   uint64        // ticks that were taken without, since the owner's first message
+	Late     uint64        // inputs of those that came afterwards
+	Outside  uint64        // inputs that were dropped because their tick was more than a second (32 ticks at least) from the newest that was taken
+	Repeated int           // ticks without input since the last one that had it
+	Margin   time.Duration // how early inputs come before their tick, smoothed
+}
+
+// Take returns the input for a tick, which the server simulates now, and whether that came in time. Otherwise it is the newest one
+// before, the zero I at first: a game may repeat it, and let go after some ticks; see [QueueStats].Repeated. now is the time that the
+// running Dispatch had. Call it for every tick that is simulated, in their order, the first of which is 1 or more; some may be left
+// out, and one that is lower than before begins anew. The same tick again returns the same.
+func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
+	switch {
+	case q.began && tick == q.taken:
+		return q.last, q.stats.Repeated == 0 && q.stats.Taken > 0
+	case q.began && tick < q.taken:
+		q.restart()
+	}
+	q.began, q.taken = true, tick
+	if q.slots == nil { // nobody has sent anything
+		return q.last, false
+	}
+	s := q.slot(tick)
+	ok = s.tick == tick && s.came
+	if ok {
+		q.note(tick, now.Sub(s.at))
+		q.last = s.input
+		q.stats.Taken++
+		q.stats.Repeated = 0
+	} else {
+		q.stats.Missed++
+		q.stats.Repeated++
+	}
+	s.tick, s.came, s.taken, s.at = tick, ok, true, now
+	if q.owes {
+		q.reply()
+	}
+	return q.last, ok
+}
+
+// Seen returns the newest tick of which the owner has seen the outcome, by [Predictor.Saw] or by answers: what it aimed at it saw
+// as it was then. A client may lie, but not beyond the newest tick that was taken.
+func (q *Queue[I]) Seen() uint64 { return q.seen }
+
+// Stats returns what became of inputs so far.
+func (q *Queue[I]) Stats() QueueStats { return q.stats }
+
+func (q *Queue[I]) slot(tick uint64) *slot[I] { return &q.slots[tick%uint64(len(q.slots))] }
+
+// receive takes a message of the owner's.
+func (q *Queue[I]) receive(h *Handle[I], call *rpc.Call, message batch[I]) {
+	if q.handle == nil || q.conn != call.Conn || q.actor != call.Actor {
+		q.handle, q.conn, q.actor = h, call.Conn, call.Actor
+		q.restart()
+	}
+	q.owes = true
+	if message.Seen > q.seen && message.Seen <= q.taken {
+		q.seen = message.Seen
+	}
+	if message.First > math.MaxUint64-maxBatch {
+		q.stats.Outside += uint64(len(message.Inputs))
+		return
+	}
+	for i, input := range message.Inputs {
+		q.put(message.First+uint64(i), input, call.Arrived)
+	}
+}
+
+// restart forgets all inputs.
+func (q *Queue[I]) restart() {
+	if q.handle == nil {
+		return
+	}
+	if q.slots == nil {
+		q.slots = make([]slot[I], 2*q.handle.half())
+	}
+	clear(q.slots)
+	var none I
+	q.last, q.have, q.seen, q.worstT, q.stats.Repeated = none, 0, 0, 0, 0
+}
+
+// put keeps the input of a tick that is not over. The first copy counts: nobody changes its mind.
+func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
+	half := q.handle.half()
+	if !q.began || tick > q.taken && tick-q.taken > half || tick <= q.taken && q.taken-tick >= half {
+		q.stats.Outside++
+		return
+	}
+	s := q.slot(tick)
+	switch {
+	case s.tick == tick && s.came: // a copy
+	case tick > q.taken:
+		*s = slot[I]{tick: tick, came: true, at: at, input: input}
+	case s.tick == tick && s.taken:
+		s.came = true
+		q.stats.Late++
+		q.note(tick, s.at.Sub(at))
+	}
+}
+
+// note notes how early an input came.
+func (q *Queue[I]) note(tick uint64, left time.Duration) {
+	if q.stats.Margin = smooth(q.stats.Margin, left); q.worstT == 0 || left < q.worst {
+		q.worst, q.worstT = left, tick
+	}
+}
+
+// reply tells the owner what came and how early.
+func (q *Queue[I]) reply() {
+	q.owes = false
+	for q.have = max(q.have, q.taken); q.have-q.taken < q.handle.half(); q.have++ {
+		if s := q.slot(q.have + 1); s.tick != q.have+1 || !s.came {
+			break
+		}
+	}
+	message := answer{Taken: q.taken, Have: q.have, Tick: q.worstT, Left: micros(q.worst), Missed: q.stats.Missed}
+	q.worstT = 0
+	_ = q.handle.answer.Call(q.actor, message) // which logs why not; the next one tells the same
+}
