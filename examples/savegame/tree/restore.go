@@ -1,0 +1,270 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+)
+
+// RestoreOptions say how a save is restored.
+type RestoreOptions struct {
+	Replace bool    // what stands at the target goes, once the save is there; otherwise it is an error that wraps [fs.ErrExist]
+	Local   *Source // whose chunks need no fetching: most often a scan of what stands at the target; nil: none
+}
+
+// Restore is a save on its way to its place. What has arrived waits in a work folder beside the target, and goes on to
+// wait there when the restore is closed, or the process killed. Its methods may be called from any goroutine.
+type Restore struct {
+	manifest *manifest.Manifest
+	target   string // absolute, behind links
+	replace  bool
+
+	mu     sync.Mutex
+	work   workFolder
+	lacks  map[manifest.Digest][]place // where a chunk that is not there belongs
+	file   *os.File                    // the file that was written last; nil: none
+	opened int                         // its entry
+}
+
+var (
+	// ErrBusy means that another process restores to the same place.
+	ErrBusy = errors.New("another process restores there")
+	// ErrLeftover means that a save is in its place, whole and durable, but that what it replaced could not be removed.
+	ErrLeftover = errors.New("restored, but the work folder cannot be removed")
+)
+
+// NewRestore prepares to make target, which m describes: a manifest that keeps its rules. The folder that the target is
+// in must be there. It fails with a *[NamesError] when the system cannot hold a name, and with [ErrBusy]. It looks at
+// what an earlier restore of the same target has staged, and takes from options.Local what that has; the caller closes
+// the restore.
+func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
+	target, err := resolve(target)
+	if err != nil {
+		return nil, err
+	}
+	work, err := openWork(target)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", target, err)
+	}
+	r := &Restore{manifest: m, target: target, replace: o.Replace, work: work, lacks: make(map[manifest.Digest][]place)}
+	if err := r.begin(ctx, o.Local); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// resolve follows links to what is there, and up to what is not.
+func resolve(target string) (string, error) {
+	target, err := filepath.Abs(target)
+	if err != nil {
+		return "", err
+	}
+	if filepath.Dir(target) == target {
+		return "", fmt.Errorf("%s cannot be replaced", target)
+	}
+	if info, err := os.Lstat(target); err == nil && info.Mode().Type() == fs.ModeSymlink {
+		return filepath.EvalSymlinks(target)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(target))
+	return filepath.Join(dir, filepath.Base(target)), err
+}
+
+func (r *Restore) begin(ctx context.Context, local *Source) error {
+	if err := r.work.recover(r.target); err != nil {
+		return err
+	}
+	if err := r.work.system().check(r.manifest); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(r.target); err == nil && !r.replace {
+		return fmt.Errorf("%s: %w", r.target, fs.ErrExist)
+	}
+	if err := r.prune(); err != nil {
+		return fmt.Errorf("work folder %s: %w", r.work.path, err)
+	}
+	buffer := make([]byte, manifest.MaxChunk)
+	for i := range r.manifest.Entries {
+		if err := r.stage(ctx, i, buffer); err != nil {
+			return r.failed(i, err)
+		}
+	}
+	return r.take(ctx, local, buffer)
+}
+
+func (r *Restore) failed(i int, err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("file %s: %w", filepath.Join(r.target, filepath.FromSlash(r.manifest.Entries[i].Path)), reason(err))
+}
+
+// staged returns where an entry is staged, in the work folder.
+func (r *Restore) staged(i int) string {
+	return filepath.FromSlash(path.Join(workNew, r.manifest.Entries[i].Path))
+}
+
+// prune removes what is staged and does not belong there, links as well: they come last.
+func (r *Restore) prune() error {
+	kinds := make(map[string]manifest.Kind)
+	for i := range r.manifest.Entries {
+		kinds[path.Join(workNew, r.manifest.Entries[i].Path)] = r.manifest.Entries[i].Kind
+	}
+	if _, err := r.work.root.Lstat(workNew); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fs.WalkDir(r.work.root.FS(), workNew, func(name string, d fs.DirEntry, err error) error {
+		switch kind := kinds[name]; {
+		case err != nil:
+			return err
+		case kind == manifest.Dir && d.IsDir(), kind == manifest.File && d.Type() == 0:
+			return nil
+		}
+		if err := r.work.remove(filepath.FromSlash(name)); err != nil || !d.IsDir() {
+			return err
+		}
+		return fs.SkipDir
+	})
+}
+
+// stage makes an entry as far as it is not there, and notes which of its chunks are lacking.
+func (r *Restore) stage(ctx context.Context, i int, buffer []byte) error {
+	e, name := &r.manifest.Entries[i], r.staged(i)
+	switch e.Kind {
+	case manifest.Dir:
+		if err := r.work.root.Mkdir(name, 0o700); !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	case manifest.Link:
+		return nil
+	}
+	if err := r.work.root.Chmod(name, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := r.work.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(e.Size); err != nil {
+		return err
+	}
+	at := place{entry: i}
+	for _, c := range e.Chunks {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if at.offset >= info.Size() || !holds(f, at.offset, c, buffer) {
+			r.lacks[c.Digest] = append(r.lacks[c.Digest], at)
+		}
+		at.offset += int64(c.Size)
+	}
+	return nil
+}
+
+func holds(f *os.File, offset int64, c manifest.Chunk, buffer []byte) bool {
+	n, _ := f.ReadAt(buffer[:c.Size], offset)
+	return n == int(c.Size) && manifest.Sum(buffer[:n]) == c.Digest
+}
+
+// take takes from local what that has. What has changed there is fetched instead.
+func (r *Restore) take(ctx context.Context, local *Source, buffer []byte) error {
+	for _, c := range r.manifest.Chunks() {
+		if _, lacking := r.lacks[c.Digest]; !lacking || !local.Has(c) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if data, err := local.Chunk(buffer, c); err == nil {
+			if err := r.Put(c, data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Lacks returns which of the manifest's Chunks() are to be fetched, in order.
+func (r *Restore) Lacks() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var lacks []int
+	for i, c := range r.manifest.Chunks() {
+		if _, lacking := r.lacks[c.Digest]; lacking {
+			lacks = append(lacks, i)
+		}
+	}
+	return lacks
+}
+
+// Put writes a chunk wherever it belongs, and keeps nothing of data. It fails with [manifest.ErrChunk] when data are not
+// the chunk's bytes. A chunk that is there already is no error.
+func (r *Restore) Put(c manifest.Chunk, data []byte) error {
+	if len(data) != int(c.Size) || manifest.Sum(data) != c.Digest {
+		return fmt.Errorf("%w %v: it has other bytes", manifest.ErrChunk, c.Digest)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, at := range r.lacks[c.Digest] {
+		if err := r.writeLocked(at, data); err != nil {
+			return r.failed(at.entry, err)
+		}
+	}
+	delete(r.lacks, c.Digest)
+	return nil
+}
+
+func (r *Restore) writeLocked(at place, data []byte) error {
+	if r.file == nil || r.opened != at.entry {
+		if err := r.closeFileLocked(); err != nil {
+			return err
+		}
+		f, err := r.work.root.OpenFile(r.staged(at.entry), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		r.file, r.opened = f, at.entry
+	}
+	_, err := r.file.WriteAt(data, at.offset)
+	return err
+}
+
+func (r *Restore) closeFileLocked() (err error) {
+	if r.file != nil {
+		err = r.file.Close()
+	}
+	r.file = nil
+	return err
+}
+
+// Close ends the restore. What has arrived waits for the next one. It does nothing after a commit.
+func (r *Restore) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.Join(r.closeFileLocked(), r.work.close())
+}
+
+// Discard closes the restore and removes what has arrived. It does nothing after Close or a commit.
+func (r *Restore) Discard() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.work.root == nil {
+		return nil
+	}
+	if err := errors.Join(r.closeFileLocked(), r.work.recover(r.target)); err != nil {
+		return errors.Join(err, r.work.release()) // what was moved aside may be the only copy
+	}
+	return r.work.discard()
+}

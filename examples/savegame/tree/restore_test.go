@@ -1,0 +1,478 @@
+package tree
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// fetch puts the chunks that r lacks, most of them at most, and returns their bytes.
+func fetch(t testing.TB, r *Restore, from *Source, most int) (size int) {
+	t.Helper()
+	chunks := from.Manifest.Chunks()
+	for n, i := range r.Lacks() {
+		if n == most {
+			break
+		}
+		data, err := from.Chunk(nil, chunks[i])
+		require.NoError(t, err)
+		require.NoError(t, r.Put(chunks[i], data))
+		size += len(data)
+	}
+	return size
+}
+
+func begun(t testing.TB, m *manifest.Manifest, target string, o RestoreOptions) *Restore {
+	t.Helper()
+	r, err := NewRestore(t.Context(), m, target, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	return r
+}
+
+func restored(t testing.TB, from *Source, target string, o RestoreOptions) (fetched int) {
+	t.Helper()
+	r := begun(t, from.Manifest, target, o)
+	fetched = fetch(t, r, from, 1<<30)
+	require.NoError(t, r.Commit(t.Context()))
+	requireSame(t, from, target)
+	requireTidy(t, target)
+	return fetched
+}
+
+// requireSame scans target, which must hold what from holds, modes and times as well.
+func requireSame(t testing.TB, from *Source, target string) {
+	t.Helper()
+	require.Equal(t, from.Manifest, scanned(t, ScanOptions{}, target).Manifest)
+}
+
+func requireTidy(t testing.TB, target string) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(target), workPrefix+"*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// folder is a temporary folder that goes with the test, whatever modes are in it.
+func folder(t testing.TB) string {
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, _ error) error {
+			if d.IsDir() {
+				return os.Chmod(p, 0o700)
+			}
+			return nil
+		})
+	})
+	return dir
+}
+
+func game(t testing.TB) string {
+	dir := filepath.Join(folder(t), "game")
+	random := testkit.Rand(t)
+	world := noise(random, 1<<20)
+	write(t, dir, map[string]string{"world/region": string(world), "world/copy": string(world[:400_000]), "empty": "", "none/": "",
+		"config": "x=1", "latest": "-> world/region", "out": "-> /nowhere", "ro/file": "read only"})
+	require.NoError(t, os.Chmod(filepath.Join(dir, "config"), 0o400))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "ro"), 0o500))
+	require.NoError(t, os.Chmod(dir, 0o550))
+	age(t, dir)
+	age(t, filepath.Join(dir, "world"))
+	return dir
+}
+
+func TestRestore(t *testing.T) {
+	dir := folder(t)
+	whole := scanned(t, ScanOptions{}, game(t))
+	file := filepath.Join(dir, "file")
+	write(t, dir, map[string]string{"file": strings.Repeat("a save. ", 100_000)})
+	single := scanned(t, ScanOptions{}, file)
+	for _, system := range []string{"exchange", "aside"} {
+		t.Run(system, func(t *testing.T) {
+			if system == "aside" {
+				withoutExchange(t)
+			}
+			target := filepath.Join(folder(t), "target")
+			for _, from := range []*Source{whole, single, single, whole, whole} { // file and folder in place of each other and themselves
+				restored(t, from, target, RestoreOptions{Replace: true})
+			}
+			_, err := NewRestore(t.Context(), whole.Manifest, target, RestoreOptions{})
+			require.ErrorIs(t, err, fs.ErrExist)
+			require.ErrorContains(t, err, target)
+			requireTidy(t, target)
+		})
+	}
+}
+
+func withoutExchange(t *testing.T) {
+	before := exchange
+	exchange = func(string, string) error { return fs.ErrInvalid }
+	t.Cleanup(func() { exchange = before })
+}
+
+func TestRestoreGoesOn(t *testing.T) {
+	from, target := scanned(t, ScanOptions{}, game(t)), filepath.Join(folder(t), "target")
+	r := begun(t, from.Manifest, target, RestoreOptions{})
+	all := len(from.Manifest.Chunks())
+	require.Len(t, r.Lacks(), all)
+	require.ErrorContains(t, r.Commit(t.Context()), fmt.Sprintf("%d chunks are lacking", all))
+	fetch(t, r, from, 2)
+	require.Len(t, r.Lacks(), all-2)
+
+	_, err := NewRestore(t.Context(), from.Manifest, target, RestoreOptions{})
+	require.ErrorIs(t, err, ErrBusy)
+	require.NoError(t, r.Close())
+	require.NoDirExists(t, target)
+
+	r = begun(t, from.Manifest, target, RestoreOptions{})
+	require.Len(t, r.Lacks(), all-2)
+	c := from.Manifest.Chunks()[r.Lacks()[0]]
+	require.ErrorIs(t, r.Put(c, make([]byte, c.Size)), manifest.ErrChunk)
+	require.ErrorIs(t, r.Put(c, nil), manifest.ErrChunk)
+	fetch(t, r, from, all)
+	require.NoError(t, r.Commit(t.Context()))
+	requireSame(t, from, target)
+	requireTidy(t, target)
+
+	r = begun(t, from.Manifest, target, RestoreOptions{Replace: true})
+	fetch(t, r, from, 1)
+	require.NoError(t, r.Discard())
+	requireTidy(t, target)
+	require.NoError(t, r.Close())
+}
+
+// What is staged of another version is used as far as it fits, and the rest goes.
+func TestAnotherVersionIsStaged(t *testing.T) {
+	dir, target, random := folder(t), filepath.Join(folder(t), "target"), testkit.Rand(t)
+	world := string(noise(random, 2<<20))
+	write(t, dir, map[string]string{"one/world": world, "one/gone": "x", "one/was/file": "y", "two/world": world, "two/was": "now a file"})
+	one, two := scanned(t, ScanOptions{}, filepath.Join(dir, "one")), scanned(t, ScanOptions{}, filepath.Join(dir, "two"))
+	r := begun(t, one.Manifest, target, RestoreOptions{})
+	fetch(t, r, one, 1<<30)
+	require.NoError(t, r.Close())
+	require.Equal(t, len("now a file"), restored(t, two, target, RestoreOptions{}))
+}
+
+// A get of a save that has changed a little fetches a little.
+func TestRestoreTakesWhatIsLocal(t *testing.T) {
+	dir, random := folder(t), testkit.Rand(t)
+	const size = 48 << 20
+	world := noise(random, size)
+	changed := bytes.Clone(world)
+	copy(changed[random.IntN(size-1<<20):], noise(random, 1<<20))
+	for name, content := range map[string][]byte{"changed": changed, "inserted": append([]byte("front"), world...)} {
+		t.Run(name, func(t *testing.T) {
+			write(t, dir, map[string]string{"server/world": string(content), "here/world": string(world), "server/" + name: "new"})
+			server, target := scanned(t, ScanOptions{}, filepath.Join(dir, "server")), filepath.Join(dir, "here")
+			local := scanned(t, ScanOptions{}, target)
+			r := begun(t, server.Manifest, target, RestoreOptions{Replace: true, Local: local})
+			wire := len(server.Manifest.Append(nil))
+			chunks := server.Manifest.Chunks()
+			for _, i := range r.Lacks() {
+				data, err := server.Chunk(nil, chunks[i])
+				require.NoError(t, err)
+				wire += len(manifest.Pack(nil, data))
+			}
+			t.Logf("%d KiB of %d", wire>>10, size>>10)
+			require.LessOrEqual(t, wire, 2560<<10)
+			fetch(t, r, server, 1<<30)
+			require.NoError(t, r.Commit(t.Context()))
+			requireSame(t, server, target)
+		})
+	}
+}
+
+// stopping is a context that ends when it has been asked so often.
+type stopping struct {
+	context.Context
+	left int
+}
+
+func (s *stopping) Err() error {
+	if s.left--; s.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// However far a restore comes before the process dies, the target is what it was, or what it should be.
+func TestACrashLeavesAllOrNothing(t *testing.T) {
+	from, dir := scanned(t, ScanOptions{}, game(t)), folder(t)
+	target := filepath.Join(dir, "target")
+	write(t, dir, map[string]string{"before/old": "old", "before/world/region": "old"})
+	before := scanned(t, ScanOptions{}, filepath.Join(dir, "before"))
+	restored(t, before, target, RestoreOptions{})
+	for steps := 0; ; steps++ {
+		ctx := &stopping{t.Context(), steps}
+		r, err := NewRestore(ctx, from.Manifest, target, RestoreOptions{Replace: true})
+		if err == nil {
+			fetch(t, r, from, 1<<30)
+			err = r.Commit(ctx)
+		}
+		if err == nil {
+			break
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		requireSame(t, before, target)
+		if r != nil {
+			require.NoError(t, r.work.release()) // as a process that dies lets go
+		}
+	}
+	requireSame(t, from, target)
+	requireTidy(t, target)
+}
+
+// Between its two renames a folder is not there, where the system cannot exchange: the next restore puts it back.
+func TestWhatWasMovedAsideComesBack(t *testing.T) {
+	from, dir := scanned(t, ScanOptions{}, game(t)), folder(t)
+	target := filepath.Join(dir, "target")
+	restored(t, from, target, RestoreOptions{})
+	work, err := openWork(target)
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(work.path, workReady), 0o700))
+	require.NoError(t, os.Chmod(target, 0o700))
+	require.NoError(t, os.Rename(target, filepath.Join(work.path, workOld)))
+	require.NoError(t, work.release())
+
+	_, err = NewRestore(t.Context(), from.Manifest, target, RestoreOptions{})
+	require.ErrorIs(t, err, fs.ErrExist)
+	require.FileExists(t, filepath.Join(target, "config"))
+	requireTidy(t, target)
+}
+
+const restoreCommand = "restore-and-die"
+
+// restoreAndDie restores os.Args[2] to os.Args[3] in a process of its own, which is killed.
+func restoreAndDie() {
+	ctx := context.Background()
+	from, err := Scan(ctx, []string{os.Args[2]}, ScanOptions{})
+	if err == nil {
+		fmt.Println("begun")
+		var r *Restore
+		if r, err = NewRestore(ctx, from.Manifest, os.Args[3], RestoreOptions{Replace: true, Local: from}); err == nil {
+			err = r.Commit(ctx)
+		}
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func TestKilledAtAnyMoment(t *testing.T) {
+	random, dir := testkit.Rand(t), folder(t)
+	target := filepath.Join(dir, "target")
+	var versions []*Source
+	for _, name := range []string{"one", "two"} {
+		files := map[string]string{name + "/world": string(noise(random, 8<<20))}
+		for i := range 40 {
+			files[fmt.Sprintf("%s/region/%d", name, i)] = fmt.Sprint(name, i)
+		}
+		write(t, dir, files)
+		versions = append(versions, scanned(t, ScanOptions{}, filepath.Join(dir, name)))
+	}
+	restored(t, versions[0], target, RestoreOptions{})
+	killed, long := 0, time.Duration(0) // how long a process takes that nobody kills
+	for round := range 20 {
+		start := time.Now()
+		cmd := exec.Command(os.Args[0], restoreCommand, filepath.Join(dir, []string{"two", "one"}[round%2]), target)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		_, _ = out.Read(make([]byte, 6))
+		if round > 0 {
+			time.Sleep(time.Duration(random.Float64() * float64(long)))
+			_ = cmd.Process.Kill()
+		}
+		if cmd.Wait() != nil {
+			killed++
+		}
+		long = max(long, time.Since(start))
+		now := scanned(t, ScanOptions{}, target).Manifest
+		require.True(t, now.Digest() == versions[0].Manifest.Digest() || now.Digest() == versions[1].Manifest.Digest(), "round %d", round)
+	}
+	t.Logf("%d of 20 were killed", killed)
+	restored(t, versions[1], target, RestoreOptions{Replace: true})
+}
+
+// Nothing is written through a link, neither one of the manifest nor one that somebody put into the work folder.
+func TestNothingLeavesTheFolder(t *testing.T) {
+	dir := folder(t)
+	outside, target := filepath.Join(dir, "outside"), filepath.Join(dir, "target")
+	write(t, dir, map[string]string{"outside/victim": "untouched", "save/sub/victim": "evil", "save/victim": "evil"})
+	from := scanned(t, ScanOptions{}, filepath.Join(dir, "save"))
+	work, err := openWork(target)
+	require.NoError(t, err)
+	staged := filepath.Join(work.path, workNew)
+	require.NoError(t, os.Mkdir(staged, 0o700))
+	require.NoError(t, os.Symlink(outside, filepath.Join(staged, "sub")))
+	require.NoError(t, os.Symlink(filepath.Join(outside, "victim"), filepath.Join(staged, "victim")))
+	require.NoError(t, work.release())
+	restored(t, from, target, RestoreOptions{})
+
+	bad := &manifest.Manifest{Entries: []manifest.Entry{{Path: ".", Kind: manifest.Dir},
+		{Path: "sub", Kind: manifest.Link, Target: outside}, {Path: "sub/victim", Kind: manifest.File}}}
+	require.ErrorIs(t, bad.Check(manifest.Limits{}), manifest.ErrManifest)
+	_, err = NewRestore(t.Context(), bad, filepath.Join(dir, "other"), RestoreOptions{})
+	require.Error(t, err)
+	bad.Entries[1] = manifest.Entry{Path: "../outside/new", Kind: manifest.File}
+	_, err = NewRestore(t.Context(), bad, filepath.Join(dir, "other"), RestoreOptions{})
+	require.Error(t, err)
+
+	content, err := os.ReadFile(filepath.Join(outside, "victim"))
+	require.NoError(t, err)
+	require.Equal(t, "untouched", string(content))
+	require.NoFileExists(t, filepath.Join(outside, "new"))
+}
+
+func TestTheTargetMayBeALink(t *testing.T) {
+	dir := folder(t)
+	write(t, dir, map[string]string{"save": "new", "there/save": "old", "link": "-> there/save", "dangling": "-> nowhere"})
+	from := scanned(t, ScanOptions{}, filepath.Join(dir, "save"))
+	restored(t, from, filepath.Join(dir, "link"), RestoreOptions{Replace: true})
+	info, err := os.Lstat(filepath.Join(dir, "link"))
+	require.NoError(t, err)
+	require.Equal(t, fs.ModeSymlink, info.Mode().Type())
+	requireSame(t, from, filepath.Join(dir, "there/save"))
+	for _, target := range []string{"dangling", "none/save", "save/below", "/"} {
+		if target != "/" {
+			target = filepath.Join(dir, target)
+		}
+		_, err := NewRestore(t.Context(), from.Manifest, target, RestoreOptions{})
+		require.Error(t, err, target)
+	}
+}
+
+func TestNamesThatASystemCannotHold(t *testing.T) {
+	windows, mac, linux := system{windows: true, utf16: true, folds: true}, system{utf16: true, folds: true}, system{}
+	long, wide := strings.Repeat("x", 256), strings.Repeat("ä", 128) // 256 bytes
+	tests := map[string]struct {
+		names         []string
+		win, mac, lin int
+	}{
+		"fine":       {[]string{"a", "a b", "comet", "LPT", "COM10", "ä", ".dot"}, 0, 0, 0},
+		"devices":    {[]string{"NUL", "aux.txt", "com1", "Lpt9 .x", "COM²", "conin$"}, 6, 0, 0},
+		"characters": {[]string{"a:b", "a\\b", "what?", "a\x01", "end.", "end "}, 6, 0, 0},
+		"case":       {[]string{"Save", "save", "SAVE", "Straſe", "Strase"}, 3, 3, 0},
+		"long":       {[]string{long}, 1, 1, 1},
+		"wide":       {[]string{wide}, 0, 0, 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := &manifest.Manifest{Entries: []manifest.Entry{{Path: ".", Kind: manifest.Dir}}}
+			for _, n := range test.names {
+				m.Entries = append(m.Entries, manifest.Entry{Path: n, Kind: manifest.File})
+			}
+			for s, want := range map[system]int{windows: test.win, mac: test.mac, linux: test.lin} {
+				err := s.check(m)
+				if want == 0 {
+					require.NoError(t, err)
+					continue
+				}
+				var names *NamesError
+				require.ErrorAs(t, err, &names)
+				require.Len(t, names.Problems, want)
+				require.ErrorContains(t, err, fmt.Sprintf("cannot hold %d of the names", want))
+			}
+		})
+	}
+	m := &manifest.Manifest{Entries: []manifest.Entry{{Path: ".", Kind: manifest.Dir}, {Path: long, Kind: manifest.File}}}
+	target := filepath.Join(folder(t), "target")
+	var names *NamesError
+	_, err := NewRestore(t.Context(), m, target, RestoreOptions{})
+	require.ErrorAs(t, err, &names)
+	require.NoDirExists(t, target)
+	requireTidy(t, target)
+}
+
+// Whatever a manifest says that Parse lets pass, nothing appears but the target.
+func FuzzRestore(f *testing.F) {
+	f.Add((&manifest.Manifest{Entries: []manifest.Entry{{Path: ".", Kind: manifest.Dir, Mode: 0o750}, {Path: "a", Kind: manifest.Dir},
+		{Path: "a/b", Kind: manifest.File, Mode: 0o600, Time: 1 << 60}, {Path: "l", Kind: manifest.Link, Target: "../../x"}}}).Append(nil))
+	f.Add((&manifest.Manifest{Entries: []manifest.Entry{{Path: ".", Kind: manifest.File}}}).Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := manifest.Parse(b, manifest.Limits{Entries: 20, Bytes: 1 << 20})
+		if err != nil {
+			return
+		}
+		dir := folder(t)
+		target := filepath.Join(dir, "target")
+		r, err := NewRestore(t.Context(), m, target, RestoreOptions{})
+		if err != nil {
+			require.NoDirExists(t, target)
+			return
+		}
+		if err := r.Commit(t.Context()); err == nil {
+			require.Equal(t, m.Entries[0].Kind == manifest.Dir, isDir(t, target))
+		} else {
+			require.NoError(t, r.Discard())
+		}
+		left, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(left), 1)
+	})
+}
+
+func isDir(t *testing.T, p string) bool {
+	info, err := os.Lstat(p)
+	require.NoError(t, err)
+	return info.IsDir()
+}
+
+// Random folders become each other, over what is there and what an earlier attempt left.
+func TestRandomVersions(t *testing.T) {
+	random, dir := testkit.Rand(t), folder(t)
+	target := filepath.Join(dir, "target")
+	pool := noise(random, 4<<20)
+	for round := range 25 {
+		name := filepath.Join(dir, fmt.Sprint("version", round))
+		write(t, name, randomFiles(random, pool))
+		from := scanned(t, ScanOptions{}, name)
+		var local *Source
+		if _, err := os.Lstat(target); err == nil && random.IntN(2) == 0 {
+			local = scanned(t, ScanOptions{}, target)
+		}
+		r := begun(t, from.Manifest, target, RestoreOptions{Replace: true, Local: local})
+		if random.IntN(3) == 0 {
+			fetch(t, r, from, random.IntN(10))
+			require.NoError(t, r.Close())
+			continue
+		}
+		fetch(t, r, from, 1<<30)
+		require.NoError(t, r.Commit(t.Context()))
+		requireSame(t, from, target)
+		requireTidy(t, target)
+	}
+}
+
+func randomFiles(r *rand.Rand, pool []byte) map[string]string {
+	files := map[string]string{"x/": ""}
+	for range 1 + r.IntN(12) {
+		name := strings.Repeat("d/", r.IntN(3)) + string(rune('a'+r.IntN(3)))
+		begin := r.IntN(len(pool))
+		end := begin + r.IntN(min(len(pool)-begin, 1<<r.IntN(22))+1)
+		switch r.IntN(8) {
+		case 0:
+			files[name+"link"] = "-> " + name
+		case 1:
+			files[name+"dir/"] = ""
+		default:
+			files[name] = string(pool[begin:end])
+		}
+	}
+	return files
+}

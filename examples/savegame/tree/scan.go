@@ -1,0 +1,278 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+)
+
+// ScanOptions say how [Scan] reads. The zero value reads everything.
+type ScanOptions struct {
+	Exclude []string        // patterns of [path.Match]; one that fits a path or a name leaves out the file, or the whole folder
+	Limits  manifest.Limits // of the manifest
+	Cache   string          // file that remembers the chunks of files that have not changed; empty: none
+
+	// Found, when set, gets each chunk as it is read, with its bytes, which are valid for the call only: who sends them at
+	// once reads every file once. It is not called for files that the cache knows, and again for a file that changed while
+	// it was read. An error ends the scan.
+	Found func(chunk manifest.Chunk, data []byte) error
+}
+
+// Note says something about a path that a person should know.
+type Note struct {
+	Path string
+	Text string
+	Left bool // of Scan: the manifest does not have it
+}
+
+func (n Note) String() string { return n.Path + ": " + n.Text }
+
+// ErrChanged means that a file was written to while it was read, or since it was scanned. A new scan helps.
+var ErrChanged = errors.New("the file changed meanwhile")
+
+// attempts is how often a file is read that changes meanwhile: a game that saves does not save three times in a row.
+const attempts = 3
+
+// Scan reads what is at the paths. One path is the manifest's root, a file or a folder; of several each is in the root
+// under its own name. A path may be a link and is followed; links below it are not. A file that changes while it is read
+// is read again, and fails with [ErrChanged] when that does not help. Different files are read at different moments.
+//
+// Notes tell of pipes, sockets, devices and names that no manifest holds, which are left out, and of links that lead out
+// of the folder. What cannot be read fails the scan, which names it: a save with a hole is none. The caller closes the
+// source.
+func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
+	s := &scan{ctx: ctx, ScanOptions: o, cutter: manifest.NewCutter(), fresh: make(cache)}
+	s.source = &Source{Manifest: new(manifest.Manifest), cache: o.Cache, opened: -1}
+	err := s.run(paths)
+	if err != nil {
+		return nil, errors.Join(err, s.source.Close())
+	}
+	return s.source, nil
+}
+
+type scan struct {
+	ScanOptions
+	ctx    context.Context
+	cutter *manifest.Cutter
+	source *Source
+	cached cache // what the cache holds
+	fresh  cache // what it should hold of what was scanned
+}
+
+func (s *scan) run(paths []string) error {
+	for _, pattern := range s.Exclude {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("exclude %q: %w", pattern, err)
+		}
+	}
+	if err := s.openAll(paths); err != nil {
+		return err
+	}
+	s.cached = readCache(s.Cache)
+	for _, b := range s.source.bases {
+		if err := s.base(b); err != nil {
+			return err
+		}
+	}
+	if err := s.source.Manifest.Check(s.Limits); err != nil {
+		return err
+	}
+	s.source.index()
+	if err := s.writeCache(); err != nil {
+		s.note(s.Cache, "the cache cannot be written: "+reason(err).Error(), false)
+	}
+	return nil
+}
+
+func (s *scan) note(p, text string, left bool) {
+	s.source.Notes = append(s.source.Notes, Note{p, text, left})
+}
+
+// openAll opens the paths, and makes the root of several.
+func (s *scan) openAll(paths []string) error {
+	if len(paths) == 0 {
+		return errors.New("no path to scan")
+	}
+	for _, p := range paths {
+		b, err := openBase(p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p, reason(err))
+		}
+		s.source.bases = append(s.source.bases, b)
+	}
+	bases := s.source.bases
+	if len(bases) == 1 {
+		bases[0].at = manifest.Root
+		return nil
+	}
+	slices.SortFunc(bases, func(a, b *base) int { return strings.Compare(a.at, b.at) })
+	root := manifest.Entry{Path: manifest.Root, Kind: manifest.Dir, Mode: 0o755}
+	for i, b := range bases {
+		if i > 0 && b.at == bases[i-1].at {
+			return fmt.Errorf("%s and %s have one name", bases[i-1].path, b.path)
+		}
+		root.Time = max(root.Time, b.time)
+	}
+	s.source.add(root, located{})
+	return nil
+}
+
+// base walks what is at a path.
+func (s *scan) base(b *base) error {
+	if b.file != "" {
+		return s.entry(located{b, b.file}, b.at)
+	}
+	return fs.WalkDir(b.root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("%s: %w", located{b, name}, reason(err))
+		}
+		return s.entry(located{b, name}, path.Join(b.at, name))
+	})
+}
+
+// entry adds what is at a place as the manifest's entry p.
+func (s *scan) entry(at located, p string) error {
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
+	info, err := at.root.Lstat(filepath.FromSlash(at.name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && p != manifest.Root:
+		return nil // removed since its folder was read
+	case err != nil:
+		return fmt.Errorf("%s: %w", at, reason(err))
+	}
+	var leave error // what the walk leaves out besides
+	if info.IsDir() {
+		leave = fs.SkipDir
+	}
+	if p != manifest.Root {
+		if s.excluded(p) {
+			return leave
+		}
+		if err := manifest.CheckPath(p); err != nil {
+			s.note(p, err.Error(), true)
+			return leave
+		}
+	}
+	e := manifest.Entry{Path: p, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}
+	switch info.Mode().Type() {
+	case fs.ModeDir:
+		e.Kind = manifest.Dir
+		s.source.add(e, at)
+		return nil
+	case fs.ModeSymlink:
+		return s.link(at, p)
+	case 0:
+		return s.file(at, e)
+	}
+	s.note(p, "it is neither file, folder nor link", true)
+	return nil
+}
+
+func (s *scan) excluded(p string) bool {
+	if strings.HasPrefix(path.Base(p), workPrefix) {
+		return true // of a restore that has not ended
+	}
+	return slices.ContainsFunc(s.Exclude, func(pattern string) bool {
+		whole, _ := path.Match(pattern, p)
+		name, _ := path.Match(pattern, path.Base(p))
+		return whole || name
+	})
+}
+
+func (s *scan) link(at located, p string) error {
+	target, err := at.root.Readlink(filepath.FromSlash(at.name))
+	if err != nil {
+		return fmt.Errorf("%s: %w", at, reason(err))
+	}
+	leads := filepath.ToSlash(target)
+	if filepath.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(p), leads)) {
+		s.note(p, "the link leads out of the folder, to "+target, false)
+	}
+	s.source.add(manifest.Entry{Path: p, Kind: manifest.Link, Target: leads}, at)
+	return nil
+}
+
+func (s *scan) file(at located, e manifest.Entry) error {
+	e.Kind = manifest.File
+	for range attempts {
+		stable, err := s.read(at, &e)
+		switch {
+		case s.ctx.Err() != nil:
+			return context.Cause(s.ctx)
+		case err != nil:
+			return fmt.Errorf("file %s: %w", at, reason(err))
+		case stable:
+			s.source.add(e, at)
+			return nil
+		}
+	}
+	return fmt.Errorf("file %s: %w, %d times", at, ErrChanged, attempts)
+}
+
+// read fills e with what a file holds, and reports whether the file stayed as it was meanwhile.
+func (s *scan) read(at located, e *manifest.Entry) (stable bool, err error) {
+	f, err := at.open()
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	before, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	e.Size, e.Time, e.Mode = before.Size(), before.ModTime().UnixNano(), before.Mode().Perm()
+	var known bool
+	if e.Chunks, known = s.cached.find(at, before); known {
+		return true, nil
+	}
+	var size int64
+	err = s.cutter.Cut(io.LimitReader(f, e.Size+1), func(c manifest.Chunk, data []byte) error {
+		e.Chunks = append(e.Chunks, c)
+		size += int64(c.Size)
+		if s.ctx.Err() != nil || s.Found == nil {
+			return s.ctx.Err()
+		}
+		return s.Found(c, data)
+	})
+	s.source.BytesRead += size
+	if err != nil {
+		return false, err
+	}
+	after, err := f.Stat()
+	if err != nil || size != e.Size || !unchanged(before, after) {
+		return false, err
+	}
+	if time.Since(after.ModTime()) > clockGrain {
+		s.fresh[at.String()] = remembered{e.Size, e.Time, inode(after), e.Chunks}
+	}
+	return true, nil
+}
+
+func unchanged(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// reason is what an error of the file system is about, without the path.
+func reason(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}

@@ -1,0 +1,270 @@
+package tree
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == restoreCommand {
+		restoreAndDie()
+	}
+	testkit.Main(m)
+}
+
+// write makes files below dir: of each path the content, a folder where the path ends with a slash, a link where the
+// content begins with an arrow. All are a day old.
+func write(t testing.TB, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		p := filepath.Join(dir, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(p), 0o755))
+		target, isLink := strings.CutPrefix(content, "-> ")
+		switch {
+		case strings.HasSuffix(name, "/"):
+			require.NoError(t, os.MkdirAll(p, 0o755))
+		case isLink:
+			require.NoError(t, os.Symlink(target, p))
+		default:
+			require.NoError(t, os.WriteFile(p, []byte(content), 0o644))
+			age(t, p)
+		}
+	}
+}
+
+func age(t testing.TB, p string) {
+	t.Helper()
+	day := time.Now().Add(-24 * time.Hour)
+	require.NoError(t, os.Chtimes(p, day, day))
+}
+
+func scanned(t testing.TB, o ScanOptions, paths ...string) *Source {
+	t.Helper()
+	s, err := Scan(t.Context(), paths, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func pathsOf(s *Source) (paths []string) {
+	for _, e := range s.Manifest.Entries {
+		paths = append(paths, e.Path)
+	}
+	return paths
+}
+
+func noise(r *rand.Rand, size int) []byte {
+	b := make([]byte, size)
+	var seed [32]byte
+	binary.LittleEndian.PutUint64(seed[:], r.Uint64())
+	_, _ = rand.NewChaCha8(seed).Read(b)
+	return b
+}
+
+func TestScanFolder(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"world/level.dat": "level", "world/empty": "", "a/": "", "a-b": "x", "link": "-> world/level.dat"})
+	require.NoError(t, os.Chmod(filepath.Join(dir, "a-b"), 0o400))
+	s := scanned(t, ScanOptions{}, dir)
+	require.Equal(t, []string{".", "a", "a-b", "link", "world", "world/empty", "world/level.dat"}, pathsOf(s))
+	require.Empty(t, s.Notes)
+	require.EqualValues(t, 6, s.BytesRead)
+
+	info, err := os.Stat(filepath.Join(dir, "a-b"))
+	require.NoError(t, err)
+	c := manifest.Chunk{Digest: manifest.Sum([]byte("x")), Size: 1}
+	require.Equal(t, manifest.Entry{Path: "a-b", Kind: manifest.File, Mode: 0o400, Time: info.ModTime().UnixNano(), Size: 1, Chunks: []manifest.Chunk{c}}, s.Manifest.Entries[2])
+	require.Equal(t, manifest.Entry{Path: "link", Kind: manifest.Link, Target: "world/level.dat"}, s.Manifest.Entries[3])
+	require.True(t, s.Has(c))
+	data, err := s.Chunk(nil, c)
+	require.NoError(t, err)
+	require.Equal(t, "x", string(data))
+	_, err = s.Chunk(nil, manifest.Chunk{Size: 1})
+	require.Error(t, err)
+}
+
+func TestScanOfOneAndOfSeveral(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"b/in": "in", "a.sav": "a", "other/a.sav": "other", "way": "-> b"})
+	at := func(name string) string { return filepath.Join(dir, name) }
+
+	one := scanned(t, ScanOptions{}, at("a.sav"))
+	require.Equal(t, []string{"."}, pathsOf(one))
+	require.Equal(t, manifest.File, one.Manifest.Entries[0].Kind)
+
+	several := scanned(t, ScanOptions{}, at("b"), at("a.sav"))
+	require.Equal(t, []string{".", "a.sav", "b", "b/in"}, pathsOf(several))
+	data, err := several.Chunk(nil, several.Manifest.Entries[3].Chunks[0])
+	require.NoError(t, err)
+	require.Equal(t, "in", string(data))
+
+	linked := scanned(t, ScanOptions{}, at("way"))
+	require.Equal(t, []string{".", "in"}, pathsOf(linked), "a path is followed")
+	linked = scanned(t, ScanOptions{}, at("way"), at("a.sav"))
+	require.Equal(t, []string{".", "a.sav", "way", "way/in"}, pathsOf(linked), "and keeps its name")
+
+	for want, paths := range map[string][]string{
+		"have one name":   {at("a.sav"), at("other/a.sav")},
+		"no path to scan": nil,
+		at("none"):        {at("none")},
+	} {
+		_, err := Scan(t.Context(), paths, ScanOptions{})
+		require.ErrorContains(t, err, want)
+	}
+	_, err = Scan(t.Context(), []string{dir}, ScanOptions{Exclude: []string{"[]a"}})
+	require.ErrorContains(t, err, `exclude "[]a"`)
+	_, err = Scan(t.Context(), []string{dir}, ScanOptions{Limits: manifest.Limits{Entries: 3}})
+	require.ErrorIs(t, err, manifest.ErrManifest)
+}
+
+func TestExclude(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"logs/x": "", "keep/logs.txt": "", "keep/a.tmp": "", "b.tmp": "", "cache/sub/x": "", "cache/y": "", workPrefix + "0123/new/x": ""})
+	s := scanned(t, ScanOptions{Exclude: []string{"*.tmp", "logs", "cache/sub"}}, dir)
+	require.Equal(t, []string{".", "cache", "cache/y", "keep", "keep/logs.txt"}, pathsOf(s))
+}
+
+func TestAnUnchangedSecondScanReadsNothing(t *testing.T) {
+	dir, random := t.TempDir(), testkit.Rand(t)
+	write(t, dir, map[string]string{"world": string(noise(random, 3<<20)), "small": "small"})
+	o := ScanOptions{Cache: filepath.Join(t.TempDir(), "cache")}
+	first := scanned(t, o, dir)
+	require.EqualValues(t, 3<<20+5, first.BytesRead)
+	second := scanned(t, o, dir)
+	require.Zero(t, second.BytesRead)
+	require.Equal(t, first.Manifest, second.Manifest)
+
+	write(t, dir, map[string]string{"small": "other"})
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "small"), time.Time{}, time.Now().Add(-time.Hour)))
+	require.EqualValues(t, 5, scanned(t, o, dir).BytesRead)
+	require.Zero(t, scanned(t, o, dir).BytesRead)
+
+	elsewhere := t.TempDir()
+	write(t, elsewhere, map[string]string{"small": "third"})
+	require.EqualValues(t, 5, scanned(t, o, elsewhere).BytesRead, "another folder's file of the same name")
+	require.Zero(t, scanned(t, o, dir).BytesRead, "and both are remembered")
+
+	// A file that was written just now may be written again within the same tick of the clock.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "small"), []byte("young"), 0o600))
+	scanned(t, o, dir)
+	require.EqualValues(t, 5, scanned(t, o, dir).BytesRead)
+
+	// A replaced file has another inode, even where size and time are the same.
+	info, err := os.Stat(filepath.Join(dir, "world"))
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(filepath.Join(dir, "world"), filepath.Join(dir, "before")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "world"), noise(random, 3<<20), 0o600))
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "world"), info.ModTime(), info.ModTime()))
+	require.GreaterOrEqual(t, scanned(t, o, dir).BytesRead, int64(3<<20))
+}
+
+func TestABadCacheIsNone(t *testing.T) {
+	dir, random := t.TempDir(), testkit.Rand(t)
+	write(t, dir, map[string]string{"a": "one", "b": "two"})
+	o := ScanOptions{Cache: filepath.Join(t.TempDir(), "cache")}
+	want := scanned(t, o, dir).Manifest
+	good, err := os.ReadFile(o.Cache)
+	require.NoError(t, err)
+	for range 300 {
+		bad := bytes.Clone(good[:random.IntN(len(good))])
+		require.NoError(t, os.WriteFile(o.Cache, bad, 0o600))
+		require.Equal(t, want, scanned(t, o, dir).Manifest)
+	}
+	o.Cache = filepath.Join(dir, "none", "cache")
+	s := scanned(t, o, dir)
+	require.Len(t, s.Notes, 1)
+	require.ErrorContains(t, errors.New(s.Notes[0].String()), "the cache cannot be written")
+}
+
+// What a cache says is believed until the bytes are asked for.
+func TestALyingCacheIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a": "one"})
+	o := ScanOptions{Cache: filepath.Join(t.TempDir(), "cache")}
+	scanned(t, o, dir)
+	info, err := os.Stat(filepath.Join(dir, "a"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("two"), 0o600))
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "a"), info.ModTime(), info.ModTime()))
+	s := scanned(t, o, dir)
+	require.Zero(t, s.BytesRead)
+	_, err = s.Chunk(nil, s.Manifest.Chunks()[0])
+	require.ErrorIs(t, err, ErrChanged)
+	require.ErrorContains(t, err, filepath.Join(dir, "a"))
+	s = scanned(t, o, dir)
+	data, err := s.Chunk(nil, s.Manifest.Chunks()[0])
+	require.NoError(t, err)
+	require.Equal(t, "two", string(data))
+}
+
+func TestAFileThatChangesWhileItIsRead(t *testing.T) {
+	p := filepath.Join(t.TempDir(), "save")
+	random := testkit.Rand(t)
+	change := func(times int) ScanOptions {
+		return ScanOptions{Found: func(manifest.Chunk, []byte) error {
+			if times--; times >= 0 {
+				require.NoError(t, os.WriteFile(p, noise(random, 1<<20+random.IntN(1<<20)), 0o600))
+				at := time.Now().Add(time.Duration(times+1) * time.Minute)
+				require.NoError(t, os.Chtimes(p, at, at))
+			}
+			return nil
+		}}
+	}
+	require.NoError(t, os.WriteFile(p, noise(random, 1<<20), 0o600))
+	s := scanned(t, change(2), p)
+	content, err := os.ReadFile(p)
+	require.NoError(t, err)
+	require.Equal(t, content, read(t, s, 0), "it is read again until it stands still")
+
+	_, err = Scan(t.Context(), []string{p}, change(1000))
+	require.ErrorIs(t, err, ErrChanged)
+	require.ErrorContains(t, err, p)
+
+	s = scanned(t, ScanOptions{}, p)
+	require.NoError(t, os.WriteFile(p, []byte("short"), 0o600))
+	_, err = s.Chunk(nil, s.Manifest.Chunks()[0])
+	require.ErrorIs(t, err, ErrChanged)
+	require.ErrorContains(t, err, p)
+}
+
+// read returns a file's content by its chunks.
+func read(t testing.TB, s *Source, entry int) (content []byte) {
+	for _, c := range s.Manifest.Entries[entry].Chunks {
+		data, err := s.Chunk(nil, c)
+		require.NoError(t, err)
+		content = append(content, data...)
+	}
+	return content
+}
+
+func TestFoundSeesEveryByteOnce(t *testing.T) {
+	p, content := filepath.Join(t.TempDir(), "save"), noise(testkit.Rand(t), 2<<20)
+	require.NoError(t, os.WriteFile(p, content, 0o600))
+	var seen []byte
+	scanned(t, ScanOptions{Found: func(c manifest.Chunk, data []byte) error {
+		require.Equal(t, c.Digest, manifest.Sum(data))
+		seen = append(seen, data...)
+		return nil
+	}}, p)
+	require.True(t, bytes.Equal(content, seen))
+
+	broken := errors.New("the line is down")
+	_, err := Scan(t.Context(), []string{p}, ScanOptions{Found: func(manifest.Chunk, []byte) error { return broken }})
+	require.ErrorIs(t, err, broken)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	_, err = Scan(ctx, []string{p}, ScanOptions{Found: func(manifest.Chunk, []byte) error { cancel(broken); return nil }})
+	require.ErrorIs(t, err, broken)
+}

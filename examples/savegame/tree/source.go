@@ -1,0 +1,186 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+)
+
+// Source is what a scan found: the manifest, and its chunks' bytes for as long as the files stay as they are. Its methods
+// may be called from any goroutine.
+type Source struct {
+	Manifest  *manifest.Manifest
+	Notes     []Note
+	BytesRead int64 // what the scan read of files; none of those that the cache knew
+
+	bases  []*base
+	files  []located // of each entry
+	chunks map[manifest.Digest]place
+	cache  string // removed when it was wrong
+
+	mu     sync.Mutex
+	file   *os.File // the file that was read last; nil: none
+	opened int      // its entry; -1: none
+}
+
+// base is a path that is scanned.
+type base struct {
+	path string // absolute, behind links
+	root *os.Root
+	file string // when the path is a file: its name in the root
+	at   string // where in the manifest it stands
+	time int64
+}
+
+// located is a file of a base.
+type located struct {
+	*base
+	name string // in the root, with slashes
+}
+
+// place is where a chunk stands.
+type place struct {
+	entry  int
+	offset int64
+}
+
+func openBase(p string) (*base, error) {
+	p, err := filepath.Abs(p)
+	if err != nil {
+		return nil, err
+	}
+	b := &base{at: filepath.Base(p)} // a link's name, not that of what it leads to
+	if b.path, err = filepath.EvalSymlinks(p); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(b.path)
+	if err != nil {
+		return nil, err
+	}
+	b.time = info.ModTime().UnixNano()
+	dir := b.path
+	if !info.IsDir() {
+		if !info.Mode().IsRegular() {
+			return nil, errors.New("it is neither a file nor a folder")
+		}
+		dir, b.file = filepath.Split(b.path)
+	}
+	b.root, err = os.OpenRoot(dir)
+	return b, err
+}
+
+// String names the file on this system.
+func (l located) String() string {
+	if l.file != "" {
+		return l.path
+	}
+	return filepath.Join(l.path, filepath.FromSlash(l.name))
+}
+
+// open opens a regular file, and no link or pipe that took its place.
+func (l located) open() (*os.File, error) {
+	name := filepath.FromSlash(l.name)
+	named, err := l.root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := l.root.OpenFile(name, os.O_RDONLY|nonBlock, 0)
+	if err != nil {
+		return nil, err
+	}
+	if opened, err := f.Stat(); err != nil || !opened.Mode().IsRegular() || !os.SameFile(named, opened) {
+		return nil, errors.Join(ErrChanged, err, f.Close())
+	}
+	return f, nil
+}
+
+func (s *Source) add(e manifest.Entry, at located) {
+	s.Manifest.Entries = append(s.Manifest.Entries, e)
+	s.files = append(s.files, at)
+}
+
+// index notes where each chunk stands first.
+func (s *Source) index() {
+	s.chunks = make(map[manifest.Digest]place)
+	for i := range s.Manifest.Entries {
+		var offset int64
+		for _, c := range s.Manifest.Entries[i].Chunks {
+			if _, again := s.chunks[c.Digest]; !again {
+				s.chunks[c.Digest] = place{i, offset}
+			}
+			offset += int64(c.Size)
+		}
+	}
+}
+
+// Has reports whether a chunk is in the source. A nil source has none.
+func (s *Source) Has(c manifest.Chunk) bool {
+	if s == nil {
+		return false
+	}
+	_, has := s.chunks[c.Digest]
+	return has
+}
+
+// Chunk reads a chunk's bytes again, into buffer if they fit. It fails with [ErrChanged], naming the file, when they are
+// there no longer; the next scan then believes no cache.
+func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
+	at, has := s.chunks[c.Digest]
+	if !has {
+		return nil, fmt.Errorf("no file has chunk %v", c.Digest)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data, err := s.readLocked(buffer, at, int(c.Size))
+	if err == nil && manifest.Sum(data) == c.Digest {
+		return data, nil
+	}
+	if s.cache != "" {
+		_ = os.Remove(s.cache)
+	}
+	return nil, fmt.Errorf("file %s: %w", s.files[at.entry], errors.Join(ErrChanged, reason(err)))
+}
+
+func (s *Source) readLocked(buffer []byte, at place, size int) ([]byte, error) {
+	if s.opened != at.entry {
+		if err := s.closeFileLocked(); err != nil {
+			return nil, err
+		}
+		f, err := s.files[at.entry].open()
+		if err != nil {
+			return nil, err
+		}
+		s.file, s.opened = f, at.entry
+	}
+	if cap(buffer) < size {
+		buffer = make([]byte, size)
+	}
+	n, err := s.file.ReadAt(buffer[:size], at.offset)
+	if n == size {
+		err = nil
+	}
+	return buffer[:n], err
+}
+
+func (s *Source) closeFileLocked() (err error) {
+	if s.file != nil {
+		err = s.file.Close()
+	}
+	s.file, s.opened = nil, -1
+	return err
+}
+
+// Close closes the files. The manifest and the notes stay.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.closeFileLocked()
+	for _, b := range s.bases {
+		err = errors.Join(err, b.root.Close())
+	}
+	return err
+}

@@ -1,0 +1,180 @@
+package tree
+
+import (
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+)
+
+// workPrefix begins the name of a work folder; scans leave such names out.
+const workPrefix = ".savegame-"
+
+// What is in a work folder.
+const (
+	workLock  = "lock"
+	workNew   = "new"   // what is staged
+	workReady = "ready" // what was staged and is about to go to its place; after an exchange, what it replaced
+	workOld   = "old"   // what stood in the place and was moved aside
+)
+
+// workFolder is where a save is staged, beside its place and so on the same file system.
+type workFolder struct {
+	path string
+	root *os.Root
+	lock *os.File // holds others off until it is closed
+}
+
+// openWork makes the work folder of a target, or opens what an earlier restore left.
+func openWork(target string) (w workFolder, err error) {
+	name := manifest.Sum([]byte(filepath.Base(target)))
+	w.path = filepath.Join(filepath.Dir(target), workPrefix+hex.EncodeToString(name[:8]))
+	if err := os.Mkdir(w.path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return w, err
+	}
+	if info, err := os.Lstat(w.path); err != nil || !info.IsDir() {
+		return w, errors.Join(errors.New(w.path+" is no folder"), err)
+	}
+	if w.root, err = os.OpenRoot(w.path); err != nil {
+		return w, err
+	}
+	if w.lock, err = w.root.OpenFile(workLock, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return w, errors.Join(err, w.release())
+	}
+	if lock(w.lock) != nil {
+		return w, errors.Join(ErrBusy, w.release())
+	}
+	return w, nil
+}
+
+// recover clears up after a crash in publish: what was moved aside goes back when nothing has come in its place.
+func (w *workFolder) recover(target string) error {
+	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(filepath.Join(w.path, workOld), target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return errors.Join(w.remove(workOld), w.remove(workReady), w.unlock(workNew))
+}
+
+// system finds out which names can be here.
+func (w *workFolder) system() system {
+	windows, mac := runtime.GOOS == "windows", runtime.GOOS == "darwin"
+	s := system{windows: windows, utf16: windows || mac}
+	here, err := w.root.Lstat(workLock)
+	if err == nil {
+		there, err := w.root.Lstat(strings.ToUpper(workLock))
+		s.folds = err == nil && os.SameFile(here, there)
+	}
+	return s
+}
+
+// publish puts what is staged in its place. What was there goes to the work folder: in one step where the system can.
+func (w *workFolder) publish(target string, replace bool) error {
+	if err := w.root.Rename(workNew, workReady); err != nil { // so that no crash has it taken for something staged
+		return err
+	}
+	if err := flushPath(w.path); err != nil {
+		return err
+	}
+	if err := w.swap(filepath.Join(w.path, workReady), target, replace); err != nil {
+		return errors.Join(err, w.root.Rename(workReady, workNew))
+	}
+	return errors.Join(flushPath(w.path), flushPath(filepath.Dir(target)))
+}
+
+func (w *workFolder) swap(ready, target string, replace bool) error {
+	old, err := os.Lstat(target)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return os.Rename(ready, target)
+	case err != nil:
+		return err
+	case !replace:
+		return fs.ErrExist
+	}
+	if now, err := os.Lstat(ready); err == nil && !now.IsDir() && !old.IsDir() {
+		return os.Rename(ready, target)
+	}
+	if old.IsDir() && old.Mode()&0o200 == 0 { // such a folder cannot be moved
+		_ = os.Chmod(target, old.Mode()|0o200)
+	}
+	if exchange(ready, target) == nil {
+		return nil
+	}
+	aside := filepath.Join(w.path, workOld)
+	if err := os.Rename(target, aside); err != nil {
+		return err
+	}
+	if err := os.Rename(ready, target); err != nil {
+		return errors.Join(err, os.Rename(aside, target))
+	}
+	return nil
+}
+
+// unlock makes the folders from name down one's own to read and write, whatever their modes.
+func (w *workFolder) unlock(name string) error {
+	info, err := w.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return nil
+	}
+	if err == nil {
+		err = w.root.Chmod(name, 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	f, err := w.root.Open(name)
+	if err != nil {
+		return err
+	}
+	entries, err := f.ReadDir(-1)
+	for _, e := range entries {
+		err = errors.Join(err, w.unlock(filepath.Join(name, e.Name())))
+	}
+	return errors.Join(err, f.Close())
+}
+
+// remove removes what is at name, if there is anything.
+func (w *workFolder) remove(name string) error {
+	if err := w.root.RemoveAll(name); err == nil {
+		return nil
+	}
+	return errors.Join(w.unlock(name), w.root.RemoveAll(name)) // a folder that may not be written to
+}
+
+// close keeps what is staged, and the folder only for that.
+func (w *workFolder) close() error {
+	if w.root == nil {
+		return nil
+	}
+	for _, name := range []string{workNew, workOld} {
+		if _, err := w.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			return w.release()
+		}
+	}
+	return w.discard()
+}
+
+// release lets go of the folder.
+func (w *workFolder) release() (err error) {
+	if w.lock != nil {
+		err = w.lock.Close()
+	}
+	if w.root != nil {
+		err = errors.Join(err, w.root.Close())
+	}
+	w.lock, w.root = nil, nil
+	return err
+}
+
+// discard removes the folder and closes it.
+func (w *workFolder) discard() error {
+	err := errors.Join(w.remove(workNew), w.remove(workReady), w.remove(workOld))
+	return errors.Join(err, w.root.Remove(workLock), w.release(), os.Remove(w.path))
+}
