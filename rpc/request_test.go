@@ -1,0 +1,104 @@
+package rpc
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/link/linktest"
+)
+
+// TestRequestsUnderRun: many goroutines ask at once, worlds that only wake on events answer in a round trip, and a time limit ends a request
+// though nothing else happens. Messages go on, too, as soon as there is room.
+func TestRequestsUnderRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heard := 0
+		config := Config{
+			Classes: []*Class{clerk}, RequestTime: 3 * time.Second, MessageRate: 1,
+			OnMessage: func(*World, *Conn, uint8, []byte) error { heard++; return nil },
+		}
+		server, client := newTestWorld(t, config), newTestWorld(t, config)
+		b := Bind(server.World, clerk, func(*Actor) *clerkObject { return new(clerkObject) })
+		OnRequest(b, clerkAsk, func(o *clerkObject, call *Call, n int) (string, error) {
+			if n == 0 {
+				return "now", nil
+			}
+			o.answers = append(o.answers, clerkAsk.Later(call))
+			return "", nil
+		})
+		opened := make(chan *Actor, 1)
+		Bind(client.World, clerk, func(a *Actor) *clerkObject { opened <- a; return new(clerkObject) })
+		near, far := linktest.Pipe()
+		near.SetDelay(50 * time.Millisecond)
+		far.SetDelay(50 * time.Millisecond)
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { _ = server.Run(ctx) })
+		running.Go(func() { _ = client.Run(ctx) })
+		_, err := server.Attach(plug{far})
+		require.NoError(t, err)
+		from, err := client.Connect(ctx, plug{near})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		require.NoError(t, server.Do(ctx, func() { _, err = server.Spawn(clerk, server.joined[0]) }))
+		require.NoError(t, err)
+		there := <-opened
+
+		began := time.Now()
+		var asking sync.WaitGroup
+		for range 50 {
+			asking.Go(func() {
+				text, err := clerkAsk.Ask(ctx, there, 0)
+				require.NoError(t, err)
+				require.Equal(t, "now", text)
+			})
+		}
+		asking.Wait()
+		require.Less(t, time.Since(began), 150*time.Millisecond, "a round trip of 100 ms")
+
+		began = time.Now()
+		ended := make(chan error, 1)
+		require.NoError(t, client.Do(ctx, func() { err = clerkAsk.Then(there, 1, func(_ string, err error) { ended <- err }) }))
+		require.NoError(t, err)
+		_, err = clerkAsk.Ask(ctx, there, 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+		require.InDelta(t, 3, time.Since(began).Seconds(), 0.1)
+
+		for n := 0; n < 20; {
+			if from.SendMessage(1, nil) == nil {
+				n++
+				continue
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		require.NoError(t, client.World.Close(ctx, 0, "end"))
+		require.NoError(t, server.World.Close(ctx, 0, "end"))
+		time.Sleep(time.Second)
+		cancel()
+		running.Wait()
+		require.Equal(t, 20, heard)
+	})
+}
+
+// TestFunctionsForAnswersThatPanic: the connection that brought the answer is closed, and what ends then is told to the others once.
+func TestFunctionsForAnswersThatPanic(t *testing.T) {
+	panics := 0
+	withClerk(t, Config{OnPanic: func(*Conn, any, []byte) { panics++ }}, func(n *network, here, _ *Actor) {
+		var heard []error
+		require.NoError(t, clerkAdmit.Then(here, shot{1}, func(int, error) { panic("no") }))
+		require.NoError(t, clerkAdmit.Then(here, shot{2}, func(_ int, err error) { heard = append(heard, err) }))
+		n.tick(5)
+		require.Equal(t, 1, panics)
+		require.Len(t, heard, 1)
+		var closed *CloseError
+		require.ErrorAs(t, heard[0], &closed)
+		require.Equal(t, HandlerPanic, closed.Code)
+		require.Contains(t, closed.Reason, "the function for the answer of Clerk.Admit panicked")
+	})
+}
