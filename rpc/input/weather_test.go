@@ -26,7 +26,8 @@ func (f figures) log(t *testing.T, k kind, what string) {
 }
 
 // TestMargin plays for two minutes in each weather, at 30 and 60 Hz. The margin is what the way varies by, a tick for what a
-// frame is late and for what the server's tick waits, and a tick for each copy in a row that is lost: of 20 % six are, once in 16,000.
+// frame is late and for what the server's tick waits, and a tick for each copy in a row that is lost: of 20 % seven are, once in 80,000.
+// Where many are lost, one that comes very late has others beside it.
 func TestMargin(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -40,7 +41,7 @@ func TestMargin(t *testing.T) {
 		{"PktJitter", emulation.Settings{PktJitter: 30 * ms}, 30 * ms, 0},
 		{"1 % lost", emulation.Settings{PktLag: 20 * ms, PktLoss: 1}, 0, 2},
 		{"5 % lost", emulation.Settings{PktLag: 20 * ms, PktLoss: 5}, 0, 3},
-		{"20 % lost", emulation.Settings{PktLag: 20 * ms, PktLoss: 20}, 0, 6},
+		{"20 % lost", emulation.Settings{PktLag: 20 * ms, PktLoss: 20}, 0, 7},
 	} {
 		for _, k := range []kind{walkers30, walkers60} {
 			t.Run(test.name, func(t *testing.T) {
@@ -50,7 +51,7 @@ func TestMargin(t *testing.T) {
 					f := g.play(c, stretch)
 					f.log(t, k, test.name)
 					require.Less(t, f.settled, 4*time.Second)
-					require.LessOrEqual(t, f.missed, k.few())
+					require.LessOrEqual(t, f.missed, k.few()*(1+test.weather.PktLoss/40))
 					require.LessOrEqual(t, f.margin, test.varies+k.ticks(2+test.copies))
 					require.LessOrEqual(t, f.latency, test.weather.PktLag*2+test.weather.PktLagMax*2+test.varies+k.ticks(4+test.copies))
 					require.LessOrEqual(t, c.self.steps.Stats().Begun, uint64(3), "answers to the first questions")
@@ -135,7 +136,7 @@ func TestFrames(t *testing.T) {
 			f := g.play(c, time.Minute)
 			f.log(t, walkers60, "slow frames")
 			require.LessOrEqual(t, f.missed, float64(frames)*walkers60.few(), "the inputs of a frame share their fate")
-			require.LessOrEqual(t, f.margin, 30*ms+walkers60.ticks(3+frames))
+			require.LessOrEqual(t, f.margin, 30*ms+walkers60.ticks(3+2*frames), "a frame waits, and one is lost")
 			require.Zero(t, c.self.steps.Stats().Skipped)
 		})
 	}
