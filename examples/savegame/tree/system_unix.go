@@ -4,7 +4,6 @@ package tree
 
 import (
 	"io/fs"
-	"os"
 	"syscall"
 )
 
@@ -18,6 +17,3 @@ func inode(info fs.FileInfo) uint64 {
 	}
 	return 0
 }
-
-// lock locks a file until it is closed, or fails when another process has it locked.
-func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/quivernet/quiver/examples/savegame/flock"
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
 
@@ -46,7 +47,7 @@ func openWork(target string) (w workFolder, err error) {
 	if w.lock, err = w.root.OpenFile(workLock, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return w, errors.Join(err, w.release())
 	}
-	if lock(w.lock) != nil {
+	if err := flock.Try(w.lock); err != nil {
 		return w, errors.Join(ErrBusy, w.release())
 	}
 	return w, nil

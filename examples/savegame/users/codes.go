@@ -1,0 +1,112 @@
+package users
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// codeLetters is how many letters of 5 bits a code has. Of 60 bits, 10,000 guesses a second for ten minutes find one of
+	// a thousand open codes with a chance of 1 in 200 million, whoever makes them.
+	codeLetters = 12
+	// codeLife is how long a code is good for.
+	codeLife = 10 * time.Minute
+	// maxCodes bounds the codes that are open at once.
+	maxCodes = 1000
+	// maxGuesses is how many wrong codes a source may try in ten minutes: people mistype, but not more often.
+	maxGuesses = 10
+	// maxSources bounds the sources whose guesses are counted. Who has more addresses than that is held by the code's
+	// length alone, and keeps nobody else out.
+	maxSources = 10_000
+)
+
+var (
+	// ErrCode means that a code is wrong, was used, or is older than ten minutes.
+	ErrCode = errors.New("the code is wrong, or was used, or is older than 10 minutes")
+	// ErrGuesses means that too many wrong codes were tried.
+	ErrGuesses = errors.New("too many wrong codes, try again in 10 minutes")
+)
+
+// Codes are login codes: each stands for a user, works once, and for ten minutes. They live in memory only. The clock is
+// the caller's. Codes are safe for concurrent use.
+type Codes struct {
+	add func(user string) (token string, err error)
+	key key
+
+	mu      sync.Mutex
+	codes   map[mac]code
+	guesses map[string]int // wrong ones, of each source
+	counted time.Time      // since when guesses are counted
+}
+
+type code struct {
+	user string
+	ends time.Time
+}
+
+// NewCodes returns a set of none. Add makes a new token for a user, as [Add] does in a file.
+func NewCodes(add func(user string) (token string, err error)) *Codes {
+	return &Codes{add: add, key: newKey(), codes: make(map[mac]code), guesses: make(map[string]int)}
+}
+
+// New returns a new code for a user, in three groups of four: ABCD-EFGH-IJKL.
+func (c *Codes) New(user string, now time.Time) (string, error) {
+	if err := CheckUser(user); err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetLocked(now)
+	if len(c.codes) >= maxCodes {
+		return "", fmt.Errorf("%d login codes are open, which is the limit; try again in 10 minutes", maxCodes)
+	}
+	letters := rand.Text()[:codeLetters]
+	c.codes[c.key.mac([]byte(letters))] = code{user, now.Add(codeLife)}
+	return letters[:4] + "-" + letters[4:8] + "-" + letters[8:], nil
+}
+
+// plain are the letters of a code, however a person writes it: codes have no digits 0, 1, 8 and 9.
+var plain = strings.NewReplacer("-", "", " ", "", "0", "O", "1", "I", "8", "B")
+
+// Redeem returns the user of a code and a new token for the user. The code is void then, but for when no token could be
+// made. Source is who asks, an address without its port: after 10 wrong codes in ten minutes it gets [ErrGuesses],
+// otherwise a wrong code is [ErrCode].
+func (c *Codes) Redeem(text, source string, now time.Time) (user, token string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetLocked(now)
+	guesses := c.guesses[source]
+	if guesses >= maxGuesses {
+		return "", "", ErrGuesses
+	}
+	m := c.key.mac([]byte(plain.Replace(strings.ToUpper(text))))
+	found, known := c.codes[m]
+	if !known {
+		if guesses > 0 || len(c.guesses) < maxSources {
+			c.guesses[source]++
+		}
+		return "", "", ErrCode
+	}
+	if token, err = c.add(found.user); err != nil {
+		return "", "", err
+	}
+	delete(c.codes, m)
+	return found.user, token, nil
+}
+
+// forgetLocked drops codes that are too old, and the guesses of the ten minutes before these.
+func (c *Codes) forgetLocked(now time.Time) {
+	for m, code := range c.codes {
+		if !now.Before(code.ends) {
+			delete(c.codes, m)
+		}
+	}
+	if now.Sub(c.counted) >= codeLife {
+		clear(c.guesses)
+		c.counted = now
+	}
+}

@@ -1,0 +1,319 @@
+package users
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const (
+	alpha = "alpha-0123456789"
+	beta  = "beta-0123456789ab"
+)
+
+func fileOf(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestParse(t *testing.T) {
+	a, b := entry{"ann", alpha}, entry{"bob", beta}
+	for name, test := range map[string]struct {
+		text string
+		want []entry
+	}{
+		"one a line":          {"ann:" + alpha + "\nbob:" + beta, []entry{a, b}},
+		"several a user":      {"ann:" + alpha + "\nann:" + beta, []entry{a, {"ann", beta}}},
+		"CRLF, blanks":        {"ann:" + alpha + "\r\n\r\n\t bob:" + beta + " \r\n", []entry{a, b}},
+		"mark and comments":   {"\ufeff# tokens\r\nann:" + alpha + " # laptop\n#bob:" + beta, []entry{a}},
+		"# and : in a token":  {"ann:al#pha:0123456789", []entry{{"ann", "al#pha:0123456789"}}},
+		"nothing but comment": {"\n# nobody\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			entries, err := parse(test.text)
+			require.NoError(t, err)
+			require.Equal(t, test.want, entries)
+		})
+	}
+}
+
+func TestParseNamesWhatIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"\n" + alpha:                         "line 2: a line is user:token",
+		"ann:hello":                          "line 1: the token has 5 bytes and needs at least 16",
+		"ann:" + strings.Repeat("x", 5000):   "line 1: the token has 5000 bytes, the limit is 4096",
+		"ann:" + alpha + "\n\nann: " + alpha: "line 3: a token has no spaces",
+		"ann:" + alpha + "\nbob:" + alpha:    "line 2: the token stands there twice",
+		"\xff\xfea\x00:\x00" + alpha:         "line 1: the token is not visible UTF-8 text", // UTF-16
+		"ann:\xff" + alpha:                   "line 1: the token is not visible UTF-8 text",
+		"Ann:" + alpha:                       "line 1: no such user: a user's name has",
+		":" + alpha:                          "line 1: no such user",
+	} {
+		_, err := parse(text)
+		require.ErrorContains(t, err, want)
+		_, err = Open(fileOf(t, text))
+		require.ErrorContains(t, err, want)
+	}
+	missing := filepath.Join(t.TempDir(), "none")
+	_, err := Open(missing)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, missing)
+	_, err = Open(fileOf(t, strings.Repeat("\n", maxFile+1)))
+	require.ErrorContains(t, err, "more than 4194304 bytes")
+}
+
+func TestCheckUser(t *testing.T) {
+	for _, good := range []string{"a", "ann", "ann.b_c-d", "0", "com", "com10", "nulls", strings.Repeat("x", MaxUser)} {
+		require.NoError(t, CheckUser(good), good)
+	}
+	for _, bad := range []string{"", "Ann", "a b", ".", "..", ".a", "a.", "-a", "a/b", `a\b`, "a:b", "ä", "nul", "com1.x", "a\n", strings.Repeat("x", MaxUser+1)} {
+		require.ErrorIs(t, CheckUser(bad), ErrUser, bad)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"ann:alpha-0123456789\nbob:beta-0123456789ab # x\n", "\ufeff# y\r\nz", "a:b", "\xff", "#", "ann: \ufeff0123456789abcdef"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		entries, err := parse(text)
+		if err != nil {
+			return
+		}
+		var again []string
+		for _, e := range entries {
+			require.NoError(t, CheckUser(e.user))
+			require.GreaterOrEqual(t, len(e.token), minToken)
+			require.Contains(t, text, e.user+":"+e.token)
+			again = append(again, e.user+":"+e.token)
+		}
+		same, err := parse(strings.Join(again, "\n"))
+		require.NoError(t, err)
+		require.Equal(t, entries, same)
+	})
+}
+
+func TestAddListRevoke(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	first, err := Add(path, "ann")
+	require.NoError(t, err)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
+	second, err := Add(path, "ann")
+	require.NoError(t, err)
+	bob, err := Add(path, "bob")
+	require.NoError(t, err)
+	tokens, err := List(path)
+	require.NoError(t, err)
+	require.Equal(t, []Token{{"ann", first[:4]}, {"ann", second[:4]}, {"bob", bob[:4]}}, tokens)
+
+	u, err := Open(path)
+	require.NoError(t, err)
+	pass, err := u.Identify([]byte(second))
+	require.NoError(t, err)
+	require.Equal(t, "ann", pass.User)
+	_, err = u.Identify([]byte(second + "x"))
+	require.ErrorIs(t, err, ErrToken)
+
+	n, err := Revoke(path, "ann", first[:6])
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	requireValid(t, true, u, pass)
+	n, err = Revoke(path, "ann", "")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	requireValid(t, false, u, pass)
+	_, err = Revoke(path, "ann", "")
+	require.ErrorIs(t, err, ErrUser)
+	_, err = Revoke(path, "", "")
+	require.ErrorIs(t, err, ErrUser)
+	_, err = Add(path, "../x")
+	require.ErrorIs(t, err, ErrUser)
+	pass, err = u.Identify([]byte(bob))
+	require.NoError(t, err)
+	require.Equal(t, "bob", pass.User)
+}
+
+func requireValid(t *testing.T, want bool, u *Users, p Pass) {
+	t.Helper()
+	valid, err := u.Valid(p)
+	require.NoError(t, err)
+	require.Equal(t, want, valid)
+}
+
+func TestChangesKeepWhatPeopleWrote(t *testing.T) {
+	path := fileOf(t, "# mine\r\nann:"+alpha+" # laptop\r\nbob:"+beta)
+	token, err := Add(path, "cy")
+	require.NoError(t, err)
+	_, err = Revoke(path, "ann", "alpha")
+	require.NoError(t, err)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "# mine\r\nbob:"+beta+"\ncy:"+token+"\n", string(text))
+
+	bad := fileOf(t, "what is this")
+	_, err = Add(bad, "ann")
+	require.Error(t, err)
+	text, err = os.ReadFile(bad)
+	require.NoError(t, err)
+	require.Equal(t, "what is this", string(text), "a file that is wrong stays as it is")
+}
+
+func TestChangesAtOnceLoseNothing(t *testing.T) {
+	path := fileOf(t, "old:"+alpha+"\n")
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			if i == 7 {
+				_, err := Revoke(path, "old", "")
+				require.NoError(t, err)
+			}
+			_, err := Add(path, fmt.Sprint("user", i))
+			require.NoError(t, err)
+		})
+	}
+	all.Wait()
+	tokens, err := List(path)
+	require.NoError(t, err)
+	require.Len(t, tokens, 20)
+	left, err := filepath.Glob(path + "-*")
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestNobodyComesInByWhatTheFileHeld(t *testing.T) {
+	path := fileOf(t, "ann:"+alpha)
+	old := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(path, old, old))
+	u, err := Open(path)
+	require.NoError(t, err)
+	pass, err := u.Identify([]byte(alpha))
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(path, path+"2"))
+	_, err = u.Identify([]byte(alpha))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = u.Valid(pass)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, os.Rename(path+"2", path))
+	requireValid(t, true, u, pass)
+
+	require.NoError(t, os.WriteFile(path, []byte("bob:"+alpha), 0o600))
+	requireValid(t, false, u, pass)
+	require.NoError(t, os.WriteFile(path, []byte("ann:short"), 0o600))
+	_, err = u.Identify([]byte(alpha))
+	require.ErrorContains(t, err, "line 1")
+}
+
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := fileOf(t, "ann:"+alpha)
+		u, err := Open(path)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		changes := 0
+		done := make(chan struct{})
+		go func() { defer close(done); u.Watch(ctx, time.Second, func() { changes++ }) }()
+		expect := func(want int) {
+			time.Sleep(1500 * time.Millisecond)
+			synctest.Wait()
+			require.Equal(t, want, changes)
+		}
+		expect(0)
+		_, err = Add(path, "bob")
+		require.NoError(t, err)
+		expect(1)
+		expect(1)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(path))
+		expect(1)
+		require.NoError(t, os.WriteFile(path, append(text, "# only a comment\n"...), 0o600))
+		expect(1)
+		_, err = Revoke(path, "ann", "")
+		require.NoError(t, err)
+		expect(2)
+		cancel()
+		<-done
+	})
+}
+
+func TestCodes(t *testing.T) {
+	now, made := time.Unix(1e9, 0), 0
+	broken := errors.New("disk full")
+	var failing error
+	c := NewCodes(func(user string) (string, error) { made++; return "token of " + user, failing })
+	code, err := c.New("ann", now)
+	require.NoError(t, err)
+	require.Regexp(t, `^[A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4}$`, code)
+	written := strings.ToLower(strings.NewReplacer("O", "0", "I", "1", "B", "8", "-", " ").Replace(code))
+
+	failing = broken
+	_, _, err = c.Redeem(code, "here", now)
+	require.ErrorIs(t, err, broken)
+	failing = nil
+	user, token, err := c.Redeem(written, "here", now.Add(codeLife-1))
+	require.NoError(t, err)
+	require.Equal(t, []string{"ann", "token of ann"}, []string{user, token})
+	_, _, err = c.Redeem(code, "here", now.Add(codeLife-1))
+	require.ErrorIs(t, err, ErrCode, "a code works once")
+	require.Equal(t, 2, made)
+
+	late, err := c.New("ann", now)
+	require.NoError(t, err)
+	_, _, err = c.Redeem(late, "here", now.Add(codeLife))
+	require.ErrorIs(t, err, ErrCode, "and for ten minutes")
+	_, err = c.New("Ann", now)
+	require.ErrorIs(t, err, ErrUser)
+}
+
+func TestGuesses(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	c := NewCodes(func(string) (string, error) { return "token", nil })
+	now = now.Add(codeLife - time.Minute) // of whatever ten minutes are counted
+	for range maxGuesses {
+		_, _, err := c.Redeem("AAAA-BBBB-CCCC", "attacker", now)
+		require.ErrorIs(t, err, ErrCode)
+	}
+	code, err := c.New("ann", now)
+	require.NoError(t, err)
+	_, _, err = c.Redeem(code, "attacker", now)
+	require.ErrorIs(t, err, ErrGuesses, "even the right one")
+	for i := range maxSources + 10 {
+		_, _, err = c.Redeem("", fmt.Sprint("source ", i), now)
+		require.ErrorIs(t, err, ErrCode)
+	}
+	require.Len(t, c.guesses, maxSources)
+	_, _, err = c.Redeem(code, "a friend", now)
+	require.NoError(t, err, "others are not kept out")
+	later := now.Add(codeLife)
+	code, err = c.New("ann", later)
+	require.NoError(t, err)
+	_, _, err = c.Redeem(code, "attacker", later)
+	require.NoError(t, err)
+
+	for range maxCodes {
+		_, err := c.New("ann", later)
+		require.NoError(t, err)
+	}
+	_, err = c.New("ann", later)
+	require.ErrorContains(t, err, "1000 login codes are open")
+	_, err = c.New("ann", later.Add(codeLife))
+	require.NoError(t, err)
+}
