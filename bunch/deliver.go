@@ -42,7 +42,9 @@ func (c *Conn) deliver(ch *channel, m *Message) {
 	m.Channel, m.at = ch.number, grains(c.now)
 	ch.opened = ch.opened || m.Open
 	c.ready.push(m)
-	c.trace(Event{Kind: "ready", Channel: ch.number, Number: c.arriving, Bytes: len(m.Payload), Delivery: m.Delivery})
+	if c.traced() {
+		c.trace(Event{Kind: "ready", Channel: ch.number, Number: c.arriving, Bytes: len(m.Payload), Delivery: m.Delivery})
+	}
 	c.wake = true
 }
 

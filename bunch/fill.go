@@ -227,7 +227,9 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	}
 	c.stats.BunchesSent++
 	c.stats.PayloadSent += uint64(p.end - p.off)
-	c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: n, Bytes: int(p.end - p.off), Delivery: Delivery(e.flags & deliveryMask), Again: p.sent})
+	if c.traced() {
+		c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: n, Bytes: int(p.end - p.off), Delivery: Delivery(e.flags & deliveryMask), Again: p.sent})
+	}
 	if p.sent {
 		c.stats.BunchesResent++
 	} else {
@@ -253,7 +255,9 @@ func (c *Conn) placeUnreliable(ch *channel) placed {
 	c.build.bunches++
 	c.stats.BunchesSent++
 	c.stats.PayloadSent += uint64(len(payload))
-	c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: uint64(u.parts() - 1 - int(u.part)), Bytes: len(payload), Delivery: u.delivery})
+	if c.traced() {
+		c.trace(Event{Kind: "bunch", Channel: ch.number, Sequence: uint64(u.parts() - 1 - int(u.part)), Bytes: len(payload), Delivery: u.delivery})
+	}
 	c.undo.datagrams = append(c.undo.datagrams, unsentDatagram{channel: ch, datagram: *u})
 	c.unreliables.add(0, -len(payload))
 	c.addQueued(ch, -len(payload))

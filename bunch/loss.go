@@ -106,7 +106,9 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	for _, it := range p.items {
 		c.ackItem(it, was == flying)
 	}
-	c.trace(Event{Kind: "acked", Number: n, Bytes: p.size, Again: was == lost})
+	if c.traced() {
+		c.trace(Event{Kind: "acked", Number: n, Bytes: p.size, Again: was == lost})
+	}
 	if was == flying {
 		c.tellAll(p, true)
 	}
@@ -163,7 +165,7 @@ func (c *Conn) popAcked(ch *channel) {
 		ch.first++
 		c.flow.entries--
 	}
-	if ch.first > oldest {
+	if c.traced() && ch.first > oldest {
 		c.trace(Event{Kind: "freed", Channel: ch.number, Sequence: ch.first})
 	}
 	ch.fresh = max(ch.fresh, ch.first)
@@ -218,7 +220,9 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 		c.blackHole.Lost(n, p.size > minDatagram)
 		c.gate.Lost(&p.mark, p.size)
 	}
-	c.trace(Event{Kind: "lost", Number: n, Bytes: p.size})
+	if c.traced() {
+		c.trace(Event{Kind: "lost", Number: n, Bytes: p.size})
+	}
 	for _, it := range p.items {
 		c.giveBack(it)
 	}

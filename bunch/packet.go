@@ -164,7 +164,9 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	c.stats.BytesSent += uint64(p.size)
 	packet, number = b.buf, c.sent.Next-1
 	c.skips.launched(number)
-	c.trace(Event{Kind: "sent", Number: number, Bytes: p.size, Asks: p.fate == flying})
+	if c.traced() {
+		c.trace(Event{Kind: "sent", Number: number, Bytes: p.size, Asks: p.fate == flying})
+	}
 	c.bulk = b.bulk
 	c.build = builder{}
 	if len(c.watched) > 0 {

@@ -27,7 +27,9 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	c.stats.PacketsReceived++
 	c.stats.BytesReceived += uint64(len(datagram))
 	c.arriving = number
-	c.trace(Event{Kind: "received", Number: number, Bytes: len(datagram)})
+	if c.traced() {
+		c.trace(Event{Kind: "received", Number: number, Bytes: len(datagram)})
+	}
 	if err := c.receivePacket(t, number, &h, rest, len(datagram)); err != nil {
 		return c.fail(err.(*Error))
 	}

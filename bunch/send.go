@@ -51,7 +51,7 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	switch {
 	case d <= ReliableUnordered:
 		err := c.sendReliable(ch, d, payload)
-		if err == nil {
+		if c.traced() && err == nil {
 			c.trace(Event{Kind: "queued", Channel: number, Sequence: ch.next - 1, Bytes: len(payload), Delivery: d})
 		}
 		return err
@@ -169,7 +169,9 @@ func (c *Conn) sendUnreliable(ch *channel, d Delivery, payload []byte) {
 		c.stats.DroppedUnreliable++
 		return
 	}
-	c.trace(Event{Kind: "queued", Channel: ch.number, Bytes: len(payload), Delivery: d})
+	if c.traced() {
+		c.trace(Event{Kind: "queued", Channel: ch.number, Bytes: len(payload), Delivery: d})
+	}
 	u := datagram{delivery: d, after: ch.next, at: c.now}
 	if len(payload) <= EntryBytes {
 		u.payload = append(c.blocks.get(len(payload)), payload...)
@@ -190,7 +192,9 @@ func (c *Conn) dropUnreliable(ch *channel) {
 	c.addQueued(ch, -left)
 	c.blocks.put(u.payload)
 	c.stats.DroppedUnreliable++
-	c.trace(Event{Kind: "dropped", Channel: ch.number, Bytes: left, Delivery: u.delivery})
+	if c.traced() {
+		c.trace(Event{Kind: "dropped", Channel: ch.number, Bytes: left, Delivery: u.delivery})
+	}
 }
 
 func (c *Conn) addQueued(ch *channel, bytes int) {

@@ -88,10 +88,11 @@ type Event struct {
 	Asks     bool
 }
 
-// trace tells an event to who traces.
+// traced reports whether somebody hears of events. It is asked first, for an event that is made for nobody costs a tenth of a message.
+func (c *Conn) traced() bool { return c.config.Trace != nil }
+
+// trace tells an event of now.
 func (c *Conn) trace(e Event) {
-	if c.config.Trace != nil {
-		e.At = c.now
-		c.config.Trace(e)
-	}
+	e.At = c.now
+	c.config.Trace(e)
 }

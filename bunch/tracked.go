@@ -200,7 +200,9 @@ func (c *Conn) placeTracked(m trackedMessage) {
 	c.undo.tracked = append(c.undo.tracked, m)
 	c.stats.BunchesSent++
 	c.stats.PayloadSent += uint64(len(m.payload))
-	c.trace(Event{Kind: "bunch", Channel: m.channel.number, Bytes: len(m.payload), Delivery: Tracked})
+	if c.traced() {
+		c.trace(Event{Kind: "bunch", Channel: m.channel.number, Bytes: len(m.payload), Delivery: Tracked})
+	}
 }
 
 // unsendTracked puts the tracked messages of a packet that never left back to the head, unless their channel closed meanwhile.

@@ -51,7 +51,9 @@ func (c *Conn) Unsent(number uint64) {
 	if p.fate == nothing {
 		c.stats.AcksOnlySent--
 	}
-	c.trace(Event{Kind: "unsent", Number: number, Bytes: p.size})
+	if c.traced() {
+		c.trace(Event{Kind: "unsent", Number: number, Bytes: p.size})
+	}
 	for _, it := range p.items {
 		c.giveBack(it)
 		c.unsendItem(it)
