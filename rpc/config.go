@@ -149,8 +149,8 @@ type Config struct {
 	// time. nil = none, at no cost. A writer is for one world. Writes come from a goroutine of its own, which begins with the first
 	// connection and ends in [World.Close]: that writes what is left. What a slow writer does not take in time, beyond 32,768 events
 	// in memory, is missing from the trace, which says how much. An error ends the trace: it is in the log, and Close returns it.
-	// Names of methods and identities are in it, arguments are not. For development: about 100 ns a bunch and packet, and 50 B in
-	// the file. UE: -NetTrace, Networking Insights.
+	// Names of methods and identities are in it, arguments are not. For development: 0.06 µs of the tick's time an event, 0.3 µs of
+	// another core's, and 45 B in the file. UE: -NetTrace, Networking Insights.
 	Trace io.Writer
 
 	// Logger receives records at LogLevel and above; nil = none. Level may change at run time.
