@@ -8,6 +8,9 @@ const (
 	minVariance    = 2 * time.Millisecond
 	maxPTO         = time.Second
 	maxDoublings   = 16
+	// evenProbes leave one PTO apart before the first round trip is known: a Hello that losses in a row met is there within
+	// rpc.Config.HelloTimeout, where doubling left three tries (rpctest.TestJoinsThroughBursts).
+	evenProbes = 6
 )
 
 // RTT follows RFC 9002, section 5; its minimum expires so that a changed path is seen. All are 0 before the first sample.
@@ -87,8 +90,11 @@ func (r *RTT) PTO(delay time.Duration) time.Duration {
 }
 
 // Backoff is the PTO after so many timeouts in a row. It doubles up to a second, or three round trips of a long path, so
-// that the end of an outage is seen soon.
+// that the end of an outage is seen soon; before the first round trip is known, from the seventh on.
 func (r *RTT) Backoff(timeouts int, delay time.Duration) time.Duration {
+	if !r.Known() {
+		timeouts = max(0, timeouts-evenProbes)
+	}
 	pto := r.PTO(delay)
 	return min(pto<<min(timeouts, maxDoublings), max(maxPTO, 3*r.Current(), pto))
 }
