@@ -47,6 +47,7 @@ type Actor struct {
 	conditions map[condition]bool // server: those that hold
 	watched    bool               // server: in the world's replicator
 	compared   time.Time          // server: when it was last looked at
+	throttle   throttle           // server: of its multicasts
 	newest     []uint64           // client, by field: the packet that brought what it has
 }
 

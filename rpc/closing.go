@@ -245,6 +245,8 @@ var stateMessage = &method{class: &Class{name: "Actor"}, name: "State", label: "
 // forget takes one opening off the actor's list.
 func (a *Actor) forget(o *opening) {
 	o.closed = true
+	o.dropCalls(o.queued)
+	o.queued = nil
 	delete(o.conn.has, a)
 	o.conn.view.remove(o)
 	i := slices.Index(a.opens, o)

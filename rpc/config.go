@@ -126,6 +126,12 @@ type Config struct {
 	// counts both, as Drops.Saturated and Drops.Unreliable.
 	QueueUnreliable bool
 
+	// MaxRPCPerNetUpdate is how often one unreliable Multicast of an actor leaves between two of its updates, which are Flushes at least
+	// as far apart as [UpdateRate] says; further ones are dropped, and counted in Drops.Throttled of each connection for which the actor
+	// is open, though Call returns nil, and run on the server. 0 = no limit: nobody, whether he comes from Unreal or not, expects that a
+	// third call of a tick is thrown away, and what waits for a connection is bounded anyway. 2 is Unreal's. UE: net.MaxRPCPerNetUpdate.
+	MaxRPCPerNetUpdate int
+
 	// Sealed has all that a connection sends travel in sealed packets of our own beside QUIC's on the same socket, when the
 	// peer has it too: calls, and what stream moves. They live with loss, jitter and long paths, where QUIC's congestion
 	// control collapses. QUIC stays for the handshake, keys and addresses, and takes over when nothing sealed was acknowledged
@@ -220,7 +226,7 @@ func (c *Config) validate() error {
 		{"ReceiveLimit", c.ReceiveLimit}, {"MaxLocalCalls", c.MaxLocalCalls}, {"MaxPosts", c.MaxPosts},
 		{"Rate", c.Rate}, {"WorldRate", c.WorldRate}, {"TickRate", c.TickRate},
 		{"HandshakeTimeout", int(c.HandshakeTimeout)}, {"HelloTimeout", int(c.HelloTimeout)}, {"IdleTimeout", int(c.IdleTimeout)},
-		{"MaxConnsPerIdentity", c.MaxConnsPerIdentity}, {"MaxRequests", c.MaxRequests},
+		{"MaxConnsPerIdentity", c.MaxConnsPerIdentity}, {"MaxRPCPerNetUpdate", c.MaxRPCPerNetUpdate}, {"MaxRequests", c.MaxRequests},
 	} {
 		if limit.value < 0 {
 			return fmt.Errorf("rpc: Config.%s is %d, must not be negative", limit.name, limit.value)

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -23,6 +24,7 @@ const (
 	dropAnswer
 	dropBlocked
 	dropMessage
+	dropThrottled
 
 	dropReasons
 )
@@ -38,7 +40,7 @@ var dropNames = [dropReasons]string{
 }
 
 // harmless are reasons that are nobody's mistake.
-var harmless = [dropReasons]bool{dropClosed: true, dropSaturated: true, dropUnknownRef: true, dropAnswer: true}
+var harmless = [dropReasons]bool{dropClosed: true, dropSaturated: true, dropUnknownRef: true, dropThrottled: true, dropAnswer: true}
 
 // drop counts a dropped call on a and warns, at most once a second for each reason.
 func (c *Conn) drop(reason dropReason, a *Actor, m *method) {
@@ -85,6 +87,42 @@ func (l *callLimit) allow(rate float64, now time.Time) bool {
 		return false
 	}
 	l.tokens--
+	return true
+}
+
+// throttle counts the unreliable multicasts of an actor since its last update.
+type throttle struct {
+	flush  uint64    // World.flushes when counting began
+	since  time.Time // when it did
+	counts []methodCalls
+}
+
+type methodCalls struct {
+	method *method
+	calls  int
+}
+
+// throttles reports whether a multicast is one too many since the last update of its actor, and counts it then for all who would have
+// got it. It runs on the server all the same. UE: net.MaxRPCPerNetUpdate.
+func (a *Actor) throttles(m *method) bool {
+	w, t := a.world, &a.throttle
+	if w.config.MaxRPCPerNetUpdate == 0 || m.delivery <= ReliableUnordered {
+		return false
+	}
+	if past := w.now.Sub(t.since); t.flush != w.flushes && (past < 0 || past >= a.class.updatePeriod) { // a game's clock may go back
+		t.flush, t.since, t.counts = w.flushes, w.now, t.counts[:0]
+	}
+	i := slices.IndexFunc(t.counts, func(c methodCalls) bool { return c.method == m })
+	if i < 0 {
+		i = len(t.counts)
+		t.counts = append(t.counts, methodCalls{method: m})
+	}
+	if t.counts[i].calls++; t.counts[i].calls <= w.config.MaxRPCPerNetUpdate {
+		return false
+	}
+	for _, o := range a.opens {
+		o.conn.drop(dropThrottled, a, m)
+	}
 	return true
 }
 

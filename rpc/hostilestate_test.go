@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -70,6 +71,11 @@ func TestUpdatesThatNoServerSends(t *testing.T) {
 		"a census longer than it is":   list(0, 1, 100, 50, 1),
 		"a census beyond its end":      list(0, 1, 2, 1, 9),
 		"an item that changes its key": list(2, 1, 0, 0, 2, 2, 0, 0),
+		"a call that is cut off":       {0, 9, 0},
+		"a call of no length":          {0, 0},
+		"a length without an end":      {0, 0x80},
+		"a length beyond all":          append([]byte{0}, binary.AppendUvarint(nil, math.MaxUint64)...),
+		"a call of no method":          {0, 2, 0xff, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, c, a := newCrate(t)

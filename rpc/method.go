@@ -49,6 +49,7 @@ type method struct {
 	delivery  bunch.Delivery
 	rateLimit float64 // calls a second and connection; 0 = any
 	anyCaller bool
+	policy    sendPolicy
 	waits     bool    // for the actors that its argument names
 	role      role    // in a request
 	pair      *method // of a question its answer, and the other way round
@@ -74,6 +75,9 @@ func (m *method) sort() string {
 		return m.kind.String() + " request"
 	case isAnswer:
 		return m.kind.String() + " answer"
+	}
+	if m.policy == forceQueue {
+		return m.kind.String() + " behind states"
 	}
 	return m.kind.String()
 }
@@ -112,6 +116,39 @@ func AnyCaller() MethodOption {
 	return func(m *method) { m.anyCaller = true }
 }
 
+// sendPolicy says when a call leaves. UE: ERemoteFunctionSendPolicy.
+type sendPolicy uint8
+
+const (
+	atFlush    sendPolicy = iota // with the calls of its tick, before states
+	forceSend                    // at once
+	forceQueue                   // at Flush, behind the states of its actor
+	bothForced                   // which makes no sense
+)
+
+// ForceSend makes calls leave at once, without waiting for Flush, even those that a handler makes between Dispatch and Flush: for what a
+// tick of delay hurts. All that was called before on the connection leaves with it, and each such call may cost a datagram. What holds
+// other calls back holds these, too: the path, the rate, the reliable buffer. UE: ForceSend.
+func ForceSend() MethodOption { return func(m *method) { m.policy |= forceSend } }
+
+// ForceQueue makes calls of an unreliable Client or Multicast RPC leave behind the states and lists of their actor, in the next Flush
+// that updates it as [UpdateRate] has it, so that the handler finds there what they are when that Flush begins, and OnRep has run. That
+// holds but for packets that are lost or overtake each other. Calls wait while states wait, for the path, the rate or the client's
+// open; beyond 8 KiB an actor they are dropped, and counted in Drops.Saturated. An argument has at most 1,000 bytes. UE: ForceQueue.
+func ForceQueue() MethodOption { return func(m *method) { m.policy |= forceQueue } }
+
+// mustForce panics when the send policy of m makes no sense.
+func (m *method) mustForce() {
+	switch {
+	case m.policy == bothForced:
+		panic(fmt.Sprintf("rpc: %v: ForceSend is before states, and ForceQueue behind them: name one", m))
+	case m.policy == forceQueue && m.kind == serverRPC:
+		panic(fmt.Sprintf("rpc: %v: ForceQueue is for Client and Multicast RPCs; a client sends no states", m))
+	case m.policy == forceQueue && m.delivery != Unreliable:
+		panic(fmt.Sprintf("rpc: %v: ForceQueue is for Unreliable calls: what travels with states is sent once, and in no order", m))
+	}
+}
+
 // WaitForActors makes a Client or Multicast RPC whose argument names actors, by [Ref], wait at the client until all of them are
 // open there: for 5 seconds at most, beside 63 others of the connection, and in no order with other calls. Without it, and
 // afterwards, what names no actor that is open names none, and is counted in [Drops]. UE: net.DelayUnmappedRPCs.
@@ -133,6 +170,7 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 	if k != serverRPC && (m.rateLimit != 0 || m.anyCaller) {
 		panic(fmt.Sprintf("rpc: %v: RateLimit and AnyCaller are for Server RPCs; only a server trusts its callers less", m))
 	}
+	m.mustForce()
 	if m.refers = refers(m.arg, m); m.waits && (!m.refers || k == serverRPC) {
 		panic(fmt.Sprintf("rpc: %v: WaitForActors is for Client and Multicast RPCs whose argument holds a Ref", m))
 	}

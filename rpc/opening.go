@@ -2,11 +2,13 @@ package rpc
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
 	"time"
 
+	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/state"
 )
 
@@ -29,6 +31,8 @@ type opening struct {
 	late   state.Mask // initial fields, of an open that left before there was an object
 	lists  []lacking  // by list of the class; nil when it has none, or before the actor has its replicas
 	items  int        // updates of lists whose fate is not known
+	queued []byte     // calls of ForceQueue methods that wait for the next update, each behind its length
+	backed int        // bytes of them, the first, that were taken back since calls were last handed over
 
 	// On a server, of its relevancy.
 	relevant time.Duration // relevance.elapsed when it last was
@@ -40,9 +44,75 @@ type opening struct {
 func (o *opening) mark(fields state.Mask) {
 	o.lacks |= fields & o.sees
 	o.fresh |= fields & o.sees
-	if o.lacks != 0 && !o.listed {
+	if o.lacks != 0 {
+		o.list()
+	}
+}
+
+// list has the next Flush look at o.
+func (o *opening) list() {
+	if !o.listed {
 		o.listed = true
 		o.conn.state.dirty = append(o.conn.state.dirty, o)
+	}
+}
+
+// maxQueuedCalls is how many bytes of calls wait behind the states of an actor for one client: as much as some seven packets take.
+const maxQueuedCalls = 8 << 10
+
+// queue keeps a call for the next update of its actor.
+func (o *opening) queue(m *method, call []byte) error {
+	if most := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > most {
+		return fmt.Errorf("rpc: %v: %d bytes with ForceQueue, at most %d travel with states: %w", m, len(call), most, bunch.ErrBunchTooLarge)
+	}
+	if len(o.queued)+len(call) > maxQueuedCalls {
+		o.conn.drop(dropSaturated, o.actor, m)
+		return nil
+	}
+	o.queued = append(binary.AppendUvarint(o.queued, uint64(len(call))), call...)
+	o.list()
+	return nil
+}
+
+// callsDue reports whether calls may leave now: behind all states, as they are since the last call was made.
+func (o *opening) callsDue(now time.Time) bool {
+	return len(o.queued) > 0 && !o.closed && o.lacks == 0 && o.actor.due(now)
+}
+
+// cut takes the first calls off the queue, whole, of at most so many bytes.
+func (o *opening) cut(most int) (calls []byte) {
+	n := 0
+	for n < len(o.queued) {
+		size, head := binary.Uvarint(o.queued[n:])
+		if n+head+int(size) > most {
+			break
+		}
+		n += head + int(size)
+	}
+	calls, o.queued = o.queued[:n], o.queued[n:]
+	if len(o.queued) == 0 {
+		o.queued = calls[:0] // its memory, for the next ones; the caller copies these before
+	}
+	return calls
+}
+
+// requeue puts calls back that have not left, behind those that were put back before.
+func (o *opening) requeue(calls []byte) {
+	if o.closed {
+		o.dropCalls(calls)
+	} else if len(calls) > 0 {
+		o.queued = slices.Insert(o.queued, o.backed, calls...)
+		o.backed += len(calls)
+		o.list()
+	}
+}
+
+// dropCalls counts calls that will not leave, for the channel has closed.
+func (o *opening) dropCalls(calls []byte) {
+	for len(calls) > 0 {
+		size, head := binary.Uvarint(calls)
+		calls = calls[head+int(size):]
+		o.conn.drops[dropClosed].Add(1)
 	}
 }
 
@@ -67,8 +137,10 @@ func (o *opening) urgency(now time.Time) float64 {
 	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
 }
 
-// settled reports whether the client has the lists as they are.
-func (o *opening) settled() bool { return o.items == 0 && o.lacks&o.actor.class.listFields() == 0 }
+// settled reports whether the client has the lists as they are, and no call waits for it.
+func (o *opening) settled() bool {
+	return o.items == 0 && len(o.queued) == 0 && o.lacks&o.actor.class.listFields() == 0
+}
 
 // giveBack notes that the client may lack again what a message held. When nothing newer left, its claim is as old as before: else
 // what is handed over first, and taken back, would wait behind what was not.

@@ -33,6 +33,7 @@ type sentState struct {
 	to     *opening
 	fields state.Mask
 	items  []uint32  // when fields is a list
+	calls  []byte    // when it holds calls of ForceQueue, and no fields
 	at     time.Time // when it was handed over
 	since  time.Time // opening.since before it was handed over
 }
@@ -62,8 +63,9 @@ func (c *Conn) sendState(now time.Time) {
 	defer c.link.Unlock()
 	c.world.cork(c)
 	left := c.machine.TrackedQueued()
+	c.settleStates(false)
 	c.machine.TakeBack()
-	c.settleStates()
+	c.settleStates(true)
 	s.adapt(left)
 	if s.began.IsZero() {
 		s.began = clock
@@ -92,8 +94,9 @@ func (s *stateOutbox) adapt(left int) {
 	s.room = min(2*max(s.room, minStateRoom), maxStateRoom)
 }
 
-// settleStates hears what became of updates. What was lost the client may not have: the newest of it goes again.
-func (c *Conn) settleStates() {
+// settleStates hears what became of updates. What was lost the client may not have: the newest of it goes again. Calls go again only when
+// they were taken back.
+func (c *Conn) settleStates(back bool) {
 	s := &c.state
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
 		for _, f := range s.fates[:n] {
@@ -101,6 +104,9 @@ func (c *Conn) settleStates() {
 			sent.settle()
 			if !f.Kept && !sent.to.closed {
 				sent.to.giveBack(sent)
+			}
+			if back {
+				sent.to.requeue(sent.calls)
 			}
 			s.release(f.Record)
 		}
@@ -126,7 +132,15 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 			used += n
 			updates++
 		}
-		if o.listed = !o.closed && o.lacks != 0; o.listed {
+		for used < room && o.callsDue(now) && c.machine.Opened(o.channel) {
+			n := c.sendQueued(o, now)
+			if n == 0 {
+				break
+			}
+			used += n
+			updates++
+		}
+		if o.listed = !o.closed && (o.lacks != 0 || len(o.queued) > 0); o.listed {
 			kept = append(kept, o)
 		}
 	}
@@ -196,6 +210,21 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	return 0
 }
 
+// sendQueued hands over calls that wait behind the states of o, as many as one message takes, and returns its bytes.
+func (c *Conn) sendQueued(o *opening, now time.Time) int {
+	record, sent := c.state.record()
+	sent.calls, o.backed = append(sent.calls, o.cut(c.maxUpdate())...), 0
+	b := state.AppendMask(c.world.replicator.fields[:0], 0, o.actor.class.fields)
+	b = append(b, sent.calls...)
+	c.world.replicator.fields = b
+	sent.to, sent.at, sent.since = o, now, o.since
+	if c.machine.SendTracked(o.channel, record, b) != nil { // the connection is over, or the channel about to close
+		c.state.release(record)
+		return 0
+	}
+	return updateHeader + len(b)
+}
+
 // settle notes that an update is on its way no more.
 func (s *sentState) settle() {
 	if s.fields&s.to.actor.class.listFields() != 0 {
@@ -219,7 +248,7 @@ func (s *stateOutbox) record() (uint64, *sentState) {
 
 // release frees a place, but for the memory of its items.
 func (s *stateOutbox) release(record uint64) {
-	s.sent[record] = sentState{items: s.sent[record].items[:0]}
+	s.sent[record] = sentState{items: s.sent[record].items[:0], calls: s.sent[record].calls[:0]}
 	s.free = append(s.free, record)
 }
 

@@ -2,10 +2,9 @@ package rpc
 
 import (
 	"bytes"
-	"reflect"
+	"encoding/binary"
 	"slices"
 	"time"
-	"unsafe"
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/logs"
@@ -254,100 +253,6 @@ func (a *Actor) appendFields(b []byte, fields state.Mask) []byte {
 	return b
 }
 
-// replica is one state of one actor. It belongs to the world's goroutine.
-type replica interface {
-	declaration() *declaredState
-
-	// changed reports, on the server, whether the struct may differ from what was encoded last.
-	changed() bool
-	// encode finds out, on the server, which fields differ as encoded, and keeps them.
-	encode() (state.Mask, error)
-	// size returns how many bytes fields take as encoded last.
-	size(fields state.Mask) int
-	// appendTo appends fields as encoded last.
-	appendTo(b []byte, fields state.Mask) []byte
-
-	// remember keeps, on a client, what the struct is before something is read into it.
-	remember()
-	// read fills in a field.
-	read(b []byte, field int) (rest []byte, err error)
-	// tell runs OnRep when there is one, and the struct is no longer what was remembered; or names an actor that has come or gone,
-	// unless it is 0.
-	tell(w *World, moved Ref)
-	// file enters the replica, on a client, under the actors that it names now, or under none any more.
-	file(under referrers, any bool)
-}
-
-// replicaOf is a replica with its types.
-type replicaOf[T, S any] struct {
-	bound  *boundState[T, S]
-	object T
-	live   *S            // in the game's object
-	value  reflect.Value // *live
-	last   S             // server: as encoded last; client: as remembered
-	shadow state.Shadow  // server
-	filed  []Ref         // client: under which it is filed
-	named  []Ref         // scratch
-}
-
-func (r *replicaOf[T, S]) declaration() *declaredState { return r.bound.declared }
-
-func (r *replicaOf[T, S]) changed() bool {
-	return !r.bound.declared.plan.Comparable() || !r.same()
-}
-
-// same compares memory: it takes a few ns where a comparison field by field takes ten times that, and most states do not change
-// at most ticks. Bytes between fields may differ without meaning, which encode finds out.
-func (r *replicaOf[T, S]) same() bool {
-	size := unsafe.Sizeof(r.last)
-	return bytes.Equal(unsafe.Slice((*byte)(unsafe.Pointer(r.live)), size), unsafe.Slice((*byte)(unsafe.Pointer(&r.last)), size))
-}
-
-func (r *replicaOf[T, S]) encode() (state.Mask, error) {
-	changed, err := r.shadow.Update(r.bound.declared.plan, r.value)
-	r.last = *r.live
-	return changed, err
-}
-
-func (r *replicaOf[T, S]) size(fields state.Mask) int { return r.shadow.Size(fields) }
-
-func (r *replicaOf[T, S]) appendTo(b []byte, fields state.Mask) []byte {
-	return r.shadow.Append(b, fields)
-}
-
-func (r *replicaOf[T, S]) remember() { r.last = *r.live }
-
-func (r *replicaOf[T, S]) read(b []byte, field int) ([]byte, error) {
-	return r.bound.declared.plan.Read(b, r.value, field)
-}
-
-func (r *replicaOf[T, S]) tell(w *World, moved Ref) {
-	if r.bound.onRep == nil || moved == 0 && r.unchanged() {
-		return
-	}
-	old := r.last
-	var none S
-	r.last = none // what it refers to may go
-	w.doing = activity{what: "OnRep of ", class: r.bound.declared.class}
-	r.bound.onRep(r.object, old)
-}
-
-// unchanged compares, on a client, by value.
-func (r *replicaOf[T, S]) unchanged() bool {
-	if r.bound.declared.plan.Comparable() && r.same() {
-		return true
-	}
-	return reflect.DeepEqual(*r.live, r.last)
-}
-
-func (r *replicaOf[T, S]) file(under referrers, any bool) {
-	r.named = r.named[:0]
-	if any {
-		r.bound.declared.plan.References(r.value, func(_ int, id uint64) { r.named = append(r.named, Ref(id)) })
-	}
-	r.filed = under.refile(r, r.filed, r.named)
-}
-
 // pending are the replicas that the newest packet has changed on a client, and of which OnRep has not run.
 type pending struct {
 	replicas []replica // from next on
@@ -357,6 +262,10 @@ type pending struct {
 
 // applyUpdate takes an update of an actor's state from the server.
 func (w *World) applyUpdate(c *Conn, a *Actor, m bunch.Message) *CloseError {
+	var scratch [2]byte
+	if calls, ok := bytes.CutPrefix(m.Payload, state.AppendMask(scratch[:0], 0, a.class.fields)); ok && len(calls) > 0 {
+		return w.runQueued(c, a, calls)
+	}
 	fields, rest, err := state.ReadMask(m.Payload, a.class.fields)
 	if err == nil {
 		rest, err = w.readFields(c, a, fields, rest, m.Number)
@@ -369,6 +278,26 @@ func (w *World) applyUpdate(c *Conn, a *Actor, m bunch.Message) *CloseError {
 	}
 	if log := w.logs.Debug(logs.Rep); log != nil {
 		log.Debug("state applied", "conn", c, "actor", a, "bytes", len(m.Payload), "packet", m.Number)
+	}
+	return nil
+}
+
+// runQueued runs the calls of a message that came behind the states: what those have changed is told before.
+func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
+	w.tellReps(c)
+	for len(calls) > 0 && !c.closing.Load() {
+		size, n := binary.Uvarint(calls)
+		if n <= 0 || size > uint64(len(calls)-n) {
+			return violationf(PayloadFail, "calls behind the state of %v: a length of %d in %d bytes", a, size, len(calls))
+		}
+		call := calls[n : n+int(size)]
+		if m := calledBy(a, bunch.Message{Payload: call}); m == nil || m.policy != forceQueue {
+			return violationf(PayloadFail, "a call behind the state of %v that is of no ForceQueue method", a)
+		}
+		if violation := w.invoke(c, a, call); violation != nil {
+			return violation
+		}
+		calls = calls[n+int(size):]
 	}
 	return nil
 }

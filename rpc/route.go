@@ -109,6 +109,9 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 		}
 		return a.send(o, m, payload)
 	}
+	if a.throttles(m) {
+		return nil
+	}
 	if a.dormant {
 		a.openToSleepers(false)
 	}
@@ -141,8 +144,15 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 		c.drop(dropSaturated, a, m)
 		return nil
 	}
+	if m.policy == forceQueue {
+		c.link.Unlock()
+		return to.queue(m, payload)
+	}
 	c.trace.About(m.label, a.class.name, uint64(a.ref))
 	err := c.machine.Send(to.channel, m.delivery, payload)
+	if m.policy == forceSend {
+		c.machine.Flush()
+	}
 	if err != nil {
 		c.trace.About("", "", 0)
 		err = a.sendFailed(to, m, len(payload), err)

@@ -256,6 +256,7 @@ func (w *World) flush(now time.Time) {
 		c.machine.Cork(false)
 		c.link.Unlock()
 	}
+	w.flushes++
 	w.corked, w.inFrame = w.corked[:0], false
 }
 

@@ -86,6 +86,8 @@ type Drops struct {
 	Ended uint64
 	// Saturated counts unreliable calls made here that did not leave: see Config.QueueUnreliable.
 	Saturated uint64
+	// Throttled counts unreliable Multicasts made here beyond Config.MaxRPCPerNetUpdate.
+	Throttled uint64
 	// Gone counts Client RPCs and Multicasts made here when the connection was closing or had ended, and OnDisconnect had not run.
 	Gone uint64
 	// UnknownRefs counts references in arguments of the peer's that name no actor which is open for both; they name none then.
@@ -162,6 +164,7 @@ func (c *Conn) addCounts(s *Stats) {
 	s.Drops.Ended = c.drops[dropEnded].Load()
 	s.Deferred = c.deferred.Load()
 	s.Drops.Saturated = c.drops[dropSaturated].Load()
+	s.Drops.Throttled = c.drops[dropThrottled].Load()
 	s.Drops.Gone = c.drops[dropGone].Load()
 	s.Drops.Requests = c.drops[dropTooMany].Load()
 	s.Drops.Answers = c.drops[dropAnswer].Load()

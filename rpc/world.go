@@ -53,6 +53,7 @@ type World struct {
 	onTick       []func(now time.Time)
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
+	flushes      uint64  // that have ended
 	inFrame      bool    // between Dispatch and Flush
 	corked       []*Conn // to uncork at Flush
 	stateWarn    warnGate
