@@ -17,6 +17,8 @@ type conn struct {
 	channels map[uint64]*channel
 	actors   map[actorKey]*actor
 	pending  int // calls
+	busy     int // actors that were left when they were last cleared up
+	waiting  int // likewise, channels
 	spare    []*packet
 }
 
@@ -76,7 +78,7 @@ func (e *encoder) actor(c *conn, ev *Event) *actor {
 	key := actorKey{ev.Class, ev.Actor}
 	a := c.actors[key]
 	if a == nil {
-		if len(c.actors) >= maxActors {
+		if len(c.actors) >= max(maxActors, 2*c.busy) { // a walk over all of them for each new one would be slow
 			c.retire()
 		}
 		name := actorName(ev)
@@ -89,13 +91,15 @@ func (e *encoder) actor(c *conn, ev *Event) *actor {
 // retire forgets the actors without an open slice.
 func (c *conn) retire() {
 	maps.DeleteFunc(c.actors, func(_ actorKey, a *actor) bool { return a.out.idle() && a.in.idle() })
+	c.busy = len(c.actors)
 }
 
 func (c *conn) channel(number uint64) *channel {
 	ch := c.channels[number]
 	if ch == nil {
-		if len(c.channels) >= maxActors { // most are closed by now
+		if len(c.channels) >= max(maxActors, 2*c.waiting) { // most are closed by now
 			maps.DeleteFunc(c.channels, func(_ uint64, ch *channel) bool { return len(ch.reliable)+len(ch.unreliable) == 0 })
+			c.waiting = len(c.channels)
 		}
 		ch = new(channel)
 		c.channels[number] = ch

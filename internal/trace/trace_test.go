@@ -120,7 +120,7 @@ func TestTheEncoderIsBounded(t *testing.T) {
 	c := e.conns[0]
 	require.LessOrEqual(t, len(c.packets), maxPending)
 	require.LessOrEqual(t, c.pending, maxPending)
-	require.LessOrEqual(t, len(c.actors), 2*maxActors)
+	require.LessOrEqual(t, len(c.actors), 2*maxPending+1)
 	require.LessOrEqual(t, len(c.channels), 2*maxPending)
 }
 
