@@ -9,7 +9,7 @@ import (
 )
 
 // SetDormant says whether the actor sleeps. The next Flush closes the channels of one that does, with its state of then, or a later one
-// where a client does not have all items of its lists yet, and its clients keep their copies as they are: from then on it costs nothing at a tick, whatever the game changes in it. Those for whom it is
+// where a client does not have all items of its lists yet, or a [Request] is open, and its clients keep their copies as they are: from then on it costs nothing at a tick, whatever the game changes in it. Those for whom it is
 // relevant later get it, asleep. When it is awake again it opens for all who have a copy: the same object goes on there, gets the
 // state of now, and OnRep runs for what differs.
 //

@@ -123,6 +123,41 @@ func (e *CloseError) Unwrap() error { return e.cause }
 // Is makes every CloseError an ErrClosed.
 func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 
+// RequestError says why a [Request] has no answer. What it wraps tells the cause:
+//
+//	context.DeadlineExceeded    nobody answered in time
+//	context.Canceled            the context of Ask was canceled
+//	ErrClosed, a *CloseError    the connection ended, or the world was closed
+//	ErrClosed                   the actor ended, or its channel closed
+//	ErrDormant                  the actor sleeps
+//	ErrBacklogFull              Config.MaxRequests are open, here or there
+//	ErrUnbound                  nothing answers it, here or there
+//	ErrNotOwner                 who asked does not own the actor, or did not by the time it arrived
+//	none, with Refused          the handler's error
+//	none, with RateLimited      asked more often than RateLimit on the declaration allows
+//
+// A handler returns one to choose the Code.
+type RequestError struct {
+	Request     string // what was asked, "Class.Name"
+	Code        uint32 // the game's own, of the handler's error; 0 when that was no *RequestError
+	Text        string // why: the handler's own words, valid UTF-8, at most 512 bytes
+	Refused     bool   // the handler answered with this error
+	RateLimited bool
+	cause       error
+}
+
+func (e *RequestError) Error() string {
+	switch {
+	case e.Refused && e.Code != 0:
+		return fmt.Sprintf("rpc: %s refused with code %d: %s", e.Request, e.Code, e.Text)
+	case e.Refused:
+		return fmt.Sprintf("rpc: %s refused: %s", e.Request, e.Text)
+	}
+	return fmt.Sprintf("rpc: %s has no answer: %s", e.Request, e.Text)
+}
+
+func (e *RequestError) Unwrap() error { return e.cause }
+
 // closeErrorOf names what ended a link.
 func closeErrorOf(err error) *CloseError {
 	var (

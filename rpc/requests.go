@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/ask"
@@ -139,56 +138,6 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 	return w.runQuestion(c, a, m, number, argument)
 }
 
-// dropQuestion counts a question that does not run, and says so to who asks.
-func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason dropReason) {
-	c.drop(reason, a, m)
-	if verdict, ok := verdictOf[reason]; ok {
-		w.question = question{conn: c, actor: a, method: m, number: number}
-		w.question.refuse(verdict, nil)
-	}
-}
-
-// verdictOf is what who asks is told of a question that is dropped. Nobody is closed for one too many: the limits of both ends may
-// differ, and a cancel on another actor's channel, which makes room, may still be under way.
-var verdictOf = map[dropReason]ask.Verdict{
-	dropUnbound: ask.Unbound, dropNotOwner: ask.NotOwner, dropRateLimited: ask.RateLimited, dropTooMany: ask.TooMany,
-}
-
-// runQuestion runs a question of the peer's that is not dropped.
-func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
-	switch {
-	case a.dead:
-		c.drop(dropClosed, a, m)
-		return nil
-	case c.requests.questions.Full():
-		w.dropQuestion(c, a, m, number, dropTooMany)
-		return nil
-	}
-	w.question = question{conn: c, actor: a, method: m, number: number}
-	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived, question: &w.question}, activity{method: m}
-	p := a.part(m.class)
-	began := c.trace.Begin()
-	err := p.binding.handlers[m.id].remote(p.object, &w.call, argument)
-	c.trace.Handled(m.label, a.class.name, uint64(a.ref), len(argument), began)
-	if !c.server && invalid(err) {
-		w.question.refuse(ask.Failed, err)
-	}
-	return w.judge(c, m, err)
-}
-
-// runQuestionHere runs a question that this world asked itself.
-func (w *World) runQuestionHere(l localCall) {
-	if _, open := w.requests.asked.Get(l.question); !open {
-		return // nobody waits any more
-	}
-	w.question = question{actor: l.actor, method: l.method, number: l.question}
-	w.call.question = &w.question
-	defer w.question.missing()
-	p := l.actor.part(l.method.class)
-	p.binding.handlers[l.method.id].local(p.object, &w.call, l.arg)
-	w.question.said.Store(true)
-}
-
 // takeAnswer takes the peer's answer to a question of ours. One that is late, comes twice, or is for no question, is dropped and counted.
 func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	answer, err := ask.ReadAnswer(payload)
@@ -245,17 +194,6 @@ func (w *World) tellCanceled(q *inquiry) {
 			w.callFailed(q.method, err)
 		}
 	}
-}
-
-// cancelQuestion ends a question of the peer's. One that is answered already is no error: the two crossed.
-func (w *World) cancelQuestion(c *Conn, a *Actor, m *method, number uint64) {
-	q, ok := c.requests.questions.Get(number)
-	if ok && q.actor == a && q.method == m {
-		c.requests.questions.Take(number)
-		q.end(errCanceled)
-		return
-	}
-	c.waiting.cancel(a, m, number)
 }
 
 // expireRequests ends the questions of ours whose time is over, and in a world that is closed those that it asked itself.
@@ -331,186 +269,6 @@ func (r *requests) endOf(a *Actor, reason CloseReason) {
 		r.end(a, fmt.Errorf("%v ended here, or its channel closed (%v): %w", a, reason, ErrClosed))
 	}
 }
-
-// question is one that this side answers.
-type question struct {
-	conn   *Conn // nil: this world asked
-	actor  *Actor
-	method *method
-	number uint64
-	kept   *question   // the one that outlives the handler, see Later
-	said   atomic.Bool // it is answered, or Later's function was called
-
-	ctx    context.Context // nil until Call.Context makes it
-	cancel context.CancelCauseFunc
-}
-
-// Causes of the context of a question that ends.
-var (
-	errCanceled = errors.New("rpc: nobody waits for the answer any more")
-	errAnswered = errors.New("rpc: the answer is given")
-)
-
-// Context returns, in the handler of a [Request], a context that ends when nobody waits for the answer any more: it was canceled,
-// its time is over, the actor or the connection ended; or when the answer was given. It may be kept. In all other calls it never ends.
-func (c *Call) Context() context.Context {
-	q := c.question
-	if q == nil {
-		return context.Background()
-	}
-	if q.kept != nil {
-		q = q.kept
-	}
-	if q.ctx == nil {
-		q.ctx, q.cancel = context.WithCancelCause(context.Background())
-	}
-	return q.ctx
-}
-
-// keep files the question that the running handler answers later.
-func (q *question) keep() {
-	kept := &question{conn: q.conn, actor: q.actor, method: q.method, number: q.number, ctx: q.ctx, cancel: q.cancel}
-	q.kept = kept
-	kept.actor.world.requestsOf(q.conn).questions.Put(q.number, kept)
-}
-
-// leave ends what the handler leaves behind that has returned, or has not.
-func (q *question) leave() {
-	if q.kept == nil {
-		q.end(errAnswered)
-	}
-}
-
-func (q *question) end(cause error) {
-	if q.cancel != nil {
-		q.cancel(cause)
-	}
-}
-
-// resume takes a question back that can be answered now, and reports whether anybody waits for that.
-func (w *World) resume(q *question) bool {
-	theirs := &w.requestsOf(q.conn).questions
-	if open, ok := theirs.Get(q.number); !ok || open != q {
-		w.unheard(q.conn)
-		return false
-	}
-	theirs.Take(q.number)
-	q.end(errAnswered)
-	return true
-}
-
-// unheard counts an answer for which nobody waits.
-func (w *World) unheard(c *Conn) {
-	if c == nil {
-		w.dropped.Add(1)
-		return
-	}
-	c.drops[dropAnswer].Add(1)
-}
-
-// answerHere gives the answer to a question that this world asked itself, as a task.
-func (w *World) answerHere(q *question, result any) {
-	asked, ok := w.requests.asked.Take(q.number)
-	if !ok {
-		w.unheard(nil)
-		return
-	}
-	asked.to.take(result)
-	if asked.waits {
-		asked.to.hear(nil)
-		return
-	}
-	w.later(nil, activity{what: "the function for the answer of ", method: asked.method}, func() { asked.to.hear(nil) })
-	w.signal()
-}
-
-// send answers the peer.
-func (q *question) send(answer []byte) error {
-	o := q.actor.find(q.conn)
-	if o == nil {
-		q.actor.world.unheard(q.conn)
-		return nil
-	}
-	return q.actor.send(o, q.method.pair, answer)
-}
-
-// refuse answers with an error.
-func (q *question) refuse(v ask.Verdict, cause error) {
-	w, m := q.actor.world, q.method.pair
-	answer := ask.Answer{Number: q.number, Verdict: v}
-	if cause != nil {
-		var own *RequestError
-		if answer.Text = cause.Error(); errors.As(cause, &own) {
-			answer.Code, answer.Text = own.Code, own.Text
-		}
-		answer.Text = ask.Cut(answer.Text)
-	}
-	if q.conn == nil {
-		if asked, ok := w.requests.asked.Take(q.number); ok {
-			asked.end(asked.verdict(answer))
-		}
-		return
-	}
-	e := codec.NewEncoder()
-	defer e.Release()
-	if e.Buf = m.appendID(e.Buf); v == ask.Refused || v == ask.Failed {
-		e.Buf = ask.AppendError(e.Buf, q.number, v, answer.Code, answer.Text)
-	} else {
-		e.Buf = ask.AppendAnswer(e.Buf, q.number, v)
-	}
-	if err := q.send(e.Buf); err != nil {
-		w.unheard(q.conn)
-		w.callFailed(m, err)
-	}
-}
-
-// unsaid tells both ends that an answer can not travel.
-func (q *question) unsaid(err error) {
-	q.actor.world.callFailed(q.method.pair, err)
-	q.refuse(ask.Failed, err)
-}
-
-// missing ends the question of a handler in this world that panicked.
-func (q *question) missing() {
-	if !q.said.Load() && q.kept == nil {
-		q.refuse(ask.Failed, errors.New("the handler did not return"))
-	}
-}
-
-// RequestError says why a [Request] has no answer. What it wraps tells the cause:
-//
-//	context.DeadlineExceeded    nobody answered in time
-//	context.Canceled            the context of Ask was canceled
-//	ErrClosed, a *CloseError    the connection ended, or the world was closed
-//	ErrClosed                   the actor ended, or its channel closed
-//	ErrDormant                  the actor sleeps
-//	ErrBacklogFull              Config.MaxRequests are open, here or there
-//	ErrUnbound                  nothing answers it, here or there
-//	ErrNotOwner                 who asked does not own the actor, or did not by the time it arrived
-//	none, with Refused          the handler's error
-//	none, with RateLimited      asked more often than RateLimit on the declaration allows
-//
-// A handler returns one to choose the Code.
-type RequestError struct {
-	Request     string // what was asked, "Class.Name"
-	Code        uint32 // the game's own, of the handler's error; 0 when that was no *RequestError
-	Text        string // why: the handler's own words, valid UTF-8, at most 512 bytes
-	Refused     bool   // the handler answered with this error
-	RateLimited bool
-	cause       error
-}
-
-func (e *RequestError) Error() string {
-	switch {
-	case e.Refused && e.Code != 0:
-		return fmt.Sprintf("rpc: %s refused with code %d: %s", e.Request, e.Code, e.Text)
-	case e.Refused:
-		return fmt.Sprintf("rpc: %s refused: %s", e.Request, e.Text)
-	}
-	return fmt.Sprintf("rpc: %s has no answer: %s", e.Request, e.Text)
-}
-
-func (e *RequestError) Unwrap() error { return e.cause }
 
 // verdict is the error of an answer that is one.
 func (q *inquiry) verdict(a ask.Answer) error {
