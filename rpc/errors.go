@@ -62,13 +62,11 @@ const (
 	BunchPrematureChannel
 	// BunchWrongChannel: a client opened or closed an actor's channel, which only the server may.
 	BunchWrongChannel
-	// UnknownClass: an open message names a class that does not exist.
-	UnknownClass
 	// UnknownMethod: a call names a method that its class does not have.
 	UnknownMethod
 	// WrongDirection: a client sent a Client RPC or Multicast, or a server a Server RPC.
 	WrongDirection
-	// PayloadFail: an argument cannot be decoded, or bytes are left over.
+	// PayloadFail: an argument, a state or an open cannot be decoded, names a class that does not exist, or has bytes left over.
 	PayloadFail
 	// ValidationFailed: Validate or Check refused a call. UE: WithValidation.
 	ValidationFailed
@@ -87,7 +85,7 @@ var codeNames = map[Code]string{
 	ControlChannelMessageUnknown: "ControlChannelMessageUnknown", ControlChannelMessageFail: "ControlChannelMessageFail",
 	ControlChannelMessagePayloadFail: "ControlChannelMessagePayloadFail", PreLoginFailure: "PreLoginFailure",
 	ServerFull: "ServerFull", HandshakeTimeout: "HandshakeTimeout", BunchPrematureChannel: "BunchPrematureChannel",
-	BunchWrongChannel: "BunchWrongChannel", UnknownClass: "UnknownClass", UnknownMethod: "UnknownMethod",
+	BunchWrongChannel: "BunchWrongChannel", UnknownMethod: "UnknownMethod",
 	WrongDirection: "WrongDirection", PayloadFail: "PayloadFail", ValidationFailed: "ValidationFailed",
 	SealedViolation: "SealedViolation", HandlerPanic: "HandlerPanic", LoginElsewhere: "LoginElsewhere", RPCDoS: "RPCDoS",
 }

@@ -158,7 +158,7 @@ func (w *World) readOpen(m bunch.Message) (o opened, violation *CloseError) {
 	case n <= 0 || n == len(m.Payload):
 		return o, violationf(PayloadFail, "open message of %d bytes on channel %d is too short", len(m.Payload), m.Channel)
 	case id >= uint64(len(classes)):
-		return o, violationf(UnknownClass, "open message on channel %d names class %d of %d", m.Channel, id, len(classes))
+		return o, violationf(PayloadFail, "open message on channel %d names class %d of %d", m.Channel, id, len(classes))
 	}
 	ref, k := binary.Uvarint(m.Payload[n+1:])
 	o = opened{class: classes[id], flags: m.Payload[n], ref: Ref(ref)}

@@ -127,7 +127,7 @@ func TestServerViolationsCloseTheClientsEnd(t *testing.T) {
 		payload []byte
 		code    Code
 	}{
-		{"unknown class", []byte{9, 0}, UnknownClass},
+		{"unknown class", []byte{9, 0}, PayloadFail},
 		{"flags", []byte{0, 6}, PayloadFail},
 		{"short", []byte{0}, PayloadFail},
 	} {

@@ -148,7 +148,7 @@ func TestPackagesAreRooms(t *testing.T) {
 }
 
 // budgets of exported package-level names: an interface is small or it is not learnt.
-var budgets = map[string]int{"bunch": 46, "chunk": 25, "rpc": 121, "rpc/dos": 12, "rpc/input": 15, "stream": 60, "rpc/rpctest": 25, "stream/disk": 5}
+var budgets = map[string]int{"bunch": 46, "chunk": 25, "rpc": 120, "rpc/dos": 12, "rpc/input": 15, "stream": 60, "rpc/rpctest": 25, "stream/disk": 5}
 
 func TestExportedNames(t *testing.T) {
 	_, files := tree(t)
