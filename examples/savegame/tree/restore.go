@@ -16,21 +16,20 @@ import (
 // RestoreOptions say how a save is restored.
 type RestoreOptions struct {
 	Replace bool    // what stands at the target goes, once the save is there; otherwise it is an error that wraps [fs.ErrExist]
-	Local   *Source // whose chunks need no fetching: most often a scan of what stands at the target; nil: none
+	Local   *Source // whose chunks need no fetching, most often a scan of the target, which may be closed once NewRestore has returned; nil: none
 }
 
 // Restore is a save on its way to its place. What has arrived waits in a work folder beside the target, and goes on to
-// wait there when the restore is closed, or the process killed. Its methods may be called from any goroutine.
+// wait there when the restore is closed, or the process killed. Lacks and Put may be called from any number of goroutines,
+// the other methods not beside any.
 type Restore struct {
 	manifest *manifest.Manifest
 	target   string // absolute, behind links
 	replace  bool
+	work     workFolder
 
-	mu     sync.Mutex
-	work   workFolder
-	lacks  map[manifest.Digest][]place // where a chunk that is not there belongs
-	file   *os.File                    // the file that was written last; nil: none
-	opened int                         // its entry
+	mu    sync.Mutex
+	lacks map[manifest.Digest][]place // where a chunk that is not there belongs
 }
 
 var (
@@ -91,7 +90,11 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 	}
 	buffer := make([]byte, manifest.MaxChunk)
 	for i := range r.manifest.Entries {
-		if err := r.stage(ctx, i, buffer); err != nil {
+		err := r.stage(ctx, i, buffer)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
 			return r.failed(i, err)
 		}
 	}
@@ -99,9 +102,6 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 }
 
 func (r *Restore) failed(i int, err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
 	return fmt.Errorf("file %s: %w", filepath.Join(r.target, filepath.FromSlash(r.manifest.Entries[i].Path)), reason(err))
 }
 
@@ -163,7 +163,7 @@ func (r *Restore) stage(ctx context.Context, i int, buffer []byte) error {
 	at := place{entry: i}
 	for _, c := range e.Chunks {
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return ctx.Err()
 		}
 		if at.offset >= info.Size() || !holds(f, at.offset, c, buffer) {
 			r.lacks[c.Digest] = append(r.lacks[c.Digest], at)
@@ -216,54 +216,37 @@ func (r *Restore) Put(c manifest.Chunk, data []byte) error {
 		return fmt.Errorf("%w %v: it has other bytes", manifest.ErrChunk, c.Digest)
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, at := range r.lacks[c.Digest] {
-		if err := r.writeLocked(at, data); err != nil {
+	places := r.lacks[c.Digest]
+	r.mu.Unlock()
+	for _, at := range places {
+		if err := r.write(at, data); err != nil {
 			return r.failed(at.entry, err)
 		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.lacks, c.Digest)
 	return nil
 }
 
-func (r *Restore) writeLocked(at place, data []byte) error {
-	if r.file == nil || r.opened != at.entry {
-		if err := r.closeFileLocked(); err != nil {
-			return err
-		}
-		f, err := r.work.root.OpenFile(r.staged(at.entry), os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		r.file, r.opened = f, at.entry
+func (r *Restore) write(at place, data []byte) error {
+	f, err := r.work.root.OpenFile(r.staged(at.entry), os.O_WRONLY, 0)
+	if err != nil {
+		return err
 	}
-	_, err := r.file.WriteAt(data, at.offset)
-	return err
-}
-
-func (r *Restore) closeFileLocked() (err error) {
-	if r.file != nil {
-		err = r.file.Close()
-	}
-	r.file = nil
-	return err
+	_, err = f.WriteAt(data, at.offset)
+	return errors.Join(err, f.Close())
 }
 
 // Close ends the restore. What has arrived waits for the next one. It does nothing after a commit.
-func (r *Restore) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return errors.Join(r.closeFileLocked(), r.work.close())
-}
+func (r *Restore) Close() error { return r.work.close() }
 
 // Discard closes the restore and removes what has arrived. It does nothing after Close or a commit.
 func (r *Restore) Discard() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.work.root == nil {
 		return nil
 	}
-	if err := errors.Join(r.closeFileLocked(), r.work.recover(r.target)); err != nil {
+	if err := r.work.recover(r.target); err != nil {
 		return errors.Join(err, r.work.release()) // what was moved aside may be the only copy
 	}
 	return r.work.discard()

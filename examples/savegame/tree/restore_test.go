@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,11 +199,11 @@ func TestRestoreTakesWhatIsLocal(t *testing.T) {
 // stopping is a context that ends when it has been asked so often.
 type stopping struct {
 	context.Context
-	left int
+	left atomic.Int64
 }
 
 func (s *stopping) Err() error {
-	if s.left--; s.left < 0 {
+	if s.left.Add(-1) < 0 {
 		return context.Canceled
 	}
 	return nil
@@ -216,7 +217,8 @@ func TestACrashLeavesAllOrNothing(t *testing.T) {
 	before := scanned(t, ScanOptions{}, filepath.Join(dir, "before"))
 	restored(t, before, target, RestoreOptions{})
 	for steps := 0; ; steps++ {
-		ctx := &stopping{t.Context(), steps}
+		ctx := &stopping{Context: t.Context()}
+		ctx.left.Store(int64(steps))
 		r, err := NewRestore(ctx, from.Manifest, target, RestoreOptions{Replace: true})
 		if err == nil {
 			fetch(t, r, from, 1<<30)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
@@ -52,7 +53,7 @@ const attempts = 3
 // source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 	s := &scan{ctx: ctx, ScanOptions: o, cutter: manifest.NewCutter(), fresh: make(cache)}
-	s.source = &Source{Manifest: new(manifest.Manifest), cache: o.Cache, opened: -1}
+	s.source = &Source{Manifest: new(manifest.Manifest), cache: o.Cache}
 	err := s.run(paths)
 	if err != nil {
 		return nil, errors.Join(err, s.source.Close())
@@ -147,7 +148,7 @@ func (s *scan) entry(at located, p string) error {
 	}
 	info, err := at.root.Lstat(filepath.FromSlash(at.name))
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && p != manifest.Root:
+	case errors.Is(err, fs.ErrNotExist) && p != at.at:
 		return nil // removed since its folder was read
 	case err != nil:
 		return fmt.Errorf("%s: %w", at, reason(err))
@@ -195,6 +196,10 @@ func (s *scan) link(at located, p string) error {
 	target, err := at.root.Readlink(filepath.FromSlash(at.name))
 	if err != nil {
 		return fmt.Errorf("%s: %w", at, reason(err))
+	}
+	if !utf8.ValidString(target) {
+		s.note(p, "the link's target is not UTF-8", true)
+		return nil
 	}
 	leads := filepath.ToSlash(target)
 	if filepath.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(p), leads)) {

@@ -12,7 +12,7 @@ import (
 
 func TestNotes(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"a/in": "-> ../b", "a/out": "-> ../../b", "abs": "-> /etc/passwd", "b": "x", "not\xffutf8": "", "dir\xff/x": ""})
+	write(t, dir, map[string]string{"a/in": "-> ../b", "a/out": "-> ../../b", "abs": "-> /etc/passwd", "b": "x", "badlink": "-> x\xff", "not\xffutf8": "", "dir\xff/x": ""})
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	s := scanned(t, ScanOptions{}, dir)
 	require.Equal(t, []string{".", "a", "a/in", "a/out", "abs", "b"}, pathsOf(s))
@@ -24,6 +24,6 @@ func TestNotes(t *testing.T) {
 			told = append(told, n.Path)
 		}
 	}
-	require.Equal(t, []string{"dir\xff", "not\xffutf8", "pipe"}, left)
+	require.Equal(t, []string{"badlink", "dir\xff", "not\xffutf8", "pipe"}, left)
 	require.Equal(t, []string{"a/out", "abs"}, told)
 }

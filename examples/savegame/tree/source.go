@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
+	"slices"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
 
 // Source is what a scan found: the manifest, and its chunks' bytes for as long as the files stay as they are. Its methods
-// may be called from any goroutine.
+// may be called from any number of
+// goroutines, but Close not beside another.
 type Source struct {
 	Manifest  *manifest.Manifest
 	Notes     []Note
@@ -21,10 +22,6 @@ type Source struct {
 	files  []located // of each entry
 	chunks map[manifest.Digest]place
 	cache  string // removed when it was wrong
-
-	mu     sync.Mutex
-	file   *os.File // the file that was read last; nil: none
-	opened int      // its entry; -1: none
 }
 
 // base is a path that is scanned.
@@ -98,6 +95,21 @@ func (l located) open() (*os.File, error) {
 	return f, nil
 }
 
+// read reads a piece of the file, into buffer if it fits.
+func (l located) read(buffer []byte, offset int64, size int) ([]byte, error) {
+	f, err := l.open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	buffer = slices.Grow(buffer[:0], size)[:size]
+	n, err := f.ReadAt(buffer, offset)
+	if n == size {
+		err = nil
+	}
+	return buffer[:n], err
+}
+
 func (s *Source) add(e manifest.Entry, at located) {
 	s.Manifest.Entries = append(s.Manifest.Entries, e)
 	s.files = append(s.files, at)
@@ -133,9 +145,7 @@ func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
 	if !has {
 		return nil, fmt.Errorf("no file has chunk %v", c.Digest)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	data, err := s.readLocked(buffer, at, int(c.Size))
+	data, err := s.files[at.entry].read(buffer, at.offset, int(c.Size))
 	if err == nil && manifest.Sum(data) == c.Digest {
 		return data, nil
 	}
@@ -145,40 +155,8 @@ func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
 	return nil, fmt.Errorf("file %s: %w", s.files[at.entry], errors.Join(ErrChanged, reason(err)))
 }
 
-func (s *Source) readLocked(buffer []byte, at place, size int) ([]byte, error) {
-	if s.opened != at.entry {
-		if err := s.closeFileLocked(); err != nil {
-			return nil, err
-		}
-		f, err := s.files[at.entry].open()
-		if err != nil {
-			return nil, err
-		}
-		s.file, s.opened = f, at.entry
-	}
-	if cap(buffer) < size {
-		buffer = make([]byte, size)
-	}
-	n, err := s.file.ReadAt(buffer[:size], at.offset)
-	if n == size {
-		err = nil
-	}
-	return buffer[:n], err
-}
-
-func (s *Source) closeFileLocked() (err error) {
-	if s.file != nil {
-		err = s.file.Close()
-	}
-	s.file, s.opened = nil, -1
-	return err
-}
-
-// Close closes the files. The manifest and the notes stay.
-func (s *Source) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err := s.closeFileLocked()
+// Close closes the folders. The manifest and the notes stay.
+func (s *Source) Close() (err error) {
 	for _, b := range s.bases {
 		err = errors.Join(err, b.root.Close())
 	}

@@ -38,8 +38,9 @@ func openWork(target string) (w workFolder, err error) {
 	if err := os.Mkdir(w.path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return w, err
 	}
-	if info, err := os.Lstat(w.path); err != nil || !info.IsDir() {
-		return w, errors.Join(errors.New(w.path+" is no folder"), err)
+	info, err := os.Lstat(w.path)
+	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 && runtime.GOOS != "windows" { // somebody else's, in /tmp
+		return w, errors.Join(errors.New(w.path+" is not this program's folder"), err)
 	}
 	if w.root, err = os.OpenRoot(w.path); err != nil {
 		return w, err
@@ -80,10 +81,11 @@ func (w *workFolder) publish(target string, replace bool) error {
 	if err := w.root.Rename(workNew, workReady); err != nil { // so that no crash has it taken for something staged
 		return err
 	}
-	if err := flushPath(w.path); err != nil {
-		return err
+	err := flushPath(w.path)
+	if err == nil {
+		err = w.swap(filepath.Join(w.path, workReady), target, replace)
 	}
-	if err := w.swap(filepath.Join(w.path, workReady), target, replace); err != nil {
+	if err != nil {
 		return errors.Join(err, w.root.Rename(workReady, workNew))
 	}
 	return errors.Join(flushPath(w.path), flushPath(filepath.Dir(target)))

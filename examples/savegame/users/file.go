@@ -166,11 +166,21 @@ func List(path string) (tokens []Token, err error) {
 // change replaces a token file by what edit makes of it, durably and in one step, while no other change runs. A file that
 // is missing is empty, and one that is wrong stays as it is.
 func change(path string, edit func(text []byte) ([]byte, error)) error {
+	if behind, err := filepath.EvalSymlinks(path); err == nil {
+		path = behind
+	}
 	lock, err := flock.Wait(path+".lock", patience)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
+	info, err := os.Stat(path)
+	if err == nil {
+		err = keepOwner(lock, info) // or the server could not lock what root has locked once
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	text, _, err := read(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -178,15 +188,20 @@ func change(path string, edit func(text []byte) ([]byte, error)) error {
 	if text, err = edit(text); err != nil {
 		return err
 	}
-	return replace(path, text)
+	return replace(path, text, info)
 }
 
-func replace(path string, text []byte) error {
+// replace makes a file of a text. It keeps owner and mode of what was there, so that a server may read what root has
+// written.
+func replace(path string, text []byte, was fs.FileInfo) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // of mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
+	if was != nil {
+		err = errors.Join(err, keepOwner(f, was), f.Chmod(was.Mode().Perm()))
+	}
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
