@@ -1,0 +1,61 @@
+package versions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+)
+
+// Content is a version that is being read. As long as it is open nothing of it is deleted, whatever becomes of the version.
+type Content struct {
+	Version  Version
+	Manifest []byte // its bytes
+	user     *User
+	content  *content
+}
+
+// Open opens a version of a save; number 0 is the newest. It fails with ErrNoSave, ErrNoVersion, ErrTrash or ErrDamaged.
+func (u *User) Open(ctx context.Context, name string, number int) (*Content, error) {
+	if err := u.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer u.records.Unlock()
+	v, err := u.find(name, number)
+	if err != nil {
+		return nil, err
+	}
+	m, b, err := u.manifest(ctx, v.Content)
+	if err != nil {
+		return nil, fmt.Errorf("version %d of %q: %w", v.Number, v.Name, err)
+	}
+	c := u.hold(v.Content, m)
+	u.mu.Lock()
+	u.running++
+	u.mu.Unlock()
+	return &Content{v, b, u, c}, nil
+}
+
+// Chunk returns a chunk, packed, by its index among [manifest.Manifest.Chunks]. It is not verified: who unpacks it does
+// that. It fails with ErrDamaged when the store has lost it. Any number may run at once.
+func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err error) {
+	if index < 0 || index >= len(c.content.chunks) {
+		return nil, fmt.Errorf("%w %d: the manifest has it not", manifest.ErrChunk, index)
+	}
+	id := c.content.chunks[index].Chunk
+	packed, err = c.user.all.store.Get(ctx, c.user.chunkKey(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: chunk %v: %w", ErrDamaged, id.Digest, err)
+	}
+	return packed, err
+}
+
+// Close ends the reading. It is called once.
+func (c *Content) Close() {
+	c.user.drop(c.content)
+	c.user.mu.Lock()
+	defer c.user.mu.Unlock()
+	c.user.running--
+}

@@ -1,0 +1,36 @@
+// Package versions keeps of each user the saves, and of each save its versions, on a [store.Store]. A version is what
+// package manifest describes, whole and never changed; two machines never lose a save.
+//
+// A put goes so: [User.Begin] says whether it may, [Put.Lacks] takes the manifest and says which chunks are missing,
+// [Put.Chunk] takes those, each verified, and [Put.Commit] makes the version. A put that ended half way is begun again:
+// it lacks less then. A get is [User.Open], and [Content.Chunk] for what the other side does not have.
+//
+// # Conflicts
+//
+// A client remembers for each save the [Ref] of the version that it saw last. A put over another one is a [*Conflict],
+// unless its [Mode] says otherwise. A put of what is the newest version already makes none and conflicts with nothing, so
+// that one whose answer was lost is simply made again. What is in the trash is in nobody's way.
+//
+// # What stays
+//
+// Of each save the newest version, the last Config.Keep and all younger than Config.KeepFor; what was removed stays that
+// long too, and then goes as a whole. When a put does not fit into the quota its user's oldest versions go first, never
+// the newest of a save. Before anything goes for it, a put must fit as large as it is before compression: else it is
+// refused with [*Full]. Every object counts as [store.Occupied] says: its blocks, and one more.
+//
+// Chunks that no version has, because a put was given up, stay for Config.Grace, so that it may go on; [Versions.Collect]
+// deletes them then, and what is too old. Whatever a running put or get refers to stays.
+//
+// # What is in the store
+//
+//	users/_U/chunks/5c/5c0f….131072     a chunk as manifest.Pack made it: its digest, and its size unpacked
+//	users/_U/manifests/93a1…            the bytes of a manifest: their digest
+//	users/_U/names/_N/00000003          a version: JSON, with the digest of itself
+//
+// U and N are names of users and saves, with =20 for a space. Objects are written in the order of this list, so that a version that is there
+// has everything, and deleted in the other order. Versions are only ever created where none is, so two puts of one
+// version exclude each other by construction. Users share nothing: knowing a digest proves nothing.
+//
+// One process at a time may use a store, as store.Folder sees to. Within it everything may be called at once, but for the
+// methods of one Put or Content other than Chunk.
+package versions

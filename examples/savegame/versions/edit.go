@@ -1,0 +1,99 @@
+package versions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// create makes the next version of a save. The caller holds records.
+func (u *User) create(ctx context.Context, v Version) (Version, error) {
+	v.Number = u.newest(v.Name).Number + 1
+	v.Time = u.all.config.Now().UTC().Round(0)
+	if err := u.all.store.Put(ctx, u.recordKey(v.Name, v.Number), v.encode()); err != nil {
+		u.unsure[v.Name] = struct{}{}
+		return Version{}, fmt.Errorf("making version %d of %q: %w", v.Number, v.Name, err)
+	}
+	u.mu.Lock()
+	u.charge(recordBytes)
+	u.mu.Unlock()
+	if _, err := u.refer(ctx, v); err != nil { // never: a put or another version holds the content, so nothing is read
+		u.unsure[v.Name] = struct{}{}
+		return Version{}, err
+	}
+	u.set(v.Name, append(u.names[v.Name], v))
+	return v, nil
+}
+
+// Remove puts a save into the trash: its versions stay for a while and can be restored.
+func (u *User) Remove(ctx context.Context, name, machine string) (Version, error) {
+	if err := CheckName(machine); err != nil {
+		return Version{}, err
+	}
+	if err := u.lock(ctx); err != nil {
+		return Version{}, err
+	}
+	defer u.records.Unlock()
+	if _, err := u.find(name, 0); err != nil && !errors.Is(err, ErrDamaged) {
+		return Version{}, err
+	}
+	return u.create(ctx, Version{Name: name, Kind: Trash, Base: u.newest(name).Number, Machine: machine})
+}
+
+// Restore makes a new version of what an old one holds, also of a save in the trash, and returns it; number 0 is the
+// last one that was put.
+func (u *User) Restore(ctx context.Context, name string, number int, machine string) (Version, error) {
+	if err := CheckName(machine); err != nil {
+		return Version{}, err
+	}
+	if err := u.lock(ctx); err != nil {
+		return Version{}, err
+	}
+	defer u.records.Unlock()
+	newest := u.newest(name)
+	if number == 0 {
+		for _, v := range u.names[name] {
+			if v.Kind == Stored {
+				number = v.Number
+			}
+		}
+	}
+	v, err := u.find(name, number)
+	if err != nil || newest.Kind == Stored && newest.Content == v.Content {
+		return newest, err
+	}
+	c, err := u.refer(ctx, v)
+	if err != nil {
+		return Version{}, err
+	}
+	defer u.drop(c)
+	if err := u.makeRoom(ctx, recordBytes); err != nil {
+		return Version{}, err
+	}
+	u.mu.Lock()
+	u.charge(-recordBytes) // create counts it
+	u.mu.Unlock()
+	v.Base, v.Machine = newest.Number, machine
+	return u.create(ctx, v)
+}
+
+// Erase deletes all versions of a save, for good. What is erased half way is in the trash.
+func (u *User) Erase(ctx context.Context, name, machine string) error {
+	if err := CheckName(machine); err != nil {
+		return err
+	}
+	if err := u.lock(ctx); err != nil {
+		return err
+	}
+	defer u.records.Unlock()
+	newest := u.newest(name)
+	if newest.Number == 0 {
+		return fmt.Errorf("%w: %q", ErrNoSave, name)
+	}
+	if newest.Kind != Trash {
+		if _, err := u.create(ctx, Version{Name: name, Kind: Trash, Base: newest.Number, Machine: machine}); err != nil {
+			return err
+		}
+	}
+	return u.forget(ctx, name, u.names[name])
+}

@@ -1,0 +1,99 @@
+package versions
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// MaxName bounds the name of a save, a user or a machine in bytes: three times as many fit an element of a key.
+	MaxName = 79
+	// maxMachine bounds what the name of a kept conflict has of a machine's.
+	maxMachine = 20
+)
+
+// ErrName means that a name cannot be a save's, a user's or a machine's.
+var ErrName = errors.New("bad name")
+
+// CheckName reports why a name can not be a save's, a user's or a machine's: it has letters, digits, spaces and ._-() of
+// which neither a dot, a dash nor a space begins it and neither a dot nor a space ends it. Large and small letters differ.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: it is empty", ErrName)
+	case len(name) > MaxName:
+		return fmt.Errorf("%w %.20q…: %d bytes, the limit is %d", ErrName, name, len(name), MaxName)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%w %q: it is not UTF-8", ErrName, name)
+	case strings.ContainsFunc(name, func(r rune) bool { return !allowed(r) }):
+		return fmt.Errorf("%w %q: only letters, digits, spaces and ._-() are allowed", ErrName, name)
+	case strings.ContainsAny(name[:1], ".- "), strings.ContainsAny(name[len(name)-1:], ". "):
+		return fmt.Errorf("%w %q: it begins with a dot, dash or space, or ends with a dot or space", ErrName, name)
+	}
+	return nil
+}
+
+func allowed(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || strings.ContainsRune(" ._-()", r)
+}
+
+// escape writes a name as an element of a key, which no file system takes for another one or for a device.
+func escape(name string) string {
+	b := []byte{'_'}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '.', c == '-', c == '_':
+			b = append(b, c)
+		default:
+			b = append(b, '=')
+			b = hex.AppendEncode(b, []byte{c})
+		}
+	}
+	return string(b)
+}
+
+// unescape returns the name that escape wrote so.
+func unescape(element string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(element, "_")
+	var b []byte
+	for ok && rest != "" {
+		plain, escaped, found := strings.Cut(rest, "=")
+		if b, rest = append(b, plain...), ""; found {
+			if len(escaped) < 2 {
+				return "", false
+			}
+			c, err := hex.DecodeString(escaped[:2])
+			b, rest, ok = append(b, c...), escaped[2:], err == nil
+		}
+	}
+	name = string(b)
+	return name, ok && CheckName(name) == nil && escape(name) == element
+}
+
+// aside begins the names under which KeepBoth keeps what a machine puts beside name.
+func aside(name, machine string) string {
+	machine = cut(machine, maxMachine)
+	const date = len("2006-01-02 15.04.05")
+	return fmt.Sprintf("%s (conflict %s ", cut(name, MaxName-len(" (conflict  )")-len(machine)-date), machine)
+}
+
+// asideAt is the whole name.
+func asideAt(name, machine string, now time.Time) string {
+	return aside(name, machine) + now.UTC().Format("2006-01-02 15.04.05") + ")"
+}
+
+// cut returns the begin of s, of at most so many bytes, and no half rune.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return strings.TrimRight(s[:most], " ")
+}

@@ -1,0 +1,339 @@
+package versions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/store"
+)
+
+// Mode says what becomes of a put over a version that its machine has not seen.
+type Mode int
+
+const (
+	Refuse   Mode = iota // it is a [*Conflict]
+	Force                // it is the newest version
+	KeepBoth             // it becomes a save of its own: NAME (conflict MACHINE DATE)
+)
+
+// Request says what is to be put.
+type Request struct {
+	Name    string
+	Machine string
+	Seen    Ref             // the version that the machine saw last; zero: none
+	Content manifest.Digest // of the bytes of the manifest that will come
+	Mode    Mode
+}
+
+// ErrLacks means that chunks are missing.
+var ErrLacks = errors.New("chunks are missing")
+
+// recordBytes is what a version takes: names are so short that it fits a block.
+var recordBytes = store.Occupied(1)
+
+// Put is a version that is being made. As long as it runs nothing of it is deleted.
+type Put struct {
+	user    *User
+	request Request
+	bytes   []byte // of the manifest
+	version Version
+	content *content // nil before Lacks
+	storing sync.WaitGroup
+
+	mu       sync.Mutex
+	failed   error // the first failure of the store
+	reserved int64 // guarded by the user's mu
+	ended    bool
+}
+
+// Begin begins a put, which ends with Abandon. It fails with [*Conflict].
+func (u *User) Begin(ctx context.Context, r Request) (*Put, error) {
+	if err := errors.Join(CheckName(r.Name), CheckName(r.Machine)); err != nil {
+		return nil, err
+	}
+	if err := u.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer u.records.Unlock()
+	if _, _, err := u.place(r); err != nil {
+		return nil, err
+	}
+	u.mu.Lock()
+	u.running++
+	u.mu.Unlock()
+	return &Put{user: u, request: r}, nil
+}
+
+// place returns the name under which a put goes, and whether its content is the newest version there already.
+func (u *User) place(r Request) (name string, same bool, err error) {
+	newest := u.newest(r.Name)
+	switch {
+	case newest.Kind == Stored && newest.Content == r.Content:
+		return r.Name, true, nil
+	case newest.Number == 0, newest.Kind == Trash, newest.Ref() == r.Seen, r.Mode == Force:
+		return r.Name, false, nil
+	case r.Mode == KeepBoth:
+		name, same = u.aside(r)
+		return name, same, nil
+	}
+	return "", false, &Conflict{newest, r.Seen}
+}
+
+// aside is place for who keeps both.
+func (u *User) aside(r Request) (name string, same bool) {
+	prefix := aside(r.Name, r.Machine)
+	for name := range u.names {
+		if v := u.newest(name); strings.HasPrefix(name, prefix) && v.Kind == Stored && v.Content == r.Content {
+			return name, true // its answer was lost
+		}
+	}
+	now := u.all.config.Now()
+	for name = asideAt(r.Name, r.Machine, now); len(u.names[name]) > 0; now = now.Add(1e9) {
+		name = asideAt(r.Name, r.Machine, now.Add(1e9))
+	}
+	return name, false
+}
+
+// Lacks takes the manifest's bytes, keeps them, and returns which of its chunks the user does not have: indices of what
+// [manifest.Manifest.Chunks] returns. It fails with [*Full], and is called once.
+func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
+	switch {
+	case p.content != nil:
+		return nil, errors.New("the put has its manifest")
+	case manifest.Sum(b) != p.request.Content:
+		return nil, fmt.Errorf("%w: it is not the one that was announced", manifest.ErrManifest)
+	}
+	m, err := manifest.Parse(b, p.user.all.config.Limits)
+	if err == nil {
+		err = checkSizes(m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := p.user.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer p.user.records.Unlock()
+	content := p.user.hold(p.request.Content, m)
+	lacks, needs := p.user.lacks(content)
+	if p.reserved, err = p.user.admit(needs + store.Occupied(int64(len(b))) + recordBytes); err != nil {
+		p.user.drop(content)
+		return nil, err
+	}
+	p.bytes, p.content = b, content
+	p.version = Version{Kind: Stored, Base: p.request.Seen.Number, Content: content.digest, Size: m.Size(), Files: m.Files(), Machine: p.request.Machine}
+	return lacks, nil
+}
+
+// checkSizes fails when a digest has two sizes: one of them is wrong.
+func checkSizes(m *manifest.Manifest) error {
+	sizes := make(map[manifest.Digest]uint32)
+	for i := range m.Entries {
+		for _, c := range m.Entries[i].Chunks {
+			if size, known := sizes[c.Digest]; known && size != c.Size {
+				return fmt.Errorf("%w: chunk %v of %d bytes and of %d", manifest.ErrManifest, c.Digest, size, c.Size)
+			}
+			sizes[c.Digest] = c.Size
+		}
+	}
+	return nil
+}
+
+// lacks returns which chunks are not there, and the room that they need at most.
+func (u *User) lacks(c *content) (lacks []int, needs int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i, chunk := range c.chunks {
+		if !chunk.there() {
+			lacks = append(lacks, i)
+			needs += chunk.needs()
+		}
+	}
+	return lacks, needs
+}
+
+// needs is what a chunk takes at most.
+func (c *chunk) needs() int64 { return store.Occupied(int64(c.Size) + 1) }
+
+// Chunk takes a chunk, packed, and keeps it until it is stored, which may be later: then its failure is the next Chunk's
+// or Commit's. It fails with [manifest.ErrChunk] when it is not the chunk with that index, and with [*Full]. It waits
+// while the store is busy. Any number may run at once, so long as Commit or Abandon does not.
+func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
+	u := p.user
+	if p.content == nil || index < 0 || index >= len(p.content.chunks) {
+		return fmt.Errorf("%w %d: the manifest has it not", manifest.ErrChunk, index)
+	}
+	c := p.content.chunks[index]
+	u.mu.Lock()
+	there := c.there()
+	u.mu.Unlock()
+	if err := p.failure(nil); err != nil || there {
+		return err
+	}
+	if err := u.all.verify(packed, c.Chunk); err != nil {
+		return err
+	}
+	select {
+	case u.all.slots <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := u.room(ctx, store.Occupied(int64(len(packed)))); err != nil {
+		<-u.all.slots
+		return err
+	}
+	p.storing.Go(func() {
+		p.store(context.WithoutCancel(ctx), c, packed)
+		<-u.all.slots
+	})
+	return nil
+}
+
+// failure returns the first failure of storing, which err is if there was none before.
+func (p *Put) failure(err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed == nil {
+		p.failed = err
+	}
+	return p.failed
+}
+
+// verify reports whether packed is the chunk.
+func (v *Versions) verify(packed []byte, c manifest.Chunk) error {
+	buffer := v.buffers.Get().(*[]byte)
+	defer v.buffers.Put(buffer)
+	_, err := manifest.Unpack(*buffer, packed, c)
+	return err
+}
+
+// store stores a chunk for which there is room.
+func (p *Put) store(ctx context.Context, c *chunk, packed []byte) {
+	u := p.user
+	o, err := u.put(ctx, u.chunkKey(c.Chunk), packed, func(b []byte) bool { return u.all.verify(b, c.Chunk) == nil })
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err != nil || c.there() {
+		u.charge(-store.Occupied(int64(len(packed))))
+	} else {
+		u.charge(store.Occupied(o.Size) - store.Occupied(int64(len(packed))))
+		c.object = o
+		p.release(c.needs())
+	}
+	if err != nil {
+		_ = p.failure(fmt.Errorf("storing a chunk: %w", err))
+	}
+}
+
+// put makes an object of which nobody knows that it is there. Where it is, because a put before this one did not get an
+// answer, it must be a good one.
+func (u *User) put(ctx context.Context, key string, data []byte, good func([]byte) bool) (store.Object, error) {
+	s := u.all.store
+	err := s.Put(ctx, key, data)
+	if errors.Is(err, fs.ErrExist) {
+		there, getErr := s.Get(ctx, key)
+		if err = getErr; err == nil && good(there) {
+			data = there
+		} else if err == nil {
+			if err = s.Delete(ctx, key); err == nil {
+				err = s.Put(ctx, key, data)
+			}
+		}
+	}
+	return store.Object{Key: key, Size: int64(len(data)), Time: u.all.config.Now()}, err
+}
+
+// release gives back what was reserved. The caller holds the user's mu.
+func (p *Put) release(bytes int64) {
+	bytes = min(bytes, p.reserved)
+	p.reserved -= bytes
+	p.user.reserved -= bytes
+	p.user.all.reserved.Add(-bytes)
+}
+
+// Commit makes the version and returns it, once it is durable, and ends the put. Where the content is the newest version
+// already it returns that. It fails with [ErrLacks], and with [*Conflict] when another put was faster.
+// After another error it may be called again; so may Begin.
+func (p *Put) Commit(ctx context.Context) (Version, error) {
+	p.storing.Wait()
+	if err := p.failure(nil); err != nil {
+		return Version{}, err
+	}
+	u := p.user
+	if p.content == nil || p.ended {
+		return Version{}, fmt.Errorf("%w: the put has no manifest, or has ended", ErrLacks)
+	}
+	if lacks, _ := u.lacks(p.content); len(lacks) > 0 {
+		return Version{}, fmt.Errorf("%w: %d of %d", ErrLacks, len(lacks), len(p.content.chunks))
+	}
+	if err := u.lock(ctx); err != nil {
+		return Version{}, err
+	}
+	defer u.records.Unlock()
+	if err := p.storeManifest(ctx); err != nil {
+		return Version{}, fmt.Errorf("storing the manifest: %w", err)
+	}
+	v, err := p.commit(ctx)
+	if err != nil {
+		return Version{}, err
+	}
+	p.end()
+	_ = u.retain(ctx, v.Name) // or Collect does, which reports it
+	return v, nil
+}
+
+func (p *Put) commit(ctx context.Context) (Version, error) {
+	name, same, err := p.user.place(p.request)
+	if err != nil || same {
+		return p.user.newest(name), err
+	}
+	p.version.Name = name
+	return p.user.create(ctx, p.version)
+}
+
+func (p *Put) storeManifest(ctx context.Context) error {
+	u, digest := p.user, p.content.digest
+	u.mu.Lock()
+	_, there := u.manifests[digest]
+	u.mu.Unlock()
+	if there {
+		return nil
+	}
+	bytes := store.Occupied(int64(len(p.bytes)))
+	if err := u.makeRoom(ctx, bytes); err != nil {
+		return err
+	}
+	o, err := u.put(ctx, u.manifestKey(digest), p.bytes, func(b []byte) bool { return manifest.Sum(b) == digest })
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err != nil {
+		u.charge(-bytes)
+		return err
+	}
+	p.release(bytes)
+	u.manifests[digest] = o
+	return nil
+}
+
+// Abandon ends the put, unless Commit has, when what it is storing is stored. What has arrived stays for a while.
+func (p *Put) Abandon() {
+	p.storing.Wait()
+	p.end()
+}
+
+func (p *Put) end() {
+	if p.ended {
+		return
+	}
+	p.ended = true
+	p.user.drop(p.content)
+	p.user.mu.Lock()
+	defer p.user.mu.Unlock()
+	p.release(p.reserved)
+	p.user.running--
+}

@@ -1,0 +1,94 @@
+package versions
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+)
+
+// Kind is what a version is.
+type Kind string
+
+// A version is put, or says that the save is in the trash. One whose record cannot be read is there, and no more.
+const (
+	Stored  Kind = "put"
+	Trash   Kind = "trash"
+	Damaged Kind = "damaged"
+)
+
+// Version describes one version of a save.
+type Version struct {
+	Name    string          `json:"name"`
+	Number  int             `json:"number"` // from 1 on, growing; some in between may be gone
+	Kind    Kind            `json:"kind"`
+	Base    int             `json:"base"`    // the number that the machine had seen; 0: none
+	Content manifest.Digest `json:"content"` // of the manifest's bytes; zero of Trash
+	Size    int64           `json:"size"`    // bytes of all files
+	Files   int             `json:"files"`
+	Time    time.Time       `json:"time"`
+	Machine string          `json:"machine"`
+}
+
+// Ref names a version for those who saw it. Numbers begin again after Erase, so the content belongs to it.
+type Ref struct {
+	Number  int
+	Content manifest.Digest
+}
+
+// Ref returns how v is remembered.
+func (v Version) Ref() Ref { return Ref{v.Number, v.Content} }
+
+// Errors of saves that are not there.
+var (
+	ErrNoSave    = errors.New("no such save")
+	ErrNoVersion = errors.New("no such version")
+	ErrTrash     = errors.New("it is in the trash")
+	ErrDamaged   = errors.New("it is damaged")
+)
+
+// Conflict means that a put would replace a version that its machine has not seen.
+type Conflict struct {
+	Latest Version
+	Seen   Ref
+}
+
+func (e *Conflict) Error() string {
+	seen := "never saw this save"
+	if e.Seen.Number > 0 {
+		seen = fmt.Sprintf("saw version %d last", e.Seen.Number)
+	}
+	return fmt.Sprintf("version %d of %q is newer: %s put it on %s, %d bytes; this machine %s", e.Latest.Number, e.Latest.Name,
+		e.Latest.Machine, e.Latest.Time.Format("2006-01-02 15:04 MST"), e.Latest.Size, seen)
+}
+
+// record is the bytes of a version.
+type record struct {
+	Version
+	Content string `json:"content"`
+	Sum     string `json:"sum"` // digest of the record's bytes without it
+}
+
+func (v Version) encode() []byte {
+	r := record{Version: v, Content: v.Content.String()}
+	b, _ := json.Marshal(r) // never fails: there are only strings, numbers and a time
+	r.Sum = manifest.Sum(b).String()
+	b, _ = json.Marshal(r)
+	return append(b, '\n')
+}
+
+// decode returns the version of that name and number whose record b is, or one of kind Damaged.
+func decode(name string, number int, b []byte) Version {
+	var r record
+	if json.Unmarshal(b, &r) == nil {
+		n, err := hex.Decode(r.Version.Content[:], []byte(r.Content[:min(len(r.Content), 2*len(r.Version.Content))]))
+		v := r.Version
+		if err == nil && n == len(v.Content) && v.Name == name && v.Number == number && string(v.encode()) == string(b) {
+			return v
+		}
+	}
+	return Version{Name: name, Number: number, Kind: Damaged}
+}

@@ -1,0 +1,119 @@
+package versions
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/store"
+)
+
+// Config is what an operator decides. A zero is the default.
+type Config struct {
+	Keep       int             // versions of a save that stay however old they are: 10
+	KeepFor    time.Duration   // how long all versions of a save stay: a week
+	Quota      int64           // bytes of the store that a user may fill; 0: the disk
+	TotalQuota int64           // bytes of all users; 0: the disk
+	Grace      time.Duration   // how long chunks that no version has stay: a day
+	Limits     manifest.Limits // of one version
+	Now        func() time.Time
+}
+
+// atOnce is how many chunks are stored at once, of all puts: enough that the store flushes many together, and in memory at
+// most 32 MiB, 8 as chunks are on average.
+const atOnce = 64
+
+// Versions is the saves of all users.
+type Versions struct {
+	store    store.Store
+	config   Config
+	slots    chan struct{} // one for each chunk that is being stored
+	buffers  sync.Pool     // *[]byte of manifest.MaxChunk
+	total    atomic.Int64  // bytes of the users below
+	reserved atomic.Int64  // bytes that running puts may still store
+
+	mu    sync.Mutex
+	users map[string]*User
+}
+
+// Open opens the versions of a store. It reads all of them where there is a quota in total, otherwise a user's when they
+// are asked for first.
+func Open(ctx context.Context, s store.Store, c Config) (*Versions, error) {
+	c.Keep = cmp.Or(c.Keep, 10)
+	c.KeepFor = cmp.Or(c.KeepFor, 7*24*time.Hour)
+	c.Grace = cmp.Or(c.Grace, 24*time.Hour)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	v := &Versions{store: s, config: c, slots: make(chan struct{}, atOnce), users: make(map[string]*User)}
+	v.buffers.New = func() any {
+		b := make([]byte, manifest.MaxChunk)
+		return &b
+	}
+	if c.TotalQuota > 0 {
+		names, _, err := v.names(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if _, err := v.User(ctx, name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
+}
+
+// User returns the saves of a user, who need not have any.
+func (v *Versions) User(ctx context.Context, name string) (*User, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	u := v.users[name]
+	if u == nil {
+		u = &User{all: v, name: name, prefix: "users/" + escape(name) + "/"}
+		v.users[name] = u
+	}
+	v.mu.Unlock()
+	if err := u.lock(ctx); err != nil {
+		return nil, fmt.Errorf("reading the saves of %s: %w", name, err)
+	}
+	u.records.Unlock()
+	return u, nil
+}
+
+// names returns the users who have something in the store, and the objects that no user has.
+func (v *Versions) names(ctx context.Context) (names []string, strange []store.Object, err error) {
+	last := ""
+	for o, err := range v.store.List(ctx, "") {
+		if err != nil {
+			return nil, nil, err
+		}
+		element, _, _ := strings.Cut(strings.TrimPrefix(o.Key, "users/"), "/")
+		if name, ok := unescape(element); !ok || !strings.HasPrefix(o.Key, "users/") {
+			strange = append(strange, o)
+		} else if name != last {
+			names, last = append(names, name), name
+		}
+	}
+	return names, strange, nil
+}
+
+// Full means that a put does not fit.
+type Full struct {
+	Setting string // "quota" of the user, or "total quota"
+	Limit   int64  // what the setting is
+	Kept    int64  // bytes that stay whatever goes: newest versions, and what runs
+	Running int64  // bytes that running puts may still need; when they have ended there may be room
+	Needs   int64  // bytes
+}
+
+func (e *Full) Error() string {
+	return fmt.Sprintf("%s exceeded: %d bytes do not fit beside %d that stay and %d of running puts; the limit is %d", e.Setting, e.Needs, e.Kept, e.Running, e.Limit)
+}
