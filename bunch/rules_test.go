@@ -87,3 +87,17 @@ func TestUnreliableOvertakesWhatIsMissing(t *testing.T) {
 	require.Equal(t, []string{"unreliable", "reliable"}, p.texts(1))
 	p.settled()
 }
+
+// 4.6b: the loop that asks for half of the buffer before each call of 32 KiB sends 5 at once at 256 and 9 at 512, and peaks below the buffer.
+func TestGatedLoopOfLargerBuffers(t *testing.T) {
+	for slots, calls := range map[int]int{256: 5, 512: 9} {
+		c, ch := newClient(t, Config{ReliableBuffer: slots})
+		sent := 0
+		for out(c, ch) < slots/2 {
+			require.NoError(t, c.Send(ch, Reliable, make([]byte, 32<<10)))
+			sent++
+		}
+		require.Equal(t, calls, sent)
+		require.LessOrEqual(t, out(c, ch), slots/2-1+Entries(32<<10))
+	}
+}
