@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// MaxUser bounds a user's name in bytes. The name is that of a folder, among others.
+	// MaxUser bounds a user's name in bytes.
 	MaxUser = 64
 	// minToken keeps out what a person thinks up. 16 random hex digits are 64 bits.
 	minToken = 16
@@ -36,16 +36,13 @@ const (
 // ErrUser means that a name can not be a user's, or that the token file has no such user.
 var ErrUser = errors.New("no such user")
 
-var (
-	userName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9_-])?$`)
-	device   = regexp.MustCompile(`^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`) // on Windows
-)
+var userName = regexp.MustCompile(`^[\pL\pN_][\pL\pM\pN._-]*$`)
 
-// CheckUser reports why name can not be a user's: 1 to 64 small letters, digits and ._- of which no dot or dash begins
-// it and no dot ends it, and no device on Windows.
+// CheckUser reports why name can not be a user's: it has 1 to 64 bytes of letters, digits and ._- of which no dot or dash
+// begins it and no dot ends it. Large and small letters differ. Such a name can own versions.
 func CheckUser(name string) error {
-	if len(name) > MaxUser || !userName.MatchString(name) || device.MatchString(name) {
-		return fmt.Errorf("%w: a user's name has 1 to %d of a-z, 0-9 and ._-, not %.70q", ErrUser, MaxUser, name)
+	if len(name) > MaxUser || !utf8.ValidString(name) || !userName.MatchString(name) || strings.HasSuffix(name, ".") {
+		return fmt.Errorf("%w: a user's name has 1 to %d bytes of letters, digits and ._-, and not %.70q", ErrUser, MaxUser, name)
 	}
 	return nil
 }

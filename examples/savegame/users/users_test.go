@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
@@ -62,7 +63,7 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 		"ann:" + alpha + "\nbob:" + alpha:    "line 2: the token stands there twice",
 		"\xff\xfea\x00:\x00" + alpha:         "line 1: the token is not visible UTF-8 text", // UTF-16
 		"ann:\xff" + alpha:                   "line 1: the token is not visible UTF-8 text",
-		"Ann:" + alpha:                       "line 1: no such user: a user's name has",
+		"-ann:" + alpha:                      "line 1: no such user: a user's name has",
 		":" + alpha:                          "line 1: no such user",
 	} {
 		_, err := parse(text)
@@ -79,10 +80,11 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 }
 
 func TestCheckUser(t *testing.T) {
-	for _, good := range []string{"a", "ann", "ann.b_c-d", "0", "com", "com10", "nulls", strings.Repeat("x", MaxUser)} {
+	for _, good := range []string{"a", "ann", "ann.b_c-d", "0", "com", "com10", "Ann", "Jürgen", "नेहा", "a_", "a-", strings.Repeat("x", MaxUser)} {
 		require.NoError(t, CheckUser(good), good)
+		require.NoError(t, versions.CheckName(good), good)
 	}
-	for _, bad := range []string{"", "Ann", "a b", ".", "..", ".a", "a.", "-a", "a/b", `a\b`, "a:b", "ä", "nul", "com1.x", "a\n", strings.Repeat("x", MaxUser+1)} {
+	for _, bad := range []string{"", "a b", ".", "..", ".a", "a.", "-a", "a/b", `a\b`, "a:b", "a\xff", "a(b)", "\u0301a", "a\n", strings.Repeat("x", MaxUser+1)} {
 		require.ErrorIs(t, CheckUser(bad), ErrUser, bad)
 	}
 }
@@ -99,6 +101,7 @@ func FuzzParse(f *testing.F) {
 		var again []string
 		for _, e := range entries {
 			require.NoError(t, CheckUser(e.user))
+			require.NoError(t, versions.CheckName(e.user))
 			require.GreaterOrEqual(t, len(e.token), minToken)
 			require.Contains(t, text, e.user+":"+e.token)
 			again = append(again, e.user+":"+e.token)
@@ -279,7 +282,7 @@ func TestCodes(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = c.Redeem(late, "here", now.Add(codeLife))
 	require.ErrorIs(t, err, ErrCode, "and for ten minutes")
-	_, err = c.New("Ann", now)
+	_, err = c.New("../ann", now)
 	require.ErrorIs(t, err, ErrUser)
 }
 
