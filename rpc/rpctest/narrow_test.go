@@ -46,3 +46,47 @@ func TestUpdatesOnNarrowPaths(t *testing.T) {
 		})
 	}
 }
+
+var (
+	hulk      = rpc.NewClass("Hulk")
+	hulkState = rpc.NewState[bulky](hulk)
+)
+
+// bulky is a state that fills a packet.
+type bulky struct{ A, B [100]uint32 }
+
+// TestLargeUpdatesOnNarrowPaths: a packet that takes a quarter of a second to leave looks like a queue, and is none.
+func TestLargeUpdatesOnNarrowPaths(t *testing.T) {
+	for _, rate := range []int64{40e3, 320e3} {
+		rpctest.Run(t, emulation.Settings{PktLag: 20 * time.Millisecond, Rate: rate}, func(t *testing.T, net *rpctest.Network) {
+			world := func(config rpc.Config) (*rpc.World, *rpc.Binding[*bulky]) {
+				w, err := rpc.NewWorld(config)
+				require.NoError(t, err)
+				b := rpc.Bind(w, hulk, func(*rpc.Actor) *bulky { return new(bulky) })
+				rpc.Replicate(b, hulkState, func(h *bulky) *bulky { return h })
+				return w, b
+			}
+			var conn *rpc.Conn
+			server, hulks := world(rpc.Config{OnConnect: func(_ *rpc.World, c *rpc.Conn) { conn = c }})
+			net.Server(server)
+			client, _ := world(rpc.Config{})
+			net.Client(client)
+			_, h, err := rpc.Spawn(hulks, nil, nil, rpc.AlwaysRelevant())
+			require.NoError(t, err)
+			change := func(ticks int) {
+				for range ticks {
+					for i := range h.A {
+						h.A[i], h.B[i] = h.A[i]+1<<28, h.B[i]+1<<28
+					}
+					net.Advance(time.Second / 30)
+				}
+			}
+			change(600)
+			before := conn.Stats().BytesOut
+			change(900)
+			used := float64(conn.Stats().BytesOut-before) * 8 / 30
+			t.Logf("%.0f of %d kbit/s", used/1e3, rate/1e3)
+			require.Greater(t, used, 0.3*float64(rate))
+		})
+	}
+}
