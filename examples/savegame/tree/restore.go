@@ -16,7 +16,7 @@ import (
 // RestoreOptions say how a save is restored.
 type RestoreOptions struct {
 	Replace bool    // what stands at the target goes, once the save is there; otherwise it is an error that wraps [fs.ErrExist]
-	Local   *Source // whose chunks need no fetching, most often a scan of the target, which may be closed once NewRestore has returned; nil: none
+	Local   *Source // whose chunks need no fetching, most often a scan of the target; not used once NewRestore has returned; nil: none
 }
 
 // Restore is a save on its way to its place. What has arrived waits in a work folder beside the target, and goes on to

@@ -23,9 +23,9 @@ type ScanOptions struct {
 	Limits  manifest.Limits // of the manifest
 	Cache   string          // file that remembers the chunks of files that have not changed; empty: none
 
-	// Found, when set, gets each chunk as it is read, with its bytes, which are valid for the call only: who sends them at
-	// once reads every file once. It is not called for files that the cache knows, and again for a file that changed while
-	// it was read. An error ends the scan.
+	// Found, when set, gets each chunk as it is read, in order and on Scan's goroutine, with its bytes, which are valid for
+	// the call only: who sends them at once reads every file once. While it runs, the next chunks are cut. It is not called
+	// for files that the cache knows, and again for a file that changed while it was read. An error ends the scan.
 	Found func(chunk manifest.Chunk, data []byte) error
 }
 
