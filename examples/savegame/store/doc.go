@@ -5,8 +5,8 @@
 //
 //   - An object is there whole and durable or not at all: its bytes are flushed under a temporary name before a rename
 //     shows it, and the folder is flushed before Put returns.
-//   - Puts that run at the same time are flushed together, so whoever has many objects puts them from many goroutines.
-//     Flushing 1,024 objects of 128 KiB took 4.2 s one by one and 1.2 s so.
+//   - Puts that run at the same time share what flushing costs, so whoever has many objects puts them from many goroutines:
+//     1,024 objects of 128 KiB took 4.2 s one by one and 1.2 s so.
 //   - One process has the folder: the second one is refused, and told who has it ([Locked]).
 //   - Put leaves some of the disk free ([Full]).
 //   - When the system cannot flush a folder nobody knows what of it is on the disk. The store then refuses everything

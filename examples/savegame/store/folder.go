@@ -21,7 +21,7 @@ const (
 	// DefaultReserve is what a Folder leaves free on the disk: enough for a log and for cleaning up.
 	DefaultReserve = 256 << 20
 
-	// flushers is how many flushes go to the disk at once, which makes one write of them. More gained nothing.
+	// flushers is how many folders are flushed at once, which makes one write of them. More gained nothing.
 	flushers = 16
 )
 
@@ -37,7 +37,7 @@ type Folder struct {
 	broken  atomic.Pointer[error] // set once
 
 	mu   sync.Mutex
-	next *batch // of the objects that wait for the flush that runs; nil: none wait
+	next *batch // of the objects that wait until others are shown; nil: none wait
 
 	names sync.Mutex // held by whoever changes names among the objects
 }

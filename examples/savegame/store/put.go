@@ -12,21 +12,20 @@ import (
 	"sync"
 )
 
-// waiting is an object that is written and not yet flushed.
+// waiting is an object that is written, flushed and not yet shown.
 type waiting struct {
 	name string // of its file, in the folder of the waiting
 	key  string
-	file File // open
 	err  error
 }
 
-// batch is the objects that are flushed together.
+// batch is the objects that are shown together.
 type batch struct {
 	objects []*waiting
 	done    chan struct{} // closed when all have their err
 }
 
-// Put implements [Store]. It does not heed ctx once the object waits for its flush.
+// Put implements [Store]. It does not heed ctx once it writes.
 func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
 	if err := f.check(ctx, key); err != nil {
 		return err
@@ -35,7 +34,7 @@ func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
 		return err
 	}
 	w := &waiting{name: path.Join(waitingFolder, strconv.FormatUint(f.counter.Add(1), 10)), key: key}
-	if err := f.write(w, data); err != nil {
+	if err := f.write(w.name, data); err != nil {
 		return err
 	}
 	f.await(w)
@@ -53,17 +52,22 @@ func (f *Folder) checkRoom(size int64) error {
 	return nil
 }
 
-func (f *Folder) write(w *waiting, data []byte) (err error) {
-	if w.file, err = f.files.Create(w.name); err != nil {
+// write makes a file whose bytes are durable.
+func (f *Folder) write(name string, data []byte) error {
+	file, err := f.files.Create(name)
+	if err != nil {
 		return err
 	}
-	if _, err = w.file.Write(data); err != nil {
-		return errors.Join(err, w.file.Close(), f.files.Remove(w.name))
+	if _, err = file.Write(data); err == nil {
+		err = file.Sync()
 	}
-	return nil
+	if err = errors.Join(err, file.Close()); err != nil {
+		err = errors.Join(err, f.files.Remove(name))
+	}
+	return err
 }
 
-// await returns when w has been flushed. Who comes first while a flush runs flushes next, for all who come until then.
+// await returns when w is shown, durably. Who comes first while others are being shown is next, for all who come until then.
 func (f *Folder) await(w *waiting) {
 	f.mu.Lock()
 	b, first := f.next, f.next == nil
@@ -81,19 +85,16 @@ func (f *Folder) await(w *waiting) {
 	f.mu.Lock()
 	f.next = nil
 	f.mu.Unlock()
-	f.flush(b.objects)
+	f.show(b.objects)
 	f.names.Unlock()
 	close(b.done)
 }
 
-// flush makes objects durable, and then shows them.
-func (f *Folder) flush(objects []*waiting) {
-	atOnce(objects, func(w *waiting) { w.err = errors.Join(w.file.Sync(), w.file.Close()) })
+// show gives objects their names and flushes the folders.
+func (f *Folder) show(objects []*waiting) {
 	changed := make(map[string]struct{})
 	for _, w := range objects {
-		if w.err == nil {
-			w.err = f.show(w, changed)
-		}
+		w.err = f.name(w, changed)
 	}
 	err := f.syncDirs(changed)
 	for _, w := range objects {
@@ -108,8 +109,8 @@ func (f *Folder) flush(objects []*waiting) {
 	}
 }
 
-// show gives an object its name. That nobody else does meanwhile is what names is locked for, and the folder.
-func (f *Folder) show(w *waiting, changed map[string]struct{}) error {
+// name gives an object its name. That nobody else does meanwhile is what names is locked for, and the folder.
+func (f *Folder) name(w *waiting, changed map[string]struct{}) error {
 	name := fileOf(w.key)
 	if err := f.check(context.Background()); err != nil {
 		return err

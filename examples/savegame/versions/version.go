@@ -57,6 +57,9 @@ type Conflict struct {
 }
 
 func (e *Conflict) Error() string {
+	if e.Latest.Kind == Damaged {
+		return fmt.Sprintf("version %d of %q is damaged, so nobody knows what would be replaced", e.Latest.Number, e.Latest.Name)
+	}
 	seen := "never saw this save"
 	if e.Seen.Number > 0 {
 		seen = fmt.Sprintf("saw version %d last", e.Seen.Number)

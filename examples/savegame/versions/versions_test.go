@@ -482,6 +482,7 @@ func TestCheckAndRepair(t *testing.T) {
 	var conflict *Conflict
 	_, _, err = put(ctx, u, Request{Name: "world"}, s)
 	require.ErrorAs(t, err, &conflict)
+	require.ErrorContains(t, err, "version 1 of \"world\" is damaged")
 	_, sent, err = put(ctx, u, Request{Name: "world", Mode: Force}, s)
 	require.NoError(t, err)
 	require.Zero(t, sent)

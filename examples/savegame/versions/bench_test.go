@@ -1,0 +1,47 @@
+package versions
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/store"
+)
+
+// BenchmarkPut puts 64 MiB that do not compress into a folder, as packed chunks that are there already.
+func BenchmarkPut(b *testing.B) {
+	const chunks, size = 512, 128 << 10
+	folder, err := store.Open(b.TempDir())
+	require.NoError(b, err)
+	defer func() { require.NoError(b, folder.Close()) }()
+	folder.Reserve = 0
+	all, err := Open(b.Context(), folder, Config{})
+	require.NoError(b, err)
+	text := []byte(noise(1, chunks*size))
+	var data []string
+	for i := range chunks {
+		data = append(data, string(text[i*size:(i+1)*size]))
+	}
+	s := saveOf(data...)
+	var packed [][]byte
+	for _, d := range s.data {
+		packed = append(packed, manifest.Pack(nil, d))
+	}
+	b.SetBytes(chunks * size)
+	for i := 0; b.Loop(); i++ {
+		u, err := all.User(b.Context(), fmt.Sprint("user ", i))
+		require.NoError(b, err)
+		p, err := u.Begin(b.Context(), Request{Name: "world", Machine: "m", Content: s.digest()})
+		require.NoError(b, err)
+		lacks, err := p.Lacks(b.Context(), s.bytes)
+		require.NoError(b, err)
+		for _, i := range lacks {
+			require.NoError(b, p.Chunk(b.Context(), i, packed[i]))
+		}
+		_, err = p.Commit(b.Context())
+		require.NoError(b, err)
+		p.Abandon()
+	}
+}
