@@ -8,9 +8,8 @@ const (
 	standing = 50 * time.Millisecond
 	// long is a queue of which the end is not seen at once: what left since then lengthens it.
 	long = 250 * time.Millisecond
-	// leastRate, in bytes a second, is left whatever stands: two packets, so that a round of eight is seen within four seconds. With half
-	// a packet large updates stood at a tenth of a path of 40 kbit/s for a minute.
-	leastRate = 2400
+	// leastRate, in bytes a second, is left whatever stands: twenty small updates, or half a packet.
+	leastRate = 600
 	// After trials rounds in which ever less left, a queue that is as long as before, but for alike, is not theirs: the path has become
 	// longer, or others fill it. One of theirs has lost half a second by then, or still grows.
 	trials, alike = 4, 25 * time.Millisecond
