@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -190,4 +191,24 @@ func (p *place) history(u *User, name string) []string {
 		require.ErrorIs(p.t, err, ErrNoSave)
 	}
 	return numbers(versions)
+}
+
+// slow is a store whose calls take a while, so that others come in between.
+type slow struct{ store.Store }
+
+func (s *slow) Put(ctx context.Context, key string, data []byte) error {
+	runtime.Gosched()
+	err := s.Store.Put(ctx, key, data)
+	runtime.Gosched()
+	return err
+}
+
+func (s *slow) Delete(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		runtime.Gosched()
+		if err := s.Store.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
