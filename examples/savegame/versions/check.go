@@ -212,7 +212,7 @@ func (c *checking) chunk(ctx context.Context, id manifest.Chunk, known *verdict)
 	}
 	return bad, c.corrupt(ctx, known.object, bad, func() {
 		if chunk := c.User.chunks[id]; chunk != nil {
-			chunk.object = store.Object{}
+			chunk.there = false
 		}
 	})
 }

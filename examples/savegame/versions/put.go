@@ -149,7 +149,7 @@ func (u *User) lacks(c *content) (lacks []int, needs int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i, chunk := range c.chunks {
-		if !chunk.there() {
+		if !chunk.there {
 			lacks = append(lacks, i)
 			needs += chunk.needs()
 		}
@@ -170,7 +170,7 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	}
 	c := p.content.chunks[index]
 	u.mu.Lock()
-	there := c.there()
+	there := c.there
 	u.mu.Unlock()
 	if err := p.failure(nil); err != nil || there {
 		return err
@@ -218,11 +218,11 @@ func (p *Put) store(ctx context.Context, c *chunk, packed []byte) {
 	o, err := u.put(ctx, u.chunkKey(c.Chunk), packed, func(b []byte) bool { return u.all.verify(b, c.Chunk) == nil })
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if err != nil || c.there() {
+	if err != nil || c.there {
 		u.charge(-store.Occupied(int64(len(packed))))
 	} else {
 		u.charge(store.Occupied(o.Size) - store.Occupied(int64(len(packed))))
-		c.object = o
+		c.stored(o)
 		p.release(c.needs())
 	}
 	if err != nil {

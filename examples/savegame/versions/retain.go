@@ -95,8 +95,8 @@ func (u *User) takeOut(chunks []*chunk, manifests []manifest.Digest) (gone []sto
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, c := range chunks {
-		if c.refs == 0 && u.chunks[c.Chunk] == c && c.there() {
-			gone = append(gone, c.object)
+		if c.refs == 0 && u.chunks[c.Chunk] == c && c.there {
+			gone = append(gone, store.Object{Key: u.chunkKey(c.Chunk), Size: c.size})
 			delete(u.chunks, c.Chunk)
 		}
 	}
@@ -131,7 +131,7 @@ func (u *User) orphans(before time.Time) (chunks []*chunk, manifests []manifest.
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, c := range u.chunks {
-		if c.refs == 0 && c.object.Time.Before(before) {
+		if c.refs == 0 && c.time < before.UnixNano() {
 			chunks = append(chunks, c)
 		}
 	}
@@ -177,9 +177,9 @@ func (u *User) kept() (bytes int64) {
 			bytes += store.Occupied(o.Size)
 		}
 		for _, chunk := range c.chunks {
-			if _, again := seen[chunk]; chunk.there() && !again {
+			if _, again := seen[chunk]; chunk.there && !again {
 				seen[chunk] = struct{}{}
-				bytes += store.Occupied(chunk.object.Size)
+				bytes += store.Occupied(chunk.size)
 			}
 		}
 	}

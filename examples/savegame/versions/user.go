@@ -46,14 +46,17 @@ type content struct {
 	broken error    // the store has not the manifest, or another one
 }
 
-// chunk is one that is in the store or that contents need. It is there when its object has a key.
+// chunk is one that is in the store or that contents need. It takes 165 bytes in all, and a user of 10 GB has 80,000.
 type chunk struct {
 	manifest.Chunk
-	object store.Object
-	refs   int // contents
+	there bool  // in the store
+	size  int64 // of the object
+	time  int64 // when that was stored, in nanoseconds since 1970
+	refs  int   // contents
 }
 
-func (c *chunk) there() bool { return c.object.Key != "" }
+// stored notes that the chunk is there.
+func (c *chunk) stored(o store.Object) { c.there, c.size, c.time = true, o.Size, o.Time.UnixNano() }
 
 // lock takes records, and reads from the store what is not known.
 func (u *User) lock(ctx context.Context) error {
@@ -91,7 +94,9 @@ func (u *User) load(ctx context.Context) error {
 		used += store.Occupied(o.Size)
 		switch k := u.parseKey(o.Key); k.kind {
 		case chunkKey:
-			u.chunks[k.chunk] = &chunk{Chunk: k.chunk, object: o}
+			c := &chunk{Chunk: k.chunk}
+			c.stored(o)
+			u.chunks[k.chunk] = c
 		case manifestKey:
 			u.manifests[k.chunk.Digest] = o
 		case recordKey:
@@ -241,7 +246,7 @@ func (u *User) drop(c *content) {
 	}
 	delete(u.contents, c.digest)
 	for _, chunk := range c.chunks {
-		if chunk.refs--; chunk.refs == 0 && !chunk.there() {
+		if chunk.refs--; chunk.refs == 0 && !chunk.there {
 			delete(u.chunks, chunk.Chunk)
 		}
 	}
