@@ -35,6 +35,8 @@ type Actor struct {
 	torn    bool
 	asleep  []*Conn // server: those that have a copy without a channel
 	drowsy  bool    // server: in World.drowsy
+	// server: the next Flush looks at the lists of the dormant actor, as it does at its states.
+	flushLists bool
 
 	// Of its relevancy, on a server.
 	rule      relevancyRule

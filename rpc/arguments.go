@@ -18,6 +18,9 @@ func refersIn(t reflect.Type, m *method, seen map[reflect.Type]bool) (found bool
 	if t == refType {
 		return true
 	}
+	if t == reflect.TypeFor[Actor]() {
+		panic(fmt.Sprintf("rpc: %v: an Actor does not travel: use a Ref, which Actor.Ref returns and World.Actor takes", m))
+	}
 	if seen[t] {
 		return false
 	}
@@ -25,7 +28,9 @@ func refersIn(t reflect.Type, m *method, seen map[reflect.Type]bool) (found bool
 	switch t.Kind() {
 	case reflect.Struct:
 		for i := range t.NumField() {
-			found = refersIn(t.Field(i).Type, m, seen) || found
+			if f := t.Field(i); (f.IsExported() || f.Anonymous) && f.Tag.Get("msgpack") != "-" {
+				found = refersIn(f.Type, m, seen) || found
+			}
 		}
 	case reflect.Slice, reflect.Array, reflect.Pointer:
 		return refersIn(t.Elem(), m, seen)

@@ -70,3 +70,20 @@ func TestClassHasAtMostSoManyMethods(t *testing.T) {
 	}
 	panics(t, `more than 16384 methods`, func() { Server[int](class, "OneMore", Reliable) })
 }
+
+// TestActorsDoNotTravel: the first thing that somebody tries who comes from Unreal.
+func TestActorsDoNotTravel(t *testing.T) {
+	type by struct{ Who *Actor }
+	class := NewClass("Naive")
+	for _, declare := range []func(){
+		func() { Server[*Actor](class, "A", Reliable) },
+		func() { Client[by](class, "B", Reliable) },
+		func() { Multicast[[]by](class, "C", Reliable) },
+		func() { ServerRequest[None, *Actor](class, "D") },
+	} {
+		func() {
+			defer func() { require.Contains(t, recover(), "an Actor does not travel: use a Ref") }()
+			declare()
+		}()
+	}
+}

@@ -21,19 +21,16 @@ func (a *Actor) SetDormant(on bool) error {
 	if err := a.mayChange("SetDormant"); err != nil {
 		return err
 	}
-	if on {
-		a.compareAll() // lists sleep as they are now
-	}
 	if a.dormant = on; on {
-		a.drowse()
+		a.untilFlush()
 	} else {
 		a.openToSleepers(false)
 	}
 	return nil
 }
 
-// FlushDormancy brings the state of now to all who have a copy of the actor, which stays dormant; when it is awake the next Flush does
-// so anyway. Server only. UE: FlushNetDormancy.
+// FlushDormancy brings the state of the next Flush to all who have a copy of the actor, which stays dormant; it may be called before or
+// after the changes. When it is awake the next Flush does so anyway. Server only. UE: FlushNetDormancy.
 func (a *Actor) FlushDormancy() error {
 	if err := a.mayChange("FlushDormancy"); err != nil {
 		return err
@@ -44,6 +41,12 @@ func (a *Actor) FlushDormancy() error {
 
 // Dormant reports, on the server, whether the actor shall sleep, on a client, whether its copy does. UE: NetDormancy.
 func (a *Actor) Dormant() bool { return a.dormant && !a.dead }
+
+// untilFlush has a dormant actor be awake until the next Flush: what the game changes until then goes.
+func (a *Actor) untilFlush() {
+	a.flushLists = true
+	a.drowse()
+}
 
 // drowse has the next Flush close the channels of a dormant actor.
 func (a *Actor) drowse() {
@@ -67,6 +70,7 @@ func (w *World) lull() {
 // fallAsleep closes the channels of those who have its lists as they are, and no open requests; the other states come with the close.
 func (a *Actor) fallAsleep() {
 	a.compareAll()
+	a.flushLists = false
 	for i := len(a.opens) - 1; i >= 0; i-- {
 		if c := a.opens[i].conn; a.opens[i].settled() && !c.requests.holds(a) || !c.usable() {
 			c.logActor(logs.Dormancy, "falls asleep", a)

@@ -61,7 +61,7 @@ func (a *Actor) open(c *Conn) error {
 	o.markLists(slept)
 	o.mark(a.class.listFields())
 	if a.dormant {
-		a.drowse()
+		a.untilFlush()
 	}
 	return nil
 }

@@ -195,6 +195,16 @@ func (c *Conn) SetViewPoint(x, y, z float32) error {
 	return nil
 }
 
+// View returns from where the connection sees: the actor that it sees from, nil after SetViewPoint, and where that is; false when it sees
+// from nowhere. Server only; it belongs to the world's goroutine. UE: ViewTarget and SrcLocation of IsNetRelevantFor.
+func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
+	x, y, z, ok = c.viewpoint()
+	if ok && !c.view.fixed {
+		target = c.viewTarget()
+	}
+	return target, x, y, z, ok
+}
+
 // viewTarget returns the actor that the connection sees from, nil when there is none.
 func (c *Conn) viewTarget() *Actor {
 	if c == nil {

@@ -58,7 +58,7 @@ func (a *Actor) ForceUpdate() { a.compared = time.Time{} }
 // compare encodes one state anew, and notes what has changed for all clients that have the actor.
 func (a *Actor) compare(r replica) {
 	if list, ok := r.(keeper); ok {
-		if !a.dormant { // it sleeps once all clients have its lists as they were, and what the game changes meanwhile waits until it wakes
+		if !a.dormant || a.flushLists { // it sleeps once all clients have its lists as they were then; what the game changes later waits until it wakes
 			a.compareList(list)
 		}
 		return

@@ -36,6 +36,9 @@ type level struct {
 	keys *bounds
 }
 
+// ofStates are the tags that only states understand: who ports a quantised type writes them in arguments first.
+var ofStates = []string{"quant", "range", "unit", "owner", "skipowner", "initial", "if"}
+
 // boundsOf reads the tag of a field.
 func boundsOf(f reflect.StructField) (*bounds, error) {
 	tag, tagged := f.Tag.Lookup("quiver")
@@ -45,6 +48,9 @@ func boundsOf(f reflect.StructField) (*bounds, error) {
 	b := &bounds{}
 	for _, item := range strings.Split(tag, ",") {
 		name, text, _ := strings.Cut(strings.TrimSpace(item), "=")
+		if slices.Contains(ofStates, name) {
+			return nil, fmt.Errorf("%q is for replicated states and lists; an argument that quantises has AppendBinary and UnmarshalBinary", item)
+		}
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || n < 0 {
 			return nil, fmt.Errorf("%q needs a number from 0 to 2147483647", item)

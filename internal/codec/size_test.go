@@ -372,6 +372,12 @@ func TestUnboundedFieldsAreNamed(t *testing.T) {
 		"unknown": {reflect.TypeFor[struct {
 			S string `quiver:"maximum=1"`
 		}](), `"maximum" is not max, each or key`},
+		"quantised": {reflect.TypeFor[struct {
+			X float32 `quiver:"quant=0.1"`
+		}](), `.X: tag "quant=0.1": "quant=0.1" is for replicated states and lists`},
+		"for the owner": {reflect.TypeFor[struct {
+			X int `quiver:"owner"`
+		}](), `"owner" is for replicated states and lists`},
 		"each first": {reflect.TypeFor[struct {
 			S string `quiver:"each=1"`
 		}](), "each needs a max before it"},

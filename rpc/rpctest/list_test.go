@@ -85,3 +85,38 @@ func TestListsWithoutAChannel(t *testing.T) {
 		require.Equal(t, bagOf(s), bagOf(copied))
 	})
 }
+
+// TestListsAfterFlushDormancy: what changes between FlushDormancy and the next Flush goes, as in states, and what changes before it.
+func TestListsAfterFlushDormancy(t *testing.T) {
+	off(t, func(t *testing.T, net *rpctest.Network) {
+		c := newCamp(t, net, 1, rpc.Config{})
+		s := c.spawn(0, nil)
+		require.NoError(t, s.bag.Set(1, item{Name: "key"}))
+		require.NoError(t, s.actor.SetDormant(true))
+		net.Advance(time.Second)
+		require.True(t, c.at(0, s).actor.Dormant())
+		for i, wake := range []func(){
+			func() { require.NoError(t, s.actor.FlushDormancy()) },
+			func() { require.NoError(t, cheer.Call(s.actor, 1)) },
+		} {
+			wake()
+			s.wares.Gold++
+			require.NoError(t, s.bag.Set(itemID(10+i), item{Name: "new"}))
+			require.NoError(t, s.bag.Set(1, item{Name: "key", Count: i + 1}))
+			net.Advance(time.Second)
+			require.True(t, c.at(0, s).actor.Dormant())
+			c.requireSameAsleep(s)
+			s.bag.Delete(itemID(10 + i))
+			wake()
+			net.Advance(time.Second)
+			c.requireSameAsleep(s)
+		}
+	})
+}
+
+// requireSameAsleep asserts that a client's copy, which sleeps, is as the server has it.
+func (c *camp) requireSameAsleep(s *trooper) {
+	c.t.Helper()
+	require.Equal(c.t, s.wares, c.at(0, s).wares)
+	require.Equal(c.t, maps.Collect(s.bag.All()), maps.Collect(c.at(0, s).bag.All()))
+}

@@ -202,14 +202,24 @@ func TestViews(t *testing.T) {
 				require.Equal(t, want[i], r.has(0, place), "place %d", i)
 			}
 		}
+		from := func(want *rpc.Actor, at float32) {
+			t.Helper()
+			target, x, _, _, ok := c.View()
+			require.Equal(t, want, target)
+			require.True(t, ok && x == at || !ok && at == 0, "%v %v", x, ok)
+		}
 		sees(false, false, false)
+		from(nil, 0)
 		r.spawn(r.server.medals, 0, 0)
 		pawn, far := r.scout(0, 10), r.scout(0, 2010)
 		sees(true, false, false)
+		from(pawn.actor, 10)
 		require.NoError(t, c.SetViewPoint(1000, 50, 50))
 		sees(false, true, false)
+		from(nil, 1000)
 		require.NoError(t, c.SetView(far.actor))
 		sees(false, false, true)
+		from(far.actor, 2010)
 		require.NoError(t, r.server.Destroy(far.actor))
 		sees(true, false, false)
 		require.NoError(t, c.SetViewPoint(1000, float32(math.Inf(1)), 0))
