@@ -26,7 +26,8 @@ type Predictor[I any] struct {
 	newest uint64    // tick that was handed out
 	have   uint64    // the server needs no older ones
 	taken  uint64    // newest tick of the server's
-	seen   uint64    // newest tick whose outcome is known here
+	seen   uint64    // newest tick whose outcome is known here: by Saw, or else by answers
+	saw    bool      // the game calls Saw
 	probed time.Duration
 	asked  bool // a probe has left
 	send   []I  // scratch
@@ -86,12 +87,15 @@ func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 // next returns the first tick to hand out when it is tick now.
 func (p *Predictor[I]) next(tick uint64) uint64 {
 	limit := uint64(min(frameTicks, max(4, p.handle.rate/2)))
-	if behind := tick - p.newest; behind > limit && p.newest > 0 {
+	behind := tick - p.newest
+	switch {
+	case p.newest == 0: // nobody pressed keys for the ticks before
+		return tick
+	case behind > limit:
 		p.stats.Skipped += behind - limit
-	} else if p.newest > 0 {
-		return p.newest + 1
+		return tick - limit + 1
 	}
-	return max(1, tick-min(tick, limit)+1)
+	return p.newest + 1
 }
 
 // probe asks for the server's tick.
@@ -138,8 +142,14 @@ func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 }
 
 // Saw says of which tick of the server's the game has seen the outcome, in states that it replicates: the server learns it with the
-// next input. A lower one than before changes nothing. Without it, what answers tell counts.
-func (p *Predictor[I]) Saw(tick uint64) { p.seen = max(p.seen, tick) }
+// next input. A lower one than before changes nothing. For a game that never calls it the newest tick of an answer counts, which
+// comes sooner than states do.
+func (p *Predictor[I]) Saw(tick uint64) {
+	if !p.saw {
+		p.saw, p.seen = true, 0
+	}
+	p.seen = max(p.seen, tick)
+}
 
 // Stats returns how inputs travel.
 func (p *Predictor[I]) Stats() PredictorStats { return p.stats }
@@ -176,7 +186,10 @@ func (p *Predictor[I]) begin(at time.Duration, taken uint64, trip time.Duration)
 	ahead := time.Duration(taken+1)*p.handle.tick + trip + guard - at
 	p.lead.begin(at, ahead)
 	p.stats.Begun++
-	p.taken, p.have, p.seen = taken, taken, taken
+	p.taken, p.have = taken, taken
+	if p.seen > taken || !p.saw {
+		p.seen = taken
+	}
 	if p.newest > taken+p.handle.half() { // the server's ticks are lower than they were
 		clear(p.made)
 		p.newest = 0
@@ -192,7 +205,9 @@ func (p *Predictor[I]) learn(at time.Duration, a answer) {
 		p.lead.learn(at, p.lead.need(m.ahead, m.waited, left))
 	}
 	if m := p.kept(a.Taken); m != nil {
-		p.seen = max(p.seen, a.Taken)
+		if !p.saw {
+			p.seen = max(p.seen, a.Taken)
+		}
 		p.stats.Latency = smooth(p.stats.Latency, at-m.at)
 	}
 }

@@ -19,7 +19,8 @@ type Queue[I any] struct {
 	taken  uint64 // the newest one
 	have   uint64 // the inputs of all ticks up to this one came, or are too late
 	seen   uint64
-	last   I // the newest that was taken
+	last   I    // the newest that was taken
+	came   bool // that is the input of the tick taken
 	stats  QueueStats
 	owes   bool // an answer
 	worst  time.Duration
@@ -52,17 +53,17 @@ type QueueStats struct {
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
 	case q.began && tick == q.taken:
-		return q.last, q.stats.Repeated == 0 && q.stats.Taken > 0
+		return q.last, q.came
 	case q.began && tick < q.taken:
 		q.restart()
 	}
-	q.began, q.taken = true, tick
+	q.began, q.taken, q.came = true, tick, false
 	if q.slots == nil { // nobody has sent anything
 		return q.last, false
 	}
 	s := q.slot(tick)
 	ok = s.tick == tick && s.came
-	if ok {
+	if q.came = ok; ok {
 		q.note(tick, now.Sub(s.at))
 		q.last = s.input
 		q.stats.Taken++
@@ -116,7 +117,8 @@ func (q *Queue[I]) restart() {
 	}
 	clear(q.slots)
 	var none I
-	q.last, q.have, q.seen, q.worstT, q.stats.Repeated = none, 0, 0, 0, 0
+	q.last, q.came = none, false
+	q.have, q.seen, q.worstT, q.stats.Repeated = 0, 0, 0, 0
 }
 
 // put keeps the input of a tick that is not over. The first copy counts: nobody changes its mind.
