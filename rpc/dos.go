@@ -65,7 +65,7 @@ func (w *World) watchCalls(c *Conn) {
 	}
 }
 
-// unwatch ends what watchCalls began.
+// unwatchCalls ends what watchCalls began.
 func (w *World) unwatchCalls(c *Conn) {
 	if c.watched != nil {
 		w.dos.detector.Leave(c.watched.peer)

@@ -76,6 +76,7 @@ func (d *Detector) look(now time.Time) {
 
 // Join returns the peer of a new connection: the same for all that have one identity, unless that is empty.
 func (d *Detector) Join(identity string) *Peer {
+	d.forget()
 	p := d.identities[identity]
 	if p == nil {
 		p = newPeer(d, identity)
@@ -99,6 +100,11 @@ func (d *Detector) Leave(p *Peer) {
 	}
 	p.methods = nil
 	d.left = append(d.left, departure{p, d.now})
+	d.forget()
+}
+
+// forget drops the peers that left too long ago, and the oldest of those that are too many.
+func (d *Detector) forget() {
 	n := 0
 	for n < len(d.left) && (d.now.Sub(d.left[n].at) >= d.profile.Remember || len(d.left)-n > d.profile.Identities) {
 		delete(d.identities, d.left[n].peer.identity)
