@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
@@ -78,19 +79,49 @@ func (w *World) deliverWatched(c *Conn, m bunch.Message) {
 	called := calledBy(a, m)
 	u := c.usageOf(called, a, m)
 	var took time.Duration
-	runs := c.watched.peer.Call(u.method, len(m.Payload)) || called == nil
+	runs := c.watched.peer.Call(u.method, len(m.Payload)) || !blockable(called, m.Payload)
 	if runs {
 		began := time.Since(w.turns.began)
 		w.deliver(c, m)
 		took = time.Since(w.turns.began) - began
 		c.watched.peer.Done(u.method, took)
 	} else {
-		c.drop(dropBlocked, a, called)
+		w.block(c, a, called, m.Payload)
 	}
 	w.dos.note(u, len(m.Payload), took, runs)
 	if r, ok := c.watched.peer.Report(); ok {
 		w.judged(c, r)
 	}
+}
+
+// blockable reports whether a message may be blocked. A cancel and an answer of a request may not, for they end what is open here,
+// nor may what closes the connection, nor what is no call.
+func blockable(called *method, payload []byte) bool {
+	if called == nil || called.kind != serverRPC || called.role == isAnswer {
+		return false
+	}
+	_, cancel, _ := questionIn(called, payload)
+	return !cancel
+}
+
+// block drops a call instead of running it. Who asked a question is told so.
+func (w *World) block(c *Conn, a *Actor, called *method, payload []byte) {
+	c.trace.Took()
+	if number, _, ok := questionIn(called, payload); ok && !a.dead {
+		w.dropQuestion(c, a, called, number, dropBlocked)
+		return
+	}
+	c.drop(dropBlocked, a, called)
+}
+
+// questionIn returns the number of the question that a message asks or cancels; not ok: it does neither.
+func questionIn(called *method, payload []byte) (number uint64, cancel, ok bool) {
+	if called.role != isQuestion {
+		return 0, false, false
+	}
+	_, n := binary.Uvarint(payload) // the method
+	number, cancel, _, err := ask.ReadQuestion(payload[n:])
+	return number, cancel, err == nil
 }
 
 // calledBy returns the method that a message calls, nil when it is no call of one.

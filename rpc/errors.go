@@ -132,7 +132,7 @@ func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 //	ErrUnbound                  nothing answers it, here or there
 //	ErrNotOwner                 who asked does not own the actor, or did not by the time it arrived
 //	none, with Refused          the handler's error
-//	none, with RateLimited      asked more often than RateLimit on the declaration allows
+//	none, with RateLimited      asked more often than RateLimit on the declaration, or the server's Config.DoS, allows
 //
 // A handler returns one to choose the Code.
 type RequestError struct {

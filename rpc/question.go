@@ -167,6 +167,7 @@ func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason
 // differ, and a cancel on another actor's channel, which makes room, may still be under way.
 var verdictOf = map[dropReason]ask.Verdict{
 	dropUnbound: ask.Unbound, dropNotOwner: ask.NotOwner, dropRateLimited: ask.RateLimited, dropTooMany: ask.TooMany,
+	dropBlocked: ask.Blocked,
 }
 
 // runQuestion runs a question of the peer's that is not dropped.

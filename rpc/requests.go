@@ -282,6 +282,8 @@ func (q *inquiry) verdict(a ask.Answer) error {
 		e.Text, e.cause = "this side did not own the actor when it arrived", ErrNotOwner
 	case ask.RateLimited:
 		e.Text, e.RateLimited = fmt.Sprintf("it was asked more often than RateLimit(%v) allows", q.method.rateLimit), true
+	case ask.Blocked:
+		e.Text, e.RateLimited = "it was asked more often than the other side's Config.DoS lets run for now", true
 	case ask.TooMany:
 		e.Text, e.cause = "the other side has as many open as its Config.MaxRequests allows", ErrBacklogFull
 	}

@@ -29,6 +29,7 @@ const (
 	NotOwner            // who asks does not own the actor
 	RateLimited         // beyond what the declaration allows
 	TooMany             // beyond what the far side lets wait
+	Blocked             // beyond what the far side lets run of it, for now
 
 	verdicts
 )
@@ -77,8 +78,7 @@ func Cut(text string) string {
 	if len(text) > MaxText {
 		text = text[:MaxText]
 	}
-	text = strings.ToValidUTF8(text, "")
-	return text
+	return strings.ToValidUTF8(text, "")
 }
 
 // ReadAnswer takes an answer apart.
