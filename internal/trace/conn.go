@@ -228,8 +228,14 @@ func (c *conn) newPacket() *packet {
 	return new(packet)
 }
 
-// endPacket ends a packet, and forgets it.
+// endPacket ends a packet and the unreliable calls that were whole with it, and forgets it.
 func (e *encoder) endPacket(c *conn, p *packet, at int64, how string) {
+	for _, call := range p.calls {
+		if call.left {
+			call.left = false
+			e.settle(c, call, at, how)
+		}
+	}
 	if e.close(&c.out, p.lane, at) {
 		e.text("fate", how)
 		e.end()
@@ -256,7 +262,7 @@ func (e *encoder) unsent(c *conn, ev *Event) {
 	e.endPacket(c, p, ev.At, "did not leave")
 }
 
-// decided ends a packet, and the unreliable calls that were whole with it.
+// decided ends a packet of which it is known whether it arrived.
 func (e *encoder) decided(c *conn, ev *Event) {
 	how := "acked"
 	if ev.Kind == Lost {
@@ -276,12 +282,6 @@ func (e *encoder) decided(c *conn, ev *Event) {
 		return
 	}
 	delete(c.packets, ev.Number)
-	for _, call := range p.calls {
-		if call.left {
-			call.left = false
-			e.settle(c, call, ev.At, how)
-		}
-	}
 	e.endPacket(c, p, ev.At, how)
 }
 
@@ -330,14 +330,7 @@ func (e *encoder) handled(c *conn, ev *Event) {
 // forget ends all that is open.
 func (e *encoder) forget(c *conn, how string) {
 	for _, number := range slices.Sorted(maps.Keys(c.packets)) {
-		p := c.packets[number]
-		for _, call := range p.calls {
-			if call.left {
-				call.left = false
-				e.settle(c, call, e.at, how)
-			}
-		}
-		e.endPacket(c, p, e.at, how)
+		e.endPacket(c, c.packets[number], e.at, how)
 	}
 	for _, number := range slices.Sorted(maps.Keys(c.channels)) {
 		ch := c.channels[number]

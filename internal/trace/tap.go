@@ -69,9 +69,10 @@ func (t *Tap) About(name, class string, actor uint64) {
 	}
 }
 
-// heard are the events that are as the machine tells them.
+// heard are the machine's events that become events of a trace.
 var heard = map[string]Kind{
-	"bunch": Bunch, "unsent": Unsent, "acked": Acked, "lost": Lost, "freed": Freed, "dropped": Dropped, "received": Received,
+	"queued": Queued, "bunch": Bunch, "sent": Sent, "unsent": Unsent, "acked": Acked, "lost": Lost, "freed": Freed, "dropped": Dropped,
+	"received": Received,
 }
 
 // hear takes an event of the machine. It is called under the machine's lock.
@@ -79,7 +80,8 @@ func (t *Tap) hear(b bunch.Event) {
 	if t.others != nil {
 		t.others(b)
 	}
-	e := Event{Kind: heard[b.Kind], At: t.start + int64(b.At), Number: b.Number, Channel: b.Channel, Sequence: b.Sequence, Bytes: uint32(b.Bytes),
+	kind, known := heard[b.Kind]
+	e := Event{Kind: kind, At: t.start + int64(b.At), Number: b.Number, Channel: b.Channel, Sequence: b.Sequence, Bytes: uint32(b.Bytes),
 		Reliable: b.Delivery <= bunch.ReliableUnordered, Again: b.Again, Asks: b.Asks}
 	switch {
 	case b.Kind == "ready":
@@ -87,13 +89,14 @@ func (t *Tap) hear(b bunch.Event) {
 		t.arrivals = append(t.arrivals, arrival{e.At, b.Number})
 		t.mu.Unlock()
 		return
-	case b.Kind == "bunch" && b.Delivery == bunch.Tracked: // of which there are many
+	case !known: // nothing that a viewer shows
+		return
+	case kind == Bunch && b.Delivery == bunch.Tracked: // of which there are many
 		t.states, t.stateBytes = t.states+1, t.stateBytes+b.Bytes
 		return
-	case b.Kind == "queued":
+	case kind == Queued:
 		t.queued(&e)
-	case b.Kind == "sent":
-		e.Kind = Sent
+	case kind == Sent:
 		e.SetStates(t.states, t.stateBytes)
 		t.states, t.stateBytes = 0, 0
 	}
@@ -102,7 +105,7 @@ func (t *Tap) hear(b bunch.Event) {
 
 // queued says what a message is.
 func (t *Tap) queued(e *Event) {
-	e.Kind, e.Entries = Queued, uint16(bunch.Entries(int(e.Bytes)))
+	e.Entries = uint16(bunch.Entries(int(e.Bytes)))
 	e.Name, e.Class, e.Actor = t.calling.Name, t.calling.Class, t.calling.Actor
 	if t.calling = (Event{}); e.Name == "" {
 		e.Name, e.Class = "message", "control"

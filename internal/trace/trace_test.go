@@ -124,6 +124,26 @@ func TestTheEncoderIsBounded(t *testing.T) {
 	require.LessOrEqual(t, len(c.channels), 2*maxPending)
 }
 
+// TestUndecidedPackets: the calls in packets beyond those that are followed end with them, so that others can be followed.
+func TestUndecidedPackets(t *testing.T) {
+	e := newEncoder("server")
+	e.header()
+	take := func(events ...Event) {
+		for i := range events {
+			e.take(&events[i])
+		}
+		e.flush()
+	}
+	for i := range uint64(maxPending) {
+		take(inPacket(i)...)
+	}
+	for i := range uint64(10) {
+		take(queued("A", 0, false))
+		take(inPacket(maxPending+i, Event{Kind: Bunch, Channel: 2})...)
+	}
+	require.Zero(t, e.conns[0].pending)
+}
+
 // slow takes nothing until it is let go.
 type slow struct {
 	bytes.Buffer

@@ -18,7 +18,7 @@ const (
 	writeBytes = 64 << 10
 )
 
-// Writer writes events. Its methods are safe from any goroutine; those of a nil Writer do nothing.
+// Writer writes events. Its methods are safe from any goroutine. A nil Writer has nil Taps, and Close returns nil.
 type Writer struct {
 	out    io.Writer
 	name   func() string
