@@ -3,13 +3,13 @@ package rpc
 import (
 	"encoding/binary"
 	"errors"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/ask"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 var (
@@ -186,9 +186,7 @@ func TestFloodsOfQuestions(t *testing.T) {
 
 // TestRandomRequestBytes: nothing that a peer sends of requests panics or leaves something open for ever.
 func TestRandomRequestBytes(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 3))
+	random := testkit.Rand(t)
 	for range 40 {
 		withClerk(t, Config{MaxRequests: 4, RequestTime: time.Second}, func(n *network, here, there *Actor) {
 			from, to := there, here

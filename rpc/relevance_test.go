@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // The classes of the tests of relevancy: trees stand somewhere, elves decide themselves who sees them.
@@ -151,10 +153,8 @@ func TestSpreadDoesAllInItsPeriod(t *testing.T) {
 
 // TestRelevanceForgetsAll spawns, destroys, joins and leaves at random; then nothing is left in any set.
 func TestRelevanceForgetsAll(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	random := testkit.Rand(t)
 	inNet(t, 0, Config{Classes: []*Class{treeClass, elfClass}}, func(n *network) {
-		random := rand.New(rand.NewPCG(seed, 0))
 		w := n.server.World
 		trees, elves := forest(w)
 		var all []*oak

@@ -1,13 +1,14 @@
 package ask
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 func TestWire(t *testing.T) {
@@ -126,9 +127,7 @@ func TestTableOfThePeers(t *testing.T) {
 
 // TestTableAgainstAMap: random operations, beside a map that does the same.
 func TestTableAgainstAMap(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testkit.Rand(t)
 	table, model := Table[uint64]{limit: 20}, map[uint64]time.Time{}
 	now := time.Unix(0, 0)
 	for range 20_000 {

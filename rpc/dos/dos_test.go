@@ -2,13 +2,12 @@ package dos
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // scene is a detector, and a clock that is moved by hand.
@@ -342,14 +341,7 @@ func TestClocksThatJump(t *testing.T) {
 
 // TestSumsOverAnyPlay compares the sums that decide with those over all that was ever called.
 func TestSumsOverAnyPlay(t *testing.T) {
-	seed := rand.Uint64()
-	if text := os.Getenv("QUIVER_SEED"); text != "" {
-		var err error
-		seed, err = strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("repeat with QUIVER_SEED=%d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testkit.Rand(t)
 	for range 200 {
 		window := time.Duration(1+random.IntN(16)) * time.Second
 		quota := 1 + random.IntN(60)
