@@ -17,7 +17,15 @@ var (
 	clerkAsk   = ServerRequest[int, string](clerk, "Ask")
 	clerkTell  = ServerRequest[shot, None](clerk, "Tell")
 	clerkAdmit = ClientRequest[shot, int](clerk, "Admit")
+	clerkSwear = ClientRequest[None, oath](clerk, "Swear")
 )
+
+// oath is an answer whose check does something.
+type oath struct{ Text string }
+
+var checkOath = func() {}
+
+func (oath) Validate() error { checkOath(); return nil }
 
 // clerkObject keeps all who ask waiting.
 type clerkObject struct {
@@ -41,6 +49,7 @@ func withClerk(t *testing.T, config Config, fn func(n *network, here, there *Act
 				return "", nil
 			})
 			OnRequest(b, clerkTell, func(o *clerkObject, _ *Call, _ shot) (None, error) { return None{}, nil })
+			OnRequest(b, clerkSwear, func(*clerkObject, *Call, None) (oath, error) { return oath{"truly"}, nil })
 			OnRequest(b, clerkAdmit, func(o *clerkObject, _ *Call, s shot) (int, error) { return s.Ammo, nil })
 		}
 		a, err := n.server.Spawn(clerk, n.conns[0])
@@ -120,6 +129,24 @@ func TestBadAnswersEndTheirQuestion(t *testing.T) {
 		var closed *CloseError
 		require.ErrorAs(t, heard[0], &closed)
 		require.Equal(t, PayloadFail, closed.Code)
+	})
+}
+
+// TestAnswersWhoseCheckEndsTheActor: the question ends once, with the actor.
+func TestAnswersWhoseCheckEndsTheActor(t *testing.T) {
+	withClerk(t, Config{}, func(n *network, here, _ *Actor) {
+		var errs []error
+		require.NoError(t, clerkSwear.Then(here, None{}, func(_ oath, err error) { errs = append(errs, err) }))
+		checks := 0
+		checkOath = func() {
+			if checks++; checks == 2 { // of who asked; the first is of who answers
+				require.NoError(t, n.server.Destroy(here))
+			}
+		}
+		defer func() { checkOath = func() {} }()
+		n.tick(5)
+		require.Len(t, errs, 1)
+		require.ErrorIs(t, errs[0], ErrClosed)
 	})
 }
 

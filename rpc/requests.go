@@ -156,7 +156,9 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 	} else {
 		err = q.verdict(answer)
 	}
-	c.requests.asked.Take(answer.Number)
+	if _, open := c.requests.asked.Take(answer.Number); !open {
+		return nil // the game's own decoding or Validate ended the actor, and the question with it
+	}
 	w.doing = activity{what: "the function for the answer of ", method: q.method}
 	if invalid(err) {
 		c.drop(dropInvalid, a, m)
