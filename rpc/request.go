@@ -87,10 +87,9 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 		ctx, cancel = context.WithTimeoutCause(ctx, w.config.requestTime(), w.timeUp())
 		defer cancel()
 	}
-	until, _ := ctx.Deadline()
 	wait := &waiter[R]{done: make(chan struct{})}
 	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: wait.finish}, waits: true}
-	if err := w.post(func() { wait.begin(q, func() error { return r.put(q, arg, until) }) }); err != nil {
+	if err := w.post(func() { wait.begin(q, func() error { return r.put(q, arg, time.Time{}) }) }); err != nil {
 		return result, q.failed(err)
 	}
 	select {

@@ -69,6 +69,7 @@ func (w *World) requestsOf(c *Conn) *requests {
 }
 
 // place routes a question whose argument lies at p: sent at once to the far side, kept as a value for this side's next Dispatch.
+// It ends at until, or never by itself (zero).
 func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error {
 	a, m := q.actor, q.method
 	plan, err := w.route(a, m)
@@ -218,11 +219,7 @@ func (w *World) expire(r *requests) {
 	now := time.Now()
 	for q, due := r.asked.TakeDue(now); due; q, due = r.asked.TakeDue(now) {
 		w.tellCanceled(q)
-		if q.waits {
-			q.end(context.DeadlineExceeded) // of its context
-		} else {
-			q.end(w.timeUp())
-		}
+		q.end(w.timeUp())
 	}
 }
 

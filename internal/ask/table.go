@@ -23,9 +23,6 @@ type entry[Q any] struct {
 // SetLimit says how many questions the table holds.
 func (t *Table[Q]) SetLimit(limit int) { t.limit = limit }
 
-// Limit returns how many questions the table holds at most.
-func (t *Table[Q]) Limit() int { return t.limit }
-
 // Len returns how many it holds.
 func (t *Table[Q]) Len() int { return len(t.open) }
 

@@ -168,7 +168,7 @@ func TestASlowWriter(t *testing.T) {
 		add(1)
 		time.Sleep(time.Second)
 		synctest.Wait() // it waits for out
-		add(BufferEvents + 123)
+		add(bufferEvents + 123)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, w.Close(ctx), context.DeadlineExceeded)
@@ -202,7 +202,7 @@ func TestEventsAreWrittenSoon(t *testing.T) {
 		}
 		event := Event{Kind: Received}
 		require.Zero(t, testing.AllocsPerRun(100, func() { w.Add(&event) }))
-		for range BufferEvents { // half of it is a reason not to wait
+		for range bufferEvents { // half of it is a reason not to wait
 			w.Add(&event)
 		}
 		require.NoError(t, w.Close(context.Background()))
@@ -233,7 +233,7 @@ func BenchmarkAdd(b *testing.B) {
 	event := Event{Kind: Received}
 	for b.Loop() {
 		w.Add(&event)
-		if len(w.events) == BufferEvents {
+		if len(w.events) == bufferEvents {
 			w.events = w.events[:0]
 		}
 	}

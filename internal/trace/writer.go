@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// BufferEvents wait at most for being written, and as many are being written: 3 MB each. A busy server with a hundred clients
+	// bufferEvents wait at most for being written, and as many are being written: 3 MB each. A busy server with a hundred clients
 	// makes 30,000 a second, so that a disk may stand still for a second.
-	BufferEvents = 32_768
+	bufferEvents = 32_768
 	// gatherTime is how long events wait for others: a write for each would cost more than all else.
 	gatherTime = 100 * time.Millisecond
 	// writeBytes is how much is written at a time, about.
@@ -62,19 +62,19 @@ func (w *Writer) Add(e *Event) {
 	switch n := len(w.events); {
 	case w.closed:
 		return
-	case n == BufferEvents:
+	case n == bufferEvents:
 		w.lost++
 		return
 	case n == 0:
 		if w.events == nil {
-			w.events = make([]Event, 0, BufferEvents)
+			w.events = make([]Event, 0, bufferEvents)
 		}
 		if !w.running {
 			w.running = true
 			go w.run()
 		}
 		signal(w.kick)
-	case n == BufferEvents/2:
+	case n == bufferEvents/2:
 		signal(w.full)
 	}
 	w.events = append(w.events, *e)
