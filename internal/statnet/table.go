@@ -2,6 +2,7 @@ package statnet
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -63,7 +64,14 @@ func (t *Table) Columns(columns []Column, cells ...string) {
 // String returns the lines, each with its end.
 func (t *Table) String() string { return t.text.String() }
 
+// line ends a line. A peer's text in it may hold anything: what a terminal would not print is shown as such.
 func (t *Table) line(s string) {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
 	t.text.WriteString(strings.TrimRight(cut(s, Width), " "))
 	t.text.WriteByte('\n')
 }

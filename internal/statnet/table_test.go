@@ -48,3 +48,10 @@ func TestUnits(t *testing.T) {
 	require.Equal(t, "999", Count(uint64(999)))
 	require.Equal(t, "1,234,567", Count(1_234_567))
 }
+
+// TestLinesArePrintable: a peer's words change nothing but their own cell.
+func TestLinesArePrintable(t *testing.T) {
+	var table Table
+	table.List("Carrier", "\x1b[2Jcleared\nWorld\xff")
+	require.Equal(t, "Carrier           \uFFFD[2Jcleared\uFFFDWorld\uFFFD\n", table.String())
+}

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -231,8 +233,9 @@ func (e *encoder) descriptor(track, parent uint64, name string, counter []byte) 
 	e.out = appendBytes(e.out, tracePacket, e.packet)
 }
 
-// cut shortens a text to maxText bytes, at the end of a character.
+// cut makes valid UTF-8 of a text, as protobuf demands and peers need not send, of at most maxText bytes, at the end of a character.
 func cut(s string) string {
+	s = strings.ToValidUTF8(s[:min(len(s), maxText+utf8.UTFMax)], "\uFFFD")
 	if len(s) <= maxText {
 		return s
 	}

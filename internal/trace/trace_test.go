@@ -254,3 +254,14 @@ func BenchmarkEncode(b *testing.B) {
 		e.flush()
 	}
 }
+
+// TestTextsAreValid: a peer's identity and its reason may be any bytes, and names may be long.
+func TestTextsAreValid(t *testing.T) {
+	for text, want := range map[string]string{
+		"\xff\xfe bye": "\uFFFD bye", strings.Repeat("x", 300): strings.Repeat("x", maxText), strings.Repeat("é", 200): strings.Repeat("é", maxText/2),
+		strings.Repeat("x", maxText-1) + "é": strings.Repeat("x", maxText-1), "": "",
+	} {
+		require.Equal(t, want, cut(text))
+	}
+	require.LessOrEqual(t, len(cut(strings.Repeat("\xff!", 300))), maxText, "each bad byte grows to three")
+}

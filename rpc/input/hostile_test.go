@@ -261,3 +261,16 @@ func TestQueueAllocatesNothing(t *testing.T) {
 		tick++
 	}))
 }
+
+// TestSeenIsNotFarBack: a client that has seen nothing for ten minutes, as it says, has the server rewind a second at most.
+func TestSeenIsNotFarBack(t *testing.T) {
+	q, call, now := filled()
+	for tick := uint64(101); tick < 101+60*60*10; tick++ {
+		now = now.Add(time.Second / 60)
+		call.Arrived = now
+		q.receive(pushes, call, batch[push]{First: tick + 1, Seen: 1, Inputs: []push{{1}}})
+		q.owes = false
+		_, _ = q.Take(now, tick)
+	}
+	require.Equal(t, q.taken-60, q.Seen())
+}

@@ -80,8 +80,14 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 }
 
 // Seen returns the newest tick of which the owner has seen the outcome, by [Predictor.Saw] or by answers: what it aimed at it saw
-// as it was then. A client may lie, but not beyond the newest tick that was taken.
-func (q *Queue[I]) Seen() uint64 { return q.seen }
+// as it was then. A client may lie, but neither beyond the newest tick that was taken, nor farther back than inputs are kept: a second,
+// 32 ticks at least. 0 before the owner has sent anything.
+func (q *Queue[I]) Seen() uint64 {
+	if q.handle == nil {
+		return 0
+	}
+	return max(q.seen, q.taken-min(q.taken, q.handle.half()))
+}
 
 // Stats returns what became of inputs so far.
 func (q *Queue[I]) Stats() QueueStats { return q.stats }
