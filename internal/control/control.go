@@ -176,7 +176,8 @@ func parseShape(r *reader) Shape {
 	return s
 }
 
-// Parse parses one message of channel 0: a hello, login, welcome, join, shapeLines or a message of the raw carrier.
+// Parse parses one message of channel 0, and returns it as a value of its type: a Hello, a Login and so on. What it returns may
+// alias payload. An error is an *Error.
 func Parse(payload []byte) (message any, err error) {
 	if len(payload) == 0 {
 		return nil, &Error{PayloadFail, "a control message is empty"}
@@ -215,6 +216,7 @@ func Parse(payload []byte) (message any, err error) {
 	return message, nil
 }
 
+// Name returns what a message is called, by its first byte.
 func Name(id byte) string {
 	switch id {
 	case idHello:

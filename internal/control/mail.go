@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -54,7 +55,7 @@ func parseMessage(r *reader) (m Message) {
 func parseTaken(r *reader) Taken {
 	n := r.uvarint(Window)
 	if r.err == nil && n == 0 {
-		r.fail(fmt.Errorf("nothing was taken"))
+		r.fail(errors.New("nothing was taken"))
 	}
 	return Taken{int(n)}
 }

@@ -9,7 +9,7 @@ import (
 const (
 	labelWidth = 16
 	cellWidth  = 13
-	// Width is what a line has at most: two of them fit beside each other nowhere, but one fits every terminal and log.
+	// Width is how many characters a line has at most: a label and six cells fit.
 	Width = 100
 )
 

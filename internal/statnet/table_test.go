@@ -40,7 +40,9 @@ func TestListsWrap(t *testing.T) {
 
 func TestUnits(t *testing.T) {
 	require.Equal(t, "999 B", Bytes(999))
+	require.Equal(t, "1.0 kB", Bytes(999.6))
 	require.Equal(t, "1.5 kB", Bytes(1500))
+	require.Equal(t, "1.0 MB", Bytes(999_960))
 	require.Equal(t, "2.0 MB/s", Rate(2e6))
 	require.Equal(t, "12.3 %", Percent(0.123))
 	require.Equal(t, "0.5 ms", Ms(500*time.Microsecond))

@@ -9,9 +9,9 @@ import (
 // Bytes writes a number of bytes, in kB or MB of 1,000 where that is shorter.
 func Bytes(n float64) string {
 	switch {
-	case n < 1000:
+	case n < 999.5: // beyond that it is written as 1000
 		return fmt.Sprintf("%.0f B", n)
-	case n < 1e6:
+	case n < 999_950: // likewise
 		return fmt.Sprintf("%.1f kB", n/1e3)
 	}
 	return fmt.Sprintf("%.1f MB", n/1e6)

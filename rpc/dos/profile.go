@@ -23,7 +23,7 @@ type State struct {
 	Window time.Duration // whole seconds, 1 to 16. UE: EscalateQuotaTimePeriod
 
 	// Repeat is how much of one method runs within RepeatWindow while this is the state; the next call is blocked: it is
-	// dropped and counted, and the connection lives. UE: RPCRepeatLimitPerPeriod, RPCRepeatLimitMSPerPeriod, RPCRepeatLimitTimePeriod
+	// dropped and counted, and the connection lives; a question of an rpc.Request is answered with an error. UE: RPCRepeatLimitPerPeriod, RPCRepeatLimitMSPerPeriod, RPCRepeatLimitTimePeriod
 	Repeat       Load
 	RepeatWindow time.Duration // 1 to 16 s
 
