@@ -87,7 +87,7 @@ func (d *Detector) Join(identity string) *Peer {
 	}
 	p.conns++
 	p.catchUp()
-	if p.state == 0 {
+	if p.state == 0 && p.second-p.tolerated >= seconds(d.profile.Remember) {
 		p.tolerated = p.second + seconds(d.profile.JoinTolerance)
 	}
 	return p

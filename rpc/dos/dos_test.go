@@ -291,6 +291,29 @@ func TestJoinersMayTakeTime(t *testing.T) {
 	require.Equal(t, "Burst", p.State(), "who comes back in a state is not tolerated anew")
 }
 
+// TestJoiningAgainIsNotTolerated: who joins again before the time of his handlers counts does not go on like that for ever.
+func TestJoiningAgainIsNotTolerated(t *testing.T) {
+	profile := plain()
+	profile.JoinTolerance = 2 * time.Second
+	profile.States[2].Period.Time = 10 * time.Millisecond
+	s := newScene(t, profile)
+	first := s.d.Join("ann")
+	for range 4 {
+		s.call(first, "A.B", 1, time.Second)
+		s.frame(time.Second)
+		s.d.Leave(s.d.Join("ann"))
+	}
+	require.Equal(t, "Burst", first.State())
+	s.d.Leave(first)
+	s.frame(30 * time.Second)
+	again := s.d.Join("ann")
+	s.frame(31 * time.Second)
+	s.d.Leave(again)
+	again = s.d.Join("ann")
+	s.call(again, "A.B", 1, time.Second)
+	require.Equal(t, "Normal", again.State(), "a minute after the last time")
+}
+
 func TestAllowedMethods(t *testing.T) {
 	profile := plain()
 	profile.Exempt, profile.Unblocked = []string{"big.lane", "A.Upload"}, []string{"Pawn.Move"}

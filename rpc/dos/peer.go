@@ -15,7 +15,7 @@ type Peer struct {
 	state     int
 	earned    [maxStates]int64 // by state: the last second in which its quotas were reached, or its limits blocked a call
 	steady    int64            // first of the seconds in a row, up to the one that runs, in which the state is earned
-	tolerated int64            // second from which on the time of handlers counts
+	tolerated int64            // second from which on the time of handlers counts, for the last join that was tolerated
 
 	frame   uint64 // of inFrame
 	inFrame Load
@@ -45,7 +45,7 @@ type Report struct {
 
 // newPeer has earned nothing for long.
 func newPeer(d *Detector, identity string) *Peer {
-	p := &Peer{detector: d, identity: identity, second: d.second, steady: d.second}
+	p := &Peer{detector: d, identity: identity, second: d.second, steady: d.second, tolerated: math.MinInt64 / 2}
 	for i := range p.earned {
 		p.earned[i] = math.MinInt64 / 2
 	}

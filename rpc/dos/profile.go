@@ -43,7 +43,8 @@ type Profile struct {
 	// without another, so that who can make a server hitch is still found. 0 = never. UE: HitchTimeQuotaMS, HitchSuspendDetectionTimeMS
 	HitchTime, HitchSuspend time.Duration
 	// JoinTolerance is how long after its join a client is asked for no time of handlers, which load and spawn then, unless its
-	// identity has earned a state above the first. UE: InitialConnectToleranceMS
+	// identity has earned a state above the first, or was tolerated within Remember, so that who joins again and again gains
+	// nothing. UE: InitialConnectToleranceMS
 	JoinTolerance time.Duration
 
 	// Methods, as "Class.Method", or "Class" for all of a class.
