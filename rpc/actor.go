@@ -62,7 +62,8 @@ func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.always = true } }
 
 // Spawn makes an actor of b's class, owned by owner or by the server itself (nil), lets set, which may be nil, fill in the object that
 // b's constructor returned, and opens the actor for the connection that owns it: the open carries the states as set leaves them. It
-// returns the object too. When the owner's connection ends, the actors that it still owns after OnDisconnect are destroyed. UE: SpawnActorDeferred.
+// returns the object too. When a connection ends, the actors that it owns are destroyed after OnDisconnect, and all that they own in
+// turn; [World.SetOwner] in OnDisconnect keeps what shall stay. UE: SpawnActorDeferred; only the controller and its pawn go there.
 func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	a, err := b.world.spawn(b.untyped.class, owner, options, func(made any) {

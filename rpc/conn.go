@@ -138,7 +138,8 @@ func (c *Conn) Wait(ctx context.Context) error {
 	}
 }
 
-// Err returns why the connection ended, a *CloseError, and nil while it lives.
+// Err returns why the connection ended, a *CloseError; nil until Done is closed. For a while after Close it is still nil, though calls
+// fail with ErrClosed already.
 func (c *Conn) Err() error {
 	select {
 	case <-c.done:

@@ -69,6 +69,9 @@
 // server an error from either closes the caller's connection with [ValidationFailed]: it answers cheating. Refuse what
 // an honest client may ask too late inside the handler. Calls that a world makes to itself are not checked.
 //
+// What Validate refuses never leaves an honest client, for Call returns the error. A test that wants to see [ValidationFailed] keeps the
+// bound in a variable and lowers it while the call is on its way, or refuses in Check, which only the server asks.
+//
 // # Floods
 //
 // [RateLimit] bounds one method of one connection, Config.DispatchTime what the handlers of one may take of a Dispatch. Config.DoS watches
@@ -96,6 +99,9 @@
 //
 //	the argument itself, an array's element   AppendBinary and UnmarshalBinary, if it has both
 //	otherwise, and inside of other values     MarshalBinary and UnmarshalBinary, else MarshalText and UnmarshalText
+//
+// That is how to quantise an argument: the tags quant, range and unit are for states and lists, and refused in arguments. A struct that
+// a state and a call share can not carry them: declare it once with the tags and once without, and convert one to the other.
 //
 // A type that has AppendBinary without MarshalBinary is refused inside of others. MarshalJSON is never asked. What a type writes is its matter:
 // a [time.Time] inside of others is an instant, and arrives in the receiver's zone; as the argument itself it keeps the offset of

@@ -76,9 +76,10 @@ func (a *Actor) ownerChanged() {
 
 // SetOwner gives the actor to a connection, to another actor or to the server itself (nil). When that changes the connection at the end
 // of the chain, the actor and all that it owns open for the new one, and both clients are told. An actor can not own itself, by
-// however many others: that is an error. When an owner is destroyed what it owned belongs to the server; when a connection ends,
-// all that is left of its chains is destroyed after OnDisconnect. When the new owner's client
-// can not take the actor, or not be told, SetOwner returns why, and it owns the actor all the same. Server only. UE: SetOwner.
+// however many others: that is an error. When an owner is destroyed what it owned belongs to the server. When a connection ends, all
+// actors of its chains are destroyed after OnDisconnect, each before its owner: SetOwner(a, nil) in OnDisconnect keeps an actor with what
+// it owns, and OnClose of the pawn that owns it would be too late. When the new owner's client can not take the actor, or not be told,
+// SetOwner returns why, and it owns the actor all the same. Server only. UE: SetOwner; what a leaving player's pawn owned stays there.
 func (w *World) SetOwner(a *Actor, owner Owner) error {
 	if err := a.mayChange("SetOwner"); err != nil {
 		return err

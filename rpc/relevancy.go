@@ -53,7 +53,8 @@ func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 }
 
 // Relevant makes fn decide for which connections actors of b are open, instead of distance. Owner, view and the options of Spawn come
-// before it, as for [At], and an actor closes 5 s after fn last said yes. UE: overriding AActor::IsNetRelevantFor.
+// before it, as for [At]: fn can not refuse an actor to its owner, nor to a connection whose view it is. An actor closes 5 s after
+// fn last said yes. [Conn.View] says from where viewer sees. UE: overriding AActor::IsNetRelevantFor, but for what comes before.
 //
 // fn is asked on the world's goroutine at Flush, for each actor and each connection once a second, some pairs at each Flush, and at
 // most 20,000 of them: at 30 Hz, 10,000 actors and 100 connections take 1.7 s a round. Let it be quick. At beside it only serves as

@@ -58,7 +58,10 @@ type Stats struct {
 	Sealed SealedStats
 
 	// With Config.DoS, on a server: the state in which the last call of the peer's, or of another connection of its identity, left it,
-	// and what it has called, by name. What is no call of a method has names in brackets. [World.MethodStats] adds up all clients.
+	// and what it has called, by name. What is no call of a method has names in brackets: "(control)" is what it sends without
+	// an actor, by SendMessage and for ServerTime; "(closed channel)" are late calls, which came when their actor was closed for it, and
+	// its answers to closes; "(other)" are messages for an actor that name none of its methods. None of them is blocked.
+	// [World.MethodStats] adds up all clients.
 	Severity string
 	Methods  []dos.Count
 
@@ -233,7 +236,8 @@ func (w *World) sampleRates() {
 // fullest is how many channels a table names: those with the fullest reliable buffers.
 const fullest = 5
 
-// String returns the numbers as a table of at most 100 columns. UE: stat net, of one connection.
+// String returns the numbers as a table of at most 100 columns. It shows the carrier of rpctest, which is no
+// QUIC, as QUIC with sealed off. UE: stat net, of one connection.
 func (s Stats) String() string {
 	var t statnet.Table
 	t.List("Ping", statnet.Ms(s.RTT), statnet.Ms(s.SmoothedRTT)+" smoothed", statnet.Ms(s.MinRTT)+" least", statnet.Ms(s.Jitter)+" jitter")

@@ -47,7 +47,7 @@ type Profile struct {
 	// nothing. UE: InitialConnectToleranceMS
 	JoinTolerance time.Duration
 
-	// Methods, as "Class.Method", or "Class" for all of a class.
+	// Methods, as "Class.Method", or "Class" for all of a class. String of a method's handle returns its name.
 	Unblocked []string // never blocked, but counted: what the game can not do without, as movement. UE: RPCBlockAllowlist
 	Exempt    []string // neither blocked nor counted for quotas: what has limits of its own
 

@@ -28,8 +28,21 @@
 //	move, ok := p.inputs.Take(now, tick) // not ok: the newest before is repeated
 //	p.step(move)
 //
-//	// A client, each frame between Dispatch and Flush; p.moves = Moves.Predictor(actor) for the actor that it owns:
+//	// A client, each frame between Dispatch and Flush, for the player that it owns:
 //	err := p.moves.Tick(now, func(tick uint64) Move { m := keys(); p.step(m); return m })
+//
+// Only the copy of the client that owns the actor has a [Predictor]; all others have none. The constructor finds the owner known, and
+// SetOwner may change it later: so make the Predictor in the constructor, and anew in OnOwner.
+//
+//	func (p *player) possess() { // in the constructor, and rpc.OnOwner(players, (*player).possess)
+//		p.moves = nil
+//		if p.actor.Role() == rpc.AutonomousProxy { // on the server it is Authority
+//			p.moves = Moves.Predictor(p.actor)
+//		}
+//	}
+//
+// A [Queue] begins anew by itself when inputs of another owner come. A Predictor that is kept beyond the end of its ownership does no
+// harm: its Tick returns ErrNotOwner.
 //
 // When a state comes that says how the server has it after tick n, a client sets its actor to that, and steps again with all inputs of
 // p.moves.After(n). What the server rewinds to when a player shoots, for the others as that one saw them, is queue.Seen().

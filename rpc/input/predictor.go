@@ -53,7 +53,7 @@ type PredictorStats struct {
 	Begun   uint64        // how often it had to find out anew which tick it is at the server
 }
 
-// Predictor returns what makes the inputs of an actor that this client owns.
+// Predictor returns what makes the inputs of an actor that this client owns; see the package's comment for when to make it.
 func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
 	return &Predictor[I]{handle: h, actor: a, lead: lead{tick: h.tick}, made: make([]made[I], 2*h.half())}
 }

@@ -13,6 +13,9 @@
 // A [Network] drives all worlds by ticks, 30 a second unless SetTickRate says otherwise, on the goroutine of the test: handlers run
 // there, and the test may look at the game's state between two calls of it. Worlds must not be driven otherwise.
 //
+// Clients have paths of their own, so their copies of an actor are not of the same age: what one client has after Advance, another may
+// still wait for, when its packet was lost. Use [Network.Until] for each client, and not a time that was enough for one of them.
+//
 // The seed also decides what connections draw, and the program runs on one processor meanwhile: so a failure comes again with
 // QUIVER_SEED. What the game itself draws, it should draw from [Network.Seed]; goroutines of its own may still run in any order,
 // and so does everything under the race detector, which shuffles goroutines on purpose, and
