@@ -16,8 +16,8 @@ import (
 	"github.com/quivernet/quiver/internal/trace"
 )
 
-// Conn is a connection to one peer. Its methods are safe from any goroutine, but for [Conn.Actor], [Conn.SetView] and
-// [Conn.SetViewPoint], which belong to the world's. UE: UNetConnection.
+// Conn is a connection to one peer. Its methods are safe from any goroutine, but for [Conn.Actor], [Conn.View], [Conn.SetView],
+// [Conn.SetViewPoint] and [Conn.ServerTime], which belong to the world's. UE: UNetConnection.
 type Conn struct {
 	world   *World
 	id      uint64 // within its world

@@ -9,14 +9,15 @@ import (
 )
 
 // SetDormant says whether the actor sleeps. The next Flush closes the channels of one that does, with its state of then, or a later one
-// where a client does not have all items of its lists yet, or a [Request] is open, and its clients keep their copies as they are: from then on it costs nothing at a tick, whatever the game changes in it. Those for whom it is
-// relevant later get it, asleep. When it is awake again it opens for all who have a copy: the same object goes on there, gets the
-// state of now, and OnRep runs for what differs.
+// where a client does not have all items of its lists yet, or a [Request] is open, and its clients keep their copies as they are: from
+// then on it costs nothing at a tick, whatever the game changes in it. Those for whom it is relevant later get it, asleep. When it is
+// awake again it opens for all who have a copy: the same object goes on there, gets the state of now, and OnRep runs for what differs.
 //
 // A Client RPC or Multicast on a dormant actor wakes it until the next Flush for those to whom it goes, as [Actor.FlushDormancy] does
-// for all. A Server RPC of its owner returns ErrDormant at the client, and one that crosses the close is dropped and counted: a client
-// that is to call it must find it awake. SetOwner and Destroy reach copies that sleep. Server only. UE: SetNetDormancy(DORM_DormantAll)
-// and DORM_Awake.
+// for all. A Server RPC of its owner returns ErrDormant at the client. One that is on its way when the actor falls asleep is dropped at
+// the server, counted in Drops.ActorClosed, and the client does not learn of it: let it ask by a [Request], which ends with ErrDormant, or
+// wake the actor before, by a call on one that does not sleep. SetOwner and Destroy reach copies that sleep. Server only. UE:
+// SetNetDormancy(DORM_DormantAll) and DORM_Awake.
 func (a *Actor) SetDormant(on bool) error {
 	if err := a.mayChange("SetDormant"); err != nil {
 		return err
