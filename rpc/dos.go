@@ -9,6 +9,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/ask"
+	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
@@ -25,6 +26,7 @@ type watched struct {
 	peer     *dos.Peer
 	methods  map[*method]*usage
 	others   map[string]*usage // of what is no call of a method
+	answers  uint64            // to questions of the server's
 	all      []*usage          // under World.dos.mu
 	severity string            // likewise
 }
@@ -37,8 +39,9 @@ type usage struct {
 
 // What a client sends beside calls is counted under these names, and never blocked, for the protocol needs it.
 const (
+	usageAnswer  = "(answer)"         // to closes and messages of the server's, for no quota
 	usageControl = "(control)"        // on channel 0
-	usageClosed  = "(closed channel)" // late calls, and answers to closes
+	usageClosed  = "(closed channel)" // late calls
 	usageOther   = "(other)"          // messages of an actor's channel that name no declared method
 )
 
@@ -77,21 +80,48 @@ func (w *World) unwatchCalls(c *Conn) {
 func (w *World) deliverWatched(c *Conn, m bunch.Message) {
 	a := c.channels[m.Channel]
 	called := calledBy(a, m)
-	u := c.usageOf(called, a, m)
+	answers := c.answers(called, a, m)
+	u := c.usageOf(called, a, m, answers)
+	peer, runs := c.watched.peer, true
+	switch {
+	case answers:
+	case blockable(called, m.Payload):
+		runs = peer.Call(u.method, len(m.Payload))
+	default:
+		peer.Count(u.method, len(m.Payload))
+	}
 	var took time.Duration
-	runs := c.watched.peer.Call(u.method, len(m.Payload)) || !blockable(called, m.Payload)
 	if runs {
 		began := time.Since(w.turns.began)
 		w.deliver(c, m)
 		took = time.Since(w.turns.began) - began
-		c.watched.peer.Done(u.method, took)
-	} else {
+	}
+	switch {
+	case !runs:
 		w.block(c, a, called, m.Payload)
+	case answers:
+		peer.Serve(took)
+	default:
+		peer.Done(u.method, took)
 	}
 	w.dos.note(u, len(m.Payload), took, runs)
 	if r, ok := c.watched.peer.Report(); ok {
 		w.judged(c, r)
 	}
+}
+
+// answers reports whether a message answers what the server sent: what a client does not begin is no load of its. As many come as
+// the server sent closes, messages and questions: one more answer to a message is a violation, a close comes once a channel, and
+// answers beyond the questions count.
+func (c *Conn) answers(called *method, a *Actor, m bunch.Message) bool {
+	switch {
+	case called != nil && called.role == isAnswer:
+		c.watched.answers++
+		return c.watched.answers <= c.requests.asked.Added()
+	case m.Channel == 0:
+		return control.IsTaken(m.Payload)
+	}
+	return a == nil && m.Close
 }
 
 // blockable reports whether a message may be blocked. A cancel and an answer of a request may not, for they end what is open here,
@@ -136,7 +166,7 @@ func calledBy(a *Actor, m bunch.Message) *method {
 }
 
 // usageOf returns where a message is counted.
-func (c *Conn) usageOf(called *method, a *Actor, m bunch.Message) *usage {
+func (c *Conn) usageOf(called *method, a *Actor, m bunch.Message, answers bool) *usage {
 	if called != nil {
 		u := c.watched.methods[called]
 		if u == nil {
@@ -147,6 +177,8 @@ func (c *Conn) usageOf(called *method, a *Actor, m bunch.Message) *usage {
 	}
 	name := usageOther
 	switch {
+	case answers:
+		name = usageAnswer
 	case m.Channel == 0:
 		name = usageControl
 	case a == nil || m.Open || m.Close:

@@ -42,6 +42,9 @@ func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	return t.last, true
 }
 
+// Added returns how many questions of our own there were: as many answers may come.
+func (t *Table[Q]) Added() uint64 { return t.last }
+
 // Put files a question of the peer's under its number, unless that is taken or the table is full.
 func (t *Table[Q]) Put(number uint64, q Q) (ok bool) {
 	i, taken := t.find(number)

@@ -40,6 +40,9 @@ func AppendTaken(b []byte, t Taken) []byte {
 	return binary.AppendUvarint(append(b, idTaken), uint64(t.Count))
 }
 
+// IsTaken reports whether a message is a Taken.
+func IsTaken(payload []byte) bool { return len(payload) > 0 && payload[0] == idTaken }
+
 func parseMessage(r *reader) (m Message) {
 	id := r.take(1)
 	if r.err != nil {

@@ -58,16 +58,23 @@ func (p *Peer) State() string { return p.detector.profile.States[p.state].Name }
 
 // Call counts a call that has come, before it runs, and reports whether it may.
 func (p *Peer) Call(m *Method, bytes int) bool {
-	if m.exempt || p.detector.suspended {
-		return true
-	}
-	p.use(m, Load{Calls: 1, Bytes: bytes})
-	if m.unblocked || !p.blocks(m, bytes) {
+	p.Count(m, bytes)
+	if m.exempt || m.unblocked || p.detector.suspended || !p.blocks(m, bytes) {
 		return true
 	}
 	p.earned[p.state] = p.second
 	return false
 }
+
+// Count counts what has come and runs in any case.
+func (p *Peer) Count(m *Method, bytes int) {
+	if !m.exempt && !p.detector.suspended {
+		p.use(m, Load{Calls: 1, Bytes: bytes})
+	}
+}
+
+// Serve notes the time of what the server itself asked for: it is neither a load of the client's nor a hitch of the server.
+func (p *Peer) Serve(took time.Duration) { p.detector.spent += took }
 
 // Done counts how long a call took that has run.
 func (p *Peer) Done(m *Method, took time.Duration) {

@@ -1,0 +1,169 @@
+package rpctest_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/dos"
+	"github.com/quivernet/quiver/rpc/rpctest"
+)
+
+// unpunished demands that a client of a server with dos.Default is where the honest are.
+func unpunished(t *testing.T, conn, far *rpc.Conn, most ...string) {
+	t.Helper()
+	require.NoError(t, conn.Err())
+	require.Contains(t, append(most, "Normal"), far.Stats().Severity)
+	require.Zero(t, far.Stats().Drops.Blocked)
+}
+
+// litter spawns actors that all clients have.
+func (g *guardhouse) litter(n int) (all []*rpc.Actor) {
+	for range n {
+		a, err := g.server.Spawn(bailey, nil, rpc.AlwaysRelevant())
+		require.NoError(g.t, err)
+		if all = append(all, a); len(all)%100 == 0 {
+			g.net.Advance(time.Second / 10)
+		}
+	}
+	return all
+}
+
+// TestOneGunnerPunishesNobody: one client fires 60 times a second, and each shot is three projectiles that live for half a second: the
+// others answer 180 closes a second.
+func TestOneGunnerPunishesNobody(t *testing.T) {
+	rpctest.Run(t, rpctest.Average, func(t *testing.T, net *rpctest.Network) {
+		t.Logf("seed %d", net.Seed())
+		g := newGuardhouse(t, net, dos.Default(), rpc.Config{})
+		honest, gunner := g.join("ann"), g.join("eve")
+		mine, gun := honest.mine, gunner.mine
+		var flying [][]*rpc.Actor // by tick
+		fired := 0
+		g.play(15*time.Second, func(int) {
+			honest.mine = mine
+			g.step(honest, 2)
+			_, _ = knock.Call(gun, 1), knock.Call(gun, 1)
+			flying = append(flying, g.litter(3*(g.ran["knock"]-fired)))
+			fired = g.ran["knock"]
+			if len(flying) > 15 {
+				for _, a := range flying[0] {
+					require.NoError(t, g.server.Destroy(a))
+				}
+				flying = flying[1:]
+			}
+			unpunished(t, honest.conn, g.conns["ann"][0])
+			unpunished(t, gunner.conn, g.conns["eve"][0])
+		})
+		require.Greater(t, fired, 800)
+		answers := g.conns["ann"][0].Stats().Methods
+		i := slices.IndexFunc(answers, func(c dos.Count) bool { return c.Method == "(answer)" })
+		require.GreaterOrEqual(t, i, 0)
+		require.Greater(t, answers[i].Calls, uint64(2000), "they are told")
+	})
+}
+
+// TestClosesOfTheServerPunishNobody: the end of a level, and dormancy that comes and goes: a client answers each close.
+func TestClosesOfTheServerPunishNobody(t *testing.T) {
+	for name, shut := range map[string]func(g *guardhouse, all []*rpc.Actor){
+		"level": func(g *guardhouse, all []*rpc.Actor) {
+			for _, a := range all {
+				require.NoError(g.t, g.server.Destroy(a))
+			}
+		},
+		"relevancy": func(g *guardhouse, all []*rpc.Actor) {
+			for _, a := range all {
+				a.CloseTo(g.conns["ann"][0])
+			}
+		},
+		"dormancy": func(g *guardhouse, all []*rpc.Actor) {
+			for range 3 {
+				for _, asleep := range []bool{true, false} {
+					for _, a := range all {
+						require.NoError(g.t, a.SetDormant(asleep))
+					}
+					g.net.Advance(2 * time.Second)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rpctest.Run(t, rpctest.Off, func(t *testing.T, net *rpctest.Network) {
+				g := newGuardhouse(t, net, dos.Default(), rpc.Config{})
+				i := g.join("ann")
+				mine := i.mine
+				all := g.litter(2200)
+				net.Advance(5 * time.Second)
+				i.mine = mine
+				shut(g, all)
+				g.play(10*time.Second, func(int) {
+					g.step(i, 1)
+					unpunished(t, i.conn, g.conns["ann"][0])
+				})
+			})
+		})
+	}
+}
+
+// TestMessagesOfTheServerPunishNobody: who calls 140 times a second, and tells the server besides that its messages have run.
+func TestMessagesOfTheServerPunishNobody(t *testing.T) {
+	rpctest.Run(t, rpctest.Off, func(t *testing.T, net *rpctest.Network) {
+		net.SetTickRate(60)
+		g := newGuardhouse(t, net, dos.Default(), rpc.Config{})
+		i := g.join("ann")
+		sent := 0
+		g.play(15*time.Second, func(n int) {
+			g.step(i, 2+n%3/2)
+			for range 3 {
+				if g.conns["ann"][0].SendMessage(1, []byte("hello")) == nil {
+					sent++
+				}
+			}
+			unpunished(t, i.conn, g.conns["ann"][0])
+		})
+		require.Greater(t, sent, 100)
+	})
+}
+
+// The class of questions under Config.DoS.
+var (
+	office = rpc.NewClass("Office")
+	survey = rpc.ClientRequest[int, int](office, "Survey")
+)
+
+// TestQuestionsOfTheServerPunishNobody: a server that asks 240 questions a second makes the answers.
+func TestQuestionsOfTheServerPunishNobody(t *testing.T) {
+	rpctest.Run(t, rpctest.Off, func(t *testing.T, net *rpctest.Network) {
+		var far *rpc.Conn
+		var here *rpc.Actor
+		server, err := rpc.NewWorld(rpc.Config{DoS: dos.Default(), OnConnect: func(w *rpc.World, c *rpc.Conn) {
+			far = c
+			_, err := w.Spawn(office, c)
+			require.NoError(t, err)
+		}})
+		require.NoError(t, err)
+		client, err := rpc.NewWorld(rpc.Config{})
+		require.NoError(t, err)
+		rpc.Bind(server, office, func(a *rpc.Actor) *rpc.Actor { here = a; return a })
+		b := rpc.Bind(client, office, func(a *rpc.Actor) *rpc.Actor { return a })
+		rpc.OnRequest(b, survey, func(_ *rpc.Actor, _ *rpc.Call, n int) (int, error) { return n, nil })
+		net.Server(server)
+		conn := net.Client(client)
+		net.Advance(time.Second)
+		answered := 0
+		for range 10 * 30 {
+			for range 8 {
+				require.NoError(t, survey.Then(here, 1, func(_ int, err error) {
+					require.NoError(t, err)
+					answered++
+				}))
+			}
+			net.Advance(time.Nanosecond)
+			unpunished(t, conn, far)
+		}
+		net.Advance(time.Second)
+		require.Equal(t, 2400, answered)
+	})
+}
