@@ -17,7 +17,7 @@ type Detector struct {
 	spent  time.Duration // by handlers in this frame
 	rested bool          // the world had nothing to do until this frame
 
-	suspended bool      // quotas count nothing
+	suspended bool      // quotas of a frame count nothing
 	until     time.Time // when the last suspension ends
 	hitchFrom time.Time // when the next may begin
 

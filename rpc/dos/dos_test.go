@@ -239,16 +239,63 @@ func TestHitchOfTheServer(t *testing.T) {
 	s := newScene(t, profile)
 	p := s.d.Join("")
 	s.frame(2 * time.Second)
-	require.Equal(t, 500, s.calls(p, "A.B", 500))
+	require.Equal(t, 14, s.calls(p, "A.B", 14))
 	s.frame(900 * time.Millisecond)
-	require.Equal(t, 500, s.calls(p, "A.B", 500))
+	require.Equal(t, 15, s.calls(p, "A.B", 15))
 	require.Equal(t, "Normal", p.State())
 	s.frame(300 * time.Millisecond)
-	s.calls(p, "A.B", 10)
-	require.Equal(t, "Hitch", p.State(), "a server that hitches again and again watches half of the time")
-	s.frame(900 * time.Millisecond)
-	s.calls(p, "A.B", 500)
-	require.Equal(t, "Hitch", p.State(), "and does not the other half")
+	s.calls(p, "A.C", 10)
+	require.NotEqual(t, "Normal", p.State(), "a server that hitches again and again watches frames half of the time")
+	s.frame(10 * time.Second)
+	s.calls(p, "A.B", 60)
+	require.Equal(t, []string{"Normal Burst", "Burst Normal", "Normal Burst", "Burst Kick"}, s.log, "and periods always")
+}
+
+// TestHitchesOnPurpose: who makes the server hitch once in 2 s, outside of its own calls, as with the joins of accomplices, gains
+// nothing by it.
+func TestHitchesOnPurpose(t *testing.T) {
+	s := newScene(t, Default())
+	p := s.d.Join("eve")
+	ran, kicked := 0, 0
+	for n := range 60 * 30 {
+		calls := 6
+		if s.frame(time.Second / 30); n%60 == 0 {
+			s.frame(510 * time.Millisecond)
+		}
+		if s.d.suspended {
+			calls = 1000
+		}
+		m := p.Method("A.B")
+		for range calls {
+			if p.Call(m, 10) {
+				ran++
+				p.Done(m, time.Microsecond)
+			}
+			if r, ok := p.Report(); ok && r.Kick {
+				kicked++
+			}
+		}
+	}
+	t.Logf("%d calls ran in %v, %d kicks", ran, s.now.Sub(s.d.epoch), kicked)
+	require.Greater(t, kicked, 10)
+}
+
+// TestBurstAfterAHitch: what honest clients made in the 2 s of a hitch comes at once, and what they make goes on.
+func TestBurstAfterAHitch(t *testing.T) {
+	s := newScene(t, Default())
+	p := s.d.Join("ann")
+	for n := range 60 * 30 {
+		calls := 2
+		if s.frame(time.Second / 30); n%150 == 149 {
+			s.frame(2 * time.Second)
+			calls += 120
+		}
+		for range calls {
+			require.True(t, s.call(p, "A.B", 100, 100*time.Microsecond))
+		}
+	}
+	require.Equal(t, "Normal", p.State())
+	require.Empty(t, s.log)
 }
 
 // TestHandlersAreNoHitch: what the calls themselves take suspends nothing.

@@ -59,7 +59,7 @@ func (p *Peer) State() string { return p.detector.profile.States[p.state].Name }
 // Call counts a call that has come, before it runs, and reports whether it may.
 func (p *Peer) Call(m *Method, bytes int) bool {
 	p.Count(m, bytes)
-	if m.exempt || m.unblocked || p.detector.suspended || !p.blocks(m, bytes) {
+	if m.exempt || m.unblocked || !p.blocks(m, bytes) {
 		return true
 	}
 	p.earned[p.state] = p.second
@@ -68,7 +68,7 @@ func (p *Peer) Call(m *Method, bytes int) bool {
 
 // Count counts what has come and runs in any case.
 func (p *Peer) Count(m *Method, bytes int) {
-	if !m.exempt && !p.detector.suspended {
+	if !m.exempt {
 		p.use(m, Load{Calls: 1, Bytes: bytes})
 	}
 }
@@ -79,7 +79,7 @@ func (p *Peer) Serve(took time.Duration) { p.detector.spent += took }
 // Done counts how long a call took that has run.
 func (p *Peer) Done(m *Method, took time.Duration) {
 	p.detector.spent += took
-	if m.exempt || p.detector.suspended {
+	if m.exempt {
 		return
 	}
 	m.ran.Time += took
@@ -102,7 +102,9 @@ func (p *Peer) use(m *Method, load Load) {
 		load.Time = 0
 	}
 	now := &p.history[p.second%maxWindow]
-	p.inFrame.add(load)
+	if !p.detector.suspended {
+		p.inFrame.add(load)
+	}
 	now.add(load)
 	m.add(p.second, load)
 	if _, ok := p.frameBound.reached(p.inFrame); ok {

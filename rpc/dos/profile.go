@@ -39,8 +39,9 @@ type Profile struct {
 	States []State
 
 	// A frame that begins HitchTime after the one before it, the time of handlers taken off, follows a hitch of the server: what
-	// comes within HitchSuspend is what waited meanwhile, and counts for no quota. A suspension is followed by as long a time
-	// without another, so that who can make a server hitch is still found. 0 = never. UE: HitchTimeQuotaMS, HitchSuspendDetectionTimeMS
+	// comes within HitchSuspend is what waited meanwhile, and counts for no quota of a frame, but for those of periods, which a
+	// flood reaches still: clients can make a server hitch, as by joining all at once. A suspension is followed by as long a time
+	// without another. 0 = never. UE: no detection at all meanwhile, HitchTimeQuotaMS, HitchSuspendDetectionTimeMS
 	HitchTime, HitchSuspend time.Duration
 	// JoinTolerance is how long after its join a client is asked for no time of handlers, which load and spawn then, unless its
 	// identity has earned a state above the first, or was tolerated within Remember, so that who joins again and again gains
