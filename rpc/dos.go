@@ -27,6 +27,7 @@ type watched struct {
 	methods  map[*method]*usage
 	others   map[string]*usage // of what is no call of a method
 	answers  uint64            // to questions of the server's
+	logged   warnGate          // of changes of the state
 	all      []*usage          // under World.dos.mu
 	severity string            // likewise
 }
@@ -214,12 +215,8 @@ func (w *dosWatch) note(u *usage, bytes int, took time.Duration, ran bool) {
 
 // judged does what a change of a client's state asks for.
 func (w *World) judged(c *Conn, r dos.Report) {
-	log := w.log.With("conn", c, "from", r.From, "to", r.To, "reason", r.Reason)
-	switch {
-	case r.Up && r.Log:
-		log.Warn("the calls of a client cost more than rpc.Config.DoS allows")
-	case !r.Up:
-		log.Info("the calls of a client cost less again")
+	if r.Log {
+		w.logJudged(c, r)
 	}
 	for _, other := range w.conns {
 		if other.watched == nil || other.watched.peer != c.watched.peer {
@@ -232,6 +229,20 @@ func (w *World) judged(c *Conn, r dos.Report) {
 			w.violated(other, violationf(RPCDoS, "Config.DoS: %s", r.Reason))
 		}
 	}
+}
+
+// logJudged logs a change of a client's state, once a second at most.
+func (w *World) logJudged(c *Conn, r dos.Report) {
+	hidden, ok := c.watched.logged.pass(time.Now())
+	if !ok {
+		return
+	}
+	log := w.log.With("conn", c, "from", r.From, "to", r.To, "reason", r.Reason, "hidden", hidden)
+	if r.Up {
+		log.Warn("the calls of a client cost more than rpc.Config.DoS allows")
+		return
+	}
+	log.Info("the calls of a client cost less again")
 }
 
 // MethodStats returns what all clients have called since the world began, by name; nothing without Config.DoS. What is no call of a

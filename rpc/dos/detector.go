@@ -98,7 +98,7 @@ func (d *Detector) Leave(p *Peer) {
 	if p.conns--; p.conns > 0 || p.identity == "" {
 		return
 	}
-	p.methods = nil
+	p.shorten()
 	d.left = append(d.left, departure{p, d.now})
 	d.forget()
 }

@@ -466,3 +466,57 @@ func BenchmarkCall(b *testing.B) {
 		p.Done(m, time.Microsecond)
 	}
 }
+
+// TestEscalationNamesTheMethod: a state that lasted too long was somebody's doing, also when his calls ended, or began before the
+// memory of methods did, or he has left.
+func TestEscalationNamesTheMethod(t *testing.T) {
+	profile := plain()
+	profile.States[2].Period, profile.States[2].Window = Load{Calls: 30}, 8*time.Second
+	for _, leaves := range []bool{false, true} {
+		s := newScene(t, profile)
+		p := s.d.Join("eve")
+		for range 15 {
+			s.calls(p, "A.Rare", 1)
+			s.frame(time.Second)
+		}
+		for range 3 {
+			s.calls(p, "A.Often", 9)
+			s.frame(500 * time.Millisecond)
+		}
+		require.Equal(t, "Burst", p.State())
+		reason := ""
+		for n := range 6 {
+			if leaves && n == 2 {
+				s.d.Leave(p)
+				p = s.d.Join("eve")
+			}
+			s.frame(time.Second)
+			p.catchUp()
+			if r, ok := p.Report(); ok {
+				require.True(t, r.Kick)
+				reason = r.Reason
+			}
+		}
+		require.Contains(t, reason, "AutoEscalate")
+		require.Contains(t, reason, "A.Often")
+	}
+}
+
+// TestLoggedStatesEndLogged: no other one does.
+func TestLoggedStatesEndLogged(t *testing.T) {
+	profile := plain()
+	profile.States[2].Log = true
+	s := newScene(t, profile)
+	p := s.d.Join("ann")
+	for calls, want := range map[int]bool{12: false, 35: true} {
+		s.calls(p, "A.B", calls)
+		for range 20 {
+			s.frame(time.Second)
+			p.catchUp()
+			if r, ok := p.Report(); ok {
+				require.Equal(t, want, r.Log, "%+v", r)
+			}
+		}
+		require.Equal(t, "Normal", p.State())
+	}
+}

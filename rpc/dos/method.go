@@ -14,6 +14,9 @@ type Method struct {
 	recent Load  // since the second from, at most blameTime ago
 	from   int64 // when recent began
 
+	inState Load // in the state that is the visit-th of the peer
+	visit   uint64
+
 	ran   Load      // within the RepeatWindow until until
 	until time.Time // zero: none began
 	state int       // whose window it is
@@ -36,7 +39,11 @@ func (p *Peer) Method(name string) *Method {
 	return m
 }
 
-func (m *Method) add(second int64, load Load) {
+func (m *Method) add(second int64, visit uint64, load Load) {
+	if m.visit != visit {
+		m.inState, m.visit = Load{}, visit
+	}
+	m.inState.add(load)
 	if second-m.from >= blameTime {
 		m.recent, m.from = Load{}, second
 	}
@@ -71,6 +78,33 @@ func (p *Peer) most(kind string) string {
 		return ""
 	}
 	return fmt.Sprintf("; most is of %s: %s in %d s", top.name, top.recent.of(kind), p.second-top.from+1)
+}
+
+// blamed returns the method that has most of what led into the state since then, or else in the state before; nil when nothing counted.
+func (p *Peer) blamed() (top *Method) {
+	for _, m := range p.methods {
+		if !m.exempt && (top == nil || m.visit > top.visit || m.visit == top.visit && m.inState.more(p.kind, top.inState)) {
+			top = m
+		}
+	}
+	return top
+}
+
+// mostInState names that method.
+func (p *Peer) mostInState() string {
+	top := p.blamed()
+	if top == nil {
+		return ""
+	}
+	return fmt.Sprintf("; most is of %s: %s", top.name, top.inState.of(p.kind))
+}
+
+// shorten keeps no other method, for a peer that has left.
+func (p *Peer) shorten() {
+	top := p.blamed()
+	if p.methods = nil; top != nil {
+		p.methods = []*Method{top}
+	}
 }
 
 // Count is what was called of one method, and what that cost.

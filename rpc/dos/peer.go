@@ -15,6 +15,8 @@ type Peer struct {
 	state     int
 	earned    [maxStates]int64 // by state: the last second in which its quotas were reached, or its limits blocked a call
 	steady    int64            // first of the seconds in a row, up to the one that runs, in which the state is earned
+	visit     uint64           // how many states there were before
+	kind      string           // of the quota that led into the state
 	tolerated int64            // second from which on the time of handlers counts, for the last join that was tolerated
 
 	frame   uint64 // of inFrame
@@ -38,7 +40,7 @@ type record struct {
 type Report struct {
 	From, To string
 	Up       bool
-	Log      bool // as State
+	Log      bool // as the higher of the two
 	Kick     bool
 	Reason   string // how much of what reached which setting, and which method had most of it
 }
@@ -106,7 +108,7 @@ func (p *Peer) use(m *Method, load Load) {
 		p.inFrame.add(load)
 	}
 	now.add(load)
-	m.add(p.second, load)
+	m.add(p.second, p.visit, load)
 	if _, ok := p.frameBound.reached(p.inFrame); ok {
 		p.escalate()
 	} else if _, ok := p.secondBound.reached(now.Load); ok {
@@ -158,12 +160,13 @@ func (p *Peer) cool() {
 		p.steady = p.second
 	}
 	if p.state < was {
+		p.visit++
 		p.tell(was, "it has cooled off")
 		return
 	}
 	limit := states[p.state].AutoEscalate
 	if limit > 0 && p.second-p.steady >= seconds(limit) && p.state+1 < len(states) {
-		p.enter(p.state+1, fmt.Sprintf("%q lasted for %v (States[%d].AutoEscalate)", states[was].Name, limit, was), "Calls")
+		p.enter(p.state+1, fmt.Sprintf("%q lasted for %v (States[%d].AutoEscalate)", states[was].Name, limit, was)+p.mostInState(), p.kind)
 	}
 }
 
@@ -171,7 +174,7 @@ func (p *Peer) cool() {
 func (p *Peer) escalate() {
 	for i := len(p.detector.profile.States) - 1; i > p.state; i-- {
 		if h, ok := p.hit(i); ok {
-			p.enter(i, h.String(), h.kind)
+			p.enter(i, h.String()+p.most(h.kind), h.kind)
 			return
 		}
 	}
@@ -183,8 +186,9 @@ func (p *Peer) enter(state int, reason, kind string) {
 	for i := 1; i <= state; i++ {
 		p.earned[i] = p.second
 	}
-	p.state, p.steady = state, p.second
-	p.tell(was, reason+p.most(kind))
+	p.state, p.steady, p.kind = state, p.second, kind
+	p.visit++
+	p.tell(was, reason)
 	if p.detector.profile.States[state].Kick {
 		p.state, p.inFrame, p.history = state-1, Load{}, [maxWindow]record{}
 	}
@@ -197,8 +201,8 @@ func (p *Peer) tell(was int, reason string) {
 		return
 	}
 	states := p.detector.profile.States
-	from, to := &states[was], &states[p.state]
-	p.report = &Report{From: from.Name, To: to.Name, Up: p.state > was, Log: to.Log, Kick: to.Kick && p.state > was, Reason: reason}
+	from, to, up := &states[was], &states[p.state], p.state > was
+	p.report = &Report{From: from.Name, To: to.Name, Up: up, Log: states[max(was, p.state)].Log, Kick: up && to.Kick, Reason: reason}
 }
 
 // reach is a quota that was reached.

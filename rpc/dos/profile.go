@@ -29,7 +29,7 @@ type State struct {
 
 	Cooloff      time.Duration // without a reached quota and without a blocked call, until the state is left; rounded up to seconds
 	AutoEscalate time.Duration // with either in each second, until the next state begins; 0 = never. UE: AutoEscalateTime
-	Log          bool          // a warning when the state begins. UE: bLogEscalate
+	Log          bool          // a warning when the state begins, and a line when it has cooled off. UE: bLogEscalate
 	Kick         bool          // the connections are closed when the state begins. UE: bKickPlayer
 }
 
