@@ -21,6 +21,9 @@ import "time"
 // each tick of 30 Hz: 60 ms a second. Who goes on while he is blocked is gone 2 + 2 s after DoS began, and at once above
 // 2,000 calls or 2 MiB a second, which no client sends by mistake.
 //
+// Calls that come 200 times a second or more, as those of package input at 240 ticks a second, need higher quotas: twice Frame.Calls and
+// Period.Calls bear them. Messages that answer the server count for no quota.
+//
 // What stays just below costs the server at most 200 calls, 256 KiB and 30 ms of handlers a second and identity for as long
 // as it lasts.
 func Default() *Profile {

@@ -87,7 +87,7 @@ func (d *Detector) Join(identity string) *Peer {
 	}
 	p.conns++
 	p.catchUp()
-	if p.state == 0 && p.second-p.tolerated >= seconds(d.profile.Remember) {
+	if p.state == 0 && p.conns == 1 && p.second-p.tolerated >= seconds(d.profile.Remember) {
 		p.tolerated = p.second + seconds(d.profile.JoinTolerance)
 	}
 	return p

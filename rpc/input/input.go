@@ -29,6 +29,9 @@ type Handle[I any] struct {
 // what a player wants in a tick; it follows the rules of an RPC's argument, and a method Validate() error is asked for every
 // input. ticks is how many a second the simulation has, 1 to 240, whatever rate worlds or frames have; both ends compare it. A
 // class may have several kinds of inputs.
+//
+// Each tick is a call for rpc.Config.DoS. dos.Default() bears 120 ticks a second; a server with more doubles Frame.Calls and Period.Calls
+// of its States, or kicks who plays honestly.
 func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 	if ticks < 1 || ticks > maxRate {
 		panic(fmt.Sprintf("input: New(%q) with %d ticks a second: there are 1 to %d", name, ticks, maxRate))
