@@ -59,8 +59,9 @@ type Stats struct {
 
 	// With Config.DoS, on a server: the state in which the last call of the peer's, or of another connection of its identity, left it,
 	// and what it has called, by name. What is no call of a method has names in brackets: "(control)" is what it sends without
-	// an actor, by SendMessage and for ServerTime; "(closed channel)" are late calls, which came when their actor was closed for it, and
-	// its answers to closes; "(other)" are messages for an actor that name none of its methods. None of them is blocked.
+	// an actor, by SendMessage and for ServerTime; "(closed channel)" are late calls, which came when their actor was closed for it;
+	// "(answer)" is what it answers to closes and messages of this side, for no quota; "(other)" are messages for an actor that name
+	// none of its methods. None of them is blocked.
 	// [World.MethodStats] adds up all clients.
 	Severity string
 	Methods  []dos.Count
