@@ -1,0 +1,46 @@
+package stream
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+// TestSealedOnABadPath: 4 MiB over UE's profile Bad, 5 % lost and 100 to 200 ms each way in order, at 20 Mbit/s, are 1.8 s. Most take two to
+// four; one in twenty takes random loss for congestion. Each second one did, some for four minutes.
+func TestSealedOnABadPath(t *testing.T) {
+	seed := testkit.Seed(t)
+	var times []time.Duration
+	for i := range uint64(16) {
+		path := netsim.Config{Delay: 100 * time.Millisecond, Jitter: 100 * time.Millisecond, Loss: 0.05, Rate: 20e6, Queue: 1 << 20, Seed: seed + i}
+		times = append(times, badPath(t, path, []Backend{Window{}, Slices{}}[i%2]))
+	}
+	slices.Sort(times)
+	t.Logf("%v", times)
+	require.Less(t, times[len(times)/2], 5*time.Second)
+	require.Less(t, times[len(times)*2/3], 10*time.Second)
+}
+
+func badPath(t *testing.T, path netsim.Config, via Backend) (took time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := netsim.Pipe(path, path)
+		l, leave := sealedPair(t, near, far)
+		time.Sleep(3 * time.Second) // play alone
+		got, begin := collect(l.server), time.Now()
+		transfer, err := save.Start(l.toServer, generated(4<<20), 4<<20, Via(via))
+		require.NoError(t, err)
+		require.NoError(t, (<-got).err)
+		took = time.Since(begin)
+		require.NoError(t, transfer.Wait(t.Context()))
+		leave()
+		time.Sleep(time.Minute)
+		_, _ = near.Close(), far.Close()
+	})
+	return took
+}
