@@ -121,6 +121,7 @@ func (b *battery) spawn(of *rpc.Binding[*gun], owner int) *gun {
 	require.NoError(b.t, err)
 	b.net.Advance(time.Second)
 	for i := range b.clients {
+		require.True(b.t, b.net.Until(settle, func() bool { return b.at(i, g) != nil }), "its open may be lost more than once")
 		b.at(i, g).heard = nil
 	}
 	return g
