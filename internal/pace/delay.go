@@ -18,8 +18,6 @@ type delay struct {
 	smoothed, varied time.Duration // RFC 6298
 	way              minimum
 	grain            time.Duration // that a packet takes at the bottleneck
-	arrived          instant       // when the last packet that was heard of did, by the receiver's clock
-	tight            minimum       // time between two arrivals, for a full packet
 	nearLeast        instant       // when the one-way delay was last near its minimum
 	calmTrip         calm          // of round trips
 	calmWay          calm          // of one-way delays
@@ -81,7 +79,7 @@ func (d *delay) aim() time.Duration {
 
 // noteDepth notes that the queue dropped when it was so deep.
 func (d *delay) noteDepth(t instant, deep time.Duration) {
-	d.depth, d.depthAt = max(deep, shallow), t
+	d.depth, d.depthAt = max(deep-d.jitter(), shallow), t
 }
 
 // forget drops what is older than a route may last.
@@ -103,26 +101,9 @@ func (d *delay) startFull() time.Duration {
 	return min(d.target(), max(d.depth/2, leastStartFull))
 }
 
-// follow notes how close to the one before a packet arrived, whose size is a part of a full one.
-func (d *delay) follow(t, arrived instant, part float64) {
-	if d.arrived != 0 {
-		d.tight.add(t, time.Duration(float64((arrived-d.arrived).Abs())/part))
-	}
-	d.arrived = arrived
-}
-
-// least is what a packet takes at the bottleneck at most: after a collapse of the estimate packets still follow each other as fast as the
-// path lets them.
-func (d *delay) least() time.Duration {
-	if d.tight.known {
-		return min(d.grain, d.tight.least)
-	}
-	return d.grain
-}
-
 // jitter is how far the one-way delay comes up above its least without a queue; 0 below what clocks tell.
 func (d *delay) jitter() time.Duration {
-	if j := d.spread(); j > max(jitterGrains*d.least(), 2*time.Millisecond) {
+	if j := d.spread(); j > max(jitterGrains*d.grain, 2*time.Millisecond) {
 		return j
 	}
 	return 0

@@ -150,7 +150,6 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	a := c.remote.at(arrival)
 	c.delivery.arrive(s, size, a)
 	c.delay.arrive(t, a-s.sent)
-	c.delay.follow(t, a, float64(size)/float64(c.cfg.Packet))
 	queue := a - s.sent - c.delay.way.least
 	if !b.arrival || queue < b.queue {
 		b.queue, b.arrival = queue, true
