@@ -7,10 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-)
 
-// errHeld means that another process has a lock.
-var errHeld = errors.New("held")
+	"github.com/quivernet/quiver/examples/savegame/flock"
+)
 
 // maxHolder bounds what is read of a lock file.
 const maxHolder = 200
@@ -22,8 +21,8 @@ func takeLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the store: %w", err)
 	}
-	err = lock(f)
-	if errors.Is(err, errHeld) {
+	err = flock.Try(f)
+	if errors.Is(err, flock.ErrHeld) {
 		holder, _ := io.ReadAll(io.LimitReader(f, maxHolder)) // empty: it is just being written
 		err = &Locked{filepath.Dir(path), "another process, " + string(holder)}
 	} else if err == nil {
