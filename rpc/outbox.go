@@ -125,7 +125,7 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 			break
 		}
 		for used < room && !o.closed && o.lacks != 0 {
-			n := c.updateOrForetell(o, now)
+			n := c.update(o, now)
 			if n == 0 {
 				break
 			}
@@ -149,20 +149,12 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 	return used
 }
 
-// updateOrForetell hands over an update of what o lacks: for good once the client has the open.
-func (c *Conn) updateOrForetell(o *opening, now time.Time) int {
-	switch {
-	case c.machine.Opened(o.channel):
-		return c.update(o, now)
-	case c.machine.Opening(o.channel):
-		return c.foretell(o, now)
+// updateEarly hands over what has changed since the open left, which the client may not have yet: else a new actor would stand still for a
+// round trip. The client lacks it all the same, and gets it once more when it has acknowledged the open. UE: until OpenAcked.
+func (c *Conn) updateEarly(o *opening, now time.Time) int {
+	if !c.machine.Opening(o.channel) {
+		return 0
 	}
-	return 0
-}
-
-// foretell hands over what has changed since the open left, of which nobody knows that it arrived: else a new actor would stand still for a
-// round trip. The client lacks it all the same, and gets it once more when it has the open. UE: until OpenAcked.
-func (c *Conn) foretell(o *opening, now time.Time) int {
 	fields := o.actor.fitting(o.fresh&o.lacks&^o.actor.class.listFields(), c.maxUpdate())
 	if fields == 0 {
 		return 0
@@ -181,6 +173,9 @@ func (c *Conn) foretell(o *opening, now time.Time) int {
 
 // update hands over what o lacks, or as much of it as one message takes, and returns its bytes.
 func (c *Conn) update(o *opening, now time.Time) int {
+	if !c.machine.Opened(o.channel) {
+		return c.updateEarly(o, now)
+	}
 	record, sent := c.state.record()
 	b := c.world.replicator.fields[:0]
 	if fields := o.lacks &^ o.actor.class.listFields(); fields != 0 {
