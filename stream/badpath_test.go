@@ -13,7 +13,7 @@ import (
 )
 
 // TestSealedOnABadPath: 4 MiB over UE's profile Bad, 5 % lost and 100 to 200 ms each way in order, at 20 Mbit/s, are 1.8 s. Most take two to
-// four; one in twenty takes random loss for congestion. Each second one did, some for four minutes.
+// four; one in twenty takes random loss for congestion. Before jitter was told from a queue every second one did, some for four minutes.
 func TestSealedOnABadPath(t *testing.T) {
 	seed := testkit.Seed(t)
 	var times []time.Duration

@@ -77,9 +77,9 @@ func (d *delay) aim() time.Duration {
 	return aim
 }
 
-// noteDepth notes that the queue dropped when it was so deep.
+// noteDepth notes that the queue dropped when it was so deep, jitter left aside.
 func (d *delay) noteDepth(t instant, deep time.Duration) {
-	d.depth, d.depthAt = max(deep-d.jitter(), shallow), t
+	d.depth, d.depthAt = max(deep, shallow), t
 }
 
 // forget drops what is older than a route may last.

@@ -155,8 +155,8 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 		b.queue, b.arrival = queue, true
 	}
 	c.congestion.jittery = c.delay.jitter() > 0
-	// What jitter adds is no queue: in 100 ms of it next to no packet met a low one, so nothing was ever known of random loss, and each
-	// second transfer on UE's profile Bad competed with its 5 % for minutes (stream.TestSealedOnABadPath).
+	// Jitter is not a queue. Counted as one, 100 ms of it leave almost no packet that met a low queue, so random loss is never learnt:
+	// every second transfer on UE's profile Bad took its 5 % for a competitor's (stream.TestSealedOnABadPath).
 	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()))
 }
 
