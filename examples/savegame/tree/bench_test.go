@@ -29,15 +29,6 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-func BenchmarkScanOfWhatIsCached(b *testing.B) {
-	p, o := benchFile(b), ScanOptions{Cache: filepath.Join(b.TempDir(), "cache")}
-	scanned(b, o, p)
-	b.SetBytes(benchSize)
-	for b.Loop() {
-		require.Zero(b, scanned(b, o, p).BytesRead)
-	}
-}
-
 func BenchmarkRestore(b *testing.B) {
 	from := scanned(b, ScanOptions{}, benchFile(b))
 	target := filepath.Join(b.TempDir(), "target")

@@ -79,13 +79,9 @@ func get(ctx context.Context, bytes []byte, target string, store map[manifest.Di
 		return err
 	}
 	defer restore.Close() // keeps what has arrived, unless it is committed
-	chunks, lacks, buffer := m.Chunks(), restore.Lacks(), make([]byte, manifest.MaxChunk)
+	chunks, lacks := m.Chunks(), restore.Lacks()
 	for _, i := range lacks {
-		data, err := manifest.Unpack(buffer, store[chunks[i].Digest], chunks[i])
-		if err != nil {
-			return err
-		}
-		if err := restore.Put(chunks[i], data); err != nil {
+		if err := restore.Put(chunks[i], store[chunks[i].Digest]); err != nil {
 			return err
 		}
 	}

@@ -188,7 +188,7 @@ func (r *Restore) take(ctx context.Context, local *Source, buffer []byte) error 
 			return context.Cause(ctx)
 		}
 		if data, err := local.Chunk(buffer, c); err == nil {
-			if err := r.Put(c, data); err != nil {
+			if err := r.fill(c, data); err != nil {
 				return err
 			}
 		}
@@ -209,12 +209,23 @@ func (r *Restore) Lacks() []int {
 	return lacks
 }
 
-// Put writes a chunk wherever it belongs, and keeps nothing of data. It fails with [manifest.ErrChunk] when data are not
-// the chunk's bytes. A chunk that is there already is no error.
-func (r *Restore) Put(c manifest.Chunk, data []byte) error {
-	if len(data) != int(c.Size) || manifest.Sum(data) != c.Digest {
-		return fmt.Errorf("%w %v: it has other bytes", manifest.ErrChunk, c.Digest)
+// Put writes a chunk, which packed holds as [manifest.Pack] packs it, wherever it belongs, and keeps nothing of packed. It
+// fails with [manifest.ErrChunk] when that is not the chunk. A chunk that is there already is no error.
+func (r *Restore) Put(c manifest.Chunk, packed []byte) error {
+	buffer := buffers.Get().(*[manifest.MaxChunk]byte)
+	defer buffers.Put(buffer)
+	data, err := manifest.Unpack(buffer[:], packed, c)
+	if err != nil {
+		return err
 	}
+	return r.fill(c, data)
+}
+
+// buffers are for unpacking.
+var buffers = sync.Pool{New: func() any { return new([manifest.MaxChunk]byte) }}
+
+// fill writes a chunk's bytes wherever it belongs.
+func (r *Restore) fill(c manifest.Chunk, data []byte) error {
 	r.mu.Lock()
 	places := r.lacks[c.Digest]
 	r.mu.Unlock()

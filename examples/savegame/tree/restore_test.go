@@ -30,7 +30,7 @@ func fetch(t testing.TB, r *Restore, from *Source, most int) (size int) {
 		}
 		data, err := from.Chunk(nil, chunks[i])
 		require.NoError(t, err)
-		require.NoError(t, r.Put(chunks[i], data))
+		require.NoError(t, r.Put(chunks[i], manifest.Pack(nil, data)))
 		size += len(data)
 	}
 	return size
@@ -141,7 +141,7 @@ func TestRestoreGoesOn(t *testing.T) {
 	r = begun(t, from.Manifest, target, RestoreOptions{})
 	require.Len(t, r.Lacks(), all-2)
 	c := from.Manifest.Chunks()[r.Lacks()[0]]
-	require.ErrorIs(t, r.Put(c, make([]byte, c.Size)), manifest.ErrChunk)
+	require.ErrorIs(t, r.Put(c, manifest.Pack(nil, make([]byte, c.Size))), manifest.ErrChunk)
 	require.ErrorIs(t, r.Put(c, nil), manifest.ErrChunk)
 	fetch(t, r, from, all)
 	require.NoError(t, r.Commit(t.Context()))

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -21,12 +20,7 @@ import (
 type ScanOptions struct {
 	Exclude []string        // patterns of [path.Match]; one that fits a path or a name leaves out the file, or the whole folder
 	Limits  manifest.Limits // of the manifest
-	Cache   string          // file that remembers the chunks of files that have not changed; empty: none
-
-	// Found, when set, gets each chunk as it is read, in order and on Scan's goroutine, with its bytes, which are valid for
-	// the call only: who sends them at once reads every file once. While it runs, the next chunks are cut. It is not called
-	// for files that the cache knows, and again for a file that changed while it was read. An error ends the scan.
-	Found func(chunk manifest.Chunk, data []byte) error
+	Read    func(bytes int) // unless nil is called after each chunk that was read, on Scan's goroutine: to show how far it is
 }
 
 // Note says something about a path that a person should know.
@@ -52,8 +46,8 @@ const attempts = 3
 // of the folder. What cannot be read fails the scan, which names it: a save with a hole is none. The caller closes the
 // source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
-	s := &scan{ctx: ctx, ScanOptions: o, cutter: manifest.NewCutter(), fresh: make(cache)}
-	s.source = &Source{Manifest: new(manifest.Manifest), cache: o.Cache}
+	s := &scan{ctx: ctx, ScanOptions: o, cutter: manifest.NewCutter()}
+	s.source = &Source{Manifest: new(manifest.Manifest)}
 	err := s.run(paths)
 	if err != nil {
 		return nil, errors.Join(err, s.source.Close())
@@ -66,8 +60,6 @@ type scan struct {
 	ctx    context.Context
 	cutter *manifest.Cutter
 	source *Source
-	cached cache // what the cache holds
-	fresh  cache // what it should hold of what was scanned
 }
 
 func (s *scan) run(paths []string) error {
@@ -79,7 +71,6 @@ func (s *scan) run(paths []string) error {
 	if err := s.openAll(paths); err != nil {
 		return err
 	}
-	s.cached = readCache(s.Cache)
 	for _, b := range s.source.bases {
 		if err := s.base(b); err != nil {
 			return err
@@ -89,9 +80,6 @@ func (s *scan) run(paths []string) error {
 		return err
 	}
 	s.source.index()
-	if err := s.writeCache(); err != nil {
-		s.note(s.Cache, "the cache cannot be written: "+reason(err).Error(), false)
-	}
 	return nil
 }
 
@@ -238,31 +226,21 @@ func (s *scan) read(at located, e *manifest.Entry) (stable bool, err error) {
 		return false, err
 	}
 	e.Size, e.Time, e.Mode = before.Size(), before.ModTime().UnixNano(), before.Mode().Perm()
-	var known bool
-	if e.Chunks, known = s.cached.find(at, before); known {
-		return true, nil
-	}
+	e.Chunks = nil
 	var size int64
 	err = s.cutter.Cut(io.LimitReader(f, e.Size+1), func(c manifest.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
 		size += int64(c.Size)
-		if s.ctx.Err() != nil || s.Found == nil {
-			return s.ctx.Err()
+		if s.Read != nil {
+			s.Read(len(data))
 		}
-		return s.Found(c, data)
+		return s.ctx.Err()
 	})
-	s.source.BytesRead += size
 	if err != nil {
 		return false, err
 	}
 	after, err := f.Stat()
-	if err != nil || size != e.Size || !unchanged(before, after) {
-		return false, err
-	}
-	if time.Since(after.ModTime()) > clockGrain {
-		s.fresh[at.String()] = remembered{e.Size, e.Time, inode(after), e.Chunks}
-	}
-	return true, nil
+	return err == nil && size == e.Size && unchanged(before, after), err
 }
 
 func unchanged(a, b fs.FileInfo) bool {

@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -81,7 +80,6 @@ func TestScanFolder(t *testing.T) {
 	s := scanned(t, ScanOptions{}, dir)
 	require.Equal(t, []string{".", "a", "a-b", "link", "world", "world/empty", "world/level.dat"}, pathsOf(s))
 	require.Empty(t, s.Notes)
-	require.EqualValues(t, 6, s.BytesRead)
 
 	info, err := os.Stat(filepath.Join(dir, "a-b"))
 	require.NoError(t, err)
@@ -137,90 +135,16 @@ func TestExclude(t *testing.T) {
 	require.Equal(t, []string{".", "cache", "cache/y", "keep", "keep/logs.txt"}, pathsOf(s))
 }
 
-func TestAnUnchangedSecondScanReadsNothing(t *testing.T) {
-	dir, random := t.TempDir(), testkit.Rand(t)
-	write(t, dir, map[string]string{"world": string(noise(random, 3<<20)), "small": "small"})
-	o := ScanOptions{Cache: filepath.Join(t.TempDir(), "cache")}
-	first := scanned(t, o, dir)
-	require.EqualValues(t, 3<<20+5, first.BytesRead)
-	second := scanned(t, o, dir)
-	require.Zero(t, second.BytesRead)
-	require.Equal(t, first.Manifest, second.Manifest)
-
-	write(t, dir, map[string]string{"small": "other"})
-	require.NoError(t, os.Chtimes(filepath.Join(dir, "small"), time.Time{}, time.Now().Add(-time.Hour)))
-	require.EqualValues(t, 5, scanned(t, o, dir).BytesRead)
-	require.Zero(t, scanned(t, o, dir).BytesRead)
-
-	elsewhere := t.TempDir()
-	write(t, elsewhere, map[string]string{"small": "third"})
-	require.EqualValues(t, 5, scanned(t, o, elsewhere).BytesRead, "another folder's file of the same name")
-	require.Zero(t, scanned(t, o, dir).BytesRead, "and both are remembered")
-
-	// A file that was written just now may be written again within the same tick of the clock.
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "small"), []byte("young"), 0o600))
-	scanned(t, o, dir)
-	require.EqualValues(t, 5, scanned(t, o, dir).BytesRead)
-
-	// A replaced file has another inode, even where size and time are the same.
-	info, err := os.Stat(filepath.Join(dir, "world"))
-	require.NoError(t, err)
-	require.NoError(t, os.Rename(filepath.Join(dir, "world"), filepath.Join(dir, "before")))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "world"), noise(random, 3<<20), 0o600))
-	require.NoError(t, os.Chtimes(filepath.Join(dir, "world"), info.ModTime(), info.ModTime()))
-	require.GreaterOrEqual(t, scanned(t, o, dir).BytesRead, int64(3<<20))
-}
-
-func TestABadCacheIsNone(t *testing.T) {
-	dir, random := t.TempDir(), testkit.Rand(t)
-	write(t, dir, map[string]string{"a": "one", "b": "two"})
-	o := ScanOptions{Cache: filepath.Join(t.TempDir(), "cache")}
-	want := scanned(t, o, dir).Manifest
-	good, err := os.ReadFile(o.Cache)
-	require.NoError(t, err)
-	for range 300 {
-		bad := bytes.Clone(good[:random.IntN(len(good))])
-		require.NoError(t, os.WriteFile(o.Cache, bad, 0o600))
-		require.Equal(t, want, scanned(t, o, dir).Manifest)
-	}
-	o.Cache = filepath.Join(dir, "none", "cache")
-	s := scanned(t, o, dir)
-	require.Len(t, s.Notes, 1)
-	require.ErrorContains(t, errors.New(s.Notes[0].String()), "the cache cannot be written")
-}
-
-// What a cache says is believed until the bytes are asked for.
-func TestALyingCacheIsRemoved(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, map[string]string{"a": "one"})
-	o := ScanOptions{Cache: filepath.Join(t.TempDir(), "cache")}
-	scanned(t, o, dir)
-	info, err := os.Stat(filepath.Join(dir, "a"))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("two"), 0o600))
-	require.NoError(t, os.Chtimes(filepath.Join(dir, "a"), info.ModTime(), info.ModTime()))
-	s := scanned(t, o, dir)
-	require.Zero(t, s.BytesRead)
-	_, err = s.Chunk(nil, s.Manifest.Chunks()[0])
-	require.ErrorIs(t, err, ErrChanged)
-	require.ErrorContains(t, err, filepath.Join(dir, "a"))
-	s = scanned(t, o, dir)
-	data, err := s.Chunk(nil, s.Manifest.Chunks()[0])
-	require.NoError(t, err)
-	require.Equal(t, "two", string(data))
-}
-
 func TestAFileThatChangesWhileItIsRead(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "save")
 	random := testkit.Rand(t)
 	change := func(times int) ScanOptions {
-		return ScanOptions{Found: func(manifest.Chunk, []byte) error {
+		return ScanOptions{Read: func(int) {
 			if times--; times >= 0 {
 				require.NoError(t, os.WriteFile(p, noise(random, 1<<20+random.IntN(1<<20)), 0o600))
 				at := time.Now().Add(time.Duration(times+1) * time.Minute)
 				require.NoError(t, os.Chtimes(p, at, at))
 			}
-			return nil
 		}}
 	}
 	require.NoError(t, os.WriteFile(p, noise(random, 1<<20), 0o600))
@@ -250,21 +174,15 @@ func read(t testing.TB, s *Source, entry int) (content []byte) {
 	return content
 }
 
-func TestFoundSeesEveryByteOnce(t *testing.T) {
-	p, content := filepath.Join(t.TempDir(), "save"), noise(testkit.Rand(t), 2<<20)
-	require.NoError(t, os.WriteFile(p, content, 0o600))
-	var seen []byte
-	scanned(t, ScanOptions{Found: func(c manifest.Chunk, data []byte) error {
-		require.Equal(t, c.Digest, manifest.Sum(data))
-		seen = append(seen, data...)
-		return nil
-	}}, p)
-	require.True(t, bytes.Equal(content, seen))
+func TestReadTellsHowFarItIs(t *testing.T) {
+	p := filepath.Join(t.TempDir(), "save")
+	require.NoError(t, os.WriteFile(p, noise(testkit.Rand(t), 2<<20), 0o600))
+	bytes := 0
+	scanned(t, ScanOptions{Read: func(n int) { bytes += n }}, p)
+	require.Equal(t, 2<<20, bytes)
 
 	broken := errors.New("the line is down")
-	_, err := Scan(t.Context(), []string{p}, ScanOptions{Found: func(manifest.Chunk, []byte) error { return broken }})
-	require.ErrorIs(t, err, broken)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	_, err = Scan(ctx, []string{p}, ScanOptions{Found: func(manifest.Chunk, []byte) error { cancel(broken); return nil }})
+	_, err := Scan(ctx, []string{p}, ScanOptions{Read: func(int) { cancel(broken) }})
 	require.ErrorIs(t, err, broken)
 }

@@ -11,17 +11,14 @@ import (
 )
 
 // Source is what a scan found: the manifest, and its chunks' bytes for as long as the files stay as they are. Its methods
-// may be called from any number of
-// goroutines, but Close not beside another.
+// may be called from any number of goroutines, but Close not beside another.
 type Source struct {
-	Manifest  *manifest.Manifest
-	Notes     []Note
-	BytesRead int64 // what the scan read of files; none of those that the cache knew
+	Manifest *manifest.Manifest
+	Notes    []Note
 
 	bases  []*base
 	files  []located // of each entry
 	chunks map[manifest.Digest]place
-	cache  string // removed when it was wrong
 }
 
 // base is a path that is scanned.
@@ -139,7 +136,7 @@ func (s *Source) Has(c manifest.Chunk) bool {
 }
 
 // Chunk reads a chunk's bytes again, into buffer if they fit. It fails with [ErrChanged], naming the file, when they are
-// there no longer; the next scan then believes no cache.
+// there no longer.
 func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
 	at, has := s.chunks[c.Digest]
 	if !has {
@@ -148,9 +145,6 @@ func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
 	data, err := s.files[at.entry].read(buffer, at.offset, int(c.Size))
 	if err == nil && manifest.Sum(data) == c.Digest {
 		return data, nil
-	}
-	if s.cache != "" {
-		_ = os.Remove(s.cache)
 	}
 	return nil, fmt.Errorf("file %s: %w", s.files[at.entry], errors.Join(ErrChanged, reason(err)))
 }

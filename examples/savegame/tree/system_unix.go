@@ -2,18 +2,7 @@
 
 package tree
 
-import (
-	"io/fs"
-	"syscall"
-)
+import "syscall"
 
 // nonBlock opens a pipe without waiting for its other end.
 const nonBlock = syscall.O_NONBLOCK
-
-// inode returns a file's number.
-func inode(info fs.FileInfo) uint64 {
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return stat.Ino
-	}
-	return 0
-}
