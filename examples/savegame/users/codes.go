@@ -38,7 +38,7 @@ type Codes struct {
 	key key
 
 	mu      sync.Mutex
-	codes   map[mac]code
+	codes   map[string]code
 	guesses map[string]int // wrong ones, of each source
 	counted time.Time      // since when guesses are counted
 }
@@ -50,7 +50,7 @@ type code struct {
 
 // NewCodes returns a set of none. Add makes a new token for a user, as [Add] does in a file.
 func NewCodes(add func(user string) (token string, err error)) *Codes {
-	return &Codes{add: add, key: newKey(), codes: make(map[mac]code), guesses: make(map[string]int)}
+	return &Codes{add: add, key: newKey(), codes: make(map[string]code), guesses: make(map[string]int)}
 }
 
 // New returns a new code for a user, in three groups of four: ABCD-EFGH-IJKL.
@@ -65,7 +65,7 @@ func (c *Codes) New(user string, now time.Time) (string, error) {
 		return "", fmt.Errorf("%d login codes are open, which is the limit; try again in 10 minutes", maxCodes)
 	}
 	letters := rand.Text()[:codeLetters]
-	c.codes[c.key.mac([]byte(letters))] = code{user, now.Add(codeLife)}
+	c.codes[c.key.mac(letters)] = code{user, now.Add(codeLife)}
 	return letters[:4] + "-" + letters[4:8] + "-" + letters[8:], nil
 }
 
@@ -83,8 +83,8 @@ func (c *Codes) Redeem(text, source string, now time.Time) (user, token string, 
 	if guesses >= maxGuesses {
 		return "", "", ErrGuesses
 	}
-	m := c.key.mac([]byte(plain.Replace(strings.ToUpper(text))))
-	found, known := c.codes[m]
+	mac := c.key.mac(plain.Replace(strings.ToUpper(text)))
+	found, known := c.codes[mac]
 	if !known {
 		if guesses > 0 || len(c.guesses) < maxSources {
 			c.guesses[source]++
@@ -94,15 +94,15 @@ func (c *Codes) Redeem(text, source string, now time.Time) (user, token string, 
 	if token, err = c.add(found.user); err != nil {
 		return "", "", err
 	}
-	delete(c.codes, m)
+	delete(c.codes, mac)
 	return found.user, token, nil
 }
 
 // forgetLocked drops codes that are too old, and the guesses of the ten minutes before these.
 func (c *Codes) forgetLocked(now time.Time) {
-	for m, code := range c.codes {
+	for mac, code := range c.codes {
 		if !now.Before(code.ends) {
-			delete(c.codes, m)
+			delete(c.codes, mac)
 		}
 	}
 	if now.Sub(c.counted) >= codeLife {

@@ -5,11 +5,13 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -24,33 +26,24 @@ type Users struct {
 	key  key
 
 	mu     sync.Mutex
-	file   fs.FileInfo    // of what was read; nil: it is read at the next question
-	tokens map[mac]string // the user of each
-}
-
-// Pass is what a token is good for. It holds nothing secret, and is comparable.
-type Pass struct {
-	User  string
-	token mac
+	file   fs.FileInfo       // of what was read; nil: it is read at the next question
+	tokens map[string]string // the user of each token's MAC
 }
 
 // key makes the MACs by which secrets are found. A map's lookup takes a time that depends on what is looked for, but
 // nobody outside can tell which MAC a guess has.
 type key [sha256.Size]byte
 
-// mac stands for a secret.
-type mac [sha256.Size]byte
-
 func newKey() (k key) {
 	_, _ = rand.Read(k[:]) // never fails
 	return k
 }
 
-func (k *key) mac(secret []byte) (m mac) {
+// mac returns 16 hex digits that stand for a secret: one guess hits one of n secrets with a chance of n in 2^64.
+func (k *key) mac(secret string) string {
 	h := hmac.New(sha256.New, k[:])
-	h.Write(secret)
-	h.Sum(m[:0])
-	return m
+	h.Write([]byte(secret))
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // Open reads the token file at path, which must be there.
@@ -60,26 +53,32 @@ func Open(path string) (*Users, error) {
 	return u, err
 }
 
-// Identify returns whose token it is. It fails with [ErrToken] when the file does not hold it, and otherwise when the file
-// cannot be read: nobody is let in by what it held before.
-func (u *Users) Identify(token []byte) (Pass, error) {
+// Identify returns whose token it is, and which: the user's name, a slash, which no name has, and 16 hex digits that stand
+// for the token until the program ends and tell nothing of it. It fails with [ErrToken] when the file does not hold the
+// token, and otherwise when the file cannot be read: nobody is let in by what it held before.
+func (u *Users) Identify(token []byte) (identity string, err error) {
 	tokens, err := u.current()
 	if err != nil {
-		return Pass{}, err
+		return "", err
 	}
-	m := u.key.mac(token)
-	user, known := tokens[m]
-	if !known {
-		return Pass{}, ErrToken
+	mac := u.key.mac(string(token))
+	if user, known := tokens[mac]; known {
+		return user + "/" + mac, nil
 	}
-	return Pass{user, m}, nil
+	return "", ErrToken
 }
 
-// Valid reports whether the file still holds the token that a pass was given for.
-func (u *Users) Valid(p Pass) (bool, error) {
+// Valid reports whether the file still holds the token that Identify gave an identity for.
+func (u *Users) Valid(identity string) (bool, error) {
 	tokens, err := u.current()
-	user, known := tokens[p.token]
-	return known && user == p.User, err
+	user, mac, _ := strings.Cut(identity, "/")
+	return user != "" && tokens[mac] == user, err
+}
+
+// UserOf returns the user of an identity.
+func UserOf(identity string) string {
+	user, _, _ := strings.Cut(identity, "/")
+	return user
 }
 
 // Watch looks at the file every interval and calls changed, on the caller's goroutine, each time that it holds other
@@ -102,7 +101,7 @@ func (u *Users) Watch(ctx context.Context, interval time.Duration, changed func(
 }
 
 // current returns the tokens as the file has them now. Nobody writes to the map.
-func (u *Users) current() (map[mac]string, error) {
+func (u *Users) current() (map[string]string, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	info, err := os.Stat(u.path)
@@ -119,15 +118,15 @@ func (u *Users) current() (map[mac]string, error) {
 // written again without a new time.
 const clockGrain = 2 * time.Second
 
-func (u *Users) readLocked(info fs.FileInfo) (map[mac]string, error) {
+func (u *Users) readLocked(info fs.FileInfo) (map[string]string, error) {
 	u.file, u.tokens = nil, nil
 	_, entries, err := read(u.path)
 	if err != nil {
 		return nil, err
 	}
-	u.tokens = make(map[mac]string, len(entries))
+	u.tokens = make(map[string]string, len(entries))
 	for _, e := range entries {
-		u.tokens[u.key.mac([]byte(e.token))] = e.user
+		u.tokens[u.key.mac(e.token)] = e.user
 	}
 	if time.Since(info.ModTime()) > clockGrain {
 		u.file = info
