@@ -38,9 +38,9 @@ func (l Limits) withDefaults() Limits {
 
 // Check reports the first rule that m breaks: the root first and no other of its path; paths clean, relative and without
 // ".."; sorted, each once, and what an entry is in is a folder; modes, times, targets and chunks only where they belong;
-// chunks as large as chunks are, of the file's size together, and within the limits.
+// chunks as large as chunks are, of one size for each digest, of the file's size together, and within the limits.
 func (m *Manifest) Check(limits Limits) error {
-	c := checker{left: limits.withDefaults()}
+	c := checker{left: limits.withDefaults(), sizes: make(map[Digest]uint32)}
 	if len(m.Entries) > c.left.Entries {
 		return fmt.Errorf("%w: %d entries, the limit is %d", ErrManifest, len(m.Entries), c.left.Entries)
 	}
@@ -57,9 +57,10 @@ func (m *Manifest) Check(limits Limits) error {
 
 // checker goes over the entries in order.
 type checker struct {
-	left Limits   // what of the limits the entries so far have left
-	last string   // the path before
-	dirs []string // the folders that are open at last, the root first
+	left  Limits   // what of the limits the entries so far have left
+	last  string   // the path before
+	dirs  []string // the folders that are open at last, the root first
+	sizes map[Digest]uint32
 }
 
 func (c *checker) entry(e *Entry) error {
@@ -127,6 +128,10 @@ func (c *checker) chunks(e *Entry) error {
 		if chunk.Size == 0 || chunk.Size > MaxChunk {
 			return fmt.Errorf("a chunk of %d bytes, they have 1 to %d", chunk.Size, MaxChunk)
 		}
+		if known, again := c.sizes[chunk.Digest]; again && known != chunk.Size {
+			return fmt.Errorf("chunk %v of %d bytes and of %d", chunk.Digest, known, chunk.Size)
+		}
+		c.sizes[chunk.Digest] = chunk.Size
 		size += int64(chunk.Size)
 	}
 	if size != e.Size {

@@ -4,20 +4,23 @@ import (
 	"io"
 
 	chunkers "github.com/PlakarKorp/go-cdc-chunkers"
-	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers what cutAlgorithm names
+	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/jc" // registers what cutAlgorithm names
 )
 
 // Sizes of chunks. A change costs the chunks that it touches, so smaller ones make a better delta; each costs 35 bytes of
-// manifest, so larger ones make less to say: 1 GiB has about 7,000, a quarter of a megabyte of manifest.
+// manifest, so larger ones make less to say: 1 GiB has about 6,700, a quarter of a megabyte of manifest.
 const (
 	MinChunk     = 32 << 10 // but for the last of a file
 	AverageChunk = 128 << 10
 	MaxChunk     = 512 << 10
 )
 
-// cutAlgorithm is FastCDC with masks made for the average; the name is the library's promise that the cuts stay where
-// they are. Other cuts would be no error: they would only cost a full put of everything once.
-const cutAlgorithm = "fastcdc-v1.0.0"
+// cutAlgorithm is JC, a FastCDC that skips half of an average chunk wherever a weaker mask matches: it cuts 1.4 GB/s where
+// fastcdc-v1.0.0 cuts 0.45, and meets the old cuts again 0.2 MiB behind an insertion, 1.1 MiB at worst of 1,200, where
+// that took 1.4. jc-v1.1.0 is no later version of it: it has the masks of 8 KiB chunks for every size, skips nearly all of
+// larger ones and hardly ever meets its old cuts. The name is the library's promise that the cuts stay where they are.
+// Other cuts would be no error: they would only cost a full put of everything once.
+const cutAlgorithm = "jc-v1.0.0"
 
 // ahead is how many chunks a Cutter cuts before they are digested: enough that neither waits for the other's long ones.
 const ahead = 4

@@ -64,6 +64,21 @@ func Sum(data []byte) Digest { return blake3.Sum256(data) }
 // String returns 64 hex digits.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
+// MaxEncodedSize bounds a digest that package rpc carries, as the text of it.
+func (Digest) MaxEncodedSize() int { return hex.EncodedLen(len(Digest{})) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (d Digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *Digest) UnmarshalText(text []byte) error {
+	if len(text) != d.MaxEncodedSize() {
+		return fmt.Errorf("a digest of %d characters, it has %d", len(text), d.MaxEncodedSize())
+	}
+	_, err := hex.Decode(d[:], text)
+	return err
+}
+
 // Size returns how many bytes the files have together.
 func (m *Manifest) Size() (size int64) {
 	for i := range m.Entries {

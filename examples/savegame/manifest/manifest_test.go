@@ -61,6 +61,19 @@ func TestWhatAManifestHolds(t *testing.T) {
 	require.NotEqual(t, digest, m.Digest())
 }
 
+func TestDigestAsText(t *testing.T) {
+	want := Sum([]byte("one"))
+	text, err := want.MarshalText()
+	require.NoError(t, err)
+	require.Equal(t, want.String(), string(text))
+	var got Digest
+	require.NoError(t, got.UnmarshalText(text))
+	require.Equal(t, want, got)
+	for _, bad := range []string{"", string(text[1:]), string(text) + "00", "x" + string(text[1:])} {
+		require.Error(t, got.UnmarshalText([]byte(bad)), bad)
+	}
+}
+
 func TestCheckNamesWhatIsWrong(t *testing.T) {
 	tests := map[string]struct {
 		change func(m *Manifest)
@@ -91,6 +104,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		"target with NUL":  {func(m *Manifest) { m.Entries[4].Target = "x\x00y" }, "target of 3 bytes"},
 		"wrong size":       {func(m *Manifest) { m.Entries[5].Size = 11 }, "11 bytes, its chunks have 10"},
 		"empty chunk":      {func(m *Manifest) { m.Entries[5].Chunks[0].Size = 0 }, "a chunk of 0 bytes"},
+		"two sizes":        {func(m *Manifest) { m.Entries[5].Chunks[0].Digest = chunk(20).Digest }, "of 20 bytes and of 10"},
 		"large chunk":      {func(m *Manifest) { m.Entries[5].Chunks[0].Size = MaxChunk + 1 }, "a chunk of 524289 bytes"},
 	}
 	for name, test := range tests {

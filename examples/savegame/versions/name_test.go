@@ -1,6 +1,8 @@
 package versions
 
 import (
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/stream"
 )
 
 func TestCheckName(t *testing.T) {
@@ -59,6 +62,16 @@ func TestRecord(t *testing.T) {
 	}
 	require.Equal(t, Damaged, decode("World 1", 4, b).Kind)
 	require.Equal(t, Damaged, decode("World 2", 3, b).Kind)
+}
+
+// A version can be sent: all of it has a bound.
+func TestVersionOnTheWire(t *testing.T) {
+	require.NotPanics(t, func() { stream.NewArray[Version]("versions") })
+	for name := range reflect.TypeFor[Version]().Fields() {
+		if tag := name.Tag.Get("quiver"); tag != "" && name.Name != "Kind" {
+			require.Equal(t, fmt.Sprint("max=", MaxName), tag)
+		}
+	}
 }
 
 func FuzzDecode(f *testing.F) {

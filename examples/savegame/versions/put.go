@@ -109,9 +109,6 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 		return nil, fmt.Errorf("%w: it is not the one that was announced", manifest.ErrManifest)
 	}
 	m, err := manifest.Parse(b, p.user.all.config.Limits)
-	if err == nil {
-		err = checkSizes(m)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -128,20 +125,6 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	p.bytes, p.content = b, content
 	p.version = Version{Kind: Stored, Base: p.request.Seen.Number, Content: content.digest, Size: m.Size(), Files: m.Files(), Machine: p.request.Machine}
 	return lacks, nil
-}
-
-// checkSizes fails when a digest has two sizes: one of them is wrong.
-func checkSizes(m *manifest.Manifest) error {
-	sizes := make(map[manifest.Digest]uint32)
-	for i := range m.Entries {
-		for _, c := range m.Entries[i].Chunks {
-			if size, known := sizes[c.Digest]; known && size != c.Size {
-				return fmt.Errorf("%w: chunk %v of %d bytes and of %d", manifest.ErrManifest, c.Digest, size, c.Size)
-			}
-			sizes[c.Digest] = c.Size
-		}
-	}
-	return nil
 }
 
 // lacks returns which chunks are not there, and the room that they need at most.

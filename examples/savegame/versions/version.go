@@ -1,7 +1,6 @@
 package versions
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,17 +19,17 @@ const (
 	Damaged Kind = "damaged"
 )
 
-// Version describes one version of a save.
+// Version describes one version of a save. Its bounds are for who sends it: names have [MaxName] bytes.
 type Version struct {
-	Name    string          `json:"name"`
+	Name    string          `json:"name" quiver:"max=79"`
 	Number  int             `json:"number"` // from 1 on, growing; some in between may be gone
-	Kind    Kind            `json:"kind"`
+	Kind    Kind            `json:"kind" quiver:"max=16"`
 	Base    int             `json:"base"`    // the number that the machine had seen; 0: none
 	Content manifest.Digest `json:"content"` // of the manifest's bytes; zero of Trash
 	Size    int64           `json:"size"`    // bytes of all files
 	Files   int             `json:"files"`
 	Time    time.Time       `json:"time"`
-	Machine string          `json:"machine"`
+	Machine string          `json:"machine" quiver:"max=79"`
 }
 
 // Ref names a version for those who saw it. Numbers begin again after Erase, so the content belongs to it.
@@ -71,12 +70,11 @@ func (e *Conflict) Error() string {
 // record is the bytes of a version.
 type record struct {
 	Version
-	Content string `json:"content"`
-	Sum     string `json:"sum"` // digest of the record's bytes without it
+	Sum string `json:"sum"` // digest of the record's bytes without it
 }
 
 func (v Version) encode() []byte {
-	r := record{Version: v, Content: v.Content.String()}
+	r := record{Version: v}
 	b, _ := json.Marshal(r) // never fails: there are only strings, numbers and a time
 	r.Sum = manifest.Sum(b).String()
 	b, _ = json.Marshal(r)
@@ -86,12 +84,8 @@ func (v Version) encode() []byte {
 // decode returns the version of that name and number whose record b is, or one of kind Damaged.
 func decode(name string, number int, b []byte) Version {
 	var r record
-	if json.Unmarshal(b, &r) == nil {
-		n, err := hex.Decode(r.Version.Content[:], []byte(r.Content[:min(len(r.Content), 2*len(r.Version.Content))]))
-		v := r.Version
-		if err == nil && n == len(v.Content) && v.Name == name && v.Number == number && string(v.encode()) == string(b) {
-			return v
-		}
+	if err := json.Unmarshal(b, &r); err == nil && r.Name == name && r.Number == number && string(r.encode()) == string(b) {
+		return r.Version
 	}
 	return Version{Name: name, Number: number, Kind: Damaged}
 }
