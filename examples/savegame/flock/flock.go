@@ -3,6 +3,7 @@ package flock
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"time"
 )
@@ -10,12 +11,9 @@ import (
 // ErrHeld means that another process, or another open file of this one, holds the lock.
 var ErrHeld = errors.New("another process holds the lock")
 
-// retryInterval is how often Wait tries.
-const retryInterval = 20 * time.Millisecond
-
 // Try locks an open file until it is closed or the process ends, however that ends. It fails with [ErrHeld] when the file
-// is locked already. A lock file stays where it is: were it removed, two processes could lock two files of one name.
-func Try(f *os.File) error { return try(f) }
+// is locked already. Do not remove a lock file: two processes could then lock two files of one name.
+func Try(f *os.File) error { return try(f.Fd()) }
 
 // Wait opens and locks the file at path, which it makes when it is missing, and tries for as long as patience lasts. The
 // caller closes the file.
@@ -24,13 +22,12 @@ func Wait(path string, patience time.Duration) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(retryInterval) {
-		err := Try(f)
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, ErrHeld) || time.Now().After(deadline) {
-			return nil, errors.Join(&os.PathError{Op: "lock", Path: path, Err: err}, f.Close())
-		}
+	deadline := time.Now().Add(patience)
+	for err = Try(f); errors.Is(err, ErrHeld) && time.Now().Before(deadline); err = Try(f) {
+		time.Sleep(20 * time.Millisecond)
 	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+	}
+	return f, nil
 }

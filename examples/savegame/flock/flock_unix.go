@@ -2,16 +2,11 @@
 
 package flock
 
-import (
-	"errors"
-	"os"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
-
-func try(f *os.File) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+func try(fd uintptr) error {
+	err := unix.Flock(int(fd), unix.LOCK_EX|unix.LOCK_NB)
+	if err == unix.EWOULDBLOCK {
 		return ErrHeld
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -35,12 +36,11 @@ var (
 // the caller's. Codes are safe for concurrent use.
 type Codes struct {
 	add func(user string) (token string, err error)
-	key key
 
 	mu      sync.Mutex
-	codes   map[string]code
-	guesses map[string]int // wrong ones, of each source
-	counted time.Time      // since when guesses are counted
+	codes   map[string]code // by their MACs
+	guesses map[string]int  // wrong ones, of each source
+	counted time.Time       // since when guesses are counted
 }
 
 type code struct {
@@ -50,7 +50,7 @@ type code struct {
 
 // NewCodes returns a set of none. Add makes a new token for a user, as [Add] does in a file.
 func NewCodes(add func(user string) (token string, err error)) *Codes {
-	return &Codes{add: add, key: newKey(), codes: make(map[string]code), guesses: make(map[string]int)}
+	return &Codes{add: add, codes: make(map[string]code), guesses: make(map[string]int)}
 }
 
 // New returns a new code for a user, in three groups of four: ABCD-EFGH-IJKL.
@@ -65,7 +65,7 @@ func (c *Codes) New(user string, now time.Time) (string, error) {
 		return "", fmt.Errorf("%d login codes are open, which is the limit; try again in 10 minutes", maxCodes)
 	}
 	letters := rand.Text()[:codeLetters]
-	c.codes[c.key.mac(letters)] = code{user, now.Add(codeLife)}
+	c.codes[mac(letters)] = code{user, now.Add(codeLife)}
 	return letters[:4] + "-" + letters[4:8] + "-" + letters[8:], nil
 }
 
@@ -79,14 +79,13 @@ func (c *Codes) Redeem(text, source string, now time.Time) (user, token string, 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgetLocked(now)
-	guesses := c.guesses[source]
-	if guesses >= maxGuesses {
+	if c.guesses[source] >= maxGuesses {
 		return "", "", ErrGuesses
 	}
-	mac := c.key.mac(plain.Replace(strings.ToUpper(text)))
-	found, known := c.codes[mac]
+	digits := mac(plain.Replace(strings.ToUpper(text)))
+	found, known := c.codes[digits]
 	if !known {
-		if guesses > 0 || len(c.guesses) < maxSources {
+		if c.guesses[source] > 0 || len(c.guesses) < maxSources {
 			c.guesses[source]++
 		}
 		return "", "", ErrCode
@@ -94,17 +93,13 @@ func (c *Codes) Redeem(text, source string, now time.Time) (user, token string, 
 	if token, err = c.add(found.user); err != nil {
 		return "", "", err
 	}
-	delete(c.codes, mac)
+	delete(c.codes, digits)
 	return found.user, token, nil
 }
 
 // forgetLocked drops codes that are too old, and the guesses of the ten minutes before these.
 func (c *Codes) forgetLocked(now time.Time) {
-	for mac, code := range c.codes {
-		if !now.Before(code.ends) {
-			delete(c.codes, mac)
-		}
-	}
+	maps.DeleteFunc(c.codes, func(_ string, c code) bool { return !now.Before(c.ends) })
 	if now.Sub(c.counted) >= codeLife {
 		clear(c.guesses)
 		c.counted = now

@@ -5,10 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -25,12 +22,8 @@ const (
 	minToken = 16
 	// maxToken is what a login can carry, in bytes.
 	maxToken = 4096
-	// maxFile bounds what is read of a token file.
-	maxFile = 4 << 20
 	// shown is how many characters of a token List shows: enough to tell a user's tokens apart, too few to help who guesses.
 	shown = 4
-	// patience is how long a change waits for another one to end.
-	patience = 5 * time.Second
 )
 
 // ErrUser means that a name can not be a user's, or that the token file has no such user.
@@ -54,24 +47,29 @@ type Token struct {
 }
 
 // entry is such a line.
-type entry struct{ user, token string }
+type entry struct {
+	user, token string
+	at          int // where it begins in the file
+}
 
 // parse returns the entries of a file's text: UTF-8, of each line what stands before a space or a #. Empty lines, a byte
 // order mark and carriage returns are ignored.
 func parse(text string) (entries []entry, err error) {
-	seen := make(map[string]bool)
-	for i, line := range strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n") {
-		e, err := parseLine(line)
+	seen, number, at := make(map[string]bool), 0, 0
+	for line := range strings.Lines(text) {
+		e, err := parseLine(strings.TrimPrefix(line, "\ufeff"))
 		if err == nil && seen[e.token] {
 			err = errors.New("the token stands there twice")
 		}
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		if number++; err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
-		if e != (entry{}) {
+		if e.token != "" {
+			e.at = at + strings.Index(line, e.user)
 			seen[e.token] = true
 			entries = append(entries, e)
 		}
+		at += len(line)
 	}
 	return entries, nil
 }
@@ -82,11 +80,11 @@ func parseLine(line string) (e entry, err error) {
 	if len(words) == 0 || words[0][0] == '#' {
 		return e, nil
 	}
-	user, token, both := strings.Cut(words[0], ":")
+	user, token, isPair := strings.Cut(words[0], ":")
 	switch {
 	case len(words) > 1 && words[1][0] != '#':
 		return e, errors.New("a token has no spaces, and a comment begins with #")
-	case !both:
+	case !isPair:
 		return e, errors.New("a line is user:token")
 	case len(token) > maxToken:
 		return e, fmt.Errorf("the token has %d bytes, the limit is %d", len(token), maxToken)
@@ -95,26 +93,19 @@ func parseLine(line string) (e entry, err error) {
 	case len(token) < minToken:
 		return e, fmt.Errorf("the token has %d bytes and needs at least %d; take a random one", len(token), minToken)
 	}
-	return entry{user, token}, CheckUser(user)
+	return entry{user: user, token: token}, CheckUser(user)
 }
 
 // read returns a file's text and entries.
-func read(path string) (text []byte, entries []entry, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("token file: %w", err)
-	}
-	defer f.Close()
-	if text, err = io.ReadAll(io.LimitReader(f, maxFile+1)); err == nil && len(text) > maxFile {
-		err = fmt.Errorf("more than %d bytes", maxFile)
-	}
+func read(path string) (text string, entries []entry, err error) {
+	b, err := os.ReadFile(path)
 	if err == nil {
-		entries, err = parse(string(text))
+		entries, err = parse(string(b))
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("token file %s: %w", path, err)
+		return "", nil, fmt.Errorf("token file %s: %w", path, err)
 	}
-	return text, entries, nil
+	return string(b), entries, nil
 }
 
 // Add gives a user a new random token, makes the file at path when it is missing, and returns the token when the file
@@ -124,31 +115,34 @@ func Add(path, user string) (token string, err error) {
 		return "", err
 	}
 	token = rand.Text()
-	return token, change(path, func(text []byte) ([]byte, error) {
-		if len(text) > 0 && text[len(text)-1] != '\n' {
-			text = append(text, '\n')
+	return token, edit(path, func(f *os.File, text string, _ []entry) error {
+		line := user + ":" + token + "\n"
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			line = "\n" + line
 		}
-		return fmt.Appendf(text, "%s:%s\n", user, token), nil
+		_, err := f.WriteAt([]byte(line), int64(len(text)))
+		return err
 	})
 }
 
-// Revoke takes away the tokens of a user that begin with prefix, all when that is empty, and says how many those were. It
-// fails with [ErrUser] when there are none.
+// Revoke takes away the tokens of a user that begin with prefix, all when that is empty, and says how many those were: #
+// stands where they stood. It fails with [ErrUser] when there are none.
 func Revoke(path, user, prefix string) (revoked int, err error) {
-	return revoked, change(path, func(text []byte) (kept []byte, err error) {
-		for line := range bytes.Lines(text) {
-			e, _ := parseLine(strings.TrimPrefix(string(line), "\ufeff"))
-			if e.user == user && user != "" && strings.HasPrefix(e.token, prefix) {
+	err = edit(path, func(f *os.File, _ string, entries []entry) error {
+		for _, e := range entries {
+			if e.user == user && strings.HasPrefix(e.token, prefix) {
+				if _, err := f.WriteAt(bytes.Repeat([]byte("#"), len(user)+1+len(e.token)), int64(e.at)); err != nil {
+					return err
+				}
 				revoked++
-			} else {
-				kept = append(kept, line...)
 			}
 		}
 		if revoked == 0 {
-			return nil, fmt.Errorf("%w as %q with a token %s…", ErrUser, user, prefix)
+			return fmt.Errorf("%w as %q with a token %s…", ErrUser, user, prefix)
 		}
-		return kept, nil
+		return nil
 	})
+	return revoked, err
 }
 
 // List returns the tokens of a file, in its order, each to be told by its first characters only.
@@ -160,56 +154,17 @@ func List(path string) (tokens []Token, err error) {
 	return tokens, err
 }
 
-// change replaces a token file by what edit makes of it, durably and in one step, while no other change runs. A file that
-// is missing is empty, and one that is wrong stays as it is.
-func change(path string, edit func(text []byte) ([]byte, error)) error {
-	if behind, err := filepath.EvalSymlinks(path); err == nil {
-		path = behind
-	}
-	lock, err := flock.Wait(path+".lock", patience)
+// edit locks a token file, which it makes when it is missing, and lets do write to it. A file that is wrong stays as it is.
+// Each write changes a line where it stands, so that a crash spoils no other, and that the file keeps its owner, its mode
+// and its links: a server may read what root has edited.
+func edit(path string, do func(f *os.File, text string, entries []entry) error) error {
+	f, err := flock.Wait(path, 5*time.Second) // others edit for milliseconds
 	if err != nil {
-		return err
+		return fmt.Errorf("token file: %w", err)
 	}
-	defer lock.Close()
-	info, err := os.Stat(path)
+	text, entries, err := read(path)
 	if err == nil {
-		err = keepOwner(lock, info) // or the server could not lock what root has locked once
+		err = do(f, text, entries)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	text, _, err := read(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if text, err = edit(text); err != nil {
-		return err
-	}
-	return replace(path, text, info)
-}
-
-// replace makes a file of a text. It keeps owner and mode of what was there, so that a server may read what root has
-// written.
-func replace(path string, text []byte, was fs.FileInfo) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // of mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if was != nil {
-		err = errors.Join(err, keepOwner(f, was), f.Chmod(was.Mode().Perm()))
-	}
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	_ = dir.Sync() // where it can be asked for: not on Windows, and not of every file system
-	return dir.Close()
+	return errors.Join(err, f.Sync(), f.Close())
 }
