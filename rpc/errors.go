@@ -164,6 +164,7 @@ func closeErrorOf(err error) *CloseError {
 		violation *bunch.Error
 		app       *quic.ApplicationError
 		idle      *quic.IdleTimeoutError
+		reset     *quic.StatelessResetError
 	)
 	switch {
 	case errors.As(err, &own):
@@ -176,6 +177,8 @@ func closeErrorOf(err error) *CloseError {
 		return &CloseError{Code: Code(violation.Code), Reason: violation.Reason, cause: err}
 	case errors.As(err, &idle):
 		return &CloseError{Code: ConnectionTimeout, Reason: "no packet from the peer within the idle timeout", cause: err}
+	case errors.As(err, &reset):
+		return &CloseError{Code: ConnectionLost, Reason: "the peer knows nothing of the connection: it was started anew", Remote: true, cause: err}
 	case err == nil:
 		return &CloseError{Reason: "closed"}
 	}

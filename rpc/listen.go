@@ -2,7 +2,10 @@ package rpc
 
 import (
 	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,7 +43,8 @@ type Listener struct {
 }
 
 // Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for world. The TLS config
-// needs a certificate.
+// needs a certificate. Who is started anew with the same one resets the connections of the process before: their clients notice as soon as
+// they send something, and not after IdleTimeout.
 func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	local, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
@@ -73,6 +77,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 		ConnectionIDLength:  connectionIDBytes,
 		VerifySourceAddress: world.mustProve,
 		ConnContext:         world.onInitial,
+		StatelessResetKey:   resetKey(config),
 	}
 	listener, err := transport.Listen(tlsConfig(config, ""), world.config.quic())
 	if err != nil {
@@ -84,6 +89,26 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	l := &Listener{world: world, shared: shared, unshare: unshare, transport: transport, listener: listener, cancel: cancel, conns: make(map[*Conn]*quic.Conn)}
 	l.accepting.Go(func() { l.accept(ctx) })
 	return l, nil
+}
+
+// resetKey makes QUIC's stateless reset key (RFC 9000, 10.3) of the private key of a server's first certificate: a server that is started
+// anew with the same certificate then tells the clients of the one before that their connections are gone, which they would otherwise take
+// IdleTimeout to notice. What is no larger than a reset gets none, as QUIC's empty keep-alives. The key is nil, for no resets, where there is
+// no certificate, or its key is not here to be read.
+func resetKey(config *tls.Config) *quic.StatelessResetKey {
+	if len(config.Certificates) == 0 {
+		return nil
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
+	if err != nil {
+		return nil // in a hardware module
+	}
+	b, err := hkdf.Key(sha256.New, secret, nil, "quiver stateless reset", len(quic.StatelessResetKey{}))
+	if err != nil {
+		return nil // never: the length is allowed
+	}
+	key := quic.StatelessResetKey(b)
+	return &key
 }
 
 // becomeServer settles that the world is a server's.

@@ -1,0 +1,77 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/rpc/cert"
+)
+
+// moved is a client's socket before a server that is started anew elsewhere, behind the same address.
+type moved struct {
+	net.PacketConn
+	from net.Addr // as the client knows the server
+	to   atomic.Pointer[net.UDPAddr]
+}
+
+func (m *moved) WriteTo(b []byte, _ net.Addr) (int, error) {
+	return m.PacketConn.WriteTo(b, m.to.Load())
+}
+
+func (m *moved) ReadFrom(b []byte) (int, net.Addr, error) {
+	for {
+		n, from, err := m.PacketConn.ReadFrom(b)
+		if err != nil || from.String() == m.to.Load().String() {
+			return n, m.from, err
+		}
+	}
+}
+
+// TestStatelessReset: who restarts a server with its certificate need not make its clients wait for IdleTimeout, whatever carries.
+func TestStatelessReset(t *testing.T) {
+	for name, isSealed := range map[string]bool{"sealed": true, "quic": false} {
+		t.Run(name, func(t *testing.T) {
+			certificate, err := cert.Development("localhost")
+			require.NoError(t, err)
+			serve := func() *net.UDPAddr {
+				world, err := NewWorld(Config{Sealed: isSealed, HandshakeTimeout: time.Minute})
+				require.NoError(t, err)
+				listener, err := Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, world)
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, listener.Close()) })
+				go func() { _ = world.Run(t.Context()) }()
+				return listener.Addr().(*net.UDPAddr)
+			}
+			first, second := serve(), serve()
+			socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			require.NoError(t, err)
+			defer socket.Close()
+			way := &moved{PacketConn: socket, from: first}
+			way.to.Store(first)
+			world, err := NewWorld(Config{Sealed: isSealed, IdleTimeout: time.Hour, KeepAlive: 50 * time.Millisecond})
+			require.NoError(t, err)
+			go func() { _ = world.Run(t.Context()) }()
+			conn, err := DialPacket(t.Context(), way, first, cert.Pinned(cert.Fingerprint(certificate)), world)
+			require.NoError(t, err)
+			way.to.Store(second)
+			require.NoError(t, conn.SendMessage(1, make([]byte, 100))) // nobody answers a packet as small as QUIC's own keep-alive
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			select {
+			case <-conn.Done():
+			case <-ctx.Done():
+				t.Fatal("the client does not notice that its server is another one")
+			}
+			var closed *CloseError
+			require.ErrorAs(t, conn.Err(), &closed)
+			require.Equal(t, ConnectionLost, closed.Code)
+			require.Contains(t, closed.Reason, "started anew")
+		})
+	}
+}
