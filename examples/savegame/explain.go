@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"unicode"
 
-	"github.com/quivernet/quiver/examples/savegame/desk"
+	desk "github.com/quivernet/quiver/examples/savegame/olddesk"
 	"github.com/quivernet/quiver/examples/savegame/vault"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"

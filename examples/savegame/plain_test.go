@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/desk"
+	desk "github.com/quivernet/quiver/examples/savegame/olddesk"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/quivernet/quiver/examples/savegame/desk"
+	desk "github.com/quivernet/quiver/examples/savegame/olddesk"
 	"github.com/quivernet/quiver/stream"
 )
 

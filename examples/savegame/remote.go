@@ -12,7 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/quivernet/quiver/examples/savegame/desk"
+	desk "github.com/quivernet/quiver/examples/savegame/olddesk"
 	"github.com/quivernet/quiver/examples/savegame/vault"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/desk"
+	desk "github.com/quivernet/quiver/examples/savegame/olddesk"
 	"github.com/quivernet/quiver/examples/savegame/vault"
 	"github.com/quivernet/quiver/rpc/cert"
 )

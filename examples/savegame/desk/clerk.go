@@ -3,143 +3,190 @@ package desk
 import (
 	"context"
 	"errors"
-	"os"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
 
-	"github.com/quivernet/quiver/examples/savegame/vault"
+	"github.com/quivernet/quiver/examples/savegame/users"
+	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
 
-// list streams the entries.
+const (
+	// maxErrands is how many puts and gets of one client go on at once.
+	maxErrands = 8
+	// maxJobs is how many requests of one client go on at once.
+	maxJobs = 16
+)
+
+// clerk serves one client.
+type clerk struct {
+	server *Server
+	conn   *rpc.Conn
+	user   string // empty: a guest
+	log    *slog.Logger
+	ctx    context.Context // of the client's jobs
+	gone   context.CancelCauseFunc
+	inbox  inbox
+	active atomic.Int32 // jobs
+
+	mu      sync.Mutex
+	errands map[number]*errand
+}
+
+func (s *Server) newClerk(a *rpc.Actor) *clerk {
+	k := &clerk{server: s, conn: a.Conn(), errands: make(map[number]*errand)}
+	if identity := k.conn.Identity(); identity != "" {
+		k.user = users.UserOf(identity)
+	}
+	k.log = s.log.With("conn", k.conn, "user", k.user)
+	k.ctx, k.gone = context.WithCancelCause(s.ctx)
+	s.clerks[k.conn] = k
+	return k
+}
+
+var errLeft = errors.New("the client left")
+
+// leave ends what the client leaves behind.
+func (k *clerk) leave() {
+	k.gone(errLeft)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, e := range k.errands {
+		k.giveUp(e, errLeft)
+	}
+}
+
+// drop ends a put or get that the client gave up.
+func (k *clerk) drop(_ *rpc.Call, n number) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.errands[n]; e != nil {
+		k.giveUp(e, errForgotten)
+	}
+}
+
+// answer does a job, which may wait for a store, for a request that a user may ask, and answers with what it returns.
+func answer[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func() (R, error)) (zero R, err error) {
+	if k.user == "" {
+		return zero, refuse(ErrGuest)
+	}
+	if n := k.active.Add(1); n > maxJobs {
+		k.active.Add(-1)
+		return zero, fmt.Errorf("%d requests go on already", maxJobs)
+	}
+	reply := r.Later(call)
+	k.server.jobs.Go(func() {
+		result, err := job()
+		k.active.Add(-1)
+		if err != nil {
+			err = k.refuse(r.String(), err)
+		}
+		reply(result, err)
+	})
+	return zero, nil
+}
+
+// refuse logs why a request is refused, and returns what the client is told.
+func (k *clerk) refuse(request string, err error) error {
+	_, kind := kindOf(err)
+	switch {
+	case errors.Is(err, errLeft), errors.Is(err, errForgotten), errors.Is(err, ErrStopping):
+		k.log.Info("interrupted", "request", request, "cause", err)
+	case kind == errOther:
+		k.log.Error("failed", "request", request, "error", err)
+	default:
+		k.log.Warn("refused", "request", request, "error", err)
+	}
+	return refuse(err)
+}
+
+func (k *clerk) saves() (*versions.User, error) {
+	return k.server.config.Versions.User(k.ctx, k.user)
+}
+
+// list streams versions.
 func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
-	peer := k.server.streams.Peer(k.conn)
-	return begin(k, AskList, call, func(reply func(rpc.None, error)) {
-		saves, err := k.folder.List()
-		if err != nil {
-			reply(rpc.None{}, errors.New(k.explain("list", "", err)))
-			return
+	return answer(k, askList, call, func() (none rpc.None, err error) {
+		u, err := k.saves()
+		var list []versions.Version
+		if err == nil && a.Name == "" {
+			list, err = u.List(k.ctx)
+		} else if err == nil {
+			list, err = u.History(k.ctx, a.Name)
 		}
-		reply(rpc.None{}, nil)
-		list := make([]Entry, len(saves))
-		for i, s := range saves {
-			list[i] = Entry{s.Name, s.Size, s.Modified}
+		if err == nil {
+			_, err = records.Start(k.server.streams.Peer(k.conn), list, stream.Name(a.Number.String()))
 		}
-		if err := entries.Send(k.server.ctx, peer, list, stream.Name(nameOf(a.Request))); err != nil {
-			k.log.Debug("list not sent", "error", err)
-		}
+		return none, err
 	})
 }
 
-func (k *clerk) remove(call *rpc.Call, a removeArgs) (rpc.None, error) {
-	return begin(k, askRemove, call, func(reply func(rpc.None, error)) {
-		if err := k.folder.Remove(a.Name); err != nil {
-			reply(rpc.None{}, errors.New(k.explain("rm", a.Name, err)))
-			return
+func (k *clerk) restore(call *rpc.Call, a editArgs) (versions.Version, error) {
+	return answer(k, askRestore, call, func() (v versions.Version, err error) {
+		u, err := k.saves()
+		if err == nil {
+			v, err = u.Restore(k.ctx, a.Name, a.Version, a.Machine)
 		}
-		k.log.Info("removed", "save", a.Name)
-		reply(rpc.None{}, nil)
+		k.did("restored", v, err)
+		return v, err
 	})
 }
 
-// offer is a save that a client may fetch.
-type offer struct {
-	name   string
-	file   *os.File
-	size   int64
-	digest stream.Digest
-}
-
-// get opens a save and says what it is.
-func (k *clerk) get(call *rpc.Call, a getArgs) (offered, error) {
-	return begin(k, askGet, call, func(reply func(offered, error)) {
-		file, size, digest, err := k.folder.Open(k.ctx, a.Name)
-		if err != nil {
-			reply(offered{}, errors.New(k.explain("get", a.Name, err)))
-			return
+func (k *clerk) remove(call *rpc.Call, a editArgs) (versions.Version, error) {
+	return answer(k, askRemove, call, func() (v versions.Version, err error) {
+		u, err := k.saves()
+		if err == nil {
+			v, err = u.Remove(k.ctx, a.Name, a.Machine)
 		}
-		k.server.post(func() {
-			reply(offered{size, digest}, k.offer(a.Request, &offer{a.Name, file, size, digest}))
-		})
+		k.did("removed", v, err)
+		return v, err
 	})
 }
 
-// offer keeps the save open until it is fetched.
-func (k *clerk) offer(request uint32, o *offer) error {
-	_, taken := k.offers[request]
-	if taken || len(k.offers) >= maxJobs || k.server.clerks[k.conn] != k {
-		_ = o.file.Close()
-		return errors.New("too many saves are on offer")
-	}
-	k.offers[request] = o
-	return nil
+func (k *clerk) erase(call *rpc.Call, a editArgs) (rpc.None, error) {
+	return answer(k, askErase, call, func() (none rpc.None, err error) {
+		u, err := k.saves()
+		if err == nil {
+			err = u.Erase(k.ctx, a.Name, a.Machine)
+		}
+		k.did("erased", versions.Version{Name: a.Name, Machine: a.Machine}, err)
+		return none, err
+	})
 }
 
-// fetch streams what was offered.
-func (k *clerk) fetch(call *rpc.Call, a fetchArgs) (rpc.None, error) {
-	o := k.offers[a.Request]
-	if o == nil {
-		return rpc.None{}, errors.New("nothing was offered")
-	}
-	peer := k.server.streams.Peer(k.conn)
-	none, err := begin(k, askFetch, call, func(reply func(rpc.None, error)) {
-		defer o.file.Close()
-		reply(rpc.None{}, nil)
-		opts := append(a.Route.options(), stream.Key(o.digest.String()), stream.Hash(o.digest.Algorithm()), stream.Name(nameOf(a.Request)))
-		switch err := k.send(peer, o, opts); {
-		case err == nil:
-			k.log.Info("got", "save", o.name, "bytes", o.size)
-		case left(err):
-			k.log.Info("get interrupted", "save", o.name, "cause", err)
-		default:
-			k.log.Warn("get failed", "save", o.name, "error", err)
-		}
-	})
+// did logs what was done to a save.
+func (k *clerk) did(what string, v versions.Version, err error) {
 	if err == nil {
-		delete(k.offers, a.Request)
+		k.log.Info(what, "save", v.Name, "version", v.Number, "bytes", v.Size, "machine", v.Machine)
 	}
-	return none, err
 }
 
-// send streams a save, and cancels that when the server stops.
-func (k *clerk) send(peer *stream.Peer, o *offer, opts []stream.Option) error {
-	trace := &k.server.config.Trace
-	trace.started()
-	t, err := content.Start(peer, o.file, o.size, opts...)
-	if err != nil {
-		return err
-	}
-	trace.sending(t)
-	select {
-	case <-t.Done():
-	case <-k.server.ctx.Done():
-		t.Cancel(context.Cause(k.server.ctx))
-	}
-	return t.Err()
+func (k *clerk) invite(call *rpc.Call, _ rpc.None) (invitation, error) {
+	return answer(k, askInvite, call, func() (invitation, error) {
+		code, err := k.server.config.Codes.New(k.user, time.Now())
+		return invitation{code}, err
+	})
 }
 
-// explain logs an error and returns what the client is told of it: no paths.
-func (k *clerk) explain(what, name string, err error) string {
-	if left(err) || errors.Is(err, stream.ErrCanceled) {
-		k.log.Info(what+" interrupted", "save", name, "cause", err)
-	} else {
-		k.log.Warn(what+" refused", "save", name, "error", err)
-	}
-	for _, known := range []error{vault.ErrName, vault.ErrNoSave, vault.ErrQuota, vault.ErrTooLarge, vault.ErrContent} {
-		if errors.Is(err, known) {
-			return err.Error()
+// redeem makes a guest's code a token; for once it is no user who asks.
+func (k *clerk) redeem(call *rpc.Call, a invitation) (login, error) {
+	reply := askRedeem.Later(call)
+	k.server.jobs.Go(func() {
+		var l login
+		var err error
+		source, _, _ := net.SplitHostPort(k.conn.RemoteAddr().String())
+		l.User, l.Token, err = k.server.config.Codes.Redeem(a.Code, source, time.Now())
+		if err != nil {
+			err = k.refuse("Redeem", err)
+		} else {
+			k.log.Info("login", "user", l.User)
 		}
-	}
-	return "the server can not " + verbs[what] + " it: " + vault.Reason(err).Error()
+		reply(l, err)
+	})
+	return login{}, nil
 }
-
-// left reports whether a request ended because its client left or the server stops: nobody refused it.
-func left(err error) bool {
-	for _, cause := range []error{errLeft, errStops, rpc.ErrClosed, stream.ErrClosed, context.Canceled} {
-		if errors.Is(err, cause) {
-			return true
-		}
-	}
-	return false
-}
-
-var verbs = map[string]string{"list": "list", "rm": "remove", "get": "read", "put": "store"}

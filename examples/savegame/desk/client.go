@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
@@ -21,66 +23,46 @@ const (
 	keepAlive = 3 * time.Second
 	// closeTime is how long an end waits for its last words to arrive.
 	closeTime = 3 * time.Second
-	// wordTime is how long a client whose stream failed waits for the server to say why in full.
-	wordTime = 2 * time.Second
-	// waitingTime is after how long without an answer a put seems to wait for others.
-	waitingTime = 3 * time.Second
 )
-
-// ErrRefused wraps what the server says when it does not do what was asked.
-var ErrRefused = errors.New("refused by the server")
 
 // ClientConfig says where a client goes.
 type ClientConfig struct {
 	Server   string // host:port
 	TLS      *tls.Config
-	Token    string
+	Token    string         // empty: a guest's, who may only Redeem
 	Socket   net.PacketConn // of the caller; nil: one is made
 	Backend  stream.Backend // nil: the stream package's default
 	QUIC     bool           // all travels in QUIC's datagrams, not in sealed packets
+	Rate     int            // bytes of chunks a second, either way; 0: no limit
 	Logger   *slog.Logger
 	LogLevel *slog.LevelVar
 	Trace    Trace
 
 	// Setup, unless nil, may bind more classes to the world before it connects.
 	Setup func(*rpc.World)
-	// Waiting, unless nil, is called when a put waits for other puts with the same token.
-	Waiting func()
-	// Watch, unless nil, is shown each transfer, and before that the hashing of the file; stop is called when it is over.
-	Watch func(name string, t Tracker) (stop func())
+	// Watch, unless nil, is shown the chunks of each put and get on their way; stop is called when they have arrived, or will not.
+	Watch func(label string, t Tracker) (stop func())
 }
 
-// Tracker is a transfer, or the hashing of a file, to be watched.
-type Tracker interface {
-	Progress() stream.Progress
-}
-
-// Client is a client at its desk. Its methods are for one goroutine at a time.
+// Client is a client at its desk. Its methods are safe for concurrent use.
 type Client struct {
 	config  ClientConfig
 	world   *rpc.World
 	streams *stream.Streams
 	conn    *rpc.Conn
 	desk    *rpc.Actor
-	store   swapStore
+	inbox   inbox
+	numbers atomic.Uint32
 	run     sync.WaitGroup
 	stop    context.CancelFunc
 
-	mu       sync.Mutex
-	request  uint32
-	sends    map[uint32]chan struct{} // puts whose content is not here, by number
-	contents map[uint32]chan *stream.IncomingBlob
-	lists    chan *stream.IncomingArray[Entry]
+	mu    sync.Mutex
+	lists map[number]chan *stream.IncomingArray[versions.Version]
 }
 
 // Dial connects, and returns when the desk is open.
 func Dial(ctx context.Context, config ClientConfig) (*Client, error) {
-	c := &Client{
-		config:   config,
-		sends:    make(map[uint32]chan struct{}),
-		contents: make(map[uint32]chan *stream.IncomingBlob),
-		lists:    make(chan *stream.IncomingArray[Entry], 1),
-	}
+	c := &Client{config: config, lists: make(map[number]chan *stream.IncomingArray[versions.Version])}
 	opened := make(chan *rpc.Actor, 1)
 	if err := c.build(opened); err != nil {
 		return nil, err
@@ -111,27 +93,28 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 		Sealed:      !c.config.QUIC,
 		IdleTimeout: idleTimeout,
 		KeepAlive:   keepAlive,
-		RequestTime: -1, // a put waits for its turn, and for all of its content
+		RequestTime: -1, // a commit waits for all chunks
 		Logger:      c.config.Logger,
 		LogLevel:    c.config.LogLevel,
 	})
 	if err != nil {
 		return err
 	}
-	c.streams, err = stream.Install(c.world, stream.Config{Backend: c.config.Backend, MaxBytes: -1, Store: &c.store})
+	c.streams, err = stream.Install(c.world, stream.Config{Backend: c.config.Backend, MaxBytes: -1})
 	if err != nil {
 		return err
 	}
-	b := rpc.Bind(c.world, Class, func(a *rpc.Actor) *Client {
+	rpc.Bind(c.world, Class, func(a *rpc.Actor) *Client {
 		select {
 		case opened <- a:
 		default: // a server that opens more than one gets no use of them
 		}
 		return c
 	})
-	rpc.On(b, callSend, (*Client).onSend)
-	content.Handle(c.streams, c.onContent)
-	entries.Handle(c.streams, c.onList)
+	for _, topic := range []*stream.Blob{manifests, bitmaps, chunks} {
+		topic.Handle(c.streams, func(in *stream.IncomingBlob) { c.inbox.deliver(topic, in) })
+	}
+	records.Handle(c.streams, c.onList)
 	if c.config.Setup != nil {
 		c.config.Setup(c.world)
 	}
@@ -168,55 +151,51 @@ func (c *Client) CloseFor(reason string) {
 	c.run.Wait()
 }
 
-// onSend runs on the world's goroutine. What nobody waits for is dropped.
-func (c *Client) onSend(_ *rpc.Call, a sendArgs) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case c.sends[a.Request] <- struct{}{}:
-	default:
+func (c *Client) next() number { return number(c.numbers.Add(1)) }
+
+func (c *Client) watch(label string, t Tracker) (stop func()) {
+	if c.config.Watch == nil {
+		return func() {}
 	}
+	return c.config.Watch(label, t)
 }
 
-func (c *Client) onContent(in *stream.IncomingBlob) {
-	request, _ := requestOf(in.Name())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case c.contents[request] <- in:
-	default:
-		in.Reject(errors.New("nobody asked for it"))
-	}
+// drop gives up what goes on under a number, here and there.
+func (c *Client) drop(n number) {
+	c.inbox.forget(n)
+	c.world.Post(func() { _ = callDrop.Call(c.desk, n) }) // fails with the connection only
 }
 
-func (c *Client) onList(in *stream.IncomingArray[Entry]) {
-	select {
-	case c.lists <- in:
-	default:
-		in.Reject(errors.New("nobody asked for it"))
-	}
-}
-
-// number returns one that names the stream of a request.
-func (c *Client) number() uint32 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.request++
-	return c.request
-}
-
-// ask asks the desk. A refusal is an ErrRefused.
+// ask asks the desk. A refusal is a *Refusal, the connection's end a *rpc.CloseError.
 func ask[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (R, error) {
 	answer, err := r.Ask(ctx, c.desk, a)
 	var closed *rpc.CloseError
-	var refusal *rpc.RequestError
-	switch {
+	switch refusal := refusalOf(err); {
+	case err == nil:
+		return answer, nil
+	case refusal != nil:
+		return answer, refusal
+	case ctx.Err() != nil:
+		return answer, context.Cause(ctx)
 	case errors.As(err, &closed):
 		return answer, closed
-	case err != nil && ctx.Err() != nil:
-		return answer, context.Cause(ctx)
-	case errors.As(err, &refusal) && refusal.Refused:
-		return answer, fmt.Errorf("%w: %s", ErrRefused, refusal.Text)
+	case errors.Is(err, rpc.ErrClosed) && c.conn.Err() != nil:
+		return answer, c.conn.Err()
 	}
-	return answer, err
+	return answer, fmt.Errorf("asking the server: %w", err)
+}
+
+// asking asks on a goroutine of its own; the returned function waits for the answer.
+func asking[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (wait func() (R, error)) {
+	ended := make(chan struct{})
+	var answer R
+	var err error
+	go func() {
+		defer close(ended)
+		answer, err = ask(ctx, c, r, a)
+	}()
+	return func() (R, error) {
+		<-ended
+		return answer, err
+	}
 }

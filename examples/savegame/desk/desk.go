@@ -1,26 +1,27 @@
-// Package desk is where saves are handed in and out: a client asks its desk, an actor that the server spawns for it, by requests, and the
-// saves themselves travel as streams beside.
+// Package desk is where saves are handed in and out: a client asks its desk, an actor that the server spawns for it, by
+// requests, and manifests and chunks travel as streams beside, named by the client's number for the put or get.
 //
-//	client                            server
-//	put(number, name, size, digest)
-//	                                  call: send(number), unless the content is here already
-//	stream of the content
-//	                                  answer, once the save is durable: whether it was here
-//	get(number, name)
-//	                                  answer: size and digest of what is on offer
-//	fetch(number, route)              answer, and the stream of the content
-//	list(number)                      answer, and the stream of the entries
-//	remove(name)                      answer
+//	client                              server
+//	Put(number, name, seen, mode, content)
+//	                                    answer: it may go on
+//	Lacks(number), manifest             answer, and a bitmap of the chunks that this user lacks
+//	Commit(number), these chunks        answer: the version, once it is durable
 //
-// A refusal is the error of the request. A content's key is its digest, so an interrupted stream goes on where it stopped.
+//	Get(number, name, version)          answer: the version, and its manifest
+//	Fetch(number), bitmap of chunks     these chunks; answer, when they have arrived
+//
+// An interrupted put or get is asked for again: it lacks less then. A refusal is the error of the request, with a code that
+// says of which kind it is; see [Refusal]. What only a request's stream could tell comes as the request's answer, too.
+//
+// Who comes without a token is a guest, whose only request is Redeem.
 package desk
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
-	"time"
 
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
@@ -28,132 +29,87 @@ import (
 // Class is the desk. A client owns its own.
 var Class = rpc.NewClass("SaveDesk")
 
-// Requests of a client, at most askRate a second. One has a name by which tests play a server that lies.
-var (
-	AskList   = rpc.ServerRequest[listArgs, rpc.None](Class, "List", rpc.RateLimit(askRate))
-	askRemove = rpc.ServerRequest[removeArgs, rpc.None](Class, "Remove", rpc.RateLimit(askRate))
-	askPut    = rpc.ServerRequest[putArgs, stored](Class, "Put", rpc.RateLimit(askRate))
-	askGet    = rpc.ServerRequest[getArgs, offered](Class, "Get", rpc.RateLimit(askRate))
-	askFetch  = rpc.ServerRequest[fetchArgs, rpc.None](Class, "Fetch", rpc.RateLimit(askRate))
-)
-
+// askRate is how often a client may ask each thing in a second.
 const askRate = 50
 
-// callSend has the client send the content of a put.
-var callSend = rpc.Client[sendArgs](Class, "Send", rpc.Reliable)
-
-// The streams. Each is named by the number of its request.
+// Requests of a client.
 var (
-	content = stream.NewBlob("save")
-	entries = stream.NewArray[Entry]("saves")
+	askPut     = rpc.ServerRequest[putArgs, rpc.None](Class, "Put", rpc.RateLimit(askRate))
+	askLacks   = rpc.ServerRequest[number, rpc.None](Class, "Lacks", rpc.RateLimit(askRate))
+	askCommit  = rpc.ServerRequest[number, versions.Version](Class, "Commit", rpc.RateLimit(askRate))
+	askGet     = rpc.ServerRequest[getArgs, versions.Version](Class, "Get", rpc.RateLimit(askRate))
+	askFetch   = rpc.ServerRequest[number, rpc.None](Class, "Fetch", rpc.RateLimit(askRate))
+	askList    = rpc.ServerRequest[listArgs, rpc.None](Class, "List", rpc.RateLimit(askRate))
+	askRestore = rpc.ServerRequest[editArgs, versions.Version](Class, "Restore", rpc.RateLimit(askRate))
+	askRemove  = rpc.ServerRequest[editArgs, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
+	askErase   = rpc.ServerRequest[editArgs, rpc.None](Class, "Erase", rpc.RateLimit(askRate))
+	askInvite  = rpc.ServerRequest[rpc.None, invitation](Class, "Invite", rpc.RateLimit(1))
+	askRedeem  = rpc.ServerRequest[invitation, login](Class, "Redeem", rpc.RateLimit(askRate))
 )
+
+// callDrop gives up a put or get.
+var callDrop = rpc.Server[number](Class, "Drop", rpc.Reliable, rpc.RateLimit(askRate))
+
+// The streams, either way.
+var (
+	manifests = stream.NewBlob("manifest")
+	bitmaps   = stream.NewBlob("bitmap")
+	chunks    = stream.NewBlob("chunks")
+	records   = stream.NewArray[versions.Version]("versions")
+)
+
+// number names what a client does at its desk. Clients count.
+type number uint32
+
+func (n number) String() string { return strconv.FormatUint(uint64(n), 10) }
+
+// numberOf reads the name of a stream; what is none is no number that anybody waits for.
+func numberOf(name string) number {
+	n, _ := strconv.ParseUint(name, 10, 32)
+	return number(n)
+}
 
 type (
-	listArgs   struct{ Request uint32 }
-	removeArgs struct{ Name string }
-	sendArgs   struct{ Request uint32 }
-	putArgs    struct {
-		Request uint32
-		Name    string
-		Size    int64
-		Digest  stream.Digest
+	putArgs struct {
+		Number        number
+		Name, Machine string
+		Seen          versions.Ref
+		Mode          versions.Mode
+		Content       manifest.Digest
 	}
 	getArgs struct {
-		Request uint32
+		Number  number
 		Name    string
+		Version int
+		Slices  bool // the chunks come as those
+		Rate    int  // bytes a second of the chunks; 0: no limit
 	}
-	fetchArgs struct {
-		Request uint32
-		Route   route
+	listArgs struct {
+		Number number
+		Name   string // of the save whose history it is; empty: the newest version of each
 	}
+	editArgs struct {
+		Name    string
+		Version int // to restore
+		Machine string
+	}
+	invitation struct{ Code string }
+	login      struct{ User, Token string }
 )
 
-// Validate refuses what names no content.
+// Validate refuses what no client means.
 func (a putArgs) Validate() error {
-	if a.Digest.IsZero() {
-		return errNoDigest
+	if a.Mode < versions.Refuse || a.Mode > versions.KeepBoth {
+		return errors.New("an unknown mode")
 	}
 	return nil
-}
-
-// Validate refuses a route that is not known here.
-func (a fetchArgs) Validate() error {
-	if a.Route >= routes {
-		return fmt.Errorf("route %d is unknown", a.Route)
-	}
-	return nil
-}
-
-// route is how a client wants a content to come.
-type route uint8
-
-const (
-	asConfigured route = iota // at the server
-	bySlices
-	routes // how many there are
-)
-
-// routeOf is the route to ask for by a client that sends by that backend.
-func routeOf(b stream.Backend) route {
-	if b == (stream.Slices{}) {
-		return bySlices
-	}
-	return asConfigured
-}
-
-// options say it to the stream.
-func (r route) options() []stream.Option {
-	if r == bySlices {
-		return []stream.Option{stream.Via(stream.Slices{})}
-	}
-	return nil
-}
-
-// Entry is one save in a list.
-type Entry struct {
-	Name     string `quiver:"max=100"`
-	Size     int64
-	Modified time.Time
-}
-
-// stored answers a put: the save is there, whole and durable.
-type stored struct{ Had bool } // it was there before
-
-// offered answers a get.
-type offered struct {
-	Size   int64
-	Digest stream.Digest
-}
-
-// Validate refuses an offer of what has no name.
-func (o offered) Validate() error {
-	if o.Digest.IsZero() {
-		return errNoDigest
-	}
-	return nil
-}
-
-var errNoDigest = errors.New("a content without a digest")
-
-// nameOf names the stream of a request, and requestOf reads that.
-func nameOf(request uint32) string { return strconv.FormatUint(uint64(request), 10) }
-
-func requestOf(name string) (uint32, bool) {
-	n, err := strconv.ParseUint(name, 10, 32)
-	return uint32(n), err == nil
 }
 
 // Trace lets somebody measure; all fields may be nil. They are called from any goroutine.
 type Trace struct {
-	Started  func()                   // a content is about to be sent: just before the stream's Start
-	Received func()                   // the last byte of a content has been received and the whole is verified
-	Sending  func(t *stream.Transfer) // a content is on its way
-}
-
-func (t *Trace) sending(transfer *stream.Transfer) {
-	if t.Sending != nil {
-		t.Sending(transfer)
-	}
+	Started  func()                   // chunks are about to be sent
+	Received func()                   // the last of them has been received and verified
+	Sending  func(t *stream.Transfer) // they are on their way
 }
 
 func (t *Trace) started() {
@@ -165,5 +121,11 @@ func (t *Trace) started() {
 func (t *Trace) received() {
 	if t.Received != nil {
 		t.Received()
+	}
+}
+
+func (t *Trace) sending(transfer *stream.Transfer) {
+	if t.Sending != nil {
+		t.Sending(transfer)
 	}
 }

@@ -1,202 +1,450 @@
 package desk
 
 import (
-	"github.com/quivernet/quiver/internal/testkit"
-
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/examples/savegame/vault"
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/tree"
+	"github.com/quivernet/quiver/examples/savegame/users"
+	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"
 )
 
-func TestMain(m *testing.M) {
-	testkit.Main(m)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
-const testToken = "token-0123456789"
-
-// pair is a server and a client of it.
-type pair struct {
+// host is a server of a test.
+type host struct {
+	t      testing.TB
+	store  store.Store
+	all    *versions.Versions
+	codes  *users.Codes
+	tokens string // the file
 	server *Server
-	config ClientConfig // of the client, and of more
-	client *Client
-	folder *vault.Folder
-	dir    string // of the vault
+	config ClientConfig // of alice
 }
 
-func newPair(t *testing.T) *pair {
-	t.Helper()
-	return newPairWith(t, vault.Limits{MaxBytes: 1 << 20}, func(s stream.Store) stream.Store { return s })
-}
-
-// newPairWith puts something between the server and the vault's store.
-func newPairWith(t *testing.T, limits vault.Limits, between func(stream.Store) stream.Store) *pair {
-	t.Helper()
-	dir := folder(t)
-	v, err := vault.Open(dir, limits)
+func newHost(t testing.TB, c versions.Config, wrap func(store.Store) store.Store) *host {
+	h := &host{t: t, tokens: filepath.Join(t.TempDir(), "tokens")}
+	folder, err := store.Open(t.TempDir())
 	require.NoError(t, err)
-	tokens := filepath.Join(dir, "tokens.txt")
-	require.NoError(t, os.WriteFile(tokens, []byte(testToken), 0o600))
-	guard, err := vault.NewGuard(tokens)
-	require.NoError(t, err)
-	server, err := newServer(ServerConfig{Vault: v, Guard: guard}, between(v.Parts()))
-	require.NoError(t, err)
-	certificate, err := cert.Development()
-	require.NoError(t, err)
-	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, server.World())
-	require.NoError(t, err)
-	ended := make(chan error, 1)
-	go func() { ended <- server.World().Run(context.Background()) }()
-	config := ClientConfig{Server: listener.Addr().String(), TLS: cert.Pinned(cert.Fingerprint(certificate)), Token: testToken}
-	client, err := Dial(t.Context(), config)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		client.Close()
-		require.NoError(t, server.Close(context.Background(), "the test is over"))
-		require.NoError(t, listener.Close())
-		require.ErrorIs(t, <-ended, rpc.ErrClosed)
-	})
-	return &pair{server, config, client, v.Folder(vault.IdentityOf([]byte(testToken))), dir}
-}
-
-// folder makes a folder. A transfer that the end of its connection ended may be just about to put a part away there, so
-// its removal is tried more than once.
-func folder(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "savegame-desk-")
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		err := os.RemoveAll(dir)
-		for tries := 0; err != nil && tries < 100; tries++ {
-			err = os.RemoveAll(dir)
-		}
-		require.NoError(t, err)
-	})
-	return dir
-}
-
-// beginPut asks for a put, and returns when the server wants the content. What the server answers comes later.
-func (p *pair) beginPut(t *testing.T, name string, content []byte) (request uint32, ended <-chan error, err error) {
-	t.Helper()
-	request = p.client.number()
-	send, end := make(chan struct{}, 1), make(chan error, 1)
-	p.client.mu.Lock()
-	p.client.sends[request] = send
-	p.client.mu.Unlock()
-	go func() {
-		_, err := ask(t.Context(), p.client, askPut, putArgs{request, name, int64(len(content)), stream.BLAKE3.Of(content)})
-		end <- err
-	}()
-	select {
-	case err = <-end:
-	case <-send:
+	t.Cleanup(func() { require.NoError(t, folder.Close()) })
+	folder.Reserve = 0
+	h.store = folder
+	if wrap != nil {
+		h.store = wrap(folder)
 	}
-	return request, end, err
-}
-
-// stream sends bytes as the content of a request.
-func (p *pair) stream(t *testing.T, request uint32, b []byte, opts ...stream.Option) error {
-	t.Helper()
-	return content.Send(t.Context(), p.client.streams.Peer(p.client.conn), bytes.NewReader(b), int64(len(b)),
-		append([]stream.Option{stream.Hash(stream.BLAKE3), stream.Name(nameOf(request))}, opts...)...)
-}
-
-func requireNoSaves(t *testing.T, f *vault.Folder) {
-	t.Helper()
-	saves, err := f.List()
+	h.all, err = versions.Open(t.Context(), h.store, c)
 	require.NoError(t, err)
-	require.Empty(t, saves)
-}
-
-func TestStreamThatNobodyAskedFor(t *testing.T) {
-	p := newPair(t)
-	require.ErrorIs(t, p.stream(t, 99, []byte("x")), stream.ErrRejected)
-	require.ErrorIs(t, content.Send(t.Context(), p.client.streams.Peer(p.client.conn), bytes.NewReader(nil), 0, stream.Name("../x")), stream.ErrRejected)
-	requireNoSaves(t, p.folder)
-}
-
-func TestStreamOfOtherContent(t *testing.T) {
-	p := newPair(t)
-	announced := []byte("what was announced")
-	other := []byte("what comes instead")
-	request, _, err := p.beginPut(t, "x", announced)
+	h.config.Token, err = users.Add(h.tokens, "alice")
 	require.NoError(t, err)
-	require.ErrorIs(t, p.stream(t, request, other[:5], stream.Key(stream.BLAKE3.Of(announced).String())), stream.ErrRejected)
-	require.ErrorIs(t, p.stream(t, request, other, stream.Key(stream.BLAKE3.Of(other).String())), stream.ErrRejected)
-	requireNoSaves(t, p.folder)
-	require.NoError(t, p.stream(t, request, announced, stream.Key(stream.BLAKE3.Of(announced).String())))
+	known, err := users.Open(h.tokens)
+	require.NoError(t, err)
+	h.codes = users.NewCodes(func(user string) (string, error) { return users.Add(h.tokens, user) })
+	h.server, err = NewServer(ServerConfig{Versions: h.all, Users: known, Codes: h.codes})
+	require.NoError(t, err)
+	h.listen()
+	return h
 }
 
-// A key is what a client says of a content, so it must not make one content pass for another.
-func TestStreamThatLiesAboutItsKey(t *testing.T) {
-	announced := []byte("aaaa")
-	key := stream.Key(stream.BLAKE3.Of(announced).String())
-	for name, put := range map[string]func(p *pair, request uint32) error{
-		"other content": func(p *pair, request uint32) error { return p.stream(t, request, []byte("bbbb"), key) },
-		"hashed otherwise": func(p *pair, request uint32) error {
-			return p.stream(t, request, announced, key, stream.Hash(stream.SHA256))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPair(t)
-			request, ended, err := p.beginPut(t, "x", announced)
-			require.NoError(t, err)
-			require.NoError(t, put(p, request))
-			err = <-ended
-			require.ErrorContains(t, err, vault.ErrContent.Error())
-			requireNoSaves(t, p.folder)
+func (h *host) listen() {
+	certificate, err := cert.Development()
+	require.NoError(h.t, err)
+	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, h.server.World())
+	require.NoError(h.t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- h.server.World().Run(context.Background()) }()
+	h.t.Cleanup(func() {
+		require.NoError(h.t, h.server.Close(context.Background(), "the test is over"))
+		require.NoError(h.t, listener.Close())
+		require.ErrorIs(h.t, <-ended, rpc.ErrClosed)
+	})
+	h.config.Server, h.config.TLS = listener.Addr().String(), cert.Pinned(cert.Fingerprint(certificate))
+}
+
+func (h *host) dial() *Client {
+	c, err := Dial(h.t.Context(), h.config)
+	require.NoError(h.t, err)
+	h.t.Cleanup(c.Close)
+	return c
+}
+
+func noise(seed uint64, size int) []byte {
+	b := make([]byte, size)
+	r := rand.New(rand.NewPCG(seed, 1))
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// put puts a folder with one file.
+func put(t testing.TB, c *Client, o PutOptions, content []byte) (Stored, error) {
+	dir := filepath.Join(t.TempDir(), "world")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	path := filepath.Join(dir, "level")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	for _, p := range []string{path, dir} { // a manifest has times, too
+		require.NoError(t, os.Chtimes(p, time.Time{}, time.Unix(1e9, 0)))
+	}
+	src, err := tree.Scan(t.Context(), []string{dir}, tree.ScanOptions{})
+	require.NoError(t, err)
+	defer src.Close()
+	if o.Name == "" {
+		o.Name = "world"
+	}
+	if o.Machine == "" {
+		o.Machine = "pc"
+	}
+	return c.Put(t.Context(), src, o)
+}
+
+// get gets a version of world into a new folder and returns its one file.
+func get(t testing.TB, c *Client, version int) []byte {
+	d, err := c.Get(t.Context(), "world", version)
+	require.NoError(t, err)
+	defer d.Close()
+	target := filepath.Join(t.TempDir(), "copy")
+	r, err := tree.NewRestore(t.Context(), d.Manifest, target, tree.RestoreOptions{})
+	require.NoError(t, err)
+	require.NoError(t, d.Fetch(t.Context(), r.Lacks(), r.Put))
+	require.NoError(t, r.Commit(t.Context()))
+	b, err := os.ReadFile(filepath.Join(target, "level"))
+	require.NoError(t, err)
+	return b
+}
+
+func TestPutAndGet(t *testing.T) {
+	for _, quic := range []bool{false, true} {
+		for _, backend := range []stream.Backend{stream.Window{}, stream.Slices{}} {
+			t.Run(fmt.Sprintf("quic %v %T", quic, backend), func(t *testing.T) {
+				h := newHost(t, versions.Config{}, nil)
+				h.config.QUIC, h.config.Backend = quic, backend
+				c, seed := h.dial(), testkit.Seed(t)
+				first := noise(seed, 3<<20)
+				s, err := put(t, c, PutOptions{}, first)
+				require.NoError(t, err)
+				require.Equal(t, 1, s.Version.Number)
+				require.Equal(t, s.Chunks, s.Sent)
+				second := append([]byte("in front"), first...)
+				s2, err := put(t, c, PutOptions{Seen: s.Version.Ref()}, second)
+				require.NoError(t, err)
+				require.Equal(t, 2, s2.Version.Number)
+				require.Less(t, s2.Sent, 4)
+				require.True(t, bytes.Equal(second, get(t, c, 0)))
+				require.True(t, bytes.Equal(first, get(t, c, 1)))
+				again, err := put(t, c, PutOptions{Seen: s2.Version.Ref()}, second)
+				require.NoError(t, err)
+				require.Equal(t, s2.Version.Number, again.Version.Number)
+				require.Zero(t, again.Sent)
+				list, err := c.List(t.Context())
+				require.NoError(t, err)
+				require.Len(t, list, 1)
+				history, err := c.History(t.Context(), "world")
+				require.NoError(t, err)
+				require.Len(t, history, 2)
+			})
+		}
+	}
+}
+
+func TestOfNothing(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	c := h.dial()
+	_, err := put(t, c, PutOptions{}, nil)
+	require.NoError(t, err)
+	require.Empty(t, get(t, c, 0))
+	list, err := h.dial().List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+}
+
+func TestConflictAndEdits(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	c := h.dial()
+	s, err := put(t, c, PutOptions{}, []byte("one"))
+	require.NoError(t, err)
+	_, err = put(t, c, PutOptions{Machine: "laptop"}, []byte("two"))
+	var conflict *versions.Conflict
+	require.ErrorAs(t, err, &conflict)
+	require.Equal(t, s.Version, conflict.Latest)
+	both, err := put(t, c, PutOptions{Machine: "laptop", Mode: versions.KeepBoth}, []byte("two"))
+	require.NoError(t, err)
+	require.Contains(t, both.Version.Name, "conflict laptop")
+	forced, err := put(t, c, PutOptions{Machine: "laptop", Mode: versions.Force}, []byte("three"))
+	require.NoError(t, err)
+	require.Equal(t, 2, forced.Version.Number)
+	restored, err := c.Restore(t.Context(), "world", 1, "pc")
+	require.NoError(t, err)
+	require.Equal(t, 3, restored.Number)
+	require.Equal(t, "one", string(get(t, c, 0)))
+	_, err = c.Remove(t.Context(), "world", "pc")
+	require.NoError(t, err)
+	_, err = c.Get(t.Context(), "world", 0)
+	require.ErrorIs(t, err, versions.ErrTrash)
+	require.NoError(t, c.Erase(t.Context(), "world", "pc"))
+	_, err = c.Get(t.Context(), "world", 0)
+	require.ErrorIs(t, err, versions.ErrNoSave)
+	require.False(t, Transient(err))
+	_, err = put(t, c, PutOptions{Name: ".."}, nil)
+	require.ErrorIs(t, err, versions.ErrName)
+}
+
+func TestQuota(t *testing.T) {
+	c := newHost(t, versions.Config{Quota: 1 << 20}, nil).dial()
+	_, err := put(t, c, PutOptions{}, noise(1, 2<<20))
+	require.ErrorIs(t, err, ErrFull)
+	require.ErrorContains(t, err, "the limit is 1048576")
+	_, err = put(t, c, PutOptions{}, noise(1, 1<<19))
+	require.NoError(t, err)
+}
+
+func TestUsersAreApart(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	content := noise(1, 1<<20)
+	_, err := put(t, h.dial(), PutOptions{}, content)
+	require.NoError(t, err)
+	h.config.Token, err = users.Add(h.tokens, "bob")
+	require.NoError(t, err)
+	bob := h.dial()
+	list, err := bob.List(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, list)
+	s, err := put(t, bob, PutOptions{}, content)
+	require.NoError(t, err)
+	require.Equal(t, s.Chunks, s.Sent) // what bob cannot prove to have, bob sends
+}
+
+func TestGuests(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	code, err := h.dial().Invite(t.Context())
+	require.NoError(t, err)
+	h.config.Token = ""
+	guest := h.dial()
+	_, err = guest.List(t.Context())
+	require.ErrorIs(t, err, ErrGuest)
+	_, err = put(t, guest, PutOptions{}, nil)
+	require.ErrorIs(t, err, ErrGuest)
+	_, _, err = guest.Redeem(t.Context(), "ABCD-EFGH-IJKL")
+	require.ErrorIs(t, err, users.ErrCode)
+	user, token, err := guest.Redeem(t.Context(), code)
+	require.NoError(t, err)
+	require.Equal(t, "alice", user)
+	_, _, err = guest.Redeem(t.Context(), code)
+	require.ErrorIs(t, err, users.ErrCode)
+	h.config.Token = token
+	_, err = h.dial().List(t.Context())
+	require.NoError(t, err)
+}
+
+func TestRevokedToken(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { h.server.Watch(ctx, 10*time.Millisecond) })
+	defer watching.Wait()
+	defer stop()
+	c := h.dial()
+	_, err := users.Revoke(h.tokens, "alice", "")
+	require.NoError(t, err)
+	<-c.Conn().Done()
+	var closed *rpc.CloseError
+	require.ErrorAs(t, c.Conn().Err(), &closed)
+	require.Equal(t, Revoked, closed.Code)
+	require.False(t, Transient(closed))
+	_, err = Dial(t.Context(), h.config)
+	require.ErrorContains(t, err, "unknown token")
+}
+
+// slow is a store whose gets and puts of chunks wait.
+type slow struct {
+	store.Store
+	entered chan struct{}
+	goOn    chan struct{}
+}
+
+func (s *slow) Put(ctx context.Context, key string, data []byte) error {
+	select {
+	case s.entered <- struct{}{}:
+	default:
+	}
+	<-s.goOn
+	return s.Store.Put(ctx, key, data)
+}
+
+func TestDrain(t *testing.T) {
+	s := &slow{entered: make(chan struct{}, 1), goOn: make(chan struct{})}
+	h := newHost(t, versions.Config{}, func(inner store.Store) store.Store { s.Store = inner; return s })
+	c := h.dial()
+	putting := make(chan error, 1)
+	go func() {
+		_, err := put(t, c, PutOptions{}, noise(1, 1<<18))
+		putting <- err
+	}()
+	<-s.entered
+	drained := make(chan struct{})
+	go func() {
+		h.server.Drain(t.Context())
+		close(drained)
+	}()
+	require.Eventually(t, func() bool {
+		_, err := c.Get(t.Context(), "world", 0)
+		return errors.Is(err, ErrStopping) && Transient(err)
+	}, time.Minute, time.Millisecond)
+	close(s.goOn)
+	require.NoError(t, <-putting)
+	<-drained
+}
+
+// TestInterruptedPut: what arrived before is not sent again, and nothing that was given up keeps on running.
+func TestInterruptedPut(t *testing.T) {
+	s := &slow{entered: make(chan struct{}, 1), goOn: make(chan struct{})}
+	h := newHost(t, versions.Config{}, func(inner store.Store) store.Store { s.Store = inner; return s })
+	content := noise(testkit.Seed(t), 8<<20)
+	first := h.dial()
+	putting := make(chan error, 1)
+	go func() {
+		_, err := put(t, first, PutOptions{}, content)
+		putting <- err
+	}()
+	<-s.entered
+	first.Close()
+	close(s.goOn)
+	require.Error(t, <-putting)
+	h.server.Drain(t.Context())
+	h.server.draining = false
+	again, err := put(t, h.dial(), PutOptions{}, content)
+	require.NoError(t, err)
+	require.Less(t, again.Sent, again.Chunks)
+}
+
+// TestLies: a client that does not keep the order of requests, or sends what it was not asked for.
+func TestLies(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	c := h.dial()
+	for _, request := range []*rpc.Request[number, rpc.None]{askLacks, askFetch} {
+		_, err := ask(t.Context(), c, request, 7)
+		require.Error(t, err)
+	}
+	_, err := ask(t.Context(), c, askCommit, 7)
+	require.Error(t, err)
+	begin := func(n number, b []byte) {
+		_, err := ask(t.Context(), c, askPut, putArgs{Number: n, Name: "x", Machine: "m", Content: manifest.Sum(b)})
+		require.NoError(t, err)
+	}
+	begin(8, []byte("no manifest"))
+	_, err = ask(t.Context(), c, askPut, putArgs{Number: 8, Name: "x", Machine: "m"})
+	require.Error(t, err) // the number is taken
+	_, err = ask(t.Context(), c, askCommit, 8)
+	require.Error(t, err) // out of turn
+	answer := asking(t.Context(), c, askLacks, 8)
+	b := []byte("no manifest")
+	_ = manifests.Send(t.Context(), c.streams.Peer(c.conn), bytes.NewReader(b), int64(len(b)), stream.Name("8"))
+	_, err = answer()
+	require.ErrorIs(t, err, manifest.ErrManifest)
+	err = chunks.Send(t.Context(), c.streams.Peer(c.conn), bytes.NewReader(b), int64(len(b)), stream.Name("9"))
+	require.ErrorIs(t, err, stream.ErrRejected)
+	t.Log("# chunks that are others than announced")
+	src := &tree.Source{Manifest: &manifest.Manifest{Entries: []manifest.Entry{{
+		Path: manifest.Root, Kind: manifest.File, Mode: 0o600, Size: 3, Chunks: []manifest.Chunk{{Digest: manifest.Sum([]byte("abc")), Size: 3}},
+	}}}}
+	p := &putting{Client: c, number: c.next(), source: src, chunks: src.Manifest.Chunks(), options: PutOptions{Name: "x", Machine: "m"}, bytes: src.Manifest.Append(nil)}
+	_, err = ask(t.Context(), c, askPut, putArgs{p.number, "x", "m", versions.Ref{}, versions.Refuse, manifest.Sum(p.bytes)})
+	require.NoError(t, err)
+	require.NoError(t, p.learn(t.Context()))
+	require.Equal(t, []int{0}, p.lacks)
+	wait := asking(t.Context(), c, askCommit, p.number)
+	s := shipment{p.number, p.lacks, func(b []byte, _ int) ([]byte, error) { return manifest.Pack(b, []byte("abd")), nil }, 0, &Trace{}}
+	_ = s.send(t.Context(), c.streams.Peer(c.conn))
+	_, err = wait()
+	require.ErrorIs(t, err, manifest.ErrChunk)
+}
+
+func TestChangedWhilePut(t *testing.T) {
+	c := newHost(t, versions.Config{}, nil).dial()
+	path := filepath.Join(t.TempDir(), "level")
+	require.NoError(t, os.WriteFile(path, noise(1, 1<<20), 0o600))
+	src, err := tree.Scan(t.Context(), []string{path}, tree.ScanOptions{})
+	require.NoError(t, err)
+	defer src.Close()
+	require.NoError(t, os.WriteFile(path, noise(2, 1<<20), 0o600))
+	_, err = c.Put(t.Context(), src, PutOptions{Name: "world", Machine: "pc"})
+	require.ErrorIs(t, err, tree.ErrChanged)
+	require.ErrorContains(t, err, path)
+	_, err = put(t, c, PutOptions{}, noise(2, 1<<20)) // and nothing stands in the way
+	require.NoError(t, err)
+}
+
+func TestLostChunk(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	c := h.dial()
+	_, err := put(t, c, PutOptions{}, noise(1, 1<<20))
+	require.NoError(t, err)
+	for o, err := range h.store.List(t.Context(), "users/_alice/chunks/") {
+		require.NoError(t, err)
+		require.NoError(t, h.store.Delete(t.Context(), o.Key))
+		break
+	}
+	d, err := c.Get(t.Context(), "world", 0)
+	require.NoError(t, err)
+	defer d.Close()
+	var all []int
+	for i := range d.Manifest.Chunks() {
+		all = append(all, i)
+	}
+	err = d.Fetch(t.Context(), all, func(manifest.Chunk, []byte) error { return nil })
+	require.ErrorIs(t, err, versions.ErrDamaged)
+}
+
+func TestBitmap(t *testing.T) {
+	for _, indices := range [][]int{nil, {0}, {7}, {8}, {0, 3, 90}} {
+		got, err := fromBitmap(toBitmap(indices), 91)
+		require.NoError(t, err)
+		require.Equal(t, indices, got)
+	}
+	_, err := fromBitmap([]byte{2}, 1)
+	require.ErrorIs(t, err, manifest.ErrChunk)
+}
+
+const crowd = 50
+
+// TestCrowd: fifty clients with one token put ten saves each.
+func TestCrowd(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	clients := make([]*Client, crowd)
+	for i := range clients {
+		clients[i] = h.dial()
+	}
+	var group sync.WaitGroup
+	errs := make([]error, crowd)
+	shared := noise(testkit.Seed(t), 300_000)
+	for i, c := range clients {
+		group.Go(func() {
+			for n := range 10 {
+				_, err := put(t, c, PutOptions{Name: fmt.Sprint("save ", i, " ", n)}, append(noise(uint64(10*i+n), 5000), shared...))
+				errs[i] = errors.Join(errs[i], err)
+			}
 		})
 	}
-}
-
-func TestPutWithoutADigest(t *testing.T) {
-	p := newPair(t)
-	_, err := ask(t.Context(), p.client, askPut, putArgs{Request: 1, Name: "x", Size: 1})
-	require.ErrorIs(t, err, errNoDigest)
-}
-
-func TestFetchWithoutAnOffer(t *testing.T) {
-	p := newPair(t)
-	_, err := ask(t.Context(), p.client, askFetch, fetchArgs{1, asConfigured})
-	require.ErrorIs(t, err, ErrRefused)
-	require.ErrorContains(t, err, "nothing was offered")
-}
-
-func TestPutOfNegativeSize(t *testing.T) {
-	p := newPair(t)
-	_, err := ask(t.Context(), p.client, askPut, putArgs{Request: 1, Name: "x", Size: -1, Digest: stream.BLAKE3.Of(nil)})
-	require.ErrorIs(t, err, ErrRefused)
-}
-
-func TestNamesOfRequests(t *testing.T) {
-	request, ok := requestOf(nameOf(1<<32 - 1))
-	require.True(t, ok)
-	require.Equal(t, uint32(1<<32-1), request)
-	for _, bad := range []string{"", "-1", "4294967296", "x"} {
-		_, ok = requestOf(bad)
-		require.False(t, ok, bad)
-	}
-}
-
-func TestManyPutsAtOnce(t *testing.T) {
-	p := newPair(t)
-	refusals := 0
-	for i := range maxJobs + 2 {
-		_, _, err := p.beginPut(t, fmt.Sprintf("save%d", i), []byte{byte(i)})
-		if err != nil {
-			require.ErrorIs(t, err, ErrRefused)
-			refusals++
-		}
-	}
-	require.Equal(t, 2, refusals)
+	group.Wait()
+	require.NoError(t, errors.Join(errs...))
+	report, err := h.all.Check(t.Context(), false)
+	require.NoError(t, err)
+	require.Equal(t, 10*crowd, report.Versions)
+	require.Empty(t, report.Findings)
 }

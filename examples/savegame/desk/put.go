@@ -1,177 +1,133 @@
 package desk
 
 import (
+	"bytes"
+	"context"
 	"errors"
-	"io"
-	"sync"
 
-	"github.com/quivernet/quiver/examples/savegame/vault"
-	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/tree"
+	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/stream"
 )
 
-// putJob is a save on its way in.
-type putJob struct {
-	clerk *clerk
-	args  putArgs
-	key   string
-	reply func(stored, error)
-	ended chan struct{} // closed by end
-
-	mu       sync.Mutex
-	release  func() // of the room that is reserved; nil before
-	expected bool   // the client was told to send
-	in       *stream.IncomingBlob
-	cause    error // why it was canceled
+// PutOptions say what becomes of a put.
+type PutOptions struct {
+	Name, Machine string
+	Seen          versions.Ref // the version that the machine saw last
+	Mode          versions.Mode
 }
 
-// put asks for the content of a save, unless it is here.
-func (k *clerk) put(call *rpc.Call, a putArgs) (stored, error) {
-	if a.Size < 0 || k.puts[a.Request] != nil {
-		return stored{}, errors.New("the request makes no sense")
-	}
-	return begin(k, askPut, call, func(reply func(stored, error)) {
-		j := &putJob{clerk: k, args: a, key: a.Digest.String(), reply: reply, ended: make(chan struct{})}
-		j.admit()
-	})
+// Stored is what a put has made.
+type Stored struct {
+	Version versions.Version
+	Chunks  int   // of the manifest
+	Sent    int   // chunks that the server lacked
+	Bytes   int64 // of those, packed
 }
 
-func (j *putJob) turn() turn { return turn{j.clerk.conn.Identity(), j.args.Digest} }
-
-// admit waits for the turn of the save and for room, and says whether its content is needed.
-func (j *putJob) admit() {
-	k, a := j.clerk, j.args
-	if err := k.server.turns.take(k.ctx, j); err != nil {
-		j.refuse(err)
-		return
-	}
-	had, err := j.prepare()
-	switch {
-	case err != nil:
-		j.end()
-		j.refuse(err)
-	case had:
-		j.end()
-		k.log.Info("put", "save", a.Name, "bytes", a.Size, "received", 0)
-		j.reply(stored{Had: true}, nil)
-	default:
-		k.server.post(j.expect)
-	}
+// putting is a put at its client.
+type putting struct {
+	*Client
+	number  number
+	source  *tree.Source
+	chunks  []manifest.Chunk
+	lacks   []int
+	options PutOptions
+	bytes   []byte // the manifest
 }
 
-// prepare finds the content here, or room for it.
-func (j *putJob) prepare() (had bool, err error) {
-	k, a := j.clerk, j.args
-	if had, err := k.folder.Has(k.ctx, a.Name, a.Digest, a.Size); had || err != nil {
-		return had, err
-	}
-	release, err := k.folder.Reserve(k.ctx, a.Name, j.key, a.Size)
+// Put makes a version of what src holds, and returns when it is durable. It fails with a [*versions.Conflict], with what
+// wraps [tree.ErrChanged] when a file is written to meanwhile, and with a [*Refusal].
+func (c *Client) Put(ctx context.Context, src *tree.Source, o PutOptions) (Stored, error) {
+	p := &putting{Client: c, number: c.next(), source: src, chunks: src.Manifest.Chunks(), options: o, bytes: src.Manifest.Append(nil)}
+	stored, err := p.run(ctx)
 	if err != nil {
-		return false, err
+		c.drop(p.number)
 	}
-	j.mu.Lock()
-	j.release = release
-	j.mu.Unlock()
-	return k.folder.CopyOf(k.ctx, a.Digest, a.Size, a.Name)
+	if errors.Is(err, errConflict) {
+		err = p.conflict(ctx, err)
+	}
+	return stored, err
 }
 
-func (j *putJob) refuse(err error) {
-	j.reply(stored{}, errors.New(j.clerk.explain("put", j.args.Name, err)))
-}
-
-// expect lets the client send. It belongs to the world's goroutine.
-func (j *putJob) expect() {
-	k := j.clerk
-	if k.server.clerks[k.conn] != k || k.puts[j.args.Request] != nil || len(k.puts) >= maxJobs {
-		j.end()
-		j.reply(stored{}, errors.New("too many saves are on their way"))
-		return
-	}
-	k.puts[j.args.Request] = j
-	j.mu.Lock()
-	j.expected = true
-	j.mu.Unlock()
-	if err := callSend.Call(k.actor, sendArgs{j.args.Request}); err != nil { // the client is gone by now
-		k.log.Debug("put not begun", "save", j.args.Name, "error", err)
-	}
-}
-
-// moved is false when the client was told to send and nothing came from it since this was at.
-func (j *putJob) moved(since uint64) (at uint64, moved bool) {
-	at = j.clerk.conn.Stats().PacketsIn
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.in != nil {
-		at += uint64(j.in.Progress().Sent) // slices are no packets of those
-	}
-	return at, !j.expected || at != since
-}
-
-// take claims the stream of the content, and refuses one that is not what was announced.
-func (j *putJob) take(in *stream.IncomingBlob) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.in != nil || j.cause != nil || in.Size() != j.args.Size || in.Key() != j.key {
-		return false
-	}
-	j.in = in
-	return true
-}
-
-// receive waits for the content and makes a save of it.
-func (j *putJob) receive(in *stream.IncomingBlob) {
-	k, a := j.clerk, j.args
-	err := j.store(in)
-	j.end()
+func (p *putting) run(ctx context.Context) (Stored, error) {
+	o := p.options
+	_, err := ask(ctx, p.Client, askPut, putArgs{p.number, o.Name, o.Machine, o.Seen, o.Mode, manifest.Sum(p.bytes)})
 	if err != nil {
-		j.refuse(err)
-		return
+		return Stored{}, err
 	}
-	k.log.Info("put", "save", a.Name, "bytes", a.Size, "received", k.conn.Stats().BytesIn)
-	j.reply(stored{}, nil)
+	if err := p.learn(ctx); err != nil {
+		return Stored{}, err
+	}
+	progress := newProgress(p.chunks, p.lacks)
+	v, err := p.ship(ctx, progress)
+	return Stored{v, len(p.chunks), len(p.lacks), progress.packed.Load()}, err
 }
 
-// store reads the stream to its end, by when the vault's store holds the verified content.
-func (j *putJob) store(in *stream.IncomingBlob) error {
-	s, identity := j.clerk.server, j.clerk.conn.Identity()
-	if _, err := io.Copy(io.Discard, in); err != nil {
-		vault.DropIfFull(s.parts, identity, j.key, err)
+// learn sends the manifest and learns what the server lacks.
+func (p *putting) learn(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	bitmap := p.inbox.expect(bitmaps, p.number)
+	answer := asking(ctx, p.Client, askLacks, p.number)
+	sent := manifests.Send(ctx, p.streams.Peer(p.conn), bytes.NewReader(p.bytes), int64(len(p.bytes)), stream.Name(p.number.String()))
+	if err := inFull(answer, sent, stopped(sent), cancel); err != nil {
 		return err
 	}
-	s.config.Trace.received()
-	return j.clerk.folder.Adopt(identity, j.key, j.args.Name)
+	b, err := takeAll(ctx, p.conn, bitmap, int64(len(p.chunks)))
+	if err == nil {
+		p.lacks, err = fromBitmap(b, len(p.chunks))
+	}
+	return err
 }
 
-// cancel ends the job; what has arrived stays in the store.
-func (j *putJob) cancel(cause error) {
-	j.mu.Lock()
-	in, first := j.in, j.cause == nil
-	if first {
-		j.cause = cause
+// ship sends what the server lacks, and has it make the version.
+func (p *putting) ship(ctx context.Context, progress *progress) (v versions.Version, err error) {
+	defer p.watch("put "+p.options.Name, progress)()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answer := asking(ctx, p.Client, askCommit, p.number)
+	s := shipment{p.number, p.lacks, func(buffer []byte, index int) ([]byte, error) { return p.pack(buffer, index, progress) }, p.config.Rate, &p.config.Trace}
+	sent := s.send(ctx, p.streams.Peer(p.conn))
+	if err = inFull(answer, sent, stopped(sent), cancel); err == nil {
+		v, err = answer()
 	}
-	j.mu.Unlock()
-	switch {
-	case in != nil:
-		in.Cancel(cause)
-	case first:
-		j.end()
-		j.refuse(cause)
-	}
+	return v, err
 }
 
-// end gives back the room that is reserved, and the turn.
-func (j *putJob) end() {
-	k := j.clerk
-	j.mu.Lock()
-	if j.release != nil {
-		j.release()
+func (p *putting) pack(buffer []byte, index int, progress *progress) ([]byte, error) {
+	c := p.chunks[index]
+	data, err := p.source.Chunk(nil, c)
+	if err != nil {
+		return buffer, err
 	}
-	j.mu.Unlock()
-	k.server.turns.give(j)
-	close(j.ended)
-	k.server.post(func() {
-		if k.puts[j.args.Request] == j {
-			delete(k.puts, j.args.Request)
-		}
-	})
+	buffer = manifest.Pack(buffer, data)
+	progress.add(c, len(buffer))
+	return buffer, nil
+}
+
+// inFull returns how a request ended whose stream ended with sent: where the other side stopped that, by what it answers.
+func inFull[R any](answer func() (R, error), sent error, stopped bool, cancel func()) error {
+	if sent != nil && !stopped {
+		cancel() // the other side waits for the rest
+	}
+	if _, err := answer(); err != nil && (sent == nil || stopped) {
+		return err
+	}
+	return sent
+}
+
+// stopped reports whether the other side has ended a stream, for which it gives a reason elsewhere.
+func stopped(err error) bool {
+	return errors.Is(err, stream.ErrRejected) || errors.Is(err, stream.ErrClosed) || errors.Is(err, stream.ErrTooLarge)
+}
+
+// conflict says with what: the newest version there.
+func (p *putting) conflict(ctx context.Context, err error) error {
+	history, failed := p.History(ctx, p.options.Name)
+	if failed != nil || len(history) == 0 {
+		return err
+	}
+	return &versions.Conflict{Latest: history[len(history)-1], Seen: p.options.Seen}
 }

@@ -3,22 +3,34 @@ package desk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
-	"github.com/quivernet/quiver/examples/savegame/vault"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/quivernet/quiver/examples/savegame/users"
+	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
 
-// maxJobs is how many requests of one client go on at once.
-const maxJobs = 8
+const (
+	// Revoked is the code with which connections end whose token was revoked.
+	Revoked rpc.Code = 1024
+	// guestTime is how long a guest may stay.
+	guestTime = 10 * time.Second
+	// maxManifest bounds the bytes of a manifest: 1.8 million chunks, on average 170 GB.
+	maxManifest = 64 << 20
+	// manifestMemory bounds the bytes of the manifests of all puts that go on. What is made of them takes four times as much.
+	manifestMemory = 128 << 20
+)
 
 // ServerConfig says what a server serves.
 type ServerConfig struct {
-	Vault    *vault.Vault
-	Guard    *vault.Guard
+	Versions *versions.Versions
+	Users    *users.Users
+	Codes    *users.Codes
 	Backend  stream.Backend // nil: the stream package's default
 	Logger   *slog.Logger
 	LogLevel *slog.LevelVar
@@ -27,33 +39,32 @@ type ServerConfig struct {
 
 // Server is the desks of all clients.
 type Server struct {
-	config  ServerConfig
-	parts   stream.Store
-	world   *rpc.World
-	streams *stream.Streams
-	log     *slog.Logger
-
-	ctx  context.Context // of all jobs
-	stop context.CancelCauseFunc
-	jobs sync.WaitGroup
-
-	turns turns
+	config    ServerConfig
+	world     *rpc.World
+	streams   *stream.Streams
+	log       *slog.Logger
+	ctx       context.Context // of all jobs
+	stop      context.CancelCauseFunc
+	jobs      sync.WaitGroup // goroutines
+	manifests *semaphore.Weighted
 
 	// Owned by the world's goroutine.
 	clerks map[*rpc.Conn]*clerk
+
+	mu       sync.Mutex
+	draining bool
+	errands  int           // puts and gets that go on
+	drained  chan struct{} // closed when draining and none goes on
 }
 
 // NewServer returns a server without connections. The caller drives its world.
-func NewServer(config ServerConfig) (*Server, error) { return newServer(config, config.Vault.Parts()) }
-
-// newServer takes the vault's store of what is on its way by itself, for tests of a full disk.
-func newServer(config ServerConfig, parts stream.Store) (*Server, error) {
-	s := &Server{config: config, parts: parts, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk)}
-	s.turns.has = make(map[turn]*putJob)
+func NewServer(config ServerConfig) (*Server, error) {
+	s := &Server{config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk), drained: make(chan struct{}), manifests: semaphore.NewWeighted(manifestMemory)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	world, err := rpc.NewWorld(rpc.Config{
+	var err error
+	s.world, err = rpc.NewWorld(rpc.Config{
 		Authenticate:    s.authenticate,
 		ExplainMismatch: true, // the classes are in this repository
 		Sealed:          true, // for the clients that have it too
@@ -65,36 +76,116 @@ func newServer(config ServerConfig, parts stream.Store) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	most := config.Vault.Limits().MaxBytes
-	if most <= 0 {
-		most = -1
-	}
-	streams, err := stream.Install(world, stream.Config{Backend: config.Backend, MaxBytes: most, Store: parts})
-	if err != nil {
+	if s.streams, err = stream.Install(s.world, stream.Config{Backend: config.Backend, MaxBytes: -1}); err != nil {
 		return nil, err
 	}
-	s.world, s.streams = world, streams
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	s.bind()
 	return s, nil
 }
 
-// authenticate returns the identity of a token. Who is not let in learns nothing of the server's files.
+// authenticate returns the identity of a token, and none of who has none. Who is not let in learns nothing of the server's files.
 func (s *Server) authenticate(_ context.Context, token []byte) (identity string, err error) {
-	identity, err = s.config.Guard.Identify(token)
-	if err != nil && !errors.Is(err, vault.ErrToken) {
+	if len(token) == 0 {
+		return "", nil
+	}
+	identity, err = s.config.Users.Identify(token)
+	if err != nil && !errors.Is(err, users.ErrToken) {
 		s.log.Error("tokens can not be checked", "error", err)
 		return "", errors.New("the server can not check tokens now")
 	}
 	return identity, err
 }
 
+func (s *Server) bind() {
+	b := rpc.Bind(s.world, Class, s.newClerk)
+	rpc.OnRequest(b, askPut, (*clerk).put)
+	rpc.OnRequest(b, askLacks, (*clerk).lacks)
+	rpc.OnRequest(b, askCommit, (*clerk).commit)
+	rpc.OnRequest(b, askGet, (*clerk).get)
+	rpc.OnRequest(b, askFetch, (*clerk).fetch)
+	rpc.OnRequest(b, askList, (*clerk).list)
+	rpc.OnRequest(b, askRestore, (*clerk).restore)
+	rpc.OnRequest(b, askRemove, (*clerk).remove)
+	rpc.OnRequest(b, askErase, (*clerk).erase)
+	rpc.OnRequest(b, askInvite, (*clerk).invite)
+	rpc.OnRequest(b, askRedeem, (*clerk).redeem)
+	rpc.On(b, callDrop, (*clerk).drop)
+	for _, topic := range []*stream.Blob{manifests, bitmaps, chunks} {
+		topic.Handle(s.streams, func(in *stream.IncomingBlob) { s.deliver(topic, in) })
+	}
+	s.world.OnConnect(s.welcome)
+	s.world.OnDisconnect(func(c *rpc.Conn, _ error) {
+		if k := s.clerks[c]; k != nil {
+			delete(s.clerks, c)
+			k.leave()
+		}
+	})
+}
+
+func (s *Server) welcome(c *rpc.Conn) {
+	if _, err := s.world.Spawn(Class, c); err != nil {
+		c.Close(rpc.ServerFull, err.Error())
+	}
+	if c.Identity() == "" {
+		time.AfterFunc(guestTime, func() { c.Close(rpc.PreLoginFailure, "without a token nobody stays longer than "+guestTime.String()) })
+	}
+}
+
+func (s *Server) deliver(topic *stream.Blob, in *stream.IncomingBlob) {
+	if k := s.clerks[in.Conn()]; k != nil {
+		k.inbox.deliver(topic, in)
+		return
+	}
+	in.Reject(errForgotten)
+}
+
 // World returns the world, for the caller to drive.
 func (s *Server) World() *rpc.World { return s.world }
 
+// Watch ends the connections of tokens that are revoked, at most an interval later, until ctx ends.
+func (s *Server) Watch(ctx context.Context, interval time.Duration) {
+	s.config.Users.Watch(ctx, interval, func() {
+		s.world.Post(func() {
+			for c := range s.clerks {
+				if id := c.Identity(); id != "" {
+					if valid, err := s.config.Users.Valid(id); err == nil && !valid {
+						c.Close(Revoked, "the token was revoked")
+					}
+				}
+			}
+		})
+	})
+}
+
+// Drain takes no put or get any more, and returns when none goes on, or when ctx ends. It is called once.
+func (s *Server) Drain(ctx context.Context) {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	s.count(0)
+	select {
+	case <-s.drained:
+	case <-ctx.Done():
+	}
+}
+
+// count counts a put or get more, or less, and fails where none is taken any more.
+func (s *Server) count(more int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining && more > 0 {
+		return ErrStopping
+	}
+	if s.errands += more; s.draining && s.errands == 0 {
+		close(s.drained)
+	}
+	return nil
+}
+
 // Close closes all connections and returns when no job is left, or with the cause of ctx. The world must be driven.
 func (s *Server) Close(ctx context.Context, reason string) error {
-	s.stop(errStops)
+	s.stop(ErrStopping)
 	err := s.world.Close(ctx, rpc.HostClosedConnection, reason)
 	ended := make(chan struct{})
 	go func() {
@@ -107,109 +198,4 @@ func (s *Server) Close(ctx context.Context, reason string) error {
 	case <-ctx.Done():
 		return errors.Join(err, context.Cause(ctx))
 	}
-}
-
-func (s *Server) bind() {
-	b := rpc.Bind(s.world, Class, s.newClerk)
-	rpc.OnRequest(b, AskList, (*clerk).list)
-	rpc.OnRequest(b, askRemove, (*clerk).remove)
-	rpc.OnRequest(b, askPut, (*clerk).put)
-	rpc.OnRequest(b, askGet, (*clerk).get)
-	rpc.OnRequest(b, askFetch, (*clerk).fetch)
-	content.Handle(s.streams, s.receive)
-	s.world.OnConnect(func(c *rpc.Conn) {
-		if _, err := s.world.Spawn(Class, c); err != nil {
-			c.Close(rpc.ServerFull, err.Error())
-		}
-	})
-	s.world.OnDisconnect(func(c *rpc.Conn, _ error) {
-		if k := s.clerks[c]; k != nil {
-			delete(s.clerks, c)
-			k.leave()
-		}
-	})
-}
-
-// receive gives the stream of a content to the put that it belongs to.
-func (s *Server) receive(in *stream.IncomingBlob) {
-	var j *putJob
-	if k := s.clerks[in.Conn()]; k != nil {
-		if request, ok := requestOf(in.Name()); ok {
-			j = k.puts[request]
-		}
-	}
-	if j == nil || !j.take(in) {
-		in.Reject(errors.New("nobody asked for it"))
-		return
-	}
-	s.work(func() { j.receive(in) })
-}
-
-// work runs fn, which may wait for a disk, on a goroutine of its own.
-func (s *Server) work(fn func()) { s.jobs.Go(fn) }
-
-// post runs fn on the world's goroutine, unless the server closes: then nobody is left to care.
-func (s *Server) post(fn func()) {
-	if s.ctx.Err() == nil {
-		s.world.Post(fn)
-	}
-}
-
-// clerk serves one client. It belongs to the world's goroutine.
-type clerk struct {
-	server *Server
-	actor  *rpc.Actor
-	conn   *rpc.Conn
-	folder *vault.Folder
-	log    *slog.Logger
-	ctx    context.Context // of the client's jobs
-	gone   context.CancelCauseFunc
-
-	puts   map[uint32]*putJob
-	offers map[uint32]*offer
-	active int // jobs
-}
-
-func (s *Server) newClerk(a *rpc.Actor) *clerk {
-	k := &clerk{
-		server: s, actor: a, conn: a.Conn(),
-		folder: s.config.Vault.Folder(a.Conn().Identity()),
-		log:    s.log.With("conn", a.Conn()),
-		puts:   make(map[uint32]*putJob),
-		offers: make(map[uint32]*offer),
-	}
-	k.ctx, k.gone = context.WithCancelCause(s.ctx)
-	s.clerks[k.conn] = k
-	return k
-}
-
-var (
-	errLeft  = errors.New("the client left")
-	errStops = errors.New("the server stops")
-)
-
-// leave ends what the client leaves behind.
-func (k *clerk) leave() {
-	k.gone(errLeft)
-	for _, j := range k.puts {
-		j.cancel(errLeft)
-	}
-	for request, o := range k.offers {
-		delete(k.offers, request)
-		_ = o.file.Close()
-	}
-}
-
-// begin starts a job for a request, which then answers, unless too many go on.
-func begin[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(reply func(R, error))) (none R, err error) {
-	if k.active >= maxJobs {
-		return none, fmt.Errorf("%d requests go on already", k.active)
-	}
-	k.active++
-	reply := r.Later(call)
-	k.server.work(func() {
-		job(reply)
-		k.server.post(func() { k.active-- })
-	})
-	return none, nil
 }

@@ -1,0 +1,61 @@
+package desk
+
+import (
+	"context"
+	"io"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
+)
+
+// shipment is chunks on their way to the other side.
+type shipment struct {
+	number  number
+	indices []int
+	pack    func(buffer []byte, index int) ([]byte, error) // appends a chunk; runs on several goroutines
+	rate    int                                            // bytes a second; 0: no limit
+	trace   *Trace
+}
+
+// send streams the chunks, and returns when the other side has them all, or when nothing of the shipment runs any more.
+func (s *shipment) send(ctx context.Context, peer *stream.Peer, opts ...stream.Option) error {
+	r, w := io.Pipe()
+	var writing errgroup.Group
+	writing.Go(func() error { return w.CloseWithError(sendChunks(w, s.indices, s.pack)) })
+	defer func() {
+		_ = r.CloseWithError(errForgotten)
+		_ = writing.Wait()
+	}()
+	s.trace.started()
+	t, err := chunks.Start(peer, slowly(ctx, r, s.rate), -1, append(opts, stream.Name(s.number.String()))...)
+	if err != nil {
+		return err
+	}
+	s.trace.sending(t)
+	select {
+	case <-t.Done():
+		return t.Err()
+	case <-ctx.Done():
+		t.Cancel(context.Cause(ctx))
+		return context.Cause(ctx)
+	}
+}
+
+// collect takes the chunks of a stream, one after the other. each may keep what it gets.
+func collect(ctx context.Context, conn *rpc.Conn, blobs <-chan *stream.IncomingBlob, indices []int, each func(index int, packed []byte) error) error {
+	in, err := take(ctx, conn, blobs)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { in.Reject(context.Cause(ctx)) })
+	defer stop()
+	if err = receiveChunks(in, indices, each); err != nil {
+		in.Reject(err) // not Cancel: the sender takes that for its own
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}

@@ -1,0 +1,83 @@
+package desk
+
+import (
+	"context"
+	"errors"
+
+	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
+)
+
+// List returns the newest version of each of the client's saves by name, of those in the trash as well.
+func (c *Client) List(ctx context.Context) ([]versions.Version, error) { return c.list(ctx, "") }
+
+// History returns the versions of a save that are there, the newest last.
+func (c *Client) History(ctx context.Context, name string) ([]versions.Version, error) {
+	if err := versions.CheckName(name); err != nil {
+		return nil, err // an empty one would list all
+	}
+	return c.list(ctx, name)
+}
+
+func (c *Client) list(ctx context.Context, name string) ([]versions.Version, error) {
+	n, lists := c.next(), make(chan *stream.IncomingArray[versions.Version], 1)
+	c.mu.Lock()
+	c.lists[n] = lists
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.lists, n)
+	}()
+	if _, err := ask(ctx, c, askList, listArgs{n, name}); err != nil {
+		return nil, err
+	}
+	select {
+	case in := <-lists:
+		return in.Collect(ctx)
+	case <-c.conn.Done():
+		return nil, c.conn.Err()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// onList runs on the world's goroutine.
+func (c *Client) onList(in *stream.IncomingArray[versions.Version]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case c.lists[numberOf(in.Name())] <- in:
+	default:
+		in.Reject(errors.New("nobody asked for it"))
+	}
+}
+
+// Restore makes a new version of what an old one holds, also of a save in the trash; version 0 is the last one that was put.
+func (c *Client) Restore(ctx context.Context, name string, version int, machine string) (versions.Version, error) {
+	return ask(ctx, c, askRestore, editArgs{name, version, machine})
+}
+
+// Remove puts a save into the trash: its versions stay for a while and can be restored.
+func (c *Client) Remove(ctx context.Context, name, machine string) (versions.Version, error) {
+	return ask(ctx, c, askRemove, editArgs{Name: name, Machine: machine})
+}
+
+// Erase deletes all versions of a save, for good.
+func (c *Client) Erase(ctx context.Context, name, machine string) error {
+	_, err := ask(ctx, c, askErase, editArgs{Name: name, Machine: machine})
+	return err
+}
+
+// Invite returns a login code for one more machine of the client's user.
+func (c *Client) Invite(ctx context.Context) (code string, err error) {
+	i, err := ask(ctx, c, askInvite, rpc.None{})
+	return i.Code, err
+}
+
+// Redeem makes of a login code a token. It is all that a guest may ask.
+func (c *Client) Redeem(ctx context.Context, code string) (user, token string, err error) {
+	l, err := ask(ctx, c, askRedeem, invitation{code})
+	return l.User, l.Token, err
+}

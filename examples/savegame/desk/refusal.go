@@ -1,0 +1,97 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/users"
+	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// What a server says when it does not do what was asked.
+var (
+	ErrFull     = errors.New("no room at the server")
+	ErrStopping = errors.New("the server stops") // and may be back soon
+	ErrGuest    = errors.New("this needs a login")
+	errConflict = errors.New("conflict") // the client makes a *versions.Conflict of it
+	errOther    = errors.New("refused by the server")
+)
+
+// kinds are the codes of refusals, from 1 on.
+var kinds = []error{
+	versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash, versions.ErrDamaged, versions.ErrName, versions.ErrLacks, users.ErrCode,
+	users.ErrGuesses, manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrGuest, errConflict, errOther,
+}
+
+// Refusal is why the server did not do what was asked. errors.Is finds its kind.
+type Refusal struct {
+	Kind error // of package versions, users, manifest or this one
+	Text string
+}
+
+func (r *Refusal) Error() string { return r.Text }
+func (r *Refusal) Unwrap() error { return r.Kind }
+
+// kindOf says of which kind an error is. Of those that are nobody's business a client is told no more than that.
+func kindOf(err error) (code uint32, kind error) {
+	var conflict *versions.Conflict
+	var quota *versions.Full
+	var disk *store.Full
+	switch {
+	case errors.As(err, &conflict):
+		err = errConflict
+	case errors.As(err, &quota), errors.As(err, &disk):
+		err = ErrFull
+	}
+	for i, kind := range kinds {
+		if errors.Is(err, kind) {
+			return uint32(i + 1), kind
+		}
+	}
+	return uint32(len(kinds)), errOther
+}
+
+// refuse makes of an error what a client is told: no paths.
+func refuse(err error) error {
+	code, kind := kindOf(err)
+	text := err.Error()
+	if kind == errOther {
+		text = "the server could not do it; its log says why"
+	}
+	return &rpc.RequestError{Code: code, Text: text}
+}
+
+// refusalOf reads what refuse has made, nil where err is something else.
+func refusalOf(err error) error {
+	var e *rpc.RequestError
+	if !errors.As(err, &e) || !e.Refused {
+		return nil
+	}
+	kind := errOther
+	if e.Code > 0 && int(e.Code) <= len(kinds) {
+		kind = kinds[e.Code-1]
+	}
+	return &Refusal{kind, e.Text}
+}
+
+// Transient reports whether what failed may succeed a little later: the connection was lost, or the server stops or is full of
+// connections or does not answer.
+func Transient(err error) bool {
+	var closed *rpc.CloseError
+	var network net.Error
+	switch {
+	case errors.Is(err, ErrStopping):
+		return true
+	case errors.As(err, &closed):
+		switch closed.Code {
+		case rpc.HostClosedConnection, rpc.ConnectionTimeout, rpc.ConnectionLost, rpc.ServerFull, rpc.HandshakeTimeout:
+			return true
+		}
+		return false
+	}
+	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,60 @@
+package desk
+
+import (
+	"context"
+	"crypto/tls"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
+	"github.com/quivernet/quiver/stream"
+)
+
+// dialTo is a client of a server that does what welcome says to whoever has joined.
+func dialTo(t *testing.T, welcome func(w *rpc.World, c *rpc.Conn)) *Client {
+	t.Helper()
+	world, err := rpc.NewWorld(rpc.Config{Classes: []*rpc.Class{Class}, Sealed: true, OnConnect: welcome})
+	require.NoError(t, err)
+	_, err = stream.Install(world, stream.Config{})
+	require.NoError(t, err)
+	certificate, err := cert.Development()
+	require.NoError(t, err)
+	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, world)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- world.Run(context.Background()) }()
+	t.Cleanup(func() {
+		require.NoError(t, world.Close(context.Background(), 0, "the test is over"))
+		require.NoError(t, listener.Close())
+		require.ErrorIs(t, <-ended, rpc.ErrClosed)
+	})
+	client, err := Dial(t.Context(), ClientConfig{Server: listener.Addr().String(), TLS: cert.Pinned(cert.Fingerprint(certificate))})
+	require.NoError(t, err)
+	return client
+}
+
+// TestServerWithManyDesks: the client takes the first one, and the others do not hang its world.
+func TestServerWithManyDesks(t *testing.T) {
+	client := dialTo(t, func(w *rpc.World, c *rpc.Conn) {
+		for range 20 {
+			_, err := w.Spawn(Class, c)
+			require.NoError(t, err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	require.NoError(t, client.World().Do(ctx, func() { require.True(t, client.desk.Alive()) }))
+	closed := make(chan struct{})
+	go func() {
+		client.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+		t.Fatal("the client does not close")
+	}
+}
