@@ -26,10 +26,16 @@ type Restore struct {
 	manifest *manifest.Manifest
 	target   string // absolute, behind links
 	replace  bool
-	work     workFolder
+	work     *workFolder
 
 	mu    sync.Mutex
 	lacks map[manifest.Digest][]place // where a chunk that is not there belongs
+}
+
+// place is where a chunk belongs.
+type place struct {
+	entry  int
+	offset int64
 }
 
 var (
@@ -59,7 +65,7 @@ func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o Rest
 	return r, nil
 }
 
-// resolve follows links to what is there, and up to what is not.
+// resolve follows links to what is there, or to the folder where it will be.
 func resolve(target string) (string, error) {
 	target, err := filepath.Abs(target)
 	if err != nil {
@@ -68,8 +74,8 @@ func resolve(target string) (string, error) {
 	if filepath.Dir(target) == target {
 		return "", fmt.Errorf("%s cannot be replaced", target)
 	}
-	if info, err := os.Lstat(target); err == nil && info.Mode().Type() == fs.ModeSymlink {
-		return filepath.EvalSymlinks(target)
+	if there, err := filepath.EvalSymlinks(target); err == nil {
+		return there, nil
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(target))
 	return filepath.Join(dir, filepath.Base(target)), err
@@ -116,11 +122,10 @@ func (r *Restore) prune() error {
 	for i := range r.manifest.Entries {
 		kinds[path.Join(workNew, r.manifest.Entries[i].Path)] = r.manifest.Entries[i].Kind
 	}
-	if _, err := r.work.root.Lstat(workNew); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	return fs.WalkDir(r.work.root.FS(), workNew, func(name string, d fs.DirEntry, err error) error {
 		switch kind := kinds[name]; {
+		case name == workNew && errors.Is(err, fs.ErrNotExist):
+			return nil
 		case err != nil:
 			return err
 		case kind == manifest.Dir && d.IsDir(), kind == manifest.File && d.Type() == 0:
@@ -133,10 +138,10 @@ func (r *Restore) prune() error {
 	})
 }
 
-// stage makes an entry as far as it is not there, and notes which of its chunks are lacking.
+// stage makes an entry as far as it is not there.
 func (r *Restore) stage(ctx context.Context, i int, buffer []byte) error {
-	e, name := &r.manifest.Entries[i], r.staged(i)
-	switch e.Kind {
+	name := r.staged(i)
+	switch r.manifest.Entries[i].Kind {
 	case manifest.Dir:
 		if err := r.work.root.Mkdir(name, 0o700); !errors.Is(err, fs.ErrExist) {
 			return err
@@ -152,40 +157,44 @@ func (r *Restore) stage(ctx context.Context, i int, buffer []byte) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	return errors.Join(r.stageFile(ctx, i, f, buffer), f.Close())
+}
+
+// stageFile gives a file its size, and notes which of its chunks are lacking.
+func (r *Restore) stageFile(ctx context.Context, i int, f *os.File, buffer []byte) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	if err := f.Truncate(e.Size); err != nil {
-		return err
-	}
 	at := place{entry: i}
-	for _, c := range e.Chunks {
+	for _, c := range r.manifest.Entries[i].Chunks {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if at.offset >= info.Size() || !holds(f, at.offset, c, buffer) {
+		holds := false
+		if data := buffer[:c.Size]; at.offset < info.Size() {
+			_, err := f.ReadAt(data, at.offset)
+			holds = err == nil && manifest.Sum(data) == c.Digest
+		}
+		if !holds {
 			r.lacks[c.Digest] = append(r.lacks[c.Digest], at)
 		}
 		at.offset += int64(c.Size)
 	}
-	return nil
-}
-
-func holds(f *os.File, offset int64, c manifest.Chunk, buffer []byte) bool {
-	n, _ := f.ReadAt(buffer[:c.Size], offset)
-	return n == int(c.Size) && manifest.Sum(buffer[:n]) == c.Digest
+	return f.Truncate(at.offset)
 }
 
 // take takes from local what that has. What has changed there is fetched instead.
 func (r *Restore) take(ctx context.Context, local *Source, buffer []byte) error {
-	for _, c := range r.manifest.Chunks() {
-		if _, lacking := r.lacks[c.Digest]; !lacking || !local.Has(c) {
-			continue
-		}
+	if local == nil {
+		return nil
+	}
+	for _, c := range local.Manifest.Chunks() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if len(r.lacks[c.Digest]) == 0 {
+			continue
 		}
 		if data, err := local.Chunk(buffer, c); err == nil {
 			if err := r.fill(c, data); err != nil {
@@ -209,6 +218,9 @@ func (r *Restore) Lacks() []int {
 	return lacks
 }
 
+// buffers are for unpacking.
+var buffers = sync.Pool{New: func() any { return new([manifest.MaxChunk]byte) }}
+
 // Put writes a chunk, which packed holds as [manifest.Pack] packs it, wherever it belongs, and keeps nothing of packed. It
 // fails with [manifest.ErrChunk] when that is not the chunk. A chunk that is there already is no error.
 func (r *Restore) Put(c manifest.Chunk, packed []byte) error {
@@ -221,10 +233,7 @@ func (r *Restore) Put(c manifest.Chunk, packed []byte) error {
 	return r.fill(c, data)
 }
 
-// buffers are for unpacking.
-var buffers = sync.Pool{New: func() any { return new([manifest.MaxChunk]byte) }}
-
-// fill writes a chunk's bytes wherever it belongs.
+// fill writes a chunk's bytes wherever they belong.
 func (r *Restore) fill(c manifest.Chunk, data []byte) error {
 	r.mu.Lock()
 	places := r.lacks[c.Digest]
@@ -251,14 +260,3 @@ func (r *Restore) write(at place, data []byte) error {
 
 // Close ends the restore. What has arrived waits for the next one. It does nothing after a commit.
 func (r *Restore) Close() error { return r.work.close() }
-
-// Discard closes the restore and removes what has arrived. It does nothing after Close or a commit.
-func (r *Restore) Discard() error {
-	if r.work.root == nil {
-		return nil
-	}
-	if err := r.work.recover(r.target); err != nil {
-		return errors.Join(err, r.work.release()) // what was moved aside may be the only copy
-	}
-	return r.work.discard()
-}

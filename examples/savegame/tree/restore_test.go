@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -147,12 +148,6 @@ func TestRestoreGoesOn(t *testing.T) {
 	require.NoError(t, r.Commit(t.Context()))
 	requireSame(t, from, target)
 	requireTidy(t, target)
-
-	r = begun(t, from.Manifest, target, RestoreOptions{Replace: true})
-	fetch(t, r, from, 1)
-	require.NoError(t, r.Discard())
-	requireTidy(t, target)
-	require.NoError(t, r.Close())
 }
 
 // What is staged of another version is used as far as it fits, and the rest goes.
@@ -360,8 +355,7 @@ func TestTheTargetMayBeALink(t *testing.T) {
 }
 
 func TestNamesThatASystemCannotHold(t *testing.T) {
-	windows, mac, linux := system{windows: true, utf16: true, folds: true}, system{utf16: true, folds: true}, system{}
-	long, wide := strings.Repeat("x", 256), strings.Repeat("ä", 128) // 256 bytes
+	windows, mac, linux := system{windows: true, folds: true}, system{folds: true}, system{}
 	tests := map[string]struct {
 		names         []string
 		win, mac, lin int
@@ -370,8 +364,6 @@ func TestNamesThatASystemCannotHold(t *testing.T) {
 		"devices":    {[]string{"NUL", "aux.txt", "com1", "Lpt9 .x", "COM²", "conin$"}, 6, 0, 0},
 		"characters": {[]string{"a:b", "a\\b", "what?", "a\x01", "end.", "end "}, 6, 0, 0},
 		"case":       {[]string{"Save", "save", "SAVE", "Straſe", "Strase"}, 3, 3, 0},
-		"long":       {[]string{long}, 1, 1, 1},
-		"wide":       {[]string{wide}, 0, 0, 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -392,13 +384,12 @@ func TestNamesThatASystemCannotHold(t *testing.T) {
 			}
 		})
 	}
-	m := &manifest.Manifest{Entries: []manifest.Entry{{Path: ".", Kind: manifest.Dir}, {Path: long, Kind: manifest.File}}}
+	m := &manifest.Manifest{Entries: []manifest.Entry{{Path: ".", Kind: manifest.Dir}, {Path: strings.Repeat("x", 256), Kind: manifest.File}}}
 	target := filepath.Join(folder(t), "target")
-	var names *NamesError
 	_, err := NewRestore(t.Context(), m, target, RestoreOptions{})
-	require.ErrorAs(t, err, &names)
+	require.ErrorIs(t, err, syscall.ENAMETOOLONG)
+	require.ErrorContains(t, err, "xxx")
 	require.NoDirExists(t, target)
-	requireTidy(t, target)
 }
 
 // Whatever a manifest says that Parse lets pass, nothing appears but the target.
@@ -421,7 +412,7 @@ func FuzzRestore(f *testing.F) {
 		if err := r.Commit(t.Context()); err == nil {
 			require.Equal(t, m.Entries[0].Kind == manifest.Dir, isDir(t, target))
 		} else {
-			require.NoError(t, r.Discard())
+			require.NoError(t, r.Close())
 		}
 		left, err := os.ReadDir(dir)
 		require.NoError(t, err)

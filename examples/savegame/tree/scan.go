@@ -46,10 +46,8 @@ const attempts = 3
 // of the folder. What cannot be read fails the scan, which names it: a save with a hole is none. The caller closes the
 // source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
-	s := &scan{ctx: ctx, ScanOptions: o, cutter: manifest.NewCutter()}
-	s.source = &Source{Manifest: new(manifest.Manifest)}
-	err := s.run(paths)
-	if err != nil {
+	s := &scan{ScanOptions: o, ctx: ctx, cutter: manifest.NewCutter(), source: newSource()}
+	if err := s.run(paths); err != nil {
 		return nil, errors.Join(err, s.source.Close())
 	}
 	return s.source, nil
@@ -68,91 +66,45 @@ func (s *scan) run(paths []string) error {
 			return fmt.Errorf("exclude %q: %w", pattern, err)
 		}
 	}
-	if err := s.openAll(paths); err != nil {
+	if err := s.source.open(paths); err != nil {
 		return err
 	}
 	for _, b := range s.source.bases {
-		if err := s.base(b); err != nil {
+		err := fs.WalkDir(b.root.FS(), b.start, func(name string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return fmt.Errorf("%s: %w", located{b, name}, reason(err))
+			}
+			return s.entry(located{b, name})
+		})
+		if err != nil {
 			return err
 		}
 	}
-	if err := s.source.Manifest.Check(s.Limits); err != nil {
-		return err
-	}
-	s.source.index()
-	return nil
+	return s.source.Manifest.Check(s.Limits)
 }
 
 func (s *scan) note(p, text string, left bool) {
 	s.source.Notes = append(s.source.Notes, Note{p, text, left})
 }
 
-// openAll opens the paths, and makes the root of several.
-func (s *scan) openAll(paths []string) error {
-	if len(paths) == 0 {
-		return errors.New("no path to scan")
-	}
-	for _, p := range paths {
-		b, err := openBase(p)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p, reason(err))
-		}
-		s.source.bases = append(s.source.bases, b)
-	}
-	bases := s.source.bases
-	if len(bases) == 1 {
-		bases[0].at = manifest.Root
-		return nil
-	}
-	slices.SortFunc(bases, func(a, b *base) int { return strings.Compare(a.at, b.at) })
-	root := manifest.Entry{Path: manifest.Root, Kind: manifest.Dir, Mode: 0o755}
-	for i, b := range bases {
-		if i > 0 && b.at == bases[i-1].at {
-			return fmt.Errorf("%s and %s have one name", bases[i-1].path, b.path)
-		}
-		root.Time = max(root.Time, b.time)
-	}
-	s.source.add(root, located{})
-	return nil
-}
-
-// base walks what is at a path.
-func (s *scan) base(b *base) error {
-	if b.file != "" {
-		return s.entry(located{b, b.file}, b.at)
-	}
-	return fs.WalkDir(b.root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return fmt.Errorf("%s: %w", located{b, name}, reason(err))
-		}
-		return s.entry(located{b, name}, path.Join(b.at, name))
-	})
-}
-
-// entry adds what is at a place as the manifest's entry p.
-func (s *scan) entry(at located, p string) error {
+// entry adds what is at a place to the manifest.
+func (s *scan) entry(at located) error {
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
 	}
 	info, err := at.root.Lstat(filepath.FromSlash(at.name))
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && p != at.at:
+	case errors.Is(err, fs.ErrNotExist) && at.name != at.start:
 		return nil // removed since its folder was read
 	case err != nil:
 		return fmt.Errorf("%s: %w", at, reason(err))
 	}
-	var leave error // what the walk leaves out besides
-	if info.IsDir() {
-		leave = fs.SkipDir
-	}
-	if p != manifest.Root {
-		if s.excluded(p) {
-			return leave
+	p := at.entry()
+	if p != manifest.Root && !s.takes(p) {
+		if info.IsDir() {
+			return fs.SkipDir
 		}
-		if err := manifest.CheckPath(p); err != nil {
-			s.note(p, err.Error(), true)
-			return leave
-		}
+		return nil
 	}
 	e := manifest.Entry{Path: p, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}
 	switch info.Mode().Type() {
@@ -169,15 +121,22 @@ func (s *scan) entry(at located, p string) error {
 	return nil
 }
 
-func (s *scan) excluded(p string) bool {
-	if strings.HasPrefix(path.Base(p), workPrefix) {
-		return true // of a restore that has not ended
-	}
-	return slices.ContainsFunc(s.Exclude, func(pattern string) bool {
+// takes reports whether p is neither excluded nor a path that no manifest holds.
+func (s *scan) takes(p string) bool {
+	name := path.Base(p)
+	excluded := slices.ContainsFunc(s.Exclude, func(pattern string) bool {
 		whole, _ := path.Match(pattern, p)
-		name, _ := path.Match(pattern, path.Base(p))
-		return whole || name
+		last, _ := path.Match(pattern, name)
+		return whole || last
 	})
+	if excluded || strings.HasPrefix(name, workPrefix) { // the latter of a restore that has not ended
+		return false
+	}
+	err := manifest.CheckPath(p)
+	if err != nil {
+		s.note(p, err.Error(), true)
+	}
+	return err == nil
 }
 
 func (s *scan) link(at located, p string) error {
@@ -225,8 +184,7 @@ func (s *scan) read(at located, e *manifest.Entry) (stable bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	e.Size, e.Time, e.Mode = before.Size(), before.ModTime().UnixNano(), before.Mode().Perm()
-	e.Chunks = nil
+	e.Size, e.Time, e.Mode, e.Chunks = before.Size(), before.ModTime().UnixNano(), before.Mode().Perm(), nil
 	var size int64
 	err = s.cutter.Cut(io.LimitReader(f, e.Size+1), func(c manifest.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
@@ -240,22 +198,16 @@ func (s *scan) read(at located, e *manifest.Entry) (stable bool, err error) {
 		return false, err
 	}
 	after, err := f.Stat()
-	return err == nil && size == e.Size && unchanged(before, after), err
-}
-
-func unchanged(a, b fs.FileInfo) bool {
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	return err == nil && size == e.Size && size == after.Size() && after.ModTime().Equal(before.ModTime()), err
 }
 
 // reason is what an error of the file system is about, without the path.
 func reason(err error) error {
-	var path *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.As(err, &path):
-		return path.Err
-	case errors.As(err, &link):
-		return link.Err
+	if at, is := errors.AsType[*fs.PathError](err); is {
+		return at.Err
+	}
+	if at, is := errors.AsType[*os.LinkError](err); is {
+		return at.Err
 	}
 	return err
 }

@@ -1,11 +1,14 @@
 package tree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
@@ -17,17 +20,14 @@ type Source struct {
 	Notes    []Note
 
 	bases  []*base
-	files  []located // of each entry
-	chunks map[manifest.Digest]place
+	chunks map[manifest.Digest]piece
 }
 
 // base is a path that is scanned.
 type base struct {
-	path string // absolute, behind links
-	root *os.Root
-	file string // when the path is a file: its name in the root
-	at   string // where in the manifest it stands
-	time int64
+	root  *os.Root
+	start string // of the walk: "." or, when the path is a file, its name in the root
+	at    string // where in the manifest it stands
 }
 
 // located is a file of a base.
@@ -36,103 +36,96 @@ type located struct {
 	name string // in the root, with slashes
 }
 
-// place is where a chunk stands.
-type place struct {
-	entry  int
+// piece is a chunk of a file.
+type piece struct {
+	located
 	offset int64
 }
 
-func openBase(p string) (*base, error) {
-	p, err := filepath.Abs(p)
-	if err != nil {
-		return nil, err
-	}
-	b := &base{at: filepath.Base(p)} // a link's name, not that of what it leads to
-	if b.path, err = filepath.EvalSymlinks(p); err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(b.path)
-	if err != nil {
-		return nil, err
-	}
-	b.time = info.ModTime().UnixNano()
-	dir := b.path
-	if !info.IsDir() {
-		if !info.Mode().IsRegular() {
-			return nil, errors.New("it is neither a file nor a folder")
+func newSource() *Source {
+	return &Source{Manifest: new(manifest.Manifest), chunks: make(map[manifest.Digest]piece)}
+}
+
+// open opens the paths, and makes the root of several.
+func (s *Source) open(paths []string) error {
+	root := manifest.Entry{Path: manifest.Root, Kind: manifest.Dir, Mode: 0o755}
+	for _, p := range paths {
+		b, time, err := openBase(p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p, reason(err))
 		}
-		dir, b.file = filepath.Split(b.path)
+		s.bases = append(s.bases, b)
+		root.Time = max(root.Time, time)
 	}
-	b.root, err = os.OpenRoot(dir)
-	return b, err
+	switch len(paths) {
+	case 0:
+		return errors.New("no path to scan")
+	case 1:
+		s.bases[0].at = manifest.Root
+		return nil
+	}
+	slices.SortFunc(s.bases, func(a, b *base) int { return cmp.Compare(a.at, b.at) })
+	for i, b := range s.bases[1:] {
+		if before := s.bases[i]; b.at == before.at {
+			return fmt.Errorf("%s and %s have one name", located{before, before.start}, located{b, b.start})
+		}
+	}
+	s.add(root, located{})
+	return nil
+}
+
+func openBase(p string) (b *base, time int64, err error) {
+	if p, err = filepath.Abs(p); err != nil {
+		return nil, 0, err
+	}
+	b = &base{at: filepath.Base(p), start: "."} // a link's name, not that of what it leads to
+	if p, err = filepath.EvalSymlinks(p); err != nil {
+		return nil, 0, err
+	}
+	info, err := os.Stat(p)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case info.Mode().IsRegular():
+		p, b.start = filepath.Split(p)
+	case !info.IsDir():
+		return nil, 0, errors.New("it is neither a file nor a folder")
+	}
+	b.root, err = os.OpenRoot(p)
+	return b, info.ModTime().UnixNano(), err
+}
+
+// entry is the path of the manifest's entry.
+func (l located) entry() string {
+	if l.name == l.start {
+		return l.at
+	}
+	return path.Join(l.at, l.name)
 }
 
 // String names the file on this system.
-func (l located) String() string {
-	if l.file != "" {
-		return l.path
-	}
-	return filepath.Join(l.path, filepath.FromSlash(l.name))
-}
+func (l located) String() string { return filepath.Join(l.root.Name(), filepath.FromSlash(l.name)) }
 
-// open opens a regular file, and no link or pipe that took its place.
+// open opens a regular file, and does not wait for a pipe that took its place.
 func (l located) open() (*os.File, error) {
-	name := filepath.FromSlash(l.name)
-	named, err := l.root.Lstat(name)
+	f, err := l.root.OpenFile(filepath.FromSlash(l.name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	f, err := l.root.OpenFile(name, os.O_RDONLY|nonBlock, 0)
-	if err != nil {
-		return nil, err
-	}
-	if opened, err := f.Stat(); err != nil || !opened.Mode().IsRegular() || !os.SameFile(named, opened) {
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, errors.Join(ErrChanged, err, f.Close())
 	}
 	return f, nil
 }
 
-// read reads a piece of the file, into buffer if it fits.
-func (l located) read(buffer []byte, offset int64, size int) ([]byte, error) {
-	f, err := l.open()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	buffer = slices.Grow(buffer[:0], size)[:size]
-	n, err := f.ReadAt(buffer, offset)
-	if n == size {
-		err = nil
-	}
-	return buffer[:n], err
-}
-
+// add adds an entry and notes where its chunks stand.
 func (s *Source) add(e manifest.Entry, at located) {
 	s.Manifest.Entries = append(s.Manifest.Entries, e)
-	s.files = append(s.files, at)
-}
-
-// index notes where each chunk stands first.
-func (s *Source) index() {
-	s.chunks = make(map[manifest.Digest]place)
-	for i := range s.Manifest.Entries {
-		var offset int64
-		for _, c := range s.Manifest.Entries[i].Chunks {
-			if _, again := s.chunks[c.Digest]; !again {
-				s.chunks[c.Digest] = place{i, offset}
-			}
-			offset += int64(c.Size)
-		}
+	var offset int64
+	for _, c := range e.Chunks {
+		s.chunks[c.Digest] = piece{at, offset}
+		offset += int64(c.Size)
 	}
-}
-
-// Has reports whether a chunk is in the source. A nil source has none.
-func (s *Source) Has(c manifest.Chunk) bool {
-	if s == nil {
-		return false
-	}
-	_, has := s.chunks[c.Digest]
-	return has
 }
 
 // Chunk reads a chunk's bytes again, into buffer if they fit. It fails with [ErrChanged], naming the file, when they are
@@ -142,11 +135,16 @@ func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
 	if !has {
 		return nil, fmt.Errorf("no file has chunk %v", c.Digest)
 	}
-	data, err := s.files[at.entry].read(buffer, at.offset, int(c.Size))
-	if err == nil && manifest.Sum(data) == c.Digest {
-		return data, nil
+	buffer = slices.Grow(buffer[:0], int(c.Size))[:c.Size]
+	f, err := at.open()
+	if err == nil {
+		_, err = f.ReadAt(buffer, at.offset)
+		_ = f.Close() // it was only read
 	}
-	return nil, fmt.Errorf("file %s: %w", s.files[at.entry], errors.Join(ErrChanged, reason(err)))
+	if err != nil || manifest.Sum(buffer) != c.Digest {
+		return nil, fmt.Errorf("file %s: %w", at, errors.Join(ErrChanged, reason(err)))
+	}
+	return buffer, nil
 }
 
 // Close closes the folders. The manifest and the notes stay.

@@ -32,26 +32,28 @@ type workFolder struct {
 }
 
 // openWork makes the work folder of a target, or opens what an earlier restore left.
-func openWork(target string) (w workFolder, err error) {
+func openWork(target string) (*workFolder, error) {
 	name := manifest.Sum([]byte(filepath.Base(target)))
-	w.path = filepath.Join(filepath.Dir(target), workPrefix+hex.EncodeToString(name[:8]))
-	if err := os.Mkdir(w.path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return w, err
+	p := filepath.Join(filepath.Dir(target), workPrefix+hex.EncodeToString(name[:8]))
+	if err := os.Mkdir(p, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
 	}
-	info, err := os.Lstat(w.path)
+	info, err := os.Lstat(p)
 	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 && runtime.GOOS != "windows" { // somebody else's, in /tmp
-		return w, errors.Join(errors.New(w.path+" is not this program's folder"), err)
+		return nil, errors.Join(errors.New(p+" is not this program's folder"), err)
 	}
-	if w.root, err = os.OpenRoot(w.path); err != nil {
-		return w, err
+	root, err := os.OpenRoot(p)
+	if err != nil {
+		return nil, err
 	}
-	if w.lock, err = w.root.OpenFile(workLock, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return w, errors.Join(err, w.release())
+	lock, err := root.OpenFile(workLock, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
 	}
-	if err := flock.Try(w.lock); err != nil {
-		return w, errors.Join(ErrBusy, w.release())
+	if err := flock.Try(lock); err != nil {
+		return nil, errors.Join(ErrBusy, lock.Close(), root.Close())
 	}
-	return w, nil
+	return &workFolder{p, root, lock}, nil
 }
 
 // recover clears up after a crash in publish: what was moved aside goes back when nothing has come in its place.
@@ -66,14 +68,9 @@ func (w *workFolder) recover(target string) error {
 
 // system finds out which names can be here.
 func (w *workFolder) system() system {
-	windows, mac := runtime.GOOS == "windows", runtime.GOOS == "darwin"
-	s := system{windows: windows, utf16: windows || mac}
-	here, err := w.root.Lstat(workLock)
-	if err == nil {
-		there, err := w.root.Lstat(strings.ToUpper(workLock))
-		s.folds = err == nil && os.SameFile(here, there)
-	}
-	return s
+	here, _ := w.root.Lstat(workLock)
+	there, err := w.root.Lstat(strings.ToUpper(workLock))
+	return system{windows: runtime.GOOS == "windows", folds: err == nil && os.SameFile(here, there)}
 }
 
 // publish puts what is staged in its place. What was there goes to the work folder: in one step where the system can.
@@ -81,14 +78,14 @@ func (w *workFolder) publish(target string, replace bool) error {
 	if err := w.root.Rename(workNew, workReady); err != nil { // so that no crash has it taken for something staged
 		return err
 	}
-	err := flushPath(w.path)
+	err := flushFolder(w.path)
 	if err == nil {
 		err = w.swap(filepath.Join(w.path, workReady), target, replace)
 	}
 	if err != nil {
 		return errors.Join(err, w.root.Rename(workReady, workNew))
 	}
-	return errors.Join(flushPath(w.path), flushPath(filepath.Dir(target)))
+	return errors.Join(flushFolder(w.path), flushFolder(filepath.Dir(target)))
 }
 
 func (w *workFolder) swap(ready, target string, replace bool) error {
@@ -122,25 +119,15 @@ func (w *workFolder) swap(ready, target string, replace bool) error {
 
 // unlock makes the folders from name down one's own to read and write, whatever their modes.
 func (w *workFolder) unlock(name string) error {
-	info, err := w.root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return nil
-	}
-	if err == nil {
-		err = w.root.Chmod(name, 0o700)
-	}
-	if err != nil {
+	return fs.WalkDir(w.root.FS(), name, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() { // which is read after this
+			return w.root.Chmod(filepath.FromSlash(p), 0o700)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		return err
-	}
-	f, err := w.root.Open(name)
-	if err != nil {
-		return err
-	}
-	entries, err := f.ReadDir(-1)
-	for _, e := range entries {
-		err = errors.Join(err, w.unlock(filepath.Join(name, e.Name())))
-	}
-	return errors.Join(err, f.Close())
+	})
 }
 
 // remove removes what is at name, if there is anything.
@@ -148,10 +135,10 @@ func (w *workFolder) remove(name string) error {
 	if err := w.root.RemoveAll(name); err == nil {
 		return nil
 	}
-	return errors.Join(w.unlock(name), w.root.RemoveAll(name)) // a folder that may not be written to
+	return errors.Join(w.unlock(filepath.ToSlash(name)), w.root.RemoveAll(name)) // a folder that may not be written to
 }
 
-// close keeps what is staged, and the folder only for that.
+// close keeps what is staged, and the folder only for that. It does nothing when the folder is closed.
 func (w *workFolder) close() error {
 	if w.root == nil {
 		return nil
@@ -165,14 +152,9 @@ func (w *workFolder) close() error {
 }
 
 // release lets go of the folder.
-func (w *workFolder) release() (err error) {
-	if w.lock != nil {
-		err = w.lock.Close()
-	}
-	if w.root != nil {
-		err = errors.Join(err, w.root.Close())
-	}
-	w.lock, w.root = nil, nil
+func (w *workFolder) release() error {
+	err := errors.Join(w.lock.Close(), w.root.Close())
+	w.root = nil
 	return err
 }
 
