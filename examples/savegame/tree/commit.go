@@ -24,14 +24,14 @@ func (r *Restore) Commit(ctx context.Context) error {
 	if n := len(r.lacks); n > 0 {
 		return fmt.Errorf("%s: %d chunks are lacking", r.target, n)
 	}
-	if err := r.work.unlock(workNew); err != nil { // an earlier commit may have ended half way
-		return fmt.Errorf("work folder %s: %w", r.work.path, err)
+	if err := r.unseal(); err != nil { // an earlier commit may have ended half way
+		return err
 	}
 	if err := r.seal(ctx); err != nil {
 		return err
 	}
 	if err := r.work.publish(r.target, r.replace); err != nil {
-		return fmt.Errorf("%s: %w", r.target, reason(err))
+		return fmt.Errorf("%s: %w", r.target, err)
 	}
 	if err := os.Chmod(r.target, r.manifest.Entries[0].Mode); err != nil {
 		return fmt.Errorf("%s: it is restored, but not its mode: %w", r.target, err)
@@ -65,29 +65,17 @@ func (r *Restore) seal(ctx context.Context) error {
 	return err
 }
 
-func (r *Restore) sealEntry(ctx context.Context, i int, files bool) (err error) {
-	e := &r.manifest.Entries[i]
+func (r *Restore) sealEntry(ctx context.Context, i int, files bool) error {
+	e, name := &r.manifest.Entries[i], r.staged(i)
 	switch {
 	case files != (e.Kind == manifest.File):
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case e.Kind == manifest.Link:
-		err = r.sealLink(e, r.staged(i))
-	default:
-		err = r.sealed(e, r.staged(i))
+		return r.failed(i, r.work.root.Symlink(filepath.FromSlash(e.Target), name))
 	}
-	if err != nil {
-		return r.failed(i, err)
-	}
-	return nil
-}
-
-func (r *Restore) sealLink(e *manifest.Entry, name string) error {
-	if err := r.work.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return r.work.root.Symlink(filepath.FromSlash(e.Target), name)
+	return r.failed(i, r.sealed(e, name))
 }
 
 // sealed gives a file or folder its mode and time, and has the system keep it.
@@ -95,9 +83,6 @@ func (r *Restore) sealed(e *manifest.Entry, name string) error {
 	root, mode, flag := r.work.root, e.Mode, os.O_RDONLY
 	if e.Kind == manifest.File {
 		flag = os.O_RDWR // Windows flushes no file that is open for reading
-		if err := root.Chmod(name, 0o600); err != nil {
-			return err
-		}
 	}
 	if e.Path == manifest.Root {
 		mode |= 0o200 // a folder that may not be written to cannot be moved
@@ -120,13 +105,14 @@ func flush(f *os.File) error {
 	return err
 }
 
+// flushFolder does so with a folder that one may perhaps write to and not read: its names will be kept some seconds later.
 func flushFolder(path string) error {
 	f, err := os.Open(path)
+	if err == nil {
+		return errors.Join(flush(f), f.Close())
+	}
 	if errors.Is(err, fs.ErrPermission) {
-		return nil // one may write there and not read; the names will be kept some seconds later
+		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(flush(f), f.Close())
+	return err
 }

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -9,53 +10,31 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
 
-// NamesError means that this system cannot hold some names of a save, or would change them. Nothing was written.
-type NamesError struct {
-	Problems []Note
-}
-
-func (e *NamesError) Error() string {
-	text := fmt.Sprintf("this system cannot hold %d of the names", len(e.Problems))
-	for i, p := range e.Problems {
-		if i == 3 {
-			return text + "; …"
-		}
-		text += fmt.Sprintf("; %q: %s", p.Path, p.Text)
-	}
-	return text
-}
-
-// system is what decides which names can be. One that is too long fails when it is staged.
-type system struct {
-	windows bool
-	folds   bool // upper and lower case are the same
-}
+// ErrNames means that this system cannot hold some names of a save, or would change them. Nothing was written.
+var ErrNames = errors.New("this system cannot hold some names")
 
 // notWindows fits what Windows refuses, drops the end of, or takes for a device, with any extension.
 var notWindows = regexp.MustCompile(`[\x00-\x1f<>:"|?*\\]|[. ]$|^(?i:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[0-9¹²³]) *(\.|$)`)
 
-// check returns a *NamesError when the system cannot hold every path of m.
-func (s system) check(m *manifest.Manifest) error {
-	var problems []Note
+// checkNames fails with [ErrNames] on Windows, or where upper and lower case are the same, when these cannot hold every
+// path of m. A name that is too long fails when it is staged.
+func checkNames(m *manifest.Manifest, windows, folds bool) error {
+	var problems []string
 	seen := make(map[string]string)
 	for i := range m.Entries[1:] {
-		p, text := m.Entries[i+1].Path, ""
-		if s.folds {
-			key := strings.ToLower(strings.ToUpper(p)) // upper first: ſ and s, K and k are the same
-			if other, twice := seen[key]; twice {
-				text = fmt.Sprintf("the same as %q here, where case does not count", other)
-			}
-			seen[key] = p
-		}
-		if s.windows && notWindows.MatchString(path.Base(p)) {
-			text = `Windows allows no device's name, no control characters, none of <>:"|?*\ and no dot or space at the end`
-		}
-		if text != "" {
-			problems = append(problems, Note{Path: p, Text: text})
+		p := m.Entries[i+1].Path
+		key := strings.ToLower(strings.ToUpper(p)) // upper first: ſ and s, K and k are the same
+		other, twice := seen[key]
+		seen[key] = p
+		switch {
+		case windows && notWindows.MatchString(path.Base(p)):
+			problems = append(problems, fmt.Sprintf("%q: Windows has no such name", p))
+		case folds && twice:
+			problems = append(problems, fmt.Sprintf("%q: it is the same as %q here", p, other))
 		}
 	}
-	if problems != nil {
-		return &NamesError{problems}
+	if n := len(problems); n > 0 {
+		return fmt.Errorf("%w, %d of them: %s", ErrNames, n, strings.Join(problems[:min(n, 3)], "; "))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"sync"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -46,7 +48,7 @@ var (
 )
 
 // NewRestore prepares to make target, which m describes: a manifest that keeps its rules. The folder that the target is
-// in must be there. It fails with a *[NamesError] when the system cannot hold a name, and with [ErrBusy]. It looks at
+// in must be there. It fails with [ErrNames] when the system cannot hold a name, and with [ErrBusy]. It looks at
 // what an earlier restore of the same target has staged, and takes from options.Local what that has; the caller closes
 // the restore.
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
@@ -71,9 +73,6 @@ func resolve(target string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if filepath.Dir(target) == target {
-		return "", fmt.Errorf("%s cannot be replaced", target)
-	}
 	if there, err := filepath.EvalSymlinks(target); err == nil {
 		return there, nil
 	}
@@ -85,29 +84,29 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 	if err := r.work.recover(r.target); err != nil {
 		return err
 	}
-	if err := r.work.system().check(r.manifest); err != nil {
+	if err := checkNames(r.manifest, runtime.GOOS == "windows", r.work.folds()); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(r.target); err == nil && !r.replace {
 		return fmt.Errorf("%s: %w", r.target, fs.ErrExist)
 	}
-	if err := r.prune(); err != nil {
-		return fmt.Errorf("work folder %s: %w", r.work.path, err)
+	if err := r.unseal(); err != nil {
+		return err
 	}
 	buffer := make([]byte, manifest.MaxChunk)
 	for i := range r.manifest.Entries {
-		err := r.stage(ctx, i, buffer)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err != nil {
-			return r.failed(i, err)
+		if err := r.failed(i, r.stage(ctx, i, buffer)); err != nil {
+			return err
 		}
 	}
 	return r.take(ctx, local, buffer)
 }
 
+// failed says which entry an error is about.
 func (r *Restore) failed(i int, err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("file %s: %w", filepath.Join(r.target, filepath.FromSlash(r.manifest.Entries[i].Path)), reason(err))
 }
 
@@ -116,25 +115,29 @@ func (r *Restore) staged(i int) string {
 	return filepath.FromSlash(path.Join(workNew, r.manifest.Entries[i].Path))
 }
 
-// prune removes what is staged and does not belong there, links as well: they come last.
-func (r *Restore) prune() error {
+// unseal removes what is staged and does not belong there, and links, which come last, and makes the rest one's own to
+// write, which an earlier commit may have given its modes.
+func (r *Restore) unseal() error {
 	kinds := make(map[string]manifest.Kind)
 	for i := range r.manifest.Entries {
 		kinds[path.Join(workNew, r.manifest.Entries[i].Path)] = r.manifest.Entries[i].Kind
 	}
-	return fs.WalkDir(r.work.root.FS(), workNew, func(name string, d fs.DirEntry, err error) error {
+	root := r.work.root
+	return fs.WalkDir(root.FS(), workNew, func(name string, d fs.DirEntry, err error) error {
+		local := filepath.FromSlash(name)
 		switch kind := kinds[name]; {
 		case name == workNew && errors.Is(err, fs.ErrNotExist):
 			return nil
 		case err != nil:
-			return err
-		case kind == manifest.Dir && d.IsDir(), kind == manifest.File && d.Type() == 0:
-			return nil
+			return fmt.Errorf("work folder %s: %w", r.work.path, err)
+		case kind == manifest.Dir && d.IsDir():
+			return root.Chmod(local, 0o700) // it is read after this
+		case kind == manifest.File && d.Type() == 0:
+			return root.Chmod(local, 0o600)
+		case d.IsDir():
+			return cmp.Or(r.work.remove(local), fs.SkipDir)
 		}
-		if err := r.work.remove(filepath.FromSlash(name)); err != nil || !d.IsDir() {
-			return err
-		}
-		return fs.SkipDir
+		return root.Remove(local)
 	})
 }
 
@@ -149,9 +152,6 @@ func (r *Restore) stage(ctx context.Context, i int, buffer []byte) error {
 		return nil
 	case manifest.Link:
 		return nil
-	}
-	if err := r.work.root.Chmod(name, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	f, err := r.work.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -169,7 +169,7 @@ func (r *Restore) stageFile(ctx context.Context, i int, f *os.File, buffer []byt
 	at := place{entry: i}
 	for _, c := range r.manifest.Entries[i].Chunks {
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 		holds := false
 		if data := buffer[:c.Size]; at.offset < info.Size() {
@@ -239,8 +239,8 @@ func (r *Restore) fill(c manifest.Chunk, data []byte) error {
 	places := r.lacks[c.Digest]
 	r.mu.Unlock()
 	for _, at := range places {
-		if err := r.write(at, data); err != nil {
-			return r.failed(at.entry, err)
+		if err := r.failed(at.entry, r.write(at, data)); err != nil {
+			return err
 		}
 	}
 	r.mu.Lock()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -46,11 +45,12 @@ const attempts = 3
 // of the folder. What cannot be read fails the scan, which names it: a save with a hole is none. The caller closes the
 // source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
-	s := &scan{ScanOptions: o, ctx: ctx, cutter: manifest.NewCutter(), source: newSource()}
+	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[manifest.Digest]piece)}
+	s := &scan{o, ctx, manifest.NewCutter(), source}
 	if err := s.run(paths); err != nil {
-		return nil, errors.Join(err, s.source.Close())
+		return nil, errors.Join(err, source.Close())
 	}
-	return s.source, nil
+	return source, nil
 }
 
 type scan struct {
@@ -71,10 +71,14 @@ func (s *scan) run(paths []string) error {
 	}
 	for _, b := range s.source.bases {
 		err := fs.WalkDir(b.root.FS(), b.start, func(name string, _ fs.DirEntry, err error) error {
-			if err != nil {
-				return fmt.Errorf("%s: %w", located{b, name}, reason(err))
+			at := located{b, name}
+			if err == nil {
+				err = s.entry(at)
 			}
-			return s.entry(located{b, name})
+			if err == nil || err == fs.SkipDir {
+				return err
+			}
+			return fmt.Errorf("%s: %w", at, reason(err))
 		})
 		if err != nil {
 			return err
@@ -93,11 +97,11 @@ func (s *scan) entry(at located) error {
 		return context.Cause(s.ctx)
 	}
 	info, err := at.root.Lstat(filepath.FromSlash(at.name))
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && at.name != at.start:
+	if errors.Is(err, fs.ErrNotExist) && at.name != at.start {
 		return nil // removed since its folder was read
-	case err != nil:
-		return fmt.Errorf("%s: %w", at, reason(err))
+	}
+	if err != nil {
+		return err
 	}
 	p := at.entry()
 	if p != manifest.Root && !s.takes(p) {
@@ -106,16 +110,14 @@ func (s *scan) entry(at located) error {
 		}
 		return nil
 	}
-	e := manifest.Entry{Path: p, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}
 	switch info.Mode().Type() {
 	case fs.ModeDir:
-		e.Kind = manifest.Dir
-		s.source.add(e, at)
+		s.source.add(manifest.Entry{Path: p, Kind: manifest.Dir, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}, at)
 		return nil
 	case fs.ModeSymlink:
 		return s.link(at, p)
 	case 0:
-		return s.file(at, e)
+		return s.file(at, p)
 	}
 	s.note(p, "it is neither file, folder nor link", true)
 	return nil
@@ -142,7 +144,7 @@ func (s *scan) takes(p string) bool {
 func (s *scan) link(at located, p string) error {
 	target, err := at.root.Readlink(filepath.FromSlash(at.name))
 	if err != nil {
-		return fmt.Errorf("%s: %w", at, reason(err))
+		return err
 	}
 	if !utf8.ValidString(target) {
 		s.note(p, "the link's target is not UTF-8", true)
@@ -156,57 +158,52 @@ func (s *scan) link(at located, p string) error {
 	return nil
 }
 
-func (s *scan) file(at located, e manifest.Entry) error {
-	e.Kind = manifest.File
+func (s *scan) file(at located, p string) (err error) {
 	for range attempts {
-		stable, err := s.read(at, &e)
-		switch {
-		case s.ctx.Err() != nil:
-			return context.Cause(s.ctx)
-		case err != nil:
-			return fmt.Errorf("file %s: %w", at, reason(err))
-		case stable:
+		var e manifest.Entry
+		if e, err = s.read(at, p); err == nil {
 			s.source.add(e, at)
-			return nil
+		}
+		if !errors.Is(err, ErrChanged) {
+			break
 		}
 	}
-	return fmt.Errorf("file %s: %w, %d times", at, ErrChanged, attempts)
+	return err
 }
 
-// read fills e with what a file holds, and reports whether the file stayed as it was meanwhile.
-func (s *scan) read(at located, e *manifest.Entry) (stable bool, err error) {
+// read returns what a file holds, and fails with ErrChanged when that changed meanwhile.
+func (s *scan) read(at located, p string) (e manifest.Entry, err error) {
 	f, err := at.open()
 	if err != nil {
-		return false, err
+		return e, err
 	}
 	defer f.Close()
 	before, err := f.Stat()
 	if err != nil {
-		return false, err
+		return e, err
 	}
-	e.Size, e.Time, e.Mode, e.Chunks = before.Size(), before.ModTime().UnixNano(), before.Mode().Perm(), nil
-	var size int64
-	err = s.cutter.Cut(io.LimitReader(f, e.Size+1), func(c manifest.Chunk, data []byte) error {
+	e = manifest.Entry{Path: p, Kind: manifest.File, Mode: before.Mode().Perm(), Time: before.ModTime().UnixNano()}
+	err = s.cutter.Cut(io.LimitReader(f, before.Size()+1), func(c manifest.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
-		size += int64(c.Size)
+		e.Size += int64(c.Size)
 		if s.Read != nil {
 			s.Read(len(data))
 		}
-		return s.ctx.Err()
+		return context.Cause(s.ctx)
 	})
 	if err != nil {
-		return false, err
+		return e, err
 	}
 	after, err := f.Stat()
-	return err == nil && size == e.Size && size == after.Size() && after.ModTime().Equal(before.ModTime()), err
+	if err == nil && (!after.Mode().IsRegular() || e.Size != before.Size() || e.Size != after.Size() || !after.ModTime().Equal(before.ModTime())) {
+		err = ErrChanged
+	}
+	return e, err
 }
 
 // reason is what an error of the file system is about, without the path.
 func reason(err error) error {
 	if at, is := errors.AsType[*fs.PathError](err); is {
-		return at.Err
-	}
-	if at, is := errors.AsType[*os.LinkError](err); is {
 		return at.Err
 	}
 	return err

@@ -42,17 +42,13 @@ type piece struct {
 	offset int64
 }
 
-func newSource() *Source {
-	return &Source{Manifest: new(manifest.Manifest), chunks: make(map[manifest.Digest]piece)}
-}
-
 // open opens the paths, and makes the root of several.
 func (s *Source) open(paths []string) error {
 	root := manifest.Entry{Path: manifest.Root, Kind: manifest.Dir, Mode: 0o755}
 	for _, p := range paths {
 		b, time, err := openBase(p)
 		if err != nil {
-			return fmt.Errorf("%s: %w", p, reason(err))
+			return err
 		}
 		s.bases = append(s.bases, b)
 		root.Time = max(root.Time, time)
@@ -89,7 +85,7 @@ func openBase(p string) (b *base, time int64, err error) {
 	case info.Mode().IsRegular():
 		p, b.start = filepath.Split(p)
 	case !info.IsDir():
-		return nil, 0, errors.New("it is neither a file nor a folder")
+		return nil, 0, fmt.Errorf("%s is neither a file nor a folder", p)
 	}
 	b.root, err = os.OpenRoot(p)
 	return b, info.ModTime().UnixNano(), err
@@ -106,16 +102,9 @@ func (l located) entry() string {
 // String names the file on this system.
 func (l located) String() string { return filepath.Join(l.root.Name(), filepath.FromSlash(l.name)) }
 
-// open opens a regular file, and does not wait for a pipe that took its place.
+// open opens the file, and does not wait for a pipe that took its place.
 func (l located) open() (*os.File, error) {
-	f, err := l.root.OpenFile(filepath.FromSlash(l.name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(ErrChanged, err, f.Close())
-	}
-	return f, nil
+	return l.root.OpenFile(filepath.FromSlash(l.name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // add adds an entry and notes where its chunks stand.

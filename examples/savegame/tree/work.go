@@ -63,14 +63,14 @@ func (w *workFolder) recover(target string) error {
 			return err
 		}
 	}
-	return errors.Join(w.remove(workOld), w.remove(workReady), w.unlock(workNew))
+	return errors.Join(w.remove(workOld), w.remove(workReady))
 }
 
-// system finds out which names can be here.
-func (w *workFolder) system() system {
+// folds reports whether upper and lower case are the same here.
+func (w *workFolder) folds() bool {
 	here, _ := w.root.Lstat(workLock)
 	there, err := w.root.Lstat(strings.ToUpper(workLock))
-	return system{windows: runtime.GOOS == "windows", folds: err == nil && os.SameFile(here, there)}
+	return err == nil && os.SameFile(here, there)
 }
 
 // publish puts what is staged in its place. What was there goes to the work folder: in one step where the system can.
@@ -90,22 +90,18 @@ func (w *workFolder) publish(target string, replace bool) error {
 
 func (w *workFolder) swap(ready, target string, replace bool) error {
 	old, err := os.Lstat(target)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return os.Rename(ready, target)
-	case err != nil:
-		return err
-	case !replace:
+	isNew := errors.Is(err, fs.ErrNotExist)
+	if !isNew && !replace {
 		return fs.ErrExist
 	}
-	if now, err := os.Lstat(ready); err == nil && !now.IsDir() && !old.IsDir() {
-		return os.Rename(ready, target)
-	}
-	if old.IsDir() && old.Mode()&0o200 == 0 { // such a folder cannot be moved
+	if err == nil && old.IsDir() && old.Mode()&0o200 == 0 { // such a folder cannot be moved
 		_ = os.Chmod(target, old.Mode()|0o200)
 	}
 	if exchange(ready, target) == nil {
 		return nil
+	}
+	if err := os.Rename(ready, target); err == nil || isNew { // a file takes the place of a file
+		return err
 	}
 	aside := filepath.Join(w.path, workOld)
 	if err := os.Rename(target, aside); err != nil {
@@ -117,25 +113,18 @@ func (w *workFolder) swap(ready, target string, replace bool) error {
 	return nil
 }
 
-// unlock makes the folders from name down one's own to read and write, whatever their modes.
-func (w *workFolder) unlock(name string) error {
-	return fs.WalkDir(w.root.FS(), name, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() { // which is read after this
-			return w.root.Chmod(filepath.FromSlash(p), 0o700)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	})
-}
-
-// remove removes what is at name, if there is anything.
+// remove removes what is at name, if there is anything, also from folders that may not be written to.
 func (w *workFolder) remove(name string) error {
 	if err := w.root.RemoveAll(name); err == nil {
 		return nil
 	}
-	return errors.Join(w.unlock(filepath.ToSlash(name)), w.root.RemoveAll(name)) // a folder that may not be written to
+	err := fs.WalkDir(w.root.FS(), filepath.ToSlash(name), func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = w.root.Chmod(filepath.FromSlash(p), 0o700) // it is read after this
+		}
+		return err
+	})
+	return errors.Join(err, w.root.RemoveAll(name))
 }
 
 // close keeps what is staged, and the folder only for that. It does nothing when the folder is closed.
