@@ -111,77 +111,61 @@ func (r *Restore) failed(i int, err error) error {
 }
 
 // staged returns where an entry is staged, in the work folder.
-func (r *Restore) staged(i int) string {
-	return filepath.FromSlash(path.Join(workNew, r.manifest.Entries[i].Path))
-}
+func (r *Restore) staged(i int) string { return path.Join(workNew, r.manifest.Entries[i].Path) }
 
 // unseal removes what is staged and does not belong there, and links, which come last, and makes the rest one's own to
 // write, which an earlier commit may have given its modes.
 func (r *Restore) unseal() error {
 	kinds := make(map[string]manifest.Kind)
 	for i := range r.manifest.Entries {
-		kinds[path.Join(workNew, r.manifest.Entries[i].Path)] = r.manifest.Entries[i].Kind
+		kinds[r.staged(i)] = r.manifest.Entries[i].Kind
 	}
 	root := r.work.root
 	return fs.WalkDir(root.FS(), workNew, func(name string, d fs.DirEntry, err error) error {
-		local := filepath.FromSlash(name)
 		switch kind := kinds[name]; {
 		case name == workNew && errors.Is(err, fs.ErrNotExist):
 			return nil
 		case err != nil:
 			return fmt.Errorf("work folder %s: %w", r.work.path, err)
 		case kind == manifest.Dir && d.IsDir():
-			return root.Chmod(local, 0o700) // it is read after this
+			return root.Chmod(name, 0o700) // it is read after this
 		case kind == manifest.File && d.Type() == 0:
-			return root.Chmod(local, 0o600)
+			return root.Chmod(name, 0o600)
 		case d.IsDir():
-			return cmp.Or(r.work.remove(local), fs.SkipDir)
+			return cmp.Or(r.work.remove(name), fs.SkipDir)
 		}
-		return root.Remove(local)
+		return root.Remove(name)
 	})
 }
 
-// stage makes an entry as far as it is not there.
+// stage makes an entry as far as it is not there, and notes which of its chunks are lacking.
 func (r *Restore) stage(ctx context.Context, i int, buffer []byte) error {
-	name := r.staged(i)
-	switch r.manifest.Entries[i].Kind {
+	e, at := &r.manifest.Entries[i], place{entry: i}
+	switch e.Kind {
 	case manifest.Dir:
-		if err := r.work.root.Mkdir(name, 0o700); !errors.Is(err, fs.ErrExist) {
+		if err := r.work.root.Mkdir(r.staged(i), 0o700); !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		return nil
 	case manifest.Link:
 		return nil
 	}
-	f, err := r.work.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := r.work.root.OpenFile(r.staged(i), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.stageFile(ctx, i, f, buffer), f.Close())
-}
-
-// stageFile gives a file its size, and notes which of its chunks are lacking.
-func (r *Restore) stageFile(ctx context.Context, i int, f *os.File, buffer []byte) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	at := place{entry: i}
-	for _, c := range r.manifest.Entries[i].Chunks {
+	defer f.Close()
+	for _, c := range e.Chunks {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		holds := false
-		if data := buffer[:c.Size]; at.offset < info.Size() {
-			_, err := f.ReadAt(data, at.offset)
-			holds = err == nil && manifest.Sum(data) == c.Digest
-		}
-		if !holds {
+		data := buffer[:c.Size]
+		if _, err := f.ReadAt(data, at.offset); err != nil || manifest.Sum(data) != c.Digest {
 			r.lacks[c.Digest] = append(r.lacks[c.Digest], at)
 		}
 		at.offset += int64(c.Size)
 	}
-	return f.Truncate(at.offset)
+	return f.Truncate(e.Size)
 }
 
 // take takes from local what that has. What has changed there is fetched instead.
@@ -239,23 +223,19 @@ func (r *Restore) fill(c manifest.Chunk, data []byte) error {
 	places := r.lacks[c.Digest]
 	r.mu.Unlock()
 	for _, at := range places {
-		if err := r.failed(at.entry, r.write(at, data)); err != nil {
-			return err
+		f, err := r.work.root.OpenFile(r.staged(at.entry), os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteAt(data, at.offset)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			return r.failed(at.entry, err)
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.lacks, c.Digest)
 	return nil
-}
-
-func (r *Restore) write(at place, data []byte) error {
-	f, err := r.work.root.OpenFile(r.staged(at.entry), os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(data, at.offset)
-	return errors.Join(err, f.Close())
 }
 
 // Close ends the restore. What has arrived waits for the next one. It does nothing after a commit.

@@ -69,22 +69,31 @@ func (s *scan) run(paths []string) error {
 	if err := s.source.open(paths); err != nil {
 		return err
 	}
-	for _, b := range s.source.bases {
-		err := fs.WalkDir(b.root.FS(), b.start, func(name string, _ fs.DirEntry, err error) error {
-			at := located{b, name}
-			if err == nil {
-				err = s.entry(at)
-			}
-			if err == nil || err == fs.SkipDir {
-				return err
-			}
-			return fmt.Errorf("%s: %w", at, reason(err))
-		})
-		if err != nil {
+	for _, root := range s.source.roots {
+		if err := s.walk(root); err != nil {
 			return err
 		}
 	}
 	return s.source.Manifest.Check(s.Limits)
+}
+
+func (s *scan) walk(root located) error {
+	return fs.WalkDir(root.root.FS(), root.name, func(name string, _ fs.DirEntry, err error) error {
+		at := root
+		if name != root.name {
+			at = located{root.root, name, path.Join(root.entry, name)}
+		}
+		if err == nil {
+			err = s.entry(at)
+		}
+		switch {
+		case err == nil, err == fs.SkipDir:
+			return err
+		case name != root.name && errors.Is(err, fs.ErrNotExist):
+			return nil // removed since its folder was read
+		}
+		return fmt.Errorf("%s: %w", at, reason(err))
+	})
 }
 
 func (s *scan) note(p, text string, left bool) {
@@ -96,15 +105,11 @@ func (s *scan) entry(at located) error {
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
 	}
-	info, err := at.root.Lstat(filepath.FromSlash(at.name))
-	if errors.Is(err, fs.ErrNotExist) && at.name != at.start {
-		return nil // removed since its folder was read
-	}
+	info, err := at.root.Lstat(at.name)
 	if err != nil {
 		return err
 	}
-	p := at.entry()
-	if p != manifest.Root && !s.takes(p) {
+	if at.entry != manifest.Root && !s.takes(at.entry) {
 		if info.IsDir() {
 			return fs.SkipDir
 		}
@@ -112,14 +117,14 @@ func (s *scan) entry(at located) error {
 	}
 	switch info.Mode().Type() {
 	case fs.ModeDir:
-		s.source.add(manifest.Entry{Path: p, Kind: manifest.Dir, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}, at)
+		s.source.add(manifest.Entry{Path: at.entry, Kind: manifest.Dir, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}, at)
 		return nil
 	case fs.ModeSymlink:
-		return s.link(at, p)
+		return s.link(at)
 	case 0:
-		return s.file(at, p)
+		return s.file(at)
 	}
-	s.note(p, "it is neither file, folder nor link", true)
+	s.note(at.entry, "it is neither file, folder nor link", true)
 	return nil
 }
 
@@ -141,27 +146,27 @@ func (s *scan) takes(p string) bool {
 	return err == nil
 }
 
-func (s *scan) link(at located, p string) error {
-	target, err := at.root.Readlink(filepath.FromSlash(at.name))
+func (s *scan) link(at located) error {
+	target, err := at.root.Readlink(at.name)
 	if err != nil {
 		return err
 	}
 	if !utf8.ValidString(target) {
-		s.note(p, "the link's target is not UTF-8", true)
+		s.note(at.entry, "the link's target is not UTF-8", true)
 		return nil
 	}
 	leads := filepath.ToSlash(target)
-	if filepath.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(p), leads)) {
-		s.note(p, "the link leads out of the folder, to "+target, false)
+	if filepath.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(at.entry), leads)) {
+		s.note(at.entry, "the link leads out of the folder, to "+target, false)
 	}
-	s.source.add(manifest.Entry{Path: p, Kind: manifest.Link, Target: leads}, at)
+	s.source.add(manifest.Entry{Path: at.entry, Kind: manifest.Link, Target: leads}, at)
 	return nil
 }
 
-func (s *scan) file(at located, p string) (err error) {
+func (s *scan) file(at located) (err error) {
 	for range attempts {
 		var e manifest.Entry
-		if e, err = s.read(at, p); err == nil {
+		if e, err = s.read(at); err == nil {
 			s.source.add(e, at)
 		}
 		if !errors.Is(err, ErrChanged) {
@@ -172,7 +177,7 @@ func (s *scan) file(at located, p string) (err error) {
 }
 
 // read returns what a file holds, and fails with ErrChanged when that changed meanwhile.
-func (s *scan) read(at located, p string) (e manifest.Entry, err error) {
+func (s *scan) read(at located) (e manifest.Entry, err error) {
 	f, err := at.open()
 	if err != nil {
 		return e, err
@@ -182,7 +187,7 @@ func (s *scan) read(at located, p string) (e manifest.Entry, err error) {
 	if err != nil {
 		return e, err
 	}
-	e = manifest.Entry{Path: p, Kind: manifest.File, Mode: before.Mode().Perm(), Time: before.ModTime().UnixNano()}
+	e = manifest.Entry{Path: at.entry, Kind: manifest.File, Mode: before.Mode().Perm(), Time: before.ModTime().UnixNano()}
 	err = s.cutter.Cut(io.LimitReader(f, before.Size()+1), func(c manifest.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
 		e.Size += int64(c.Size)

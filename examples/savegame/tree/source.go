@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -19,24 +18,18 @@ type Source struct {
 	Manifest *manifest.Manifest
 	Notes    []Note
 
-	bases  []*base
+	roots  []located
 	chunks map[manifest.Digest]piece
 }
 
-// base is a path that is scanned.
-type base struct {
-	root  *os.Root
-	start string // of the walk: "." or, when the path is a file, its name in the root
-	at    string // where in the manifest it stands
-}
-
-// located is a file of a base.
+// located is where an entry is on this system.
 type located struct {
-	*base
-	name string // in the root, with slashes
+	root  *os.Root
+	name  string // in the root, with slashes; "." is the root
+	entry string // the entry's path
 }
 
-// piece is a chunk of a file.
+// piece is a part of a file.
 type piece struct {
 	located
 	offset int64
@@ -44,59 +37,51 @@ type piece struct {
 
 // open opens the paths, and makes the root of several.
 func (s *Source) open(paths []string) error {
-	root := manifest.Entry{Path: manifest.Root, Kind: manifest.Dir, Mode: 0o755}
+	top := manifest.Entry{Path: manifest.Root, Kind: manifest.Dir, Mode: 0o755}
 	for _, p := range paths {
-		b, time, err := openBase(p)
+		at, time, err := openRoot(p)
 		if err != nil {
 			return err
 		}
-		s.bases = append(s.bases, b)
-		root.Time = max(root.Time, time)
+		s.roots = append(s.roots, at)
+		top.Time = max(top.Time, time)
 	}
 	switch len(paths) {
 	case 0:
 		return errors.New("no path to scan")
 	case 1:
-		s.bases[0].at = manifest.Root
+		s.roots[0].entry = manifest.Root
 		return nil
 	}
-	slices.SortFunc(s.bases, func(a, b *base) int { return cmp.Compare(a.at, b.at) })
-	for i, b := range s.bases[1:] {
-		if before := s.bases[i]; b.at == before.at {
-			return fmt.Errorf("%s and %s have one name", located{before, before.start}, located{b, b.start})
+	slices.SortFunc(s.roots, func(a, b located) int { return cmp.Compare(a.entry, b.entry) })
+	for i, at := range s.roots[1:] {
+		if at.entry == s.roots[i].entry {
+			return fmt.Errorf("%s and %s have one name", s.roots[i], at)
 		}
 	}
-	s.add(root, located{})
+	s.add(top, located{})
 	return nil
 }
 
-func openBase(p string) (b *base, time int64, err error) {
+func openRoot(p string) (at located, time int64, err error) {
 	if p, err = filepath.Abs(p); err != nil {
-		return nil, 0, err
+		return at, 0, err
 	}
-	b = &base{at: filepath.Base(p), start: "."} // a link's name, not that of what it leads to
+	at = located{name: ".", entry: filepath.Base(p)} // a link's name, not that of what it leads to
 	if p, err = filepath.EvalSymlinks(p); err != nil {
-		return nil, 0, err
+		return at, 0, err
 	}
 	info, err := os.Stat(p)
 	switch {
 	case err != nil:
-		return nil, 0, err
+		return at, 0, err
 	case info.Mode().IsRegular():
-		p, b.start = filepath.Split(p)
+		p, at.name = filepath.Split(p)
 	case !info.IsDir():
-		return nil, 0, fmt.Errorf("%s is neither a file nor a folder", p)
+		return at, 0, fmt.Errorf("%s is neither a file nor a folder", p)
 	}
-	b.root, err = os.OpenRoot(p)
-	return b, info.ModTime().UnixNano(), err
-}
-
-// entry is the path of the manifest's entry.
-func (l located) entry() string {
-	if l.name == l.start {
-		return l.at
-	}
-	return path.Join(l.at, l.name)
+	at.root, err = os.OpenRoot(p)
+	return at, info.ModTime().UnixNano(), err
 }
 
 // String names the file on this system.
@@ -104,7 +89,7 @@ func (l located) String() string { return filepath.Join(l.root.Name(), filepath.
 
 // open opens the file, and does not wait for a pipe that took its place.
 func (l located) open() (*os.File, error) {
-	return l.root.OpenFile(filepath.FromSlash(l.name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return l.root.OpenFile(l.name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // add adds an entry and notes where its chunks stand.
@@ -138,8 +123,8 @@ func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
 
 // Close closes the folders. The manifest and the notes stay.
 func (s *Source) Close() (err error) {
-	for _, b := range s.bases {
-		err = errors.Join(err, b.root.Close())
+	for _, at := range s.roots {
+		err = errors.Join(err, at.root.Close())
 	}
 	return err
 }

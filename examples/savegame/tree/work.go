@@ -78,11 +78,7 @@ func (w *workFolder) publish(target string, replace bool) error {
 	if err := w.root.Rename(workNew, workReady); err != nil { // so that no crash has it taken for something staged
 		return err
 	}
-	err := flushFolder(w.path)
-	if err == nil {
-		err = w.swap(filepath.Join(w.path, workReady), target, replace)
-	}
-	if err != nil {
+	if err := w.swap(filepath.Join(w.path, workReady), target, replace); err != nil {
 		return errors.Join(err, w.root.Rename(workReady, workNew))
 	}
 	return errors.Join(flushFolder(w.path), flushFolder(filepath.Dir(target)))
@@ -118,9 +114,9 @@ func (w *workFolder) remove(name string) error {
 	if err := w.root.RemoveAll(name); err == nil {
 		return nil
 	}
-	err := fs.WalkDir(w.root.FS(), filepath.ToSlash(name), func(p string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(w.root.FS(), name, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
-			err = w.root.Chmod(filepath.FromSlash(p), 0o700) // it is read after this
+			err = w.root.Chmod(p, 0o700) // it is read after this
 		}
 		return err
 	})
