@@ -53,46 +53,40 @@ func (r *Restore) seal(ctx context.Context) error {
 	for n := range sealers {
 		running.Go(func() {
 			for i := n; i < len(r.manifest.Entries) && errs[n] == nil; i += sealers {
-				errs[n] = r.sealEntry(ctx, i, true)
+				if r.manifest.Entries[i].Kind == manifest.File {
+					errs[n] = r.failed(i, r.sealEntry(ctx, i, os.O_RDWR)) // Windows flushes no file that is open for reading
+				}
 			}
 		})
 	}
 	running.Wait()
 	err := errors.Join(errs[:]...)
 	for i := len(r.manifest.Entries) - 1; i >= 0 && err == nil; i-- {
-		err = r.sealEntry(ctx, i, false)
+		if r.manifest.Entries[i].Kind != manifest.File {
+			err = r.failed(i, r.sealEntry(ctx, i, os.O_RDONLY))
+		}
 	}
 	return err
 }
 
-func (r *Restore) sealEntry(ctx context.Context, i int, files bool) error {
-	e, name := &r.manifest.Entries[i], r.staged(i)
-	switch {
-	case files != (e.Kind == manifest.File):
-		return nil
-	case ctx.Err() != nil:
+// sealEntry makes a link, or gives a file or folder its mode and time and has the system keep it.
+func (r *Restore) sealEntry(ctx context.Context, i, flag int) error {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	case e.Kind == manifest.Link:
-		return r.failed(i, r.work.root.Symlink(filepath.FromSlash(e.Target), name))
 	}
-	return r.failed(i, r.sealed(e, name))
-}
-
-// sealed gives a file or folder its mode and time, and has the system keep it.
-func (r *Restore) sealed(e *manifest.Entry, name string) error {
-	root, mode, flag := r.work.root, e.Mode, os.O_RDONLY
-	if e.Kind == manifest.File {
-		flag = os.O_RDWR // Windows flushes no file that is open for reading
-	}
-	if e.Path == manifest.Root {
-		mode |= 0o200 // a folder that may not be written to cannot be moved
+	e, name, root := &r.manifest.Entries[i], r.staged(i), r.work.root
+	if e.Kind == manifest.Link {
+		return root.Symlink(filepath.FromSlash(e.Target), name)
 	}
 	f, err := root.OpenFile(name, flag, 0)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(root.Chtimes(name, time.Time{}, time.Unix(0, e.Time)), root.Chmod(name, mode))
-	return errors.Join(err, flush(f), f.Close())
+	mode := e.Mode
+	if e.Path == manifest.Root {
+		mode |= 0o200 // a folder that may not be written to cannot be moved
+	}
+	return errors.Join(root.Chtimes(name, time.Time{}, time.Unix(0, e.Time)), root.Chmod(name, mode), flush(f), f.Close())
 }
 
 // flush has the system keep a file or the names in a folder. Windows has no way to ask for the latter, and file systems

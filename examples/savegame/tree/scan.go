@@ -165,29 +165,25 @@ func (s *scan) link(at located) error {
 
 func (s *scan) file(at located) (err error) {
 	for range attempts {
-		var e manifest.Entry
-		if e, err = s.read(at); err == nil {
-			s.source.add(e, at)
-		}
-		if !errors.Is(err, ErrChanged) {
+		if err = s.read(at); !errors.Is(err, ErrChanged) {
 			break
 		}
 	}
 	return err
 }
 
-// read returns what a file holds, and fails with ErrChanged when that changed meanwhile.
-func (s *scan) read(at located) (e manifest.Entry, err error) {
+// read adds a file, and fails with ErrChanged when that changed meanwhile.
+func (s *scan) read(at located) error {
 	f, err := at.open()
 	if err != nil {
-		return e, err
+		return err
 	}
 	defer f.Close()
 	before, err := f.Stat()
 	if err != nil {
-		return e, err
+		return err
 	}
-	e = manifest.Entry{Path: at.entry, Kind: manifest.File, Mode: before.Mode().Perm(), Time: before.ModTime().UnixNano()}
+	e := manifest.Entry{Path: at.entry, Kind: manifest.File, Mode: before.Mode().Perm(), Time: before.ModTime().UnixNano()}
 	err = s.cutter.Cut(io.LimitReader(f, before.Size()+1), func(c manifest.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
 		e.Size += int64(c.Size)
@@ -197,13 +193,17 @@ func (s *scan) read(at located) (e manifest.Entry, err error) {
 		return context.Cause(s.ctx)
 	})
 	if err != nil {
-		return e, err
+		return err
 	}
 	after, err := f.Stat()
-	if err == nil && (!after.Mode().IsRegular() || e.Size != before.Size() || e.Size != after.Size() || !after.ModTime().Equal(before.ModTime())) {
-		err = ErrChanged
+	if err != nil {
+		return err
 	}
-	return e, err
+	if !after.Mode().IsRegular() || e.Size != before.Size() || e.Size != after.Size() || !after.ModTime().Equal(before.ModTime()) {
+		return ErrChanged
+	}
+	s.source.add(e, at)
+	return nil
 }
 
 // reason is what an error of the file system is about, without the path.

@@ -64,11 +64,12 @@ func (s *Source) open(paths []string) error {
 }
 
 func openRoot(p string) (at located, time int64, err error) {
-	if p, err = filepath.Abs(p); err != nil {
-		return at, 0, err
-	}
+	p, err = filepath.Abs(p)
 	at = located{name: ".", entry: filepath.Base(p)} // a link's name, not that of what it leads to
-	if p, err = filepath.EvalSymlinks(p); err != nil {
+	if err == nil {
+		p, err = filepath.EvalSymlinks(p)
+	}
+	if err != nil {
 		return at, 0, err
 	}
 	info, err := os.Stat(p)
