@@ -42,17 +42,14 @@ func (r *Restore) Commit(ctx context.Context) error {
 	return nil
 }
 
-// sealers is how many files are flushed at once: the file system writes its journal once for all of them. On ext4 on a
-// virtual disk 1,000 small files were restored in 1.3 s, and in 2.3 s one after another.
-const sealers = 16
-
-// seal finishes the files, then links and folders, a folder after what is in it.
+// seal finishes the files, then links and folders, a folder after what is in it. Of the files 16 at once are flushed: the
+// file system writes its journal once for all. On ext4 1,000 small files took 1.3 s, and 2.3 s one after another.
 func (r *Restore) seal(ctx context.Context) error {
 	var running sync.WaitGroup
-	var errs [sealers]error
-	for n := range sealers {
+	var errs [16]error
+	for n := range errs {
 		running.Go(func() {
-			for i := n; i < len(r.manifest.Entries) && errs[n] == nil; i += sealers {
+			for i := n; i < len(r.manifest.Entries) && errs[n] == nil; i += len(errs) {
 				if r.manifest.Entries[i].Kind == manifest.File {
 					errs[n] = r.failed(i, r.sealEntry(ctx, i, os.O_RDWR)) // Windows flushes no file that is open for reading
 				}

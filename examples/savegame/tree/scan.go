@@ -34,9 +34,6 @@ func (n Note) String() string { return n.Path + ": " + n.Text }
 // ErrChanged means that a file was written to while it was read, or since it was scanned. A new scan helps.
 var ErrChanged = errors.New("the file changed meanwhile")
 
-// attempts is how often a file is read that changes meanwhile: a game that saves does not save three times in a row.
-const attempts = 3
-
 // Scan reads what is at the paths. One path is the manifest's root, a file or a folder; of several each is in the root
 // under its own name. A path may be a link and is followed; links below it are not. A file that changes while it is read
 // is read again, and fails with [ErrChanged] when that does not help. Different files are read at different moments.
@@ -164,7 +161,7 @@ func (s *scan) link(at located) error {
 }
 
 func (s *scan) file(at located) (err error) {
-	for range attempts {
+	for range 3 { // a game that saves does not save three times in a row
 		if err = s.read(at); !errors.Is(err, ErrChanged) {
 			break
 		}
@@ -174,15 +171,11 @@ func (s *scan) file(at located) (err error) {
 
 // read adds a file, and fails with ErrChanged when that changed meanwhile.
 func (s *scan) read(at located) error {
-	f, err := at.open()
+	f, before, err := at.open()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	before, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	e := manifest.Entry{Path: at.entry, Kind: manifest.File, Mode: before.Mode().Perm(), Time: before.ModTime().UnixNano()}
 	err = s.cutter.Cut(io.LimitReader(f, before.Size()+1), func(c manifest.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
@@ -199,7 +192,7 @@ func (s *scan) read(at located) error {
 	if err != nil {
 		return err
 	}
-	if !after.Mode().IsRegular() || e.Size != before.Size() || e.Size != after.Size() || !after.ModTime().Equal(before.ModTime()) {
+	if e.Size != before.Size() || e.Size != after.Size() || !after.ModTime().Equal(before.ModTime()) {
 		return ErrChanged
 	}
 	s.source.add(e, at)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,9 +89,15 @@ func openRoot(p string) (at located, time int64, err error) {
 // String names the file on this system.
 func (l located) String() string { return filepath.Join(l.root.Name(), filepath.FromSlash(l.name)) }
 
-// open opens the file, and does not wait for a pipe that took its place.
-func (l located) open() (*os.File, error) {
-	return l.root.OpenFile(l.name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// open opens a regular file, and does not wait for a pipe that took its place.
+func (l located) open() (f *os.File, info fs.FileInfo, err error) {
+	if f, err = l.root.OpenFile(l.name, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		return nil, nil, err
+	}
+	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, nil, errors.Join(ErrChanged, f.Close())
+	}
+	return f, info, nil
 }
 
 // add adds an entry and notes where its chunks stand.
@@ -111,7 +118,7 @@ func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
 		return nil, fmt.Errorf("no file has chunk %v", c.Digest)
 	}
 	buffer = slices.Grow(buffer[:0], int(c.Size))[:c.Size]
-	f, err := at.open()
+	f, _, err := at.open()
 	if err == nil {
 		_, err = f.ReadAt(buffer, at.offset)
 		_ = f.Close() // it was only read
