@@ -1,7 +1,6 @@
 // Package tree is files on this machine: scanned into a [manifest.Manifest], and restored from one.
 //
-// [Scan] walks a folder, or several files and folders, and returns a [Source]: the manifest, and the bytes of its chunks
-// for as long as the files stay as they are. A put sends those that the server lacks.
+// [Scan] walks a folder, or several files and folders, and returns a [Source]: the manifest, and the bytes of its chunks.
 //
 // [NewRestore] goes the other way: it stages a save in a work folder beside the place where it belongs and says which
 // chunks it lacks. The caller fetches these, [Restore.Put] checks and writes them, and [Restore.Commit] makes the save

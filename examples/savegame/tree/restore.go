@@ -48,9 +48,8 @@ var (
 )
 
 // NewRestore prepares to make target, which m describes: a manifest that keeps its rules. The folder that the target is
-// in must be there. It fails with [ErrNames] when the system cannot hold a name, and with [ErrBusy]. It looks at
-// what an earlier restore of the same target has staged, and takes from options.Local what that has; the caller closes
-// the restore.
+// in must be there. It fails with [ErrNames] and [ErrBusy]. It looks at what an earlier restore of the same target has
+// staged, and takes from options.Local what that has; the caller closes the restore.
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
 	target, err := resolve(target)
 	if err != nil {
@@ -143,10 +142,7 @@ func (r *Restore) stage(ctx context.Context, i int, buffer []byte) error {
 	e, at := &r.manifest.Entries[i], place{entry: i}
 	switch e.Kind {
 	case manifest.Dir:
-		if err := r.work.root.Mkdir(r.staged(i), 0o700); !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		return nil
+		return r.work.root.MkdirAll(r.staged(i), 0o700)
 	case manifest.Link:
 		return nil
 	}
@@ -190,10 +186,9 @@ func (r *Restore) take(ctx context.Context, local *Source, buffer []byte) error 
 }
 
 // Lacks returns which of the manifest's Chunks() are to be fetched, in order.
-func (r *Restore) Lacks() []int {
+func (r *Restore) Lacks() (lacks []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var lacks []int
 	for i, c := range r.manifest.Chunks() {
 		if _, lacking := r.lacks[c.Digest]; lacking {
 			lacks = append(lacks, i)

@@ -43,7 +43,7 @@ var ErrChanged = errors.New("the file changed meanwhile")
 // source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[manifest.Digest]piece)}
-	s := &scan{o, ctx, manifest.NewCutter(), source}
+	s := &scan{o, source, ctx, manifest.NewCutter()}
 	if err := s.run(paths); err != nil {
 		return nil, errors.Join(err, source.Close())
 	}
@@ -52,9 +52,9 @@ func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 
 type scan struct {
 	ScanOptions
+	*Source
 	ctx    context.Context
 	cutter *manifest.Cutter
-	source *Source
 }
 
 func (s *scan) run(paths []string) error {
@@ -63,15 +63,15 @@ func (s *scan) run(paths []string) error {
 			return fmt.Errorf("exclude %q: %w", pattern, err)
 		}
 	}
-	if err := s.source.open(paths); err != nil {
+	if err := s.open(paths); err != nil {
 		return err
 	}
-	for _, root := range s.source.roots {
+	for _, root := range s.roots {
 		if err := s.walk(root); err != nil {
 			return err
 		}
 	}
-	return s.source.Manifest.Check(s.Limits)
+	return s.Manifest.Check(s.Limits)
 }
 
 func (s *scan) walk(root located) error {
@@ -83,18 +83,14 @@ func (s *scan) walk(root located) error {
 		if err == nil {
 			err = s.entry(at)
 		}
-		switch {
-		case err == nil, err == fs.SkipDir:
-			return err
-		case name != root.name && errors.Is(err, fs.ErrNotExist):
+		if name != root.name && errors.Is(err, fs.ErrNotExist) {
 			return nil // removed since its folder was read
+		}
+		if err == nil || err == fs.SkipDir {
+			return err
 		}
 		return fmt.Errorf("%s: %w", at, reason(err))
 	})
-}
-
-func (s *scan) note(p, text string, left bool) {
-	s.source.Notes = append(s.source.Notes, Note{p, text, left})
 }
 
 // entry adds what is at a place to the manifest.
@@ -114,14 +110,19 @@ func (s *scan) entry(at located) error {
 	}
 	switch info.Mode().Type() {
 	case fs.ModeDir:
-		s.source.add(manifest.Entry{Path: at.entry, Kind: manifest.Dir, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}, at)
+		s.add(manifest.Entry{Path: at.entry, Kind: manifest.Dir, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}, at)
 		return nil
 	case fs.ModeSymlink:
 		return s.link(at)
 	case 0:
-		return s.file(at)
+		for range 3 { // a game that saves does not save three times in a row
+			if err = s.file(at); !errors.Is(err, ErrChanged) {
+				break
+			}
+		}
+		return err
 	}
-	s.note(at.entry, "it is neither file, folder nor link", true)
+	s.Notes = append(s.Notes, Note{at.entry, "it is neither file, folder nor link", true})
 	return nil
 }
 
@@ -138,7 +139,7 @@ func (s *scan) takes(p string) bool {
 	}
 	err := manifest.CheckPath(p)
 	if err != nil {
-		s.note(p, err.Error(), true)
+		s.Notes = append(s.Notes, Note{p, err.Error(), true})
 	}
 	return err == nil
 }
@@ -149,28 +150,19 @@ func (s *scan) link(at located) error {
 		return err
 	}
 	if !utf8.ValidString(target) {
-		s.note(at.entry, "the link's target is not UTF-8", true)
+		s.Notes = append(s.Notes, Note{at.entry, "the link's target is not UTF-8", true})
 		return nil
 	}
 	leads := filepath.ToSlash(target)
 	if filepath.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(at.entry), leads)) {
-		s.note(at.entry, "the link leads out of the folder, to "+target, false)
+		s.Notes = append(s.Notes, Note{at.entry, "the link leads out of the folder, to " + target, false})
 	}
-	s.source.add(manifest.Entry{Path: at.entry, Kind: manifest.Link, Target: leads}, at)
+	s.add(manifest.Entry{Path: at.entry, Kind: manifest.Link, Target: leads}, at)
 	return nil
 }
 
-func (s *scan) file(at located) (err error) {
-	for range 3 { // a game that saves does not save three times in a row
-		if err = s.read(at); !errors.Is(err, ErrChanged) {
-			break
-		}
-	}
-	return err
-}
-
-// read adds a file, and fails with ErrChanged when that changed meanwhile.
-func (s *scan) read(at located) error {
+// file adds a file, and fails with ErrChanged when that changed meanwhile.
+func (s *scan) file(at located) error {
 	f, before, err := at.open()
 	if err != nil {
 		return err
@@ -195,7 +187,7 @@ func (s *scan) read(at located) error {
 	if e.Size != before.Size() || e.Size != after.Size() || !after.ModTime().Equal(before.ModTime()) {
 		return ErrChanged
 	}
-	s.source.add(e, at)
+	s.add(e, at)
 	return nil
 }
 

@@ -114,13 +114,12 @@ func (w *workFolder) remove(name string) error {
 	if err := w.root.RemoveAll(name); err == nil {
 		return nil
 	}
-	err := fs.WalkDir(w.root.FS(), name, func(p string, d fs.DirEntry, err error) error {
+	return errors.Join(fs.WalkDir(w.root.FS(), name, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			err = w.root.Chmod(p, 0o700) // it is read after this
 		}
 		return err
-	})
-	return errors.Join(err, w.root.RemoveAll(name))
+	}), w.root.RemoveAll(name))
 }
 
 // close keeps what is staged, and the folder only for that. It does nothing when the folder is closed.
