@@ -1,11 +1,12 @@
 package versions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"time"
+	"slices"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
@@ -17,7 +18,7 @@ type Problem string
 const (
 	// Incomplete is a version that cannot be had: its record, its manifest or a chunk is missing or damaged.
 	Incomplete Problem = "incomplete"
-	// Corrupt is a chunk or a manifest whose bytes are not those that its key names.
+	// Corrupt is a chunk or a manifest that is missing, or whose bytes are not those that its key names.
 	Corrupt Problem = "damaged"
 	// Orphan is an object that no version refers to, nor a running put or get: of a put that was given up. Collect deletes it
 	// once it is old enough.
@@ -30,11 +31,10 @@ const (
 type Finding struct {
 	Problem Problem
 	User    string
-	Version Version   // of Incomplete
-	Key     string    // of an object
-	Size    int64     // of an object
-	Since   time.Time // when the object was stored, or the version made
-	Err     error     // what is wrong, of Incomplete and Corrupt
+	Version Version // of Incomplete
+	Key     string  // of an object
+	Size    int64   // of an object
+	Err     error   // what is wrong, of Incomplete and Corrupt
 }
 
 // Report is what Check found. Objects that are not in Findings are what a version needs, and good.
@@ -46,12 +46,7 @@ type Report struct {
 
 // Sound reports whether every version is complete and verified.
 func (r *Report) Sound() bool {
-	for _, f := range r.Findings {
-		if f.Problem == Incomplete || f.Problem == Corrupt {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Problem == Incomplete || f.Problem == Corrupt })
 }
 
 // Check reads everything, and reports what is not as it should be. With repair it deletes what is corrupt, so that a put
@@ -61,189 +56,152 @@ func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error)
 	if err != nil {
 		return r, err
 	}
-	for _, o := range strange {
-		r.add(o)
-		r.find(Finding{Problem: Strange, Key: o.Key, Size: o.Size, Since: o.Time})
-	}
+	r.strange("", strange)
 	for _, name := range names {
 		u, err := v.User(ctx, name)
-		if err != nil {
-			return r, err
+		if err == nil {
+			err = u.check(ctx, &r, repair)
 		}
-		if err := u.check(ctx, &r, repair); err != nil {
+		if err != nil {
 			return r, fmt.Errorf("checking the saves of %s: %w", name, err)
 		}
 	}
 	return r, nil
 }
 
-func (r *Report) add(o store.Object) {
-	r.Objects++
-	r.Bytes += store.Occupied(o.Size)
+func (r *Report) strange(user string, objects []store.Object) {
+	for _, o := range objects {
+		r.Objects++
+		r.Bytes += store.Occupied(o.Size)
+		r.Findings = append(r.Findings, Finding{Problem: Strange, User: user, Key: o.Key, Size: o.Size})
+	}
 }
 
-func (r *Report) find(f Finding) { r.Findings = append(r.Findings, f) }
-
-// checking is the check of one user. It believes what the store has, not what is remembered.
+// checking is the check of one user.
 type checking struct {
 	*User
-	report    *Report
-	repair    bool
-	manifests map[manifest.Digest]*verdict
-	chunks    map[manifest.Chunk]*verdict
-	versions  []Version
+	report *Report
+	repair bool
+	verify []verifying
+	bad    map[*object]bool
 }
 
-// verdict is what is known of an object.
-type verdict struct {
-	object store.Object
-	needed bool
-	read   bool  // whether err is known
-	err    error // nil: it is good
+// verifying is an object that something needs.
+type verifying struct {
+	*object
+	key    string
+	verify func([]byte) error
 }
 
 func (u *User) check(ctx context.Context, r *Report, repair bool) error {
+	u.forgetAll()
 	if err := u.lock(ctx); err != nil {
 		return err
 	}
 	defer u.records.Unlock()
 	r.Users++
-	c := &checking{u, r, repair, make(map[manifest.Digest]*verdict), make(map[manifest.Chunk]*verdict), nil}
-	if err := c.list(ctx); err != nil {
+	r.strange(u.name, u.strange)
+	c := &checking{User: u, report: r, repair: repair, bad: make(map[*object]bool)}
+	c.collect()
+	for _, v := range c.verify {
+		if err := c.object(ctx, v); err != nil {
+			return err
+		}
+	}
+	for _, versions := range u.names {
+		r.Versions += len(versions)
+		r.Objects += len(versions)
+		r.Bytes += recordBytes * int64(len(versions))
+		for _, v := range versions {
+			if err := c.version(v); err != nil {
+				r.Findings = append(r.Findings, Finding{Problem: Incomplete, User: u.name, Version: v, Err: err})
+			}
+		}
+	}
+	slices.SortFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Key+a.Version.Name, b.Key+b.Version.Name), a.Version.Number-b.Version.Number)
+	})
+	return nil
+}
+
+// collect finds the objects that must be verified, and reports orphans.
+func (c *checking) collect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.markNeeded(false)
+	for id, chunk := range c.chunks {
+		c.add(verifying{&chunk.object, c.chunkKey(id), func(b []byte) error { return c.all.verify(b, id) }})
+	}
+	for digest, content := range c.contents {
+		c.add(verifying{&content.object, c.manifestKey(digest), func(b []byte) error {
+			if manifest.Sum(b) != digest {
+				return fmt.Errorf("%w: manifest %v has other bytes", ErrDamaged, digest)
+			}
+			return nil
+		}})
+	}
+}
+
+func (c *checking) add(v verifying) {
+	if !v.there {
+		return
+	}
+	c.report.Objects++
+	c.report.Bytes += store.Occupied(v.size)
+	if v.mark == c.marks {
+		c.verify = append(c.verify, v)
+		return
+	}
+	c.report.Findings = append(c.report.Findings, Finding{Problem: Orphan, User: c.name, Key: v.key, Size: v.size})
+}
+
+// object verifies one, and deletes it when it is bad and to be repaired.
+func (c *checking) object(ctx context.Context, v verifying) error {
+	b, err := c.all.store.Get(ctx, v.key)
+	if err == nil {
+		err = v.verify(b)
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, v := range c.versions {
-		bad, err := c.version(ctx, v)
-		if err != nil {
-			return err
-		}
-		if bad != nil {
-			r.find(Finding{Problem: Incomplete, User: u.name, Version: v, Since: v.Time, Err: bad})
-		}
+	if err == nil {
+		return nil
 	}
-	c.orphans()
-	return nil
-}
-
-func (c *checking) list(ctx context.Context) error {
-	for o, err := range c.all.store.List(ctx, c.prefix) {
-		if err != nil {
-			return err
-		}
-		c.report.add(o)
-		switch k := c.parseKey(o.Key); k.kind {
-		case chunkKey:
-			c.chunks[k.chunk] = &verdict{object: o}
-		case manifestKey:
-			c.manifests[k.chunk.Digest] = &verdict{object: o}
-		case recordKey:
-			v, err := c.read(ctx, k)
-			if err != nil {
-				return err
-			}
-			c.versions = append(c.versions, v)
-		default:
-			c.report.find(Finding{Problem: Strange, User: c.name, Key: o.Key, Size: o.Size, Since: o.Time})
-		}
-	}
-	c.report.Versions += len(c.versions)
-	return nil
-}
-
-// version returns what is wrong with a version, or the store's error.
-func (c *checking) version(ctx context.Context, v Version) (bad, err error) {
-	switch v.Kind {
-	case Trash:
-		return nil, nil
-	case Damaged:
-		return fmt.Errorf("%w: its record", ErrDamaged), nil
-	}
-	known := c.manifests[v.Content]
-	if known == nil {
-		known = &verdict{read: true, err: fmt.Errorf("%w: its manifest %v is missing", ErrDamaged, v.Content)}
-		c.manifests[v.Content] = known
-	}
-	if known.needed = true; !known.read {
-		known.read = true
-		known.err, err = c.content(ctx, v.Content, known)
-	}
-	return known.err, err
-}
-
-// content checks a manifest and its chunks.
-func (c *checking) content(ctx context.Context, digest manifest.Digest, known *verdict) (bad, err error) {
-	m, _, err := c.manifest(ctx, digest)
-	if errors.Is(err, ErrDamaged) {
-		return err, c.corrupt(ctx, known.object, err, func() { delete(c.User.manifests, digest) })
-	}
-	if err != nil {
-		return nil, err
-	}
-	missing, damaged := 0, 0
-	for _, id := range m.Chunks() {
-		known := c.chunks[id]
-		if known == nil {
-			missing++
-			continue
-		}
-		if known.needed = true; !known.read {
-			known.read = true
-			if known.err, err = c.chunk(ctx, id, known); err != nil {
-				return nil, err
-			}
-		}
-		if known.err != nil {
-			damaged++
-		}
-	}
-	if missing+damaged > 0 {
-		bad = fmt.Errorf("%w: of its chunks %d are missing and %d damaged", ErrDamaged, missing, damaged)
-	}
-	return bad, nil
-}
-
-func (c *checking) chunk(ctx context.Context, id manifest.Chunk, known *verdict) (bad, err error) {
-	packed, err := c.all.store.Get(ctx, known.object.Key)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if bad = c.all.verify(packed, id); bad == nil {
-		return nil, nil
-	}
-	return bad, c.corrupt(ctx, known.object, bad, func() {
-		if chunk := c.User.chunks[id]; chunk != nil {
-			chunk.there = false
-		}
-	})
-}
-
-// corrupt reports an object and, to repair it, deletes it; forget then forgets it.
-func (c *checking) corrupt(ctx context.Context, o store.Object, bad error, forget func()) error {
-	c.report.find(Finding{Problem: Corrupt, User: c.name, Key: o.Key, Size: o.Size, Since: o.Time, Err: bad})
+	c.bad[v.object] = true
+	c.report.Findings = append(c.report.Findings, Finding{Problem: Corrupt, User: c.name, Key: v.key, Size: v.size, Err: err})
 	if !c.repair {
 		return nil
 	}
 	c.mu.Lock()
-	forget()
-	c.charge(-store.Occupied(o.Size))
+	c.gone(v.object)
 	c.mu.Unlock()
-	return c.all.store.Delete(ctx, o.Key)
+	return c.all.store.Delete(ctx, v.key)
 }
 
-// orphans reports what nothing needs.
-func (c *checking) orphans() {
+// version returns what is wrong with a version.
+func (c *checking) version(v Version) error {
+	switch v.Kind {
+	case Trash:
+		return nil
+	case Damaged:
+		return fmt.Errorf("%w: its record", ErrDamaged)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	orphan := func(v *verdict, held bool) {
-		if !v.needed && !held && v.object.Key != "" {
-			c.report.find(Finding{Problem: Orphan, User: c.name, Key: v.object.Key, Size: v.object.Size, Since: v.object.Time})
+	content, missing, damaged := c.contents[v.Content], 0, 0
+	for _, chunk := range content.chunks {
+		if c.bad[&chunk.object] {
+			damaged++
+		} else if !chunk.there {
+			missing++
 		}
 	}
-	for id, v := range c.chunks {
-		known := c.User.chunks[id]
-		orphan(v, known != nil && known.refs > 0)
+	switch {
+	case content.broken != nil:
+		return content.broken
+	case c.bad[&content.object]:
+		return fmt.Errorf("%w: its manifest", ErrDamaged)
+	case missing+damaged > 0:
+		return fmt.Errorf("%w: of its chunks %d are missing and %d damaged", ErrDamaged, missing, damaged)
 	}
-	for digest, v := range c.manifests {
-		orphan(v, c.contents[digest] != nil)
-	}
+	return nil
 }

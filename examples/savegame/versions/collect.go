@@ -38,25 +38,15 @@ func (v *Versions) Collect(ctx context.Context) (all Collected, err error) {
 }
 
 func (u *User) collect(ctx context.Context) (Collected, error) {
-	u.records.Lock()
-	defer u.records.Unlock()
-	u.mu.Lock()
-	if u.running == 0 {
-		u.names = nil // the store may have more than is remembered, where calls failed
-	}
-	before := u.freed
-	u.mu.Unlock()
-	if err := u.learn(ctx); err != nil {
+	if err := u.lock(ctx); err != nil {
 		return Collected{}, err
 	}
+	defer u.records.Unlock()
+	before := u.freed
 	var err error
 	for name := range u.names {
 		err = errors.Join(err, u.retain(ctx, name))
 	}
-	chunks, manifests := u.orphans(u.all.config.Now().Add(-u.all.config.Grace))
-	err = errors.Join(err, u.free(ctx, chunks, manifests))
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	after := u.freed
-	return Collected{after.Versions - before.Versions, after.Objects - before.Objects, after.Bytes - before.Bytes}, err
+	err = errors.Join(err, u.free(ctx, nil, u.all.config.Now().Add(-u.all.config.Grace)))
+	return Collected{u.freed.Versions - before.Versions, u.freed.Objects - before.Objects, u.freed.Bytes - before.Bytes}, err
 }

@@ -31,10 +31,10 @@ func (u *User) Open(ctx context.Context, name string, number int) (*Content, err
 	if err != nil {
 		return nil, fmt.Errorf("version %d of %q: %w", v.Number, v.Name, err)
 	}
-	c := u.hold(v.Content, m)
 	u.mu.Lock()
-	u.running++
-	u.mu.Unlock()
+	defer u.mu.Unlock()
+	c := u.know(v.Content, m)
+	c.running++
 	return &Content{v, b, u, c}, nil
 }
 
@@ -54,8 +54,7 @@ func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err erro
 
 // Close ends the reading. It is called once.
 func (c *Content) Close() {
-	c.user.drop(c.content)
 	c.user.mu.Lock()
 	defer c.user.mu.Unlock()
-	c.user.running--
+	c.content.running--
 }

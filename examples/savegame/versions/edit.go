@@ -6,22 +6,16 @@ import (
 	"fmt"
 )
 
-// create makes the next version of a save. The caller holds records.
+// create makes the next version of a save, whose content is there and held. The caller holds records.
 func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	v.Number = u.newest(v.Name).Number + 1
 	v.Time = u.all.config.Now().UTC().Round(0)
 	if err := u.all.store.Put(ctx, u.recordKey(v.Name, v.Number), v.encode()); err != nil {
-		u.unsure[v.Name] = struct{}{}
+		u.forgetAll()
 		return Version{}, fmt.Errorf("making version %d of %q: %w", v.Number, v.Name, err)
 	}
-	u.mu.Lock()
-	u.charge(recordBytes)
-	u.mu.Unlock()
-	if _, err := u.refer(ctx, v); err != nil { // never: a put or another version holds the content, so nothing is read
-		u.unsure[v.Name] = struct{}{}
-		return Version{}, err
-	}
-	u.set(v.Name, append(u.names[v.Name], v))
+	u.chargeRecords(1)
+	u.names[v.Name] = append(u.names[v.Name], v)
 	return v, nil
 }
 
@@ -62,11 +56,11 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	if err != nil || newest.Kind == Stored && newest.Content == v.Content {
 		return newest, err
 	}
-	c, err := u.refer(ctx, v)
-	if err != nil {
-		return Version{}, err
-	}
-	defer u.drop(c)
+	u.mu.Lock()
+	c := u.content(v.Content)
+	c.running++ // so it stays while room is made
+	u.mu.Unlock()
+	defer (&Content{user: u, content: c}).Close()
 	if err := u.makeRoom(ctx, recordBytes); err != nil {
 		return Version{}, err
 	}

@@ -162,9 +162,11 @@ func (p *place) requireSound() (orphans []string) {
 	}
 	var used int64
 	for _, u := range p.all.users {
-		used += u.Usage().Used
-		require.Zero(p.t, u.Usage().Reserved)
-		require.Zero(p.t, u.running)
+		used += u.used
+		require.Zero(p.t, u.reserved)
+		for _, c := range u.contents {
+			require.Zero(p.t, c.running)
+		}
 	}
 	require.Equal(p.t, r.Bytes, used)
 	return orphans

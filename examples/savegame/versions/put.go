@@ -63,9 +63,6 @@ func (u *User) Begin(ctx context.Context, r Request) (*Put, error) {
 	if _, _, err := u.place(r); err != nil {
 		return nil, err
 	}
-	u.mu.Lock()
-	u.running++
-	u.mu.Unlock()
 	return &Put{user: u, request: r}, nil
 }
 
@@ -112,25 +109,28 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.user.lock(ctx); err != nil {
+	u := p.user
+	if err := u.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer p.user.records.Unlock()
-	content := p.user.hold(p.request.Content, m)
-	lacks, needs := p.user.lacks(content)
-	if p.reserved, err = p.user.admit(needs + store.Occupied(int64(len(b))) + recordBytes); err != nil {
-		p.user.drop(content)
+	defer u.records.Unlock()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	c := u.know(p.request.Content, m)
+	c.running++
+	lacks, needs := c.lacks()
+	needs += store.Occupied(int64(len(b))) + recordBytes
+	if err := u.admit(needs); err != nil {
+		c.running--
 		return nil, err
 	}
-	p.bytes, p.content = b, content
-	p.version = Version{Kind: Stored, Base: p.request.Seen.Number, Content: content.digest, Size: m.Size(), Files: m.Files(), Machine: p.request.Machine}
+	p.bytes, p.content, p.reserved = b, c, needs
+	p.version = Version{Kind: Stored, Base: p.request.Seen.Number, Content: c.digest, Size: m.Size(), Files: m.Files(), Machine: p.request.Machine}
 	return lacks, nil
 }
 
-// lacks returns which chunks are not there, and the room that they need at most.
-func (u *User) lacks(c *content) (lacks []int, needs int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+// lacks returns which chunks are not there, and the room that they need at most. The caller holds the user's mu.
+func (c *content) lacks() (lacks []int, needs int64) {
 	for i, chunk := range c.chunks {
 		if !chunk.there {
 			lacks = append(lacks, i)
@@ -171,7 +171,10 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 		return err
 	}
 	p.storing.Go(func() {
-		p.store(context.WithoutCancel(ctx), c, packed)
+		good := func(b []byte) bool { return u.all.verify(b, c.Chunk) == nil }
+		if err := p.store(context.WithoutCancel(ctx), &c.object, u.chunkKey(c.Chunk), packed, c.needs(), good); err != nil {
+			_ = p.failure(fmt.Errorf("storing a chunk: %w", err))
+		}
 		<-u.all.slots
 	})
 	return nil
@@ -195,40 +198,37 @@ func (v *Versions) verify(packed []byte, c manifest.Chunk) error {
 	return err
 }
 
-// store stores a chunk for which there is room.
-func (p *Put) store(ctx context.Context, c *chunk, packed []byte) {
+// store stores an object, for which there is room, and which at most so much was reserved for.
+func (p *Put) store(ctx context.Context, o *object, key string, data []byte, needs int64, good func([]byte) bool) error {
 	u := p.user
-	o, err := u.put(ctx, u.chunkKey(c.Chunk), packed, func(b []byte) bool { return u.all.verify(b, c.Chunk) == nil })
+	size, err := u.all.put(ctx, key, data, good)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if err != nil || c.there {
-		u.charge(-store.Occupied(int64(len(packed))))
-	} else {
-		u.charge(store.Occupied(o.Size) - store.Occupied(int64(len(packed))))
-		c.stored(o)
-		p.release(c.needs())
-	}
+	u.charge(-store.Occupied(int64(len(data))))
 	if err != nil {
-		_ = p.failure(fmt.Errorf("storing a chunk: %w", err))
+		u.stale = true
+		return err
 	}
+	u.stored(o, size, u.all.config.Now())
+	p.release(needs)
+	return nil
 }
 
-// put makes an object of which nobody knows that it is there. Where it is, because a put before this one did not get an
-// answer, it must be a good one.
-func (u *User) put(ctx context.Context, key string, data []byte, good func([]byte) bool) (store.Object, error) {
-	s := u.all.store
-	err := s.Put(ctx, key, data)
-	if errors.Is(err, fs.ErrExist) {
-		there, getErr := s.Get(ctx, key)
-		if err = getErr; err == nil && good(there) {
-			data = there
-		} else if err == nil {
-			if err = s.Delete(ctx, key); err == nil {
-				err = s.Put(ctx, key, data)
-			}
-		}
+// put makes an object of which nobody knows that it is there, and returns its size. Where it is, because a put before this
+// one did not get an answer, it must be a good one.
+func (v *Versions) put(ctx context.Context, key string, data []byte, good func([]byte) bool) (size int64, err error) {
+	err = v.store.Put(ctx, key, data)
+	if !errors.Is(err, fs.ErrExist) {
+		return int64(len(data)), err
 	}
-	return store.Object{Key: key, Size: int64(len(data)), Time: u.all.config.Now()}, err
+	there, err := v.store.Get(ctx, key)
+	if err != nil || good(there) {
+		return int64(len(there)), err
+	}
+	if err = v.store.Delete(ctx, key); err == nil {
+		err = v.store.Put(ctx, key, data)
+	}
+	return int64(len(data)), err
 }
 
 // release gives back what was reserved. The caller holds the user's mu.
@@ -251,7 +251,10 @@ func (p *Put) Commit(ctx context.Context) (Version, error) {
 	if p.content == nil || p.ended {
 		return Version{}, fmt.Errorf("%w: the put has no manifest, or has ended", ErrLacks)
 	}
-	if lacks, _ := u.lacks(p.content); len(lacks) > 0 {
+	u.mu.Lock()
+	lacks, _ := p.content.lacks()
+	u.mu.Unlock()
+	if len(lacks) > 0 {
 		return Version{}, fmt.Errorf("%w: %d of %d", ErrLacks, len(lacks), len(p.content.chunks))
 	}
 	if err := u.lock(ctx); err != nil {
@@ -280,9 +283,9 @@ func (p *Put) commit(ctx context.Context) (Version, error) {
 }
 
 func (p *Put) storeManifest(ctx context.Context) error {
-	u, digest := p.user, p.content.digest
+	u, c := p.user, p.content
 	u.mu.Lock()
-	_, there := u.manifests[digest]
+	there := c.there
 	u.mu.Unlock()
 	if there {
 		return nil
@@ -291,16 +294,8 @@ func (p *Put) storeManifest(ctx context.Context) error {
 	if err := u.makeRoom(ctx, bytes); err != nil {
 		return err
 	}
-	o, err := u.put(ctx, u.manifestKey(digest), p.bytes, func(b []byte) bool { return manifest.Sum(b) == digest })
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if err != nil {
-		u.charge(-bytes)
-		return err
-	}
-	p.release(bytes)
-	u.manifests[digest] = o
-	return nil
+	good := func(b []byte) bool { return manifest.Sum(b) == c.digest }
+	return p.store(ctx, &c.object, u.manifestKey(c.digest), p.bytes, bytes, good)
 }
 
 // Abandon ends the put, unless Commit has, when what it is storing is stored. What has arrived stays for a while.
@@ -310,13 +305,11 @@ func (p *Put) Abandon() {
 }
 
 func (p *Put) end() {
-	if p.ended {
-		return
-	}
-	p.ended = true
-	p.user.drop(p.content)
 	p.user.mu.Lock()
 	defer p.user.mu.Unlock()
-	p.release(p.reserved)
-	p.user.running--
+	if p.content != nil && !p.ended {
+		p.content.running--
+		p.release(p.reserved)
+	}
+	p.ended = true
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
 
@@ -39,7 +38,6 @@ func (u *User) forget(ctx context.Context, name string, versions []Version) erro
 		return nil
 	}
 	var keys []string
-	bytes := recordBytes * int64(len(versions))
 	for _, v := range versions {
 		keys = append(keys, u.recordKey(name, v.Number))
 	}
@@ -49,98 +47,115 @@ func (u *User) forget(ctx context.Context, name string, versions []Version) erro
 		err = u.all.store.Delete(ctx, keys[last])
 	}
 	if err != nil {
-		u.unsure[name] = struct{}{}
+		u.forgetAll()
 		return err
 	}
-	u.set(name, slices.DeleteFunc(slices.Clone(u.names[name]), func(v Version) bool { return slices.Contains(versions, v) }))
-	u.mu.Lock()
-	u.charge(-bytes)
-	u.freed.Versions += len(versions)
-	u.freed.Bytes += bytes
-	u.mu.Unlock()
-	var chunks []*chunk
-	var manifests []manifest.Digest
-	for _, c := range u.unrefer(versions) {
-		chunks, manifests = append(chunks, c.chunks...), append(manifests, c.digest)
+	u.names[name] = slices.DeleteFunc(slices.Clone(u.names[name]), func(v Version) bool { return slices.Contains(versions, v) })
+	if len(u.names[name]) == 0 {
+		delete(u.names, name)
 	}
-	return u.free(ctx, chunks, manifests)
+	u.chargeRecords(-len(versions))
+	u.freed.Versions += len(versions)
+	u.freed.Bytes += recordBytes * int64(len(versions))
+	return u.free(ctx, versions, time.Time{})
 }
 
-// free deletes of these the ones that nothing refers to. The caller holds records.
-func (u *User) free(ctx context.Context, chunks []*chunk, manifests []manifest.Digest) error {
-	if u.blind() {
-		return nil
-	}
-	for some := range slices.Chunk(u.takeOut(chunks, manifests), deletedAtOnce) {
+// free deletes what nothing needs: of what versions that are gone had, and of what was stored before. The caller holds
+// records.
+func (u *User) free(ctx context.Context, gone []Version, before time.Time) error {
+	for some := range slices.Chunk(u.takeOut(gone, before), deletedAtOnce) {
 		var keys []string
-		var bytes int64
 		for _, o := range some {
 			keys = append(keys, o.Key)
-			bytes += store.Occupied(o.Size)
+			u.freed.Bytes += store.Occupied(o.Size)
 		}
 		if err := u.all.store.Delete(ctx, keys...); err != nil {
-			return err // Collect finds them again, and counts them until then
+			u.forgetAll()
+			return err
 		}
-		u.mu.Lock()
-		u.charge(-bytes)
 		u.freed.Objects += len(keys)
-		u.freed.Bytes += bytes
-		u.mu.Unlock()
 	}
 	return nil
 }
 
-// takeOut has it that the unneeded ones of these are not there any more, before they are deleted, and returns them.
-func (u *User) takeOut(chunks []*chunk, manifests []manifest.Digest) (gone []store.Object) {
+// takeOut has it that what free deletes is not there any more, before it is deleted, and returns it.
+func (u *User) takeOut(versions []Version, before time.Time) (out []store.Object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, c := range chunks {
-		if c.refs == 0 && u.chunks[c.Chunk] == c && c.there {
-			gone = append(gone, store.Object{Key: u.chunkKey(c.Chunk), Size: c.size})
-			delete(u.chunks, c.Chunk)
+	u.marks++
+	for _, v := range versions {
+		if v.Kind == Stored {
+			u.mark(u.content(v.Content))
 		}
 	}
-	for _, d := range manifests {
-		if o, there := u.manifests[d]; there && u.contents[d] == nil {
-			gone = append(gone, o)
-			delete(u.manifests, d)
+	theirs := u.marks
+	if u.markNeeded(false) > 0 {
+		return nil // nobody knows what is unneeded
+	}
+	stays := func(o *object) bool {
+		return o.mark == u.marks || o.there && o.mark != theirs && !time.Unix(0, o.time).Before(before)
+	}
+	for id, c := range u.chunks {
+		if !stays(&c.object) {
+			out = u.drop(out, &c.object, u.chunkKey(id))
+			delete(u.chunks, id)
 		}
 	}
-	return gone
+	for digest, c := range u.contents {
+		if c.mark != u.marks {
+			c.known, c.chunks = false, nil // some may go
+		}
+		if !stays(&c.object) {
+			out = u.drop(out, &c.object, u.manifestKey(digest))
+			delete(u.contents, digest)
+		}
+	}
+	return out
 }
 
-// blind reports whether there is a version of which nobody knows what it needs. Then nothing can be said to be unneeded.
-func (u *User) blind() bool {
+// drop notes that an object goes, if it is there.
+func (u *User) drop(out []store.Object, o *object, key string) []store.Object {
+	if !o.there {
+		return out
+	}
+	u.gone(o)
+	return append(out, store.Object{Key: key, Size: o.size})
+}
+
+// mark gives a content and its chunks the newest mark. The caller holds mu.
+func (u *User) mark(c *content) {
+	c.mark = u.marks
+	for _, chunk := range c.chunks {
+		chunk.mark = u.marks
+	}
+}
+
+// markNeeded gives a new mark to what versions need, or only newest ones, and to what running puts and gets refer to. It
+// returns how many versions there are of which nobody knows what they need. The caller holds records and mu.
+func (u *User) markNeeded(newest bool) (unclear int) {
+	u.marks++
 	for _, versions := range u.names {
-		if slices.ContainsFunc(versions, func(v Version) bool { return v.Kind == Damaged }) {
-			return true
+		if newest {
+			versions = versions[len(versions)-1:]
+		}
+		for _, v := range versions {
+			if v.Kind == Damaged {
+				unclear++
+			} else if v.Kind == Stored {
+				c := u.contents[v.Content]
+				u.mark(c)
+				if c.broken != nil {
+					unclear++
+				}
+			}
 		}
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
 	for _, c := range u.contents {
-		if c.broken != nil {
-			return true
+		if c.running > 0 {
+			u.mark(c)
 		}
 	}
-	return false
-}
-
-// orphans returns what nothing refers to and was stored before.
-func (u *User) orphans(before time.Time) (chunks []*chunk, manifests []manifest.Digest) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, c := range u.chunks {
-		if c.refs == 0 && c.time < before.UnixNano() {
-			chunks = append(chunks, c)
-		}
-	}
-	for d, o := range u.manifests {
-		if u.contents[d] == nil && o.Time.Before(before) {
-			manifests = append(manifests, d)
-		}
-	}
-	return chunks, manifests
+	return unclear
 }
 
 // over fails when more bytes do not fit where so many of the user's are taken. The caller holds mu.
@@ -155,56 +170,37 @@ func (u *User) over(taken, running, allRunning, needs int64) error {
 	return nil
 }
 
-// kept returns the bytes that stay whatever goes: of the newest versions, and of running puts and gets.
-func (u *User) kept() (bytes int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	versions := make(map[manifest.Digest]int)
-	stays := make(map[manifest.Digest]bool)
-	for name, all := range u.names {
-		for _, v := range all {
-			versions[v.Content]++
+// kept returns the bytes that stay whatever goes: of the newest versions, and of running puts and gets. The caller holds
+// records and mu.
+func (u *User) kept() int64 {
+	u.markNeeded(true)
+	bytes := recordBytes * int64(len(u.names))
+	add := func(o *object) {
+		if o.there && o.mark == u.marks {
+			bytes += store.Occupied(o.size)
 		}
-		stays[u.newest(name).Content] = true
-		bytes += recordBytes
 	}
-	seen := make(map[*chunk]struct{})
-	for digest, c := range u.contents {
-		if !stays[digest] && c.refs <= versions[digest] {
-			continue
-		}
-		if o, there := u.manifests[digest]; there {
-			bytes += store.Occupied(o.Size)
-		}
-		for _, chunk := range c.chunks {
-			if _, again := seen[chunk]; chunk.there && !again {
-				seen[chunk] = struct{}{}
-				bytes += store.Occupied(chunk.size)
-			}
-		}
+	for _, c := range u.contents {
+		add(&c.object)
+	}
+	for _, c := range u.chunks {
+		add(&c.object)
 	}
 	return bytes
 }
 
-// admit reserves room for a put that needs so much at most, if there would be enough without the versions that may go.
-func (u *User) admit(needs int64) (reserved int64, err error) {
-	u.mu.Lock()
-	err = u.over(u.used, u.reserved, u.all.reserved.Load(), needs)
-	u.mu.Unlock()
+// admit reserves room for a put that needs so much at most, if there would be enough without the versions that may go. The
+// caller holds records and mu.
+func (u *User) admit(needs int64) error {
+	err := u.over(u.used, u.reserved, u.all.reserved.Load(), needs)
 	if err != nil {
-		kept := u.kept()
-		u.mu.Lock()
-		err = u.over(kept, u.reserved, u.all.reserved.Load(), needs)
-		u.mu.Unlock()
+		err = u.over(u.kept(), u.reserved, u.all.reserved.Load(), needs)
 	}
-	if err != nil {
-		return 0, err
+	if err == nil {
+		u.reserved += needs
+		u.all.reserved.Add(needs)
 	}
-	u.mu.Lock()
-	u.reserved += needs
-	u.mu.Unlock()
-	u.all.reserved.Add(needs)
-	return needs, nil
+	return err
 }
 
 // room makes room for bytes and counts them as used.
@@ -225,8 +221,7 @@ func (u *User) makeRoom(ctx context.Context, bytes int64) error {
 	if full == nil {
 		return nil
 	}
-	chunks, manifests := u.orphans(u.all.config.Now().Add(1))
-	if err := u.free(ctx, chunks, manifests); err != nil {
+	if err := u.free(ctx, nil, u.all.config.Now().Add(1)); err != nil {
 		return err
 	}
 	for full = u.fits(bytes); full != nil; full = u.fits(bytes) {

@@ -77,7 +77,8 @@ func (v *Versions) User(ctx context.Context, name string) (*User, error) {
 	v.mu.Lock()
 	u := v.users[name]
 	if u == nil {
-		u = &User{all: v, name: name, prefix: "users/" + escape(name) + "/"}
+		u = &User{all: v, name: name, prefix: "users/" + escape(name) + "/", stale: true}
+		u.contents, u.chunks = make(map[manifest.Digest]*content), make(map[manifest.Chunk]*chunk)
 		v.users[name] = u
 	}
 	v.mu.Unlock()

@@ -303,7 +303,7 @@ func TestTrash(t *testing.T) {
 	require.ErrorIs(t, u.Erase(ctx, "world", "m"), ErrNoSave)
 	require.Empty(t, p.history(u, "world"))
 	require.Empty(t, p.requireSound())
-	require.Zero(t, u.Usage().Used, "nothing is left")
+	require.Zero(t, u.used, "nothing is left")
 	p.put(u, Request{Name: "world"}, saveOf("new"))
 	_, _, err = put(ctx, u, Request{Name: "world", Seen: first.Ref()}, saveOf("four"))
 	require.Error(t, err, "numbers began again; what was seen is another first version")
@@ -335,7 +335,7 @@ func TestRetention(t *testing.T) {
 	p.now = p.now.Add(1)
 	require.Equal(t, 3, p.collect().Versions, "two were outdated the day before")
 	require.Empty(t, p.history(u, "world"))
-	require.Zero(t, u.Usage().Used)
+	require.Zero(t, u.used)
 }
 
 func TestQuota(t *testing.T) {
@@ -346,7 +346,7 @@ func TestQuota(t *testing.T) {
 	other := p.put(u, Request{Name: "other"}, saveOf(noise(100, size)))
 	for i := range uint64(5) {
 		seen = p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(i, size))).Ref()
-		require.LessOrEqual(t, u.Usage().Used, 3*one)
+		require.LessOrEqual(t, u.used, 3*one)
 	}
 	require.Equal(t, []string{"world@4 put", "world@5 put"}, p.history(u, "world"), "the oldest went")
 	p.requireContent(u, "other", other.Number, saveOf(noise(100, size)))
@@ -364,7 +364,7 @@ func TestQuota(t *testing.T) {
 	require.Empty(t, p.history(u, "other"))
 	require.Empty(t, p.requireSound())
 	require.NoError(t, u.Erase(t.Context(), "world", "m"))
-	require.Zero(t, u.Usage().Used)
+	require.Zero(t, u.used)
 }
 
 func TestTotalQuota(t *testing.T) {
@@ -396,7 +396,7 @@ func TestRunningPutsHaveTheirRoom(t *testing.T) {
 	a := begin2(t, u, first)
 	_, err := a.Lacks(ctx, first.bytes)
 	require.NoError(t, err)
-	require.Equal(t, one, u.Usage().Reserved)
+	require.Equal(t, one, u.reserved)
 	b := begin2(t, u, second)
 	_, err = b.Lacks(ctx, second.bytes)
 	var full *Full
@@ -426,7 +426,7 @@ func TestGetWhileItIsErased(t *testing.T) {
 	require.ErrorIs(t, err, manifest.ErrChunk)
 	c.Close()
 	require.Equal(t, 3, p.collect().Objects)
-	require.Zero(t, u.Usage().Used)
+	require.Zero(t, u.used)
 }
 
 func TestCheckAndRepair(t *testing.T) {

@@ -1,0 +1,162 @@
+package versions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/store"
+)
+
+// load reads what the store has. It only adds to the objects that are remembered, so puts and gets may run: what they
+// store while it reads is there already. The caller holds records.
+func (u *User) load(ctx context.Context) error {
+	names, others := make(map[string][]Version), int64(0)
+	var strange []store.Object
+	for o, err := range u.all.store.List(ctx, u.prefix) {
+		if err != nil {
+			return err
+		}
+		if u.found(o) {
+			continue
+		}
+		others += store.Occupied(o.Size)
+		name, number, ok := u.parseRecord(o.Key)
+		if !ok {
+			strange = append(strange, o)
+			continue
+		}
+		b, err := u.all.store.Get(ctx, o.Key)
+		if err != nil {
+			return err
+		}
+		names[name] = append(names[name], decode(name, number, b))
+	}
+	for _, versions := range names {
+		for _, v := range versions {
+			if err := u.learn(ctx, v); err != nil {
+				return err
+			}
+		}
+	}
+	u.names, u.strange = names, strange
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.charge(others - u.others)
+	u.others = others
+	return nil
+}
+
+// found notes that a chunk or a manifest is there, and reports whether o is one.
+func (u *User) found(o store.Object) bool {
+	kind, last, _ := strings.Cut(strings.TrimPrefix(o.Key, u.prefix), "/")
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var id manifest.Chunk
+	switch kind {
+	case "chunks":
+		text, size, _ := strings.Cut(last[min(3, len(last)):], ".")
+		_, _ = fmt.Sscan(size, &id.Size)
+		if id.Digest.UnmarshalText([]byte(text)) == nil && u.chunkKey(id) == o.Key {
+			u.stored(&u.chunk(id).object, o.Size, o.Time)
+			return true
+		}
+	case "manifests":
+		if id.Digest.UnmarshalText([]byte(last)) == nil && u.manifestKey(id.Digest) == o.Key {
+			u.stored(&u.content(id.Digest).object, o.Size, o.Time)
+			return true
+		}
+	}
+	return false
+}
+
+// parseRecord returns the version whose record's key it is.
+func (u *User) parseRecord(key string) (name string, number int, ok bool) {
+	element, last, _ := strings.Cut(strings.TrimPrefix(key, u.prefix+"names/"), "/")
+	name, ok = unescape(element)
+	_, _ = fmt.Sscan(strings.TrimLeft(last, "0"), &number)
+	return name, number, ok && number > 0 && u.recordKey(name, number) == key
+}
+
+func (u *User) manifestKey(d manifest.Digest) string { return u.prefix + "manifests/" + d.String() }
+
+func (u *User) chunkKey(c manifest.Chunk) string {
+	digest := c.Digest.String()
+	return fmt.Sprintf("%schunks/%s/%s.%d", u.prefix, digest[:2], digest, c.Size)
+}
+
+func (u *User) recordKey(name string, number int) string {
+	return fmt.Sprintf("%snames/%s/%08d", u.prefix, escape(name), number)
+}
+
+// chunk returns what is remembered of a chunk. The caller holds mu.
+func (u *User) chunk(id manifest.Chunk) *chunk {
+	if u.chunks[id] == nil {
+		u.chunks[id] = &chunk{Chunk: id}
+	}
+	return u.chunks[id]
+}
+
+// content returns what is remembered of a manifest. The caller holds mu.
+func (u *User) content(digest manifest.Digest) *content {
+	if u.contents[digest] == nil {
+		u.contents[digest] = &content{digest: digest}
+	}
+	return u.contents[digest]
+}
+
+// know remembers which chunks a manifest has. The caller holds mu.
+func (u *User) know(digest manifest.Digest, m *manifest.Manifest) *content {
+	c := u.content(digest)
+	if c.broken = nil; c.known {
+		return c
+	}
+	c.known = true
+	for _, id := range m.Chunks() {
+		c.chunks = append(c.chunks, u.chunk(id))
+	}
+	return c
+}
+
+// learn has the chunks of a version known, unless its manifest is damaged.
+func (u *User) learn(ctx context.Context, v Version) error {
+	if v.Kind != Stored {
+		return nil
+	}
+	u.mu.Lock()
+	known := u.content(v.Content).known
+	u.mu.Unlock()
+	if known {
+		return nil
+	}
+	m, _, err := u.manifest(ctx, v.Content)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case err == nil:
+		u.know(v.Content, m)
+	case errors.Is(err, ErrDamaged):
+		u.content(v.Content).broken, err = err, nil
+	}
+	return err
+}
+
+// manifest reads a manifest. With ErrDamaged the store has none that can be used.
+func (u *User) manifest(ctx context.Context, digest manifest.Digest) (m *manifest.Manifest, b []byte, err error) {
+	b, err = u.all.store.Get(ctx, u.manifestKey(digest))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, fmt.Errorf("%w: its manifest %v is missing", ErrDamaged, digest)
+	case err != nil:
+		return nil, nil, err
+	case manifest.Sum(b) != digest:
+		return nil, nil, fmt.Errorf("%w: its manifest %v has other bytes", ErrDamaged, digest)
+	}
+	if m, err = manifest.Parse(b, manifest.Limits{Bytes: 1 << 62}); err != nil { // its put was bounded by the limits of that time
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return m, b, err
+}
