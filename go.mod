@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/PlakarKorp/go-cdc-chunkers v1.1.0
+	github.com/dustin/go-humanize v1.1.0
 	github.com/klauspost/compress v1.20.3
 	github.com/klauspost/reedsolomon v1.14.2
 	github.com/quic-go/quic-go v0.65.0

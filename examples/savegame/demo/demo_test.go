@@ -1,0 +1,222 @@
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/stream"
+)
+
+// command runs the command as a user does.
+func command(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, news bytes.Buffer
+	err = Command(&out, &news).Run(t.Context(), append([]string{"demo"}, args...))
+	return out.String(), news.String(), err
+}
+
+// inFolder gives a test a folder for temporary files, and sees to it that none is left.
+func inFolder(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Setenv("TMP", dir)
+	t.Cleanup(func() {
+		left, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, left, "the demo's folder is gone")
+	})
+}
+
+func TestJSONHasAllFields(t *testing.T) {
+	inFolder(t)
+	out, news, err := command(t, "-size", "300KB", "-rtt", "10ms", "-jitter", "2ms", "-loss", "1%", "-rate", "20mbit", "-seed", "3", "-json")
+	require.NoError(t, err)
+	require.Empty(t, news)
+	require.Equal(t, 1, strings.Count(out, "\n"))
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal([]byte(out), &fields))
+	for _, name := range []string{
+		"bytes", "sent_bytes", "chunks", "upload_seconds", "download_seconds", "ideal_seconds", "digest_ok", "peak_out_entries", "slots",
+		"resent_bunches", "link_bytes", "link_loss", "carrier", "sealed_packets", "rpc_p99_ms", "rpc_p99_unloaded_ms", "jain", "clients",
+	} {
+		require.Contains(t, fields, name)
+	}
+	var r report
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	requireSane(t, &r, 300_000, 1)
+	require.Equal(t, "sealed", r.Carrier)
+	require.InDelta(t, 0.005+300_000*8/20e6/0.99, r.Ideal, 1e-6)
+	require.Greater(t, r.RPCP99Unloaded, 5.0, "the link delays calls")
+	require.Greater(t, r.LinkBytes, uint64(2*r.SentBytes))
+	require.Positive(t, r.LinkLoss)
+}
+
+func requireSane(t *testing.T, r *report, size int64, clients int) {
+	t.Helper()
+	require.True(t, r.DigestOK)
+	require.Equal(t, size, r.Bytes)
+	require.InEpsilon(t, size, r.SentBytes, 0.1, "about all of it travels")
+	require.Positive(t, r.Chunks)
+	require.Len(t, r.Clients, clients)
+	for _, c := range r.Clients {
+		require.Positive(t, c.Upload)
+		require.Positive(t, c.Download)
+		require.LessOrEqual(t, c.Upload, r.Upload)
+		require.LessOrEqual(t, c.Download, r.Download)
+	}
+	require.LessOrEqual(t, r.PeakOutEntries, 256/2-1+30) // R/2-1+N
+	require.Positive(t, r.RPCP99)
+	require.Positive(t, r.RPCP99Unloaded)
+	require.GreaterOrEqual(t, r.LinkLoss, 0.0)
+	require.LessOrEqual(t, r.LinkLoss, 1.0)
+	require.Positive(t, r.Jain)
+	require.LessOrEqual(t, r.Jain, 1+1e-9)
+}
+
+func TestTableForPeople(t *testing.T) {
+	inFolder(t)
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "one"), make([]byte, 70_000), 0o600))
+	out, news, err := command(t, "-file", folder, "-lanes", "2")
+	require.NoError(t, err)
+	require.Contains(t, news, "gameplay alone")
+	for _, word := range []string{"upload", "download", "68 KiB", "identical", "of 256 entries", "packed", "gameplay RPC, p99"} {
+		require.Contains(t, out, word)
+	}
+	require.NotContains(t, out, "ideal", "the loopback has no rate")
+}
+
+// Each carrier moves contents by each backend, over the loopback and over a link.
+func TestCarriersAndBackends(t *testing.T) {
+	links := map[string]netsim.Config{"loopback": {}, "link": {Delay: 5 * time.Millisecond, Loss: 0.01, Rate: 50e6, Seed: 1}}
+	backends := map[string]stream.Backend{"window": stream.Window{Lanes: 1}, "slices": stream.Slices{}}
+	for where, way := range links {
+		for how, backend := range backends {
+			for _, carrier := range []string{"sealed", "quic"} {
+				t.Run(strings.Join([]string{where, how, carrier}, "/"), func(t *testing.T) {
+					t.Parallel()
+					r := demo(t, options{size: 300_000, clients: 1, way: way, backend: backend, quic: carrier == "quic"})
+					requireSane(t, r, 300_000, 1)
+					require.Equal(t, carrier, r.Carrier)
+					require.Equal(t, carrier == "quic", r.SealedPackets == 0)
+					if how == "slices" {
+						require.Less(t, r.PeakOutEntries, 16, "the content fills no reliable buffer")
+					} else {
+						require.Equal(t, 256, r.Slots)
+					}
+				})
+			}
+		}
+	}
+}
+
+func demo(t *testing.T, o options) *report {
+	t.Helper()
+	o.quiet, o.news = 100*time.Millisecond, t.Output()
+	r, err := run(t.Context(), o)
+	require.NoError(t, err)
+	return r
+}
+
+// Clients share one bottleneck: together they take as long as it needs for what all of them sent.
+func TestClientsShareTheBottleneck(t *testing.T) {
+	inFolder(t)
+	const clients, size = 3, 400_000
+	way := netsim.Config{Delay: 10 * time.Millisecond, Rate: 20e6, Seed: 1}
+	r := demo(t, options{size: size, clients: clients, way: way, backend: stream.Window{Lanes: 1}})
+	requireSane(t, r, size, clients)
+	floor := float64(clients*r.SentBytes) * 8 / 20e6
+	require.Greater(t, r.Upload, floor, "no less than the link needs")
+	require.Greater(t, r.Download, floor)
+	require.InDelta(t, 0.01+clients*size*8/20e6, r.Ideal, 1e-6)
+	require.GreaterOrEqual(t, r.Jain, 1.0/clients)
+	require.Greater(t, r.BystanderP50, 10.0, "the link delays calls")
+	require.LessOrEqual(t, r.BystanderP50, r.BystanderP99)
+	var table bytes.Buffer
+	require.NoError(t, r.write(&table, false))
+	for _, word := range []string{"client 3", "Jain", "bystander", "% of the packets lost"} {
+		require.Contains(t, table.String(), word)
+	}
+}
+
+func TestJain(t *testing.T) {
+	of := func(rates ...float64) float64 {
+		clients := make([]times, len(rates))
+		for i, r := range rates {
+			clients[i].Upload = r
+		}
+		return jain(clients, func(t times) float64 { return t.Upload })
+	}
+	require.InDelta(t, 1, of(5), 1e-9)
+	require.InDelta(t, 1, of(3, 3, 3), 1e-9)
+	require.InDelta(t, 0.25, of(1, 0, 0, 0), 1e-9)
+	require.InDelta(t, 0.9, of(1, 2), 1e-9)
+}
+
+func TestPercentile(t *testing.T) {
+	g := newGameplay()
+	require.Zero(t, g.percentile(loaded, 99))
+	for i := range 200 {
+		g.delays[loaded] = append(g.delays[loaded], time.Duration(200-i)*time.Millisecond)
+	}
+	require.Equal(t, 198.0, g.percentile(loaded, 99))
+	require.Equal(t, 100.0, g.percentile(loaded, 50))
+	require.Equal(t, 1.0, g.percentile(loaded, 0))
+	require.Equal(t, 200.0, g.percentile(loaded, 100))
+}
+
+func TestGeneratedSaves(t *testing.T) {
+	make := func(size int64, seed uint64) []byte {
+		path := filepath.Join(t.TempDir(), "save")
+		require.NoError(t, generate(path, size, seed))
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		return b
+	}
+	for _, size := range []int64{0, 1, 16, 1000, 1<<20 + 7} {
+		require.Len(t, make(size, 1), int(size))
+	}
+	require.Equal(t, make(100_000, 5), make(100_000, 5))
+	require.NotEqual(t, make(100_000, 5), make(100_000, 6))
+}
+
+func TestBadFlags(t *testing.T) {
+	for flag, value := range map[string]string{
+		"-size": "big", "-rate": "fast", "-loss": "some", "-clients": "0", "-backend": "pigeon", "-carrier": "pigeon", "-lanes": "99", "-jitter": "-1s",
+	} {
+		_, _, err := command(t, flag, value)
+		require.Error(t, err, flag)
+		require.Contains(t, strings.ToLower(err.Error()), strings.TrimPrefix(flag, "-"))
+		require.Contains(t, err.Error(), strings.TrimSuffix(value, "%"))
+	}
+	_, _, err := command(t, "-loss", "150%")
+	require.ErrorContains(t, err, "1.5")
+	_, _, err = command(t, "word")
+	require.ErrorContains(t, err, "word")
+}
+
+func TestRates(t *testing.T) {
+	for text, want := range map[string]int64{"0": 0, "10mbit": 10e6, "512kbit/s": 512e3, "1.5Gbit": 1.5e9, "100bit": 100} {
+		c := Command(nil, nil)
+		c.Action = nil
+		require.NoError(t, c.Run(t.Context(), []string{"demo", "-rate", text}))
+		o, err := parse(c)
+		require.NoError(t, err, text)
+		require.Equal(t, want, o.way.Rate)
+	}
+}
+
+func TestMissingFile(t *testing.T) {
+	inFolder(t)
+	missing := filepath.Join(t.TempDir(), "none")
+	_, _, err := command(t, "-file", missing)
+	require.ErrorContains(t, err, missing)
+}

@@ -1,0 +1,153 @@
+package demo
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+// The gameplay beside a demo's transfers: reliable calls of 100 bytes, 30 times a second.
+const (
+	callBytes    = 100
+	callInterval = time.Second / 30
+	arrivalTime  = 30 * time.Second // bounds how long the last call may take
+)
+
+var (
+	class    = rpc.NewClass("Gameplay")
+	callUp   = rpc.Server[rpc.Raw](class, "Up", rpc.Reliable)
+	callDown = rpc.Client[rpc.Raw](class, "Down", rpc.Reliable)
+)
+
+// series is of calls whose delays are looked at together.
+type series byte
+
+const (
+	unloaded  series = iota // without a transfer
+	loaded                  // beside the caller's own transfer, in its direction
+	bystander               // beside the transfers of others
+)
+
+// gameplay measures how long calls take from Call in one world to the handler in the other, by the one clock of the process
+// that holds both. It also looks at the reliable buffers of all worlds.
+type gameplay struct {
+	start  time.Time
+	opened chan *rpc.Actor // at the server, of a new connection
+	flying atomic.Int64    // calls
+
+	mu     sync.Mutex
+	delays map[series][]time.Duration
+	peak   rpc.ChannelStats // of the reliable buffer with the most entries out
+}
+
+// caller is an end that makes calls.
+type caller struct {
+	handle rpc.Handle[rpc.Raw]
+	actor  *rpc.Actor
+}
+
+func newGameplay() *gameplay {
+	return &gameplay{start: time.Now(), opened: make(chan *rpc.Actor, 1), delays: make(map[series][]time.Duration)}
+}
+
+// host has the server's world open an actor for each connection.
+func (g *gameplay) host(w *rpc.World) {
+	g.bind(w, g.opened, callUp)
+	w.OnConnect(func(c *rpc.Conn) {
+		if _, err := w.Spawn(class, c); err != nil {
+			c.Close(rpc.ServerFull, err.Error())
+		}
+	})
+}
+
+// bind has a world offer its actors to opened, and answer for calls to them.
+func (g *gameplay) bind(w *rpc.World, opened chan<- *rpc.Actor, heard rpc.Handle[rpc.Raw]) {
+	b := rpc.Bind(w, class, func(a *rpc.Actor) *gameplay {
+		opened <- a
+		return g
+	})
+	rpc.On(b, heard, (*gameplay).hear)
+	w.OnTick(func(time.Time) { g.look(w.Conns()) }) // behind the hooks that fill the buffers
+}
+
+func (g *gameplay) look(conns []*rpc.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range conns {
+		for _, ch := range c.Stats().Channels {
+			if ch.Out > g.peak.Out {
+				g.peak = ch
+			}
+		}
+	}
+}
+
+// hear notes how long a call was under way.
+func (g *gameplay) hear(_ *rpc.Call, payload rpc.Raw) {
+	if len(payload) != callBytes {
+		return
+	}
+	of, delay := series(payload[8]), time.Since(g.start)-time.Duration(binary.LittleEndian.Uint64(payload))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delays[of] = append(g.delays[of], delay)
+	g.flying.Add(-1)
+}
+
+// say makes one call. It runs on the caller's world's goroutine.
+func (g *gameplay) say(c caller, of series) {
+	payload := make(rpc.Raw, callBytes)
+	binary.LittleEndian.PutUint64(payload, uint64(time.Since(g.start)))
+	payload[8] = byte(of)
+	g.flying.Add(1)
+	if err := c.handle.Call(c.actor, payload); err != nil {
+		g.flying.Add(-1)
+	}
+}
+
+// beside has callers call for as long as fn runs, and returns when the last call has arrived.
+func (g *gameplay) beside(ctx context.Context, callers map[caller]series, fn func() error) error {
+	over := make(chan struct{})
+	var calls sync.WaitGroup
+	for c, of := range callers {
+		calls.Go(func() {
+			for again := time.Tick(callInterval); ; {
+				_ = c.actor.World().Do(ctx, func() { g.say(c, of) })
+				select {
+				case <-again:
+				case <-over:
+					return
+				}
+			}
+		})
+	}
+	err := fn()
+	close(over)
+	calls.Wait()
+	ctx, cancel := context.WithTimeoutCause(ctx, arrivalTime, errors.New("calls of the gameplay do not arrive"))
+	defer cancel()
+	for err == nil && g.flying.Load() > 0 {
+		time.Sleep(callInterval)
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// percentile returns the nearest-rank percentile of a series in milliseconds, p from 0 to 100; 0 when there was no call.
+func (g *gameplay) percentile(of series, p float64) float64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	sorted := slices.Sorted(slices.Values(g.delays[of]))
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return float64(sorted[max(rank, 1)-1].Microseconds()) / 1000
+}

@@ -1,0 +1,82 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/tree"
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
+)
+
+// player is a client that plays, and hands a save in and out beside.
+type player struct {
+	stage      *stage
+	token      string
+	target     string // where its download goes
+	client     *desk.Client
+	here, away *rpc.Actor // of the gameplay, in its world and in the server's
+
+	stored desk.Stored
+	took   times
+	same   bool // what came down is what went up
+}
+
+func (p *player) up() caller   { return caller{callUp, p.here} }
+func (p *player) down() caller { return caller{callDown, p.away} }
+
+// join connects the player. One player at a time may join.
+func (p *player) join(ctx context.Context) error {
+	s, opened := p.stage, make(chan *rpc.Actor, 1)
+	socket, err := s.link.client()
+	if err != nil {
+		return err
+	}
+	s.ends = append(s.ends, socket.Close)
+	p.client, err = desk.Dial(ctx, desk.ClientConfig{
+		Server: s.link.server.LocalAddr().String(), TLS: cert.Pinned(s.fingerprint), Token: p.token, Socket: socket,
+		Backend: s.backend, QUIC: s.quic, Setup: func(w *rpc.World) { s.game.bind(w, opened, callDown) },
+	})
+	if err != nil {
+		return err
+	}
+	s.ends = append(s.ends, func() error { p.client.Close(); return nil })
+	for range 2 {
+		select {
+		case p.here = <-opened:
+		case p.away = <-s.game.opened:
+		case <-p.client.Conn().Done():
+			return p.client.Conn().Err()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (p *player) upload(ctx context.Context) (err error) {
+	began := time.Now()
+	p.stored, err = p.client.Put(ctx, p.stage.source, desk.PutOptions{Name: "world", Machine: "demo"})
+	p.took.Upload = time.Since(began).Seconds()
+	return err
+}
+
+// download fetches what the player uploaded, as if it had nothing of it.
+func (p *player) download(ctx context.Context) error {
+	d, err := p.client.Get(ctx, "world", 0)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	restore, err := tree.NewRestore(ctx, d.Manifest, p.target, tree.RestoreOptions{})
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	err = d.Fetch(ctx, restore.Lacks(), restore.Put) // which verifies each chunk
+	p.took.Download = time.Since(began).Seconds()
+	p.same = len(restore.Lacks()) == 0 && d.Manifest.Digest() == p.stage.source.Manifest.Digest()
+	return errors.Join(err, restore.Close())
+}

@@ -1,0 +1,123 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// times is how many seconds a client's transfers took, or those of the slowest client.
+type times struct {
+	Upload   float64 `json:"upload_seconds"`
+	Download float64 `json:"download_seconds"`
+}
+
+// report is what a demo measured.
+type report struct {
+	times
+	Bytes          int64   `json:"bytes"`         // of each client, in each direction
+	SentBytes      int64   `json:"sent_bytes"`    // of them, packed, in chunks, as one client sent them
+	Chunks         int     `json:"chunks"`        // so many
+	Ideal          float64 `json:"ideal_seconds"` // of all clients
+	DigestOK       bool    `json:"digest_ok"`
+	PeakOutEntries int     `json:"peak_out_entries"`
+	Slots          int     `json:"slots"`
+	ResentBunches  uint64  `json:"resent_bunches"`
+	LinkBytes      uint64  `json:"link_bytes"`     // both ways, with IP and UDP; 0 without an emulated link
+	LinkLoss       float64 `json:"link_loss"`      // share of packets, both ways, that the emulated link dropped, by its queue as well
+	Carrier        string  `json:"carrier"`        // at the end: sealed, or quic if that carries for any
+	SealedPackets  uint64  `json:"sealed_packets"` // beside QUIC, sent by both ends
+	RPCP99         float64 `json:"rpc_p99_ms"`
+	RPCP99Unloaded float64 `json:"rpc_p99_unloaded_ms"`
+	BystanderP50   float64 `json:"bystander_p50_ms,omitempty"` // of a client that only plays, beside several that transfer
+	BystanderP99   float64 `json:"bystander_p99_ms,omitempty"`
+	Jain           float64 `json:"jain"` // of the clients' rates, in the less fair direction
+	Clients        []times `json:"clients"`
+}
+
+// report gathers what was measured, while all are connected.
+func (s *stage) report() *report {
+	s.game.mu.Lock()
+	peak := s.game.peak
+	s.game.mu.Unlock()
+	bytes, stored, link := s.source.Manifest.Size(), s.players[0].stored, s.link.stats()
+	r := &report{
+		Bytes: bytes, SentBytes: stored.Bytes, Chunks: stored.Sent, Ideal: ideal(bytes*int64(s.clients), s.way), DigestOK: true,
+		LinkBytes: link.CarriedBytes, LinkLoss: float64(link.Dropped()) / float64(max(1, link.Packets)),
+		PeakOutEntries: peak.Out, Slots: peak.Slots, Carrier: "sealed",
+		RPCP99: s.game.percentile(loaded, 99), RPCP99Unloaded: s.game.percentile(unloaded, 99),
+		BystanderP50: s.game.percentile(bystander, 50), BystanderP99: s.game.percentile(bystander, 99),
+	}
+	for _, p := range s.players {
+		for _, c := range []rpc.Stats{p.here.Conn().Stats(), p.away.Conn().Stats()} {
+			r.ResentBunches, r.SealedPackets = r.ResentBunches+c.BunchesResent, r.SealedPackets+c.Sealed.PacketsOut
+			if !c.Sealed.Carries {
+				r.Carrier = "quic"
+			}
+		}
+	}
+	for _, p := range s.players[:s.clients] {
+		r.Clients, r.DigestOK = append(r.Clients, p.took), r.DigestOK && p.same
+		r.Upload, r.Download = max(r.Upload, p.took.Upload), max(r.Download, p.took.Download)
+	}
+	r.Jain = min(
+		jain(r.Clients, func(t times) float64 { return 1 / t.Upload }),
+		jain(r.Clients, func(t times) float64 { return 1 / t.Download }))
+	return r
+}
+
+// jain returns Jain's fairness index of what clients got: 1 when that is the same, 1/n when one of n got all.
+func jain(clients []times, got func(times) float64) float64 {
+	var sum, squares float64
+	for _, c := range clients {
+		sum, squares = sum+got(c), squares+got(c)*got(c)
+	}
+	return sum * sum / (float64(len(clients)) * squares)
+}
+
+// ideal is how many seconds so many bytes take on a link that carries nothing else: the last one leaves when all were sent,
+// the lost ones again, and arrives half a round trip later.
+func ideal(bytes int64, way netsim.Config) float64 {
+	if way.Rate == 0 {
+		return way.Delay.Seconds()
+	}
+	return way.Delay.Seconds() + float64(bytes)*8/float64(way.Rate)/(1-way.Loss)
+}
+
+// write writes the report for programs, or for people.
+func (r *report) write(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(r)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	size := func(bytes float64) string { return humanize.IBytes(uint64(bytes)) }
+	row := func(name string, saves int, seconds float64) {
+		bytes := float64(r.Bytes) * float64(saves)
+		fmt.Fprintf(t, "%s\t%s\t%.3f s\t%s/s\n", name, size(bytes), seconds, size(bytes/seconds))
+	}
+	row("upload", len(r.Clients), r.Upload)
+	row("download", len(r.Clients), r.Download)
+	if r.LinkBytes > 0 {
+		row("ideal", len(r.Clients), r.Ideal)
+		fmt.Fprintf(t, "on the link\t%s both ways, %.2f %% of the packets lost\n", size(float64(r.LinkBytes)), r.LinkLoss*100)
+	}
+	fmt.Fprintf(t, "sent\t%s by each client, packed, in %d chunks\n", size(float64(r.SentBytes)), r.Chunks)
+	fmt.Fprintf(t, "digest\t%s\n", map[bool]string{true: "identical", false: "DIFFERENT"}[r.DigestOK])
+	fmt.Fprintf(t, "reliable buffer\tat most %d of %d entries out, %d bunches sent again\n", r.PeakOutEntries, r.Slots, r.ResentBunches)
+	fmt.Fprintf(t, "carrier\t%s, %d sealed packets\n", r.Carrier, r.SealedPackets)
+	fmt.Fprintf(t, "gameplay RPC, p99\t%.1f ms during the transfers, %.1f ms without\n", r.RPCP99, r.RPCP99Unloaded)
+	if len(r.Clients) > 1 {
+		for i, c := range r.Clients {
+			fmt.Fprintf(t, "client %d\t%.3f s up, %.3f s down\n", i+1, c.Upload, c.Download)
+		}
+		fmt.Fprintf(t, "Jain's fairness\t%.4f\n", r.Jain)
+		fmt.Fprintf(t, "bystander's RPC\t%.1f ms p50, %.1f ms p99\n", r.BystanderP50, r.BystanderP99)
+	}
+	return t.Flush()
+}
