@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -171,6 +172,22 @@ func read(t testing.TB, s *Source, entry int) (content []byte) {
 		content = append(content, data...)
 	}
 	return content
+}
+
+// A game may remove what a scan is about to read: a file, and a folder too.
+func TestWhatVanishesIsLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a": "stays", "b/x/y": "goes", "c": "goes"})
+	s := scanned(t, ScanOptions{Read: func(int) {
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "b")))
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "c")))
+	}}, dir)
+	require.Equal(t, []string{".", "a"}, pathsOf(s))
+
+	_, err := Scan(t.Context(), []string{dir, filepath.Join(dir, "a")}, ScanOptions{Read: func(int) {
+		require.NoError(t, os.RemoveAll(dir))
+	}})
+	require.ErrorIs(t, err, fs.ErrNotExist, "but not what was asked for")
 }
 
 func TestReadTellsHowFarItIs(t *testing.T) {
