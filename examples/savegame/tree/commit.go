@@ -24,9 +24,12 @@ func (r *Restore) Commit(ctx context.Context) error {
 	if n := len(r.lacks); n > 0 {
 		return fmt.Errorf("%s: %d chunks are lacking", r.target, n)
 	}
-	if err := r.unseal(); err != nil { // an earlier commit may have ended half way
-		return err
+	if r.sealed {
+		if _, err := r.unseal(); err != nil {
+			return err
+		}
 	}
+	r.sealed = true
 	if err := r.seal(ctx); err != nil {
 		return err
 	}

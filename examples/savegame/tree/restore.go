@@ -28,6 +28,7 @@ type Restore struct {
 	manifest *manifest.Manifest
 	target   string // absolute, behind links
 	replace  bool
+	sealed   bool // some of it, by a commit that may have ended half way
 	work     *workFolder
 
 	mu    sync.Mutex
@@ -83,28 +84,35 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 	if err := r.work.recover(r.target); err != nil {
 		return err
 	}
-	if err := checkNames(r.manifest, runtime.GOOS == "windows", r.work.folds()); err != nil {
-		return err
+	if runtime.GOOS == "windows" {
+		if err := checkNames(r.manifest); err != nil {
+			return err
+		}
 	}
 	if _, err := os.Lstat(r.target); err == nil && !r.replace {
 		return fmt.Errorf("%s: %w", r.target, fs.ErrExist)
 	}
-	if err := r.unseal(); err != nil {
+	kept, err := r.unseal()
+	if err != nil {
 		return err
 	}
 	buffer := make([]byte, manifest.MaxChunk)
 	for i := range r.manifest.Entries {
-		if err := r.failed(i, r.stage(ctx, i, buffer)); err != nil {
+		if err := r.failed(i, r.stage(ctx, i, kept[r.staged(i)], buffer)); err != nil {
 			return err
 		}
 	}
 	return r.take(ctx, local, buffer)
 }
 
-// failed says which entry an error is about.
+// failed says which entry an error is about. Where something exists already, and nothing did by that name, the file system
+// takes two names for one: for upper and lower case, or for two ways to write an ä.
 func (r *Restore) failed(i int, err error) error {
 	if err == nil {
 		return nil
+	}
+	if errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("%w: another one is the same here", ErrNames)
 	}
 	return fmt.Errorf("file %s: %w", filepath.Join(r.target, filepath.FromSlash(r.manifest.Entries[i].Path)), reason(err))
 }
@@ -113,22 +121,24 @@ func (r *Restore) failed(i int, err error) error {
 func (r *Restore) staged(i int) string { return path.Join(workNew, r.manifest.Entries[i].Path) }
 
 // unseal removes what is staged and does not belong there, and links, which come last, and makes the rest one's own to
-// write, which an earlier commit may have given its modes.
-func (r *Restore) unseal() error {
-	kinds := make(map[string]manifest.Kind)
+// write, which an earlier commit may have given its modes. It returns what is kept.
+func (r *Restore) unseal() (kept map[string]bool, err error) {
+	kept, kinds := make(map[string]bool), make(map[string]manifest.Kind)
 	for i := range r.manifest.Entries {
 		kinds[r.staged(i)] = r.manifest.Entries[i].Kind
 	}
 	root := r.work.root
-	return fs.WalkDir(root.FS(), workNew, func(name string, d fs.DirEntry, err error) error {
+	return kept, fs.WalkDir(root.FS(), workNew, func(name string, d fs.DirEntry, err error) error {
 		switch kind := kinds[name]; {
 		case name == workNew && errors.Is(err, fs.ErrNotExist):
 			return nil
 		case err != nil:
 			return fmt.Errorf("work folder %s: %w", r.work.path, err)
 		case kind == manifest.Dir && d.IsDir():
+			kept[name] = true
 			return root.Chmod(name, 0o700) // it is read after this
 		case kind == manifest.File && d.Type() == 0:
+			kept[name] = true
 			return root.Chmod(name, 0o600)
 		case d.IsDir():
 			return cmp.Or(r.work.remove(name), fs.SkipDir)
@@ -138,15 +148,18 @@ func (r *Restore) unseal() error {
 }
 
 // stage makes an entry as far as it is not there, and notes which of its chunks are lacking.
-func (r *Restore) stage(ctx context.Context, i int, buffer []byte) error {
+func (r *Restore) stage(ctx context.Context, i int, kept bool, buffer []byte) error {
 	e, at := &r.manifest.Entries[i], place{entry: i}
-	switch e.Kind {
-	case manifest.Dir:
-		return r.work.root.MkdirAll(r.staged(i), 0o700)
-	case manifest.Link:
+	flag := os.O_RDWR
+	switch {
+	case e.Kind == manifest.Link, e.Kind == manifest.Dir && kept:
 		return nil
+	case e.Kind == manifest.Dir:
+		return r.work.root.Mkdir(r.staged(i), 0o700)
+	case !kept:
+		flag |= os.O_CREATE | os.O_EXCL
 	}
-	f, err := r.work.root.OpenFile(r.staged(i), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := r.work.root.OpenFile(r.staged(i), flag, 0o600)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/quivernet/quiver/examples/savegame/flock"
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -64,13 +63,6 @@ func (w *workFolder) recover(target string) error {
 		}
 	}
 	return errors.Join(w.remove(workOld), w.remove(workReady))
-}
-
-// folds reports whether upper and lower case are the same here.
-func (w *workFolder) folds() bool {
-	here, _ := w.root.Lstat(workLock)
-	there, err := w.root.Lstat(strings.ToUpper(workLock))
-	return err == nil && os.SameFile(here, there)
 }
 
 // publish puts what is staged in its place. What was there goes to the work folder: in one step where the system can.
