@@ -2,11 +2,11 @@ package desk
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,12 +16,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-const (
-	// maxErrands is how many puts and gets of one client go on at once.
-	maxErrands = 8
-	// maxJobs is how many requests of one client go on at once.
-	maxJobs = 16
-)
+// maxJobs is how many requests of one client go on at once.
+const maxJobs = 16
 
 // clerk serves one client.
 type clerk struct {
@@ -33,13 +29,10 @@ type clerk struct {
 	gone   context.CancelCauseFunc
 	inbox  inbox
 	active atomic.Int32 // jobs
-
-	mu      sync.Mutex
-	errands map[number]*errand
 }
 
 func (s *Server) newClerk(a *rpc.Actor) *clerk {
-	k := &clerk{server: s, conn: a.Conn(), errands: make(map[number]*errand)}
+	k := &clerk{server: s, conn: a.Conn()}
 	if identity := k.conn.Identity(); identity != "" {
 		k.user = users.UserOf(identity)
 	}
@@ -49,29 +42,13 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 	return k
 }
 
+func (k *clerk) peer() *stream.Peer { return k.server.streams.Peer(k.conn) }
+
 var errLeft = errors.New("the client left")
 
-// leave ends what the client leaves behind.
-func (k *clerk) leave() {
-	k.gone(errLeft)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, e := range k.errands {
-		k.giveUp(e, errLeft)
-	}
-}
-
-// drop ends a put or get that the client gave up.
-func (k *clerk) drop(_ *rpc.Call, n number) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if e := k.errands[n]; e != nil {
-		k.giveUp(e, errForgotten)
-	}
-}
-
-// answer does a job, which may wait for a store, for a request that a user may ask, and answers with what it returns.
-func answer[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func() (R, error)) (zero R, err error) {
+// answer does a job, which may wait for a store, for a request that a user may ask, and answers with what it returns. The
+// job's context ends when nobody waits for the answer any more.
+func answer[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(ctx context.Context, u *versions.User) (R, error)) (zero R, err error) {
 	if k.user == "" {
 		return zero, refuse(ErrGuest)
 	}
@@ -79,10 +56,17 @@ func answer[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func()
 		k.active.Add(-1)
 		return zero, fmt.Errorf("%d requests go on already", maxJobs)
 	}
-	reply := r.Later(call)
+	reply, asked := r.Later(call), call.Context()
 	k.server.jobs.Go(func() {
-		result, err := job()
-		k.active.Add(-1)
+		defer k.active.Add(-1)
+		ctx, cancel := context.WithCancelCause(k.ctx)
+		defer cancel(nil)
+		context.AfterFunc(asked, func() { cancel(errLeft) })
+		var result R
+		u, err := k.server.config.Versions.User(ctx, k.user)
+		if err == nil {
+			result, err = job(ctx, u)
+		}
 		if err != nil {
 			err = k.refuse(r.String(), err)
 		}
@@ -91,11 +75,27 @@ func answer[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func()
 	return zero, nil
 }
 
+// errand is answer for puts and gets.
+func errand[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(ctx context.Context, u *versions.User) (R, error)) (zero R, err error) {
+	if k.server.draining {
+		return zero, refuse(ErrStopping)
+	}
+	k.server.errands.Add(1)
+	zero, err = answer(k, r, call, func(ctx context.Context, u *versions.User) (R, error) {
+		defer k.server.errands.Done()
+		return job(ctx, u)
+	})
+	if err != nil {
+		k.server.errands.Done()
+	}
+	return zero, err
+}
+
 // refuse logs why a request is refused, and returns what the client is told.
 func (k *clerk) refuse(request string, err error) error {
 	_, kind := kindOf(err)
 	switch {
-	case errors.Is(err, errLeft), errors.Is(err, errForgotten), errors.Is(err, ErrStopping):
+	case errors.Is(err, errLeft), errors.Is(err, ErrStopping):
 		k.log.Info("interrupted", "request", request, "cause", err)
 	case kind == errOther:
 		k.log.Error("failed", "request", request, "error", err)
@@ -105,88 +105,78 @@ func (k *clerk) refuse(request string, err error) error {
 	return refuse(err)
 }
 
-func (k *clerk) saves() (*versions.User, error) {
-	return k.server.config.Versions.User(k.ctx, k.user)
-}
-
 // list streams versions.
 func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
-	return answer(k, askList, call, func() (none rpc.None, err error) {
-		u, err := k.saves()
+	return answer(k, askList, call, func(ctx context.Context, u *versions.User) (none rpc.None, err error) {
 		var list []versions.Version
-		if err == nil && a.Name == "" {
-			list, err = u.List(k.ctx)
-		} else if err == nil {
-			list, err = u.History(k.ctx, a.Name)
+		if a.Name == "" {
+			list, err = u.List(ctx)
+		} else {
+			list, err = u.History(ctx, a.Name)
 		}
 		if err == nil {
-			_, err = records.Start(k.server.streams.Peer(k.conn), list, stream.Name(a.Number.String()))
+			err = k.sendRecords(a.Number, list...)
 		}
 		return none, err
 	})
 }
 
+func (k *clerk) sendRecords(n number, list ...versions.Version) error {
+	b, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	return sendBytes(k.peer(), records, n, b)
+}
+
 func (k *clerk) restore(call *rpc.Call, a editArgs) (versions.Version, error) {
-	return answer(k, askRestore, call, func() (v versions.Version, err error) {
-		u, err := k.saves()
-		if err == nil {
-			v, err = u.Restore(k.ctx, a.Name, a.Version, a.Machine)
-		}
-		k.did("restored", v, err)
-		return v, err
+	return answer(k, askRestore, call, func(ctx context.Context, u *versions.User) (versions.Version, error) {
+		v, err := u.Restore(ctx, a.Name, a.Version, a.Machine)
+		return k.did("restored", v, err)
 	})
 }
 
 func (k *clerk) remove(call *rpc.Call, a editArgs) (versions.Version, error) {
-	return answer(k, askRemove, call, func() (v versions.Version, err error) {
-		u, err := k.saves()
-		if err == nil {
-			v, err = u.Remove(k.ctx, a.Name, a.Machine)
-		}
-		k.did("removed", v, err)
-		return v, err
+	return answer(k, askRemove, call, func(ctx context.Context, u *versions.User) (versions.Version, error) {
+		v, err := u.Remove(ctx, a.Name, a.Machine)
+		return k.did("removed", v, err)
 	})
 }
 
 func (k *clerk) erase(call *rpc.Call, a editArgs) (rpc.None, error) {
-	return answer(k, askErase, call, func() (none rpc.None, err error) {
-		u, err := k.saves()
-		if err == nil {
-			err = u.Erase(k.ctx, a.Name, a.Machine)
-		}
-		k.did("erased", versions.Version{Name: a.Name, Machine: a.Machine}, err)
-		return none, err
+	return answer(k, askErase, call, func(ctx context.Context, u *versions.User) (rpc.None, error) {
+		err := u.Erase(ctx, a.Name, a.Machine)
+		_, err = k.did("erased", versions.Version{Name: a.Name, Machine: a.Machine}, err)
+		return rpc.None{}, err
 	})
 }
 
 // did logs what was done to a save.
-func (k *clerk) did(what string, v versions.Version, err error) {
+func (k *clerk) did(what string, v versions.Version, err error) (versions.Version, error) {
 	if err == nil {
 		k.log.Info(what, "save", v.Name, "version", v.Number, "bytes", v.Size, "machine", v.Machine)
 	}
+	return v, err
 }
 
 func (k *clerk) invite(call *rpc.Call, _ rpc.None) (invitation, error) {
-	return answer(k, askInvite, call, func() (invitation, error) {
+	return answer(k, askInvite, call, func(context.Context, *versions.User) (invitation, error) {
 		code, err := k.server.config.Codes.New(k.user, time.Now())
 		return invitation{code}, err
 	})
 }
 
-// redeem makes a guest's code a token; for once it is no user who asks.
-func (k *clerk) redeem(call *rpc.Call, a invitation) (login, error) {
+// redeem makes a guest's code a token: for once it is no user who asks.
+func (k *clerk) redeem(call *rpc.Call, a invitation) (l login, err error) {
 	reply := askRedeem.Later(call)
 	k.server.jobs.Go(func() {
-		var l login
-		var err error
 		source, _, _ := net.SplitHostPort(k.conn.RemoteAddr().String())
-		l.User, l.Token, err = k.server.config.Codes.Redeem(a.Code, source, time.Now())
-		if err != nil {
+		if l.User, l.Token, err = k.server.config.Codes.Redeem(a.Code, source, time.Now()); err != nil {
 			err = k.refuse("Redeem", err)
 		} else {
 			k.log.Info("login", "user", l.User)
 		}
 		reply(l, err)
 	})
-	return login{}, nil
+	return l, nil
 }

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
@@ -55,14 +54,11 @@ type Client struct {
 	numbers atomic.Uint32
 	run     sync.WaitGroup
 	stop    context.CancelFunc
-
-	mu    sync.Mutex
-	lists map[number]chan *stream.IncomingArray[versions.Version]
 }
 
 // Dial connects, and returns when the desk is open.
 func Dial(ctx context.Context, config ClientConfig) (*Client, error) {
-	c := &Client{config: config, lists: make(map[number]chan *stream.IncomingArray[versions.Version])}
+	c := &Client{config: config}
 	opened := make(chan *rpc.Actor, 1)
 	if err := c.build(opened); err != nil {
 		return nil, err
@@ -111,10 +107,9 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 		}
 		return c
 	})
-	for _, topic := range []*stream.Blob{manifests, bitmaps, chunks} {
+	for _, topic := range topics {
 		topic.Handle(c.streams, func(in *stream.IncomingBlob) { c.inbox.deliver(topic, in) })
 	}
-	records.Handle(c.streams, c.onList)
 	if c.config.Setup != nil {
 		c.config.Setup(c.world)
 	}
@@ -151,6 +146,8 @@ func (c *Client) CloseFor(reason string) {
 	c.run.Wait()
 }
 
+func (c *Client) peer() *stream.Peer { return c.streams.Peer(c.conn) }
+
 func (c *Client) next() number { return number(c.numbers.Add(1)) }
 
 func (c *Client) watch(label string, t Tracker) (stop func()) {
@@ -158,12 +155,6 @@ func (c *Client) watch(label string, t Tracker) (stop func()) {
 		return func() {}
 	}
 	return c.config.Watch(label, t)
-}
-
-// drop gives up what goes on under a number, here and there.
-func (c *Client) drop(n number) {
-	c.inbox.forget(n)
-	c.world.Post(func() { _ = callDrop.Call(c.desk, n) }) // fails with the connection only
 }
 
 // ask asks the desk. A refusal is a *Refusal, the connection's end a *rpc.CloseError.
@@ -179,23 +170,8 @@ func ask[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (R
 		return answer, context.Cause(ctx)
 	case errors.As(err, &closed):
 		return answer, closed
-	case errors.Is(err, rpc.ErrClosed) && c.conn.Err() != nil:
+	case c.conn.Err() != nil:
 		return answer, c.conn.Err()
 	}
 	return answer, fmt.Errorf("asking the server: %w", err)
-}
-
-// asking asks on a goroutine of its own; the returned function waits for the answer.
-func asking[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (wait func() (R, error)) {
-	ended := make(chan struct{})
-	var answer R
-	var err error
-	go func() {
-		defer close(ended)
-		answer, err = ask(ctx, c, r, a)
-	}()
-	return func() (R, error) {
-		<-ended
-		return answer, err
-	}
 }

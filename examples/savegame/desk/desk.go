@@ -1,19 +1,21 @@
 // Package desk is where saves are handed in and out: a client asks its desk, an actor that the server spawns for it, by
-// requests, and manifests and chunks travel as streams beside, named by the client's number for the put or get.
+// requests. Manifests, bitmaps of chunks and chunks travel as streams beside, named by the request's number.
 //
-//	client                              server
+//	client                                   server
 //	Put(number, name, seen, mode, content)
-//	                                    answer: it may go on
-//	Lacks(number), manifest             answer, and a bitmap of the chunks that this user lacks
-//	Commit(number), these chunks        answer: the version, once it is durable
+//	manifest
+//	                                         bitmap of the chunks that this user lacks
+//	these chunks
+//	                                         answer: the version, once it is durable
 //
-//	Get(number, name, version)          answer: the version, and its manifest
-//	Fetch(number), bitmap of chunks     these chunks; answer, when they have arrived
+//	Get(number, name, version)
+//	                                         the version, and its manifest
+//	bitmap of the chunks that are wanted
+//	                                         these chunks
+//	                                         answer
 //
-// An interrupted put or get is asked for again: it lacks less then. A refusal is the error of the request, with a code that
-// says of which kind it is; see [Refusal]. What only a request's stream could tell comes as the request's answer, too.
-//
-// Who comes without a token is a guest, whose only request is Redeem.
+// An interrupted put or get is asked for again: it lacks less then. A refusal is the request's answer, with a code that says
+// of which kind it is: see [Refusal]. Who comes without a token is a guest, whose only request is Redeem.
 package desk
 
 import (
@@ -34,11 +36,8 @@ const askRate = 50
 
 // Requests of a client.
 var (
-	askPut     = rpc.ServerRequest[putArgs, rpc.None](Class, "Put", rpc.RateLimit(askRate))
-	askLacks   = rpc.ServerRequest[number, rpc.None](Class, "Lacks", rpc.RateLimit(askRate))
-	askCommit  = rpc.ServerRequest[number, versions.Version](Class, "Commit", rpc.RateLimit(askRate))
-	askGet     = rpc.ServerRequest[getArgs, versions.Version](Class, "Get", rpc.RateLimit(askRate))
-	askFetch   = rpc.ServerRequest[number, rpc.None](Class, "Fetch", rpc.RateLimit(askRate))
+	askPut     = rpc.ServerRequest[putArgs, versions.Version](Class, "Put", rpc.RateLimit(askRate))
+	askGet     = rpc.ServerRequest[getArgs, rpc.None](Class, "Get", rpc.RateLimit(askRate))
 	askList    = rpc.ServerRequest[listArgs, rpc.None](Class, "List", rpc.RateLimit(askRate))
 	askRestore = rpc.ServerRequest[editArgs, versions.Version](Class, "Restore", rpc.RateLimit(askRate))
 	askRemove  = rpc.ServerRequest[editArgs, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
@@ -47,15 +46,13 @@ var (
 	askRedeem  = rpc.ServerRequest[invitation, login](Class, "Redeem", rpc.RateLimit(askRate))
 )
 
-// callDrop gives up a put or get.
-var callDrop = rpc.Server[number](Class, "Drop", rpc.Reliable, rpc.RateLimit(askRate))
-
 // The streams, either way.
 var (
 	manifests = stream.NewBlob("manifest")
 	bitmaps   = stream.NewBlob("bitmap")
 	chunks    = stream.NewBlob("chunks")
-	records   = stream.NewArray[versions.Version]("versions")
+	records   = stream.NewBlob("versions") // in JSON
+	topics    = []*stream.Blob{manifests, bitmaps, chunks, records}
 )
 
 // number names what a client does at its desk. Clients count.

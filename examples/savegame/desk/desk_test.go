@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -182,7 +183,8 @@ func TestConflictAndEdits(t *testing.T) {
 	_, err = put(t, c, PutOptions{Machine: "laptop"}, []byte("two"))
 	var conflict *versions.Conflict
 	require.ErrorAs(t, err, &conflict)
-	require.Equal(t, s.Version, conflict.Latest)
+	require.Equal(t, s.Version.Ref(), conflict.Latest.Ref())
+	require.True(t, s.Version.Time.Equal(conflict.Latest.Time))
 	both, err := put(t, c, PutOptions{Machine: "laptop", Mode: versions.KeepBoth}, []byte("two"))
 	require.NoError(t, err)
 	require.Contains(t, both.Version.Name, "conflict laptop")
@@ -327,51 +329,60 @@ func TestInterruptedPut(t *testing.T) {
 	close(s.goOn)
 	require.Error(t, <-putting)
 	h.server.Drain(t.Context())
-	h.server.draining = false
+	require.NoError(t, h.server.World().Do(t.Context(), func() { h.server.draining = false }))
 	again, err := put(t, h.dial(), PutOptions{}, content)
 	require.NoError(t, err)
 	require.Less(t, again.Sent, again.Chunks)
 }
 
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
 // TestLies: a client that does not keep the order of requests, or sends what it was not asked for.
 func TestLies(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
-	for _, request := range []*rpc.Request[number, rpc.None]{askLacks, askFetch} {
-		_, err := ask(t.Context(), c, request, 7)
-		require.Error(t, err)
+	lie := func(n number, b []byte) *asking[versions.Version] {
+		return startAsking(t.Context(), c, askPut, putArgs{Number: n, Name: "x", Machine: "m", Content: manifest.Sum(b)})
 	}
-	_, err := ask(t.Context(), c, askCommit, 7)
-	require.Error(t, err)
-	begin := func(n number, b []byte) {
-		_, err := ask(t.Context(), c, askPut, putArgs{Number: n, Name: "x", Machine: "m", Content: manifest.Sum(b)})
-		require.NoError(t, err)
-	}
-	begin(8, []byte("no manifest"))
-	_, err = ask(t.Context(), c, askPut, putArgs{Number: 8, Name: "x", Machine: "m"})
-	require.Error(t, err) // the number is taken
-	_, err = ask(t.Context(), c, askCommit, 8)
-	require.Error(t, err) // out of turn
-	answer := asking(t.Context(), c, askLacks, 8)
+	t.Log("# no manifest")
 	b := []byte("no manifest")
-	_ = manifests.Send(t.Context(), c.streams.Peer(c.conn), bytes.NewReader(b), int64(len(b)), stream.Name("8"))
-	_, err = answer()
+	q := lie(8, b)
+	require.NoError(t, sendBytes(c.peer(), manifests, 8, b))
+	_, err := q.wait(nil)
 	require.ErrorIs(t, err, manifest.ErrManifest)
-	err = chunks.Send(t.Context(), c.streams.Peer(c.conn), bytes.NewReader(b), int64(len(b)), stream.Name("9"))
-	require.ErrorIs(t, err, stream.ErrRejected)
-	t.Log("# chunks that are others than announced")
-	src := &tree.Source{Manifest: &manifest.Manifest{Entries: []manifest.Entry{{
-		Path: manifest.Root, Kind: manifest.File, Mode: 0o600, Size: 3, Chunks: []manifest.Chunk{{Digest: manifest.Sum([]byte("abc")), Size: 3}},
-	}}}}
-	p := &putting{Client: c, number: c.next(), source: src, chunks: src.Manifest.Chunks(), options: PutOptions{Name: "x", Machine: "m"}, bytes: src.Manifest.Append(nil)}
-	_, err = ask(t.Context(), c, askPut, putArgs{p.number, "x", "m", versions.Ref{}, versions.Refuse, manifest.Sum(p.bytes)})
+	t.Log("# a larger one than may be")
+	q = lie(9, b)
+	_, err = manifests.Start(c.peer(), io.LimitReader(zeros{}, maxManifest+1), maxManifest+1, stream.Name("9"))
 	require.NoError(t, err)
-	require.NoError(t, p.learn(t.Context()))
-	require.Equal(t, []int{0}, p.lacks)
-	wait := asking(t.Context(), c, askCommit, p.number)
-	s := shipment{p.number, p.lacks, func(b []byte, _ int) ([]byte, error) { return manifest.Pack(b, []byte("abd")), nil }, 0, &Trace{}}
-	_ = s.send(t.Context(), c.streams.Peer(c.conn))
-	_, err = wait()
+	_, err = q.wait(nil)
+	require.Error(t, err)
+	t.Log("# chunks that are others than announced, one too few, one too many")
+	m := &manifest.Manifest{Entries: []manifest.Entry{{
+		Path: manifest.Root, Kind: manifest.File, Mode: 0o600, Size: 3, Chunks: []manifest.Chunk{{Digest: manifest.Sum([]byte("abc")), Size: 3}},
+	}}}
+	abc, abd := manifest.Pack(nil, []byte("abc")), manifest.Pack(nil, []byte("abd"))
+	frame := func(packed []byte) []byte { return append([]byte{byte(len(packed))}, packed...) }
+	for i, content := range [][]byte{frame(abd), {}, {0xff, 0xff, 0xff, 0xff, 0x7f}, frame(abc)[:2], append(frame(abc), 0)} {
+		n := number(20 + i)
+		q := lie(n, m.Append(nil))
+		require.NoError(t, sendBytes(c.peer(), manifests, n, m.Append(nil)))
+		bitmap, err := c.inbox.takeAll(q.ctx, bitmaps, n, 1)
+		require.NoError(t, err)
+		require.Equal(t, []byte{1}, bitmap)
+		require.NoError(t, sendBytes(c.peer(), chunks, n, content))
+		_, err = q.wait(nil)
+		require.Error(t, err, i)
+	}
+	t.Log("# two blobs where one is asked for, and a bitmap beyond the manifest")
+	require.NoError(t, sendBytes(c.peer(), chunks, 40, b))
+	require.ErrorIs(t, chunks.Send(t.Context(), c.peer(), bytes.NewReader(b), int64(len(b)), stream.Name("40")), stream.ErrRejected)
+	_, err = put(t, c, PutOptions{}, []byte("abc"))
+	require.NoError(t, err)
+	get := startAsking(t.Context(), c, askGet, getArgs{Number: 41, Name: "world"})
+	require.NoError(t, sendBytes(c.peer(), bitmaps, 41, []byte{2}))
+	_, err = get.wait(nil)
 	require.ErrorIs(t, err, manifest.ErrChunk)
 }
 

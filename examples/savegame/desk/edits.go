@@ -2,7 +2,6 @@ package desk
 
 import (
 	"context"
-	"errors"
 
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
@@ -21,37 +20,11 @@ func (c *Client) History(ctx context.Context, name string) ([]versions.Version, 
 }
 
 func (c *Client) list(ctx context.Context, name string) ([]versions.Version, error) {
-	n, lists := c.next(), make(chan *stream.IncomingArray[versions.Version], 1)
-	c.mu.Lock()
-	c.lists[n] = lists
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.lists, n)
-	}()
-	if _, err := ask(ctx, c, askList, listArgs{n, name}); err != nil {
-		return nil, err
-	}
-	select {
-	case in := <-lists:
-		return in.Collect(ctx)
-	case <-c.conn.Done():
-		return nil, c.conn.Err()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// onList runs on the world's goroutine.
-func (c *Client) onList(in *stream.IncomingArray[versions.Version]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case c.lists[numberOf(in.Name())] <- in:
-	default:
-		in.Reject(errors.New("nobody asked for it"))
-	}
+	n := c.next()
+	q := startAsking(ctx, c, askList, listArgs{n, name})
+	list, err := c.inbox.takeRecords(q.ctx, n)
+	_, err = q.wait(err, stream.ErrClosed, stream.ErrCanceled)
+	return list, err
 }
 
 // Restore makes a new version of what an old one holds, also of a save in the trash; version 0 is the last one that was put.

@@ -1,14 +1,13 @@
 package desk
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
 
@@ -19,32 +18,33 @@ type Download struct {
 
 	client *Client
 	number number
+	asking *asking[rpc.None]
 }
 
-// Get opens a version of a save; version 0 is the newest. It fails with a [*Refusal]. The caller closes the download.
+// Get opens a version of a save; version 0 is the newest. It fails with a [*Refusal]. The caller closes the download, which ends with ctx.
 func (c *Client) Get(ctx context.Context, name string, version int) (*Download, error) {
 	d := &Download{client: c, number: c.next()}
-	if err := d.open(ctx, name, version); err != nil {
-		d.Close()
-		return nil, err
+	slices := c.config.Backend == stream.Slices{}
+	d.asking = startAsking(ctx, c, askGet, getArgs{d.number, name, version, slices, c.config.Rate})
+	if err := d.open(d.asking.ctx); err != nil {
+		return nil, d.ended(err)
 	}
 	return d, nil
 }
 
-func (d *Download) open(ctx context.Context, name string, version int) (err error) {
-	c := d.client
-	blobs := c.inbox.expect(manifests, d.number)
-	slices := c.config.Backend == stream.Slices{}
-	if d.Version, err = ask(ctx, c, askGet, getArgs{d.number, name, version, slices, c.config.Rate}); err != nil {
-		return err
-	}
-	b, err := takeAll(ctx, c.conn, blobs, maxManifest)
+func (d *Download) open(ctx context.Context) error {
+	list, err := d.client.inbox.takeRecords(ctx, d.number)
 	if err != nil {
 		return err
 	}
-	if manifest.Sum(b) != d.Version.Content {
+	b, err := d.client.inbox.takeAll(ctx, manifests, d.number, maxManifest)
+	if err != nil {
+		return err
+	}
+	if len(list) != 1 || manifest.Sum(b) != list[0].Content {
 		return fmt.Errorf("%w: the server sent another one", manifest.ErrManifest)
 	}
+	d.Version = list[0]
 	d.Manifest, err = manifest.Parse(b, manifest.Limits{Bytes: math.MaxInt64})
 	return err
 }
@@ -52,26 +52,28 @@ func (d *Download) open(ctx context.Context, name string, version int) (err erro
 // Fetch fetches chunks, ascending indices of Manifest.Chunks(), and gives each to a function in this order, packed and not
 // verified: who unpacks it does that. It may keep what it gets, and its error ends the fetch. Fetch is called at most once.
 func (d *Download) Fetch(ctx context.Context, lacks []int, each func(c manifest.Chunk, packed []byte) error) error {
-	c, all := d.client, d.Manifest.Chunks()
-	progress := newProgress(all, lacks)
-	defer c.watch("get "+d.Version.Name, progress)()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	blobs := c.inbox.expect(chunks, d.number)
-	answer := asking(ctx, c, askFetch, d.number)
-	bitmap := toBitmap(lacks)
-	err := bitmaps.Send(ctx, c.streams.Peer(c.conn), bytes.NewReader(bitmap), int64(len(bitmap)), stream.Name(d.number.String()))
+	defer context.AfterFunc(ctx, func() { d.asking.cancel(context.Cause(ctx)) })()
+	all, progress := d.Manifest.Chunks(), &progress{}
+	progress.expect(all, lacks)
+	defer d.client.watch("get "+d.Version.Name, progress)()
+	err := sendBytes(d.client.peer(), bitmaps, d.number, toBitmap(lacks))
 	if err == nil {
-		err = collect(ctx, c.conn, blobs, lacks, func(index int, packed []byte) error {
+		err = d.client.inbox.takeChunks(d.asking.ctx, d.number, lacks, func(index int, packed []byte) error {
 			progress.add(all[index], len(packed))
 			return each(all[index], packed)
 		})
 	}
 	if err == nil {
-		c.config.Trace.received()
+		d.client.config.Trace.received()
 	}
-	return inFull(answer, err, stopped(err) || errors.Is(err, stream.ErrCanceled) && ctx.Err() == nil, cancel)
+	return d.ended(err)
+}
+
+// ended returns why the get failed, or the stream that failed with err.
+func (d *Download) ended(err error) error {
+	_, err = d.asking.wait(err, stream.ErrRejected, stream.ErrClosed, stream.ErrTooLarge, stream.ErrCanceled)
+	return err
 }
 
 // Close gives the download up, if it has not ended.
-func (d *Download) Close() { d.client.drop(d.number) }
+func (d *Download) Close() { d.asking.cancel(errLeft) }

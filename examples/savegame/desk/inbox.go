@@ -2,99 +2,109 @@ package desk
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
 
-	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/stream"
 )
 
-// inbox is where the blobs of a connection go that somebody waits for. It is safe for concurrent use.
+// maxRecords bounds a list of versions in bytes: a quarter of a million.
+const maxRecords = 64 << 20
+
+// inbox is where blobs wait for who takes them, or who takes them for blobs. It is safe for concurrent use.
 type inbox struct {
-	mu      sync.Mutex
-	waiting map[letter]chan *stream.IncomingBlob
+	mu    sync.Mutex
+	boxes map[letter]chan *stream.IncomingBlob // of one
 }
 
-// letter is a blob that is expected.
+// letter is what a blob is about.
 type letter struct {
 	topic  *stream.Blob
 	number number
 }
 
-// expect returns what the blob will come by, to whoever has announced it by then. It is called before the other side may send.
-func (b *inbox) expect(topic *stream.Blob, n number) <-chan *stream.IncomingBlob {
+func (b *inbox) box(l letter) chan *stream.IncomingBlob {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.waiting == nil {
-		b.waiting = make(map[letter]chan *stream.IncomingBlob)
+	if b.boxes == nil {
+		b.boxes = make(map[letter]chan *stream.IncomingBlob)
 	}
-	blobs := make(chan *stream.IncomingBlob, 1)
-	b.waiting[letter{topic, n}] = blobs
-	return blobs
+	if b.boxes[l] == nil {
+		b.boxes[l] = make(chan *stream.IncomingBlob, 1)
+	}
+	return b.boxes[l]
 }
 
-// deliver hands a blob over, once. What nobody waits for is rejected.
+func (b *inbox) remove(l letter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.boxes, l)
+}
+
+// deliver hands a blob over, in its topic's handler. One that nobody takes costs no more than the window that the stream has until it ends.
 func (b *inbox) deliver(topic *stream.Blob, in *stream.IncomingBlob) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	l := letter{topic, numberOf(in.Name())}
-	blobs := b.waiting[l]
-	if blobs == nil {
-		in.Reject(errors.New("nobody asked for it"))
-		return
-	}
-	delete(b.waiting, l)
-	blobs <- in
-}
-
-// forget rejects from now on what was expected under a number, and what came and was not taken.
-func (b *inbox) forget(n number) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for l, blobs := range b.waiting {
-		if l.number == n {
-			delete(b.waiting, l)
-			close(blobs)
-		}
-	}
-}
-
-var errForgotten = errors.New("it was given up")
-
-// take waits for a blob.
-func take(ctx context.Context, conn *rpc.Conn, blobs <-chan *stream.IncomingBlob) (*stream.IncomingBlob, error) {
 	select {
-	case in := <-blobs:
-		if in == nil {
-			return nil, errForgotten
-		}
+	case b.box(l) <- in:
+		in.OnEnd(func(error) { b.remove(l) })
+	default:
+		in.Reject(errors.New("there is one already"))
+	}
+}
+
+// take waits for a blob. What ctx ends then ends the blob as well.
+func (b *inbox) take(ctx context.Context, topic *stream.Blob, n number) (*stream.IncomingBlob, error) {
+	l := letter{topic, n}
+	defer b.remove(l)
+	select {
+	case in := <-b.box(l):
+		context.AfterFunc(ctx, func() { in.Reject(context.Cause(ctx)) })
 		return in, nil
-	case <-conn.Done():
-		return nil, conn.Err()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
 // takeAll waits for a blob and reads it.
-func takeAll(ctx context.Context, conn *rpc.Conn, blobs <-chan *stream.IncomingBlob, most int64) ([]byte, error) {
-	in, err := take(ctx, conn, blobs)
+func (b *inbox) takeAll(ctx context.Context, topic *stream.Blob, n number, most int64) ([]byte, error) {
+	in, err := b.take(ctx, topic, n)
 	if err != nil {
 		return nil, err
 	}
-	return readAll(ctx, in, most)
+	return readAll(in, most)
 }
 
-// readAll reads a blob, if it has no more bytes than most.
-func readAll(ctx context.Context, in *stream.IncomingBlob, most int64) ([]byte, error) {
+// readAll reads a blob, when it has no more bytes than most.
+func readAll(in *stream.IncomingBlob, most int64) ([]byte, error) {
 	if in.Size() < 0 || in.Size() > most {
 		err := fmt.Errorf("%d bytes, the limit is %d", in.Size(), most)
 		in.Reject(err)
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { in.Cancel(context.Cause(ctx)) })
-	defer stop()
 	return io.ReadAll(in)
+}
+
+// takeRecords waits for versions.
+func (b *inbox) takeRecords(ctx context.Context, n number) (list []versions.Version, err error) {
+	text, err := b.takeAll(ctx, records, n, maxRecords)
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	return list, err
+}
+
+// takeChunks waits for a stream of chunks and gives them to each, one after the other.
+func (b *inbox) takeChunks(ctx context.Context, n number, indices []int, each func(index int, packed []byte) error) error {
+	in, err := b.take(ctx, chunks, n)
+	if err != nil {
+		return err
+	}
+	if err = receiveChunks(in, indices, each); err != nil {
+		in.Reject(err)
+	}
+	return err
 }

@@ -12,23 +12,22 @@ type Tracker interface {
 	Progress() stream.Progress
 }
 
-// progress counts chunks as large as they are unpacked. What needed not travel is there from the beginning.
+// progress counts chunks as large as they are unpacked. What needs not travel is there from the beginning.
 type progress struct {
 	total, had int64
 	moved      atomic.Int64
 	packed     atomic.Int64 // bytes on the wire
 }
 
-func newProgress(chunks []manifest.Chunk, lacks []int) *progress {
-	p := &progress{}
-	for _, c := range chunks {
+// expect notes what is to move. Nothing is watched before.
+func (p *progress) expect(all []manifest.Chunk, lacks []int) {
+	for _, c := range all {
 		p.total += int64(c.Size)
 	}
 	p.had = p.total
 	for _, i := range lacks {
-		p.had -= int64(chunks[i].Size)
+		p.had -= int64(all[i].Size)
 	}
-	return p
 }
 
 func (p *progress) add(c manifest.Chunk, packed int) {

@@ -16,6 +16,7 @@ import (
 var (
 	ErrFull     = errors.New("no room at the server")
 	ErrStopping = errors.New("the server stops") // and may be back soon
+	ErrBusy     = errors.New("the server is busy")
 	ErrGuest    = errors.New("this needs a login")
 	errConflict = errors.New("conflict") // the client makes a *versions.Conflict of it
 	errOther    = errors.New("refused by the server")
@@ -24,7 +25,7 @@ var (
 // kinds are the codes of refusals, from 1 on.
 var kinds = []error{
 	versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash, versions.ErrDamaged, versions.ErrName, versions.ErrLacks, users.ErrCode,
-	users.ErrGuesses, manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrGuest, errConflict, errOther,
+	users.ErrGuesses, manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrBusy, ErrGuest, errConflict, errOther,
 }
 
 // Refusal is why the server did not do what was asked. errors.Is finds its kind.
@@ -84,7 +85,7 @@ func Transient(err error) bool {
 	var closed *rpc.CloseError
 	var network net.Error
 	switch {
-	case errors.Is(err, ErrStopping):
+	case errors.Is(err, ErrStopping), errors.Is(err, ErrBusy):
 		return true
 	case errors.As(err, &closed):
 		switch closed.Code {

@@ -23,7 +23,7 @@ const (
 	// maxManifest bounds the bytes of a manifest: 1.8 million chunks, on average 170 GB.
 	maxManifest = 64 << 20
 	// manifestMemory bounds the bytes of the manifests of all puts that go on. What is made of them takes four times as much.
-	manifestMemory = 128 << 20
+	manifestMemory = 256 << 20
 )
 
 // ServerConfig says what a server serves.
@@ -45,21 +45,18 @@ type Server struct {
 	log       *slog.Logger
 	ctx       context.Context // of all jobs
 	stop      context.CancelCauseFunc
-	jobs      sync.WaitGroup // goroutines
-	manifests *semaphore.Weighted
+	jobs      sync.WaitGroup      // goroutines
+	errands   sync.WaitGroup      // puts and gets
+	manifests *semaphore.Weighted // bytes
 
 	// Owned by the world's goroutine.
-	clerks map[*rpc.Conn]*clerk
-
-	mu       sync.Mutex
-	draining bool
-	errands  int           // puts and gets that go on
-	drained  chan struct{} // closed when draining and none goes on
+	clerks   map[*rpc.Conn]*clerk
+	draining bool // nothing is added to errands any more
 }
 
 // NewServer returns a server without connections. The caller drives its world.
 func NewServer(config ServerConfig) (*Server, error) {
-	s := &Server{config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk), drained: make(chan struct{}), manifests: semaphore.NewWeighted(manifestMemory)}
+	s := &Server{config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk), manifests: semaphore.NewWeighted(manifestMemory)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -100,25 +97,21 @@ func (s *Server) authenticate(_ context.Context, token []byte) (identity string,
 func (s *Server) bind() {
 	b := rpc.Bind(s.world, Class, s.newClerk)
 	rpc.OnRequest(b, askPut, (*clerk).put)
-	rpc.OnRequest(b, askLacks, (*clerk).lacks)
-	rpc.OnRequest(b, askCommit, (*clerk).commit)
 	rpc.OnRequest(b, askGet, (*clerk).get)
-	rpc.OnRequest(b, askFetch, (*clerk).fetch)
 	rpc.OnRequest(b, askList, (*clerk).list)
 	rpc.OnRequest(b, askRestore, (*clerk).restore)
 	rpc.OnRequest(b, askRemove, (*clerk).remove)
 	rpc.OnRequest(b, askErase, (*clerk).erase)
 	rpc.OnRequest(b, askInvite, (*clerk).invite)
 	rpc.OnRequest(b, askRedeem, (*clerk).redeem)
-	rpc.On(b, callDrop, (*clerk).drop)
-	for _, topic := range []*stream.Blob{manifests, bitmaps, chunks} {
+	for _, topic := range topics {
 		topic.Handle(s.streams, func(in *stream.IncomingBlob) { s.deliver(topic, in) })
 	}
 	s.world.OnConnect(s.welcome)
 	s.world.OnDisconnect(func(c *rpc.Conn, _ error) {
 		if k := s.clerks[c]; k != nil {
 			delete(s.clerks, c)
-			k.leave()
+			k.gone(errLeft)
 		}
 	})
 }
@@ -137,7 +130,7 @@ func (s *Server) deliver(topic *stream.Blob, in *stream.IncomingBlob) {
 		k.inbox.deliver(topic, in)
 		return
 	}
-	in.Reject(errForgotten)
+	in.Reject(errLeft)
 }
 
 // World returns the world, for the caller to drive.
@@ -158,29 +151,20 @@ func (s *Server) Watch(ctx context.Context, interval time.Duration) {
 	})
 }
 
-// Drain takes no put or get any more, and returns when none goes on, or when ctx ends. It is called once.
+// Drain takes no put or get any more, and returns when none goes on, or when ctx ends. The world must be driven.
 func (s *Server) Drain(ctx context.Context) {
-	s.mu.Lock()
-	s.draining = true
-	s.mu.Unlock()
-	s.count(0)
+	if s.world.Do(ctx, func() { s.draining = true }) != nil {
+		return
+	}
+	drained := make(chan struct{})
+	go func() {
+		s.errands.Wait()
+		close(drained)
+	}()
 	select {
-	case <-s.drained:
+	case <-drained:
 	case <-ctx.Done():
 	}
-}
-
-// count counts a put or get more, or less, and fails where none is taken any more.
-func (s *Server) count(more int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining && more > 0 {
-		return ErrStopping
-	}
-	if s.errands += more; s.draining && s.errands == 0 {
-		close(s.drained)
-	}
-	return nil
 }
 
 // Close closes all connections and returns when no job is left, or with the cause of ctx. The world must be driven.

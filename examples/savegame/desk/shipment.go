@@ -1,12 +1,12 @@
 package desk
 
 import (
+	"bytes"
 	"context"
 	"io"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
 
@@ -25,7 +25,7 @@ func (s *shipment) send(ctx context.Context, peer *stream.Peer, opts ...stream.O
 	var writing errgroup.Group
 	writing.Go(func() error { return w.CloseWithError(sendChunks(w, s.indices, s.pack)) })
 	defer func() {
-		_ = r.CloseWithError(errForgotten)
+		_ = r.Close()
 		_ = writing.Wait()
 	}()
 	s.trace.started()
@@ -43,19 +43,8 @@ func (s *shipment) send(ctx context.Context, peer *stream.Peer, opts ...stream.O
 	}
 }
 
-// collect takes the chunks of a stream, one after the other. each may keep what it gets.
-func collect(ctx context.Context, conn *rpc.Conn, blobs <-chan *stream.IncomingBlob, indices []int, each func(index int, packed []byte) error) error {
-	in, err := take(ctx, conn, blobs)
-	if err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() { in.Reject(context.Cause(ctx)) })
-	defer stop()
-	if err = receiveChunks(in, indices, each); err != nil {
-		in.Reject(err) // not Cancel: the sender takes that for its own
-	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+// sendBytes begins to stream something small. Who waits for it learns of its end.
+func sendBytes(peer *stream.Peer, topic *stream.Blob, n number, b []byte) error {
+	_, err := topic.Start(peer, bytes.NewReader(b), int64(len(b)), stream.Name(n.String()))
 	return err
 }

@@ -1,0 +1,109 @@
+package desk
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
+)
+
+// put makes a version of what the client sends.
+func (k *clerk) put(call *rpc.Call, a putArgs) (versions.Version, error) {
+	return errand(k, askPut, call, func(ctx context.Context, u *versions.User) (v versions.Version, err error) {
+		p, err := u.Begin(ctx, versions.Request{Name: a.Name, Machine: a.Machine, Seen: a.Seen, Content: a.Content, Mode: a.Mode})
+		if err != nil {
+			return v, err
+		}
+		defer p.Abandon()
+		if err := k.receive(ctx, a.Number, p); err != nil {
+			return v, err
+		}
+		v, err = p.Commit(ctx)
+		return k.did("put", v, err)
+	})
+}
+
+// receive takes the manifest, says which chunks are missing, and stores them.
+func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
+	in, err := k.inbox.take(ctx, manifests, n)
+	if err != nil {
+		return err
+	}
+	if size := max(0, in.Size()); !k.server.manifests.TryAcquire(size) {
+		return fmt.Errorf("%w: no memory for a manifest of %d bytes beside those of other puts, the limit is %d", ErrBusy, size, manifestMemory)
+	}
+	defer k.server.manifests.Release(max(0, in.Size()))
+	b, err := readAll(in, maxManifest)
+	if err != nil {
+		return err
+	}
+	lacks, err := p.Lacks(ctx, b)
+	if err != nil {
+		return err
+	}
+	if err := sendBytes(k.peer(), bitmaps, n, toBitmap(lacks)); err != nil {
+		return err
+	}
+	storing, ctx := errgroup.WithContext(ctx)
+	storing.SetLimit(packers)
+	err = k.inbox.takeChunks(ctx, n, lacks, func(index int, packed []byte) error {
+		storing.Go(func() error { return p.Chunk(ctx, index, packed) })
+		return context.Cause(ctx)
+	})
+	if first := storing.Wait(); first != nil {
+		return first
+	}
+	k.server.config.Trace.received()
+	return err
+}
+
+// get sends a version, its manifest, and the chunks of it that the client wants.
+func (k *clerk) get(call *rpc.Call, a getArgs) (rpc.None, error) {
+	return errand(k, askGet, call, func(ctx context.Context, u *versions.User) (none rpc.None, err error) {
+		c, err := u.Open(ctx, a.Name, a.Version)
+		if err != nil {
+			return none, err
+		}
+		defer c.Close()
+		if err := k.sendRecords(a.Number, c.Version); err != nil {
+			return none, err
+		}
+		if err := sendBytes(k.peer(), manifests, a.Number, c.Manifest); err != nil {
+			return none, err
+		}
+		return none, k.give(ctx, a, c)
+	})
+}
+
+func (k *clerk) give(ctx context.Context, a getArgs, c *versions.Content) error {
+	m, err := manifest.Parse(c.Manifest, manifest.Limits{Bytes: math.MaxInt64})
+	if err != nil {
+		return err
+	}
+	bitmap, err := k.inbox.takeAll(ctx, bitmaps, a.Number, maxManifest)
+	if err != nil {
+		return err
+	}
+	indices, err := fromBitmap(bitmap, len(m.Chunks()))
+	if err != nil {
+		return err
+	}
+	var opts []stream.Option
+	if a.Slices {
+		opts = append(opts, stream.Via(stream.Slices{}))
+	}
+	pack := func(buffer []byte, index int) ([]byte, error) {
+		packed, err := c.Chunk(ctx, index)
+		return append(buffer, packed...), err
+	}
+	s := shipment{a.Number, indices, pack, a.Rate, &k.server.config.Trace}
+	err = s.send(ctx, k.peer(), opts...)
+	_, err = k.did("got", c.Version, err)
+	return err
+}
