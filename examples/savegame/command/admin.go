@@ -1,0 +1,111 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/dustin/go-humanize/english"
+	"github.com/urfave/cli/v3"
+
+	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/users"
+	"github.com/quivernet/quiver/examples/savegame/versions"
+)
+
+// serverCommands declares what runs where the server's folder is.
+func (a *app) serverCommands() []*cli.Command {
+	command := func(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
+		return a.command(name, args, summary, do, append(flags,
+			&cli.StringFlag{Name: "dir", Value: "savegame-data", Usage: "`FOLDER` of the certificate, the saves and the tokens"},
+			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with a line user:token for each token (default: tokens.txt in the folder)"})...)
+	}
+	serve := command("serve", "", "keep saves in a folder, for who logs in", serve, serveFlags()...)
+	serve.Description = "The line that it prints logs one machine in; there savegame invite prints the line for the next one.\nAfter a signal it takes nothing new, and ends when running puts and gets have; after a second one at once."
+	return []*cli.Command{
+		serve,
+		command("check", "", "read all that a stopped server keeps, and verify it", check,
+			&cli.BoolFlag{Name: "repair", Usage: "delete what is damaged, so that a put of the same content brings it back"}),
+		a.group("token", "say who may come in, while the server runs or not",
+			command("add", "USER", "give a user a new token, and print it", addToken),
+			command("revoke", "USER [PREFIX]", "take a user's tokens away, or those that begin with PREFIX", revokeTokens),
+			command("ls", "", "list the tokens, each by its first letters", listTokens)),
+	}
+}
+
+// store returns the folder of the saves.
+func (j *job) store() string { return filepath.Join(j.String("dir"), "store") }
+
+// tokens returns the token file.
+func (j *job) tokens() string {
+	return firstOf(j.String("token-file"), filepath.Join(j.String("dir"), "tokens.txt"))
+}
+
+// check verifies a server's folder.
+func check(ctx context.Context, j *job) (err error) {
+	if _, err := os.Stat(j.store()); err != nil {
+		return fmt.Errorf("check: no server's folder: %w; say --dir FOLDER", err)
+	}
+	folder, err := store.Open(j.store())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	all, err := versions.Open(ctx, folder, versions.Config{})
+	if err != nil {
+		return err
+	}
+	r, err := all.Check(ctx, j.Bool("repair"))
+	for _, f := range r.Findings {
+		fmt.Fprintln(j.stdout, plain(findingText(f)))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return fail(exitInterrupted, "check: interrupted")
+	case err != nil:
+		return fmt.Errorf("check: %w", err)
+	case !r.Sound():
+		return fail(exitUnsound, "check: the store in %s is unsound; after check --repair, put again what is incomplete", j.String("dir"))
+	}
+	fmt.Fprintf(j.stdout, "sound: %s of %s, %s in %s\n", english.Plural(r.Versions, "version", ""), english.Plural(r.Users, "user", ""),
+		sizeText(r.Bytes), english.Plural(r.Objects, "object", ""))
+	return nil
+}
+
+func findingText(f versions.Finding) (text string) {
+	if f.Problem == versions.Incomplete {
+		text = fmt.Sprintf("%s: %s@%d of %s", f.Problem, f.Version.Name, f.Version.Number, f.User)
+	} else {
+		text = fmt.Sprintf("%s: %s, %s", f.Problem, f.Key, sizeText(f.Size))
+	}
+	if f.Err != nil {
+		text += ": " + oneLine(f.Err)
+	}
+	return text
+}
+
+func addToken(_ context.Context, j *job) error {
+	token, err := users.Add(j.tokens(), j.args[0])
+	if err == nil {
+		fmt.Fprintln(j.stdout, token)
+	}
+	return err
+}
+
+func revokeTokens(_ context.Context, j *job) error {
+	n, err := users.Revoke(j.tokens(), j.args[0], j.args[1])
+	if err == nil {
+		fmt.Fprintf(j.stdout, "revoked %s of %s\n", english.Plural(n, "token", ""), j.args[0])
+	}
+	return err
+}
+
+func listTokens(_ context.Context, j *job) error {
+	tokens, err := users.List(j.tokens())
+	for _, t := range tokens {
+		fmt.Fprintf(j.stdout, "%s %s…\n", t.User, t.Shown)
+	}
+	return err
+}

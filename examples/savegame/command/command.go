@@ -1,0 +1,130 @@
+// Package command is savegame's command line: the server, and what a player does from machine to machine. [Run] runs one
+// command line.
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+)
+
+// app is where one run of the program reads and writes: results to stdout, all else to stderr.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// Run runs one command line, without the program's name, and returns the exit code; an error is one line on stderr. When
+// ctx ends the command is interrupted, which is how a server is stopped. Any number may run at once.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin, stdout, stderr}
+	err := a.root().Run(ctx, append([]string{"savegame"}, args...))
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "savegame: %s\n", oneLine(err))
+	return exitCode(err)
+}
+
+const description = `Three machines, three lines:
+   savegame serve                   on the server; it prints the next line
+   savegame login HOST:PORT CODE    on the machine that you play on; savegame invite prints a line for the one after
+   savegame put ~/games/world       and there: savegame get world
+
+A put over a version that this machine has not seen is refused, and so is a get over changes that no version has. Commands
+go on by themselves when the connection is lost, and where they stopped when they are run again.
+
+Exit codes: ` + exitCodes
+
+// root declares the commands.
+func (a *app) root() *cli.Command {
+	root := a.group("savegame", "keep versions of save games on a server, and carry them from machine to machine", append(append(
+		a.serverCommands(), a.transferCommands()...), a.saveCommands()...)...)
+	root.Description, root.Version = description, "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		root.Version = info.Main.Version
+	}
+	root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet", Usage: "show neither progress nor notes"}}
+	root.Writer, root.ErrWriter = a.stdout, a.stderr
+	root.ExitErrHandler = func(context.Context, *cli.Command, error) {} // Run prints
+	return root
+}
+
+// group declares a command that only has others.
+func (a *app) group(name, summary string, commands ...*cli.Command) *cli.Command {
+	return &cli.Command{Name: name, Usage: summary, Commands: commands, OnUsageError: usageError, Action: func(_ context.Context, c *cli.Command) error {
+		if c.Args().Present() {
+			return usage("unknown command %q (see %s --help)", c.Args().First(), c.FullName())
+		}
+		return cli.ShowSubcommandHelp(c)
+	}}
+}
+
+// job is one command at work.
+type job struct {
+	*app
+	*cli.Command
+	args []string // those that may be missing are empty then
+}
+
+// command declares a command. Of the arguments those in brackets may be missing, and one with dots may be many.
+func (a *app) command(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
+	names := strings.Fields(args)
+	most := len(names)
+	least := len(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name[0] == '[' }))
+	return &cli.Command{Name: name, ArgsUsage: args, Usage: summary, Flags: flags, OnUsageError: usageError, Action: func(ctx context.Context, c *cli.Command) error {
+		given := c.Args().Slice()
+		if len(given) < least || len(given) > most && !strings.HasSuffix(args, "…") {
+			return usage("%s takes %s, and was given %d: %q (see %s --help)", name, firstOf(args, "no argument"), len(given), given, c.FullName())
+		}
+		return do(ctx, &job{a, c, append(given, make([]string, max(most-len(given), 0))...)})
+	}}
+}
+
+// twoDashes writes flags in the library's errors as its help does.
+var twoDashes = strings.NewReplacer("not defined: -", "not defined: --", "for flag -", "for flag --")
+
+// usageError leaves it at the error, without the help.
+func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
+	return usage("%s (see %s --help)", twoDashes.Replace(err.Error()), c.FullName())
+}
+
+// note says something that is good to know, unless nobody wants to.
+func (j *job) note(format string, args ...any) {
+	if !j.Bool("quiet") {
+		fmt.Fprintln(j.stderr, plain(fmt.Sprintf(format, args...)))
+	}
+}
+
+func logFlag(level string) cli.Flag {
+	return &cli.StringFlag{Name: "log", Value: level, Usage: "`LEVEL` of the log: off, debug, info, warn or error"}
+}
+
+// logger returns the logger that logFlag asks for, nil for off.
+func (j *job) logger() (*slog.Logger, *slog.LevelVar, error) {
+	level := new(slog.LevelVar)
+	text := j.String("log")
+	if text == "off" {
+		return nil, nil, nil
+	}
+	if err := level.UnmarshalText([]byte(text)); err != nil {
+		return nil, nil, usage("log level %q is not off, debug, info, warn or error", text)
+	}
+	return slog.New(slog.NewTextHandler(j.stderr, &slog.HandlerOptions{Level: level})), level, nil
+}
+
+// firstOf returns the first text that is none of spaces.
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text = strings.TrimSpace(text); text != "" {
+			return text
+		}
+	}
+	return ""
+}

@@ -1,0 +1,137 @@
+package command
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/tree"
+	"github.com/quivernet/quiver/examples/savegame/users"
+	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
+)
+
+const exitCodes = `0 done, 1 failed, 2 wrong usage, 3 no such save or version, 4 conflict, 5 not allowed (token, code or
+fingerprint), 6 no room, 7 server not reached, 8 unsound store, 9 folder in use, 130 interrupted.`
+
+// failure is an error that decides the exit code.
+type failure struct {
+	code int
+	error
+}
+
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitMissing     = 3
+	exitConflict    = 4
+	exitDenied      = 5
+	exitFull        = 6
+	exitUnreached   = 7
+	exitUnsound     = 8
+	exitInUse       = 9
+	exitInterrupted = 130 // what shells return for SIGINT
+)
+
+func (f failure) Unwrap() error { return f.error }
+
+func fail(code int, format string, args ...any) error {
+	return failure{code, fmt.Errorf(format, args...)}
+}
+
+func usage(format string, args ...any) error { return fail(exitUsage, format, args...) }
+
+func exitCode(err error) int {
+	is := func(targets ...error) bool {
+		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+	}
+	var decided failure
+	var locked *store.Locked
+	switch {
+	case errors.As(err, &decided):
+		return decided.code
+	case errors.As(err, &locked):
+		return exitInUse
+	case is(versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash):
+		return exitMissing
+	case is(users.ErrCode, users.ErrGuesses, desk.ErrGuest):
+		return exitDenied
+	case is(desk.ErrFull, syscall.ENOSPC):
+		return exitFull
+	case is(versions.ErrName, users.ErrUser):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// plain shows a text of the other side's on a terminal: what that might obey, controls and marks that turn the direction of
+// letters, stands there as U+FFFD.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsGraphic(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
+// oneLine writes an error on one line. A server may have said some of it.
+func oneLine(err error) string {
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+	return plain(strings.Join(lines, "; "))
+}
+
+var (
+	errPinned   = errors.New("wrong fingerprint: it is another server, or has a new certificate; if that is meant, log in again")
+	errNoAnswer = errors.New("no answer")
+)
+
+// pinned returns the configuration of a client that trusts the certificate with this fingerprint alone.
+func pinned(fingerprint string) *tls.Config {
+	config := cert.Pinned(fingerprint)
+	verify := config.VerifyConnection
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		if verify(state) != nil {
+			return errPinned
+		}
+		return nil
+	}
+	return config
+}
+
+// passes reports whether what failed may succeed a little later.
+func passes(err error) bool {
+	return !errors.Is(err, errPinned) && (errors.Is(err, errNoAnswer) || desk.Transient(err))
+}
+
+// explain says what went wrong with a server, to who has to do something about it.
+func explain(server string, err error) error {
+	var closed *rpc.CloseError
+	var conflict *versions.Conflict
+	switch {
+	case errors.Is(err, errPinned):
+		return fail(exitDenied, "server %s: %w", server, errPinned)
+	case errors.As(err, &closed) && (closed.Code == rpc.PreLoginFailure || closed.Code == desk.Revoked):
+		return fail(exitDenied, "server %s does not accept the token: %s; get a new code (savegame invite) and log in again", server, closed.Reason)
+	case errors.As(err, &closed):
+		return fmt.Errorf("server %s: the connection ended: %v: %s", server, closed.Code, closed.Reason)
+	case errors.As(err, &conflict):
+		return fail(exitConflict, "%w; --keep-both keeps yours beside it, --force makes yours the newest, and savegame get %s PATH shows what is there",
+			err, conflict.Latest.Name)
+	case errors.Is(err, manifest.ErrManifest):
+		return fail(exitFull, "%w, which serve --max-size sets", err)
+	case errors.Is(err, tree.ErrChanged):
+		return fmt.Errorf("%w; put it again when the game does not write", err)
+	case passes(err):
+		return fmt.Errorf("server %s: %w", server, err)
+	}
+	return err
+}

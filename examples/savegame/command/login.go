@@ -1,0 +1,51 @@
+package command
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/quivernet/quiver/examples/savegame/desk"
+)
+
+// pasteLine is what logs a machine in: where the server is, and a code that is good for one login, with the fingerprint by
+// which the machine knows the server.
+func pasteLine(server, code, fingerprint string) string {
+	raw, _ := hex.DecodeString(fingerprint) // never fails: it is a certificate's, or of a login that worked
+	return fmt.Sprintf("savegame login %s %s.%s", server, plain(code), base64.RawURLEncoding.EncodeToString(raw))
+}
+
+// login redeems a code for a token, and keeps that.
+func login(ctx context.Context, s *session) error {
+	code, pin, _ := strings.Cut(s.args[1], ".")
+	fingerprint, err := base64.RawURLEncoding.DecodeString(pin)
+	if err != nil || len(fingerprint) != 32 {
+		return usage("login: the code %q is not whole: paste the line as it was printed", s.args[1])
+	}
+	s.Server, s.Fingerprint, s.Token, s.what = s.args[0], hex.EncodeToString(fingerprint), "", "login"
+	return s.reach(ctx, func(ctx context.Context, client *desk.Client) (err error) {
+		if s.User, s.Token, err = client.Redeem(ctx, code); err != nil {
+			return err
+		}
+		s.Machine = machineName()
+		if err := writeJSON(s.file(), s.profile); err != nil {
+			return err
+		}
+		fmt.Fprintf(s.stdout, "logged in at %s as %s, on %s\n", s.Server, plain(s.User), s.Machine)
+		return nil
+	})
+}
+
+// invite prints the line for another machine of the user's.
+func invite(ctx context.Context, s *session) error {
+	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error {
+		code, err := client.Invite(ctx)
+		if err == nil {
+			s.note("paste this line on the other machine within 10 minutes:")
+			fmt.Fprintln(s.stdout, pasteLine(s.Server, code, s.Fingerprint))
+		}
+		return err
+	})
+}

@@ -1,0 +1,155 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/quivernet/quiver/examples/savegame/flock"
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/versions"
+)
+
+// profile is what a login leaves: where the server is, and who this machine is there.
+type profile struct {
+	home string // folder of what is kept between commands
+
+	Server      string `json:"server"`
+	Fingerprint string `json:"fingerprint"` // of the server's certificate, in hex
+	User        string `json:"user"`
+	Token       string `json:"token"`
+	Machine     string `json:"machine"`
+}
+
+// openProfile reads the profile of a name, empty where nobody has logged in. Home is a folder, empty for the usual one.
+func openProfile(home, name string) (p profile, err error) {
+	if home == "" {
+		if home, err = os.UserConfigDir(); err != nil {
+			return p, fmt.Errorf("no folder for the login: %w; set $SAVEGAME_HOME", err)
+		}
+		home = filepath.Join(home, "savegame")
+	}
+	if name != "" {
+		home, err = filepath.Join(home, name), versions.CheckName(name)
+	}
+	p.home, p.Machine = home, machineName()
+	if err == nil {
+		err = os.MkdirAll(p.home, 0o700)
+	}
+	if err == nil {
+		err = readJSON(p.file(), &p)
+	}
+	return p, err
+}
+
+func (p *profile) file() string { return filepath.Join(p.home, "profile.json") }
+
+// machineName returns this machine's name as versions have it.
+func machineName() string {
+	host, _ := os.Hostname()
+	name := strings.Trim(strings.Map(func(r rune) rune {
+		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
+			return r
+		}
+		return '-'
+	}, host), "-")
+	if versions.CheckName(name) != nil {
+		return "machine"
+	}
+	return name
+}
+
+// sighting remembers what a place of this machine held when it was equal to a version.
+type sighting struct {
+	Ref   versions.Ref
+	Data  manifest.Digest // what dataOf says of it
+	Place string          // the paths that were put, or the one that was got
+}
+
+// dataOf names what is in a save apart from modes and times, which do not survive every file system.
+func dataOf(m *manifest.Manifest) manifest.Digest {
+	bare := manifest.Manifest{Entries: slices.Clone(m.Entries)}
+	for i := range bare.Entries {
+		bare.Entries[i].Mode, bare.Entries[i].Time = 0, 0
+	}
+	return bare.Digest()
+}
+
+func (p *profile) seenFile() string { return filepath.Join(p.home, "seen.json") }
+
+// key is under what name the sightings of a save are kept.
+func (p *profile) key(name string) string { return p.Fingerprint[:16] + "/" + name }
+
+// seen returns all sightings, of saves at any server.
+func (p *profile) seen() (map[string]sighting, error) {
+	sightings := make(map[string]sighting)
+	return sightings, readJSON(p.seenFile(), &sightings)
+}
+
+// remember notes that paths hold a version. Of a save that was got, and not put, to another place than before it notes
+// nothing: a put from the first place is a conflict then as it was before.
+func (p *profile) remember(v versions.Version, m *manifest.Manifest, put bool, paths ...string) error {
+	at := sighting{v.Ref(), dataOf(m), ""}
+	for _, path := range paths {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			return err
+		}
+		at.Place += path + "\n"
+	}
+	lock, err := flock.Wait(p.seenFile()+".lock", 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	sightings, err := p.seen()
+	if err != nil {
+		return err
+	}
+	if was, ok := sightings[p.key(v.Name)]; ok && !put && was.Place != at.Place {
+		return nil
+	}
+	sightings[p.key(v.Name)] = at
+	return writeJSON(p.seenFile(), sightings)
+}
+
+// readJSON reads a file, which may be missing.
+func readJSON(path string, v any) error {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w; move it away, and log in again", path, err)
+	}
+	return nil
+}
+
+// writeJSON replaces a file, for its owner alone, durably and in one step.
+func writeJSON(path string, v any) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // of mode 0600
+	if err != nil {
+		return err
+	}
+	err = errors.Join(json.NewEncoder(f).Encode(v), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if dir, err := os.Open(filepath.Dir(path)); err == nil {
+		_ = dir.Sync() // where it can be asked for: not on Windows, and not of every file system
+		_ = dir.Close()
+	}
+	return nil
+}

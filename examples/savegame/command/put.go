@@ -1,0 +1,158 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/tree"
+	"github.com/quivernet/quiver/examples/savegame/versions"
+)
+
+// standard names standard input to put and standard output to get.
+const standard = "-"
+
+// transferCommands declares what moves saves.
+func (a *app) transferCommands() []*cli.Command {
+	put := a.client("put", "PATH…", "hand a save in, as its next version", put,
+		&cli.StringFlag{Name: "to", Usage: "`NAME` of the save (default: the last element of PATH)"},
+		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out what `PATTERN` fits, a name or a path below PATH"},
+		&cli.BoolFlag{Name: "force", Usage: "put it over a version that this machine has not seen"},
+		&cli.BoolFlag{Name: "keep-both", Usage: "put it beside a version that this machine has not seen, under a name of its own"})
+	put.Description = "PATH is a file or a folder; several become one save, under their own names. PATH - is standard input, which is kept in\na temporary file meanwhile."
+	get := a.client("get", "NAME[@VERSION] [PATH]", "fetch a save", get,
+		&cli.BoolFlag{Name: "force", Usage: "replace a PATH with changes that no version has: they are lost"})
+	get.Description = "PATH (default: NAME) is replaced in one step, once all is there; a save of one file goes into a PATH that is a folder.\nWhat is at PATH already does not travel. PATH - is standard output, for a save of one file."
+	return []*cli.Command{put, get}
+}
+
+// putting is a put from the command line.
+type putting struct {
+	*session
+	paths   []string
+	options desk.PutOptions
+	source  *tree.Source // nil until it is scanned
+	spooled string       // the file of what came from standard input
+}
+
+// put hands a save in.
+func put(ctx context.Context, s *session) error {
+	p := &putting{session: s, paths: s.Args().Slice()}
+	p.options.Machine = s.Machine
+	p.kept = "; what has arrived stays at the server for a day: run the same command again to go on"
+	if err := p.choose(); err != nil {
+		return err
+	}
+	defer p.close()
+	if p.paths[0] != standard { // which is read when the server is there
+		if err := p.scan(ctx, p.paths); err != nil {
+			return fmt.Errorf("put %s: %w", p.options.Name, err)
+		}
+	}
+	return p.visit(ctx, p.send)
+}
+
+// choose finds out the save's name, and what becomes of a conflict.
+func (p *putting) choose() error {
+	name := p.String("to")
+	switch {
+	case name == "" && (len(p.paths) > 1 || p.paths[0] == standard):
+		return usage("put of several paths, or of standard input, needs a name for the save: --to NAME")
+	case p.Bool("force") && p.Bool("keep-both"):
+		return usage("put cannot do both, --force and --keep-both")
+	case p.Bool("force"):
+		p.options.Mode = versions.Force
+	case p.Bool("keep-both"):
+		p.options.Mode = versions.KeepBoth
+	}
+	if name == "" {
+		path, err := filepath.Abs(p.paths[0])
+		if err != nil {
+			return err
+		}
+		name = filepath.Base(path)
+	}
+	p.options.Name, p.what = name, "put "+name
+	if err := versions.CheckName(name); err != nil {
+		return usage("put: %w; say --to NAME", err)
+	}
+	return nil
+}
+
+// scan reads what is at the paths.
+func (p *putting) scan(ctx context.Context, paths []string) (err error) {
+	p.source, err = tree.Scan(ctx, paths, tree.ScanOptions{Exclude: p.StringSlice("exclude")})
+	if err != nil {
+		return err
+	}
+	for _, n := range p.source.Notes {
+		p.note("%v", n)
+	}
+	return nil
+}
+
+// spool keeps standard input in a temporary file, and scans that.
+func (p *putting) spool(ctx context.Context) error {
+	f, err := os.CreateTemp("", "savegame-*")
+	if err != nil {
+		return err
+	}
+	p.spooled = f.Name()
+	copied := make(chan error, 1)
+	go func() { // a read of a terminal ends when it wants to
+		_, err := io.Copy(f, p.stdin)
+		copied <- errors.Join(err, f.Close())
+	}()
+	select {
+	case err = <-copied:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("standard input: %w", err)
+	}
+	return p.scan(ctx, []string{p.spooled})
+}
+
+// close closes the source, and removes what was made for it.
+func (p *putting) close() {
+	closeSource(p.source)
+	if p.spooled != "" {
+		_ = os.Remove(p.spooled)
+	}
+}
+
+// closeSource closes a source, which was only read; nil is none.
+func closeSource(s *tree.Source) {
+	if s != nil {
+		_ = s.Close()
+	}
+}
+
+// send puts the save on one connection.
+func (p *putting) send(ctx context.Context, client *desk.Client) error {
+	if p.source == nil {
+		if err := p.spool(ctx); err != nil {
+			return err
+		}
+	}
+	sightings, err := p.seen()
+	if err != nil {
+		return err
+	}
+	p.options.Seen = sightings[p.key(p.options.Name)].Ref
+	begin := time.Now()
+	stored, err := client.Put(ctx, p.source, p.options)
+	if err != nil {
+		return err
+	}
+	p.report(p.stdout, stored.Version, stored.Bytes, "sent", begin)
+	return p.remember(stored.Version, p.source.Manifest, true, p.paths...)
+}

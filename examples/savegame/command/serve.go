@@ -1,0 +1,193 @@
+package command
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/users"
+	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/rpc/cert"
+)
+
+const (
+	// firstUser is who a new server is for.
+	firstUser = "player"
+	// closeTime is how long a server waits for its last words to arrive.
+	closeTime = 10 * time.Second
+	// watchInterval is how often it looks at the token file, collectInterval how often it deletes what has had its time.
+	watchInterval, collectInterval = time.Second, time.Hour
+)
+
+// serveFlags are those of serve alone.
+func serveFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "addr", Value: ":7777", Usage: "`HOST:PORT` to listen on, with UDP"},
+		&cli.StringSliceFlag{Name: "user", Usage: "print a line for `NAME`, who may be new (default: the first of the token file)"},
+		&cli.StringFlag{Name: "max-size", Usage: "`BYTES` of one save, like 10GB (default: what the disk has)"},
+		&cli.StringFlag{Name: "quota", Usage: "`BYTES` of the store for each user (default: what the disk has)"},
+		&cli.StringFlag{Name: "total-quota", Usage: "`BYTES` of the store for all users (default: what the disk has)"},
+		&cli.IntFlag{Name: "keep", Value: 10, Usage: "`VERSIONS` of a save that stay however old they are"},
+		&cli.DurationFlag{Name: "keep-for", Value: 7 * 24 * time.Hour, Usage: "`TIME` for which all versions stay, and removed saves"},
+		&cli.DurationFlag{Name: "drain", Value: 30 * time.Second, Usage: "`TIME` that running puts and gets have at the end"},
+		logFlag("info"),
+	}
+}
+
+// server is a running serve.
+type server struct {
+	*job
+	*desk.Server
+	config   desk.ServerConfig
+	listener *rpc.Listener
+}
+
+// serve runs a server until it is interrupted.
+func serve(ctx context.Context, j *job) (err error) {
+	config, err := j.versionsConfig()
+	if err != nil {
+		return err
+	}
+	s := &server{job: j}
+	if s.config.Logger, s.config.LogLevel, err = j.logger(); err != nil {
+		return err
+	}
+	socket, err := net.ListenPacket("udp", j.String("addr")) // first: a server that cannot begin leaves nothing behind
+	if err != nil {
+		return fmt.Errorf("serve: %w; choose another --addr", err)
+	}
+	defer socket.Close()
+	folder, err := store.Open(j.store())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	if s.config.Versions, err = versions.Open(ctx, folder, config); err != nil {
+		return err
+	}
+	if err := s.open(socket); err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// versionsConfig returns what the flags say about versions.
+func (j *job) versionsConfig() (config versions.Config, err error) {
+	config.Keep, config.KeepFor = j.Int("keep"), j.Duration("keep-for")
+	if config.Keep < 1 || config.KeepFor <= 0 {
+		return config, usage("--keep %d and --keep-for %v must be more than nothing", config.Keep, config.KeepFor)
+	}
+	for flag, limit := range map[string]*int64{"max-size": &config.Limits.Bytes, "quota": &config.Quota, "total-quota": &config.TotalQuota} {
+		if *limit, err = j.size(flag); err != nil {
+			return config, err
+		}
+	}
+	return config, nil
+}
+
+// open lets clients in, and prints the lines that log them in.
+func (s *server) open(socket net.PacketConn) error {
+	tokens := s.tokens()
+	all, err := users.List(tokens)
+	if errors.Is(err, os.ErrNotExist) {
+		_, err = users.Add(tokens, firstUser)
+		all = []users.Token{{User: firstUser}}
+	}
+	if err != nil {
+		return err
+	}
+	if s.config.Users, err = users.Open(tokens); err != nil {
+		return err
+	}
+	s.config.Codes = users.NewCodes(func(user string) (string, error) { return users.Add(tokens, user) })
+	certificate, err := cert.Load(s.String("dir"))
+	if err != nil {
+		return err
+	}
+	if s.Server, err = desk.NewServer(s.config); err != nil {
+		return err
+	}
+	if s.listener, err = rpc.ListenPacket(socket, &tls.Config{Certificates: []tls.Certificate{certificate}}, s.World()); err != nil {
+		return fmt.Errorf("serve at %v: %w", socket.LocalAddr(), err)
+	}
+	names := s.StringSlice("user")
+	if len(names) == 0 && len(all) > 0 {
+		names = []string{all[0].User}
+	}
+	for _, name := range names {
+		code, err := s.config.Codes.New(name, time.Now())
+		if err != nil {
+			return err
+		}
+		s.note("serving %s; paste this line on a machine of %s within 10 minutes:", s.String("dir"), name)
+		fmt.Fprintln(s.stdout, pasteLine(reachable(s.listener.Addr()), code, cert.Fingerprint(certificate)))
+	}
+	return nil
+}
+
+// reachable returns where clients reach a server that listens on an address: one of this machine's where that is all.
+func reachable(addr net.Addr) string {
+	at, ok := addr.(*net.UDPAddr)
+	if !ok || !at.IP.IsUnspecified() {
+		return addr.String()
+	}
+	host := net.IPv4(127, 0, 0, 1)
+	locals, _ := net.InterfaceAddrs() // without them the server is for this machine
+	for _, local := range locals {
+		if n, ok := local.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
+			host = n.IP
+			break
+		}
+	}
+	return (&net.UDPAddr{IP: host, Port: at.Port}).String()
+}
+
+// run serves until ctx ends, and then until what runs has ended, or the time for that.
+func (s *server) run(ctx context.Context) error {
+	living, die := context.WithCancel(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(func() { s.Watch(living, watchInterval) })
+	work.Go(func() { s.collect(living) })
+	ended := make(chan error, 1)
+	go func() { ended <- s.World().Run(living) }()
+	<-ctx.Done()
+	s.note("stopping: puts and gets that run have %v; a second signal stops at once", s.Duration("drain"))
+	draining, cancel := context.WithTimeout(living, s.Duration("drain"))
+	defer cancel()
+	s.Drain(draining)
+	closing, cancel := context.WithTimeout(living, closeTime)
+	defer cancel()
+	err := errors.Join(s.Close(closing, "the server shuts down"), s.listener.Close())
+	if runErr := <-ended; !errors.Is(runErr, rpc.ErrClosed) {
+		err = errors.Join(err, runErr)
+	}
+	die()
+	work.Wait()
+	return err
+}
+
+// collect deletes what has had its time, now and then.
+func (s *server) collect(ctx context.Context) {
+	ticker := time.NewTicker(collectInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		did, err := s.config.Versions.Collect(ctx)
+		if s.config.Logger != nil && ctx.Err() == nil && (err != nil || did.Objects > 0) {
+			s.config.Logger.Info("deleted what has had its time", "versions", did.Versions, "objects", did.Objects, "bytes", did.Bytes, "error", err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// uploading starts a put of standard input, and returns once the server knows the client.
+func (m *machine) uploading(name string, flags ...string) (p *program, stdin *io.PipeWriter) {
+	m.t.Helper()
+	in, out := io.Pipe()
+	p = start(m.t, in, m.args(append([]string{"put", "-", "--to", name}, flags...)...)...)
+	m.t.Cleanup(func() { _ = out.Close() })
+	_, err := out.Write([]byte("begin ")) // is read when the connection is there
+	require.NoError(m.t, err)
+	return p, out
+}
+
+func TestPutGoesOnAtARestartedServer(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, "--drain", "1ms")
+	m := newMachine(t, server.paste)
+	content := noise(3<<20, 1)
+	put := start(t, nil, m.args("put", m.write("world", content), "--bwlimit", "1MB")...)
+	require.Eventually(t, func() bool { return len(chunksIn(t, server.dir)) > 4 }, time.Minute, time.Millisecond)
+	require.Zero(t, server.stop())
+	require.Contains(t, put.stderr.line("connection lost"), "trying again for ")
+	had := len(chunksIn(t, server.dir))
+
+	startServerIn(t, server.dir, server.addr)
+	require.Zero(t, put.wait(), put.stderr)
+	require.Regexp(t, `put world: version 1, 3.1 MB in 1 file, (2|1)\.\d MB sent`, put.stdout.String(), "%d chunks were there", had)
+	m.ok("get", "world", m.path("copy"))
+	m.holds("copy", content)
+}
+
+// chunksIn returns the files of chunks in a server's folder.
+func chunksIn(t *testing.T, dir string) (paths []string) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(path, "chunks") && d.Type().IsRegular() {
+			paths = append(paths, path)
+		}
+		return nil // what goes meanwhile
+	})
+	return paths
+}
+
+func TestInterruptedPut(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	put, _ := m.uploading("x")
+	put.interrupt()
+	require.Equal(t, exitInterrupted, put.wait())
+	require.Contains(t, put.stderr.String(), "savegame: put x: interrupted; what has arrived stays at the server for a day: run the same command again")
+	require.Empty(t, m.ok("ls"))
+}
+
+func TestRevokedTokenEndsAConnection(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tokens := func(args ...string) result {
+		return runProgram("", append(append([]string{"token"}, args...), "--dir", dir)...)
+	}
+	token := strings.TrimSpace(tokens("add", "ann").stdout)
+	server := startServerIn(t, dir, "127.0.0.1:0")
+	m := newMachine(t, server.paste)
+	put, stdin := m.uploading("x", "--log", "info", "--token", token)
+	require.Regexp(t, `^ann \S{4}…\nann \S{4}…\n$`, tokens("ls").stdout)
+	require.Equal(t, "revoked 1 token of ann\n", tokens("revoke", "ann", token[:8]).stdout)
+	require.NotEmpty(t, put.stderr.line("the token was revoked"), "the connection ends though nothing is asked")
+	require.NoError(t, stdin.Close())
+	require.Equal(t, exitDenied, put.wait())
+	require.Contains(t, put.stderr.line("savegame: "), "does not accept the token")
+	m.fails(exitDenied, []string{"ls", "--token", token}, "does not accept the token", "log in again")
+	m.ok("ls")
+	requireFailure(t, tokens("revoke", "nobody"), exitUsage, "nobody")
+	requireFailure(t, tokens("add", "../x"), exitUsage, "../x")
+}
+
+func TestLoginCodes(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, "--user", "ann", "--user", "bob")
+	ann := newMachine(t, server.paste)
+	stranger := &machine{t, filepath.Join(t.TempDir(), "home"), t.TempDir()}
+	stranger.fails(exitDenied, server.paste, "login", "was used")
+	stranger.fails(exitUsage, []string{"login", server.addr, "ABCD"}, `"ABCD"`, "paste the line")
+	code, pin, _ := strings.Cut(server.paste[2], ".")
+	stranger.fails(exitDenied, []string{"login", server.addr, code + "." + strings.Repeat("A", len(pin))}, server.addr, "wrong fingerprint")
+	require.Equal(t, 2, strings.Count(server.stdout.String(), "savegame login"))
+
+	t.Log("# users do not see each other's saves")
+	lines := strings.Split(strings.TrimSpace(server.stdout.String()), "\n")
+	bob := newMachine(t, pasted(t, lines[1]))
+	ann.ok("put", ann.write("world", "Ann's"))
+	require.Empty(t, bob.ok("ls"))
+	bob.fails(exitMissing, []string{"get", "world", bob.path("world")}, "no such save")
+}
+
+// The token of one server was shown to another that a flag named.
+func TestTokenIsForItsServer(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	m.fails(exitDenied, []string{"ls", "--server", "127.0.0.1:9", "--fingerprint", strings.Repeat("ab", 32)}, "not logged in")
+	m.fails(exitUsage, []string{"ls", "--fingerprint", "ab", "--token", "x", "--server", "y:1"}, `"ab"`)
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	m := &machine{t, filepath.Join(t.TempDir(), "home"), t.TempDir()}
+	m.fails(exitUnreached, []string{"ls", "--server", silent.LocalAddr().String(), "--token", "x", "--fingerprint", strings.Repeat("ab", 32), "--patience", "1ms"},
+		"ls: server "+silent.LocalAddr().String()+": no answer", "--patience 1ms")
+}
+
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t, "--quota", "1MB", "--max-size", "2MB").paste)
+	m.ok("put", m.write("small", noise(100_000, 1)))
+	m.fails(exitFull, []string{"put", m.write("large", noise(1_500_000, 1))}, "put large", "quota", "1000000")
+	m.fails(exitFull, []string{"put", m.write("huge", noise(2_500_000, 1))}, "put huge", "--max-size")
+	require.Regexp(t, `^small +1 [^\n]+\n$`, m.ok("ls"))
+}
+
+func TestServeRefuses(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	r := runProgram("", "serve", "--dir", server.dir, "--addr", "127.0.0.1:0")
+	requireFailure(t, r, exitInUse, server.dir, "number")
+	dir := filepath.Join(t.TempDir(), "new")
+	requireFailure(t, runProgram("", "serve", "--dir", dir, "--addr", server.addr), exitFailed, "--addr")
+	require.NoDirExists(t, dir, "a server that cannot begin leaves nothing behind")
+	requireFailure(t, runProgram("", "serve", "--dir", dir, "--quota", "much"), exitUsage, "--quota", "much")
+	requireFailure(t, runProgram("", "serve", "--dir", dir, "--keep", "0"), exitUsage, "--keep 0")
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	m := newMachine(t, server.paste)
+	m.ok("put", m.write("world", noise(100_000, 1)))
+	check := func(flags ...string) result {
+		return runProgram("", append([]string{"check", "--dir", server.dir}, flags...)...)
+	}
+	requireFailure(t, check(), exitInUse, server.dir)
+	require.Zero(t, server.stop())
+	r := check()
+	require.Zero(t, r.code, r.stderr)
+	require.Regexp(t, `^sound: 1 version of 1 user, \d+ kB in \d+ objects\n$`, r.stdout)
+
+	chunk := chunksIn(t, server.dir)[0]
+	b, err := os.ReadFile(chunk)
+	require.NoError(t, err)
+	b[len(b)/2]++
+	require.NoError(t, os.WriteFile(chunk, b, 0o600))
+	r = check()
+	require.Contains(t, r.stdout, "incomplete: world@1 of player")
+	requireFailure(t, r, exitUnsound, server.dir, "--repair")
+	require.Equal(t, exitUnsound, check("--repair").code)
+
+	t.Log("# a put of the same content makes it whole")
+	again := startServerIn(t, server.dir, server.addr)
+	m.ok("put", m.path("world"))
+	require.Zero(t, again.stop())
+	require.Zero(t, check().code)
+	requireFailure(t, runProgram("", "check", "--dir", t.TempDir()), exitFailed, "--dir")
+}
+
+func TestReachable(t *testing.T) {
+	at := func(text string) string {
+		addr, err := net.ResolveUDPAddr("udp", text)
+		require.NoError(t, err)
+		return reachable(addr)
+	}
+	require.Equal(t, "192.0.2.1:7", at("192.0.2.1:7"))
+	require.Equal(t, "127.0.0.1:7", at("127.0.0.1:7"))
+	host, port, err := net.SplitHostPort(at("[::]:7"))
+	require.NoError(t, err)
+	require.Equal(t, "7", port)
+	require.False(t, net.ParseIP(host).IsUnspecified())
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	var help output
+	help.cond.L = &help.mu
+	require.Zero(t, Run(context.Background(), nil, nil, &help, &help))
+	for _, line := range []string{"savegame serve ", "savegame login ", "savegame put ", "130 interrupted"} {
+		require.Contains(t, help.String(), line)
+	}
+	require.Regexp(t, `^savegame version `, runProgram("", "--version").stdout)
+	for line, want := range map[string]string{
+		"frob":         `unknown command "frob"`,
+		"token frob":   `savegame token --help`,
+		"put":          "put takes PATH…",
+		"ls x":         "ls takes no argument",
+		"get a b c":    "savegame get --help",
+		"ls --frob":    "not defined: --frob",
+		"ls --quiet=x": "--quiet",
+		"serve --keep": "needs an argument: --keep",
+	} {
+		requireFailure(t, runProgram("", strings.Fields(line)...), exitUsage, want)
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	err := errors.Join(errors.New("first"), errors.New("second\r\nthird"))
+	require.Equal(t, "first; second; third", oneLine(err))
+	require.Equal(t, "\ufffd[2Jevil\ufffdtxt", oneLine(errors.New("\x1b[2Jevil\u202etxt")))
+}
