@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/quivernet/quiver/examples/savegame/demo"
 )
 
 // app is where one run of the program reads and writes: results to stdout, all else to stderr.
@@ -44,8 +46,10 @@ Exit codes: ` + exitCodes
 
 // root declares the commands.
 func (a *app) root() *cli.Command {
-	root := a.group("savegame", "keep versions of save games on a server, and carry them from machine to machine", append(append(
-		a.serverCommands(), a.transferCommands()...), a.saveCommands()...)...)
+	demo := demo.Command(a.stdout, a.stderr)
+	demo.OnUsageError = usageError
+	root := a.group("savegame", "keep versions of save games on a server, and carry them from machine to machine",
+		slices.Concat(a.serverCommands(), a.transferCommands(), a.saveCommands(), []*cli.Command{demo})...)
 	root.Description, root.Version = description, "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		root.Version = info.Main.Version

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -68,6 +69,8 @@ func exitCode(err error) int {
 		return exitFull
 	case is(versions.ErrName, users.ErrUser):
 		return exitUsage
+	case is(context.Canceled):
+		return exitInterrupted
 	}
 	return exitFailed
 }

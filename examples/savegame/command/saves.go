@@ -52,6 +52,10 @@ func history(ctx context.Context, s *session) error {
 
 // print writes versions, for people or for programs.
 func (s *session) print(all []versions.Version) error {
+	for i := range all {
+		v := &all[i]
+		v.Name, v.Machine, v.Kind = plain(v.Name), plain(v.Machine), versions.Kind(plain(string(v.Kind)))
+	}
 	if s.Bool("json") {
 		e := json.NewEncoder(s.stdout)
 		e.SetIndent("", "\t")
@@ -66,7 +70,7 @@ func (s *session) print(all []versions.Version) error {
 		case versions.Damaged:
 			content = "damaged"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", plain(v.Name), v.Number, content, v.Time.Local().Format(time.DateTime), plain(v.Machine))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", v.Name, v.Number, content, v.Time.Local().Format(time.DateTime), v.Machine)
 	}
 	return w.Flush()
 }

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"net"
@@ -212,10 +211,4 @@ func TestUsage(t *testing.T) {
 	} {
 		requireFailure(t, runProgram("", strings.Fields(line)...), exitUsage, want)
 	}
-}
-
-func TestOneLine(t *testing.T) {
-	err := errors.Join(errors.New("first"), errors.New("second\r\nthird"))
-	require.Equal(t, "first; second; third", oneLine(err))
-	require.Equal(t, "\ufffd[2Jevil\ufffdtxt", oneLine(errors.New("\x1b[2Jevil\u202etxt")))
 }
