@@ -37,8 +37,9 @@ func (l Limits) withDefaults() Limits {
 }
 
 // Check reports the first rule that m breaks: the root first and no other of its path; paths clean, relative and without
-// ".."; sorted, each once, and what an entry is in is a folder; modes, times, targets and chunks only where they belong;
-// chunks as large as chunks are, of one size for each digest, of the file's size together, and within the limits.
+// ".."; sorted, each once, and what an entry is in is a folder; modes of permission bits, targets of links; chunks as large
+// as chunks are, of one size for each digest, of the file's size together, and within the limits. Fields that a kind does
+// not have it does not look at: the bytes of a manifest have them not.
 func (m *Manifest) Check(limits Limits) error {
 	c := checker{left: limits.withDefaults(), sizes: make(map[Digest]uint32)}
 	if len(m.Entries) > c.left.Entries {
@@ -67,33 +68,19 @@ func (c *checker) entry(e *Entry) error {
 	if err := c.place(e); err != nil {
 		return err
 	}
+	if e.Mode&^fs.ModePerm != 0 {
+		return fmt.Errorf("mode %#o has more than permission bits", uint32(e.Mode))
+	}
 	switch e.Kind {
 	case Dir:
 		c.dirs = append(c.dirs, e.Path)
-		return plain(e, e.Target == "" && e.Size == 0 && len(e.Chunks) == 0)
+		return nil
 	case Link:
-		if err := checkTarget(e.Target); err != nil {
-			return err
-		}
-		return plain(e, e.Mode == 0 && e.Time == 0 && e.Size == 0 && len(e.Chunks) == 0)
+		return checkTarget(e.Target)
 	case File:
-		if err := plain(e, e.Target == ""); err != nil {
-			return err
-		}
 		return c.chunks(e)
 	}
 	return fmt.Errorf("%v is unknown", e.Kind)
-}
-
-// plain fails when a field is set that the kind does not have.
-func plain(e *Entry, only bool) error {
-	switch {
-	case e.Mode&^fs.ModePerm != 0:
-		return fmt.Errorf("mode %#o has more than permission bits", uint32(e.Mode))
-	case !only:
-		return fmt.Errorf("a %v with what only others have", e.Kind)
-	}
-	return nil
 }
 
 // place checks the path, and that it stands behind the one before and in a folder.

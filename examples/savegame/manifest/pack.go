@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -26,14 +25,10 @@ var ErrChunk = errors.New("damaged chunk")
 
 // encoder and decoder serve any number of goroutines, of which as many at once as there are cores.
 var (
-	encoder = sync.OnceValue(func() *zstd.Encoder {
-		return made(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxChunk),
-			zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true)))
-	})
-	decoder = sync.OnceValue(func() *zstd.Decoder {
-		return made(zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(MaxChunk),
-			zstd.WithDecoderLowmem(true), zstd.WithDecoderConcurrency(0)))
-	})
+	encoder = made(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxChunk),
+		zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true)))
+	decoder = made(zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(MaxChunk),
+		zstd.WithDecoderLowmem(true), zstd.WithDecoderConcurrency(0)))
 )
 
 func made[T any](coder T, err error) T {
@@ -47,7 +42,7 @@ func made[T any](coder T, err error) T {
 func Pack(b, chunk []byte) []byte {
 	at := len(b)
 	b = append(b, packedZstd)
-	b = encoder().EncodeAll(chunk, b)
+	b = encoder.EncodeAll(chunk, b)
 	if len(b)-at-1 <= len(chunk)-len(chunk)/leastSaving {
 		return b
 	}
@@ -81,7 +76,7 @@ func unpack(b, packed []byte) ([]byte, error) {
 		}
 		return append(b, body...), nil
 	case packedZstd:
-		return decoder().DecodeAll(body, b)
+		return decoder.DecodeAll(body, b)
 	}
 	return nil, fmt.Errorf("packed in way %d, which this program does not know", packed[0])
 }

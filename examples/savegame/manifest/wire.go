@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -68,25 +69,23 @@ func Parse(b []byte, limits Limits) (*Manifest, error) {
 	for i := range m.Entries {
 		p.entry(&m.Entries[i])
 	}
-	if p.err == nil && len(p.b) > 0 {
-		p.err = fmt.Errorf("%d bytes too many", len(p.b))
-	}
 	if p.err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrManifest, p.err)
+	}
+	if !bytes.Equal(m.Append(nil), b) {
+		return nil, fmt.Errorf("%w: it is not in its one form, or has %d bytes too many", ErrManifest, len(p.b))
 	}
 	return m, m.Check(limits)
 }
 
-// parser takes bytes from the front of b. After the first error it returns zeros.
+// parser takes bytes from the front of b. After the first error it returns zeros. That numbers are in their shortest form
+// and not too large for their field Parse sees by what it would write.
 type parser struct {
 	b   []byte
 	err error
 }
 
-var (
-	errShort  = errors.New("it ends too early")
-	errNumber = errors.New("a number that is too large, or not in its shortest form")
-)
+var errShort = errors.New("it ends too early")
 
 func (p *parser) entry(e *Entry) {
 	e.Path, e.Kind = p.string(), Kind(p.byte())
@@ -94,7 +93,7 @@ func (p *parser) entry(e *Entry) {
 		e.Target = p.string()
 		return
 	}
-	e.Mode, e.Time = fs.FileMode(p.uint32()), p.varint()
+	e.Mode, e.Time = fs.FileMode(p.uvarint()), p.varint()
 	if e.Kind != File {
 		return
 	}
@@ -104,7 +103,7 @@ func (p *parser) entry(e *Entry) {
 	for i := range e.Chunks {
 		c := &e.Chunks[i]
 		copy(c.Digest[:], p.take(len(c.Digest)))
-		c.Size = p.uint32()
+		c.Size = uint32(p.uvarint())
 		e.Size += int64(c.Size)
 	}
 }
@@ -136,35 +135,22 @@ func (p *parser) byte() byte {
 
 func (p *parser) uvarint() uint64 {
 	v, n := binary.Uvarint(p.b)
-	return number(p, v, n)
+	p.number(n)
+	return v
 }
 
 func (p *parser) varint() int64 {
 	v, n := binary.Varint(p.b)
-	return number(p, v, n)
-}
-
-// number takes the n bytes of a number whose value is v.
-func number[T any](p *parser, v T, n int) (none T) {
-	switch {
-	case n == 0:
-		p.fail(errShort)
-		return none
-	case n < 0, n > 1 && p.b[n-1] == 0:
-		p.fail(errNumber)
-		return none
-	}
-	p.take(n)
+	p.number(n)
 	return v
 }
 
-func (p *parser) uint32() uint32 {
-	v := p.uvarint()
-	if v > 1<<32-1 {
-		p.fail(errNumber)
-		return 0
+// number takes the bytes of a number, of which there are none when they are no number.
+func (p *parser) number(n int) {
+	if n <= 0 {
+		p.fail(errShort)
 	}
-	return uint32(v)
+	p.take(max(n, 0))
 }
 
 // count returns how many things of at least size bytes follow: no more than the limit, and than there are bytes for.
