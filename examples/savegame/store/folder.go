@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ const (
 	// DefaultReserve is what a Folder leaves free on the disk: enough for a log and for cleaning up.
 	DefaultReserve = 256 << 20
 
-	// flushers is how many folders are flushed at once, which makes one write of them. More gained nothing.
+	// flushers is how many folders are flushed at once. More gained nothing.
 	flushers = 16
 )
 
@@ -126,18 +127,10 @@ func (f *Folder) check(ctx context.Context, keys ...string) error {
 	if err := f.broken.Load(); err != nil {
 		return *err
 	}
+	err := context.Cause(ctx)
 	for _, key := range keys {
-		if err := CheckKey(key); err != nil {
-			return err
-		}
+		err = cmp.Or(CheckKey(key), err)
 	}
-	return context.Cause(ctx)
-}
-
-// fail ends the store's life: what it shows is perhaps not on the disk.
-func (f *Folder) fail(err error) error {
-	err = fmt.Errorf("%w: %w", ErrBroken, err)
-	f.broken.CompareAndSwap(nil, &err)
 	return err
 }
 
@@ -168,21 +161,21 @@ func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 
 func (f *Folder) remove(name string, changed map[string]struct{}) error {
 	info, err := f.files.Stat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	case err == nil && info.IsDir():
-		return fmt.Errorf("%s is a folder", name)
-	case err == nil:
+	}
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a folder", name)
+	}
+	if err == nil {
 		err = f.files.Remove(name)
 	}
 	if err != nil {
 		return err
 	}
 	dir := path.Dir(name)
-	for dir != objectsFolder && f.files.Remove(dir) == nil {
+	for ; dir != objectsFolder && f.files.Remove(dir) == nil; dir = path.Dir(dir) {
 		delete(changed, dir)
-		dir = path.Dir(dir)
 	}
 	changed[dir] = struct{}{}
 	return nil

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
-	"slices"
 	"strconv"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // waiting is an object that is written, flushed and not yet shown.
@@ -131,39 +130,17 @@ func (f *Folder) name(w *waiting, changed map[string]struct{}) error {
 	return f.files.Rename(w.name, name)
 }
 
-// syncDirs flushes folders. The store is broken when that fails.
+// syncDirs flushes folders, some at once, which makes one write of them. The store is broken when that fails.
 func (f *Folder) syncDirs(dirs map[string]struct{}) error {
-	var mu sync.Mutex
-	var failed error
-	atOnce(slices.Sorted(maps.Keys(dirs)), func(dir string) {
-		if err := f.files.SyncDir(dir); err != nil {
-			mu.Lock()
-			failed = errors.Join(failed, err)
-			mu.Unlock()
-		}
-	})
-	if failed != nil {
-		return f.fail(failed)
+	var flushing errgroup.Group
+	flushing.SetLimit(flushers)
+	for dir := range dirs {
+		flushing.Go(func() error { return f.files.SyncDir(dir) })
 	}
-	return nil
-}
-
-// few are flushed one after the other: the first flush takes most of the others' along.
-const few = 4
-
-// atOnce calls fn for each, for some at a time, and returns when all have returned.
-func atOnce[T any](each []T, fn func(T)) {
-	slots := make(chan struct{}, flushers)
-	if len(each) <= few {
-		slots = make(chan struct{}, 1)
+	err := flushing.Wait()
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrBroken, err)
+		f.broken.CompareAndSwap(nil, &err)
 	}
-	var running sync.WaitGroup
-	for _, one := range each {
-		slots <- struct{}{}
-		running.Go(func() {
-			fn(one)
-			<-slots
-		})
-	}
-	running.Wait()
+	return err
 }
