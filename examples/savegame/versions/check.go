@@ -171,10 +171,13 @@ func (c *checking) object(ctx context.Context, v verifying) error {
 	if !c.repair {
 		return nil
 	}
+	if err := c.all.store.Delete(ctx, v.key); err != nil {
+		return err
+	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.gone(v.object)
-	c.mu.Unlock()
-	return c.all.store.Delete(ctx, v.key)
+	return nil
 }
 
 // version returns what is wrong with a version.

@@ -21,10 +21,7 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 
 // Remove puts a save into the trash: its versions stay for a while and can be restored.
 func (u *User) Remove(ctx context.Context, name, machine string) (Version, error) {
-	if err := CheckName(machine); err != nil {
-		return Version{}, err
-	}
-	if err := u.lock(ctx); err != nil {
+	if err := u.lock(ctx, machine); err != nil {
 		return Version{}, err
 	}
 	defer u.records.Unlock()
@@ -37,10 +34,7 @@ func (u *User) Remove(ctx context.Context, name, machine string) (Version, error
 // Restore makes a new version of what an old one holds, also of a save in the trash, and returns it; number 0 is the
 // last one that was put.
 func (u *User) Restore(ctx context.Context, name string, number int, machine string) (Version, error) {
-	if err := CheckName(machine); err != nil {
-		return Version{}, err
-	}
-	if err := u.lock(ctx); err != nil {
+	if err := u.lock(ctx, machine); err != nil {
 		return Version{}, err
 	}
 	defer u.records.Unlock()
@@ -73,10 +67,7 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 
 // Erase deletes all versions of a save, for good. What is erased half way is in the trash.
 func (u *User) Erase(ctx context.Context, name, machine string) error {
-	if err := CheckName(machine); err != nil {
-		return err
-	}
-	if err := u.lock(ctx); err != nil {
+	if err := u.lock(ctx, machine); err != nil {
 		return err
 	}
 	defer u.records.Unlock()

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -59,30 +60,17 @@ func escape(name string) string {
 
 // unescape returns the name that escape wrote so.
 func unescape(element string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(element, "_")
-	var b []byte
-	for ok && rest != "" {
-		plain, escaped, found := strings.Cut(rest, "=")
-		if b, rest = append(b, plain...), ""; found {
-			if len(escaped) < 2 {
-				return "", false
-			}
-			c, err := hex.DecodeString(escaped[:2])
-			b, rest, ok = append(b, c...), escaped[2:], err == nil
-		}
-	}
-	name = string(b)
-	return name, ok && CheckName(name) == nil && escape(name) == element
+	name, err := url.PathUnescape(strings.ReplaceAll(strings.TrimPrefix(element, "_"), "=", "%"))
+	return name, err == nil && CheckName(name) == nil && escape(name) == element
 }
 
-// aside begins the names under which KeepBoth keeps what a machine puts beside name.
+// aside begins the names under which KeepBoth keeps what a machine puts beside name; the time ends it, see asideAt.
 func aside(name, machine string) string {
+	const rest = len(" (conflict  2006-01-02 15.04.05)")
 	machine = cut(machine, maxMachine)
-	const date = len("2006-01-02 15.04.05")
-	return fmt.Sprintf("%s (conflict %s ", cut(name, MaxName-len(" (conflict  )")-len(machine)-date), machine)
+	return fmt.Sprintf("%s (conflict %s ", cut(name, MaxName-rest-len(machine)), machine)
 }
 
-// asideAt is the whole name.
 func asideAt(name, machine string, now time.Time) string {
 	return aside(name, machine) + now.UTC().Format("2006-01-02 15.04.05") + ")"
 }

@@ -1,6 +1,7 @@
 package versions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,18 +46,14 @@ type Put struct {
 	content *content // nil before Lacks
 	storing sync.WaitGroup
 
-	mu       sync.Mutex
-	failed   error // the first failure of the store
-	reserved int64 // guarded by the user's mu
+	failed   error // the first failure of the store; guarded by the user's mu, like these:
+	reserved int64
 	ended    bool
 }
 
 // Begin begins a put, which ends with Abandon. It fails with [*Conflict].
 func (u *User) Begin(ctx context.Context, r Request) (*Put, error) {
-	if err := errors.Join(CheckName(r.Name), CheckName(r.Machine)); err != nil {
-		return nil, err
-	}
-	if err := u.lock(ctx); err != nil {
+	if err := u.lock(ctx, r.Name, r.Machine); err != nil {
 		return nil, err
 	}
 	defer u.records.Unlock()
@@ -153,10 +150,10 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	}
 	c := p.content.chunks[index]
 	u.mu.Lock()
-	there := c.there
+	there, failed := c.there, p.failed
 	u.mu.Unlock()
-	if err := p.failure(nil); err != nil || there {
-		return err
+	if there || failed != nil {
+		return failed
 	}
 	if err := u.all.verify(packed, c.Chunk); err != nil {
 		return err
@@ -171,23 +168,14 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 		return err
 	}
 	p.storing.Go(func() {
-		good := func(b []byte) bool { return u.all.verify(b, c.Chunk) == nil }
-		if err := p.store(context.WithoutCancel(ctx), &c.object, u.chunkKey(c.Chunk), packed, c.needs(), good); err != nil {
-			_ = p.failure(fmt.Errorf("storing a chunk: %w", err))
+		if err := p.store(context.WithoutCancel(ctx), &c.object, u.chunkKey(c.Chunk), packed, c.needs()); err != nil {
+			u.mu.Lock()
+			p.failed = cmp.Or(p.failed, fmt.Errorf("storing a chunk: %w", err))
+			u.mu.Unlock()
 		}
 		<-u.all.slots
 	})
 	return nil
-}
-
-// failure returns the first failure of storing, which err is if there was none before.
-func (p *Put) failure(err error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.failed == nil {
-		p.failed = err
-	}
-	return p.failed
 }
 
 // verify reports whether packed is the chunk.
@@ -198,37 +186,23 @@ func (v *Versions) verify(packed []byte, c manifest.Chunk) error {
 	return err
 }
 
-// store stores an object, for which there is room, and which at most so much was reserved for.
-func (p *Put) store(ctx context.Context, o *object, key string, data []byte, needs int64, good func([]byte) bool) error {
-	u := p.user
-	size, err := u.all.put(ctx, key, data, good)
+// store stores an object, for which there is room, and which at most so much was reserved for. Where it is there already, as
+// another put was faster, it is good: whatever is there was verified first.
+func (p *Put) store(ctx context.Context, o *object, key string, data []byte, needs int64) error {
+	u, size := p.user, int64(len(data))
+	err := u.all.store.Put(ctx, key, data)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.charge(-store.Occupied(int64(len(data))))
-	if err != nil {
+	u.charge(-store.Occupied(size))
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		u.stale = true
 		return err
 	}
-	u.stored(o, size, u.all.config.Now())
+	if err == nil || !o.there { // the other put, which knows the size, may come later
+		u.stored(o, size, u.all.config.Now())
+	}
 	p.release(needs)
 	return nil
-}
-
-// put makes an object of which nobody knows that it is there, and returns its size. Where it is, because a put before this
-// one did not get an answer, it must be a good one.
-func (v *Versions) put(ctx context.Context, key string, data []byte, good func([]byte) bool) (size int64, err error) {
-	err = v.store.Put(ctx, key, data)
-	if !errors.Is(err, fs.ErrExist) {
-		return int64(len(data)), err
-	}
-	there, err := v.store.Get(ctx, key)
-	if err != nil || good(there) {
-		return int64(len(there)), err
-	}
-	if err = v.store.Delete(ctx, key); err == nil {
-		err = v.store.Put(ctx, key, data)
-	}
-	return int64(len(data)), err
 }
 
 // release gives back what was reserved. The caller holds the user's mu.
@@ -244,16 +218,17 @@ func (p *Put) release(bytes int64) {
 // After another error it may be called again; so may Begin.
 func (p *Put) Commit(ctx context.Context) (Version, error) {
 	p.storing.Wait()
-	if err := p.failure(nil); err != nil {
-		return Version{}, err
-	}
 	u := p.user
 	if p.content == nil || p.ended {
 		return Version{}, fmt.Errorf("%w: the put has no manifest, or has ended", ErrLacks)
 	}
 	u.mu.Lock()
 	lacks, _ := p.content.lacks()
+	failed := p.failed
 	u.mu.Unlock()
+	if failed != nil {
+		return Version{}, failed
+	}
 	if len(lacks) > 0 {
 		return Version{}, fmt.Errorf("%w: %d of %d", ErrLacks, len(lacks), len(p.content.chunks))
 	}
@@ -294,8 +269,7 @@ func (p *Put) storeManifest(ctx context.Context) error {
 	if err := u.makeRoom(ctx, bytes); err != nil {
 		return err
 	}
-	good := func(b []byte) bool { return manifest.Sum(b) == c.digest }
-	return p.store(ctx, &c.object, u.manifestKey(c.digest), p.bytes, bytes, good)
+	return p.store(ctx, &c.object, u.manifestKey(c.digest), p.bytes, bytes)
 }
 
 // Abandon ends the put, unless Commit has, when what it is storing is stored. What has arrived stays for a while.

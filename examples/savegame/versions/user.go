@@ -60,8 +60,13 @@ type content struct {
 	broken  error    // the store has not the manifest, or another one
 }
 
-// lock takes records, and reads from the store what is not known.
-func (u *User) lock(ctx context.Context) error {
+// lock takes records, and reads from the store what is not known. It fails unless these are names.
+func (u *User) lock(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		if err := CheckName(name); err != nil {
+			return err
+		}
+	}
 	u.records.Lock()
 	u.mu.Lock()
 	stale := u.stale
@@ -87,10 +92,11 @@ func (u *User) forgetAll() {
 
 // stored notes that an object is there. The caller holds mu.
 func (u *User) stored(o *object, size int64, at time.Time) {
-	if !o.there {
-		o.there, o.size, o.time = true, size, at.UnixNano()
-		u.charge(store.Occupied(size))
+	if o.there {
+		u.gone(o)
 	}
+	o.there, o.size, o.time = true, size, at.UnixNano()
+	u.charge(store.Occupied(size))
 }
 
 // gone notes that an object is not there any more. The caller holds mu.
