@@ -31,13 +31,14 @@ func startAsking[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R],
 
 // wait returns the answer, or why a stream failed: by the answer, if the other side ended it in one of these ways.
 func (q *asking[R]) wait(err error, byServer ...error) (R, error) {
-	if err != nil && !slices.ContainsFunc(byServer, func(end error) bool { return errors.Is(err, end) }) {
+	ours := err != nil && !slices.ContainsFunc(byServer, func(end error) bool { return errors.Is(err, end) })
+	if ours {
 		q.cancel(err)
 	}
 	<-q.ended
 	q.cancel(nil)
-	if q.err == nil {
-		q.err = err
+	if ours || q.err == nil {
+		return q.answer, err
 	}
 	return q.answer, q.err
 }

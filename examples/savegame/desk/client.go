@@ -35,7 +35,6 @@ type ClientConfig struct {
 	Rate     int            // bytes of chunks a second, either way; 0: no limit
 	Logger   *slog.Logger
 	LogLevel *slog.LevelVar
-	Trace    Trace
 
 	// Setup, unless nil, may bind more classes to the world before it connects.
 	Setup func(*rpc.World)

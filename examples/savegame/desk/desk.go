@@ -101,28 +101,3 @@ func (a putArgs) Validate() error {
 	}
 	return nil
 }
-
-// Trace lets somebody measure; all fields may be nil. They are called from any goroutine.
-type Trace struct {
-	Started  func()                   // chunks are about to be sent
-	Received func()                   // the last of them has been received and verified
-	Sending  func(t *stream.Transfer) // they are on their way
-}
-
-func (t *Trace) started() {
-	if t.Started != nil {
-		t.Started()
-	}
-}
-
-func (t *Trace) received() {
-	if t.Received != nil {
-		t.Received()
-	}
-}
-
-func (t *Trace) sending(transfer *stream.Transfer) {
-	if t.Sending != nil {
-		t.Sending(transfer)
-	}
-}

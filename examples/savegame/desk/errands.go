@@ -13,6 +13,9 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
+// storers is how many chunks of one put are verified and stored at once.
+const storers = 4
+
 // put makes a version of what the client sends.
 func (k *clerk) put(call *rpc.Call, a putArgs) (versions.Version, error) {
 	return errand(k, askPut, call, func(ctx context.Context, u *versions.User) (v versions.Version, err error) {
@@ -51,7 +54,7 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 		return err
 	}
 	storing, ctx := errgroup.WithContext(ctx)
-	storing.SetLimit(packers)
+	storing.SetLimit(storers)
 	err = k.inbox.takeChunks(ctx, n, lacks, func(index int, packed []byte) error {
 		storing.Go(func() error { return p.Chunk(ctx, index, packed) })
 		return context.Cause(ctx)
@@ -59,7 +62,6 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	if first := storing.Wait(); first != nil {
 		return first
 	}
-	k.server.config.Trace.received()
 	return err
 }
 
@@ -102,8 +104,7 @@ func (k *clerk) give(ctx context.Context, a getArgs, c *versions.Content) error 
 		packed, err := c.Chunk(ctx, index)
 		return append(buffer, packed...), err
 	}
-	s := shipment{a.Number, indices, pack, a.Rate, &k.server.config.Trace}
-	err = s.send(ctx, k.peer(), opts...)
+	err = sendChunksTo(ctx, k.peer(), a.Number, a.Rate, indices, pack, opts...)
 	_, err = k.did("got", c.Version, err)
 	return err
 }

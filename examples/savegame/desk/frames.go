@@ -7,61 +7,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
 
 // A stream of chunks is, for each of them in the order of the bitmap, how many bytes it has packed (uvarint), and these.
 
-// packers is how many chunks are read and packed at once: enough that neither a disk nor a core waits for the other.
-const packers = 4
-
-// packed is a chunk that is being packed. A buffer goes round with it.
-type packed struct {
-	buffer []byte
-	err    error
-}
-
-// sendChunks writes chunks in order until pack fails, or w does. pack appends a chunk to a buffer; it runs on several goroutines.
+// sendChunks writes chunks in order until pack, which appends a chunk to a buffer, fails, or w does.
 func sendChunks(w io.Writer, indices []int, pack func(buffer []byte, index int) ([]byte, error)) error {
-	queue, free, stop := make(chan chan packed, packers), make(chan []byte, packers+2), make(chan struct{})
-	defer close(stop)
-	go func() {
-		defer close(queue)
-		for _, index := range indices {
-			done := make(chan packed, 1)
-			select {
-			case queue <- done:
-			case <-stop:
-				return
-			}
-			go func() {
-				var buffer []byte
-				select {
-				case buffer = <-free:
-				default:
-				}
-				buffer, err := pack(buffer[:0], index)
-				done <- packed{buffer, err}
-			}()
-		}
-	}()
-	var head [binary.MaxVarintLen32]byte
-	for done := range queue {
-		p := <-done
-		if p.err != nil {
-			return p.err
-		}
-		if _, err := w.Write(head[:binary.PutUvarint(head[:], uint64(len(p.buffer)))]); err != nil {
+	const room = binary.MaxVarintLen32
+	frame := make([]byte, room, room+manifest.MaxPacked)
+	for _, index := range indices {
+		packed, err := pack(frame[:room], index)
+		if err != nil {
 			return err
 		}
-		if _, err := w.Write(p.buffer); err != nil {
+		frame = packed
+		size := binary.AppendUvarint(nil, uint64(len(packed)-room))
+		begin := room - len(size)
+		copy(packed[begin:], size)
+		if _, err := w.Write(packed[begin:]); err != nil {
 			return err
-		}
-		select {
-		case free <- p.buffer:
-		default:
 		}
 	}
 	return nil
@@ -101,34 +69,27 @@ func ended(err error) error {
 	return err
 }
 
-// limited reads no faster than so many bytes a second, in pieces of a twentieth.
+// limited reads no faster than its limiter says.
 type limited struct {
 	io.Reader
-	ctx  context.Context
-	rate int
-	next time.Time // when the next piece may be read
+	ctx     context.Context
+	limiter *rate.Limiter
 }
 
 func (l *limited) Read(p []byte) (int, error) {
-	select {
-	case <-time.After(time.Until(l.next)):
-	case <-l.ctx.Done():
-		return 0, context.Cause(l.ctx)
+	n, err := l.Reader.Read(p[:min(len(p), l.limiter.Burst())])
+	if waiting := l.limiter.WaitN(l.ctx, n); waiting != nil {
+		return 0, waiting
 	}
-	n, err := l.Reader.Read(p[:min(len(p), max(1, l.rate/20))])
-	if now := time.Now(); l.next.Before(now) {
-		l.next = now
-	}
-	l.next = l.next.Add(time.Duration(n) * time.Second / time.Duration(l.rate))
 	return n, err
 }
 
-// slowly returns r, read at a rate; 0 is none.
-func slowly(ctx context.Context, r io.Reader, rate int) io.Reader {
-	if rate <= 0 {
+// slowly returns r, read at so many bytes a second, a twentieth of a second's at once; 0 is no limit.
+func slowly(ctx context.Context, r io.Reader, bytes int) io.Reader {
+	if bytes <= 0 {
 		return r
 	}
-	return &limited{Reader: r, ctx: ctx, rate: rate}
+	return &limited{r, ctx, rate.NewLimiter(rate.Limit(bytes), max(1, bytes/20))}
 }
 
 // A bitmap has a bit for each chunk of a manifest, the first in the lowest bit of the first byte, and ends with its last one.

@@ -63,9 +63,6 @@ func (d *Download) Fetch(ctx context.Context, lacks []int, each func(c manifest.
 			return each(all[index], packed)
 		})
 	}
-	if err == nil {
-		d.client.config.Trace.received()
-	}
 	return d.ended(err)
 }
 

@@ -51,6 +51,7 @@ type putting struct {
 	source *tree.Source
 	chunks []manifest.Chunk
 	lacks  []int
+	buffer []byte
 }
 
 // send learns what the server lacks, and sends that.
@@ -64,19 +65,19 @@ func (p *putting) send(ctx context.Context) error {
 	}
 	p.expect(p.chunks, p.lacks)
 	defer p.watch(p.label, p)()
-	s := shipment{p.number, p.lacks, p.pack, p.config.Rate, &p.config.Trace}
-	return s.send(ctx, p.peer())
+	return sendChunksTo(ctx, p.peer(), p.number, p.config.Rate, p.lacks, p.pack)
 }
 
-func (p *putting) pack(buffer []byte, index int) ([]byte, error) {
-	c := p.chunks[index]
-	data, err := p.source.Chunk(nil, c)
+func (p *putting) pack(frame []byte, index int) ([]byte, error) {
+	c, before := p.chunks[index], len(frame)
+	data, err := p.source.Chunk(p.buffer, c)
 	if err != nil {
-		return buffer, err
+		return nil, err
 	}
-	buffer = manifest.Pack(buffer, data)
-	p.add(c, len(buffer))
-	return buffer, nil
+	frame = manifest.Pack(frame, data)
+	p.buffer = data
+	p.add(c, len(frame)-before)
+	return frame, nil
 }
 
 // conflict says with what: the newest version there.

@@ -34,7 +34,6 @@ type ServerConfig struct {
 	Backend  stream.Backend // nil: the stream package's default
 	Logger   *slog.Logger
 	LogLevel *slog.LevelVar
-	Trace    Trace
 }
 
 // Server is the desks of all clients.

@@ -1,0 +1,47 @@
+package desk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/quivernet/quiver/stream"
+)
+
+// sendChunksTo streams chunks, at a rate, and returns when the other side has them all, or when pack runs no more.
+func sendChunksTo(ctx context.Context, peer *stream.Peer, n number, rate int, indices []int, pack func([]byte, int) ([]byte, error), opts ...stream.Option) error {
+	r, w := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		err := sendChunks(w, indices, pack)
+		packed <- err
+		_ = w.CloseWithError(err)
+	}()
+	err := sendFrom(ctx, peer, n, slowly(ctx, r, rate), opts)
+	_ = r.Close()
+	if own := <-packed; own != nil && !errors.Is(own, io.ErrClosedPipe) {
+		return own // the stream's error, or what the other side says of its end, tells less
+	}
+	return err
+}
+
+func sendFrom(ctx context.Context, peer *stream.Peer, n number, r io.Reader, opts []stream.Option) error {
+	t, err := chunks.Start(peer, r, -1, append(opts, stream.Name(n.String()))...)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-t.Done():
+		return t.Err()
+	case <-ctx.Done():
+		t.Cancel(context.Cause(ctx))
+		return context.Cause(ctx)
+	}
+}
+
+// sendBytes begins to stream something small. Who waits for it learns of its end.
+func sendBytes(peer *stream.Peer, topic *stream.Blob, n number, b []byte) error {
+	_, err := topic.Start(peer, bytes.NewReader(b), int64(len(b)), stream.Name(n.String()))
+	return err
+}
