@@ -15,20 +15,27 @@ import (
 )
 
 // Whatever is put, read and deleted while Collect runs without any grace: nothing that is referred to goes.
-func TestCollectBesidePuts(t *testing.T) {
+func TestCollectBesidePuts(t *testing.T) { collectBesidePuts(t, 0) }
+
+// So it is where one call of the store in twenty fails, and the store is read again while puts and gets run.
+func TestCollectBesidePutsOnAFailingStore(t *testing.T) { collectBesidePuts(t, 20) }
+
+func collectBesidePuts(t *testing.T, one int) {
 	c := Config{Grace: 1, Keep: 2, KeepFor: 1, Quota: 400_000}
 	p := newPlace(t, c)
-	p.store = &slow{&storetest.Memory{}} // both clocks are the real one
+	failing := storetest.NewFailing(&storetest.Memory{}, testkit.Rand(t), 0) // both clocks are the real one
+	p.store = &slow{failing}
 	all, err := Open(t.Context(), p.store, c)
 	require.NoError(t, err)
 	p.all = all
 	u, seed := p.user("alice"), testkit.Seed(t)
+	failing.Fail(one)
 	var clients sync.WaitGroup
 	for client := range uint64(6) {
 		clients.Go(func() {
 			r := rand.New(rand.NewPCG(seed, client))
 			for range 25 {
-				if err := live(t, u, r, fmt.Sprintf("world %d", r.IntN(3))); err != nil {
+				if err := live(t, u, r, fmt.Sprintf("world %d", r.IntN(3))); err != nil && !errors.Is(err, storetest.ErrFailing) {
 					t.Error(err)
 				}
 			}
@@ -38,7 +45,7 @@ func TestCollectBesidePuts(t *testing.T) {
 	var collector sync.WaitGroup
 	collector.Go(func() {
 		for {
-			if _, err := all.Collect(t.Context()); err != nil {
+			if _, err := all.Collect(t.Context()); err != nil && !errors.Is(err, storetest.ErrFailing) {
 				t.Error(err)
 			}
 			select {
@@ -51,6 +58,7 @@ func TestCollectBesidePuts(t *testing.T) {
 	clients.Wait()
 	close(done)
 	collector.Wait()
+	failing.Fail(0)
 	p.collect()
 	p.requireSound()
 }
