@@ -86,8 +86,10 @@ func parse(c *cli.Command) (options, error) {
 		return o, fmt.Errorf("size %q is not like 16MiB", text("size"))
 	case rateErr != nil:
 		return o, fmt.Errorf("rate %q is not like 10mbit", text("rate"))
-	case lossErr != nil:
-		return o, fmt.Errorf("loss %q is not like 1%%", text("loss"))
+	case lossErr != nil || !(loss >= 0 && loss < 1):
+		return o, fmt.Errorf("loss %q is not like 1%%, from 0 to below 100%%", text("loss"))
+	case min(c.Duration("rtt"), c.Duration("jitter")) < 0:
+		return o, fmt.Errorf("rtt %v or jitter %v is negative", c.Duration("rtt"), c.Duration("jitter"))
 	case o.clients < 1 || o.clients > 64:
 		return o, fmt.Errorf("clients %d is not 1 to 64", o.clients)
 	case o.backend == nil:

@@ -12,8 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/stream"
 )
+
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // command runs the command as a user does.
 func command(t *testing.T, args ...string) (stdout, stderr string, err error) {
@@ -161,6 +164,15 @@ func TestJain(t *testing.T) {
 	require.InDelta(t, 0.9, of(1, 2), 1e-9)
 }
 
+func TestIdeal(t *testing.T) {
+	way := netsim.Config{Delay: 25 * time.Millisecond}
+	require.InDelta(t, 0.025, ideal(1<<20, way), 1e-9)
+	way.Rate = 10e6
+	require.InDelta(t, 8.025, ideal(10e6, way), 1e-9)
+	way.Loss = 0.5
+	require.InDelta(t, 16.025, ideal(10e6, way), 1e-9)
+}
+
 func TestPercentile(t *testing.T) {
 	g := newGameplay()
 	require.Zero(t, g.percentile(loaded, 99))
@@ -190,15 +202,15 @@ func TestGeneratedSaves(t *testing.T) {
 
 func TestBadFlags(t *testing.T) {
 	for flag, value := range map[string]string{
-		"-size": "big", "-rate": "fast", "-loss": "some", "-clients": "0", "-backend": "pigeon", "-carrier": "pigeon", "-lanes": "99", "-jitter": "-1s",
+		"-size": "big", "-rate": "fast", "-loss": "some", "-clients": "0", "-backend": "pigeon", "-carrier": "pigeon", "-lanes": "99", "-jitter": "-1s", "-rtt": "-5ms",
 	} {
 		_, _, err := command(t, flag, value)
 		require.Error(t, err, flag)
 		require.Contains(t, strings.ToLower(err.Error()), strings.TrimPrefix(flag, "-"))
 		require.Contains(t, err.Error(), strings.TrimSuffix(value, "%"))
 	}
-	_, _, err := command(t, "-loss", "150%")
-	require.ErrorContains(t, err, "1.5")
+	_, _, err := command(t, "-loss", "100%")
+	require.ErrorContains(t, err, "100%")
 	_, _, err = command(t, "word")
 	require.ErrorContains(t, err, "word")
 }
