@@ -18,6 +18,9 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
+// exitUsage is the exit code of flags that cannot be.
+const exitUsage = 2
+
 // options says what a demo does.
 type options struct {
 	size    int64
@@ -52,9 +55,9 @@ func Command(stdout, stderr io.Writer) *cli.Command {
 		Action: func(ctx context.Context, c *cli.Command) error {
 			o, err := parse(c)
 			if err != nil {
-				return err
+				return cli.Exit(err, exitUsage)
 			}
-			if o.news = stderr; c.Bool("json") {
+			if o.news = stderr; c.Bool("json") || c.Bool("quiet") { // that is the program's
 				o.news = io.Discard
 			}
 			r, err := run(ctx, o)

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/testkit"
@@ -22,7 +24,9 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 func command(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, news bytes.Buffer
-	err = Command(&out, &news).Run(t.Context(), append([]string{"demo"}, args...))
+	c := Command(&out, &news)
+	c.ExitErrHandler = func(context.Context, *cli.Command, error) {} // the default ends the process
+	err = c.Run(t.Context(), append([]string{"demo"}, args...))
 	return out.String(), news.String(), err
 }
 
@@ -206,6 +210,11 @@ func TestBadFlags(t *testing.T) {
 	} {
 		_, _, err := command(t, flag, value)
 		require.Error(t, err, flag)
+		var coder cli.ExitCoder
+		if flag != "-lanes" { // which package stream judges
+			require.ErrorAs(t, err, &coder, flag)
+			require.Equal(t, exitUsage, coder.ExitCode(), flag)
+		}
 		require.Contains(t, strings.ToLower(err.Error()), strings.TrimPrefix(flag, "-"))
 		require.Contains(t, err.Error(), strings.TrimSuffix(value, "%"))
 	}
