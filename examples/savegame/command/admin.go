@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func (j *job) store() string { return filepath.Join(j.String("dir"), "store") }
 
 // tokens returns the token file.
 func (j *job) tokens() string {
-	return firstOf(j.String("token-file"), filepath.Join(j.String("dir"), "tokens.txt"))
+	return cmp.Or(j.String("token-file"), filepath.Join(j.String("dir"), "tokens.txt"))
 }
 
 // check verifies a server's folder.

@@ -3,14 +3,18 @@
 package command
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"runtime/debug"
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/demo"
@@ -85,7 +89,7 @@ func (a *app) command(name, args, summary string, do func(context.Context, *job)
 	return &cli.Command{Name: name, ArgsUsage: args, Usage: summary, Flags: flags, OnUsageError: usageError, Action: func(ctx context.Context, c *cli.Command) error {
 		given := c.Args().Slice()
 		if len(given) < least || len(given) > most && !strings.HasSuffix(args, "…") {
-			return usage("%s takes %s, and was given %d: %q (see %s --help)", name, firstOf(args, "no argument"), len(given), given, c.FullName())
+			return usage("%s takes %s, and was given %d: %q (see %s --help)", name, cmp.Or(args, "no argument"), len(given), given, c.FullName())
 		}
 		return do(ctx, &job{a, c, append(given, make([]string, max(most-len(given), 0))...)})
 	}}
@@ -106,29 +110,38 @@ func (j *job) note(format string, args ...any) {
 	}
 }
 
-func logFlag(level string) cli.Flag {
-	return &cli.StringFlag{Name: "log", Value: level, Usage: "`LEVEL` of the log: off, debug, info, warn or error"}
-}
-
-// logger returns the logger that logFlag asks for, nil for off.
-func (j *job) logger() (*slog.Logger, *slog.LevelVar, error) {
-	level := new(slog.LevelVar)
-	text := j.String("log")
-	if text == "off" {
-		return nil, nil, nil
-	}
-	if err := level.UnmarshalText([]byte(text)); err != nil {
-		return nil, nil, usage("log level %q is not off, debug, info, warn or error", text)
-	}
-	return slog.New(slog.NewTextHandler(j.stderr, &slog.HandlerOptions{Level: level})), level, nil
-}
-
-// firstOf returns the first text that is none of spaces.
-func firstOf(texts ...string) string {
-	for _, text := range texts {
-		if text = strings.TrimSpace(text); text != "" {
-			return text
+// oneOf is a flag that takes one of some words, the first by default.
+func oneOf(name, summary string, words ...string) cli.Flag {
+	return &cli.StringFlag{Name: name, Value: words[0], Usage: summary, Validator: func(word string) error {
+		if !slices.Contains(words, word) {
+			return fmt.Errorf("it is one of %s", strings.Join(words, ", "))
 		}
+		return nil
+	}}
+}
+
+// sizeFlag is a flag that takes bytes, or none.
+func sizeFlag(name, summary string) cli.Flag {
+	return &cli.StringFlag{Name: name, Usage: summary, Validator: func(text string) error {
+		n, err := humanize.ParseBytes(text)
+		if err != nil || n == 0 || n > math.MaxInt64 {
+			return errors.New("it is a size like 500KB, 64MiB or 1.5GB")
+		}
+		return nil
+	}}
+}
+
+// size returns the bytes of a sizeFlag, 0 when it is not given.
+func (j *job) size(flag string) int64 {
+	n, _ := humanize.ParseBytes(j.String(flag)) // the flag has checked it
+	return int64(n)
+}
+
+// logger returns the logger of a level, nil for off.
+func (j *job) logger() (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	if level.UnmarshalText([]byte(j.String("log"))) != nil {
+		return nil, nil
 	}
-	return ""
+	return slog.New(slog.NewTextHandler(j.stderr, &slog.HandlerOptions{Level: level})), level
 }

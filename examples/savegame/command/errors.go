@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"syscall"
@@ -112,7 +113,9 @@ func pinned(fingerprint string) *tls.Config {
 
 // passes reports whether what failed may succeed a little later.
 func passes(err error) bool {
-	return !errors.Is(err, errPinned) && (errors.Is(err, errNoAnswer) || desk.Transient(err))
+	var name *net.DNSError
+	missing := errors.As(err, &name) && name.IsNotFound
+	return !missing && !errors.Is(err, errPinned) && (errors.Is(err, errNoAnswer) || desk.Transient(err))
 }
 
 // explain says what went wrong with a server, to who has to do something about it.

@@ -98,7 +98,7 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	local, err := tree.Scan(ctx, []string{path}, tree.ScanOptions{})
+	local, err := scan(ctx, []string{path})
 	if err != nil || g.Bool("force") {
 		return local, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 )
@@ -88,7 +90,7 @@ func (p *putting) choose() error {
 
 // scan reads what is at the paths.
 func (p *putting) scan(ctx context.Context, paths []string) (err error) {
-	p.source, err = tree.Scan(ctx, paths, tree.ScanOptions{Exclude: p.StringSlice("exclude")})
+	p.source, err = scan(ctx, paths, p.StringSlice("exclude")...)
 	if err != nil {
 		return err
 	}
@@ -127,6 +129,11 @@ func (p *putting) close() {
 	if p.spooled != "" {
 		_ = os.Remove(p.spooled)
 	}
+}
+
+// scan reads what is at paths of this machine, however large: the server says what it takes.
+func scan(ctx context.Context, paths []string, exclude ...string) (*tree.Source, error) {
+	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Limits: manifest.Limits{Bytes: math.MaxInt64}})
 }
 
 // closeSource closes a source, which was only read; nil is none.

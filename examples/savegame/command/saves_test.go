@@ -224,7 +224,7 @@ func TestCarriersAndBackends(t *testing.T) {
 	m.fails(exitUsage, []string{"ls", "--backend", "frob"}, "frob")
 	m.fails(exitUsage, []string{"ls", "--carrier", "pigeon"}, "pigeon")
 	m.fails(exitUsage, []string{"ls", "--log", "loud"}, "loud")
-	m.fails(exitUsage, []string{"ls", "--bwlimit", "fast"}, "--bwlimit", "fast")
+	m.fails(exitUsage, []string{"ls", "--bwlimit", "fast"}, "bwlimit", "fast")
 }
 
 func TestProfile(t *testing.T) {

@@ -1,10 +1,12 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
@@ -34,13 +37,13 @@ func serveFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "addr", Value: ":7777", Usage: "`HOST:PORT` to listen on, with UDP"},
 		&cli.StringSliceFlag{Name: "user", Usage: "print a line for `NAME`, who may be new (default: the first of the token file)"},
-		&cli.StringFlag{Name: "max-size", Usage: "`BYTES` of one save, like 10GB (default: what the disk has)"},
-		&cli.StringFlag{Name: "quota", Usage: "`BYTES` of the store for each user (default: what the disk has)"},
-		&cli.StringFlag{Name: "total-quota", Usage: "`BYTES` of the store for all users (default: what the disk has)"},
+		sizeFlag("max-size", "`BYTES` of one save, like 10GB (default: what the disk has)"),
+		sizeFlag("quota", "`BYTES` of the store for each user (default: what the disk has)"),
+		sizeFlag("total-quota", "`BYTES` of the store for all users (default: what the disk has)"),
 		&cli.IntFlag{Name: "keep", Value: 10, Usage: "`VERSIONS` of a save that stay however old they are"},
 		&cli.DurationFlag{Name: "keep-for", Value: 7 * 24 * time.Hour, Usage: "`TIME` for which all versions stay, and removed saves"},
 		&cli.DurationFlag{Name: "drain", Value: 30 * time.Second, Usage: "`TIME` that running puts and gets have at the end"},
-		logFlag("info"),
+		oneOf("log", "`LEVEL` of the log: off, debug, info, warn or error", "info", "off", "debug", "warn", "error"),
 	}
 }
 
@@ -54,13 +57,12 @@ type server struct {
 
 // serve runs a server until it is interrupted.
 func serve(ctx context.Context, j *job) (err error) {
-	config, err := j.versionsConfig()
-	if err != nil {
-		return err
-	}
 	s := &server{job: j}
-	if s.config.Logger, s.config.LogLevel, err = j.logger(); err != nil {
-		return err
+	s.config.Logger, s.config.LogLevel = j.logger()
+	config := versions.Config{Keep: j.Int("keep"), KeepFor: j.Duration("keep-for"), Quota: j.size("quota"), TotalQuota: j.size("total-quota"),
+		Limits: manifest.Limits{Bytes: cmp.Or(j.size("max-size"), math.MaxInt64)}}
+	if config.Keep < 1 || config.KeepFor <= 0 {
+		return usage("serve: --keep %d and --keep-for %v must be more than nothing", config.Keep, config.KeepFor)
 	}
 	socket, err := net.ListenPacket("udp", j.String("addr")) // first: a server that cannot begin leaves nothing behind
 	if err != nil {
@@ -79,20 +81,6 @@ func serve(ctx context.Context, j *job) (err error) {
 		return err
 	}
 	return s.run(ctx)
-}
-
-// versionsConfig returns what the flags say about versions.
-func (j *job) versionsConfig() (config versions.Config, err error) {
-	config.Keep, config.KeepFor = j.Int("keep"), j.Duration("keep-for")
-	if config.Keep < 1 || config.KeepFor <= 0 {
-		return config, usage("--keep %d and --keep-for %v must be more than nothing", config.Keep, config.KeepFor)
-	}
-	for flag, limit := range map[string]*int64{"max-size": &config.Limits.Bytes, "quota": &config.Quota, "total-quota": &config.TotalQuota} {
-		if *limit, err = j.size(flag); err != nil {
-			return config, err
-		}
-	}
-	return config, nil
 }
 
 // open lets clients in, and prints the lines that log them in.

@@ -43,6 +43,19 @@ func TestPutGoesOnAtARestartedServer(t *testing.T) {
 	m.holds("copy", content)
 }
 
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	m := newMachine(t, server.paste)
+	put := start(t, nil, m.args("put", m.write("world", noise(1<<20, 1)), "--bwlimit", "1MB")...)
+	require.Eventually(t, func() bool { return len(chunksIn(t, server.dir)) > 0 }, time.Minute, time.Millisecond)
+	require.Zero(t, server.stop())
+	require.Contains(t, server.stderr.String(), "stopping")
+	startServerIn(t, server.dir, server.addr)
+	require.Regexp(t, `^world +1 `, m.ok("ls"), "the put was over before the server")
+	require.Zero(t, put.wait(), put.stderr)
+}
+
 // chunksIn returns the files of chunks in a server's folder.
 func chunksIn(t *testing.T, dir string) (paths []string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -140,7 +153,7 @@ func TestServeRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	requireFailure(t, runProgram("", "serve", "--dir", dir, "--addr", server.addr), exitFailed, "--addr")
 	require.NoDirExists(t, dir, "a server that cannot begin leaves nothing behind")
-	requireFailure(t, runProgram("", "serve", "--dir", dir, "--quota", "much"), exitUsage, "--quota", "much")
+	requireFailure(t, runProgram("", "serve", "--dir", dir, "--quota", "much"), exitUsage, "-quota", "much", "64MiB")
 	requireFailure(t, runProgram("", "serve", "--dir", dir, "--keep", "0"), exitUsage, "--keep 0")
 }
 

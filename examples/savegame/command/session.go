@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"github.com/dustin/go-humanize"
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
@@ -39,10 +39,10 @@ func (a *app) client(name, args, summary string, do func(context.Context, *sessi
 		&cli.StringFlag{Name: "token", Usage: "`TOKEN` instead of that of the login [$QUIVER_TOKEN]"}, // the help would show what a source has
 		&cli.StringFlag{Name: "fingerprint", Usage: "SHA-256 of the server's certificate in `HEX`, instead of that of the login", Sources: cli.EnvVars("QUIVER_FINGERPRINT")},
 		&cli.DurationFlag{Name: "patience", Value: 5 * time.Minute, Usage: "`TIME` without progress after which a lost server is given up"},
-		&cli.StringFlag{Name: "bwlimit", Usage: "`BYTES` a second, like 500KB, that content travels at"},
-		&cli.StringFlag{Name: "carrier", Value: "sealed", Usage: "what moves all datagrams: `sealed` packets beside QUIC's, or quic"},
-		&cli.StringFlag{Name: "backend", Value: "window", Usage: "how content travels: `window` of reliable bunches, or slices"},
-		logFlag("off"),
+		sizeFlag("bwlimit", "`BYTES` a second, like 500KB, that content travels at"),
+		oneOf("carrier", "what moves all datagrams: `sealed` packets beside QUIC's, or quic", "sealed", "quic"),
+		oneOf("backend", "how content travels: `window` of reliable bunches, or slices", "window", "slices"),
+		oneOf("log", "`LEVEL` of the log: off, debug, info, warn or error", "off", "debug", "info", "warn", "error"),
 	)...)
 }
 
@@ -61,37 +61,13 @@ func (s *session) prepare() (err error) {
 	if s.profile, err = openProfile(s.String("home"), s.String("profile")); err != nil {
 		return err
 	}
-	switch backend := s.String("backend"); backend {
-	case "window":
-	case "slices":
+	if s.String("backend") == "slices" {
 		s.config.Backend = stream.Slices{}
-	default:
-		return usage("backend %q is none of window and slices", backend)
 	}
-	carrier := s.String("carrier")
-	if s.config.QUIC = carrier == "quic"; carrier != "quic" && carrier != "sealed" {
-		return usage("carrier %q is none of sealed and quic", carrier)
-	}
-	rate, err := s.size("bwlimit")
-	if err != nil {
-		return err
-	}
-	s.config.Rate, s.config.Watch = int(min(rate, math.MaxInt32)), s.watch
-	s.config.Logger, s.config.LogLevel, err = s.logger()
-	return err
-}
-
-// size returns the bytes of a flag, 0 when it is not given.
-func (j *job) size(flag string) (int64, error) {
-	text := j.String(flag)
-	if text == "" {
-		return 0, nil
-	}
-	n, err := humanize.ParseBytes(text)
-	if err != nil || n > math.MaxInt64 {
-		return 0, usage("--%s %q is no size like 64MiB or 1.5GB", flag, text)
-	}
-	return int64(n), nil
+	s.config.QUIC = s.String("carrier") == "quic"
+	s.config.Rate, s.config.Watch = int(min(s.size("bwlimit"), math.MaxInt32)), s.watch
+	s.config.Logger, s.config.LogLevel = s.logger()
+	return nil
 }
 
 // identify finds out where the server is, and who this machine is there. Flags go before the login; one that names another
@@ -101,8 +77,8 @@ func (s *session) identify() error {
 	if fingerprint != "" && fingerprint != s.Fingerprint {
 		s.Fingerprint, s.Server, s.Token = fingerprint, "", ""
 	}
-	s.Server = firstOf(s.String("server"), s.Server)
-	s.Token = firstOf(s.String("token"), os.Getenv("QUIVER_TOKEN"), s.Token)
+	s.Server = cmp.Or(s.String("server"), s.Server)
+	s.Token = cmp.Or(s.String("token"), os.Getenv("QUIVER_TOKEN"), s.Token)
 	switch {
 	case s.Server == "" || s.Token == "" || s.Fingerprint == "":
 		return fail(exitDenied, "%s: not logged in: paste the line that savegame serve printed (savegame login HOST:PORT CODE), or give --server, --token and --fingerprint", s.what)
@@ -126,7 +102,7 @@ func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Clie
 	s.config.Server, s.config.Token, s.config.TLS = s.Server, s.Token, pinned(s.Fingerprint)
 	pauses, patience := backoff.NewExponentialBackOff(), s.Duration("patience")
 	pauses.MaxInterval = maxPause
-	deadline := time.Now().Add(patience)
+	deadline, said := time.Now().Add(patience), ""
 	_, err := backoff.Retry(ctx, func() (nothing struct{}, err error) {
 		err = s.once(ctx, fn)
 		if s.moved.Swap(false) {
@@ -143,7 +119,10 @@ func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Clie
 		}
 		return nothing, explain(s.Server, err)
 	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0), backoff.WithNotify(func(err error, _ time.Duration) {
-		s.note("connection lost: %s; trying again for %v", oneLine(err), time.Until(deadline).Round(time.Second))
+		if text := oneLine(err); text != said {
+			s.note("connection lost: %s; trying again for %v", text, time.Until(deadline).Round(time.Second))
+			said = text
+		}
 	}))
 	if err != nil && ctx.Err() != nil {
 		return fail(exitInterrupted, "%s: interrupted%s", s.what, s.kept)
