@@ -51,10 +51,16 @@ func fail(code int, format string, args ...any) error {
 
 func usage(format string, args ...any) error { return fail(exitUsage, format, args...) }
 
+// kinds are the errors of other packages that have an exit code of their own.
+var kinds = map[int][]error{
+	exitUsage:       {versions.ErrName, users.ErrUser},
+	exitMissing:     {versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash},
+	exitDenied:      {users.ErrCode, users.ErrGuesses, desk.ErrGuest},
+	exitFull:        {desk.ErrFull, syscall.ENOSPC},
+	exitInterrupted: {context.Canceled},
+}
+
 func exitCode(err error) int {
-	is := func(targets ...error) bool {
-		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
-	}
 	var decided failure
 	var locked *store.Locked
 	switch {
@@ -62,16 +68,11 @@ func exitCode(err error) int {
 		return decided.code
 	case errors.As(err, &locked):
 		return exitInUse
-	case is(versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash):
-		return exitMissing
-	case is(users.ErrCode, users.ErrGuesses, desk.ErrGuest):
-		return exitDenied
-	case is(desk.ErrFull, syscall.ENOSPC):
-		return exitFull
-	case is(versions.ErrName, users.ErrUser):
-		return exitUsage
-	case is(context.Canceled):
-		return exitInterrupted
+	}
+	for code, kinds := range kinds {
+		if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
+			return code
+		}
 	}
 	return exitFailed
 }

@@ -24,6 +24,9 @@ func login(ctx context.Context, s *session) error {
 	if err != nil || len(fingerprint) != 32 {
 		return usage("login: the code %q is not whole: paste the line as it was printed", s.args[1])
 	}
+	if s.Token != "" && s.Fingerprint != hex.EncodeToString(fingerprint) {
+		s.note("this replaces the login at %s; with --profile NAME there can be several", s.Server)
+	}
 	s.Server, s.Fingerprint, s.Token, s.what = s.args[0], hex.EncodeToString(fingerprint), "", "login"
 	return s.reach(ctx, func(ctx context.Context, client *desk.Client) (err error) {
 		if s.User, s.Token, err = client.Redeem(ctx, code); err != nil {

@@ -239,6 +239,12 @@ func TestProfile(t *testing.T) {
 	m.fails(exitDenied, []string{"ls", "--profile", "none"}, "ls: not logged in", "savegame login")
 	m.fails(exitUsage, []string{"ls", "--profile", "../up"}, "../up")
 
+	t.Log("# a login that goes for another one says so")
+	r := m.run("", pasted(t, m.ok("invite", "--profile", "work"))...)
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stderr, one.addr)
+	require.Regexp(t, `^b `, m.ok("ls"))
+
 	info, err := os.Stat(filepath.Join(m.home, "profile.json"))
 	require.NoError(t, err)
 	if runtime.GOOS != "windows" {

@@ -89,7 +89,6 @@ func (s *server) open(socket net.PacketConn) error {
 	all, err := users.List(tokens)
 	if errors.Is(err, os.ErrNotExist) {
 		_, err = users.Add(tokens, firstUser)
-		all = []users.Token{{User: firstUser}}
 	}
 	if err != nil {
 		return err
@@ -109,8 +108,8 @@ func (s *server) open(socket net.PacketConn) error {
 		return fmt.Errorf("serve at %v: %w", socket.LocalAddr(), err)
 	}
 	names := s.StringSlice("user")
-	if len(names) == 0 && len(all) > 0 {
-		names = []string{all[0].User}
+	if len(names) == 0 {
+		names = []string{append(all, users.Token{User: firstUser})[0].User}
 	}
 	for _, name := range names {
 		code, err := s.config.Codes.New(name, time.Now())
