@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"syscall"
 )
@@ -30,35 +31,29 @@ type File interface {
 	Sync() error // makes its bytes durable, not its name
 }
 
-// disk is the file system below a folder of this machine. Nothing outside the folder is reached by any name.
-type disk struct{ root *os.Root }
+// disk is the file system below a folder of this machine, which belongs to the store: keys lead nowhere else, as CheckKey sees to.
+type disk struct{ dir string }
+
+func (d disk) path(name string) string { return filepath.Join(d.dir, filepath.FromSlash(name)) }
 
 func (d disk) Create(name string) (File, error) {
-	return d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return os.OpenFile(d.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-func (d disk) Read(name string) ([]byte, error)      { return d.root.ReadFile(name) }
-func (d disk) Stat(name string) (fs.FileInfo, error) { return d.root.Lstat(name) }
-func (d disk) Rename(from, to string) error          { return d.root.Rename(from, to) }
-func (d disk) Remove(name string) error              { return d.root.Remove(name) }
-func (d disk) Mkdir(name string) error               { return d.root.Mkdir(name, 0o700) }
-func (d disk) Free() (int64, error)                  { return free(d.root.Name()) }
-
-func (d disk) ReadDir(name string) ([]fs.DirEntry, error) {
-	f, err := d.root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := f.ReadDir(-1)
-	return entries, errors.Join(err, f.Close())
-}
+func (d disk) Read(name string) ([]byte, error)           { return os.ReadFile(d.path(name)) }
+func (d disk) Stat(name string) (fs.FileInfo, error)      { return os.Lstat(d.path(name)) }
+func (d disk) Rename(from, to string) error               { return os.Rename(d.path(from), d.path(to)) }
+func (d disk) Remove(name string) error                   { return os.Remove(d.path(name)) }
+func (d disk) Mkdir(name string) error                    { return os.Mkdir(d.path(name), 0o700) }
+func (d disk) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(d.path(name)) }
+func (d disk) Free() (int64, error)                       { return free(d.dir) }
 
 // SyncDir does nothing on Windows, which has no way to ask for it, and does not blame file systems that cannot do it.
 func (d disk) SyncDir(name string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	f, err := d.root.Open(name)
+	f, err := os.Open(d.path(name))
 	if err != nil {
 		return err
 	}

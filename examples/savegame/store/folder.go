@@ -32,8 +32,7 @@ type Folder struct {
 	Reserve int64
 
 	files   Files
-	lock    *os.File // nil: OpenOn made it
-	root    *os.Root
+	lock    *os.File              // nil: OpenOn made it
 	counter atomic.Uint64         // names what waits
 	broken  atomic.Pointer[error] // set once
 
@@ -46,35 +45,26 @@ type Folder struct {
 // Open opens the store in a folder of this machine, makes it where it is missing, and has it alone until Close or the
 // end of the process: meanwhile others fail with [Locked].
 func Open(dir string) (*Folder, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	lock, err := takeLock(filepath.Join(dir, lockFile))
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	f, err := OpenOn(disk{root})
+	f, err := OpenOn(disk{dir})
 	if err == nil {
-		err = syncParent(dir)
+		err = disk{filepath.Dir(dir)}.SyncDir(".") // the folder may be new
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the store in %s: %w", dir, err), root.Close(), lock.Close())
+		return nil, errors.Join(fmt.Errorf("opening the store in %s: %w", dir, err), lock.Close())
 	}
-	f.lock, f.root = lock, root
+	f.lock = lock
 	return f, nil
-}
-
-// syncParent has the system keep a folder that may be new.
-func syncParent(dir string) error {
-	parent, err := os.OpenRoot(filepath.Dir(dir))
-	if err != nil {
-		return err
-	}
-	return errors.Join(disk{parent}.SyncDir("."), parent.Close())
 }
 
 // OpenOn opens a store on a file system that nobody else uses.
@@ -119,7 +109,7 @@ func (f *Folder) Close() error {
 	if f.lock == nil {
 		return nil
 	}
-	return errors.Join(f.root.Close(), f.lock.Close())
+	return f.lock.Close()
 }
 
 // check fails where nothing may be done, or not for that key.

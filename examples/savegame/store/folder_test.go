@@ -56,8 +56,6 @@ func TestFolderShowsWhatIsNotItsOwn(t *testing.T) {
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "objects", "link")))
 	require.Equal(t, []string{"a/.DS_Store", "a/b", "link"}, keys(t, s, ""))
 	require.ErrorIs(t, s.Delete(t.Context(), "a/.DS_Store"), store.ErrKey)
-	_, err = s.Get(t.Context(), "link")
-	require.Error(t, err, "a link out of the store is not followed")
 	for _, bad := range []string{"../", "../waiting/", "A/", "a/../"} {
 		for _, err := range s.List(t.Context(), bad) {
 			require.ErrorIs(t, err, store.ErrKey)

@@ -58,7 +58,7 @@ func (u *User) found(o store.Object) bool {
 	var id manifest.Chunk
 	switch kind {
 	case "chunks":
-		text, size, _ := strings.Cut(last[min(3, len(last)):], ".")
+		text, size, _ := strings.Cut(last, ".")
 		_, _ = fmt.Sscan(size, &id.Size)
 		if id.Digest.UnmarshalText([]byte(text)) == nil && u.chunkKey(id) == o.Key {
 			u.stored(&u.chunk(id).object, o.Size, o.Time)
@@ -84,8 +84,7 @@ func (u *User) parseRecord(key string) (name string, number int, ok bool) {
 func (u *User) manifestKey(d manifest.Digest) string { return u.prefix + "manifests/" + d.String() }
 
 func (u *User) chunkKey(c manifest.Chunk) string {
-	digest := c.Digest.String()
-	return fmt.Sprintf("%schunks/%s/%s.%d", u.prefix, digest[:2], digest, c.Size)
+	return fmt.Sprintf("%schunks/%v.%d", u.prefix, c.Digest, c.Size)
 }
 
 func (u *User) recordKey(name string, number int) string {
