@@ -3,10 +3,12 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,9 +19,6 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/stream"
 )
-
-// exitUsage is the exit code of flags that cannot be.
-const exitUsage = 2
 
 // options says what a demo does.
 type options struct {
@@ -35,29 +34,37 @@ type options struct {
 
 // Command returns the command demo. It prints what it measured to stdout, and what goes on meanwhile to stderr.
 func Command(stdout, stderr io.Writer) *cli.Command {
+	o := options{quiet: 2 * time.Second, news: stderr}
+	text := func(name, value, usage string, set func(string) error) cli.Flag {
+		return &cli.StringFlag{Name: name, Value: value, Usage: usage, Validator: set, ValidateDefaults: true}
+	}
 	return &cli.Command{
 		Name:  "demo",
 		Usage: "measure an upload and a download beside gameplay, over an emulated link",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "size", Value: "16MiB", Usage: "`BYTES` of the generated save"},
-			&cli.StringFlag{Name: "file", Usage: "upload `FILE`, which may be a folder, instead of a generated save"},
-			&cli.DurationFlag{Name: "rtt", Usage: "emulated round trip `TIME`"},
-			&cli.DurationFlag{Name: "jitter", Usage: "emulated jitter, up to `TIME` each way"},
-			&cli.StringFlag{Name: "loss", Value: "0", Usage: "emulated loss in each direction, like `1%`"},
-			&cli.StringFlag{Name: "rate", Value: "0", Usage: "emulated bottleneck of all clients in each direction, like `10mbit`"},
-			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the save and of the emulated link"},
-			&cli.IntFlag{Name: "clients", Value: 1, Usage: "`NUMBER` of clients that transfer at once, 1 to 64; beside several one more only plays"},
-			&cli.StringFlag{Name: "backend", Value: "window", Usage: "how the save travels: `window` of reliable bunches, or slices"},
-			&cli.StringFlag{Name: "carrier", Value: "sealed", Usage: "what moves all datagrams: `sealed` packets beside QUIC's, or quic"},
-			&cli.IntFlag{Name: "lanes", Value: 1, Usage: "channels of one transfer, 1 to 32"},
+			text("size", "16MiB", "`BYTES` of the generated save", o.setSize),
+			&cli.StringFlag{Name: "file", Usage: "upload `FILE`, which may be a folder, instead of a generated save", Destination: &o.file},
+			&cli.DurationFlag{Name: "rtt", Usage: "emulated round trip `TIME`", Validator: atLeast[time.Duration](0)},
+			&cli.DurationFlag{Name: "jitter", Usage: "emulated jitter, up to `TIME` each way", Validator: atLeast[time.Duration](0), Destination: &o.way.Jitter},
+			text("loss", "0", "emulated loss in each direction, like `1%`", o.setLoss),
+			text("rate", "0", "emulated bottleneck of all clients in each direction, like `10mbit`", o.setRate),
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the save and of the emulated link", Destination: &o.way.Seed},
+			&cli.IntFlag{Name: "clients", Value: 1, Usage: "`NUMBER` of clients that transfer at once; beside several one more only plays", Validator: atLeast(1), Destination: &o.clients},
+			&cli.StringFlag{Name: "backend", Value: "window", Usage: "how the save travels: `window` of reliable bunches, or slices", Validator: oneOf("window", "slices")},
+			&cli.StringFlag{Name: "carrier", Value: "sealed", Usage: "what moves all datagrams: `sealed` packets beside QUIC's, or quic", Validator: oneOf("sealed", "quic")},
+			&cli.IntFlag{Name: "lanes", Value: 1, Usage: "channels of one transfer, 1 to 32; 0: as many as the path needs"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object and nothing else"},
 		},
+		OnUsageError: func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err }, // the caller may set another
 		Action: func(ctx context.Context, c *cli.Command) error {
-			o, err := parse(c)
-			if err != nil {
-				return cli.Exit(err, exitUsage)
+			if c.Args().Present() {
+				return c.OnUsageError(ctx, c, fmt.Errorf("unknown argument %q", c.Args().First()), false)
 			}
-			if o.news = stderr; c.Bool("json") || c.Bool("quiet") { // that is the program's
+			o.way.Delay, o.quic = c.Duration("rtt")/2, c.String("carrier") == "quic"
+			if o.backend = (stream.Window{Lanes: c.Int("lanes")}); c.String("backend") == "slices" {
+				o.backend = stream.Slices{}
+			}
+			if c.Bool("json") || c.Bool("quiet") { // that is the program's
 				o.news = io.Discard
 			}
 			r, err := run(ctx, o)
@@ -72,44 +79,49 @@ func Command(stdout, stderr io.Writer) *cli.Command {
 	}
 }
 
-func parse(c *cli.Command) (options, error) {
-	text := c.String
-	size, sizeErr := humanize.ParseBytes(text("size"))
-	// Bits come in the units of bytes.
-	rate, rateErr := humanize.ParseBytes(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(text("rate")), "/s"), "bit"))
-	loss, lossErr := parseShare(text("loss"))
-	backends := map[string]stream.Backend{"window": stream.Window{Lanes: c.Int("lanes")}, "slices": stream.Slices{}}
-	o := options{
-		size: int64(size), file: text("file"), clients: c.Int("clients"), quiet: 2 * time.Second,
-		way:     netsim.Config{Delay: c.Duration("rtt") / 2, Jitter: c.Duration("jitter"), Loss: loss, Rate: int64(rate), Seed: c.Uint64("seed")},
-		backend: backends[text("backend")], quic: text("carrier") == "quic",
+func (o *options) setSize(s string) error {
+	n, err := humanize.ParseBytes(s)
+	if o.size = int64(n); err != nil || o.size < 0 {
+		return errors.New("it is a size like 500KB, 64MiB or 1.5GB")
 	}
-	switch {
-	case sizeErr != nil || o.size < 0:
-		return o, fmt.Errorf("size %q is not like 16MiB", text("size"))
-	case rateErr != nil:
-		return o, fmt.Errorf("rate %q is not like 10mbit", text("rate"))
-	case lossErr != nil || !(loss >= 0 && loss < 1):
-		return o, fmt.Errorf("loss %q is not like 1%%, from 0 to below 100%%", text("loss"))
-	case min(c.Duration("rtt"), c.Duration("jitter")) < 0:
-		return o, fmt.Errorf("rtt %v or jitter %v is negative", c.Duration("rtt"), c.Duration("jitter"))
-	case o.clients < 1 || o.clients > 64:
-		return o, fmt.Errorf("clients %d is not 1 to 64", o.clients)
-	case o.backend == nil:
-		return o, fmt.Errorf("backend %q is none of window and slices", text("backend"))
-	case !o.quic && text("carrier") != "sealed":
-		return o, fmt.Errorf("carrier %q is none of sealed and quic", text("carrier"))
-	case c.Args().Present():
-		return o, fmt.Errorf("unknown argument %q (see savegame demo --help)", c.Args().First())
-	}
-	return o, o.way.Validate()
+	return nil
 }
 
-// parseShare reads 1%, 0.5%, or 0.01.
-func parseShare(s string) (float64, error) {
-	if number, ok := strings.CutSuffix(s, "%"); ok {
-		percent, err := strconv.ParseFloat(number, 64)
-		return percent / 100, err
+// setRate takes bits a second, which have the units of bytes: 0, 10mbit, 512kbit/s and the like.
+func (o *options) setRate(s string) error {
+	n, err := humanize.ParseBytes(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(s), "/s"), "bit"))
+	if o.way.Rate = int64(n); err != nil || n > 1e12 {
+		return errors.New("it is a rate like 512kbit or 10mbit, up to 1000gbit")
 	}
-	return strconv.ParseFloat(s, 64)
+	return nil
+}
+
+// setLoss takes 1%, 0.5%, or 0.01.
+func (o *options) setLoss(s string) (err error) {
+	number, percent := strings.CutSuffix(s, "%")
+	if o.way.Loss, err = strconv.ParseFloat(number, 64); percent {
+		o.way.Loss /= 100
+	}
+	if err != nil || !(o.way.Loss >= 0 && o.way.Loss < 1) {
+		return errors.New("it is a share like 1%, below 100%")
+	}
+	return nil
+}
+
+func atLeast[T cmp.Ordered](least T) func(T) error {
+	return func(n T) error {
+		if n < least {
+			return fmt.Errorf("it is at least %v", least)
+		}
+		return nil
+	}
+}
+
+func oneOf(words ...string) func(string) error {
+	return func(word string) error {
+		if !slices.Contains(words, word) {
+			return fmt.Errorf("it is one of %s", strings.Join(words, ", "))
+		}
+		return nil
+	}
 }
