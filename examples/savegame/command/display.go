@@ -45,19 +45,21 @@ func (s *session) show(label string, t desk.Tracker, ended <-chan struct{}) {
 	if !terminal {
 		out, interval = io.Discard, lineInterval
 	}
-	was := t.Progress()
-	bar := progressbar.NewOptions64(max(was.Total, 1), progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(label), progressbar.OptionShowBytes(true),
+	p := t.Progress()
+	total := p.Total - p.Resumed // what was there before does not travel
+	bar := progressbar.NewOptions64(max(total, 1), progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(label), progressbar.OptionShowBytes(true),
 		progressbar.OptionShowTotalBytes(true), progressbar.OptionShowCount(), progressbar.OptionUseANSICodes(true), progressbar.OptionSetWidth(20))
+	bar.StartWithoutRender()
 	defer bar.Clear()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			p := t.Progress()
-			_ = bar.Set64(p.Acked) // a bar that cannot be drawn stops nothing
+			moved := t.Progress().Acked - p.Resumed
+			_ = bar.Set64(moved) // a bar that cannot be drawn stops nothing
 			if !terminal {
-				s.note("%s: %s of %s", label, sizeText(p.Acked), sizeText(p.Total))
+				s.note("%s: %s of %s", label, sizeText(moved), sizeText(total))
 			}
 		case <-ended:
 			return

@@ -12,9 +12,7 @@ import (
 	"unicode"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
-	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
@@ -133,10 +131,6 @@ func explain(server string, err error) error {
 	case errors.As(err, &conflict):
 		return fail(exitConflict, "%w; --keep-both keeps yours beside it, --force makes yours the newest, and savegame get %s PATH shows what is there",
 			err, conflict.Latest.Name)
-	case errors.Is(err, manifest.ErrManifest):
-		return fail(exitFull, "%w, which serve --max-size sets", err)
-	case errors.Is(err, tree.ErrChanged):
-		return fmt.Errorf("%w; put it again when the game does not write", err)
 	case passes(err):
 		return fmt.Errorf("server %s: %w", server, err)
 	}

@@ -157,7 +157,12 @@ func (p *putting) send(ctx context.Context, client *desk.Client) error {
 	p.options.Seen = sightings[p.key(p.options.Name)].Ref
 	begin := time.Now()
 	stored, err := client.Put(ctx, p.source, p.options)
-	if err != nil {
+	switch {
+	case errors.Is(err, manifest.ErrManifest): // a scan makes none that is wrong but for the server's limits
+		return fail(exitFull, "%w, which serve --max-size sets", err)
+	case errors.Is(err, tree.ErrChanged):
+		return fmt.Errorf("%w; put it again when the game does not write", err)
+	case err != nil:
 		return err
 	}
 	p.report(p.stdout, stored.Version, stored.Bytes, "sent", begin)
