@@ -67,7 +67,7 @@ func TestServersWordsArePlain(t *testing.T) {
 			var out bytes.Buffer
 			a := &app{stdout: &out, stderr: &out}
 			require.NoError(t, a.client("x", "", "", func(_ context.Context, s *session) error {
-				return s.print([]versions.Version{{Name: forged, Machine: forged, Size: -5, Files: -1, Time: time.Unix(1<<30, 0)}})
+				return s.print([]versions.Version{{Name: forged, Machine: forged, Size: -5, Files: -1, Time: time.Unix(1<<30, 0)}}, nil)
 			}, &cli.BoolFlag{Name: "json"}).Run(t.Context(), append([]string{"x", "--home", t.TempDir()}, flags...)))
 			require.Contains(t, out.String(), "evil")
 			requirePlain(t, strings.ReplaceAll(out.String(), "\t", ""))

@@ -30,28 +30,19 @@ func (a *app) saveCommands() []*cli.Command {
 
 // ls prints the saves.
 func ls(ctx context.Context, s *session) error {
-	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error {
-		all, err := client.List(ctx)
-		if err != nil {
-			return err
-		}
-		return s.print(all)
-	})
+	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error { return s.print(client.List(ctx)) })
 }
 
 // history prints the versions of a save.
 func history(ctx context.Context, s *session) error {
-	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error {
-		all, err := client.History(ctx, s.args[0])
-		if err != nil {
-			return err
-		}
-		return s.print(all)
-	})
+	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error { return s.print(client.History(ctx, s.args[0])) })
 }
 
-// print writes versions, for people or for programs.
-func (s *session) print(all []versions.Version) error {
+// print writes what a server knows of versions, for people or for programs.
+func (s *session) print(all []versions.Version, err error) error {
+	if err != nil {
+		return err
+	}
 	for i := range all {
 		v := &all[i]
 		v.Name, v.Machine, v.Kind = plain(v.Name), plain(v.Machine), versions.Kind(plain(string(v.Kind)))
