@@ -6,9 +6,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,8 +18,16 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
+// asProgram is the environment variable that makes the test's binary the program.
+const asProgram = "SAVEGAME_TEST_AS_PROGRAM"
+
 func TestMain(m *testing.M) {
 	_ = os.Setenv("QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING", "true")
+	if os.Getenv(asProgram) != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		context.AfterFunc(ctx, stop)
+		os.Exit(Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
 	testkit.Main(m)
 }
 
@@ -56,19 +66,22 @@ func (o *output) String() string {
 }
 
 // line waits for a whole line that holds text, and returns it; empty when the program ended without.
-func (o *output) line(text string) string {
+func (o *output) line(text string) string { return append(o.lines(text, 1), "")[0] }
+
+// lines waits for so many.
+func (o *output) lines(text string, n int) (lines []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for {
+	for ; ; o.cond.Wait() {
+		lines = nil
 		for line := range strings.Lines(o.text.String()) {
 			if strings.HasSuffix(line, "\n") && strings.Contains(line, text) {
-				return strings.TrimSpace(line)
+				lines = append(lines, strings.TrimSpace(line))
 			}
 		}
-		if o.ended {
-			return ""
+		if len(lines) >= n || o.ended {
+			return lines
 		}
-		o.cond.Wait()
 	}
 }
 
