@@ -99,12 +99,12 @@ type siege struct {
 	kills     map[string]int
 }
 
-// player is a user with a machine that puts, and one that gets.
+// player is a user with a machine that puts, one that gets, and one that verifies.
 type player struct {
 	*siege
-	putting *machine
-	getting *machine
-	saves   map[string][]snapshot // by name: what each version must hold, the first one in [0]
+	putting, getting, verifying *machine
+
+	saves map[string][]snapshot // by name: what each version must hold, the first one in [0]
 }
 
 func newSiege(t *testing.T) *siege {
@@ -113,7 +113,7 @@ func newSiege(t *testing.T) *siege {
 	for _, line := range paste {
 		p := &player{siege: s, saves: map[string][]snapshot{"world": nil, "village": nil}}
 		p.putting = newMachine(t, line)
-		p.getting = p.putting.another()
+		p.getting, p.verifying = p.putting.another(), p.putting.another()
 		s.players = append(s.players, p)
 	}
 	return s
@@ -121,7 +121,7 @@ func newSiege(t *testing.T) *siege {
 
 // serve starts the server, and returns what it printed to paste, for each user.
 func (s *siege) serve(users ...string) (paste [][]string) {
-	args := []string{"serve", "--addr", s.addr, "--dir", s.dir, "--keep", fmt.Sprint(keep), "--keep-for", "1ns", "--log", "warn"}
+	args := []string{"serve", "--addr", s.addr, "--dir", s.dir, "--keep", fmt.Sprint(keep), "--keep-for", "1ns", "--drain", "1s", "--log", "warn"}
 	for _, user := range users {
 		args = append(args, "--user", user)
 	}
@@ -206,7 +206,7 @@ func (s *siege) strike(round int, attempts []*attempt) {
 // wait waits for so many more objects in the store, or for a short time; in any case no longer than the attempts take.
 func (s *siege) wait(attempts []*attempt) {
 	grows := s.r.IntN(2) == 0
-	objects, pause := s.objects()+s.r.IntN(30), time.Duration(s.r.IntN(400))*time.Millisecond
+	objects, pause := s.objects()+s.r.IntN(30), time.Duration(s.r.IntN(100))*time.Millisecond
 	for begin := time.Now(); grows && s.objects() < objects || !grows && time.Since(begin) < pause; time.Sleep(time.Millisecond) {
 		if !slices.ContainsFunc(attempts, func(a *attempt) bool { return a.runs() }) {
 			return
@@ -277,7 +277,7 @@ func (p *player) holds(v versions.Version, want snapshot) {
 	require.NoError(p.t, err)
 	defer os.RemoveAll(dir)
 	copied := filepath.Join(dir, "copy")
-	p.getting.ok("get", fmt.Sprintf("%s@%d", v.Name, v.Number), copied)
+	p.verifying.ok("get", fmt.Sprintf("%s@%d", v.Name, v.Number), copied)
 	require.Equal(p.t, want, snapshotOf(p.t, copied), "%s@%d", v.Name, v.Number)
 }
 
