@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"syscall"
@@ -112,9 +111,7 @@ func pinned(fingerprint string) *tls.Config {
 
 // passes reports whether what failed may succeed a little later.
 func passes(err error) bool {
-	var name *net.DNSError
-	missing := errors.As(err, &name) && name.IsNotFound
-	return !missing && !errors.Is(err, errPinned) && (errors.Is(err, errNoAnswer) || desk.Transient(err))
+	return errors.Is(err, errNoAnswer) || desk.Transient(err)
 }
 
 // explain says what went wrong with a server, to who has to do something about it.

@@ -52,13 +52,16 @@ func answer[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(c
 	if k.user == "" {
 		return zero, refuse(ErrGuest)
 	}
+	if k.server.draining {
+		return zero, refuse(ErrStopping)
+	}
 	if n := k.active.Add(1); n > maxJobs {
 		k.active.Add(-1)
 		return zero, fmt.Errorf("%d requests go on already", maxJobs)
 	}
+	k.server.running.Add(1)
 	reply, asked := r.Later(call), call.Context()
 	k.server.jobs.Go(func() {
-		defer k.active.Add(-1)
 		ctx, cancel := context.WithCancelCause(k.ctx)
 		defer cancel(nil)
 		context.AfterFunc(asked, func() { cancel(errLeft) })
@@ -71,24 +74,11 @@ func answer[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(c
 			err = k.refuse(r.String(), err)
 		}
 		reply(result, err)
+		k.active.Add(-1)
+		_ = k.server.world.Do(k.server.ctx, func() {}) // the answer is on its way then; it fails when nobody waits for that
+		k.server.running.Done()
 	})
 	return zero, nil
-}
-
-// errand is answer for puts and gets.
-func errand[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(ctx context.Context, u *versions.User) (R, error)) (zero R, err error) {
-	if k.server.draining {
-		return zero, refuse(ErrStopping)
-	}
-	k.server.errands.Add(1)
-	zero, err = answer(k, r, call, func(ctx context.Context, u *versions.User) (R, error) {
-		defer k.server.errands.Done()
-		return job(ctx, u)
-	})
-	if err != nil {
-		k.server.errands.Done()
-	}
-	return zero, err
 }
 
 // refuse logs why a request is refused, and returns what the client is told.
@@ -167,16 +157,17 @@ func (k *clerk) invite(call *rpc.Call, _ rpc.None) (invitation, error) {
 }
 
 // redeem makes a guest's code a token: for once it is no user who asks.
-func (k *clerk) redeem(call *rpc.Call, a invitation) (l login, err error) {
+func (k *clerk) redeem(call *rpc.Call, a invitation) (login, error) {
 	reply := askRedeem.Later(call)
 	k.server.jobs.Go(func() {
 		source, _, _ := net.SplitHostPort(k.conn.RemoteAddr().String())
-		if l.User, l.Token, err = k.server.config.Codes.Redeem(a.Code, source, time.Now()); err != nil {
+		user, token, err := k.server.config.Codes.Redeem(a.Code, source, time.Now())
+		if err != nil {
 			err = k.refuse("Redeem", err)
 		} else {
-			k.log.Info("login", "user", l.User)
+			k.log.Info("login", "user", user)
 		}
-		reply(l, err)
+		reply(login{user, token}, err)
 	})
-	return l, nil
+	return login{}, nil
 }

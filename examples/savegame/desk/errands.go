@@ -18,7 +18,7 @@ const storers = 4
 
 // put makes a version of what the client sends.
 func (k *clerk) put(call *rpc.Call, a putArgs) (versions.Version, error) {
-	return errand(k, askPut, call, func(ctx context.Context, u *versions.User) (v versions.Version, err error) {
+	return answer(k, askPut, call, func(ctx context.Context, u *versions.User) (v versions.Version, err error) {
 		p, err := u.Begin(ctx, versions.Request{Name: a.Name, Machine: a.Machine, Seen: a.Seen, Content: a.Content, Mode: a.Mode})
 		if err != nil {
 			return v, err
@@ -67,7 +67,7 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 
 // get sends a version, its manifest, and the chunks of it that the client wants.
 func (k *clerk) get(call *rpc.Call, a getArgs) (rpc.None, error) {
-	return errand(k, askGet, call, func(ctx context.Context, u *versions.User) (none rpc.None, err error) {
+	return answer(k, askGet, call, func(ctx context.Context, u *versions.User) (none rpc.None, err error) {
 		c, err := u.Open(ctx, a.Name, a.Version)
 		if err != nil {
 			return none, err

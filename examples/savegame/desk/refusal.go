@@ -1,9 +1,9 @@
 package desk
 
 import (
-	"context"
 	"errors"
 	"net"
+	"slices"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
@@ -79,20 +79,19 @@ func refusalOf(err error) error {
 	return &Refusal{kind, e.Text}
 }
 
-// Transient reports whether what failed may succeed a little later: the connection was lost, or the server stops or is full of
-// connections or does not answer.
+// Transient reports whether what failed may succeed a little later: the connection was lost, or the server stops, is full of
+// connections, or does not answer.
 func Transient(err error) bool {
 	var closed *rpc.CloseError
-	var network net.Error
-	switch {
-	case errors.Is(err, ErrStopping), errors.Is(err, ErrBusy):
-		return true
-	case errors.As(err, &closed):
-		switch closed.Code {
-		case rpc.HostClosedConnection, rpc.ConnectionTimeout, rpc.ConnectionLost, rpc.ServerFull, rpc.HandshakeTimeout:
-			return true
-		}
+	if errors.As(err, &closed) {
+		codes := []rpc.Code{rpc.HostClosedConnection, rpc.ConnectionTimeout, rpc.ConnectionLost, rpc.ServerFull, rpc.HandshakeTimeout}
+		return slices.Contains(codes, closed.Code)
+	}
+	var unknown *net.DNSError
+	if errors.As(err, &unknown) && unknown.IsNotFound {
 		return false
 	}
-	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded)
+	var timeout net.Error
+	var socket *net.OpError
+	return errors.Is(err, ErrStopping) || errors.Is(err, ErrBusy) || errors.As(err, &timeout) && timeout.Timeout() || errors.As(err, &socket)
 }

@@ -45,12 +45,12 @@ type Server struct {
 	ctx       context.Context // of all jobs
 	stop      context.CancelCauseFunc
 	jobs      sync.WaitGroup      // goroutines
-	errands   sync.WaitGroup      // puts and gets
+	running   sync.WaitGroup      // requests, to their answers; added to on the world's goroutine
 	manifests *semaphore.Weighted // bytes
 
 	// Owned by the world's goroutine.
 	clerks   map[*rpc.Conn]*clerk
-	draining bool // nothing is added to errands any more
+	draining bool // nothing is added to running any more
 }
 
 // NewServer returns a server without connections. The caller drives its world.
@@ -135,29 +135,37 @@ func (s *Server) deliver(topic *stream.Blob, in *stream.IncomingBlob) {
 // World returns the world, for the caller to drive.
 func (s *Server) World() *rpc.World { return s.world }
 
-// Watch ends the connections of tokens that are revoked, at most an interval later, until ctx ends.
+// Watch ends the connections of tokens that are revoked, at most an interval later, until ctx ends. While the tokens cannot
+// be read nobody is sent away.
 func (s *Server) Watch(ctx context.Context, interval time.Duration) {
-	s.config.Users.Watch(ctx, interval, func() {
-		s.world.Post(func() {
-			for c := range s.clerks {
-				if id := c.Identity(); id != "" {
-					if valid, err := s.config.Users.Valid(id); err == nil && !valid {
-						c.Close(Revoked, "the token was revoked")
-					}
-				}
-			}
-		})
-	})
+	for ctx.Err() == nil {
+		if valid, err := s.config.Users.Valid(); err == nil {
+			s.world.Post(func() { s.dismiss(valid) })
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(interval):
+		}
+	}
 }
 
-// Drain takes no put or get any more, and returns when none goes on, or when ctx ends. The world must be driven.
+// dismiss ends connections that are not valid any more; guests have an end of their own.
+func (s *Server) dismiss(valid func(identity string) bool) {
+	for c := range s.clerks {
+		if id := c.Identity(); id != "" && !valid(id) {
+			c.Close(Revoked, "the token was revoked")
+		}
+	}
+}
+
+// Drain takes no request any more, and returns when none goes on, or when ctx ends. The world must be driven.
 func (s *Server) Drain(ctx context.Context) {
 	if s.world.Do(ctx, func() { s.draining = true }) != nil {
 		return
 	}
 	drained := make(chan struct{})
 	go func() {
-		s.errands.Wait()
+		s.running.Wait()
 		close(drained)
 	}()
 	select {

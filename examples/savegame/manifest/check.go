@@ -41,7 +41,7 @@ func (l Limits) withDefaults() Limits {
 // as chunks are, of one size for each digest, of the file's size together, and within the limits. Fields that a kind does
 // not have it does not look at: the bytes of a manifest have them not.
 func (m *Manifest) Check(limits Limits) error {
-	c := checker{left: limits.withDefaults(), sizes: make(map[Digest]uint32)}
+	c := checker{limits: limits.withDefaults(), left: limits.withDefaults(), sizes: make(map[Digest]uint32)}
 	if len(m.Entries) > c.left.Entries {
 		return fmt.Errorf("%w: %d entries, the limit is %d", ErrManifest, len(m.Entries), c.left.Entries)
 	}
@@ -58,10 +58,11 @@ func (m *Manifest) Check(limits Limits) error {
 
 // checker goes over the entries in order.
 type checker struct {
-	left  Limits   // what of the limits the entries so far have left
-	last  string   // the path before
-	dirs  []string // the folders that are open at last, the root first
-	sizes map[Digest]uint32
+	limits Limits
+	left   Limits   // what of the limits the entries so far have left
+	last   string   // the path before
+	dirs   []string // the folders that are open at last, the root first
+	sizes  map[Digest]uint32
 }
 
 func (c *checker) entry(e *Entry) error {
@@ -108,7 +109,7 @@ func (c *checker) place(e *Entry) error {
 
 func (c *checker) chunks(e *Entry) error {
 	if c.left.Chunks -= len(e.Chunks); c.left.Chunks < 0 {
-		return errors.New("more chunks than the limit")
+		return fmt.Errorf("more chunks than the limit of %d", c.limits.Chunks)
 	}
 	var size int64
 	for _, chunk := range e.Chunks {
@@ -125,7 +126,7 @@ func (c *checker) chunks(e *Entry) error {
 		return fmt.Errorf("%d bytes, its chunks have %d", e.Size, size)
 	}
 	if c.left.Bytes -= size; c.left.Bytes < 0 {
-		return errors.New("more bytes than the limit")
+		return fmt.Errorf("more bytes than the limit of %d", c.limits.Bytes)
 	}
 	return nil
 }

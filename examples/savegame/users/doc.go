@@ -2,7 +2,7 @@
 //
 // A token file has a line for each token, user:token. [Add], [Revoke] and [List] are what an owner of a server does to it,
 // while the server runs or not. The server opens it with [Open]: [Users.Identify] makes the token of a login an identity,
-// and [Users.Watch] says when the file has changed: [Users.Valid] then tells which connections may stay.
+// and [Users.Valid] tells later which connections may stay.
 //
 // A token is long, and nobody likes to carry it to another machine. [Codes] are for that: short, good for one login
 // within ten minutes, after which the machine has a token of its own.

@@ -1,15 +1,12 @@
 package users
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"maps"
 	"strings"
-	"time"
 )
 
 // ErrToken means that the token file does not hold the token of a login.
@@ -40,33 +37,19 @@ func (u *Users) Identify(token []byte) (identity string, err error) {
 	return "", ErrToken
 }
 
-// Valid reports whether the file still holds the token that Identify gave an identity for.
-func (u *Users) Valid(identity string) (bool, error) {
+// Valid returns what tells whether the file, as it is now, holds the token that Identify gave an identity for.
+func (u *Users) Valid() (valid func(identity string) bool, err error) {
 	tokens, err := u.current()
-	user, digits, _ := strings.Cut(identity, "/")
-	return user != "" && tokens[digits] == user, err
+	return func(identity string) bool {
+		user, digits, _ := strings.Cut(identity, "/")
+		return user != "" && tokens[digits] == user
+	}, err
 }
 
 // UserOf returns the user of an identity.
 func UserOf(identity string) string {
 	user, _, _ := strings.Cut(identity, "/")
 	return user
-}
-
-// Watch looks at the file every interval and calls changed, on the caller's goroutine, each time that it holds other
-// tokens than before. It returns when ctx ends. While the file cannot be read nothing has changed.
-func (u *Users) Watch(ctx context.Context, interval time.Duration, changed func()) {
-	for before, _ := u.current(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(interval):
-		}
-		if now, err := u.current(); err == nil && !maps.Equal(before, now) {
-			before = now
-			changed()
-		}
-	}
 }
 
 // current returns the user of each token's MAC, as the file has them now.

@@ -1,7 +1,6 @@
 package users
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -164,9 +162,9 @@ func TestAddListRevoke(t *testing.T) {
 
 func requireValid(t *testing.T, want bool, u *Users, identity string) {
 	t.Helper()
-	valid, err := u.Valid(identity)
+	valid, err := u.Valid()
 	require.NoError(t, err)
-	require.Equal(t, want, valid)
+	require.Equal(t, want, valid(identity))
 }
 
 func TestChangesKeepWhatPeopleWrote(t *testing.T) {
@@ -226,7 +224,7 @@ func TestNobodyComesInByWhatTheFileHeld(t *testing.T) {
 	require.NoError(t, os.Rename(path, path+"2"))
 	_, err = u.Identify([]byte(alpha))
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, err = u.Valid(identity)
+	_, err = u.Valid()
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.NoError(t, os.Rename(path+"2", path))
 	requireValid(t, true, u, identity)
@@ -236,39 +234,6 @@ func TestNobodyComesInByWhatTheFileHeld(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("ann:short"), 0o600))
 	_, err = u.Identify([]byte(alpha))
 	require.ErrorContains(t, err, "line 1")
-}
-
-func TestWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := fileOf(t, "ann:"+alpha)
-		u, err := Open(path)
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		changes := 0
-		done := make(chan struct{})
-		go func() { defer close(done); u.Watch(ctx, time.Second, func() { changes++ }) }()
-		expect := func(want int) {
-			time.Sleep(1500 * time.Millisecond)
-			synctest.Wait()
-			require.Equal(t, want, changes)
-		}
-		expect(0)
-		_, err = Add(path, "bob")
-		require.NoError(t, err)
-		expect(1)
-		expect(1)
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.NoError(t, os.Remove(path))
-		expect(1)
-		require.NoError(t, os.WriteFile(path, append(text, "# only a comment\n"...), 0o600))
-		expect(1)
-		_, err = Revoke(path, "ann", "")
-		require.NoError(t, err)
-		expect(2)
-		cancel()
-		<-done
-	})
 }
 
 func TestCodes(t *testing.T) {
