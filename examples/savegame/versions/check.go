@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -20,11 +21,6 @@ const (
 	Incomplete Problem = "incomplete"
 	// Corrupt is a chunk or a manifest that is missing, or whose bytes are not those that its key names.
 	Corrupt Problem = "damaged"
-	// Orphan is an object that no version refers to, nor a running put or get: of a put that was given up. Collect deletes it
-	// once it is old enough.
-	Orphan Problem = "orphan"
-	// Strange is an object that nobody here made.
-	Strange Problem = "unknown"
 )
 
 // Finding is something that Check found.
@@ -32,49 +28,32 @@ type Finding struct {
 	Problem Problem
 	User    string
 	Version Version // of Incomplete
-	Key     string  // of an object
-	Size    int64   // of an object
-	Err     error   // what is wrong, of Incomplete and Corrupt
+	Key     string  // of Corrupt
+	Size    int64   // of Corrupt
+	Err     error   // what is wrong
 }
 
-// Report is what Check found. Objects that are not in Findings are what a version needs, and good.
+// Report is what Check found. What is not in Findings is good.
 type Report struct {
 	Users, Versions, Objects int
 	Bytes                    int64 // as store.Occupied counts
 	Findings                 []Finding
 }
 
-// Sound reports whether every version is complete and verified.
-func (r *Report) Sound() bool {
-	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Problem == Incomplete || f.Problem == Corrupt })
-}
+// Sound reports whether every version is complete and every object verified.
+func (r *Report) Sound() bool { return len(r.Findings) == 0 }
 
-// Check reads everything, and reports what is not as it should be. With repair it deletes what is corrupt, so that a put
-// of the same content brings it back. A user's versions cannot be read or made while it looks at that user's.
+// Check reads everything that users have, also what no version has yet, as the next put relies on it. With repair it
+// deletes what is corrupt, so that a put of the same content brings it back. A user's versions cannot be read or made while
+// it looks at that user's.
 func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error) {
-	names, strange, err := v.names(ctx)
-	if err != nil {
-		return r, err
-	}
-	r.strange("", strange)
-	for _, name := range names {
-		u, err := v.User(ctx, name)
-		if err == nil {
-			err = u.check(ctx, &r, repair)
-		}
-		if err != nil {
-			return r, fmt.Errorf("checking the saves of %s: %w", name, err)
+	users, err := v.everyone(ctx)
+	for _, u := range users {
+		if err := u.check(ctx, &r, repair); err != nil {
+			return r, fmt.Errorf("checking the saves of %s: %w", u.name, err)
 		}
 	}
-	return r, nil
-}
-
-func (r *Report) strange(user string, objects []store.Object) {
-	for _, o := range objects {
-		r.Objects++
-		r.Bytes += store.Occupied(o.Size)
-		r.Findings = append(r.Findings, Finding{Problem: Strange, User: user, Key: o.Key, Size: o.Size})
-	}
+	return r, err
 }
 
 // checking is the check of one user.
@@ -82,15 +61,7 @@ type checking struct {
 	*User
 	report *Report
 	repair bool
-	verify []verifying
 	bad    map[*object]bool
-}
-
-// verifying is an object that something needs.
-type verifying struct {
-	*object
-	key    string
-	verify func([]byte) error
 }
 
 func (u *User) check(ctx context.Context, r *Report, repair bool) error {
@@ -99,15 +70,11 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 		return err
 	}
 	defer u.records.Unlock()
-	r.Users++
-	r.strange(u.name, u.strange)
-	c := &checking{User: u, report: r, repair: repair, bad: make(map[*object]bool)}
-	c.collect()
-	for _, v := range c.verify {
-		if err := c.object(ctx, v); err != nil {
-			return err
-		}
+	c := &checking{u, r, repair, make(map[*object]bool)}
+	if err := c.objects(ctx); err != nil {
+		return err
 	}
+	r.Users++
 	for _, versions := range u.names {
 		r.Versions += len(versions)
 		r.Objects += len(versions)
@@ -124,59 +91,60 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 	return nil
 }
 
-// collect finds the objects that must be verified, and reports orphans.
-func (c *checking) collect() {
+// objects verifies chunks and manifests.
+func (c *checking) objects(ctx context.Context) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.markNeeded(false)
-	for id, chunk := range c.chunks {
-		c.add(verifying{&chunk.object, c.chunkKey(id), func(b []byte) error { return c.all.verify(b, id) }})
+	chunks, contents := maps.Clone(c.chunks), maps.Clone(c.contents)
+	c.mu.Unlock()
+	for id, chunk := range chunks {
+		if err := c.object(ctx, &chunk.object, c.chunkKey(id), func(b []byte) error { return c.all.verify(b, id) }); err != nil {
+			return err
+		}
 	}
-	for digest, content := range c.contents {
-		c.add(verifying{&content.object, c.manifestKey(digest), func(b []byte) error {
+	for digest, content := range contents {
+		verify := func(b []byte) error {
 			if manifest.Sum(b) != digest {
 				return fmt.Errorf("%w: manifest %v has other bytes", ErrDamaged, digest)
 			}
 			return nil
-		}})
+		}
+		if err := c.object(ctx, &content.object, c.manifestKey(digest), verify); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-func (c *checking) add(v verifying) {
-	if !v.there {
-		return
+// object verifies one that is there, and deletes it when it is bad and to be repaired.
+func (c *checking) object(ctx context.Context, o *object, key string, verify func([]byte) error) error {
+	c.mu.Lock()
+	there, size := o.there, o.size
+	c.mu.Unlock()
+	if !there {
+		return nil
 	}
 	c.report.Objects++
-	c.report.Bytes += store.Occupied(v.size)
-	if v.mark == c.marks {
-		c.verify = append(c.verify, v)
-		return
-	}
-	c.report.Findings = append(c.report.Findings, Finding{Problem: Orphan, User: c.name, Key: v.key, Size: v.size})
-}
-
-// object verifies one, and deletes it when it is bad and to be repaired.
-func (c *checking) object(ctx context.Context, v verifying) error {
-	b, err := c.all.store.Get(ctx, v.key)
+	c.report.Bytes += store.Occupied(size)
+	b, err := c.all.store.Get(ctx, key)
 	if err == nil {
-		err = v.verify(b)
+		err = verify(b)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err == nil {
 		return nil
 	}
-	c.bad[v.object] = true
-	c.report.Findings = append(c.report.Findings, Finding{Problem: Corrupt, User: c.name, Key: v.key, Size: v.size, Err: err})
+	c.bad[o] = true
+	c.report.Findings = append(c.report.Findings, Finding{Problem: Corrupt, User: c.name, Key: key, Size: size, Err: err})
 	if !c.repair {
 		return nil
 	}
-	if err := c.all.store.Delete(ctx, v.key); err != nil {
+	if err := c.all.store.Delete(ctx, key); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gone(v.object)
+	c.gone(o)
 	return nil
 }
 
@@ -190,12 +158,10 @@ func (c *checking) version(v Version) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	content, missing, damaged := c.contents[v.Content], 0, 0
+	content, lost := c.contents[v.Content], 0
 	for _, chunk := range content.chunks {
-		if c.bad[&chunk.object] {
-			damaged++
-		} else if !chunk.there {
-			missing++
+		if !chunk.there || c.bad[&chunk.object] {
+			lost++
 		}
 	}
 	switch {
@@ -203,8 +169,8 @@ func (c *checking) version(v Version) error {
 		return content.broken
 	case c.bad[&content.object]:
 		return fmt.Errorf("%w: its manifest", ErrDamaged)
-	case missing+damaged > 0:
-		return fmt.Errorf("%w: of its chunks %d are missing and %d damaged", ErrDamaged, missing, damaged)
+	case lost > 0:
+		return fmt.Errorf("%w: %d of its %d chunks are missing or damaged", ErrDamaged, lost, len(content.chunks))
 	}
 	return nil
 }

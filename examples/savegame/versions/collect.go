@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 )
 
 // Collected says what Collect deleted.
@@ -18,20 +16,12 @@ type Collected struct {
 // Collect deletes what has had its time and, after the grace, what puts that were given up left behind. It goes on with
 // the next user when one fails. Run it now and then, as once in an hour; puts and gets may go on meanwhile.
 func (v *Versions) Collect(ctx context.Context) (all Collected, err error) {
-	names, _, err := v.names(ctx)
-	v.mu.Lock()
-	names = slices.AppendSeq(names, maps.Keys(v.users)) // who has nothing there may be remembered to have some
-	v.mu.Unlock()
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		u, failed := v.User(ctx, name)
-		if failed == nil {
-			var c Collected
-			c, failed = u.collect(ctx)
-			all = Collected{all.Versions + c.Versions, all.Objects + c.Objects, all.Bytes + c.Bytes}
-		}
+	users, err := v.everyone(ctx)
+	for _, u := range users {
+		c, failed := u.collect(ctx)
+		all = Collected{all.Versions + c.Versions, all.Objects + c.Objects, all.Bytes + c.Bytes}
 		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("cleaning up the saves of %s: %w", name, failed))
+			err = errors.Join(err, fmt.Errorf("cleaning up the saves of %s: %w", u.name, failed))
 		}
 	}
 	return all, err
@@ -42,11 +32,11 @@ func (u *User) collect(ctx context.Context) (Collected, error) {
 		return Collected{}, err
 	}
 	defer u.records.Unlock()
-	before := u.freed
+	u.freed = Collected{}
 	var err error
 	for name := range u.names {
 		err = errors.Join(err, u.retain(ctx, name))
 	}
-	err = errors.Join(err, u.free(ctx, nil, u.all.config.Now().Add(-u.all.config.Grace)))
-	return Collected{u.freed.Versions - before.Versions, u.freed.Objects - before.Objects, u.freed.Bytes - before.Bytes}, err
+	err = errors.Join(err, u.free(ctx, u.all.config.Now().Add(-u.all.config.Grace)))
+	return u.freed, err
 }

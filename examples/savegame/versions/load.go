@@ -14,26 +14,22 @@ import (
 // load reads what the store has. It only adds to the objects that are remembered, so puts and gets may run: what they
 // store while it reads is there already. The caller holds records.
 func (u *User) load(ctx context.Context) error {
-	names, others := make(map[string][]Version), int64(0)
-	var strange []store.Object
+	names, records := make(map[string][]Version), 0
 	for o, err := range u.all.store.List(ctx, u.prefix) {
 		if err != nil {
 			return err
 		}
-		if u.found(o) {
-			continue
-		}
-		others += store.Occupied(o.Size)
+		u.found(o)
 		name, number, ok := u.parseRecord(o.Key)
 		if !ok {
-			strange = append(strange, o)
-			continue
+			continue // or an object that nobody here made
 		}
 		b, err := u.all.store.Get(ctx, o.Key)
 		if err != nil {
 			return err
 		}
 		names[name] = append(names[name], decode(name, number, b))
+		records++
 	}
 	for _, versions := range names {
 		for _, v := range versions {
@@ -42,16 +38,16 @@ func (u *User) load(ctx context.Context) error {
 			}
 		}
 	}
-	u.names, u.strange = names, strange
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.charge(others - u.others)
-	u.others = others
+	for _, known := range u.names {
+		records -= len(known)
+	}
+	u.names = names
+	u.chargeRecords(records)
 	return nil
 }
 
-// found notes that a chunk or a manifest is there, and reports whether o is one.
-func (u *User) found(o store.Object) bool {
+// found notes that o is there, if it is a chunk or a manifest.
+func (u *User) found(o store.Object) {
 	kind, last, _ := strings.Cut(strings.TrimPrefix(o.Key, u.prefix), "/")
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -62,15 +58,12 @@ func (u *User) found(o store.Object) bool {
 		_, _ = fmt.Sscan(size, &id.Size)
 		if id.Digest.UnmarshalText([]byte(text)) == nil && u.chunkKey(id) == o.Key {
 			u.stored(&u.chunk(id).object, o.Size, o.Time)
-			return true
 		}
 	case "manifests":
 		if id.Digest.UnmarshalText([]byte(last)) == nil && u.manifestKey(id.Digest) == o.Key {
 			u.stored(&u.content(id.Digest).object, o.Size, o.Time)
-			return true
 		}
 	}
-	return false
 }
 
 // parseRecord returns the version whose record's key it is.

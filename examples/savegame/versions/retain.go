@@ -57,13 +57,27 @@ func (u *User) forget(ctx context.Context, name string, versions []Version) erro
 	u.chargeRecords(-len(versions))
 	u.freed.Versions += len(versions)
 	u.freed.Bytes += recordBytes * int64(len(versions))
-	return u.free(ctx, versions, time.Time{})
+	u.forsake(versions)
+	return u.free(ctx, time.Unix(0, 1))
 }
 
-// free deletes what nothing needs: of what versions that are gone had, and of what was stored before. The caller holds
-// records.
-func (u *User) free(ctx context.Context, gone []Version, before time.Time) error {
-	for some := range slices.Chunk(u.takeOut(gone, before), deletedAtOnce) {
+// forsake has it that what versions had is no younger than they: it goes with them, unless something else needs it.
+func (u *User) forsake(versions []Version) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, v := range versions {
+		if c := u.contents[v.Content]; c != nil {
+			c.time = 0
+			for _, chunk := range c.chunks {
+				chunk.time = 0
+			}
+		}
+	}
+}
+
+// free deletes what nothing needs and was stored before a time. The caller holds records.
+func (u *User) free(ctx context.Context, before time.Time) error {
+	for some := range slices.Chunk(u.takeOut(before.UnixNano()), deletedAtOnce) {
 		var keys []string
 		for _, o := range some {
 			keys = append(keys, o.Key)
@@ -79,22 +93,14 @@ func (u *User) free(ctx context.Context, gone []Version, before time.Time) error
 }
 
 // takeOut has it that what free deletes is not there any more, before it is deleted, and returns it.
-func (u *User) takeOut(versions []Version, before time.Time) (out []store.Object) {
+func (u *User) takeOut(before int64) (out []store.Object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.marks++
-	for _, v := range versions {
-		if v.Kind == Stored {
-			u.mark(u.content(v.Content))
-		}
-	}
-	theirs := u.marks
-	if u.markNeeded(false) > 0 {
+	needed, all := u.needed(false)
+	if !all {
 		return nil // nobody knows what is unneeded
 	}
-	stays := func(o *object) bool {
-		return o.mark == u.marks || o.there && o.mark != theirs && !time.Unix(0, o.time).Before(before)
-	}
+	stays := func(o *object) bool { return needed[o] || o.there && o.time >= before }
 	for id, c := range u.chunks {
 		if !stays(&c.object) {
 			out = u.drop(out, &c.object, u.chunkKey(id))
@@ -102,7 +108,7 @@ func (u *User) takeOut(versions []Version, before time.Time) (out []store.Object
 		}
 	}
 	for digest, c := range u.contents {
-		if c.mark != u.marks {
+		if !needed[&c.object] {
 			c.known, c.chunks = false, nil // some may go
 		}
 		if !stays(&c.object) {
@@ -122,40 +128,33 @@ func (u *User) drop(out []store.Object, o *object, key string) []store.Object {
 	return append(out, store.Object{Key: key, Size: o.size})
 }
 
-// mark gives a content and its chunks the newest mark. The caller holds mu.
-func (u *User) mark(c *content) {
-	c.mark = u.marks
-	for _, chunk := range c.chunks {
-		chunk.mark = u.marks
+// needed returns what versions need, or only newest ones, and what running puts and gets refer to; and whether that is all:
+// nobody knows what a version needs whose record or manifest is damaged. The caller holds records and mu.
+func (u *User) needed(newest bool) (needed map[*object]bool, all bool) {
+	needed, all = make(map[*object]bool), true
+	add := func(c *content) {
+		needed[&c.object] = true
+		for _, chunk := range c.chunks {
+			needed[&chunk.object] = true
+		}
 	}
-}
-
-// markNeeded gives a new mark to what versions need, or only newest ones, and to what running puts and gets refer to. It
-// returns how many versions there are of which nobody knows what they need. The caller holds records and mu.
-func (u *User) markNeeded(newest bool) (unclear int) {
-	u.marks++
 	for _, versions := range u.names {
 		if newest {
 			versions = versions[len(versions)-1:]
 		}
 		for _, v := range versions {
-			if v.Kind == Damaged {
-				unclear++
-			} else if v.Kind == Stored {
-				c := u.contents[v.Content]
-				u.mark(c)
-				if c.broken != nil {
-					unclear++
-				}
+			if v.Kind == Stored {
+				add(u.contents[v.Content])
 			}
+			all = all && v.Kind != Damaged && (v.Kind == Trash || u.contents[v.Content].broken == nil)
 		}
 	}
 	for _, c := range u.contents {
 		if c.running > 0 {
-			u.mark(c)
+			add(c)
 		}
 	}
-	return unclear
+	return needed, all
 }
 
 // over fails when more bytes do not fit where so many of the user's are taken. The caller holds mu.
@@ -173,18 +172,12 @@ func (u *User) over(taken, running, allRunning, needs int64) error {
 // kept returns the bytes that stay whatever goes: of the newest versions, and of running puts and gets. The caller holds
 // records and mu.
 func (u *User) kept() int64 {
-	u.markNeeded(true)
 	bytes := recordBytes * int64(len(u.names))
-	add := func(o *object) {
-		if o.there && o.mark == u.marks {
+	needed, _ := u.needed(true)
+	for o := range needed {
+		if o.there {
 			bytes += store.Occupied(o.size)
 		}
-	}
-	for _, c := range u.contents {
-		add(&c.object)
-	}
-	for _, c := range u.chunks {
-		add(&c.object)
 	}
 	return bytes
 }
@@ -221,7 +214,7 @@ func (u *User) makeRoom(ctx context.Context, bytes int64) error {
 	if full == nil {
 		return nil
 	}
-	if err := u.free(ctx, nil, u.all.config.Now().Add(1)); err != nil {
+	if err := u.free(ctx, u.all.config.Now().Add(1)); err != nil {
 		return err
 	}
 	for full = u.fits(bytes); full != nil; full = u.fits(bytes) {

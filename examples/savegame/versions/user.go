@@ -22,26 +22,22 @@ type User struct {
 	// and by who deletes objects: so nothing that is referred to is ever deleted. Locked first, by lock.
 	records sync.Mutex
 	names   map[string][]Version // by number
-	strange []store.Object       // that nobody here made
-	freed   Collected            // since the start
+	freed   Collected            // since Collect began last
 
 	// mu is taken last and held briefly.
 	mu       sync.Mutex
 	stale    bool // nobody knows what a failed call did, so the store is read before anything else is done
 	contents map[manifest.Digest]*content
 	chunks   map[manifest.Chunk]*chunk
-	others   int64 // bytes of records, and of what is strange
 	used     int64 // bytes in the store
 	reserved int64 // bytes that running puts may still store
-	marks    int   // the newest mark
 }
 
 // object is a chunk or a manifest that is in the store, or that something needs.
 type object struct {
 	there bool
 	size  int64
-	time  int64 // when it was stored, in nanoseconds since 1970
-	mark  int   // see User.mark
+	time  int64 // when it was stored, in nanoseconds since 1970; 0: a version had it that is gone
 }
 
 // chunk takes 165 bytes in all, and a user of 10 GB has 80,000.
@@ -83,6 +79,15 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 	return err
 }
 
+// read reads from the store what is not known.
+func (u *User) read(ctx context.Context) error {
+	if err := u.lock(ctx); err != nil {
+		return fmt.Errorf("reading the saves of %s: %w", u.name, err)
+	}
+	u.records.Unlock()
+	return nil
+}
+
 // forgetAll has the store read again: who calls it does not know what is there.
 func (u *User) forgetAll() {
 	u.mu.Lock()
@@ -115,7 +120,6 @@ func (u *User) charge(bytes int64) {
 func (u *User) chargeRecords(n int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.others += recordBytes * int64(n)
 	u.charge(recordBytes * int64(n))
 }
 

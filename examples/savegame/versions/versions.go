@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,15 +58,13 @@ func Open(ctx context.Context, s store.Store, c Config) (*Versions, error) {
 		return &b
 	}
 	if c.TotalQuota > 0 {
-		names, _, err := v.names(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			if _, err := v.User(ctx, name); err != nil {
-				return nil, err
+		users, err := v.everyone(ctx)
+		for _, u := range users {
+			if err == nil {
+				err = u.read(ctx)
 			}
 		}
+		return v, err
 	}
 	return v, nil
 }
@@ -74,36 +74,39 @@ func (v *Versions) User(ctx context.Context, name string) (*User, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	v.mu.Lock()
-	u := v.users[name]
-	if u == nil {
-		u = &User{all: v, name: name, prefix: "users/" + escape(name) + "/", stale: true}
-		u.contents, u.chunks = make(map[manifest.Digest]*content), make(map[manifest.Chunk]*chunk)
-		v.users[name] = u
-	}
-	v.mu.Unlock()
-	if err := u.lock(ctx); err != nil {
-		return nil, fmt.Errorf("reading the saves of %s: %w", name, err)
-	}
-	u.records.Unlock()
-	return u, nil
+	u := v.user(name)
+	return u, u.read(ctx)
 }
 
-// names returns the users who have something in the store, and the objects that no user has.
-func (v *Versions) names(ctx context.Context) (names []string, strange []store.Object, err error) {
+func (v *Versions) user(name string) *User {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.users[name] == nil {
+		v.users[name] = &User{all: v, name: name, prefix: "users/" + escape(name) + "/", stale: true,
+			contents: make(map[manifest.Digest]*content), chunks: make(map[manifest.Chunk]*chunk)}
+	}
+	return v.users[name]
+}
+
+// everyone returns the users who have something in the store, or are remembered to have, by name.
+func (v *Versions) everyone(ctx context.Context) ([]*User, error) {
 	last := ""
-	for o, err := range v.store.List(ctx, "") {
+	for o, err := range v.store.List(ctx, "users/") {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		element, _, _ := strings.Cut(strings.TrimPrefix(o.Key, "users/"), "/")
-		if name, ok := unescape(element); !ok || !strings.HasPrefix(o.Key, "users/") {
-			strange = append(strange, o)
-		} else if name != last {
-			names, last = append(names, name), name
+		if element == last {
+			continue
+		}
+		last = element
+		if name, ok := unescape(element); ok {
+			v.user(name)
 		}
 	}
-	return names, strange, nil
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.SortedFunc(maps.Values(v.users), func(a, b *User) int { return strings.Compare(a.name, b.name) }), nil
 }
 
 // Full means that a put does not fit.
