@@ -20,9 +20,9 @@ type Files interface {
 	Rename(from, to string) error // durable when both folders are flushed
 	Remove(name string) error     // a file or an empty folder
 	Mkdir(name string) error
-	ReadDir(name string) ([]fs.DirEntry, error)
-	SyncDir(name string) error      // makes the names in a folder durable
-	Free() (bytes int64, err error) // what an ordinary user may still write
+	ReadDir(name string) ([]fs.DirEntry, error) // by name
+	SyncDir(name string) error                  // makes the names in a folder durable
+	Free() (bytes int64, err error)             // what an ordinary user may still write
 }
 
 // File is one that is being written.

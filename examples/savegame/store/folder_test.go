@@ -56,7 +56,7 @@ func TestFolderShowsWhatIsNotItsOwn(t *testing.T) {
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "objects", "link")))
 	require.Equal(t, []string{"a/.DS_Store", "a/b", "link"}, keys(t, s, ""))
 	require.ErrorIs(t, s.Delete(t.Context(), "a/.DS_Store"), store.ErrKey)
-	for _, bad := range []string{"../", "../waiting/", "A/", "a/../"} {
+	for _, bad := range []string{"..", "../waiting", "A", "a/..", "a/"} {
 		for _, err := range s.List(t.Context(), bad) {
 			require.ErrorIs(t, err, store.ErrKey)
 		}

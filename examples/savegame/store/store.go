@@ -22,9 +22,10 @@ type Store interface {
 	// that run at once one fails. Put reads data until it returns.
 	Put(ctx context.Context, key string, data []byte) error
 
-	// List returns the objects whose keys begin with prefix, ordered as their keys' bytes. It ends after its first error. An
-	// object that is put or deleted meanwhile may be in it or not.
-	List(ctx context.Context, prefix string) iter.Seq2[Object, error]
+	// List returns the objects in a folder, which is what stands before a slash of their keys, and in the folders in it; all
+	// when dir is empty. Those of one folder are in the order of their names. It ends after its first error. An object that is
+	// put or deleted meanwhile may be in it or not.
+	List(ctx context.Context, dir string) iter.Seq2[Object, error]
 
 	// Delete takes objects away, durably when it returns. One that is not there is no error.
 	Delete(ctx context.Context, keys ...string) error

@@ -15,7 +15,7 @@ import (
 // store while it reads is there already. The caller holds records.
 func (u *User) load(ctx context.Context) error {
 	names, records := make(map[string][]Version), 0
-	for o, err := range u.all.store.List(ctx, u.prefix) {
+	for o, err := range u.all.store.List(ctx, strings.TrimSuffix(u.prefix, "/")) {
 		if err != nil {
 			return err
 		}

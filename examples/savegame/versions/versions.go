@@ -91,7 +91,7 @@ func (v *Versions) user(name string) *User {
 // everyone returns the users who have something in the store, or are remembered to have, by name.
 func (v *Versions) everyone(ctx context.Context) ([]*User, error) {
 	last := ""
-	for o, err := range v.store.List(ctx, "users/") {
+	for o, err := range v.store.List(ctx, "users") {
 		if err != nil {
 			return nil, err
 		}

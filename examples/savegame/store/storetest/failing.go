@@ -81,9 +81,9 @@ func (f *Failing) Delete(ctx context.Context, keys ...string) error {
 }
 
 // List implements [store.Store].
-func (f *Failing) List(ctx context.Context, prefix string) iter.Seq2[store.Object, error] {
+func (f *Failing) List(ctx context.Context, dir string) iter.Seq2[store.Object, error] {
 	return func(yield func(store.Object, error) bool) {
-		for o, err := range f.Store.List(ctx, prefix) {
+		for o, err := range f.Store.List(ctx, dir) {
 			if before, after := f.fails(); before != nil || after != nil {
 				yield(store.Object{}, ErrFailing)
 				return

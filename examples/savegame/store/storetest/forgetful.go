@@ -241,8 +241,8 @@ func (f *Forgetful) ReadDir(name string) (entries []fs.DirEntry, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for base, child := range n.names {
-		entries = append(entries, fs.FileInfoToDirEntry(info{base, child}))
+	for _, base := range slices.Sorted(maps.Keys(n.names)) {
+		entries = append(entries, fs.FileInfoToDirEntry(info{base, n.names[base]}))
 	}
 	return entries, nil
 }

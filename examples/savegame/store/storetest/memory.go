@@ -61,14 +61,14 @@ func (m *Memory) Put(ctx context.Context, key string, data []byte) error {
 }
 
 // List implements [store.Store].
-func (m *Memory) List(ctx context.Context, prefix string) iter.Seq2[store.Object, error] {
+func (m *Memory) List(ctx context.Context, dir string) iter.Seq2[store.Object, error] {
 	return func(yield func(store.Object, error) bool) {
 		m.mu.Lock()
 		objects := maps.Clone(m.objects)
 		m.mu.Unlock()
 		for _, key := range slices.Sorted(maps.Keys(objects)) {
 			o := objects[key]
-			if strings.HasPrefix(key, prefix) && !yield(store.Object{Key: key, Size: int64(len(o.data)), Time: o.time}, context.Cause(ctx)) {
+			if (dir == "" || strings.HasPrefix(key, dir+"/")) && !yield(store.Object{Key: key, Size: int64(len(o.data)), Time: o.time}, context.Cause(ctx)) {
 				return
 			}
 		}
