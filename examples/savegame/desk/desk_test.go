@@ -406,7 +406,7 @@ func TestLostChunk(t *testing.T) {
 	c := h.dial()
 	_, err := put(t, c, PutOptions{}, noise(1, 1<<20))
 	require.NoError(t, err)
-	for o, err := range h.store.List(t.Context(), "users/_alice/chunks/") {
+	for o, err := range h.store.List(t.Context(), "users/_alice/chunks") {
 		require.NoError(t, err)
 		require.NoError(t, h.store.Delete(t.Context(), o.Key))
 		break
