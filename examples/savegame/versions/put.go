@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
@@ -47,6 +48,7 @@ type Put struct {
 	storing sync.WaitGroup
 
 	failed   error // the first failure of the store; guarded by the user's mu, like these:
+	full     bool  // the disk is
 	reserved int64
 	ended    bool
 }
@@ -195,7 +197,7 @@ func (p *Put) store(ctx context.Context, o *object, key string, data []byte, nee
 	defer u.mu.Unlock()
 	u.charge(-store.Occupied(size))
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		u.stale = true
+		u.stale, p.full = true, p.full || errors.As(err, new(*store.Full))
 		return err
 	}
 	if err == nil || !o.there { // the other put, which knows the size, may come later
@@ -272,18 +274,33 @@ func (p *Put) storeManifest(ctx context.Context) error {
 	return p.store(ctx, &c.object, u.manifestKey(c.digest), p.bytes, bytes)
 }
 
-// Abandon ends the put, unless Commit has, when what it is storing is stored. What has arrived stays for a while.
+// Abandon ends the put, unless Commit has, when what it is storing is stored. What has arrived stays for a while, unless the
+// disk was full: then it would be in the way of what fits.
 func (p *Put) Abandon() {
 	p.storing.Wait()
-	p.end()
+	if !p.end() {
+		return
+	}
+	ctx, before := context.Background(), time.Time{} // nothing, but what never came is forgotten
+	if p.full {
+		before = p.user.all.config.Now().Add(1)
+	}
+	if p.user.lock(ctx) == nil {
+		_ = p.user.free(ctx, nil, before) // or Collect does
+		p.user.records.Unlock()
+	}
 }
 
-func (p *Put) end() {
+// end reports whether it is the put's end.
+func (p *Put) end() bool {
 	p.user.mu.Lock()
 	defer p.user.mu.Unlock()
-	if p.content != nil && !p.ended {
+	if p.ended {
+		return false
+	}
+	if p.ended = true; p.content != nil {
 		p.content.running--
 		p.release(p.reserved)
 	}
-	p.ended = true
+	return true
 }

@@ -1,0 +1,71 @@
+package versions
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/store"
+)
+
+// What a manifest announces and nobody sends was remembered for an hour, and 64 MiB of it took 350 MB.
+func TestAbandonedPutIsForgotten(t *testing.T) {
+	p := newPlace(t, Config{Quota: 1 << 20})
+	u := p.user("alice")
+	shared := noise(1, 5000)
+	p.put(u, Request{Name: "world"}, saveOf(shared))
+	begin := func(s save) *Put {
+		put, err := u.Begin(t.Context(), Request{Name: "other", Machine: machine, Content: s.digest()})
+		require.NoError(t, err)
+		_, _ = put.Lacks(t.Context(), s.bytes)
+		return put
+	}
+	full := begin(saveOf(noise(2, 60_000), noise(3, 60_000)+"and so on", noise(4, manifest.MaxChunk)[:100_000], noise(5, 200_000), noise(6, 250_000), noise(7, 250_000), noise(8, 250_000)))
+	full.Abandon()
+	require.Len(t, u.chunks, 1, "a put that is refused")
+
+	running := begin(saveOf(shared, noise(9, 5000)))
+	begin(saveOf(shared, noise(9, 5000), noise(10, 5000))).Abandon()
+	require.Len(t, u.chunks, 2, "what another one needs stays")
+	require.NoError(t, running.Chunk(t.Context(), 1, manifest.Pack(nil, []byte(noise(9, 5000)))))
+	_, err := running.Commit(t.Context())
+	require.NoError(t, err)
+	running.Abandon()
+	require.Len(t, u.chunks, 2)
+	require.Len(t, u.contents, 2)
+	require.Empty(t, p.requireSound())
+}
+
+// small is a store on a disk that is soon full.
+type small struct {
+	store.Store
+	space int64
+}
+
+func (s *small) Put(ctx context.Context, key string, data []byte) error {
+	free := s.space
+	for o := range s.List(ctx, "") {
+		free -= store.Occupied(o.Size)
+	}
+	if needs := store.Occupied(int64(len(data))); needs > free {
+		return &store.Full{Needs: needs, Free: free}
+	}
+	return s.Store.Put(ctx, key, data)
+}
+
+// What a put had stored until the disk was full filled the disk for a day, and nobody else could put anything.
+func TestFullDiskIsNotKeptFull(t *testing.T) {
+	p := newPlace(t, Config{})
+	p.store = &small{p.store, 300_000}
+	p.open(Config{})
+	u := p.user("alice")
+	p.put(u, Request{Name: "world"}, saveOf(noise(1, 50_000)))
+	var full *store.Full
+	_, _, err := put(t.Context(), u, Request{Name: "large"}, saveOf(noise(1, 50_000), noise(2, 100_000), noise(3, 100_000), noise(4, 100_000)))
+	require.ErrorAs(t, err, &full)
+	require.Empty(t, p.requireSound())
+	p.put(u, Request{Name: "small"}, saveOf(noise(5, 50_000)))
+	require.Empty(t, p.requireSound())
+}
