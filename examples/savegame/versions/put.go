@@ -281,12 +281,12 @@ func (p *Put) Abandon() {
 	if !p.end() {
 		return
 	}
-	ctx, before := context.Background(), time.Time{} // nothing, but what never came is forgotten
+	ctx, before := context.Background(), time.Unix(0, 0) // which nothing is: only what never came is forgotten
 	if p.full {
 		before = p.user.all.config.Now().Add(1)
 	}
 	if p.user.lock(ctx) == nil {
-		_ = p.user.free(ctx, nil, before) // or Collect does
+		_ = p.user.free(ctx, before) // or Collect does
 		p.user.records.Unlock()
 	}
 }

@@ -3,6 +3,7 @@ package versions
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -100,12 +101,15 @@ func (u *User) takeOut(before int64) (out []store.Object) {
 	if !all {
 		return nil // nobody knows what is unneeded
 	}
-	stays := func(o *object) bool { return needed[o] || o.there && o.time >= before }
+	had, stays := len(u.chunks), func(o *object) bool { return needed[o] || o.there && o.time >= before }
 	for id, c := range u.chunks {
 		if !stays(&c.object) {
 			out = u.drop(out, &c.object, u.chunkKey(id))
 			delete(u.chunks, id)
 		}
+	}
+	if len(u.chunks) <= had/2 {
+		u.chunks = maps.Collect(maps.All(u.chunks)) // deleting alone gives no memory back
 	}
 	for digest, c := range u.contents {
 		if !needed[&c.object] {
