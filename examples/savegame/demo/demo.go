@@ -52,7 +52,7 @@ func Command(stdout, stderr io.Writer) *cli.Command {
 			&cli.IntFlag{Name: "clients", Value: 1, Usage: "`NUMBER` of clients that transfer at once; beside several one more only plays", Validator: atLeast(1), Destination: &o.clients},
 			&cli.StringFlag{Name: "backend", Value: "window", Usage: "how the save travels: `window` of reliable bunches, or slices", Validator: oneOf("window", "slices")},
 			&cli.StringFlag{Name: "carrier", Value: "sealed", Usage: "what moves all datagrams: `sealed` packets beside QUIC's, or quic", Validator: oneOf("sealed", "quic")},
-			&cli.IntFlag{Name: "lanes", Value: 1, Usage: "channels of one transfer, 1 to 32; 0: as many as the path needs"},
+			&cli.IntFlag{Name: "lanes", Usage: "channels of one transfer, 1 to 32 (default: as many as the path needs)"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object and nothing else"},
 		},
 		OnUsageError: func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err }, // the caller may set another
