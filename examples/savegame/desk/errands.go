@@ -13,8 +13,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// storers is how many chunks of one put are verified and stored at once.
-const storers = 4
+// storers is how many chunks of one put are verified and stored at once, or wait for that: at most 16 MiB of them.
+const storers = 32
 
 // put makes a version of what the client sends.
 func (k *clerk) put(call *rpc.Call, a putArgs) (versions.Version, error) {

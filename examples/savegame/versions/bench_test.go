@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
@@ -37,9 +38,12 @@ func BenchmarkPut(b *testing.B) {
 		require.NoError(b, err)
 		lacks, err := p.Lacks(b.Context(), s.bytes)
 		require.NoError(b, err)
+		var storing errgroup.Group
+		storing.SetLimit(32)
 		for _, i := range lacks {
-			require.NoError(b, p.Chunk(b.Context(), i, packed[i]))
+			storing.Go(func() error { return p.Chunk(b.Context(), i, packed[i]) })
 		}
+		require.NoError(b, storing.Wait())
 		_, err = p.Commit(b.Context())
 		require.NoError(b, err)
 		p.Abandon()

@@ -1,13 +1,11 @@
 package versions
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -45,10 +43,9 @@ type Put struct {
 	bytes   []byte // of the manifest
 	version Version
 	content *content // nil before Lacks
-	storing sync.WaitGroup
 
-	failed   error // the first failure of the store; guarded by the user's mu, like these:
-	full     bool  // the disk is
+	// Guarded by the user's mu.
+	full     bool // the disk is
 	reserved int64
 	ended    bool
 }
@@ -142,9 +139,9 @@ func (c *content) lacks() (lacks []int, needs int64) {
 // needs is what a chunk takes at most.
 func (c *chunk) needs() int64 { return store.Occupied(int64(c.Size) + 1) }
 
-// Chunk takes a chunk, packed, and keeps it until it is stored, which may be later: then its failure is the next Chunk's
-// or Commit's. It fails with [manifest.ErrChunk] when it is not the chunk with that index, and with [*Full]. It waits
-// while the store is busy. Any number may run at once, so long as Commit or Abandon does not.
+// Chunk takes a chunk, packed, and returns when it is stored. It fails with [manifest.ErrChunk] when it is not the chunk with
+// that index, and with [*Full]. Any number may run at once, so long as Commit or Abandon does not; it takes many to make use
+// of a disk.
 func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	u := p.user
 	if p.content == nil || index < 0 || index >= len(p.content.chunks) {
@@ -152,31 +149,26 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	}
 	c := p.content.chunks[index]
 	u.mu.Lock()
-	there, failed := c.there, p.failed
+	there := c.there
 	u.mu.Unlock()
-	if there || failed != nil {
-		return failed
+	if there {
+		return nil
+	}
+	select {
+	case u.all.slots <- struct{}{}:
+		defer func() { <-u.all.slots }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	if err := u.all.verify(packed, c.Chunk); err != nil {
 		return err
 	}
-	select {
-	case u.all.slots <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 	if err := u.room(ctx, store.Occupied(int64(len(packed)))); err != nil {
-		<-u.all.slots
 		return err
 	}
-	p.storing.Go(func() {
-		if err := p.store(context.WithoutCancel(ctx), &c.object, u.chunkKey(c.Chunk), packed, c.needs()); err != nil {
-			u.mu.Lock()
-			p.failed = cmp.Or(p.failed, fmt.Errorf("storing a chunk: %w", err))
-			u.mu.Unlock()
-		}
-		<-u.all.slots
-	})
+	if err := p.store(ctx, &c.object, u.chunkKey(c.Chunk), packed, c.needs()); err != nil {
+		return fmt.Errorf("storing a chunk: %w", err)
+	}
 	return nil
 }
 
@@ -192,7 +184,7 @@ func (v *Versions) verify(packed []byte, c manifest.Chunk) error {
 // another put was faster, it is good: whatever is there was verified first.
 func (p *Put) store(ctx context.Context, o *object, key string, data []byte, needs int64) error {
 	u, size := p.user, int64(len(data))
-	err := u.all.store.Put(ctx, key, data)
+	err := u.all.store.Put(context.WithoutCancel(ctx), key, data) // else nobody would know whether it is there
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.charge(-store.Occupied(size))
@@ -219,18 +211,13 @@ func (p *Put) release(bytes int64) {
 // already it returns that. It fails with [ErrLacks], and with [*Conflict] when another put was faster.
 // After another error it may be called again; so may Begin.
 func (p *Put) Commit(ctx context.Context) (Version, error) {
-	p.storing.Wait()
 	u := p.user
 	if p.content == nil || p.ended {
 		return Version{}, fmt.Errorf("%w: the put has no manifest, or has ended", ErrLacks)
 	}
 	u.mu.Lock()
 	lacks, _ := p.content.lacks()
-	failed := p.failed
 	u.mu.Unlock()
-	if failed != nil {
-		return Version{}, failed
-	}
 	if len(lacks) > 0 {
 		return Version{}, fmt.Errorf("%w: %d of %d", ErrLacks, len(lacks), len(p.content.chunks))
 	}
@@ -274,10 +261,9 @@ func (p *Put) storeManifest(ctx context.Context) error {
 	return p.store(ctx, &c.object, u.manifestKey(c.digest), p.bytes, bytes)
 }
 
-// Abandon ends the put, unless Commit has, when what it is storing is stored. What has arrived stays for a while, unless the
-// disk was full: then it would be in the way of what fits.
+// Abandon ends the put, unless Commit has. What has arrived stays for a while, unless the disk was full: then it would be in
+// the way of what fits.
 func (p *Put) Abandon() {
-	p.storing.Wait()
 	if !p.end() {
 		return
 	}

@@ -26,15 +26,14 @@ type Config struct {
 	Now        func() time.Time
 }
 
-// atOnce is how many chunks are stored at once, of all puts: enough that the store flushes many together, and in memory at
-// most 32 MiB, 8 as chunks are on average.
+// atOnce is how many chunks are verified and stored at once, of all puts: enough that the store flushes many together.
 const atOnce = 64
 
 // Versions is the saves of all users.
 type Versions struct {
 	store    store.Store
 	config   Config
-	slots    chan struct{} // one for each chunk that is being stored
+	slots    chan struct{} // one for each chunk that is being verified and stored
 	buffers  sync.Pool     // *[]byte of manifest.MaxChunk
 	total    atomic.Int64  // bytes of the users below
 	reserved atomic.Int64  // bytes that running puts may still store
