@@ -3,7 +3,6 @@ package desk
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
@@ -45,7 +44,7 @@ func (d *Download) open(ctx context.Context) error {
 		return fmt.Errorf("%w: the server sent another one", manifest.ErrManifest)
 	}
 	d.Version = list[0]
-	d.Manifest, err = manifest.Parse(b, manifest.Limits{Bytes: math.MaxInt64})
+	d.Manifest, err = manifest.Parse(b, manifest.Limits{})
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -15,25 +16,22 @@ const (
 	// MaxPath bounds a path and a link's target in bytes: PATH_MAX of Linux, the largest among the systems.
 	MaxPath = 4096
 
-	// DefaultEntries, DefaultChunks and DefaultBytes are the limits where Limits has zeros: a world of a million files,
-	// and of 1 TiB, whose chunks fill 16 million digests at 64 KiB each, half of their average.
+	// DefaultEntries is the limit where Limits has none: a world of a million files. An entry of a few bytes takes 25 times
+	// as many when it is parsed.
 	DefaultEntries = 1 << 20
-	DefaultChunks  = 1 << 24
-	DefaultBytes   = 1 << 40
 )
 
 // ErrManifest means that bytes are no manifest, or that a manifest breaks a rule. The text says which.
 var ErrManifest = errors.New("bad manifest")
 
-// Limits bound a manifest that comes from outside. A zero means the default.
+// Limits bound a manifest that comes from outside.
 type Limits struct {
-	Entries int
-	Chunks  int   // of all files, each time that one appears
-	Bytes   int64 // of all files
+	Entries int   // 0: DefaultEntries
+	Bytes   int64 // of all files; 0: no limit
 }
 
 func (l Limits) withDefaults() Limits {
-	return Limits{cmp.Or(l.Entries, DefaultEntries), cmp.Or(l.Chunks, DefaultChunks), cmp.Or(l.Bytes, DefaultBytes)}
+	return Limits{cmp.Or(l.Entries, DefaultEntries), cmp.Or(l.Bytes, math.MaxInt64)}
 }
 
 // Check reports the first rule that m breaks: the root first and no other of its path; paths clean, relative and without
@@ -41,9 +39,10 @@ func (l Limits) withDefaults() Limits {
 // as chunks are, of one size for each digest, of the file's size together, and within the limits. Fields that a kind does
 // not have it does not look at: the bytes of a manifest have them not.
 func (m *Manifest) Check(limits Limits) error {
-	c := checker{limits: limits.withDefaults(), left: limits.withDefaults(), sizes: make(map[Digest]uint32)}
-	if len(m.Entries) > c.left.Entries {
-		return fmt.Errorf("%w: %d entries, the limit is %d", ErrManifest, len(m.Entries), c.left.Entries)
+	limits = limits.withDefaults()
+	c := checker{limit: limits.Bytes, sizes: make(map[Digest]uint32)}
+	if len(m.Entries) > limits.Entries {
+		return fmt.Errorf("%w: %d entries, the limit is %d", ErrManifest, len(m.Entries), limits.Entries)
 	}
 	if len(m.Entries) == 0 || m.Entries[0].Path != Root || m.Entries[0].Kind == Link {
 		return fmt.Errorf("%w: it does not begin with its root, a file or a folder", ErrManifest)
@@ -58,11 +57,11 @@ func (m *Manifest) Check(limits Limits) error {
 
 // checker goes over the entries in order.
 type checker struct {
-	limits Limits
-	left   Limits   // what of the limits the entries so far have left
-	last   string   // the path before
-	dirs   []string // the folders that are open at last, the root first
-	sizes  map[Digest]uint32
+	limit int64    // of bytes
+	bytes int64    // of the files so far
+	last  string   // the path before
+	dirs  []string // the folders that are open at last, the root first
+	sizes map[Digest]uint32
 }
 
 func (c *checker) entry(e *Entry) error {
@@ -81,7 +80,7 @@ func (c *checker) entry(e *Entry) error {
 	case File:
 		return c.chunks(e)
 	}
-	return fmt.Errorf("%v is unknown", e.Kind)
+	return fmt.Errorf("kind %d is unknown", e.Kind)
 }
 
 // place checks the path, and that it stands behind the one before and in a folder.
@@ -108,9 +107,6 @@ func (c *checker) place(e *Entry) error {
 }
 
 func (c *checker) chunks(e *Entry) error {
-	if c.left.Chunks -= len(e.Chunks); c.left.Chunks < 0 {
-		return fmt.Errorf("more chunks than the limit of %d", c.limits.Chunks)
-	}
 	var size int64
 	for _, chunk := range e.Chunks {
 		if chunk.Size == 0 || chunk.Size > MaxChunk {
@@ -125,8 +121,8 @@ func (c *checker) chunks(e *Entry) error {
 	if size != e.Size {
 		return fmt.Errorf("%d bytes, its chunks have %d", e.Size, size)
 	}
-	if c.left.Bytes -= size; c.left.Bytes < 0 {
-		return fmt.Errorf("more bytes than the limit of %d", c.limits.Bytes)
+	if c.bytes += size; c.bytes > c.limit {
+		return fmt.Errorf("more bytes than the limit of %d", c.limit)
 	}
 	return nil
 }

@@ -26,18 +26,6 @@ const (
 	Link Kind = 3
 )
 
-func (k Kind) String() string {
-	switch k {
-	case File:
-		return "file"
-	case Dir:
-		return "folder"
-	case Link:
-		return "link"
-	}
-	return fmt.Sprintf("kind %d", uint8(k))
-}
-
 // Entry is a file, a folder or a link of the tree.
 type Entry struct {
 	Path   string // relative to the root and with slashes on every system; the root's is "."

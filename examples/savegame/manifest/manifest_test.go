@@ -126,7 +126,6 @@ func TestLimits(t *testing.T) {
 		want   string
 	}{
 		"entries": {Limits{Entries: 5}, "the limit is 5"},
-		"chunks":  {Limits{Chunks: 2}, "more chunks than the limit"},
 		"bytes":   {Limits{Bytes: 39}, "more bytes than the limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +134,7 @@ func TestLimits(t *testing.T) {
 			require.ErrorContains(t, err, test.want)
 		})
 	}
-	_, err := Parse(sample().Append(nil), Limits{Entries: 6, Chunks: 3, Bytes: 40})
+	_, err := Parse(sample().Append(nil), Limits{Entries: 6, Bytes: 40})
 	require.NoError(t, err)
 }
 
@@ -145,7 +144,7 @@ func TestParseAllocatesForWhatIsThere(t *testing.T) {
 	file := append(many(1), 1, '.', byte(File), 0, 0)
 	for name, b := range map[string][]byte{
 		"entries": many(DefaultEntries),
-		"chunks":  binary.AppendUvarint(file, DefaultChunks),
+		"chunks":  binary.AppendUvarint(file, 1<<24),
 		"a path":  binary.AppendUvarint(many(1), MaxPath),
 	} {
 		t.Run(name, func(t *testing.T) {

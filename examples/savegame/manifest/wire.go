@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 )
 
 // The bytes of a manifest, numbers as in encoding/binary's varints and in their shortest form:
@@ -97,7 +98,7 @@ func (p *parser) entry(e *Entry) {
 	if e.Kind != File {
 		return
 	}
-	if n := p.count(DefaultChunks, minWireChunk); n > 0 {
+	if n := p.count(math.MaxInt, minWireChunk); n > 0 {
 		e.Chunks = make([]Chunk, n)
 	}
 	for i := range e.Chunks {

@@ -147,7 +147,7 @@ func (u *User) manifest(ctx context.Context, digest manifest.Digest) (m *manifes
 	case manifest.Sum(b) != digest:
 		return nil, nil, fmt.Errorf("%w: its manifest %v has other bytes", ErrDamaged, digest)
 	}
-	if m, err = manifest.Parse(b, manifest.Limits{Bytes: 1 << 62}); err != nil { // its put was bounded by the limits of that time
+	if m, err = manifest.Parse(b, manifest.Limits{}); err != nil {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return m, b, err
