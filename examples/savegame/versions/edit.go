@@ -58,9 +58,7 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	if err := u.makeRoom(ctx, recordBytes); err != nil {
 		return Version{}, err
 	}
-	u.mu.Lock()
-	u.charge(-recordBytes) // create counts it
-	u.mu.Unlock()
+	u.chargeRecords(-1) // create counts it
 	v.Base, v.Machine = newest.Number, machine
 	return u.create(ctx, v)
 }

@@ -87,7 +87,7 @@ func (u *User) recordKey(name string, number int) string {
 // chunk returns what is remembered of a chunk. The caller holds mu.
 func (u *User) chunk(id manifest.Chunk) *chunk {
 	if u.chunks[id] == nil {
-		u.chunks[id] = &chunk{Chunk: id}
+		u.chunks[id] = &chunk{Chunk: id, object: object{size: int64(id.Size) + 1}}
 	}
 	return u.chunks[id]
 }

@@ -45,9 +45,8 @@ type Put struct {
 	content *content // nil before Lacks
 
 	// Guarded by the user's mu.
-	full     bool // the disk is
-	reserved int64
-	ended    bool
+	full  bool // the disk is
+	ended bool
 }
 
 // Begin begins a put, which ends with Abandon. It fails with [*Conflict].
@@ -113,14 +112,14 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	c := u.know(p.request.Content, m)
-	c.running++
 	lacks, needs := c.lacks()
-	needs += store.Occupied(int64(len(b))) + recordBytes
-	if err := u.admit(needs); err != nil {
-		c.running--
+	if err := u.over(u.kept(), needs+store.Occupied(int64(len(b)))+recordBytes); err != nil {
 		return nil, err
 	}
-	p.bytes, p.content, p.reserved = b, c, needs
+	if c.running++; !c.there {
+		c.size = int64(len(b))
+	}
+	p.bytes, p.content = b, c
 	p.version = Version{Kind: Stored, Base: p.request.Seen.Number, Content: c.digest, Size: m.Size(), Files: m.Files(), Machine: p.request.Machine}
 	return lacks, nil
 }
@@ -130,14 +129,11 @@ func (c *content) lacks() (lacks []int, needs int64) {
 	for i, chunk := range c.chunks {
 		if !chunk.there {
 			lacks = append(lacks, i)
-			needs += chunk.needs()
+			needs += store.Occupied(chunk.size)
 		}
 	}
 	return lacks, needs
 }
-
-// needs is what a chunk takes at most.
-func (c *chunk) needs() int64 { return store.Occupied(int64(c.Size) + 1) }
 
 // Chunk takes a chunk, packed, and returns when it is stored. It fails with [manifest.ErrChunk] when it is not the chunk with
 // that index, and with [*Full]. Any number may run at once, so long as Commit or Abandon does not; it takes many to make use
@@ -166,7 +162,7 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	if err := u.room(ctx, store.Occupied(int64(len(packed)))); err != nil {
 		return err
 	}
-	if err := p.store(ctx, &c.object, u.chunkKey(c.Chunk), packed, c.needs()); err != nil {
+	if err := p.store(ctx, &c.object, u.chunkKey(c.Chunk), packed); err != nil {
 		return fmt.Errorf("storing a chunk: %w", err)
 	}
 	return nil
@@ -180,9 +176,9 @@ func (v *Versions) verify(packed []byte, c manifest.Chunk) error {
 	return err
 }
 
-// store stores an object, for which there is room, and which at most so much was reserved for. Where it is there already, as
-// another put was faster, it is good: whatever is there was verified first.
-func (p *Put) store(ctx context.Context, o *object, key string, data []byte, needs int64) error {
+// store stores an object, for which there is room. Where it is there already, as another put was faster, it is good: whatever
+// is there was verified first.
+func (p *Put) store(ctx context.Context, o *object, key string, data []byte) error {
 	u, size := p.user, int64(len(data))
 	err := u.all.store.Put(context.WithoutCancel(ctx), key, data) // else nobody would know whether it is there
 	u.mu.Lock()
@@ -195,16 +191,7 @@ func (p *Put) store(ctx context.Context, o *object, key string, data []byte, nee
 	if err == nil || !o.there { // the other put, which knows the size, may come later
 		u.stored(o, size, u.all.config.Now())
 	}
-	p.release(needs)
 	return nil
-}
-
-// release gives back what was reserved. The caller holds the user's mu.
-func (p *Put) release(bytes int64) {
-	bytes = min(bytes, p.reserved)
-	p.reserved -= bytes
-	p.user.reserved -= bytes
-	p.user.all.reserved.Add(-bytes)
 }
 
 // Commit makes the version and returns it, once it is durable, and ends the put. Where the content is the newest version
@@ -254,11 +241,10 @@ func (p *Put) storeManifest(ctx context.Context) error {
 	if there {
 		return nil
 	}
-	bytes := store.Occupied(int64(len(p.bytes)))
-	if err := u.makeRoom(ctx, bytes); err != nil {
+	if err := u.makeRoom(ctx, store.Occupied(int64(len(p.bytes)))); err != nil {
 		return err
 	}
-	return p.store(ctx, &c.object, u.manifestKey(c.digest), p.bytes, bytes)
+	return p.store(ctx, &c.object, u.manifestKey(c.digest), p.bytes)
 }
 
 // Abandon ends the put, unless Commit has. What has arrived stays for a while, unless the disk was full: then it would be in
@@ -286,7 +272,6 @@ func (p *Put) end() bool {
 	}
 	if p.ended = true; p.content != nil {
 		p.content.running--
-		p.release(p.reserved)
 	}
 	return true
 }

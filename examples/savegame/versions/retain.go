@@ -161,43 +161,27 @@ func (u *User) needed(newest bool) (needed map[*object]bool, all bool) {
 	return needed, all
 }
 
-// over fails when more bytes do not fit where so many of the user's are taken. The caller holds mu.
-func (u *User) over(taken, running, allRunning, needs int64) error {
-	c := u.all.config
-	if c.Quota > 0 && taken+running+needs > c.Quota {
-		return &Full{"quota", c.Quota, taken, running, needs}
-	}
-	if others := u.all.total.Load() - u.used; c.TotalQuota > 0 && others+taken+allRunning+needs > c.TotalQuota {
-		return &Full{"total quota", c.TotalQuota, others + taken, allRunning, needs}
+// over fails when more bytes do not fit beside so many that are the user's. The caller holds mu.
+func (u *User) over(kept, needs int64) error {
+	c, others := u.all.config, u.all.total.Load()-u.used
+	switch {
+	case c.Quota > 0 && kept+needs > c.Quota:
+		return &Full{"quota", c.Quota, kept, needs}
+	case c.TotalQuota > 0 && others+kept+needs > c.TotalQuota:
+		return &Full{"total quota", c.TotalQuota, others + kept, needs}
 	}
 	return nil
 }
 
-// kept returns the bytes that stay whatever goes: of the newest versions, and of running puts and gets. The caller holds
-// records and mu.
+// kept returns the bytes that stay whatever goes: of the newest versions, and of running puts and gets, as large as those may
+// become. The caller holds records and mu.
 func (u *User) kept() int64 {
 	bytes := recordBytes * int64(len(u.names))
 	needed, _ := u.needed(true)
 	for o := range needed {
-		if o.there {
-			bytes += store.Occupied(o.size)
-		}
+		bytes += store.Occupied(o.size)
 	}
 	return bytes
-}
-
-// admit reserves room for a put that needs so much at most, if there would be enough without the versions that may go. The
-// caller holds records and mu.
-func (u *User) admit(needs int64) error {
-	err := u.over(u.used, u.reserved, u.all.reserved.Load(), needs)
-	if err != nil {
-		err = u.over(u.kept(), u.reserved, u.all.reserved.Load(), needs)
-	}
-	if err == nil {
-		u.reserved += needs
-		u.all.reserved.Add(needs)
-	}
-	return err
 }
 
 // room makes room for bytes and counts them as used.
@@ -237,7 +221,7 @@ func (u *User) makeRoom(ctx context.Context, bytes int64) error {
 func (u *User) fits(bytes int64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if err := u.over(u.used, 0, 0, bytes); err != nil {
+	if err := u.over(u.used, bytes); err != nil {
 		return err
 	}
 	u.charge(bytes)

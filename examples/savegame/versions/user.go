@@ -30,13 +30,12 @@ type User struct {
 	contents map[manifest.Digest]*content
 	chunks   map[manifest.Chunk]*chunk
 	used     int64 // bytes in the store
-	reserved int64 // bytes that running puts may still store
 }
 
 // object is a chunk or a manifest that is in the store, or that something needs.
 type object struct {
 	there bool
-	size  int64
+	size  int64 // of what is not there: what it has at most
 	time  int64 // when it was stored, in nanoseconds since 1970; 0: a version had it that is gone
 }
 

@@ -31,12 +31,11 @@ const atOnce = 64
 
 // Versions is the saves of all users.
 type Versions struct {
-	store    store.Store
-	config   Config
-	slots    chan struct{} // one for each chunk that is being verified and stored
-	buffers  sync.Pool     // *[]byte of manifest.MaxChunk
-	total    atomic.Int64  // bytes of the users below
-	reserved atomic.Int64  // bytes that running puts may still store
+	store   store.Store
+	config  Config
+	slots   chan struct{} // one for each chunk that is being verified and stored
+	buffers sync.Pool     // *[]byte of manifest.MaxChunk
+	total   atomic.Int64  // bytes of the users below
 
 	mu    sync.Mutex
 	users map[string]*User
@@ -112,11 +111,10 @@ func (v *Versions) everyone(ctx context.Context) ([]*User, error) {
 type Full struct {
 	Setting string // "quota" of the user, or "total quota"
 	Limit   int64  // what the setting is
-	Kept    int64  // bytes that stay whatever goes: newest versions, and what runs
-	Running int64  // bytes that running puts may still need; when they have ended there may be room
+	Kept    int64  // bytes that stay whatever goes: newest versions, and running puts as large as they may become
 	Needs   int64  // bytes
 }
 
 func (e *Full) Error() string {
-	return fmt.Sprintf("%s exceeded: %d bytes do not fit beside %d that stay and %d of running puts; the limit is %d", e.Setting, e.Needs, e.Kept, e.Running, e.Limit)
+	return fmt.Sprintf("%s exceeded: %d bytes do not fit beside %d that stay; the limit is %d", e.Setting, e.Needs, e.Kept, e.Limit)
 }
