@@ -36,7 +36,7 @@ const (
 )
 
 // gameplay measures how long calls take from Call in one world to the handler in the other, by the one clock of the process
-// that holds both. It also looks at the reliable buffers of all worlds.
+// that holds both.
 type gameplay struct {
 	start  time.Time
 	opened chan *rpc.Actor // at the server, of a new connection
@@ -44,7 +44,6 @@ type gameplay struct {
 
 	mu     sync.Mutex
 	delays map[series][]time.Duration
-	peak   rpc.ChannelStats // of the reliable buffer with the most entries out
 }
 
 // caller is an end that makes calls.
@@ -74,19 +73,6 @@ func (g *gameplay) bind(w *rpc.World, opened chan<- *rpc.Actor, heard rpc.Handle
 		return g
 	})
 	rpc.On(b, heard, (*gameplay).hear)
-	w.OnTick(func(time.Time) { g.look(w.Conns()) }) // behind the hooks that fill the buffers
-}
-
-func (g *gameplay) look(conns []*rpc.Conn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, c := range conns {
-		for _, ch := range c.Stats().Channels {
-			if ch.Out > g.peak.Out {
-				g.peak = ch
-			}
-		}
-	}
 }
 
 // hear notes how long a call was under way.

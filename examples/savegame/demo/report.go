@@ -26,9 +26,6 @@ type report struct {
 	Chunks         int     `json:"chunks"`        // so many
 	Ideal          float64 `json:"ideal_seconds"` // of all clients
 	DigestOK       bool    `json:"digest_ok"`
-	PeakOutEntries int     `json:"peak_out_entries"`
-	Slots          int     `json:"slots"`
-	ResentBunches  uint64  `json:"resent_bunches"`
 	LinkBytes      uint64  `json:"link_bytes"`     // both ways, with IP and UDP; 0 without an emulated link
 	LinkLoss       float64 `json:"link_loss"`      // share of packets, both ways, that the emulated link dropped, by its queue as well
 	Carrier        string  `json:"carrier"`        // at the end: sealed, or quic if that carries for any
@@ -43,21 +40,17 @@ type report struct {
 
 // report gathers what was measured, while all are connected.
 func (s *stage) report() *report {
-	s.game.mu.Lock()
-	peak := s.game.peak
-	s.game.mu.Unlock()
 	bytes, stored, link := s.source.Manifest.Size(), s.players[0].stored, s.link.stats()
 	r := &report{
 		Bytes: bytes, SentBytes: stored.Bytes, Chunks: stored.Sent, Ideal: ideal(bytes*int64(s.clients), s.way), DigestOK: true,
 		LinkBytes: link.CarriedBytes, LinkLoss: float64(link.Dropped()) / float64(max(1, link.Packets)),
-		PeakOutEntries: peak.Out, Slots: peak.Slots, Carrier: "sealed",
-		RPCP99: s.game.percentile(loaded, 99), RPCP99Unloaded: s.game.percentile(unloaded, 99),
+		Carrier: "sealed",
+		RPCP99:  s.game.percentile(loaded, 99), RPCP99Unloaded: s.game.percentile(unloaded, 99),
 		BystanderP50: s.game.percentile(bystander, 50), BystanderP99: s.game.percentile(bystander, 99),
 	}
 	for _, p := range s.players {
 		for _, c := range []rpc.Stats{p.here.Conn().Stats(), p.away.Conn().Stats()} {
-			r.ResentBunches, r.SealedPackets = r.ResentBunches+c.BunchesResent, r.SealedPackets+c.Sealed.PacketsOut
-			if !c.Sealed.Carries {
+			if r.SealedPackets += c.Sealed.PacketsOut; !c.Sealed.Carries {
 				r.Carrier = "quic"
 			}
 		}
@@ -109,7 +102,6 @@ func (r *report) write(w io.Writer, asJSON bool) error {
 	}
 	fmt.Fprintf(t, "sent\t%s by each client, packed, in %d chunks\n", size(float64(r.SentBytes)), r.Chunks)
 	fmt.Fprintf(t, "digest\t%s\n", map[bool]string{true: "identical", false: "DIFFERENT"}[r.DigestOK])
-	fmt.Fprintf(t, "reliable buffer\tat most %d of %d entries out, %d bunches sent again\n", r.PeakOutEntries, r.Slots, r.ResentBunches)
 	fmt.Fprintf(t, "carrier\t%s, %d sealed packets\n", r.Carrier, r.SealedPackets)
 	fmt.Fprintf(t, "gameplay RPC, p99\t%.1f ms during the transfers, %.1f ms without\n", r.RPCP99, r.RPCP99Unloaded)
 	if len(r.Clients) > 1 {
