@@ -3,11 +3,13 @@ package desk
 import (
 	"context"
 	"crypto/tls"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
 	"github.com/quivernet/quiver/stream"
@@ -57,4 +59,27 @@ func TestServerWithManyDesks(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("the client does not close")
 	}
+}
+
+// TestWhatEndedBeforeItWasTaken: an empty bitmap may be there, and at its end, before anybody waits for it.
+func TestWhatEndedBeforeItWasTaken(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	c := h.dial()
+	var peer *stream.Peer
+	require.NoError(t, h.server.World().Do(t.Context(), func() {
+		for _, k := range h.server.clerks {
+			peer = k.peer()
+		}
+	}))
+	require.NoError(t, bitmaps.Send(t.Context(), peer, strings.NewReader(""), 0, stream.Name("7")))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	b, err := c.inbox.takeAll(ctx, bitmaps, 7, 1)
+	require.NoError(t, err)
+	require.Empty(t, b)
+	for n := range maxLetters {
+		_ = bitmaps.Send(t.Context(), peer, strings.NewReader(""), 0, stream.Name(number(n).String()))
+	}
+	err = bitmaps.Send(t.Context(), peer, strings.NewReader(""), 0, stream.Name("1000"))
+	require.ErrorIs(t, err, stream.ErrRejected, "what nobody takes has a limit")
 }

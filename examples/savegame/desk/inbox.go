@@ -12,8 +12,12 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// maxRecords bounds a list of versions in bytes: a quarter of a million.
-const maxRecords = 64 << 20
+const (
+	// maxRecords bounds a list of versions in bytes: a quarter of a million.
+	maxRecords = 64 << 20
+	// maxLetters bounds what waits in an inbox: a job waits for one or two at a time.
+	maxLetters = 4 * maxJobs
+)
 
 // inbox is where blobs wait for who takes them, or who takes them for blobs. It is safe for concurrent use.
 type inbox struct {
@@ -27,13 +31,14 @@ type letter struct {
 	number number
 }
 
+// box returns where a blob and who takes it meet, nil where there are too many such places.
 func (b *inbox) box(l letter) chan *stream.IncomingBlob {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.boxes == nil {
 		b.boxes = make(map[letter]chan *stream.IncomingBlob)
 	}
-	if b.boxes[l] == nil {
+	if b.boxes[l] == nil && len(b.boxes) < maxLetters {
 		b.boxes[l] = make(chan *stream.IncomingBlob, 1)
 	}
 	return b.boxes[l]
@@ -45,23 +50,32 @@ func (b *inbox) remove(l letter) {
 	delete(b.boxes, l)
 }
 
-// deliver hands a blob over, in its topic's handler. One that nobody takes costs no more than the window that the stream has until it ends.
+// deliver hands a blob over, in its topic's handler. One that nobody takes costs no more than the window that the stream has
+// until it fails. One that is empty ends at once, and is still waited for.
 func (b *inbox) deliver(topic *stream.Blob, in *stream.IncomingBlob) {
 	l := letter{topic, numberOf(in.Name())}
 	select {
 	case b.box(l) <- in:
-		in.OnEnd(func(error) { b.remove(l) })
+		in.OnEnd(func(err error) {
+			if err != nil {
+				b.remove(l)
+			}
+		})
 	default:
-		in.Reject(errors.New("there is one already"))
+		in.Reject(errors.New("there is one already, or too many wait"))
 	}
 }
 
 // take waits for a blob. What ctx ends then ends the blob as well.
 func (b *inbox) take(ctx context.Context, topic *stream.Blob, n number) (*stream.IncomingBlob, error) {
 	l := letter{topic, n}
+	box := b.box(l)
+	if box == nil {
+		return nil, fmt.Errorf("%w: %d blobs wait already", ErrBusy, maxLetters)
+	}
 	defer b.remove(l)
 	select {
-	case in := <-b.box(l):
+	case in := <-box:
 		context.AfterFunc(ctx, func() { in.Reject(context.Cause(ctx)) })
 		return in, nil
 	case <-ctx.Done():
