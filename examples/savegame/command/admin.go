@@ -14,6 +14,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/rpc/cert"
 )
 
 // serverCommands declares what runs where the server's folder is.
@@ -88,8 +89,13 @@ func findingText(f versions.Finding) (text string) {
 }
 
 func addToken(_ context.Context, j *job) error {
+	certificate, err := cert.Load(j.String("dir"))
+	if err != nil {
+		return err
+	}
 	token, err := users.Add(j.tokens(), j.args[0])
 	if err == nil {
+		j.note("this logs a machine in: %s", pasteLine("HOST:PORT", token, cert.Fingerprint(certificate)))
 		fmt.Fprintln(j.stdout, token)
 	}
 	return err

@@ -45,7 +45,7 @@ func (s *session) show(label string, t desk.Tracker, ended <-chan struct{}) {
 	if !terminal {
 		out, interval = io.Discard, lineInterval
 	}
-	p := t.Progress()
+	p, said := t.Progress(), int64(-1)
 	total := p.Total - p.Resumed // what was there before does not travel
 	bar := progressbar.NewOptions64(max(total, 1), progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(label), progressbar.OptionShowBytes(true),
 		progressbar.OptionShowTotalBytes(true), progressbar.OptionShowCount(), progressbar.OptionUseANSICodes(true), progressbar.OptionSetWidth(20))
@@ -58,8 +58,9 @@ func (s *session) show(label string, t desk.Tracker, ended <-chan struct{}) {
 		case <-ticker.C:
 			moved := t.Progress().Acked - p.Resumed
 			_ = bar.Set64(moved) // a bar that cannot be drawn stops nothing
-			if !terminal {
+			if !terminal && moved != said {
 				s.note("%s: %s of %s", label, sizeText(moved), sizeText(total))
+				said = moved
 			}
 		case <-ended:
 			return

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
@@ -19,7 +21,8 @@ import (
 )
 
 const exitCodes = `0 done, 1 failed, 2 wrong usage, 3 no such save or version, 4 conflict, 5 not allowed (token, code or
-fingerprint), 6 no room, 7 server not reached, 8 unsound store, 9 folder in use, 130 interrupted.`
+fingerprint), 6 no room, 7 server not reached, 8 unsound store, 9 folder in use, 10 done, but something was left out,
+130 interrupted.`
 
 // failure is an error that decides the exit code.
 type failure struct {
@@ -37,6 +40,7 @@ const (
 	exitUnreached   = 7
 	exitUnsound     = 8
 	exitInUse       = 9
+	exitPartly      = 10
 	exitInterrupted = 130 // what shells return for SIGINT
 )
 
@@ -50,9 +54,10 @@ func usage(format string, args ...any) error { return fail(exitUsage, format, ar
 
 // kinds are the errors of other packages that have an exit code of their own.
 var kinds = map[int][]error{
-	exitUsage:       {versions.ErrName, users.ErrUser},
+	exitUsage:       {versions.ErrName, users.ErrUser, path.ErrBadPattern},
 	exitMissing:     {versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash},
 	exitDenied:      {users.ErrCode, users.ErrGuesses, desk.ErrGuest},
+	exitInUse:       {tree.ErrBusy},
 	exitFull:        {desk.ErrFull, syscall.ENOSPC},
 	exitInterrupted: {context.Canceled},
 }
@@ -122,7 +127,7 @@ func explain(server string, err error) error {
 	case errors.Is(err, errPinned):
 		return fail(exitDenied, "server %s: %w", server, errPinned)
 	case errors.As(err, &closed) && (closed.Code == rpc.PreLoginFailure || closed.Code == desk.Revoked):
-		return fail(exitDenied, "server %s does not accept the token: %s; get a new code (savegame invite) and log in again", server, closed.Reason)
+		return fail(exitDenied, "server %s does not accept the token: %s; log in again with a line that the server's owner, or another machine of yours (savegame invite), prints", server, closed.Reason)
 	case errors.As(err, &closed):
 		return fmt.Errorf("server %s: the connection ended: %v: %s", server, closed.Code, closed.Reason)
 	case errors.As(err, &conflict):

@@ -68,6 +68,9 @@ func (g *getting) fetch(ctx context.Context, client *desk.Client) error {
 	}
 	defer d.Close()
 	g.number = d.Version.Number
+	if g.out != g.stdout && d.Manifest.Entries[0].Kind != manifest.File {
+		return usage("the save is a folder, which standard output cannot take: give a PATH")
+	}
 	path := g.target(d.Manifest)
 	local, err := g.look(ctx, path, d.Manifest)
 	if err != nil {
@@ -79,7 +82,7 @@ func (g *getting) fetch(ctx context.Context, client *desk.Client) error {
 	} else if err := g.restore(ctx, d, path, local); err != nil {
 		return err
 	}
-	return g.remember(d.Version, d.Manifest, false, path)
+	return g.remember(d.Version, d.Manifest, path)
 }
 
 // target returns where the save goes.
@@ -104,12 +107,13 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 	}
 	sightings, err := g.seen()
 	data := dataOf(local.Manifest)
-	known := data == dataOf(m)
+	empty := len(local.Manifest.Entries) == 1 && local.Manifest.Entries[0].Kind == manifest.Dir
+	known := data == dataOf(m) || empty && len(local.Notes) == 0
 	for _, s := range sightings {
 		known = known || s.Data == data
 	}
 	if err == nil && !known {
-		err = fail(exitConflict, "%s has changes that no version has: put it first, get into another PATH, or lose them with --force", path)
+		err = fail(exitConflict, "%s has changes that no version has, or files that a put left out: put it, get into another PATH, or lose them with --force", path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, local.Close())
@@ -155,9 +159,6 @@ func (g *getting) print() error {
 		return err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(err, usage("get %s -: the save is a folder, which standard output cannot take: give a PATH", g.name))
-	}
 	_, err = io.Copy(g.stdout, f)
 	return err
 }

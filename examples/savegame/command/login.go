@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -17,7 +18,10 @@ func pasteLine(server, code, fingerprint string) string {
 	return fmt.Sprintf("savegame login %s %s.%s", server, plain(code), base64.RawURLEncoding.EncodeToString(raw))
 }
 
-// login redeems a code for a token, and keeps that.
+// codeLetters is how long a login code is; what is longer is a token.
+const codeLetters = len("ABCD-EFGH-IJKL")
+
+// login redeems a code for a token, and keeps that, or keeps the token that is given.
 func login(ctx context.Context, s *session) error {
 	code, pin, _ := strings.Cut(s.args[1], ".")
 	fingerprint, err := base64.RawURLEncoding.DecodeString(pin)
@@ -27,16 +31,24 @@ func login(ctx context.Context, s *session) error {
 	if s.Token != "" && s.Fingerprint != hex.EncodeToString(fingerprint) {
 		s.note("this replaces the login at %s; with --profile NAME there can be several", s.Server)
 	}
-	s.Server, s.Fingerprint, s.Token, s.what = s.args[0], hex.EncodeToString(fingerprint), "", "login"
+	s.Server, s.Fingerprint, s.Token, s.User, s.what = s.args[0], hex.EncodeToString(fingerprint), "", "", "login"
+	if len(code) > codeLetters {
+		s.Token = code
+	}
 	return s.reach(ctx, func(ctx context.Context, client *desk.Client) (err error) {
-		if s.User, s.Token, err = client.Redeem(ctx, code); err != nil {
+		if s.Token == "" {
+			s.User, s.Token, err = client.Redeem(ctx, code)
+		} else {
+			_, err = client.List(ctx)
+		}
+		if err != nil {
 			return err
 		}
 		s.Machine = machineName()
 		if err := writeJSON(s.file(), s.profile); err != nil {
 			return err
 		}
-		fmt.Fprintf(s.stdout, "logged in at %s as %s, on %s\n", s.Server, plain(s.User), s.Machine)
+		fmt.Fprintf(s.stdout, "logged in at %s as %s, on %s\n", s.Server, cmp.Or(plain(s.User), "the token's user"), s.Machine)
 		return nil
 	})
 }

@@ -65,11 +65,11 @@ func machineName() string {
 	return name
 }
 
-// sighting remembers what a place of this machine held when it was equal to a version.
+// sighting remembers what a place of this machine held when it was equal to a version. Each place has its own, so that a
+// look at a version from another folder is no consent to lose it from this one.
 type sighting struct {
-	Ref   versions.Ref
-	Data  manifest.Digest // what dataOf says of it
-	Place string          // the paths that were put, or the one that was got
+	Ref  versions.Ref
+	Data manifest.Digest // what dataOf says of it
 }
 
 // dataOf names what is in a save apart from modes and times, which do not survive every file system.
@@ -83,8 +83,18 @@ func dataOf(m *manifest.Manifest) manifest.Digest {
 
 func (p *profile) seenFile() string { return filepath.Join(p.home, "seen.json") }
 
-// key is under what name the sightings of a save are kept.
-func (p *profile) key(name string) string { return p.Fingerprint[:16] + "/" + name }
+// key is under what the sightings of a save are kept, or that of a place, which is the paths that were put or the one that was got.
+func (p *profile) key(name string, place ...string) (string, error) {
+	key := p.Fingerprint[:16] + "/" + name + "\n"
+	for _, path := range place {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			return "", err
+		}
+		key += path + "\n"
+	}
+	return key, nil
+}
 
 // seen returns all sightings, of saves at any server.
 func (p *profile) seen() (map[string]sighting, error) {
@@ -92,30 +102,41 @@ func (p *profile) seen() (map[string]sighting, error) {
 	return sightings, readJSON(p.seenFile(), &sightings)
 }
 
-// remember notes that paths hold a version. Of a save that was got, and not put, to another place than before it notes
-// nothing: a put from the first place is a conflict then as it was before.
-func (p *profile) remember(v versions.Version, m *manifest.Manifest, put bool, paths ...string) error {
-	at := sighting{v.Ref(), dataOf(m), ""}
-	for _, path := range paths {
-		path, err := filepath.Abs(path)
-		if err != nil {
-			return err
+// seenAt returns which version of a save a place held last.
+func (p *profile) seenAt(name string, place ...string) (versions.Ref, error) {
+	sightings, err := p.seen()
+	key, failed := p.key(name, place...)
+	return sightings[key].Ref, errors.Join(err, failed)
+}
+
+// seenLast returns the newest version of a save that any place held.
+func (p *profile) seenLast(name string) (last versions.Ref, err error) {
+	sightings, err := p.seen()
+	prefix, _ := p.key(name) // fails with a place only
+	for key, s := range sightings {
+		if strings.HasPrefix(key, prefix) && s.Ref.Number > last.Number {
+			last = s.Ref
 		}
-		at.Place += path + "\n"
+	}
+	return last, err
+}
+
+// remember notes that a place holds a version.
+func (p *profile) remember(v versions.Version, m *manifest.Manifest, place ...string) error {
+	key, err := p.key(v.Name, place...)
+	if err != nil {
+		return err
 	}
 	lock, err := flock.Wait(p.seenFile()+".lock", 5*time.Second)
 	if err != nil {
-		return err
+		return fmt.Errorf("it is done, but cannot be remembered here: %w", err)
 	}
 	defer lock.Close()
 	sightings, err := p.seen()
 	if err != nil {
 		return err
 	}
-	if was, ok := sightings[p.key(v.Name)]; ok && !put && was.Place != at.Place {
-		return nil
-	}
-	sightings[p.key(v.Name)] = at
+	sightings[key] = sighting{v.Ref(), dataOf(m)}
 	return writeJSON(p.seenFile(), sightings)
 }
 
@@ -125,10 +146,10 @@ func readJSON(path string, v any) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err == nil {
-		err = json.Unmarshal(b, v)
-	}
 	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("%s: %w; move it away, and log in again", path, err)
 	}
 	return nil

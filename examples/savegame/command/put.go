@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
@@ -95,7 +96,25 @@ func (p *putting) scan(ctx context.Context, paths []string) (err error) {
 		return err
 	}
 	for _, n := range p.source.Notes {
-		p.note("%v", n)
+		if n.Left {
+			fmt.Fprintf(p.stderr, "left out: %s\n", plain(n.String()))
+		} else {
+			p.note("%v", n)
+		}
+	}
+	return nil
+}
+
+// leftOut fails when the version lacks something that nobody excluded.
+func (p *putting) leftOut() error {
+	n := 0
+	for _, note := range p.source.Notes {
+		if note.Left {
+			n++
+		}
+	}
+	if n > 0 {
+		return fail(exitPartly, "the version is made, but without %s, as said above", english.Plural(n, "thing that no save can hold", "things that no save can hold"))
 	}
 	return nil
 }
@@ -150,11 +169,10 @@ func (p *putting) send(ctx context.Context, client *desk.Client) error {
 			return err
 		}
 	}
-	sightings, err := p.seen()
-	if err != nil {
+	var err error
+	if p.options.Seen, err = p.seenAt(p.options.Name, p.paths...); err != nil {
 		return err
 	}
-	p.options.Seen = sightings[p.key(p.options.Name)].Ref
 	begin := time.Now()
 	stored, err := client.Put(ctx, p.source, p.options)
 	switch {
@@ -166,5 +184,8 @@ func (p *putting) send(ctx context.Context, client *desk.Client) error {
 		return err
 	}
 	p.report(p.stdout, stored.Version, stored.Bytes, "sent", begin)
-	return p.remember(stored.Version, p.source.Manifest, true, p.paths...)
+	if err := p.remember(stored.Version, p.source.Manifest, p.paths...); err != nil {
+		return err
+	}
+	return p.leftOut()
 }

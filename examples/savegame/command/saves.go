@@ -24,7 +24,8 @@ func (a *app) saveCommands() []*cli.Command {
 		a.client("history", "NAME", "list the versions of a save", history, &versions),
 		a.client("restore", "NAME[@VERSION]", "make an old version the newest, also of a save in the trash", restore),
 		a.client("rm", "NAME", "put a save into the trash, where restore finds it for a while", remove,
-			&cli.BoolFlag{Name: "forever", Usage: "delete all its versions instead"}),
+			&cli.BoolFlag{Name: "forever", Usage: "delete all its versions instead"},
+			&cli.BoolFlag{Name: "force", Usage: "with --forever, also versions that this machine has not seen"}),
 	}
 }
 
@@ -81,13 +82,22 @@ func restore(ctx context.Context, s *session) error {
 	})
 }
 
+// erase deletes a save for good, unless its newest version is one that this machine has not seen, and not in the trash either.
+func (s *session) erase(ctx context.Context, client *desk.Client, name string) error {
+	seen, err := s.seenLast(name)
+	if err != nil {
+		return err
+	}
+	return client.Erase(ctx, name, s.Machine, seen, s.Bool("force"))
+}
+
 // remove puts a save into the trash, or deletes it.
 func remove(ctx context.Context, s *session) error {
 	name := s.args[0]
 	done := fmt.Sprintf("removed %s; savegame restore %s brings it back", name, name)
 	return s.visit(ctx, func(ctx context.Context, client *desk.Client) (err error) {
 		if s.Bool("forever") {
-			done, err = fmt.Sprintf("removed %s for good", name), client.Erase(ctx, name, s.Machine)
+			done, err = fmt.Sprintf("removed %s for good", name), s.erase(ctx, client, name)
 		} else {
 			_, err = client.Remove(ctx, name, s.Machine)
 		}

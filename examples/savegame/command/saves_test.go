@@ -72,12 +72,21 @@ func TestTwoMachinesNeverLoseASave(t *testing.T) {
 	two.holds("world", "one and more")
 	require.Equal(t, 2, strings.Count(two.ok("ls"), "\n"))
 
+	t.Log("# each place has seen what it held itself")
+	two.ok("get", "world", two.path("elsewhere"))
+	two.ok("put", two.write("elsewhere", "from there"), "--to", "world")
+	two.fails(exitConflict, []string{"put", two.write("never", "another"), "--to", "world"}, "never saw this save")
+	two.ok("get", "world", two.path("world"))
+
+	t.Log("# nothing is deleted for good that this machine has not seen")
+	one.fails(exitConflict, []string{"rm", "--forever", "world"}, "version 3", "saw version 2 last")
+
 	t.Log("# or one's own is the newest")
 	two.ok("put", two.write("world", "two again"))
 	one.write("world", "one at last")
-	one.fails(exitConflict, []string{"put", one.path("world")}, "version 3")
+	one.fails(exitConflict, []string{"put", one.path("world")}, "version 4")
 	one.ok("put", "--force", one.path("world"))
-	require.Contains(t, one.ok("history", "world"), "4")
+	require.Contains(t, one.ok("history", "world"), "5")
 	two.write("world", "lost on purpose")
 	two.ok("get", "--force", "world", two.path("world"))
 	two.holds("world", "one at last")
@@ -263,4 +272,40 @@ func TestFlagsInsteadOfALogin(t *testing.T) {
 	require.NoError(t, err)
 	script := &machine{t, filepath.Join(t.TempDir(), "home"), t.TempDir()}
 	script.ok("ls", "--server", server.addr, "--token", p.Token, "--fingerprint", strings.ToUpper(p.Fingerprint))
+}
+
+// What a stranger stumbled over.
+func TestLocalFailuresAreFinal(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	m.ok("put", m.write("world", "one"))
+	m.fails(exitFailed, []string{"get", "world", m.path("nodir/x")}, "nodir")
+	require.NoError(t, os.Mkdir(m.path("empty"), 0o700))
+	require.NoError(t, os.Mkdir(m.path("folder"), 0o700))
+	m.write("folder/a", "1")
+	m.ok("put", m.path("folder"), "--exclude", "nothing", "--exclude", "*.log")
+	m.ok("get", "folder", m.path("empty"))
+	m.fails(exitUsage, []string{"get", "folder", "-"}, "folder", "PATH")
+	m.fails(exitUsage, []string{"put", m.path("folder"), "--exclude", "["}, "exclude")
+}
+
+// What a save cannot hold is said, however quiet, and tells in the exit code.
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	require.NoError(t, os.Mkdir(m.path("folder"), 0o700))
+	m.write("folder/a", "1")
+	m.write("folder/bad\xff", "2")
+	m.fails(exitPartly, []string{"--quiet", "put", m.path("folder")}, "without 1 thing")
+	require.Contains(t, m.ok("ls"), "folder")
+}
+
+func TestLoginByToken(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	added := runProgram("", "token", "add", "ann", "--dir", dir)
+	server := startServerIn(t, dir, "127.0.0.1:0")
+	paste := pasted(t, strings.TrimPrefix(strings.TrimSpace(added.stderr), "this logs a machine in: "))
+	m := newMachine(t, []string{paste[0], server.addr, paste[2]})
+	require.Empty(t, m.ok("ls"))
 }

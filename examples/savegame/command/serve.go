@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ func serveFlags() []cli.Flag {
 		&cli.StringFlag{Name: "addr", Value: ":7777", Usage: "`HOST:PORT` to listen on, with UDP"},
 		&cli.StringSliceFlag{Name: "user", Usage: "print a line for `NAME`, who may be new (default: the first of the token file)"},
 		sizeFlag("max-size", "`BYTES` of one save, like 10GB (default: what the disk has)"),
-		sizeFlag("quota", "`BYTES` of the store for each user (default: what the disk has)"),
+		sizeFlag("quota", "`BYTES` of the store for each user (default: the disk, less 256 MiB that stay free)"),
 		sizeFlag("total-quota", "`BYTES` of the store for all users (default: what the disk has)"),
 		&cli.IntFlag{Name: "keep", Value: 10, Usage: "`VERSIONS` of a save that stay however old they are"},
 		&cli.DurationFlag{Name: "keep-for", Value: 7 * 24 * time.Hour, Usage: "`TIME` for which all versions stay, and removed saves"},
@@ -97,9 +98,13 @@ func (s *server) open(socket net.PacketConn) error {
 		return err
 	}
 	s.config.Codes = users.NewCodes(func(user string) (string, error) { return users.Add(tokens, user) })
+	_, missing := os.Stat(filepath.Join(s.String("dir"), "certificate.pem"))
 	certificate, err := cert.Load(s.String("dir"))
 	if err != nil {
 		return err
+	}
+	if missing != nil && len(all) > 0 {
+		s.note("the certificate was missing and is a new one: machines that were logged in must log in again")
 	}
 	if s.Server, err = desk.NewServer(s.config); err != nil {
 		return err

@@ -135,7 +135,7 @@ func (k *clerk) remove(call *rpc.Call, a editArgs) (versions.Version, error) {
 
 func (k *clerk) erase(call *rpc.Call, a editArgs) (rpc.None, error) {
 	return answer(k, askErase, call, func(ctx context.Context, u *versions.User) (rpc.None, error) {
-		err := u.Erase(ctx, a.Name, a.Machine)
+		err := u.Erase(ctx, a.Name, a.Machine, a.Seen, a.Force)
 		_, err = k.did("erased", versions.Version{Name: a.Name, Machine: a.Machine}, err)
 		return rpc.None{}, err
 	})

@@ -89,6 +89,8 @@ type (
 		Name    string
 		Version int // to restore
 		Machine string
+		Seen    versions.Ref // of what is erased
+		Force   bool         // it is erased whatever was seen
 	}
 	invitation struct{ Code string }
 	login      struct{ User, Token string }

@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -195,11 +198,14 @@ func TestConflictAndEdits(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, restored.Number)
 	require.Equal(t, "one", string(get(t, c, 0)))
+	err = c.Erase(t.Context(), "world", "pc", s.Version.Ref(), false)
+	require.ErrorAs(t, err, &conflict)
+	require.Equal(t, 3, conflict.Latest.Number)
 	_, err = c.Remove(t.Context(), "world", "pc")
 	require.NoError(t, err)
 	_, err = c.Get(t.Context(), "world", 0)
 	require.ErrorIs(t, err, versions.ErrTrash)
-	require.NoError(t, c.Erase(t.Context(), "world", "pc"))
+	require.NoError(t, c.Erase(t.Context(), "world", "pc", versions.Ref{}, false))
 	_, err = c.Get(t.Context(), "world", 0)
 	require.ErrorIs(t, err, versions.ErrNoSave)
 	require.False(t, Transient(err))
@@ -458,4 +464,14 @@ func TestCrowd(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 10*crowd, report.Versions)
 	require.Empty(t, report.Findings)
+}
+
+// TestTransient: what fails at this end does so again, and is not the connection's fault.
+func TestTransient(t *testing.T) {
+	for _, err := range []error{syscall.ENOENT, syscall.ENOSPC, &os.PathError{Op: "lstat", Path: "x", Err: syscall.ENOTDIR}, &net.DNSError{IsNotFound: true}, context.Canceled} {
+		require.False(t, Transient(fmt.Errorf("wrapped: %w", err)), err)
+	}
+	for _, err := range []error{ErrBusy, &rpc.CloseError{Code: rpc.ConnectionLost}, &net.OpError{Op: "dial", Err: syscall.ENETUNREACH}, &quic.IdleTimeoutError{}} {
+		require.True(t, Transient(fmt.Errorf("wrapped: %w", err)), err)
+	}
 }

@@ -2,6 +2,7 @@ package desk
 
 import (
 	"context"
+	"errors"
 
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
@@ -29,7 +30,7 @@ func (c *Client) list(ctx context.Context, name string) ([]versions.Version, err
 
 // Restore makes a new version of what an old one holds, also of a save in the trash; version 0 is the last one that was put.
 func (c *Client) Restore(ctx context.Context, name string, version int, machine string) (versions.Version, error) {
-	return ask(ctx, c, askRestore, editArgs{name, version, machine})
+	return ask(ctx, c, askRestore, editArgs{Name: name, Version: version, Machine: machine})
 }
 
 // Remove puts a save into the trash: its versions stay for a while and can be restored.
@@ -37,9 +38,13 @@ func (c *Client) Remove(ctx context.Context, name, machine string) (versions.Ver
 	return ask(ctx, c, askRemove, editArgs{Name: name, Machine: machine})
 }
 
-// Erase deletes all versions of a save, for good.
-func (c *Client) Erase(ctx context.Context, name, machine string) error {
-	_, err := ask(ctx, c, askErase, editArgs{Name: name, Machine: machine})
+// Erase deletes all versions of a save, for good. It fails with a [*versions.Conflict] when the newest one is neither the
+// one seen nor in the trash, unless it is forced.
+func (c *Client) Erase(ctx context.Context, name, machine string, seen versions.Ref, force bool) error {
+	_, err := ask(ctx, c, askErase, editArgs{Name: name, Machine: machine, Seen: seen, Force: force})
+	if errors.Is(err, errConflict) {
+		err = c.conflict(ctx, name, seen, err)
+	}
 	return err
 }
 

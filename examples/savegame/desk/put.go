@@ -37,7 +37,7 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, o PutOptions) (Store
 	}
 	v, err := q.wait(err, stream.ErrRejected, stream.ErrClosed, stream.ErrTooLarge)
 	if errors.Is(err, errConflict) {
-		return Stored{}, c.conflict(ctx, o, err)
+		return Stored{}, c.conflict(ctx, o.Name, o.Seen, err)
 	}
 	return Stored{v, len(p.chunks), len(p.lacks), p.packed.Load()}, err
 }
@@ -81,10 +81,10 @@ func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 }
 
 // conflict says with what: the newest version there.
-func (c *Client) conflict(ctx context.Context, o PutOptions, err error) error {
-	history, failed := c.History(ctx, o.Name)
+func (c *Client) conflict(ctx context.Context, name string, seen versions.Ref, err error) error {
+	history, failed := c.History(ctx, name)
 	if failed != nil || len(history) == 0 {
 		return err
 	}
-	return &versions.Conflict{Latest: history[len(history)-1], Seen: o.Seen}
+	return &versions.Conflict{Latest: history[len(history)-1], Seen: seen}
 }

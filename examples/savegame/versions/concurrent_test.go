@@ -66,7 +66,7 @@ func collectBesidePuts(t *testing.T, one int) {
 // live puts and reads, or deletes.
 func live(t *testing.T, u *User, r *rand.Rand, name string) error {
 	if r.IntN(8) == 0 {
-		if err := u.Erase(t.Context(), name, machine); !errors.Is(err, ErrNoSave) {
+		if err := u.Erase(t.Context(), name, machine, Ref{}, true); !errors.Is(err, ErrNoSave) {
 			return err
 		}
 		return nil

@@ -63,8 +63,9 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	return u.create(ctx, v)
 }
 
-// Erase deletes all versions of a save, for good. What is erased half way is in the trash.
-func (u *User) Erase(ctx context.Context, name, machine string) error {
+// Erase deletes all versions of a save, for good. It fails with [*Conflict] when the newest one is neither the one that the
+// machine saw last nor in the trash, unless it is forced. What is erased half way is in the trash.
+func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force bool) error {
 	if err := u.lock(ctx, machine); err != nil {
 		return err
 	}
@@ -74,6 +75,9 @@ func (u *User) Erase(ctx context.Context, name, machine string) error {
 		return fmt.Errorf("%w: %q", ErrNoSave, name)
 	}
 	if newest.Kind != Trash {
+		if newest.Ref() != seen && !force {
+			return &Conflict{newest, seen}
+		}
 		if _, err := u.create(ctx, Version{Name: name, Kind: Trash, Base: newest.Number, Machine: machine}); err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func (w *world) operate(one int) {
 		v, err = u.Restore(ctx, name, want.Number, machine)
 		w.answered("restore", u, v, Version{Name: name, Kind: Stored, Content: v.Content}, err)
 	case 2:
-		err := u.Erase(ctx, name, machine)
+		err := u.Erase(ctx, name, machine, Ref{}, true)
 		if w.excuse(err); err == nil {
 			delete(w.acked, u.name+"/"+name)
 			w.did["erase"]++

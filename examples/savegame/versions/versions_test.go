@@ -299,8 +299,8 @@ func TestTrash(t *testing.T) {
 	v = p.put(u, Request{Name: "world"}, saveOf("three")) // from a machine that never saw it: nobody is in its way
 	require.Equal(t, 7, v.Number)
 
-	require.NoError(t, u.Erase(ctx, "world", "m"))
-	require.ErrorIs(t, u.Erase(ctx, "world", "m"), ErrNoSave)
+	require.NoError(t, u.Erase(ctx, "world", "m", Ref{}, true))
+	require.ErrorIs(t, u.Erase(ctx, "world", "m", Ref{}, true), ErrNoSave)
 	require.Empty(t, p.history(u, "world"))
 	require.Empty(t, p.requireSound())
 	require.Zero(t, u.used, "nothing is left")
@@ -363,7 +363,7 @@ func TestQuota(t *testing.T) {
 	require.Equal(t, []string{"world@5 put", "world@6 put"}, p.history(u, "world"))
 	require.Empty(t, p.history(u, "other"))
 	require.Empty(t, p.requireSound())
-	require.NoError(t, u.Erase(t.Context(), "world", "m"))
+	require.NoError(t, u.Erase(t.Context(), "world", "m", Ref{}, true))
 	require.Zero(t, u.used)
 }
 
@@ -415,7 +415,7 @@ func TestGetWhileItIsErased(t *testing.T) {
 	p.put(u, Request{Name: "world"}, saveOf("one", "two"))
 	c, err := u.Open(ctx, "world", 0)
 	require.NoError(t, err)
-	require.NoError(t, u.Erase(ctx, "world", "m"))
+	require.NoError(t, u.Erase(ctx, "world", "m", Ref{}, true))
 	p.now = p.now.Add(1000 * time.Hour)
 	p.collect()
 	packed, err := c.Chunk(ctx, 1)
@@ -485,7 +485,7 @@ func TestCheckAndRepair(t *testing.T) {
 	_, sent, err = put(ctx, u, Request{Name: "world", Mode: Force}, s)
 	require.NoError(t, err)
 	require.Zero(t, sent)
-	require.NoError(t, u.Erase(ctx, "world", "m"))
+	require.NoError(t, u.Erase(ctx, "world", "m", Ref{}, true))
 	require.Len(t, p.history(u, "fine"), 1)
 	p.collect()
 	r, err = p.all.Check(ctx, false)
