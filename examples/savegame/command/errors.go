@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/users"
@@ -58,6 +59,7 @@ var kinds = map[int][]error{
 	exitMissing:     {versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash},
 	exitDenied:      {users.ErrCode, users.ErrGuesses, desk.ErrGuest},
 	exitInUse:       {tree.ErrBusy},
+	exitUnsound:     {versions.ErrDamaged, manifest.ErrChunk},
 	exitFull:        {desk.ErrFull, syscall.ENOSPC},
 	exitInterrupted: {context.Canceled},
 }

@@ -407,25 +407,42 @@ func TestChangedWhilePut(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestLostChunk(t *testing.T) {
-	h := newHost(t, versions.Config{}, nil)
-	c := h.dial()
-	_, err := put(t, c, PutOptions{}, noise(1, 1<<20))
-	require.NoError(t, err)
-	for o, err := range h.store.List(t.Context(), "users/_alice/chunks") {
-		require.NoError(t, err)
-		require.NoError(t, h.store.Delete(t.Context(), o.Key))
-		break
+// A store that loses or damages a chunk is found out by the next get, and mended by the next put of the content.
+func TestLostAndDamagedChunks(t *testing.T) {
+	for name, spoil := range map[string]func(s store.Store, key string) error{
+		"lost": func(s store.Store, key string) error { return s.Delete(t.Context(), key) },
+		"damaged": func(s store.Store, key string) error {
+			return errors.Join(s.Delete(t.Context(), key), s.Put(t.Context(), key, []byte("other")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, versions.Config{}, nil)
+			c, content := h.dial(), noise(testkit.Seed(t), 1<<20)
+			s, err := put(t, c, PutOptions{}, content)
+			require.NoError(t, err)
+			for o, err := range h.store.List(t.Context(), "users/_alice/chunks") {
+				require.NoError(t, err)
+				require.NoError(t, spoil(h.store, o.Key))
+				break
+			}
+			d, err := c.Get(t.Context(), "world", 0)
+			require.NoError(t, err)
+			defer d.Close()
+			var all []int
+			for i := range d.Manifest.Chunks() {
+				all = append(all, i)
+			}
+			err = d.Fetch(t.Context(), all, func(manifest.Chunk, []byte) error { return nil })
+			require.ErrorIs(t, err, versions.ErrDamaged)
+			again, err := put(t, c, PutOptions{Seen: s.Version.Ref()}, content)
+			require.NoError(t, err)
+			require.Equal(t, 1, again.Sent)
+			require.Equal(t, content, get(t, c, 0))
+			report, err := h.all.Check(t.Context(), false)
+			require.NoError(t, err)
+			require.Empty(t, report.Findings)
+		})
 	}
-	d, err := c.Get(t.Context(), "world", 0)
-	require.NoError(t, err)
-	defer d.Close()
-	var all []int
-	for i := range d.Manifest.Chunks() {
-		all = append(all, i)
-	}
-	err = d.Fetch(t.Context(), all, func(manifest.Chunk, []byte) error { return nil })
-	require.ErrorIs(t, err, versions.ErrDamaged)
 }
 
 func TestBitmap(t *testing.T) {

@@ -38,18 +38,28 @@ func (u *User) Open(ctx context.Context, name string, number int) (*Content, err
 	return &Content{v, b, u, c}, nil
 }
 
-// Chunk returns a chunk, packed, by its index among [manifest.Manifest.Chunks]. It is not verified: who unpacks it does
-// that. It fails with ErrDamaged when the store has lost it. Any number may run at once.
+// Chunk returns a chunk, packed, by its index among [manifest.Manifest.Chunks]. It fails with ErrDamaged when the store has
+// lost or damaged it: the next put of the same content brings it back then. Any number may run at once.
 func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err error) {
 	if index < 0 || index >= len(c.content.chunks) {
 		return nil, fmt.Errorf("%w %d: the manifest has it not", manifest.ErrChunk, index)
 	}
-	id := c.content.chunks[index].Chunk
-	packed, err = c.user.all.store.Get(ctx, c.user.chunkKey(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: chunk %v: %w", ErrDamaged, id.Digest, err)
+	u, chunk := c.user, c.content.chunks[index]
+	packed, err = u.all.store.Get(ctx, u.chunkKey(chunk.Chunk))
+	if err == nil {
+		err = u.all.verify(packed, chunk.Chunk)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	return packed, err
+	if err == nil {
+		return packed, nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if chunk.there {
+		u.gone(&chunk.object)
+	}
+	return nil, fmt.Errorf("%w: chunk %v; put the same content again to mend it", ErrDamaged, chunk.Digest)
 }
 
 // Close ends the reading. It is called once.

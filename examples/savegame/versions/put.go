@@ -162,7 +162,8 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	if err := u.room(ctx, store.Occupied(int64(len(packed)))); err != nil {
 		return err
 	}
-	if err := p.store(ctx, &c.object, u.chunkKey(c.Chunk), packed); err != nil {
+	verify := func(b []byte) error { return u.all.verify(b, c.Chunk) }
+	if err := p.store(ctx, &c.object, u.chunkKey(c.Chunk), packed, verify); err != nil {
 		return fmt.Errorf("storing a chunk: %w", err)
 	}
 	return nil
@@ -176,22 +177,39 @@ func (v *Versions) verify(packed []byte, c manifest.Chunk) error {
 	return err
 }
 
-// store stores an object, for which there is room. Where it is there already, as another put was faster, it is good: whatever
-// is there was verified first.
-func (p *Put) store(ctx context.Context, o *object, key string, data []byte) error {
+// store stores an object, for which there is room.
+func (p *Put) store(ctx context.Context, o *object, key string, data []byte, verify func([]byte) error) error {
 	u, size := p.user, int64(len(data))
-	err := u.all.store.Put(context.WithoutCancel(ctx), key, data) // else nobody would know whether it is there
+	ctx = context.WithoutCancel(ctx) // else nobody would know whether it is there
+	err := u.all.store.Put(ctx, key, data)
+	if errors.Is(err, fs.ErrExist) {
+		err = u.replaceBad(ctx, key, data, verify)
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.charge(-store.Occupied(size))
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err != nil {
 		u.stale, p.full = true, p.full || errors.As(err, new(*store.Full))
 		return err
 	}
-	if err == nil || !o.there { // the other put, which knows the size, may come later
+	if !o.there { // or another put was faster
 		u.stored(o, size, u.all.config.Now())
 	}
 	return nil
+}
+
+// replaceBad puts data in the place of an object that does not hold what its key says, because the disk has damaged it.
+func (u *User) replaceBad(ctx context.Context, key string, data []byte, verify func([]byte) error) error {
+	u.replacing.Lock()
+	defer u.replacing.Unlock()
+	there, err := u.all.store.Get(ctx, key)
+	if err == nil && verify(there) == nil {
+		return nil
+	}
+	if err = u.all.store.Delete(ctx, key); err == nil {
+		err = u.all.store.Put(ctx, key, data)
+	}
+	return err
 }
 
 // Commit makes the version and returns it, once it is durable, and ends the put. Where the content is the newest version
@@ -244,7 +262,12 @@ func (p *Put) storeManifest(ctx context.Context) error {
 	if err := u.makeRoom(ctx, store.Occupied(int64(len(p.bytes)))); err != nil {
 		return err
 	}
-	return p.store(ctx, &c.object, u.manifestKey(c.digest), p.bytes)
+	return p.store(ctx, &c.object, u.manifestKey(c.digest), p.bytes, func(b []byte) error {
+		if manifest.Sum(b) != c.digest {
+			return manifest.ErrManifest
+		}
+		return nil
+	})
 }
 
 // Abandon ends the put, unless Commit has. What has arrived stays for a while, unless the disk was full: then it would be in

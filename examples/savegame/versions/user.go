@@ -24,6 +24,9 @@ type User struct {
 	names   map[string][]Version // by number
 	freed   Collected            // since Collect began last
 
+	// replacing is held by who looks at a chunk or manifest that is there already, and replaces it.
+	replacing sync.Mutex
+
 	// mu is taken last and held briefly.
 	mu       sync.Mutex
 	stale    bool // nobody knows what a failed call did, so the store is read before anything else is done
