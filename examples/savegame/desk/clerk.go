@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,19 +105,16 @@ func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
 		} else {
 			list, err = u.History(ctx, a.Name)
 		}
-		if err == nil {
-			err = k.sendRecords(a.Number, list...)
+		if err != nil {
+			return none, err
 		}
-		return none, err
+		b, err := json.Marshal(list)
+		if err != nil {
+			return none, err
+		}
+		// The answer comes behind the list: who asks and does not read soon has maxJobs requests.
+		return none, records.Send(ctx, k.peer(), bytes.NewReader(b), int64(len(b)), stream.Name(a.Number.String()))
 	})
-}
-
-func (k *clerk) sendRecords(n number, list ...versions.Version) error {
-	b, err := json.Marshal(list)
-	if err != nil {
-		return err
-	}
-	return sendBytes(k.peer(), records, n, b)
 }
 
 func (k *clerk) restore(call *rpc.Call, a editArgs) (versions.Version, error) {

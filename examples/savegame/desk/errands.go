@@ -2,6 +2,7 @@ package desk
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
@@ -49,7 +50,7 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	if err != nil {
 		return err
 	}
-	if err := sendBytes(k.peer(), bitmaps, n, toBitmap(lacks)); err != nil {
+	if err := sendBytes(ctx, k.peer(), bitmaps, n, toBitmap(lacks)); err != nil {
 		return err
 	}
 	storing, ctx := errgroup.WithContext(ctx)
@@ -72,10 +73,14 @@ func (k *clerk) get(call *rpc.Call, a getArgs) (rpc.None, error) {
 			return none, err
 		}
 		defer c.Close()
-		if err := k.sendRecords(a.Number, c.Version); err != nil {
+		b, err := json.Marshal([]versions.Version{c.Version})
+		if err != nil {
 			return none, err
 		}
-		if err := sendBytes(k.peer(), manifests, a.Number, c.Manifest); err != nil {
+		if err := sendBytes(ctx, k.peer(), records, a.Number, b); err != nil {
+			return none, err
+		}
+		if err := sendBytes(ctx, k.peer(), manifests, a.Number, c.Manifest); err != nil {
 			return none, err
 		}
 		return none, k.give(ctx, a, c)

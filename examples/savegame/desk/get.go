@@ -55,7 +55,7 @@ func (d *Download) Fetch(ctx context.Context, lacks []int, each func(c manifest.
 	all, progress := d.Manifest.Chunks(), &progress{}
 	progress.expect(all, lacks)
 	defer d.client.watch("get "+d.Version.Name, progress)()
-	err := sendBytes(d.client.peer(), bitmaps, d.number, toBitmap(lacks))
+	err := sendBytes(d.asking.ctx, d.client.peer(), bitmaps, d.number, toBitmap(lacks))
 	if err == nil {
 		err = d.client.inbox.takeChunks(d.asking.ctx, d.number, lacks, func(index int, packed []byte) error {
 			progress.add(all[index], len(packed))

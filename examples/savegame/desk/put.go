@@ -31,7 +31,7 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, o PutOptions) (Store
 	p := &putting{Client: c, number: c.next(), label: "put " + o.Name, source: src, chunks: src.Manifest.Chunks()}
 	b := src.Manifest.Append(nil)
 	q := startAsking(ctx, c, askPut, putArgs{p.number, o.Name, o.Machine, o.Seen, o.Mode, manifest.Sum(b)})
-	err := sendBytes(p.peer(), manifests, p.number, b)
+	err := sendBytes(q.ctx, p.peer(), manifests, p.number, b)
 	if err == nil {
 		err = p.send(q.ctx)
 	}

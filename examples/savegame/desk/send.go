@@ -40,8 +40,12 @@ func sendFrom(ctx context.Context, peer *stream.Peer, n number, r io.Reader, opt
 	}
 }
 
-// sendBytes begins to stream something small. Who waits for it learns of its end.
-func sendBytes(peer *stream.Peer, topic *stream.Blob, n number, b []byte) error {
-	_, err := topic.Start(peer, bytes.NewReader(b), int64(len(b)), stream.Name(n.String()))
+// sendBytes begins to stream something small, which ends with ctx where it has not arrived: what nobody takes, as its request was
+// refused, would be in the way of others. Who waits for it learns of its end.
+func sendBytes(ctx context.Context, peer *stream.Peer, topic *stream.Blob, n number, b []byte) error {
+	t, err := topic.Start(peer, bytes.NewReader(b), int64(len(b)), stream.Name(n.String()))
+	if err == nil {
+		context.AfterFunc(ctx, func() { t.Cancel(context.Cause(ctx)) })
+	}
 	return err
 }
