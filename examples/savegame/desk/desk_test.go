@@ -492,3 +492,29 @@ func TestTransient(t *testing.T) {
 		require.True(t, Transient(fmt.Errorf("wrapped: %w", err)), err)
 	}
 }
+
+// A user who announces manifests and stalls is in nobody else's way.
+func TestOneUserTakesNotAllMemory(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	alice := h.dial()
+	ask := func(n number) *asking[versions.Version] {
+		q := startAsking(t.Context(), alice, askPut, putArgs{Number: n, Name: n.String(), Machine: "m"})
+		r, w := io.Pipe()
+		t.Cleanup(func() { _ = w.Close() })
+		_, err := manifests.Start(alice.peer(), r, maxManifest, stream.Name(n.String()))
+		require.NoError(t, err)
+		return q
+	}
+	first, second := ask(1), ask(2)
+	select { // whichever came later
+	case <-first.ended:
+		require.ErrorIs(t, first.err, ErrBusy)
+	case <-second.ended:
+		require.ErrorIs(t, second.err, ErrBusy)
+	}
+	var err error
+	h.config.Token, err = users.Add(h.tokens, "bob")
+	require.NoError(t, err)
+	_, err = put(t, h.dial(), PutOptions{}, noise(1, 1000))
+	require.NoError(t, err)
+}

@@ -3,7 +3,6 @@ package desk
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
@@ -38,10 +37,11 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	if err != nil {
 		return err
 	}
-	if size := max(0, in.Size()); !k.server.manifests.TryAcquire(size) {
-		return fmt.Errorf("%w: no memory for a manifest of %d bytes beside those of other puts, the limit is %d", ErrBusy, size, manifestMemory)
+	size := max(0, in.Size())
+	if err := k.server.memory.take(k.user, size); err != nil {
+		return err
 	}
-	defer k.server.manifests.Release(max(0, in.Size()))
+	defer k.server.memory.give(k.user, size)
 	b, err := readAll(in, maxManifest)
 	if err != nil {
 		return err

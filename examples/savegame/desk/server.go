@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
@@ -20,10 +18,6 @@ const (
 	Revoked rpc.Code = 1024
 	// guestTime is how long a guest may stay.
 	guestTime = 10 * time.Second
-	// maxManifest bounds the bytes of a manifest: 1.8 million chunks, on average 170 GB.
-	maxManifest = 64 << 20
-	// manifestMemory bounds the bytes of the manifests of all puts that go on. What is made of them takes four times as much.
-	manifestMemory = 256 << 20
 )
 
 // ServerConfig says what a server serves.
@@ -38,15 +32,15 @@ type ServerConfig struct {
 
 // Server is the desks of all clients.
 type Server struct {
-	config    ServerConfig
-	world     *rpc.World
-	streams   *stream.Streams
-	log       *slog.Logger
-	ctx       context.Context // of all jobs
-	stop      context.CancelCauseFunc
-	jobs      sync.WaitGroup      // goroutines
-	running   sync.WaitGroup      // requests, to their answers; added to on the world's goroutine
-	manifests *semaphore.Weighted // bytes
+	config  ServerConfig
+	world   *rpc.World
+	streams *stream.Streams
+	log     *slog.Logger
+	ctx     context.Context // of all jobs
+	stop    context.CancelCauseFunc
+	jobs    sync.WaitGroup // goroutines
+	running sync.WaitGroup // requests, to their answers; added to on the world's goroutine
+	memory  memory
 
 	// Owned by the world's goroutine.
 	clerks   map[*rpc.Conn]*clerk
@@ -55,7 +49,7 @@ type Server struct {
 
 // NewServer returns a server without connections. The caller drives its world.
 func NewServer(config ServerConfig) (*Server, error) {
-	s := &Server{config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk), manifests: semaphore.NewWeighted(manifestMemory)}
+	s := &Server{config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk), memory: memory{of: make(map[string]int64)}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
