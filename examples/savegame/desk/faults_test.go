@@ -1,7 +1,6 @@
 package desk
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -113,26 +112,9 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// small is a store on a disk that is soon full.
-type small struct {
-	store.Store
-	space int64
-}
-
-func (s *small) Put(ctx context.Context, key string, data []byte) error {
-	free := s.space
-	for o := range s.List(ctx, "users") {
-		free -= store.Occupied(o.Size)
-	}
-	if needs := store.Occupied(int64(len(data))); needs > free {
-		return &store.Full{Needs: needs, Free: free}
-	}
-	return s.Store.Put(ctx, key, data)
-}
-
 // TestFullDisk: who is refused leaves room for others.
 func TestFullDisk(t *testing.T) {
-	h := newHost(t, versions.Config{}, func(store.Store) store.Store { return &small{&storetest.Memory{}, 1 << 20} })
+	h := newHost(t, versions.Config{}, func(store.Store) store.Store { return &storetest.Small{Store: &storetest.Memory{}, Space: 1 << 20} })
 	c := h.dial()
 	_, err := put(t, c, PutOptions{Name: "large"}, noise(1, 2<<20))
 	require.ErrorIs(t, err, ErrFull)

@@ -1,13 +1,13 @@
 package versions
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/store/storetest"
 )
 
 // What a manifest announces and nobody sends was remembered for an hour, and 64 MiB of it took 350 MB.
@@ -38,27 +38,10 @@ func TestAbandonedPutIsForgotten(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// small is a store on a disk that is soon full.
-type small struct {
-	store.Store
-	space int64
-}
-
-func (s *small) Put(ctx context.Context, key string, data []byte) error {
-	free := s.space
-	for o := range s.List(ctx, "") {
-		free -= store.Occupied(o.Size)
-	}
-	if needs := store.Occupied(int64(len(data))); needs > free {
-		return &store.Full{Needs: needs, Free: free}
-	}
-	return s.Store.Put(ctx, key, data)
-}
-
 // What a put had stored until the disk was full filled the disk for a day, and nobody else could put anything.
 func TestFullDiskIsNotKeptFull(t *testing.T) {
 	p := newPlace(t, Config{})
-	p.store = &small{p.store, 300_000}
+	p.store = &storetest.Small{Store: p.store, Space: 300_000}
 	p.open(Config{})
 	u := p.user("alice")
 	p.put(u, Request{Name: "world"}, saveOf(noise(1, 50_000)))
