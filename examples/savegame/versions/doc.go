@@ -16,10 +16,11 @@
 // Of each save the newest version, the last Config.Keep and all younger than Config.KeepFor; what was removed stays that
 // long too, and then goes as a whole. When a put does not fit into the quota its user's oldest versions go first, never
 // the newest of a save. Before anything goes for it, a put must fit as large as it is before compression: else it is
-// refused with [*Full]. Every object counts as [store.Occupied] says: its blocks, and one more.
+// refused with [*Full]. What running puts may still need counts, in the total quota only that of the same user. Every object
+// counts as [store.Occupied] says: its blocks, and one more.
 //
-// Chunks that no version has, because a put was given up, stay for Config.Grace, so that it may go on; [Versions.Collect]
-// deletes them then, and what is too old. Whatever a running put or get refers to stays.
+// Chunks that no version has, because a put was given up, stay for Config.Grace, so that it may go on, unless it had filled
+// the disk; [Versions.Collect] deletes them then, and what is too old. Whatever a running put or get refers to stays.
 //
 // # What is in the store
 //
@@ -27,8 +28,8 @@
 //	users/_U/manifests/93a1…            the bytes of a manifest: their digest
 //	users/_U/names/_N/00000003          a version: JSON, with the digest of itself
 //
-// U and N are names of users and saves, with =20 for a space. Objects are written in the order of this list, so that a version that is there
-// has everything, and deleted in the other order. Versions are only ever created where none is, so two puts of one
+// U and N are names of users and saves, with =20 for a space. Objects are written in the order of this list, so that a
+// version that is there has everything, and deleted in the other order. Versions are only ever created where none is, so two puts of one
 // version exclude each other by construction. Users share nothing: knowing a digest proves nothing.
 //
 // One process at a time may use a store, as store.Folder sees to. Within it everything may be called at once, but for the
