@@ -43,16 +43,6 @@ func (b *Blob) Send(ctx context.Context, peer *Peer, r io.Reader, size int64, op
 	return t.waitOrCancel(ctx)
 }
 
-// waitOrCancel ties the transfer to ctx.
-func (t *Transfer) waitOrCancel(ctx context.Context) error {
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-		t.Cancel(context.Cause(ctx))
-	}
-	return t.Err()
-}
-
 // Handle gives incoming transfers of the blob to fn, on the world's goroutine. It panics when they have a handler.
 // Until fn's goroutines read, only a window of content comes. A connection that ends before a header came calls nothing: who
 // waits for a transfer watches [rpc.Conn.Done] as well.

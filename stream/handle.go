@@ -1,6 +1,10 @@
 package stream
 
-import "github.com/quivernet/quiver/rpc"
+import (
+	"fmt"
+
+	"github.com/quivernet/quiver/rpc"
+)
 
 // Incoming is what the receiving ends of blobs and arrays have in common. Its methods are safe from any goroutine,
 // but for OnEnd.
@@ -49,4 +53,12 @@ type Progress struct {
 	Total int64
 	// Resumed is what was at the receiver before the transfer began, and did not travel again.
 	Resumed int64
+}
+
+// of is n of the total, where that is known.
+func (p Progress) of(n int64) string {
+	if p.Total < 0 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d of %d", n, p.Total)
 }

@@ -118,14 +118,6 @@ func (in *incoming) guard(what string, fn func()) (returned bool) {
 	return in.peer.streams.world.Guard(in.peer.conn, fn)
 }
 
-// units is what a header counts.
-func (h *header) units() string {
-	if h.kind == kindArray {
-		return "elements"
-	}
-	return "bytes"
-}
-
 // known is how many incoming transfers have their header.
 func (p *Peer) known() int {
 	n := 0

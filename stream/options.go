@@ -3,6 +3,8 @@ package stream
 import (
 	"errors"
 	"fmt"
+
+	"github.com/quivernet/quiver/bunch"
 )
 
 // Option adjusts one transfer where it starts.
@@ -68,4 +70,24 @@ func resolve(config *Config, opts []Option) (options, error) {
 		o.via = w
 	}
 	return o, o.via.check()
+}
+
+// partSize is the payload of a full part.
+func (o *options) partSize() int {
+	if o.part > 0 {
+		return o.part
+	}
+	if _, ok := o.via.(Slices); ok {
+		return slicePartBytes
+	}
+	return partBytes
+}
+
+// checkEntries fails when an array's own MaxBytesPerRPC lets RPCs overflow lanes of so many entries.
+func (o *options) checkEntries(slots int) error {
+	w, ok := o.via.(Window)
+	if !ok || o.part == 0 {
+		return nil
+	}
+	return Gate{Share: w.Share}.Check(slots, bunch.Entries(o.part+rpcOverhead))
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/slices"
 )
 
@@ -76,26 +75,6 @@ func fullBlock(most int) *block {
 	}
 	memory := pool.Get().(*[blockBytes]byte)
 	return &block{buf: memory[: maxPartHeader : maxPartHeader+most], pooled: memory}
-}
-
-// partSize is the payload of a full part.
-func (o *options) partSize() int {
-	if o.part > 0 {
-		return o.part
-	}
-	if _, ok := o.via.(Slices); ok {
-		return slicePartBytes
-	}
-	return partBytes
-}
-
-// checkEntries fails when an array's own MaxBytesPerRPC lets RPCs overflow lanes of so many entries.
-func (o *options) checkEntries(slots int) error {
-	w, ok := o.via.(Window)
-	if !ok || o.part == 0 {
-		return nil
-	}
-	return Gate{Share: w.Share}.Check(slots, bunch.Entries(o.part+rpcOverhead))
 }
 
 func (c *block) payload() []byte { return c.buf[maxPartHeader:] }

@@ -29,14 +29,6 @@ func (in *incoming) run() {
 	in.peer.streams.dropWriter(storeKey{in.peer.conn.Identity(), in.header.key}, in)
 }
 
-// receives names what functions of the game a receiver calls on its goroutine.
-func (h *header) receives() string {
-	if h.kind == kindArray {
-		return "the Store, or an element's decoding"
-	}
-	return "the Store"
-}
-
 func (in *incoming) receive() error {
 	b, err := in.prepare()
 	if err != nil || b == nil {

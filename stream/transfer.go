@@ -43,28 +43,6 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	return t
 }
 
-// total is Progress.Total as far as the header knows it.
-func (h *header) total() int64 {
-	if h.kind == kindArray {
-		return h.count
-	}
-	return h.size
-}
-
-// early is how many bytes may be sent before the header is answered. An array that may be resumed waits, since its
-// parts begin at the element that the receiver names.
-func (h *header) early() int64 {
-	switch {
-	case h.key == "":
-		return earlyBytes
-	case h.kind == kindArray:
-		return 0
-	}
-	return earlyKeyedBytes
-}
-
-func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) }
-
 // Progress returns one consistent snapshot.
 func (t *Transfer) Progress() Progress {
 	t.mu.Lock()
@@ -118,6 +96,16 @@ func (t *Transfer) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// waitOrCancel ties the transfer to ctx.
+func (t *Transfer) waitOrCancel(ctx context.Context) error {
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+		t.Cancel(context.Cause(ctx))
+	}
+	return t.Err()
 }
 
 // Cancel ends the transfer at both ends with an error that Is ErrCanceled and, here, wraps cause. It never waits: a

@@ -87,6 +87,44 @@ func (h *header) digest(sum []byte) Digest {
 	return d
 }
 
+// total is Progress.Total as far as the header knows it.
+func (h *header) total() int64 {
+	if h.kind == kindArray {
+		return h.count
+	}
+	return h.size
+}
+
+// early is how many bytes may be sent before the header is answered. An array that may be resumed waits, since its
+// parts begin at the element that the receiver names.
+func (h *header) early() int64 {
+	switch {
+	case h.key == "":
+		return earlyBytes
+	case h.kind == kindArray:
+		return 0
+	}
+	return earlyKeyedBytes
+}
+
+func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) }
+
+// units is what a header counts.
+func (h *header) units() string {
+	if h.kind == kindArray {
+		return "elements"
+	}
+	return "bytes"
+}
+
+// receives names what functions of the game a receiver calls on its goroutine.
+func (h *header) receives() string {
+	if h.kind == kindArray {
+		return "the Store, or an element's decoding"
+	}
+	return "the Store"
+}
+
 // kind of a topic.
 type kind uint8
 
