@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -83,6 +84,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stream: Config.MaxPending is %d bytes, at least %d: the largest element must fit", c.MaxPending, minPending)
 	case c.maxMemory() < leastMemory:
 		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, one transfer begins with %d", c.MaxMemory, leastMemory)
+	case c.Hash == NoDigest:
+		return errors.New("stream: Config.Hash is NoDigest, which a transfer chooses for itself: Hash(NoDigest)")
 	case c.Hash != 0 && !c.Hash.known():
 		return fmt.Errorf("stream: Config.Hash is %v, which is unknown", c.Hash)
 	case c.maxQueued() < 1:

@@ -240,13 +240,17 @@ type conformance struct {
 	atServer, atClient <-chan received
 }
 
-// blobs moves one blob up and one down, one of them of unknown size.
+// blobs moves one blob up and one down, one of them of unknown size, and of the last size without a digest.
 func (n *conformance) blobs(size int) {
 	up, down := content(size), content(size)
 	n.random.Shuffle(len(down), func(i, j int) { down[i], down[j] = down[j], down[i] })
 	first, err := save.Start(n.toServer, bytes.NewReader(up), int64(size), Via(n.via))
 	require.NoError(n, err)
-	second, err := save.Start(n.toClient, bytes.NewReader(down), -1, Via(n.via))
+	opts := []Option{Via(n.via)}
+	if size == sizes[len(sizes)-1] {
+		opts = append(opts, Hash(NoDigest))
+	}
+	second, err := save.Start(n.toClient, bytes.NewReader(down), -1, opts...)
 	require.NoError(n, err)
 	for _, transfer := range []*Transfer{first, second} {
 		require.NoError(n, transfer.Wait(n.ctx))

@@ -20,6 +20,11 @@ const (
 	SHA256 Algorithm = 1 + iota
 	// BLAKE3 is twice to ten times as fast as that on amd64 with AVX2, and slow elsewhere.
 	BLAKE3
+
+	// NoDigest is for a transfer, by [Hash], whose application verifies its content itself: neither end hashes it. What arrives is
+	// what was sent, in order and whole, as each packet is authenticated; what a source or a disk has damaged before that nobody
+	// sees. Such content has no Key: it can not be resumed. Its code is the last, so that algorithms to come count on.
+	NoDigest Algorithm = 255
 )
 
 // digestBytes is the length of every digest so far.
@@ -39,22 +44,52 @@ type hashState interface {
 	Sum(b []byte) []byte
 }
 
+// known reports whether a makes digests.
 func (a Algorithm) known() bool { return a > 0 && int(a) < len(algorithms) }
+
+// ofTransfers reports whether a transfer may have a.
+func (a Algorithm) ofTransfers() bool { return a.known() || a == NoDigest }
+
+// size is how many bytes a digest has.
+func (a Algorithm) size() int {
+	if a == NoDigest {
+		return 0
+	}
+	return digestBytes
+}
+
+// begin is the state of what was given nothing yet.
+func (a Algorithm) begin() hashState {
+	if a == NoDigest {
+		return unhashed{}
+	}
+	return algorithms[a].begin()
+}
+
+// unhashed is the state of NoDigest.
+type unhashed struct{}
+
+func (unhashed) Write(p []byte) (int, error) { return len(p), nil }
+func (unhashed) Sum(b []byte) []byte         { return b }
 
 // String is the name that digests in text begin with.
 func (a Algorithm) String() string {
-	if !a.known() {
+	switch {
+	case a == NoDigest:
+		return "NoDigest"
+	case !a.known():
 		return fmt.Sprintf("algorithm %d", uint8(a))
 	}
 	return algorithms[a].name
 }
 
-// New returns a Hasher that was given nothing yet. It panics when the algorithm is none of the constants.
+// New returns a Hasher that was given nothing yet; that of NoDigest makes the zero Digest. It panics when the algorithm is none
+// of the constants.
 func (a Algorithm) New() *Hasher {
-	if !a.known() {
+	if !a.ofTransfers() {
 		panic(fmt.Sprintf("stream: %v is unknown", a))
 	}
-	return &Hasher{a, algorithms[a].begin()}
+	return &Hasher{a, a.begin()}
 }
 
 // Of is the digest of data.
@@ -95,8 +130,15 @@ func (h *Hasher) Write(p []byte) (int, error) { return h.state.Write(p) }
 
 // Digest is that of what was written so far. More may be written after it.
 func (h *Hasher) Digest() Digest {
-	d := Digest{algorithm: h.algorithm}
-	h.state.Sum(d.sum[:0])
+	return h.algorithm.digest(h.state.Sum(nil))
+}
+
+// digest is that of which sum are the bytes.
+func (a Algorithm) digest(sum []byte) (d Digest) {
+	if a != NoDigest {
+		d.algorithm = a
+		copy(d.sum[:], sum)
+	}
 	return d
 }
 

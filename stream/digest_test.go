@@ -33,6 +33,8 @@ func TestDigests(t *testing.T) {
 	require.PanicsWithValue(t, "stream: algorithm 0 is unknown", func() { Algorithm(0).New() })
 	require.PanicsWithValue(t, "stream: algorithm 7 is unknown", func() { Algorithm(7).New() })
 	require.ElementsMatch(t, []Algorithm{SHA256, BLAKE3}, fastest())
+	require.True(t, NoDigest.Of([]byte("abc")).IsZero())
+	require.Equal(t, "NoDigest", NoDigest.String())
 }
 
 func TestDigestsInText(t *testing.T) {
@@ -48,7 +50,7 @@ func TestDigestsInText(t *testing.T) {
 	good := SHA256.Of(nil).String()
 	zero := strings.Repeat("00", digestBytes)
 	for _, bad := range []string{"", ":", "sha256", "sha256:", good[7:], good[:70], good + "0", strings.ToUpper(good), "sha256:" + strings.ToUpper(good[7:]),
-		"sha256:" + strings.Repeat("g", 64), "algorithm 0:" + zero, ":" + zero, "md5:" + zero, " " + good} {
+		"sha256:" + strings.Repeat("g", 64), "algorithm 0:" + zero, ":" + zero, "md5:" + zero, "NoDigest:" + zero, " " + good} {
 		_, err := ParseDigest(bad)
 		require.Error(t, err, bad)
 	}

@@ -53,7 +53,7 @@
 //
 // A transfer is complete, for both ends, when the receiving application has consumed all of it and its [Digest] is the
 // sender's. The last piece is held back until that is known. The digest is BLAKE3 where both ends are fastest with that,
-// SHA-256 elsewhere, or what [Hash] says.
+// SHA-256 elsewhere, or what [Hash] says: [NoDigest], where the application verifies what arrives piece by piece.
 //
 // With a [Key] and a [Store] at the receiver, as package disk has one, a transfer that was interrupted goes on where it
 // stopped, in a new connection, too, and content that is there already is not sent again. The sender reads and hashes its source from

@@ -162,7 +162,7 @@ func (f *feed) finish(size, count int64, digest *Hasher, err error) {
 	} else {
 		f.total.size, f.total.count = size, count
 		sum := digest.Digest().sum
-		f.total.sum = sum[:]
+		f.total.sum = sum[:f.hash.size()]
 		f.checkTotal()
 	}
 	f.hungry = true

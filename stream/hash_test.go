@@ -60,9 +60,30 @@ func TestHashesThatAreUnknown(t *testing.T) {
 	world, _ := newWorld(t, rpc.Config{}, Config{})
 	_, err := Install(world, Config{Hash: 7})
 	require.ErrorContains(t, err, "Config.Hash is algorithm 7")
+	_, err = Install(world, Config{Hash: NoDigest})
+	require.ErrorContains(t, err, "Config.Hash is NoDigest")
 	inNetwork(t, setup{}, func(n *network) {
 		_, err := save.Start(n.server.peer, bytes.NewReader(nil), 0, Hash(7))
 		require.ErrorContains(n, err, "Hash(algorithm 7) is unknown")
+		_, err = save.Start(n.server.peer, bytes.NewReader(nil), 0, Hash(NoDigest), Key("k"))
+		require.ErrorContains(n, err, "Key and Hash(NoDigest)")
+	})
+}
+
+// TestNoDigest: nobody hashes what the application verifies itself, and it arrives as other content does.
+func TestNoDigest(t *testing.T) { overBackends(t, testNoDigest) }
+
+func testNoDigest(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via, client: Config{Store: newMemoryStore()}}, func(n *network) {
+		got := collect(n.client.streams)
+		for _, size := range []int{0, 1, 100_000} {
+			sent := content(size)
+			transfer := n.mustStart(n.server.peer, sent, Hash(NoDigest))
+			require.NoError(n, transfer.Wait(n.ctx))
+			require.True(n, bytes.Equal(sent, (<-got).data))
+			require.Empty(n, transfer.feed.total.sum)
+		}
+		n.requireIdle()
 	})
 }
 

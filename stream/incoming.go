@@ -218,8 +218,8 @@ func (in *incoming) onEnd(m end) error {
 	case in.header.kind == kindBlob && in.header.size >= 0 && m.size != in.header.size, m.count != in.header.count:
 		return fmt.Errorf("transfer %d ended after %d bytes and %d elements, its header said %d and %d",
 			m.id, m.size, m.count, in.header.size, in.header.count)
-	case len(m.sum) != digestBytes:
-		return fmt.Errorf("transfer %d ended with a digest of %d bytes, one by %v has %d", m.id, len(m.sum), in.header.hash, digestBytes)
+	case len(m.sum) != in.header.hash.size():
+		return fmt.Errorf("transfer %d ended with a digest of %d bytes, one by %v has %d", m.id, len(m.sum), in.header.hash, in.header.hash.size())
 	}
 	in.tail = &m
 	in.arrived.Signal()

@@ -225,7 +225,7 @@ func (s *Streams) refusal(in *incoming, t topic, handled bool) error {
 	switch {
 	case !handled || t.kind != h.kind:
 		return fmt.Errorf("%w: nothing handles %v", ErrRejected, h)
-	case !h.hash.known():
+	case !h.hash.ofTransfers():
 		return fmt.Errorf("%w: the digest of %v is by %v, which is unknown here; known are %v", ErrRejected, h, h.hash, fastest())
 	case h.parts != 0:
 		return fmt.Errorf("%w: the parts of %v have digests of kind %d, which is unknown here", ErrRejected, h, h.parts)

@@ -42,7 +42,7 @@ func Via(b Backend) Option { return func(o *options) { o.via = b } }
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
 // Hash chooses how the transfer's digest is made, instead of what Config says: as that of a file which is known already,
-// so that the receiver's [Content] has the same digest.
+// so that the receiver's [Content] has the same digest. With [NoDigest] none is made.
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
 
 // resolve applies opts to what the installation says.
@@ -60,7 +60,9 @@ func resolve(config *Config, opts []Option) (options, error) {
 		return o, fmt.Errorf("stream: Name of %d bytes, at most %d", len(o.name), maxNameBytes)
 	case o.via == nil:
 		return o, errors.New("stream: Via(nil) names no backend: give it a Window or Slices, or leave it out for stream.Config.Backend")
-	case o.hash != 0 && !o.hash.known():
+	case o.hash == NoDigest && o.key != "":
+		return o, errors.New("stream: Key and Hash(NoDigest): what is kept under a key needs its digest; leave one of them out")
+	case o.hash != 0 && !o.hash.ofTransfers():
 		return o, fmt.Errorf("stream: Hash(%v) is unknown", o.hash)
 	case o.lanes < 0 || o.lanes > maxLanes:
 		return o, fmt.Errorf("stream: Lanes(%d) is not 1 to %d", o.lanes, maxLanes)

@@ -96,7 +96,7 @@ func (in *incoming) conclude(b body, last *block) error {
 	if last != nil && last.end() != tail.size {
 		return fmt.Errorf("%w: %d bytes arrived, the sender hashed %d", ErrDigest, last.end(), tail.size)
 	}
-	if err := b.Commit(in.header.digest(tail.sum)); err != nil {
+	if err := b.Commit(in.header.hash.digest(tail.sum)); err != nil {
 		return bodyError(err)
 	}
 	if last != nil {

@@ -66,6 +66,13 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendEnd.call(ctl, end{id: 1, size: 1000, sum: make([]byte, 31)})
 		}, "a digest of 31 bytes, one by sha256 has 32"},
+		"end with a digest where there is none": {func(ctl, _ *rpc.Actor) {
+			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", hash: NoDigest})
+			_ = sendEnd.call(ctl, end{id: 1, sum: make([]byte, 32)})
+		}, "a digest of 32 bytes, one by NoDigest has 0"},
+		"header with a key and no digest": {func(ctl, _ *rpc.Actor) {
+			_ = sendHeader.call(ctl, header{id: 1, kind: kindBlob, topic: "save", key: "k", hash: NoDigest})
+		}, "malformed message: header"},
 		"grant for nothing": {func(ctl, _ *rpc.Actor) { _ = sendGrant.call(ctl, grant{1, 1, 1}) }, "the last one is 0"},
 		"done for nothing":  {func(ctl, _ *rpc.Actor) { _ = sendDone.call(ctl, done{7}) }, "the last one is 0"},
 	} {

@@ -80,13 +80,6 @@ type (
 	}
 )
 
-// digest is what the end of a transfer with that header says.
-func (h *header) digest(sum []byte) Digest {
-	d := Digest{algorithm: h.hash}
-	copy(d.sum[:], sum)
-	return d
-}
-
 // total is Progress.Total as far as the header knows it.
 func (h *header) total() int64 {
 	if h.kind == kindArray {
@@ -188,7 +181,8 @@ func (m *header) UnmarshalBinary(b []byte) error {
 	m.topic = p.text(maxTopicBytes)
 	m.name = p.text(maxNameBytes)
 	m.key = p.text(maxKeyBytes)
-	if m.hash = Algorithm(p.byte()); m.hash == 0 {
+	m.hash = Algorithm(p.byte())
+	if m.hash == 0 || m.hash == NoDigest && m.key != "" {
 		p.fail()
 	}
 	m.parts = p.byte()
