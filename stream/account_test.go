@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/slices"
@@ -20,21 +21,34 @@ func TestHeldBytes(t *testing.T) {
 }
 
 // newRoom returns an account that may hold so many bytes, without credit, and receivers' own records.
-func newRoom(bytes int64) *account {
-	return &account{world: newBudget(1 << 40), floor: 1 << 40, early: bytes}
+func newRoom(bytes int64) *budget.Account {
+	return budget.NewAccount(budget.NewPool(1<<40), budget.Terms{Floor: 1 << 40, Early: bytes, GoOn: goOnBytes})
+}
+
+// fullWorld returns an account in a world where nothing is left beside what that account was promised.
+func fullWorld(t *testing.T) (*budget.Pool, *budget.Account) {
+	var config Config
+	world := budget.NewPool(config.maxMemory())
+	a := budget.NewAccount(world, config.terms())
+	require.True(t, a.Promise(heldBytes(minPending)))
+	budget.NewAccount(world, budget.Terms{}).MustBorrow(world.Free())
+	require.Zero(t, world.Free())
+	return world, a
+}
+
+// charge is what a takes of its world's memory.
+func charge(a *budget.Account) int64 {
+	_, charged := a.Charge()
+	return charged
 }
 
 // TestAwaitedChunkComesInThoughMemoryIsFull: the budget has nothing left, and content that came before its answer takes what
 // the peer was promised. Chunks come in one at a time, in order, whatever arrives first.
 func TestAwaitedChunkComesInThoughMemoryIsFull(t *testing.T) {
 	const parts = 20
-	var config Config
-	world := newBudget(config.maxMemory())
-	a := newAccount(world, &config)
-	require.True(t, a.promise(heldBytes(minPending)))
-	require.True(t, world.take(world.free(), world.free()))
-	require.True(t, a.hold(heldBytes(minPending)))
-	require.False(t, a.hold(1))
+	world, a := fullWorld(t)
+	require.True(t, a.Hold(heldBytes(minPending), false))
+	require.False(t, a.Hold(1, false))
 
 	message := content(awaitedSlices * slices.Size)
 	box, messages := slices.New(sliceProtocol, a), [][]byte(nil)
@@ -42,12 +56,12 @@ func TestAwaitedChunkComesInThoughMemoryIsFull(t *testing.T) {
 		messages = append(messages, message)
 	}
 	all := datagramsOf(t, messages...)
-	charged, got := a.charged, 0
+	charged, got := charge(a), 0
 	for range parts {
 		standard.Reverse(all) // the newest first, and then the other way
 		for _, datagram := range all {
 			require.NoError(t, box.Receive(netsim.Epoch, datagram))
-			require.LessOrEqual(t, a.least(), charged)
+			require.Equal(t, charged, charge(a))
 		}
 		for _, m := range box.Take() {
 			require.True(t, bytes.Equal(message, m))
@@ -57,44 +71,38 @@ func TestAwaitedChunkComesInThoughMemoryIsFull(t *testing.T) {
 	}
 	require.Equal(t, parts, got)
 	require.NotZero(t, box.Stats().Refused)
-	require.Equal(t, charged, a.charged)
-	require.Zero(t, world.free())
+	require.Equal(t, charged, charge(a))
+	require.Zero(t, world.Free())
 
 	t.Log("# the records of the other route have their place, too")
 	other := slices.New(sliceProtocol, a)
 	require.NoError(t, other.Receive(netsim.Epoch, all[len(all)-1]))
 	a.Drop(heldBytes(minPending))
-	a.withdraw(heldBytes(minPending))
-	require.EqualValues(t, 2*slices.ReceiverBytes, a.charged)
-	a.close()
-	require.Equal(t, charged, world.free())
+	a.Withdraw(heldBytes(minPending))
+	require.EqualValues(t, 2*slices.ReceiverBytes, charge(a))
+	a.Close()
+	require.Equal(t, charged, world.Free())
 }
 
 // TestWhatWasPromisedComesInWhileTheRoomIsInUse: it is charged already, and takes nothing of the budget, which has nothing left
 // to fill the room with that a machine's records use.
 func TestWhatWasPromisedComesInWhileTheRoomIsInUse(t *testing.T) {
-	var config Config
-	world := newBudget(config.maxMemory())
-	a := newAccount(world, &config)
-	require.True(t, a.promise(heldBytes(minPending)))
-	require.True(t, world.take(world.free(), world.free()))
+	_, a := fullWorld(t)
 	require.True(t, a.Borrow(slices.ReceiverBytes, true))
-	charged := a.charged
-	require.True(t, a.hold(heldBytes(minPending)))
-	require.False(t, a.hold(1))
-	require.LessOrEqual(t, a.least(), charged)
-	require.Equal(t, charged, a.charged)
+	charged := charge(a)
+	require.True(t, a.Hold(heldBytes(minPending), false))
+	require.False(t, a.Hold(1, false))
+	require.Equal(t, charged, charge(a))
 }
 
 // TestAwaitedChunkIsRefusedWithoutRoom: who was promised nothing has no room to go on.
 func TestAwaitedChunkIsRefusedWithoutRoom(t *testing.T) {
 	var config Config
-	world := newBudget(goOnBytes)
-	a := newAccount(world, &config)
+	a := budget.NewAccount(budget.NewPool(goOnBytes), config.terms())
 	box := slices.New(sliceProtocol, a)
 	require.NoError(t, box.Receive(netsim.Epoch, datagramsOf(t, content(100))[0]))
 	require.EqualValues(t, 1, box.Stats().Refused)
-	require.EqualValues(t, slices.ReceiverBytes, a.charged)
+	require.EqualValues(t, slices.ReceiverBytes, charge(a))
 	require.Empty(t, box.Take())
 }
 

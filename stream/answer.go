@@ -15,7 +15,7 @@ func (in *incoming) answer(offset, index int64, have bool) {
 	}
 	before := in.parts.held
 	in.parts.resume(offset)
-	in.peer.account.must(in.parts.held - before)
+	in.peer.account.MustHold(in.parts.held - before)
 	if in.checkStored(index); in.finished {
 		return
 	}
@@ -55,7 +55,7 @@ func (in *incoming) sendControl(control *rpc.Actor, now time.Time) (sent, over b
 // take promises n more bytes of window. The lock is held.
 func (in *incoming) take(n int64) bool {
 	memory := heldBytes(n) - heldBytes(0)
-	if !in.peer.account.promise(memory) {
+	if !in.peer.account.Promise(memory) {
 		return false
 	}
 	in.promised += memory

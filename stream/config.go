@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/slices"
 )
 
@@ -69,6 +70,22 @@ func (c *Config) maxMemory() int64   { return defaulted(c.MaxMemory, 256<<20) }
 func (c *Config) maxQueued() int     { return defaulted(c.MaxQueued, 1024) }
 func (c *Config) firstWindow() int64 { return min(firstWindow, c.maxPending()) }
 func (c *Config) early() int64       { return min(earlyBytes, c.maxPending()) }
+
+const (
+	// stockShare is the part of Config.MaxMemory that outgoing content may take: 32 MiB by default, the products of a hundred
+	// paths of 50 Mbit/s and 50 ms.
+	stockShare = 8
+	// leastStock is what a transfer may have of it whatever the others have, so that none waits for another: a part that leaves
+	// while the next one is read.
+	leastStock = 2 * blockBytes
+)
+
+// terms are those of the account of a connection: it may hold what comes before answers, and has room for a chunk that is
+// waited for. A transfer with the least credit is its floor.
+func (c *Config) terms() budget.Terms {
+	early := heldBytes(c.early()) + slices.Allocated(sliceRounding)
+	return budget.Terms{Floor: early + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes, Early: early, GoOn: goOnBytes}
+}
 
 // minPending lets the largest element pass.
 const minPending = 64 << 10

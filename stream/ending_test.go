@@ -247,7 +247,7 @@ func (n *network) requireIdle() {
 			require.Empty(n, e.peer.receiving)
 			require.Empty(n, e.peer.live.outgoing)
 			require.Empty(n, e.peer.live.incoming)
-			require.Equal(n, e.streams.config.maxMemory(), e.streams.memory.free()+e.receivers())
+			require.Equal(n, e.streams.config.maxMemory(), e.streams.memory.Free()+e.receivers())
 		}))
 		require.NoError(n, e.peer.conn.Err())
 	}
@@ -256,10 +256,8 @@ func (n *network) requireIdle() {
 // receivers is the memory that the records of slices take for as long as the connection lives, of each machine that a slice
 // came to.
 func (e end1) receivers() int64 {
-	a := e.peer.account
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if n := a.charged / slices.ReceiverBytes; n <= 2 {
+	_, charged := e.peer.account.Charge()
+	if n := charged / slices.ReceiverBytes; n <= 2 {
 		return n * slices.ReceiverBytes
 	}
 	return 0

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/quivernet/quiver/internal/budget"
 )
 
 // readAhead is how much content a transfer reads before the tick takes it.
@@ -28,8 +30,8 @@ type feed struct {
 	// guard runs what may call functions of the game, and tells whether it returned.
 	guard func(fn func()) (returned bool)
 
-	held    holding       // blocks read
-	changed chan struct{} // holds a token when admit is to look again
+	held    *budget.Holding // blocks read
+	changed chan struct{}   // holds a token when admit is to look again
 
 	mu      sync.Mutex
 	waits   bool // do not begin before resume
@@ -45,9 +47,9 @@ type feed struct {
 	err      error
 }
 
-func newFeed(s source, hash Algorithm, part int, waits bool, on *stockAccount, wake func(), guard func(fn func()) bool) *feed {
+func newFeed(s source, hash Algorithm, part int, waits bool, on *budget.StockAccount, wake func(), guard func(fn func()) bool) *feed {
 	f := &feed{source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard, changed: make(chan struct{}, 1)}
-	f.held.account, f.held.freed = on, f.look
+	f.held = budget.NewHolding(on, f.look)
 	return f
 }
 
@@ -103,7 +105,7 @@ func (f *feed) admit() bool {
 func (f *feed) full() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return !f.stopped && (f.waits || f.bytes >= readAhead || !f.held.room())
+	return !f.stopped && (f.waits || f.bytes >= readAhead || !f.held.Room())
 }
 
 func (f *feed) stopAt(c *block) int64 {
@@ -141,7 +143,7 @@ func (f *feed) publish(c *block) (kept bool) {
 		f.ready[n-1].count += c.count
 		return false
 	}
-	f.held.take(c)
+	c.noteIn(f.held)
 	f.ready = append(f.ready, c)
 	return true
 }

@@ -186,7 +186,7 @@ func TestWhatIsHeldIsCharged(t *testing.T) {
 				})
 				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
 				require.NoError(n, n.server.peer.conn.Err(), "QUIVER_SEED=%d", first+seed)
-				charge, held := s.config.maxMemory()-s.memory.free(), int64(testkit.Heap())-before
+				charge, held := s.config.maxMemory()-s.memory.Free(), int64(testkit.Heap())-before
 				if held-slack > charge {
 					t.Fatalf("QUIVER_SEED=%d: %d bytes are held, %d charged", first+seed, held, charge)
 				}
@@ -292,7 +292,7 @@ func TestAwaitedChunksStayWithinMaxMemory(t *testing.T) {
 			}
 		})
 		n.checkMemory(before)
-		require.Less(t, n.streams.memory.free(), slices.ChunkBytes(chunk.MaxSlices), "nothing is left for one more")
+		require.Less(t, n.streams.memory.Free(), slices.ChunkBytes(chunk.MaxSlices), "nothing is left for one more")
 		for _, gate := range gates {
 			go func() { _, _ = gate.Write(data[1000:]) }()
 		}
@@ -355,7 +355,7 @@ func (n *siege) attack(act func(i int, h *hostile)) {
 // checkMemory asserts that what is held is charged, and that the budget has it.
 func (n *siege) checkMemory(before int64) {
 	most, peers := n.streams.config.maxMemory(), len(n.peers)
-	held, charged := int64(testkit.Heap())-before, most-n.streams.memory.free()
+	held, charged := int64(testkit.Heap())-before, most-n.streams.memory.Free()
 	n.Logf("%d peers hold %.1f MiB, charged are %.1f of %d MiB", peers, mib(held), mib(charged), most>>20)
 	require.LessOrEqual(n, held-int64(peers)*connectionBytes-slack, charged)
 	require.LessOrEqual(n, charged, most)
@@ -381,7 +381,7 @@ func (n *siege) end() {
 	for range n.worlds {
 		<-n.drove
 	}
-	require.Equal(n, n.streams.config.maxMemory(), n.streams.memory.free())
+	require.Equal(n, n.streams.config.maxMemory(), n.streams.memory.Free())
 }
 
 // connectionBytes is what a connection takes that was idle before, in rpc and below.

@@ -162,7 +162,7 @@ func (in *incoming) addLocked(m part) error {
 	if more > 0 && in.peer.hold(more) {
 		return in.checkEnd()
 	}
-	in.peer.account.must(more)
+	in.peer.account.MustHold(more)
 	if more > 0 {
 		in.finishLocked(in.peer.streams.noMemory())
 	}
@@ -318,8 +318,8 @@ func (in *incoming) borrow(cost int64) bool {
 	first := len(in.pieces) == 0
 	switch {
 	case first:
-		in.peer.account.mustBorrow(cost)
-	case in.borrowed+cost > maxDecoded || !in.peer.account.borrow(cost):
+		in.peer.account.MustBorrow(cost)
+	case in.borrowed+cost > maxDecoded || !in.peer.account.Borrow(cost, false):
 		return false
 	}
 	in.borrowed += cost

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -15,8 +16,8 @@ import (
 type Streams struct {
 	world  *rpc.World
 	config Config
-	memory *budget
-	stock  *stock
+	memory *budget.Pool
+	stock  *budget.Stock
 
 	awake    atomic.Bool // a tick is on its way
 	interval time.Duration
@@ -49,8 +50,8 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	s := &Streams{
 		world:  world,
 		config: config,
-		memory: newBudget(config.maxMemory()),
-		stock:  newStock(config.maxMemory() / stockShare),
+		memory: budget.NewPool(config.maxMemory()),
+		stock:  budget.NewStock(config.maxMemory()/stockShare, leastStock),
 		topics: make(map[string]topic),
 		peers:  make(map[*rpc.Conn]*Peer),
 		parts:  make(map[storeKey]*incoming),
@@ -59,7 +60,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	if err := bind(s); err != nil {
 		return nil, err
 	}
-	guest.Add(world, func() guest.Machine { return newSliceLink(newAccount(s.memory, &s.config)) })
+	guest.Add(world, func() guest.Machine { return newSliceLink(budget.NewAccount(s.memory, s.config.terms())) })
 	world.OnConnect(s.connected)
 	world.OnDisconnect(s.disconnected)
 	world.OnTick(s.tick)
@@ -251,7 +252,7 @@ func (s *Streams) reserve(in *incoming) bool {
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
 		window = min(window, max(h.size, minPending))
 	}
-	for first := true; !in.peer.account.promise(heldBytes(window)); first = false {
+	for first := true; !in.peer.account.Promise(heldBytes(window)); first = false {
 		switch {
 		case first:
 			in.peer.slices.shrink()
@@ -267,7 +268,7 @@ func (s *Streams) reserve(in *incoming) bool {
 
 // settle takes back what an incoming transfer was promised, and what it is itself.
 func (s *Streams) settle(in *incoming) {
-	in.peer.account.withdraw(in.promised)
+	in.peer.account.Withdraw(in.promised)
 	in.peer.account.Repay(incomingBytes)
 	in.peer.ahead -= in.ahead
 	in.promised, in.ahead = 0, 0

@@ -63,22 +63,23 @@ func (l *late) rush(data []byte) {
 // TestLateJoinersShareTheStock: what the server holds is bounded by the world and what is everybody's, all of it is given back,
 // and one that does not read holds nobody up.
 func TestLateJoinersShareTheStock(t *testing.T) {
-	const clients = 16
-	overLate(t, clients, Config{MaxMemory: 8 << 20}, func(l *late) {
+	const clients, memory = 16, 8 << 20
+	const most = int64(memory / stockShare)
+	overLate(t, clients, Config{MaxMemory: memory}, func(l *late) {
 		stock, peak := l.server.streams.stock, int64(0)
 		l.do(l.server.world, func() {
-			l.server.world.OnTick(func(time.Time) { peak = max(peak, stock.used.Load()) })
+			l.server.world.OnTick(func(time.Time) { peak = max(peak, stock.Used()) })
 		})
 		l.rush(content(1 << 20))
 		time.Sleep(time.Second)
 		l.do(l.server.world, func() {
-			require.Greater(l, peak, stock.most/2)
-			require.LessOrEqual(l, peak, stock.most+clients*(leastStock+2*blockBytes))
+			require.Greater(l, peak, most/2)
+			require.LessOrEqual(l, peak, most+clients*(leastStock+2*blockBytes))
 		})
-		require.LessOrEqual(l, stock.used.Load(), int64(leastStock+readAhead))
+		require.LessOrEqual(l, stock.Used(), int64(leastStock+readAhead))
 		l.peers[0].Conn().Close(0, "enough")
 		time.Sleep(2 * time.Second)
-		require.Zero(l, stock.used.Load())
+		require.Zero(l, stock.Used())
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/slices"
 )
 
@@ -51,8 +52,8 @@ type block struct {
 	count  int
 	buf    []byte // maxPartHeader, then the payload
 	pooled *[blockBytes]byte
-	holder *holding // of the transfer that it was read for; nil = none
-	held   int64    // bytes that the holder has noted
+	holder *budget.Holding // of the transfer that it was read for; nil = none
+	held   int64           // bytes that the holder has noted
 }
 
 const blockBytes = maxPartHeader + partBytes
@@ -89,6 +90,16 @@ const blockCost = 128
 // cost is the memory that a block takes.
 func (c *block) cost() int64 { return slices.Allocated(int64(cap(c.buf))) + blockCost }
 
+// heldBytes is what so many bytes of parts take at the most: what the allocator adds, the blocks' own bytes, and a block
+// that is not full.
+func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
+
+// noteIn has h know of the block until it is freed.
+func (c *block) noteIn(h *budget.Holding) {
+	c.holder, c.held = h, c.cost()
+	h.Take(c.held)
+}
+
 // message puts the header before the payload, in place; c.offset stays what it was.
 func (c *block) message(id uint64) []byte {
 	var scratch [maxPartHeader]byte
@@ -113,7 +124,7 @@ func (c *block) cut(offset int64) *block {
 	front.offset = c.offset
 	front.append(c.payload()[:offset-c.offset])
 	if c.holder != nil {
-		c.holder.take(front)
+		front.noteIn(c.holder)
 	}
 	c.trim(offset)
 	return front
@@ -127,6 +138,6 @@ func (c *block) Free() {
 	c.pooled, c.buf = nil, nil
 	if h := c.holder; h != nil {
 		c.holder = nil
-		h.give(c.held)
+		h.Give(c.held)
 	}
 }

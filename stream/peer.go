@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -18,8 +19,8 @@ type Peer struct {
 	conn    *rpc.Conn
 
 	live    *live
-	account *account     // of what the peer makes this end hold
-	stocked stockAccount // of what this end holds for the peer
+	account *budget.Account      // of what the peer makes this end hold
+	stocked *budget.StockAccount // of what this end holds for the peer
 
 	mu       sync.Mutex
 	starting []*Transfer // by Start, for the next tick
@@ -58,9 +59,9 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 		streams: s, conn: conn, live: newLive(), taken: 1, early: minPending, lanes: lanes{asked: 1},
 		window: &window{conn: conn}, slices: newSliceRoute(conn),
 		account: sliceLinkOf(conn).account,
-		stocked: stockAccount{stock: s.stock},
+		stocked: s.stock.NewAccount(),
 	}
-	p.window.stocked = &p.stocked
+	p.window.stocked = p.stocked
 	return p
 }
 
@@ -120,8 +121,8 @@ func (p *Peer) end(cause error) {
 	for _, in := range receiving {
 		p.streams.settle(in)
 	}
-	p.account.close()
-	p.stocked.close()
+	p.account.Close()
+	p.stocked.Close()
 	tellEnds(receiving)
 }
 
@@ -139,7 +140,7 @@ func (p *Peer) watch() { p.live.watch(p.conn, p.orphaned) }
 // orphaned ends the transfers of a connection of whose end the world has not told.
 func (p *Peer) orphaned(cause error) {
 	p.live.end(cause)
-	p.stocked.close()
+	p.stocked.Close()
 	p.streams.forget(p)
 }
 
@@ -344,11 +345,11 @@ func (p *Peer) route(via Backend) route {
 
 // hold charges content. Where there is no room for it, the memory that is spare for slices makes some.
 func (p *Peer) hold(n int64) bool {
-	if p.account.hold(n) {
+	if p.account.Hold(n, false) {
 		return true
 	}
 	p.slices.shrink()
-	return p.account.hold(n)
+	return p.account.Hold(n, false)
 }
 
 // neediest returns, of the transfers that have a part to send, the one that is furthest behind its share.

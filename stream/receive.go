@@ -113,7 +113,7 @@ func (p *Peer) expect(id uint64) *incoming {
 		return nil
 	}
 	p.watch()
-	p.account.mustBorrow(incomingBytes)
+	p.account.MustBorrow(incomingBytes)
 	p.receiving = append(p.receiving, in)
 	return in
 }

@@ -110,36 +110,28 @@ func (e *end1) leftovers() (all []string) {
 	count("live", int64(len(p.live.outgoing)+len(p.live.incoming)))
 	p.live.mu.Unlock()
 	count("queue", int64(len(p.queue)+len(p.sending)+len(p.receiving)))
-	p.stocked.mu.Lock()
-	count("stock of the connection", p.stocked.bytes)
-	p.stocked.mu.Unlock()
+	count("stock of the connection", p.stocked.Bytes())
 	count("lanes hold", int64(p.window.held))
 	count("ahead", p.ahead)
-	what, charged := p.account.snapshot()
-	count("held", what.held)
-	count("promised", what.promised)
-	if what.borrowed != slices.ReceiverBytes { // which stay
-		count("borrowed", what.borrowed)
+	what, charged := p.account.Charge()
+	count("held", what.Held)
+	count("promised", what.Promised)
+	if what.Borrowed != slices.ReceiverBytes { // which stay
+		count("borrowed", what.Borrowed)
 	}
-	count("charged", charged-what.borrowed)
+	count("charged", charged-what.Borrowed)
 	guest.Drive(p.conn, func(time.Time) { count("slices unsent", int64(p.slices.link.Queued())) })
-	used := s.config.maxMemory() - s.memory.free()
+	used := s.config.maxMemory() - s.memory.Free()
 	for _, peer := range s.order {
-		_, charged := peer.account.snapshot()
+		_, charged := peer.account.Charge()
 		used -= charged
 	}
 	count("memory of the world", used)
-	count("stock of the world", s.stock.used.Load())
+	count("stock of the world", s.stock.Used())
 	s.mu.Lock()
 	count("writers", int64(len(s.parts)))
 	s.mu.Unlock()
 	return all
-}
-
-func (a *account) snapshot() (sums, int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.sums, a.charged
 }
 
 // TestCanceledTransfersLeaveTheQueue: also those behind one that waits for its turn, which the peer may never give it.

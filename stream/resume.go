@@ -191,7 +191,7 @@ func (in *incoming) walk(r io.ReaderAt, size int64, visit func(p piece, raw []by
 		return walkBlob(r, size, visit)
 	}
 	buf := make([]byte, 0, 2*maxElementBytes)
-	in.peer.account.mustBorrow(int64(cap(buf)))
+	in.peer.account.MustBorrow(int64(cap(buf)))
 	defer in.peer.account.Repay(int64(cap(buf)))
 	for offset := int64(0); offset < size || len(buf) > 0; {
 		n := min(int64(cap(buf)-len(buf)), size-offset)

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/slices"
 	"github.com/quivernet/quiver/rpc"
@@ -75,15 +76,22 @@ func (s *sliceRoute) received(handle func(message []byte)) {
 // sliceProtocol is the first byte of a datagram with a packet of package chunk behind it.
 const sliceProtocol = 0x02
 
+const (
+	// awaitedSlices has the largest part that a sender makes.
+	awaitedSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
+	// goOnBytes is the room for a chunk that is waited for, and for the records before it, in whole pages.
+	goOnBytes = (awaitedSlices*slices.Size+8191)/8192*8192 + slices.ReceiverBytes
+)
+
 // sliceLink is the machine of slices of a connection, whose link drives it. All but the account and news is reached within
 // [guest.Drive].
 type sliceLink struct {
 	*slices.Machine
-	account *account
+	account *budget.Account
 	news    atomic.Bool // for the world's goroutine, which need not take the lock to see that there is none
 }
 
-func newSliceLink(account *account) *sliceLink {
+func newSliceLink(account *budget.Account) *sliceLink {
 	return &sliceLink{account: account, Machine: slices.New(sliceProtocol, account)}
 }
 

@@ -6,54 +6,57 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/stretchr/testify/require"
 )
 
 // stockOf is a connection's part of a stock of its own.
-func stockOf(bytes int64) *stockAccount { return &stockAccount{stock: newStock(bytes)} }
+func stockOf(bytes int64) *budget.StockAccount {
+	return budget.NewStock(bytes, leastStock).NewAccount()
+}
 
 func TestStockIsSharedAndLeavesSomeToEverybody(t *testing.T) {
 	const most = 1 << 20
-	s := newStock(most)
-	all := make([]*holding, 64)
+	s := budget.NewStock(most, leastStock)
+	all := make([]*budget.Holding, 64)
 	for i := range all {
-		all[i] = &holding{account: &stockAccount{stock: s}, freed: func() {}}
+		all[i] = budget.NewHolding(s.NewAccount(), func() {})
 	}
-	greedy := func(h *holding) {
-		for h.room() {
-			h.take(fullBlock(partBytes))
+	greedy := func(h *budget.Holding) {
+		for h.Room() {
+			fullBlock(partBytes).noteIn(h)
 		}
 	}
 	greedy(all[0])
-	require.InDelta(t, most/2, all[0].bytes.Load(), blockBytes+blockCost)
+	require.InDelta(t, most/2, all[0].Bytes(), blockBytes+blockCost)
 	for _, h := range all[1:] {
 		greedy(h)
-		require.GreaterOrEqual(t, h.bytes.Load(), int64(leastStock))
-		require.LessOrEqual(t, h.bytes.Load(), int64(most/2))
+		require.GreaterOrEqual(t, h.Bytes(), int64(leastStock))
+		require.LessOrEqual(t, h.Bytes(), int64(most/2))
 	}
-	require.LessOrEqual(t, s.used.Load(), int64(most+len(all)*(leastStock+2*blockCost)))
+	require.LessOrEqual(t, s.Used(), int64(most+len(all)*(leastStock+2*blockCost)))
 }
 
 func TestStockGetsEverythingBack(t *testing.T) {
-	a := stockOf(1 << 20)
-	freed := 0
-	h := &holding{account: a, freed: func() { freed++ }}
+	s := budget.NewStock(1<<20, leastStock)
+	a, freed := s.NewAccount(), 0
+	h := budget.NewHolding(a, func() { freed++ })
 	c := fullBlock(partBytes)
 	c.append(content(1000))
-	h.take(c)
+	c.noteIn(h)
 	front := c.cut(300)
-	require.Equal(t, front.cost()+c.cost(), h.bytes.Load())
+	require.Equal(t, front.cost()+c.cost(), h.Bytes())
 	front.Free()
 	c.Free()
 	require.Equal(t, 2, freed)
-	require.Zero(t, h.bytes.Load())
-	require.Zero(t, a.stock.used.Load())
+	require.Zero(t, h.Bytes())
+	require.Zero(t, s.Used())
 
-	h.take(fullBlock(partBytes))
-	a.close()
-	require.Zero(t, a.stock.used.Load(), "what lies with a connection that has ended goes with it")
-	h.give(blockBytes)
-	require.Zero(t, a.stock.used.Load())
+	fullBlock(partBytes).noteIn(h)
+	a.Close()
+	require.Zero(t, s.Used(), "what lies with a connection that has ended goes with it")
+	h.Give(blockBytes)
+	require.Zero(t, s.Used())
 }
 
 func TestFeedReadsAheadNoFurtherThanTheStockAllows(t *testing.T) {
@@ -67,6 +70,6 @@ func TestFeedReadsAheadNoFurtherThanTheStockAllows(t *testing.T) {
 		require.LessOrEqual(t, f.bytes, leastStock)
 		require.Greater(t, f.bytes, leastStock/2)
 		require.True(t, bytes.Equal(data, drain(f, math.MaxInt64)))
-		require.Zero(t, a.stock.used.Load())
+		require.Zero(t, a.Bytes())
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -17,7 +18,7 @@ type window struct {
 
 	next *rpc.Actor // the lane that open found
 
-	stocked *stockAccount
+	stocked *budget.StockAccount
 	held    int // bytes of it on the lanes, as of the last note
 
 	peak, slots int // most entries ever outstanding on a lane, of how many
@@ -108,7 +109,7 @@ func (w *window) grow(n int) error {
 // fewer lanes, and less of their buffers: what is sent lies there until it is acked.
 func (w *window) lanesFor(settings Window) ([]*rpc.Actor, Gate) {
 	lanes, gate := w.usable(settings), Gate{Share: settings.Share, QueueTime: w.queue}
-	most := w.stocked.stock.limit()
+	most := w.stocked.Limit()
 	if most >= int64(len(lanes))*laneBytes {
 		return lanes, gate
 	}
@@ -137,5 +138,5 @@ func (w *window) note() {
 // hold notes n more bytes on the lanes.
 func (w *window) hold(n int) {
 	w.held += n
-	w.stocked.add(int64(n))
+	w.stocked.Add(int64(n))
 }

@@ -1,4 +1,5 @@
-// Package budget has what the connections of a world share: the rate at which it may send, and the memory for what waits in it.
+// Package budget has what the connections of a world share: the rate at which it may send, the memory for reliable messages that
+// wait in it, and the memory for transfers in both directions.
 package budget
 
 import (
