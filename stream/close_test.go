@@ -50,7 +50,7 @@ func (c *crowd) fork() *crowd {
 func TestEverythingEndsWithTheConnection(t *testing.T) {
 	runs := 200
 	if testing.Short() {
-		runs = 25
+		runs = 12
 	}
 	first := testkit.Seed(t)
 	for seed := range uint64(runs) {
