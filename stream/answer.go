@@ -38,7 +38,7 @@ func (in *incoming) sendControl(control *rpc.Actor, now time.Time) (sent, over b
 		return true, true, sendReject.call(control, reject{in.header.id, failureOf(in.err).stop()})
 	case in.reply != nil && !in.replied:
 		in.replied = true
-		in.peer.ahead -= in.ahead
+		in.peer.receiver.ahead -= in.ahead
 		in.ahead = 0
 		in.credit = newCredit(now, in.passed(), in.reserved, in.peer.streams.config.maxPending())
 		in.parts.limit = max(in.parts.limit, in.credit.limit)

@@ -107,18 +107,6 @@ func fastest() []Algorithm {
 	return []Algorithm{SHA256, BLAKE3}
 }
 
-// hash is how a transfer is hashed: as it says, or as both ends are the fastest, or as all ends can.
-func (p *Peer) hash(chosen Algorithm) Algorithm {
-	ours := p.streams.config.hashes()[0]
-	switch {
-	case chosen != 0:
-		return chosen
-	case ours == Algorithm(p.hashes.Load()):
-		return ours
-	}
-	return SHA256
-}
-
 // Hasher makes the digest of what is written to it.
 type Hasher struct {
 	algorithm Algorithm

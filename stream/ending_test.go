@@ -243,8 +243,8 @@ func (n *network) requireIdle() {
 	time.Sleep(time.Second + slices.TrimAfter)
 	for _, e := range []end1{n.server, n.client} {
 		require.NoError(n, e.world.Do(n.ctx, func() {
-			require.Empty(n, e.peer.sending)
-			require.Empty(n, e.peer.receiving)
+			require.Empty(n, e.peer.sender.sending)
+			require.Empty(n, e.peer.receiver.receiving)
 			require.Empty(n, e.peer.live.outgoing)
 			require.Empty(n, e.peer.live.incoming)
 			require.Equal(n, e.streams.config.maxMemory(), e.streams.memory.Free()+e.receivers())

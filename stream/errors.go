@@ -111,8 +111,8 @@ func failureOf(err error) *failure {
 }
 
 const (
-	sender   = "sender"
-	receiver = "receiver"
+	bySender   = "sender"
+	byReceiver = "receiver"
 )
 
 // ending is the error of a transfer that ends now for err, at one end of it: the sender knows what was sent, the receiver
@@ -126,7 +126,7 @@ func ending(err error, end string, h *header, p Progress) error {
 	if f.by != "" {
 		f.what += " stopped by the " + f.by
 	}
-	if end == sender {
+	if end == bySender {
 		f.what += fmt.Sprintf(", %s %s sent", p.of(p.Sent), h.units())
 	} else {
 		f.what += fmt.Sprintf(", %s %s consumed", p.of(p.Acked), h.units())

@@ -105,8 +105,8 @@ type readOnly struct{ io.Reader }
 
 // A cause may be another transfer's failure: what it is does not hide what this one is.
 func TestFailureForAFailure(t *testing.T) {
-	other := ending(stopped(ErrRejected, errTest), receiver, &header{kind: kindBlob, topic: "other"}, Progress{Total: 10})
-	err := ending(canceled(other), sender, &header{kind: kindBlob, topic: "save"}, Progress{Sent: 1, Total: 10})
+	other := ending(stopped(ErrRejected, errTest), byReceiver, &header{kind: kindBlob, topic: "other"}, Progress{Total: 10})
+	err := ending(canceled(other), bySender, &header{kind: kindBlob, topic: "save"}, Progress{Sent: 1, Total: 10})
 	require.EqualError(t, err, `stream: canceled: blob "save" stopped by the sender, 1 of 10 bytes sent: `+
 		`stream: rejected: blob "other" stopped by the receiver, 0 of 10 bytes consumed: a reason of the test`)
 	require.Equal(t, stopCanceled, failureOf(err).stop().code)

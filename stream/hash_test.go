@@ -46,13 +46,13 @@ func TestHashOfATransfer(t *testing.T) {
 func TestHashBeforeThePeerIsHeard(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		p := newPeer(n.server.streams, n.server.peer.conn)
-		require.Equal(n, SHA256, p.hash(0))
-		p.onLimits(limits{transfers: 1})
-		require.Equal(n, SHA256, p.hash(0))
-		p.onLimits(limits{transfers: 1, hashes: []Algorithm{200}})
-		require.Equal(n, SHA256, p.hash(0), "what is unknown here")
-		p.onLimits(limits{transfers: 1, hashes: fastest()})
-		require.Equal(n, fastest()[0], p.hash(0))
+		require.Equal(n, SHA256, p.sender.hash(0))
+		p.control.onLimits(limits{transfers: 1})
+		require.Equal(n, SHA256, p.sender.hash(0))
+		p.control.onLimits(limits{transfers: 1, hashes: []Algorithm{200}})
+		require.Equal(n, SHA256, p.sender.hash(0), "what is unknown here")
+		p.control.onLimits(limits{transfers: 1, hashes: fastest()})
+		require.Equal(n, fastest()[0], p.sender.hash(0))
 	})
 }
 

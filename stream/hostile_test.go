@@ -54,7 +54,7 @@ func (h *hostile) header(kind kind, topic string, shape uint64) {
 	wire, _ := m.AppendBinary(nil)
 	var got header
 	if got.UnmarshalBinary(wire) == nil {
-		h.onHeader(got)
+		h.receiver.onHeader(got)
 	}
 }
 
@@ -66,7 +66,7 @@ func (h *hostile) part(id uint64, place int64, size int) {
 		return
 	}
 	h.places[key], h.begun[id] = true, true
-	h.onPart(append(appendPartHeader(nil, m), m.data...))
+	h.receiver.onPart(append(appendPartHeader(nil, m), m.data...))
 }
 
 // slicePlace is where the parts lie that come as slices.
@@ -74,8 +74,8 @@ const slicePlace = 61
 
 // mayLeave keeps to the credit, for whoever does not is closed.
 func (h *hostile) mayLeave(m part) bool {
-	limit, in := h.streams.config.early(), h.incoming(m.id)
-	if (in == nil || !in.replied) && h.ahead+int64(len(m.data)) > limit {
+	limit, in := h.streams.config.early(), h.receiver.find(m.id)
+	if (in == nil || !in.replied) && h.receiver.ahead+int64(len(m.data)) > limit {
 		return false
 	}
 	if in != nil {
@@ -153,7 +153,7 @@ func (h *hostile) nils(parts int) {
 			m.data = append(m.data, 0xc0)
 		}
 		if h.mayLeave(m) {
-			h.onPart(append(appendPartHeader(nil, m), m.data...))
+			h.receiver.onPart(append(appendPartHeader(nil, m), m.data...))
 		}
 	}
 }
@@ -216,7 +216,7 @@ func TestHostilePeersStayWithinMaxMemory(t *testing.T) {
 			h.begun[1], h.whole[1] = true, true
 			for i := range int64(8000) {
 				m := part{id: 1, offset: 1 + 2*i, data: []byte{1}}
-				h.onPart(append(appendPartHeader(nil, m), m.data...))
+				h.receiver.onPart(append(appendPartHeader(nil, m), m.data...))
 			}
 		},
 		func(h *hostile) { // slices of chunks that never become whole
@@ -401,5 +401,5 @@ func (n *network) attach(server, client *rpc.World) (near, far *rpc.Conn) {
 
 // deafen lets a client hear answers to transfers that it never sent.
 func (n *network) deafen(w *rpc.World, p *Peer) {
-	n.do(w, func() { p.lastID = 1 << 60 })
+	n.do(w, func() { p.sender.lastID = 1 << 60 })
 }

@@ -118,23 +118,12 @@ func (in *incoming) guard(what string, fn func()) (returned bool) {
 	return in.peer.streams.world.Guard(in.peer.conn, fn)
 }
 
-// known is how many incoming transfers have their header.
-func (p *Peer) known() int {
-	n := 0
-	for _, in := range p.receiving {
-		if in.known {
-			n++
-		}
-	}
-	return n
-}
-
 // add takes a part, on the world's goroutine. An error is the sender's violation.
 func (in *incoming) add(m part) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.finished {
-		in.peer.late++
+		in.peer.receiver.late++
 		return nil
 	}
 	if most := in.peer.streams.config.maxBytes(); m.offset+int64(len(m.data)) > most {
@@ -149,9 +138,9 @@ func (in *incoming) add(m part) error {
 func (in *incoming) addLocked(m part) error {
 	if !in.replied {
 		in.ahead += int64(len(m.data))
-		in.peer.ahead += int64(len(m.data))
-		if most := in.peer.streams.config.early(); in.peer.ahead > most {
-			return fmt.Errorf("%w: %d bytes came before answers, the limit is %d", errNoCredit, in.peer.ahead, most)
+		in.peer.receiver.ahead += int64(len(m.data))
+		if most := in.peer.streams.config.early(); in.peer.receiver.ahead > most {
+			return fmt.Errorf("%w: %d bytes came before answers, the limit is %d", errNoCredit, in.peer.receiver.ahead, most)
 		}
 	}
 	before := in.parts.held
@@ -159,12 +148,12 @@ func (in *incoming) addLocked(m part) error {
 		return err
 	}
 	more := in.parts.held - before
-	if more > 0 && in.peer.hold(more) {
+	if more > 0 && in.peer.receiver.hold(more) {
 		return in.checkEnd()
 	}
 	in.peer.account.MustHold(more)
 	if more > 0 {
-		in.finishLocked(in.peer.streams.noMemory())
+		in.finishLocked(in.peer.receiver.noMemory())
 	}
 	return in.checkEnd()
 }
@@ -239,7 +228,7 @@ func (in *incoming) finishLocked(err error) {
 	}
 	in.finished = true
 	if err != nil {
-		in.err = ending(err, receiver, &in.header, in.progressLocked())
+		in.err = ending(err, byReceiver, &in.header, in.progressLocked())
 	}
 	in.peer.account.Drop(in.parts.held + in.taken)
 	in.peer.account.Repay(in.borrowed)

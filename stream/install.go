@@ -148,7 +148,7 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 		return
 	}
 	s.order = slices.DeleteFunc(s.order, func(other *Peer) bool { return other == p })
-	p.slices.received(p.onPart) // what came before the end
+	p.slices.received(p.receiver.onPart) // what came before the end
 	p.end(cause)
 }
 
@@ -209,69 +209,12 @@ func (s *Streams) handle(name string, t topic) {
 	s.topics[name] = t
 }
 
-// open answers a header: it finds who handles the transfer, or refuses it.
-func (s *Streams) open(in *incoming) {
+// topic returns what handles transfers of that name.
+func (s *Streams) topic(name string) (t topic, handled bool) {
 	s.mu.Lock()
-	t, ok := s.topics[in.header.topic]
-	s.mu.Unlock()
-	if err := s.refusal(in, t, ok); err != nil {
-		in.finish(err)
-		return
-	}
-	in.start(t)
-}
-
-func (s *Streams) refusal(in *incoming, t topic, handled bool) error {
-	h, limit := &in.header, s.config.maxBytes()
-	switch {
-	case !handled || t.kind != h.kind:
-		return fmt.Errorf("%w: nothing handles %v", ErrRejected, h)
-	case !h.hash.ofTransfers():
-		return fmt.Errorf("%w: the digest of %v is by %v, which is unknown here; known are %v", ErrRejected, h, h.hash, fastest())
-	case h.parts != 0:
-		return fmt.Errorf("%w: the parts of %v have digests of kind %d, which is unknown here", ErrRejected, h, h.parts)
-	case t.kind == kindArray && t.shape != h.shape:
-		return fmt.Errorf("%w: the elements of %v have other fields here", ErrRejected, h)
-	case in.peer.known() > s.config.maxTransfers():
-		return fmt.Errorf("%w: %d transfers go on, the limit is stream.Config.MaxTransfers, %d", ErrRejected, in.peer.known()-1, s.config.maxTransfers())
-	case max(h.size, h.count) > limit:
-		return fmt.Errorf("%w: it has %d %s, the limit is stream.Config.MaxBytes, %d", ErrTooLarge, max(h.size, h.count), h.units(), limit)
-	case !s.reserve(in):
-		return s.noMemory()
-	}
-	return nil
-}
-
-func (s *Streams) noMemory() error {
-	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes", ErrRejected, s.config.maxMemory())
-}
-
-// reserve promises credit to an incoming transfer: less than it would like when memory is short.
-func (s *Streams) reserve(in *incoming) bool {
-	window := s.config.firstWindow()
-	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
-		window = min(window, max(h.size, minPending))
-	}
-	for first := true; !in.peer.account.Promise(heldBytes(window)); first = false {
-		switch {
-		case first:
-			in.peer.slices.shrink()
-		case window <= minPending:
-			return false
-		default:
-			window = max(window/2, minPending)
-		}
-	}
-	in.reserved, in.promised = window, heldBytes(window)
-	return true
-}
-
-// settle takes back what an incoming transfer was promised, and what it is itself.
-func (s *Streams) settle(in *incoming) {
-	in.peer.account.Withdraw(in.promised)
-	in.peer.account.Repay(incomingBytes)
-	in.peer.ahead -= in.ahead
-	in.promised, in.ahead = 0, 0
+	defer s.mu.Unlock()
+	t, handled = s.topics[name]
+	return t, handled
 }
 
 // pace is how long a full window may take to be consumed for credit to grow: 4 RTT or 4 ticks. Over a lossy path what is

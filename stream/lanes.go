@@ -22,6 +22,8 @@ const widenPause = time.Millisecond
 
 // lanes is what a peer knows of its lanes beside [window]. It belongs to the world's goroutine.
 type lanes struct {
+	peer *Peer
+
 	asked   int       // that there are to be
 	stay    int       // that are there from the beginning, and stay
 	widened time.Time // when more were last thought of
@@ -37,78 +39,95 @@ type lanes struct {
 	timer   *time.Timer  // has a world that waits for events tick when lanes may have been idle for long
 }
 
-// wantLanes opens the lanes that t has from the beginning: those that it names, or what the path has place for.
-func (p *Peer) wantLanes(t *Transfer) error {
+// stop ends the timer.
+func (l *lanes) stop() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+// onLimits hears how many lanes stay, at a client, or how many its client wants, at a server.
+func (l *lanes) onLimits(n int) {
+	switch {
+	case !l.peer.streams.world.IsServer():
+		l.stay = n
+	case n > l.asked:
+		l.asked = n // for the next tick
+	}
+}
+
+// want opens the lanes that t has from the beginning: those that it names, or what the path has place for.
+func (l *lanes) want(t *Transfer) error {
 	w, ok := t.opts.via.(Window)
 	switch {
 	case !ok || w.Lanes == 0 && t.header.size >= 0 && t.header.size <= laneBytes:
 		return nil
 	case w.Lanes == 0:
-		return p.askLanes(p.window.pathLanes())
+		return l.ask(l.peer.window.pathLanes())
 	}
-	return p.askLanes(w.Lanes)
+	return l.ask(w.Lanes)
 }
 
 // widen opens more lanes for a transfer that may have them: as many as the path has been found to have place for, and twice as
 // many at least when all that are open hold what they may.
-func (p *Peer) widen(t *Transfer) error {
+func (l *lanes) widen(t *Transfer) error {
 	w, ok := t.opts.via.(Window)
-	now := p.streams.lastTick
-	if !ok || w.Lanes != 0 || len(p.window.lanes) < p.lanes.asked || p.lanes.asked == maxLanes || now.Sub(p.lanes.widened) < widenPause {
+	now := l.peer.streams.lastTick
+	if !ok || w.Lanes != 0 || len(l.peer.window.lanes) < l.asked || l.asked == maxLanes || now.Sub(l.widened) < widenPause {
 		return nil
 	}
-	p.lanes.widened = now
-	n := p.window.pathLanes()
-	if p.window.full(w) {
-		n = max(n, min(2*p.lanes.asked, maxLanes))
+	l.widened = now
+	n := l.peer.window.pathLanes()
+	if l.peer.window.full(w) {
+		n = max(n, min(2*l.asked, maxLanes))
 	}
-	return p.askLanes(n)
+	return l.ask(n)
 }
 
-// askLanes opens lanes until there are n, or asks the server for them.
-func (p *Peer) askLanes(n int) error {
-	if n <= max(p.lanes.asked, len(p.window.lanes)) || p.lanes.parts() {
+// ask opens lanes until there are n, or asks the server for them.
+func (l *lanes) ask(n int) error {
+	if n <= max(l.asked, len(l.peer.window.lanes)) || l.parts() {
 		return nil
 	}
-	p.lanes.asked = n
-	if p.streams.world.IsServer() {
-		return p.openLanes(p.streams.lastTick)
+	l.asked = n
+	if l.peer.streams.world.IsServer() {
+		return l.open(l.peer.streams.lastTick)
 	}
-	p.greeted = false
+	l.peer.control.greeted = false
 	return nil
 }
 
-// keepLanes opens lanes that are due, and lets those go that were idle for long.
-func (p *Peer) keepLanes(now time.Time) error {
-	if p.streams.world.IsServer() {
-		return p.openLanes(now)
+// keep opens lanes that are due, and lets those go that were idle for long.
+func (l *lanes) keep(now time.Time) error {
+	if l.peer.streams.world.IsServer() {
+		return l.open(now)
 	}
-	return p.letLanesGo(now)
+	return l.letGo(now)
 }
 
-// openLanes opens, on a server, those lanes that there are to be and that may be opened by now; a later tick opens the others.
-func (p *Peer) openLanes(now time.Time) error {
-	l, before := &p.lanes, len(p.window.lanes)
+// open opens, on a server, those lanes that there are to be and that may be opened by now; a later tick opens the others.
+func (l *lanes) open(now time.Time) error {
+	before := len(l.peer.window.lanes)
 	if now.Sub(l.opening) >= openingTime {
 		l.opening, l.opened = now, 0
 	}
-	err := p.window.grow(min(l.asked, before+mostOpenings-l.opened))
-	l.opened += len(p.window.lanes) - before
+	err := l.peer.window.grow(min(l.asked, before+mostOpenings-l.opened))
+	l.opened += len(l.peer.window.lanes) - before
 	return err
 }
 
-// letLanesGo lets, on a client, those lanes go that no transfer has used for long. It says so on each of them: the server, which
+// letGo lets, on a client, those lanes go that no transfer has used for long. It says so on each of them: the server, which
 // alone can close them, then knows that nothing more comes there.
-func (p *Peer) letLanesGo(now time.Time) error {
-	l, w := &p.lanes, p.window
-	if l.touched || p.sendsParts() {
+func (l *lanes) letGo(now time.Time) error {
+	w := l.peer.window
+	if l.touched || l.peer.sender.usesLanes() {
 		l.touched, l.used = false, now
 	}
 	if l.stay == 0 || len(w.lanes) <= l.stay {
 		return nil
 	}
 	if wait := laneIdle - now.Sub(l.used); wait > 0 {
-		p.wakeAfter(wait)
+		l.wakeAfter(wait)
 		return nil
 	}
 	for _, lane := range w.lanes[l.stay:] {
@@ -123,14 +142,6 @@ func (p *Peer) letLanesGo(now time.Time) error {
 	return nil
 }
 
-// sendsParts reports whether a transfer goes on whose parts travel on lanes.
-func (p *Peer) sendsParts() bool {
-	return slices.ContainsFunc(p.sending, func(t *Transfer) bool {
-		_, ok := t.opts.via.(Window)
-		return ok
-	})
-}
-
 // parts reports, on a client, whether lanes that it let go are not closed yet: the server may take a wish for more to be one for
 // those.
 func (l *lanes) parts() bool {
@@ -139,27 +150,27 @@ func (l *lanes) parts() bool {
 }
 
 // wakeAfter has the world tick then, unless it does so sooner.
-func (p *Peer) wakeAfter(d time.Duration) {
-	if p.lanes.timer != nil {
+func (l *lanes) wakeAfter(d time.Duration) {
+	if l.timer != nil {
 		return
 	}
-	p.lanes.timer = time.AfterFunc(d, func() {
-		if p.conn.Err() == nil {
-			p.streams.world.Post(func() { p.lanes.timer = nil })
+	l.timer = time.AfterFunc(d, func() {
+		if l.peer.conn.Err() == nil {
+			l.peer.streams.world.Post(func() { l.timer = nil })
 		}
 	})
 }
 
-// onLeaveLane closes, on a server, a lane that its client has let go. What still travels there to the client arrives before.
-func (p *Peer) onLeaveLane(lane *rpc.Actor) {
-	w := p.window
-	if i := slices.Index(w.lanes, lane); i >= 0 && len(w.lanes) > p.lanes.stay {
+// onLeave closes, on a server, a lane that its client has let go. What still travels there to the client arrives before.
+func (l *lanes) onLeave(lane *rpc.Actor) {
+	w := l.peer.window
+	if i := slices.Index(w.lanes, lane); i >= 0 && len(w.lanes) > l.stay {
 		w.lanes = slices.Delete(w.lanes, i, i+1)
-		p.lanes.asked = len(w.lanes)
-		if err := p.streams.world.Destroy(lane); err != nil {
-			p.streams.fail(p, err)
+		l.asked = len(w.lanes)
+		if err := l.peer.streams.world.Destroy(lane); err != nil {
+			l.peer.streams.fail(l.peer, err)
 		}
 		return
 	}
-	p.violate("a lane was let go, of %d that stay", p.lanes.stay)
+	l.peer.violate("a lane was let go, of %d that stay", l.stay)
 }

@@ -112,7 +112,7 @@ func TestLanesThatComeAndGo(t *testing.T) {
 	inNetwork(t, setup{tick: 5 * time.Millisecond}, func(n *network) {
 		time.Sleep(time.Second)
 		p, gone := n.client.peer, 0
-		ask := func() error { return sendLimits.call(p.control, limits{transfers: 4, lanes: maxLanes}) }
+		ask := func() error { return sendLimits.call(p.control.pipe, limits{transfers: 4, lanes: maxLanes}) }
 		const turns = 4
 		for range turns * openingTime / (20 * time.Millisecond) {
 			n.do(n.client.world, func() {

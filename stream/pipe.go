@@ -70,20 +70,20 @@ func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 
 // bindPipes makes the peers of s the objects of its pipes.
 func bindPipes(s *Streams) {
-	control := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
+	pipe := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
 		p := s.peer(a.Conn(), true)
-		p.control = a
+		p.control.pipe = a
 		p.awake.Store(true)
 		return p
 	})
-	handle(control, sendLimits, (*Peer).onLimits)
-	handle(control, sendHeader, (*Peer).onHeader)
-	handle(control, sendEnd, (*Peer).onEnd)
-	handle(control, sendCancel, (*Peer).onCancel)
-	handle(control, sendAccept, (*Peer).onAccept)
-	handle(control, sendGrant, (*Peer).onGrant)
-	handle(control, sendReject, (*Peer).onReject)
-	handle(control, sendDone, (*Peer).onDone)
+	handle(pipe, sendLimits, func(p *Peer, m limits) { p.control.onLimits(m) })
+	handle(pipe, sendHeader, func(p *Peer, m header) { p.receiver.onHeader(m) })
+	handle(pipe, sendEnd, func(p *Peer, m end) { p.receiver.onEnd(m) })
+	handle(pipe, sendCancel, func(p *Peer, m cancel) { p.receiver.onCancel(m) })
+	handle(pipe, sendAccept, func(p *Peer, m accept) { p.sender.onAccept(m) })
+	handle(pipe, sendGrant, func(p *Peer, m grant) { p.sender.onGrant(m) })
+	handle(pipe, sendReject, func(p *Peer, m reject) { p.sender.onReject(m) })
+	handle(pipe, sendDone, func(p *Peer, m done) { p.sender.onDone(m) })
 
 	lanes := rpc.Bind(s.world, laneClass, func(a *rpc.Actor) *Peer {
 		p := s.peer(a.Conn(), true)
@@ -96,7 +96,7 @@ func bindPipes(s *Streams) {
 	})
 	handle(lanes, sendPart, func(p *Peer, message rpc.Raw) {
 		p.lanes.touched = true
-		p.onPart(message)
+		p.receiver.onPart(message)
 	})
-	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.onLeaveLane(call.Actor) })
+	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.lanes.onLeave(call.Actor) })
 }

@@ -26,7 +26,7 @@ func (in *incoming) prepare() (body, error) {
 	part, err := in.openPart(store, storeKey{identity, key})
 	switch {
 	case errors.Is(err, ErrPartBusy), errors.Is(err, ErrStoreFull):
-		in.peer.countUnstored()
+		in.peer.unstored.Add(1)
 		in.answer(0, 0, false) // it goes on without being stored
 		return in.hasher(), nil
 	case err != nil:

@@ -143,7 +143,7 @@ func (t *Transfer) finish(err error) bool {
 	t.noteSealed()
 	t.finished = true
 	if err != nil {
-		t.err = ending(err, sender, &t.header, t.progress)
+		t.err = ending(err, bySender, &t.header, t.progress)
 	} else {
 		t.progress.Acked = max(t.progress.Sent, t.progress.Total)
 		t.progress.Sent, t.progress.Total = t.progress.Acked, t.progress.Acked
@@ -175,7 +175,7 @@ func (t *Transfer) sendPart(r route) error {
 	if c == nil {
 		return nil // canceled in between
 	}
-	t.peer.shares.serve(&t.share, c.size())
+	t.peer.sender.shares.serve(&t.share, c.size())
 	sent := c.end()
 	if t.header.kind == kindArray {
 		sent = c.index + int64(c.count)
@@ -273,5 +273,5 @@ func (t *Transfer) onDone() error {
 // onReject ends the transfer for the reason that the receiver gives, or confirms that it ended.
 func (t *Transfer) onReject(s stop) {
 	t.over = true
-	t.finish(s.err(receiver))
+	t.finish(s.err(byReceiver))
 }

@@ -80,7 +80,7 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 			inNetwork(t, setup{}, func(n *network) {
 				collect(n.client.streams)
 				require.NoError(n, n.server.world.Do(n.ctx, func() {
-					c.do(n.server.peer.control, n.server.peer.window.lanes[0])
+					c.do(n.server.peer.control.pipe, n.server.peer.window.lanes[0])
 				}))
 				<-n.server.peer.conn.Done()
 				require.ErrorContains(n, n.server.peer.conn.Err(), c.says)
@@ -95,12 +95,12 @@ func TestPartsAheadOfAnswers(t *testing.T) {
 		n.do(n.server.world, func() {
 			for id := range uint64(4) {
 				m := part{id: 1 + id, data: make([]byte, 256<<10)}
-				n.server.peer.onPart(append(appendPartHeader(nil, m), m.data...))
+				n.server.peer.receiver.onPart(append(appendPartHeader(nil, m), m.data...))
 			}
 		})
 		require.NoError(n, n.server.peer.conn.Err())
 		n.do(n.server.world, func() {
-			n.server.peer.onPart(append(appendPartHeader(nil, part{id: 4, offset: 256 << 10}), 1))
+			n.server.peer.receiver.onPart(append(appendPartHeader(nil, part{id: 4, offset: 256 << 10}), 1))
 		})
 		<-n.server.peer.conn.Done()
 		require.ErrorContains(n, n.server.peer.conn.Err(), "1048577 bytes came before answers, the limit is 1048576")
@@ -164,7 +164,7 @@ func TestReceiversThatBreakRules(t *testing.T) {
 				transfer, err := save.Start(n.client.peer, reader, 100)
 				require.NoError(n, err)
 				time.Sleep(time.Second)
-				require.NoError(n, n.server.world.Do(n.ctx, func() { c.do(n.server.peer.control) }))
+				require.NoError(n, n.server.world.Do(n.ctx, func() { c.do(n.server.peer.control.pipe) }))
 				<-n.server.peer.conn.Done()
 				require.ErrorContains(n, n.server.peer.conn.Err(), c.says)
 				require.ErrorIs(n, transfer.Wait(n.ctx), ErrClosed)

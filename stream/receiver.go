@@ -1,0 +1,248 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/quivernet/quiver/rpc"
+)
+
+// receiver takes the transfers that one peer sends: it gives their parts and messages to them, and bounds how many there are and
+// what they hold. It belongs to the world's goroutine.
+type receiver struct {
+	peer *Peer
+
+	receiving  []*incoming // until their last word was sent; by id
+	lastHeader uint64      // the id of the newest header
+	ahead      int64       // bytes of parts of transfers whose headers were not answered
+	late       uint64      // parts and messages of transfers that had ended, dropped
+}
+
+// deliver runs the callbacks of what has come and what has ended.
+func (r *receiver) deliver() {
+	for _, in := range r.receiving {
+		in.deliverTick()
+	}
+}
+
+// sendControl sends the first message that is due, and reports whether there was one.
+func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
+	for i, in := range r.receiving {
+		sent, over, err := in.sendControl(pipe, now)
+		if over {
+			r.receiving = slices.Delete(r.receiving, i, i+1)
+			r.peer.live.received(in)
+			r.settle(in)
+			in.tellEnd()
+		}
+		if sent || err != nil {
+			return sent, err
+		}
+	}
+	return false, nil
+}
+
+// end forgets all transfers, which have failed, and returns them.
+func (r *receiver) end() []*incoming {
+	receiving := r.receiving
+	r.receiving = nil
+	for _, in := range receiving {
+		r.settle(in)
+	}
+	return receiving
+}
+
+// tellEnds runs all OnEnd, also when one panics.
+func tellEnds(all []*incoming) {
+	if len(all) > 0 {
+		defer tellEnds(all[1:])
+		all[0].tellEnd()
+	}
+}
+
+// find returns a transfer that the peer sends; nil when it has ended or does not exist.
+func (r *receiver) find(id uint64) *incoming {
+	for _, in := range r.receiving {
+		if in.header.id == id {
+			return in
+		}
+	}
+	return nil
+}
+
+// known is how many transfers have their header.
+func (r *receiver) known() int {
+	n := 0
+	for _, in := range r.receiving {
+		if in.known {
+			n++
+		}
+	}
+	return n
+}
+
+// onHeader begins a transfer. Its first parts may have overtaken it.
+func (r *receiver) onHeader(m header) {
+	if m.id != r.lastHeader+1 {
+		r.peer.violate("header of transfer %d follows that of %d", m.id, r.lastHeader)
+		return
+	}
+	r.lastHeader = m.id
+	in := r.find(m.id)
+	if in == nil {
+		if in = r.expect(m.id); in == nil {
+			return
+		}
+	}
+	if err := in.begin(m); err != nil {
+		r.peer.violate("%v", err)
+		return
+	}
+	if in.cause() == nil { // it was not refused before its header came
+		r.open(in)
+	}
+}
+
+// expect makes room for a transfer whose header comes now or is on its way.
+func (r *receiver) expect(id uint64) *incoming {
+	if most := max(1, r.peer.streams.config.maxTransfers()); len(r.receiving) >= 2*most {
+		r.peer.violate("transfer %d: %d go on already, the limit is %d", id, len(r.receiving), most)
+		return nil
+	}
+	in := newIncoming(r.peer, id)
+	if !r.peer.live.receive(in) {
+		r.late++
+		return nil
+	}
+	r.peer.watch()
+	r.peer.account.MustBorrow(incomingBytes)
+	r.receiving = append(r.receiving, in)
+	return in
+}
+
+// open gives the transfer to its handler, or refuses it.
+func (r *receiver) open(in *incoming) {
+	t, handled := r.peer.streams.topic(in.header.topic)
+	if err := r.refusal(in, t, handled); err != nil {
+		in.finish(err)
+		return
+	}
+	in.start(t)
+}
+
+// refusal is why the transfer is not taken; when it is, credit was reserved.
+func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
+	config := &r.peer.streams.config
+	h, limit := &in.header, config.maxBytes()
+	switch {
+	case !handled || t.kind != h.kind:
+		return fmt.Errorf("%w: nothing handles %v", ErrRejected, h)
+	case !h.hash.ofTransfers():
+		return fmt.Errorf("%w: the digest of %v is by %v, which is unknown here; known are %v", ErrRejected, h, h.hash, fastest())
+	case h.parts != 0:
+		return fmt.Errorf("%w: the parts of %v have digests of kind %d, which is unknown here", ErrRejected, h, h.parts)
+	case t.kind == kindArray && t.shape != h.shape:
+		return fmt.Errorf("%w: the elements of %v have other fields here", ErrRejected, h)
+	case r.known() > config.maxTransfers():
+		return fmt.Errorf("%w: %d transfers go on, the limit is stream.Config.MaxTransfers, %d", ErrRejected, r.known()-1, config.maxTransfers())
+	case max(h.size, h.count) > limit:
+		return fmt.Errorf("%w: it has %d %s, the limit is stream.Config.MaxBytes, %d", ErrTooLarge, max(h.size, h.count), h.units(), limit)
+	case !r.reserve(in):
+		return r.noMemory()
+	}
+	return nil
+}
+
+func (r *receiver) noMemory() error {
+	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes", ErrRejected, r.peer.streams.config.maxMemory())
+}
+
+// reserve promises credit to a transfer: less than it would like when memory is short.
+func (r *receiver) reserve(in *incoming) bool {
+	window := r.peer.streams.config.firstWindow()
+	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
+		window = min(window, max(h.size, minPending))
+	}
+	for first := true; !r.peer.account.Promise(heldBytes(window)); first = false {
+		switch {
+		case first:
+			r.peer.slices.shrink()
+		case window <= minPending:
+			return false
+		default:
+			window = max(window/2, minPending)
+		}
+	}
+	in.reserved, in.promised = window, heldBytes(window)
+	return true
+}
+
+// settle takes back what a transfer was promised, and what it is itself.
+func (r *receiver) settle(in *incoming) {
+	r.peer.account.Withdraw(in.promised)
+	r.peer.account.Repay(incomingBytes)
+	r.ahead -= in.ahead
+	in.promised, in.ahead = 0, 0
+}
+
+// hold charges content. Where there is no room for it, the memory that is spare for slices makes some.
+func (r *receiver) hold(n int64) bool {
+	if r.peer.account.Hold(n, false) {
+		return true
+	}
+	r.peer.slices.shrink()
+	return r.peer.account.Hold(n, false)
+}
+
+// onPart takes a part, from whichever route.
+func (r *receiver) onPart(message []byte) {
+	m, err := parsePart(message)
+	if err != nil {
+		r.peer.violate("%v", err)
+		return
+	}
+	in := r.find(m.id)
+	if in == nil {
+		if m.id <= r.lastHeader {
+			r.late++
+			return
+		}
+		if most := max(1, r.peer.streams.config.maxTransfers()); m.id > r.lastHeader+uint64(most) {
+			r.peer.violate("part of transfer %d, the last header was %d and the limit is %d at once", m.id, r.lastHeader, most)
+			return
+		}
+		if in = r.expect(m.id); in == nil {
+			return
+		}
+	}
+	if err := in.add(m); err != nil {
+		r.peer.violate("transfer %d: %v", m.id, err)
+	}
+}
+
+func (r *receiver) onEnd(m end) {
+	if in := r.begun(m.id); in != nil {
+		r.peer.check(in.onEnd(m))
+	}
+}
+
+func (r *receiver) onCancel(m cancel) {
+	if in := r.begun(m.id); in != nil {
+		in.finish(m.stop.err(bySender))
+	}
+}
+
+// begun returns the transfer that a message of its sender is about. It is nil when the transfer has ended; one that never began
+// is a violation.
+func (r *receiver) begun(id uint64) *incoming {
+	if in := r.find(id); in != nil && in.known {
+		return in
+	}
+	if id > r.lastHeader {
+		r.peer.violate("message about transfer %d before its header", id)
+		return nil
+	}
+	r.late++
+	return nil
+}
