@@ -18,9 +18,9 @@ import (
 )
 
 // serverCommands declares what runs where the server's folder is.
-func (a *app) serverCommands() []*cli.Command {
+func serverCommands() []*cli.Command {
 	command := func(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
-		return a.command(name, args, summary, do, append(flags,
+		return command(name, args, summary, do, append(flags,
 			&cli.StringFlag{Name: "dir", Value: "savegame-data", Usage: "`FOLDER` of the certificate, the saves and the tokens"},
 			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with a line user:token for each token (default: tokens.txt in the folder)"})...)
 	}
@@ -30,7 +30,7 @@ func (a *app) serverCommands() []*cli.Command {
 		serve,
 		command("check", "", "read all that a stopped server keeps, and verify it", check,
 			&cli.BoolFlag{Name: "repair", Usage: "delete what is damaged, so that a put of the same content brings it back"}),
-		a.group("token", "say who may come in, while the server runs or not",
+		group("token", "say who may come in, while the server runs or not",
 			command("add", "USER", "give a user a new token, and print it", addToken),
 			command("revoke", "USER [PREFIX]", "take a user's tokens away, or those that begin with PREFIX", revokeTokens),
 			command("ls", "", "list the tokens, each by its first letters", listTokens)),
@@ -48,7 +48,7 @@ func (j *job) tokens() string {
 // check verifies a server's folder.
 func check(ctx context.Context, j *job) (err error) {
 	if _, err := os.Stat(j.store()); err != nil {
-		return fmt.Errorf("check: no server's folder: %w; say --dir FOLDER", err)
+		return fmt.Errorf("no server's folder: %w; say --dir FOLDER", err)
 	}
 	folder, err := store.Open(j.store())
 	if err != nil {
@@ -61,17 +61,15 @@ func check(ctx context.Context, j *job) (err error) {
 	}
 	r, err := all.Check(ctx, j.Bool("repair"))
 	for _, f := range r.Findings {
-		fmt.Fprintln(j.stdout, plain(findingText(f)))
+		j.say("%s", plain(findingText(f)))
 	}
 	switch {
-	case ctx.Err() != nil:
-		return fail(exitInterrupted, "check: interrupted")
 	case err != nil:
-		return fmt.Errorf("check: %w", err)
+		return err
 	case !r.Sound():
-		return fail(exitUnsound, "check: the store in %s is unsound; after check --repair, put again what is incomplete", j.String("dir"))
+		return fail(exitUnsound, "the store in %s is unsound; after check --repair, put again what is incomplete", j.String("dir"))
 	}
-	fmt.Fprintf(j.stdout, "sound: %s of %s, %s in %s\n", english.Plural(r.Versions, "version", ""), english.Plural(r.Users, "user", ""),
+	j.say("sound: %s of %s, %s in %s", english.Plural(r.Versions, "version", ""), english.Plural(r.Users, "user", ""),
 		sizeText(r.Bytes), english.Plural(r.Objects, "object", ""))
 	return nil
 }
@@ -96,7 +94,7 @@ func addToken(_ context.Context, j *job) error {
 	token, err := users.Add(j.tokens(), j.args[0])
 	if err == nil {
 		j.note("this logs a machine in: %s", pasteLine("HOST:PORT", token, cert.Fingerprint(certificate)))
-		fmt.Fprintln(j.stdout, token)
+		j.say("%s", token)
 	}
 	return err
 }
@@ -104,7 +102,7 @@ func addToken(_ context.Context, j *job) error {
 func revokeTokens(_ context.Context, j *job) error {
 	n, err := users.Revoke(j.tokens(), j.args[0], j.args[1])
 	if err == nil {
-		fmt.Fprintf(j.stdout, "revoked %s of %s\n", english.Plural(n, "token", ""), j.args[0])
+		j.say("revoked %s of %s", english.Plural(n, "token", ""), j.args[0])
 	}
 	return err
 }
@@ -112,7 +110,7 @@ func revokeTokens(_ context.Context, j *job) error {
 func listTokens(_ context.Context, j *job) error {
 	tokens, err := users.List(j.tokens())
 	for _, t := range tokens {
-		fmt.Fprintf(j.stdout, "%s %s…\n", t.User, t.Shown)
+		j.say("%s %s…", t.User, t.Shown)
 	}
 	return err
 }

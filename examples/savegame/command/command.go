@@ -9,28 +9,20 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 
-	"github.com/dustin/go-humanize"
 	"github.com/urfave/cli/v3"
-
-	"github.com/quivernet/quiver/examples/savegame/demo"
 )
-
-// app is where one run of the program reads and writes: results to stdout, all else to stderr.
-type app struct {
-	stdin          io.Reader
-	stdout, stderr io.Writer
-}
 
 // Run runs one command line, without the program's name, and returns the exit code; an error is one line on stderr. When
 // ctx ends the command is interrupted, which is how a server is stopped. Any number may run at once.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin, stdout, stderr}
-	err := a.root().Run(ctx, append([]string{"savegame"}, args...))
+	root := root()
+	root.Reader, root.Writer, root.ErrWriter = stdin, stdout, stderr
+	err := root.Run(ctx, append([]string{"savegame"}, args...))
 	if err == nil {
 		return 0
 	}
@@ -49,23 +41,20 @@ go on by themselves when the connection is lost, and where they stopped when the
 Exit codes: ` + exitCodes
 
 // root declares the commands.
-func (a *app) root() *cli.Command {
-	demo := demo.Command(a.stdout, a.stderr)
-	demo.OnUsageError = usageError
-	root := a.group("savegame", "keep versions of save games on a server, and carry them from machine to machine",
-		slices.Concat(a.serverCommands(), a.transferCommands(), a.saveCommands(), []*cli.Command{demo})...)
+func root() *cli.Command {
+	root := group("savegame", "keep versions of save games on a server, and carry them from machine to machine",
+		slices.Concat(serverCommands(), transferCommands(), saveCommands(), []*cli.Command{demoCommand()})...)
 	root.Description, root.Version = description, "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		root.Version = info.Main.Version
 	}
 	root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet", Usage: "show neither progress nor notes"}}
-	root.Writer, root.ErrWriter = a.stdout, a.stderr
 	root.ExitErrHandler = func(context.Context, *cli.Command, error) {} // Run prints
 	return root
 }
 
 // group declares a command that only has others.
-func (a *app) group(name, summary string, commands ...*cli.Command) *cli.Command {
+func group(name, summary string, commands ...*cli.Command) *cli.Command {
 	return &cli.Command{Name: name, Usage: summary, Commands: commands, OnUsageError: usageError, Action: func(_ context.Context, c *cli.Command) error {
 		if c.Args().Present() {
 			return usage("unknown command %q (see %s --help)", c.Args().First(), c.FullName())
@@ -74,68 +63,55 @@ func (a *app) group(name, summary string, commands ...*cli.Command) *cli.Command
 	}}
 }
 
-// job is one command at work.
+// job is one command at work: results go to its Writer, all else to its ErrWriter.
 type job struct {
-	*app
 	*cli.Command
 	args []string // those that may be missing are empty then
+	what string   // is done, for errors
+	kept string   // says what is not lost when it is not done
 }
 
 // command declares a command. Of the arguments those in brackets may be missing, and one with dots may be many.
-func (a *app) command(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
-	names := strings.Fields(args)
-	most := len(names)
-	least := len(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name[0] == '[' }))
+func command(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
+	most := len(strings.Fields(args))
+	least := most - strings.Count(" "+args, " [")
 	return &cli.Command{Name: name, ArgsUsage: args, Usage: summary, Flags: flags, OnUsageError: usageError, Action: func(ctx context.Context, c *cli.Command) error {
 		given := c.Args().Slice()
 		if len(given) < least || len(given) > most && !strings.HasSuffix(args, "…") {
 			return usage("%s takes %s, and was given %d: %q (see %s --help)", name, cmp.Or(args, "no argument"), len(given), given, c.FullName())
 		}
-		return do(ctx, &job{a, c, append(given, make([]string, max(most-len(given), 0))...)})
+		j := &job{Command: c, args: append(given, make([]string, max(most-len(given), 0))...), what: strings.TrimSpace(name + " " + c.Args().First())}
+		return j.ended(ctx, do(ctx, j))
 	}}
 }
 
-// twoDashes writes flags in the library's errors as its help does.
-var twoDashes = strings.NewReplacer("not defined: -", "not defined: --", "for flag -", "for flag --")
+// ended says what failed, or was interrupted.
+func (j *job) ended(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
+		return fail(exitInterrupted, "%s: interrupted%s", j.what, j.kept)
+	case errors.Is(err, syscall.ENOSPC):
+		return fmt.Errorf("%s: %w%s", j.what, err, j.kept)
+	}
+	return fmt.Errorf("%s: %w", j.what, err)
+}
 
 // usageError leaves it at the error, without the help.
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
-	return usage("%s (see %s --help)", twoDashes.Replace(err.Error()), c.FullName())
+	return usage("%w (see %s --help)", err, c.FullName())
 }
 
 // note says something that is good to know, unless nobody wants to.
 func (j *job) note(format string, args ...any) {
 	if !j.Bool("quiet") {
-		fmt.Fprintln(j.stderr, plain(fmt.Sprintf(format, args...)))
+		fmt.Fprintln(j.ErrWriter, plain(fmt.Sprintf(format, args...)))
 	}
 }
 
-// oneOf is a flag that takes one of some words, the first by default.
-func oneOf(name, summary string, words ...string) cli.Flag {
-	return &cli.StringFlag{Name: name, Value: words[0], Usage: summary, Validator: func(word string) error {
-		if !slices.Contains(words, word) {
-			return fmt.Errorf("it is one of %s", strings.Join(words, ", "))
-		}
-		return nil
-	}}
-}
-
-// sizeFlag is a flag that takes bytes, or none.
-func sizeFlag(name, summary string) cli.Flag {
-	return &cli.StringFlag{Name: name, Usage: summary, Validator: func(text string) error {
-		n, err := humanize.ParseBytes(text)
-		if err != nil || n == 0 || n > math.MaxInt64 {
-			return errors.New("it is a size like 500KB, 64MiB or 1.5GB")
-		}
-		return nil
-	}}
-}
-
-// size returns the bytes of a sizeFlag, 0 when it is not given.
-func (j *job) size(flag string) int64 {
-	n, _ := humanize.ParseBytes(j.String(flag)) // the flag has checked it
-	return int64(n)
-}
+// say prints a result.
+func (j *job) say(format string, args ...any) { fmt.Fprintf(j.Writer, format+"\n", args...) }
 
 // logger returns the logger of a level, nil for off.
 func (j *job) logger() (*slog.Logger, *slog.LevelVar) {
@@ -143,5 +119,5 @@ func (j *job) logger() (*slog.Logger, *slog.LevelVar) {
 	if level.UnmarshalText([]byte(j.String("log"))) != nil {
 		return nil, nil
 	}
-	return slog.New(slog.NewTextHandler(j.stderr, &slog.HandlerOptions{Level: level})), level
+	return slog.New(slog.NewTextHandler(j.ErrWriter, &slog.HandlerOptions{Level: level})), level
 }

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -55,13 +54,12 @@ func usage(format string, args ...any) error { return fail(exitUsage, format, ar
 
 // kinds are the errors of other packages that have an exit code of their own.
 var kinds = map[int][]error{
-	exitUsage:       {versions.ErrName, users.ErrUser, path.ErrBadPattern},
-	exitMissing:     {versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash},
-	exitDenied:      {users.ErrCode, users.ErrGuesses, desk.ErrGuest},
-	exitInUse:       {tree.ErrBusy},
-	exitUnsound:     {versions.ErrDamaged, manifest.ErrChunk},
-	exitFull:        {desk.ErrFull, syscall.ENOSPC},
-	exitInterrupted: {context.Canceled},
+	exitUsage:   {versions.ErrName, users.ErrUser, path.ErrBadPattern},
+	exitMissing: {versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash},
+	exitDenied:  {users.ErrCode, users.ErrGuesses, desk.ErrGuest},
+	exitInUse:   {tree.ErrBusy},
+	exitUnsound: {versions.ErrDamaged, manifest.ErrChunk},
+	exitFull:    {desk.ErrFull, syscall.ENOSPC},
 }
 
 func exitCode(err error) int {

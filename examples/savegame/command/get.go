@@ -3,11 +3,12 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,30 +24,42 @@ type getting struct {
 	*session
 	name   string
 	number int    // 0: the newest; once it is known it stays, whatever becomes of the connection
-	path   string // where it goes
-	out    io.Writer
+	path   string // where it goes; empty: to the save's name
+	prints bool   // it goes on to standard output
 }
 
 // get fetches a save.
 func get(ctx context.Context, s *session) (err error) {
-	g := &getting{session: s, path: s.args[1], out: s.stdout}
-	g.kept = "; what has arrived waits beside the place: run the same command again to go on"
+	g := &getting{session: s, path: s.args[1]}
 	if g.name, g.number, err = parseSave(s.args[0]); err != nil {
 		return err
 	}
-	if g.path != standard {
-		return g.visit(ctx, g.fetch)
+	if g.path == standard {
+		return g.print(ctx)
 	}
+	g.kept = "; what has arrived waits beside the place: run the same command again to go on"
+	return g.visit(ctx, g.fetch)
+}
+
+// print fetches a file by way of a temporary folder, and leaves standard output to its content.
+func (g *getting) print(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "savegame-*")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	g.path, g.out, g.kept = filepath.Join(dir, g.name), s.stderr, ""
+	out := g.Writer
+	g.path, g.prints, g.Writer = filepath.Join(dir, g.name), true, g.ErrWriter
 	if err := g.visit(ctx, g.fetch); err != nil {
 		return err
 	}
-	return g.print()
+	f, err := os.Open(g.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(out, f)
+	return err
 }
 
 // parseSave returns the name and the number of NAME@NUMBER, 0 where there is none.
@@ -68,7 +81,7 @@ func (g *getting) fetch(ctx context.Context, client *desk.Client) error {
 	}
 	defer d.Close()
 	g.number = d.Version.Number
-	if g.out != g.stdout && d.Manifest.Entries[0].Kind != manifest.File {
+	if g.prints && d.Manifest.Entries[0].Kind != manifest.File {
 		return usage("the save is a folder, which standard output cannot take: give a PATH")
 	}
 	path := g.target(d.Manifest)
@@ -78,9 +91,12 @@ func (g *getting) fetch(ctx context.Context, client *desk.Client) error {
 	}
 	defer closeSource(local)
 	if local != nil && local.Manifest.Digest() == d.Version.Content {
-		fmt.Fprintf(g.out, "get %s: version %d, %s has it already\n", g.name, g.number, path)
+		g.say("get %s: version %d, %s has it already", g.name, g.number, path)
 	} else if err := g.restore(ctx, d, path, local); err != nil {
 		return err
+	}
+	if g.prints {
+		path = os.Stdout.Name()
 	}
 	return g.remember(d.Version, d.Manifest, path)
 }
@@ -101,30 +117,36 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	local, err := scan(ctx, []string{path})
+	local, err := g.scan(ctx, []string{path})
 	if err != nil || g.Bool("force") {
 		return local, err
 	}
-	sightings, err := g.seen()
-	data := dataOf(local.Manifest)
-	empty := len(local.Manifest.Entries) == 1 && local.Manifest.Entries[0].Kind == manifest.Dir
-	known := data == dataOf(m) || empty && len(local.Notes) == 0
-	for _, s := range sightings {
-		known = known || s.Data == data
-	}
+	known, err := g.knows(local, m)
 	if err == nil && !known {
 		err = fail(exitConflict, "%s has changes that no version has, or files that a put left out: put it, get into another PATH, or lose them with --force", path)
 	}
 	if err != nil {
-		return nil, errors.Join(err, local.Close())
+		closeSource(local)
+		return nil, err
 	}
 	return local, nil
+}
+
+// knows reports whether a version has what is local: m, or one that this machine saw. Nothing is in all of them.
+func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) {
+	entries, data := local.Manifest.Entries, dataOf(local.Manifest)
+	if len(entries) == 1 && entries[0].Kind == manifest.Dir && len(local.Notes) == 0 {
+		return true, nil
+	}
+	sightings, err := g.seen()
+	held := slices.ContainsFunc(slices.Collect(maps.Values(sightings)), func(s sighting) bool { return s.Data == data })
+	return held || data == dataOf(m), err
 }
 
 // restore makes a path of this machine hold the version.
 func (g *getting) restore(ctx context.Context, d *desk.Download, path string, local *tree.Source) error {
 	begin, received := time.Now(), int64(0)
-	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Replace: true, Local: local})
+	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Local: local})
 	if err != nil {
 		return err
 	}
@@ -143,22 +165,9 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 		return err
 	}
 	closeSource(again)
-	if err := r.Commit(ctx); errors.Is(err, tree.ErrLeftover) {
-		g.note("%v", err)
-	} else if err != nil {
+	if err := r.Commit(ctx); err != nil {
 		return err
 	}
-	g.report(g.out, d.Version, received, "received", begin)
+	g.report(d.Version, received, "received", begin)
 	return nil
-}
-
-// print copies what was got to standard output.
-func (g *getting) print() error {
-	f, err := os.Open(g.path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.Copy(g.stdout, f)
-	return err
 }

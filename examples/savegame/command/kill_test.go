@@ -158,10 +158,8 @@ func (p *player) errand() *attempt {
 		a.args = p.putting.args("put", p.putting.path(a.name))
 		a.want = snapshotOf(p.t, p.putting.path(a.name))
 	}
-	for _, flag := range []string{"--carrier=quic", "--backend=slices", "--bwlimit=10MB"} {
-		if p.r.IntN(4) == 0 {
-			a.args = append(a.args, flag)
-		}
+	if p.r.IntN(4) == 0 {
+		a.args = append(a.args, "--bwlimit=10MB")
 	}
 	a.begin()
 	return a

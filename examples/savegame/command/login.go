@@ -26,12 +26,12 @@ func login(ctx context.Context, s *session) error {
 	code, pin, _ := strings.Cut(s.args[1], ".")
 	fingerprint, err := base64.RawURLEncoding.DecodeString(pin)
 	if err != nil || len(fingerprint) != 32 {
-		return usage("login: the code %q is not whole: paste the line as it was printed", s.args[1])
+		return usage("the code %q is not whole: paste the line as it was printed", s.args[1])
 	}
 	if s.Token != "" && s.Fingerprint != hex.EncodeToString(fingerprint) {
 		s.note("this replaces the login at %s; with --profile NAME there can be several", s.Server)
 	}
-	s.Server, s.Fingerprint, s.Token, s.User, s.what = s.args[0], hex.EncodeToString(fingerprint), "", "", "login"
+	s.Server, s.Fingerprint, s.Token, s.User = s.args[0], hex.EncodeToString(fingerprint), "", ""
 	if len(code) > codeLetters {
 		s.Token = code
 	}
@@ -48,7 +48,8 @@ func login(ctx context.Context, s *session) error {
 		if err := writeJSON(s.file(), s.profile); err != nil {
 			return err
 		}
-		fmt.Fprintf(s.stdout, "logged in at %s as %s, on %s\n", s.Server, cmp.Or(plain(s.User), "the token's user"), s.Machine)
+		s.say("logged in at %s as %s, on %s", s.Server, cmp.Or(plain(s.User), "the token's user"), s.Machine)
+		s.note("now: savegame put PATH, or savegame ls and savegame get NAME")
 		return nil
 	})
 }
@@ -59,7 +60,7 @@ func invite(ctx context.Context, s *session) error {
 		code, err := client.Invite(ctx)
 		if err == nil {
 			s.note("paste this line on the other machine within 10 minutes:")
-			fmt.Fprintln(s.stdout, pasteLine(s.Server, code, s.Fingerprint))
+			s.say("%s", pasteLine(s.Server, code, s.Fingerprint))
 		}
 		return err
 	})

@@ -169,6 +169,13 @@ func (m *machine) another() *machine {
 	return newMachine(m.t, pasted(m.t, m.ok("invite")))
 }
 
+// loggedIn has the machine be a player's at a server that never saw it.
+func (m *machine) loggedIn(server, fingerprint string) {
+	m.t.Helper()
+	require.NoError(m.t, os.MkdirAll(m.home, 0o700))
+	require.NoError(m.t, writeJSON(filepath.Join(m.home, "profile.json"), profile{Server: server, Fingerprint: fingerprint, Token: "a token of nobody's"}))
+}
+
 // result is what one run of the program left.
 type result struct {
 	code           int

@@ -49,12 +49,13 @@ func TestPlain(t *testing.T) {
 // TestLogIsPlain: what a client says stands in the server's log, one record a line.
 func TestLogIsPlain(t *testing.T) {
 	var out bytes.Buffer
-	a := &app{stdout: &out, stderr: &out}
-	require.NoError(t, a.command("x", "", "", func(_ context.Context, j *job) error {
+	c := command("x", "", "", func(_ context.Context, j *job) error {
 		log, _ := j.logger()
 		log.With("client", forged).Info(forged, "error", errors.New(forged), forged, forged)
 		return nil
-	}, oneOf("log", "", "info")).Run(t.Context(), []string{"x"}))
+	}, oneOf("log", "", "info"))
+	c.ErrWriter = &out
+	require.NoError(t, c.Run(t.Context(), []string{"x"}))
 	requirePlain(t, out.String())
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 }
@@ -65,10 +66,11 @@ func TestServersWordsArePlain(t *testing.T) {
 	t.Run("names", func(t *testing.T) {
 		for _, flags := range [][]string{nil, {"--json"}} {
 			var out bytes.Buffer
-			a := &app{stdout: &out, stderr: &out}
-			require.NoError(t, a.client("x", "", "", func(_ context.Context, s *session) error {
-				return s.print([]versions.Version{{Name: forged, Machine: forged, Size: -5, Files: -1, Time: time.Unix(1<<30, 0)}}, nil)
-			}, &cli.BoolFlag{Name: "json"}).Run(t.Context(), append([]string{"x", "--home", t.TempDir()}, flags...)))
+			c := client("x", "", "", func(_ context.Context, s *session) error {
+				return s.list([]versions.Version{{Name: forged, Machine: forged, Size: -5, Files: -1, Time: time.Unix(1<<30, 0)}}, nil)
+			}, &cli.BoolFlag{Name: "json"})
+			c.Writer = &out
+			require.NoError(t, c.Run(t.Context(), append([]string{"x", "--home", t.TempDir()}, flags...)))
 			require.Contains(t, out.String(), "evil")
 			requirePlain(t, strings.ReplaceAll(out.String(), "\t", ""))
 		}
@@ -84,7 +86,9 @@ func TestServersWordsArePlain(t *testing.T) {
 		require.NoError(t, err)
 		ended := make(chan error, 1)
 		go func() { ended <- world.Run(context.Background()) }()
-		r := runProgram("", "ls", "--home", t.TempDir(), "--server", listener.Addr().String(), "--token", "x", "--fingerprint", cert.Fingerprint(certificate))
+		m := &machine{t, t.TempDir(), ""}
+		m.loggedIn(listener.Addr().String(), cert.Fingerprint(certificate))
+		r := m.run("", "ls")
 		require.NoError(t, world.Close(context.Background(), 0, "the test is over"))
 		require.NoError(t, listener.Close())
 		require.ErrorIs(t, <-ended, rpc.ErrClosed)
@@ -102,7 +106,7 @@ func (s still) Progress() stream.Progress { return s.p }
 func TestProgressIsLinesWhereNoTerminalIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		s := &session{job: &job{app: &app{stderr: &out}, Command: &cli.Command{}}}
+		s := &session{job: &job{Command: &cli.Command{ErrWriter: &out}}}
 		look := func(p stream.Progress, long time.Duration) {
 			stop := s.watch("put x", still{p})
 			time.Sleep(long)

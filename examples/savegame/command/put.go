@@ -23,14 +23,14 @@ import (
 const standard = "-"
 
 // transferCommands declares what moves saves.
-func (a *app) transferCommands() []*cli.Command {
-	put := a.client("put", "PATH…", "hand a save in, as its next version", put,
+func transferCommands() []*cli.Command {
+	put := client("put", "PATH…", "hand a save in, as its next version", put,
 		&cli.StringFlag{Name: "to", Usage: "`NAME` of the save (default: the last element of PATH)"},
-		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out what `PATTERN` fits, a name or a path below PATH"},
+		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out what `PATTERN` fits, a name or a path below PATH; the next put does not remember it"},
 		&cli.BoolFlag{Name: "force", Usage: "put it over a version that this machine has not seen"},
 		&cli.BoolFlag{Name: "keep-both", Usage: "put it beside a version that this machine has not seen, under a name of its own"})
 	put.Description = "PATH is a file or a folder; several become one save, under their own names. PATH - is standard input, which is kept in\na temporary file meanwhile."
-	get := a.client("get", "NAME[@VERSION] [PATH]", "fetch a save", get,
+	get := client("get", "NAME[@VERSION] [PATH]", "fetch a save", get,
 		&cli.BoolFlag{Name: "force", Usage: "replace a PATH with changes that no version has: they are lost"})
 	get.Description = "PATH (default: NAME) is replaced in one step, once all is there; a save of one file goes into a PATH that is a folder.\nWhat is at PATH already does not travel. PATH - is standard output, for a save of one file."
 	return []*cli.Command{put, get}
@@ -43,6 +43,7 @@ type putting struct {
 	options desk.PutOptions
 	source  *tree.Source // nil until it is scanned
 	spooled string       // the file of what came from standard input
+	left    int          // things that the save lacks and nobody excluded
 }
 
 // put hands a save in.
@@ -56,48 +57,47 @@ func put(ctx context.Context, s *session) error {
 	defer p.close()
 	if p.paths[0] != standard { // which is read when the server is there
 		if err := p.scan(ctx, p.paths); err != nil {
-			return fmt.Errorf("put %s: %w", p.options.Name, err)
+			return err
 		}
 	}
 	return p.visit(ctx, p.send)
 }
 
 // choose finds out the save's name, and what becomes of a conflict.
-func (p *putting) choose() error {
+func (p *putting) choose() (err error) {
 	name := p.String("to")
 	switch {
 	case name == "" && (len(p.paths) > 1 || p.paths[0] == standard):
-		return usage("put of several paths, or of standard input, needs a name for the save: --to NAME")
+		return usage("several paths, or standard input, need a name for the save: --to NAME")
 	case p.Bool("force") && p.Bool("keep-both"):
-		return usage("put cannot do both, --force and --keep-both")
+		return usage("it cannot be both, --force and --keep-both")
 	case p.Bool("force"):
 		p.options.Mode = versions.Force
 	case p.Bool("keep-both"):
 		p.options.Mode = versions.KeepBoth
 	}
 	if name == "" {
-		path, err := filepath.Abs(p.paths[0])
-		if err != nil {
+		if name, err = filepath.Abs(p.paths[0]); err != nil {
 			return err
 		}
-		name = filepath.Base(path)
+		name = filepath.Base(name)
 	}
 	p.options.Name, p.what = name, "put "+name
 	if err := versions.CheckName(name); err != nil {
-		return usage("put: %w; say --to NAME", err)
+		return usage("%w; say --to NAME", err)
 	}
 	return nil
 }
 
-// scan reads what is at the paths.
+// scan reads what is at the paths, and says what the save will lack.
 func (p *putting) scan(ctx context.Context, paths []string) (err error) {
-	p.source, err = scan(ctx, paths, p.StringSlice("exclude")...)
-	if err != nil {
+	if p.source, err = p.job.scan(ctx, paths, p.StringSlice("exclude")...); err != nil {
 		return err
 	}
 	for _, n := range p.source.Notes {
 		if n.Left {
-			fmt.Fprintf(p.stderr, "left out: %s\n", plain(n.String()))
+			p.left++
+			fmt.Fprintf(p.ErrWriter, "left out: %s\n", plain(n.String()))
 		} else {
 			p.note("%v", n)
 		}
@@ -105,18 +105,18 @@ func (p *putting) scan(ctx context.Context, paths []string) (err error) {
 	return nil
 }
 
-// leftOut fails when the version lacks something that nobody excluded.
-func (p *putting) leftOut() error {
-	n := 0
-	for _, note := range p.source.Notes {
-		if note.Left {
-			n++
-		}
+// scan reads what is at paths of this machine, however large: the server says what it takes.
+func (j *job) scan(ctx context.Context, paths []string, exclude ...string) (*tree.Source, error) {
+	var read reading
+	defer j.show("reading "+paths[0], &read)()
+	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Limits: manifest.Limits{Bytes: math.MaxInt64}, Read: func(bytes int) { read.Add(int64(bytes)) }})
+}
+
+// closeSource closes a source, which was only read; nil is none.
+func closeSource(s *tree.Source) {
+	if s != nil {
+		_ = s.Close()
 	}
-	if n > 0 {
-		return fail(exitPartly, "the version is made, but without %s, as said above", english.Plural(n, "thing that no save can hold", "things that no save can hold"))
-	}
-	return nil
 }
 
 // spool keeps standard input in a temporary file, and scans that.
@@ -128,7 +128,7 @@ func (p *putting) spool(ctx context.Context) error {
 	p.spooled = f.Name()
 	copied := make(chan error, 1)
 	go func() { // a read of a terminal ends when it wants to
-		_, err := io.Copy(f, p.stdin)
+		_, err := io.Copy(f, p.Reader)
 		copied <- errors.Join(err, f.Close())
 	}()
 	select {
@@ -150,42 +150,34 @@ func (p *putting) close() {
 	}
 }
 
-// scan reads what is at paths of this machine, however large: the server says what it takes.
-func scan(ctx context.Context, paths []string, exclude ...string) (*tree.Source, error) {
-	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Limits: manifest.Limits{Bytes: math.MaxInt64}})
-}
-
-// closeSource closes a source, which was only read; nil is none.
-func closeSource(s *tree.Source) {
-	if s != nil {
-		_ = s.Close()
-	}
-}
-
 // send puts the save on one connection.
-func (p *putting) send(ctx context.Context, client *desk.Client) error {
+func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 	if p.source == nil {
 		if err := p.spool(ctx); err != nil {
 			return err
 		}
 	}
-	var err error
 	if p.options.Seen, err = p.seenAt(p.options.Name, p.paths...); err != nil {
 		return err
 	}
 	begin := time.Now()
 	stored, err := client.Put(ctx, p.source, p.options)
-	switch {
-	case errors.Is(err, manifest.ErrManifest): // a scan makes none that is wrong but for the server's limits
+	if errors.Is(err, manifest.ErrManifest) { // a scan makes none that is wrong but for the server's limits
 		return fail(exitFull, "%w, which serve --max-size sets", err)
-	case errors.Is(err, tree.ErrChanged):
-		return fmt.Errorf("%w; put it again when the game does not write", err)
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
-	p.report(p.stdout, stored.Version, stored.Bytes, "sent", begin)
+	if stored.Version.Ref() == p.options.Seen {
+		p.say("put %s: version %d has all of it already", p.options.Name, p.options.Seen.Number)
+	} else {
+		p.report(stored.Version, stored.Bytes, "sent", begin)
+	}
 	if err := p.remember(stored.Version, p.source.Manifest, p.paths...); err != nil {
 		return err
 	}
-	return p.leftOut()
+	if p.left > 0 {
+		return fail(exitPartly, "the version is made, but without %s, as said above", english.Plural(p.left, "thing that no save can hold", "things that no save can hold"))
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,16 +15,17 @@ import (
 )
 
 // saveCommands declares what looks at saves and edits them.
-func (a *app) saveCommands() []*cli.Command {
-	json := cli.BoolFlag{Name: "json", Usage: "print a JSON array, with digests of what the versions hold"}
-	list, versions := json, json
+func saveCommands() []*cli.Command {
+	json := func() cli.Flag {
+		return &cli.BoolFlag{Name: "json", Usage: "print a JSON array, with digests of what the versions hold"}
+	}
 	return []*cli.Command{
-		a.client("login", "HOST:PORT CODE", "make this machine a player's, by a line that serve or invite printed", login),
-		a.client("invite", "", "print the line that logs your next machine in", invite),
-		a.client("ls", "", "list the saves, each by its newest version", ls, &list),
-		a.client("history", "NAME", "list the versions of a save", history, &versions),
-		a.client("restore", "NAME[@VERSION]", "make an old version the newest, also of a save in the trash", restore),
-		a.client("rm", "NAME", "put a save into the trash, where restore finds it for a while", remove,
+		client("login", "HOST:PORT CODE", "make this machine a player's, by a line that serve or invite printed", login),
+		client("invite", "", "print the line that logs your next machine in", invite),
+		client("ls", "", "list the saves, each by its newest version", ls, json()),
+		client("history", "NAME", "list the versions of a save", history, json()),
+		client("restore", "NAME[@VERSION]", "make an old version the newest, also of a save in the trash", restore),
+		client("rm", "NAME", "put a save into the trash, where restore finds it for a while", remove,
 			&cli.BoolFlag{Name: "forever", Usage: "delete all its versions instead"},
 			&cli.BoolFlag{Name: "force", Usage: "with --forever, also versions that this machine has not seen"}),
 	}
@@ -31,16 +33,16 @@ func (a *app) saveCommands() []*cli.Command {
 
 // ls prints the saves.
 func ls(ctx context.Context, s *session) error {
-	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error { return s.print(client.List(ctx)) })
+	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error { return s.list(client.List(ctx)) })
 }
 
 // history prints the versions of a save.
 func history(ctx context.Context, s *session) error {
-	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error { return s.print(client.History(ctx, s.args[0])) })
+	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error { return s.list(client.History(ctx, s.args[0])) })
 }
 
-// print writes what a server knows of versions, for people or for programs.
-func (s *session) print(all []versions.Version, err error) error {
+// list writes what a server knows of versions, for people or for programs.
+func (s *session) list(all []versions.Version, err error) error {
 	if err != nil {
 		return err
 	}
@@ -49,22 +51,31 @@ func (s *session) print(all []versions.Version, err error) error {
 		v.Name, v.Machine, v.Kind = plain(v.Name), plain(v.Machine), versions.Kind(plain(string(v.Kind)))
 	}
 	if s.Bool("json") {
-		e := json.NewEncoder(s.stdout)
+		e := json.NewEncoder(s.Writer)
 		e.SetIndent("", "\t")
 		return e.Encode(append([]versions.Version{}, all...)) // none is [], and not null
 	}
-	w := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(s.Writer, 0, 0, 2, ' ', 0)
+	first := make(map[string]int) // the first version of each content
 	for _, v := range all {
-		content := contentText(v)
-		switch v.Kind {
-		case versions.Trash:
-			content = "in the trash"
-		case versions.Damaged:
-			content = "damaged"
-		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", v.Name, v.Number, content, v.Time.Local().Format(time.DateTime), v.Machine)
+		key := v.Name + "@" + v.Content.String()
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", v.Name, v.Number, describe(v, first[key]), v.Time.Local().Format(time.DateTime), v.Machine)
+		first[key] = cmp.Or(first[key], v.Number)
 	}
 	return w.Flush()
+}
+
+// describe says what a version is, and whether it is a return to an earlier one, which a restore makes, and a put of the same content.
+func describe(v versions.Version, earlier int) string {
+	switch {
+	case v.Kind == versions.Trash:
+		return "in the trash"
+	case v.Kind == versions.Damaged:
+		return "damaged"
+	case earlier > 0:
+		return fmt.Sprintf("%s, as @%d", contentText(v), earlier)
+	}
+	return contentText(v)
 }
 
 // restore makes an old version the newest.
@@ -76,7 +87,22 @@ func restore(ctx context.Context, s *session) error {
 	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error {
 		v, err := client.Restore(ctx, name, number, s.Machine)
 		if err == nil {
-			fmt.Fprintf(s.stdout, "restored %s: version %d, %s\n", s.args[0], v.Number, contentText(v))
+			s.say("restored %s: version %d, %s", s.args[0], v.Number, contentText(v))
+		}
+		return err
+	})
+}
+
+// remove puts a save into the trash, or deletes it.
+func remove(ctx context.Context, s *session) error {
+	name := s.args[0]
+	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error {
+		if s.Bool("forever") {
+			return s.erase(ctx, client, name)
+		}
+		_, err := client.Remove(ctx, name, s.Machine)
+		if err == nil {
+			s.say("removed %s; savegame restore %s brings it back", name, name)
 		}
 		return err
 	})
@@ -85,25 +111,11 @@ func restore(ctx context.Context, s *session) error {
 // erase deletes a save for good, unless its newest version is one that this machine has not seen, and not in the trash either.
 func (s *session) erase(ctx context.Context, client *desk.Client, name string) error {
 	seen, err := s.seenLast(name)
-	if err != nil {
-		return err
+	if err == nil {
+		err = client.Erase(ctx, name, s.Machine, seen, s.Bool("force"))
 	}
-	return client.Erase(ctx, name, s.Machine, seen, s.Bool("force"))
-}
-
-// remove puts a save into the trash, or deletes it.
-func remove(ctx context.Context, s *session) error {
-	name := s.args[0]
-	done := fmt.Sprintf("removed %s; savegame restore %s brings it back", name, name)
-	return s.visit(ctx, func(ctx context.Context, client *desk.Client) (err error) {
-		if s.Bool("forever") {
-			done, err = fmt.Sprintf("removed %s for good", name), s.erase(ctx, client, name)
-		} else {
-			_, err = client.Remove(ctx, name, s.Machine)
-		}
-		if err == nil {
-			fmt.Fprintln(s.stdout, done)
-		}
-		return err
-	})
+	if err == nil {
+		s.say("removed %s for good", name)
+	}
+	return err
 }

@@ -222,16 +222,12 @@ func TestQuiet(t *testing.T) {
 	require.Regexp(t, `^savegame login `, r.stdout)
 }
 
-func TestCarriersAndBackends(t *testing.T) {
+func TestFlags(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
-	m.ok("put", m.write("x", noise(300_000, 3)), "--backend", "slices")
-	m.ok("get", "x", m.path("1"), "--backend", "slices", "--carrier", "quic")
-	m.ok("get", "x", m.path("2"), "--carrier", "quic", "--bwlimit", "50MB")
+	m.ok("put", m.write("x", noise(300_000, 3)), "--bwlimit", "50MB")
+	m.ok("get", "x", m.path("1"), "--bwlimit", "50MB")
 	m.holds("1", noise(300_000, 3))
-	m.holds("2", noise(300_000, 3))
-	m.fails(exitUsage, []string{"ls", "--backend", "frob"}, "frob")
-	m.fails(exitUsage, []string{"ls", "--carrier", "pigeon"}, "pigeon")
 	m.fails(exitUsage, []string{"ls", "--log", "loud"}, "loud")
 	m.fails(exitUsage, []string{"ls", "--bwlimit", "fast"}, "bwlimit", "fast")
 }
@@ -261,17 +257,6 @@ func TestProfile(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(m.home, "profile.json"), []byte("{"), 0o600))
 	m.fails(exitFailed, []string{"ls"}, "profile.json", "log in again")
-}
-
-// Scripts have no login.
-func TestFlagsInsteadOfALogin(t *testing.T) {
-	t.Parallel()
-	server := startServer(t)
-	logged := newMachine(t, server.paste)
-	p, err := openProfile(logged.home, "")
-	require.NoError(t, err)
-	script := &machine{t, filepath.Join(t.TempDir(), "home"), t.TempDir()}
-	script.ok("ls", "--server", server.addr, "--token", p.Token, "--fingerprint", strings.ToUpper(p.Fingerprint))
 }
 
 // What a stranger stumbled over.

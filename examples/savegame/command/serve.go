@@ -38,9 +38,9 @@ func serveFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "addr", Value: ":7777", Usage: "`HOST:PORT` to listen on, with UDP"},
 		&cli.StringSliceFlag{Name: "user", Usage: "print a line for `NAME`, who may be new (default: the first of the token file)"},
-		sizeFlag("max-size", "`BYTES` of one save, like 10GB (default: what the disk has)"),
-		sizeFlag("quota", "`BYTES` of the store for each user (default: the disk, less 256 MiB that stay free)"),
-		sizeFlag("total-quota", "`BYTES` of the store for all users (default: what the disk has)"),
+		sizeFlag("max-size", "", "`BYTES` of one save, like 10GB (default: what the disk has)"),
+		sizeFlag("quota", "", "`BYTES` of the store for each user (default: the disk, less 256 MiB that stay free)"),
+		sizeFlag("total-quota", "", "`BYTES` of the store for all users (default: what the disk has)"),
 		&cli.IntFlag{Name: "keep", Value: 10, Usage: "`VERSIONS` of a save that stay however old they are"},
 		&cli.DurationFlag{Name: "keep-for", Value: 7 * 24 * time.Hour, Usage: "`TIME` for which all versions stay, and removed saves"},
 		&cli.DurationFlag{Name: "drain", Value: 30 * time.Second, Usage: "`TIME` that running puts and gets have at the end"},
@@ -63,11 +63,11 @@ func serve(ctx context.Context, j *job) (err error) {
 	config := versions.Config{Keep: j.Int("keep"), KeepFor: j.Duration("keep-for"), Quota: j.size("quota"), TotalQuota: j.size("total-quota"),
 		Limits: manifest.Limits{Bytes: cmp.Or(j.size("max-size"), math.MaxInt64)}}
 	if config.Keep < 1 || config.KeepFor <= 0 {
-		return usage("serve: --keep %d and --keep-for %v must be more than nothing", config.Keep, config.KeepFor)
+		return usage("--keep %d and --keep-for %v must be more than nothing", config.Keep, config.KeepFor)
 	}
 	socket, err := net.ListenPacket("udp", j.String("addr")) // first: a server that cannot begin leaves nothing behind
 	if err != nil {
-		return fmt.Errorf("serve: %w; choose another --addr", err)
+		return fmt.Errorf("%w; choose another --addr", err)
 	}
 	defer socket.Close()
 	folder, err := store.Open(j.store())
@@ -110,7 +110,7 @@ func (s *server) open(socket net.PacketConn) error {
 		return err
 	}
 	if s.listener, err = rpc.ListenPacket(socket, &tls.Config{Certificates: []tls.Certificate{certificate}}, s.World()); err != nil {
-		return fmt.Errorf("serve at %v: %w", socket.LocalAddr(), err)
+		return err
 	}
 	names := s.StringSlice("user")
 	if len(names) == 0 {
@@ -122,7 +122,7 @@ func (s *server) open(socket net.PacketConn) error {
 			return err
 		}
 		s.note("serving %s; paste this line on a machine of %s within 10 minutes:", s.String("dir"), name)
-		fmt.Fprintln(s.stdout, pasteLine(reachable(s.listener.Addr()), code, cert.Fingerprint(certificate)))
+		s.say("%s", pasteLine(reachable(s.listener.Addr()), code, cert.Fingerprint(certificate)))
 	}
 	return nil
 }

@@ -2,8 +2,6 @@ package demo
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/testkit"
@@ -19,16 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
-
-// command runs the command as a user does.
-func command(t *testing.T, args ...string) (stdout, stderr string, err error) {
-	t.Helper()
-	var out, news bytes.Buffer
-	c := Command(&out, &news)
-	c.OnUsageError = func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} }
-	err = c.Run(t.Context(), append([]string{"demo"}, args...))
-	return out.String(), news.String(), err
-}
 
 // inFolder gives a test a folder for temporary files, and sees to it that none is left.
 func inFolder(t *testing.T) {
@@ -42,31 +29,7 @@ func inFolder(t *testing.T) {
 	})
 }
 
-func TestJSONHasAllFields(t *testing.T) {
-	inFolder(t)
-	out, news, err := command(t, "-size", "300KB", "-rtt", "10ms", "-jitter", "2ms", "-loss", "1%", "-rate", "20mbit", "-seed", "3", "-json")
-	require.NoError(t, err)
-	require.Empty(t, news)
-	require.Equal(t, 1, strings.Count(out, "\n"))
-	var fields map[string]any
-	require.NoError(t, json.Unmarshal([]byte(out), &fields))
-	for _, name := range []string{
-		"bytes", "sent_bytes", "chunks", "upload_seconds", "download_seconds", "ideal_seconds", "digest_ok",
-		"link_bytes", "link_loss", "carrier", "sealed_packets", "rpc_p99_ms", "rpc_p99_unloaded_ms", "jain", "clients",
-	} {
-		require.Contains(t, fields, name)
-	}
-	var r report
-	require.NoError(t, json.Unmarshal([]byte(out), &r))
-	requireSane(t, &r, 300_000, 1)
-	require.Equal(t, "sealed", r.Carrier)
-	require.InDelta(t, 0.005+300_000*8/20e6/0.99, r.Ideal, 1e-6)
-	require.Greater(t, r.RPCP99Unloaded, 5.0, "the link delays calls")
-	require.Greater(t, r.LinkBytes, uint64(2*r.SentBytes))
-	require.Positive(t, r.LinkLoss)
-}
-
-func requireSane(t *testing.T, r *report, size int64, clients int) {
+func requireSane(t *testing.T, r *Report, size int64, clients int) {
 	t.Helper()
 	require.True(t, r.DigestOK)
 	require.Equal(t, size, r.Bytes)
@@ -87,19 +50,6 @@ func requireSane(t *testing.T, r *report, size int64, clients int) {
 	require.LessOrEqual(t, r.Jain, 1+1e-9)
 }
 
-func TestTableForPeople(t *testing.T) {
-	inFolder(t)
-	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "one"), make([]byte, 70_000), 0o600))
-	out, news, err := command(t, "-file", folder, "-lanes", "2")
-	require.NoError(t, err)
-	require.Contains(t, news, "gameplay alone")
-	for _, word := range []string{"upload", "download", "68 KiB", "identical", "packed", "gameplay RPC, p99"} {
-		require.Contains(t, out, word)
-	}
-	require.NotContains(t, out, "ideal", "the loopback has no rate")
-}
-
 // Each carrier moves contents by each backend, over the loopback and over a link.
 func TestCarriersAndBackends(t *testing.T) {
 	links := map[string]netsim.Config{"loopback": {}, "link": {Delay: 5 * time.Millisecond, Loss: 0.01, Rate: 50e6, Seed: 1}}
@@ -109,7 +59,7 @@ func TestCarriersAndBackends(t *testing.T) {
 			for _, carrier := range []string{"sealed", "quic"} {
 				t.Run(strings.Join([]string{where, how, carrier}, "/"), func(t *testing.T) {
 					t.Parallel()
-					r := demo(t, options{size: 300_000, clients: 1, way: way, backend: backend, quic: carrier == "quic"})
+					r := demo(t, Options{Size: 300_000, Clients: 1, Way: way, Backend: backend, QUIC: carrier == "quic"})
 					requireSane(t, r, 300_000, 1)
 					require.Equal(t, carrier, r.Carrier)
 					require.Equal(t, carrier == "quic", r.SealedPackets == 0)
@@ -119,10 +69,10 @@ func TestCarriersAndBackends(t *testing.T) {
 	}
 }
 
-func demo(t *testing.T, o options) *report {
+func demo(t *testing.T, o Options) *Report {
 	t.Helper()
-	o.quiet, o.news = 100*time.Millisecond, t.Output()
-	r, err := run(t.Context(), o)
+	o.Quiet, o.News = 100*time.Millisecond, t.Output()
+	r, err := Run(t.Context(), o)
 	require.NoError(t, err)
 	return r
 }
@@ -132,7 +82,7 @@ func TestClientsShareTheBottleneck(t *testing.T) {
 	inFolder(t)
 	const clients, size = 3, 400_000
 	way := netsim.Config{Delay: 10 * time.Millisecond, Rate: 20e6, Seed: 1}
-	r := demo(t, options{size: size, clients: clients, way: way})
+	r := demo(t, Options{Size: size, Clients: clients, Way: way})
 	requireSane(t, r, size, clients)
 	floor := float64(clients*r.SentBytes) * 8 / 20e6
 	require.Greater(t, r.Upload, floor, "no less than the link needs")
@@ -142,7 +92,7 @@ func TestClientsShareTheBottleneck(t *testing.T) {
 	require.Greater(t, r.BystanderP50, 10.0, "the link delays calls")
 	require.LessOrEqual(t, r.BystanderP50, r.BystanderP99)
 	var table bytes.Buffer
-	require.NoError(t, r.write(&table, false))
+	require.NoError(t, r.Write(&table, false))
 	for _, word := range []string{"client 3", "Jain", "bystander", "% of the packets lost"} {
 		require.Contains(t, table.String(), word)
 	}
@@ -196,46 +146,4 @@ func TestGeneratedSaves(t *testing.T) {
 	}
 	require.Equal(t, make(100_000, 5), make(100_000, 5))
 	require.NotEqual(t, make(100_000, 5), make(100_000, 6))
-}
-
-// usageError is what a command line makes of wrong usage.
-type usageError struct{ error }
-
-func TestBadFlags(t *testing.T) {
-	for _, c := range []string{
-		"-size big", "-rate fast", "-rate 2000gbit", "-loss some", "-loss 100%", "-loss NaN", "-clients 0", "-backend pigeon", "-carrier pigeon",
-		"-lanes x", "-jitter -1s", "-rtt -5ms", "-bogus", "word",
-	} {
-		words := strings.Fields(c)
-		_, _, err := command(t, words...)
-		require.ErrorAs(t, err, &usageError{}, c)
-		for _, word := range words {
-			require.Contains(t, err.Error(), strings.TrimPrefix(word, "-"))
-		}
-	}
-	_, _, err := command(t, "-size", "1B", "-lanes", "99")
-	require.ErrorContains(t, err, "Lanes is 99")
-}
-
-func TestSetters(t *testing.T) {
-	var o options
-	for text, want := range map[string]int64{"0": 0, "10mbit": 10e6, "512kbit/s": 512e3, "1.5Gbit": 1.5e9, "100bit": 100} {
-		require.NoError(t, o.setRate(text))
-		require.Equal(t, want, o.way.Rate, text)
-	}
-	for text, want := range map[string]float64{"0": 0, "1%": 0.01, "0.5%": 0.005, "0.25": 0.25} {
-		require.NoError(t, o.setLoss(text))
-		require.InDelta(t, want, o.way.Loss, 1e-12, text)
-	}
-	for text, want := range map[string]int64{"0": 0, "16MiB": 16 << 20, "300KB": 300e3, "77": 77} {
-		require.NoError(t, o.setSize(text))
-		require.Equal(t, want, o.size, text)
-	}
-}
-
-func TestMissingFile(t *testing.T) {
-	inFolder(t)
-	missing := filepath.Join(t.TempDir(), "none")
-	_, _, err := command(t, "-file", missing)
-	require.ErrorContains(t, err, missing)
 }

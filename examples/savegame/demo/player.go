@@ -37,7 +37,7 @@ func (p *player) join(ctx context.Context) error {
 	s.ends = append(s.ends, socket.Close)
 	p.client, err = desk.Dial(ctx, desk.ClientConfig{
 		Server: s.link.server.LocalAddr().String(), TLS: cert.Pinned(s.fingerprint), Token: p.token, Socket: socket,
-		Backend: s.backend, QUIC: s.quic, Setup: func(w *rpc.World) { s.game.bind(w, opened, callDown) },
+		Backend: s.Backend, QUIC: s.QUIC, Setup: func(w *rpc.World) { s.game.bind(w, opened, callDown) },
 	})
 	if err != nil {
 		return err

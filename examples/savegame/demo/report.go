@@ -18,8 +18,8 @@ type times struct {
 	Download float64 `json:"download_seconds"`
 }
 
-// report is what a demo measured.
-type report struct {
+// Report is what a demo measured.
+type Report struct {
 	times
 	Bytes          int64   `json:"bytes"`         // of each client, in each direction
 	SentBytes      int64   `json:"sent_bytes"`    // of them, packed, in chunks, as one client sent them
@@ -39,10 +39,10 @@ type report struct {
 }
 
 // report gathers what was measured, while all are connected.
-func (s *stage) report() *report {
+func (s *stage) report() *Report {
 	bytes, stored, link := s.source.Manifest.Size(), s.players[0].stored, s.link.stats()
-	r := &report{
-		Bytes: bytes, SentBytes: stored.Bytes, Chunks: stored.Sent, Ideal: ideal(bytes*int64(s.clients), s.way), DigestOK: true,
+	r := &Report{
+		Bytes: bytes, SentBytes: stored.Bytes, Chunks: stored.Sent, Ideal: ideal(bytes*int64(s.Clients), s.Way), DigestOK: true,
 		LinkBytes: link.CarriedBytes, LinkLoss: float64(link.Dropped()) / float64(max(1, link.Packets)),
 		Carrier: "sealed",
 		RPCP99:  s.game.percentile(loaded, 99), RPCP99Unloaded: s.game.percentile(unloaded, 99),
@@ -55,7 +55,7 @@ func (s *stage) report() *report {
 			}
 		}
 	}
-	for _, p := range s.players[:s.clients] {
+	for _, p := range s.players[:s.Clients] {
 		r.Clients, r.DigestOK = append(r.Clients, p.took), r.DigestOK && p.same
 		r.Upload, r.Download = max(r.Upload, p.took.Upload), max(r.Download, p.took.Download)
 	}
@@ -83,8 +83,8 @@ func ideal(bytes int64, way netsim.Config) float64 {
 	return way.Delay.Seconds() + float64(bytes)*8/float64(way.Rate)/(1-way.Loss)
 }
 
-// write writes the report for programs, or for people.
-func (r *report) write(w io.Writer, asJSON bool) error {
+// Write writes the report for programs, or for people.
+func (r *Report) Write(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
 	}

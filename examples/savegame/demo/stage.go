@@ -3,11 +3,8 @@ package demo
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -23,7 +20,7 @@ import (
 
 // stage is a demo's server and clients, and what is measured of them.
 type stage struct {
-	options
+	Options
 	dir         string
 	ends        []func() error // of what has begun
 	source      *tree.Source
@@ -33,38 +30,18 @@ type stage struct {
 	players     []*player // beside several clients that transfer the last one only plays
 }
 
-// run sets the stage in a temporary folder, plays, and clears it.
-func run(ctx context.Context, o options) (r *report, err error) {
-	s := &stage{options: o, game: newGameplay()}
-	if s.dir, err = os.MkdirTemp("", "savegame-demo-"); err != nil {
-		return nil, err
-	}
-	s.ends = append(s.ends, func() error { return os.RemoveAll(s.dir) })
-	defer func() {
-		for _, end := range slices.Backward(s.ends) {
-			err = errors.Join(err, end())
-		}
-	}()
-	for _, step := range []func(context.Context) error{s.scan, s.invite, s.serve, s.play} {
-		if err := step(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return s.report(), nil
-}
-
 // path is of a file in the demo's folder.
 func (s *stage) path(name string) string { return filepath.Join(s.dir, name) }
 
 // scan finds what is uploaded.
 func (s *stage) scan(ctx context.Context) (err error) {
-	if s.file == "" {
-		s.file = s.path("generated")
-		if err := generate(s.file, s.size, s.way.Seed); err != nil {
+	if s.File == "" {
+		s.File = s.path("generated")
+		if err := generate(s.File, s.Size, s.Way.Seed); err != nil {
 			return err
 		}
 	}
-	if s.source, err = tree.Scan(ctx, []string{s.file}, tree.ScanOptions{}); err == nil {
+	if s.source, err = tree.Scan(ctx, []string{s.File}, tree.ScanOptions{}); err == nil {
 		s.ends = append(s.ends, s.source.Close)
 	}
 	return err
@@ -72,7 +49,7 @@ func (s *stage) scan(ctx context.Context) (err error) {
 
 // invite makes the players. Each is a user: users share nothing at the server, so that each sends all.
 func (s *stage) invite(context.Context) (err error) {
-	s.players = make([]*player, s.clients+min(s.clients-1, 1))
+	s.players = make([]*player, s.Clients+min(s.Clients-1, 1))
 	for i := range s.players {
 		name := fmt.Sprintf("player%d", i+1)
 		s.players[i] = &player{stage: s, target: s.path(name)}
@@ -85,7 +62,7 @@ func (s *stage) invite(context.Context) (err error) {
 
 // serve starts the server.
 func (s *stage) serve(ctx context.Context) (err error) {
-	config := desk.ServerConfig{Backend: s.backend}
+	config := desk.ServerConfig{Backend: s.Backend}
 	if config.Users, err = users.Open(s.path("tokens")); err != nil {
 		return err
 	}
@@ -106,7 +83,7 @@ func (s *stage) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.link, err = newLink(s.way); err != nil {
+	if s.link, err = newLink(s.Way); err != nil {
 		return err
 	}
 	s.ends = append(s.ends, s.link.server.Close)
@@ -131,21 +108,21 @@ func (s *stage) play(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintln(s.news, "gameplay alone, for", s.quiet)
+	fmt.Fprintln(s.News, "gameplay alone, for", s.Quiet)
 	if err := s.alone(ctx, s.players[0]); err != nil {
 		return err
 	}
-	fmt.Fprintln(s.news, "upload")
+	fmt.Fprintln(s.News, "upload")
 	if err := s.transfer(ctx, (*player).up, (*player).upload); err != nil {
 		return err
 	}
-	fmt.Fprintln(s.news, "download")
+	fmt.Fprintln(s.News, "download")
 	return s.transfer(ctx, (*player).down, (*player).download)
 }
 
 // alone has a player call, and be called, without a transfer.
 func (s *stage) alone(ctx context.Context, p *player) error {
-	quiet, cancel := context.WithTimeout(ctx, s.quiet)
+	quiet, cancel := context.WithTimeout(ctx, s.Quiet)
 	defer cancel()
 	return s.game.beside(ctx, map[caller]series{p.up(): unloaded, p.down(): unloaded}, func() error {
 		<-quiet.Done()
@@ -157,11 +134,11 @@ func (s *stage) alone(ctx context.Context, p *player) error {
 func (s *stage) transfer(ctx context.Context, from func(*player) caller, do func(*player, context.Context) error) error {
 	callers := map[caller]series{from(s.players[len(s.players)-1]): bystander}
 	all, transferring := errgroup.WithContext(ctx)
-	for _, p := range s.players[:s.clients] {
+	for _, p := range s.players[:s.Clients] {
 		callers[from(p)] = loaded
 	}
 	return s.game.beside(ctx, callers, func() error {
-		for _, p := range s.players[:s.clients] {
+		for _, p := range s.players[:s.Clients] {
 			all.Go(func() error { return do(p, transferring) })
 		}
 		return all.Wait()

@@ -34,7 +34,7 @@ func BenchmarkRestore(b *testing.B) {
 	target := filepath.Join(b.TempDir(), "target")
 	b.SetBytes(benchSize)
 	for b.Loop() {
-		r := begun(b, from.Manifest, target, RestoreOptions{Replace: true, Local: from})
+		r := begun(b, from.Manifest, target, RestoreOptions{Local: from})
 		require.NoError(b, r.Commit(b.Context()))
 	}
 }
@@ -47,7 +47,7 @@ func BenchmarkRestoreOfManyFiles(b *testing.B) {
 	write(b, dir, files)
 	from := scanned(b, ScanOptions{}, filepath.Join(dir, "save"))
 	for b.Loop() {
-		r := begun(b, from.Manifest, filepath.Join(dir, "target"), RestoreOptions{Replace: true, Local: from})
+		r := begun(b, from.Manifest, filepath.Join(dir, "target"), RestoreOptions{Local: from})
 		require.NoError(b, r.Commit(b.Context()))
 	}
 }

@@ -7,40 +7,31 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
 
 // Commit makes the save appear at its target, when no chunk is lacking: it gives files and folders their modes and times,
 // has the system keep them, and puts all in place in one step. Until that step the target stays as it was, and ctx may
-// end the commit, which may be tried again. A folder is replaced in one step on Linux; elsewhere what it replaces is moved
-// aside first, and a crash at that moment leaves no folder, until the next NewRestore of the target puts it back.
-//
-// The restore is closed then, and its work folder removed; an error that wraps [ErrLeftover] says that only that failed.
+// end the commit; the restore is closed then, and a new one goes on. A folder is replaced in one step on Linux; elsewhere
+// what it replaces is moved aside first, and a crash at that moment leaves no folder, until the next NewRestore of the target
+// puts it back.
 func (r *Restore) Commit(ctx context.Context) error {
 	if n := len(r.lacks); n > 0 {
 		return fmt.Errorf("%s: %d chunks are lacking", r.target, n)
 	}
-	if r.sealed {
-		if _, err := r.unseal(); err != nil {
-			return err
-		}
-	}
-	r.sealed = true
 	if err := r.seal(ctx); err != nil {
 		return err
 	}
-	if err := r.work.publish(r.target, r.replace); err != nil {
+	if err := r.work.publish(r.target); err != nil {
 		return fmt.Errorf("%s: %w", r.target, err)
 	}
-	if err := os.Chmod(r.target, r.manifest.Entries[0].Mode); err != nil {
-		return fmt.Errorf("%s: it is restored, but not its mode: %w", r.target, err)
-	}
-	if err := r.work.discard(); err != nil {
-		return fmt.Errorf("%s: %w: %w", r.target, ErrLeftover, err)
+	if err := errors.Join(os.Chmod(r.target, r.manifest.Entries[0].Mode), r.work.discard()); err != nil {
+		return fmt.Errorf("%s: it is restored, but: %w", r.target, err)
 	}
 	return nil
 }
@@ -48,19 +39,14 @@ func (r *Restore) Commit(ctx context.Context) error {
 // seal finishes the files, then links and folders, a folder after what is in it. Of the files 16 at once are flushed: the
 // file system writes its journal once for all. On ext4 1,000 small files took 1.3 s, and 2.3 s one after another.
 func (r *Restore) seal(ctx context.Context) error {
-	var running sync.WaitGroup
-	var errs [16]error
-	for n := range errs {
-		running.Go(func() {
-			for i := n; i < len(r.manifest.Entries) && errs[n] == nil; i += len(errs) {
-				if r.manifest.Entries[i].Kind == manifest.File {
-					errs[n] = r.failed(i, r.sealEntry(ctx, i, os.O_RDWR)) // Windows flushes no file that is open for reading
-				}
-			}
-		})
+	files, flushing := errgroup.WithContext(ctx)
+	files.SetLimit(16)
+	for i, e := range r.manifest.Entries {
+		if e.Kind == manifest.File {
+			files.Go(func() error { return r.failed(i, r.sealEntry(flushing, i, os.O_RDWR)) }) // Windows flushes no file that is open for reading
+		}
 	}
-	running.Wait()
-	err := errors.Join(errs[:]...)
+	err := files.Wait()
 	for i := len(r.manifest.Entries) - 1; i >= 0 && err == nil; i-- {
 		if r.manifest.Entries[i].Kind != manifest.File {
 			err = r.failed(i, r.sealEntry(ctx, i, os.O_RDONLY))

@@ -71,7 +71,7 @@ func get(ctx context.Context, bytes []byte, target string, store map[manifest.Di
 	if err != nil {
 		local = nil // it is not there, or cannot be read: everything is fetched
 	}
-	restore, err := tree.NewRestore(ctx, m, target, tree.RestoreOptions{Replace: true, Local: local})
+	restore, err := tree.NewRestore(ctx, m, target, tree.RestoreOptions{Local: local})
 	if local != nil {
 		_ = local.Close()
 	}

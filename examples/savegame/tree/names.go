@@ -3,11 +3,9 @@ package tree
 import (
 	"errors"
 	"fmt"
-	"math"
 	"path"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
@@ -31,16 +29,4 @@ func checkNames(m *manifest.Manifest) error {
 		return fmt.Errorf("%w, %d of them: %s", ErrNames, n, strings.Join(problems[:min(n, 3)], ", "))
 	}
 	return nil
-}
-
-// nanoseconds returns the time in nanoseconds since 1970, or the nearest that there are: from 1677 to 2262.
-func nanoseconds(t time.Time) int64 {
-	first, last := time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
-	switch {
-	case t.Before(first):
-		t = first
-	case t.After(last):
-		t = last
-	}
-	return t.UnixNano()
 }

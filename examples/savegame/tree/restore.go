@@ -17,8 +17,7 @@ import (
 
 // RestoreOptions say how a save is restored.
 type RestoreOptions struct {
-	Replace bool    // what stands at the target goes, once the save is there; otherwise it is an error that wraps [fs.ErrExist]
-	Local   *Source // whose chunks need no fetching, most often a scan of the target; not used once NewRestore has returned; nil: none
+	Local *Source // whose chunks need no fetching, most often a scan of the target; not used once NewRestore has returned; nil: none
 }
 
 // Restore is a save on its way to its place. What has arrived waits in a work folder beside the target, and goes on to
@@ -27,8 +26,6 @@ type RestoreOptions struct {
 type Restore struct {
 	manifest *manifest.Manifest
 	target   string // absolute, behind links
-	replace  bool
-	sealed   bool // some of it, by a commit that may have ended half way
 	work     *workFolder
 
 	mu    sync.Mutex
@@ -41,16 +38,12 @@ type place struct {
 	offset int64
 }
 
-var (
-	// ErrBusy means that another process restores to the same place.
-	ErrBusy = errors.New("another process restores there")
-	// ErrLeftover means that a save is in its place, whole and durable, but that what it replaced could not be removed.
-	ErrLeftover = errors.New("restored, but the work folder cannot be removed")
-)
+// ErrBusy means that another process restores to the same place.
+var ErrBusy = errors.New("another process restores there")
 
-// NewRestore prepares to make target, which m describes: a manifest that keeps its rules. The folder that the target is
-// in must be there. It fails with [ErrNames] and [ErrBusy]. It looks at what an earlier restore of the same target has
-// staged, and takes from options.Local what that has; the caller closes the restore.
+// NewRestore prepares to make target, which m describes: a manifest that keeps its rules. What stands there goes, once the
+// save is there; the folder that the target is in must be there. It fails with [ErrNames] and [ErrBusy]. It looks at what an
+// earlier restore of the same target has staged, and takes from options.Local what that has; the caller closes the restore.
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
 	target, err := resolve(target)
 	if err != nil {
@@ -60,7 +53,7 @@ func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o Rest
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", target, err)
 	}
-	r := &Restore{manifest: m, target: target, replace: o.Replace, work: work, lacks: make(map[manifest.Digest][]place)}
+	r := &Restore{manifest: m, target: target, work: work, lacks: make(map[manifest.Digest][]place)}
 	if err := r.begin(ctx, o.Local); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -88,9 +81,6 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 		if err := checkNames(r.manifest); err != nil {
 			return err
 		}
-	}
-	if _, err := os.Lstat(r.target); err == nil && !r.replace {
-		return fmt.Errorf("%s: %w", r.target, fs.ErrExist)
 	}
 	kept, err := r.unseal()
 	if err != nil {

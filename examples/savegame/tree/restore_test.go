@@ -109,12 +109,8 @@ func TestRestore(t *testing.T) {
 			}
 			target := filepath.Join(folder(t), "target")
 			for _, from := range []*Source{whole, single, single, whole, whole} { // file and folder in place of each other and themselves
-				restored(t, from, target, RestoreOptions{Replace: true})
+				restored(t, from, target, RestoreOptions{})
 			}
-			_, err := NewRestore(t.Context(), whole.Manifest, target, RestoreOptions{})
-			require.ErrorIs(t, err, fs.ErrExist)
-			require.ErrorContains(t, err, target)
-			requireTidy(t, target)
 		})
 	}
 }
@@ -174,7 +170,7 @@ func TestRestoreTakesWhatIsLocal(t *testing.T) {
 			write(t, dir, map[string]string{"server/world": string(content), "here/world": string(world), "server/" + name: "new"})
 			server, target := scanned(t, ScanOptions{}, filepath.Join(dir, "server")), filepath.Join(dir, "here")
 			local := scanned(t, ScanOptions{}, target)
-			r := begun(t, server.Manifest, target, RestoreOptions{Replace: true, Local: local})
+			r := begun(t, server.Manifest, target, RestoreOptions{Local: local})
 			wire := len(server.Manifest.Append(nil))
 			chunks := server.Manifest.Chunks()
 			for _, i := range r.Lacks() {
@@ -214,7 +210,7 @@ func TestACrashLeavesAllOrNothing(t *testing.T) {
 	for steps := 0; ; steps++ {
 		ctx := &stopping{Context: t.Context()}
 		ctx.left.Store(int64(steps))
-		r, err := NewRestore(ctx, from.Manifest, target, RestoreOptions{Replace: true})
+		r, err := NewRestore(ctx, from.Manifest, target, RestoreOptions{})
 		if err == nil {
 			fetch(t, r, from, 1<<30)
 			err = r.Commit(ctx)
@@ -244,9 +240,10 @@ func TestWhatWasMovedAsideComesBack(t *testing.T) {
 	require.NoError(t, os.Rename(target, filepath.Join(work.path, workOld)))
 	require.NoError(t, work.release())
 
-	_, err = NewRestore(t.Context(), from.Manifest, target, RestoreOptions{})
-	require.ErrorIs(t, err, fs.ErrExist)
+	r := begun(t, from.Manifest, target, RestoreOptions{})
 	require.FileExists(t, filepath.Join(target, "config"))
+	fetch(t, r, from, 1)
+	require.NoError(t, r.work.discard())
 	requireTidy(t, target)
 }
 
@@ -259,7 +256,7 @@ func restoreAndDie() {
 	if err == nil {
 		fmt.Println("begun")
 		var r *Restore
-		if r, err = NewRestore(ctx, from.Manifest, os.Args[3], RestoreOptions{Replace: true, Local: from}); err == nil {
+		if r, err = NewRestore(ctx, from.Manifest, os.Args[3], RestoreOptions{Local: from}); err == nil {
 			err = r.Commit(ctx)
 		}
 	}
@@ -303,7 +300,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		require.True(t, now.Digest() == versions[0].Manifest.Digest() || now.Digest() == versions[1].Manifest.Digest(), "round %d", round)
 	}
 	t.Logf("%d of 20 were killed", killed)
-	restored(t, versions[1], target, RestoreOptions{Replace: true})
+	restored(t, versions[1], target, RestoreOptions{})
 }
 
 // Nothing is written through a link, neither one of the manifest nor one that somebody put into the work folder.
@@ -338,14 +335,14 @@ func TestNothingLeavesTheFolder(t *testing.T) {
 
 func TestTheTargetMayBeALink(t *testing.T) {
 	dir := folder(t)
-	write(t, dir, map[string]string{"save": "new", "there/save": "old", "link": "-> there/save", "dangling": "-> nowhere"})
+	write(t, dir, map[string]string{"save": "new", "there/save": "old", "link": "-> there/save"})
 	from := scanned(t, ScanOptions{}, filepath.Join(dir, "save"))
-	restored(t, from, filepath.Join(dir, "link"), RestoreOptions{Replace: true})
+	restored(t, from, filepath.Join(dir, "link"), RestoreOptions{})
 	info, err := os.Lstat(filepath.Join(dir, "link"))
 	require.NoError(t, err)
 	require.Equal(t, fs.ModeSymlink, info.Mode().Type())
 	requireSame(t, from, filepath.Join(dir, "there/save"))
-	for _, target := range []string{"dangling", "none/save", "save/below", "/"} {
+	for _, target := range []string{"none/save", "save/below"} {
 		if target != "/" {
 			target = filepath.Join(dir, target)
 		}
@@ -453,7 +450,7 @@ func TestRandomVersions(t *testing.T) {
 		if _, err := os.Lstat(target); err == nil && random.IntN(2) == 0 {
 			local = scanned(t, ScanOptions{}, target)
 		}
-		r := begun(t, from.Manifest, target, RestoreOptions{Replace: true, Local: local})
+		r := begun(t, from.Manifest, target, RestoreOptions{Local: local})
 		if random.IntN(3) == 0 {
 			fetch(t, r, from, random.IntN(10))
 			require.NoError(t, r.Close())

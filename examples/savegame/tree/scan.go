@@ -31,8 +31,8 @@ type Note struct {
 
 func (n Note) String() string { return n.Path + ": " + n.Text }
 
-// ErrChanged means that a file was written to while it was read, or since it was scanned. A new scan helps.
-var ErrChanged = errors.New("the file changed meanwhile")
+// ErrChanged means that a file was written to while it was read, or since it was scanned.
+var ErrChanged = errors.New("the file changed meanwhile; try again when nobody writes to it")
 
 // Scan reads what is at the paths. One path is the manifest's root, a file or a folder; of several each is in the root
 // under its own name. A path may be a link and is followed; links below it are not. A file that changes while it is read
@@ -43,7 +43,7 @@ var ErrChanged = errors.New("the file changed meanwhile")
 // source.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[manifest.Digest]piece)}
-	s := &scan{o, source, ctx, manifest.NewCutter(), make(map[string]bool)}
+	s := &scan{o, source, ctx, manifest.NewCutter()}
 	if err := s.run(paths); err != nil {
 		return nil, errors.Join(err, source.Close())
 	}
@@ -55,7 +55,6 @@ type scan struct {
 	*Source
 	ctx    context.Context
 	cutter *manifest.Cutter
-	fits   map[string]bool // patterns of Exclude that fit something
 }
 
 func (s *scan) run(paths []string) error {
@@ -70,11 +69,6 @@ func (s *scan) run(paths []string) error {
 	for _, root := range s.roots {
 		if err := s.walk(root); err != nil {
 			return err
-		}
-	}
-	for _, pattern := range s.Exclude {
-		if !s.fits[pattern] {
-			s.Notes = append(s.Notes, Note{Path: pattern, Text: "this pattern excludes nothing"})
 		}
 	}
 	return s.Manifest.Check(s.Limits)
@@ -116,7 +110,7 @@ func (s *scan) entry(at located) error {
 	}
 	switch info.Mode().Type() {
 	case fs.ModeDir:
-		s.add(manifest.Entry{Path: at.entry, Kind: manifest.Dir, Mode: info.Mode().Perm(), Time: nanoseconds(info.ModTime())}, at)
+		s.add(manifest.Entry{Path: at.entry, Kind: manifest.Dir, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}, at)
 		return nil
 	case fs.ModeSymlink:
 		return s.link(at)
@@ -138,7 +132,6 @@ func (s *scan) takes(p string) bool {
 	excluded := slices.ContainsFunc(s.Exclude, func(pattern string) bool {
 		whole, _ := path.Match(pattern, p)
 		last, _ := path.Match(pattern, name)
-		s.fits[pattern] = s.fits[pattern] || whole || last
 		return whole || last
 	})
 	if excluded || strings.HasPrefix(name, workPrefix) { // the latter of a restore that has not ended
@@ -175,7 +168,7 @@ func (s *scan) file(at located) error {
 		return err
 	}
 	defer f.Close()
-	e := manifest.Entry{Path: at.entry, Kind: manifest.File, Mode: before.Mode().Perm(), Time: nanoseconds(before.ModTime())}
+	e := manifest.Entry{Path: at.entry, Kind: manifest.File, Mode: before.Mode().Perm(), Time: before.ModTime().UnixNano()}
 	err = s.cutter.Cut(io.LimitReader(f, before.Size()+1), func(c manifest.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
 		e.Size += int64(c.Size)

@@ -83,7 +83,7 @@ func openRoot(p string) (at located, time int64, err error) {
 		return at, 0, fmt.Errorf("%s is neither a file nor a folder", p)
 	}
 	at.root, err = os.OpenRoot(p)
-	return at, nanoseconds(info.ModTime()), err
+	return at, info.ModTime().UnixNano(), err
 }
 
 // String names the file on this system.

@@ -66,22 +66,19 @@ func (w *workFolder) recover(target string) error {
 }
 
 // publish puts what is staged in its place. What was there goes to the work folder: in one step where the system can.
-func (w *workFolder) publish(target string, replace bool) error {
+func (w *workFolder) publish(target string) error {
 	if err := w.root.Rename(workNew, workReady); err != nil { // so that no crash has it taken for something staged
 		return err
 	}
-	if err := w.swap(filepath.Join(w.path, workReady), target, replace); err != nil {
+	if err := w.swap(filepath.Join(w.path, workReady), target); err != nil {
 		return errors.Join(err, w.root.Rename(workReady, workNew))
 	}
 	return errors.Join(flushFolder(w.path), flushFolder(filepath.Dir(target)))
 }
 
-func (w *workFolder) swap(ready, target string, replace bool) error {
+func (w *workFolder) swap(ready, target string) error {
 	old, err := os.Lstat(target)
 	isNew := errors.Is(err, fs.ErrNotExist)
-	if !isNew && !replace {
-		return fs.ErrExist
-	}
 	if err == nil && old.IsDir() && old.Mode()&0o200 == 0 { // such a folder cannot be moved
 		_ = os.Chmod(target, old.Mode()|0o200)
 	}

@@ -1,0 +1,76 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/urfave/cli/v3"
+
+	"github.com/quivernet/quiver/examples/savegame/demo"
+	"github.com/quivernet/quiver/stream"
+)
+
+// demoCommand declares the command that measures.
+func demoCommand() *cli.Command {
+	o := demo.Options{Quiet: 2 * time.Second}
+	return command("demo", "", "measure an upload and a download beside gameplay, over an emulated link", func(ctx context.Context, j *job) error {
+		return measure(ctx, j, o) // with what the flags below have set
+	},
+		sizeFlag("size", "16MiB", "`BYTES` of the generated save"),
+		&cli.StringFlag{Name: "file", Usage: "upload `FILE`, which may be a folder, instead of a generated save", Destination: &o.File},
+		&cli.DurationFlag{Name: "rtt", Usage: "emulated round trip `TIME`", Validator: atLeast[time.Duration](0)},
+		&cli.DurationFlag{Name: "jitter", Usage: "emulated jitter, up to `TIME` each way", Validator: atLeast[time.Duration](0), Destination: &o.Way.Jitter},
+		text("loss", "", "emulated `LOSS` in each direction, like 1%", func(s string) (err error) { o.Way.Loss, err = parseLoss(s); return err }),
+		text("rate", "", "emulated `RATE` of all clients in each direction, like 10mbit", func(s string) (err error) { o.Way.Rate, err = parseRate(s); return err }),
+		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the save and of the emulated link", Destination: &o.Way.Seed},
+		&cli.IntFlag{Name: "clients", Value: 1, Usage: "`NUMBER` of clients that transfer at once; beside several one more only plays", Validator: atLeast(1), Destination: &o.Clients},
+		oneOf("backend", "how the save travels: `window` of reliable bunches, or slices", "window", "slices"),
+		oneOf("carrier", "what moves all datagrams: `sealed` packets beside QUIC's, or quic", "sealed", "quic"),
+		&cli.IntFlag{Name: "lanes", Usage: "channels of one transfer, 1 to 32 (default: as many as the path needs)"},
+		&cli.BoolFlag{Name: "json", Usage: "print one JSON object and nothing else"})
+}
+
+// measure runs the demo, and prints what it measured.
+func measure(ctx context.Context, j *job, o demo.Options) error {
+	o.Size, o.Way.Delay, o.QUIC, o.News = j.size("size"), j.Duration("rtt")/2, j.String("carrier") == "quic", j.ErrWriter
+	if o.Backend = (stream.Window{Lanes: j.Int("lanes")}); j.String("backend") == "slices" {
+		o.Backend = stream.Slices{}
+	}
+	if j.Bool("json") || j.Bool("quiet") {
+		o.News = io.Discard
+	}
+	r, err := demo.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := r.Write(j.Writer, j.Bool("json")); err != nil || r.DigestOK {
+		return err
+	}
+	return errors.New("what came down is not what went up")
+}
+
+// parseRate takes bits a second, which have the units of bytes: 0, 10mbit, 512kbit/s and the like.
+func parseRate(s string) (int64, error) {
+	n, err := humanize.ParseBytes(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(s), "/s"), "bit"))
+	if err != nil || n > 1e12 {
+		return 0, errors.New("it is a rate like 512kbit or 10mbit, up to 1000gbit")
+	}
+	return int64(n), nil
+}
+
+// parseLoss takes 1%, 0.5%, or 0.01.
+func parseLoss(s string) (loss float64, err error) {
+	number, percent := strings.CutSuffix(s, "%")
+	if loss, err = strconv.ParseFloat(number, 64); percent {
+		loss /= 100
+	}
+	if err != nil || !(loss >= 0 && loss < 1) {
+		return 0, errors.New("it is a share like 1%, below 100%")
+	}
+	return loss, nil
+}
