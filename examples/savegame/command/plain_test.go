@@ -117,6 +117,10 @@ func TestProgressIsLinesWhereNoTerminalIs(t *testing.T) {
 		require.False(t, s.moved.Load(), "all was there before")
 
 		out.Reset()
+		look(stream.Progress{Acked: 5, Total: -1}, lineInterval*3/2)
+		require.Equal(t, "put x: 5 B\n", out.String(), "as a scan, which does not know how much there is")
+
+		out.Reset()
 		look(stream.Progress{Acked: 5, Total: 10}, lineInterval/2)
 		require.Empty(t, out.String(), "it was over soon")
 		require.True(t, s.moved.Load())

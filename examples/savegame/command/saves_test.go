@@ -38,6 +38,7 @@ func TestNewcomer(t *testing.T) {
 	require.Regexp(t, `^get world: version 2, 700 kB in 2 files, \d+ B received in `, first.ok("get", "world", first.path("world")))
 	first.holds("world/player.dat", "Bob")
 	require.Contains(t, first.ok("get", "world", first.path("world")), "has it already")
+	require.Equal(t, "put world: version 2 has all of it already\n", first.ok("put", first.path("world")))
 
 	t.Log("# the server ends when it is told to, and comes back with all that it had")
 	require.Zero(t, server.stop())
@@ -119,6 +120,7 @@ func TestVersions(t *testing.T) {
 	m.fails(exitMissing, []string{"get", "world@9", m.path("none")}, "get world@9", "no such version")
 	m.fails(exitUsage, []string{"get", "world@x"}, "world@x", "history")
 	require.Contains(t, m.ok("restore", "world@1"), "restored world@1: version 4, 5 B in 1 file")
+	require.Regexp(t, `\nworld +4 +5 B in 1 file, as @1 +[^\n]*\n$`, m.ok("history", "world"))
 	require.Equal(t, "first", m.ok("get", "world", "-"))
 
 	t.Log("# what was removed is in the trash")

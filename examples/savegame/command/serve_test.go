@@ -1,7 +1,9 @@
 package command
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"net"
@@ -76,6 +78,16 @@ func TestInterruptedPut(t *testing.T) {
 	require.Equal(t, exitInterrupted, put.wait())
 	require.Contains(t, put.stderr.String(), "savegame: put x: interrupted; what has arrived stays at the server for a day: run the same command again")
 	require.Empty(t, m.ok("ls"))
+}
+
+func TestInterruptedScan(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	interrupt(errors.New("interrupt signal received")) // as signal.NotifyContext says it
+	var stderr bytes.Buffer
+	require.Equal(t, exitInterrupted, Run(ctx, m.args("put", m.write("world", "1")), nil, io.Discard, &stderr))
+	require.Contains(t, stderr.String(), "put world: interrupted; what has arrived")
 }
 
 func TestRevokedTokenEndsAConnection(t *testing.T) {
