@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/urfave/cli/v3"
@@ -31,9 +32,9 @@ func serverCommands() []*cli.Command {
 		command("check", "", "read all that a stopped server keeps, and verify it", check,
 			&cli.BoolFlag{Name: "repair", Usage: "delete what is damaged, so that a put of the same content brings it back"}),
 		group("token", "say who may come in, while the server runs or not",
-			command("add", "USER", "give a user a new token, and print it", addToken),
+			command("add", "USER", "give a user a new token, and print the line that logs a machine in by it", addToken),
 			command("revoke", "USER [PREFIX]", "take a user's tokens away, or those that begin with PREFIX", revokeTokens),
-			command("ls", "", "list the tokens, each by its first letters", listTokens)),
+			command("ls", "", "list the tokens, each by its first letters, which login printed, and its note", listTokens)),
 	}
 }
 
@@ -93,8 +94,8 @@ func addToken(_ context.Context, j *job) error {
 	}
 	token, err := users.Add(j.tokens(), j.args[0])
 	if err == nil {
-		j.note("this logs a machine in: %s", pasteLine("HOST:PORT", token, cert.Fingerprint(certificate)))
-		j.say("%s", token)
+		j.note("this logs a machine in, with where the server is:")
+		j.say("%s", pasteLine("HOST:PORT", token, cert.Fingerprint(certificate)))
 	}
 	return err
 }
@@ -110,7 +111,7 @@ func revokeTokens(_ context.Context, j *job) error {
 func listTokens(_ context.Context, j *job) error {
 	tokens, err := users.List(j.tokens())
 	for _, t := range tokens {
-		j.say("%s %s…", t.User, t.Shown)
+		j.say("%s", strings.TrimSpace(plain(fmt.Sprintf("%s %s… %s", t.User, t.Shown, t.Note))))
 	}
 	return err
 }

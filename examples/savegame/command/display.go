@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -40,21 +41,20 @@ func (j *job) show(label string, t desk.Tracker) (stop func()) {
 	if j.Bool("quiet") {
 		return func() {}
 	}
-	draw, interval := j.lines(label, t), lineInterval
+	begin, ended := t.Progress(), make(chan struct{})
+	draw, clear, interval := j.lines(label, begin.Total-begin.Resumed), func() error { return nil }, lineInterval
 	if f, isFile := j.ErrWriter.(*os.File); isFile && term.IsTerminal(int(f.Fd())) {
-		draw, interval = bar(f, label, t), barInterval
+		bar := newBar(f, label, begin.Total-begin.Resumed)
+		draw, clear, interval = bar.Set64, bar.Clear, barInterval
 	}
-	ended := make(chan struct{})
 	var looking sync.WaitGroup
 	looking.Go(func() {
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for {
+		for again := time.Tick(interval); ; {
 			select {
-			case <-ticker.C:
-				draw(false)
+			case <-again:
+				_ = draw(t.Progress().Acked - begin.Resumed) // what was there before did not travel
 			case <-ended:
-				draw(true)
+				_ = clear() // a bar that cannot be drawn stops nothing
 				return
 			}
 		}
@@ -65,36 +65,25 @@ func (j *job) show(label string, t desk.Tracker) (stop func()) {
 	}
 }
 
-// lines draws a line whenever there is something new.
-func (j *job) lines(label string, t desk.Tracker) (draw func(ended bool)) {
-	begin, said, of := t.Progress(), int64(-1), ""
-	if begin.Total >= 0 {
-		of = " of " + sizeText(begin.Total-begin.Resumed) // what was there before does not travel
+// lines draws a line whenever there is something new. A negative total is not known.
+func (j *job) lines(label string, total int64) (draw func(moved int64) error) {
+	said, of := int64(-1), ""
+	if total >= 0 {
+		of = " of " + sizeText(total)
 	}
-	return func(ended bool) {
-		if moved := t.Progress().Acked - begin.Resumed; !ended && moved != said {
+	return func(moved int64) error {
+		if moved != said {
 			j.note("%s: %s%s", label, sizeText(moved), of)
 			said = moved
 		}
+		return nil
 	}
 }
 
-// bar draws a bar, or where the end is unknown a spinner.
-func bar(out io.Writer, label string, t desk.Tracker) (draw func(ended bool)) {
-	begin, total := t.Progress(), int64(-1)
-	if begin.Total >= 0 {
-		total = max(begin.Total-begin.Resumed, 1)
-	}
-	bar := progressbar.NewOptions64(total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(label), progressbar.OptionShowBytes(true),
+// newBar makes a bar, or where the total is not known a spinner.
+func newBar(out io.Writer, label string, total int64) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(cmp.Or(total, 1), progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(label), progressbar.OptionShowBytes(true),
 		progressbar.OptionShowTotalBytes(true), progressbar.OptionShowCount(), progressbar.OptionUseANSICodes(true), progressbar.OptionSetWidth(20))
-	bar.StartWithoutRender()
-	return func(ended bool) {
-		if ended {
-			_ = bar.Clear() // a bar that cannot be drawn stops nothing
-		} else {
-			_ = bar.Set64(t.Progress().Acked - begin.Resumed)
-		}
-	}
 }
 
 // reading counts the bytes that a scan reads, of nobody knows how many.

@@ -89,7 +89,7 @@ func (g *getting) fetch(ctx context.Context, client *desk.Client) error {
 	if err != nil {
 		return err
 	}
-	defer closeSource(local)
+	defer local.Close()
 	if local != nil && local.Manifest.Digest() == d.Version.Content {
 		g.say("get %s: version %d, %s has it already", g.name, g.number, path)
 	} else if err := g.restore(ctx, d, path, local); err != nil {
@@ -126,8 +126,7 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 		err = fail(exitConflict, "%s has changes that no version has, or files that a put left out: put it, get into another PATH, or lose them with --force", path)
 	}
 	if err != nil {
-		closeSource(local)
-		return nil, err
+		return nil, errors.Join(err, local.Close())
 	}
 	return local, nil
 }
@@ -164,8 +163,7 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 	if err != nil {
 		return err
 	}
-	closeSource(again)
-	if err := r.Commit(ctx); err != nil {
+	if err := errors.Join(again.Close(), r.Commit(ctx)); err != nil {
 		return err
 	}
 	g.report(d.Version, received, "received", begin)

@@ -48,7 +48,7 @@ func login(ctx context.Context, s *session) error {
 		if err := writeJSON(s.file(), s.profile); err != nil {
 			return err
 		}
-		s.say("logged in at %s as %s, on %s", s.Server, cmp.Or(plain(s.User), "the token's user"), s.Machine)
+		s.say("logged in at %s as %s, on %s, by the token %s…", s.Server, cmp.Or(plain(s.User), "its user"), s.Machine, plain(s.Token[:min(4, len(s.Token))]))
 		s.note("now: savegame put PATH, or savegame ls and savegame get NAME")
 		return nil
 	})

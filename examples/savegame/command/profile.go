@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/quivernet/quiver/examples/savegame/flock"
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -52,17 +51,10 @@ func (p *profile) file() string { return filepath.Join(p.home, "profile.json") }
 
 // machineName returns this machine's name as versions have it.
 func machineName() string {
-	host, _ := os.Hostname()
-	name := strings.Trim(strings.Map(func(r rune) rune {
-		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
-			return r
-		}
-		return '-'
-	}, host), "-")
-	if versions.CheckName(name) != nil {
-		return "machine"
+	if host, err := os.Hostname(); err == nil && versions.CheckName(host) == nil {
+		return host
 	}
-	return name
+	return "machine"
 }
 
 // sighting remembers what a place of this machine held when it was equal to a version. Each place has its own, so that a
@@ -84,16 +76,13 @@ func dataOf(m *manifest.Manifest) manifest.Digest {
 func (p *profile) seenFile() string { return filepath.Join(p.home, "seen.json") }
 
 // key is under what the sightings of a save are kept, or that of a place, which is the paths that were put or the one that was got.
-func (p *profile) key(name string, place ...string) (string, error) {
+func (p *profile) key(name string, place ...string) string {
 	key := p.Fingerprint[:16] + "/" + name + "\n"
 	for _, path := range place {
-		path, err := filepath.Abs(path)
-		if err != nil {
-			return "", err
-		}
+		path, _ = filepath.Abs(path) // where it fails nothing was read or written
 		key += path + "\n"
 	}
-	return key, nil
+	return key
 }
 
 // seen returns all sightings, of saves at any server.
@@ -105,16 +94,14 @@ func (p *profile) seen() (map[string]sighting, error) {
 // seenAt returns which version of a save a place held last.
 func (p *profile) seenAt(name string, place ...string) (versions.Ref, error) {
 	sightings, err := p.seen()
-	key, failed := p.key(name, place...)
-	return sightings[key].Ref, errors.Join(err, failed)
+	return sightings[p.key(name, place...)].Ref, err
 }
 
 // seenLast returns the newest version of a save that any place held.
 func (p *profile) seenLast(name string) (last versions.Ref, err error) {
 	sightings, err := p.seen()
-	prefix, _ := p.key(name) // fails with a place only
 	for key, s := range sightings {
-		if strings.HasPrefix(key, prefix) && s.Ref.Number > last.Number {
+		if strings.HasPrefix(key, p.key(name)) && s.Ref.Number > last.Number {
 			last = s.Ref
 		}
 	}
@@ -123,10 +110,6 @@ func (p *profile) seenLast(name string) (last versions.Ref, err error) {
 
 // remember notes that a place holds a version.
 func (p *profile) remember(v versions.Version, m *manifest.Manifest, place ...string) error {
-	key, err := p.key(v.Name, place...)
-	if err != nil {
-		return err
-	}
 	lock, err := flock.Wait(p.seenFile()+".lock", 5*time.Second)
 	if err != nil {
 		return fmt.Errorf("it is done, but cannot be remembered here: %w", err)
@@ -136,7 +119,7 @@ func (p *profile) remember(v versions.Version, m *manifest.Manifest, place ...st
 	if err != nil {
 		return err
 	}
-	sightings[key] = sighting{v.Ref(), dataOf(m)}
+	sightings[p.key(v.Name, place...)] = sighting{v.Ref(), dataOf(m)}
 	return writeJSON(p.seenFile(), sightings)
 }
 
@@ -155,7 +138,7 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// writeJSON replaces a file, for its owner alone, durably and in one step.
+// writeJSON replaces a file, for its owner alone, in one step: after a crash it is what it was, or what it should be.
 func writeJSON(path string, v any) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // of mode 0600
 	if err != nil {
@@ -167,10 +150,6 @@ func writeJSON(path string, v any) error {
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
-	}
-	if dir, err := os.Open(filepath.Dir(path)); err == nil {
-		_ = dir.Sync() // where it can be asked for: not on Windows, and not of every file system
-		_ = dir.Close()
 	}
 	return nil
 }

@@ -112,13 +112,6 @@ func (j *job) scan(ctx context.Context, paths []string, exclude ...string) (*tre
 	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Limits: manifest.Limits{Bytes: math.MaxInt64}, Read: func(bytes int) { read.Add(int64(bytes)) }})
 }
 
-// closeSource closes a source, which was only read; nil is none.
-func closeSource(s *tree.Source) {
-	if s != nil {
-		_ = s.Close()
-	}
-}
-
 // spool keeps standard input in a temporary file, and scans that.
 func (p *putting) spool(ctx context.Context) error {
 	f, err := os.CreateTemp("", "savegame-*")
@@ -144,7 +137,7 @@ func (p *putting) spool(ctx context.Context) error {
 
 // close closes the source, and removes what was made for it.
 func (p *putting) close() {
-	closeSource(p.source)
+	_ = p.source.Close() // it was only read
 	if p.spooled != "" {
 		_ = os.Remove(p.spooled)
 	}

@@ -292,7 +292,7 @@ func TestLoginByToken(t *testing.T) {
 	dir := t.TempDir()
 	added := runProgram("", "token", "add", "ann", "--dir", dir)
 	server := startServerIn(t, dir, "127.0.0.1:0")
-	paste := pasted(t, strings.TrimPrefix(strings.TrimSpace(added.stderr), "this logs a machine in: "))
+	paste := pasted(t, added.stdout)
 	m := newMachine(t, []string{paste[0], server.addr, paste[2]})
 	require.Empty(t, m.ok("ls"))
 }

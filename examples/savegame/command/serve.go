@@ -9,7 +9,6 @@ import (
 	"math"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -97,14 +96,12 @@ func (s *server) open(socket net.PacketConn) error {
 	if s.config.Users, err = users.Open(tokens); err != nil {
 		return err
 	}
-	s.config.Codes = users.NewCodes(func(user string) (string, error) { return users.Add(tokens, user) })
-	_, missing := os.Stat(filepath.Join(s.String("dir"), "certificate.pem"))
+	s.config.Codes = users.NewCodes(func(user string) (string, error) {
+		return users.Add(tokens, user, "login of "+time.Now().Format("2006-01-02 15:04"))
+	})
 	certificate, err := cert.Load(s.String("dir"))
 	if err != nil {
 		return err
-	}
-	if missing != nil && len(all) > 0 {
-		s.note("the certificate was missing and is a new one: machines that were logged in must log in again")
 	}
 	if s.Server, err = desk.NewServer(s.config); err != nil {
 		return err

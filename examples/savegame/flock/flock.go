@@ -15,6 +15,10 @@ var ErrHeld = errors.New("another process holds the lock")
 // is locked already. Do not remove a lock file: two processes could then lock two files of one name.
 func Try(f *os.File) error { return try(f.Fd()) }
 
+// leastPatience is how long Wait tries at least: a program that starts another one has a copy of its open files, and so of a
+// lock that it has just let go, until the other one is loaded.
+const leastPatience = 200 * time.Millisecond
+
 // Wait opens and locks the file at path, which it makes when it is missing, and tries for as long as patience lasts. The
 // caller closes the file.
 func Wait(path string, patience time.Duration) (*os.File, error) {
@@ -22,7 +26,7 @@ func Wait(path string, patience time.Duration) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(max(patience, leastPatience))
 	for err = Try(f); errors.Is(err, ErrHeld) && time.Now().Before(deadline); err = Try(f) {
 		time.Sleep(20 * time.Millisecond)
 	}

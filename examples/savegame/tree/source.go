@@ -129,8 +129,11 @@ func (s *Source) Chunk(buffer []byte, c manifest.Chunk) ([]byte, error) {
 	return buffer, nil
 }
 
-// Close closes the folders. The manifest and the notes stay.
+// Close closes the folders. The manifest and the notes stay. Nil is a source that nobody opened.
 func (s *Source) Close() (err error) {
+	if s == nil {
+		return nil
+	}
 	for _, at := range s.roots {
 		err = errors.Join(err, at.root.Close())
 	}

@@ -1,7 +1,6 @@
 package users
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -44,20 +43,17 @@ func CheckUser(name string) error {
 type Token struct {
 	User  string
 	Shown string // the token's first characters
+	Note  string // the line's comment
 }
 
 // entry is such a line.
-type entry struct {
-	user, token string
-	at          int // where it begins in the file
-}
+type entry struct{ user, token, note string }
 
-// parse returns the entries of a file's text: UTF-8, of each line what stands before a space or a #. Empty lines, a byte
-// order mark and carriage returns are ignored.
+// parse returns the entries of a file's text: a line is user:token, then perhaps # and a note, or nothing but that.
 func parse(text string) (entries []entry, err error) {
-	seen, number, at := make(map[string]bool), 0, 0
+	seen, number := make(map[string]bool), 0
 	for line := range strings.Lines(text) {
-		e, err := parseLine(strings.TrimPrefix(line, "\ufeff"))
+		e, err := parseLine(line)
 		if err == nil && seen[e.token] {
 			err = errors.New("the token stands there twice")
 		}
@@ -65,35 +61,28 @@ func parse(text string) (entries []entry, err error) {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 		if e.token != "" {
-			e.at = at + strings.Index(line, e.user)
 			seen[e.token] = true
 			entries = append(entries, e)
 		}
-		at += len(line)
 	}
 	return entries, nil
 }
 
 // parseLine returns a line's entry, an empty one when it has none.
 func parseLine(line string) (e entry, err error) {
-	words := strings.Fields(line)
-	if len(words) == 0 || words[0][0] == '#' {
+	login, note, _ := strings.Cut(" "+strings.TrimSpace(strings.TrimPrefix(line, "\ufeff")), " #") // Windows' editors write such a mark
+	login = strings.TrimSpace(login)
+	if login == "" {
 		return e, nil
 	}
-	user, token, isPair := strings.Cut(words[0], ":")
+	user, token, isPair := strings.Cut(login, ":")
 	switch {
-	case len(words) > 1 && words[1][0] != '#':
-		return e, errors.New("a token has no spaces, and a comment begins with #")
-	case !isPair:
-		return e, errors.New("a line is user:token")
-	case len(token) > maxToken:
-		return e, fmt.Errorf("the token has %d bytes, the limit is %d", len(token), maxToken)
-	case !utf8.ValidString(token), strings.ContainsFunc(token, func(r rune) bool { return !unicode.IsGraphic(r) }):
-		return e, errors.New("the token is not visible UTF-8 text")
-	case len(token) < minToken:
-		return e, fmt.Errorf("the token has %d bytes and needs at least %d; take a random one", len(token), minToken)
+	case !isPair || !utf8.ValidString(token) || strings.ContainsFunc(token, unicode.IsSpace):
+		return e, errors.New("it is not user:token with # before a note")
+	case len(token) < minToken || len(token) > maxToken:
+		return e, fmt.Errorf("the token has %d bytes and needs %d to %d; take a random one", len(token), minToken, maxToken)
 	}
-	return entry{user: user, token: token}, CheckUser(user)
+	return entry{user, token, strings.TrimSpace(note)}, CheckUser(user)
 }
 
 // read returns a file's text and entries.
@@ -109,62 +98,66 @@ func read(path string) (text string, entries []entry, err error) {
 }
 
 // Add gives a user a new random token, makes the file at path when it is missing, and returns the token when the file
-// holds it durably. A user may have several. It may run beside others, in other processes too, as Revoke may.
-func Add(path, user string) (token string, err error) {
+// holds it durably. A user may have several: notes tell them apart. It may run beside others, in other processes too, as
+// Revoke may.
+func Add(path, user string, note ...string) (token string, err error) {
 	if err := CheckUser(user); err != nil {
 		return "", err
 	}
 	token = rand.Text()
-	return token, edit(path, func(f *os.File, text string, _ []entry) error {
-		line := user + ":" + token + "\n"
+	line := strings.Join(append([]string{user + ":" + token}, note...), " # ") + "\n"
+	return token, edit(path, func(text string) (string, error) {
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			line = "\n" + line
 		}
-		_, err := f.WriteAt([]byte(line), int64(len(text)))
-		return err
+		return text + line, nil
 	})
 }
 
-// Revoke takes away the tokens of a user that begin with prefix, all when that is empty, and says how many those were: #
-// stands where they stood. It fails with [ErrUser] when there are none.
+// Revoke takes away the tokens of a user that begin with prefix, all when that is empty, and says how many those were. It
+// fails with [ErrUser] when there are none.
 func Revoke(path, user, prefix string) (revoked int, err error) {
-	err = edit(path, func(f *os.File, _ string, entries []entry) error {
-		for _, e := range entries {
-			if e.user == user && strings.HasPrefix(e.token, prefix) {
-				if _, err := f.WriteAt(bytes.Repeat([]byte("#"), len(user)+1+len(e.token)), int64(e.at)); err != nil {
-					return err
-				}
+	err = edit(path, func(text string) (string, error) {
+		var left strings.Builder
+		for line := range strings.Lines(text) {
+			if e, _ := parseLine(line); e.user == user && e.token != "" && strings.HasPrefix(e.token, prefix) {
+				login := e.user + ":" + e.token
+				line = strings.Replace(line, login, strings.Repeat("#", len(login)), 1)
 				revoked++
 			}
+			left.WriteString(line)
 		}
 		if revoked == 0 {
-			return fmt.Errorf("%w as %q with a token %s…", ErrUser, user, prefix)
+			return "", fmt.Errorf("%w as %q with a token %s…", ErrUser, user, prefix)
 		}
-		return nil
+		return left.String(), nil
 	})
 	return revoked, err
 }
 
-// List returns the tokens of a file, in its order, each to be told by its first characters only.
+// List returns the tokens of a file, in its order, each to be told by its first characters and its note only.
 func List(path string) (tokens []Token, err error) {
 	_, entries, err := read(path)
 	for _, e := range entries {
-		tokens = append(tokens, Token{e.user, string([]rune(e.token)[:shown])})
+		tokens = append(tokens, Token{e.user, string([]rune(e.token)[:shown]), e.note})
 	}
 	return tokens, err
 }
 
-// edit locks a token file, which it makes when it is missing, and lets do write to it. A file that is wrong stays as it is.
-// Each write changes a line where it stands, so that a crash spoils no other, and that the file keeps its owner, its mode
-// and its links: a server may read what root has edited.
-func edit(path string, do func(f *os.File, text string, entries []entry) error) error {
+// edit locks a token file, which it makes when it is missing, and writes what change makes of its text. A file that is wrong
+// stays as it is. The text is written where it stands, and no line of it moves: so that a crash spoils no other line than
+// the one that changes, and that the file keeps its owner, its mode and its links: a server may read what root has edited.
+func edit(path string, change func(text string) (string, error)) error {
 	f, err := flock.Wait(path, 5*time.Second) // others edit for milliseconds
 	if err != nil {
 		return fmt.Errorf("token file: %w", err)
 	}
-	text, entries, err := read(path)
+	text, _, err := read(path)
 	if err == nil {
-		err = do(f, text, entries)
+		text, err = change(text)
+	}
+	if err == nil {
+		_, err = f.WriteAt([]byte(text), 0)
 	}
 	return errors.Join(err, f.Sync(), f.Close())
 }

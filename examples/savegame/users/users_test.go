@@ -47,28 +47,28 @@ func TestParse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			entries, err := parse(test.text)
 			require.NoError(t, err)
-			require.Equal(t, test.want, lines(test.text, entries))
+			require.Equal(t, test.want, lines(entries))
 		})
 	}
 }
 
-// lines returns what stands where entries say that they are.
-func lines(text string, entries []entry) (lines []string) {
+// lines returns the lines that say what entries are.
+func lines(entries []entry) (lines []string) {
 	for _, e := range entries {
-		lines = append(lines, text[e.at:e.at+len(e.user)+1+len(e.token)])
+		lines = append(lines, e.user+":"+e.token)
 	}
 	return lines
 }
 
 func TestParseNamesWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"\n" + alpha:                         "line 2: a line is user:token",
-		"ann:hello":                          "line 1: the token has 5 bytes and needs at least 16",
-		"ann:" + strings.Repeat("x", 5000):   "line 1: the token has 5000 bytes, the limit is 4096",
-		"ann:" + alpha + "\n\nann: " + alpha: "line 3: a token has no spaces",
+		"\n" + alpha:                         "line 2: it is not user:token",
+		"ann:hello":                          "line 1: the token has 5 bytes and needs 16 to 4096",
+		"ann:" + strings.Repeat("x", 5000):   "line 1: the token has 5000 bytes and needs",
+		"ann:" + alpha + "\n\nann: " + alpha: "line 3: it is not user:token",
 		"ann:" + alpha + "\nbob:" + alpha:    "line 2: the token stands there twice",
-		"\xff\xfea\x00:\x00" + alpha:         "line 1: the token is not visible UTF-8 text", // UTF-16
-		"ann:\xff" + alpha:                   "line 1: the token is not visible UTF-8 text",
+		"\xff\xfea\x00:\x00" + alpha:         "line 1: no such user", // UTF-16
+		"ann:\xff" + alpha:                   "line 1: it is not user:token",
 		"-ann:" + alpha:                      "line 1: no such user: a user's name has",
 		":" + alpha:                          "line 1: no such user",
 	} {
@@ -106,9 +106,8 @@ func FuzzParse(f *testing.F) {
 			require.NoError(t, CheckUser(e.user))
 			require.NoError(t, versions.CheckName(e.user))
 			require.GreaterOrEqual(t, len(e.token), minToken)
-			require.Equal(t, e.user+":"+e.token, text[e.at:e.at+len(e.user)+1+len(e.token)])
 		}
-		same, err := parse(strings.Join(lines(text, entries), "\n"))
+		same, err := parse(strings.Join(lines(entries), "\n"))
 		require.NoError(t, err)
 		require.Len(t, same, len(entries))
 	})
@@ -123,11 +122,11 @@ func TestAddListRevoke(t *testing.T) {
 	require.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
 	second, err := Add(path, "ann")
 	require.NoError(t, err)
-	bob, err := Add(path, "bob")
+	bob, err := Add(path, "bob", "his laptop")
 	require.NoError(t, err)
 	tokens, err := List(path)
 	require.NoError(t, err)
-	require.Equal(t, []Token{{"ann", first[:4]}, {"ann", second[:4]}, {"bob", bob[:4]}}, tokens)
+	require.Equal(t, []Token{{"ann", first[:4], ""}, {"ann", second[:4], ""}, {"bob", bob[:4], "his laptop"}}, tokens)
 
 	u, err := Open(path)
 	require.NoError(t, err)
