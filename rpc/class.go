@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/state"
 )
 
@@ -119,6 +120,21 @@ func (c *Class) listFields() (fields state.Mask) {
 		}
 	}
 	return fields
+}
+
+// shapeOf returns what both ends must agree on.
+func shapeOf(classes []*Class) (s shape.Shape) {
+	for i, c := range classes {
+		s.Class(i, c.name, c.declarer)
+		for _, m := range c.methods {
+			s.Add(m.String(), fmt.Sprintf("%s, %s, %s", m.sort(), deliveryName(m.delivery), m.codec.Name()))
+			s.Lines = m.codec.AppendOutline(s.Lines, m.String())
+		}
+		for _, d := range c.states {
+			d.outline(&s)
+		}
+	}
+	return s
 }
 
 // NewComponent declares a component that every actor of class has: a *Class for handles, states and [Bind], whose calls and states

@@ -30,6 +30,7 @@ func TestGoldenShapeOfAClass(t *testing.T) {
 	NewState[pose](class)
 	NewList[uint16, spell](class, "Spells")
 	NewState[pose](NewComponent(class, "Arm"))
-	hash, _ := shapeOf([]*Class{class})
+	shape := shapeOf([]*Class{class})
+	hash := shape.Hash()
 	require.Equal(t, "05da94eefe54c406572b2e517a5c55ff6635c2a7fba5a4f5137b5f0250c64649", hex.EncodeToString(hash[:]))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/logs"
+	"github.com/quivernet/quiver/internal/shape"
 )
 
 // mismatchTime is how long a server waits for a client with other classes to name the difference and close.
@@ -108,7 +109,7 @@ func (h *handshake) receive(payload []byte) {
 	case control.Join:
 		h.conn.refuse(bunch.Code(BunchWrongChannel))
 	case control.Shape:
-		h.conn.Close(ProtocolMismatch, difference(h.conn.world.shape.lines, m))
+		h.conn.Close(ProtocolMismatch, shape.Difference(h.conn.world.shape.Lines, m.Lines, m.Cut))
 	}
 }
 
@@ -163,7 +164,7 @@ func (h *handshake) refuse(peer control.Hello) {
 	h.greeting.Refuse()
 	h.late = mismatch
 	h.timer.Reset(mismatchTime)
-	h.send(control.AppendShape(nil, c.world.shape.lines))
+	h.send(control.AppendShape(nil, c.world.shape.Lines))
 }
 
 // sides tells the two Hellos by who sent them, for reasons that both logs show: "here" would be wrong in one of them.
@@ -198,7 +199,7 @@ func (h *handshake) hello() control.Hello {
 	c := h.conn
 	c.link.Lock()
 	defer c.link.Unlock()
-	ours := control.Hello{Version: control.Version, Params: c.machine.Params(), Shape: c.world.shape.hash}
+	ours := control.Hello{Version: control.Version, Params: c.machine.Params(), Shape: c.world.hash}
 	if c.sealed != nil {
 		ours.Features |= control.FeatureSealed
 	}

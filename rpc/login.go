@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/internal/shape"
 )
 
 // verdict is what Authenticate answered, or Login after it.
@@ -210,7 +211,7 @@ func (w *World) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	replaced, others, full := w.claims.Claim(c.identity, c)
 	if full {
 		refused = &CloseError{Code: LoginElsewhere,
-			Reason: fmt.Sprintf("%q has %d connections, the limit is Config.MaxConnsPerIdentity", clip(c.identity), others)}
+			Reason: fmt.Sprintf("%q has %d connections, the limit is Config.MaxConnsPerIdentity", shape.Clip(c.identity), others)}
 	}
 	return replaced, refused
 }
@@ -225,7 +226,7 @@ func (c *Conn) replace() {
 	c.replaced = append(c.replaced, old...)
 	for _, o := range old {
 		o.abort(&CloseError{Code: LoginElsewhere,
-			Reason: fmt.Sprintf("%q logged in from elsewhere; the limit is %d connections, Config.MaxConnsPerIdentity", clip(c.identity), c.world.config.MaxConnsPerIdentity)})
+			Reason: fmt.Sprintf("%q logged in from elsewhere; the limit is %d connections, Config.MaxConnsPerIdentity", shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)})
 		select {
 		case <-o.done:
 		case <-c.link.Done():

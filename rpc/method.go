@@ -82,6 +82,19 @@ func (m *method) sort() string {
 	return m.kind.String()
 }
 
+// deliveryName returns what the shape says of a delivery.
+func deliveryName(d bunch.Delivery) string {
+	switch d {
+	case Reliable:
+		return "Reliable"
+	case ReliableUnordered:
+		return "ReliableUnordered"
+	case Unreliable:
+		return "Unreliable"
+	}
+	return "UnreliableSequenced"
+}
+
 // appendID appends what a call of m begins with.
 func (m *method) appendID(b []byte) []byte { return binary.AppendUvarint(b, uint64(m.id)) }
 

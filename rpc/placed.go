@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/shape"
 )
 
 // Place makes an actor of b's class that both ends know from a level, by a name that is its own in the world: 1 to 128 bytes, printable.
@@ -25,7 +26,7 @@ import (
 func Place[T any](b *Binding[T], name string, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	if !validName(name) {
-		return nil, object, fmt.Errorf("rpc: Place of a %q: the name %q must have 1 to %d printable bytes", b.untyped.class.name, clip(name), maxNameBytes)
+		return nil, object, fmt.Errorf("rpc: Place of a %q: the name %q must have 1 to %d printable bytes", b.untyped.class.name, shape.Clip(name), maxNameBytes)
 	}
 	fill := func(made any) {
 		if object = made.(T); set != nil {

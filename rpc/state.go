@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"unsafe"
 
+	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/state"
 )
 
@@ -54,6 +55,18 @@ func (d *declaredState) String() string {
 }
 
 func (d *declaredState) isList() bool { return d.name != "" }
+
+// outline adds its lines to the shape of its class.
+func (d *declaredState) outline(s *shape.Shape) {
+	kind := "a struct"
+	if d.isList() {
+		kind = "a list"
+	}
+	s.Add(d.String(), fmt.Sprintf("state of %d fields, %s", d.count, kind))
+	for _, field := range d.plan.Lines() {
+		s.Lines = append(s.Lines, d.String()+"."+field)
+	}
+}
 
 // mask returns all of its fields.
 func (d *declaredState) mask() state.Mask { return (1<<d.count - 1) << d.first }

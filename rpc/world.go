@@ -17,6 +17,7 @@ import (
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/trace"
 	"github.com/quivernet/quiver/rpc/dos"
 	"github.com/quivernet/quiver/rpc/emulation"
@@ -99,7 +100,8 @@ type World struct {
 	// The class table. The first connection freezes it: from then on it is sorted by name, and the index is the class
 	// id on the wire, so that the order of declaration does not matter.
 	classes []*Class
-	shape   shape
+	shape   shape.Shape // what the handshake compares, once the table is frozen
+	hash    [32]byte    // of shape
 	frozen  bool
 
 	machines []func() guest.Machine // of every connection, beside bunches
@@ -117,12 +119,6 @@ type World struct {
 	serial     uint64              // id of the newest connection
 	listeners  int
 	closed     *CloseError
-}
-
-// shape is what the handshake compares.
-type shape struct {
-	hash  [32]byte
-	lines []string
 }
 
 // NewWorld returns a world without connections.
@@ -220,7 +216,8 @@ func (w *World) freeze() {
 		return
 	}
 	w.classes = slices.SortedFunc(slices.Values(w.classes), func(a, b *Class) int { return strings.Compare(a.name, b.name) })
-	w.shape.hash, w.shape.lines = shapeOf(w.classes)
+	w.shape = shapeOf(w.classes)
+	w.hash = w.shape.Hash()
 	w.frozen = true
 }
 

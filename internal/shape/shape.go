@@ -1,0 +1,120 @@
+// Package shape writes down what both ends of a connection must declare alike, a line for every class, method and field, and finds the
+// first line in which two ends differ. It is pure.
+package shape
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+const (
+	// maxDifference bounds the sentence that names a difference, so that it fits a close reason.
+	maxDifference = 200
+	// declaredBy stands in the line of a class before the function that adds it; see guest.DeclaredBy.
+	declaredBy = ", by "
+)
+
+// Shape collects lines of the form "path: what", in the order of declaration. Two ends with the same lines read alike what the other
+// writes: the order of classes and of their methods counts, names of Go types do not unless they write themselves.
+type Shape struct{ Lines []string }
+
+// Add adds a line.
+func (s *Shape) Add(path, what string) { s.Lines = append(s.Lines, path+": "+what) }
+
+// Class adds the line of a class; declarer is the function that adds it to a world, empty when the game binds it itself.
+func (s *Shape) Class(index int, name, declarer string) {
+	what := fmt.Sprintf("class %d", index)
+	if declarer != "" {
+		what += declaredBy + declarer
+	}
+	s.Add(name, what)
+}
+
+// Hash returns what two ends compare instead of all their lines.
+func (s *Shape) Hash() [32]byte { return sha256.Sum256([]byte(strings.Join(s.Lines, "\n"))) }
+
+// Difference names the first difference between a client's lines and its server's, which come from the wire and may end early: cut.
+func Difference(client, server []string, cut bool) string {
+	if cut && len(client) > len(server) {
+		client = client[:len(server)]
+	}
+	if d := diff(client, server); d != "" {
+		return d
+	}
+	return fmt.Sprintf("they differ after the first %d methods and fields", len(server))
+}
+
+// diff names the first difference; "" = none.
+func diff(client, server []string) string {
+	for i, line := range client {
+		if i == len(server) {
+			return Clip(missing(line, "client", "server"))
+		}
+		if line != server[i] {
+			return Clip(differ(client[i:], server[i:]))
+		}
+	}
+	if len(server) > len(client) {
+		return Clip(missing(server[len(client)], "server", "client"))
+	}
+	return ""
+}
+
+// differ compares the lines from the first that differs on.
+func differ(client, server []string) string {
+	path, what, _ := strings.Cut(client[0], ": ")
+	serverPath, serverWhat, _ := strings.Cut(server[0], ": ")
+	switch {
+	case path == serverPath:
+		return fmt.Sprintf("%s is %q at the client and %q at the server", path, what, serverWhat)
+	case !names(server, path):
+		return missing(client[0], "client", "server")
+	case !names(client, serverPath):
+		return missing(server[0], "server", "client")
+	}
+	return fmt.Sprintf("%q stands at the client where %q stands at the server", client[0], server[0])
+}
+
+// missing says that one end has a line and the other has not.
+func missing(line, has, lacks string) string {
+	class, _, _ := strings.Cut(line, ": ")
+	switch _, call, declared := strings.Cut(line, declaredBy); {
+	case isClass(line) && declared:
+		return fmt.Sprintf("%s was called at the %s and not at the %s (%q)", call, has, lacks, line)
+	case isClass(line):
+		return fmt.Sprintf("the world of the %s has class %q and that of the %s has not: Bind it there, or name it in Config.Classes", has, class, lacks)
+	}
+	return fmt.Sprintf("%q is missing at the %s", line, lacks)
+}
+
+// isClass reports whether a line is that of a class, not of a method or a field: names have no colon.
+func isClass(line string) bool {
+	_, what, _ := strings.Cut(line, ": ")
+	return strings.HasPrefix(what, "class ")
+}
+
+// names reports whether a line has this path.
+func names(lines []string, path string) bool {
+	for _, line := range lines {
+		if p, _, _ := strings.Cut(line, ": "); p == path {
+			return true
+		}
+	}
+	return false
+}
+
+// Clip makes a sentence fit for a log and a close reason, whatever the peer sent.
+func Clip(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+	if len(s) <= maxDifference {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxDifference], "") + "…"
+}
