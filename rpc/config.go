@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/badnet"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/rpc/dos"
 	"github.com/quivernet/quiver/rpc/emulation"
@@ -233,7 +234,7 @@ func (c *Config) validate() error {
 		}
 	}
 	if c.Emulation != nil {
-		if _, _, err := emulationLinks(*c.Emulation); err != nil {
+		if _, _, err := badnet.Links(*c.Emulation); err != nil {
 			return err
 		}
 	}

@@ -71,8 +71,8 @@ func TestEmulationsEnd(t *testing.T) {
 			require.NoError(t, err)
 			end, err := DialPacket(t.Context(), near, far.LocalAddr(), clientTLS, client.World)
 			require.NoError(t, err)
-			require.Len(t, server.emulated, 1)
-			require.Len(t, client.emulated, 1)
+			require.Equal(t, 1, server.sockets.Len())
+			require.Equal(t, 1, client.sockets.Len())
 			end.Close(0, "")
 			require.NoError(t, listener.Close())
 			require.NoError(t, end.Wait(context.Background()))
@@ -80,8 +80,8 @@ func TestEmulationsEnd(t *testing.T) {
 			client.Tick(time.Now())
 			require.NoError(t, errors.Join(near.Close(), far.Close()))
 		}
-		require.Empty(t, server.emulated)
-		require.Empty(t, client.emulated)
+		require.Zero(t, server.sockets.Len())
+		require.Zero(t, client.sockets.Len())
 	})
 }
 

@@ -8,15 +8,12 @@ import (
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/link"
-	"github.com/quivernet/quiver/internal/netsim"
-	"github.com/quivernet/quiver/rpc/emulation"
 )
 
 func init() {
 	guest.Add = func(world any, newMachine func() guest.Machine) { world.(*World).addMachine(newMachine) }
 	guest.Of = func(conn any, first byte) guest.Machine { return conn.(*Conn).guestOf(first) }
 	guest.Keep = func(world, key any, make func() any) any { return world.(*World).keep(key, make) }
-	guest.Links = func(e any) (out, in netsim.Config, err error) { return emulationLinks(e.(emulation.Settings)) }
 	guest.Seed = func(world any, seed uint64) { world.(*World).seed = &seed }
 	guest.Drive = func(conn any, fn func(now time.Time)) { conn.(*Conn).drive(fn) }
 	guest.DeclaredBy = func(class any, function string) { class.(*Class).declarer = function }

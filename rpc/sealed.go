@@ -59,7 +59,10 @@ type sealedCarrier struct {
 // share prepares a socket for QUIC, and for sealed packets beside it when the config says so. The caller calls free when it needs
 // neither any more.
 func (w *World) share(socket net.PacketConn) (conn net.PacketConn, shared *sealed.Socket, free func()) {
-	socket, free = w.emulate(socket)
+	free = func() {}
+	if w.sockets != nil {
+		socket, free = w.sockets.Add(socket)
+	}
 	if !w.config.Sealed {
 		return socket, nil, free
 	}

@@ -12,11 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/badnet"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/logs"
-	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/trace"
 	"github.com/quivernet/quiver/rpc/dos"
@@ -88,9 +88,10 @@ type World struct {
 	shut    chan struct{} // closed by Close
 	dropped atomic.Uint64
 	client  atomic.Bool
-	actors  atomic.Int64   // alive here
-	memory  *budget.Memory // for reliable messages that wait
-	rate    *budget.Meter  // of all connections; nil = no limit
+	actors  atomic.Int64    // alive here
+	memory  *budget.Memory  // for reliable messages that wait
+	rate    *budget.Meter   // of all connections; nil = no limit
+	sockets *badnet.Sockets // behind Config.Emulation; nil without
 
 	warnMu sync.Mutex // guards warns, and is taken last
 	warns  [warnKinds]warnGate
@@ -107,16 +108,14 @@ type World struct {
 	machines []func() guest.Machine // of every connection, beside bunches
 
 	inbox      inbox
-	live       map[*Conn]struct{}  // attached and not yet ended, half-open ones included
-	count      int                 // of them and of ended ones whose OnDisconnect has not run
-	door       *door.Door[Conn]    // who is on the way in, and from where
-	handshakes HandshakeStats      // but for Open
-	failures   *door.Failures      // who guesses tokens
-	answered   *sync.Cond          // with mu: Authenticate answered, or a client left that may have waited for its turn
-	claims     *door.Claims[Conn]  // of identities
-	emulation  *emulation.Settings // nil = none
-	emulated   []*netsim.Emulated  // sockets
-	serial     uint64              // id of the newest connection
+	live       map[*Conn]struct{} // attached and not yet ended, half-open ones included
+	count      int                // of them and of ended ones whose OnDisconnect has not run
+	door       *door.Door[Conn]   // who is on the way in, and from where
+	handshakes HandshakeStats     // but for Open
+	failures   *door.Failures     // who guesses tokens
+	answered   *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
+	claims     *door.Claims[Conn] // of identities
+	serial     uint64             // id of the newest connection
 	listeners  int
 	closed     *CloseError
 }
@@ -142,8 +141,11 @@ func NewWorld(config Config) (*World, error) {
 		rate:        budget.NewMeter(config.WorldRate),
 	}
 	if config.Emulation != nil {
-		e := *config.Emulation
-		w.emulation = &e
+		out, in, err := badnet.Links(*config.Emulation)
+		if err != nil {
+			return nil, err
+		}
+		w.sockets = badnet.NewSockets(out, in)
 	}
 	if w.level == nil {
 		w.level = new(slog.LevelVar)
@@ -237,6 +239,20 @@ func (w *World) IsServer() bool { return !w.client.Load() }
 // rep (updates of states), relevancy and dormancy. What is off is not formatted. It is an error when there is no such category. UE: Log LogRep Verbose.
 func (w *World) SetLogLevel(level slog.Level, categories ...string) error {
 	return w.logs.SetLevel(level, categories...)
+}
+
+// SetEmulation changes what [Config].Emulation says for all packets from now on. It is safe from any goroutine. A world whose config
+// has none refuses: its sockets were made without.
+func (w *World) SetEmulation(e emulation.Settings) error {
+	out, in, err := badnet.Links(e)
+	if err != nil {
+		return err
+	}
+	if w.sockets == nil {
+		return fmt.Errorf("rpc: SetEmulation on a world without Config.Emulation: set it to &emulation.Settings{} for none at first: %w", ErrWrongRole)
+	}
+	w.sockets.Set(out, in)
+	return nil
 }
 
 // OnTick adds a hook that runs in every Flush, before states are compared and packets leave.

@@ -1,6 +1,5 @@
-// Package guest is the door by which package stream adds a machine of its own to the connections of package rpc, and by which rpctest
-// learns what an emulation does. It is no part
-// of the public face: what a machine is and promises may change with the link.
+// Package guest is the door by which package stream adds a machine of its own to the connections of package rpc. It is no part of the
+// public face: what a machine is and promises may change with the link.
 package guest
 
 import (
@@ -8,7 +7,6 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/link"
-	"github.com/quivernet/quiver/internal/netsim"
 )
 
 // Machine is a protocol of its own beside the calls of a connection, without clock, goroutine or lock. Receive keeps nothing of
@@ -43,9 +41,6 @@ var (
 
 	// Keep returns the value that a world keeps under key; the first call makes it. It is to be called on the world's goroutine.
 	Keep func(world, key any, make func() any) any
-
-	// Links returns what emulation.Settings do to packets that leave and that come, or what of it makes no sense.
-	Links func(emulation any) (out, in netsim.Config, err error)
 
 	// Seed makes what the connections of a world draw at random follow from a seed. It is called before the first connection.
 	Seed func(world any, seed uint64)

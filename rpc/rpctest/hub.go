@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/badnet"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/rpc/emulation"
 )
@@ -52,7 +52,7 @@ type link struct {
 // join makes a path for one client more. All that leaves the server shares its bottleneck.
 func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	profile.Seed = seed
-	out, in, err := guest.Links(profile)
+	out, in, err := badnet.Links(profile)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func longest(out, in netsim.Config) time.Duration {
 
 // set changes both directions. What the server's uplink carries, all of its clients share.
 func (p *path) set(profile emulation.Settings) error {
-	out, in, err := guest.Links(profile)
+	out, in, err := badnet.Links(profile)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,91 @@
+// Package badnet makes a good network a bad one, as emulation.Settings ask for: it stands before the sockets of a world.
+package badnet
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/rpc/emulation"
+)
+
+// orderTime is for how long PktOrder holds a packet back: UE's lets it go with one of the next packets, and they leave at ticks.
+const orderTime = 33 * time.Millisecond
+
+// Links returns what an emulation does to packets that leave and to those that come, or names what makes no sense.
+func Links(e emulation.Settings) (out, in netsim.Config, err error) {
+	if err := e.Validate(); err != nil {
+		return out, in, err
+	}
+	out = netsim.Config{
+		Delay: max(0, e.PktLag-e.PktLagVariance), Jitter: e.PktLag + e.PktLagVariance - max(0, e.PktLag-e.PktLagVariance),
+		LossMin: e.PktLossMinSize, LossMax: e.PktLossMaxSize, Alternate: e.PktJitter,
+		Rate: e.Rate, Queue: e.Queue, Seed: e.Seed,
+	}
+	if e.PktLag == 0 {
+		out.Delay, out.Jitter = e.PktLagMin, max(0, e.PktLagMax-e.PktLagMin)
+	}
+	if e.PktOrder {
+		out.Reorder, out.ReorderDelay = 0.5, orderTime
+	} else if e.PktLag == 0 {
+		out.Duplicate = e.PktDup / 100
+	}
+	if loss := e.PktLoss / 100; e.LossBurst > 1 && loss > 0 && loss < 1 {
+		out.Burst = netsim.Bursts(loss, e.LossBurst)
+	} else {
+		out.Loss = loss
+	}
+	in = netsim.Config{
+		Loss: e.PktIncomingLoss / 100, Delay: e.PktIncomingLagMin, Jitter: max(0, e.PktIncomingLagMax-e.PktIncomingLagMin), Seed: e.Seed,
+	}
+	if err = out.Validate(); err == nil {
+		err = in.Validate()
+	}
+	if err != nil {
+		return out, in, fmt.Errorf("rpc: Emulation: %w", err)
+	}
+	return out, in, nil
+}
+
+// Sockets are those of a world, behind one emulation. Its methods are safe from any goroutine.
+type Sockets struct {
+	mu      sync.Mutex // guards what follows
+	out, in netsim.Config
+	open    []*netsim.Emulated
+}
+
+// NewSockets returns none yet.
+func NewSockets(out, in netsim.Config) *Sockets { return &Sockets{out: out, in: in} }
+
+// Set changes what becomes of all packets from now on, of sockets that are there and of those to come.
+func (s *Sockets) Set(out, in netsim.Config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out, s.in = out, in
+	for _, socket := range s.open {
+		socket.Set(out, in)
+	}
+}
+
+// Add puts the emulation before a socket. The caller calls free when it needs the socket no more.
+func (s *Sockets) Add(socket net.PacketConn) (emulated net.PacketConn, free func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := netsim.Emulate(socket, s.out, s.in)
+	s.open = append(s.open, e)
+	return e, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open = slices.DeleteFunc(s.open, func(other *netsim.Emulated) bool { return other == e })
+	}
+}
+
+// Len returns how many sockets are in use.
+func (s *Sockets) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
