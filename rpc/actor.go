@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/codec"
 )
 
@@ -45,12 +46,12 @@ type Actor struct {
 	asOwner   bool
 
 	// Its states, once the object is there.
-	replicas   []replica          // by state id; nil = not kept here
-	conditions map[condition]bool // server: those that hold
-	watched    bool               // server: in the world's replicator
-	compared   time.Time          // server: when it was last looked at
-	throttle   throttle           // server: of its multicasts
-	newest     []uint64           // client, by field: the packet that brought what it has
+	replicas   []replica                // by state id; nil = not kept here
+	conditions map[condition]bool       // server: those that hold
+	watched    bool                     // server: in the world's replicator
+	compared   time.Time                // server: when it was last looked at
+	throttle   budget.Throttle[*method] // server: of its multicasts
+	newest     []uint64                 // client, by field: the packet that brought what it has
 }
 
 // SpawnOption is an option of [World.Spawn].

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/quivernet/quiver/internal/drops"
 )
 
 // refType is the type of what names an actor.
@@ -115,7 +117,7 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 	}
 	w := &c.waiting
 	if !m.waits || c.server || w.running || len(w.calls) == maxWaiting || w.bytes+len(payload) > maxWaitingBytes {
-		c.drops[dropUnknownRef].Add(uint64(len(needs)))
+		c.drops.Add(drops.UnknownRef, len(needs))
 		return false
 	}
 	waiting := waitingCall{actor: call.Actor, method: m, payload: slices.Clone(payload), needs: needs, until: call.Now.Add(waitingTime)}

@@ -10,6 +10,7 @@ import (
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/logs"
 )
 
 // Attach takes a carrier as the server's end of a connection. It returns at once: the handshake goes on by itself and
@@ -77,12 +78,12 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		kick:     make(chan struct{}, 1),
 		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(referrers), has: make(map[*Actor]*opening),
 		closed: make(map[Ref]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool), owned: roster{seat: seatOwner},
-		limits: make(map[*method]callLimit), requests: newRequests(w.config.maxRequests()),
+		limits: make(map[*method]budget.Bucket), requests: newRequests(w.config.maxRequests()),
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
 	}
 	if full := w.enlist(c, v); full != nil {
-		w.warn(warnRefused, "connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
+		w.logs.Warn(logs.Refused, "connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
 		_ = carrier.CloseWithError(uint64(full.Code), full.Reason)
 		return nil, full
 	}
@@ -195,7 +196,7 @@ func (c *Conn) finish() {
 	w.mu.Unlock()
 	if !joined {
 		c.trace.Ended("the handshake failed")
-		w.warn(warnFailed, "handshake failed", "conn", c, "error", c.closeError())
+		w.logs.Warn(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
 	}
 	close(c.done)
 	w.signal()

@@ -187,7 +187,7 @@ func (a *Actor) shut(o *opening, reason CloseReason) {
 		a.world.log.Warn("channel not closed", "conn", o.conn, "actor", a.class.name, "channel", o.channel, "error", err)
 		return
 	}
-	o.conn.logClosed(a, o.channel, reason)
+	o.conn.world.logs.Closed(o.conn, a, o.channel, reason)
 }
 
 // closeOn closes a channel. It is called under the link's lock.
@@ -292,7 +292,7 @@ func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
 		}
 		w.tellReps(c)
 	}
-	c.logClosed(a, m.Channel, reason)
+	c.world.logs.Closed(c, a, m.Channel, reason)
 	w.closeActor(c, a, m.Channel, reason)
 	return nil
 }

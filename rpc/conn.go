@@ -11,7 +11,9 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
+	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/link"
+	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/statnet"
 	"github.com/quivernet/quiver/internal/trace"
 )
@@ -51,35 +53,34 @@ type Conn struct {
 
 	// Owned by the world's goroutine.
 	isCorked    bool
-	owned       roster                 // actors, directly
-	state       stateOutbox            // of a server
-	has         map[*Actor]*opening    // of a server: those that are open
-	view        view                   // of a server
-	reps        pending                // of a client
-	waiting     waitingCalls           // of a client
-	referrers   referrers              // of a client: those that name the actor
-	actorsByRef map[Ref]*Actor         // likewise
-	closed      map[Ref]uint64         // server: channels of actors that CloseTo closed and that may not have ended at the client
-	closedLimit int                    // of closed, before those that have are forgotten
-	asleep      map[*Actor]CloseReason // server: those of which the client has a copy without a channel, and why
-	razed       map[string]bool        // client: placed actors that are destroyed, and were not placed here
-	dismissals  []dismissal            // server: copies that are to end, and wait for a channel
-	limits      map[*method]callLimit
+	owned       roster                    // actors, directly
+	state       stateOutbox               // of a server
+	has         map[*Actor]*opening       // of a server: those that are open
+	view        view                      // of a server
+	reps        pending                   // of a client
+	waiting     waitingCalls              // of a client
+	referrers   referrers                 // of a client: those that name the actor
+	actorsByRef map[Ref]*Actor            // likewise
+	closed      map[Ref]uint64            // server: channels of actors that CloseTo closed and that may not have ended at the client
+	closedLimit int                       // of closed, before those that have are forgotten
+	asleep      map[*Actor]CloseReason    // server: those of which the client has a copy without a channel, and why
+	razed       map[string]bool           // client: placed actors that are destroyed, and were not placed here
+	dismissals  []dismissal               // server: copies that are to end, and wait for a channel
+	limits      map[*method]budget.Bucket // of Server RPCs with a RateLimit
 	requests    requests
 	mail        mail
-	warns       [dropReasons]warnGate
 	turn        turn
 	watched     *watched // of a server with Config.DoS
-	lateWarn    warnGate
+	lateWarn    logs.Gate
 	times       times
-	openWarn    warnGate
+	openWarn    logs.Gate
 
 	mu       sync.Mutex // guards writes to channels, and reads of it elsewhere than on the world's goroutine
 	channels map[uint64]*Actor
 
 	reserved atomic.Int64 // bytes of the world's budget
 	maxBunch int          // bytes of one message, the smaller of both ends' limits; written before joined
-	drops    [dropReasons]atomic.Uint64
+	drops    drops.Counters
 	deferred atomic.Uint64
 	rates    statnet.Sampler
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/logs"
 )
 
 // Call is what a handler or a check is told beside its argument. It is valid only while that runs.
@@ -47,7 +49,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	case m.Open:
 		violation = w.openActor(c, m)
 	case a == nil && !m.Close:
-		c.drop(dropClosed, nil, nil)
+		c.drop(drops.Closed, nil, nil)
 	case a == nil: // the answer to a close from here
 	case m.Close:
 		violation = w.takeClose(c, a, m)
@@ -92,11 +94,11 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	if c.server != (m.kind == serverRPC) {
 		return violationf(WrongDirection, "%v is a %v RPC", m, m.kind)
 	}
-	c.logReceived(a, m, len(payload))
+	w.logs.Received(c.logged(m, len(payload)), a)
 	if m.role != isCall {
 		return w.invokeRequest(c, a, m, payload)
 	}
-	if reason := w.refuse(c, a, m); reason != dropNone {
+	if reason := w.refuse(c, a, m); reason != drops.None {
 		c.drop(reason, a, m)
 		return nil
 	}
@@ -106,7 +108,7 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 // run runs a call from the peer that is not dropped.
 func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	if a.dead {
-		c.drop(dropClosed, a, m)
+		c.drop(drops.Closed, a, m)
 		return nil
 	}
 	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived}, activity{method: m}
@@ -118,19 +120,48 @@ func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 }
 
 // refuse tells why a call that is well formed so far is dropped.
-func (w *World) refuse(c *Conn, a *Actor, m *method) dropReason {
+func (w *World) refuse(c *Conn, a *Actor, m *method) drops.Reason {
 	p := a.part(m.class)
 	switch {
 	case a.dead:
-		return dropClosed
+		return drops.Closed
 	case !p.bound() || p.binding.handlers[m.id].remote == nil:
-		return dropUnbound
+		return drops.Unbound
 	case c.server && a.owner != c && !m.anyCaller:
-		return dropNotOwner
+		return drops.NotOwner
 	case m.rateLimit > 0 && !c.allow(m, w.now):
-		return dropRateLimited
+		return drops.RateLimited
 	}
-	return dropNone
+	return drops.None
+}
+
+// drop counts a dropped call on a and warns, at most once a second for each reason.
+func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
+	hidden, ok := c.drops.Blame(reason, c.world.now)
+	if !ok {
+		return
+	}
+	log := c.world.log.With("conn", c, "rpc", m.String(), "reason", reason.String(), "more", hidden)
+	switch reason {
+	case drops.RateLimited:
+		log = log.With("limit", fmt.Sprintf("RateLimit(%v)", m.rateLimit))
+	case drops.NotOwner:
+		log = log.With("channel", a.Channel(c).number, "owner", a.ownerName())
+	}
+	log.Warn("call dropped")
+}
+
+// allow reports whether the RateLimit of m has room for one more call on this connection.
+func (c *Conn) allow(m *method, now time.Time) bool {
+	limit := c.limits[m]
+	ok := limit.Allow(m.rateLimit, now)
+	c.limits[m] = limit
+	return ok
+}
+
+// logged is how records show a call of m.
+func (c *Conn) logged(m *method, bytes int) logs.Call {
+	return logs.Call{Conn: c, RPC: m, Bytes: bytes, Entries: bunch.Entries(bytes), Reliable: m.delivery <= bunch.ReliableUnordered}
 }
 
 // judge turns what a handler's glue returned into a violation. A client trusts its server's judgement more than its
@@ -142,7 +173,7 @@ func (w *World) judge(c *Conn, m *method, err error) *CloseError {
 	case !invalid(err):
 		return &CloseError{Code: PayloadFail, Reason: err.Error(), cause: err}
 	case !c.server:
-		c.drop(dropInvalid, nil, m)
+		c.drop(drops.Invalid, nil, m)
 		return nil
 	}
 	return &CloseError{Code: ValidationFailed, Reason: err.Error(), cause: err}

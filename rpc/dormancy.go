@@ -74,7 +74,7 @@ func (a *Actor) fallAsleep() {
 	a.flushLists = false
 	for i := len(a.opens) - 1; i >= 0; i-- {
 		if c := a.opens[i].conn; a.opens[i].settled() && !c.requests.holds(a) || !c.usable() {
-			c.logActor(logs.Dormancy, "falls asleep", a)
+			c.world.logs.Actor(logs.Dormancy, "falls asleep", c, a)
 			a.shut(a.opens[i], Dormancy)
 		}
 	}
@@ -111,7 +111,7 @@ func (a *Actor) openToSleepers(all bool) {
 		if !c.usable() || !all && c.asleep[a] != Dormancy {
 			continue
 		}
-		c.logActor(logs.Dormancy, "wakes", a)
+		c.world.logs.Actor(logs.Dormancy, "wakes", c, a)
 		if err := a.open(c); err != nil {
 			a.notOpened(c, err)
 		}
@@ -120,7 +120,7 @@ func (a *Actor) openToSleepers(all bool) {
 
 // notOpened tells that an actor could not be opened, once a second at most: a peer without a channel left would fill the log.
 func (a *Actor) notOpened(c *Conn, err error) {
-	if hidden, ok := c.openWarn.pass(time.Now()); ok {
+	if hidden, ok := c.openWarn.Pass(time.Now()); ok {
 		a.world.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
@@ -27,7 +29,7 @@ type watched struct {
 	methods  map[*method]*usage
 	others   map[string]*usage // of what is no call of a method
 	answers  uint64            // to questions of the server's
-	logged   warnGate          // of changes of the state
+	logged   logs.Gate         // of changes of the state
 	all      []*usage          // under World.dos.mu
 	severity string            // likewise
 }
@@ -139,10 +141,10 @@ func blockable(called *method, payload []byte) bool {
 func (w *World) block(c *Conn, a *Actor, called *method, payload []byte) {
 	c.trace.Took()
 	if number, _, ok := questionIn(called, payload); ok && !a.dead {
-		w.dropQuestion(c, a, called, number, dropBlocked)
+		w.dropQuestion(c, a, called, number, drops.Blocked)
 		return
 	}
-	c.drop(dropBlocked, a, called)
+	c.drop(drops.Blocked, a, called)
 }
 
 // questionIn returns the number of the question that a message asks or cancels; not ok: it does neither.
@@ -233,7 +235,7 @@ func (w *World) judged(c *Conn, r dos.Report) {
 
 // logJudged logs a change of a client's state, once a second at most.
 func (w *World) logJudged(c *Conn, r dos.Report) {
-	hidden, ok := c.watched.logged.pass(time.Now())
+	hidden, ok := c.watched.logged.Pass(time.Now())
 	if !ok {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"github.com/quivernet/quiver/internal/door"
+	"github.com/quivernet/quiver/internal/logs"
 )
 
 // HandshakeStats is a snapshot of who came to a world's door.
@@ -45,7 +46,7 @@ func (w *World) mustProve(addr net.Addr) bool {
 	}
 	w.mu.Unlock()
 	if crowded {
-		w.warn(warnRetry, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove())
+		w.logs.Warn(logs.Retry, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove())
 	}
 	return crowded
 }
@@ -77,7 +78,7 @@ func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context
 	w.mu.Unlock()
 	w.evict(out)
 	if full != nil {
-		w.warn(warnRefused, "handshake refused", "addr", client.RemoteAddr, "code", full.Code.String(), "reason", full.Reason)
+		w.logs.Warn(logs.Refused, "handshake refused", "addr", client.RemoteAddr, "code", full.Code.String(), "reason", full.Reason)
 		return nil, full
 	}
 	context.AfterFunc(ctx, func() { w.leave(v) })

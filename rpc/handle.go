@@ -2,7 +2,9 @@ package rpc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/codec"
@@ -84,6 +86,17 @@ func call[A any](a *Actor, m *method, arg A) error {
 		a.world.callFailed(m, err)
 	}
 	return err
+}
+
+// callFailed logs an error that Call returns, at most once a second for each method. That an actor or its connection is
+// gone is no mistake, and is logged where it ended.
+func (w *World) callFailed(m *method, err error) {
+	if errors.Is(err, ErrClosed) {
+		return
+	}
+	if hidden, ok := w.failed.Pass(m, time.Now()); ok { // the world's own time stands still between ticks
+		w.log.Warn("call failed", "rpc", m.String(), "error", err, "more", hidden)
+	}
 }
 
 // place routes one call: encoded at once for those far away, kept as a value for this side's next Dispatch.

@@ -3,12 +3,10 @@ package rpc
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
@@ -16,43 +14,6 @@ import (
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/link"
 )
-
-func TestCallLimit(t *testing.T) {
-	var l callLimit
-	now := time.Unix(1000, 0)
-	allowed := func(rate float64) (n int) {
-		for l.allow(rate, now) {
-			n++
-		}
-		return n
-	}
-	require.Equal(t, 5, allowed(5), "one second's worth at once")
-	now = now.Add(400 * time.Millisecond)
-	require.Equal(t, 2, allowed(5))
-	now = now.Add(-time.Hour)
-	require.Zero(t, allowed(5), "a clock that runs back gives nothing")
-	now = now.Add(2 * time.Hour)
-	require.Equal(t, 5, allowed(5))
-
-	l = callLimit{}
-	require.Equal(t, 1, allowed(0.5), "at least one call")
-	now = now.Add(time.Second)
-	require.Zero(t, allowed(0.5))
-	now = now.Add(time.Second)
-	require.Equal(t, 1, allowed(0.5))
-}
-
-func TestWarnGate(t *testing.T) {
-	var g warnGate
-	now := time.Unix(1000, 0)
-	for i, want := range []string{"0 true", "0 false", "0 false"} {
-		hidden, ok := g.pass(now.Add(time.Duration(i)))
-		require.Equal(t, want, fmt.Sprint(hidden, ok))
-	}
-	hidden, ok := g.pass(now.Add(time.Second))
-	require.True(t, ok)
-	require.Equal(t, 2, hidden)
-}
 
 func TestLogLevelChangesAtRunTime(t *testing.T) {
 	var out bytes.Buffer

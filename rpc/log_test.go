@@ -142,12 +142,12 @@ func TestDebugRecordsCostNothingWhenOff(t *testing.T) {
 		n.tick(60)
 		c := n.conns[0]
 		allocs := testing.AllocsPerRun(100, func() {
-			c.logSent(a.opens[0], bulk.m, 3000)
-			c.logReceived(a, bulk.m, 3000)
-			c.logOpened(a, 1)
-			c.logClosed(a, 1, Destroyed)
-			c.logActor(logs.Relevancy, "relevant", a)
-			c.logUpdates()
+			c.world.logs.Sent(c.logged(bulk.m, 3000), a.opens[0].channel, Channel{c, a.opens[0].channel}.Reliable)
+			c.world.logs.Received(c.logged(bulk.m, 3000), a)
+			c.world.logs.Opened(c, a, 1)
+			c.world.logs.Closed(c, a, 1, Destroyed)
+			c.world.logs.Actor(logs.Relevancy, "relevant", c, a)
+			c.world.logs.Updates(c, c.state.given, len(c.state.dirty), c.state.held)
 		})
 		require.Zero(t, allocs)
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/shape"
 )
 
@@ -116,7 +117,7 @@ func (h *handshake) answer(v verdict) {
 	switch {
 	case c.closing.Load():
 	case v.err != nil:
-		c.world.warn(warnLogin, "login refused", "conn", c, "error", v.err)
+		c.world.logs.Warn(logs.Login, "login refused", "conn", c, "error", v.err)
 		c.Close(PreLoginFailure, v.err.Error())
 	case len(v.identity) > control.MaxIdentity:
 		h.fail(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d", len(v.identity), control.MaxIdentity))

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/internal/drops"
 )
 
 // controlReserve entries of the control channel's reliable buffer are kept for what the framework itself says there.
@@ -15,7 +17,7 @@ const controlReserve = 16
 type mail struct {
 	out   control.Outgoing // under the link's lock
 	in    control.Incoming // of the world's goroutine, as limit
-	limit callLimit        // of Config.MessageRate
+	limit budget.Bucket    // of Config.MessageRate
 }
 
 // SendMessage sends a message of the game's to the other side's Config.OnMessage: reliably, in the order of all of them, on the control
@@ -53,7 +55,7 @@ func (c *Conn) onMessage(m control.Message) *CloseError {
 	case !c.mail.in.Receive():
 		return violationf(ControlChannelMessageFail, "message %d arrived while %d were under way", m.ID, control.Window)
 	case w.config.OnMessage == nil:
-		c.dropMessage(dropMessage, m.ID, "Config.OnMessage is nil")
+		c.dropMessage(drops.Message, m.ID, "Config.OnMessage is nil")
 		return nil
 	}
 	w.doing = activity{what: "Config.OnMessage"}
@@ -63,7 +65,7 @@ func (c *Conn) onMessage(m control.Message) *CloseError {
 	case c.server:
 		return &CloseError{Code: ValidationFailed, Reason: fmt.Sprintf("message %d refused: %v", m.ID, err), cause: err}
 	default:
-		c.dropMessage(dropInvalid, m.ID, err.Error())
+		c.dropMessage(drops.Invalid, m.ID, err.Error())
 	}
 	return nil
 }
@@ -79,9 +81,8 @@ func (c *Conn) onTaken(t control.Taken) *CloseError {
 }
 
 // dropMessage counts a message that came to nothing, and warns, once a second at most.
-func (c *Conn) dropMessage(reason dropReason, id uint8, why string) {
-	c.drops[reason].Add(1)
-	if hidden, ok := c.warns[reason].pass(c.world.now); ok {
+func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
+	if hidden, ok := c.drops.Pass(reason, c.world.now); ok {
 		c.world.log.Warn("message dropped", "conn", c, "id", id, "reason", why, "more", hidden)
 	}
 }
@@ -94,7 +95,7 @@ func (w *World) takeMessages() {
 			continue
 		}
 		now, t := time.Now(), control.Taken{} // the game's clock may stand still
-		for t.Count < owed && c.mail.limit.allow(w.config.messageRate(), now) {
+		for t.Count < owed && c.mail.limit.Allow(w.config.messageRate(), now) {
 			t.Count++
 		}
 		if t.Count == 0 {

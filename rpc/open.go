@@ -57,7 +57,7 @@ func (a *Actor) open(c *Conn) error {
 	c.view.add(o)
 	c.setChannel(channel, a)
 	a.world.watch(a)
-	c.logOpened(a, channel)
+	c.world.logs.Opened(c, a, channel)
 	o.markLists(slept)
 	o.mark(a.class.listFields())
 	if a.dormant {
@@ -199,7 +199,7 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	a.opens, a.dormant = []*opening{{actor: a, conn: c, channel: m.Channel}}, false
 	a.newest = make([]uint64, o.class.fields)
 	c.setChannel(m.Channel, a)
-	c.logOpened(a, m.Channel)
+	c.world.logs.Opened(c, a, m.Channel)
 	if m.Close {
 		defer w.closeActor(c, a, m.Channel, Destroyed) // also when the constructor panics
 	}

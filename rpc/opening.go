@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/state"
 )
 
@@ -66,7 +67,7 @@ func (o *opening) queue(m *method, call []byte) error {
 		return fmt.Errorf("rpc: %v: %d bytes with ForceQueue, at most %d travel with states: %w", m, len(call), most, bunch.ErrBunchTooLarge)
 	}
 	if len(o.queued)+len(call) > maxQueuedCalls {
-		o.conn.drop(dropSaturated, o.actor, m)
+		o.conn.drop(drops.Saturated, o.actor, m)
 		return nil
 	}
 	o.queued = append(binary.AppendUvarint(o.queued, uint64(len(call))), call...)
@@ -112,7 +113,7 @@ func (o *opening) dropCalls(calls []byte) {
 	for len(calls) > 0 {
 		size, head := binary.Uvarint(calls)
 		calls = calls[head+int(size):]
-		o.conn.drops[dropClosed].Add(1)
+		o.conn.drops.Add(drops.Closed, 1)
 	}
 }
 

@@ -201,6 +201,14 @@ func (c *Conn) destroyOwned() {
 // a [Ref] in a state tells them. UE: GetOwner.
 func (a *Actor) Owner() *Actor { return a.parent }
 
+// ownerName names who owns the actor, on the server.
+func (a *Actor) ownerName() string {
+	if a.owner == nil {
+		return "nobody"
+	}
+	return a.owner.String()
+}
+
 // Role says what a world may do with its actor. The numbers are Unreal's (ENetRole); the zero Role, ROLE_None, is that of an actor that
 // has ended, and of one that the other side does not have.
 type Role uint8

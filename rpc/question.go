@@ -7,6 +7,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/codec"
+	"github.com/quivernet/quiver/internal/drops"
 )
 
 // question is one that this side answers.
@@ -82,7 +83,7 @@ func (w *World) unheard(c *Conn) {
 		w.dropped.Add(1)
 		return
 	}
-	c.drops[dropAnswer].Add(1)
+	c.drops.Add(drops.Answer, 1)
 }
 
 // answerHere gives the answer to a question that this world asked itself, as a task.
@@ -155,7 +156,7 @@ func (q *question) missing() {
 }
 
 // dropQuestion counts a question that does not run, and says so to who asks.
-func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason dropReason) {
+func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason drops.Reason) {
 	c.drop(reason, a, m)
 	if verdict, ok := verdictOf[reason]; ok {
 		w.question = question{conn: c, actor: a, method: m, number: number}
@@ -165,19 +166,19 @@ func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason
 
 // verdictOf is what who asks is told of a question that is dropped. Nobody is closed for one too many: the limits of both ends may
 // differ, and a cancel on another actor's channel, which makes room, may still be under way.
-var verdictOf = map[dropReason]ask.Verdict{
-	dropUnbound: ask.Unbound, dropNotOwner: ask.NotOwner, dropRateLimited: ask.RateLimited, dropTooMany: ask.TooMany,
-	dropBlocked: ask.Blocked,
+var verdictOf = map[drops.Reason]ask.Verdict{
+	drops.Unbound: ask.Unbound, drops.NotOwner: ask.NotOwner, drops.RateLimited: ask.RateLimited, drops.Requests: ask.TooMany,
+	drops.Blocked: ask.Blocked,
 }
 
 // runQuestion runs a question of the peer's that is not dropped.
 func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
 	switch {
 	case a.dead:
-		c.drop(dropClosed, a, m)
+		c.drop(drops.Closed, a, m)
 		return nil
 	case c.requests.questions.Full():
-		w.dropQuestion(c, a, m, number, dropTooMany)
+		w.dropQuestion(c, a, m, number, drops.Requests)
 		return nil
 	}
 	w.question = question{conn: c, actor: a, method: m, number: number}

@@ -306,7 +306,7 @@ func (c *Conn) settle(of *slots) {
 	of.unmark(c.view.openings)
 	for _, o := range r.unseen {
 		if !o.closed {
-			c.logActor(logs.Relevancy, "no longer relevant", o.actor)
+			c.world.logs.Actor(logs.Relevancy, "no longer relevant", c, o.actor)
 			o.actor.CloseTo(c)
 		}
 	}
@@ -324,7 +324,7 @@ func (c *Conn) openWanted(wanted []wish) {
 	r := &c.world.relevance
 	for _, wish := range wanted[:min(len(wanted), r.toOpen)] {
 		r.toOpen--
-		c.logActor(logs.Relevancy, "relevant", wish.actor)
+		c.world.logs.Actor(logs.Relevancy, "relevant", c, wish.actor)
 		err := c.world.openAlways(wish.actor, c)
 		if err != nil {
 			c.view.pause = r.elapsed + openPause

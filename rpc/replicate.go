@@ -38,7 +38,7 @@ func (w *World) replicate(now time.Time) {
 		if c.server {
 			c.dismissOverdue()
 			c.sendState(now)
-			c.logUpdates()
+			c.world.logs.Updates(c, c.state.given, len(c.state.dirty), c.state.held)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (a *Actor) compareAll() {
 
 // stateFailed tells, once a second at most, that fields can not travel as they are.
 func (w *World) stateFailed(a *Actor, d *declaredState, err error) {
-	if hidden, ok := w.stateWarn.pass(w.now); ok {
+	if hidden, ok := w.stateWarn.Pass(w.now); ok {
 		w.log.Error("state not replicated: its clients keep what they have", "actor", a, "state", d.String(), "error", err, "more", hidden)
 	}
 }

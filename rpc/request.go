@@ -9,6 +9,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/codec"
+	"github.com/quivernet/quiver/internal/drops"
 )
 
 // Request is a declared question with an argument A that has an answer R. Underneath it is two reliable calls on the actor's channel,
@@ -247,7 +248,7 @@ func (h *hearer[R]) read(c *Conn, payload []byte) error {
 		*raw = keep(raw).(Raw) // who asked may keep it, and a goroutine that waits reads it later
 	}
 	if h.m.refers {
-		c.drops[dropUnknownRef].Add(uint64(len(c.unknown(&h.result))))
+		c.drops.Add(drops.UnknownRef, len(c.unknown(&h.result)))
 	}
 	if err := h.m.codec.Validate(&h.result); err != nil {
 		return &validationError{method: h.m, cause: err}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/codec"
+	"github.com/quivernet/quiver/internal/drops"
 )
 
 // role says what a method is for in a request.
@@ -132,7 +133,7 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 	if _, twice := c.requests.questions.Get(number); twice {
 		return violationf(PayloadFail, "%v: question %d is asked twice", m, number)
 	}
-	if reason := w.refuse(c, a, m); reason != dropNone {
+	if reason := w.refuse(c, a, m); reason != drops.None {
 		w.dropQuestion(c, a, m, number, reason)
 		return nil
 	}
@@ -147,7 +148,7 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 	}
 	q, ok := c.requests.asked.Get(answer.Number)
 	if !ok || q.actor != a || q.method != m.pair {
-		c.drop(dropAnswer, a, m)
+		c.drop(drops.Answer, a, m)
 		return nil
 	}
 	if answer.Verdict == ask.Answered {
@@ -162,7 +163,7 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 	}
 	w.doing = activity{what: "the function for the answer of ", method: q.method}
 	if invalid(err) {
-		c.drop(dropInvalid, a, m)
+		c.drop(drops.Invalid, a, m)
 		err = q.failed(err)
 	}
 	q.to.hear(err)

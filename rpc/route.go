@@ -2,8 +2,10 @@ package rpc
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/drops"
 )
 
 // plan says where a call runs. UE: callspace.
@@ -128,6 +130,33 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	return first
 }
 
+// throttles reports whether a multicast is one too many since the last update of its actor, and counts it then for all who would have
+// got it. It runs on the server all the same. UE: net.MaxRPCPerNetUpdate.
+func (a *Actor) throttles(m *method) bool {
+	w := a.world
+	most := w.config.MaxRPCPerNetUpdate
+	if most == 0 || m.delivery <= ReliableUnordered || !a.throttle.Exceeds(m, most, w.flushes, w.now, a.class.updatePeriod) {
+		return false
+	}
+	for _, o := range a.opens {
+		o.conn.drop(drops.Throttled, a, m)
+	}
+	return true
+}
+
+// saturated reports whether an unreliable call would wait: some of earlier ticks still do, or the rate is used up by what
+// has left and waits. UE: !IsNetReady. It is called under the link's lock.
+func (c *Conn) saturated(now time.Time) bool {
+	if c.world.config.QueueUnreliable {
+		return false
+	}
+	queued, standing := c.machine.Unreliable()
+	return standing || c.allowance.Behind(now, queued) > 0
+}
+
+// missed counts a call made here for a client that is going. It is in no log, for it is nobody's mistake.
+func (c *Conn) missed() { c.drops.Add(drops.Gone, 1) }
+
 // send puts a call on one channel. UE drops an unreliable one when the connection is saturated, but no multicast.
 func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
@@ -141,7 +170,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	}
 	if m.kind != multicastRPC && m.delivery > bunch.ReliableUnordered && c.saturated(now) {
 		c.link.Unlock()
-		c.drop(dropSaturated, a, m)
+		c.drop(drops.Saturated, a, m)
 		return nil
 	}
 	if m.policy == forceQueue {
@@ -164,6 +193,6 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 		c.tellFailed(err)
 		return err
 	}
-	c.logSent(to, m, len(payload))
+	a.world.logs.Sent(c.logged(m, len(payload)), to.channel, Channel{c, to.channel}.Reliable)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/statnet"
 	"github.com/quivernet/quiver/rpc/dos"
 )
@@ -158,22 +159,22 @@ func (c *Conn) addCounts(s *Stats) {
 	s.ServerTime.Steps, s.ServerTime.Refused = c.times.steps.Load(), c.times.refused.Load()
 	s.Drops.RingFull, s.Drops.UnknownMachine = l.DroppedRing, l.DroppedUnknown
 	s.Drops.BeforeJoin = c.uninvited.Load()
-	s.Drops.NotOwner = c.drops[dropNotOwner].Load()
+	s.Drops.NotOwner = c.drops.Of(drops.NotOwner)
 	s.Severity, s.Methods = c.methodStats()
-	s.Drops.Blocked = c.drops[dropBlocked].Load()
-	s.Drops.RateLimited = c.drops[dropRateLimited].Load()
-	s.Drops.Unbound = c.drops[dropUnbound].Load()
-	s.Drops.ActorClosed = c.drops[dropClosed].Load()
-	s.Drops.Invalid = c.drops[dropInvalid].Load()
-	s.Drops.Ended = c.drops[dropEnded].Load()
+	s.Drops.Blocked = c.drops.Of(drops.Blocked)
+	s.Drops.RateLimited = c.drops.Of(drops.RateLimited)
+	s.Drops.Unbound = c.drops.Of(drops.Unbound)
+	s.Drops.ActorClosed = c.drops.Of(drops.Closed)
+	s.Drops.Invalid = c.drops.Of(drops.Invalid)
+	s.Drops.Ended = c.drops.Of(drops.Ended)
 	s.Deferred = c.deferred.Load()
-	s.Drops.Saturated = c.drops[dropSaturated].Load()
-	s.Drops.Throttled = c.drops[dropThrottled].Load()
-	s.Drops.Gone = c.drops[dropGone].Load()
-	s.Drops.Requests = c.drops[dropTooMany].Load()
-	s.Drops.Answers = c.drops[dropAnswer].Load()
-	s.Drops.Messages = c.drops[dropMessage].Load()
-	s.Drops.UnknownRefs = c.drops[dropUnknownRef].Load()
+	s.Drops.Saturated = c.drops.Of(drops.Saturated)
+	s.Drops.Throttled = c.drops.Of(drops.Throttled)
+	s.Drops.Gone = c.drops.Of(drops.Gone)
+	s.Drops.Requests = c.drops.Of(drops.Requests)
+	s.Drops.Answers = c.drops.Of(drops.Answer)
+	s.Drops.Messages = c.drops.Of(drops.Message)
+	s.Drops.UnknownRefs = c.drops.Of(drops.UnknownRef)
 	s.ReceiveLimit = int(c.reserved.Load())
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/internal/drops"
 )
 
 const (
@@ -290,7 +291,7 @@ func (c *Conn) take(into []bunch.Message) int {
 // tellLate counts, and logs once a second at most, that the Dispatch has ended before all messages had run.
 func (c *Conn) tellLate() {
 	c.deferred.Add(1)
-	hidden, ok := c.lateWarn.pass(c.world.now)
+	hidden, ok := c.lateWarn.Pass(c.world.now)
 	if !ok {
 		return
 	}
@@ -329,7 +330,7 @@ func (w *World) discard(c *Conn) {
 		clear(t.messages[:n])
 	}
 	if dropped > 0 {
-		c.drops[dropEnded].Add(uint64(dropped))
+		c.drops.Add(drops.Ended, dropped)
 		w.log.Warn("messages dropped with their connection", "conn", c, "messages", dropped)
 	}
 }

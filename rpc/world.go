@@ -57,16 +57,16 @@ type World struct {
 	flushes      uint64  // that have ended
 	inFrame      bool    // between Dispatch and Flush
 	corked       []*Conn // to uncork at Flush
-	stateWarn    warnGate
-	sampled      time.Time            // when rates were
-	overflows    int                  // connections that a full reliable buffer closed
-	failed       map[*method]warnGate // of calls that returned an error
-	call         Call                 // what the running handler sees
-	question     question             // likewise, of a request
-	requests     requests             // that this world asks itself
-	beat         beat                 // of the running or last Dispatch
-	arrived      time.Time            // when the running message did
-	doing        activity             // what runs, to name it when it panics or takes long
+	stateWarn    logs.Gate
+	sampled      time.Time           // when rates were
+	overflows    int                 // connections that a full reliable buffer closed
+	failed       logs.Gates[*method] // of calls that returned an error
+	call         Call                // what the running handler sees
+	question     question            // likewise, of a request
+	requests     requests            // that this world asks itself
+	beat         beat                // of the running or last Dispatch
+	arrived      time.Time           // when the running message did
+	doing        activity            // what runs, to name it when it panics or takes long
 
 	// Queues of the world's goroutine. What runs has left its queue, so that a panic loses nothing else.
 	tasks   taskQueue
@@ -92,9 +92,6 @@ type World struct {
 	memory  *budget.Memory  // for reliable messages that wait
 	rate    *budget.Meter   // of all connections; nil = no limit
 	sockets *badnet.Sockets // behind Config.Emulation; nil without
-
-	warnMu sync.Mutex // guards warns, and is taken last
-	warns  [warnKinds]warnGate
 
 	mu sync.Mutex // guards what follows
 
@@ -137,7 +134,7 @@ func NewWorld(config Config) (*World, error) {
 		shut:        make(chan struct{}),
 		requests:    newRequests(config.maxRequests()),
 		live:        make(map[*Conn]struct{}),
-		failed:      make(map[*method]warnGate),
+		failed:      make(logs.Gates[*method]),
 		rate:        budget.NewMeter(config.WorldRate),
 	}
 	if config.Emulation != nil {

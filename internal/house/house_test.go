@@ -38,6 +38,8 @@ func floor(pkg string) int {
 	switch pkg { // where their imports put them
 	case "internal/badnet", "internal/control", "internal/guest", "internal/trace":
 		return 2 // above link, bunch and rpc/emulation, below rpc
+	case "internal/drops":
+		return 1 // above logs
 	case "internal/slices":
 		return 2 // above chunk, below stream
 	case "rpc/cert", "rpc/dos", "rpc/emulation":

@@ -32,6 +32,8 @@ type Set struct {
 	level  *slog.LevelVar
 	levels [categories]own
 	of     [categories]*slog.Logger
+
+	strangers strangers
 }
 
 // own is the level of a category.

@@ -1,0 +1,54 @@
+package budget
+
+import (
+	"slices"
+	"time"
+)
+
+// Bucket is a token bucket: it fills at a rate and holds one second's worth, at least one call. The zero Bucket is full.
+type Bucket struct {
+	tokens float64
+	last   time.Time
+}
+
+// Allow takes a token, and reports whether there was one. A clock that runs back fills nothing.
+func (b *Bucket) Allow(rate float64, now time.Time) bool {
+	size := max(1, rate)
+	if elapsed := now.Sub(b.last); b.last.IsZero() {
+		b.tokens, b.last = size, now
+	} else if elapsed > 0 {
+		b.tokens, b.last = min(size, b.tokens+elapsed.Seconds()*rate), now
+	}
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
+// Throttle counts calls by method between two updates of an actor. The zero Throttle has counted none.
+type Throttle[M comparable] struct {
+	flush  uint64    // when counting began
+	since  time.Time // likewise
+	counts []methodCalls[M]
+}
+
+type methodCalls[M comparable] struct {
+	method M
+	calls  int
+}
+
+// Exceeds counts a call, and reports whether it is one more than most since the last update: the one at the first Flush, by its number,
+// that is a period after the one before. UE: net.MaxRPCPerNetUpdate.
+func (t *Throttle[M]) Exceeds(m M, most int, flush uint64, now time.Time, period time.Duration) bool {
+	if past := now.Sub(t.since); t.flush != flush && (past < 0 || past >= period) { // a game's clock may go back
+		t.flush, t.since, t.counts = flush, now, t.counts[:0]
+	}
+	i := slices.IndexFunc(t.counts, func(c methodCalls[M]) bool { return c.method == m })
+	if i < 0 {
+		i = len(t.counts)
+		t.counts = append(t.counts, methodCalls[M]{method: m})
+	}
+	t.counts[i].calls++
+	return t.counts[i].calls > most
+}
