@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quivernet/quiver/internal/refs"
+
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/link"
@@ -76,7 +78,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		gone:     make(chan struct{}),
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
-		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(referrers), has: make(map[*Actor]*opening),
+		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica]), has: make(map[*Actor]*opening),
 		closed: make(map[Ref]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool), owned: roster{seat: seatOwner},
 		limits: make(map[*method]budget.Bucket), requests: newRequests(w.config.maxRequests()),
 

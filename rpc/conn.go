@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/refs"
+
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/drops"
@@ -59,7 +61,7 @@ type Conn struct {
 	view        view                      // of a server
 	reps        pending                   // of a client
 	waiting     waitingCalls              // of a client
-	referrers   referrers                 // of a client: those that name the actor
+	referrers   refs.Index[Ref, replica]  // of a client: those that name the actor
 	actorsByRef map[Ref]*Actor            // likewise
 	closed      map[Ref]uint64            // server: channels of actors that CloseTo closed and that may not have ended at the client
 	closedLimit int                       // of closed, before those that have are forgotten

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quivernet/quiver/internal/refs"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/state"
@@ -54,7 +56,7 @@ func TestOldValueOfAReferrer(t *testing.T) {
 		}
 	})
 	w.client.Store(true)
-	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(referrers)}
+	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica])}
 	copyOf := func(ref Ref) *Actor {
 		a := &Actor{world: w, class: spy, binding: w.bindings[spy], ref: ref, owner: c, newest: make([]uint64, spy.fields)}
 		c.actorsByRef[ref] = a

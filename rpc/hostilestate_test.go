@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/quivernet/quiver/internal/refs"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
@@ -47,7 +49,7 @@ func newCrate(t testing.TB) (*World, *Conn, *Actor) {
 	OnRep(b, crateState, func(*crateObject, crateBody) {})
 	OnList(b, crateItems, func(*crateObject, ListChange[uint16, crateItem]) {})
 	w.client.Store(true)
-	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(referrers)}
+	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica])}
 	a := &Actor{world: w, class: crate, binding: w.bindings[crate], ref: 1, owner: c, newest: make([]uint64, crate.fields)}
 	a.furnish()
 	a.mirror()

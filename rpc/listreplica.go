@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/quivernet/quiver/internal/refs"
+
 	"github.com/quivernet/quiver/internal/state"
 )
 
@@ -320,7 +322,7 @@ func (r *listReplica[T, K, V]) tellMoved(moved Ref) {
 	}
 }
 
-func (r *listReplica[T, K, V]) file(under referrers, any bool) {
+func (r *listReplica[T, K, V]) file(under refs.Index[Ref, replica], any bool) {
 	if !r.bound.declared.refers {
 		return
 	}
@@ -330,5 +332,5 @@ func (r *listReplica[T, K, V]) file(under referrers, any bool) {
 			r.bound.declared.plan.References(reflect.ValueOf(&item.pair).Elem(), func(_ int, id uint64) { r.named = append(r.named, Ref(id)) })
 		}
 	}
-	r.filed = under.refile(r, r.filed, r.named)
+	r.filed = under.Refile(r, r.filed, r.named)
 }

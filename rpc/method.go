@@ -184,10 +184,13 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 		panic(fmt.Sprintf("rpc: %v: RateLimit and AnyCaller are for Server RPCs; only a server trusts its callers less", m))
 	}
 	m.mustForce()
-	if m.refers = refers(m.arg, m); m.waits && (!m.refers || k == serverRPC) {
+	var err error
+	if m.refers, err = references.In(m.arg); err != nil {
+		panic(fmt.Sprintf("rpc: %v: %v", m, err))
+	}
+	if m.waits && (!m.refers || k == serverRPC) {
 		panic(fmt.Sprintf("rpc: %v: WaitForActors is for Client and Multicast RPCs whose argument holds a Ref", m))
 	}
-	var err error
 	if m.codec, err = codec.Of(m.arg); err != nil {
 		panic(fmt.Sprintf("rpc: %v: %v", m, err))
 	}

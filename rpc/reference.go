@@ -2,7 +2,12 @@ package rpc
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
+	"time"
+
+	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/refs"
 )
 
 // Ref names an actor in arguments, states and lists, on whichever side. UE: FNetworkGUID. Numbers are never used again while the
@@ -72,72 +77,114 @@ func (c *Conn) Actor(ref Ref) *Actor {
 	return nil
 }
 
-// referrers are, on a client, the replicas that name an actor, by its number, in the order in which they began to.
-type referrers map[Ref]*referrerList
+// refType is the type of what names an actor; references finds it in arguments.
+var (
+	refType    = reflect.TypeFor[Ref]()
+	references = refs.Finder{Ref: refType, Actor: reflect.TypeFor[Actor]()}
+)
 
-// referrerList has a gap where a replica left, so that nobody searches for it among many.
-type referrerList struct {
-	replicas []replica // nil: a gap
-	places   map[replica]int
+// unknown returns the references in the argument at p that name no actor which is open on c, and sets them to none. A client
+// could else name actors that it was never shown.
+func (c *Conn) unknown(p any) (refs []Ref) {
+	references.Each(reflect.ValueOf(p).Elem(), func(v reflect.Value) {
+		if ref := Ref(v.Uint()); ref != 0 && c.Actor(ref) == nil {
+			refs = append(refs, ref)
+			v.SetUint(0)
+		}
+	})
+	return refs
 }
 
-// of returns those that name an actor now.
-func (l referrers) of(ref Ref) []replica {
-	list := l[ref]
-	if list == nil {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(list.replicas), func(r replica) bool { return r == nil })
+const (
+	// maxWaiting calls, and bytes of them, at most wait on a connection for the actors that they name.
+	maxWaiting, maxWaitingBytes = 64, 64 << 10
+	// waitingTime is how long a call waits for them: their opens are mostly on their way.
+	waitingTime = 5 * time.Second
+)
+
+// waitingCalls are those of a client's connection that name actors which are not open here yet, in the order in which they came.
+type waitingCalls struct {
+	calls   []waitingCall
+	bytes   int
+	running bool // the call that runs now waits no more
 }
 
-// refile enters a replica under what it names now instead of what it named before, and returns the former. Most updates change no
-// reference.
-func (l referrers) refile(r replica, before, now []Ref) []Ref {
-	if slices.Equal(before, now) {
-		return before
-	}
-	for _, ref := range before {
-		l.remove(ref, r)
-	}
-	for _, ref := range now {
-		l.add(ref, r)
-	}
-	return append(before[:0], now...)
+type waitingCall struct {
+	actor   *Actor
+	method  *method
+	payload []byte
+	needs   []Ref
+	until   time.Time
+
+	question uint64 // its number, of a request
 }
 
-func (l referrers) add(ref Ref, r replica) {
-	list := l[ref]
-	if list == nil {
-		list = &referrerList{places: make(map[replica]int)}
-		l[ref] = list
+// resolve prepares the references of an argument for its handler. It reports whether the call shall wait for their actors instead.
+func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool) {
+	needs := c.unknown(p)
+	if len(needs) == 0 {
+		return false
 	}
-	if _, ok := list.places[r]; !ok {
-		list.places[r] = len(list.replicas)
-		list.replicas = append(list.replicas, r)
+	w := &c.waiting
+	if !m.waits || c.server || w.running || len(w.calls) == maxWaiting || w.bytes+len(payload) > maxWaitingBytes {
+		c.drops.Add(drops.UnknownRef, len(needs))
+		return false
 	}
+	waiting := waitingCall{actor: call.Actor, method: m, payload: slices.Clone(payload), needs: needs, until: call.Now.Add(waitingTime)}
+	if call.question != nil {
+		waiting.question = call.question.number
+	}
+	w.calls = append(w.calls, waiting)
+	w.bytes += len(payload)
+	return true
 }
 
-func (l referrers) remove(ref Ref, r replica) {
-	list := l[ref]
-	if list == nil {
-		return
-	}
-	place, ok := list.places[r]
-	if !ok {
-		return
-	}
-	list.replicas[place] = nil
-	if delete(list.places, r); len(list.places) == 0 {
-		delete(l, ref)
-	} else if len(list.replicas) > 2*len(list.places) {
-		list.close()
+// runAllWaiting runs the calls whose time is over.
+func (w *World) runAllWaiting() {
+	for _, c := range w.conns {
+		if len(c.waiting.calls) > 0 {
+			w.runWaiting(c)
+		}
 	}
 }
 
-// close leaves no gaps.
-func (l *referrerList) close() {
-	l.replicas = slices.DeleteFunc(l.replicas, func(r replica) bool { return r == nil })
-	for i, r := range l.replicas {
-		l.places[r] = i
+// runWaiting runs the calls of which all that they name is open now, or the time is over.
+func (w *World) runWaiting(c *Conn) {
+	for i := 0; i < len(c.waiting.calls); {
+		call := c.waiting.calls[i]
+		if !call.actor.dead && w.now.Before(call.until) && slices.ContainsFunc(call.needs, func(ref Ref) bool { return c.Actor(ref) == nil }) {
+			i++
+			continue
+		}
+		c.waiting.calls = slices.Delete(c.waiting.calls, i, i+1)
+		c.waiting.bytes -= len(call.payload)
+		w.runWaited(c, call)
+	}
+}
+
+// runWaited runs one of them.
+func (w *World) runWaited(c *Conn, call waitingCall) {
+	defer w.catch(c)
+	c.waiting.running, w.arrived = true, w.now
+	defer func() { c.waiting.running = false }()
+	run := w.run
+	if call.method.role == isQuestion {
+		run = func(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
+			return w.runQuestion(c, a, m, call.question, payload)
+		}
+	}
+	if violation := run(c, call.actor, call.method, call.payload); violation != nil {
+		w.violated(c, violation)
+	}
+}
+
+// cancel forgets a question that waits.
+func (w *waitingCalls) cancel(a *Actor, m *method, number uint64) {
+	for i, call := range w.calls {
+		if call.actor == a && call.method == m && call.question == number {
+			w.bytes -= len(call.payload)
+			w.calls = slices.Delete(w.calls, i, i+1)
+			return
+		}
 	}
 }

@@ -371,7 +371,7 @@ func (w *World) tellReps(c *Conn) {
 
 // tellReferrers runs OnRep for the states that name an actor which has just opened, or ended, here.
 func (w *World) tellReferrers(c *Conn, ref Ref) {
-	for _, r := range c.referrers.of(ref) {
+	for _, r := range c.referrers.Of(ref) {
 		if slices.Contains(c.reps.replicas, r) { // a packet has changed it, and OnRep is about to run
 			continue
 		}

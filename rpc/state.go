@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"unsafe"
 
+	"github.com/quivernet/quiver/internal/refs"
+
 	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/state"
 )
@@ -239,7 +241,7 @@ type replica interface {
 	// unless it is 0.
 	tell(w *World, moved Ref)
 	// file enters the replica, on a client, under the actors that it names now, or under none any more.
-	file(under referrers, any bool)
+	file(under refs.Index[Ref, replica], any bool)
 }
 
 // replicaOf is a replica with its types.
@@ -304,10 +306,10 @@ func (r *replicaOf[T, S]) unchanged() bool {
 	return reflect.DeepEqual(*r.live, r.last)
 }
 
-func (r *replicaOf[T, S]) file(under referrers, any bool) {
+func (r *replicaOf[T, S]) file(under refs.Index[Ref, replica], any bool) {
 	r.named = r.named[:0]
 	if any {
 		r.bound.declared.plan.References(r.value, func(_ int, id uint64) { r.named = append(r.named, Ref(id)) })
 	}
-	r.filed = under.refile(r, r.filed, r.named)
+	r.filed = under.Refile(r, r.filed, r.named)
 }
