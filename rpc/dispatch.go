@@ -35,7 +35,9 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 		w.tellReps(c)
 	}
 	w.arrived = c.arrivedAt(&m)
-	c.times.stirred = c.times.stirred || m.Channel != 0
+	if m.Channel != 0 {
+		c.times.ask.Stir()
+	}
 	var violation *CloseError
 	switch {
 	case m.Delivery == bunch.Tracked && a != nil:
@@ -59,6 +61,12 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	if violation != nil {
 		w.violated(c, violation)
 	}
+}
+
+// arrivedAt returns when a message of the running Dispatch came, by the game's clock.
+func (c *Conn) arrivedAt(m *bunch.Message) time.Time {
+	b := c.world.beat
+	return b.Game.Add(-c.machine.Waited(b.Real, m))
 }
 
 // violated closes a connection whose peer broke a rule, and says so.

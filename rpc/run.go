@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/quivernet/quiver/internal/clock"
 )
 
 // inbox is what other goroutines hand to the world.
@@ -93,7 +95,7 @@ func (w *World) unsettled() bool {
 		return true
 	}
 	return slices.ContainsFunc(w.conns, func(c *Conn) bool {
-		return c.usable() && (c.times.restless() || len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent) || len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0 || c.mail.in.Owed() > 0)
+		return c.usable() && (c.times.ask.Restless() || len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent) || len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0 || c.mail.in.Owed() > 0)
 	})
 }
 
@@ -182,7 +184,7 @@ func (w *World) exit() { w.driving.Store(false) }
 // runs is taken off its queue before, so that a function of the game which never returns leaves the rest to the next
 // Dispatch.
 func (w *World) dispatch(now time.Time, all bool) {
-	w.now, w.inFrame, w.beat = now, true, beat{now, time.Now()}
+	w.now, w.inFrame, w.beat = now, true, clock.Beat{Game: now, Real: time.Now()}
 	w.beginFrame()
 	w.takeInbox()
 	w.runTasks() // those that a panic left, and of those that did not join

@@ -2,15 +2,26 @@ package rpc
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
+
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/pace"
 	"github.com/quivernet/quiver/internal/sealed"
 	"github.com/quivernet/quiver/internal/udp"
+)
+
+const (
+	// beginDelay has QUIC's goroutines send Welcome and Join before the train, behind which they would wait: 170 ms at 1 Mbit/s.
+	beginDelay = 2 * time.Millisecond
+	// moreIDs are how many spare ids answer who asks for more.
+	moreIDs = 2
 )
 
 // SealedStats is how the sealed carrier of a connection stands, and counts of all that the connection had.
@@ -53,7 +64,9 @@ type sealedCarrier struct {
 	// Under the link's lock; one carrier has ended before the next begins.
 	control *pace.Controller
 
-	sealedOpening // belongs to the world's goroutine
+	// Owned by the world's goroutine, and by that of the handshake before the world knows the connection.
+	instances control.Instances
+	state     sealed.State // of the newest, as it was logged
 }
 
 // share prepares a socket for QUIC, and for sealed packets beside it when the config says so. The caller calls free when it needs
@@ -238,6 +251,160 @@ func (r *sealedCarrier) ping() {
 		defer r.pinging.Store(false)
 		r.conn.link.Ping()
 	})
+}
+
+// begin begins the first carrier, once QUIC has sent what it was given. The world has not seen the connection yet.
+func (r *sealedCarrier) begin() {
+	r.instances.Begin(time.Now())
+	if !r.replace(1) {
+		r.instances.Fail(1, time.Now())
+		return
+	}
+	time.AfterFunc(beginDelay, r.current().Start)
+}
+
+// open opens the next carrier of a client.
+func (r *sealedCarrier) open() {
+	if r.replace(r.instances.Newest() + 1) {
+		r.send(control.AppendSealed(nil, control.IDSealedOpen, r.instances.Newest()))
+		r.current().Start()
+	}
+}
+
+// replace begins an instance. Not ok: there is none, and the log says why.
+func (r *sealedCarrier) replace(instance uint32) (ok bool) {
+	carrier, err := r.renew(instance)
+	if err != nil {
+		r.conn.world.log.Error("no sealed carrier", "conn", r.conn, "instance", instance, "error", err)
+	}
+	if carrier == nil {
+		return false
+	}
+	r.instances.Renew(instance)
+	r.state = sealed.Opening
+	return true
+}
+
+// maintain looks after the carrier on the world's goroutine, when something has changed.
+func (r *sealedCarrier) maintain() {
+	carrier := r.current()
+	if carrier == nil || !r.conn.usable() {
+		return
+	}
+	state := carrier.State()
+	if state != r.state {
+		r.state = state
+		r.conn.world.log.Info("sealed carrier is "+state.String(), "conn", r.conn, "instance", r.instances.Newest())
+	}
+	if state == sealed.Open {
+		r.instances.Opened()
+	}
+	switch {
+	case r.instances.Live() && state == sealed.Closed:
+		r.send(control.AppendSealed(nil, control.IDSealedShut, r.instances.Newest()))
+		r.instances.End(time.Now())
+		r.seek()
+	case !r.instances.Live():
+		r.seek()
+	case r.instances.Want(carrier.Spares()):
+		r.send(control.AppendSealed(nil, control.IDSealedAsk, r.instances.Newest()))
+	}
+}
+
+// seek has a client open the next carrier in due time.
+func (r *sealedCarrier) seek() {
+	if r.conn.server {
+		return
+	}
+	if wait := r.instances.Next(time.Now()); wait > 0 {
+		r.attendAfter(wait)
+		return
+	}
+	r.open()
+}
+
+func (r *sealedCarrier) attendAfter(wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.closed:
+	case r.retry == nil:
+		r.retry = time.AfterFunc(wait, r.attend)
+	default:
+		r.retry.Reset(wait)
+	}
+}
+
+// onOpen begins the next carrier of a server.
+func (r *sealedCarrier) onOpen(m control.SealedOpen) *CloseError {
+	if !r.conn.server || !r.instances.MayOpen(m.Instance, time.Now()) {
+		return r.misplaced(control.IDSealedOpen, m.Instance)
+	}
+	if r.replace(m.Instance) {
+		r.current().Start()
+		return nil
+	}
+	r.instances.Fail(m.Instance, time.Now())
+	r.send(control.AppendSealed(nil, control.IDSealedShut, m.Instance))
+	return nil
+}
+
+// onShut ends a carrier that the peer has ended.
+func (r *sealedCarrier) onShut(m control.SealedShut) *CloseError {
+	current, ok := r.instances.Has(m.Instance)
+	if !ok {
+		return r.misplaced(control.IDSealedShut, m.Instance)
+	}
+	if current {
+		r.instances.End(time.Now())
+		r.current().Close()
+		r.attend()
+	}
+	return nil
+}
+
+// onAsk issues spare ids.
+func (r *sealedCarrier) onAsk(m control.SealedAsk) *CloseError {
+	current, ok := r.instances.Has(m.Instance)
+	if !ok {
+		return r.misplaced(control.IDSealedAsk, m.Instance)
+	}
+	if current {
+		carrier := r.current()
+		ids := make([]sealed.ID, moreIDs)
+		for i := range ids {
+			ids[i] = carrier.Issue()
+		}
+		r.send(control.AppendSealed(nil, control.IDSealedIDs, m.Instance, ids...))
+	}
+	return nil
+}
+
+// onIDs takes the spare ids that were asked for.
+func (r *sealedCarrier) onIDs(m control.SealedIDs) *CloseError {
+	current, ok := r.instances.Given(m.Instance)
+	if !ok {
+		return r.misplaced(control.IDSealedIDs, m.Instance)
+	}
+	if current {
+		r.current().AddIDs(m.IDs...)
+		r.attend()
+	}
+	return nil
+}
+
+func (r *sealedCarrier) misplaced(id byte, instance uint32) *CloseError {
+	return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", control.Name(id), instance, r.instances.Newest())
+}
+
+func (r *sealedCarrier) send(message []byte) {
+	c := r.conn
+	c.link.Lock()
+	err := c.machine.Send(0, bunch.Reliable, message)
+	c.link.Unlock()
+	if err != nil && !c.closing.Load() {
+		c.abort(closeErrorOf(fmt.Errorf("control message of %d bytes: %w", len(message), err)))
+	}
 }
 
 // addrs returns where the connection sends to, and from where.

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/clock"
+
 	"github.com/quivernet/quiver/internal/badnet"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/door"
@@ -64,7 +66,7 @@ type World struct {
 	call         Call                // what the running handler sees
 	question     question            // likewise, of a request
 	requests     requests            // that this world asks itself
-	beat         beat                // of the running or last Dispatch
+	beat         clock.Beat          // of the running or last Dispatch
 	arrived      time.Time           // when the running message did
 	doing        activity            // what runs, to name it when it panics or takes long
 

@@ -1,0 +1,237 @@
+package rpc
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/budget"
+	"github.com/quivernet/quiver/internal/clock"
+	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/internal/drops"
+)
+
+// What the two ends of a connection say to each other on channel 0 after Join: the framework's own messages, those of the game, and
+// questions for the time.
+
+// control handles a message on channel 0 after Join.
+func (c *Conn) control(payload []byte) *CloseError {
+	message, err := control.Parse(payload)
+	if err != nil {
+		return violation(err)
+	}
+	switch m := message.(type) {
+	case control.Missed:
+		if c.server {
+			c.state.all = true
+			return nil
+		}
+	case control.AskTime, control.Time:
+		return c.onTime(m)
+	case control.Message:
+		return c.onMessage(m)
+	case control.Taken:
+		return c.onTaken(m)
+	}
+	r := c.sealed
+	if r == nil || !r.agreed.Load() {
+		return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
+	}
+	switch m := message.(type) {
+	case control.SealedOpen:
+		return r.onOpen(m)
+	case control.SealedShut:
+		return r.onShut(m)
+	case control.SealedAsk:
+		return r.onAsk(m)
+	case control.SealedIDs:
+		return r.onIDs(m)
+	}
+	return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
+}
+
+// sendControl sends a message of channel 0.
+func (c *Conn) sendControl(message []byte) {
+	c.link.Lock()
+	defer c.link.Unlock()
+	c.world.cork(c)
+	_ = c.machine.Send(0, bunch.Reliable, message) // which fails with the connection only
+}
+
+// controlReserve entries of the control channel's reliable buffer are kept for what the framework itself says there.
+const controlReserve = 16
+
+// mail are the messages of the game on a connection's control channel.
+type mail struct {
+	out   control.Outgoing // under the link's lock
+	in    control.Incoming // of the world's goroutine, as limit
+	limit budget.Bucket    // of Config.MessageRate
+}
+
+// SendMessage sends a message of the game's to the other side's Config.OnMessage: reliably, in the order of all of them, on the control
+// channel, before any actor exists: from OnConnect on, and on a client from Dial on. id says what it is, payload is at most 4,096
+// bytes and is copied. It is for what a framework must say of itself, not for play: at most 16 messages are under way, which the other
+// side has not run, and it runs Config.MessageRate a second; one more is an error that wraps [ErrBacklogFull], and nothing was sent. It is
+// safe from any goroutine. UE: NMT_GameSpecific.
+func (c *Conn) SendMessage(id uint8, payload []byte) error {
+	switch {
+	case len(payload) > control.MaxMessage:
+		return fmt.Errorf("rpc: message %d for %v: %d bytes, the limit is %d: %w", id, c, len(payload), control.MaxMessage, bunch.ErrBunchTooLarge)
+	case !c.joined.Load() && !c.closing.Load() && !c.ended.Load():
+		return fmt.Errorf("rpc: message %d for %v: it has not joined yet; OnConnect is the first place for messages to it", id, c)
+	case !c.usable():
+		return fmt.Errorf("rpc: message %d for %v: %w", id, c, c.closeError())
+	}
+	c.link.Lock()
+	defer c.link.Unlock()
+	out, slots := c.machine.Reliable(0)
+	if c.mail.out.Full() || out+bunch.Entries(len(payload)+2)+controlReserve > slots {
+		return fmt.Errorf("rpc: message %d for %v: as many as may be (%d, or the reliable buffer of the control channel) are under way that the other side has not run: %w",
+			id, c, control.Window, ErrBacklogFull)
+	}
+	if err := c.machine.Send(0, bunch.Reliable, control.AppendMessage(nil, control.Message{ID: id, Payload: payload})); err != nil {
+		return fmt.Errorf("rpc: message %d for %v: %w", id, c, err)
+	}
+	c.mail.out.Sent()
+	return nil
+}
+
+// onMessage runs a message of the peer's.
+func (c *Conn) onMessage(m control.Message) *CloseError {
+	w := c.world
+	switch {
+	case !c.mail.in.Receive():
+		return violationf(ControlChannelMessageFail, "message %d arrived while %d were under way", m.ID, control.Window)
+	case w.config.OnMessage == nil:
+		c.dropMessage(drops.Message, m.ID, "Config.OnMessage is nil")
+		return nil
+	}
+	w.doing = activity{what: "Config.OnMessage"}
+	err := w.config.OnMessage(w, c, m.ID, m.Payload)
+	switch {
+	case err == nil:
+	case c.server:
+		return &CloseError{Code: ValidationFailed, Reason: fmt.Sprintf("message %d refused: %v", m.ID, err), cause: err}
+	default:
+		c.dropMessage(drops.Invalid, m.ID, err.Error())
+	}
+	return nil
+}
+
+// onTaken makes room for more messages of ours.
+func (c *Conn) onTaken(t control.Taken) *CloseError {
+	c.link.Lock()
+	defer c.link.Unlock()
+	if !c.mail.out.Taken(t) {
+		return violationf(ControlChannelMessageFail, "the peer took %d messages that were not sent", t.Count)
+	}
+	return nil
+}
+
+// dropMessage counts a message that came to nothing, and warns, once a second at most.
+func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
+	if hidden, ok := c.drops.Pass(reason, c.world.now); ok {
+		c.world.log.Warn("message dropped", "conn", c, "id", id, "reason", why, "more", hidden)
+	}
+}
+
+// takeMessages tells peers that messages of theirs have run, as many as Config.MessageRate lets them send more.
+func (w *World) takeMessages() {
+	for _, c := range w.conns {
+		owed := c.mail.in.Owed()
+		if owed == 0 || !c.usable() {
+			continue
+		}
+		now, t := time.Now(), control.Taken{} // the game's clock may stand still
+		for t.Count < owed && c.mail.limit.Allow(w.config.messageRate(), now) {
+			t.Count++
+		}
+		if t.Count == 0 {
+			continue
+		}
+		c.mail.in.Told(t)
+		c.link.Lock()
+		w.cork(c)
+		_ = c.machine.Send(0, bunch.Reliable, control.AppendTaken(nil, t)) // which fails with the connection only
+		c.link.Unlock()
+	}
+}
+
+// times are a connection's questions for the time of the server's game, and the answers. They belong to the world's goroutine, but for
+// the counters.
+type times struct {
+	ask            clock.Questions // of a client
+	steps, refused atomic.Uint64   // likewise, for Stats
+	question       time.Time       // of a server: when the one came that waits for Flush, real; zero: none does
+}
+
+// take takes an answer.
+func (t *times) take(answer control.Time, arrived time.Time) {
+	if !t.ask.Answer(answer.Now, answer.Held, arrived) {
+		t.refused.Add(1)
+	}
+	t.steps.Store(t.ask.Steps())
+}
+
+// ServerTime returns what the clock that the server's world is driven with says when this world's says now, how far off that may be
+// at most, however unlike the ways there and back are, and whether anything is known yet. On a server it is now. It belongs to the
+// world's goroutine, and now is a time near that of the last Dispatch.
+//
+// A client asks the server for its time from the first call on, so call it early, in OnConnect: the first answer takes a round trip,
+// a good one a second, and then it asks once a second while something else travels. bound is about half of the least round trip
+// and grows by 0.5 ms a second while nobody asks. As now grows, what is returned never falls, unless [Stats].ServerTime tells a
+// step: the server's clock was set by more than a round trip, or stood still, which is believed after three answers that agree; a
+// smaller step after some seconds. A time outside of the years 1823 to 2116 is not told. UE: AGameState::GetServerWorldTimeSeconds.
+func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok bool) {
+	if c.server {
+		return now, 0, true
+	}
+	if c.times.ask.Want(time.Now()) {
+		c.world.signal() // Run would sleep
+	}
+	return c.times.ask.At(c.world.beat.Of(now))
+}
+
+// exchangeTimes asks and answers, at the end of a Flush, so that the simulation before it does not count.
+func (w *World) exchangeTimes() {
+	for _, c := range w.conns {
+		switch {
+		case !c.times.question.IsZero():
+			c.answerTime(time.Now())
+		case c.times.ask.Wanted() && c.usable():
+			if c.times.ask.Ask(time.Now()) {
+				c.sendControl(control.AppendAskTime(nil))
+			}
+		}
+	}
+}
+
+// answerTime answers the question that waits.
+func (c *Conn) answerTime(real time.Time) {
+	t := &c.times
+	now := c.world.beat.At(real)
+	if far := int64(clock.Farthest / time.Second); now.Unix() < -far || now.Unix() >= far {
+		return // the question stays, and the client asks no more
+	}
+	held := max(0, real.Sub(t.question))
+	t.question = time.Time{}
+	c.sendControl(control.AppendTime(nil, control.Time{Now: now.UnixNano(), Held: held}))
+}
+
+// onTime takes a question or an answer. There is never more than one question on its way.
+func (c *Conn) onTime(message any) *CloseError {
+	t, arrived := &c.times, c.world.beat.Of(c.world.arrived)
+	answer, isAnswer := message.(control.Time)
+	switch {
+	case isAnswer && t.ask.Asking():
+		t.take(answer, arrived)
+		return nil
+	case !isAnswer && c.server && t.question.IsZero():
+		t.question = arrived
+		return nil
+	case isAnswer:
+		return violationf(ControlChannelMessageFail, "Time that was not asked for")
+	}
+	return violationf(ControlChannelMessageFail, "AskTime before the last one was answered, or from the server")
+}
