@@ -6,28 +6,44 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// answer lets the sender go on at an offset.
-func (in *incoming) answer(offset, index int64, have bool) {
+// answer is what the sender of an incoming transfer is told: where to go on, how far, and how it ended. The writer says where to
+// go on, the world's goroutine sends.
+type answer struct {
+	in *incoming
+
+	// Guarded by incoming.mu.
+	reply   *accept // to the header; nil until the writer knows what is stored
+	resumed int64   // what was stored when it began, as Progress counts
+	credit  credit
+
+	// Owned by the world's goroutine.
+	replied  bool  // reply was sent
+	reserved int64 // window that it begins with
+	promised int64 // memory for its window
+}
+
+// resume lets the sender go on at an offset.
+func (a *answer) resume(offset, index int64, have bool) {
+	in := a.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.finished {
 		return
 	}
-	before := in.parts.held
-	in.parts.resume(offset)
-	in.peer.account.MustHold(in.parts.held - before)
-	if in.checkStored(index); in.finished {
+	in.arrival.resume(offset)
+	if in.arrival.checkStored(index); in.finished {
 		return
 	}
-	if in.resumed = offset; in.header.kind == kindArray {
-		in.resumed = index
+	if a.resumed = offset; in.header.kind == kindArray {
+		a.resumed = index
 	}
-	in.reply = &accept{id: in.header.id, offset: offset, index: index, have: have}
+	a.reply = &accept{id: in.header.id, offset: offset, index: index, have: have}
 	in.peer.wake()
 }
 
-// sendControl sends the message that is due. After the last word, over is true.
-func (in *incoming) sendControl(control *rpc.Actor, now time.Time) (sent, over bool, err error) {
+// send sends the message that is due. After the last word, over is true.
+func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err error) {
+	in := a.in
 	if !in.known {
 		return false, false, nil
 	}
@@ -35,43 +51,62 @@ func (in *incoming) sendControl(control *rpc.Actor, now time.Time) (sent, over b
 	defer in.mu.Unlock()
 	switch {
 	case in.finished && in.err != nil:
-		return true, true, sendReject.call(control, reject{in.header.id, failureOf(in.err).stop()})
-	case in.reply != nil && !in.replied:
-		in.replied = true
-		in.peer.receiver.ahead -= in.ahead
-		in.ahead = 0
-		in.credit = newCredit(now, in.passed(), in.reserved, in.peer.streams.config.maxPending())
-		in.parts.limit = max(in.parts.limit, in.credit.limit)
-		in.reply.limit = in.parts.limit
-		return true, false, sendAccept.call(control, *in.reply)
+		return true, true, sendReject.call(pipe, reject{in.header.id, failureOf(in.err).stop()})
+	case a.reply != nil && !a.replied:
+		return true, false, a.accept(pipe, now)
 	case in.finished:
-		return true, true, sendDone.call(control, done{in.header.id})
-	case !in.replied:
+		return true, true, sendDone.call(pipe, done{in.header.id})
+	case !a.replied:
 		return false, false, nil
 	}
-	return in.sendGrant(control, now)
+	sent, err = a.grant(pipe, now)
+	return sent, false, err
 }
 
-// take promises n more bytes of window. The lock is held.
-func (in *incoming) take(n int64) bool {
+// accept answers the header. The lock is held.
+func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
+	arrival, r := &a.in.arrival, &a.in.peer.receiver
+	a.replied = true
+	r.ahead -= arrival.ahead
+	arrival.ahead = 0
+	a.credit = newCredit(now, a.passed(), a.reserved, r.peer.streams.config.maxPending())
+	arrival.parts.limit = max(arrival.parts.limit, a.credit.limit)
+	a.reply.limit = arrival.parts.limit
+	return sendAccept.call(pipe, *a.reply)
+}
+
+// grant gives credit, or reports progress, if that is due. The lock is held.
+func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
+	in, s := a.in, a.in.peer.streams
+	limit, due := a.credit.next(now, func() time.Duration { return s.pace(in.peer.conn) }, a)
+	if !due {
+		return false, nil
+	}
+	in.arrival.parts.limit = max(in.arrival.parts.limit, limit)
+	m := grant{id: in.header.id, limit: in.arrival.parts.limit, acked: in.delivery.position}
+	if in.header.kind == kindArray {
+		m.acked = in.delivery.elements
+	}
+	return true, sendGrant.call(pipe, m)
+}
+
+// take implements lender: it promises n more bytes of window. The lock is held.
+func (a *answer) take(n int64) bool {
 	memory := heldBytes(n) - heldBytes(0)
-	if !in.peer.account.Promise(memory) {
+	if !a.in.peer.account.Promise(memory) {
 		return false
 	}
-	in.promised += memory
+	a.promised += memory
 	return true
 }
 
-func (in *incoming) sendGrant(control *rpc.Actor, now time.Time) (sent, over bool, err error) {
-	s := in.peer.streams
-	limit, due := in.credit.next(now, func() time.Duration { return s.pace(in.peer.conn) }, in)
-	if !due {
-		return false, false, nil
+// consumed has the tick grant credit if what the application has consumed is worth it. The lock is held.
+func (a *answer) consumed() {
+	if a.credit.consume(a.passed()) {
+		a.in.peer.wake()
 	}
-	in.parts.limit = max(in.parts.limit, limit)
-	m := grant{id: in.header.id, limit: in.parts.limit, acked: in.position}
-	if in.header.kind == kindArray {
-		m.acked = in.elements
-	}
-	return true, false, sendGrant.call(control, m)
 }
+
+// passed is below which offset nothing takes credit any more: it was consumed, perhaps before the header was answered, or
+// is in the store. The lock is held.
+func (a *answer) passed() int64 { return max(a.in.delivery.position, a.in.arrival.parts.base) }

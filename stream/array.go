@@ -238,10 +238,10 @@ type IncomingArray[T any] struct {
 // is given the transfer, and panics when the elements are taken already.
 func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 	a.claim("OnBatch")
-	a.in.push = func(batch any) { fn(batch.([]T)) }
+	a.in.delivery.push = func(batch any) { fn(batch.([]T)) }
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
-	a.in.onTick = true
+	a.in.delivery.onTick = true
 }
 
 var errLoopLeft = errors.New("the loop over Batches was left")
@@ -253,7 +253,7 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	return func(yield func([]T, error) bool) {
 		defer func() { a.Cancel(errLoopLeft) }() // for a loop that is left, by a panic too; else the transfer has ended
 		for {
-			p, err := a.in.pull(ctx)
+			p, err := a.in.delivery.pull(ctx)
 			if err == io.EOF {
 				return
 			}
@@ -265,7 +265,7 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 			if !yield(p.batch.([]T), nil) {
 				return
 			}
-			a.in.consumed(p)
+			a.in.delivery.consumed(p)
 		}
 	}
 }

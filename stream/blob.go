@@ -108,7 +108,7 @@ func (b *IncomingBlob) fetch() error {
 	if len(b.rest) > 0 {
 		return b.in.cause()
 	}
-	held, err := b.in.pull(context.Background())
+	held, err := b.in.delivery.pull(context.Background())
 	if err != nil {
 		return err
 	}
@@ -120,5 +120,5 @@ func (b *IncomingBlob) fetch() error {
 func (b *IncomingBlob) release() {
 	b.rest = nil
 	b.held.block.Free()
-	b.in.consumed(b.held)
+	b.in.delivery.consumed(b.held)
 }

@@ -86,8 +86,8 @@ func (p *plain) close() {
 	_, _, _ = p.listener.Close(), p.client.Close(), p.server.Close()
 }
 
-// arrival returns how long a blob takes from its Start to the last byte at its reader.
-func arrival(t *testing.T, path netsim.Config, size int, via Backend) (took time.Duration) {
+// transferTime returns how long a blob takes from its Start to the last byte at its reader.
+func transferTime(t *testing.T, path netsim.Config, size int, via Backend) (took time.Duration) {
 	overQUIC(t, path, func(t *testing.T, l loopback) {
 		time.Sleep(time.Second)
 		sent, got := content(size), collect(l.server)
@@ -119,8 +119,8 @@ func TestSlicesKeepUpWithAStream(t *testing.T) {
 				for range runs {
 					path.Seed = seeds.Uint64()
 					plain += plainQUIC(t, path, size)
-					window += arrival(t, path, size, Window{Lanes: 8})
-					slice += arrival(t, path, size, Slices{})
+					window += transferTime(t, path, size, Window{Lanes: 8})
+					slice += transferTime(t, path, size, Slices{})
 				}
 				ratio := slice.Seconds() / plain.Seconds()
 				t.Logf("mean of %d: stream %v, window of 8 lanes %v, slices %v, %.3f of the stream",

@@ -28,7 +28,7 @@ func testContentReadBeforeTheAnswer(t *testing.T, via Backend, pending int64) {
 		defer stop()
 		data := content(3 << 20)
 		require.NoError(n, n.mustStart(n.server.peer, data).Wait(ctx))
-		require.EqualValues(n, len(data), (<-arrived).in.in.credit.consumed)
+		require.EqualValues(n, len(data), (<-arrived).in.in.answer.credit.consumed)
 	})
 }
 

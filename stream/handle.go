@@ -37,7 +37,7 @@ func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
 
 // OnEnd runs fn on the world's goroutine when the transfer has ended, with what Err returns. It is for the handler
 // that is given the transfer.
-func (i Incoming) OnEnd(fn func(err error)) { i.in.ended = fn }
+func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.ended = fn }
 
 // SetStore has the transfer kept in store instead of Config.Store, nil: nowhere. It is for the handler that is given the transfer,
 // before that returns: nothing was asked of a store yet.

@@ -14,10 +14,11 @@ import (
 
 // Streams is the streaming of one world.
 type Streams struct {
-	world  *rpc.World
-	config Config
-	memory *budget.Pool
-	stock  *budget.Stock
+	world   *rpc.World
+	config  Config
+	memory  *budget.Pool
+	stock   *budget.Stock
+	writers writers
 
 	awake    atomic.Bool // a tick is on its way
 	interval time.Duration
@@ -26,7 +27,6 @@ type Streams struct {
 	mu     sync.Mutex
 	topics map[string]topic
 	peers  map[*rpc.Conn]*Peer
-	parts  map[storeKey]*incoming // who writes what in the store
 
 	// Owned by the world's goroutine.
 	order []*Peer // connected
@@ -54,7 +54,6 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 		stock:  budget.NewStock(config.maxMemory()/stockShare, leastStock),
 		topics: make(map[string]topic),
 		peers:  make(map[*rpc.Conn]*Peer),
-		parts:  make(map[storeKey]*incoming),
 		clock:  time.Now,
 	}
 	if err := bind(s); err != nil {

@@ -22,19 +22,19 @@ type receiver struct {
 // deliver runs the callbacks of what has come and what has ended.
 func (r *receiver) deliver() {
 	for _, in := range r.receiving {
-		in.deliverTick()
+		in.delivery.tick()
 	}
 }
 
 // sendControl sends the first message that is due, and reports whether there was one.
 func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	for i, in := range r.receiving {
-		sent, over, err := in.sendControl(pipe, now)
+		sent, over, err := in.answer.send(pipe, now)
 		if over {
 			r.receiving = slices.Delete(r.receiving, i, i+1)
 			r.peer.live.received(in)
 			r.settle(in)
-			in.tellEnd()
+			in.delivery.tellEnd()
 		}
 		if sent || err != nil {
 			return sent, err
@@ -57,7 +57,7 @@ func (r *receiver) end() []*incoming {
 func tellEnds(all []*incoming) {
 	if len(all) > 0 {
 		defer tellEnds(all[1:])
-		all[0].tellEnd()
+		all[0].delivery.tellEnd()
 	}
 }
 
@@ -174,16 +174,16 @@ func (r *receiver) reserve(in *incoming) bool {
 			window = max(window/2, minPending)
 		}
 	}
-	in.reserved, in.promised = window, heldBytes(window)
+	in.answer.reserved, in.answer.promised = window, heldBytes(window)
 	return true
 }
 
 // settle takes back what a transfer was promised, and what it is itself.
 func (r *receiver) settle(in *incoming) {
-	r.peer.account.Withdraw(in.promised)
+	r.peer.account.Withdraw(in.answer.promised)
 	r.peer.account.Repay(incomingBytes)
-	r.ahead -= in.ahead
-	in.promised, in.ahead = 0, 0
+	r.ahead -= in.arrival.ahead
+	in.answer.promised, in.arrival.ahead = 0, 0
 }
 
 // hold charges content. Where there is no room for it, the memory that is spare for slices makes some.
@@ -216,14 +216,14 @@ func (r *receiver) onPart(message []byte) {
 			return
 		}
 	}
-	if err := in.add(m); err != nil {
+	if err := in.arrival.add(m); err != nil {
 		r.peer.violate("transfer %d: %v", m.id, err)
 	}
 }
 
 func (r *receiver) onEnd(m end) {
 	if in := r.begun(m.id); in != nil {
-		r.peer.check(in.onEnd(m))
+		r.peer.check(in.arrival.onEnd(m))
 	}
 }
 

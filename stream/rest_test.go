@@ -128,9 +128,9 @@ func (e *end1) leftovers() (all []string) {
 	}
 	count("memory of the world", used)
 	count("stock of the world", s.stock.Used())
-	s.mu.Lock()
-	count("writers", int64(len(s.parts)))
-	s.mu.Unlock()
+	s.writers.mu.Lock()
+	count("writers", int64(len(s.writers.parts)))
+	s.writers.mu.Unlock()
 	return all
 }
 

@@ -1,0 +1,201 @@
+package stream
+
+import (
+	"fmt"
+	"sync"
+)
+
+// arrival is what has come of an incoming transfer: parts, and the sender's last word. The world's goroutine adds to it, the writer
+// takes from it. What it says is guarded by incoming.mu, but for ahead.
+type arrival struct {
+	in *incoming
+
+	changed sync.Cond // for the writer: there is a part, the last word, room in the delivery, or the end
+	parts   assembly
+	tail    *end  // nil until it comes
+	taken   int64 // memory of the blocks that the writer has taken and the application not consumed
+
+	ahead int64 // bytes that came before the answer left; owned by the world's goroutine
+}
+
+// add takes a part, on the world's goroutine. An error is the sender's violation.
+func (a *arrival) add(m part) error {
+	in := a.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.finished {
+		in.peer.receiver.late++
+		return nil
+	}
+	if most := in.peer.streams.config.maxBytes(); m.offset+int64(len(m.data)) > most {
+		in.finishLocked(fmt.Errorf("%w: it goes beyond stream.Config.MaxBytes, %d", ErrTooLarge, most))
+		return nil
+	}
+	if err := a.countAhead(len(m.data)); err != nil {
+		return err
+	}
+	a.changed.Signal()
+	if err := a.charge(m); err != nil {
+		return err
+	}
+	return a.checkEnd()
+}
+
+// countAhead counts what comes before the header is answered, against what the peer was told that it may send so.
+func (a *arrival) countAhead(n int) error {
+	r := &a.in.peer.receiver
+	if a.in.answer.replied {
+		return nil
+	}
+	a.ahead += int64(n)
+	r.ahead += int64(n)
+	if most := r.peer.streams.config.early(); r.ahead > most {
+		return fmt.Errorf("%w: %d bytes came before answers, the limit is %d", errNoCredit, r.ahead, most)
+	}
+	return nil
+}
+
+// charge adds a part and charges what that takes. A transfer that the budget has no room for is refused. The lock is held.
+func (a *arrival) charge(m part) error {
+	p := a.in.peer
+	before := a.parts.held
+	if err := a.parts.add(m); err != nil {
+		return err
+	}
+	more := a.parts.held - before
+	if more > 0 && p.receiver.hold(more) {
+		return nil
+	}
+	p.account.MustHold(more)
+	if more > 0 {
+		a.in.finishLocked(p.receiver.noMemory())
+	}
+	return nil
+}
+
+// resume drops what is stored already, below offset. The lock is held.
+func (a *arrival) resume(offset int64) {
+	before := a.parts.held
+	a.parts.resume(offset)
+	a.in.peer.account.MustHold(a.parts.held - before)
+}
+
+// onEnd notes what the whole is, on the world's goroutine. An error is the sender's violation.
+func (a *arrival) onEnd(m end) error {
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
+	h := &a.in.header
+	switch {
+	case a.in.finished:
+		return nil
+	case a.tail != nil:
+		return fmt.Errorf("transfer %d ended twice", m.id)
+	case h.kind == kindBlob && h.size >= 0 && m.size != h.size, m.count != h.count:
+		return fmt.Errorf("transfer %d ended after %d bytes and %d elements, its header said %d and %d", m.id, m.size, m.count, h.size, h.count)
+	case len(m.sum) != h.hash.size():
+		return fmt.Errorf("transfer %d ended with a digest of %d bytes, one by %v has %d", m.id, len(m.sum), h.hash, h.hash.size())
+	}
+	a.tail = &m
+	a.changed.Signal()
+	return a.checkEnd()
+}
+
+// checkEnd fails when parts lie beyond what the header or the end says; when what is stored does, the transfer does. The lock is held.
+func (a *arrival) checkEnd() error {
+	a.checkStored(0)
+	size := a.size()
+	if at := a.parts.end(); !a.in.finished && size >= 0 && at > size {
+		return fmt.Errorf("transfer %d: a part ends at byte %d, the content at %d", a.in.header.id, at, size)
+	}
+	return nil
+}
+
+// checkStored ends the transfer when more is stored under its key than it has, so many elements perhaps: that is other content, which
+// is deleted. The sender knew nothing of it, and broke no rule. The lock is held.
+func (a *arrival) checkStored(elements int64) {
+	h := &a.in.header
+	switch size := a.size(); {
+	case size >= 0 && a.parts.base > size:
+		a.in.finishLocked(fmt.Errorf("%w: %d bytes are stored under its key, it has %d", ErrDigest, a.parts.base, size))
+	case h.kind == kindArray && elements > h.count:
+		a.in.finishLocked(fmt.Errorf("%w: %d elements are stored under its key, it has %d", ErrDigest, elements, h.count))
+	}
+}
+
+// size is the size of the content, -1 while it is not known: of an array, and before the header. The lock is held.
+func (a *arrival) size() int64 {
+	if a.tail != nil {
+		return a.tail.size
+	}
+	return a.in.header.size
+}
+
+// next waits, on the writer's goroutine, for the next block in order, or for the end, which is a nil block. The caller owns the
+// block.
+func (a *arrival) next() (*block, error) {
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
+	for {
+		switch {
+		case a.in.finished:
+			return nil, a.in.endedLocked()
+		case a.tail != nil && a.parts.next > a.tail.size:
+			return nil, fmt.Errorf("%w: %d bytes arrived, the sender hashed %d", ErrDigest, a.parts.next, a.tail.size)
+		case a.in.delivery.room() && len(a.parts.ready) > 0:
+			c := a.parts.take()
+			a.taken += c.cost()
+			return c, nil
+		case a.tail != nil && a.parts.next == a.tail.size && len(a.parts.ready) == 0:
+			return nil, nil
+		}
+		a.changed.Wait()
+	}
+}
+
+// waitTail waits, on the writer's goroutine, for the sender's last word on the content.
+func (a *arrival) waitTail() (end, error) {
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
+	for a.tail == nil && !a.in.finished {
+		a.changed.Wait()
+	}
+	if a.in.finished {
+		return end{}, a.in.endedLocked()
+	}
+	return *a.tail, nil
+}
+
+// isLast reports whether c is known to end the content.
+func (a *arrival) isLast(c *block) bool {
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
+	h := &a.in.header
+	switch {
+	case a.tail != nil:
+		return c.end() >= a.tail.size
+	case h.kind == kindArray:
+		return c.index+int64(c.count) >= h.count
+	}
+	return h.size >= 0 && c.end() >= h.size
+}
+
+// inOrder is how many bytes have arrived in order.
+func (a *arrival) inOrder() int64 {
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
+	return a.parts.next
+}
+
+// consumed notes that a block that the writer took is free. The lock is held.
+func (a *arrival) consumed(cost int64) {
+	a.taken -= cost
+	a.in.peer.account.Drop(cost)
+}
+
+// free gives all memory back, at the end of the transfer. The lock is held.
+func (a *arrival) free() {
+	a.in.peer.account.Drop(a.parts.held + a.taken)
+	a.taken = 0
+	a.parts.free()
+	a.changed.Broadcast()
+}

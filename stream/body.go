@@ -1,0 +1,103 @@
+package stream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+)
+
+// body is where content goes beside the application: it is hashed, and stored if it has a key.
+type body interface {
+	io.Writer
+	// Commit keeps the content if digest is its digest; otherwise the error Is ErrDigest and nothing is kept.
+	Commit(digest Digest) error
+	// Close keeps what was written so that it can be resumed; after Commit it does nothing.
+	Close() error
+	// Delete forgets what was written.
+	Delete() error
+}
+
+// bodyError is what content that is wrong, or a store that fails, ends a transfer with.
+func bodyError(err error) error {
+	if errors.Is(err, ErrDigest) {
+		return err
+	}
+	return storeError(err)
+}
+
+// storeError is what this end sees of its store's failure; the peer does not see paths.
+func storeError(err error) error {
+	return &concealed{public: "the receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
+}
+
+// hasher is the body of what is not stored.
+type hasher struct{ *Hasher }
+
+func (h hasher) Commit(digest Digest) error {
+	if got := h.Digest(); got != digest {
+		return fmt.Errorf("%w: content %v, sender %v", ErrDigest, got, digest)
+	}
+	return nil
+}
+
+func (h hasher) Close() error  { return nil }
+func (h hasher) Delete() error { return nil }
+
+// keeper is the body of what is stored, as far as that goes beyond what was there.
+type keeper struct {
+	hasher
+	part   Part
+	offset int64 // of the content; up to what is stored, an element that was cut comes again
+}
+
+func (k *keeper) Write(p []byte) (int, error) {
+	k.hasher.Write(p)
+	again := min(int64(len(p)), k.part.Offset()-k.offset)
+	if again > 0 {
+		if err := k.compare(p[:again]); err != nil {
+			return 0, err
+		}
+	}
+	k.offset += int64(len(p))
+	return k.part.Write(p[again:])
+}
+
+// compare fails unless p is what is stored.
+func (k *keeper) compare(p []byte) error {
+	stored := make([]byte, len(p))
+	if err := readAt(k.part, stored, k.offset); err != nil {
+		return err
+	}
+	if !bytes.Equal(p, stored) {
+		return fmt.Errorf("%w: what is stored at byte %d is another element", ErrDigest, k.offset)
+	}
+	return nil
+}
+
+func (k *keeper) Commit(digest Digest) error {
+	if err := k.hasher.Commit(digest); err != nil {
+		return err
+	}
+	return k.part.Commit(digest)
+}
+
+func (k *keeper) Close() error  { return ignoreEnded(k.part.Close()) }
+func (k *keeper) Delete() error { return ignoreEnded(k.part.Delete()) }
+
+// ignoreEnded drops the error of a part that Commit has ended.
+func ignoreEnded(err error) error {
+	if errors.Is(err, fs.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// readAt fills p from offset.
+func readAt(r io.ReaderAt, p []byte, offset int64) error {
+	if n, err := r.ReadAt(p, offset); n < len(p) {
+		return storeError(fmt.Errorf("reading %d stored bytes at %d: %w", len(p), offset, err))
+	}
+	return nil
+}

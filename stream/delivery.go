@@ -1,0 +1,237 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+)
+
+const (
+	// maxDelivered is how many pieces wait for the application beside what is still in the assembly, where small parts
+	// are gathered.
+	maxDelivered = 16
+	// batchBytes is how large a batch may be in memory before no element is added: a byte may say that a struct is all zeros.
+	batchBytes = 32 << 10
+	// maxDecoded is how large all batches of a transfer may be that wait for the application.
+	maxDecoded = 2 << 20
+)
+
+// delivery is what the writer of an incoming transfer has for the application. Whoever reads takes it on a goroutine of the
+// application, or the tick hands it to OnBatch. What it says is guarded by incoming.mu, but for push and ended.
+type delivery struct {
+	in *incoming
+
+	ready    sync.Cond // for the application: there is a piece, or the end
+	pieces   []piece
+	borrowed int64 // memory of what was decoded, or comes from the store, and is not consumed
+	verified bool  // pieces holds all that is left
+	size     int64 // of the whole, once verified
+	onTick   bool  // the tick takes the pieces
+
+	position int64 // bytes that the application has consumed
+	elements int64 // and elements
+
+	// Owned by the world's goroutine, and set by the handler.
+	push  func(batch any) // OnBatch
+	ended func(error)     // OnEnd
+}
+
+// piece is content for the application: a block of a blob, or a batch of an array's elements.
+type piece struct {
+	block *block
+	batch any
+	bytes int64
+	count int64
+	cost  int64 // memory
+	fresh bool  // it is charged when it is delivered; a block from parts was when it came
+}
+
+// decodeFunc decodes elements at the start of b: at most count of them, or as many as are whole when count is negative.
+// An error is that of the element behind the decoded ones.
+type decodeFunc func(b []byte, count int) (decoded, error)
+
+// decoded are elements of an array.
+type decoded struct {
+	batch  any
+	count  int
+	memory int64  // of the batch, with all that it refers to
+	rest   []byte // what follows them
+}
+
+// piece returns the elements, which were so many bytes, as content for the application.
+func (d decoded) piece(bytes int) piece {
+	return piece{batch: d.batch, bytes: int64(bytes), count: int64(d.count), cost: d.memory, fresh: true}
+}
+
+// add gives a piece to the application. A fresh one first waits for room.
+func (d *delivery) add(p piece) error {
+	in := d.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for p.fresh && !in.finished && !d.borrow(p.cost) {
+		in.arrival.changed.Wait()
+	}
+	if in.finished {
+		return in.endedLocked()
+	}
+	d.pieces = append(d.pieces, p)
+	d.ready.Signal()
+	if d.onTick {
+		in.peer.wake()
+	}
+	return nil
+}
+
+// room reports whether one more piece may wait. The lock is held.
+func (d *delivery) room() bool { return len(d.pieces) < maxDelivered }
+
+// borrow charges what waits for the application, if there is room; the first piece always has it. The lock is held.
+func (d *delivery) borrow(cost int64) bool {
+	account, first := d.in.peer.account, len(d.pieces) == 0
+	switch {
+	case first:
+		account.MustBorrow(cost)
+	case d.borrowed+cost > maxDecoded || !account.Borrow(cost, false):
+		return false
+	}
+	d.borrowed += cost
+	return true
+}
+
+// release notes that the memory of p is free, unless the transfer has ended and all of it is. The lock is held.
+func (d *delivery) release(p piece) {
+	switch {
+	case d.in.finished:
+	case p.fresh:
+		d.borrowed -= p.cost
+		d.in.peer.account.Repay(p.cost)
+	default:
+		d.in.arrival.consumed(p.cost)
+	}
+}
+
+// verify notes that all was delivered and is what the sender hashed.
+func (d *delivery) verify(size int64) {
+	d.in.mu.Lock()
+	defer d.in.mu.Unlock()
+	d.verified, d.size = true, size
+	d.ready.Broadcast()
+	d.complete()
+}
+
+// complete ends the transfer well when all of it was consumed. The lock is held.
+func (d *delivery) complete() {
+	if d.verified && d.position == d.size {
+		d.in.finishLocked(nil)
+	}
+}
+
+// pull waits for the next piece. It returns io.EOF at the end, and why the transfer failed. What is pulled must be
+// given back to consumed.
+func (d *delivery) pull(ctx context.Context) (piece, error) {
+	if p, ok, err := d.tryPull(); ok || err != nil {
+		return p, err
+	}
+	in := d.in
+	if in.peer.streams.world.Inside() {
+		return piece{}, fmt.Errorf("%w: reading %v", ErrBlocking, &in.header)
+	}
+	defer context.AfterFunc(ctx, func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		d.ready.Broadcast()
+	})()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for {
+		p, ok, err := d.pop()
+		switch {
+		case ok || err != nil:
+			return p, err
+		case ctx.Err() != nil:
+			return piece{}, context.Cause(ctx)
+		}
+		d.ready.Wait()
+	}
+}
+
+func (d *delivery) tryPull() (piece, bool, error) {
+	d.in.mu.Lock()
+	defer d.in.mu.Unlock()
+	return d.pop()
+}
+
+// pop takes the next piece, if there is one. The lock is held.
+func (d *delivery) pop() (piece, bool, error) {
+	switch {
+	case d.in.finished && d.in.err != nil:
+		return piece{}, false, d.in.err
+	case len(d.pieces) > 0:
+		p := d.pieces[0]
+		d.pieces[0] = piece{}
+		d.pieces = d.pieces[1:]
+		d.in.arrival.changed.Signal()
+		return p, true, nil
+	case d.in.finished || d.verified:
+		return piece{}, false, io.EOF
+	}
+	return piece{}, false, nil
+}
+
+// consumed notes that the application is through with p.
+func (d *delivery) consumed(p piece) {
+	d.in.mu.Lock()
+	defer d.in.mu.Unlock()
+	d.release(p)
+	d.position += p.bytes
+	d.elements += p.count
+	d.in.answer.consumed()
+	d.complete()
+}
+
+// waiting is how many elements wait for the application. The lock is held.
+func (d *delivery) waiting() (n int64) {
+	for _, p := range d.pieces {
+		n += p.count
+	}
+	return n
+}
+
+// tick runs the application's callbacks, on the world's goroutine.
+func (d *delivery) tick() {
+	for d.push != nil {
+		p, ok, _ := d.tryPull()
+		if !ok {
+			break
+		}
+		if !d.in.guard("OnBatch", func() { d.push(p.batch) }) {
+			break
+		}
+		d.consumed(p)
+	}
+	d.tellEnd()
+}
+
+// tellEnd runs OnEnd, once.
+func (d *delivery) tellEnd() {
+	select {
+	case <-d.in.done:
+	default:
+		return
+	}
+	if ended := d.ended; ended != nil {
+		d.ended = nil
+		d.in.guard("OnEnd", func() { ended(d.in.cause()) })
+	}
+}
+
+// free gives all memory back, at the end of the transfer. What is complete can still be read. The lock is held.
+func (d *delivery) free() {
+	d.in.peer.account.Repay(d.borrowed)
+	d.borrowed = 0
+	if d.in.err != nil {
+		d.pieces = nil // a reader may still hold the first: the collector has them
+	}
+	d.ready.Broadcast()
+}

@@ -1,0 +1,322 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+)
+
+// writer is the goroutine of an incoming transfer: it hashes, stores and decodes what arrives in order, and delivers it to the
+// application. What its store has already it delivers first.
+type writer struct {
+	in      *incoming
+	decoded int64 // elements
+}
+
+// run receives the content. It is the transfer's goroutine.
+func (w *writer) run() {
+	w.in.guard(w.in.header.receives(), func() {
+		if err := w.receive(); err != nil && err != io.EOF {
+			w.in.finish(err)
+		}
+	})
+	w.in.peer.streams.writers.drop(storeKey{w.in.peer.conn.Identity(), w.in.header.key}, w.in)
+}
+
+func (w *writer) receive() error {
+	b, err := w.prepare()
+	if err != nil || b == nil {
+		return err
+	}
+	ended := false
+	defer func() {
+		if !ended { // a function of the game panicked
+			_ = b.Close()
+		}
+	}()
+	err = w.transfer(b)
+	ended = true
+	if errors.Is(err, ErrDigest) {
+		return errors.Join(err, b.Delete())
+	}
+	return errors.Join(err, b.Close())
+}
+
+// transfer moves blocks to the application as they come. The last one waits until the whole is verified, so that
+// whoever reads to a known size has not read what is wrong.
+func (w *writer) transfer(b body) error {
+	var last *block
+	for last == nil {
+		c, err := w.in.arrival.next()
+		if err != nil {
+			return err
+		}
+		if c == nil {
+			break
+		}
+		if _, err := b.Write(c.payload()); err != nil {
+			return bodyError(err)
+		}
+		if w.in.arrival.isLast(c) {
+			last = c
+			break
+		}
+		if err := w.pass(c); err != nil {
+			return err
+		}
+	}
+	return w.conclude(b, last)
+}
+
+// conclude verifies the whole and delivers what was held back.
+func (w *writer) conclude(b body, last *block) error {
+	tail, err := w.in.arrival.waitTail()
+	if err != nil {
+		return err
+	}
+	if last != nil && last.end() != tail.size {
+		return fmt.Errorf("%w: %d bytes arrived, the sender hashed %d", ErrDigest, last.end(), tail.size)
+	}
+	if err := b.Commit(w.in.header.hash.digest(tail.sum)); err != nil {
+		return bodyError(err)
+	}
+	if last != nil {
+		if err := w.pass(last); err != nil {
+			return err
+		}
+	}
+	w.in.delivery.verify(tail.size)
+	return nil
+}
+
+// pass delivers c to the application.
+func (w *writer) pass(c *block) error {
+	p := piece{block: c, bytes: int64(c.size()), cost: c.cost()}
+	if w.in.header.kind == kindBlob {
+		if c.index != 0 || c.count != 0 {
+			return errors.New("a part of a blob has elements")
+		}
+		return w.in.delivery.add(p)
+	}
+	if err := w.passElements(c); err != nil {
+		return err
+	}
+	c.Free()
+	w.in.mu.Lock()
+	defer w.in.mu.Unlock()
+	w.in.delivery.release(p)
+	return nil
+}
+
+// passElements decodes c and delivers its elements, not too many at once.
+func (w *writer) passElements(c *block) error {
+	rest, last := c.payload(), c.index+int64(c.count)
+	if c.index != w.decoded || last > w.in.header.count {
+		return fmt.Errorf("elements %d to %d follow element %d of %d", c.index, last-1, w.decoded-1, w.in.header.count)
+	}
+	for w.decoded < last {
+		d, err := w.in.decode(rest, int(last-w.decoded))
+		if err != nil {
+			return fmt.Errorf("element %d: %w", w.decoded+int64(d.count), err)
+		}
+		p := d.piece(len(rest) - len(d.rest))
+		w.decoded, rest = w.decoded+p.count, d.rest
+		if err := w.in.delivery.add(p); err != nil {
+			return err
+		}
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("%d bytes left over behind element %d", len(rest), last)
+	}
+	return nil
+}
+
+// prepare answers the header, and delivers what is here already. A nil body means that all was.
+func (w *writer) prepare() (body, error) {
+	store, key := w.in.store, w.in.header.key
+	if store == nil || key == "" {
+		w.in.answer.resume(0, 0, false)
+		return w.hasher(), nil
+	}
+	identity := w.in.peer.conn.Identity()
+	content, err := store.Lookup(identity, key)
+	switch {
+	case err == nil:
+		return nil, w.replayContent(content, func() error { return store.Remove(identity, key) })
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, storeError(err)
+	}
+	part, err := w.openPart(store, storeKey{identity, key})
+	switch {
+	case errors.Is(err, ErrPartBusy), errors.Is(err, ErrStoreFull):
+		w.in.peer.unstored.Add(1)
+		w.in.answer.resume(0, 0, false) // it goes on without being stored
+		return w.hasher(), nil
+	case err != nil:
+		return nil, storeError(err)
+	}
+	return w.resumePart(part)
+}
+
+func (w *writer) hasher() hasher { return hasher{w.in.header.hash.New()} }
+
+const (
+	// busyPause is how often a part that another transfer writes is asked for again.
+	busyPause = 250 * time.Millisecond
+	// busyPauses is how often it is asked for, and stalledPauses after how many of them without progress the other
+	// transfer is given up: its connection is dead, only nobody has noticed yet.
+	busyPauses    = 12
+	stalledPauses = 4
+)
+
+// openPart opens the part that the transfer will write. Whoever was cut off and comes back at once finds the part
+// still written by the transfer of the connection that was lost, and takes it over.
+func (w *writer) openPart(store Store, key storeKey) (Part, error) {
+	var holder *incoming
+	var seen int64
+	for pauses, stalled := 0, 0; ; pauses++ {
+		part, err := store.Open(key.identity, key.key, w.in.header.size)
+		if err == nil {
+			w.in.peer.streams.writers.set(key, w.in)
+		}
+		if !errors.Is(err, ErrPartBusy) || pauses == busyPauses {
+			return part, err
+		}
+		other, at := w.in.peer.streams.writers.of(key)
+		if other != holder || at != seen {
+			holder, seen, stalled = other, at, 0
+		} else if stalled++; stalled == stalledPauses && other != nil {
+			other.finish(canceled(errTakenOver))
+		}
+		select {
+		case <-w.in.done:
+			return nil, w.in.cause()
+		case <-time.After(busyPause):
+		}
+	}
+}
+
+var errTakenOver = errors.New("the transfer stalled, and another connection goes on with its content")
+
+// resumePart answers with what is stored of the content, and delivers it.
+func (w *writer) resumePart(part Part) (body, error) {
+	replayed := false
+	defer func() {
+		if !replayed { // an element's own decoding panicked
+			_ = part.Close()
+		}
+	}()
+	offset, index, err := w.scan(part, part.Offset())
+	digest := w.hasher()
+	if err == nil {
+		w.in.answer.resume(offset, index, false)
+		err = w.replay(part, offset, digest)
+	}
+	replayed = true
+	switch {
+	case errors.Is(err, ErrDigest):
+		return nil, errors.Join(err, part.Delete())
+	case err != nil:
+		return nil, errors.Join(err, part.Close())
+	}
+	return &keeper{digest, part, offset}, nil
+}
+
+// replayContent delivers complete content from the store. Content that has changed there is removed.
+func (w *writer) replayContent(content Content, remove func() error) (err error) {
+	defer func() {
+		err = errors.Join(err, content.Close())
+		if errors.Is(err, ErrDigest) {
+			err = errors.Join(err, remove())
+		}
+	}()
+	size := content.Size()
+	switch offset, index, err := w.scan(content, size); {
+	case err != nil:
+		return err
+	case content.Digest().IsZero():
+		return fmt.Errorf("%w: what is stored under the key has none", ErrDigest)
+	case offset != size, w.in.header.size >= 0 && w.in.header.size != size, w.in.header.kind == kindArray && index != w.in.header.count:
+		return fmt.Errorf("%w: what is stored under the key has %d bytes and %d whole elements", ErrDigest, size, index)
+	default:
+		w.in.answer.resume(offset, index, true)
+	}
+	digest := hasher{content.Digest().algorithm.New()}
+	if err := w.replay(content, size, digest); err != nil {
+		return err
+	}
+	if err := digest.Commit(content.Digest()); err != nil {
+		return err
+	}
+	w.in.delivery.verify(size)
+	return nil
+}
+
+// replay delivers the first size bytes of r as the application consumes them, and hashes them.
+func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
+	return w.walk(r, size, func(p piece, raw []byte) error {
+		digest.Write(raw)
+		w.decoded += p.count
+		return w.in.delivery.add(p)
+	})
+}
+
+// scan finds how much of the first size bytes of r can be resumed: all of a blob, the whole elements of an array.
+func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error) {
+	if w.in.header.kind == kindBlob {
+		return size, 0, nil
+	}
+	err = w.walk(r, size, func(p piece, _ []byte) error {
+		offset += p.bytes
+		index += p.count
+		return nil
+	})
+	return offset, index, err
+}
+
+// walk cuts the first size bytes of r into pieces. It ends early where an array has no whole element.
+func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
+	if w.in.header.kind == kindBlob {
+		return walkBlob(r, size, visit)
+	}
+	buf := make([]byte, 0, 2*maxElementBytes)
+	w.in.peer.account.MustBorrow(int64(cap(buf)))
+	defer w.in.peer.account.Repay(int64(cap(buf)))
+	for offset := int64(0); offset < size || len(buf) > 0; {
+		n := min(int64(cap(buf)-len(buf)), size-offset)
+		if err := readAt(r, buf[len(buf):len(buf)+int(n)], offset); err != nil {
+			return err
+		}
+		offset += n
+		buf = buf[:len(buf)+int(n)]
+		d, _ := w.in.decode(buf, -1) // an error: fewer are whole
+		if d.count == 0 {
+			return nil
+		}
+		used := len(buf) - len(d.rest)
+		if err := visit(d.piece(used), buf[:used]); err != nil {
+			return err
+		}
+		buf = append(buf[:0], d.rest...)
+	}
+	return nil
+}
+
+func walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
+	for offset := int64(0); offset < size; {
+		c := fullBlock(partBytes)
+		c.offset = offset
+		n := min(int64(len(c.room())), size-offset)
+		c.buf = c.buf[:len(c.buf)+int(n)]
+		if err := readAt(r, c.payload(), offset); err != nil {
+			return err
+		}
+		offset += n
+		if err := visit(piece{block: c, bytes: n, cost: c.cost(), fresh: true}, c.payload()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
