@@ -90,6 +90,10 @@ func (c *Config) terms() budget.Terms {
 // minPending lets the largest element pass.
 const minPending = 64 << 10
 
+// incomingBytes is what a transfer takes beside its content: records here, at the application, the stacks of two
+// goroutines, and a Hasher of BLAKE3.
+const incomingBytes = 20 << 10
+
 // leastMemory lets one transfer begin with the least credit, and go on.
 var leastMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
 

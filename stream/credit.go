@@ -7,12 +7,6 @@ import (
 )
 
 const (
-	// earlyBytes may leave with headers, before they are answered, unless Config.MaxPending is less: a round trip's worth at
-	// 84 Mbit/s and 100 ms.
-	earlyBytes = 1 << 20
-	// earlyKeyedBytes may leave with a header that names its content by a key: little enough that content which the
-	// receiver has already costs less than 8 KiB.
-	earlyKeyedBytes = 4 << 10
 	// firstWindow is the credit that a transfer starts with, unless it is smaller or memory is short: what is under way at
 	// 100 Mbit/s and 100 ms, three times, for a part that is lost twice holds up the rest.
 	firstWindow = 4 << 20

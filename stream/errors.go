@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // Errors that end a transfer. What Err and Read return, and what Wait returns once the transfer has ended, wraps one of
@@ -32,23 +31,15 @@ var (
 	ErrBlocking = errors.New("stream: a call that waits was made on the world's goroutine")
 )
 
-// stopCode says on the wire why a transfer ended early.
-type stopCode uint8
-
-const (
-	stopCanceled stopCode = 1 + iota
-	stopRejected
-	stopTooLarge
-	stopDigest
-	stopPanicked
-	stopCodes // how many there are, plus one
+// Errors of a Store.
+var (
+	// ErrDigest means that content arrived whole but is not what its sender hashed. It has been deleted.
+	ErrDigest = errors.New("stream: digest differs")
+	// ErrPartBusy means that another transfer writes the same content of the same peer now.
+	ErrPartBusy = errors.New("stream: part is being written by another transfer")
+	// ErrStoreFull means that a limit of the store leaves no room. The wrapping error names the limit.
+	ErrStoreFull = errors.New("stream: store is full")
 )
-
-// stop is why a transfer ended early, as one end tells the other.
-type stop struct {
-	code   stopCode
-	reason string
-}
 
 // stopKinds is what the codes stand for.
 var stopKinds = [stopCodes]error{
@@ -67,17 +58,6 @@ type concealed struct {
 
 func (e *concealed) Error() string { return e.cause.Error() }
 func (e *concealed) Unwrap() error { return e.cause }
-
-// clip cuts text to at most limit bytes without cutting a rune.
-func clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
-}
 
 // failure is why a transfer failed, as Err, Wait and Read tell it.
 type failure struct {
@@ -176,8 +156,8 @@ func (f *failure) stop() stop {
 	return s
 }
 
-// err is the error at the end that is told; by names the end that stopped. The reason comes from outside.
-func (s stop) err(by string) error {
+// told is the error at the end that is told of s; by names the end that stopped. The reason comes from outside.
+func told(s stop, by string) error {
 	f := &failure{kind: stopKinds[s.code], by: by}
 	if s.reason != "" {
 		f.cause = errors.New(strconv.Quote(s.reason))

@@ -4,11 +4,46 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/quivernet/quiver/rpc"
 )
 
-// incomingBytes is what a transfer takes beside its content: records here, at the application, the stacks of two
-// goroutines, and a Hasher of BLAKE3.
-const incomingBytes = 20 << 10
+// Incoming is what the receiving ends of blobs and arrays have in common. Its methods are safe from any goroutine,
+// but for OnEnd.
+type Incoming struct{ in *incoming }
+
+// Conn is who sends.
+func (i Incoming) Conn() *rpc.Conn { return i.in.peer.conn }
+
+// Name is what the sender called the transfer. It is any string from outside: not a path.
+func (i Incoming) Name() string { return i.in.header.name }
+
+// Key is what the sender calls the content.
+func (i Incoming) Key() string { return i.in.header.key }
+
+// Progress returns one consistent snapshot. Total is known from the beginning where the sender knows it.
+func (i Incoming) Progress() Progress { return i.in.progress() }
+
+// Done is closed when the transfer has ended: when all was consumed here and its digest was right, or when it failed.
+func (i Incoming) Done() <-chan struct{} { return i.in.done }
+
+// Err is why the transfer failed; nil while it goes on and when it is complete.
+func (i Incoming) Err() error { return i.in.cause() }
+
+// Reject refuses the transfer, or what is left of it. Both ends see an error that Is ErrRejected, the sender with the
+// text of reason, cut to 256 bytes. It never waits.
+func (i Incoming) Reject(reason error) { i.in.finish(stopped(ErrRejected, reason)) }
+
+// Cancel gives the transfer up. Both ends see an error that Is ErrCanceled. It never waits.
+func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
+
+// OnEnd runs fn on the world's goroutine when the transfer has ended, with what Err returns. It is for the handler
+// that is given the transfer.
+func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.ended = fn }
+
+// SetStore has the transfer kept in store instead of Config.Store, nil: nowhere. It is for the handler that is given the transfer,
+// before that returns: nothing was asked of a store yet.
+func (i Incoming) SetStore(store Store) { i.in.store = store }
 
 // incoming is a transfer at its receiver. The world's goroutine adds its parts to arrival and tells the sender, by answer, how far
 // it may go. The writer, a goroutine of its own, hashes, stores and decodes what has arrived in order. The application takes what

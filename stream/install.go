@@ -117,25 +117,10 @@ func (s *Streams) forget(p *Peer) {
 	}
 }
 
-// connected opens the pipes of a connection. Server only; a client's come to it.
 func (s *Streams) connected(conn *rpc.Conn) {
 	p := s.peer(conn, true)
 	s.order = append(s.order, p)
-	if !s.world.IsServer() {
-		return
-	}
-	if _, err := s.world.Spawn(controlClass, conn); err != nil {
-		s.fail(p, err)
-		return
-	}
-	p.lanes.asked = 1
-	if w, ok := s.config.backend().(Window); ok {
-		p.lanes.asked = w.firstLanes()
-	}
-	p.lanes.stay = p.lanes.asked
-	if err := p.window.grow(p.lanes.asked); err != nil {
-		s.fail(p, err)
-	}
+	p.connected()
 }
 
 func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
@@ -147,7 +132,6 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 		return
 	}
 	s.order = slices.DeleteFunc(s.order, func(other *Peer) bool { return other == p })
-	p.slices.received(p.receiver.onPart) // what came before the end
 	p.end(cause)
 }
 
@@ -181,8 +165,6 @@ func (s *Streams) turn(now time.Time) {
 		if !p.due(now) {
 			continue
 		}
-		p.window.queue = max(defaultQueueTime, 2*s.interval)
-		p.slices.queue = max(sliceQueueTime, 2*s.interval)
 		p.tick(now)
 		if s.clock().After(end) {
 			s.wake()

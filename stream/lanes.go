@@ -39,6 +39,16 @@ type lanes struct {
 	timer   *time.Timer  // has a world that waits for events tick when lanes may have been idle for long
 }
 
+// begin opens, on a server, the lanes that are there from the beginning: one, where transfers use none by themselves.
+func (l *lanes) begin(backend Backend) error {
+	l.asked = 1
+	if w, ok := backend.(Window); ok {
+		l.asked = w.firstLanes()
+	}
+	l.stay = l.asked
+	return l.peer.window.grow(l.asked)
+}
+
 // stop ends the timer.
 func (l *lanes) stop() {
 	if l.timer != nil {

@@ -54,6 +54,21 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	return p
 }
 
+// connected opens the pipes of a connection, on a server; a client's come to it.
+func (p *Peer) connected() {
+	world := p.streams.world
+	if !world.IsServer() {
+		return
+	}
+	if _, err := world.Spawn(controlClass, p.conn); err != nil {
+		p.streams.fail(p, err)
+		return
+	}
+	if err := p.lanes.begin(p.streams.config.backend()); err != nil {
+		p.streams.fail(p, err)
+	}
+}
+
 // Conn returns the connection.
 func (p *Peer) Conn() *rpc.Conn { return p.conn }
 
@@ -101,6 +116,8 @@ func (p *Peer) tick(now time.Time) {
 	if p.quiet() {
 		return
 	}
+	p.window.queue = max(defaultQueueTime, 2*p.streams.interval)
+	p.slices.queue = max(sliceQueueTime, 2*p.streams.interval)
 	p.window.note()
 	p.slices.received(p.receiver.onPart)
 	p.receiver.deliver()
@@ -147,8 +164,9 @@ func (p *Peer) route(via Backend) route {
 	return p.window
 }
 
-// end fails everything that the connection carried.
+// end fails everything that the connection carried, but for what its last parts complete.
 func (p *Peer) end(cause error) {
+	p.slices.received(p.receiver.onPart)
 	p.live.end(cause)
 	p.lanes.stop()
 	p.sender.end()
@@ -201,15 +219,45 @@ func (p *Peer) snapshot() Stats {
 	}
 }
 
-// Stats is a snapshot of a peer's streams.
-type Stats struct {
-	Sending, Waiting, Receiving  int    // transfers; those that wait have not sent their header
-	Lanes                        int    // open
-	PeakOut, Slots               int    // entries that a lane ever had outstanding, of its reliable buffer
-	Slices, SlicesResent         uint64 // sent; of them, again
-	SlicesSealed                 uint64 // of those sent, in sealed packets
-	RepairSlices, SlicesRestored uint64 // sent; made at this end from those that came
-	SlicesRefused                uint64 // that came beyond the credit, or malformed; they were dropped
-	Late                         uint64 // parts and messages of transfers that had ended; they were dropped
-	Unstored                     uint64 // incoming transfers with a key that the Store had no room for; they can not be resumed
+// handle runs fn for the message, at either end.
+func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
+	run := func(peer *Peer, _ *rpc.Call, arg A) {
+		peer.awake.Store(true)
+		fn(peer, arg)
+	}
+	rpc.On(b, rpc.Handle[A](p.up), run)
+	rpc.On(b, rpc.Handle[A](p.down), run)
+}
+
+// bindPipes makes the peers of s the objects of its pipes.
+func bindPipes(s *Streams) {
+	pipe := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
+		p := s.peer(a.Conn(), true)
+		p.control.pipe = a
+		p.awake.Store(true)
+		return p
+	})
+	handle(pipe, sendLimits, func(p *Peer, m limits) { p.control.onLimits(m) })
+	handle(pipe, sendHeader, func(p *Peer, m header) { p.receiver.onHeader(m) })
+	handle(pipe, sendEnd, func(p *Peer, m end) { p.receiver.onEnd(m) })
+	handle(pipe, sendCancel, func(p *Peer, m cancel) { p.receiver.onCancel(m) })
+	handle(pipe, sendAccept, func(p *Peer, m accept) { p.sender.onAccept(m) })
+	handle(pipe, sendGrant, func(p *Peer, m grant) { p.sender.onGrant(m) })
+	handle(pipe, sendReject, func(p *Peer, m reject) { p.sender.onReject(m) })
+	handle(pipe, sendDone, func(p *Peer, m done) { p.sender.onDone(m) })
+
+	lanes := rpc.Bind(s.world, laneClass, func(a *rpc.Actor) *Peer {
+		p := s.peer(a.Conn(), true)
+		if len(p.window.lanes) < maxLanes {
+			p.window.lanes = append(p.window.lanes, a)
+			p.lanes.touched = true
+			p.awake.Store(true)
+		}
+		return p
+	})
+	handle(lanes, sendPart, func(p *Peer, message rpc.Raw) {
+		p.lanes.touched = true
+		p.receiver.onPart(message)
+	})
+	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.lanes.onLeave(call.Actor) })
 }

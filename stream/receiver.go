@@ -229,7 +229,7 @@ func (r *receiver) onEnd(m end) {
 
 func (r *receiver) onCancel(m cancel) {
 	if in := r.begun(m.id); in != nil {
-		in.finish(m.stop.err(bySender))
+		in.finish(told(m.stop, bySender))
 	}
 }
 

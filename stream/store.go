@@ -1,18 +1,7 @@
 package stream
 
 import (
-	"errors"
 	"io"
-)
-
-// Errors of a Store.
-var (
-	// ErrDigest means that content arrived whole but is not what its sender hashed. It has been deleted.
-	ErrDigest = errors.New("stream: digest differs")
-	// ErrPartBusy means that another transfer writes the same content of the same peer now.
-	ErrPartBusy = errors.New("stream: part is being written by another transfer")
-	// ErrStoreFull means that a limit of the store leaves no room. The wrapping error names the limit.
-	ErrStoreFull = errors.New("stream: store is full")
 )
 
 // Store keeps incoming blobs between connections: parts that wait to be resumed, and complete contents that need not

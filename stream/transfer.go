@@ -273,5 +273,5 @@ func (t *Transfer) onDone() error {
 // onReject ends the transfer for the reason that the receiver gives, or confirms that it ended.
 func (t *Transfer) onReject(s stop) {
 	t.over = true
-	t.finish(s.err(byReceiver))
+	t.finish(told(s, byReceiver))
 }

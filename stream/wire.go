@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"unicode/utf8"
 )
 
 // Limits of what one message may say.
@@ -17,6 +18,15 @@ const (
 	maxIncoming    = 1024 // MaxTransfers that a peer can announce
 	maxHashes      = 16   // algorithms that a peer can name
 	maxSumBytes    = 64   // of a digest by any algorithm, known or not
+)
+
+const (
+	// earlyBytes may leave with headers, before they are answered, unless Config.MaxPending is less: a round trip's worth at
+	// 84 Mbit/s and 100 ms.
+	earlyBytes = 1 << 20
+	// earlyKeyedBytes may leave with a header that names its content by a key: little enough that content which the
+	// receiver has already costs less than 8 KiB.
+	earlyKeyedBytes = 4 << 10
 )
 
 // Messages of the control pipe. Each appends itself and is parsed strictly: a length beyond its limit, an offset that
@@ -116,6 +126,24 @@ func (h *header) receives() string {
 		return "the Store, or an element's decoding"
 	}
 	return "the Store"
+}
+
+// stopCode says on the wire why a transfer ended early.
+type stopCode uint8
+
+const (
+	stopCanceled stopCode = 1 + iota
+	stopRejected
+	stopTooLarge
+	stopDigest
+	stopPanicked
+	stopCodes // how many there are, plus one
+)
+
+// stop is why a transfer ended early, as one end tells the other.
+type stop struct {
+	code   stopCode
+	reason string
 }
 
 // kind of a topic.
@@ -359,4 +387,15 @@ func (p *parser) end(message string) error {
 		return fmt.Errorf("%w: %s", errMalformed, message)
 	}
 	return nil
+}
+
+// clip cuts text to at most limit bytes without cutting a rune.
+func clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
 }

@@ -1,0 +1,36 @@
+package stream
+
+import "fmt"
+
+// Progress is a snapshot of a transfer, in bytes of a blob or elements of an array.
+type Progress struct {
+	// Sent is what has left the sender for the connection, where some of it may wait; at the receiver, what has arrived in order.
+	Sent int64
+	// Acked is what the receiving application has consumed, as far as is known here: what a progress bar shows.
+	Acked int64
+	// Total is -1 while it is not known.
+	Total int64
+	// Resumed is what was at the receiver before the transfer began, and did not travel again.
+	Resumed int64
+}
+
+// of is n of the total, where that is known.
+func (p Progress) of(n int64) string {
+	if p.Total < 0 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d of %d", n, p.Total)
+}
+
+// Stats is a snapshot of a peer's streams.
+type Stats struct {
+	Sending, Waiting, Receiving  int    // transfers; those that wait have not sent their header
+	Lanes                        int    // open
+	PeakOut, Slots               int    // entries that a lane ever had outstanding, of its reliable buffer
+	Slices, SlicesResent         uint64 // sent; of them, again
+	SlicesSealed                 uint64 // of those sent, in sealed packets
+	RepairSlices, SlicesRestored uint64 // sent; made at this end from those that came
+	SlicesRefused                uint64 // that came beyond the credit, or malformed; they were dropped
+	Late                         uint64 // parts and messages of transfers that had ended; they were dropped
+	Unstored                     uint64 // incoming transfers with a key that the Store had no room for; they can not be resumed
+}
