@@ -80,10 +80,12 @@ func (j *job) lines(label string, total int64) (draw func(moved int64) error) {
 	}
 }
 
-// newBar makes a bar, or where the total is not known a spinner.
+// newBar makes a bar, or where the total is not known a spinner, which turns when it is told of something new and not by itself:
+// it would do that for ever.
 func newBar(out io.Writer, label string, total int64) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(cmp.Or(total, 1), progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(label), progressbar.OptionShowBytes(true),
-		progressbar.OptionShowTotalBytes(true), progressbar.OptionShowCount(), progressbar.OptionUseANSICodes(true), progressbar.OptionSetWidth(20))
+		progressbar.OptionShowTotalBytes(true), progressbar.OptionShowCount(), progressbar.OptionUseANSICodes(true), progressbar.OptionSetWidth(20),
+		progressbar.OptionSetSpinnerChangeInterval(0))
 }
 
 // reading counts the bytes that a scan reads, of nobody knows how many.

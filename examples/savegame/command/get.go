@@ -101,12 +101,14 @@ func (g *getting) fetch(ctx context.Context, client *desk.Client) error {
 	return g.remember(d.Version, d.Manifest, path)
 }
 
-// target returns where the save goes.
+// target returns where the save goes: a file into a folder, which is there or is meant by a slash.
 func (g *getting) target(m *manifest.Manifest) string {
 	if g.path == "" {
 		return g.name
 	}
-	if info, err := os.Stat(g.path); err == nil && info.IsDir() && m.Entries[0].Kind == manifest.File {
+	info, err := os.Stat(g.path)
+	folder := err == nil && info.IsDir() || os.IsPathSeparator(g.path[len(g.path)-1])
+	if folder && m.Entries[0].Kind == manifest.File {
 		return filepath.Join(g.path, g.name)
 	}
 	return g.path

@@ -126,3 +126,14 @@ func TestProgressIsLinesWhereNoTerminalIs(t *testing.T) {
 		require.True(t, s.moved.Load())
 	})
 }
+
+// The library's spinner went on to draw over what came later.
+func TestASpinnerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which sees goroutines that are left
+		var out bytes.Buffer
+		bar := newBar(&out, "reading", -1)
+		require.NoError(t, bar.Set64(5))
+		require.Contains(t, out.String(), "reading")
+		require.NoError(t, bar.Clear())
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -67,6 +68,8 @@ func put(ctx context.Context, s *session) error {
 func (p *putting) choose() (err error) {
 	name := p.String("to")
 	switch {
+	case slices.Contains(p.paths, ""):
+		return usage("an empty PATH, which would be this folder: say . for that")
 	case name == "" && (len(p.paths) > 1 || p.paths[0] == standard):
 		return usage("several paths, or standard input, need a name for the save: --to NAME")
 	case p.Bool("force") && p.Bool("keep-both"):

@@ -168,6 +168,7 @@ func TestPutOfSeveralPaths(t *testing.T) {
 
 	m.fails(exitUsage, []string{"put", m.write("a:b", "")}, `"a:b"`, "--to NAME")
 	m.fails(exitFailed, []string{"put", m.path("none")}, "put none", m.path("none"))
+	m.fails(exitUsage, []string{"put", "", "--to", "x"}, "empty PATH") // of a variable that is not set
 }
 
 // A save of one file that was got into a folder would have replaced the folder.
@@ -179,6 +180,8 @@ func TestGetIntoAFolder(t *testing.T) {
 	m.ok("get", "world.sav", m.path("saves"))
 	m.holds("saves/world.sav", "w")
 	m.holds("saves/other", "o")
+	m.fails(exitFailed, []string{"get", "world.sav", m.path("none") + string(filepath.Separator)}, "none")
+	require.NoFileExists(t, m.path("none"), "no folder, and no file for one")
 }
 
 func TestStandardInputAndOutput(t *testing.T) {

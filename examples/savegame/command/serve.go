@@ -38,8 +38,8 @@ func serveFlags() []cli.Flag {
 		&cli.StringFlag{Name: "addr", Value: ":7777", Usage: "`HOST:PORT` to listen on, with UDP"},
 		&cli.StringSliceFlag{Name: "user", Usage: "print a line for `NAME`, who may be new (default: the first of the token file)"},
 		sizeFlag("max-size", "", "`BYTES` of one save, like 10GB (default: what the disk has)"),
-		sizeFlag("quota", "", "`BYTES` of the store for each user (default: the disk, less 256 MiB that stay free)"),
-		sizeFlag("total-quota", "", "`BYTES` of the store for all users (default: what the disk has)"),
+		sizeFlag("quota", "", "`BYTES` of the store for each user where old versions make room for new ones (default: none, and the disk's last 256 MiB stay free)"),
+		sizeFlag("total-quota", "", "`BYTES` of the store for all users (default: none)"),
 		&cli.IntFlag{Name: "keep", Value: 10, Usage: "`VERSIONS` of a save that stay however old they are"},
 		&cli.DurationFlag{Name: "keep-for", Value: 7 * 24 * time.Hour, Usage: "`TIME` for which all versions stay, and removed saves"},
 		&cli.DurationFlag{Name: "drain", Value: 30 * time.Second, Usage: "`TIME` that running puts and gets have at the end"},
@@ -88,7 +88,7 @@ func (s *server) open(socket net.PacketConn) error {
 	tokens := s.tokens()
 	all, err := users.List(tokens)
 	if errors.Is(err, os.ErrNotExist) {
-		_, err = users.Add(tokens, firstUser)
+		_, err = users.Add(tokens, firstUser, "of nobody: so that there is a user")
 	}
 	if err != nil {
 		return err
