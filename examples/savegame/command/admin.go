@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +21,7 @@ import (
 func serverCommands() []*cli.Command {
 	command := func(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
 		return command(name, args, summary, do, append(flags,
-			&cli.StringFlag{Name: "dir", Value: "savegame-data", Usage: "`FOLDER` of the certificate, the saves and the tokens"},
-			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with a line user:token for each token (default: tokens.txt in the folder)"})...)
+			&cli.StringFlag{Name: "dir", Value: "savegame-data", Usage: "`FOLDER` of the certificate, the saves and " + tokenFile + ", which has a line user:token for each login"})...)
 	}
 	serve := command("serve", "", "keep saves in a folder, for who logs in", serve, serveFlags()...)
 	serve.Description = "The line that it prints logs one machine in; there savegame invite prints the line for the next one.\nAfter a signal it takes nothing new, and ends when running puts and gets have; after a second one at once."
@@ -38,20 +36,16 @@ func serverCommands() []*cli.Command {
 	}
 }
 
-// store returns the folder of the saves.
-func (j *job) store() string { return filepath.Join(j.String("dir"), "store") }
-
 // tokens returns the token file.
-func (j *job) tokens() string {
-	return cmp.Or(j.String("token-file"), filepath.Join(j.String("dir"), "tokens.txt"))
-}
+func (j *job) tokens() string { return filepath.Join(j.String("dir"), tokenFile) }
 
 // check verifies a server's folder.
 func check(ctx context.Context, j *job) (err error) {
-	if _, err := os.Stat(j.store()); err != nil {
+	path := filepath.Join(j.String("dir"), storeFolder)
+	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("no server's folder: %w; say --dir FOLDER", err)
 	}
-	folder, err := store.Open(j.store())
+	folder, err := store.Open(path)
 	if err != nil {
 		return err
 	}

@@ -63,12 +63,10 @@ var kinds = map[int][]error{
 }
 
 func exitCode(err error) int {
-	var decided failure
-	var locked *store.Locked
-	switch {
-	case errors.As(err, &decided):
+	if decided, is := errors.AsType[failure](err); is {
 		return decided.code
-	case errors.As(err, &locked):
+	}
+	if _, is := errors.AsType[*store.Locked](err); is {
 		return exitInUse
 	}
 	for code, kinds := range kinds {

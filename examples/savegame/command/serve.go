@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -24,6 +25,8 @@ import (
 )
 
 const (
+	// storeFolder and tokenFile are in a server's folder, beside the certificate.
+	storeFolder, tokenFile = "store", "tokens.txt"
 	// firstUser is who a new server is for.
 	firstUser = "player"
 	// closeTime is how long a server waits for its last words to arrive.
@@ -69,7 +72,7 @@ func serve(ctx context.Context, j *job) (err error) {
 		return fmt.Errorf("%w; choose another --addr", err)
 	}
 	defer socket.Close()
-	folder, err := store.Open(j.store())
+	folder, err := store.Open(filepath.Join(j.String("dir"), storeFolder))
 	if err != nil {
 		return err
 	}
@@ -85,20 +88,10 @@ func serve(ctx context.Context, j *job) (err error) {
 
 // open lets clients in, and prints the lines that log them in.
 func (s *server) open(socket net.PacketConn) error {
-	tokens := s.tokens()
-	all, err := users.List(tokens)
-	if errors.Is(err, os.ErrNotExist) {
-		_, err = users.Add(tokens, firstUser, "of nobody: so that there is a user")
-	}
+	names, err := s.openUsers(s.tokens())
 	if err != nil {
 		return err
 	}
-	if s.config.Users, err = users.Open(tokens); err != nil {
-		return err
-	}
-	s.config.Codes = users.NewCodes(func(user string) (string, error) {
-		return users.Add(tokens, user, "login of "+time.Now().Format("2006-01-02 15:04"))
-	})
 	certificate, err := cert.Load(s.String("dir"))
 	if err != nil {
 		return err
@@ -109,10 +102,6 @@ func (s *server) open(socket net.PacketConn) error {
 	if s.listener, err = rpc.ListenPacket(socket, &tls.Config{Certificates: []tls.Certificate{certificate}}, s.World()); err != nil {
 		return err
 	}
-	names := s.StringSlice("user")
-	if len(names) == 0 {
-		names = []string{append(all, users.Token{User: firstUser})[0].User}
-	}
 	for _, name := range names {
 		code, err := s.config.Codes.New(name, time.Now())
 		if err != nil {
@@ -122,6 +111,25 @@ func (s *server) open(socket net.PacketConn) error {
 		s.say("%s", pasteLine(reachable(s.listener.Addr()), code, cert.Fingerprint(certificate)))
 	}
 	return nil
+}
+
+// openUsers opens the token file, which has a user at least, and returns those who get a line to paste.
+func (s *server) openUsers(path string) (names []string, err error) {
+	all, err := users.List(path)
+	if errors.Is(err, os.ErrNotExist) {
+		_, err = users.Add(path, firstUser, "of nobody: so that there is a user")
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.config.Codes = users.NewCodes(func(user string) (string, error) {
+		return users.Add(path, user, "login of "+time.Now().Format("2006-01-02 15:04"))
+	})
+	s.config.Users, err = users.Open(path)
+	if names = s.StringSlice("user"); len(names) == 0 {
+		names = []string{append(all, users.Token{User: firstUser})[0].User}
+	}
+	return names, err
 }
 
 // reachable returns where clients reach a server that listens on an address: one of this machine's where that is all.

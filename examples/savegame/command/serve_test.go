@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,6 +89,15 @@ func TestInterruptedScan(t *testing.T) {
 	var stderr bytes.Buffer
 	require.Equal(t, exitInterrupted, Run(ctx, m.args("put", m.write("world", "1")), nil, io.Discard, &stderr))
 	require.Contains(t, stderr.String(), "put world: interrupted; what has arrived")
+}
+
+// A get that fills the disk says what it leaves there.
+func TestWhatIsKeptIsSaid(t *testing.T) {
+	j := &job{what: "get x", kept: "; what has arrived waits"}
+	err := j.ended(t.Context(), &fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
+	require.EqualError(t, err, "get x: write x: no space left on device; what has arrived waits")
+	require.Equal(t, exitFull, exitCode(err))
+	require.NoError(t, j.ended(t.Context(), nil))
 }
 
 func TestRevokedTokenEndsAConnection(t *testing.T) {
