@@ -95,7 +95,7 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 	if err != nil {
 		return err
 	}
-	c.streams, err = stream.Install(c.world, stream.Config{Backend: c.config.Backend, MaxBytes: -1})
+	c.streams, err = stream.Install(c.world, stream.Config{Backend: c.config.Backend, MaxBytes: -1, MaxPending: maxPending})
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// storers is how many chunks of one put are verified and stored at once, or wait for that: at most 16 MiB of them.
-const storers = 32
+// storers is how many chunks of one put come in, are verified and stored at once: 8 MiB of them at most, and enough that a disk
+// flushes some together.
+const storers = 16
 
 // put makes a version of what the client sends.
 func (k *clerk) put(call *rpc.Call, a putArgs) (versions.Version, error) {
@@ -54,9 +55,12 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 		return err
 	}
 	storing, ctx := errgroup.WithContext(ctx)
-	storing.SetLimit(storers)
-	err = k.inbox.takeChunks(ctx, n, lacks, func(index int, packed []byte) error {
-		storing.Go(func() error { return p.Chunk(ctx, index, packed) })
+	free := newBuffers(storers)
+	err = k.inbox.takeChunks(ctx, n, lacks, free, func(index int, packed []byte) error {
+		storing.Go(func() error {
+			defer func() { free <- packed }()
+			return p.Chunk(ctx, index, packed)
+		})
 		return context.Cause(ctx)
 	})
 	if first := storing.Wait(); first != nil {
@@ -108,7 +112,7 @@ func (k *clerk) give(ctx context.Context, a getArgs, c *versions.Content) error 
 		packed, err := c.Chunk(ctx, index)
 		return append(buffer, packed...), err
 	}
-	err = sendChunksTo(ctx, k.peer(), a.Number, a.Rate, indices, pack, opts...)
+	err = sendChunks(ctx, k.peer(), a.Number, a.Rate, indices, pack, opts...)
 	_, err = k.did("got", c.Version, err)
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"sync"
 
 	"golang.org/x/time/rate"
 
@@ -15,28 +17,72 @@ import (
 
 // A stream of chunks is, for each of them in the order of the bitmap, how many bytes it has packed (uvarint), and these.
 
-// sendChunks writes chunks in order until pack, which appends a chunk to a buffer, fails, or w does.
-func sendChunks(w io.Writer, indices []int, pack func(buffer []byte, index int) ([]byte, error)) error {
-	const room = binary.MaxVarintLen32
-	frame := make([]byte, room, room+manifest.MaxPacked)
-	for _, index := range indices {
-		packed, err := pack(frame[:room], index)
-		if err != nil {
-			return err
-		}
-		frame = packed
-		size := binary.AppendUvarint(nil, uint64(len(packed)-room))
-		begin := room - len(size)
-		copy(packed[begin:], size)
-		if _, err := w.Write(packed[begin:]); err != nil {
-			return err
-		}
+// packer appends a chunk, packed, to a buffer.
+type packer func(buffer []byte, index int) ([]byte, error)
+
+// frames reads as such a stream.
+type frames struct {
+	mu      sync.Mutex // held while pack runs
+	indices []int      // of the chunks that are left
+	pack    packer
+	buffer  []byte
+	rest    []byte // of the frame in buffer
+	err     error  // of pack
+}
+
+// Read implements [io.Reader].
+func (f *frames) Read(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.rest) == 0 && f.err == nil && len(f.indices) > 0 {
+		f.err = f.next()
 	}
+	switch {
+	case f.err != nil:
+		return 0, f.err
+	case len(f.rest) == 0:
+		return 0, io.EOF
+	}
+	n := copy(p, f.rest)
+	f.rest = f.rest[n:]
+	return n, nil
+}
+
+// next makes a frame: the size stands before the chunk, and is known behind it.
+func (f *frames) next() error {
+	const room = binary.MaxVarintLen32
+	packed, err := f.pack(slices.Grow(f.buffer[:0], room)[:room], f.indices[0])
+	if err != nil {
+		return err
+	}
+	size := binary.AppendUvarint(nil, uint64(len(packed)-room))
+	begin := room - len(size)
+	copy(packed[begin:], size)
+	f.buffer, f.rest, f.indices = packed, packed[begin:], f.indices[1:]
 	return nil
 }
 
-// receiveChunks reads as many chunks as indices has. each may keep what it gets.
-func receiveChunks(r io.Reader, indices []int, each func(index int, packed []byte) error) error {
+// stop returns why pack failed, if it did. It does not run any more then.
+func (f *frames) stop() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.indices = nil
+	return f.err
+}
+
+// buffers are what chunks come into. Who has done with one puts it back, so that a gigabyte is no garbage.
+type buffers chan []byte
+
+func newBuffers(n int) buffers {
+	b := make(buffers, n)
+	for range n {
+		b <- nil
+	}
+	return b
+}
+
+// receiveChunks reads as many chunks as indices has, each into one of buffers, which is then that of each: it puts it back.
+func receiveChunks(r io.Reader, indices []int, free buffers, each func(index int, packed []byte) error) error {
 	b := bufio.NewReaderSize(r, 64<<10)
 	for _, index := range indices {
 		size, err := binary.ReadUvarint(b)
@@ -46,7 +92,7 @@ func receiveChunks(r io.Reader, indices []int, each func(index int, packed []byt
 		if err != nil {
 			return ended(err)
 		}
-		packed := make([]byte, size)
+		packed := slices.Grow((<-free)[:0], int(size))[:size]
 		if _, err := io.ReadFull(b, packed); err != nil {
 			return ended(err)
 		}
@@ -54,7 +100,7 @@ func receiveChunks(r io.Reader, indices []int, each func(index int, packed []byt
 			return err
 		}
 	}
-	n, err := io.Copy(io.Discard, b) // to the end, where the stream's digest is checked
+	n, err := io.Copy(io.Discard, b) // to the end, where the sender learns that all has come
 	if err == nil && n > 0 {
 		err = fmt.Errorf("%w: %d bytes too many", manifest.ErrChunk, n)
 	}

@@ -49,7 +49,7 @@ func (d *Download) open(ctx context.Context) error {
 }
 
 // Fetch fetches chunks, ascending indices of Manifest.Chunks(), and gives each to a function in this order, packed and not
-// verified: who unpacks it does that. It may keep what it gets, and its error ends the fetch. Fetch is called at most once.
+// verified: who unpacks it does that. What it gets is valid until it returns, and its error ends the fetch. Fetch is called at most once.
 func (d *Download) Fetch(ctx context.Context, lacks []int, each func(c manifest.Chunk, packed []byte) error) error {
 	defer context.AfterFunc(ctx, func() { d.asking.cancel(context.Cause(ctx)) })()
 	all, progress := d.Manifest.Chunks(), &progress{}
@@ -57,7 +57,9 @@ func (d *Download) Fetch(ctx context.Context, lacks []int, each func(c manifest.
 	defer d.client.watch("get "+d.Version.Name, progress)()
 	err := sendBytes(d.asking.ctx, d.client.peer(), bitmaps, d.number, toBitmap(lacks))
 	if err == nil {
-		err = d.client.inbox.takeChunks(d.asking.ctx, d.number, lacks, func(index int, packed []byte) error {
+		free := newBuffers(1)
+		err = d.client.inbox.takeChunks(d.asking.ctx, d.number, lacks, free, func(index int, packed []byte) error {
+			defer func() { free <- packed }()
 			progress.add(all[index], len(packed))
 			return each(all[index], packed)
 		})

@@ -111,13 +111,13 @@ func (b *inbox) takeRecords(ctx context.Context, n number) (list []versions.Vers
 	return list, err
 }
 
-// takeChunks waits for a stream of chunks and gives them to each, one after the other.
-func (b *inbox) takeChunks(ctx context.Context, n number, indices []int, each func(index int, packed []byte) error) error {
+// takeChunks waits for a stream of chunks and gives them to each, one after the other, as receiveChunks does.
+func (b *inbox) takeChunks(ctx context.Context, n number, indices []int, free buffers, each func(index int, packed []byte) error) error {
 	in, err := b.take(ctx, chunks, n)
 	if err != nil {
 		return err
 	}
-	if err = receiveChunks(in, indices, each); err != nil {
+	if err = receiveChunks(in, indices, free, each); err != nil {
 		in.Reject(err)
 	}
 	return err

@@ -65,7 +65,7 @@ func (p *putting) send(ctx context.Context) error {
 	}
 	p.expect(p.chunks, p.lacks)
 	defer p.watch(p.label, p)()
-	return sendChunksTo(ctx, p.peer(), p.number, p.config.Rate, p.lacks, p.pack)
+	return sendChunks(ctx, p.peer(), p.number, p.config.Rate, p.lacks, p.pack)
 }
 
 func (p *putting) pack(frame []byte, index int) ([]byte, error) {

@@ -2,28 +2,20 @@ package desk
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"io"
 
 	"github.com/quivernet/quiver/stream"
 )
 
-// sendChunksTo streams chunks, at a rate, and returns when the other side has them all, or when pack runs no more.
-func sendChunksTo(ctx context.Context, peer *stream.Peer, n number, rate int, indices []int, pack func([]byte, int) ([]byte, error), opts ...stream.Option) error {
-	r, w := io.Pipe()
-	packed := make(chan error, 1)
-	go func() {
-		err := sendChunks(w, indices, pack)
-		packed <- err
-		_ = w.CloseWithError(err)
-	}()
-	err := sendFrom(ctx, peer, n, slowly(ctx, r, rate), opts)
-	_ = r.Close()
-	if own := <-packed; own != nil && !errors.Is(own, io.ErrClosedPipe) {
-		return own // the stream's error, or what the other side says of its end, tells less
-	}
-	return err
+// sendChunks streams chunks, at a rate, and returns when the other side has them all, or when pack runs no more. The stream has
+// no digest, as each chunk has one.
+func sendChunks(ctx context.Context, peer *stream.Peer, n number, rate int, indices []int, pack packer, opts ...stream.Option) error {
+	frames := &frames{indices: indices, pack: pack}
+	err := sendFrom(ctx, peer, n, slowly(ctx, frames, rate), append(opts, stream.Hash(stream.NoDigest)))
+	// Why pack failed says more than the stream's error, or than what the other side says of its end.
+	return cmp.Or(frames.stop(), err)
 }
 
 func sendFrom(ctx context.Context, peer *stream.Peer, n number, r io.Reader, opts []stream.Option) error {

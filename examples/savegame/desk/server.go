@@ -16,6 +16,8 @@ import (
 const (
 	// Revoked is the code with which connections end whose token was revoked.
 	Revoked rpc.Code = 1024
+	// maxPending is how many bytes of a stream wait for a disk: enough for 100 Mbit/s at 300 ms.
+	maxPending = 4 << 20
 	// guestTime is how long a guest may stay.
 	guestTime = 10 * time.Second
 )
@@ -66,7 +68,7 @@ func NewServer(config ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.streams, err = stream.Install(s.world, stream.Config{Backend: config.Backend, MaxBytes: -1}); err != nil {
+	if s.streams, err = stream.Install(s.world, stream.Config{Backend: config.Backend, MaxBytes: -1, MaxPending: maxPending}); err != nil {
 		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancelCause(context.Background())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -19,6 +20,13 @@ const (
 
 // Compressing must save this part of a chunk or the chunk goes as it is: less is not worth the unpacking.
 const leastSaving = 16 // a sixteenth
+
+// What is tried first of a chunk that is much larger: what looks like noise in four places is not compressed, which costs a
+// tenth of trying it all.
+const (
+	triedPlaces = 4
+	triedBytes  = 4 << 10 // of each place
+)
 
 // ErrChunk means that bytes are not the chunk that they should be.
 var ErrChunk = errors.New("damaged chunk")
@@ -41,23 +49,38 @@ func made[T any](coder T, err error) T {
 // Pack appends the packed form of a chunk's bytes to b, compressed where that pays. Any number may run at once.
 func Pack(b, chunk []byte) []byte {
 	at := len(b)
-	b = append(b, packedZstd)
-	b = encoder.EncodeAll(chunk, b)
-	if len(b)-at-1 <= len(chunk)-len(chunk)/leastSaving {
-		return b
+	if mayPay(chunk) {
+		b = encoder.EncodeAll(chunk, append(b, packedZstd))
+		if pays(len(b)-at-1, len(chunk)) {
+			return b
+		}
 	}
-	b = append(b[:at], packedPlain)
-	return append(b, chunk...)
+	return append(append(b[:at], packedPlain), chunk...)
 }
 
-// Unpack returns the bytes of chunk c, which packed holds in packed form, in buffer if they fit. It fails with [ErrChunk]
-// when they have not its size and digest, and never unpacks more than its size. Any number may run at once.
+func pays(compressed, size int) bool { return compressed <= size-size/leastSaving }
+
+// mayPay reports whether compressing a chunk is worth a try.
+func mayPay(chunk []byte) bool {
+	var some, out [triedPlaces * triedBytes]byte
+	if len(chunk) < 2*len(some) {
+		return true
+	}
+	for i := range triedPlaces {
+		copy(some[i*triedBytes:][:triedBytes], chunk[i*(len(chunk)-triedBytes)/(triedPlaces-1):])
+	}
+	return pays(len(encoder.EncodeAll(some[:], out[:0])), len(some))
+}
+
+// Unpack returns the bytes of chunk c, which packed holds in packed form: a part of packed where they are not compressed, else in
+// buffer if they fit. It fails with [ErrChunk] when they have not its size and digest, and never unpacks more than its size. Any
+// number may run at once.
 func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	if c.Size > MaxChunk || len(packed) == 0 || len(packed) > MaxPacked {
 		return nil, fmt.Errorf("%w %v: %d bytes packed, for %d", ErrChunk, c.Digest, len(packed), c.Size)
 	}
 	size := int(c.Size)
-	data, err := unpack(slices.Grow(buffer[:0], size)[:0:size], packed)
+	data, err := unpack(buffer, packed, size)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w %v: %w", ErrChunk, c.Digest, err)
@@ -67,16 +90,34 @@ func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	return data, nil
 }
 
-// unpack appends to b, within its capacity.
-func unpack(b, packed []byte) ([]byte, error) {
+// unpacked are buffers of Verify.
+var unpacked = sync.Pool{New: func() any { return new([]byte) }}
+
+// Verify fails as [Unpack] does, where that would.
+func Verify(packed []byte, c Chunk) error {
+	if len(packed) > 0 && packed[0] == packedPlain {
+		_, err := Unpack(nil, packed, c)
+		return err
+	}
+	buffer := unpacked.Get().(*[]byte)
+	defer unpacked.Put(buffer)
+	data, err := Unpack(*buffer, packed, c)
+	if err == nil {
+		*buffer = data
+	}
+	return err
+}
+
+// unpack returns no more bytes than size.
+func unpack(buffer, packed []byte, size int) ([]byte, error) {
 	switch body := packed[1:]; packed[0] {
 	case packedPlain:
-		if len(body) > cap(b) {
-			return nil, fmt.Errorf("%d bytes too many", len(body)-cap(b))
+		if len(body) > size {
+			return nil, fmt.Errorf("%d bytes too many", len(body)-size)
 		}
-		return append(b, body...), nil
+		return body, nil
 	case packedZstd:
-		return decoder.DecodeAll(body, b)
+		return decoder.DecodeAll(body, slices.Grow(buffer[:0], size)[:0:size])
 	}
 	return nil, fmt.Errorf("packed in way %d, which this program does not know", packed[0])
 }

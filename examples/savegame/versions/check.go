@@ -97,7 +97,7 @@ func (c *checking) objects(ctx context.Context) error {
 	chunks, contents := maps.Clone(c.chunks), maps.Clone(c.contents)
 	c.mu.Unlock()
 	for id, chunk := range chunks {
-		if err := c.object(ctx, &chunk.object, c.chunkKey(id), func(b []byte) error { return c.all.verify(b, id) }); err != nil {
+		if err := c.object(ctx, &chunk.object, c.chunkKey(id), func(b []byte) error { return manifest.Verify(b, id) }); err != nil {
 			return err
 		}
 	}

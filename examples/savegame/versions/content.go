@@ -47,7 +47,7 @@ func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err erro
 	u, chunk := c.user, c.content.chunks[index]
 	packed, err = u.all.store.Get(ctx, u.chunkKey(chunk.Chunk))
 	if err == nil {
-		err = u.all.verify(packed, chunk.Chunk)
+		err = manifest.Verify(packed, chunk.Chunk)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

@@ -156,25 +156,17 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if err := u.all.verify(packed, c.Chunk); err != nil {
+	if err := manifest.Verify(packed, c.Chunk); err != nil {
 		return err
 	}
 	if err := u.room(ctx, store.Occupied(int64(len(packed)))); err != nil {
 		return err
 	}
-	verify := func(b []byte) error { return u.all.verify(b, c.Chunk) }
+	verify := func(b []byte) error { return manifest.Verify(b, c.Chunk) }
 	if err := p.store(ctx, &c.object, u.chunkKey(c.Chunk), packed, verify); err != nil {
 		return fmt.Errorf("storing a chunk: %w", err)
 	}
 	return nil
-}
-
-// verify reports whether packed is the chunk.
-func (v *Versions) verify(packed []byte, c manifest.Chunk) error {
-	buffer := v.buffers.Get().(*[]byte)
-	defer v.buffers.Put(buffer)
-	_, err := manifest.Unpack(*buffer, packed, c)
-	return err
 }
 
 // store stores an object, for which there is room.

@@ -31,11 +31,10 @@ const atOnce = 64
 
 // Versions is the saves of all users.
 type Versions struct {
-	store   store.Store
-	config  Config
-	slots   chan struct{} // one for each chunk that is being verified and stored
-	buffers sync.Pool     // *[]byte of manifest.MaxChunk
-	total   atomic.Int64  // bytes of the users below
+	store  store.Store
+	config Config
+	slots  chan struct{} // one for each chunk that is being verified and stored
+	total  atomic.Int64  // bytes of the users below
 
 	mu    sync.Mutex
 	users map[string]*User
@@ -51,10 +50,6 @@ func Open(ctx context.Context, s store.Store, c Config) (*Versions, error) {
 		c.Now = time.Now
 	}
 	v := &Versions{store: s, config: c, slots: make(chan struct{}, atOnce), users: make(map[string]*User)}
-	v.buffers.New = func() any {
-		b := make([]byte, manifest.MaxChunk)
-		return &b
-	}
 	if c.TotalQuota > 0 {
 		users, err := v.everyone(ctx)
 		for _, u := range users {
