@@ -120,16 +120,20 @@ func (d *delivery) late(i int) time.Duration {
 func (d *delivery) oldest() int { return max(d.begin, d.n-points) }
 
 // flight returns the slope of what arrived since the path was empty, without a pause for want of something to send. That there
-// was such a pause before, behind a transfer's header say, limits nothing of it.
-func (d *delivery) flight() (s slope, ok bool) {
+// was such a pause before, behind a transfer's header say, limits nothing of it. All that arrived counts those of its first instant too.
+func (d *delivery) flight() (s slope, all int, ok bool) {
 	first := d.n - 1
 	for first > d.oldest() && d.point(first-1).at > d.resumedAt {
 		first--
 	}
 	if d.n-first < 2 {
-		return slope{}, false
+		return slope{}, 0, false
 	}
-	return d.slope(d.point(first), d.point(d.n-1)), true
+	all = int(d.total)
+	if first > 0 && d.n-first < points {
+		all -= int(d.point(first - 1).bytes)
+	}
+	return d.slope(d.point(first), d.point(d.n-1)), all, true
 }
 
 func (d *delivery) slope(first, last *point) slope {

@@ -484,3 +484,25 @@ func TestAHeaderLimitsNothing(t *testing.T) {
 	require.False(t, c.careful)
 	require.InEpsilon(t, 1e6, c.rates.value(), 0.1)
 }
+
+// TestAShortFlightConfirms: over 1 Gbit/s the first flight is through in 4 ms, of which the first instant of arrivals is a fifth. It
+// confirms the train's rate all the same: the second flight leaves a round trip later, and over both the path looks slow.
+func TestAShortFlightConfirms(t *testing.T) {
+	c, now := New(Config{}), time.Unix(1000, 0)
+	const size, each = 1400, 1400 * time.Second / 125e6
+	c.QUIC(now, 50*ms, 40_000)
+	c.Train(16*size, 16*each, true)
+	c.Waiting(32 << 20)
+	var flight []Sample
+	for at := now; (len(flight)+1)*size <= c.Window(); at = at.Add(each) {
+		flight = append(flight, c.Sent(at, size, len(flight)*size))
+	}
+	require.Greater(t, len(flight)*size, 500_000)
+	for n, s := range flight {
+		at := now.Add(50*ms + time.Duration(n)*each)
+		c.Acked(at, s, size, at.Add(-25*ms))
+		c.Feedback(at, (len(flight)-n-1)*size)
+	}
+	require.False(t, c.careful)
+	require.InEpsilon(t, 125e6, c.Estimate(), 0.1)
+}

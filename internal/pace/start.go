@@ -53,10 +53,11 @@ func (c *Controller) confirmed() bool {
 // Where less arrived than was sent, others fill the path, and what arrived is our share of a queue that takes all: too much.
 // While the flight was sent, the queue grew by what others and we sent beyond the path's rate, which the hint tells; what
 // others left is the rest. A leastShare of what arrived is begun with anyway, for the hint may have been too high. What came
-// since there was last nothing to send may be two packets, from which nothing is learnt.
+// since there was last nothing to send may be two packets, from which nothing is learnt. A flight that is here is judged however
+// short it was: the next one leaves a round trip later, and that pause would look like a slow path.
 func (c *Controller) confirm(t instant) {
-	s, ok := c.delivery.flight()
-	if !ok || (s.took < minStanding || s.bytes < trainPackets/2*c.cfg.Packet) && s.bytes < c.Window()*9/10 {
+	s, arrived, ok := c.delivery.flight()
+	if !ok || (s.took < minStanding || s.bytes < trainPackets/2*c.cfg.Packet) && arrived < c.Window()*9/10 {
 		return
 	}
 	full := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
