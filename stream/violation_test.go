@@ -107,6 +107,33 @@ func TestPartsAheadOfAnswers(t *testing.T) {
 	})
 }
 
+// TestSenderBeforeLimits: until the peer says what it takes, one transfer begins, and 64 KiB of it leave ahead of the answer.
+func TestSenderBeforeLimits(t *testing.T) { overBackends(t, testSenderBeforeLimits) }
+
+func testSenderBeforeLimits(t *testing.T, via Backend) {
+	inNetwork(t, setup{via: via}, func(n *network) {
+		save.Handle(n.server.streams, func(in *IncomingBlob) { in.in.known = false }) // and says nothing
+		unheard := newPeer(n.client.streams, n.client.peer.conn)
+		time.Sleep(time.Second)
+		n.do(n.client.world, func() {
+			s := &n.client.peer.sender
+			require.Equal(n, 4, s.atOnce, "it was heard")
+			s.atOnce, s.early = unheard.sender.atOnce, unheard.sender.early
+		})
+		for range 2 {
+			n.mustStart(n.client.peer, content(1<<20))
+		}
+		time.Sleep(time.Second)
+		stats := n.client.peer.Stats()
+		require.Equal(n, 1, stats.Sending)
+		require.Equal(n, 1, stats.Waiting)
+		n.do(n.server.world, func() {
+			require.LessOrEqual(n, n.server.peer.receiver.ahead, int64(64<<10))
+			require.Greater(n, n.server.peer.receiver.ahead, int64(32<<10))
+		})
+	})
+}
+
 // TestViolationsBySlices has a server send slices whose chunks are no parts.
 func TestViolationsBySlices(t *testing.T) {
 	message := func(p part) []byte { return append(appendPartHeader(nil, p), p.data...) }
