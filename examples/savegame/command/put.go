@@ -27,7 +27,7 @@ const standard = "-"
 func transferCommands() []*cli.Command {
 	put := client("put", "PATH…", "hand a save in, as its next version", put,
 		&cli.StringFlag{Name: "to", Usage: "`NAME` of the save (default: the last element of PATH)"},
-		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out what `PATTERN` fits, a name or a path below PATH; the next put does not remember it"},
+		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out what `PATTERN` fits, a name or a path below PATH; give it again with the next put"},
 		&cli.BoolFlag{Name: "force", Usage: "put it over a version that this machine has not seen"},
 		&cli.BoolFlag{Name: "keep-both", Usage: "put it beside a version that this machine has not seen, under a name of its own"})
 	put.Description = "PATH is a file or a folder; several become one save, under their own names. PATH - is standard input, which is kept in\na temporary file meanwhile."
@@ -161,6 +161,9 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 	if errors.Is(err, manifest.ErrManifest) { // a scan makes none that is wrong but for the server's limits
 		return fail(exitFull, "%w, which serve --max-size sets", err)
 	}
+	if conflict, is := errors.AsType[*versions.Conflict](err); is {
+		p.noteElsewhere(conflict.Latest)
+	}
 	if err != nil {
 		return err
 	}
@@ -176,4 +179,11 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 		return fail(exitPartly, "the version is made, but without %s, as said above", english.Plural(p.left, "thing that no save can hold", "things that no save can hold"))
 	}
 	return nil
+}
+
+// noteElsewhere tells a person who put or got a version at one place, and is refused at another, why.
+func (p *putting) noteElsewhere(v versions.Version) {
+	if last, err := p.seenLast(v.Name); err == nil && last == v.Ref() {
+		p.note("version %d is known at another place of this machine; each place has seen what it held itself", v.Number)
+	}
 }

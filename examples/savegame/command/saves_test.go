@@ -76,7 +76,9 @@ func TestTwoMachinesNeverLoseASave(t *testing.T) {
 	t.Log("# each place has seen what it held itself")
 	two.ok("get", "world", two.path("elsewhere"))
 	two.ok("put", two.write("elsewhere", "from there"), "--to", "world")
-	two.fails(exitConflict, []string{"put", two.write("never", "another"), "--to", "world"}, "never saw this save")
+	r := two.run("", "put", two.write("never", "another"), "--to", "world")
+	requireFailure(t, r, exitConflict, "never saw this save")
+	require.Contains(t, r.stderr, "version 3 is known at another place of this machine")
 	two.ok("get", "world", two.path("world"))
 
 	t.Log("# nothing is deleted for good that this machine has not seen")

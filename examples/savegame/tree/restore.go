@@ -10,7 +10,6 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
-	"sync"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
@@ -21,15 +20,13 @@ type RestoreOptions struct {
 }
 
 // Restore is a save on its way to its place. What has arrived waits in a work folder beside the target, and goes on to
-// wait there when the restore is closed, or the process killed. Lacks and Put may be called from any number of goroutines,
-// the other methods not beside any.
+// wait there when the restore is closed, or the process killed. One goroutine at a time may use it.
 type Restore struct {
 	manifest *manifest.Manifest
 	target   string // absolute, behind links
 	work     *workFolder
-
-	mu    sync.Mutex
-	lacks map[manifest.Digest][]place // where a chunk that is not there belongs
+	lacks    map[manifest.Digest][]place // where a chunk that is not there belongs
+	buffer   []byte                      // of a chunk
 }
 
 // place is where a chunk belongs.
@@ -53,7 +50,7 @@ func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o Rest
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", target, err)
 	}
-	r := &Restore{manifest: m, target: target, work: work, lacks: make(map[manifest.Digest][]place)}
+	r := &Restore{m, target, work, make(map[manifest.Digest][]place), make([]byte, manifest.MaxChunk)}
 	if err := r.begin(ctx, o.Local); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -86,13 +83,12 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 	if err != nil {
 		return err
 	}
-	buffer := make([]byte, manifest.MaxChunk)
 	for i := range r.manifest.Entries {
-		if err := r.failed(i, r.stage(ctx, i, kept[r.staged(i)], buffer)); err != nil {
+		if err := r.failed(i, r.stage(ctx, i, kept[r.staged(i)])); err != nil {
 			return err
 		}
 	}
-	return r.take(ctx, local, buffer)
+	return r.take(ctx, local)
 }
 
 // failed says which entry an error is about. Where something exists already, and nothing did by that name, the file system
@@ -138,7 +134,7 @@ func (r *Restore) unseal() (kept map[string]bool, err error) {
 }
 
 // stage makes an entry as far as it is not there, and notes which of its chunks are lacking.
-func (r *Restore) stage(ctx context.Context, i int, kept bool, buffer []byte) error {
+func (r *Restore) stage(ctx context.Context, i int, kept bool) error {
 	e, at := &r.manifest.Entries[i], place{entry: i}
 	flag := os.O_RDWR
 	switch {
@@ -158,7 +154,7 @@ func (r *Restore) stage(ctx context.Context, i int, kept bool, buffer []byte) er
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		data := buffer[:c.Size]
+		data := r.buffer[:c.Size]
 		if _, err := f.ReadAt(data, at.offset); err != nil || manifest.Sum(data) != c.Digest {
 			r.lacks[c.Digest] = append(r.lacks[c.Digest], at)
 		}
@@ -168,7 +164,7 @@ func (r *Restore) stage(ctx context.Context, i int, kept bool, buffer []byte) er
 }
 
 // take takes from local what that has. What has changed there is fetched instead.
-func (r *Restore) take(ctx context.Context, local *Source, buffer []byte) error {
+func (r *Restore) take(ctx context.Context, local *Source) error {
 	if local == nil {
 		return nil
 	}
@@ -179,7 +175,7 @@ func (r *Restore) take(ctx context.Context, local *Source, buffer []byte) error 
 		if len(r.lacks[c.Digest]) == 0 {
 			continue
 		}
-		if data, err := local.Chunk(buffer, c); err == nil {
+		if data, err := local.Chunk(r.buffer, c); err == nil {
 			if err := r.fill(c, data); err != nil {
 				return err
 			}
@@ -190,8 +186,6 @@ func (r *Restore) take(ctx context.Context, local *Source, buffer []byte) error 
 
 // Lacks returns which of the manifest's Chunks() are to be fetched, in order.
 func (r *Restore) Lacks() (lacks []int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	for i, c := range r.manifest.Chunks() {
 		if _, lacking := r.lacks[c.Digest]; lacking {
 			lacks = append(lacks, i)
@@ -200,15 +194,10 @@ func (r *Restore) Lacks() (lacks []int) {
 	return lacks
 }
 
-// buffers are for unpacking.
-var buffers = sync.Pool{New: func() any { return new([manifest.MaxChunk]byte) }}
-
 // Put writes a chunk, which packed holds as [manifest.Pack] packs it, wherever it belongs, and keeps nothing of packed. It
 // fails with [manifest.ErrChunk] when that is not the chunk. A chunk that is there already is no error.
 func (r *Restore) Put(c manifest.Chunk, packed []byte) error {
-	buffer := buffers.Get().(*[manifest.MaxChunk]byte)
-	defer buffers.Put(buffer)
-	data, err := manifest.Unpack(buffer[:], packed, c)
+	data, err := manifest.Unpack(r.buffer, packed, c)
 	if err != nil {
 		return err
 	}
@@ -217,10 +206,7 @@ func (r *Restore) Put(c manifest.Chunk, packed []byte) error {
 
 // fill writes a chunk's bytes wherever they belong.
 func (r *Restore) fill(c manifest.Chunk, data []byte) error {
-	r.mu.Lock()
-	places := r.lacks[c.Digest]
-	r.mu.Unlock()
-	for _, at := range places {
+	for _, at := range r.lacks[c.Digest] {
 		f, err := r.work.root.OpenFile(r.staged(at.entry), os.O_WRONLY, 0)
 		if err == nil {
 			_, err = f.WriteAt(data, at.offset)
@@ -230,8 +216,6 @@ func (r *Restore) fill(c manifest.Chunk, data []byte) error {
 			return r.failed(at.entry, err)
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	delete(r.lacks, c.Digest)
 	return nil
 }
