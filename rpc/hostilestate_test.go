@@ -67,7 +67,7 @@ func TestUpdatesThatNoServerSends(t *testing.T) {
 		"bytes left over":              append(state.AppendMask(nil, 2, crate.fields), 0, 0),
 		"a label beyond its bound":     append(state.AppendMask(nil, 1, crate.fields), append([]byte{21}, make([]byte, 21)...)...),
 		"an item without a value":      list(2),
-		"a number beyond all":          append(list(), binary.AppendUvarint(nil, censusBit<<1)...),
+		"a number beyond all":          append(list(), binary.AppendUvarint(nil, 1<<32)...),
 		"item 0 gone":                  list(1),
 		"a census cut off":             list(0, 1),
 		"a census longer than it is":   list(0, 1, 100, 50, 1),

@@ -1,11 +1,11 @@
 package rpc
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
-	"reflect"
-	"slices"
+
+	"github.com/quivernet/quiver/internal/keyed"
+	"github.com/quivernet/quiver/internal/refs"
 
 	"github.com/quivernet/quiver/internal/state"
 )
@@ -13,132 +13,30 @@ import (
 // List is a keyed list that the server replicates item by item: only items that changed travel, removals until the client has
 // them, and the order may differ between the ends. UE: FFastArraySerializer. It is a field of the game's own object, ready to use
 // as it is, and belongs to the world's goroutine. Its methods say what changes, so that nothing compares a long list at each tick.
-type List[K comparable, V any] struct {
-	byKey   map[K]*listItem[K, V]
-	items   []*listItem[K, V] // in the order of their numbers
-	last    uint32            // number of the newest item
-	changed []uint32          // server: numbers of items that were set or removed since takeChanged last ran
-	watched bool              // server: the actor is open for somebody, so that changes are noted in changed
-}
-
-// listItem is one item of a list. Its number is never used again.
-type listItem[K comparable, V any] struct {
-	number uint32
-	dirty  bool // its number is in changed
-	pair   pair[K, V]
-	shadow state.Shadow // server
-	sound  bool         // server: it could be encoded
-	packet uint64       // client: that brought it; 0 = the game set it here
-}
-
-// pair is how an item travels.
-type pair[K comparable, V any] struct {
-	Key   K
-	Value V
-}
+type List[K comparable, V any] struct{ items keyed.List[K, V] }
 
 // Len returns the number of items.
-func (l *List[K, V]) Len() int { return len(l.byKey) }
+func (l *List[K, V]) Len() int { return l.items.Len() }
 
 // Get returns the value of a key.
-func (l *List[K, V]) Get(key K) (V, bool) {
-	if item := l.byKey[key]; item != nil {
-		return item.pair.Value, true
-	}
-	var none V
-	return none, false
-}
+func (l *List[K, V]) Get(key K) (V, bool) { return l.items.Get(key) }
 
 // All visits the items in the order in which their keys were set first. The list may change meanwhile: an item that comes then is
 // visited, or is not.
-func (l *List[K, V]) All() iter.Seq2[K, V] {
-	return func(yield func(K, V) bool) {
-		for _, item := range slices.Clone(l.items) {
-			if l.byKey[item.pair.Key] == item && !yield(item.pair.Key, item.pair.Value) {
-				return
-			}
-		}
-	}
-}
-
-// maxItems is how many items a list has. UE: net.MaxRepArraySize.
-const maxItems = 2048
+func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 
 // Set sets the value of a key. It returns ErrTooLong, and changes nothing, for one key more than 2,048. On a client it changes the
 // copy only, until the server changes the item, or sets its key. A key or value that can not be encoded, such as a string beyond its
 // bound, is told in the log at the next Flush, not here.
 func (l *List[K, V]) Set(key K, value V) error {
-	item := l.byKey[key]
-	if item == nil {
-		if len(l.byKey) == maxItems {
-			return fmt.Errorf("rpc: Set of a new key, %v, in a list of %d: %w", key, maxItems, ErrTooLong)
-		}
-		l.last++
-		item = &listItem[K, V]{number: l.last, pair: pair[K, V]{Key: key}}
-		l.add(item)
+	if !l.items.Set(key, value) {
+		return fmt.Errorf("rpc: Set of a new key, %v, in a list of %d: %w", key, keyed.MaxItems, ErrTooLong)
 	}
-	item.pair.Value = value
-	l.touch(item)
 	return nil
 }
 
 // Delete removes an item and reports whether there was one.
-func (l *List[K, V]) Delete(key K) bool {
-	item := l.byKey[key]
-	if item != nil {
-		l.remove(item)
-		l.touch(item)
-	}
-	return item != nil
-}
-
-// add appends an item, in the order of numbers.
-func (l *List[K, V]) add(item *listItem[K, V]) {
-	if l.byKey == nil {
-		l.byKey = make(map[K]*listItem[K, V])
-	}
-	l.byKey[item.pair.Key] = item
-	i, _ := l.place(item.number)
-	l.items = slices.Insert(l.items, i, item)
-}
-
-func (l *List[K, V]) remove(item *listItem[K, V]) {
-	if l.byKey[item.pair.Key] == item {
-		delete(l.byKey, item.pair.Key)
-	}
-	if i, ok := l.place(item.number); ok {
-		l.items = slices.Delete(l.items, i, i+1)
-	}
-}
-
-// renumber gives a client's own item another number, for the server has given its number to another item.
-func (l *List[K, V]) renumber(item *listItem[K, V]) {
-	i, _ := l.place(item.number)
-	l.items = slices.Delete(l.items, i, i+1)
-	l.last++
-	item.number = l.last
-	l.items = append(l.items, item)
-}
-
-// place returns where an item with a number is, or belongs.
-func (l *List[K, V]) place(number uint32) (int, bool) {
-	return slices.BinarySearchFunc(l.items, number, func(item *listItem[K, V], n uint32) int { return cmp.Compare(item.number, n) })
-}
-
-func (l *List[K, V]) find(number uint32) *listItem[K, V] {
-	if i, ok := l.place(number); ok {
-		return l.items[i]
-	}
-	return nil
-}
-
-// touch notes that an item has to be looked at. While nobody has the actor, there is nobody to tell.
-func (l *List[K, V]) touch(item *listItem[K, V]) {
-	if l.watched && !item.dirty {
-		item.dirty = true
-		l.changed = append(l.changed, item.number)
-	}
-}
+func (l *List[K, V]) Delete(key K) bool { return l.items.Delete(key) }
 
 // ListState is a declared [List] of a class.
 type ListState[K comparable, V any] struct{ declared *declaredState }
@@ -147,13 +45,7 @@ type ListState[K comparable, V any] struct{ declared *declaredState }
 // the fields of a [State], without conditions, and K, which may be a [Ref], has no floats. It panics when they can not be replicated.
 func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	mustName("list", name)
-	plan, err := state.Compile(reflect.TypeFor[pair[K, V]](), refType)
-	if err == nil && plan.Most() > state.MaxField {
-		err = fmt.Errorf("an item may take %d bytes, at most %d", plan.Most(), state.MaxField)
-	}
-	if err == nil && hasFloats(reflect.TypeFor[K]()) {
-		err = fmt.Errorf("%v has floats in it: a key that is NaN would never be found", reflect.TypeFor[K]())
-	}
+	plan, err := keyed.Compile[K, V](refType)
 	if err != nil {
 		panic(fmt.Sprintf("rpc: NewList(%s, %q): %v", class.name, name, err))
 	}
@@ -164,23 +56,6 @@ func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	class.root().lists++
 	class.addState(d)
 	return &ListState[K, V]{d}
-}
-
-// hasFloats reports whether values of a type that can travel hold floats.
-func hasFloats(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Float32, reflect.Float64:
-		return true
-	case reflect.Array:
-		return hasFloats(t.Elem())
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if hasFloats(t.Field(i).Type) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // ReplicateList says where objects of b keep the list. It is asked once an object, as the function of [Replicate].
@@ -225,8 +100,84 @@ type boundList[T any, K comparable, V any] struct {
 
 func (b *boundList[T, K, V]) of(object any) replica {
 	r := &listReplica[T, K, V]{bound: b, object: object.(T)}
-	if r.list = b.where(r.object); r.list == nil {
+	list := b.where(r.object)
+	if list == nil {
 		panic(fmt.Sprintf("rpc: ReplicateList(%v): where returned nil", b.declared))
 	}
+	r.Source = keyed.NewSource(&list.items, b.declared.plan)
+	r.copy = keyed.NewCopy(&list.items, b.declared.plan, b.declared)
 	return r
+}
+
+// keeper is a replica of a list.
+type keeper interface {
+	replica
+	keyed.Items
+	// Watch says whether somebody has the actor.
+	Watch(on bool)
+	// EncodeAll encodes all items, of which some were set while nobody had the actor.
+	EncodeAll() error
+	// TakeChanged returns the numbers of items that have changed as encoded, or are gone. They are valid until the next call.
+	TakeChanged() ([]uint32, error)
+	// readItems takes an update, which packet brought.
+	readItems(b []byte, packet uint64) error
+}
+
+// listReplica is a keeper with its types.
+type listReplica[T any, K comparable, V any] struct {
+	bound              *boundList[T, K, V]
+	object             T
+	keyed.Source[K, V] // server
+
+	// Client.
+	copy  keyed.Copy[K, V]
+	filed []Ref
+	named []Ref // scratch
+}
+
+func (r *listReplica[T, K, V]) declaration() *declaredState { return r.bound.declared }
+
+func (r *listReplica[T, K, V]) changed() bool { return r.Changed() }
+
+// A list has no fields, but items: what follows is not for it.
+
+func (r *listReplica[T, K, V]) encode() (state.Mask, error)                 { return 0, nil }
+func (r *listReplica[T, K, V]) size(state.Mask) int                         { return 0 }
+func (r *listReplica[T, K, V]) appendTo(b []byte, _ state.Mask) []byte      { return b }
+func (r *listReplica[T, K, V]) remember()                                   {}
+func (r *listReplica[T, K, V]) read(b []byte, _ int) (rest []byte, _ error) { return b, nil }
+
+func (r *listReplica[T, K, V]) readItems(b []byte, packet uint64) error {
+	return r.copy.Read(b, packet, r.bound.onChange != nil)
+}
+
+func (r *listReplica[T, K, V]) tell(w *World, moved Ref) {
+	w.doing = activity{what: "OnList of ", class: r.bound.declared.class}
+	if moved != 0 {
+		r.tellMoved(moved)
+		return
+	}
+	for change, ok := r.copy.Next(); ok; change, ok = r.copy.Next() {
+		r.bound.onChange(r.object, ListChange[K, V](change))
+	}
+}
+
+// tellMoved tells the items that name an actor which has come or gone.
+func (r *listReplica[T, K, V]) tellMoved(moved Ref) {
+	if r.bound.onChange == nil {
+		return
+	}
+	for key, value := range r.copy.Naming(uint64(moved)) {
+		r.bound.onChange(r.object, ListChange[K, V]{Key: key, Value: value})
+	}
+}
+
+func (r *listReplica[T, K, V]) file(under refs.Index[Ref, replica], any bool) {
+	if !r.bound.declared.refers {
+		return
+	}
+	if r.named = r.named[:0]; any {
+		r.copy.References(func(id uint64) { r.named = append(r.named, Ref(id)) })
+	}
+	r.filed = under.Refile(r, r.filed, r.named)
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quivernet/quiver/internal/keyed"
+
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/state"
@@ -27,13 +29,13 @@ type opening struct {
 	told   state.Mask // those that left in an update since the open, kept or not: a copy that lives on gets them with its close
 	listed bool       // it is in stateOutbox.dirty
 	closed bool
-	since  time.Time  // when the last update was handed over, or the actor opened: what has waited longest goes first
-	claim  float64    // what urgency returned, while stateOutbox.dirty is sorted
-	late   state.Mask // initial fields, of an open that left before there was an object
-	lists  []lacking  // by list of the class; nil when it has none, or before the actor has its replicas
-	items  int        // updates of lists whose fate is not known
-	queued []byte     // calls of ForceQueue methods that wait for the next update, each behind its length
-	backed int        // bytes of them, the first, that were taken back since calls were last handed over
+	since  time.Time       // when the last update was handed over, or the actor opened: what has waited longest goes first
+	claim  float64         // what urgency returned, while stateOutbox.dirty is sorted
+	late   state.Mask      // initial fields, of an open that left before there was an object
+	lists  []keyed.Lacking // by list of the class; nil when it has none, or before the actor has its replicas
+	items  int             // updates of lists whose fate is not known
+	queued []byte          // calls of ForceQueue methods that wait for the next update, each behind its length
+	backed int             // bytes of them, the first, that were taken back since calls were last handed over
 
 	// On a server, of its relevancy.
 	relevant time.Duration // relevance.elapsed when it last was
@@ -147,7 +149,7 @@ func (o *opening) settled() bool {
 // what is handed over first, and taken back, would wait behind what was not.
 func (o *opening) giveBack(sent sentState) {
 	if sent.items != nil && sent.fields&o.actor.class.listFields() != 0 {
-		o.lists[o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))).list].add(sent.items)
+		o.lists[o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))).list].Add(sent.items)
 	}
 	o.mark(sent.fields)
 	if o.since.Equal(sent.at) {
@@ -160,14 +162,10 @@ func (o *opening) markLists(census bool) {
 	if o.actor.class.lists == 0 || o.actor.replicas == nil {
 		return
 	}
-	o.lists = make([]lacking, o.actor.class.lists)
+	o.lists = make([]keyed.Lacking, o.actor.class.lists)
 	for _, r := range o.actor.replicas {
 		if list, ok := r.(keeper); ok {
-			m := &o.lists[list.declaration().list]
-			if census {
-				m.add([]uint32{censusBit})
-			}
-			m.add(list.numbers(nil))
+			o.lists[list.declaration().list].AddAll(list, census)
 		}
 	}
 }
@@ -179,87 +177,14 @@ func (o *opening) appendList(b []byte, sent *sentState) []byte {
 		if !ok || o.lacks&list.declaration().mask() == 0 {
 			continue
 		}
-		d, m := list.declaration(), &o.lists[list.declaration().list]
+		d, lacks := list.declaration(), &o.lists[list.declaration().list]
 		sent.fields = d.mask()
 		b = state.AppendMask(b, sent.fields, o.actor.class.fields)
-		n := 0
-		for ; n < len(m.numbers); n++ {
-			whole := len(b)
-			if b = m.append(b, list, m.numbers[n], o.conn.maxUpdate()); len(b) > o.conn.maxUpdate() && n > 0 {
-				b = b[:whole]
-				break
-			}
-		}
-		sent.items = append(sent.items, m.numbers[:n]...)
-		if m.take(n); len(m.numbers) == 0 {
+		b, sent.items = lacks.Take(b, sent.items, list, o.conn.maxUpdate())
+		if lacks.Empty() {
 			o.lacks &^= sent.fields
 		}
 		return b
-	}
-	return b
-}
-
-// lacking are the items of a list that a client may not have as they are now, and that are not on their way; in the order in which
-// they shall go. A number with censusBit stands for a census from that number on.
-type lacking struct {
-	numbers []uint32
-	has     map[uint32]struct{}
-}
-
-func (m *lacking) add(numbers []uint32) {
-	if m.has == nil {
-		m.has = make(map[uint32]struct{}, len(numbers))
-	}
-	for _, n := range numbers {
-		if _, ok := m.has[n]; !ok {
-			m.has[n] = struct{}{}
-			m.numbers = append(m.numbers, n)
-		}
-	}
-}
-
-// take removes the first n.
-func (m *lacking) take(n int) {
-	for _, number := range m.numbers[:n] {
-		delete(m.has, number)
-	}
-	m.numbers = slices.Delete(m.numbers, 0, n)
-}
-
-const (
-	// censusBit marks what is no item: those have smaller numbers.
-	censusBit = 1 << 31
-	// censusItems are in one census at most: each takes 1 to 5 bytes, so that it fits a message.
-	censusItems = 200
-)
-
-// append appends an item, or a census, behind which the next one is lacking.
-func (m *lacking) append(b []byte, list keeper, number uint32, most int) []byte {
-	if number&censusBit == 0 {
-		return list.appendItem(b, number)
-	}
-	first := number &^ censusBit
-	numbers := list.numbers(nil)
-	at, _ := slices.BinarySearch(numbers, first)
-	numbers = numbers[at:]
-	last := uint32(censusBit - 1)
-	if n := min(censusItems, max(1, most/8)); len(numbers) > n {
-		numbers = numbers[:n]
-		last = numbers[n-1]
-		m.add([]uint32{censusBit | (last + 1)})
-	}
-	return appendCensus(b, first, last, numbers)
-}
-
-// appendCensus appends that of the items from first to last only these are there.
-func appendCensus(b []byte, first, last uint32, numbers []uint32) []byte {
-	b = append(b, 0)
-	for _, v := range []uint32{first, last, uint32(len(numbers))} {
-		b = binary.AppendUvarint(b, uint64(v))
-	}
-	for _, n := range numbers {
-		b = binary.AppendUvarint(b, uint64(n-first))
-		first = n
 	}
 	return b
 }

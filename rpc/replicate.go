@@ -75,7 +75,7 @@ func (a *Actor) compare(r replica) {
 // compareList encodes the items of a list that were touched, and notes for all clients that have the actor which are not what they
 // were.
 func (a *Actor) compareList(r keeper) {
-	numbers, err := r.takeChanged()
+	numbers, err := r.TakeChanged()
 	if err != nil {
 		a.world.stateFailed(a, r.declaration(), err)
 	}
@@ -83,7 +83,7 @@ func (a *Actor) compareList(r keeper) {
 		return
 	}
 	for _, o := range a.opens {
-		o.lists[r.declaration().list].add(numbers)
+		o.lists[r.declaration().list].Add(numbers)
 		o.mark(r.declaration().mask())
 	}
 }
@@ -139,8 +139,8 @@ func (w *World) watch(a *Actor) {
 		}
 		w.replicator.states = append(w.replicator.states, comparison{replica: r, actor: a})
 		if list, ok := r.(keeper); ok {
-			list.watch(true)
-			if _, err := list.encode(); err != nil { // of items that were set while nobody had the actor
+			list.Watch(true)
+			if err := list.EncodeAll(); err != nil { // of items that were set while nobody had the actor
 				w.stateFailed(a, r.declaration(), err)
 			}
 		}
@@ -157,7 +157,7 @@ func (r *replicator) unwatch() {
 		}
 		c.actor.watched = false
 		if list, ok := c.replica.(keeper); ok {
-			list.watch(false)
+			list.Watch(false)
 		}
 		return true
 	})

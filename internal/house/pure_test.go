@@ -14,7 +14,7 @@ import (
 )
 
 // machines are the packages without clock, goroutine, lock, channel or map-ordered decision.
-var machines = []string{"bunch", "chunk", "chunk/fragment", "chunk/vital", "internal/ask", "internal/clock", "internal/pace", "internal/recovery", "internal/refs", "internal/relevancy", "internal/shape", "internal/slices", "internal/state", "rpc/dos"}
+var machines = []string{"bunch", "chunk", "chunk/fragment", "chunk/vital", "internal/ask", "internal/clock", "internal/keyed", "internal/pace", "internal/recovery", "internal/refs", "internal/relevancy", "internal/shape", "internal/slices", "internal/state", "rpc/dos"}
 
 // impure are packages of the standard library that bring in the outside world.
 var impure = []string{"sync", "sync/atomic", "os", "net", "runtime", "log", "log/slog", "context", "io/fs", "math/rand", "math/rand/v2", "crypto/rand", "syscall", "unsafe"}
@@ -44,7 +44,7 @@ func checkImports(t *testing.T, f File) {
 	for _, path := range f.Imports() {
 		host, _, _ := strings.Cut(path, "/")
 		standard := !strings.Contains(host, ".")
-		below := path == Module+"/internal/bits" || path == Module+"/internal/recovery" || path == Module+"/chunk" && f.Package == "internal/slices"
+		below := path == Module+"/internal/bits" || path == Module+"/internal/state" && f.Package == "internal/keyed" || path == Module+"/internal/recovery" || path == Module+"/chunk" && f.Package == "internal/slices"
 		assert.True(t, standard || below || allowedOutside(path, f.Package), "%s imports %s", f.Path, path)
 		assert.NotContains(t, impure, path, "%s", f.Path)
 	}

@@ -1,0 +1,238 @@
+package keyed
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+
+	"github.com/quivernet/quiver/internal/state"
+)
+
+const (
+	// packetsBack is how late a packet may be that is still taken: older ones are dropped as duplicates.
+	packetsBack = 8192
+	// maxHeld items at most are in a client's list: those that are gone may be told later than those that took their place, and what
+	// the client set itself counts too.
+	maxHeld = 4 * MaxItems
+	// maxGraves are remembered: what a hostile server says to be gone must not fill a client's memory.
+	maxGraves = 16 * MaxItems
+	// maxCensuses are in one update: a full one takes 200 bytes at least.
+	maxCensuses = 8
+)
+
+// Change is what has become of an item at a client.
+type Change[K comparable, V any] struct {
+	Key            K
+	Value          V    // of a removed item the last one
+	Added, Removed bool // else changed
+}
+
+// Copy is a client's end of a list.
+type Copy[K comparable, V any] struct {
+	list *List[K, V]
+	plan *state.Plan
+	name fmt.Stringer // in errors
+
+	tells   bool                // changes are asked for
+	changes []Change[K, V]      // not asked for yet
+	gone    map[uint32]struct{} // items that late packets must not bring back
+	graves  []tombstone         // of them, in the order in which they went
+}
+
+// tombstone is an item that is gone, and the packet that said so.
+type tombstone struct {
+	number uint32
+	packet uint64
+}
+
+// NewCopy returns the copy of a list whose items have a plan.
+func NewCopy[K comparable, V any](list *List[K, V], plan *state.Plan, name fmt.Stringer) Copy[K, V] {
+	return Copy[K, V]{list: list, plan: plan, name: name}
+}
+
+// Read takes an update, which packet brought; tells: somebody asks for changes afterwards. An error, for which the connection is to be
+// closed, names what no server can have sent.
+func (c *Copy[K, V]) Read(b []byte, packet uint64, tells bool) error {
+	c.tells = tells
+	censuses := 0
+	for len(b) > 0 {
+		head, n := binary.Uvarint(b)
+		number := head >> 1
+		if n <= 0 || number >= censusBit || head == 1 {
+			return fmt.Errorf("item %d of %v", number, c.name)
+		}
+		var err error
+		switch b = b[n:]; {
+		case number == 0 && censuses == maxCensuses:
+			err = fmt.Errorf("more than %d censuses of %v", maxCensuses, c.name)
+		case number == 0:
+			censuses++
+			b, err = c.readCensus(b, packet)
+		case head&1 != 0:
+			c.readGone(uint32(number), packet)
+		default:
+			b, err = c.readItem(b, uint32(number), packet)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.forget(packet)
+	return nil
+}
+
+func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte, err error) {
+	fresh := &item[K, V]{number: number, packet: packet}
+	for i := range 2 {
+		if b, err = c.plan.Read(b, reflect.ValueOf(&fresh.pair).Elem(), i); err != nil {
+			return nil, fmt.Errorf("item %d of %v: %w", number, c.name, err)
+		}
+	}
+	item := c.list.find(number)
+	if item != nil && item.packet == 0 && item.pair.Key != fresh.pair.Key {
+		c.list.renumber(item)
+		item = nil
+	}
+	if item != nil {
+		if packet < item.packet {
+			return b, nil
+		}
+		if item.pair.Key != fresh.pair.Key {
+			return nil, fmt.Errorf("item %d of %v has changed its key", number, c.name)
+		}
+		item.packet, item.pair = packet, fresh.pair
+		c.note(Change[K, V]{Key: item.pair.Key, Value: item.pair.Value})
+		return b, nil
+	}
+	if _, gone := c.gone[number]; gone {
+		return b, nil
+	}
+	if c.enter(fresh); len(c.list.items) > maxHeld {
+		return nil, fmt.Errorf("%v has more than %d items", c.name, maxHeld)
+	}
+	return b, nil
+}
+
+// enter adds an item that is new here. Of two with one key the one with the higher number was set later; the other is gone, which
+// may not have been told.
+func (c *Copy[K, V]) enter(item *item[K, V]) {
+	other := c.list.byKey[item.pair.Key]
+	change := Change[K, V]{Key: item.pair.Key, Value: item.pair.Value, Added: true}
+	if other != nil {
+		if other.number > item.number && other.packet > 0 {
+			c.bury(item.number, item.packet)
+			return
+		}
+		change.Added = false
+		c.list.remove(other)
+		if other.packet > 0 { // else the number is the client's own, and the server may yet use it
+			c.bury(other.number, item.packet)
+		}
+	}
+	c.list.add(item)
+	c.list.last = max(c.list.last, item.number)
+	c.note(change)
+}
+
+func (c *Copy[K, V]) readGone(number uint32, packet uint64) {
+	if _, gone := c.gone[number]; gone {
+		return
+	}
+	c.bury(number, packet)
+	if item := c.list.find(number); item != nil {
+		c.list.remove(item)
+		c.note(Change[K, V]{Key: item.pair.Key, Value: item.pair.Value, Removed: true})
+	}
+}
+
+// readCensus removes what is not in it and came before it.
+func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
+	var head [3]uint64 // first, last, count
+	for i := range head {
+		v, n := binary.Uvarint(b)
+		if n <= 0 || v >= censusBit {
+			return nil, fmt.Errorf("census of %v", c.name)
+		}
+		head[i], b = v, b[n:]
+	}
+	first, last, count := head[0], head[1], head[2]
+	if count > uint64(len(b)) {
+		return nil, fmt.Errorf("census of %v: %d numbers in %d bytes", c.name, count, len(b))
+	}
+	kept, number := make(map[uint32]bool, count), first
+	for range count {
+		v, n := binary.Uvarint(b)
+		if number += v; n <= 0 || number > last {
+			return nil, fmt.Errorf("census of %v, from %d to %d: number %d", c.name, first, last, number)
+		}
+		kept[uint32(number)], b = true, b[n:]
+	}
+	at, _ := c.list.place(uint32(first))
+	for _, item := range slices.Clone(c.list.items[at:]) {
+		if uint64(item.number) > last {
+			break
+		}
+		if item.packet < packet && !kept[item.number] {
+			c.readGone(item.number, packet)
+		}
+	}
+	return b, nil
+}
+
+func (c *Copy[K, V]) bury(number uint32, packet uint64) {
+	if c.gone == nil {
+		c.gone = make(map[uint32]struct{})
+	}
+	c.gone[number] = struct{}{}
+	c.graves = append(c.graves, tombstone{number, packet})
+}
+
+// forget forgets the items that were gone before any packet left that may still come.
+func (c *Copy[K, V]) forget(packet uint64) {
+	n := max(0, len(c.graves)-maxGraves)
+	for n < len(c.graves) && c.graves[n].packet+packetsBack < packet {
+		n++
+	}
+	for _, grave := range c.graves[:n] {
+		delete(c.gone, grave.number)
+	}
+	c.graves = slices.Delete(c.graves, 0, n)
+}
+
+func (c *Copy[K, V]) note(change Change[K, V]) {
+	if c.tells {
+		c.changes = append(c.changes, change)
+	}
+}
+
+// Next returns a change that was not asked for yet, the oldest first.
+func (c *Copy[K, V]) Next() (change Change[K, V], ok bool) {
+	if len(c.changes) == 0 {
+		c.changes = nil
+		return change, false
+	}
+	change, c.changes = c.changes[0], c.changes[1:]
+	return change, true
+}
+
+// References visits the references in all items.
+func (c *Copy[K, V]) References(visit func(id uint64)) {
+	for _, item := range c.list.items {
+		c.plan.References(reflect.ValueOf(&item.pair).Elem(), func(_ int, id uint64) { visit(id) })
+	}
+}
+
+// Naming goes through the items that hold a reference to id. The list may change meanwhile.
+func (c *Copy[K, V]) Naming(id uint64) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, item := range slices.Clone(c.list.items) {
+			names := false
+			c.plan.References(reflect.ValueOf(&item.pair).Elem(), func(_ int, other uint64) { names = names || other == id })
+			if names && c.list.byKey[item.pair.Key] == item && !yield(item.pair.Key, item.pair.Value) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package keyed
+
+import (
+	"encoding/binary"
+	"maps"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/state"
+	"github.com/quivernet/quiver/internal/testkit"
+)
+
+type name string
+
+func (n name) String() string { return string(n) }
+
+// shelf has one end of a list.
+type shelf struct {
+	List[int, int]
+	source Source[int, int]
+	copy   Copy[int, int]
+	sent   uint64 // packets
+}
+
+func newShelf(t *testing.T) *shelf {
+	plan, err := Compile[int, int](nil)
+	require.NoError(t, err)
+	s := &shelf{}
+	s.source, s.copy = NewSource(&s.List, plan), NewCopy(&s.List, plan, name("Shelf.Books"))
+	s.source.Watch(true)
+	return s
+}
+
+// tell has another shelf read these items as they are now, in a packet of their own.
+func (s *shelf) tell(t *testing.T, other *shelf, numbers ...uint32) {
+	_, err := s.source.TakeChanged()
+	require.NoError(t, err)
+	var b []byte
+	for _, number := range numbers {
+		b = s.source.AppendItem(b, number)
+	}
+	s.sent++
+	require.NoError(t, other.copy.Read(b, s.sent, true))
+}
+
+func (s *shelf) requireBook(t *testing.T, key, want int) {
+	got, ok := s.Get(key)
+	require.True(t, ok, "book %d", key)
+	require.Equal(t, want, got, "book %d", key)
+}
+
+// What a client sets in its copy may have the number that the server gives to another item.
+func TestListSetAtAClient(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	require.True(t, client.Set(7, 70))
+	require.True(t, server.Set(8, 80))
+	server.tell(t, client, 1)
+	client.requireBook(t, 8, 80)
+	client.requireBook(t, 7, 70)
+
+	require.True(t, client.Set(9, 0)) // number 3 there
+	for key := range 2 {
+		require.True(t, server.Set(9+key, 90+key)) // numbers 2 and 3
+	}
+	server.tell(t, client, 2)
+	client.requireBook(t, 9, 90)
+	server.tell(t, client, 3)
+	client.requireBook(t, 10, 91)
+	client.requireBook(t, 7, 70)
+	require.Equal(t, 4, client.Len())
+}
+
+// A full list of which much changes has, at a client for a while, what is gone beside what is new.
+func TestListRemovalsComeLate(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	for round := range 2 {
+		for key := range MaxItems {
+			require.True(t, server.Set(key+round*MaxItems, round))
+		}
+		require.False(t, server.Set(-1, 0), "it is full")
+		for number := range uint32(MaxItems) {
+			server.tell(t, client, uint32(round*MaxItems)+number+1)
+		}
+		for key := range MaxItems {
+			server.Delete(key + round*MaxItems)
+		}
+	}
+	for number := range uint32(2 * MaxItems) {
+		server.tell(t, client, number+1)
+	}
+	require.Zero(t, client.Len())
+}
+
+// TestLossyUpdates: messages are lost and come late; once all that was lost is added again the client has the list, and its changes add
+// up to it.
+func TestLossyUpdates(t *testing.T) {
+	random := testkit.Rand(t)
+	server, client := newShelf(t), newShelf(t)
+	var lacking Lacking
+	told := map[int]int{}
+	type message struct {
+		b      []byte
+		items  []uint32
+		packet uint64
+	}
+	var under []message
+	packet := uint64(0)
+	deliver := func(m message) {
+		require.NoError(t, client.copy.Read(m.b, m.packet, true))
+		for change, ok := client.copy.Next(); ok; change, ok = client.copy.Next() {
+			if told[change.Key] = change.Value; change.Removed {
+				delete(told, change.Key)
+			}
+		}
+	}
+	send := func() {
+		numbers, err := server.source.TakeChanged()
+		require.NoError(t, err)
+		if lacking.Add(numbers); lacking.Empty() {
+			return
+		}
+		packet++
+		m := message{packet: packet}
+		m.b, m.items = lacking.Take(nil, nil, &server.source, 60)
+		under = append(under, m)
+	}
+	for range 5000 {
+		switch key := random.IntN(40); random.IntN(5) {
+		case 0, 1:
+			server.Set(key, random.IntN(1000))
+		case 2:
+			server.Delete(key)
+		default:
+			send()
+		}
+		if random.IntN(500) == 0 {
+			lacking.AddAll(&server.source, true)
+		}
+		if n := len(under); n > 3 {
+			i := random.IntN(n)
+			if random.IntN(3) == 0 {
+				lacking.Add(under[i].items)
+			} else {
+				deliver(under[i])
+			}
+			under = append(under[:i], under[i+1:]...)
+		}
+	}
+	for _, m := range under {
+		deliver(m)
+	}
+	under = nil
+	for send(); len(under) > 0; send() {
+		deliver(under[0])
+		under = under[1:]
+	}
+	want := maps.Collect(server.All())
+	require.Equal(t, want, maps.Collect(client.All()))
+	require.Equal(t, want, told)
+}
+
+// TestHostileUpdates: what no server can have sent is an error, and panics nowhere.
+func TestHostileUpdates(t *testing.T) {
+	for what, b := range map[string][]byte{
+		"a number beyond all":        binary.AppendUvarint(nil, censusBit<<1),
+		"census that is gone":        {1},
+		"half an item":               {2, 3},
+		"census without its numbers": {0, 1, 5, 4, 1},
+		"census beyond its end":      {0, 1, 5, 2, 1, 9},
+	} {
+		require.Error(t, newShelf(t).copy.Read(b, 1, true), what)
+	}
+	var b []byte
+	for range maxCensuses + 1 {
+		b = appendCensus(b, 0, 5, nil)
+	}
+	require.ErrorContains(t, newShelf(t).copy.Read(b, 1, true), "more than 8 censuses of Shelf.Books")
+}
+
+func TestCompileRefuses(t *testing.T) {
+	_, err := Compile[float32, int](nil)
+	require.ErrorContains(t, err, "has floats in it")
+	_, err = Compile[int, struct {
+		Text string `quiver:"max=1000"`
+	}](nil)
+	require.ErrorContains(t, err, "at most 1000")
+	require.Equal(t, 1000, state.MaxField)
+}

@@ -1,0 +1,105 @@
+package keyed
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// Items is a [Source] without its types.
+type Items interface {
+	Numbers(into []uint32) []uint32
+	AppendItem(b []byte, number uint32) []byte
+}
+
+// Lacking are the items of a list that a client may not have as they are now, and that are not on their way; in the order in which
+// they shall go. A number with censusBit stands for a census from that number on.
+type Lacking struct {
+	numbers []uint32
+	has     map[uint32]struct{}
+}
+
+// Add adds items, and censuses, that are not among them.
+func (l *Lacking) Add(numbers []uint32) {
+	if l.has == nil {
+		l.has = make(map[uint32]struct{}, len(numbers))
+	}
+	for _, n := range numbers {
+		if _, ok := l.has[n]; !ok {
+			l.has[n] = struct{}{}
+			l.numbers = append(l.numbers, n)
+		}
+	}
+}
+
+// AddAll adds all items of a list. census: the client may also have some that are gone.
+func (l *Lacking) AddAll(list Items, census bool) {
+	if census {
+		l.Add([]uint32{censusBit})
+	}
+	l.Add(list.Numbers(nil))
+}
+
+// Empty reports whether the client lacks nothing, but for what is on its way.
+func (l *Lacking) Empty() bool { return len(l.numbers) == 0 }
+
+// Take appends the first items to b while that stays within most bytes, one in any case, and their numbers to taken: those are no longer
+// lacking, and are to be added again when the message is lost.
+func (l *Lacking) Take(b []byte, taken []uint32, list Items, most int) ([]byte, []uint32) {
+	n := 0
+	for ; n < len(l.numbers); n++ {
+		whole := len(b)
+		if b = l.append(b, list, l.numbers[n], most); len(b) > most && n > 0 {
+			b = b[:whole]
+			break
+		}
+	}
+	taken = append(taken, l.numbers[:n]...)
+	l.take(n)
+	return b, taken
+}
+
+// take removes the first n.
+func (l *Lacking) take(n int) {
+	for _, number := range l.numbers[:n] {
+		delete(l.has, number)
+	}
+	l.numbers = slices.Delete(l.numbers, 0, n)
+}
+
+const (
+	// censusBit marks what is no item: those have smaller numbers.
+	censusBit = 1 << 31
+	// censusItems are in one census at most: each takes 1 to 5 bytes, so that it fits a message.
+	censusItems = 200
+)
+
+// append appends an item, or a census, behind which the next one is lacking.
+func (l *Lacking) append(b []byte, list Items, number uint32, most int) []byte {
+	if number&censusBit == 0 {
+		return list.AppendItem(b, number)
+	}
+	first := number &^ censusBit
+	numbers := list.Numbers(nil)
+	at, _ := slices.BinarySearch(numbers, first)
+	numbers = numbers[at:]
+	last := uint32(censusBit - 1)
+	if n := min(censusItems, max(1, most/8)); len(numbers) > n {
+		numbers = numbers[:n]
+		last = numbers[n-1]
+		l.Add([]uint32{censusBit | (last + 1)})
+	}
+	return appendCensus(b, first, last, numbers)
+}
+
+// appendCensus appends that of the items from first to last only these are there.
+func appendCensus(b []byte, first, last uint32, numbers []uint32) []byte {
+	b = append(b, 0)
+	for _, v := range []uint32{first, last, uint32(len(numbers))} {
+		b = binary.AppendUvarint(b, uint64(v))
+	}
+	for _, n := range numbers {
+		b = binary.AppendUvarint(b, uint64(n-first))
+		first = n
+	}
+	return b
+}

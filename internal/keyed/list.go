@@ -1,0 +1,173 @@
+// Package keyed has a keyed list as a server and its clients keep it, and the bytes in which its changes travel. It is pure.
+//
+// The server gives each item a number that is never used again, and its [Replica] says which items have changed. For each client a
+// [Lacking] holds the numbers that it may not have as they are now. A client's Replica reads what was sent; packets may be lost and
+// overtake each other.
+package keyed
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+
+	"github.com/quivernet/quiver/internal/state"
+)
+
+// MaxItems is how many items a list has. UE: net.MaxRepArraySize.
+const MaxItems = 2048
+
+// List is a list of V by K. Its methods say what changes, so that nothing compares a long list at each tick. The zero List is empty.
+type List[K comparable, V any] struct {
+	byKey   map[K]*item[K, V]
+	items   []*item[K, V] // in the order of their numbers
+	last    uint32        // number of the newest item
+	changed []uint32      // server: numbers of items that were set or removed since TakeChanged last ran
+	watched bool          // server: somebody has the list, so that changes are noted in changed
+}
+
+// item is one item of a list.
+type item[K comparable, V any] struct {
+	number uint32
+	dirty  bool // its number is in changed
+	pair   pair[K, V]
+	shadow state.Shadow // server
+	sound  bool         // server: it could be encoded
+	packet uint64       // client: that brought it; 0 = the game set it here
+}
+
+// pair is how an item travels.
+type pair[K comparable, V any] struct {
+	Key   K
+	Value V
+}
+
+// Compile makes the plan of the items, or says why they can not travel; reference is the type of references to actors.
+func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
+	plan, err := state.Compile(reflect.TypeFor[pair[K, V]](), reference)
+	switch {
+	case err != nil:
+		return nil, err
+	case plan.Most() > state.MaxField:
+		return nil, fmt.Errorf("an item may take %d bytes, at most %d", plan.Most(), state.MaxField)
+	case hasFloats(reflect.TypeFor[K]()):
+		return nil, fmt.Errorf("%v has floats in it: a key that is NaN would never be found", reflect.TypeFor[K]())
+	}
+	return plan, nil
+}
+
+// hasFloats reports whether values of a type that can travel hold floats.
+func hasFloats(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Float32, reflect.Float64:
+		return true
+	case reflect.Array:
+		return hasFloats(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if hasFloats(t.Field(i).Type) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Len returns the number of items.
+func (l *List[K, V]) Len() int { return len(l.byKey) }
+
+// Get returns the value of a key.
+func (l *List[K, V]) Get(key K) (V, bool) {
+	if item := l.byKey[key]; item != nil {
+		return item.pair.Value, true
+	}
+	var none V
+	return none, false
+}
+
+// All visits the items in the order in which their keys were set first. The list may change meanwhile: an item that comes then is
+// visited, or is not.
+func (l *List[K, V]) All() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, item := range slices.Clone(l.items) {
+			if l.byKey[item.pair.Key] == item && !yield(item.pair.Key, item.pair.Value) {
+				return
+			}
+		}
+	}
+}
+
+// Set sets the value of a key. It reports false, and changes nothing, for one key more than [MaxItems].
+func (l *List[K, V]) Set(key K, value V) (ok bool) {
+	i := l.byKey[key]
+	if i == nil {
+		if len(l.byKey) == MaxItems {
+			return false
+		}
+		l.last++
+		i = &item[K, V]{number: l.last, pair: pair[K, V]{Key: key}}
+		l.add(i)
+	}
+	i.pair.Value = value
+	l.touch(i)
+	return true
+}
+
+// Delete removes an item and reports whether there was one.
+func (l *List[K, V]) Delete(key K) bool {
+	item := l.byKey[key]
+	if item != nil {
+		l.remove(item)
+		l.touch(item)
+	}
+	return item != nil
+}
+
+// add appends an item, in the order of numbers.
+func (l *List[K, V]) add(i *item[K, V]) {
+	if l.byKey == nil {
+		l.byKey = make(map[K]*item[K, V])
+	}
+	l.byKey[i.pair.Key] = i
+	at, _ := l.place(i.number)
+	l.items = slices.Insert(l.items, at, i)
+}
+
+func (l *List[K, V]) remove(i *item[K, V]) {
+	if l.byKey[i.pair.Key] == i {
+		delete(l.byKey, i.pair.Key)
+	}
+	if at, ok := l.place(i.number); ok {
+		l.items = slices.Delete(l.items, at, at+1)
+	}
+}
+
+// renumber gives a client's own item another number, for the server has given its number to another item.
+func (l *List[K, V]) renumber(i *item[K, V]) {
+	at, _ := l.place(i.number)
+	l.items = slices.Delete(l.items, at, at+1)
+	l.last++
+	i.number = l.last
+	l.items = append(l.items, i)
+}
+
+// place returns where an item with a number is, or belongs.
+func (l *List[K, V]) place(number uint32) (int, bool) {
+	return slices.BinarySearchFunc(l.items, number, func(i *item[K, V], n uint32) int { return cmp.Compare(i.number, n) })
+}
+
+func (l *List[K, V]) find(number uint32) *item[K, V] {
+	if i, ok := l.place(number); ok {
+		return l.items[i]
+	}
+	return nil
+}
+
+// touch notes that an item has to be looked at. While nobody has the list, there is nobody to tell.
+func (l *List[K, V]) touch(i *item[K, V]) {
+	if l.watched && !i.dirty {
+		i.dirty = true
+		l.changed = append(l.changed, i.number)
+	}
+}
