@@ -1,9 +1,14 @@
 package rpc
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
+
+	"github.com/quivernet/quiver/internal/roster"
+	"github.com/quivernet/quiver/internal/tasks"
 
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/codec"
@@ -16,17 +21,17 @@ type Actor struct {
 
 	world      *World
 	class      *Class
-	binding    *binding   // nil: nothing is bound here
-	ref        Ref        // 0: placed on a client, and not open yet
-	name       string     // by which both ends know a placed actor
-	object     any        // what the binding's constructor returned
-	components []part     // by slot; none while nothing is made
-	places     [seats]int // in rosters, from 1 on; 0 = not listed
+	binding    *binding // nil: nothing is bound here
+	ref        Ref      // 0: placed on a client, and not open yet
+	name       string   // by which both ends know a placed actor
+	object     any      // what the binding's constructor returned
+	components []part   // by slot; none while nothing is made
+	seats      seats
 
 	owner    *Conn      // server: the owning connection or nil; client: the server's connection
 	owned    bool       // client: this side owns it
 	parent   *Actor     // server: the actor that owns it, whose owner is this one's, too
-	children roster     // server: those that it owns
+	children actors     // server: those that it owns
 	opens    []*opening // where it is open; on a client the one channel to the server
 	always   bool
 	dead     bool
@@ -52,6 +57,18 @@ type Actor struct {
 	compared   time.Time                // server: when it was last looked at
 	throttle   budget.Throttle[*method] // server: of its multicasts
 	newest     []uint64                 // client, by field: the packet that brought what it has
+}
+
+// seats are an actor's places: among all actors of the world, those of its class, those that its owner has, and those that are
+// AlwaysRelevant.
+type seats struct{ world, class, owner, always roster.Seat }
+
+// actors lists actors in the order in which they came.
+type actors struct{ roster.List[Actor] }
+
+// all goes through the actors that are listed when it begins and still live when it comes to them.
+func (l *actors) all(yield func(*Actor) bool) {
+	l.All(func(a *Actor) bool { return a.dead || yield(a) })
 }
 
 // SpawnOption is an option of [World.Spawn].
@@ -100,7 +117,7 @@ func (w *World) spawn(class *Class, owner Owner, options []SpawnOption, set func
 	w.actorsByRef[a.ref] = a
 	w.actors.Add(1)
 	w.relevance.join(a)
-	w.roster.add(a)
+	w.roster.Add(a, &a.seats.world)
 	w.construct(a, set)
 	if a.dead {
 		return a, nil
@@ -110,7 +127,7 @@ func (w *World) spawn(class *Class, owner Owner, options []SpawnOption, set func
 		return nil, err
 	}
 	if a.always {
-		w.always.add(a)
+		w.always.Add(a, &a.seats.always)
 		w.openToAll(a)
 	}
 	return a, nil
@@ -140,12 +157,12 @@ func (w *World) construct(a *Actor, set func(object any)) {
 	}()
 	a.furnish()
 	if set != nil {
-		w.during(activity{what: "the function given to Spawn for ", class: a.class}, func() { set(a.object) })
+		w.during(tasks.Doing{What: "the function given to Spawn for ", Of: a.class}, func() { set(a.object) })
 	}
 	a.mirror()
 	a.firstLook()
 	if a.rule == byGrid {
-		w.during(activity{}, a.locate)
+		w.during(tasks.Doing{}, a.locate)
 	}
 	constructed = true
 }
@@ -153,7 +170,7 @@ func (w *World) construct(a *Actor, set func(object any)) {
 // list enters an actor that has its object among those of its class.
 func (a *Actor) list() {
 	if !a.dead && a.object != nil {
-		a.binding.actors.add(a)
+		a.binding.actors.Add(a, &a.seats.class)
 	}
 }
 
@@ -194,6 +211,22 @@ func (w *World) Destroy(a *Actor) error {
 		heir.ownerChanged()
 	}
 	return nil
+}
+
+// Actors returns the actors that live here, in the order of their [Ref]: on a server all that were spawned and not destroyed, on a
+// client its copies. Actors may be spawned, opened and destroyed meanwhile: those that came since the beginning are left out, those
+// that have ended are passed over. It belongs to the world's goroutine. UE: TActorIterator.
+func (w *World) Actors() iter.Seq[*Actor] {
+	if w.IsServer() {
+		return w.roster.all // numbers are given in the order of Spawn
+	}
+	return func(yield func(*Actor) bool) {
+		for _, a := range slices.SortedStableFunc(w.roster.all, func(a, b *Actor) int { return cmp.Compare(a.ref, b.ref) }) {
+			if !a.dead && !yield(a) {
+				return
+			}
+		}
+	}
 }
 
 // World returns the actor's world.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/internal/refs"
 
 	"github.com/quivernet/quiver/bunch"
@@ -79,7 +81,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
 		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica]), has: make(map[*Actor]*opening),
-		closed: make(map[Ref]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool), owned: roster{seat: seatOwner},
+		closed: make(map[Ref]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool),
 		limits: make(map[*method]budget.Bucket), requests: newRequests(w.config.maxRequests()),
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
@@ -215,16 +217,16 @@ func (w *World) admit(c *Conn) {
 	w.watchCalls(c)
 	w.log.Info("connected", "conn", c)
 	c.trace.Joined(c.identity)
-	w.later(c, activity{}, func() { w.razeFor(c) })
+	w.later(c, tasks.Doing{}, func() { w.razeFor(c) })
 	w.openOwned(c)
 	for a := range w.always.all {
-		w.later(c, activity{what: "the state of ", class: a.class}, func() { _ = w.openAlways(a, c) })
+		w.later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() { _ = w.openAlways(a, c) })
 	}
 	for _, hook := range w.onConnect {
-		w.later(c, activity{what: "an OnConnect hook"}, func() { hook(c) })
+		w.later(c, tasks.Doing{What: "an OnConnect hook"}, func() { hook(c) })
 	}
 	if w.config.OnConnect != nil {
-		w.later(c, activity{what: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
+		w.later(c, tasks.Doing{What: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
 	}
 }
 
@@ -259,21 +261,21 @@ func (w *World) expel(c *Conn) {
 	c.trace.Ended(err.Code.String())
 	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
-		w.later(c, activity{}, func() { c.endActor(channel) })
+		w.later(c, tasks.Doing{}, func() { c.endActor(channel) })
 	}
 	for _, ref := range slices.Sorted(maps.Keys(c.actorsByRef)) {
-		w.later(c, activity{}, func() { c.endSleeper(ref) })
+		w.later(c, tasks.Doing{}, func() { c.endSleeper(ref) })
 	}
 	for a := range c.asleep {
 		a.wakeAt(c)
 	}
 	for _, hook := range w.onDisconnect {
-		w.later(c, activity{what: "an OnDisconnect hook"}, func() { hook(c, err) })
+		w.later(c, tasks.Doing{What: "an OnDisconnect hook"}, func() { hook(c, err) })
 	}
 	if w.config.OnDisconnect != nil {
-		w.later(c, activity{what: "Config.OnDisconnect"}, func() { w.config.OnDisconnect(w, c, err) })
+		w.later(c, tasks.Doing{What: "Config.OnDisconnect"}, func() { w.config.OnDisconnect(w, c, err) })
 	}
-	w.later(c, activity{}, c.destroyOwned)
+	w.later(c, tasks.Doing{}, c.destroyOwned)
 }
 
 // endActor closes the actor of a channel: a client's copy ends, a server's actor is no longer open there.

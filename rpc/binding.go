@@ -2,7 +2,10 @@ package rpc
 
 import (
 	"fmt"
+	"iter"
 	"reflect"
+
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // Binding ties a class to the Go type T that behaves for it in one world.
@@ -20,7 +23,7 @@ type binding struct {
 	states    []stateKeeper // by state id; nil = not replicated here
 	at        func(object any) (x, y, z float32)
 	relevant  func(object any, viewer *Conn) bool
-	actors    roster // of the class, with their objects
+	actors    actors // of the class, with their objects
 	onClose   func(object any, why CloseReason)
 	onOwner   func(object any)
 	onTearOff func(object any)
@@ -54,13 +57,12 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	b := &binding{
 		class: class,
 		construct: func(a *Actor) (object any) {
-			world.during(activity{what: "the constructor of ", class: class}, func() { object = ctor(a) })
+			world.during(tasks.Doing{What: "the constructor of ", Of: class}, func() { object = ctor(a) })
 			return object
 		},
 		handlers:  make([]handler, len(class.root().methods)),
 		endpoints: make([]any, len(class.root().methods)),
 		states:    make([]stateKeeper, len(class.root().states)),
-		actors:    roster{seat: seatBinding},
 	}
 	world.bind(b)
 	return &Binding[T]{b, world}
@@ -95,6 +97,39 @@ func Check[T, A any](b *Binding[T], h checked[A], fn func(object T, call *Call, 
 		panic(fmt.Sprintf("rpc: Check(%v): it has a check already", m))
 	}
 	e.check = fn
+}
+
+// Of returns the object of an actor; false when a is nil, has ended, or is not of the binding's class and world. UE: Cast.
+func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
+	if !a.made() || a.dead {
+		return object, false
+	}
+	if p := a.part(b.untyped.class); p.binding == b.untyped && p.object != nil {
+		return p.object.(T), true
+	}
+	return object, false
+}
+
+// At returns the object of the actor that ref names; false when [World.Actor] returns nil, or Of does not know it.
+func (b *Binding[T]) At(ref Ref) (object T, ok bool) { return b.Of(b.world.Actor(ref)) }
+
+// listed returns a roster of all actors that may have an object of b's.
+func (b *Binding[T]) listed() *actors {
+	if own := b.world.bindings[b.untyped.class.root()]; own != nil {
+		return &own.actors
+	}
+	return &b.world.roster
+}
+
+// All returns the actors of the class that live here and their objects, in the order in which they were spawned, or opened here. As
+// with [World.Actors] they may come and go meanwhile.
+func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
+	return func(yield func(*Actor, T) bool) {
+		b.listed().all(func(a *Actor) bool {
+			object, ok := b.Of(a)
+			return !ok || yield(a, object)
+		})
+	}
 }
 
 // checked is what a Check may be of: a *[ServerRPC], or a *[Request] that [ServerRequest] declared.
@@ -138,11 +173,11 @@ func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 	}
 	if e.check != nil {
 		doing := &call.Actor.world.doing
-		*doing = activity{what: "the check of ", method: e.m}
+		*doing = tasks.Doing{What: "the check of ", Of: e.m}
 		if err := e.check(object.(T), call, e.arg); err != nil {
 			return &validationError{method: e.m, cause: err}
 		}
-		*doing = activity{method: e.m}
+		*doing = tasks.Doing{Of: e.m}
 	}
 	e.run(object.(T), call, e.arg)
 	e.arg = zero // what the handler did not keep may go

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/bunch"
 )
 
@@ -81,18 +83,18 @@ func (a *Actor) end(reason CloseReason) {
 	a.dead, a.owned = true, false
 	w.actors.Add(-1)
 	w.unname(a)
-	w.roster.remove(a)
-	w.always.remove(a)
+	w.roster.Remove(&a.seats.world)
+	w.always.Remove(&a.seats.always)
 	w.requests.endOf(a, reason)
 	if w.placed[a.name] == a {
 		delete(w.placed, a.name)
 	}
 	if a.binding != nil {
-		a.binding.actors.remove(a)
+		a.binding.actors.Remove(&a.seats.class)
 	}
 	for p := range a.parts {
 		if p.binding.onClose != nil {
-			w.during(activity{what: "OnClose of ", class: p.binding.class}, func() { p.binding.onClose(p.object, reason) })
+			w.during(tasks.Doing{What: "OnClose of ", Of: p.binding.class}, func() { p.binding.onClose(p.object, reason) })
 		}
 	}
 }
@@ -127,7 +129,7 @@ func (a *Actor) TearOff() error {
 	a.openToSleepers(true)
 	a.raze()
 	a.torn = true
-	a.world.always.remove(a)
+	a.world.always.Remove(&a.seats.always)
 	a.shutAll(TearOff)
 	a.world.relevance.leave(a)
 	return nil
@@ -314,7 +316,7 @@ func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason
 		a.torn, a.owned = true, false
 		for p := range a.parts {
 			if p.binding.onTearOff != nil {
-				w.during(activity{what: "OnTearOff of ", class: p.binding.class}, func() { p.binding.onTearOff(p.object) })
+				w.during(tasks.Doing{What: "OnTearOff of ", Of: p.binding.class}, func() { p.binding.onTearOff(p.object) })
 			}
 		}
 	default:
@@ -330,5 +332,5 @@ func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
 	}
 	a.unfile(c)
 	a.end(reason)
-	w.during(activity{}, func() { w.tellReferrers(c, a.ref) })
+	w.during(tasks.Doing{}, func() { w.tellReferrers(c, a.ref) })
 }

@@ -55,7 +55,7 @@ type Conn struct {
 
 	// Owned by the world's goroutine.
 	isCorked    bool
-	owned       roster                    // actors, directly
+	owned       actors                    // actors, directly
 	state       stateOutbox               // of a server
 	has         map[*Actor]*opening       // of a server: those that are open
 	view        view                      // of a server

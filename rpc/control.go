@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/clock"
@@ -107,7 +109,7 @@ func (c *Conn) onMessage(m control.Message) *CloseError {
 		c.dropMessage(drops.Message, m.ID, "Config.OnMessage is nil")
 		return nil
 	}
-	w.doing = activity{what: "Config.OnMessage"}
+	w.doing = tasks.Doing{What: "Config.OnMessage"}
 	err := w.config.OnMessage(w, c, m.ID, m.Payload)
 	switch {
 	case err == nil:

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/logs"
@@ -44,7 +46,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 		c.reps.packet = m.Number
 		violation = w.applyUpdate(c, a, m)
 	case m.Channel == 0:
-		w.doing = activity{}
+		w.doing = tasks.Doing{}
 		violation = c.control(m.Payload)
 	case c.server && (m.Open || m.Close && a != nil):
 		violation = violationf(BunchWrongChannel, "a client opened or closed channel %d, which only the server may", m.Channel)
@@ -119,7 +121,7 @@ func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 		c.drop(drops.Closed, a, m)
 		return nil
 	}
-	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived}, activity{method: m}
+	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived}, tasks.Doing{Of: m}
 	p := a.part(m.class)
 	began := c.trace.Begin()
 	err := p.binding.handlers[m.id].remote(p.object, &w.call, payload)
@@ -213,30 +215,20 @@ func (w *World) queueLocal(a *Actor, m *method, arg any) error {
 
 // runLocal runs the calls that were queued before this Dispatch; what they queue waits for the next.
 func (w *World) runLocal() {
-	w.finishLocal() // what a panic left
-	w.local, w.running = w.running, w.local
-	w.finishLocal()
-}
-
-// finishLocal runs the calls from w.ran on.
-func (w *World) finishLocal() {
-	for w.ran < len(w.running) {
+	w.running.AddAll(&w.local) // behind what a panic left
+	for !w.running.Empty() {
 		w.runLocalGuarded()
 	}
-	w.running, w.ran = w.running[:0], 0
 }
 
 func (w *World) runLocalGuarded() {
 	defer w.catch(nil)
-	for w.ran < len(w.running) {
-		l := w.running[w.ran]
-		w.running[w.ran] = localCall{}
-		w.ran++
+	for l, ok := w.running.Take(); ok; l, ok = w.running.Take() {
 		if l.actor.dead {
 			w.dropped.Add(1)
 			continue
 		}
-		w.call, w.doing = Call{Actor: l.actor, Now: w.now, Arrived: w.now}, activity{method: l.method}
+		w.call, w.doing = Call{Actor: l.actor, Now: w.now, Arrived: w.now}, tasks.Doing{Of: l.method}
 		if l.method.role == isQuestion {
 			w.runQuestionHere(l)
 			continue

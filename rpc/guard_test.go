@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,7 +41,7 @@ func TestGuardClosesTheConnectionThatPanicked(t *testing.T) {
 		require.True(t, c.closing.Load(), "it is closed before OnPanic hears of it")
 	}
 	c := a.Conn()
-	w.runTask(task{c, activity{what: "the bomb"}, func() { panic(cause) }})
+	w.runTask(task{c, tasks.Doing{What: "the bomb"}, func() { panic(cause) }})
 	<-c.Done()
 	require.ErrorIs(t, c.Err(), cause)
 	require.EqualError(t, c.Err(), "rpc: connection closed: HandlerPanic: the bomb panicked")

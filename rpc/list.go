@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/internal/keyed"
 	"github.com/quivernet/quiver/internal/refs"
 
@@ -152,7 +154,7 @@ func (r *listReplica[T, K, V]) readItems(b []byte, packet uint64) error {
 }
 
 func (r *listReplica[T, K, V]) tell(w *World, moved Ref) {
-	w.doing = activity{what: "OnList of ", class: r.bound.declared.class}
+	w.doing = tasks.Doing{What: "OnList of ", Of: r.bound.declared.class}
 	if moved != 0 {
 		r.tellMoved(moved)
 		return

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/shape"
@@ -60,7 +62,7 @@ func (c *Conn) catchAuthenticate() {
 		return
 	}
 	if recovered := recover(); recovered != nil {
-		c.world.panicked(c, activity{what: "Config.Authenticate"}, recovered)
+		c.world.panicked(c, tasks.Doing{What: "Config.Authenticate"}, recovered)
 	}
 }
 
@@ -148,7 +150,7 @@ func (h *handshake) logIn(identity string) {
 func (w *World) login(c *Conn) (err error) {
 	err = errNoLogin
 	defer w.catch(c)
-	w.doing = activity{what: "Config.Login"}
+	w.doing = tasks.Doing{What: "Config.Login"}
 	return w.config.Login(w, c)
 }
 
@@ -161,7 +163,7 @@ func (c *Conn) expected() bool {
 func (w *World) openOwned(c *Conn) {
 	for a := range c.owned.all {
 		for _, heir := range a.household(nil) {
-			w.later(c, activity{what: "the state of ", class: heir.class}, func() {
+			w.later(c, tasks.Doing{What: "the state of ", Of: heir.class}, func() {
 				if heir.owner == c {
 					w.openAlways(heir, c)
 				}

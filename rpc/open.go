@@ -220,7 +220,7 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 // introduce makes the object of a new copy.
 func (w *World) introduce(a *Actor) {
 	w.actors.Add(1)
-	w.roster.add(a)
+	w.roster.Add(a, &a.seats.world)
 	if a.name != "" && w.placed[a.name] == nil {
 		w.placed[a.name] = a
 	}

@@ -3,6 +3,8 @@ package rpc
 import (
 	"fmt"
 	"slices"
+
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // Owner is who may own an actor: a *[Conn], or another *[Actor] of the same server. A chain of owners ends at a connection or at the
@@ -69,7 +71,7 @@ func (a *Actor) setOwned(owned bool) {
 func (a *Actor) ownerChanged() {
 	for p := range a.parts {
 		if !a.dead && p.binding.onOwner != nil {
-			a.world.during(activity{what: "OnOwner of ", class: p.binding.class}, func() { p.binding.onOwner(p.object) })
+			a.world.during(tasks.Doing{What: "OnOwner of ", Of: p.binding.class}, func() { p.binding.onOwner(p.object) })
 		}
 	}
 }
@@ -108,10 +110,9 @@ func (a *Actor) listAt(parent *Actor, conn *Conn) {
 	a.parent = parent
 	switch {
 	case parent != nil:
-		parent.children.seat = seatOwner
-		parent.children.add(a)
+		parent.children.Add(a, &a.seats.owner)
 	case conn != nil:
-		conn.owned.add(a)
+		conn.owned.Add(a, &a.seats.owner)
 	}
 }
 
@@ -119,9 +120,9 @@ func (a *Actor) listAt(parent *Actor, conn *Conn) {
 func (a *Actor) unlist() {
 	switch {
 	case a.parent != nil:
-		a.parent.children.remove(a)
+		a.parent.children.Remove(&a.seats.owner)
 	case a.owner != nil:
-		a.owner.owned.remove(a)
+		a.owner.owned.Remove(&a.seats.owner)
 	}
 	a.parent = nil
 }
@@ -186,12 +187,12 @@ func (a *Actor) orphan() (heirs []*Actor) {
 
 // destroyOwned destroys the actors that the connection still owns, each in a task: what others own goes before them.
 func (c *Conn) destroyOwned() {
-	a := c.owned.first()
+	a := c.owned.First()
 	if a == nil {
 		return
 	}
-	c.world.later(c, activity{}, c.destroyOwned)
-	for child := a.children.first(); child != nil; child = a.children.first() {
+	c.world.later(c, tasks.Doing{}, c.destroyOwned)
+	for child := a.children.First(); child != nil; child = a.children.First() {
 		a = child
 	}
 	_ = c.world.Destroy(a)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/shape"
 )
@@ -84,7 +86,7 @@ func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor
 	a := &Actor{world: w, class: b.class, binding: b, name: name, dormant: true}
 	w.placed[name] = a
 	w.introduce(a)
-	w.during(activity{what: "the function given to Place for ", class: a.class}, func() { set(a.object) })
+	w.during(tasks.Doing{What: "the function given to Place for ", Of: a.class}, func() { set(a.object) })
 	return a, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/drops"
@@ -98,7 +100,7 @@ func (w *World) answerHere(q *question, result any) {
 		asked.to.hear(nil)
 		return
 	}
-	w.later(nil, activity{what: "the function for the answer of ", method: asked.method}, func() { asked.to.hear(nil) })
+	w.later(nil, tasks.Doing{What: "the function for the answer of ", Of: asked.method}, func() { asked.to.hear(nil) })
 	w.signal()
 }
 
@@ -182,7 +184,7 @@ func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argumen
 		return nil
 	}
 	w.question = question{conn: c, actor: a, method: m, number: number}
-	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived, question: &w.question}, activity{method: m}
+	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived, question: &w.question}, tasks.Doing{Of: m}
 	p := a.part(m.class)
 	began := c.trace.Begin()
 	err := p.binding.handlers[m.id].remote(p.object, &w.call, argument)

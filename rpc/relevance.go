@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/relevancy"
@@ -296,7 +298,7 @@ func (a *Actor) seenBy(c *Conn) bool {
 	if a.object == nil {
 		return false
 	}
-	a.world.doing = activity{what: "Relevant of ", class: a.class}
+	a.world.doing = tasks.Doing{What: "Relevant of ", Of: a.class}
 	return a.binding.relevant(a.object, c)
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // relevantTime is how long an actor stays open for a connection after it was last relevant to it, so that what comes and goes at the
@@ -113,7 +115,7 @@ func (a *Actor) position() (x, y, z float32, ok bool) {
 	if a == nil || a.dead || a.object == nil || a.binding.at == nil {
 		return 0, 0, 0, false
 	}
-	a.world.doing = activity{what: "At of ", class: a.class}
+	a.world.doing = tasks.Doing{What: "At of ", Of: a.class}
 	x, y, z = a.binding.at(a.object)
 	return x, y, z, true
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/drops"
@@ -161,7 +163,7 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 	if _, open := c.requests.asked.Take(answer.Number); !open {
 		return nil // the game's own decoding or Validate ended the actor, and the question with it
 	}
-	w.doing = activity{what: "the function for the answer of ", method: q.method}
+	w.doing = tasks.Doing{What: "the function for the answer of ", Of: q.method}
 	if invalid(err) {
 		c.drop(drops.Invalid, a, m)
 		err = q.failed(err)
@@ -237,7 +239,7 @@ func (q *inquiry) end(cause error) {
 		q.to.hear(err)
 		return
 	}
-	w.later(q.conn, activity{what: "the function for the answer of ", method: q.method}, func() { q.to.hear(err) })
+	w.later(q.conn, tasks.Doing{What: "the function for the answer of ", Of: q.method}, func() { q.to.hear(err) })
 	w.signal()
 }
 

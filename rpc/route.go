@@ -1,8 +1,12 @@
 package rpc
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/quivernet/quiver/internal/statnet"
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/drops"
@@ -195,4 +199,72 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	}
 	a.world.logs.Sent(c.logged(m, len(payload)), to.channel, Channel{c, to.channel}.Reliable)
 	return nil
+}
+
+// sendFailed names a failed call and, when its buffer is full, what fills it; a connection that the machine gave up is
+// closed with that. It is called under the link's lock.
+func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
+	var fatal *bunch.Error
+	switch {
+	case errors.Is(err, bunch.ErrBunchTooLarge):
+		return fmt.Errorf("rpc: %v: %d bytes encoded, the limit is Config.Bunch.MaxBunch, %d: %w",
+			m, size, to.conn.maxBunch, err)
+	case errors.Is(err, bunch.ErrReliableBufferFull):
+		return fmt.Errorf("rpc: %v: %s: %w", m, a.fullText(to, size), err)
+	case !errors.As(err, &fatal):
+		return fmt.Errorf("rpc: %v to %v: %w", m, to.conn, err)
+	}
+	reason := fatal.Reason
+	if fatal.Code == bunch.ReliableBufferOverflow {
+		reason = a.fullText(to, size)
+	}
+	cause := &CloseError{Code: Code(fatal.Code), Reason: fmt.Sprintf("%v: %s", m, reason), cause: err}
+	to.conn.abort(cause)
+	return cause
+}
+
+// tellFailed logs a call that closed its connection.
+func (c *Conn) tellFailed(err error) {
+	var cause *CloseError
+	if errors.As(err, &cause) {
+		c.world.log.Error("connection closed by a call", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
+	}
+}
+
+// fullText says what fills a channel's reliable buffer. UE prints the same list on ReliableBufferOverflow.
+func (a *Actor) fullText(to *opening, size int) string {
+	machine := to.conn.machine
+	out, slots := machine.Reliable(to.channel)
+	return fmt.Sprintf("%d bytes need %d entries, %d of %d (Config.Bunch.ReliableBuffer) are taken: %s",
+		size, bunch.Entries(size), out, slots, a.holders(to))
+}
+
+// holders lists the calls that wait for their acks, in the order in which each first appears.
+func (a *Actor) holders(to *opening) string {
+	var list statnet.Holders
+	total := 0
+	to.conn.machine.Held(to.channel, func([]byte, int) { total++ })
+	opening := total == to.reliable && a.world.IsServer() // nothing is acked yet, not even the open message
+	to.conn.machine.Held(to.channel, func(head []byte, entries int) {
+		name := a.nameOf(head)
+		if opening {
+			name, opening = "open "+a.class.name, false
+		}
+		list.Add(name, entries)
+	})
+	return list.String()
+}
+
+// nameOf names the call that begins with head.
+func (a *Actor) nameOf(head []byte) string {
+	id, n := binary.Uvarint(head)
+	switch {
+	case n > 0 && id == ownerMethod:
+		return ownerMessage.String()
+	case n > 0 && id == stateMethod:
+		return stateMessage.String()
+	case n > 0 && id < uint64(len(a.class.methods)):
+		return a.class.methods[id].String()
+	}
+	return "unknown"
 }

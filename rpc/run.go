@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/quivernet/quiver/internal/tasks"
 
 	"github.com/quivernet/quiver/internal/clock"
 )
@@ -274,7 +277,7 @@ func (w *World) runHooksGuarded() {
 	defer w.catch(nil)
 	for w.hook < len(w.onTick) {
 		w.hook++
-		w.doing = activity{what: "an OnTick hook"}
+		w.doing = tasks.Doing{What: "an OnTick hook"}
 		w.onTick[w.hook-1](w.now)
 	}
 }
@@ -296,35 +299,106 @@ func (w *World) takeInbox() {
 	w.joining = append(w.joining, in.joined...)
 	w.ending = append(w.ending, in.ended...)
 	for _, c := range in.refused {
-		w.later(c, activity{}, c.destroyOwned)
+		w.later(c, tasks.Doing{}, c.destroyOwned)
 	}
 	in.joined, in.ended, in.refused = nil, nil, nil
-	if len(w.posts) == 0 {
-		w.posts, in.posts = in.posts, w.posts
-		return
-	}
-	w.posts = append(w.posts, in.posts...)
-	clear(in.posts)
-	in.posts = in.posts[:0]
+	w.posts.AddAll(&in.posts)
 }
 
-// runPosts runs the posted functions, from the one at w.posted on.
+// runPosts runs the posted functions.
 func (w *World) runPosts() {
-	for w.posted < len(w.posts) {
+	for !w.posts.Empty() {
 		w.runPostsGuarded()
 	}
-	w.posts, w.posted = w.posts[:0], 0
 }
 
 func (w *World) runPostsGuarded() {
 	defer w.catch(nil)
-	for w.posted < len(w.posts) {
-		fn := w.posts[w.posted]
-		w.posts[w.posted] = nil
-		w.posted++
-		w.doing = activity{what: "a posted function"}
+	for fn, ok := w.posts.Take(); ok; fn, ok = w.posts.Take() {
+		w.doing = tasks.Doing{What: "a posted function"}
 		fn()
 	}
+}
+
+// task is a function of the game that runs for a connection, or for nobody (nil).
+type task struct {
+	conn  *Conn
+	doing tasks.Doing
+	run   func()
+}
+
+// later queues a task. Joining and leaving are made of tasks, so that each function of the game that takes part in them runs
+// exactly once, whichever of them panics.
+func (w *World) later(c *Conn, doing tasks.Doing, run func()) { w.tasks.Add(task{c, doing, run}) }
+
+// runTasks runs the tasks, and those that they queue.
+func (w *World) runTasks() {
+	for t, ok := w.tasks.Take(); ok; t, ok = w.tasks.Take() {
+		w.runTask(t)
+	}
+}
+
+func (w *World) runTask(t task) {
+	defer w.catch(t.conn)
+	w.doing = t.doing
+	t.run()
+}
+
+// Guard runs fn, a function of the game, and reports whether it returned. A package that calls functions of the game from
+// hooks of its own runs them here, so that a panic reaches Config.OnPanic with conn, which may be nil, and is the matter of
+// that package. Guard closes nothing. Without Config.OnPanic the panic goes on.
+//
+// The world's own calls of handlers and hooks are guarded already, and close the connection with HandlerPanic besides.
+func (w *World) Guard(conn *Conn, fn func()) (returned bool) {
+	if w.config.OnPanic == nil {
+		fn()
+		return true
+	}
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			w.tellPanic(conn, tasks.Doing{}, recovered)
+		}
+	}()
+	fn()
+	return true
+}
+
+// catch is deferred around calls of the game's functions on the world's goroutine. It ends a panic if Config.OnPanic takes
+// it, closes conn unless that is nil, and leaves runtime.Goexit alone.
+func (w *World) catch(conn *Conn) {
+	if w.config.OnPanic == nil {
+		return
+	}
+	if recovered := recover(); recovered != nil {
+		w.panicked(conn, w.doing, recovered)
+	}
+}
+
+// panicked closes the connection for which a function of the game panicked. The peer may read the function's name: it has joined,
+// so it declares the same classes. Before that only Config.Authenticate and Login run for it.
+func (w *World) panicked(conn *Conn, doing tasks.Doing, recovered any) {
+	if conn != nil {
+		conn.abort(&CloseError{Code: HandlerPanic, Reason: fmt.Sprintf("%v panicked", doing), cause: tasks.Panic{Recovered: recovered}})
+	}
+	w.tellPanic(conn, doing, recovered)
+}
+
+// tellPanic is called while the stack of the panic still stands.
+func (w *World) tellPanic(conn *Conn, doing tasks.Doing, recovered any) {
+	log := w.log
+	if conn != nil {
+		log = log.With("conn", conn)
+	}
+	log.Error("panic in a function of the game", "function", doing.String(), "panic", fmt.Sprint(recovered))
+	w.config.OnPanic(conn, recovered, debug.Stack())
+}
+
+// during runs fn, which is part of what runs already. When it panics its own name stays.
+func (w *World) during(doing tasks.Doing, fn func()) {
+	outer := w.doing
+	w.doing = doing
+	fn()
+	w.doing = outer
 }
 
 // over reports whether the world was closed and nothing is left to tell.

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"unsafe"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/internal/refs"
 
 	"github.com/quivernet/quiver/internal/shape"
@@ -294,7 +296,7 @@ func (r *replicaOf[T, S]) tell(w *World, moved Ref) {
 	old := r.last
 	var none S
 	r.last = none // what it refers to may go
-	w.doing = activity{what: "OnRep of ", class: r.bound.declared.class}
+	w.doing = tasks.Doing{What: "OnRep of ", Of: r.bound.declared.class}
 	r.bound.onRep(r.object, old)
 }
 

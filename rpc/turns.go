@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/drops"
@@ -57,7 +59,7 @@ type turn struct {
 	spare   []bunch.Message // taken from the machine before the turn was over: what one Take hands out at most
 	waiting int             // messages that may run in this Dispatch, spare included
 	used    time.Duration   // of this Dispatch
-	slowest activity        // what ran when the longest time passed between two looks at the clock, in this Dispatch
+	slowest tasks.Doing     // what ran when the longest time passed between two looks at the clock, in this Dispatch
 	longest time.Duration   // that time
 	late    bool            // it is in turns.late
 	last    uint64          // Dispatch in which it had a turn
@@ -101,7 +103,7 @@ func (w *World) look(c *Conn) bool {
 	w.cork(c)
 	c.turn.waiting = len(c.turn.spare) + c.machine.Ready()
 	c.link.Unlock()
-	c.turn.used, c.turn.longest, c.turn.slowest = 0, 0, activity{}
+	c.turn.used, c.turn.longest, c.turn.slowest = 0, 0, tasks.Doing{}
 	return c.more()
 }
 
@@ -169,7 +171,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	t := &w.turns
 	defer t.pass(c, t.elapsed)
 	defer w.catch(c)
-	w.doing = activity{}
+	w.doing = tasks.Doing{}
 	c.turn.last = t.number
 	end := t.elapsed + min(limit, t.share-c.turn.used)
 	look := 1
@@ -217,7 +219,7 @@ func (w *World) finishPacket(c *Conn) {
 }
 
 // note notes what ran while a time passed. Of a few quick calls that are timed together it is the last one.
-func (u *turn) note(doing activity, time time.Duration) {
+func (u *turn) note(doing tasks.Doing, time time.Duration) {
 	if time > u.longest {
 		u.slowest, u.longest = doing, time
 	}

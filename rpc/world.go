@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/internal/clock"
 
 	"github.com/quivernet/quiver/internal/badnet"
@@ -43,12 +45,12 @@ type World struct {
 	bindings     map[*Class]*binding
 	now          time.Time      // of the running or last Dispatch or Flush
 	conns        []*Conn        // joined and announced
-	roster       roster         // of all actors
+	roster       actors         // of all actors
 	actorsByRef  map[Ref]*Actor // of a server
 	lastRef      Ref            // likewise
 	replicator   replicator     // likewise
 	relevance    relevance      // likewise
-	always       roster         // AlwaysRelevant
+	always       actors         // AlwaysRelevant
 	placed       map[string]*Actor
 	razed        []*Actor    // of a server: that were placed and are destroyed
 	drowsy       []*Actor    // of a server: dormant, and perhaps open
@@ -68,18 +70,16 @@ type World struct {
 	requests     requests            // that this world asks itself
 	beat         clock.Beat          // of the running or last Dispatch
 	arrived      time.Time           // when the running message did
-	doing        activity            // what runs, to name it when it panics or takes long
+	doing        tasks.Doing         // what runs, to name it when it panics or takes long
 
 	// Queues of the world's goroutine. What runs has left its queue, so that a panic loses nothing else.
-	tasks   taskQueue
-	joining []*Conn     // to be announced
-	ending  []*Conn     // likewise
-	posts   []func()    // from posted on; else a spare array for the inbox
-	posted  int         // index of the next
-	hook    int         // index of the next OnTick hook; 0 between two Flushes
-	local   []localCall // for the next Dispatch
-	running []localCall // of this Dispatch, from ran on; else a spare array for local
-	ran     int
+	tasks   tasks.Queue[task]
+	joining []*Conn                // to be announced
+	ending  []*Conn                // likewise
+	posts   tasks.Queue[func()]    // of this Dispatch
+	hook    int                    // index of the next OnTick hook; 0 between two Flushes
+	local   []localCall            // for the next Dispatch
+	running tasks.Queue[localCall] // of this Dispatch
 	turns   turns
 	dos     dosWatch
 
@@ -131,7 +131,6 @@ func NewWorld(config Config) (*World, error) {
 		kept:        make(map[any]any),
 		actorsByRef: make(map[Ref]*Actor),
 		placed:      make(map[string]*Actor),
-		always:      roster{seat: seatAlways},
 		wake:        make(chan struct{}, 1),
 		shut:        make(chan struct{}),
 		requests:    newRequests(config.maxRequests()),

@@ -1,0 +1,69 @@
+// Package tasks keeps functions of a game that are to run, so that each runs once, whichever of them panics, and says which one runs. It
+// is pure.
+package tasks
+
+import "fmt"
+
+// Queue keeps what is to run, in order. What runs has left the queue, so that a panic loses nothing else. The zero Queue is empty.
+type Queue[T any] struct {
+	items []T
+	next  int // of items; those before it have left
+}
+
+// Add appends t.
+func (q *Queue[T]) Add(t T) { q.items = append(q.items, t) }
+
+// AddAll appends what another goroutine or tick has gathered, and leaves from empty. It takes over the memory when it can: two arrays go
+// back and forth.
+func (q *Queue[T]) AddAll(from *[]T) {
+	if q.Empty() {
+		q.items, q.next, *from = *from, 0, q.items[:0]
+		return
+	}
+	q.items = append(q.items, *from...)
+	clear(*from)
+	*from = (*from)[:0]
+}
+
+// Empty reports whether nothing is left.
+func (q *Queue[T]) Empty() bool { return q.next == len(q.items) }
+
+// Take takes the first one out.
+func (q *Queue[T]) Take() (t T, ok bool) {
+	if q.Empty() {
+		q.items, q.next = q.items[:0], 0
+		return t, false
+	}
+	var none T
+	t, q.items[q.next] = q.items[q.next], none
+	q.next++
+	return t, true
+}
+
+// Doing names a function of the game that runs: what it is, and of which method or class, unless nil. It is set before every call, so
+// it is made of parts, without allocating.
+type Doing struct {
+	What string
+	Of   fmt.Stringer
+}
+
+func (d Doing) String() string {
+	switch {
+	case d.Of != nil:
+		return d.What + d.Of.String()
+	case d.What == "":
+		return "a function of the game"
+	}
+	return d.What
+}
+
+// Panic is what a function of the game panicked with, as an error. It stays on this side.
+type Panic struct{ Recovered any }
+
+func (p Panic) Error() string { return fmt.Sprintf("panic: %v", p.Recovered) }
+
+// Unwrap returns the error that was panicked with, nil when it was none.
+func (p Panic) Unwrap() error {
+	err, _ := p.Recovered.(error)
+	return err
+}

@@ -1,0 +1,70 @@
+package tasks
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestQueueLosesNothing: what panics has left; what is added meanwhile runs as well.
+func TestQueueLosesNothing(t *testing.T) {
+	var q Queue[int]
+	var ran []int
+	run := func() {
+		defer func() { _ = recover() }()
+		for n, ok := q.Take(); ok; n, ok = q.Take() {
+			if ran = append(ran, n); n == 2 {
+				q.Add(9)
+				panic("two")
+			}
+		}
+	}
+	inbox := []int{1, 2, 3}
+	q.AddAll(&inbox)
+	require.Empty(t, inbox)
+	for !q.Empty() {
+		run()
+	}
+	require.Equal(t, []int{1, 2, 3, 9}, ran)
+	inbox = append(inbox, 4)
+	q.Add(5)
+	q.AddAll(&inbox)
+	require.Empty(t, inbox)
+	n, ok := q.Take()
+	require.True(t, ok)
+	require.Equal(t, 5, n)
+	n, ok = q.Take()
+	require.True(t, ok)
+	require.Equal(t, 4, n)
+	_, ok = q.Take()
+	require.False(t, ok)
+}
+
+// TestQueueTakesNoMemory: in steady state, with an inbox that is filled anew each time.
+func TestQueueTakesNoMemory(t *testing.T) {
+	var q Queue[func()]
+	var inbox []func()
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		for range 10 {
+			inbox = append(inbox, func() {})
+		}
+		q.AddAll(&inbox)
+		for _, ok := q.Take(); ok; _, ok = q.Take() {
+		}
+	}))
+}
+
+type class string
+
+func (c class) String() string { return string(c) }
+
+func TestDoing(t *testing.T) {
+	require.Equal(t, "a function of the game", Doing{}.String())
+	require.Equal(t, "an OnTick hook", Doing{What: "an OnTick hook"}.String())
+	require.Equal(t, "OnClose of Player", Doing{What: "OnClose of ", Of: class("Player")}.String())
+	require.ErrorIs(t, Panic{io.EOF}, io.EOF)
+	require.EqualError(t, Panic{1}, "panic: 1")
+	require.NoError(t, errors.Unwrap(Panic{1}))
+}
