@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/quivernet/quiver/internal/door"
+	"github.com/quivernet/quiver/internal/shape"
 
 	"github.com/quivernet/quiver/internal/tasks"
 
@@ -16,6 +20,41 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/logs"
 )
+
+// HandshakeStats is a snapshot of who came to a world's door.
+type HandshakeStats struct {
+	Open    int    // clients on the way in now
+	Begun   uint64 // got a place: forged first packets below Config.RetryAbove included
+	Retries uint64 // had to prove their address first
+	Refused uint64 // found a limit reached: MaxHandshakes, MaxConns, or one of their address; those that QUIC refuses count by packets
+	Evicted uint64 // were waited for, and had to make room
+	Failed  uint64 // had a carrier and did not join, for whatever reason
+
+	LoginsFailed uint64 // Authenticate refused the token
+	LoginsSlowed uint64 // were not asked about: see Config.MaxLoginFailures
+}
+
+// HandshakeStats returns a snapshot. It is safe from any goroutine.
+func (w *World) HandshakeStats() HandshakeStats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := &w.door.Counts
+	return HandshakeStats{
+		Open: w.door.Open(time.Now()), Begun: c.Begun, Retries: c.Retries, Refused: c.Refused, Evicted: c.Evicted, Failed: c.Failed,
+		LoginsFailed: c.LoginsFailed, LoginsSlowed: c.LoginsSlowed,
+	}
+}
+
+// visit is a connection's place at the door.
+type visit = door.Visit[Conn]
+
+// serverFull says what the door says as the world says it.
+func serverFull(none *door.Full) *CloseError {
+	if none == nil {
+		return nil
+	}
+	return &CloseError{Code: ServerFull, Reason: none.Reason}
+}
 
 // Attach takes a carrier as the server's end of a connection. It returns at once: the handshake goes on by itself and
 // ends in OnConnect, or with Done. The world owns the carrier from here, also after an error.
@@ -113,6 +152,66 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 	return c, nil
 }
 
+// enlist counts a new connection against the limits of the world, or says which one is reached. v is its place among the
+// handshakes, nil when its carrier came without.
+func (w *World) enlist(c *Conn, v *visit) *CloseError {
+	w.mu.Lock()
+	if w.closed != nil {
+		w.door.TurnAway(v)
+		w.mu.Unlock()
+		return &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
+	}
+	v, out, none := w.door.Admit(v, c.origin(), time.Now(), w.takeMemory)
+	if c.visit = v; none == nil {
+		c.reserved.Store(minReceiveLimit)
+		w.serial++
+		c.id = w.serial
+	}
+	w.mu.Unlock()
+	w.evict(out)
+	return serverFull(none)
+}
+
+// takeMemory reserves what a connection may hold before Join.
+func (w *World) takeMemory() *door.Full {
+	if w.memory.Enter() {
+		return nil
+	}
+	return &door.Full{Reason: fmt.Sprintf("no %d bytes left of Config.ReceiveBudget, %d", minReceiveLimit, w.config.receiveBudget())}
+}
+
+// origin returns what the limits of an address count by: nothing on a client.
+func (c *Conn) origin() netip.Prefix {
+	if !c.server {
+		return netip.Prefix{}
+	}
+	return door.AddressOf(c.RemoteAddr())
+}
+
+// leave ends a visit, wherever it ends first.
+func (w *World) leave(v *visit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.door.Leave(v)
+}
+
+// await says that c has answered its client's Login, and may have to make room until the client joins or leaves.
+func (w *World) await(c *Conn, welcomed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.door.Await(c.visit, c, welcomed)
+}
+
+// evict ends a handshake that has to make room, also one that is telling its client why it is refused; nil is nothing.
+func (w *World) evict(c *Conn) {
+	if c == nil {
+		return
+	}
+	full := &CloseError{Code: ServerFull, Reason: "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress"}
+	c.stop(full)
+	c.link.Abort(uint64(full.Code), full.Reason)
+}
+
 // start begins the connection's traffic, under the lock that finish begins with. It returns why the world is closed, nil when
 // it is not.
 func (c *Conn) start(carrier Carrier) *CloseError {
@@ -188,15 +287,13 @@ func (c *Conn) finish() {
 		w.door.Quit(c.visit.From())
 	} else {
 		w.memory.Leave(int(c.reserved.Load()))
-		w.door.Leave(c.visit)
+		w.door.Fail(c.visit)
 		w.answered.Broadcast()
-		w.handshakes.Failed++
-		w.count--
 		if c.known.Load() {
 			w.inbox.refused = append(w.inbox.refused, c)
 		}
 	}
-	w.claims.Disclaim(c.identity, c)
+	w.door.Claims.Disclaim(c.identity, c)
 	w.mu.Unlock()
 	if !joined {
 		c.trace.Ended("the handshake failed")
@@ -209,6 +306,40 @@ func (c *Conn) finish() {
 		<-quic.free
 	}
 	close(c.gone)
+}
+
+// claim makes c one of its identity's connections, and returns those that are too many now, the oldest first. With
+// Config.RefuseLoginElsewhere c is one too many instead: refused says so. A client claims nothing.
+func (w *World) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !c.server || c.ended.Load() {
+		return nil, nil
+	}
+	replaced, others, full := w.door.Claims.Claim(c.identity, c)
+	if full {
+		refused = &CloseError{Code: LoginElsewhere,
+			Reason: fmt.Sprintf("%q has %d connections, the limit is Config.MaxConnsPerIdentity", shape.Clip(c.identity), others)}
+	}
+	return replaced, refused
+}
+
+// replace ends the connections that c is one too many beside, and waits for their end, so that the world hears of it before
+// it hears of c.
+func (c *Conn) replace() {
+	old, refused := c.world.claim(c)
+	if refused != nil { // claimed before Welcome
+		c.abort(refused)
+	}
+	c.replaced = append(c.replaced, old...)
+	for _, o := range old {
+		o.abort(&CloseError{Code: LoginElsewhere,
+			Reason: fmt.Sprintf("%q logged in from elsewhere; the limit is %d connections, Config.MaxConnsPerIdentity", shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)})
+		select {
+		case <-o.done:
+		case <-c.link.Done():
+		}
+	}
 }
 
 // admit introduces a connection to the world's game, in tasks.
@@ -227,6 +358,19 @@ func (w *World) admit(c *Conn) {
 	}
 	if w.config.OnConnect != nil {
 		w.later(c, tasks.Doing{What: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
+	}
+}
+
+// openOwned opens, in tasks, what Config.Login gave to a connection that has joined.
+func (w *World) openOwned(c *Conn) {
+	for a := range c.owned.all {
+		for _, heir := range a.household(nil) {
+			w.later(c, tasks.Doing{What: "the state of ", Of: heir.class}, func() {
+				if heir.owner == c {
+					w.openAlways(heir, c)
+				}
+			})
+		}
 	}
 }
 
@@ -251,7 +395,7 @@ func (w *World) expel(c *Conn) {
 	w.memory.Leave(int(c.reserved.Load()))
 	w.conns = slices.DeleteFunc(w.conns, func(other *Conn) bool { return other == c })
 	w.mu.Lock()
-	w.count--
+	w.door.End()
 	w.mu.Unlock()
 	err := c.closeError()
 	if err.Code == ReliableBufferOverflow {

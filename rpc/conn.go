@@ -194,6 +194,11 @@ func (c *Conn) stop(cause *CloseError) bool {
 // usable reports whether something may be sent.
 func (c *Conn) usable() bool { return c.joined.Load() && !c.closing.Load() && !c.ended.Load() }
 
+// expected reports whether the connection may still join, and may own actors before that.
+func (c *Conn) expected() bool {
+	return c.known.Load() && !c.joined.Load() && !c.closing.Load() && !c.ended.Load()
+}
+
 func (c *Conn) String() string {
 	name := fmt.Sprintf("conn %d", c.id)
 	if identity := c.Identity(); identity != "" {

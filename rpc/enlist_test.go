@@ -398,7 +398,7 @@ func TestConnsOfAnIdentity(t *testing.T) {
 			require.Equal(t, []string{"-3", reason, "+4", "-4", reason, "+5"}, order)
 			require.Len(t, n.server.Conns(), 2)
 			n.close()
-			require.True(t, n.server.claims.Empty())
+			require.True(t, n.server.door.Claims.Empty())
 		})
 	})
 	t.Run("refused", func(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quivernet/quiver/internal/tasks"
+
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/logs"
@@ -25,6 +27,19 @@ type handshake struct {
 	ctx      context.Context
 	verdict  chan verdict // capacity 1
 }
+
+// verdict is what Authenticate answered, or Login after it.
+type verdict struct {
+	identity string
+	err      error
+	loggedIn bool // Login has run
+}
+
+// errNoLogin is the verdict of a Login that did not return.
+var errNoLogin = errors.New("Config.Login did not return")
+
+// errNoAnswer is the verdict of an Authenticate that panicked: no fault of the client.
+var errNoAnswer = errors.New("Config.Authenticate did not return")
 
 // shake runs the handshake of c until it has joined or ended.
 func (c *Conn) shake() {
@@ -140,6 +155,162 @@ func (h *handshake) onHello(peer control.Hello) {
 	if c.sealed != nil {
 		c.sealed.agreed.Store(peer.Features&control.FeatureSealed != 0)
 	}
+}
+
+// onLogin lets Authenticate decide.
+func (h *handshake) onLogin(m control.Login) {
+	c := h.conn
+	w := c.world
+	w.mu.Lock()
+	c.visit.WaitFor(nil) // from here on the client waits
+	w.mu.Unlock()
+	if w.config.Authenticate == nil {
+		h.answer(verdict{})
+		return
+	}
+	c.work.Go(func() { h.ask(m.Token) })
+}
+
+// ask runs Authenticate when it may. One that does not return refuses the client. The handshake keeps its place until it has
+// returned, whatever becomes of the connection, so that no more run at once than Config.MaxHandshakes.
+func (h *handshake) ask(token []byte) {
+	if !h.turn(token) {
+		return
+	}
+	v := verdict{err: errNoAnswer}
+	defer func() {
+		if h.heard(token, v.err) {
+			h.verdict <- v
+		}
+	}()
+	defer h.conn.catchAuthenticate()
+	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
+}
+
+// catchAuthenticate is World.catch for the goroutine of Authenticate.
+func (c *Conn) catchAuthenticate() {
+	if c.world.config.OnPanic == nil {
+		return
+	}
+	if recovered := recover(); recovered != nil {
+		c.world.panicked(c, tasks.Doing{What: "Config.Authenticate"}, recovered)
+	}
+}
+
+// turn waits until Authenticate may be asked about a token. If it may not, the client is refused, or gone.
+func (h *handshake) turn(token []byte) (may bool) {
+	w, v := h.conn.world, h.conn.visit
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !v.Left() {
+		may, pause := w.door.MayAsk(v, token, time.Now())
+		switch {
+		case may:
+			return true
+		case pause > 0:
+			h.verdict <- verdict{err: fmt.Errorf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
+				v.From(), w.config.maxLoginFailures(), pause.Round(time.Millisecond))}
+			return false
+		}
+		w.answered.Wait()
+	}
+	return false
+}
+
+// heard notes what Authenticate thought of a token, and reports whether the client may hear it. What it does not hear it must
+// not find out by a later login either.
+func (h *handshake) heard(token []byte, err error) (tell bool) {
+	w, v := h.conn.world, h.conn.visit
+	late, gone := !time.Now().Before(h.deadline), h.ctx.Err() != nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.door.Answered(v)
+	w.answered.Broadcast()
+	switch {
+	case late, err == errNoAnswer, gone && errors.Is(err, context.Canceled): // it says nothing about the token
+	case err != nil:
+		w.door.Refused(v, token, time.Now())
+	case !gone:
+		w.door.Failures.Passed(token)
+	}
+	return !late && !gone
+}
+
+// answer welcomes the client or tells it why not.
+func (h *handshake) answer(v verdict) {
+	c := h.conn
+	if v.err == nil && !v.loggedIn && c.world.config.Login != nil && len(v.identity) <= control.MaxIdentity {
+		h.logIn(v.identity)
+		return
+	}
+	c.world.await(c, v.err == nil)
+	switch {
+	case c.closing.Load():
+	case v.err != nil:
+		c.world.logs.Warn(logs.Login, "login refused", "conn", c, "error", v.err)
+		c.Close(PreLoginFailure, v.err.Error())
+	case len(v.identity) > control.MaxIdentity:
+		h.fail(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d", len(v.identity), control.MaxIdentity))
+	default:
+		h.welcome(v.identity)
+	}
+}
+
+// logIn lets Config.Login decide, on the world's goroutine.
+func (h *handshake) logIn(identity string) {
+	c := h.conn
+	c.identify(identity)
+	c.known.Store(true)
+	v := verdict{identity: identity, err: errNoLogin, loggedIn: true}
+	err := c.world.post(func() {
+		defer func() { h.verdict <- v }()
+		if c.expected() {
+			v.err = c.world.login(c)
+		}
+	})
+	if err != nil {
+		v.err = err
+		h.verdict <- v
+	}
+}
+
+// login runs Config.Login.
+func (w *World) login(c *Conn) (err error) {
+	err = errNoLogin
+	defer w.catch(c)
+	w.doing = tasks.Doing{What: "Config.Login"}
+	return w.config.Login(w, c)
+}
+
+// welcome tells the client who it is.
+func (h *handshake) welcome(identity string) {
+	c := h.conn
+	if !c.known.Load() {
+		c.identify(identity)
+	}
+	if c.world.config.RefuseLoginElsewhere {
+		if _, refused := c.world.claim(c); refused != nil {
+			c.Close(refused.Code, refused.Reason)
+			return
+		}
+	}
+	h.greeting.Welcomed()
+	h.send(control.AppendWelcome(nil, control.Welcome{Identity: identity}))
+	h.beginSealed()
+}
+
+// expire ends a handshake that takes too long.
+func (h *handshake) expire() {
+	config := h.conn.world.config
+	late := h.late
+	switch {
+	case late != nil:
+	case h.greeting.AwaitsHello():
+		late = violationf(HandshakeTimeout, "after %v (Config.HelloTimeout) %v", config.helloTimeout(), h.greeting)
+	default:
+		late = violationf(HandshakeTimeout, "after %v (Config.HandshakeTimeout) %v", config.handshakeTimeout(), h.greeting)
+	}
+	h.fail(late)
 }
 
 // beginSealed begins the first sealed carrier where both ends have the feature, behind this side's last word of the handshake:

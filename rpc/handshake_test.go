@@ -252,7 +252,7 @@ func TestClientLeavesWhileItIsWelcomed(t *testing.T) {
 			cancel()
 		}
 		time.Sleep(time.Second)
-		require.True(t, n.server.claims.Empty())
+		require.True(t, n.server.door.Claims.Empty())
 	})
 }
 
@@ -271,7 +271,7 @@ func TestAuthenticateHasATimeLimit(t *testing.T) {
 			synctest.Wait()
 			require.Error(t, canceled, "by its own deadline, or with the handshake: they end at the same time")
 			require.Zero(t, n.server.HandshakeStats().LoginsFailed)
-			may, _ := n.server.failures.Ask(door.AddressOf(host("192.0.2.1")), nil, 1<<20, time.Now())
+			may, _ := n.server.door.Failures.Ask(door.AddressOf(host("192.0.2.1")), nil, 1<<20, time.Now())
 			require.False(t, may, "a token that nobody heard to be right is asked about in turn")
 		})
 	}

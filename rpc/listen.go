@@ -13,6 +13,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quivernet/quiver/internal/door"
+	"github.com/quivernet/quiver/internal/logs"
+
 	"github.com/quic-go/quic-go"
 
 	"github.com/quivernet/quiver/internal/sealed"
@@ -109,6 +112,36 @@ func resetKey(config *tls.Config) *quic.StatelessResetKey {
 	}
 	key := quic.StatelessResetKey(b)
 	return &key
+}
+
+// mustProve reports whether a client whose first packet came from addr gets a Retry. quic-go asks it about every first packet
+// without a valid token; addr may be forged.
+func (w *World) mustProve(addr net.Addr) bool {
+	w.mu.Lock()
+	must, open := w.door.MustProve(time.Now())
+	w.mu.Unlock()
+	if must {
+		w.logs.Warn(logs.Retry, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove())
+	}
+	return must
+}
+
+// visitKey finds the visit in the context of a QUIC connection.
+type visitKey struct{}
+
+// onInitial gives a client a place, before quic-go makes any state for it. It implements quic.Transport.ConnContext; an
+// error refuses the client.
+func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
+	w.mu.Lock()
+	v, out, none := w.door.Arrive(door.AddressOf(client.RemoteAddr), client.AddrVerified, time.Now())
+	w.mu.Unlock()
+	w.evict(out)
+	if full := serverFull(none); full != nil {
+		w.logs.Warn(logs.Refused, "handshake refused", "addr", client.RemoteAddr, "code", full.Code.String(), "reason", full.Reason)
+		return nil, full
+	}
+	context.AfterFunc(ctx, func() { w.leave(v) })
+	return context.WithValue(ctx, visitKey{}, v), nil
 }
 
 // becomeServer settles that the world is a server's.

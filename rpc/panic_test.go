@@ -170,7 +170,7 @@ func (s *panicScene) end() {
 	}
 	s.steps(2)
 	for _, w := range append(s.clients, s.server) {
-		require.Zero(s.t, w.count, "places in MaxConns")
+		require.Zero(s.t, w.door.Conns(), "places in MaxConns")
 		require.Zero(s.t, w.memory.Reserved())
 		require.Empty(s.t, w.conns)
 	}

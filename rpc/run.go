@@ -405,7 +405,7 @@ func (w *World) during(doing tasks.Doing, fn func()) {
 func (w *World) over() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.closed != nil && w.count == 0 && len(w.inbox.posts)+len(w.inbox.refused) == 0
+	return w.closed != nil && w.door.Conns() == 0 && len(w.inbox.posts)+len(w.inbox.refused) == 0
 }
 
 // goroutineID returns the runtime's number of the calling goroutine; no two ever have the same. It takes about 10 µs, once a

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quivernet/quiver/internal/door"
 
 	"github.com/stretchr/testify/require"
 
@@ -81,7 +84,11 @@ func TestDialThatFailsLeavesNothing(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			server, client := newTestWorld(t, row.server), newTestWorld(t, Config{})
-			server.count = max(0, row.server.MaxConns) // all places are taken
+			for range row.server.MaxConns { // all places are taken
+				v, _, full := server.door.Admit(nil, netip.Prefix{}, time.Now(), func() *door.Full { return nil })
+				require.Nil(t, full)
+				server.door.Join(v)
+			}
 			near, far := netsim.Pipe(netsim.Config{Delay: time.Millisecond}, netsim.Config{Delay: time.Millisecond})
 			serverTLS, clientTLS := credentials(t)
 			listener, err := ListenPacket(far, serverTLS, server.World)

@@ -106,17 +106,13 @@ type World struct {
 
 	machines []func() guest.Machine // of every connection, beside bunches
 
-	inbox      inbox
-	live       map[*Conn]struct{} // attached and not yet ended, half-open ones included
-	count      int                // of them and of ended ones whose OnDisconnect has not run
-	door       *door.Door[Conn]   // who is on the way in, and from where
-	handshakes HandshakeStats     // but for Open
-	failures   *door.Failures     // who guesses tokens
-	answered   *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
-	claims     *door.Claims[Conn] // of identities
-	serial     uint64             // id of the newest connection
-	listeners  int
-	closed     *CloseError
+	inbox     inbox
+	live      map[*Conn]struct{} // attached and not yet ended, half-open ones included
+	door      *door.Entry[Conn]  // who may come in, from where, and as whom
+	answered  *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
+	serial    uint64             // id of the newest connection
+	listeners int
+	closed    *CloseError
 }
 
 // NewWorld returns a world without connections.
@@ -152,10 +148,12 @@ func NewWorld(config Config) (*World, error) {
 	w.log = w.logs.All
 	w.trace = trace.NewWriter(config.Trace, func() string { return "quiver " + w.role() }, func(err error) { w.log.Error("the trace has ended", "error", err) })
 	w.memory = budget.NewMemory(config.receiveBudget(), minReceiveLimit, config.maxConns())
-	w.door = door.New[Conn](door.Limits{
+	limits := door.Limits{
 		Handshakes: config.maxHandshakes(), OfAddress: config.MaxHandshakesPerAddress,
 		Connections: config.maxConnsPerAddress(), RetryAbove: config.retryAbove(),
-	})
+	}
+	w.door = door.NewEntry(door.New[Conn](limits), door.NewFailures(config.maxLoginFailures()),
+		door.NewClaims[Conn](config.MaxConnsPerIdentity, config.RefuseLoginElsewhere), config.maxConns())
 	if config.DoS != nil {
 		var err error
 		if w.dos.detector, err = dos.New(config.DoS); err != nil {
@@ -164,8 +162,6 @@ func NewWorld(config Config) (*World, error) {
 		w.dos.counts = make(map[string]*dos.Count)
 	}
 	w.answered = sync.NewCond(&w.mu)
-	w.failures = door.NewFailures(config.maxLoginFailures())
-	w.claims = door.NewClaims[Conn](config.MaxConnsPerIdentity, config.RefuseLoginElsewhere)
 	for _, class := range config.Classes {
 		if err := w.register(class); err != nil {
 			return nil, err

@@ -131,7 +131,7 @@ func TestFunctionsFitAScreen(t *testing.T) {
 // widest is how many files a package may have; one with more wants to be two. wider are those that still do.
 const widest = 36
 
-var wider = map[string]int{"rpc": 42}
+var wider = map[string]int{"rpc": 40}
 
 func TestPackagesAreRooms(t *testing.T) {
 	_, files := tree(t)

@@ -1,0 +1,122 @@
+package door
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Counts are what became of those who came to a world's door; rpc.HandshakeStats has them for the game.
+type Counts struct {
+	Begun, Retries, Refused, Evicted, Failed uint64
+	LoginsFailed, LoginsSlowed               uint64
+}
+
+// Entry is all that decides who gets into a world: the door, the guesses of tokens and the claims of identities. It counts the
+// connections that the world has, from their admission until the world has said good-bye to them.
+type Entry[C any] struct {
+	*Door[C]
+	Failures *Failures
+	Claims   *Claims[C]
+	Counts   Counts
+
+	most  int // connections; rpc.Config.MaxConns
+	conns int
+}
+
+// NewEntry returns the entry of a world without connections.
+func NewEntry[C any](d *Door[C], f *Failures, c *Claims[C], most int) *Entry[C] {
+	return &Entry[C]{Door: d, Failures: f, Claims: c, most: most}
+}
+
+// Conns returns how many connections there are.
+func (e *Entry[C]) Conns() int { return e.conns }
+
+// MustProve reports whether a client that has shown no address gets a Retry, and how many are on the way in.
+func (e *Entry[C]) MustProve(now time.Time) (must bool, open int) {
+	must = e.Crowded(now)
+	if must {
+		e.Counts.Retries++
+	}
+	return must, e.Open(now)
+}
+
+// Arrive is Begin for a client whose first packet came. Whoever is out has to make room.
+func (e *Entry[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, none *Full) {
+	v, out, none = e.Begin(from, proven, now)
+	e.tally(v != nil, out, none)
+	return v, out, none
+}
+
+// Admit counts a connection. v is the place that its client has since it arrived, nil when its carrier came without one. enter, which is
+// asked last, takes what else it needs. Whoever is out has to make room, also when there is none; then the visit, if any, is over.
+func (e *Entry[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter func() *Full) (_ *Visit[C], out *C, none *Full) {
+	arrived := v != nil
+	if arrived {
+		out, none = e.Prove(v)
+	} else {
+		v, out, none = e.Begin(from, true, now)
+	}
+	if none == nil && out == nil && e.conns >= e.most {
+		out, none = e.MakeRoom(AmongConnections, true, fmt.Sprintf("%d connections, the limit is Config.MaxConns", e.conns))
+	}
+	if none == nil {
+		none = enter()
+	}
+	e.tally(!arrived && none == nil, out, none)
+	if none == nil {
+		e.conns++
+	} else if v != nil {
+		e.Leave(v)
+	}
+	return v, out, none
+}
+
+// TurnAway ends the visit of a client, or nil, that finds the world closed.
+func (e *Entry[C]) TurnAway(v *Visit[C]) {
+	e.Counts.Refused++
+	if v != nil {
+		e.Leave(v)
+	}
+}
+
+// Fail takes back a connection that has ended and had not joined.
+func (e *Entry[C]) Fail(v *Visit[C]) {
+	e.Leave(v)
+	e.Counts.Failed++
+	e.conns--
+}
+
+// End takes back a connection that had joined and has quit, once the world has said good-bye to it.
+func (e *Entry[C]) End() { e.conns-- }
+
+func (e *Entry[C]) tally(begun bool, out *C, none *Full) {
+	if begun {
+		e.Counts.Begun++
+	}
+	if out != nil {
+		e.Counts.Evicted++
+	}
+	if none != nil {
+		e.Counts.Refused++
+	}
+}
+
+// MayAsk reports whether Authenticate may be asked about a token of a visit's client, and takes it for asked. When it may not, the next
+// login of that address may come after the pause; without a pause it may be asked when another answer has come.
+func (e *Entry[C]) MayAsk(v *Visit[C], token []byte, now time.Time) (may bool, pause time.Duration) {
+	may, pause = e.Failures.Ask(v.From(), token, e.Asking(v.From()), now)
+	switch {
+	case may:
+		e.Ask(v)
+	case pause > 0:
+		e.Counts.LoginsSlowed++
+	}
+	return may, pause
+}
+
+// Refused notes that Authenticate refused the token of a visit's client.
+func (e *Entry[C]) Refused(v *Visit[C], token []byte, now time.Time) {
+	e.Failures.Failed(v.From(), token, now)
+	e.Counts.LoginsFailed++
+}
