@@ -12,9 +12,9 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// storers is how many chunks of one put come in, are verified and stored at once: 8 MiB of them at most, and enough that a disk
+// storers is how many chunks of one put come in, are verified and stored at once: 4 MiB of them at most, and enough that a disk
 // flushes some together.
-const storers = 16
+const storers = 8
 
 // put makes a version of what the client sends.
 func (k *clerk) put(call *rpc.Call, a putArgs) (versions.Version, error) {

@@ -65,11 +65,13 @@ type checking struct {
 }
 
 func (u *User) check(ctx context.Context, r *Report, repair bool) error {
-	u.forgetAll()
 	if err := u.lock(ctx); err != nil {
 		return err
 	}
 	defer u.records.Unlock()
+	if err := u.load(ctx, nil); err != nil {
+		return err
+	}
 	c := &checking{u, r, repair, make(map[*object]bool)}
 	if err := c.objects(ctx); err != nil {
 		return err

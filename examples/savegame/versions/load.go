@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
 
-// load reads what the store has. It only adds to the objects that are remembered, so puts and gets may run: what they
-// store while it reads is there already. The caller holds records.
-func (u *User) load(ctx context.Context) error {
+// load reads what the store has, but for records that are known: nobody ever changes one. It only adds to the objects that are
+// remembered, so puts and gets may run: what they store while it reads is there already. The caller holds records.
+func (u *User) load(ctx context.Context, known map[string][]Version) error {
 	names, records := make(map[string][]Version), 0
 	for o, err := range u.all.store.List(ctx, strings.TrimSuffix(u.prefix, "/")) {
 		if err != nil {
@@ -24,11 +25,11 @@ func (u *User) load(ctx context.Context) error {
 		if !ok {
 			continue // or an object that nobody here made
 		}
-		b, err := u.all.store.Get(ctx, o.Key)
+		v, err := u.record(ctx, known[name], name, number)
 		if err != nil {
 			return err
 		}
-		names[name] = append(names[name], decode(name, number, b))
+		names[name] = append(names[name], v)
 		records++
 	}
 	for _, versions := range names {
@@ -44,6 +45,16 @@ func (u *User) load(ctx context.Context) error {
 	u.names = names
 	u.chargeRecords(records)
 	return nil
+}
+
+// record returns a version that is known, or reads it.
+func (u *User) record(ctx context.Context, known []Version, name string, number int) (Version, error) {
+	at, found := slices.BinarySearchFunc(known, number, func(v Version, number int) int { return v.Number - number })
+	if found && known[at].Kind != Damaged {
+		return known[at], nil
+	}
+	b, err := u.all.store.Get(ctx, u.recordKey(name, number))
+	return decode(name, number, b), err
 }
 
 // found notes that o is there, if it is a chunk or a manifest.

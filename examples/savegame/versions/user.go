@@ -73,7 +73,7 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 	if !stale {
 		return nil
 	}
-	err := u.load(ctx)
+	err := u.load(ctx, u.names)
 	if err != nil {
 		u.forgetAll()
 		u.records.Unlock()

@@ -80,17 +80,21 @@ func (f *Failing) Delete(ctx context.Context, keys ...string) error {
 	return nil
 }
 
-// List implements [store.Store].
+// List implements [store.Store]. It is one call, which fails at its begin or at its end.
 func (f *Failing) List(ctx context.Context, dir string) iter.Seq2[store.Object, error] {
 	return func(yield func(store.Object, error) bool) {
+		before, after := f.fails()
+		if before != nil {
+			yield(store.Object{}, before)
+			return
+		}
 		for o, err := range f.Store.List(ctx, dir) {
-			if before, after := f.fails(); before != nil || after != nil {
-				yield(store.Object{}, ErrFailing)
+			if !yield(o, err) || err != nil {
 				return
 			}
-			if !yield(o, err) {
-				return
-			}
+		}
+		if after != nil {
+			yield(store.Object{}, after)
 		}
 	}
 }
