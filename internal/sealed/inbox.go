@@ -3,6 +3,7 @@ package sealed
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,9 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) {
 		return
 	}
 	first := len(b.slab) == 0
+	if n := len(b.slab) + inboxHeader + len(packet); n > cap(b.slab) {
+		b.slab = slices.Grow(b.slab, n/2) // append adds a quarter to a large one, and copies all five times on its way
+	}
 	b.slab = binary.NativeEndian.AppendUint16(b.slab, uint16(len(packet)))
 	b.slab = binary.NativeEndian.AppendUint64(b.slab, uint64(at.Sub(b.base)))
 	b.slab = append(b.slab, packet...)
