@@ -19,6 +19,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/quivernet/quiver/examples/savegame/command"
@@ -29,6 +30,10 @@ func main() {
 	const variable = "QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING"
 	if os.Getenv(variable) == "" {
 		_ = os.Setenv(variable, "true")
+	}
+	// A put of 1 GiB keeps a server below 64 MB so, and at the default of 100 not.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second one kills
