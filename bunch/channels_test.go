@@ -258,6 +258,11 @@ func TestBunchesForOddChannels(t *testing.T) {
 		r.must(wholeOf(flagOpen, 1, 0, "x"))
 		requireCode(t, AlreadyOpen, r.receive(wholeOf(flagOpen, 1, 1, "x")))
 	})
+	t.Run("answer to a close that was never sent", func(t *testing.T) {
+		r := newReceiver(t, Config{})
+		r.must(wholeOf(flagOpen, 1, 0, "x"))
+		requireCode(t, BunchDataOverflow, r.receive(appendBunch(nil, header{flags: flagAnswer, channel: 1, sequence: 1}, nil)))
+	})
 }
 
 func TestClosedNumbersAreDroppedAndAcknowledged(t *testing.T) {

@@ -183,6 +183,15 @@ func TestPartsRefused(t *testing.T) {
 		}
 		requireCode(t, PartialTooLarge, r.receive(unreliablePart(1, Unreliable, 1, 59, true, 637)))
 	})
+	t.Run("a whole one beyond the agreed maximum", func(t *testing.T) {
+		r := newOpened(t, 1)
+		require.NoError(t, r.Agree(Params{ReliableBuffer: 256, MaxBunch: 100, History: 4096, MaxChannels: 100, AckDelay: 40 * ms}))
+		bunch := func(size int) []byte {
+			return appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, make([]byte, size))
+		}
+		r.must(bunch(100))
+		requireCode(t, PartialTooLarge, r.receive(bunch(101)))
+	})
 	t.Run("two ends and parts beyond are ignored", func(t *testing.T) {
 		r := newOpened(t, 1)
 		r.must(unreliablePart(1, Unreliable, 1, 1, true, 5))

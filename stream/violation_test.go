@@ -62,6 +62,15 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendEnd.call(ctl, end{id: 1, size: 999})
 		}, "ended after 999 bytes"},
+		"end of another count": {func(ctl, _ *rpc.Actor) {
+			_ = sendHeader.call(ctl, begin)
+			_ = sendEnd.call(ctl, end{id: 1, size: 1000, count: 1, sum: make([]byte, 32)})
+		}, "ended after 1000 bytes and 1 elements"},
+		"end twice": {func(ctl, _ *rpc.Actor) {
+			_ = sendHeader.call(ctl, begin)
+			_ = sendEnd.call(ctl, end{id: 1, size: 1000, sum: make([]byte, 32)})
+			_ = sendEnd.call(ctl, end{id: 1, size: 1000, sum: make([]byte, 32)})
+		}, "ended twice"},
 		"end with a digest that is too short": {func(ctl, _ *rpc.Actor) {
 			_ = sendHeader.call(ctl, begin)
 			_ = sendEnd.call(ctl, end{id: 1, size: 1000, sum: make([]byte, 31)})
