@@ -141,10 +141,11 @@ func isMulticast[A any](call Caller[A]) bool {
 
 // Calling is one [Calls] on its way.
 type Calling struct {
-	name  string
+	// Set by Calls.
+	name  string // of the RPC, for errors
 	actor *rpc.Actor
-	items int
-	per   int // an RPC
+	items int // how many there are
+	per   int // how many go into one RPC
 
 	// Owned by the world's goroutine.
 	conn    *rpc.Conn // nil: the calls run in this world
@@ -152,10 +153,11 @@ type Calling struct {
 	local   *localChannel
 	pump    *Pump
 
+	// mu guards what any goroutine of the application may ask or say.
 	mu       sync.Mutex
-	sent     int
-	canceled error
-	ended    bool // done is closed
+	sent     int   // items, as of the last tick
+	canceled error // by Cancel, for the next tick
+	ended    bool  // done is closed
 	err      error
 	done     chan struct{}
 }

@@ -283,12 +283,12 @@ func (n *network) mustStartWrong(data []byte, opts ...Option) (transfer *Transfe
 		transfer = n.mustStart(n.server.peer, data, opts...)
 		for {
 			time.Sleep(time.Millisecond)
-			transfer.feed.mu.Lock()
-			finished := transfer.feed.finished
+			transfer.reader.mu.Lock()
+			finished := transfer.reader.finished
 			if finished {
-				transfer.feed.total.sum[0]++
+				transfer.reader.total.sum[0]++
 			}
-			transfer.feed.mu.Unlock()
+			transfer.reader.mu.Unlock()
 			if finished {
 				return
 			}

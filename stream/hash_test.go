@@ -81,7 +81,7 @@ func testNoDigest(t *testing.T, via Backend) {
 			transfer := n.mustStart(n.server.peer, sent, Hash(NoDigest))
 			require.NoError(n, transfer.Wait(n.ctx))
 			require.True(n, bytes.Equal(sent, (<-got).data))
-			require.Empty(n, transfer.feed.total.sum)
+			require.Empty(n, transfer.reader.total.sum)
 		}
 		n.requireIdle()
 	})

@@ -14,24 +14,26 @@ import (
 
 // Streams is the streaming of one world.
 type Streams struct {
-	world   *rpc.World
-	config  Config
-	memory  *budget.Pool
-	stock   *budget.Stock
-	writers writers
+	world  *rpc.World
+	config Config
+	clock  func() time.Time // time.Now, but for tests
 
-	awake    atomic.Bool // a tick is on its way
-	interval time.Duration
-	lastTick time.Time
+	// Safe from any goroutine.
+	memory  *budget.Pool  // for what peers make this end hold
+	stock   *budget.Stock // for what this end reads for its own transfers
+	writers writers       // of what is in the store
+	awake   atomic.Bool   // a tick is on its way
 
+	// mu guards this group.
 	mu     sync.Mutex
 	topics map[string]topic
-	peers  map[*rpc.Conn]*Peer
+	peers  map[*rpc.Conn]*Peer // whose end was not told
 
 	// Owned by the world's goroutine.
-	order []*Peer // connected
-	next  int     // in order, whom the next tick begins with
-	clock func() time.Time
+	order    []*Peer       // that have joined
+	next     int           // in order, whom the next tick begins with
+	lastTick time.Time     // when it began
+	interval time.Duration // between ticks, as pace and queues take it
 }
 
 // topic is what incoming transfers of a declared name are given to.

@@ -17,26 +17,27 @@ const (
 	mostOpenings = maxLanes
 )
 
-// widenPause spares ticks that follow each other at once the look at the path.
+// widenPause is the shortest time between two looks at the path: under Run ticks may follow each other within microseconds.
 const widenPause = time.Millisecond
 
-// lanes is what a peer knows of its lanes beside [window]. It belongs to the world's goroutine.
+// lanes opens and closes the lanes of a peer, on which [window] sends: a transfer asks for as many as its path has place for, the
+// server opens them, a client lets those go that are idle, and then the server closes them. It belongs to the world's goroutine.
 type lanes struct {
 	peer *Peer
 
-	asked   int       // that there are to be
-	stay    int       // that are there from the beginning, and stay
-	widened time.Time // when more were last thought of
+	asked   int       // how many there are to be; at a client, how many its limits ask for
+	stay    int       // how many are opened with the connection, and never closed; 0 at a client until it is told
+	widened time.Time // when widen last looked at the path
 
-	// A server's.
-	opened  int       // lanes, since
-	opening time.Time // the time in which mostOpenings may be opened began
+	// Used by a server: how many lanes it has opened since when, against mostOpenings.
+	opened  int
+	opening time.Time
 
-	// A client's.
-	touched bool         // a lane or a part came since used
-	used    time.Time    // when a tick last knew that a part, or a lane, came or may leave
+	// Used by a client.
+	touched bool         // a lane or a part has come since used
+	used    time.Time    // when a tick last found that a part or a lane had come, or that a part may leave
 	parting []*rpc.Actor // let go, and not closed by the server yet
-	timer   *time.Timer  // has a world that waits for events tick when lanes may have been idle for long
+	timer   *time.Timer  // has a world that waits for events tick when lanes may have been idle for laneIdle; nil = none
 }
 
 // begin opens, on a server, the lanes that are there from the beginning: one, where transfers use none by themselves.
@@ -96,7 +97,7 @@ func (l *lanes) widen(t *Transfer) error {
 
 // ask opens lanes until there are n, or asks the server for them.
 func (l *lanes) ask(n int) error {
-	if n <= max(l.asked, len(l.peer.window.lanes)) || l.parts() {
+	if n <= max(l.asked, len(l.peer.window.lanes)) || l.closing() {
 		return nil
 	}
 	l.asked = n
@@ -152,9 +153,9 @@ func (l *lanes) letGo(now time.Time) error {
 	return nil
 }
 
-// parts reports, on a client, whether lanes that it let go are not closed yet: the server may take a wish for more to be one for
-// those.
-func (l *lanes) parts() bool {
+// closing reports, on a client, whether the server has yet to close lanes that were let go: it could take a wish for more lanes to
+// be one for those.
+func (l *lanes) closing() bool {
 	l.parting = slices.DeleteFunc(l.parting, func(a *rpc.Actor) bool { return !a.Alive() })
 	return len(l.parting) > 0
 }

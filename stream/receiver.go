@@ -178,7 +178,7 @@ func (r *receiver) reserve(in *incoming) bool {
 	return true
 }
 
-// settle takes back what a transfer was promised, and what it is itself.
+// settle returns to the account what a transfer that has ended was promised, and what its records take.
 func (r *receiver) settle(in *incoming) {
 	r.peer.account.Withdraw(in.answer.promised)
 	r.peer.account.Repay(incomingBytes)
@@ -186,7 +186,8 @@ func (r *receiver) settle(in *incoming) {
 	in.answer.promised, in.arrival.ahead = 0, 0
 }
 
-// hold charges content. Where there is no room for it, the memory that is spare for slices makes some.
+// hold charges n bytes of content, and reports whether there was room. Where there is none, slices give up the memory that they
+// keep for messages to come.
 func (r *receiver) hold(n int64) bool {
 	if r.peer.account.Hold(n, false) {
 		return true

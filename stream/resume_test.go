@@ -143,7 +143,7 @@ func testArrayResumes(t *testing.T, via Backend) {
 		for first.Progress().Acked < 75_000 {
 			time.Sleep(time.Millisecond)
 		}
-		whole := first.feed.total.size
+		whole := first.reader.total.size
 		n.rejoin()
 		require.ErrorIs(n, first.Wait(n.ctx), ErrClosed)
 		<-got
@@ -156,7 +156,7 @@ func testArrayResumes(t *testing.T, via Backend) {
 		all := <-got
 		require.Len(n, all, len(sent))
 		require.EqualValues(n, 149_999, all[149_999].ID)
-		whole = max(whole, second.feed.total.size)
+		whole = max(whole, second.reader.total.size)
 		require.Less(n, n.server.peer.Conn().Stats().BytesOut-before, uint64(whole*6/10))
 	})
 }

@@ -10,13 +10,14 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// sliceRoute is the route of chunks. It belongs to the world's goroutine.
+// sliceRoute is the route of chunks: what the world's goroutine, to which it belongs, asks of the machine of slices under the lock
+// of the connection's link.
 type sliceRoute struct {
 	conn  *rpc.Conn
 	link  *sliceLink
-	queue time.Duration // that may wait unsent
+	queue time.Duration // that may wait unsent; each tick sets it
 	ended bool          // the machine was told that no part will follow
-	stats slices.Stats  // as of the last look
+	stats slices.Stats  // the machine's, as of the last open or received
 }
 
 func newSliceRoute(conn *rpc.Conn) *sliceRoute {

@@ -59,11 +59,11 @@ func TestStockGetsEverythingBack(t *testing.T) {
 	require.Zero(t, s.Used())
 }
 
-func TestFeedReadsAheadNoFurtherThanTheStockAllows(t *testing.T) {
+func TestReaderReadsAheadNoFurtherThanTheStockAllows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data := content(1 << 20)
 		a := stockOf(0)
-		f := newFeed(&blobSource{r: bytes.NewReader(data), left: -1}, BLAKE3, partBytes, false, a, func() {}, unguarded)
+		f := newReader(&blobSource{r: bytes.NewReader(data), left: -1}, BLAKE3, partBytes, false, a, func() {}, unguarded)
 		go f.run()
 		defer f.stop()
 		synctest.Wait()

@@ -10,36 +10,40 @@ import (
 
 // Transfer is an outgoing transfer, at its sender. Its methods are safe from any goroutine.
 type Transfer struct {
+	// Set by newTransfer.
 	peer   *Peer
-	header header // the id is set when it leaves
+	header header // its id is set by sender.begin, on the world's goroutine
 	opts   options
-	feed   *feed
+	reader *reader
 
+	// mu guards what any goroutine of the application may ask.
 	mu       sync.Mutex
 	weight   int
 	progress Progress
-	reading  bool // the feed's goroutine was started
+	reading  bool // the reader's goroutine was started
+	sealed   bool // when the last part left or was acknowledged, or at the end if the connection went on
 	finished bool
 	err      error
-	sealed   bool // when the last part left or was acknowledged, or at the end if the connection went on
-	done     chan struct{}
+	done     chan struct{} // closed when finished
 
-	// What follows belongs to the world's goroutine.
-	share    share
-	limit    int64 // credit: parts below it may be sent
-	granted  int64 // by the receiver's newest message
-	accepted bool
-	have     bool // the receiver has the content
+	// What the receiver has said. Owned by the world's goroutine.
+	accepted bool  // it has answered the header
+	have     bool  // it has the content
+	granted  int64 // credit, by its newest message
+	over     bool  // it has spoken its last word
+
+	// What was sent, and what may be. Owned by the world's goroutine.
+	limit    int64 // parts below it may be sent: granted, or what may leave ahead of the answer
 	endSent  bool
-	stopSent bool
-	over     bool // the receiver has spoken its last word
+	stopSent bool // our cancellation
+	share    share
 	blocked  bool // no lane was open to it in this tick
 }
 
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, weight: o.weight, done: make(chan struct{})}
 	t.progress.Total = h.total()
-	t.feed = newFeed(s, h.hash, o.partSize(), h.early() == 0, p.stocked, p.wake, func(fn func()) bool { return p.streams.world.Guard(p.conn, fn) })
+	t.reader = newReader(s, h.hash, o.partSize(), h.early() == 0, p.stocked, p.wake, func(fn func()) bool { return p.streams.world.Guard(p.conn, fn) })
 	return t
 }
 
@@ -129,7 +133,7 @@ func (t *Transfer) read() {
 	defer t.mu.Unlock()
 	if !t.reading && !t.finished {
 		t.reading = true
-		go t.feed.run()
+		go t.reader.run()
 	}
 }
 
@@ -148,7 +152,7 @@ func (t *Transfer) finish(err error) bool {
 		t.progress.Acked = max(t.progress.Sent, t.progress.Total)
 		t.progress.Sent, t.progress.Total = t.progress.Acked, t.progress.Acked
 	}
-	t.feed.stop()
+	t.reader.stop()
 	close(t.done)
 	return true
 }
@@ -167,11 +171,11 @@ func (t *Transfer) refreshWeight() {
 }
 
 // hasPart reports whether a part could leave now, were its lane open.
-func (t *Transfer) hasPart() bool { return !t.have && t.feed.has(t.limit) }
+func (t *Transfer) hasPart() bool { return !t.have && t.reader.has(t.limit) }
 
 // sendPart sends the next part.
 func (t *Transfer) sendPart(r route) error {
-	c := t.feed.take(t.limit)
+	c := t.reader.take(t.limit)
 	if c == nil {
 		return nil // canceled in between
 	}
@@ -201,7 +205,7 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	case t.endSent || t.have:
 		return false, nil
 	}
-	total, err, ok := t.feed.result()
+	total, err, ok := t.reader.result()
 	if !ok {
 		return false, nil
 	}
@@ -233,10 +237,10 @@ func (t *Transfer) onAccept(m accept) error {
 		t.progress.Resumed = m.index
 	}
 	if m.have {
-		t.feed.stop()
+		t.reader.stop()
 		return nil
 	}
-	t.feed.resume(m.offset, m.index)
+	t.reader.resume(m.offset, m.index)
 	t.progress.Sent = max(t.progress.Sent, t.progress.Resumed)
 	return nil
 }

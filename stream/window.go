@@ -12,16 +12,16 @@ import (
 
 // window is the route of reliable RPCs on lanes. It belongs to the world's goroutine.
 type window struct {
-	conn  *rpc.Conn
-	lanes []*rpc.Actor
-	queue time.Duration // that may wait unsent on a lane
+	conn *rpc.Conn
 
-	next *rpc.Actor // the lane that open found
+	lanes []*rpc.Actor  // open; the server's pipes add them, [lanes] takes them away
+	queue time.Duration // that may wait unsent on a lane; each tick sets it
+	next  *rpc.Actor    // the lane that open found, for send
 
-	stocked *budget.StockAccount
-	held    int // bytes of it on the lanes, as of the last note
+	stocked *budget.StockAccount // of the connection; charged with what lies on the lanes
+	held    int                  // bytes of that, as of the last note
 
-	peak, slots int // most entries ever outstanding on a lane, of how many
+	peak, slots int // most entries ever outstanding on a lane, of how many; for Stats
 }
 
 var errNoLane = errors.New("stream: no lane is open")

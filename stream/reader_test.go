@@ -13,10 +13,10 @@ import (
 )
 
 // feeding runs a feed over size bytes in a bubble.
-func feeding(t *testing.T, data []byte, held bool, fn func(f *feed, woken *int)) {
+func feeding(t *testing.T, data []byte, held bool, fn func(f *reader, woken *int)) {
 	synctest.Test(t, func(t *testing.T) {
 		woken := 0
-		f := newFeed(&blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, BLAKE3, partBytes, held, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
+		f := newReader(&blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, BLAKE3, partBytes, held, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
 		go f.run()
 		defer f.stop()
 		synctest.Wait()
@@ -31,7 +31,7 @@ func unguarded(fn func()) bool {
 }
 
 // drain takes all blocks below limit as the feed reads them.
-func drain(f *feed, limit int64) (got []byte) {
+func drain(f *reader, limit int64) (got []byte) {
 	for c := f.take(limit); c != nil; c = f.take(limit) {
 		got = append(got, c.payload()...)
 		c.Free()
@@ -45,9 +45,9 @@ func sumOf(data []byte) []byte {
 	return sum[:]
 }
 
-func TestFeedReadsAheadAndNotFurther(t *testing.T) {
+func TestReaderReadsAheadAndNotFurther(t *testing.T) {
 	data := content(2 << 20)
-	feeding(t, data, false, func(f *feed, woken *int) {
+	feeding(t, data, false, func(f *reader, woken *int) {
 		require.GreaterOrEqual(t, f.bytes, readAhead)
 		require.Less(t, f.bytes, readAhead+blockBytes)
 		_, _, ok := f.result()
@@ -60,11 +60,11 @@ func TestFeedReadsAheadAndNotFurther(t *testing.T) {
 	})
 }
 
-func TestFeedWakesTheHungryTick(t *testing.T) {
+func TestReaderWakesTheHungryTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		woken := 0
-		f := newFeed(&blobSource{r: r, left: -1}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
+		f := newReader(&blobSource{r: r, left: -1}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
 		go f.run()
 		require.False(t, f.has(math.MaxInt64))
 		_, _ = w.Write([]byte("one"))
@@ -80,9 +80,9 @@ func TestFeedWakesTheHungryTick(t *testing.T) {
 	})
 }
 
-func TestFeedObeysCredit(t *testing.T) {
+func TestReaderObeysCredit(t *testing.T) {
 	data := content(300_000)
-	feeding(t, data, false, func(f *feed, _ *int) {
+	feeding(t, data, false, func(f *reader, _ *int) {
 		got := drain(f, 1000)
 		require.Len(t, got, 1000) // the first block is cut
 		require.False(t, f.has(1000))
@@ -93,10 +93,10 @@ func TestFeedObeysCredit(t *testing.T) {
 	})
 }
 
-func TestFeedResumesAnywhere(t *testing.T) {
+func TestReaderResumesAnywhere(t *testing.T) {
 	data := content(1 << 20)
 	for _, from := range []int64{0, 1, 100, 32704, 40_000, readAhead, 900_000, 1 << 20} {
-		feeding(t, data, false, func(f *feed, _ *int) {
+		feeding(t, data, false, func(f *reader, _ *int) {
 			got := drain(f, 4096)
 			f.resume(from, 0)
 			synctest.Wait()
@@ -113,8 +113,8 @@ func TestFeedResumesAnywhere(t *testing.T) {
 	}
 }
 
-func TestFeedThatEndsBeforeTheOffset(t *testing.T) {
-	feeding(t, content(1000), true, func(f *feed, _ *int) {
+func TestReaderThatEndsBeforeTheOffset(t *testing.T) {
+	feeding(t, content(1000), true, func(f *reader, _ *int) {
 		require.Zero(t, f.bytes)
 		f.resume(1001, 0)
 		synctest.Wait()
@@ -149,12 +149,12 @@ type poster struct {
 
 var posters = NewArray[poster]("posters")
 
-// TestFeedAddsNothingToALargeElement: the block that grew for it may have room left, but a part that takes more than the
+// TestReaderAddsNothingToALargeElement: the block that grew for it may have room left, but a part that takes more than the
 // largest RPC cannot leave.
-func TestFeedAddsNothingToALargeElement(t *testing.T) {
+func TestReaderAddsNothingToALargeElement(t *testing.T) {
 	for _, size := range []int{40_000, 60_000, 65_000} {
 		items := []poster{{strings.Repeat("l", size)}, {strings.Repeat("s", 480)}}
-		f := newFeed(&arraySource[poster]{array: posters, items: items}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() {}, unguarded)
+		f := newReader(&arraySource[poster]{array: posters, items: items}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() {}, unguarded)
 		f.run()
 		require.Len(t, f.ready, 2)
 		f.stop()
