@@ -209,6 +209,46 @@ func TestReceiversThatBreakRules(t *testing.T) {
 	}
 }
 
+// TestReceiversThatResumeBeyondTheEnd: a transfer with a key may go on anywhere in its content, and nowhere else.
+func TestReceiversThatResumeBeyondTheEnd(t *testing.T) {
+	for name, m := range map[string]accept{
+		"a byte":     {id: 1, offset: 101, limit: 200},
+		"an element": {id: 1, offset: 1, index: 1, limit: 200}, // a blob has none
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNetwork(t, setup{}, func(n *network) {
+				save.Handle(n.server.streams, func(in *IncomingBlob) { in.in.known = false }) // and says nothing
+				reader := make(stuck)
+				defer close(reader)
+				transfer, err := save.Start(n.client.peer, reader, 100, Key("k"))
+				require.NoError(n, err)
+				time.Sleep(time.Second)
+				n.do(n.server.world, func() { _ = sendAccept.call(n.server.peer.control.pipe, m) })
+				<-n.server.peer.conn.Done()
+				require.ErrorContains(n, n.server.peer.conn.Err(), "beyond its end")
+				require.ErrorIs(n, transfer.Wait(n.ctx), ErrClosed)
+			})
+		})
+	}
+}
+
+// TestHeadersThatAreNotAnswered has a peer begin transfers faster than a tick can refuse them.
+func TestHeadersThatAreNotAnswered(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		r := &n.server.peer.receiver
+		n.do(n.server.world, func() {
+			for id := uint64(1); id <= 8; id++ {
+				r.onHeader(header{id: id, kind: kindBlob, topic: "save", hash: SHA256, size: -1})
+			}
+			require.NoError(n, n.server.peer.conn.Err())
+			r.onHeader(header{id: 9, kind: kindBlob, topic: "save", hash: SHA256, size: -1})
+			require.Len(n, r.receiving, 8)
+		})
+		<-n.server.peer.conn.Done()
+		require.ErrorContains(n, n.server.peer.conn.Err(), "8 go on already, the limit is 4")
+	})
+}
+
 func TestLatePartsAreDroppedAndCounted(t *testing.T) {
 	overBackends(t, testLatePartsAreDroppedAndCounted)
 }
