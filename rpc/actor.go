@@ -7,11 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quivernet/quiver/internal/roster"
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/codec"
+	"github.com/quivernet/quiver/internal/roster"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // Actor is an object that both sides know: the server spawns it, clients for which it is open have a copy. Its methods

@@ -8,17 +8,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quivernet/quiver/internal/door"
-	"github.com/quivernet/quiver/internal/shape"
-
-	"github.com/quivernet/quiver/internal/tasks"
-
-	"github.com/quivernet/quiver/internal/refs"
-
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
+	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/logs"
+	"github.com/quivernet/quiver/internal/quicconn"
+	"github.com/quivernet/quiver/internal/refs"
+	"github.com/quivernet/quiver/internal/shape"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // HandshakeStats is a snapshot of who came to a world's door.
@@ -64,7 +62,7 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a client")
 		return nil, err
 	}
-	return w.attach(carrier, true, nil)
+	return w.attach(linkedCarrier(carrier), true, nil)
 }
 
 // Connect takes a carrier as the client's end of a connection and returns when the server has welcomed it. The world
@@ -74,6 +72,10 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 // A client's world may connect again, to the same server or another, after a connection has ended or beside it: each
 // connection has actors of its own, which [Actor.Conn] tells apart, and which end in the Dispatch that runs its OnDisconnect.
 func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
+	return w.connect(ctx, linkedCarrier(carrier))
+}
+
+func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error) {
 	if err := w.becomeClient(); err != nil {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a server")
 		return nil, err
@@ -109,7 +111,7 @@ func (w *World) becomeClient() error {
 }
 
 // attach makes a connection; v is the place that a client of [Listen] has at the door already.
-func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
+func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, error) {
 	w.freeze()
 	c := &Conn{
 		world:    w,
@@ -132,7 +134,7 @@ func (w *World) attach(carrier Carrier, server bool, v *visit) (*Conn, error) {
 	}
 	config := w.config.Bunch
 	config.Client, config.ReceiveLimit = !server, minReceiveLimit
-	config.Random, config.Rate = w.random(c), c.allowance.Most()
+	config.Random, config.Rate = w.guests.Random(c.id), c.allowance.Most()
 	if config.IdleTimeout == 0 {
 		config.IdleTimeout = w.config.idleTimeout()
 	}
@@ -214,16 +216,17 @@ func (w *World) evict(c *Conn) {
 
 // start begins the connection's traffic, under the lock that finish begins with. It returns why the world is closed, nil when
 // it is not.
-func (c *Conn) start(carrier Carrier) *CloseError {
+func (c *Conn) start(carrier link.Carrier) *CloseError {
 	w := c.world
-	machines := c.addMachines()
+	machines := c.guests.Take(&w.guests, c.machine, &c.joined)
 	config := link.Config{Wake: c.onWake, Ended: c.finish, Logger: w.log.With("conn", c)}
 	if c.allowance.Limited() {
 		config.Rate = c.allowance
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.link = link.New(linkedCarrier(carrier), config, machines...)
+	c.link = link.New(carrier, config, machines...)
+	c.guests.Link = c.link
 	w.live[c] = struct{}{}
 	if c.server {
 		c.visit.WaitFor(c) // until it has said Login
@@ -241,7 +244,7 @@ func (c *Conn) onWake() {
 		}
 		return
 	}
-	c.woken.Store(true)
+	c.guests.Woken.Store(true)
 	c.dirty.Store(true)
 	c.world.signal()
 }
@@ -302,8 +305,8 @@ func (c *Conn) finish() {
 	close(c.done)
 	w.signal()
 	c.work.Wait()
-	if quic, ok := c.carrier.(*quicCarrier); ok && quic.free != nil {
-		<-quic.free
+	if quic, ok := c.carrier.(*quicconn.Carrier); ok {
+		quic.Wait()
 	}
 	close(c.gone)
 }

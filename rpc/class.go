@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/state"
 )
@@ -22,13 +23,12 @@ const (
 // declared once, in a package that client and server share, and bound to behaviour on each side with [Bind].
 // Declare a class and its methods in package variables: a class is closed once a world uses it.
 type Class struct {
-	name     string
-	priority bunch.Priority
-	methods  []*method
-	states   []*declaredState
-	fields   int // of all states, a list being one
-	lists    int
-	declarer string // the function that adds it to a world, such as "stream.Install": see guest.DeclaredBy
+	name    string
+	methods []*method
+	states  []*declaredState
+	fields  int // of all states, a list being one
+	lists   int
+	traits  guest.Traits // the function that adds it to a world, and its priority: see guest.DeclaredBy
 
 	updatePeriod   time.Duration // between two looks at an actor's states at least
 	updatePriority float64
@@ -66,7 +66,7 @@ func UpdatePriority(p float64) ClassOption {
 // NewClass declares a class. Both ends use the same classes: the handshake compares them.
 func NewClass(name string, opts ...ClassOption) *Class {
 	mustName("class", name)
-	c := &Class{name: name, priority: bunch.Normal, updatePriority: 1, cullDistance: defaultCullDistance}
+	c := &Class{name: name, traits: guest.Traits{Priority: bunch.Normal}, updatePriority: 1, cullDistance: defaultCullDistance}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -125,7 +125,7 @@ func (c *Class) listFields() (fields state.Mask) {
 // shapeOf returns what both ends must agree on.
 func shapeOf(classes []*Class) (s shape.Shape) {
 	for i, c := range classes {
-		s.Class(i, c.name, c.declarer)
+		s.Class(i, c.name, c.traits.Declarer)
 		for _, m := range c.methods {
 			s.Add(m.String(), fmt.Sprintf("%s, %s, %s", m.sort(), deliveryName(m.delivery), m.codec.Name()))
 			s.Lines = m.codec.AppendOutline(s.Lines, m.String())

@@ -6,9 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // CloseReason says why an actor's channel closed. The numbers are Unreal's (EChannelCloseReason); any other from a server is a

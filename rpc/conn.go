@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quivernet/quiver/internal/refs"
-
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/logs"
+	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/statnet"
 	"github.com/quivernet/quiver/internal/trace"
 )
@@ -26,7 +26,7 @@ type Conn struct {
 	world   *World
 	id      uint64 // within its world
 	server  bool   // this end is the server's
-	carrier Carrier
+	carrier link.Carrier
 	link    *link.Link
 	machine *bunch.Conn    // under link.Lock
 	sealed  *sealedCarrier // nil when this side has none
@@ -36,8 +36,7 @@ type Conn struct {
 	work    sync.WaitGroup // goroutines of its own, which end soon after the link
 
 	allowance *budget.Allowance // under Config.Rate and WorldRate
-	machines  []*addedMachine   // beside it, likewise
-	uninvited atomic.Uint64
+	guests    guest.Seat        // machines of guests, beside it
 
 	visit    *visit        // its place at the door; under World.mu
 	replaced []*Conn       // of the same identity, which end before this one is announced; written before joined
@@ -49,7 +48,6 @@ type Conn struct {
 	ended   atomic.Bool // the link has; written under world.mu
 	closing atomic.Bool // closed from here: nothing more is dispatched or sent
 	dirty   atomic.Bool // Dispatch has something to take
-	woken   atomic.Bool // the same for guests, see guest.Woken
 	kick    chan struct{}
 	cause   atomic.Pointer[CloseError] // why this side closed; the first one counts
 

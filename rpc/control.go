@@ -5,13 +5,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/clock"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // What the two ends of a connection say to each other on channel 0 after Join: the framework's own messages, those of the game, and

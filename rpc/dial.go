@@ -5,18 +5,200 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
-	"strconv"
+	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
+
+	"github.com/quivernet/quiver/internal/door"
+	"github.com/quivernet/quiver/internal/logs"
+	"github.com/quivernet/quiver/internal/quicconn"
+	"github.com/quivernet/quiver/internal/sealed"
 )
+
+// Listener accepts connections for a world.
+type Listener struct {
+	world     *World
+	transport *quic.Transport
+	listener  *quic.Listener
+	socket    net.PacketConn // to close; nil when it is the caller's
+	shared    *sealed.Socket // nil without Config.Sealed
+	unshare   func()
+	accepting sync.WaitGroup
+	cancel    context.CancelFunc
+
+	mu    sync.Mutex
+	conns map[*Conn]*quic.Conn
+	close sync.Once
+}
+
+// Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for world. The TLS config
+// needs a certificate. Who is started anew with the same one resets the connections of the process before: their clients notice as soon as
+// they send something, and not after IdleTimeout.
+func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
+	local, err := net.ResolveUDPAddr("udp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("rpc: Listen on %q: %w", addr, err)
+	}
+	socket, err := net.ListenUDP("udp", local)
+	if err != nil {
+		return nil, fmt.Errorf("rpc: Listen on %q: %w", addr, err)
+	}
+	l, err := ListenPacket(socket, config, world)
+	if err != nil {
+		_ = socket.Close()
+		return nil, err
+	}
+	l.socket = socket
+	return l, nil
+}
+
+// ListenPacket is Listen on a socket of the caller, who closes it after the listener.
+func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Listener, error) {
+	if err := world.becomeServer(); err != nil {
+		return nil, err
+	}
+	if config == nil {
+		return nil, errors.New("rpc: Listen needs a TLS config with a certificate; see cert.Development")
+	}
+	conn, shared, unshare := world.share(socket)
+	transport := &quic.Transport{
+		Conn:                conn,
+		ConnectionIDLength:  quicconn.ConnectionIDBytes,
+		VerifySourceAddress: world.mustProve,
+		ConnContext:         world.onInitial,
+		StatelessResetKey:   quicconn.ResetKey(config),
+	}
+	listener, err := transport.Listen(quicconn.TLS(config, ""), world.config.quic())
+	if err != nil {
+		_ = transport.Close()
+		unshare()
+		return nil, fmt.Errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &Listener{world: world, shared: shared, unshare: unshare, transport: transport, listener: listener, cancel: cancel, conns: make(map[*Conn]*quic.Conn)}
+	l.accepting.Go(func() { l.accept(ctx) })
+	return l, nil
+}
+
+// mustProve reports whether a client whose first packet came from addr gets a Retry. quic-go asks it about every first packet
+// without a valid token; addr may be forged.
+func (w *World) mustProve(addr net.Addr) bool {
+	w.mu.Lock()
+	must, open := w.door.MustProve(time.Now())
+	w.mu.Unlock()
+	if must {
+		w.logs.Warn(logs.Retry, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove())
+	}
+	return must
+}
+
+// visitKey finds the visit in the context of a QUIC connection.
+type visitKey struct{}
+
+// onInitial gives a client a place, before quic-go makes any state for it. It implements quic.Transport.ConnContext; an
+// error refuses the client.
+func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
+	w.mu.Lock()
+	v, out, none := w.door.Arrive(door.AddressOf(client.RemoteAddr), client.AddrVerified, time.Now())
+	w.mu.Unlock()
+	w.evict(out)
+	if full := serverFull(none); full != nil {
+		w.logs.Warn(logs.Refused, "handshake refused", "addr", client.RemoteAddr, "code", full.Code.String(), "reason", full.Reason)
+		return nil, full
+	}
+	context.AfterFunc(ctx, func() { w.leave(v) })
+	return context.WithValue(ctx, visitKey{}, v), nil
+}
+
+// becomeServer settles that the world is a server's.
+func (w *World) becomeServer() error {
+	w.freeze()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.client.Load() {
+		return fmt.Errorf("rpc: Listen on a client's world: %w", ErrWrongRole)
+	}
+	if w.closed != nil {
+		return fmt.Errorf("rpc: Listen on a closed world: %w", ErrClosed)
+	}
+	w.listeners++
+	return nil
+}
+
+// Addr returns the address that the listener's socket has.
+func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
+
+// Close stops accepting, closes the listener's connections with HostClosedConnection, and returns when that is done
+// and the socket is free: at once without connections, else after at most about two seconds.
+func (l *Listener) Close() error {
+	var err error
+	l.close.Do(func() { err = l.shutdown() })
+	return err
+}
+
+func (l *Listener) shutdown() error {
+	l.cancel()
+	err := l.listener.Close()
+	l.accepting.Wait()
+	linger := time.Duration(0)
+	conns := l.snapshot()
+	for c, conn := range conns {
+		linger = max(linger, quicconn.LingerTime(conn))
+		c.Close(HostClosedConnection, "the server closed its listener")
+	}
+	for c := range conns {
+		<-c.Done()
+	}
+	time.Sleep(linger)
+	err = errors.Join(err, l.transport.Close())
+	l.unshare()
+	if l.socket != nil {
+		err = errors.Join(err, l.socket.Close())
+	}
+	return err
+}
+
+func (l *Listener) snapshot() map[*Conn]*quic.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.conns)
+}
+
+func (l *Listener) accept(ctx context.Context) {
+	for {
+		conn, err := l.listener.Accept(ctx)
+		if err != nil {
+			return // closed: quic-go has no other error
+		}
+		l.adopt(conn)
+	}
+}
+
+// adopt gives an accepted connection to the world.
+func (l *Listener) adopt(conn *quic.Conn) {
+	v, _ := conn.Context().Value(visitKey{}).(*visit)
+	c, err := l.world.attach(quicconn.NewCarrier(conn, l.shared), true, v)
+	if err != nil {
+		return // refused and logged
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns[c] = conn
+	context.AfterFunc(conn.Context(), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.conns, c)
+	})
+}
 
 // Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. The world need not be
 // driven for that, and may connect again later: see [World.Connect]. cert.Pinned makes a config that trusts one certificate.
 // When it returns an error its socket is free, which may take up to a second; else [Conn.Wait] says when it is.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
-	remote, host, err := resolve(ctx, addr)
+	remote, host, err := quicconn.Resolve(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("rpc: Dial %q: %w", addr, err)
 	}
@@ -46,82 +228,25 @@ func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string
 		free()
 		return nil, errors.New("a TLS config is needed; see cert.Pinned")
 	}
-	shared, sealed, unshare := world.share(socket)
-	transport := &quic.Transport{Conn: shared, ConnectionIDLength: connectionIDBytes}
-	release := func() {
-		_ = transport.Close()
+	conn, shared, unshare := world.share(socket)
+	carrier, err := quicconn.Dial(ctx, conn, shared, addr, quicconn.TLS(config, host), world.config.quic(), func() {
 		unshare()
 		free()
-	}
-	conn, err := transport.Dial(ctx, addr, tlsConfig(config, host), world.config.quic())
-	if err != nil {
-		release()
-		return nil, dialError(ctx, err)
-	}
-	carrier := newQUICCarrier(conn, sealed)
-	carrier.free = make(chan struct{})
-	context.AfterFunc(conn.Context(), func() {
-		if closedHere(conn) { // the transport outlives the connection, to repeat a close that was lost
-			time.Sleep(lingerTime(conn))
-		}
-		release()
-		close(carrier.free)
 	})
-	c, err := world.Connect(ctx, carrier)
+	var refused *quicconn.RefusedError
+	if errors.As(err, &refused) {
+		return nil, &CloseError{Code: ServerFull, Reason: "the server takes no handshake now, or none from this address", Remote: true, cause: refused.Unwrap()}
+	} else if err != nil {
+		return nil, err
+	}
+	c, err := world.connect(ctx, carrier)
 	if err != nil {
-		<-carrier.free
+		carrier.Wait()
 	}
 	return c, err
 }
 
-// closedHere reports whether a connection that has ended did so because this side closed it.
-func closedHere(conn *quic.Conn) bool {
-	var app *quic.ApplicationError
-	return errors.As(context.Cause(conn.Context()), &app) && !app.Remote
-}
-
-// dialError says why no QUIC connection came about.
-func dialError(ctx context.Context, err error) error {
-	var silent *quic.IdleTimeoutError
-	var slow *quic.HandshakeTimeoutError
-	var refused *quic.TransportError
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.As(err, &silent), errors.As(err, &slow):
-		return fmt.Errorf("no answer: %w", err)
-	case errors.As(err, &refused) && refused.Remote && refused.ErrorCode == quic.ConnectionRefused:
-		return &CloseError{Code: ServerFull, Reason: "the server takes no handshake now, or none from this address", Remote: true, cause: err}
-	}
-	return err
-}
-
-// resolve looks addr up; of several addresses it takes the first of version 4, as package net does.
-func resolve(ctx context.Context, addr string) (remote *net.UDPAddr, host string, err error) {
-	host, service, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, "", err
-	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "udp", service)
-	if err != nil {
-		return nil, "", err
-	}
-	if host == "" {
-		host = "localhost"
-	}
-	ips, err := net.DefaultResolver.LookupIPAddr(ctx, host)
-	if err != nil {
-		return nil, "", err
-	}
-	if len(ips) == 0 {
-		return nil, "", fmt.Errorf("%s has no address (port %s)", host, strconv.Itoa(port))
-	}
-	best := ips[0]
-	for _, ip := range ips {
-		if ip.IP.To4() != nil {
-			best = ip
-			break
-		}
-	}
-	return &net.UDPAddr{IP: best.IP, Port: port, Zone: best.Zone}, host, nil
+// quic returns the config of QUIC connections.
+func (c *Config) quic() *quic.Config {
+	return quicconn.Config(c.idleTimeout(), c.keepAlive(), c.handshakeTimeout())
 }

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/logs"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // Call is what a handler or a check is told beside its argument. It is valid only while that runs.

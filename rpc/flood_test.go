@@ -15,6 +15,8 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/quicconn"
 )
 
 // forge makes the first packets of QUIC clients that never say more: real Initials, each with a connection id, keys and a
@@ -29,10 +31,10 @@ type forge struct {
 func newForge(t *testing.T) *forge {
 	t.Helper()
 	f := &forge{t: t, paper: &paper{wrote: make(chan []byte, 16), closed: make(chan struct{})}}
-	f.transport = &quic.Transport{Conn: f.paper, ConnectionIDLength: connectionIDBytes}
+	f.transport = &quic.Transport{Conn: f.paper, ConnectionIDLength: quicconn.ConnectionIDBytes}
 	f.config = &tls.Config{
 		InsecureSkipVerify: true,
-		NextProtos:         []string{alpn},
+		NextProtos:         []string{quicconn.ALPN},
 		CurvePreferences:   []tls.CurveID{tls.X25519}, // so that the ClientHello fits one packet
 	}
 	t.Cleanup(func() {

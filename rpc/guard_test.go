@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 func TestGuardForOtherPackages(t *testing.T) {

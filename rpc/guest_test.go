@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/guest"
-	"github.com/quivernet/quiver/internal/recovery"
-
 	"github.com/quivernet/quiver/internal/link/linktest"
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 // parrot is a machine that says what it is told to, and notes what it hears.
@@ -61,7 +60,7 @@ func (p *parrot) Changed() (changed bool)            { changed, p.changed = p.ch
 
 // parrots gives every connection of w one that begins with first.
 func parrots(w *testWorld, first byte) {
-	w.addMachine(func() guest.Machine { return &parrot{first: first} })
+	guest.Add(w.World, func() guest.Machine { return &parrot{first: first} })
 }
 
 func TestAddedMachineTalksBesideTheCalls(t *testing.T) {
@@ -77,18 +76,18 @@ func TestAddedMachineTalksBesideTheCalls(t *testing.T) {
 		n.conns = n.server.joined
 
 		from, to := n.conns[0], n.ends[0]
-		from.drive(func(time.Time) {
-			seven, eight := from.guestOf(7).(*parrot), from.guestOf(8).(*parrot)
+		guest.Drive(from, func(time.Time) {
+			seven, eight := guest.Of(from, 7).(*parrot), guest.Of(from, 8).(*parrot)
 			seven.say, seven.changed = []string{"one", "two"}, true
 			eight.say, eight.changed = []string{"nobody hears"}, true
 			require.NotEmpty(t, seven.windows)
 		})
 		synctest.Wait()
 		time.Sleep(2 * testDelay)
-		to.drive(func(time.Time) { require.Equal(t, []string{"one", "two"}, to.guestOf(7).(*parrot).heard) })
+		guest.Drive(to, func(time.Time) { require.Equal(t, []string{"one", "two"}, guest.Of(to, 7).(*parrot).heard) })
 		require.EqualValues(t, 1, to.Stats().Drops.UnknownMachine)
-		require.Nil(t, to.guestOf(8))
-		require.Nil(t, to.guestOf(1), "bunches are rpc's own")
+		require.Nil(t, guest.Of(to, 8))
+		require.Nil(t, guest.Of(to, 1), "bunches are rpc's own")
 		require.Panics(t, func() { parrots(client, 9) })
 		n.close()
 	})
@@ -104,7 +103,7 @@ func TestAddedMachineHearsNothingBeforeTheJoin(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, near.SendDatagram([]byte("\x07early")))
 		synctest.Wait()
-		c.drive(func(time.Time) { require.Empty(t, c.guestOf(7).(*parrot).heard) })
+		guest.Drive(c, func(time.Time) { require.Empty(t, guest.Of(c, 7).(*parrot).heard) })
 		require.EqualValues(t, 1, c.Stats().Drops.BeforeJoin)
 		require.NoError(t, server.Close(context.Background(), 0, "end of test"))
 		require.NoError(t, near.CloseWithError(0, ""))

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/shape"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // mismatchTime is how long a server waits for a client with other classes to name the difference and close.

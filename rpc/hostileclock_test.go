@@ -4,10 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quivernet/quiver/internal/refs"
-
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/state"
 )
 

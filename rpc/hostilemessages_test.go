@@ -91,7 +91,7 @@ func TestMessagesBeforeJoin(t *testing.T) {
 		c, err := server.Attach(plug{far})
 		require.NoError(t, err)
 		client := newTestWorld(t, Config{})
-		from, err := client.attach(plug{near}, false, nil)
+		from, err := client.attach(linkedCarrier(plug{near}), false, nil)
 		require.NoError(t, err)
 		say(t, from, control.AppendMessage(nil, control.Message{ID: 1}))
 		time.Sleep(time.Second)

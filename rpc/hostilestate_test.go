@@ -6,11 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/quivernet/quiver/internal/refs"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/state"
 	"github.com/quivernet/quiver/internal/testkit"
 )

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/internal/keyed"
 	"github.com/quivernet/quiver/internal/refs"
-
 	"github.com/quivernet/quiver/internal/state"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // List is a keyed list that the server replicates item by item: only items that changed travel, removals until the client has

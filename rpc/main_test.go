@@ -1,9 +1,9 @@
 package rpc
 
 import (
-	"github.com/quivernet/quiver/internal/testkit"
-
 	"testing"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 func TestMain(m *testing.M) {

@@ -80,7 +80,7 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 
 // channelOn takes a channel of which nothing leaves before the client knows the end of an earlier one.
 func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
-	if channel, err = c.machine.Open(a.class.priority); err != nil {
+	if channel, err = c.machine.Open(a.class.traits.Priority); err != nil {
 		return 0, err
 	}
 	if earlier, ok := c.closed[a.ref]; ok {
@@ -195,7 +195,7 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 		a = &Actor{world: w, class: o.class, binding: w.bindings[o.class], ref: o.ref, name: o.name, owner: c, owned: o.flags&flagOwned != 0}
 		c.actorsByRef[a.ref] = a
 	}
-	c.setPriority(m.Channel, o.class.priority)
+	c.setPriority(m.Channel, o.class.traits.Priority)
 	a.opens, a.dormant = []*opening{{actor: a, conn: c, channel: m.Channel}}, false
 	a.newest = make([]uint64, o.class.fields)
 	c.setChannel(m.Channel, a)

@@ -8,10 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quivernet/quiver/internal/keyed"
-
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/keyed"
 	"github.com/quivernet/quiver/internal/state"
 )
 

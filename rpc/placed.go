@@ -7,10 +7,9 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/shape"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // Place makes an actor of b's class that both ends know from a level, by a name that is its own in the world: 1 to 128 bytes, printable.

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // question is one that this side answers.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/rpc/cert"
 )
 
@@ -68,8 +69,8 @@ func (n *network) await() {
 // the pacer lets a burst leave; what is taken beyond that is the queue.
 func TestSendQueue(t *testing.T) {
 	overQUIC(t, netsim.Config{Delay: 25 * time.Millisecond}, Config{}, func(n *network) {
-		carrier := n.ends[0].carrier.(*quicCarrier)
-		before := carrier.conn.ConnectionStats().PacketsSent
+		carrier := n.ends[0].carrier.(*quicconn.Carrier)
+		before := carrier.Conn.ConnectionStats().PacketsSent
 		var taken atomic.Int64
 		stop, stopped := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -86,7 +87,7 @@ func TestSendQueue(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		require.Greater(t, taken.Load()-int64(carrier.conn.ConnectionStats().PacketsSent-before), int64(carrier.SendQueue()))
+		require.Greater(t, taken.Load()-int64(carrier.Conn.ConnectionStats().PacketsSent-before), int64(carrier.SendQueue()))
 		close(stop)
 		<-stopped
 	})

@@ -6,11 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/relevancy"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 const (

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // role says what a method is for in a request.

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quivernet/quiver/internal/statnet"
-
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/statnet"
 )
 
 // plan says where a call runs. UE: callspace.

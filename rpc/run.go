@@ -12,9 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/internal/clock"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // inbox is what other goroutines hand to the world.

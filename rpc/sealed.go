@@ -10,9 +10,9 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
-
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/pace"
+	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/internal/sealed"
 	"github.com/quivernet/quiver/internal/udp"
 )
@@ -50,7 +50,7 @@ type SealedStats struct {
 // send, but while nothing of it arrives. It has no goroutine while it is idle. Its methods are safe from any goroutine.
 type sealedCarrier struct {
 	conn      *Conn
-	quic      *quicCarrier
+	quic      *quicconn.Carrier
 	agreed    atomic.Bool // the peer has the feature too
 	attention atomic.Bool // maintain has something to look at
 	pinging   atomic.Bool // a ping waits for its turn inside QUIC
@@ -91,8 +91,8 @@ func (w *World) share(socket net.PacketConn) (conn net.PacketConn, shared *seale
 
 // newSealedCarrier returns nil when this side has none.
 func newSealedCarrier(c *Conn) *sealedCarrier {
-	quic, ok := c.carrier.(*quicCarrier)
-	if !ok || quic.socket == nil {
+	quic, ok := c.carrier.(*quicconn.Carrier)
+	if !ok || quic.Socket() == nil {
 		return nil
 	}
 	return &sealedCarrier{conn: c, quic: quic}
@@ -180,7 +180,7 @@ func (r *sealedCarrier) renew(instance uint32) (*sealed.Carrier, error) {
 	} else {
 		r.control.Reset(time.Now())
 	}
-	carrier, err := sealed.NewCarrier(r.quic.socket, r.config(instance))
+	carrier, err := sealed.NewCarrier(r.quic.Socket(), r.config(instance))
 	if err != nil {
 		return nil, err
 	}
@@ -191,23 +191,23 @@ func (r *sealedCarrier) renew(instance uint32) (*sealed.Carrier, error) {
 
 // config is that of an instance, whose source is the connection's link, under its lock.
 func (r *sealedCarrier) config(instance uint32) sealed.Config {
-	tls, source := r.quic.conn.ConnectionState().TLS, r.conn.link.Source()
+	source := r.conn.link.Source()
 	c := sealed.Config{
 		SessionConfig: sealed.SessionConfig{
-			Exporter:   tls.ExportKeyingMaterial,
+			Exporter:   r.quic.Export,
 			Instance:   instance,
 			Client:     !r.conn.server,
 			Source:     source,
 			Controller: r.control,
 			RTT:        r.quic.Path().SmoothedRTT,
 			PlayDelay:  r.conn.machine.Params().AckDelay,
-			Other:      r.quic.received,
+			Other:      r.quic.Received,
 		},
 		Mutex:     source,
 		Turned:    source.Turned,
 		Woken:     source.Woken,
-		Addrs:     r.quic.addrs,
-		MaxPacket: r.quic.maxPacket,
+		Addrs:     r.quic.Addrs,
+		MaxPacket: r.quic.MaxPacket,
 		Ping:      r.ping,
 		Observe:   func(now time.Time, c *pace.Controller) { source.Tell(now, c.Window(), c.Rate(), c.Loss()) },
 		Changed:   r.changed,
@@ -405,22 +405,4 @@ func (r *sealedCarrier) send(message []byte) {
 	if err != nil && !c.closing.Load() {
 		c.abort(closeErrorOf(fmt.Errorf("control message of %d bytes: %w", len(message), err)))
 	}
-}
-
-// addrs returns where the connection sends to, and from where.
-func (c *quicCarrier) addrs() (remote, local net.Addr) {
-	return c.conn.RemoteAddr(), c.conn.LocalAddr()
-}
-
-// received counts the packets that came over QUIC.
-func (c *quicCarrier) received() uint64 { return c.conn.ConnectionStats().PacketsReceived }
-
-// maxPacket returns the largest UDP payload in bytes that the path is known to take: a datagram and what quic-go leaves
-// for its frame: type, connection id, at least a byte of packet number, tag.
-func (c *quicCarrier) maxPacket() int {
-	const short = 1 + connectionIDBytes + 1 + 16
-	if most := c.Path().MaxDatagram; most > 0 {
-		return most + short
-	}
-	return sealed.SafePacket
 }

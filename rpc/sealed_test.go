@@ -101,13 +101,13 @@ func (p *parcels) Changed() (changed bool)                 { changed, p.changed 
 // newSealedWorld is a world whose connections have parcels.
 func newSealedWorld(t testing.TB, config Config) *testWorld {
 	w := newTestWorld(t, config)
-	w.addMachine(func() guest.Machine { return newParcels() })
+	guest.Add(w.World, func() guest.Machine { return newParcels() })
 	return w
 }
 
 // parcels returns those of a connection.
 func (r *sealedCarrier) parcels() *parcels {
-	return r.conn.guestOf(parcelByte).(*parcels)
+	return guest.Of(r.conn, parcelByte).(*parcels)
 }
 
 // sealedNet is two worlds over an emulated path that can drop sealed packets.
@@ -161,7 +161,7 @@ func overSealedWith(t *testing.T, path netsim.Config, far, near Config, fn func(
 
 // send gives one side parcels.
 func send(r *sealedCarrier, count int) {
-	r.conn.drive(func(time.Time) { r.parcels().give(count) })
+	guest.Drive(r.conn, func(time.Time) { r.parcels().give(count) })
 }
 
 // State returns how the newest carrier stands.
@@ -186,7 +186,7 @@ func (n *sealedNet) reach(r *sealedCarrier, want sealed.State) {
 
 // hasAll reports whether all parcels have arrived unharmed.
 func hasAll(r *sealedCarrier, count int) (all bool) {
-	r.conn.drive(func(time.Time) { all = len(r.parcels().got) == count && r.parcels().corrupt == 0 })
+	guest.Drive(r.conn, func(time.Time) { all = len(r.parcels().got) == count && r.parcels().corrupt == 0 })
 	return all
 }
 

@@ -6,12 +6,10 @@ import (
 	"reflect"
 	"unsafe"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/internal/refs"
-
 	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/state"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // State is a struct of the game's own that the server replicates to every client that has the actor: what a client has is the

@@ -158,7 +158,7 @@ func (c *Conn) addCounts(s *Stats) {
 	}
 	s.ServerTime.Steps, s.ServerTime.Refused = c.times.steps.Load(), c.times.refused.Load()
 	s.Drops.RingFull, s.Drops.UnknownMachine = l.DroppedRing, l.DroppedUnknown
-	s.Drops.BeforeJoin = c.uninvited.Load()
+	s.Drops.BeforeJoin = c.guests.Uninvited.Load()
 	s.Drops.NotOwner = c.drops.Of(drops.NotOwner)
 	s.Severity, s.Methods = c.methodStats()
 	s.Drops.Blocked = c.drops.Of(drops.Blocked)

@@ -6,11 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/control"
 	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/tasks"
 )
 
 const (

@@ -9,10 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quivernet/quiver/internal/door"
-
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/sealed"
 )

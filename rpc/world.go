@@ -12,16 +12,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quivernet/quiver/internal/tasks"
-
-	"github.com/quivernet/quiver/internal/clock"
-
 	"github.com/quivernet/quiver/internal/badnet"
 	"github.com/quivernet/quiver/internal/budget"
+	"github.com/quivernet/quiver/internal/clock"
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/shape"
+	"github.com/quivernet/quiver/internal/tasks"
 	"github.com/quivernet/quiver/internal/trace"
 	"github.com/quivernet/quiver/rpc/dos"
 	"github.com/quivernet/quiver/rpc/emulation"
@@ -39,7 +37,7 @@ type World struct {
 	logs   *logs.Set // of which log is all
 	level  *slog.LevelVar
 	trace  *trace.Writer // nil = none
-	seed   *uint64       // of what connections draw, by guest.Seed; nil = none
+	guests guest.Host
 
 	// Owned by the world's goroutine.
 	bindings     map[*Class]*binding
@@ -52,9 +50,8 @@ type World struct {
 	relevance    relevance      // likewise
 	always       actors         // AlwaysRelevant
 	placed       map[string]*Actor
-	razed        []*Actor    // of a server: that were placed and are destroyed
-	drowsy       []*Actor    // of a server: dormant, and perhaps open
-	kept         map[any]any // by guest.Keep
+	razed        []*Actor // of a server: that were placed and are destroyed
+	drowsy       []*Actor // of a server: dormant, and perhaps open
 	onTick       []func(now time.Time)
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
@@ -104,8 +101,6 @@ type World struct {
 	hash    [32]byte    // of shape
 	frozen  bool
 
-	machines []func() guest.Machine // of every connection, beside bunches
-
 	inbox     inbox
 	live      map[*Conn]struct{} // attached and not yet ended, half-open ones included
 	door      *door.Entry[Conn]  // who may come in, from where, and as whom
@@ -113,6 +108,12 @@ type World struct {
 	serial    uint64             // id of the newest connection
 	listeners int
 	closed    *CloseError
+}
+
+func init() {
+	guest.HostOf = func(world any) *guest.Host { return &world.(*World).guests }
+	guest.SeatOf = func(conn any) *guest.Seat { return &conn.(*Conn).guests }
+	guest.TraitsOf = func(class any) *guest.Traits { return &class.(*Class).traits }
 }
 
 // NewWorld returns a world without connections.
@@ -124,7 +125,6 @@ func NewWorld(config Config) (*World, error) {
 		config:      config,
 		level:       config.LogLevel,
 		bindings:    make(map[*Class]*binding),
-		kept:        make(map[any]any),
 		actorsByRef: make(map[Ref]*Actor),
 		placed:      make(map[string]*Actor),
 		wake:        make(chan struct{}, 1),
@@ -206,6 +206,7 @@ func (w *World) bind(b *binding) {
 
 // freeze fixes the class table and its shape.
 func (w *World) freeze() {
+	w.guests.Close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.frozen {

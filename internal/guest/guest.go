@@ -3,6 +3,10 @@
 package guest
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
@@ -23,35 +27,149 @@ type Machine interface {
 	link.Copier
 }
 
-// Package rpc sets these when it is initialised. World is a *rpc.World and conn a *rpc.Conn; anything else panics.
+// Package rpc sets these when it is initialised, for it is what a guest gets its world, connection or class from: a *rpc.World, a
+// *rpc.Conn or a *rpc.Class; anything else panics.
 var (
-	// Add gives every connection of a world one more machine. Its datagrams leave when gameplay has none, and are those whose
-	// first byte is FirstByte, which both ends must agree on; what comes before the connection has joined is dropped and
-	// counted. Machines added earlier go first. It panics after the world's first connection. newMachine runs when a
-	// connection begins, on any goroutine, before anybody has that.
-	Add func(world any, newMachine func() Machine)
-
-	// Of returns the added machine of a connection whose datagrams begin with first, nil when there is none. It is to be used
-	// within Drive only.
-	Of func(conn any, first byte) Machine
-
-	// Drive runs fn under the lock that the connection's machines share, with the time for their methods, and lets what it
-	// changed leave. fn stops the connection: it must not block, and call nothing of package rpc.
-	Drive func(conn any, fn func(now time.Time))
-
-	// Keep returns the value that a world keeps under key; the first call makes it. It is to be called on the world's goroutine.
-	Keep func(world, key any, make func() any) any
-
-	// Seed makes what the connections of a world draw at random follow from a seed. It is called before the first connection.
-	Seed func(world any, seed uint64)
-
-	// DeclaredBy names the function that adds a class to a world, such as "stream.Install", so that the error of a handshake can
-	// say which end did not call it. It is part of the shape, and is called where the class is declared.
-	DeclaredBy func(class any, function string)
-
-	// Priority puts the channels of a class's actors before or behind others on the wire. The default is bunch.Normal.
-	Priority func(class any, p bunch.Priority)
-
-	// Woken reports, once, that a machine of the connection had something for its owner since it was asked before.
-	Woken func(conn any) bool
+	HostOf   func(world any) *Host
+	SeatOf   func(conn any) *Seat
+	TraitsOf func(class any) *Traits
 )
+
+// Add gives every connection of a world one more machine. Its datagrams leave when gameplay has none, and are those whose
+// first byte is FirstByte, which both ends must agree on; what comes before the connection has joined is dropped and
+// counted. Machines added earlier go first. It panics after the world's first connection. newMachine runs when a
+// connection begins, on any goroutine, before anybody has that.
+func Add(world any, newMachine func() Machine) { HostOf(world).add(newMachine) }
+
+// Of returns the added machine of a connection whose datagrams begin with first, nil when there is none. It is to be used
+// within Drive only.
+func Of(conn any, first byte) Machine { return SeatOf(conn).of(first) }
+
+// Drive runs fn under the lock that the connection's machines share, with the time for their methods, and lets what it
+// changed leave. fn stops the connection: it must not block, and call nothing of package rpc.
+func Drive(conn any, fn func(now time.Time)) {
+	l := SeatOf(conn).Link
+	now := l.Lock()
+	defer l.Unlock()
+	fn(now)
+}
+
+// Woken reports, once, that a machine of the connection had something for its owner since it was asked before.
+func Woken(conn any) bool { return SeatOf(conn).Woken.Swap(false) }
+
+// Keep returns the value that a world keeps under key; the first call makes it. It is to be called on the world's goroutine.
+func Keep(world, key any, make func() any) any { return HostOf(world).keep(key, make) }
+
+// Seed makes what the connections of a world draw at random follow from a seed. It is called before the first connection.
+func Seed(world any, seed uint64) { HostOf(world).seed = &seed }
+
+// DeclaredBy names the function that adds a class to a world, such as "stream.Install", so that the error of a handshake can
+// say which end did not call it. It is part of the shape, and is called where the class is declared.
+func DeclaredBy(class any, function string) { TraitsOf(class).Declarer = function }
+
+// Priority puts the channels of a class's actors before or behind others on the wire. The default is bunch.Normal.
+func Priority(class any, p bunch.Priority) { TraitsOf(class).Priority = p }
+
+// Traits are what a class has that only guests may say.
+type Traits struct {
+	Declarer string
+	Priority bunch.Priority
+}
+
+// Host is what guests have of a world.
+type Host struct {
+	mu       sync.Mutex // guards what follows
+	machines []func() Machine
+	closed   bool // the world has had a connection
+
+	kept map[any]any // of the world's goroutine
+	seed *uint64     // of what connections draw; nil = none
+}
+
+func (h *Host) add(newMachine func() Machine) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		panic("rpc: a machine was added after the first connection")
+	}
+	h.machines = append(h.machines, newMachine)
+}
+
+// Close says that the first connection begins.
+func (h *Host) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+}
+
+func (h *Host) keep(key any, make func() any) any {
+	if _, ok := h.kept[key]; !ok {
+		if h.kept == nil {
+			h.kept = map[any]any{}
+		}
+		h.kept[key] = make()
+	}
+	return h.kept[key]
+}
+
+// Random returns what the connection with a number draws from, under its link's lock.
+func (h *Host) Random(conn uint64) func(n int) int {
+	if h.seed == nil {
+		return rand.IntN
+	}
+	return rand.New(rand.NewPCG(*h.seed, conn)).IntN
+}
+
+// Seat is what guests have of a connection.
+type Seat struct {
+	Link      *link.Link    // set before the connection's traffic begins
+	Uninvited atomic.Uint64 // datagrams that came before the connection had joined
+	Woken     atomic.Bool   // see the function
+
+	machines []*added // under the link's lock
+}
+
+// added is a machine that was added to a connection. It hears nothing before the connection has joined, for until then
+// nobody knows who sends.
+type added struct {
+	Machine
+	seat   *Seat
+	joined *atomic.Bool
+}
+
+func (a *added) Receive(now time.Time, datagram []byte) error {
+	if !a.joined.Load() {
+		a.seat.Uninvited.Add(1)
+		return nil
+	}
+	return a.Machine.Receive(now, datagram)
+}
+
+// Take makes the machines that the host has for a connection, and returns all in order of priority, own first; joined says, later,
+// that the connection has.
+func (s *Seat) Take(h *Host, own link.Machine, joined *atomic.Bool) []link.Machine {
+	h.mu.Lock()
+	machines := h.machines
+	h.mu.Unlock()
+	all := []link.Machine{own}
+	for _, newMachine := range machines {
+		a := &added{newMachine(), s, joined}
+		for _, other := range all {
+			if other.FirstByte() == a.FirstByte() {
+				panic(fmt.Sprintf("rpc: two machines have the first byte %#x", a.FirstByte()))
+			}
+		}
+		s.machines = append(s.machines, a)
+		all = append(all, a)
+	}
+	return all
+}
+
+func (s *Seat) of(first byte) Machine {
+	for _, a := range s.machines {
+		if a.FirstByte() == first {
+			return a.Machine
+		}
+	}
+	return nil
+}
