@@ -77,6 +77,16 @@ type SpawnOption func(*Actor)
 // smaller MaxBunch, goes without, and the log says so: what a peer does or asks for fails no Spawn for the others.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.always = true } }
 
+// OnlyRelevantToOwner keeps an actor from all but its owner, however near they are, also when its class has neither At nor
+// Relevant. The last owner's copy closes 5 s after SetOwner. UE: bOnlyRelevantToOwner.
+func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.onlyOwner = true } }
+
+// RelevantAsOwner makes an actor relevant to whom its owner is, as a weapon is to those who see the pawn that bears it: it counts as
+// standing where the owner's view stands, see [Conn.SetView], with the cull distance of that actor, or is for all who see from
+// somewhere when that one is AlwaysRelevant. Without an owner, and where the owner's view is a point or decided by [Relevant], nobody else has it. UE:
+// bNetUseOwnerRelevancy.
+func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.asOwner = true } }
+
 // Spawn makes an actor of b's class, owned by owner or by the server itself (nil), lets set, which may be nil, fill in the object that
 // b's constructor returned, and opens the actor for the connection that owns it: the open carries the states as set leaves them. It
 // returns the object too. When a connection ends, the actors that it owns are destroyed after OnDisconnect, and all that they own in

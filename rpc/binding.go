@@ -132,6 +132,53 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 	}
 }
 
+// At says where objects of b stand. Their actors are then open for the connections that see them, those whose view is nearer than
+// the class's [CullDistance], and close 5 s after they were last seen, with reason [Relevancy]; [Conn.SetView] says from where a
+// connection sees. UE: GetActorLocation, as AActor::IsNetRelevantFor asks it.
+//
+// In Unreal's order: an actor that was spawned with [AlwaysRelevant] is open for everybody; it is relevant to its owner, and to
+// a connection whose view it is; [RelevantAsOwner] and [OnlyRelevantToOwner] come next, and the distance last. What is attached or
+// hidden is the game's matter: see [Relevant].
+//
+// fn is asked on the world's goroutine: when an actor is spawned, and at Flush ten times a second for each actor, some of them at each
+// Flush; as often each connection's surroundings are looked at. What comes near is so opened 0.3 s later at the latest, the nearest
+// first, and at most 1,000 at a Flush. A tick pays for a part of the actors and for what is near, not for all pairs: at 30 Hz 10,000
+// actors that stand still take 0.06 ms, and 100 connections near to 200 of them each 0.3 ms. A position that is not finite is nowhere.
+// What can not be opened, because the client has no channel left, is told in the log and tried again each second.
+//
+// OpenTo and CloseTo still work: what OpenTo opened stays until it was out of sight for 5 s, and what CloseTo closed opens again
+// if it is near. Where the path does not take all updates, those of what is far wait longer: see [UpdatePriority].
+//
+// At panics when fn is nil, or b has one.
+func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
+	u := b.untyped
+	switch {
+	case fn == nil:
+		panic(fmt.Sprintf("rpc: At for class %s: no function", u.class.name))
+	case u.at != nil:
+		panic(fmt.Sprintf("rpc: At for class %s: it has a function already", u.class.name))
+	}
+	u.at = func(object any) (x, y, z float32) { return fn(object.(T)) }
+}
+
+// Relevant makes fn decide for which connections actors of b are open, instead of distance. Owner, view and the options of Spawn come
+// before it, as for [At]: fn can not refuse an actor to its owner, nor to a connection whose view it is. An actor closes 5 s after
+// fn last said yes. [Conn.View] says from where viewer sees. UE: overriding AActor::IsNetRelevantFor, but for what comes before.
+//
+// fn is asked on the world's goroutine at Flush, for each actor and each connection once a second, some pairs at each Flush, and at
+// most 20,000 of them: at 30 Hz, 10,000 actors and 100 connections take 1.7 s a round. Let it be quick. At beside it only serves as
+// view. It panics when fn is nil, or b has one.
+func Relevant[T any](b *Binding[T], fn func(object T, viewer *Conn) bool) {
+	u := b.untyped
+	switch {
+	case fn == nil:
+		panic(fmt.Sprintf("rpc: Relevant for class %s: no function", u.class.name))
+	case u.relevant != nil:
+		panic(fmt.Sprintf("rpc: Relevant for class %s: it has a function already", u.class.name))
+	}
+	u.relevant = func(object any, viewer *Conn) bool { return fn(object.(T), viewer) }
+}
+
 // checked is what a Check may be of: a *[ServerRPC], or a *[Request] that [ServerRequest] declared.
 type checked[A any] interface {
 	takes(A)

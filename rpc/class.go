@@ -63,6 +63,18 @@ func UpdatePriority(p float64) ClassOption {
 	return func(c *Class) { c.updatePriority = p }
 }
 
+// defaultCullDistance is UE's NetCullDistanceSquared of 225,000,000 cm², in metres.
+const defaultCullDistance = 150
+
+// CullDistance is from how near actors of the class are seen, in the unit of [At]; it is theirs, not the viewer's. The default is 150,
+// Unreal's 15,000 cm in metres. Distances that differ much are fine. UE: NetCullDistanceSquared. It panics unless d is above 0.
+func CullDistance(d float32) ClassOption {
+	if !(d > 0) {
+		panic(fmt.Sprintf("rpc: CullDistance(%v) must be above 0", d))
+	}
+	return func(c *Class) { c.cullDistance = d }
+}
+
 // NewClass declares a class. Both ends use the same classes: the handshake compares them.
 func NewClass(name string, opts ...ClassOption) *Class {
 	mustName("class", name)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
@@ -246,8 +247,7 @@ var stateMessage = &method{class: &Class{name: "Actor"}, name: "State", label: "
 // forget takes one opening off the actor's list.
 func (a *Actor) forget(o *opening) {
 	o.closed = true
-	o.dropCalls(o.queued)
-	o.queued = nil
+	o.conn.drops.Add(drops.Closed, o.calls.Close())
 	delete(o.conn.has, a)
 	o.conn.view.remove(o)
 	i := slices.Index(a.opens, o)

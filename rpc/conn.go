@@ -253,3 +253,68 @@ func (c *Conn) tellLimit(limit int) {
 	defer c.link.Unlock()
 	c.machine.SetReceiveLimit(limit)
 }
+
+// Channel is an actor's channel on one connection. The zero Channel is closed. Its methods are safe from any goroutine.
+type Channel struct {
+	conn   *Conn
+	number uint64
+}
+
+// Channel returns the actor's channel on c; the zero Channel when the actor is not open there.
+func (a *Actor) Channel(c *Conn) Channel {
+	if o := a.find(c); o != nil {
+		return Channel{c, o.channel}
+	}
+	return Channel{}
+}
+
+// Open reports whether the channel exists and its connection lives.
+func (ch Channel) Open() bool { return ch.conn != nil && ch.conn.usable() }
+
+// Reliable returns how many entries of the channel's reliable buffer are taken, and how many it has; one of them is for
+// the close alone. UE: NumOutRec, RELIABLE_BUFFER.
+func (ch Channel) Reliable() (out, slots int) {
+	if ch.conn == nil {
+		return 0, 0
+	}
+	ch.conn.link.Lock()
+	defer ch.conn.link.Unlock()
+	return ch.conn.machine.Reliable(ch.number)
+}
+
+// QueueTime returns how long what waits unsent on the channel, and before it, takes at the present delivery rate.
+func (ch Channel) QueueTime() time.Duration {
+	if ch.conn == nil {
+		return 0
+	}
+	ch.conn.link.Lock()
+	defer ch.conn.link.Unlock()
+	return ch.conn.machine.QueueTime(ch.number)
+}
+
+// Gate returns what keeps the calls of the channel back now, in one of these words, the nearest to the game first:
+//
+//	reliable buffer  no entry is free: the next reliable call closes the connection, or is an error (Config.Bunch.Overflow)
+//	flow control     the peer takes no more reliable bytes before it has dispatched some: its Config.ReceiveLimit
+//	rate             Config.Rate or WorldRate is used up, for unreliable calls and bulk
+//	window           the path takes no more: its congestion window or pace, or an outage
+//
+// It is empty when nothing does: nothing waits, or only for Flush. States, which have no channel of their own, do not count.
+func (ch Channel) Gate() string {
+	if ch.conn == nil {
+		return ""
+	}
+	ch.conn.link.Lock()
+	defer ch.conn.link.Unlock()
+	return ch.conn.gate(ch.number)
+}
+
+// Watch makes Run tick once as soon as fewer than out entries are taken and the queue time is at most queued.
+func (ch Channel) Watch(out int, queued time.Duration) {
+	if ch.conn == nil {
+		return
+	}
+	ch.conn.link.Lock()
+	defer ch.conn.link.Unlock()
+	ch.conn.machine.Watch(ch.number, out, queued)
+}

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -11,6 +12,7 @@ import (
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/drops"
 	"github.com/quivernet/quiver/internal/keyed"
+	"github.com/quivernet/quiver/internal/outbox"
 	"github.com/quivernet/quiver/internal/state"
 )
 
@@ -33,8 +35,7 @@ type opening struct {
 	late   state.Mask      // initial fields, of an open that left before there was an object
 	lists  []keyed.Lacking // by list of the class; nil when it has none, or before the actor has its replicas
 	items  int             // updates of lists whose fate is not known
-	queued []byte          // calls of ForceQueue methods that wait for the next update, each behind its length
-	backed int             // bytes of them, the first, that were taken back since calls were last handed over
+	calls  outbox.Calls    // of ForceQueue methods, which wait for the next update
 
 	// On a server, of its relevancy.
 	relevant time.Duration // relevance.elapsed when it last was
@@ -59,62 +60,31 @@ func (o *opening) list() {
 	}
 }
 
-// maxQueuedCalls is how many bytes of calls wait behind the states of an actor for one client: as much as some seven packets take.
-const maxQueuedCalls = 8 << 10
-
 // queue keeps a call for the next update of its actor.
 func (o *opening) queue(m *method, call []byte) error {
 	if most := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > most {
 		return fmt.Errorf("rpc: %v: %d bytes with ForceQueue, at most %d travel with states: %w", m, len(call), most, bunch.ErrBunchTooLarge)
 	}
-	if len(o.queued)+len(call) > maxQueuedCalls {
+	if !o.calls.Add(call) {
 		o.conn.drop(drops.Saturated, o.actor, m)
 		return nil
 	}
-	o.queued = append(binary.AppendUvarint(o.queued, uint64(len(call))), call...)
 	o.list()
 	return nil
 }
 
 // callsDue reports whether calls may leave now: behind all states, as they are since the last call was made.
 func (o *opening) callsDue(now time.Time) bool {
-	return len(o.queued) > 0 && !o.closed && o.lacks == 0 && o.actor.due(now)
+	return !o.calls.Empty() && !o.closed && o.lacks == 0 && o.actor.due(now)
 }
 
-// cut takes the first calls off the queue, whole, of at most so many bytes.
-func (o *opening) cut(most int) (calls []byte) {
-	n := 0
-	for n < len(o.queued) {
-		size, head := binary.Uvarint(o.queued[n:])
-		if n+head+int(size) > most {
-			break
-		}
-		n += head + int(size)
-	}
-	calls, o.queued = o.queued[:n], o.queued[n:]
-	if len(o.queued) == 0 {
-		o.queued = calls[:0] // its memory, for the next ones; the caller copies these before
-	}
-	return calls
-}
-
-// requeue puts calls back that have not left, behind those that were put back before.
+// requeue puts calls back that have not left, or counts them when the channel has closed.
 func (o *opening) requeue(calls []byte) {
 	if o.closed {
-		o.dropCalls(calls)
+		o.conn.drops.Add(drops.Closed, outbox.Count(calls))
 	} else if len(calls) > 0 {
-		o.queued = slices.Insert(o.queued, o.backed, calls...)
-		o.backed += len(calls)
+		o.calls.Back(calls)
 		o.list()
-	}
-}
-
-// dropCalls counts calls that will not leave, for the channel has closed.
-func (o *opening) dropCalls(calls []byte) {
-	for len(calls) > 0 {
-		size, head := binary.Uvarint(calls)
-		calls = calls[head+int(size):]
-		o.conn.drops.Add(drops.Closed, 1)
 	}
 }
 
@@ -141,7 +111,7 @@ func (o *opening) urgency(now time.Time) float64 {
 
 // settled reports whether the client has the lists as they are, and no call waits for it.
 func (o *opening) settled() bool {
-	return o.items == 0 && len(o.queued) == 0 && o.lacks&o.actor.class.listFields() == 0
+	return o.items == 0 && o.calls.Empty() && o.lacks&o.actor.class.listFields() == 0
 }
 
 // giveBack notes that the client may lack again what a message held. When nothing newer left, its claim is as old as before: else
@@ -188,67 +158,248 @@ func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	return b
 }
 
-// Channel is an actor's channel on one connection. The zero Channel is closed. Its methods are safe from any goroutine.
-type Channel struct {
-	conn   *Conn
-	number uint64
-}
+// Flags of an open message. An owner message has the first only. The other bits must be zero.
+const (
+	flagOwned  = 1 << iota // the receiver owns the actor
+	flagState              // states follow
+	flagPlaced             // the actor's name follows its number
+)
 
-// Channel returns the actor's channel on c; the zero Channel when the actor is not open there.
-func (a *Actor) Channel(c *Conn) Channel {
-	if o := a.find(c); o != nil {
-		return Channel{c, o.channel}
+// minClosed actors that closed may be remembered at any time.
+const minClosed = 64
+
+// OpenTo opens the actor for c, if it is not open there: its states and the calls from now on reach c. When c may still have
+// an earlier copy, because CloseTo was called only a round trip ago, all of it waits until c is known to have ended that one. Of a
+// class with [At] or [Relevant] it stays open until it was not relevant to c for 5 s. A dormant actor goes back to sleep there at the
+// next Flush. Server only.
+func (a *Actor) OpenTo(c *Conn) error {
+	if err := a.mayChange("OpenTo"); err != nil {
+		return err
 	}
-	return Channel{}
-}
-
-// Open reports whether the channel exists and its connection lives.
-func (ch Channel) Open() bool { return ch.conn != nil && ch.conn.usable() }
-
-// Reliable returns how many entries of the channel's reliable buffer are taken, and how many it has; one of them is for
-// the close alone. UE: NumOutRec, RELIABLE_BUFFER.
-func (ch Channel) Reliable() (out, slots int) {
-	if ch.conn == nil {
-		return 0, 0
+	if a.find(c) != nil || a.restsAt(c) {
+		return nil
 	}
-	ch.conn.link.Lock()
-	defer ch.conn.link.Unlock()
-	return ch.conn.machine.Reliable(ch.number)
+	return a.open(c)
 }
 
-// QueueTime returns how long what waits unsent on the channel, and before it, takes at the present delivery rate.
-func (ch Channel) QueueTime() time.Duration {
-	if ch.conn == nil {
-		return 0
+// open opens the actor for c, where it is not open.
+func (a *Actor) open(c *Conn) error {
+	if !c.usable() {
+		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, ErrClosed)
 	}
-	ch.conn.link.Lock()
-	defer ch.conn.link.Unlock()
-	return ch.conn.machine.QueueTime(ch.number)
+	message, err := a.openMessage(c, c.maxBunch)
+	if err != nil {
+		return err
+	}
+	c.link.Lock()
+	a.world.cork(c)
+	channel, err := a.openOn(c, message)
+	c.link.Unlock()
+	if err != nil {
+		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, err)
+	}
+	_, slept := c.asleep[a]
+	a.wakeAt(c)
+	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.now, relevant: a.world.relevance.elapsed}
+	a.opens = append(a.opens, o)
+	c.has[a] = o
+	c.view.add(o)
+	c.setChannel(channel, a)
+	a.world.watch(a)
+	c.world.logs.Opened(c, a, channel)
+	o.markLists(slept)
+	o.mark(a.class.listFields())
+	if a.dormant {
+		a.untilFlush()
+	}
+	return nil
 }
 
-// Gate returns what keeps the calls of the channel back now, in one of these words, the nearest to the game first:
-//
-//	reliable buffer  no entry is free: the next reliable call closes the connection, or is an error (Config.Bunch.Overflow)
-//	flow control     the peer takes no more reliable bytes before it has dispatched some: its Config.ReceiveLimit
-//	rate             Config.Rate or WorldRate is used up, for unreliable calls and bulk
-//	window           the path takes no more: its congestion window or pace, or an outage
-//
-// It is empty when nothing does: nothing waits, or only for Flush. States, which have no channel of their own, do not count.
-func (ch Channel) Gate() string {
-	if ch.conn == nil {
-		return ""
+// openOn is called under the link's lock. A message that can not be sent must not leave an open channel behind.
+func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
+	if channel, err = a.channelOn(c); err != nil {
+		return 0, err
 	}
-	ch.conn.link.Lock()
-	defer ch.conn.link.Unlock()
-	return ch.conn.gate(ch.number)
+	c.trace.About("open", a.class.name, uint64(a.ref))
+	if err = c.machine.Send(channel, bunch.Reliable, message); err != nil {
+		err = errors.Join(err, c.machine.Close(channel, nil))
+	}
+	return channel, err
 }
 
-// Watch makes Run tick once as soon as fewer than out entries are taken and the queue time is at most queued.
-func (ch Channel) Watch(out int, queued time.Duration) {
-	if ch.conn == nil {
-		return
+// channelOn takes a channel of which nothing leaves before the client knows the end of an earlier one.
+func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
+	if channel, err = c.machine.Open(a.class.traits.Priority); err != nil {
+		return 0, err
 	}
-	ch.conn.link.Lock()
-	defer ch.conn.link.Unlock()
-	ch.conn.machine.Watch(ch.number, out, queued)
+	if earlier, ok := c.closed[a.ref]; ok {
+		delete(c.closed, a.ref)
+		if err = c.machine.After(channel, earlier); err != nil {
+			return 0, errors.Join(err, c.machine.Close(channel, nil))
+		}
+	}
+	return channel, nil
 }
+
+// openMessage is the first message on an actor's channel for c: a head and states; at most so many bytes.
+func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
+	a.compareAll()
+	fields := (a.fieldsFor(c) | a.initialFields()) &^ a.class.listFields()
+	if fields == 0 {
+		return a.openHead(c, 0), nil
+	}
+	message := a.appendFields(a.openHead(c, flagState), fields)
+	if len(message) > most {
+		return nil, fmt.Errorf("rpc: the states of a %q make an open message of %d bytes, the limit is Config.Bunch.MaxBunch, %d: %w",
+			a.class.name, len(message), most, bunch.ErrBunchTooLarge)
+	}
+	return message, nil
+}
+
+// openHead is what every open message begins with: class id, flags, number of the actor, its name when it was placed.
+func (a *Actor) openHead(c *Conn, flags byte) []byte {
+	id := slices.Index(a.world.table(), a.class)
+	if a.name != "" {
+		flags |= flagPlaced
+	}
+	head := append(binary.AppendUvarint(nil, uint64(id)), flags|a.ownerFlags(c))
+	if head = binary.AppendUvarint(head, uint64(a.ref)); a.name != "" {
+		head = appendName(head, a.name)
+	}
+	return head
+}
+
+func (a *Actor) ownerFlags(c *Conn) byte {
+	if c != nil && a.owner == c {
+		return flagOwned
+	}
+	return 0
+}
+
+// tellOwner sends a client that has the actor whether it owns it. Where the copy sleeps, the open that wakes it says so.
+func (a *Actor) tellOwner(c *Conn) error {
+	o := a.find(c)
+	switch {
+	case !c.usable():
+		return nil
+	case o != nil:
+		return a.send(o, ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
+	case c.asleep[a] == Dormancy && c.sleeps(a):
+		return a.open(c)
+	}
+	return nil
+}
+
+// opened is an open message as a client reads it.
+type opened struct {
+	class  *Class
+	flags  byte
+	ref    Ref
+	name   string // of a placed actor
+	states []byte
+}
+
+// readOpen takes an open message apart.
+func (w *World) readOpen(m bunch.Message) (o opened, violation *CloseError) {
+	classes := w.table()
+	id, n := binary.Uvarint(m.Payload)
+	switch {
+	case n <= 0 || n == len(m.Payload):
+		return o, violationf(PayloadFail, "open message of %d bytes on channel %d is too short", len(m.Payload), m.Channel)
+	case id >= uint64(len(classes)):
+		return o, violationf(PayloadFail, "open message on channel %d names class %d of %d", m.Channel, id, len(classes))
+	}
+	ref, k := binary.Uvarint(m.Payload[n+1:])
+	o = opened{class: classes[id], flags: m.Payload[n], ref: Ref(ref)}
+	if k <= 0 || ref == 0 || o.flags&^(flagOwned|flagState|flagPlaced) != 0 {
+		return o, violationf(PayloadFail, "open message on channel %d has flags %#x and names actor %d", m.Channel, o.flags, ref)
+	}
+	o.states = m.Payload[n+1+k:]
+	if o.flags&flagPlaced != 0 {
+		var ok bool
+		if o.name, o.states, ok = readName(o.states); !ok {
+			return o, violationf(PayloadFail, "open message on channel %d places actor %d under no name", m.Channel, ref)
+		}
+	}
+	return o, nil
+}
+
+// openActor makes, on a client, the actor that the server opened, or opens the copy that is here already.
+func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
+	o, violation := w.readOpen(m)
+	if violation != nil {
+		return violation
+	}
+	named := c.actorsByRef[o.ref] != nil // for those who refer to it
+	a, violation := w.adopt(c, m, o)
+	switch {
+	case violation != nil:
+		return violation
+	case a == nil && m.Close && o.name != "":
+		return c.noteRazed(o)
+	}
+	delete(c.razed, o.name)
+	known := a != nil
+	if !known {
+		a = &Actor{world: w, class: o.class, binding: w.bindings[o.class], ref: o.ref, name: o.name, owner: c, owned: o.flags&flagOwned != 0}
+		c.actorsByRef[a.ref] = a
+	}
+	c.setPriority(m.Channel, o.class.traits.Priority)
+	a.opens, a.dormant = []*opening{{actor: a, conn: c, channel: m.Channel}}, false
+	a.newest = make([]uint64, o.class.fields)
+	c.setChannel(m.Channel, a)
+	c.world.logs.Opened(c, a, m.Channel)
+	if m.Close {
+		defer w.closeActor(c, a, m.Channel, Destroyed) // also when the constructor panics
+	}
+	if !known {
+		w.introduce(a)
+	}
+	if violation := w.firstState(c, a, o); violation != nil {
+		return violation
+	}
+	a.setOwned(o.flags&flagOwned != 0)
+	if !named {
+		w.tellReferrers(c, a.ref)
+		w.runWaiting(c)
+	}
+	return nil
+}
+
+// introduce makes the object of a new copy.
+func (w *World) introduce(a *Actor) {
+	w.actors.Add(1)
+	w.roster.Add(a, &a.seats.world)
+	if a.name != "" && w.placed[a.name] == nil {
+		w.placed[a.name] = a
+	}
+	a.furnish()
+	a.mirror()
+}
+
+// firstState takes, on a client, the states that came with an open.
+func (w *World) firstState(c *Conn, a *Actor, o opened) *CloseError {
+	if o.flags&flagState == 0 {
+		if len(o.states) > 0 {
+			return violationf(PayloadFail, "open message of %v: %d bytes left over", a, len(o.states))
+		}
+		return nil
+	}
+	violation := w.applyUpdate(c, a, bunch.Message{Payload: o.states})
+	if violation == nil {
+		w.tellReps(c)
+	}
+	return violation
+}
+
+// takeOwner applies an owner message on a client.
+func (a *Actor) takeOwner(payload []byte) *CloseError {
+	if len(payload) != 1 || payload[0]&^flagOwned != 0 {
+		return violationf(PayloadFail, "owner message of %d bytes for a %q", len(payload), a.class.name)
+	}
+	a.setOwned(payload[0] == flagOwned)
+	return nil
+}
+
+// ownerMessage is how errors name the owner message.
+var ownerMessage = &method{class: &Class{name: "Actor"}, name: "SetOwner", label: "Actor.SetOwner", delivery: bunch.Reliable}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/outbox"
 	"github.com/quivernet/quiver/internal/state"
 )
 
@@ -17,8 +18,8 @@ type stateOutbox struct {
 	dirty []*opening // those that lack something, and some that do no more
 	sent  []sentState
 	free  []uint64 // places in sent
-	room  int      // bytes that the next Flush may hand to the machine, but for what pace holds back; see adapt
-	given int      // bytes that the last Flush handed over
+	room  outbox.Room
+	given int // bytes that the last Flush handed over
 	pace  state.Pace
 	began time.Time // by the link's clock, from which pace counts
 	short bool      // some of what the last Flush handed over had not left by this one
@@ -39,9 +40,7 @@ type sentState struct {
 }
 
 const (
-	// Room for states at a Flush: what does not leave until the next is taken back and composed anew, which only costs time.
-	minStateRoom, maxStateRoom = 4 << 10, 96 << 10
-	// maxUpdates leave at a Flush. With them, and maxStateRoom, the machine takes all, which reckons 64 bytes for each, and 256 KiB in all.
+	// maxUpdates leave at a Flush. With them, and as much room as there may be, the machine takes all, which reckons 64 bytes for each, and 256 KiB in all.
 	maxUpdates = 2000
 	// allPeriod bounds how often a client gets everything anew.
 	allPeriod    = time.Second
@@ -66,7 +65,8 @@ func (c *Conn) sendState(now time.Time) {
 	c.settleStates(false)
 	c.machine.TakeBack()
 	c.settleStates(true)
-	s.adapt(left)
+	s.short = left > 0
+	s.room.Adapt(left)
 	if s.began.IsZero() {
 		s.began = clock
 	}
@@ -74,7 +74,7 @@ func (c *Conn) sendState(now time.Time) {
 	recent, least, rounds := c.machine.RecentRTT()
 	s.pace.Look(since, recent, least, rounds, s.given-left, s.short || s.held)
 	s.pace.Sent(-left)
-	s.given = s.pace.Room(since, s.room)
+	s.given = s.pace.Room(since, s.room.Bytes())
 	if s.short || s.held {
 		for _, o := range s.dirty {
 			o.claim = o.urgency(now)
@@ -83,15 +83,6 @@ func (c *Conn) sendState(now time.Time) {
 	}
 	s.given = c.compose(now, s.given)
 	s.pace.Sent(s.given)
-}
-
-// adapt finds out how much the next Flush may hand over: twice what left since the last, once something did not.
-func (s *stateOutbox) adapt(left int) {
-	if s.short = left > 0; s.short {
-		s.room = max(2*(s.room-left), minStateRoom)
-		return
-	}
-	s.room = min(2*max(s.room, minStateRoom), maxStateRoom)
 }
 
 // settleStates hears what became of updates. What was lost the client may not have: the newest of it goes again. Calls go again only when
@@ -140,7 +131,7 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 			used += n
 			updates++
 		}
-		if o.listed = !o.closed && (o.lacks != 0 || len(o.queued) > 0); o.listed {
+		if o.listed = !o.closed && (o.lacks != 0 || !o.calls.Empty()); o.listed {
 			kept = append(kept, o)
 		}
 	}
@@ -208,7 +199,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 // sendQueued hands over calls that wait behind the states of o, as many as one message takes, and returns its bytes.
 func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	record, sent := c.state.record()
-	sent.calls, o.backed = append(sent.calls, o.cut(c.maxUpdate())...), 0
+	sent.calls = o.calls.Cut(sent.calls, c.maxUpdate())
 	b := state.AppendMask(c.world.replicator.fields[:0], 0, o.actor.class.fields)
 	b = append(b, sent.calls...)
 	c.world.replicator.fields = b

@@ -3,6 +3,8 @@ package rpc
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -10,6 +12,20 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/relevancy"
 	"github.com/quivernet/quiver/internal/tasks"
+)
+
+// relevantTime is how long an actor stays open for a connection after it was last relevant to it, so that what comes and goes at the
+// edge is not closed and opened all the time. UE: NetDriver RelevantTimeout.
+const relevantTime = 5 * time.Second
+
+// relevancyRule says who decides for whom an actor is open.
+type relevancyRule uint8
+
+const (
+	byHand  relevancyRule = iota // the game: OpenTo, CloseTo, AlwaysRelevant
+	byGrid                       // where it stands: At
+	byGame                       // a function of the game: Relevant
+	byOwner                      // it is for its owner alone
 )
 
 const (
@@ -42,7 +58,7 @@ type relevance struct {
 	toPlace, toSurvey, toAsk, toOpen int
 
 	// Where the rounds are.
-	places, surveys, questions spread
+	places, surveys, questions relevancy.Round
 	place, question            int // slots
 	surveyor, asker            int // among the world's connections
 
@@ -58,34 +74,16 @@ type wish struct {
 	far   float32
 }
 
-// slots keep actors in places that never move, so that rounds miss none.
+// slots have the actors that one rule decides on, and during a look what its connection has of them.
 type slots struct {
-	actors []*Actor   // by slot; nil = free
-	here   []*opening // by slot, during a survey: what its connection has
-	free   []int
-}
-
-func (r *slots) add(a *Actor) {
-	if n := len(r.free); n > 0 {
-		a.slot, r.free = r.free[n-1], r.free[:n-1]
-		r.actors[a.slot] = a
-		return
-	}
-	a.slot = len(r.actors)
-	r.actors = append(r.actors, a)
-	r.here = append(r.here, nil)
-}
-
-func (r *slots) remove(a *Actor) {
-	r.actors[a.slot] = nil
-	r.free = append(r.free, a.slot)
+	relevancy.Slots[Actor, opening]
 }
 
 // mark notes what a connection has, for as long as it is looked at.
 func (r *slots) mark(openings []*opening) {
 	for _, o := range openings {
 		if o.actor.slots() == r {
-			r.here[o.actor.slot] = o
+			r.Here[o.actor.slot] = o
 		}
 	}
 }
@@ -93,15 +91,15 @@ func (r *slots) mark(openings []*opening) {
 func (r *slots) unmark(openings []*opening) {
 	for _, o := range openings {
 		if o.actor.slots() == r {
-			r.here[o.actor.slot] = nil
+			r.Here[o.actor.slot] = nil
 		}
 	}
 }
 
 // forget is called when something closes; a function of the game may do that while its connection is looked at. r may be nil.
 func (r *slots) forget(o *opening) {
-	if r != nil && r.here[o.actor.slot] == o {
-		r.here[o.actor.slot] = nil
+	if r != nil && r.Here[o.actor.slot] == o {
+		r.Here[o.actor.slot] = nil
 	}
 }
 
@@ -123,7 +121,7 @@ func (r *relevance) join(a *Actor) {
 	}
 	r.members++
 	if in := a.slots(); in != nil {
-		in.add(a)
+		a.slot = in.Add(a)
 	}
 }
 
@@ -137,7 +135,7 @@ func (r *relevance) leave(a *Actor) {
 		r.grid.Remove(a.slot)
 	}
 	if in := a.slots(); in != nil {
-		in.remove(a)
+		in.Remove(a.slot)
 	}
 	a.rule = byHand
 }
@@ -158,17 +156,6 @@ func (r *relevance) expel(conns []*Conn, c *Conn) {
 	}
 }
 
-// spread spreads a round of work over the Flushes of its period.
-type spread struct{ owed time.Duration } // times the size of a round
-
-// take returns how many of n are due after some time.
-func (s *spread) take(n int, passed, period time.Duration) int {
-	s.owed += min(passed, period) * time.Duration(n)
-	due := s.owed / period
-	s.owed -= due * period
-	return min(int(due), n)
-}
-
 // relate does a Flush's part of all rounds.
 func (w *World) relate(now time.Time) {
 	r := &w.relevance
@@ -181,9 +168,9 @@ func (w *World) relate(now time.Time) {
 	if r.members == 0 {
 		return
 	}
-	r.toPlace = r.places.take(len(r.placed.actors), passed, surveyPeriod)
-	r.toSurvey = r.surveys.take(len(w.conns), passed, surveyPeriod)
-	r.toAsk = min(r.questions.take(len(w.conns)*len(r.asked.actors), passed, askPeriod), maxAsked)
+	r.toPlace = r.places.Take(len(r.placed.Items), passed, surveyPeriod)
+	r.toSurvey = r.surveys.Take(len(w.conns), passed, surveyPeriod)
+	r.toAsk = min(r.questions.Take(len(w.conns)*len(r.asked.Items), passed, askPeriod), maxAsked)
 	r.toOpen = maxOpened
 	for r.toPlace > 0 || r.toSurvey > 0 || r.toAsk > 0 {
 		w.relateGuarded()
@@ -195,8 +182,8 @@ func (w *World) relateGuarded() {
 	r := &w.relevance
 	for r.toPlace > 0 {
 		r.toPlace--
-		r.place = (r.place + 1) % len(r.placed.actors)
-		if a := r.placed.actors[r.place]; a != nil {
+		r.place = (r.place + 1) % len(r.placed.Items)
+		if a := r.placed.Items[r.place]; a != nil {
 			a.locate()
 		}
 	}
@@ -208,7 +195,7 @@ func (w *World) relateGuarded() {
 		}
 	}
 	for r.toAsk > 0 {
-		if r.question >= len(r.asked.actors) {
+		if r.question >= len(r.asked.Items) {
 			r.question = 0
 			r.asker++
 		}
@@ -217,7 +204,7 @@ func (w *World) relateGuarded() {
 			r.toAsk = 0
 			return
 		}
-		w.conns[r.asker].ask(min(r.toAsk, r.toOpen, len(r.asked.actors)-r.question))
+		w.conns[r.asker].ask(min(r.toAsk, r.toOpen, len(r.asked.Items)-r.question))
 	}
 }
 
@@ -231,10 +218,10 @@ func (c *Conn) survey() {
 		r.found = r.grid.Near(r.found, x, y, z)
 	}
 	for _, f := range r.found {
-		if o := r.placed.here[f.ID]; o != nil {
+		if o := r.placed.Here[f.ID]; o != nil {
 			o.relevant, o.far = r.elapsed, f.Far
 		} else {
-			c.want(r.placed.actors[f.ID], f.Far)
+			c.want(r.placed.Items[f.ID], f.Far)
 		}
 	}
 	if a := c.view.target; a != nil && !a.dead && a.rule != byHand && a.find(c) == nil {
@@ -271,13 +258,13 @@ func (c *Conn) ask(count int) {
 	defer c.settle(&r.asked)
 	r.asked.mark(c.view.openings)
 	for range count {
-		a := r.asked.actors[r.question]
+		a := r.asked.Items[r.question]
 		r.question++ // before the call: one that does not return is not repeated
 		r.toAsk--
 		if a == nil {
 			continue
 		}
-		o, relevant := r.asked.here[a.slot], a.seenBy(c)
+		o, relevant := r.asked.Here[a.slot], a.seenBy(c)
 		switch {
 		case relevant && o == nil:
 			c.want(a, 0)
@@ -337,4 +324,182 @@ func (c *Conn) openWanted(wanted []wish) {
 			o.far = wish.far
 		}
 	}
+}
+
+// ruleOf finds out who decides for whom a new actor is open.
+func (a *Actor) ruleOf() relevancyRule {
+	switch {
+	case a.always:
+		return byHand
+	case a.onlyOwner:
+		return byOwner
+	case a.asOwner:
+		return byGrid
+	case a.binding == nil:
+		return byHand
+	case a.binding.relevant != nil:
+		return byGame
+	case a.binding.at != nil:
+		return byGrid
+	}
+	return byHand
+}
+
+// position returns where the actor stands, if that is known.
+func (a *Actor) position() (x, y, z float32, ok bool) {
+	if a == nil || a.dead || a.object == nil || a.binding.at == nil {
+		return 0, 0, 0, false
+	}
+	a.world.doing = tasks.Doing{What: "At of ", Of: a.class}
+	x, y, z = a.binding.at(a.object)
+	return x, y, z, true
+}
+
+// locate tells the grid where an actor stands.
+func (a *Actor) locate() {
+	stands := a
+	if a.asOwner {
+		if stands = a.parent; stands == nil {
+			stands = a.owner.viewTarget()
+		}
+	}
+	grid := &a.world.relevance.grid
+	x, y, z, ok := stands.position()
+	if a.rule != byGrid { // the function destroyed it, or tore it off
+		return
+	}
+	if !ok || stands.rule == byGame {
+		grid.Remove(a.slot)
+		return
+	}
+	grid.Set(a.slot, x, y, z, stands.reach())
+}
+
+// reach returns from how near the actor is seen.
+func (a *Actor) reach() float32 {
+	if a.always {
+		return everywhere
+	}
+	return a.class.cullDistance
+}
+
+// concerns reports whether an actor is relevant to a connection whatever the distance.
+func (a *Actor) concerns(c *Conn) bool { return a.owner == c || a == c.view.target }
+
+// everywhere is a cull distance beyond all.
+const everywhere = math.MaxFloat32
+
+// view is what a server's connection sees. It belongs to the world's goroutine.
+type view struct {
+	target  *Actor // by SetView; nil = see viewTarget
+	fixed   bool   // by SetViewPoint
+	x, y, z float32
+
+	pawn     *Actor        // see Conn.pawn
+	searched time.Duration // relevance.elapsed then, and 1
+
+	openings []*opening    // of actors that relevancy closes, in no order
+	pause    time.Duration // nothing is opened before: the last could not be
+}
+
+// SetView makes the connection see from where a stands: actors of classes with [At] are open for it as long as they are near enough
+// to a, and a itself is. Nil, and the death of a, go back to how it begins: from the first of the actors that the connection owns whose
+// class has At. A connection that has none sees nothing but what it owns. Server only; it belongs to the world's goroutine, and counts
+// within 0.1 s. UE: SetViewTarget, and what the player controller possesses.
+func (c *Conn) SetView(a *Actor) error {
+	switch {
+	case !c.server:
+		return fmt.Errorf("rpc: SetView on a client: %w", ErrWrongRole)
+	case a == nil:
+	case !a.made():
+		return fmt.Errorf("rpc: SetView to %s", noActor)
+	case a.dead:
+		return fmt.Errorf("rpc: SetView to a %q: %w", a.class.name, ErrClosed)
+	case a.binding == nil || a.binding.at == nil:
+		return fmt.Errorf("rpc: SetView to a %q: its class has no At", a.class.name)
+	}
+	c.view.target, c.view.fixed = a, false
+	return nil
+}
+
+// SetViewPoint makes the connection see from a point, as spectators do, until SetView or the next SetViewPoint. Server only; it belongs
+// to the world's goroutine. UE: FNetViewer::ViewLocation.
+func (c *Conn) SetViewPoint(x, y, z float32) error {
+	if !c.server {
+		return fmt.Errorf("rpc: SetViewPoint on a client: %w", ErrWrongRole)
+	}
+	v := &c.view
+	v.target, v.fixed, v.x, v.y, v.z = nil, true, x, y, z
+	return nil
+}
+
+// View returns from where the connection sees: the actor that it sees from, nil after SetViewPoint, and where that is; false when it sees
+// from nowhere. Server only; it belongs to the world's goroutine. UE: ViewTarget and SrcLocation of IsNetRelevantFor.
+func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
+	x, y, z, ok = c.viewpoint()
+	if ok && !c.view.fixed {
+		target = c.viewTarget()
+	}
+	return target, x, y, z, ok
+}
+
+// viewTarget returns the actor that the connection sees from, nil when there is none.
+func (c *Conn) viewTarget() *Actor {
+	if c == nil {
+		return nil
+	}
+	v := &c.view
+	switch {
+	case v.target != nil && !v.target.dead:
+		return v.target
+	case v.fixed:
+		return nil
+	}
+	v.target = nil
+	return c.pawn()
+}
+
+// pawn returns the first actor that the connection owns and that stands somewhere. It is searched for once a look at relevancy, or
+// what a connection owns and sees as its owner would cost the square of their number.
+func (c *Conn) pawn() *Actor {
+	v := &c.view
+	if now := c.world.relevance.elapsed + 1; v.searched != now || v.pawn != nil && (v.pawn.dead || v.pawn.owner != c) {
+		v.searched, v.pawn = now, nil
+		for a := range c.owned.all {
+			if !a.asOwner && a.binding != nil && a.binding.at != nil {
+				v.pawn = a
+				break
+			}
+		}
+	}
+	return v.pawn
+}
+
+// viewpoint returns from where the connection sees, if it does.
+func (c *Conn) viewpoint() (x, y, z float32, ok bool) {
+	if c.view.fixed {
+		return c.view.x, c.view.y, c.view.z, true
+	}
+	return c.viewTarget().position()
+}
+
+// add notes an actor that is open now, if relevancy closes it.
+func (v *view) add(o *opening) {
+	if o.actor.rule != byHand {
+		o.at = len(v.openings)
+		v.openings = append(v.openings, o)
+	}
+}
+
+// remove forgets an actor that is closed.
+func (v *view) remove(o *opening) {
+	if o.actor.rule == byHand {
+		return
+	}
+	last := len(v.openings) - 1
+	v.openings[o.at] = v.openings[last]
+	v.openings[o.at].at = o.at
+	v.openings[last] = nil
+	v.openings = v.openings[:last]
+	o.actor.slots().forget(o)
 }

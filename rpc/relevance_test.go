@@ -96,10 +96,10 @@ func TestRelevantMayDoAnything(t *testing.T) {
 			for i, o := range c.view.openings {
 				require.Equal(t, i, o.at)
 				require.False(t, o.closed)
-				require.Same(t, w.relevance.asked.actors[o.actor.slot], o.actor)
+				require.Same(t, w.relevance.asked.Items[o.actor.slot], o.actor)
 			}
 		}
-		for _, o := range w.relevance.asked.here {
+		for _, o := range w.relevance.asked.Here {
 			require.Nil(t, o)
 		}
 	})
@@ -129,26 +129,6 @@ func TestConstructorOpensAndCloses(t *testing.T) {
 		n.tick(5)
 		require.EqualValues(t, 7, client.Actor(a.Ref()).object.(*oak).place.X)
 	})
-}
-
-func TestSpreadDoesAllInItsPeriod(t *testing.T) {
-	for _, n := range []int{1, 7, 100, 10_000} {
-		for _, step := range []time.Duration{time.Microsecond * 777, 16 * time.Millisecond, 33 * time.Millisecond, 90 * time.Millisecond} {
-			var s spread
-			done, most := 0, 0
-			for passed := time.Duration(0); passed < 10*surveyPeriod; passed += step {
-				due := s.take(n, step, surveyPeriod)
-				done += due
-				most = max(most, due)
-			}
-			require.InDelta(t, 10*n, done, float64(n)*float64(step)/float64(surveyPeriod)+1, "%d, every %v", n, step)
-			require.LessOrEqual(t, most, int(float64(n)*float64(step)/float64(surveyPeriod))+1)
-			require.Equal(t, n, s.take(n, time.Hour, surveyPeriod), "not more than a round")
-		}
-	}
-	var s spread
-	require.Zero(t, s.take(5, 0, surveyPeriod))
-	require.Zero(t, s.take(0, time.Hour, surveyPeriod))
 }
 
 // TestRelevanceForgetsAll spawns, destroys, joins and leaves at random; then nothing is left in any set.
@@ -194,11 +174,10 @@ func TestRelevanceForgetsAll(t *testing.T) {
 		require.Zero(t, r.grid.Len())
 		require.Empty(t, w.replicator.states)
 		for _, in := range []*slots{&r.placed, &r.asked} {
-			require.NotEmpty(t, in.actors)
-			require.Len(t, in.free, len(in.actors))
-			for i := range in.actors {
-				require.Nil(t, in.actors[i])
-				require.Nil(t, in.here[i])
+			require.NotEmpty(t, in.Items)
+			for i := range in.Items {
+				require.Nil(t, in.Items[i])
+				require.Nil(t, in.Here[i])
 			}
 		}
 		for _, o := range append(r.unseen[:cap(r.unseen)], make([]*opening, 1)...) {

@@ -14,7 +14,7 @@ import (
 )
 
 // machines are the packages without clock, goroutine, lock, channel or map-ordered decision.
-var machines = []string{"bunch", "chunk", "chunk/fragment", "chunk/vital", "internal/ask", "internal/clock", "internal/keyed", "internal/pace", "internal/recovery", "internal/refs", "internal/relevancy", "internal/roster", "internal/shape", "internal/slices", "internal/state", "internal/tasks", "rpc/dos"}
+var machines = []string{"bunch", "chunk", "chunk/fragment", "chunk/vital", "internal/ask", "internal/clock", "internal/keyed", "internal/outbox", "internal/pace", "internal/recovery", "internal/refs", "internal/relevancy", "internal/roster", "internal/shape", "internal/slices", "internal/state", "internal/tasks", "rpc/dos"}
 
 // impure are packages of the standard library that bring in the outside world.
 var impure = []string{"sync", "sync/atomic", "os", "net", "runtime", "log", "log/slog", "context", "io/fs", "math/rand", "math/rand/v2", "crypto/rand", "syscall", "unsafe"}

@@ -1,0 +1,67 @@
+// Package outbox has what a server keeps of the states for one client beside which it lacks: how much may leave at a Flush, and calls that
+// wait behind states. It is pure.
+package outbox
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// maxCalls is how many bytes of calls wait behind the states of an actor for one client: as much as some seven packets take.
+const maxCalls = 8 << 10
+
+// Calls are encoded calls that wait for the next update of an actor, each behind its length. The zero Calls has none.
+type Calls struct {
+	queued []byte
+	backed int // bytes of them, the first, that were taken back since calls were last cut
+}
+
+// Empty reports whether none waits.
+func (c *Calls) Empty() bool { return len(c.queued) == 0 }
+
+// Add appends a call, and reports false when too many wait.
+func (c *Calls) Add(call []byte) bool {
+	if len(c.queued)+len(call) > maxCalls {
+		return false
+	}
+	c.queued = append(binary.AppendUvarint(c.queued, uint64(len(call))), call...)
+	return true
+}
+
+// Cut takes the first calls off, whole, of at most so many bytes, and appends them to into.
+func (c *Calls) Cut(into []byte, most int) []byte {
+	n := 0
+	for n < len(c.queued) {
+		size, head := binary.Uvarint(c.queued[n:])
+		if n+head+int(size) > most {
+			break
+		}
+		n += head + int(size)
+	}
+	into = append(into, c.queued[:n]...)
+	c.queued, c.backed = append(c.queued[:0], c.queued[n:]...), 0
+	return into
+}
+
+// Back puts calls back that were cut and have not left, behind those that were put back since.
+func (c *Calls) Back(calls []byte) {
+	c.queued = slices.Insert(c.queued, c.backed, calls...)
+	c.backed += len(calls)
+}
+
+// Close forgets those that wait, and returns how many there were.
+func (c *Calls) Close() (n int) {
+	n = Count(c.queued)
+	*c = Calls{}
+	return n
+}
+
+// Count returns how many calls were cut.
+func Count(calls []byte) (n int) {
+	for len(calls) > 0 {
+		size, head := binary.Uvarint(calls)
+		calls = calls[head+int(size):]
+		n++
+	}
+	return n
+}
