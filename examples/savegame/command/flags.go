@@ -27,6 +27,11 @@ func oneOf(name, usage string, words ...string) cli.Flag {
 	})
 }
 
+// carrierFlag says over what a client's connection travels.
+func carrierFlag() cli.Flag {
+	return oneOf("carrier", "what moves all datagrams: `sealed` packets beside QUIC's, or quic", "sealed", "quic")
+}
+
 // sizeFlag is a flag that takes bytes.
 func sizeFlag(name, value, usage string) cli.Flag {
 	return text(name, value, usage, func(text string) error {

@@ -237,6 +237,8 @@ func TestFlags(t *testing.T) {
 	m.holds("1", noise(300_000, 3))
 	m.fails(exitUsage, []string{"ls", "--log", "loud"}, "loud")
 	m.fails(exitUsage, []string{"ls", "--bwlimit", "fast"}, "bwlimit", "fast")
+	m.ok("get", "x", m.path("3"), "-carrier", "quic")
+	m.fails(exitUsage, []string{"ls", "--carrier", "pigeon"}, "carrier", "sealed, quic")
 }
 
 func TestProfile(t *testing.T) {

@@ -34,6 +34,7 @@ func client(name, args, summary string, do func(context.Context, *session) error
 		&cli.StringFlag{Name: "server", Usage: "`HOST:PORT` instead of that of the login"},
 		&cli.DurationFlag{Name: "patience", Value: 5 * time.Minute, Usage: "`TIME` without progress after which a lost server is given up"},
 		sizeFlag("bwlimit", "", "`BYTES` a second, like 500KB, that content travels at"),
+		carrierFlag(),
 		oneOf("log", "`LEVEL` of the log: off, debug, info, warn or error", "off", "debug", "info", "warn", "error"),
 	)...)
 }
@@ -54,6 +55,7 @@ func newSession(j *job) (s *session, err error) {
 	}
 	s.Server = cmp.Or(s.String("server"), s.Server)
 	s.config.Rate, s.config.Watch = int(min(s.size("bwlimit"), math.MaxInt32)), s.watch
+	s.config.QUIC = s.String("carrier") == "quic"
 	s.config.Logger, s.config.LogLevel = s.logger()
 	return s, nil
 }
