@@ -2,6 +2,7 @@ package house
 
 import (
 	"bytes"
+	"go/ast"
 	"os"
 	"slices"
 	"strings"
@@ -141,6 +142,32 @@ func TestPackagesAreRooms(t *testing.T) {
 	}
 	for pkg, n := range count {
 		assert.LessOrEqual(t, n, widest, "files of %s", pkg)
+	}
+}
+
+// roomy are the packages in which a method stands in the file of its type.
+var roomy = []string{"stream"}
+
+func TestMethodsStandWithTheirType(t *testing.T) {
+	_, files := tree(t)
+	home := make(map[string]string) // of a type
+	for _, f := range files {
+		ast.Inspect(f.Syntax, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok && !f.Test {
+				home[f.Package+"."+spec.Name.Name+"."] = f.Path
+			}
+			return true
+		})
+	}
+	for _, f := range files {
+		if f.Test || !slices.Contains(roomy, f.Package) {
+			continue
+		}
+		for _, d := range f.Syntax.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+				assert.Equal(t, home[f.Package+"."+receiver(fn)], f.Path, "where %s%s stands", receiver(fn), fn.Name.Name)
+			}
+		}
 	}
 }
 
