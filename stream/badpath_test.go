@@ -13,7 +13,8 @@ import (
 )
 
 // TestSealedOnABadPath: 4 MiB over UE's profile Bad, 5 % lost and 100 to 200 ms each way in order, at 20 Mbit/s, are 1.8 s. Most take two to
-// four; one in twenty takes random loss for congestion. Before jitter was told from a queue every second one did, some for four minutes.
+// five; one in twenty takes random loss for congestion. Before jitter was told from a queue every second one did; one in thirty took
+// minutes as long as the few packets of play before it counted as a rate of the path, and one in two hundred still does.
 func TestSealedOnABadPath(t *testing.T) {
 	seed := testkit.Seed(t)
 	var times []time.Duration
@@ -23,8 +24,9 @@ func TestSealedOnABadPath(t *testing.T) {
 	}
 	slices.Sort(times)
 	t.Logf("%v", times)
-	require.Less(t, times[len(times)/2], 5*time.Second)
+	require.Less(t, times[len(times)/2], 7*time.Second)
 	require.Less(t, times[len(times)*2/3], 10*time.Second)
+	require.Less(t, times[len(times)-2], time.Minute)
 }
 
 func badPath(t *testing.T, path netsim.Config, via Backend) (took time.Duration) {

@@ -148,10 +148,13 @@ func (d *delivery) slope(first, last *point) slope {
 }
 
 // rate returns the slope over the last span, or little more. Not ok: too little has arrived.
-func (d *delivery) rate(span time.Duration) (s slope, ok bool) {
+func (d *delivery) rate(span time.Duration) (s slope, ok bool) { return d.rateOf(0, span) }
+
+// rateOf returns the slope of so many bytes at least.
+func (d *delivery) rateOf(bytes int64, span time.Duration) (s slope, ok bool) {
 	for i := d.n - 2; i >= d.oldest(); i-- {
 		first, last := d.point(i), d.point(d.n-1)
-		if took := last.at - first.at; took >= span && took > 0 {
+		if took := last.at - first.at; took >= span && took > 0 && last.bytes-first.bytes >= bytes {
 			return d.slope(first, last), true
 		}
 	}

@@ -89,11 +89,18 @@ func (c *Controller) Rate() float64 {
 	case Compete:
 		return max(lookGain*c.competition.window/max(c.delay.smoothed, 1).Seconds(), least)
 	}
-	estimate := c.Estimate()
-	if estimate == 0 {
-		return unknownWindow * least
+	if c.Estimate() == 0 {
+		return startGain * c.supposed()
 	}
-	return max(c.gain()*estimate-c.play, least)
+	return max(c.gain()*c.Estimate()-c.play, least)
+}
+
+// supposed is the rate that the path is supposed to have: while nothing is known, that with which a start sends the first window.
+func (c *Controller) supposed() float64 {
+	if estimate := c.Estimate(); estimate > 0 {
+		return estimate
+	}
+	return unknownWindow * float64(c.cfg.Packet) / c.delay.base().Seconds() / startGain
 }
 
 // gain is the factor on the estimate.

@@ -292,30 +292,35 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.round.note(c.queue)
 	}
 	c.delivery.grain = c.delay.base() / 64
-	s, ok := c.delivery.rate(c.shortest(b.newest))
+	s, ok := c.sample(b.newest)
 	if !ok {
 		return
 	}
 	rate := s.shown() + c.play
 	c.recent, c.limited = s.arrival+c.play, s.limited
 	c.sparse = s.limited && c.state != Dip && s.sent+c.play < c.Estimate()/4
-	if !s.limited || rate > c.Estimate() {
+	if !s.limited || rate > c.supposed() {
 		c.rates.add(c.filling, rate)
 	}
-	c.delay.grain = over(c.cfg.Packet, c.rates.value())
-	if c.state != Start && c.rates.value() > 0 {
-		c.hint = 0
+	if known := c.rates.value(); known > 0 {
+		c.delay.grain = over(c.cfg.Packet, known)
+		if c.state != Start {
+			c.hint = 0
+		}
 	}
 }
 
-// shortest is the interval below which a sample is noise: a round trip, but in the first ones, of which a part must do, and
-// at the end of a swift look.
-func (c *Controller) shortest(newest Sample) time.Duration {
-	switch {
-	case c.round.number < 2:
-		return min(c.delay.base()/8, minStanding)
-	case c.look.swift && newest.look == c.look.number:
-		return c.lookTime() * 3 / 4
+// sample returns what the latest arrivals show of the rate. Over less than a round trip it is noise, but at the end of a swift look,
+// and in the first rounds, where a few packets must do: of two of play jitter makes any rate, which took the place of what the train
+// had told.
+func (c *Controller) sample(newest Sample) (slope, bool) {
+	if c.round.number < 2 {
+		if s, ok := c.delivery.rateOf(int64(minWindow*c.cfg.Packet), min(c.delay.base()/8, minStanding)); ok {
+			return s, true
+		}
 	}
-	return c.delay.reach()
+	if c.look.swift && newest.look == c.look.number {
+		return c.delivery.rate(c.lookTime() * 3 / 4)
+	}
+	return c.delivery.rate(c.delay.reach())
 }

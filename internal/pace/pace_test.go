@@ -101,6 +101,30 @@ func TestNothingKnown(t *testing.T) {
 	s.rate(1e9)
 }
 
+// Two small packets of play, which jitter drew apart, are no rate: they took the place of what QUIC had told, and a transfer that began
+// then went on at a thousandth of the path's rate (stream.TestSealedOnABadPath).
+func TestPlayIsNoRate(t *testing.T) {
+	const small = 100
+	for _, cwnd := range []int{40000, 0} {
+		s := newSteps(t)
+		s.QUIC(s.now, 50*ms, cwnd)
+		before := s.Rate()
+		for range 6 {
+			first := s.Sent(s.now, small, 0)
+			second := s.Sent(s.now, small, small)
+			s.Limited(2 * small)
+			third := s.Sent(s.now.Add(40*ms), small, 2*small)
+			s.pass(90 * ms)
+			s.Acked(s.now, first, small, s.now.Add(-60*ms))
+			s.Acked(s.now, second, small, s.now.Add(-40*ms))
+			s.Acked(s.now, third, small, s.now)
+			s.Feedback(s.now, 0)
+		}
+		require.Equal(t, pace.Start, s.State())
+		require.GreaterOrEqual(t, s.Rate(), before, "with QUIC's window of %d", cwnd)
+	}
+}
+
 func TestNextPaces(t *testing.T) {
 	s := newSteps(t)
 	s.QUIC(s.now, 50*ms, 40000)

@@ -19,7 +19,7 @@ const (
 	leastHint = 0.125
 )
 
-// stepStart grows until the path shows a queue, drops, or stops growing.
+// stepStart grows until the path shows a queue, drops, or stops growing. Rounds in which there was little to send show nothing.
 func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	switch {
 	case c.careful && c.confirmed():
@@ -34,7 +34,7 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 		c.measured()
 		c.trim()
 		c.enter(Drain, t)
-	case !ended || c.rounds < 2 || c.careful:
+	case !ended || c.rounds < 2 || c.careful || b.newest.limited:
 	case c.measured() > c.full*growth:
 		c.full, c.flat = c.Estimate(), 0
 	default:
