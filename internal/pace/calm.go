@@ -10,6 +10,7 @@ const calmSamples = 8
 type calm struct {
 	greatest time.Duration // of the batches of this stretch
 	samples  int
+	fates    tally   // of the packets of which it was heard in it
 	least    minimum // of the stretches' greatest
 }
 
@@ -21,12 +22,18 @@ func (c *calm) note(d time.Duration) {
 	c.samples++
 }
 
-// roundOver closes the stretch when it has batches enough.
-func (c *calm) roundOver(t instant) {
-	if c.samples >= calmSamples {
-		c.least.add(t, c.greatest)
-		c.samples = 0
+// roundOver closes the stretch when it has batches enough. even: the train came at even distances, through no jitter to speak of. Then a
+// first stretch that lost more than any random loss explains shows a full queue: of eight that began at once each took all of that
+// for jitter, and they kept it full.
+func (c *calm) roundOver(t instant, fates tally, even bool) {
+	c.fates.add(fates)
+	if c.samples < calmSamples {
+		return
 	}
+	if crashed := c.fates.count() >= trainPackets && c.fates.share() > maxRandomLoss; c.least.known || !crashed || !even {
+		c.least.add(t, c.greatest)
+	}
+	c.samples, c.fates = 0, tally{}
 }
 
 // above returns how far the calm delay lies above the least delay.

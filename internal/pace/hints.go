@@ -10,6 +10,7 @@ func (c *Controller) Train(bytes int, span time.Duration, even bool) {
 	if bytes <= 0 || span <= 0 || c.state != Start {
 		return
 	}
+	c.even = even
 	rate := float64(bytes) / span.Seconds()
 	if c.rates.value() > rate/8 {
 		return

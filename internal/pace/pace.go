@@ -47,6 +47,7 @@ type Controller struct {
 
 	// Start.
 	hint         float64 // rate to begin with, from the train or from QUIC; 0 = measured or unknown
+	even         bool    // the train came at even distances
 	careful      bool    // the hint was measured: begin at it, not at twice it, until it is confirmed
 	full         float64 // the rate that rounds are compared with
 	flat         int     // rounds without growth
@@ -220,8 +221,8 @@ func (c *Controller) endRound(t instant) {
 	if !c.limited {
 		c.filling++
 	}
-	c.delay.calmWay.roundOver(t)
-	c.delay.calmTrip.roundOver(t)
+	c.delay.calmWay.roundOver(t, c.round.fates, c.even)
+	c.delay.calmTrip.roundOver(t, c.round.fates, c.even)
 	c.round.next(c.delivery.total, c.queue)
 }
 

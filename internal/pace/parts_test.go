@@ -411,7 +411,7 @@ func TestPTOHasAFloor(t *testing.T) {
 		d.trip(instant(i)*ms, rtt)
 		d.calmTrip.note(rtt)
 		if i%calmSamples == calmSamples-1 {
-			d.calmTrip.roundOver(instant(i) * ms)
+			d.calmTrip.roundOver(instant(i)*ms, tally{}, true)
 		}
 	}
 	for i := range 40 {

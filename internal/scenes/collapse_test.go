@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -61,5 +62,22 @@ func TestNobodyTakesAll(t *testing.T) {
 				t.Errorf("seed %d: %.3g bit/s", seed, rates)
 			}
 		}
+	}
+}
+
+// TestManyAtOnce plays eight and sixteen that begin within 100 ms, at the rate of an idle path that their trains found. Each took the
+// queue that they had filled for jitter, and they kept it full: a tenth of all packets was lost over 10 s, and no less later on.
+func TestManyAtOnce(t *testing.T) {
+	drawn := testkit.Seed(t)
+	for _, n := range []int{8, 16} {
+		s := Path(20e6, 50*ms, 0, 1).With(n, Flow{Begin: second}, 100*ms/time.Duration(n))
+		s.For = 8 * second
+		var lost []float64
+		for i := range uint64(5) {
+			lost = append(lost, Run(s, drawn+i*1000).Drops(Ours, 2*second, s.For))
+		}
+		slices.Sort(lost)
+		t.Logf("%d: %.3f", n, lost)
+		require.Less(t, lost[2], 0.03, "%d: %.3f", n, lost)
 	}
 }
