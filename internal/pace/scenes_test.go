@@ -158,7 +158,8 @@ func TestRandomLoss(t *testing.T) {
 	}, 5231798089655432713)
 }
 
-// A queue too short to be seen as delay: what is over the rate is lost, and that loss is congestion.
+// A queue too short to be seen as delay: what is over the rate is lost, and that loss is congestion. With two of these seeds a third and
+// a half of the link was left as long as a look that found more was followed by a start, which lost a hundred packets and more.
 func TestShallowQueue(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {
 		for _, c := range []struct {
@@ -176,10 +177,10 @@ func TestShallowQueue(t *testing.T) {
 			got := s.goodput(until)
 			lost := 1 - float64(s.bulk.received-received)/(float64(s.bulk.bytes-sent)*payload/sealed)
 			name := fmt.Sprintf("%v, queue %d KiB", c.link, c.queue>>10)
-			f = append(f, atLeast(name+": of the link", got/(float64(c.rate)/1e6*useful), 0.75), atMost(name+": lost", lost, 0.05+c.loss))
+			f = append(f, atLeast(name+": of the link", got/(float64(c.rate)/1e6*useful), 0.75-15*c.loss), atMost(name+": lost", lost, 0.05+c.loss))
 		}
 		return f
-	})
+	}, 6033111265343050497, 5050)
 }
 
 func TestWrongTrain(t *testing.T) {

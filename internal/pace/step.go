@@ -7,8 +7,7 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 		c.countRounds()
 	}
 	if c.judge(t) {
-		c.enter(Start, t)
-		c.full, c.flat = c.Estimate(), 0
+		c.goOn(t)
 		return
 	}
 	switch c.state {
@@ -25,6 +24,17 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 	case Compete:
 		c.stepCompete(t, b, ended)
 	}
+}
+
+// goOn goes on after a look that found more: by a start, or, over a queue that would drop a third of that, by one look after the other.
+func (c *Controller) goOn(t instant) {
+	if c.delay.short() {
+		c.enter(Cruise, t)
+		c.pause = 0
+		return
+	}
+	c.enter(Start, t)
+	c.full, c.flat = c.Estimate(), 0
 }
 
 // enter changes the state.
