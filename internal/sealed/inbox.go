@@ -18,8 +18,8 @@ const (
 	lentBytes = 4 << 20
 	// lentStep is how many of them an inbox borrows at a time.
 	lentStep = 64 << 10
-	// keptSpare is the most that is kept of an emptied slab while the other one fills.
-	keptSpare = inboxBytes
+	// keptSpare is the most that is kept of an emptied slab while the other one fills, which may become as large as inboxBytes.
+	keptSpare = inboxBytes * 3 / 4
 	// keptInbox is the most memory that an idle carrier keeps.
 	keptInbox = 4 << 10
 	// elsewhereLimit packets a second are taken from addresses that are not the QUIC connection's: enough to live through a
@@ -66,7 +66,8 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) {
 	}
 	first := len(b.slab) == 0
 	if n := len(b.slab) + inboxHeader + len(packet); n > cap(b.slab) {
-		b.slab = slices.Grow(b.slab, n/2) // append adds a quarter to a large one, and copies all five times on its way
+		// By half, but never beyond what may wait: append adds a quarter to a large one, and copies all five times on its way.
+		b.slab = slices.Grow(b.slab, min(n+n/2, inboxBytes+b.extra-b.opened)-len(b.slab))
 	}
 	b.slab = binary.NativeEndian.AppendUint16(b.slab, uint16(len(packet)))
 	b.slab = binary.NativeEndian.AppendUint64(b.slab, uint64(at.Sub(b.base)))
