@@ -23,66 +23,74 @@ import (
 // Conn is a connection to one peer. Its methods are safe from any goroutine, but for [Conn.Actor], [Conn.View], [Conn.SetView],
 // [Conn.SetViewPoint] and [Conn.ServerTime], which belong to the world's. UE: UNetConnection.
 type Conn struct {
-	world   *World
-	id      uint64 // within its world
-	server  bool   // this end is the server's
+	world  *World
+	id     uint64 // within its world
+	server bool   // this end is the server's
+
+	// What it travels by, which has a lock of its own.
 	carrier link.Carrier
 	link    *link.Link
 	machine *bunch.Conn    // under link.Lock
 	sealed  *sealedCarrier // nil when this side has none
 	trace   *trace.Tap     // nil without Config.Trace
+	guests  guest.Seat     // machines of guests, beside it
+
+	// Its way in. Written before joined.
+	visit    *visit        // its place at the door; under World.mu
+	replaced []*Conn       // of the same identity, which end before this one is announced
+	identity string        // written under World.mu, and read freely once joined
+	welcomed chan struct{} // closed when joined
+	maxBunch int           // bytes of one message, the smaller of both ends' limits
+
+	// Where it stands. Safe from any goroutine.
+	known   atomic.Bool // server: Config.Login is asked, or was; identity is written
+	joined  atomic.Bool
+	closing atomic.Bool                // closed from here: nothing more is dispatched or sent
+	cause   atomic.Pointer[CloseError] // why this side closed; the first one counts
+	ended   atomic.Bool                // the link has; written under World.mu
+	kick    chan struct{}
 	done    chan struct{}
 	gone    chan struct{}  // closed when nothing is left of it
 	work    sync.WaitGroup // goroutines of its own, which end soon after the link
+	dirty   atomic.Bool    // Dispatch has something to take
 
+	// What it costs, and what was dropped. Safe from any goroutine.
 	allowance *budget.Allowance // under Config.Rate and WorldRate
-	guests    guest.Seat        // machines of guests, beside it
+	reserved  atomic.Int64      // bytes of the world's budget
+	drops     drops.Counters
+	deferred  atomic.Uint64
+	rates     statnet.Sampler
 
-	visit    *visit        // its place at the door; under World.mu
-	replaced []*Conn       // of the same identity, which end before this one is announced; written before joined
-	identity string        // written under World.mu before joined, and read freely once joined
-	welcomed chan struct{} // closed when joined
-
-	known   atomic.Bool // server: Config.Login is asked, or was; identity is written
-	joined  atomic.Bool
-	ended   atomic.Bool // the link has; written under world.mu
-	closing atomic.Bool // closed from here: nothing more is dispatched or sent
-	dirty   atomic.Bool // Dispatch has something to take
-	kick    chan struct{}
-	cause   atomic.Pointer[CloseError] // why this side closed; the first one counts
-
-	// Owned by the world's goroutine.
-	isCorked    bool
-	owned       actors                    // actors, directly
-	state       stateOutbox               // of a server
-	has         map[*Actor]*opening       // of a server: those that are open
-	view        view                      // of a server
-	reps        pending                   // of a client
-	waiting     waitingCalls              // of a client
-	referrers   refs.Index[Ref, replica]  // of a client: those that name the actor
-	actorsByRef map[Ref]*Actor            // likewise
-	closed      map[Ref]uint64            // server: channels of actors that CloseTo closed and that may not have ended at the client
-	closedLimit int                       // of closed, before those that have are forgotten
-	asleep      map[*Actor]CloseReason    // server: those of which the client has a copy without a channel, and why
-	razed       map[string]bool           // client: placed actors that are destroyed, and were not placed here
-	dismissals  []dismissal               // server: copies that are to end, and wait for a channel
-	limits      map[*method]budget.Bucket // of Server RPCs with a RateLimit
-	requests    requests
-	mail        mail
-	turn        turn
-	watched     *watched // of a server with Config.DoS
-	lateWarn    logs.Gate
-	times       times
+	// Actors that are open to it, and what is to be told of them. Owned by the world's goroutine.
+	owned       actors                 // actors, directly
+	state       stateOutbox            // of a server
+	has         map[*Actor]*opening    // of a server: those that are open
+	view        view                   // of a server
+	closed      map[Ref]uint64         // server: channels of actors that CloseTo closed and that may not have ended at the client
+	closedLimit int                    // of closed, before those that have are forgotten
+	asleep      map[*Actor]CloseReason // server: those of which the client has a copy without a channel, and why
+	dismissals  []dismissal            // server: copies that are to end, and wait for a channel
 	openWarn    logs.Gate
+
+	// Copies of a server's actors. Owned by the world's goroutine of a client.
+	reps        pending
+	waiting     waitingCalls
+	referrers   refs.Index[Ref, replica] // those that name the actor
+	actorsByRef map[Ref]*Actor
+	razed       map[string]bool // placed actors that are destroyed, and were not placed here
+
+	// Its calls. Owned by the world's goroutine.
+	isCorked bool
+	turn     turn
+	requests requests
+	mail     mail
+	limits   map[*method]budget.Bucket // of Server RPCs with a RateLimit
+	watched  *watched                  // of a server with Config.DoS
+	times    times
+	lateWarn logs.Gate
 
 	mu       sync.Mutex // guards writes to channels, and reads of it elsewhere than on the world's goroutine
 	channels map[uint64]*Actor
-
-	reserved atomic.Int64 // bytes of the world's budget
-	maxBunch int          // bytes of one message, the smaller of both ends' limits; written before joined
-	drops    drops.Counters
-	deferred atomic.Uint64
-	rates    statnet.Sampler
 }
 
 // World returns the world that the connection belongs to.

@@ -39,55 +39,62 @@ type World struct {
 	trace  *trace.Writer // nil = none
 	guests guest.Host
 
-	// Owned by the world's goroutine.
-	bindings     map[*Class]*binding
-	now          time.Time      // of the running or last Dispatch or Flush
-	conns        []*Conn        // joined and announced
-	roster       actors         // of all actors
-	actorsByRef  map[Ref]*Actor // of a server
-	lastRef      Ref            // likewise
-	replicator   replicator     // likewise
-	relevance    relevance      // likewise
-	always       actors         // AlwaysRelevant
-	placed       map[string]*Actor
-	razed        []*Actor // of a server: that were placed and are destroyed
-	drowsy       []*Actor // of a server: dormant, and perhaps open
-	onTick       []func(now time.Time)
+	// The actors that live here. Owned by the world's goroutine.
+	bindings    map[*Class]*binding
+	roster      actors         // of all actors
+	always      actors         // AlwaysRelevant
+	actorsByRef map[Ref]*Actor // of a server
+	lastRef     Ref            // likewise
+	replicator  replicator     // likewise
+	relevance   relevance      // likewise
+	placed      map[string]*Actor
+	razed       []*Actor // of a server: that were placed and are destroyed
+	drowsy      []*Actor // of a server: dormant, and perhaps open
+
+	// The connections that joined. Owned by the world's goroutine.
+	conns        []*Conn // joined and announced
+	joining      []*Conn // to be announced
+	ending       []*Conn // likewise
+	corked       []*Conn // to uncork at Flush
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
-	flushes      uint64  // that have ended
-	inFrame      bool    // between Dispatch and Flush
-	corked       []*Conn // to uncork at Flush
+	dos          dosWatch
 	stateWarn    logs.Gate
-	sampled      time.Time           // when rates were
-	overflows    int                 // connections that a full reliable buffer closed
-	failed       logs.Gates[*method] // of calls that returned an error
-	call         Call                // what the running handler sees
-	question     question            // likewise, of a request
-	requests     requests            // that this world asks itself
-	beat         clock.Beat          // of the running or last Dispatch
-	arrived      time.Time           // when the running message did
-	doing        tasks.Doing         // what runs, to name it when it panics or takes long
+	overflows    int       // connections that a full reliable buffer closed
+	sampled      time.Time // when rates were
 
-	// Queues of the world's goroutine. What runs has left its queue, so that a panic loses nothing else.
-	tasks   tasks.Queue[task]
-	joining []*Conn                // to be announced
-	ending  []*Conn                // likewise
-	posts   tasks.Queue[func()]    // of this Dispatch
-	hook    int                    // index of the next OnTick hook; 0 between two Flushes
-	local   []localCall            // for the next Dispatch
-	running tasks.Queue[localCall] // of this Dispatch
-	turns   turns
-	dos     dosWatch
+	// The frame: Dispatch, the game's tick, Flush. Owned by the world's goroutine.
+	now     time.Time  // of the running or last Dispatch or Flush
+	beat    clock.Beat // of the running or last Dispatch
+	inFrame bool       // between Dispatch and Flush
+	flushes uint64     // that have ended
+	onTick  []func(now time.Time)
+	hook    int // index of the next OnTick hook; 0 between two Flushes
 
+	// What Dispatch runs. Owned by the world's goroutine. What runs has left its queue, so that a panic loses nothing else.
+	tasks    tasks.Queue[task]
+	posts    tasks.Queue[func()]    // of this Dispatch
+	local    []localCall            // for the next Dispatch
+	running  tasks.Queue[localCall] // of this Dispatch
+	turns    turns
+	requests requests            // that this world asks itself
+	call     Call                // what the running handler sees
+	question question            // likewise, of a request
+	arrived  time.Time           // when the running message did
+	doing    tasks.Doing         // what runs, to name it when it panics or takes long
+	failed   logs.Gates[*method] // of calls that returned an error
+
+	// Who drives, and how others wake him. Safe from any goroutine, but for stack, which is the driver's.
 	driving atomic.Bool
 	driver  atomic.Uint64 // id of the goroutine that drove last
 	stack   [64]byte      // scratch of the driver
 	wake    chan struct{} // capacity 1
 	shut    chan struct{} // closed by Close
-	dropped atomic.Uint64
-	client  atomic.Bool
+
+	// What all connections share. Safe from any goroutine.
+	client  atomic.Bool     // the world has dialled
 	actors  atomic.Int64    // alive here
+	dropped atomic.Uint64   // posts, and local calls whose actor is gone
 	memory  *budget.Memory  // for reliable messages that wait
 	rate    *budget.Meter   // of all connections; nil = no limit
 	sockets *badnet.Sockets // behind Config.Emulation; nil without
@@ -101,6 +108,7 @@ type World struct {
 	hash    [32]byte    // of shape
 	frozen  bool
 
+	// Who comes in, and what has come.
 	inbox     inbox
 	live      map[*Conn]struct{} // attached and not yet ended, half-open ones included
 	door      *door.Entry[Conn]  // who may come in, from where, and as whom
