@@ -1,4 +1,4 @@
-// Package testkit holds what the tests of many packages share: a leak check, seeds and the heap's size.
+// Package testkit holds what the tests of many packages share: a leak check, a folder for temporary files, seeds and the heap's size.
 package testkit
 
 import (
@@ -39,6 +39,18 @@ func settles(before int) bool {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return false
+}
+
+// TempDir gives a test a folder of its own for temporary files, and fails it when one is left there.
+func TempDir(t testing.TB) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Setenv("TMP", dir) // of Windows
+	t.Cleanup(func() {
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("left in the folder for temporary files: %v (%v)", left, err)
+		}
+	})
 }
 
 // Seed returns a random seed, or the one in QUIVER_SEED, and logs it, so that a failure can be repeated.

@@ -10,23 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/examples/savegame/demo"
+	"github.com/quivernet/quiver/internal/testkit"
 )
-
-// inFolder gives a test a folder for temporary files, and sees to it that none is left.
-func inFolder(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	t.Setenv("TMP", dir)
-	t.Cleanup(func() {
-		left, err := os.ReadDir(dir)
-		require.NoError(t, err)
-		require.Empty(t, left, "the demo's folder is gone")
-	})
-}
 
 // TestDemoJSON: all fields are there, and what the flags say is what is measured.
 func TestDemoJSON(t *testing.T) {
-	inFolder(t)
+	testkit.TempDir(t)
 	run := runProgram("", "demo", "-size", "300KB", "-rtt", "10ms", "-jitter", "2ms", "-loss", "1%", "-rate", "20mbit", "-seed", "3", "-json")
 	require.Zero(t, run.code, run.stderr)
 	require.Empty(t, run.stderr)
@@ -51,7 +40,7 @@ func TestDemoJSON(t *testing.T) {
 }
 
 func TestDemoTable(t *testing.T) {
-	inFolder(t)
+	testkit.TempDir(t)
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "one"), make([]byte, 70_000), 0o600))
 	r := runProgram("", "demo", "-file", folder, "-lanes", "2")

@@ -17,18 +17,6 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// inFolder gives a test a folder for temporary files, and sees to it that none is left.
-func inFolder(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	t.Setenv("TMP", dir)
-	t.Cleanup(func() {
-		left, err := os.ReadDir(dir)
-		require.NoError(t, err)
-		require.Empty(t, left, "the demo's folder is gone")
-	})
-}
-
 func requireSane(t *testing.T, r *Report, size int64, clients int) {
 	t.Helper()
 	require.True(t, r.DigestOK)
@@ -79,7 +67,7 @@ func demo(t *testing.T, o Options) *Report {
 
 // Clients share one bottleneck: together they take as long as it needs for what all of them sent.
 func TestClientsShareTheBottleneck(t *testing.T) {
-	inFolder(t)
+	testkit.TempDir(t)
 	const clients, size = 3, 400_000
 	way := netsim.Config{Delay: 10 * time.Millisecond, Rate: 20e6, Seed: 1}
 	r := demo(t, Options{Size: size, Clients: clients, Way: way})
