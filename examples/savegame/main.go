@@ -31,7 +31,7 @@ func main() {
 	if os.Getenv(variable) == "" {
 		_ = os.Setenv(variable, "true")
 	}
-	// A put of 1 GiB keeps a server below 64 MB so, and at the default of 100 not.
+	// At Go's default of 100 a server that takes 1 GiB grows past 64 MB.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
