@@ -183,7 +183,7 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 
 // noteElsewhere tells a person who put or got a version at one place, and is refused at another, why.
 func (p *putting) noteElsewhere(v versions.Version) {
-	if last, err := p.seenLast(v.Name); err == nil && last == v.Ref() {
+	if last, err := p.seenLast(v.Name); err == nil && last.Content == v.Content {
 		p.note("version %d is known at another place of this machine; each place has seen what it held itself", v.Number)
 	}
 }

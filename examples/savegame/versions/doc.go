@@ -7,7 +7,7 @@
 //
 // # Conflicts
 //
-// A client remembers for each save the [Ref] of the version that it saw last. A put over another one is a [*Conflict],
+// A client remembers for each save the [Ref] of the version that it saw last. A put over another content is a [*Conflict],
 // unless its [Mode] says otherwise. A put of what is the newest version already makes none and conflicts with nothing, so
 // that one whose answer was lost is simply made again. What is in the trash is in nobody's way.
 //

@@ -75,7 +75,7 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 		return fmt.Errorf("%w: %q", ErrNoSave, name)
 	}
 	if newest.Kind != Trash {
-		if newest.Ref() != seen && !force {
+		if !newest.seen(seen) && !force {
 			return &Conflict{newest, seen}
 		}
 		if _, err := u.create(ctx, Version{Name: name, Kind: Trash, Base: newest.Number, Machine: machine}); err != nil {

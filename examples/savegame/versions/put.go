@@ -67,7 +67,7 @@ func (u *User) place(r Request) (name string, same bool, err error) {
 	switch {
 	case newest.Kind == Stored && newest.Content == r.Content:
 		return r.Name, true, nil
-	case newest.Number == 0, newest.Kind == Trash, newest.Ref() == r.Seen, r.Mode == Force:
+	case newest.Number == 0, newest.Kind == Trash, newest.seen(r.Seen), r.Mode == Force:
 		return r.Name, false, nil
 	case r.Mode == KeepBoth:
 		name, same = u.aside(r)

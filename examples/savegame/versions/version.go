@@ -41,6 +41,9 @@ type Ref struct {
 // Ref returns how v is remembered.
 func (v Version) Ref() Ref { return Ref{v.Number, v.Content} }
 
+// seen reports whether whoever saw r last has seen what v holds: r may be another version of that content, as before a Restore.
+func (v Version) seen(r Ref) bool { return v.Kind == Stored && v.Content == r.Content }
+
 // Errors of saves that are not there.
 var (
 	ErrNoSave    = errors.New("no such save")

@@ -90,6 +90,26 @@ func TestConflicts(t *testing.T) {
 	require.Equal(t, []string{"world@1 put", "world@2 put", "world@3 put", "world@4 put"}, p.history(u, "world"))
 }
 
+// Whoever saw a content has seen each version that is it: after rm and restore, and when somebody went back to it.
+func TestTheContentIsWhatWasSeen(t *testing.T) {
+	p := newPlace(t, Config{})
+	u, ctx := p.user("alice"), t.Context()
+	seen := p.put(u, Request{Name: "world"}, saveOf("one")).Ref()
+	_, err := u.Remove(ctx, "world", "laptop")
+	require.NoError(t, err)
+	restored, err := u.Restore(ctx, "world", 0, "laptop")
+	require.NoError(t, err)
+	require.Equal(t, 3, restored.Number)
+	next := p.put(u, Request{Name: "world", Seen: seen}, saveOf("two"))
+	require.Equal(t, 4, next.Number)
+
+	var conflict *Conflict
+	require.ErrorAs(t, u.Erase(ctx, "world", "desktop", seen, false), &conflict)
+	_, err = u.Restore(ctx, "world", 1, "laptop")
+	require.NoError(t, err)
+	require.NoError(t, u.Erase(ctx, "world", "desktop", seen, false))
+}
+
 // The faster one of two puts that both began wins, and the other one is told.
 func TestPutsAtOnce(t *testing.T) {
 	p := newPlace(t, Config{})
