@@ -141,13 +141,13 @@ func (c *Copy[K, V]) readGone(number uint32, packet uint64) {
 		return
 	}
 	c.bury(number, packet)
-	if item := c.list.find(number); item != nil {
+	if item := c.list.find(number); item != nil && item.packet > 0 { // else it is the client's own
 		c.list.remove(item)
 		c.note(Change[K, V]{Key: item.pair.Key, Value: item.pair.Value, Removed: true})
 	}
 }
 
-// readCensus removes what is not in it and came before it.
+// readCensus removes what is not in it and came before it, and not what the client set itself.
 func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 	var head [3]uint64 // first, last, count
 	for i := range head {
@@ -174,7 +174,7 @@ func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 		if uint64(item.number) > last {
 			break
 		}
-		if item.packet < packet && !kept[item.number] {
+		if item.packet > 0 && item.packet < packet && !kept[item.number] {
 			c.readGone(item.number, packet)
 		}
 	}

@@ -71,6 +71,21 @@ func TestListSetAtAClient(t *testing.T) {
 	require.Equal(t, 4, client.Len())
 }
 
+// What a client sets in its copy stays when the server says that an item of the same number is gone, or tells all that it has.
+func TestListSetAtAClientStays(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	require.True(t, client.Set(7, 70)) // number 1 there
+	require.True(t, server.Set(8, 80))
+	require.True(t, server.Delete(8))
+	server.tell(t, client, 1)
+	client.requireBook(t, 7, 70)
+
+	require.NoError(t, client.copy.Read(appendCensus(nil, 0, censusBit-1, nil), 9, true))
+	client.requireBook(t, 7, 70)
+	_, ok := client.copy.Next()
+	require.False(t, ok, "nothing has changed")
+}
+
 // A full list of which much changes has, at a client for a while, what is gone beside what is new.
 func TestListRemovalsComeLate(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
