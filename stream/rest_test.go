@@ -296,9 +296,11 @@ func (m *mix) source(data []byte) io.Reader {
 }
 
 func (m *mix) options() []Option {
-	all := []Option{Via([]Backend{Slices{}, Window{}}[m.random.IntN(2)]), Name(fmt.Sprint(m.random.IntN(6)))}
+	all := []Option{Via([]Backend{Slices{}, Window{}}[m.random.IntN(2)]), Name(fmt.Sprint(m.random.IntN(8)))}
 	if m.random.IntN(3) == 0 { // the same key for other content: what is stored is another's
-		all = append(all, Key(fmt.Sprint(m.random.IntN(3))))
+		all = append(all, Key(fmt.Sprint(m.random.IntN(3))), Hash(SHA256+Algorithm(m.random.IntN(2))))
+	} else if m.random.IntN(2) == 0 {
+		all = append(all, Hash([]Algorithm{SHA256, BLAKE3, NoDigest}[m.random.IntN(3)]))
 	}
 	return all
 }
@@ -316,6 +318,11 @@ func (m *mix) take(in Incoming, content io.Reader) {
 	case "2": // nobody reads
 	case "3":
 		in.OnEnd(func(error) { panic("a test's") })
+		go func() { _, _ = io.Copy(io.Discard, content) }()
+	case "4":
+		panic("a test's")
+	case "5":
+		in.Cancel(errTest)
 		go func() { _, _ = io.Copy(io.Discard, content) }()
 	default:
 		go func() { _, _ = io.Copy(io.Discard, content) }()
