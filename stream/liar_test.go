@@ -1,0 +1,185 @@
+package stream
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/guest"
+	"github.com/quivernet/quiver/internal/slices"
+	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// TestLiarsLeaveNothingBehind: one end says, at random and among transfers that go on, what nobody may say. It loses its
+// connection at the most. Nothing of that stays at either end, and who is beside it goes on.
+func TestLiarsLeaveNothingBehind(t *testing.T) {
+	first, runs := testkit.Seed(t), *restRuns
+	if testing.Short() {
+		runs = min(runs, 10)
+	}
+	for seed := first; seed < first+uint64(runs); seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { testLiarLeavesNothingBehind(t, seed) })
+	}
+}
+
+func testLiarLeavesNothingBehind(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	inNetwork(t, setup{
+		client: Config{Store: &fickleStore{newMemoryStore(), seed}, MaxMemory: leastMemory},
+		server: Config{Store: &fickleStore{newMemoryStore(), ^seed}, MaxMemory: leastMemory + 2*slices.ReceiverBytes},
+		rpc:    rpc.Config{OnPanic: func(*rpc.Conn, any, []byte) {}},
+	}, func(n *network) {
+		m := &mix{network: n, random: random, small: make(chan []byte, 64)}
+		m.handle(n.server.streams)
+		m.handle(n.client.streams)
+		m.join()
+		defer m.leave()
+		m.addClient(Config{})
+		l := newLiar(m, m.ends[:2])
+		for range 400 {
+			l.act()
+			time.Sleep(time.Duration(random.Int64N(int64(20 * time.Millisecond))))
+		}
+		l.from.peer.conn.Close(0, "the liar is through")
+		m.end()
+		time.Sleep(restTime)
+		for _, out := range m.out {
+			<-out.Done()
+		}
+		n.requireRest(m.ends[2:]...)
+		l.requireGone()
+		n.passes(m.ends[3].peer, m.small)
+	})
+}
+
+// liar is the end of a connection that says to the other one what it likes.
+type liar struct {
+	*mix
+	from, to end1
+
+	ours, theirs uint64           // ids of the newest transfers either way
+	sent         map[uint64]int64 // bytes of parts
+}
+
+func newLiar(m *mix, ends []end1) *liar {
+	l := &liar{mix: m, from: ends[0], to: ends[1], sent: make(map[uint64]int64)}
+	if m.random.IntN(2) == 0 {
+		l.from, l.to = l.to, l.from
+	}
+	return l
+}
+
+// act has one of the ends do what it may, or the liar lie.
+func (l *liar) act() {
+	switch l.random.IntN(6) {
+	case 0:
+		p := []end1{l.from, l.to}[l.random.IntN(2)].peer
+		data := content(1 + l.random.IntN(200_000))
+		if out, err := save.Start(p, l.source(data), int64(len(data)), l.options()...); err == nil {
+			l.out = append(l.out, out)
+		}
+	case 1:
+		if len(l.out) > 0 {
+			l.out[l.random.IntN(len(l.out))].Cancel(errTest)
+		}
+	default:
+		l.do(l.to.world, func() { l.theirs = l.to.peer.sender.lastID })
+		l.do(l.from.world, func() {
+			if pipe := l.from.peer.control.pipe; pipe != nil && pipe.Alive() {
+				l.ours = l.from.peer.sender.lastID
+				l.lie(pipe)
+			}
+		})
+	}
+}
+
+// id is mostly of a transfer that there was.
+func (l *liar) id(last uint64) uint64 {
+	if l.random.IntN(200) == 0 {
+		return 1 + l.random.Uint64N(last+3)
+	}
+	return max(1, last-l.random.Uint64N(min(last+1, 3)))
+}
+
+// number is one that a field of a message may have.
+func (l *liar) number() int64 {
+	r := l.random
+	return []int64{0, 1, r.Int64N(100), r.Int64N(1 << 15), r.Int64N(1 << 17), r.Int64N(1 << 62)}[r.IntN(6)]
+}
+
+// lie sends a message, of which any field may be wrong.
+func (l *liar) lie(pipe *rpc.Actor) {
+	stop, about := stop{stopCode(1 + l.random.IntN(int(stopCodes)-1)), "a lie"}, l.random.IntN(24)
+	if none := about < 3 && l.ours == 0 || about >= 3 && about < 7 && l.theirs == 0; none && l.random.IntN(20) > 0 {
+		return // else hardly anything would come before it
+	}
+	switch about {
+	case 7:
+		hashes := []Algorithm{NoDigest, 7, BLAKE3}[:l.random.IntN(4)]
+		_ = sendLimits.call(pipe, limits{transfers: l.random.IntN(9), lanes: l.random.IntN(maxLanes), early: l.random.IntN(1 << 17), hashes: hashes})
+	case 8, 9, 10, 11, 12:
+		if sendHeader.call(pipe, l.header()) == nil {
+			l.from.peer.sender.lastID++
+		}
+	case 0, 1:
+		_ = sendEnd.call(pipe, end{id: l.id(l.ours), size: l.number(), sum: make([]byte, 32*l.random.IntN(2))})
+	case 2:
+		_ = sendCancel.call(pipe, cancel{l.id(l.ours), stop})
+	case 3:
+		_ = sendAccept.call(pipe, accept{id: l.id(l.theirs), have: l.random.IntN(4) == 0, offset: l.number() * l.random.Int64N(2), limit: l.number()})
+	case 4:
+		_ = sendGrant.call(pipe, grant{l.id(l.theirs), l.number(), 0})
+	case 5:
+		_ = sendReject.call(pipe, reject{l.id(l.theirs), stop})
+	case 6:
+		_ = sendDone.call(pipe, done{l.id(l.theirs)})
+	default:
+		l.part()
+	}
+}
+
+func (l *liar) header() header {
+	r := l.random
+	h := header{id: l.ours + 1, kind: kind(1 + r.IntN(2)), topic: []string{"save", "save", "items", "none"}[r.IntN(4)], name: fmt.Sprint(r.IntN(8)), shape: items.shape}
+	if h.size = l.number() - 1; h.kind == kindArray {
+		h.count = l.number()
+	}
+	if h.hash = []Algorithm{SHA256, BLAKE3, NoDigest, 7}[r.IntN(4)]; h.hash != NoDigest {
+		h.key = []string{"", "0", "1"}[r.IntN(3)]
+	}
+	return h
+}
+
+// part sends a part by either route, mostly behind the one before.
+func (l *liar) part() {
+	p, lanes := l.from.peer, l.from.peer.window.lanes
+	m := part{id: l.id(l.ours + 1), data: make([]byte, 1+l.random.IntN(1<<(6+l.random.IntN(10))))}
+	if m.offset = l.sent[m.id]; l.random.IntN(20) == 0 {
+		m.offset = l.number()
+	}
+	l.sent[m.id] = m.offset + int64(len(m.data))
+	message := append(appendPartHeader(nil, m), m.data...)
+	if l.random.IntN(2) == 0 {
+		guest.Drive(p.conn, func(time.Time) { _ = p.slices.link.Send(message, newBlock(1)) })
+	} else if len(lanes) > 0 {
+		_ = sendPart.call(lanes[l.random.IntN(len(lanes))], message)
+	}
+}
+
+// requireGone asserts that neither end has anything of the connection.
+func (l *liar) requireGone() {
+	for _, e := range []end1{l.from, l.to} {
+		require.NotContains(l, e.streams.peers, e.peer.conn)
+		_, charged := e.peer.account.Charge()
+		require.Zero(l, charged)
+		require.Empty(l, e.streams.writers.parts)
+		if !e.world.IsServer() {
+			require.Equal(l, e.streams.config.maxMemory(), e.streams.memory.Free())
+			require.Zero(l, e.streams.stock.Used())
+		}
+	}
+}
