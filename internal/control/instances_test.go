@@ -1,10 +1,13 @@
 package control
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // TestInstancesComeOneAfterAnother: the next one may be opened when the one before has ended, in order and not too often.
@@ -75,4 +78,110 @@ func TestMessagesOfInstances(t *testing.T) {
 	require.True(t, i.Want(0))
 	current, ok = i.Given(1)
 	require.True(t, ok && !current)
+}
+
+// TestTwoEndsAgree: whatever ends a carrier at either end, and however long messages are under way, no honest end says what the other
+// takes for a violation, and when all has arrived both have the same instance.
+func TestTwoEndsAgree(t *testing.T) {
+	random := testkit.Rand(t)
+	for range 200 {
+		testTwoEndsAgree(t, random)
+	}
+}
+
+func testTwoEndsAgree(t *testing.T, random *rand.Rand) {
+	now := time.Unix(1000, 0)
+	client, server := &instancesEnd{t: t}, &instancesEnd{t: t, server: true}
+	client.other, server.other = server, client
+	for _, e := range []*instancesEnd{client, server} {
+		e.Begin(now.Add(time.Duration(random.IntN(1000)) * time.Millisecond))
+		e.Renew(1)
+	}
+	for range 1000 {
+		now = now.Add(time.Duration(random.IntN(4000)) * time.Millisecond)
+		switch e := []*instancesEnd{client, server}[random.IntN(2)]; random.IntN(6) {
+		case 0:
+			e.shut(now)
+		case 1:
+			client.seek(now)
+		case 2:
+			if e.Live() && e.Want(random.IntN(3)) {
+				e.send(IDSealedAsk)
+			}
+		case 3:
+			e.Opened()
+		default:
+			e.hear(now, random.IntN(10) > 0)
+		}
+	}
+	for len(client.mail)+len(server.mail) > 0 {
+		client.hear(now, true)
+		server.hear(now, true)
+	}
+	require.Equal(t, client.Newest(), server.Newest())
+	require.Equal(t, client.Live(), server.Live())
+}
+
+// instancesEnd is an end of a connection as far as it has sealed carriers.
+type instancesEnd struct {
+	Instances
+	t      *testing.T
+	server bool
+	other  *instancesEnd
+	mail   []sealedMessage
+}
+
+type sealedMessage struct {
+	id       byte
+	instance uint32
+}
+
+func (e *instancesEnd) send(id byte) {
+	e.other.mail = append(e.other.mail, sealedMessage{id, e.Newest()})
+}
+
+// shut ends the carrier in use, if there is one.
+func (e *instancesEnd) shut(now time.Time) {
+	if e.Live() {
+		e.send(IDSealedShut)
+		e.End(now)
+	}
+}
+
+// seek opens the client's next carrier in due time.
+func (e *instancesEnd) seek(now time.Time) {
+	if !e.Live() && e.Next(now) == 0 {
+		e.Renew(e.Newest() + 1)
+		e.send(IDSealedOpen)
+	}
+}
+
+// hear takes the next message. A server that can not make a carrier says so.
+func (e *instancesEnd) hear(now time.Time, can bool) {
+	if len(e.mail) == 0 {
+		return
+	}
+	m := e.mail[0]
+	e.mail = e.mail[1:]
+	current, ok := e.Has(m.instance)
+	switch m.id {
+	case IDSealedOpen:
+		if ok = e.server && e.MayOpen(m.instance, now); ok && can {
+			e.Renew(m.instance)
+		} else if ok {
+			e.Fail(m.instance, now)
+			e.send(IDSealedShut)
+		}
+	case IDSealedShut:
+		if current {
+			e.End(now)
+		}
+	case IDSealedAsk:
+		if current {
+			e.send(IDSealedIDs)
+		}
+	case IDSealedIDs:
+		_, ok = e.Given(m.instance)
+	}
+	require.True(e.t, ok, "%s of instance %d at instance %d", Name(m.id), m.instance, e.Newest())
 }

@@ -1,11 +1,15 @@
 package door
 
 import (
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // TestEntryCountsEveryone: each who came is in the counts of what became of it, and no place is kept for who is gone.
@@ -67,4 +71,177 @@ func TestEntryAsksOneAtATime(t *testing.T) {
 	require.False(t, may)
 	require.Positive(t, pause)
 	require.Equal(t, Counts{Begun: 2, LoginsFailed: 1, LoginsSlowed: 1}, e.Counts)
+}
+
+// TestEntryUnderFloods: whoever comes from wherever, proves an address or not, logs in, joins, or is evicted, at random: no limit is
+// exceeded, all that is counted is there, and when all have gone nothing is left.
+func TestEntryUnderFloods(t *testing.T) {
+	random := testkit.Rand(t)
+	for range 25 {
+		testEntryUnderFlood(t, random)
+	}
+}
+
+func testEntryUnderFlood(t *testing.T, random *rand.Rand) {
+	limits := Limits{Handshakes: 1 + random.IntN(12), OfAddress: random.IntN(6) - 1, Connections: 1 + random.IntN(8), RetryAbove: 4}
+	f := &flood{T: t, random: random, now: time.Unix(1000, 0), most: 1 + random.IntN(20)}
+	f.Entry = NewEntry(New[guest](limits), NewFailures(3), NewClaims[guest](0, false), f.most)
+	for range 2000 {
+		f.now = f.now.Add(time.Duration(random.IntN(100)) * time.Millisecond)
+		f.act()
+		f.check()
+	}
+	for len(f.guests) > 0 {
+		f.depart(f.guests[0])
+	}
+	f.now = f.now.Add(ForgedTime)
+	require.Zero(t, f.Open(f.now))
+	require.Zero(t, f.Conns())
+	require.Empty(t, f.addresses)
+}
+
+// flood is who comes to an entry.
+type flood struct {
+	*testing.T
+	*Entry[guest]
+	random *rand.Rand
+	now    time.Time
+	most   int
+	guests []*guest // who has not gone
+}
+
+// guest is a client and, once it is admitted, its connection.
+type guest struct {
+	from             netip.Prefix
+	visit            *Visit[guest]
+	admitted, joined bool
+}
+
+func (f *flood) act() {
+	n := len(f.guests)
+	if n == 0 || f.random.IntN(3) == 0 {
+		f.come()
+		return
+	}
+	g := f.guests[f.random.IntN(n)]
+	switch f.random.IntN(6) {
+	case 0:
+		f.depart(g)
+	case 1, 2:
+		f.admit(g)
+	case 3:
+		if g.admitted && !g.joined && !g.visit.asking && !g.visit.Left() {
+			if may, _ := f.MayAsk(g.visit, []byte("token"), f.now); may {
+				return
+			}
+			f.Await(g.visit, g, f.random.IntN(2) == 0)
+		}
+	case 4:
+		if g.visit != nil && g.visit.asking {
+			f.Answered(g.visit)
+			f.Await(g.visit, g, true)
+		}
+	case 5:
+		if g.admitted && !g.joined && !g.visit.asking && !g.visit.Left() {
+			f.Join(g.visit)
+			g.joined = true
+		}
+	}
+}
+
+// come has somebody arrive, by a packet or with a carrier.
+func (f *flood) come() {
+	g := &guest{from: netip.MustParsePrefix([]string{"192.0.2.1/32", "192.0.2.2/32", "2001:db8::/64"}[f.random.IntN(3)])}
+	if f.random.IntN(8) == 0 {
+		g.from = netip.Prefix{}
+	}
+	if f.random.IntN(4) > 0 {
+		v, out, full := f.Arrive(g.from, f.random.IntN(2) == 0, f.now)
+		f.evicted(out)
+		if require.Equal(f, full == nil, v != nil); v == nil {
+			return
+		}
+		g.visit = v
+	}
+	f.guests = append(f.guests, g)
+}
+
+// admit makes a connection of a guest, who is gone when there is no room.
+func (f *flood) admit(g *guest) {
+	if g.admitted || g.visit != nil && g.visit.Left() {
+		return
+	}
+	v, out, full := f.Admit(g.visit, g.from, f.now, func() *Full {
+		if f.random.IntN(10) == 0 {
+			return &Full{"no memory"}
+		}
+		return nil
+	})
+	f.evicted(out)
+	if full != nil {
+		f.forget(g)
+		return
+	}
+	g.visit, g.admitted = v, true
+	v.WaitFor(g)
+}
+
+// evicted has a connection that had to make room go, at once.
+func (f *flood) evicted(out *guest) {
+	if out != nil {
+		require.True(f, out.admitted && !out.joined && out.visit.Left())
+		f.depart(out)
+	}
+}
+
+// depart has a guest go, whose token may still be asked about.
+func (f *flood) depart(g *guest) {
+	switch {
+	case g.joined:
+		f.Quit(g.visit.From())
+		f.End()
+	case g.admitted:
+		f.Fail(g.visit)
+	case g.visit != nil:
+		f.Leave(g.visit)
+	}
+	if g.visit != nil && g.visit.asking {
+		f.Answered(g.visit)
+	}
+	f.forget(g)
+}
+
+func (f *flood) forget(g *guest) {
+	f.guests = slices.DeleteFunc(f.guests, func(o *guest) bool { return o == g })
+}
+
+// check counts who is there.
+func (f *flood) check() {
+	conns, has := 0, make(map[netip.Prefix]presence)
+	count := func(from netip.Prefix, handshakes, inside int) {
+		p := has[from]
+		has[from] = presence{p.handshakes + handshakes, p.inside + inside}
+	}
+	for _, v := range f.visits {
+		if v.proven {
+			count(v.from, 1, 0)
+		}
+	}
+	for _, g := range f.guests {
+		if g.admitted {
+			conns++
+		}
+		if g.joined {
+			count(g.from, 0, 1)
+		}
+	}
+	require.Equal(f, conns, f.Conns())
+	require.LessOrEqual(f, conns, f.most)
+	require.Equal(f, has, f.addresses)
+	require.LessOrEqual(f, len(f.visits), f.Handshakes)
+	for from, p := range has {
+		if from.IsValid() {
+			require.LessOrEqual(f, p.handshakes+p.inside, f.Connections)
+		}
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // TestQueueLosesNothing: what panics has left; what is added meanwhile runs as well.
@@ -40,6 +42,49 @@ func TestQueueLosesNothing(t *testing.T) {
 	require.Equal(t, 4, n)
 	_, ok = q.Take()
 	require.False(t, ok)
+}
+
+// TestQueueInOrder: whatever is added in whichever way, and wherever a panic stops, all comes out once, in order, and what has left is
+// not held on to.
+func TestQueueInOrder(t *testing.T) {
+	random := testkit.Rand(t)
+	var q Queue[*int]
+	var inbox []*int
+	var want []int
+	added, taken := 0, 0
+	next := func() *int {
+		added++
+		want = append(want, added)
+		return &want[len(want)-1]
+	}
+	for range 10_000 {
+		switch random.IntN(4) {
+		case 0:
+			q.Add(next())
+		case 1:
+			for range random.IntN(5) {
+				inbox = append(inbox, next())
+			}
+			q.AddAll(&inbox)
+			require.Empty(t, inbox)
+			for _, left := range inbox[:cap(inbox)] {
+				require.Nil(t, left)
+			}
+		default:
+			for range random.IntN(5) {
+				n, ok := q.Take()
+				require.Equal(t, taken < added, ok)
+				if ok {
+					taken++
+					require.Equal(t, taken, *n)
+				}
+			}
+		}
+		require.Equal(t, taken == added, q.Empty())
+		for _, left := range q.items[:q.next] {
+			require.Nil(t, left)
+		}
+	}
 }
 
 // TestQueueTakesNoMemory: in steady state, with an inbox that is filled anew each time.
