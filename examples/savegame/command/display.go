@@ -102,6 +102,16 @@ func contentText(v versions.Version) string {
 	return fmt.Sprintf("%s in %s", sizeText(v.Size), english.Plural(v.Files, "file", ""))
 }
 
+// noteDisplaced says what is gone for good, to who wants to be quiet as well.
+func (s *session) noteDisplaced(stored desk.Stored) {
+	for _, d := range stored.Displaced {
+		fmt.Fprintf(s.ErrWriter, "deleted to make room: %s\n", plain(d.String()))
+	}
+	if stored.More > 0 {
+		fmt.Fprintf(s.ErrWriter, "deleted to make room: versions of %s more\n", english.Plural(stored.More, "save", ""))
+	}
+}
+
 // report says what a transfer did.
 func (s *session) report(v versions.Version, bytes int64, moved string, begin time.Time) {
 	s.say("%s %s: version %d, %s, %s %s in %.1f s", s.Name, plain(v.Name), v.Number, contentText(v), sizeText(bytes), moved, time.Since(begin).Seconds())

@@ -167,6 +167,7 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 	if err != nil {
 		return err
 	}
+	p.noteDisplaced(stored)
 	if stored.Version.Ref() == p.options.Seen {
 		p.say("put %s: version %d has all of it already", p.options.Name, p.options.Seen.Number)
 	} else {

@@ -85,9 +85,10 @@ func restore(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error {
-		v, err := client.Restore(ctx, name, number, s.Machine)
+		stored, err := client.Restore(ctx, name, number, s.Machine)
 		if err == nil {
-			s.say("restored %s: version %d, %s", s.args[0], v.Number, contentText(v))
+			s.noteDisplaced(stored)
+			s.say("restored %s: version %d, %s", s.args[0], stored.Version.Number, contentText(stored.Version))
 		}
 		return err
 	})

@@ -162,6 +162,11 @@ func TestQuota(t *testing.T) {
 	m.fails(exitFull, []string{"put", m.write("large", noise(1_500_000, 1))}, "put large", "quota", "1000000")
 	m.fails(exitFull, []string{"put", m.write("huge", noise(2_500_000, 1))}, "put huge", "--max-size")
 	require.Regexp(t, `^small +1 [^\n]+\n$`, m.ok("ls"))
+	m.ok("put", m.write("world", noise(300_000, 2)))
+	m.ok("put", m.write("world", noise(300_000, 3)))
+	r := m.run("", "put", "--quiet", m.write("world", noise(300_000, 4)))
+	require.Zero(t, r.code)
+	require.Equal(t, "deleted to make room: world@1\n", r.stderr)
 }
 
 func TestServeRefuses(t *testing.T) {

@@ -117,10 +117,10 @@ func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
 	})
 }
 
-func (k *clerk) restore(call *rpc.Call, a editArgs) (versions.Version, error) {
-	return answer(k, askRestore, call, func(ctx context.Context, u *versions.User) (versions.Version, error) {
+func (k *clerk) restore(call *rpc.Call, a editArgs) (made, error) {
+	return answer(k, askRestore, call, func(ctx context.Context, u *versions.User) (made, error) {
 		v, err := u.Restore(ctx, a.Name, a.Version, a.Machine)
-		return k.did("restored", v, err)
+		return k.made("restored", u, a.Name, v, err)
 	})
 }
 
@@ -137,6 +137,20 @@ func (k *clerk) erase(call *rpc.Call, a editArgs) (rpc.None, error) {
 		_, err = k.did("erased", versions.Version{Name: a.Name, Machine: a.Machine}, err)
 		return rpc.None{}, err
 	})
+}
+
+// made logs that a version of a save was made, and says what made room for it.
+func (k *clerk) made(what string, u *versions.User, name string, v versions.Version, err error) (m made, _ error) {
+	if m.Version, err = k.did(what, v, err); err != nil {
+		return m, err
+	}
+	m.Displaced = u.Displaced(name)
+	for _, d := range m.Displaced {
+		k.log.Info("displaced", "for", name, "what", d)
+	}
+	m.More = max(0, len(m.Displaced)-maxDisplaced)
+	m.Displaced = m.Displaced[:len(m.Displaced)-m.More]
+	return m, nil
 }
 
 // did logs what was done to a save.

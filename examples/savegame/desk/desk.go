@@ -36,10 +36,10 @@ const askRate = 50
 
 // Requests of a client.
 var (
-	askPut     = rpc.ServerRequest[putArgs, versions.Version](Class, "Put", rpc.RateLimit(askRate))
+	askPut     = rpc.ServerRequest[putArgs, made](Class, "Put", rpc.RateLimit(askRate))
 	askGet     = rpc.ServerRequest[getArgs, rpc.None](Class, "Get", rpc.RateLimit(askRate))
 	askList    = rpc.ServerRequest[listArgs, rpc.None](Class, "List", rpc.RateLimit(askRate))
-	askRestore = rpc.ServerRequest[editArgs, versions.Version](Class, "Restore", rpc.RateLimit(askRate))
+	askRestore = rpc.ServerRequest[editArgs, made](Class, "Restore", rpc.RateLimit(askRate))
 	askRemove  = rpc.ServerRequest[editArgs, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
 	askErase   = rpc.ServerRequest[editArgs, rpc.None](Class, "Erase", rpc.RateLimit(askRate))
 	askInvite  = rpc.ServerRequest[rpc.None, invitation](Class, "Invite", rpc.RateLimit(1))
@@ -92,9 +92,17 @@ type (
 		Seen    versions.Ref // of what is erased
 		Force   bool         // it is erased whatever was seen
 	}
+	made struct {
+		Version   versions.Version
+		Displaced []versions.Displaced `quiver:"max=100"` // maxDisplaced: what was deleted to make room for it, or for tries before it
+		More      int                  // saves of which versions were deleted, and that Displaced has not
+	}
 	invitation struct{ Code string }
 	login      struct{ User, Token string }
 )
+
+// maxDisplaced is how many displaced saves an answer names: 10 KB of it.
+const maxDisplaced = 100
 
 // Validate refuses what no client means.
 func (a putArgs) Validate() error {

@@ -196,7 +196,7 @@ func TestConflictAndEdits(t *testing.T) {
 	require.Equal(t, 2, forced.Version.Number)
 	restored, err := c.Restore(t.Context(), "world", 1, "pc")
 	require.NoError(t, err)
-	require.Equal(t, 3, restored.Number)
+	require.Equal(t, 3, restored.Version.Number)
 	require.Equal(t, "one", string(get(t, c, "world", 0)))
 	err = c.Erase(t.Context(), "world", "pc", s.Version.Ref(), false)
 	require.ErrorAs(t, err, &conflict)
@@ -349,7 +349,7 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 func TestLies(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
-	lie := func(n number, b []byte) *asking[versions.Version] {
+	lie := func(n number, b []byte) *asking[made] {
 		return startAsking(t.Context(), c, askPut, putArgs{Number: n, Name: "x", Machine: "m", Content: manifest.Sum(b)})
 	}
 	t.Log("# no manifest")
@@ -497,7 +497,7 @@ func TestTransient(t *testing.T) {
 func TestOneUserTakesNotAllMemory(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	alice := h.dial()
-	ask := func(n number) *asking[versions.Version] {
+	ask := func(n number) *asking[made] {
 		q := startAsking(t.Context(), alice, askPut, putArgs{Number: n, Name: n.String(), Machine: "m"})
 		r, w := io.Pipe()
 		t.Cleanup(func() { _ = w.Close() })

@@ -29,8 +29,9 @@ func (c *Client) list(ctx context.Context, name string) ([]versions.Version, err
 }
 
 // Restore makes a new version of what an old one holds, also of a save in the trash; version 0 is the last one that was put.
-func (c *Client) Restore(ctx context.Context, name string, version int, machine string) (versions.Version, error) {
-	return ask(ctx, c, askRestore, editArgs{Name: name, Version: version, Machine: machine})
+func (c *Client) Restore(ctx context.Context, name string, version int, machine string) (Stored, error) {
+	m, err := ask(ctx, c, askRestore, editArgs{Name: name, Version: version, Machine: machine})
+	return Stored{made: m}, err
 }
 
 // Remove puts a save into the trash: its versions stay for a while and can be restored.

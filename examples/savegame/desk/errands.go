@@ -17,18 +17,18 @@ import (
 const storers = 8
 
 // put makes a version of what the client sends.
-func (k *clerk) put(call *rpc.Call, a putArgs) (versions.Version, error) {
-	return answer(k, askPut, call, func(ctx context.Context, u *versions.User) (v versions.Version, err error) {
+func (k *clerk) put(call *rpc.Call, a putArgs) (made, error) {
+	return answer(k, askPut, call, func(ctx context.Context, u *versions.User) (made, error) {
 		p, err := u.Begin(ctx, versions.Request{Name: a.Name, Machine: a.Machine, Seen: a.Seen, Content: a.Content, Mode: a.Mode})
 		if err != nil {
-			return v, err
+			return made{}, err
 		}
 		defer p.Abandon()
 		if err := k.receive(ctx, a.Number, p); err != nil {
-			return v, err
+			return made{}, err
 		}
-		v, err = p.Commit(ctx)
-		return k.did("put", v, err)
+		v, err := p.Commit(ctx)
+		return k.made("put", u, a.Name, v, err)
 	})
 }
 

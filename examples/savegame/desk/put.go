@@ -17,12 +17,12 @@ type PutOptions struct {
 	Mode          versions.Mode
 }
 
-// Stored is what a put has made.
+// Stored is what a put or a restore has made.
 type Stored struct {
-	Version versions.Version
-	Chunks  int   // of the manifest
-	Sent    int   // chunks that the server lacked
-	Bytes   int64 // of those, packed
+	made
+	Chunks int   // of the manifest that was put
+	Sent   int   // chunks that the server lacked
+	Bytes  int64 // of those, packed
 }
 
 // Put makes a version of what src holds, and returns when it is durable. It fails with a [*versions.Conflict], with what
@@ -35,11 +35,11 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, o PutOptions) (Store
 	if err == nil {
 		err = p.send(q.ctx)
 	}
-	v, err := q.wait(err, stream.ErrRejected, stream.ErrClosed, stream.ErrTooLarge)
+	m, err := q.wait(err, stream.ErrRejected, stream.ErrClosed, stream.ErrTooLarge)
 	if errors.Is(err, errConflict) {
 		return Stored{}, c.conflict(ctx, o.Name, o.Seen, err)
 	}
-	return Stored{v, len(p.chunks), len(p.lacks), p.packed.Load()}, err
+	return Stored{m, len(p.chunks), len(p.lacks), p.packed.Load()}, err
 }
 
 // putting is a put at its client.

@@ -10,7 +10,11 @@ import (
 func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	v.Number = u.newest(v.Name).Number + 1
 	v.Time = u.all.config.Now().UTC().Round(0)
-	if err := u.all.store.Put(ctx, u.recordKey(v.Name, v.Number), v.encode()); err != nil {
+	key, write := u.recordKey(v.Name, v.Number), u.all.store.Put
+	if v.Kind == Stored { // nothing is displaced for the trash
+		write = func(ctx context.Context, key string, data []byte) error { return u.writeHeld(ctx, v.Name, key, data) }
+	}
+	if err := write(ctx, key, v.encode()); err != nil {
 		u.forgetAll()
 		return Version{}, fmt.Errorf("making version %d of %q: %w", v.Number, v.Name, err)
 	}
@@ -55,7 +59,7 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	c.running++ // so it stays while room is made
 	u.mu.Unlock()
 	defer (&Content{user: u, content: c}).Close()
-	if err := u.makeRoom(ctx, recordBytes); err != nil {
+	if err := u.makeRoom(ctx, name, recordBytes); err != nil {
 		return Version{}, err
 	}
 	u.chargeRecords(-1) // create counts it
@@ -75,7 +79,7 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 		return fmt.Errorf("%w: %q", ErrNoSave, name)
 	}
 	if newest.Kind != Trash {
-		if !newest.seen(seen) && !force {
+		if newest.Ref() != seen && !force {
 			return &Conflict{newest, seen}
 		}
 		if _, err := u.create(ctx, Version{Name: name, Kind: Trash, Base: newest.Number, Machine: machine}); err != nil {

@@ -160,7 +160,7 @@ func (p *place) requireSound() (orphans []string) {
 	var used int64
 	for _, u := range p.all.users {
 		used += u.used
-		needed, _ := u.needed(false)
+		needed := u.needed(false)
 		for id, c := range u.chunks {
 			if c.there && !needed[&c.object] {
 				orphans = append(orphans, u.chunkKey(id))

@@ -58,6 +58,7 @@ func (u *User) Begin(ctx context.Context, r Request) (*Put, error) {
 	if _, _, err := u.place(r); err != nil {
 		return nil, err
 	}
+	u.forgetTold(r)
 	return &Put{user: u, request: r}, nil
 }
 
@@ -144,10 +145,7 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 		return fmt.Errorf("%w %d: the manifest has it not", manifest.ErrChunk, index)
 	}
 	c := p.content.chunks[index]
-	u.mu.Lock()
-	there := c.there
-	u.mu.Unlock()
-	if there {
+	if u.has(&c.object) {
 		return nil
 	}
 	select {
@@ -159,9 +157,6 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	if err := manifest.Verify(packed, c.Chunk); err != nil {
 		return err
 	}
-	if err := u.room(ctx, store.Occupied(int64(len(packed)))); err != nil {
-		return err
-	}
 	verify := func(b []byte) error { return manifest.Verify(b, c.Chunk) }
 	if err := p.store(ctx, &c.object, u.chunkKey(c.Chunk), packed, verify); err != nil {
 		return fmt.Errorf("storing a chunk: %w", err)
@@ -169,11 +164,14 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	return nil
 }
 
-// store stores an object, for which there is room.
+// store stores an object, and makes room for it.
 func (p *Put) store(ctx context.Context, o *object, key string, data []byte, verify func([]byte) error) error {
 	u, size := p.user, int64(len(data))
+	if err := u.room(ctx, p.request.Name, store.Occupied(size)); err != nil {
+		return err
+	}
 	ctx = context.WithoutCancel(ctx) // else nobody would know whether it is there
-	err := u.all.store.Put(ctx, key, data)
+	err := u.write(ctx, p.request.Name, key, data)
 	if errors.Is(err, fs.ErrExist) {
 		err = u.replaceBad(ctx, key, data, verify)
 	}
@@ -218,13 +216,13 @@ func (p *Put) Commit(ctx context.Context) (Version, error) {
 	if len(lacks) > 0 {
 		return Version{}, fmt.Errorf("%w: %d of %d", ErrLacks, len(lacks), len(p.content.chunks))
 	}
+	if err := p.storeManifest(ctx); err != nil {
+		return Version{}, fmt.Errorf("storing the manifest: %w", err)
+	}
 	if err := u.lock(ctx); err != nil {
 		return Version{}, err
 	}
 	defer u.records.Unlock()
-	if err := p.storeManifest(ctx); err != nil {
-		return Version{}, fmt.Errorf("storing the manifest: %w", err)
-	}
 	v, err := p.commit(ctx)
 	if err != nil {
 		return Version{}, err
@@ -245,14 +243,8 @@ func (p *Put) commit(ctx context.Context) (Version, error) {
 
 func (p *Put) storeManifest(ctx context.Context) error {
 	u, c := p.user, p.content
-	u.mu.Lock()
-	there := c.there
-	u.mu.Unlock()
-	if there {
+	if u.has(&c.object) {
 		return nil
-	}
-	if err := u.makeRoom(ctx, store.Occupied(int64(len(p.bytes)))); err != nil {
-		return err
 	}
 	return p.store(ctx, &c.object, u.manifestKey(c.digest), p.bytes, func(b []byte) error {
 		if manifest.Sum(b) != c.digest {

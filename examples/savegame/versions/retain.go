@@ -2,7 +2,6 @@ package versions
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -97,10 +96,10 @@ func (u *User) free(ctx context.Context, before time.Time) error {
 func (u *User) takeOut(before int64) (out []store.Object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	needed, all := u.needed(false)
-	if !all {
-		return nil // nobody knows what is unneeded
+	if u.damaged() {
+		return nil
 	}
+	needed := u.needed(false)
 	had, stays := len(u.chunks), func(o *object) bool { return needed[o] || o.there && o.time >= before }
 	for id, c := range u.chunks {
 		if !stays(&c.object) {
@@ -132,10 +131,22 @@ func (u *User) drop(out []store.Object, o *object, key string) []store.Object {
 	return append(out, store.Object{Key: key, Size: o.size})
 }
 
-// needed returns what versions need, or only newest ones, and what running puts and gets refer to; and whether that is all:
-// nobody knows what a version needs whose record or manifest is damaged. The caller holds records and mu.
-func (u *User) needed(newest bool) (needed map[*object]bool, all bool) {
-	needed, all = make(map[*object]bool), true
+// damaged reports whether a version's record or manifest is: nobody knows what that one needs, so nothing is unneeded. The caller
+// holds records and mu.
+func (u *User) damaged() bool {
+	for _, versions := range u.names {
+		for _, v := range versions {
+			if v.Kind == Damaged || v.Kind == Stored && u.contents[v.Content].broken != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// needed returns what versions need, or only newest ones, and what running puts and gets refer to. The caller holds records and mu.
+func (u *User) needed(newest bool) map[*object]bool {
+	needed := make(map[*object]bool)
 	add := func(c *content) {
 		needed[&c.object] = true
 		for _, chunk := range c.chunks {
@@ -150,7 +161,6 @@ func (u *User) needed(newest bool) (needed map[*object]bool, all bool) {
 			if v.Kind == Stored {
 				add(u.contents[v.Content])
 			}
-			all = all && v.Kind != Damaged && (v.Kind == Trash || u.contents[v.Content].broken == nil)
 		}
 	}
 	for _, c := range u.contents {
@@ -158,7 +168,7 @@ func (u *User) needed(newest bool) (needed map[*object]bool, all bool) {
 			add(c)
 		}
 	}
-	return needed, all
+	return needed
 }
 
 // over fails when more bytes do not fit beside so many that are the user's. The caller holds mu.
@@ -177,69 +187,8 @@ func (u *User) over(kept, needs int64) error {
 // become. The caller holds records and mu.
 func (u *User) kept() int64 {
 	bytes := recordBytes * int64(len(u.names))
-	needed, _ := u.needed(true)
-	for o := range needed {
+	for o := range u.needed(true) {
 		bytes += store.Occupied(o.size)
 	}
 	return bytes
-}
-
-// room makes room for bytes and counts them as used.
-func (u *User) room(ctx context.Context, bytes int64) error {
-	if u.fits(bytes) == nil {
-		return nil
-	}
-	if err := u.lock(ctx); err != nil {
-		return err
-	}
-	defer u.records.Unlock()
-	return u.makeRoom(ctx, bytes)
-}
-
-// makeRoom is room for who holds records. What was never finished goes first, then the oldest version, and so on.
-func (u *User) makeRoom(ctx context.Context, bytes int64) error {
-	full := u.fits(bytes)
-	if full == nil {
-		return nil
-	}
-	if err := u.free(ctx, u.all.config.Now().Add(1)); err != nil {
-		return err
-	}
-	for full = u.fits(bytes); full != nil; full = u.fits(bytes) {
-		oldest := u.oldest()
-		if len(oldest) == 0 {
-			return full
-		}
-		if err := u.forget(ctx, oldest[0].Name, oldest); err != nil {
-			return errors.Join(full, err)
-		}
-	}
-	return nil
-}
-
-// fits counts bytes as used if there is room.
-func (u *User) fits(bytes int64) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if err := u.over(u.used, bytes); err != nil {
-		return err
-	}
-	u.charge(bytes)
-	return nil
-}
-
-// oldest returns the version that goes next, and the trash record that would be left alone; none when only newest ones
-// are there.
-func (u *User) oldest() (oldest []Version) {
-	for _, versions := range u.names {
-		first := versions[0]
-		if len(versions) < 2 || first.Kind == Damaged || len(oldest) > 0 && !first.Time.Before(oldest[0].Time) {
-			continue
-		}
-		oldest = versions[:1]
-		if len(versions) == 2 && versions[1].Kind == Trash {
-			oldest = versions
-		}
-	}
-	return oldest
 }

@@ -24,6 +24,9 @@ type User struct {
 	names   map[string][]Version // by number
 	freed   Collected            // since Collect began last
 
+	// displaced is, by a save's name, what was deleted to make room for it. Guarded by records.
+	displaced map[string]*displaced
+
 	// replacing is held by who looks at a chunk or manifest that is there already, and replaces it.
 	replacing sync.Mutex
 
@@ -104,6 +107,27 @@ func (u *User) stored(o *object, size int64, at time.Time) {
 	}
 	o.there, o.size, o.time = true, size, at.UnixNano()
 	u.charge(store.Occupied(size))
+}
+
+// has reports whether an object is there.
+func (u *User) has(o *object) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return o.there
+}
+
+// objects yields all that are remembered. The caller holds mu.
+func (u *User) objects(yield func(*object) bool) {
+	for _, c := range u.chunks {
+		if !yield(&c.object) {
+			return
+		}
+	}
+	for _, c := range u.contents {
+		if !yield(&c.object) {
+			return
+		}
+	}
 }
 
 // gone notes that an object is not there any more. The caller holds mu.

@@ -75,7 +75,7 @@ func (v *Versions) user(name string) *User {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.users[name] == nil {
-		v.users[name] = &User{all: v, name: name, prefix: "users/" + escape(name) + "/", stale: true,
+		v.users[name] = &User{all: v, name: name, prefix: "users/" + escape(name) + "/", stale: true, displaced: make(map[string]*displaced),
 			contents: make(map[manifest.Digest]*content), chunks: make(map[manifest.Chunk]*chunk)}
 	}
 	return v.users[name]

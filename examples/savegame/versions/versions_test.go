@@ -103,11 +103,10 @@ func TestTheContentIsWhatWasSeen(t *testing.T) {
 	next := p.put(u, Request{Name: "world", Seen: seen}, saveOf("two"))
 	require.Equal(t, 4, next.Number)
 
-	var conflict *Conflict
-	require.ErrorAs(t, u.Erase(ctx, "world", "desktop", seen, false), &conflict)
 	_, err = u.Restore(ctx, "world", 1, "laptop")
 	require.NoError(t, err)
-	require.NoError(t, u.Erase(ctx, "world", "desktop", seen, false))
+	var conflict *Conflict
+	require.ErrorAs(t, u.Erase(ctx, "world", "laptop", seen, false), &conflict, "it never saw version 4, which would go with the others")
 }
 
 // The faster one of two puts that both began wins, and the other one is told.
@@ -369,6 +368,7 @@ func TestQuota(t *testing.T) {
 		require.LessOrEqual(t, u.used, 3*one)
 	}
 	require.Equal(t, []string{"world@4 put", "world@5 put"}, p.history(u, "world"), "the oldest went")
+	require.Equal(t, []Displaced{{Name: "world", First: 1, Last: 3, Versions: 3}}, u.Displaced("world"))
 	p.requireContent(u, "other", other.Number, saveOf(noise(100, size)))
 
 	_, _, err := put(t.Context(), u, Request{Name: "world", Seen: seen}, saveOf(noise(6, size), noise(7, size), noise(8, size)))
@@ -382,6 +382,10 @@ func TestQuota(t *testing.T) {
 	p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(6, size), noise(7, size)))
 	require.Equal(t, []string{"world@5 put", "world@6 put"}, p.history(u, "world"))
 	require.Empty(t, p.history(u, "other"))
+	displaced := u.Displaced("world")
+	require.Equal(t, []Displaced{{Name: "other", First: 1, Last: 2, Versions: 1, Trash: true}, {Name: "world", First: 4, Last: 4, Versions: 1}}, displaced)
+	require.Equal(t, "other, which was in the trash, with 1 version; world@4", fmt.Sprintf("%v; %v", displaced[0], displaced[1]))
+	require.Equal(t, "2 versions from world@3 to @5", Displaced{Name: "world", First: 3, Last: 5, Versions: 2}.String())
 	require.Empty(t, p.requireSound())
 	require.NoError(t, u.Erase(t.Context(), "world", "m", Ref{}, true))
 	require.Zero(t, u.used)

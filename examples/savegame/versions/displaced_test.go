@@ -1,0 +1,79 @@
+package versions
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/store/storetest"
+)
+
+// Without a quota the disk is one: the oldest versions go first, never the newest, and nothing for a put that does not fit anyway.
+func TestTheDiskIsAQuota(t *testing.T) {
+	const size = 100_000
+	one := store.Occupied(size+1) + 2*recordBytes
+	p := newPlace(t, Config{})
+	p.store = &storetest.Small{Store: p.store, Space: 4*one - 10_000}
+	p.open(Config{})
+	u, seen := p.user("alice"), Ref{}
+	other := p.put(u, Request{Name: "other"}, saveOf(noise(100, size)))
+	for i := range uint64(5) {
+		seen = p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(i, size))).Ref()
+	}
+	require.Equal(t, []string{"world@4 put", "world@5 put"}, p.history(u, "world"))
+	require.Equal(t, []Displaced{{Name: "world", First: 1, Last: 3, Versions: 3}}, u.Displaced("world"))
+	p.requireContent(u, "other", other.Number, saveOf(noise(100, size)))
+
+	var full *store.Full
+	_, _, err := put(t.Context(), u, Request{Name: "world", Seen: seen}, saveOf(noise(6, size), noise(7, size), noise(8, size)))
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, []string{"world@4 put", "world@5 put"}, p.history(u, "world"))
+	p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(6, size), noise(7, size)[:size/2]))
+	require.Equal(t, []string{"world@5 put", "world@6 put"}, p.history(u, "world"))
+	require.Empty(t, p.requireSound())
+}
+
+// A put that was cut off has made room all the same, and who goes on with it hears of that.
+func TestWhatACutOffPutDisplacedIsTold(t *testing.T) {
+	const size = 100_000
+	p := newPlace(t, Config{Quota: 2*(store.Occupied(size+1)+2*recordBytes) + 10_000})
+	u, ctx := p.user("alice"), t.Context()
+	first := p.put(u, Request{Name: "world"}, saveOf(noise(1, size)))
+	second := p.put(u, Request{Name: "world", Seen: first.Ref()}, saveOf(noise(2, size)))
+	next := saveOf(noise(3, size))
+	cut, err := u.Begin(ctx, Request{Name: "world", Machine: machine, Seen: second.Ref(), Content: next.digest()})
+	require.NoError(t, err)
+	_, err = cut.Lacks(ctx, next.bytes)
+	require.NoError(t, err)
+	require.NoError(t, cut.Chunk(ctx, 0, manifest.Pack(nil, next.data[0])))
+	cut.Abandon()
+
+	third := p.put(u, Request{Name: "world", Seen: second.Ref()}, next)
+	told := []Displaced{{Name: "world", First: 1, Last: 1, Versions: 1}}
+	require.Equal(t, told, u.Displaced("world"))
+	p.put(u, Request{Name: "world", Seen: second.Ref()}, next)
+	require.Equal(t, told, u.Displaced("world"), "that answer was lost")
+	p.put(u, Request{Name: "world", Seen: third.Ref()}, next)
+	require.Empty(t, u.Displaced("world"))
+}
+
+// Beside a damaged record nothing can be freed: versions were deleted one after the other, to no avail.
+func TestNothingIsDisplacedInVain(t *testing.T) {
+	const size = 100_000
+	p := newPlace(t, Config{Quota: 3 * store.Occupied(size+1)})
+	u, seen := p.user("alice"), Ref{}
+	for i := range uint64(2) {
+		seen = p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(i, size))).Ref()
+	}
+	require.NoError(t, p.store.Put(t.Context(), u.recordKey("damaged", 1), []byte("{}")))
+	p.open(Config{Quota: 3 * store.Occupied(size+1)})
+	u = p.user("alice")
+	_, _, err := put(t.Context(), u, Request{Name: "world", Seen: seen}, saveOf(noise(3, size)))
+	full, is := errors.AsType[*Full](err)
+	require.True(t, is, err)
+	require.Equal(t, "quota", full.Setting)
+	require.Equal(t, []string{"world@1 put", "world@2 put"}, p.history(u, "world"))
+}
