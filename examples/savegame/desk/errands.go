@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// storers is how many chunks of one put come in, are verified and stored at once: 4 MiB of them at most, and enough that a disk
-// flushes some together.
+// storers is how many chunks of one put are verified and stored at once, while one more comes in: 4.5 MiB of them at most, and enough
+// that a disk flushes some together.
 const storers = 8
 
 // put makes a version of what the client sends.
@@ -55,11 +55,11 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 		return err
 	}
 	storing, ctx := errgroup.WithContext(ctx)
-	free := newBuffers(storers)
-	err = k.inbox.takeChunks(ctx, n, lacks, free, func(index int, packed []byte) error {
+	storing.SetLimit(storers)
+	err = k.inbox.takeChunks(ctx, n, lacks, func(index int, packed *[]byte) error {
 		storing.Go(func() error {
-			defer func() { free <- packed }()
-			return p.Chunk(ctx, index, packed)
+			defer buffers.Put(packed)
+			return p.Chunk(ctx, index, *packed)
 		})
 		return context.Cause(ctx)
 	})

@@ -70,19 +70,12 @@ func (f *frames) stop() error {
 	return f.err
 }
 
-// buffers are what chunks come into. Who has done with one puts it back, so that a gigabyte is no garbage.
-type buffers chan []byte
-
-func newBuffers(n int) buffers {
-	b := make(buffers, n)
-	for range n {
-		b <- nil
-	}
-	return b
-}
+// buffers are what chunks come into. Who has done with one puts it back, so that a gigabyte is no garbage; they are of all puts and
+// gets, so that one whose other side stalls holds none.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // receiveChunks reads as many chunks as indices has, each into one of buffers, which is then that of each: it puts it back.
-func receiveChunks(r io.Reader, indices []int, free buffers, each func(index int, packed []byte) error) error {
+func receiveChunks(r io.Reader, indices []int, each func(index int, packed *[]byte) error) error {
 	b := bufio.NewReaderSize(r, 64<<10)
 	for _, index := range indices {
 		size, err := binary.ReadUvarint(b)
@@ -92,8 +85,9 @@ func receiveChunks(r io.Reader, indices []int, free buffers, each func(index int
 		if err != nil {
 			return ended(err)
 		}
-		packed := slices.Grow((<-free)[:0], int(size))[:size]
-		if _, err := io.ReadFull(b, packed); err != nil {
+		packed := buffers.Get().(*[]byte)
+		*packed = slices.Grow((*packed)[:0], int(size))[:size]
+		if _, err := io.ReadFull(b, *packed); err != nil {
 			return ended(err)
 		}
 		if err := each(index, packed); err != nil {

@@ -57,11 +57,10 @@ func (d *Download) Fetch(ctx context.Context, lacks []int, each func(c manifest.
 	defer d.client.watch("get "+d.Version.Name, progress)()
 	err := sendBytes(d.asking.ctx, d.client.peer(), bitmaps, d.number, toBitmap(lacks))
 	if err == nil {
-		free := newBuffers(1)
-		err = d.client.inbox.takeChunks(d.asking.ctx, d.number, lacks, free, func(index int, packed []byte) error {
-			defer func() { free <- packed }()
-			progress.add(all[index], len(packed))
-			return each(all[index], packed)
+		err = d.client.inbox.takeChunks(d.asking.ctx, d.number, lacks, func(index int, packed *[]byte) error {
+			defer buffers.Put(packed)
+			progress.add(all[index], len(*packed))
+			return each(all[index], *packed)
 		})
 	}
 	return d.ended(err)

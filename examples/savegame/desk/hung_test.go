@@ -2,13 +2,19 @@ package desk
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/stream"
 )
 
 // The manifest of a put that was refused was never taken, and when there were four the next one never began.
@@ -48,4 +54,52 @@ func TestUnreadLists(t *testing.T) {
 		_, err := c.List(t.Context())
 		return err == nil
 	}, time.Minute, time.Millisecond)
+}
+
+// A put whose client stalled kept the memory of all chunks that had been stored at once, four megabytes of it.
+func TestStalledPutsHoldNoChunks(t *testing.T) {
+	const puts = 4 // as many streams as a connection may send at once
+	h := newHost(t, versions.Config{}, nil)
+	c := h.dial()
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var content [puts][]byte
+	for i := range content {
+		content[i] = noise(uint64(i), (storers+2)*manifest.MaxChunk)
+	}
+	before := testkit.Heap()
+	for _, data := range content {
+		stallPut(ctx, t, c, data)
+	}
+	for stored := 0; stored < puts*(storers+1); time.Sleep(time.Millisecond) {
+		stored = 0
+		for _, err := range h.store.List(t.Context(), "") {
+			require.NoError(t, err)
+			stored++
+		}
+	}
+	require.Eventually(t, func() bool { return testkit.Heap()-before < puts*storers*manifest.MaxChunk/2 }, time.Minute, 10*time.Millisecond)
+	runtime.KeepAlive(content)
+}
+
+// stallPut puts content, and sends all chunks but the last.
+func stallPut(ctx context.Context, t *testing.T, c *Client, content []byte) {
+	file := manifest.Entry{Path: manifest.Root, Kind: manifest.File, Size: int64(len(content))}
+	chunk := func(i int) []byte { return content[i*manifest.MaxChunk:][:manifest.MaxChunk] }
+	for i := range len(content) / manifest.MaxChunk {
+		file.Chunks = append(file.Chunks, manifest.Chunk{Digest: manifest.Sum(chunk(i)), Size: manifest.MaxChunk})
+	}
+	b, n := (&manifest.Manifest{Entries: []manifest.Entry{file}}).Append(nil), c.next()
+	q := startAsking(ctx, c, askPut, putArgs{n, fmt.Sprint("world ", n), "pc", versions.Ref{}, versions.Refuse, manifest.Sum(b)})
+	require.NoError(t, sendBytes(q.ctx, c.peer(), manifests, n, b))
+	bitmap, err := c.inbox.takeAll(q.ctx, bitmaps, n, 100)
+	require.NoError(t, err)
+	lacks, err := fromBitmap(bitmap, len(file.Chunks))
+	require.NoError(t, err)
+
+	sent := &frames{indices: lacks[:len(lacks)-1], pack: func(b []byte, i int) ([]byte, error) { return manifest.Pack(b, chunk(i)), nil }}
+	stuck, end := io.Pipe()
+	t.Cleanup(func() { _ = end.Close() })
+	_, err = chunks.Start(c.peer(), io.MultiReader(sent, stuck), -1, stream.Name(n.String()), stream.Hash(stream.NoDigest))
+	require.NoError(t, err)
 }

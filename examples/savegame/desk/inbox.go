@@ -112,12 +112,12 @@ func (b *inbox) takeRecords(ctx context.Context, n number) (list []versions.Vers
 }
 
 // takeChunks waits for a stream of chunks and gives them to each, one after the other, as receiveChunks does.
-func (b *inbox) takeChunks(ctx context.Context, n number, indices []int, free buffers, each func(index int, packed []byte) error) error {
+func (b *inbox) takeChunks(ctx context.Context, n number, indices []int, each func(index int, packed *[]byte) error) error {
 	in, err := b.take(ctx, chunks, n)
 	if err != nil {
 		return err
 	}
-	if err = receiveChunks(in, indices, free, each); err != nil {
+	if err = receiveChunks(in, indices, each); err != nil {
 		in.Reject(err)
 	}
 	return err
