@@ -129,6 +129,26 @@ func TestOpening(t *testing.T) {
 	require.Equal(t, Open, s.b.State())
 }
 
+// TestDataWaitsForTheTrain: a carrier that is open sends no payload until the fates of all packets of the train are known.
+func TestDataWaitsForTheTrain(t *testing.T) {
+	s := newStep(t, 10, func(c *SessionConfig) { c.NoTrain = false })
+	s.a.Start(s.now, ID{1})
+	s.b.Start(s.now, ID{2})
+	packets := s.build(s.a)
+	require.Len(t, packets, 1+trainPackets)
+	last := len(packets) - 1
+	s.deliver(s.b, packets[:last]...)
+	s.deliver(s.a, s.build(s.b)...)
+	require.Equal(t, Open, s.a.State())
+	s.build(s.a)
+	require.Zero(t, s.up.next, "the last packet may be on its way")
+	s.deliver(s.b, packets[last])
+	s.now = s.now.Add(5 * ms)
+	s.deliver(s.a, s.build(s.b)...)
+	s.build(s.a)
+	require.Positive(t, s.up.next)
+}
+
 func TestOpeningFails(t *testing.T) {
 	s := newStep(t, 10, nil)
 	s.a.Start(s.now, ID{1})

@@ -178,6 +178,28 @@ func TestRepairThatContradicts(t *testing.T) {
 	require.EqualValues(t, 8<<20, box.account.(*room).left)
 }
 
+// TestMalformedRepairs: what no sender makes is dropped and counted.
+func TestMalformedRepairs(t *testing.T) {
+	good := repair{id: 1, count: maxRepaired, parity: maxParity, index: maxParity - 1, last: Size, shard: make([]byte, Size)}
+	_, err := parseRepair(good.append(nil))
+	require.NoError(t, err)
+	m := New(protocol, newRoom(1<<20))
+	for name, change := range map[string]func(r *repair){
+		"too many slices":            func(r *repair) { r.count++ },
+		"too many repairs":           func(r *repair) { r.parity++ },
+		"no repairs":                 func(r *repair) { r.parity, r.index = 0, 0 },
+		"index behind the last":      func(r *repair) { r.index++ },
+		"no bytes in the last slice": func(r *repair) { r.last = 0 },
+		"a last slice too large":     func(r *repair) { r.last++ },
+		"a short shard":              func(r *repair) { r.shard = r.shard[1:] },
+	} {
+		bad, before := good, m.Stats().Malformed
+		change(&bad)
+		require.NoError(t, m.Receive(netsim.Epoch, bad.append(nil)))
+		require.Equal(t, before+1, m.Stats().Malformed, name)
+	}
+}
+
 func FuzzRepair(f *testing.F) {
 	f.Add(uint64(1), repair{id: 1, count: 28, parity: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil))
 	f.Add(uint64(2), []byte{repairByte})
