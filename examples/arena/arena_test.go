@@ -12,8 +12,21 @@ import (
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
+// sights counts pairs of players, and in how many of them one sees the other.
+type sights struct{ seen, pairs int }
+
+func (s *sights) count(bots []*bot) {
+	for _, b := range bots {
+		for range b.fighters.All() {
+			s.seen++
+		}
+	}
+	s.seen -= len(bots) // each sees itself
+	s.pairs += len(bots) * (len(bots) - 1)
+}
+
 // play plays the match of main in virtual time. What it draws follows from the network's seed.
-func play(t *testing.T, f *felt) {
+func play(t *testing.T, f *felt, sights *sights) {
 	weather := rpctest.Bad
 	weather.Rate = Uplink
 	rpctest.Run(t, weather, func(t *testing.T, net *rpctest.Network) {
@@ -36,27 +49,23 @@ func play(t *testing.T, f *felt) {
 			join("others")
 		}
 		net.Advance(Settle)
-		inSight := 0
-		for _, b := range bots {
-			for range b.fighters.All() {
-				inSight++
-			}
-		}
+		sights.count(bots)
 		f.begin("before")
 		net.Advance(Part)
+		sights.count(bots)
 		f.begin("during")
 		began := net.Elapsed()
 		late := join("joiner")
 		require.True(t, net.Until(3*time.Minute, func() bool { return len(late.hasLevel) > 0 }))
 		require.NoError(t, <-late.hasLevel)
 		took := net.Elapsed() - began
+		sights.count(bots)
 		f.begin("after")
 		net.Advance(Part)
 
 		require.Len(t, s.world.Conns(), Bots+1, "nobody was taken for a cheat")
 		require.Greater(t, s.hits, s.shots/2)
 		require.NotZero(t, late.booms)
-		require.InDelta(t, 0.5, float64(inSight-Bots)/Bots/(Bots-1), 0.25, "a bot sees half of the others")
 		var table strings.Builder
 		f.print(&table)
 		t.Logf("download in %v, %d of %d shots hit\n%s", took, s.hits, s.shots, &table)
@@ -77,10 +86,12 @@ const fewCalls = 600 * time.Millisecond
 // TestWhatTheDownloadCosts: what the others see is at p99 a tick older at most, what the joiner sees 50 ms at most.
 func TestWhatTheDownloadCosts(t *testing.T) {
 	const tick = time.Second / TickRate
-	f := newFelt()
+	f, sights := newFelt(), new(sights)
 	for range *matches {
-		play(t, f)
+		play(t, f, sights)
 	}
+	// At one moment of one match it is 0.40 ± 0.06, over 60 of them 0.27 to 0.53.
+	require.InDelta(t, 0.5, float64(sights.seen)/float64(sights.pairs), 0.25, "a bot sees half of the others")
 	require.LessOrEqual(t, f.percentile("others", "during", age, 99), f.percentile("others", "before", age, 99)+tick)
 	require.LessOrEqual(t, f.percentile("joiner", "during", age, 99), f.percentile("joiner", "after", age, 99)+50*time.Millisecond)
 	require.LessOrEqual(t, f.percentile("others", "during", way, 99), f.percentile("others", "before", way, 99)+tick+noise)
