@@ -61,19 +61,13 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 // citizenBytes takes 7 s alone.
 func citizenBytes() int {
-	if testing.Short() {
-		return 4 << 20
-	}
-	return 16 << 20
+	return testkit.Brief(1<<20, 16<<20)
 }
 
 var citizenPath = netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6}
 
 func citizenRuns() int {
-	if testing.Short() {
-		return 1
-	}
-	return *tableRuns
+	return testkit.Brief(1, *tableRuns)
 }
 
 // TestSealedTransfersShareAPath: two that begin together end about together.
@@ -125,11 +119,7 @@ func raceRaw(t *testing.T, path netsim.Config) (gap float64) {
 // TestSealedLeavesRoomForQUIC: a quic-go stream beside a raw transfer keeps at least 30 % of the link, or 80 % of what it
 // reaches alone there, whichever is less.
 func TestSealedLeavesRoomForQUIC(t *testing.T) {
-	seeds := testkit.Rand(t)
-	size := 4 << 20
-	if testing.Short() {
-		size = 1 << 20
-	}
+	seeds, size := testkit.Rand(t), testkit.Brief(512<<10, 4<<20)
 	for _, loss := range []float64{0, 0.01} {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
 			var shares, alones []float64

@@ -48,12 +48,8 @@ func (c *crowd) fork() *crowd {
 
 // TestEverythingEndsWithTheConnection closes worlds at random moments, some when nobody drives them any more.
 func TestEverythingEndsWithTheConnection(t *testing.T) {
-	runs := 200
-	if testing.Short() {
-		runs = 12
-	}
 	first := testkit.Seed(t)
-	for seed := range uint64(runs) {
+	for seed := range testkit.Brief[uint64](12, 60) {
 		if !t.Run("", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { endAtRandom(t, first+seed) }) }) {
 			t.Fatalf("QUIVER_SEED=%d", first+seed)
 		}
@@ -127,8 +123,9 @@ func (c *crowd) world() (*rpc.World, *Streams) {
 func (c *crowd) join(server *rpc.World) {
 	near, far := linktest.Pipe()
 	delay := c.moment() / 8
-	near.SetDelay(max(delay, time.Microsecond))
-	far.SetDelay(max(delay, time.Microsecond))
+	// With 1 µs a tenth of a second is a hundred thousand round trips, which show no more than five thousand do.
+	near.SetDelay(max(delay, 20*time.Microsecond))
+	far.SetDelay(max(delay, 20*time.Microsecond))
 	w, s := c.world()
 	_, _ = server.Attach(plug{near})
 	mine := c.fork()

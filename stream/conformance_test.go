@@ -108,11 +108,7 @@ func TestConformance(t *testing.T) {
 				path := netsim.Config{Delay: 10 * time.Millisecond, Loss: loss, Duplicate: 0.01, Reorder: 0.01, Seed: seed}
 				overCarriage(t, path, c.sealed, func(ctx context.Context, l loopback, callers *callers) {
 					n := &conformance{t, ctx, l, callers, c.via, c.sealed, loss, rand.New(rand.NewPCG(seed, 2)), collect(l.server), collect(l.client)}
-					for _, size := range sizes {
-						n.blobs(size)
-					}
-					n.array(20_000)
-					n.calls(5_000)
+					n.everything()
 					n.mixed()
 					require.Zero(n, l.toServer.Conn().Stats().Drops.UnknownMachine+l.toClient.Conn().Stats().Drops.UnknownMachine)
 					require.Zero(n, l.toServer.Stats().SlicesRefused+l.toClient.Stats().SlicesRefused, "who keeps to his credit finds room")
@@ -163,7 +159,7 @@ func TestConformanceOfAChangingCarrier(t *testing.T) {
 						change(&up, &down, over)
 					}()
 					n := &conformance{t, t.Context(), l, callers, via, true, mayChange, rand.New(rand.NewPCG(seed, 2)), collect(l.server), collect(l.client)}
-					for _, size := range append(sizes[:6:6], 1<<20) {
+					for _, size := range append(sizes, 1<<20) {
 						n.blobs(size)
 					}
 					n.array(20_000)
@@ -202,11 +198,7 @@ func TestConformanceOnSockets(t *testing.T) {
 				l, leave := joinQUIC(t, ends[0], ends[1], rpc.Config{Sealed: true, Classes: []*rpc.Class{playerClass}}, callers.bind)
 				l.awaitSealed(t)
 				n := &conformance{t, t.Context(), l, callers, via, true, mayChange, rand.New(rand.NewPCG(1, 2)), collect(l.server), collect(l.client)}
-				for _, size := range sizes {
-					n.blobs(size)
-				}
-				n.array(20_000)
-				n.calls(5_000)
+				n.everything()
 				conns := []*rpc.Conn{l.toServer.Conn(), l.toClient.Conn()}
 				leave()
 				for _, c := range conns {
@@ -244,17 +236,23 @@ type conformance struct {
 	atServer, atClient <-chan received
 }
 
-// blobs moves one blob up and one down, one of them of unknown size, and of the last size without a digest.
-func (n *conformance) blobs(size int) {
+// everything moves blobs of all sizes, the largest ones down without a digest, an array and calls.
+func (n *conformance) everything() {
+	for _, size := range sizes {
+		n.blobs(size)
+	}
+	n.blobs(largest(), Hash(NoDigest))
+	n.array(testkit.Brief(15_000, 20_000)) // more than a block
+	n.calls(testkit.Brief(1000, 5000))
+}
+
+// blobs moves one blob up and one, of unknown size and with these options, down.
+func (n *conformance) blobs(size int, opts ...Option) {
 	up, down := content(size), content(size)
 	n.random.Shuffle(len(down), func(i, j int) { down[i], down[j] = down[j], down[i] })
 	first, err := save.Start(n.toServer, bytes.NewReader(up), int64(size), Via(n.via))
 	require.NoError(n, err)
-	opts := []Option{Via(n.via)}
-	if size == sizes[len(sizes)-1] {
-		opts = append(opts, Hash(NoDigest))
-	}
-	second, err := save.Start(n.toClient, bytes.NewReader(down), -1, opts...)
+	second, err := save.Start(n.toClient, bytes.NewReader(down), -1, append(opts, Via(n.via))...)
 	require.NoError(n, err)
 	for _, transfer := range []*Transfer{first, second} {
 		require.NoError(n, transfer.Wait(n.ctx))
@@ -283,7 +281,7 @@ func (n *conformance) array(count int) {
 
 // mixed moves content by every backend at once, over one connection.
 func (n *conformance) mixed() {
-	sent := content(600_000)
+	sent := content(testkit.Brief(300_000, 600_000))
 	var all []*Transfer
 	for _, c := range carriages {
 		transfer, err := save.Start(n.toServer, bytes.NewReader(sent), int64(len(sent)), Via(c.via), Weight(1+n.random.IntN(5)))

@@ -106,10 +106,7 @@ func transferTime(t *testing.T, path netsim.Config, size int, via Backend) (took
 // TestSlicesKeepUpWithAStream looks for slices over QUIC that are slower than a quic-go stream. The aim is 5 %: with random
 // loss the mean of 150 runs shows it, and that of a few only what is far from it.
 func TestSlicesKeepUpWithAStream(t *testing.T) {
-	size, runs := 4<<20, 3
-	if testing.Short() {
-		size, runs = 1<<20, 1
-	}
+	size, runs := testkit.Brief(512<<10, 4<<20), testkit.Brief(1, 3)
 	seeds := testkit.Rand(t)
 	for _, rate := range []int64{10e6, 100e6} {
 		for _, loss := range []float64{0, 0.01, 0.02} {

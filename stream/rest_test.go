@@ -156,7 +156,7 @@ var restRuns = flag.Int("rest", 40, "programs of transfers after which nothing i
 func TestNothingIsLeftBehind(t *testing.T) {
 	first, runs := testkit.Seed(t), *restRuns
 	if testing.Short() {
-		runs = min(runs, 10)
+		runs = min(runs, 5)
 	}
 	for seed := first; seed < first+uint64(runs); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { testNothingIsLeftBehind(t, seed) })

@@ -105,9 +105,9 @@ func TestKeyOfLongerContent(t *testing.T) {
 			inNetwork(t, setup{client: Config{Store: newMemoryStore()}}, func(n *network) {
 				save.Handle(n.client.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
 				items.Handle(n.client.streams, func(in *IncomingArray[item]) { go func() { _, _ = in.Collect(n.ctx) }() })
-				first, err := items.Start(n.server.peer, testItems(150_000), Key("k"))
+				first, err := items.Start(n.server.peer, testItems(90_000), Key("k"))
 				require.NoError(n, err)
-				for first.Progress().Acked < 75_000 {
+				for first.Progress().Acked < 45_000 {
 					time.Sleep(time.Millisecond)
 				}
 				first.Cancel(errTest)
@@ -137,10 +137,10 @@ func testArrayResumes(t *testing.T, via Backend) {
 				got <- all
 			}()
 		})
-		sent := testItems(150_000)
+		sent := testItems(90_000)
 		first, err := items.Start(n.server.peer, sent, Key("k"))
 		require.NoError(n, err)
-		for first.Progress().Acked < 75_000 {
+		for first.Progress().Acked < 45_000 {
 			time.Sleep(time.Millisecond)
 		}
 		whole := first.reader.total.size
@@ -152,10 +152,10 @@ func testArrayResumes(t *testing.T, via Backend) {
 		second, err := items.Start(n.server.peer, sent, Key("k"))
 		require.NoError(n, err)
 		require.NoError(n, second.Wait(n.ctx))
-		require.GreaterOrEqual(n, second.Progress().Resumed, int64(75_000))
+		require.GreaterOrEqual(n, second.Progress().Resumed, int64(45_000))
 		all := <-got
 		require.Len(n, all, len(sent))
-		require.EqualValues(n, 149_999, all[149_999].ID)
+		require.EqualValues(n, 89_999, all[89_999].ID)
 		whole = max(whole, second.reader.total.size)
 		require.Less(n, n.server.peer.Conn().Stats().BytesOut-before, uint64(whole*6/10))
 	})

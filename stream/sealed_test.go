@@ -120,12 +120,13 @@ func TestCarrierThatNeverOpens(t *testing.T) {
 	sealed.shut.Store(true)
 	path := sealed.over(sealedPath)
 	path.Seed = testkit.Seed(t)
+	size := testkit.Brief(1<<20, 4<<20)
 	overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
 		for _, to := range []struct {
 			peer *Peer
 			from *Streams
 		}{{l.toServer, l.server}, {l.toClient, l.client}} {
-			sent, got := content(4<<20), collect(to.from)
+			sent, got := content(size), collect(to.from)
 			transfer, err := save.Start(to.peer, bytes.NewReader(sent), int64(len(sent)), Via(Slices{}))
 			require.NoError(t, err)
 			require.NoError(t, transfer.Wait(t.Context()))

@@ -53,6 +53,14 @@ func TempDir(t testing.TB) {
 	})
 }
 
+// Brief returns short under -short, as loops and the race detector run the tests, and full without it.
+func Brief[T any](short, full T) T {
+	if testing.Short() {
+		return short
+	}
+	return full
+}
+
 // Seed returns a random seed, or the one in QUIVER_SEED, and logs it, so that a failure can be repeated.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
