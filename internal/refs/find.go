@@ -4,6 +4,7 @@ package refs
 import (
 	"errors"
 	"reflect"
+	"slices"
 )
 
 // Finder finds references of one type, which is a kind of uint64.
@@ -19,53 +20,57 @@ var (
 
 // In reports whether values of t may hold a reference that [Finder.Each] visits. One in a map is an error: it could not be set to none
 // there. What is behind an interface is not looked at, for it does not travel.
-func (f Finder) In(t reflect.Type) (found bool, err error) { return f.in(t, map[reflect.Type]bool{}) }
+func (f Finder) In(t reflect.Type) (found bool, err error) {
+	if err := f.check(t, make(map[reflect.Type]bool)); err != nil {
+		return false, err
+	}
+	return f.reaches(t, make(map[reflect.Type]bool)), nil
+}
 
-func (f Finder) in(t reflect.Type, seen map[reflect.Type]bool) (found bool, err error) {
+// check returns why values of t can not travel. Types that it has seen it leaves out.
+func (f Finder) check(t reflect.Type, seen map[reflect.Type]bool) error {
 	switch {
-	case t == f.Ref:
-		return true, nil
 	case t == f.Actor:
-		return false, errActor
+		return errActor
 	case seen[t]:
-		return false, nil
+		return nil
 	}
 	seen[t] = true
+	for _, part := range parts(t) {
+		if err := f.check(part, seen); err != nil {
+			return err
+		}
+		if t.Kind() == reflect.Map && f.reaches(part, make(map[reflect.Type]bool)) { // what was seen elsewhere counts here too
+			return errInMap
+		}
+	}
+	return nil
+}
+
+// reaches reports whether values of t hold references, wherever. Types that it has seen it leaves out.
+func (f Finder) reaches(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if t == f.Ref || seen[t] {
+		return t == f.Ref
+	}
+	seen[t] = true
+	return slices.ContainsFunc(parts(t), func(part reflect.Type) bool { return f.reaches(part, seen) })
+}
+
+// parts returns the types of what travels of a value of t.
+func parts(t reflect.Type) (all []reflect.Type) {
 	switch t.Kind() {
 	case reflect.Struct:
-		return f.inStruct(t, seen)
+		for i := range t.NumField() {
+			if field := t.Field(i); (field.IsExported() || field.Anonymous) && field.Tag.Get("msgpack") != "-" {
+				all = append(all, field.Type)
+			}
+		}
 	case reflect.Slice, reflect.Array, reflect.Pointer:
-		return f.in(t.Elem(), seen)
+		all = []reflect.Type{t.Elem()}
 	case reflect.Map:
-		return f.inMap(t, seen)
+		all = []reflect.Type{t.Key(), t.Elem()}
 	}
-	return false, nil
-}
-
-func (f Finder) inStruct(t reflect.Type, seen map[reflect.Type]bool) (found bool, err error) {
-	for i := range t.NumField() {
-		field := t.Field(i)
-		if !field.IsExported() && !field.Anonymous || field.Tag.Get("msgpack") == "-" {
-			continue
-		}
-		in, err := f.in(field.Type, seen)
-		if err != nil {
-			return false, err
-		}
-		found = found || in
-	}
-	return found, nil
-}
-
-func (f Finder) inMap(t reflect.Type, seen map[reflect.Type]bool) (found bool, err error) {
-	for _, part := range []reflect.Type{t.Key(), t.Elem()} {
-		if found, err = f.in(part, seen); err != nil {
-			return false, err
-		} else if found {
-			return false, errInMap
-		}
-	}
-	return false, nil
+	return all
 }
 
 // Each visits the references in a value that can be set there.

@@ -29,6 +29,18 @@ type outer struct {
 	next *outer
 }
 
+// node holds itself in a map, and chain behind a pointer.
+type (
+	node struct {
+		Next map[string]*node
+		At   ref
+	}
+	chain struct {
+		Next *chain
+		At   ref
+	}
+)
+
 func TestFinder(t *testing.T) {
 	for _, row := range []struct {
 		t    reflect.Type
@@ -44,6 +56,12 @@ func TestFinder(t *testing.T) {
 		{reflect.TypeFor[map[string]int](), false, ""},
 		{reflect.TypeFor[map[ref]int](), false, "a Ref in a map"},
 		{reflect.TypeFor[struct{ M map[string][]inner }](), false, "a Ref in a map"},
+		{reflect.TypeFor[struct {
+			First inner
+			M     map[string]inner // whose type was seen before
+		}](), false, "a Ref in a map"},
+		{reflect.TypeFor[node](), false, "a Ref in a map"},
+		{reflect.TypeFor[chain](), true, ""},
 		{reflect.TypeFor[struct{ A *actor }](), false, "an Actor does not travel"},
 	} {
 		in, err := finder.In(row.t)
