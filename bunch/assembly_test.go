@@ -141,6 +141,24 @@ func TestStaleAssemblyIsNeverCompleted(t *testing.T) {
 	require.Equal(t, 2, s.got, "nothing is deaf afterwards")
 }
 
+// TestPartsFarApart: two parts are one message when they came within 512 packets, whichever of them came first.
+func TestPartsFarApart(t *testing.T) {
+	first, last := unreliablePart(1, Unreliable, 7, 0, false, EntryBytes), unreliablePart(1, Unreliable, 7, 1, true, 1)
+	for _, apart := range []uint32{1, 512, 513} {
+		for _, late := range []bool{false, true} {
+			r := newOpened(t, 1)
+			low, high := r.number, r.number+apart
+			if late {
+				low, high = high, low
+			}
+			require.NoError(t, r.Receive(r.now, packetOf(low, first)))
+			require.NoError(t, r.Receive(r.now, packetOf(high, last)))
+			_, joined := r.Next()
+			require.Equal(t, apart <= 512, joined, "%d apart, late: %v", apart, late)
+		}
+	}
+}
+
 // TestAssembliesOfALossyPath mixes sizes, deliveries and datagrams of all lengths, and loses, holds and reorders packets.
 func TestAssembliesOfALossyPath(t *testing.T) {
 	s := newStale(t)
