@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	standard "slices"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
@@ -265,7 +266,7 @@ func (m *mix) act() {
 	case r < 6:
 		m.start(items.Start(m.from(), testItems(m.random.IntN(20_000)), m.options()...))
 	default:
-		data := content(1 + m.random.IntN(1<<(8+m.random.IntN(13))))
+		data := contents[m.random.IntN(len(contents))][:1+m.random.IntN(1<<(8+m.random.IntN(13)))]
 		size := int64(len(data))
 		if m.random.IntN(3) == 0 {
 			size = -1
@@ -325,8 +326,19 @@ func (m *mix) take(in Incoming, content io.Reader) {
 		in.Cancel(errTest)
 		go func() { _, _ = io.Copy(io.Discard, content) }()
 	default:
-		go func() { _, _ = io.Copy(io.Discard, content) }()
+		go func() {
+			if data, err := io.ReadAll(content); err == nil && !isContent(data) {
+				m.Errorf("%d bytes arrived that nobody sent", len(data))
+			}
+		}()
 	}
+}
+
+// contents are what blobs are the beginnings of.
+var contents = [][]byte{content(1 << 20), content(1<<20 + 1), content(1<<20 + 2)}
+
+func isContent(data []byte) bool {
+	return standard.ContainsFunc(contents, func(c []byte) bool { return bytes.HasPrefix(c, data) })
 }
 
 // end gives up what nobody reads, and all that is held up by it.
