@@ -31,6 +31,9 @@ func atMost(name string, got, most float64) figure { return figure{name, got, ma
 
 func (f figure) holds() bool { return f.least <= f.got && f.got <= f.most }
 
+// collapses tells a miss that no chance explains.
+func (f figure) collapses() bool { return f.got < f.least/2 || f.got > 2*f.most }
+
 func (f figure) String() string {
 	s := fmt.Sprintf("%s: %.3f", f.name, f.got)
 	if !math.IsInf(f.least, -1) {
@@ -43,21 +46,23 @@ func (f figure) String() string {
 }
 
 // survey plays a scene with a random seed, or as many as -seeds says, and with those that once missed a figure, and checks
-// its figures.
+// its figures. One seed in some hundred misses a bound by chance, when two looks in a row lose packets, say: then four more
+// are drawn, and the median counts.
 func survey(t *testing.T, play func(seed uint64) []figure, missed ...uint64) {
 	t.Helper()
-	drawn := testkit.Seed(t)
+	known, drawn := len(missed), testkit.Seed(t)
 	for i := range uint64(*seeds) {
 		missed = append(missed, drawn+2*i)
 	}
 	var all [][]figure
-	for _, seed := range missed {
+	for n, seed := range missed {
+		chance := n >= known && *seeds == 1
 		for i, f := range play(seed) {
 			if i == len(all) {
 				all = append(all, nil)
 			}
 			all[i] = append(all[i], f)
-			if !f.holds() {
+			if !f.holds() && !(chance && !f.collapses() && again(play, i, seed)) {
 				t.Errorf("QUIVER_SEED=%d: %v", seed, f)
 			}
 		}
@@ -65,6 +70,17 @@ func survey(t *testing.T, play func(seed uint64) []figure, missed ...uint64) {
 	for _, runs := range all {
 		t.Log(spread(runs))
 	}
+}
+
+// again plays four more seeds, and tells whether the median of a figure holds, the miss counted too.
+func again(play func(seed uint64) []figure, which int, seed uint64) bool {
+	held := 0
+	for i := range uint64(4) {
+		if play(seed + 1000 + 2*i)[which].holds() {
+			held++
+		}
+	}
+	return held >= 3
 }
 
 // spread says how a figure of many runs lies.
