@@ -3,6 +3,7 @@ package scenes
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/internal/netsim"
@@ -122,6 +123,7 @@ type stage struct {
 	seed    uint64
 	now     time.Duration
 	pairs   []*netsim.Pair
+	live    []*netsim.Pair // those in which something happens yet
 	flows   []flow
 	there   *netsim.Link // one of those that share the bottleneck
 	sampled time.Duration
@@ -156,14 +158,21 @@ func newStage(s Scene, seed uint64) *stage {
 
 // act lets happen what is next, and reports whether the scene goes on.
 func (st *stage) act() bool {
+	if len(st.live) == 0 {
+		return false
+	}
 	next := st.first()
 	st.now = next.Now().Sub(netsim.Epoch)
 	st.sample(st.now)
 	if st.now >= st.For || st.done() {
 		return false
 	}
-	if _, err := next.Step(); err != nil {
+	more, err := next.Step()
+	if err != nil {
 		panic(fmt.Sprintf("scene %s, seed %d: %v", st.Name, st.seed, err))
+	}
+	if !more {
+		st.live = slices.DeleteFunc(st.live, func(p *netsim.Pair) bool { return p == next })
 	}
 	return true
 }
@@ -190,13 +199,13 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 		p.A.Link.Dark(netsim.Epoch.Add(d.From), netsim.Epoch.Add(d.Until))
 		p.B.Link.Dark(netsim.Epoch.Add(d.From), netsim.Epoch.Add(d.Until))
 	}
-	st.pairs, st.flows = append(st.pairs, p), append(st.flows, watched)
+	st.pairs, st.live, st.flows = append(st.pairs, p), append(st.live, p), append(st.flows, watched)
 }
 
 // first returns the pair whose next event is the earliest: pairs share bottlenecks, so packets enter those in their order.
 func (st *stage) first() *netsim.Pair {
-	first := st.pairs[0]
-	for _, p := range st.pairs[1:] {
+	first := st.live[0]
+	for _, p := range st.live[1:] {
 		if p.Now().Before(first.Now()) {
 			first = p
 		}

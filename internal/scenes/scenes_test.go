@@ -51,6 +51,17 @@ func TestSameSeedSameScene(t *testing.T) {
 	require.Equal(t, a.Queue, b.Queue)
 }
 
+// TestOneEndsFirst plays a transfer that ends while another goes on: a pair of machines in which nothing happens any more was
+// stepped for ever.
+func TestOneEndsFirst(t *testing.T) {
+	s := Path(20e6, 50*ms, 0, 1)
+	s.Flows = []Flow{{Begin: second, Bytes: mib / 4}, {Begin: second, Bytes: 2 * mib}}
+	s.For = 20 * second
+	r := Run(s, testkit.Seed(t))
+	require.NotZero(t, r.Flows[0].Ended)
+	require.Greater(t, r.Flows[1].Ended, r.Flows[0].Ended)
+}
+
 // A path that stands still now and then is no slower for it: such transfers sank to a twentieth of the link.
 func TestStalls(t *testing.T) {
 	seed := testkit.Seed(t)
