@@ -16,6 +16,9 @@ const (
 	told = 96
 )
 
+// timeBytes is how long a time is.
+const timeBytes = 8
+
 func appendTime(b []byte, t time.Time) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(t.Sub(netsim.Epoch)))
 }

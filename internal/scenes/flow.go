@@ -9,7 +9,7 @@ import (
 // lead is how long before its beginning a flow's machines run.
 func (f Flow) lead() time.Duration {
 	if f.Kind == Ours {
-		return min(opening, f.Begin)
+		return min(max(f.Lead, opening), f.Begin)
 	}
 	return 0
 }
@@ -25,7 +25,7 @@ func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration) 
 		to := &sink{}
 		return s, to, to
 	case Play:
-		s := &ticker{next: begin.Add(time.Duration(seed*2654435761%33) * time.Millisecond), size: 100, each: time.Second / 30}
+		s := &ticker{next: begin.Add(time.Duration(seed*2654435761%33) * time.Millisecond), size: callBytes, each: time.Second / 30}
 		to := &sink{}
 		return s, to, to
 	}
@@ -49,7 +49,7 @@ func (t *ticker) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, b
 	}
 	b = appendTime(b, t.next)
 	t.next = t.next.Add(t.each)
-	return append(b, make([]byte, t.size-len(b))...), 0, true
+	return append(b, make([]byte, t.size-timeBytes)...), 0, true
 }
 
 // sink notes what arrives, and how long that took.

@@ -20,6 +20,9 @@ const (
 	quicWindow = 32 * 1280
 	// opening is how long before its transfer a carrier of ours begins to open.
 	opening = time.Second
+	// callBytes is the payload of a packet of play beside a transfer of ours, and callToken what stands for all of them.
+	callBytes = 100
+	callToken = 1 << 40
 )
 
 // ours is a transfer by two sessions.
@@ -30,7 +33,7 @@ type ours struct {
 }
 
 func (o ours) received() int           { return o.to.got * piece }
-func (o ours) delays() []time.Duration { return nil }
+func (o ours) delays() []time.Duration { return o.to.took }
 func (o ours) spurious() uint64        { return o.session.Stats().Spurious }
 func (o ours) ended() time.Duration {
 	if o.to.doneAt.IsZero() {
@@ -44,6 +47,9 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 	o.from = &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause, have: make(map[uint32]bool)}
 	if f.Refill > 0 {
 		o.from.refill, o.from.each = f.Refill, int(1.2*float64(rate)/8*f.Refill.Seconds())/maxPacket
+	}
+	if f.Plays {
+		o.from.call = begin.Add(-f.lead() + time.Duration(seed*2654435761%33)*time.Millisecond)
 	}
 	o.to = &source{want: pieces(f.Bytes), have: make(map[uint32]bool)}
 	a, b := newSession(o.from, true, seed, f.Train, rtt), newSession(o.to, false, seed, 0, rtt)
@@ -108,6 +114,10 @@ type source struct {
 	doneAt time.Time
 	now    time.Time
 
+	call time.Time       // when the next one of play is made; zero = never
+	due  []time.Time     // those that wait, by when they were made
+	took []time.Duration // by the peer's
+
 	refill time.Duration // 0 = all is there
 	each   int           // pieces
 	left   int           // of them
@@ -116,6 +126,11 @@ type source struct {
 
 func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]byte, uint64, bool, bool) {
 	s.now = now
+	if len(s.due) > 0 && room.Max >= callBytes {
+		buf = append(appendTime(buf, s.due[0]), make([]byte, callBytes-timeBytes)...)
+		s.due = s.due[1:]
+		return buf, callToken, false, true
+	}
 	if room.Max < piece || !room.Bulk || now.Before(s.begin) || s.pause != nil && s.pause(now.Sub(netsim.Epoch)) {
 		return buf, 0, false, false
 	}
@@ -157,15 +172,26 @@ func (s *source) isAcked(n uint32) bool {
 }
 
 func (s *source) Acked(_ time.Time, token uint64) {
+	if token == callToken {
+		return
+	}
 	for len(s.acked) <= int(token/64) {
 		s.acked = append(s.acked, 0)
 	}
 	s.acked[token/64] |= 1 << (token % 64)
 }
 
-func (s *source) Lost(_ time.Time, token uint64) { s.again = append(s.again, uint32(token)) }
+func (s *source) Lost(_ time.Time, token uint64) {
+	if token != callToken {
+		s.again = append(s.again, uint32(token))
+	}
+}
 
 func (s *source) Receive(now time.Time, b []byte) {
+	if len(b) == callBytes {
+		s.took = append(s.took, now.Sub(timeOf(b)))
+		return
+	}
 	n := binary.BigEndian.Uint32(b)
 	if s.have[n] {
 		return
@@ -176,10 +202,25 @@ func (s *source) Receive(now time.Time, b []byte) {
 	}
 }
 
-func (s *source) Advance(now time.Time) { s.now = now }
+func (s *source) Advance(now time.Time) {
+	s.now = now
+	for !s.call.IsZero() && !now.Before(s.call) {
+		s.due = append(s.due, s.call)
+		s.call = s.call.Add(time.Second / 30)
+	}
+}
 
-// NextTimeout returns when the source may have something again: at its beginning, and each millisecond of a pause.
+// NextTimeout returns when the source may have something again: a call, or some of the transfer.
 func (s *source) NextTimeout() (time.Time, bool) {
+	at, ok := s.nextPiece()
+	if !s.call.IsZero() && (!ok || s.call.Before(at)) {
+		return s.call, true
+	}
+	return at, ok
+}
+
+// nextPiece returns when there may be some of the transfer again: at its beginning, and each millisecond of a pause.
+func (s *source) nextPiece() (time.Time, bool) {
 	switch {
 	case s.total > 0 && s.now.Before(s.begin):
 		return s.begin, true

@@ -34,6 +34,8 @@ type Flow struct {
 	Delay time.Duration // added to each way, beside the scene's
 	Train float64       // what a train of ours says of the rate, in bit/s; 0 = it measures
 	Moves time.Duration // when the address of ours changes; 0 = never
+	Plays bool          // 30 packets of 100 bytes a second leave beside the transfer of ours, by the same carrier and from its opening on
+	Lead  time.Duration // before its beginning the carrier of ours has opened; 0 = a second
 
 	// Pause reports, for ours, that there is nothing to send now; nil = never. Refill tops up what waits to be
 	// sent so often, to 1.2 times what the link carries until the next time; 0 = all waits from the beginning.

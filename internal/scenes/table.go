@@ -356,7 +356,32 @@ func starts() (rows []Row) {
 			return []Figure{atMost("lost in 10 s", r.Drops(Ours, 0, 11*second), 0.03), {Name: "lost in the first second", Value: r.Drops(Ours, second, 2*second)}}
 		}})
 	}
+	for _, plays := range []bool{true, false} {
+		for _, n := range []int{8, 16} {
+			rows = append(rows, downloads(n, plays))
+		}
+	}
 	return rows
+}
+
+// downloads are players that fetch the same at the same moment, as when a match begins, while they play, or have yet to; one more only plays.
+func downloads(n int, plays bool) Row {
+	beside := "behind a lobby"
+	if plays {
+		beside = "beside their play"
+	}
+	s := Path(20e6, 50*milli, 0, 1).With(n, Flow{Begin: 4 * second, Lead: 3 * second, Bytes: mib, Plays: plays}, 0)
+	s = named(s.With(1, Flow{Kind: Play}, 0), "%d times 1 MiB at once %s", n, beside)
+	s.For = 40 * second
+	return Row{Family: "start", Scene: s, Judge: func(r Result) []Figure {
+		last := time.Duration(0)
+		for _, f := range r.Flows[:n] {
+			last = max(last, f.Ended)
+		}
+		ideal := float64(n) * mib * 8 / 20e6 * maxPacketWire
+		return []Figure{atMost("lost", r.Drops(Ours, 0, s.For), 0.03), atMost("time of the last", last.Seconds()/ideal, 1.2),
+			{Name: "play's p99 above the unloaded, ms", Value: (Percentile(r.Flows[n].Delays, 0.99) - 25*milli).Seconds() * 1e3}}
+	}}
 }
 
 func little() (rows []Row) {
