@@ -25,8 +25,12 @@ type delay struct {
 	depthAt          instant       // when they did
 }
 
-// trip takes a round trip, that of the packet whose ack was held back least.
+// trip takes a round trip, that of the packet whose ack was held back least. QUIC's, as long as only that is known, was measured over
+// the same path: the first of ours may hold the queue of all who began at the same time.
 func (d *delay) trip(t instant, rtt time.Duration) {
+	if !d.rtt.known && d.smoothed > 0 {
+		d.rtt.add(t, d.smoothed)
+	}
 	d.rtt.add(t, rtt)
 	d.latest = rtt
 	if d.smoothed == 0 {

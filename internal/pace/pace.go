@@ -312,10 +312,10 @@ func (c *Controller) learn(t instant, b *batch) {
 }
 
 // sample returns what the latest arrivals show of the rate. Over less than a round trip it is noise, but at the end of a swift look,
-// and in the first rounds, where a few packets must do: of two of play jitter makes any rate, which took the place of what the train
-// had told.
+// and in the first rounds of a start, where a few packets must do: of two of play jitter makes any rate, which took the place of what
+// the train had told. Behind a start that met others they are the bottleneck's rate, for a queue lets them through in clumps.
 func (c *Controller) sample(newest Sample) (slope, bool) {
-	if c.round.number < 2 {
+	if c.round.number < 2 && c.state == Start {
 		if s, ok := c.delivery.rateOf(int64(minWindow*c.cfg.Packet), min(c.delay.base()/8, minStanding)); ok {
 			return s, true
 		}
