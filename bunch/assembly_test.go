@@ -116,12 +116,9 @@ func every(int) bool { return true }
 // numbers count, and one or two less. No later part may complete the first one, whatever the deliveries.
 func TestStaleAssemblyIsNeverCompleted(t *testing.T) {
 	s := newStale(t)
-	rounds := 6
-	if testing.Short() {
-		rounds = 2
-	}
-	for round := range rounds {
-		mixed := Delivery(round % 3) // all Unreliable, all UnreliableSequenced, or both
+	first := s.random.IntN(3)
+	for round := range testkit.Brief(1, 6) {
+		mixed := Delivery((first + round) % 3) // all Unreliable, all UnreliableSequenced, or both
 		delivery := func() Delivery {
 			if mixed == 2 {
 				return Unreliable + Delivery(s.random.IntN(2))
@@ -167,7 +164,7 @@ func TestAssembliesOfALossyPath(t *testing.T) {
 		left int
 	}
 	var late []held
-	for range 20_000 {
+	for range testkit.Brief(6000, 20_000) {
 		s.max = []int{minDatagram, 1404, 9000, 65_507}[s.random.IntN(4)]
 		loss := []float64{0, 0.3, 0.9, 1}[int(s.serial/300)%4]
 		for range 1 + s.random.IntN(3) {
@@ -298,7 +295,7 @@ func newPartsScript(t *testing.T, data []byte) *partsScript {
 
 func TestPartsScripts(t *testing.T) {
 	random := testkit.Rand(t)
-	for range 300 {
+	for range testkit.Brief(100, 300) {
 		data := make([]byte, random.IntN(1000))
 		for i := range data {
 			data[i] = byte(random.Uint32())

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // bunchesOf lists the bunches of a packet as "channel/sequence" with the bytes of a piece.
@@ -32,7 +34,7 @@ func TestPacketsAreExactlyFull(t *testing.T) {
 	buf, payload := make([]byte, 0, 1500), make([]byte, 65536)
 	for i, channel := range []uint64{1, 63, 65, 16383, 16385, maxChannelNumber} {
 		for _, size := range []int{1098, 32 << 10, 65536} {
-			for max := 1163 + i; max <= 1452; max += 5 {
+			for max := 1163 + i; max <= 1452; max += testkit.Brief(17, 5) {
 				c, _ := newClient(t, Config{ReliableBuffer: 512})
 				c.channels.ourNext = channel
 				ch, err := c.Open(Bulk)

@@ -47,7 +47,7 @@ func TestAccountsAgree(t *testing.T) {
 	for i := range 6 {
 		channels[i&1] = append(channels[i&1], p.open(i&1, Priority(i%4)))
 	}
-	for range 4000 {
+	for range testkit.Brief(1500, 4000) {
 		end := random.IntN(2)
 		size := random.IntN([]int{20, 1200, 5000, 40000}[random.IntN(4)])
 		ch := channels[end][random.IntN(3)]

@@ -363,12 +363,8 @@ func (s *script) String() string {
 }
 
 func TestScripts(t *testing.T) {
-	runs := 200
-	if testing.Short() {
-		runs = 50
-	}
 	seed := testkit.Seed(t)
-	for i := range runs {
+	for i := range testkit.Brief(25, 200) {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		data := make([]byte, 20+r.IntN(3000))
 		for j := range data {

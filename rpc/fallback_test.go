@@ -110,7 +110,7 @@ func TestEndsThatDisagree(t *testing.T) {
 		n.server.take()
 		send(n.near, 4000)
 		made, apart := 0, 0
-		for range 40 {
+		for range testkit.Brief(15, 40) {
 			for _, way := range []*atomic.Bool{&n.up, &n.down} {
 				way.Store(random.IntN(3) == 0)
 			}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // The class of a game whose handler is slow.
@@ -67,14 +69,17 @@ func (s *millScene) grind(client int, g grain) {
 	if !g.Quick {
 		time.Sleep(grindTime)
 	}
-	require.Equal(s.t, s.served[client], g.Serial, "calls of client %d run in order, once", client)
+	if g.Serial != s.served[client] { // an equal one is not worth require's time, a hundred thousand times
+		require.Equal(s.t, s.served[client], g.Serial, "calls of client %d run in order, once", client)
+	}
 	s.served[client]++
 	s.waited[client] = max(s.waited[client], s.ticks-g.Tick)
 }
 
 func (s *millScene) call(client, times int) {
+	mirror := s.mirror(client, s.mills[client])
 	for range times {
-		require.NoError(s.t, grind.Call(s.mirror(client, s.mills[client]), grain{Serial: s.calls[client], Tick: s.ticks, Quick: s.quick != nil && s.quick(s.calls[client])}))
+		require.NoError(s.t, grind.Call(mirror, grain{Serial: s.calls[client], Tick: s.ticks, Quick: s.quick != nil && s.quick(s.calls[client])}))
 		s.calls[client]++
 	}
 }
@@ -103,10 +108,11 @@ func (s *millScene) step() {
 // TestFloodersDoNotStarveOthers: before, a single flooder made ticks of 1.6 s, in which nobody else was served.
 func TestFloodersDoNotStarveOthers(t *testing.T) {
 	const honest = 15
+	ticks := testkit.Brief(40, 100)
 	for _, flooders := range []int{1, 8, 40} {
 		t.Run(fmt.Sprint(flooders), func(t *testing.T) {
 			inMill(t, flooders+honest, Config{}, func(s *millScene) {
-				for range 100 {
+				for range ticks {
 					for i := range flooders {
 						s.flood(i)
 					}
@@ -124,7 +130,7 @@ func TestFloodersDoNotStarveOthers(t *testing.T) {
 					require.NoError(t, s.conns[i].Err())
 					require.Greater(t, s.calls[i]-s.served[i], 1000, "a flooder waits")
 					require.Greater(t, s.served[i], 5, "but is served")
-					require.Greater(t, s.conns[i].Stats().Deferred, uint64(90))
+					require.Greater(t, s.conns[i].Stats().Deferred, uint64(ticks*9/10))
 					require.LessOrEqual(t, len(s.conns[i].turn.spare), turnCalls)
 				}
 				for i := flooders; i < flooders+honest; i++ {
