@@ -152,6 +152,16 @@ func TestChannelLimits(t *testing.T) {
 	r.must(wholeOf(flagClose, 3, 1, "c"))
 	r.must(wholeOf(flagOpen, 5, 0, "d"))
 	requireCode(t, BunchBadChannelIndex, r.receive(wholeOf(flagOpen, 7, 0, "e")))
+
+	t.Log("# closed ones whose answers are not acknowledged count for themselves")
+	r = newReceiver(t, Config{MaxChannels: 2})
+	for _, ch := range []uint64{1, 3} {
+		r.must(wholeOf(flagOpen, ch, 0, "a"))
+		r.must(wholeOf(flagClose, ch, 1, "b"))
+	}
+	err = r.receive(wholeOf(flagOpen, 5, 0, "c"))
+	requireCode(t, BunchBadChannelIndex, err)
+	require.ErrorContains(t, err, "2 closed ones wait for an ack")
 }
 
 // TestUnreliableBunchesBeginNoChannel: nothing is kept of numbers that no reliable bunch has named, and one that comes
