@@ -37,6 +37,11 @@ func TestUnreliableBeforeOpenIsDropped(t *testing.T) {
 	r.must(appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, []byte("x")))
 	require.Empty(t, r.got())
 	require.Equal(t, uint64(1), r.Stats().DroppedBeforeOpen)
+
+	r.must(wholeOf(0, 1, 1, "it overtook the open"))
+	r.must(appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, []byte("y")))
+	require.Empty(t, r.got())
+	require.Equal(t, uint64(2), r.Stats().DroppedBeforeOpen)
 }
 
 // sequencedBunch is a whole UnreliableSequenced message on channel 1.
