@@ -44,6 +44,13 @@ type host struct {
 }
 
 func newHost(t testing.TB, c versions.Config, wrap func(store.Store) store.Store) *host {
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, socket.Close()) })
+	return newHostOn(t, socket, c, wrap)
+}
+
+func newHostOn(t testing.TB, socket net.PacketConn, c versions.Config, wrap func(store.Store) store.Store) *host {
 	h := &host{t: t, tokens: filepath.Join(t.TempDir(), "tokens")}
 	folder, err := store.Open(t.TempDir())
 	require.NoError(t, err)
@@ -62,14 +69,14 @@ func newHost(t testing.TB, c versions.Config, wrap func(store.Store) store.Store
 	h.codes = users.NewCodes(func(user string) (string, error) { return users.Add(h.tokens, user) })
 	h.server, err = NewServer(ServerConfig{Versions: h.all, Users: known, Codes: h.codes})
 	require.NoError(t, err)
-	h.listen()
+	h.listen(socket)
 	return h
 }
 
-func (h *host) listen() {
+func (h *host) listen(socket net.PacketConn) {
 	certificate, err := cert.Development()
 	require.NoError(h.t, err)
-	listener, err := rpc.Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, h.server.World())
+	listener, err := rpc.ListenPacket(socket, &tls.Config{Certificates: []tls.Certificate{certificate}}, h.server.World())
 	require.NoError(h.t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- h.server.World().Run(context.Background()) }()

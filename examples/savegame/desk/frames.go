@@ -74,9 +74,12 @@ func (f *frames) stop() error {
 // gets, so that one whose other side stalls holds none.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
+// sizeBuffer is of what chunks' sizes are read from: so small that the chunks themselves come past it, and are not copied twice.
+const sizeBuffer = 64
+
 // receiveChunks reads as many chunks as indices has, each into one of buffers, which is then that of each: it puts it back.
 func receiveChunks(r io.Reader, indices []int, each func(index int, packed *[]byte) error) error {
-	b := bufio.NewReaderSize(r, 64<<10)
+	b := bufio.NewReaderSize(r, sizeBuffer)
 	for _, index := range indices {
 		size, err := binary.ReadUvarint(b)
 		if err == nil && (size == 0 || size > manifest.MaxPacked) {

@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -39,6 +40,9 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, o PutOptions) (Store
 	if errors.Is(err, errConflict) {
 		return Stored{}, c.conflict(ctx, o.Name, o.Seen, err)
 	}
+	if errors.Is(err, manifest.ErrChunk) {
+		err = cmp.Or(p.changed(ctx), err)
+	}
 	return Stored{m, len(p.chunks), len(p.lacks), p.packed.Load()}, err
 }
 
@@ -70,7 +74,7 @@ func (p *putting) send(ctx context.Context) error {
 
 func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	c, before := p.chunks[index], len(frame)
-	data, err := p.source.Chunk(p.buffer, c)
+	data, err := p.source.Unverified(p.buffer, c) // the server verifies it
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +82,19 @@ func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	p.buffer = data
 	p.add(c, len(frame)-before)
 	return frame, nil
+}
+
+// changed says which file was written to since it was scanned, if one was: the server was sent a chunk that is another one.
+func (p *putting) changed(ctx context.Context) (err error) {
+	for _, i := range p.lacks {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if p.buffer, err = p.source.Chunk(p.buffer, p.chunks[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // conflict says with what: the newest version there.

@@ -1,0 +1,64 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/store/storetest"
+	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// late is a store that takes a while to put an object, as a busy disk, or a bucket.
+type late struct {
+	store.Store
+	by time.Duration
+}
+
+func (l late) Put(ctx context.Context, key string, data []byte) error {
+	time.Sleep(l.by)
+	return l.Store.Put(ctx, key, data)
+}
+
+// Over 100 Mbit/s with a round trip of 50 ms, of which 1 % is lost each way, a put and a get make use of the link, also where the
+// store takes a while for each chunk. Time is virtual: neither computing nor the disk takes any.
+func TestLossyLink(t *testing.T) {
+	text := make([]byte, manifest.AverageChunk) // the coders' goroutines belong to no bubble: all tests share them
+	_, err := manifest.Unpack(nil, manifest.Pack(manifest.Pack(nil, noise(1, manifest.MaxChunk))[:0], text), manifest.Chunk{Digest: manifest.Sum(text), Size: uint32(len(text))})
+	require.NoError(t, err)
+	for name, by := range map[string]time.Duration{"at once": 0, "late store": 120 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { transferOverLossyLink(t, by) }) })
+	}
+}
+
+func transferOverLossyLink(t *testing.T, by time.Duration) {
+	const size, least = 64 << 20, 0.85
+	way := netsim.Config{Delay: 25 * time.Millisecond, Loss: 0.01, Rate: 100e6, Seed: 1}
+	here, there := netsim.NewPacketConn(), netsim.NewPacketConn()
+	netsim.Connect(here, there, way, way)
+	t.Cleanup(func() {
+		require.NoError(t, errors.Join(here.Close(), there.Close()))
+		time.Sleep(time.Minute) // what is left of the connection ends
+	})
+	h := newHostOn(t, there, versions.Config{}, func(store.Store) store.Store { return late{&storetest.Memory{}, by} })
+	h.config.Socket = here
+	c, content := h.dial(), noise(2, size)
+	ideal := (way.Delay + time.Duration(size*8/float64(way.Rate)/(1-way.Loss)*float64(time.Second))).Seconds()
+
+	began := time.Now()
+	_, err := put(t, c, PutOptions{}, content)
+	require.NoError(t, err)
+	up := (ideal + 2*by.Seconds()) / time.Since(began).Seconds() // the manifest and the version come behind the chunks
+	began = time.Now()
+	require.Equal(t, content, get(t, c, "world", 0))
+	down := ideal / time.Since(began).Seconds()
+	t.Logf("%.2f of the link up, %.2f down", up, down)
+	require.Greater(t, min(up, down), least)
+}
