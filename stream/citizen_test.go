@@ -73,7 +73,7 @@ func citizenRuns() int {
 // TestSealedTransfersShareAPath: two that begin together end about together.
 func TestSealedTransfersShareAPath(t *testing.T) {
 	seeds := testkit.Rand(t)
-	for _, loss := range []float64{0, 0.01} {
+	for _, loss := range testkit.Brief([]float64{0.01}, []float64{0, 0.01}) {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
 			var gaps []float64
 			for range citizenRuns() {
@@ -120,7 +120,7 @@ func raceRaw(t *testing.T, path netsim.Config) (gap float64) {
 // reaches alone there, whichever is less.
 func TestSealedLeavesRoomForQUIC(t *testing.T) {
 	seeds, size := testkit.Rand(t), testkit.Brief(512<<10, 4<<20)
-	for _, loss := range []float64{0, 0.01} {
+	for _, loss := range testkit.Brief([]float64{0.01}, []float64{0, 0.01}) {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
 			var shares, alones []float64
 			for range citizenRuns() {

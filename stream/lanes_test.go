@@ -64,7 +64,7 @@ func TestTransfersWhileLanesClose(t *testing.T) {
 	overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
 		atServer, atClient := collect(l.server), collect(l.client)
 		sent := content(2 << 20)
-		for range 8 {
+		for range testkit.Brief(4, 8) {
 			time.Sleep(laneIdle + time.Duration(random.Int64N(int64(200*time.Millisecond))))
 			up, err := save.Start(l.toServer, bytes.NewReader(sent), int64(len(sent)))
 			require.NoError(t, err)

@@ -69,7 +69,11 @@ var playCalls = flag.Int("play", 600, "calls of play beside bulk, in each case")
 // one frame at 30 Hz.
 func TestPlayBesideBulk(t *testing.T) {
 	for _, loss := range []float64{0, 0.01} {
-		for _, via := range []Backend{Window{}, Slices{}} {
+		backends := []Backend{Window{}, Slices{}}
+		if testing.Short() {
+			backends = backends[testkit.Seed(t)%2:][:1]
+		}
+		for _, via := range backends {
 			t.Run(fmt.Sprintf("%v/%T", loss, via), func(t *testing.T) { testPlayBesideBulk(t, loss, via) })
 		}
 	}

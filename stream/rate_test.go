@@ -47,7 +47,8 @@ func TestRateIsAGate(t *testing.T) {
 			path := netsim.Config{Delay: 100 * time.Microsecond, Seed: testkit.Seed(t)}
 			overQUICWith(t, path, row.config, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
 				got := collect(l.server)
-				first, err := save.Start(l.toServer, bytes.NewReader(content(8<<20)), 8<<20)
+				size := testkit.Brief(5<<20, 8<<20) // more than a second, or two
+				first, err := save.Start(l.toServer, bytes.NewReader(content(size)), int64(size))
 				require.NoError(t, err)
 				for range 10 {
 					time.Sleep(100 * time.Millisecond)
