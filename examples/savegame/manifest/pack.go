@@ -49,7 +49,7 @@ func made[T any](coder T, err error) T {
 // Pack appends the packed form of a chunk's bytes to b, compressed where that pays. Any number may run at once.
 func Pack(b, chunk []byte) []byte {
 	at := len(b)
-	if mayPay(chunk) {
+	if mayPay(b, chunk) {
 		b = encoder.EncodeAll(chunk, append(b, packedZstd))
 		if pays(len(b)-at-1, len(chunk)) {
 			return b
@@ -60,16 +60,16 @@ func Pack(b, chunk []byte) []byte {
 
 func pays(compressed, size int) bool { return compressed <= size-size/leastSaving }
 
-// mayPay reports whether compressing a chunk is worth a try.
-func mayPay(chunk []byte) bool {
-	var some, out [triedPlaces * triedBytes]byte
-	if len(chunk) < 2*len(some) {
+// mayPay reports whether compressing a chunk is worth a try, for which it uses the memory behind b.
+func mayPay(b, chunk []byte) bool {
+	if len(chunk) < 2*triedPlaces*triedBytes {
 		return true
 	}
+	some := b[len(b):]
 	for i := range triedPlaces {
-		copy(some[i*triedBytes:][:triedBytes], chunk[i*(len(chunk)-triedBytes)/(triedPlaces-1):])
+		some = append(some, chunk[i*(len(chunk)-triedBytes)/(triedPlaces-1):][:triedBytes]...)
 	}
-	return pays(len(encoder.EncodeAll(some[:], out[:0])), len(some))
+	return pays(len(encoder.EncodeAll(some, some[len(some):])), len(some))
 }
 
 // Unpack returns the bytes of chunk c, which packed holds in packed form: a part of packed where they are not compressed, else in
