@@ -1,4 +1,4 @@
-// Package badnet makes a good network a bad one, as emulation.Settings ask for: it stands before the sockets of a world.
+// Package badnet puts the network that emulation.Settings ask for between the sockets of a world and the real one.
 package badnet
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// orderTime is for how long PktOrder holds a packet back: UE's lets it go with one of the next packets, and they leave at ticks.
+// orderTime is how long PktOrder holds a packet back: a tick at 30 Hz, for UE's lets it go with one of the next packets.
 const orderTime = 33 * time.Millisecond
 
-// Links returns what an emulation does to packets that leave and to those that come, or names what makes no sense.
+// Links returns what an emulation does to packets that leave and to those that come. An error names the setting that makes no sense.
 func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 	if err := e.Validate(); err != nil {
 		return out, in, err
@@ -60,7 +60,7 @@ type Sockets struct {
 // NewSockets returns none yet.
 func NewSockets(out, in netsim.Config) *Sockets { return &Sockets{out: out, in: in} }
 
-// Set changes what becomes of all packets from now on, of sockets that are there and of those to come.
+// Set changes the emulation of all sockets from now on, of those that Add has made and of those that it will.
 func (s *Sockets) Set(out, in netsim.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *Sockets) Set(out, in netsim.Config) {
 	}
 }
 
-// Add puts the emulation before a socket. The caller calls free when it needs the socket no more.
+// Add puts the emulation before a socket. The caller calls free when it no longer needs the socket.
 func (s *Sockets) Add(socket net.PacketConn) (emulated net.PacketConn, free func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Sockets) Add(socket net.PacketConn) (emulated net.PacketConn, free func
 	}
 }
 
-// Len returns how many sockets are in use.
+// Len returns how many sockets are in use: none once all connections and listeners of a world have ended.
 func (s *Sockets) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -42,7 +42,7 @@ func (p *Pool) Free() int64 {
 
 // Terms are what an account has beside what it is charged for, in bytes.
 type Terms struct {
-	Floor int64 // of the charge: what stands to every connection while the pool has it
+	Floor int64 // a charge up to this may use the part of the pool that is kept
 	Early int64 // may be held beyond what was promised
 	GoOn  int64 // room for what is waited for, see [Account]
 }

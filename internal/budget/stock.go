@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// Stock is what a world has read for its outgoing transfers and not got rid of, in bytes of memory: content that waits for
-// the tick, or for the peer to acknowledge it. Who holds more than the least takes more only while it has less than what is
-// free. So n of them that all want more come to rest at one part of n+1 each and leave one to whoever comes next, a few are
-// not held up at all, and nobody waits for another to end. It is safe from any goroutine.
+// Stock bounds the memory for content that a world's outgoing transfers have read, and that waits for the tick or for the peer's
+// acknowledgement. Each transfer may hold least bytes, and more only while it holds less than what is free. So n transfers that all want
+// more settle at one part in n+1 each and leave one part for the next that comes, a few are not held up at all, and none waits for another
+// to end. It is safe from any goroutine.
 type Stock struct {
 	most  int64
 	least int64 // of each transfer, whatever the others have, so that none waits for another

@@ -13,8 +13,8 @@ const (
 	// drift is what bounds widen by as they grow old, as 1/drift: 500 ppm is the most that a kernel slews a clock by (adjtime); quartz
 	// is off by 100 ppm at most.
 	drift = 2000
-	// memory of exchanges is one to two of these: a step of the peer's clock by less than a round trip contradicts nothing, and is
-	// found only once older exchanges are forgotten.
+	// memory is how long exchanges of one period are gathered; they are forgotten at the end of the next period. A step of the peer's
+	// clock by less than a round trip contradicts nothing, and is found only once the exchanges before it are forgotten.
 	memory = 8 * time.Second
 	// convincing is how many exchanges in a row must agree, each with the next, and contradict what was believed for that to be given up:
 	// one may be a mistake, and a lie costs three round trips.

@@ -34,7 +34,7 @@ const (
 	idTaken   = 43 // likewise
 )
 
-// Features of a Hello. Bits that are not known are for later versions.
+// FeatureSealed is the bit of a Hello's Features for sealed carriers. Bits that are not known are for later versions.
 const FeatureSealed = 1 << 0
 
 // Version is the version of all that travels below the classes.

@@ -2,8 +2,8 @@ package control
 
 import "fmt"
 
-// Greeting is one side's place in the handshake: which message of the peer comes next. It is pure: feed it what
-// arrives on channel 0, tell the server's what was answered.
+// Greeting is one side's place in the handshake: which message of the peer comes next. Its owner hands it what arrives on channel 0, and
+// tells the server's what was answered.
 type Greeting struct {
 	stage stage
 }
@@ -20,7 +20,7 @@ const (
 	awaitServerHello // or Shape
 	awaitWelcome
 	// Both end here.
-	greeted // nothing more travels on channel 0
+	greeted // the handshake is over: Greeting has no part in what travels on channel 0 from now on
 	refused // the classes differ: only the Login that followed Hello may still arrive
 )
 
@@ -81,7 +81,7 @@ func (g *Greeting) Refuse() { g.stage = refused }
 // Welcomed says that the server sent Welcome.
 func (g *Greeting) Welcomed() { g.stage = awaitJoin }
 
-// Done reports whether nothing more may arrive.
+// Done reports whether the handshake is over.
 func (g *Greeting) Done() bool { return g.stage == greeted }
 
 // AwaitsHello reports whether the client has said nothing yet.

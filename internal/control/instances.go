@@ -7,23 +7,23 @@ const (
 	// to mostRetryTime: a path that takes no sealed packets at all is not to be asked for ever.
 	LeastRetryTime = 10 * time.Second
 	mostRetryTime  = 10 * time.Minute
-	// A client may open so many instances at once, and one more in each time: half of what it is to wait, for messages
-	// travel together after a dark time.
+	// A server lets a client open freeInstances at any time, and one more for each instanceTime since the first. That is half of the pause
+	// that the client keeps, for messages that a dark path held up arrive together.
 	freeInstances = 8
 	instanceTime  = LeastRetryTime / 2
-	// FewSpares is below how many spare ids more are asked for.
+	// FewSpares is the number of spare ids below which an end asks for more.
 	FewSpares = 2
 )
 
-// Instances is how far one end has agreed with the other on sealed carriers, one instance after another. The zero Instances has had
-// none.
+// Instances is what one end knows of the sealed carriers that it has agreed on with the other: instances, one after another, each with a
+// number. The zero Instances has had none.
 type Instances struct {
 	began  time.Time     // of the first
 	newest uint32        // 0 before the first
 	live   bool          // the newest is to be used
-	asked  bool          // for more ids, of the newest
-	ended  time.Time     // when the newest was
-	pause  time.Duration // before the next
+	asked  bool          // this end has asked for more ids of the newest
+	ended  time.Time     // when the newest did
+	pause  time.Duration // from then to the next
 }
 
 // Begin says when the first instance begins.
@@ -44,7 +44,7 @@ func (i *Instances) Fail(instance uint32, now time.Time) {
 	i.End(now)
 }
 
-// End notes that the newest is to be used no more.
+// End notes that the newest is no longer to be used.
 func (i *Instances) End(now time.Time) { i.live, i.ended = false, now }
 
 // Opened notes that packets get through: after the next end the pause is short again.
@@ -59,7 +59,7 @@ func (i *Instances) Next(now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// Want reports whether to ask for more ids now, with so many spare ones, and takes it for done.
+// Want reports whether to ask for more ids now, when there are so many spare ones; the caller then does, and does not again until Given.
 func (i *Instances) Want(spares int) bool {
 	if i.asked || spares >= FewSpares {
 		return false
@@ -74,13 +74,13 @@ func (i *Instances) MayOpen(instance uint32, now time.Time) bool {
 	return instance == i.newest+1 && !i.live && uint64(instance) <= most
 }
 
-// Has reports whether a message is of the newest instance and in use; one of an instance that has passed crossed the end. Not ok: none
-// like it can have been sent.
+// Has judges the instance of a message. It is current when it is the newest and in use. One that is over is ok, for the message may have
+// crossed its end; one that has not begun is not, for no honest peer names it.
 func (i *Instances) Has(instance uint32) (current, ok bool) {
 	return instance == i.newest && i.live, instance <= i.newest
 }
 
-// Given takes note of ids that an instance was given, as [Instances.Has]; they must have been asked for.
+// Given is [Instances.Has] for a message that brings ids, which must have been asked for.
 func (i *Instances) Given(instance uint32) (current, ok bool) {
 	if instance == i.newest && !i.asked {
 		return false, false

@@ -27,7 +27,7 @@ type Message struct {
 	Payload []byte // of the packet that brought it
 }
 
-// Taken makes room at who sent messages.
+// Taken tells the sender of messages that so many have run, which makes room for as many more.
 type Taken struct{ Count int }
 
 // AppendMessage appends a message of the game's.

@@ -33,14 +33,16 @@ const maxSealedIDs = 8
 // SealedOpen opens an instance.
 type SealedOpen struct{ Instance uint32 }
 
-// SealedIDs answers sealedAsk.
+// SealedIDs answers SealedAsk with spare ids.
 type SealedIDs struct {
 	Instance uint32
 	IDs      []sealed.ID
 }
 
+// SealedShut says that its sender has no carrier of that instance any more.
 type SealedShut struct{ Instance uint32 }
 
+// SealedAsk asks for spare ids.
 type SealedAsk struct{ Instance uint32 }
 
 // AppendSealed appends a message that names an instance, and the ids that some have.

@@ -15,7 +15,7 @@ func NewClaims[C any](limit int, refuse bool) *Claims[C] {
 }
 
 // Claim makes c one of its identity's connections, and returns those that are too many now, the oldest first; or reports that c
-// is one too many itself, beside others. Again is nothing, and so is an empty identity.
+// is one too many itself, beside others. It does nothing for a connection that has claimed already, nor for an empty identity.
 func (t *Claims[C]) Claim(identity string, c *C) (replaced []*C, others int, refused bool) {
 	have := t.of[identity]
 	if t.limit <= 0 || identity == "" || slices.Contains(have, c) {

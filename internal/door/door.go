@@ -50,7 +50,7 @@ type Visit[C any] struct {
 	from   netip.Prefix // not valid: without limits of an address
 	proven bool         // the client has shown that it receives at from
 	since  time.Time
-	conn   *C   // waits for the client: may have to make room; else nil
+	conn   *C   // not nil: it waits for the client, and may have to make room
 	asking bool // Authenticate runs
 	left   bool // joined or failed; the place is kept while asking, or for ForgedTime
 	placed bool // it is among the visits
@@ -58,14 +58,14 @@ type Visit[C any] struct {
 	welcomed bool // the client may join
 }
 
-// Room is what somebody has to make room for.
+// Room says among whom somebody has to make room.
 type Room uint8
 
 const (
-	// AmongHandshakes, whoever is waited for makes room.
+	// AmongHandshakes any client that is waited for may have to go.
 	AmongHandshakes Room = iota
-	// AmongConnections, only who is not welcome does. Who is could as well have said Join and stayed; and while the Join is
-	// under way, that end is connected already.
+	// AmongConnections only a client that was not welcomed may have to. A welcomed one could have sent its Join and stayed, and while
+	// that Join is under way its end is connected already.
 	AmongConnections
 )
 
@@ -225,7 +225,7 @@ func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 	d.visits = append(slices.Delete(d.visits, i, i+1), v)
 }
 
-// Leave ends a visit; again is nothing. Its place is free now, or as soon as ForgedTime and Authenticate allow.
+// Leave ends a visit; a second call does nothing. Its place is free now, or as soon as ForgedTime and Authenticate allow.
 func (d *Door[C]) Leave(v *Visit[C]) {
 	v.left, v.conn = true, nil
 	if v.proven && !v.asking {

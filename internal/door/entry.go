@@ -41,7 +41,7 @@ func (e *Entry[C]) MustProve(now time.Time) (must bool, open int) {
 	return must, e.Open(now)
 }
 
-// Arrive is Begin for a client whose first packet came. Whoever is out has to make room.
+// Arrive is [Door.Begin] for a client whose first packet has come, and counts what becomes of it. The caller closes out, unless nil.
 func (e *Entry[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, none *Full) {
 	v, out, none = e.Begin(from, proven, now)
 	e.tally(v != nil, out, none)
@@ -49,7 +49,8 @@ func (e *Entry[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Vis
 }
 
 // Admit counts a connection. v is the place that its client has since it arrived, nil when its carrier came without one. enter, which is
-// asked last, takes what else it needs. Whoever is out has to make room, also when there is none; then the visit, if any, is over.
+// asked last, takes what else it needs. The caller closes out, unless nil, also when the connection itself is refused; then the visit is
+// over, if there is one.
 func (e *Entry[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter func() *Full) (_ *Visit[C], out *C, none *Full) {
 	arrived := v != nil
 	if arrived {

@@ -42,7 +42,7 @@ var texts = [reasons]string{
 	Requests:   "as many requests wait for an answer of this side as Config.MaxRequests allows",
 }
 
-// String says it for a log.
+// String returns the reason as a warning has it, "" where no warning does.
 func (r Reason) String() string { return texts[r] }
 
 // harmless are reasons that are nobody's mistake.
@@ -61,13 +61,14 @@ func (c *Counters) Add(r Reason, n int) { c.counts[r].Add(uint64(n)) }
 // Of returns how many were dropped for a reason.
 func (c *Counters) Of(r Reason) uint64 { return c.counts[r].Load() }
 
-// Pass counts one, and reports whether it may be told, once a second at most, and how many were not since the last time.
+// Pass counts one, and reports whether a warning may be written: for each reason one a second. hidden is how many were counted without one
+// since the last warning.
 func (c *Counters) Pass(r Reason, now time.Time) (hidden int, ok bool) {
 	c.Add(r, 1)
 	return c.gates[r].Pass(now)
 }
 
-// Blame is Pass, but that what is nobody's mistake is never told.
+// Blame is Pass for what a peer may be to blame for: of a reason that is nobody's mistake no warning is written.
 func (c *Counters) Blame(r Reason, now time.Time) (hidden int, ok bool) {
 	hidden, ok = c.Pass(r, now)
 	return hidden, ok && !harmless[r]

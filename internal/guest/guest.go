@@ -1,5 +1,5 @@
-// Package guest is the door by which package stream adds a machine of its own to the connections of package rpc. It is no part of the
-// public face: what a machine is and promises may change with the link.
+// Package guest lets package stream add a machine of its own to the connections of package rpc, and keep values with its worlds and classes.
+// It is no part of the public face: what a machine is and promises may change with the link.
 package guest
 
 import (
@@ -95,7 +95,7 @@ func (h *Host) add(newMachine func() Machine) {
 	h.machines = append(h.machines, newMachine)
 }
 
-// Close says that the first connection begins.
+// Close says that the first connection begins: from now on Add panics.
 func (h *Host) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,7 +124,7 @@ func (h *Host) Random(conn uint64) func(n int) int {
 type Seat struct {
 	Link      *link.Link    // set before the connection's traffic begins
 	Uninvited atomic.Uint64 // datagrams that came before the connection had joined
-	Woken     atomic.Bool   // see the function
+	Woken     atomic.Bool   // a machine has something for its owner; the function Woken takes it back
 
 	machines []*added // under the link's lock
 }

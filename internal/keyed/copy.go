@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// packetsBack is how late a packet may be that is still taken: older ones are dropped as duplicates.
+	// packetsBack is how far a packet may be behind the newest and is still taken: a connection drops older ones as duplicates.
 	packetsBack = 8192
-	// maxHeld items at most are in a client's list: those that are gone may be told later than those that took their place, and what
-	// the client set itself counts too.
+	// maxHeld is how many items a client's list may have: the update that removes items may come later than those that bring others in
+	// their place, and items that the client set itself count too.
 	maxHeld = 4 * MaxItems
-	// maxGraves are remembered: what a hostile server says to be gone must not fill a client's memory.
+	// maxGraves is how many tombstones a client remembers, so that a hostile server's removals do not fill its memory.
 	maxGraves = 16 * MaxItems
 	// maxCensuses are in one update: a full one takes 200 bytes at least.
 	maxCensuses = 8
@@ -35,10 +35,10 @@ type Copy[K comparable, V any] struct {
 	plan *state.Plan
 	name fmt.Stringer // in errors
 
-	tells   bool                // changes are asked for
-	changes []Change[K, V]      // not asked for yet
+	tells   bool                // the last Read was to note changes
+	changes []Change[K, V]      // for Next
 	gone    map[uint32]struct{} // items that late packets must not bring back
-	graves  []tombstone         // of them, in the order in which they went
+	graves  []tombstone         // one for each of gone, in the order in which they went
 }
 
 // tombstone is an item that is gone, and the packet that said so.
@@ -52,8 +52,8 @@ func NewCopy[K comparable, V any](list *List[K, V], plan *state.Plan, name fmt.S
 	return Copy[K, V]{list: list, plan: plan, name: name}
 }
 
-// Read takes an update, which packet brought; tells: somebody asks for changes afterwards. An error, for which the connection is to be
-// closed, names what no server can have sent.
+// Read takes an update that came with a packet, and notes the changes for [Copy.Next] if tells. An error names what no honest server sends,
+// and ends the connection.
 func (c *Copy[K, V]) Read(b []byte, packet uint64, tells bool) error {
 	c.tells = tells
 	censuses := 0
@@ -115,8 +115,8 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 	return b, nil
 }
 
-// enter adds an item that is new here. Of two with one key the one with the higher number was set later; the other is gone, which
-// may not have been told.
+// enter adds an item that is new here. Of two with one key the one with the higher number was set later, so the other is gone, though
+// the update that says so may not have come.
 func (c *Copy[K, V]) enter(item *item[K, V]) {
 	other := c.list.byKey[item.pair.Key]
 	change := Change[K, V]{Key: item.pair.Key, Value: item.pair.Value, Added: true}
@@ -147,7 +147,7 @@ func (c *Copy[K, V]) readGone(number uint32, packet uint64) {
 	}
 }
 
-// readCensus removes what is not in it and came before it, and not what the client set itself.
+// readCensus removes the items that the census leaves out, if they came in an earlier packet. Items that the client set itself stay.
 func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 	var head [3]uint64 // first, last, count
 	for i := range head {
@@ -189,7 +189,7 @@ func (c *Copy[K, V]) bury(number uint32, packet uint64) {
 	c.graves = append(c.graves, tombstone{number, packet})
 }
 
-// forget forgets the items that were gone before any packet left that may still come.
+// forget drops tombstones that are older than any packet that may still come, and the oldest beyond maxGraves.
 func (c *Copy[K, V]) forget(packet uint64) {
 	n := max(0, len(c.graves)-maxGraves)
 	for n < len(c.graves) && c.graves[n].packet+packetsBack < packet {
@@ -207,7 +207,7 @@ func (c *Copy[K, V]) note(change Change[K, V]) {
 	}
 }
 
-// Next returns a change that was not asked for yet, the oldest first.
+// Next takes out the oldest of the changes that Read noted.
 func (c *Copy[K, V]) Next() (change Change[K, V], ok bool) {
 	if len(c.changes) == 0 {
 		c.changes = nil

@@ -11,8 +11,8 @@ type Items interface {
 	AppendItem(b []byte, number uint32) []byte
 }
 
-// Lacking are the items of a list that a client may not have as they are now, and that are not on their way; in the order in which
-// they shall go. A number with censusBit stands for a census from that number on.
+// Lacking are the items of a list that a client may not have as they are now and that are not on their way to it, in the order in which
+// they are to leave. A number with censusBit stands for a census from that number on.
 type Lacking struct {
 	numbers []uint32
 	has     map[uint32]struct{}
@@ -31,7 +31,7 @@ func (l *Lacking) Add(numbers []uint32) {
 	}
 }
 
-// AddAll adds all items of a list. census: the client may also have some that are gone.
+// AddAll adds all items of a list, and before them a census if the client may have items that are gone.
 func (l *Lacking) AddAll(list Items, census bool) {
 	if census {
 		l.Add([]uint32{censusBit})
@@ -42,8 +42,8 @@ func (l *Lacking) AddAll(list Items, census bool) {
 // Empty reports whether the client lacks nothing, but for what is on its way.
 func (l *Lacking) Empty() bool { return len(l.numbers) == 0 }
 
-// Take appends the first items to b while that stays within most bytes, one in any case, and their numbers to taken: those are no longer
-// lacking, and are to be added again when the message is lost.
+// Take appends the first items to b, as many as stay within most bytes but at least one, and their numbers to taken. They are no longer
+// lacking; the caller adds their numbers again when the message is lost.
 func (l *Lacking) Take(b []byte, taken []uint32, list Items, most int) ([]byte, []uint32) {
 	n := 0
 	for ; n < len(l.numbers); n++ {
@@ -67,13 +67,13 @@ func (l *Lacking) take(n int) {
 }
 
 const (
-	// censusBit marks what is no item: those have smaller numbers.
+	// censusBit marks a census: items have smaller numbers.
 	censusBit = 1 << 31
 	// censusItems are in one census at most: each takes 1 to 5 bytes, so that it fits a message.
 	censusItems = 200
 )
 
-// append appends an item, or a census, behind which the next one is lacking.
+// append appends an item, or a census. One that does not reach the end of the list adds the census that goes on behind it.
 func (l *Lacking) append(b []byte, list Items, number uint32, most int) []byte {
 	if number&censusBit == 0 {
 		return list.AppendItem(b, number)

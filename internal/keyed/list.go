@@ -1,8 +1,8 @@
 // Package keyed has a keyed list as a server and its clients keep it, and the bytes in which its changes travel. It is pure.
 //
-// The server gives each item a number that is never used again, and its [Replica] says which items have changed. For each client a
-// [Lacking] holds the numbers that it may not have as they are now. A client's Replica reads what was sent; packets may be lost and
-// overtake each other.
+// The server gives each item a number that is never used again, and its [Source] says which items have changed. For each client a
+// [Lacking] holds the numbers of the items that the client may not have as they are now. A client's [Copy] reads the updates, of which
+// some may be lost and others may overtake each other.
 package keyed
 
 import (

@@ -69,7 +69,7 @@ func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	return changed, nil
 }
 
-// EncodeAll encodes all items: of those that were set while nobody had the list TakeChanged does not know.
+// EncodeAll encodes all items, for when a client gets the list: TakeChanged does not know of items that were set while nobody had it.
 func (s *Source[K, V]) EncodeAll() (err error) {
 	for _, item := range s.list.items {
 		_, failed := s.encodeItem(item)

@@ -1,3 +1,3 @@
-// Package logs has records of one logger switched on and off at run time: all of them by a level, and those at Debug by what they are
-// about as well, as Unreal does by log categories.
+// Package logs switches the records of one logger on and off at run time: all records by their level, and those at Debug by category as
+// well, as Unreal does.
 package logs

@@ -14,8 +14,8 @@ type Call struct {
 	Reliable bool
 }
 
-// Sent tells of a call that waits for its packet on a channel, whose reliable buffer has so many entries of all taken. UE:
-// net.Reliable.Debug, LogNetPartialBunch.
+// Sent records a call that waits for its packet; buffer returns how many entries of the channel's reliable buffer are taken, and how many
+// there are. UE: net.Reliable.Debug, LogNetPartialBunch.
 func (s *Set) Sent(c Call, channel uint64, buffer func() (out, slots int)) {
 	if log := s.Debug(Partial); log != nil && c.Entries > 1 {
 		log.Debug("sent in parts", "conn", c.Conn, "rpc", c.RPC.String(), "channel", channel, "bytes", c.Bytes, "entries", c.Entries)
@@ -26,7 +26,7 @@ func (s *Set) Sent(c Call, channel uint64, buffer func() (out, slots int)) {
 	}
 }
 
-// Received tells of a call from the peer that is about to run, or to be refused.
+// Received records a call from the peer that is about to run, or to be refused.
 func (s *Set) Received(c Call, actor any) {
 	if log := s.Debug(Partial); log != nil && c.Entries > 1 {
 		log.Debug("put together", "conn", c.Conn, "rpc", c.RPC.String(), "actor", actor, "bytes", c.Bytes)
@@ -36,28 +36,28 @@ func (s *Set) Received(c Call, actor any) {
 	}
 }
 
-// Opened tells that a channel of an actor opened, here or by the server.
+// Opened records that a channel of an actor opened, by this end or by the server.
 func (s *Set) Opened(conn, actor any, channel uint64) {
 	if log := s.Debug(Channel); log != nil {
 		log.Debug("opened", "conn", conn, "actor", actor, "channel", channel)
 	}
 }
 
-// Closed tells that it closed.
+// Closed records that it closed.
 func (s *Set) Closed(conn, actor any, channel uint64, why fmt.Stringer) {
 	if log := s.Debug(Channel); log != nil {
 		log.Debug("closed", "conn", conn, "actor", actor, "channel", channel, "reason", why.String())
 	}
 }
 
-// Actor tells something of an actor at a connection.
+// Actor records what happened to an actor at a connection.
 func (s *Set) Actor(of Category, what string, conn, actor any) {
 	if log := s.Debug(of); log != nil {
 		log.Debug(what, "conn", conn, "actor", actor)
 	}
 }
 
-// Updates tells what a Flush handed over of states: so many bytes, and how many actors wait; held: for there was no room.
+// Updates records how many bytes of states a Flush handed over, how many actors wait, and whether they were held back for want of room.
 func (s *Set) Updates(conn any, bytes, waiting int, held bool) {
 	if log := s.Debug(Rep); log != nil && (bytes > 0 || held) {
 		log.Debug("states sent", "conn", conn, "bytes", bytes, "actors waiting", waiting, "held", held)

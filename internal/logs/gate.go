@@ -14,7 +14,7 @@ type Gate struct {
 	hidden int
 }
 
-// Pass reports whether a warning may be written, and how many were not since the last one.
+// Pass reports whether a warning may be written now; hidden is how many were not since the last one.
 func (g *Gate) Pass(now time.Time) (hidden int, ok bool) {
 	if !g.last.IsZero() && now.Sub(g.last) < every && !now.Before(g.last) {
 		g.hidden++

@@ -1,5 +1,5 @@
-// Package outbox has what a server keeps of the states for one client beside which it lacks: how much may leave at a Flush, and calls that
-// wait behind states. It is pure.
+// Package outbox has what a server keeps for each client beside the fields that the client lacks: how many bytes of states may leave at a
+// Flush, and the calls that wait for an actor's next update. It is pure.
 package outbox
 
 import (
@@ -13,7 +13,7 @@ const maxCalls = 8 << 10
 // Calls are encoded calls that wait for the next update of an actor, each behind its length. The zero Calls has none.
 type Calls struct {
 	queued []byte
-	backed int // bytes of them, the first, that were taken back since calls were last cut
+	backed int // how many bytes at the front Back has returned since the last Cut
 }
 
 // Empty reports whether none waits.
@@ -28,7 +28,7 @@ func (c *Calls) Add(call []byte) bool {
 	return true
 }
 
-// Cut takes the first calls off, whole, of at most so many bytes, and appends them to into.
+// Cut takes the first calls out, as many whole ones as fit most bytes, and appends them to into.
 func (c *Calls) Cut(into []byte, most int) []byte {
 	n := 0
 	for n < len(c.queued) {
@@ -43,7 +43,7 @@ func (c *Calls) Cut(into []byte, most int) []byte {
 	return into
 }
 
-// Back puts calls back that were cut and have not left, behind those that were put back since.
+// Back returns calls that were cut and have not left to the front of the queue, behind what Back has returned since the last Cut.
 func (c *Calls) Back(calls []byte) {
 	c.queued = slices.Insert(c.queued, c.backed, calls...)
 	c.backed += len(calls)
@@ -56,7 +56,7 @@ func (c *Calls) Close() (n int) {
 	return n
 }
 
-// Count returns how many calls were cut.
+// Count returns how many calls there are in what Cut appended.
 func Count(calls []byte) (n int) {
 	for len(calls) > 0 {
 		size, head := binary.Uvarint(calls)

@@ -25,14 +25,14 @@ const (
 	maxProbePause = time.Second
 )
 
-// oversized is never sent and never written.
+// oversized is what probe asks quic-go to send. Nobody writes to it, and it never leaves.
 var oversized [probeSize]byte
 
-// Carrier makes a QUIC connection what a link drives. Its methods are safe from any goroutine.
+// Carrier is a QUIC connection as a link drives it. Its methods are safe from any goroutine.
 type Carrier struct {
 	Conn   *quic.Conn
 	socket *sealed.Socket // nil without Config.Sealed
-	free   chan struct{}  // closed when the transport under it is, which Dial made for it; nil when it serves others, too
+	free   chan struct{}  // closed together with the transport that Dial made for Conn; nil for a server's, which has one for all
 
 	mu     sync.Mutex
 	path   link.Path
@@ -95,8 +95,8 @@ func (c *Carrier) Path() link.Path {
 	return c.path
 }
 
-// probe asks for the datagram limit, which path MTU discovery moves about every 5 round trips until it is through: seldom
-// when it has not moved for long.
+// probe asks for the datagram limit, which path MTU discovery moves about every 5 round trips until it is through. The pause before the
+// next probe doubles while the limit stays.
 func (c *Carrier) probe(now time.Time) {
 	c.probed = now
 	var large *quic.DatagramTooLargeError
@@ -118,7 +118,7 @@ func peerClosed(err error) error {
 	return &link.CloseError{Code: uint64(app.ErrorCode), Reason: app.ErrorMessage, Remote: true, Cause: err}
 }
 
-// Wait returns when the transport under the carrier is closed, which [Dial] made for it; at once when it serves others, too.
+// Wait returns when the transport that [Dial] made for the carrier is closed; at once for a server's carrier, which shares its transport.
 func (c *Carrier) Wait() {
 	if c.free != nil {
 		<-c.free

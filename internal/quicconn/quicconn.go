@@ -1,4 +1,5 @@
-// Package quicconn makes QUIC connections what a link drives, and holds what they need of TLS and of quic-go.
+// Package quicconn makes a QUIC connection a carrier of package link, and has what this takes of quic-go and of TLS: configs, dialing, the
+// key of stateless resets. Only rpc, which listens, and the simulated network of internal/netsim import quic-go beside it.
 package quicconn
 
 import (

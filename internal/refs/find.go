@@ -18,8 +18,8 @@ var (
 	errInMap = errors.New("a Ref in a map can not be checked against what the other side has: use a slice")
 )
 
-// In reports whether values of t may hold a reference that [Finder.Each] visits. One in a map is an error: it could not be set to none
-// there. What is behind an interface is not looked at, for it does not travel.
+// In reports whether values of t may hold a reference that [Finder.Each] visits. One in a map is an error, for Each could not set it to
+// none there. In does not look behind interfaces: what is there does not travel.
 func (f Finder) In(t reflect.Type) (found bool, err error) {
 	if err := f.check(t, make(map[reflect.Type]bool)); err != nil {
 		return false, err
@@ -27,7 +27,7 @@ func (f Finder) In(t reflect.Type) (found bool, err error) {
 	return f.reaches(t, make(map[reflect.Type]bool)), nil
 }
 
-// check returns why values of t can not travel. Types that it has seen it leaves out.
+// check returns why values of t can not travel. It leaves out the types in seen, or a type that holds itself would not end.
 func (f Finder) check(t reflect.Type, seen map[reflect.Type]bool) error {
 	switch {
 	case t == f.Actor:
@@ -40,14 +40,14 @@ func (f Finder) check(t reflect.Type, seen map[reflect.Type]bool) error {
 		if err := f.check(part, seen); err != nil {
 			return err
 		}
-		if t.Kind() == reflect.Map && f.reaches(part, make(map[reflect.Type]bool)) { // what was seen elsewhere counts here too
+		if t.Kind() == reflect.Map && f.reaches(part, make(map[reflect.Type]bool)) { // with a seen of its own: a type that check has been through may hold one
 			return errInMap
 		}
 	}
 	return nil
 }
 
-// reaches reports whether values of t hold references, wherever. Types that it has seen it leaves out.
+// reaches reports whether values of t hold references at any depth. It leaves out the types in seen.
 func (f Finder) reaches(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if t == f.Ref || seen[t] {
 		return t == f.Ref

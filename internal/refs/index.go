@@ -2,11 +2,11 @@ package refs
 
 import "slices"
 
-// Index has, for each key, those that name it, in the order in which they began to. Entering and leaving search for nobody: a game may
-// have thousands that name one actor.
+// Index has, for each key, those that name it, in the order in which they began to. Refile takes time in proportion to the keys of one
+// that names them, not to all that name a key: a game may have thousands that name one actor.
 type Index[K, R comparable] map[K]*list[R]
 
-// list has a gap where one left, so that nobody is searched for among many.
+// list are those that name one key. One that leaves leaves a gap, and a list that is half gaps is closed up.
 type list[R comparable] struct {
 	entries []R // the zero R: a gap
 	places  map[R]int
@@ -26,8 +26,8 @@ func gap[R comparable](r R) bool {
 	return r == none
 }
 
-// Refile enters r under the keys that it names now instead of those that it named before, and returns the former, in the memory of
-// before. Most of the time they are the same.
+// Refile enters r under the keys that it names now, instead of those that it named before, and returns now in the memory of before. Most of
+// the time they are the same, and it does nothing.
 func (x Index[K, R]) Refile(r R, before, now []K) []K {
 	if slices.Equal(before, now) {
 		return before

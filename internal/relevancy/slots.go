@@ -2,11 +2,11 @@ package relevancy
 
 import "time"
 
-// Slots keep items in places that never move, so that rounds over them miss none. H is what is here of an item, while somebody is looked
-// at.
+// Slots keep items in places that never move, so that rounds over them miss none. H is what the viewer whom their owner looks at just now
+// has of an item.
 type Slots[T, H any] struct {
 	Items []*T // by slot; nil = free
-	Here  []*H // by slot, between Hold and Drop
+	Here  []*H // by slot; the owner sets them before it looks at a viewer, and to nil afterwards
 	free  []int
 }
 
@@ -29,7 +29,7 @@ func (s *Slots[T, H]) Remove(slot int) {
 }
 
 // Round spreads a round of work over the Flushes of its period.
-type Round struct{ owed time.Duration } // times the size of a round
+type Round struct{ owed time.Duration } // time that passed, once for each item; a period of it is one item's turn
 
 // Take returns how many of n are due after some time.
 func (r *Round) Take(n int, passed, period time.Duration) int {

@@ -1,12 +1,12 @@
-// Package roster lists items in the order in which they came, for who goes through them while they come and go. It is pure.
+// Package roster keeps items in the order in which they came, in a list that callers may go through while items come and go. It is pure.
 package roster
 
-// Seat is where a [List] has an item; each list that an item may be in has a Seat of its own there. The zero Seat is that of an item
-// which is not listed.
+// Seat says where an item stands in a [List]. An item has one Seat for each list that it may be in. The zero Seat is that of an item which
+// is not listed.
 type Seat struct{ place int } // from 1 on
 
-// List lists items in the order in which they came. One that leaves leaves a gap, so that nobody searches for it, and a list that is
-// half gaps is copied: who goes through the old one meanwhile still finds all that stay. The zero List is empty.
+// List lists items in the order in which they came. Removing an item leaves a gap and searches for nothing. When half of a list is gaps,
+// Remove copies it, so that a loop over the old entries still finds all that stay. The zero List is empty.
 type List[T any] struct {
 	entries []entry[T]
 	gaps    int
@@ -62,7 +62,8 @@ func (l *List[T]) First() *T {
 	return nil
 }
 
-// All goes through the items that are listed when it begins. One that leaves meanwhile may be among them: ask it.
+// All goes through the items that are listed when it begins. An item that is removed meanwhile may still be among them: the caller has to
+// ask the item.
 func (l *List[T]) All(yield func(*T) bool) {
 	for _, e := range l.entries {
 		if e.item != nil && !yield(e.item) {

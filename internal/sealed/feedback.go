@@ -18,7 +18,7 @@ const (
 	clockUnit  = time.Microsecond
 	clockBytes = 6
 	clockMask  = 1<<(8*clockBytes) - 1
-	// maxEarlier bounds the distance of two arrivals in a feedback, in clockUnits: 12.7 days, so that a list of maxTimes
+	// maxEarlier bounds the distance of two arrivals in a feedback, in units of clockUnit: 12.7 days, so that a list of maxTimes
 	// stays far from the limits of a time.Duration. A report ends its list before a longer one.
 	maxEarlier = 1 << 40
 )

@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// maxDifference bounds the sentence that names a difference, so that it fits a close reason.
+	// maxDifference bounds the sentence that names a difference in bytes: a close reason has 256 on the wire (internal/link).
 	maxDifference = 200
 	// declaredBy stands in the line of a class before the function that adds it; see guest.DeclaredBy.
 	declaredBy = ", by "
 )
 
-// Shape collects lines of the form "path: what", in the order of declaration. Two ends with the same lines read alike what the other
-// writes: the order of classes and of their methods counts, names of Go types do not unless they write themselves.
+// Shape collects lines of the form "path: what", in the order of declaration. Two ends whose lines are the same decode each other's
+// messages alike. The order of classes and methods counts, for it gives them their numbers on the wire; the name of a Go type counts only
+// where the type encodes itself.
 type Shape struct{ Lines []string }
 
 // Add adds a line.
@@ -32,10 +33,11 @@ func (s *Shape) Class(index int, name, declarer string) {
 	s.Add(name, what)
 }
 
-// Hash returns what two ends compare instead of all their lines.
+// Hash returns a digest of all lines, which the ends compare in their Hellos.
 func (s *Shape) Hash() [32]byte { return sha256.Sum256([]byte(strings.Join(s.Lines, "\n"))) }
 
-// Difference names the first difference between a client's lines and its server's, which come from the wire and may end early: cut.
+// Difference names the first difference between a client's lines and its server's. The server's come from the wire; cut says that they
+// end early.
 func Difference(client, server []string, cut bool) string {
 	if cut && len(client) > len(server) {
 		client = client[:len(server)]
@@ -95,7 +97,7 @@ func isClass(line string) bool {
 	return strings.HasPrefix(what, "class ")
 }
 
-// names reports whether a line has this path.
+// names reports whether one of the lines has this path.
 func names(lines []string, path string) bool {
 	for _, line := range lines {
 		if p, _, _ := strings.Cut(line, ": "); p == path {

@@ -25,7 +25,7 @@ func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
 	}
 }
 
-// Sampler makes rates of counters, without allocating. Its method is safe from any goroutine.
+// Sampler turns counters into rates, without allocating. Of is safe from any goroutine.
 type Sampler struct {
 	mu    sync.Mutex
 	at    time.Time // of last
@@ -34,10 +34,10 @@ type Sampler struct {
 	whole bool // rate is of a whole window
 }
 
-// Start says when the counters were zero, before anything else.
+// Start says when the counters were zero. It comes before the first Of.
 func (s *Sampler) Start(at time.Time) { s.at = at }
 
-// Of takes the counters of now, and returns the rates of the last whole window; before the first one, since the start.
+// Of takes the counters of now, and returns the rates of the last whole window; those since the start before the first one is over.
 func (s *Sampler) Of(now time.Time, counters Sample[uint64]) Sample[float64] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,10 +1,11 @@
-// Package tasks keeps functions of a game that are to run, so that each runs once, whichever of them panics, and says which one runs. It
-// is pure.
+// Package tasks queues the functions of a game that wait to run, so that each of them runs once even when another panics, and names the
+// one that is running. It is pure.
 package tasks
 
 import "fmt"
 
-// Queue keeps what is to run, in order. What runs has left the queue, so that a panic loses nothing else. The zero Queue is empty.
+// Queue keeps what is to run, in order. The caller takes each one out before it runs, so that a panic loses nothing else. The zero Queue
+// is empty.
 type Queue[T any] struct {
 	items []T
 	next  int // of items; those before it have left
@@ -13,8 +14,8 @@ type Queue[T any] struct {
 // Add appends t.
 func (q *Queue[T]) Add(t T) { q.items = append(q.items, t) }
 
-// AddAll appends what another goroutine or tick has gathered, and leaves from empty. It takes over the memory when it can: two arrays go
-// back and forth.
+// AddAll appends what another goroutine or tick has gathered, and leaves from empty. An empty queue swaps its array with from's, so that a
+// steady load allocates nothing.
 func (q *Queue[T]) AddAll(from *[]T) {
 	if q.Empty() {
 		q.items, q.next, *from = *from, 0, q.items[:0]
@@ -40,8 +41,8 @@ func (q *Queue[T]) Take() (t T, ok bool) {
 	return t, true
 }
 
-// Doing names a function of the game that runs: what it is, and of which method or class, unless nil. It is set before every call, so
-// it is made of parts, without allocating.
+// Doing names the function of the game that is running: what it is, and of which method or class unless Of is nil. It keeps the two parts
+// apart because it is set before every call and must not allocate; String joins them when something went wrong.
 type Doing struct {
 	What string
 	Of   fmt.Stringer
