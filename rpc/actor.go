@@ -1,16 +1,12 @@
 package rpc
 
 import (
-	"cmp"
 	"fmt"
-	"iter"
-	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/codec"
 	"github.com/quivernet/quiver/internal/roster"
-	"github.com/quivernet/quiver/internal/tasks"
 )
 
 // Actor is an object that both sides know: the server spawns it, clients for which it is open have a copy. Its methods
@@ -101,47 +97,6 @@ func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...Spa
 	return a, object, err
 }
 
-// Spawn is [Spawn] for who needs not the object, or has bound nothing.
-func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor, error) {
-	return w.spawn(class, owner, options, nil)
-}
-
-func (w *World) spawn(class *Class, owner Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
-	parent, conn := endsOf(owner)
-	switch {
-	case !w.IsServer():
-		return nil, fmt.Errorf("rpc: Spawn of a %q on a client: %w", class.name, ErrWrongRole)
-	case !slices.Contains(w.table(), class):
-		return nil, fmt.Errorf("rpc: Spawn of a %q: the class is neither bound nor in Config.Classes", class.name)
-	}
-	if err := w.mayOwn(nil, parent, conn); err != nil {
-		return nil, fmt.Errorf("rpc: Spawn of a %q: %w", class.name, err)
-	}
-	w.lastRef++
-	a := &Actor{world: w, class: class, binding: w.bindings[class], ref: w.lastRef, owner: conn}
-	a.listAt(parent, conn)
-	for _, option := range options {
-		option(a)
-	}
-	w.actorsByRef[a.ref] = a
-	w.actors.Add(1)
-	w.relevance.join(a)
-	w.roster.Add(a, &a.seats.world)
-	w.construct(a, set)
-	if a.dead {
-		return a, nil
-	}
-	if err := a.openToOwner(); err != nil {
-		_ = w.Destroy(a)
-		return nil, err
-	}
-	if a.always {
-		w.always.Add(a, &a.seats.always)
-		w.openToAll(a)
-	}
-	return a, nil
-}
-
 // openToOwner opens a new actor for its owner. It refuses one for everybody whose state nobody could take.
 func (a *Actor) openToOwner() error {
 	if a.always {
@@ -155,86 +110,10 @@ func (a *Actor) openToOwner() error {
 	return a.OpenTo(a.owner)
 }
 
-// construct makes the object of an actor that was spawned here. One whose constructor does not return ends everywhere, for
-// nobody has it.
-func (w *World) construct(a *Actor, set func(object any)) {
-	constructed := false
-	defer func() {
-		if !constructed {
-			_ = w.Destroy(a)
-		}
-	}()
-	a.furnish()
-	if set != nil {
-		w.during(tasks.Doing{What: "the function given to Spawn for ", Of: a.class}, func() { set(a.object) })
-	}
-	a.mirror()
-	a.firstLook()
-	if a.rule == byGrid {
-		w.during(tasks.Doing{}, a.locate)
-	}
-	constructed = true
-}
-
 // list enters an actor that has its object among those of its class.
 func (a *Actor) list() {
 	if !a.dead && a.object != nil {
 		a.binding.actors.Add(a, &a.seats.class)
-	}
-}
-
-// openToAll opens an AlwaysRelevant actor for those who are here.
-func (w *World) openToAll(a *Actor) {
-	for _, c := range w.conns {
-		if c.usable() {
-			_ = w.openAlways(a, c)
-		}
-	}
-}
-
-// Destroy ends an actor everywhere. Calls on it return ErrClosed from now on; calls that were sent before still arrive. On a client
-// only copies that are torn off can be destroyed, and placed ones without a channel.
-func (w *World) Destroy(a *Actor) error {
-	switch {
-	case !a.made():
-		return fmt.Errorf("rpc: Destroy of %s", noActor)
-	case !w.IsServer() && !a.torn && (a.name == "" || len(a.opens) > 0):
-		return fmt.Errorf("rpc: Destroy of a %q on a client: %w", a.class.name, ErrWrongRole)
-	case a.dead:
-		return nil
-	case !w.IsServer():
-		w.endCopy(a.owner, a, Destroyed)
-		return nil
-	}
-	if !a.torn {
-		a.raze()
-	}
-	a.shutAll(Destroyed)
-	a.dismissAll(Destroyed)
-	w.relevance.leave(a)
-	heirs := a.orphan()
-	a.unlist()
-	a.owner = nil
-	a.end(Destroyed)
-	for _, heir := range heirs {
-		heir.ownerChanged()
-	}
-	return nil
-}
-
-// Actors returns the actors that live here, in the order of their [Ref]: on a server all that were spawned and not destroyed, on a
-// client its copies. Actors may be spawned, opened and destroyed meanwhile: those that came since the beginning are left out, those
-// that have ended are passed over. It belongs to the world's goroutine. UE: TActorIterator.
-func (w *World) Actors() iter.Seq[*Actor] {
-	if w.IsServer() {
-		return w.roster.all // numbers are given in the order of Spawn
-	}
-	return func(yield func(*Actor) bool) {
-		for _, a := range slices.SortedStableFunc(w.roster.all, func(a, b *Actor) int { return cmp.Compare(a.ref, b.ref) }) {
-			if !a.dead && !yield(a) {
-				return
-			}
-		}
 	}
 }
 
@@ -280,4 +159,79 @@ func (a *Actor) find(c *Conn) *opening {
 		}
 	}
 	return nil
+}
+
+// parts goes through the objects of the actor, its own first.
+func (a *Actor) parts(yield func(part) bool) {
+	if own := (part{a.binding, a.object}); own.bound() && !yield(own) {
+		return
+	}
+	for _, p := range a.components {
+		if p.bound() && !yield(p) {
+			return
+		}
+	}
+}
+
+// part returns the object of a class, the actor's or a component's.
+func (a *Actor) part(c *Class) part {
+	switch {
+	case c == a.class:
+		return part{a.binding, a.object}
+	case c.actor == a.class && c.slot < len(a.components):
+		return a.components[c.slot]
+	}
+	return part{}
+}
+
+// furnish makes the objects of the actor.
+func (a *Actor) furnish() {
+	if a.binding != nil {
+		a.object = a.binding.construct(a)
+		a.list()
+	}
+	if len(a.class.components) == 0 {
+		return
+	}
+	a.components = make([]part, len(a.class.components))
+	for slot, class := range a.class.components {
+		if b := a.world.bindings[class]; b != nil {
+			a.components[slot] = part{b, b.construct(a)}
+		}
+	}
+}
+
+// mirror makes the replicas of the actor's objects.
+func (a *Actor) mirror() {
+	if len(a.class.states) == 0 {
+		return
+	}
+	a.replicas = make([]replica, len(a.class.states))
+	for p := range a.parts {
+		p.binding.replicate(p.object, a.replicas)
+	}
+}
+
+// Ref returns the number by which all sides name the actor.
+func (a *Actor) Ref() Ref {
+	if a == nil {
+		return 0
+	}
+	return a.ref
+}
+
+// String returns the class's name and the number of the actor, which all sides share.
+func (a *Actor) String() string {
+	if !a.made() {
+		return "no actor"
+	}
+	return fmt.Sprintf("%s %d", a.class.name, uint64(a.ref))
+}
+
+// Channel returns the actor's channel on c; the zero Channel when the actor is not open there.
+func (a *Actor) Channel(c *Conn) Channel {
+	if o := a.find(c); o != nil {
+		return Channel{c, o.channel}
+	}
+	return Channel{}
 }

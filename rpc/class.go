@@ -190,53 +190,29 @@ type part struct {
 
 func (p part) bound() bool { return p.binding != nil && p.object != nil }
 
-// part returns the object of a class, the actor's or a component's.
-func (a *Actor) part(c *Class) part {
-	switch {
-	case c == a.class:
-		return part{a.binding, a.object}
-	case c.actor == a.class && c.slot < len(a.components):
-		return a.components[c.slot]
-	}
-	return part{}
-}
-
-// parts goes through the objects of the actor, its own first.
-func (a *Actor) parts(yield func(part) bool) {
-	if own := (part{a.binding, a.object}); own.bound() && !yield(own) {
-		return
-	}
-	for _, p := range a.components {
-		if p.bound() && !yield(p) {
-			return
+// stateOf returns the state that has a field of the class.
+func (c *Class) stateOf(field int) *declaredState {
+	for _, d := range c.states {
+		if field < d.first+d.count {
+			return d
 		}
 	}
+	return nil
 }
 
-// furnish makes the objects of the actor.
-func (a *Actor) furnish() {
-	if a.binding != nil {
-		a.object = a.binding.construct(a)
-		a.list()
+// addState appends a declared state; the order of declaration is the order of fields on the wire.
+func (c *Class) addState(d *declaredState) {
+	root := c.root()
+	if root.closed.Load() {
+		panic(fmt.Sprintf("rpc: %v is declared after a world began to use class %s; declare it in a package variable", d, c.name))
 	}
-	if len(a.class.components) == 0 {
-		return
-	}
-	a.components = make([]part, len(a.class.components))
-	for slot, class := range a.class.components {
-		if b := a.world.bindings[class]; b != nil {
-			a.components[slot] = part{b, b.construct(a)}
+	for _, other := range root.states {
+		if other.String() == d.String() {
+			panic(fmt.Sprintf("rpc: class %s declares %v twice", c.name, d))
 		}
 	}
-}
-
-// mirror makes the replicas of the actor's objects.
-func (a *Actor) mirror() {
-	if len(a.class.states) == 0 {
-		return
+	if root.fields += d.count; root.fields > state.MaxFields {
+		panic(fmt.Sprintf("rpc: class %s has %d replicated fields with those of %v, at most %d", root.name, root.fields, d, state.MaxFields))
 	}
-	a.replicas = make([]replica, len(a.class.states))
-	for p := range a.parts {
-		p.binding.replicate(p.object, a.replicas)
-	}
+	root.states = append(root.states, d)
 }

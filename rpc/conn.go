@@ -268,14 +268,6 @@ type Channel struct {
 	number uint64
 }
 
-// Channel returns the actor's channel on c; the zero Channel when the actor is not open there.
-func (a *Actor) Channel(c *Conn) Channel {
-	if o := a.find(c); o != nil {
-		return Channel{c, o.channel}
-	}
-	return Channel{}
-}
-
 // Open reports whether the channel exists and its connection lives.
 func (ch Channel) Open() bool { return ch.conn != nil && ch.conn.usable() }
 

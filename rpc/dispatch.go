@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -235,4 +236,20 @@ func (w *World) runLocalGuarded() {
 		p := l.actor.part(l.method.class)
 		p.binding.handlers[l.method.id].local(p.object, &w.call, l.arg)
 	}
+}
+
+// Context returns, in the handler of a [Request], a context that ends when nobody waits for the answer any more: it was canceled,
+// its time is over, the actor or the connection ended; or when the answer was given. It may be kept. In all other calls it never ends.
+func (c *Call) Context() context.Context {
+	q := c.question
+	if q == nil {
+		return context.Background()
+	}
+	if q.kept != nil {
+		q = q.kept
+	}
+	if q.ctx == nil {
+		q.ctx, q.cancel = context.WithCancelCause(context.Background())
+	}
+	return q.ctx
 }

@@ -30,22 +30,6 @@ var (
 	errAnswered = errors.New("rpc: the answer is given")
 )
 
-// Context returns, in the handler of a [Request], a context that ends when nobody waits for the answer any more: it was canceled,
-// its time is over, the actor or the connection ended; or when the answer was given. It may be kept. In all other calls it never ends.
-func (c *Call) Context() context.Context {
-	q := c.question
-	if q == nil {
-		return context.Background()
-	}
-	if q.kept != nil {
-		q = q.kept
-	}
-	if q.ctx == nil {
-		q.ctx, q.cancel = context.WithCancelCause(context.Background())
-	}
-	return q.ctx
-}
-
 // keep files the question that the running handler answers later.
 func (q *question) keep() {
 	kept := &question{conn: q.conn, actor: q.actor, method: q.method, number: q.number, ctx: q.ctx, cancel: q.cancel}

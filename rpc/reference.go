@@ -22,22 +22,6 @@ func (r Ref) String() string {
 	return fmt.Sprintf("actor %d", uint64(r))
 }
 
-// Ref returns the number by which all sides name the actor.
-func (a *Actor) Ref() Ref {
-	if a == nil {
-		return 0
-	}
-	return a.ref
-}
-
-// String returns the class's name and the number of the actor, which all sides share.
-func (a *Actor) String() string {
-	if !a.made() {
-		return "no actor"
-	}
-	return fmt.Sprintf("%s %d", a.class.name, uint64(a.ref))
-}
-
 // Actor returns the actor that ref names, nil when it is dead or not open here. On a server use [Conn.Actor] for a number that
 // came from a client and lies in Raw bytes or in a type that reads itself: a client may name actors that it was never shown.
 func (w *World) Actor(ref Ref) *Actor {

@@ -14,6 +14,7 @@ import (
 	"github.com/quivernet/quiver/internal/pace"
 	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/internal/sealed"
+	"github.com/quivernet/quiver/internal/statnet"
 	"github.com/quivernet/quiver/internal/udp"
 )
 
@@ -405,4 +406,17 @@ func (r *sealedCarrier) send(message []byte) {
 	if err != nil && !c.closing.Load() {
 		c.abort(closeErrorOf(fmt.Errorf("control message of %d bytes: %w", len(message), err)))
 	}
+}
+
+// carrier says what carries, and why.
+func (s *SealedStats) carrier() []string {
+	switch {
+	case s.Carries:
+		return []string{"sealed", statnet.Rate(float64(s.Rate)), fmt.Sprintf("carrier %d of this connection", s.Carriers)}
+	case s.State == "off":
+		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or the connection is no QUIC"}
+	case s.Err != nil:
+		return []string{"QUIC", "sealed is " + s.State, s.Err.Error()}
+	}
+	return []string{"QUIC", "sealed is " + s.State}
 }

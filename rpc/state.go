@@ -89,23 +89,6 @@ func NewState[S any](class *Class) *State[S] {
 	return &State[S]{d}
 }
 
-// addState appends a declared state; the order of declaration is the order of fields on the wire.
-func (c *Class) addState(d *declaredState) {
-	root := c.root()
-	if root.closed.Load() {
-		panic(fmt.Sprintf("rpc: %v is declared after a world began to use class %s; declare it in a package variable", d, c.name))
-	}
-	for _, other := range root.states {
-		if other.String() == d.String() {
-			panic(fmt.Sprintf("rpc: class %s declares %v twice", c.name, d))
-		}
-	}
-	if root.fields += d.count; root.fields > state.MaxFields {
-		panic(fmt.Sprintf("rpc: class %s has %d replicated fields with those of %v, at most %d", root.name, root.fields, d, state.MaxFields))
-	}
-	root.states = append(root.states, d)
-}
-
 // SetCondition says whether the fields of a that are tagged if=name travel (UE: COND_Custom, SetActiveOverride); they begin not to.
 // Server only.
 func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
@@ -148,16 +131,6 @@ func (d *declaredState) knows(name string) bool {
 		}
 	}
 	return false
-}
-
-// stateOf returns the state that has a field of the class.
-func (c *Class) stateOf(field int) *declaredState {
-	for _, d := range c.states {
-		if field < d.first+d.count {
-			return d
-		}
-	}
-	return nil
 }
 
 // Replicate says where objects of b keep s. where is asked once an object, right after its constructor, and the pointer stays

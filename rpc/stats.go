@@ -285,19 +285,6 @@ func (ch ChannelStats) String() string {
 	return text
 }
 
-// carrier says what carries, and why.
-func (s *SealedStats) carrier() []string {
-	switch {
-	case s.Carries:
-		return []string{"sealed", statnet.Rate(float64(s.Rate)), fmt.Sprintf("carrier %d of this connection", s.Carriers)}
-	case s.State == "off":
-		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or the connection is no QUIC"}
-	case s.Err != nil:
-		return []string{"QUIC", "sealed is " + s.State, s.Err.Error()}
-	}
-	return []string{"QUIC", "sealed is " + s.State}
-}
-
 // reasons lists what was dropped, by name.
 func (d Drops) reasons() (reasons []string) {
 	v := reflect.ValueOf(d)
