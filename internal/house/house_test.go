@@ -85,7 +85,7 @@ func TestImportsGoDown(t *testing.T) {
 
 // outside says which packages may import a module from outside; examples and bench may use what serves their users.
 var outside = map[string][]string{
-	"github.com/quic-go/quic-go":        {"rpc", "internal/netsim", "internal/quicconn"},
+	"github.com/quic-go/quic-go":        {"rpc", "internal/quicconn"}, // rpc listens and names quic-go's errors; all else that a connection needs of it is in quicconn
 	"github.com/vmihailenco/msgpack/v5": {"internal/codec"},
 	"github.com/klauspost/reedsolomon":  {"internal/slices"},                            // the codes of repair slices; pure arithmetic
 	"github.com/zeebo/blake3":           {"stream"},                                     // digests
@@ -145,34 +145,52 @@ func TestPackagesAreRooms(t *testing.T) {
 	}
 }
 
-// roomy are the packages in which a method stands in the file of its type.
-var roomy = []string{"stream"}
+// scattered are the packages whose files are themes that cut through a type with many methods, as bunch/loss.go through Conn, and how many
+// of their methods stand away from their type's file: a count may fall, and who raises one says why. In all other packages it is 0.
+var scattered = map[string]int{
+	"bench/peer/quicgo": 7, "bench/peer/quiver": 9, "bench/report": 29,
+	"bunch": 180,
+	"chunk": 19, "chunk/fragment": 2, "chunk/vital": 38,
+	"examples/savegame/command": 10, "examples/savegame/demo": 1, "examples/savegame/desk": 16, "examples/savegame/manifest": 2, "examples/savegame/store": 10, "examples/savegame/tree": 3, "examples/savegame/versions": 48,
+	"internal/link": 41, "internal/logs": 7, "internal/netsim": 10, "internal/pace": 62, "internal/relevancy": 8, "internal/scenes": 8, "internal/sealed": 69, "internal/trace": 17, "internal/udp": 4,
+	"rpc": 294, "rpc/dos": 7, "rpc/input": 1,
+	"stream/disk": 12,
+}
 
 func TestMethodsStandWithTheirType(t *testing.T) {
 	_, files := tree(t)
-	home := make(map[string]string) // of a type
+	homes := make(map[string][]string) // of a type: one file, or one for each system
 	for _, f := range files {
 		ast.Inspect(f.Syntax, func(n ast.Node) bool {
-			if spec, ok := n.(*ast.TypeSpec); ok && !f.Test {
-				home[f.Package+"."+spec.Name.Name+"."] = f.Path
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				name := f.Package + "." + spec.Name.Name + "."
+				homes[name] = append(homes[name], f.Path)
 			}
 			return true
 		})
 	}
+	away := make(map[string][]string)
 	for _, f := range files {
-		if f.Test || !slices.Contains(roomy, f.Package) {
+		if f.Test {
 			continue
 		}
 		for _, d := range f.Syntax.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
-				assert.Equal(t, home[f.Package+"."+receiver(fn)], f.Path, "where %s%s stands", receiver(fn), fn.Name.Name)
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil && !slices.Contains(homes[f.Package+"."+receiver(fn)], f.Path) {
+				away[f.Package] = append(away[f.Package], f.Path+": "+receiver(fn)+fn.Name.Name)
 			}
 		}
 	}
+	for pkg, methods := range away {
+		assert.LessOrEqual(t, len(methods), scattered[pkg], "methods of %s that stand in another file than their type: %v", pkg, methods)
+	}
 }
 
-// budgets of exported package-level names: an interface is small or it is not learnt.
-var budgets = map[string]int{"bunch": 46, "chunk": 25, "rpc": 120, "rpc/dos": 12, "rpc/input": 15, "stream": 60, "rpc/rpctest": 25, "stream/disk": 5}
+// budgets of the exported package-level names of every public package: an interface is small or it is not learnt.
+var budgets = map[string]int{
+	"bunch": 46, "chunk": 25, "chunk/fragment": 30, "chunk/vital": 40,
+	"rpc": 120, "rpc/cert": 5, "rpc/dos": 12, "rpc/emulation": 5, "rpc/input": 10, "rpc/rpctest": 10,
+	"stream": 60, "stream/disk": 5,
+}
 
 func TestExportedNames(t *testing.T) {
 	_, files := tree(t)
@@ -182,9 +200,12 @@ func TestExportedNames(t *testing.T) {
 			names[f.Package] = append(names[f.Package], f.Exported()...)
 		}
 	}
-	for pkg, budget := range budgets {
-		t.Logf("%s: %d exported names of %d", pkg, len(names[pkg]), budget)
-		assert.LessOrEqual(t, len(names[pkg]), budget, "%s exports %v", pkg, names[pkg])
+	for pkg := range names {
+		if floor(pkg) == outer || strings.HasPrefix(pkg, "internal/") {
+			continue
+		}
+		t.Logf("%s: %d exported names of %d", pkg, len(names[pkg]), budgets[pkg])
+		assert.LessOrEqual(t, len(names[pkg]), budgets[pkg], "%s exports %v", pkg, names[pkg])
 	}
 }
 

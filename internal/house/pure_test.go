@@ -14,7 +14,17 @@ import (
 )
 
 // machines are the packages without clock, goroutine, lock, channel or map-ordered decision.
-var machines = []string{"bunch", "chunk", "chunk/fragment", "chunk/vital", "internal/ask", "internal/clock", "internal/keyed", "internal/outbox", "internal/pace", "internal/recovery", "internal/refs", "internal/relevancy", "internal/roster", "internal/shape", "internal/slices", "internal/state", "internal/tasks", "rpc/dos"}
+var machines = []string{"bunch", "chunk", "chunk/fragment", "chunk/vital", "internal/ask", "internal/clock", "internal/control", "internal/keyed", "internal/outbox", "internal/pace", "internal/recovery", "internal/refs", "internal/relevancy", "internal/roster", "internal/shape", "internal/slices", "internal/state", "internal/tasks", "rpc/dos"}
+
+// shared are the packages of this module that every machine may import, below those that one may.
+var (
+	shared = []string{"internal/bits", "internal/recovery"}
+	below  = map[string][]string{
+		"internal/control": {"bunch", "internal/sealed"}, // the parameters of a Hello, and the ids of sealed carriers
+		"internal/keyed":   {"internal/state"},
+		"internal/slices":  {"chunk"},
+	}
+)
 
 // impure are packages of the standard library that bring in the outside world.
 var impure = []string{"sync", "sync/atomic", "os", "net", "runtime", "log", "log/slog", "context", "io/fs", "math/rand", "math/rand/v2", "crypto/rand", "syscall", "unsafe"}
@@ -45,8 +55,8 @@ func checkImports(t *testing.T, f File) {
 	for _, path := range f.Imports() {
 		host, _, _ := strings.Cut(path, "/")
 		standard := !strings.Contains(host, ".")
-		below := path == Module+"/internal/bits" || path == Module+"/internal/state" && f.Package == "internal/keyed" || path == Module+"/internal/recovery" || path == Module+"/chunk" && f.Package == "internal/slices"
-		assert.True(t, standard || below || allowedOutside(path, f.Package), "%s imports %s", f.Path, path)
+		pkg := strings.TrimPrefix(path, Module+"/")
+		assert.True(t, standard || slices.Contains(shared, pkg) || slices.Contains(below[f.Package], pkg) || allowedOutside(path, f.Package), "%s imports %s", f.Path, path)
 		assert.NotContains(t, impure, path, "%s", f.Path)
 	}
 }

@@ -18,7 +18,6 @@ type File struct {
 	Path    string // relative to the root, with slashes
 	Package string // folder relative to the root, with slashes
 	Test    bool
-	Lines   int
 	Fset    *token.FileSet
 	Syntax  *ast.File
 }
@@ -75,7 +74,6 @@ func parse(fset *token.FileSet, root, path string) (File, error) {
 		Path:    rel,
 		Package: filepath.ToSlash(filepath.Dir(filepath.FromSlash(rel))),
 		Test:    strings.HasSuffix(rel, "_test.go"),
-		Lines:   fset.File(syntax.Pos()).LineCount(),
 		Fset:    fset,
 		Syntax:  syntax,
 	}, nil

@@ -1,5 +1,5 @@
 // Package quicconn makes a QUIC connection a carrier of package link, and has what this takes of quic-go and of TLS: configs, dialing, the
-// key of stateless resets. Only rpc, which listens, and the simulated network of internal/netsim import quic-go beside it.
+// key of stateless resets. Beside it only rpc imports quic-go, for its Listener and the errors of connections.
 package quicconn
 
 import (
