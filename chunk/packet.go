@@ -20,7 +20,6 @@ const (
 	defaultSliceSize  = 1024
 	minSliceSize      = 64
 	maxSliceSize      = 32768 // the largest for which Overhead holds
-	maxAckSize        = 44
 )
 
 // Kind tells the two packets apart.

@@ -14,7 +14,6 @@ import (
 // object records what ran on it.
 type object struct {
 	aims  []vector
-	names []named
 	raw   Raw
 	calls []*Call
 	err   error
@@ -26,8 +25,6 @@ func (o *object) aim(call *Call, v vector) {
 }
 
 func (o *object) mayAim(*Call, vector) error { return o.err }
-
-func (o *object) name(_ *Call, n named) { o.names = append(o.names, n) }
 
 // bound returns a binding of class without a world.
 func bound(class *Class) *Binding[*object] {

@@ -38,7 +38,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	}
 	w.arrived = c.arrivedAt(&m)
 	if m.Channel != 0 {
-		c.times.ask.Stir()
+		c.times.ask.NoteTraffic()
 	}
 	var violation *CloseError
 	switch {

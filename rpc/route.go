@@ -163,7 +163,7 @@ func (c *Conn) missed() { c.drops.Add(drops.Gone, 1) }
 // send puts a call on one channel. UE drops an unreliable one when the connection is saturated, but no multicast.
 func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
-	c.times.ask.Stir()
+	c.times.ask.NoteTraffic()
 	now := c.link.Lock()
 	a.world.cork(c)
 	if a.world.IsServer() && (!c.usable() || c.machine.Err() != nil) {

@@ -97,7 +97,7 @@ func (w *World) unsettled() bool {
 		return true
 	}
 	return slices.ContainsFunc(w.conns, func(c *Conn) bool {
-		return c.usable() && (c.times.ask.Restless() || len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent) || len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0 || c.mail.in.Owed() > 0)
+		return c.usable() && (c.times.ask.NeedsDriving() || len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent) || len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0 || c.mail.in.Owed() > 0)
 	})
 }
 

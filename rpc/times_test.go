@@ -229,7 +229,7 @@ func TestLyingServer(t *testing.T) {
 			c := n.ends[0]
 			before := c.times.steps.Load()
 			c.ServerTime(now)
-			c.times.ask.Stir()
+			c.times.ask.NoteTraffic()
 			require.LessOrEqual(t, c.times.steps.Load(), before+1)
 		})
 		require.Greater(t, questions, 2*len(lies))

@@ -55,13 +55,13 @@ func (s Sample) span() span {
 
 // Clock is what is known of a peer's clock. The zero Clock knows nothing.
 type Clock struct {
-	recent, older span // of the running period of memory and of the one before
-	began         time.Duration
-	rival         span // the newest that contradicts both
-	rivals        int
-	samples       int
-	steps         uint64
-	told          struct {
+	recent, older  span          // of the running period of memory and of the one before
+	began          time.Duration // of the running period
+	contradicting  span          // the newest span that contradicts both
+	contradictions int           // in a row, each of which agrees with the one before
+	samples        int
+	steps          uint64   // how often contradictions won
+	told           struct { // the last answer of At: later ones are not below it
 		ok   bool
 		at   time.Duration
 		peer int64
@@ -79,7 +79,7 @@ func (c *Clock) Add(s Sample) bool {
 	case !c.recent.known():
 		c.recent, c.began = fresh, s.Answered
 	case c.believed(s.Answered).meets(fresh):
-		c.rivals = 0
+		c.contradictions = 0
 		c.learn(fresh)
 	default:
 		c.doubt(fresh)
@@ -87,7 +87,7 @@ func (c *Clock) Add(s Sample) bool {
 	return true
 }
 
-// learn takes what agrees with what is believed.
+// learn narrows what is believed by a span that agrees with it.
 func (c *Clock) learn(fresh span) {
 	if fresh.at-c.began >= memory {
 		c.older, c.recent, c.began = c.recent, fresh, fresh.at
@@ -96,14 +96,14 @@ func (c *Clock) learn(fresh span) {
 	c.recent = c.recent.grown(fresh.at).cut(fresh)
 }
 
-// doubt takes what contradicts it.
+// doubt counts a span that contradicts what is believed; the third in a row is believed instead.
 func (c *Clock) doubt(fresh span) {
-	if !c.rival.grown(fresh.at).meets(fresh) {
-		c.rivals = 0
+	if !c.contradicting.grown(fresh.at).meets(fresh) {
+		c.contradictions = 0
 	}
-	c.rival = fresh // and not what all of them say: of a clock that runs away that would be little
-	if c.rivals++; c.rivals == convincing {
-		c.recent, c.older, c.began, c.rivals = c.rival, span{}, fresh.at, 0
+	c.contradicting = fresh // the newest alone: spans of a clock that runs too fast or too slow have little in common
+	if c.contradictions++; c.contradictions == convincing {
+		c.recent, c.older, c.began, c.contradictions = c.contradicting, span{}, fresh.at, 0
 		c.told.ok = false
 		c.steps++
 	}
@@ -138,7 +138,7 @@ func (c *Clock) At(at time.Duration) (peer int64, bound time.Duration, ok bool) 
 }
 
 // Settled reports that exchanges may be rare: there were enough, and none contradicts the others.
-func (c *Clock) Settled() bool { return c.samples >= settled && c.rivals == 0 }
+func (c *Clock) Settled() bool { return c.samples >= settled && c.contradictions == 0 }
 
 // Steps returns how often what was believed was given up because the peer's clock was set, or ours stood still.
 func (c *Clock) Steps() uint64 { return c.steps }

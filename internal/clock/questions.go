@@ -22,7 +22,7 @@ func (b Beat) Of(game time.Time) time.Time { return b.Real.Add(game.Sub(b.Game))
 // zero Questions asks nothing.
 type Questions struct {
 	wanted  bool      // Want was called
-	stirred bool      // something but times travelled since the last question
+	traffic bool      // something but times travelled since the last question
 	asking  bool      // a question is on its way
 	asked   time.Time // when the last one left
 	epoch   time.Time // of clock
@@ -41,18 +41,18 @@ func (q *Questions) Want(now time.Time) (first bool) {
 // Wanted reports whether they have begun.
 func (q *Questions) Wanted() bool { return q.wanted }
 
-// Stir notes that something but times travelled.
-func (q *Questions) Stir() { q.stirred = true }
+// NoteTraffic notes that something else than times travelled: a settled clock asks again only then, so as to wake no idle connection.
+func (q *Questions) NoteTraffic() { q.traffic = true }
 
-// Restless reports whether who asks has to be driven though nothing happens.
-func (q *Questions) Restless() bool { return q.wanted && !q.asking && !q.clock.Settled() }
+// NeedsDriving reports whether a question will be due though nothing happens, so that its owner has to look again.
+func (q *Questions) NeedsDriving() bool { return q.wanted && !q.asking && !q.clock.Settled() }
 
 // Ask reports whether a question is to leave now, and takes it for gone.
 func (q *Questions) Ask(now time.Time) bool {
 	if !q.due(now) {
 		return false
 	}
-	q.asking, q.asked, q.stirred = true, now, false
+	q.asking, q.asked, q.traffic = true, now, false
 	return true
 }
 
@@ -61,7 +61,7 @@ func (q *Questions) due(now time.Time) bool {
 		return false
 	}
 	since := now.Sub(q.asked)
-	return since >= askLater && q.stirred || since >= askSoon && !q.clock.Settled()
+	return since >= askLater && q.traffic || since >= askSoon && !q.clock.Settled()
 }
 
 // Asking reports whether a question is on its way.

@@ -32,9 +32,9 @@ func TestQuestions(t *testing.T) {
 	}
 	questions = second()
 	require.Equal(t, 10, questions)
-	require.False(t, q.Restless())
+	require.False(t, q.NeedsDriving())
 	require.Zero(t, second(), "nothing else travels")
-	q.Stir()
+	q.NoteTraffic()
 	require.Equal(t, 1, second())
 	told, bound, ok := q.At(now)
 	require.True(t, ok)

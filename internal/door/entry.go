@@ -42,35 +42,35 @@ func (e *Entry[C]) MustProve(now time.Time) (must bool, open int) {
 }
 
 // Arrive is [Door.Begin] for a client whose first packet has come, and counts what becomes of it. The caller closes out, unless nil.
-func (e *Entry[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, none *Full) {
-	v, out, none = e.Begin(from, proven, now)
-	e.tally(v != nil, out, none)
-	return v, out, none
+func (e *Entry[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
+	v, out, full = e.Begin(from, proven, now)
+	e.tally(v != nil, out, full)
+	return v, out, full
 }
 
 // Admit counts a connection. v is the place that its client has since it arrived, nil when its carrier came without one. enter, which is
 // asked last, takes what else it needs. The caller closes out, unless nil, also when the connection itself is refused; then the visit is
 // over, if there is one.
-func (e *Entry[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter func() *Full) (_ *Visit[C], out *C, none *Full) {
+func (e *Entry[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter func() *Full) (_ *Visit[C], out *C, full *Full) {
 	arrived := v != nil
 	if arrived {
-		out, none = e.Prove(v)
+		out, full = e.Prove(v)
 	} else {
-		v, out, none = e.Begin(from, true, now)
+		v, out, full = e.Begin(from, true, now)
 	}
-	if none == nil && out == nil && e.conns >= e.most {
-		out, none = e.MakeRoom(AmongConnections, true, fmt.Sprintf("%d connections, the limit is Config.MaxConns", e.conns))
+	if full == nil && out == nil && e.conns >= e.most {
+		out, full = e.MakeRoom(AmongConnections, true, fmt.Sprintf("%d connections, the limit is Config.MaxConns", e.conns))
 	}
-	if none == nil {
-		none = enter()
+	if full == nil {
+		full = enter()
 	}
-	e.tally(!arrived && none == nil, out, none)
-	if none == nil {
+	e.tally(!arrived && full == nil, out, full)
+	if full == nil {
 		e.conns++
 	} else if v != nil {
 		e.Leave(v)
 	}
-	return v, out, none
+	return v, out, full
 }
 
 // TurnAway ends the visit of a client, or nil, that finds the world closed.
@@ -91,14 +91,14 @@ func (e *Entry[C]) Fail(v *Visit[C]) {
 // End takes back a connection that had joined and has quit, once the world has said good-bye to it.
 func (e *Entry[C]) End() { e.conns-- }
 
-func (e *Entry[C]) tally(begun bool, out *C, none *Full) {
+func (e *Entry[C]) tally(begun bool, out *C, full *Full) {
 	if begun {
 		e.Counts.Begun++
 	}
 	if out != nil {
 		e.Counts.Evicted++
 	}
-	if none != nil {
+	if full != nil {
 		e.Counts.Refused++
 	}
 }

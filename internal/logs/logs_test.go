@@ -9,16 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// deaf is a handler that hears of one category, and fails when it is asked to format another.
-type deaf struct {
+// onlyRep is a handler that is enabled for the category rep, and fails when it is asked to format another.
+type onlyRep struct {
 	slog.Handler
 	t        *testing.T
 	category string
 }
 
-func (d deaf) Enabled(context.Context, slog.Level) bool { return d.category == "rep" }
+func (d onlyRep) Enabled(context.Context, slog.Level) bool { return d.category == "rep" }
 
-func (d deaf) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (d onlyRep) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
 		if a.Key == "category" {
 			d.category = a.Value.String()
@@ -28,7 +28,7 @@ func (d deaf) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return d
 }
 
-func (d deaf) Handle(ctx context.Context, r slog.Record) error {
+func (d onlyRep) Handle(ctx context.Context, r slog.Record) error {
 	require.Equal(d.t, "rep", d.category)
 	return d.Handler.Handle(ctx, r)
 }
@@ -38,7 +38,7 @@ func TestAHandlerMayDecide(t *testing.T) {
 	var out strings.Builder
 	level := new(slog.LevelVar)
 	level.Set(slog.LevelDebug)
-	s := New(slog.New(deaf{Handler: slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}), t: t}), level)
+	s := New(slog.New(onlyRep{Handler: slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}), t: t}), level)
 	require.Nil(t, s.Debug(Channel))
 	s.Debug(Rep).With("a", 1).WithGroup("g").Debug("hello", "b", 2)
 	require.Contains(t, out.String(), "level=DEBUG msg=hello category=rep a=1 g.b=2")

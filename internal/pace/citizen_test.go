@@ -188,12 +188,4 @@ func (q queue) mean() time.Duration {
 	return sum / time.Duration(max(len(q), 1))
 }
 
-func (q queue) most() time.Duration {
-	most := time.Duration(0)
-	for _, d := range q {
-		most = max(most, d)
-	}
-	return most
-}
-
 var _ governor = (*pace.Controller)(nil)

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -142,7 +141,7 @@ func Resolve(ctx context.Context, addr string) (remote *net.UDPAddr, host string
 		return nil, "", err
 	}
 	if len(ips) == 0 {
-		return nil, "", fmt.Errorf("%s has no address (port %s)", host, strconv.Itoa(port))
+		return nil, "", fmt.Errorf("%s has no address (port %d)", host, port)
 	}
 	best := ips[0]
 	for _, ip := range ips {
