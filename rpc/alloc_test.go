@@ -10,6 +10,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/ask"
 	"github.com/quivernet/quiver/internal/codec"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // TestTransmitAllocatesNothing: in the steady state a call encodes into pooled memory and its bunch into the machine's.
@@ -28,7 +29,7 @@ func TestTransmitAllocatesNothing(t *testing.T) {
 	for range 20 {
 		calls()
 	}
-	require.LessOrEqual(t, testing.AllocsPerRun(50, calls)/20, 0.1)
+	require.LessOrEqual(t, testkit.Allocs(50, calls)/20, 0.1)
 }
 
 // Under the race detector a sync.Pool drops what it is given now and then.
@@ -43,7 +44,7 @@ func TestEncodingAllocatesNothing(t *testing.T) {
 		m *method
 		p any
 	}{{small, &vector{1, 2, 3}}, {self, &packed{1, 2}}, {raw, &data}, {none, &None{}}} {
-		require.Zero(t, testing.AllocsPerRun(200, func() {
+		require.Zero(t, testkit.Allocs(200, func() {
 			e := codec.NewEncoder()
 			if err := test.m.encode(e, test.p); err != nil {
 				t.Fatal(err)
@@ -67,7 +68,7 @@ func TestCallAllocatesNothing(t *testing.T) {
 	a := &Actor{world: w, class: class, opens: []*opening{{conn: closed, channel: 2}}}
 	data := Raw("0123456789")
 	require.NoError(t, small.Call(a, vector{1, 2, 3}))
-	require.Zero(t, testing.AllocsPerRun(200, func() {
+	require.Zero(t, testkit.Allocs(200, func() {
 		_ = small.Call(a, vector{1, 2, 3})
 		_ = self.Call(a, packed{1, 2})
 		_ = raw.Call(a, data)
@@ -79,7 +80,7 @@ func TestCallAllocatesNothing(t *testing.T) {
 func TestRelevancyAllocatesNothing(t *testing.T) {
 	w := newWoods(t, 2000, 10)
 	require.Greater(t, w.open(), 100)
-	require.LessOrEqual(t, testing.AllocsPerRun(30, w.step), 0.1)
+	require.LessOrEqual(t, testkit.Allocs(30, w.step), 0.1)
 }
 
 // TestRequestsAllocateLittle: who answers at once takes no memory; who asks takes the question, what hears the answer, and the answer itself.
@@ -90,7 +91,7 @@ func TestRequestsAllocateLittle(t *testing.T) {
 		there.opens = nil // what is said goes nowhere
 		delete(c.has, here)
 		b := make([]byte, 0, 64)
-		require.Zero(t, testing.AllocsPerRun(200, func() {
+		require.Zero(t, testkit.Allocs(200, func() {
 			number++
 			b = append(ask.AppendQuestion(b[:0], number), 0)
 			if violation := n.server.invokeRequest(c, here, clerkAsk.question, b); violation != nil {
@@ -99,7 +100,7 @@ func TestRequestsAllocateLittle(t *testing.T) {
 		}))
 		q := inquiry{}
 		h := hearer[string]{m: clerkAsk.answer, then: func(string, error) {}}
-		hears := testing.AllocsPerRun(200, func() {
+		hears := testkit.Allocs(200, func() {
 			q = inquiry{actor: there, method: clerkAsk.question, conn: from, to: &h}
 			q.number, _ = q.in().Add(&q, time.Now())
 			b = append(ask.AppendAnswer(b[:0], q.number, ask.Answered), 0xa1, 'x')

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/codec"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // object records what ran on it.
@@ -146,7 +147,7 @@ func TestRemoteCallAllocations(t *testing.T) {
 		{name.m, &named{ID: 500, Name: strings.Repeat("n", 40)}, 1}, // the string
 	} {
 		payload, remote := argument(t, test.m, test.p), b.untyped.handlers[test.m.id].remote
-		require.Equal(t, test.want, testing.AllocsPerRun(200, func() {
+		require.Equal(t, test.want, testkit.Allocs(200, func() {
 			if err := remote(o, call, payload); err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +158,7 @@ func TestRemoteCallAllocations(t *testing.T) {
 // What was allocated to look into an error was so for every call without one.
 func TestJudgingAllocatesNothing(t *testing.T) {
 	var w World
-	require.Zero(t, testing.AllocsPerRun(200, func() { _ = w.judge(nil, nil, nil) }))
+	require.Zero(t, testkit.Allocs(200, func() { _ = w.judge(nil, nil, nil) }))
 }
 
 func BenchmarkRemoteCall(b *testing.B) {

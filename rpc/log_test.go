@@ -11,6 +11,7 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/logs"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // What Call returns is logged as well, once a second for each method, also in a world that does not tick.
@@ -141,7 +142,7 @@ func TestDebugRecordsCostNothingWhenOff(t *testing.T) {
 		a := n.spawn(0)
 		n.tick(60)
 		c := n.conns[0]
-		allocs := testing.AllocsPerRun(100, func() {
+		allocs := testkit.Allocs(100, func() {
 			c.world.logs.Sent(c.logged(bulk.m, 3000), a.opens[0].channel, Channel{c, a.opens[0].channel}.Reliable)
 			c.world.logs.Received(c.logged(bulk.m, 3000), a)
 			c.world.logs.Opened(c, a, 1)

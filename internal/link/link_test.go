@@ -12,6 +12,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/link/linktest"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // pair links a machine to each end of a pipe until the test ends.
@@ -341,7 +342,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		<-m.got
 	}
 	round()
-	require.Zero(t, testing.AllocsPerRun(1000, round))
+	require.Zero(t, testkit.Allocs(1000, round))
 	l.Abort(0, "")
 	<-l.Done()
 }

@@ -390,7 +390,7 @@ func TestLinkSendDoesNotAllocate(t *testing.T) {
 	for range 1000 {
 		step()
 	}
-	require.Zero(t, testing.AllocsPerRun(1000, step))
+	require.Zero(t, testkit.Allocs(1000, step))
 }
 
 func TestFateString(t *testing.T) {

@@ -383,7 +383,7 @@ func TestPacketConnDoesNotAllocate(t *testing.T) {
 	a, b := pipe(t, Config{Rate: 1e12}, Config{})
 	p, buf := make([]byte, 1200), make([]byte, 1200)
 	to := b.LocalAddr()
-	require.Zero(t, testing.AllocsPerRun(1000, func() {
+	require.Zero(t, testkit.Allocs(1000, func() {
 		_, _ = a.WriteTo(p, to)
 		_, _, _ = b.ReadFrom(buf)
 	}))

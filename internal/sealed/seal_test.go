@@ -237,7 +237,7 @@ func TestDropsDoNotAllocate(t *testing.T) {
 	forged[20] ^= 1
 	before := tb.window
 	for _, p := range [][]byte{good, forged, forged[:10], nil} {
-		require.Zero(t, testing.AllocsPerRun(100, func() { tb.mark(tb.open(p)) }))
+		require.Zero(t, testkit.Allocs(100, func() { tb.mark(tb.open(p)) }))
 	}
 	require.Equal(t, before, tb.window)
 }

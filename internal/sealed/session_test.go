@@ -10,6 +10,7 @@ import (
 
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/pace"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // step drives two sessions by hand: what a side builds is delivered only when the test says so.
@@ -446,7 +447,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 		turn()
 	}
 	before := s.a.Stats().Sent
-	require.Zero(t, testing.AllocsPerRun(1000, turn))
+	require.Zero(t, testkit.Allocs(1000, turn))
 	require.Greater(t, s.a.Stats().Sent, before+500)
 }
 
