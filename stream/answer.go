@@ -107,6 +107,6 @@ func (a *answer) consumed() {
 	}
 }
 
-// passed is below which offset nothing takes credit any more: it was consumed, perhaps before the header was answered, or
-// is in the store. The lock is held.
+// passed is the offset below which content takes no credit any more: the application has consumed it, perhaps before the header was
+// answered, or the store has it. The lock is held.
 func (a *answer) passed() int64 { return max(a.in.delivery.position, a.in.arrival.parts.base) }

@@ -6,7 +6,7 @@ import (
 )
 
 // arrival is what has come of an incoming transfer: parts, and the sender's last word. The world's goroutine adds to it, the writer
-// takes from it. What it says is guarded by incoming.mu, but for ahead.
+// takes from it. Its fields are guarded by incoming.mu, but for ahead.
 type arrival struct {
 	in *incoming
 
@@ -100,7 +100,8 @@ func (a *arrival) onEnd(m end) error {
 	return a.checkEnd()
 }
 
-// checkEnd fails when parts lie beyond what the header or the end says; when what is stored does, the transfer does. The lock is held.
+// checkEnd returns an error when parts lie beyond the size that the header or the end says. When stored content does, it ends the transfer:
+// see checkStored. The lock is held.
 func (a *arrival) checkEnd() error {
 	a.checkStored(0)
 	size := a.size()
@@ -110,8 +111,8 @@ func (a *arrival) checkEnd() error {
 	return nil
 }
 
-// checkStored ends the transfer when more is stored under its key than it has, so many elements perhaps: that is other content, which
-// is deleted. The sender knew nothing of it, and broke no rule. The lock is held.
+// checkStored ends the transfer when more bytes, or of an array more elements, are stored under its key than it has: that is other
+// content, and the writer deletes it. The sender knew nothing of it, and broke no rule. The lock is held.
 func (a *arrival) checkStored(elements int64) {
 	h := &a.in.header
 	switch size := a.size(); {

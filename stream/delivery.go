@@ -18,7 +18,7 @@ const (
 )
 
 // delivery is what the writer of an incoming transfer has for the application. Whoever reads takes it on a goroutine of the
-// application, or the tick hands it to OnBatch. What it says is guarded by incoming.mu, but for push and ended.
+// application, or the tick hands it to OnBatch. Its fields are guarded by incoming.mu, but for push and ended.
 type delivery struct {
 	in *incoming
 

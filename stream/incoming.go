@@ -57,7 +57,7 @@ type incoming struct {
 	decode decodeFunc // arrays only
 	store  Store      // nil: none; the handler may change it
 
-	// mu guards this group, and what arrival, delivery and answer say.
+	// mu guards this group, and the fields of arrival, delivery and answer.
 	mu       sync.Mutex
 	finished bool
 	err      error
@@ -133,7 +133,7 @@ func (in *incoming) cause() error {
 	return in.err
 }
 
-// endedLocked is what waits for content get when the transfer has ended.
+// endedLocked is the error of a wait for content once the transfer has ended.
 func (in *incoming) endedLocked() error {
 	if in.err != nil {
 		return in.err

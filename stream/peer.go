@@ -99,13 +99,13 @@ func (p *Peer) wake() {
 	p.streams.wake()
 }
 
-// lookAgain is how long a tick passes a peer by of whom nothing was heard: what is due by time alone, a report of progress,
-// is due ten times less often.
+// lookAgain is how long ticks leave out a peer from which nothing came. Only reports of progress are due by time alone, and these ten times
+// less often.
 const lookAgain = 10 * time.Millisecond
 
 // due reports whether a tick is to look at p.
 func (p *Peer) due(now time.Time) bool {
-	woken := guest.Woken(p.conn) // it forgets that it was asked, as awake does
+	woken := guest.Woken(p.conn) // reading clears it, as it does awake: read both
 	return p.awake.Swap(false) || woken || now.Sub(p.ticked) >= lookAgain || now.Before(p.ticked)
 }
 

@@ -325,7 +325,7 @@ func walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) 
 // storeKey names content in a store.
 type storeKey struct{ identity, key string }
 
-// writers is who writes what in the stores of a world. It is safe from any goroutine.
+// writers knows which transfer writes which content in the stores of a world. It is safe from any goroutine.
 type writers struct {
 	mu    sync.Mutex
 	parts map[storeKey]*incoming
@@ -340,7 +340,7 @@ func (w *writers) set(key storeKey, in *incoming) {
 	w.parts[key] = in
 }
 
-// of returns who writes what has that key, and how much of it has arrived there in order; nil when nobody does.
+// of returns the transfer that writes the content with a key, and how many of its bytes have arrived in order; nil when none does.
 func (w *writers) of(key storeKey) (in *incoming, arrived int64) {
 	w.mu.Lock()
 	in = w.parts[key]
@@ -351,7 +351,7 @@ func (w *writers) of(key storeKey) (in *incoming, arrived int64) {
 	return in, arrived
 }
 
-// drop forgets that in writes what has that key.
+// drop forgets that in writes the content with a key, unless another transfer has taken over.
 func (w *writers) drop(key storeKey, in *incoming) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -48,6 +48,19 @@ func TestPageLinks(t *testing.T) {
 	}
 }
 
+// TestReadmeNamesPackages holds that README says of each package of the library and of each example what it is.
+func TestReadmeNamesPackages(t *testing.T) {
+	root, files := tree(t)
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	for _, f := range files {
+		parts := strings.Split(f.Package, "/")
+		if pkg := strings.Join(parts[:min(len(parts), 2)], "/"); parts[0] != "bench" {
+			require.Contains(t, string(text), "`"+pkg+"`", "README names no package %s", pkg)
+		}
+	}
+}
+
 // anchors returns what the headings of a page are called in links.
 func anchors(t *testing.T, path string) (names []string) {
 	text, err := os.ReadFile(path)

@@ -103,7 +103,7 @@ func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	return usage("%w (see %s --help)", err, c.FullName())
 }
 
-// note says something that is good to know, unless nobody wants to.
+// note prints something that is good to know, unless --quiet is given.
 func (j *job) note(format string, args ...any) {
 	if !j.Bool("quiet") {
 		fmt.Fprintln(j.ErrWriter, plain(fmt.Sprintf(format, args...)))

@@ -102,7 +102,7 @@ func contentText(v versions.Version) string {
 	return fmt.Sprintf("%s in %s", sizeText(v.Size), english.Plural(v.Files, "file", ""))
 }
 
-// noteDisplaced says what is gone for good, to who wants to be quiet as well.
+// noteDisplaced says which versions are gone for good, also when --quiet is given.
 func (s *session) noteDisplaced(stored desk.Stored) {
 	for _, d := range stored.Displaced {
 		fmt.Fprintf(s.ErrWriter, "deleted to make room: %s\n", plain(d.String()))

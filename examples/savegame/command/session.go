@@ -68,8 +68,8 @@ func (s *session) visit(ctx context.Context, fn func(context.Context, *desk.Clie
 	return s.reach(ctx, fn)
 }
 
-// reach runs fn with a connected client, and again after what passes by itself, until the patience ends in which nothing
-// moved.
+// reach runs fn with a connected client. After an error that may pass by itself it does so again over a new connection, until nothing has
+// moved for as long as --patience says.
 func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Client) error) error {
 	s.config.Server, s.config.Token, s.config.TLS = s.Server, s.Token, pinned(s.Fingerprint)
 	pauses, patience := backoff.NewExponentialBackOff(), s.Duration("patience")

@@ -70,14 +70,14 @@ func (f *frames) stop() error {
 	return f.err
 }
 
-// buffers are what chunks come into. Who has done with one puts it back, so that a gigabyte is no garbage; they are of all puts and
-// gets, so that one whose other side stalls holds none.
+// buffers is the memory that chunks are received into. Whoever is done with a buffer puts it back, so that a gigabyte leaves no garbage.
+// All puts and gets share it, so that one whose other side stalls holds none.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// sizeBuffer is of what chunks' sizes are read from: so small that the chunks themselves come past it, and are not copied twice.
+// sizeBuffer is the size of the reader for the chunks' sizes: so small that bufio reads the chunks themselves past it, without a copy.
 const sizeBuffer = 64
 
-// receiveChunks reads as many chunks as indices has, each into one of buffers, which is then that of each: it puts it back.
+// receiveChunks reads a chunk for each of indices into one of buffers, and hands it to each, which puts the buffer back.
 func receiveChunks(r io.Reader, indices []int, each func(index int, packed *[]byte) error) error {
 	b := bufio.NewReaderSize(r, sizeBuffer)
 	for _, index := range indices {

@@ -19,7 +19,7 @@ const (
 	maxLetters = 4 * maxJobs
 )
 
-// inbox is where blobs wait for who takes them, or who takes them for blobs. It is safe for concurrent use.
+// inbox is where blobs wait for those who take them, and those for their blobs. It is safe for concurrent use.
 type inbox struct {
 	mu    sync.Mutex
 	boxes map[letter]chan *stream.IncomingBlob // of one

@@ -61,7 +61,8 @@ func (u *User) forget(ctx context.Context, name string, versions []Version) erro
 	return u.free(ctx, time.Unix(0, 1))
 }
 
-// forsake has it that what versions had is no younger than they: it goes with them, unless something else needs it.
+// forsake takes the age from the contents and chunks of versions that are deleted, so that free deletes them at once, without Config.Grace,
+// unless something else needs them.
 func (u *User) forsake(versions []Version) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -92,7 +93,7 @@ func (u *User) free(ctx context.Context, before time.Time) error {
 	return nil
 }
 
-// takeOut has it that what free deletes is not there any more, before it is deleted, and returns it.
+// takeOut returns what free is to delete, and has forgotten it: from then on a put stores it anew.
 func (u *User) takeOut(before int64) (out []store.Object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

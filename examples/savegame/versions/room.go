@@ -32,7 +32,7 @@ func (u *User) makeRoom(ctx context.Context, name string, bytes int64) error {
 	}
 }
 
-// write puts an object of a save into the store. Of a disk that is full it makes use as of a quota.
+// write puts an object of a save into the store. When the disk is full it makes room as within a quota.
 func (u *User) write(ctx context.Context, name, key string, data []byte) error {
 	err := u.all.store.Put(ctx, key, data)
 	if !errors.As(err, new(*store.Full)) {
@@ -105,7 +105,7 @@ func (u *User) fits(bytes int64) error {
 }
 
 // oldest returns the version that goes next, and the trash record that would be left alone; none when only newest ones
-// are there, or a damaged one has it that nothing would be freed.
+// are there, or when a damaged one keeps all from being freed.
 func (u *User) oldest() (oldest []Version) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
