@@ -190,7 +190,7 @@ func (c *Conn) origin() netip.Prefix {
 	return door.AddressOf(c.RemoteAddr())
 }
 
-// leave ends a visit, wherever it ends first.
+// leave ends a visit. It may be called from each place where a handshake can end; the first call counts.
 func (w *World) leave(v *visit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,7 +204,7 @@ func (w *World) await(c *Conn, welcomed bool) {
 	w.door.Await(c.visit, c, welcomed)
 }
 
-// evict ends a handshake that has to make room, also one that is telling its client why it is refused; nil is nothing.
+// evict ends a handshake that has to make room, also one that is telling its client why it is refused. It does nothing for nil.
 func (w *World) evict(c *Conn) {
 	if c == nil {
 		return
@@ -214,7 +214,7 @@ func (w *World) evict(c *Conn) {
 	c.link.Abort(uint64(full.Code), full.Reason)
 }
 
-// start begins the connection's traffic, under the lock that finish begins with. It returns why the world is closed, nil when
+// start begins the connection's traffic, under World.mu, so that finish finds all of it set. It returns why the world is closed, nil when
 // it is not.
 func (c *Conn) start(carrier link.Carrier) *CloseError {
 	w := c.world

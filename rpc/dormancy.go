@@ -43,7 +43,7 @@ func (a *Actor) FlushDormancy() error {
 // Dormant reports, on the server, whether the actor shall sleep, on a client, whether its copy does. UE: NetDormancy.
 func (a *Actor) Dormant() bool { return a.dormant && !a.dead }
 
-// untilFlush has a dormant actor be awake until the next Flush: what the game changes until then goes.
+// untilFlush wakes a dormant actor until the next Flush, which brings what the game has changed by then to its clients.
 func (a *Actor) untilFlush() {
 	a.flushLists = true
 	a.drowse()
@@ -83,7 +83,7 @@ func (a *Actor) fallAsleep() {
 	}
 }
 
-// sleepAt notes that c has a copy without a channel, and why; wakeAt that it has one no more.
+// sleepAt notes that c has a copy without a channel, and why; wakeAt notes that it no longer has.
 func (a *Actor) sleepAt(c *Conn, why CloseReason) {
 	a.asleep = append(a.asleep, c)
 	c.asleep[a] = why

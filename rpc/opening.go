@@ -73,7 +73,8 @@ func (o *opening) queue(m *method, call []byte) error {
 	return nil
 }
 
-// callsDue reports whether calls may leave now: behind all states, as they are since the last call was made.
+// callsDue reports whether calls may leave now: once all states have, so that a call travels behind the states of the moment when it was
+// made, or newer ones.
 func (o *opening) callsDue(now time.Time) bool {
 	return !o.calls.Empty() && !o.closed && o.lacks == 0 && o.actor.due(now)
 }
@@ -88,7 +89,7 @@ func (o *opening) requeue(calls []byte) {
 	}
 }
 
-// look finds out which fields are for the client, and marks those that were not before.
+// look computes which fields are for the client, and marks those that were not before.
 func (o *opening) look() {
 	if o.lists == nil {
 		o.markLists(false)
@@ -114,8 +115,8 @@ func (o *opening) settled() bool {
 	return o.items == 0 && o.calls.Empty() && o.lacks&o.actor.class.listFields() == 0
 }
 
-// giveBack notes that the client may lack again what a message held. When nothing newer left, its claim is as old as before: else
-// what is handed over first, and taken back, would wait behind what was not.
+// giveBack notes that the client may lack again what a message held. Unless something newer has left, the opening's claim is as old as
+// before the message: otherwise what was handed over and taken back would wait behind what was never handed over.
 func (o *opening) giveBack(sent sentState) {
 	if sent.items != nil && sent.fields&o.actor.class.listFields() != 0 {
 		o.lists[o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))).list].Add(sent.items)

@@ -13,9 +13,10 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// stateOutbox is what a server's connection has of the states that its client shall get. It belongs to the world's goroutine.
+// stateOutbox has the states that the client of a server's connection is to get, and those on their way. It belongs to the world's
+// goroutine.
 type stateOutbox struct {
-	dirty []*opening // those that lack something, and some that do no more
+	dirty []*opening // those that lack something, and some that no longer do
 	sent  []sentState
 	free  []uint64 // places in sent
 	room  outbox.Room
@@ -40,9 +41,10 @@ type sentState struct {
 }
 
 const (
-	// maxUpdates leave at a Flush. With them, and as much room as there may be, the machine takes all, which reckons 64 bytes for each, and 256 KiB in all.
+	// maxUpdates is how many updates leave at a Flush: the machine counts 64 bytes for each beside its own and holds 256 KiB, so that it takes
+	// them and the largest outbox.Room.
 	maxUpdates = 2000
-	// allPeriod bounds how often a client gets everything anew.
+	// allPeriod is the least time between two answers to a client that asks for all states anew.
 	allPeriod    = time.Second
 	updateHeader = 6 // bytes of an update beside its fields: flags, channel, length and mask
 )
@@ -85,8 +87,8 @@ func (c *Conn) sendState(now time.Time) {
 	s.pace.Sent(s.given)
 }
 
-// settleStates hears what became of updates. What was lost the client may not have: the newest of it goes again. Calls go again only when
-// they were taken back.
+// settleStates takes the fates of updates from the machine. The client may not have the fields of one that was lost: their newest values go
+// again. Calls go again only when they were taken back before they left.
 func (c *Conn) settleStates(back bool) {
 	s := &c.state
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
@@ -211,7 +213,7 @@ func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	return updateHeader + len(b)
 }
 
-// settle notes that an update is on its way no more.
+// settle notes that an update is no longer on its way.
 func (s *sentState) settle() {
 	if s.fields&s.to.actor.class.listFields() != 0 {
 		s.to.items--
@@ -238,7 +240,7 @@ func (s *stateOutbox) release(record uint64) {
 	s.free = append(s.free, record)
 }
 
-// markAll marks all that the client may see: it could not keep what it acknowledged.
+// markAll marks all that the client may see, for a client that could not keep what it acknowledged.
 func (c *Conn) markAll() {
 	c.state.all = false
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {

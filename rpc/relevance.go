@@ -74,7 +74,7 @@ type wish struct {
 	far   float32
 }
 
-// slots have the actors that one rule decides on, and during a look what its connection has of them.
+// slots have the actors that one rule decides on, and, while a connection is looked at, its openings of them.
 type slots struct {
 	relevancy.Slots[Actor, opening]
 }
@@ -240,7 +240,8 @@ func (c *Conn) survey() {
 	}
 }
 
-// want has settle open an actor that is not open here, but for one that sleeps: it would take a turn of others at each look.
+// want has settle open an actor that is not open for the connection. It leaves out actors whose copy sleeps there, which would take the turn
+// of others at each look.
 func (c *Conn) want(a *Actor, far float32) {
 	if !a.restsAt(c) {
 		c.world.relevance.wanted = append(c.world.relevance.wanted, wish{a, far})

@@ -95,7 +95,7 @@ func (w *World) takeTurns(all bool) {
 	}
 }
 
-// look finds out how much c may run in this Dispatch, and reports whether that is anything.
+// look counts the messages that c may run in this Dispatch, and reports whether there are any.
 func (w *World) look(c *Conn) bool {
 	c.dirty.Store(false) // before the look: what comes during it sets it again
 	c.link.Lock()
@@ -153,7 +153,7 @@ func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	}
 }
 
-// settle makes late of all that have more, in the order in which they go next time.
+// settle ends a Dispatch: all connections that have more to run are late, in the order in which they go in the next one.
 func (t *turns) settle() {
 	t.late = append(append(t.late, t.prompt...), t.served...)
 	t.late = slices.DeleteFunc(t.late, func(c *Conn) bool { return c == nil })
@@ -217,14 +217,14 @@ func (w *World) finishPacket(c *Conn) {
 	}
 }
 
-// note notes what ran while a time passed. Of a few quick calls that are timed together it is the last one.
+// note keeps what ran during the longest time between two looks at the clock. Of quick calls between two looks it is the last.
 func (u *turn) note(doing tasks.Doing, time time.Duration) {
 	if time > u.longest {
 		u.slowest, u.longest = doing, time
 	}
 }
 
-// pass ends a turn of c that began at start, whichever way.
+// pass ends a turn of c that began at start, also when a function of the game panicked, and keeps the messages that did not run.
 func (t *turns) pass(c *Conn, start time.Duration) {
 	t.elapsed = time.Since(t.began)
 	c.turn.used += t.elapsed - start
