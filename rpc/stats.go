@@ -157,25 +157,23 @@ func (c *Conn) addCounts(s *Stats) {
 		s.Sealed.Carries = c.Sealed()
 	}
 	s.ServerTime.Steps, s.ServerTime.Refused = c.times.steps.Load(), c.times.refused.Load()
+	s.Severity, s.Methods = c.methodStats()
+	s.Deferred = c.deferred.Load()
+	s.ReceiveLimit = int(c.reserved.Load())
 	s.Drops.RingFull, s.Drops.UnknownMachine = l.DroppedRing, l.DroppedUnknown
 	s.Drops.BeforeJoin = c.guests.Uninvited.Load()
-	s.Drops.NotOwner = c.drops.Of(drops.NotOwner)
-	s.Severity, s.Methods = c.methodStats()
-	s.Drops.Blocked = c.drops.Of(drops.Blocked)
-	s.Drops.RateLimited = c.drops.Of(drops.RateLimited)
-	s.Drops.Unbound = c.drops.Of(drops.Unbound)
-	s.Drops.ActorClosed = c.drops.Of(drops.Closed)
-	s.Drops.Invalid = c.drops.Of(drops.Invalid)
-	s.Drops.Ended = c.drops.Of(drops.Ended)
-	s.Deferred = c.deferred.Load()
-	s.Drops.Saturated = c.drops.Of(drops.Saturated)
-	s.Drops.Throttled = c.drops.Of(drops.Throttled)
-	s.Drops.Gone = c.drops.Of(drops.Gone)
-	s.Drops.Requests = c.drops.Of(drops.Requests)
-	s.Drops.Answers = c.drops.Of(drops.Answer)
-	s.Drops.Messages = c.drops.Of(drops.Message)
-	s.Drops.UnknownRefs = c.drops.Of(drops.UnknownRef)
-	s.ReceiveLimit = int(c.reserved.Load())
+	s.Drops.count(&c.drops)
+}
+
+// count adds the calls, references and messages that were dropped outside the machine.
+func (d *Drops) count(of *drops.Counters) {
+	d.NotOwner, d.RateLimited, d.Unbound = of.Of(drops.NotOwner), of.Of(drops.RateLimited), of.Of(drops.Unbound)
+	d.ActorClosed, d.Invalid = of.Of(drops.Closed), of.Of(drops.Invalid)
+	d.Blocked, d.Ended = of.Of(drops.Blocked), of.Of(drops.Ended)
+	d.Saturated, d.Throttled, d.Gone = of.Of(drops.Saturated), of.Of(drops.Throttled), of.Of(drops.Gone)
+	d.UnknownRefs = of.Of(drops.UnknownRef)
+	d.Requests, d.Answers = of.Of(drops.Requests), of.Of(drops.Answer)
+	d.Messages = of.Of(drops.Message)
 }
 
 // channelNames returns the channels that exist now, by number.
