@@ -16,6 +16,7 @@ type delay struct {
 	rtt              minimum
 	latest           time.Duration
 	smoothed, varied time.Duration // RFC 6298
+	guess            time.Duration // round trip by other packets, before acks told one; 0 = unknown
 	way              minimum
 	grain            time.Duration // that a packet takes at the bottleneck
 	nearLeast        instant       // when the one-way delay was last near its minimum
@@ -25,12 +26,8 @@ type delay struct {
 	depthAt          instant       // when they did
 }
 
-// trip takes a round trip, that of the packet whose ack was held back least. QUIC's, as long as only that is known, was measured over
-// the same path: the first of ours may hold the queue of all who began at the same time.
+// trip takes a round trip, that of the packet whose ack was held back least.
 func (d *delay) trip(t instant, rtt time.Duration) {
-	if !d.rtt.known && d.smoothed > 0 {
-		d.rtt.add(t, d.smoothed)
-	}
 	d.rtt.add(t, rtt)
 	d.latest = rtt
 	if d.smoothed == 0 {
@@ -118,6 +115,15 @@ func (d *delay) spread() time.Duration { return d.calmWay.above(d.way.least) }
 
 // reach is the round trip that a full window must span: the jitter and the clumps of both ways included.
 func (d *delay) reach() time.Duration { return d.base() + d.calmTrip.above(d.rtt.least) }
+
+// firstReach is the reach of a first flight. The first round trip of our own may hold the queue of all who began at the same time,
+// into which a flight that long would go on; the guess is from before.
+func (d *delay) firstReach() time.Duration {
+	if d.guess > 0 {
+		return min(d.guess, d.reach())
+	}
+	return d.reach()
+}
 
 // pto is RFC 9002's probe timeout, and no less than the round trips that every round of packets comes up to: jitter and
 // clumps are no silence.

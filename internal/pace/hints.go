@@ -32,7 +32,7 @@ func (c *Controller) QUIC(now time.Time, latestRTT time.Duration, cwnd int) {
 	fell := cwnd < c.quicCwnd
 	c.quicCwnd = cwnd
 	if !c.delay.rtt.known {
-		c.delay.smoothed, c.delay.varied = latestRTT, latestRTT/2
+		c.Guess(latestRTT)
 		if latestRTT > 0 && !c.careful && c.rates.value() == 0 {
 			c.hint = float64(cwnd) / latestRTT.Seconds()
 		}
@@ -41,6 +41,13 @@ func (c *Controller) QUIC(now time.Time, latestRTT time.Duration, cwnd int) {
 	waits := latestRTT > c.delay.base()+c.delay.target() && c.state != Compete
 	if c.queue > c.delay.target()/2 && (fell || waits) {
 		c.yield(t)
+	}
+}
+
+// Guess tells the round trip by other packets, QUIC's or those that open the carrier. The least one counts, until acks tell.
+func (c *Controller) Guess(rtt time.Duration) {
+	if d := &c.delay; !d.rtt.known && rtt > 0 && (d.guess == 0 || rtt < d.guess) {
+		d.smoothed, d.varied, d.guess = rtt, rtt/2, rtt
 	}
 }
 

@@ -155,7 +155,7 @@ func (c *Controller) Window() int {
 	switch c.state {
 	case Start:
 		if c.careful || c.hint > 0 && c.rounds == 0 {
-			return c.firstFlight(product)
+			return c.firstFlight(estimate * c.delay.firstReach().Seconds())
 		}
 		product *= startWindow
 	case Dip:

@@ -220,4 +220,5 @@ func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Dur
 	}
 	held := min(f.delay+max(f.arrived()-at, 0), maxReportDelay)
 	s.guess = max(t-r.sent-held, time.Microsecond)
+	s.control.Guess(s.guess)
 }

@@ -113,6 +113,7 @@ func NewSession(c SessionConfig) (*Session, error) {
 	if s.control == nil {
 		s.control = pace.New(pace.Config{})
 	}
+	s.control.Guess(c.RTT)
 	if s.guess <= 0 {
 		s.guess = unknownRTT
 	}

@@ -68,7 +68,7 @@ func (s *step) build(m *Session) (packets [][]byte) {
 	}
 }
 
-// collect has a send so many packets, paced as they are.
+// collect has a send so many packets, or the few more that are due with the last, paced as they are.
 func (s *step) collect(n int) (packets [][]byte) {
 	for range 1000 {
 		if packets = append(packets, s.build(s.a)...); len(packets) >= n {
@@ -76,7 +76,7 @@ func (s *step) collect(n int) (packets [][]byte) {
 		}
 		s.now = s.now.Add(ms)
 	}
-	require.Len(s, packets, n)
+	require.GreaterOrEqual(s, len(packets), n)
 	return packets
 }
 
