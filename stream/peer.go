@@ -127,6 +127,7 @@ func (p *Peer) tick(now time.Time) {
 		return
 	}
 	err := p.control.send(now)
+	guest.Expect(p.conn, p.sender.left())
 	if err == nil {
 		err = p.sender.pump()
 	}

@@ -132,6 +132,13 @@ func (r *reader) checkAligned(offset int64) error {
 	return fmt.Errorf("%w: the first %d elements take %d bytes, the receiver has %d of what has this key", ErrDigest, r.fromAt, offset, r.from)
 }
 
+// size returns how many bytes the source had, once it has ended.
+func (r *reader) size() (bytes int64, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.total.size, r.finished
+}
+
 // publish offers c to the tick and reports whether it keeps c's memory. Small blocks are copied into the last one, so
 // that a source of small reads does not become many small parts; one that grew for a large element stays as it is.
 func (r *reader) publish(c *block) (kept bool) {

@@ -183,6 +183,14 @@ func (s *sender) pump() error {
 	}
 }
 
+// left returns how many bytes of what is being sent the connection has yet to be given.
+func (s *sender) left() (bytes int64) {
+	for _, t := range s.sending {
+		bytes += t.left()
+	}
+	return bytes
+}
+
 // neediest returns, of the transfers that have a part to send, the one that is furthest behind its share.
 func (s *sender) neediest() *Transfer {
 	var next *Transfer

@@ -30,3 +30,39 @@ func TestStart(t *testing.T) {
 		})
 	}
 }
+
+// TestFirstFlightOfALongTransfer: before anything of a long transfer is known to arrive, an eighth of what the path holds leaves, for
+// others may begin at the same time. Windows, which hold little at a time, were taken for short transfers, and sent all of it.
+func TestFirstFlightOfALongTransfer(t *testing.T) {
+	const product = 20e6 / 8 * 0.05
+	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Seed: testkit.Seed(t)}
+	for _, via := range []Backend{Window{}, Slices{}} {
+		for _, size := range []int64{4 << 20, -1} {
+			overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
+				time.Sleep(time.Second)
+				before := l.toServer.Conn().Stats().Sealed.BytesOut
+				sent, got := content(4<<20), collect(l.server)
+				_, err := save.Start(l.toServer, bytes.NewReader(sent), size, Via(via))
+				require.NoError(t, err)
+				time.Sleep(40 * time.Millisecond)
+				require.Less(t, l.toServer.Conn().Stats().Sealed.BytesOut-before, uint64(product/4), "%T, size %d", via, size)
+				require.True(t, bytes.Equal(sent, (<-got).data))
+			})
+		}
+	}
+}
+
+// TestLeft follows what a sender has yet to give the connection.
+func TestLeft(t *testing.T) {
+	inNetwork(t, setup{}, func(n *network) {
+		left := func(size, next int64, finished bool) int64 {
+			tr := newTransfer(n.client.peer, header{kind: kindBlob, size: size}, options{}, nil)
+			tr.next, tr.reader.finished, tr.reader.total.size = next, finished, 5000
+			return tr.left()
+		}
+		require.EqualValues(t, 700, left(1000, 300, false))
+		require.EqualValues(t, firstWindow, left(-1, 300, false), "nobody knows how many")
+		require.EqualValues(t, 4700, left(-1, 300, true), "the source has ended")
+		require.Zero(t, left(-1, 9000, true))
+	})
+}

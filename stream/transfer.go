@@ -34,6 +34,7 @@ type Transfer struct {
 
 	// What was sent, and what may be. Owned by the world's goroutine.
 	limit    int64 // parts below it may be sent: granted, or what may leave ahead of the answer
+	next     int64 // the byte at which the next part begins
 	endSent  bool
 	stopSent bool // our cancellation
 	share    share
@@ -173,6 +174,20 @@ func (t *Transfer) refreshWeight() {
 // hasPart reports whether a part could leave now, were its lane open.
 func (t *Transfer) hasPart() bool { return !t.have && t.reader.has(t.limit) }
 
+// left returns how many bytes are yet to be sent. Of content without a known size it is as much as a receiver takes at first.
+func (t *Transfer) left() int64 {
+	size := t.header.size
+	switch ended, known := t.reader.size(); {
+	case t.have:
+		return 0
+	case known:
+		size = ended
+	case size < 0:
+		return firstWindow
+	}
+	return max(size-t.next, 0)
+}
+
 // sendPart sends the next part.
 func (t *Transfer) sendPart(r route) error {
 	c := t.reader.take(t.limit)
@@ -184,6 +199,7 @@ func (t *Transfer) sendPart(r route) error {
 	if t.header.kind == kindArray {
 		sent = c.index + int64(c.count)
 	}
+	t.next = c.end()
 	if err := r.send(t.opts.via, c, t.header.id); err != nil {
 		return err
 	}

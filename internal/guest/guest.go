@@ -54,6 +54,10 @@ func Drive(conn any, fn func(now time.Time)) {
 	fn(now)
 }
 
+// Expect says how many bytes of bulk a guest will yet give its machine, or send in calls. By that a start over a path of which little is
+// known is the more careful, the longer all takes anyway. It may be called on any goroutine.
+func Expect(conn any, bytes int64) { SeatOf(conn).Link.Expect(bytes) }
+
 // Woken reports, once, that a machine of the connection had something for its owner since it was asked before.
 func Woken(conn any) bool { return SeatOf(conn).Woken.Swap(false) }
 

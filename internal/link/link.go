@@ -76,6 +76,8 @@ type Link struct {
 	warned  atomic.Bool // of a full ring
 	counts  counters
 
+	expected atomic.Int64 // bytes of bulk that the machines will yet be given
+
 	// The end.
 	closing  closing
 	draining atomic.Bool
@@ -118,6 +120,10 @@ func (l *Link) Lock() time.Time {
 	l.mu.Lock()
 	return l.lockedNow()
 }
+
+// Expect says how many bytes of bulk the machines will yet be given beside what they hold. The newest word counts. It may be called on
+// any goroutine.
+func (l *Link) Expect(bytes int64) { l.expected.Store(bytes) }
 
 // lockedNow reads the clock. The lock is held.
 func (l *Link) lockedNow() time.Time {

@@ -144,8 +144,9 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	}
 }
 
-// Waiting returns how many bytes were never sent.
+// Waiting returns how many bytes were never sent, or are yet to be given to the machines.
 func (s Source) Waiting() (bytes int) {
+	bytes = int(s.link.expected.Load())
 	for i := range s.link.slots {
 		bytes += s.link.slots[i].Queued()
 	}
