@@ -44,13 +44,6 @@ func (c *Controller) QUIC(now time.Time, latestRTT time.Duration, cwnd int) {
 	}
 }
 
-// Guess tells the round trip by other packets, QUIC's or those that open the carrier. The least one counts, until acks tell.
-func (c *Controller) Guess(rtt time.Duration) {
-	if d := &c.delay; !d.rtt.known && rtt > 0 && (d.guess == 0 || rtt < d.guess) {
-		d.smoothed, d.varied, d.guess = rtt, rtt/2, rtt
-	}
-}
-
 // Play tells how many bytes a second play uses: the estimate is the whole bottleneck's, and bulk gets what is left.
 func (c *Controller) Play(rate float64) { c.play = max(rate, 0) }
 

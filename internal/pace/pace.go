@@ -249,6 +249,13 @@ func (c *Controller) Limited(inFlight int) {
 // Waiting tells about how many bytes are to be sent, before the first packets of a transfer leave.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 
+// Guess tells the round trip by other packets, QUIC's or those that open the carrier. The least one counts, until acks tell.
+func (c *Controller) Guess(rtt time.Duration) {
+	if d := &c.delay; !d.rtt.known && rtt > 0 && (d.guess == 0 || rtt < d.guess) {
+		d.smoothed, d.varied, d.guess = rtt, rtt/2, rtt
+	}
+}
+
 // markLimited says that the path might have carried more than the inFlight bytes.
 func (c *Controller) markLimited(inFlight int) {
 	c.delivery.limited = c.delivery.total + int64(inFlight)
