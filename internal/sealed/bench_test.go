@@ -3,6 +3,8 @@ package sealed
 import (
 	"context"
 	"encoding/binary"
+	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,4 +186,21 @@ func BenchmarkStream(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkInbox has 1 MiB of packets wait, as at a busy machine.
+func BenchmarkInbox(b *testing.B) {
+	in := newInbox(func() {})
+	in.lent = new(atomic.Int64)
+	from, packet, now := netip.MustParseAddrPort("127.0.0.1:1"), make([]byte, 1200), time.Now()
+	in.setRemote(from)
+	b.ReportAllocs()
+	b.SetBytes(1 << 20)
+	for b.Loop() {
+		for range (1 << 20) / len(packet) {
+			in.put(now, from, packet)
+		}
+		in.give(in.take())
+	}
+	require.Zero(b, in.full.Load())
 }
