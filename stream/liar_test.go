@@ -175,10 +175,12 @@ func (l *liar) part() {
 // requireGone asserts that neither end has anything of the connection.
 func (l *liar) requireGone() {
 	for _, e := range []end1{l.from, l.to} {
-		require.NotContains(l, e.streams.peers, e.peer.conn)
+		var known bool
+		l.do(e.world, func() { _, known = e.streams.peers[e.peer.conn] })
+		require.False(l, known)
 		_, charged := e.peer.account.Charge()
 		require.Zero(l, charged)
-		require.Empty(l, e.streams.writers.parts)
+		require.Zero(l, e.streams.writers.count())
 		if !e.world.IsServer() {
 			require.Equal(l, e.streams.config.maxMemory(), e.streams.memory.Free())
 			require.Zero(l, e.streams.stock.Used())

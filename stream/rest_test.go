@@ -129,10 +129,15 @@ func (e *end1) leftovers() (all []string) {
 	}
 	count("memory of the world", used)
 	count("stock of the world", s.stock.Used())
-	s.writers.mu.Lock()
-	count("writers", int64(len(s.writers.parts)))
-	s.writers.mu.Unlock()
+	count("writers", int64(s.writers.count()))
 	return all
+}
+
+// count returns how many contents are being written to Stores.
+func (w *writers) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.parts)
 }
 
 // TestCanceledTransfersLeaveTheQueue: also those behind one that waits for its turn, which the peer may never give it.
