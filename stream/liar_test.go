@@ -79,7 +79,7 @@ func (l *liar) act() {
 	case 0:
 		p := []end1{l.from, l.to}[l.random.IntN(2)].peer
 		data := contents[0][:1+l.random.IntN(200_000)]
-		if out, err := save.Start(p, l.source(data), int64(len(data)), l.options()...); err == nil {
+		if out, err := save.Start(p, l.source(data), int64(len(data)), l.options("save")...); err == nil {
 			l.out = append(l.out, out)
 		}
 	case 1:
@@ -149,7 +149,7 @@ func (l *liar) header() header {
 		h.count = l.number()
 	}
 	if h.hash = []Algorithm{SHA256, BLAKE3, NoDigest, 7}[r.IntN(4)]; h.hash != NoDigest {
-		h.key = []string{"", "0", "1"}[r.IntN(3)]
+		h.key = []string{"", "save0", "save1"}[r.IntN(3)]
 	}
 	return h
 }

@@ -269,14 +269,14 @@ func (m *mix) act() {
 	case r < 4 && len(m.out) > 0:
 		m.out[m.random.IntN(len(m.out))].Cancel(errTest)
 	case r < 6:
-		m.start(items.Start(m.from(), testItems(m.random.IntN(20_000)), m.options()...))
+		m.start(items.Start(m.from(), testItems(m.random.IntN(20_000)), m.options("items")...))
 	default:
 		data := contents[m.random.IntN(len(contents))][:1+m.random.IntN(1<<(8+m.random.IntN(13)))]
 		size := int64(len(data))
 		if m.random.IntN(3) == 0 {
 			size = -1
 		}
-		m.start(save.Start(m.from(), m.source(data), size, m.options()...))
+		m.start(save.Start(m.from(), m.source(data), size, m.options("save")...))
 	}
 }
 
@@ -301,10 +301,12 @@ func (m *mix) source(data []byte) io.Reader {
 	return bytes.NewReader(data)
 }
 
-func (m *mix) options() []Option {
+// options are drawn. A key is of other content now and then, but not of the other kind: a blob that the Store has is not compared with
+// the sender's, as [Key] says.
+func (m *mix) options(topic string) []Option {
 	all := []Option{Via([]Backend{Slices{}, Window{}}[m.random.IntN(2)]), Name(fmt.Sprint(m.random.IntN(8)))}
 	if m.random.IntN(3) == 0 { // the same key for other content: what is stored is another's
-		all = append(all, Key(fmt.Sprint(m.random.IntN(3))), Hash(SHA256+Algorithm(m.random.IntN(2))))
+		all = append(all, Key(fmt.Sprint(topic, m.random.IntN(3))), Hash(SHA256+Algorithm(m.random.IntN(2))))
 	} else if m.random.IntN(2) == 0 {
 		all = append(all, Hash([]Algorithm{SHA256, BLAKE3, NoDigest}[m.random.IntN(3)]))
 	}
