@@ -28,7 +28,7 @@ func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
 // Key names the content, at most 128 bytes: the text of its [Digest], best. Where the receiver has a Store, a transfer
 // that was interrupted goes on where it stopped when it starts again with the same key, and content that is there
-// already is not sent again.
+// already is not sent again, nor compared with the sender's: what else has the same key, be it a blob or an array, is taken for the same.
 func Key(key string) Option { return func(o *options) { o.key = key } }
 
 // Name is a word about the transfer to the receiving application, at most 255 bytes: a file's name, perhaps. It comes
