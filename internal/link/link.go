@@ -121,10 +121,6 @@ func (l *Link) Lock() time.Time {
 	return l.lockedNow()
 }
 
-// Expect says how many bytes of bulk the machines will yet be given beside what they hold. The newest word counts. It may be called on
-// any goroutine.
-func (l *Link) Expect(bytes int64) { l.expected.Store(bytes) }
-
 // lockedNow reads the clock. The lock is held.
 func (l *Link) lockedNow() time.Time {
 	now := l.config.Now()
@@ -134,6 +130,10 @@ func (l *Link) lockedNow() time.Time {
 	l.last = now
 	return now
 }
+
+// Expect says how many bytes of bulk the machines will yet be given beside what they hold. The newest word counts. It may be called on
+// any goroutine.
+func (l *Link) Expect(bytes int64) { l.expected.Store(bytes) }
 
 // Unlock releases the lock. What may leave now does so at once while the writer sleeps and the carrier cannot block;
 // otherwise the writer is woken.

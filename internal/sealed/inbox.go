@@ -85,6 +85,7 @@ func (b *inbox) borrow() bool {
 	return half > lentStep && b.lend(half) || b.lend(lentStep)
 }
 
+// lend takes so many bytes of what the socket has to lend to its inboxes, if they are left.
 func (b *inbox) lend(bytes int) bool {
 	if b.lent == nil {
 		return false
