@@ -10,20 +10,13 @@ import (
 
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/slices"
-	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
 )
 
 // TestLiarsLeaveNothingBehind: one end says, at random and among transfers that go on, what nobody may say. It loses its
 // connection at the most. Nothing of that stays at either end, and who is beside it goes on.
 func TestLiarsLeaveNothingBehind(t *testing.T) {
-	first, runs := testkit.Seed(t), *restRuns
-	if testing.Short() {
-		runs = min(runs, 10)
-	}
-	for seed := first; seed < first+uint64(runs); seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { testLiarLeavesNothingBehind(t, seed) })
-	}
+	runPrograms(t, 10, testLiarLeavesNothingBehind)
 }
 
 func testLiarLeavesNothingBehind(t *testing.T, seed uint64) {

@@ -154,18 +154,23 @@ func TestCanceledTransfersLeaveTheQueue(t *testing.T) {
 	})
 }
 
-// restRuns is how many programs TestNothingIsLeftBehind runs.
+// restRuns is how many programs runPrograms runs.
 var restRuns = flag.Int("rest", 40, "programs of transfers after which nothing is left")
 
 // TestNothingIsLeftBehind mixes transfers by both backends, either way, that are canceled, rejected, fail or go through, over a
 // path that loses and is interrupted, with next to no memory.
 func TestNothingIsLeftBehind(t *testing.T) {
+	runPrograms(t, 5, testNothingIsLeftBehind)
+}
+
+// runPrograms runs as many programs as the flag says, brief ones at most with -short, each by a seed of its own.
+func runPrograms(t *testing.T, brief int, program func(t *testing.T, seed uint64)) {
 	first, runs := testkit.Seed(t), *restRuns
 	if testing.Short() {
-		runs = min(runs, 5)
+		runs = min(runs, brief)
 	}
 	for seed := first; seed < first+uint64(runs); seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { testNothingIsLeftBehind(t, seed) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { program(t, seed) })
 	}
 }
 
