@@ -4,7 +4,7 @@
 // and the least delay, from which the queue at the bottleneck follows. It paces at that rate, steers for a queue of a few
 // packets as TCP Vegas does, looks for more rate every few rounds, and empties the queue that a look has left.
 //
-// It begins with what a train of packets shows, or else with QUIC's window. The first flight of a long transfer is short; what
+// It begins with what a train of packets shows, or else with 32 packets in a round trip. The first flight of a long transfer is short; what
 // arrives of it tells whether others fill the path already, and a newcomer begins with what they leave.
 //
 // What a queue is and what weather: delays that every round comes up to are jitter or clumps, not a queue of ours (calm).

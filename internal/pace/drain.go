@@ -39,7 +39,7 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 func (c *Controller) trim() {
 	recent := c.recent
 	if s, ok := c.delivery.rate(c.delay.base() / 2); ok {
-		recent = max(recent, s.arrival+c.play)
+		recent = max(recent, s.arrival)
 	}
 	if estimate := c.rates.value(); recent > 0 && recent < estimate {
 		c.rates.set(c.filling, max(recent, estimate/2))

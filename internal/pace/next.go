@@ -75,6 +75,9 @@ func (c *Controller) resume(t instant) {
 // begin starts from a rate that was measured once. What a look of before would tell is of another time.
 func (c *Controller) begin(t instant, rate float64) {
 	c.hint, c.careful = rate, rate > 0
+	if c.delay.rtt.known {
+		c.delay.guess = 0
+	}
 	c.rates = maximum{round: c.filling}
 	c.recent, c.full, c.flat, c.queue, c.look.until = 0, 0, 0, 0, 0
 	c.enter(Start, t)
@@ -92,7 +95,7 @@ func (c *Controller) Rate() float64 {
 	if c.Estimate() == 0 {
 		return startGain * c.supposed()
 	}
-	return max(c.gain()*c.Estimate()-c.play, least)
+	return max(c.gain()*c.Estimate(), least)
 }
 
 // supposed is the rate that the path is supposed to have: while nothing is known, that with which a start sends the first window.
@@ -131,11 +134,11 @@ func (c *Controller) steer() float64 {
 }
 
 // queueAhead is the queue that the next packet will meet. What packets met is a round trip old: in the first one after a
-// drain what is in flight tells whether the queue is gone, unless play is in flight, too. Later it would be too fine a
+// drain what is in flight tells whether the queue is gone. Later it would be too fine a
 // scale, for the estimate is the greatest of some rounds.
 func (c *Controller) queueAhead() time.Duration {
 	estimate := c.Estimate()
-	if estimate == 0 || c.play > 0 || c.rounds > 0 {
+	if estimate == 0 || c.rounds > 0 {
 		return c.queue
 	}
 	return min(c.queue, max(over(c.inFlight, estimate)-c.delay.base()-c.gap, 0))

@@ -12,11 +12,11 @@ type Controller struct {
 	// The path, as measured by acks.
 	delay    delay
 	delivery delivery
-	rates    maximum       // of delivery and play together, by rounds that were to fill the path
+	rates    maximum       // of delivery, by rounds that were to fill the path
 	filling  int64         // such rounds so far: the others do not age the estimate
 	limited  bool          // the newest sample is of packets that were not to fill the path
 	sparse   bool          // and that left at less than a quarter of the rate that it takes
-	recent   float64       // arrival rate by the newest sample, play included
+	recent   float64       // arrival rate by the newest sample
 	gap      time.Duration // usual time between two feedbacks while data is in flight
 	queue    time.Duration // that the packets of the newest batch met
 
@@ -27,10 +27,7 @@ type Controller struct {
 	undo       undo
 	credit     float64 // bytes of lost packets that may count as passed
 
-	// What the owner tells of the path beside bulk.
-	play     float64 // bytes a second
-	quicCwnd int
-	waiting  int // bytes of bulk to send
+	waiting int // bytes of bulk to send, as the owner tells
 
 	batch batch // gathers fates until Feedback
 	round round // the current one
@@ -46,7 +43,7 @@ type Controller struct {
 	rateBeforeQueue float64 // the estimate before them
 
 	// Start.
-	hint         float64 // rate to begin with, from the train or from QUIC; 0 = measured or unknown
+	hint         float64 // rate to begin with, from the train or an old estimate; 0 = measured or unknown
 	even         bool    // the train came at even distances
 	careful      bool    // the hint was measured: begin at it, not at twice it, until it is confirmed
 	full         float64 // the rate that rounds are compared with
@@ -90,7 +87,7 @@ func New(c Config) *Controller { return &Controller{cfg: c.withDefaults()} }
 // Reset forgets the path, which has changed. Packets that left before may still be reported.
 func (c *Controller) Reset(now time.Time) {
 	t := c.tick(now)
-	fresh := Controller{cfg: c.cfg, local: c.local, remote: c.remote, now: c.now, play: c.play}
+	fresh := Controller{cfg: c.cfg, local: c.local, remote: c.remote, now: c.now}
 	fresh.delivery.total = c.delivery.total
 	fresh.round.end = c.delivery.total
 	fresh.look.number = c.look.number
@@ -265,7 +262,7 @@ func (c *Controller) markLimited(inFlight int) {
 // State returns what the controller is doing, for plots and statistics.
 func (c *Controller) State() State { return c.state }
 
-// Estimate returns the bottleneck's rate in bytes a second, as far as bulk and play together reach it.
+// Estimate returns the bottleneck's rate in bytes a second, as far as it was reached.
 func (c *Controller) Estimate() float64 {
 	return max(c.hint, c.rates.value())
 }
@@ -304,9 +301,9 @@ func (c *Controller) learn(t instant, b *batch) {
 	if !ok {
 		return
 	}
-	rate := s.shown() + c.play
-	c.recent, c.limited = s.arrival+c.play, s.limited
-	c.sparse = s.limited && c.state != Dip && s.sent+c.play < c.Estimate()/4
+	rate := s.shown()
+	c.recent, c.limited = s.arrival, s.limited
+	c.sparse = s.limited && c.state != Dip && s.sent < c.Estimate()/4
 	if !s.limited || rate > c.supposed() {
 		c.rates.add(c.filling, rate)
 	}

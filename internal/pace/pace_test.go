@@ -69,9 +69,9 @@ func TestNothingKnown(t *testing.T) {
 	require.Zero(t, s.Queue())
 	require.Equal(t, pace.Start, s.State())
 
-	t.Logf("# QUIC on the same path knows the round trip and a window: a rate to double each round trip")
-	s.QUIC(s.now, 50*ms, 40000)
-	s.rate(2.77 * 40000 / 0.050)
+	t.Logf("# other packets tell the round trip: 32 packets in that")
+	s.Guess(50 * ms)
+	s.rate(640e3)
 
 	t.Logf("# a train is better: once its rate")
 	s.Train(15*packet, 15*ms, true)
@@ -85,7 +85,7 @@ func TestNothingKnown(t *testing.T) {
 	require.Equal(t, 18*packet, s.Window())
 	s.Waiting(0)
 
-	t.Logf("# a train that jitter or a batching MAC tore apart: what came at least, as with QUIC's window")
+	t.Logf("# a train that jitter or a batching MAC tore apart: what came at least")
 	s.Train(15*packet, 5*ms, false)
 	s.rate(2.77 * 3e6)
 
@@ -101,13 +101,13 @@ func TestNothingKnown(t *testing.T) {
 	s.rate(1e9)
 }
 
-// Two small packets of play, which jitter drew apart, are no rate: they took the place of what QUIC had told, and a transfer that began
-// then went on at a thousandth of the path's rate (stream.TestSealedOnABadPath).
+// Two small packets of play, which jitter drew apart, are no rate: a transfer that began then went on at a thousandth of the path's
+// (stream.TestSealedOnABadPath).
 func TestPlayIsNoRate(t *testing.T) {
 	const small = 100
-	for _, cwnd := range []int{40000, 0} {
+	for _, rtt := range []time.Duration{50 * ms, 0} {
 		s := newSteps(t)
-		s.QUIC(s.now, 50*ms, cwnd)
+		s.Guess(rtt)
 		before := s.Rate()
 		for range 6 {
 			first := s.Sent(s.now, small, 0)
@@ -121,13 +121,13 @@ func TestPlayIsNoRate(t *testing.T) {
 			s.Feedback(s.now, 0)
 		}
 		require.Equal(t, pace.Start, s.State())
-		require.GreaterOrEqual(t, s.Rate(), before, "with QUIC's window of %d", cwnd)
+		require.GreaterOrEqual(t, s.Rate(), before, "with a round trip of %v", rtt)
 	}
 }
 
 func TestNextPaces(t *testing.T) {
 	s := newSteps(t)
-	s.QUIC(s.now, 50*ms, 40000)
+	s.Guess(50 * ms)
 	s.Train(15*packet, 15*ms, true)
 	start := s.now
 	s.send(32)
@@ -143,7 +143,7 @@ func TestNextPaces(t *testing.T) {
 // With round trips of 50 ms and a packet a millisecond, the estimate is a packet a millisecond, and Start ends.
 func TestEstimate(t *testing.T) {
 	s := newSteps(t)
-	s.QUIC(s.now, 50*ms, 40000)
+	s.Guess(50 * ms)
 	s.Train(15*packet, 15*ms, true)
 	first := s.now
 	flight := s.send(32)
@@ -164,17 +164,12 @@ func TestEstimate(t *testing.T) {
 	require.InDelta(t, float64(50*ms), float64(smoothed), float64(2*ms))
 	require.NotEqual(t, pace.Start, s.State())
 	require.Less(t, s.Queue(), 2*ms)
-
-	t.Logf("# play's rate is left to play")
-	before := s.Rate()
-	s.Play(100e3)
-	s.rate(before - 100e3)
 }
 
 // inQueue brings a controller to Cruise with a queue that it sees.
 func inQueue(t *testing.T) *steps {
 	s := newSteps(t)
-	s.QUIC(s.now, 50*ms, 40000)
+	s.Guess(50 * ms)
 	s.Train(15*packet, 15*ms, true)
 	for s.State() != pace.Cruise {
 		flight := s.send(10)
@@ -191,44 +186,11 @@ func inQueue(t *testing.T) *steps {
 	return s
 }
 
-func TestYield(t *testing.T) {
-	t.Logf("# QUIC's round trip grows while our packets wait")
+// TestBlockedYields: a socket that would have blocked is a queue in this machine.
+func TestBlockedYields(t *testing.T) {
 	s := inQueue(t)
-	s.QUIC(s.now, 55*ms, 40000)
-	require.Equal(t, pace.Cruise, s.State())
-	before := s.Rate()
-	s.QUIC(s.now, 66*ms, 40000)
-	require.Equal(t, pace.Drain, s.State())
-	require.Less(t, s.Rate(), 0.7*before)
-
-	t.Logf("# QUIC's window falls")
-	s = inQueue(t)
-	s.QUIC(s.now, 50*ms, 28000)
-	require.Equal(t, pace.Drain, s.State())
-
-	t.Logf("# the socket is full")
-	s = inQueue(t)
 	s.Blocked(s.now)
 	require.Equal(t, pace.Drain, s.State())
-}
-
-func TestNothingToYield(t *testing.T) {
-	s := inQueue(t)
-	p := s.send(1)[0]
-	s.pass(50 * ms)
-	s.ack(p, 25*ms)
-	require.Less(t, s.Queue(), ms)
-	s.QUIC(s.now, 90*ms, 20000)
-	require.Equal(t, pace.Cruise, s.State(), "our packets do not wait: a delayed ack, or a random loss")
-
-	t.Log("# what timers blur on a fast path is no waiting either")
-	s = inQueue(t)
-	p = s.send(1)[0]
-	s.pass(55 * ms)
-	s.ack(p, 25*ms)
-	require.Greater(t, s.Queue(), 4*ms)
-	s.QUIC(s.now, 90*ms, 20000)
-	require.Equal(t, pace.Cruise, s.State())
 }
 
 func TestLimitedSamplesDoNotLower(t *testing.T) {
@@ -365,9 +327,8 @@ func play(t *testing.T, script []byte) {
 		case 12:
 			c.Limited(1500 * len(sent))
 		case 13:
-			c.QUIC(now, time.Duration(n)*ms, n*1500)
+			c.Guess(time.Duration(n) * ms)
 		case 14:
-			c.Play(float64(n-10) * 1e4)
 			c.Train(n*100, time.Duration(n)*ms, true)
 		case 15:
 			if n < 20 {
@@ -388,7 +349,7 @@ func play(t *testing.T, script []byte) {
 // each one's first flight became longer, and went on into the queue.
 func TestFirstFlightIgnoresOthersQueue(t *testing.T) {
 	s := newSteps(t)
-	s.QUIC(s.now, 50*ms, 40000)
+	s.Guess(50 * ms)
 	s.Train(15*packet, 15*ms, true)
 	window := s.Window()
 	sent := s.send(1)

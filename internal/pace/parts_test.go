@@ -279,20 +279,6 @@ func TestDoubt(t *testing.T) {
 	require.Equal(t, 60530, c.Window(), "as before")
 }
 
-// Beside a competitor QUIC's packets wait for him: only its losses are a reason to yield.
-func TestCompetitorsQueue(t *testing.T) {
-	c := New(Config{Packet: 1000})
-	c.delay.trip(1, 60*ms)
-	c.rateBeforeQueue = 1e6
-	c.compete(10 * ms)
-	c.queue, c.round.leastQueue, c.quicCwnd = 50*ms, 50*ms, 40000
-	now := time.Unix(0, 0)
-	c.QUIC(now.Add(time.Second), 120*ms, 40000)
-	require.Equal(t, 60000, c.Window())
-	c.QUIC(now.Add(2*time.Second), 120*ms, 28000)
-	require.Less(t, c.Window(), 60000)
-}
-
 // A queue that stays though we drain is somebody else's; one that goes is our own, of a path that has become slower.
 func TestWhoseQueue(t *testing.T) {
 	drained := func(queues ...time.Duration) State {
@@ -424,7 +410,7 @@ func TestPTOHasAFloor(t *testing.T) {
 // TestLossEndsACarefulStart: a first flight that was lost confirms nothing, and a later start has no hint to be careful of.
 func TestLossEndsACarefulStart(t *testing.T) {
 	c, now := New(Config{}), time.Unix(0, 0)
-	c.QUIC(now, 50*ms, 40000)
+	c.Guess(50 * ms)
 	c.Train(15*1500, 15*ms, true)
 	var flight []Sample
 	for i := range 20 {
@@ -490,7 +476,7 @@ func TestAHeaderLimitsNothing(t *testing.T) {
 func TestAShortFlightConfirms(t *testing.T) {
 	c, now := New(Config{}), time.Unix(1000, 0)
 	const size, each = 1400, 1400 * time.Second / 125e6
-	c.QUIC(now, 50*ms, 40_000)
+	c.Guess(50 * ms)
 	c.Train(16*size, 16*each, true)
 	c.Waiting(32 << 20)
 	var flight []Sample
@@ -505,4 +491,19 @@ func TestAShortFlightConfirms(t *testing.T) {
 	}
 	require.False(t, c.careful)
 	require.InEpsilon(t, 125e6, c.Estimate(), 0.1)
+}
+
+// TestAGuessIsOfTheFirstStart: what other packets told of the round trip bounds the first flight of all. A path whose round trip has grown
+// since is resumed with a flight as long as that.
+func TestAGuessIsOfTheFirstStart(t *testing.T) {
+	c, now := New(Config{}), time.Unix(1000, 0)
+	c.Guess(20 * ms)
+	for range 40 {
+		s := c.Sent(now, 1000, 0)
+		now = now.Add(200 * ms)
+		c.Acked(now, s, 1000, now.Add(-100*ms))
+		c.Feedback(now, 0)
+	}
+	c.begin(c.tick(now), 1e6)
+	require.GreaterOrEqual(t, c.Window(), 200_000)
 }

@@ -226,38 +226,3 @@ func TestLossInJitterIsNoRival(t *testing.T) {
 	}
 	assert.LessOrEqual(t, len(sunk), 1, "%v", sunk)
 }
-
-// Play's packets pass the same bottleneck: bulk leaves them their rate.
-func TestPlay(t *testing.T) {
-	survey(t, func(seed uint64) []figure {
-		s := newStage(link{20e6, 50 * ms, 0}, seed)
-		s.ctl.Play(5e6 / 8)
-		play := &player{rate: 5e6, size: 400}
-		s.flows = append(s.flows, play)
-		s.goodput(3 * time.Second)
-		q := watchQueue(s.world, 5*ms)
-		got := s.goodput(13 * time.Second)
-		return []figure{atLeast("beside 5 Mbit/s of play, Mbit/s", got, 0.88*15*useful), atMost("queue, ms", q.mean().Seconds()*1e3, 8)}
-	})
-}
-
-// player sends packets of a size at a rate and hears nothing.
-type player struct {
-	rate float64 // bit/s
-	size int
-	next time.Time
-}
-
-func (p *player) arrive(time.Time, []byte) {}
-func (p *player) answer(time.Time, []byte) {}
-func (p *player) run(time.Time)            {}
-func (p *player) reply(time.Time) []byte   { return nil }
-func (p *player) wait() time.Time          { return p.next }
-func (p *player) done() bool               { return false }
-func (p *player) poll(now time.Time) []byte {
-	if now.Before(p.next) {
-		return nil
-	}
-	p.next = now.Add(time.Duration(float64(p.size+netsim.UDPOverhead) * 8e9 / p.rate))
-	return frame(1, 0, p.size)
-}

@@ -66,7 +66,7 @@ func (c *Controller) confirm(t instant) {
 		rate = min(rate, max(s.sent-c.hint*(s.sent/s.arrival-1), leastShare*s.arrival))
 	}
 	c.hint = 0
-	c.rates.set(c.filling, rate+c.play)
+	c.rates.set(c.filling, rate)
 	if full {
 		c.enter(Drain, t)
 	} else {

@@ -39,7 +39,7 @@ func (l link) ideal(size int) time.Duration {
 // passed the path, of which factor distorts the spacing; 0 = no train.
 func (l link) joined(factor float64) *pace.Controller {
 	c := pace.New(pace.Config{Packet: charged})
-	c.QUIC(netsim.Epoch, l.rtt+2*ms, 32*1252)
+	c.Guess(l.rtt + 2*ms)
 	if factor > 0 {
 		c.Train(15*charged, time.Duration(15*charged*8e9/float64(l.rate)/factor), true)
 	}

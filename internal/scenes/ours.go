@@ -16,8 +16,6 @@ const (
 	maxPacket = sealed.SafePacket
 	// piece is the payload of a full packet of every flow: what chunks leave of a sealed packet.
 	piece = 1136
-	// quicWindow is quic-go's first congestion window in bytes.
-	quicWindow = 32 * 1280
 	// opening is how long before its transfer a carrier of ours begins to open.
 	opening = time.Second
 	// callBytes is the payload of a packet of play beside a transfer of ours, and callToken what stands for all of them.
@@ -62,11 +60,10 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 	return a, b, o
 }
 
-// newSession makes one end, which knows the round trip and the first window of QUIC. A train that says something of the
+// newSession makes one end, which knows the round trip of QUIC, as on a real connection. A train that says something of the
 // rate stands for the one that is not sent.
 func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration) *sealed.Session {
 	c := sealed.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Controller: pace.New(pace.Config{})}
-	c.Controller.QUIC(netsim.Epoch, rtt, quicWindow)
 	if train > 0 {
 		const bytes = 16 * 1500
 		c.NoTrain = true

@@ -27,8 +27,8 @@ type Config struct {
 	// Ping sends something that is acked over QUIC: when nothing was heard for a PTO, for QUIC must find out where the peer
 	// is, and every second while there is traffic, so that QUIC neither goes idle nor loses sight of the path. nil = never.
 	Ping func()
-	// Observe tells the controller what QUIC and play see of the path. Called under the lock, at most once a millisecond
-	// while there is work. nil = nothing to tell.
+	// Observe looks at what the controller knows of the path. Called under the lock, at most once a millisecond while there
+	// is work. nil = nobody looks.
 	Observe func(now time.Time, c *pace.Controller)
 	// Mutex is around session and source; whoever made the source may share it. nil = one of the carrier's own.
 	Mutex sync.Locker

@@ -23,7 +23,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
-	"github.com/quivernet/quiver/internal/pace"
 )
 
 // host is a socket with QUIC on it.
@@ -84,10 +83,6 @@ func carry(t testing.TB, h *host, conn *quic.Conn, isClient bool, source Source,
 		SessionConfig: SessionConfig{Exporter: state.ExportKeyingMaterial, Instance: 1, Client: isClient, Source: source, RTT: conn.ConnectionStats().SmoothedRTT},
 		Addrs:         func() (net.Addr, net.Addr) { return conn.RemoteAddr(), conn.LocalAddr() },
 		MaxPacket:     func() int { return 1232 },
-		Observe: func(now time.Time, p *pace.Controller) {
-			stats := conn.ConnectionStats()
-			p.QUIC(now, stats.LatestRTT, int(stats.CongestionWindow))
-		},
 	}
 	if configure != nil {
 		configure(&c)

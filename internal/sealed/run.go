@@ -20,7 +20,7 @@ const (
 	// pingTime is the longest without a ping over QUIC while there is traffic, minPing the least.
 	pingTime = time.Second
 	minPing  = 50 * time.Millisecond
-	// observeTime keeps looks at QUIC, and what it is told, apart.
+	// observeTime keeps looks at the controller apart.
 	observeTime = time.Millisecond
 )
 
