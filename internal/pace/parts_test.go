@@ -507,3 +507,20 @@ func TestAGuessIsOfTheFirstStart(t *testing.T) {
 	c.begin(c.tick(now), 1e6)
 	require.GreaterOrEqual(t, c.Window(), 200_000)
 }
+
+// TestDwellIsOfRoundTrips: over round trips of 3 ms a start that had lost competed with nobody for 2 s, in which random losses held it at a
+// fifth of the rate.
+func TestDwellIsOfRoundTrips(t *testing.T) {
+	dwells := func(rtt time.Duration) (d []time.Duration) {
+		c := New(Config{})
+		c.delay.trip(1, rtt)
+		for i := range 7 {
+			c.compete(instant(1+i) * instant(time.Second))
+			d = append(d, c.competition.dwell)
+		}
+		return d
+	}
+	s := time.Second
+	require.Equal(t, []time.Duration{120 * ms, 240 * ms, 480 * ms, 960 * ms, 1920 * ms, 1920 * ms, 1920 * ms}, dwells(3*ms))
+	require.Equal(t, []time.Duration{2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 32 * s, 32 * s}, dwells(100*ms))
+}

@@ -17,7 +17,7 @@ const (
 // Table returns all rows: the families that RFC 9743, section 5, asks of a congestion control, and the weather of homes.
 func Table() []Row {
 	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), queues(), changes(), stalls(), wayBack(), products(),
-		crowds(), crowdsInWeather(), roundTrips(), neighbours(), constants(), play(), starts(), little()))
+		crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), constants(), play(), starts(), little()))
 }
 
 // single is one transfer of ours over a path.
@@ -285,6 +285,29 @@ func crowdsInWeather() (rows []Row) {
 	return rows
 }
 
+// near is a server in the same town: round trips of a few milliseconds, of which a second has hundreds, and queues as short.
+func near() (rows []Row) {
+	for _, rate := range []int64{20e6, 100e6} {
+		for _, rtt := range []time.Duration{3, 10} {
+			for _, p := range []float64{0, 0.03, 0.08} {
+				s := named(single(Path(rate, rtt*milli, p, 1./4), int(rate/20e6)*4*mib), "%d Mbit/s %d ms %g %%, queue 0.25 products", mbit(rate), rtt, 100*p)
+				rows = append(rows, Row{Family: "near", Scene: s, Judge: inTime(1.3)})
+			}
+		}
+	}
+	for _, q := range []float64{1. / 4, 1} {
+		for _, n := range []int{2, 8} {
+			s := named(Path(100e6, 10*milli, 0, q).With(n, Flow{Begin: second}, 500*milli), "%d on 100 Mbit/s 10 ms, queue %.3g products", n, q)
+			s.For = 19 * second
+			rows = append(rows, Row{Family: "near", Scene: s, Judge: company(8*second, 0.02, 0.9)})
+		}
+		for _, kind := range []Kind{Reno, Cubic} {
+			rows = append(rows, neighbour(named(Path(100e6, 10*milli, 0, q), "2 + 2 with %v on 100 Mbit/s 10 ms, queue %.3g products", kind, q), "near", kind, 2))
+		}
+	}
+	return rows
+}
+
 func roundTrips() []Row {
 	s := named(Path(20e6, 20*milli, 0, 2), "20 ms beside 100 ms")
 	s.Flows = []Flow{{Begin: second}, {Begin: 2 * second, Delay: 40 * milli}}
@@ -299,20 +322,24 @@ func neighbours() (rows []Row) {
 	for _, kind := range []Kind{Reno, Cubic, BBR} {
 		for _, q := range []float64{1. / 8, 1, 4} {
 			for _, k := range []int{1, 2, 4} {
-				s := Path(20e6, 50*milli, 0, q).With(k, Flow{Kind: Ours, Begin: 1200 * milli}, 300*milli).With(k, Flow{Kind: kind, Begin: second}, 300*milli)
-				s = named(s, "%d + %d with %v, queue %.3g products", k, k, kind, q)
-				s.For = 50 * second
-				own := 0.0 // what an equal number of their own kind would leave them
-				rows = append(rows, Row{Family: "neighbours", Scene: s, Beside: kind, Compare: func(r, alone Result) []Figure {
-					theirs, ours := r.Share(kind, 10*second, 50*second), r.Share(Ours, 10*second, 50*second)
-					own = alone.Share(kind, 10*second, 50*second) / 2
-					return []Figure{atLeast("their part", theirs/(theirs+ours), 0.45), atLeast("of what their own kind leaves them", theirs/own, 0.7),
-						atLeast("our part", ours/(theirs+ours), 0.25)}
-				}})
+				s := named(Path(20e6, 50*milli, 0, q), "%d + %d with %v, queue %.3g products", k, k, kind, q)
+				rows = append(rows, neighbour(s, "neighbours", kind, k))
 			}
 		}
 	}
 	return rows
+}
+
+// neighbour puts so many of ours and of another kind on a path.
+func neighbour(s Scene, family string, kind Kind, each int) Row {
+	s = s.With(each, Flow{Kind: Ours, Begin: 1200 * milli}, 300*milli).With(each, Flow{Kind: kind, Begin: second}, 300*milli)
+	s.For = 50 * second
+	return Row{Family: family, Scene: s, Beside: kind, Compare: func(r, alone Result) []Figure {
+		theirs, ours := r.Share(kind, 10*second, 50*second), r.Share(Ours, 10*second, 50*second)
+		own := alone.Share(kind, 10*second, 50*second) / 2 // what an equal number of their own kind would leave them
+		return []Figure{atLeast("their part", theirs/(theirs+ours), 0.45), atLeast("of what their own kind leaves them", theirs/own, 0.7),
+			atLeast("our part", ours/(theirs+ours), 0.25)}
+	}}
 }
 
 func constants() (rows []Row) {
