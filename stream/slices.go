@@ -27,10 +27,15 @@ func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 func sliceLinkOf(conn *rpc.Conn) *sliceLink { return guest.Of(conn, sliceProtocol).(*sliceLink) }
 
 func (s *sliceRoute) open(Backend) (open bool) {
+	unmeasured := false
 	guest.Drive(s.conn, func(time.Time) {
 		s.stats = s.link.Stats()
-		open = s.link.Open(s.queue)
+		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
 	})
+	if unmeasured {
+		variance := s.conn.Stats().Jitter
+		guest.Drive(s.conn, func(time.Time) { s.link.SetVariance(variance) })
+	}
 	return open
 }
 
