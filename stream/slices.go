@@ -33,8 +33,8 @@ func (s *sliceRoute) open(Backend) (open bool) {
 		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
 	})
 	if unmeasured {
-		variance := s.conn.Stats().Jitter
-		guest.Drive(s.conn, func(time.Time) { s.link.SetVariance(variance) })
+		rtt := s.conn.Stats()
+		guest.Drive(s.conn, func(now time.Time) { s.link.Assume(now, rtt.MinRTT, rtt.SmoothedRTT, rtt.Jitter) })
 	}
 	return open
 }

@@ -36,8 +36,7 @@ const (
 // has expired, bulk drains the queue that it may have built, and the least RTT of that time is the new minimum.
 type Gate struct {
 	RTT
-	PathWindow   int           // in bytes, 0 = not told
-	PathVariance time.Duration // of round trips by other packets: it counts until there is one of these
+	PathWindow int // in bytes, 0 = not told
 
 	rate rate
 
@@ -89,13 +88,7 @@ func (g *Gate) Limited(inFlight int) { g.rate.limitedTill = g.rate.delivered + i
 // round in which they are longer than its slack, to the last four packets (rpctest.TestBlobsInJitter).
 func (g *Gate) jitter() time.Duration { return min(g.mostJitter, g.deviation()) }
 
-func (g *Gate) deviation() time.Duration {
-	variance := g.Variance
-	if !g.Known() {
-		variance = g.PathVariance
-	}
-	return jitterDeviations * max(0, variance-calmDeviation)
-}
+func (g *Gate) deviation() time.Duration { return jitterDeviations * max(0, g.Variance-calmDeviation) }
 
 // queueStands reports whether the latest RTT shows more of a queue than bulk may build.
 func (g *Gate) queueStands() bool { return g.Adjusted > g.Min+slack+g.Min/4+g.jitter() }

@@ -39,6 +39,11 @@ const recentSamples = 8
 // Known reports whether there was a sample.
 func (r *RTT) Known() bool { return r.Smoothed != 0 }
 
+// Assume begins with what other packets showed of the path.
+func (r *RTT) Assume(now, least, smoothed, variance time.Duration) {
+	*r = RTT{Latest: smoothed, Adjusted: least, Smoothed: smoothed, Variance: variance, Min: least, minAt: now, Least: least}
+}
+
 // Update takes a sample; delay is what the peer says it waited, already bounded, 0 = it does not say. Delays are rounded: one
 // that leaves a microsecond less than the least round trip leaves that, where RFC 9002 (5.3) takes the sample as it is, which
 // looks like a queue.

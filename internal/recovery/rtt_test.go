@@ -60,3 +60,14 @@ func TestBackoff(t *testing.T) {
 	r.Variance = time.Second
 	require.Equal(t, 4640*ms, r.Backoff(5, 40*ms), "and no less than the first")
 }
+
+func TestAssume(t *testing.T) {
+	var r RTT
+	r.Assume(5*time.Second, 300*time.Millisecond, 330*time.Millisecond, 20*time.Millisecond)
+	require.True(t, r.Known())
+	require.Equal(t, 330*time.Millisecond, r.Current())
+	require.Equal(t, 410*time.Millisecond, r.PTO(0))
+	r.Update(6*time.Second, 310*time.Millisecond, 0)
+	require.Equal(t, 300*time.Millisecond, r.Min)
+	require.Equal(t, 327500*time.Microsecond, r.Smoothed)
+}

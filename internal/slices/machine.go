@@ -243,8 +243,10 @@ func (m *Machine) SetWindow(bytes int) { m.control.gate.PathWindow = bytes }
 // Unmeasured reports that the path tells no fates, and that no slice has measured its round trip.
 func (m *Machine) Unmeasured() bool { return !m.path.Fates && !m.control.gate.Known() }
 
-// SetVariance takes by how much round trips of other datagrams vary (RFC 9002, 5.3), for a path that is not measured yet.
-func (m *Machine) SetVariance(d time.Duration) { m.control.gate.PathVariance = d }
+// Assume takes the round trips of other datagrams for those of a path that is not measured yet.
+func (m *Machine) Assume(now time.Time, least, smoothed, variance time.Duration) {
+	m.control.gate.Assume(m.out.since(now), least, smoothed, variance)
+}
 
 // Advance runs the timers that are due. It never fails.
 func (m *Machine) Advance(now time.Time) error {
