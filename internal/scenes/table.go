@@ -17,7 +17,7 @@ const (
 // Table returns all rows: the families that RFC 9743, section 5, asks of a congestion control, and the weather of homes.
 func Table() []Row {
 	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), queues(), changes(), stalls(), wayBack(), products(),
-		crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), constants(), play(), starts(), little()))
+		crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), shorts(), constants(), play(), starts(), little()))
 }
 
 // single is one transfer of ours over a path.
@@ -340,6 +340,37 @@ func neighbour(s Scene, family string, kind Kind, each int) Row {
 		return []Figure{atLeast("their part", theirs/(theirs+ours), 0.45), atLeast("of what their own kind leaves them", theirs/own, 0.7),
 			atLeast("our part", ours/(theirs+ours), 0.25)}
 	}}
+}
+
+// shorts puts a short transfer a second beside a long one, and compares with New Reno in the place of ours.
+func shorts() (rows []Row) {
+	const n = 12
+	for _, q := range []float64{1. / 4, 1} {
+		for _, kinds := range [][2]Kind{{Ours, Ours}, {Ours, Reno}, {Reno, Ours}} {
+			long, short := kinds[0], kinds[1]
+			s := Path(20e6, 50*milli, 0, q).With(1, Flow{Kind: long, Begin: second}, 0).With(n, Flow{Kind: short, Begin: 6 * second, Bytes: 256 << 10}, second)
+			s = named(s, "256 KiB by %v each second beside %v, queue %.3g products", short, long, q)
+			s.For = (6 + n + 3) * second
+			rows = append(rows, Row{Family: "short flows", Scene: s, Beside: Reno, Compare: func(r, theirs Result) []Figure {
+				until := (6 + n) * second
+				return []Figure{atMost("their median time of New Reno's alone", shortTime(r)/shortTime(theirs), 1.25),
+					atLeast("the long one's rate of New Reno's alone", r.Flows[0].Rate(6*second, until)/theirs.Flows[0].Rate(6*second, until), 0.8)}
+			}})
+		}
+	}
+	return rows
+}
+
+// shortTime is the median time of all flows but the first, in seconds.
+func shortTime(r Result) float64 {
+	var took []time.Duration
+	for i, f := range r.Flows[1:] {
+		if f.Ended == 0 {
+			f.Ended = r.Scene.For - r.Scene.Flows[1+i].Begin
+		}
+		took = append(took, f.Ended)
+	}
+	return Percentile(took, 0.5).Seconds()
 }
 
 func constants() (rows []Row) {
