@@ -37,12 +37,11 @@ type neighbour struct {
 // what this link loses at random; what is lost in high queues beyond that gathers in a tally (CUSUM), whose alarm is
 // congestion. So a few losses are enough on a clean path, and many are needed on a lossy one.
 type congestion struct {
-	slots      [4]time.Duration // greatest queue in each quarter of deepLife
-	slot       int64            // the newest one
-	deepest    time.Duration    // of all
-	jittery    bool             // what looks like a deep queue may be jitter
-	neighbours [256]neighbour   // of the latest packets that arrived, a ring
-	next       int              // in it
+	slots      [4]time.Duration  // greatest queue in each quarter of deepLife
+	slot       int64             // the newest one
+	deepest    time.Duration     // of all
+	jittery    bool              // what looks like a deep queue may be jitter
+	neighbours latest[neighbour] // of a lost packet: those that arrived
 
 	baseline share
 	lowSeen  instant // when a packet met a low queue last
@@ -54,8 +53,7 @@ type congestion struct {
 // acked takes a packet that arrived, and the queue that it met.
 func (c *congestion) acked(t, sent instant, queue time.Duration) {
 	before := c.neighbour(0).sent
-	c.neighbours[c.next] = neighbour{sent, queue}
-	c.next = (c.next + 1) % len(c.neighbours)
+	c.neighbours.add(neighbour{sent, queue})
 	c.noteQueue(t, queue)
 	c.batch.all.acked++
 	switch {
@@ -66,9 +64,12 @@ func (c *congestion) acked(t, sent instant, queue time.Duration) {
 	}
 }
 
-// neighbour returns the latest one, or that so many before it.
-func (c *congestion) neighbour(before int) *neighbour {
-	return &c.neighbours[(c.next-1-before+2*len(c.neighbours))%len(c.neighbours)]
+// neighbour returns the latest one, or that so many before it; the zero one when it is not kept.
+func (c *congestion) neighbour(before int) neighbour {
+	if before >= min(c.neighbours.next, kept) {
+		return neighbour{}
+	}
+	return *c.neighbours.at(c.neighbours.next - 1 - before)
 }
 
 func (c *congestion) noteQueue(t instant, queue time.Duration) {
@@ -100,7 +101,7 @@ func (c *congestion) lost(sent instant) {
 // lies between them to tell a low one.
 func (c *congestion) met(sent instant) (queue time.Duration, known bool) {
 	after := instant(0)
-	for i := range c.neighbours {
+	for i := range kept {
 		m := c.neighbour(i)
 		switch {
 		case m.sent == 0:

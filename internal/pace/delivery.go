@@ -11,10 +11,6 @@ type Sample struct {
 	look      uint32  // which look for more rate it was part of; 0 = none
 }
 
-// points is how many instants of arrival the curve keeps; grains of a 64th of the base round trip make them reach back for
-// four of these.
-const points = 256
-
 // slowGaps late arrivals in a row are no stand: what a path gathers while it stands still comes at once.
 const slowGaps = 3
 
@@ -36,17 +32,16 @@ type delivery struct {
 	ranDry    bool          // there was nothing to send since the last packet left
 	resumedAt instant       // latest arrival of a packet before which there was nothing to send
 	grain     time.Duration // arrivals within it are one instant
-	curve     [points]point
-	n         int // points so far
-	begin     int // the first since the path was empty
+	curve     latest[point] // grains of a 64th of the base round trip make it reach back for four of these
+	begin     int           // its first point since the path was empty
 }
 
-func (d *delivery) point(i int) *point { return &d.curve[i%points] }
+func (d *delivery) point(i int) *point { return d.curve.at(i) }
 
 // leave records the state in which a packet leaves; paused: none has left for long.
 func (d *delivery) leave(t instant, inFlight int, paused bool) Sample {
 	if inFlight == 0 || paused {
-		d.begin = d.n
+		d.begin = d.curve.next
 	}
 	s := Sample{sent: t, delivered: d.total, limited: d.limited > d.total, resumed: d.ranDry}
 	d.ranDry = false
@@ -62,15 +57,14 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	if s.resumed {
 		d.resumedAt = max(d.resumedAt, arrived)
 	}
-	if d.n > d.begin {
-		if last := d.point(d.n - 1); arrived <= last.from+d.grain {
+	if d.curve.next > d.begin {
+		if last := d.point(d.curve.next - 1); arrived <= last.from+d.grain {
 			*last = point{last.from, max(last.at, arrived), d.total, max(last.sent, s.sent)}
 			return
 		}
 	}
 	if arrived != 0 {
-		*d.point(d.n) = point{arrived, arrived, d.total, s.sent}
-		d.n++
+		d.curve.add(point{arrived, arrived, d.total, s.sent})
 	}
 }
 
@@ -89,11 +83,11 @@ func (s slope) shown() float64 { return min(s.arrival, s.sent) }
 
 // steady tells whether packets have come for a span and the path never stood still in it for longer than gap.
 func (d *delivery) steady(span, gap time.Duration) bool {
-	for i := d.n - 1; i > d.oldest(); i-- {
+	for i := d.curve.next - 1; i > d.oldest(); i-- {
 		if d.late(i) > gap {
 			return d.crawls(gap)
 		}
-		if d.point(d.n-1).at-d.point(i-1).at >= span {
+		if d.point(d.curve.next-1).at-d.point(i-1).at >= span {
 			return true
 		}
 	}
@@ -102,7 +96,7 @@ func (d *delivery) steady(span, gap time.Duration) bool {
 
 // crawls tells whether all of the latest arrivals were late by more than gap: the path is slow, and does not stand still.
 func (d *delivery) crawls(gap time.Duration) bool {
-	for i := d.n - slowGaps; i < d.n; i++ {
+	for i := d.curve.next - slowGaps; i < d.curve.next; i++ {
 		if i <= d.oldest() || d.late(i) <= gap {
 			return false
 		}
@@ -117,23 +111,23 @@ func (d *delivery) late(i int) time.Duration {
 }
 
 // oldest is the first point of the curve that counts.
-func (d *delivery) oldest() int { return max(d.begin, d.n-points) }
+func (d *delivery) oldest() int { return max(d.begin, d.curve.next-kept) }
 
 // flight returns the slope of what arrived since the path was empty, without a pause for want of something to send. That there
 // was such a pause before, behind a transfer's header say, limits nothing of it. All that arrived counts those of its first instant too.
 func (d *delivery) flight() (s slope, all int, ok bool) {
-	first := d.n - 1
+	first := d.curve.next - 1
 	for first > d.oldest() && d.point(first-1).at > d.resumedAt {
 		first--
 	}
-	if d.n-first < 2 {
+	if d.curve.next-first < 2 {
 		return slope{}, 0, false
 	}
 	all = int(d.total)
-	if first > 0 && d.n-first < points {
+	if first > 0 && d.curve.next-first < kept {
 		all -= int(d.point(first - 1).bytes)
 	}
-	return d.slope(d.point(first), d.point(d.n-1)), all, true
+	return d.slope(d.point(first), d.point(d.curve.next-1)), all, true
 }
 
 func (d *delivery) slope(first, last *point) slope {
@@ -152,8 +146,8 @@ func (d *delivery) rate(span time.Duration) (s slope, ok bool) { return d.rateOf
 
 // rateOf returns the slope of so many bytes at least.
 func (d *delivery) rateOf(bytes int64, span time.Duration) (s slope, ok bool) {
-	for i := d.n - 2; i >= d.oldest(); i-- {
-		first, last := d.point(i), d.point(d.n-1)
+	for i := d.curve.next - 2; i >= d.oldest(); i-- {
+		first, last := d.point(i), d.point(d.curve.next-1)
 		if took := last.at - first.at; took >= span && took > 0 && last.bytes-first.bytes >= bytes {
 			return d.slope(first, last), true
 		}

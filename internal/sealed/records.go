@@ -17,7 +17,8 @@ const (
 	silentRecords = 7 << 8
 	// crowdedRecords are too many to remember packets that may only be late.
 	crowdedRecords = maxRecords / 2
-	firstRecords   = 64
+	firstRecords   = 16   // the train's
+	idleRecords    = 1024 // of more places the memory is given back
 	// maxPayloads is how many payloads share a packet.
 	maxPayloads = 3
 )
@@ -114,7 +115,7 @@ func (r *records) forget(t time.Duration) {
 		}
 		r.Oldest++
 	}
-	if r.Cap() > 16*firstRecords {
+	if r.Cap() > idleRecords {
 		r.Trim()
 	}
 }

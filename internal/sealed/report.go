@@ -19,6 +19,8 @@ const (
 	pingAfter = 16
 
 	arrivalSlots = 256
+	// leastArrivals is how many of them a session begins with: idle ones need no more.
+	leastArrivals = 32
 )
 
 // arrival is when a packet came, by this machine's clock as it is told to the peer.
@@ -36,8 +38,8 @@ func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanoseco
 
 // report decides when the peer is told what arrived, and what.
 type report struct {
-	arrivals [arrivalSlots]arrival // by number, modulo
-	zero     time.Duration         // what to add to the session's time for the clock
+	arrivals []arrival     // by number, modulo: as many places as there were packets, up to arrivalSlots
+	zero     time.Duration // what to add to the session's time for the clock
 
 	// What is due.
 	pending int           // packets that ask for feedback and were not reported
@@ -85,7 +87,8 @@ const (
 
 // note takes a packet that opened at t, and came before: it may have waited for us, which is nothing that the path did.
 func (r *report) note(t, came time.Duration, number uint64, asks asking) {
-	r.arrivals[number%arrivalSlots] = arrival{number: number, at: r.zero + came}
+	r.makePlace(number)
+	*r.arrival(number) = arrival{number: number, at: r.zero + came}
 	switch asks {
 	case never:
 		return
@@ -102,6 +105,20 @@ func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	r.pending++
 	r.urgent = r.urgent || asks == atOnce
 }
+
+// makePlace sees to it that the numbers up to number have a place each, or that there are all.
+func (r *report) makePlace(number uint64) {
+	size := max(leastArrivals, len(r.arrivals))
+	for size < arrivalSlots && uint64(size) <= number {
+		size *= 2
+	}
+	if size > len(r.arrivals) {
+		r.arrivals = append(r.arrivals, make([]arrival, size-len(r.arrivals))...)
+	}
+}
+
+// arrival returns the place of a number. Another number in it says that nothing is kept of that one.
+func (r *report) arrival(number uint64) *arrival { return &r.arrivals[number%uint64(len(r.arrivals))] }
 
 // waits reports whether there is something to tell.
 func (r *report) waits() bool { return r.pending+r.play > 0 }
@@ -130,7 +147,7 @@ func (r *report) due(t time.Duration) bool {
 func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers uint64) {
 	room -= feedbackFixed
 	f.largest = uint32(w.next - 1)
-	newest := r.arrivals[(w.next-1)%arrivalSlots].at
+	newest := r.arrival(w.next - 1).at
 	f.clock = uint64(newest/clockUnit) & clockMask
 	f.delay = r.zero + t - newest
 	room, whole := r.fillRuns(f, w, room)
@@ -180,10 +197,10 @@ func (r *report) fillTimes(f *feedback, w *window, room int) {
 		floor = max(floor, r.marks[(r.count-2)%reportMemory])
 	}
 	f.ntimes = 0
-	at := r.arrivals[(w.next-1)%arrivalSlots].at / clockUnit
+	at := r.arrival(w.next-1).at / clockUnit
 	for n := w.next - 1; n > floor && f.ntimes < maxTimes; {
 		n--
-		a := &r.arrivals[n%arrivalSlots]
+		a := r.arrival(n)
 		switch {
 		case !w.has(n):
 			continue
