@@ -103,8 +103,10 @@ func TestCarrierDelivers(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, before, d.a.Stats())
 		d.a.park.Lock()
-		require.False(t, d.a.running)
+		running, keeps := d.a.running, d.a.run.burst != nil || d.a.run.batch != nil
 		d.a.park.Unlock()
+		require.False(t, running)
+		require.False(t, keeps, "buffers that others could have")
 		t.Log("# news of arrivals")
 
 		t.Log("# work again")

@@ -55,20 +55,29 @@ type runner struct {
 	received uint64 // packets at the last ping
 }
 
+// borrow takes the buffers that a goroutine needs.
+func (r *runner) borrow() {
+	r.burst, r.batch = bursts.Get().(*burst), batches.Get().(*batch)
+	r.burst.reset()
+}
+
+// giveBack returns them: what an idle carrier refers to nobody else can have.
+func (r *runner) giveBack() {
+	bursts.Put(r.burst)
+	batches.Put(r.batch)
+	r.burst, r.batch = nil, nil
+}
+
 // loop is the goroutine.
 func (c *Carrier) loop() {
-	b := bursts.Get().(*burst)
-	defer bursts.Put(b)
-	b.reset()
-	c.run.burst = b
-	c.run.batch = batches.Get().(*batch)
-	defer batches.Put(c.run.batch)
+	c.run.borrow()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		next, ok, idle := c.turn()
 		switch {
 		case c.finished():
+			c.run.giveBack()
 			return
 		case !idle:
 		case c.sleep(timer, next, ok):
@@ -226,6 +235,7 @@ func (c *Carrier) rest(next time.Time) bool {
 	if len(c.token) > 0 || !c.inbox.rest() {
 		return false
 	}
+	c.run.giveBack() // before another goroutine borrows its own
 	c.running = false
 	if next.IsZero() {
 		return true
