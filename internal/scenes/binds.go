@@ -15,10 +15,10 @@ var binds = []struct {
 		[]string{"loss: 10 Mbit/s"}},
 	{"Open: the start goes on for a round trip after the queue is full, loses 400 packets and more of 3,700, and pays for it with a pause. New Reno leaves slow start in time and is a little faster, BBR is slower still.",
 		[]string{"jitter: 50 Mbit/s 80 ms jitter 5 ms", "jitter: 100 Mbit/s 80 ms jitter 5 ms"}},
-	{"The 16 packets of the train last 1.5 ms at 100 Mbit/s and 3 ms at 50: jitter spreads them over its own length, so that they say little about the rate. The transfer begins with QUIC's window, " +
+	{"The 16 packets of the train last 1.5 ms at 100 Mbit/s and 3 ms at 50: jitter spreads them over its own length, so that they say little about the rate. The transfer begins with 32 packets in a round trip, " +
 		"doubles each round trip, to which jitter adds, and is over soon after. BBR, which begins likewise, misses the bound, too, and New Reno takes up to six times as long as we do.",
 		[]string{"jitter: "}},
-	{"All packets of the train come in one clump and say nothing about the rate: the transfer begins with QUIC's window, and doubles each round trip. BBR and New Reno, which begin likewise, miss the bound as well, most by more.",
+	{"All packets of the train come in one clump and say nothing about the rate: the transfer begins with 32 packets in a round trip, and doubles each round trip. BBR and New Reno, which begin likewise, miss the bound as well, most by more.",
 		[]string{"clumps: "}},
 	{"Open: 2 to 7 % of the packets are taken for lost before the time that a packet may be late has grown. That makes it compete as with New Reno, at half the rate, to the end. BBR and New Reno, which takes back what it answered to losses that were none, are a little faster.",
 		[]string{"30 % late by 25 ms"}},
@@ -62,7 +62,7 @@ var binds = []struct {
 		[]string{"with cubic, queue 4"}},
 	{"Four and more fill the queue as New Reno does, for each takes the queue of the others for a rival's; New Reno, CUBIC and BBR fill it, too.",
 		[]string{"play beside"}},
-	{"Open: a train that says less than the path carries is believed for three round trips, until a look tries more; QUIC's window would be faster.",
+	{"Open: a train that says less than the path carries is believed for three round trips, until a look tries more; to begin without would be faster.",
 		[]string{"lied by 0."}},
 	{"Open: the price of believing trains. The first flight of 256 KiB, two products, leaves at the rate that the train told, and what is beyond path and queue is lost, once. A train that is right spares round trips.",
 		[]string{"256 KiB after a train that lied by"}},
