@@ -14,6 +14,7 @@ type Controller struct {
 	delivery delivery
 	rates    maximum       // of delivery, by rounds that were to fill the path
 	filling  int64         // such rounds so far: the others do not age the estimate
+	fastest  float64       // the greatest estimate
 	limited  bool          // the newest sample is of packets that were not to fill the path
 	sparse   bool          // and that left at less than a quarter of the rate that it takes
 	recent   float64       // arrival rate by the newest sample
@@ -155,7 +156,17 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.congestion.jittery = c.delay.jitter() > 0
 	// Jitter is not a queue. Counted as one, 100 ms of it leave almost no packet that met a low queue, so random loss is never learnt:
 	// every second transfer on UE's profile Bad took its 5 % for a competitor's (stream.TestSealedOnABadPath).
-	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()))
+	c.congestion.acked(t, s.sent, max(0, queue-max(c.delay.jitter(), c.ownTime())))
+}
+
+// ownTime is what a full packet takes at the bottleneck. The least delay may be that of a small packet, of play: then each full one
+// seems to meet a queue, and none a low one. The greatest rate that was ever believed of the path tells it, and not ours, which may be a
+// small share of the bottleneck's: by that sixteen over a queue of an eighth of the product took theirs for no queue, and lost 12 %.
+func (c *Controller) ownTime() time.Duration {
+	if c.fastest = max(c.fastest, c.Estimate()); c.fastest == 0 {
+		return 0
+	}
+	return over(c.cfg.Packet, c.fastest)
 }
 
 // Lost says that a packet is counted as lost. A packet may still be Acked after.

@@ -27,6 +27,7 @@ type Figure struct {
 	Name        string
 	Value       float64
 	Least, Most float64
+	Worst       bool // over the seeds the greatest counts, and not the median: a median hides that one of five collapses
 }
 
 // Held reports whether the value is within its bounds.
@@ -52,7 +53,7 @@ func atLeast(name string, value, least float64) Figure {
 	return Figure{Name: name, Value: value, Least: least}
 }
 
-// Play runs a row with each seed and returns the median of each figure.
+// Play runs a row with each seed and returns the median of each figure, or the worst.
 func (row Row) Play(seeds ...uint64) []Figure { return row.PlayAs(Ours, seeds...) }
 
 // PlayAs is Play with flows of a kind in place of ours, which are judged as ours are.
@@ -102,7 +103,9 @@ func medians(all [][]Figure) []Figure {
 			values = append(values, figures[i].Value)
 		}
 		slices.Sort(values)
-		middle[i].Value = values[len(values)/2]
+		if middle[i].Value = values[len(values)/2]; middle[i].Worst {
+			middle[i].Value = values[len(values)-1]
+		}
 	}
 	return middle
 }
