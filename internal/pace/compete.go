@@ -13,8 +13,8 @@ const (
 	// transfer alone meets one over a queue of its own every ten round trips, and would compete with itself for ever.
 	rare = 0.005
 	// leastDwell is how long losses of a short queue keep us competing at first: such a queue is gone most of the time
-	// though others fill it. It is dwellTrips round trips where those are shorter: windows recover by the round trip, and of 3 ms a
-	// path has 600 in that time. It doubles each time they come back, mostDoublings times at most.
+	// though others fill it. It is dwellTrips round trips where those are shorter: windows recover by the round trip, and 2 s
+	// are 600 of 3 ms. It doubles each time they come back, mostDoublings times at most.
 	leastDwell, dwellTrips, mostDoublings = 2 * time.Second, 40, 4
 	// othersLife is for how long a competitor is reckoned with that has made us yield: CUBIC's windows at home take 4 to 10 s from
 	// one loss to the next.
@@ -48,7 +48,7 @@ type competition struct {
 // compete begins with a window for the rate that we had before the queue stayed, over the round trip as it is with the queue.
 func (c *Controller) compete(t instant) {
 	least := min(leastDwell, dwellTrips*c.delay.base())
-	if c.competition.dwell = min(2*c.competition.dwell, least<<mostDoublings); c.competition.seen == 0 || t-c.competition.seen > minimumLife {
+	if c.competition.dwell = max(least, min(2*c.competition.dwell, least<<mostDoublings)); c.competition.seen == 0 || t-c.competition.seen > minimumLife {
 		c.competition.dwell = least
 	}
 	c.competition.seen = t

@@ -41,6 +41,7 @@ type congestion struct {
 	slot       int64             // the newest one
 	deepest    time.Duration     // of all
 	jittery    bool              // what looks like a deep queue may be jitter
+	grain      time.Duration     // that a full packet takes at the bottleneck; 0 = unknown
 	neighbours latest[neighbour] // of a lost packet: those that arrived
 
 	baseline share
@@ -82,8 +83,9 @@ func (c *congestion) noteQueue(t instant, queue time.Duration) {
 	c.deepest = max(c.slots[0], c.slots[1], c.slots[2], c.slots[3])
 }
 
-// isShallow reports that no packet met a queue in deepLife.
-func (c *congestion) isShallow() bool { return c.deepest < shallow }
+// isShallow reports that no packet met a queue in deepLife: of two that leave at once one waits for the other, and a quarter more where the
+// rate that is believed is too high.
+func (c *congestion) isShallow() bool { return c.deepest < max(shallow, c.grain*5/4) }
 
 // lost takes a lost packet.
 func (c *congestion) lost(sent instant) {

@@ -15,6 +15,7 @@ type Controller struct {
 	rates    maximum       // of delivery, by rounds that were to fill the path
 	filling  int64         // such rounds so far: the others do not age the estimate
 	fastest  float64       // the greatest estimate
+	smallest int           // bytes of the smallest packet that arrived
 	limited  bool          // the newest sample is of packets that were not to fill the path
 	sparse   bool          // and that left at less than a quarter of the rate that it takes
 	recent   float64       // arrival rate by the newest sample
@@ -156,17 +157,22 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.congestion.jittery = c.delay.jitter() > 0
 	// Jitter is not a queue. Counted as one, 100 ms of it leave almost no packet that met a low queue, so random loss is never learnt:
 	// every second transfer on UE's profile Bad took its 5 % for a competitor's (stream.TestSealedOnABadPath).
-	c.congestion.acked(t, s.sent, max(0, queue-max(c.delay.jitter(), c.ownTime())))
+	c.congestion.acked(t, s.sent, max(0, queue-max(c.delay.jitter(), c.ownTime(size))))
 }
 
-// ownTime is what a full packet takes at the bottleneck. The least delay may be that of a small packet, of play: then each full one
-// seems to meet a queue, and none a low one. The greatest rate that was ever believed of the path tells it, and not ours, which may be a
-// small share of the bottleneck's: by that sixteen over a queue of an eighth of the product took theirs for no queue, and lost 12 %.
-func (c *Controller) ownTime() time.Duration {
+// ownTime is what a packet of size bytes takes longer at the bottleneck than the smallest one, of play, whose delay may be the least:
+// each full one seems to meet a queue beside that, and none a low one. The greatest rate that was ever believed of the path tells it, and
+// not ours, which may be a small share of the bottleneck's: by that sixteen over a queue of an eighth of the product took theirs for no
+// queue, and lost 12 %.
+func (c *Controller) ownTime(size int) time.Duration {
+	if c.smallest == 0 || size < c.smallest {
+		c.smallest = size
+	}
 	if c.fastest = max(c.fastest, c.Estimate()); c.fastest == 0 {
 		return 0
 	}
-	return over(c.cfg.Packet, c.fastest)
+	c.congestion.grain = over(c.cfg.Packet, c.fastest)
+	return over(size-c.smallest, c.fastest)
 }
 
 // Lost says that a packet is counted as lost. A packet may still be Acked after.
@@ -216,7 +222,7 @@ func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)
 	learn := c.state != Start && c.round.fates.share() < blind
-	if b.full = c.congestion.verdict(t, c.state == Compete, learn) && !c.sparse; b.full {
+	if b.full = c.congestion.verdict(t, c.state == Compete, learn) && !c.sparse; b.full && (c.state != Start || c.round.fates.above(maxRandomLoss)) {
 		c.delay.noteDepth(t, c.congestion.deepest)
 	}
 	c.delay.forget(t)

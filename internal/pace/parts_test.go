@@ -523,4 +523,12 @@ func TestDwellIsOfRoundTrips(t *testing.T) {
 	s := time.Second
 	require.Equal(t, []time.Duration{120 * ms, 240 * ms, 480 * ms, 960 * ms, 1920 * ms, 1920 * ms, 1920 * ms}, dwells(3*ms))
 	require.Equal(t, []time.Duration{2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 32 * s, 32 * s}, dwells(100*ms))
+
+	c := New(Config{})
+	for i, rtt := range []time.Duration{3 * ms, 3 * ms, 80 * ms} {
+		c.delay = delay{}
+		c.delay.trip(instant(1+i), rtt)
+		c.compete(instant(1+i) * instant(time.Second))
+	}
+	require.Equal(t, 2*s, c.competition.dwell, "over a path that has become longer")
 }

@@ -44,7 +44,7 @@ var binds = []struct {
 		[]string{"near: 20 Mbit/s 10 ms 8 %"}},
 	{"Open: over a round trip of 10 ms CUBIC leaves us 0.55 to 0.57, New Reno 0.48.",
 		[]string{"with cubic on 100 Mbit/s"}},
-	{"Open: what a start drops from a queue of a quarter makes the long one compete for 2 s, by a window that grows half as fast as New Reno's, and the next start comes before they are over.",
+	{"Open: what a start drops from a queue of a quarter makes the long one of ours compete for 2 s, by a window that grows half as fast as New Reno's, and the next start comes before they are over.",
 		[]string{"short flows: "}},
 	{"A model that takes no notice of loss fills a queue of an eighth until 5 % and more are lost; who answers losses as New Reno does gets a thirtieth, New Reno itself as well.",
 		[]string{"with bbr, queue 0.125"}},

@@ -68,14 +68,17 @@ func TestNobodyTakesAll(t *testing.T) {
 // TestFullPacketsBesidePlay plays what went on for a minute at a tenth of the rate: beside small packets each full one seemed to meet a
 // queue, of its own time at the bottleneck. So random losses were a short full queue's, and none was learnt to be usual.
 func TestFullPacketsBesidePlay(t *testing.T) {
+	played := 0
 	for _, row := range besidePlay() {
 		if row.Scene.There.Rate != 8e6 || row.Scene.There.Loss != 0.05 {
 			continue
 		}
+		played++
 		for _, seed := range []uint64{27, 54, 91, 164, 192} {
 			require.Less(t, ratio(Run(row.Scene, seed)), 2.0, "%s, seed %d", row.Name(), seed)
 		}
 	}
+	require.Equal(t, 2, played)
 }
 
 // TestManyAtOnce plays eight and sixteen that begin within 100 ms, at the rate of an idle path that their trains found. Each took the
