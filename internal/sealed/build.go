@@ -111,16 +111,28 @@ const leastPlay = 4
 // wantsPlay reports whether play may leave that the pacer does not let: what it has in flight by itself is half of what the
 // path holds at most. A flood of more waits for the pacer as bulk does, or would keep a queue that no pause drains.
 func (s *Session) wantsPlay() bool {
-	return s.state == Open && !s.calm && s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
+	if s.state != Open || s.calm || s.records.Len() >= maxRecords-sparedRecords {
+		return false
+	}
+	bound := s.records.play >= s.playBound()
+	s.pressed = s.pressed || bound
+	return !bound
 }
 
 // playBound is how many bytes play may have in flight by itself.
 func (s *Session) playBound() int { return max(leastPlay*s.size(), s.control.Window()/2) }
 
-// hastens reports whether play asks for feedback soon, as bulk does: half of what it may have in flight is. A flood would else wait for
-// the peer's ack delay once a flight (TestFloodOfPlayOnAShortPath), or, with feedback for the end of each alone, leave a flight at a
-// time, whose own queue holds the pacer back: one in fifty stayed at half of the path's rate (rpc.TestFloodOfPlayOverSealedPackets).
-func (s *Session) hastens() bool { return s.records.play+2*s.size() > s.playBound()/2 }
+// hastens reports whether play asks for feedback soon, as bulk does: no other packet of play may leave behind this one, or a flood goes on
+// and has half of what it may have in flight. A flood would else wait for the peer's ack delay once a flight (TestFloodOfPlayOnAShortPath),
+// or, with feedback for the end of each alone, leave a flight at a time, whose own queue holds the pacer back: one in fifty stayed at half
+// of the path's rate (rpc.TestFloodOfPlayOverSealedPackets).
+func (s *Session) hastens() bool {
+	bound := s.playBound()
+	if s.pressed {
+		bound /= 2
+	}
+	return s.records.play+2*s.size() > bound
+}
 
 // asks reports whether the source is asked as soon as it has something.
 func (s *Session) asks() bool { return s.started && (s.wantsPlay() || s.wants() && s.mayLeave(s.now)) }
@@ -164,13 +176,13 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (pack
 		b = s.appendSize(t, b, limit, &rec)
 	case forPayload:
 		if b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, &rec); rec.payloads == 0 {
-			s.quiet, s.calm = true, true
+			s.quiet, s.calm, s.pressed = true, true, false
 			s.control.Limited(s.records.bytes)
 			return buf, 0, false
 		}
 	case forPlay:
 		if b = s.appendPayloads(t, b, Room{Max: limit}, &rec); rec.payloads == 0 {
-			s.calm = true
+			s.calm, s.pressed = true, false
 			return buf, 0, false
 		}
 	}

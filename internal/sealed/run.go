@@ -259,6 +259,7 @@ func (c *Carrier) finished() bool {
 	c.tell()
 	c.socket.retire(ids...)
 	c.inbox.close()
+	c.run.slab, c.run.rest = nil, nil
 	c.park.Lock()
 	defer c.park.Unlock()
 	c.ended = true

@@ -67,7 +67,9 @@ func sockaddr(s *Socket, to netip.AddrPort, zone string) unix.Sockaddr {
 func (w *systemWriter) write(s *Socket, batch []byte, size int) (sent int, err error) {
 	w.socket, w.batch, w.size = s, batch, size
 	w.sent, w.err = 0, nil
-	if err := s.Raw.Write(w.send); err != nil {
+	err = s.Raw.Write(w.send)
+	w.batch = nil // it is the caller's, and an idle writer would keep it
+	if err != nil {
 		return w.sent, err // the socket is closed
 	}
 	return w.sent, w.err
