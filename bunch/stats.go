@@ -8,7 +8,7 @@ import (
 
 // Stats is a snapshot of one connection. Counters only grow.
 type Stats struct {
-	LatestRTT, SmoothedRTT, MinRTT, RTTVar time.Duration
+	LatestRTT, SmoothedRTT, MinRTT, RTTVar time.Duration // MinRTT is the least of about the last 10 s
 
 	PacketsSent, PacketsReceived uint64
 	BytesSent, BytesReceived     uint64
@@ -40,7 +40,7 @@ type Stats struct {
 // Stats returns the state of now.
 func (c *Conn) Stats() Stats {
 	s := c.stats
-	s.LatestRTT, s.SmoothedRTT, s.MinRTT, s.RTTVar = c.gate.Latest, c.gate.Smoothed, c.gate.Least, c.gate.Variance
+	s.LatestRTT, s.SmoothedRTT, s.MinRTT, s.RTTVar = c.gate.Latest, c.gate.Smoothed, c.gate.Min, c.gate.Variance
 	s.PacketsMissing = c.received.missing
 	s.InFlight = c.sent.inFlight
 	s.Window, s.DeliveryRate = c.gate.Window(fullDatagram), recovery.Bytes(c.gate.Rate(), time.Second)

@@ -16,7 +16,7 @@ import (
 
 // Stats is a snapshot of one connection. [Stats.String] lays it out as Unreal's stat net does; [World.StatNet] is the world's.
 type Stats struct {
-	// Round trips. UE: Ping.
+	// Round trips; MinRTT is the least of about the last 10 s. UE: Ping.
 	RTT, SmoothedRTT, MinRTT time.Duration
 	Jitter                   time.Duration // mean deviation of the round trip time
 

@@ -33,8 +33,8 @@ func (s *sliceRoute) open(Backend) (open bool) {
 		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
 	})
 	if unmeasured {
-		rtt := s.conn.Stats()
-		guest.Drive(s.conn, func(now time.Time) { s.link.Assume(now, rtt.MinRTT, rtt.SmoothedRTT, rtt.Jitter) })
+		rtt := s.conn.Stats() // takes the lock
+		guest.Drive(s.conn, func(time.Time) { s.link.Assume(rtt.SmoothedRTT, rtt.Jitter) })
 	}
 	return open
 }

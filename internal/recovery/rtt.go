@@ -19,9 +19,10 @@ type RTT struct {
 	Adjusted           time.Duration // the latest without what the peer waited
 	Smoothed, Variance time.Duration
 
-	Min   time.Duration // of the last 10 s
-	minAt time.Duration
-	Least time.Duration // ever
+	Min       time.Duration // of the last 10 s
+	minAt     time.Duration
+	sampledAt time.Duration // when the last sample was taken
+	Least     time.Duration // ever
 
 	// Recent is the least of the last 8 samples, or of a round trip's when those are more: jitter does not show in it, a queue
 	// that stands does. 0 before so many.
@@ -39,9 +40,9 @@ const recentSamples = 8
 // Known reports whether there was a sample.
 func (r *RTT) Known() bool { return r.Smoothed != 0 }
 
-// Assume begins with what other packets showed of the path.
-func (r *RTT) Assume(now, least, smoothed, variance time.Duration) {
-	*r = RTT{Latest: smoothed, Adjusted: least, Smoothed: smoothed, Variance: variance, Min: least, minAt: now, Least: least}
+// Assume begins anew, with what other packets showed of the path.
+func (r *RTT) Assume(smoothed, variance time.Duration) {
+	*r = RTT{Latest: smoothed, Adjusted: smoothed, Smoothed: smoothed, Variance: variance}
 }
 
 // Update takes a sample; delay is what the peer says it waited, already bounded, 0 = it does not say. Delays are rounded: one
@@ -50,9 +51,10 @@ func (r *RTT) Assume(now, least, smoothed, variance time.Duration) {
 func (r *RTT) Update(now, sample, delay time.Duration) {
 	sample = max(sample, time.Microsecond)
 	r.Latest = sample
-	if r.Min == 0 || sample <= r.Min {
+	if r.Min == 0 || sample <= r.Min || now-r.sampledAt > minRTTLifetime {
 		r.Min, r.minAt = sample, now
 	}
+	r.sampledAt = now
 	if r.Least == 0 || sample < r.Least {
 		r.Least = sample
 	}

@@ -63,11 +63,21 @@ func TestBackoff(t *testing.T) {
 
 func TestAssume(t *testing.T) {
 	var r RTT
-	r.Assume(5*time.Second, 300*time.Millisecond, 330*time.Millisecond, 20*time.Millisecond)
+	r.Assume(330*time.Millisecond, 20*time.Millisecond)
 	require.True(t, r.Known())
 	require.Equal(t, 330*time.Millisecond, r.Current())
 	require.Equal(t, 410*time.Millisecond, r.PTO(0))
 	r.Update(6*time.Second, 310*time.Millisecond, 0)
-	require.Equal(t, 300*time.Millisecond, r.Min)
+	require.Equal(t, 310*time.Millisecond, r.Min)
 	require.Equal(t, 327500*time.Microsecond, r.Smoothed)
+}
+
+func TestMinIsOfNow(t *testing.T) {
+	var r RTT
+	r.Update(time.Second, 6*time.Millisecond, 0)
+	r.Update(11*time.Second, 60*time.Millisecond, 0)
+	require.Equal(t, 6*time.Millisecond, r.Min)
+	r.Update(22*time.Second, 60*time.Millisecond, 0)
+	require.Equal(t, 60*time.Millisecond, r.Min, "nothing was measured in 10 s")
+	require.Equal(t, 6*time.Millisecond, r.Least)
 }

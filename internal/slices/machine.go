@@ -243,9 +243,13 @@ func (m *Machine) SetWindow(bytes int) { m.control.gate.PathWindow = bytes }
 // Unmeasured reports that the path tells no fates, and that no slice has measured its round trip.
 func (m *Machine) Unmeasured() bool { return !m.path.Fates && !m.control.gate.Known() }
 
-// Assume takes the round trips of other datagrams for those of a path that is not measured yet.
-func (m *Machine) Assume(now time.Time, least, smoothed, variance time.Duration) {
-	m.control.gate.Assume(m.out.since(now), least, smoothed, variance)
+// Assume takes the round trips of other datagrams for those of the path, if it is [Machine.Unmeasured] still. The least one is our own to
+// measure: the path may have become longer.
+func (m *Machine) Assume(smoothed, variance time.Duration) {
+	if !m.Unmeasured() {
+		return
+	}
+	m.control.gate.Assume(smoothed, variance)
 }
 
 // Advance runs the timers that are due. It never fails.
