@@ -42,7 +42,7 @@ type congestion struct {
 	deepest    time.Duration     // of all
 	jittery    bool              // what looks like a deep queue may be jitter
 	grain      time.Duration     // that a full packet takes at the bottleneck; 0 = unknown
-	neighbours latest[neighbour] // of a lost packet: those that arrived
+	neighbours latest[neighbour] // the packets that arrived last, beside which lost ones are judged
 
 	baseline share
 	lowSeen  instant // when a packet met a low queue last

@@ -7,8 +7,8 @@ const (
 	leastPlaces = 16
 )
 
-// latest keeps the last of a row, kept of them at most, by their numbers from 0. It has room for as many as there were: most connections
-// carry little, and a controller is held by each.
+// latest keeps the last of a row, kept of them at most, by their numbers from 0. It has room for as many as there were: each connection
+// has a controller, and most carry little.
 type latest[T any] struct {
 	places []T // a power of two, or none
 	next   int // number

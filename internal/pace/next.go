@@ -133,9 +133,8 @@ func (c *Controller) steer() float64 {
 	return min(max(1+off, leastSteer), mostSteer)
 }
 
-// queueAhead is the queue that the next packet will meet. What packets met is a round trip old: in the first one after a
-// drain what is in flight tells whether the queue is gone. Later it would be too fine a
-// scale, for the estimate is the greatest of some rounds.
+// queueAhead is the queue that the next packet will meet. What packets met is a round trip old: in the first one after a drain what
+// is in flight tells whether the queue is gone. Later it would be too fine a scale, for the estimate is the greatest of some rounds.
 func (c *Controller) queueAhead() time.Duration {
 	estimate := c.Estimate()
 	if estimate == 0 || c.rounds > 0 {

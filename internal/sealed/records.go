@@ -17,8 +17,8 @@ const (
 	silentRecords = 7 << 8
 	// crowdedRecords are too many to remember packets that may only be late.
 	crowdedRecords = maxRecords / 2
-	firstRecords   = 16   // the train's
-	idleRecords    = 1024 // of more places the memory is given back
+	firstRecords   = 32   // a probe and the train
+	idleRecords    = 1024 // places are kept while idle
 	// maxPayloads is how many payloads share a packet.
 	maxPayloads = 3
 )

@@ -40,7 +40,7 @@ type outbox struct {
 	unsent int                  // bytes never sent
 	resent uint64               // slices
 
-	epoch  time.Time // of the flight's clock, when the first slice left
+	epoch  time.Time // of the flight's clock: when it was first asked for
 	flight flight
 }
 
