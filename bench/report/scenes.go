@@ -44,7 +44,7 @@ func Told(o scene.Outcome) string {
 
 const scenesIntro = `Quiver's rate control in weather and in company: transfers over the sealed carrier, and models of New Reno, CUBIC and BBR, on
 pure machines in virtual time, so that a revision and a seed give the same figures on any machine. Each figure is the median over the
-seeds, its bound behind it; **bold** is outside it. Time is over ideal, RTT/2 and the bytes at the rate that random loss leaves; wire is
+seeds, *worst time* the greatest, its bound behind it; **bold** is outside it. Time is over ideal, RTT/2 and the bytes at the rate that random loss leaves; wire is
 bytes on the wire over payload; parts and shares are of goodput. Where a bound is missed, *others* has the same figures with New Reno,
 CUBIC or BBR in our place (3 seeds), and *binds* says what stands in the way.`
 
