@@ -150,18 +150,18 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	a := c.remote.at(arrival)
 	c.delivery.arrive(s, size, a)
 	c.delay.arrive(t, a-s.sent)
-	queue := a - s.sent - c.delay.way.least
+	queue := a - s.sent - c.delay.way.least - c.ownTime(size)
 	if !b.arrival || queue < b.queue {
 		b.queue, b.arrival = queue, true
 	}
 	c.congestion.jittery = c.delay.jitter() > 0
 	// Jitter is not a queue. Counted as one, 100 ms of it leave almost no packet that met a low queue, so random loss is never learnt:
 	// every second transfer on UE's profile Bad took its 5 % for a competitor's (stream.TestSealedOnABadPath).
-	c.congestion.acked(t, s.sent, max(0, queue-max(c.delay.jitter(), c.ownTime(size))))
+	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()))
 }
 
 // ownTime is what a packet of size bytes takes longer at the bottleneck than the smallest one, of play, whose delay may be the least:
-// each full one seems to meet a queue beside that, and none a low one. The greatest rate that was ever believed of the path tells it, and
+// beside that each full one seems to meet a queue. The greatest rate that was ever believed of the path tells it, and
 // not ours, which may be a small share of the bottleneck's: by that sixteen over a queue of an eighth of the product took theirs for no
 // queue, and lost 12 %.
 func (c *Controller) ownTime(size int) time.Duration {
