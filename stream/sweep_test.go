@@ -20,9 +20,9 @@ import (
 // sweeps is how many paths TestSweep draws.
 var sweeps = flag.Int("sweep", 4, "paths, drawn at random, over which transfers are compared with a quic-go stream")
 
-// TestSweep moves blobs over paths that nobody has thought of, sealed and over QUIC, beside a quic-go stream. With -v it prints how long each
-// took over ideal. Of 1,060 paths none took six times as long
-// as the greater of the stream's time and ideal, sealed, but over ways back below 256 kbit/s.
+// TestSweep moves blobs over paths that nobody has thought of, sealed and over QUIC, beside a quic-go stream. With -v it prints how
+// long each took over ideal. Of 1,060 paths none took six times as long as the greater of the stream's time and ideal, sealed, but over ways
+// back below 256 kbit/s.
 func TestSweep(t *testing.T) {
 	first := testkit.Seed(t)
 	for seed := first; seed < first+uint64(testkit.Brief(1, *sweeps)); seed++ {

@@ -14,7 +14,7 @@ type Controller struct {
 	delivery delivery
 	rates    maximum       // of delivery, by rounds that were to fill the path
 	filling  int64         // such rounds so far: the others do not age the estimate
-	fastest  float64       // the greatest estimate
+	fastest  float64       // the greatest estimate of this path
 	smallest int           // bytes of the smallest packet that arrived
 	limited  bool          // the newest sample is of packets that were not to fill the path
 	sparse   bool          // and that left at less than a quarter of the rate that it takes
@@ -150,6 +150,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	a := c.remote.at(arrival)
 	c.delivery.arrive(s, size, a)
 	c.delay.arrive(t, a-s.sent)
+	c.noteSize(size)
 	queue := a - s.sent - c.delay.way.least - c.ownTime(size)
 	if !b.arrival || queue < b.queue {
 		b.queue, b.arrival = queue, true
@@ -160,18 +161,23 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()))
 }
 
-// ownTime is what a packet of size bytes takes longer at the bottleneck than the smallest one, of play, whose delay may be the least:
-// beside that each full one seems to meet a queue. The greatest rate that was ever believed of the path tells it, and
-// not ours, which may be a small share of the bottleneck's: by that sixteen over a queue of an eighth of the product took theirs for no
-// queue, and lost 12 %.
-func (c *Controller) ownTime(size int) time.Duration {
+// noteSize keeps what ownTime needs.
+func (c *Controller) noteSize(size int) {
 	if c.smallest == 0 || size < c.smallest {
 		c.smallest = size
 	}
-	if c.fastest = max(c.fastest, c.Estimate()); c.fastest == 0 {
+	if c.fastest = max(c.fastest, c.Estimate()); c.fastest > 0 {
+		c.congestion.grain = over(c.cfg.Packet, c.fastest)
+	}
+}
+
+// ownTime is what a packet of size bytes takes longer at the bottleneck than the smallest one, of play, whose delay may be the least:
+// beside that each full one seems to meet a queue. The greatest rate that was ever believed of the path tells it, and not ours, which may
+// be a small share of the bottleneck's: by that sixteen over a queue of an eighth of the product took theirs for no queue, and lost 12 %.
+func (c *Controller) ownTime(size int) time.Duration {
+	if c.fastest == 0 {
 		return 0
 	}
-	c.congestion.grain = over(c.cfg.Packet, c.fastest)
 	return over(size-c.smallest, c.fastest)
 }
 
@@ -217,7 +223,7 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 }
 
 // judgeLosses finds out what the losses of a batch mean. While there is little to send they are not those of a queue that we fill:
-// whatever is learnt from them, they cost no rate.
+// whatever is learnt from them, they cost no rate. A start tells no depth but by more losses than random ones are: it judges each by itself.
 func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)

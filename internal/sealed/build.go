@@ -111,12 +111,7 @@ const leastPlay = 4
 // wantsPlay reports whether play may leave that the pacer does not let: what it has in flight by itself is half of what the
 // path holds at most. A flood of more waits for the pacer as bulk does, or would keep a queue that no pause drains.
 func (s *Session) wantsPlay() bool {
-	if s.state != Open || s.calm || s.records.Len() >= maxRecords-sparedRecords {
-		return false
-	}
-	bound := s.records.play >= s.playBound()
-	s.pressed = s.pressed || bound
-	return !bound
+	return s.state == Open && !s.calm && s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
 }
 
 // playBound is how many bytes play may have in flight by itself.
@@ -310,6 +305,7 @@ func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record
 		s.asked(t, rec.payloads > 0 && !rec.bulk)
 	}
 	s.records.push(rec)
+	s.pressed = s.pressed || s.records.play > 0 && s.records.play >= s.playBound()
 	if s.config.Rate != nil {
 		s.config.Rate.Spend(s.time(t), len(packet))
 	}

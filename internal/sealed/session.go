@@ -89,7 +89,7 @@ type Session struct {
 	dice    *mrand.Rand
 	quiet   bool // the source had nothing when last asked
 	calm    bool // it had no play
-	pressed bool // it had more than play may have in flight, the last time that it was asked for some
+	pressed bool // play has filled what it may have in flight, and the source was not without any since
 	full    int  // bytes of the last packet with a payload, on the wire
 	train   train
 	mtu     mtu
