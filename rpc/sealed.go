@@ -73,6 +73,11 @@ type sealedCarrier struct {
 // share prepares a socket for QUIC, and for sealed packets beside it when the config says so. The caller calls free when it needs
 // neither any more.
 func (w *World) share(socket net.PacketConn) (conn net.PacketConn, shared *sealed.Socket, free func()) {
+	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed { // quic-go asks any other for what it can
+		if err := udp.AskBuffers(socket, udp.BufferBytes); err != nil {
+			w.log.Warn("the socket's buffers are small for sealed packets", "addr", socket.LocalAddr(), "error", err)
+		}
+	}
 	free = func() {}
 	if w.sockets != nil {
 		socket, free = w.sockets.Add(socket)
@@ -81,12 +86,6 @@ func (w *World) share(socket net.PacketConn) (conn net.PacketConn, shared *seale
 		return socket, nil, free
 	}
 	shared = sealed.NewSocket(socket, sealed.SocketConfig{})
-	if _, ok := socket.(*net.UDPConn); !ok {
-		return shared.QUIC(), shared, free // quic-go asks it for what it can
-	}
-	if err := shared.AskBuffers(udp.BufferBytes); err != nil {
-		w.log.Warn("the socket's buffers are small for sealed packets", "addr", socket.LocalAddr(), "error", err)
-	}
 	return shared.QUIC(), shared, free
 }
 

@@ -3,6 +3,7 @@ package netsim
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -185,6 +186,48 @@ func (e *Emulated) Close() error {
 	e.out.timer.Stop()
 	e.out.Unlock()
 	return e.PacketConn.Close()
+}
+
+// SetReadBuffer sets the size of the kernel's buffer for what arrives.
+func (e *Emulated) SetReadBuffer(bytes int) error {
+	system, err := e.system()
+	if err != nil {
+		return err
+	}
+	return system.SetReadBuffer(bytes)
+}
+
+// SetWriteBuffer sets the size of the kernel's buffer for what leaves.
+func (e *Emulated) SetWriteBuffer(bytes int) error {
+	system, err := e.system()
+	if err != nil {
+		return err
+	}
+	return system.SetWriteBuffer(bytes)
+}
+
+// SyscallConn returns the socket itself, for its options: what is read or written there passes no link.
+func (e *Emulated) SyscallConn() (syscall.RawConn, error) {
+	system, err := e.system()
+	if err != nil {
+		return nil, err
+	}
+	return system.SyscallConn()
+}
+
+// kernelSocket is what a socket of the kernel has beside net.PacketConn.
+type kernelSocket interface {
+	SetReadBuffer(bytes int) error
+	SetWriteBuffer(bytes int) error
+	syscall.Conn
+}
+
+func (e *Emulated) system() (kernelSocket, error) {
+	system, ok := e.PacketConn.(kernelSocket)
+	if !ok {
+		return nil, fmt.Errorf("netsim: %T has no buffers of the kernel", e.PacketConn)
+	}
+	return system, nil
 }
 
 func appendAddr(b []byte, addr netip.AddrPort) []byte {

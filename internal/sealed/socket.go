@@ -42,10 +42,6 @@ func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
 	return &Socket{sys: udp.New(conn, !c.NoOffload), boxes: make(map[ID]*inbox)}
 }
 
-// AskBuffers asks the kernel for buffers of at least so many bytes, and says so when it refuses; the socket works with
-// smaller ones, but drops bursts. Larger buffers stay.
-func (s *Socket) AskBuffers(bytes int) error { return s.sys.AskBuffers(bytes) }
-
 // QUIC returns what quic-go's Transport takes as Conn: the socket without the packets of carriers.
 func (s *Socket) QUIC() net.PacketConn {
 	plain := &plainConn{PacketConn: s.sys.Conn, socket: s}

@@ -3,7 +3,6 @@ package sealed
 import (
 	"bytes"
 	"errors"
-	"math"
 	"net"
 	"net/netip"
 	"strings"
@@ -229,18 +228,6 @@ func TestGroups(t *testing.T) {
 		b.add(i*10, i*10+10)
 	}
 	require.Equal(t, 2, b.n, "a call takes no more")
-}
-
-func TestAskBuffers(t *testing.T) {
-	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	require.NoError(t, err)
-	defer func() { _ = socket.Close() }()
-	s := NewSocket(socket, SocketConfig{})
-	require.NoError(t, s.AskBuffers(4096))
-	err = s.AskBuffers(math.MaxInt32)
-	require.Error(t, err, "2 GiB is more than any kernel gives")
-	require.NoError(t, NewSocket(netsim.NewPacketConn(), SocketConfig{}).AskBuffers(udp.BufferBytes))
-	require.ErrorIs(t, NewSocket(struct{ net.PacketConn }{socket}, SocketConfig{}).AskBuffers(4096), udp.ErrBuffers)
 }
 
 // The other ways to read a socket keep ours from QUIC too.

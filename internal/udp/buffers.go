@@ -3,6 +3,7 @@ package udp
 import (
 	"errors"
 	"fmt"
+	"net"
 )
 
 // BufferBytes is what to ask the kernel for when nothing better is known: 100 Mbit/s over half a second, and more than
@@ -14,17 +15,18 @@ var ErrBuffers = errors.New("udp: the kernel's socket buffers are too small")
 
 // AskBuffers asks the kernel for buffers of at least so many bytes, and says so when it refuses; the socket works with
 // smaller ones, but drops bursts. Larger buffers stay.
-func (s *Socket) AskBuffers(bytes int) error {
-	system, ok := s.Conn.(SystemConn)
+func AskBuffers(conn net.PacketConn, bytes int) error {
+	system, ok := conn.(SystemConn)
 	if !ok {
-		return fmt.Errorf("%w: %T has none that could be set", ErrBuffers, s.Conn)
+		return fmt.Errorf("%w: %T has none that could be set", ErrBuffers, conn)
 	}
-	if s.Raw == nil {
+	raw, err := system.SyscallConn()
+	if err != nil {
 		return errors.Join(system.SetReadBuffer(bytes), system.SetWriteBuffer(bytes))
 	}
 	var errs []error
 	for _, b := range kernelBuffers {
-		got, err := b.ask(s.Raw, system, bytes)
+		got, err := b.ask(raw, system, bytes)
 		if err != nil {
 			errs = append(errs, err)
 		} else if got < bytes {
