@@ -24,7 +24,7 @@ func TestStatNetOfAConnection(t *testing.T) {
 		PacketsMissing: 6, PacketsLost: 38, PacketsOutOfOrder: 12, BunchesResent: 17, AcksAlone: 345,
 		InFlight: 4321, Window: 45_000, Queued: 999, DeliveryRate: 1_250_000, MaxDatagram: 1372,
 		Sealed:       SealedStats{State: "open", Carries: true, Carriers: 1, Rate: 1_300_000},
-		ChannelsOpen: 14,
+		ChannelsOpen: 14, ActorsOpen: 11, SliceRateIn: 1200, SliceRateOut: 2_500_000, SliceBytesIn: 40_000, SliceBytesOut: 8_000_000,
 		Channels: []ChannelStats{
 			{Channel: 0, Out: 1, Slots: 256},
 			{Channel: 4, Class: "Fighter", Out: 12, Slots: 256, QueueTime: 3 * time.Millisecond, Gate: "window"},
@@ -39,19 +39,21 @@ Carrier           sealed, 1.3 MB/s, carrier 1 of this connection
 Rate                12.3 kB/s    45.7 kB/s
 Packets               30.0 /s      31.5 /s
 Bunches               40.0 /s      90.2 /s
+Slices               1.2 kB/s     2.5 MB/s
 Loss                    0.2 %        1.2 %
 Saturation                          10.0 %
 Overhead                            10.0 %
 In all                 1.2 MB       9.9 MB
   packets               3,000        3,150
   bunches               4,000        9,025
+  slices              40.0 kB       8.0 MB
   lost                      6           38
   out of order             12
   resent                                17
   acks alone                           345
 Path              4.3 kB in flight of a window of 45.0 kB, 999 B queued, 1.2 MB/s delivered,
                   datagrams of 1372 B
-Channels          14 open, 13 of actors, 3 with something reliable in flight
+Channels          14 open, 11 of actors, 3 with something reliable in flight
                   4 Fighter: 12 of 256 entries, 3.0 ms queued, held by window
                   6 Match: 2 of 256 entries, 0.0 ms queued
                   0 control: 1 of 256 entries, 0.0 ms queued
@@ -110,6 +112,8 @@ Per connection            min          avg          max
   Out packets          0.0 /s      15.0 /s      30.0 /s
   In bunches           0.0 /s       0.0 /s       0.0 /s
   Out bunches          0.0 /s      15.0 /s      30.0 /s
+  In slices             0 B/s        0 B/s        0 B/s
+  Out slices            0 B/s        0 B/s        0 B/s
   In loss               0.0 %        0.0 %        0.0 %
   Out loss              0.0 %        0.0 %        0.0 %
   Saturation            0.0 %        0.0 %        0.0 %

@@ -10,24 +10,29 @@ import (
 
 	"github.com/quivernet/quiver/bunch"
 	"github.com/quivernet/quiver/internal/drops"
+	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/statnet"
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
 // Stats is a snapshot of one connection. [Stats.String] lays it out as Unreal's stat net does; [World.StatNet] is the world's.
+//
+// Packets, bunches, bytes and their rates are those of actors, and of the transfers of package stream that go as bunches (Window, the
+// default). Slices go beside them, and are counted by themselves.
 type Stats struct {
 	// Round trips; MinRTT is the least of about the last 10 s. UE: Ping.
 	RTT, SmoothedRTT, MinRTT time.Duration
 	Jitter                   time.Duration // mean deviation of the round trip time
 
-	// Shares of packets, 0 to 1, since the start. About 0.002 of LossIn are numbers that the peer leaves out, which nobody
-	// can tell from lost ones.
+	// Shares of packets, 0 to 1, since the start. The two ends differ over a direction: its sender hears of those packets that ask for an
+	// ack, and not of acks alone; its receiver misses numbers, of which the peer leaves out about 0.002, which nobody can tell from lost ones.
 	LossIn, LossOut float64
 	// What a second brought, as the newest Flush or call of Stats found it that came a second after the one before; in the first
 	// second, since the start. UE: In and Out Rate, Packets and Bunches.
 	RateIn, RateOut             float64 // bytes
 	PacketRateIn, PacketRateOut float64
 	BunchRateIn, BunchRateOut   float64
+	SliceRateIn, SliceRateOut   float64 // bytes
 	// OutSaturation is the share, 0 to 1, of that second's ticks at whose beginning something of play still waited that an earlier
 	// one had sent: path, or Config.Rate, does not take it. Bulk, which fills what is left, does not count. UE: Out Saturation.
 	OutSaturation float64
@@ -38,6 +43,7 @@ type Stats struct {
 	BytesIn, BytesOut                 uint64
 	PayloadOut                        uint64 // of BytesOut, what is no header and no ack of bunches; resends count again
 	BunchesIn, BunchesOut             uint64
+	SliceBytesIn, SliceBytesOut       uint64 // of slices and their acks; resends count again
 	BunchesResent                     uint64
 	SpuriousLosses, Probes, AcksAlone uint64
 
@@ -67,7 +73,8 @@ type Stats struct {
 	Severity string
 	Methods  []dos.Count
 
-	ChannelsOpen int            // the control channel, and those of actors
+	ChannelsOpen int            // the control channel, those of actors, and those of package stream, its lanes
+	ActorsOpen   int            // of ChannelsOpen, those of the game's actors
 	Channels     []ChannelStats // those with something out, by number
 	Drops        Drops
 }
@@ -112,10 +119,10 @@ type Drops struct {
 
 // Stats returns a snapshot.
 func (c *Conn) Stats() Stats {
-	channels := c.channelNames()
+	channels, actors := c.channelNames()
 	c.link.Lock()
 	now := time.Now()
-	m := c.machine.Stats()
+	m, l := c.machine.Stats(), c.link.Stats()
 	out := make([]ChannelStats, 0, len(channels))
 	for _, ch := range channels {
 		if ch.Out, ch.Slots = c.machine.Reliable(ch.Channel); ch.Out > 0 {
@@ -133,14 +140,15 @@ func (c *Conn) Stats() Stats {
 		BunchesResent: m.BunchesResent, SpuriousLosses: m.SpuriousLosses, Probes: m.ProbesSent, AcksAlone: m.AcksOnlySent,
 		InFlight: m.InFlight, Window: m.Window, Queued: m.Queued, DeliveryRate: m.DeliveryRate,
 		LossIn: share(m.PacketsMissing, m.PacketsMissing+m.PacketsReceived), LossOut: share(m.PacketsLost, m.PacketsSent),
-		Channels: out, ChannelsOpen: len(channels),
+		SliceBytesIn: l.OtherIn, SliceBytesOut: l.OtherOut,
+		Channels: out, ChannelsOpen: len(channels), ActorsOpen: actors,
 		Drops: Drops{
 			Duplicate: m.DroppedDuplicate, ClosedChannel: m.DroppedClosedChannel, Unreliable: m.DroppedUnreliable, State: m.DroppedTracked, Late: m.DroppedLate,
 			BeforeOpen: m.DroppedBeforeOpen, Assembly: m.DroppedAssembly,
 		},
 	}
-	s.setRates(c.rates.Of(now, counters(&m)))
-	c.addCounts(&s)
+	s.setRates(c.rates.Of(now, counters(&m, &l)))
+	c.addCounts(&s, &l)
 	return s
 }
 
@@ -148,8 +156,7 @@ func (c *Conn) Stats() Stats {
 func (c *Conn) gate(channel uint64) string { return c.machine.Gate(channel, c.link.Rated()) }
 
 // addCounts adds what stands outside the machine.
-func (c *Conn) addCounts(s *Stats) {
-	l := c.link.Stats()
+func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 	s.MaxDatagram = l.MaxDatagram
 	s.Sealed.State = "off"
 	if c.sealed != nil && c.sealed.agreed.Load() {
@@ -176,15 +183,19 @@ func (d *Drops) count(of *drops.Counters) {
 	d.Messages = of.Of(drops.Message)
 }
 
-// channelNames returns the channels that exist now, by number.
-func (c *Conn) channelNames() []ChannelStats {
+// channelNames returns the channels that exist now, by number, and how many are of the game's actors.
+func (c *Conn) channelNames() (names []ChannelStats, actors int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	names := make([]ChannelStats, 1, len(c.channels)+1)
+	names = make([]ChannelStats, 1, len(c.channels)+1)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
-		names = append(names, ChannelStats{Channel: channel, Class: c.channels[channel].class.name})
+		class := c.channels[channel].class
+		names = append(names, ChannelStats{Channel: channel, Class: class.name})
+		if class.traits.Declarer == "" {
+			actors++
+		}
 	}
-	return names
+	return names, actors
 }
 
 func share(part, whole uint64) float64 {
@@ -194,10 +205,10 @@ func share(part, whole uint64) float64 {
 	return float64(part) / float64(whole)
 }
 
-func counters(m *bunch.Stats) statnet.Sample[uint64] {
+func counters(m *bunch.Stats, l *link.Stats) statnet.Sample[uint64] {
 	return statnet.Sample[uint64]{
 		BytesIn: m.BytesReceived, BytesOut: m.BytesSent, PacketsIn: m.PacketsReceived, PacketsOut: m.PacketsSent,
-		BunchesIn: m.BunchesReceived, BunchesOut: m.BunchesSent, Ticks: m.Ticks, Saturated: m.TicksSaturated,
+		BunchesIn: m.BunchesReceived, BunchesOut: m.BunchesSent, SlicesIn: l.OtherIn, SlicesOut: l.OtherOut, Ticks: m.Ticks, Saturated: m.TicksSaturated,
 	}
 }
 
@@ -205,6 +216,7 @@ func (s *Stats) setRates(r statnet.Sample[float64]) {
 	s.RateIn, s.RateOut = r.BytesIn, r.BytesOut
 	s.PacketRateIn, s.PacketRateOut = r.PacketsIn, r.PacketsOut
 	s.BunchRateIn, s.BunchRateOut = r.BunchesIn, r.BunchesOut
+	s.SliceRateIn, s.SliceRateOut = r.SlicesIn, r.SlicesOut
 	if r.Ticks > 0 {
 		s.OutSaturation = r.Saturated / r.Ticks
 	}
@@ -229,7 +241,8 @@ func (w *World) sampleRates() {
 		c.link.Lock()
 		m := c.machine.Stats()
 		c.link.Unlock()
-		c.rates.Of(now, counters(&m))
+		l := c.link.Stats()
+		c.rates.Of(now, counters(&m, &l))
 	}
 }
 
@@ -246,19 +259,21 @@ func (s Stats) String() string {
 	t.Row("Rate", statnet.Rate(s.RateIn), statnet.Rate(s.RateOut))
 	t.Row("Packets", statnet.Often(s.PacketRateIn), statnet.Often(s.PacketRateOut))
 	t.Row("Bunches", statnet.Often(s.BunchRateIn), statnet.Often(s.BunchRateOut))
+	t.Row("Slices", statnet.Rate(s.SliceRateIn), statnet.Rate(s.SliceRateOut))
 	t.Row("Loss", statnet.Percent(s.LossIn), statnet.Percent(s.LossOut))
 	t.Row("Saturation", "", statnet.Percent(s.OutSaturation))
 	t.Row("Overhead", "", statnet.Percent(1-share(s.PayloadOut, max(1, s.BytesOut))))
 	t.Row("In all", statnet.Bytes(float64(s.BytesIn)), statnet.Bytes(float64(s.BytesOut)))
 	t.Row("  packets", statnet.Count(s.PacketsIn), statnet.Count(s.PacketsOut))
 	t.Row("  bunches", statnet.Count(s.BunchesIn), statnet.Count(s.BunchesOut))
+	t.Row("  slices", statnet.Bytes(float64(s.SliceBytesIn)), statnet.Bytes(float64(s.SliceBytesOut)))
 	t.Row("  lost", statnet.Count(s.PacketsMissing), statnet.Count(s.PacketsLost))
 	t.Row("  out of order", statnet.Count(s.PacketsOutOfOrder), "")
 	t.Row("  resent", "", statnet.Count(s.BunchesResent))
 	t.Row("  acks alone", "", statnet.Count(s.AcksAlone))
 	t.List("Path", statnet.Bytes(float64(s.InFlight))+" in flight of a window of "+statnet.Bytes(float64(s.Window)),
 		statnet.Bytes(float64(s.Queued))+" queued", statnet.Rate(float64(s.DeliveryRate))+" delivered", fmt.Sprintf("datagrams of %d B", s.MaxDatagram))
-	t.List("Channels", fmt.Sprintf("%d open", s.ChannelsOpen), fmt.Sprintf("%d of actors", max(0, s.ChannelsOpen-1)),
+	t.List("Channels", fmt.Sprintf("%d open", s.ChannelsOpen), fmt.Sprintf("%d of actors", s.ActorsOpen),
 		fmt.Sprintf("%d with something reliable in flight", len(s.Channels)))
 	s.addChannels(&t)
 	t.List("Drops", s.Drops.reasons()...)
@@ -358,6 +373,8 @@ var spans = []struct {
 	{"Out packets", func(s *Stats) float64 { return s.PacketRateOut }, statnet.Often},
 	{"In bunches", func(s *Stats) float64 { return s.BunchRateIn }, statnet.Often},
 	{"Out bunches", func(s *Stats) float64 { return s.BunchRateOut }, statnet.Often},
+	{"In slices", func(s *Stats) float64 { return s.SliceRateIn }, statnet.Rate},
+	{"Out slices", func(s *Stats) float64 { return s.SliceRateOut }, statnet.Rate},
 	{"In loss", func(s *Stats) float64 { return s.LossIn }, statnet.Percent},
 	{"Out loss", func(s *Stats) float64 { return s.LossOut }, statnet.Percent},
 	{"Saturation", func(s *Stats) float64 { return s.OutSaturation }, statnet.Percent},

@@ -48,6 +48,11 @@ func TestPayloadTravelsSealed(t *testing.T) {
 		require.Less(t, rest, uint64(size/100))
 		stats := l.toServer.Stats()
 		require.Equal(t, stats.Slices, stats.SlicesSealed)
+		bulk := conn.Stats()
+		require.GreaterOrEqual(t, bulk.SliceBytesOut, uint64(size))
+		require.Greater(t, bulk.SliceRateOut, float64(size)/10, "a second of 20 Mbit/s")
+		require.Zero(t, bulk.ActorsOpen)
+		require.Greater(t, bulk.ChannelsOpen, 1, "the streams have one of their own")
 		require.Zero(t, l.toClient.Stats().SlicesRefused)
 	})
 }

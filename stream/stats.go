@@ -22,7 +22,7 @@ func (p Progress) of(n int64) string {
 	return fmt.Sprintf("%d of %d", n, p.Total)
 }
 
-// Stats is a snapshot of a peer's streams.
+// Stats is a snapshot of a peer's streams. rpc.Stats has the bytes of slices, and counts lanes as channels.
 type Stats struct {
 	Sending, Waiting, Receiving  int    // transfers; those that wait have not sent their header
 	Lanes                        int    // open

@@ -121,6 +121,9 @@ func (l *Link) deliver(now time.Time, datagram []byte) error {
 		l.counts.droppedUnknown.Add(1)
 		return nil
 	}
+	if s != &l.slots[0] {
+		l.counts.otherIn.Add(uint64(len(datagram)))
+	}
 	l.failed = s.Receive(now, datagram)
 	if s.some != nil && l.failed == nil {
 		l.overtake(now, s)

@@ -112,6 +112,8 @@ func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b 
 		if b, number, ok := m.AppendPacket(now, buf, min(room.Max, maxDatagram)); ok {
 			if i == 0 {
 				l.queued.next = number + 1
+			} else {
+				l.counts.otherOut.Add(uint64(len(b) - len(buf)))
 			}
 			return b, number&^placeMask | uint64(i)<<placeShift, m.Bulk(), true
 		}

@@ -6,6 +6,7 @@ import "sync/atomic"
 type Stats struct {
 	DatagramsIn, DatagramsOut uint64
 	BytesIn, BytesOut         uint64
+	OtherIn, OtherOut         uint64 // bytes of all machines but the first, over both carriers
 
 	DroppedRing    uint64 // the ring was full: the machines could not keep up
 	DroppedUnknown uint64 // empty, or no machine has its first byte
@@ -19,6 +20,7 @@ type Stats struct {
 type counters struct {
 	datagramsIn, datagramsOut        atomic.Uint64
 	bytesIn, bytesOut                atomic.Uint64
+	otherIn, otherOut                atomic.Uint64
 	droppedUnknown                   atomic.Uint64
 	tooLarge, blackHoles, rests, max atomic.Uint64
 }
@@ -30,6 +32,8 @@ func (l *Link) Stats() Stats {
 		DatagramsOut:   l.counts.datagramsOut.Load(),
 		BytesIn:        l.counts.bytesIn.Load(),
 		BytesOut:       l.counts.bytesOut.Load(),
+		OtherIn:        l.counts.otherIn.Load(),
+		OtherOut:       l.counts.otherOut.Load(),
 		DroppedRing:    l.ring.dropped.Load(),
 		DroppedUnknown: l.counts.droppedUnknown.Load(),
 		TooLarge:       l.counts.tooLarge.Load(),

@@ -144,6 +144,9 @@ func (w *writer) unsend(t turn, err error) bool {
 func (l *Link) sent(t turn) {
 	l.counts.datagramsOut.Add(1)
 	l.counts.bytesOut.Add(uint64(len(t.packet)))
+	if t.from != l.slots[0].Machine {
+		l.counts.otherOut.Add(uint64(len(t.packet)))
+	}
 }
 
 // refused gives a datagram that is too large back to its machine and returns the limit; any other error is to end the link.

@@ -11,6 +11,7 @@ const Window = time.Second
 // Sample holds counters of a connection, or what they gain a second.
 type Sample[T uint64 | float64] struct {
 	BytesIn, BytesOut, PacketsIn, PacketsOut, BunchesIn, BunchesOut T
+	SlicesIn, SlicesOut                                             T // bytes
 	Ticks, Saturated                                                T
 }
 
@@ -21,6 +22,7 @@ func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
 		BytesIn: gained(now.BytesIn, then.BytesIn), BytesOut: gained(now.BytesOut, then.BytesOut),
 		PacketsIn: gained(now.PacketsIn, then.PacketsIn), PacketsOut: gained(now.PacketsOut, then.PacketsOut),
 		BunchesIn: gained(now.BunchesIn, then.BunchesIn), BunchesOut: gained(now.BunchesOut, then.BunchesOut),
+		SlicesIn: gained(now.SlicesIn, then.SlicesIn), SlicesOut: gained(now.SlicesOut, then.SlicesOut),
 		Ticks: gained(now.Ticks, then.Ticks), Saturated: gained(now.Saturated, then.Saturated),
 	}
 }
