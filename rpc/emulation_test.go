@@ -105,5 +105,5 @@ func TestEmulationsThatMakeNoSense(t *testing.T) {
 		require.ErrorContains(t, err, row.want)
 	}
 	w := newTestWorld(t, Config{})
-	require.ErrorIs(t, w.SetEmulation(emulation.Settings{}), ErrWrongRole)
+	require.ErrorContains(t, w.SetEmulation(emulation.Settings{}), "without Config.Emulation")
 }

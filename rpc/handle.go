@@ -49,13 +49,16 @@ func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...Metho
 	return &MulticastRPC[A]{declare[A](class, name, multicastRPC, d, opts)}
 }
 
-// Call implements [Handle].
+// Call has the server run the method on a, which this client must own (ErrNotOwner); on the server it runs here. See [Handle] for
+// goroutines, errors and what is retained.
 func (h *ServerRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call implements [Handle].
+// Call has the client that owns a run the method; without an owner, and on that client, it runs here. See [Handle] for goroutines,
+// errors and what is retained.
 func (h *ClientRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call implements [Handle].
+// Call has this server run the method, and all clients for which a is open; on a client it runs there alone. See [Handle] for
+// goroutines, errors and what is retained.
 func (h *MulticastRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
 // Delivery implements [Handle].

@@ -29,7 +29,7 @@ import (
 // World is one game's end of all its connections: the game thread. Handlers, checks, hooks and constructors run on the
 // goroutine that drives it, one at a time, by [World.Tick] (or Dispatch and Flush) or [World.Run].
 //
-// Safe from any goroutine: Post, Do, Close, Conns, SetLogLevel, Attach, Connect, IsServer, Inside, Dropped, HandshakeStats, MethodStats. All
+// Safe from any goroutine: Post, Do, Close, Conns, SetLogLevel, SetEmulation, Attach, Connect, IsServer, Inside, Dropped, HandshakeStats, MethodStats. All
 // else belongs to the world's goroutine.
 // A world is a server until it connects to one.
 type World struct {
@@ -253,7 +253,7 @@ func (w *World) SetEmulation(e emulation.Settings) error {
 		return err
 	}
 	if w.sockets == nil {
-		return fmt.Errorf("rpc: SetEmulation on a world without Config.Emulation: set it to &emulation.Settings{} for none at first: %w", ErrWrongRole)
+		return errors.New("rpc: SetEmulation on a world without Config.Emulation: set that to &emulation.Settings{} for none at first")
 	}
 	w.sockets.Set(out, in)
 	return nil

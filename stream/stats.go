@@ -1,6 +1,10 @@
 package stream
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/quivernet/quiver/internal/statnet"
+)
 
 // Progress is a snapshot of a transfer, in bytes of a blob or elements of an array.
 type Progress struct {
@@ -33,4 +37,15 @@ type Stats struct {
 	SlicesRefused                uint64 // that came beyond the credit, or malformed; they were dropped
 	Late                         uint64 // parts and messages of transfers that had ended; they were dropped
 	Unstored                     uint64 // incoming transfers with a key that the Store had no room for; they can not be resumed
+}
+
+// String lays the numbers out as a table of at most 100 columns, which goes below that of rpc.Stats.
+func (s Stats) String() string {
+	var t statnet.Table
+	t.List("Transfers", fmt.Sprintf("%d sending", s.Sending), fmt.Sprintf("%d waiting", s.Waiting), fmt.Sprintf("%d receiving", s.Receiving))
+	t.List("Lanes", fmt.Sprintf("%d open", s.Lanes), fmt.Sprintf("at most %d of %d entries out", s.PeakOut, s.Slots))
+	t.List("Slices", statnet.Count(s.Slices)+" sent", statnet.Count(s.SlicesResent)+" of them again", statnet.Count(s.SlicesSealed)+" sealed",
+		statnet.Count(s.RepairSlices)+" repair slices", statnet.Count(s.SlicesRestored)+" restored")
+	t.List("Drops", "slices refused "+statnet.Count(s.SlicesRefused), "late "+statnet.Count(s.Late), "not stored "+statnet.Count(s.Unstored))
+	return t.String()
 }

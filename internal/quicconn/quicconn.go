@@ -113,6 +113,8 @@ func dialError(ctx context.Context, err error) error {
 	var slow *quic.HandshakeTimeoutError
 	var refused *quic.TransportError
 	switch {
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return fmt.Errorf("no server has answered there in time: %w", context.Cause(ctx))
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &silent), errors.As(err, &slow):

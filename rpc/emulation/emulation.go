@@ -11,18 +11,20 @@ import (
 // and may be a fraction, times are durations, and delays are not rounded to ticks. Outgoing ones are meant unless the name says
 // Incoming. The zero value is the network as it is.
 //
+// For 5 % loss and 100 ms of round trip both ends have Settings{PktLoss: 5, PktLag: 50 * time.Millisecond}.
+//
 // rpc.Config.Emulation puts them before sockets, in real time; package rpctest has the same in virtual time.
 type Settings struct {
 	PktLoss                        float64       // percent of the packets that are lost
 	PktLossMinSize, PktLossMaxSize int           // bytes of the packets that PktLoss loses; 0 = any
 	PktOrder                       bool          // half of the packets are held back until later ones have passed, for 33 ms
-	PktDup                         float64       // percent that arrive twice; not with PktOrder or PktLag
+	PktDup                         float64       // percent that arrive twice; as in UE, none with PktOrder or PktLag
 	PktLag, PktLagVariance         time.Duration // delay, and by how much it varies up and down; the order stays
 	PktLagMin, PktLagMax           time.Duration // delay drawn between the two, when PktLag is 0; the order stays
 	PktJitter                      time.Duration // every other packet is later by so much, and overtaken
 
-	PktIncomingLoss                      float64
-	PktIncomingLagMin, PktIncomingLagMax time.Duration
+	PktIncomingLoss                      float64       // percent of the packets that come and are lost
+	PktIncomingLagMin, PktIncomingLagMax time.Duration // delay drawn between the two for what comes; the order stays
 
 	// What Unreal's has not.
 	LossBurst float64 // length of a run of losses in the mean; up to 1 each packet is lost or not for itself
