@@ -75,7 +75,7 @@ func TestUndo(t *testing.T) {
 	t.Logf("# and so does a hint")
 	c = New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
-	c.hint, c.round.fates.lost = 2e6, 1
+	c.hint, c.round.fates.lost, c.delivery.total = 2e6, 1, 100_000
 	c.halveAll(100 * ms)
 	require.EqualValues(t, 1e6, c.Estimate())
 	c.Spurious(Sample{sent: 60 * ms})

@@ -41,8 +41,8 @@ func (c *Controller) answerLoss(t instant) {
 		c.enter(Drain, t)
 		return
 	}
-	if c.rateBeforeQueue = c.recent; c.rateBeforeQueue == 0 {
-		c.rateBeforeQueue = c.Estimate()
+	if c.rateBeforeQueue = c.Estimate(); c.recent > 0 {
+		c.rateBeforeQueue = min(c.recent, c.rateBeforeQueue)
 	}
 	c.compete(t)
 	c.halve(t)
@@ -59,5 +59,5 @@ func (c *Controller) excess(b batch) bool { return b.lost > 0 && c.round.fates.a
 // hasRoom tells whether the bottleneck has room: it stays without a queue though we steer for one. A look that found none
 // all the same, for the path drops or the sender is too slow, is not repeated before its time.
 func (c *Controller) hasRoom() bool {
-	return c.rounds > idleRounds && c.quietRounds >= idleRounds && !c.lookedInVain && !c.shallow
+	return c.rounds > idleRounds && c.quietRounds >= idleRounds && c.look.until == 0 && !c.lookedInVain && !c.shallow
 }

@@ -246,13 +246,14 @@ func (c *Controller) endRound(t instant) {
 	c.round.next(c.delivery.total, c.queue)
 }
 
-// halveAll is the circuit breaker: whatever was believed of the path is too much.
+// halveAll is the circuit breaker: whatever was believed of the path is too much, and so is more than twice what came in a round trip.
 func (c *Controller) halveAll(t instant) {
 	c.remember(t)
-	c.rates.set(c.filling, c.Estimate()/2)
-	c.hint = 0
+	c.rates.set(c.filling, min(c.supposed()/2, 2*c.overTrip(c.round.arrived(c.delivery.total))))
+	c.hint, c.rateBeforeQueue = 0, min(c.rateBeforeQueue, c.rates.value())
 	c.congestion.forget()
 	if c.state == Compete {
+		c.competition.window = min(c.competition.window, c.Estimate()*c.delay.smoothed.Seconds())
 		c.halve(t)
 	} else {
 		c.enter(Drain, t)

@@ -23,5 +23,8 @@ func (r *round) next(total int64, queue time.Duration) {
 	*r = round{number: r.number + 1, end: total, leastQueue: queue, mostQueue: queue, leastBefore: r.leastQueue}
 }
 
+// arrived returns how many bytes were delivered since the round's beginning, of total.
+func (r *round) arrived(total int64) int { return int(total - r.end) }
+
 // shrinks reports whether the queue shrinks as we drain: then it is our own, and the path has become slower.
 func (r *round) shrinks() bool { return r.leastQueue < r.leastBefore*3/4 }

@@ -15,6 +15,9 @@ const (
 	outpacedPart = 0.9
 	// leastShare is which part of what arrived of its first flight a newcomer takes at least on a path that others fill.
 	leastShare = 0.25
+	// mostGrowth bounds a rate by the flight that showed it: the times at which that arrived are the peer's word alone. The least
+	// flight is an eighth of what the path holds, and the longest, of 512 KiB, may show 1 Gbit/s over 50 ms.
+	mostGrowth = 16
 	// leastHint is the part of a hint that stays when nearly all of its first flight was lost.
 	leastHint = 0.125
 )
@@ -26,7 +29,7 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 		c.confirm(t)
 	case c.queue > c.delay.startFull() && c.outpaced() && !c.careful, b.lost > 0 && c.round.fates.share() > blind && c.round.fates.above(blind):
 		if c.rates.value() == 0 {
-			c.hint *= max(1-c.round.fates.share(), leastHint)
+			c.hint = min(c.supposed()*max(1-c.round.fates.share(), leastHint), c.mostAfter(c.round.arrived(c.delivery.total)))
 		}
 		if c.queue <= c.delay.startFull() {
 			c.startDropped = t
@@ -61,7 +64,7 @@ func (c *Controller) confirm(t instant) {
 		return
 	}
 	full := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
-	rate := s.shown()
+	rate := min(s.shown(), c.mostAfter(c.Window()))
 	if full {
 		rate = min(rate, max(s.sent-c.hint*(s.sent/s.arrival-1), leastShare*s.arrival))
 	}
@@ -72,6 +75,14 @@ func (c *Controller) confirm(t instant) {
 	} else {
 		c.open(t, true)
 	}
+}
+
+// mostAfter is the greatest rate that is believed after a round trip of so many bytes.
+func (c *Controller) mostAfter(bytes int) float64 { return mostGrowth * c.overTrip(bytes) }
+
+// overTrip is the rate of so many bytes in a round trip as it is now, by our own clock; never less than that of the least window.
+func (c *Controller) overTrip(bytes int) float64 {
+	return max(float64(bytes), c.leastWindow()) / max(c.delay.smoothed, c.delay.base()).Seconds()
 }
 
 // outpaced tells whether less arrives than was sent: that is what makes a queue of ours grow, and jitter does not.

@@ -81,6 +81,30 @@ func TestFullPacketsBesidePlay(t *testing.T) {
 	require.Equal(t, 2, played)
 }
 
+// TestFirstFlightThatIsLost plays transfers beside play over two to five packets of queue: most of the train and of the first flight was
+// lost, so no rate was ever measured, and the rate to begin with, which nothing lowered, stayed: 45 to 70 % of all packets, for ever.
+func TestFirstFlightThatIsLost(t *testing.T) {
+	drawn := testkit.Seed(t)
+	for i, rate := range []int64{4e5, 75e4, 1e6, 25e5} {
+		for j, queue := range []int{3 << 10, 4500, 6 << 10} {
+			s := Path(rate, 20*ms, 0, 1).With(1, Flow{Begin: second, Plays: true}, 0)
+			s.There.Queue, s.For = queue, 12*second
+			seed := drawn + uint64(3*i+j)
+			require.Less(t, Run(s, seed).Drops(Ours, second, s.For), 0.25, "%d bit/s, queue of %d bytes, seed %d", rate, queue, seed)
+		}
+	}
+}
+
+// TestLooksAreJudged plays paths whose queue is so short that it is empty a moment after a look: the next look began before the one
+// before was judged to have found nothing, every three round trips, and each lost a third of its packets.
+func TestLooksAreJudged(t *testing.T) {
+	for seed := range uint64(9) {
+		s := Path(10e6, 50*ms, 0, 1).With(1, Flow{Begin: second, Plays: true}, 0)
+		s.There.Queue, s.For = 4500, 21*second
+		require.Less(t, Run(s, seed+1).Drops(Ours, second, s.For), 0.03, "seed %d", seed+1)
+	}
+}
+
 // TestManyAtOnce plays eight and sixteen that begin within 100 ms, at the rate of an idle path that their trains found. Each took the
 // queue that they had filled for jitter, and they kept it full: a tenth of all packets was lost over 10 s, and no less later on.
 func TestManyAtOnce(t *testing.T) {
