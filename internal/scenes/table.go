@@ -158,6 +158,22 @@ func queues() (rows []Row) {
 			return []Figure{atMost("time", took.Seconds()/ideal.Seconds(), 1.5), atMost("dropped", r.Drops(Ours, second, r.Scene.For), 0.05)}
 		}})
 	}
+	return append(rows, fewPackets()...)
+}
+
+// fewPackets is queues of so few packets that they drop most of a train, beside the play of a game.
+func fewPackets() (rows []Row) {
+	for _, rate := range []int64{500e3, 2e6, 10e6} {
+		for _, packets := range []int{2, 4} {
+			s := named(Path(rate, 50*milli, 0, 1).With(1, Flow{Begin: second, Plays: true}, 0), "%g Mbit/s 50 ms, queue of %d packets, beside play", float64(rate)/1e6, packets)
+			s.There.Queue, s.For = packets*1500, 21*second
+			rows = append(rows, Row{Family: "queue", Scene: s, Judge: func(r Result) []Figure {
+				dropped := r.Drops(Ours, second, r.Scene.For)
+				return []Figure{atMost("dropped", dropped, 0.05), atLeast("of the link", r.Share(Ours, second, r.Scene.For), 0.75),
+					{Name: "worst dropped", Value: dropped, Most: 0.1, Worst: true}}
+			}})
+		}
+	}
 	return rows
 }
 
