@@ -36,6 +36,25 @@ func TestTheDiskIsAQuota(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
+// On a disk that is full to the last block a save can be deleted for good, which gives its room back.
+func TestAFullDiskIsEmptied(t *testing.T) {
+	p := newPlace(t, Config{})
+	small := &storetest.Small{Store: p.store, Space: 1 << 30}
+	p.store = small
+	p.open(Config{})
+	u, ctx := p.user("alice"), t.Context()
+	p.put(u, Request{Name: "world"}, saveOf(noise(1, 100_000)))
+	small.Space = 0
+	var full *store.Full
+	_, err := u.Remove(ctx, "world", "m")
+	require.ErrorAs(t, err, &full, "the trash's record has no room")
+	require.NoError(t, u.Erase(ctx, "world", "m", Ref{}, true))
+	require.ErrorIs(t, u.Erase(ctx, "world", "m", Ref{}, true), ErrNoSave)
+	require.Empty(t, p.requireSound())
+	small.Space = 1 << 30
+	p.put(u, Request{Name: "world"}, saveOf(noise(2, 100_000)))
+}
+
 // A put that was cut off has made room all the same, and who goes on with it hears of that.
 func TestWhatACutOffPutDisplacedIsTold(t *testing.T) {
 	const size = 100_000

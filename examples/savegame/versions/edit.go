@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/quivernet/quiver/examples/savegame/store"
 )
 
 // create makes the next version of a save, whose content is there and held. The caller holds records.
@@ -68,7 +70,8 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 }
 
 // Erase deletes all versions of a save, for good. It fails with [*Conflict] when the newest one is neither the one that the
-// machine saw last nor in the trash, unless it is forced. What is erased half way is in the trash.
+// machine saw last nor in the trash, unless it is forced. What is erased half way is in the trash,
+// and where the disk has no room for the record of that it is its newest version alone.
 func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force bool) error {
 	if err := u.lock(ctx, machine); err != nil {
 		return err
@@ -82,7 +85,8 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 		if newest.Ref() != seen && !force {
 			return &Conflict{newest, seen}
 		}
-		if _, err := u.create(ctx, Version{Name: name, Kind: Trash, Base: newest.Number, Machine: machine}); err != nil {
+		_, err := u.create(ctx, Version{Name: name, Kind: Trash, Base: newest.Number, Machine: machine})
+		if err != nil && !errors.As(err, new(*store.Full)) {
 			return err
 		}
 	}
