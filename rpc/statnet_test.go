@@ -21,7 +21,7 @@ func TestStatNetOfAConnection(t *testing.T) {
 		RateIn: 12_345, RateOut: 45_678, PacketRateIn: 30, PacketRateOut: 31.5, BunchRateIn: 40, BunchRateOut: 90.25,
 		LossIn: 0.002, LossOut: 0.0123, OutSaturation: 0.1,
 		BytesIn: 1_234_567, BytesOut: 9_876_543, PayloadOut: 8_888_888, PacketsIn: 3000, PacketsOut: 3150, BunchesIn: 4000, BunchesOut: 9025,
-		PacketsMissing: 6, PacketsLost: 38, PacketsOutOfOrder: 12, BunchesResent: 17, AcksAlone: 345,
+		PacketsMissing: 6, PacketsLost: 38, PacketsOutOfOrder: 12, BunchesResent: 17, SpuriousLosses: 4, AcksAlone: 345,
 		InFlight: 4321, Window: 45_000, Queued: 999, DeliveryRate: 1_250_000, MaxDatagram: 1372,
 		Sealed:       SealedStats{State: "open", Carries: true, Carriers: 1, Rate: 1_300_000},
 		ChannelsOpen: 14, ActorsOpen: 11, SliceRateIn: 1200, SliceRateOut: 2_500_000, SliceBytesIn: 40_000, SliceBytesOut: 8_000_000,
@@ -49,6 +49,7 @@ In all                 1.2 MB       9.9 MB
   slices              40.0 kB       8.0 MB
   lost                      6           38
   out of order             12
+  not lost                               4
   resent                                17
   acks alone                           345
 Path              4.3 kB in flight of a window of 45.0 kB, 999 B queued, 1.2 MB/s delivered,

@@ -18,9 +18,10 @@ import (
 // Stats is a snapshot of one connection. [Stats.String] lays it out as Unreal's stat net does; [World.StatNet] is the world's.
 //
 // Packets, bunches, bytes and their rates are those of actors, and of the transfers of package stream that go as bunches (Window, the
-// default). Slices go beside them, and are counted by themselves.
+// default), without what QUIC or sealed packets add. Slices go beside them, and are counted by themselves; of their losses, and of all that
+// is on the wire, Sealed tells.
 type Stats struct {
-	// Round trips; MinRTT is the least of about the last 10 s. UE: Ping.
+	// Round trips: the newest, with what the peer held its ack back; the mean without that; the least of about the last 10 s. UE: Ping.
 	RTT, SmoothedRTT, MinRTT time.Duration
 	Jitter                   time.Duration // mean deviation of the round trip time
 
@@ -37,20 +38,21 @@ type Stats struct {
 	// one had sent: path, or Config.Rate, does not take it. Bulk, which fills what is left, does not count. UE: Out Saturation.
 	OutSaturation float64
 
-	PacketsIn, PacketsOut             uint64
-	PacketsLost, PacketsMissing       uint64 // sent and lost; never seen, though later ones were
-	PacketsOutOfOrder                 uint64 // received behind a later one
-	BytesIn, BytesOut                 uint64
-	PayloadOut                        uint64 // of BytesOut, what is no header and no ack of bunches; resends count again
-	BunchesIn, BunchesOut             uint64
-	SliceBytesIn, SliceBytesOut       uint64 // of slices and their acks; resends count again
-	BunchesResent                     uint64
-	SpuriousLosses, Probes, AcksAlone uint64
+	PacketsIn, PacketsOut       uint64
+	PacketsLost, PacketsMissing uint64 // sent and lost; never seen, though later ones were
+	PacketsOutOfOrder           uint64 // received behind a later one
+	BytesIn, BytesOut           uint64
+	PayloadOut                  uint64 // of BytesOut, what is no header and no ack of bunches; resends count again
+	BunchesIn, BunchesOut       uint64
+	SliceBytesIn, SliceBytesOut uint64 // of slices and their acks; resends count again
+	BunchesResent               uint64
+	SpuriousLosses              uint64 // of PacketsLost, and of LossOut, those that arrived all the same
+	Probes, AcksAlone           uint64
 
 	InFlight     int // bytes that are not yet acknowledged
 	Window       int // bytes that bulk may have in flight
 	Queued       int // bytes that are not yet in a packet
-	DeliveryRate int // bytes a second that arrive at the peer
+	DeliveryRate int // bytes a second that the path has shown to deliver, in bursts that may be short: what may be sent, not what is
 	MaxDatagram  int // bytes that the path takes now
 	ReceiveLimit int // bytes of reliable messages that may wait here
 
@@ -269,6 +271,7 @@ func (s Stats) String() string {
 	t.Row("  slices", statnet.Bytes(float64(s.SliceBytesIn)), statnet.Bytes(float64(s.SliceBytesOut)))
 	t.Row("  lost", statnet.Count(s.PacketsMissing), statnet.Count(s.PacketsLost))
 	t.Row("  out of order", statnet.Count(s.PacketsOutOfOrder), "")
+	t.Row("  not lost", "", statnet.Count(s.SpuriousLosses))
 	t.Row("  resent", "", statnet.Count(s.BunchesResent))
 	t.Row("  acks alone", "", statnet.Count(s.AcksAlone))
 	t.List("Path", statnet.Bytes(float64(s.InFlight))+" in flight of a window of "+statnet.Bytes(float64(s.Window)),
@@ -342,8 +345,12 @@ func (w *World) role() string {
 
 // addActors adds how many actors there are.
 func (w *World) addActors(t *statnet.Table) {
-	relevant, dormant := 0, 0
+	here, relevant, dormant := 0, 0, 0
 	for a := range w.roster.all {
+		if a.class.traits.Declarer != "" { // a guest's, such as a lane
+			continue
+		}
+		here++
 		if len(a.opens) > 0 {
 			relevant++
 		}
@@ -357,7 +364,7 @@ func (w *World) addActors(t *statnet.Table) {
 			considered++
 		}
 	}
-	t.List("Actors", fmt.Sprintf("%d here", w.actors.Load()), fmt.Sprintf("%d considered at each Flush", considered),
+	t.List("Actors", fmt.Sprintf("%d here", here), fmt.Sprintf("%d considered at each Flush", considered),
 		fmt.Sprintf("%d relevant to somebody", relevant), fmt.Sprintf("%d dormant", dormant))
 }
 

@@ -187,8 +187,16 @@ func (p *Peer) orphaned(cause error) {
 	p.streams.forget(p)
 }
 
-// Stats returns the state as of the last tick. It is safe from any goroutine.
+// Stats returns the state of transfers and lanes as of the last tick, and of slices as it is now. It is safe from any goroutine.
 func (p *Peer) Stats() Stats {
+	s, chunks := p.counted(), p.slices.stats()
+	s.Slices, s.SlicesSealed, s.SlicesResent = chunks.Slices, chunks.Fated, chunks.Resent
+	s.RepairSlices, s.SlicesRestored, s.SlicesRefused = chunks.Repairs, chunks.Restored, chunks.Refused+chunks.Malformed
+	return s
+}
+
+// counted is the state as of the last tick, without that of slices.
+func (p *Peer) counted() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stats
@@ -205,18 +213,15 @@ func (p *Peer) count() {
 // quiet reports whether a tick would find nothing to do, as in most of a game's.
 func (p *Peer) quiet() bool {
 	return p.control.greeted && p.sender.idle() && len(p.receiver.receiving) == 0 &&
-		p.window.held == 0 && !p.slices.link.news.Load() && p.Stats() == p.snapshot()
+		p.window.held == 0 && !p.slices.link.news.Load() && p.counted() == p.snapshot()
 }
 
-// snapshot is the state now.
+// snapshot is the state now, without that of slices.
 func (p *Peer) snapshot() Stats {
-	chunks := &p.slices.stats
 	return Stats{
 		Sending: len(p.sender.sending), Waiting: len(p.sender.queue), Receiving: len(p.receiver.receiving),
 		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots,
 		Late: p.sender.late + p.receiver.late, Unstored: p.unstored.Load(),
-		Slices: chunks.Slices, SlicesSealed: chunks.Fated, SlicesResent: chunks.Resent,
-		RepairSlices: chunks.Repairs, SlicesRestored: chunks.Restored, SlicesRefused: chunks.Refused + chunks.Malformed,
 	}
 }
 

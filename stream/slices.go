@@ -17,7 +17,6 @@ type sliceRoute struct {
 	link  *sliceLink
 	queue time.Duration // that may wait unsent; each tick sets it
 	ended bool          // the machine was told that no part will follow
-	stats slices.Stats  // the machine's, as of the last open or received
 }
 
 func newSliceRoute(conn *rpc.Conn) *sliceRoute {
@@ -29,7 +28,6 @@ func sliceLinkOf(conn *rpc.Conn) *sliceLink { return guest.Of(conn, sliceProtoco
 func (s *sliceRoute) open(Backend) (open bool) {
 	unmeasured := false
 	guest.Drive(s.conn, func(time.Time) {
-		s.stats = s.link.Stats()
 		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
 	})
 	if unmeasured {
@@ -73,10 +71,13 @@ func (s *sliceRoute) received(handle func(message []byte)) {
 		s.link.Release(message)
 		handle(message)
 	}
-	guest.Drive(s.conn, func(time.Time) {
-		s.link.GiveBack(batch)
-		s.stats = s.link.Stats()
-	})
+	guest.Drive(s.conn, func(time.Time) { s.link.GiveBack(batch) })
+}
+
+// stats is safe from any goroutine.
+func (s *sliceRoute) stats() (now slices.Stats) {
+	guest.Drive(s.conn, func(time.Time) { now = s.link.Stats() })
+	return now
 }
 
 // sliceProtocol is the first byte of a datagram with a packet of package chunk behind it.

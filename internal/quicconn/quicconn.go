@@ -114,11 +114,11 @@ func dialError(ctx context.Context, err error) error {
 	var refused *quic.TransportError
 	switch {
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return fmt.Errorf("no server has answered there in time: %w", context.Cause(ctx))
+		return fmt.Errorf("no server has answered there: %w", context.Cause(ctx))
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &silent), errors.As(err, &slow):
-		return fmt.Errorf("no answer: %w", err)
+		return fmt.Errorf("no server has answered there: %w", err)
 	case errors.As(err, &refused) && refused.Remote && refused.ErrorCode == quic.ConnectionRefused:
 		return &RefusedError{err}
 	}
