@@ -112,6 +112,10 @@ func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
 		if err != nil {
 			return none, err
 		}
+		if err := k.server.memory.take(k.user, int64(len(b))); err != nil {
+			return none, err
+		}
+		defer k.server.memory.give(k.user, int64(len(b)))
 		// The answer comes behind the list: who asks and does not read soon has maxJobs requests.
 		return none, records.Send(ctx, k.peer(), bytes.NewReader(b), int64(len(b)), stream.Name(a.Number.String()))
 	})

@@ -500,10 +500,12 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// A user who announces manifests and stalls is in nobody else's way.
+// A user who announces manifests, or asks for them, and stalls is in nobody else's way.
 func TestOneUserTakesNotAllMemory(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	alice := h.dial()
+	_, err := put(t, alice, PutOptions{}, noise(2, 1000))
+	require.NoError(t, err)
 	ask := func(n number) *asking[made] {
 		q := startAsking(t.Context(), alice, askPut, putArgs{Number: n, Name: n.String(), Machine: "m"})
 		r, w := io.Pipe()
@@ -519,7 +521,10 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 	case <-second.ended:
 		require.ErrorIs(t, second.err, ErrBusy)
 	}
-	var err error
+	_, err = alice.Get(t.Context(), "world", 0)
+	require.ErrorIs(t, err, ErrBusy, "a get keeps a manifest too")
+	_, err = alice.History(t.Context(), "world")
+	require.ErrorIs(t, err, ErrBusy, "and a list its versions")
 	h.config.Token, err = users.Add(h.tokens, "bob")
 	require.NoError(t, err)
 	_, err = put(t, h.dial(), PutOptions{}, noise(1, 1000))

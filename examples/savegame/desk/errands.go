@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
@@ -38,7 +37,10 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	if err != nil {
 		return err
 	}
-	size := max(0, in.Size())
+	size := in.Size()
+	if size < 0 { // it does not say
+		size = maxManifest
+	}
 	if err := k.server.memory.take(k.user, size); err != nil {
 		return err
 	}
@@ -77,6 +79,11 @@ func (k *clerk) get(call *rpc.Call, a getArgs) (rpc.None, error) {
 			return none, err
 		}
 		defer c.Close()
+		size := int64(len(c.Manifest))
+		if err := k.server.memory.take(k.user, size); err != nil {
+			return none, err
+		}
+		defer k.server.memory.give(k.user, size)
 		b, err := json.Marshal([]versions.Version{c.Version})
 		if err != nil {
 			return none, err
@@ -92,15 +99,11 @@ func (k *clerk) get(call *rpc.Call, a getArgs) (rpc.None, error) {
 }
 
 func (k *clerk) give(ctx context.Context, a getArgs, c *versions.Content) error {
-	m, err := manifest.Parse(c.Manifest, manifest.Limits{})
-	if err != nil {
-		return err
-	}
 	bitmap, err := k.inbox.takeAll(ctx, bitmaps, a.Number, maxManifest)
 	if err != nil {
 		return err
 	}
-	indices, err := fromBitmap(bitmap, len(m.Chunks()))
+	indices, err := fromBitmap(bitmap, c.Chunks())
 	if err != nil {
 		return err
 	}

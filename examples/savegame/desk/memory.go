@@ -8,13 +8,14 @@ import (
 const (
 	// maxManifest bounds the bytes of a manifest: of 900,000 chunks, on average 140 GB.
 	maxManifest = 32 << 20
-	// manifestMemory bounds the bytes of the manifests of all puts that go on. What is made of them takes six times as much.
+	// manifestMemory bounds the bytes of the manifests and lists of all requests that go on. What is made of a manifest takes six times as
+	// much, once for all gets of the same content.
 	manifestMemory = 128 << 20
 	// userMemory is of it what one user may take, so that who stalls is in nobody else's way.
 	userMemory = maxManifest
 )
 
-// memory is what the manifests of the puts that go on have, in bytes. It is safe for concurrent use.
+// memory is what the manifests and lists of the requests that go on have, in bytes. It is safe for concurrent use.
 type memory struct {
 	mu  sync.Mutex
 	all int64
@@ -26,7 +27,7 @@ func (m *memory) take(user string, bytes int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.all+bytes > manifestMemory || m.of[user]+bytes > userMemory {
-		return fmt.Errorf("%w: a manifest of %d bytes does not fit beside %d of your running puts and %d of all; the limits are %d and %d",
+		return fmt.Errorf("%w: a manifest or list of %d bytes does not fit beside %d of your running requests and %d of all; the limits are %d and %d",
 			ErrBusy, bytes, m.of[user], m.all, userMemory, manifestMemory)
 	}
 	m.all += bytes

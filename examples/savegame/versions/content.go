@@ -38,6 +38,9 @@ func (u *User) Open(ctx context.Context, name string, number int) (*Content, err
 	return &Content{v, b, u, c}, nil
 }
 
+// Chunks returns how many chunks it has.
+func (c *Content) Chunks() int { return len(c.content.chunks) }
+
 // Chunk returns a chunk, packed, by its index among [manifest.Manifest.Chunks]. It fails with ErrDamaged when the store has
 // lost or damaged it: the next put of the same content brings it back then. Any number may run at once.
 func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err error) {

@@ -27,6 +27,9 @@ func (d Displaced) String() string {
 	return fmt.Sprintf("%d versions from %s@%d to @%d", d.Versions, d.Name, d.First, d.Last)
 }
 
+// mostDisplaced is how many are remembered for a save: a client that forces its puts never says that it has heard of them.
+const mostDisplaced = 1024
+
 // displaced is what made room for a save.
 type displaced struct {
 	versions []Version // the oldest first
@@ -45,6 +48,7 @@ func (u *User) noteDisplaced(name string, versions []Version) {
 			d.versions = append(d.versions, v)
 		}
 	}
+	d.versions = d.versions[max(0, len(d.versions)-mostDisplaced):]
 }
 
 // forgetTold forgets what made room for a save, if its client has heard of it: who has seen the newest version got the answer.

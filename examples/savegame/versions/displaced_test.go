@@ -1,6 +1,7 @@
 package versions
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -53,6 +54,62 @@ func TestAFullDiskIsEmptied(t *testing.T) {
 	require.Empty(t, p.requireSound())
 	small.Space = 1 << 30
 	p.put(u, Request{Name: "world"}, saveOf(noise(2, 100_000)))
+}
+
+// A version that needs nothing new has a record all the same, which the quota bounds: two contents in turn went far beyond it. What made
+// room is remembered for a client that never says that it has heard, and not for ever.
+func TestRecordsAreOfTheQuota(t *testing.T) {
+	p := newPlace(t, Config{Quota: 4*store.Occupied(1001) + 12*recordBytes})
+	u := p.user("alice")
+	for i := range uint64(mostDisplaced + 50) {
+		p.put(u, Request{Name: "world", Mode: Force}, saveOf(noise(i%2, 1000)))
+	}
+	used := int64(0)
+	for o, err := range p.store.List(t.Context(), "") {
+		require.NoError(t, err)
+		used += store.Occupied(o.Size)
+	}
+	require.LessOrEqual(t, used, p.all.config.Quota)
+	require.Len(t, u.displaced["world"].versions, mostDisplaced)
+	require.Empty(t, p.requireSound())
+}
+
+// An object that can not be read for a moment is not replaced: where that failed, too, an acknowledged version had lost it.
+func TestWhatCanNotBeReadStays(t *testing.T) {
+	p := newPlace(t, Config{})
+	deaf := &deaf{Store: p.store}
+	p.store = deaf
+	p.open(Config{})
+	u, s := p.user("alice"), saveOf(noise(1, 1000))
+	v := p.put(u, Request{Name: "world"}, s)
+	c := s.manifest.Chunks()[0]
+	u.gone(&u.chunk(c).object) // as after a call whose answer was lost
+	deaf.key = u.chunkKey(c)
+	_, _, err := put(t.Context(), u, Request{Name: "other"}, s)
+	require.ErrorIs(t, err, storetest.ErrFailing)
+	deaf.key = ""
+	p.requireContent(u, "world", v.Number, s)
+}
+
+// deaf is a store that can not read one object, and put none.
+type deaf struct {
+	store.Store
+	key string
+}
+
+func (d *deaf) Get(ctx context.Context, key string) ([]byte, error) {
+	if key == d.key {
+		return nil, storetest.ErrFailing
+	}
+	return d.Store.Get(ctx, key)
+}
+
+func (d *deaf) Put(ctx context.Context, key string, data []byte) error {
+	err := d.Store.Put(ctx, key, data)
+	if key == d.key && err == nil {
+		err = errors.Join(storetest.ErrFailing, d.Store.Delete(ctx, key))
+	}
+	return err
 }
 
 // A put that was cut off has made room all the same, and who goes on with it hears of that.

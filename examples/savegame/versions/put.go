@@ -148,16 +148,10 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	if u.has(&c.object) {
 		return nil
 	}
-	select {
-	case u.all.slots <- struct{}{}:
-		defer func() { <-u.all.slots }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if err := manifest.Verify(packed, c.Chunk); err != nil {
+	verify := func(b []byte) error { return manifest.Verify(b, c.Chunk) }
+	if err := u.all.inSlot(ctx, func() error { return verify(packed) }); err != nil {
 		return err
 	}
-	verify := func(b []byte) error { return manifest.Verify(b, c.Chunk) }
 	if err := p.store(ctx, &c.object, u.chunkKey(c.Chunk), packed, verify); err != nil {
 		return fmt.Errorf("storing a chunk: %w", err)
 	}
@@ -170,11 +164,14 @@ func (p *Put) store(ctx context.Context, o *object, key string, data []byte, ver
 	if err := u.room(ctx, p.request.Name, store.Occupied(size)); err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx) // else nobody would know whether it is there
-	err := u.write(ctx, p.request.Name, key, data)
-	if errors.Is(err, fs.ErrExist) {
-		err = u.replaceBad(ctx, key, data, verify)
-	}
+	err := u.all.inSlot(ctx, func() error { // which nobody holds who waits for room, for it is everybody's
+		ctx := context.WithoutCancel(ctx) // else nobody would know whether it is there
+		err := u.write(ctx, p.request.Name, key, data)
+		if errors.Is(err, fs.ErrExist) {
+			err = u.replaceBad(ctx, key, data, verify)
+		}
+		return err
+	})
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.charge(-store.Occupied(size))
@@ -188,18 +185,28 @@ func (p *Put) store(ctx context.Context, o *object, key string, data []byte, ver
 	return nil
 }
 
-// replaceBad puts data in the place of an object that does not hold what its key says, because the disk has damaged it.
+// replaceBad puts data in the place of an object that does not hold what its key says, because the disk has damaged it. One that can
+// not be read now stays: it may be good, and versions may need it.
 func (u *User) replaceBad(ctx context.Context, key string, data []byte, verify func([]byte) error) error {
 	u.replacing.Lock()
 	defer u.replacing.Unlock()
-	there, err := u.all.store.Get(ctx, key)
-	if err == nil && verify(there) == nil {
-		return nil
+	for {
+		there, err := u.all.store.Get(ctx, key)
+		switch {
+		case err == nil && verify(there) == nil:
+			return nil
+		case err == nil:
+			err = u.all.store.Delete(ctx, key)
+		case errors.Is(err, fs.ErrNotExist):
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		if err = u.all.store.Put(ctx, key, data); !errors.Is(err, fs.ErrExist) { // of another put, which was faster
+			return err
+		}
 	}
-	if err = u.all.store.Delete(ctx, key); err == nil {
-		err = u.all.store.Put(ctx, key, data)
-	}
-	return err
 }
 
 // Commit makes the version and returns it, once it is durable, and ends the put. Where the content is the newest version
@@ -237,6 +244,10 @@ func (p *Put) commit(ctx context.Context) (Version, error) {
 	if err != nil || same {
 		return p.user.newest(name), err
 	}
+	if err := p.user.makeRoom(ctx, name, recordBytes); err != nil {
+		return Version{}, err
+	}
+	p.user.chargeRecords(-1) // create counts it
 	p.version.Name = name
 	return p.user.create(ctx, p.version)
 }

@@ -102,6 +102,17 @@ func (v *Versions) everyone(ctx context.Context) ([]*User, error) {
 	return slices.SortedFunc(maps.Values(v.users), func(a, b *User) int { return strings.Compare(a.name, b.name) }), nil
 }
 
+// inSlot runs fn as one of so many that use the processors and the disk at once.
+func (v *Versions) inSlot(ctx context.Context, fn func() error) error {
+	select {
+	case v.slots <- struct{}{}:
+		defer func() { <-v.slots }()
+		return fn()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Full means that a put does not fit.
 type Full struct {
 	Setting string // "quota" of the user, or "total quota"
