@@ -63,8 +63,9 @@ func (c *control) sent(s *sending, others int) {
 // acked is what an ack says of sendings whose fate was open.
 type acked struct {
 	news  bool
-	high  uint64 // one above the newest that is known to have arrived; 0 = none is
-	timed uint64 // the same of those that left only once, and so tell when
+	high  uint64        // one above the newest that is known to have arrived; 0 = none is
+	timed uint64        // the same of those that left only once, and so tell when
+	least time.Duration // that the round trip of one that left again was, whichever sending arrived, where that is more than is known
 }
 
 // hear takes the news of a chunk, before they are noted in the flight.
@@ -93,6 +94,8 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 		a.high = max(a.high, newest)
 		if !s.again {
 			a.timed = max(a.timed, newest)
+		} else if since > c.gate.Current() {
+			a.least = max(a.least, since)
 		}
 	}
 	return a
@@ -101,10 +104,14 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 // learn measures the path by what an ack said, and gives up what it shows to be lost.
 func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 	c.timeouts, c.probes = 0, 0
-	if a.timed > 0 {
+	switch {
+	case a.timed > 0:
 		s := o.flight.At(a.timed - 1)
 		c.gate.Update(t, t-s.at, 0)
 		c.gate.Measure(t, s.at, &s.mark)
+	case a.least > 0:
+		// Else all that leaves after a queue has come up leaves again before it is acked, and nothing ever measures that queue.
+		c.gate.Update(t, a.least, 0)
 	}
 	c.reached = max(c.reached, a.high)
 	c.detect(t, o, id, a.high)

@@ -180,3 +180,26 @@ func TestLongOutage(t *testing.T) {
 		c.pass(max(at.Sub(c.now), 0))
 	}
 }
+
+// TestResendsTellOfAQueue: over a slow near path the round trips with a queue are a hundred times as long as those without, so all slices
+// leave again before they are acked, and no ack tells of which sending. As those told nothing, no round trip with the queue was ever
+// measured, and of seven slices six were copies, of up to ninety all but one.
+func TestResendsTellOfAQueue(t *testing.T) {
+	const needed = 280
+	for _, rate := range []int64{200e3, 1e6} {
+		for _, queue := range []int{6000, 20_000, 1 << 20} {
+			for _, window := range []int{6000, 20_000} {
+				near := netsim.Config{Delay: 50 * time.Microsecond}
+				there := near
+				there.Rate, there.Queue = rate, queue
+				a, b := newSide(parts(10, partBytes)...), newSide()
+				a.SetWindow(window)
+				a.Assume(100*time.Microsecond, 50*time.Microsecond)
+				_, err := run(a, b, 10, netsim.PairConfig{AtoB: there, BtoA: near})
+				require.NoError(t, err)
+				t.Logf("%d bit/s, queue %d, window %d: %d slices", rate, queue, window, a.Stats().Slices)
+				require.Less(t, a.Stats().Slices, uint64(5*needed/2))
+			}
+		}
+	}
+}
