@@ -36,6 +36,10 @@ func testBlobResumes(t *testing.T, via Backend) {
 
 		before := n.server.peer.Conn().Stats().BytesOut
 		second := n.mustStart(n.server.peer, sent, Key("k"))
+		for p := second.Progress(); p.Resumed == 0; p = second.Progress() {
+			time.Sleep(time.Millisecond)
+		}
+		require.GreaterOrEqual(n, second.Progress().Acked, second.Progress().Resumed, "a progress bar begins there")
 		require.NoError(n, second.Wait(n.ctx))
 		require.GreaterOrEqual(n, second.Progress().Resumed, int64(2<<20))
 		require.Less(n, second.Progress().Resumed, int64(4<<20))

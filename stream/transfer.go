@@ -252,6 +252,7 @@ func (t *Transfer) onAccept(m accept) error {
 	if t.progress.Resumed = m.offset; t.header.kind == kindArray {
 		t.progress.Resumed = m.index
 	}
+	t.progress.Acked = max(t.progress.Acked, t.progress.Resumed)
 	if m.have {
 		t.reader.stop()
 		return nil
