@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -86,7 +87,7 @@ func answer[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(c
 func (k *clerk) refuse(request string, err error) error {
 	_, kind := kindOf(err)
 	switch {
-	case errors.Is(err, errLeft), errors.Is(err, ErrStopping):
+	case errors.Is(err, errLeft), errors.Is(err, ErrStopping), errors.Is(err, io.ErrUnexpectedEOF): // of a stream that the client broke off
 		k.log.Info("interrupted", "request", request, "cause", err)
 	case kind == errOther:
 		k.log.Error("failed", "request", request, "error", err)

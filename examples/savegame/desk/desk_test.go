@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -529,4 +530,16 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 	require.NoError(t, err)
 	_, err = put(t, h.dial(), PutOptions{}, noise(1, 1000))
 	require.NoError(t, err)
+}
+
+// TestWhoLeavesIsNoError: the log of a server shows no errors for what clients break off.
+func TestWhoLeavesIsNoError(t *testing.T) {
+	var log bytes.Buffer
+	k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil))}
+	for _, err := range []error{errLeft, ErrStopping, fmt.Errorf("a chunk: %w", io.ErrUnexpectedEOF)} {
+		require.Error(t, k.refuse("Put", err))
+	}
+	require.NotContains(t, log.String(), "ERROR")
+	require.Error(t, k.refuse("Put", io.ErrClosedPipe))
+	require.Contains(t, log.String(), "ERROR")
 }
