@@ -91,6 +91,9 @@ func (c *Class) Name() string { return c.name }
 // String returns the class's name.
 func (c *Class) String() string { return c.name }
 
+// ofGuest reports whether a guest declared the class, as package stream does for its lanes, and not the game.
+func (c *Class) ofGuest() bool { return c.traits.Declarer != "" }
+
 // add appends a declared method; the order of declaration is the order on the wire.
 func (c *Class) add(m *method) {
 	root := c.root()

@@ -216,6 +216,7 @@ func TestDialGivesUpWithItsContext(t *testing.T) {
 	defer cancel()
 	_, err = Dial(ctx, silent.LocalAddr().String(), clientTLS, newTestWorld(t, Config{}).World)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "no server has answered")
 }
 
 func TestListenAgainOnTheSamePort(t *testing.T) {

@@ -48,8 +48,8 @@ In all                 1.2 MB       9.9 MB
   bunches               4,000        9,025
   slices              40.0 kB       8.0 MB
   lost                      6           38
+  spurious                               4
   out of order             12
-  not lost                               4
   resent                                17
   acks alone                           345
 Path              4.3 kB in flight of a window of 45.0 kB, 999 B queued, 1.2 MB/s delivered,

@@ -193,7 +193,7 @@ func (c *Conn) channelNames() (names []ChannelStats, actors int) {
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		class := c.channels[channel].class
 		names = append(names, ChannelStats{Channel: channel, Class: class.name})
-		if class.traits.Declarer == "" {
+		if !class.ofGuest() {
 			actors++
 		}
 	}
@@ -270,8 +270,8 @@ func (s Stats) String() string {
 	t.Row("  bunches", statnet.Count(s.BunchesIn), statnet.Count(s.BunchesOut))
 	t.Row("  slices", statnet.Bytes(float64(s.SliceBytesIn)), statnet.Bytes(float64(s.SliceBytesOut)))
 	t.Row("  lost", statnet.Count(s.PacketsMissing), statnet.Count(s.PacketsLost))
+	t.Row("  spurious", "", statnet.Count(s.SpuriousLosses))
 	t.Row("  out of order", statnet.Count(s.PacketsOutOfOrder), "")
-	t.Row("  not lost", "", statnet.Count(s.SpuriousLosses))
 	t.Row("  resent", "", statnet.Count(s.BunchesResent))
 	t.Row("  acks alone", "", statnet.Count(s.AcksAlone))
 	t.List("Path", statnet.Bytes(float64(s.InFlight))+" in flight of a window of "+statnet.Bytes(float64(s.Window)),
@@ -347,7 +347,7 @@ func (w *World) role() string {
 func (w *World) addActors(t *statnet.Table) {
 	here, relevant, dormant := 0, 0, 0
 	for a := range w.roster.all {
-		if a.class.traits.Declarer != "" { // a guest's, such as a lane
+		if a.class.ofGuest() {
 			continue
 		}
 		here++

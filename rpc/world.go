@@ -29,8 +29,8 @@ import (
 // World is one game's end of all its connections: the game thread. Handlers, checks, hooks and constructors run on the
 // goroutine that drives it, one at a time, by [World.Tick] (or Dispatch and Flush) or [World.Run].
 //
-// Safe from any goroutine: Post, Do, Close, Conns, SetLogLevel, SetEmulation, Attach, Connect, IsServer, Inside, Dropped, HandshakeStats, MethodStats. All
-// else belongs to the world's goroutine.
+// Safe from any goroutine: Post, Do, Close, Conns, SetLogLevel, SetEmulation, Attach, Connect, IsServer, Inside, Dropped, HandshakeStats,
+// MethodStats. All else belongs to the world's goroutine.
 // A world is a server until it connects to one.
 type World struct {
 	config Config

@@ -28,12 +28,8 @@ type shot struct {
 // play sends 30 shots a second, until a blob by that backend has arrived, or for 3 seconds without one. It returns how long the
 // shots took to their handler, and the blob.
 func play(t *testing.T, path netsim.Config, via Backend) (latencies []time.Duration, took time.Duration) {
-	return playOver(t, path, rpc.Config{Sealed: true}, via)
-}
-
-func playOver(t *testing.T, path netsim.Config, config rpc.Config, via Backend) (latencies []time.Duration, took time.Duration) {
 	var actors chan *rpc.Actor
-	overQUICWith(t, path, config, func(server, client *rpc.World) {
+	overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {
 		actors = make(chan *rpc.Actor, 1) // of the bubble
 		rpc.On(rpc.Bind(server, gameplayClass, func(*rpc.Actor) int { return 0 }), shoot, func(_ int, _ *rpc.Call, s shot) {
 			latencies = append(latencies, time.Since(time.Unix(0, s.At)))
@@ -42,9 +38,7 @@ func playOver(t *testing.T, path netsim.Config, config rpc.Config, via Backend) 
 		server.OnConnect(func(c *rpc.Conn) { _, _ = server.Spawn(gameplayClass, c) })
 	}, func(t *testing.T, l loopback) {
 		gun, done := <-actors, make(chan struct{})
-		if config.Sealed {
-			l.awaitSealed(t)
-		}
+		l.awaitSealed(t)
 		if via != nil {
 			go func() { defer close(done); took = move(t, l.toServer, l.server, Via(via)) }()
 		} else {

@@ -65,7 +65,7 @@ type acked struct {
 	news  bool
 	high  uint64        // one above the newest that is known to have arrived; 0 = none is
 	timed uint64        // the same of those that left only once, and so tell when
-	least time.Duration // that the round trip of one that left again was, whichever sending arrived, where that is more than is known
+	least time.Duration // since one that had left before did so again: its round trip was no less, whichever sending arrived; 0 = no news
 }
 
 // hear takes the news of a chunk, before they are noted in the flight.

@@ -3,8 +3,11 @@ package versions
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -72,6 +75,37 @@ func TestRecordsAreOfTheQuota(t *testing.T) {
 	require.LessOrEqual(t, used, p.all.config.Quota)
 	require.Len(t, u.displaced["world"].versions, mostDisplaced)
 	require.Empty(t, p.requireSound())
+}
+
+// Who waits for room in his quota holds nothing that others need: the slots of chunks are everybody's.
+func TestWhoWaitsForRoomHoldsNoSlot(t *testing.T) {
+	many := make([]string, atOnce+1)
+	for i := range many {
+		many[i] = noise(uint64(i), 1000)
+	}
+	p := newPlace(t, Config{Quota: int64(atOnce+3)*store.Occupied(1001) + 4*recordBytes})
+	alice, ctx := p.user("alice"), t.Context()
+	p.put(alice, Request{Name: "old"}, saveOf(many...))
+	p.put(alice, Request{Name: "old", Mode: Force}, saveOf("small"))
+	for i := range many {
+		many[i] = noise(uint64(1000+i), 1000)
+	}
+	next := saveOf(many...)
+	waits, err := alice.Begin(ctx, Request{Name: "new", Machine: machine, Content: next.digest()})
+	require.NoError(t, err)
+	lacks, err := waits.Lacks(ctx, next.bytes)
+	require.NoError(t, err)
+	alice.records.Lock() // as while she displaces
+	var chunks sync.WaitGroup
+	for _, i := range lacks {
+		chunks.Go(func() { assert.NoError(t, waits.Chunk(ctx, i, manifest.Pack(nil, next.data[i]))) })
+	}
+	time.Sleep(10 * time.Millisecond)
+	p.put(p.user("bob"), Request{Name: "world"}, saveOf(noise(1, 1000))) // else it never returns
+	alice.records.Unlock()
+	chunks.Wait()
+	_, err = waits.Commit(ctx)
+	require.NoError(t, err)
 }
 
 // An object that can not be read for a moment is not replaced: where that failed, too, an acknowledged version had lost it.

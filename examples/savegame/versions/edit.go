@@ -70,8 +70,8 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 }
 
 // Erase deletes all versions of a save, for good. It fails with [*Conflict] when the newest one is neither the one that the
-// machine saw last nor in the trash, unless it is forced. What is erased half way is in the trash,
-// and where the disk has no room for the record of that it is its newest version alone.
+// machine saw last nor in the trash, unless it is forced. A save that is erased half way is in
+// the trash; where the disk has no room for the trash's record, its newest version is left.
 func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force bool) error {
 	if err := u.lock(ctx, machine); err != nil {
 		return err

@@ -164,14 +164,10 @@ func (p *Put) store(ctx context.Context, o *object, key string, data []byte, ver
 	if err := u.room(ctx, p.request.Name, store.Occupied(size)); err != nil {
 		return err
 	}
-	err := u.all.inSlot(ctx, func() error { // which nobody holds who waits for room, for it is everybody's
-		ctx := context.WithoutCancel(ctx) // else nobody would know whether it is there
-		err := u.write(ctx, p.request.Name, key, data)
-		if errors.Is(err, fs.ErrExist) {
-			err = u.replaceBad(ctx, key, data, verify)
-		}
-		return err
-	})
+	err := u.write(ctx, p.request.Name, key, data)
+	if errors.Is(err, fs.ErrExist) {
+		err = u.replaceBad(context.WithoutCancel(ctx), key, data, verify)
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.charge(-store.Occupied(size))

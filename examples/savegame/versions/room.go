@@ -32,17 +32,19 @@ func (u *User) makeRoom(ctx context.Context, name string, bytes int64) error {
 	}
 }
 
-// write puts an object of a save into the store. When the disk is full it makes room as within a quota.
+// write puts an object of a save into the store. When the disk is full it makes room as within a quota, and holds no slot meanwhile: those
+// are everybody's. Once it has a slot it is not canceled, for else nobody would know whether the object is there.
 func (u *User) write(ctx context.Context, name, key string, data []byte) error {
-	err := u.all.store.Put(ctx, key, data)
+	sure := context.WithoutCancel(ctx)
+	err := u.all.inSlot(ctx, func() error { return u.all.store.Put(sure, key, data) })
 	if !errors.As(err, new(*store.Full)) {
 		return err
 	}
-	if err := u.lock(ctx); err != nil {
+	if err := u.lock(sure); err != nil {
 		return err
 	}
 	defer u.records.Unlock()
-	return u.writeHeld(ctx, name, key, data)
+	return u.writeHeld(sure, name, key, data)
 }
 
 // writeHeld is write for who holds records.
