@@ -12,7 +12,8 @@ type channel struct {
 	ours     bool // this side opened it
 
 	// Sending. Sequences first to next-1 are in the reliable buffer; fresh is the first not wholly sent once.
-	out           ring[entry]
+	out           ring
+	few           []entry // the places that out had before it took a large ring of the connection's
 	first, next   uint64
 	fresh         uint64
 	resend        queue[uint64] // sequences with lost pieces
@@ -57,6 +58,36 @@ func (ch *channel) outstanding() int { return int(ch.next - ch.first) }
 // hasFresh reports whether something waits that was never sent.
 func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.len() > 0 }
 
+// fewEntries is how many places a channel keeps for itself: the entries of a tick of play. A reliable buffer that needs more of
+// them borrows a ring of the connection's until it is empty, for a channel that sends much seldom must not keep it.
+const fewEntries = 8
+
+// makePlace gives the reliable buffer room for one more entry.
+func (ch *channel) makePlace(rings *spares[[]entry]) {
+	room := len(ch.out.slots)
+	if ch.outstanding() < room {
+		return
+	}
+	var slots []entry
+	if room >= fewEntries {
+		slots = rings.take()
+	}
+	if len(slots) <= room {
+		slots = make([]entry, max(1, 2*room))
+	}
+	if old := ch.out.move(slots, ch.first, ch.next); room == fewEntries {
+		ch.few = old
+	}
+}
+
+// returnRing gives back the ring that was borrowed for the reliable buffer, which is empty.
+func (ch *channel) returnRing(rings *spares[[]entry]) {
+	if len(ch.out.slots) > fewEntries {
+		rings.put(ch.out.slots)
+		ch.out.slots, ch.few = ch.few, nil
+	}
+}
+
 // begun reports whether a part of a message has left and the next may follow; held says that it may not, of an unreliable one.
 func (ch *channel) begun(held bool) bool {
 	if !held && ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
@@ -65,26 +96,20 @@ func (ch *channel) begun(held bool) bool {
 	return ch.fresh < ch.next && ch.out.at(ch.fresh).flags&flagBegin == 0
 }
 
-// ring holds values of consecutive numbers; it grows as the numbers spread.
-type ring[T any] struct{ slots []T }
+// ring holds the entries of consecutive sequences.
+type ring struct{ slots []entry } // a power of two, or none
 
-func (r *ring[T]) at(n uint64) *T { return &r.slots[n&uint64(len(r.slots)-1)] }
+func (r *ring) at(sequence uint64) *entry { return &r.slots[sequence&uint64(len(r.slots)-1)] }
 
-// cover makes room for the numbers from first to last.
-func (r *ring[T]) cover(first, last uint64) {
-	size := len(r.slots)
-	if uint64(size) > last-first {
-		return
-	}
-	grown := max(1, size)
-	for uint64(grown) <= last-first {
-		grown *= 2
-	}
+// move moves the entries from first to next-1 into slots, which are empty, and returns those they were in, empty.
+func (r *ring) move(slots []entry, first, next uint64) []entry {
 	old := *r
-	r.slots = make([]T, grown)
-	for n := first; n < first+uint64(size); n++ {
+	r.slots = slots
+	for n := first; n < next; n++ {
 		*r.at(n) = *old.at(n)
 	}
+	clear(old.slots)
+	return old.slots
 }
 
 // queue is a first-in-first-out list that reuses its memory.
@@ -127,6 +152,13 @@ func (q *queue[T]) reset() {
 		q.items = nil
 	}
 	q.items, q.head = q.items[:0], 0
+}
+
+// release lets the collector have the memory of an empty list.
+func (q *queue[T]) release() {
+	if q.len() == 0 {
+		q.items, q.head = nil, 0
+	}
 }
 
 // remove takes out the items that equal says.

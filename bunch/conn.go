@@ -10,17 +10,19 @@ import (
 // Conn is one end of a connection: bunches in, packets out, and back. It has no clock, goroutine or lock; now never runs
 // back within it. Not safe for concurrent use.
 type Conn struct {
-	config Config
-	limits Params // what both ends can keep
-	start  time.Time
-	now    time.Duration // since start
-	err    error
+	config  Config
+	limits  Params // what both ends can keep
+	start   time.Time
+	now     time.Duration // since start
+	trimmed time.Duration // when spare memory was last looked at
+	err     error
 
 	// Sending.
 	channels    channels
 	owed        owed
 	levels      [levels]level
 	blocks      blocks
+	rings       spares[[]entry] // of reliable buffers, empty
 	sent        sentPackets
 	skips       skips
 	build       builder
@@ -44,9 +46,9 @@ type Conn struct {
 	arriving          uint64 // number of the packet that is being received
 	ready             readyList
 	flow              flow
-	control           int        // price of what channel 0 holds
-	pinned            int        // bytes that payloads pin beyond their own
-	slots             []*slot    // spare ones
+	control           int // price of what channel 0 holds
+	pinned            int // bytes that payloads pin beyond their own
+	slots             spares[*slot]
 	spare             blocks     // for parts of runs
 	parts             [][]byte   // spare list of a run's parts
 	loose             run        // an unordered message that overtakes earlier entries
@@ -83,7 +85,8 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 	c := &Conn{config: config, limits: config.params(), start: now}
 	c.channels = newChannels(config.Client, config.MaxChannels)
 	c.peerAckDelay = config.AckDelay
-	c.blocks.most, c.spare.most = maxSpare, maxInSpare
+	c.blocks, c.spare = newBlocks(maxSpare), newBlocks(maxInSpare)
+	c.rings.most, c.slots.most, c.ready.spare.most = maxRings, maxSlots, maxReadySpare
 	c.flow.init(config.ReceiveLimit)
 	c.skips.init(config.Random)
 	return c, nil

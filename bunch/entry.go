@@ -1,5 +1,7 @@
 package bunch
 
+import "slices"
+
 // maxPieces bounds into how many pieces an entry is ever cut.
 const maxPieces = 6
 
@@ -77,50 +79,74 @@ func (e *entry) cut(i, size int) bool {
 	return true
 }
 
+// spares is memory for reuse, the latest on top.
+type spares[T any] struct {
+	items []T
+	most  int // more are left to the collector
+	least int // items since trim: those at the bottom nobody needed
+}
+
+// take returns a zero value when there is none.
+func (s *spares[T]) take() (spare T) {
+	last := len(s.items) - 1
+	if last < 0 {
+		return spare
+	}
+	spare, s.items[last] = s.items[last], spare
+	s.items, s.least = s.items[:last], min(s.least, last)
+	return spare
+}
+
+func (s *spares[T]) put(spare T) {
+	if len(s.items) < s.most {
+		s.items = append(s.items, spare)
+	}
+}
+
+// trim gives up what nobody needed since the last trim.
+func (s *spares[T]) trim() {
+	if s.least == len(s.items) {
+		s.items, s.least = nil, 0
+		return
+	}
+	s.items = slices.Delete(s.items, 0, s.least)
+	s.least = len(s.items)
+}
+
 // blocks is the connection's store of payload memory, so that steady traffic allocates nothing.
-type blocks struct {
-	small, full [][]byte
-	most        int // kept of each kind
+type blocks struct{ small, full spares[[]byte] }
+
+func newBlocks(most int) blocks {
+	return blocks{small: spares[[]byte]{most: most}, full: spares[[]byte]{most: most}}
 }
 
 const (
 	smallBlock = 128
 	maxSpare   = 256 // blocks of each kind kept for reuse: one reliable buffer
+	maxRings   = 32  // rings of full reliable buffers kept: as many as a Window has lanes
 	maxInSpare = 64  // kept for what arrives: two long messages in which every other entry comes in pieces
 )
 
 // get returns an empty block with room for size bytes, at most EntryBytes.
 func (b *blocks) get(size int) []byte {
+	spare, room := &b.full, EntryBytes
 	if size <= smallBlock {
-		return take(&b.small, smallBlock)
+		spare, room = &b.small, smallBlock
 	}
-	return take(&b.full, EntryBytes)
-}
-
-func take(list *[][]byte, size int) []byte {
-	if n := len(*list); n > 0 {
-		block := (*list)[n-1]
-		*list = (*list)[:n-1]
+	if block := spare.take(); block != nil {
 		return block[:0]
 	}
-	return make([]byte, 0, size)
+	return make([]byte, 0, room)
 }
 
 // put takes a block back; others (nil, slices of datagrams) are left to the collector.
 func (b *blocks) put(block []byte) {
 	switch cap(block) {
 	case smallBlock:
-		b.small = b.spare(b.small, block)
+		b.small.put(block)
 	case EntryBytes:
-		b.full = b.spare(b.full, block)
+		b.full.put(block)
 	}
-}
-
-func (b *blocks) spare(list [][]byte, block []byte) [][]byte {
-	if len(list) == b.most {
-		return list
-	}
-	return append(list, block)
 }
 
 // grown returns block with room for more bytes behind its content.
@@ -133,5 +159,9 @@ func (b *blocks) grown(block []byte, more int) []byte {
 	return bigger
 }
 
-// release lets the collector have the spare blocks.
-func (b *blocks) release() { b.small, b.full = nil, nil }
+func (b *blocks) spare() bool { return len(b.small.items)+len(b.full.items) > 0 }
+
+func (b *blocks) trim() {
+	b.small.trim()
+	b.full.trim()
+}

@@ -169,6 +169,9 @@ func (c *Conn) popAcked(ch *channel) {
 		c.trace(Event{Kind: "freed", Channel: ch.number, Sequence: ch.first})
 	}
 	ch.fresh = max(ch.fresh, ch.first)
+	if ch.first == ch.next {
+		ch.returnRing(&c.rings)
+	}
 	if ch.owesAnswer() {
 		c.owed.add(c.now)
 	}

@@ -58,9 +58,7 @@ func (c *Conn) park(ch *channel, n uint64) (s *slot, i int) {
 	if ok {
 		return ch.in.at(i), i
 	}
-	if last := len(c.slots) - 1; last >= 0 {
-		s, c.slots = c.slots[last], c.slots[:last]
-	} else {
+	if s = c.slots.take(); s == nil {
 		s = new(slot)
 	}
 	*s = slot{number: n}
@@ -71,7 +69,6 @@ func (c *Conn) park(ch *channel, n uint64) (s *slot, i int) {
 // unpark takes out the first entry of a channel, which was processed.
 func (c *Conn) unpark(ch *channel) {
 	s := ch.in.drop()
-	if s.payload = nil; len(c.slots) < maxSlots {
-		c.slots = append(c.slots, s)
-	}
+	s.payload = nil
+	c.slots.put(s)
 }

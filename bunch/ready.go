@@ -5,8 +5,7 @@ type readyList struct {
 	first, last *readyBlock // nil when empty
 	from, to    int         // the oldest in first, the next free in last
 	n           int
-	spare       *readyBlock // blocks for reuse
-	spares      int
+	spare       spares[*readyBlock]
 }
 
 // maxReadySpare is how many blocks are kept for reuse: a tick's 576 messages.
@@ -31,12 +30,9 @@ func (l *readyList) push(m *Message) {
 }
 
 func (l *readyList) grow() {
-	b := l.spare
+	b := l.spare.take()
 	if b == nil {
 		b = new(readyBlock)
-	} else {
-		l.spare, b.next = b.next, nil
-		l.spares--
 	}
 	if l.last == nil {
 		l.first, l.from = b, 0
@@ -63,11 +59,6 @@ func (l *readyList) shrink() {
 	if l.first == nil {
 		l.last = nil
 	}
-	if l.spares < maxReadySpare {
-		b.next, l.spare = l.spare, b
-		l.spares++
-	}
+	b.next = nil
+	l.spare.put(b)
 }
-
-// release lets the collector have the spare blocks.
-func (l *readyList) release() { l.spare, l.spares = nil, 0 }

@@ -153,7 +153,7 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 	if ch.next == 0 && ch.ours {
 		flags |= flagOpen
 	}
-	ch.out.cover(ch.first, ch.next)
+	ch.makePlace(&c.rings)
 	ch.out.at(ch.next).init(flags, block)
 	ch.next++
 	c.flow.entries++

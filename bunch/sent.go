@@ -56,6 +56,9 @@ type sentPackets struct {
 // acks and limits as it likes. It is the acks of two seconds, one a millisecond.
 const bareRecords = 2048
 
+// leastSent is the room for packets that a connection begins with: those of a handshake, or of a tick of play.
+const leastSent = 4
+
 // full reports whether add may only follow drop. The peer remembers no more packets than seenWindow.
 func (s *sentPackets) full() bool {
 	most := max(bareRecords, min(seenWindow, 8*s.loaded))
@@ -95,7 +98,7 @@ func (s *sentPackets) add() *packet {
 	if s.Len() == s.Cap() {
 		s.forgetDecided()
 	}
-	p := s.Push(4)
+	p := s.Push(leastSent)
 	*p = packet{items: p.items[:0], records: p.records[:0]}
 	return p
 }

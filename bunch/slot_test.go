@@ -5,6 +5,7 @@ import (
 
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -112,7 +113,7 @@ func TestEntryCuts(t *testing.T) {
 }
 
 func TestBlocksAreReused(t *testing.T) {
-	b := blocks{most: maxSpare}
+	b := newBlocks(maxSpare)
 	small, full := b.get(128), b.get(129)
 	require.Equal(t, smallBlock, cap(small))
 	require.Equal(t, EntryBytes, cap(full))
@@ -126,8 +127,8 @@ func TestBlocksAreReused(t *testing.T) {
 	for range 2 * maxSpare {
 		b.put(make([]byte, 0, EntryBytes))
 	}
-	require.Len(t, b.full, maxSpare)
-	require.Empty(t, b.small)
+	require.Len(t, b.full.items, maxSpare)
+	require.Empty(t, b.small.items)
 }
 
 func TestQueue(t *testing.T) {
@@ -164,17 +165,55 @@ func TestQueue(t *testing.T) {
 	require.LessOrEqual(t, cap(q.items), 8*(len(model)+100))
 }
 
-func TestRingCovers(t *testing.T) {
-	var r ring[int]
-	first := uint64(1<<40 + 3)
-	for n := first; n < first+100; n++ {
-		r.cover(first, n)
-		*r.at(n) = int(n - first)
-		for m := first; m <= n; m++ {
-			require.Equal(t, int(m-first), *r.at(m))
+// TestReliableBuffersBorrowRings: a channel keeps places for a tick of play, and borrows those for more.
+func TestReliableBuffersBorrowRings(t *testing.T) {
+	p := newPair(t, Config{})
+	c, channels := p.ends[0], []uint64{p.open(0, Normal), p.open(0, Normal)}
+	fill := func(number uint64, entries int) *channel {
+		ch := c.channels.open[number]
+		first := ch.next
+		for i := range entries {
+			p.send(0, number, Reliable, pattern(EntryBytes-2, i))
+			for n := first; n < ch.next; n++ {
+				require.Equal(t, pattern(EntryBytes-2, int(n-first)), ch.out.at(n).payload[2:], "entry %d of %d", n, i+1)
+			}
 		}
+		return ch
 	}
-	require.Len(t, r.slots, 128)
-	r.cover(first+100, first+227)
-	require.Len(t, r.slots, 128)
+	ch := fill(channels[0], 100)
+	require.Len(t, ch.out.slots, 128)
+	borrowed, few := &ch.out.slots[0], &ch.few[0]
+	p.run(time.Second)
+	p.settled()
+	require.Equal(t, few, &ch.out.slots[0], "its own places are back")
+	require.Len(t, ch.out.slots, fewEntries)
+
+	t.Log("# another channel borrows the ring")
+	ch = fill(channels[1], fewEntries)
+	require.NotEqual(t, borrowed, &ch.out.slots[0])
+	p.run(time.Second)
+	ch = fill(channels[1], fewEntries+1)
+	require.Equal(t, borrowed, &ch.out.slots[0])
+	require.Empty(t, c.rings.items)
+	p.run(time.Second)
+	p.settled()
+	require.Len(t, c.rings.items, 1)
+}
+
+func TestSpares(t *testing.T) {
+	s := spares[int]{most: 4}
+	require.Zero(t, s.take())
+	for i := range 6 {
+		s.put(i + 1)
+	}
+	require.Equal(t, []int{1, 2, 3, 4}, s.items)
+	s.trim()
+	require.Len(t, s.items, 4, "they came since the last trim")
+	require.Equal(t, 4, s.take())
+	require.Equal(t, 3, s.take())
+	s.put(5)
+	s.trim()
+	require.Equal(t, []int{5}, s.items, "two were not needed")
+	s.trim()
+	require.Nil(t, s.items)
 }

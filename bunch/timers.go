@@ -2,7 +2,7 @@ package bunch
 
 import "time"
 
-// trimAfter is the silence after which spare memory is given up.
+// trimAfter is how long spare memory is kept that nobody needs, or twice as long at most.
 const trimAfter = 10 * time.Second
 
 // Advance runs the timers that are due. An error ends the connection: the peer has been silent for too long.
@@ -32,7 +32,7 @@ func (c *Conn) Advance(now time.Time) error {
 	if at, ok := c.owedAt(); ok && t >= at {
 		return c.fail(violation(ConnectionTimeout, "no answer to the closes of %d channels, at most %d may wait for longer than %v (IdleTimeout)", c.owed.count, maxOwed, c.config.IdleTimeout))
 	}
-	if at, ok := c.trimAt(); ok && t >= at {
+	if t >= c.trimmed+trimAfter {
 		c.trim()
 	}
 	c.sent.forget(t)
@@ -75,19 +75,23 @@ func (c *Conn) idleAt() (time.Duration, bool) {
 	return c.loss.unanswered + c.config.IdleTimeout, c.sent.flying > 0
 }
 
-func (c *Conn) trimAt() (time.Duration, bool) {
-	spare := len(c.blocks.small)+len(c.blocks.full)+len(c.spare.full)+len(c.slots) > 0 || c.ready.spare != nil || c.parts != nil
-	return max(c.sent.lastAsk, c.received.at) + trimAfter, spare && c.sent.flying == 0 && c.flow.entries == 0
+// trimAt returns when spare memory is looked at again, while there is any.
+func (c *Conn) trimAt() (at time.Duration, spare bool) {
+	spare = c.blocks.spare() || c.spare.spare() || len(c.rings.items)+len(c.slots.items)+len(c.ready.spare.items) > 0 || c.parts != nil
+	return c.trimmed + trimAfter, spare
 }
 
-// trim gives spare memory up; an idle connection is small.
+// trim gives up the memory that nobody needed since the last trim: a connection that sent much is small again soon, even if it
+// plays on.
 func (c *Conn) trim() {
-	c.blocks.release()
-	c.spare.release()
-	if c.sent.forget(c.now); c.sent.Oldest == c.sent.Next {
-		c.sent.Trim()
-	}
-	c.ready.release()
+	c.trimmed = c.now
+	c.blocks.trim()
+	c.spare.trim()
+	c.rings.trim()
+	c.slots.trim()
+	c.ready.spare.trim()
+	c.parts = nil
 	c.tracked.release()
-	c.slots, c.parts = nil, nil
+	c.sent.forget(c.now)
+	c.sent.Shrink(leastSent)
 }

@@ -149,10 +149,11 @@ func TestTrim(t *testing.T) {
 	p.run(time.Second)
 	p.take(1)
 	c := p.ends[0]
-	require.NotEmpty(t, c.blocks.full)
-	p.run(11 * time.Second)
-	require.Empty(t, c.blocks.full)
-	require.Empty(t, p.ends[1].spare.full)
+	require.True(t, c.blocks.spare())
+	p.run(2*trimAfter + time.Second)
+	require.False(t, c.blocks.spare())
+	require.False(t, p.ends[1].spare.spare())
+	require.Empty(t, c.rings.items)
 	require.Zero(t, c.sent.Cap())
 	for _, c := range p.ends {
 		_, ok := c.NextTimeout()
@@ -210,4 +211,32 @@ func TestProbeForALimitIsNotOverdue(t *testing.T) {
 	at, ok := l.NextTimeout()
 	require.True(t, ok)
 	require.True(t, at.After(l.at), "%v ago", l.at.Sub(at))
+}
+
+// TestTrimBesidePlay: what a burst needed is given up though play goes on, and what play needs is not.
+func TestTrimBesidePlay(t *testing.T) {
+	p := newPair(t, Config{})
+	bulk, play := p.open(0, Bulk), p.open(0, Normal)
+	for range 200 {
+		p.send(0, bulk, Reliable, make([]byte, EntryBytes-2))
+	}
+	c := p.ends[0]
+	tick := func() {
+		p.send(0, play, Reliable, make([]byte, 20))
+		p.run(33 * ms)
+		p.take(1)
+	}
+	for range 60 {
+		tick()
+	}
+	require.True(t, c.blocks.spare())
+	require.Len(t, c.rings.items, 1)
+	places := c.sent.Cap()
+	for range 30 * 30 {
+		tick()
+	}
+	require.Empty(t, c.blocks.full.items)
+	require.Empty(t, c.rings.items)
+	require.Less(t, c.sent.Cap(), places)
+	require.Zero(t, testing.AllocsPerRun(20, func() { c.blocks.put(c.blocks.get(20)) }), "play's blocks stay")
 }

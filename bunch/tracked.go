@@ -27,12 +27,8 @@ type tracked struct {
 
 // release lets the collector have the lists that are empty.
 func (t *tracked) release() {
-	if t.waiting.len() == 0 {
-		t.waiting = queue[trackedMessage]{}
-	}
-	if t.fates.len() == 0 {
-		t.fates = queue[Fate]{}
-	}
+	t.waiting.release()
+	t.fates.release()
 }
 
 // trackedMessage is one that waits, or one of the last packet that may yet be taken back.

@@ -610,7 +610,7 @@ func TestTrackedMemoryGoesBack(t *testing.T) {
 	p.take(1)
 	into := make([]Fate, 2999)
 	require.Equal(t, 2999, c.Fates(into))
-	p.run(trimAfter)
+	p.run(2 * trimAfter)
 	require.Zero(t, cap(c.tracked.waiting.items))
 	require.Len(t, fates(c), 1, "nothing is forgotten")
 }

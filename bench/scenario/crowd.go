@@ -18,6 +18,10 @@ const (
 	ModeMulticast = "multicast to all"
 )
 
+// idleShare is how long a crowd is idle before its memory is measured, beside how long it plays: at 5 s of play longer than the
+// two times 10 s after which connections have given up what they do not need.
+const idleShare = 5
+
 // gatherTime is how long all connections may take.
 const gatherTime = time.Minute
 
@@ -41,17 +45,17 @@ func crowd(ctx context.Context, j job.Job, r *job.Result) error {
 	}
 	defer c.Close()
 	time.Sleep(settleTime)
-	full := takeStock()
-	r.Set("heap_kib_per_end", float64(int64(full.heap-idle.heap))/1024/float64(2*j.Count))
-	r.Set("stack_kib_per_end", float64(int64(full.stack-idle.stack))/1024/float64(2*j.Count))
-	r.Set("goroutines_per_end", float64(full.goroutines-idle.goroutines)/float64(2*j.Count))
-
 	cpu := cpuTime()
 	sent, err := beat(c, j, h)
 	used := cpuTime() - cpu
 	if err != nil {
 		return err
 	}
+	time.Sleep(idleShare * j.Seconds)
+	full := takeStock()
+	r.Set("heap_kib_per_end", float64(int64(full.heap-idle.heap))/1024/float64(2*j.Count))
+	r.Set("stack_kib_per_end", float64(int64(full.stack-idle.stack))/1024/float64(2*j.Count))
+	r.Set("goroutines_per_end", float64(full.goroutines-idle.goroutines)/float64(2*j.Count))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	quantiles(r, h.latencies, time.Millisecond, "_ms")

@@ -40,3 +40,19 @@ func (r *Ring[T]) grow(size int) {
 
 // Trim forgets all and gives up the memory. Numbers go on.
 func (r *Ring[T]) Trim() { r.places, r.Oldest = nil, r.Next }
+
+// Shrink gives up places that are not needed: all when the ring is empty, else half of them for as long as three quarters are
+// free and least, a power of two, are left.
+func (r *Ring[T]) Shrink(least int) {
+	if r.Len() == 0 {
+		r.Trim()
+		return
+	}
+	size := len(r.places)
+	for r.Len() <= size/4 && size/2 >= least {
+		size /= 2
+	}
+	if size < len(r.places) {
+		r.grow(size)
+	}
+}

@@ -52,6 +52,23 @@ func TestRing(t *testing.T) {
 	check()
 }
 
+func TestRingShrinks(t *testing.T) {
+	var r Ring[uint64]
+	for range 100 {
+		*r.Push(4) = r.Next - 1
+	}
+	require.Equal(t, 128, r.Cap())
+	for _, c := range []struct{ left, places int }{{33, 128}, {32, 64}, {9, 32}, {1, 4}, {0, 0}} {
+		r.Oldest = r.Next - uint64(c.left)
+		r.Shrink(4)
+		require.Equal(t, c.places, r.Cap(), "%d left", c.left)
+		for n := r.Oldest; n < r.Next; n++ {
+			require.Equal(t, n, *r.At(n))
+		}
+	}
+	require.Equal(t, uint64(100), r.Next)
+}
+
 func TestRingLeavesPlacesAsTheyWere(t *testing.T) {
 	var r Ring[[]int]
 	for range 4 {

@@ -277,14 +277,14 @@ func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose
 		return b
 	}
 	s.report.pace(s.rtt())
-	rec.covers = s.report.fill(t, &s.told, &s.opener.window, limit-len(b))
+	rec.covers = s.report.fill(t, &s.frame.feedback, &s.opener.window, limit-len(b))
 	s.stats.Feedbacks++
 	if rec.fate == flying {
 		s.report.bare = 0
 	} else {
 		s.report.bare++
 	}
-	return s.told.append(b)
+	return s.frame.feedback.append(b)
 }
 
 // sent records a packet.

@@ -97,8 +97,11 @@ func TestCarrierDelivers(t *testing.T) {
 		require.Zero(t, d.far.quic.Load(), "QUIC saw nothing of it")
 		require.Equal(t, 3, d.a.Spares())
 
-		t.Log("# idle: no goroutine, no packet, until there is something to send")
-		time.Sleep(time.Second)
+		t.Log("# idle: no memory of packets, and then no goroutine and no packet until there is something to send")
+		time.Sleep(2 * trimAfter)
+		d.a.Lock()
+		require.Zero(t, d.a.session.records.Cap())
+		d.a.Unlock()
 		before := d.a.Stats()
 		time.Sleep(time.Minute)
 		require.Equal(t, before, d.a.Stats())

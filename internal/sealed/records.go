@@ -17,8 +17,7 @@ const (
 	silentRecords = 7 << 8
 	// crowdedRecords are too many to remember packets that may only be late.
 	crowdedRecords = maxRecords / 2
-	firstRecords   = 32   // a probe and the train
-	idleRecords    = 1024 // places are kept while idle
+	firstRecords   = 32 // a probe and the train
 	// maxPayloads is how many payloads share a packet.
 	maxPayloads = 3
 )
@@ -102,7 +101,7 @@ func (r *records) firstFlying() (uint64, bool) {
 	return r.first, true
 }
 
-// forget drops the oldest records whose fate cannot change any more, and the memory when it is not needed.
+// forget drops the oldest records whose fate cannot change any more.
 func (r *records) forget(t time.Duration) {
 	for r.Oldest < r.Next {
 		rec := r.At(r.Oldest)
@@ -114,8 +113,5 @@ func (r *records) forget(t time.Duration) {
 			r.silent--
 		}
 		r.Oldest++
-	}
-	if r.Cap() > idleRecords {
-		r.Trim()
 	}
 }

@@ -60,6 +60,9 @@ func (c *SessionConfig) train() int {
 	return trainPackets
 }
 
+// trimAfter is how long the memory of records is kept that nobody needs: as long as bunch keeps its own.
+const trimAfter = 10 * time.Second
+
 // Session is one end of a carrier: a machine without clock, goroutine or lock.
 type Session struct {
 	config  SessionConfig
@@ -67,8 +70,9 @@ type Session struct {
 	control *pace.Controller
 
 	// Time.
-	epoch time.Time // zero until the first call
-	now   time.Duration
+	epoch   time.Time // zero until the first call
+	now     time.Duration
+	trimmed time.Duration // when the records' memory was last looked at
 
 	// Keys and ids.
 	sealer *sealer // of Seal alone
@@ -98,12 +102,11 @@ type Session struct {
 
 	// Receiving.
 	report report
-	frame  frame  // scratch
 	clock  uint64 // of the peer, by the latest feedback, unwrapped; 0 = none came
 
-	// Scratch of feedbacks.
-	told     feedback
-	arrivals []arrival
+	// Scratch.
+	frame    frame     // that is read, or its feedback built
+	arrivals []arrival // of the feedback that is read
 
 	stats Stats
 }
@@ -251,6 +254,10 @@ func (s *Session) Advance(now time.Time) error {
 	}
 	s.checkHearing(t)
 	s.records.forget(t)
+	if t >= s.trimmed+trimAfter {
+		s.trimmed = t
+		s.records.Shrink(firstRecords)
+	}
 	if s.state == Closed {
 		return s.err
 	}
@@ -277,6 +284,7 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	if at, ok := s.hushedAt(); ok && at > s.now {
 		earlier(at, true)
 	}
+	earlier(s.trimmed+trimAfter, s.records.Cap() > 0)
 	earlier(s.mtu.retry, s.mtu.shrunk > 0 && s.mtu.retry > s.now)
 	if s.started && s.records.Len() < maxRecords && s.mayReport() {
 		earlier(s.report.dueAt())
