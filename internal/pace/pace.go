@@ -97,6 +97,12 @@ func (c *Controller) Reset(now time.Time) {
 	*c = fresh
 }
 
+// Rest gives up the memory of single packets, after a silence in which nothing was in flight. What they taught stays.
+func (c *Controller) Rest() {
+	c.delivery.curve, c.delivery.begin = latest[point]{}, 0
+	c.congestion.neighbours = latest[neighbour]{}
+}
+
 // Sent records that a packet of size bytes on the wire left while inFlight others were under way, and returns what to
 // keep of it.
 func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {

@@ -19,7 +19,7 @@ const (
 	pingAfter = 16
 
 	arrivalSlots = 256
-	// leastArrivals is how many of them a session begins with: idle ones need no more.
+	// leastArrivals is how many of them a session begins with.
 	leastArrivals = 32
 )
 
@@ -38,7 +38,8 @@ func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanoseco
 
 // report decides when the peer is told what arrived, and what.
 type report struct {
-	arrivals []arrival     // by number, modulo: as many places as there were packets, up to arrivalSlots
+	arrivals []arrival     // by number, modulo: as many places as there were packets since rest, up to arrivalSlots
+	noted    int           // packets since rest
 	zero     time.Duration // what to add to the session's time for the clock
 
 	// What is due.
@@ -87,7 +88,7 @@ const (
 
 // note takes a packet that opened at t, and came before: it may have waited for us, which is nothing that the path did.
 func (r *report) note(t, came time.Duration, number uint64, asks asking) {
-	r.makePlace(number)
+	r.makePlace()
 	*r.arrival(number) = arrival{number: number, at: r.zero + came}
 	switch asks {
 	case never:
@@ -106,16 +107,20 @@ func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	r.urgent = r.urgent || asks == atOnce
 }
 
-// makePlace sees to it that the numbers up to number have a place each, or that there are all.
-func (r *report) makePlace(number uint64) {
-	size := max(leastArrivals, len(r.arrivals))
-	for size < arrivalSlots && uint64(size) <= number {
-		size *= 2
+// makePlace doubles the places while each holds an arrival.
+func (r *report) makePlace() {
+	if r.noted++; r.noted <= len(r.arrivals) || len(r.arrivals) == arrivalSlots {
+		return
 	}
-	if size > len(r.arrivals) {
-		r.arrivals = append(r.arrivals, make([]arrival, size-len(r.arrivals))...)
+	old := r.arrivals
+	r.arrivals = make([]arrival, max(leastArrivals, 2*len(old)))
+	for _, a := range old {
+		*r.arrival(a.number) = a
 	}
 }
+
+// rest gives up the arrivals, after a silence: the peer was told of all that it will be told.
+func (r *report) rest() { r.arrivals, r.noted = nil, 0 }
 
 // arrival returns the place of a number. Another number in it says that nothing is kept of that one.
 func (r *report) arrival(number uint64) *arrival { return &r.arrivals[number%uint64(len(r.arrivals))] }

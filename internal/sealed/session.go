@@ -70,9 +70,13 @@ type Session struct {
 	control *pace.Controller
 
 	// Time.
-	epoch   time.Time // zero until the first call
-	now     time.Duration
-	trimmed time.Duration // when the records' memory was last looked at
+	epoch time.Time // zero until the first call
+	now   time.Duration
+
+	// Memory that is not needed.
+	trimmed time.Duration // when it was last looked at
+	counted uint64        // packets until then
+	rested  uint64        // packets until all was given up
 
 	// Keys and ids.
 	sealer *sealer // of Seal alone
@@ -255,14 +259,29 @@ func (s *Session) Advance(now time.Time) error {
 	s.checkHearing(t)
 	s.records.forget(t)
 	if t >= s.trimmed+trimAfter {
-		s.trimmed = t
-		s.records.Shrink(firstRecords)
+		s.trim(t)
 	}
 	if s.state == Closed {
 		return s.err
 	}
 	return nil
 }
+
+// trim gives up the places of records that are not needed, and after trimAfter without a packet all that tells of single ones.
+func (s *Session) trim(t time.Duration) {
+	s.trimmed = t
+	s.records.Shrink(firstRecords)
+	if s.packets() == s.counted && s.records.Len() == 0 && !s.report.waits() {
+		s.control.Rest()
+		s.report.rest()
+		s.arrivals = nil
+		s.rested = s.counted
+	}
+	s.counted = s.packets()
+}
+
+// packets counts those that were sent and received.
+func (s *Session) packets() uint64 { return s.stats.Sent + s.stats.Received }
 
 // NextTimeout returns when Advance or AppendPacket is to be called again.
 func (s *Session) NextTimeout() (time.Time, bool) {
@@ -284,7 +303,7 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	if at, ok := s.hushedAt(); ok && at > s.now {
 		earlier(at, true)
 	}
-	earlier(s.trimmed+trimAfter, s.records.Cap() > 0)
+	earlier(s.trimmed+trimAfter, s.packets() != s.rested)
 	earlier(s.mtu.retry, s.mtu.shrunk > 0 && s.mtu.retry > s.now)
 	if s.started && s.records.Len() < maxRecords && s.mayReport() {
 		earlier(s.report.dueAt())
