@@ -234,8 +234,9 @@ type IncomingArray[T any] struct {
 	pulled bool
 }
 
-// OnBatch runs fn on the world's goroutine, in its ticks, with the next elements, in order. It is for the handler that
-// is given the transfer, and panics when the elements are taken already.
+// OnBatch runs fn on the world's goroutine, in its ticks, with the next elements, in order: once a tick at least while there are
+// any, and more often for as long as a tick may spend on bulk, an eighth of the time between two. It is for the handler that is
+// given the transfer, and panics when the elements are taken already.
 func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 	a.claim("OnBatch")
 	a.in.delivery.push = func(batch any) { fn(batch.([]T)) }

@@ -198,9 +198,10 @@ func (d *delivery) waiting() (n int64) {
 	return n
 }
 
-// tick runs the application's callbacks, on the world's goroutine.
-func (d *delivery) tick() {
-	for d.push != nil {
+// tick runs the application's callbacks, on the world's goroutine: while there are batches, for what was taken makes room for
+// others, and until time is up. It reports whether some may be left.
+func (d *delivery) tick(timeUp func() bool) (left bool) {
+	for d.push != nil && !left {
 		p, ok, _ := d.tryPull()
 		if !ok {
 			break
@@ -209,8 +210,10 @@ func (d *delivery) tick() {
 			break
 		}
 		d.consumed(p)
+		left = timeUp()
 	}
 	d.tellEnd()
+	return left
 }
 
 // tellEnd runs OnEnd, once.

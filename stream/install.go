@@ -33,6 +33,7 @@ type Streams struct {
 	order    []*Peer       // that have joined
 	next     int           // in order, whom the next tick begins with
 	lastTick time.Time     // when it began
+	turnEnds time.Time     // when it has taken what it may
 	interval time.Duration // between ticks, as pace and queues take it
 }
 
@@ -160,7 +161,7 @@ const (
 
 // turn ticks the peers of whom there is news, one after the other, until time is up. The next tick goes on from there.
 func (s *Streams) turn(now time.Time) {
-	end := s.clock().Add(max(leastTick, s.interval/tickShare))
+	s.turnEnds = s.clock().Add(max(leastTick, s.interval/tickShare))
 	for range s.order {
 		p := s.order[s.next%len(s.order)]
 		s.next = (s.next + 1) % len(s.order)
@@ -168,12 +169,15 @@ func (s *Streams) turn(now time.Time) {
 			continue
 		}
 		p.tick(now)
-		if s.clock().After(end) {
+		if s.timeUp() {
 			s.wake()
 			return
 		}
 	}
 }
+
+// timeUp reports whether this tick has taken what it may.
+func (s *Streams) timeUp() bool { return s.clock().After(s.turnEnds) }
 
 // wake makes a world that waits for events tick.
 func (s *Streams) wake() {

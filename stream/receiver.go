@@ -19,10 +19,14 @@ type receiver struct {
 	late       uint64      // parts and messages of transfers that had ended, dropped
 }
 
-// deliver runs the callbacks of what has come and what has ended.
+// deliver runs the callbacks of what has come and what has ended, one at least for each transfer.
 func (r *receiver) deliver() {
+	left := false
 	for _, in := range r.receiving {
-		in.delivery.tick()
+		left = in.delivery.tick(r.peer.streams.timeUp) || left
+	}
+	if left {
+		r.peer.wake()
 	}
 }
 

@@ -136,6 +136,27 @@ func testArrayPushedInTicks(t *testing.T, via Backend) {
 	})
 }
 
+// TestSlowBatchesWaitForTicks: what the application does with batches takes no more of a tick than other bulk may, two callbacks
+// at most here, though the credit behind each makes room for the next.
+func TestSlowBatchesWaitForTicks(t *testing.T) {
+	inNetwork(t, setup{tick: 16 * time.Millisecond, delay: time.Millisecond}, func(n *network) {
+		inTick, most, count := 0, 0, 0
+		items.Handle(n.client.streams, func(in *IncomingArray[item]) {
+			in.OnBatch(func(batch []item) {
+				inTick++
+				most, count = max(most, inTick), count+len(batch)
+				time.Sleep(2 * time.Millisecond)
+			})
+		})
+		require.NoError(n, n.client.world.Do(n.ctx, func() {
+			n.client.world.OnTick(func(time.Time) { inTick = 0 })
+		}))
+		require.NoError(n, items.Send(n.ctx, n.server.peer, testItems(200_000)))
+		require.Equal(n, 200_000, count)
+		require.LessOrEqual(n, most, 2)
+	})
+}
+
 func TestSeveralAtOnceBothWays(t *testing.T) { overBackends(t, testSeveralAtOnceBothWays) }
 
 func testSeveralAtOnceBothWays(t *testing.T, via Backend) {
