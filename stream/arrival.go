@@ -180,13 +180,6 @@ func (a *arrival) isLast(c *block) bool {
 	return h.size >= 0 && c.end() >= h.size
 }
 
-// inOrder is how many bytes have arrived in order.
-func (a *arrival) inOrder() int64 {
-	a.in.mu.Lock()
-	defer a.in.mu.Unlock()
-	return a.parts.next
-}
-
 // consumed notes that a block that the writer took is free. The lock is held.
 func (a *arrival) consumed(cost int64) {
 	a.taken -= cost

@@ -126,6 +126,19 @@ func (in *incoming) finishLocked(err error) {
 	in.peer.wake()
 }
 
+// heard is how many bytes have come from the transfer's connection. It is not telling when the transfer may stand still for
+// another reason than a connection that is dead: p's is the same one, or the application does not take what is there.
+func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
+	if in == nil || in.peer == p {
+		return 0, false
+	}
+	in.mu.Lock()
+	paused := len(in.delivery.pieces) > 0
+	in.mu.Unlock()
+	s := in.peer.conn.Stats()
+	return s.BytesIn + s.SliceBytesIn, !paused
+}
+
 // cause is why the transfer failed.
 func (in *incoming) cause() error {
 	in.mu.Lock()

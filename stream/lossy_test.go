@@ -5,6 +5,7 @@ import (
 
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -35,6 +36,40 @@ func TestNothingIsLostOnALossyPath(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestPausedTransferIsNotTakenOver: an application that does not read, or a sender with nothing to send, is no dead connection. What
+// begins the same content beside it goes on without being stored.
+func TestPausedTransferIsNotTakenOver(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		t.Run(fmt.Sprintf("one connection %v", same), func(t *testing.T) {
+			inNetwork(t, setup{server: Config{Store: newMemoryStore()}}, func(n *network) {
+				const pause = 10 * time.Second
+				ended := make(chan error, 2)
+				save.Handle(n.server.streams, func(in *IncomingBlob) {
+					go func() {
+						if in.Name() == "paused" {
+							_, _ = io.ReadFull(in, make([]byte, 1000))
+							time.Sleep(pause)
+						}
+						_, err := io.Copy(io.Discard, in)
+						ended <- err
+					}()
+				})
+				sent := content(8 << 20)
+				first := n.mustStart(n.client.peer, sent, Key("k"), Name("paused"))
+				time.Sleep(time.Second)
+				if !same {
+					n.connect()
+				}
+				second := n.mustStart(n.client.peer, sent, Key("k"), Name("second"))
+				require.NoError(n, second.Wait(n.ctx))
+				require.NoError(n, <-ended)
+				require.NoError(n, first.Wait(n.ctx))
+				require.NoError(n, <-ended)
+			})
+		})
 	}
 }
 

@@ -166,8 +166,8 @@ func (w *writer) hasher() hasher { return hasher{w.in.header.hash.New()} }
 const (
 	// busyPause is how often a part that another transfer writes is asked for again.
 	busyPause = 250 * time.Millisecond
-	// busyPauses is how often it is asked for, and stalledPauses after how many of them without progress the other
-	// transfer is given up: its connection is dead, only nobody has noticed yet.
+	// busyPauses is how often it is asked for, and stalledPauses after how many of them in which nothing came from the
+	// other transfer's connection that transfer is given up: it is taken for dead, only nobody has noticed yet.
 	busyPauses    = 12
 	stalledPauses = 4
 )
@@ -176,7 +176,7 @@ const (
 // still written by the transfer of the connection that was lost, and takes it over.
 func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	var holder *incoming
-	var seen int64
+	var heard uint64
 	for pauses, stalled := 0, 0; ; pauses++ {
 		part, err := store.Open(key.identity, key.key, w.in.header.size)
 		if err == nil {
@@ -185,11 +185,16 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 		if !errors.Is(err, ErrPartBusy) || pauses == busyPauses {
 			return part, err
 		}
-		other, at := w.in.peer.streams.writers.of(key)
-		if other != holder || at != seen {
-			holder, seen, stalled = other, at, 0
-		} else if stalled++; stalled == stalledPauses && other != nil {
-			other.finish(canceled(errTakenOver))
+		other := w.in.peer.streams.writers.of(key)
+		switch now, telling := other.heard(w.in.peer); {
+		case !telling:
+			stalled = 0
+		case other != holder || now != heard:
+			holder, heard, stalled = other, now, 0
+		default:
+			if stalled++; stalled == stalledPauses {
+				other.finish(canceled(errTakenOver))
+			}
 		}
 		select {
 		case <-w.in.done:
@@ -199,7 +204,7 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	}
 }
 
-var errTakenOver = errors.New("the transfer stalled, and another connection goes on with its content")
+var errTakenOver = errors.New("nothing came from its connection any more, and another one goes on with the content")
 
 // resumePart answers with what is stored of the content, and delivers it.
 func (w *writer) resumePart(part Part) (body, error) {
@@ -340,15 +345,11 @@ func (w *writers) set(key storeKey, in *incoming) {
 	w.parts[key] = in
 }
 
-// of returns the transfer that writes the content with a key, and how many of its bytes have arrived in order; nil when none does.
-func (w *writers) of(key storeKey) (in *incoming, arrived int64) {
+// of returns the transfer that writes the content with a key, nil when none does.
+func (w *writers) of(key storeKey) *incoming {
 	w.mu.Lock()
-	in = w.parts[key]
-	w.mu.Unlock()
-	if in != nil {
-		arrived = in.arrival.inOrder()
-	}
-	return in, arrived
+	defer w.mu.Unlock()
+	return w.parts[key]
 }
 
 // drop forgets that in writes the content with a key, unless another transfer has taken over.
