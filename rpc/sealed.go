@@ -110,20 +110,15 @@ func (r *sealedCarrier) Stats() SealedStats {
 	if r.carrier == nil {
 		return stats
 	}
-	stats.add(r.carrier)
+	c := r.carrier.Stats()
+	stats.add(c)
 	stats.State, stats.Err = r.carrier.State().String(), r.carrier.Err()
-	r.carrier.Lock()
-	stats.Rate, stats.Window = int(r.control.Rate()), r.control.Window()
-	r.carrier.Unlock()
+	stats.Rate, stats.Window = int(c.Rate), c.Window
 	return stats
 }
 
-// add adds what a carrier counted; nil is none.
-func (s *SealedStats) add(carrier *sealed.Carrier) {
-	if carrier == nil {
-		return
-	}
-	c := carrier.Stats()
+// add adds what a carrier counted.
+func (s *SealedStats) add(c sealed.CarrierStats) {
 	s.Carriers++
 	s.PacketsIn += c.Received
 	s.PacketsOut += c.Sent
@@ -184,7 +179,9 @@ func (r *sealedCarrier) renew(instance uint32) (*sealed.Carrier, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.past.add(r.carrier)
+	if r.carrier != nil {
+		r.past.add(r.carrier.Stats())
+	}
 	r.carrier = carrier
 	return carrier, nil
 }

@@ -267,6 +267,12 @@ func TestIdleSealedCarrier(t *testing.T) {
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		require.Contains(t, string(stacks), "TestIdleSealedCarrier")
 		require.NotContains(t, string(stacks), "sealed.(*Carrier).loop")
+		n.ends[0].Stats() // what the last tick left behind may want a look
+		synctest.Wait()
+		before := n.near.current().Stats().Goroutines
+		require.NotZero(t, n.ends[0].Stats().Sealed.Window)
+		synctest.Wait()
+		require.Equal(t, before, n.near.current().Stats().Goroutines, "Stats wakes nobody")
 		n.near.close()
 		n.far.close()
 		n.near.wait()

@@ -72,6 +72,9 @@ type CarrierStats struct {
 	Full        uint64 // packets dropped because the inbox was full
 	Elsewhere   uint64 // packets dropped because too many came from other addresses
 	Goroutines  uint64 // started
+
+	Rate   float64 // that the controller paces with, bytes a second
+	Window int     // bytes in flight that it allows
 }
 
 // NewCarrier makes a carrier that listens and does not send before Start. The owner closes it before the connection or the
@@ -180,7 +183,7 @@ func (c *Carrier) Err() error {
 	return c.session.Err()
 }
 
-// Stats returns a copy of the counters.
+// Stats returns a copy of the counters. It wakes nobody.
 func (c *Carrier) Stats() CarrierStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,6 +194,8 @@ func (c *Carrier) Stats() CarrierStats {
 		Full:        c.inbox.full.Load(),
 		Elsewhere:   c.inbox.elsewhere.Load(),
 		Goroutines:  c.counts.goroutines.Load(),
+		Rate:        c.session.control.Rate(),
+		Window:      c.session.control.Window(),
 	}
 }
 
