@@ -54,12 +54,23 @@ func answer[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(c
 	if k.user == "" {
 		return zero, refuse(ErrGuest)
 	}
+	return later(k, r, call, func(ctx context.Context) (result R, err error) {
+		u, err := k.server.config.Versions.User(ctx, k.user)
+		if err == nil {
+			result, err = job(ctx, u)
+		}
+		return result, err
+	})
+}
+
+// later does a job for a request, whoever asks, unless the server stops or the client has too many that go on.
+func later[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(ctx context.Context) (R, error)) (zero R, err error) {
 	if k.server.draining {
 		return zero, refuse(ErrStopping)
 	}
 	if n := k.active.Add(1); n > maxJobs {
 		k.active.Add(-1)
-		return zero, fmt.Errorf("%d requests go on already", maxJobs)
+		return zero, refuse(fmt.Errorf("%w: %d requests of yours go on already", ErrBusy, maxJobs))
 	}
 	k.server.running.Add(1)
 	reply, asked := r.Later(call), call.Context()
@@ -67,11 +78,7 @@ func answer[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(c
 		ctx, cancel := context.WithCancelCause(k.ctx)
 		defer cancel(nil)
 		context.AfterFunc(asked, func() { cancel(errLeft) })
-		var result R
-		u, err := k.server.config.Versions.User(ctx, k.user)
-		if err == nil {
-			result, err = job(ctx, u)
-		}
+		result, err := job(ctx)
 		if err != nil {
 			err = k.refuse(r.String(), err)
 		}
@@ -117,7 +124,7 @@ func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
 			return none, err
 		}
 		defer k.server.memory.give(k.user, int64(len(b)))
-		// The answer comes behind the list: who asks and does not read soon has maxJobs requests.
+		// The answer comes behind the list: a client that does not read its lists uses up its own maxJobs, and nobody else's.
 		return none, records.Send(ctx, k.peer(), bytes.NewReader(b), int64(len(b)), stream.Name(a.Number.String()))
 	})
 }
@@ -175,16 +182,21 @@ func (k *clerk) invite(call *rpc.Call, _ rpc.None) (invitation, error) {
 
 // redeem makes a guest's code a token: for once it is no user who asks.
 func (k *clerk) redeem(call *rpc.Call, a invitation) (login, error) {
-	reply := askRedeem.Later(call)
-	k.server.jobs.Go(func() {
-		source, _, _ := net.SplitHostPort(k.conn.RemoteAddr().String())
-		user, token, err := k.server.config.Codes.Redeem(a.Code, source, time.Now())
-		if err != nil {
-			err = k.refuse("Redeem", err)
-		} else {
+	return later(k, askRedeem, call, func(context.Context) (login, error) {
+		user, token, err := k.server.config.Codes.Redeem(a.Code, k.source(), time.Now())
+		if err == nil {
 			k.log.Info("login", "user", user)
 		}
-		reply(login{user, token}, err)
+		return login{user, token}, err
 	})
-	return login{}, nil
+}
+
+// source is the host that the client's packets come from, empty over a carrier without addresses.
+func (k *clerk) source() string {
+	from := k.conn.RemoteAddr()
+	if from == nil {
+		return ""
+	}
+	host, _, _ := net.SplitHostPort(from.String())
+	return host
 }

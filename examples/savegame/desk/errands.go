@@ -3,6 +3,7 @@ package desk
 import (
 	"context"
 	"encoding/json"
+	"io"
 
 	"golang.org/x/sync/errgroup"
 
@@ -37,15 +38,14 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	if err != nil {
 		return err
 	}
-	size := in.Size()
-	if size < 0 { // it does not say
-		size = maxManifest
-	}
-	if err := k.server.memory.take(k.user, size); err != nil {
+	if err := checkSize(in, maxManifest); err != nil {
 		return err
 	}
-	defer k.server.memory.give(k.user, size)
-	b, err := readAll(in, maxManifest)
+	if err := k.server.memory.take(k.user, in.Size()); err != nil {
+		return err
+	}
+	defer k.server.memory.give(k.user, in.Size())
+	b, err := io.ReadAll(in)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (k *clerk) get(call *rpc.Call, a getArgs) (rpc.None, error) {
 }
 
 func (k *clerk) give(ctx context.Context, a getArgs, c *versions.Content) error {
-	bitmap, err := k.inbox.takeAll(ctx, bitmaps, a.Number, maxManifest)
+	bitmap, err := k.inbox.takeAll(ctx, bitmaps, a.Number, bitmapBytes(c.Chunks()))
 	if err != nil {
 		return err
 	}

@@ -147,6 +147,9 @@ func toBitmap(indices []int) (b []byte) {
 	return b
 }
 
+// bitmapBytes is how many bytes the bitmap of so many chunks has at most.
+func bitmapBytes(count int) int64 { return int64(count+7) / 8 }
+
 // fromBitmap returns the indices, ascending and all below count.
 func fromBitmap(b []byte, count int) (indices []int, err error) {
 	for i := range 8 * len(b) {

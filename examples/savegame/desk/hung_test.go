@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -46,7 +47,9 @@ func TestUnreadLists(t *testing.T) {
 		})
 	}
 	for range 4 {
-		require.ErrorIs(t, <-refused, errOther)
+		err := <-refused
+		require.ErrorIs(t, err, ErrBusy)
+		require.True(t, Transient(err), "it may be asked again")
 	}
 	leave()
 	asking.Wait()
@@ -54,6 +57,34 @@ func TestUnreadLists(t *testing.T) {
 		_, err := c.List(t.Context())
 		return err == nil
 	}, time.Minute, time.Millisecond)
+}
+
+// Four gets of a save of one chunk had the server hold 32 MiB each that a client sent as a bitmap of it.
+func TestBitmapsHaveABitForEachChunk(t *testing.T) {
+	c := newHost(t, versions.Config{}, nil).dial()
+	_, err := put(t, c, PutOptions{}, noise(1, 1000))
+	require.NoError(t, err)
+	n := c.next()
+	q := startAsking(t.Context(), c, askGet, getArgs{Number: n, Name: "world"})
+	_, err = c.inbox.takeRecords(q.ctx, n)
+	require.NoError(t, err)
+	_, err = c.inbox.takeAll(q.ctx, manifests, n, maxManifest)
+	require.NoError(t, err)
+	_ = sendBytes(t.Context(), c.peer(), bitmaps, n, []byte{1, 0})
+	_, err = q.wait(nil)
+	require.ErrorIs(t, err, manifest.ErrManifest, "two bytes for one chunk")
+}
+
+// A manifest beyond the limit was refused for now, and clients sent it again and again.
+func TestManifestThatIsTooLargeIsRefusedForGood(t *testing.T) {
+	c := newHost(t, versions.Config{}, nil).dial()
+	n := c.next()
+	q := startAsking(t.Context(), c, askPut, putArgs{Number: n, Name: "world", Machine: "pc"})
+	_, err := manifests.Start(c.peer(), bytes.NewReader(make([]byte, maxManifest+1)), maxManifest+1, stream.Name(n.String()))
+	require.NoError(t, err)
+	_, err = q.wait(nil)
+	require.ErrorIs(t, err, manifest.ErrManifest)
+	require.False(t, Transient(err))
 }
 
 // A put whose client stalled kept the memory of all chunks that had been stored at once, four megabytes of it.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/stream"
 )
@@ -89,17 +90,20 @@ func (b *inbox) takeAll(ctx context.Context, topic *stream.Blob, n number, most 
 	if err != nil {
 		return nil, err
 	}
-	return readAll(in, most)
-}
-
-// readAll reads a blob, when it has no more bytes than most.
-func readAll(in *stream.IncomingBlob, most int64) ([]byte, error) {
-	if in.Size() < 0 || in.Size() > most {
-		err := fmt.Errorf("%d bytes, the limit is %d", in.Size(), most)
-		in.Reject(err)
+	if err := checkSize(in, most); err != nil {
 		return nil, err
 	}
 	return io.ReadAll(in)
+}
+
+// checkSize refuses a blob that does not say its size, or has more bytes than most.
+func checkSize(in *stream.IncomingBlob, most int64) error {
+	if in.Size() >= 0 && in.Size() <= most {
+		return nil
+	}
+	err := fmt.Errorf("%w: %d bytes, the limit is %d", manifest.ErrManifest, in.Size(), most)
+	in.Reject(err)
+	return err
 }
 
 // takeRecords waits for versions.

@@ -60,7 +60,7 @@ type putting struct {
 
 // send learns what the server lacks, and sends that.
 func (p *putting) send(ctx context.Context) error {
-	b, err := p.inbox.takeAll(ctx, bitmaps, p.number, int64(len(p.chunks)))
+	b, err := p.inbox.takeAll(ctx, bitmaps, p.number, bitmapBytes(len(p.chunks)))
 	if err != nil {
 		return err
 	}
