@@ -35,7 +35,7 @@ type Config struct {
 	// UnmarshalBinary, Authenticate, Login. The connection whose call panicked has then been closed with HandlerPanic, without
 	// delivering anything more, and with a reason that names the function, as the log does; the world goes on. conn is nil
 	// for posts, OnTick hooks and calls that were made in this world. It runs on the goroutine that panicked, which is the
-	// world's, or that of Authenticate: so it may run twice at once. A panic of its own goes on, as every panic does while
+	// world's, that of Authenticate, or one of package stream's: so it may run twice at once. A panic of its own goes on, as every panic does while
 	// OnPanic is nil: out of Dispatch, Flush, Tick or Run. Who recovers there may drive the world on; all but the call that
 	// panicked still runs, once. A panic that goes on out of Authenticate ends the program: nobody can recover it.
 	OnPanic func(conn *Conn, recovered any, stack []byte)
@@ -136,7 +136,7 @@ type Config struct {
 	// Sealed has all that a connection sends travel in sealed packets of our own beside QUIC's on the same socket, when the
 	// peer has it too: calls, and what stream moves. They live with loss, jitter and long paths, where QUIC's congestion
 	// control collapses. QUIC stays for the handshake, keys and addresses, and takes over when nothing sealed was acknowledged
-	// for a second and three probe timeouts: [Conn.Sealed] tells. Rate and WorldRate hold for both.
+	// for three probe timeouts, and a second while bulk is under way, though the peer is heard over QUIC: [Conn.Sealed] tells. Rate and WorldRate hold for both.
 	Sealed bool
 
 	// Emulation puts a bad network before the sockets of [Listen] and [Dial], for both carriers; [World.SetEmulation] changes it at
@@ -226,11 +226,20 @@ func (c *Config) validate() error {
 		{"MaxConns", c.MaxConns}, {"MaxHandshakes", c.MaxHandshakes}, {"ReceiveBudget", c.ReceiveBudget},
 		{"ReceiveLimit", c.ReceiveLimit}, {"MaxLocalCalls", c.MaxLocalCalls}, {"MaxPosts", c.MaxPosts},
 		{"Rate", c.Rate}, {"WorldRate", c.WorldRate}, {"TickRate", c.TickRate},
-		{"HandshakeTimeout", int(c.HandshakeTimeout)}, {"HelloTimeout", int(c.HelloTimeout)}, {"IdleTimeout", int(c.IdleTimeout)},
 		{"MaxConnsPerIdentity", c.MaxConnsPerIdentity}, {"MaxRPCPerNetUpdate", c.MaxRPCPerNetUpdate}, {"MaxRequests", c.MaxRequests},
 	} {
 		if limit.value < 0 {
 			return fmt.Errorf("rpc: Config.%s is %d, must not be negative", limit.name, limit.value)
+		}
+	}
+	for _, timeout := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"HandshakeTimeout", c.HandshakeTimeout}, {"HelloTimeout", c.HelloTimeout}, {"IdleTimeout", c.IdleTimeout},
+	} {
+		if timeout.value < 0 {
+			return fmt.Errorf("rpc: Config.%s is %v, must not be negative", timeout.name, timeout.value)
 		}
 	}
 	if c.Emulation != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
@@ -48,6 +49,16 @@ func TestConfigThatCanNotBe(t *testing.T) {
 	require.Panics(t, func() { Bind(w.World, hero, w.construct) }, "bound twice")
 	w.freeze()
 	require.Panics(t, func() { Bind(w.World, NewClass("Late"), w.construct) }, "after the first connection")
+}
+
+// TestTimesOfAllLengths: a duration is longer than an int where that has 32 bits.
+func TestTimesOfAllLengths(t *testing.T) {
+	for _, d := range []time.Duration{time.Second, 3 * time.Second, 30 * time.Second, time.Minute, 24 * time.Hour} {
+		_, err := NewWorld(Config{HandshakeTimeout: d, HelloTimeout: d, IdleTimeout: d})
+		require.NoError(t, err, "%v", d)
+	}
+	_, err := NewWorld(Config{IdleTimeout: -time.Second})
+	require.ErrorContains(t, err, "Config.IdleTimeout is -1s")
 }
 
 func TestCloseErrors(t *testing.T) {
