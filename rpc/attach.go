@@ -127,7 +127,7 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
 	}
-	if full := w.enlist(c, v); full != nil {
+	if full := w.enlist(c, c.origin(), v); full != nil {
 		w.logs.Warn(logs.Refused, "connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
 		_ = carrier.CloseWithError(uint64(full.Code), full.Reason)
 		return nil, full
@@ -148,26 +148,29 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	c.machine = machine
 	c.rates.Start(now)
 	c.sealed = newSealedCarrier(c)
-	if closed := c.start(carrier); closed != nil { // while this was under way
+	closed := c.start(carrier)
+	w.attaching.Done()
+	if closed != nil { // while this was under way
 		c.Close(closed.Code, closed.Reason)
 	}
 	return c, nil
 }
 
 // enlist counts a new connection against the limits of the world, or says which one is reached. v is its place among the
-// handshakes, nil when its carrier came without.
-func (w *World) enlist(c *Conn, v *visit) *CloseError {
+// handshakes, nil when its carrier came without. A Close of the world waits for what was enlisted to be live.
+func (w *World) enlist(c *Conn, from netip.Prefix, v *visit) *CloseError {
 	w.mu.Lock()
 	if w.closed != nil {
 		w.door.TurnAway(v)
 		w.mu.Unlock()
 		return &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
 	}
-	v, out, none := w.door.Admit(v, c.origin(), time.Now(), w.takeMemory)
+	v, out, none := w.door.Admit(v, from, time.Now(), w.takeMemory)
 	if c.visit = v; none == nil {
 		c.reserved.Store(minReceiveLimit)
 		w.serial++
 		c.id = w.serial
+		w.attaching.Add(1)
 	}
 	w.mu.Unlock()
 	w.evict(out)

@@ -1,9 +1,16 @@
 package rpc
 
 import (
+	"context"
+	"crypto/tls"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/link/linktest"
+	"github.com/quivernet/quiver/rpc/cert"
 )
 
 // dialAgain connects a client's world once more, and returns its copy of a hero on that connection.
@@ -56,4 +63,45 @@ func TestClientConnectsAgain(t *testing.T) {
 		require.Equal(t, []string{"fire", "fire"}, n.server.take())
 		require.Equal(t, []*Conn{third, fourth}, w.Conns())
 	})
+}
+
+// TestCloseWaitsForWhatIsAttached: a connection that began before Close has ended when that returns.
+func TestCloseWaitsForWhatIsAttached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := NewWorld(Config{})
+		require.NoError(t, err)
+		near, _ := linktest.Pipe()
+		c := &Conn{world: w, server: true, carrier: linkedCarrier(plug{near})}
+		require.Nil(t, w.enlist(c, c.origin(), nil))
+		closed := make(chan error, 1)
+		go func() { closed <- w.Close(t.Context(), HostClosedConnection, "over") }()
+		synctest.Wait()
+		require.Empty(t, closed, "one is being attached")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, w.Close(ctx, HostClosedConnection, "over"), context.DeadlineExceeded)
+		w.attaching.Done()
+		require.NoError(t, <-closed)
+		_, err = w.Attach(plug{near})
+		require.ErrorContains(t, err, "the world is closed")
+		require.NoError(t, w.Close(t.Context(), HostClosedConnection, "over"))
+	})
+}
+
+// TestListenThatFailed leaves the world what it was.
+func TestListenThatFailed(t *testing.T) {
+	w := newTestWorld(t, Config{})
+	_, err := Listen("127.0.0.1:0", nil, w.World)
+	require.ErrorContains(t, err, "TLS config")
+	require.NoError(t, w.becomeClient())
+	require.ErrorIs(t, w.becomeServer(), ErrWrongRole)
+
+	w = newTestWorld(t, Config{})
+	certificate, err := cert.Development()
+	require.NoError(t, err)
+	l, err := Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, w.World)
+	require.NoError(t, err)
+	require.ErrorIs(t, w.becomeClient(), ErrWrongRole)
+	require.NoError(t, l.Close())
+	require.NoError(t, w.becomeClient(), "it listens no more, and never had a client")
 }

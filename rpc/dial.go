@@ -57,11 +57,11 @@ func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 
 // ListenPacket is Listen on a socket of the caller, who closes it after the listener.
 func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Listener, error) {
-	if err := world.becomeServer(); err != nil {
-		return nil, err
-	}
 	if config == nil {
 		return nil, errors.New("rpc: Listen needs a TLS config with a certificate; see cert.Development")
+	}
+	if err := world.becomeServer(); err != nil {
+		return nil, err
 	}
 	conn, shared, unshare := world.share(socket)
 	transport := &quic.Transport{
@@ -75,6 +75,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	if err != nil {
 		_ = transport.Close()
 		unshare()
+		world.unlisten()
 		return nil, fmt.Errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -113,7 +114,7 @@ func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context
 	return context.WithValue(ctx, visitKey{}, v), nil
 }
 
-// becomeServer settles that the world is a server's.
+// becomeServer counts a listener, until unlisten: a world that has one is a server's.
 func (w *World) becomeServer() error {
 	w.freeze()
 	w.mu.Lock()
@@ -126,6 +127,12 @@ func (w *World) becomeServer() error {
 	}
 	w.listeners++
 	return nil
+}
+
+func (w *World) unlisten() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listeners--
 }
 
 // Addr returns the address that the listener's socket has.
@@ -155,6 +162,7 @@ func (l *Listener) shutdown() error {
 	time.Sleep(linger)
 	err = errors.Join(err, l.transport.Close())
 	l.unshare()
+	l.world.unlisten()
 	if l.socket != nil {
 		err = errors.Join(err, l.socket.Close())
 	}

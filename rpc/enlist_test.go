@@ -486,10 +486,11 @@ func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 	inNet(t, 0, Config{MaxHandshakes: 1}, func(n *network) {
 		_, far := linktest.Pipe()
 		c := &Conn{world: n.server.World, server: true, carrier: linkedCarrier(from{plug{far}, host("192.0.2.1")})}
-		require.Nil(t, n.server.enlist(c, nil))
+		require.Nil(t, n.server.enlist(c, c.origin(), nil))
 		_, err := n.connectFrom(host("192.0.2.2"), newTestWorld(t, Config{}))
 		require.ErrorContains(t, err, "ServerFull: 1 handshakes at once")
 		n.server.leave(c.visit)
+		n.server.attaching.Done()
 	})
 }
 

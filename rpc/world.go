@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +30,7 @@ import (
 // World is one game's end of all its connections: the game thread. Handlers, checks, hooks and constructors run on the
 // goroutine that drives it, one at a time, by [World.Tick] (or Dispatch and Flush) or [World.Run].
 //
-// Safe from any goroutine: Post, Do, Close, Conns, SetLogLevel, SetEmulation, Attach, Connect, IsServer, Inside, Dropped, HandshakeStats,
+// Safe from any goroutine: Post, Do, Guard, Close, Conns, SetLogLevel, SetEmulation, Attach, Connect, IsServer, Inside, Dropped, HandshakeStats,
 // MethodStats. All else belongs to the world's goroutine.
 // A world is a server until it connects to one.
 type World struct {
@@ -117,6 +118,7 @@ type World struct {
 	serial    uint64             // id of the newest connection
 	listeners int
 	closed    *CloseError
+	attaching sync.WaitGroup // connections that are enlisted and not live yet; none is added once closed is set
 }
 
 func init() {
@@ -291,11 +293,11 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 		w.closed = &CloseError{Code: code, Reason: reason}
 		close(w.shut)
 	}
-	conns := make([]*Conn, 0, len(w.live))
-	for c := range w.live {
-		conns = append(conns, c)
-	}
 	w.mu.Unlock()
+	if err := waitFor(ctx, &w.attaching); err != nil {
+		return fmt.Errorf("rpc: closing the world: a carrier is still being attached: %w", err)
+	}
+	conns := w.connections()
 	for _, c := range conns {
 		c.Close(code, reason)
 	}
@@ -312,6 +314,28 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 		return fmt.Errorf("rpc: closing the world: Config.Trace: %w", err)
 	}
 	return nil
+}
+
+// waitFor returns when work is done, or the cause of ctx.
+func waitFor(ctx context.Context, work *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() {
+		work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// connections returns all that have begun and not ended.
+func (w *World) connections() []*Conn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.live))
 }
 
 // shutCause returns why the world was closed, nil when it was not.
