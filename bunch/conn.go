@@ -160,6 +160,12 @@ func (c *Conn) closedError(number uint64) error {
 	return fmt.Errorf("%w: channel %d", ErrClosed, number)
 }
 
+// IsOpen reports whether a channel is known, by its first message from the peer or since Open, and was not closed here.
+func (c *Conn) IsOpen(number uint64) bool {
+	ch := c.channels.open[number]
+	return ch != nil && !ch.outClosed
+}
+
 // Reliable returns how many entries of ch's reliable buffer are taken (UE: NumOutRec) and its size (RELIABLE_BUFFER).
 func (c *Conn) Reliable(number uint64) (out, slots int) {
 	if ch := c.channels.open[number]; ch != nil {

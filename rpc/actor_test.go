@@ -75,7 +75,8 @@ func TestCloseToAndBack(t *testing.T) {
 		a := n.named(0, "well")
 		n.tick(3)
 		n.clients[0].take()
-		mirror := n.mirror(0, a)
+		mirror, kept := n.mirror(0, a), a.Channel(n.conns[0])
+		require.True(t, kept.Open())
 		a.CloseTo(n.conns[0])
 		a.CloseTo(n.conns[0])
 		n.tick(3)
@@ -83,6 +84,7 @@ func TestCloseToAndBack(t *testing.T) {
 		require.False(t, mirror.Alive())
 		require.True(t, a.Alive())
 		require.False(t, a.Channel(n.conns[0]).Open())
+		require.False(t, kept.Open(), "nor is the one that somebody kept")
 
 		*a.text() = "wounded"
 		require.NoError(t, hit.Call(a, 1), "opens it again")

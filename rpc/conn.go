@@ -268,8 +268,15 @@ type Channel struct {
 	number uint64
 }
 
-// Open reports whether the channel exists and its connection lives.
-func (ch Channel) Open() bool { return ch.conn != nil && ch.conn.usable() }
+// Open reports whether the connection lives and the channel was not closed here.
+func (ch Channel) Open() bool {
+	if ch.conn == nil || !ch.conn.usable() {
+		return false
+	}
+	ch.conn.link.Lock()
+	defer ch.conn.link.Unlock()
+	return ch.conn.machine.IsOpen(ch.number)
+}
 
 // Reliable returns how many entries of the channel's reliable buffer are taken, and how many it has; one of them is for
 // the close alone. UE: NumOutRec, RELIABLE_BUFFER.

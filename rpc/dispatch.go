@@ -29,7 +29,8 @@ type Call struct {
 // beyond the methods of any class.
 const ownerMethod = maxMethods
 
-// deliver runs one message.
+// deliver runs one message. OnRep functions wait until all states of a packet are applied: the first message that is not of that packet
+// runs them.
 func (w *World) deliver(c *Conn, m bunch.Message) {
 	c.trace.Took()
 	a := c.channels[m.Channel]
@@ -53,7 +54,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	case m.Open:
 		violation = w.openActor(c, m)
 	case a == nil && !m.Close:
-		c.drop(drops.Closed, nil, nil)
+		c.drops.Add(drops.Closed, 1)
 	case a == nil: // the answer to a close from here
 	case m.Close:
 		violation = w.takeClose(c, a, m)

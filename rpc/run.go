@@ -33,7 +33,8 @@ func (w *World) Dispatch(now time.Time) {
 	w.dispatch(now, true)
 }
 
-// Flush runs the OnTick hooks and lets packets leave. UE: UNetDriver::TickFlush.
+// Flush runs the OnTick hooks and lets packets leave. UE: UNetDriver::TickFlush. It belongs on the goroutine of the Dispatch before it:
+// that one is the world's, in which Do runs at once and what would wait for the world is refused.
 func (w *World) Flush(now time.Time) {
 	w.enter(false)
 	defer w.exit()

@@ -34,12 +34,10 @@ const (
 
 var texts = [reasons]string{
 	NotOwner: "the caller does not own the actor", RateLimited: "over the method's RateLimit",
-	Unbound: "no handler is bound", Closed: "the actor is closed", Invalid: "Validate refused the argument",
-	Ended:      "the connection has ended",
-	Saturated:  "the path or the rate is used up",
-	Blocked:    "more of its method than rpc.Config.DoS lets run",
-	UnknownRef: "it names an actor that is not open here",
-	Requests:   "as many requests wait for an answer of this side as Config.MaxRequests allows",
+	Unbound: "no handler is bound", Invalid: "Validate refused the argument",
+	Ended:    "the connection has ended",
+	Blocked:  "more of its method than rpc.Config.DoS lets run",
+	Requests: "as many requests wait for an answer of this side as Config.MaxRequests allows",
 }
 
 // String returns the reason as a warning has it, "" where no warning does.
