@@ -158,6 +158,7 @@ func TestRelevanceForgetsAll(t *testing.T) {
 			n.tick(1 + random.IntN(8))
 			all = alive(all)
 		}
+		n.tick(5) // who has just been welcomed has yet to join
 		for _, o := range all {
 			require.NoError(t, w.Destroy(o.actor))
 		}
