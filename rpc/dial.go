@@ -129,12 +129,6 @@ func (w *World) becomeServer() error {
 	return nil
 }
 
-func (w *World) unlisten() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.listeners--
-}
-
 // Addr returns the address that the listener's socket has.
 func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 

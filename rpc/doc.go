@@ -142,4 +142,6 @@
 //
 // A server proves itself by its certificate: see cert.Pinned for one without an authority. A client proves itself by
 // the token that Config.Authenticate turns into an identity.
+//
+// WIRE.md has the bytes of all of it, and what a peer may not send.
 package rpc

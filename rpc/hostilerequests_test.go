@@ -263,3 +263,15 @@ func TestRequestErrorsFit(t *testing.T) {
 	require.True(t, errors.Is(e, ErrUnbound))
 	require.Equal(t, "rpc: Clerk.Ask refused: why", (&RequestError{Request: "Clerk.Ask", Text: "why", Refused: true}).Error())
 }
+
+// TestQuestionTwiceWhileItWaits: one that waits for actors is open, too.
+func TestQuestionTwiceWhileItWaits(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		c := &Conn{world: n.clients[0].World, requests: newRequests(1)}
+		c.waiting.calls = []waitingCall{{question: 3}}
+		payload := questionBytes(t, clerkAdmit, 3, shot{1})[len(clerkAdmit.question.appendID(nil)):]
+		violation := n.clients[0].invokeRequest(c, &Actor{class: clerk}, clerkAdmit.question, payload)
+		require.NotNil(t, violation)
+		require.Contains(t, violation.Reason, "question 3 is asked twice")
+	})
+}

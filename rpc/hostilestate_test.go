@@ -68,6 +68,7 @@ func TestUpdatesThatNoServerSends(t *testing.T) {
 		"an item without a value":      list(2),
 		"a number beyond all":          append(list(), binary.AppendUvarint(nil, 1<<32)...),
 		"item 0 gone":                  list(1),
+		"a list beside a field":        append(state.AppendMask(nil, 1|1<<4, crate.fields), 1, 'a', 1, 2),
 		"a census cut off":             list(0, 1),
 		"a census longer than it is":   list(0, 1, 100, 50, 1),
 		"a census beyond its end":      list(0, 1, 2, 1, 9),

@@ -90,7 +90,7 @@ func TestCloseErrors(t *testing.T) {
 
 // TestCodesHaveNames keeps the table in step with the constants.
 func TestCodesHaveNames(t *testing.T) {
-	for c := HostClosedConnection; c <= ValidationFailed; c++ {
+	for c := HostClosedConnection; c <= RPCDoS; c++ {
 		require.False(t, strings.HasPrefix(c.String(), "Code("), "code %d", uint16(c))
 	}
 	require.Equal(t, "ReliableBufferOverflow", ReliableBufferOverflow.String())

@@ -386,6 +386,9 @@ func (w *World) firstState(c *Conn, a *Actor, o opened) *CloseError {
 		}
 		return nil
 	}
+	if fields, _, err := state.ReadMask(o.states, a.class.fields); err == nil && fields&a.class.listFields() != 0 {
+		return violationf(PayloadFail, "open message of %v: a list, which may only come later", a)
+	}
 	violation := w.applyUpdate(c, a, bunch.Message{Payload: o.states})
 	if violation == nil {
 		w.tellReps(c)

@@ -162,6 +162,11 @@ func (w *World) runWaited(c *Conn, call waitingCall) {
 	}
 }
 
+// asks reports whether a question waits.
+func (w *waitingCalls) asks(number uint64) bool {
+	return slices.ContainsFunc(w.calls, func(call waitingCall) bool { return call.question == number })
+}
+
 // cancel forgets a question that waits.
 func (w *waitingCalls) cancel(a *Actor, m *method, number uint64) {
 	for i, call := range w.calls {

@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"time"
 
@@ -263,7 +264,7 @@ type pending struct {
 // applyUpdate takes an update of an actor's state from the server.
 func (w *World) applyUpdate(c *Conn, a *Actor, m bunch.Message) *CloseError {
 	var scratch [2]byte
-	if calls, ok := bytes.CutPrefix(m.Payload, state.AppendMask(scratch[:0], 0, a.class.fields)); ok && len(calls) > 0 {
+	if calls, ok := bytes.CutPrefix(m.Payload, state.AppendMask(scratch[:0], 0, a.class.fields)); ok && len(calls) > 0 && m.Delivery == bunch.Tracked {
 		return w.runQueued(c, a, calls)
 	}
 	fields, rest, err := state.ReadMask(m.Payload, a.class.fields)
@@ -311,7 +312,10 @@ func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packe
 		}
 		d := a.class.stateOf(i)
 		r := a.replica(d)
-		if d.isList() { // it stands alone and takes the rest
+		if d.isList() && fields != 1<<i {
+			return nil, fmt.Errorf("the list %s beside other fields", d.name)
+		}
+		if d.isList() { // it takes the rest
 			return nil, c.readList(r, b, packet)
 		}
 		if r == nil || packet < a.newest[i] {

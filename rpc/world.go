@@ -338,6 +338,13 @@ func (w *World) connections() []*Conn {
 	return slices.Collect(maps.Keys(w.live))
 }
 
+// unlisten counts a listener that has closed.
+func (w *World) unlisten() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listeners--
+}
+
 // shutCause returns why the world was closed, nil when it was not.
 func (w *World) shutCause() error {
 	w.mu.Lock()

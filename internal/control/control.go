@@ -100,7 +100,12 @@ func AppendHello(b []byte, h Hello) []byte {
 }
 
 func parseHello(r *reader) Hello {
-	h := Hello{Version: r.uvarint(1 << 32), Features: r.uvarint(0)}
+	h := Hello{Version: r.uvarint(1 << 32)}
+	if h.Version != Version && r.err == nil { // what follows only it knows
+		r.b = nil
+		return h
+	}
+	h.Features = r.uvarint(0)
 	for _, n := range []*int{&h.Params.ReliableBuffer, &h.Params.MaxBunch, &h.Params.History, &h.Params.MaxChannels} {
 		*n = int(r.uvarint(maxParam))
 	}

@@ -27,7 +27,7 @@ func TestControlRoundTrip(t *testing.T) {
 		want    any
 	}{
 		{AppendHello(nil, someHello()), someHello()},
-		{AppendHello(nil, Hello{}), Hello{}},
+		{AppendHello(nil, Hello{Version: Version}), Hello{Version: Version}},
 		{AppendLogin(nil, Login{Token: []byte("secret")}), Login{Token: []byte("secret")}},
 		{AppendLogin(nil, Login{}), Login{}},
 		{AppendLogin(nil, Login{Token: bytes.Repeat([]byte{1}, MaxToken)}), Login{Token: bytes.Repeat([]byte{1}, MaxToken)}},
