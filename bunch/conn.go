@@ -260,8 +260,8 @@ func (c *Conn) Queued() (bytes int) {
 // FirstByte tells which datagrams are for this machine.
 func (c *Conn) FirstByte() byte { return Protocol }
 
-// clock returns now as time since the start, clamped so that it never runs back.
-func (c *Conn) clock(now time.Time) time.Duration {
+// advanceClock returns now as time since the start, clamped so that it never runs back.
+func (c *Conn) advanceClock(now time.Time) time.Duration {
 	c.now = max(c.now, now.Sub(c.start))
 	return c.now
 }

@@ -198,7 +198,7 @@ func (c *Conn) detectLosses(t time.Duration) {
 // of play beside such bulk: nothing of ours that would be acked follows them soon. As long as there are others packets
 // ask for an ack at once, and those that did and left before are lost after 9/8 of the round trip.
 func (c *Conn) Overtaken(now, sent time.Time) {
-	t, at := c.clock(now), sent.Sub(c.start)
+	t, at := c.advanceClock(now), sent.Sub(c.start)
 	c.loss.besideTill = t + besideTime
 	n := max(c.loss.overtaken, c.sent.Oldest)
 	for n < c.sent.Next && c.sent.At(n).at < at {

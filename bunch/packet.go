@@ -31,7 +31,7 @@ func (b *builder) full() bool {
 // AppendPacket appends the next packet, at most max bytes of which 1,163 must be allowed, and returns its number.
 // Call it until ok is false: then there is nothing to send before NextTimeout or the next call of another method.
 func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool) {
-	t := c.clock(now)
+	t := c.advanceClock(now)
 	c.settle()
 	if c.err != nil || max < minDatagram {
 		return buf, 0, false

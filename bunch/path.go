@@ -22,7 +22,7 @@ type way struct {
 // nothing is sent again because of the change, and nothing is learnt of the new path from the old one's packets. While the
 // carrier tells fates it paces, and says what is lost; probes for silence stay.
 func (c *Conn) SetPath(now time.Time, p Path) {
-	if t := c.clock(now); p.Fates != c.way.Fates || p.Epoch != c.way.Epoch {
+	if t := c.advanceClock(now); p.Fates != c.way.Fates || p.Epoch != c.way.Epoch {
 		c.move(t, p)
 	}
 	c.way.Path = p
@@ -45,7 +45,7 @@ func (c *Conn) move(t time.Duration, p Path) {
 // Fate tells what became of a packet, while the path tells fates. That it arrived frees nothing, an ack will say that it was
 // kept. The bunches of a lost one leave again.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
-	t := c.clock(now)
+	t := c.advanceClock(now)
 	if !c.sent.Has(number) {
 		return
 	}

@@ -5,7 +5,7 @@ import "time"
 // Receive takes one datagram, which belongs to the connection from here on: messages may alias it. An error is a
 // violation by the peer that ends the connection.
 func (c *Conn) Receive(now time.Time, datagram []byte) error {
-	t := c.clock(now)
+	t := c.advanceClock(now)
 	if c.err != nil {
 		return c.err
 	}

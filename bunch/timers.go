@@ -7,7 +7,7 @@ const trimAfter = 10 * time.Second
 
 // Advance runs the timers that are due. An error ends the connection: the peer has been silent for too long.
 func (c *Conn) Advance(now time.Time) error {
-	t := c.clock(now)
+	t := c.advanceClock(now)
 	if c.err != nil {
 		return c.err
 	}

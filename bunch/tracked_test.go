@@ -444,7 +444,7 @@ func TestTrackedBeforeBulkInTime(t *testing.T) {
 	require.Equal(t, time.Duration(10_000/rate*float64(time.Second)), c.QueueTime(bulk))
 	for range 10 {
 		p.now = p.now.Add(50 * ms)
-		c.clock(p.now)
+		c.advanceClock(p.now)
 		c.Cork(true)
 		c.Cork(false)
 	}

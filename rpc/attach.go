@@ -122,7 +122,7 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 		welcomed: make(chan struct{}),
 		kick:     make(chan struct{}, 1),
 		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica]), has: make(map[*Actor]*opening),
-		closed: make(map[Ref]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool),
+		leaving: make(map[Ref]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool),
 		limits: make(map[*method]budget.Bucket), requests: newRequests(w.config.maxRequests()),
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),

@@ -260,15 +260,15 @@ func (a *Actor) forget(o *opening) {
 // noteClosed remembers the channel of an actor that may open again, until the client has ended its copy at the latest twice
 // as many have closed. It is called under the link's lock.
 func (c *Conn) noteClosed(a *Actor, channel uint64) {
-	if len(c.closed) >= c.closedLimit {
-		for other, number := range c.closed {
+	if len(c.leaving) >= c.leavingMost {
+		for other, number := range c.leaving {
 			if out, _ := c.machine.Reliable(number); out == 0 {
-				delete(c.closed, other)
+				delete(c.leaving, other)
 			}
 		}
-		c.closedLimit = max(minClosed, 2*len(c.closed))
+		c.leavingMost = max(minLeaving, 2*len(c.leaving))
 	}
-	c.closed[a.ref] = channel
+	c.leaving[a.ref] = channel
 }
 
 // maxChannelless copies of actors at most may live at a client without a channel, dormant or torn off: eight times as many as channels.

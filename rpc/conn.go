@@ -30,7 +30,7 @@ type Conn struct {
 	// What it travels by, which has a lock of its own.
 	carrier link.Carrier
 	link    *link.Link
-	machine *bunch.Conn    // under link.Lock
+	machine *bunch.Conn    // under link.Lock, but for Waited
 	sealed  *sealedCarrier // nil when this side has none
 	trace   *trace.Tap     // nil without Config.Trace
 	guests  guest.Seat     // machines of guests, beside it
@@ -40,6 +40,7 @@ type Conn struct {
 	replaced []*Conn       // of the same identity, which end before this one is announced
 	identity string        // written under World.mu, and read freely once joined
 	welcomed chan struct{} // closed when joined
+	kick     chan struct{} // wakes shake, of capacity 1: a message of the handshake came
 	maxBunch int           // bytes of one message, the smaller of both ends' limits
 
 	// Where it stands. Safe from any goroutine.
@@ -48,11 +49,10 @@ type Conn struct {
 	closing atomic.Bool                // closed from here: nothing more is dispatched or sent
 	cause   atomic.Pointer[CloseError] // why this side closed; the first one counts
 	ended   atomic.Bool                // the link has; written under World.mu
-	kick    chan struct{}
-	done    chan struct{}
-	gone    chan struct{}  // closed when nothing is left of it
-	work    sync.WaitGroup // goroutines of its own, which end soon after the link
-	dirty   atomic.Bool    // Dispatch has something to take
+	done    chan struct{}              // closed when both carriers have ended; OnDisconnect may be yet to run
+	gone    chan struct{}              // closed when nothing is left of it
+	work    sync.WaitGroup             // goroutines of its own, which end soon after the link
+	dirty   atomic.Bool                // Dispatch has something to take
 
 	// What it costs, and what was dropped. Safe from any goroutine.
 	allowance *budget.Allowance // under Config.Rate and WorldRate
@@ -66,8 +66,8 @@ type Conn struct {
 	state       stateOutbox            // of a server
 	has         map[*Actor]*opening    // of a server: those that are open
 	view        view                   // of a server
-	closed      map[Ref]uint64         // server: channels of actors that CloseTo closed and that may not have ended at the client
-	closedLimit int                    // of closed, before those that have are forgotten
+	leaving     map[Ref]uint64         // server: channels of actors that CloseTo closed and that may not have ended at the client
+	leavingMost int                    // of leaving, before those that have are forgotten
 	asleep      map[*Actor]CloseReason // server: those of which the client has a copy without a channel, and why
 	dismissals  []dismissal            // server: copies that are to end, and wait for a channel
 	openWarn    logs.Gate
@@ -79,7 +79,7 @@ type Conn struct {
 	actorsByRef map[Ref]*Actor
 	razed       map[string]bool // placed actors that are destroyed, and were not placed here
 
-	// Its calls. Owned by the world's goroutine.
+	// Its calls. Owned by the world's goroutine, but for mail.out.
 	isCorked bool
 	turn     turn
 	requests requests
@@ -260,6 +260,19 @@ func (c *Conn) tellLimit(limit int) {
 	c.link.Lock()
 	defer c.link.Unlock()
 	c.machine.SetReceiveLimit(limit)
+}
+
+// unsettled reports whether a connection has something that time alone moves.
+func (c *Conn) unsettled() bool {
+	switch {
+	case !c.usable():
+		return false
+	case len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent): // states leave, or their fates are not known
+		return true
+	case len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these have a time at which they are given up
+		return true
+	}
+	return c.times.ask.NeedsDriving() || c.mail.in.Owed() > 0
 }
 
 // Channel is an actor's channel on one connection. The zero Channel is closed. Its methods are safe from any goroutine.

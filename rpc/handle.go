@@ -97,7 +97,7 @@ func (w *World) callFailed(m *method, err error) {
 	if errors.Is(err, ErrClosed) {
 		return
 	}
-	if hidden, ok := w.failed.Pass(m, time.Now()); ok { // the world's own time stands still between ticks
+	if hidden, ok := w.failWarn.Pass(m, time.Now()); ok { // the world's own time stands still between ticks
 		w.log.Warn("call failed", "rpc", m.String(), "error", err, "more", hidden)
 	}
 }

@@ -166,8 +166,8 @@ const (
 	flagPlaced             // the actor's name follows its number
 )
 
-// minClosed actors that closed may be remembered at any time.
-const minClosed = 64
+// minLeaving actors that closed may be remembered at any time.
+const minLeaving = 64
 
 // OpenTo opens the actor for c, if it is not open there: its states and the calls from now on reach c. When c may still have
 // an earlier copy, because CloseTo was called only a round trip ago, all of it waits until c is known to have ended that one. Of a
@@ -233,8 +233,8 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.traits.Priority); err != nil {
 		return 0, err
 	}
-	if earlier, ok := c.closed[a.ref]; ok {
-		delete(c.closed, a.ref)
+	if earlier, ok := c.leaving[a.ref]; ok {
+		delete(c.leaving, a.ref)
 		if err = c.machine.After(channel, earlier); err != nil {
 			return 0, errors.Join(err, c.machine.Close(channel, nil))
 		}

@@ -97,9 +97,7 @@ func (w *World) unsettled() bool {
 	if w.relevance.members > 0 && len(w.conns) > 0 || len(w.drowsy) > 0 || w.requests.asked.Len() > 0 {
 		return true
 	}
-	return slices.ContainsFunc(w.conns, func(c *Conn) bool {
-		return c.usable() && (c.times.ask.NeedsDriving() || len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent) || len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0 || c.mail.in.Owed() > 0)
-	})
+	return slices.ContainsFunc(w.conns, (*Conn).unsettled)
 }
 
 // Post runs fn on the world's goroutine in the next Dispatch. A post beyond Config.MaxPosts, or to a closed world, is

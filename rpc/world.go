@@ -84,7 +84,7 @@ type World struct {
 	question question            // likewise, of a request
 	arrived  time.Time           // when the running message did
 	doing    tasks.Doing         // what runs, to name it when it panics or takes long
-	failed   logs.Gates[*method] // of calls that returned an error
+	failWarn logs.Gates[*method] // of calls that returned an error
 
 	// Who drives, and how others wake him. Safe from any goroutine, but for stack, which is the driver's.
 	driving atomic.Bool
@@ -142,7 +142,7 @@ func NewWorld(config Config) (*World, error) {
 		shut:        make(chan struct{}),
 		requests:    newRequests(config.maxRequests()),
 		live:        make(map[*Conn]struct{}),
-		failed:      make(logs.Gates[*method]),
+		failWarn:    make(logs.Gates[*method]),
 		rate:        budget.NewMeter(config.WorldRate),
 	}
 	if config.Emulation != nil {

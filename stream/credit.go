@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// firstWindow is the credit that a transfer starts with, unless it is smaller or memory is short: what is under way at
-	// 100 Mbit/s and 100 ms, three times, for a part that is lost twice holds up the rest.
+	// firstWindow is the credit that a transfer starts with, unless it is smaller or memory is short: three bandwidth-delay products
+	// of 100 Mbit/s and 100 ms, 1.25 MB. A part that is lost twice arrives two round trips late, and what follows waits behind it.
 	firstWindow = 4 << 20
 	// defaultMaxPending is what the credit grows to.
 	defaultMaxPending = 16 << 20

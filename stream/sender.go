@@ -30,14 +30,14 @@ type sender struct {
 	atOnce int   // transfers that it takes at once; 1 until it says
 	early  int64 // bytes that it takes before it has answered their headers
 
-	hashes atomic.Uint32 // the Algorithm that the peer hashes with the fastest; 0 until it says
+	peerFastest atomic.Uint32 // the Algorithm that the peer hashes with the fastest; 0 until it says
 }
 
 // onLimits hears what the peer takes, on the world's goroutine.
 func (s *sender) onLimits(m limits) {
 	s.atOnce, s.early = m.transfers, int64(m.early)
 	if len(m.hashes) > 0 {
-		s.hashes.Store(uint32(m.hashes[0]))
+		s.peerFastest.Store(uint32(m.hashes[0]))
 	}
 }
 
@@ -47,7 +47,7 @@ func (s *sender) hash(chosen Algorithm) Algorithm {
 	switch {
 	case chosen != 0:
 		return chosen
-	case ours == Algorithm(s.hashes.Load()):
+	case ours == Algorithm(s.peerFastest.Load()):
 		return ours
 	}
 	return SHA256

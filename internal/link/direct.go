@@ -2,7 +2,8 @@ package link
 
 import "time"
 
-// maxDirect datagrams leave in one Unlock; the writer sends what is left, so that no tick works for bulk.
+// maxDirect datagrams leave in one Unlock, a tick's calls and a little more; the writer sends what is left, so that no tick works for
+// bulk.
 const maxDirect = 8
 
 // queued bounds how many datagrams can wait inside the carrier, whose queue is in order: no more than the first machine
@@ -10,7 +11,7 @@ const maxDirect = 8
 type queued struct {
 	capacity int    // of the carrier's queue, 0 = it may always block
 	next     uint64 // one above the newest packet of the first machine
-	least    uint64 // what must be acknowledged before no other machine's datagram can wait
+	least    uint64 // nothing is sent directly before acked reaches it: another machine's datagram, of which no ack tells, may wait until then
 }
 
 // built notes a datagram of the machine with that place in the order of priority.

@@ -117,10 +117,9 @@ func (s *Session) wantsPlay() bool {
 // playBound is how many bytes play may have in flight by itself.
 func (s *Session) playBound() int { return max(leastPlay*s.size(), s.control.Window()/2) }
 
-// hastens reports whether play asks for feedback soon, as bulk does: no other packet of play may leave behind this one, or a flood goes on
-// and has half of what it may have in flight. A flood would else wait for the peer's ack delay once a flight (TestFloodOfPlayOnAShortPath),
-// or, with feedback for the end of each alone, leave a flight at a time, whose own queue holds the pacer back: one in fifty stayed at half
-// of the path's rate (rpc.TestFloodOfPlayOverSealedPackets).
+// hastens reports whether play asks for feedback soon, as bulk does: when the next packet of play would not fit into playBound, and, once
+// play has filled that, at half of it. A flood would else wait for the peer's ack delay with each flight
+// (TestFloodOfPlayOnAShortPath, rpc.TestFloodOfPlayOverSealedPackets).
 func (s *Session) hastens() bool {
 	bound := s.playBound()
 	if s.pressed {

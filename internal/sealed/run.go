@@ -13,7 +13,7 @@ const (
 	turnPackets = 64
 	// linger is how long a goroutine without work waits for some before it ends.
 	linger = 20 * time.Millisecond
-	// parkAfter is the wait that is worth ending the goroutine for.
+	// parkAfter is how far off the next timeout must be to be left to a timer: the goroutine ends meanwhile.
 	parkAfter = 100 * time.Millisecond
 	// blockedWait is after how long a full send buffer is tried again.
 	blockedWait = 500 * time.Microsecond
@@ -207,16 +207,15 @@ func (c *Carrier) pingDue(now time.Time) bool {
 
 // sleep waits for work. It reports whether the goroutine is to end, because there is none for long.
 func (c *Carrier) sleep(timer *time.Timer, next time.Time, ok bool) (end bool) {
-	wait := linger
+	wait, parks := linger, true
 	if !ok {
 		next = time.Time{}
-	} else if wait = time.Until(next); wait <= 0 {
+	} else if until := time.Until(next); until <= 0 {
 		return false
+	} else if until <= parkAfter {
+		wait, parks = until, false
 	}
-	if wait > parkAfter {
-		wait, ok = linger, false
-	}
-	if ok && wait < udp.TimerUnit && c.socket.sys.Raw != nil && udp.Nap(wait) {
+	if wait < udp.TimerUnit && c.socket.sys.Raw != nil && udp.Nap(wait) {
 		return false
 	}
 	timer.Reset(wait)
@@ -224,7 +223,7 @@ func (c *Carrier) sleep(timer *time.Timer, next time.Time, ok bool) (end bool) {
 	case <-c.token:
 		return false
 	case <-timer.C:
-		return !ok && c.rest(next)
+		return parks && c.rest(next)
 	}
 }
 

@@ -10,8 +10,9 @@ const (
 	Opening State = iota
 	// Open: payloads leave.
 	Open
-	// Silent: nothing was acked for 3 PTO, and a second if bulk is in flight, though the peer was heard over the other carrier. All payloads in flight were given back as lost, none is asked for;
-	// a ping each PTO looks whether the path comes back, which makes the carrier Open.
+	// Silent: nothing was acked for silentPTOs, and for silentTime as well while bulk is in flight, though the peer was heard over
+	// the other carrier. All payloads in flight were given back as lost, none is asked for; a ping each PTO looks whether the path
+	// comes back, which makes the carrier Open.
 	Silent
 	// Closed: by its owner, after 10 s of silence, or by a violation. It never opens again.
 	Closed

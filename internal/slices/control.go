@@ -117,6 +117,9 @@ func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 	c.detect(t, o, id, a.high)
 }
 
+// detectByTime gives up what left so long ago that it must be lost, though no ack was heard.
+func (c *control) detectByTime(t time.Duration, o *outbox) { c.detect(t, o, 0, 0) }
+
 // detect gives up the slices that are lost by now. ID and high name the chunk of the ack that was heard and its newest
 // sending that arrived; high 0 = none was. How many later ones arrived counts within that chunk only, for an ack tells of all
 // slices of a chunk; others may tell of theirs in an ack that was lost.
@@ -156,7 +159,7 @@ func (c *control) timeoutAt(f *flight) (at time.Duration, ok bool) {
 // advance finds what time shows to be lost. When nothing is heard the oldest slices leave once more.
 func (c *control) advance(t time.Duration, o *outbox) {
 	if c.losses.Next != 0 && t >= c.losses.Next {
-		c.detect(t, o, 0, 0)
+		c.detectByTime(t, o)
 	}
 	if at, ok := c.timeoutAt(&o.flight); !ok || t < at {
 		return

@@ -44,11 +44,11 @@ type Machine struct {
 	ackDue  bool      // the driver knows that an ack waits, while fates are told
 
 	// What the link asks.
-	held    bool      // slices wait for the connection's rate, or the carrier's pace
-	bulk    bool      // the last datagram was no ack
-	changed bool      // something may leave
-	arrived time.Time // sending of the newest slice that is known to have arrived
-	active  time.Time // when a slice last came or left; zero once spare memory was given up
+	held          bool      // slices wait for the connection's rate, or the carrier's pace
+	bulk          bool      // the last datagram was no ack
+	changed       bool      // something may leave
+	newestArrived time.Time // sending of the newest slice that is known to have arrived
+	active        time.Time // when a slice last came or left; zero once spare memory was given up
 
 	// What the owner waits for.
 	ended    bool // it gives no message after those that it gave
@@ -115,7 +115,7 @@ func (m *Machine) hear(now time.Time, a *chunk.Ack) {
 	}
 	m.out.acknowledge(now, c, &fresh)
 	if said.timed > 0 {
-		m.arrived = m.out.time(m.out.flight.At(said.timed - 1).at)
+		m.newestArrived = m.out.time(m.out.flight.At(said.timed - 1).at)
 	}
 	if said.news {
 		m.control.learn(t, &m.out, a.ChunkID, said)
@@ -331,7 +331,7 @@ func (m *Machine) Hold(_, bulk bool) { m.held = bulk }
 func (m *Machine) InFlight() int { return m.out.flight.bytes }
 
 // Arrived returns when the newest slice left that is known to have arrived.
-func (m *Machine) Arrived() time.Time { return m.arrived }
+func (m *Machine) Arrived() time.Time { return m.newestArrived }
 
 // Lost returns how many slices counted as lost so far, fates that were told left out.
 func (m *Machine) Lost() uint64 { return m.control.lost }
