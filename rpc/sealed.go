@@ -191,14 +191,15 @@ func (r *sealedCarrier) config(instance uint32) sealed.Config {
 	source := r.conn.link.Source()
 	c := sealed.Config{
 		SessionConfig: sealed.SessionConfig{
-			Exporter:   r.quic.Export,
-			Instance:   instance,
-			Client:     !r.conn.server,
-			Source:     source,
-			Controller: r.control,
-			RTT:        r.quic.Path().SmoothedRTT,
-			PlayDelay:  r.conn.machine.Params().AckDelay,
-			Other:      r.quic.Received,
+			Exporter:    r.quic.Export,
+			CipherSuite: r.quic.CipherSuite(),
+			Instance:    instance,
+			Client:      !r.conn.server,
+			Source:      source,
+			Controller:  r.control,
+			RTT:         r.quic.Path().SmoothedRTT,
+			PlayDelay:   r.conn.machine.Params().AckDelay,
+			Other:       r.quic.Received,
 		},
 		Mutex:     source,
 		Turned:    source.Turned,

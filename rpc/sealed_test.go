@@ -2,8 +2,11 @@ package rpc
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"os"
+	"os/exec"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -458,11 +461,20 @@ func TestSealedOnLoopback(t *testing.T) {
 	for !hasAll(far, 1024) || !hasAll(near, 1024) {
 		step()
 	}
-	t.Logf("%+v", near.Stats())
+	t.Logf("%s: %+v", tls.CipherSuiteName(near.quic.CipherSuite()), near.Stats())
 	require.NoError(t, listener.Close())
 	<-end.Done()
 	require.Equal(t, sealed.Closed, near.State())
 	require.Equal(t, sealed.Closed, far.State())
+}
+
+// TestSealedWithoutAES: where processors have no instructions for AES, TLS chooses ChaCha20, and sealed packets with it.
+func TestSealedWithoutAES(t *testing.T) {
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSealedOnLoopback$", "-test.v")
+	again.Env = append(os.Environ(), "GODEBUG=cpu.aes=off")
+	out, err := again.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "TLS_CHACHA20_POLY1305_SHA256: ")
 }
 
 // TestSealedDialsAsSoonOnSlowPaths: the train that measures a path leaves behind the handshake, which it kept waiting for

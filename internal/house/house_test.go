@@ -89,6 +89,7 @@ var outside = map[string][]string{
 	"github.com/vmihailenco/msgpack/v5": {"internal/codec"},
 	"github.com/klauspost/reedsolomon":  {"internal/slices"},                            // the codes of repair slices; pure arithmetic
 	"github.com/zeebo/blake3":           {"stream"},                                     // digests
+	"golang.org/x/crypto":               {"internal/sealed"},                            // ChaCha20, which the standard library has inside TLS only; quic-go brings it along
 	"golang.org/x/net":                  {"internal/sealed", "internal/udp"},            // batches of datagrams
 	"golang.org/x/sys":                  {"internal/udp", "internal/testkit", "stream"}, // UDP segmentation offload; what the CPU has
 }

@@ -130,6 +130,9 @@ func (c *Carrier) Wait() {
 // Socket returns the socket that sealed packets share with the connection, nil when none do.
 func (c *Carrier) Socket() *sealed.Socket { return c.socket }
 
+// CipherSuite returns how the TLS connection encrypts.
+func (c *Carrier) CipherSuite() uint16 { return c.Conn.ConnectionState().TLS.CipherSuite }
+
 // Export derives keys of the TLS connection.
 func (c *Carrier) Export(label string, context []byte, length int) ([]byte, error) {
 	tls := c.Conn.ConnectionState().TLS

@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"net/netip"
 	"sync/atomic"
@@ -12,7 +13,13 @@ import (
 )
 
 func BenchmarkSeal(b *testing.B) {
-	s, err := newSealer(export("bench"), 1, ToServer)
+	for id, s := range suites {
+		b.Run(tls.CipherSuiteName(id), func(b *testing.B) { benchmarkSeal(b, s) })
+	}
+}
+
+func benchmarkSeal(b *testing.B, suite *suite) {
+	s, err := newSealer(suite, export("bench"), 1, ToServer)
 	require.NoError(b, err)
 	packet := make([]byte, MaxPacket)
 	b.SetBytes(MaxPacket - Overhead)
@@ -27,7 +34,7 @@ func BenchmarkSeal(b *testing.B) {
 
 func BenchmarkOpen(b *testing.B) {
 	const count = 1024
-	s, err := newSealer(export("bench"), 1, ToServer)
+	s, err := newSealer(aes128, export("bench"), 1, ToServer)
 	require.NoError(b, err)
 	var packets [count][]byte
 	for n := range packets {
@@ -35,7 +42,7 @@ func BenchmarkOpen(b *testing.B) {
 		packets[n], err = s.seal(head[:MaxPacket-tagBytes], uint64(n))
 		require.NoError(b, err)
 	}
-	o, err := newOpener(export("bench"), 1, ToServer)
+	o, err := newOpener(aes128, export("bench"), 1, ToServer)
 	require.NoError(b, err)
 	scratch := make([]byte, MaxPacket)
 	b.SetBytes(MaxPacket - Overhead)
@@ -53,9 +60,9 @@ func BenchmarkOpen(b *testing.B) {
 
 // BenchmarkForged is what a packet costs that does not open.
 func BenchmarkForged(b *testing.B) {
-	s, err := newSealer(export("bench"), 1, ToServer)
+	s, err := newSealer(aes128, export("bench"), 1, ToServer)
 	require.NoError(b, err)
-	o, err := newOpener(export("bench"), 1, ToServer)
+	o, err := newOpener(aes128, export("bench"), 1, ToServer)
 	require.NoError(b, err)
 	packet, err := s.seal(appendHeader(make([]byte, 0, MaxPacket), ID{1}, 5)[:MaxPacket-tagBytes], 5)
 	require.NoError(b, err)

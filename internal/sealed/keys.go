@@ -1,7 +1,6 @@
 package sealed
 
 import (
-	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
@@ -24,16 +23,16 @@ const (
 	exporterLabel = "EXPORTER-quiver-sealed-1"
 
 	secretBytes = sha256.Size
-	keyBytes    = 16
 	nonceBytes  = 12
 
 	// generationBits of a packet number share a key: 2^22 packets of 1,452 bytes are 2^29 blocks, below the 2^32.5 at
-	// which AES-GCM loses its margin.
+	// which AES-GCM loses its margin. ChaCha20 has no such bound (RFC 9001, section 6.6).
 	generationBits = 22
 )
 
 // generation is the key of 2^22 packet numbers.
 type generation struct {
+	suite  *suite
 	index  uint64
 	secret []byte
 	aead   cipher.AEAD
@@ -41,23 +40,23 @@ type generation struct {
 }
 
 // firstKeys derives the keys of one direction of a carrier. An instance must not be used twice on a connection.
-func firstKeys(export Exporter, instance uint32, d Direction) (*generation, *mask, error) {
+func firstKeys(s *suite, export Exporter, instance uint32, d Direction) (*generation, *mask, error) {
 	context := append(binary.BigEndian.AppendUint32(nil, instance), byte(d))
 	secret, err := export(exporterLabel, context, secretBytes)
 	if err != nil {
 		return nil, nil, fmt.Errorf("sealed: keys of carrier %d: %w", instance, err)
 	}
-	mask, err := newMask(secret)
+	mask, err := newMask(s, secret)
 	if err != nil {
 		return nil, nil, err
 	}
-	first, err := newGeneration(0, secret)
+	first, err := newGeneration(s, 0, secret)
 	return first, mask, err
 }
 
-func newGeneration(index uint64, secret []byte) (*generation, error) {
-	g := &generation{index: index, secret: secret}
-	key, err := hkdf.Expand(sha256.New, secret, "quiver sealed key", keyBytes)
+func newGeneration(s *suite, index uint64, secret []byte) (*generation, error) {
+	g := &generation{suite: s, index: index, secret: secret}
+	key, err := hkdf.Expand(sha256.New, secret, "quiver sealed key", s.keyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("sealed: key: %w", err)
 	}
@@ -66,11 +65,7 @@ func newGeneration(index uint64, secret []byte) (*generation, error) {
 		return nil, fmt.Errorf("sealed: nonce: %w", err)
 	}
 	copy(g.iv[:], iv)
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, fmt.Errorf("sealed: %w", err)
-	}
-	if g.aead, err = cipher.NewGCM(block); err != nil {
+	if g.aead, err = s.aead(key); err != nil {
 		return nil, fmt.Errorf("sealed: %w", err)
 	}
 	return g, nil
@@ -82,7 +77,7 @@ func (g *generation) next() (*generation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sealed: next keys: %w", err)
 	}
-	return newGeneration(g.index+1, secret)
+	return newGeneration(g.suite, g.index+1, secret)
 }
 
 // nonce writes the nonce of a packet.

@@ -40,8 +40,8 @@ type opener struct {
 	header  [headerBytes]byte // scratch: not masked
 }
 
-func newOpener(export Exporter, instance uint32, d Direction) (*opener, error) {
-	current, mask, err := firstKeys(export, instance, d)
+func newOpener(s *suite, export Exporter, instance uint32, d Direction) (*opener, error) {
+	current, mask, err := firstKeys(s, export, instance, d)
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,8 @@ type sealer struct {
 	nonce [nonceBytes]byte
 }
 
-func newSealer(export Exporter, instance uint32, d Direction) (*sealer, error) {
-	keys, mask, err := firstKeys(export, instance, d)
+func newSealer(s *suite, export Exporter, instance uint32, d Direction) (*sealer, error) {
+	keys, mask, err := firstKeys(s, export, instance, d)
 	return &sealer{keys: keys, mask: mask}, err
 }
 

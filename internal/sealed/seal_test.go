@@ -20,10 +20,12 @@ type tube struct {
 	*opener
 }
 
-func newTube(t testing.TB) *tube {
-	s, err := newSealer(export("tls"), 1, ToServer)
+func newTube(t testing.TB) *tube { return newTubeOf(t, aes128) }
+
+func newTubeOf(t testing.TB, suite *suite) *tube {
+	s, err := newSealer(suite, export("tls"), 1, ToServer)
 	require.NoError(t, err)
-	o, err := newOpener(export("tls"), 1, ToServer)
+	o, err := newOpener(suite, export("tls"), 1, ToServer)
 	require.NoError(t, err)
 	return &tube{t, s, o}
 }
@@ -63,15 +65,18 @@ func TestVector(t *testing.T) {
 	for i := range secret {
 		secret[i] = byte(i)
 	}
-	s, err := newSealer(func(string, []byte, int) ([]byte, error) { return secret, nil }, 1, ToServer)
-	require.NoError(t, err)
 	for _, c := range []struct {
+		suite  *suite
 		number uint64
 		packet string
 	}{
-		{7, "040102030405060708df4f3a2acbdea5a03b096e916b180f5d405218a933"},
-		{1<<32 + 1<<22, "0401020304050607083fd65ca39492bc904856a49f3b801ac7f81dac60b3"},
+		{aes128, 7, "040102030405060708df4f3a2acbdea5a03b096e916b180f5d405218a933"},
+		{aes128, 1<<32 + 1<<22, "0401020304050607083fd65ca39492bc904856a49f3b801ac7f81dac60b3"},
+		{aes256, 7, "04010203040506070828cccfc3c3b42cc5e8ee5eee976241669b0c83d8ec"},
+		{chacha, 7, "040102030405060708070fec74cc30bb9a0f6048a2dc260660ace415fce9"},
 	} {
+		s, err := newSealer(c.suite, func(string, []byte, int) ([]byte, error) { return secret, nil }, 1, ToServer)
+		require.NoError(t, err)
 		p, err := s.seal(append(appendHeader(nil, ID{1, 2, 3, 4, 5, 6, 7, 8}, c.number), framePing), c.number)
 		require.NoError(t, err)
 		require.Equal(t, c.packet, fmt.Sprintf("%x", p))
@@ -173,9 +178,9 @@ func TestForged(t *testing.T) {
 func TestKeysDiffer(t *testing.T) {
 	p := newTube(t).packet(0, "secret")
 	for name, make := range map[string]func() (*opener, error){
-		"direction":  func() (*opener, error) { return newOpener(export("tls"), 1, ToClient) },
-		"instance":   func() (*opener, error) { return newOpener(export("tls"), 2, ToServer) },
-		"connection": func() (*opener, error) { return newOpener(export("other"), 1, ToServer) },
+		"direction":  func() (*opener, error) { return newOpener(aes128, export("tls"), 1, ToClient) },
+		"instance":   func() (*opener, error) { return newOpener(aes128, export("tls"), 2, ToServer) },
+		"connection": func() (*opener, error) { return newOpener(aes128, export("other"), 1, ToServer) },
 	} {
 		o, err := make()
 		require.NoError(t, err)
@@ -186,7 +191,7 @@ func TestKeysDiffer(t *testing.T) {
 		require.Equal(t, dropForged, why, name)
 	}
 	failing := func(string, []byte, int) ([]byte, error) { return nil, fmt.Errorf("no keys") }
-	_, err := newOpener(failing, 1, ToServer)
+	_, err := newOpener(aes128, failing, 1, ToServer)
 	require.ErrorContains(t, err, "no keys")
 }
 

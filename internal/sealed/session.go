@@ -21,10 +21,12 @@ const (
 
 // SessionConfig is what a session needs to know.
 type SessionConfig struct {
-	// Exporter, Instance and Client make the keys. An instance is never used twice on a connection.
-	Exporter Exporter
-	Instance uint32
-	Client   bool
+	// Exporter, CipherSuite (a number of TLS 1.3; 0 = AES-128), Instance and Client make the keys. An instance is never used
+	// twice on a connection.
+	Exporter    Exporter
+	CipherSuite uint16
+	Instance    uint32
+	Client      bool
 
 	// Source has the payloads.
 	Source Source
@@ -125,15 +127,7 @@ func NewSession(c SessionConfig) (*Session, error) {
 	if s.guess <= 0 {
 		s.guess = unknownRTT
 	}
-	out, in := ToClient, ToServer
-	if c.Client {
-		out, in = in, out
-	}
-	var err error
-	if s.sealer, err = newSealer(c.Exporter, c.Instance, out); err != nil {
-		return nil, err
-	}
-	if s.opener, err = newOpener(c.Exporter, c.Instance, in); err != nil {
+	if err := s.makeKeys(); err != nil {
 		return nil, err
 	}
 	if c.Seed == [32]byte{} {
@@ -142,6 +136,23 @@ func NewSession(c SessionConfig) (*Session, error) {
 	s.dice = mrand.New(mrand.NewChaCha8(c.Seed))
 	s.drawSkip()
 	return s, nil
+}
+
+func (s *Session) makeKeys() error {
+	c := &s.config
+	out, in := ToClient, ToServer
+	if c.Client {
+		out, in = in, out
+	}
+	suite, err := suiteOf(c.CipherSuite)
+	if err != nil {
+		return err
+	}
+	if s.sealer, err = newSealer(suite, c.Exporter, c.Instance, out); err != nil {
+		return err
+	}
+	s.opener, err = newOpener(suite, c.Exporter, c.Instance, in)
+	return err
 }
 
 // Start begins to open the carrier with the peer's first ids.

@@ -1,0 +1,78 @@
+package sealed
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/crypto/chacha20"
+	"golang.org/x/crypto/chacha20poly1305"
+)
+
+// suite is how a carrier encrypts: as its TLS connection does, for both ends know that and chose what is fast at both. Without
+// instructions for AES, a packet takes AES-GCM 12 µs and ChaCha20 a fraction of that.
+type suite struct {
+	keyBytes int
+	aead     func(key []byte) (cipher.AEAD, error)
+	masker   func(key []byte) (masker, error)
+}
+
+// masker makes of a sample of what is sealed the bits that hide a packet number (RFC 9001, section 5.4).
+type masker interface {
+	mask(bits *[maskBytes]byte, sample []byte)
+}
+
+// The suites of TLS 1.3 (RFC 8446, appendix B.4) that QUIC may use (RFC 9001, section 5.3) and Go has.
+var (
+	aes128 = &suite{keyBytes: 16, aead: newGCM, masker: newAESMasker}
+	aes256 = &suite{keyBytes: 32, aead: newGCM, masker: newAESMasker}
+	chacha = &suite{keyBytes: chacha20poly1305.KeySize, aead: chacha20poly1305.New, masker: newChaChaMasker}
+)
+
+// suiteOf returns the suite of a TLS connection, AES-128 of one that names none.
+func suiteOf(id uint16) (*suite, error) {
+	switch id {
+	case 0, tls.TLS_AES_128_GCM_SHA256:
+		return aes128, nil
+	case tls.TLS_AES_256_GCM_SHA384:
+		return aes256, nil
+	case tls.TLS_CHACHA20_POLY1305_SHA256:
+		return chacha, nil
+	}
+	return nil, fmt.Errorf("sealed: no packets of cipher suite %s", tls.CipherSuiteName(id))
+}
+
+func newGCM(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
+
+// aesMasker is RFC 9001, section 5.4.3.
+type aesMasker struct{ cipher.Block }
+
+func newAESMasker(key []byte) (masker, error) {
+	block, err := aes.NewCipher(key)
+	return aesMasker{block}, err
+}
+
+func (m aesMasker) mask(bits *[maskBytes]byte, sample []byte) { m.Encrypt(bits[:], sample) }
+
+// chachaMasker is RFC 9001, section 5.4.4: the sample is a counter and a nonce.
+type chachaMasker struct{ key []byte }
+
+func newChaChaMasker(key []byte) (masker, error) { return chachaMasker{key}, nil }
+
+func (m chachaMasker) mask(bits *[maskBytes]byte, sample []byte) {
+	c, err := chacha20.NewUnauthenticatedCipher(m.key, sample[4:])
+	if err != nil {
+		panic(err) // only the length of a key or nonce can be wrong
+	}
+	c.SetCounter(binary.LittleEndian.Uint32(sample))
+	*bits = [maskBytes]byte{}
+	c.XORKeyStream(bits[:], bits[:])
+}
