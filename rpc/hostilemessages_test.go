@@ -83,17 +83,17 @@ func TestMessageFloods(t *testing.T) {
 	})
 }
 
-// TestMessagesBeforeJoin: they are no part of the handshake.
+// TestMessagesBeforeJoin: they are no part of the handshake. The server comes when the message has left, for no join to come before it.
 func TestMessagesBeforeJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newTestWorld(t, Config{OnMessage: func(*World, *Conn, uint8, []byte) error { t.Error("it ran"); return nil }})
 		near, far := linktest.Pipe()
-		c, err := server.Attach(plug{far})
-		require.NoError(t, err)
 		client := newTestWorld(t, Config{})
 		from, err := client.attach(linkedCarrier(plug{near}), false, nil)
 		require.NoError(t, err)
 		say(t, from, control.AppendMessage(nil, control.Message{ID: 1}))
+		c, err := server.Attach(plug{far})
+		require.NoError(t, err)
 		time.Sleep(time.Second)
 		require.Equal(t, ControlChannelMessageFail, c.closeError().Code, "%v", c.closeError())
 		server.Tick(time.Now())
