@@ -64,6 +64,7 @@ func TestTransfersWhileLanesClose(t *testing.T) {
 	overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
 		atServer, atClient := collect(l.server), collect(l.client)
 		sent := content(2 << 20)
+		most := 0 // a client asks for no more lanes while those that it let go are yet to be closed
 		for range testkit.Brief(4, 8) {
 			time.Sleep(laneIdle + time.Duration(random.Int64N(int64(200*time.Millisecond))))
 			up, err := save.Start(l.toServer, bytes.NewReader(sent), int64(len(sent)))
@@ -75,8 +76,9 @@ func TestTransfersWhileLanesClose(t *testing.T) {
 			require.NoError(t, down.Wait(t.Context()))
 			require.True(t, bytes.Equal(sent, (<-atServer).data))
 			require.True(t, bytes.Equal(sent, (<-atClient).data))
-			require.Greater(t, l.toServer.Stats().Lanes, defaultLanes)
+			most = max(most, l.toServer.Stats().Lanes)
 		}
+		require.Greater(t, most, defaultLanes)
 		require.NoError(t, l.toServer.Conn().Err())
 		require.Zero(t, l.toServer.Conn().Stats().Drops.ActorClosed+l.toClient.Conn().Stats().Drops.ActorClosed)
 	})
