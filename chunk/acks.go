@@ -31,13 +31,13 @@ func (r *Receiver) NextAck(now time.Time) (Ack, bool) {
 func (r *Receiver) dueAck() (Ack, bool) {
 	for i := range r.slots {
 		if a := &r.slots[(r.head+i)%len(r.slots)]; r.ack(&a.ackable) {
-			return Ack{ChunkID: r.read + uint16(i), Count: a.count, Acked: a.received}, true
+			return Ack{ChunkID: r.read + uint16(i), Count: int(a.count), Acked: a.received}, true
 		}
 	}
 	for back := range uint16(maxPipeline) {
 		id := r.read - 1 - back
 		if a := &r.taken[id%maxPipeline]; r.ack(a) {
-			return Ack{ChunkID: id, Count: a.count, Acked: firstBits(a.count)}, true
+			return Ack{ChunkID: id, Count: int(a.count), Acked: firstBits(int(a.count))}, true
 		}
 	}
 	return Ack{}, false

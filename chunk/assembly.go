@@ -13,8 +13,8 @@ type assembly struct {
 
 // ackable is what acks need to know of a chunk, also after it was taken.
 type ackable struct {
-	count int           // slices; 0 = no chunk
 	acked time.Duration // when its last ack left
+	count uint16        // slices; 0 = no chunk
 	due   due
 }
 
@@ -28,7 +28,7 @@ const (
 )
 
 // complete reports whether all slices are there.
-func (a *assembly) complete() bool { return a.count > 0 && a.got == a.count }
+func (a *assembly) complete() bool { return a.count > 0 && a.got == int(a.count) }
 
 // insert copies a slice to its place; false: it was there.
 func (a *assembly) insert(s Slice, sliceSize int) bool {

@@ -19,8 +19,8 @@ func (s *Sender) number(id uint16) (number uint64, ok bool) {
 
 // launch puts waiting chunks in flight while there is room.
 func (s *Sender) launch() {
-	for s.next < s.end && s.next-s.base < uint64(len(s.flights)) {
-		slot, chunk := &s.flights[s.next%uint64(len(s.flights))], &s.queue[s.next%uint64(len(s.queue))]
+	for s.next < s.end && s.next-s.base < uint64(s.config.Pipeline) {
+		slot, chunk := s.place(s.next), &s.queue[s.next%uint64(len(s.queue))]
 		if *slot == nil {
 			*slot = new(flight)
 		}
@@ -28,6 +28,17 @@ func (s *Sender) launch() {
 		*chunk = nil
 		s.next++
 	}
+}
+
+// place returns that of the next flight. Places double when all are taken.
+func (s *Sender) place(number uint64) **flight {
+	if old := s.flights; number-s.base == uint64(len(old)) {
+		s.flights = make([]*flight, max(2*len(old), 1))
+		for n := s.base; n < number; n++ {
+			s.flights[n%uint64(len(s.flights))] = old[n%uint64(len(old))]
+		}
+	}
+	return &s.flights[number%uint64(len(s.flights))]
 }
 
 // pick returns the slice to send now, or none: of the oldest chunk that has one. With many chunks in flight nearly all wait

@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// maxPipeline bounds the chunks in flight, and so how far back a receiver must remember what it has finished.
-	maxPipeline = 256
+	// maxPipeline bounds the chunks in flight, and so how far back a receiver must remember what it has finished: 256 MiB of the
+	// article's largest chunks.
+	maxPipeline = 1024
 
 	maxRate  = 2_000_000_000 // bytes a second; an int has room for it everywhere
 	maxDelay = 10 * time.Second
@@ -20,7 +21,7 @@ type Config struct {
 	ProtocolID uint32 // goes into every checksum and so keeps strangers out; 0 = 0x11223344, the reference's, here and in AppendSlice, AppendAck and Parse
 	SliceSize  int    // bytes of a slice, 64 to 32,768; 0 = 1,024, the only value that the reference understands
 
-	// Pipeline is how many chunks may be in flight, up to 256. 0 = 1: the article's, which pays a round trip between any
+	// Pipeline is how many chunks may be in flight, up to 1,024. 0 = 1: the article's, which pays a round trip between any
 	// two chunks.
 	Pipeline int
 	// SendQueue is how many chunks may wait in front of those in flight; 0 = 64, negative = none.

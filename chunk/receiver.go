@@ -49,6 +49,21 @@ func NewReceiver(c Config) (*Receiver, error) {
 	return r, nil
 }
 
+// SetReceiveQueue replaces Config.ReceiveQueue, of 1 to 1,024 chunks, for a driver that learns what its path holds. A chunk for which
+// there is no place any more is forgotten and comes again.
+func (r *Receiver) SetReceiveQueue(chunks int) {
+	places := make([]assembly, min(max(chunks, 1), maxPipeline))
+	n := copy(places, r.slots[r.head:])
+	copy(places[n:], r.slots[:r.head])
+	for i := range r.slots[min(len(places), len(r.slots)):] {
+		if r.slots[(r.head+len(places)+i)%len(r.slots)].due == atOnce {
+			r.urgent--
+		}
+	}
+	r.slots, r.head = places, 0
+	r.free = append(make([][]byte, 0, len(places)), r.free[:min(len(r.free), len(places))]...)
+}
+
 // Chunk hands out the next chunk in order, when it is complete. Its bytes are the caller's; Recycle gives them back.
 func (r *Receiver) Chunk() (id uint16, data []byte, ok bool) {
 	a := &r.slots[r.head]
@@ -87,7 +102,7 @@ func (r *Receiver) Partial(id uint16) (data []byte, have Ack, ok bool) {
 	if a == nil || a.count == 0 {
 		return nil, Ack{}, false
 	}
-	return a.data, Ack{ChunkID: id, Count: a.count, Acked: a.received}, true
+	return a.data, Ack{ChunkID: id, Count: int(a.count), Acked: a.received}, true
 }
 
 // Stats returns a copy of the counters.
@@ -122,7 +137,7 @@ func (r *Receiver) Insert(now time.Time, s Slice) bool {
 		return false
 	case a.count == 0:
 		r.begin(a, s.Count)
-	case a.count != s.Count:
+	case int(a.count) != s.Count:
 		r.stats.Ignored++
 		return false
 	}
@@ -163,7 +178,7 @@ func (r *Receiver) past(id uint16) *ackable {
 // late answers a slice of a chunk that is finished already, whose acks were lost, and ignores any other.
 func (r *Receiver) late(s Slice) {
 	a := r.past(s.ChunkID)
-	if a == nil || a.count != s.Count {
+	if a == nil || int(a.count) != s.Count {
 		r.stats.Ignored++
 		return
 	}
@@ -173,7 +188,7 @@ func (r *Receiver) late(s Slice) {
 
 // begin makes room for a chunk.
 func (r *Receiver) begin(a *assembly, count int) {
-	a.count, a.acked, a.data = count, r.lastAck, r.memory(count*r.config.SliceSize)
+	a.count, a.acked, a.data = uint16(count), r.lastAck, r.memory(count*r.config.SliceSize)
 }
 
 func (r *Receiver) memory(size int) []byte {

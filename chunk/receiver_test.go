@@ -98,14 +98,50 @@ func TestAckOutlivesTheChunk(t *testing.T) {
 	require.Empty(t, acks(r, epoch))
 }
 
+// TestReceiveQueueChanges: a queue that grows keeps what is under way, one that shrinks forgets what is too far ahead, and both owe the
+// acks of what they have.
+func TestReceiveQueueChanges(t *testing.T) {
+	r := must(chunk.NewReceiver(chunk.Config{ReceiveQueue: 2}))
+	take := func() {
+		_, data, ok := r.Chunk()
+		require.True(t, ok)
+		require.Equal(t, []byte("x"), data)
+	}
+	insert := func(id uint16) bool { return r.Insert(epoch, slicesOf(id, []byte("x"))[0]) }
+	require.True(t, insert(0))
+	take()
+	require.True(t, insert(2))
+	require.False(t, insert(3), "no place")
+	r.SetReceiveQueue(4)
+	require.True(t, insert(3))
+	require.True(t, insert(4))
+	require.False(t, insert(5))
+	require.True(t, insert(1))
+	take()
+	require.ElementsMatch(t, []chunk.Ack{ackOf(0, 1, 0), ackOf(1, 1, 0), ackOf(2, 1, 0), ackOf(3, 1, 0), ackOf(4, 1, 0)}, acks(r, epoch))
+
+	r.SetReceiveQueue(1)
+	take()
+	_, _, ok := r.Chunk()
+	require.False(t, ok, "the next one was forgotten")
+	require.True(t, insert(3))
+	take()
+	require.Len(t, acks(r, epoch), 1)
+	r.SetReceiveQueue(2)
+	require.True(t, insert(5))
+	r.SetReceiveQueue(0)
+	_, due := r.NextTimeout()
+	require.False(t, due, "no ack is due for what is forgotten")
+}
+
 func TestAcksNobodyAskedFor(t *testing.T) {
 	r := must(chunk.NewReceiver(chunk.Config{}))
-	for id := range uint16(300) { // an owner that takes chunks and never asks for acks
+	for id := range uint16(1100) { // an owner that takes chunks and never asks for acks
 		require.True(t, r.Insert(epoch, slicesOf(id, []byte("x"))[0]))
 		_, _, ok := r.Chunk()
 		require.True(t, ok)
 	}
-	require.Len(t, acks(r, epoch), 256)
+	require.Len(t, acks(r, epoch), 1024)
 	_, ok := r.NextTimeout()
 	require.False(t, ok)
 }

@@ -16,7 +16,7 @@ type Sender struct {
 	base    uint64    // the first not finished
 	next    uint64    // the first not in flight
 	end     uint64    // the next that Send gets
-	flights []*flight // those in [base, next), by number modulo length
+	flights []*flight // those in [base, next), by number modulo length, which is a power of two
 	queue   [][]byte  // those in [next, end), by number modulo length
 
 	// Choosing.
@@ -54,7 +54,6 @@ func NewSender(c Config) (*Sender, error) {
 	}
 	c = c.effective()
 	s := &Sender{config: c, format: c.format(), longest: never}
-	s.flights = make([]*flight, c.Pipeline)
 	s.queue = make([][]byte, max(c.SendQueue, 1))
 	s.budget.rate = int64(c.Rate)
 	s.resend = newResend(c)

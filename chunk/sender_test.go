@@ -444,8 +444,8 @@ func TestIDsWrap(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for field, c := range map[string]chunk.Config{
-		"SliceSize": {SliceSize: 63}, "SliceSize is 32769": {SliceSize: 32769}, "Pipeline": {Pipeline: 257}, "Pipeline is -1": {Pipeline: -1},
-		"ReceiveQueue": {ReceiveQueue: 257}, "SendQueue": {SendQueue: 1<<20 + 1}, "Rate": {Rate: 2_000_000_001}, "Overhead": {Overhead: -1},
+		"SliceSize": {SliceSize: 63}, "SliceSize is 32769": {SliceSize: 32769}, "Pipeline": {Pipeline: 1025}, "Pipeline is -1": {Pipeline: -1},
+		"ReceiveQueue": {ReceiveQueue: 1025}, "SendQueue": {SendQueue: 1<<20 + 1}, "Rate": {Rate: 2_000_000_001}, "Overhead": {Overhead: -1},
 		"ResendDelay": {ResendDelay: -1}, "AckDelay": {AckDelay: time.Minute},
 	} {
 		require.ErrorContains(t, c.Validate(), "Config."+field)
@@ -455,5 +455,5 @@ func TestConfigIsChecked(t *testing.T) {
 		require.Equal(t, c.Validate(), err)
 	}
 	require.NoError(t, chunk.Config{}.Validate())
-	require.NoError(t, chunk.Config{SendQueue: -1, Rate: -1, AckDelay: -1, Pipeline: 256}.Validate())
+	require.NoError(t, chunk.Config{SendQueue: -1, Rate: -1, AckDelay: -1, Pipeline: 1024}.Validate())
 }

@@ -64,12 +64,16 @@ func (c *Config) maxBytes() int64 {
 	return defaulted(c.MaxBytes, 64<<20)
 }
 
-func (c *Config) maxTransfers() int  { return max(0, defaulted(c.MaxTransfers, 4)) }
-func (c *Config) maxPending() int64  { return defaulted(c.MaxPending, 16<<20) }
-func (c *Config) maxMemory() int64   { return defaulted(c.MaxMemory, 256<<20) }
-func (c *Config) maxQueued() int     { return defaulted(c.MaxQueued, 1024) }
-func (c *Config) firstWindow() int64 { return min(firstWindow, c.maxPending()) }
-func (c *Config) early() int64       { return min(earlyBytes, c.maxPending()) }
+func (c *Config) maxTransfers() int { return max(0, defaulted(c.MaxTransfers, 4)) }
+func (c *Config) maxPending() int64 { return defaulted(c.MaxPending, 16<<20) }
+func (c *Config) maxMemory() int64  { return defaulted(c.MaxMemory, 256<<20) }
+func (c *Config) maxQueued() int    { return defaulted(c.MaxQueued, 1024) }
+func (c *Config) early() int64      { return min(earlyBytes, c.maxPending()) }
+
+// firstWindow is the credit that a transfer starts with while so much of the memory is free.
+func (c *Config) firstWindow(free int64) int64 {
+	return min(max(firstWindow, (free-c.maxMemory()/2)/plenty), c.maxPending())
+}
 
 const (
 	// stockShare is the part of Config.MaxMemory that outgoing content may take: 32 MiB by default, the products of a hundred

@@ -10,11 +10,14 @@ const (
 	// firstWindow is the credit that a transfer starts with, unless it is smaller or memory is short: three bandwidth-delay products
 	// of 100 Mbit/s and 100 ms, 1.25 MB. A part that is lost twice arrives two round trips late, and what follows waits behind it.
 	firstWindow = 4 << 20
+	// plenty is the part of the memory that is nobody's yet, beyond the half that is kept, with which a transfer may start when that is
+	// more: 16 MiB by default, two products of 1 Gbit/s and 50 ms and more, which a window that doubles would have later than the path.
+	plenty = 8
 	// defaultMaxPending is what the credit grows to.
 	defaultMaxPending = 16 << 20
 	// sliceRounding is what chunks take at the most beyond the payload of their parts: each a header, and the place of a slice
 	// that is not full; of both machines that have chunks.
-	sliceRounding = 2 * slices.Pipeline * (maxPartHeader + slices.Size)
+	sliceRounding = 2 * slices.Places * (maxPartHeader + slices.Size)
 	// progressInterval is how often consumption is reported though no credit is due.
 	progressInterval = 100 * time.Millisecond
 )
@@ -56,9 +59,9 @@ func (c *credit) due() bool {
 }
 
 // next returns the limit to grant, if one is due now: what it adds is worth a message, or progress is to be reported. The window
-// doubles when it was consumed within pace, which is 4 RTT or 4 ticks.
+// doubles when half of it was consumed within pace, which is 2 RTT or 2 ticks.
 func (c *credit) next(now time.Time, pace func() time.Duration, all lender) (limit int64, ok bool) {
-	if c.consumed-c.mark >= c.window {
+	if c.consumed-c.mark >= c.window/2 {
 		if c.window < c.max && now.Sub(c.markTime) <= pace() {
 			c.grow(all)
 		}

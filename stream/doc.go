@@ -28,7 +28,7 @@
 // 32, or what [Lanes] says. Transfers of a connection share by [Weight]. The algorithm is also to be had for your own RPCs and
 // channels: see [Calls] and [Pump].
 //
-// The receiver's credit is the second brake: 1 MiB may leave with the header, then 4 MiB, growing to 16 MiB, beyond
+// The receiver's credit is the second brake: 1 MiB may leave with the header, then 4 to 16 MiB, by how much memory is free, beyond
 // what the application has consumed. Whoever does not read makes the sender wait, and nobody else.
 //
 // # Slices

@@ -204,8 +204,8 @@ func (s *Streams) topic(name string) (t topic, handled bool) {
 	return t, handled
 }
 
-// pace is how long a full window may take to be consumed for credit to grow: 4 RTT or 4 ticks. Over a lossy path what is
+// pace is how long half a window may take to be consumed for credit to grow: 2 RTT or 2 ticks. Over a lossy path what is
 // consumed in order lags behind by the round trips in which a part is lost, and lost again.
 func (s *Streams) pace(conn *rpc.Conn) time.Duration {
-	return 4 * max(conn.RTT(), s.interval)
+	return 2 * max(conn.RTT(), s.interval)
 }

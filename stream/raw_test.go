@@ -36,6 +36,8 @@ var rawTable = []sealedRow{
 	{100e6, 50 * time.Millisecond, 0.01, 32 << 20, 1.15, 1.08, Slices{}},
 	{100e6, 100 * time.Millisecond, 0.02, 256 << 10, 2.0, 1.3, Slices{}},
 	{10e6, 100 * time.Millisecond, 0, 256 << 10, 1.15, 1.3, Slices{}},
+	{100e6, 200 * time.Millisecond, 0.01, 32 << 20, 1.30, 1.08, Slices{}},
+	{1e9, 50 * time.Millisecond, 0.001, 32 << 20, 1.40, 1.08, Slices{}},
 	{10e6, 50 * time.Millisecond, 0.01, 4 << 20, 1.12, 1.08, Window{}},
 	{10e6, 100 * time.Millisecond, 0.05, 4 << 20, 1.20, 1.14, Window{}},
 	{100e6, 50 * time.Millisecond, 0, 4 << 20, 1.15, 1.06, Window{}},

@@ -164,7 +164,7 @@ func (r *receiver) noMemory() error {
 
 // reserve promises credit to a transfer: less than it would like when memory is short.
 func (r *receiver) reserve(in *incoming) bool {
-	window := r.peer.streams.config.firstWindow()
+	window := r.peer.streams.config.firstWindow(r.peer.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
 		window = min(window, max(h.size, minPending))
 	}

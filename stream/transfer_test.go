@@ -262,12 +262,14 @@ func testSlowConsumerSlowsTheSender(t *testing.T, via Backend) {
 	inNetwork(t, setup{via: via}, func(n *network) {
 		arrived := make(chan *IncomingBlob, 1)
 		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
-		sent := content(8 << 20)
+		config := &n.client.streams.config
+		window := config.firstWindow(config.maxMemory())
+		sent := content(int(2 * window))
 		transfer := n.mustStart(n.server.peer, sent)
 		in := <-arrived
 		time.Sleep(10 * time.Second)
-		require.LessOrEqual(n, transfer.Progress().Sent, int64(firstWindow))
-		require.Greater(n, transfer.Progress().Sent, int64(firstWindow-2*partBytes))
+		require.LessOrEqual(n, transfer.Progress().Sent, window)
+		require.Greater(n, transfer.Progress().Sent, window*15/16)
 		got, err := io.ReadAll(in)
 		require.NoError(n, err)
 		require.True(n, bytes.Equal(sent, got))

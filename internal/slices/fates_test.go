@@ -81,6 +81,43 @@ func TestLostAcksAreNoStorm(t *testing.T) {
 	require.Less(t, acks, 4*Pipeline)
 }
 
+// TestFarAhead: behind a chunk that lost a slice more than Places may be in flight, if they are full. The receiver borrows what their
+// records take, and gives it back when nothing is under way.
+func TestFarAhead(t *testing.T) {
+	const flight = 3 * Places
+	a, b := newFatedEnd(), newFatedEnd()
+	b.in.account = newRoom(flight * 40 << 10)
+	for range Places {
+		require.NoError(t, a.Send(content(100), memory{}))
+	}
+	require.True(t, a.out.full(), "no receiver reckons with more that are not")
+	deliver := func([]byte) bool { return false }
+	a.pass(netsim.Epoch, b, deliver)
+	b.pass(netsim.Epoch, a, deliver)
+	require.Len(t, b.in.drain(), Places)
+	require.True(t, a.out.idle())
+
+	for n := range flight {
+		require.False(t, a.out.full(), "%d chunks", n)
+		require.NoError(t, a.Send(content(PartSlices*Size), memory{}))
+	}
+	lost := false
+	a.pass(netsim.Epoch, b, func([]byte) bool { // the first slice
+		defer func() { lost = true }()
+		return !lost
+	})
+	require.Empty(t, b.in.drain())
+	require.Equal(t, 4*Places, b.in.places)
+	account := b.in.account.(*room)
+	require.EqualValues(t, ReceiverBytes+3*Places*placeBytes, account.borrowed)
+	a.pass(netsim.Epoch, b, deliver)
+	require.Len(t, b.in.drain(), flight)
+	require.Zero(t, b.in.refused)
+	b.in.trim()
+	require.Equal(t, Places, b.in.places)
+	require.EqualValues(t, ReceiverBytes, account.borrowed)
+}
+
 // TestOutageEndsWithItsPath: probe timeouts before the carrier changed hold nothing back when it changes again.
 func TestOutageEndsWithItsPath(t *testing.T) {
 	c := newConversation(t)

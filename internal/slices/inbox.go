@@ -14,6 +14,7 @@ type inbox struct {
 	receiver *chunk.Receiver // nil before the first slice
 	account  Account
 	restorer restorer
+	places   int      // records of chunks that the receiver has
 	read     uint16   // id of the next chunk to be handed out
 	open     int      // chunks under way
 	spares   []int64  // memory that the receiver keeps for later chunks, the last of which it takes first
@@ -109,6 +110,10 @@ func (b *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
 		b.refused++
 		return false
 	}
+	if !b.widen(int(s.ChunkID - b.read)) {
+		b.refused++
+		return false
+	}
 	_, _, known := b.receiver.Partial(s.ChunkID)
 	if begins := !known && s.ChunkID-b.read < Pipeline; begins && !b.begin(now, s) {
 		b.refused++
@@ -144,8 +149,34 @@ func (b *inbox) equip() bool {
 	if err != nil {
 		panic(err) // of a constant
 	}
-	b.receiver = r
+	b.receiver, b.places = r, Places
 	return true
+}
+
+// widen makes records for a chunk that is so far ahead, if there is room for them.
+func (b *inbox) widen(ahead int) bool {
+	if ahead < b.places || ahead >= Pipeline {
+		return true
+	}
+	wider := b.places
+	for wider <= ahead {
+		wider *= 2
+	}
+	if !b.account.Borrow(int64(wider-b.places)*placeBytes, false) {
+		return false
+	}
+	b.receiver.SetReceiveQueue(wider)
+	b.places = wider
+	return true
+}
+
+// narrow gives up the records of chunks far ahead, when none is under way.
+func (b *inbox) narrow() {
+	if b.open == 0 && b.places > Places {
+		b.receiver.SetReceiveQueue(Places)
+		b.account.Repay(int64(b.places-Places) * placeBytes)
+		b.places = Places
+	}
 }
 
 // begin takes the first slice of a chunk, if there is room for the chunk. The one that is waited for has a room of its own,
@@ -249,9 +280,11 @@ func (b *inbox) take() [][]byte {
 const (
 	// spareChunks is of how many chunks the memory is kept for later ones.
 	spareChunks = 8
-	// ReceiverBytes is what a chunk.Receiver takes beside the memory of its chunks: records of 256 that come and of 256
+	// ReceiverBytes is what a chunk.Receiver takes beside the memory of its chunks: records of 256 that come and of 1,024
 	// that came.
-	ReceiverBytes = 40 << 10
+	ReceiverBytes = 52 << 10
+	// placeBytes is the record of one more that comes, and its place among those whose memory is kept.
+	placeBytes = 128
 )
 
 // giveBack takes the memory of messages that were released, for some of the chunks to come, but for what is more than a
@@ -274,6 +307,7 @@ func (b *inbox) giveBack(whole [][]byte) {
 func (b *inbox) trim() {
 	if b.receiver != nil {
 		b.receiver.Trim()
+		b.narrow()
 		for _, memory := range b.spares {
 			b.account.Repay(memory)
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/recovery"
 )
 
 const (
@@ -11,11 +12,16 @@ const (
 	Datagram = 1163
 	// Size is what of a datagram is content. Chunks move between carriers, so it is the same for all.
 	Size = Datagram - 1 - chunk.Overhead
-	// Pipeline is how many chunks may be in flight: 8 MiB, for a chunk is a part of about 32 KiB. One that lost a slice waits for
-	// it: at 100 Mbit/s and 200 ms, 5 % lost, three round trips of them are open.
-	Pipeline = 256
+	// Pipeline is how many chunks may be in flight: 32 MiB, for a chunk is a part of about 32 KiB. One that lost a slice waits for
+	// it: at 100 Mbit/s and 200 ms, 5 % lost, three round trips of them are open. Credit, which memory bounds, is most often less.
+	Pipeline = 1024
+	// Places are for how many chunks a receiver has records from the beginning, and reckons with places of slices that are not full.
+	Places = 256
 	// PartSlices are what a full part of a transfer fills, with its header.
 	PartSlices = 28
+
+	// leastChunks are the records that an outbox begins with.
+	leastChunks = 16
 
 	// ownResend keeps the sender's own delay before it sends a slice again out of the way of those who see losses.
 	ownResend = 10 * time.Second
@@ -23,7 +29,7 @@ const (
 
 // config is that of both ends.
 var config = chunk.Config{
-	SliceSize: Size, Pipeline: Pipeline, SendQueue: -1, ReceiveQueue: Pipeline,
+	SliceSize: Size, Pipeline: Pipeline, SendQueue: -1, ReceiveQueue: Places,
 	Rate: -1, ResendDelay: ownResend, AckDelay: -1,
 }
 
@@ -33,12 +39,11 @@ type Block interface{ Free() }
 // outbox cuts messages into slices and knows what became of each. Who carries them asks next for one when the path can take
 // it, tells with lose what is lost, and hands over the acks that come.
 type outbox struct {
-	sender *chunk.Sender        // nil before the first message
-	chunks *[Pipeline]sentChunk // not acked whole, by number modulo length; nil before the first and while idle, for it is large
-	first  uint64               // number of the oldest of them
-	count  int                  // of them
-	unsent int                  // bytes never sent
-	resent uint64               // slices
+	sender *chunk.Sender            // nil before the first message
+	chunks recovery.Ring[sentChunk] // not acked whole, by number
+	held   int                      // bytes of them
+	unsent int                      // bytes never sent
+	resent uint64                   // slices
 
 	epoch  time.Time // of the flight's clock: when it was first asked for
 	flight flight
@@ -73,11 +78,15 @@ func (c *sentChunk) end() {
 // sliceCount is how many slices a message takes.
 func sliceCount(message []byte) int { return (len(message) + Size - 1) / Size }
 
-// full reports whether another message has to wait for chunks in flight.
-func (o *outbox) full() bool { return o.count == Pipeline }
+// full reports whether another message has to wait for chunks in flight. Beyond Places these are at least half of a full part each,
+// for what others take beyond their content a receiver does not reckon with.
+func (o *outbox) full() bool {
+	count := o.chunks.Len()
+	return count == Pipeline || count >= Places && o.held < count*PartSlices*Size/2
+}
 
 // idle reports whether all is acked.
-func (o *outbox) idle() bool { return o.count == 0 }
+func (o *outbox) idle() bool { return o.chunks.Len() == 0 }
 
 // since turns a time into the flight's.
 func (o *outbox) since(now time.Time) time.Duration {
@@ -90,7 +99,8 @@ func (o *outbox) since(now time.Time) time.Duration {
 // time turns it back.
 func (o *outbox) time(t time.Duration) time.Time { return o.epoch.Add(t) }
 
-func (o *outbox) chunk(number uint64) *sentChunk { return &o.chunks[number%Pipeline] }
+// chunk returns the place of a number, or of an id, which are the low bits of it.
+func (o *outbox) chunk(number uint64) *sentChunk { return o.chunks.At(number) }
 
 // send takes a message, whose block is freed once it is acked whole.
 func (o *outbox) send(message []byte, b Block) error {
@@ -106,11 +116,8 @@ func (o *outbox) send(message []byte, b Block) error {
 	if err != nil {
 		return err
 	}
-	if o.chunks == nil {
-		o.chunks = new([Pipeline]sentChunk)
-	}
-	o.chunk(number).begin(uint16(number), message, b)
-	o.count++
+	o.chunks.Push(leastChunks).begin(uint16(number), message, b)
+	o.held += len(message)
 	o.unsent += len(message)
 	return nil
 }
@@ -198,9 +205,10 @@ func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 		}
 	}
 	o.sender.Acknowledge(now, chunk.Ack{ChunkID: c.id, Count: len(c.newest), Acked: c.acked})
-	for ; o.first < o.sender.Finished(); o.first++ {
-		o.chunk(o.first).end()
-		o.count--
+	for ; o.chunks.Oldest < o.sender.Finished(); o.chunks.Oldest++ {
+		c := o.chunk(o.chunks.Oldest)
+		o.held -= len(c.message)
+		c.end()
 	}
 }
 
@@ -219,6 +227,6 @@ func (o *outbox) trim() {
 	if o.sender != nil && o.idle() {
 		o.sender.Trim()
 		o.flight.Trim()
-		o.chunks = nil
+		o.chunks.Trim()
 	}
 }

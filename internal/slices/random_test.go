@@ -252,7 +252,7 @@ func (p *program) finish() {
 	for i, e := range p.ends {
 		other := p.ends[1-i]
 		p.take(other)
-		require.True(p.t, e.out.idle(), "%d messages are not acked; fates %v", e.out.count, e.fates)
+		require.True(p.t, e.out.idle(), "%d messages are not acked; fates %v", e.out.chunks.Len(), e.fates)
 		require.Equal(p.t, len(e.sent), len(other.got))
 		require.Equal(p.t, e.sent, other.got)
 		require.Zero(p.t, e.loans)

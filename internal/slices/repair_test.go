@@ -115,19 +115,19 @@ func TestRepairIsInProportion(t *testing.T) {
 // TestRestorerIsBounded gives a restorer repair slices of a chunk that never comes.
 func TestRestorerIsBounded(t *testing.T) {
 	box := newMendBox(10 * Size)
-	for id := range uint16(1000) {
+	for id := range uint16(Pipeline + 100) {
 		for i := range 4 {
 			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: 4, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
 	require.NotZero(t, box.restorer.spare, "far ahead of what may come")
-	require.Equal(t, 4*Pipeline, box.restorer.held)
+	require.Equal(t, maxHeldRepairs, box.restorer.held)
 	for id := range uint16(Pipeline) {
 		for i := range maxParity {
 			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: maxParity, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
-	require.Equal(t, 4*Pipeline, box.restorer.held, "they contradict the first")
+	require.Equal(t, maxHeldRepairs, box.restorer.held, "they contradict the first")
 	for id := range uint16(Pipeline) {
 		box.restorer.drop(id, box.account)
 		for i := range maxParity {

@@ -32,8 +32,8 @@ func (l *lossPrior) estimate(measured float64) float64 {
 
 // take returns the next repair slice for what o has under way. Its shard is valid until the next call.
 func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
-	for r.next <= o.first || r.current.index >= r.current.parity { // the current chunk is through, or its repair slices are
-		if r.next = max(r.next, o.first); r.next >= o.first+uint64(o.count) {
+	for r.next <= o.chunks.Oldest || r.current.index >= r.current.parity { // the current chunk is through, or its repair slices are
+		if r.next = max(r.next, o.chunks.Oldest); r.next >= o.chunks.Next {
 			return repair{}, false
 		}
 		r.prepare(o, r.next, r.loss.estimate(loss))
