@@ -28,8 +28,6 @@ var binds = []struct {
 		[]string{"policed"}},
 	{"Open: the rate changes every five round trips. It keeps a queue of a few packets, which runs dry where the rate rises, and finds the rise with the next look, when the rate is about to fall. Others live off a queue of a product.",
 		[]string{"a fifth of it every other 200 ms"}},
-	{"Open: the path stands still for a quarter to a half of the time. Most looks for more rate meet a stand, and end as if others filled the queue; what a stand takes is found again too slowly.",
-		[]string{"stalls: "}},
 	{"Open: what was sent in the dark is a loss of two round trips, which the circuit breaker (RFC 8084) takes for congestion: from 20 Mbit/s to 0.5, where New Reno halves once.",
 		[]string{"dark for 100ms"}},
 	{"Open: a sixteenth of the path is seven packets a round trip, and few packets tell little: some take losses of a full queue for random ones. New Reno loses as much, CUBIC less.",
