@@ -42,7 +42,8 @@ var binds = []struct {
 		[]string{"near: 20 Mbit/s 10 ms 8 %"}},
 	{"Open: over a round trip of 10 ms CUBIC leaves us 0.55 to 0.57, New Reno 0.48.",
 		[]string{"with cubic on 100 Mbit/s"}},
-	{"Open: what a start drops from a queue of a quarter makes the long one of ours compete for 2 s, by a window that grows half as fast as New Reno's, and the next start comes before they are over.",
+	{"Open: a start that fills a queue of a quarter once drops all that the long one of ours sends for 40 ms, which then competes from a sixtieth of its rate, and looks for more only each 18 to 27 round trips, for a look has met drops. " +
+		"From half of its rate it has 0.34. With a look right after it has competed it has more than New Reno would, but New Reno beside it over a queue of an eighth 0.33.",
 		[]string{"short flows: "}},
 	{"A model that takes no notice of loss fills a queue of an eighth until 5 % and more are lost; who answers losses as New Reno does gets a thirtieth, New Reno itself as well.",
 		[]string{"with bbr, queue 0.125"}},
