@@ -1,7 +1,5 @@
 package pace
 
-import "math"
-
 const (
 	// brakeShare of packets lost over brakeRounds is more than any random loss that is lived with: RFC 8084's circuit
 	// breaker, which acts on a persistent excess and not on one burst.
@@ -25,10 +23,4 @@ func (b *brake) roundOver(round tally) bool {
 	t := b.tally
 	*b = brake{}
 	return t.beyond(brakeShare)
-}
-
-// beyond reports whether more was lost than a share of random loss brings about but once in many thousand times.
-func (t tally) beyond(share float64) bool {
-	expected := share * float64(t.count())
-	return float64(t.lost) > expected+4*math.Sqrt(expected)
 }

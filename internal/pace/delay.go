@@ -7,6 +7,8 @@ const (
 	aimPackets = 3
 	// jitterGrains is how many packets' time jitter is at least; below, what is sent shapes the delays.
 	jitterGrains = 2
+	// stallPackets is the time of how many packets without one is more than a slower path makes at once.
+	stallPackets = 4
 	// leastStartFull is the least queue that a start takes for a full one: below, it may be jitter.
 	leastStartFull = 4 * time.Millisecond
 )
@@ -45,6 +47,9 @@ func (d *delay) arrive(t instant, way time.Duration) {
 		d.nearLeast = t
 	}
 }
+
+// still is for how long nothing arrives where the path has stood still.
+func (d *delay) still() time.Duration { return max(d.base()/4, stallPackets*d.grain) }
 
 // near is what counts as no queue: well below the target and above what clocks and timers blur, and no less than the time
 // of the packet itself, which the least delay does not hold when a faster bottleneck measured it.

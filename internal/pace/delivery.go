@@ -34,6 +34,7 @@ type delivery struct {
 	grain     time.Duration // arrivals within it are one instant
 	curve     latest[point] // grains of a 64th of the base round trip make it reach back for four of these
 	begin     int           // its first point since the path was empty
+	stand     stand
 }
 
 func (d *delivery) point(i int) *point { return d.curve.at(i) }
@@ -65,6 +66,9 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	}
 	if arrived != 0 {
 		d.curve.add(point{arrived, arrived, d.total, s.sent})
+		if i := d.curve.next - 1; i > d.oldest() && s.sent >= d.point(i-1).sent {
+			d.stand.note(arrived, d.late(i))
+		}
 	}
 }
 
@@ -76,6 +80,7 @@ type slope struct {
 	sent    float64       // at which the same packets left
 	arrival float64       // as it was at the receiver
 	limited bool          // packets of a path that was not to be full are among it
+	stood   bool          // the path stood still in it
 }
 
 // shown is what the path has shown to carry: at most what was sent.
@@ -102,6 +107,11 @@ func (d *delivery) crawls(gap time.Duration) bool {
 		}
 	}
 	return true
+}
+
+// goesOn reports that the newest arrival ended a stand.
+func (d *delivery) goesOn() bool {
+	return d.curve.next > d.begin && d.stand.ended == d.point(d.curve.next-1).from
 }
 
 // late returns by how much longer an arrival took to follow the one before it than it took to leave after that.
@@ -138,6 +148,7 @@ func (d *delivery) slope(first, last *point) slope {
 		arrival: bytes / took.Seconds(),
 		sent:    bytes / sent.Seconds(),
 		limited: d.limitedAt > first.at,
+		stood:   d.stand.ended > first.at,
 	}
 }
 

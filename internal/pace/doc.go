@@ -7,7 +7,8 @@
 // It begins with what a train of packets shows, or else with 32 packets in a round trip. The first flight of a long transfer is short; what
 // arrives of it tells whether others fill the path already, and a newcomer begins with what they leave.
 //
-// What a queue is and what weather: delays that every round comes up to are jitter or clumps, not a queue of ours (calm).
+// What a queue is and what weather: delays that every round comes up to are jitter or clumps, not a queue of ours (calm), and what
+// the path held up while it stood still tells of neither a queue nor a rate (stand).
 // A lost packet is judged by the queue that its neighbours met: losses in low queues are random, and do not slow it down up
 // to 10 %; those in high queues beyond that are congestion, however few (congestion). Loss above 15 % that lasts halves
 // whatever is believed (brake, RFC 8084), and losses that were none give back what they cost (undo). Where somebody else

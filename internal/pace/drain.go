@@ -5,8 +5,6 @@ const (
 	emptyGain = 0.5
 	// drainRounds is after how many round trips a queue that stays is somebody else's, DESIGN.md 7.
 	drainRounds = 3
-	// stallPackets is the time of how many packets without one is more than a slower path makes at once.
-	stallPackets = 4
 )
 
 // stepDrain waits for the queue to be gone. What left before it tells at once when the path has become much slower; less,
@@ -49,7 +47,7 @@ func (c *Controller) trim() {
 // trimIfSteady is trim before a round has ended, unless the path has just stood still: radio links and busy machines stand
 // still for tens of milliseconds, several times a second, and are no slower for it, as what they gathered shows later on.
 func (c *Controller) trimIfSteady() {
-	if c.delivery.steady(c.delay.base()/2, max(c.delay.base()/4, stallPackets*c.delay.grain)) {
+	if c.delivery.steady(c.delay.base()/2, c.delay.still()) {
 		c.trim()
 	}
 }

@@ -66,3 +66,15 @@ func (m *maximum) value() float64 {
 	}
 	return most
 }
+
+// least is the least of some durations.
+type least struct {
+	value time.Duration
+	known bool
+}
+
+func (l *least) note(d time.Duration) {
+	if !l.known || d < l.value {
+		*l = least{d, true}
+	}
+}

@@ -46,6 +46,12 @@ func (t tally) above(random float64) bool {
 	return float64(t.lost) > expected+max(0.02*n, 2*math.Sqrt(max(expected*(1-random), 1)))
 }
 
+// beyond reports whether more was lost than a share of random loss brings about but once in many thousand times.
+func (t tally) beyond(share float64) bool {
+	expected := share * float64(t.count())
+	return float64(t.lost) > expected+4*math.Sqrt(expected)
+}
+
 // creditPackets is by how much random loss may exceed its share for a while: three standard deviations of 5 % of 500
 // packets.
 const creditPackets = 16

@@ -48,20 +48,33 @@ func (c *Controller) noteSilence(t instant, inFlight int) {
 	}
 }
 
-// noteAck takes note of an ack, and tells whether it ends a silence. A path that was dark may be another now: it starts at
-// half its old rate, and what was lost in the dark does not count.
+// noteAck takes note of an ack, and tells whether it ends a silence. What was lost in the dark does not count.
 func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
-	if woke = c.state == Dark || c.state == Stopped; woke {
+	since := t - c.lastAck
+	c.lastAck = t
+	switch {
+	case c.state == Dark || c.state == Stopped:
 		c.lightSince = newest.sent
 		c.round.fates = tally{}
-		c.begin(t, c.Estimate()/2)
-	} else if since := t - c.lastAck; c.gap == 0 {
+		c.wake(t, newest)
+		return true
+	case c.delivery.goesOn():
+	case c.gap == 0:
 		c.gap = min(since, c.cfg.AckDelay)
-	} else {
+	default:
 		c.gap += (min(since, c.cfg.AckDelay+c.delay.base()) - c.gap) / 16
 	}
-	c.lastAck = t
-	return woke
+	return false
+}
+
+// wake goes on after a silence. Where a packet from before it comes first, the path stood still and is what it was. After the dark it
+// may be another: it starts at half its old rate.
+func (c *Controller) wake(t instant, newest Sample) {
+	if newest.sent < c.since && c.rates.value() > 0 {
+		c.enter(Cruise, t)
+	} else {
+		c.begin(t, c.Estimate()/2)
+	}
 }
 
 // resume begins a flight over an empty path.

@@ -28,8 +28,6 @@ var binds = []struct {
 		[]string{"policed"}},
 	{"Open: the rate changes every five round trips. It keeps a queue of a few packets, which runs dry where the rate rises, and finds the rise with the next look, when the rate is about to fall. Others live off a queue of a product.",
 		[]string{"a fifth of it every other 200 ms"}},
-	{"Open: the path stands still for a quarter to a half of the time. Most looks for more rate meet a stand, and end as if others filled the queue; what a stand takes is found again too slowly.",
-		[]string{"stalls: "}},
 	{"Open: what was sent in the dark is a loss of two round trips, which the circuit breaker (RFC 8084) takes for congestion: from 20 Mbit/s to 0.5, where New Reno halves once.",
 		[]string{"dark for 100ms"}},
 	{"Open: a sixteenth of the path is seven packets a round trip, and few packets tell little: some take losses of a full queue for random ones. New Reno loses as much, CUBIC less.",
@@ -44,7 +42,8 @@ var binds = []struct {
 		[]string{"near: 20 Mbit/s 10 ms 8 %"}},
 	{"Open: over a round trip of 10 ms CUBIC leaves us 0.55 to 0.57, New Reno 0.48.",
 		[]string{"with cubic on 100 Mbit/s"}},
-	{"Open: what a start drops from a queue of a quarter makes the long one of ours compete for 2 s, by a window that grows half as fast as New Reno's, and the next start comes before they are over.",
+	{"Open: a start that fills a queue of a quarter once drops all that the long one of ours sends for 40 ms, which then competes from a sixtieth of its rate, and looks for more only each 18 to 27 round trips, for a look has met drops. " +
+		"From half of its rate it has 0.34. With a look right after it has competed it has more than New Reno would, but New Reno beside it over a queue of an eighth 0.33.",
 		[]string{"short flows: "}},
 	{"A model that takes no notice of loss fills a queue of an eighth until 5 % and more are lost; who answers losses as New Reno does gets a thirtieth, New Reno itself as well.",
 		[]string{"with bbr, queue 0.125"}},
