@@ -56,11 +56,11 @@ func newHostOn(t testing.TB, socket net.PacketConn, c versions.Config, wrap func
 	folder, err := store.Open(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, folder.Close()) })
-	folder.Reserve = 0
 	h.store = folder
 	if wrap != nil {
 		h.store = wrap(folder)
 	}
+	c.Reserve = -1
 	h.all, err = versions.Open(t.Context(), h.store, c)
 	require.NoError(t, err)
 	h.config.Token, err = users.Add(h.tokens, "alice")

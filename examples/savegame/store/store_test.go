@@ -22,7 +22,6 @@ func stores(t *testing.T, fn func(t *testing.T, s store.Store)) {
 	t.Run("folder", func(t *testing.T) {
 		s, err := store.Open(t.TempDir())
 		require.NoError(t, err)
-		s.Reserve = 0
 		defer func() { require.NoError(t, s.Close()) }()
 		fn(t, s)
 	})

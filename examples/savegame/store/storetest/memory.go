@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -84,6 +85,9 @@ func (m *Memory) Delete(ctx context.Context, keys ...string) error {
 	}
 	return context.Cause(ctx)
 }
+
+// Room implements [store.Store].
+func (m *Memory) Room(context.Context) (int64, error) { return math.MaxInt64, nil }
 
 // Damage changes a byte of an object.
 func (m *Memory) Damage(key string) {
