@@ -1,9 +1,7 @@
 package desk
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +13,6 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
-	"github.com/quivernet/quiver/stream"
 )
 
 // maxJobs is how many requests of one client go on at once.
@@ -44,7 +41,10 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 	return k
 }
 
-func (k *clerk) peer() *stream.Peer { return k.server.streams.Peer(k.conn) }
+// talk begins what is said about a request.
+func (k *clerk) talk(ctx context.Context, n number, rate int) *talk {
+	return &talk{ctx: ctx, peer: k.server.streams.Peer(k.conn), inbox: &k.inbox, number: n, rate: rate}
+}
 
 var errLeft = errors.New("the client left")
 
@@ -104,7 +104,7 @@ func (k *clerk) refuse(request string, err error) error {
 	return refuse(err)
 }
 
-// list streams versions.
+// list says versions.
 func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
 	return answer(k, askList, call, func(ctx context.Context, u *versions.User) (none rpc.None, err error) {
 		var list []versions.Version
@@ -116,16 +116,17 @@ func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
 		if err != nil {
 			return none, err
 		}
-		b, err := json.Marshal(list)
-		if err != nil {
-			return none, err
-		}
+		b := textOf(list...)
 		if err := k.server.memory.take(k.user, int64(len(b))); err != nil {
 			return none, err
 		}
 		defer k.server.memory.give(k.user, int64(len(b)))
+		t := k.talk(ctx, a.Number, 0)
+		if err := t.say(b); err != nil {
+			return none, err
+		}
 		// The answer comes behind the list: a client that does not read its lists uses up its own maxJobs, and nobody else's.
-		return none, records.Send(ctx, k.peer(), bytes.NewReader(b), int64(len(b)), stream.Name(a.Number.String()))
+		return none, t.end()
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
-	"github.com/quivernet/quiver/stream"
 )
 
 // List returns the newest version of each of the client's saves by name, of those in the trash as well.
@@ -22,9 +21,9 @@ func (c *Client) History(ctx context.Context, name string) ([]versions.Version, 
 
 func (c *Client) list(ctx context.Context, name string) ([]versions.Version, error) {
 	n := c.next()
-	q := startAsking(ctx, c, askList, listArgs{n, name})
-	list, err := c.inbox.takeRecords(q.ctx, n)
-	_, err = q.wait(err, stream.ErrClosed, stream.ErrCanceled)
+	q := startAsking(ctx, c, askList, n, listArgs{n, name})
+	list, err := q.hearVersions()
+	_, err = q.wait(err)
 	return list, err
 }
 

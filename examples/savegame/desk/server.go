@@ -99,9 +99,7 @@ func (s *Server) bind() {
 	rpc.OnRequest(b, askErase, (*clerk).erase)
 	rpc.OnRequest(b, askInvite, (*clerk).invite)
 	rpc.OnRequest(b, askRedeem, (*clerk).redeem)
-	for _, topic := range topics {
-		topic.Handle(s.streams, func(in *stream.IncomingBlob) { s.deliver(topic, in) })
-	}
+	talks.Handle(s.streams, s.deliver)
 	s.world.OnConnect(s.welcome)
 	s.world.OnDisconnect(func(c *rpc.Conn, _ error) {
 		if k := s.clerks[c]; k != nil {
@@ -120,9 +118,9 @@ func (s *Server) welcome(c *rpc.Conn) {
 	}
 }
 
-func (s *Server) deliver(topic *stream.Blob, in *stream.IncomingBlob) {
+func (s *Server) deliver(in *stream.IncomingBlob) {
 	if k := s.clerks[in.Conn()]; k != nil {
-		k.inbox.deliver(topic, in)
+		k.inbox.deliver(in)
 		return
 	}
 	in.Reject(errLeft)
