@@ -182,9 +182,12 @@ func (k *clerk) invite(call *rpc.Call, _ rpc.None) (invitation, error) {
 }
 
 // redeem makes a guest's code a token: for once it is no user who asks.
-func (k *clerk) redeem(call *rpc.Call, a invitation) (login, error) {
+func (k *clerk) redeem(call *rpc.Call, a redemption) (login, error) {
 	return later(k, askRedeem, call, func(context.Context) (login, error) {
-		user, token, err := k.server.config.Codes.Redeem(a.Code, k.source(), time.Now())
+		if err := versions.CheckName(a.Machine); err != nil {
+			return login{}, err // it becomes a note in the token file
+		}
+		user, token, err := k.server.config.Codes.Redeem(a.Code, k.source(), a.Machine, time.Now())
 		if err == nil {
 			k.log.Info("login", "user", user)
 		}

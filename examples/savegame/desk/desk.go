@@ -42,7 +42,7 @@ var (
 	askRemove  = rpc.ServerRequest[editArgs, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
 	askErase   = rpc.ServerRequest[editArgs, rpc.None](Class, "Erase", rpc.RateLimit(askRate))
 	askInvite  = rpc.ServerRequest[rpc.None, invitation](Class, "Invite", rpc.RateLimit(1))
-	askRedeem  = rpc.ServerRequest[invitation, login](Class, "Redeem", rpc.RateLimit(askRate))
+	askRedeem  = rpc.ServerRequest[redemption, login](Class, "Redeem", rpc.RateLimit(askRate))
 )
 
 // number names what a client does at its desk. Clients count.
@@ -88,6 +88,7 @@ type (
 		More      int                  // saves of which versions were deleted, and that Displaced has not
 	}
 	invitation struct{ Code string }
+	redemption struct{ Code, Machine string }
 	login      struct{ User, Token string }
 )
 

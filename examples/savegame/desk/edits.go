@@ -54,8 +54,8 @@ func (c *Client) Invite(ctx context.Context) (code string, err error) {
 	return i.Code, err
 }
 
-// Redeem makes of a login code a token. It is all that a guest may ask.
-func (c *Client) Redeem(ctx context.Context, code string) (user, token string, err error) {
-	l, err := ask(ctx, c, askRedeem, invitation{code})
+// Redeem makes of a login code a token for a machine. It is all that a guest may ask.
+func (c *Client) Redeem(ctx context.Context, code, machine string) (user, token string, err error) {
+	l, err := ask(ctx, c, askRedeem, redemption{code, machine})
 	return l.User, l.Token, err
 }
