@@ -2,32 +2,32 @@ package desk
 
 import (
 	"fmt"
+	"math/big"
+	"slices"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
 
-// A bitmap has a bit for each chunk of a manifest, the first in the lowest bit of the first byte, and ends with its last one.
+// A bitmap is a number, as math/big has its bytes, with a bit for each chunk of a manifest, the lowest for the first.
 
-func toBitmap(indices []int) (b []byte) {
-	for _, i := range indices {
-		for len(b) <= i/8 {
-			b = append(b, 0)
-		}
-		b[i/8] |= 1 << (i % 8)
+func toBitmap(indices []int) []byte {
+	var bits big.Int
+	for _, i := range slices.Backward(indices) { // the largest first, so that it grows once
+		bits.SetBit(&bits, i, 1)
 	}
-	return b
+	return bits.Bytes()
 }
 
 // fromBitmap returns the indices, ascending and all below count.
 func fromBitmap(b []byte, count int) (indices []int, err error) {
-	for i := range 8 * len(b) {
-		if b[i/8]&(1<<(i%8)) == 0 {
-			continue
+	bits := new(big.Int).SetBytes(b)
+	if n := bits.BitLen(); n > count {
+		return nil, fmt.Errorf("%w %d of %d", manifest.ErrChunk, n-1, count)
+	}
+	for i := range bits.BitLen() {
+		if bits.Bit(i) == 1 {
+			indices = append(indices, i)
 		}
-		if i >= count {
-			return nil, fmt.Errorf("%w %d of %d", manifest.ErrChunk, i, count)
-		}
-		indices = append(indices, i)
 	}
 	return indices, nil
 }

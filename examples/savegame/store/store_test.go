@@ -30,7 +30,7 @@ func stores(t *testing.T, fn func(t *testing.T, s store.Store)) {
 		require.NoError(t, err)
 		fn(t, s)
 	})
-	t.Run("memory", func(t *testing.T) { fn(t, &storetest.Memory{}) })
+	t.Run("memory", func(t *testing.T) { fn(t, storetest.NewMemory(nil)) })
 }
 
 func keys(t *testing.T, s store.Store, dir string) (keys []string) {

@@ -67,7 +67,7 @@ type place struct {
 
 func newPlace(t *testing.T, c Config) *place {
 	p := &place{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	p.store = &storetest.Memory{Now: func() time.Time { return p.now }}
+	p.store = storetest.NewMemory(func() time.Time { return p.now })
 	p.open(c)
 	return p
 }
