@@ -157,30 +157,27 @@ func (s *Server) Drain(ctx context.Context) {
 	if s.world.Do(ctx, func() { s.draining = true }) != nil {
 		return
 	}
-	drained := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(drained)
-	}()
-	select {
-	case <-drained:
-	case <-ctx.Done():
-	}
+	_ = awaited(ctx, &s.running)
 }
 
 // Close closes all connections and returns when no job is left, or with the cause of ctx. The world must be driven.
 func (s *Server) Close(ctx context.Context, reason string) error {
 	s.stop(ErrStopping)
 	err := s.world.Close(ctx, rpc.HostClosedConnection, reason)
+	return errors.Join(err, awaited(ctx, &s.jobs))
+}
+
+// awaited waits for a group, or fails with the cause of ctx.
+func awaited(ctx context.Context, group *sync.WaitGroup) error {
 	ended := make(chan struct{})
 	go func() {
-		s.jobs.Wait()
+		group.Wait()
 		close(ended)
 	}()
 	select {
 	case <-ended:
-		return err
+		return nil
 	case <-ctx.Done():
-		return errors.Join(err, context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 }
