@@ -43,8 +43,8 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 		return err
 	}
 	defer k.server.memory.give(k.user, int64(size))
-	b := make([]byte, size)
-	if err := t.read(b); err != nil {
+	b, err := t.read(size)
+	if err != nil {
 		return err
 	}
 	lacks, err := p.Lacks(ctx, b)

@@ -2,6 +2,7 @@ package desk
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -122,10 +123,11 @@ func (t *talk) next(kind error, most int) (size int, err error) {
 	return int(n), whole(err)
 }
 
-// read reads a frame's bytes into b, which has its size.
-func (t *talk) read(b []byte) error {
-	_, err := io.ReadFull(t.hears, b)
-	return whole(err)
+// read reads a frame of that size, for which it takes memory as it comes.
+func (t *talk) read(size int) ([]byte, error) {
+	var b bytes.Buffer
+	_, err := io.CopyN(&b, t.hears, int64(size))
+	return b.Bytes(), whole(err)
 }
 
 // hear waits for a frame and reads it.
@@ -134,8 +136,7 @@ func (t *talk) hear(kind error, most int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := make([]byte, size)
-	return b, t.read(b)
+	return t.read(size)
 }
 
 // textOf writes versions, in JSON.
@@ -188,8 +189,8 @@ func (t *talk) hearChunks(indices []int, each func(index int, packed *[]byte) er
 		}
 		packed := buffers.Get().(*[]byte)
 		*packed = slices.Grow((*packed)[:0], size)[:size]
-		if err := t.read(*packed); err != nil {
-			return err
+		if _, err := io.ReadFull(t.hears, *packed); err != nil {
+			return whole(err)
 		}
 		if err := each(index, packed); err != nil {
 			return err
