@@ -7,12 +7,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
+	"github.com/quivernet/quiver/stream"
 )
 
 // maxJobs is how many requests of one client go on at once.
@@ -93,8 +95,9 @@ func later[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(ct
 // refuse logs why a request is refused, and returns what the client is told.
 func (k *clerk) refuse(request string, err error) error {
 	_, kind := kindOf(err)
+	brokenOff := []error{errLeft, ErrStopping, io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
 	switch {
-	case errors.Is(err, errLeft), errors.Is(err, ErrStopping), errors.Is(err, io.ErrUnexpectedEOF): // of a stream that the client broke off
+	case slices.ContainsFunc(brokenOff, func(end error) bool { return errors.Is(err, end) }):
 		k.log.Info("interrupted", "request", request, "cause", err)
 	case kind == errOther:
 		k.log.Error("failed", "request", request, "error", err)

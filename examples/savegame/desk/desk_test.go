@@ -531,7 +531,7 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 func TestWhoLeavesIsNoError(t *testing.T) {
 	var log bytes.Buffer
 	k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil))}
-	for _, err := range []error{errLeft, ErrStopping, fmt.Errorf("a chunk: %w", io.ErrUnexpectedEOF)} {
+	for _, err := range []error{errLeft, ErrStopping, stream.ErrCanceled, stream.ErrRejected, fmt.Errorf("a chunk: %w", io.ErrUnexpectedEOF)} {
 		require.Error(t, k.refuse("Put", err))
 	}
 	require.NotContains(t, log.String(), "ERROR")

@@ -69,7 +69,7 @@ func TestTheTrashHasRoomOnAFullDisk(t *testing.T) {
 	p.put(u, Request{Name: "other"}, saveOf(noise(2, 100_000)))
 	small.Space = u.used + 1<<20
 	_, _, err := put(ctx, u, Request{Name: "third"}, saveOf(noise(3, 50_000)))
-	require.ErrorAs(t, err, new(*Full))
+	require.ErrorContains(t, err, "room on the disk but for its reserve exceeded")
 	_, err = u.Remove(ctx, "world", "m")
 	require.NoError(t, err)
 	p.put(u, Request{Name: "third"}, saveOf(noise(3, 50_000)))

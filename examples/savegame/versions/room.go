@@ -11,7 +11,7 @@ import (
 
 // Full means that something does not fit.
 type Full struct {
-	Setting string // "quota" of the user, "total quota", or "room on the disk"
+	Setting string // "quota" of the user, "total quota", or "room on the disk but for its reserve"
 	Limit   int64  // what the setting is
 	Kept    int64  // bytes that stay whatever goes: newest versions, and running puts as large as they may become
 	Needs   int64  // bytes
@@ -87,7 +87,7 @@ func (u *User) over(disk, kept, needs int64) error {
 	case c.TotalQuota > 0 && others+kept+needs > c.TotalQuota:
 		return &Full{"total quota", c.TotalQuota, others + kept, needs}
 	case kept-u.used+needs > disk:
-		return &Full{"room on the disk", disk + u.used, kept, needs}
+		return &Full{"room on the disk but for its reserve", max(0, disk+u.used), kept, needs}
 	}
 	return nil
 }
