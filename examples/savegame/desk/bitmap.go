@@ -31,12 +31,3 @@ func fromBitmap(b []byte, count int) (indices []int, err error) {
 	}
 	return indices, nil
 }
-
-// hearBitmap hears the bitmap of so many chunks.
-func (t *talk) hearBitmap(count int) ([]int, error) {
-	b, err := t.hear(manifest.ErrManifest, (count+7)/8)
-	if err != nil {
-		return nil, err
-	}
-	return fromBitmap(b, count)
-}

@@ -139,6 +139,15 @@ func (t *talk) hear(kind error, most int) ([]byte, error) {
 	return t.read(size)
 }
 
+// hearBitmap hears the bitmap of so many chunks.
+func (t *talk) hearBitmap(count int) ([]int, error) {
+	b, err := t.hear(manifest.ErrManifest, (count+7)/8)
+	if err != nil {
+		return nil, err
+	}
+	return fromBitmap(b, count)
+}
+
 // textOf writes versions, in JSON.
 func textOf(list ...versions.Version) []byte {
 	b, _ := json.Marshal(list) // never fails: there are only strings, numbers and times

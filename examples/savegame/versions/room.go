@@ -64,19 +64,6 @@ func (u *User) fits(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// hold counts bytes as used before they are there. The caller holds mu.
-func (u *User) hold(bytes int64) {
-	u.charge(bytes)
-	u.all.held.Add(bytes)
-}
-
-// release counts no longer what is there now, or will not be.
-func (u *User) release(bytes int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.hold(-bytes)
-}
-
 // over fails when more bytes do not fit beside so many that are the user's, with what the disk has room for beside all that is there.
 // The caller holds mu.
 func (u *User) over(disk, kept, needs int64) error {

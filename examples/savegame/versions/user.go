@@ -123,6 +123,19 @@ func (u *User) charge(bytes int64) {
 	u.all.total.Add(bytes)
 }
 
+// hold counts bytes as used before they are there. The caller holds mu.
+func (u *User) hold(bytes int64) {
+	u.charge(bytes)
+	u.all.held.Add(bytes)
+}
+
+// release counts no longer what is there now, or will not be.
+func (u *User) release(bytes int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.hold(-bytes)
+}
+
 // chargeRecords counts records that were made or, where n is negative, deleted.
 func (u *User) chargeRecords(n int) {
 	u.mu.Lock()
