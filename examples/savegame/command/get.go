@@ -98,7 +98,7 @@ func (g *getting) fetch(ctx context.Context, client *desk.Client) error {
 	if g.prints {
 		path = os.Stdout.Name()
 	}
-	return g.remember(d.Version, d.Manifest, path)
+	return g.remember(d.Version, d.Manifest, nil, path)
 }
 
 // target returns where the save goes: a file into a folder, which is there or is meant by a slash.

@@ -37,7 +37,7 @@ func login(ctx context.Context, s *session) error {
 	}
 	return s.reach(ctx, func(ctx context.Context, client *desk.Client) (err error) {
 		if s.Token == "" {
-			s.User, s.Token, err = client.Redeem(ctx, code)
+			s.User, s.Token, err = client.Redeem(ctx, code, machineName())
 		} else {
 			_, err = client.List(ctx)
 		}

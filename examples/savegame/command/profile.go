@@ -62,6 +62,8 @@ func machineName() string {
 type sighting struct {
 	Ref  versions.Ref
 	Data manifest.Digest // what dataOf says of it
+
+	Exclude []string `json:",omitempty"` // what puts of it leave out
 }
 
 // dataOf names what is in a save apart from modes and times, which do not survive every file system.
@@ -91,10 +93,10 @@ func (p *profile) seen() (map[string]sighting, error) {
 	return sightings, readJSON(p.seenFile(), &sightings)
 }
 
-// seenAt returns which version of a save a place held last.
-func (p *profile) seenAt(name string, place ...string) (versions.Ref, error) {
+// seenAt returns what a place held last of a save.
+func (p *profile) seenAt(name string, place ...string) (sighting, error) {
 	sightings, err := p.seen()
-	return sightings[p.key(name, place...)].Ref, err
+	return sightings[p.key(name, place...)], err
 }
 
 // seenLast returns the newest version of a save that any place held.
@@ -108,8 +110,8 @@ func (p *profile) seenLast(name string) (last versions.Ref, err error) {
 	return last, err
 }
 
-// remember notes that a place holds a version.
-func (p *profile) remember(v versions.Version, m *manifest.Manifest, place ...string) error {
+// remember notes that a place holds a version, and what its puts leave out, unless that is nil.
+func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []string, place ...string) error {
 	lock, err := flock.Wait(p.seenFile()+".lock", 5*time.Second)
 	if err != nil {
 		return fmt.Errorf("it is done, but cannot be remembered here: %w", err)
@@ -119,7 +121,11 @@ func (p *profile) remember(v versions.Version, m *manifest.Manifest, place ...st
 	if err != nil {
 		return err
 	}
-	sightings[p.key(v.Name, place...)] = sighting{v.Ref(), dataOf(m)}
+	key := p.key(v.Name, place...)
+	if exclude == nil {
+		exclude = sightings[key].Exclude
+	}
+	sightings[key] = sighting{v.Ref(), dataOf(m), exclude}
 	return writeJSON(p.seenFile(), sightings)
 }
 

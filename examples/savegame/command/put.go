@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -27,7 +28,7 @@ const standard = "-"
 func transferCommands() []*cli.Command {
 	put := client("put", "PATH…", "hand a save in, as its next version", put,
 		&cli.StringFlag{Name: "to", Usage: "`NAME` of the save (default: the last element of PATH)"},
-		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out what `PATTERN` fits, a name or a path below PATH; give it again with the next put"},
+		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out what `PATTERN` fits, a name or a path below PATH; the next puts of PATH do so too, until they say otherwise ('' for nothing)"},
 		&cli.BoolFlag{Name: "force", Usage: "put it over a version that this machine has not seen"},
 		&cli.BoolFlag{Name: "keep-both", Usage: "put it beside a version that this machine has not seen, under a name of its own"})
 	put.Description = "PATH is a file or a folder; several become one save, under their own names. PATH - is standard input, which is kept in\na temporary file meanwhile."
@@ -42,6 +43,7 @@ type putting struct {
 	*session
 	paths   []string
 	options desk.PutOptions
+	exclude []string     // patterns, not nil
 	source  *tree.Source // nil until it is scanned
 	spooled string       // the file of what came from standard input
 	left    int          // things that the save lacks and nobody excluded
@@ -56,6 +58,9 @@ func put(ctx context.Context, s *session) error {
 		return err
 	}
 	defer p.close()
+	if err := p.recall(); err != nil {
+		return err
+	}
 	if p.paths[0] != standard { // which is read when the server is there
 		if err := p.scan(ctx, p.paths); err != nil {
 			return err
@@ -92,9 +97,21 @@ func (p *putting) choose() (err error) {
 	return nil
 }
 
+// recall decides what is left out: what the command line says, or else what it said last.
+func (p *putting) recall() error {
+	last, err := p.seenAt(p.options.Name, p.paths...)
+	p.exclude = append([]string{}, last.Exclude...)
+	if p.IsSet("exclude") {
+		p.exclude = slices.DeleteFunc(p.StringSlice("exclude"), func(pattern string) bool { return pattern == "" })
+	} else if len(p.exclude) > 0 {
+		p.note("leaving out, as before: %s", strings.Join(p.exclude, ", "))
+	}
+	return err
+}
+
 // scan reads what is at the paths, and says what the save will lack.
 func (p *putting) scan(ctx context.Context, paths []string) (err error) {
-	if p.source, err = p.job.scan(ctx, paths, p.StringSlice("exclude")...); err != nil {
+	if p.source, err = p.job.scan(ctx, paths, p.exclude...); err != nil {
 		return err
 	}
 	for _, n := range p.source.Notes {
@@ -153,9 +170,11 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 			return err
 		}
 	}
-	if p.options.Seen, err = p.seenAt(p.options.Name, p.paths...); err != nil {
+	last, err := p.seenAt(p.options.Name, p.paths...)
+	if err != nil {
 		return err
 	}
+	p.options.Seen = last.Ref
 	begin := time.Now()
 	stored, err := client.Put(ctx, p.source, p.options)
 	if errors.Is(err, manifest.ErrManifest) { // a scan makes none that is wrong but for the server's limits
@@ -173,7 +192,7 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 	} else {
 		p.report(stored.Version, stored.Bytes, "sent", begin)
 	}
-	if err := p.remember(stored.Version, p.source.Manifest, p.paths...); err != nil {
+	if err := p.remember(stored.Version, p.source.Manifest, p.exclude, p.paths...); err != nil {
 		return err
 	}
 	if p.left > 0 {

@@ -168,6 +168,14 @@ func TestPutOfSeveralPaths(t *testing.T) {
 	m.holds("copy/saves/a", "A")
 	require.NoFileExists(t, m.path("copy/saves/debug.log"))
 
+	t.Log("# what is left out stays so, until it is said otherwise")
+	again := []string{"put", m.path("settings.ini"), m.path("saves"), "--to", "game"}
+	require.Contains(t, m.ok(again...), "has all of it already")
+	m.ok(append(again, "--exclude", "")...)
+	require.Contains(t, m.ok(again...), "has all of it already")
+	m.ok("get", "game", m.path("whole"))
+	m.holds("whole/saves/debug.log", "noise")
+
 	m.fails(exitUsage, []string{"put", m.write("a:b", "")}, `"a:b"`, "--to NAME")
 	m.fails(exitFailed, []string{"put", m.path("none")}, "put none", m.path("none"))
 	m.fails(exitUsage, []string{"put", "", "--to", "x"}, "empty PATH") // of a variable that is not set

@@ -122,8 +122,8 @@ func (s *server) openUsers(path string) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.config.Codes = users.NewCodes(func(user string) (string, error) {
-		return users.Add(path, user, "login of "+time.Now().Format("2006-01-02 15:04"))
+	s.config.Codes = users.NewCodes(func(user, machine string) (string, error) {
+		return users.Add(path, user, "login of "+machine+", "+time.Now().Format("2006-01-02 15:04"))
 	})
 	s.config.Users, err = users.Open(path)
 	if names = s.StringSlice("user"); len(names) == 0 {

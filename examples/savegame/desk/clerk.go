@@ -1,14 +1,13 @@
 package desk
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -44,7 +43,10 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 	return k
 }
 
-func (k *clerk) peer() *stream.Peer { return k.server.streams.Peer(k.conn) }
+// talk begins what is said about a request.
+func (k *clerk) talk(ctx context.Context, n number, rate int) *talk {
+	return &talk{ctx: ctx, peer: k.server.streams.Peer(k.conn), inbox: &k.inbox, number: n, rate: rate}
+}
 
 var errLeft = errors.New("the client left")
 
@@ -93,8 +95,9 @@ func later[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(ct
 // refuse logs why a request is refused, and returns what the client is told.
 func (k *clerk) refuse(request string, err error) error {
 	_, kind := kindOf(err)
+	brokenOff := []error{errLeft, ErrStopping, io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
 	switch {
-	case errors.Is(err, errLeft), errors.Is(err, ErrStopping), errors.Is(err, io.ErrUnexpectedEOF): // of a stream that the client broke off
+	case slices.ContainsFunc(brokenOff, func(end error) bool { return errors.Is(err, end) }):
 		k.log.Info("interrupted", "request", request, "cause", err)
 	case kind == errOther:
 		k.log.Error("failed", "request", request, "error", err)
@@ -104,7 +107,7 @@ func (k *clerk) refuse(request string, err error) error {
 	return refuse(err)
 }
 
-// list streams versions.
+// list says versions.
 func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
 	return answer(k, askList, call, func(ctx context.Context, u *versions.User) (none rpc.None, err error) {
 		var list []versions.Version
@@ -116,16 +119,17 @@ func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
 		if err != nil {
 			return none, err
 		}
-		b, err := json.Marshal(list)
-		if err != nil {
-			return none, err
-		}
+		b := textOf(list...)
 		if err := k.server.memory.take(k.user, int64(len(b))); err != nil {
 			return none, err
 		}
 		defer k.server.memory.give(k.user, int64(len(b)))
+		t := k.talk(ctx, a.Number, 0)
+		if err := t.say(b); err != nil {
+			return none, err
+		}
 		// The answer comes behind the list: a client that does not read its lists uses up its own maxJobs, and nobody else's.
-		return none, records.Send(ctx, k.peer(), bytes.NewReader(b), int64(len(b)), stream.Name(a.Number.String()))
+		return none, t.end()
 	})
 }
 
@@ -181,9 +185,12 @@ func (k *clerk) invite(call *rpc.Call, _ rpc.None) (invitation, error) {
 }
 
 // redeem makes a guest's code a token: for once it is no user who asks.
-func (k *clerk) redeem(call *rpc.Call, a invitation) (login, error) {
+func (k *clerk) redeem(call *rpc.Call, a redemption) (login, error) {
 	return later(k, askRedeem, call, func(context.Context) (login, error) {
-		user, token, err := k.server.config.Codes.Redeem(a.Code, k.source(), time.Now())
+		if err := versions.CheckName(a.Machine); err != nil {
+			return login{}, err // it becomes a note in the token file
+		}
+		user, token, err := k.server.config.Codes.Redeem(a.Code, k.source(), a.Machine, time.Now())
 		if err == nil {
 			k.log.Info("login", "user", user)
 		}

@@ -106,9 +106,7 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 		}
 		return c
 	})
-	for _, topic := range topics {
-		topic.Handle(c.streams, func(in *stream.IncomingBlob) { c.inbox.deliver(topic, in) })
-	}
+	talks.Handle(c.streams, c.inbox.deliver)
 	if c.config.Setup != nil {
 		c.config.Setup(c.world)
 	}

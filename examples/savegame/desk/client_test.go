@@ -3,12 +3,14 @@ package desk
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
@@ -61,25 +63,24 @@ func TestServerWithManyDesks(t *testing.T) {
 	}
 }
 
-// TestWhatEndedBeforeItWasTaken: an empty bitmap may be there, and at its end, before anybody waits for it.
+// TestWhatEndedBeforeItWasTaken: all that is said may be there, and its end, before anybody waits for it.
 func TestWhatEndedBeforeItWasTaken(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
 	var peer *stream.Peer
 	require.NoError(t, h.server.World().Do(t.Context(), func() {
 		for _, k := range h.server.clerks {
-			peer = k.peer()
+			peer = k.talk(t.Context(), 0, 0).peer
 		}
 	}))
-	require.NoError(t, bitmaps.Send(t.Context(), peer, strings.NewReader(""), 0, stream.Name("7")))
+	require.NoError(t, talks.Send(t.Context(), peer, strings.NewReader(""), 0, stream.Name("7")))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	b, err := c.inbox.takeAll(ctx, bitmaps, 7, 1)
-	require.NoError(t, err)
-	require.Empty(t, b)
-	for n := range maxLetters {
-		_ = bitmaps.Send(t.Context(), peer, strings.NewReader(""), 0, stream.Name(number(n).String()))
+	_, err := (&talk{ctx: ctx, inbox: &c.inbox, number: 7}).hear(manifest.ErrManifest, 1)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	for n := range maxTalks {
+		_ = talks.Send(t.Context(), peer, strings.NewReader(""), 0, stream.Name(number(n).String()))
 	}
-	err = bitmaps.Send(t.Context(), peer, strings.NewReader(""), 0, stream.Name("1000"))
+	err = talks.Send(t.Context(), peer, strings.NewReader(""), 0, stream.Name("1000"))
 	require.ErrorIs(t, err, stream.ErrRejected, "what nobody takes has a limit")
 }

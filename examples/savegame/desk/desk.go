@@ -1,5 +1,5 @@
 // Package desk is where saves are handed in and out: a client asks its desk, an actor that the server spawns for it, by
-// requests. Manifests, bitmaps of chunks and chunks travel as streams beside, named by the request's number.
+// requests. Manifests, bitmaps of chunks and chunks are said beside, in a stream either way that has the request's number.
 //
 //	client                                   server
 //	Put(number, name, seen, mode, content)
@@ -25,7 +25,6 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
-	"github.com/quivernet/quiver/stream"
 )
 
 // Class is the desk. A client owns its own.
@@ -43,16 +42,7 @@ var (
 	askRemove  = rpc.ServerRequest[editArgs, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
 	askErase   = rpc.ServerRequest[editArgs, rpc.None](Class, "Erase", rpc.RateLimit(askRate))
 	askInvite  = rpc.ServerRequest[rpc.None, invitation](Class, "Invite", rpc.RateLimit(1))
-	askRedeem  = rpc.ServerRequest[invitation, login](Class, "Redeem", rpc.RateLimit(askRate))
-)
-
-// The streams, either way.
-var (
-	manifests = stream.NewBlob("manifest")
-	bitmaps   = stream.NewBlob("bitmap")
-	chunks    = stream.NewBlob("chunks")
-	records   = stream.NewBlob("versions") // in JSON
-	topics    = []*stream.Blob{manifests, bitmaps, chunks, records}
+	askRedeem  = rpc.ServerRequest[redemption, login](Class, "Redeem", rpc.RateLimit(askRate))
 )
 
 // number names what a client does at its desk. Clients count.
@@ -98,6 +88,7 @@ type (
 		More      int                  // saves of which versions were deleted, and that Displaced has not
 	}
 	invitation struct{ Code string }
+	redemption struct{ Code, Machine string }
 	login      struct{ User, Token string }
 )
 

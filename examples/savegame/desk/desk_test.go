@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -56,18 +57,18 @@ func newHostOn(t testing.TB, socket net.PacketConn, c versions.Config, wrap func
 	folder, err := store.Open(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, folder.Close()) })
-	folder.Reserve = 0
 	h.store = folder
 	if wrap != nil {
 		h.store = wrap(folder)
 	}
+	c.Reserve = -1
 	h.all, err = versions.Open(t.Context(), h.store, c)
 	require.NoError(t, err)
 	h.config.Token, err = users.Add(h.tokens, "alice")
 	require.NoError(t, err)
 	known, err := users.Open(h.tokens)
 	require.NoError(t, err)
-	h.codes = users.NewCodes(func(user string) (string, error) { return users.Add(h.tokens, user) })
+	h.codes = users.NewCodes(func(user, machine string) (string, error) { return users.Add(h.tokens, user, machine) })
 	h.server, err = NewServer(ServerConfig{Versions: h.all, Users: known, Codes: h.codes})
 	require.NoError(t, err)
 	h.listen(socket)
@@ -256,12 +257,12 @@ func TestGuests(t *testing.T) {
 	require.ErrorIs(t, err, ErrGuest)
 	_, err = put(t, guest, PutOptions{}, nil)
 	require.ErrorIs(t, err, ErrGuest)
-	_, _, err = guest.Redeem(t.Context(), "ABCD-EFGH-IJKL")
+	_, _, err = guest.Redeem(t.Context(), "ABCD-EFGH-IJKL", "pc")
 	require.ErrorIs(t, err, users.ErrCode)
-	user, token, err := guest.Redeem(t.Context(), code)
+	user, token, err := guest.Redeem(t.Context(), code, "pc")
 	require.NoError(t, err)
 	require.Equal(t, "alice", user)
-	_, _, err = guest.Redeem(t.Context(), code)
+	_, _, err = guest.Redeem(t.Context(), code, "pc")
 	require.ErrorIs(t, err, users.ErrCode)
 	h.config.Token = token
 	_, err = h.dial().List(t.Context())
@@ -349,53 +350,48 @@ func TestInterruptedPut(t *testing.T) {
 	require.Less(t, again.Sent, again.Chunks)
 }
 
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+// frame is what a talk says of b.
+func frame(b []byte) []byte { return append(binary.AppendUvarint(nil, uint64(len(b))), b...) }
 
 // TestLies: a client that does not keep the order of requests, or sends what it was not asked for.
 func TestLies(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
 	lie := func(n number, b []byte) *asking[made] {
-		return startAsking(t.Context(), c, askPut, putArgs{Number: n, Name: "x", Machine: "m", Content: manifest.Sum(b)})
+		q := startAsking(t.Context(), c, askPut, n, putArgs{Number: n, Name: "x", Machine: "m", Content: manifest.Sum(b)})
+		require.NoError(t, q.say(b))
+		require.NoError(t, q.flush())
+		return q
 	}
 	t.Log("# no manifest")
-	b := []byte("no manifest")
-	q := lie(8, b)
-	require.NoError(t, sendBytes(t.Context(), c.peer(), manifests, 8, b))
-	_, err := q.wait(nil)
+	_, err := lie(8, []byte("no manifest")).wait(nil)
 	require.ErrorIs(t, err, manifest.ErrManifest)
-	t.Log("# a larger one than may be")
-	q = lie(9, b)
-	_, err = manifests.Start(c.peer(), io.LimitReader(zeros{}, maxManifest+1), maxManifest+1, stream.Name("9"))
-	require.NoError(t, err)
-	_, err = q.wait(nil)
-	require.Error(t, err)
 	t.Log("# chunks that are others than announced, one too few, one too many")
 	m := &manifest.Manifest{Entries: []manifest.Entry{{
 		Path: manifest.Root, Kind: manifest.File, Mode: 0o600, Size: 3, Chunks: []manifest.Chunk{{Digest: manifest.Sum([]byte("abc")), Size: 3}},
 	}}}
 	abc, abd := manifest.Pack(nil, []byte("abc")), manifest.Pack(nil, []byte("abd"))
-	frame := func(packed []byte) []byte { return append([]byte{byte(len(packed))}, packed...) }
 	for i, content := range [][]byte{frame(abd), {}, {0xff, 0xff, 0xff, 0xff, 0x7f}, frame(abc)[:2], append(frame(abc), 0)} {
-		n := number(20 + i)
-		q := lie(n, m.Append(nil))
-		require.NoError(t, sendBytes(t.Context(), c.peer(), manifests, n, m.Append(nil)))
-		bitmap, err := c.inbox.takeAll(q.ctx, bitmaps, n, 1)
+		q := lie(number(20+i), m.Append(nil))
+		bitmap, err := q.hear(manifest.ErrManifest, 1)
 		require.NoError(t, err)
 		require.Equal(t, []byte{1}, bitmap)
-		require.NoError(t, sendBytes(t.Context(), c.peer(), chunks, n, content))
+		_, err = q.says.Write(content)
+		require.NoError(t, err)
+		require.NoError(t, q.finish())
 		_, err = q.wait(nil)
 		require.Error(t, err, i)
 	}
-	t.Log("# two blobs where one is asked for, and a bitmap beyond the manifest")
-	require.NoError(t, sendBytes(t.Context(), c.peer(), chunks, 40, b))
-	require.ErrorIs(t, chunks.Send(t.Context(), c.peer(), bytes.NewReader(b), int64(len(b)), stream.Name("40")), stream.ErrRejected)
+	t.Log("# two streams where one is asked for, and a bitmap beyond the manifest")
+	b := []byte("early")
+	_, err = talks.Start(c.peer(), bytes.NewReader(b), int64(len(b)), stream.Name("40"))
+	require.NoError(t, err)
+	require.ErrorIs(t, talks.Send(t.Context(), c.peer(), bytes.NewReader(b), int64(len(b)), stream.Name("40")), stream.ErrRejected)
 	_, err = put(t, c, PutOptions{}, []byte("abc"))
 	require.NoError(t, err)
-	get := startAsking(t.Context(), c, askGet, getArgs{Number: 41, Name: "world"})
-	require.NoError(t, sendBytes(t.Context(), c.peer(), bitmaps, 41, []byte{2}))
+	get := startAsking(t.Context(), c, askGet, 41, getArgs{Number: 41, Name: "world"})
+	require.NoError(t, get.say([]byte{2}))
+	require.NoError(t, get.finish())
 	_, err = get.wait(nil)
 	require.ErrorIs(t, err, manifest.ErrChunk)
 }
@@ -508,10 +504,9 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 	_, err := put(t, alice, PutOptions{}, noise(2, 1000))
 	require.NoError(t, err)
 	ask := func(n number) *asking[made] {
-		q := startAsking(t.Context(), alice, askPut, putArgs{Number: n, Name: n.String(), Machine: "m"})
-		r, w := io.Pipe()
-		t.Cleanup(func() { _ = w.Close() })
-		_, err := manifests.Start(alice.peer(), r, maxManifest, stream.Name(n.String()))
+		q := startAsking(t.Context(), alice, askPut, n, putArgs{Number: n, Name: n.String(), Machine: "m"})
+		require.NoError(t, q.begin())
+		_, err := q.pipe.Write(frame(make([]byte, maxManifest))[:10]) // and no more
 		require.NoError(t, err)
 		return q
 	}
@@ -536,7 +531,7 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 func TestWhoLeavesIsNoError(t *testing.T) {
 	var log bytes.Buffer
 	k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil))}
-	for _, err := range []error{errLeft, ErrStopping, fmt.Errorf("a chunk: %w", io.ErrUnexpectedEOF)} {
+	for _, err := range []error{errLeft, ErrStopping, stream.ErrCanceled, stream.ErrRejected, fmt.Errorf("a chunk: %w", io.ErrUnexpectedEOF)} {
 		require.Error(t, k.refuse("Put", err))
 	}
 	require.NotContains(t, log.String(), "ERROR")

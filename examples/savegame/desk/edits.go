@@ -6,7 +6,6 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
-	"github.com/quivernet/quiver/stream"
 )
 
 // List returns the newest version of each of the client's saves by name, of those in the trash as well.
@@ -22,9 +21,9 @@ func (c *Client) History(ctx context.Context, name string) ([]versions.Version, 
 
 func (c *Client) list(ctx context.Context, name string) ([]versions.Version, error) {
 	n := c.next()
-	q := startAsking(ctx, c, askList, listArgs{n, name})
-	list, err := c.inbox.takeRecords(q.ctx, n)
-	_, err = q.wait(err, stream.ErrClosed, stream.ErrCanceled)
+	q := startAsking(ctx, c, askList, n, listArgs{n, name})
+	list, err := q.hearVersions()
+	_, err = q.wait(err)
 	return list, err
 }
 
@@ -55,8 +54,8 @@ func (c *Client) Invite(ctx context.Context) (code string, err error) {
 	return i.Code, err
 }
 
-// Redeem makes of a login code a token. It is all that a guest may ask.
-func (c *Client) Redeem(ctx context.Context, code string) (user, token string, err error) {
-	l, err := ask(ctx, c, askRedeem, invitation{code})
+// Redeem makes of a login code a token for a machine. It is all that a guest may ask.
+func (c *Client) Redeem(ctx context.Context, code, machine string) (user, token string, err error) {
+	l, err := ask(ctx, c, askRedeem, redemption{code, machine})
 	return l.User, l.Token, err
 }

@@ -1,12 +1,12 @@
 package desk
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"io"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
@@ -32,20 +32,18 @@ func (k *clerk) put(call *rpc.Call, a putArgs) (made, error) {
 	})
 }
 
-// receive takes the manifest, says which chunks are missing, and stores them.
+// receive hears the manifest, says which chunks are missing, and stores them.
 func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
-	in, err := k.inbox.take(ctx, manifests, n)
+	t := k.talk(ctx, n, 0)
+	size, err := t.next(manifest.ErrManifest, maxManifest)
 	if err != nil {
 		return err
 	}
-	if err := checkSize(in, maxManifest); err != nil {
+	if err := k.server.memory.take(k.user, int64(size)); err != nil {
 		return err
 	}
-	if err := k.server.memory.take(k.user, in.Size()); err != nil {
-		return err
-	}
-	defer k.server.memory.give(k.user, in.Size())
-	b, err := io.ReadAll(in)
+	defer k.server.memory.give(k.user, int64(size))
+	b, err := t.read(size)
 	if err != nil {
 		return err
 	}
@@ -53,25 +51,25 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	if err != nil {
 		return err
 	}
-	if err := sendBytes(ctx, k.peer(), bitmaps, n, toBitmap(lacks)); err != nil {
+	if err := t.say(toBitmap(lacks)); err != nil {
+		return err
+	}
+	if err := t.finish(); err != nil {
 		return err
 	}
 	storing, ctx := errgroup.WithContext(ctx)
 	storing.SetLimit(storers)
-	err = k.inbox.takeChunks(ctx, n, lacks, func(index int, packed *[]byte) error {
+	err = t.hearChunks(lacks, func(index int, packed *[]byte) error {
 		storing.Go(func() error {
 			defer buffers.Put(packed)
 			return p.Chunk(ctx, index, *packed)
 		})
 		return context.Cause(ctx)
 	})
-	if first := storing.Wait(); first != nil {
-		return first
-	}
-	return err
+	return cmp.Or(storing.Wait(), err)
 }
 
-// get sends a version, its manifest, and the chunks of it that the client wants.
+// get says a version, its manifest, and the chunks of it that the client wants.
 func (k *clerk) get(call *rpc.Call, a getArgs) (rpc.None, error) {
 	return answer(k, askGet, call, func(ctx context.Context, u *versions.User) (none rpc.None, err error) {
 		c, err := u.Open(ctx, a.Name, a.Version)
@@ -84,38 +82,29 @@ func (k *clerk) get(call *rpc.Call, a getArgs) (rpc.None, error) {
 			return none, err
 		}
 		defer k.server.memory.give(k.user, size)
-		b, err := json.Marshal([]versions.Version{c.Version})
-		if err != nil {
+		t := k.talk(ctx, a.Number, a.Rate)
+		if a.Slices {
+			t.opts = append(t.opts, stream.Via(stream.Slices{}))
+		}
+		if err := t.say(textOf(c.Version)); err != nil {
 			return none, err
 		}
-		if err := sendBytes(ctx, k.peer(), records, a.Number, b); err != nil {
+		if err := t.say(c.Manifest); err != nil {
 			return none, err
 		}
-		if err := sendBytes(ctx, k.peer(), manifests, a.Number, c.Manifest); err != nil {
-			return none, err
-		}
-		return none, k.give(ctx, a, c)
+		return none, k.give(t, c)
 	})
 }
 
-func (k *clerk) give(ctx context.Context, a getArgs, c *versions.Content) error {
-	bitmap, err := k.inbox.takeAll(ctx, bitmaps, a.Number, bitmapBytes(c.Chunks()))
+func (k *clerk) give(t *talk, c *versions.Content) error {
+	indices, err := t.hearBitmap(c.Chunks())
 	if err != nil {
 		return err
 	}
-	indices, err := fromBitmap(bitmap, c.Chunks())
-	if err != nil {
-		return err
-	}
-	var opts []stream.Option
-	if a.Slices {
-		opts = append(opts, stream.Via(stream.Slices{}))
-	}
-	pack := func(buffer []byte, index int) ([]byte, error) {
-		packed, err := c.Chunk(ctx, index)
+	err = t.sayChunks(indices, func(buffer []byte, index int) ([]byte, error) {
+		packed, err := c.Chunk(t.ctx, index)
 		return append(buffer, packed...), err
-	}
-	err = sendChunks(ctx, k.peer(), a.Number, a.Rate, indices, pack, opts...)
+	})
 	_, err = k.did("got", c.Version, err)
 	return err
 }

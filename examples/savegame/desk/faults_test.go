@@ -65,7 +65,7 @@ func (l *ledger) inhabit(t *testing.T, c *Client, r *rand.Rand, name string, put
 
 // TestFailingStore: one call of the store in twenty fails, and who is told of it tries again.
 func TestFailingStore(t *testing.T) {
-	failing := storetest.NewFailing(&storetest.Memory{}, testkit.Rand(t), 0)
+	failing := storetest.NewFailing(storetest.NewMemory(nil), testkit.Rand(t), 0)
 	h := newHost(t, versions.Config{}, func(store.Store) store.Store { return failing })
 	failing.Fail(20)
 	l, seed := &ledger{}, testkit.Seed(t)
@@ -113,7 +113,9 @@ func TestPowerCut(t *testing.T) {
 
 // TestFullDisk: who is refused leaves room for others.
 func TestFullDisk(t *testing.T) {
-	h := newHost(t, versions.Config{}, func(store.Store) store.Store { return &storetest.Small{Store: &storetest.Memory{}, Space: 1 << 20} })
+	h := newHost(t, versions.Config{}, func(store.Store) store.Store {
+		return &storetest.Small{Store: storetest.NewMemory(nil), Space: 1 << 20}
+	})
 	c := h.dial()
 	_, err := put(t, c, PutOptions{Name: "large"}, noise(1, 2<<20))
 	require.ErrorIs(t, err, ErrFull)

@@ -16,27 +16,25 @@ type Download struct {
 	Manifest *manifest.Manifest
 
 	client *Client
-	number number
 	asking *asking[rpc.None]
 }
 
 // Get opens a version of a save; version 0 is the newest. It fails with a [*Refusal]. The caller closes the download, which ends with ctx.
 func (c *Client) Get(ctx context.Context, name string, version int) (*Download, error) {
-	d := &Download{client: c, number: c.next()}
-	slices := c.config.Backend == stream.Slices{}
-	d.asking = startAsking(ctx, c, askGet, getArgs{d.number, name, version, slices, c.config.Rate})
-	if err := d.open(d.asking.ctx); err != nil {
+	n, slices := c.next(), c.config.Backend == stream.Slices{}
+	d := &Download{client: c, asking: startAsking(ctx, c, askGet, n, getArgs{n, name, version, slices, c.config.Rate})}
+	if err := d.open(d.asking.talk); err != nil {
 		return nil, d.ended(err)
 	}
 	return d, nil
 }
 
-func (d *Download) open(ctx context.Context) error {
-	list, err := d.client.inbox.takeRecords(ctx, d.number)
+func (d *Download) open(t *talk) error {
+	list, err := t.hearVersions()
 	if err != nil {
 		return err
 	}
-	b, err := d.client.inbox.takeAll(ctx, manifests, d.number, maxManifest)
+	b, err := t.hear(manifest.ErrManifest, maxManifest)
 	if err != nil {
 		return err
 	}
@@ -55,9 +53,13 @@ func (d *Download) Fetch(ctx context.Context, lacks []int, each func(c manifest.
 	all, progress := d.Manifest.Chunks(), &progress{}
 	progress.expect(all, lacks)
 	defer d.client.watch("get "+d.Version.Name, progress)()
-	err := sendBytes(d.asking.ctx, d.client.peer(), bitmaps, d.number, toBitmap(lacks))
+	t := d.asking.talk
+	err := t.say(toBitmap(lacks))
 	if err == nil {
-		err = d.client.inbox.takeChunks(d.asking.ctx, d.number, lacks, func(index int, packed *[]byte) error {
+		err = t.finish()
+	}
+	if err == nil {
+		err = t.hearChunks(lacks, func(index int, packed *[]byte) error {
 			defer buffers.Put(packed)
 			progress.add(all[index], len(*packed))
 			return each(all[index], *packed)
@@ -66,9 +68,9 @@ func (d *Download) Fetch(ctx context.Context, lacks []int, each func(c manifest.
 	return d.ended(err)
 }
 
-// ended returns why the get failed, or the stream that failed with err.
+// ended returns why the get failed, or the talk that failed with err.
 func (d *Download) ended(err error) error {
-	_, err = d.asking.wait(err, stream.ErrRejected, stream.ErrClosed, stream.ErrTooLarge, stream.ErrCanceled)
+	_, err = d.asking.wait(err)
 	return err
 }
 

@@ -1,10 +1,8 @@
 package desk
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"runtime"
 	"sync"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/testkit"
-	"github.com/quivernet/quiver/stream"
 )
 
 // The manifest of a put that was refused was never taken, and when there were four the next one never began.
@@ -65,12 +62,13 @@ func TestBitmapsHaveABitForEachChunk(t *testing.T) {
 	_, err := put(t, c, PutOptions{}, noise(1, 1000))
 	require.NoError(t, err)
 	n := c.next()
-	q := startAsking(t.Context(), c, askGet, getArgs{Number: n, Name: "world"})
-	_, err = c.inbox.takeRecords(q.ctx, n)
+	q := startAsking(t.Context(), c, askGet, n, getArgs{Number: n, Name: "world"})
+	_, err = q.hearVersions()
 	require.NoError(t, err)
-	_, err = c.inbox.takeAll(q.ctx, manifests, n, maxManifest)
+	_, err = q.hear(manifest.ErrManifest, maxManifest)
 	require.NoError(t, err)
-	_ = sendBytes(t.Context(), c.peer(), bitmaps, n, []byte{1, 0})
+	require.NoError(t, q.say([]byte{1, 0}))
+	require.NoError(t, q.flush())
 	_, err = q.wait(nil)
 	require.ErrorIs(t, err, manifest.ErrManifest, "two bytes for one chunk")
 }
@@ -79,10 +77,8 @@ func TestBitmapsHaveABitForEachChunk(t *testing.T) {
 func TestManifestThatIsTooLargeIsRefusedForGood(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
 	n := c.next()
-	q := startAsking(t.Context(), c, askPut, putArgs{Number: n, Name: "world", Machine: "pc"})
-	_, err := manifests.Start(c.peer(), bytes.NewReader(make([]byte, maxManifest+1)), maxManifest+1, stream.Name(n.String()))
-	require.NoError(t, err)
-	_, err = q.wait(nil)
+	q := startAsking(t.Context(), c, askPut, n, putArgs{Number: n, Name: "world", Machine: "pc"})
+	_, err := q.wait(q.say(make([]byte, maxManifest+1)))
 	require.ErrorIs(t, err, manifest.ErrManifest)
 	require.False(t, Transient(err))
 }
@@ -121,16 +117,12 @@ func stallPut(ctx context.Context, t *testing.T, c *Client, content []byte) {
 		file.Chunks = append(file.Chunks, manifest.Chunk{Digest: manifest.Sum(chunk(i)), Size: manifest.MaxChunk})
 	}
 	b, n := (&manifest.Manifest{Entries: []manifest.Entry{file}}).Append(nil), c.next()
-	q := startAsking(ctx, c, askPut, putArgs{n, fmt.Sprint("world ", n), "pc", versions.Ref{}, versions.Refuse, manifest.Sum(b)})
-	require.NoError(t, sendBytes(q.ctx, c.peer(), manifests, n, b))
-	bitmap, err := c.inbox.takeAll(q.ctx, bitmaps, n, 100)
+	q := startAsking(ctx, c, askPut, n, putArgs{n, fmt.Sprint("world ", n), "pc", versions.Ref{}, versions.Refuse, manifest.Sum(b)})
+	require.NoError(t, q.say(b))
+	lacks, err := q.hearBitmap(len(file.Chunks))
 	require.NoError(t, err)
-	lacks, err := fromBitmap(bitmap, len(file.Chunks))
-	require.NoError(t, err)
-
-	sent := &frames{indices: lacks[:len(lacks)-1], pack: func(b []byte, i int) ([]byte, error) { return manifest.Pack(b, chunk(i)), nil }}
-	stuck, end := io.Pipe()
-	t.Cleanup(func() { _ = end.Close() })
-	_, err = chunks.Start(c.peer(), io.MultiReader(sent, stuck), -1, stream.Name(n.String()), stream.Hash(stream.NoDigest))
-	require.NoError(t, err)
+	for _, i := range lacks[:len(lacks)-1] {
+		require.NoError(t, q.say(manifest.Pack(nil, chunk(i))))
+	}
+	require.NoError(t, q.flush())
 }

@@ -46,7 +46,7 @@ func transferOverLossyLink(t *testing.T) {
 		require.NoError(t, errors.Join(here.Close(), there.Close()))
 		time.Sleep(time.Minute) // what is left of the connection ends
 	})
-	h := newHostOn(t, there, versions.Config{}, func(store.Store) store.Store { return late{&storetest.Memory{}, by} })
+	h := newHostOn(t, there, versions.Config{}, func(store.Store) store.Store { return late{storetest.NewMemory(nil), by} })
 	h.config.Socket = here
 	c, content := h.dial(), noise(2, size)
 	ideal := (way.Delay + time.Duration(size*8/float64(way.Rate)/(1-way.Loss)*float64(time.Second))).Seconds()

@@ -8,7 +8,6 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/tree"
 	"github.com/quivernet/quiver/examples/savegame/versions"
-	"github.com/quivernet/quiver/stream"
 )
 
 // PutOptions say what becomes of a put.
@@ -29,14 +28,10 @@ type Stored struct {
 // Put makes a version of what src holds, and returns when it is durable. It fails with a [*versions.Conflict], with what
 // wraps [tree.ErrChanged] when a file is written to meanwhile, and with a [*Refusal].
 func (c *Client) Put(ctx context.Context, src *tree.Source, o PutOptions) (Stored, error) {
-	p := &putting{Client: c, number: c.next(), label: "put " + o.Name, source: src, chunks: src.Manifest.Chunks()}
-	b := src.Manifest.Append(nil)
-	q := startAsking(ctx, c, askPut, putArgs{p.number, o.Name, o.Machine, o.Seen, o.Mode, manifest.Sum(b)})
-	err := sendBytes(q.ctx, p.peer(), manifests, p.number, b)
-	if err == nil {
-		err = p.send(q.ctx)
-	}
-	m, err := q.wait(err, stream.ErrRejected, stream.ErrClosed, stream.ErrTooLarge)
+	b, n := src.Manifest.Append(nil), c.next()
+	q := startAsking(ctx, c, askPut, n, putArgs{n, o.Name, o.Machine, o.Seen, o.Mode, manifest.Sum(b)})
+	p := &putting{Client: c, talk: q.talk, label: "put " + o.Name, source: src, chunks: src.Manifest.Chunks()}
+	m, err := q.wait(p.send(b))
 	if errors.Is(err, errConflict) {
 		return Stored{}, c.conflict(ctx, o.Name, o.Seen, err)
 	}
@@ -49,8 +44,8 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, o PutOptions) (Store
 // putting is a put at its client.
 type putting struct {
 	*Client
+	*talk
 	progress
-	number number
 	label  string
 	source *tree.Source
 	chunks []manifest.Chunk
@@ -58,18 +53,17 @@ type putting struct {
 	buffer []byte
 }
 
-// send learns what the server lacks, and sends that.
-func (p *putting) send(ctx context.Context) error {
-	b, err := p.inbox.takeAll(ctx, bitmaps, p.number, bitmapBytes(len(p.chunks)))
-	if err != nil {
+// send sends the manifest, and what the server lacks.
+func (p *putting) send(manifest []byte) (err error) {
+	if err := p.say(manifest); err != nil {
 		return err
 	}
-	if p.lacks, err = fromBitmap(b, len(p.chunks)); err != nil {
+	if p.lacks, err = p.hearBitmap(len(p.chunks)); err != nil {
 		return err
 	}
 	p.expect(p.chunks, p.lacks)
 	defer p.watch(p.label, p)()
-	return sendChunks(ctx, p.peer(), p.number, p.config.Rate, p.lacks, p.pack)
+	return p.sayChunks(p.lacks, p.pack)
 }
 
 func (p *putting) pack(frame []byte, index int) ([]byte, error) {

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"syscall"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
-	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
@@ -39,13 +39,10 @@ func (r *Refusal) Unwrap() error { return r.Kind }
 
 // kindOf says of which kind an error is. Of those that are nobody's business a client is told no more than that.
 func kindOf(err error) (code uint32, kind error) {
-	var conflict *versions.Conflict
-	var quota *versions.Full
-	var disk *store.Full
 	switch {
-	case errors.As(err, &conflict):
+	case errors.As(err, new(*versions.Conflict)):
 		err = errConflict
-	case errors.As(err, &quota), errors.As(err, &disk):
+	case errors.As(err, new(*versions.Full)), errors.Is(err, syscall.ENOSPC):
 		err = ErrFull
 	}
 	for i, kind := range kinds {

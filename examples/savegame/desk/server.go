@@ -99,9 +99,7 @@ func (s *Server) bind() {
 	rpc.OnRequest(b, askErase, (*clerk).erase)
 	rpc.OnRequest(b, askInvite, (*clerk).invite)
 	rpc.OnRequest(b, askRedeem, (*clerk).redeem)
-	for _, topic := range topics {
-		topic.Handle(s.streams, func(in *stream.IncomingBlob) { s.deliver(topic, in) })
-	}
+	talks.Handle(s.streams, s.deliver)
 	s.world.OnConnect(s.welcome)
 	s.world.OnDisconnect(func(c *rpc.Conn, _ error) {
 		if k := s.clerks[c]; k != nil {
@@ -120,9 +118,9 @@ func (s *Server) welcome(c *rpc.Conn) {
 	}
 }
 
-func (s *Server) deliver(topic *stream.Blob, in *stream.IncomingBlob) {
+func (s *Server) deliver(in *stream.IncomingBlob) {
 	if k := s.clerks[in.Conn()]; k != nil {
-		k.inbox.deliver(topic, in)
+		k.inbox.deliver(in)
 		return
 	}
 	in.Reject(errLeft)
@@ -159,30 +157,27 @@ func (s *Server) Drain(ctx context.Context) {
 	if s.world.Do(ctx, func() { s.draining = true }) != nil {
 		return
 	}
-	drained := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(drained)
-	}()
-	select {
-	case <-drained:
-	case <-ctx.Done():
-	}
+	_ = awaited(ctx, &s.running)
 }
 
 // Close closes all connections and returns when no job is left, or with the cause of ctx. The world must be driven.
 func (s *Server) Close(ctx context.Context, reason string) error {
 	s.stop(ErrStopping)
 	err := s.world.Close(ctx, rpc.HostClosedConnection, reason)
+	return errors.Join(err, awaited(ctx, &s.jobs))
+}
+
+// awaited waits for a group, or fails with the cause of ctx.
+func awaited(ctx context.Context, group *sync.WaitGroup) error {
 	ended := make(chan struct{})
 	go func() {
-		s.jobs.Wait()
+		group.Wait()
 		close(ended)
 	}()
 	select {
 	case <-ended:
-		return err
+		return nil
 	case <-ctx.Done():
-		return errors.Join(err, context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 }

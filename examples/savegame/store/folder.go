@@ -19,18 +19,12 @@ const (
 	waitingFolder = "waiting"
 	lockFile      = "lock"
 
-	// DefaultReserve is what a Folder leaves free on the disk: enough for a log and for cleaning up.
-	DefaultReserve = 256 << 20
-
 	// flushers is how many folders are flushed at once. More gained nothing.
 	flushers = 16
 )
 
 // Folder is a [Store] in a folder of this machine.
 type Folder struct {
-	// Reserve is how many bytes of the disk Put leaves free. Set it before the first Put.
-	Reserve int64
-
 	files   Files
 	lock    *os.File              // nil: OpenOn made it
 	counter atomic.Uint64         // names what waits
@@ -69,7 +63,7 @@ func Open(dir string) (*Folder, error) {
 
 // OpenOn opens a store on a file system that nobody else uses.
 func OpenOn(files Files) (*Folder, error) {
-	f := &Folder{Reserve: DefaultReserve, files: files}
+	f := &Folder{files: files}
 	changed := make(map[string]struct{})
 	for _, dir := range []string{objectsFolder, waitingFolder} {
 		if err := mkdirAll(files, dir, changed); err != nil {
@@ -131,6 +125,9 @@ func (f *Folder) Get(ctx context.Context, key string) ([]byte, error) {
 	}
 	return f.files.Read(fileOf(key))
 }
+
+// Room implements [Store].
+func (f *Folder) Room(context.Context) (int64, error) { return f.files.Free() }
 
 // Delete implements [Store]. Folders that it leaves empty go as well.
 func (f *Folder) Delete(ctx context.Context, keys ...string) error {

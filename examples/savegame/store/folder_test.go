@@ -31,18 +31,14 @@ func TestFolderHasOneOwner(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-func TestFolderLeavesSomeOfTheDiskFree(t *testing.T) {
+func TestFolderSaysWhatRoomThereIs(t *testing.T) {
 	files := storetest.NewForgetful(testkit.Rand(t))
 	s, err := store.OpenOn(files)
 	require.NoError(t, err)
-	s.Reserve = 1 << 20
-	files.Space = 1<<20 + store.Occupied(1000)
-	require.NoError(t, s.Put(t.Context(), "fits", make([]byte, 1000)))
-	err = s.Put(t.Context(), "large", make([]byte, store.BlockBytes+1))
-	var full *store.Full
-	require.ErrorAs(t, err, &full)
-	require.Equal(t, store.Full{Needs: 3 * store.BlockBytes, Free: files.Space, Reserve: 1 << 20}, *full)
-	require.Equal(t, []string{"fits"}, keys(t, s, ""))
+	files.Space = 12345
+	room, err := s.Room(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 12345, room)
 }
 
 func TestFolderShowsWhatIsNotItsOwn(t *testing.T) {
@@ -50,7 +46,6 @@ func TestFolderShowsWhatIsNotItsOwn(t *testing.T) {
 	s, err := store.Open(dir)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	s.Reserve = 0
 	require.NoError(t, s.Put(t.Context(), "a/b", nil))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "objects", "a", ".DS_Store"), nil, 0o600))
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "objects", "link")))

@@ -10,45 +10,43 @@ import (
 
 // List implements [Store].
 func (f *Folder) List(ctx context.Context, dir string) iter.Seq2[Object, error] {
-	if err := CheckKey(dir); dir != "" && err != nil {
-		return func(yield func(Object, error) bool) { yield(Object{}, err) }
-	}
-	return f.list(ctx, dir)
-}
-
-// list is List, also of a folder that others made.
-func (f *Folder) list(ctx context.Context, dir string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		var entries []fs.DirEntry
-		err := f.check(ctx)
-		if err == nil {
-			entries, err = f.files.ReadDir(path.Join(objectsFolder, dir))
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // that one has become empty
+		if err := CheckKey(dir); dir != "" && err != nil {
 			yield(Object{}, err)
+			return
 		}
-		for _, e := range entries {
-			for o, err := range f.entry(ctx, path.Join(dir, e.Name()), e) {
-				if !yield(o, err) || err != nil {
-					return
-				}
-			}
-		}
+		f.list(ctx, dir, yield)
 	}
 }
 
-// entry lists a folder's entry: the object that it is, or what is in it.
-func (f *Folder) entry(ctx context.Context, name string, e fs.DirEntry) iter.Seq2[Object, error] {
-	if e.IsDir() {
-		return f.list(ctx, name)
+// list is List, also of a folder that others made. It reports whether to go on.
+func (f *Folder) list(ctx context.Context, dir string, yield func(Object, error) bool) bool {
+	err := f.check(ctx)
+	var entries []fs.DirEntry
+	if err == nil {
+		entries, err = f.files.ReadDir(path.Join(objectsFolder, dir))
 	}
-	return func(yield func(Object, error) bool) {
-		switch info, err := e.Info(); {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // that one has become empty
+		yield(Object{}, err)
+		return false
+	}
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		if e.IsDir() {
+			if !f.list(ctx, name, yield) {
+				return false
+			}
+			continue
+		}
+		info, err := e.Info()
+		switch {
 		case errors.Is(err, fs.ErrNotExist): // deleted meanwhile
 		case err != nil:
 			yield(Object{}, err)
-		default:
-			yield(Object{Key: name, Size: info.Size(), Time: info.ModTime()}, nil)
+			return false
+		case !yield(Object{Key: name, Size: info.Size(), Time: info.ModTime()}, nil):
+			return false
 		}
 	}
+	return true
 }

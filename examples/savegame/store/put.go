@@ -29,26 +29,12 @@ func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
 	if err := f.check(ctx, key); err != nil {
 		return err
 	}
-	if err := f.checkRoom(int64(len(data))); err != nil {
-		return err
-	}
 	w := &waiting{name: path.Join(waitingFolder, strconv.FormatUint(f.counter.Add(1), 10)), key: key}
 	if err := f.write(w.name, data); err != nil {
 		return err
 	}
 	f.await(w)
 	return w.err
-}
-
-func (f *Folder) checkRoom(size int64) error {
-	available, err := f.files.Free()
-	if err != nil {
-		return err
-	}
-	if needs := Occupied(size); needs > available-f.Reserve {
-		return &Full{Needs: needs, Free: available, Reserve: f.Reserve}
-	}
-	return nil
 }
 
 // write makes a file whose bytes are durable.

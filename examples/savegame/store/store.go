@@ -18,8 +18,8 @@ type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 
 	// Put makes an object. It is durable when Put returns, and there for all who ask then. With fs.ErrExist the key has
-	// an object already, which is durable too and stays as it is; with *Full there is no room. Of two puts of one key
-	// that run at once one fails. Put reads data until it returns.
+	// an object already, which is durable too and stays as it is. Of two puts of one key that run at once one fails. Put
+	// reads data until it returns.
 	Put(ctx context.Context, key string, data []byte) error
 
 	// List returns the objects in a folder, which is what stands before a slash of their keys, and in the folders in it; all
@@ -29,6 +29,9 @@ type Store interface {
 
 	// Delete takes objects away, durably when it returns. One that is not there is no error.
 	Delete(ctx context.Context, keys ...string) error
+
+	// Room returns for how many more bytes, as Occupied counts them, there is room; math.MaxInt64 where nobody knows an end.
+	Room(ctx context.Context) (bytes int64, err error)
 }
 
 // Object is what List tells of one.
@@ -76,15 +79,6 @@ func CheckKey(key string) error {
 
 func notInKeys(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("._=-", r)
-}
-
-// Full means that an object does not fit on the disk.
-type Full struct {
-	Needs, Free, Reserve int64 // bytes
-}
-
-func (e *Full) Error() string {
-	return fmt.Sprintf("the disk is full: %d bytes are free, %d of them are left to others, %d are needed", e.Free, e.Reserve, e.Needs)
 }
 
 // Locked means that another process has the folder.

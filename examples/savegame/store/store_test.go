@@ -22,7 +22,6 @@ func stores(t *testing.T, fn func(t *testing.T, s store.Store)) {
 	t.Run("folder", func(t *testing.T) {
 		s, err := store.Open(t.TempDir())
 		require.NoError(t, err)
-		s.Reserve = 0
 		defer func() { require.NoError(t, s.Close()) }()
 		fn(t, s)
 	})
@@ -31,7 +30,7 @@ func stores(t *testing.T, fn func(t *testing.T, s store.Store)) {
 		require.NoError(t, err)
 		fn(t, s)
 	})
-	t.Run("memory", func(t *testing.T) { fn(t, &storetest.Memory{}) })
+	t.Run("memory", func(t *testing.T) { fn(t, storetest.NewMemory(nil)) })
 }
 
 func keys(t *testing.T, s store.Store, dir string) (keys []string) {

@@ -35,7 +35,7 @@ var (
 // Codes are login codes: each stands for a user, works once, and for ten minutes. They live in memory only. The clock is
 // the caller's. Codes are safe for concurrent use.
 type Codes struct {
-	add func(user string) (token string, err error)
+	add func(user, machine string) (token string, err error)
 
 	mu      sync.Mutex
 	codes   map[string]code // by their MACs
@@ -48,8 +48,8 @@ type code struct {
 	ends time.Time
 }
 
-// NewCodes returns a set of none. Add makes a new token for a user, as [Add] does in a file.
-func NewCodes(add func(user string) (token string, err error)) *Codes {
+// NewCodes returns a set of none. Add makes a new token for a user's machine, as [Add] does in a file.
+func NewCodes(add func(user, machine string) (token string, err error)) *Codes {
 	return &Codes{add: add, codes: make(map[string]code), guesses: make(map[string]int)}
 }
 
@@ -72,10 +72,10 @@ func (c *Codes) New(user string, now time.Time) (string, error) {
 // plain are the letters of a code, however a person writes it: codes have no digits 0, 1, 8 and 9.
 var plain = strings.NewReplacer("-", "", " ", "", "0", "O", "1", "I", "8", "B")
 
-// Redeem returns the user of a code and a new token for the user. The code is void then, but for when no token could be
+// Redeem returns the user of a code and a new token for a machine of the user's. The code is void then, but for when no token could be
 // made. Source is who asks, an address without its port: after 10 wrong codes in ten minutes it gets [ErrGuesses],
 // otherwise a wrong code is [ErrCode].
-func (c *Codes) Redeem(text, source string, now time.Time) (user, token string, err error) {
+func (c *Codes) Redeem(text, source, machine string, now time.Time) (user, token string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgetLocked(now)
@@ -90,7 +90,7 @@ func (c *Codes) Redeem(text, source string, now time.Time) (user, token string, 
 		}
 		return "", "", ErrCode
 	}
-	if token, err = c.add(found.user); err != nil {
+	if token, err = c.add(found.user, machine); err != nil {
 		return "", "", err
 	}
 	delete(c.codes, digits)

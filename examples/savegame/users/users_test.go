@@ -239,26 +239,29 @@ func TestCodes(t *testing.T) {
 	now, made := time.Unix(1e9, 0), 0
 	broken := errors.New("disk full")
 	var failing error
-	c := NewCodes(func(user string) (string, error) { made++; return "token of " + user, failing })
+	c := NewCodes(func(user, machine string) (string, error) {
+		made++
+		return "token of " + user + " on " + machine, failing
+	})
 	code, err := c.New("ann", now)
 	require.NoError(t, err)
 	require.Regexp(t, `^[A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4}$`, code)
 	written := strings.ToLower(strings.NewReplacer("O", "0", "I", "1", "B", "8", "-", " ").Replace(code))
 
 	failing = broken
-	_, _, err = c.Redeem(code, "here", now)
+	_, _, err = c.Redeem(code, "here", "pc", now)
 	require.ErrorIs(t, err, broken)
 	failing = nil
-	user, token, err := c.Redeem(written, "here", now.Add(codeLife-1))
+	user, token, err := c.Redeem(written, "here", "pc", now.Add(codeLife-1))
 	require.NoError(t, err)
-	require.Equal(t, []string{"ann", "token of ann"}, []string{user, token})
-	_, _, err = c.Redeem(code, "here", now.Add(codeLife-1))
+	require.Equal(t, []string{"ann", "token of ann on pc"}, []string{user, token})
+	_, _, err = c.Redeem(code, "here", "pc", now.Add(codeLife-1))
 	require.ErrorIs(t, err, ErrCode, "a code works once")
 	require.Equal(t, 2, made)
 
 	late, err := c.New("ann", now)
 	require.NoError(t, err)
-	_, _, err = c.Redeem(late, "here", now.Add(codeLife))
+	_, _, err = c.Redeem(late, "here", "pc", now.Add(codeLife))
 	require.ErrorIs(t, err, ErrCode, "and for ten minutes")
 	_, err = c.New("../ann", now)
 	require.ErrorIs(t, err, ErrUser)
@@ -266,27 +269,27 @@ func TestCodes(t *testing.T) {
 
 func TestGuesses(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	c := NewCodes(func(string) (string, error) { return "token", nil })
+	c := NewCodes(func(_, _ string) (string, error) { return "token", nil })
 	now = now.Add(codeLife - time.Minute) // of whatever ten minutes are counted
 	for range maxGuesses {
-		_, _, err := c.Redeem("AAAA-BBBB-CCCC", "attacker", now)
+		_, _, err := c.Redeem("AAAA-BBBB-CCCC", "attacker", "pc", now)
 		require.ErrorIs(t, err, ErrCode)
 	}
 	code, err := c.New("ann", now)
 	require.NoError(t, err)
-	_, _, err = c.Redeem(code, "attacker", now)
+	_, _, err = c.Redeem(code, "attacker", "pc", now)
 	require.ErrorIs(t, err, ErrGuesses, "even the right one")
 	for i := range maxSources + 10 {
-		_, _, err = c.Redeem("", fmt.Sprint("source ", i), now)
+		_, _, err = c.Redeem("", fmt.Sprint("source ", i), "pc", now)
 		require.ErrorIs(t, err, ErrCode)
 	}
 	require.Len(t, c.guesses, maxSources)
-	_, _, err = c.Redeem(code, "a friend", now)
+	_, _, err = c.Redeem(code, "a friend", "pc", now)
 	require.NoError(t, err, "others are not kept out")
 	later := now.Add(codeLife)
 	code, err = c.New("ann", later)
 	require.NoError(t, err)
-	_, _, err = c.Redeem(code, "attacker", later)
+	_, _, err = c.Redeem(code, "attacker", "pc", later)
 	require.NoError(t, err)
 
 	for range maxCodes {

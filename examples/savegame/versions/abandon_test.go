@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
-	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/store/storetest"
 )
 
@@ -24,16 +23,16 @@ func TestAbandonedPutIsForgotten(t *testing.T) {
 	}
 	full := begin(saveOf(noise(2, 60_000), noise(3, 60_000)+"and so on", noise(4, manifest.MaxChunk)[:100_000], noise(5, 200_000), noise(6, 250_000), noise(7, 250_000), noise(8, 250_000)))
 	full.Abandon()
-	require.Len(t, u.chunks, 1, "a put that is refused")
+	require.Len(t, u.objects, 2, "a put that is refused")
 
 	running := begin(saveOf(shared, noise(9, 5000)))
 	begin(saveOf(shared, noise(9, 5000), noise(10, 5000))).Abandon()
-	require.Len(t, u.chunks, 2, "what another one needs stays")
+	require.Len(t, u.objects, 4, "what another one needs stays")
 	require.NoError(t, running.Chunk(t.Context(), 1, manifest.Pack(nil, []byte(noise(9, 5000)))))
 	_, err := running.Commit(t.Context())
 	require.NoError(t, err)
 	running.Abandon()
-	require.Len(t, u.chunks, 2)
+	require.Len(t, u.objects, 4)
 	require.Len(t, u.contents, 2)
 	require.Empty(t, p.requireSound())
 }
@@ -41,13 +40,19 @@ func TestAbandonedPutIsForgotten(t *testing.T) {
 // What a put had stored until the disk was full filled the disk for a day, and nobody else could put anything.
 func TestFullDiskIsNotKeptFull(t *testing.T) {
 	p := newPlace(t, Config{})
-	p.store = &storetest.Small{Store: p.store, Space: 300_000}
-	p.open(Config{})
+	small := &storetest.Small{Store: p.store, Space: 500_000}
+	p.store = small
+	p.open(Config{Reserve: -1})
 	u := p.user("alice")
 	p.put(u, Request{Name: "world"}, saveOf(noise(1, 50_000)))
-	var full *store.Full
-	_, _, err := put(t.Context(), u, Request{Name: "large"}, saveOf(noise(1, 50_000), noise(2, 100_000), noise(3, 100_000), noise(4, 100_000)))
-	require.ErrorAs(t, err, &full)
+	large := saveOf(noise(1, 50_000), noise(2, 100_000), noise(3, 100_000), noise(4, 100_000))
+	begun := begin2(t, u, large)
+	_, err := begun.Lacks(t.Context(), large.bytes)
+	require.NoError(t, err)
+	require.NoError(t, begun.Chunk(t.Context(), 1, manifest.Pack(nil, large.data[1])))
+	small.Space = 200_000
+	require.ErrorAs(t, begun.Chunk(t.Context(), 2, manifest.Pack(nil, large.data[2])), new(*Full))
+	begun.Abandon()
 	require.Empty(t, p.requireSound())
 	p.put(u, Request{Name: "small"}, saveOf(noise(5, 50_000)))
 	require.Empty(t, p.requireSound())

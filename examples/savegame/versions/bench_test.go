@@ -17,8 +17,7 @@ func BenchmarkPut(b *testing.B) {
 	folder, err := store.Open(b.TempDir())
 	require.NoError(b, err)
 	defer func() { require.NoError(b, folder.Close()) }()
-	folder.Reserve = 0
-	all, err := Open(b.Context(), folder, Config{})
+	all, err := Open(b.Context(), folder, Config{Reserve: -1})
 	require.NoError(b, err)
 	text := []byte(noise(1, chunks*size))
 	var data []string

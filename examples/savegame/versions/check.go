@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
 
@@ -56,14 +54,6 @@ func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error)
 	return r, err
 }
 
-// checking is the check of one user.
-type checking struct {
-	*User
-	report *Report
-	repair bool
-	bad    map[*object]bool
-}
-
 func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 	if err := u.lock(ctx); err != nil {
 		return err
@@ -72,9 +62,13 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 	if err := u.load(ctx, nil); err != nil {
 		return err
 	}
-	c := &checking{u, r, repair, make(map[*object]bool)}
-	if err := c.objects(ctx); err != nil {
-		return err
+	u.mu.Lock()
+	objects := slices.Collect(maps.Values(u.objects))
+	u.mu.Unlock()
+	for _, o := range objects {
+		if err := u.checkObject(ctx, o, r, repair); err != nil {
+			return err
+		}
 	}
 	r.Users++
 	for _, versions := range u.names {
@@ -82,7 +76,7 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 		r.Objects += len(versions)
 		r.Bytes += recordBytes * int64(len(versions))
 		for _, v := range versions {
-			if err := c.version(v); err != nil {
+			if err := u.lost(v); err != nil {
 				r.Findings = append(r.Findings, Finding{Problem: Incomplete, User: u.name, Version: v, Err: err})
 			}
 		}
@@ -93,86 +87,47 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 	return nil
 }
 
-// objects verifies chunks and manifests.
-func (c *checking) objects(ctx context.Context) error {
-	c.mu.Lock()
-	chunks, contents := maps.Clone(c.chunks), maps.Clone(c.contents)
-	c.mu.Unlock()
-	for id, chunk := range chunks {
-		if err := c.object(ctx, &chunk.object, c.chunkKey(id), func(b []byte) error { return manifest.Verify(b, id) }); err != nil {
-			return err
-		}
+// checkObject verifies a chunk or a manifest if it is there. A bad one counts as missing from then on, so that the next put of it
+// replaces it.
+func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair bool) error {
+	if !u.has(o) {
+		return nil
 	}
-	for digest, content := range contents {
-		verify := func(b []byte) error {
-			if manifest.Sum(b) != digest {
-				return fmt.Errorf("%w: manifest %v has other bytes", ErrDamaged, digest)
-			}
-			return nil
-		}
-		if err := c.object(ctx, &content.object, c.manifestKey(digest), verify); err != nil {
-			return err
-		}
+	r.Objects++
+	r.Bytes += store.Occupied(o.size)
+	_, err := u.fetch(ctx, o.id)
+	if !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	r.Findings = append(r.Findings, Finding{Problem: Corrupt, User: u.name, Key: u.key(o.id), Size: o.size, Err: err})
+	u.mu.Lock()
+	u.gone(o)
+	u.mu.Unlock()
+	if repair {
+		return u.all.store.Delete(ctx, u.key(o.id))
 	}
 	return nil
 }
 
-// object verifies one that is there, and deletes it when it is bad and to be repaired.
-func (c *checking) object(ctx context.Context, o *object, key string, verify func([]byte) error) error {
-	c.mu.Lock()
-	there, size := o.there, o.size
-	c.mu.Unlock()
-	if !there {
-		return nil
-	}
-	c.report.Objects++
-	c.report.Bytes += store.Occupied(size)
-	b, err := c.all.store.Get(ctx, key)
-	if err == nil {
-		err = verify(b)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err == nil {
-		return nil
-	}
-	c.bad[o] = true
-	c.report.Findings = append(c.report.Findings, Finding{Problem: Corrupt, User: c.name, Key: key, Size: size, Err: err})
-	if !c.repair {
-		return nil
-	}
-	if err := c.all.store.Delete(ctx, key); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.gone(o)
-	return nil
-}
-
-// version returns what is wrong with a version.
-func (c *checking) version(v Version) error {
+// lost returns what is wrong with a version.
+func (u *User) lost(v Version) error {
 	switch v.Kind {
 	case Trash:
 		return nil
 	case Damaged:
 		return fmt.Errorf("%w: its record", ErrDamaged)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	content, lost := c.contents[v.Content], 0
-	for _, chunk := range content.chunks {
-		if !chunk.there || c.bad[&chunk.object] {
-			lost++
-		}
-	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	c := u.contents[v.Content]
+	lacks, _ := c.lacks()
 	switch {
-	case content.broken != nil:
-		return content.broken
-	case c.bad[&content.object]:
+	case c.broken != nil:
+		return c.broken
+	case !c.there:
 		return fmt.Errorf("%w: its manifest", ErrDamaged)
-	case lost > 0:
-		return fmt.Errorf("%w: %d of its %d chunks are missing or damaged", ErrDamaged, lost, len(content.chunks))
+	case len(lacks) > 0:
+		return fmt.Errorf("%w: %d of its %d chunks are missing or damaged", ErrDamaged, len(lacks), len(c.chunks))
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func TestCollectBesidePutsOnAFailingStore(t *testing.T) { collectBesidePuts(t, 2
 func collectBesidePuts(t *testing.T, one int) {
 	c := Config{Grace: 1, Keep: 2, KeepFor: 1, Quota: 400_000}
 	p := newPlace(t, c)
-	failing := storetest.NewFailing(&storetest.Memory{}, testkit.Rand(t), 0) // both clocks are the real one
+	failing := storetest.NewFailing(storetest.NewMemory(nil), testkit.Rand(t), 0) // both clocks are the real one
 	p.store = &slow{failing}
 	all, err := Open(t.Context(), p.store, c)
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
@@ -47,22 +46,15 @@ func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err erro
 	if index < 0 || index >= len(c.content.chunks) {
 		return nil, fmt.Errorf("%w %d: the manifest has it not", manifest.ErrChunk, index)
 	}
-	u, chunk := c.user, c.content.chunks[index]
-	packed, err = u.all.store.Get(ctx, u.chunkKey(chunk.Chunk))
-	if err == nil {
-		err = manifest.Verify(packed, chunk.Chunk)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if err == nil {
-		return packed, nil
+	u, o := c.user, c.content.chunks[index]
+	packed, err = u.fetch(ctx, o.id)
+	if !errors.Is(err, ErrDamaged) {
+		return packed, err
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if chunk.there {
-		u.gone(&chunk.object)
-	}
-	return nil, fmt.Errorf("%w: chunk %v; put the same content again to mend it", ErrDamaged, chunk.Digest)
+	u.gone(o)
+	return nil, fmt.Errorf("%w; put the same content again to mend it", err)
 }
 
 // Close ends the reading. It is called once.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func TestTheDiskIsAQuota(t *testing.T) {
 	one := store.Occupied(size+1) + 2*recordBytes
 	p := newPlace(t, Config{})
 	p.store = &storetest.Small{Store: p.store, Space: 4*one - 10_000}
-	p.open(Config{})
+	p.open(Config{Reserve: -1})
 	u, seen := p.user("alice"), Ref{}
 	other := p.put(u, Request{Name: "other"}, saveOf(noise(100, size)))
 	for i := range uint64(5) {
@@ -31,9 +32,8 @@ func TestTheDiskIsAQuota(t *testing.T) {
 	require.Equal(t, []Displaced{{Name: "world", First: 1, Last: 3, Versions: 3}}, u.Displaced("world"))
 	p.requireContent(u, "other", other.Number, saveOf(noise(100, size)))
 
-	var full *store.Full
 	_, _, err := put(t.Context(), u, Request{Name: "world", Seen: seen}, saveOf(noise(6, size), noise(7, size), noise(8, size)))
-	require.ErrorAs(t, err, &full)
+	require.ErrorAs(t, err, new(*Full))
 	require.Equal(t, []string{"world@4 put", "world@5 put"}, p.history(u, "world"))
 	p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(6, size), noise(7, size)[:size/2]))
 	require.Equal(t, []string{"world@5 put", "world@6 put"}, p.history(u, "world"))
@@ -45,18 +45,37 @@ func TestAFullDiskIsEmptied(t *testing.T) {
 	p := newPlace(t, Config{})
 	small := &storetest.Small{Store: p.store, Space: 1 << 30}
 	p.store = small
-	p.open(Config{})
+	p.open(Config{Reserve: -1})
 	u, ctx := p.user("alice"), t.Context()
 	p.put(u, Request{Name: "world"}, saveOf(noise(1, 100_000)))
 	small.Space = 0
-	var full *store.Full
 	_, err := u.Remove(ctx, "world", "m")
-	require.ErrorAs(t, err, &full, "the trash's record has no room")
+	require.ErrorIs(t, err, syscall.ENOSPC, "the trash's record has no room")
 	require.NoError(t, u.Erase(ctx, "world", "m", Ref{}, true))
 	require.ErrorIs(t, u.Erase(ctx, "world", "m", Ref{}, true), ErrNoSave)
 	require.Empty(t, p.requireSound())
 	small.Space = 1 << 30
 	p.put(u, Request{Name: "world"}, saveOf(noise(2, 100_000)))
+}
+
+// On a disk that is full but for the reserve a save can be put into the trash, and what is there makes room for the next put.
+func TestTheTrashHasRoomOnAFullDisk(t *testing.T) {
+	p := newPlace(t, Config{})
+	small := &storetest.Small{Store: p.store, Space: 1 << 30}
+	p.store = small
+	p.open(Config{Reserve: 1 << 20})
+	u, ctx := p.user("alice"), t.Context()
+	p.put(u, Request{Name: "world"}, saveOf(noise(1, 100_000)))
+	p.put(u, Request{Name: "other"}, saveOf(noise(2, 100_000)))
+	small.Space = u.used + 1<<20
+	_, _, err := put(ctx, u, Request{Name: "third"}, saveOf(noise(3, 50_000)))
+	require.ErrorContains(t, err, "room on the disk but for its reserve exceeded")
+	_, err = u.Remove(ctx, "world", "m")
+	require.NoError(t, err)
+	p.put(u, Request{Name: "third"}, saveOf(noise(3, 50_000)))
+	require.Empty(t, p.history(u, "world"))
+	require.Equal(t, []string{"other@1 put"}, p.history(u, "other"))
+	require.Empty(t, p.requireSound())
 }
 
 // A version that needs nothing new has a record all the same, which the quota bounds: two contents in turn went far beyond it. What made
@@ -117,8 +136,8 @@ func TestWhatCanNotBeReadStays(t *testing.T) {
 	u, s := p.user("alice"), saveOf(noise(1, 1000))
 	v := p.put(u, Request{Name: "world"}, s)
 	c := s.manifest.Chunks()[0]
-	u.gone(&u.chunk(c).object) // as after a call whose answer was lost
-	deaf.key = u.chunkKey(c)
+	u.gone(u.object(c)) // as after a call whose answer was lost
+	deaf.key = u.key(c)
 	_, _, err := put(t.Context(), u, Request{Name: "other"}, s)
 	require.ErrorIs(t, err, storetest.ErrFailing)
 	deaf.key = ""

@@ -16,8 +16,9 @@
 // Of each save the newest version, the last Config.Keep and all younger than Config.KeepFor; what was removed stays that
 // long too, and then goes as a whole. When a put does not fit into the quota, or onto the disk, its user's oldest versions go
 // first, never the newest of a save, and [User.Displaced] says which. Before anything goes for it, a put must fit as large as it is
-// before compression: else it is refused with [*Full], or with [*store.Full]. What running puts may still need counts, in the total
-// quota only that of the same user. Every object counts as [store.Occupied] says: its blocks, and one more.
+// before compression: else it is refused with [*Full]. What running puts may still need counts, in the total
+// quota only that of the same user. The disk keeps Config.Reserve free, which is for records of the trash: [User.Remove] needs no
+// other room. Every object counts as [store.Occupied] says: its blocks, and one more.
 //
 // Chunks that no version has, because a put was given up, stay for Config.Grace, so that it may go on, unless it had filled
 // the disk; [Versions.Collect] deletes them then, and what is too old. Whatever a running put or get refers to stays.

@@ -4,19 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/quivernet/quiver/examples/savegame/store"
 )
 
-// create makes the next version of a save, whose content is there and held. The caller holds records.
+// createInRoom is create for a version that needs room. The caller holds records.
+func (u *User) createInRoom(ctx context.Context, v Version) (Version, error) {
+	if err := u.makeRoom(ctx, v.Name, recordBytes); err != nil {
+		return Version{}, err
+	}
+	defer u.release(recordBytes)
+	return u.create(ctx, v)
+}
+
+// create makes the next version of a save, whose content is there and held. What the trash takes is of the disk's reserve. The caller
+// holds records.
 func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	v.Number = u.newest(v.Name).Number + 1
 	v.Time = u.all.config.Now().UTC().Round(0)
-	key, write := u.recordKey(v.Name, v.Number), u.all.store.Put
-	if v.Kind == Stored { // nothing is displaced for the trash
-		write = func(ctx context.Context, key string, data []byte) error { return u.writeHeld(ctx, v.Name, key, data) }
-	}
-	if err := write(ctx, key, v.encode()); err != nil {
+	if err := u.all.store.Put(ctx, u.recordKey(v.Name, v.Number), v.encode()); err != nil {
 		u.forgetAll()
 		return Version{}, fmt.Errorf("making version %d of %q: %w", v.Number, v.Name, err)
 	}
@@ -61,12 +65,8 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	c.running++ // so it stays while room is made
 	u.mu.Unlock()
 	defer (&Content{user: u, content: c}).Close()
-	if err := u.makeRoom(ctx, name, recordBytes); err != nil {
-		return Version{}, err
-	}
-	u.chargeRecords(-1) // create counts it
 	v.Base, v.Machine = newest.Number, machine
-	return u.create(ctx, v)
+	return u.createInRoom(ctx, v)
 }
 
 // Erase deletes all versions of a save, for good. It fails with [*Conflict] when the newest one is neither the one that the
@@ -86,7 +86,7 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 			return &Conflict{newest, seen}
 		}
 		_, err := u.create(ctx, Version{Name: name, Kind: Trash, Base: newest.Number, Machine: machine})
-		if err != nil && !errors.As(err, new(*store.Full)) {
+		if err != nil && !isFull(err) {
 			return err
 		}
 	}

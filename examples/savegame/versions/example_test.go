@@ -15,7 +15,7 @@ import (
 func Example() {
 	ctx := context.Background()
 	now := func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
-	all, err := versions.Open(ctx, &storetest.Memory{}, versions.Config{Quota: 1 << 30, Now: now})
+	all, err := versions.Open(ctx, storetest.NewMemory(nil), versions.Config{Quota: 1 << 30, Now: now})
 	if err != nil {
 		fmt.Println(err)
 		return

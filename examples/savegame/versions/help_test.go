@@ -67,7 +67,7 @@ type place struct {
 
 func newPlace(t *testing.T, c Config) *place {
 	p := &place{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	p.store = &storetest.Memory{Now: func() time.Time { return p.now }}
+	p.store = storetest.NewMemory(func() time.Time { return p.now })
 	p.open(c)
 	return p
 }
@@ -157,20 +157,19 @@ func (p *place) requireSound() (orphans []string) {
 	r, err := p.all.Check(p.t.Context(), false)
 	require.NoError(p.t, err)
 	require.Empty(p.t, r.Findings)
+	require.Zero(p.t, p.all.held.Load())
 	var used int64
 	for _, u := range p.all.users {
 		used += u.used
 		needed := u.needed(false)
-		for id, c := range u.chunks {
-			if c.there && !needed[&c.object] {
-				orphans = append(orphans, u.chunkKey(id))
+		for id, o := range u.objects {
+			if o.there && !needed[o] {
+				orphans = append(orphans, u.key(id))
 			}
 		}
-		for digest, c := range u.contents {
+		for _, c := range u.contents {
 			require.Zero(p.t, c.running)
-			if c.there && !needed[&c.object] {
-				orphans = append(orphans, u.manifestKey(digest))
-			}
+			require.Same(p.t, u.objects[c.id], c.object)
 		}
 	}
 	require.Equal(p.t, r.Bytes, used)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -59,21 +60,13 @@ func (u *User) record(ctx context.Context, known []Version, name string, number 
 
 // found notes that o is there, if it is a chunk or a manifest.
 func (u *User) found(o store.Object) {
-	kind, last, _ := strings.Cut(strings.TrimPrefix(o.Key, u.prefix), "/")
-	u.mu.Lock()
-	defer u.mu.Unlock()
 	var id manifest.Chunk
-	switch kind {
-	case "chunks":
-		text, size, _ := strings.Cut(last, ".")
-		_, _ = fmt.Sscan(size, &id.Size)
-		if id.Digest.UnmarshalText([]byte(text)) == nil && u.chunkKey(id) == o.Key {
-			u.stored(&u.chunk(id).object, o.Size, o.Time)
-		}
-	case "manifests":
-		if id.Digest.UnmarshalText([]byte(last)) == nil && u.manifestKey(id.Digest) == o.Key {
-			u.stored(&u.content(id.Digest).object, o.Size, o.Time)
-		}
+	text, size, _ := strings.Cut(path.Base(o.Key), ".")
+	_, _ = fmt.Sscan(size, &id.Size)
+	if id.Digest.UnmarshalText([]byte(text)) == nil && u.key(id) == o.Key {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.stored(u.object(id), o.Size, o.Time)
 	}
 }
 
@@ -85,28 +78,30 @@ func (u *User) parseRecord(key string) (name string, number int, ok bool) {
 	return name, number, ok && number > 0 && u.recordKey(name, number) == key
 }
 
-func (u *User) manifestKey(d manifest.Digest) string { return u.prefix + "manifests/" + d.String() }
-
-func (u *User) chunkKey(c manifest.Chunk) string {
-	return fmt.Sprintf("%schunks/%v.%d", u.prefix, c.Digest, c.Size)
+// key returns where a chunk or a manifest is.
+func (u *User) key(id manifest.Chunk) string {
+	if id.Size == 0 {
+		return u.prefix + "manifests/" + id.Digest.String()
+	}
+	return fmt.Sprintf("%schunks/%v.%d", u.prefix, id.Digest, id.Size)
 }
 
 func (u *User) recordKey(name string, number int) string {
 	return fmt.Sprintf("%snames/%s/%08d", u.prefix, escape(name), number)
 }
 
-// chunk returns what is remembered of a chunk. The caller holds mu.
-func (u *User) chunk(id manifest.Chunk) *chunk {
-	if u.chunks[id] == nil {
-		u.chunks[id] = &chunk{Chunk: id, object: object{size: int64(id.Size) + 1}}
+// object returns what is remembered of a chunk or a manifest. The caller holds mu.
+func (u *User) object(id manifest.Chunk) *object {
+	if u.objects[id] == nil {
+		u.objects[id] = &object{id: id, size: int64(id.Size) + 1}
 	}
-	return u.chunks[id]
+	return u.objects[id]
 }
 
 // content returns what is remembered of a manifest. The caller holds mu.
 func (u *User) content(digest manifest.Digest) *content {
 	if u.contents[digest] == nil {
-		u.contents[digest] = &content{digest: digest}
+		u.contents[digest] = &content{object: u.object(manifest.Chunk{Digest: digest})}
 	}
 	return u.contents[digest]
 }
@@ -119,7 +114,7 @@ func (u *User) know(digest manifest.Digest, m *manifest.Manifest) *content {
 	}
 	c.known = true
 	for _, id := range m.Chunks() {
-		c.chunks = append(c.chunks, u.chunk(id))
+		c.chunks = append(c.chunks, u.object(id))
 	}
 	return c
 }
@@ -149,17 +144,37 @@ func (u *User) learn(ctx context.Context, v Version) error {
 
 // manifest reads a manifest. With ErrDamaged the store has none that can be used.
 func (u *User) manifest(ctx context.Context, digest manifest.Digest) (m *manifest.Manifest, b []byte, err error) {
-	b, err = u.all.store.Get(ctx, u.manifestKey(digest))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil, fmt.Errorf("%w: its manifest %v is missing", ErrDamaged, digest)
-	case err != nil:
-		return nil, nil, err
-	case manifest.Sum(b) != digest:
-		return nil, nil, fmt.Errorf("%w: its manifest %v has other bytes", ErrDamaged, digest)
+	if b, err = u.fetch(ctx, manifest.Chunk{Digest: digest}); err != nil {
+		return nil, nil, fmt.Errorf("its manifest: %w", err)
 	}
 	if m, err = manifest.Parse(b, manifest.Limits{}); err != nil {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return m, b, err
+}
+
+// fetch reads a chunk or a manifest. With ErrDamaged the store has it not, or has other bytes.
+func (u *User) fetch(ctx context.Context, id manifest.Chunk) ([]byte, error) {
+	b, err := u.all.store.Get(ctx, u.key(id))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: %v is missing", ErrDamaged, id.Digest)
+	case err != nil:
+		return nil, err
+	}
+	return b, verify(id, b)
+}
+
+// verify fails with ErrDamaged unless these are a chunk, packed, or a manifest.
+func verify(id manifest.Chunk, b []byte) error {
+	switch {
+	case id.Size == 0 && manifest.Sum(b) != id.Digest:
+		return fmt.Errorf("%w: manifest %v has other bytes", ErrDamaged, id.Digest)
+	case id.Size == 0:
+		return nil
+	}
+	if err := manifest.Verify(b, id); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -42,11 +43,9 @@ type Put struct {
 	request Request
 	bytes   []byte // of the manifest
 	version Version
-	content *content // nil before Lacks
-
-	// Guarded by the user's mu.
-	full  bool // the disk is
-	ended bool
+	content *content    // nil before Lacks
+	full    atomic.Bool // there was no room for it
+	ended   bool        // guarded by the user's mu
 }
 
 // Begin begins a put, which ends with Abandon. It fails with [*Conflict].
@@ -106,6 +105,10 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 		return nil, err
 	}
 	u := p.user
+	disk, err := u.all.room(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if err := u.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -114,14 +117,14 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	defer u.mu.Unlock()
 	c := u.know(p.request.Content, m)
 	lacks, needs := c.lacks()
-	if err := u.over(u.kept(), needs+store.Occupied(int64(len(b)))+recordBytes); err != nil {
+	if err := u.over(disk, u.kept(), needs+store.Occupied(int64(len(b)))+recordBytes); err != nil {
 		return nil, err
 	}
 	if c.running++; !c.there {
 		c.size = int64(len(b))
 	}
 	p.bytes, p.content = b, c
-	p.version = Version{Kind: Stored, Base: p.request.Seen.Number, Content: c.digest, Size: m.Size(), Files: m.Files(), Machine: p.request.Machine}
+	p.version = Version{Kind: Stored, Base: p.request.Seen.Number, Content: p.request.Content, Size: m.Size(), Files: m.Files(), Machine: p.request.Machine}
 	return lacks, nil
 }
 
@@ -144,35 +147,34 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) error {
 	if p.content == nil || index < 0 || index >= len(p.content.chunks) {
 		return fmt.Errorf("%w %d: the manifest has it not", manifest.ErrChunk, index)
 	}
-	c := p.content.chunks[index]
-	if u.has(&c.object) {
+	o := p.content.chunks[index]
+	if u.has(o) {
 		return nil
 	}
-	verify := func(b []byte) error { return manifest.Verify(b, c.Chunk) }
-	if err := u.all.inSlot(ctx, func() error { return verify(packed) }); err != nil {
+	if err := u.all.inSlot(ctx, func() error { return manifest.Verify(packed, o.id) }); err != nil {
 		return err
 	}
-	if err := p.store(ctx, &c.object, u.chunkKey(c.Chunk), packed, verify); err != nil {
+	if err := p.store(ctx, o, packed); err != nil {
 		return fmt.Errorf("storing a chunk: %w", err)
 	}
 	return nil
 }
 
-// store stores an object, and makes room for it.
-func (p *Put) store(ctx context.Context, o *object, key string, data []byte, verify func([]byte) error) error {
+// store stores an object, and makes room for it. It holds a slot only while it writes, as slots are everybody's, and is not canceled
+// then: nobody would know whether the object is there.
+func (p *Put) store(ctx context.Context, o *object, data []byte) error {
 	u, size := p.user, int64(len(data))
 	if err := u.room(ctx, p.request.Name, store.Occupied(size)); err != nil {
+		p.full.Store(isFull(err))
 		return err
 	}
-	err := u.write(ctx, p.request.Name, key, data)
-	if errors.Is(err, fs.ErrExist) {
-		err = u.replaceBad(context.WithoutCancel(ctx), key, data, verify)
-	}
+	err := u.all.inSlot(ctx, func() error { return u.write(context.WithoutCancel(ctx), o, data) })
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.charge(-store.Occupied(size))
+	u.hold(-store.Occupied(size))
 	if err != nil {
-		u.stale, p.full = true, p.full || errors.As(err, new(*store.Full))
+		u.stale = true
+		p.full.Store(isFull(err))
 		return err
 	}
 	if !o.there { // or another put was faster
@@ -181,28 +183,24 @@ func (p *Put) store(ctx context.Context, o *object, key string, data []byte, ver
 	return nil
 }
 
-// replaceBad puts data in the place of an object that does not hold what its key says, because the disk has damaged it. One that can
-// not be read now stays: it may be good, and versions may need it.
-func (u *User) replaceBad(ctx context.Context, key string, data []byte, verify func([]byte) error) error {
+// write makes an object. One that is there and does not hold what its key says, because the disk has damaged it, is replaced; one that
+// can not be read now stays: it may be good, and versions may need it.
+func (u *User) write(ctx context.Context, o *object, data []byte) error {
+	err := u.all.store.Put(ctx, u.key(o.id), data)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
 	u.replacing.Lock()
 	defer u.replacing.Unlock()
-	for {
-		there, err := u.all.store.Get(ctx, key)
-		switch {
-		case err == nil && verify(there) == nil:
-			return nil
-		case err == nil:
-			err = u.all.store.Delete(ctx, key)
-		case errors.Is(err, fs.ErrNotExist):
-			err = nil
-		}
-		if err != nil {
+	for errors.Is(err, fs.ErrExist) { // again where it is of another put, which was faster
+		if _, err = u.fetch(ctx, o.id); !errors.Is(err, ErrDamaged) {
 			return err
 		}
-		if err = u.all.store.Put(ctx, key, data); !errors.Is(err, fs.ErrExist) { // of another put, which was faster
-			return err
+		if err = u.all.store.Delete(ctx, u.key(o.id)); err == nil {
+			err = u.all.store.Put(ctx, u.key(o.id), data)
 		}
 	}
+	return err
 }
 
 // Commit makes the version and returns it, once it is durable, and ends the put. Where the content is the newest version
@@ -219,8 +217,10 @@ func (p *Put) Commit(ctx context.Context) (Version, error) {
 	if len(lacks) > 0 {
 		return Version{}, fmt.Errorf("%w: %d of %d", ErrLacks, len(lacks), len(p.content.chunks))
 	}
-	if err := p.storeManifest(ctx); err != nil {
-		return Version{}, fmt.Errorf("storing the manifest: %w", err)
+	if !u.has(p.content.object) {
+		if err := p.store(ctx, p.content.object, p.bytes); err != nil {
+			return Version{}, fmt.Errorf("storing the manifest: %w", err)
+		}
 	}
 	if err := u.lock(ctx); err != nil {
 		return Version{}, err
@@ -240,35 +240,18 @@ func (p *Put) commit(ctx context.Context) (Version, error) {
 	if err != nil || same {
 		return p.user.newest(name), err
 	}
-	if err := p.user.makeRoom(ctx, name, recordBytes); err != nil {
-		return Version{}, err
-	}
-	p.user.chargeRecords(-1) // create counts it
 	p.version.Name = name
-	return p.user.create(ctx, p.version)
+	return p.user.createInRoom(ctx, p.version)
 }
 
-func (p *Put) storeManifest(ctx context.Context) error {
-	u, c := p.user, p.content
-	if u.has(&c.object) {
-		return nil
-	}
-	return p.store(ctx, &c.object, u.manifestKey(c.digest), p.bytes, func(b []byte) error {
-		if manifest.Sum(b) != c.digest {
-			return manifest.ErrManifest
-		}
-		return nil
-	})
-}
-
-// Abandon ends the put, unless Commit has. What has arrived stays for a while, unless the disk was full: then it would be in
-// the way of what fits.
+// Abandon ends the put, unless Commit has. What has arrived stays for a while, unless there was no room for it: then it
+// would be in the way of what fits.
 func (p *Put) Abandon() {
 	if !p.end() {
 		return
 	}
 	ctx, before := context.Background(), time.Unix(0, 0) // which nothing is: only what never came is forgotten
-	if p.full {
+	if p.full.Load() {
 		before = p.user.all.config.Now().Add(1)
 	}
 	if p.user.lock(ctx) == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
 
@@ -100,36 +101,22 @@ func (u *User) takeOut(before int64) (out []store.Object) {
 	if u.damaged() {
 		return nil
 	}
-	needed := u.needed(false)
-	had, stays := len(u.chunks), func(o *object) bool { return needed[o] || o.there && o.time >= before }
-	for id, c := range u.chunks {
-		if !stays(&c.object) {
-			out = u.drop(out, &c.object, u.chunkKey(id))
-			delete(u.chunks, id)
+	needed, had := u.needed(false), len(u.objects)
+	for id, o := range u.objects {
+		if needed[o] || o.there && o.time >= before {
+			continue
 		}
-	}
-	if len(u.chunks) <= had/2 {
-		u.chunks = maps.Collect(maps.All(u.chunks)) // deleting alone gives no memory back
-	}
-	for digest, c := range u.contents {
-		if !needed[&c.object] {
-			c.known, c.chunks = false, nil // some may go
+		if o.there {
+			out = append(out, store.Object{Key: u.key(id), Size: o.size})
+			u.gone(o)
 		}
-		if !stays(&c.object) {
-			out = u.drop(out, &c.object, u.manifestKey(digest))
-			delete(u.contents, digest)
-		}
+		delete(u.objects, id)
 	}
+	if len(u.objects) <= had/2 {
+		u.objects = maps.Collect(maps.All(u.objects)) // deleting alone gives no memory back
+	}
+	maps.DeleteFunc(u.contents, func(_ manifest.Digest, c *content) bool { return !needed[c.object] }) // their chunks may be gone
 	return out
-}
-
-// drop notes that an object goes, if it is there.
-func (u *User) drop(out []store.Object, o *object, key string) []store.Object {
-	if !o.there {
-		return out
-	}
-	u.gone(o)
-	return append(out, store.Object{Key: key, Size: o.size})
 }
 
 // damaged reports whether a version's record or manifest is: nobody knows what that one needs, so nothing is unneeded. The caller
@@ -149,9 +136,9 @@ func (u *User) damaged() bool {
 func (u *User) needed(newest bool) map[*object]bool {
 	needed := make(map[*object]bool)
 	add := func(c *content) {
-		needed[&c.object] = true
+		needed[c.object] = true
 		for _, chunk := range c.chunks {
-			needed[&chunk.object] = true
+			needed[chunk] = true
 		}
 	}
 	for _, versions := range u.names {
@@ -170,26 +157,4 @@ func (u *User) needed(newest bool) map[*object]bool {
 		}
 	}
 	return needed
-}
-
-// over fails when more bytes do not fit beside so many that are the user's. The caller holds mu.
-func (u *User) over(kept, needs int64) error {
-	c, others := u.all.config, u.all.total.Load()-u.used
-	switch {
-	case c.Quota > 0 && kept+needs > c.Quota:
-		return &Full{"quota", c.Quota, kept, needs}
-	case c.TotalQuota > 0 && others+kept+needs > c.TotalQuota:
-		return &Full{"total quota", c.TotalQuota, others + kept, needs}
-	}
-	return nil
-}
-
-// kept returns the bytes that stay whatever goes: of the newest versions, and of running puts and gets, as large as those may
-// become. The caller holds records and mu.
-func (u *User) kept() int64 {
-	bytes := recordBytes * int64(len(u.names))
-	for o := range u.needed(true) {
-		bytes += store.Occupied(o.size)
-	}
-	return bytes
 }

@@ -3,14 +3,31 @@ package versions
 import (
 	"context"
 	"errors"
+	"fmt"
+	"syscall"
 
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
 
-// room makes room within the quota for bytes of a save, and counts them as used.
+// Full means that something does not fit.
+type Full struct {
+	Setting string // "quota" of the user, "total quota", or "room on the disk but for its reserve"
+	Limit   int64  // what the setting is
+	Kept    int64  // bytes that stay whatever goes: newest versions, and running puts as large as they may become
+	Needs   int64  // bytes
+}
+
+func (e *Full) Error() string {
+	return fmt.Sprintf("%s exceeded: %d bytes do not fit beside %d that stay; the limit is %d", e.Setting, e.Needs, e.Kept, e.Limit)
+}
+
+// isFull reports whether there was no room, or, as others had filled the disk meanwhile, not even of the reserve.
+func isFull(err error) bool { return errors.As(err, new(*Full)) || errors.Is(err, syscall.ENOSPC) }
+
+// room makes room within the quotas and on the disk for bytes of a save, and holds them.
 func (u *User) room(ctx context.Context, name string, bytes int64) error {
-	if u.fits(bytes) == nil {
-		return nil
+	if err := u.fits(ctx, bytes); !isFull(err) {
+		return err
 	}
 	if err := u.lock(ctx); err != nil {
 		return err
@@ -22,9 +39,9 @@ func (u *User) room(ctx context.Context, name string, bytes int64) error {
 // makeRoom is room for who holds records.
 func (u *User) makeRoom(ctx context.Context, name string, bytes int64) error {
 	for {
-		full := u.fits(bytes)
-		if full == nil {
-			return nil
+		full := u.fits(ctx, bytes)
+		if !isFull(full) {
+			return full
 		}
 		if err := u.displace(ctx, name, full); err != nil {
 			return err
@@ -32,61 +49,56 @@ func (u *User) makeRoom(ctx context.Context, name string, bytes int64) error {
 	}
 }
 
-// write puts an object of a save into the store. When the disk is full it makes room as within a quota, and holds no slot meanwhile: those
-// are everybody's. Once it has a slot it is not canceled, for else nobody would know whether the object is there.
-func (u *User) write(ctx context.Context, name, key string, data []byte) error {
-	sure := context.WithoutCancel(ctx)
-	err := u.all.inSlot(ctx, func() error { return u.all.store.Put(sure, key, data) })
-	if !errors.As(err, new(*store.Full)) {
+// fits holds bytes if there is room.
+func (u *User) fits(ctx context.Context, bytes int64) error {
+	disk, err := u.all.room(ctx)
+	if err != nil {
 		return err
 	}
-	if err := u.lock(sure); err != nil {
-		return err
-	}
-	defer u.records.Unlock()
-	return u.writeHeld(sure, name, key, data)
-}
-
-// writeHeld is write for who holds records.
-func (u *User) writeHeld(ctx context.Context, name, key string, data []byte) error {
-	for {
-		err := u.all.store.Put(ctx, key, data)
-		full, is := errors.AsType[*store.Full](err)
-		if !is || !u.fitsDisk(full) {
-			return err
-		}
-		if err := u.displace(ctx, name, full); err != nil {
-			return err
-		}
-	}
-}
-
-// fitsDisk reports whether what runs fits the disk beside what stays, as large as it may become. The caller holds records.
-func (u *User) fitsDisk(full *store.Full) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	spare, needed := full.Free-full.Reserve, u.needed(true)
-	for o := range u.objects {
-		switch size := store.Occupied(o.size); {
-		case o.there && !needed[o]:
-			spare += size
-		case !o.there && needed[o]:
-			spare -= size
-		}
+	if err := u.over(disk, u.used, bytes); err != nil {
+		return err
 	}
-	return spare >= recordBytes
+	u.hold(bytes)
+	return nil
+}
+
+// over fails when more bytes do not fit beside so many that are the user's, with what the disk has room for beside all that is there.
+// The caller holds mu.
+func (u *User) over(disk, kept, needs int64) error {
+	c, others := u.all.config, u.all.total.Load()-u.used
+	switch {
+	case c.Quota > 0 && kept+needs > c.Quota:
+		return &Full{"quota", c.Quota, kept, needs}
+	case c.TotalQuota > 0 && others+kept+needs > c.TotalQuota:
+		return &Full{"total quota", c.TotalQuota, others + kept, needs}
+	case kept-u.used+needs > disk:
+		return &Full{"room on the disk but for its reserve", max(0, disk+u.used), kept, needs}
+	}
+	return nil
+}
+
+// kept returns the bytes that stay whatever goes: of the newest versions, and of running puts and gets, as large as those may
+// become. The caller holds records and mu.
+func (u *User) kept() int64 {
+	bytes := recordBytes * int64(len(u.names))
+	for o := range u.needed(true) {
+		bytes += store.Occupied(o.size)
+	}
+	return bytes
 }
 
 // displace deletes for a save what goes first: what was never finished, then the oldest version, with the record of the trash that
-// would be left alone. Where that is nothing, or would give no bytes back, it returns full. The caller holds records.
+// would be left alone. Where that is nothing, or would make no room, it returns why. The caller holds records.
 func (u *User) displace(ctx context.Context, name string, full error) error {
 	had := u.freed.Objects
 	if err := u.free(ctx, u.all.config.Now().Add(1)); err != nil || u.freed.Objects > had {
 		return err
 	}
-	oldest := u.oldest()
-	if len(oldest) == 0 {
-		return full
+	oldest, err := u.oldest(ctx)
+	if len(oldest) == 0 || err != nil {
+		return errors.Join(err, full)
 	}
 	u.noteDisplaced(name, oldest)
 	if err := u.forget(ctx, oldest[0].Name, oldest); err != nil {
@@ -95,24 +107,17 @@ func (u *User) displace(ctx context.Context, name string, full error) error {
 	return nil
 }
 
-// fits counts bytes as used if there is room.
-func (u *User) fits(bytes int64) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if err := u.over(u.used, bytes); err != nil {
-		return err
+// oldest returns the version that goes next, and the trash record that would be left alone; none when only newest ones are there, when
+// what stays does not fit in any case, or when a damaged one keeps all from being freed.
+func (u *User) oldest(ctx context.Context) (oldest []Version, err error) {
+	disk, err := u.all.room(ctx)
+	if err != nil {
+		return nil, err
 	}
-	u.charge(bytes)
-	return nil
-}
-
-// oldest returns the version that goes next, and the trash record that would be left alone; none when only newest ones
-// are there, or when a damaged one keeps all from being freed.
-func (u *User) oldest() (oldest []Version) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.damaged() {
-		return nil
+	if err := u.over(disk, u.kept(), recordBytes); err != nil || u.damaged() {
+		return nil, err
 	}
 	for _, versions := range u.names {
 		first := versions[0]
@@ -124,5 +129,5 @@ func (u *User) oldest() (oldest []Version) {
 			oldest = versions
 		}
 	}
-	return oldest
+	return oldest, nil
 }

@@ -33,32 +33,27 @@ type User struct {
 	// mu is taken last and held briefly.
 	mu       sync.Mutex
 	stale    bool // nobody knows what a failed call did, so the store is read before anything else is done
+	objects  map[manifest.Chunk]*object
 	contents map[manifest.Digest]*content
-	chunks   map[manifest.Chunk]*chunk
-	used     int64 // bytes in the store
+	used     int64 // bytes in the store, and those that are held for what is being stored
 }
 
-// object is a chunk or a manifest that is in the store, or that something needs.
+// object is a chunk or a manifest that is in the store, or that something needs. It takes 165 bytes in all, and a user of 10 GB
+// has 80,000.
 type object struct {
+	id    manifest.Chunk // a manifest's has no size
 	there bool
 	size  int64 // of what is not there: what it has at most
 	time  int64 // when it was stored, in nanoseconds since 1970; 0: a version had it that is gone
 }
 
-// chunk takes 165 bytes in all, and a user of 10 GB has 80,000.
-type chunk struct {
-	manifest.Chunk
-	object
-}
-
 // content is a manifest.
 type content struct {
-	object
-	digest  manifest.Digest
-	running int      // puts and gets that refer to it
-	known   bool     // whether chunks is what it has
-	chunks  []*chunk // as manifest.Chunks has them
-	broken  error    // the store has not the manifest, or another one
+	*object
+	running int       // puts and gets that refer to it
+	known   bool      // whether chunks is what it has
+	chunks  []*object // as manifest.Chunks has them
+	broken  error     // the store has not the manifest, or another one
 }
 
 // lock takes records, and reads from the store what is not known. It fails unless these are names.
@@ -102,9 +97,7 @@ func (u *User) forgetAll() {
 
 // stored notes that an object is there. The caller holds mu.
 func (u *User) stored(o *object, size int64, at time.Time) {
-	if o.there {
-		u.gone(o)
-	}
+	u.gone(o)
 	o.there, o.size, o.time = true, size, at.UnixNano()
 	u.charge(store.Occupied(size))
 }
@@ -116,30 +109,31 @@ func (u *User) has(o *object) bool {
 	return o.there
 }
 
-// objects yields all that are remembered. The caller holds mu.
-func (u *User) objects(yield func(*object) bool) {
-	for _, c := range u.chunks {
-		if !yield(&c.object) {
-			return
-		}
-	}
-	for _, c := range u.contents {
-		if !yield(&c.object) {
-			return
-		}
-	}
-}
-
 // gone notes that an object is not there any more. The caller holds mu.
 func (u *User) gone(o *object) {
-	o.there = false
-	u.charge(-store.Occupied(o.size))
+	if o.there {
+		o.there = false
+		u.charge(-store.Occupied(o.size))
+	}
 }
 
 // charge counts bytes that came to the store or left it. The caller holds mu.
 func (u *User) charge(bytes int64) {
 	u.used += bytes
 	u.all.total.Add(bytes)
+}
+
+// hold counts bytes as used before they are there. The caller holds mu.
+func (u *User) hold(bytes int64) {
+	u.charge(bytes)
+	u.all.held.Add(bytes)
+}
+
+// release counts no longer what is there now, or will not be.
+func (u *User) release(bytes int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.hold(-bytes)
 }
 
 // chargeRecords counts records that were made or, where n is negative, deleted.

@@ -3,7 +3,6 @@ package versions
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ type Config struct {
 	KeepFor    time.Duration   // how long all versions of a save stay: a week
 	Quota      int64           // bytes of the store that a user may fill; 0: the disk
 	TotalQuota int64           // bytes of all users; 0: the disk
+	Reserve    int64           // bytes of the disk that stay free, enough for logs, for the trash's records and for cleaning up: 256 MiB; negative: none
 	Grace      time.Duration   // how long chunks that no version has stay: a day
 	Limits     manifest.Limits // of one version
 	Now        func() time.Time
@@ -35,6 +35,7 @@ type Versions struct {
 	config Config
 	slots  chan struct{} // one for each chunk that is being verified and stored
 	total  atomic.Int64  // bytes of the users below
+	held   atomic.Int64  // of them, those that are not stored yet
 
 	mu    sync.Mutex
 	users map[string]*User
@@ -45,6 +46,7 @@ type Versions struct {
 func Open(ctx context.Context, s store.Store, c Config) (*Versions, error) {
 	c.Keep = cmp.Or(c.Keep, 10)
 	c.KeepFor = cmp.Or(c.KeepFor, 7*24*time.Hour)
+	c.Reserve = cmp.Or(c.Reserve, 256<<20)
 	c.Grace = cmp.Or(c.Grace, 24*time.Hour)
 	if c.Now == nil {
 		c.Now = time.Now
@@ -76,7 +78,7 @@ func (v *Versions) user(name string) *User {
 	defer v.mu.Unlock()
 	if v.users[name] == nil {
 		v.users[name] = &User{all: v, name: name, prefix: "users/" + escape(name) + "/", stale: true, displaced: make(map[string]*displaced),
-			contents: make(map[manifest.Digest]*content), chunks: make(map[manifest.Chunk]*chunk)}
+			contents: make(map[manifest.Digest]*content), objects: make(map[manifest.Chunk]*object)}
 	}
 	return v.users[name]
 }
@@ -113,14 +115,9 @@ func (v *Versions) inSlot(ctx context.Context, fn func() error) error {
 	}
 }
 
-// Full means that a put does not fit.
-type Full struct {
-	Setting string // "quota" of the user, or "total quota"
-	Limit   int64  // what the setting is
-	Kept    int64  // bytes that stay whatever goes: newest versions, and running puts as large as they may become
-	Needs   int64  // bytes
-}
-
-func (e *Full) Error() string {
-	return fmt.Sprintf("%s exceeded: %d bytes do not fit beside %d that stay; the limit is %d", e.Setting, e.Needs, e.Kept, e.Limit)
+// room returns how many more bytes the disk has room for, beside the reserve and what is being stored.
+func (v *Versions) room(ctx context.Context) (bytes int64, err error) {
+	held := v.held.Load()
+	free, err := v.store.Room(ctx)
+	return free - max(0, v.config.Reserve) - held, err
 }

@@ -461,7 +461,7 @@ func TestCheckAndRepair(t *testing.T) {
 	p.put(u, Request{Name: "fine"}, saveOf("two"))
 	require.NoError(t, memory.Put(ctx, "junk", nil))
 	require.NoError(t, memory.Put(ctx, "users/_alice/junk", nil))
-	memory.Damage(u.chunkKey(s.manifest.Chunks()[0]))
+	memory.Damage(u.key(s.manifest.Chunks()[0]))
 
 	r, err := p.all.Check(ctx, true)
 	require.NoError(t, err)
@@ -470,7 +470,7 @@ func TestCheckAndRepair(t *testing.T) {
 	for _, f := range r.Findings {
 		found[f.Problem] = append(found[f.Problem], f.Key+f.Version.Name)
 	}
-	require.Equal(t, map[Problem][]string{Corrupt: {u.chunkKey(s.manifest.Chunks()[0])}, Incomplete: {"world"}}, found)
+	require.Equal(t, map[Problem][]string{Corrupt: {u.key(s.manifest.Chunks()[0])}, Incomplete: {"world"}}, found)
 	_, err = get(ctx, u, "world", 0)
 	require.ErrorIs(t, err, ErrDamaged)
 	p.requireContent(u, "fine", 0, saveOf("two"))
@@ -483,7 +483,7 @@ func TestCheckAndRepair(t *testing.T) {
 	p.requireContent(u, "world", 0, s)
 
 	t.Log("# a manifest")
-	memory.Damage(u.manifestKey(v.Content))
+	memory.Damage(u.key(manifest.Chunk{Digest: v.Content}))
 	p.open(Config{})
 	u = p.user("alice")
 	_, err = get(ctx, u, "world", 0)
@@ -527,7 +527,7 @@ func TestCheckVerifiesWhatNoVersionHasYet(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, put.Chunk(ctx, 0, manifest.Pack(nil, s.data[0])))
 	put.Abandon()
-	p.store.(*storetest.Memory).Damage(u.chunkKey(s.manifest.Chunks()[0]))
+	p.store.(*storetest.Memory).Damage(u.key(s.manifest.Chunks()[0]))
 	r, err := p.all.Check(ctx, true)
 	require.NoError(t, err)
 	require.False(t, r.Sound())

@@ -70,6 +70,15 @@ func (f *Failing) Put(ctx context.Context, key string, data []byte) error {
 	return f.call(func() error { return f.Store.Put(ctx, key, data) })
 }
 
+// Room implements [store.Store].
+func (f *Failing) Room(ctx context.Context) (bytes int64, err error) {
+	err = f.call(func() (err error) {
+		bytes, err = f.Store.Room(ctx)
+		return err
+	})
+	return bytes, err
+}
+
 // Delete implements [store.Store]. One that fails may have deleted some.
 func (f *Failing) Delete(ctx context.Context, keys ...string) error {
 	for _, key := range keys {

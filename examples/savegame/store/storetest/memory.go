@@ -1,94 +1,32 @@
 package storetest
 
 import (
-	"context"
-	"io/fs"
-	"iter"
-	"maps"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
 
-// Memory is a store in memory. It is for concurrent use; its zero value is empty.
+// Memory is a folder on a disk in memory, for concurrent use.
 type Memory struct {
-	Now func() time.Time // nil: time.Now
-
-	mu      sync.Mutex
-	objects map[string]object
+	*store.Folder
+	disk *Forgetful
 }
 
-type object struct {
-	data []byte
-	time time.Time
-}
-
-var _ store.Store = (*Memory)(nil)
-
-// Get implements [store.Store].
-func (m *Memory) Get(ctx context.Context, key string) ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	o, ok := m.objects[key]
-	if !ok {
-		return nil, &fs.PathError{Op: "get", Path: key, Err: fs.ErrNotExist}
+// NewMemory returns an empty one. Now is the clock of its objects, nil: time.Now.
+func NewMemory(now func() time.Time) *Memory {
+	disk := NewForgetful(nil) // which never forgets: nobody cuts the power
+	disk.Now = now
+	folder, err := store.OpenOn(disk)
+	if err != nil {
+		panic(err) // nothing of it can fail
 	}
-	return slices.Clone(o.data), context.Cause(ctx)
-}
-
-// Put implements [store.Store].
-func (m *Memory) Put(ctx context.Context, key string, data []byte) error {
-	if err := store.CheckKey(key); err != nil {
-		return err
-	}
-	now := time.Now
-	if m.Now != nil {
-		now = m.Now
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, ok := m.objects[key]; ok {
-		return &fs.PathError{Op: "put", Path: key, Err: fs.ErrExist}
-	}
-	if m.objects == nil {
-		m.objects = make(map[string]object)
-	}
-	m.objects[key] = object{slices.Clone(data), now()}
-	return context.Cause(ctx)
-}
-
-// List implements [store.Store].
-func (m *Memory) List(ctx context.Context, dir string) iter.Seq2[store.Object, error] {
-	return func(yield func(store.Object, error) bool) {
-		m.mu.Lock()
-		objects := maps.Clone(m.objects)
-		m.mu.Unlock()
-		for _, key := range slices.Sorted(maps.Keys(objects)) {
-			o := objects[key]
-			if (dir == "" || strings.HasPrefix(key, dir+"/")) && !yield(store.Object{Key: key, Size: int64(len(o.data)), Time: o.time}, context.Cause(ctx)) {
-				return
-			}
-		}
-	}
-}
-
-// Delete implements [store.Store].
-func (m *Memory) Delete(ctx context.Context, keys ...string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, key := range keys {
-		delete(m.objects, key)
-	}
-	return context.Cause(ctx)
+	return &Memory{folder, disk}
 }
 
 // Damage changes a byte of an object.
 func (m *Memory) Damage(key string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	data := m.objects[key].data
-	data[len(data)/2] ^= 1
+	m.disk.mu.Lock()
+	defer m.disk.mu.Unlock()
+	_, _, n, _ := m.disk.find("objects/" + key)
+	n.data[len(n.data)/2] ^= 1
 }

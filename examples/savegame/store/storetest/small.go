@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"syscall"
 
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
@@ -12,14 +13,19 @@ type Small struct {
 	Space int64 // bytes, as store.Occupied counts them
 }
 
-// Put fails with a *store.Full when the object does not fit beside those that are there.
-func (s *Small) Put(ctx context.Context, key string, data []byte) error {
+// Room implements [store.Store].
+func (s *Small) Room(ctx context.Context) (int64, error) {
 	free := s.Space
 	for o := range s.List(ctx, "") {
 		free -= store.Occupied(o.Size)
 	}
-	if needs := store.Occupied(int64(len(data))); needs > free {
-		return &store.Full{Needs: needs, Free: free}
+	return free, nil
+}
+
+// Put fails as on a full disk when the object does not fit beside those that are there.
+func (s *Small) Put(ctx context.Context, key string, data []byte) error {
+	if free, err := s.Room(ctx); err != nil || store.Occupied(int64(len(data))) > free {
+		return syscall.ENOSPC
 	}
 	return s.Store.Put(ctx, key, data)
 }

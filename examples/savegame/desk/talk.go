@@ -1,0 +1,236 @@
+package desk
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"golang.org/x/time/rate"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/stream"
+)
+
+// talks are what is said about requests beside their arguments and answers: a stream either way of frames, each of which is how many
+// bytes it has (uvarint), and these. The streams have no digest, as manifests and chunks have theirs.
+var talks = stream.NewBlob("talk")
+
+const (
+	// maxRecords bounds a list of versions in bytes: a quarter of a million.
+	maxRecords = 64 << 20
+	// spokenAtOnce is how many bytes of frames are handed to the stream at once.
+	spokenAtOnce = 32 << 10
+	// sizeBuffer is the size of the reader for frames' sizes: so small that bufio reads chunks past it, without a copy.
+	sizeBuffer = 64
+)
+
+// talk is one side of what is said about a request. One goroutine at a time may use it.
+type talk struct {
+	ctx    context.Context // ends both streams
+	peer   *stream.Peer
+	inbox  *inbox
+	number number
+	rate   int // bytes a second that are said; 0: no limit
+	opts   []stream.Option
+
+	hears *bufio.Reader // nil until something was heard
+	says  *bufio.Writer // nil until something was said
+	pipe  *io.PipeWriter
+	sent  *stream.Transfer
+}
+
+// say says a frame.
+func (t *talk) say(frame []byte) error {
+	if t.says == nil {
+		if err := t.begin(); err != nil {
+			return err
+		}
+	}
+	_, err := t.says.Write(binary.AppendUvarint(t.says.AvailableBuffer(), uint64(len(frame))))
+	if err == nil {
+		_, err = t.says.Write(frame)
+	}
+	return err
+}
+
+// begin begins the stream to the other side.
+func (t *talk) begin() error {
+	r, w := io.Pipe()
+	sent, err := talks.Start(t.peer, slowly(t.ctx, r, t.rate), -1, append(t.opts, stream.Name(t.number.String()), stream.Hash(stream.NoDigest))...)
+	if err != nil {
+		return err
+	}
+	t.sent, t.pipe, t.says = sent, w, bufio.NewWriterSize(w, spokenAtOnce)
+	context.AfterFunc(t.ctx, func() { sent.Cancel(context.Cause(t.ctx)) })
+	go func() { // nobody reads then
+		<-sent.Done()
+		_ = r.CloseWithError(cmp.Or(sent.Err(), io.ErrClosedPipe))
+	}()
+	return nil
+}
+
+// flush sends what was said.
+func (t *talk) flush() error {
+	if t.says == nil {
+		return nil
+	}
+	return t.says.Flush()
+}
+
+// finish says that no frame follows.
+func (t *talk) finish() error {
+	return errors.Join(t.flush(), t.pipe.Close())
+}
+
+// end is finish, and returns when the other side has heard all.
+func (t *talk) end() error {
+	if err := t.finish(); err != nil {
+		return err
+	}
+	select {
+	case <-t.sent.Done():
+		return t.sent.Err()
+	case <-t.ctx.Done():
+		return context.Cause(t.ctx)
+	}
+}
+
+// next waits for a frame, and returns how many bytes it has. One of more than most fails with kind.
+func (t *talk) next(kind error, most int) (size int, err error) {
+	if err := t.flush(); err != nil {
+		return 0, err
+	}
+	if t.hears == nil {
+		in, err := t.inbox.take(t.ctx, t.number)
+		if err != nil {
+			return 0, err
+		}
+		t.hears = bufio.NewReaderSize(in, sizeBuffer)
+	}
+	n, err := binary.ReadUvarint(t.hears)
+	if err == nil && n > uint64(most) {
+		err = fmt.Errorf("%w: %d bytes, the limit is %d", kind, n, most)
+	}
+	return int(n), whole(err)
+}
+
+// read reads a frame of that size, for which it takes memory as it comes.
+func (t *talk) read(size int) ([]byte, error) {
+	var b bytes.Buffer
+	_, err := io.CopyN(&b, t.hears, int64(size))
+	return b.Bytes(), whole(err)
+}
+
+// hear waits for a frame and reads it.
+func (t *talk) hear(kind error, most int) ([]byte, error) {
+	size, err := t.next(kind, most)
+	if err != nil {
+		return nil, err
+	}
+	return t.read(size)
+}
+
+// hearBitmap hears the bitmap of so many chunks.
+func (t *talk) hearBitmap(count int) ([]int, error) {
+	b, err := t.hear(manifest.ErrManifest, (count+7)/8)
+	if err != nil {
+		return nil, err
+	}
+	return fromBitmap(b, count)
+}
+
+// textOf writes versions, in JSON.
+func textOf(list ...versions.Version) []byte {
+	b, _ := json.Marshal(list) // never fails: there are only strings, numbers and times
+	return b
+}
+
+// hearVersions hears what textOf wrote.
+func (t *talk) hearVersions() (list []versions.Version, err error) {
+	b, err := t.hear(manifest.ErrManifest, maxRecords)
+	if err == nil {
+		err = json.Unmarshal(b, &list)
+	}
+	return list, err
+}
+
+// whole makes the end of a stream before its last frame an error.
+func whole(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// sayChunks says a chunk for each of indices, which pack appends to a buffer, and returns when the other side has all.
+func (t *talk) sayChunks(indices []int, pack func(buffer []byte, index int) ([]byte, error)) (err error) {
+	var frame []byte
+	for _, index := range indices {
+		if frame, err = pack(frame[:0], index); err != nil {
+			return errors.Join(err, t.pipe.CloseWithError(err))
+		}
+		if err := t.say(frame); err != nil {
+			return err
+		}
+	}
+	return t.end()
+}
+
+// buffers is the memory that chunks are received into. Whoever is done with a buffer puts it back, so that a gigabyte leaves no garbage.
+// All puts and gets share it, so that one whose other side stalls holds none.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// hearChunks hears a chunk for each of indices, and nothing behind them, and hands it to each in one of buffers, which each puts back.
+func (t *talk) hearChunks(indices []int, each func(index int, packed *[]byte) error) error {
+	for _, index := range indices {
+		size, err := t.next(manifest.ErrChunk, manifest.MaxPacked)
+		if err != nil {
+			return err
+		}
+		packed := buffers.Get().(*[]byte)
+		*packed = slices.Grow((*packed)[:0], size)[:size]
+		if _, err := io.ReadFull(t.hears, *packed); err != nil {
+			return whole(err)
+		}
+		if err := each(index, packed); err != nil {
+			return err
+		}
+	}
+	n, err := io.Copy(io.Discard, t.hears) // to the end, where the sender learns that all has come
+	if err == nil && n > 0 {
+		err = fmt.Errorf("%w: %d bytes too many", manifest.ErrChunk, n)
+	}
+	return err
+}
+
+// limited reads no faster than its limiter says.
+type limited struct {
+	io.Reader
+	ctx     context.Context
+	limiter *rate.Limiter
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p[:min(len(p), l.limiter.Burst())])
+	if waiting := l.limiter.WaitN(l.ctx, n); waiting != nil {
+		return 0, waiting
+	}
+	return n, err
+}
+
+// slowly returns r, read at so many bytes a second, a twentieth of a second's at once; 0 is no limit.
+func slowly(ctx context.Context, r io.Reader, bytes int) io.Reader {
+	if bytes <= 0 {
+		return r
+	}
+	return &limited{r, ctx, rate.NewLimiter(rate.Limit(bytes), max(1, bytes/20))}
+}
