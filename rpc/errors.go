@@ -178,7 +178,7 @@ func closeErrorOf(err error) *CloseError {
 	case errors.As(err, &idle):
 		return &CloseError{Code: ConnectionTimeout, Reason: "no packet from the peer within the idle timeout", cause: err}
 	case errors.As(err, &reset):
-		return &CloseError{Code: ConnectionLost, Reason: "the peer knows nothing of the connection: it was started anew", Remote: true, cause: err}
+		return &CloseError{Code: ConnectionLost, Reason: "the peer knows nothing of the connection: it was started anew, or gave it up unheard", Remote: true, cause: err}
 	case err == nil:
 		return &CloseError{Reason: "closed"}
 	}
