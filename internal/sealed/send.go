@@ -107,11 +107,3 @@ func (c *Carrier) refused(err error) bool {
 	}
 	return true
 }
-
-// end has the next turn find the session closed.
-func (c *Carrier) end(err error) {
-	c.mu.Lock()
-	c.session.end(err)
-	c.mu.Unlock()
-	c.wake()
-}
