@@ -70,29 +70,34 @@ func (l *lanes) onLimits(n int) {
 // want opens the lanes that t has from the beginning: those that it names, or what the path has place for.
 func (l *lanes) want(t *Transfer) error {
 	w, ok := t.opts.via.(Window)
-	switch {
-	case !ok || w.Lanes == 0 && t.header.size >= 0 && t.header.size <= laneBytes:
+	switch most := lanesOf(t.left()); {
+	case !ok || w.Lanes == 0 && most <= 1:
 		return nil
 	case w.Lanes == 0:
-		return l.ask(l.peer.window.pathLanes())
+		return l.ask(min(l.peer.window.pathLanes(), most))
 	}
 	return l.ask(w.Lanes)
 }
+
+// lanesOf is how many lanes hold so many bytes: more have nothing to carry. Each costs both ends an actor, and two hundred clients
+// that took 1 MiB each opened twenty.
+func lanesOf(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxLanes)) }
 
 // widen opens more lanes for a transfer that may have them: as many as the path has been found to have place for, and twice as
 // many at least when all that are open hold what they may.
 func (l *lanes) widen(t *Transfer) error {
 	w, ok := t.opts.via.(Window)
 	now := l.peer.streams.lastTick
-	if !ok || w.Lanes != 0 || len(l.peer.window.lanes) < l.asked || l.asked == maxLanes || now.Sub(l.widened) < widenPause {
+	most := min(len(l.peer.window.lanes)+lanesOf(t.left()), maxLanes)
+	if !ok || w.Lanes != 0 || len(l.peer.window.lanes) < l.asked || l.asked >= most || now.Sub(l.widened) < widenPause {
 		return nil
 	}
 	l.widened = now
 	n := l.peer.window.pathLanes()
 	if l.peer.window.full(w) {
-		n = max(n, min(2*l.asked, maxLanes))
+		n = max(n, 2*l.asked)
 	}
-	return l.ask(n)
+	return l.ask(min(n, most))
 }
 
 // ask opens lanes until there are n, or asks the server for them.

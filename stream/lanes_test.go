@@ -108,6 +108,19 @@ func TestLanesAreOpenedOnceForAnIdlePeer(t *testing.T) {
 	})
 }
 
+// TestLanesForWhatIsLeft: a transfer opens no more lanes than it fills, whatever the path has place for.
+func TestLanesForWhatIsLeft(t *testing.T) {
+	inNetwork(t, setup{path: link.Path{Cwnd: 8 << 20, MaxDatagram: 1243, SmoothedRTT: 50 * time.Millisecond}}, func(n *network) {
+		got := collect(n.client.streams)
+		for _, size := range []int64{laneBytes, 1 << 20, 2 << 20} {
+			out := n.mustStart(n.server.peer, content(int(size)))
+			require.NoError(n, out.Wait(n.ctx))
+			require.NoError(n, (<-got).err)
+			require.LessOrEqual(n, n.server.peer.Stats().Lanes, max(defaultLanes, lanesOf(size)), "%d bytes", size)
+		}
+	})
+}
+
 // TestLanesThatComeAndGo: a client that asks for lanes and lets them go at once has the server open no more than some, and all that it
 // wants in the end.
 func TestLanesThatComeAndGo(t *testing.T) {

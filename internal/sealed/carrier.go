@@ -206,6 +206,14 @@ func (c *Carrier) Close() {
 	c.Unlock()
 }
 
+// end has the next turn find the session closed, for which err is the reason.
+func (c *Carrier) end(err error) {
+	c.mu.Lock()
+	c.session.end(err)
+	c.mu.Unlock()
+	c.wake()
+}
+
 // Done is closed when the carrier has ended, by Close or by itself, and uses the socket no more.
 func (c *Carrier) Done() <-chan struct{} { return c.done }
 

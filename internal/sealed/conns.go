@@ -56,7 +56,7 @@ type udpConn struct {
 func newUDPConn(plain *plainConn, s *Socket) net.PacketConn {
 	c := &udpConn{plainConn: plain, udp: s.sys.UDP, batch: ipv4.NewPacketConn(s.sys.UDP)}
 	if s.sys.GRO {
-		return &groConn{udpConn: c}
+		return newGROConn(c)
 	}
 	return c
 }

@@ -37,6 +37,15 @@ type groConn struct {
 	rest   []byte         // of left[0], not handed out
 	size   int            // of the packets in rest
 	read   time.Time
+
+	waited   bool                  // await has
+	readable func(fd uintptr) bool // isReadable, made once
+}
+
+func newGROConn(u *udpConn) *groConn {
+	c := &groConn{udpConn: u}
+	c.readable = c.isReadable
+	return c
 }
 
 // ReadFrom returns the next packet that is for QUIC.
@@ -109,7 +118,15 @@ func (c *groConn) await() error {
 	if c.socket.sys.Raw == nil {
 		return nil
 	}
-	return c.socket.sys.Raw.Read(udp.IsReadable)
+	c.waited = false
+	return c.socket.sys.Raw.Read(c.readable)
+}
+
+// isReadable reports whether there is something to read, or the system has just said so.
+func (c *groConn) isReadable(fd uintptr) bool {
+	was := c.waited
+	c.waited = true
+	return was || udp.IsReadable(fd)
 }
 
 // begin takes the next joined packet.

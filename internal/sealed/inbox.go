@@ -3,7 +3,6 @@ package sealed
 import (
 	"encoding/binary"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,16 +17,38 @@ const (
 	lentBytes = 4 << 20
 	// lentStep is how many of them an inbox borrows at a time.
 	lentStep = 64 << 10
-	// keptSpare is the most that is kept of an emptied slab while the other one fills, which may become as large as inboxBytes.
-	keptSpare = inboxBytes * 3 / 4
-	// keptInbox is the most memory that an idle carrier keeps.
-	keptInbox = 4 << 10
+	// blockBytes hold five full packets, or some fifty of play: a thousand clients whose ticks fall together take 8 MiB.
+	blockBytes = 8 << 10
 	// elsewhereLimit packets a second are taken from addresses that are not the QUIC connection's: enough to live through a
 	// change of address until QUIC has seen it, too few to be worth forging.
 	elsewhereLimit = 100
 
 	inboxHeader = 2 + 8 // length u16, arrival i64
 )
+
+// blocks are memory for packets that wait, which all inboxes share: an idle one has none, and a busy one copies nothing to grow.
+var blocks = sync.Pool{New: func() any { return new(block) }}
+
+// block holds packets in the order in which they came.
+type block struct {
+	next    *block
+	end     int                    // of the records
+	records [blockBytes - 2*8]byte // header, packet
+}
+
+// append copies a packet in. Not ok: it does not fit.
+func (b *block) append(at time.Duration, packet []byte) (ok bool) {
+	n := inboxHeader + len(packet)
+	if b == nil || len(b.records)-b.end < n {
+		return false
+	}
+	record := b.records[b.end:]
+	binary.NativeEndian.PutUint16(record, uint16(len(packet)))
+	binary.NativeEndian.PutUint64(record[2:], uint64(at))
+	copy(record[inboxHeader:], packet)
+	b.end += n
+	return true
+}
 
 // inbox holds the packets that arrived for one carrier. The socket's reader puts, the carrier takes: all there are, while
 // the reader fills other memory.
@@ -37,14 +58,13 @@ type inbox struct {
 	remote atomic.Pointer[netip.AddrPort]
 	lent   *atomic.Int64 // bytes that inboxes of the socket have borrowed; nil = there are none to borrow
 
-	mu     sync.Mutex
-	slab   []byte // of records: header, packet
-	spare  []byte // empty
-	opened int    // bytes that take has handed out
-	extra  int    // borrowed from lent
-	second time.Time
-	others int // packets from elsewhere in that second
-	closed bool
+	mu          sync.Mutex
+	first, last *block // of the packets that wait
+	held        int    // bytes of blocks, with those that take has handed out
+	extra       int    // borrowed from lent
+	second      time.Time
+	others      int // packets from elsewhere in that second
+	closed      bool
 
 	full, elsewhere atomic.Uint64 // dropped
 }
@@ -59,48 +79,50 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) {
 		b.elsewhere.Add(1)
 		return
 	}
-	if b.closed || b.opened+len(b.slab)+inboxHeader+len(packet) > inboxBytes+b.extra && !b.borrow() {
+	first, came := b.first == nil, at.Sub(b.base)
+	if !b.last.append(came, packet) && (!b.grow() || !b.last.append(came, packet)) {
 		b.mu.Unlock()
 		b.full.Add(1)
 		return
 	}
-	first := len(b.slab) == 0
-	if n := len(b.slab) + inboxHeader + len(packet); n > cap(b.slab) {
-		// By half, but never beyond what may wait: append adds a quarter to a large one, and copies all five times on its way.
-		b.slab = slices.Grow(b.slab, min(n+n/2, inboxBytes+b.extra-b.opened)-len(b.slab))
-	}
-	b.slab = binary.NativeEndian.AppendUint16(b.slab, uint16(len(packet)))
-	b.slab = binary.NativeEndian.AppendUint64(b.slab, uint64(at.Sub(b.base)))
-	b.slab = append(b.slab, packet...)
 	b.mu.Unlock()
 	if first {
 		b.wake()
 	}
 }
 
-// borrow gets room for more packets, if the socket has some left: for half of those that wait, so that the slab is not copied for each
-// step.
-func (b *inbox) borrow() bool {
-	half := (b.opened + len(b.slab)) / 2 / lentStep * lentStep
-	return half > lentStep && b.lend(half) || b.lend(lentStep)
+// grow adds a block, if there may be one more.
+func (b *inbox) grow() bool {
+	if b.closed || b.held+blockBytes > inboxBytes+b.extra && !b.borrow() {
+		return false
+	}
+	fresh := blocks.Get().(*block)
+	if b.first == nil {
+		b.first = fresh
+	} else {
+		b.last.next = fresh
+	}
+	b.last = fresh
+	b.held += blockBytes
+	return true
 }
 
-// lend takes so many bytes of what the socket has to lend to its inboxes, if they are left.
-func (b *inbox) lend(bytes int) bool {
+// borrow takes some of what the socket has to lend to its inboxes, if it is left.
+func (b *inbox) borrow() bool {
 	if b.lent == nil {
 		return false
 	}
-	if lent := b.lent.Add(int64(bytes)); int64(b.extra+bytes) > lentBytes-lent {
-		b.lent.Add(-int64(bytes))
+	if lent := b.lent.Add(lentStep); int64(b.extra+lentStep) > lentBytes-lent {
+		b.lent.Add(-lentStep)
 		return false
 	}
-	b.extra += bytes
+	b.extra += lentStep
 	return true
 }
 
 // repay gives back what the packets do not need that wait now.
 func (b *inbox) repay() {
-	need := max(b.opened+len(b.slab)-inboxBytes, 0)
+	need := max(b.held-inboxBytes, 0)
 	if over := (b.extra - need) / lentStep * lentStep; over > 0 {
 		b.lent.Add(-int64(over))
 		b.extra -= over
@@ -116,51 +138,67 @@ func (b *inbox) admit(at time.Time) bool {
 	return b.others <= elsewhereLimit
 }
 
+// taken are packets that an inbox handed out, up to the one that is next.
+type taken struct {
+	first   *block // nil = none are handed out
+	current *block // nil = all are read
+	at      int    // in current
+}
+
+// more reports whether a packet is left.
+func (t *taken) more() bool { return t.current != nil }
+
 // take returns all packets that wait, for [inbox.next]. They are the caller's until it calls give.
-func (b *inbox) take() []byte {
+func (b *inbox) take() taken {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	slab := b.slab
-	b.slab, b.spare, b.opened = b.spare, nil, len(slab)
-	return slab
+	first := b.first
+	b.first, b.last = nil, nil
+	return taken{first: first, current: first}
 }
 
-// next returns the first packet of a slab, and the rest.
-func (b *inbox) next(slab []byte) (at time.Time, packet, rest []byte) {
-	end := inboxHeader + int(binary.NativeEndian.Uint16(slab))
-	at = b.base.Add(time.Duration(binary.NativeEndian.Uint64(slab[2:])))
-	return at, slab[inboxHeader:end:end], slab[end:]
-}
-
-// give returns the memory of a slab.
-func (b *inbox) give(slab []byte) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.opened = 0; cap(slab) <= keptSpare {
-		b.spare = slab[:0]
+// next returns the next of the packets that t has more of.
+func (b *inbox) next(t *taken) (at time.Time, packet []byte) {
+	record := t.current.records[t.at:]
+	at = b.base.Add(time.Duration(binary.NativeEndian.Uint64(record[2:])))
+	end := inboxHeader + int(binary.NativeEndian.Uint16(record))
+	if t.at += end; t.at == t.current.end {
+		t.current, t.at = t.current.next, 0
 	}
+	return at, record[inboxHeader:end:end]
+}
+
+// give returns the memory of packets that are read.
+func (b *inbox) give(t taken) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free(t.first)
 	b.repay()
 }
 
-// rest gives back memory that an idle carrier does not need, and reports whether nothing waits.
-func (b *inbox) rest() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.slab) > 0 {
-		return false
+// free gives blocks up.
+func (b *inbox) free(first *block) {
+	for first != nil {
+		next := first.next
+		first.next, first.end = nil, 0
+		blocks.Put(first)
+		first, b.held = next, b.held-blockBytes
 	}
-	b.spare = nil
-	if cap(b.slab) > keptInbox {
-		b.slab = nil
-	}
-	return true
 }
 
-// close drops what waits and all that comes.
+// empty reports whether nothing waits.
+func (b *inbox) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.first == nil
+}
+
+// close drops what waits and all that comes. What is handed out is to be given back.
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.closed, b.slab, b.spare, b.opened = true, nil, nil, 0
+	b.free(b.first)
+	b.closed, b.first, b.last = true, nil, nil
 	b.repay()
 }
 

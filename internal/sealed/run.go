@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -11,7 +12,8 @@ import (
 const (
 	// turnPackets are taken in one hold of the lock.
 	turnPackets = 64
-	// linger is how long a goroutine without work waits for some before it ends.
+	// linger is how long a goroutine without work waits for some before it ends: less than a tick of 30 Hz, for a quiet game's ticks
+	// wake their carriers.
 	linger = 20 * time.Millisecond
 	// parkAfter is how far off the next timeout must be to be left to a timer: the goroutine ends meanwhile.
 	parkAfter = 100 * time.Millisecond
@@ -42,45 +44,49 @@ type arrived struct {
 // runner is what the goroutine of a carrier keeps between two turns.
 type runner struct {
 	writer        udp.Writer
+	to, from      net.Addr // as QUIC told them last
 	remote, local netip.AddrPort
 	aimed         bool
 
-	burst *burst
+	state State // of the session, in the newest turn
+
+	burst *burst // nil while it sleeps, as batch
 	batch *batch
-	slab  []byte // of the inbox
-	rest  []byte // of slab, not opened
+	taken taken // from the inbox
 
 	observed time.Time
 	pinged   time.Time
 	received uint64 // packets at the last ping
 }
 
-// borrow takes the buffers that a goroutine needs.
+// borrow takes the buffers that a turn needs, unless a blocked socket has left them.
 func (r *runner) borrow() {
-	r.burst, r.batch = bursts.Get().(*burst), batches.Get().(*batch)
-	r.burst.reset()
+	if r.burst == nil {
+		r.burst, r.batch = bursts.Get().(*burst), batches.Get().(*batch)
+		r.burst.reset()
+	}
 }
 
-// giveBack returns them: what an idle carrier refers to nobody else can have.
+// giveBack returns them, unless packets in them are yet to be sent: what an idle carrier refers to nobody else can have.
 func (r *runner) giveBack() {
-	bursts.Put(r.burst)
-	batches.Put(r.batch)
-	r.burst, r.batch = nil, nil
+	if r.burst.sent == r.burst.n {
+		bursts.Put(r.burst)
+		batches.Put(r.batch)
+		r.burst, r.batch = nil, nil
+	}
 }
 
 // loop is the goroutine.
 func (c *Carrier) loop() {
-	c.run.borrow()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
+		c.run.borrow()
 		next, ok, idle := c.turn()
-		switch {
-		case c.finished():
+		if idle || c.run.state == Closed {
 			c.run.giveBack()
-			return
-		case !idle:
-		case c.sleep(timer, next, ok):
+		}
+		if c.finished() || idle && c.sleep(timer, next, ok) {
 			return
 		}
 	}
@@ -89,9 +95,8 @@ func (c *Carrier) loop() {
 // turn does what is due now. Idle: nothing is, before next.
 func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 	r := &c.run
-	if len(r.rest) == 0 {
-		r.slab = c.inbox.take()
-		r.rest = r.slab
+	if !r.taken.more() {
+		r.taken = c.inbox.take()
 	}
 	c.open()
 	c.mu.Lock()
@@ -101,21 +106,18 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 	_ = c.session.Advance(now) // Err says it later
 	c.observe(now)
 	ping := c.pingDue(now)
-	if r.burst.sent == r.burst.n {
-		c.collect(now)
-	}
+	all := r.burst.sent == r.burst.n && c.collect(now)
 	next, ok = c.session.NextTimeout()
 	woken := c.config.Turned != nil && c.config.Turned()
+	changed := c.session.Changed()
+	r.state = c.session.State()
 	c.mu.Unlock()
-	c.tell()
-	if woken {
-		c.config.Woken()
-	}
+	c.tell(changed, woken)
 
-	more := len(r.rest) > 0
-	if !more && r.slab != nil {
-		c.inbox.give(r.slab)
-		r.slab, r.rest = nil, nil // an empty rest would hold on to it, too
+	more := r.taken.more()
+	if !more && r.taken.first != nil {
+		c.inbox.give(r.taken)
+		r.taken = taken{}
 	}
 	if ping {
 		c.config.Ping()
@@ -124,18 +126,18 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 		return next, ok, !more
 	}
 	if c.seal(); c.flush() {
-		return next, ok, false
+		return next, ok, all && !more
 	}
 	return time.Now().Add(blockedWait), true, !more
 }
 
-// tell passes a change of the state on.
-func (c *Carrier) tell() {
-	c.mu.Lock()
-	state, changed := c.session.State(), c.session.Changed()
-	c.mu.Unlock()
+// tell passes on what a turn has changed.
+func (c *Carrier) tell(changed, woken bool) {
 	if changed && c.config.Changed != nil {
-		c.config.Changed(state)
+		c.config.Changed(c.run.state)
+	}
+	if woken {
+		c.config.Woken()
 	}
 }
 
@@ -143,6 +145,10 @@ func (c *Carrier) tell() {
 func (c *Carrier) follow(now time.Time) {
 	r := &c.run
 	to, from := c.config.Addrs()
+	if r.aimed && same(to, r.to) && same(from, r.from) {
+		return
+	}
+	r.to, r.from = to, from
 	remote, local := udp.AddrPort(to), udp.AddrPort(from)
 	if r.aimed && remote == r.remote && local == r.local {
 		return
@@ -156,14 +162,21 @@ func (c *Carrier) follow(now time.Time) {
 	r.remote, r.local, r.aimed = remote, local, true
 }
 
+// same reports whether two addresses are one value, so that they need not be compared.
+func same(a, b net.Addr) bool {
+	one, ok := a.(*net.UDPAddr)
+	other, _ := b.(*net.UDPAddr)
+	return ok && one == other
+}
+
 // open opens some of the packets that wait, without the lock.
 func (c *Carrier) open() {
 	r := &c.run
 	b := r.batch
-	for b.n = 0; b.n < turnPackets && len(r.rest) > 0; b.n++ {
+	for b.n = 0; b.n < turnPackets && r.taken.more(); b.n++ {
 		p := &b.packets[b.n]
-		at, packet, rest := c.inbox.next(r.rest)
-		p.at, p.opened, r.rest = at, c.session.open(packet), rest
+		at, packet := c.inbox.next(&r.taken)
+		p.at, p.opened = at, c.session.open(packet)
 	}
 }
 
@@ -215,6 +228,11 @@ func (c *Carrier) sleep(timer *time.Timer, next time.Time, ok bool) (end bool) {
 	} else if until <= parkAfter {
 		wait, parks = until, false
 	}
+	select {
+	case <-c.token:
+		return false
+	default:
+	}
 	if wait < udp.TimerUnit && c.socket.sys.Raw != nil && udp.Nap(wait) {
 		return false
 	}
@@ -231,10 +249,9 @@ func (c *Carrier) sleep(timer *time.Timer, next time.Time, ok bool) (end bool) {
 func (c *Carrier) rest(next time.Time) bool {
 	c.park.Lock()
 	defer c.park.Unlock()
-	if len(c.token) > 0 || !c.inbox.rest() {
+	if len(c.token) > 0 || !c.inbox.empty() {
 		return false
 	}
-	c.run.giveBack() // before another goroutine borrows its own
 	c.running = false
 	if next.IsZero() {
 		return true
@@ -249,16 +266,16 @@ func (c *Carrier) rest(next time.Time) bool {
 
 // finished cleans up behind a session that has ended.
 func (c *Carrier) finished() bool {
-	c.mu.Lock()
-	ended, ids := c.session.State() == Closed, c.issued
-	c.mu.Unlock()
-	if !ended {
+	if c.run.state != Closed {
 		return false
 	}
-	c.tell()
+	c.mu.Lock()
+	ids := c.issued
+	c.mu.Unlock()
 	c.socket.retire(ids...)
+	c.inbox.give(c.run.taken)
 	c.inbox.close()
-	c.run.slab, c.run.rest = nil, nil
+	c.run.taken = taken{}
 	c.park.Lock()
 	defer c.park.Unlock()
 	c.ended = true

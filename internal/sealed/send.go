@@ -45,8 +45,8 @@ func (b *burst) add(start, end int) {
 	b.n++
 }
 
-// collect builds packets until the session has none or the burst is full.
-func (c *Carrier) collect(now time.Time) {
+// collect builds packets until the burst is full, or the session has none: then that is all.
+func (c *Carrier) collect(now time.Time) (all bool) {
 	b := c.run.burst
 	b.reset()
 	most := SafePacket
@@ -56,12 +56,13 @@ func (c *Carrier) collect(now time.Time) {
 	for at, n := 0, 0; n < udp.MaxSegments && at+most <= len(b.bytes); n++ {
 		packet, number, ok := c.session.Build(now, b.bytes[at:at:at+most], most)
 		if !ok {
-			return
+			return true
 		}
 		b.built = append(b.built, built{packet, number})
 		b.add(at, at+len(packet))
 		at += len(packet)
 	}
+	return false
 }
 
 // seal seals what collect built, without the lock.
@@ -69,9 +70,7 @@ func (c *Carrier) seal() {
 	b := c.run.burst
 	for _, p := range b.built {
 		if err := c.session.Seal(p.packet, p.number); err != nil {
-			c.mu.Lock()
-			c.session.end(err)
-			c.mu.Unlock()
+			c.end(err)
 			b.reset()
 			return
 		}
@@ -104,9 +103,7 @@ func (c *Carrier) refused(err error) bool {
 	}
 	c.counts.writeErrors.Add(1)
 	if errors.Is(err, net.ErrClosed) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.session.end(&Error{Kind: Stopped, Reason: "the socket is closed", Cause: err})
+		c.end(&Error{Kind: Stopped, Reason: "the socket is closed", Cause: err})
 	}
 	return true
 }
