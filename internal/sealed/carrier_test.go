@@ -104,7 +104,9 @@ func TestCarrierDelivers(t *testing.T) {
 		d.a.Unlock()
 		before := d.a.Stats()
 		time.Sleep(time.Minute)
-		require.Equal(t, before, d.a.Stats())
+		after := d.a.Stats()
+		after.Rate, after.Window = before.Rate, before.Window // what is believed of the path fades with time
+		require.Equal(t, before, after)
 		d.a.park.Lock()
 		running, keeps := d.a.running, d.a.run.burst != nil || d.a.run.batch != nil
 		d.a.park.Unlock()
