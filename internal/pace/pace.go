@@ -51,6 +51,8 @@ type Controller struct {
 	full         float64 // the rate that rounds are compared with
 	flat         int     // rounds without growth
 	startDropped instant // when a start last met losses in place of a queue
+	startEnded   instant // losses of packets that left before are answered by that, and tell nothing of what follows
+	doubtful     bool    // a start lost much of its first flight, of which not all is heard
 
 	// Looks for more rate, from Cruise.
 	look       look
@@ -193,10 +195,13 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	if s.sent < c.lightSince {
 		return
 	}
-	c.batch.lost++
 	if s.sent < c.undo.before && c.undo.open > 0 {
 		c.undo.open++
 	}
+	if s.sent < c.startEnded {
+		return
+	}
+	c.batch.lost++
 	c.congestion.lost(s.sent)
 	c.countAsPassed(size)
 	c.batch.lately = c.batch.lately || s.sent >= c.competition.cut

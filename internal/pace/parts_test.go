@@ -443,11 +443,11 @@ func TestTwoPacketsConfirmNothing(t *testing.T) {
 	}
 	arrive(60, time.Millisecond, true)
 	arrive(3, 5*time.Millisecond, false)
-	c.confirm(at)
+	c.stepStart(at, batch{}, false)
 	require.True(t, c.careful)
 	require.EqualValues(t, 1e6, c.Estimate())
 	arrive(40, 2*time.Millisecond, false)
-	c.confirm(at)
+	c.stepStart(at, batch{}, false)
 	require.InEpsilon(t, 5e5, c.Estimate(), 0.1)
 }
 

@@ -24,12 +24,13 @@ const (
 
 // stepStart grows until the path shows a queue, drops, or stops growing. Rounds in which there was little to send show nothing.
 func (c *Controller) stepStart(t instant, b batch, ended bool) {
+	flight, told := c.firstFlight()
 	switch {
-	case c.careful && c.confirmed():
-		c.confirm(t)
+	case told:
+		c.confirm(t, flight)
 	case c.queue > c.delay.startFull() && c.outpaced() && !c.careful, b.lost > 0 && c.round.fates.share() > blind && c.round.fates.above(blind):
 		if c.rates.value() == 0 {
-			c.hint = min(c.supposed()*max(1-c.round.fates.share(), leastHint), c.mostAfter(c.round.arrived(c.delivery.total)))
+			c.believeLess()
 		}
 		if c.queue <= c.delay.startFull() {
 			c.startDropped = t
@@ -47,22 +48,40 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	}
 }
 
-// confirmed tells whether enough arrived to take a measured rate for the one to begin with.
-func (c *Controller) confirmed() bool {
-	return c.delivery.total-c.before >= int64(trainPackets*c.cfg.Packet)
+// firstFlight returns what came of a careful first flight, when that is enough to take it for the rate to begin with. What came since there
+// was last nothing to send may be two packets, from which nothing is learnt. A flight that is here is judged however short it was: the next
+// one leaves a round trip later, and that pause would look like a slow path.
+func (c *Controller) firstFlight() (s slope, ok bool) {
+	if !c.careful || c.delivery.total-c.before < int64(trainPackets*c.cfg.Packet) {
+		return slope{}, false
+	}
+	s, arrived, ok := c.delivery.flight()
+	long := s.took >= minStanding && s.bytes >= trainPackets/2*c.cfg.Packet
+	return s, ok && (long || arrived >= c.Window()*9/10)
+}
+
+// believeLess takes for the rate, of which nothing was measured, what the losses of a round leave of what was believed.
+func (c *Controller) believeLess() {
+	rate := min(c.supposed()*max(1-c.round.fates.share(), leastHint), c.mostAfter(c.round.arrived(c.delivery.total)))
+	c.rates.set(c.filling, rate)
+	c.hint, c.doubtful = 0, true
+	c.doubt()
+}
+
+// doubt lowers the rate after a start that lost much of its first flight, to what came of the later half of that: a token bucket lets
+// the earlier one pass. It is over when packets arrive that left later.
+func (c *Controller) doubt() {
+	flight, _, _ := c.delivery.flight()
+	if late, ok := c.delivery.rateOf(int64(2*c.cfg.Packet), flight.took/2); ok {
+		c.rates.set(c.filling, min(c.rates.value(), max(late.arrival, c.overTrip(0))))
+	}
 }
 
 // confirm takes the rate of the first flight for the one to begin with, and looks for more where there seems to be room.
 // Where less arrived than was sent, others fill the path, and what arrived is our share of a queue that takes all: too much.
 // While the flight was sent, the queue grew by what others and we sent beyond the path's rate, which the hint tells; what
-// others left is the rest. A leastShare of what arrived is begun with anyway, for the hint may have been too high. What came
-// since there was last nothing to send may be two packets, from which nothing is learnt. A flight that is here is judged however
-// short it was: the next one leaves a round trip later, and that pause would look like a slow path.
-func (c *Controller) confirm(t instant) {
-	s, arrived, ok := c.delivery.flight()
-	if !ok || (s.took < minStanding || s.bytes < trainPackets/2*c.cfg.Packet) && arrived < c.Window()*9/10 {
-		return
-	}
+// others left is the rest. A leastShare of what arrived is begun with anyway, for the hint may have been too high.
+func (c *Controller) confirm(t instant, s slope) {
 	full := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
 	rate := min(s.shown(), c.mostAfter(c.Window()))
 	if full {
