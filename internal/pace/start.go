@@ -22,18 +22,19 @@ const (
 	leastHint = 0.125
 )
 
-// stepStart grows until the path shows a queue, drops, or stops growing. Rounds in which there was little to send show nothing.
+// stepStart grows until the path drops, shows a queue, or stops growing. Rounds in which there was little to send show nothing.
 func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	flight, told := c.firstFlight()
 	switch {
 	case told:
 		c.confirm(t, flight)
-	case c.queue > c.delay.startFull() && c.outpaced() && !c.careful, b.lost > 0 && c.round.fates.share() > blind && c.round.fates.above(blind):
+	case b.lost > 0 && c.round.fates.share() > blind && c.round.fates.above(blind):
+		c.endByLoss(t)
+	case c.queue > c.delay.startFull() && c.outpaced() && !c.careful:
 		if c.rates.value() == 0 {
 			c.believeLess()
-		}
-		if c.queue <= c.delay.startFull() {
-			c.startDropped = t
+		} else {
+			c.startEnded = t // what the queue drops as yet tells nothing else
 		}
 		c.measured()
 		c.trim()
@@ -58,23 +59,6 @@ func (c *Controller) firstFlight() (s slope, ok bool) {
 	s, arrived, ok := c.delivery.flight()
 	long := s.took >= minStanding && s.bytes >= trainPackets/2*c.cfg.Packet
 	return s, ok && (long || arrived >= c.Window()*9/10)
-}
-
-// believeLess takes for the rate, of which nothing was measured, what the losses of a round leave of what was believed.
-func (c *Controller) believeLess() {
-	rate := min(c.supposed()*max(1-c.round.fates.share(), leastHint), c.mostAfter(c.round.arrived(c.delivery.total)))
-	c.rates.set(c.filling, rate)
-	c.hint, c.doubtful = 0, true
-	c.doubt()
-}
-
-// doubt lowers the rate after a start that lost much of its first flight, to what came of the later half of that: a token bucket lets
-// the earlier one pass. It is over when packets arrive that left later.
-func (c *Controller) doubt() {
-	flight, _, _ := c.delivery.flight()
-	if late, ok := c.delivery.rateOf(int64(2*c.cfg.Packet), flight.took/2); ok {
-		c.rates.set(c.filling, min(c.rates.value(), max(late.arrival, c.overTrip(0))))
-	}
 }
 
 // confirm takes the rate of the first flight for the one to begin with, and looks for more where there seems to be room.
