@@ -72,6 +72,23 @@ func TestUndo(t *testing.T) {
 	c.Spurious(Sample{sent: 250 * ms})
 	require.EqualValues(t, 2e6, c.Estimate())
 
+	t.Logf("# and the state: nobody else is there, and a start has not found the rate")
+	c.answerLoss(400 * ms)
+	require.Equal(t, Compete, c.State())
+	c.round.fates.lost = 0
+	for c.undo.open > 0 {
+		c.Spurious(Sample{sent: 350 * ms})
+	}
+	require.Equal(t, Cruise, c.State())
+	c.enter(Start, 500*ms)
+	c.round.fates = tally{lost: 1}
+	c.endByLoss(600 * ms)
+	require.Equal(t, Drain, c.State())
+	require.Less(t, c.Estimate(), 2e6)
+	c.Spurious(Sample{sent: 550 * ms})
+	require.Equal(t, Start, c.State())
+	require.EqualValues(t, 2e6, c.Estimate())
+
 	t.Logf("# and so does a hint")
 	c = New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)

@@ -13,6 +13,9 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	if b.acked > 0 && b.newest.sent <= c.since && c.queue > c.delay.target() && c.recent < c.Estimate()/2 {
 		c.trimIfSteady()
 	}
+	if c.doubtful = c.doubtful && !ended; c.doubtful {
+		c.doubt()
+	}
 	switch {
 	case c.payingBack:
 		c.afterLook()

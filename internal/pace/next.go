@@ -170,7 +170,7 @@ func (c *Controller) Window() int {
 	switch c.state {
 	case Start:
 		if c.careful || c.hint > 0 && c.rounds == 0 {
-			return c.firstFlight(estimate * c.delay.firstReach().Seconds())
+			return c.firstPart(estimate * c.delay.firstReach().Seconds())
 		}
 		product *= startWindow
 	case Dip:
@@ -187,9 +187,9 @@ func (c *Controller) Window() int {
 	return int(max(product+held, c.leastWindow()))
 }
 
-// firstFlight returns how many bytes of the product that a hint promises may leave before it is confirmed, which takes a
+// firstPart returns how many bytes of the product that a hint promises may leave before it is confirmed, which takes a
 // round trip: a long transfer loses little by waiting for that, and a short one much.
-func (c *Controller) firstFlight(product float64) int {
+func (c *Controller) firstPart(product float64) int {
 	part := 1 - startCost*float64(c.waiting)/product
 	least := float64((trainPackets + 2) * c.cfg.Packet)
 	return int(min(max(part*product, leastFlight*product, min(least, product), c.leastWindow()), maxFirstFlight))

@@ -51,6 +51,9 @@ type Controller struct {
 	full         float64 // the rate that rounds are compared with
 	flat         int     // rounds without growth
 	startDropped instant // when a start last met losses in place of a queue
+	startEnded   instant // losses of packets that left before are answered by the end of a start that had measured a rate
+	startLost    instant // it ended by losses, and the rate at which those packets arrive is what it gave up a part of
+	doubtful     bool    // a start lost much of its first flight, of which not all is heard
 
 	// Looks for more rate, from Cruise.
 	look       look
@@ -196,10 +199,13 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	if s.sent < c.lightSince {
 		return
 	}
-	c.batch.lost++
 	if s.sent < c.undo.before && c.undo.open > 0 {
 		c.undo.open++
 	}
+	if s.sent < c.startEnded {
+		return
+	}
+	c.batch.lost++
 	c.congestion.lost(s.sent)
 	c.countAsPassed(size)
 	c.batch.lately = c.batch.lately || s.sent >= c.competition.cut
@@ -266,6 +272,42 @@ func (c *Controller) halveAll(t instant) {
 		c.halve(t)
 	} else {
 		c.enter(Drain, t)
+	}
+}
+
+// endByLoss answers what a start lost of a rate that it had measured as any loss is answered, once: who shares the path has room again, and who
+// is alone finds the rest by a few looks. What is lost of a first flight tells on, for nothing is known but what was believed.
+func (c *Controller) endByLoss(t instant) {
+	c.remember(t)
+	if c.queue <= c.delay.startFull() {
+		c.startDropped = t
+	}
+	if c.rates.value() == 0 {
+		c.believeLess()
+	} else {
+		c.startLost, c.startEnded = t, t
+		c.measured()
+		c.trim()
+		c.rates.set(c.filling, multiplicative*c.Estimate())
+	}
+	c.enter(Drain, t)
+}
+
+// believeLess takes for the rate, of which nothing was measured, what the losses of a round leave of what was believed.
+func (c *Controller) believeLess() {
+	rate := min(c.supposed()*max(1-c.round.fates.share(), leastHint), c.mostAfter(c.round.arrived(c.delivery.total)))
+	c.rates.set(c.filling, rate)
+	c.hint, c.doubtful = 0, true
+	c.doubt()
+}
+
+// doubt lowers the rate after a start that lost much of its first flight, to what came of the later half of that: a token bucket lets
+// the earlier one pass. Then the losses until here are explained.
+func (c *Controller) doubt() {
+	flight, _, _ := c.delivery.flight()
+	if late, ok := c.delivery.rateOf(int64(2*c.cfg.Packet), flight.took/2); ok && late.arrival < c.rates.value() {
+		c.rates.set(c.filling, max(late.arrival, c.overTrip(0)))
+		c.round.fates = tally{}
 	}
 }
 
@@ -341,7 +383,7 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.recent = s.arrival
 	}
 	c.sparse = s.limited && c.state != Dip && s.sent < c.Estimate()/4
-	if !c.limited || rate > c.supposed() {
+	if b.newest.sent >= c.startLost && (!c.limited || rate > c.supposed()) {
 		c.rates.add(c.filling, rate)
 	}
 	if known := c.rates.value(); known > 0 {

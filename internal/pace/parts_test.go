@@ -429,6 +429,48 @@ func TestLossEndsACarefulStart(t *testing.T) {
 	require.False(t, c.careful)
 }
 
+// TestStartIsAnsweredOnce: losses of packets that left before a start ended by losses are answered by that, and those behind it are not.
+func TestStartIsAnsweredOnce(t *testing.T) {
+	c, now := New(Config{}), time.Unix(0, 0)
+	c.rates.set(0, 2e6)
+	old := c.Sent(now, 1500, 1500)
+	c.round.fates = tally{lost: 20, acked: 20}
+	c.endByLoss(c.tick(now.Add(50 * ms)))
+	found := c.Estimate()
+	require.InEpsilon(t, multiplicative*2e6, found, 0.01)
+	c.enter(Cruise, c.now)
+	for range 100 {
+		c.Lost(now.Add(60*ms), old, 1500)
+	}
+	c.Feedback(now.Add(60*ms), 0)
+	require.Equal(t, Cruise, c.State())
+	require.Equal(t, found, c.Estimate())
+
+	fresh := c.Sent(now.Add(70*ms), 1500, 1500)
+	for range 100 {
+		c.Lost(now.Add(120*ms), fresh, 1500)
+	}
+	c.Feedback(now.Add(120*ms), 0)
+	require.Equal(t, Compete, c.State())
+}
+
+// TestTokenBucket: it lets 20 packets of a first flight pass at once, and then one in 50. Those tell the rate.
+func TestTokenBucket(t *testing.T) {
+	c := New(Config{Packet: 1500})
+	c.delay.trip(1, 50*ms)
+	c.hint, c.delivery.grain = 125e6, 800*time.Microsecond
+	for i := range 400 {
+		if at := instant(i) * 12 * time.Microsecond; i < 20 || i%50 == 49 {
+			c.delivery.arrive(Sample{sent: time.Second + at}, 1500, 2*time.Second+at)
+		}
+	}
+	c.round.fates = tally{lost: 372, acked: 28}
+	c.endByLoss(2 * time.Second)
+	require.Equal(t, Drain, c.State())
+	require.InEpsilon(t, 1500/600e-6, c.Estimate(), 0.2)
+	require.Zero(t, c.round.fates.lost, "the bucket explains them")
+}
+
 // TestTwoPacketsConfirmNothing: since a source last ran dry two packets have come, slowly. The train's rate holds until more
 // has: else a game that has talked for a while begins bulk at a quarter of the rate, and then, finding the rest, with a queue.
 func TestTwoPacketsConfirmNothing(t *testing.T) {
@@ -443,11 +485,11 @@ func TestTwoPacketsConfirmNothing(t *testing.T) {
 	}
 	arrive(60, time.Millisecond, true)
 	arrive(3, 5*time.Millisecond, false)
-	c.confirm(at)
+	c.stepStart(at, batch{}, false)
 	require.True(t, c.careful)
 	require.EqualValues(t, 1e6, c.Estimate())
 	arrive(40, 2*time.Millisecond, false)
-	c.confirm(at)
+	c.stepStart(at, batch{}, false)
 	require.InEpsilon(t, 5e5, c.Estimate(), 0.1)
 }
 

@@ -22,17 +22,19 @@ const (
 	leastHint = 0.125
 )
 
-// stepStart grows until the path shows a queue, drops, or stops growing. Rounds in which there was little to send show nothing.
+// stepStart grows until the path drops, shows a queue, or stops growing. Rounds in which there was little to send show nothing.
 func (c *Controller) stepStart(t instant, b batch, ended bool) {
+	flight, told := c.firstFlight()
 	switch {
-	case c.careful && c.confirmed():
-		c.confirm(t)
-	case c.queue > c.delay.startFull() && c.outpaced() && !c.careful, b.lost > 0 && c.round.fates.share() > blind && c.round.fates.above(blind):
+	case told:
+		c.confirm(t, flight)
+	case b.lost > 0 && c.round.fates.share() > blind && c.round.fates.above(blind):
+		c.endByLoss(t)
+	case c.queue > c.delay.startFull() && c.outpaced() && !c.careful:
 		if c.rates.value() == 0 {
-			c.hint = min(c.supposed()*max(1-c.round.fates.share(), leastHint), c.mostAfter(c.round.arrived(c.delivery.total)))
-		}
-		if c.queue <= c.delay.startFull() {
-			c.startDropped = t
+			c.believeLess()
+		} else {
+			c.startEnded = t // what the queue drops as yet tells nothing else
 		}
 		c.measured()
 		c.trim()
@@ -47,22 +49,23 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	}
 }
 
-// confirmed tells whether enough arrived to take a measured rate for the one to begin with.
-func (c *Controller) confirmed() bool {
-	return c.delivery.total-c.before >= int64(trainPackets*c.cfg.Packet)
+// firstFlight returns what came of a careful first flight, when that is enough to take it for the rate to begin with. What came since there
+// was last nothing to send may be two packets, from which nothing is learnt. A flight that is here is judged however short it was: the next
+// one leaves a round trip later, and that pause would look like a slow path.
+func (c *Controller) firstFlight() (s slope, ok bool) {
+	if !c.careful || c.delivery.total-c.before < int64(trainPackets*c.cfg.Packet) {
+		return slope{}, false
+	}
+	s, arrived, ok := c.delivery.flight()
+	long := s.took >= minStanding && s.bytes >= trainPackets/2*c.cfg.Packet
+	return s, ok && (long || arrived >= c.Window()*9/10)
 }
 
 // confirm takes the rate of the first flight for the one to begin with, and looks for more where there seems to be room.
 // Where less arrived than was sent, others fill the path, and what arrived is our share of a queue that takes all: too much.
 // While the flight was sent, the queue grew by what others and we sent beyond the path's rate, which the hint tells; what
-// others left is the rest. A leastShare of what arrived is begun with anyway, for the hint may have been too high. What came
-// since there was last nothing to send may be two packets, from which nothing is learnt. A flight that is here is judged however
-// short it was: the next one leaves a round trip later, and that pause would look like a slow path.
-func (c *Controller) confirm(t instant) {
-	s, arrived, ok := c.delivery.flight()
-	if !ok || (s.took < minStanding || s.bytes < trainPackets/2*c.cfg.Packet) && arrived < c.Window()*9/10 {
-		return
-	}
+// others left is the rest. A leastShare of what arrived is begun with anyway, for the hint may have been too high.
+func (c *Controller) confirm(t instant, s slope) {
 	full := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
 	rate := min(s.shown(), c.mostAfter(c.Window()))
 	if full {

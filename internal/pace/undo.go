@@ -3,16 +3,17 @@ package pace
 // undo remembers what a reaction to losses took away, until it is certain that they were losses: packets that were only
 // late restore it (as Linux does with D-SACKs, and RFC 4015 with timestamps).
 type undo struct {
-	before   instant // losses of packets that left before it are the reaction's
-	open     int     // of them, not yet known to be spurious; 0 = nothing to restore
-	estimate float64
-	window   float64
+	before      instant // losses of packets that left before it are the reaction's
+	open        int     // of them, not yet known to be spurious; 0 = nothing to restore
+	estimate    float64
+	state       State
+	competition competition
 }
 
 // remember keeps what a reaction is about to take away. A reaction to the same losses keeps what was before the first.
 func (c *Controller) remember(t instant) {
 	if c.undo.open == 0 || t-c.undo.before > c.delay.smoothed {
-		c.undo = undo{before: t, open: max(c.round.fates.lost, 1), estimate: c.Estimate(), window: c.competition.window}
+		c.undo = undo{before: t, open: max(c.round.fates.lost, 1), estimate: c.Estimate(), state: c.state, competition: c.competition}
 	}
 }
 
@@ -25,10 +26,20 @@ func (c *Controller) Spurious(s Sample) {
 	if c.undo.open--; c.undo.open > 0 {
 		return
 	}
-	if c.state == Compete {
-		c.competition.window = max(c.competition.window, c.undo.window)
+	u := &c.undo
+	if u.estimate > c.Estimate() {
+		c.rates.set(c.filling, u.estimate)
 	}
-	if c.undo.estimate > c.Estimate() {
-		c.rates.set(c.filling, c.undo.estimate)
+	switch {
+	case u.state == Compete:
+		if c.state == Compete {
+			c.competition.window = max(c.competition.window, u.competition.window)
+		}
+	case c.state == Compete:
+		c.competition = u.competition
+		c.enter(Cruise, c.now)
+	case u.state == Start && (c.state == Drain || c.state == Cruise):
+		c.startLost, c.startDropped = 0, 0
+		c.enter(Start, c.now)
 	}
 }

@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	// maxRuns bounds the runs of a feedback: 31 gaps. Older ones were in the feedbacks before.
-	maxRuns = 63
+	// maxRuns bounds the runs of a feedback: 95 gaps. What came late shows below those of all that is late still, or it is never told: of
+	// packets of which 3 in 10 are late by 25 ms, 95 gaps are those at 200 Mbit/s. Older ones were in the feedbacks before.
+	maxRuns = 191
 	// maxTimes bounds its arrival times. Packets beyond are acked without one.
 	maxTimes = 64
 	// feedbackFixed is the most that a feedback takes without runs and times, in bytes.

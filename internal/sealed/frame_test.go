@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 func TestFeedbackBytes(t *testing.T) {
@@ -141,6 +143,21 @@ func TestReportCoversWhatItTells(t *testing.T) {
 	require.Zero(t, r.fill(0, &f, &w, leastFeedback))
 	r.floor = 98
 	require.EqualValues(t, 100, r.fill(0, &f, &w, leastFeedback))
+}
+
+// TestReportReachesBelowWhatIsLate: 25 ms of 100 Mbit/s are 208 packets. While 3 in 10 of them are late, what came late before them is told.
+func TestReportReachesBelowWhatIsLate(t *testing.T) {
+	rng := testkit.Rand(t)
+	r := newReport(0)
+	var w window
+	for n := range uint64(2000) {
+		if n < 1792 || n == 1999 || rng.IntN(10) >= 3 {
+			w.mark(n)
+			r.note(0, 0, n, soon)
+		}
+	}
+	var f feedback
+	require.EqualValues(t, 2000, r.fill(0, &f, &w, SafePacket))
 }
 
 // A report never exceeds its room.
