@@ -231,7 +231,7 @@ func (c *Conn) schedule(ch *channel) {
 // Cork keeps new messages back until Cork(false), so that a tick leaves in few full packets. Acks that are due, resends and
 // probes leave all the same, and a higher limit after Config.AckDelay: a peer must not suffer from a long tick.
 func (c *Conn) Cork(on bool) {
-	c.changed = c.changed || c.corked && !on
+	c.changed = c.changed || c.corked && !on && (c.unsent() || c.flow.update)
 	if on && !c.corked {
 		c.corkedAt = c.now
 		c.saturation.look(c.now, c.unreliables.messages)
