@@ -28,6 +28,8 @@ var binds = []struct {
 		[]string{"a fifth of it every other 200 ms"}},
 	{"Open: what was sent in the dark is a loss of two round trips, which the circuit breaker (RFC 8084) takes for congestion: from 20 Mbit/s to 0.5, where New Reno halves once.",
 		[]string{"dark for 100ms"}},
+	{"Open: 0.41 before stands were told from queues; of nine seeds the least has 0.78.",
+		[]string{"stalls: 10 Mbit/s still for 100ms every 200ms"}},
 	{"Open: a sixteenth of the path is seven packets a round trip, and few packets tell little: some take losses of a full queue for random ones. New Reno loses as much, CUBIC less.",
 		[]string{"crowd: 16 together, queue 0.125"}},
 	{"A sixteenth of the path is seven packets a round trip. Who adds a packet a round trip and halves at a loss, as New Reno does, loses 1.5/7², which is 3 %; New Reno itself and CUBIC miss the bound as well.",
