@@ -30,17 +30,6 @@ func (s *Sender) launch() {
 	}
 }
 
-// place returns that of the next flight. Places double when all are taken.
-func (s *Sender) place(number uint64) **flight {
-	if old := s.flights; number-s.base == uint64(len(old)) {
-		s.flights = make([]*flight, max(2*len(old), 1))
-		for n := s.base; n < number; n++ {
-			s.flights[n%uint64(len(s.flights))] = old[n%uint64(len(old))]
-		}
-	}
-	return &s.flights[number%uint64(len(s.flights))]
-}
-
 // pick returns the slice to send now, or none: of the oldest chunk that has one. With many chunks in flight nearly all wait
 // for acks, so they are looked through only when one of their slices is lost or may be due.
 func (s *Sender) pick() (number uint64, index int) {

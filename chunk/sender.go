@@ -79,6 +79,17 @@ func (s *Sender) Send(data []byte) (number uint64, err error) {
 	return number, nil
 }
 
+// place returns that of the next flight. Places double when all are taken.
+func (s *Sender) place(number uint64) **flight {
+	if old := s.flights; number-s.base == uint64(len(old)) {
+		s.flights = make([]*flight, max(2*len(old), 1))
+		for n := s.base; n < number; n++ {
+			s.flights[n%uint64(len(s.flights))] = old[n%uint64(len(old))]
+		}
+	}
+	return &s.flights[number%uint64(len(s.flights))]
+}
+
 // Finished returns how many chunks, from the first on, are acked whole.
 func (s *Sender) Finished() uint64 { return s.base }
 
