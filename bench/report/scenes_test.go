@@ -39,7 +39,7 @@ func TestScenesMarkdown(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, s.WriteMarkdown(&b))
 	for _, want := range []string{
-		"2 January 2026: revision abc", "1 of 2 rows meet their bounds; 0 of the others have a proof or a peer that misses the bound as well, 1 are open",
+		"2 January 2026: revision abc", "1 of 2 rows meet their bounds; 1 of the others have a proof or a peer that misses the bound as well, 0 are open",
 		"| 20 Mbit/s 50 ms, policed | 1.2 ≤ 1.5 | **0.25** ≤ 0.05 | dropped: reno 0.3 | a |\n",
 		"| 100 Mbit/s 50 ms, policed | 1.2 ≤ 1.5 |  |  |  |\n",
 		"a: " + rows[0].Binds, "![a row](a.svg)",
