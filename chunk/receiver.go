@@ -49,17 +49,17 @@ func NewReceiver(c Config) (*Receiver, error) {
 	return r, nil
 }
 
-// SetReceiveQueue replaces Config.ReceiveQueue, of 1 to 1,024 chunks, for a driver that learns what its path holds. A chunk for which
-// there is no place any more is forgotten and comes again.
+// SetReceiveQueue replaces Config.ReceiveQueue, of 1 to 1,024 chunks, for a driver that learns what its path holds. Places of chunks that
+// are there, or under way, stay: what was acked of them does not come again.
 func (r *Receiver) SetReceiveQueue(chunks int) {
+	for i := range r.slots {
+		if r.slots[(r.head+i)%len(r.slots)].count > 0 {
+			chunks = max(chunks, i+1)
+		}
+	}
 	places := make([]assembly, min(max(chunks, 1), maxPipeline))
 	n := copy(places, r.slots[r.head:])
 	copy(places[n:], r.slots[:r.head])
-	for i := range r.slots[min(len(places), len(r.slots)):] {
-		if r.slots[(r.head+len(places)+i)%len(r.slots)].due == atOnce {
-			r.urgent--
-		}
-	}
 	r.slots, r.head = places, 0
 	r.free = append(make([][]byte, 0, len(places)), r.free[:min(len(r.free), len(places))]...)
 }

@@ -98,8 +98,7 @@ func TestAckOutlivesTheChunk(t *testing.T) {
 	require.Empty(t, acks(r, epoch))
 }
 
-// TestReceiveQueueChanges: a queue that grows keeps what is under way, one that shrinks forgets what is too far ahead, and both owe the
-// acks of what they have.
+// TestReceiveQueueChanges: a queue that grows or shrinks keeps what is there, for its acks may have left.
 func TestReceiveQueueChanges(t *testing.T) {
 	r := must(chunk.NewReceiver(chunk.Config{ReceiveQueue: 2}))
 	take := func() {
@@ -121,17 +120,14 @@ func TestReceiveQueueChanges(t *testing.T) {
 	require.ElementsMatch(t, []chunk.Ack{ackOf(0, 1, 0), ackOf(1, 1, 0), ackOf(2, 1, 0), ackOf(3, 1, 0), ackOf(4, 1, 0)}, acks(r, epoch))
 
 	r.SetReceiveQueue(1)
-	take()
-	_, _, ok := r.Chunk()
-	require.False(t, ok, "the next one was forgotten")
-	require.True(t, insert(3))
+	for range 3 { // 2 to 4, which are acked
+		take()
+	}
+	r.SetReceiveQueue(1)
+	require.True(t, insert(5))
+	require.False(t, insert(6), "no place any more")
 	take()
 	require.Len(t, acks(r, epoch), 1)
-	r.SetReceiveQueue(2)
-	require.True(t, insert(5))
-	r.SetReceiveQueue(0)
-	_, due := r.NextTimeout()
-	require.False(t, due, "no ack is due for what is forgotten")
 }
 
 func TestAcksNobodyAskedFor(t *testing.T) {
