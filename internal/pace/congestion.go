@@ -42,7 +42,9 @@ type congestion struct {
 	deepest    time.Duration     // of all
 	jittery    bool              // what looks like a deep queue may be jitter
 	grain      time.Duration     // that a full packet takes at the bottleneck; 0 = unknown
-	neighbours latest[neighbour] // the packets that arrived last, beside which lost ones are judged
+	neighbours latest[neighbour] // packets that arrived, beside which lost ones are judged
+	step       time.Duration     // between two of them: a 64th of the base round trip makes them reach back for four of these
+	newest     instant           // when the latest packet left that arrived
 
 	baseline share
 	lowSeen  instant // when a packet met a low queue last
@@ -51,16 +53,20 @@ type congestion struct {
 	tally float64                        // packets lost in high queues beyond the baseline
 }
 
-// acked takes a packet that arrived, and the queue that it met.
+// acked takes a packet that arrived, and the queue that it met. The queue of the one before it counts as well, for a lost packet is judged by
+// two: in jitter the greater of two is a deep queue far more often than that of one.
 func (c *congestion) acked(t, sent instant, queue time.Duration) {
-	before := c.neighbour(0).sent
-	c.neighbours.add(neighbour{sent, queue})
+	before, met := c.newest, max(queue, c.neighbour(0).queue)
+	c.newest = sent
+	if sent-c.neighbour(0).sent >= c.step {
+		c.neighbours.add(neighbour{sent, queue})
+	}
 	c.noteQueue(t, queue)
 	c.batch.all.acked++
 	switch {
-	case c.isShallow() || queue < c.deepest/4 && sent-before <= c.deepest/4:
+	case c.isShallow() || met < c.deepest/4 && sent-before <= c.deepest/4:
 		c.batch.low.acked++
-	case queue >= c.deepest/2:
+	case met >= c.deepest/2:
 		c.batch.high.acked++
 	}
 }

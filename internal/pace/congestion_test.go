@@ -51,6 +51,45 @@ func TestRandomLossIsNoCongestion(t *testing.T) {
 	require.Zero(t, judged(new(congestion), 4000, 0, func(i int) bool { return i%20 == 0 }))
 }
 
+// TestRandomLossInJitter: a lost packet is judged by two that arrived, and so is each that did, or jitter would make it seem to have met
+// the deeper queue.
+func TestRandomLossInJitter(t *testing.T) {
+	dice, c := testkit.Rand(t), new(congestion)
+	var missing []instant
+	const packets = 20_000
+	learnt := 0.0 // at each packet, added up
+	for i := range packets {
+		at := instant(1+i) * ms / 4
+		learnt += c.baseline.value
+		if dice.Float64() < 0.05 {
+			missing = append(missing, at)
+			continue
+		}
+		c.acked(at, at, time.Duration(dice.Int64N(int64(3*ms))))
+		for ; len(missing) > 0 && missing[0] < at-ms; missing = missing[1:] {
+			c.lost(missing[0])
+		}
+		c.verdict(at, false, true)
+	}
+	require.InDelta(t, 0.05, learnt/packets, 0.025)
+}
+
+// TestLossesOfALongWindow: where packets come late, a lost one is given up when a thousand later ones have arrived.
+func TestLossesOfALongWindow(t *testing.T) {
+	c := &congestion{step: 50 * ms / 64}
+	for i := range 20_000 {
+		at := instant(1+i) * ms / 10
+		if i%20 != 0 {
+			c.acked(at, at, time.Duration(i%1000)*10*ms/1000)
+		}
+		if i%20 == 0 && i > 1000 {
+			c.lost(at - 1000*ms/10)
+		}
+		c.verdict(at, false, true)
+	}
+	require.InDelta(t, 0.05, c.baseline.value, 0.02)
+}
+
 func TestBaselineFades(t *testing.T) {
 	c := &congestion{baseline: share{value: 0.08, count: memory}, lowSeen: time.Second}
 	require.InDelta(t, 0.08, c.usual(time.Second), 1e-9)

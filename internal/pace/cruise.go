@@ -48,9 +48,10 @@ func (c *Controller) answerLoss(t instant) {
 	c.halve(t)
 }
 
-// flooded reports that more is lost in this round than any random loss explains, whatever the queue.
+// flooded reports that more was lost of the round in which a lost packet left than any random loss explains, whatever the queue.
 func (c *Controller) flooded() bool {
-	return c.round.fates.share() > blind && c.round.fates.beyond(maxRandomLoss)
+	fates := c.round.leftIn(c.lostIn)
+	return fates.share() > blind && fates.beyond(maxRandomLoss)
 }
 
 // excess tells whether more was just lost than random loss explains.

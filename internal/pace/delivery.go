@@ -8,6 +8,7 @@ type Sample struct {
 	delivered int64   // bytes delivered when it left
 	limited   bool    // the path was not to be full: there was nothing to send, or a queue was to shrink
 	resumed   bool    // the first after there was nothing to send
+	round     uint8   // low bits of the number of the round in which it left
 	look      uint32  // which look for more rate it was part of; 0 = none
 }
 
@@ -123,9 +124,10 @@ func (d *delivery) late(i int) time.Duration {
 // oldest is the first point of the curve that counts.
 func (d *delivery) oldest() int { return max(d.begin, d.curve.next-kept) }
 
-// flight returns the slope of what arrived since the path was empty, without a pause for want of something to send. That there
-// was such a pause before, behind a transfer's header say, limits nothing of it. All that arrived counts those of its first instant too.
-func (d *delivery) flight() (s slope, all int, ok bool) {
+// flight returns the slope of what arrived since the path was empty, without a pause for want of something to send, and up to the first
+// pause behind at least so many bytes. That there was a pause before, behind a transfer's header say, limits nothing of it. All that
+// arrived counts those of its first instant too.
+func (d *delivery) flight(least int, pause time.Duration) (s slope, all int, ok bool) {
 	first := d.curve.next - 1
 	for first > d.oldest() && d.point(first-1).at > d.resumedAt {
 		first--
@@ -137,7 +139,17 @@ func (d *delivery) flight() (s slope, all int, ok bool) {
 	if first > 0 && d.curve.next-first < kept {
 		all -= int(d.point(first - 1).bytes)
 	}
-	return d.slope(d.point(first), d.point(d.curve.next-1)), all, true
+	return d.slope(d.point(first), d.point(d.beforePause(first, least, pause))), all, true
+}
+
+// beforePause returns the last point before a pause of the sender, behind first and at least so many bytes.
+func (d *delivery) beforePause(first, least int, pause time.Duration) int {
+	for i := first + 1; i < d.curve.next-1; i++ {
+		if d.point(i+1).sent-d.point(i).sent > pause && d.point(i).bytes-d.point(first).bytes >= int64(least) {
+			return i
+		}
+	}
+	return d.curve.next - 1
 }
 
 func (d *delivery) slope(first, last *point) slope {

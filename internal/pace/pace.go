@@ -31,8 +31,9 @@ type Controller struct {
 
 	waiting int // bytes of bulk to send, as the owner tells
 
-	batch batch // gathers fates until Feedback
-	round round // the current one
+	batch  batch // gathers fates until Feedback
+	round  round // the current one
+	lostIn uint8 // round in which the packet left that was lost last
 
 	// The state, and what the states share.
 	state           State
@@ -53,6 +54,7 @@ type Controller struct {
 	startDropped instant // when a start last met losses in place of a queue
 	startEnded   instant // losses of packets that left before are answered by the end of a start that had measured a rate
 	startLost    instant // it ended by losses, and the rate at which those packets arrive is what it gave up a part of
+	flightLost   int     // bytes lost of its first flight
 	doubtful     bool    // a start lost much of its first flight, of which not all is heard
 
 	// Looks for more rate, from Cruise.
@@ -119,6 +121,7 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 		c.markLimited(inFlight)
 	}
 	s := c.delivery.leave(t, inFlight, paused)
+	s.round = uint8(c.round.number)
 	if c.state == Up {
 		s.look = c.look.number
 	}
@@ -139,6 +142,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	b := &c.batch
 	c.credit = min(c.credit+float64(size)*c.usual()/(1-c.usual()), float64(creditPackets*c.cfg.Packet))
 	b.acked++
+	c.round.leftIn(s.round).acked++
 	if s.look != 0 && s.look == c.look.number {
 		c.look.outcome.acked++
 	}
@@ -206,6 +210,9 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 		return
 	}
 	c.batch.lost++
+	c.flightLost += size
+	c.lostIn = s.round
+	c.round.leftIn(s.round).lost++
 	c.congestion.lost(s.sent)
 	c.countAsPassed(size)
 	c.batch.lately = c.batch.lately || s.sent >= c.competition.cut
@@ -242,7 +249,7 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)
-	learn := c.state != Start && c.round.fates.share() < blind
+	learn := c.state != Start && c.round.leftIn(c.lostIn).share() < blind
 	if b.full = c.congestion.verdict(t, c.state == Compete, learn) && !c.sparse; b.full && (c.state != Start || c.round.fates.above(maxRandomLoss)) {
 		c.delay.noteDepth(t, c.congestion.deepest)
 	}
@@ -304,7 +311,7 @@ func (c *Controller) believeLess() {
 // doubt lowers the rate after a start that lost much of its first flight, to what came of the later half of that: a token bucket lets
 // the earlier one pass. Then the losses until here are explained.
 func (c *Controller) doubt() {
-	flight, _, _ := c.delivery.flight()
+	flight, _, _ := c.delivery.flight(0, c.delay.base()/2)
 	if late, ok := c.delivery.rateOf(int64(2*c.cfg.Packet), flight.took/2); ok && late.arrival < c.rates.value() {
 		c.rates.set(c.filling, max(late.arrival, c.overTrip(0)))
 		c.round.fates = tally{}
@@ -374,6 +381,7 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.round.note(c.queue)
 	}
 	c.delivery.grain, c.delivery.stand.least = c.delay.base()/64, c.leastStand()
+	c.congestion.step = c.delivery.grain
 	s, ok := c.sample(b.newest)
 	if !ok {
 		return

@@ -535,6 +535,60 @@ func TestAShortFlightConfirms(t *testing.T) {
 	require.InEpsilon(t, 125e6, c.Estimate(), 0.1)
 }
 
+// TestAFlightThatLostItsTailConfirms: that its last packets are lost shows when the next flight arrives, a round trip later. That pause is
+// no part of the rate: with it a transfer went on at a fifth of the path.
+func TestAFlightThatLostItsTailConfirms(t *testing.T) {
+	const size, each = 1200, 1200 * time.Second / 2_500_000
+	for lost := range 5 {
+		c, now := New(Config{}), time.Unix(1000, 0)
+		c.Guess(50 * ms)
+		c.Train(16*size, 16*each, true)
+		c.Waiting(4 << 20)
+		var flight []Sample
+		for at := now; (len(flight)+1)*size <= c.Window(); at = at.Add(each) {
+			flight = append(flight, c.Sent(at, size, len(flight)*size))
+		}
+		arrive := func(flight []Sample, at time.Time) {
+			for n, s := range flight {
+				at := at.Add(time.Duration(n) * each)
+				c.Acked(at, s, size, at.Add(-25*ms))
+				c.Feedback(at, 0)
+			}
+		}
+		arrive(flight[:len(flight)-lost], now.Add(50*ms))
+		var next []Sample
+		for n := range 8 {
+			next = append(next, c.Sent(now.Add(50*ms+time.Duration(n)*each), size, lost*size))
+		}
+		arrive(next, now.Add(100*ms))
+		require.False(t, c.careful, "%d lost", lost)
+		require.InEpsilon(t, 2.5e6, c.Estimate(), 0.15, "%d lost", lost)
+	}
+}
+
+// TestLossesAtARoundsBeginningAreNoFlood: a loss is told of later than what arrived beside it, so that a round may hear of two of them
+// before anything else.
+func TestLossesAtARoundsBeginningAreNoFlood(t *testing.T) {
+	c, now := New(Config{}), time.Unix(1000, 0)
+	c.rates.set(0, 1e6)
+	c.enter(Cruise, 0)
+	var sent []Sample
+	for n := range 100 {
+		sent = append(sent, c.Sent(now.Add(time.Duration(n)*ms), 1000, 1000*n))
+	}
+	for n, s := range sent[:98] {
+		c.Acked(now.Add(time.Duration(50+n)*ms), s, 1000, now.Add(time.Duration(25+n)*ms))
+		c.Feedback(now.Add(time.Duration(50+n)*ms), 1000)
+	}
+	c.round.next(c.delivery.total, 0)
+	for _, s := range sent[98:] {
+		c.Lost(now.Add(200*ms), s, 1000)
+	}
+	c.Feedback(now.Add(200*ms), 0)
+	require.NotEqual(t, Compete, c.State())
+	require.False(t, c.flooded())
+}
+
 // TestAGuessIsOfTheFirstStart: what other packets told of the round trip bounds the first flight of all. A path whose round trip has grown
 // since is resumed with a flight as long as that.
 func TestAGuessIsOfTheFirstStart(t *testing.T) {

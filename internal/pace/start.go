@@ -51,14 +51,17 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 
 // firstFlight returns what came of a careful first flight, when that is enough to take it for the rate to begin with. What came since there
 // was last nothing to send may be two packets, from which nothing is learnt. A flight that is here is judged however short it was: the next
-// one leaves a round trip later, and that pause would look like a slow path.
+// one leaves a round trip later, and that pause would look like a slow path. Nor does it wait for those that are lost: what is lost of its end
+// is told when the next one arrives.
 func (c *Controller) firstFlight() (s slope, ok bool) {
-	if !c.careful || c.delivery.total-c.before < int64(trainPackets*c.cfg.Packet) {
+	heard := int(c.delivery.total-c.before) + c.flightLost
+	if !c.careful || heard < trainPackets*c.cfg.Packet {
 		return slope{}, false
 	}
-	s, arrived, ok := c.delivery.flight()
-	long := s.took >= minStanding && s.bytes >= trainPackets/2*c.cfg.Packet
-	return s, ok && (long || arrived >= c.Window()*9/10)
+	least := trainPackets / 2 * c.cfg.Packet
+	s, arrived, ok := c.delivery.flight(least, c.delay.base()/2)
+	long := s.took >= minStanding && s.bytes >= least
+	return s, ok && (long || arrived+c.flightLost >= c.Window()*9/10)
 }
 
 // confirm takes the rate of the first flight for the one to begin with, and looks for more where there seems to be room.

@@ -42,6 +42,7 @@ func (c *Controller) enter(s State, t instant) {
 	if s == Cruise {
 		c.pause = c.distance(t)
 	}
+	c.flightLost = 0
 	c.careful, c.competition.interrupted = c.careful && s == Start, c.competition.interrupted && s == Dip
 	c.state, c.since, c.before, c.rounds, c.payingBack = s, t, c.delivery.total, 0, false
 }

@@ -16,7 +16,7 @@ const (
 
 // Table returns all rows: the families that RFC 9743, section 5, asks of a congestion control, and the weather of homes.
 func Table() []Row {
-	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), queues(), changes(), stalls(), wayBack(), products(),
+	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), weather(), queues(), changes(), stalls(), wayBack(), products(),
 		crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), shorts(), constants(), play(), starts(), little()))
 }
 
@@ -127,6 +127,42 @@ func reordering() (rows []Row) {
 		}
 	}
 	return rows
+}
+
+// weather is transfers without end through losses that are not the queue's and delays that are not either: late packets, or a jitter
+// that is no more than a short queue. One that is taken for the other costs most of the link.
+func weather() (rows []Row) {
+	for _, rate := range []int64{20e6, 100e6} {
+		for _, p := range []float64{0.02, 0.05} {
+			clear := Path(rate, 50*milli, p, 1)
+			late, swaying := clear, clear
+			for _, way := range []*netsim.Config{&late.There, &late.Back} {
+				way.Reorder, way.ReorderDelay = p, 6*milli
+			}
+			swaying.There.Jitter, swaying.Back.Jitter = 2*milli, 2*milli
+			rows = append(rows, endless(named(late, "%d Mbit/s 50 ms %g %%, as many late by 6 ms", mbit(rate), 100*p), nil),
+				endless(named(late, "%d Mbit/s 50 ms %g %%, as many late by 6 ms, every other second", mbit(rate), 100*p), inOdd),
+				endless(named(swaying, "%d Mbit/s 50 ms %g %% jitter 2 ms", mbit(rate), 100*p), nil))
+		}
+	}
+	return rows
+}
+
+// inOdd reports the even seconds since the scene's beginning.
+func inOdd(since time.Duration) bool { return int(since/second)%2 == 0 }
+
+// endless sends without end but in pauses, and is judged by its part of what the link leaves of random loss.
+func endless(s Scene, pause func(time.Duration) bool) Row {
+	s.Flows, s.For = []Flow{{Begin: second, Pause: pause}}, 12*second
+	return Row{Family: "weather", Scene: s, Judge: func(r Result) []Figure {
+		sent, all := 0.0, 0.0
+		for at := second; at < s.For; at += second {
+			if pause == nil || !pause(at) {
+				sent, all = sent+r.Flows[0].Rate(at, at+second)*maxPacketWire, all+float64(s.There.Rate)*(1-s.There.Loss)
+			}
+		}
+		return []Figure{atLeast("of the link", sent/all, 0.9), {Name: "worst part left idle", Value: 1 - sent/all, Most: 0.3, Worst: true}}
+	}}
 }
 
 func queues() (rows []Row) {

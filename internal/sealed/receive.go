@@ -111,7 +111,7 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	}
 	s.clock = unwrap(s.clock, f.clock)
 	f.clock = s.clock
-	s.arrivals = f.times(spans[:n], s.arrivals[:0])
+	s.arrivals = f.times(spans[:n], s.loss.Largest, s.arrivals[:0])
 	news := false
 	s.control.AckDelay(s.ackDelay(f))
 	for i := range n { // oldest first
@@ -160,16 +160,22 @@ func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err
 // arrived returns when the largest packet arrived by the peer's clock; never zero.
 func (f *feedback) arrived() time.Duration { return time.Duration(f.clock)*clockUnit + 1 }
 
-// times appends the arrivals that f tells of, newest number first.
-func (f *feedback) times(spans []span, list []arrival) []arrival {
+// times appends the arrivals that f tells of, newest number first. That of a packet which a later one overtook is as good as unknown: in a
+// queue nothing overtakes, so it waited elsewhere. An earlier feedback told of one that overtook all below fresh.
+func (f *feedback) times(spans []span, fresh uint64, list []arrival) []arrival {
 	at := f.arrived()
+	first := at
 	for _, sp := range spans {
 		for number := sp.high; number > sp.low && len(list) <= f.ntimes; {
 			number--
 			if n := len(list); n > 0 {
 				at -= time.Duration(f.earlier[n-1]) * clockUnit
 			}
-			list = append(list, arrival{number, max(at, 1)})
+			list = append(list, arrival{number: number})
+			if number >= fresh && at <= first {
+				first = at
+				list[len(list)-1].at = max(at, 1)
+			}
 		}
 	}
 	return list
