@@ -48,10 +48,11 @@ func (c *Controller) answerLoss(t instant) {
 	c.halve(t)
 }
 
-// flooded reports that more was lost of the round in which a lost packet left than any random loss explains, whatever the queue.
+// flooded reports that more was lost than any random loss explains, whatever the queue: of all that this round has heard, and of the packets that
+// left in the same round as the one lost last. A round may hear of two losses before it hears of anything that arrived.
 func (c *Controller) flooded() bool {
-	fates := c.round.leftIn(c.lostIn)
-	return fates.share() > blind && fates.beyond(maxRandomLoss)
+	left := c.round.leftIn(c.lostIn)
+	return c.round.fates.floods() && left.floods()
 }
 
 // excess tells whether more was just lost than random loss explains.

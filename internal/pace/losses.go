@@ -52,6 +52,9 @@ func (t tally) beyond(share float64) bool {
 	return float64(t.lost) > expected+4*math.Sqrt(expected)
 }
 
+// floods reports whether more was lost than any random loss explains.
+func (t tally) floods() bool { return t.share() > blind && t.beyond(maxRandomLoss) }
+
 // creditPackets is by how much random loss may exceed its share for a while: three standard deviations of 5 % of 500
 // packets.
 const creditPackets = 16

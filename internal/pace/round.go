@@ -25,8 +25,8 @@ func (r *round) next(total int64, queue time.Duration) {
 	*r.leftIn(uint8(r.number)) = tally{}
 }
 
-// leftIn returns the fates of the packets that left in a round. A loss is told of later than what arrived beside it, by up to a round trip
-// where packets come late: at its beginning a round may have heard of nothing but losses.
+// leftIn returns the fates of the packets that left in a round, of the last four. A loss is told of later than what arrived beside it, by up
+// to a round trip where packets come late, so that fates never mix alike in what a round hears.
 func (r *round) leftIn(number uint8) *tally { return &r.left[number%uint8(len(r.left))] }
 
 // arrived returns how many bytes were delivered since the round's beginning, of total.

@@ -11,8 +11,6 @@ var binds = []struct {
 	{"Most of a round trip goes by until the short first flight has told what others leave of the path, and one more after the last packet for each time that some packet of the last flight is lost: " +
 		"once at 1 %, twice at 5 %, three times at 10 %. At 1 % that is 1.5 of the ideal at 100 ms, where 4 MiB last four round trips, and 1.9 at 200 ms, where they last two. BBR takes 3 to 5, New Reno more than 20.",
 		[]string{"loss: 100 Mbit/s 100 ms", "loss: 100 Mbit/s 200 ms"}},
-	{"Open: of a first flight of a few packets one in ten is lost by chance, the transfer goes on at a fifth of the rate, and looks take two seconds to find the rest. BBR meets the bound.",
-		[]string{"loss: 10 Mbit/s"}},
 	{"Open: the start goes on for a round trip after the queue is full, loses 400 packets and more of 3,700, and pays for it with a pause. New Reno leaves slow start in time and is a little faster, BBR is slower still.",
 		[]string{"jitter: 50 Mbit/s 80 ms jitter 5 ms", "jitter: 100 Mbit/s 80 ms jitter 5 ms"}},
 	{"The 16 packets of the train last 1.5 ms at 100 Mbit/s and 3 ms at 50: jitter spreads them over its own length, so that they say little about the rate. The transfer begins with 32 packets in a round trip, " +

@@ -141,15 +141,15 @@ func weather() (rows []Row) {
 			}
 			swaying.There.Jitter, swaying.Back.Jitter = 2*milli, 2*milli
 			rows = append(rows, endless(named(late, "%d Mbit/s 50 ms %g %%, as many late by 6 ms", mbit(rate), 100*p), nil),
-				endless(named(late, "%d Mbit/s 50 ms %g %%, as many late by 6 ms, every other second", mbit(rate), 100*p), inOdd),
+				endless(named(late, "%d Mbit/s 50 ms %g %%, as many late by 6 ms, every other second", mbit(rate), 100*p), inEven),
 				endless(named(swaying, "%d Mbit/s 50 ms %g %% jitter 2 ms", mbit(rate), 100*p), nil))
 		}
 	}
 	return rows
 }
 
-// inOdd reports the even seconds since the scene's beginning.
-func inOdd(since time.Duration) bool { return int(since/second)%2 == 0 }
+// inEven reports the even seconds since the scene's beginning.
+func inEven(since time.Duration) bool { return int(since/second)%2 == 0 }
 
 // endless sends without end but in pauses, and is judged by its part of what the link leaves of random loss.
 func endless(s Scene, pause func(time.Duration) bool) Row {
