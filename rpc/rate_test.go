@@ -119,9 +119,10 @@ func TestRateDelaysNoAck(t *testing.T) {
 	})
 }
 
-// The connections of a world share what is left for bulk alike, whatever else they do.
+// The connections of a world share what is left for bulk alike, whatever else they do. Who of them is first when there is some is chance,
+// which takes time to even out: over 20 s one run of a hundred was 0.37 apart.
 func TestWorldRateIsSharedFairly(t *testing.T) {
-	const rate, seconds, clients = 90_000, 20, 3
+	const rate, seconds, clients = 90_000, 60, 3
 	inNet(t, clients, Config{WorldRate: rate, Classes: freights}, func(n *network) {
 		a := n.spawn(0)
 		var all [clients]*Actor
