@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/rpc/cert"
 )
 
 const (
@@ -71,7 +72,7 @@ func (s *session) visit(ctx context.Context, fn func(context.Context, *desk.Clie
 // reach runs fn with a connected client. After an error that may pass by itself it does so again over a new connection, until nothing has
 // moved for as long as --patience says.
 func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Client) error) error {
-	s.config.Server, s.config.Token, s.config.TLS = s.Server, s.Token, pinned(s.Fingerprint)
+	s.config.Server, s.config.Token, s.config.TLS = s.Server, s.Token, cert.Pinned(s.Fingerprint)
 	pauses, patience := backoff.NewExponentialBackOff(), s.Duration("patience")
 	pauses.MaxInterval = maxPause
 	for deadline, said := time.Now().Add(patience), ""; ; {

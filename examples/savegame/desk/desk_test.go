@@ -496,7 +496,9 @@ func TestCrowd(t *testing.T) {
 					return err
 				}))
 			}
-			c.Close()
+			if c != nil {
+				c.Close()
+			}
 		})
 	}
 	group.Wait()

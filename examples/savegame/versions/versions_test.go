@@ -468,9 +468,9 @@ func TestCheckAndRepair(t *testing.T) {
 	require.False(t, r.Sound())
 	found := make(map[Problem][]string)
 	for _, f := range r.Findings {
-		found[f.Problem] = append(found[f.Problem], f.Key+f.Version.Name)
+		found[f.Problem] = append(found[f.Problem], f.What)
 	}
-	require.Equal(t, map[Problem][]string{Corrupt: {u.key(s.manifest.Chunks()[0])}, Incomplete: {"world"}}, found)
+	require.Equal(t, map[Problem][]string{Corrupt: {u.key(s.manifest.Chunks()[0])}, Incomplete: {"world@1 of alice"}}, found)
 	_, err = get(ctx, u, "world", 0)
 	require.ErrorIs(t, err, ErrDamaged)
 	p.requireContent(u, "fine", 0, saveOf("two"))
