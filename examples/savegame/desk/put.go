@@ -29,9 +29,8 @@ type Stored struct {
 // wraps [tree.ErrChanged] when a file is written to meanwhile, and with a [*Refusal].
 func (c *Client) Put(ctx context.Context, src *tree.Source, o PutOptions) (Stored, error) {
 	b, n := src.Manifest.Append(nil), c.next()
-	q := startAsking(ctx, c, askPut, n, putArgs{n, o.Name, o.Machine, o.Seen, o.Mode, manifest.Sum(b)})
-	p := &putting{Client: c, talk: q.talk, label: "put " + o.Name, source: src, chunks: src.Manifest.Chunks()}
-	m, err := q.wait(p.send(b))
+	p := &putting{Client: c, label: "put " + o.Name, source: src, chunks: src.Manifest.Chunks()}
+	m, err := askAndTalk(ctx, c, askPut, n, putArgs{n, o.Name, o.Machine, o.Seen, o.Mode, manifest.Sum(b)}, func(t *talk) error { return p.send(t, b) })
 	if errors.Is(err, errConflict) {
 		return Stored{}, c.conflict(ctx, o.Name, o.Seen, err)
 	}
@@ -44,7 +43,6 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, o PutOptions) (Store
 // putting is a put at its client.
 type putting struct {
 	*Client
-	*talk
 	progress
 	label  string
 	source *tree.Source
@@ -54,16 +52,16 @@ type putting struct {
 }
 
 // send sends the manifest, and what the server lacks.
-func (p *putting) send(manifest []byte) (err error) {
-	if err := p.say(manifest); err != nil {
+func (p *putting) send(t *talk, manifest []byte) (err error) {
+	if err := t.say(manifest); err != nil {
 		return err
 	}
-	if p.lacks, err = p.hearBitmap(len(p.chunks)); err != nil {
+	if p.lacks, err = t.hearBitmap(len(p.chunks)); err != nil {
 		return err
 	}
 	p.expect(p.chunks, p.lacks)
 	defer p.watch(p.label, p)()
-	return p.sayChunks(p.lacks, p.pack)
+	return t.sayChunks(p.lacks, p.pack)
 }
 
 func (p *putting) pack(frame []byte, index int) ([]byte, error) {
