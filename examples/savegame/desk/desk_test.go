@@ -482,12 +482,15 @@ const crowd = 50
 // fifty ends share two cores with other work, one may be silent for longer than the other waits.
 func TestCrowd(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
+	clients := make([]*Client, crowd)
+	for i := range clients {
+		require.NoError(t, h.persist(&clients[i], func() error { return nil }))
+	}
 	var group sync.WaitGroup
 	errs := make([]error, crowd)
 	shared := noise(testkit.Seed(t), 300_000)
-	for i := range crowd {
+	for i, c := range clients {
 		group.Go(func() {
-			var c *Client
 			for n := range 10 {
 				errs[i] = errors.Join(errs[i], h.persist(&c, func() error {
 					_, err := put(t, c, PutOptions{Name: fmt.Sprint("save ", i, " ", n)}, append(noise(uint64(10*i+n), 5000), shared...))
