@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
@@ -42,8 +43,9 @@ type ClientConfig struct {
 
 	// Setup, unless nil, may bind more classes to the world before it connects.
 	Setup func(*rpc.World)
-	// Watch, unless nil, is shown the chunks of each put and get on their way; stop is called when they have arrived, or will not.
-	Watch func(label string, t Tracker) (stop func())
+	// Watch, unless nil, is told how many bytes of chunks, unpacked, each put and get has to move, then what has moved again, and by stop
+	// that all has, or will not.
+	Watch func(label string, bytes int64) (moved func(bytes int), stop func())
 }
 
 // Client is a client at its desk. Its methods are safe for concurrent use.
@@ -149,11 +151,15 @@ func (c *Client) CloseFor(reason string) {
 
 func (c *Client) next() number { return number(c.numbers.Add(1)) }
 
-func (c *Client) watch(label string, t Tracker) (stop func()) {
+func (c *Client) watch(label string, all []manifest.Chunk, lacks []int) (moved func(bytes int), stop func()) {
 	if c.config.Watch == nil {
-		return func() {}
+		return func(int) {}, func() {}
 	}
-	return c.config.Watch(label, t)
+	bytes := int64(0)
+	for _, i := range lacks {
+		bytes += int64(all[i].Size)
+	}
+	return c.config.Watch(label, bytes)
 }
 
 // ask asks the desk. A refusal is a *Refusal, the connection's end a *rpc.CloseError.

@@ -62,9 +62,9 @@ func (d *Download) open() error {
 // verified: who unpacks it does that. What it gets is valid until it returns, and its error ends the fetch. Fetch is called at most once.
 func (d *Download) Fetch(lacks []int, each func(c manifest.Chunk, packed []byte) error) error {
 	d.asked = true
-	all, progress := d.Manifest.Chunks(), &progress{}
-	progress.expect(all, lacks)
-	defer d.client.watch("get "+d.Version.Name, progress)()
+	all := d.Manifest.Chunks()
+	moved, stop := d.client.watch("get "+d.Version.Name, all, lacks)
+	defer stop()
 	err := d.talk.say(toBitmap(lacks))
 	if err == nil {
 		err = d.talk.finish()
@@ -74,7 +74,7 @@ func (d *Download) Fetch(lacks []int, each func(c manifest.Chunk, packed []byte)
 	}
 	return d.talk.hearChunks(lacks, func(index int, packed *[]byte) error {
 		defer buffers.Put(packed)
-		progress.add(all[index], len(*packed))
+		moved(int(all[index].Size))
 		return each(all[index], *packed)
 	})
 }

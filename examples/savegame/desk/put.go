@@ -37,17 +37,18 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, o PutOptions) (Store
 	if errors.Is(err, manifest.ErrChunk) {
 		err = cmp.Or(p.changed(ctx), err)
 	}
-	return Stored{m, len(p.chunks), len(p.lacks), p.packed.Load()}, err
+	return Stored{m, len(p.chunks), len(p.lacks), p.packed}, err
 }
 
 // putting is a put at its client.
 type putting struct {
 	*Client
-	progress
 	label  string
 	source *tree.Source
 	chunks []manifest.Chunk
 	lacks  []int
+	moved  func(bytes int)
+	packed int64 // bytes that were sent
 	buffer []byte
 }
 
@@ -59,8 +60,9 @@ func (p *putting) send(t *talk, manifest []byte) (err error) {
 	if p.lacks, err = t.hearBitmap(len(p.chunks)); err != nil {
 		return err
 	}
-	p.expect(p.chunks, p.lacks)
-	defer p.watch(p.label, p)()
+	moved, stop := p.watch(p.label, p.chunks, p.lacks)
+	defer stop()
+	p.moved = moved
 	return t.sayChunks(p.lacks, p.pack)
 }
 
@@ -72,7 +74,8 @@ func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	}
 	frame = manifest.Pack(frame, data)
 	p.buffer = data
-	p.add(c, len(frame)-before)
+	p.packed += int64(len(frame) - before)
+	p.moved(len(data))
 	return frame, nil
 }
 
