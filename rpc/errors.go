@@ -118,6 +118,15 @@ func (e *CloseError) Error() string {
 
 func (e *CloseError) Unwrap() error { return e.cause }
 
+// Temporary reports whether a new connection may fare better a little later: the peer was lost, shuts down, or has no room or time now.
+func (e *CloseError) Temporary() bool {
+	switch e.Code {
+	case HostClosedConnection, ConnectionTimeout, ConnectionLost, ServerFull, HandshakeTimeout:
+		return true
+	}
+	return false
+}
+
 // Is makes every CloseError an ErrClosed.
 func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 

@@ -88,6 +88,16 @@ func TestCloseErrors(t *testing.T) {
 	require.False(t, errors.Is(closeErrorOf(nil), lost))
 }
 
+// TestTemporaryCloseErrors: who comes again reconnects after these, and not after a refusal.
+func TestTemporaryCloseErrors(t *testing.T) {
+	for _, code := range []Code{HostClosedConnection, ConnectionTimeout, ConnectionLost, ServerFull, HandshakeTimeout} {
+		require.True(t, (&CloseError{Code: code}).Temporary(), code)
+	}
+	for _, code := range []Code{0, ProtocolMismatch, PreLoginFailure, LoginElsewhere, RPCDoS, 5000} {
+		require.False(t, (&CloseError{Code: code}).Temporary(), code)
+	}
+}
+
 // TestCodesHaveNames keeps the table in step with the constants.
 func TestCodesHaveNames(t *testing.T) {
 	for c := HostClosedConnection; c <= RPCDoS; c++ {

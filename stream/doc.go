@@ -16,6 +16,7 @@
 // returns a [Transfer], which the sender can watch, wait for, weigh and cancel. The receiver's handler gets an [IncomingArray] or
 // [IncomingBlob], which it consumes, rejects or cancels. The same lines work from server to client and from client to server. Only
 // senders start: a client that wants a download asks for it by an RPC of the game, or the server starts it in its OnConnect.
+// Such a transfer waits in an [Inbox] for who asked. [Blob.Create] is for who writes content and has no reader of it.
 //
 // # How it travels
 //

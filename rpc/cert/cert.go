@@ -141,8 +141,12 @@ func fingerprintOf(der []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// ErrPinned is why a [Pinned] client does not trust a server: it is another one, or has a new certificate.
+var ErrPinned = errors.New("cert: the server's certificate is not the pinned one")
+
 // Pinned returns the configuration of a client that trusts the certificate with this [Fingerprint] (case and
-// colons do not matter) and no other, whatever its names and dates. A malformed fingerprint matches none.
+// colons do not matter) and no other, whatever its names and dates: dialing then fails with [ErrPinned]. A malformed fingerprint
+// matches none.
 func Pinned(fingerprint string) *tls.Config {
 	want := strings.ToLower(strings.NewReplacer(":", "", " ", "").Replace(fingerprint))
 	return &tls.Config{
@@ -154,14 +158,14 @@ func Pinned(fingerprint string) *tls.Config {
 
 func verifyPin(want string, certs []*x509.Certificate) error {
 	if raw, err := hex.DecodeString(want); err != nil || len(raw) != sha256.Size {
-		return fmt.Errorf("cert: the pinned fingerprint %q is not the %d hex digits of a SHA-256", want, 2*sha256.Size)
+		return fmt.Errorf("%w: the pinned fingerprint %q is not the %d hex digits of a SHA-256", ErrPinned, want, 2*sha256.Size)
 	}
 	if len(certs) == 0 {
-		return fmt.Errorf("cert: the server has no certificate; the pinned fingerprint is %s", want)
+		return fmt.Errorf("%w: the server has no certificate; the pinned fingerprint is %s", ErrPinned, want)
 	}
 	got := fingerprintOf(certs[0].Raw)
 	if subtle.ConstantTimeCompare([]byte(got), []byte(want)) != 1 {
-		return fmt.Errorf("cert: the server's certificate has fingerprint %s, pinned is %s", got, want)
+		return fmt.Errorf("%w: the server's has fingerprint %s, pinned is %s", ErrPinned, got, want)
 	}
 	return nil
 }

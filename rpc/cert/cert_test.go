@@ -73,7 +73,8 @@ func TestPinned(t *testing.T) {
 	require.NoError(t, shake(t, cert, Pinned(pin)))
 	require.NoError(t, shake(t, cert, Pinned(strings.ToUpper(pin[:2])+":"+pin[2:])))
 	require.ErrorContains(t, shake(t, other, Pinned(pin)),
-		"cert: the server's certificate has fingerprint "+Fingerprint(other)+", pinned is "+pin)
+		"the server's has fingerprint "+Fingerprint(other)+", pinned is "+pin)
+	require.ErrorIs(t, shake(t, other, Pinned(pin)), ErrPinned)
 	for _, bad := range []string{"", "abc", pin[:62], pin + "00", strings.Repeat("x", 64)} {
 		require.ErrorContains(t, shake(t, cert, Pinned(bad)), "is not the 64 hex digits of a SHA-256")
 	}

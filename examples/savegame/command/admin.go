@@ -56,7 +56,7 @@ func check(ctx context.Context, j *job) (err error) {
 	}
 	r, err := all.Check(ctx, j.Bool("repair"))
 	for _, f := range r.Findings {
-		j.say("%s", plain(findingText(f)))
+		j.say("%s", oneLine(f))
 	}
 	switch {
 	case err != nil:
@@ -67,18 +67,6 @@ func check(ctx context.Context, j *job) (err error) {
 	j.say("sound: %s of %s, %s in %s", english.Plural(r.Versions, "version", ""), english.Plural(r.Users, "user", ""),
 		sizeText(r.Bytes), english.Plural(r.Objects, "object", ""))
 	return nil
-}
-
-func findingText(f versions.Finding) (text string) {
-	if f.Problem == versions.Incomplete {
-		text = fmt.Sprintf("%s: %s@%d of %s", f.Problem, f.Version.Name, f.Version.Number, f.User)
-	} else {
-		text = fmt.Sprintf("%s: %s, %s", f.Problem, f.Key, sizeText(f.Size))
-	}
-	if f.Err != nil {
-		text += ": " + oneLine(f.Err)
-	}
-	return text
 }
 
 func addToken(_ context.Context, j *job) error {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/versions"
-	"github.com/quivernet/quiver/stream"
 )
 
 const (
@@ -24,59 +21,40 @@ const (
 	lineInterval = 2 * time.Second
 )
 
-// watch shows one stream until stop is called, and notes whether it has moved.
-func (s *session) watch(label string, t desk.Tracker) (stop func()) {
-	hide := s.show(label, t)
-	return func() {
-		hide()
-		if p := t.Progress(); p.Acked > p.Resumed {
-			s.moved.Store(true)
-		}
-	}
+// watch shows what moves, and notes whether something has.
+func (s *session) watch(label string, total int64) (moved func(bytes int), stop func()) {
+	show, stop := s.show(label, total)
+	return func(bytes int) {
+		s.moved.Store(true)
+		show(bytes)
+	}, stop
 }
 
-// show shows how far something is until stop is called, unless it is over before the first look: by a bar on a terminal, by
-// lines elsewhere.
-func (j *job) show(label string, t desk.Tracker) (stop func()) {
+// show shows how much of something has moved until stop is called: by a bar on a terminal, by lines elsewhere. A negative total is not
+// known. One goroutine at a time may call moved.
+func (j *job) show(label string, total int64) (moved func(bytes int), stop func()) {
 	if j.Bool("quiet") {
-		return func() {}
+		return func(int) {}, func() {}
 	}
-	begin, ended := t.Progress(), make(chan struct{})
-	draw, clear, interval := j.lines(label, begin.Total-begin.Resumed), func() error { return nil }, lineInterval
 	if f, isFile := j.ErrWriter.(*os.File); isFile && term.IsTerminal(int(f.Fd())) {
-		bar := newBar(f, label, begin.Total-begin.Resumed)
-		draw, clear, interval = bar.Set64, bar.Clear, barInterval
+		bar := newBar(f, label, total)
+		return func(bytes int) { _ = bar.Add(bytes) }, func() { _ = bar.Clear() } // a bar that cannot be drawn stops nothing
 	}
-	var looking sync.WaitGroup
-	looking.Go(func() {
-		for again := time.Tick(interval); ; {
-			select {
-			case <-again:
-				_ = draw(t.Progress().Acked - begin.Resumed) // what was there before did not travel
-			case <-ended:
-				_ = clear() // a bar that cannot be drawn stops nothing
-				return
-			}
-		}
-	})
-	return func() {
-		close(ended)
-		looking.Wait()
-	}
+	return j.lines(label, total), func() {}
 }
 
-// lines draws a line whenever there is something new. A negative total is not known.
-func (j *job) lines(label string, total int64) (draw func(moved int64) error) {
-	said, of := int64(-1), ""
+// lines says now and then how much has moved, and nothing of what is over before that.
+func (j *job) lines(label string, total int64) (moved func(bytes int)) {
+	sum, of, next := int64(0), "", time.Now().Add(lineInterval)
 	if total >= 0 {
 		of = " of " + sizeText(total)
 	}
-	return func(moved int64) error {
-		if moved != said {
-			j.note("%s: %s%s", label, sizeText(moved), of)
-			said = moved
+	return func(bytes int) {
+		if sum += int64(bytes); time.Now().Before(next) {
+			return
 		}
-		return nil
+		j.note("%s: %s%s", label, sizeText(sum), of)
+		next = time.Now().Add(lineInterval)
 	}
 }
 
@@ -85,14 +63,8 @@ func (j *job) lines(label string, total int64) (draw func(moved int64) error) {
 func newBar(out io.Writer, label string, total int64) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(cmp.Or(total, 1), progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(label), progressbar.OptionShowBytes(true),
 		progressbar.OptionShowTotalBytes(true), progressbar.OptionShowCount(), progressbar.OptionUseANSICodes(true), progressbar.OptionSetWidth(20),
-		progressbar.OptionSetSpinnerChangeInterval(0))
+		progressbar.OptionSetSpinnerChangeInterval(0), progressbar.OptionThrottle(barInterval))
 }
-
-// reading counts the bytes that a scan reads, of nobody knows how many.
-type reading struct{ atomic.Int64 }
-
-// Progress implements [desk.Tracker].
-func (r *reading) Progress() stream.Progress { return stream.Progress{Acked: r.Load(), Total: -1} }
 
 // sizeText writes bytes for people.
 func sizeText(bytes int64) string { return humanize.Bytes(uint64(max(bytes, 0))) }

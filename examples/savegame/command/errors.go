@@ -1,7 +1,6 @@
 package command
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"path"
@@ -88,29 +87,13 @@ func plain(text string) string {
 	}, text)
 }
 
-// oneLine writes an error on one line. A server may have said some of it.
-func oneLine(err error) string {
-	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+// oneLine writes an error, or something else, on one line. A server may have said some of it.
+func oneLine(what any) string {
+	lines := strings.FieldsFunc(fmt.Sprint(what), func(r rune) bool { return r == '\n' || r == '\r' })
 	return plain(strings.Join(lines, "; "))
 }
 
-var (
-	errPinned   = errors.New("wrong fingerprint: it is another server, or has a new certificate; if that is meant, log in again")
-	errNoAnswer = errors.New("no answer")
-)
-
-// pinned returns the configuration of a client that trusts the certificate with this fingerprint alone.
-func pinned(fingerprint string) *tls.Config {
-	config := cert.Pinned(fingerprint)
-	verify := config.VerifyConnection
-	config.VerifyConnection = func(state tls.ConnectionState) error {
-		if verify(state) != nil {
-			return errPinned
-		}
-		return nil
-	}
-	return config
-}
+var errNoAnswer = errors.New("no answer")
 
 // passes reports whether what failed may succeed a little later.
 func passes(err error) bool {
@@ -122,8 +105,8 @@ func explain(server string, err error) error {
 	var closed *rpc.CloseError
 	var conflict *versions.Conflict
 	switch {
-	case errors.Is(err, errPinned):
-		return fail(exitDenied, "server %s: %w", server, errPinned)
+	case errors.Is(err, cert.ErrPinned):
+		return fail(exitDenied, "server %s: wrong fingerprint: it is another server, or has a new certificate; if that is meant, log in again", server)
 	case errors.As(err, &closed) && (closed.Code == rpc.PreLoginFailure || closed.Code == desk.Revoked):
 		return fail(exitDenied, "server %s does not accept the token: %s; log in again with a line that the server's owner, or another machine of yours (savegame invite), prints", server, closed.Reason)
 	case errors.As(err, &closed):

@@ -75,11 +75,10 @@ func parseSave(text string) (name string, number int, err error) {
 
 // fetch gets the save on one connection.
 func (g *getting) fetch(ctx context.Context, client *desk.Client) error {
-	d, err := client.Get(ctx, g.name, g.number)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
+	return client.Get(ctx, g.name, g.number, func(d *desk.Download) error { return g.use(ctx, d) })
+}
+
+func (g *getting) use(ctx context.Context, d *desk.Download) error {
 	g.number = d.Version.Number
 	if g.prints && d.Manifest.Entries[0].Kind != manifest.File {
 		return usage("the save is a folder, which standard output cannot take: give a PATH")
@@ -153,7 +152,7 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 	}
 	defer r.Close()
 	if lacks := r.Lacks(); len(lacks) > 0 {
-		err = d.Fetch(ctx, lacks, func(c manifest.Chunk, packed []byte) error {
+		err = d.Fetch(lacks, func(c manifest.Chunk, packed []byte) error {
 			received += int64(len(packed))
 			return r.Put(c, packed)
 		})

@@ -55,13 +55,11 @@ func login(ctx context.Context, s *session) error {
 }
 
 // invite prints the line for another machine of the user's.
-func invite(ctx context.Context, s *session) error {
-	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error {
-		code, err := client.Invite(ctx)
-		if err == nil {
-			s.note("paste this line on the other machine within 10 minutes:")
-			s.say("%s", pasteLine(s.Server, code, s.Fingerprint))
-		}
-		return err
-	})
+func invite(ctx context.Context, s *session, client *desk.Client) error {
+	code, err := client.Invite(ctx)
+	if err == nil {
+		s.note("paste this line on the other machine within 10 minutes:")
+		s.say("%s", pasteLine(s.Server, code, s.Fingerprint))
+	}
+	return err
 }

@@ -98,32 +98,36 @@ func TestServersWordsArePlain(t *testing.T) {
 	})
 }
 
-// still is a transfer that does not move.
-type still struct{ p stream.Progress }
-
-func (s still) Progress() stream.Progress { return s.p }
-
 func TestProgressIsLinesWhereNoTerminalIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		s := &session{job: &job{Command: &cli.Command{ErrWriter: &out}}}
-		look := func(p stream.Progress, long time.Duration) {
-			stop := s.watch("put x", still{p})
-			time.Sleep(long)
-			stop()
-		}
-		look(stream.Progress{Acked: 5, Resumed: 5, Total: 12}, lineInterval*5/2)
-		require.Equal(t, "put x: 0 B of 7 B\n", out.String(), "a line says something new")
+		_, stop := s.watch("put x", 7)
+		time.Sleep(lineInterval * 5 / 2)
+		stop()
+		require.Empty(t, out.String(), "a line says something new")
 		require.False(t, s.moved.Load(), "all was there before")
 
-		out.Reset()
-		look(stream.Progress{Acked: 5, Total: -1}, lineInterval*3/2)
-		require.Equal(t, "put x: 5 B\n", out.String(), "as a scan, which does not know how much there is")
+		for total, want := range map[int64]string{7: "put x: 4 B of 7 B\nput x: 7 B of 7 B\n", -1: "put x: 4 B\nput x: 7 B\n"} {
+			out.Reset()
+			moved, stop := s.watch("put x", total)
+			for range 5 {
+				time.Sleep(lineInterval / 4)
+				moved(1)
+			}
+			time.Sleep(lineInterval)
+			moved(2)
+			stop()
+			require.Equal(t, want, out.String(), "-1 as of a scan, which does not know how much there is")
+			require.True(t, s.moved.Swap(false))
+		}
 
 		out.Reset()
-		look(stream.Progress{Acked: 5, Total: 10}, lineInterval/2)
+		moved, stop := s.watch("put x", 10)
+		time.Sleep(lineInterval / 2)
+		moved(10)
+		stop()
 		require.Empty(t, out.String(), "it was over soon")
-		require.True(t, s.moved.Load())
 	})
 }
 

@@ -127,9 +127,9 @@ func (p *putting) scan(ctx context.Context, paths []string) (err error) {
 
 // scan reads what is at paths of this machine, however large: the server says what it takes.
 func (j *job) scan(ctx context.Context, paths []string, exclude ...string) (*tree.Source, error) {
-	var read reading
-	defer j.show("reading "+paths[0], &read)()
-	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Limits: manifest.Limits{Bytes: math.MaxInt64}, Read: func(bytes int) { read.Add(int64(bytes)) }})
+	read, stop := j.show("reading "+paths[0], -1)
+	defer stop()
+	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Limits: manifest.Limits{Bytes: math.MaxInt64}, Read: read})
 }
 
 // spool keeps standard input in a temporary file, and scans that.

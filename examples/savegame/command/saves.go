@@ -21,24 +21,22 @@ func saveCommands() []*cli.Command {
 	}
 	return []*cli.Command{
 		client("login", "HOST:PORT CODE", "make this machine a player's, by a line that serve or invite printed", login),
-		client("invite", "", "print the line that logs your next machine in", invite),
-		client("ls", "", "list the saves, each by its newest version", ls, json()),
-		client("history", "NAME", "list the versions of a save", history, json()),
+		client("invite", "", "print the line that logs your next machine in", visiting(invite)),
+		client("ls", "", "list the saves, each by its newest version", visiting(ls), json()),
+		client("history", "NAME", "list the versions of a save", visiting(history), json()),
 		client("restore", "NAME[@VERSION]", "make an old version the newest, also of a save in the trash", restore),
-		client("rm", "NAME", "put a save into the trash, where restore finds it for a while", remove,
+		client("rm", "NAME", "put a save into the trash, where restore finds it for a while", visiting(remove),
 			&cli.BoolFlag{Name: "forever", Usage: "delete all its versions instead"},
 			&cli.BoolFlag{Name: "force", Usage: "with --forever, also versions that this machine has not seen"}),
 	}
 }
 
 // ls prints the saves.
-func ls(ctx context.Context, s *session) error {
-	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error { return s.list(client.List(ctx)) })
-}
+func ls(ctx context.Context, s *session, client *desk.Client) error { return s.list(client.List(ctx)) }
 
 // history prints the versions of a save.
-func history(ctx context.Context, s *session) error {
-	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error { return s.list(client.History(ctx, s.args[0])) })
+func history(ctx context.Context, s *session, client *desk.Client) error {
+	return s.list(client.History(ctx, s.args[0]))
 }
 
 // list writes what a server knows of versions, for people or for programs.
@@ -95,18 +93,16 @@ func restore(ctx context.Context, s *session) error {
 }
 
 // remove puts a save into the trash, or deletes it.
-func remove(ctx context.Context, s *session) error {
+func remove(ctx context.Context, s *session, client *desk.Client) error {
 	name := s.args[0]
-	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error {
-		if s.Bool("forever") {
-			return s.erase(ctx, client, name)
-		}
-		_, err := client.Remove(ctx, name, s.Machine)
-		if err == nil {
-			s.say("removed %s; savegame restore %s brings it back", name, name)
-		}
-		return err
-	})
+	if s.Bool("forever") {
+		return s.erase(ctx, client, name)
+	}
+	_, err := client.Remove(ctx, name, s.Machine)
+	if err == nil {
+		s.say("removed %s; savegame restore %s brings it back", name, name)
+	}
+	return err
 }
 
 // erase deletes a save for good, unless its newest version is one that this machine has not seen, and not in the trash either.

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/rpc/cert"
 )
 
 const (
@@ -68,10 +69,17 @@ func (s *session) visit(ctx context.Context, fn func(context.Context, *desk.Clie
 	return s.reach(ctx, fn)
 }
 
+// visiting is what a command does at the server of the login and nowhere else.
+func visiting(do func(context.Context, *session, *desk.Client) error) func(context.Context, *session) error {
+	return func(ctx context.Context, s *session) error {
+		return s.visit(ctx, func(ctx context.Context, client *desk.Client) error { return do(ctx, s, client) })
+	}
+}
+
 // reach runs fn with a connected client. After an error that may pass by itself it does so again over a new connection, until nothing has
 // moved for as long as --patience says.
 func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Client) error) error {
-	s.config.Server, s.config.Token, s.config.TLS = s.Server, s.Token, pinned(s.Fingerprint)
+	s.config.Server, s.config.Token, s.config.TLS = s.Server, s.Token, cert.Pinned(s.Fingerprint)
 	pauses, patience := backoff.NewExponentialBackOff(), s.Duration("patience")
 	pauses.MaxInterval = maxPause
 	for deadline, said := time.Now().Add(patience), ""; ; {

@@ -65,17 +65,16 @@ func (p *player) upload(ctx context.Context) (err error) {
 
 // download fetches what the player uploaded, as if it had nothing of it.
 func (p *player) download(ctx context.Context) error {
-	d, err := p.client.Get(ctx, "world", 0)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
+	return p.client.Get(ctx, "world", 0, func(d *desk.Download) error { return p.fetch(ctx, d) })
+}
+
+func (p *player) fetch(ctx context.Context, d *desk.Download) error {
 	restore, err := tree.NewRestore(ctx, d.Manifest, p.target, tree.RestoreOptions{})
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	err = d.Fetch(ctx, restore.Lacks(), restore.Put) // which verifies each chunk
+	err = d.Fetch(restore.Lacks(), restore.Put) // which verifies each chunk
 	p.took.Download = time.Since(began).Seconds()
 	p.same = len(restore.Lacks()) == 0 && d.Manifest.Digest() == p.stage.source.Manifest.Digest()
 	return errors.Join(err, restore.Close())

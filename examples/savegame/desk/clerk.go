@@ -28,7 +28,7 @@ type clerk struct {
 	log    *slog.Logger
 	ctx    context.Context // of the client's jobs
 	gone   context.CancelCauseFunc
-	inbox  inbox
+	inbox  stream.Inbox
 	active atomic.Int32 // jobs
 }
 

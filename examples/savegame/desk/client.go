@@ -1,16 +1,21 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
@@ -38,8 +43,9 @@ type ClientConfig struct {
 
 	// Setup, unless nil, may bind more classes to the world before it connects.
 	Setup func(*rpc.World)
-	// Watch, unless nil, is shown the chunks of each put and get on their way; stop is called when they have arrived, or will not.
-	Watch func(label string, t Tracker) (stop func())
+	// Watch, unless nil, is told how many bytes of chunks, unpacked, each put and get has to move, then what has moved again, and by stop
+	// that all has, or will not.
+	Watch func(label string, bytes int64) (moved func(bytes int), stop func())
 }
 
 // Client is a client at its desk. Its methods are safe for concurrent use.
@@ -49,7 +55,7 @@ type Client struct {
 	streams *stream.Streams
 	conn    *rpc.Conn
 	desk    *rpc.Actor
-	inbox   inbox
+	inbox   stream.Inbox
 	numbers atomic.Uint32
 	run     sync.WaitGroup
 	stop    context.CancelFunc
@@ -106,7 +112,7 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 		}
 		return c
 	})
-	talks.Handle(c.streams, c.inbox.deliver)
+	talks.Handle(c.streams, c.inbox.Deliver)
 	if c.config.Setup != nil {
 		c.config.Setup(c.world)
 	}
@@ -143,15 +149,17 @@ func (c *Client) CloseFor(reason string) {
 	c.run.Wait()
 }
 
-func (c *Client) peer() *stream.Peer { return c.streams.Peer(c.conn) }
-
 func (c *Client) next() number { return number(c.numbers.Add(1)) }
 
-func (c *Client) watch(label string, t Tracker) (stop func()) {
+func (c *Client) watch(label string, all []manifest.Chunk, lacks []int) (moved func(bytes int), stop func()) {
 	if c.config.Watch == nil {
-		return func() {}
+		return func(int) {}, func() {}
 	}
-	return c.config.Watch(label, t)
+	bytes := int64(0)
+	for _, i := range lacks {
+		bytes += int64(all[i].Size)
+	}
+	return c.config.Watch(label, bytes)
 }
 
 // ask asks the desk. A refusal is a *Refusal, the connection's end a *rpc.CloseError.
@@ -171,4 +179,27 @@ func ask[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (R
 		return answer, c.conn.Err()
 	}
 	return answer, fmt.Errorf("asking the server: %w", err)
+}
+
+// byServer is how a talk ends where the answer says why.
+var byServer = []error{stream.ErrRejected, stream.ErrClosed, stream.ErrCanceled}
+
+// askAndTalk asks the desk, and talks beside, until both have ended, or one has failed, which ends the other.
+func askAndTalk[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], n number, a A, talking func(t *talk) error) (answer R, err error) {
+	var broken error
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() (err error) {
+		answer, err = ask(ctx, c, r, a)
+		return err
+	})
+	both.Go(func() error {
+		err := talking(&talk{ctx: ctx, peer: c.streams.Peer(c.conn), inbox: &c.inbox, number: n, rate: c.config.Rate})
+		if slices.ContainsFunc(byServer, func(end error) bool { return errors.Is(err, end) }) {
+			broken = err
+			return nil
+		}
+		return err
+	})
+	err = both.Wait()
+	return answer, cmp.Or(err, broken)
 }

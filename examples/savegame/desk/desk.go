@@ -45,16 +45,10 @@ var (
 	askRedeem  = rpc.ServerRequest[redemption, login](Class, "Redeem", rpc.RateLimit(askRate))
 )
 
-// number names what a client does at its desk. Clients count.
+// number names what a client does at its desk, and the streams of it. Clients count.
 type number uint32
 
 func (n number) String() string { return strconv.FormatUint(uint64(n), 10) }
-
-// numberOf reads the name of a stream; what is none is no number that anybody waits for.
-func numberOf(name string) number {
-	n, _ := strconv.ParseUint(name, 10, 32)
-	return number(n)
-}
 
 type (
 	putArgs struct {

@@ -19,11 +19,12 @@ func (c *Client) History(ctx context.Context, name string) ([]versions.Version, 
 	return c.list(ctx, name)
 }
 
-func (c *Client) list(ctx context.Context, name string) ([]versions.Version, error) {
+func (c *Client) list(ctx context.Context, name string) (list []versions.Version, err error) {
 	n := c.next()
-	q := startAsking(ctx, c, askList, n, listArgs{n, name})
-	list, err := q.hearVersions()
-	_, err = q.wait(err)
+	_, err = askAndTalk(ctx, c, askList, n, listArgs{n, name}, func(t *talk) (err error) {
+		list, err = t.hearVersions()
+		return err
+	})
 	return list, err
 }
 

@@ -6,35 +6,47 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
-	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
 
-// Download is a version that is being fetched. The server keeps what it needs until it is closed.
+// Download is a version that is being fetched. The server keeps what it needs meanwhile.
 type Download struct {
 	Version  versions.Version
 	Manifest *manifest.Manifest
 
 	client *Client
-	asking *asking[rpc.None]
+	talk   *talk
+	asked  bool // for chunks
 }
 
-// Get opens a version of a save; version 0 is the newest. It fails with a [*Refusal]. The caller closes the download, which ends with ctx.
-func (c *Client) Get(ctx context.Context, name string, version int) (*Download, error) {
+// Get opens a version of a save for use, and closes it when that returns; version 0 is the newest. It fails with a [*Refusal], and as use
+// does.
+func (c *Client) Get(ctx context.Context, name string, version int, use func(d *Download) error) error {
 	n, slices := c.next(), c.config.Backend == stream.Slices{}
-	d := &Download{client: c, asking: startAsking(ctx, c, askGet, n, getArgs{n, name, version, slices, c.config.Rate})}
-	if err := d.open(d.asking.talk); err != nil {
-		return nil, d.ended(err)
+	used := false
+	_, err := askAndTalk(ctx, c, askGet, n, getArgs{n, name, version, slices, c.config.Rate}, func(t *talk) error {
+		d := &Download{client: c, talk: t}
+		err := d.open()
+		if err == nil {
+			err = use(d)
+		}
+		if used = err == nil; used && !d.asked {
+			return d.Fetch(nil, nil)
+		}
+		return err
+	})
+	if used {
+		return nil // whatever becomes of the connection then
 	}
-	return d, nil
+	return err
 }
 
-func (d *Download) open(t *talk) error {
-	list, err := t.hearVersions()
+func (d *Download) open() error {
+	list, err := d.talk.hearVersions()
 	if err != nil {
 		return err
 	}
-	b, err := t.hear(manifest.ErrManifest, maxManifest)
+	b, err := d.talk.hear(manifest.ErrManifest, maxManifest)
 	if err != nil {
 		return err
 	}
@@ -48,31 +60,21 @@ func (d *Download) open(t *talk) error {
 
 // Fetch fetches chunks, ascending indices of Manifest.Chunks(), and gives each to a function in this order, packed and not
 // verified: who unpacks it does that. What it gets is valid until it returns, and its error ends the fetch. Fetch is called at most once.
-func (d *Download) Fetch(ctx context.Context, lacks []int, each func(c manifest.Chunk, packed []byte) error) error {
-	defer context.AfterFunc(ctx, func() { d.asking.cancel(context.Cause(ctx)) })()
-	all, progress := d.Manifest.Chunks(), &progress{}
-	progress.expect(all, lacks)
-	defer d.client.watch("get "+d.Version.Name, progress)()
-	t := d.asking.talk
-	err := t.say(toBitmap(lacks))
+func (d *Download) Fetch(lacks []int, each func(c manifest.Chunk, packed []byte) error) error {
+	d.asked = true
+	all := d.Manifest.Chunks()
+	moved, stop := d.client.watch("get "+d.Version.Name, all, lacks)
+	defer stop()
+	err := d.talk.say(toBitmap(lacks))
 	if err == nil {
-		err = t.finish()
+		err = d.talk.finish()
 	}
-	if err == nil {
-		err = t.hearChunks(lacks, func(index int, packed *[]byte) error {
-			defer buffers.Put(packed)
-			progress.add(all[index], len(*packed))
-			return each(all[index], *packed)
-		})
+	if err != nil {
+		return err
 	}
-	return d.ended(err)
+	return d.talk.hearChunks(lacks, func(index int, packed *[]byte) error {
+		defer buffers.Put(packed)
+		moved(int(all[index].Size))
+		return each(all[index], *packed)
+	})
 }
-
-// ended returns why the get failed, or the talk that failed with err.
-func (d *Download) ended(err error) error {
-	_, err = d.asking.wait(err)
-	return err
-}
-
-// Close gives the download up, if it has not ended.
-func (d *Download) Close() { d.asking.cancel(errLeft) }

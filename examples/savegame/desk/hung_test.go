@@ -13,7 +13,43 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/rpc"
 )
+
+// asking is a request that goes on, and what a test says beside.
+type asking[R any] struct {
+	*talk
+	over, ended chan struct{}
+	cause       error // why the test ends it, when over is closed
+	answer      R     // when ended is closed
+	err         error // the same
+}
+
+func startAsking[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], n number, a A) *asking[R] {
+	q, talking := &asking[R]{over: make(chan struct{}), ended: make(chan struct{})}, make(chan *talk)
+	go func() {
+		defer close(q.ended)
+		q.answer, q.err = askAndTalk(ctx, c, r, n, a, func(t *talk) error {
+			talking <- t
+			select {
+			case <-q.over:
+				return q.cause
+			case <-t.ctx.Done():
+				return nil
+			}
+		})
+	}()
+	q.talk = <-talking
+	return q
+}
+
+// wait ends what is said, for that reason, and returns what comes of the request.
+func (q *asking[R]) wait(err error) (R, error) {
+	q.cause = err
+	close(q.over)
+	<-q.ended
+	return q.answer, q.err
+}
 
 // The manifest of a put that was refused was never taken, and when there were four the next one never began.
 func TestRefusedPutsAreInNobodysWay(t *testing.T) {

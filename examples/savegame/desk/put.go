@@ -29,41 +29,41 @@ type Stored struct {
 // wraps [tree.ErrChanged] when a file is written to meanwhile, and with a [*Refusal].
 func (c *Client) Put(ctx context.Context, src *tree.Source, o PutOptions) (Stored, error) {
 	b, n := src.Manifest.Append(nil), c.next()
-	q := startAsking(ctx, c, askPut, n, putArgs{n, o.Name, o.Machine, o.Seen, o.Mode, manifest.Sum(b)})
-	p := &putting{Client: c, talk: q.talk, label: "put " + o.Name, source: src, chunks: src.Manifest.Chunks()}
-	m, err := q.wait(p.send(b))
+	p := &putting{Client: c, label: "put " + o.Name, source: src, chunks: src.Manifest.Chunks()}
+	m, err := askAndTalk(ctx, c, askPut, n, putArgs{n, o.Name, o.Machine, o.Seen, o.Mode, manifest.Sum(b)}, func(t *talk) error { return p.send(t, b) })
 	if errors.Is(err, errConflict) {
 		return Stored{}, c.conflict(ctx, o.Name, o.Seen, err)
 	}
 	if errors.Is(err, manifest.ErrChunk) {
 		err = cmp.Or(p.changed(ctx), err)
 	}
-	return Stored{m, len(p.chunks), len(p.lacks), p.packed.Load()}, err
+	return Stored{m, len(p.chunks), len(p.lacks), p.packed}, err
 }
 
 // putting is a put at its client.
 type putting struct {
 	*Client
-	*talk
-	progress
 	label  string
 	source *tree.Source
 	chunks []manifest.Chunk
 	lacks  []int
+	moved  func(bytes int)
+	packed int64 // bytes that were sent
 	buffer []byte
 }
 
 // send sends the manifest, and what the server lacks.
-func (p *putting) send(manifest []byte) (err error) {
-	if err := p.say(manifest); err != nil {
+func (p *putting) send(t *talk, manifest []byte) (err error) {
+	if err := t.say(manifest); err != nil {
 		return err
 	}
-	if p.lacks, err = p.hearBitmap(len(p.chunks)); err != nil {
+	if p.lacks, err = t.hearBitmap(len(p.chunks)); err != nil {
 		return err
 	}
-	p.expect(p.chunks, p.lacks)
-	defer p.watch(p.label, p)()
-	return p.sayChunks(p.lacks, p.pack)
+	moved, stop := p.watch(p.label, p.chunks, p.lacks)
+	defer stop()
+	p.moved = moved
+	return t.sayChunks(p.lacks, p.pack)
 }
 
 func (p *putting) pack(frame []byte, index int) ([]byte, error) {
@@ -74,7 +74,8 @@ func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	}
 	frame = manifest.Pack(frame, data)
 	p.buffer = data
-	p.add(c, len(frame)-before)
+	p.packed += int64(len(frame) - before)
+	p.moved(len(data))
 	return frame, nil
 }
 

@@ -3,7 +3,6 @@ package desk
 import (
 	"errors"
 	"net"
-	"slices"
 	"syscall"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -79,16 +78,12 @@ func refusalOf(err error) error {
 // Transient reports whether what failed may succeed a little later: the connection was lost, or the server stops, is full of
 // connections, or does not answer.
 func Transient(err error) bool {
-	var closed *rpc.CloseError
-	if errors.As(err, &closed) {
-		codes := []rpc.Code{rpc.HostClosedConnection, rpc.ConnectionTimeout, rpc.ConnectionLost, rpc.ServerFull, rpc.HandshakeTimeout}
-		return slices.Contains(codes, closed.Code)
+	if closed, is := errors.AsType[*rpc.CloseError](err); is {
+		return closed.Temporary()
 	}
-	var unknown *net.DNSError
-	if errors.As(err, &unknown) && unknown.IsNotFound {
+	if unknown, is := errors.AsType[*net.DNSError](err); is && unknown.IsNotFound {
 		return false
 	}
-	var timeout net.Error
-	var socket *net.OpError
-	return errors.Is(err, ErrStopping) || errors.Is(err, ErrBusy) || errors.As(err, &timeout) && timeout.Timeout() || errors.As(err, &socket)
+	late, is := errors.AsType[net.Error](err)
+	return is && late.Timeout() || errors.Is(err, ErrStopping) || errors.Is(err, ErrBusy) || errors.As(err, new(*net.OpError))
 }

@@ -120,7 +120,7 @@ func (s *Server) welcome(c *rpc.Conn) {
 
 func (s *Server) deliver(in *stream.IncomingBlob) {
 	if k := s.clerks[in.Conn()]; k != nil {
-		k.inbox.deliver(in)
+		k.inbox.Deliver(in)
 		return
 	}
 	in.Reject(errLeft)

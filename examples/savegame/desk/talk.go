@@ -3,7 +3,6 @@ package desk
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -37,15 +36,14 @@ const (
 type talk struct {
 	ctx    context.Context // ends both streams
 	peer   *stream.Peer
-	inbox  *inbox
+	inbox  *stream.Inbox
 	number number
 	rate   int // bytes a second that are said; 0: no limit
 	opts   []stream.Option
 
 	hears *bufio.Reader // nil until something was heard
 	says  *bufio.Writer // nil until something was said
-	pipe  *io.PipeWriter
-	sent  *stream.Transfer
+	sent  *stream.OutgoingBlob
 }
 
 // say says a frame.
@@ -63,19 +61,13 @@ func (t *talk) say(frame []byte) error {
 }
 
 // begin begins the stream to the other side.
-func (t *talk) begin() error {
-	r, w := io.Pipe()
-	sent, err := talks.Start(t.peer, slowly(t.ctx, r, t.rate), -1, append(t.opts, stream.Name(t.number.String()), stream.Hash(stream.NoDigest))...)
-	if err != nil {
-		return err
+func (t *talk) begin() (err error) {
+	t.sent, err = talks.Create(t.peer, append(t.opts, stream.Name(t.number.String()), stream.Hash(stream.NoDigest))...)
+	if err == nil {
+		t.says = bufio.NewWriterSize(slowly(t.ctx, t.sent, t.rate), spokenAtOnce)
+		context.AfterFunc(t.ctx, func() { t.sent.Cancel(context.Cause(t.ctx)) })
 	}
-	t.sent, t.pipe, t.says = sent, w, bufio.NewWriterSize(w, spokenAtOnce)
-	context.AfterFunc(t.ctx, func() { sent.Cancel(context.Cause(t.ctx)) })
-	go func() { // nobody reads then
-		<-sent.Done()
-		_ = r.CloseWithError(cmp.Or(sent.Err(), io.ErrClosedPipe))
-	}()
-	return nil
+	return err
 }
 
 // flush sends what was said.
@@ -88,7 +80,7 @@ func (t *talk) flush() error {
 
 // finish says that no frame follows.
 func (t *talk) finish() error {
-	return errors.Join(t.flush(), t.pipe.Close())
+	return errors.Join(t.flush(), t.sent.Close())
 }
 
 // end is finish, and returns when the other side has heard all.
@@ -96,12 +88,7 @@ func (t *talk) end() error {
 	if err := t.finish(); err != nil {
 		return err
 	}
-	select {
-	case <-t.sent.Done():
-		return t.sent.Err()
-	case <-t.ctx.Done():
-		return context.Cause(t.ctx)
-	}
+	return t.sent.Wait(t.ctx)
 }
 
 // next waits for a frame, and returns how many bytes it has. One of more than most fails with kind.
@@ -110,7 +97,7 @@ func (t *talk) next(kind error, most int) (size int, err error) {
 		return 0, err
 	}
 	if t.hears == nil {
-		in, err := t.inbox.take(t.ctx, t.number)
+		in, err := t.inbox.Take(t.ctx, t.number.String())
 		if err != nil {
 			return 0, err
 		}
@@ -176,7 +163,7 @@ func (t *talk) sayChunks(indices []int, pack func(buffer []byte, index int) ([]b
 	var frame []byte
 	for _, index := range indices {
 		if frame, err = pack(frame[:0], index); err != nil {
-			return errors.Join(err, t.pipe.CloseWithError(err))
+			return err
 		}
 		if err := t.say(frame); err != nil {
 			return err
@@ -212,25 +199,30 @@ func (t *talk) hearChunks(indices []int, each func(index int, packed *[]byte) er
 	return err
 }
 
-// limited reads no faster than its limiter says.
+// limited writes no faster than its limiter says.
 type limited struct {
-	io.Reader
+	io.Writer
 	ctx     context.Context
 	limiter *rate.Limiter
 }
 
-func (l *limited) Read(p []byte) (int, error) {
-	n, err := l.Reader.Read(p[:min(len(p), l.limiter.Burst())])
-	if waiting := l.limiter.WaitN(l.ctx, n); waiting != nil {
-		return 0, waiting
+func (l *limited) Write(p []byte) (n int, err error) {
+	for part := range slices.Chunk(p, l.limiter.Burst()) {
+		if err := l.limiter.WaitN(l.ctx, len(part)); err != nil {
+			return n, err
+		}
+		written, err := l.Writer.Write(part)
+		if n += written; err != nil {
+			return n, err
+		}
 	}
-	return n, err
+	return n, nil
 }
 
-// slowly returns r, read at so many bytes a second, a twentieth of a second's at once; 0 is no limit.
-func slowly(ctx context.Context, r io.Reader, bytes int) io.Reader {
+// slowly returns w, written to at so many bytes a second, a twentieth of a second's at once; 0 is no limit.
+func slowly(ctx context.Context, w io.Writer, bytes int) io.Writer {
 	if bytes <= 0 {
-		return r
+		return w
 	}
-	return &limited{r, ctx, rate.NewLimiter(rate.Limit(bytes), max(1, bytes/20))}
+	return &limited{w, ctx, rate.NewLimiter(rate.Limit(bytes), max(1, bytes/20))}
 }

@@ -63,7 +63,7 @@ func appendString(b []byte, s string) []byte {
 // gives b again.
 func Parse(b []byte, limits Limits) (*Manifest, error) {
 	p := parser{b: b}
-	if version := p.byte(); p.err == nil && version != wireVersion {
+	if version := p.uvarint(); p.err == nil && version != wireVersion {
 		return nil, fmt.Errorf("%w: version %d, this program knows %d", ErrManifest, version, wireVersion)
 	}
 	m := &Manifest{Entries: make([]Entry, p.count(limits.withDefaults().Entries, minEntry))}
@@ -89,7 +89,7 @@ type parser struct {
 var errShort = errors.New("it ends too early")
 
 func (p *parser) entry(e *Entry) {
-	e.Path, e.Kind = p.string(), Kind(p.byte())
+	e.Path, e.Kind = p.string(), Kind(p.uvarint())
 	if e.Kind == Link {
 		e.Target = p.string()
 		return
@@ -127,31 +127,20 @@ func (p *parser) take(n int) []byte {
 	return taken
 }
 
-func (p *parser) byte() byte {
-	if b := p.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
 func (p *parser) uvarint() uint64 {
 	v, n := binary.Uvarint(p.b)
-	p.number(n)
-	return v
-}
-
-func (p *parser) varint() int64 {
-	v, n := binary.Varint(p.b)
-	p.number(n)
-	return v
-}
-
-// number takes the bytes of a number, of which there are none when they are no number.
-func (p *parser) number(n int) {
 	if n <= 0 {
 		p.fail(errShort)
+		return 0
 	}
-	p.take(max(n, 0))
+	p.b = p.b[n:]
+	return v
+}
+
+// varint is an uvarint whose lowest bit is the sign.
+func (p *parser) varint() int64 {
+	v := p.uvarint()
+	return int64(v>>1) ^ -int64(v&1)
 }
 
 // count returns how many things of at least size bytes follow: no more than the limit, and than there are bytes for.

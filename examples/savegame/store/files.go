@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"runtime"
 	"syscall"
@@ -62,21 +61,4 @@ func (d disk) SyncDir(name string) error {
 		err = nil
 	}
 	return errors.Join(err, f.Close())
-}
-
-// mkdirAll makes the folder name and those which it is in, and notes in changed the folders that got an entry.
-func mkdirAll(files Files, name string, changed map[string]struct{}) error {
-	err := files.Mkdir(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = mkdirAll(files, path.Dir(name), changed); err == nil {
-			err = files.Mkdir(name)
-		}
-	}
-	if err == nil {
-		changed[path.Dir(name)] = struct{}{}
-	}
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
 }

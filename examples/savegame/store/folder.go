@@ -18,9 +18,6 @@ const (
 	// waitingFolder holds objects until they are flushed. What is in it when a store is opened is a dead process's.
 	waitingFolder = "waiting"
 	lockFile      = "lock"
-
-	// flushers is how many folders are flushed at once. More gained nothing.
-	flushers = 16
 )
 
 // Folder is a [Store] in a folder of this machine.
@@ -29,9 +26,6 @@ type Folder struct {
 	lock    *os.File              // nil: OpenOn made it
 	counter atomic.Uint64         // names what waits
 	broken  atomic.Pointer[error] // set once
-
-	mu   sync.Mutex
-	next *batch // of the objects that wait until others are shown; nil: none wait
 
 	names sync.Mutex // held by whoever changes names among the objects
 }
@@ -64,9 +58,8 @@ func Open(dir string) (*Folder, error) {
 // OpenOn opens a store on a file system that nobody else uses.
 func OpenOn(files Files) (*Folder, error) {
 	f := &Folder{files: files}
-	changed := make(map[string]struct{})
 	for _, dir := range []string{objectsFolder, waitingFolder} {
-		if err := mkdirAll(files, dir, changed); err != nil {
+		if err := f.mkdirAll(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -143,7 +136,10 @@ func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 			break
 		}
 	}
-	return errors.Join(failed, f.syncDirs(changed))
+	for dir := range changed {
+		failed = errors.Join(failed, f.sync(dir))
+	}
+	return failed
 }
 
 func (f *Folder) remove(name string, changed map[string]struct{}) error {

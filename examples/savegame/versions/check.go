@@ -1,12 +1,12 @@
 package versions
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
@@ -24,12 +24,11 @@ const (
 // Finding is something that Check found.
 type Finding struct {
 	Problem Problem
-	User    string
-	Version Version // of Incomplete
-	Key     string  // of Corrupt
-	Size    int64   // of Corrupt
-	Err     error   // what is wrong
+	What    string // has it: a version and its user, or a key
+	Err     error  // why
 }
+
+func (f Finding) String() string { return fmt.Sprintf("%s: %s: %v", f.Problem, f.What, f.Err) }
 
 // Report is what Check found. What is not in Findings is good.
 type Report struct {
@@ -51,6 +50,7 @@ func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error)
 			return r, fmt.Errorf("checking the saves of %s: %w", u.name, err)
 		}
 	}
+	slices.SortFunc(r.Findings, func(a, b Finding) int { return strings.Compare(a.String(), b.String()) })
 	return r, err
 }
 
@@ -77,13 +77,10 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 		r.Bytes += recordBytes * int64(len(versions))
 		for _, v := range versions {
 			if err := u.lost(v); err != nil {
-				r.Findings = append(r.Findings, Finding{Problem: Incomplete, User: u.name, Version: v, Err: err})
+				r.Findings = append(r.Findings, Finding{Incomplete, fmt.Sprintf("%s@%d of %s", v.Name, v.Number, u.name), err})
 			}
 		}
 	}
-	slices.SortFunc(r.Findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Key+a.Version.Name, b.Key+b.Version.Name), a.Version.Number-b.Version.Number)
-	})
 	return nil
 }
 
@@ -99,7 +96,7 @@ func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair boo
 	if !errors.Is(err, ErrDamaged) {
 		return err
 	}
-	r.Findings = append(r.Findings, Finding{Problem: Corrupt, User: u.name, Key: u.key(o.id), Size: o.size, Err: err})
+	r.Findings = append(r.Findings, Finding{Corrupt, u.key(o.id), err})
 	u.mu.Lock()
 	u.gone(o)
 	u.mu.Unlock()

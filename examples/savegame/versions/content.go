@@ -33,7 +33,7 @@ func (u *User) Open(ctx context.Context, name string, number int) (*Content, err
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	c := u.know(v.Content, m)
-	c.running++
+	c.running.Add(1)
 	return &Content{v, b, u, c}, nil
 }
 
@@ -58,8 +58,4 @@ func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err erro
 }
 
 // Close ends the reading. It is called once.
-func (c *Content) Close() {
-	c.user.mu.Lock()
-	defer c.user.mu.Unlock()
-	c.content.running--
-}
+func (c *Content) Close() { c.content.running.Add(-1) }

@@ -67,7 +67,7 @@ func TestTheTrashHasRoomOnAFullDisk(t *testing.T) {
 	u, ctx := p.user("alice"), t.Context()
 	p.put(u, Request{Name: "world"}, saveOf(noise(1, 100_000)))
 	p.put(u, Request{Name: "other"}, saveOf(noise(2, 100_000)))
-	small.Space = u.used + 1<<20
+	small.Space = u.used.Load() + 1<<20
 	_, _, err := put(ctx, u, Request{Name: "third"}, saveOf(noise(3, 50_000)))
 	require.ErrorContains(t, err, "room on the disk but for its reserve exceeded")
 	_, err = u.Remove(ctx, "world", "m")

@@ -11,7 +11,7 @@ func (u *User) createInRoom(ctx context.Context, v Version) (Version, error) {
 	if err := u.makeRoom(ctx, v.Name, recordBytes); err != nil {
 		return Version{}, err
 	}
-	defer u.release(recordBytes)
+	defer u.hold(-recordBytes)
 	return u.create(ctx, v)
 }
 
@@ -24,7 +24,7 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 		u.forgetAll()
 		return Version{}, fmt.Errorf("making version %d of %q: %w", v.Number, v.Name, err)
 	}
-	u.chargeRecords(1)
+	u.charge(recordBytes)
 	u.names[v.Name] = append(u.names[v.Name], v)
 	return v, nil
 }
@@ -62,9 +62,9 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	}
 	u.mu.Lock()
 	c := u.content(v.Content)
-	c.running++ // so it stays while room is made
 	u.mu.Unlock()
-	defer (&Content{user: u, content: c}).Close()
+	c.running.Add(1) // so it stays while room is made
+	defer c.running.Add(-1)
 	v.Base, v.Machine = newest.Number, machine
 	return u.createInRoom(ctx, v)
 }

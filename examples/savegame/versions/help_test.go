@@ -160,7 +160,7 @@ func (p *place) requireSound() (orphans []string) {
 	require.Zero(p.t, p.all.held.Load())
 	var used int64
 	for _, u := range p.all.users {
-		used += u.used
+		used += u.used.Load()
 		needed := u.needed(false)
 		for id, o := range u.objects {
 			if o.there && !needed[o] {
@@ -168,7 +168,7 @@ func (p *place) requireSound() (orphans []string) {
 			}
 		}
 		for _, c := range u.contents {
-			require.Zero(p.t, c.running)
+			require.Zero(p.t, c.running.Load())
 			require.Same(p.t, u.objects[c.id], c.object)
 		}
 	}

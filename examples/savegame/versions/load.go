@@ -16,7 +16,7 @@ import (
 // load reads what the store has, but for records that are known: nobody ever changes one. It only adds to the objects that are
 // remembered, so puts and gets may run: what they store while it reads is there already. The caller holds records.
 func (u *User) load(ctx context.Context, known map[string][]Version) error {
-	names, records := make(map[string][]Version), 0
+	names, records := make(map[string][]Version), int64(0)
 	for o, err := range u.all.store.List(ctx, strings.TrimSuffix(u.prefix, "/")) {
 		if err != nil {
 			return err
@@ -41,10 +41,10 @@ func (u *User) load(ctx context.Context, known map[string][]Version) error {
 		}
 	}
 	for _, known := range u.names {
-		records -= len(known)
+		records -= int64(len(known))
 	}
 	u.names = names
-	u.chargeRecords(records)
+	u.charge(recordBytes * records)
 	return nil
 }
 

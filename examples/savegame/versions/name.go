@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -21,26 +21,16 @@ const (
 // ErrName means that a name cannot be a save's, a user's or a machine's.
 var ErrName = errors.New("bad name")
 
+var goodName = regexp.MustCompile(`^[\pL\pM\p{Nd}_()]([\pL\pM\p{Nd} ._()-]*[\pL\pM\p{Nd}_()-])?$`)
+
 // CheckName reports why a name can not be a save's, a user's or a machine's: it has letters, digits, spaces and ._-() of
 // which neither a dot, a dash nor a space begins it and neither a dot nor a space ends it. Large and small letters differ.
 func CheckName(name string) error {
-	switch {
-	case name == "":
-		return fmt.Errorf("%w: it is empty", ErrName)
-	case len(name) > MaxName:
-		return fmt.Errorf("%w %.20q…: %d bytes, the limit is %d", ErrName, name, len(name), MaxName)
-	case !utf8.ValidString(name):
-		return fmt.Errorf("%w %q: it is not UTF-8", ErrName, name)
-	case strings.ContainsFunc(name, func(r rune) bool { return !allowed(r) }):
-		return fmt.Errorf("%w %q: only letters, digits, spaces and ._-() are allowed", ErrName, name)
-	case strings.ContainsAny(name[:1], ".- "), strings.ContainsAny(name[len(name)-1:], ". "):
-		return fmt.Errorf("%w %q: it begins with a dot, dash or space, or ends with a dot or space", ErrName, name)
+	if len(name) > MaxName || !goodName.MatchString(name) {
+		return fmt.Errorf("%w %.80q: one has 1 to %d bytes of letters, digits, spaces and ._-(), begins with no dot, dash or space, and ends with no dot or space",
+			ErrName, name, MaxName)
 	}
 	return nil
-}
-
-func allowed(r rune) bool {
-	return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || strings.ContainsRune(" ._-()", r)
 }
 
 // escape writes a name as an element of a key, which no file system takes for another one or for a device.

@@ -45,7 +45,7 @@ type Put struct {
 	version Version
 	content *content    // nil before Lacks
 	full    atomic.Bool // there was no room for it
-	ended   bool        // guarded by the user's mu
+	ended   atomic.Bool
 }
 
 // Begin begins a put, which ends with Abandon. It fails with [*Conflict].
@@ -120,7 +120,7 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	if err := u.over(disk, u.kept(), needs+store.Occupied(int64(len(b)))+recordBytes); err != nil {
 		return nil, err
 	}
-	if c.running++; !c.there {
+	if c.running.Add(1); !c.there {
 		c.size = int64(len(b))
 	}
 	p.bytes, p.content = b, c
@@ -208,7 +208,7 @@ func (u *User) write(ctx context.Context, o *object, data []byte) error {
 // After another error it may be called again; so may Begin.
 func (p *Put) Commit(ctx context.Context) (Version, error) {
 	u := p.user
-	if p.content == nil || p.ended {
+	if p.content == nil || p.ended.Load() {
 		return Version{}, fmt.Errorf("%w: the put has no manifest, or has ended", ErrLacks)
 	}
 	u.mu.Lock()
@@ -262,13 +262,11 @@ func (p *Put) Abandon() {
 
 // end reports whether it is the put's end.
 func (p *Put) end() bool {
-	p.user.mu.Lock()
-	defer p.user.mu.Unlock()
-	if p.ended {
+	if p.ended.Swap(true) {
 		return false
 	}
-	if p.ended = true; p.content != nil {
-		p.content.running--
+	if p.content != nil {
+		p.content.running.Add(-1)
 	}
 	return true
 }

@@ -55,9 +55,10 @@ func (u *User) forget(ctx context.Context, name string, versions []Version) erro
 	if len(u.names[name]) == 0 {
 		delete(u.names, name)
 	}
-	u.chargeRecords(-len(versions))
+	bytes := recordBytes * int64(len(versions))
+	u.charge(-bytes)
 	u.freed.Versions += len(versions)
-	u.freed.Bytes += recordBytes * int64(len(versions))
+	u.freed.Bytes += bytes
 	u.forsake(versions)
 	return u.free(ctx, time.Unix(0, 1))
 }
@@ -152,7 +153,7 @@ func (u *User) needed(newest bool) map[*object]bool {
 		}
 	}
 	for _, c := range u.contents {
-		if c.running > 0 {
+		if c.running.Load() > 0 {
 			add(c)
 		}
 	}

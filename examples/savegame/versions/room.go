@@ -57,7 +57,7 @@ func (u *User) fits(ctx context.Context, bytes int64) error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if err := u.over(disk, u.used, bytes); err != nil {
+	if err := u.over(disk, u.used.Load(), bytes); err != nil {
 		return err
 	}
 	u.hold(bytes)
@@ -67,14 +67,15 @@ func (u *User) fits(ctx context.Context, bytes int64) error {
 // over fails when more bytes do not fit beside so many that are the user's, with what the disk has room for beside all that is there.
 // The caller holds mu.
 func (u *User) over(disk, kept, needs int64) error {
-	c, others := u.all.config, u.all.total.Load()-u.used
+	c, used := u.all.config, u.used.Load()
+	others := u.all.total.Load() - used
 	switch {
 	case c.Quota > 0 && kept+needs > c.Quota:
 		return &Full{"quota", c.Quota, kept, needs}
 	case c.TotalQuota > 0 && others+kept+needs > c.TotalQuota:
 		return &Full{"total quota", c.TotalQuota, others + kept, needs}
-	case kept-u.used+needs > disk:
-		return &Full{"room on the disk but for its reserve", max(0, disk+u.used), kept, needs}
+	case kept-used+needs > disk:
+		return &Full{"room on the disk but for its reserve", max(0, disk+used), kept, needs}
 	}
 	return nil
 }

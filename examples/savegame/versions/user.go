@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -35,7 +36,8 @@ type User struct {
 	stale    bool // nobody knows what a failed call did, so the store is read before anything else is done
 	objects  map[manifest.Chunk]*object
 	contents map[manifest.Digest]*content
-	used     int64 // bytes in the store, and those that are held for what is being stored
+
+	used atomic.Int64 // bytes in the store, and those that are held for what is being stored
 }
 
 // object is a chunk or a manifest that is in the store, or that something needs. It takes 165 bytes in all, and a user of 10 GB
@@ -50,10 +52,10 @@ type object struct {
 // content is a manifest.
 type content struct {
 	*object
-	running int       // puts and gets that refer to it
-	known   bool      // whether chunks is what it has
-	chunks  []*object // as manifest.Chunks has them
-	broken  error     // the store has not the manifest, or another one
+	running atomic.Int32 // puts and gets that refer to it, which begin while records is held
+	known   bool         // whether chunks is what it has
+	chunks  []*object    // as manifest.Chunks has them
+	broken  error        // the store has not the manifest, or another one
 }
 
 // lock takes records, and reads from the store what is not known. It fails unless these are names.
@@ -117,30 +119,16 @@ func (u *User) gone(o *object) {
 	}
 }
 
-// charge counts bytes that came to the store or left it. The caller holds mu.
+// charge counts bytes that came to the store or left it.
 func (u *User) charge(bytes int64) {
-	u.used += bytes
+	u.used.Add(bytes)
 	u.all.total.Add(bytes)
 }
 
-// hold counts bytes as used before they are there. The caller holds mu.
+// hold counts bytes as used before they are there, or no longer when they are there or will not be.
 func (u *User) hold(bytes int64) {
 	u.charge(bytes)
 	u.all.held.Add(bytes)
-}
-
-// release counts no longer what is there now, or will not be.
-func (u *User) release(bytes int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.hold(-bytes)
-}
-
-// chargeRecords counts records that were made or, where n is negative, deleted.
-func (u *User) chargeRecords(n int) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.charge(recordBytes * int64(n))
 }
 
 // List returns the newest version of each save by name, of those in the trash as well.

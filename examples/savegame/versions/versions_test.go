@@ -322,7 +322,7 @@ func TestTrash(t *testing.T) {
 	require.ErrorIs(t, u.Erase(ctx, "world", "m", Ref{}, true), ErrNoSave)
 	require.Empty(t, p.history(u, "world"))
 	require.Empty(t, p.requireSound())
-	require.Zero(t, u.used, "nothing is left")
+	require.Zero(t, u.used.Load(), "nothing is left")
 	p.put(u, Request{Name: "world"}, saveOf("new"))
 	_, _, err = put(ctx, u, Request{Name: "world", Seen: first.Ref()}, saveOf("four"))
 	require.Error(t, err, "numbers began again; what was seen is another first version")
@@ -354,7 +354,7 @@ func TestRetention(t *testing.T) {
 	p.now = p.now.Add(1)
 	require.Equal(t, 3, p.collect().Versions, "two were outdated the day before")
 	require.Empty(t, p.history(u, "world"))
-	require.Zero(t, u.used)
+	require.Zero(t, u.used.Load())
 }
 
 func TestQuota(t *testing.T) {
@@ -365,7 +365,7 @@ func TestQuota(t *testing.T) {
 	other := p.put(u, Request{Name: "other"}, saveOf(noise(100, size)))
 	for i := range uint64(5) {
 		seen = p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(i, size))).Ref()
-		require.LessOrEqual(t, u.used, 3*one)
+		require.LessOrEqual(t, u.used.Load(), 3*one)
 	}
 	require.Equal(t, []string{"world@4 put", "world@5 put"}, p.history(u, "world"), "the oldest went")
 	require.Equal(t, []Displaced{{Name: "world", First: 1, Last: 3, Versions: 3}}, u.Displaced("world"))
@@ -388,7 +388,7 @@ func TestQuota(t *testing.T) {
 	require.Equal(t, "2 versions from world@3 to @5", Displaced{Name: "world", First: 3, Last: 5, Versions: 2}.String())
 	require.Empty(t, p.requireSound())
 	require.NoError(t, u.Erase(t.Context(), "world", "m", Ref{}, true))
-	require.Zero(t, u.used)
+	require.Zero(t, u.used.Load())
 }
 
 func TestTotalQuota(t *testing.T) {
@@ -449,7 +449,7 @@ func TestGetWhileItIsErased(t *testing.T) {
 	require.ErrorIs(t, err, manifest.ErrChunk)
 	c.Close()
 	require.Equal(t, 3, p.collect().Objects)
-	require.Zero(t, u.used)
+	require.Zero(t, u.used.Load())
 }
 
 func TestCheckAndRepair(t *testing.T) {
@@ -468,9 +468,9 @@ func TestCheckAndRepair(t *testing.T) {
 	require.False(t, r.Sound())
 	found := make(map[Problem][]string)
 	for _, f := range r.Findings {
-		found[f.Problem] = append(found[f.Problem], f.Key+f.Version.Name)
+		found[f.Problem] = append(found[f.Problem], f.What)
 	}
-	require.Equal(t, map[Problem][]string{Corrupt: {u.key(s.manifest.Chunks()[0])}, Incomplete: {"world"}}, found)
+	require.Equal(t, map[Problem][]string{Corrupt: {u.key(s.manifest.Chunks()[0])}, Incomplete: {"world@1 of alice"}}, found)
 	_, err = get(ctx, u, "world", 0)
 	require.ErrorIs(t, err, ErrDamaged)
 	p.requireContent(u, "fine", 0, saveOf("two"))

@@ -1,0 +1,102 @@
+package stream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// withInbox has the blobs that a client sends wait in an inbox of the server.
+func withInbox(t *testing.T, fn func(t *testing.T, l loopback, inbox *Inbox)) {
+	overQUICWith(t, netsim.Config{}, rpc.Config{}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
+		inbox := new(Inbox)
+		require.NoError(t, l.toClient.Conn().World().Do(t.Context(), func() { save.Handle(l.server, inbox.Deliver) }))
+		fn(t, l, inbox)
+	})
+}
+
+// TestWrittenBlob: what is written arrives, in time with who reads it, and who writes hears of the end.
+func TestWrittenBlob(t *testing.T) {
+	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
+		out, err := save.Create(l.toServer, Name("one"))
+		require.NoError(t, err)
+		in, err := inbox.Take(t.Context(), "one")
+		require.NoError(t, err)
+		lines := bufio.NewReader(in)
+		for i := range 3 {
+			_, err := fmt.Fprintln(out, "line", i)
+			require.NoError(t, err)
+			line, err := lines.ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprintln("line", i), line)
+		}
+		require.NoError(t, out.Close())
+		_, err = lines.ReadByte()
+		require.ErrorIs(t, err, io.EOF)
+		require.NoError(t, out.Wait(t.Context()))
+		_, err = out.Write([]byte("more"))
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+
+		out, err = save.Create(l.toServer, Name("two"))
+		require.NoError(t, err)
+		in, err = inbox.Take(t.Context(), "two")
+		require.NoError(t, err)
+		in.Reject(errors.New("no more"))
+		<-out.Done()
+		_, err = out.Write(content(100))
+		require.ErrorIs(t, err, ErrRejected)
+		require.ErrorContains(t, err, "no more")
+		var blocking error
+		require.NoError(t, l.toServer.Conn().World().Do(t.Context(), func() { _, blocking = out.Write(nil) }))
+		require.ErrorIs(t, blocking, ErrBlocking)
+	})
+}
+
+// TestInbox: a blob and who takes it meet, whichever comes first, also when all of it is there before, and what nobody takes has a limit.
+func TestInbox(t *testing.T) {
+	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
+		require.NoError(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("empty")))
+		in, err := inbox.Take(t.Context(), "empty")
+		require.NoError(t, err)
+		all, err := io.ReadAll(in)
+		require.NoError(t, err)
+		require.Empty(t, all)
+
+		t.Log("# who takes it gives up before it comes, and after")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		left := errors.New("left")
+		cancel(left)
+		_, err = inbox.Take(ctx, "late")
+		require.ErrorIs(t, err, left)
+		out, err := save.Create(l.toServer, Name("late"))
+		require.NoError(t, err)
+		ctx, cancel = context.WithCancelCause(t.Context())
+		_, err = inbox.Take(ctx, "late")
+		require.NoError(t, err)
+		cancel(left)
+		require.ErrorIs(t, out.Wait(t.Context()), ErrRejected)
+
+		t.Log("# one that fails makes room for the next of its name; two of a name, and too many, are rejected")
+		out, err = save.Create(l.toServer, Name("again"))
+		require.NoError(t, err)
+		out.Cancel(left)
+		<-out.Done()
+		require.Eventually(t, func() bool {
+			return save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("again")) == nil
+		}, 1e9, 1e6)
+		require.ErrorIs(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("again")), ErrRejected)
+		for i := range inboxLimit - 1 {
+			require.NoError(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name(fmt.Sprint(i))))
+		}
+		require.ErrorIs(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("too many")), ErrRejected)
+	})
+}
