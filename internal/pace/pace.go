@@ -249,7 +249,7 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)
-	learn := c.state != Start && c.round.leftIn(c.lostIn).share() < blind
+	learn := c.state != Start && c.round.fates.share() < blind
 	if b.full = c.congestion.verdict(t, c.state == Compete, learn) && !c.sparse; b.full && (c.state != Start || c.round.fates.above(maxRandomLoss)) {
 		c.delay.noteDepth(t, c.congestion.deepest)
 	}
