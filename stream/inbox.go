@@ -20,45 +20,78 @@ type Inbox struct {
 
 // Deliver takes a blob in, in its handler. It rejects one whose name another has that waits, or when 64 wait.
 func (i *Inbox) Deliver(in *IncomingBlob) {
-	select {
-	case i.box(in.Name(), inboxLimit) <- in:
-		in.OnEnd(func(err error) {
-			if err != nil {
-				i.remove(in.Name())
-			}
-		})
-	default:
+	box, ok := i.put(in)
+	if !ok {
 		in.Reject(errors.New("one of that name waits already, or too many do"))
+		return
 	}
+	in.OnEnd(func(err error) {
+		if err != nil {
+			i.leave(in.Name(), box)
+		}
+	})
 }
 
 // Take waits for the blob of a name, which one goroutine at a time does. When ctx ends later, the blob is rejected.
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
-	defer i.remove(name)
+	box := i.wait(name)
 	select {
-	case in := <-i.box(name, 0):
+	case in := <-box:
+		i.leave(name, box)
 		context.AfterFunc(ctx, func() { in.Reject(context.Cause(ctx)) })
 		return in, nil
 	case <-ctx.Done():
+		if in := i.leave(name, box); in != nil { // it came at the same time
+			in.Reject(context.Cause(ctx))
+		}
 		return nil, context.Cause(ctx)
 	}
 }
 
-// box returns where a blob and who takes it meet, nil where there are as many places as a limit that is not 0.
-func (i *Inbox) box(name string, limit int) chan *IncomingBlob {
+// put lays a blob in the box of its name. Not ok: there is one in it, or there are too many boxes.
+func (i *Inbox) put(in *IncomingBlob) (box chan *IncomingBlob, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if box = i.boxes[in.Name()]; box == nil && len(i.boxes) < inboxLimit {
+		box = i.open(in.Name())
+	}
+	select {
+	case box <- in:
+		return box, true
+	default:
+		return nil, false
+	}
+}
+
+// wait returns the box in which the blob of a name will be.
+func (i *Inbox) wait(name string) chan *IncomingBlob {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if box := i.boxes[name]; box != nil {
+		return box
+	}
+	return i.open(name)
+}
+
+// open makes a box; its caller holds the lock.
+func (i *Inbox) open(name string) chan *IncomingBlob {
 	if i.boxes == nil {
 		i.boxes = make(map[string]chan *IncomingBlob)
 	}
-	if i.boxes[name] == nil && (limit == 0 || len(i.boxes) < limit) {
-		i.boxes[name] = make(chan *IncomingBlob, 1)
-	}
+	i.boxes[name] = make(chan *IncomingBlob, 1)
 	return i.boxes[name]
 }
 
-func (i *Inbox) remove(name string) {
+// leave removes a box, and returns the blob that is in it. Another one of its name stays.
+func (i *Inbox) leave(name string, box chan *IncomingBlob) (in *IncomingBlob) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.boxes, name)
+	if i.boxes[name] == box {
+		delete(i.boxes, name)
+	}
+	select {
+	case in = <-box:
+	default:
+	}
+	return in
 }

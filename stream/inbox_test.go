@@ -85,6 +85,17 @@ func TestInbox(t *testing.T) {
 		cancel(left)
 		require.ErrorIs(t, out.Wait(t.Context()), ErrRejected)
 
+		t.Log("# one that was taken and fails leaves the next of its name alone")
+		out, err = save.Create(l.toServer, Name("twice"))
+		require.NoError(t, err)
+		in, err = inbox.Take(t.Context(), "twice")
+		require.NoError(t, err)
+		require.NoError(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("twice")))
+		in.Reject(left)
+		require.ErrorIs(t, out.Wait(t.Context()), ErrRejected)
+		_, err = inbox.Take(t.Context(), "twice")
+		require.NoError(t, err)
+
 		t.Log("# one that fails makes room for the next of its name; two of a name, and too many, are rejected")
 		out, err = save.Create(l.toServer, Name("again"))
 		require.NoError(t, err)

@@ -23,8 +23,8 @@ func TestAgeOfStateInJitter(t *testing.T) {
 		var oldest time.Duration
 		net.OnTick(func(now time.Time) {
 			for _, s := range all {
-				if seen := c.at(0, s).wares.Gold; seen != 0 {
-					oldest = max(oldest, now.Sub(time.Unix(0, seen)))
+				if copied := c.at(0, s); copied != nil && copied.wares.Gold != 0 {
+					oldest = max(oldest, now.Sub(time.Unix(0, copied.wares.Gold)))
 				}
 				s.wares.Gold = now.UnixNano()
 			}
