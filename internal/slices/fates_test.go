@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/chunk"
+	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/testkit"
@@ -335,4 +336,21 @@ func FuzzFates(f *testing.F) {
 		require.LessOrEqual(t, b.in.restorer.held, maxHeldRepairs)
 		require.GreaterOrEqual(t, b.in.account.(*room).left, int64(-256*Size))
 	})
+}
+
+// TestFarChunkWithoutRoom: a chunk far ahead that finds no memory, and makes some by giving up records, is refused whole: none is charged
+// that has no place. Its slices come again and again.
+func TestFarChunkWithoutRoom(t *testing.T) {
+	for room := int64(0); room < 64<<10; room += 1 << 10 {
+		pool := budget.NewPool(ReceiverBytes + room)
+		account := budget.NewAccount(pool, budget.Terms{Floor: 1 << 30, Early: 1 << 30})
+		b := inbox{account: account, pace: fatedAcks}
+		for range 3 {
+			b.slice(netsim.Epoch, chunk.Slice{ChunkID: Places + 44, Index: 0, Count: PartSlices, Data: make([]byte, Size)})
+			_, have := b.partial(Places + 44)
+			sums, _ := account.Charge()
+			require.Equal(t, have.Count != 0, sums.Held > 0, "%d bytes: charged %+v", room, sums)
+			require.Equal(t, have.Count != 0, b.open == 1)
+		}
+	}
 }

@@ -110,10 +110,6 @@ func (b *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
 		b.refused++
 		return false
 	}
-	if !b.widen(int(s.ChunkID - b.read)) {
-		b.refused++
-		return false
-	}
 	_, _, known := b.receiver.Partial(s.ChunkID)
 	if begins := !known && s.ChunkID-b.read < Pipeline; begins && !b.begin(now, s) {
 		b.refused++
@@ -184,6 +180,10 @@ func (b *inbox) narrow() {
 func (b *inbox) begin(now time.Time, s chunk.Slice) bool {
 	awaited := s.ChunkID == b.read && len(b.messages) == 0
 	if !b.hold(ChunkBytes(s.Count), awaited) {
+		return false
+	}
+	if !b.widen(int(s.ChunkID - b.read)) { // behind hold, which may have given up records to find room
+		b.account.Drop(ChunkBytes(s.Count))
 		return false
 	}
 	b.open++
