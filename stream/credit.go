@@ -10,7 +10,7 @@ const (
 	// firstWindow is the credit that a transfer starts with, unless it is smaller or memory is short: three bandwidth-delay products
 	// of 100 Mbit/s and 100 ms, 1.25 MB. A part that is lost twice arrives two round trips late, and what follows waits behind it.
 	firstWindow = 4 << 20
-	// plenty is the part of the memory that is nobody's yet, beyond the half that is kept, with which a transfer may start when that is
+	// plenty says that a transfer may start with an eighth of the memory that is nobody's yet, beyond the half that is kept, when that is
 	// more: 16 MiB by default, two products of 1 Gbit/s and 50 ms and more, which a window that doubles would have later than the path.
 	plenty = 8
 	// defaultMaxPending is what the credit grows to.

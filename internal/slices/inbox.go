@@ -190,7 +190,7 @@ func (b *inbox) begin(now time.Time, s chunk.Slice) bool {
 	b.receiver.Insert(now, s)
 	if n := len(b.spares); n > 0 {
 		data, _, _ := b.receiver.Partial(s.ChunkID)
-		b.account.Repay(b.spares[n-1] - spareBytes(data, s.Count)) // it is no more than it was
+		b.account.Repay(b.spares[n-1] - spareBytes(data, s.Count)) // the chunk is charged for what the receiver took again
 		b.spares = b.spares[:n-1]
 	}
 	return true
@@ -214,7 +214,7 @@ func (b *inbox) makeRoom(awaited bool) {
 	}
 }
 
-// release notes that a message is through, or that somebody else accounts for it.
+// release notes that the caller is done with a message, or accounts for it elsewhere.
 func (b *inbox) release(message []byte) {
 	count := sliceCount(message)
 	b.account.Drop(ChunkBytes(count))
