@@ -53,8 +53,8 @@ type congestion struct {
 	tally float64                        // packets lost in high queues beyond the baseline
 }
 
-// acked takes a packet that arrived, and the queue that it met. The queue of the one before it counts as well, for a lost packet is judged by
-// two: in jitter the greater of two is a deep queue far more often than that of one.
+// acked takes a packet that arrived, and the queue that it met. The queue of the one before it counts as well, for a lost packet is
+// judged by two: in jitter the greater of two is a deep queue far more often than that of one.
 func (c *congestion) acked(t, sent instant, queue time.Duration) {
 	before, met := c.newest, max(queue, c.neighbour(0).queue)
 	c.newest = sent

@@ -48,11 +48,10 @@ func (c *Controller) answerLoss(t instant) {
 	c.halve(t)
 }
 
-// flooded reports that more was lost than any random loss explains, whatever the queue: of all that this round has heard, and of the packets that
-// left in the same round as the one lost last. A round may hear of two losses before it hears of anything that arrived.
+// flooded reports that more was lost than any random loss explains, whatever the queue: of all that this round has heard of, and of the
+// packets that left in the same round as the one lost last. A round may hear of two losses before it hears of anything that arrived.
 func (c *Controller) flooded() bool {
-	left := c.round.leftIn(c.lostIn)
-	return c.round.fates.floods() && left.floods()
+	return c.round.fates.floods() && c.round.sentIn(c.lostRound).floods()
 }
 
 // excess tells whether more was just lost than random loss explains.

@@ -31,9 +31,9 @@ type Controller struct {
 
 	waiting int // bytes of bulk to send, as the owner tells
 
-	batch  batch // gathers fates until Feedback
-	round  round // the current one
-	lostIn uint8 // round in which the packet left that was lost last
+	batch     batch // gathers fates until Feedback
+	round     round // the current one
+	lostRound uint8 // round in which the packet left that was lost last
 
 	// The state, and what the states share.
 	state           State
@@ -54,7 +54,7 @@ type Controller struct {
 	startDropped instant // when a start last met losses in place of a queue
 	startEnded   instant // losses of packets that left before are answered by the end of a start that had measured a rate
 	startLost    instant // it ended by losses, and the rate at which those packets arrive is what it gave up a part of
-	flightLost   int     // bytes lost of its first flight
+	flightLost   int     // bytes lost since it began
 	doubtful     bool    // a start lost much of its first flight, of which not all is heard
 
 	// Looks for more rate, from Cruise.
@@ -142,7 +142,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	b := &c.batch
 	c.credit = min(c.credit+float64(size)*c.usual()/(1-c.usual()), float64(creditPackets*c.cfg.Packet))
 	b.acked++
-	c.round.leftIn(s.round).acked++
+	c.round.sentIn(s.round).acked++
 	if s.look != 0 && s.look == c.look.number {
 		c.look.outcome.acked++
 	}
@@ -211,8 +211,8 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	}
 	c.batch.lost++
 	c.flightLost += size
-	c.lostIn = s.round
-	c.round.leftIn(s.round).lost++
+	c.lostRound = s.round
+	c.round.sentIn(s.round).lost++
 	c.congestion.lost(s.sent)
 	c.countAsPassed(size)
 	c.batch.lately = c.batch.lately || s.sent >= c.competition.cut

@@ -513,56 +513,64 @@ func TestAHeaderLimitsNothing(t *testing.T) {
 	require.InEpsilon(t, 1e6, c.rates.value(), 0.1)
 }
 
+// flier is a sender whose train has told the rate of a path of 50 ms.
+type flier struct {
+	*Controller
+	size  int
+	each  time.Duration // that a packet takes at that rate
+	begin time.Time
+}
+
+func newFlier(size int, rate float64, waiting int) flier {
+	f := flier{New(Config{}), size, over(size, rate), time.Unix(1000, 0)}
+	f.Guess(50 * ms)
+	f.Train(16*size, 16*f.each, true)
+	f.Waiting(waiting)
+	return f
+}
+
+// first sends the first flight, a full window.
+func (f flier) first() (flight []Sample) {
+	for at := f.begin; (len(flight)+1)*f.size <= f.Window(); at = at.Add(f.each) {
+		flight = append(flight, f.Sent(at, f.size, len(flight)*f.size))
+	}
+	return flight
+}
+
+// arrive has packets arrive at the path's rate, the first of them so long after the beginning.
+func (f flier) arrive(flight []Sample, after time.Duration) {
+	for n, s := range flight {
+		at := f.begin.Add(after + time.Duration(n)*f.each)
+		f.Acked(at, s, f.size, at.Add(-25*ms))
+		f.Feedback(at, (len(flight)-n-1)*f.size)
+	}
+}
+
 // TestAShortFlightConfirms: over 1 Gbit/s the first flight is through in 4 ms, of which the first instant of arrivals is a fifth. It
 // confirms the train's rate all the same: the second flight leaves a round trip later, and over both the path looks slow.
 func TestAShortFlightConfirms(t *testing.T) {
-	c, now := New(Config{}), time.Unix(1000, 0)
-	const size, each = 1400, 1400 * time.Second / 125e6
-	c.Guess(50 * ms)
-	c.Train(16*size, 16*each, true)
-	c.Waiting(32 << 20)
-	var flight []Sample
-	for at := now; (len(flight)+1)*size <= c.Window(); at = at.Add(each) {
-		flight = append(flight, c.Sent(at, size, len(flight)*size))
-	}
-	require.Greater(t, len(flight)*size, 500_000)
-	for n, s := range flight {
-		at := now.Add(50*ms + time.Duration(n)*each)
-		c.Acked(at, s, size, at.Add(-25*ms))
-		c.Feedback(at, (len(flight)-n-1)*size)
-	}
-	require.False(t, c.careful)
-	require.InEpsilon(t, 125e6, c.Estimate(), 0.1)
+	f := newFlier(1400, 125e6, 32<<20)
+	flight := f.first()
+	require.Greater(t, len(flight)*f.size, 500_000)
+	f.arrive(flight, 50*ms)
+	require.False(t, f.careful)
+	require.InEpsilon(t, 125e6, f.Estimate(), 0.1)
 }
 
 // TestAFlightThatLostItsTailConfirms: that its last packets are lost shows when the next flight arrives, a round trip later. That pause is
 // no part of the rate: with it a transfer went on at a fifth of the path.
 func TestAFlightThatLostItsTailConfirms(t *testing.T) {
-	const size, each = 1200, 1200 * time.Second / 2_500_000
 	for lost := range 5 {
-		c, now := New(Config{}), time.Unix(1000, 0)
-		c.Guess(50 * ms)
-		c.Train(16*size, 16*each, true)
-		c.Waiting(4 << 20)
-		var flight []Sample
-		for at := now; (len(flight)+1)*size <= c.Window(); at = at.Add(each) {
-			flight = append(flight, c.Sent(at, size, len(flight)*size))
-		}
-		arrive := func(flight []Sample, at time.Time) {
-			for n, s := range flight {
-				at := at.Add(time.Duration(n) * each)
-				c.Acked(at, s, size, at.Add(-25*ms))
-				c.Feedback(at, 0)
-			}
-		}
-		arrive(flight[:len(flight)-lost], now.Add(50*ms))
+		f := newFlier(1200, 2.5e6, 4<<20)
+		flight := f.first()
+		f.arrive(flight[:len(flight)-lost], 50*ms)
 		var next []Sample
 		for n := range 8 {
-			next = append(next, c.Sent(now.Add(50*ms+time.Duration(n)*each), size, lost*size))
+			next = append(next, f.Sent(f.begin.Add(50*ms+time.Duration(n)*f.each), f.size, lost*f.size))
 		}
-		arrive(next, now.Add(100*ms))
-		require.False(t, c.careful, "%d lost", lost)
-		require.InEpsilon(t, 2.5e6, c.Estimate(), 0.15, "%d lost", lost)
+		f.arrive(next, 100*ms)
+		require.False(t, f.careful, "%d lost", lost)
+		require.InEpsilon(t, 2.5e6, f.Estimate(), 0.15, "%d lost", lost)
 	}
 }
 

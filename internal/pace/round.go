@@ -7,7 +7,7 @@ type round struct {
 	number      int64
 	end         int64         // of delivery.total: packets that left when less was delivered belong to it
 	fates       tally         // of the packets of which it was heard in it
-	left        [4]tally      // fates by the low bits of the number of the round in which packets left
+	sent        [4]tally      // fates by the low bits of the number of the round in which packets left
 	leastQueue  time.Duration // what stands
 	mostQueue   time.Duration
 	leastBefore time.Duration // leastQueue of the round before
@@ -21,13 +21,13 @@ func (r *round) note(queue time.Duration) {
 
 // next begins the next round when total bytes are delivered.
 func (r *round) next(total int64, queue time.Duration) {
-	*r = round{number: r.number + 1, end: total, leastQueue: queue, mostQueue: queue, leastBefore: r.leastQueue, left: r.left}
-	*r.leftIn(uint8(r.number)) = tally{}
+	*r = round{number: r.number + 1, end: total, leastQueue: queue, mostQueue: queue, leastBefore: r.leastQueue, sent: r.sent}
+	*r.sentIn(uint8(r.number)) = tally{}
 }
 
-// leftIn returns the fates of the packets that left in a round, of the last four. A loss is told of later than what arrived beside it, by up
-// to a round trip where packets come late, so that fates never mix alike in what a round hears.
-func (r *round) leftIn(number uint8) *tally { return &r.left[number%uint8(len(r.left))] }
+// sentIn returns the fates of the packets that left in a round, one of the last four. A loss is told of later than the arrival of what left
+// beside it, by up to a round trip where packets come late: what a round hears of did not leave together.
+func (r *round) sentIn(number uint8) *tally { return &r.sent[number%uint8(len(r.sent))] }
 
 // arrived returns how many bytes were delivered since the round's beginning, of total.
 func (r *round) arrived(total int64) int { return int(total - r.end) }

@@ -51,8 +51,8 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 
 // firstFlight returns what came of a careful first flight, when that is enough to take it for the rate to begin with. What came since there
 // was last nothing to send may be two packets, from which nothing is learnt. A flight that is here is judged however short it was: the next
-// one leaves a round trip later, and that pause would look like a slow path. Nor does it wait for those that are lost: what is lost of its end
-// is told when the next one arrives.
+// one leaves a round trip later, and that pause would look like a slow path. Nor does its end wait for what is lost of it, which is told when
+// the next one arrives.
 func (c *Controller) firstFlight() (s slope, ok bool) {
 	heard := int(c.delivery.total-c.before) + c.flightLost
 	if !c.careful || heard < trainPackets*c.cfg.Packet {

@@ -20,8 +20,8 @@ func (c *Controller) remember(t instant) {
 // Spurious says that a packet which was counted as lost has arrived after all. It is told before the packet's Acked.
 func (c *Controller) Spurious(s Sample) {
 	c.round.fates.lost = max(c.round.fates.lost-1, 0)
-	left := c.round.leftIn(s.round)
-	left.lost = max(left.lost-1, 0)
+	sent := c.round.sentIn(s.round)
+	sent.lost = max(sent.lost-1, 0)
 	if c.undo.open == 0 || s.sent >= c.undo.before {
 		return
 	}
