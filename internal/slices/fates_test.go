@@ -354,3 +354,13 @@ func TestFarChunkWithoutRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedRepairHoldsNothing: what finds no room is not there, nor is a place for it.
+func TestRefusedRepairHoldsNothing(t *testing.T) {
+	account := budget.NewAccount(budget.NewPool(repairCost-1), budget.Terms{Floor: 1 << 30, Early: 1 << 30})
+	m := new(restorer)
+	require.Equal(t, noRoom, m.keep(repair{id: 7, count: 2, parity: 1, last: 100, shard: make([]byte, Size)}, account))
+	require.Nil(t, m.sets)
+	sums, _ := account.Charge()
+	require.Zero(t, sums.Borrowed)
+}

@@ -9,14 +9,14 @@ const maxHeldRepairs = 1024
 const (
 	// repairCost is the memory of a repair slice that waits, with the set that it may be the first of.
 	repairCost = 1152 + 640
-	// restoreBytes is what restoring takes: a chunk's missing slices, the codes used lately, and the sets' table.
+	// restoreBytes is what restoring takes: a chunk's missing slices, and the codes used lately.
 	restoreBytes = 192 << 10
 )
 
 // restorer keeps repair slices until they can make what a chunk misses.
 type restorer struct {
 	held   int                   // repair slices, in all
-	sets   *[Pipeline]*repairSet // by id modulo length; nil before the first
+	sets   map[uint16]*repairSet // by id modulo Pipeline
 	coders coders
 	memory []byte // of one chunk's missing slices
 
@@ -43,9 +43,6 @@ const (
 
 // keep takes a repair slice. What waits for a chunk before it in the same place, which is through, makes room first.
 func (m *restorer) keep(r repair, account Account) outcome {
-	if m.sets == nil {
-		m.sets = new([Pipeline]*repairSet)
-	}
 	set := m.set(r.id)
 	if set == nil {
 		m.drop(r.id, account)
@@ -61,6 +58,9 @@ func (m *restorer) keep(r repair, account Account) outcome {
 	if set == nil {
 		set = &repairSet{repair: r}
 		set.shard = nil // it lies in the packet
+		if m.sets == nil {
+			m.sets = make(map[uint16]*repairSet)
+		}
 		m.sets[r.id%Pipeline] = set
 	}
 	set.shards[r.index] = append([]byte(nil), r.shard...)
@@ -71,9 +71,6 @@ func (m *restorer) keep(r repair, account Account) outcome {
 
 // set returns what came to repair a chunk, or nil.
 func (m *restorer) set(id uint16) *repairSet {
-	if m.sets == nil {
-		return nil
-	}
 	if set := m.sets[id%Pipeline]; set != nil && set.id == id {
 		return set
 	}
@@ -139,19 +136,16 @@ func (m *restorer) trim(account Account) {
 
 // drop forgets what came to repair the chunk in the place of that id.
 func (m *restorer) drop(id uint16, account Account) {
-	place := &m.sets[id%Pipeline]
-	if *place != nil {
-		account.Repay(int64((*place).have) * repairCost)
-		m.held -= (*place).have
-		*place = nil
+	if set := m.sets[id%Pipeline]; set != nil {
+		account.Repay(int64(set.have) * repairCost)
+		m.held -= set.have
+		delete(m.sets, id%Pipeline)
 	}
 }
 
 // dropAll forgets all that came to repair chunks.
 func (m *restorer) dropAll(account Account) {
-	for id := range uint16(Pipeline) {
-		if m.held > 0 {
-			m.drop(id, account)
-		}
+	for id := range m.sets {
+		m.drop(id, account)
 	}
 }
