@@ -145,7 +145,9 @@ func (m *restorer) drop(id uint16, account Account) {
 
 // dropAll forgets all that came to repair chunks.
 func (m *restorer) dropAll(account Account) {
-	for id := range m.sets {
-		m.drop(id, account)
+	for id := range uint16(Pipeline) {
+		if m.held > 0 {
+			m.drop(id, account)
+		}
 	}
 }
