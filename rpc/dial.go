@@ -198,6 +198,7 @@ func (l *Listener) adopt(conn *quic.Conn) {
 
 // Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. The world need not be
 // driven for that, and may connect again later: see [World.Connect]. cert.Pinned makes a config that trusts one certificate.
+// A refusal, and a connection that ends before, is a [*CloseError]; that nobody answers is none, and may be tried again as a temporary one.
 // When it returns an error its socket is free, which may take up to a second; else [Conn.Wait] says when it is.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
 	remote, host, err := quicconn.Resolve(ctx, addr)

@@ -118,11 +118,15 @@ func (e *CloseError) Error() string {
 
 func (e *CloseError) Unwrap() error { return e.cause }
 
-// Temporary reports whether a new connection may fare better a little later: the peer was lost, shuts down, or has no room or time now.
+// Temporary reports whether a new connection may fare better a little later: the peer was lost (ConnectionTimeout, ConnectionLost), has no
+// room or time now (ServerFull, HandshakeTimeout), or said HostClosedConnection, as a server does that shuts down. A Close of one's own
+// is none, nor are codes of the game.
 func (e *CloseError) Temporary() bool {
 	switch e.Code {
-	case HostClosedConnection, ConnectionTimeout, ConnectionLost, ServerFull, HandshakeTimeout:
+	case ConnectionTimeout, ConnectionLost, ServerFull, HandshakeTimeout:
 		return true
+	case HostClosedConnection:
+		return e.Remote
 	}
 	return false
 }

@@ -90,9 +90,11 @@ func TestCloseErrors(t *testing.T) {
 
 // TestTemporaryCloseErrors: who comes again reconnects after these, and not after a refusal.
 func TestTemporaryCloseErrors(t *testing.T) {
-	for _, code := range []Code{HostClosedConnection, ConnectionTimeout, ConnectionLost, ServerFull, HandshakeTimeout} {
+	for _, code := range []Code{ConnectionTimeout, ConnectionLost, ServerFull, HandshakeTimeout} {
 		require.True(t, (&CloseError{Code: code}).Temporary(), code)
 	}
+	require.True(t, (&CloseError{Code: HostClosedConnection, Remote: true}).Temporary(), "the server shuts down")
+	require.False(t, (&CloseError{Code: HostClosedConnection}).Temporary(), "we left")
 	for _, code := range []Code{0, ProtocolMismatch, PreLoginFailure, LoginElsewhere, RPCDoS, 5000} {
 		require.False(t, (&CloseError{Code: code}).Temporary(), code)
 	}

@@ -87,7 +87,7 @@ func (o *OutgoingBlob) Write(p []byte) (int, error) {
 	return o.pipe.Write(p)
 }
 
-// Close implements io.Closer. It does not wait.
+// Close says that all was written. It neither waits nor fails: Wait tells whether it has arrived. Cancel gives the blob up.
 func (o *OutgoingBlob) Close() error { return o.pipe.Close() }
 
 // IncomingBlob is a blob at its receiver: an io.Reader, for one goroutine at a time. Reading waits for the sender, and

@@ -71,6 +71,6 @@
 // Everything that a peer can make this end hold has a limit in [Config], or a constant: 4 transfers at once of 64 MiB each,
 // 16 MiB of each unread, 256 MiB for the world; topics of 64 bytes, names of 255, keys of 128; 32 lanes.
 //
-// No call here blocks, but for Send, Wait, Read, Batches and Collect; on the world's goroutine these fail with
-// ErrBlocking where they would have to wait.
+// No call here blocks, but for Send, Wait, Read, Batches, Collect and an OutgoingBlob's Write; on the world's goroutine these fail with
+// ErrBlocking where they would have to wait. Inbox.Take waits as well, and must not be called there.
 package stream

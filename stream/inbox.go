@@ -3,14 +3,16 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 )
 
 // inboxLimit is how many blobs wait in an inbox at most: each has sent no more than what a sender may before its receiver reads.
 const inboxLimit = 64
 
-// Inbox is where blobs wait for those who expect them, by name: a request of the game says which one goes with it, and either may come
-// first. The zero value is empty. Have one for each connection; its methods are safe for concurrent use.
+// Inbox is where blobs wait for those who expect them, by [Name]: a request of the game says which one goes with it, and either may come
+// first. The zero value is empty. Have one for each connection, from OnConnect to OnDisconnect: look it up on the world's goroutine, and
+// take from it on another. Its methods are safe for concurrent use.
 //
 //	streamed.Handle(streams, func(in *stream.IncomingBlob) { inboxes[in.Conn()].Deliver(in) })
 type Inbox struct {
@@ -18,11 +20,12 @@ type Inbox struct {
 	boxes map[string]chan *IncomingBlob // of one
 }
 
-// Deliver takes a blob in, in its handler. It rejects one whose name another has that waits, or when 64 wait.
+// Deliver takes a blob in, in its handler. It rejects one whose name another has that waits, or when 64 wait. One that fails before it is
+// taken is forgotten, and the next of its name takes its place.
 func (i *Inbox) Deliver(in *IncomingBlob) {
-	box, ok := i.put(in)
-	if !ok {
-		in.Reject(errors.New("one of that name waits already, or too many do"))
+	box, err := i.put(in)
+	if err != nil {
+		in.Reject(err)
 		return
 	}
 	in.OnEnd(func(err error) {
@@ -32,7 +35,8 @@ func (i *Inbox) Deliver(in *IncomingBlob) {
 	})
 }
 
-// Take waits for the blob of a name, which one goroutine at a time does. When ctx ends later, the blob is rejected.
+// Take waits for the blob of a name, which one goroutine at a time does, and not the world's. When ctx ends before all is read, the blob is
+// rejected with its cause, which the sender hears. The connection's end does not end Take: ctx has to end with [rpc.Conn.Done].
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 	box := i.wait(name)
 	select {
@@ -48,18 +52,21 @@ func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 	}
 }
 
-// put lays a blob in the box of its name. Not ok: there is one in it, or there are too many boxes.
-func (i *Inbox) put(in *IncomingBlob) (box chan *IncomingBlob, ok bool) {
+// put lays a blob in the box of its name.
+func (i *Inbox) put(in *IncomingBlob) (box chan *IncomingBlob, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if box = i.boxes[in.Name()]; box == nil && len(i.boxes) < inboxLimit {
+	if box = i.boxes[in.Name()]; box == nil {
+		if len(i.boxes) >= inboxLimit {
+			return nil, fmt.Errorf("%d blobs wait to be taken, which is the limit", inboxLimit)
+		}
 		box = i.open(in.Name())
 	}
 	select {
 	case box <- in:
-		return box, true
+		return box, nil
 	default:
-		return nil, false
+		return nil, errors.New("one of this name waits to be taken already")
 	}
 }
 
