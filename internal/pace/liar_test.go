@@ -44,3 +44,16 @@ func TestFalseTimes(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstAckDelayIsNotBelieved: who says with the first ack that it was held back for all of the round trip would have a path of no length.
+func TestFirstAckDelayIsNotBelieved(t *testing.T) {
+	s := newSteps(t)
+	flight := s.send(4)
+	for _, p := range flight {
+		s.pass(40 * ms)
+		s.AckDelay(40 * ms)
+		s.ack(p, 20*ms)
+	}
+	_, _, least := s.RTT()
+	require.GreaterOrEqual(t, least, 40*ms)
+}

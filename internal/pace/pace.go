@@ -130,7 +130,7 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 }
 
 // AckDelay says for how long the receiver held back the acks that follow, up to Feedback. The round trip that they show is less
-// by that, but never less than the least that was seen (RFC 9002, 5.3).
+// by that, but never less than the least that was seen (RFC 9002, 5.3): the first is taken as it is, for a receiver who lies.
 func (c *Controller) AckDelay(d time.Duration) { c.batch.ackDelay = d }
 
 // Acked says that a packet arrived, when by the receiver's clock; a zero arrival is unknown.
@@ -147,7 +147,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 		c.look.outcome.acked++
 	}
 	rtt := t - s.sent
-	if least := c.delay.rtt.least; rtt-b.ackDelay >= least {
+	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.least {
 		rtt -= b.ackDelay
 	}
 	if b.rtt == 0 || rtt < b.rtt {
