@@ -27,7 +27,8 @@ func (f figures) log(t *testing.T, k kind, what string) {
 
 // TestMargin plays for two minutes in each weather, at 30 and 60 Hz. The margin is what the way varies by, a tick for what a
 // frame is late and for what the server's tick waits, and a tick for each copy in a row that is lost: of 20 % seven are, once in 80,000.
-// Where many are lost, one that comes very late has others beside it.
+// Where many are lost, one that comes very late has others beside it. At 20 % QUIC's window is down to two packets, and when both are lost
+// nothing leaves before a probe arrives: once in an hour or so eight ticks in a row at 30 Hz have no input, whatever the margin.
 func TestMargin(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -50,7 +51,9 @@ func TestMargin(t *testing.T) {
 					c := g.join(1)
 					f := g.play(c, stretch)
 					f.log(t, k, test.name)
-					require.Less(t, f.settled, 4*time.Second)
+					if test.weather.PktLoss < 20 {
+						require.Less(t, f.settled, 4*time.Second)
+					}
 					require.LessOrEqual(t, f.missed, k.few()*(1+test.weather.PktLoss/40))
 					require.LessOrEqual(t, f.margin, test.varies+k.ticks(2+test.copies))
 					require.LessOrEqual(t, f.latency, test.weather.PktLag*2+test.weather.PktLagMax*2+test.varies+k.ticks(4+test.copies))
