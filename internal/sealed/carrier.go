@@ -50,19 +50,15 @@ type Carrier struct {
 	issued  []ID
 	first   []ID // of the peer, for Start
 
-	// The goroutine, which exists while there is work.
-	park    sync.Mutex
-	running bool
-	ended   bool
-	later   *time.Timer // wakes a carrier that has no goroutine
-	token   chan struct{}
-	done    chan struct{}
+	worker worker
+	done   chan struct{}
 
-	run    runner // belongs to the goroutine
+	sends  sync.Mutex // held from before packets are built until they have left, which keeps their order; taken before mu
+	run    runner     // under sends
 	counts carrierCounts
 }
 
-type carrierCounts struct{ writes, writeErrors, goroutines atomic.Uint64 }
+type carrierCounts struct{ writes, writeErrors atomic.Uint64 }
 
 // CarrierStats counts what a carrier did.
 type CarrierStats struct {
@@ -87,9 +83,10 @@ func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	if c.Mutex == nil {
 		c.Mutex = new(sync.Mutex)
 	}
-	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, token: make(chan struct{}, 1), done: make(chan struct{})}
+	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, done: make(chan struct{})}
 	r.run.writer = udp.NewWriter(socket.sys)
-	r.inbox = newInbox(r.wake)
+	r.inbox = newInbox(r.worker.wake)
+	r.worker = worker{work: r.loop, idle: r.inbox.empty, naps: socket.sys.Raw != nil, token: make(chan struct{}, 1)}
 	r.inbox.lent = &socket.lent
 	remote, _ := c.Addrs()
 	r.inbox.setRemote(udp.AddrPort(remote))
@@ -149,13 +146,13 @@ func (c *Carrier) Lock() time.Time {
 func (c *Carrier) Unlock() {
 	c.session.Wake()
 	c.mu.Unlock()
-	c.wake()
+	c.worker.wake()
 }
 
 // Wake has the session look for work, in which its source has got some. The lock is held.
 func (c *Carrier) Wake() {
 	c.session.Wake()
-	c.wake()
+	c.worker.wake()
 }
 
 // Spares returns how many ids of the peer are left for changes of an address. The owner asks the peer for more
@@ -193,7 +190,7 @@ func (c *Carrier) Stats() CarrierStats {
 		WriteErrors: c.counts.writeErrors.Load(),
 		Full:        c.inbox.full.Load(),
 		Elsewhere:   c.inbox.elsewhere.Load(),
-		Goroutines:  c.counts.goroutines.Load(),
+		Goroutines:  c.worker.started.Load(),
 		Rate:        c.session.control.Rate(),
 		Window:      c.session.control.Window(),
 	}
@@ -211,29 +208,8 @@ func (c *Carrier) end(err error) {
 	c.mu.Lock()
 	c.session.end(err)
 	c.mu.Unlock()
-	c.wake()
+	c.worker.wake()
 }
 
 // Done is closed when the carrier has ended, by Close or by itself, and uses the socket no more.
 func (c *Carrier) Done() <-chan struct{} { return c.done }
-
-// wake has the goroutine look again, and starts it when there is none.
-func (c *Carrier) wake() {
-	c.park.Lock()
-	defer c.park.Unlock()
-	switch {
-	case c.ended:
-	case c.running:
-		select {
-		case c.token <- struct{}{}:
-		default:
-		}
-	default:
-		c.running = true
-		c.counts.goroutines.Add(1)
-		if c.later != nil {
-			c.later.Stop()
-		}
-		go c.loop()
-	}
-}

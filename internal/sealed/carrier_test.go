@@ -107,11 +107,8 @@ func TestCarrierDelivers(t *testing.T) {
 		after := d.a.Stats()
 		after.Rate, after.Window = before.Rate, before.Window // what is believed of the path fades with time
 		require.Equal(t, before, after)
-		d.a.park.Lock()
-		running, keeps := d.a.running, d.a.run.burst != nil || d.a.run.batch != nil
-		d.a.park.Unlock()
-		require.False(t, running)
-		require.False(t, keeps, "buffers that others could have")
+		require.False(t, d.a.worker.runs())
+		require.False(t, d.a.run.burst != nil || d.a.run.batch != nil, "buffers that others could have")
 		t.Log("# news of arrivals")
 
 		t.Log("# work again")

@@ -77,11 +77,7 @@ func pass(d time.Duration) {
 }
 
 // goes reports whether a has a goroutine.
-func (d *talk) goes() bool {
-	d.a.park.Lock()
-	defer d.a.park.Unlock()
-	return d.a.running
-}
+func (d *talk) goes() bool { return d.a.worker.runs() }
 
 // say gives a so much more play.
 func (d *talk) say(n int) {

@@ -12,11 +12,6 @@ import (
 const (
 	// turnPackets are taken in one hold of the lock.
 	turnPackets = 64
-	// linger is how long a goroutine without work waits for some before it ends: less than a tick of 30 Hz, for a quiet game's ticks
-	// wake their carriers.
-	linger = 20 * time.Millisecond
-	// parkAfter is how far off the next timeout must be to be left to a timer: the goroutine ends meanwhile.
-	parkAfter = 100 * time.Millisecond
 	// blockedWait is after how long a full send buffer is tried again.
 	blockedWait = 500 * time.Microsecond
 	// pingTime is the longest without a ping over QUIC while there is traffic, minPing the least.
@@ -41,7 +36,7 @@ type arrived struct {
 	opened
 }
 
-// runner is what the goroutine of a carrier keeps between two turns.
+// runner is what a carrier keeps between two turns.
 type runner struct {
 	writer        udp.Writer
 	to, from      net.Addr // as QUIC told them last
@@ -81,15 +76,27 @@ func (c *Carrier) loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		c.run.borrow()
-		next, ok, idle := c.turn()
-		if idle || c.run.state == Closed {
-			c.run.giveBack()
-		}
-		if c.finished() || idle && c.sleep(timer, next, ok) {
+		idle, ended := c.round()
+		if ended || idle && c.worker.sleep(timer) {
 			return
 		}
 	}
+}
+
+// round is a turn of the goroutine with all that goes before and after it.
+func (c *Carrier) round() (idle, ended bool) {
+	c.sends.Lock()
+	defer c.sends.Unlock()
+	c.run.borrow()
+	next, ok, idle := c.turn()
+	if idle || c.run.state == Closed {
+		c.run.giveBack()
+	}
+	if !ok {
+		next = time.Time{}
+	}
+	c.worker.due(next)
+	return idle, c.finished()
 }
 
 // turn does what is due now. Idle: nothing is, before next.
@@ -218,52 +225,6 @@ func (c *Carrier) pingDue(now time.Time) bool {
 	return true
 }
 
-// sleep waits for work. It reports whether the goroutine is to end, because there is none for long.
-func (c *Carrier) sleep(timer *time.Timer, next time.Time, ok bool) (end bool) {
-	wait, parks := linger, true
-	if !ok {
-		next = time.Time{}
-	} else if until := time.Until(next); until <= 0 {
-		return false
-	} else if until <= parkAfter {
-		wait, parks = until, false
-	}
-	select {
-	case <-c.token:
-		return false
-	default:
-	}
-	if wait < udp.TimerUnit && c.socket.sys.Raw != nil && udp.Nap(wait) {
-		return false
-	}
-	timer.Reset(wait)
-	select {
-	case <-c.token:
-		return false
-	case <-timer.C:
-		return parks && c.rest(next)
-	}
-}
-
-// rest ends the goroutine unless there is work after all; a timer starts another one.
-func (c *Carrier) rest(next time.Time) bool {
-	c.park.Lock()
-	defer c.park.Unlock()
-	if len(c.token) > 0 || !c.inbox.empty() {
-		return false
-	}
-	c.running = false
-	if next.IsZero() {
-		return true
-	}
-	if c.later == nil {
-		c.later = time.AfterFunc(time.Until(next), c.wake)
-	} else {
-		c.later.Reset(time.Until(next))
-	}
-	return true
-}
-
 // finished cleans up behind a session that has ended.
 func (c *Carrier) finished() bool {
 	if c.run.state != Closed {
@@ -276,12 +237,7 @@ func (c *Carrier) finished() bool {
 	c.inbox.give(c.run.taken)
 	c.inbox.close()
 	c.run.taken = taken{}
-	c.park.Lock()
-	defer c.park.Unlock()
-	c.ended = true
-	if c.later != nil {
-		c.later.Stop()
-	}
+	c.worker.end()
 	close(c.done)
 	return true
 }
