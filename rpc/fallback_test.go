@@ -82,6 +82,21 @@ func TestPlayFallsBackSoon(t *testing.T) {
 	})
 }
 
+// TestOneMessageFallsBackSoon: it moves to QUIC as soon as play does that never rests: no timer waits for a turn that others cause.
+func TestOneMessageFallsBackSoon(t *testing.T) {
+	overSealed(t, clean, true, func(n *sealedNet) {
+		a := n.opened()
+		n.blocked.Store(true)
+		begin := time.Now()
+		require.NoError(t, hit.Call(a, 1))
+		for len(n.clients[0].take()) == 0 {
+			n.tick(1)
+		}
+		t.Log(time.Since(begin))
+		require.Less(t, time.Since(begin), 800*time.Millisecond)
+	})
+}
+
 // TestBulkFallsBackLater: with bulk in flight a second must pass.
 func TestBulkFallsBackLater(t *testing.T) {
 	overSealed(t, clean, true, func(n *sealedNet) {

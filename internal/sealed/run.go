@@ -88,19 +88,16 @@ func (c *Carrier) round() (idle, ended bool) {
 	c.sends.Lock()
 	defer c.sends.Unlock()
 	c.run.borrow()
-	next, ok, idle := c.turn()
+	next, idle := c.turn()
 	if idle || c.run.state == Closed {
 		c.run.giveBack()
-	}
-	if !ok {
-		next = time.Time{}
 	}
 	c.worker.due(next)
 	return idle, c.finished()
 }
 
-// turn does what is due now. Idle: nothing is, before next.
-func (c *Carrier) turn() (next time.Time, ok, idle bool) {
+// turn does what is due now. Idle: nothing is, before next; zero = before somebody wakes it.
+func (c *Carrier) turn() (next time.Time, idle bool) {
 	r := &c.run
 	if !r.taken.more() {
 		r.taken = c.inbox.take()
@@ -114,7 +111,7 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 	c.observe(now)
 	ping := c.pingDue(now)
 	all := r.burst.sent == r.burst.n && c.collect(now)
-	next, ok = c.session.NextTimeout()
+	next = c.next()
 	woken := c.config.Turned != nil && c.config.Turned()
 	changed := c.session.Changed()
 	r.state = c.session.State()
@@ -130,12 +127,12 @@ func (c *Carrier) turn() (next time.Time, ok, idle bool) {
 		c.config.Ping()
 	}
 	if r.burst.sent == r.burst.n {
-		return next, ok, !more
+		return next, !more
 	}
 	if c.seal(); c.flush() {
-		return next, ok, all && !more
+		return next, all && !more
 	}
-	return time.Now().Add(blockedWait), true, !more
+	return time.Now().Add(blockedWait), !more
 }
 
 // tell passes on what a turn has changed.
@@ -205,6 +202,31 @@ func (c *Carrier) observe(now time.Time) {
 	}
 }
 
+// next returns when there is something to do; zero = when somebody wakes the carrier. The lock is held.
+func (c *Carrier) next() time.Time {
+	next, ok := c.session.NextTimeout()
+	if at, pings := c.pingAt(); pings && (!ok || at.Before(next)) {
+		return at
+	}
+	if !ok {
+		return time.Time{}
+	}
+	return next
+}
+
+// pingAt returns when nothing will have been acked for so long that QUIC is to send something.
+func (c *Carrier) pingAt() (at time.Time, ok bool) {
+	s, pto := c.session, c.session.pto()
+	if c.config.Ping == nil || !s.waiting() {
+		return time.Time{}, false
+	}
+	at = s.time(s.hearing.heard + pto)
+	if again := c.run.pinged.Add(max(pto, minPing)); again.After(at) {
+		at = again
+	}
+	return at, true
+}
+
 // pingDue reports whether QUIC is to send something.
 func (c *Carrier) pingDue(now time.Time) bool {
 	r := &c.run
@@ -213,7 +235,8 @@ func (c *Carrier) pingDue(now time.Time) bool {
 	if c.config.Ping == nil || !s.started || since < minPing {
 		return false
 	}
-	quiet := s.waiting() && s.now-s.hearing.heard >= s.pto() && since >= s.pto()
+	at, waits := c.pingAt()
+	quiet := waits && !now.Before(at)
 	if at, ok := s.hushedAt(); ok && s.now >= at && r.pinged.Before(s.time(s.hearing.opened)) {
 		quiet = true // once for each hush
 	}

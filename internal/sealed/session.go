@@ -311,6 +311,7 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	earlier(s.loss.Next, s.loss.Next > 0)
 	earlier(s.ptoAt())
 	earlier(s.silentAt())
+	earlier(s.watchAt())
 	if at, ok := s.hushedAt(); ok && at > s.now {
 		earlier(at, true)
 	}

@@ -169,14 +169,19 @@ func (s *Session) silentAfter() time.Duration {
 	return max(silentTime, silentPTOs*s.patience())
 }
 
-// watch looks at the other carrier while nothing is acked here.
+// watchAt returns when to look at the other carrier, while nothing is acked here.
+func (s *Session) watchAt() (at time.Duration, ok bool) {
+	at = max(s.hearing.heard+s.patience(), s.hearing.other.again)
+	return at, s.config.Other != nil && s.state == Open && s.waiting()
+}
+
+// watch looks at the other carrier when it is time.
 func (s *Session) watch(t time.Duration) {
-	o := &s.hearing.other
-	if s.config.Other == nil || s.state != Open || !s.waiting() || t < max(s.hearing.heard+s.patience(), o.again) {
+	if at, ok := s.watchAt(); !ok || t < at {
 		return
 	}
-	o.look(t, s.config.Other())
-	o.again = t + max(s.patience()/2, minPTO)
+	s.hearing.other.look(t, s.config.Other())
+	s.hearing.other.again = t + max(s.patience()/2, minPTO)
 }
 
 // patience is a probe timeout without the variance that one late ack makes: after an outage it would keep play waiting for
