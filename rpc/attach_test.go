@@ -88,6 +88,19 @@ func TestCloseWaitsForWhatIsAttached(t *testing.T) {
 	})
 }
 
+// TestCloseWithoutTime: whose context has ended closes the connections all the same, and is told that they are still closing.
+func TestCloseWithoutTime(t *testing.T) {
+	inNet(t, 1, Config{}, func(n *network) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		err := n.server.Close(ctx, HostClosedConnection, "no time")
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "still")
+		n.tick(30)
+		require.ErrorContains(t, n.ends[0].Err(), "no time")
+	})
+}
+
 // TestListenThatFailed leaves the world what it was.
 func TestListenThatFailed(t *testing.T) {
 	w := newTestWorld(t, Config{})

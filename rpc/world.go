@@ -288,30 +288,40 @@ func (w *World) Conns() []*Conn {
 // the world takes no connection and no post; Run returns ErrClosed. OnDisconnect runs in the next Dispatch. The trace of
 // [Config].Trace ends here, and an error of its writer is returned.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
+	defer w.signal()
+	w.shutDown(code, reason)
+	for _, c := range w.connections() { // however little time ctx leaves; one that is still being attached closes itself
+		c.Close(code, reason)
+	}
+	err := w.waitClosed(ctx)
+	if failed := w.trace.Close(ctx); failed != nil {
+		err = errors.Join(err, fmt.Errorf("rpc: closing the world: Config.Trace: %w", failed))
+	}
+	return err
+}
+
+// shutDown has the world take nothing more.
+func (w *World) shutDown(code Code, reason string) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.closed == nil {
 		w.closed = &CloseError{Code: code, Reason: reason}
 		close(w.shut)
 	}
-	w.mu.Unlock()
+}
+
+// waitClosed returns when the carriers of all connections have ended.
+func (w *World) waitClosed(ctx context.Context) error {
 	if err := waitFor(ctx, &w.attaching); err != nil {
-		return fmt.Errorf("rpc: closing the world: a carrier is still being attached: %w", err)
+		return fmt.Errorf("rpc: closing the world: connections, or carriers that are being attached, are still closing: %w", err)
 	}
 	conns := w.connections()
-	for _, c := range conns {
-		c.Close(code, reason)
-	}
-	defer w.signal()
 	for i, c := range conns {
 		select {
 		case <-c.Done():
 		case <-ctx.Done():
-			_ = w.trace.Close(ctx)
-			return errors.Join(fmt.Errorf("rpc: closing the world: %d of %d connections are still closing", len(conns)-i, len(conns)), context.Cause(ctx))
+			return fmt.Errorf("rpc: closing the world: %d of %d connections are still closing: %w", len(conns)-i, len(conns), context.Cause(ctx))
 		}
-	}
-	if err := w.trace.Close(ctx); err != nil {
-		return fmt.Errorf("rpc: closing the world: Config.Trace: %w", err)
 	}
 	return nil
 }
