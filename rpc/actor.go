@@ -23,11 +23,11 @@ type Actor struct {
 	components []part   // by slot; none while nothing is made
 	seats      seats
 
-	owner    *Conn      // server: the owning connection or nil; client: the server's connection
+	conn     *Conn      // the client's at the end of the chain of owners, nil: none; on a client the connection to the server
 	owned    bool       // client: this side owns it
-	parent   *Actor     // server: the actor that owns it, whose owner is this one's, too
+	owner    *Actor     // server: the actor that owns it, nil: a connection or the server does
 	children actors     // server: those that it owns
-	opens    []*opening // where it is open; on a client the one channel to the server
+	openings []*opening // where it is open; on a client the one channel to the server
 	always   bool
 	dead     bool
 
@@ -41,7 +41,7 @@ type Actor struct {
 
 	// Of its relevancy, on a server.
 	rule      relevancyRule
-	slot      int // in its slots
+	slot      int // its place in slots(), while a rule other than byHand decides
 	onlyOwner bool
 	asOwner   bool
 
@@ -97,21 +97,25 @@ func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...Spa
 	return a, object, err
 }
 
-// openToOwner opens a new actor for its owner. It refuses one for everybody whose state nobody could take.
-func (a *Actor) openToOwner() error {
-	if a.always {
-		if _, err := a.openMessage(nil, a.world.config.maxBunch()); err != nil {
-			return err
-		}
-	}
-	if a.owner == nil || a.owner.expected() {
+// mustFit refuses an AlwaysRelevant actor whose states fit in no open message.
+func (a *Actor) mustFit() error {
+	if !a.always {
 		return nil
 	}
-	return a.OpenTo(a.owner)
+	_, err := a.openMessage(nil, a.world.config.maxBunch())
+	return err
 }
 
-// list enters an actor that has its object among those of its class.
-func (a *Actor) list() {
+// openToOwner opens a new actor for the connection at the end of its chain of owners.
+func (a *Actor) openToOwner() error {
+	if a.conn == nil || a.conn.expected() {
+		return nil
+	}
+	return a.OpenTo(a.conn)
+}
+
+// enterClass enters an actor that has its object among those of its class.
+func (a *Actor) enterClass() {
 	if !a.dead && a.object != nil {
 		a.binding.actors.Add(a, &a.seats.class)
 	}
@@ -128,13 +132,13 @@ func (a *Actor) Conn() *Conn {
 	if a.torn && !a.world.IsServer() {
 		return nil
 	}
-	return a.owner
+	return a.conn
 }
 
 // Owned reports, on a client, whether this side owns the actor; on the server, whether any client does.
 func (a *Actor) Owned() bool {
 	if a.world.IsServer() {
-		return a.owner != nil
+		return a.conn != nil
 	}
 	return a.owned
 }
@@ -148,12 +152,12 @@ const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or
 // made reports whether a world made the actor.
 func (a *Actor) made() bool { return a != nil && a.world != nil }
 
-// find returns how the actor is open at c, nil when it is not.
-func (a *Actor) find(c *Conn) *opening {
+// openingOn returns how the actor is open at c, nil when it is not.
+func (a *Actor) openingOn(c *Conn) *opening {
 	if c.server {
-		return c.has[a]
+		return c.openings[a]
 	}
-	for _, o := range a.opens { // one at most, and not when another connection made the actor
+	for _, o := range a.openings { // one at most, and not when another connection made the actor
 		if o.conn == c {
 			return o
 		}
@@ -184,11 +188,11 @@ func (a *Actor) part(c *Class) part {
 	return part{}
 }
 
-// furnish makes the objects of the actor.
-func (a *Actor) furnish() {
+// makeObjects makes the objects of the actor.
+func (a *Actor) makeObjects() {
 	if a.binding != nil {
 		a.object = a.binding.construct(a)
-		a.list()
+		a.enterClass()
 	}
 	if len(a.class.components) == 0 {
 		return
@@ -201,8 +205,8 @@ func (a *Actor) furnish() {
 	}
 }
 
-// mirror makes the replicas of the actor's objects.
-func (a *Actor) mirror() {
+// makeReplicas makes the replicas of the actor's objects.
+func (a *Actor) makeReplicas() {
 	if len(a.class.states) == 0 {
 		return
 	}
@@ -230,7 +234,7 @@ func (a *Actor) String() string {
 
 // Channel returns the actor's channel on c; the zero Channel when the actor is not open there.
 func (a *Actor) Channel(c *Conn) Channel {
-	if o := a.find(c); o != nil {
+	if o := a.openingOn(c); o != nil {
 		return Channel{c, o.channel}
 	}
 	return Channel{}

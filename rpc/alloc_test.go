@@ -65,7 +65,7 @@ func TestCallAllocatesNothing(t *testing.T) {
 	require.NoError(t, err)
 	closed := &Conn{}
 	closed.closing.Store(true)
-	a := &Actor{world: w, class: class, opens: []*opening{{conn: closed, channel: 2}}}
+	a := &Actor{world: w, class: class, openings: []*opening{{conn: closed, channel: 2}}}
 	data := Raw("0123456789")
 	require.NoError(t, small.Call(a, vector{1, 2, 3}))
 	require.Zero(t, testkit.Allocs(200, func() {
@@ -88,8 +88,8 @@ func TestRequestsAllocateLittle(t *testing.T) {
 	withClerk(t, Config{}, func(n *network, here, there *Actor) {
 		c, number := n.conns[0], uint64(0)
 		from := n.ends[0]
-		there.opens = nil // what is said goes nowhere
-		delete(c.has, here)
+		there.openings = nil // what is said goes nowhere
+		delete(c.openings, here)
 		b := make([]byte, 0, 64)
 		require.Zero(t, testkit.Allocs(200, func() {
 			number++

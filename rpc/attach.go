@@ -103,7 +103,7 @@ func (w *World) becomeClient() error {
 	if w.client.Load() {
 		return nil
 	}
-	if w.actors.Load() > 0 || w.serial > 0 || w.listeners > 0 {
+	if w.alive.Load() > 0 || w.serial > 0 || w.listeners > 0 {
 		return fmt.Errorf("rpc: a world that listens, or has actors or clients, can not connect to a server: %w", ErrWrongRole)
 	}
 	w.client.Store(true)
@@ -114,14 +114,14 @@ func (w *World) becomeClient() error {
 func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, error) {
 	w.freeze()
 	c := &Conn{
-		world:    w,
-		server:   server,
-		carrier:  carrier,
-		done:     make(chan struct{}),
-		gone:     make(chan struct{}),
-		welcomed: make(chan struct{}),
-		kick:     make(chan struct{}, 1),
-		channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica]), has: make(map[*Actor]*opening),
+		world:         w,
+		server:        server,
+		carrier:       carrier,
+		done:          make(chan struct{}),
+		gone:          make(chan struct{}),
+		welcomed:      make(chan struct{}),
+		handshakeWake: make(chan struct{}, 1),
+		channels:      make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica]), openings: make(map[*Actor]*opening),
 		leaving: make(map[Ref]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool),
 		limits: make(map[*method]budget.Bucket), requests: newRequests(w.config.maxRequests()),
 
@@ -230,7 +230,7 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 	defer w.mu.Unlock()
 	c.link = link.New(carrier, config, machines...)
 	c.guests.Link = c.link
-	w.live[c] = struct{}{}
+	w.attached[c] = struct{}{}
 	if c.server {
 		c.visit.WaitFor(c) // until it has said Login
 	}
@@ -242,13 +242,13 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 func (c *Conn) onWake() {
 	if !c.joined.Load() {
 		select {
-		case c.kick <- struct{}{}:
+		case c.handshakeWake <- struct{}{}:
 		default:
 		}
 		return
 	}
 	c.guests.Woken.Store(true)
-	c.dirty.Store(true)
+	c.readable.Store(true)
 	c.world.signal()
 }
 
@@ -286,7 +286,7 @@ func (c *Conn) finish() {
 		c.sealed.wait()
 	}
 	w.mu.Lock()
-	delete(w.live, c)
+	delete(w.attached, c)
 	joined := c.joined.Load()
 	if joined {
 		w.inbox.ended = append(w.inbox.ended, c) // expel does the rest when its last message has run
@@ -295,7 +295,7 @@ func (c *Conn) finish() {
 		w.memory.Leave(int(c.reserved.Load()))
 		w.door.Fail(c.visit)
 		w.answered.Broadcast()
-		if c.known.Load() {
+		if c.loginAsked.Load() {
 			w.inbox.refused = append(w.inbox.refused, c)
 		}
 	}
@@ -350,7 +350,7 @@ func (c *Conn) replace() {
 
 // admit introduces a connection to the world's game, in tasks.
 func (w *World) admit(c *Conn) {
-	w.conns = append(w.conns, c)
+	w.announced = append(w.announced, c)
 	w.watchCalls(c)
 	w.log.Info("connected", "conn", c)
 	c.trace.Joined(c.identity)
@@ -372,7 +372,7 @@ func (w *World) openOwned(c *Conn) {
 	for a := range c.owned.all {
 		for _, heir := range a.household(nil) {
 			w.later(c, tasks.Doing{What: "the state of ", Of: heir.class}, func() {
-				if heir.owner == c {
+				if heir.conn == c {
 					w.openAlways(heir, c)
 				}
 			})
@@ -397,9 +397,9 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 func (w *World) expel(c *Conn) {
 	w.discard(c)
 	w.unwatchCalls(c)
-	w.relevance.expel(w.conns, c)
+	w.relevance.expel(w.announced, c)
 	w.memory.Leave(int(c.reserved.Load()))
-	w.conns = slices.DeleteFunc(w.conns, func(other *Conn) bool { return other == c })
+	w.announced = slices.DeleteFunc(w.announced, func(other *Conn) bool { return other == c })
 	w.mu.Lock()
 	w.door.End()
 	w.mu.Unlock()
@@ -435,7 +435,7 @@ func (c *Conn) endActor(channel uint64) {
 		return
 	}
 	c.setChannel(channel, nil)
-	if o := a.find(c); o != nil {
+	if o := a.openingOn(c); o != nil {
 		a.forget(o)
 	}
 	if !c.server {

@@ -131,7 +131,7 @@ func benchmarkServer(b *testing.B, profile *dos.Profile) {
 		server.Tick(time.Now())
 		client.Tick(time.Now())
 	}
-	mirror := end.channels[a.opens[0].channel]
+	mirror := end.channels[a.openings[0].channel]
 	conn := server.joined[0]
 	b.ReportAllocs()
 	b.ResetTimer()

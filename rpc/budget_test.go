@@ -21,7 +21,7 @@ func TestWorldKeepsItsReceiveBudget(t *testing.T) {
 		call := encoded(t, shout.m, "")
 		flood := func() {
 			for i, c := range n.ends {
-				channel := n.mirror(i, a).opens[0].channel
+				channel := n.mirror(i, a).openings[0].channel
 				c.link.Lock()
 				var err error
 				for err == nil {

@@ -81,7 +81,7 @@ func (a *Actor) end(reason CloseReason) {
 	}
 	w := a.world
 	a.dead, a.owned = true, false
-	w.actors.Add(-1)
+	w.alive.Add(-1)
 	w.unname(a)
 	w.roster.Remove(&a.seats.world)
 	w.always.Remove(&a.seats.always)
@@ -150,7 +150,7 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	if !a.world.IsServer() {
 		return
 	}
-	if o := a.find(c); o != nil {
+	if o := a.openingOn(c); o != nil {
 		a.shut(o, reason)
 	} else if c.sleeps(a) && a.parks(reason) {
 		c.asleep[a] = reason // it keeps its copy either way
@@ -164,8 +164,8 @@ func (a *Actor) shutAll(reason CloseReason) {
 	if reason.keeps() {
 		a.compareAll()
 	}
-	for len(a.opens) > 0 {
-		a.shut(a.opens[len(a.opens)-1], reason)
+	for len(a.openings) > 0 {
+		a.shut(a.openings[len(a.openings)-1], reason)
 	}
 }
 
@@ -248,11 +248,11 @@ var stateMessage = &method{class: &Class{name: "Actor"}, name: "State", label: "
 func (a *Actor) forget(o *opening) {
 	o.closed = true
 	o.conn.drops.Add(drops.Closed, o.calls.Close())
-	delete(o.conn.has, a)
+	delete(o.conn.openings, a)
 	o.conn.view.remove(o)
-	i := slices.Index(a.opens, o)
-	a.opens = slices.Delete(a.opens, i, i+1)
-	if len(a.opens) == 0 {
+	i := slices.Index(a.openings, o)
+	a.openings = slices.Delete(a.openings, i, i+1)
+	if len(a.openings) == 0 {
 		a.world.replicator.left = true
 	}
 }
@@ -307,7 +307,7 @@ func (w *World) lastState(c *Conn, a *Actor, b []byte) *CloseError {
 func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason) {
 	c.setChannel(channel, nil)
 	c.requests.endOf(a, reason)
-	a.opens = nil
+	a.openings = nil
 	switch {
 	case reason == Dormancy || a.parks(reason):
 		a.dormant = true

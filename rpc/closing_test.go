@@ -31,8 +31,8 @@ func (n *network) forge(message []byte) {
 // forgeClose closes a hero's channel as a hostile server does.
 func (n *network) forgeClose(a *Actor, payload ...byte) {
 	n.t.Helper()
-	c, channel := n.conns[0], a.opens[0].channel
-	a.forget(a.opens[0])
+	c, channel := n.conns[0], a.openings[0].channel
+	a.forget(a.openings[0])
 	c.setChannel(channel, nil)
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -88,7 +88,7 @@ func TestHostileServers(t *testing.T) {
 		"dormancy with fields that are no": func(n *network, a *Actor) { n.forgeClose(a, byte(Dormancy), 0xff, 0xff, 0xff) },
 		"tear-off with a bad state":        func(n *network, a *Actor) { n.forgeClose(a, byte(TearOff), 1, 99) },
 		"a bad last state": func(n *network, a *Actor) {
-			require.NoError(n.t, a.send(a.opens[0], stateMessage, binary.AppendUvarint(nil, stateMethod)))
+			require.NoError(n.t, a.send(a.openings[0], stateMessage, binary.AppendUvarint(nil, stateMethod)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestDismissalsWaitForChannels(t *testing.T) {
 		n.tick(60)
 		require.Empty(t, n.conns[0].dismissals)
 		require.Empty(t, n.ends[0].actorsByRef)
-		require.Zero(t, n.clients[0].actors.Load())
+		require.Zero(t, n.clients[0].alive.Load())
 		require.NoError(t, n.conns[0].Err())
 	})
 }
@@ -239,7 +239,7 @@ func TestLastStatesTooLargeForAClose(t *testing.T) {
 			copied, ok := client.At(a.Ref())
 			require.True(t, ok)
 			require.Equal(t, h, copied)
-			require.Zero(t, len(a.opens))
+			require.Zero(t, len(a.openings))
 		}
 		n.close()
 		time.Sleep(time.Second)

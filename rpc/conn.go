@@ -33,26 +33,26 @@ type Conn struct {
 	machine *bunch.Conn    // under link.Lock, but for Waited
 	sealed  *sealedCarrier // nil when this side has none
 	trace   *trace.Tap     // nil without Config.Trace
-	guests  guest.Seat     // machines of guests, beside it
+	guests  guest.Seat     // machines that package stream added
 
 	// Its way in. Written before joined.
-	visit    *visit        // its place at the door; under World.mu
-	replaced []*Conn       // of the same identity, which end before this one is announced
-	identity string        // written under World.mu, and read freely once joined
-	welcomed chan struct{} // closed when joined
-	kick     chan struct{} // wakes shake, of capacity 1: a message of the handshake came
-	maxBunch int           // bytes of one message, the smaller of both ends' limits
+	visit         *visit        // its place at the door; set by enlist, before any other goroutine has the connection; what it says is under World.mu
+	replaced      []*Conn       // of the same identity, which end before this one is announced
+	identity      string        // written under World.mu; read freely once loginAsked or joined is set
+	welcomed      chan struct{} // closed when joined
+	handshakeWake chan struct{} // wakes shake, of capacity 1: a message of the handshake came
+	maxBunch      int           // bytes of one message, the smaller of both ends' limits
 
 	// Where it stands. Safe from any goroutine.
-	known   atomic.Bool // server: Config.Login is asked, or was; identity is written
-	joined  atomic.Bool
-	closing atomic.Bool                // closed from here: nothing more is dispatched or sent
-	cause   atomic.Pointer[CloseError] // why this side closed; the first one counts
-	ended   atomic.Bool                // the link has; written under World.mu
-	done    chan struct{}              // closed when both carriers have ended; OnDisconnect may be yet to run
-	gone    chan struct{}              // closed when nothing is left of it
-	work    sync.WaitGroup             // goroutines of its own, which end soon after the link
-	dirty   atomic.Bool                // Dispatch has something to take
+	loginAsked atomic.Bool // server: Config.Login is asked, or was; identity is written
+	joined     atomic.Bool
+	closing    atomic.Bool                // closed from here: nothing more is dispatched or sent
+	cause      atomic.Pointer[CloseError] // why this side closed; the first one counts
+	ended      atomic.Bool                // the link has; written under World.mu
+	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may be yet to run
+	gone       chan struct{}              // closed when nothing is left of it
+	work       sync.WaitGroup             // goroutines of its own, which end soon after the link
+	readable   atomic.Bool                // Dispatch has something to take
 
 	// What it costs, and what was dropped. Safe from any goroutine.
 	allowance *budget.Allowance // under Config.Rate and WorldRate
@@ -62,12 +62,12 @@ type Conn struct {
 	rates     statnet.Sampler
 
 	// Actors that are open to it, and what is to be told of them. Owned by the world's goroutine.
-	owned       actors                 // actors, directly
+	owned       actors                 // actors whose owner is the connection itself, not another actor
 	state       stateOutbox            // of a server
-	has         map[*Actor]*opening    // of a server: those that are open
+	openings    map[*Actor]*opening    // of a server: those that are open
 	view        view                   // of a server
-	leaving     map[Ref]uint64         // server: channels of actors that CloseTo closed and that may not have ended at the client
-	leavingMost int                    // of leaving, before those that have are forgotten
+	leaving     map[Ref]uint64         // server: the last channel of actors that were closed, until the client is known to have ended its copy
+	leavingMost int                    // size of leaving at which such entries are looked for
 	asleep      map[*Actor]CloseReason // server: those of which the client has a copy without a channel, and why
 	dismissals  []dismissal            // server: copies that are to end, and wait for a channel
 	openWarn    logs.Gate
@@ -79,8 +79,9 @@ type Conn struct {
 	actorsByRef map[Ref]*Actor
 	razed       map[string]bool // placed actors that are destroyed, and were not placed here
 
-	// Its calls. Owned by the world's goroutine, but for mail.out.
-	isCorked bool
+	// Its calls. Owned by the world's goroutine, but for mail.out (the link's lock), the counters of times (atomic), and watched, which
+	// is written, and read elsewhere, under World.dos.mu.
+	corked   bool
 	turn     turn
 	requests requests
 	mail     mail
@@ -99,7 +100,7 @@ func (c *Conn) World() *World { return c.world }
 // Identity returns what Config.Authenticate on the server made of the client's token; nothing before the connection has
 // joined, but for Config.Login.
 func (c *Conn) Identity() string {
-	if !c.joined.Load() && !c.known.Load() {
+	if !c.joined.Load() && !c.loginAsked.Load() {
 		return ""
 	}
 	return c.identity
@@ -202,7 +203,7 @@ func (c *Conn) usable() bool { return c.joined.Load() && !c.closing.Load() && !c
 
 // expected reports whether the connection may still join, and may own actors before that.
 func (c *Conn) expected() bool {
-	return c.known.Load() && !c.joined.Load() && !c.closing.Load() && !c.ended.Load()
+	return c.loginAsked.Load() && !c.joined.Load() && !c.closing.Load() && !c.ended.Load()
 }
 
 func (c *Conn) String() string {
@@ -247,8 +248,8 @@ func (c *Conn) setChannel(channel uint64, a *Actor) {
 	c.channels[channel] = a
 }
 
-// widen lets more reliable bytes wait here, for a connection that what may wait holds up.
-func (c *Conn) widen() {
+// raiseReceiveLimit lets more reliable bytes wait here, when the limit holds up the peer and the budget has room.
+func (c *Conn) raiseReceiveLimit() {
 	held := int(c.reserved.Load())
 	if limit := c.world.memory.Grow(held, c.world.config.receiveLimit()); limit > held {
 		c.reserved.Store(int64(limit))
@@ -262,7 +263,7 @@ func (c *Conn) tellLimit(limit int) {
 	c.machine.SetReceiveLimit(limit)
 }
 
-// unsettled reports whether a connection has something that time alone moves.
+// unsettled reports whether the connection has something that needs a tick though nothing arrives.
 func (c *Conn) unsettled() bool {
 	switch {
 	case !c.usable():

@@ -139,7 +139,7 @@ func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
 
 // takeMessages tells peers that messages of theirs have run, as many as Config.MessageRate lets them send more.
 func (w *World) takeMessages() {
-	for _, c := range w.conns {
+	for _, c := range w.announced {
 		owed := c.mail.in.Owed()
 		if owed == 0 || !c.usable() {
 			continue
@@ -196,7 +196,7 @@ func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok b
 
 // exchangeTimes asks and answers, at the end of a Flush, so that the simulation before it does not count.
 func (w *World) exchangeTimes() {
-	for _, c := range w.conns {
+	for _, c := range w.announced {
 		switch {
 		case !c.times.question.IsZero():
 			c.answerTime(time.Now())

@@ -138,7 +138,7 @@ func (w *World) refuse(c *Conn, a *Actor, m *method) drops.Reason {
 		return drops.Closed
 	case !p.bound() || p.binding.handlers[m.id].remote == nil:
 		return drops.Unbound
-	case c.server && a.owner != c && !m.anyCaller:
+	case c.server && a.conn != c && !m.anyCaller:
 		return drops.NotOwner
 	case m.rateLimit > 0 && !c.allow(m, w.now):
 		return drops.RateLimited

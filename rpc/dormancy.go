@@ -72,13 +72,13 @@ func (w *World) lull() {
 func (a *Actor) fallAsleep() {
 	a.compareAll()
 	a.flushLists = false
-	for i := len(a.opens) - 1; i >= 0; i-- {
-		if c := a.opens[i].conn; a.opens[i].settled() && !c.requests.holds(a) || !c.usable() {
+	for i := len(a.openings) - 1; i >= 0; i-- {
+		if c := a.openings[i].conn; a.openings[i].settled() && !c.requests.holds(a) || !c.usable() {
 			c.world.logs.Actor(logs.Dormancy, "falls asleep", c, a)
-			a.shut(a.opens[i], Dormancy)
+			a.shut(a.openings[i], Dormancy)
 		}
 	}
-	if len(a.opens) > 0 {
+	if len(a.openings) > 0 {
 		a.drowse()
 	}
 }
@@ -173,7 +173,7 @@ func (a *Actor) dismissAll(reason CloseReason) {
 func (c *Conn) dismissOverdue() {
 	for c.usable() && len(c.dismissals) > 0 {
 		d := c.dismissals[0]
-		if d.actor.find(c) == nil && !c.sleeps(d.actor) && d.actor.openAndClose(c, d.reason) != nil {
+		if d.actor.openingOn(c) == nil && !c.sleeps(d.actor) && d.actor.openAndClose(c, d.reason) != nil {
 			return
 		}
 		c.dismissals = c.dismissals[1:]

@@ -220,7 +220,7 @@ func (w *World) judged(c *Conn, r dos.Report) {
 	if r.Log {
 		w.logJudged(c, r)
 	}
-	for _, other := range w.conns {
+	for _, other := range w.announced {
 		if other.watched == nil || other.watched.peer != c.watched.peer {
 			continue
 		}

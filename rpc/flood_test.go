@@ -237,7 +237,7 @@ func TestCloseDuringAFlood(t *testing.T) {
 	<-flooding
 	server.mu.Lock()
 	defer server.mu.Unlock()
-	require.Empty(t, server.live)
+	require.Empty(t, server.attached)
 }
 
 func TestRetryAlways(t *testing.T) {

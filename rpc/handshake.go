@@ -70,7 +70,7 @@ func (c *Conn) shake() {
 func (h *handshake) step() (over bool) {
 	c := h.conn
 	select {
-	case <-c.kick:
+	case <-c.handshakeWake:
 		h.take()
 	case v := <-h.verdict:
 		h.answer(v)
@@ -259,7 +259,7 @@ func (h *handshake) answer(v verdict) {
 func (h *handshake) logIn(identity string) {
 	c := h.conn
 	c.identify(identity)
-	c.known.Store(true)
+	c.loginAsked.Store(true)
 	v := verdict{identity: identity, err: errNoLogin, loggedIn: true}
 	err := c.world.post(func() {
 		defer func() { h.verdict <- v }()
@@ -284,7 +284,7 @@ func (w *World) login(c *Conn) (err error) {
 // welcome tells the client who it is.
 func (h *handshake) welcome(identity string) {
 	c := h.conn
-	if !c.known.Load() {
+	if !c.loginAsked.Load() {
 		c.identify(identity)
 	}
 	if c.world.config.RefuseLoginElsewhere {

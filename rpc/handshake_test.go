@@ -300,7 +300,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		_, err := client.Connect(ctx, plug{near})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Empty(t, client.live)
+		require.Empty(t, client.attached)
 	})
 }
 
@@ -352,7 +352,7 @@ func TestReceiveLimitGrowsWithUse(t *testing.T) {
 		require.Equal(t, 480<<10, first, "what it has at Join: a 32nd of the 7 MiB that those who use it leave")
 		require.Less(t, second, first)
 		require.Greater(t, second, 256<<10)
-		n.conns[0].widen()
+		n.conns[0].raiseReceiveLimit()
 		require.Equal(t, 4*first, n.conns[0].Stats().ReceiveLimit)
 		require.Equal(t, second, n.conns[1].Stats().ReceiveLimit)
 		require.Equal(t, 4*first+second, n.server.memory.Reserved())

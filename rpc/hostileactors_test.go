@@ -89,7 +89,7 @@ func spyPair(t *testing.T, fn func(server, client *World, at, from *Conn, tick f
 			_ = server.Close(context.Background(), 0, "end")
 			tick(1)
 		}()
-		fn(server, client, server.conns[0], from, tick)
+		fn(server, client, server.announced[0], from, tick)
 	})
 }
 
@@ -100,9 +100,9 @@ func TestManyThatNameOne(t *testing.T) {
 		w, c, _ := newCrate(t)
 		var all []*Actor
 		for k := range n {
-			a := &Actor{world: w, class: crate, binding: w.bindings[crate], ref: Ref(k + 10), owner: c, newest: make([]uint64, crate.fields)}
-			a.furnish()
-			a.mirror()
+			a := &Actor{world: w, class: crate, binding: w.bindings[crate], ref: Ref(k + 10), conn: c, newest: make([]uint64, crate.fields)}
+			a.makeObjects()
+			a.makeReplicas()
 			all = append(all, a)
 			require.Nil(t, w.applyUpdate(c, a, updateOf(append(state.AppendMask(nil, 1<<3, crate.fields), 7), 1)))
 			w.tellReps(c)
@@ -134,8 +134,8 @@ func TestArgumentFullOfRefs(t *testing.T) {
 	require.NoError(t, err)
 	var last *Conn
 	for range conns {
-		last = &Conn{world: w, server: true, has: map[*Actor]*opening{a: {}}}
-		a.opens = append(a.opens, &opening{actor: a, conn: last})
+		last = &Conn{world: w, server: true, openings: map[*Actor]*opening{a: {}}}
+		a.openings = append(a.openings, &opening{actor: a, conn: last})
 	}
 	arg := make([]Ref, refs)
 	for i := range arg {

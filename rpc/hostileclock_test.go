@@ -57,10 +57,10 @@ func TestOldValueOfAReferrer(t *testing.T) {
 	w.client.Store(true)
 	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica])}
 	copyOf := func(ref Ref) *Actor {
-		a := &Actor{world: w, class: spy, binding: w.bindings[spy], ref: ref, owner: c, newest: make([]uint64, spy.fields)}
+		a := &Actor{world: w, class: spy, binding: w.bindings[spy], ref: ref, conn: c, newest: make([]uint64, spy.fields)}
 		c.actorsByRef[ref] = a
-		a.furnish()
-		a.mirror()
+		a.makeObjects()
+		a.makeReplicas()
 		return a
 	}
 	first, second := copyOf(2), copyOf(3)

@@ -29,7 +29,7 @@ func TestWhatClientsBeginCounts(t *testing.T) {
 				for c.Err() == nil && time.Since(began) < 12*time.Second {
 					number, b := uint64(0), control.AppendMissed(nil)
 					if payload != nil {
-						number = there.opens[0].channel
+						number = there.openings[0].channel
 					}
 					for range 100 {
 						if payload != nil {

@@ -238,14 +238,14 @@ func TestRandomRequestBytes(t *testing.T) {
 				if random.IntN(4) == 0 {
 					b = binary.AppendUvarint(b, random.Uint64())
 				}
-				if c := from.opens[0].conn; !c.usable() || to.dead {
+				if c := from.openings[0].conn; !c.usable() || to.dead {
 					break
 				}
 				smuggle(t, from, b)
 				if random.IntN(4) == 0 {
 					n.tick(1)
 				}
-				if len(from.opens) == 0 {
+				if len(from.openings) == 0 {
 					break
 				}
 			}

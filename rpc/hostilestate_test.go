@@ -49,9 +49,9 @@ func newCrate(t testing.TB) (*World, *Conn, *Actor) {
 	OnList(b, crateItems, func(*crateObject, ListChange[uint16, crateItem]) {})
 	w.client.Store(true)
 	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica])}
-	a := &Actor{world: w, class: crate, binding: w.bindings[crate], ref: 1, owner: c, newest: make([]uint64, crate.fields)}
-	a.furnish()
-	a.mirror()
+	a := &Actor{world: w, class: crate, binding: w.bindings[crate], ref: 1, conn: c, newest: make([]uint64, crate.fields)}
+	a.makeObjects()
+	a.makeReplicas()
 	return w, c, a
 }
 

@@ -28,12 +28,12 @@ func TestMissedBeforeAnItemIsDue(t *testing.T) {
 		n.tick(10)
 		a, s, err := Spawn(shelves, nil, nil)
 		require.NoError(t, err)
-		require.NoError(t, a.OpenTo(w.conns[0]))
+		require.NoError(t, a.OpenTo(w.announced[0]))
 		for key := range 2 {
 			require.NoError(t, s.books.Set(key, 1))
 			n.tick(10)
 		}
-		w.conns[0].state.all = true
+		w.announced[0].state.all = true
 		n.tick(40)
 		theirs, ok := copies.At(a.Ref())
 		require.True(t, ok)

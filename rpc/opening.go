@@ -177,7 +177,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.mayChange("OpenTo"); err != nil {
 		return err
 	}
-	if a.find(c) != nil || a.restsAt(c) {
+	if a.openingOn(c) != nil || a.restsAt(c) {
 		return nil
 	}
 	return a.open(c)
@@ -202,8 +202,8 @@ func (a *Actor) open(c *Conn) error {
 	_, slept := c.asleep[a]
 	a.wakeAt(c)
 	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.now, relevant: a.world.relevance.elapsed}
-	a.opens = append(a.opens, o)
-	c.has[a] = o
+	a.openings = append(a.openings, o)
+	c.openings[a] = o
 	c.view.add(o)
 	c.setChannel(channel, a)
 	a.world.watch(a)
@@ -271,7 +271,7 @@ func (a *Actor) openHead(c *Conn, flags byte) []byte {
 }
 
 func (a *Actor) ownerFlags(c *Conn) byte {
-	if c != nil && a.owner == c {
+	if c != nil && a.conn == c {
 		return flagOwned
 	}
 	return 0
@@ -279,7 +279,7 @@ func (a *Actor) ownerFlags(c *Conn) byte {
 
 // tellOwner sends a client that has the actor whether it owns it. Where the copy sleeps, the open that wakes it says so.
 func (a *Actor) tellOwner(c *Conn) error {
-	o := a.find(c)
+	o := a.openingOn(c)
 	switch {
 	case !c.usable():
 		return nil
@@ -342,11 +342,11 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	delete(c.razed, o.name)
 	known := a != nil
 	if !known {
-		a = &Actor{world: w, class: o.class, binding: w.bindings[o.class], ref: o.ref, name: o.name, owner: c, owned: o.flags&flagOwned != 0}
+		a = &Actor{world: w, class: o.class, binding: w.bindings[o.class], ref: o.ref, name: o.name, conn: c, owned: o.flags&flagOwned != 0}
 		c.actorsByRef[a.ref] = a
 	}
 	c.setPriority(m.Channel, o.class.traits.Priority)
-	a.opens, a.dormant = []*opening{{actor: a, conn: c, channel: m.Channel}}, false
+	a.openings, a.dormant = []*opening{{actor: a, conn: c, channel: m.Channel}}, false
 	a.newest = make([]uint64, o.class.fields)
 	c.setChannel(m.Channel, a)
 	c.world.logs.Opened(c, a, m.Channel)
@@ -369,13 +369,13 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 
 // introduce makes the object of a new copy.
 func (w *World) introduce(a *Actor) {
-	w.actors.Add(1)
+	w.alive.Add(1)
 	w.roster.Add(a, &a.seats.world)
 	if a.name != "" && w.placed[a.name] == nil {
 		w.placed[a.name] = a
 	}
-	a.furnish()
-	a.mirror()
+	a.makeObjects()
+	a.makeReplicas()
 }
 
 // firstState takes, on a client, the states that came with an open.

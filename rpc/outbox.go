@@ -245,7 +245,7 @@ func (c *Conn) markAll() {
 	c.state.all = false
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
-		if o := a.find(c); o != nil {
+		if o := a.openingOn(c); o != nil {
 			a.compareAll() // an item that is not due yet was never encoded
 			o.markLists(true)
 			o.mark(o.sees)

@@ -11,17 +11,17 @@ import (
 // server itself, and that end decides [Actor.Conn]: whose Server RPCs are heard, where Client RPCs run, and who sees fields that are
 // for the owner. UE: AActor::Owner; the chain of GetNetConnection.
 type Owner interface {
-	// owns returns the actor that owns directly, and the connection at the end of the chain.
-	owns() (parent *Actor, conn *Conn)
+	// ends returns the actor that ends directly, and the connection at the end of the chain.
+	ends() (parent *Actor, conn *Conn)
 }
 
-func (c *Conn) owns() (*Actor, *Conn) { return nil, c }
+func (c *Conn) ends() (*Actor, *Conn) { return nil, c }
 
-func (a *Actor) owns() (*Actor, *Conn) {
+func (a *Actor) ends() (*Actor, *Conn) {
 	if a == nil {
 		return nil, nil
 	}
-	return a, a.owner
+	return a, a.conn
 }
 
 // endsOf is owner.owns, also of nobody.
@@ -29,7 +29,7 @@ func endsOf(owner Owner) (parent *Actor, conn *Conn) {
 	if owner == nil {
 		return nil, nil
 	}
-	return owner.owns()
+	return owner.ends()
 }
 
 // mayOwn tells why an actor, which is nil when it is to be made yet, can not have an owner.
@@ -42,7 +42,7 @@ func (w *World) mayOwn(a, parent *Actor, conn *Conn) error {
 	case conn != nil && !conn.expected() && !conn.usable(): // in this order, for it may join between the two
 		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
 	}
-	for p := parent; p != nil && a != nil; p = p.parent {
+	for p := parent; p != nil && a != nil; p = p.owner {
 		if p == a {
 			return fmt.Errorf("the owner, %v, is the actor itself, or owned by it", parent)
 		}
@@ -90,7 +90,7 @@ func (w *World) SetOwner(a *Actor, owner Owner) error {
 	if err := w.mayOwn(a, parent, conn); err != nil {
 		return fmt.Errorf("rpc: SetOwner of a %q: %w", a.class.name, err)
 	}
-	if a.parent == parent && a.owner == conn {
+	if a.owner == parent && a.conn == conn {
 		return nil
 	}
 	a.unlist()
@@ -107,7 +107,7 @@ func (w *World) SetOwner(a *Actor, owner Owner) error {
 
 // listAt enters the actor among those that its owner has.
 func (a *Actor) listAt(parent *Actor, conn *Conn) {
-	a.parent = parent
+	a.owner = parent
 	switch {
 	case parent != nil:
 		parent.children.Add(a, &a.seats.owner)
@@ -119,25 +119,25 @@ func (a *Actor) listAt(parent *Actor, conn *Conn) {
 // unlist takes the actor from its owner.
 func (a *Actor) unlist() {
 	switch {
-	case a.parent != nil:
-		a.parent.children.Remove(&a.seats.owner)
 	case a.owner != nil:
-		a.owner.owned.Remove(&a.seats.owner)
+		a.owner.children.Remove(&a.seats.owner)
+	case a.conn != nil:
+		a.conn.owned.Remove(&a.seats.owner)
 	}
-	a.parent = nil
+	a.owner = nil
 }
 
 // inherit makes conn the end of the chain for the actor and all that it owns, and tells the clients. It returns them, nobody when
 // nothing has changed.
 func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
-	previous := a.owner
+	previous := a.conn
 	if previous == conn {
 		return nil, nil
 	}
 	heirs = a.household(nil)
 	for _, heir := range heirs {
-		heir.owner = conn
-		for _, o := range heir.opens {
+		heir.conn = conn
+		for _, o := range heir.openings {
 			o.look()
 		}
 	}
@@ -169,7 +169,7 @@ func (a *Actor) tellOwners(previous, owner *Conn) error {
 	switch {
 	case owner == nil:
 		return nil
-	case a.find(owner) == nil:
+	case a.openingOn(owner) == nil:
 		return a.open(owner)
 	}
 	return a.tellOwner(owner)
@@ -200,14 +200,14 @@ func (c *Conn) destroyOwned() {
 
 // Owner returns the actor that owns this one, on the server; nil when a connection or the server itself does. Clients do not know it:
 // a [Ref] in a state tells them. UE: GetOwner.
-func (a *Actor) Owner() *Actor { return a.parent }
+func (a *Actor) Owner() *Actor { return a.owner }
 
 // ownerName names who owns the actor, on the server.
 func (a *Actor) ownerName() string {
-	if a.owner == nil {
+	if a.conn == nil {
 		return "nobody"
 	}
-	return a.owner.String()
+	return a.conn.String()
 }
 
 // Role says what a world may do with its actor. The numbers are Unreal's (ENetRole); the zero Role, ROLE_None, is that of an actor that
@@ -256,7 +256,7 @@ func (a *Actor) RemoteRole() Role {
 		return 0
 	case !a.world.IsServer():
 		return Authority
-	case a.owner != nil:
+	case a.conn != nil:
 		return AutonomousProxy
 	}
 	return SimulatedProxy

@@ -269,7 +269,7 @@ func (a *Actor) text() *string { return &a.object.(*puppet).label.Text }
 // mirror returns a client's copy of an actor.
 func (n *network) mirror(client int, a *Actor) *Actor {
 	n.t.Helper()
-	o := a.find(n.conns[client])
+	o := a.openingOn(n.conns[client])
 	require.NotNil(n.t, o)
 	copied := n.ends[client].channels[o.channel]
 	require.NotNil(n.t, copied)

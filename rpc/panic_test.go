@@ -172,7 +172,7 @@ func (s *panicScene) end() {
 	for _, w := range append(s.clients, s.server) {
 		require.Zero(s.t, w.door.Conns(), "places in MaxConns")
 		require.Zero(s.t, w.memory.Reserved())
-		require.Empty(s.t, w.conns)
+		require.Empty(s.t, w.announced)
 	}
 	require.Len(s.t, s.server.left, len(s.server.joined), "each that joined has left")
 	require.Equal(s.t, s.hooks[0], s.hooks[1], "a hook is not passed over because one before it panicked")

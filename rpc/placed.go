@@ -77,7 +77,7 @@ func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor
 	} else if a != nil {
 		return a, nil
 	}
-	for _, c := range w.conns {
+	for _, c := range w.announced {
 		if c.razed[name] {
 			return nil, fmt.Errorf("the server has destroyed it: %w", ErrClosed)
 		}
@@ -103,8 +103,8 @@ func (a *Actor) raze() {
 	}
 	gone := &Actor{world: w, class: a.class, ref: a.ref, name: a.name, dead: true}
 	w.razed = append(w.razed, gone)
-	for _, c := range w.conns {
-		if a.find(c) == nil && !c.sleeps(a) {
+	for _, c := range w.announced {
+		if a.openingOn(c) == nil && !c.sleeps(a) {
 			gone.dismiss(c, Destroyed)
 		}
 	}
@@ -135,15 +135,15 @@ func readName(b []byte) (name string, rest []byte, ok bool) {
 // adopt finds the copy that an open message names: one that sleeps, or one that was placed here. It is nil when there is none.
 func (w *World) adopt(c *Conn, m bunch.Message, o opened) (*Actor, *CloseError) {
 	a := c.actorsByRef[o.ref]
-	if placed := w.placed[o.name]; a == nil && placed != nil && placed.owner == nil && !placed.torn {
+	if placed := w.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.torn {
 		a = placed
 	}
 	if a != nil && (!a.dormant || a.class != o.class || a.name != o.name) {
 		return nil, violationf(PayloadFail, "open message on channel %d for a %v %q, but %v %q lives already: open %v, dormant %v, torn off %v",
-			m.Channel, o.class, o.name, a, a.name, len(a.opens) > 0, a.dormant, a.torn)
+			m.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormant, a.torn)
 	}
-	if a != nil && a.owner == nil {
-		a.owner, a.ref = c, o.ref
+	if a != nil && a.conn == nil {
+		a.conn, a.ref = c, o.ref
 		c.actorsByRef[o.ref] = a
 	}
 	return a, nil

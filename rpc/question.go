@@ -89,7 +89,7 @@ func (w *World) answerHere(q *question, result any) {
 
 // send answers the peer.
 func (q *question) send(answer []byte) error {
-	o := q.actor.find(q.conn)
+	o := q.actor.openingOn(q.conn)
 	if o == nil {
 		q.actor.world.unheard(q.conn)
 		return nil

@@ -28,7 +28,7 @@ func (w *World) Actor(ref Ref) *Actor {
 	if w.IsServer() {
 		return w.actorsByRef[ref]
 	}
-	for _, c := range w.conns {
+	for _, c := range w.announced {
 		if a := c.actorsByRef[ref]; a != nil {
 			return a
 		}
@@ -38,15 +38,15 @@ func (w *World) Actor(ref Ref) *Actor {
 
 // opened reports, on a server, whether the actor is open for the client.
 func (c *Conn) opened(a *Actor) bool {
-	return c.has[a] != nil
+	return c.openings[a] != nil
 }
 
 // unname forgets the number of an actor that has ended.
 func (w *World) unname(a *Actor) {
 	if w.IsServer() {
 		delete(w.actorsByRef, a.ref)
-	} else if a.owner != nil && a.owner.actorsByRef[a.ref] == a {
-		delete(a.owner.actorsByRef, a.ref)
+	} else if a.conn != nil && a.conn.actorsByRef[a.ref] == a {
+		delete(a.conn.actorsByRef, a.ref)
 	}
 }
 
@@ -125,7 +125,7 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 
 // runAllWaiting runs the calls whose time is over.
 func (w *World) runAllWaiting() {
-	for _, c := range w.conns {
+	for _, c := range w.announced {
 		if len(c.waiting.calls) > 0 {
 			w.runWaiting(c)
 		}

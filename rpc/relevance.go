@@ -169,8 +169,8 @@ func (w *World) relate(now time.Time) {
 		return
 	}
 	r.toPlace = r.places.Take(len(r.placed.Items), passed, surveyPeriod)
-	r.toSurvey = r.surveys.Take(len(w.conns), passed, surveyPeriod)
-	r.toAsk = min(r.questions.Take(len(w.conns)*len(r.asked.Items), passed, askPeriod), maxAsked)
+	r.toSurvey = r.surveys.Take(len(w.announced), passed, surveyPeriod)
+	r.toAsk = min(r.questions.Take(len(w.announced)*len(r.asked.Items), passed, askPeriod), maxAsked)
 	r.toOpen = maxOpened
 	for r.toPlace > 0 || r.toSurvey > 0 || r.toAsk > 0 {
 		w.relateGuarded()
@@ -189,8 +189,8 @@ func (w *World) relateGuarded() {
 	}
 	for r.toSurvey > 0 {
 		r.toSurvey--
-		r.surveyor = (r.surveyor + 1) % len(w.conns)
-		if c := w.conns[r.surveyor]; c.usable() {
+		r.surveyor = (r.surveyor + 1) % len(w.announced)
+		if c := w.announced[r.surveyor]; c.usable() {
 			c.survey()
 		}
 	}
@@ -199,12 +199,12 @@ func (w *World) relateGuarded() {
 			r.question = 0
 			r.asker++
 		}
-		r.asker %= len(w.conns)
+		r.asker %= len(w.announced)
 		if r.toOpen == 0 { // an answer would be forgotten until the next round
 			r.toAsk = 0
 			return
 		}
-		w.conns[r.asker].ask(min(r.toAsk, r.toOpen, len(r.asked.Items)-r.question))
+		w.announced[r.asker].ask(min(r.toAsk, r.toOpen, len(r.asked.Items)-r.question))
 	}
 }
 
@@ -224,7 +224,7 @@ func (c *Conn) survey() {
 			c.want(r.placed.Items[f.ID], f.Far)
 		}
 	}
-	if a := c.view.target; a != nil && !a.dead && a.rule != byHand && a.find(c) == nil {
+	if a := c.view.target; a != nil && !a.dead && a.rule != byHand && a.openingOn(c) == nil {
 		c.want(a, 0)
 	}
 	for _, o := range c.view.openings {
@@ -321,7 +321,7 @@ func (c *Conn) openWanted(wanted []wish) {
 		if err != nil && !errors.Is(err, bunch.ErrBunchTooLarge) {
 			return
 		}
-		if o := wish.actor.find(c); o != nil {
+		if o := wish.actor.openingOn(c); o != nil {
 			o.far = wish.far
 		}
 	}
@@ -360,8 +360,8 @@ func (a *Actor) position() (x, y, z float32, ok bool) {
 func (a *Actor) locate() {
 	stands := a
 	if a.asOwner {
-		if stands = a.parent; stands == nil {
-			stands = a.owner.viewTarget()
+		if stands = a.owner; stands == nil {
+			stands = a.conn.viewTarget()
 		}
 	}
 	grid := &a.world.relevance.grid
@@ -385,7 +385,7 @@ func (a *Actor) reach() float32 {
 }
 
 // concerns reports whether an actor is relevant to a connection whatever the distance.
-func (a *Actor) concerns(c *Conn) bool { return a.owner == c || a == c.view.target }
+func (a *Actor) concerns(c *Conn) bool { return a.conn == c || a == c.view.target }
 
 // everywhere is a cull distance beyond all.
 const everywhere = math.MaxFloat32
@@ -464,7 +464,7 @@ func (c *Conn) viewTarget() *Actor {
 // what a connection owns and sees as its owner would cost the square of their number.
 func (c *Conn) pawn() *Actor {
 	v := &c.view
-	if now := c.world.relevance.elapsed + 1; v.searched != now || v.pawn != nil && (v.pawn.dead || v.pawn.owner != c) {
+	if now := c.world.relevance.elapsed + 1; v.searched != now || v.pawn != nil && (v.pawn.dead || v.pawn.conn != c) {
 		v.searched, v.pawn = now, nil
 		for a := range c.owned.all {
 			if !a.asOwner && a.binding != nil && a.binding.at != nil {

@@ -91,7 +91,7 @@ func TestRelevantMayDoAnything(t *testing.T) {
 		n.tick(30 * 20)
 		require.Greater(t, asked, 200)
 		require.Equal(t, len(w.actorsByRef), w.relevance.members)
-		for _, c := range w.conns {
+		for _, c := range w.announced {
 			require.Len(t, c.channels, len(c.view.openings))
 			for i, o := range c.view.openings {
 				require.Equal(t, i, o.at)
@@ -111,7 +111,7 @@ func TestConstructorOpensAndCloses(t *testing.T) {
 		w := n.server.World
 		client := forester(t)
 		trees := Bind(w, treeClass, func(a *Actor) *oak {
-			for _, c := range w.conns {
+			for _, c := range w.announced {
 				require.NoError(t, a.OpenTo(c))
 				a.CloseTo(c)
 			}
@@ -123,7 +123,7 @@ func TestConstructorOpensAndCloses(t *testing.T) {
 		n.tick(3)
 		a, o, err := Spawn(trees, nil, nil)
 		require.NoError(t, err)
-		require.NoError(t, a.OpenTo(w.conns[0]))
+		require.NoError(t, a.OpenTo(w.announced[0]))
 		n.tick(5)
 		o.place.X = 7
 		n.tick(5)
@@ -147,11 +147,11 @@ func TestRelevanceForgetsAll(t *testing.T) {
 				require.NoError(t, w.Destroy(all[i].actor))
 				all[i] = all[len(all)-1]
 				all = all[:len(all)-1]
-			case what == 6 && len(w.conns) < 4:
+			case what == 6 && len(w.announced) < 4:
 				_, err := n.connect(forester(t))
 				require.NoError(t, err)
-			case what == 7 && len(w.conns) > 0 && random.IntN(3) == 0:
-				w.conns[random.IntN(len(w.conns))].Close(0, "")
+			case what == 7 && len(w.announced) > 0 && random.IntN(3) == 0:
+				w.announced[random.IntN(len(w.announced))].Close(0, "")
 			case len(all) > 0:
 				n.disturb(random, all[random.IntN(len(all))])
 			}
@@ -162,15 +162,15 @@ func TestRelevanceForgetsAll(t *testing.T) {
 		for _, o := range all {
 			require.NoError(t, w.Destroy(o.actor))
 		}
-		for _, c := range w.conns {
+		for _, c := range w.announced {
 			require.Empty(t, c.view.openings)
 		}
-		for _, c := range w.conns {
+		for _, c := range w.announced {
 			c.Close(0, "")
 		}
 		n.tick(100)
 		r := &w.relevance
-		require.Empty(t, w.conns)
+		require.Empty(t, w.announced)
 		require.Zero(t, r.members)
 		require.Zero(t, r.grid.Len())
 		require.Empty(t, w.replicator.states)
@@ -204,7 +204,7 @@ func (n *network) plant(random *rand.Rand, trees, elves *Binding[*oak]) *oak {
 		b = elves
 	}
 	var owner *Conn
-	if conns := n.server.conns; len(conns) > 0 && random.IntN(2) == 0 {
+	if conns := n.server.announced; len(conns) > 0 && random.IntN(2) == 0 {
 		owner = conns[random.IntN(len(conns))]
 		if !owner.usable() {
 			owner = nil
@@ -219,7 +219,7 @@ func (n *network) plant(random *rand.Rand, trees, elves *Binding[*oak]) *oak {
 // disturb does something to an actor.
 func (n *network) disturb(random *rand.Rand, o *oak) {
 	o.place.X = random.Float32() * 400
-	conns := n.server.conns
+	conns := n.server.announced
 	if len(conns) == 0 {
 		return
 	}
@@ -307,8 +307,8 @@ func newWoods(t testing.TB, trees, viewers int) *woods {
 		c.enter()
 	}
 	w.Dispatch(time.Now())
-	require.Len(t, w.conns, viewers)
-	for _, c := range w.conns {
+	require.Len(t, w.announced, viewers)
+	for _, c := range w.announced {
 		require.NoError(t, c.SetViewPoint(150+random.Float32()*(side-300), 150+random.Float32()*(side-300), 0))
 	}
 	for range 60 { // all that will ever be near is open, and all cells have grown
@@ -337,7 +337,7 @@ func (w *woods) move() {
 }
 
 func (w *woods) open() (n int) {
-	for _, c := range w.conns {
+	for _, c := range w.announced {
 		n += len(c.view.openings)
 	}
 	return n
@@ -374,7 +374,7 @@ func BenchmarkRelevancy(b *testing.B) {
 // What sleeps at a client, or is torn off, is near without being wanted: it takes nobody's turn.
 func TestSleepersAreNotWanted(t *testing.T) {
 	w := newWoods(t, 0, 1)
-	c := w.conns[0]
+	c := w.announced[0]
 	trees := &Binding[*oak]{untyped: w.bindings[treeClass], world: w.World}
 	require.NoError(t, c.SetViewPoint(0, 0, 0))
 	plant := func(x float32) *Actor {
@@ -403,5 +403,5 @@ func TestSleepersAreNotWanted(t *testing.T) {
 	require.Equal(t, maxOpened+10, w.relevance.members, "what is torn off is for nobody any more")
 	far := plant(100)
 	pass()
-	require.NotNil(t, far.find(c), "farther away than a thousand that sleep")
+	require.NotNil(t, far.openingOn(c), "farther away than a thousand that sleep")
 }

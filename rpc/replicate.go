@@ -35,7 +35,7 @@ func (w *World) replicate(now time.Time) {
 			c.actor.compare(c.replica)
 		}
 	}
-	for _, c := range w.conns {
+	for _, c := range w.announced {
 		if c.server {
 			c.dismissOverdue()
 			c.sendState(now)
@@ -83,7 +83,7 @@ func (a *Actor) compareList(r keeper) {
 	if len(numbers) == 0 {
 		return
 	}
-	for _, o := range a.opens {
+	for _, o := range a.openings {
 		o.lists[r.declaration().list].Add(numbers)
 		o.mark(r.declaration().mask())
 	}
@@ -96,10 +96,10 @@ func (a *Actor) firstLook() {
 			a.compare(r)
 		}
 	}
-	if a.watched = false; len(a.opens) > 0 { // it had no states before
+	if a.watched = false; len(a.openings) > 0 { // it had no states before
 		a.world.watch(a)
 	}
-	for _, o := range a.opens {
+	for _, o := range a.openings {
 		o.late = a.initialFields()
 		o.look()
 	}
@@ -123,7 +123,7 @@ func (w *World) stateFailed(a *Actor, d *declaredState, err error) {
 
 // mark notes that clients may not have the newest of fields.
 func (a *Actor) mark(fields state.Mask) {
-	for _, o := range a.opens {
+	for _, o := range a.openings {
 		o.mark(fields)
 	}
 }
@@ -153,7 +153,7 @@ func (w *World) watch(a *Actor) {
 func (r *replicator) unwatch() {
 	r.left = false
 	r.states = slices.DeleteFunc(r.states, func(c comparison) bool {
-		if len(c.actor.opens) > 0 {
+		if len(c.actor.openings) > 0 {
 			return false
 		}
 		c.actor.watched = false
@@ -188,9 +188,9 @@ func (a *Actor) fieldsFor(c *Conn) (fields state.Mask) {
 func (a *Actor) shows(f state.Field, id int, c *Conn) bool {
 	switch f.Condition {
 	case state.Owner:
-		return a.owner == c
+		return a.conn == c
 	case state.SkipOwner:
-		return a.owner != c
+		return a.conn != c
 	case state.Initial:
 		return false
 	case state.Custom:

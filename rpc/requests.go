@@ -79,7 +79,7 @@ func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error
 	case err != nil:
 		return err
 	case !plan.remote && !plan.local: // the owner is going
-		return a.owner.closedFor(m)
+		return a.conn.closedFor(m)
 	}
 	if err := m.codec.Validate(p); err != nil {
 		return &validationError{method: m, cause: err}
@@ -191,7 +191,7 @@ func (w *World) tellCanceled(q *inquiry) {
 		}
 		return
 	}
-	if o := q.actor.find(q.conn); o != nil && q.conn.usable() {
+	if o := q.actor.openingOn(q.conn); o != nil && q.conn.usable() {
 		e := codec.NewEncoder()
 		defer e.Release()
 		e.Buf = ask.AppendCancel(q.method.appendID(e.Buf), q.number)
@@ -204,7 +204,7 @@ func (w *World) tellCanceled(q *inquiry) {
 // expireRequests ends the questions of ours whose time is over, and in a world that is closed those that it asked itself.
 func (w *World) expireRequests() {
 	w.expire(&w.requests)
-	for _, c := range w.conns {
+	for _, c := range w.announced {
 		w.expire(&c.requests)
 	}
 	if w.requests.asked.Len() > 0 {

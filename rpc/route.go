@@ -45,21 +45,21 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 		return a.localPlan(m)
 	}
 	switch {
-	case a.owner != nil && !a.owner.usable():
-		return plan{}, a.owner.closedFor(m)
+	case a.conn != nil && !a.conn.usable():
+		return plan{}, a.conn.closedFor(m)
 	case a.dormant:
 		return plan{}, fmt.Errorf("rpc: %v on %v: %w", m, a, ErrDormant)
 	case !a.owned && !m.anyCaller:
 		return plan{}, fmt.Errorf("rpc: %v: the %s of channel %d on %v belongs to another client or to nobody: %w",
-			m, a.class.name, a.Channel(a.owner).number, a.owner, ErrNotOwner)
+			m, a.class.name, a.Channel(a.conn).number, a.conn, ErrNotOwner)
 	}
-	return plan{remote: true, conn: a.owner}, nil
+	return plan{remote: true, conn: a.conn}, nil
 }
 
 // deadError says why m can not be called on an actor that has ended.
 func (a *Actor) deadError(m *method) error {
-	if a.owner != nil && !a.owner.usable() { // a client's actors end with their connection
-		return a.owner.closedFor(m)
+	if a.conn != nil && !a.conn.usable() { // a client's actors end with their connection
+		return a.conn.closedFor(m)
 	}
 	return fmt.Errorf("rpc: %v: the actor is destroyed or its channel closed: %w", m, ErrClosed)
 }
@@ -72,18 +72,18 @@ func (c *Conn) closedFor(m *method) error {
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
-		return plan{remote: len(a.opens) > 0 || a.dormant && len(a.asleep) > 0, local: a.handles(m)}, nil
-	case m.kind == serverRPC || a.owner == nil:
+		return plan{remote: len(a.openings) > 0 || a.dormant && len(a.asleep) > 0, local: a.handles(m)}, nil
+	case m.kind == serverRPC || a.conn == nil:
 		return a.localPlan(m)
 	case a.torn:
 		return plan{}, fmt.Errorf("rpc: %v: %v is torn off, and its owner's copy no longer ours: %w", m, a, ErrClosed)
-	case a.owner.expected():
-		return plan{}, fmt.Errorf("rpc: %v for %v: it has not joined yet; OnConnect is the first place for calls to it", m, a.owner)
-	case !a.owner.usable():
-		a.owner.missed()
+	case a.conn.expected():
+		return plan{}, fmt.Errorf("rpc: %v for %v: it has not joined yet; OnConnect is the first place for calls to it", m, a.conn)
+	case !a.conn.usable():
+		a.conn.missed()
 		return plan{}, nil
 	}
-	return plan{remote: true, conn: a.owner}, nil
+	return plan{remote: true, conn: a.conn}, nil
 }
 
 // localPlan runs m here, if it can run here at all.
@@ -102,7 +102,7 @@ func (a *Actor) handles(m *method) bool {
 // transmit sends an encoded call. A multicast goes on after a failure, and returns the first.
 func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if p.conn != nil {
-		o := a.find(p.conn)
+		o := a.openingOn(p.conn)
 		if o == nil {
 			if err := a.open(p.conn); err != nil && !p.conn.usable() {
 				p.conn.missed()
@@ -110,7 +110,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 			} else if err != nil {
 				return err
 			}
-			o = a.find(p.conn)
+			o = a.openingOn(p.conn)
 		}
 		return a.send(o, m, payload)
 	}
@@ -121,12 +121,12 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 		a.openToSleepers(false)
 	}
 	var first error
-	for i := range a.opens {
-		if c := a.opens[i].conn; !c.usable() {
+	for i := range a.openings {
+		if c := a.openings[i].conn; !c.usable() {
 			c.missed()
 			continue
 		}
-		if err := a.send(a.opens[i], m, payload); err != nil && first == nil {
+		if err := a.send(a.openings[i], m, payload); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -141,7 +141,7 @@ func (a *Actor) throttles(m *method) bool {
 	if most == 0 || m.delivery <= ReliableUnordered || !a.throttle.Exceeds(m, most, w.flushes, w.now, a.class.updatePeriod) {
 		return false
 	}
-	for _, o := range a.opens {
+	for _, o := range a.openings {
 		o.conn.drop(drops.Throttled, a, m)
 	}
 	return true

@@ -65,12 +65,12 @@ func TestOpenTravelsBeforeTheFirstCall(t *testing.T) {
 		n.tick(3)
 		require.Empty(t, n.clients[0].take(), "nobody's actor is open nowhere")
 
-		a.owner = n.conns[0] // as after CloseTo: owned, and not open
+		a.conn = n.conns[0] // as after CloseTo: owned, and not open
 		require.NoError(t, hit.Call(a, 1))
 		n.tick(3)
 		require.Equal(t, []string{"open full of holes", "hit"}, n.clients[0].take())
 		require.True(t, n.mirror(0, a).Owned())
-		a.owner = nil
+		a.conn = nil
 	})
 }
 

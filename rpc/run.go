@@ -33,8 +33,8 @@ func (w *World) Dispatch(now time.Time) {
 	w.dispatch(now, true)
 }
 
-// Flush runs the OnTick hooks and lets packets leave. UE: UNetDriver::TickFlush. It belongs on the goroutine of the Dispatch before it:
-// that one is the world's, in which Do runs at once and what would wait for the world is refused.
+// Flush runs the OnTick hooks and lets packets leave. UE: UNetDriver::TickFlush. Call it on the goroutine that called Dispatch: until
+// another goroutine dispatches, that one counts as the world's, where Do and Ask return ErrOnWorld.
 func (w *World) Flush(now time.Time) {
 	w.enter(false)
 	defer w.exit()
@@ -94,10 +94,10 @@ const settleTime = time.Second / 30
 
 // unsettled reports whether a Flush may have something to do though nothing happens.
 func (w *World) unsettled() bool {
-	if w.relevance.members > 0 && len(w.conns) > 0 || len(w.drowsy) > 0 || w.requests.asked.Len() > 0 {
+	if w.relevance.members > 0 && len(w.announced) > 0 || len(w.drowsy) > 0 || w.requests.asked.Len() > 0 {
 		return true
 	}
-	return slices.ContainsFunc(w.conns, (*Conn).unsettled)
+	return slices.ContainsFunc(w.announced, (*Conn).unsettled)
 }
 
 // Post runs fn on the world's goroutine in the next Dispatch. A post beyond Config.MaxPosts, or to a closed world, is
@@ -206,7 +206,7 @@ func (w *World) dispatch(now time.Time, all bool) {
 
 // maintainSealed looks after the sealed carriers of which something has changed.
 func (w *World) maintainSealed() {
-	for _, c := range w.conns {
+	for _, c := range w.announced {
 		if c.sealed != nil && c.sealed.attention.Swap(false) {
 			c.sealed.maintain()
 		}
@@ -254,7 +254,7 @@ func (w *World) flush(now time.Time) {
 	w.sampleRates()
 	w.exchangeTimes()
 	for i, c := range w.corked {
-		w.corked[i], c.isCorked = nil, false
+		w.corked[i], c.corked = nil, false
 		c.link.Lock()
 		c.machine.Cork(false)
 		c.link.Unlock()
@@ -282,8 +282,8 @@ func (w *World) runHooksGuarded() {
 
 // cork gathers what is sent on c until Flush. It is called under the link's lock.
 func (w *World) cork(c *Conn) {
-	if w.inFrame && !c.isCorked && !c.closing.Load() {
-		c.isCorked = true
+	if w.inFrame && !c.corked && !c.closing.Load() {
+		c.corked = true
 		w.corked = append(w.corked, c)
 		c.machine.Cork(true)
 	}

@@ -118,7 +118,7 @@ func (a *Actor) setCondition(c condition, on bool) {
 		a.conditions = make(map[condition]bool)
 	}
 	a.conditions[c] = on
-	for _, o := range a.opens {
+	for _, o := range a.openings {
 		o.look()
 	}
 }

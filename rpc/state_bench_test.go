@@ -32,7 +32,7 @@ func newWalkers(t testing.TB, n int) (*World, []*walker) {
 	for range n {
 		a, o, err := Spawn(b, nil, nil)
 		require.NoError(t, err)
-		a.opens = []*opening{{actor: a, conn: gone, closed: true}}
+		a.openings = []*opening{{actor: a, conn: gone, closed: true}}
 		w.watch(a)
 		all = append(all, o)
 	}

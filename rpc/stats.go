@@ -227,7 +227,7 @@ func (s *Stats) setRates(r statnet.Sample[float64]) {
 // sampleRates notes the counters of all connections once a second, so that rates are of the last one however seldom somebody asks.
 func (w *World) sampleRates() {
 	now := time.Now() // the game's clock may stand still, or jump
-	for _, c := range w.conns {
+	for _, c := range w.announced {
 		if c.trace.Due(now) {
 			c.link.Lock()
 			m := c.machine.Stats()
@@ -239,7 +239,7 @@ func (w *World) sampleRates() {
 		return
 	}
 	w.sampled = now
-	for _, c := range w.conns {
+	for _, c := range w.announced {
 		c.link.Lock()
 		m := c.machine.Stats()
 		c.link.Unlock()
@@ -351,7 +351,7 @@ func (w *World) addActors(t *statnet.Table) {
 			continue
 		}
 		here++
-		if len(a.opens) > 0 {
+		if len(a.openings) > 0 {
 			relevant++
 		}
 		if a.Dormant() {

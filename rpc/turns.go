@@ -73,8 +73,8 @@ func (c *Conn) more() bool { return c.turn.waiting > 0 && !c.closing.Load() }
 func (w *World) takeTurns(all bool) {
 	t := &w.turns
 	t.settle() // what a panic left
-	for _, c := range w.conns {
-		if !c.turn.late && (all || c.dirty.Load()) && w.look(c) {
+	for _, c := range w.announced {
+		if !c.turn.late && (all || c.readable.Load()) && w.look(c) {
 			t.prompt = append(t.prompt, c)
 		}
 	}
@@ -97,7 +97,7 @@ func (w *World) takeTurns(all bool) {
 
 // look counts the messages that c may run in this Dispatch, and reports whether there are any.
 func (w *World) look(c *Conn) bool {
-	c.dirty.Store(false) // before the look: what comes during it sets it again
+	c.readable.Store(false) // before the look: what comes during it sets it again
 	c.link.Lock()
 	w.cork(c)
 	c.turn.waiting = len(c.turn.spare) + c.machine.Ready()
@@ -284,7 +284,7 @@ func (c *Conn) take(into []bunch.Message) int {
 	}
 	c.link.Unlock()
 	if limited {
-		c.widen()
+		c.raiseReceiveLimit()
 	}
 	return n
 }

@@ -18,10 +18,10 @@ import (
 // smuggle sends bytes on an actor's channel as no honest end would.
 func smuggle(t *testing.T, a *Actor, payload []byte) {
 	t.Helper()
-	c := a.opens[0].conn
+	c := a.openings[0].conn
 	c.link.Lock()
 	defer c.link.Unlock()
-	require.NoError(t, c.machine.Send(a.opens[0].channel, bunch.Reliable, payload))
+	require.NoError(t, c.machine.Send(a.openings[0].channel, bunch.Reliable, payload))
 }
 
 // encoded is a call as it stands on the wire.
@@ -110,7 +110,7 @@ func TestClientMayNotOpenOrCloseChannels(t *testing.T) {
 				a := n.spawn(0)
 				c := n.ends[0]
 				c.link.Lock()
-				require.NoError(t, row.do(c, a.opens[0].channel))
+				require.NoError(t, row.do(c, a.openings[0].channel))
 				c.link.Unlock()
 				n.tick(4)
 				var closed *CloseError

@@ -117,7 +117,7 @@ func TestWireExample(t *testing.T) {
 		before := []func(){
 			3: func() { server.object.leaf.Angle = 45 },
 			4: func() { server.object.keys.Delete(7) },
-			5: func() { require.NoError(t, server.conns[0].SendMessage(9, []byte("hi"))) },
+			5: func() { require.NoError(t, server.announced[0].SendMessage(9, []byte("hi"))) },
 			7: func() { require.NoError(t, server.actor.SetDormant(true)) },
 		}
 		require.Len(t, turns, len(before))
@@ -133,7 +133,7 @@ func TestWireExample(t *testing.T) {
 			require.Equal(t, append([]string(nil), turn[theirs:]...), p.hear(server.World), "turn %d", i)
 		}
 		require.Equal(t, []string{"login secret", "knock 2 of anna"}, server.heard)
-		require.NoError(t, server.conns[0].Err())
+		require.NoError(t, server.announced[0].Err())
 		require.NoError(t, server.Close(context.Background(), 0, "end"))
 		server.Tick(time.Now())
 		p.closed()

@@ -30,14 +30,12 @@ import (
 // World is one game's end of all its connections: the game thread. Handlers, checks, hooks and constructors run on the
 // goroutine that drives it, one at a time, by [World.Tick] (or Dispatch and Flush) or [World.Run].
 //
-// Safe from any goroutine: Post, Do, Guard, Close, Conns, SetLogLevel, SetEmulation, Attach, Connect, IsServer, Inside, Dropped, HandshakeStats,
-// MethodStats. All else belongs to the world's goroutine.
-// A world is a server until it connects to one.
+// Post, Do, Guard, Close, Conns, IsServer, Inside, Dropped, Attach, Connect, SetLogLevel, SetEmulation, HandshakeStats and MethodStats
+// may be called from any goroutine, all other methods only from the world's. A world is a server until it connects to one.
 type World struct {
 	config Config
 	log    *slog.Logger
-	logs   *logs.Set // of which log is all
-	level  *slog.LevelVar
+	logs   *logs.Set     // by category; log is its logger for records without one
 	trace  *trace.Writer // nil = none
 	guests guest.Host
 
@@ -50,11 +48,11 @@ type World struct {
 	replicator  replicator     // likewise
 	relevance   relevance      // likewise
 	placed      map[string]*Actor
-	razed       []*Actor // of a server: that were placed and are destroyed
+	razed       []*Actor // of a server: placed actors that were destroyed or torn off, for those who join later
 	drowsy      []*Actor // of a server: dormant, and perhaps open
 
 	// The connections that joined. Owned by the world's goroutine.
-	conns        []*Conn // joined and announced
+	announced    []*Conn // joined and announced
 	joining      []*Conn // to be announced
 	ending       []*Conn // likewise
 	corked       []*Conn // to uncork at Flush
@@ -63,7 +61,7 @@ type World struct {
 	dos          dosWatch
 	stateWarn    logs.Gate
 	overflows    int       // connections that a full reliable buffer closed
-	sampled      time.Time // when rates were
+	sampled      time.Time // when sampleRates last ran
 
 	// The frame: Dispatch, the game's tick, Flush. Owned by the world's goroutine.
 	now     time.Time  // of the running or last Dispatch or Flush
@@ -95,7 +93,7 @@ type World struct {
 
 	// What all connections share. Safe from any goroutine.
 	client  atomic.Bool     // the world has dialled
-	actors  atomic.Int64    // alive here
+	alive   atomic.Int64    // alive here
 	dropped atomic.Uint64   // posts, and local calls whose actor is gone
 	memory  *budget.Memory  // for reliable messages that wait
 	rate    *budget.Meter   // of all connections; nil = no limit
@@ -112,13 +110,13 @@ type World struct {
 
 	// Who comes in, and what has come.
 	inbox     inbox
-	live      map[*Conn]struct{} // attached and not yet ended, half-open ones included
+	attached  map[*Conn]struct{} // attached and not yet ended, half-open ones included
 	door      *door.Entry[Conn]  // who may come in, from where, and as whom
 	answered  *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
 	serial    uint64             // id of the newest connection
 	listeners int
 	closed    *CloseError
-	attaching sync.WaitGroup // connections that are enlisted and not live yet; none is added once closed is set
+	attaching sync.WaitGroup // connections that are enlisted and not attached yet; none is added once closed is set
 }
 
 func init() {
@@ -134,14 +132,13 @@ func NewWorld(config Config) (*World, error) {
 	}
 	w := &World{
 		config:      config,
-		level:       config.LogLevel,
 		bindings:    make(map[*Class]*binding),
 		actorsByRef: make(map[Ref]*Actor),
 		placed:      make(map[string]*Actor),
 		wake:        make(chan struct{}, 1),
 		shut:        make(chan struct{}),
 		requests:    newRequests(config.maxRequests()),
-		live:        make(map[*Conn]struct{}),
+		attached:    make(map[*Conn]struct{}),
 		failWarn:    make(logs.Gates[*method]),
 		rate:        budget.NewMeter(config.WorldRate),
 	}
@@ -152,10 +149,11 @@ func NewWorld(config Config) (*World, error) {
 		}
 		w.sockets = badnet.NewSockets(out, in)
 	}
-	if w.level == nil {
-		w.level = new(slog.LevelVar)
+	level := config.LogLevel
+	if level == nil {
+		level = new(slog.LevelVar)
 	}
-	w.logs = logs.New(config.Logger, w.level)
+	w.logs = logs.New(config.Logger, level)
 	w.log = w.logs.All
 	w.trace = trace.NewWriter(config.Trace, func() string { return "quiver " + w.role() }, func(err error) { w.log.Error("the trace has ended", "error", err) })
 	w.memory = budget.NewMemory(config.receiveBudget(), minReceiveLimit, config.maxConns())
@@ -270,12 +268,13 @@ func (w *World) OnConnect(fn func(*Conn)) { w.onConnect = append(w.onConnect, fn
 // OnDisconnect adds a hook that runs when a connection that had joined has ended, before Config.OnDisconnect.
 func (w *World) OnDisconnect(fn func(*Conn, error)) { w.onDisconnect = append(w.onDisconnect, fn) }
 
-// Conns returns the connections that are not yet closed and have joined, oldest first.
+// Conns returns the connections that are not yet closed and have joined, oldest first. It may have some for which OnConnect is yet
+// to run.
 func (w *World) Conns() []*Conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	conns := make([]*Conn, 0, len(w.live))
-	for c := range w.live {
+	conns := make([]*Conn, 0, len(w.attached))
+	for c := range w.attached {
 		if c.joined.Load() && !c.closing.Load() {
 			conns = append(conns, c)
 		}
@@ -290,7 +289,7 @@ func (w *World) Conns() []*Conn {
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	defer w.signal()
 	w.shutDown(code, reason)
-	for _, c := range w.connections() { // however little time ctx leaves; one that is still being attached closes itself
+	for _, c := range w.allAttached() { // however little time ctx leaves; one that is still being attached closes itself
 		c.Close(code, reason)
 	}
 	err := w.waitClosed(ctx)
@@ -315,7 +314,7 @@ func (w *World) waitClosed(ctx context.Context) error {
 	if err := waitFor(ctx, &w.attaching); err != nil {
 		return fmt.Errorf("rpc: closing the world: connections, or carriers that are being attached, are still closing: %w", err)
 	}
-	conns := w.connections()
+	conns := w.allAttached()
 	for i, c := range conns {
 		select {
 		case <-c.Done():
@@ -341,11 +340,11 @@ func waitFor(ctx context.Context, work *sync.WaitGroup) error {
 	}
 }
 
-// connections returns all that have begun and not ended.
-func (w *World) connections() []*Conn {
+// allAttached returns all that have begun and not ended.
+func (w *World) allAttached() []*Conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Collect(maps.Keys(w.live))
+	return slices.Collect(maps.Keys(w.attached))
 }
 
 // unlisten counts a listener that has closed.
@@ -373,7 +372,7 @@ func (w *World) signal() {
 	}
 }
 
-// Spawn is [Spawn] for who needs not the object, or has bound nothing.
+// Spawn is [Spawn] for callers who do not need the object, or have bound no constructor.
 func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor, error) {
 	return w.spawn(class, owner, options, nil)
 }
@@ -390,20 +389,24 @@ func (w *World) spawn(class *Class, owner Owner, options []SpawnOption, set func
 		return nil, fmt.Errorf("rpc: Spawn of a %q: %w", class.name, err)
 	}
 	w.lastRef++
-	a := &Actor{world: w, class: class, binding: w.bindings[class], ref: w.lastRef, owner: conn}
+	a := &Actor{world: w, class: class, binding: w.bindings[class], ref: w.lastRef, conn: conn}
 	a.listAt(parent, conn)
 	for _, option := range options {
 		option(a)
 	}
 	w.actorsByRef[a.ref] = a
-	w.actors.Add(1)
+	w.alive.Add(1)
 	w.relevance.join(a)
 	w.roster.Add(a, &a.seats.world)
 	w.construct(a, set)
 	if a.dead {
 		return a, nil
 	}
-	if err := a.openToOwner(); err != nil {
+	err := a.mustFit()
+	if err == nil {
+		err = a.openToOwner()
+	}
+	if err != nil {
 		_ = w.Destroy(a)
 		return nil, err
 	}
@@ -423,11 +426,11 @@ func (w *World) construct(a *Actor, set func(object any)) {
 			_ = w.Destroy(a)
 		}
 	}()
-	a.furnish()
+	a.makeObjects()
 	if set != nil {
 		w.during(tasks.Doing{What: "the function given to Spawn for ", Of: a.class}, func() { set(a.object) })
 	}
-	a.mirror()
+	a.makeReplicas()
 	a.firstLook()
 	if a.rule == byGrid {
 		w.during(tasks.Doing{}, a.locate)
@@ -437,7 +440,7 @@ func (w *World) construct(a *Actor, set func(object any)) {
 
 // openToAll opens an AlwaysRelevant actor for those who are here.
 func (w *World) openToAll(a *Actor) {
-	for _, c := range w.conns {
+	for _, c := range w.announced {
 		if c.usable() {
 			_ = w.openAlways(a, c)
 		}
@@ -450,12 +453,12 @@ func (w *World) Destroy(a *Actor) error {
 	switch {
 	case !a.made():
 		return fmt.Errorf("rpc: Destroy of %s", noActor)
-	case !w.IsServer() && !a.torn && (a.name == "" || len(a.opens) > 0):
+	case !w.IsServer() && !a.torn && (a.name == "" || len(a.openings) > 0):
 		return fmt.Errorf("rpc: Destroy of a %q on a client: %w", a.class.name, ErrWrongRole)
 	case a.dead:
 		return nil
 	case !w.IsServer():
-		w.endCopy(a.owner, a, Destroyed)
+		w.endCopy(a.conn, a, Destroyed)
 		return nil
 	}
 	if !a.torn {
@@ -466,7 +469,7 @@ func (w *World) Destroy(a *Actor) error {
 	w.relevance.leave(a)
 	heirs := a.orphan()
 	a.unlist()
-	a.owner = nil
+	a.conn = nil
 	a.end(Destroyed)
 	for _, heir := range heirs {
 		heir.ownerChanged()

@@ -122,6 +122,18 @@ func TestCarrierDelivers(t *testing.T) {
 	})
 }
 
+// TestCarrierThatIsNotStarted hears the other end's packets and rests: it has nothing to ping for. One that span would never return.
+func TestCarrierThatIsNotStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBed(t, netsim.Config{Delay: 20 * ms}, 0)
+		d.b.Start()
+		pass(time.Second)
+		require.NotZero(t, d.a.Stats().Received)
+		require.Zero(t, d.pings.Load())
+		require.False(t, d.a.worker.runs())
+	})
+}
+
 func TestCarrierFallsSilentAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 20 * ms, Rate: 20e6}, 2000).start()

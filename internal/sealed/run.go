@@ -14,9 +14,6 @@ const (
 	turnPackets = 64
 	// blockedWait is after how long a full send buffer is tried again.
 	blockedWait = 500 * time.Microsecond
-	// pingTime is the longest without a ping over QUIC while there is traffic, minPing the least.
-	pingTime = time.Second
-	minPing  = 50 * time.Millisecond
 	// observeTime keeps looks at the controller apart.
 	observeTime = time.Millisecond
 )
@@ -50,8 +47,7 @@ type runner struct {
 	taken taken // from the inbox
 
 	observed time.Time
-	pinged   time.Time
-	received uint64 // packets at the last ping
+	pinger   pinger
 }
 
 // borrow takes the buffers that a turn needs, unless a blocked socket has left them.
@@ -109,7 +105,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	c.receive()
 	_ = c.session.Advance(now) // Err says it later
 	c.observe(now)
-	ping := c.pingDue(now)
+	ping := c.config.Ping != nil && r.pinger.due(now, c.session)
 	all := r.burst.sent == r.burst.n && c.collect(now)
 	next = c.next()
 	woken := c.config.Turned != nil && c.config.Turned()
@@ -205,47 +201,15 @@ func (c *Carrier) observe(now time.Time) {
 // next returns when there is something to do; zero = when somebody wakes the carrier. The lock is held.
 func (c *Carrier) next() time.Time {
 	next, ok := c.session.NextTimeout()
-	if at, pings := c.pingAt(); pings && (!ok || at.Before(next)) {
-		return at
+	if c.config.Ping != nil {
+		if at, pings := c.run.pinger.at(c.session); pings && (!ok || at.Before(next)) {
+			return at
+		}
 	}
 	if !ok {
 		return time.Time{}
 	}
 	return next
-}
-
-// pingAt returns when nothing will have been acked for so long that QUIC is to send something.
-func (c *Carrier) pingAt() (at time.Time, ok bool) {
-	s, pto := c.session, c.session.pto()
-	if c.config.Ping == nil || !s.waiting() {
-		return time.Time{}, false
-	}
-	at = s.time(s.hearing.heard + pto)
-	if again := c.run.pinged.Add(max(pto, minPing)); again.After(at) {
-		at = again
-	}
-	return at, true
-}
-
-// pingDue reports whether QUIC is to send something.
-func (c *Carrier) pingDue(now time.Time) bool {
-	r := &c.run
-	s := c.session
-	since := now.Sub(r.pinged)
-	if c.config.Ping == nil || !s.started || since < minPing {
-		return false
-	}
-	at, waits := c.pingAt()
-	quiet := waits && !now.Before(at)
-	if at, ok := s.hushedAt(); ok && s.now >= at && r.pinged.Before(s.time(s.hearing.opened)) {
-		quiet = true // once for each hush
-	}
-	traffic := s.stats.Received != r.received || s.records.flying > 0
-	if !quiet && (!traffic || since < pingTime) {
-		return false
-	}
-	r.pinged, r.received = now, s.stats.Received
-	return true
 }
 
 // finished cleans up behind a session that has ended.

@@ -1,0 +1,47 @@
+package sealed
+
+import "time"
+
+const (
+	// pingTime is the longest without a ping over QUIC while there is traffic, minPing the least.
+	pingTime = time.Second
+	minPing  = 50 * time.Millisecond
+)
+
+// pinger decides when QUIC is to send something for a session.
+type pinger struct {
+	last     time.Time // ping
+	received uint64    // packets at that time
+}
+
+// at returns when nothing will have been acked for so long that a ping is due.
+func (p *pinger) at(s *Session) (at time.Time, ok bool) {
+	if !s.started || !s.waiting() {
+		return time.Time{}, false
+	}
+	pto := s.pto()
+	at = s.time(s.hearing.heard + pto)
+	if again := p.last.Add(max(pto, minPing)); again.After(at) {
+		at = again
+	}
+	return at, true
+}
+
+// due reports whether a ping is to leave, and takes it that it does.
+func (p *pinger) due(now time.Time, s *Session) bool {
+	since := now.Sub(p.last)
+	if !s.started || since < minPing {
+		return false
+	}
+	at, waits := p.at(s)
+	quiet := waits && !now.Before(at)
+	if at, ok := s.hushedAt(); ok && s.now >= at && p.last.Before(s.time(s.hearing.opened)) {
+		quiet = true // once for each hush
+	}
+	traffic := s.stats.Received != p.received || s.records.flying > 0
+	if !quiet && (!traffic || since < pingTime) {
+		return false
+	}
+	p.last, p.received = now, s.stats.Received
+	return true
+}
