@@ -16,89 +16,98 @@ const inboxLimit = 64
 //
 //	streamed.Handle(streams, func(in *stream.IncomingBlob) { inboxes[in.Conn()].Deliver(in) })
 type Inbox struct {
-	mu    sync.Mutex
-	boxes map[string]chan *IncomingBlob // of one
+	mu      sync.Mutex
+	waiting map[string]*delivered // by name: nobody has taken these
+	news    chan struct{}         // closed when the next one is delivered; nil = nobody waits for it
+}
+
+// delivered is a blob that an inbox was given. The inbox's lock guards it.
+type delivered struct {
+	*IncomingBlob
+	ended   bool
+	unwatch func() bool // ends the watch over the context of who took it; nil before that
 }
 
 // Deliver takes a blob in, in its handler. It rejects one whose name another has that waits, or when 64 wait. One that fails before it is
 // taken is forgotten, and the next of its name takes its place.
 func (i *Inbox) Deliver(in *IncomingBlob) {
-	box, err := i.put(in)
-	if err != nil {
+	d := &delivered{IncomingBlob: in}
+	if err := i.put(d); err != nil {
 		in.Reject(err)
 		return
 	}
-	in.OnEnd(func(err error) {
-		if err != nil {
-			i.leave(in.Name(), box)
-		}
-	})
+	in.OnEnd(func(err error) { i.end(d, err) })
 }
 
-// Take waits for the blob of a name, which one goroutine at a time does, and not the world's. When ctx ends before all is read, the blob is
-// rejected with its cause, which the sender hears. The connection's end does not end Take: ctx has to end with [rpc.Conn.Done].
+// Take waits for the blob of a name, on another goroutine than the world's. When ctx ends before all is read, the blob is rejected with its
+// cause, which the sender hears. The connection's end does not end Take: ctx has to end with [rpc.Conn.Done].
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
-	box := i.wait(name)
-	select {
-	case in := <-box:
-		i.leave(name, box)
-		context.AfterFunc(ctx, func() { in.Reject(context.Cause(ctx)) })
-		return in, nil
-	case <-ctx.Done():
-		if in := i.leave(name, box); in != nil { // it came at the same time
-			in.Reject(context.Cause(ctx))
+	for {
+		d, news := i.take(name)
+		if d != nil {
+			i.watch(ctx, d)
+			return d.IncomingBlob, nil
 		}
-		return nil, context.Cause(ctx)
-	}
-}
-
-// put lays a blob in the box of its name.
-func (i *Inbox) put(in *IncomingBlob) (box chan *IncomingBlob, err error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if box = i.boxes[in.Name()]; box == nil {
-		if len(i.boxes) >= inboxLimit {
-			return nil, fmt.Errorf("%d blobs wait to be taken, which is the limit", inboxLimit)
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
-		box = i.open(in.Name())
-	}
-	select {
-	case box <- in:
-		return box, nil
-	default:
-		return nil, errors.New("one of this name waits to be taken already")
 	}
 }
 
-// wait returns the box in which the blob of a name will be.
-func (i *Inbox) wait(name string) chan *IncomingBlob {
+// put has a blob wait, and wakes all who do.
+func (i *Inbox) put(d *delivered) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if box := i.boxes[name]; box != nil {
-		return box
+	switch {
+	case i.waiting[d.Name()] != nil:
+		return errors.New("one of this name waits to be taken already")
+	case len(i.waiting) >= inboxLimit:
+		return fmt.Errorf("%d blobs wait to be taken, which is the limit", inboxLimit)
+	case i.waiting == nil:
+		i.waiting = make(map[string]*delivered)
 	}
-	return i.open(name)
+	i.waiting[d.Name()] = d
+	if i.news != nil {
+		close(i.news)
+		i.news = nil
+	}
+	return nil
 }
 
-// open makes a box; its caller holds the lock.
-func (i *Inbox) open(name string) chan *IncomingBlob {
-	if i.boxes == nil {
-		i.boxes = make(map[string]chan *IncomingBlob)
-	}
-	i.boxes[name] = make(chan *IncomingBlob, 1)
-	return i.boxes[name]
-}
-
-// leave removes a box, and returns the blob that is in it. Another one of its name stays.
-func (i *Inbox) leave(name string, box chan *IncomingBlob) (in *IncomingBlob) {
+// take returns the blob of a name; nil when there is none before news is closed.
+func (i *Inbox) take(name string) (d *delivered, news <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.boxes[name] == box {
-		delete(i.boxes, name)
+	if d = i.waiting[name]; d != nil {
+		delete(i.waiting, name)
+		return d, nil
 	}
-	select {
-	case in = <-box:
-	default:
+	if i.news == nil {
+		i.news = make(chan struct{})
 	}
-	return in
+	return nil, i.news
+}
+
+// watch rejects a blob that was taken when ctx ends first.
+func (i *Inbox) watch(ctx context.Context, d *delivered) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !d.ended {
+		d.unwatch = context.AfterFunc(ctx, func() { d.Reject(context.Cause(ctx)) })
+	}
+}
+
+// end lets go of a blob whose transfer has ended. One that failed, or was given up, waits no longer.
+func (i *Inbox) end(d *delivered, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	d.ended = true
+	if d.unwatch != nil {
+		d.unwatch()
+	}
+	if err != nil && i.waiting[d.Name()] == d {
+		delete(i.waiting, d.Name())
+	}
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -109,5 +111,72 @@ func TestInbox(t *testing.T) {
 			require.NoError(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name(fmt.Sprint(i))))
 		}
 		require.ErrorContains(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("too many")), "64 blobs wait")
+	})
+}
+
+// lone is a blob without a transfer.
+func lone(name string) *delivered {
+	in := &incoming{done: make(chan struct{})}
+	in.header.name = name
+	return &delivered{IncomingBlob: &IncomingBlob{Incoming: Incoming{in}}}
+}
+
+// TestInboxLosesNothingBehindATaker: a blob that comes while the one before it is being taken is the next taker's.
+func TestInboxLosesNothingBehindATaker(t *testing.T) {
+	for range 2_000 {
+		i, taken := new(Inbox), make(chan *IncomingBlob, 2)
+		take := func() {
+			in, _ := i.Take(context.Background(), "x")
+			taken <- in
+		}
+		first, second := lone("x"), lone("x")
+		go take()
+		require.NoError(t, i.put(first))
+		for i.put(second) != nil {
+			runtime.Gosched()
+		}
+		require.Same(t, first.IncomingBlob, <-taken)
+		take()
+		require.Same(t, second.IncomingBlob, <-taken)
+	}
+}
+
+// TestInboxTakerOutlivesABlobThatFails: who waits gets the next of the name.
+func TestInboxTakerOutlivesABlobThatFails(t *testing.T) {
+	i := new(Inbox)
+	first, second := lone("x"), lone("x")
+	require.NoError(t, i.put(first))
+	i.end(first, errors.New("failed"))
+	d, news := i.take("x")
+	require.Nil(t, d)
+	require.NoError(t, i.put(second))
+	<-news
+	in, err := i.Take(context.Background(), "x")
+	require.NoError(t, err)
+	require.Same(t, second.IncomingBlob, in)
+}
+
+// TestInboxLimitIsOfBlobs: those who wait for some take no room.
+func TestInboxLimitIsOfBlobs(t *testing.T) {
+	i := new(Inbox)
+	for n := range inboxLimit {
+		i.take(fmt.Sprint(n))
+	}
+	require.NoError(t, i.put(lone("early")))
+}
+
+// TestInboxForgetsWhatWasTaken: a context that lives as long as the connection keeps no blob that has ended.
+func TestInboxForgetsWhatWasTaken(t *testing.T) {
+	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		taken := func() weak.Pointer[incoming] {
+			require.NoError(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("one")))
+			in, err := inbox.Take(ctx, "one")
+			require.NoError(t, err)
+			<-in.Done()
+			return weak.Make(in.in)
+		}()
+		require.Eventually(t, func() bool { runtime.GC(); return taken.Value() == nil }, 1e10, 5e7)
 	})
 }
