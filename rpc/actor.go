@@ -154,6 +154,9 @@ func (a *Actor) made() bool { return a != nil && a.world != nil }
 
 // openingOn returns how the actor is open at c, nil when it is not.
 func (a *Actor) openingOn(c *Conn) *opening {
+	if c == nil {
+		return nil
+	}
 	if c.server {
 		return c.openings[a]
 	}

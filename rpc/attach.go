@@ -268,7 +268,7 @@ func (c *Conn) enter() (in bool) {
 	w.inbox.joined = append(w.inbox.joined, c)
 	w.mu.Unlock()
 
-	c.tellLimit(limit)
+	c.tellLimit()
 	close(c.welcomed)
 	c.onWake()
 	return true

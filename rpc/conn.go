@@ -253,14 +253,15 @@ func (c *Conn) raiseReceiveLimit() {
 	held := int(c.reserved.Load())
 	if limit := c.world.memory.Grow(held, c.world.config.receiveLimit()); limit > held {
 		c.reserved.Store(int64(limit))
-		c.tellLimit(limit)
+		c.tellLimit()
 	}
 }
 
-func (c *Conn) tellLimit(limit int) {
+// tellLimit tells the machine what is reserved now: of two that tell it at once neither sets it back.
+func (c *Conn) tellLimit() {
 	c.link.Lock()
 	defer c.link.Unlock()
-	c.machine.SetReceiveLimit(limit)
+	c.machine.SetReceiveLimit(int(c.reserved.Load()))
 }
 
 // unsettled reports whether the connection has something that needs a tick though nothing arrives.
@@ -268,7 +269,7 @@ func (c *Conn) unsettled() bool {
 	switch {
 	case !c.usable():
 		return false
-	case len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent): // states leave, or their fates are not known
+	case c.state.all || len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent): // states leave, or their fates are not known
 		return true
 	case len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these have a time at which they are given up
 		return true

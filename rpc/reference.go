@@ -114,7 +114,7 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 		c.drops.Add(drops.UnknownRef, len(needs))
 		return false
 	}
-	waiting := waitingCall{actor: call.Actor, method: m, payload: slices.Clone(payload), needs: needs, until: call.Now.Add(waitingTime)}
+	waiting := waitingCall{actor: call.Actor, method: m, payload: slices.Clone(payload), needs: needs, until: c.world.beat.Real.Add(waitingTime)}
 	if call.question != nil {
 		waiting.question = call.question.number
 	}
@@ -136,7 +136,7 @@ func (w *World) runAllWaiting() {
 func (w *World) runWaiting(c *Conn) {
 	for i := 0; i < len(c.waiting.calls); {
 		call := c.waiting.calls[i]
-		if !call.actor.dead && w.now.Before(call.until) && slices.ContainsFunc(call.needs, func(ref Ref) bool { return c.Actor(ref) == nil }) {
+		if !call.actor.dead && w.beat.Real.Before(call.until) && slices.ContainsFunc(call.needs, func(ref Ref) bool { return c.Actor(ref) == nil }) {
 			i++
 			continue
 		}

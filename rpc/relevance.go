@@ -265,7 +265,11 @@ func (c *Conn) ask(count int) {
 		if a == nil {
 			continue
 		}
-		o, relevant := r.asked.Here[a.slot], a.seenBy(c)
+		relevant := a.seenBy(c)
+		if a.dead { // the game has destroyed it, and another may have its place
+			continue
+		}
+		o := r.asked.Here[a.slot]
 		switch {
 		case relevant && o == nil:
 			c.want(a, 0)

@@ -15,8 +15,10 @@ import (
 // replicator compares, on a server, the states of actors at each Flush. Actors that are open for nobody are not among them.
 type replicator struct {
 	states []comparison
-	left   bool   // some are of actors that are open for nobody any more
-	fields []byte // of an update; scratch
+	news   time.Time // when something last happened that may have changed states
+	behind bool      // the last Flush did not look at some that may have changed since, for UpdateRate
+	left   bool      // some are of actors that are open for nobody any more
+	fields []byte    // of an update; scratch
 }
 
 // comparison is one state of one actor, as the loop over all of them needs it.
@@ -30,16 +32,26 @@ func (w *World) replicate(now time.Time) {
 	if w.replicator.left {
 		w.replicator.unwatch()
 	}
-	for i := range w.replicator.states {
-		if c := &w.replicator.states[i]; c.replica.changed() && c.actor.due(now) {
-			c.actor.compare(c.replica)
-		}
-	}
+	w.replicator.compare(now)
 	for _, c := range w.announced {
 		if c.server {
 			c.dismissOverdue()
 			c.sendState(now)
 			c.world.logs.Updates(c, c.state.given, len(c.state.dirty), c.state.held)
+		}
+	}
+}
+
+// compare looks at all states that may be looked at.
+func (r *replicator) compare(now time.Time) {
+	r.behind = false
+	for i := range r.states {
+		switch c := &r.states[i]; {
+		case !c.replica.changed():
+		case c.actor.due(now):
+			c.actor.compare(c.replica)
+		case c.actor.compared.Before(r.news): // of some types nothing but a look tells whether they have changed: one is enough
+			r.behind = true
 		}
 	}
 }

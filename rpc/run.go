@@ -65,8 +65,12 @@ func (w *World) Run(ctx context.Context) error {
 	settle := time.NewTimer(settleTime)
 	settle.Stop()
 	defer settle.Stop()
+	happened, farewells := true, 0
 	for {
 		now := time.Now()
+		if happened {
+			w.replicator.news = now
+		}
 		w.dispatch(now, false)
 		w.flush(now)
 		if w.unsettled() {
@@ -76,25 +80,37 @@ func (w *World) Run(ctx context.Context) error {
 			w.signal()
 		}
 		if w.over() {
-			return ErrClosed
+			if farewells++; farewells > maxFarewells || !w.owes() {
+				return ErrClosed
+			}
+			continue
 		}
 		w.rest()
+		happened = true
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick:
 		case <-settle.C:
+			happened = false
 		case <-w.wake:
 		}
 	}
 }
+
+// maxFarewells Dispatches at most follow the one after which a closed world is over, for what its last functions call and ask: who asks
+// again whenever that fails would never end.
+const maxFarewells = 16
+
+// owes reports whether functions of the game are to run in the next Dispatch.
+func (w *World) owes() bool { return !w.tasks.Empty() || len(w.local) > 0 }
 
 // settleTime is how soon Run ticks again by itself while states are on their way, or actors and views may move: 30 times a second.
 const settleTime = time.Second / 30
 
 // unsettled reports whether a Flush may have something to do though nothing happens.
 func (w *World) unsettled() bool {
-	if w.relevance.members > 0 && len(w.announced) > 0 || len(w.drowsy) > 0 || w.requests.asked.Len() > 0 {
+	if w.relevance.members > 0 && len(w.announced) > 0 || len(w.drowsy) > 0 || w.requests.asked.Len() > 0 || w.replicator.behind {
 		return true
 	}
 	return slices.ContainsFunc(w.announced, (*Conn).unsettled)

@@ -15,6 +15,7 @@ type answer struct {
 	reply   *accept // to the header; nil until the writer knows what is stored
 	resumed int64   // what was stored when it began, as Progress counts
 	credit  credit
+	timed   bool // remind will be called
 
 	// Owned by the world's goroutine.
 	replied  bool  // reply was sent
@@ -100,11 +101,31 @@ func (a *answer) take(n int64) bool {
 	return true
 }
 
-// consumed has the tick grant credit if what the application has consumed is worth it. The lock is held.
+// consumed has the tick grant credit if what the application has consumed is worth it, and otherwise soon tell how much that is: a world
+// that waits for events has no tick for what time alone makes due. The lock is held.
 func (a *answer) consumed() {
 	if a.credit.consume(a.passed()) {
 		a.in.peer.wake()
 	}
+	a.remindLater()
+}
+
+// remindLater sees to it that what was consumed is told. The lock is held.
+func (a *answer) remindLater() {
+	if !a.timed && !a.in.finished && a.credit.consumed != a.credit.reported {
+		a.timed = true
+		time.AfterFunc(progressInterval, a.remind)
+	}
+}
+
+// remind has the tick tell what was consumed, again until it has.
+func (a *answer) remind() {
+	a.in.mu.Lock()
+	defer a.in.mu.Unlock()
+	if a.timed = false; !a.in.finished && a.credit.consumed != a.credit.reported {
+		a.in.peer.wake()
+	}
+	a.remindLater()
 }
 
 // passed is the offset below which content takes no credit any more: the application has consumed it, perhaps before the header was

@@ -105,6 +105,7 @@ type arraySource[T any] struct {
 }
 
 func (s *arraySource[T]) calls() string { return fmt.Sprintf("the encoding of element %d", s.next) }
+func (s *arraySource[T]) lent() bool    { return true }
 
 func (s *arraySource[T]) fill(c *block, stopAt int64) error {
 	most := len(s.items)

@@ -185,8 +185,9 @@ func (c *Calling) Progress() Progress {
 func (c *Calling) Cancel(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.canceled == nil {
+	if c.canceled == nil && !c.ended {
 		c.canceled = canceled(cause)
+		c.actor.World().Post(func() {}) // a world that waits for events ticks; a closed one has ended the calls
 	}
 }
 

@@ -18,6 +18,8 @@ type source interface {
 	fill(c *block, stopAt int64) error
 	// calls names what function of the game fill calls, or called last.
 	calls() string
+	// lent reports whether fill reads what is the caller's again once the transfer has ended.
+	lent() bool
 }
 
 // reader reads and hashes a source on a goroutine of its own, ahead of the tick that takes the blocks. Nothing but that
@@ -46,6 +48,10 @@ type reader struct {
 	fromAt  int64 // the element that stands at from, in an array
 	stopped bool
 
+	// The goroutine.
+	running bool
+	left    func() // called when it has ended; nil = nobody waits
+
 	// How the source ended, once finished.
 	finished bool
 	total    end // without err; the id is not set
@@ -66,10 +72,43 @@ func (r *reader) look() {
 	}
 }
 
+// start starts the goroutine.
+func (r *reader) start() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running = true
+	go r.run()
+}
+
 // run reads until the source ends or stop is called. A Read in progress is waited for here and nowhere else.
 func (r *reader) run() {
+	defer r.leave()
 	if !r.guard(r.read) {
 		r.finish(0, 0, nil, fmt.Errorf("%w: %s", ErrPanicked, r.source.calls()))
+	}
+}
+
+// leave ends the goroutine.
+func (r *reader) leave() {
+	r.mu.Lock()
+	r.running = false
+	left := r.left
+	r.mu.Unlock()
+	if left != nil {
+		left()
+	}
+}
+
+// whenLeft calls fn once the goroutine, which was stopped, reads no more of what the caller lent. A blob's Read in progress is left alone.
+func (r *reader) whenLeft(fn func()) {
+	r.mu.Lock()
+	waits := r.running && r.source.lent()
+	if waits {
+		r.left = fn
+	}
+	r.mu.Unlock()
+	if !waits {
+		fn()
 	}
 }
 
@@ -269,6 +308,7 @@ type blobSource struct {
 const maxEmptyReads = 100
 
 func (s *blobSource) calls() string { return "Read of the source" }
+func (s *blobSource) lent() bool    { return false }
 
 func (s *blobSource) fill(c *block, _ int64) error {
 	room := c.room()

@@ -24,7 +24,7 @@ type Transfer struct {
 	sealed   bool // when the last part left or was acknowledged, or at the end if the connection went on
 	finished bool
 	err      error
-	done     chan struct{} // closed when finished
+	done     chan struct{} // closed when finished, and nothing reads the caller's items
 
 	// What the receiver has said. Owned by the world's goroutine.
 	accepted bool  // it has answered the header
@@ -74,7 +74,7 @@ func (t *Transfer) noteSealed() {
 }
 
 // Done is closed when the transfer has ended: when the receiving application has consumed it and its digest was right,
-// or when it failed.
+// or when it failed. The items of an array are the caller's again then.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
 // Err is why the transfer failed; nil while it goes on and when it is complete.
@@ -109,6 +109,7 @@ func (t *Transfer) waitOrCancel(ctx context.Context) error {
 	case <-t.done:
 	case <-ctx.Done():
 		t.Cancel(context.Cause(ctx))
+		<-t.done
 	}
 	return t.Err()
 }
@@ -134,7 +135,7 @@ func (t *Transfer) read() {
 	defer t.mu.Unlock()
 	if !t.reading && !t.finished {
 		t.reading = true
-		go t.reader.run()
+		t.reader.start()
 	}
 }
 
@@ -154,7 +155,7 @@ func (t *Transfer) finish(err error) bool {
 		t.progress.Sent, t.progress.Total = t.progress.Acked, t.progress.Acked
 	}
 	t.reader.stop()
-	close(t.done)
+	t.reader.whenLeft(func() { close(t.done) })
 	return true
 }
 

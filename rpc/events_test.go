@@ -1,0 +1,242 @@
+package rpc
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bunch"
+	"github.com/quivernet/quiver/internal/control"
+	"github.com/quivernet/quiver/internal/link/linktest"
+)
+
+// TestThenIsToldWhenItsWorldCloses: a question that a world asks itself ends with the world, and Then's function has to hear of it.
+func TestThenIsToldWhenItsWorldCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newTestWorld(t, Config{Classes: []*Class{clerk}})
+		b := Bind(server.World, clerk, func(*Actor) *clerkObject { return new(clerkObject) })
+		OnRequest(b, clerkAsk, func(o *clerkObject, call *Call, n int) (string, error) {
+			clerkAsk.Later(call)
+			return "", nil
+		})
+		ended := make(chan error, 1)
+		go func() { ended <- server.Run(t.Context()) }()
+		told := 0
+		require.NoError(t, server.Do(t.Context(), func() {
+			a, err := server.Spawn(clerk, nil)
+			require.NoError(t, err)
+			require.NoError(t, clerkAsk.Then(a, 1, func(_ string, err error) { told++ }))
+		}))
+		time.Sleep(time.Second)
+		require.NoError(t, server.World.Close(t.Context(), 0, "end"))
+		require.ErrorIs(t, <-ended, ErrClosed)
+		require.Equal(t, 1, told, "Then has its function called once, with the answer or the error")
+	})
+}
+
+// TestStateThatWasNotDueUnderRun: a change that a Flush does not look at for UpdateRate leaves when it is due, though nothing else happens.
+func TestStateThatWasNotDueUnderRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		class := NewClass("SlowHero", UpdateRate(2))
+		labels := NewState[label](class)
+		bind := func(w *World) *Binding[*puppet] {
+			b := Bind(w, class, func(*Actor) *puppet { return new(puppet) })
+			Replicate(b, labels, func(p *puppet) *label { return &p.label })
+			return b
+		}
+		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+		here, there := bind(server.World), bind(client.World)
+		near, far := linktest.Pipe()
+		near.SetDelay(testDelay)
+		far.SetDelay(testDelay)
+		ctx, cancel := context.WithCancel(context.Background())
+		go server.Run(ctx)
+		go client.Run(ctx)
+		_, err := server.Attach(plug{far})
+		require.NoError(t, err)
+		_, err = client.Connect(ctx, plug{near})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		var a *Actor
+		var p *puppet
+		require.NoError(t, server.Do(ctx, func() {
+			a, p, err = Spawn(here, server.joined[0], nil)
+			require.NoError(t, err)
+		}))
+		time.Sleep(2 * time.Second)
+		for _, text := range []string{"one", "two"} { // 200 ms apart: the second is not due yet
+			require.NoError(t, server.Do(ctx, func() { p.label.Text = text }))
+			time.Sleep(200 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		text := ""
+		require.NoError(t, client.Do(ctx, func() {
+			copied, ok := there.At(a.Ref())
+			require.True(t, ok)
+			text = copied.label.Text
+		}))
+		require.NoError(t, client.World.Close(ctx, 0, "end"))
+		require.NoError(t, server.World.Close(ctx, 0, "end"))
+		time.Sleep(3 * time.Second)
+		cancel()
+		require.Equal(t, "two", text, "a minute later")
+	})
+}
+
+// TestSecondMissedUnderRun: a client that asks for everything anew twice within a second gets it after that second.
+func TestSecondMissedUnderRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+		near, far := linktest.Pipe()
+		near.SetDelay(testDelay)
+		far.SetDelay(testDelay)
+		ctx, cancel := context.WithCancel(context.Background())
+		go server.Run(ctx)
+		go client.Run(ctx)
+		_, err := server.Attach(plug{far})
+		require.NoError(t, err)
+		end, err := client.Connect(ctx, plug{near})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		var a *Actor
+		require.NoError(t, server.Do(ctx, func() {
+			a, _, err = Spawn(server.binding, server.joined[0], func(p *puppet) { p.label.Text = "true" })
+			require.NoError(t, err)
+		}))
+		time.Sleep(3 * time.Second)
+		var texts []string
+		for range 2 { // the copy loses its state, as one whose update was dropped behind its acknowledgement
+			require.NoError(t, client.Do(ctx, func() {
+				copied, ok := client.binding.At(a.Ref())
+				require.True(t, ok)
+				texts = append(texts, copied.label.Text)
+				copied.label.Text = "stale"
+				end.link.Lock()
+				require.NoError(t, end.machine.Send(0, bunch.Reliable, control.AppendMissed(nil)))
+				end.link.Unlock()
+			}))
+			time.Sleep(500 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		require.NoError(t, client.Do(ctx, func() {
+			copied, ok := client.binding.At(a.Ref())
+			require.True(t, ok)
+			texts = append(texts, copied.label.Text)
+		}))
+		require.NoError(t, client.World.Close(ctx, 0, "end"))
+		require.NoError(t, server.World.Close(ctx, 0, "end"))
+		time.Sleep(3 * time.Second)
+		cancel()
+		require.Equal(t, []string{"true", "true", "true"}, texts)
+	})
+}
+
+var slowAsked, slowGoOn chan struct{}
+
+type slowArgument struct {
+	Text []byte `quiver:"max=8"`
+}
+
+func (slowArgument) Validate() error {
+	if slowAsked != nil {
+		close(slowAsked)
+		slowAsked = nil
+		<-slowGoOn
+	}
+	return nil
+}
+
+// TestAskGivesItsArgumentBack: who gives up has the memory of the argument back.
+func TestAskGivesItsArgumentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		class := NewClass("Slow")
+		ask := ServerRequest[slowArgument, int](class, "Ask")
+		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+		heard := ""
+		OnRequest(Bind(server.World, class, func(*Actor) *puppet { return new(puppet) }), ask, func(_ *puppet, _ *Call, arg slowArgument) (int, error) {
+			heard = string(arg.Text)
+			return 0, nil
+		})
+		opened := make(chan *Actor, 1)
+		Bind(client.World, class, func(a *Actor) *puppet { opened <- a; return new(puppet) })
+		near, far := linktest.Pipe()
+		ctx, cancel := context.WithCancel(context.Background())
+		go server.Run(ctx)
+		go client.Run(ctx)
+		_, err := server.Attach(plug{far})
+		require.NoError(t, err)
+		_, err = client.Connect(ctx, plug{near})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		require.NoError(t, server.Do(ctx, func() { _, err = server.Spawn(class, server.joined[0]) }))
+		a := <-opened
+
+		asked := make(chan struct{})
+		slowAsked, slowGoOn = asked, make(chan struct{})
+		asking, giveUp := context.WithCancel(ctx)
+		text := []byte("first")
+		done := make(chan error, 1)
+		go func() {
+			_, err := ask.Ask(asking, a, slowArgument{text})
+			copy(text, "other") // it is ours again
+			done <- err
+		}()
+		<-asked
+		giveUp()
+		select {
+		case err = <-done:
+			require.ErrorIs(t, err, context.Canceled)
+			close(slowGoOn)
+		case <-time.After(time.Second): // it waits for the argument to be encoded
+			close(slowGoOn)
+			<-done
+		}
+		time.Sleep(time.Second)
+		require.NoError(t, client.World.Close(ctx, 0, "end"))
+		require.NoError(t, server.World.Close(ctx, 0, "end"))
+		time.Sleep(3 * time.Second)
+		cancel()
+		require.NotEqual(t, "other", heard, "what the server was asked was written after Ask had returned")
+	})
+}
+
+// TestCallsOfTheLastOnDisconnectRun: a closed world runs what its last functions call here before Run returns.
+func TestCallsOfTheLastOnDisconnectRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newTestWorld(t, Config{})
+		client := newTestWorld(t, Config{})
+		near, far := linktest.Pipe()
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- server.Run(ctx) }()
+		go client.Run(ctx)
+		_, err := server.Attach(plug{far})
+		require.NoError(t, err)
+		_, err = client.Connect(ctx, plug{near})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		var a *Actor
+		require.NoError(t, server.Do(ctx, func() {
+			a, err = server.Spawn(hero, nil)
+			require.NoError(t, err)
+			server.OnDisconnect(func(*Conn, error) { require.NoError(t, fire.Call(a, shot{1})) })
+		}))
+		require.NoError(t, server.World.Close(ctx, 0, "end"))
+		require.ErrorIs(t, <-ended, ErrClosed)
+		time.Sleep(3 * time.Second)
+		cancel()
+		t.Log(server.heard, server.Dropped())
+		require.Contains(t, server.heard, "fire", "Call returned nil, nothing ran and nothing is counted: Dropped is %d", server.Dropped())
+	})
+}
+
+// TestChannelOfNobody: an actor that nobody owns is open at no connection.
+func TestChannelOfNobody(t *testing.T) {
+	w := newTestWorld(t, Config{})
+	a, err := w.Spawn(hero, nil)
+	require.NoError(t, err)
+	require.False(t, a.Channel(a.Conn()).Open())
+}

@@ -1,0 +1,118 @@
+package stream
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/rpc"
+)
+
+// TestProgressInAWorldThatWaitsForEvents: what an application has consumed is told though nothing else happens.
+func TestProgressInAWorldThatWaitsForEvents(t *testing.T) {
+	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
+		out, err := save.Start(l.toServer, bytes.NewReader(make([]byte, 600<<10)), 600<<10, Name("slow"))
+		require.NoError(t, err)
+		in, err := inbox.Take(t.Context(), "slow")
+		require.NoError(t, err)
+		time.Sleep(3 * time.Second)
+		for range 3 {
+			_, err = io.CopyN(io.Discard, in, 30<<10)
+			require.NoError(t, err)
+			time.Sleep(60 * time.Millisecond)
+		}
+		here := in.Progress().Acked
+		require.NotZero(t, here)
+		time.Sleep(time.Second)
+		require.GreaterOrEqual(t, out.Progress().Acked, here)
+		_, err = io.Copy(io.Discard, in)
+		require.NoError(t, err)
+		require.NoError(t, out.Wait(t.Context()))
+	})
+}
+
+// TestCancelInAWorldThatWaitsForEvents: calls to a peer that takes nothing end at once.
+func TestCancelInAWorldThatWaitsForEvents(t *testing.T) {
+	class := rpc.NewClass("CancelTestPlayer")
+	receive := rpc.Client[[]int64](class, "Receive", rpc.Reliable)
+	stop := make(chan struct{})
+	var there *rpc.World
+	prepare := func(server, client *rpc.World) {
+		there = server
+		rpc.Bind(server, class, func(a *rpc.Actor) *rpc.Actor { return a })
+		b := rpc.Bind(client, class, func(a *rpc.Actor) *rpc.Actor { return a })
+		rpc.On(b, receive, func(*rpc.Actor, *rpc.Call, []int64) { <-stop }) // the client's world hangs
+	}
+	overQUICWith(t, netsim.Config{Delay: 5 * time.Millisecond}, rpc.Config{}, prepare, func(t *testing.T, l loopback) {
+		stop = make(chan struct{})
+		var calling *Calling
+		require.NoError(t, there.Do(t.Context(), func() {
+			a, err := there.Spawn(class, l.toClient.Conn())
+			require.NoError(t, err)
+			calling, err = Calls(receive, a, make([]int64, 8<<20), CallsConfig{})
+			require.NoError(t, err)
+		}))
+		time.Sleep(20 * time.Second)
+		calling.Cancel(errors.New("enough"))
+		select {
+		case <-calling.Done():
+		case <-time.After(time.Second):
+			t.Error("a second after Cancel the calls go on")
+		}
+		close(stop)
+		<-calling.Done()
+	})
+}
+
+var (
+	lentAsked, lentGoOn chan struct{}
+	lentSeen            atomic.Bool
+)
+
+// lent is an element whose Validate waits, the first time, and tells whether it was changed.
+type lent struct{ N int32 }
+
+func (l lent) Validate() error {
+	if l.N == 99 {
+		lentSeen.Store(true)
+	}
+	if lentAsked != nil {
+		close(lentAsked)
+		lentAsked = nil
+		<-lentGoOn
+	}
+	return nil
+}
+
+// TestItemsAreTheCallersOnceTheirTransferHasEnded: nothing reads them behind Done.
+func TestItemsAreTheCallersOnceTheirTransferHasEnded(t *testing.T) {
+	array := NewArray[lent]("lent")
+	overQUICWith(t, netsim.Config{}, rpc.Config{}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
+		asked := make(chan struct{})
+		lentAsked, lentGoOn = asked, make(chan struct{})
+		items := make([]lent, 1000)
+		transfer, err := array.Start(l.toServer, items)
+		require.NoError(t, err)
+		<-asked
+		transfer.Cancel(errors.New("enough"))
+		require.ErrorIs(t, transfer.Err(), ErrCanceled, "at once")
+		select {
+		case <-transfer.Done():
+			t.Error("the reader is inside Validate")
+		case <-time.After(time.Second):
+		}
+		close(lentGoOn)
+		<-transfer.Done()
+		for i := range items {
+			items[i].N = 99 // they are ours again
+		}
+		time.Sleep(time.Second)
+		require.False(t, lentSeen.Load())
+	})
+}
