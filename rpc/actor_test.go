@@ -50,7 +50,7 @@ func TestDestroy(t *testing.T) {
 		require.Empty(t, n.conns[0].channels)
 		require.Empty(t, n.ends[0].channels)
 		require.Nil(t, n.conns[0].owned.First())
-		require.Zero(t, n.server.alive.Load())
+		require.Zero(t, n.server.actors.alive.Load())
 
 		late := n.join(Config{})
 		require.Empty(t, late.take(), "destroyed actors open for nobody")
@@ -186,6 +186,6 @@ func TestSpawnThatCanNotBe(t *testing.T) {
 		require.Empty(t, n.conns[0].channels)
 		_, _, err = Spawn(n.server.binding, nil, long, AlwaysRelevant())
 		require.ErrorIs(t, err, bunch.ErrBunchTooLarge, "which nobody could take")
-		require.Zero(t, n.server.alive.Load())
+		require.Zero(t, n.server.actors.alive.Load())
 	})
 }

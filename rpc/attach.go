@@ -103,7 +103,7 @@ func (w *World) becomeClient() error {
 	if w.client.Load() {
 		return nil
 	}
-	if w.alive.Load() > 0 || w.serial > 0 || w.listeners > 0 {
+	if w.actors.alive.Load() > 0 || w.serial > 0 || w.listeners > 0 {
 		return fmt.Errorf("rpc: a world that listens, or has actors or clients, can not connect to a server: %w", ErrWrongRole)
 	}
 	w.client.Store(true)
@@ -249,7 +249,7 @@ func (c *Conn) onWake() {
 	}
 	c.guests.Woken.Store(true)
 	c.readable.Store(true)
-	c.world.signal()
+	c.world.drive.signal()
 }
 
 // enter hands a connection that has joined to the world, and reports false when it ended meanwhile or had to make room.
@@ -306,7 +306,7 @@ func (c *Conn) finish() {
 		w.logs.Warn(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
 	}
 	close(c.done)
-	w.signal()
+	w.drive.signal()
 	c.work.Wait()
 	if quic, ok := c.carrier.(*quicconn.Carrier); ok {
 		quic.Wait()
@@ -356,7 +356,7 @@ func (w *World) admit(c *Conn) {
 	c.trace.Joined(c.identity)
 	w.later(c, tasks.Doing{}, func() { w.razeFor(c) })
 	w.openOwned(c)
-	for a := range w.always.all {
+	for a := range w.actors.always.all {
 		w.later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() { _ = w.openAlways(a, c) })
 	}
 	for _, hook := range w.onConnect {

@@ -118,7 +118,7 @@ func (b *Binding[T]) listed() *actors {
 	if own := b.world.bindings[b.untyped.class.root()]; own != nil {
 		return &own.actors
 	}
-	return &b.world.roster
+	return &b.world.actors.all
 }
 
 // All returns the actors of the class that live here and their objects, in the order in which they were spawned, or opened here. As

@@ -81,14 +81,9 @@ func (a *Actor) end(reason CloseReason) {
 	}
 	w := a.world
 	a.dead, a.owned = true, false
-	w.alive.Add(-1)
-	w.unname(a)
-	w.roster.Remove(&a.seats.world)
-	w.always.Remove(&a.seats.always)
+	w.actors.remove(a)
+	a.forgetCopy()
 	w.requests.endOf(a, reason)
-	if w.placed[a.name] == a {
-		delete(w.placed, a.name)
-	}
 	if a.binding != nil {
 		a.binding.actors.Remove(&a.seats.class)
 	}
@@ -129,7 +124,7 @@ func (a *Actor) TearOff() error {
 	a.openToSleepers(true)
 	a.raze()
 	a.torn = true
-	a.world.always.Remove(&a.seats.always)
+	a.world.actors.always.Remove(&a.seats.always)
 	a.shutAll(TearOff)
 	a.world.relevance.leave(a)
 	return nil

@@ -165,7 +165,7 @@ func TestDismissalsWaitForChannels(t *testing.T) {
 		n.tick(60)
 		require.Empty(t, n.conns[0].dismissals)
 		require.Empty(t, n.ends[0].actorsByRef)
-		require.Zero(t, n.clients[0].alive.Load())
+		require.Zero(t, n.clients[0].actors.alive.Load())
 		require.NoError(t, n.conns[0].Err())
 	})
 }

@@ -189,7 +189,7 @@ func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok b
 		return now, 0, true
 	}
 	if c.times.ask.Want(time.Now()) {
-		c.world.signal() // Run would sleep
+		c.world.drive.signal() // Run would sleep
 	}
 	return c.times.ask.At(c.world.beat.Of(now))
 }

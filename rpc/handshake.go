@@ -123,7 +123,7 @@ func (h *handshake) receive(payload []byte) {
 	case control.Join:
 		h.conn.refuse(bunch.Code(BunchWrongChannel))
 	case control.Shape:
-		h.conn.Close(ProtocolMismatch, shape.Difference(h.conn.world.shape.Lines, m.Lines, m.Cut))
+		h.conn.Close(ProtocolMismatch, shape.Difference(h.conn.world.table.shape.Lines, m.Lines, m.Cut))
 	}
 }
 
@@ -334,7 +334,7 @@ func (h *handshake) refuse(peer control.Hello) {
 	h.greeting.Refuse()
 	h.late = mismatch
 	h.timer.Reset(mismatchTime)
-	h.send(control.AppendShape(nil, c.world.shape.Lines))
+	h.send(control.AppendShape(nil, c.world.table.shape.Lines))
 }
 
 // sides tells the two Hellos by who sent them, for reasons that both logs show: "here" would be wrong in one of them.
@@ -369,7 +369,7 @@ func (h *handshake) hello() control.Hello {
 	c := h.conn
 	c.link.Lock()
 	defer c.link.Unlock()
-	ours := control.Hello{Version: control.Version, Params: c.machine.Params(), Shape: c.world.hash}
+	ours := control.Hello{Version: control.Version, Params: c.machine.Params(), Shape: c.world.table.hash}
 	if c.sealed != nil {
 		ours.Features |= control.FeatureSealed
 	}

@@ -61,7 +61,7 @@ func (p *rawPeer) closed() *link.CloseError {
 }
 
 func (p *rawPeer) hello(server *World) []byte {
-	return control.AppendHello(nil, control.Hello{Version: control.Version, Params: p.machine.Params(), Shape: server.hash})
+	return control.AppendHello(nil, control.Hello{Version: control.Version, Params: p.machine.Params(), Shape: server.table.hash})
 }
 
 func TestHandshakeViolations(t *testing.T) {
@@ -95,7 +95,7 @@ func TestHandshakeViolations(t *testing.T) {
 		{"params", func(p *rawPeer, s *World) {
 			params := p.machine.Params()
 			params.ReliableBuffer = 100
-			p.send(0, control.AppendHello(nil, control.Hello{Version: control.Version, Params: params, Shape: s.hash}))
+			p.send(0, control.AppendHello(nil, control.Hello{Version: control.Version, Params: params, Shape: s.table.hash}))
 		}, ControlChannelMessagePayloadFail, "ReliableBuffer is 100"},
 		{"other channel", func(p *rawPeer, s *World) { p.openAndSend() },
 			BunchPrematureChannel, "channel 1: the peer may open none"},
@@ -142,7 +142,7 @@ func TestMismatchSaysWhoseShapeIsWhich(t *testing.T) {
 		client, err := NewWorld(Config{Classes: []*Class{NewClass("Other")}})
 		require.NoError(t, err)
 		_, err = n.connect(&testWorld{World: client})
-		want := fmt.Sprintf("shape %x at the client, %x at the server", client.hash[:4], n.server.hash[:4])
+		want := fmt.Sprintf("shape %x at the client, %x at the server", client.table.hash[:4], n.server.table.hash[:4])
 		require.ErrorContains(t, err, want)
 		time.Sleep(testDelay)
 		synctest.Wait()
@@ -190,7 +190,7 @@ func TestClassesStaySecret(t *testing.T) {
 				told += string(m.Payload)
 			}
 			require.Equal(t, explain, strings.Contains(told, "Hero"), told)
-			require.Contains(t, closed.Reason, fmt.Sprintf("shape 00000000 at the client, %x at the server", server.hash[:4]))
+			require.Contains(t, closed.Reason, fmt.Sprintf("shape 00000000 at the client, %x at the server", server.table.hash[:4]))
 		})
 	}
 }

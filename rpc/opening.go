@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
@@ -259,7 +258,7 @@ func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 
 // openHead is what every open message begins with: class id, flags, number of the actor, its name when it was placed.
 func (a *Actor) openHead(c *Conn, flags byte) []byte {
-	id := slices.Index(a.world.table(), a.class)
+	id := a.world.table.id(a.class)
 	if a.name != "" {
 		flags |= flagPlaced
 	}
@@ -302,7 +301,7 @@ type opened struct {
 
 // readOpen takes an open message apart.
 func (w *World) readOpen(m bunch.Message) (o opened, violation *CloseError) {
-	classes := w.table()
+	classes := w.table.all()
 	id, n := binary.Uvarint(m.Payload)
 	switch {
 	case n <= 0 || n == len(m.Payload):
@@ -369,11 +368,7 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 
 // introduce makes the object of a new copy.
 func (w *World) introduce(a *Actor) {
-	w.alive.Add(1)
-	w.roster.Add(a, &a.seats.world)
-	if a.name != "" && w.placed[a.name] == nil {
-		w.placed[a.name] = a
-	}
+	w.actors.add(a)
 	a.makeObjects()
 	a.makeReplicas()
 }

@@ -57,22 +57,19 @@ func validName(name string) bool {
 
 // placeHere places an actor on the server.
 func (w *World) placeHere(class *Class, name string, set func(object any), options []SpawnOption) (*Actor, error) {
-	if other := w.placed[name]; other != nil {
+	if other := w.actors.placed[name]; other != nil {
 		return nil, fmt.Errorf("%v has that name", other)
 	}
-	if slices.ContainsFunc(w.razed, func(a *Actor) bool { return a.name == name }) {
+	if w.actors.wasRazed(name) {
 		return nil, fmt.Errorf("the actor of that name was destroyed, which its clients know for good; Spawn one: %w", ErrClosed)
 	}
-	options = append(slices.Clip(options), func(a *Actor) {
-		a.name = name
-		w.placed[name] = a
-	})
+	options = append(slices.Clip(options), func(a *Actor) { a.name = name })
 	return w.spawn(class, nil, options, set)
 }
 
 // placeCopy places an actor on a client.
 func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor, error) {
-	if a := w.placed[name]; a != nil && a.class != b.class {
+	if a := w.actors.placed[name]; a != nil && a.class != b.class {
 		return nil, fmt.Errorf("%v has that name", a)
 	} else if a != nil {
 		return a, nil
@@ -83,7 +80,6 @@ func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor
 		}
 	}
 	a := &Actor{world: w, class: b.class, binding: b, name: name, dormant: true}
-	w.placed[name] = a
 	w.introduce(a)
 	w.during(tasks.Doing{What: "the function given to Place for ", Of: a.class}, func() { set(a.object) })
 	return a, nil
@@ -102,7 +98,7 @@ func (a *Actor) raze() {
 		return
 	}
 	gone := &Actor{world: w, class: a.class, ref: a.ref, name: a.name, dead: true}
-	w.razed = append(w.razed, gone)
+	w.actors.razed = append(w.actors.razed, gone)
 	for _, c := range w.announced {
 		if a.openingOn(c) == nil && !c.sleeps(a) {
 			gone.dismiss(c, Destroyed)
@@ -112,7 +108,7 @@ func (a *Actor) raze() {
 
 // razeFor tells a connection that has joined what is destroyed.
 func (w *World) razeFor(c *Conn) {
-	for _, a := range w.razed {
+	for _, a := range w.actors.razed {
 		a.dismiss(c, Destroyed)
 	}
 }
@@ -135,7 +131,7 @@ func readName(b []byte) (name string, rest []byte, ok bool) {
 // adopt finds the copy that an open message names: one that sleeps, or one that was placed here. It is nil when there is none.
 func (w *World) adopt(c *Conn, m bunch.Message, o opened) (*Actor, *CloseError) {
 	a := c.actorsByRef[o.ref]
-	if placed := w.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.torn {
+	if placed := w.actors.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.torn {
 		a = placed
 	}
 	if a != nil && (!a.dormant || a.class != o.class || a.name != o.name) {

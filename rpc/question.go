@@ -84,7 +84,7 @@ func (w *World) answerHere(q *question, result any) {
 		return
 	}
 	w.later(nil, tasks.Doing{What: "the function for the answer of ", Of: asked.method}, func() { asked.to.hear(nil) })
-	w.signal()
+	w.drive.signal()
 }
 
 // send answers the peer.

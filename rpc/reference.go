@@ -26,7 +26,7 @@ func (r Ref) String() string {
 // came from a client and lies in Raw bytes or in a type that reads itself: a client may name actors that it was never shown.
 func (w *World) Actor(ref Ref) *Actor {
 	if w.IsServer() {
-		return w.actorsByRef[ref]
+		return w.actors.byRef[ref]
 	}
 	for _, c := range w.announced {
 		if a := c.actorsByRef[ref]; a != nil {
@@ -41,12 +41,10 @@ func (c *Conn) opened(a *Actor) bool {
 	return c.openings[a] != nil
 }
 
-// unname forgets the number of an actor that has ended.
-func (w *World) unname(a *Actor) {
-	if w.IsServer() {
-		delete(w.actorsByRef, a.ref)
-	} else if a.conn != nil && a.conn.actorsByRef[a.ref] == a {
-		delete(a.conn.actorsByRef, a.ref)
+// forgetCopy forgets, on a client, the number of a copy that has ended.
+func (a *Actor) forgetCopy() {
+	if c := a.conn; c != nil && !c.server && c.actorsByRef[a.ref] == a {
+		delete(c.actorsByRef, a.ref)
 	}
 }
 
@@ -55,7 +53,7 @@ func (c *Conn) Actor(ref Ref) *Actor {
 	if !c.server {
 		return c.actorsByRef[ref]
 	}
-	if a := c.world.actorsByRef[ref]; a != nil && (c.opened(a) || c.sleeps(a)) {
+	if a := c.world.actors.byRef[ref]; a != nil && (c.opened(a) || c.sleeps(a)) {
 		return a
 	}
 	return nil

@@ -90,7 +90,7 @@ func TestRelevantMayDoAnything(t *testing.T) {
 		}
 		n.tick(30 * 20)
 		require.Greater(t, asked, 200)
-		require.Equal(t, len(w.actorsByRef), w.relevance.members)
+		require.Equal(t, len(w.actors.byRef), w.relevance.members)
 		for _, c := range w.announced {
 			require.Len(t, c.channels, len(c.view.openings))
 			for i, o := range c.view.openings {

@@ -48,7 +48,7 @@ func TestReopenedActorHasOneCopy(t *testing.T) {
 		}
 		n.tick(300)
 		requireOneCopy(t, n.clients[0].take(), names)
-		require.EqualValues(t, 1, n.clients[0].alive.Load())
+		require.EqualValues(t, 1, n.clients[0].actors.alive.Load())
 		require.NoError(t, n.server.Destroy(a))
 		n.tick(3)
 		require.Equal(t, []string{"close Destroyed"}, n.clients[0].take())

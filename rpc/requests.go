@@ -239,7 +239,7 @@ func (q *inquiry) end(cause error) {
 		return
 	}
 	w.later(q.conn, tasks.Doing{What: "the function for the answer of ", Of: q.method}, func() { q.to.hear(err) })
-	w.signal()
+	w.drive.signal()
 }
 
 // end ends all requests of an actor, or of all (nil).

@@ -1,14 +1,11 @@
 package rpc
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -28,23 +25,23 @@ type inbox struct {
 // UE: UNetDriver::TickDispatch. Until Flush, calls are gathered so that a tick leaves in as few datagrams as it fits.
 // It panics when another goroutine drives the world, or when it is called from a handler.
 func (w *World) Dispatch(now time.Time) {
-	w.enter(true)
-	defer w.exit()
+	w.drive.enter(true)
+	defer w.drive.exit()
 	w.dispatch(now, true)
 }
 
 // Flush runs the OnTick hooks and lets packets leave. UE: UNetDriver::TickFlush. Call it on the goroutine that called Dispatch: until
 // another goroutine dispatches, that one counts as the world's, where Do and Ask return ErrOnWorld.
 func (w *World) Flush(now time.Time) {
-	w.enter(false)
-	defer w.exit()
+	w.drive.enter(false)
+	defer w.drive.exit()
 	w.flush(now)
 }
 
 // Tick is Dispatch and Flush.
 func (w *World) Tick(now time.Time) {
-	w.enter(true)
-	defer w.exit()
+	w.drive.enter(true)
+	defer w.drive.exit()
 	w.dispatch(now, true)
 	w.flush(now)
 }
@@ -54,8 +51,8 @@ func (w *World) Tick(now time.Time) {
 // are on their way, and on a server with clients and actors that [At] or [Relevant] decides on; besides, it ticks Config.TickRate times a
 // second. What a game changes from elsewhere than the world's goroutine nobody sees: use Post or Do.
 func (w *World) Run(ctx context.Context) error {
-	w.enter(true)
-	defer w.exit()
+	w.drive.enter(true)
+	defer w.drive.exit()
 	var tick <-chan time.Time
 	if w.config.TickRate > 0 {
 		ticker := time.NewTicker(time.Second / time.Duration(w.config.TickRate))
@@ -77,7 +74,7 @@ func (w *World) Run(ctx context.Context) error {
 			settle.Reset(settleTime)
 		}
 		if len(w.local) > 0 || len(w.turns.late) > 0 {
-			w.signal()
+			w.drive.signal()
 		}
 		if w.over() {
 			if farewells++; farewells > maxFarewells || !w.owes() {
@@ -93,7 +90,7 @@ func (w *World) Run(ctx context.Context) error {
 		case <-tick:
 		case <-settle.C:
 			happened = false
-		case <-w.wake:
+		case <-w.drive.wake:
 		}
 	}
 }
@@ -158,7 +155,7 @@ func (w *World) Do(ctx context.Context, fn func()) error {
 
 // Inside reports whether the caller is on the goroutine that drove the world last, where a call that waits for the
 // world would wait for ever.
-func (w *World) Inside() bool { return w.driver.Load() == goroutineID(new([64]byte)) }
+func (w *World) Inside() bool { return w.drive.inside() }
 
 // Dropped returns how many posts were refused, and how many local calls found their actor destroyed.
 func (w *World) Dropped() uint64 { return w.dropped.Load() }
@@ -173,7 +170,7 @@ func (w *World) post(fn func()) error {
 		return fmt.Errorf("rpc: %d posts wait for a Dispatch, the limit is Config.MaxPosts: %w", len(w.inbox.posts), ErrBacklogFull)
 	}
 	w.inbox.posts = append(w.inbox.posts, fn)
-	w.signal()
+	w.drive.signal()
 	return nil
 }
 
@@ -182,20 +179,8 @@ func (w *World) hand(fn func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.inbox.posts = append(w.inbox.posts, fn)
-	w.signal()
+	w.drive.signal()
 }
-
-// enter claims the world. drives says that the calling goroutine is the world's from now on.
-func (w *World) enter(drives bool) {
-	if !w.driving.CompareAndSwap(false, true) {
-		panic("rpc: the world is driven twice at once: by two goroutines, or by a handler that ticks it")
-	}
-	if drives {
-		w.driver.Store(goroutineID(&w.stack))
-	}
-}
-
-func (w *World) exit() { w.driving.Store(false) }
 
 // dispatch is one step of the world. all takes from every connection and corks it; else only those that called. Whatever
 // runs is taken off its queue before, so that a function of the game which never returns leaves the rest to the next
@@ -216,7 +201,7 @@ func (w *World) dispatch(now time.Time, all bool) {
 	w.expelEnded()
 	if len(w.joining) > 0 { // they replace some of those
 		w.admitJoined()
-		w.signal()
+		w.drive.signal()
 	}
 }
 
@@ -420,14 +405,4 @@ func (w *World) over() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.closed != nil && w.door.Conns() == 0 && len(w.inbox.posts)+len(w.inbox.refused) == 0
-}
-
-// goroutineID returns the runtime's number of the calling goroutine; no two ever have the same. It takes about 10 µs, once a
-// Dispatch, and is the only way to tell a call that waits for the world from its own goroutine, which is an error, from one
-// that may wait: Go has no other name for a goroutine, and a context through every handler would be for this alone.
-func goroutineID(buf *[64]byte) uint64 {
-	head := buf[:runtime.Stack(buf[:], false)] // "goroutine 18 [running]:…"
-	head, _, _ = bytes.Cut(bytes.TrimPrefix(head, []byte("goroutine ")), []byte(" "))
-	id, _ := strconv.ParseUint(string(head), 10, 64)
-	return id
 }

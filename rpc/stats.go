@@ -346,7 +346,7 @@ func (w *World) role() string {
 // addActors adds how many actors there are.
 func (w *World) addActors(t *statnet.Table) {
 	here, relevant, dormant := 0, 0, 0
-	for a := range w.roster.all {
+	for a := range w.actors.all.all {
 		if a.class.ofGuest() {
 			continue
 		}

@@ -179,8 +179,8 @@ func (p *rawPeer) hear(server *World) (said []string) {
 func TestWireShape(t *testing.T) {
 	server := newGatehouse(t)
 	server.freeze()
-	require.Equal(t, wireBlock(t, "shape"), server.shape.Lines)
-	require.Contains(t, wireText(t), hex.EncodeToString(server.hash[:]))
+	require.Equal(t, wireBlock(t, "shape"), server.table.shape.Lines)
+	require.Contains(t, wireText(t), hex.EncodeToString(server.table.hash[:]))
 }
 
 // TestWireCodes holds the tables of codes and reasons to the constants.

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/logs"
-	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/tasks"
 	"github.com/quivernet/quiver/internal/trace"
 	"github.com/quivernet/quiver/rpc/dos"
@@ -39,17 +37,13 @@ type World struct {
 	trace  *trace.Writer // nil = none
 	guests guest.Host
 
-	// The actors that live here. Owned by the world's goroutine.
-	bindings    map[*Class]*binding
-	roster      actors         // of all actors
-	always      actors         // AlwaysRelevant
-	actorsByRef map[Ref]*Actor // of a server
-	lastRef     Ref            // likewise
-	replicator  replicator     // likewise
-	relevance   relevance      // likewise
-	placed      map[string]*Actor
-	razed       []*Actor // of a server: placed actors that were destroyed or torn off, for those who join later
-	drowsy      []*Actor // of a server: dormant, and perhaps open
+	// Classes and actors. Owned by the world's goroutine, but for table.
+	table      classTable // has a lock of its own
+	bindings   map[*Class]*binding
+	actors     actorTable
+	replicator replicator // of a server
+	relevance  relevance  // likewise
+	drowsy     []*Actor   // likewise: dormant, and perhaps open
 
 	// The connections that joined. Owned by the world's goroutine.
 	announced    []*Conn // joined and announced
@@ -84,31 +78,17 @@ type World struct {
 	doing    tasks.Doing         // what runs, to name it when it panics or takes long
 	failWarn logs.Gates[*method] // of calls that returned an error
 
-	// Who drives, and how others wake him. Safe from any goroutine, but for stack, which is the driver's.
-	driving atomic.Bool
-	driver  atomic.Uint64 // id of the goroutine that drove last
-	stack   [64]byte      // scratch of the driver
-	wake    chan struct{} // capacity 1
-	shut    chan struct{} // closed by Close
+	drive driver
+	shut  chan struct{} // closed by Close
 
 	// What all connections share. Safe from any goroutine.
 	client  atomic.Bool     // the world has dialled
-	alive   atomic.Int64    // alive here
 	dropped atomic.Uint64   // posts, and local calls whose actor is gone
 	memory  *budget.Memory  // for reliable messages that wait
 	rate    *budget.Meter   // of all connections; nil = no limit
 	sockets *badnet.Sockets // behind Config.Emulation; nil without
 
-	mu sync.Mutex // guards what follows
-
-	// The class table. The first connection freezes it: from then on it is sorted by name, and the index is the class
-	// id on the wire, so that the order of declaration does not matter.
-	classes []*Class
-	shape   shape.Shape // what the handshake compares, once the table is frozen
-	hash    [32]byte    // of shape
-	frozen  bool
-
-	// Who comes in, and what has come.
+	mu        sync.Mutex // guards what follows: who comes in, and what has come
 	inbox     inbox
 	attached  map[*Conn]struct{} // attached and not yet ended, half-open ones included
 	door      *door.Entry[Conn]  // who may come in, from where, and as whom
@@ -131,16 +111,15 @@ func NewWorld(config Config) (*World, error) {
 		return nil, err
 	}
 	w := &World{
-		config:      config,
-		bindings:    make(map[*Class]*binding),
-		actorsByRef: make(map[Ref]*Actor),
-		placed:      make(map[string]*Actor),
-		wake:        make(chan struct{}, 1),
-		shut:        make(chan struct{}),
-		requests:    newRequests(config.maxRequests()),
-		attached:    make(map[*Conn]struct{}),
-		failWarn:    make(logs.Gates[*method]),
-		rate:        budget.NewMeter(config.WorldRate),
+		config:   config,
+		bindings: make(map[*Class]*binding),
+		actors:   actorTable{placed: make(map[string]*Actor), byRef: make(map[Ref]*Actor)},
+		drive:    driver{wake: make(chan struct{}, 1)},
+		shut:     make(chan struct{}),
+		requests: newRequests(config.maxRequests()),
+		attached: make(map[*Conn]struct{}),
+		failWarn: make(logs.Gates[*method]),
+		rate:     budget.NewMeter(config.WorldRate),
 	}
 	if config.Emulation != nil {
 		out, in, err := badnet.Links(*config.Emulation)
@@ -172,39 +151,16 @@ func NewWorld(config Config) (*World, error) {
 	}
 	w.answered = sync.NewCond(&w.mu)
 	for _, class := range config.Classes {
-		if err := w.register(class); err != nil {
+		if err := w.table.add(class); err != nil {
 			return nil, err
 		}
 	}
 	return w, nil
 }
 
-// register adds a class to the table; adding it again does nothing.
-func (w *World) register(class *Class) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if slices.Contains(w.classes, class) {
-		return nil
-	}
-	for _, other := range w.classes {
-		if other.name == class.name {
-			return fmt.Errorf("rpc: two classes are named %q", class.name)
-		}
-	}
-	if w.frozen {
-		return fmt.Errorf("rpc: class %q is added after the first connection; Bind it or name it in Config.Classes before", class.name)
-	}
-	if class.actor != nil {
-		return fmt.Errorf("rpc: Config.Classes names %q, a component: name class %q", class.name, class.actor.name)
-	}
-	class.close()
-	w.classes = append(w.classes, class)
-	return nil
-}
-
 // bind makes b the behaviour of its class in this world. It panics on what can only be a mistake in the program.
 func (w *World) bind(b *binding) {
-	if err := w.register(b.class.root()); err != nil {
+	if err := w.table.add(b.class.root()); err != nil {
 		panic(err.Error())
 	}
 	if w.bindings[b.class] != nil {
@@ -213,25 +169,10 @@ func (w *World) bind(b *binding) {
 	w.bindings[b.class] = b
 }
 
-// freeze fixes the class table and its shape.
+// freeze fixes what a first connection makes final.
 func (w *World) freeze() {
 	w.guests.Close()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.frozen {
-		return
-	}
-	w.classes = slices.SortedFunc(slices.Values(w.classes), func(a, b *Class) int { return strings.Compare(a.name, b.name) })
-	w.shape = shapeOf(w.classes)
-	w.hash = w.shape.Hash()
-	w.frozen = true
-}
-
-// table returns the classes, by class id once the table is frozen.
-func (w *World) table() []*Class {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.classes
+	w.table.freeze()
 }
 
 // IsServer reports whether this world has authority: it has not connected to a server.
@@ -287,7 +228,7 @@ func (w *World) Conns() []*Conn {
 // the world takes no connection and no post; Run returns ErrClosed. OnDisconnect runs in the next Dispatch. The trace of
 // [Config].Trace ends here, and an error of its writer is returned.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
-	defer w.signal()
+	defer w.drive.signal()
 	w.shutDown(code, reason)
 	for _, c := range w.allAttached() { // however little time ctx leaves; one that is still being attached closes itself
 		c.Close(code, reason)
@@ -364,14 +305,6 @@ func (w *World) shutCause() error {
 	return w.closed
 }
 
-// signal wakes Run.
-func (w *World) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
 // Spawn is [Spawn] for callers who do not need the object, or have bound no constructor.
 func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor, error) {
 	return w.spawn(class, owner, options, nil)
@@ -382,22 +315,20 @@ func (w *World) spawn(class *Class, owner Owner, options []SpawnOption, set func
 	switch {
 	case !w.IsServer():
 		return nil, fmt.Errorf("rpc: Spawn of a %q on a client: %w", class.name, ErrWrongRole)
-	case !slices.Contains(w.table(), class):
+	case !slices.Contains(w.table.all(), class):
 		return nil, fmt.Errorf("rpc: Spawn of a %q: the class is neither bound nor in Config.Classes", class.name)
 	}
 	if err := w.mayOwn(nil, parent, conn); err != nil {
 		return nil, fmt.Errorf("rpc: Spawn of a %q: %w", class.name, err)
 	}
-	w.lastRef++
-	a := &Actor{world: w, class: class, binding: w.bindings[class], ref: w.lastRef, conn: conn}
+	a := &Actor{world: w, class: class, binding: w.bindings[class], conn: conn}
+	w.actors.number(a)
 	a.listAt(parent, conn)
 	for _, option := range options {
 		option(a)
 	}
-	w.actorsByRef[a.ref] = a
-	w.alive.Add(1)
+	w.actors.add(a)
 	w.relevance.join(a)
-	w.roster.Add(a, &a.seats.world)
 	w.construct(a, set)
 	if a.dead {
 		return a, nil
@@ -411,7 +342,7 @@ func (w *World) spawn(class *Class, owner Owner, options []SpawnOption, set func
 		return nil, err
 	}
 	if a.always {
-		w.always.Add(a, &a.seats.always)
+		w.actors.always.Add(a, &a.seats.always)
 		w.openToAll(a)
 	}
 	return a, nil
@@ -482,10 +413,10 @@ func (w *World) Destroy(a *Actor) error {
 // that have ended are passed over. It belongs to the world's goroutine. UE: TActorIterator.
 func (w *World) Actors() iter.Seq[*Actor] {
 	if w.IsServer() {
-		return w.roster.all // numbers are given in the order of Spawn
+		return w.actors.all.all // numbers are given in the order of Spawn
 	}
 	return func(yield func(*Actor) bool) {
-		for _, a := range slices.SortedStableFunc(w.roster.all, func(a, b *Actor) int { return cmp.Compare(a.ref, b.ref) }) {
+		for _, a := range slices.SortedStableFunc(w.actors.all.all, func(a, b *Actor) int { return cmp.Compare(a.ref, b.ref) }) {
 			if !a.dead && !yield(a) {
 				return
 			}
