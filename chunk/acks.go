@@ -56,7 +56,8 @@ func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 }
 
 // Restart makes every chunk that was not taken, and as many of those taken last, due for an ack at once, because the packets
-// have got another path. The slices that came over the old one stay.
+// have got another path. The slices that came over the old one stay. A sender that misses the acks of more chunks, since it has
+// more than Config.ReceiveQueue in flight, sends their slices once more, which has them acked.
 func (r *Receiver) Restart() {
 	for i := range r.slots {
 		r.request(&r.slots[i].ackable, atOnce)

@@ -255,3 +255,32 @@ func TestResendsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestAcksOfMoreChunksThanAreRepeated: the acks of all chunks in flight are lost before both ends move to another path. Restart repeats
+// those of ReceiveQueue chunks, and each slice of the others is sent once more.
+func TestAcksOfMoreChunksThanAreRepeated(t *testing.T) {
+	const chunks, slices = 1024, 8
+	for _, queue := range []int{256, chunks} {
+		t.Run(fmt.Sprint(queue), func(t *testing.T) {
+			p := newPair(chunk.Config{Rate: 2_500_000, Pipeline: chunks, SendQueue: -1, ReceiveQueue: queue}, netsim.Config{Delay: 25 * ms})
+			p.sim.B.Link.Dark(epoch, epoch.Add(time.Hour))
+			p.s.SetRTT(10 * time.Second) // for it to send all without an ack
+			for i := range uint64(chunks) {
+				send(t, p.s, content(slices*1024, i))
+			}
+			require.NoError(t, p.sim.Run(time.Minute, func() bool { return len(p.got) == chunks }))
+			require.Zero(t, p.s.Finished())
+			before := p.s.Stats().Slices
+			p.s.Restart()
+			p.r.Restart()
+			q := netsim.NewPair(p.sim.A.Machine, p.sim.B.Machine, netsim.PairConfig{
+				AtoB: netsim.Config{Delay: 40 * ms}, BtoA: netsim.Config{Delay: 40 * ms}, Start: p.sim.Now(), Max: 65507})
+			require.NoError(t, q.Run(time.Minute, p.s.Done))
+			again := p.s.Stats().Slices - before
+			t.Logf("done after %v, %d of %d slices sent again", q.Now().Sub(p.sim.Now()), again, chunks*slices)
+			const roundTrip = 80 * 2500 / 1024 // slices
+			require.LessOrEqual(t, again, uint64((chunks-queue)*slices+roundTrip))
+			require.Len(t, p.got, chunks)
+		})
+	}
+}

@@ -12,7 +12,7 @@ import (
 // until the transfers end without it. A world that is driven tells the end itself, sooner.
 const endGrace = time.Second
 
-// live is the transfers of one connection that go on, in both directions. It ends them with the connection, whether or
+// live is the transfers of one connection that are under way or waiting, in both directions. It ends them with the connection, whether or
 // not somebody still drives the world. It is safe from any goroutine.
 type live struct {
 	mu       sync.Mutex
@@ -31,7 +31,7 @@ func newLive() *live {
 	}
 }
 
-// send adds an outgoing transfer unless most go on already, and returns how many do with it.
+// send adds an outgoing transfer unless most are under way or waiting already, and returns how many are with it.
 func (l *live) send(t *Transfer, most int) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +39,7 @@ func (l *live) send(t *Transfer, most int) (int, error) {
 	case l.err != nil:
 		return 0, l.err
 	case len(l.outgoing) >= most:
-		return 0, fmt.Errorf("stream: %v to %v: %d transfers go on or wait, the limit is stream.Config.MaxQueued, %d", &t.header, t.peer.conn, len(l.outgoing), most)
+		return 0, fmt.Errorf("stream: %v to %v: %d transfers are under way or waiting, the limit is stream.Config.MaxQueued, %d", &t.header, t.peer.conn, len(l.outgoing), most)
 	}
 	l.outgoing[t] = struct{}{}
 	return len(l.outgoing), nil

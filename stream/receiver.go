@@ -108,10 +108,15 @@ func (r *receiver) onHeader(m header) {
 	}
 }
 
-// expect makes room for a transfer whose header comes now or is on its way.
+// mostAhead is how many transfers may be known here without their header: one at least, for a receiver that takes none still has
+// to refuse it.
+func (r *receiver) mostAhead() int { return max(1, r.peer.streams.config.maxTransfers()) }
+
+// expect makes room for a transfer whose header comes now or is on its way. A peer that keeps to the limit has no more than mostAhead
+// here. One that begins more is refused them and keeps its connection; as many again may wait for a tick to send their refusals.
 func (r *receiver) expect(id uint64) *incoming {
-	if most := max(1, r.peer.streams.config.maxTransfers()); len(r.receiving) >= 2*most {
-		r.peer.violate("transfer %d: %d go on already, the limit is %d", id, len(r.receiving), most)
+	if most := r.mostAhead(); len(r.receiving) >= 2*most {
+		r.peer.violate("transfer %d: %d are under way already, the limit is %d", id, len(r.receiving), most)
 		return nil
 	}
 	in := newIncoming(r.peer, id)
@@ -132,10 +137,14 @@ func (r *receiver) open(in *incoming) {
 		in.finish(err)
 		return
 	}
+	if !r.reserve(in) {
+		in.finish(r.noMemory())
+		return
+	}
 	in.start(t)
 }
 
-// refusal is why the transfer is not taken; when it is, credit was reserved.
+// refusal returns why the transfer may not begin, nil when it may, memory aside.
 func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	config := &r.peer.streams.config
 	h, limit := &in.header, config.maxBytes()
@@ -149,11 +158,9 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	case t.kind == kindArray && t.shape != h.shape:
 		return fmt.Errorf("%w: the elements of %v have other fields here", ErrRejected, h)
 	case r.known() > config.maxTransfers():
-		return fmt.Errorf("%w: %d transfers go on, the limit is stream.Config.MaxTransfers, %d", ErrRejected, r.known()-1, config.maxTransfers())
+		return fmt.Errorf("%w: %d transfers are under way, the limit is stream.Config.MaxTransfers, %d", ErrRejected, r.known()-1, config.maxTransfers())
 	case max(h.size, h.count) > limit:
 		return fmt.Errorf("%w: it has %d %s, the limit is stream.Config.MaxBytes, %d", ErrTooLarge, max(h.size, h.count), h.units(), limit)
-	case !r.reserve(in):
-		return r.noMemory()
 	}
 	return nil
 }
@@ -213,7 +220,7 @@ func (r *receiver) onPart(message []byte) {
 			r.late++
 			return
 		}
-		if most := max(1, r.peer.streams.config.maxTransfers()); m.id > r.lastHeader+uint64(most) {
+		if most := r.mostAhead(); m.id > r.lastHeader+uint64(most) {
 			r.peer.violate("part of transfer %d, the last header was %d and the limit is %d at once", m.id, r.lastHeader, most)
 			return
 		}

@@ -245,7 +245,7 @@ func TestHeadersThatAreNotAnswered(t *testing.T) {
 			require.Len(n, r.receiving, 8)
 		})
 		<-n.server.peer.conn.Done()
-		require.ErrorContains(n, n.server.peer.conn.Err(), "8 go on already, the limit is 4")
+		require.ErrorContains(n, n.server.peer.conn.Err(), "8 are under way already, the limit is 4")
 	})
 }
 

@@ -301,7 +301,7 @@ func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record
 		rec.sample = s.control.Sent(s.time(t), int(rec.size), s.records.bytes)
 	}
 	if rec.fate == flying {
-		s.asked(t, rec.payloads > 0 && !rec.bulk)
+		s.hearing.ask(t, rec.payloads > 0 && !rec.bulk, s.records.flying == 0 && s.state == Open)
 	}
 	s.records.push(rec)
 	s.pressed = s.pressed || s.records.play > 0 && s.records.play >= s.playBound()

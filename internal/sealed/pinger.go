@@ -35,8 +35,8 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 	}
 	at, waits := p.at(s)
 	quiet := waits && !now.Before(at)
-	if at, ok := s.hushedAt(); ok && s.now >= at && p.last.Before(s.time(s.hearing.opened)) {
-		quiet = true // once for each hush
+	if at, ok := s.hearing.overdueAt(s.pto()); ok && s.now >= at && p.last.Before(s.time(s.hearing.received)) {
+		quiet = true // once until a packet is received again
 	}
 	traffic := s.stats.Received != p.received || s.records.flying > 0
 	if !quiet && (!traffic || since < pingTime) {

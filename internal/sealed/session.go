@@ -312,7 +312,7 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	earlier(s.ptoAt())
 	earlier(s.silentAt())
 	earlier(s.watchAt())
-	if at, ok := s.hushedAt(); ok && at > s.now {
+	if at, ok := s.hearing.overdueAt(s.pto()); ok && at > s.now {
 		earlier(at, true)
 	}
 	earlier(s.trimmed+trimAfter, s.packets() != s.rested)

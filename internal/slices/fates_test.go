@@ -87,7 +87,7 @@ func TestLostAcksAreNoStorm(t *testing.T) {
 func TestFarAhead(t *testing.T) {
 	const flight = 3 * Places
 	a, b := newFatedEnd(), newFatedEnd()
-	b.in.account = newRoom(flight * 40 << 10)
+	b.in.memory.account = newRoom(flight * 40 << 10)
 	for range Places {
 		require.NoError(t, a.Send(content(100), memory{}))
 	}
@@ -108,14 +108,14 @@ func TestFarAhead(t *testing.T) {
 		return !lost
 	})
 	require.Empty(t, b.in.drain())
-	require.Equal(t, 4*Places, b.in.places)
-	account := b.in.account.(*room)
+	require.Equal(t, 4*Places, b.in.memory.places)
+	account := b.in.memory.account.(*room)
 	require.EqualValues(t, ReceiverBytes+3*Places*placeBytes, account.borrowed)
 	a.pass(netsim.Epoch, b, deliver)
 	require.Len(t, b.in.drain(), flight)
 	require.Zero(t, b.in.refused)
 	b.in.trim()
-	require.Equal(t, Places, b.in.places)
+	require.Equal(t, Places, b.in.memory.places)
 	require.EqualValues(t, ReceiverBytes, account.borrowed)
 }
 
@@ -187,13 +187,13 @@ func TestSealedPayloadsThatAreNone(t *testing.T) {
 		_ = e.Receive(netsim.Epoch, p)
 	}
 	require.EqualValues(t, len(bad), e.in.malformed)
-	require.EqualValues(t, 8<<20, e.in.account.(*room).left)
+	require.EqualValues(t, 8<<20, e.in.memory.account.(*room).left)
 }
 
 // TestWhatIsNotKeptComesAgain: the carrier says that slices arrived, but the peer had no room for them.
 func TestWhatIsNotKeptComesAgain(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
-	b.in.account = newRoom(ChunkBytes(PartSlices))
+	b.in.memory.account = newRoom(ChunkBytes(PartSlices))
 	var sent, got [][]byte
 	for range 3 {
 		sent = append(sent, content(partBytes))
@@ -225,7 +225,7 @@ func TestWhatIsNotKeptComesAgain(t *testing.T) {
 // TestPeerWithoutMemoryIsAskedLessAndLess: all that it refuses would leave again each second, for as long as others hold its memory.
 func TestPeerWithoutMemoryIsAskedLessAndLess(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
-	b.in.account = &purse{}
+	b.in.memory.account = &purse{}
 	const parts = 8
 	for range parts {
 		require.NoError(t, a.Send(content(partBytes), memory{}))
@@ -243,7 +243,7 @@ func TestPeerWithoutMemoryIsAskedLessAndLess(t *testing.T) {
 	}
 	require.InDelta(t, (1+5)*parts*PartSlices, run(40*time.Second), parts*PartSlices, "at once, and after 1, 2, 4, 8 and 16 s")
 	run(time.Minute)
-	b.in.account = newRoom(ChunkBytes(PartSlices))
+	b.in.memory.account = newRoom(ChunkBytes(PartSlices))
 	run((16 + parts) * time.Second)
 	require.True(t, a.out.idle())
 }
@@ -251,7 +251,7 @@ func TestPeerWithoutMemoryIsAskedLessAndLess(t *testing.T) {
 // TestWhatIsNotKeptComesAgainOverQUIC: the same, when the sealed carrier falls silent before anybody has noticed.
 func TestWhatIsNotKeptComesAgainOverQUIC(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
-	b.in.account = newRoom(0)
+	b.in.memory.account = newRoom(0)
 	sent, got := [][]byte{content(100), content(200)}, [][]byte(nil)
 	for _, message := range sent {
 		require.NoError(t, a.Send(message, memory{}))
@@ -260,7 +260,7 @@ func TestWhatIsNotKeptComesAgainOverQUIC(t *testing.T) {
 	first := true
 	a.pass(now, b, func([]byte) bool { dropped := first; first = false; return dropped })
 	require.NotZero(t, b.in.refused)
-	b.in.account = newRoom(1 << 20)
+	b.in.memory.account = newRoom(1 << 20)
 	a.SetPath(now, recovery.Path{})
 	b.SetPath(now, recovery.Path{})
 	for turn := 0; !a.out.idle(); turn++ {
@@ -334,7 +334,7 @@ func FuzzFates(f *testing.F) {
 			b.in.giveBack(b.in.drain())
 		}
 		require.LessOrEqual(t, b.in.restorer.held, maxHeldRepairs)
-		require.GreaterOrEqual(t, b.in.account.(*room).left, int64(-256*Size))
+		require.GreaterOrEqual(t, b.in.memory.account.(*room).left, int64(-256*Size))
 	})
 }
 
@@ -344,10 +344,10 @@ func TestFarChunkWithoutRoom(t *testing.T) {
 	for room := int64(0); room < 64<<10; room += 1 << 10 {
 		pool := budget.NewPool(ReceiverBytes + room)
 		account := budget.NewAccount(pool, budget.Terms{Floor: 1 << 30, Early: 1 << 30})
-		b := inbox{account: account, pace: fatedAcks}
+		b := newInbox(account, fatedAcks)
 		for range 3 {
 			b.slice(netsim.Epoch, chunk.Slice{ChunkID: Places + 44, Index: 0, Count: PartSlices, Data: make([]byte, Size)})
-			_, have := b.partial(Places + 44)
+			_, have := b.memory.partial(Places + 44)
 			sums, _ := account.Charge()
 			require.Equal(t, have.Count != 0, sums.Held > 0, "%d bytes: charged %+v", room, sums)
 			require.Equal(t, have.Count != 0, b.open == 1)

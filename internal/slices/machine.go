@@ -60,7 +60,7 @@ type Machine struct {
 // New returns a machine whose datagrams begin with a byte of their own. Chunks are counted by the machine, so both ends have
 // one for each such byte.
 func New(protocol byte, account Account) *Machine {
-	return &Machine{protocol: protocol, in: inbox{account: account, pace: gatedAcks}}
+	return &Machine{protocol: protocol, in: newInbox(account, gatedAcks)}
 }
 
 // Receive takes a datagram, of which it keeps nothing. It never fails.
@@ -130,7 +130,7 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []by
 		return buf, 0, false
 	}
 	m.bulk = false
-	if a, ok := m.in.next(now); ok {
+	if a, ok := m.in.nextAck(now); ok {
 		m.ackDue = false
 		return config.AppendAck(append(buf, m.protocol), a), ackNumber + uint64(a.ChunkID), true
 	}
@@ -193,7 +193,7 @@ func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok boo
 func (m *Machine) Unsent(number uint64) {
 	switch {
 	case number >= ackNumber:
-		m.in.again(uint16(number))
+		m.in.ackAgain(uint16(number))
 	case number < otherNumber:
 		m.out.lose(number)
 	}
@@ -230,11 +230,11 @@ func (m *Machine) move(now time.Time, p recovery.Path) {
 		m.stale, m.until = m.out.flight.Next, now.Add(recovery.Overdue(p.RTT, ackDelay))
 	}
 	if p.Fates {
-		m.in.pace = fatedAcks
+		m.in.acks.pace = fatedAcks
 		return
 	}
-	m.in.pace = gatedAcks
-	m.in.repeat()
+	m.in.acks.pace = gatedAcks
+	m.in.ackAllAgain()
 }
 
 // SetWindow takes what the path gives to slices while it tells no fates.
@@ -261,7 +261,8 @@ func (m *Machine) Advance(now time.Time) error {
 	}
 	m.giveUpStale(now)
 	if m.path.Fates {
-		m.ackDue = m.in.asking > 0 && !now.Before(m.in.deadline)
+		at, ok := m.in.acks.dueAt()
+		m.ackDue = ok && !now.Before(at)
 	} else {
 		m.control.advance(m.out.since(now), &m.out)
 		m.checkWatch()
@@ -307,7 +308,8 @@ func (m *Machine) trim() {
 // NextTimeout returns when Advance or AppendPacket is to be called again.
 func (m *Machine) NextTimeout() (next time.Time, any bool) {
 	var first earliest
-	first.of(m.in.deadline, m.in.asking > 0 && !m.ackDue)
+	at, ok := m.in.acks.dueAt()
+	first.of(at, ok && !m.ackDue)
 	first.of(m.againAt())
 	first.of(m.trimAt())
 	first.of(m.until, m.stale > 0)
@@ -404,7 +406,7 @@ func (m *Machine) Take() [][]byte { return m.in.take() }
 
 // Release notes that a message is through, or that somebody else accounts for it. It touches the account only, and so is safe
 // from any goroutine.
-func (m *Machine) Release(message []byte) { m.in.release(message) }
+func (m *Machine) Release(message []byte) { m.in.memory.release(message) }
 
 // GiveBack takes the memory of messages that were released.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }

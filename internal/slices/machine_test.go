@@ -64,7 +64,7 @@ func content(size int) []byte {
 func (b *inbox) drain() [][]byte {
 	whole := b.take()
 	for _, m := range whole {
-		b.release(m)
+		b.memory.release(m)
 	}
 	return whole
 }
@@ -119,7 +119,7 @@ func TestSlicesArriveOnBadPaths(t *testing.T) {
 			require.Equal(t, sent, b.got)
 			require.Zero(t, a.out.flight.bytes)
 			require.Zero(t, a.out.unsent)
-			require.EqualValues(t, 8<<20, b.in.account.(*room).left)
+			require.EqualValues(t, 8<<20, b.in.memory.account.(*room).left)
 			require.Zero(t, b.in.refused+b.in.malformed)
 		})
 	}
@@ -231,7 +231,7 @@ func TestMalformedSlicesAreDroppedAndCounted(t *testing.T) {
 		require.NoError(t, m.Receive(now, datagram))
 	}
 	require.EqualValues(t, len(bad), m.in.malformed)
-	require.Nil(t, m.in.receiver)
+	require.Nil(t, m.in.memory.receiver)
 	require.False(t, m.Wake())
 	require.NoError(t, m.Receive(now, good))
 	require.True(t, m.Wake())
@@ -247,7 +247,7 @@ func TestSliceInboxIsBounded(t *testing.T) {
 			s := chunk.Slice{ChunkID: uint16(999 - id), Index: index, Count: 256, Data: make([]byte, Size)}
 			require.NoError(t, m.Receive(now, config.AppendSlice([]byte{protocol}, s)))
 		}
-		require.GreaterOrEqual(t, m.in.account.(*room).left, int64(-256*Size))
+		require.GreaterOrEqual(t, m.in.memory.account.(*room).left, int64(-256*Size))
 	}
 	require.Positive(t, m.in.refused)
 
@@ -257,11 +257,11 @@ func TestSliceInboxIsBounded(t *testing.T) {
 		s := chunk.Slice{ChunkID: uint16(id), Index: 0, Count: 1, Data: []byte{1}}
 		require.NoError(t, m.Receive(now, config.AppendSlice([]byte{protocol}, s)))
 	}
-	require.GreaterOrEqual(t, m.in.account.(*room).left, int64(0))
+	require.GreaterOrEqual(t, m.in.memory.account.(*room).left, int64(0))
 	require.Less(t, len(m.in.messages), allowance/Size+1)
 	taken := m.in.drain()
 	m.in.giveBack(taken)
-	require.EqualValues(t, allowance, m.in.account.(*room).left)
+	require.EqualValues(t, allowance, m.in.memory.account.(*room).left)
 }
 
 // purse is an account of so many bytes for everything, and no more for awaited content.
@@ -297,11 +297,25 @@ func TestSpareMemoryGivesWay(t *testing.T) {
 			require.Equal(t, 1, whole(m, id))
 		}
 		m.GiveBack([][]byte{make([]byte, PartSlices*Size), make([]byte, PartSlices*Size)})
-		require.Len(t, m.in.spares, 2)
+		require.Len(t, m.in.memory.spares, 2)
 		large := chunk.Slice{ChunkID: 2, Index: 0, Count: 2 * PartSlices, Data: make([]byte, Size)}
 		require.NoError(t, m.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, large)))
 		require.Zero(t, m.in.refused)
 		require.EqualValues(t, most-ReceiverBytes-ChunkBytes(2*PartSlices), account.left)
+	})
+	t.Run("records of chunks far ahead", func(t *testing.T) {
+		const most = ReceiverBytes + 3*40<<10
+		account := &purse{most}
+		m := New(protocol, account)
+		for id := range uint16(2) {
+			require.Equal(t, 1, whole(m, id))
+		}
+		m.GiveBack([][]byte{make([]byte, PartSlices*Size), make([]byte, PartSlices*Size)})
+		far := chunk.Slice{ChunkID: 2 + Places, Index: 0, Count: PartSlices, Data: make([]byte, Size)}
+		require.Less(t, account.left-ChunkBytes(PartSlices), int64(Places*placeBytes), "there is room for the chunk, but not for its record")
+		require.NoError(t, m.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, far)))
+		require.Zero(t, m.in.refused)
+		require.EqualValues(t, most-ReceiverBytes-Places*placeBytes-ChunkBytes(PartSlices), account.left)
 	})
 	t.Run("repair slices", func(t *testing.T) {
 		account := &purse{ReceiverBytes + 40<<10}
@@ -420,7 +434,7 @@ func FuzzMachine(f *testing.F) {
 					require.True(t, ready, "a timeout at %v, now is %v, and nothing is ready", next, now)
 				}
 			}
-			require.GreaterOrEqual(t, m.in.account.(*room).left, int64(-256*Size))
+			require.GreaterOrEqual(t, m.in.memory.account.(*room).left, int64(-256*Size))
 			require.GreaterOrEqual(t, m.out.flight.bytes, 0)
 			require.GreaterOrEqual(t, m.out.unsent, 0)
 		}

@@ -262,7 +262,7 @@ func (p *program) finish() {
 	for _, e := range p.ends {
 		e.active = p.now
 		require.NoError(p.t, e.Advance(p.now.Add(TrimAfter)))
-		r := e.in.account.(*room)
+		r := e.in.memory.account.(*room)
 		require.EqualValues(p.t, 4<<20, r.left)
 		require.EqualValues(p.t, ReceiverBytes+e.in.restorer.held*repairCost, r.borrowed)
 	}

@@ -42,7 +42,10 @@ func repairsOf(t *testing.T, r *repairs, o *outbox, loss float64) (all []repair)
 	return nil
 }
 
-func newMendBox(bytes int64) *inbox { return &inbox{account: newRoom(bytes), pace: gatedAcks} }
+func newMendBox(bytes int64) *inbox {
+	b := newInbox(newRoom(bytes), gatedAcks)
+	return &b
+}
 
 // TestMendAnyLoss loses any slices, as many as there are repair slices, of chunks of every shape.
 func TestMendAnyLoss(t *testing.T) {
@@ -72,7 +75,7 @@ func TestMendAnyLoss(t *testing.T) {
 		require.Len(t, got, 1, "%d slices, %d lost, %d to repair", len(all), len(lost), len(repair))
 		require.True(t, bytes.Equal(message, got[0]))
 		require.EqualValues(t, len(lost), box.restorer.restored)
-		require.EqualValues(t, 8<<20, box.account.(*room).left, "all memory is given back")
+		require.EqualValues(t, 8<<20, box.memory.account.(*room).left, "all memory is given back")
 	}
 }
 
@@ -129,14 +132,14 @@ func TestRestorerIsBounded(t *testing.T) {
 	}
 	require.Equal(t, maxHeldRepairs, box.restorer.held, "they contradict the first")
 	for id := range uint16(Pipeline) {
-		box.restorer.drop(id, box.account)
+		box.restorer.drop(id, box.memory.account)
 		for i := range maxParity {
 			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: maxParity, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
 	require.Equal(t, maxHeldRepairs, box.restorer.held)
 	require.NotZero(t, box.refused)
-	require.EqualValues(t, 10*Size, box.account.(*room).left, "no room of olices")
+	require.EqualValues(t, 10*Size, box.memory.account.(*room).left, "no room of olices")
 }
 
 // full is an account that lends nothing.
@@ -147,7 +150,7 @@ func (full) Borrow(int64, bool) bool { return false }
 // TestRestorerHoldsNothingUncharged: what finds no room leaves nothing behind.
 func TestRestorerHoldsNothingUncharged(t *testing.T) {
 	box := newMendBox(8 << 20)
-	box.account = full{newRoom(0)}
+	box.memory.account = full{newRoom(0)}
 	box.repair(netsim.Epoch, repair{count: 28, parity: 4, last: 1, shard: make([]byte, Size)})
 	require.EqualValues(t, 1, box.refused)
 	require.Nil(t, box.restorer.set(0))
@@ -175,7 +178,7 @@ func TestRepairThatContradicts(t *testing.T) {
 	require.Len(t, got, 1)
 	require.True(t, bytes.Equal(message, got[0]))
 	box.giveBack(got)
-	require.EqualValues(t, 8<<20, box.account.(*room).left)
+	require.EqualValues(t, 8<<20, box.memory.account.(*room).left)
 }
 
 // TestMalformedRepairs: what no sender makes is dropped and counted.
@@ -222,7 +225,7 @@ func FuzzRepair(f *testing.F) {
 			r.index = random.IntN(r.parity)
 			box.repair(netsim.Epoch.Add(time.Second), r)
 		}
-		require.GreaterOrEqual(t, box.account.(*room).left, int64(-256*Size))
+		require.GreaterOrEqual(t, box.memory.account.(*room).left, int64(-256*Size))
 	})
 }
 

@@ -2,8 +2,11 @@ package slices
 
 // Stats counts what a machine did since it was made.
 type Stats struct {
-	Slices, Resent     uint64 // sent; of them, again
-	Fated              uint64 // of those sent, on a path that tells fates
-	Repairs, Restored  uint64 // repair slices sent; slices made from those that came
-	Refused, Malformed uint64 // what came and was dropped: beyond what the account allows; not to be read
+	Slices    uint64 // slices sent, repeats included, also what [Machine.Unsent] took back
+	Resent    uint64 // of Slices: sent before
+	Fated     uint64 // of Slices: sent while the path told what became of each datagram
+	Repairs   uint64 // repair slices sent
+	Restored  uint64 // slices rebuilt from repair slices
+	Refused   uint64 // slices and repair slices received and dropped because no memory was left for them
+	Malformed uint64 // datagrams received that could not be read, and repair slices that contradict others of their chunk
 }
