@@ -249,7 +249,7 @@ func (c *Conn) onWake() {
 	}
 	c.guests.Woken.Store(true)
 	c.readable.Store(true)
-	c.world.drive.signal()
+	c.world.drive.Signal()
 }
 
 // enter hands a connection that has joined to the world, and reports false when it ended meanwhile or had to make room.
@@ -306,7 +306,7 @@ func (c *Conn) finish() {
 		w.logs.Warn(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
 	}
 	close(c.done)
-	w.drive.signal()
+	w.drive.Signal()
 	c.work.Wait()
 	if quic, ok := c.carrier.(*quicconn.Carrier); ok {
 		quic.Wait()
@@ -354,16 +354,16 @@ func (w *World) admit(c *Conn) {
 	w.watchCalls(c)
 	w.log.Info("connected", "conn", c)
 	c.trace.Joined(c.identity)
-	w.later(c, tasks.Doing{}, func() { w.razeFor(c) })
+	w.game.Later(c, tasks.Doing{}, func() { w.razeFor(c) })
 	w.openOwned(c)
 	for a := range w.actors.always.all {
-		w.later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() { _ = w.openAlways(a, c) })
+		w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() { _ = w.openAlways(a, c) })
 	}
 	for _, hook := range w.onConnect {
-		w.later(c, tasks.Doing{What: "an OnConnect hook"}, func() { hook(c) })
+		w.game.Later(c, tasks.Doing{What: "an OnConnect hook"}, func() { hook(c) })
 	}
 	if w.config.OnConnect != nil {
-		w.later(c, tasks.Doing{What: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
+		w.game.Later(c, tasks.Doing{What: "Config.OnConnect"}, func() { w.config.OnConnect(w, c) })
 	}
 }
 
@@ -371,7 +371,7 @@ func (w *World) admit(c *Conn) {
 func (w *World) openOwned(c *Conn) {
 	for a := range c.owned.all {
 		for _, heir := range a.household(nil) {
-			w.later(c, tasks.Doing{What: "the state of ", Of: heir.class}, func() {
+			w.game.Later(c, tasks.Doing{What: "the state of ", Of: heir.class}, func() {
 				if heir.conn == c {
 					w.openAlways(heir, c)
 				}
@@ -411,21 +411,21 @@ func (w *World) expel(c *Conn) {
 	c.trace.Ended(err.Code.String())
 	w.log.Info("disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
-		w.later(c, tasks.Doing{}, func() { c.endActor(channel) })
+		w.game.Later(c, tasks.Doing{}, func() { c.endActor(channel) })
 	}
 	for _, ref := range slices.Sorted(maps.Keys(c.actorsByRef)) {
-		w.later(c, tasks.Doing{}, func() { c.endSleeper(ref) })
+		w.game.Later(c, tasks.Doing{}, func() { c.endSleeper(ref) })
 	}
 	for a := range c.asleep {
 		a.wakeAt(c)
 	}
 	for _, hook := range w.onDisconnect {
-		w.later(c, tasks.Doing{What: "an OnDisconnect hook"}, func() { hook(c, err) })
+		w.game.Later(c, tasks.Doing{What: "an OnDisconnect hook"}, func() { hook(c, err) })
 	}
 	if w.config.OnDisconnect != nil {
-		w.later(c, tasks.Doing{What: "Config.OnDisconnect"}, func() { w.config.OnDisconnect(w, c, err) })
+		w.game.Later(c, tasks.Doing{What: "Config.OnDisconnect"}, func() { w.config.OnDisconnect(w, c, err) })
 	}
-	w.later(c, tasks.Doing{}, c.destroyOwned)
+	w.game.Later(c, tasks.Doing{}, c.destroyOwned)
 }
 
 // endActor closes the actor of a channel: a client's copy ends, a server's actor is no longer open there.

@@ -57,7 +57,7 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	b := &binding{
 		class: class,
 		construct: func(a *Actor) (object any) {
-			world.during(tasks.Doing{What: "the constructor of ", Of: class}, func() { object = ctor(a) })
+			world.game.During(tasks.Doing{What: "the constructor of ", Of: class}, func() { object = ctor(a) })
 			return object
 		},
 		handlers:  make([]handler, len(class.root().methods)),
@@ -219,7 +219,7 @@ func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 		return &validationError{method: e.m, cause: err}
 	}
 	if e.check != nil {
-		doing := &call.Actor.world.doing
+		doing := &call.Actor.world.game.Doing
 		*doing = tasks.Doing{What: "the check of ", Of: e.m}
 		if err := e.check(object.(T), call, e.arg); err != nil {
 			return &validationError{method: e.m, cause: err}

@@ -89,7 +89,7 @@ func (a *Actor) end(reason CloseReason) {
 	}
 	for p := range a.parts {
 		if p.binding.onClose != nil {
-			w.during(tasks.Doing{What: "OnClose of ", Of: p.binding.class}, func() { p.binding.onClose(p.object, reason) })
+			w.game.During(tasks.Doing{What: "OnClose of ", Of: p.binding.class}, func() { p.binding.onClose(p.object, reason) })
 		}
 	}
 }
@@ -310,7 +310,7 @@ func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason
 		a.torn, a.owned = true, false
 		for p := range a.parts {
 			if p.binding.onTearOff != nil {
-				w.during(tasks.Doing{What: "OnTearOff of ", Of: p.binding.class}, func() { p.binding.onTearOff(p.object) })
+				w.game.During(tasks.Doing{What: "OnTearOff of ", Of: p.binding.class}, func() { p.binding.onTearOff(p.object) })
 			}
 		}
 	default:
@@ -326,5 +326,5 @@ func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
 	}
 	a.unfile(c)
 	a.end(reason)
-	w.during(tasks.Doing{}, func() { w.tellReferrers(c, a.ref) })
+	w.game.During(tasks.Doing{}, func() { w.tellReferrers(c, a.ref) })
 }

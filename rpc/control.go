@@ -108,7 +108,7 @@ func (c *Conn) onMessage(m control.Message) *CloseError {
 		c.dropMessage(drops.Message, m.ID, "Config.OnMessage is nil")
 		return nil
 	}
-	w.doing = tasks.Doing{What: "Config.OnMessage"}
+	w.game.Doing = tasks.Doing{What: "Config.OnMessage"}
 	err := w.config.OnMessage(w, c, m.ID, m.Payload)
 	switch {
 	case err == nil:
@@ -189,7 +189,7 @@ func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok b
 		return now, 0, true
 	}
 	if c.times.ask.Want(time.Now()) {
-		c.world.drive.signal() // Run would sleep
+		c.world.drive.Signal() // Run would sleep
 	}
 	return c.times.ask.At(c.world.beat.Of(now))
 }

@@ -47,7 +47,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 		c.reps.packet = m.Number
 		violation = w.applyUpdate(c, a, m)
 	case m.Channel == 0:
-		w.doing = tasks.Doing{}
+		w.game.Doing = tasks.Doing{}
 		violation = c.control(m.Payload)
 	case c.server && (m.Open || m.Close && a != nil):
 		violation = violationf(BunchWrongChannel, "a client opened or closed channel %d, which only the server may", m.Channel)
@@ -122,7 +122,7 @@ func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 		c.drop(drops.Closed, a, m)
 		return nil
 	}
-	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived}, tasks.Doing{Of: m}
+	w.call, w.game.Doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived}, tasks.Doing{Of: m}
 	p := a.part(m.class)
 	began := c.trace.Begin()
 	err := p.binding.handlers[m.id].remote(p.object, &w.call, payload)
@@ -223,13 +223,13 @@ func (w *World) runLocal() {
 }
 
 func (w *World) runLocalGuarded() {
-	defer w.catch(nil)
+	defer w.game.Catch(nil)
 	for l, ok := w.running.Take(); ok; l, ok = w.running.Take() {
 		if l.actor.dead {
 			w.dropped.Add(1)
 			continue
 		}
-		w.call, w.doing = Call{Actor: l.actor, Now: w.now, Arrived: w.now}, tasks.Doing{Of: l.method}
+		w.call, w.game.Doing = Call{Actor: l.actor, Now: w.now, Arrived: w.now}, tasks.Doing{Of: l.method}
 		if l.method.role == isQuestion {
 			w.runQuestionHere(l)
 			continue

@@ -19,6 +19,7 @@ func TestGuardForOtherPackages(t *testing.T) {
 	t.Run("OnPanic takes them", func(t *testing.T) {
 		var heard []any
 		w, a := joined(t)
+		w.game.Panicked = w.panicked
 		w.config.OnPanic = func(c *Conn, recovered any, stack []byte) {
 			require.Contains(t, string(stack), "TestGuardForOtherPackages", "the stack shows who panicked")
 			heard = append(heard, c, recovered)
@@ -37,11 +38,13 @@ func TestGuardForOtherPackages(t *testing.T) {
 func TestGuardClosesTheConnectionThatPanicked(t *testing.T) {
 	w, a := joined(t)
 	cause := errors.New("boom")
+	w.game.Panicked = w.panicked
 	w.config.OnPanic = func(c *Conn, _ any, _ []byte) {
 		require.True(t, c.closing.Load(), "it is closed before OnPanic hears of it")
 	}
 	c := a.Conn()
-	w.runTask(task{c, tasks.Doing{What: "the bomb"}, func() { panic(cause) }})
+	w.game.Later(c, tasks.Doing{What: "the bomb"}, func() { panic(cause) })
+	w.game.RunTasks()
 	<-c.Done()
 	require.ErrorIs(t, c.Err(), cause)
 	require.EqualError(t, c.Err(), "rpc: connection closed: HandlerPanic: the bomb panicked")

@@ -276,8 +276,8 @@ func (h *handshake) logIn(identity string) {
 // login runs Config.Login.
 func (w *World) login(c *Conn) (err error) {
 	err = errNoLogin
-	defer w.catch(c)
-	w.doing = tasks.Doing{What: "Config.Login"}
+	defer w.game.Catch(c)
+	w.game.Doing = tasks.Doing{What: "Config.Login"}
 	return w.config.Login(w, c)
 }
 

@@ -152,7 +152,7 @@ func (r *listReplica[T, K, V]) readItems(b []byte, packet uint64) error {
 }
 
 func (r *listReplica[T, K, V]) tell(w *World, moved Ref) {
-	w.doing = tasks.Doing{What: "OnList of ", Of: r.bound.declared.class}
+	w.game.Doing = tasks.Doing{What: "OnList of ", Of: r.bound.declared.class}
 	if moved != 0 {
 		r.tellMoved(moved)
 		return

@@ -71,7 +71,7 @@ func (a *Actor) setOwned(owned bool) {
 func (a *Actor) ownerChanged() {
 	for p := range a.parts {
 		if !a.dead && p.binding.onOwner != nil {
-			a.world.during(tasks.Doing{What: "OnOwner of ", Of: p.binding.class}, func() { p.binding.onOwner(p.object) })
+			a.world.game.During(tasks.Doing{What: "OnOwner of ", Of: p.binding.class}, func() { p.binding.onOwner(p.object) })
 		}
 	}
 }
@@ -191,7 +191,7 @@ func (c *Conn) destroyOwned() {
 	if a == nil {
 		return
 	}
-	c.world.later(c, tasks.Doing{}, c.destroyOwned)
+	c.world.game.Later(c, tasks.Doing{}, c.destroyOwned)
 	for child := a.children.First(); child != nil; child = a.children.First() {
 		a = child
 	}

@@ -81,7 +81,7 @@ func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor
 	}
 	a := &Actor{world: w, class: b.class, binding: b, name: name, dormant: true}
 	w.introduce(a)
-	w.during(tasks.Doing{What: "the function given to Place for ", Of: a.class}, func() { set(a.object) })
+	w.game.During(tasks.Doing{What: "the function given to Place for ", Of: a.class}, func() { set(a.object) })
 	return a, nil
 }
 

@@ -83,8 +83,8 @@ func (w *World) answerHere(q *question, result any) {
 		asked.to.hear(nil)
 		return
 	}
-	w.later(nil, tasks.Doing{What: "the function for the answer of ", Of: asked.method}, func() { asked.to.hear(nil) })
-	w.drive.signal()
+	w.game.Later(nil, tasks.Doing{What: "the function for the answer of ", Of: asked.method}, func() { asked.to.hear(nil) })
+	w.drive.Signal()
 }
 
 // send answers the peer.
@@ -167,7 +167,7 @@ func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argumen
 		return nil
 	}
 	w.question = question{conn: c, actor: a, method: m, number: number}
-	w.call, w.doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived, question: &w.question}, tasks.Doing{Of: m}
+	w.call, w.game.Doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived, question: &w.question}, tasks.Doing{Of: m}
 	p := a.part(m.class)
 	began := c.trace.Begin()
 	err := p.binding.handlers[m.id].remote(p.object, &w.call, argument)

@@ -146,7 +146,7 @@ func (w *World) runWaiting(c *Conn) {
 
 // runWaited runs one of them.
 func (w *World) runWaited(c *Conn, call waitingCall) {
-	defer w.catch(c)
+	defer w.game.Catch(c)
 	c.waiting.running, w.arrived = true, w.now
 	defer func() { c.waiting.running = false }()
 	run := w.run

@@ -178,7 +178,7 @@ func (w *World) relate(now time.Time) {
 }
 
 func (w *World) relateGuarded() {
-	defer w.catch(nil)
+	defer w.game.Catch(nil)
 	r := &w.relevance
 	for r.toPlace > 0 {
 		r.toPlace--
@@ -289,7 +289,7 @@ func (a *Actor) seenBy(c *Conn) bool {
 	if a.object == nil {
 		return false
 	}
-	a.world.doing = tasks.Doing{What: "Relevant of ", Of: a.class}
+	a.world.game.Doing = tasks.Doing{What: "Relevant of ", Of: a.class}
 	return a.binding.relevant(a.object, c)
 }
 
@@ -355,7 +355,7 @@ func (a *Actor) position() (x, y, z float32, ok bool) {
 	if a == nil || a.dead || a.object == nil || a.binding.at == nil {
 		return 0, 0, 0, false
 	}
-	a.world.doing = tasks.Doing{What: "At of ", Of: a.class}
+	a.world.game.Doing = tasks.Doing{What: "At of ", Of: a.class}
 	x, y, z = a.binding.at(a.object)
 	return x, y, z, true
 }

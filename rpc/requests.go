@@ -162,7 +162,7 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 	if _, open := c.requests.asked.Take(answer.Number); !open {
 		return nil // the game's own decoding or Validate ended the actor, and the question with it
 	}
-	w.doing = tasks.Doing{What: "the function for the answer of ", Of: q.method}
+	w.game.Doing = tasks.Doing{What: "the function for the answer of ", Of: q.method}
 	if invalid(err) {
 		c.drop(drops.Invalid, a, m)
 		err = q.failed(err)
@@ -238,8 +238,8 @@ func (q *inquiry) end(cause error) {
 		q.to.hear(err)
 		return
 	}
-	w.later(q.conn, tasks.Doing{What: "the function for the answer of ", Of: q.method}, func() { q.to.hear(err) })
-	w.drive.signal()
+	w.game.Later(q.conn, tasks.Doing{What: "the function for the answer of ", Of: q.method}, func() { q.to.hear(err) })
+	w.drive.Signal()
 }
 
 // end ends all requests of an actor, or of all (nil).

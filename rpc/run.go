@@ -25,23 +25,30 @@ type inbox struct {
 // UE: UNetDriver::TickDispatch. Until Flush, calls are gathered so that a tick leaves in as few datagrams as it fits.
 // It panics when another goroutine drives the world, or when it is called from a handler.
 func (w *World) Dispatch(now time.Time) {
-	w.drive.enter(true)
-	defer w.drive.exit()
+	w.enter(true)
+	defer w.drive.Exit()
 	w.dispatch(now, true)
 }
 
 // Flush runs the OnTick hooks and lets packets leave. UE: UNetDriver::TickFlush. Call it on the goroutine that called Dispatch: until
 // another goroutine dispatches, that one counts as the world's, where Do and Ask return ErrOnWorld.
 func (w *World) Flush(now time.Time) {
-	w.drive.enter(false)
-	defer w.drive.exit()
+	w.enter(false)
+	defer w.drive.Exit()
 	w.flush(now)
+}
+
+// enter takes the driver's seat; drives says that the calling goroutine is the world's from now on.
+func (w *World) enter(drives bool) {
+	if !w.drive.Enter(drives) {
+		panic("rpc: the world is driven twice at once: by two goroutines, or by a handler that ticks it")
+	}
 }
 
 // Tick is Dispatch and Flush.
 func (w *World) Tick(now time.Time) {
-	w.drive.enter(true)
-	defer w.drive.exit()
+	w.enter(true)
+	defer w.drive.Exit()
 	w.dispatch(now, true)
 	w.flush(now)
 }
@@ -51,8 +58,8 @@ func (w *World) Tick(now time.Time) {
 // are on their way, and on a server with clients and actors that [At] or [Relevant] decides on; besides, it ticks Config.TickRate times a
 // second. What a game changes from elsewhere than the world's goroutine nobody sees: use Post or Do.
 func (w *World) Run(ctx context.Context) error {
-	w.drive.enter(true)
-	defer w.drive.exit()
+	w.enter(true)
+	defer w.drive.Exit()
 	var tick <-chan time.Time
 	if w.config.TickRate > 0 {
 		ticker := time.NewTicker(time.Second / time.Duration(w.config.TickRate))
@@ -74,7 +81,7 @@ func (w *World) Run(ctx context.Context) error {
 			settle.Reset(settleTime)
 		}
 		if len(w.local) > 0 || len(w.turns.late) > 0 {
-			w.drive.signal()
+			w.drive.Signal()
 		}
 		if w.over() {
 			if farewells++; farewells > maxFarewells || !w.owes() {
@@ -90,7 +97,7 @@ func (w *World) Run(ctx context.Context) error {
 		case <-tick:
 		case <-settle.C:
 			happened = false
-		case <-w.drive.wake:
+		case <-w.drive.Wake():
 		}
 	}
 }
@@ -100,7 +107,7 @@ func (w *World) Run(ctx context.Context) error {
 const maxFarewells = 16
 
 // owes reports whether functions of the game are to run in the next Dispatch.
-func (w *World) owes() bool { return !w.tasks.Empty() || len(w.local) > 0 }
+func (w *World) owes() bool { return w.game.Owes() || len(w.local) > 0 }
 
 // settleTime is how soon Run ticks again by itself while states are on their way, or actors and views may move: 30 times a second.
 const settleTime = time.Second / 30
@@ -155,7 +162,7 @@ func (w *World) Do(ctx context.Context, fn func()) error {
 
 // Inside reports whether the caller is on the goroutine that drove the world last, where a call that waits for the
 // world would wait for ever.
-func (w *World) Inside() bool { return w.drive.inside() }
+func (w *World) Inside() bool { return w.drive.Inside() }
 
 // Dropped returns how many posts were refused, and how many local calls found their actor destroyed.
 func (w *World) Dropped() uint64 { return w.dropped.Load() }
@@ -170,7 +177,7 @@ func (w *World) post(fn func()) error {
 		return fmt.Errorf("rpc: %d posts wait for a Dispatch, the limit is Config.MaxPosts: %w", len(w.inbox.posts), ErrBacklogFull)
 	}
 	w.inbox.posts = append(w.inbox.posts, fn)
-	w.drive.signal()
+	w.drive.Signal()
 	return nil
 }
 
@@ -179,7 +186,7 @@ func (w *World) hand(fn func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.inbox.posts = append(w.inbox.posts, fn)
-	w.drive.signal()
+	w.drive.Signal()
 }
 
 // dispatch is one step of the world. all takes from every connection and corks it; else only those that called. Whatever
@@ -189,7 +196,7 @@ func (w *World) dispatch(now time.Time, all bool) {
 	w.now, w.inFrame, w.beat = now, true, clock.Beat{Game: now, Real: time.Now()}
 	w.beginFrame()
 	w.takeInbox()
-	w.runTasks() // those that a panic left, and of those that did not join
+	w.game.RunTasks() // those that a panic left, and of those that did not join
 	w.runLocal()
 	w.admitJoined()
 	w.takeTurns(all)
@@ -197,11 +204,11 @@ func (w *World) dispatch(now time.Time, all bool) {
 	w.expireRequests()
 	w.takeMessages()
 	w.maintainSealed()
-	w.runPosts()
+	w.game.RunPosts()
 	w.expelEnded()
 	if len(w.joining) > 0 { // they replace some of those
 		w.admitJoined()
-		w.drive.signal()
+		w.drive.Signal()
 	}
 }
 
@@ -224,7 +231,7 @@ func (w *World) admitJoined() {
 		}
 		w.joining = slices.Delete(w.joining, i, i+1)
 		w.admit(c)
-		w.runTasks()
+		w.game.RunTasks()
 	}
 }
 
@@ -238,7 +245,7 @@ func (w *World) expelEnded() {
 		}
 		w.ending = slices.Delete(w.ending, i, i+1)
 		w.expel(c)
-		w.runTasks()
+		w.game.RunTasks()
 	}
 }
 
@@ -273,10 +280,10 @@ func (w *World) runHooks() {
 }
 
 func (w *World) runHooksGuarded() {
-	defer w.catch(nil)
+	defer w.game.Catch(nil)
 	for w.hook < len(w.onTick) {
 		w.hook++
-		w.doing = tasks.Doing{What: "an OnTick hook"}
+		w.game.Doing = tasks.Doing{What: "an OnTick hook"}
 		w.onTick[w.hook-1](w.now)
 	}
 }
@@ -298,49 +305,10 @@ func (w *World) takeInbox() {
 	w.joining = append(w.joining, in.joined...)
 	w.ending = append(w.ending, in.ended...)
 	for _, c := range in.refused {
-		w.later(c, tasks.Doing{}, c.destroyOwned)
+		w.game.Later(c, tasks.Doing{}, c.destroyOwned)
 	}
 	in.joined, in.ended, in.refused = nil, nil, nil
-	w.posts.AddAll(&in.posts)
-}
-
-// runPosts runs the posted functions.
-func (w *World) runPosts() {
-	for !w.posts.Empty() {
-		w.runPostsGuarded()
-	}
-}
-
-func (w *World) runPostsGuarded() {
-	defer w.catch(nil)
-	for fn, ok := w.posts.Take(); ok; fn, ok = w.posts.Take() {
-		w.doing = tasks.Doing{What: "a posted function"}
-		fn()
-	}
-}
-
-// task is a function of the game that runs for a connection, or for nobody (nil).
-type task struct {
-	conn  *Conn
-	doing tasks.Doing
-	run   func()
-}
-
-// later queues a task. Joining and leaving are made of tasks, so that each function of the game that takes part in them runs
-// exactly once, whichever of them panics.
-func (w *World) later(c *Conn, doing tasks.Doing, run func()) { w.tasks.Add(task{c, doing, run}) }
-
-// runTasks runs the tasks, and those that they queue.
-func (w *World) runTasks() {
-	for t, ok := w.tasks.Take(); ok; t, ok = w.tasks.Take() {
-		w.runTask(t)
-	}
-}
-
-func (w *World) runTask(t task) {
-	defer w.catch(t.conn)
-	w.doing = t.doing
-	t.run()
+	w.game.Post(&in.posts)
 }
 
 // Guard runs fn, a function of the game, and reports whether it returned. A package that calls functions of the game from
@@ -362,17 +330,6 @@ func (w *World) Guard(conn *Conn, fn func()) (returned bool) {
 	return true
 }
 
-// catch is deferred around calls of the game's functions on the world's goroutine. It ends a panic if Config.OnPanic takes
-// it, closes conn unless that is nil, and leaves runtime.Goexit alone.
-func (w *World) catch(conn *Conn) {
-	if w.config.OnPanic == nil {
-		return
-	}
-	if recovered := recover(); recovered != nil {
-		w.panicked(conn, w.doing, recovered)
-	}
-}
-
 // panicked closes the connection for which a function of the game panicked. The peer may read the function's name: it has joined,
 // so it declares the same classes. Before that only Config.Authenticate and Login run for it.
 func (w *World) panicked(conn *Conn, doing tasks.Doing, recovered any) {
@@ -390,14 +347,6 @@ func (w *World) tellPanic(conn *Conn, doing tasks.Doing, recovered any) {
 	}
 	log.Error("panic in a function of the game", "function", doing.String(), "panic", fmt.Sprint(recovered))
 	w.config.OnPanic(conn, recovered, debug.Stack())
-}
-
-// during runs fn, which is part of what runs already. When it panics its own name stays.
-func (w *World) during(doing tasks.Doing, fn func()) {
-	outer := w.doing
-	w.doing = doing
-	fn()
-	w.doing = outer
 }
 
 // over reports whether the world was closed and nothing is left to tell.

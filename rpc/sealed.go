@@ -133,7 +133,7 @@ func (s *SealedStats) add(c sealed.CarrierStats) {
 // attend has the world's goroutine look.
 func (r *sealedCarrier) attend() {
 	r.attention.Store(true)
-	r.conn.world.drive.signal()
+	r.conn.world.drive.Signal()
 }
 
 func (r *sealedCarrier) current() *sealed.Carrier {

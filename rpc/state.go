@@ -267,7 +267,7 @@ func (r *replicaOf[T, S]) tell(w *World, moved Ref) {
 	old := r.last
 	var none S
 	r.last = none // what it refers to may go
-	w.doing = tasks.Doing{What: "OnRep of ", Of: r.bound.declared.class}
+	w.game.Doing = tasks.Doing{What: "OnRep of ", Of: r.bound.declared.class}
 	r.bound.onRep(r.object, old)
 }
 

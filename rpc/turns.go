@@ -169,8 +169,8 @@ func (t *turns) settle() {
 func (w *World) runTurn(c *Conn, limit time.Duration) {
 	t := &w.turns
 	defer t.pass(c, t.elapsed)
-	defer w.catch(c)
-	w.doing = tasks.Doing{}
+	defer w.game.Catch(c)
+	w.game.Doing = tasks.Doing{}
 	c.turn.last = t.number
 	end := t.elapsed + min(limit, t.share-c.turn.used)
 	look := 1
@@ -192,7 +192,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 		}
 		before := t.elapsed
 		t.elapsed = time.Since(t.began)
-		c.turn.note(w.doing, t.elapsed-before)
+		c.turn.note(w.game.Doing, t.elapsed-before)
 		if t.share > 0 && t.elapsed >= end {
 			break
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/clock"
 	"github.com/quivernet/quiver/internal/door"
+	"github.com/quivernet/quiver/internal/driver"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/tasks"
@@ -66,8 +67,7 @@ type World struct {
 	hook    int // index of the next OnTick hook; 0 between two Flushes
 
 	// What Dispatch runs. Owned by the world's goroutine. What runs has left its queue, so that a panic loses nothing else.
-	tasks    tasks.Queue[task]
-	posts    tasks.Queue[func()]    // of this Dispatch
+	game     tasks.Runner[*Conn]
 	local    []localCall            // for the next Dispatch
 	running  tasks.Queue[localCall] // of this Dispatch
 	turns    turns
@@ -75,11 +75,10 @@ type World struct {
 	call     Call                // what the running handler sees
 	question question            // likewise, of a request
 	arrived  time.Time           // when the running message did
-	doing    tasks.Doing         // what runs, to name it when it panics or takes long
 	failWarn logs.Gates[*method] // of calls that returned an error
 
-	drive driver
-	shut  chan struct{} // closed by Close
+	drive *driver.Driver // safe from any goroutine
+	shut  chan struct{}  // closed by Close
 
 	// What all connections share. Safe from any goroutine.
 	client  atomic.Bool     // the world has dialled
@@ -114,7 +113,7 @@ func NewWorld(config Config) (*World, error) {
 		config:   config,
 		bindings: make(map[*Class]*binding),
 		actors:   actorTable{placed: make(map[string]*Actor), byRef: make(map[Ref]*Actor)},
-		drive:    driver{wake: make(chan struct{}, 1)},
+		drive:    driver.New(),
 		shut:     make(chan struct{}),
 		requests: newRequests(config.maxRequests()),
 		attached: make(map[*Conn]struct{}),
@@ -131,6 +130,9 @@ func NewWorld(config Config) (*World, error) {
 	level := config.LogLevel
 	if level == nil {
 		level = new(slog.LevelVar)
+	}
+	if config.OnPanic != nil {
+		w.game.Panicked = w.panicked
 	}
 	w.logs = logs.New(config.Logger, level)
 	w.log = w.logs.All
@@ -228,7 +230,7 @@ func (w *World) Conns() []*Conn {
 // the world takes no connection and no post; Run returns ErrClosed. OnDisconnect runs in the next Dispatch. The trace of
 // [Config].Trace ends here, and an error of its writer is returned.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
-	defer w.drive.signal()
+	defer w.drive.Signal()
 	w.shutDown(code, reason)
 	for _, c := range w.allAttached() { // however little time ctx leaves; one that is still being attached closes itself
 		c.Close(code, reason)
@@ -359,12 +361,12 @@ func (w *World) construct(a *Actor, set func(object any)) {
 	}()
 	a.makeObjects()
 	if set != nil {
-		w.during(tasks.Doing{What: "the function given to Spawn for ", Of: a.class}, func() { set(a.object) })
+		w.game.During(tasks.Doing{What: "the function given to Spawn for ", Of: a.class}, func() { set(a.object) })
 	}
 	a.makeReplicas()
 	a.firstLook()
 	if a.rule == byGrid {
-		w.during(tasks.Doing{}, a.locate)
+		w.game.During(tasks.Doing{}, a.locate)
 	}
 	constructed = true
 }

@@ -113,3 +113,28 @@ func TestDoing(t *testing.T) {
 	require.EqualError(t, Panic{1}, "panic: 1")
 	require.NoError(t, errors.Unwrap(Panic{1}))
 }
+
+// TestRunner: each task runs once, also those behind one that panics, which is named and told with its connection.
+func TestRunner(t *testing.T) {
+	var r Runner[string]
+	var ran, told []string
+	r.Panicked = func(conn string, doing Doing, recovered any) { told = append(told, conn+": "+doing.String()) }
+	r.Later("a", Doing{What: "one"}, func() {
+		ran = append(ran, "one")
+		r.During(Doing{What: "a part"}, func() { ran = append(ran, "part") })
+		r.Later("b", Doing{What: "two"}, func() { panic("boom") })
+		r.Later("b", Doing{What: "three"}, func() { ran = append(ran, "three") })
+	})
+	require.True(t, r.Owes())
+	r.RunTasks()
+	require.False(t, r.Owes())
+	posts := []func(){func() { panic("boom") }, func() { ran = append(ran, "post") }}
+	r.Post(&posts)
+	r.RunPosts()
+	require.Equal(t, []string{"one", "part", "three", "post"}, ran)
+	require.Equal(t, []string{"b: two", ": a posted function"}, told)
+
+	r.Panicked = nil
+	r.Later("", Doing{}, func() { panic("boom") })
+	require.PanicsWithValue(t, "boom", r.RunTasks)
+}

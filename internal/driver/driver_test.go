@@ -1,0 +1,29 @@
+package driver
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDriver: one goroutine at a time has the seat, who drove last is inside, and signals that nobody waits for are one.
+func TestDriver(t *testing.T) {
+	d := New()
+	require.False(t, d.Inside())
+	require.True(t, d.Enter(true))
+	require.False(t, d.Enter(false), "it is taken")
+	require.True(t, d.Inside())
+	d.Exit()
+	require.True(t, d.Inside(), "it drove last")
+	other := make(chan [2]bool)
+	go func() {
+		before := d.Inside()
+		d.Enter(false)
+		other <- [2]bool{before, d.Inside()}
+	}()
+	require.Equal(t, [2]bool{}, <-other, "who does not say that it drives is not inside")
+	d.Signal()
+	d.Signal()
+	<-d.Wake()
+	require.Empty(t, d.Wake())
+}
