@@ -2,8 +2,10 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -19,6 +21,101 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
+// Carrier moves the datagrams of one connection, unreliably and in any order, to one peer. [Listen] and [Dial] make carriers
+// of QUIC connections; [World.Attach] and [World.Connect] take any other: a WebTransport session, or a pair in memory, such as
+// bubble_test.go has for tests in virtual time. A carrier keeps datagrams secret and whole, and knows that they come from the
+// peer: nothing above it does. Several goroutines call its methods at once.
+//
+// A carrier may also have the method RemoteAddr() net.Addr, which [Conn.RemoteAddr] returns and limits on addresses count by,
+// and SendQueue() int: how many datagrams it takes, and sends in order, before SendDatagram blocks. That never changes; with
+// it, calls leave without waking a goroutine.
+type Carrier interface {
+	// SendDatagram sends p, and does not keep it. It may block; CloseWithError must unblock it. A datagram that the path
+	// does not take is refused with a [*TooLargeError]; 1,163 bytes it must take. Any other error ends the connection.
+	SendDatagram(p []byte) error
+
+	// ReceiveDatagram returns the next datagram, which belongs to the caller from then on. It returns soon after ctx is
+	// done. An error ends the connection. One that is or wraps a [*CloseError] with Remote tells the peer's code and reason;
+	// any other becomes the cause of ConnectionLost.
+	ReceiveDatagram(ctx context.Context) ([]byte, error)
+
+	// Path says what is known of the path now. It is called for every datagram and must not block.
+	Path() Path
+
+	// CloseWithError closes the connection and tells the peer code, which is a [Code], and a reason of at most 256 bytes.
+	// It is called once, in the end.
+	CloseWithError(code uint64, reason string) error
+}
+
+// Path is what a [Carrier] knows of the path to its peer. Zero fields are unknown.
+type Path struct {
+	Cwnd        int           // bytes that may be in flight; beyond it datagrams would wait inside the carrier
+	SmoothedRTT time.Duration // round trip
+	MaxDatagram int           // bytes that SendDatagram takes; at least 1,163, as which unknown counts
+}
+
+// TooLargeError is what SendDatagram of a [Carrier] returns for a datagram that its path does not take. What was in it leaves
+// again in smaller ones.
+type TooLargeError struct {
+	Max int // bytes that the path takes now
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("rpc: datagram too large, the path takes %d bytes", e.Max)
+}
+
+// linked makes a Carrier what a link drives.
+type linked struct{ Carrier }
+
+// queued is linked with the optional SendQueue.
+type queued struct {
+	linked
+	size int
+}
+
+// linkedCarrier keeps the optional part of a carrier.
+func linkedCarrier(carrier Carrier) link.Carrier {
+	if q, ok := carrier.(link.Queuer); ok {
+		return queued{linked{carrier}, q.SendQueue()}
+	}
+	return linked{carrier}
+}
+
+func (q queued) SendQueue() int { return q.size }
+
+// RemoteAddr is an optional part of a Carrier.
+func (l linked) RemoteAddr() net.Addr {
+	if addressed, ok := l.Carrier.(interface{ RemoteAddr() net.Addr }); ok {
+		return addressed.RemoteAddr()
+	}
+	return nil
+}
+
+func (l linked) Path() link.Path { return link.Path(l.Carrier.Path()) }
+
+func (l linked) SendDatagram(p []byte) error { return linkedError(l.Carrier.SendDatagram(p)) }
+
+func (l linked) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	p, err := l.Carrier.ReceiveDatagram(ctx)
+	return p, linkedError(err)
+}
+
+// linkedError says in the link's words what a carrier's error says in ours.
+func linkedError(err error) error {
+	if err == nil {
+		return nil
+	}
+	var large *TooLargeError
+	var closed *CloseError
+	switch {
+	case errors.As(err, &large):
+		return &link.TooLargeError{Max: large.Max}
+	case errors.As(err, &closed):
+		return &link.CloseError{Code: uint64(closed.Code), Reason: closed.Reason, Remote: closed.Remote, Cause: err}
+	}
+	return err
+}
+
 // HandshakeStats is a snapshot of who came to a world's door.
 type HandshakeStats struct {
 	Open    int    // clients on the way in now
@@ -33,26 +130,7 @@ type HandshakeStats struct {
 }
 
 // HandshakeStats returns a snapshot. It is safe from any goroutine.
-func (w *World) HandshakeStats() HandshakeStats {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := &w.door.Counts
-	return HandshakeStats{
-		Open: w.door.Open(time.Now()), Begun: c.Begun, Retries: c.Retries, Refused: c.Refused, Evicted: c.Evicted, Failed: c.Failed,
-		LoginsFailed: c.LoginsFailed, LoginsSlowed: c.LoginsSlowed,
-	}
-}
-
-// visit is a connection's place at the door.
-type visit = door.Visit[Conn]
-
-// serverFull says what the door says as the world says it.
-func serverFull(none *door.Full) *CloseError {
-	if none == nil {
-		return nil
-	}
-	return &CloseError{Code: ServerFull, Reason: none.Reason}
-}
+func (w *World) HandshakeStats() HandshakeStats { return w.lobby.stats() }
 
 // Attach takes a carrier as the server's end of a connection. It returns at once: the handshake goes on by itself and
 // ends in OnConnect, or with Done. The world owns the carrier from here, also after an error.
@@ -76,7 +154,7 @@ func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
 }
 
 func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error) {
-	if err := w.becomeClient(); err != nil {
+	if err := w.lobby.becomeClient(w.actors.alive.Load()); err != nil {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a server")
 		return nil, err
 	}
@@ -94,20 +172,6 @@ func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error
 		<-c.done
 		return nil, context.Cause(ctx)
 	}
-}
-
-// becomeClient makes the world a client's.
-func (w *World) becomeClient() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.client.Load() {
-		return nil
-	}
-	if w.actors.alive.Load() > 0 || w.serial > 0 || w.listeners > 0 {
-		return fmt.Errorf("rpc: a world that listens, or has actors or clients, can not connect to a server: %w", ErrWrongRole)
-	}
-	w.client.Store(true)
-	return nil
 }
 
 // attach makes a connection; v is the place that a client of [Listen] has at the door already.
@@ -149,40 +213,18 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	c.rates.Start(now)
 	c.sealed = newSealedCarrier(c)
 	closed := c.start(carrier)
-	w.attaching.Done()
+	w.lobby.attaching.Done()
 	if closed != nil { // while this was under way
 		c.Close(closed.Code, closed.Reason)
 	}
 	return c, nil
 }
 
-// enlist counts a new connection against the limits of the world, or says which one is reached. v is its place among the
-// handshakes, nil when its carrier came without. A Close of the world waits for what was enlisted to be live.
+// enlist gives a new connection a place in the world, or says why not.
 func (w *World) enlist(c *Conn, from netip.Prefix, v *visit) *CloseError {
-	w.mu.Lock()
-	if w.closed != nil {
-		w.door.TurnAway(v)
-		w.mu.Unlock()
-		return &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
-	}
-	v, out, none := w.door.Admit(v, from, time.Now(), w.takeMemory)
-	if c.visit = v; none == nil {
-		c.reserved.Store(minReceiveLimit)
-		w.serial++
-		c.id = w.serial
-		w.attaching.Add(1)
-	}
-	w.mu.Unlock()
+	out, refused := w.lobby.enlist(c, from, v)
 	w.evict(out)
-	return serverFull(none)
-}
-
-// takeMemory reserves what a connection may hold before Join.
-func (w *World) takeMemory() *door.Full {
-	if w.memory.Enter() {
-		return nil
-	}
-	return &door.Full{Reason: fmt.Sprintf("no %d bytes left of Config.ReceiveBudget, %d", minReceiveLimit, w.config.receiveBudget())}
+	return refused
 }
 
 // origin returns what the limits of an address count by: nothing on a client.
@@ -191,20 +233,6 @@ func (c *Conn) origin() netip.Prefix {
 		return netip.Prefix{}
 	}
 	return door.AddressOf(c.RemoteAddr())
-}
-
-// leave ends a visit. It may be called from each place where a handshake can end; the first call counts.
-func (w *World) leave(v *visit) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.door.Leave(v)
-}
-
-// await says that c has answered its client's Login, and may have to make room until the client joins or leaves.
-func (w *World) await(c *Conn, welcomed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.door.Await(c.visit, c, welcomed)
 }
 
 // evict ends a handshake that has to make room, also one that is telling its client why it is refused. It does nothing for nil.
@@ -217,8 +245,7 @@ func (w *World) evict(c *Conn) {
 	c.link.Abort(uint64(full.Code), full.Reason)
 }
 
-// start begins the connection's traffic, under World.mu, so that finish finds all of it set. It returns why the world is closed, nil when
-// it is not.
+// start begins the connection's traffic. It returns why the world is closed, nil when it is not.
 func (c *Conn) start(carrier link.Carrier) *CloseError {
 	w := c.world
 	machines := c.guests.Take(&w.guests, c.machine, &c.joined)
@@ -226,16 +253,11 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 	if c.allowance.Limited() {
 		config.Rate = c.allowance
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c.link = link.New(carrier, config, machines...)
-	c.guests.Link = c.link
-	w.attached[c] = struct{}{}
-	if c.server {
-		c.visit.WaitFor(c) // until it has said Login
-	}
-	c.work.Go(c.shake)
-	return w.closed
+	return w.lobby.attach(c, func() {
+		c.link = link.New(carrier, config, machines...)
+		c.guests.Link = c.link
+		c.work.Go(c.shake)
+	})
 }
 
 // onWake is called by the link, on any goroutine, even on one that finish waits for.
@@ -254,20 +276,10 @@ func (c *Conn) onWake() {
 
 // enter hands a connection that has joined to the world, and reports false when it ended meanwhile or had to make room.
 func (c *Conn) enter() (in bool) {
-	w := c.world
 	c.replace()
-	w.mu.Lock()
-	if c.closing.Load() || c.ended.Load() || c.visit.Left() {
-		w.mu.Unlock()
+	if !c.world.lobby.join(c) {
 		return false
 	}
-	c.joined.Store(true)
-	limit := w.memory.Join(w.config.receiveLimit())
-	c.reserved.Store(int64(limit))
-	w.door.Join(c.visit)
-	w.inbox.joined = append(w.inbox.joined, c)
-	w.mu.Unlock()
-
 	c.tellLimit()
 	close(c.welcomed)
 	c.onWake()
@@ -278,29 +290,12 @@ func (c *Conn) enter() (in bool) {
 // waits itself for goroutines that use the link, such as the sealed carrier's, which may be on their way into onWake.
 func (c *Conn) finish() {
 	w := c.world
-	w.mu.Lock()
-	c.ended.Store(true)
-	w.mu.Unlock()
+	w.lobby.noteEnd(c)
 	if c.sealed != nil {
 		c.sealed.close()
 		c.sealed.wait()
 	}
-	w.mu.Lock()
-	delete(w.attached, c)
-	joined := c.joined.Load()
-	if joined {
-		w.inbox.ended = append(w.inbox.ended, c) // expel does the rest when its last message has run
-		w.door.Quit(c.visit.From())
-	} else {
-		w.memory.Leave(int(c.reserved.Load()))
-		w.door.Fail(c.visit)
-		w.answered.Broadcast()
-		if c.loginAsked.Load() {
-			w.inbox.refused = append(w.inbox.refused, c)
-		}
-	}
-	w.door.Claims.Disclaim(c.identity, c)
-	w.mu.Unlock()
+	joined := w.lobby.detach(c)
 	if !joined {
 		c.trace.Ended("the handshake failed")
 		w.logs.Warn(logs.Failed, "handshake failed", "conn", c, "error", c.closeError())
@@ -314,26 +309,10 @@ func (c *Conn) finish() {
 	close(c.gone)
 }
 
-// claim makes c one of its identity's connections, and returns those that are too many now, the oldest first. With
-// Config.RefuseLoginElsewhere c is one too many instead: refused says so. A client claims nothing.
-func (w *World) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !c.server || c.ended.Load() {
-		return nil, nil
-	}
-	replaced, others, full := w.door.Claims.Claim(c.identity, c)
-	if full {
-		refused = &CloseError{Code: LoginElsewhere,
-			Reason: fmt.Sprintf("%q has %d connections, the limit is Config.MaxConnsPerIdentity", shape.Clip(c.identity), others)}
-	}
-	return replaced, refused
-}
-
 // replace ends the connections that c is one too many beside, and waits for their end, so that the world hears of it before
 // it hears of c.
 func (c *Conn) replace() {
-	old, refused := c.world.claim(c)
+	old, refused := c.world.lobby.claim(c)
 	if refused != nil { // claimed before Welcome
 		c.abort(refused)
 	}
@@ -398,11 +377,8 @@ func (w *World) expel(c *Conn) {
 	w.discard(c)
 	w.unwatchCalls(c)
 	w.relevance.expel(w.announced, c)
-	w.memory.Leave(int(c.reserved.Load()))
+	w.lobby.forget(c)
 	w.announced = slices.DeleteFunc(w.announced, func(other *Conn) bool { return other == c })
-	w.mu.Lock()
-	w.door.End()
-	w.mu.Unlock()
 	err := c.closeError()
 	if err.Code == ReliableBufferOverflow {
 		w.overflows++

@@ -80,7 +80,7 @@ func TestCloseWaitsForWhatIsAttached(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, w.Close(ctx, HostClosedConnection, "over"), context.DeadlineExceeded)
-		w.attaching.Done()
+		w.lobby.attaching.Done()
 		require.NoError(t, <-closed)
 		_, err = w.Attach(plug{near})
 		require.ErrorContains(t, err, "the world is closed")
@@ -106,7 +106,7 @@ func TestListenThatFailed(t *testing.T) {
 	w := newTestWorld(t, Config{})
 	_, err := Listen("127.0.0.1:0", nil, w.World)
 	require.ErrorContains(t, err, "TLS config")
-	require.NoError(t, w.becomeClient())
+	require.NoError(t, w.lobby.becomeClient(0))
 	require.ErrorIs(t, w.becomeServer(), ErrWrongRole)
 
 	w = newTestWorld(t, Config{})
@@ -114,7 +114,7 @@ func TestListenThatFailed(t *testing.T) {
 	require.NoError(t, err)
 	l, err := Listen("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, w.World)
 	require.NoError(t, err)
-	require.ErrorIs(t, w.becomeClient(), ErrWrongRole)
+	require.ErrorIs(t, w.lobby.becomeClient(0), ErrWrongRole)
 	require.NoError(t, l.Close())
-	require.NoError(t, w.becomeClient(), "it listens no more, and never had a client")
+	require.NoError(t, w.lobby.becomeClient(0), "it listens no more, and never had a client")
 }

@@ -38,8 +38,8 @@ func TestWorldKeepsItsReceiveBudget(t *testing.T) {
 		}
 		n.tick(30)
 		n.server.take()
-		require.LessOrEqual(t, n.server.memory.Reserved(), budget)
-		require.Greater(t, n.server.memory.Reserved(), budget/2+budget/8, "some have grown")
+		require.LessOrEqual(t, n.server.lobby.memory.Reserved(), budget)
+		require.Greater(t, n.server.lobby.memory.Reserved(), budget/2+budget/8, "some have grown")
 
 		base := testkit.Heap()
 		for range 20 {
@@ -53,7 +53,7 @@ func TestWorldKeepsItsReceiveBudget(t *testing.T) {
 			c.link.Unlock()
 		}
 		rise := testkit.Heap() - base
-		t.Logf("%d calls of %d peers wait: %d KiB of heap, %d KiB reserved, budget %d KiB", waiting, peers, rise>>10, n.server.memory.Reserved()>>10, budget>>10)
+		t.Logf("%d calls of %d peers wait: %d KiB of heap, %d KiB reserved, budget %d KiB", waiting, peers, rise>>10, n.server.lobby.memory.Reserved()>>10, budget>>10)
 		require.Greater(t, waiting, peers*3125)
 		require.LessOrEqual(t, rise, budget)
 	})

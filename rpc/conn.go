@@ -36,9 +36,9 @@ type Conn struct {
 	guests  guest.Seat     // machines that package stream added
 
 	// Its way in. Written before joined.
-	visit         *visit        // its place at the door; set by enlist, before any other goroutine has the connection; what it says is under World.mu
+	visit         *visit        // its place at the door; set by enlist, before any other goroutine has the connection; what it says is under lobby.mu
 	replaced      []*Conn       // of the same identity, which end before this one is announced
-	identity      string        // written under World.mu; read freely once loginAsked or joined is set
+	identity      string        // written under lobby.mu; read freely once loginAsked or joined is set
 	welcomed      chan struct{} // closed when joined
 	handshakeWake chan struct{} // wakes shake, of capacity 1: a message of the handshake came
 	maxBunch      int           // bytes of one message, the smaller of both ends' limits
@@ -48,7 +48,7 @@ type Conn struct {
 	joined     atomic.Bool
 	closing    atomic.Bool                // closed from here: nothing more is dispatched or sent
 	cause      atomic.Pointer[CloseError] // why this side closed; the first one counts
-	ended      atomic.Bool                // the link has; written under World.mu
+	ended      atomic.Bool                // the link has; written under lobby.mu
 	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may be yet to run
 	gone       chan struct{}              // closed when nothing is left of it
 	work       sync.WaitGroup             // goroutines of its own, which end soon after the link
@@ -104,13 +104,6 @@ func (c *Conn) Identity() string {
 		return ""
 	}
 	return c.identity
-}
-
-// identify notes whose connection it is, before it has joined.
-func (c *Conn) identify(identity string) {
-	c.world.mu.Lock()
-	defer c.world.mu.Unlock()
-	c.identity = identity
 }
 
 // RemoteAddr returns the peer's address, nil when the carrier has none.
@@ -251,7 +244,7 @@ func (c *Conn) setChannel(channel uint64, a *Actor) {
 // raiseReceiveLimit lets more reliable bytes wait here, when the limit holds up the peer and the budget has room.
 func (c *Conn) raiseReceiveLimit() {
 	held := int(c.reserved.Load())
-	if limit := c.world.memory.Grow(held, c.world.config.receiveLimit()); limit > held {
+	if limit := c.world.lobby.memory.Grow(held, c.world.config.receiveLimit()); limit > held {
 		c.reserved.Store(int64(limit))
 		c.tellLimit()
 	}

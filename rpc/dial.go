@@ -12,7 +12,6 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/internal/sealed"
@@ -75,7 +74,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	if err != nil {
 		_ = transport.Close()
 		unshare()
-		world.unlisten()
+		world.lobby.unlisten()
 		return nil, fmt.Errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -87,9 +86,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 // mustProve reports whether a client whose first packet came from addr gets a Retry. quic-go asks it about every first packet
 // without a valid token; addr may be forged.
 func (w *World) mustProve(addr net.Addr) bool {
-	w.mu.Lock()
-	must, open := w.door.MustProve(time.Now())
-	w.mu.Unlock()
+	must, open := w.lobby.mustProve()
 	if must {
 		w.logs.Warn(logs.Retry, "new clients must prove their address", "addr", addr, "handshakes", open, "Config.RetryAbove", w.config.retryAbove())
 	}
@@ -102,31 +99,20 @@ type visitKey struct{}
 // onInitial gives a client a place, before quic-go makes any state for it. It implements quic.Transport.ConnContext; an
 // error refuses the client.
 func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
-	w.mu.Lock()
-	v, out, none := w.door.Arrive(door.AddressOf(client.RemoteAddr), client.AddrVerified, time.Now())
-	w.mu.Unlock()
+	v, out, none := w.lobby.arrive(client.RemoteAddr, client.AddrVerified)
 	w.evict(out)
 	if full := serverFull(none); full != nil {
 		w.logs.Warn(logs.Refused, "handshake refused", "addr", client.RemoteAddr, "code", full.Code.String(), "reason", full.Reason)
 		return nil, full
 	}
-	context.AfterFunc(ctx, func() { w.leave(v) })
+	context.AfterFunc(ctx, func() { w.lobby.leave(v) })
 	return context.WithValue(ctx, visitKey{}, v), nil
 }
 
-// becomeServer counts a listener, until unlisten: a world that has one is a server's.
+// becomeServer counts a listener.
 func (w *World) becomeServer() error {
 	w.freeze()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.client.Load() {
-		return fmt.Errorf("rpc: Listen on a client's world: %w", ErrWrongRole)
-	}
-	if w.closed != nil {
-		return fmt.Errorf("rpc: Listen on a closed world: %w", ErrClosed)
-	}
-	w.listeners++
-	return nil
+	return w.lobby.listen()
 }
 
 // Addr returns the address that the listener's socket has.
@@ -156,7 +142,7 @@ func (l *Listener) shutdown() error {
 	time.Sleep(linger)
 	err = errors.Join(err, l.transport.Close())
 	l.unshare()
-	l.world.unlisten()
+	l.world.lobby.unlisten()
 	if l.socket != nil {
 		err = errors.Join(err, l.socket.Close())
 	}

@@ -89,7 +89,7 @@ func TestSilentPeersLockNobodyOut(t *testing.T) {
 			require.Zero(t, n.server.HandshakeStats().Open)
 			depart(t, neighbour, stranger)
 			n.tick(30)
-			require.Zero(t, n.server.memory.Reserved(), "as before they came")
+			require.Zero(t, n.server.lobby.memory.Reserved(), "as before they came")
 		})
 	}
 }
@@ -398,7 +398,7 @@ func TestConnsOfAnIdentity(t *testing.T) {
 			require.Equal(t, []string{"-3", reason, "+4", "-4", reason, "+5"}, order)
 			require.Len(t, n.server.Conns(), 2)
 			n.close()
-			require.True(t, n.server.door.Claims.Empty())
+			require.True(t, n.server.lobby.door.Claims.Empty())
 		})
 	})
 	t.Run("refused", func(t *testing.T) {
@@ -489,8 +489,8 @@ func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 		require.Nil(t, n.server.enlist(c, c.origin(), nil))
 		_, err := n.connectFrom(host("192.0.2.2"), newTestWorld(t, Config{}))
 		require.ErrorContains(t, err, "ServerFull: 1 handshakes at once")
-		n.server.leave(c.visit)
-		n.server.attaching.Done()
+		n.server.lobby.leave(c.visit)
+		n.server.lobby.attaching.Done()
 	})
 }
 
@@ -498,9 +498,9 @@ func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 func TestOpenForgetsForgedPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestWorld(t, Config{})
-		v, _, full := w.door.Begin(netip.MustParsePrefix("192.0.2.1/32"), false, time.Now())
+		v, _, full := w.lobby.door.Begin(netip.MustParsePrefix("192.0.2.1/32"), false, time.Now())
 		require.Nil(t, full)
-		w.leave(v)
+		w.lobby.leave(v)
 		require.Equal(t, 1, w.HandshakeStats().Open)
 		time.Sleep(door.ForgedTime)
 		require.Zero(t, w.HandshakeStats().Open)

@@ -235,9 +235,9 @@ func TestCloseDuringAFlood(t *testing.T) {
 	}
 	require.NoError(t, listener.Close())
 	<-flooding
-	server.mu.Lock()
-	defer server.mu.Unlock()
-	require.Empty(t, server.attached)
+	server.lobby.mu.Lock()
+	defer server.lobby.mu.Unlock()
+	require.Empty(t, server.lobby.attached)
 }
 
 func TestRetryAlways(t *testing.T) {

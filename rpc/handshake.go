@@ -116,7 +116,7 @@ func (h *handshake) receive(payload []byte) {
 	case control.Login:
 		h.onLogin(m)
 	case control.Welcome:
-		h.conn.identify(m.Identity)
+		h.conn.world.lobby.identify(h.conn, m.Identity)
 		h.conn.refuse(bunch.NoError) // the server opens channels once it has the Join
 		h.send(control.AppendJoin(nil))
 		h.beginSealed()
@@ -159,11 +159,8 @@ func (h *handshake) onHello(peer control.Hello) {
 // onLogin lets Authenticate decide.
 func (h *handshake) onLogin(m control.Login) {
 	c := h.conn
-	w := c.world
-	w.mu.Lock()
-	c.visit.WaitFor(nil) // from here on the client waits
-	w.mu.Unlock()
-	if w.config.Authenticate == nil {
+	c.world.lobby.hasLogin(c)
+	if c.world.config.Authenticate == nil {
 		h.answer(verdict{})
 		return
 	}
@@ -199,39 +196,20 @@ func (c *Conn) catchAuthenticate() {
 // turn waits until Authenticate may be asked about a token. If it may not, the client is refused, or gone.
 func (h *handshake) turn(token []byte) (may bool) {
 	w, v := h.conn.world, h.conn.visit
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for !v.Left() {
-		may, pause := w.door.MayAsk(v, token, time.Now())
-		switch {
-		case may:
-			return true
-		case pause > 0:
-			h.verdict <- verdict{err: fmt.Errorf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
-				v.From(), w.config.maxLoginFailures(), pause.Round(time.Millisecond))}
-			return false
-		}
-		w.answered.Wait()
+	may, pause := w.lobby.turn(v, token)
+	if pause > 0 {
+		h.verdict <- verdict{err: fmt.Errorf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
+			v.From(), w.config.maxLoginFailures(), pause.Round(time.Millisecond))}
 	}
-	return false
+	return may
 }
 
 // heard notes what Authenticate thought of a token, and reports whether the client may hear it. What it does not hear it must
 // not find out by a later login either.
 func (h *handshake) heard(token []byte, err error) (tell bool) {
-	w, v := h.conn.world, h.conn.visit
 	late, gone := !time.Now().Before(h.deadline), h.ctx.Err() != nil
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.door.Answered(v)
-	w.answered.Broadcast()
-	switch {
-	case late, err == errNoAnswer, gone && errors.Is(err, context.Canceled): // it says nothing about the token
-	case err != nil:
-		w.door.Refused(v, token, time.Now())
-	case !gone:
-		w.door.Failures.Passed(token)
-	}
+	silent := late || err == errNoAnswer || gone && errors.Is(err, context.Canceled) // it says nothing about the token
+	h.conn.world.lobby.heard(h.conn.visit, token, err != nil && !silent, err == nil && !silent && !gone)
 	return !late && !gone
 }
 
@@ -242,7 +220,7 @@ func (h *handshake) answer(v verdict) {
 		h.logIn(v.identity)
 		return
 	}
-	c.world.await(c, v.err == nil)
+	c.world.lobby.await(c, v.err == nil)
 	switch {
 	case c.closing.Load():
 	case v.err != nil:
@@ -258,7 +236,7 @@ func (h *handshake) answer(v verdict) {
 // logIn lets Config.Login decide, on the world's goroutine.
 func (h *handshake) logIn(identity string) {
 	c := h.conn
-	c.identify(identity)
+	c.world.lobby.identify(c, identity)
 	c.loginAsked.Store(true)
 	v := verdict{identity: identity, err: errNoLogin, loggedIn: true}
 	err := c.world.post(func() {
@@ -285,10 +263,10 @@ func (w *World) login(c *Conn) (err error) {
 func (h *handshake) welcome(identity string) {
 	c := h.conn
 	if !c.loginAsked.Load() {
-		c.identify(identity)
+		c.world.lobby.identify(c, identity)
 	}
 	if c.world.config.RefuseLoginElsewhere {
-		if _, refused := c.world.claim(c); refused != nil {
+		if _, refused := c.world.lobby.claim(c); refused != nil {
 			c.Close(refused.Code, refused.Reason)
 			return
 		}

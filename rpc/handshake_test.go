@@ -120,7 +120,7 @@ func TestHandshakeViolations(t *testing.T) {
 				require.Empty(t, server.joined)
 				require.Empty(t, server.left)
 				require.Zero(t, server.HandshakeStats().Open)
-				require.Zero(t, server.memory.Reserved())
+				require.Zero(t, server.lobby.memory.Reserved())
 			})
 		})
 	}
@@ -259,7 +259,7 @@ func TestClientLeavesWhileItIsWelcomed(t *testing.T) {
 			cancel()
 		}
 		time.Sleep(time.Second)
-		require.True(t, n.server.door.Claims.Empty())
+		require.True(t, n.server.lobby.door.Claims.Empty())
 	})
 }
 
@@ -278,7 +278,7 @@ func TestAuthenticateHasATimeLimit(t *testing.T) {
 			synctest.Wait()
 			require.Error(t, canceled, "by its own deadline, or with the handshake: they end at the same time")
 			require.Zero(t, n.server.HandshakeStats().LoginsFailed)
-			may, _ := n.server.door.Failures.Ask(door.AddressOf(host("192.0.2.1")), nil, 1<<20, time.Now())
+			may, _ := n.server.lobby.door.Failures.Ask(door.AddressOf(host("192.0.2.1")), nil, 1<<20, time.Now())
 			require.False(t, may, "a token that nobody heard to be right is asked about in turn")
 		})
 	}
@@ -300,7 +300,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		_, err := client.Connect(ctx, plug{near})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Empty(t, client.attached)
+		require.Empty(t, client.lobby.attached)
 	})
 }
 
@@ -355,10 +355,10 @@ func TestReceiveLimitGrowsWithUse(t *testing.T) {
 		n.conns[0].raiseReceiveLimit()
 		require.Equal(t, 4*first, n.conns[0].Stats().ReceiveLimit)
 		require.Equal(t, second, n.conns[1].Stats().ReceiveLimit)
-		require.Equal(t, 4*first+second, n.server.memory.Reserved())
+		require.Equal(t, 4*first+second, n.server.lobby.memory.Reserved())
 		n.ends[0].Close(0, "")
 		n.tick(3)
-		require.Equal(t, second, n.server.memory.Reserved())
+		require.Equal(t, second, n.server.lobby.memory.Reserved())
 	})
 }
 

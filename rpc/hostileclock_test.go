@@ -54,7 +54,7 @@ func TestOldValueOfAReferrer(t *testing.T) {
 			olds = append(olds, old.N)
 		}
 	})
-	w.client.Store(true)
+	w.lobby.client.Store(true)
 	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica])}
 	copyOf := func(ref Ref) *Actor {
 		a := &Actor{world: w, class: spy, binding: w.bindings[spy], ref: ref, conn: c, newest: make([]uint64, spy.fields)}

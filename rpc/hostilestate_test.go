@@ -47,7 +47,7 @@ func newCrate(t testing.TB) (*World, *Conn, *Actor) {
 	ReplicateList(b, crateItems, func(o *crateObject) *List[uint16, crateItem] { return &o.items })
 	OnRep(b, crateState, func(*crateObject, crateBody) {})
 	OnList(b, crateItems, func(*crateObject, ListChange[uint16, crateItem]) {})
-	w.client.Store(true)
+	w.lobby.client.Store(true)
 	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica])}
 	a := &Actor{world: w, class: crate, binding: w.bindings[crate], ref: 1, conn: c, newest: make([]uint64, crate.fields)}
 	a.makeObjects()

@@ -33,7 +33,7 @@ func TestLoginThatPanics(t *testing.T) {
 		require.NotNil(t, told[0])
 		require.Equal(t, []string{"close Destroyed"}, n.server.take())
 		require.Empty(t, n.server.left)
-		require.Zero(t, n.server.door.Conns())
+		require.Zero(t, n.server.lobby.door.Conns())
 		n.close()
 	})
 }

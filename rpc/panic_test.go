@@ -170,8 +170,8 @@ func (s *panicScene) end() {
 	}
 	s.steps(2)
 	for _, w := range append(s.clients, s.server) {
-		require.Zero(s.t, w.door.Conns(), "places in MaxConns")
-		require.Zero(s.t, w.memory.Reserved())
+		require.Zero(s.t, w.lobby.door.Conns(), "places in MaxConns")
+		require.Zero(s.t, w.lobby.memory.Reserved())
 		require.Empty(s.t, w.announced)
 	}
 	require.Len(s.t, s.server.left, len(s.server.joined), "each that joined has left")

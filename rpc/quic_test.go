@@ -199,7 +199,7 @@ func TestDialFails(t *testing.T) {
 		client := newTestWorld(t, Config{})
 		_, err := Dial(t.Context(), row.addr, row.config, client.World)
 		require.ErrorContains(t, err, row.want, row.name)
-		require.Empty(t, client.attached)
+		require.Empty(t, client.lobby.attached)
 	}
 	_, err = Listen(addr, serverTLS, newTestWorld(t, Config{}).World)
 	require.ErrorContains(t, err, addr, "the port is taken")

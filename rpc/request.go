@@ -100,8 +100,8 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 		if err = context.Cause(ctx); !errors.Is(err, ctx.Err()) {
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-	case <-w.shut:
-		err = w.shutCause()
+	case <-w.lobby.shut:
+		err = w.lobby.cause()
 	}
 	if wait.claimed.CompareAndSwap(false, true) {
 		wait.release()

@@ -208,7 +208,7 @@ func (w *World) expireRequests() {
 		w.expire(&c.requests)
 	}
 	if w.requests.asked.Len() > 0 {
-		if cause := w.shutCause(); cause != nil {
+		if cause := w.lobby.cause(); cause != nil {
 			w.requests.end(nil, cause)
 		}
 	}

@@ -13,14 +13,6 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// inbox is what other goroutines hand to the world.
-type inbox struct {
-	joined  []*Conn
-	ended   []*Conn
-	refused []*Conn // Config.Login has run for them, or would have, and they did not join
-	posts   []func()
-}
-
 // Dispatch takes what has arrived and runs handlers, hooks, posted functions and queued local calls.
 // UE: UNetDriver::TickDispatch. Until Flush, calls are gathered so that a tick leaves in as few datagrams as it fits.
 // It panics when another goroutine drives the world, or when it is called from a handler.
@@ -83,7 +75,7 @@ func (w *World) Run(ctx context.Context) error {
 		if len(w.local) > 0 || len(w.turns.late) > 0 {
 			w.drive.Signal()
 		}
-		if w.over() {
+		if w.lobby.over() {
 			if farewells++; farewells > maxFarewells || !w.owes() {
 				return ErrClosed
 			}
@@ -168,24 +160,16 @@ func (w *World) Inside() bool { return w.drive.Inside() }
 func (w *World) Dropped() uint64 { return w.dropped.Load() }
 
 func (w *World) post(fn func()) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.closed != nil:
-		return fmt.Errorf("rpc: post to a closed world: %w", ErrClosed)
-	case len(w.inbox.posts) >= w.config.maxPosts():
-		return fmt.Errorf("rpc: %d posts wait for a Dispatch, the limit is Config.MaxPosts: %w", len(w.inbox.posts), ErrBacklogFull)
+	err := w.lobby.post(fn)
+	if err == nil {
+		w.drive.Signal()
 	}
-	w.inbox.posts = append(w.inbox.posts, fn)
-	w.drive.Signal()
-	return nil
+	return err
 }
 
 // hand posts what must not be lost and of which a limit of its own holds the number.
 func (w *World) hand(fn func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.inbox.posts = append(w.inbox.posts, fn)
+	w.lobby.hand(fn)
 	w.drive.Signal()
 }
 
@@ -299,16 +283,12 @@ func (w *World) cork(c *Conn) {
 
 // takeInbox takes what other goroutines handed over.
 func (w *World) takeInbox() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	in := &w.inbox
-	w.joining = append(w.joining, in.joined...)
-	w.ending = append(w.ending, in.ended...)
-	for _, c := range in.refused {
+	joined, ended, refused := w.lobby.take(w.game.Post)
+	w.joining = append(w.joining, joined...)
+	w.ending = append(w.ending, ended...)
+	for _, c := range refused {
 		w.game.Later(c, tasks.Doing{}, c.destroyOwned)
 	}
-	in.joined, in.ended, in.refused = nil, nil, nil
-	w.game.Post(&in.posts)
 }
 
 // Guard runs fn, a function of the game, and reports whether it returned. A package that calls functions of the game from
@@ -347,11 +327,4 @@ func (w *World) tellPanic(conn *Conn, doing tasks.Doing, recovered any) {
 	}
 	log.Error("panic in a function of the game", "function", doing.String(), "panic", fmt.Sprint(recovered))
 	w.config.OnPanic(conn, recovered, debug.Stack())
-}
-
-// over reports whether the world was closed and nothing is left to tell.
-func (w *World) over() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.closed != nil && w.door.Conns() == 0 && len(w.inbox.posts)+len(w.inbox.refused) == 0
 }

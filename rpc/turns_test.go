@@ -257,7 +257,7 @@ func TestFlooderThatLeaves(t *testing.T) {
 			s.step()
 		}
 		require.InDelta(t, endedTime.Seconds(), time.Since(start).Seconds(), 0.1)
-		require.Equal(t, 1, s.server.door.Conns())
+		require.Equal(t, 1, s.server.lobby.door.Conns())
 		require.Greater(t, s.conns[0].Stats().Drops.Ended, uint64(500))
 		require.Empty(t, s.server.turns.late)
 		s.step()

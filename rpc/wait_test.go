@@ -84,9 +84,9 @@ func TestDialThatFailsLeavesNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server, client := newTestWorld(t, row.server), newTestWorld(t, Config{})
 			for range row.server.MaxConns { // all places are taken
-				v, _, full := server.door.Admit(nil, netip.Prefix{}, time.Now(), func() *door.Full { return nil })
+				v, _, full := server.lobby.door.Admit(nil, netip.Prefix{}, time.Now(), func() *door.Full { return nil })
 				require.Nil(t, full)
-				server.door.Join(v)
+				server.lobby.door.Join(v)
 			}
 			near, far := netsim.Pipe(netsim.Config{Delay: time.Millisecond}, netsim.Config{Delay: time.Millisecond})
 			serverTLS, clientTLS := credentials(t)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 	"github.com/quivernet/quiver/internal/badnet"
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/clock"
-	"github.com/quivernet/quiver/internal/door"
 	"github.com/quivernet/quiver/internal/driver"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/logs"
@@ -77,25 +75,12 @@ type World struct {
 	arrived  time.Time           // when the running message did
 	failWarn logs.Gates[*method] // of calls that returned an error
 
-	drive *driver.Driver // safe from any goroutine
-	shut  chan struct{}  // closed by Close
-
-	// What all connections share. Safe from any goroutine.
-	client  atomic.Bool     // the world has dialled
+	// Safe from any goroutine.
+	drive   *driver.Driver
+	lobby   lobby
 	dropped atomic.Uint64   // posts, and local calls whose actor is gone
-	memory  *budget.Memory  // for reliable messages that wait
 	rate    *budget.Meter   // of all connections; nil = no limit
 	sockets *badnet.Sockets // behind Config.Emulation; nil without
-
-	mu        sync.Mutex // guards what follows: who comes in, and what has come
-	inbox     inbox
-	attached  map[*Conn]struct{} // attached and not yet ended, half-open ones included
-	door      *door.Entry[Conn]  // who may come in, from where, and as whom
-	answered  *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
-	serial    uint64             // id of the newest connection
-	listeners int
-	closed    *CloseError
-	attaching sync.WaitGroup // connections that are enlisted and not attached yet; none is added once closed is set
 }
 
 func init() {
@@ -114,12 +99,11 @@ func NewWorld(config Config) (*World, error) {
 		bindings: make(map[*Class]*binding),
 		actors:   actorTable{placed: make(map[string]*Actor), byRef: make(map[Ref]*Actor)},
 		drive:    driver.New(),
-		shut:     make(chan struct{}),
 		requests: newRequests(config.maxRequests()),
-		attached: make(map[*Conn]struct{}),
 		failWarn: make(logs.Gates[*method]),
 		rate:     budget.NewMeter(config.WorldRate),
 	}
+	w.lobby.open(config)
 	if config.Emulation != nil {
 		out, in, err := badnet.Links(*config.Emulation)
 		if err != nil {
@@ -137,13 +121,6 @@ func NewWorld(config Config) (*World, error) {
 	w.logs = logs.New(config.Logger, level)
 	w.log = w.logs.All
 	w.trace = trace.NewWriter(config.Trace, func() string { return "quiver " + w.role() }, func(err error) { w.log.Error("the trace has ended", "error", err) })
-	w.memory = budget.NewMemory(config.receiveBudget(), minReceiveLimit, config.maxConns())
-	limits := door.Limits{
-		Handshakes: config.maxHandshakes(), OfAddress: config.MaxHandshakesPerAddress,
-		Connections: config.maxConnsPerAddress(), RetryAbove: config.retryAbove(),
-	}
-	w.door = door.NewEntry(door.New[Conn](limits), door.NewFailures(config.maxLoginFailures()),
-		door.NewClaims[Conn](config.MaxConnsPerIdentity, config.RefuseLoginElsewhere), config.maxConns())
 	if config.DoS != nil {
 		var err error
 		if w.dos.detector, err = dos.New(config.DoS); err != nil {
@@ -151,7 +128,6 @@ func NewWorld(config Config) (*World, error) {
 		}
 		w.dos.counts = make(map[string]*dos.Count)
 	}
-	w.answered = sync.NewCond(&w.mu)
 	for _, class := range config.Classes {
 		if err := w.table.add(class); err != nil {
 			return nil, err
@@ -178,7 +154,7 @@ func (w *World) freeze() {
 }
 
 // IsServer reports whether this world has authority: it has not connected to a server.
-func (w *World) IsServer() bool { return !w.client.Load() }
+func (w *World) IsServer() bool { return !w.lobby.client.Load() }
 
 // SetLogLevel changes what is logged from now on: of all records without a category, and of those whose category has no level of its
 // own; with categories, of those alone. Records at Debug have one, also as the attribute category, that handlers are given by
@@ -214,14 +190,7 @@ func (w *World) OnDisconnect(fn func(*Conn, error)) { w.onDisconnect = append(w.
 // Conns returns the connections that are not yet closed and have joined, oldest first. It may have some for which OnConnect is yet
 // to run.
 func (w *World) Conns() []*Conn {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	conns := make([]*Conn, 0, len(w.attached))
-	for c := range w.attached {
-		if c.joined.Load() && !c.closing.Load() {
-			conns = append(conns, c)
-		}
-	}
+	conns := slices.DeleteFunc(w.lobby.all(), func(c *Conn) bool { return !c.joined.Load() || c.closing.Load() })
 	slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.id, b.id) })
 	return conns
 }
@@ -231,8 +200,8 @@ func (w *World) Conns() []*Conn {
 // [Config].Trace ends here, and an error of its writer is returned.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	defer w.drive.Signal()
-	w.shutDown(code, reason)
-	for _, c := range w.allAttached() { // however little time ctx leaves; one that is still being attached closes itself
+	w.lobby.close(&CloseError{Code: code, Reason: reason})
+	for _, c := range w.lobby.all() { // however little time ctx leaves; one that is still being attached closes itself
 		c.Close(code, reason)
 	}
 	err := w.waitClosed(ctx)
@@ -242,22 +211,12 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	return err
 }
 
-// shutDown has the world take nothing more.
-func (w *World) shutDown(code Code, reason string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed == nil {
-		w.closed = &CloseError{Code: code, Reason: reason}
-		close(w.shut)
-	}
-}
-
 // waitClosed returns when the carriers of all connections have ended.
 func (w *World) waitClosed(ctx context.Context) error {
-	if err := waitFor(ctx, &w.attaching); err != nil {
+	if err := waitFor(ctx, &w.lobby.attaching); err != nil {
 		return fmt.Errorf("rpc: closing the world: connections, or carriers that are being attached, are still closing: %w", err)
 	}
-	conns := w.allAttached()
+	conns := w.lobby.all()
 	for i, c := range conns {
 		select {
 		case <-c.Done():
@@ -281,30 +240,6 @@ func waitFor(ctx context.Context, work *sync.WaitGroup) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// allAttached returns all that have begun and not ended.
-func (w *World) allAttached() []*Conn {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Collect(maps.Keys(w.attached))
-}
-
-// unlisten counts a listener that has closed.
-func (w *World) unlisten() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.listeners--
-}
-
-// shutCause returns why the world was closed, nil when it was not.
-func (w *World) shutCause() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed == nil {
-		return nil
-	}
-	return w.closed
 }
 
 // Spawn is [Spawn] for callers who do not need the object, or have bound no constructor.
