@@ -75,7 +75,7 @@ type job struct {
 func command(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
 	most := len(strings.Fields(args))
 	least := most - strings.Count(" "+args, " [")
-	return &cli.Command{Name: name, ArgsUsage: args, Usage: summary, Flags: flags, OnUsageError: usageError, Action: func(ctx context.Context, c *cli.Command) error {
+	return &cli.Command{Name: name, ArgsUsage: args, Usage: summary, Flags: flags, DisableSliceFlagSeparator: true, OnUsageError: usageError, Action: func(ctx context.Context, c *cli.Command) error {
 		given := c.Args().Slice()
 		if len(given) < least || len(given) > most && !strings.HasSuffix(args, "…") {
 			return usage("%s takes %s, and was given %d: %q (see %s --help)", name, cmp.Or(args, "no argument"), len(given), given, c.FullName())

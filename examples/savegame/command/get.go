@@ -132,10 +132,14 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 	return local, nil
 }
 
-// knows reports whether a version has what is local: m, or one that this machine saw. Nothing is in all of them.
+// knows reports whether a version has what is local: m, or one that this machine saw. Nothing is in all of them. What no save can hold is
+// in none, and stays where the rest is m already.
 func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) {
 	entries, data := local.Manifest.Entries, dataOf(local.Manifest)
-	if len(entries) == 1 && entries[0].Kind == manifest.Dir && len(local.Notes) == 0 {
+	if slices.ContainsFunc(local.Notes, func(n tree.Note) bool { return n.Left }) {
+		return local.Manifest.Digest() == m.Digest(), nil
+	}
+	if len(entries) == 1 && entries[0].Kind == manifest.Dir {
 		return true, nil
 	}
 	sightings, err := g.seen()
@@ -146,7 +150,11 @@ func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) 
 // restore makes a path of this machine hold the version.
 func (g *getting) restore(ctx context.Context, d *desk.Download, path string, local *tree.Source) error {
 	begin, received := time.Now(), int64(0)
-	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Local: local})
+	ready := func() error { // the game may have saved meanwhile
+		again, err := g.look(ctx, path, d.Manifest)
+		return errors.Join(err, again.Close())
+	}
+	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Local: local, Ready: ready})
 	if err != nil {
 		return err
 	}
@@ -160,11 +168,7 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 	if err != nil {
 		return err
 	}
-	again, err := g.look(ctx, path, d.Manifest) // the game may have saved meanwhile
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(again.Close(), r.Commit(ctx)); err != nil {
+	if err := r.Commit(ctx); err != nil {
 		return err
 	}
 	g.report(d.Version, received, "received", begin)

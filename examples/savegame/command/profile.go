@@ -79,9 +79,11 @@ func (p *profile) seenFile() string { return filepath.Join(p.home, "seen.json") 
 
 // key is under what the sightings of a save are kept, or that of a place, which is the paths that were put or the one that was got.
 func (p *profile) key(name string, place ...string) string {
-	key := p.Fingerprint[:16] + "/" + name + "\n"
-	for _, path := range place {
-		path, _ = filepath.Abs(path) // where it fails nothing was read or written
+	key, paths := p.Fingerprint[:min(16, len(p.Fingerprint))]+"/"+name+"\n", make([]string, len(place))
+	for i, path := range place {
+		paths[i], _ = filepath.Abs(path) // where it fails nothing was read or written
+	}
+	for _, path := range slices.Sorted(slices.Values(paths)) { // they are one place in whatever order they are said
 		key += path + "\n"
 	}
 	return key
@@ -112,6 +114,28 @@ func (p *profile) seenLast(name string) (last versions.Ref, err error) {
 
 // remember notes that a place holds a version, and what its puts leave out, unless that is nil.
 func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []string, place ...string) error {
+	return p.edit(func(sightings map[string]sighting) {
+		key := p.key(v.Name, place...)
+		if exclude == nil {
+			exclude = sightings[key].Exclude
+		}
+		sightings[key] = sighting{v.Ref(), dataOf(m), exclude}
+	})
+}
+
+// forget notes that there is no version of a save any more: what places held of it no version has now.
+func (p *profile) forget(name string) error {
+	return p.edit(func(sightings map[string]sighting) {
+		for key, s := range sightings {
+			if strings.HasPrefix(key, p.key(name)) {
+				sightings[key] = sighting{Exclude: s.Exclude}
+			}
+		}
+	})
+}
+
+// edit changes the sightings, alone.
+func (p *profile) edit(change func(sightings map[string]sighting)) error {
 	lock, err := flock.Wait(p.seenFile()+".lock", 5*time.Second)
 	if err != nil {
 		return fmt.Errorf("it is done, but cannot be remembered here: %w", err)
@@ -121,11 +145,7 @@ func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []s
 	if err != nil {
 		return err
 	}
-	key := p.key(v.Name, place...)
-	if exclude == nil {
-		exclude = sightings[key].Exclude
-	}
-	sightings[key] = sighting{v.Ref(), dataOf(m), exclude}
+	change(sightings)
 	return writeJSON(p.seenFile(), sightings)
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func put(ctx context.Context, s *session) error {
 	p := &putting{session: s, paths: s.Args().Slice()}
 	p.options.Machine = s.Machine
 	p.kept = "; what has arrived stays at the server for a day: run the same command again to go on"
-	if err := p.choose(); err != nil {
+	if err := cmp.Or(p.choose(), p.loggedIn()); err != nil {
 		return err
 	}
 	defer p.close()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -99,10 +100,11 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 		return s.erase(ctx, client, name)
 	}
 	_, err := client.Remove(ctx, name, s.Machine)
-	if err == nil {
-		s.say("removed %s; savegame restore %s brings it back", name, name)
+	if err != nil && !(s.again && errors.Is(err, versions.ErrTrash)) {
+		return err
 	}
-	return err
+	s.say("removed %s; savegame restore %s brings it back", name, name)
+	return nil
 }
 
 // erase deletes a save for good, unless its newest version is one that this machine has not seen, and not in the trash either.
@@ -111,8 +113,9 @@ func (s *session) erase(ctx context.Context, client *desk.Client, name string) e
 	if err == nil {
 		err = client.Erase(ctx, name, s.Machine, seen, s.Bool("force"))
 	}
-	if err == nil {
-		s.say("removed %s for good", name)
+	if err != nil && !(s.again && errors.Is(err, versions.ErrNoSave)) {
+		return err
 	}
-	return err
+	s.say("removed %s for good", name)
+	return s.forget(name)
 }

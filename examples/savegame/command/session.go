@@ -46,6 +46,7 @@ type session struct {
 	profile
 	config desk.ClientConfig
 	moved  atomic.Bool // content has travelled on this connection
+	again  bool        // it was asked before, and may have been done
 }
 
 // newSession reads the flags and the login.
@@ -63,10 +64,18 @@ func newSession(j *job) (s *session, err error) {
 
 // visit runs fn at the server of the login.
 func (s *session) visit(ctx context.Context, fn func(context.Context, *desk.Client) error) error {
+	if err := s.loggedIn(); err != nil {
+		return err
+	}
+	return s.reach(ctx, fn)
+}
+
+// loggedIn says what to do where nobody has logged in.
+func (s *session) loggedIn() error {
 	if s.Token == "" {
 		return fail(exitDenied, "not logged in: paste the line that savegame serve printed (savegame login HOST:PORT CODE)")
 	}
-	return s.reach(ctx, fn)
+	return nil
 }
 
 // visiting is what a command does at the server of the login and nowhere else.
@@ -77,13 +86,17 @@ func visiting(do func(context.Context, *session, *desk.Client) error) func(conte
 }
 
 // reach runs fn with a connected client. After an error that may pass by itself it does so again over a new connection, until nothing has
-// moved for as long as --patience says.
+// moved for as long as --patience says, but for the time for which the server was there.
 func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Client) error) error {
 	s.config.Server, s.config.Token, s.config.TLS = s.Server, s.Token, cert.Pinned(s.Fingerprint)
 	pauses, patience := backoff.NewExponentialBackOff(), s.Duration("patience")
 	pauses.MaxInterval = maxPause
 	for deadline, said := time.Now().Add(patience), ""; ; {
-		err := s.once(ctx, fn)
+		err := s.once(ctx, func(ctx context.Context, client *desk.Client) error {
+			defer func(begin time.Time) { deadline = deadline.Add(time.Since(begin)) }(time.Now())
+			return fn(ctx, client)
+		})
+		s.again = true
 		if s.moved.Swap(false) {
 			pauses.Reset()
 			deadline = time.Now().Add(patience)

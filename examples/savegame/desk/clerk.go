@@ -179,7 +179,7 @@ func (k *clerk) did(what string, v versions.Version, err error) (versions.Versio
 
 func (k *clerk) invite(call *rpc.Call, _ rpc.None) (invitation, error) {
 	return answer(k, askInvite, call, func(context.Context, *versions.User) (invitation, error) {
-		code, err := k.server.config.Codes.New(k.user, time.Now())
+		code, err := k.server.config.Codes.New(k.conn.Identity(), time.Now())
 		return invitation{code}, err
 	})
 }
@@ -190,6 +190,11 @@ func (k *clerk) redeem(call *rpc.Call, a redemption) (login, error) {
 		if err := versions.CheckName(a.Machine); err != nil {
 			return login{}, err // it becomes a note in the token file
 		}
+		valid, err := k.server.config.Users.Valid()
+		if err != nil {
+			return login{}, err
+		}
+		k.server.config.Codes.Void(valid)
 		user, token, err := k.server.config.Codes.Redeem(a.Code, k.source(), a.Machine, time.Now())
 		if err == nil {
 			k.log.Info("login", "user", user)

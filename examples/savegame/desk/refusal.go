@@ -76,10 +76,10 @@ func refusalOf(err error) error {
 }
 
 // Transient reports whether what failed may succeed a little later: the connection was lost, or the server stops, is full of
-// connections, or does not answer.
+// connections, can not check tokens, or does not answer.
 func Transient(err error) bool {
 	if closed, is := errors.AsType[*rpc.CloseError](err); is {
-		return closed.Temporary()
+		return closed.Temporary() || closed.Code == rpc.PreLoginFailure && closed.Reason == errTokens.Error()
 	}
 	if unknown, is := errors.AsType[*net.DNSError](err); is && unknown.IsNotFound {
 		return false

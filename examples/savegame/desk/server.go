@@ -76,6 +76,9 @@ func NewServer(config ServerConfig) (*Server, error) {
 	return s, nil
 }
 
+// errTokens is what a client is told while the token file can not be read: that its token is wrong nobody knows.
+var errTokens = errors.New("the server can not check tokens now")
+
 // authenticate returns the identity of a token, and none of who has none. Who is not let in learns nothing of the server's files.
 func (s *Server) authenticate(_ context.Context, token []byte) (identity string, err error) {
 	if len(token) == 0 {
@@ -84,7 +87,7 @@ func (s *Server) authenticate(_ context.Context, token []byte) (identity string,
 	identity, err = s.config.Users.Identify(token)
 	if err != nil && !errors.Is(err, users.ErrToken) {
 		s.log.Error("tokens can not be checked", "error", err)
-		return "", errors.New("the server can not check tokens now")
+		return "", errTokens
 	}
 	return identity, err
 }

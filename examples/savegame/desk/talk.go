@@ -144,8 +144,24 @@ func textOf(list ...versions.Version) []byte {
 // hearVersions hears what textOf wrote.
 func (t *talk) hearVersions() (list []versions.Version, err error) {
 	b, err := t.hear(manifest.ErrManifest, maxRecords)
-	if err == nil {
-		err = json.Unmarshal(b, &list)
+	if err != nil {
+		return nil, err
+	}
+	return versionsOf(b)
+}
+
+// leastVersion is less than any version has in JSON, in bytes.
+const leastVersion = 128
+
+// versionsOf reads JSON of versions, no more than there is text for: empty ones would take fifty times the memory of theirs.
+func versionsOf(b []byte) (list []versions.Version, err error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	for _, err = d.Token(); err == nil && d.More(); {
+		var v versions.Version
+		if err = d.Decode(&v); len(list) > len(b)/leastVersion {
+			err = fmt.Errorf("%w: more versions than %d bytes hold", manifest.ErrManifest, len(b))
+		}
+		list = append(list, v)
 	}
 	return list, err
 }

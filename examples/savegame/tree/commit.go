@@ -27,6 +27,11 @@ func (r *Restore) Commit(ctx context.Context) error {
 	if err := r.seal(ctx); err != nil {
 		return err
 	}
+	if r.ready != nil {
+		if err := r.ready(); err != nil {
+			return err
+		}
+	}
 	if err := r.work.publish(r.target); err != nil {
 		return fmt.Errorf("%s: %w", r.target, err)
 	}

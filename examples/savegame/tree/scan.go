@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -134,7 +133,7 @@ func (s *scan) takes(p string) bool {
 		last, _ := path.Match(pattern, name)
 		return whole || last
 	})
-	if excluded || strings.HasPrefix(name, workPrefix) { // the latter of a restore that has not ended
+	if excluded || workName.MatchString(name) { // the latter of a restore that has not ended
 		return false
 	}
 	err := manifest.CheckPath(p)

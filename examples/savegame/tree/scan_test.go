@@ -130,7 +130,7 @@ func TestScanOfOneAndOfSeveral(t *testing.T) {
 
 func TestExclude(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"logs/x": "", "keep/logs.txt": "", "keep/a.tmp": "", "b.tmp": "", "cache/sub/x": "", "cache/y": "", workPrefix + "0123/new/x": ""})
+	write(t, dir, map[string]string{"logs/x": "", "keep/logs.txt": "", "keep/a.tmp": "", "b.tmp": "", "cache/sub/x": "", "cache/y": "", workPrefix + "0123456789abcdef/new/x": ""})
 	s := scanned(t, ScanOptions{Exclude: []string{"*.tmp", "logs", "cache/sub"}}, dir)
 	require.Equal(t, []string{".", "cache", "cache/y", "keep", "keep/logs.txt"}, pathsOf(s))
 }

@@ -6,14 +6,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 
 	"github.com/quivernet/quiver/examples/savegame/flock"
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
 
-// workPrefix begins the name of a work folder; scans leave such names out.
+// workPrefix begins the name of a work folder.
 const workPrefix = ".savegame-"
+
+// workName fits a work folder's name and, as good as always, nobody else's.
+var workName = regexp.MustCompile(`^\.savegame-[0-9a-f]{16}$`)
 
 // What is in a work folder.
 const (
@@ -49,10 +53,17 @@ func openWork(target string) (*workFolder, error) {
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
-	if err := flock.Try(lock); err != nil {
+	if err := flock.Try(lock); err != nil || !stands(root, lock) {
 		return nil, errors.Join(ErrBusy, lock.Close(), root.Close())
 	}
 	return &workFolder{p, root, lock}, nil
+}
+
+// stands reports whether a lock file has its name still: who held it may have removed it before we got it, and it holds nobody off then.
+func stands(root *os.Root, lock *os.File) bool {
+	ours, err := lock.Stat()
+	named, gone := root.Lstat(workLock)
+	return err == nil && gone == nil && os.SameFile(ours, named)
 }
 
 // recover clears up after a crash in publish: what was moved aside goes back when nothing has come in its place.
@@ -133,6 +144,9 @@ func (w *workFolder) release() error {
 
 // discard removes the folder and closes it.
 func (w *workFolder) discard() error {
-	err := errors.Join(w.remove(workNew), w.remove(workReady), w.remove(workOld))
-	return errors.Join(err, w.root.Remove(workLock), w.release(), os.Remove(w.path))
+	err := errors.Join(w.remove(workNew), w.remove(workReady), w.remove(workOld), w.root.Remove(workLock), w.release())
+	if gone := os.Remove(w.path); !errors.Is(gone, fs.ErrExist) { // another restore has begun in it
+		err = errors.Join(err, gone)
+	}
+	return err
 }

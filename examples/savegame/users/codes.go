@@ -16,8 +16,8 @@ const (
 	codeLetters = 12
 	// codeLife is how long a code is good for.
 	codeLife = 10 * time.Minute
-	// maxCodes bounds the codes that are open at once.
-	maxCodes = 1000
+	// maxCodes bounds the codes that are open at once, maxUserCodes those of one user, who is in nobody else's way so.
+	maxCodes, maxUserCodes = 1000, 10
 	// maxGuesses is how many wrong codes a source may try in ten minutes: people mistype, but not more often.
 	maxGuesses = 10
 	// maxSources bounds the sources whose guesses are counted. Who has more addresses than that is held by the code's
@@ -44,8 +44,8 @@ type Codes struct {
 }
 
 type code struct {
-	user string
-	ends time.Time
+	identity string // of who asked for it, or a user's name
+	ends     time.Time
 }
 
 // NewCodes returns a set of none. Add makes a new token for a user's machine, as [Add] does in a file.
@@ -53,9 +53,10 @@ func NewCodes(add func(user, machine string) (token string, err error)) *Codes {
 	return &Codes{add: add, codes: make(map[string]code), guesses: make(map[string]int)}
 }
 
-// New returns a new code for a user, in three groups of four: ABCD-EFGH-IJKL.
-func (c *Codes) New(user string, now time.Time) (string, error) {
-	if err := CheckUser(user); err != nil {
+// New returns a new code for the user of an identity, in three groups of four: ABCD-EFGH-IJKL. Whoever runs the server has it for a user's
+// name alone, and [Codes.Void] spares that one.
+func (c *Codes) New(identity string, now time.Time) (string, error) {
+	if err := CheckUser(UserOf(identity)); err != nil {
 		return "", err
 	}
 	c.mu.Lock()
@@ -64,9 +65,29 @@ func (c *Codes) New(user string, now time.Time) (string, error) {
 	if len(c.codes) >= maxCodes {
 		return "", fmt.Errorf("%d login codes are open, which is the limit; try again in 10 minutes", maxCodes)
 	}
+	if c.openLocked(UserOf(identity)) >= maxUserCodes {
+		return "", fmt.Errorf("%d login codes of %s are open, which is the limit; try again in 10 minutes", maxUserCodes, UserOf(identity))
+	}
 	letters := rand.Text()[:codeLetters]
-	c.codes[mac(letters)] = code{user, now.Add(codeLife)}
+	c.codes[mac(letters)] = code{identity, now.Add(codeLife)}
 	return letters[:4] + "-" + letters[4:8] + "-" + letters[8:], nil
+}
+
+// openLocked returns how many codes of a user are open.
+func (c *Codes) openLocked(user string) (open int) {
+	for _, code := range c.codes {
+		if UserOf(code.identity) == user {
+			open++
+		}
+	}
+	return open
+}
+
+// Void drops the codes of identities that are not valid any more, as [Users.Valid] tells: who is put out does not come in again by one.
+func (c *Codes) Void(valid func(identity string) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.codes, func(_ string, c code) bool { return strings.Contains(c.identity, "/") && !valid(c.identity) })
 }
 
 // plain are the letters of a code, however a person writes it: codes have no digits 0, 1, 8 and 9.
@@ -90,11 +111,12 @@ func (c *Codes) Redeem(text, source, machine string, now time.Time) (user, token
 		}
 		return "", "", ErrCode
 	}
-	if token, err = c.add(found.user, machine); err != nil {
+	user = UserOf(found.identity)
+	if token, err = c.add(user, machine); err != nil {
 		return "", "", err
 	}
 	delete(c.codes, digits)
-	return found.user, token, nil
+	return user, token, nil
 }
 
 // forgetLocked drops codes that are too old, and the guesses of the ten minutes before these.

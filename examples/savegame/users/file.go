@@ -28,7 +28,7 @@ const (
 // ErrUser means that a name can not be a user's, or that the token file has no such user.
 var ErrUser = errors.New("no such user")
 
-var userName = regexp.MustCompile(`^[\pL\pN_][\pL\pM\pN._-]*$`)
+var userName = regexp.MustCompile(`^[\pL\p{Nd}_][\pL\pM\p{Nd}._-]*$`)
 
 // CheckUser reports why name can not be a user's: it has 1 to 64 bytes of letters, digits and ._- of which no dot or dash
 // begins it and no dot ends it. Large and small letters differ. Such a name can own versions.
@@ -152,12 +152,15 @@ func edit(path string, change func(text string) (string, error)) error {
 	if err != nil {
 		return fmt.Errorf("token file: %w", err)
 	}
-	text, _, err := read(path)
+	before, _, err := read(path)
+	text := before
 	if err == nil {
-		text, err = change(text)
+		text, err = change(before)
 	}
 	if err == nil {
-		_, err = f.WriteAt([]byte(text), 0)
+		if _, err = f.WriteAt([]byte(text), 0); err != nil {
+			err = errors.Join(err, f.Truncate(int64(len(before)))) // a piece of a line would keep everybody out
+		}
 	}
 	return errors.Join(err, f.Sync(), f.Close())
 }

@@ -292,8 +292,8 @@ func TestGuesses(t *testing.T) {
 	_, _, err = c.Redeem(code, "attacker", "pc", later)
 	require.NoError(t, err)
 
-	for range maxCodes {
-		_, err := c.New("ann", later)
+	for i := range maxCodes {
+		_, err := c.New(fmt.Sprint("user", i), later)
 		require.NoError(t, err)
 	}
 	_, err = c.New("ann", later)

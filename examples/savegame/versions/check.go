@@ -17,7 +17,7 @@ type Problem string
 const (
 	// Incomplete is a version that cannot be had: its record, its manifest or a chunk is missing or damaged.
 	Incomplete Problem = "incomplete"
-	// Corrupt is a chunk or a manifest that is missing, or whose bytes are not those that its key names.
+	// Corrupt is a chunk or a manifest that is missing or can not be read, or whose bytes are not those that its key names.
 	Corrupt Problem = "damaged"
 )
 
@@ -59,6 +59,7 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 		return err
 	}
 	defer u.records.Unlock()
+	u.trustAgain()
 	if err := u.load(ctx, nil); err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 }
 
 // checkObject verifies a chunk or a manifest if it is there. A bad one counts as missing from then on, so that the next put of it
-// replaces it.
+// replaces it; so does one that can not be read, which stays.
 func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair bool) error {
 	if !u.has(o) {
 		return nil
@@ -93,14 +94,12 @@ func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair boo
 	r.Objects++
 	r.Bytes += store.Occupied(o.size)
 	_, err := u.fetch(ctx, o.id)
-	if !errors.Is(err, ErrDamaged) {
+	if err == nil || ctx.Err() != nil {
 		return err
 	}
 	r.Findings = append(r.Findings, Finding{Corrupt, u.key(o.id), err})
-	u.mu.Lock()
-	u.gone(o)
-	u.mu.Unlock()
-	if repair {
+	u.spoiled(o.id)
+	if repair && errors.Is(err, ErrDamaged) { // what can not be read may be good
 		return u.all.store.Delete(ctx, u.key(o.id))
 	}
 	return nil

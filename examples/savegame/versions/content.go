@@ -51,9 +51,7 @@ func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err erro
 	if !errors.Is(err, ErrDamaged) {
 		return packed, err
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.gone(o)
+	u.spoiled(o.id)
 	return nil, fmt.Errorf("%w; put the same content again to mend it", err)
 }
 

@@ -30,6 +30,9 @@ func (d Displaced) String() string {
 // mostDisplaced is how many are remembered for a save: a client that forces its puts never says that it has heard of them.
 const mostDisplaced = 1024
 
+// mostDisplacedNames is of how many saves they are remembered: names come and go.
+const mostDisplacedNames = 100
+
 // displaced is what made room for a save.
 type displaced struct {
 	versions []Version // the oldest first
@@ -39,6 +42,9 @@ type displaced struct {
 // noteDisplaced notes that versions are being deleted to make room for a save. The caller holds records.
 func (u *User) noteDisplaced(name string, versions []Version) {
 	if u.displaced[name] == nil {
+		if len(u.displaced) >= mostDisplacedNames {
+			clear(u.displaced)
+		}
 		u.displaced[name] = &displaced{}
 	}
 	d := u.displaced[name]

@@ -6,9 +6,10 @@ import (
 	"fmt"
 )
 
-// createInRoom is create for a version that needs room. The caller holds records.
-func (u *User) createInRoom(ctx context.Context, v Version) (Version, error) {
-	if err := u.makeRoom(ctx, v.Name, recordBytes); err != nil {
+// createInRoom is create for a version that needs room, which is made for the save that was asked about: v may be kept beside that. The
+// caller holds records.
+func (u *User) createInRoom(ctx context.Context, asked string, v Version) (Version, error) {
+	if err := u.makeRoom(ctx, asked, recordBytes); err != nil {
 		return Version{}, err
 	}
 	defer u.hold(-recordBytes)
@@ -60,13 +61,16 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	if err != nil || newest.Kind == Stored && newest.Content == v.Content {
 		return newest, err
 	}
+	if err := u.lost(v); err != nil {
+		return Version{}, fmt.Errorf("version %d of %q: %w", v.Number, name, err)
+	}
 	u.mu.Lock()
 	c := u.content(v.Content)
 	u.mu.Unlock()
 	c.running.Add(1) // so it stays while room is made
 	defer c.running.Add(-1)
 	v.Base, v.Machine = newest.Number, machine
-	return u.createInRoom(ctx, v)
+	return u.createInRoom(ctx, name, v)
 }
 
 // Erase deletes all versions of a save, for good. It fails with [*Conflict] when the newest one is neither the one that the

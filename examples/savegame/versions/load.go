@@ -66,7 +66,9 @@ func (u *User) found(o store.Object) {
 	if id.Digest.UnmarshalText([]byte(text)) == nil && u.key(id) == o.Key {
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		u.stored(u.object(id), o.Size, o.Time)
+		if known := u.object(id); !known.bad {
+			u.stored(known, o.Size, o.Time)
+		}
 	}
 }
 
@@ -119,7 +121,8 @@ func (u *User) know(digest manifest.Digest, m *manifest.Manifest) *content {
 	return c
 }
 
-// learn has the chunks of a version known, unless its manifest is damaged.
+// learn has the chunks of a version known, unless its manifest is damaged, or can not be read: that one is tried again whenever the user
+// is asked for anything, and is in the way of nothing else.
 func (u *User) learn(ctx context.Context, v Version) error {
 	if v.Kind != Stored {
 		return nil
@@ -136,15 +139,21 @@ func (u *User) learn(ctx context.Context, v Version) error {
 	switch {
 	case err == nil:
 		u.know(v.Content, m)
-	case errors.Is(err, ErrDamaged):
-		u.content(v.Content).broken, err = err, nil
+	case ctx.Err() == nil:
+		u.content(v.Content).broken = err
+		u.stale = u.stale || !errors.Is(err, ErrDamaged)
+		return nil
 	}
 	return err
 }
 
-// manifest reads a manifest. With ErrDamaged the store has none that can be used.
+// manifest reads a manifest. With ErrDamaged the store has none that can be used, and the next put of it brings it back.
 func (u *User) manifest(ctx context.Context, digest manifest.Digest) (m *manifest.Manifest, b []byte, err error) {
-	if b, err = u.fetch(ctx, manifest.Chunk{Digest: digest}); err != nil {
+	id := manifest.Chunk{Digest: digest}
+	if b, err = u.fetch(ctx, id); err != nil {
+		if errors.Is(err, ErrDamaged) {
+			u.spoiled(id)
+		}
 		return nil, nil, fmt.Errorf("its manifest: %w", err)
 	}
 	if m, err = manifest.Parse(b, manifest.Limits{}); err != nil {

@@ -241,7 +241,7 @@ func (p *Put) commit(ctx context.Context) (Version, error) {
 		return p.user.newest(name), err
 	}
 	p.version.Name = name
-	return p.user.createInRoom(ctx, p.version)
+	return p.user.createInRoom(ctx, p.request.Name, p.version)
 }
 
 // Abandon ends the put, unless Commit has. What has arrived stays for a while, unless there was no room for it: then it
@@ -252,7 +252,7 @@ func (p *Put) Abandon() {
 	}
 	ctx, before := context.Background(), time.Unix(0, 0) // which nothing is: only what never came is forgotten
 	if p.full.Load() {
-		before = p.user.all.config.Now().Add(1)
+		before = ever
 	}
 	if p.user.lock(ctx) == nil {
 		_ = p.user.free(ctx, before) // or Collect does

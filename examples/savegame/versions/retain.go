@@ -3,6 +3,7 @@ package versions
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -13,22 +14,29 @@ import (
 // deletedAtOnce bounds how long a delete keeps others from the store.
 const deletedAtOnce = 256
 
+// ever is after all that was stored, also before a clock went back.
+var ever = time.Unix(0, math.MaxInt64)
+
 // retain deletes the versions of a save that have had their time. The caller holds records.
 func (u *User) retain(ctx context.Context, name string) error {
 	return u.forget(ctx, name, u.outdated(u.names[name], u.all.config.Now()))
 }
 
 func (u *User) outdated(versions []Version, now time.Time) (old []Version) {
-	keep := u.all.config
-	for i, v := range versions {
+	keep, behind := u.all.config, 0 // versions behind v that hold something
+	for i, v := range slices.Backward(versions) {
 		past := now.Sub(v.Time) > keep.KeepFor && v.Kind != Damaged
 		switch newest := i == len(versions)-1; {
 		case newest && v.Kind == Trash && past:
 			return versions
-		case !newest && past && len(versions)-i > keep.Keep:
+		case !newest && past && behind >= keep.Keep:
 			old = append(old, v)
 		}
+		if v.Kind != Trash {
+			behind++
+		}
 	}
+	slices.Reverse(old)
 	return old
 }
 
@@ -107,7 +115,7 @@ func (u *User) takeOut(before int64) (out []store.Object) {
 		if needed[o] || o.there && o.time >= before {
 			continue
 		}
-		if o.there {
+		if o.there || o.bad {
 			out = append(out, store.Object{Key: u.key(id), Size: o.size})
 			u.gone(o)
 		}

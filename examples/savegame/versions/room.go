@@ -94,7 +94,7 @@ func (u *User) kept() int64 {
 // would be left alone. Where that is nothing, or would make no room, it returns why. The caller holds records.
 func (u *User) displace(ctx context.Context, name string, full error) error {
 	had := u.freed.Objects
-	if err := u.free(ctx, u.all.config.Now().Add(1)); err != nil || u.freed.Objects > had {
+	if err := u.free(ctx, ever); err != nil || u.freed.Objects > had {
 		return err
 	}
 	oldest, err := u.oldest(ctx)

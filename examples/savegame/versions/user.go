@@ -47,6 +47,7 @@ type object struct {
 	there bool
 	size  int64 // of what is not there: what it has at most
 	time  int64 // when it was stored, in nanoseconds since 1970; 0: a version had it that is gone
+	bad   bool  // the store has it not, or has other bytes: it is not there until a put brings it back, whatever the store lists
 }
 
 // content is a manifest.
@@ -100,7 +101,7 @@ func (u *User) forgetAll() {
 // stored notes that an object is there. The caller holds mu.
 func (u *User) stored(o *object, size int64, at time.Time) {
 	u.gone(o)
-	o.there, o.size, o.time = true, size, at.UnixNano()
+	o.there, o.size, o.time, o.bad = true, size, at.UnixNano(), false
 	u.charge(store.Occupied(size))
 }
 
@@ -116,6 +117,24 @@ func (u *User) gone(o *object) {
 	if o.there {
 		o.there = false
 		u.charge(-store.Occupied(o.size))
+	}
+}
+
+// spoiled notes that an object is lost or damaged, so that the next put of it brings it back.
+func (u *User) spoiled(id manifest.Chunk) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	o := u.object(id)
+	u.gone(o)
+	o.bad = true
+}
+
+// trustAgain has load take for there what was bad, for Check to find it.
+func (u *User) trustAgain() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, o := range u.objects {
+		o.bad = false
 	}
 }
 

@@ -352,7 +352,7 @@ func TestRetention(t *testing.T) {
 	p.collect()
 	p.requireContent(u, "world", v.Number, saveOf("common", "11"))
 	p.now = p.now.Add(1)
-	require.Equal(t, 3, p.collect().Versions, "two were outdated the day before")
+	require.Equal(t, 4, p.collect().Versions, "the last three, and the record of the trash")
 	require.Empty(t, p.history(u, "world"))
 	require.Zero(t, u.used.Load())
 }

@@ -1,0 +1,182 @@
+package command
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v3"
+
+	"github.com/quivernet/quiver/examples/savegame/desk"
+)
+
+// A put without a login ended in a panic.
+func TestPutWithoutALogin(t *testing.T) {
+	t.Parallel()
+	m := &machine{t, filepath.Join(t.TempDir(), "home"), t.TempDir()}
+	m.fails(exitDenied, []string{"put", m.write("world", "1")}, "put world: not logged in")
+}
+
+// Files that no save can hold were lost to a get, though no version has them.
+func TestGetDoesNotLoseWhatAPutLeftOut(t *testing.T) {
+	t.Parallel()
+	one := newMachine(t, startServer(t).paste)
+	two := one.another()
+	one.write("world/a", "1")
+	one.write("world/bad\xff", "mine")
+	one.fails(exitPartly, []string{"put", one.path("world")}, "without 1 thing")
+	require.Contains(t, one.ok("get", "world", one.path("world")), "has it already")
+	two.ok("get", "world", two.path("world"))
+	two.write("world/a", "2")
+	two.ok("put", two.path("world"))
+	one.fails(exitConflict, []string{"get", "world", one.path("world")}, "files that a put left out", "--force")
+	one.holds("world/bad\xff", "mine")
+	one.ok("get", "world", one.path("world"), "--force")
+	one.holds("world/a", "2")
+}
+
+// A file of a player's whose name begins as a work folder's was left out of a save without a word, and lost to the next get.
+func TestOnlyWorkFoldersAreLeftOut(t *testing.T) {
+	t.Parallel()
+	one := newMachine(t, startServer(t).paste)
+	two := one.another()
+	one.write("world/a", "1")
+	one.write("world/.savegame-settings", "mine")
+	one.ok("put", one.path("world"))
+	two.ok("get", "world", two.path("world"))
+	two.holds("world/.savegame-settings", "mine")
+}
+
+// What a game saved while a get flushed its files was lost.
+func TestGetLooksAgainRightBeforeItReplaces(t *testing.T) {
+	t.Parallel()
+	one := newMachine(t, startServer(t).paste)
+	two := one.another()
+	one.write("world/level", "1")
+	for i := range 1500 {
+		one.write(filepath.Join("world/region", string(rune('a'+i%26)), time.Duration(i).String()), noise(10, uint64(i)))
+	}
+	one.ok("put", one.path("world"))
+	two.ok("get", "world", two.path("world"))
+	one.write("world/level", "2")
+	require.NoError(t, os.Chtimes(one.path("world/level"), time.Time{}, time.Now().Add(-time.Hour)))
+	one.ok("put", one.path("world"))
+
+	get := start(t, nil, two.args("get", "world", two.path("world"))...)
+	for sealed := false; !sealed && get.stdout.String() == ""; { // until the first staged file has its time
+		staged, err := filepath.Glob(filepath.Join(two.dir, ".savegame-*", "new", "level"))
+		require.NoError(t, err)
+		if len(staged) > 0 {
+			info, err := os.Stat(staged[0])
+			sealed = err == nil && info.ModTime().Before(time.Now().Add(-time.Minute))
+		}
+	}
+	two.write("world/level", "the game saves")
+	require.Equal(t, exitConflict, get.wait(), get.stdout)
+	two.holds("world/level", "the game saves")
+}
+
+// The paths of a save in another order were another place.
+func TestPathsInAnyOrder(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	a, b := m.write("a", "1"), m.write("b", "2")
+	m.ok("put", a, b, "--to", "both")
+	m.write("a", "3")
+	m.ok("put", b, a, "--to", "both")
+}
+
+// Who deleted a save for good had seen it for ever: the next one of its name could not be deleted, and a get replaced the last copy.
+func TestErasedSavesWereNeverSeen(t *testing.T) {
+	t.Parallel()
+	one := newMachine(t, startServer(t).paste)
+	two := one.another()
+	for _, content := range []string{"1", "2", "3"} {
+		one.ok("put", one.write("world", content))
+	}
+	one.ok("rm", "--forever", "world")
+	two.ok("put", two.write("world", "another one"))
+	one.fails(exitConflict, []string{"get", "world", one.path("world")}, "changes that no version has")
+	one.holds("world", "3")
+	one.ok("get", "world", one.path("other"))
+	one.ok("rm", "--forever", "world")
+	require.Empty(t, strings.TrimSpace(one.ok("ls")))
+}
+
+// A command whose answer was lost is run again, and said that there is no such save, for it had done it already.
+func TestRemovedAtTheSecondTry(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	for _, forever := range []bool{false, true} {
+		m.ok("put", m.write("world", "1"))
+		lost := false
+		args := m.args("rm", "world")
+		if forever {
+			args = append(args, "--forever")
+		}
+		command := client("rm", "NAME", "", visiting(func(ctx context.Context, s *session, client *desk.Client) error {
+			err := remove(ctx, s, client)
+			if !lost {
+				lost = true
+				return desk.ErrBusy // as when the connection ends before the answer comes
+			}
+			return err
+		}), &cli.BoolFlag{Name: "forever"}, &cli.BoolFlag{Name: "force"})
+		root := group("savegame", "", command)
+		root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet"}}
+		root.Writer, root.ErrWriter = io.Discard, io.Discard
+		require.NoError(t, root.Run(t.Context(), append([]string{"savegame"}, args...)))
+	}
+	m.fails(exitMissing, []string{"rm", "world"}, "no such save")
+}
+
+// The time for which a server was there counted as time without it: after a long look at this machine's files the first loss was the end.
+func TestPatienceIsForALostServer(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	tries := 0
+	command := client("look", "", "", visiting(func(context.Context, *session, *desk.Client) error {
+		if tries++; tries > 1 {
+			return nil
+		}
+		time.Sleep(1500 * time.Millisecond) // as a scan of a large folder, or what put - reads
+		return desk.ErrBusy
+	}))
+	root := group("savegame", "", command)
+	root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet"}}
+	root.Writer, root.ErrWriter = io.Discard, io.Discard
+	require.NoError(t, root.Run(t.Context(), append([]string{"savegame"}, m.args("look", "--patience", "1s")...)))
+	require.Equal(t, 2, tries)
+}
+
+// While the token file could not be read, as when its owner has mistyped a line, players were told to log in again.
+func TestATokenFileThatIsWrongForAWhile(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	m := newMachine(t, server.paste)
+	tokens := filepath.Join(server.dir, tokenFile)
+	good, err := os.ReadFile(tokens)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(tokens, append(good, "mistyped\n"...), 0o600))
+	ls := start(t, nil, m.args("ls")...)
+	require.NotEmpty(t, ls.stderr.line("can not check tokens now"))
+	require.NoError(t, os.WriteFile(tokens, good, 0o600))
+	require.Zero(t, ls.wait(), ls.stderr)
+}
+
+// A pattern with a comma was taken for two: what it named was in the save, and what it did not was missing.
+func TestExcludeWithAComma(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	m.write("world/a", "1")
+	m.write("world/a,b", "2")
+	m.ok("put", m.path("world"), "--exclude", "a,b")
+	m.ok("get", "world", m.path("copy"))
+	m.holds("copy/a", "1")
+	require.NoFileExists(t, m.path("copy/a,b"))
+}

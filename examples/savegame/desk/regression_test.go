@@ -1,0 +1,54 @@
+package desk
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/examples/savegame/users"
+	"github.com/quivernet/quiver/examples/savegame/versions"
+)
+
+// Who had a code when his token was revoked came in again by it.
+func TestCodesOfARevokedToken(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		h.server.Watch(ctx, 10*time.Millisecond)
+		close(ended)
+	}()
+	defer func() { stop(); <-ended }()
+	thief := h.dial()
+	code, err := thief.Invite(t.Context())
+	require.NoError(t, err)
+	_, err = users.Revoke(h.tokens, "alice", "")
+	require.NoError(t, err)
+	<-thief.Conn().Done()
+	h.config.Token = ""
+	_, _, err = h.dial().Redeem(t.Context(), code, "pc")
+	require.ErrorIs(t, err, users.ErrCode)
+}
+
+// A server made its clients take fifty times the memory of the list that it sent.
+func TestListsTakeNoMoreMemoryThanTheySay(t *testing.T) {
+	for name, element := range map[string]string{"objects": "{}", "nothing": "null"} {
+		t.Run(name, func(t *testing.T) {
+			list := []byte("[" + strings.Repeat(element+",", 1<<20/len(element)) + element + "]")
+			frame := append(binary.AppendUvarint(nil, uint64(len(list))), list...)
+			heard := &talk{ctx: t.Context(), hears: bufio.NewReaderSize(bytes.NewReader(frame), sizeBuffer)}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, _ = heard.hearVersions()
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(20*len(list)))
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package versions
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/store"
+	"github.com/quivernet/quiver/examples/savegame/store/storetest"
+)
+
+// A put of what has a damaged manifest was acknowledged, and nobody could have it.
+func TestPutMendsADamagedManifest(t *testing.T) {
+	for name, reopen := range map[string]bool{"found by a get": false, "found when the store is read": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t, Config{})
+			u, ctx, s := p.user("alice"), t.Context(), saveOf("one", "two")
+			v := p.put(u, Request{Name: "world"}, s)
+			p.store.(*storetest.Memory).Damage(u.key(manifest.Chunk{Digest: v.Content}))
+			if reopen {
+				p.open(Config{})
+				u = p.user("alice")
+			}
+			_, err := get(ctx, u, "world", 0)
+			require.ErrorIs(t, err, ErrDamaged)
+			p.put(u, Request{Name: "world", Seen: v.Ref()}, s)
+			p.requireContent(u, "world", 0, s)
+			p.put(u, Request{Name: "copy"}, s)
+			p.requireContent(u, "copy", 0, s)
+			require.Empty(t, p.requireSound())
+		})
+	}
+}
+
+// What the record of a kept conflict displaced was told to nobody.
+func TestWhatAKeptConflictDisplacedIsTold(t *testing.T) {
+	const size = 100_000
+	one := store.Occupied(size+1) + 2*recordBytes
+	p := newPlace(t, Config{Quota: 3*one - recordBytes})
+	u := p.user("alice")
+	first := p.put(u, Request{Name: "world"}, saveOf(noise(1, size)))
+	p.put(u, Request{Name: "world", Seen: first.Ref()}, saveOf(noise(2, size)))
+	v := p.put(u, Request{Name: "world", Mode: KeepBoth}, saveOf(noise(3, size)))
+	require.NotEqual(t, "world", v.Name)
+	require.Equal(t, []string{"world@2 put"}, p.history(u, "world"))
+	require.Equal(t, []Displaced{{Name: "world", First: 1, Last: 1, Versions: 1}}, u.Displaced("world"))
+}
+
+// What a get had found damaged counted as there again once the store was read anew, as it is when a client leaves in the middle of a chunk.
+func TestWhatIsDamagedStaysSoUntilItIsPut(t *testing.T) {
+	p := newPlace(t, Config{})
+	u, ctx, s := p.user("alice"), t.Context(), saveOf("one", "two")
+	v := p.put(u, Request{Name: "world"}, s)
+	p.store.(*storetest.Memory).Damage(u.key(s.manifest.Chunks()[0]))
+	_, err := get(ctx, u, "world", 0)
+	require.ErrorIs(t, err, ErrDamaged)
+	u.forgetAll()
+	p.put(u, Request{Name: "world", Seen: v.Ref()}, s)
+	p.requireContent(u, "world", 0, s)
+	require.Empty(t, p.requireSound())
+}
+
+// Records of the trash were counted as versions that stay, in the place of some that a player wants.
+func TestTheLastVersionsStay(t *testing.T) {
+	p := newPlace(t, Config{Keep: 2, KeepFor: time.Hour})
+	u := p.user("alice")
+	for i := range uint64(3) {
+		p.put(u, Request{Name: "world", Mode: Force}, saveOf(noise(i, 1000)))
+	}
+	for range 2 {
+		_, err := u.Remove(t.Context(), "world", "m")
+		require.NoError(t, err)
+		_, err = u.Restore(t.Context(), "world", 0, "m")
+		require.NoError(t, err)
+	}
+	p.put(u, Request{Name: "world", Mode: Force}, saveOf(noise(3, 1000)))
+	_, err := u.Remove(t.Context(), "world", "m")
+	require.NoError(t, err)
+	p.put(u, Request{Name: "world", Mode: Force}, saveOf(noise(4, 1000)))
+	p.now = p.now.Add(100 * time.Hour)
+	p.collect()
+	require.Equal(t, []string{"world@8 put", "world@9 trash", "world@10 put"}, p.history(u, "world"))
+}
+
+// What made room was remembered for every name that there ever was.
+func TestWhatMadeRoomIsNotRememberedOfAllNames(t *testing.T) {
+	p := newPlace(t, Config{Quota: 4*store.Occupied(1001) + 12*recordBytes})
+	u := p.user("alice")
+	for i := range uint64(2 * mostDisplacedNames) {
+		name := fmt.Sprint("save ", i)
+		p.put(u, Request{Name: name}, saveOf(noise(i, 1000)))
+		for u.displaced[name] == nil {
+			p.put(u, Request{Name: name, Mode: Force}, saveOf(noise(p.seed(), 1000)))
+		}
+		require.NoError(t, u.Erase(t.Context(), name, "m", Ref{}, true))
+	}
+	require.LessOrEqual(t, len(u.displaced), mostDisplacedNames)
+}
+
+func (p *place) seed() uint64 { p.now = p.now.Add(1); return uint64(p.now.UnixNano()) }
+
+// Where the clock went back, what an abandoned put had left was younger than now: old versions went in its place.
+func TestWhatWasNeverFinishedGoesFirstWhateverTheClockSays(t *testing.T) {
+	const size = 100_000
+	p := newPlace(t, Config{Quota: 3*(store.Occupied(size+1)+2*recordBytes) + 10_000})
+	u, ctx := p.user("alice"), t.Context()
+	first := p.put(u, Request{Name: "world"}, saveOf(noise(1, size)))
+	second := p.put(u, Request{Name: "world", Seen: first.Ref()}, saveOf(noise(2, size)))
+	cut := begin2(t, u, saveOf(noise(3, size)))
+	_, err := cut.Lacks(ctx, saveOf(noise(3, size)).bytes)
+	require.NoError(t, err)
+	require.NoError(t, cut.Chunk(ctx, 0, manifest.Pack(nil, []byte(noise(3, size)))))
+	cut.Abandon()
+
+	p.now = p.now.Add(-time.Hour)
+	p.put(u, Request{Name: "world", Seen: second.Ref()}, saveOf(noise(4, size)))
+	require.Equal(t, []string{"world@1 put", "world@2 put", "world@3 put"}, p.history(u, "world"))
+	require.Empty(t, u.Displaced("world"))
+}
+
+// A version that is known to be damaged was restored, and said to be the newest.
+func TestWhatIsDamagedIsNotRestored(t *testing.T) {
+	p := newPlace(t, Config{})
+	u, ctx, s := p.user("alice"), t.Context(), saveOf("one")
+	first := p.put(u, Request{Name: "world"}, s)
+	p.put(u, Request{Name: "world", Seen: first.Ref()}, saveOf("two"))
+	p.store.(*storetest.Memory).Damage(u.key(s.manifest.Chunks()[0]))
+	_, err := get(ctx, u, "world", 1)
+	require.ErrorIs(t, err, ErrDamaged)
+	_, err = u.Restore(ctx, "world", 1, "m")
+	require.ErrorIs(t, err, ErrDamaged)
+	p.requireContent(u, "world", 0, saveOf("two"))
+}
+
+// One manifest in a bad place of the disk took all saves of its user, the whole server where there is a quota in total, and the check.
+func TestWhatCanNotBeReadIsInNobodysWay(t *testing.T) {
+	p := newPlace(t, Config{})
+	deaf := &deaf{Store: p.store}
+	p.store = deaf
+	p.open(Config{})
+	u, ctx := p.user("alice"), t.Context()
+	v := p.put(u, Request{Name: "world"}, saveOf("one"))
+	p.put(u, Request{Name: "other"}, saveOf("two"))
+	deaf.key = u.key(manifest.Chunk{Digest: v.Content})
+
+	p.open(Config{TotalQuota: 1 << 30})
+	u = p.user("alice")
+	p.requireContent(u, "other", 0, saveOf("two"))
+	p.put(u, Request{Name: "third"}, saveOf("three"))
+	_, err := u.Open(ctx, "world", 0)
+	require.ErrorIs(t, err, storetest.ErrFailing)
+	p.now = p.now.Add(1000 * time.Hour)
+	require.Zero(t, p.collect())
+	r, err := p.all.Check(ctx, true)
+	require.NoError(t, err)
+	require.Len(t, r.Findings, 2, "the manifest, and the version")
+
+	deaf.key = ""
+	p.requireContent(u, "world", 0, saveOf("one"))
+	r, err = p.all.Check(ctx, true)
+	require.NoError(t, err)
+	require.True(t, r.Sound(), r.Findings)
+}
