@@ -71,6 +71,9 @@ func (l *Link) Close(code uint64, reason string) {
 	c.limit = time.AfterFunc(drainTime, func() { l.end(ErrUndelivered) })
 	l.draining.Store(true)
 	l.signal()
+	if l.Sealed() {
+		go l.drainSealed()
+	}
 }
 
 // Abort ends the connection without waiting for anything. It returns at once and may be called with or without the

@@ -159,6 +159,16 @@ func (l *Link) release(look bool) {
 	l.conclude(d)
 }
 
+// drainSealed has the sealed carrier look, whatever the writer is stuck in.
+func (l *Link) drainSealed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.uncork()
+	if l.sealed.carrier != nil {
+		l.sealed.carrier.Wake()
+	}
+}
+
 // changed asks every machine, because each forgets when it was asked.
 func (l *Link) changed() bool {
 	changed := false

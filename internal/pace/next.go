@@ -20,7 +20,7 @@ const (
 
 // Next returns when a packet may leave while inFlight bytes are under way; a time that is not after now means at once. It
 // is to be asked again after each packet and each Feedback. Not ok: nothing was heard for 10 s, and nothing may leave
-// before an ack comes or Reset.
+// before an ack comes, or what is under way is given up, or Reset.
 func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok bool) {
 	t := c.tick(now)
 	c.lapse(t)
@@ -28,8 +28,10 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 	next := c.pacer.next
 	c.pacer.waited = c.pacer.waited || next > t
 	switch {
-	case c.state == Stopped:
+	case c.state == Stopped && inFlight > 0:
 		return time.Time{}, false
+	case c.state == Stopped: // all was given back, for an ack came of what Sent does not know
+		return c.local.time(t), true
 	case c.state == Dark, inFlight+size > c.Window():
 		next = max(c.lastAck, c.lastSent) + c.PTO()
 		c.pacer.waited = false

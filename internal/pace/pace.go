@@ -146,13 +146,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	if s.look != 0 && s.look == c.look.number {
 		c.look.outcome.acked++
 	}
-	rtt := t - s.sent
-	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.least {
-		rtt -= b.ackDelay
-	}
-	if b.rtt == 0 || rtt < b.rtt {
-		b.rtt = max(rtt, 1)
-	}
+	c.Trip(t - s.sent)
 	if s.sent >= b.newest.sent {
 		b.newest = s
 	}
@@ -175,6 +169,18 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	// Jitter is not a queue. Counted as one, 100 ms of it leave almost no packet that met a low queue, so random loss is never learnt:
 	// every second transfer on UE's profile Bad took its 5 % for a competitor's (stream.TestSealedOnABadPath).
 	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()))
+}
+
+// Trip takes the round trip of a packet. The owner tells those of packets that Sent does not know, too: after an outage an ack tells of
+// what arrived before it, and of a probe that has just made its round trip. The least of a batch counts.
+func (c *Controller) Trip(rtt time.Duration) {
+	b := &c.batch
+	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.least {
+		rtt -= b.ackDelay
+	}
+	if b.rtt == 0 || rtt < b.rtt {
+		b.rtt = max(rtt, 1)
+	}
 }
 
 // noteSize keeps what ownTime needs.

@@ -224,6 +224,7 @@ func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Dur
 	if r.paced || at == 0 {
 		return
 	}
+	s.control.Trip(t - r.sent)
 	held := min(f.delay+max(f.arrived()-at, 0), maxReportDelay)
 	s.guess = max(t-r.sent-held, time.Microsecond)
 	s.control.Guess(s.guess)

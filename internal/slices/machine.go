@@ -226,7 +226,7 @@ func (m *Machine) move(now time.Time, p recovery.Path) {
 	m.control.begin(m.out.flight.Next)
 	m.moved, m.unheard = now, 0
 	m.ackDue, m.changed = false, true
-	if m.stale = 0; !m.path.Fates {
+	if !m.path.Fates { // else what is stale already has its time still
 		m.stale, m.until = m.out.flight.Next, now.Add(recovery.Overdue(p.RTT, ackDelay))
 	}
 	if p.Fates {

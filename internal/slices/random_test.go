@@ -34,6 +34,7 @@ type programEnd struct {
 	*Machine
 	sent, got [][]byte
 	fates     bool
+	epoch     uint32
 	untold    map[uint64]bool // numbers whose fate is to be told
 	loans     int             // blocks not freed
 }
@@ -158,7 +159,7 @@ func (p *program) step() bool {
 func (p *program) disturb(i int) {
 	e := p.ends[i]
 	if p.chance(p.moves) {
-		p.move(e, !e.fates)
+		p.move(e, e.fates == (p.random.IntN(3) == 0)) // or another address
 	}
 	if p.chance(5) {
 		e.Hold(false, p.chance(50))
@@ -216,7 +217,8 @@ func (p *program) move(e *programEnd, fates bool) {
 		clear(e.untold)
 	}
 	e.fates = fates
-	e.SetPath(p.now, recovery.Path{Fates: fates, RTT: time.Duration(p.random.IntN(80)) * time.Millisecond, Rate: p.random.Float64() * 1e6, Loss: p.random.Float64()})
+	e.epoch += uint32(p.random.IntN(2))
+	e.SetPath(p.now, recovery.Path{Epoch: e.epoch, Fates: fates, RTT: time.Duration(p.random.IntN(80)) * time.Millisecond, Rate: p.random.Float64() * 1e6, Loss: p.random.Float64()})
 	if !fates {
 		e.SetWindow(p.random.IntN(100_000))
 	}

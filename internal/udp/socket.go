@@ -5,6 +5,7 @@ package udp
 import (
 	"net"
 	"net/netip"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 )
@@ -53,5 +54,21 @@ func AddrPort(a net.Addr) netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	ap := udp.AddrPort()
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	return netip.AddrPortFrom(named(ap.Addr().Unmap()), ap.Port())
+}
+
+// named gives an address whose zone is the number of an interface the interface's name, as packets from there have it.
+func named(a netip.Addr) netip.Addr {
+	zone := a.Zone()
+	if zone == "" || zone[0] < '0' || zone[0] > '9' {
+		return a
+	}
+	n, err := strconv.Atoi(zone)
+	if err != nil {
+		return a
+	}
+	if i, err := net.InterfaceByIndex(n); err == nil {
+		return a.WithZone(i.Name)
+	}
+	return a
 }

@@ -25,15 +25,7 @@ func NewWriter(s *Socket) Writer { return Writer{socket: s} }
 // Aim sets the address to send to, and the address of this machine to send from where the socket has several.
 func (w *Writer) Aim(to, from net.Addr) {
 	w.to = to
-	w.system.aim(w.socket, AddrPort(to), zone(to), source(w.socket, from))
-}
-
-// zone returns the zone of an IPv6 address.
-func zone(a net.Addr) string {
-	if udp, ok := a.(*net.UDPAddr); ok && udp != nil {
-		return udp.Zone
-	}
-	return ""
+	w.system.aim(w.socket, AddrPort(to), source(w.socket, from))
 }
 
 // source returns the address that packets must name as theirs: QUIC's, when the socket listens on all addresses, for the

@@ -12,7 +12,7 @@ type systemWriter struct{}
 
 func (systemWriter) ready() bool { return false }
 
-func (systemWriter) aim(*Socket, netip.AddrPort, string, netip.Addr) {}
+func (systemWriter) aim(*Socket, netip.AddrPort, netip.Addr) {}
 
 func (systemWriter) write(*Socket, []byte, int) (int, error) { return 0, nil }
 

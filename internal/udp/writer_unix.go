@@ -30,12 +30,12 @@ type systemWriter struct {
 
 func (w *systemWriter) ready() bool { return w.to != nil }
 
-func (w *systemWriter) aim(s *Socket, to netip.AddrPort, zone string, from netip.Addr) {
+func (w *systemWriter) aim(s *Socket, to netip.AddrPort, from netip.Addr) {
 	w.to, w.oob = nil, nil
 	if s.Raw == nil || !to.IsValid() {
 		return
 	}
-	w.to = sockaddr(s, to, zone)
+	w.to = sockaddr(s, to)
 	switch {
 	case !from.IsValid():
 	case from.Is4():
@@ -48,7 +48,7 @@ func (w *systemWriter) aim(s *Socket, to netip.AddrPort, zone string, from netip
 	}
 }
 
-func sockaddr(s *Socket, to netip.AddrPort, zone string) unix.Sockaddr {
+func sockaddr(s *Socket, to netip.AddrPort) unix.Sockaddr {
 	if !s.v6 {
 		if !to.Addr().Is4() {
 			return nil
@@ -56,7 +56,7 @@ func sockaddr(s *Socket, to netip.AddrPort, zone string) unix.Sockaddr {
 		return &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
 	}
 	a := &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
-	if zone != "" {
+	if zone := to.Addr().Zone(); zone != "" {
 		if i, err := net.InterfaceByName(zone); err == nil {
 			a.ZoneId = uint32(i.Index)
 		}
