@@ -118,6 +118,21 @@ func TestReportSpans(t *testing.T) {
 	require.Error(t, err, "below packet 0")
 }
 
+// TestReportKeepsTheNewestArrival: a packet that comes late by as many numbers as there are places takes not the newest's, whose time is
+// the feedback's clock.
+func TestReportKeepsTheNewestArrival(t *testing.T) {
+	r := newReport(0)
+	var w window
+	for i, n := range []uint64{0, leastArrivals + 8, 8} {
+		w.mark(n)
+		r.note(time.Duration(i)*ms, time.Duration(i)*ms, n, soon)
+	}
+	var f feedback
+	r.fill(7*ms, &f, &w, 1000)
+	require.EqualValues(t, leastArrivals+8, f.largest)
+	require.Equal(t, 6*ms, f.delay, "since the newest came")
+}
+
 // TestReportCoversWhatItTells: the peer's ack for a report says that it knows what that told, and nothing else: of reports
 // that are lost eight in a row, or had no room, it knows nothing.
 func TestReportCoversWhatItTells(t *testing.T) {

@@ -89,7 +89,9 @@ const (
 // note takes a packet that opened at t, and came before: it may have waited for us, which is nothing that the path did.
 func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	r.makePlace()
-	*r.arrival(number) = arrival{number: number, at: r.zero + came}
+	if a := r.arrival(number); a.number <= number { // a late one takes no place of the newest, from which all times are told
+		*a = arrival{number: number, at: r.zero + came}
+	}
 	switch asks {
 	case never:
 		return
