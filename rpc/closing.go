@@ -177,7 +177,7 @@ func (a *Actor) shut(o *opening, reason CloseReason) {
 		a.sleepAt(o.conn, reason)
 	}
 	o.conn.link.Lock()
-	a.world.cork(o.conn)
+	a.world.frame.cork(o.conn)
 	err := a.closeOn(o.conn, o.channel, payload)
 	o.conn.link.Unlock()
 	if err != nil {

@@ -56,7 +56,7 @@ func (c *Conn) control(payload []byte) *CloseError {
 func (c *Conn) sendControl(message []byte) {
 	c.link.Lock()
 	defer c.link.Unlock()
-	c.world.cork(c)
+	c.world.frame.cork(c)
 	_ = c.machine.Send(0, bunch.Reliable, message) // which fails with the connection only
 }
 
@@ -132,7 +132,7 @@ func (c *Conn) onTaken(t control.Taken) *CloseError {
 
 // dropMessage counts a message that came to nothing, and warns, once a second at most.
 func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
-	if hidden, ok := c.drops.Pass(reason, c.world.now); ok {
+	if hidden, ok := c.drops.Pass(reason, c.world.frame.now); ok {
 		c.world.log.Warn("message dropped", "conn", c, "id", id, "reason", why, "more", hidden)
 	}
 }
@@ -153,7 +153,7 @@ func (w *World) takeMessages() {
 		}
 		c.mail.in.Told(t)
 		c.link.Lock()
-		w.cork(c)
+		w.frame.cork(c)
 		_ = c.machine.Send(0, bunch.Reliable, control.AppendTaken(nil, t)) // which fails with the connection only
 		c.link.Unlock()
 	}
@@ -191,7 +191,7 @@ func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok b
 	if c.times.ask.Want(time.Now()) {
 		c.world.drive.Signal() // Run would sleep
 	}
-	return c.times.ask.At(c.world.beat.Of(now))
+	return c.times.ask.At(c.world.frame.beat.Of(now))
 }
 
 // exchangeTimes asks and answers, at the end of a Flush, so that the simulation before it does not count.
@@ -211,7 +211,7 @@ func (w *World) exchangeTimes() {
 // answerTime answers the question that waits.
 func (c *Conn) answerTime(real time.Time) {
 	t := &c.times
-	now := c.world.beat.At(real)
+	now := c.world.frame.beat.At(real)
 	if far := int64(clock.Farthest / time.Second); now.Unix() < -far || now.Unix() >= far {
 		return // the question stays, and the client asks no more
 	}
@@ -222,7 +222,7 @@ func (c *Conn) answerTime(real time.Time) {
 
 // onTime takes a question or an answer. There is never more than one question on its way.
 func (c *Conn) onTime(message any) *CloseError {
-	t, arrived := &c.times, c.world.beat.Of(c.world.arrived)
+	t, arrived := &c.times, c.world.frame.beat.Of(c.world.arrived)
 	answer, isAnswer := message.(control.Time)
 	switch {
 	case isAnswer && t.ask.Asking():

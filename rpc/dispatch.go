@@ -68,7 +68,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 
 // arrivedAt returns when a message of the running Dispatch came, by the game's clock.
 func (c *Conn) arrivedAt(m *bunch.Message) time.Time {
-	b := c.world.beat
+	b := c.world.frame.beat
 	return b.Game.Add(-c.machine.Waited(b.Real, m))
 }
 
@@ -122,7 +122,7 @@ func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 		c.drop(drops.Closed, a, m)
 		return nil
 	}
-	w.call, w.game.Doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived}, tasks.Doing{Of: m}
+	w.call, w.game.Doing = Call{Actor: a, Conn: c, Now: w.frame.now, Arrived: w.arrived}, tasks.Doing{Of: m}
 	p := a.part(m.class)
 	began := c.trace.Begin()
 	err := p.binding.handlers[m.id].remote(p.object, &w.call, payload)
@@ -140,7 +140,7 @@ func (w *World) refuse(c *Conn, a *Actor, m *method) drops.Reason {
 		return drops.Unbound
 	case c.server && a.conn != c && !m.anyCaller:
 		return drops.NotOwner
-	case m.rateLimit > 0 && !c.allow(m, w.now):
+	case m.rateLimit > 0 && !c.allow(m, w.frame.now):
 		return drops.RateLimited
 	}
 	return drops.None
@@ -148,7 +148,7 @@ func (w *World) refuse(c *Conn, a *Actor, m *method) drops.Reason {
 
 // drop counts a dropped call on a and warns, at most once a second for each reason.
 func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
-	hidden, ok := c.drops.Blame(reason, c.world.now)
+	hidden, ok := c.drops.Blame(reason, c.world.frame.now)
 	if !ok {
 		return
 	}
@@ -204,32 +204,38 @@ type localCall struct {
 	question uint64 // its number, of a request
 }
 
-// queueLocal keeps a call for the next Dispatch.
-func (w *World) queueLocal(a *Actor, m *method, arg any) error {
-	if len(w.local) >= w.config.maxLocalCalls() {
+// localCalls are calls that run where they were made. What runs has left its queue, so that a panic loses nothing else.
+type localCalls struct {
+	waiting []localCall            // for the next Dispatch
+	running tasks.Queue[localCall] // of this Dispatch
+}
+
+// add keeps a call for the next Dispatch.
+func (l *localCalls) add(call localCall, most int) error {
+	if len(l.waiting) >= most {
 		return fmt.Errorf("rpc: %v does not run here: %d local calls wait for a Dispatch, the limit is Config.MaxLocalCalls: %w",
-			m, len(w.local), ErrBacklogFull)
+			call.method, len(l.waiting), ErrBacklogFull)
 	}
-	w.local = append(w.local, localCall{actor: a, method: m, arg: arg})
+	l.waiting = append(l.waiting, call)
 	return nil
 }
 
 // runLocal runs the calls that were queued before this Dispatch; what they queue waits for the next.
 func (w *World) runLocal() {
-	w.running.AddAll(&w.local) // behind what a panic left
-	for !w.running.Empty() {
+	w.local.running.AddAll(&w.local.waiting) // behind what a panic left
+	for !w.local.running.Empty() {
 		w.runLocalGuarded()
 	}
 }
 
 func (w *World) runLocalGuarded() {
 	defer w.game.Catch(nil)
-	for l, ok := w.running.Take(); ok; l, ok = w.running.Take() {
+	for l, ok := w.local.running.Take(); ok; l, ok = w.local.running.Take() {
 		if l.actor.dead {
 			w.dropped.Add(1)
 			continue
 		}
-		w.call, w.game.Doing = Call{Actor: l.actor, Now: w.now, Arrived: w.now}, tasks.Doing{Of: l.method}
+		w.call, w.game.Doing = Call{Actor: l.actor, Now: w.frame.now, Arrived: w.frame.now}, tasks.Doing{Of: l.method}
 		if l.method.role == isQuestion {
 			w.runQuestionHere(l)
 			continue

@@ -147,7 +147,7 @@ func (a *Actor) dismiss(c *Conn, reason CloseReason) {
 func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	c.link.Lock()
 	defer c.link.Unlock()
-	a.world.cork(c)
+	a.world.frame.cork(c)
 	if reason == Destroyed { // which one message says
 		channel, err := a.channelOn(c)
 		if err != nil {

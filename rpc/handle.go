@@ -122,7 +122,7 @@ func place[A any](a *Actor, m *method, arg A) error {
 		}
 	}
 	if plan.local {
-		if err := a.world.queueLocal(a, m, keep(p)); err != nil {
+		if err := a.world.local.add(localCall{actor: a, method: m, arg: keep(p)}, a.world.config.maxLocalCalls()); err != nil {
 			return err
 		}
 	}

@@ -192,7 +192,7 @@ func (a *Actor) open(c *Conn) error {
 		return err
 	}
 	c.link.Lock()
-	a.world.cork(c)
+	a.world.frame.cork(c)
 	channel, err := a.openOn(c, message)
 	c.link.Unlock()
 	if err != nil {
@@ -200,7 +200,7 @@ func (a *Actor) open(c *Conn) error {
 	}
 	_, slept := c.asleep[a]
 	a.wakeAt(c)
-	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.now, relevant: a.world.relevance.elapsed}
+	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.frame.now, relevant: a.world.relevance.elapsed}
 	a.openings = append(a.openings, o)
 	c.openings[a] = o
 	c.view.add(o)

@@ -62,7 +62,7 @@ func (c *Conn) sendState(now time.Time) {
 	}
 	clock := c.link.Lock() // not the game's, which may jump
 	defer c.link.Unlock()
-	c.world.cork(c)
+	c.world.frame.cork(c)
 	left := c.machine.TrackedQueued()
 	c.settleStates(false)
 	c.machine.TakeBack()

@@ -167,7 +167,7 @@ func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argumen
 		return nil
 	}
 	w.question = question{conn: c, actor: a, method: m, number: number}
-	w.call, w.game.Doing = Call{Actor: a, Conn: c, Now: w.now, Arrived: w.arrived, question: &w.question}, tasks.Doing{Of: m}
+	w.call, w.game.Doing = Call{Actor: a, Conn: c, Now: w.frame.now, Arrived: w.arrived, question: &w.question}, tasks.Doing{Of: m}
 	p := a.part(m.class)
 	began := c.trace.Begin()
 	err := p.binding.handlers[m.id].remote(p.object, &w.call, argument)

@@ -112,7 +112,7 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 		c.drops.Add(drops.UnknownRef, len(needs))
 		return false
 	}
-	waiting := waitingCall{actor: call.Actor, method: m, payload: slices.Clone(payload), needs: needs, until: c.world.beat.Real.Add(waitingTime)}
+	waiting := waitingCall{actor: call.Actor, method: m, payload: slices.Clone(payload), needs: needs, until: c.world.frame.beat.Real.Add(waitingTime)}
 	if call.question != nil {
 		waiting.question = call.question.number
 	}
@@ -134,7 +134,7 @@ func (w *World) runAllWaiting() {
 func (w *World) runWaiting(c *Conn) {
 	for i := 0; i < len(c.waiting.calls); {
 		call := c.waiting.calls[i]
-		if !call.actor.dead && w.beat.Real.Before(call.until) && slices.ContainsFunc(call.needs, func(ref Ref) bool { return c.Actor(ref) == nil }) {
+		if !call.actor.dead && w.frame.beat.Real.Before(call.until) && slices.ContainsFunc(call.needs, func(ref Ref) bool { return c.Actor(ref) == nil }) {
 			i++
 			continue
 		}
@@ -147,7 +147,7 @@ func (w *World) runWaiting(c *Conn) {
 // runWaited runs one of them.
 func (w *World) runWaited(c *Conn, call waitingCall) {
 	defer w.game.Catch(c)
-	c.waiting.running, w.arrived = true, w.now
+	c.waiting.running, w.arrived = true, w.frame.now
 	defer func() { c.waiting.running = false }()
 	run := w.run
 	if call.method.role == isQuestion {

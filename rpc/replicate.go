@@ -128,7 +128,7 @@ func (a *Actor) compareAll() {
 
 // stateFailed tells, once a second at most, that fields can not travel as they are.
 func (w *World) stateFailed(a *Actor, d *declaredState, err error) {
-	if hidden, ok := w.stateWarn.Pass(w.now); ok {
+	if hidden, ok := w.stateWarn.Pass(w.frame.now); ok {
 		w.log.Error("state not replicated: its clients keep what they have", "actor", a, "state", d.String(), "error", err, "more", hidden)
 	}
 }

@@ -111,11 +111,7 @@ func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error
 
 // queueQuestion keeps a question that this world answers for the next Dispatch.
 func (w *World) queueQuestion(q *inquiry, arg any) error {
-	if err := w.queueLocal(q.actor, q.method, arg); err != nil {
-		return err
-	}
-	w.local[len(w.local)-1].question = q.number
-	return nil
+	return w.local.add(localCall{actor: q.actor, method: q.method, arg: arg, question: q.number}, w.config.maxLocalCalls())
 }
 
 // invokeRequest runs what the peer sent of a request.

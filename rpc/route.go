@@ -138,7 +138,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 func (a *Actor) throttles(m *method) bool {
 	w := a.world
 	most := w.config.MaxRPCPerNetUpdate
-	if most == 0 || m.delivery <= ReliableUnordered || !a.throttle.Exceeds(m, most, w.flushes, w.now, a.class.updatePeriod) {
+	if most == 0 || m.delivery <= ReliableUnordered || !a.throttle.Exceeds(m, most, w.frame.flushes, w.frame.now, a.class.updatePeriod) {
 		return false
 	}
 	for _, o := range a.openings {
@@ -165,7 +165,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
 	c.times.ask.NoteTraffic()
 	now := c.link.Lock()
-	a.world.cork(c)
+	a.world.frame.cork(c)
 	if a.world.IsServer() && (!c.usable() || c.machine.Err() != nil) {
 		c.link.Unlock()
 		c.missed()

@@ -72,7 +72,7 @@ func (w *World) Run(ctx context.Context) error {
 		if w.unsettled() {
 			settle.Reset(settleTime)
 		}
-		if len(w.local) > 0 || len(w.turns.late) > 0 {
+		if len(w.local.waiting) > 0 || len(w.turns.late) > 0 {
 			w.drive.Signal()
 		}
 		if w.lobby.over() {
@@ -99,7 +99,7 @@ func (w *World) Run(ctx context.Context) error {
 const maxFarewells = 16
 
 // owes reports whether functions of the game are to run in the next Dispatch.
-func (w *World) owes() bool { return w.game.Owes() || len(w.local) > 0 }
+func (w *World) owes() bool { return w.game.Owes() || len(w.local.waiting) > 0 }
 
 // settleTime is how soon Run ticks again by itself while states are on their way, or actors and views may move: 30 times a second.
 const settleTime = time.Second / 30
@@ -177,7 +177,7 @@ func (w *World) hand(fn func()) {
 // runs is taken off its queue before, so that a function of the game which never returns leaves the rest to the next
 // Dispatch.
 func (w *World) dispatch(now time.Time, all bool) {
-	w.now, w.inFrame, w.beat = now, true, clock.Beat{Game: now, Real: time.Now()}
+	w.frame.begin(now)
 	w.beginFrame()
 	w.takeInbox()
 	w.game.RunTasks() // those that a panic left, and of those that did not join
@@ -235,50 +235,22 @@ func (w *World) expelEnded() {
 
 // flush runs the hooks and uncorks.
 func (w *World) flush(now time.Time) {
-	w.now = now
-	if w.hook > 0 {
-		w.runHooks() // those that a panic left
-	}
+	w.frame.now = now
 	w.runHooks()
 	w.relate(now)
 	w.lull()
 	w.replicate(now)
 	w.sampleRates()
 	w.exchangeTimes()
-	for i, c := range w.corked {
-		w.corked[i], c.corked = nil, false
-		c.link.Lock()
-		c.machine.Cork(false)
-		c.link.Unlock()
-	}
-	w.flushes++
-	w.corked, w.inFrame = w.corked[:0], false
+	w.frame.end()
 }
 
-// runHooks runs the OnTick hooks, from the one at w.hook on.
+// runHooks runs the OnTick hooks, those first that a panic left.
 func (w *World) runHooks() {
-	for w.hook < len(w.onTick) {
-		w.runHooksGuarded()
+	if w.frame.hook > 0 {
+		w.frame.runHooks(&w.game)
 	}
-	w.hook = 0
-}
-
-func (w *World) runHooksGuarded() {
-	defer w.game.Catch(nil)
-	for w.hook < len(w.onTick) {
-		w.hook++
-		w.game.Doing = tasks.Doing{What: "an OnTick hook"}
-		w.onTick[w.hook-1](w.now)
-	}
-}
-
-// cork gathers what is sent on c until Flush. It is called under the link's lock.
-func (w *World) cork(c *Conn) {
-	if w.inFrame && !c.corked && !c.closing.Load() {
-		c.corked = true
-		w.corked = append(w.corked, c)
-		c.machine.Cork(true)
-	}
+	w.frame.runHooks(&w.game)
 }
 
 // takeInbox takes what other goroutines handed over.
@@ -327,4 +299,58 @@ func (w *World) tellPanic(conn *Conn, doing tasks.Doing, recovered any) {
 	}
 	log.Error("panic in a function of the game", "function", doing.String(), "panic", fmt.Sprint(recovered))
 	w.config.OnPanic(conn, recovered, debug.Stack())
+}
+
+// frame is one step of the game: Dispatch, the game's tick, Flush. The world's goroutine owns it.
+type frame struct {
+	now     time.Time  // of the running or last Dispatch or Flush
+	beat    clock.Beat // of the running or last Dispatch
+	open    bool       // between Dispatch and Flush
+	flushes uint64     // that have ended
+	corked  []*Conn    // to uncork at Flush
+	onTick  []func(now time.Time)
+	hook    int // index of the next OnTick hook; 0 between two Flushes
+}
+
+// begin begins a Dispatch.
+func (f *frame) begin(now time.Time) {
+	f.now, f.open, f.beat = now, true, clock.Beat{Game: now, Real: time.Now()}
+}
+
+// cork gathers what is sent on c until the end. It is called under the link's lock.
+func (f *frame) cork(c *Conn) {
+	if f.open && !c.corked && !c.closing.Load() {
+		c.corked = true
+		f.corked = append(f.corked, c)
+		c.machine.Cork(true)
+	}
+}
+
+// runHooks runs the OnTick hooks, from the one at hook on.
+func (f *frame) runHooks(game *tasks.Runner[*Conn]) {
+	for f.hook < len(f.onTick) {
+		f.runHooksGuarded(game)
+	}
+	f.hook = 0
+}
+
+func (f *frame) runHooksGuarded(game *tasks.Runner[*Conn]) {
+	defer game.Catch(nil)
+	for f.hook < len(f.onTick) {
+		f.hook++
+		game.Doing = tasks.Doing{What: "an OnTick hook"}
+		f.onTick[f.hook-1](f.now)
+	}
+}
+
+// end lets leave what was gathered.
+func (f *frame) end() {
+	for i, c := range f.corked {
+		f.corked[i], c.corked = nil, false
+		c.link.Lock()
+		c.machine.Cork(false)
+		c.link.Unlock()
+	}
+	f.flushes++
+	f.corked, f.open = f.corked[:0], false
 }

@@ -99,7 +99,7 @@ func (w *World) takeTurns(all bool) {
 func (w *World) look(c *Conn) bool {
 	c.readable.Store(false) // before the look: what comes during it sets it again
 	c.link.Lock()
-	w.cork(c)
+	w.frame.cork(c)
 	c.turn.waiting = len(c.turn.spare) + c.machine.Ready()
 	c.link.Unlock()
 	c.turn.used, c.turn.longest, c.turn.slowest = 0, 0, tasks.Doing{}
@@ -292,7 +292,7 @@ func (c *Conn) take(into []bunch.Message) int {
 // tellLate counts, and logs once a second at most, that the Dispatch has ended before all messages had run.
 func (c *Conn) tellLate() {
 	c.deferred.Add(1)
-	hidden, ok := c.lateWarn.Pass(c.world.now)
+	hidden, ok := c.lateWarn.Pass(c.world.frame.now)
 	if !ok {
 		return
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/quivernet/quiver/internal/badnet"
 	"github.com/quivernet/quiver/internal/budget"
-	"github.com/quivernet/quiver/internal/clock"
 	"github.com/quivernet/quiver/internal/driver"
 	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/internal/logs"
@@ -48,7 +47,6 @@ type World struct {
 	announced    []*Conn // joined and announced
 	joining      []*Conn // to be announced
 	ending       []*Conn // likewise
-	corked       []*Conn // to uncork at Flush
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
 	dos          dosWatch
@@ -56,18 +54,10 @@ type World struct {
 	overflows    int       // connections that a full reliable buffer closed
 	sampled      time.Time // when sampleRates last ran
 
-	// The frame: Dispatch, the game's tick, Flush. Owned by the world's goroutine.
-	now     time.Time  // of the running or last Dispatch or Flush
-	beat    clock.Beat // of the running or last Dispatch
-	inFrame bool       // between Dispatch and Flush
-	flushes uint64     // that have ended
-	onTick  []func(now time.Time)
-	hook    int // index of the next OnTick hook; 0 between two Flushes
-
-	// What Dispatch runs. Owned by the world's goroutine. What runs has left its queue, so that a panic loses nothing else.
+	// What runs. Owned by the world's goroutine.
+	frame    frame
 	game     tasks.Runner[*Conn]
-	local    []localCall            // for the next Dispatch
-	running  tasks.Queue[localCall] // of this Dispatch
+	local    localCalls
 	turns    turns
 	requests requests            // that this world asks itself
 	call     Call                // what the running handler sees
@@ -179,7 +169,7 @@ func (w *World) SetEmulation(e emulation.Settings) error {
 }
 
 // OnTick adds a hook that runs in every Flush, before states are compared and packets leave.
-func (w *World) OnTick(fn func(now time.Time)) { w.onTick = append(w.onTick, fn) }
+func (w *World) OnTick(fn func(now time.Time)) { w.frame.onTick = append(w.frame.onTick, fn) }
 
 // OnConnect adds a hook that runs when a connection has joined, before Config.OnConnect.
 func (w *World) OnConnect(fn func(*Conn)) { w.onConnect = append(w.onConnect, fn) }
