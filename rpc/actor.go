@@ -207,7 +207,7 @@ func (a *Actor) openingOn(c *Conn) *opening {
 		return nil
 	}
 	if c.server {
-		return c.openings[a]
+		return c.shown.openings[a]
 	}
 	for _, o := range a.openings { // one at most, and not when another connection made the actor
 		if o.conn == c {

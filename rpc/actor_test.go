@@ -49,7 +49,7 @@ func TestDestroy(t *testing.T) {
 		require.Equal(t, []string{"close Destroyed"}, n.clients[1].take())
 		require.Empty(t, n.conns[0].channels)
 		require.Empty(t, n.ends[0].channels)
-		require.Nil(t, n.conns[0].owned.First())
+		require.Nil(t, n.conns[0].shown.owned.First())
 		require.Zero(t, n.server.actors.alive.Load())
 
 		late := n.join(Config{})
@@ -182,7 +182,7 @@ func TestSpawnThatCanNotBe(t *testing.T) {
 		long := func(p *puppet) { p.label.Text = strings.Repeat("x", 100) }
 		_, _, err = Spawn(n.server.binding, n.conns[0], long)
 		require.ErrorIs(t, err, bunch.ErrBunchTooLarge)
-		require.Nil(t, n.conns[0].owned.First())
+		require.Nil(t, n.conns[0].shown.owned.First())
 		require.Empty(t, n.conns[0].channels)
 		_, _, err = Spawn(n.server.binding, nil, long, AlwaysRelevant())
 		require.ErrorIs(t, err, bunch.ErrBunchTooLarge, "which nobody could take")

@@ -89,7 +89,7 @@ func TestRequestsAllocateLittle(t *testing.T) {
 		c, number := n.conns[0], uint64(0)
 		from := n.ends[0]
 		there.openings = nil // what is said goes nowhere
-		delete(c.openings, here)
+		delete(c.shown.openings, here)
 		b := make([]byte, 0, 64)
 		require.Zero(t, testkit.Allocs(200, func() {
 			number++

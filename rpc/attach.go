@@ -16,7 +16,6 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/quicconn"
-	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/shape"
 	"github.com/quivernet/quiver/internal/tasks"
 )
@@ -185,11 +184,15 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 		gone:          make(chan struct{}),
 		welcomed:      make(chan struct{}),
 		handshakeWake: make(chan struct{}, 1),
-		channels:      make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica]), openings: make(map[*Actor]*opening),
-		leaving: make(map[Ref]uint64), asleep: make(map[*Actor]CloseReason), razed: make(map[string]bool),
-		limits: make(map[*method]budget.Bucket), requests: newRequests(w.config.maxRequests()),
+		channels:      make(map[uint64]*Actor),
+		limits:        make(map[*method]budget.Bucket), requests: newRequests(w.config.maxRequests()),
 
 		allowance: budget.NewAllowance(w.config.Rate, w.rate),
+	}
+	if server {
+		c.shown = newShown()
+	} else {
+		c.copies = newCopies()
 	}
 	if full := w.enlist(c, c.origin(), v); full != nil {
 		w.logs.Warn(logs.Refused, "connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
@@ -348,7 +351,7 @@ func (w *World) admit(c *Conn) {
 
 // openOwned opens, in tasks, what Config.Login gave to a connection that has joined.
 func (w *World) openOwned(c *Conn) {
-	for a := range c.owned.all {
+	for a := range c.shown.owned.all {
 		for _, heir := range a.household(nil) {
 			w.game.Later(c, tasks.Doing{What: "the state of ", Of: heir.class}, func() {
 				if heir.conn == c {
@@ -389,10 +392,10 @@ func (w *World) expel(c *Conn) {
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		w.game.Later(c, tasks.Doing{}, func() { c.endActor(channel) })
 	}
-	for _, ref := range slices.Sorted(maps.Keys(c.actorsByRef)) {
+	for _, ref := range slices.Sorted(maps.Keys(c.copies.byRef)) {
 		w.game.Later(c, tasks.Doing{}, func() { c.endSleeper(ref) })
 	}
-	for a := range c.asleep {
+	for a := range c.shown.asleep {
 		a.wakeAt(c)
 	}
 	for _, hook := range w.onDisconnect {
@@ -421,7 +424,7 @@ func (c *Conn) endActor(channel uint64) {
 
 // endSleeper ends, on a client, a copy that is dormant.
 func (c *Conn) endSleeper(ref Ref) {
-	if a := c.actorsByRef[ref]; a != nil && !a.torn {
+	if a := c.copies.byRef[ref]; a != nil && !a.torn {
 		a.end(Disconnected)
 	}
 }

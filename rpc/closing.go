@@ -82,7 +82,9 @@ func (a *Actor) end(reason CloseReason) {
 	w := a.world
 	a.dead, a.owned = true, false
 	w.actors.remove(a)
-	a.forgetCopy()
+	if a.conn != nil {
+		a.conn.copies.forget(a)
+	}
 	w.requests.endOf(a, reason)
 	if a.binding != nil {
 		a.binding.actors.Remove(&a.seats.class)
@@ -147,9 +149,9 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	}
 	if o := a.openingOn(c); o != nil {
 		a.shut(o, reason)
-	} else if c.sleeps(a) && a.parks(reason) {
-		c.asleep[a] = reason // it keeps its copy either way
-	} else if c.sleeps(a) {
+	} else if c.shown.sleeps(a) && a.parks(reason) {
+		c.shown.asleep[a] = reason // it keeps its copy either way
+	} else if c.shown.sleeps(a) {
 		a.dismiss(c, reason)
 	}
 }
@@ -221,7 +223,7 @@ func (a *Actor) farewell(o *opening, reason CloseReason) []byte {
 
 // lastItems sends what the client may lack of the lists, in messages of their own: also what is on its way, and may be lost.
 func (a *Actor) lastItems(o *opening) {
-	for _, sent := range o.conn.state.sent {
+	for _, sent := range o.conn.shown.state.sent {
 		if sent.to == o {
 			o.giveBack(sent)
 		}
@@ -243,8 +245,8 @@ var stateMessage = &method{class: &Class{name: "Actor"}, name: "State", label: "
 func (a *Actor) forget(o *opening) {
 	o.closed = true
 	o.conn.drops.Add(drops.Closed, o.calls.Close())
-	delete(o.conn.openings, a)
-	o.conn.view.remove(o)
+	delete(o.conn.shown.openings, a)
+	o.conn.shown.view.remove(o)
 	i := slices.Index(a.openings, o)
 	a.openings = slices.Delete(a.openings, i, i+1)
 	if len(a.openings) == 0 {
@@ -255,15 +257,15 @@ func (a *Actor) forget(o *opening) {
 // noteClosed remembers the channel of an actor that may open again, until the client has ended its copy at the latest twice
 // as many have closed. It is called under the link's lock.
 func (c *Conn) noteClosed(a *Actor, channel uint64) {
-	if len(c.leaving) >= c.leavingMost {
-		for other, number := range c.leaving {
+	if len(c.shown.leaving) >= c.shown.leavingMost {
+		for other, number := range c.shown.leaving {
 			if out, _ := c.machine.Reliable(number); out == 0 {
-				delete(c.leaving, other)
+				delete(c.shown.leaving, other)
 			}
 		}
-		c.leavingMost = max(minLeaving, 2*len(c.leaving))
+		c.shown.leavingMost = max(minLeaving, 2*len(c.shown.leaving))
 	}
-	c.leaving[a.ref] = channel
+	c.shown.leaving[a.ref] = channel
 }
 
 // maxChannelless copies of actors at most may live at a client without a channel, dormant or torn off: eight times as many as channels.
@@ -280,7 +282,7 @@ func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
 		return violationf(PayloadFail, "close of %v for reason %d, which does not exist", a, reason)
 	case len(rest) > 0 && !reason.keeps():
 		return violationf(PayloadFail, "close of %v for %v: %d bytes left over", a, reason, len(rest))
-	case (reason.keeps() || a.parks(reason)) && len(c.actorsByRef)-len(c.channels) >= maxChannelless:
+	case (reason.keeps() || a.parks(reason)) && len(c.copies.byRef)-len(c.channels) >= maxChannelless:
 		return violationf(PayloadFail, "close of %v for %v: %d copies live without a channel already", a, reason, maxChannelless)
 	case len(rest) > 0:
 		if violation := w.lastState(c, a, rest); violation != nil {

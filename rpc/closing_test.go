@@ -157,14 +157,14 @@ func TestDismissalsWaitForChannels(t *testing.T) {
 			n.tick(4)
 			all = append(all, a)
 		}
-		require.Len(t, n.ends[0].actorsByRef, 20)
+		require.Len(t, n.ends[0].copies.byRef, 20)
 		for _, a := range all {
 			require.NoError(t, n.server.Destroy(a))
 		}
-		require.NotEmpty(t, n.conns[0].dismissals)
+		require.NotEmpty(t, n.conns[0].shown.dismissals)
 		n.tick(60)
-		require.Empty(t, n.conns[0].dismissals)
-		require.Empty(t, n.ends[0].actorsByRef)
+		require.Empty(t, n.conns[0].shown.dismissals)
+		require.Empty(t, n.ends[0].copies.byRef)
 		require.Zero(t, n.clients[0].actors.alive.Load())
 		require.NoError(t, n.conns[0].Err())
 	})

@@ -61,23 +61,9 @@ type Conn struct {
 	deferred  atomic.Uint64
 	rates     statnet.Sampler
 
-	// Actors that are open to it, and what is to be told of them. Owned by the world's goroutine.
-	owned       actors                 // actors whose owner is the connection itself, not another actor
-	state       stateOutbox            // of a server
-	openings    map[*Actor]*opening    // of a server: those that are open
-	view        view                   // of a server
-	leaving     map[Ref]uint64         // server: the last channel of actors that were closed, until the client is known to have ended its copy
-	leavingMost int                    // size of leaving at which such entries are looked for
-	asleep      map[*Actor]CloseReason // server: those of which the client has a copy without a channel, and why
-	dismissals  []dismissal            // server: copies that are to end, and wait for a channel
-	openWarn    logs.Gate
-
-	// Copies of a server's actors. Owned by the world's goroutine of a client.
-	reps        pending
-	waiting     waitingCalls
-	referrers   refs.Index[Ref, replica] // those that name the actor
-	actorsByRef map[Ref]*Actor
-	razed       map[string]bool // placed actors that are destroyed, and were not placed here
+	// Actors. Owned by the world's goroutine.
+	shown  shown  // on a server
+	copies copies // on a client
 
 	// Its calls. Owned by the world's goroutine, but for mail.out (the link's lock), the counters of times (atomic), and watched, which
 	// is written, and read elsewhere, under World.dos.mu.
@@ -92,6 +78,61 @@ type Conn struct {
 
 	mu       sync.Mutex // guards writes to channels, and reads of it elsewhere than on the world's goroutine
 	channels map[uint64]*Actor
+}
+
+// shown is what a server has told a client of its actors, and is to tell it.
+type shown struct {
+	owned       actors                 // whose owner is the connection itself, not another actor
+	openings    map[*Actor]*opening    // those that are open
+	view        view                   // from where it looks
+	state       stateOutbox            // of those that are open
+	asleep      map[*Actor]CloseReason // those of which the client has a copy without a channel, and why
+	dismissals  []dismissal            // copies that are to end, and wait for a channel
+	leaving     map[Ref]uint64         // the last channel of those that were closed, until the client is known to have ended its copy
+	leavingMost int                    // size of leaving at which such entries are looked for
+	openWarn    logs.Gate
+}
+
+func newShown() shown {
+	return shown{openings: make(map[*Actor]*opening), asleep: make(map[*Actor]CloseReason), leaving: make(map[Ref]uint64)}
+}
+
+// opened reports whether the actor is open for the client.
+func (s *shown) opened(a *Actor) bool { return s.openings[a] != nil }
+
+// sleeps reports whether the client has a copy of a without a channel.
+func (s *shown) sleeps(a *Actor) bool {
+	_, asleep := s.asleep[a]
+	return asleep
+}
+
+// copies is what a client has of a server's actors.
+type copies struct {
+	byRef     map[Ref]*Actor
+	reps      pending
+	waiting   waitingCalls
+	referrers refs.Index[Ref, replica] // those that name the actor
+	razed     map[string]bool          // placed actors that are destroyed, and were not placed here
+}
+
+func newCopies() copies {
+	return copies{byRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica]), razed: make(map[string]bool)}
+}
+
+// forget forgets a copy that has ended.
+func (s *copies) forget(a *Actor) {
+	if s.byRef[a.ref] == a {
+		delete(s.byRef, a.ref)
+	}
+}
+
+// noteRazed remembers a placed actor that was destroyed before it was placed here.
+func (s *copies) noteRazed(o opened) *CloseError {
+	if len(s.razed) >= maxChannelless {
+		return violationf(PayloadFail, "end of %q, which is not placed here; as many as %d are known already", o.name, len(s.razed))
+	}
+	s.razed[o.name] = true
+	return nil
 }
 
 // World returns the world that the connection belongs to.
@@ -262,9 +303,9 @@ func (c *Conn) unsettled() bool {
 	switch {
 	case !c.usable():
 		return false
-	case c.state.all || len(c.state.dirty) > 0 || len(c.state.free) < len(c.state.sent): // states leave, or their fates are not known
+	case c.shown.state.all || len(c.shown.state.dirty) > 0 || len(c.shown.state.free) < len(c.shown.state.sent): // states leave, or their fates are not known
 		return true
-	case len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these have a time at which they are given up
+	case len(c.copies.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these have a time at which they are given up
 		return true
 	}
 	return c.times.ask.NeedsDriving() || c.mail.in.Owed() > 0

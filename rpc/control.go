@@ -25,7 +25,7 @@ func (c *Conn) control(payload []byte) *CloseError {
 	switch m := message.(type) {
 	case control.Missed:
 		if c.server {
-			c.state.all = true
+			c.shown.state.all = true
 			return nil
 		}
 	case control.AskTime, control.Time:

@@ -34,7 +34,7 @@ const ownerMethod = maxMethods
 func (w *World) deliver(c *Conn, m bunch.Message) {
 	c.trace.Took()
 	a := c.channels[m.Channel]
-	if len(c.reps.replicas) > 0 && (m.Delivery != bunch.Tracked || m.Number != c.reps.packet) {
+	if len(c.copies.reps.replicas) > 0 && (m.Delivery != bunch.Tracked || m.Number != c.copies.reps.packet) {
 		w.tellReps(c)
 	}
 	w.arrived = c.arrivedAt(&m)
@@ -44,7 +44,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	var violation *CloseError
 	switch {
 	case m.Delivery == bunch.Tracked && a != nil:
-		c.reps.packet = m.Number
+		c.copies.reps.packet = m.Number
 		violation = w.applyUpdate(c, a, m)
 	case m.Channel == 0:
 		w.game.Doing = tasks.Doing{}

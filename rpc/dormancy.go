@@ -86,29 +86,25 @@ func (a *Actor) fallAsleep() {
 // sleepAt notes that c has a copy without a channel, and why; wakeAt notes that it no longer has.
 func (a *Actor) sleepAt(c *Conn, why CloseReason) {
 	a.asleep = append(a.asleep, c)
-	c.asleep[a] = why
+	c.shown.asleep[a] = why
 }
 
 func (a *Actor) wakeAt(c *Conn) {
-	if c.sleeps(a) {
-		delete(c.asleep, a)
+	if c.shown.sleeps(a) {
+		delete(c.shown.asleep, a)
 		a.asleep = slices.DeleteFunc(a.asleep, func(other *Conn) bool { return other == c })
 	}
 }
 
-// sleeps reports whether the client has a copy of a without a channel.
-func (c *Conn) sleeps(a *Actor) bool {
-	_, asleep := c.asleep[a]
-	return asleep
-}
-
 // restsAt reports whether the client has a copy that shall sleep on.
-func (a *Actor) restsAt(c *Conn) bool { return a.dormant && c.sleeps(a) && c.asleep[a] == Dormancy }
+func (a *Actor) restsAt(c *Conn) bool {
+	return a.dormant && c.shown.sleeps(a) && c.shown.asleep[a] == Dormancy
+}
 
 // openToSleepers opens the actor for those who have a dormant copy, or for all who have one without a channel.
 func (a *Actor) openToSleepers(all bool) {
 	for _, c := range slices.Clone(a.asleep) {
-		if !c.usable() || !all && c.asleep[a] != Dormancy {
+		if !c.usable() || !all && c.shown.asleep[a] != Dormancy {
 			continue
 		}
 		c.world.logs.Actor(logs.Dormancy, "wakes", c, a)
@@ -120,7 +116,7 @@ func (a *Actor) openToSleepers(all bool) {
 
 // notOpened tells that an actor could not be opened, once a second at most: a peer without a channel left would fill the log.
 func (a *Actor) notOpened(c *Conn, err error) {
-	if hidden, ok := c.openWarn.Pass(time.Now()); ok {
+	if hidden, ok := c.shown.openWarn.Pass(time.Now()); ok {
 		a.world.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
 	}
 }
@@ -139,7 +135,7 @@ func (a *Actor) dismiss(c *Conn, reason CloseReason) {
 		return
 	}
 	if err := a.openAndClose(c, reason); err != nil {
-		c.dismissals = append(c.dismissals, dismissal{a, reason})
+		c.shown.dismissals = append(c.shown.dismissals, dismissal{a, reason})
 		a.notOpened(c, fmt.Errorf("its copy there is to end, which waits for a channel: %w", err))
 	}
 }
@@ -171,11 +167,11 @@ func (a *Actor) dismissAll(reason CloseReason) {
 
 // dismissOverdue ends the copies that wait for a channel, but for those that are open again.
 func (c *Conn) dismissOverdue() {
-	for c.usable() && len(c.dismissals) > 0 {
-		d := c.dismissals[0]
-		if d.actor.openingOn(c) == nil && !c.sleeps(d.actor) && d.actor.openAndClose(c, d.reason) != nil {
+	for c.usable() && len(c.shown.dismissals) > 0 {
+		d := c.shown.dismissals[0]
+		if d.actor.openingOn(c) == nil && !c.shown.sleeps(d.actor) && d.actor.openAndClose(c, d.reason) != nil {
 			return
 		}
-		c.dismissals = c.dismissals[1:]
+		c.shown.dismissals = c.shown.dismissals[1:]
 	}
 }

@@ -46,7 +46,7 @@ func TestRefInAnEmbeddedStruct(t *testing.T) {
 		a, err := server.Spawn(spy, at)
 		require.NoError(t, err)
 		tick(5)
-		require.NoError(t, spyAsk.Call(from.actorsByRef[a.ref], spyQuestion{spyTarget{secret.ref}, 1}))
+		require.NoError(t, spyAsk.Call(from.copies.byRef[a.ref], spyQuestion{spyTarget{secret.ref}, 1}))
 		tick(5)
 		require.Zero(t, got, "the handler got a Ref that the client was never shown")
 	})
@@ -118,7 +118,7 @@ func TestManyThatNameOne(t *testing.T) {
 			a.unfile(c)
 		}
 		t.Logf("%d actors that name one: %v an update, all end in %v", n, per[i], time.Since(began))
-		require.Empty(t, c.referrers)
+		require.Empty(t, c.copies.referrers)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestArgumentFullOfRefs(t *testing.T) {
 	require.NoError(t, err)
 	var last *Conn
 	for range conns {
-		last = &Conn{world: w, server: true, openings: map[*Actor]*opening{a: {}}}
+		last = &Conn{world: w, server: true, shown: shown{openings: map[*Actor]*opening{a: {}}}}
 		a.openings = append(a.openings, &opening{actor: a, conn: last})
 	}
 	arg := make([]Ref, refs)

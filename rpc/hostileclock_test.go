@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/state"
 )
 
@@ -55,10 +54,10 @@ func TestOldValueOfAReferrer(t *testing.T) {
 		}
 	})
 	w.lobby.client.Store(true)
-	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica])}
+	c := &Conn{world: w, channels: make(map[uint64]*Actor), copies: newCopies()}
 	copyOf := func(ref Ref) *Actor {
 		a := &Actor{world: w, class: spy, binding: w.bindings[spy], ref: ref, conn: c, newest: make([]uint64, spy.fields)}
-		c.actorsByRef[ref] = a
+		c.copies.byRef[ref] = a
 		a.makeObjects()
 		a.makeReplicas()
 		return a

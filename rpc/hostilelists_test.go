@@ -47,10 +47,10 @@ func TestClientThatAcknowledgesNothing(t *testing.T) {
 				*a.text() = string(rune('a'+(i+k)%26)) + "12345678901234567890"
 			}
 			n.tick(1)
-			s := &n.conns[0].state
+			s := &n.conns[0].shown.state
 			most = max(most, len(s.sent))
 		}
-		s := &n.conns[0].state
+		s := &n.conns[0].shown.state
 		t.Logf("records %d, dirty %d, err %v", most, len(s.dirty), n.conns[0].Err())
 		require.Less(t, most, 10_000)
 	})

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/bunch"
-	"github.com/quivernet/quiver/internal/refs"
 	"github.com/quivernet/quiver/internal/state"
 	"github.com/quivernet/quiver/internal/testkit"
 )
@@ -48,7 +47,7 @@ func newCrate(t testing.TB) (*World, *Conn, *Actor) {
 	OnRep(b, crateState, func(*crateObject, crateBody) {})
 	OnList(b, crateItems, func(*crateObject, ListChange[uint16, crateItem]) {})
 	w.lobby.client.Store(true)
-	c := &Conn{world: w, channels: make(map[uint64]*Actor), actorsByRef: make(map[Ref]*Actor), referrers: make(refs.Index[Ref, replica])}
+	c := &Conn{world: w, channels: make(map[uint64]*Actor), copies: newCopies()}
 	a := &Actor{world: w, class: crate, binding: w.bindings[crate], ref: 1, conn: c, newest: make([]uint64, crate.fields)}
 	a.makeObjects()
 	a.makeReplicas()

@@ -55,7 +55,7 @@ func (o *opening) mark(fields state.Mask) {
 func (o *opening) list() {
 	if !o.listed {
 		o.listed = true
-		o.conn.state.dirty = append(o.conn.state.dirty, o)
+		o.conn.shown.state.dirty = append(o.conn.shown.state.dirty, o)
 	}
 }
 
@@ -198,12 +198,12 @@ func (a *Actor) open(c *Conn) error {
 	if err != nil {
 		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, err)
 	}
-	_, slept := c.asleep[a]
+	_, slept := c.shown.asleep[a]
 	a.wakeAt(c)
 	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.frame.now, relevant: a.world.relevance.elapsed}
 	a.openings = append(a.openings, o)
-	c.openings[a] = o
-	c.view.add(o)
+	c.shown.openings[a] = o
+	c.shown.view.add(o)
 	c.setChannel(channel, a)
 	a.world.watch(a)
 	c.world.logs.Opened(c, a, channel)
@@ -232,8 +232,8 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.traits.Priority); err != nil {
 		return 0, err
 	}
-	if earlier, ok := c.leaving[a.ref]; ok {
-		delete(c.leaving, a.ref)
+	if earlier, ok := c.shown.leaving[a.ref]; ok {
+		delete(c.shown.leaving, a.ref)
 		if err = c.machine.After(channel, earlier); err != nil {
 			return 0, errors.Join(err, c.machine.Close(channel, nil))
 		}
@@ -284,7 +284,7 @@ func (a *Actor) tellOwner(c *Conn) error {
 		return nil
 	case o != nil:
 		return a.send(o, ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
-	case c.asleep[a] == Dormancy && c.sleeps(a):
+	case c.shown.asleep[a] == Dormancy && c.shown.sleeps(a):
 		return a.open(c)
 	}
 	return nil
@@ -330,19 +330,19 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	if violation != nil {
 		return violation
 	}
-	named := c.actorsByRef[o.ref] != nil // for those who refer to it
+	named := c.copies.byRef[o.ref] != nil // for those who refer to it
 	a, violation := w.adopt(c, m, o)
 	switch {
 	case violation != nil:
 		return violation
 	case a == nil && m.Close && o.name != "":
-		return c.noteRazed(o)
+		return c.copies.noteRazed(o)
 	}
-	delete(c.razed, o.name)
+	delete(c.copies.razed, o.name)
 	known := a != nil
 	if !known {
 		a = &Actor{world: w, class: o.class, binding: w.bindings[o.class], ref: o.ref, name: o.name, conn: c, owned: o.flags&flagOwned != 0}
-		c.actorsByRef[a.ref] = a
+		c.copies.byRef[a.ref] = a
 	}
 	c.setPriority(m.Channel, o.class.traits.Priority)
 	a.openings, a.dormant = []*opening{{actor: a, conn: c, channel: m.Channel}}, false

@@ -52,7 +52,7 @@ const (
 // sendState settles what became of earlier updates, takes back what has not left, and hands the newest of what the client
 // lacks to the machine: what has waited longest goes first when the path does not take all.
 func (c *Conn) sendState(now time.Time) {
-	s := &c.state
+	s := &c.shown.state
 	if len(s.dirty) == 0 && len(s.free) == len(s.sent) && !s.all || !c.usable() {
 		return
 	}
@@ -90,7 +90,7 @@ func (c *Conn) sendState(now time.Time) {
 // settleStates takes the fates of updates from the machine. The client may not have the fields of one that was lost: their newest values go
 // again. Calls go again only when they were taken back before they left.
 func (c *Conn) settleStates(back bool) {
-	s := &c.state
+	s := &c.shown.state
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
 		for _, f := range s.fates[:n] {
 			sent := s.sent[f.Record]
@@ -108,7 +108,7 @@ func (c *Conn) settleStates(back bool) {
 
 // compose hands updates to the machine while there is room, and returns how many bytes it took. It is called under the link's lock.
 func (c *Conn) compose(now time.Time, room int) (used int) {
-	s := &c.state
+	s := &c.shown.state
 	kept := s.dirty[:0]
 	s.held = false
 	updates := 0
@@ -155,10 +155,10 @@ func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	b := o.actor.appendFields(c.world.replicator.fields[:0], fields)
 	c.world.replicator.fields = b
 	o.fresh &^= fields
-	record, sent := c.state.record()
+	record, sent := c.shown.state.record()
 	sent.to, sent.at, sent.since, o.since = o, now, o.since, now
 	if c.machine.SendTracked(o.channel, record, b) != nil {
-		c.state.release(record)
+		c.shown.state.release(record)
 		return 0
 	}
 	return updateHeader + len(b)
@@ -169,7 +169,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	if !c.machine.Opened(o.channel) {
 		return c.updateEarly(o, now)
 	}
-	record, sent := c.state.record()
+	record, sent := c.shown.state.record()
 	b := c.world.replicator.fields[:0]
 	if fields := o.lacks &^ o.actor.class.listFields(); fields != 0 {
 		sent.fields = o.actor.fitting(fields, c.maxUpdate())
@@ -194,20 +194,20 @@ func (c *Conn) update(o *opening, now time.Time) int {
 		o.giveBack(*sent)
 	}
 	sent.settle()
-	c.state.release(record)
+	c.shown.state.release(record)
 	return 0
 }
 
 // sendQueued hands over calls that wait behind the states of o, as many as one message takes, and returns its bytes.
 func (c *Conn) sendQueued(o *opening, now time.Time) int {
-	record, sent := c.state.record()
+	record, sent := c.shown.state.record()
 	sent.calls = o.calls.Cut(sent.calls, c.maxUpdate())
 	b := state.AppendMask(c.world.replicator.fields[:0], 0, o.actor.class.fields)
 	b = append(b, sent.calls...)
 	c.world.replicator.fields = b
 	sent.to, sent.at, sent.since = o, now, o.since
 	if c.machine.SendTracked(o.channel, record, b) != nil { // the connection is over, or the channel about to close
-		c.state.release(record)
+		c.shown.state.release(record)
 		return 0
 	}
 	return updateHeader + len(b)
@@ -242,7 +242,7 @@ func (s *stateOutbox) release(record uint64) {
 
 // markAll marks all that the client may see, for a client that could not keep what it acknowledged.
 func (c *Conn) markAll() {
-	c.state.all = false
+	c.shown.state.all = false
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
 		if o := a.openingOn(c); o != nil {
@@ -260,8 +260,8 @@ func (c *Conn) markAll() {
 
 // sleepers returns the actors with lists that sleep at the client. Other states came with the close, reliably.
 func (c *Conn) sleepers() (actors []*Actor) {
-	for a := range c.asleep {
-		if a.class.lists > 0 && c.asleep[a] == Dormancy {
+	for a := range c.shown.asleep {
+		if a.class.lists > 0 && c.shown.asleep[a] == Dormancy {
 			actors = append(actors, a)
 		}
 	}

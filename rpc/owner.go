@@ -112,7 +112,7 @@ func (a *Actor) listAt(parent *Actor, conn *Conn) {
 	case parent != nil:
 		parent.children.Add(a, &a.seats.owner)
 	case conn != nil:
-		conn.owned.Add(a, &a.seats.owner)
+		conn.shown.owned.Add(a, &a.seats.owner)
 	}
 }
 
@@ -122,7 +122,7 @@ func (a *Actor) unlist() {
 	case a.owner != nil:
 		a.owner.children.Remove(&a.seats.owner)
 	case a.conn != nil:
-		a.conn.owned.Remove(&a.seats.owner)
+		a.conn.shown.owned.Remove(&a.seats.owner)
 	}
 	a.owner = nil
 }
@@ -187,7 +187,7 @@ func (a *Actor) orphan() (heirs []*Actor) {
 
 // destroyOwned destroys the actors that the connection still owns, each in a task: what others own goes before them.
 func (c *Conn) destroyOwned() {
-	a := c.owned.First()
+	a := c.shown.owned.First()
 	if a == nil {
 		return
 	}

@@ -75,7 +75,7 @@ func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor
 		return a, nil
 	}
 	for _, c := range w.announced {
-		if c.razed[name] {
+		if c.copies.razed[name] {
 			return nil, fmt.Errorf("the server has destroyed it: %w", ErrClosed)
 		}
 	}
@@ -100,7 +100,7 @@ func (a *Actor) raze() {
 	gone := &Actor{world: w, class: a.class, ref: a.ref, name: a.name, dead: true}
 	w.actors.razed = append(w.actors.razed, gone)
 	for _, c := range w.announced {
-		if a.openingOn(c) == nil && !c.sleeps(a) {
+		if a.openingOn(c) == nil && !c.shown.sleeps(a) {
 			gone.dismiss(c, Destroyed)
 		}
 	}
@@ -130,7 +130,7 @@ func readName(b []byte) (name string, rest []byte, ok bool) {
 
 // adopt finds the copy that an open message names: one that sleeps, or one that was placed here. It is nil when there is none.
 func (w *World) adopt(c *Conn, m bunch.Message, o opened) (*Actor, *CloseError) {
-	a := c.actorsByRef[o.ref]
+	a := c.copies.byRef[o.ref]
 	if placed := w.actors.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.torn {
 		a = placed
 	}
@@ -140,16 +140,7 @@ func (w *World) adopt(c *Conn, m bunch.Message, o opened) (*Actor, *CloseError) 
 	}
 	if a != nil && a.conn == nil {
 		a.conn, a.ref = c, o.ref
-		c.actorsByRef[o.ref] = a
+		c.copies.byRef[o.ref] = a
 	}
 	return a, nil
-}
-
-// noteRazed remembers, on a client, a placed actor that was destroyed before it was placed here.
-func (c *Conn) noteRazed(o opened) *CloseError {
-	if len(c.razed) >= maxChannelless {
-		return violationf(PayloadFail, "end of %q, which is not placed here; as many as %d are known already", o.name, len(c.razed))
-	}
-	c.razed[o.name] = true
-	return nil
 }

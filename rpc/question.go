@@ -199,5 +199,5 @@ func (w *World) cancelQuestion(c *Conn, a *Actor, m *method, number uint64) {
 		q.end(errCanceled)
 		return
 	}
-	c.waiting.cancel(a, m, number)
+	c.copies.waiting.cancel(a, m, number)
 }

@@ -29,31 +29,19 @@ func (w *World) Actor(ref Ref) *Actor {
 		return w.actors.byRef[ref]
 	}
 	for _, c := range w.announced {
-		if a := c.actorsByRef[ref]; a != nil {
+		if a := c.copies.byRef[ref]; a != nil {
 			return a
 		}
 	}
 	return nil
 }
 
-// opened reports, on a server, whether the actor is open for the client.
-func (c *Conn) opened(a *Actor) bool {
-	return c.openings[a] != nil
-}
-
-// forgetCopy forgets, on a client, the number of a copy that has ended.
-func (a *Actor) forgetCopy() {
-	if c := a.conn; c != nil && !c.server && c.actorsByRef[a.ref] == a {
-		delete(c.actorsByRef, a.ref)
-	}
-}
-
 // Actor returns the actor that ref names when it is open for c, or dormant there, else nil. It belongs to the world's goroutine.
 func (c *Conn) Actor(ref Ref) *Actor {
 	if !c.server {
-		return c.actorsByRef[ref]
+		return c.copies.byRef[ref]
 	}
-	if a := c.world.actors.byRef[ref]; a != nil && (c.opened(a) || c.sleeps(a)) {
+	if a := c.world.actors.byRef[ref]; a != nil && (c.shown.opened(a) || c.shown.sleeps(a)) {
 		return a
 	}
 	return nil
@@ -107,7 +95,7 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 	if len(needs) == 0 {
 		return false
 	}
-	w := &c.waiting
+	w := &c.copies.waiting
 	if !m.waits || c.server || w.running || len(w.calls) == maxWaiting || w.bytes+len(payload) > maxWaitingBytes {
 		c.drops.Add(drops.UnknownRef, len(needs))
 		return false
@@ -124,7 +112,7 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 // runAllWaiting runs the calls whose time is over.
 func (w *World) runAllWaiting() {
 	for _, c := range w.announced {
-		if len(c.waiting.calls) > 0 {
+		if len(c.copies.waiting.calls) > 0 {
 			w.runWaiting(c)
 		}
 	}
@@ -132,14 +120,14 @@ func (w *World) runAllWaiting() {
 
 // runWaiting runs the calls of which all that they name is open now, or the time is over.
 func (w *World) runWaiting(c *Conn) {
-	for i := 0; i < len(c.waiting.calls); {
-		call := c.waiting.calls[i]
+	for i := 0; i < len(c.copies.waiting.calls); {
+		call := c.copies.waiting.calls[i]
 		if !call.actor.dead && w.frame.beat.Real.Before(call.until) && slices.ContainsFunc(call.needs, func(ref Ref) bool { return c.Actor(ref) == nil }) {
 			i++
 			continue
 		}
-		c.waiting.calls = slices.Delete(c.waiting.calls, i, i+1)
-		c.waiting.bytes -= len(call.payload)
+		c.copies.waiting.calls = slices.Delete(c.copies.waiting.calls, i, i+1)
+		c.copies.waiting.bytes -= len(call.payload)
 		w.runWaited(c, call)
 	}
 }
@@ -147,8 +135,8 @@ func (w *World) runWaiting(c *Conn) {
 // runWaited runs one of them.
 func (w *World) runWaited(c *Conn, call waitingCall) {
 	defer w.game.Catch(c)
-	c.waiting.running, w.arrived = true, w.frame.now
-	defer func() { c.waiting.running = false }()
+	c.copies.waiting.running, w.arrived = true, w.frame.now
+	defer func() { c.copies.waiting.running = false }()
 	run := w.run
 	if call.method.role == isQuestion {
 		run = func(c *Conn, a *Actor, m *method, payload []byte) *CloseError {

@@ -213,7 +213,7 @@ func (c *Conn) survey() {
 	r := &c.world.relevance
 	x, y, z, ok := c.viewpoint()
 	defer c.settle(&r.placed)
-	r.placed.mark(c.view.openings)
+	r.placed.mark(c.shown.view.openings)
 	if r.found = r.found[:0]; ok {
 		r.found = r.grid.Near(r.found, x, y, z)
 	}
@@ -224,10 +224,10 @@ func (c *Conn) survey() {
 			c.want(r.placed.Items[f.ID], f.Far)
 		}
 	}
-	if a := c.view.target; a != nil && !a.dead && a.rule != byHand && a.openingOn(c) == nil {
+	if a := c.shown.view.target; a != nil && !a.dead && a.rule != byHand && a.openingOn(c) == nil {
 		c.want(a, 0)
 	}
-	for _, o := range c.view.openings {
+	for _, o := range c.shown.view.openings {
 		switch {
 		case o.actor.concerns(c):
 			o.relevant, o.far = r.elapsed, 0
@@ -257,7 +257,7 @@ func (c *Conn) ask(count int) {
 		return
 	}
 	defer c.settle(&r.asked)
-	r.asked.mark(c.view.openings)
+	r.asked.mark(c.shown.view.openings)
 	for range count {
 		a := r.asked.Items[r.question]
 		r.question++ // before the call: one that does not return is not repeated
@@ -296,14 +296,14 @@ func (a *Actor) seenBy(c *Conn) bool {
 // settle ends a look at a connection: it closes what was not seen for too long, and then opens what is seen now, the nearest first.
 func (c *Conn) settle(of *slots) {
 	r := &c.world.relevance
-	of.unmark(c.view.openings)
+	of.unmark(c.shown.view.openings)
 	for _, o := range r.unseen {
 		if !o.closed {
 			c.world.logs.Actor(logs.Relevancy, "no longer relevant", c, o.actor)
 			o.actor.CloseTo(c)
 		}
 	}
-	if r.elapsed >= c.view.pause {
+	if r.elapsed >= c.shown.view.pause {
 		slices.SortStableFunc(r.wanted, func(a, b wish) int { return cmp.Compare(a.far, b.far) })
 		c.openWanted(r.wanted)
 	}
@@ -320,7 +320,7 @@ func (c *Conn) openWanted(wanted []wish) {
 		c.world.logs.Actor(logs.Relevancy, "relevant", c, wish.actor)
 		err := c.world.openAlways(wish.actor, c)
 		if err != nil {
-			c.view.pause = r.elapsed + openPause
+			c.shown.view.pause = r.elapsed + openPause
 		}
 		if err != nil && !errors.Is(err, bunch.ErrBunchTooLarge) {
 			return
@@ -389,7 +389,7 @@ func (a *Actor) reach() float32 {
 }
 
 // concerns reports whether an actor is relevant to a connection whatever the distance.
-func (a *Actor) concerns(c *Conn) bool { return a.conn == c || a == c.view.target }
+func (a *Actor) concerns(c *Conn) bool { return a.conn == c || a == c.shown.view.target }
 
 // everywhere is a cull distance beyond all.
 const everywhere = math.MaxFloat32
@@ -423,7 +423,7 @@ func (c *Conn) SetView(a *Actor) error {
 	case a.binding == nil || a.binding.at == nil:
 		return fmt.Errorf("rpc: SetView to a %q: its class has no At", a.class.name)
 	}
-	c.view.target, c.view.fixed = a, false
+	c.shown.view.target, c.shown.view.fixed = a, false
 	return nil
 }
 
@@ -433,7 +433,7 @@ func (c *Conn) SetViewPoint(x, y, z float32) error {
 	if !c.server {
 		return fmt.Errorf("rpc: SetViewPoint on a client: %w", ErrWrongRole)
 	}
-	v := &c.view
+	v := &c.shown.view
 	v.target, v.fixed, v.x, v.y, v.z = nil, true, x, y, z
 	return nil
 }
@@ -442,7 +442,7 @@ func (c *Conn) SetViewPoint(x, y, z float32) error {
 // from nowhere. Server only; it belongs to the world's goroutine. UE: ViewTarget and SrcLocation of IsNetRelevantFor.
 func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
 	x, y, z, ok = c.viewpoint()
-	if ok && !c.view.fixed {
+	if ok && !c.shown.view.fixed {
 		target = c.viewTarget()
 	}
 	return target, x, y, z, ok
@@ -453,7 +453,7 @@ func (c *Conn) viewTarget() *Actor {
 	if c == nil {
 		return nil
 	}
-	v := &c.view
+	v := &c.shown.view
 	switch {
 	case v.target != nil && !v.target.dead:
 		return v.target
@@ -467,10 +467,10 @@ func (c *Conn) viewTarget() *Actor {
 // pawn returns the first actor that the connection owns and that stands somewhere. It is searched for once a look at relevancy, or
 // what a connection owns and sees as its owner would cost the square of their number.
 func (c *Conn) pawn() *Actor {
-	v := &c.view
+	v := &c.shown.view
 	if now := c.world.relevance.elapsed + 1; v.searched != now || v.pawn != nil && (v.pawn.dead || v.pawn.conn != c) {
 		v.searched, v.pawn = now, nil
-		for a := range c.owned.all {
+		for a := range c.shown.owned.all {
 			if !a.asOwner && a.binding != nil && a.binding.at != nil {
 				v.pawn = a
 				break
@@ -482,8 +482,8 @@ func (c *Conn) pawn() *Actor {
 
 // viewpoint returns from where the connection sees, if it does.
 func (c *Conn) viewpoint() (x, y, z float32, ok bool) {
-	if c.view.fixed {
-		return c.view.x, c.view.y, c.view.z, true
+	if c.shown.view.fixed {
+		return c.shown.view.x, c.shown.view.y, c.shown.view.z, true
 	}
 	return c.viewTarget().position()
 }

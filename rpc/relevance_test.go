@@ -92,8 +92,8 @@ func TestRelevantMayDoAnything(t *testing.T) {
 		require.Greater(t, asked, 200)
 		require.Equal(t, len(w.actors.byRef), w.relevance.members)
 		for _, c := range w.announced {
-			require.Len(t, c.channels, len(c.view.openings))
-			for i, o := range c.view.openings {
+			require.Len(t, c.channels, len(c.shown.view.openings))
+			for i, o := range c.shown.view.openings {
 				require.Equal(t, i, o.at)
 				require.False(t, o.closed)
 				require.Same(t, w.relevance.asked.Items[o.actor.slot], o.actor)
@@ -163,7 +163,7 @@ func TestRelevanceForgetsAll(t *testing.T) {
 			require.NoError(t, w.Destroy(o.actor))
 		}
 		for _, c := range w.announced {
-			require.Empty(t, c.view.openings)
+			require.Empty(t, c.shown.view.openings)
 		}
 		for _, c := range w.announced {
 			c.Close(0, "")
@@ -338,7 +338,7 @@ func (w *woods) move() {
 
 func (w *woods) open() (n int) {
 	for _, c := range w.announced {
-		n += len(c.view.openings)
+		n += len(c.shown.view.openings)
 	}
 	return n
 }
@@ -396,7 +396,7 @@ func TestSleepersAreNotWanted(t *testing.T) {
 		}
 	}
 	pass()
-	require.Equal(t, maxOpened+10, len(c.asleep), "asleep")
+	require.Equal(t, maxOpened+10, len(c.shown.asleep), "asleep")
 	for _, a := range torn {
 		require.NoError(t, a.TearOff())
 	}

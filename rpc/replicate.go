@@ -37,7 +37,7 @@ func (w *World) replicate(now time.Time) {
 		if c.server {
 			c.dismissOverdue()
 			c.sendState(now)
-			c.world.logs.Updates(c, c.state.given, len(c.state.dirty), c.state.held)
+			c.world.logs.Updates(c, c.shown.state.given, len(c.shown.state.dirty), c.shown.state.held)
 		}
 	}
 }
@@ -363,22 +363,22 @@ func (a *Actor) replica(d *declaredState) replica {
 
 // touch remembers what a state was before a packet changes it.
 func (c *Conn) touch(r replica) {
-	for _, other := range c.reps.replicas {
+	for _, other := range c.copies.reps.replicas {
 		if other == r {
 			return
 		}
 	}
 	r.remember()
-	c.reps.replicas = append(c.reps.replicas, r)
+	c.copies.reps.replicas = append(c.copies.reps.replicas, r)
 }
 
 // tellReps runs OnRep for all that a packet has changed.
 func (w *World) tellReps(c *Conn) {
-	p := &c.reps
+	p := &c.copies.reps
 	for p.next < len(p.replicas) {
 		r := p.replicas[p.next]
 		p.next++ // before the call: one that does not return is not repeated
-		r.file(c.referrers, true)
+		r.file(c.copies.referrers, true)
 		r.tell(w, 0)
 	}
 	clear(p.replicas)
@@ -387,8 +387,8 @@ func (w *World) tellReps(c *Conn) {
 
 // tellReferrers runs OnRep for the states that name an actor which has just opened, or ended, here.
 func (w *World) tellReferrers(c *Conn, ref Ref) {
-	for _, r := range c.referrers.Of(ref) {
-		if slices.Contains(c.reps.replicas, r) { // a packet has changed it, and OnRep is about to run
+	for _, r := range c.copies.referrers.Of(ref) {
+		if slices.Contains(c.copies.reps.replicas, r) { // a packet has changed it, and OnRep is about to run
 			continue
 		}
 		r.remember()
@@ -400,7 +400,7 @@ func (w *World) tellReferrers(c *Conn, ref Ref) {
 func (a *Actor) unfile(c *Conn) {
 	for _, r := range a.replicas {
 		if r != nil {
-			r.file(c.referrers, false)
+			r.file(c.copies.referrers, false)
 		}
 	}
 }

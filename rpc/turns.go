@@ -206,9 +206,9 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 
 // finishPacket applies the other states of a packet of which some are applied: the game sees a packet whole or not at all.
 func (w *World) finishPacket(c *Conn) {
-	for len(c.reps.replicas) > 0 {
+	for len(c.copies.reps.replicas) > 0 {
 		m := w.peek(c)
-		if m == nil || m.Delivery != bunch.Tracked || m.Number != c.reps.packet {
+		if m == nil || m.Delivery != bunch.Tracked || m.Number != c.copies.reps.packet {
 			w.tellReps(c)
 			return
 		}
