@@ -154,7 +154,7 @@ var scattered = map[string]int{
 	"chunk": 19, "chunk/fragment": 2, "chunk/vital": 38,
 	"examples/savegame/command": 10, "examples/savegame/demo": 1, "examples/savegame/desk": 16, "examples/savegame/manifest": 2, "examples/savegame/store": 10, "examples/savegame/tree": 3, "examples/savegame/versions": 47,
 	"internal/link": 41, "internal/logs": 7, "internal/netsim": 10, "internal/pace": 62, "internal/relevancy": 8, "internal/scenes": 8, "internal/sealed": 65, "internal/trace": 17, "internal/udp": 4,
-	"rpc": 294, "rpc/dos": 7, "rpc/input": 1,
+	"rpc": 274, "rpc/dos": 7, "rpc/input": 1,
 	"stream/disk": 12,
 }
 
