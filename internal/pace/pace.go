@@ -171,8 +171,8 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()))
 }
 
-// Trip takes the round trip of a packet. The owner tells those of packets that Sent does not know, too: after an outage an ack tells of
-// what arrived before it, and of a probe that has just made its round trip. The least of a batch counts.
+// Trip takes the round trip of a packet. The owner tells that of a probe, which Sent does not know, after an outage: an ack tells of what
+// arrived before it as well. The least of a batch counts. (Those of all packets that Sent does not know make crowds less fair.)
 func (c *Controller) Trip(rtt time.Duration) {
 	b := &c.batch
 	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.least {

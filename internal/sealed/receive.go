@@ -224,7 +224,9 @@ func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Dur
 	if r.paced || at == 0 {
 		return
 	}
-	s.control.Trip(t - r.sent)
+	if s.hearing.ptos > 0 { // what arrived before an outage is acked now as well, and its age is no round trip
+		s.control.Trip(t - r.sent)
+	}
 	held := min(f.delay+max(f.arrived()-at, 0), maxReportDelay)
 	s.guess = max(t-r.sent-held, time.Microsecond)
 	s.control.Guess(s.guess)
