@@ -78,7 +78,7 @@ func (a *Array[T]) declare(t reflect.Type, given int) (err error) {
 	return err
 }
 
-// Start sends items to peer. It returns at once; items must not change until the transfer has ended. Any number of
+// Start sends items to peer. It returns at once; items must not change until [Transfer.Done] is closed. Any number of
 // transfers may share them.
 func (a *Array[T]) Start(peer *Peer, items []T, opts ...Option) (*Transfer, error) {
 	h := header{kind: kindArray, topic: a.name, size: -1, count: int64(len(items)), shape: a.shape}
