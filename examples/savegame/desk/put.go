@@ -95,7 +95,10 @@ func (p *putting) changed(ctx context.Context) (err error) {
 // conflict says with what: the newest version there.
 func (c *Client) conflict(ctx context.Context, name string, seen versions.Ref, err error) error {
 	history, failed := c.History(ctx, name)
-	if failed != nil || len(history) == 0 {
+	switch {
+	case failed != nil:
+		return failed // asked again, the server says once more what it thinks of the put
+	case len(history) == 0:
 		return err
 	}
 	return &versions.Conflict{Latest: history[len(history)-1], Seen: seen}
