@@ -13,6 +13,27 @@ import (
 	"github.com/quivernet/quiver/internal/link/linktest"
 )
 
+// underRun joins two worlds that wait for events, and returns the client's end. end closes both.
+func underRun(t *testing.T, server, client *testWorld) (ctx context.Context, conn *Conn, end func()) {
+	near, far := linktest.Pipe()
+	near.SetDelay(testDelay)
+	far.SetDelay(testDelay)
+	ctx, cancel := context.WithCancel(context.Background())
+	go server.Run(ctx)
+	go client.Run(ctx)
+	_, err := server.Attach(plug{far})
+	require.NoError(t, err)
+	conn, err = client.Connect(ctx, plug{near})
+	require.NoError(t, err)
+	time.Sleep(time.Second)
+	return ctx, conn, func() {
+		require.NoError(t, client.World.Close(ctx, 0, "end"))
+		require.NoError(t, server.World.Close(ctx, 0, "end"))
+		time.Sleep(3 * time.Second)
+		cancel()
+	}
+}
+
 // TestThenIsToldWhenItsWorldCloses: a question that a world asks itself ends with the world, and Then's function has to hear of it.
 func TestThenIsToldWhenItsWorldCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -49,17 +70,8 @@ func TestStateThatWasNotDueUnderRun(t *testing.T) {
 		}
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
 		here, there := bind(server.World), bind(client.World)
-		near, far := linktest.Pipe()
-		near.SetDelay(testDelay)
-		far.SetDelay(testDelay)
-		ctx, cancel := context.WithCancel(context.Background())
-		go server.Run(ctx)
-		go client.Run(ctx)
-		_, err := server.Attach(plug{far})
-		require.NoError(t, err)
-		_, err = client.Connect(ctx, plug{near})
-		require.NoError(t, err)
-		time.Sleep(time.Second)
+		ctx, _, end := underRun(t, server, client)
+		var err error
 		var a *Actor
 		var p *puppet
 		require.NoError(t, server.Do(ctx, func() {
@@ -78,10 +90,7 @@ func TestStateThatWasNotDueUnderRun(t *testing.T) {
 			require.True(t, ok)
 			text = copied.label.Text
 		}))
-		require.NoError(t, client.World.Close(ctx, 0, "end"))
-		require.NoError(t, server.World.Close(ctx, 0, "end"))
-		time.Sleep(3 * time.Second)
-		cancel()
+		end()
 		require.Equal(t, "two", text, "a minute later")
 	})
 }
@@ -90,17 +99,8 @@ func TestStateThatWasNotDueUnderRun(t *testing.T) {
 func TestSecondMissedUnderRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
-		near, far := linktest.Pipe()
-		near.SetDelay(testDelay)
-		far.SetDelay(testDelay)
-		ctx, cancel := context.WithCancel(context.Background())
-		go server.Run(ctx)
-		go client.Run(ctx)
-		_, err := server.Attach(plug{far})
-		require.NoError(t, err)
-		end, err := client.Connect(ctx, plug{near})
-		require.NoError(t, err)
-		time.Sleep(time.Second)
+		ctx, conn, end := underRun(t, server, client)
+		var err error
 		var a *Actor
 		require.NoError(t, server.Do(ctx, func() {
 			a, _, err = Spawn(server.binding, server.joined[0], func(p *puppet) { p.label.Text = "true" })
@@ -114,9 +114,9 @@ func TestSecondMissedUnderRun(t *testing.T) {
 				require.True(t, ok)
 				texts = append(texts, copied.label.Text)
 				copied.label.Text = "stale"
-				end.link.Lock()
-				require.NoError(t, end.machine.Send(0, bunch.Reliable, control.AppendMissed(nil)))
-				end.link.Unlock()
+				conn.link.Lock()
+				require.NoError(t, conn.machine.Send(0, bunch.Reliable, control.AppendMissed(nil)))
+				conn.link.Unlock()
 			}))
 			time.Sleep(500 * time.Millisecond)
 		}
@@ -126,10 +126,7 @@ func TestSecondMissedUnderRun(t *testing.T) {
 			require.True(t, ok)
 			texts = append(texts, copied.label.Text)
 		}))
-		require.NoError(t, client.World.Close(ctx, 0, "end"))
-		require.NoError(t, server.World.Close(ctx, 0, "end"))
-		time.Sleep(3 * time.Second)
-		cancel()
+		end()
 		require.Equal(t, []string{"true", "true", "true"}, texts)
 	})
 }
@@ -162,15 +159,8 @@ func TestAskGivesItsArgumentBack(t *testing.T) {
 		})
 		opened := make(chan *Actor, 1)
 		Bind(client.World, class, func(a *Actor) *puppet { opened <- a; return new(puppet) })
-		near, far := linktest.Pipe()
-		ctx, cancel := context.WithCancel(context.Background())
-		go server.Run(ctx)
-		go client.Run(ctx)
-		_, err := server.Attach(plug{far})
-		require.NoError(t, err)
-		_, err = client.Connect(ctx, plug{near})
-		require.NoError(t, err)
-		time.Sleep(time.Second)
+		ctx, _, end := underRun(t, server, client)
+		var err error
 		require.NoError(t, server.Do(ctx, func() { _, err = server.Spawn(class, server.joined[0]) }))
 		a := <-opened
 
@@ -195,10 +185,7 @@ func TestAskGivesItsArgumentBack(t *testing.T) {
 			<-done
 		}
 		time.Sleep(time.Second)
-		require.NoError(t, client.World.Close(ctx, 0, "end"))
-		require.NoError(t, server.World.Close(ctx, 0, "end"))
-		time.Sleep(3 * time.Second)
-		cancel()
+		end()
 		require.NotEqual(t, "other", heard, "what the server was asked was written after Ask had returned")
 	})
 }
@@ -206,30 +193,37 @@ func TestAskGivesItsArgumentBack(t *testing.T) {
 // TestCallsOfTheLastOnDisconnectRun: a closed world runs what its last functions call here before Run returns.
 func TestCallsOfTheLastOnDisconnectRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newTestWorld(t, Config{})
-		client := newTestWorld(t, Config{})
-		near, far := linktest.Pipe()
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- server.Run(ctx) }()
-		go client.Run(ctx)
-		_, err := server.Attach(plug{far})
-		require.NoError(t, err)
-		_, err = client.Connect(ctx, plug{near})
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		var a *Actor
+		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+		ctx, _, end := underRun(t, server, client)
 		require.NoError(t, server.Do(ctx, func() {
-			a, err = server.Spawn(hero, nil)
+			a, err := server.Spawn(hero, nil)
 			require.NoError(t, err)
 			server.OnDisconnect(func(*Conn, error) { require.NoError(t, fire.Call(a, shot{1})) })
 		}))
-		require.NoError(t, server.World.Close(ctx, 0, "end"))
+		end()
+		require.Contains(t, server.heard, "fire")
+		require.Zero(t, server.Dropped())
+	})
+}
+
+// TestCallsThatNeverEnd: who calls again in each call keeps no closed world, and what does not run is counted.
+func TestCallsThatNeverEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		class := NewClass("Echo")
+		again := Server[None](class, "Again", Reliable)
+		w := newTestWorld(t, Config{Classes: []*Class{class}})
+		b := Bind(w.World, class, func(a *Actor) *Actor { return a })
+		On(b, again, func(a *Actor, _ *Call, _ None) { _ = again.Call(a, None{}) })
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		require.NoError(t, w.Do(t.Context(), func() {
+			a, err := w.Spawn(class, nil)
+			require.NoError(t, err)
+			require.NoError(t, again.Call(a, None{}))
+			go func() { _ = w.World.Close(context.Background(), 0, "end") }()
+		}))
 		require.ErrorIs(t, <-ended, ErrClosed)
-		time.Sleep(3 * time.Second)
-		cancel()
-		t.Log(server.heard, server.Dropped())
-		require.Contains(t, server.heard, "fire", "Call returned nil, nothing ran and nothing is counted: Dropped is %d", server.Dropped())
+		require.EqualValues(t, 1, w.Dropped())
 	})
 }
 

@@ -76,10 +76,11 @@ func (w *World) Run(ctx context.Context) error {
 			w.drive.Signal()
 		}
 		if w.lobby.over() {
-			if farewells++; farewells > maxFarewells || !w.owes() {
-				return ErrClosed
+			if farewells++; farewells <= maxFarewells && w.owes() {
+				continue
 			}
-			continue
+			w.forsake()
+			return ErrClosed
 		}
 		w.rest()
 		happened = true
@@ -97,6 +98,14 @@ func (w *World) Run(ctx context.Context) error {
 // maxFarewells Dispatches at most follow the one after which a closed world is over, for what its last functions call and ask: who asks
 // again whenever that fails would never end.
 const maxFarewells = 16
+
+// forsake counts the calls that no Dispatch will run any more.
+func (w *World) forsake() {
+	if n := len(w.local.waiting); n > 0 {
+		w.dropped.Add(uint64(n))
+		w.log.Warn("local calls dropped: the world is closed", "calls", n)
+	}
+}
 
 // owes reports whether functions of the game are to run in the next Dispatch.
 func (w *World) owes() bool { return w.game.Owes() || len(w.local.waiting) > 0 }
@@ -156,7 +165,7 @@ func (w *World) Do(ctx context.Context, fn func()) error {
 // world would wait for ever.
 func (w *World) Inside() bool { return w.drive.Inside() }
 
-// Dropped returns how many posts were refused, and how many local calls found their actor destroyed.
+// Dropped returns how many posts were refused, and how many local calls found their actor destroyed or their world closed.
 func (w *World) Dropped() uint64 { return w.dropped.Load() }
 
 func (w *World) post(fn func()) error {

@@ -53,8 +53,7 @@ type Carrier struct {
 	worker worker
 	done   chan struct{}
 
-	sends  sync.Mutex // held from before packets are built until they have left, which keeps their order; taken before mu
-	run    runner     // under sends
+	run    runner // belongs to the goroutine
 	counts carrierCounts
 }
 

@@ -33,7 +33,7 @@ type arrived struct {
 	opened
 }
 
-// runner is what a carrier keeps between two turns.
+// runner is what the goroutine of a carrier keeps between two turns.
 type runner struct {
 	writer        udp.Writer
 	to, from      net.Addr // as QUIC told them last
@@ -72,24 +72,15 @@ func (c *Carrier) loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		idle, ended := c.round()
-		if ended || idle && c.worker.sleep(timer) {
+		c.run.borrow()
+		next, idle := c.turn()
+		if idle || c.run.state == Closed {
+			c.run.giveBack()
+		}
+		if c.finished() || idle && c.worker.sleep(timer, next) {
 			return
 		}
 	}
-}
-
-// round is a turn of the goroutine with all that goes before and after it.
-func (c *Carrier) round() (idle, ended bool) {
-	c.sends.Lock()
-	defer c.sends.Unlock()
-	c.run.borrow()
-	next, idle := c.turn()
-	if idle || c.run.state == Closed {
-		c.run.giveBack()
-	}
-	c.worker.due(next)
-	return idle, c.finished()
 }
 
 // turn does what is due now. Idle: nothing is, before next; zero = before somebody wakes it.

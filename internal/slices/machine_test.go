@@ -289,14 +289,18 @@ func TestSpareMemoryGivesWay(t *testing.T) {
 		}
 		return len(m.in.drain())
 	}
-	t.Run("memory for chunks to come", func(t *testing.T) {
-		const most = ReceiverBytes + 3*40<<10
+	const most = ReceiverBytes + 3*40<<10
+	spared := func() (*Machine, *purse) { // that keeps the memory of two chunks
 		account := &purse{most}
 		m := New(protocol, account)
 		for id := range uint16(2) {
 			require.Equal(t, 1, whole(m, id))
 		}
 		m.GiveBack([][]byte{make([]byte, PartSlices*Size), make([]byte, PartSlices*Size)})
+		return m, account
+	}
+	t.Run("memory for chunks to come", func(t *testing.T) {
+		m, account := spared()
 		require.Len(t, m.in.memory.spares, 2)
 		large := chunk.Slice{ChunkID: 2, Index: 0, Count: 2 * PartSlices, Data: make([]byte, Size)}
 		require.NoError(t, m.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, large)))
@@ -304,13 +308,7 @@ func TestSpareMemoryGivesWay(t *testing.T) {
 		require.EqualValues(t, most-ReceiverBytes-ChunkBytes(2*PartSlices), account.left)
 	})
 	t.Run("records of chunks far ahead", func(t *testing.T) {
-		const most = ReceiverBytes + 3*40<<10
-		account := &purse{most}
-		m := New(protocol, account)
-		for id := range uint16(2) {
-			require.Equal(t, 1, whole(m, id))
-		}
-		m.GiveBack([][]byte{make([]byte, PartSlices*Size), make([]byte, PartSlices*Size)})
+		m, account := spared()
 		far := chunk.Slice{ChunkID: 2 + Places, Index: 0, Count: PartSlices, Data: make([]byte, Size)}
 		require.Less(t, account.left-ChunkBytes(PartSlices), int64(Places*placeBytes), "there is room for the chunk, but not for its record")
 		require.NoError(t, m.Receive(netsim.Epoch, config.AppendSlice([]byte{protocol}, far)))
