@@ -220,6 +220,13 @@ func (l *localCalls) add(call localCall, most int) error {
 	return nil
 }
 
+// drop drops the calls that no Dispatch will run, and returns how many.
+func (l *localCalls) drop() (calls int) {
+	calls = len(l.waiting)
+	l.waiting = nil
+	return calls
+}
+
 // runLocal runs the calls that were queued before this Dispatch; what they queue waits for the next.
 func (w *World) runLocal() {
 	w.local.running.AddAll(&w.local.waiting) // behind what a panic left

@@ -183,7 +183,7 @@ func (h *handshake) ask(token []byte) {
 	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
 }
 
-// catchAuthenticate is World.catch for the goroutine of Authenticate.
+// catchAuthenticate is what [tasks.Runner.Catch] is to the world's goroutine, for that of Authenticate.
 func (c *Conn) catchAuthenticate() {
 	if c.world.config.OnPanic == nil {
 		return

@@ -171,8 +171,8 @@ func serverFull(none *door.Full) *CloseError {
 	return &CloseError{Code: ServerFull, Reason: none.Reason}
 }
 
-// attach takes a connection in whose traffic begin begins: the end of it finds all set. It returns why the world is closed, nil when it is
-// not.
+// attach enters a connection, and has begin start its traffic under the lock, so that detach, should the link end at once, comes after all
+// is set. It returns why the world is closed, nil when it is not.
 func (l *lobby) attach(c *Conn, begin func()) *CloseError {
 	l.mu.Lock()
 	defer l.mu.Unlock()

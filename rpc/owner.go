@@ -11,7 +11,7 @@ import (
 // server itself, and that end decides [Actor.Conn]: whose Server RPCs are heard, where Client RPCs run, and who sees fields that are
 // for the owner. UE: AActor::Owner; the chain of GetNetConnection.
 type Owner interface {
-	// ends returns the actor that ends directly, and the connection at the end of the chain.
+	// ends returns both ends of the chain of owners: the actor that owns directly, nil when none does, and the connection at the far end.
 	ends() (parent *Actor, conn *Conn)
 }
 
@@ -24,7 +24,7 @@ func (a *Actor) ends() (*Actor, *Conn) {
 	return a, a.conn
 }
 
-// endsOf is owner.owns, also of nobody.
+// endsOf is owner.ends, also of nobody.
 func endsOf(owner Owner) (parent *Actor, conn *Conn) {
 	if owner == nil {
 		return nil, nil

@@ -88,7 +88,7 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 		ctx, cancel = context.WithTimeoutCause(ctx, w.config.requestTime(), w.timeUp())
 		defer cancel()
 	}
-	wait := &waiter[R]{put: make(chan struct{}), done: make(chan struct{})}
+	wait := &waiter[R]{wasPut: make(chan struct{}), done: make(chan struct{})}
 	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: wait.finish}, waits: true}
 	if err := w.post(func() { wait.begin(q, func() error { return r.put(q, arg, time.Time{}) }) }); err != nil {
 		return result, q.failed(err)
@@ -104,7 +104,7 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 		err = w.lobby.cause()
 	}
 	if wait.claimed.CompareAndSwap(false, true) {
-		wait.release()
+		wait.awaitPut()
 		w.hand(func() { w.giveUp(q) })
 		return result, q.failed(err)
 	}
@@ -115,23 +115,24 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 // waiter is who waits in Ask.
 type waiter[R any] struct {
 	began   atomic.Bool   // the question is being put, or was
-	put     chan struct{} // closed when it was, or will not be
+	wasPut  chan struct{} // closed when it was, or will not be
 	claimed atomic.Bool   // by the answer, or by who waits no longer
 	done    chan struct{}
 	result  R
 	err     error
 }
 
-// release returns once nothing reads the argument. Whoever waited has claimed.
-func (w *waiter[R]) release() {
+// awaitPut returns once nothing reads the argument any more: at once when the question is yet to be put, for then it never is. Who calls
+// it has claimed.
+func (w *waiter[R]) awaitPut() {
 	if w.began.Load() {
-		<-w.put
+		<-w.wasPut
 	}
 }
 
 // begin puts the question, on the world's goroutine, unless nobody waits any more.
 func (w *waiter[R]) begin(q *inquiry, put func() error) {
-	defer close(w.put)
+	defer close(w.wasPut)
 	if w.began.Store(true); w.claimed.Load() {
 		return
 	}

@@ -79,7 +79,10 @@ func (w *World) Run(ctx context.Context) error {
 			if farewells++; farewells <= maxFarewells && w.owes() {
 				continue
 			}
-			w.forsake()
+			if n := w.local.drop() + w.game.Owed(); n > 0 {
+				w.dropped.Add(uint64(n))
+				w.log.Warn("the last functions of a closed world call and ask for ever: what is left is dropped", "functions", n)
+			}
 			return ErrClosed
 		}
 		w.rest()
@@ -99,16 +102,8 @@ func (w *World) Run(ctx context.Context) error {
 // again whenever that fails would never end.
 const maxFarewells = 16
 
-// forsake counts the calls that no Dispatch will run any more.
-func (w *World) forsake() {
-	if n := len(w.local.waiting); n > 0 {
-		w.dropped.Add(uint64(n))
-		w.log.Warn("local calls dropped: the world is closed", "calls", n)
-	}
-}
-
 // owes reports whether functions of the game are to run in the next Dispatch.
-func (w *World) owes() bool { return w.game.Owes() || len(w.local.waiting) > 0 }
+func (w *World) owes() bool { return w.game.Owed()+len(w.local.waiting) > 0 }
 
 // settleTime is how soon Run ticks again by itself while states are on their way, or actors and views may move: 30 times a second.
 const settleTime = time.Second / 30
@@ -165,7 +160,8 @@ func (w *World) Do(ctx context.Context, fn func()) error {
 // world would wait for ever.
 func (w *World) Inside() bool { return w.drive.Inside() }
 
-// Dropped returns how many posts were refused, and how many local calls found their actor destroyed or their world closed.
+// Dropped returns how many posts were refused, and how many local calls found their actor destroyed; and what a closed
+// world did not run, whose last functions call and ask again each time.
 func (w *World) Dropped() uint64 { return w.dropped.Load() }
 
 func (w *World) post(fn func()) error {

@@ -35,7 +35,7 @@ type World struct {
 	trace  *trace.Writer // nil = none
 	guests guest.Host
 
-	// Classes and actors. Owned by the world's goroutine, but for table.
+	// Classes and actors. Owned by the world's goroutine, but for table and actors.alive.
 	table      classTable // has a lock of its own
 	bindings   map[*Class]*binding
 	actors     actorTable
@@ -43,13 +43,13 @@ type World struct {
 	relevance  relevance  // likewise
 	drowsy     []*Actor   // likewise: dormant, and perhaps open
 
-	// The connections that joined. Owned by the world's goroutine.
+	// The connections that joined. Owned by the world's goroutine, but for parts of dos.
 	announced    []*Conn // joined and announced
 	joining      []*Conn // to be announced
 	ending       []*Conn // likewise
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
-	dos          dosWatch
+	dos          dosWatch // has a lock of its own for what Stats reads
 	stateWarn    logs.Gate
 	overflows    int       // connections that a full reliable buffer closed
 	sampled      time.Time // when sampleRates last ran
@@ -185,7 +185,8 @@ func (w *World) Conns() []*Conn {
 	return conns
 }
 
-// Close closes all connections with code and reason and returns when their carriers have ended or ctx has. From then on
+// Close closes all connections with code and reason and returns when their carriers have ended, or an error when ctx has before: they go on
+// closing by themselves then, and another Close, or [Conn.Wait], waits for them. It leaves listeners to [Listener.Close]. From then on
 // the world takes no connection and no post; Run returns ErrClosed. OnDisconnect runs in the next Dispatch. The trace of
 // [Config].Trace ends here, and an error of its writer is returned.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {

@@ -60,6 +60,7 @@ func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 func (i *Inbox) put(d *delivered) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.sweep()
 	switch {
 	case i.waiting[d.Name()] != nil:
 		return errors.New("one of this name waits to be taken already")
@@ -76,10 +77,20 @@ func (i *Inbox) put(d *delivered) error {
 	return nil
 }
 
+// sweep forgets blobs that have failed, also those of which the world's goroutine is yet to say so. The lock is held.
+func (i *Inbox) sweep() {
+	for name, d := range i.waiting {
+		if d.Err() != nil {
+			delete(i.waiting, name)
+		}
+	}
+}
+
 // take returns the blob of a name; nil when there is none before news is closed.
 func (i *Inbox) take(name string) (d *delivered, news <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.sweep()
 	if d = i.waiting[name]; d != nil {
 		delete(i.waiting, name)
 		return d, nil

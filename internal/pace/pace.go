@@ -146,7 +146,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	if s.look != 0 && s.look == c.look.number {
 		c.look.outcome.acked++
 	}
-	c.Trip(t - s.sent)
+	c.RoundTrip(t - s.sent)
 	if s.sent >= b.newest.sent {
 		b.newest = s
 	}
@@ -171,9 +171,9 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()))
 }
 
-// Trip takes the round trip of a packet. The owner tells that of a probe, which Sent does not know, after an outage: an ack tells of what
-// arrived before it as well. The least of a batch counts. (Those of all packets that Sent does not know make crowds less fair.)
-func (c *Controller) Trip(rtt time.Duration) {
+// RoundTrip takes a round trip; the least of a batch counts. Besides Acked, the owner calls it for a probe, which Sent does not know, with the
+// first ack after an outage. Not for every probe: crowds share a path less fairly by that.
+func (c *Controller) RoundTrip(rtt time.Duration) {
 	b := &c.batch
 	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.least {
 		rtt -= b.ackDelay

@@ -314,3 +314,10 @@ func TestHushIsAskedAbout(t *testing.T) {
 		require.Equal(t, before+1, d.pings.Load(), "once")
 	})
 }
+
+// runs reports whether there is a goroutine.
+func (w *worker) runs() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.running
+}

@@ -121,7 +121,7 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 		}
 		news = news || some
 	}
-	if news {
+	if news { // behind ackSpan: sampleRTT asks whether probe timeouts have passed
 		s.hear(t)
 	}
 	if news || largest >= s.loss.Largest {
@@ -219,13 +219,14 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 	return list[len(list)-1].at
 }
 
-// sampleRTT measures the round trip while the controller has none, by probes that it does not know.
+// sampleRTT measures the round trip by a probe that the controller does not know: as a guess while that has none, and for the controller
+// itself with the first ack after an outage.
 func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Duration) {
 	if r.paced || at == 0 {
 		return
 	}
 	if s.hearing.ptos > 0 { // what arrived before an outage is acked now as well, and its age is no round trip
-		s.control.Trip(t - r.sent)
+		s.control.RoundTrip(t - r.sent)
 	}
 	held := min(f.delay+max(f.arrived()-at, 0), maxReportDelay)
 	s.guess = max(t-r.sent-held, time.Microsecond)

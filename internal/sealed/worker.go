@@ -19,7 +19,7 @@ const (
 // worker is a goroutine that exists while there is work. All methods but sleep and end, which are the goroutine's, may be called concurrently.
 type worker struct {
 	work  func()      // the goroutine's: it works and sleeps by turns, until sleep says that it is to end
-	idle  func() bool // whether nothing waits that wake will not be called for again
+	empty func() bool // whether the queue is empty for which wake is called when it gets its first entry; the goroutine does not end before
 	naps  bool        // may block a thread for times that the runtime's timers do not keep
 	token chan struct{}
 
@@ -80,7 +80,7 @@ func (w *worker) sleep(timer *time.Timer, next time.Time) (end bool) {
 func (w *worker) rest(next time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.token) > 0 || !w.idle() {
+	if len(w.token) > 0 || !w.empty() {
 		return false
 	}
 	w.running = false
@@ -102,11 +102,4 @@ func (w *worker) end() {
 	if w.later != nil {
 		w.later.Stop()
 	}
-}
-
-// runs reports whether there is a goroutine.
-func (w *worker) runs() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.running
 }

@@ -23,8 +23,8 @@ type task[C any] struct {
 // whichever of them panics.
 func (r *Runner[C]) Later(conn C, doing Doing, run func()) { r.tasks.Add(task[C]{conn, doing, run}) }
 
-// Owes reports whether tasks wait.
-func (r *Runner[C]) Owes() bool { return !r.tasks.Empty() }
+// Owed returns how many tasks wait.
+func (r *Runner[C]) Owed() int { return r.tasks.Len() }
 
 // RunTasks runs the tasks, and those that they queue.
 func (r *Runner[C]) RunTasks() {

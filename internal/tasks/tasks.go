@@ -26,8 +26,11 @@ func (q *Queue[T]) AddAll(from *[]T) {
 	*from = (*from)[:0]
 }
 
+// Len returns how many are left.
+func (q *Queue[T]) Len() int { return len(q.items) - q.next }
+
 // Empty reports whether nothing is left.
-func (q *Queue[T]) Empty() bool { return q.next == len(q.items) }
+func (q *Queue[T]) Empty() bool { return q.Len() == 0 }
 
 // Take takes the first one out.
 func (q *Queue[T]) Take() (t T, ok bool) {

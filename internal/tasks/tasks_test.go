@@ -125,9 +125,9 @@ func TestRunner(t *testing.T) {
 		r.Later("b", Doing{What: "two"}, func() { panic("boom") })
 		r.Later("b", Doing{What: "three"}, func() { ran = append(ran, "three") })
 	})
-	require.True(t, r.Owes())
+	require.Equal(t, 1, r.Owed())
 	r.RunTasks()
-	require.False(t, r.Owes())
+	require.Zero(t, r.Owed())
 	posts := []func(){func() { panic("boom") }, func() { ran = append(ran, "post") }}
 	r.Post(&posts)
 	r.RunPosts()
