@@ -94,6 +94,7 @@ func (l lent) Validate() error {
 func TestItemsAreTheCallersOnceTheirTransferHasEnded(t *testing.T) {
 	array := NewArray[lent]("lent")
 	overQUICWith(t, netsim.Config{}, rpc.Config{}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
+		require.NoError(t, l.toClient.Conn().World().Do(t.Context(), func() { array.Handle(l.server, func(*IncomingArray[lent]) {}) }))
 		asked := make(chan struct{})
 		lentAsked, lentGoOn = asked, make(chan struct{})
 		items := make([]lent, 1000)
