@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/quivernet/quiver/internal/budget"
 	"github.com/quivernet/quiver/internal/codec"
@@ -16,44 +15,28 @@ import (
 type Actor struct {
 	_ codec.Never `codec:"an actor can not be encoded; send a number of your own by which both ends know it"`
 
-	world      *World
-	class      *Class
-	binding    *binding // nil: nothing is bound here
-	ref        Ref      // 0: placed on a client, and not open yet
-	name       string   // by which both ends know a placed actor
-	object     any      // what the binding's constructor returned
-	components []part   // by slot; none while nothing is made
-	seats      seats
+	world *World
+	class *Class
+	ref   Ref    // 0: placed on a client, and not open yet
+	name  string // by which both ends know a placed actor
+	seats seats
+
+	// The game's objects, as the bindings' constructors returned them.
+	own        part   // of its class; its binding is nil where nothing is bound
+	components []part // by slot; none while nothing is made
 
 	conn     *Conn      // the client's at the end of the chain of owners, nil: none; on a client the connection to the server
 	owned    bool       // client: this side owns it
 	owner    *Actor     // server: the actor that owns it, nil: a connection or the server does
 	children actors     // server: those that it owns
 	openings []*opening // where it is open; on a client the one channel to the server
-	always   bool
 	dead     bool
+	torn     bool // see TearOff
 
-	// Without a channel, see SetDormant and TearOff.
-	dormant bool
-	torn    bool
-	asleep  []*Conn // server: those that have a copy without a channel
-	drowsy  bool    // server: in World.drowsy
-	// server: the next Flush looks at the lists of the dormant actor, as it does at its states.
-	flushLists bool
-
-	// Of its relevancy, on a server.
-	rule      relevancyRule
-	slot      int // its place in slots(), while a rule other than byHand decides
-	onlyOwner bool
-	asOwner   bool
-
-	// Its states, once the object is there.
-	replicas   []replica                // by state id; nil = not kept here
-	conditions map[condition]bool       // server: those that hold
-	watched    bool                     // server: in the world's replicator
-	compared   time.Time                // server: when it was last looked at
-	throttle   budget.Throttle[*method] // server: of its multicasts
-	newest     []uint64                 // client, by field: the packet that brought what it has
+	dormancy  dormancy
+	relevancy actorRelevancy
+	states    actorStates
+	throttle  budget.Throttle[*method] // server: of its multicasts
 }
 
 // seats are an actor's places: among all actors of the world, those of its class, those that its owner has, and those that are
@@ -120,17 +103,17 @@ type SpawnOption func(*Actor)
 
 // AlwaysRelevant opens the actor for every connection, present and future. One that can not take it, having no channel left or a
 // smaller MaxBunch, goes without, and the log says so: what a peer does or asks for fails no Spawn for the others.
-func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.always = true } }
+func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
 // OnlyRelevantToOwner keeps an actor from all but its owner, however near they are, also when its class has neither At nor
 // Relevant. The last owner's copy closes 5 s after SetOwner. UE: bOnlyRelevantToOwner.
-func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.onlyOwner = true } }
+func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
 
 // RelevantAsOwner makes an actor relevant to whom its owner is, as a weapon is to those who see the pawn that bears it: it counts as
 // standing where the owner's view stands, see [Conn.SetView], with the cull distance of that actor, or is for all who see from
 // somewhere when that one is AlwaysRelevant. Without an owner, and where the owner's view is a point or decided by [Relevant], nobody else has it. UE:
 // bNetUseOwnerRelevancy.
-func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.asOwner = true } }
+func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner = true } }
 
 // Spawn makes an actor of b's class, owned by owner or by the server itself (nil), lets set, which may be nil, fill in the object that
 // b's constructor returned, and opens the actor for the connection that owns it: the open carries the states as set leaves them. It
@@ -148,7 +131,7 @@ func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...Spa
 
 // mustFit refuses an AlwaysRelevant actor whose states fit in no open message.
 func (a *Actor) mustFit() error {
-	if !a.always {
+	if !a.relevancy.always {
 		return nil
 	}
 	_, err := a.openMessage(nil, a.world.config.maxBunch())
@@ -165,8 +148,8 @@ func (a *Actor) openToOwner() error {
 
 // enterClass enters an actor that has its object among those of its class.
 func (a *Actor) enterClass() {
-	if !a.dead && a.object != nil {
-		a.binding.actors.Add(a, &a.seats.class)
+	if !a.dead && a.own.object != nil {
+		a.own.binding.actors.Add(a, &a.seats.class)
 	}
 }
 
@@ -219,7 +202,7 @@ func (a *Actor) openingOn(c *Conn) *opening {
 
 // parts goes through the objects of the actor, its own first.
 func (a *Actor) parts(yield func(part) bool) {
-	if own := (part{a.binding, a.object}); own.bound() && !yield(own) {
+	if a.own.bound() && !yield(a.own) {
 		return
 	}
 	for _, p := range a.components {
@@ -233,7 +216,7 @@ func (a *Actor) parts(yield func(part) bool) {
 func (a *Actor) part(c *Class) part {
 	switch {
 	case c == a.class:
-		return part{a.binding, a.object}
+		return a.own
 	case c.actor == a.class && c.slot < len(a.components):
 		return a.components[c.slot]
 	}
@@ -242,8 +225,8 @@ func (a *Actor) part(c *Class) part {
 
 // makeObjects makes the objects of the actor.
 func (a *Actor) makeObjects() {
-	if a.binding != nil {
-		a.object = a.binding.construct(a)
+	if a.own.binding != nil {
+		a.own.object = a.own.binding.construct(a)
 		a.enterClass()
 	}
 	if len(a.class.components) == 0 {
@@ -262,9 +245,9 @@ func (a *Actor) makeReplicas() {
 	if len(a.class.states) == 0 {
 		return
 	}
-	a.replicas = make([]replica, len(a.class.states))
+	a.states.replicas = make([]replica, len(a.class.states))
 	for p := range a.parts {
-		p.binding.replicate(p.object, a.replicas)
+		p.binding.replicate(p.object, a.states.replicas)
 	}
 }
 

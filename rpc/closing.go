@@ -86,8 +86,8 @@ func (a *Actor) end(reason CloseReason) {
 		a.conn.copies.forget(a)
 	}
 	w.requests.endOf(a, reason)
-	if a.binding != nil {
-		a.binding.actors.Remove(&a.seats.class)
+	if a.own.binding != nil {
+		a.own.binding.actors.Remove(&a.seats.class)
 	}
 	for p := range a.parts {
 		if p.binding.onClose != nil {
@@ -122,7 +122,7 @@ func (a *Actor) TearOff() error {
 	if err := a.mayChange("TearOff"); err != nil {
 		return err
 	}
-	a.dormant = false
+	a.dormancy.on = false
 	a.openToSleepers(true)
 	a.raze()
 	a.torn = true
@@ -307,7 +307,7 @@ func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason
 	a.openings = nil
 	switch {
 	case reason == Dormancy || a.parks(reason):
-		a.dormant = true
+		a.dormancy.on = true
 	case reason == TearOff:
 		a.torn, a.owned = true, false
 		for p := range a.parts {
@@ -326,7 +326,7 @@ func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
 		a.end(reason)
 		return
 	}
-	a.unfile(c)
+	a.states.unfile(c)
 	a.end(reason)
 	w.game.During(tasks.Doing{}, func() { w.tellReferrers(c, a.ref) })
 }

@@ -8,6 +8,15 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 )
 
+// dormancy is what an actor without a channel sleeps by.
+type dormancy struct {
+	on     bool
+	asleep []*Conn // server: those that have a copy without a channel
+	drowsy bool    // server: in World.drowsy
+	// server: the next Flush looks at the lists of the dormant actor, as it does at its states.
+	flushLists bool
+}
+
 // SetDormant says whether the actor sleeps. The next Flush closes the channels of one that does, with its state of then, or a later one
 // where a client does not have all items of its lists yet, or a [Request] is open, and its clients keep their copies as they are: from
 // then on it costs nothing at a tick, whatever the game changes in it. Those for whom it is relevant later get it, asleep. When it is
@@ -22,7 +31,7 @@ func (a *Actor) SetDormant(on bool) error {
 	if err := a.mayChange("SetDormant"); err != nil {
 		return err
 	}
-	if a.dormant = on; on {
+	if a.dormancy.on = on; on {
 		a.untilFlush()
 	} else {
 		a.openToSleepers(false)
@@ -41,18 +50,18 @@ func (a *Actor) FlushDormancy() error {
 }
 
 // Dormant reports, on the server, whether the actor shall sleep, on a client, whether its copy does. UE: NetDormancy.
-func (a *Actor) Dormant() bool { return a.dormant && !a.dead }
+func (a *Actor) Dormant() bool { return a.dormancy.on && !a.dead }
 
 // untilFlush wakes a dormant actor until the next Flush, which brings what the game has changed by then to its clients.
 func (a *Actor) untilFlush() {
-	a.flushLists = true
+	a.dormancy.flushLists = true
 	a.drowse()
 }
 
 // drowse has the next Flush close the channels of a dormant actor.
 func (a *Actor) drowse() {
-	if !a.drowsy {
-		a.drowsy = true
+	if !a.dormancy.drowsy {
+		a.dormancy.drowsy = true
 		a.world.drowsy = append(a.world.drowsy, a)
 	}
 }
@@ -62,7 +71,7 @@ func (w *World) lull() {
 	drowsy := w.drowsy
 	w.drowsy = nil
 	for _, a := range drowsy {
-		if a.drowsy = false; a.dormant && !a.dead {
+		if a.dormancy.drowsy = false; a.dormancy.on && !a.dead {
 			a.fallAsleep()
 		}
 	}
@@ -71,7 +80,7 @@ func (w *World) lull() {
 // fallAsleep closes the channels of those who have its lists as they are, and no open requests; the other states come with the close.
 func (a *Actor) fallAsleep() {
 	a.compareAll()
-	a.flushLists = false
+	a.dormancy.flushLists = false
 	for i := len(a.openings) - 1; i >= 0; i-- {
 		if c := a.openings[i].conn; a.openings[i].settled() && !c.requests.holds(a) || !c.usable() {
 			c.world.logs.Actor(logs.Dormancy, "falls asleep", c, a)
@@ -85,25 +94,25 @@ func (a *Actor) fallAsleep() {
 
 // sleepAt notes that c has a copy without a channel, and why; wakeAt notes that it no longer has.
 func (a *Actor) sleepAt(c *Conn, why CloseReason) {
-	a.asleep = append(a.asleep, c)
+	a.dormancy.asleep = append(a.dormancy.asleep, c)
 	c.shown.asleep[a] = why
 }
 
 func (a *Actor) wakeAt(c *Conn) {
 	if c.shown.sleeps(a) {
 		delete(c.shown.asleep, a)
-		a.asleep = slices.DeleteFunc(a.asleep, func(other *Conn) bool { return other == c })
+		a.dormancy.asleep = slices.DeleteFunc(a.dormancy.asleep, func(other *Conn) bool { return other == c })
 	}
 }
 
 // restsAt reports whether the client has a copy that shall sleep on.
 func (a *Actor) restsAt(c *Conn) bool {
-	return a.dormant && c.shown.sleeps(a) && c.shown.asleep[a] == Dormancy
+	return a.dormancy.on && c.shown.sleeps(a) && c.shown.asleep[a] == Dormancy
 }
 
 // openToSleepers opens the actor for those who have a dormant copy, or for all who have one without a channel.
 func (a *Actor) openToSleepers(all bool) {
-	for _, c := range slices.Clone(a.asleep) {
+	for _, c := range slices.Clone(a.dormancy.asleep) {
 		if !c.usable() || !all && c.shown.asleep[a] != Dormancy {
 			continue
 		}
@@ -160,8 +169,8 @@ func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 
 // dismissAll ends all copies without a channel.
 func (a *Actor) dismissAll(reason CloseReason) {
-	for len(a.asleep) > 0 {
-		a.dismiss(a.asleep[0], reason)
+	for len(a.dormancy.asleep) > 0 {
+		a.dismiss(a.dormancy.asleep[0], reason)
 	}
 }
 

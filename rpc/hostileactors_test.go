@@ -100,7 +100,7 @@ func TestManyThatNameOne(t *testing.T) {
 		w, c, _ := newCrate(t)
 		var all []*Actor
 		for k := range n {
-			a := &Actor{world: w, class: crate, binding: w.bindings[crate], ref: Ref(k + 10), conn: c, newest: make([]uint64, crate.fields)}
+			a := &Actor{world: w, class: crate, own: part{binding: w.bindings[crate]}, ref: Ref(k + 10), conn: c, states: actorStates{newest: make([]uint64, crate.fields)}}
 			a.makeObjects()
 			a.makeReplicas()
 			all = append(all, a)
@@ -115,7 +115,7 @@ func TestManyThatNameOne(t *testing.T) {
 		per[i] = time.Since(began) / time.Duration(n)
 		began = time.Now()
 		for _, a := range all {
-			a.unfile(c)
+			a.states.unfile(c)
 		}
 		t.Logf("%d actors that name one: %v an update, all end in %v", n, per[i], time.Since(began))
 		require.Empty(t, c.copies.referrers)
@@ -157,7 +157,7 @@ func TestMessageFullOfCensuses(t *testing.T) {
 	}
 	require.Nil(t, w.applyUpdate(c, a, updateOf(b, 1)))
 	w.tellReps(c)
-	require.Equal(t, 2048, a.object.(*crateObject).items.Len())
+	require.Equal(t, 2048, a.own.object.(*crateObject).items.Len())
 	b = state.AppendMask(nil, 1<<4, crate.fields)
 	for len(b) < 65000 {
 		b = append(b, 0, 1, 1, 1, 0) // a census from 1 to 1 with 1

@@ -29,7 +29,7 @@ func TestItemsStayGone(t *testing.T) {
 	}
 	t.Logf("%d packets later", packet)
 	require.Nil(t, w.applyUpdate(c, a, updateOf(late, 1)))
-	require.Zero(t, a.object.(*crateObject).items.Len(), "an item that is gone is here for ever")
+	require.Zero(t, a.own.object.(*crateObject).items.Len(), "an item that is gone is here for ever")
 }
 
 // TestClientThatAcknowledgesNothing: what a server keeps of one is bounded.

@@ -119,7 +119,7 @@ func TestHostileRequests(t *testing.T) {
 // TestBadAnswersEndTheirQuestion: with the connection at the server; a client that its server's answer does not please is not closed.
 func TestBadAnswersEndTheirQuestion(t *testing.T) {
 	withClerk(t, Config{}, func(n *network, here, there *Actor) {
-		there.binding.handlers[clerkAdmit.question.id].remote = func(any, *Call, []byte) error { return nil } // says nothing by itself
+		there.own.binding.handlers[clerkAdmit.question.id].remote = func(any, *Call, []byte) error { return nil } // says nothing by itself
 		var heard []error
 		require.NoError(t, clerkAdmit.Then(here, shot{1}, func(_ int, err error) { heard = append(heard, err) }))
 		n.tick(2)
@@ -158,7 +158,7 @@ func TestAnswersNeverAskedFor(t *testing.T) {
 		b, err := n.server.Spawn(clerk, c)
 		require.NoError(t, err)
 		n.tick(3)
-		there.binding.handlers[clerkAdmit.question.id].remote = func(any, *Call, []byte) error { return nil }
+		there.own.binding.handlers[clerkAdmit.question.id].remote = func(any, *Call, []byte) error { return nil }
 		require.NoError(t, clerkAdmit.Then(here, shot{1}, func(int, error) { heard++ }))
 		n.tick(2)
 		smuggle(t, n.mirror(0, b), answerBytes(clerkAdmit, append(ask.AppendAnswer(nil, 1, ask.Answered), 7)))
@@ -190,7 +190,7 @@ func TestFloodsOfQuestions(t *testing.T) {
 			smuggle(t, there, ask.AppendCancel(clerkAsk.question.appendID(nil), 1<<60))
 			n.tick(3)
 		}
-		object := here.object.(*clerkObject)
+		object := here.own.object.(*clerkObject)
 		require.Equal(t, 5, object.ran)
 		require.Equal(t, 5, c.requests.questions.Len())
 		require.EqualValues(t, 895, c.Stats().Drops.Requests)

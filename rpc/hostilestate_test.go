@@ -48,7 +48,7 @@ func newCrate(t testing.TB) (*World, *Conn, *Actor) {
 	OnList(b, crateItems, func(*crateObject, ListChange[uint16, crateItem]) {})
 	w.lobby.client.Store(true)
 	c := &Conn{world: w, channels: make(map[uint64]*Actor), copies: newCopies()}
-	a := &Actor{world: w, class: crate, binding: w.bindings[crate], ref: 1, conn: c, newest: make([]uint64, crate.fields)}
+	a := &Actor{world: w, class: crate, own: part{binding: w.bindings[crate]}, ref: 1, conn: c, states: actorStates{newest: make([]uint64, crate.fields)}}
 	a.makeObjects()
 	a.makeReplicas()
 	return w, c, a
@@ -100,7 +100,7 @@ func TestRandomUpdates(t *testing.T) {
 			}
 			w.tellReps(c)
 		}
-		o := a.object.(*crateObject)
+		o := a.own.object.(*crateObject)
 		require.LessOrEqual(t, len(o.body.Label), 20)
 		require.LessOrEqual(t, len(o.body.Sizes), 4)
 		for key := range o.items.All() {

@@ -75,7 +75,7 @@ func (o *opening) queue(m *method, call []byte) error {
 // callsDue reports whether calls may leave now: once all states have, so that a call travels behind the states of the moment when it was
 // made, or newer ones.
 func (o *opening) callsDue(now time.Time) bool {
-	return !o.calls.Empty() && !o.closed && o.lacks == 0 && o.actor.due(now)
+	return !o.calls.Empty() && !o.closed && o.lacks == 0 && o.actor.states.due(now, o.actor.class.updatePeriod)
 }
 
 // requeue puts calls back that have not left, or counts them when the channel has closed.
@@ -128,11 +128,11 @@ func (o *opening) giveBack(sent sentState) {
 
 // markLists notes that the client may lack all items. census: it may also have some that are gone.
 func (o *opening) markLists(census bool) {
-	if o.actor.class.lists == 0 || o.actor.replicas == nil {
+	if o.actor.class.lists == 0 || o.actor.states.replicas == nil {
 		return
 	}
 	o.lists = make([]keyed.Lacking, o.actor.class.lists)
-	for _, r := range o.actor.replicas {
+	for _, r := range o.actor.states.replicas {
 		if list, ok := r.(keeper); ok {
 			o.lists[list.declaration().list].AddAll(list, census)
 		}
@@ -141,7 +141,7 @@ func (o *opening) markLists(census bool) {
 
 // appendList appends an update of the first list that lacks something, and notes in sent what it holds.
 func (o *opening) appendList(b []byte, sent *sentState) []byte {
-	for _, r := range o.actor.replicas {
+	for _, r := range o.actor.states.replicas {
 		list, ok := r.(keeper)
 		if !ok || o.lacks&list.declaration().mask() == 0 {
 			continue
@@ -209,7 +209,7 @@ func (a *Actor) open(c *Conn) error {
 	c.world.logs.Opened(c, a, channel)
 	o.markLists(slept)
 	o.mark(a.class.listFields())
-	if a.dormant {
+	if a.dormancy.on {
 		a.untilFlush()
 	}
 	return nil
@@ -244,7 +244,7 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 // openMessage is the first message on an actor's channel for c: a head and states; at most so many bytes.
 func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	a.compareAll()
-	fields := (a.fieldsFor(c) | a.initialFields()) &^ a.class.listFields()
+	fields := (a.fieldsFor(c) | a.states.initial()) &^ a.class.listFields()
 	if fields == 0 {
 		return a.openHead(c, 0), nil
 	}
@@ -341,12 +341,12 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	delete(c.copies.razed, o.name)
 	known := a != nil
 	if !known {
-		a = &Actor{world: w, class: o.class, binding: w.bindings[o.class], ref: o.ref, name: o.name, conn: c, owned: o.flags&flagOwned != 0}
+		a = &Actor{world: w, class: o.class, own: part{binding: w.bindings[o.class]}, ref: o.ref, name: o.name, conn: c, owned: o.flags&flagOwned != 0}
 		c.copies.byRef[a.ref] = a
 	}
 	c.setPriority(m.Channel, o.class.traits.Priority)
-	a.openings, a.dormant = []*opening{{actor: a, conn: c, channel: m.Channel}}, false
-	a.newest = make([]uint64, o.class.fields)
+	a.openings, a.dormancy.on = []*opening{{actor: a, conn: c, channel: m.Channel}}, false
+	a.states.newest = make([]uint64, o.class.fields)
 	c.setChannel(m.Channel, a)
 	c.world.logs.Opened(c, a, m.Channel)
 	if m.Close {

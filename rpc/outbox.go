@@ -148,7 +148,7 @@ func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	if !c.machine.Opening(o.channel) {
 		return 0
 	}
-	fields := o.actor.fitting(o.fresh&o.lacks&^o.actor.class.listFields(), c.maxUpdate())
+	fields := o.actor.states.fitting(o.fresh&o.lacks&^o.actor.class.listFields(), c.maxUpdate())
 	if fields == 0 {
 		return 0
 	}
@@ -172,7 +172,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	record, sent := c.shown.state.record()
 	b := c.world.replicator.fields[:0]
 	if fields := o.lacks &^ o.actor.class.listFields(); fields != 0 {
-		sent.fields = o.actor.fitting(fields, c.maxUpdate())
+		sent.fields = o.actor.states.fitting(fields, c.maxUpdate())
 		b = o.actor.appendFields(b, sent.fields)
 		o.lacks &^= sent.fields
 	} else {

@@ -12,7 +12,7 @@ import (
 // for the owner. UE: AActor::Owner; the chain of GetNetConnection.
 type Owner interface {
 	// ends returns both ends of the chain of owners: the actor that owns directly, nil when none does, and the connection at the far end.
-	ends() (parent *Actor, conn *Conn)
+	ends() (owner *Actor, conn *Conn)
 }
 
 func (c *Conn) ends() (*Actor, *Conn) { return nil, c }
@@ -24,27 +24,27 @@ func (a *Actor) ends() (*Actor, *Conn) {
 	return a, a.conn
 }
 
-// endsOf is owner.ends, also of nobody.
-func endsOf(owner Owner) (parent *Actor, conn *Conn) {
-	if owner == nil {
+// endsOf is o.ends, also of nobody.
+func endsOf(o Owner) (owner *Actor, conn *Conn) {
+	if o == nil {
 		return nil, nil
 	}
-	return owner.ends()
+	return o.ends()
 }
 
 // mayOwn tells why an actor, which is nil when it is to be made yet, can not have an owner.
-func (w *World) mayOwn(a, parent *Actor, conn *Conn) error {
+func (w *World) mayOwn(a, owner *Actor, conn *Conn) error {
 	switch {
-	case parent != nil && parent.world != w, conn != nil && conn.world != w:
+	case owner != nil && owner.world != w, conn != nil && conn.world != w:
 		return fmt.Errorf("the owner is of another world: %w", ErrWrongRole)
-	case parent != nil && (parent.dead || parent.torn):
-		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", parent, ErrClosed)
+	case owner != nil && (owner.dead || owner.torn):
+		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", owner, ErrClosed)
 	case conn != nil && !conn.expected() && !conn.usable(): // in this order, for it may join between the two
 		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
 	}
-	for p := parent; p != nil && a != nil; p = p.owner {
-		if p == a {
-			return fmt.Errorf("the owner, %v, is the actor itself, or owned by it", parent)
+	for o := owner; o != nil && a != nil; o = o.owner {
+		if o == a {
+			return fmt.Errorf("the owner, %v, is the actor itself, or owned by it", owner)
 		}
 	}
 	return nil
@@ -82,19 +82,19 @@ func (a *Actor) ownerChanged() {
 // actors of its chains are destroyed after OnDisconnect, each before its owner: SetOwner(a, nil) in OnDisconnect keeps an actor with what
 // it owns, and OnClose of the pawn that owns it would be too late. When the new owner's client can not take the actor, or not be told,
 // SetOwner returns why, and it owns the actor all the same. Server only. UE: SetOwner; what a leaving player's pawn owned stays there.
-func (w *World) SetOwner(a *Actor, owner Owner) error {
+func (w *World) SetOwner(a *Actor, to Owner) error {
 	if err := a.mayChange("SetOwner"); err != nil {
 		return err
 	}
-	parent, conn := endsOf(owner)
-	if err := w.mayOwn(a, parent, conn); err != nil {
+	owner, conn := endsOf(to)
+	if err := w.mayOwn(a, owner, conn); err != nil {
 		return fmt.Errorf("rpc: SetOwner of a %q: %w", a.class.name, err)
 	}
-	if a.owner == parent && a.conn == conn {
+	if a.owner == owner && a.conn == conn {
 		return nil
 	}
 	a.unlist()
-	a.listAt(parent, conn)
+	a.listAt(owner, conn)
 	heirs, err := a.inherit(conn)
 	if len(heirs) == 0 { // another actor of the same client's owns it
 		a.ownerChanged()
@@ -106,11 +106,11 @@ func (w *World) SetOwner(a *Actor, owner Owner) error {
 }
 
 // listAt enters the actor among those that its owner has.
-func (a *Actor) listAt(parent *Actor, conn *Conn) {
-	a.owner = parent
+func (a *Actor) listAt(owner *Actor, conn *Conn) {
+	a.owner = owner
 	switch {
-	case parent != nil:
-		parent.children.Add(a, &a.seats.owner)
+	case owner != nil:
+		owner.children.Add(a, &a.seats.owner)
 	case conn != nil:
 		conn.shown.owned.Add(a, &a.seats.owner)
 	}
@@ -159,20 +159,20 @@ func (a *Actor) household(list []*Actor) []*Actor {
 }
 
 // tellOwners tells the old owner and the new one, for whom the actor opens.
-func (a *Actor) tellOwners(previous, owner *Conn) error {
-	if a.torn || owner != nil && owner.expected() {
+func (a *Actor) tellOwners(previous, conn *Conn) error {
+	if a.torn || conn != nil && conn.expected() {
 		return nil
 	}
 	if previous != nil {
 		_ = a.tellOwner(previous) // who fails is closed, or hears no more
 	}
 	switch {
-	case owner == nil:
+	case conn == nil:
 		return nil
-	case a.openingOn(owner) == nil:
-		return a.open(owner)
+	case a.openingOn(conn) == nil:
+		return a.open(conn)
 	}
-	return a.tellOwner(owner)
+	return a.tellOwner(conn)
 }
 
 // orphan gives what the actor owns to the server, and returns all whose connection has changed.

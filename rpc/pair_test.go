@@ -264,7 +264,7 @@ func (n *network) named(owner int, text string, options ...SpawnOption) *Actor {
 }
 
 // text returns the label of a server's hero, to change it.
-func (a *Actor) text() *string { return &a.object.(*puppet).label.Text }
+func (a *Actor) text() *string { return &a.own.object.(*puppet).label.Text }
 
 // mirror returns a client's copy of an actor.
 func (n *network) mirror(client int, a *Actor) *Actor {

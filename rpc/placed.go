@@ -44,8 +44,8 @@ func Place[T any](b *Binding[T], name string, set func(object T), options ...Spa
 	if err != nil {
 		return nil, object, fmt.Errorf("rpc: Place of a %q, %q: %w", b.untyped.class.name, name, err)
 	}
-	if a.object != nil {
-		object = a.object.(T)
+	if a.own.object != nil {
+		object = a.own.object.(T)
 	}
 	return a, object, nil
 }
@@ -79,9 +79,9 @@ func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor
 			return nil, fmt.Errorf("the server has destroyed it: %w", ErrClosed)
 		}
 	}
-	a := &Actor{world: w, class: b.class, binding: b, name: name, dormant: true}
+	a := &Actor{world: w, class: b.class, own: part{binding: b}, name: name, dormancy: dormancy{on: true}}
 	w.introduce(a)
-	w.game.During(tasks.Doing{What: "the function given to Place for ", Of: a.class}, func() { set(a.object) })
+	w.game.During(tasks.Doing{What: "the function given to Place for ", Of: a.class}, func() { set(a.own.object) })
 	return a, nil
 }
 
@@ -134,9 +134,9 @@ func (w *World) adopt(c *Conn, m bunch.Message, o opened) (*Actor, *CloseError) 
 	if placed := w.actors.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.torn {
 		a = placed
 	}
-	if a != nil && (!a.dormant || a.class != o.class || a.name != o.name) {
+	if a != nil && (!a.dormancy.on || a.class != o.class || a.name != o.name) {
 		return nil, violationf(PayloadFail, "open message on channel %d for a %v %q, but %v %q lives already: open %v, dormant %v, torn off %v",
-			m.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormant, a.torn)
+			m.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormancy.on, a.torn)
 	}
 	if a != nil && a.conn == nil {
 		a.conn, a.ref = c, o.ref

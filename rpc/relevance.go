@@ -28,6 +28,14 @@ const (
 	byOwner                      // it is for its owner alone
 )
 
+// actorRelevancy says, on a server, for whom an actor is open.
+type actorRelevancy struct {
+	always, onlyOwner, asOwner bool // as the game spawned it
+
+	rule relevancyRule
+	slot int // its place in slots(), while a rule other than byHand decides
+}
+
 const (
 	// surveyPeriod is how often all positions are read, and all surroundings looked at. What runs at 10 m/s moves by a metre in it,
 	// which is little beside a cull distance, and a tick at 30 Hz has a third of the work.
@@ -83,7 +91,7 @@ type slots struct {
 func (r *slots) mark(openings []*opening) {
 	for _, o := range openings {
 		if o.actor.slots() == r {
-			r.Here[o.actor.slot] = o
+			r.Here[o.actor.relevancy.slot] = o
 		}
 	}
 }
@@ -91,21 +99,21 @@ func (r *slots) mark(openings []*opening) {
 func (r *slots) unmark(openings []*opening) {
 	for _, o := range openings {
 		if o.actor.slots() == r {
-			r.Here[o.actor.slot] = nil
+			r.Here[o.actor.relevancy.slot] = nil
 		}
 	}
 }
 
 // forget is called when something closes; a function of the game may do that while its connection is looked at. r may be nil.
 func (r *slots) forget(o *opening) {
-	if r != nil && r.Here[o.actor.slot] == o {
-		r.Here[o.actor.slot] = nil
+	if r != nil && r.Here[o.actor.relevancy.slot] == o {
+		r.Here[o.actor.relevancy.slot] = nil
 	}
 }
 
 // slots returns those that the actor is in, nil when in none.
 func (a *Actor) slots() *slots {
-	switch a.rule {
+	switch a.relevancy.rule {
 	case byGrid:
 		return &a.world.relevance.placed
 	case byGame:
@@ -116,28 +124,28 @@ func (a *Actor) slots() *slots {
 
 // join begins to decide about a new actor, before its constructor runs.
 func (r *relevance) join(a *Actor) {
-	if a.rule = a.ruleOf(); a.rule == byHand {
+	if a.relevancy.rule = a.ruleOf(); a.relevancy.rule == byHand {
 		return
 	}
 	r.members++
 	if in := a.slots(); in != nil {
-		a.slot = in.Add(a)
+		a.relevancy.slot = in.Add(a)
 	}
 }
 
 // leave ends it. The actor is open nowhere any more.
 func (r *relevance) leave(a *Actor) {
-	if a.rule == byHand {
+	if a.relevancy.rule == byHand {
 		return
 	}
 	r.members--
-	if a.rule == byGrid {
-		r.grid.Remove(a.slot)
+	if a.relevancy.rule == byGrid {
+		r.grid.Remove(a.relevancy.slot)
 	}
 	if in := a.slots(); in != nil {
-		in.Remove(a.slot)
+		in.Remove(a.relevancy.slot)
 	}
-	a.rule = byHand
+	a.relevancy.rule = byHand
 }
 
 // expel is called before a connection leaves the world's list, so that the rounds miss none of the others.
@@ -224,14 +232,14 @@ func (c *Conn) survey() {
 			c.want(r.placed.Items[f.ID], f.Far)
 		}
 	}
-	if a := c.shown.view.target; a != nil && !a.dead && a.rule != byHand && a.openingOn(c) == nil {
+	if a := c.shown.view.target; a != nil && !a.dead && a.relevancy.rule != byHand && a.openingOn(c) == nil {
 		c.want(a, 0)
 	}
 	for _, o := range c.shown.view.openings {
 		switch {
 		case o.actor.concerns(c):
 			o.relevant, o.far = r.elapsed, 0
-		case o.actor.rule == byGame || o.relevant == r.elapsed:
+		case o.actor.relevancy.rule == byGame || o.relevant == r.elapsed:
 		case r.elapsed-o.relevant >= relevantTime:
 			r.unseen = append(r.unseen, o)
 		default:
@@ -269,7 +277,7 @@ func (c *Conn) ask(count int) {
 		if a.dead { // the game has destroyed it, and another may have its place
 			continue
 		}
-		o := r.asked.Here[a.slot]
+		o := r.asked.Here[a.relevancy.slot]
 		switch {
 		case relevant && o == nil:
 			c.want(a, 0)
@@ -286,11 +294,11 @@ func (a *Actor) seenBy(c *Conn) bool {
 	if a.concerns(c) {
 		return true
 	}
-	if a.object == nil {
+	if a.own.object == nil {
 		return false
 	}
 	a.world.game.Doing = tasks.Doing{What: "Relevant of ", Of: a.class}
-	return a.binding.relevant(a.object, c)
+	return a.own.binding.relevant(a.own.object, c)
 }
 
 // settle ends a look at a connection: it closes what was not seen for too long, and then opens what is seen now, the nearest first.
@@ -334,17 +342,17 @@ func (c *Conn) openWanted(wanted []wish) {
 // ruleOf finds out who decides for whom a new actor is open.
 func (a *Actor) ruleOf() relevancyRule {
 	switch {
-	case a.always:
+	case a.relevancy.always:
 		return byHand
-	case a.onlyOwner:
+	case a.relevancy.onlyOwner:
 		return byOwner
-	case a.asOwner:
+	case a.relevancy.asOwner:
 		return byGrid
-	case a.binding == nil:
+	case a.own.binding == nil:
 		return byHand
-	case a.binding.relevant != nil:
+	case a.own.binding.relevant != nil:
 		return byGame
-	case a.binding.at != nil:
+	case a.own.binding.at != nil:
 		return byGrid
 	}
 	return byHand
@@ -352,37 +360,37 @@ func (a *Actor) ruleOf() relevancyRule {
 
 // position returns where the actor stands, if that is known.
 func (a *Actor) position() (x, y, z float32, ok bool) {
-	if a == nil || a.dead || a.object == nil || a.binding.at == nil {
+	if a == nil || a.dead || a.own.object == nil || a.own.binding.at == nil {
 		return 0, 0, 0, false
 	}
 	a.world.game.Doing = tasks.Doing{What: "At of ", Of: a.class}
-	x, y, z = a.binding.at(a.object)
+	x, y, z = a.own.binding.at(a.own.object)
 	return x, y, z, true
 }
 
 // locate tells the grid where an actor stands.
 func (a *Actor) locate() {
 	stands := a
-	if a.asOwner {
+	if a.relevancy.asOwner {
 		if stands = a.owner; stands == nil {
 			stands = a.conn.viewTarget()
 		}
 	}
 	grid := &a.world.relevance.grid
 	x, y, z, ok := stands.position()
-	if a.rule != byGrid { // the function destroyed it, or tore it off
+	if a.relevancy.rule != byGrid { // the function destroyed it, or tore it off
 		return
 	}
-	if !ok || stands.rule == byGame {
-		grid.Remove(a.slot)
+	if !ok || stands.relevancy.rule == byGame {
+		grid.Remove(a.relevancy.slot)
 		return
 	}
-	grid.Set(a.slot, x, y, z, stands.reach())
+	grid.Set(a.relevancy.slot, x, y, z, stands.reach())
 }
 
 // reach returns from how near the actor is seen.
 func (a *Actor) reach() float32 {
-	if a.always {
+	if a.relevancy.always {
 		return everywhere
 	}
 	return a.class.cullDistance
@@ -420,7 +428,7 @@ func (c *Conn) SetView(a *Actor) error {
 		return fmt.Errorf("rpc: SetView to %s", noActor)
 	case a.dead:
 		return fmt.Errorf("rpc: SetView to a %q: %w", a.class.name, ErrClosed)
-	case a.binding == nil || a.binding.at == nil:
+	case a.own.binding == nil || a.own.binding.at == nil:
 		return fmt.Errorf("rpc: SetView to a %q: its class has no At", a.class.name)
 	}
 	c.shown.view.target, c.shown.view.fixed = a, false
@@ -471,7 +479,7 @@ func (c *Conn) pawn() *Actor {
 	if now := c.world.relevance.elapsed + 1; v.searched != now || v.pawn != nil && (v.pawn.dead || v.pawn.conn != c) {
 		v.searched, v.pawn = now, nil
 		for a := range c.shown.owned.all {
-			if !a.asOwner && a.binding != nil && a.binding.at != nil {
+			if !a.relevancy.asOwner && a.own.binding != nil && a.own.binding.at != nil {
 				v.pawn = a
 				break
 			}
@@ -490,7 +498,7 @@ func (c *Conn) viewpoint() (x, y, z float32, ok bool) {
 
 // add notes an actor that is open now, if relevancy closes it.
 func (v *view) add(o *opening) {
-	if o.actor.rule != byHand {
+	if o.actor.relevancy.rule != byHand {
 		o.at = len(v.openings)
 		v.openings = append(v.openings, o)
 	}
@@ -498,7 +506,7 @@ func (v *view) add(o *opening) {
 
 // remove forgets an actor that is closed.
 func (v *view) remove(o *opening) {
-	if o.actor.rule == byHand {
+	if o.actor.relevancy.rule == byHand {
 		return
 	}
 	last := len(v.openings) - 1

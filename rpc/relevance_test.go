@@ -96,7 +96,7 @@ func TestRelevantMayDoAnything(t *testing.T) {
 			for i, o := range c.shown.view.openings {
 				require.Equal(t, i, o.at)
 				require.False(t, o.closed)
-				require.Same(t, w.relevance.asked.Items[o.actor.slot], o.actor)
+				require.Same(t, w.relevance.asked.Items[o.actor.relevancy.slot], o.actor)
 			}
 		}
 		for _, o := range w.relevance.asked.Here {
@@ -127,7 +127,7 @@ func TestConstructorOpensAndCloses(t *testing.T) {
 		n.tick(5)
 		o.place.X = 7
 		n.tick(5)
-		require.EqualValues(t, 7, client.Actor(a.Ref()).object.(*oak).place.X)
+		require.EqualValues(t, 7, client.Actor(a.Ref()).own.object.(*oak).place.X)
 	})
 }
 

@@ -48,30 +48,21 @@ func (r *replicator) compare(now time.Time) {
 	for i := range r.states {
 		switch c := &r.states[i]; {
 		case !c.replica.changed():
-		case c.actor.due(now):
+		case c.actor.states.due(now, c.actor.class.updatePeriod):
 			c.actor.compare(c.replica)
-		case c.actor.compared.Before(r.news): // of some types nothing but a look tells whether they have changed: one is enough
+		case c.actor.states.compared.Before(r.news): // of some types nothing but a look tells whether they have changed: one is enough
 			r.behind = true
 		}
 	}
 }
 
-// due reports whether the actor may be looked at: it was not within the period of its class, or was at this very Flush.
-func (a *Actor) due(now time.Time) bool {
-	if since := now.Sub(a.compared); since > 0 && since < a.class.updatePeriod { // a game's clock may go back
-		return false
-	}
-	a.compared = now
-	return true
-}
-
 // ForceUpdate makes the next Flush look at the actor's states, however soon that is after the last look. UE: ForceNetUpdate.
-func (a *Actor) ForceUpdate() { a.compared = time.Time{} }
+func (a *Actor) ForceUpdate() { a.states.compared = time.Time{} }
 
 // compare encodes one state anew, and notes what has changed for all clients that have the actor.
 func (a *Actor) compare(r replica) {
 	if list, ok := r.(keeper); ok {
-		if !a.dormant || a.flushLists { // it sleeps once all clients have its lists as they were then; what the game changes later waits until it wakes
+		if !a.dormancy.on || a.dormancy.flushLists { // it sleeps once all clients have its lists as they were then; what the game changes later waits until it wakes
 			a.compareList(list)
 		}
 		return
@@ -103,24 +94,24 @@ func (a *Actor) compareList(r keeper) {
 
 // firstLook encodes the states of a new object, also for those who have the actor already, for its constructor called it.
 func (a *Actor) firstLook() {
-	for _, r := range a.replicas {
-		if _, list := r.(keeper); r != nil && !list {
+	for r := range a.states.kept {
+		if _, list := r.(keeper); !list {
 			a.compare(r)
 		}
 	}
-	if a.watched = false; len(a.openings) > 0 { // it had no states before
+	if a.states.watched = false; len(a.openings) > 0 { // it had no states before
 		a.world.watch(a)
 	}
 	for _, o := range a.openings {
-		o.late = a.initialFields()
+		o.late = a.states.initial()
 		o.look()
 	}
 }
 
 // compareAll compares all states of the actor, whether or not they are due.
 func (a *Actor) compareAll() {
-	for _, r := range a.replicas {
-		if r != nil && r.changed() {
+	for r := range a.states.kept {
+		if r.changed() {
 			a.compare(r)
 		}
 	}
@@ -142,14 +133,11 @@ func (a *Actor) mark(fields state.Mask) {
 
 // watch adds the states of an actor that is open for somebody to those that are compared.
 func (w *World) watch(a *Actor) {
-	if a.watched {
+	if a.states.watched {
 		return
 	}
-	a.watched = true
-	for _, r := range a.replicas {
-		if r == nil {
-			continue
-		}
+	a.states.watched = true
+	for r := range a.states.kept {
 		w.replicator.states = append(w.replicator.states, comparison{replica: r, actor: a})
 		if list, ok := r.(keeper); ok {
 			list.Watch(true)
@@ -168,7 +156,7 @@ func (r *replicator) unwatch() {
 		if len(c.actor.openings) > 0 {
 			return false
 		}
-		c.actor.watched = false
+		c.actor.states.watched = false
 		if list, ok := c.replica.(keeper); ok {
 			list.Watch(false)
 		}
@@ -178,10 +166,7 @@ func (r *replicator) unwatch() {
 
 // fieldsFor returns the fields that travel to c, but for those that go with the open only.
 func (a *Actor) fieldsFor(c *Conn) (fields state.Mask) {
-	for _, r := range a.replicas {
-		if r == nil {
-			continue
-		}
+	for r := range a.states.kept {
 		d := r.declaration()
 		if d.isList() {
 			fields |= d.mask()
@@ -206,64 +191,14 @@ func (a *Actor) shows(f state.Field, id int, c *Conn) bool {
 	case state.Initial:
 		return false
 	case state.Custom:
-		return a.conditions[condition{id, f.Custom}]
+		return a.states.conditions[condition{id, f.Custom}]
 	}
 	return true
 }
 
-// initialFields returns those that go with the open only.
-func (a *Actor) initialFields() (fields state.Mask) {
-	for _, r := range a.replicas {
-		if r == nil {
-			continue
-		}
-		for i := range r.declaration().count {
-			if r.declaration().plan.Field(i).Condition == state.Initial {
-				fields |= 1 << (r.declaration().first + i)
-			}
-		}
-	}
-	return fields
-}
-
-// fitting returns as many of the fields as one message takes, which is one at least.
-func (a *Actor) fitting(fields state.Mask, most int) state.Mask {
-	if a.sizeOf(fields) <= most {
-		return fields
-	}
-	var fit state.Mask
-	size := 0
-	for i := range a.class.fields {
-		bit := state.Mask(1) << i
-		if fields&bit == 0 {
-			continue
-		}
-		if size += a.sizeOf(bit); size > most && fit != 0 {
-			break
-		}
-		fit |= bit
-	}
-	return fit
-}
-
-func (a *Actor) sizeOf(fields state.Mask) (size int) {
-	for _, r := range a.replicas {
-		if r != nil {
-			size += r.size(r.declaration().own(fields))
-		}
-	}
-	return size
-}
-
 // appendFields appends a mask and the fields that it names, as encoded last.
 func (a *Actor) appendFields(b []byte, fields state.Mask) []byte {
-	b = state.AppendMask(b, fields, a.class.fields)
-	for _, r := range a.replicas {
-		if r != nil {
-			b = r.appendTo(b, r.declaration().own(fields))
-		}
-	}
-	return b
+	return a.states.appendTo(state.AppendMask(b, fields, a.class.fields), fields)
 }
 
 // pending are the replicas that the newest packet has changed on a client, and of which OnRep has not run.
@@ -323,18 +258,18 @@ func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packe
 			continue
 		}
 		d := a.class.stateOf(i)
-		r := a.replica(d)
+		r := a.states.of(d)
 		if d.isList() && fields != 1<<i {
 			return nil, fmt.Errorf("the list %s beside other fields", d.name)
 		}
 		if d.isList() { // it takes the rest
 			return nil, c.readList(r, b, packet)
 		}
-		if r == nil || packet < a.newest[i] {
+		if r == nil || packet < a.states.newest[i] {
 			b, err = d.plan.Skip(b, i-d.first)
 		} else {
 			c.touch(r)
-			a.newest[i] = packet
+			a.states.newest[i] = packet
 			b, err = r.read(b, i-d.first)
 		}
 		if err != nil {
@@ -351,14 +286,6 @@ func (c *Conn) readList(r replica, b []byte, packet uint64) error {
 	}
 	c.touch(r)
 	return r.(keeper).readItems(b, packet)
-}
-
-// replica returns the actor's replica of a declared state, nil when nothing keeps it here.
-func (a *Actor) replica(d *declaredState) replica {
-	if a.replicas == nil {
-		return nil
-	}
-	return a.replicas[d.id]
 }
 
 // touch remembers what a state was before a packet changes it.
@@ -393,14 +320,5 @@ func (w *World) tellReferrers(c *Conn, ref Ref) {
 		}
 		r.remember()
 		r.tell(w, ref)
-	}
-}
-
-// unfile forgets what the states of an actor that has ended name.
-func (a *Actor) unfile(c *Conn) {
-	for _, r := range a.replicas {
-		if r != nil {
-			r.file(c.copies.referrers, false)
-		}
 	}
 }

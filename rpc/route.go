@@ -47,7 +47,7 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 	switch {
 	case a.conn != nil && !a.conn.usable():
 		return plan{}, a.conn.closedFor(m)
-	case a.dormant:
+	case a.dormancy.on:
 		return plan{}, fmt.Errorf("rpc: %v on %v: %w", m, a, ErrDormant)
 	case !a.owned && !m.anyCaller:
 		return plan{}, fmt.Errorf("rpc: %v: the %s of channel %d on %v belongs to another client or to nobody: %w",
@@ -72,7 +72,7 @@ func (c *Conn) closedFor(m *method) error {
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
-		return plan{remote: len(a.openings) > 0 || a.dormant && len(a.asleep) > 0, local: a.handles(m)}, nil
+		return plan{remote: len(a.openings) > 0 || a.dormancy.on && len(a.dormancy.asleep) > 0, local: a.handles(m)}, nil
 	case m.kind == serverRPC || a.conn == nil:
 		return a.localPlan(m)
 	case a.torn:
@@ -117,7 +117,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if a.throttles(m) {
 		return nil
 	}
-	if a.dormant {
+	if a.dormancy.on {
 		a.openToSleepers(false)
 	}
 	var first error

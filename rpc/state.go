@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"time"
 	"unsafe"
 
 	"github.com/quivernet/quiver/internal/refs"
@@ -73,6 +74,16 @@ func (d *declaredState) outline(s *shape.Shape) {
 // mask returns all of its fields.
 func (d *declaredState) mask() state.Mask { return (1<<d.count - 1) << d.first }
 
+// initial returns those of its fields that go with the open only.
+func (d *declaredState) initial() (fields state.Mask) {
+	for i := range d.count {
+		if d.plan.Field(i).Condition == state.Initial {
+			fields |= 1 << (d.first + i)
+		}
+	}
+	return fields
+}
+
 // own returns which of its own fields are among those of the class.
 func (d *declaredState) own(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
 
@@ -114,10 +125,10 @@ type condition struct {
 }
 
 func (a *Actor) setCondition(c condition, on bool) {
-	if a.conditions == nil {
-		a.conditions = make(map[condition]bool)
+	if a.states.conditions == nil {
+		a.states.conditions = make(map[condition]bool)
 	}
-	a.conditions[c] = on
+	a.states.conditions[c] = on
 	for _, o := range a.openings {
 		o.look()
 	}
@@ -191,6 +202,88 @@ func (b *boundState[T, S]) of(object any) replica {
 	}
 	r.value = reflect.ValueOf(r.live).Elem()
 	return r
+}
+
+// actorStates are the states of an actor, once its objects are there.
+type actorStates struct {
+	replicas   []replica          // by state id; nil = not kept here
+	conditions map[condition]bool // server: those that hold
+	watched    bool               // server: in the world's replicator
+	compared   time.Time          // server: when they were last looked at
+	newest     []uint64           // client, by field: the packet that brought what it has
+}
+
+// kept goes through the replicas that there are.
+func (s *actorStates) kept(yield func(replica) bool) {
+	for _, r := range s.replicas {
+		if r != nil && !yield(r) {
+			return
+		}
+	}
+}
+
+// of returns the replica of a declared state, nil when nothing keeps it here.
+func (s *actorStates) of(d *declaredState) replica {
+	if s.replicas == nil {
+		return nil
+	}
+	return s.replicas[d.id]
+}
+
+// due reports whether they may be looked at: they were not within the period of their class, or were at this very Flush.
+func (s *actorStates) due(now time.Time, period time.Duration) bool {
+	if since := now.Sub(s.compared); since > 0 && since < period { // a game's clock may go back
+		return false
+	}
+	s.compared = now
+	return true
+}
+
+// initial returns the fields that go with the open only.
+func (s *actorStates) initial() (fields state.Mask) {
+	for r := range s.kept {
+		fields |= r.declaration().initial()
+	}
+	return fields
+}
+
+// size returns how many bytes fields take as encoded last.
+func (s *actorStates) size(fields state.Mask) (size int) {
+	for r := range s.kept {
+		size += r.size(r.declaration().own(fields))
+	}
+	return size
+}
+
+// appendTo appends fields as encoded last.
+func (s *actorStates) appendTo(b []byte, fields state.Mask) []byte {
+	for r := range s.kept {
+		b = r.appendTo(b, r.declaration().own(fields))
+	}
+	return b
+}
+
+// fitting returns as many of the fields as one message takes, which is one at least.
+func (s *actorStates) fitting(fields state.Mask, most int) (fit state.Mask) {
+	if s.size(fields) <= most {
+		return fields
+	}
+	size := 0
+	for i := 0; fields>>i != 0; i++ {
+		one := fields & (1 << i)
+		if size += s.size(one); size > most && fit != 0 {
+			break
+		}
+		fit |= one
+	}
+	return fit
+}
+
+// unfile forgets what they name, on a client where their actor has ended.
+func (s *actorStates) unfile(c *Conn) {
+	for r := range s.kept {
+		r.file(c.copies.referrers, false)
+	}
 }
 
 // replica is one state of one actor. It belongs to the world's goroutine.

@@ -238,20 +238,20 @@ func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor
 	return w.spawn(class, owner, options, nil)
 }
 
-func (w *World) spawn(class *Class, owner Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
-	parent, conn := endsOf(owner)
+func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
+	owner, conn := endsOf(to)
 	switch {
 	case !w.IsServer():
 		return nil, fmt.Errorf("rpc: Spawn of a %q on a client: %w", class.name, ErrWrongRole)
 	case !slices.Contains(w.table.all(), class):
 		return nil, fmt.Errorf("rpc: Spawn of a %q: the class is neither bound nor in Config.Classes", class.name)
 	}
-	if err := w.mayOwn(nil, parent, conn); err != nil {
+	if err := w.mayOwn(nil, owner, conn); err != nil {
 		return nil, fmt.Errorf("rpc: Spawn of a %q: %w", class.name, err)
 	}
-	a := &Actor{world: w, class: class, binding: w.bindings[class], conn: conn}
+	a := &Actor{world: w, class: class, own: part{binding: w.bindings[class]}, conn: conn}
 	w.actors.number(a)
-	a.listAt(parent, conn)
+	a.listAt(owner, conn)
 	for _, option := range options {
 		option(a)
 	}
@@ -269,7 +269,7 @@ func (w *World) spawn(class *Class, owner Owner, options []SpawnOption, set func
 		_ = w.Destroy(a)
 		return nil, err
 	}
-	if a.always {
+	if a.relevancy.always {
 		w.actors.always.Add(a, &a.seats.always)
 		w.openToAll(a)
 	}
@@ -287,11 +287,11 @@ func (w *World) construct(a *Actor, set func(object any)) {
 	}()
 	a.makeObjects()
 	if set != nil {
-		w.game.During(tasks.Doing{What: "the function given to Spawn for ", Of: a.class}, func() { set(a.object) })
+		w.game.During(tasks.Doing{What: "the function given to Spawn for ", Of: a.class}, func() { set(a.own.object) })
 	}
 	a.makeReplicas()
 	a.firstLook()
-	if a.rule == byGrid {
+	if a.relevancy.rule == byGrid {
 		w.game.During(tasks.Doing{}, a.locate)
 	}
 	constructed = true
