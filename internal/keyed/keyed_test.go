@@ -202,3 +202,29 @@ func TestCompileRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "at most 1000")
 	require.Equal(t, 1000, state.MaxField)
 }
+
+// TestManyLostCensuses: censuses of a long list that were lost are short when little of the list is left. No message has more of them than
+// its reader takes.
+func TestManyLostCensuses(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	for key := range MaxItems {
+		require.True(t, server.Set(key, 1))
+	}
+	_, err := server.source.TakeChanged()
+	require.NoError(t, err)
+	var lacking Lacking
+	var lost []uint32
+	for lacking.AddAll(&server.source, true); !lacking.Empty(); {
+		_, lost = lacking.Take(nil, lost, &server.source, 1000)
+	}
+	for key := range MaxItems {
+		server.Delete(key)
+	}
+	_, err = server.source.TakeChanged()
+	require.NoError(t, err)
+	for lacking.Add(lost); !lacking.Empty(); server.sent++ {
+		b, _ := lacking.Take(nil, nil, &server.source, 1000)
+		require.NoError(t, client.copy.Read(b, server.sent+1, true))
+	}
+	require.Zero(t, client.Len())
+}

@@ -43,10 +43,16 @@ func (l *Lacking) AddAll(list Items, census bool) {
 func (l *Lacking) Empty() bool { return len(l.numbers) == 0 }
 
 // Take appends the first items to b, as many as stay within most bytes but at least one, and their numbers to taken. They are no longer
-// lacking; the caller adds their numbers again when the message is lost.
+// lacking; the caller adds their numbers again when the message is lost. Of censuses it takes as many as a reader does: they are
+// short, and many may have been lost, when a long list has become a short one.
 func (l *Lacking) Take(b []byte, taken []uint32, list Items, most int) ([]byte, []uint32) {
-	n := 0
+	n, censuses := 0, 0
 	for ; n < len(l.numbers); n++ {
+		if l.numbers[n]&censusBit != 0 {
+			if censuses++; censuses > maxCensuses {
+				break
+			}
+		}
 		whole := len(b)
 		if b = l.append(b, list, l.numbers[n], most); len(b) > most && n > 0 {
 			b = b[:whole]
