@@ -164,30 +164,46 @@ func removeBlobs(base, keep string) error {
 	return err
 }
 
+// lookupTries is how often a content is looked up that goes between the look into its folder and the opening: a new one has replaced it,
+// or it has made room.
+const lookupTries = 20
+
 func (s *Store) lookup(base string) (*content, error) {
-	found, err := blobs(base)
-	if err != nil {
-		return nil, err
-	}
-	var newest *content
-	for _, path := range found {
-		c, err := openContent(path)
+	for range lookupTries {
+		found, err := blobs(base)
 		if err != nil {
 			return nil, err
 		}
-		if newest != nil && newest.stored.After(c.stored) {
+		if len(found) == 0 {
+			break
+		}
+		c, err := openNewest(found)
+		if err == nil {
+			now := time.Now()
+			_ = os.Chtimes(c.Name(), now, now) // for the order of eviction only
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return c, err
+		}
+	}
+	return nil, &fs.PathError{Op: "open", Path: base, Err: fs.ErrNotExist}
+}
+
+// openNewest opens the newest of some contents.
+func openNewest(paths []string) (newest *content, err error) {
+	for _, path := range paths {
+		c, err := openContent(path)
+		if err == nil && newest != nil && newest.stored.After(c.stored) {
 			newest, c = c, newest
 		}
 		if newest != nil {
 			_ = newest.Close()
 		}
+		if err != nil {
+			return nil, err
+		}
 		newest = c
 	}
-	if newest == nil {
-		return nil, &fs.PathError{Op: "open", Path: base, Err: fs.ErrNotExist}
-	}
-	now := time.Now()
-	_ = os.Chtimes(newest.Name(), now, now) // for the order of eviction only
 	return newest, nil
 }
 

@@ -458,3 +458,29 @@ func TestUnusableFolderIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "disk: opening a part: ")
 	require.ErrorContains(t, err, file)
 }
+
+// TestLookupWhileItIsReplaced: a content that is replaced again and again is there all the time.
+func TestLookupWhileItIsReplaced(t *testing.T) {
+	s, key := New(t.TempDir()), "level"
+	store(t, s, mine, key, []byte{0})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			c, err := s.Lookup(mine, key)
+			if !assert.NoError(t, err) || !assert.NoError(t, c.Close()) {
+				return
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	for i := range 200 {
+		store(t, s, mine, key, []byte{byte(i)})
+	}
+	close(stop)
+	<-stopped
+}
