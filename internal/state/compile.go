@@ -140,12 +140,14 @@ func (c *compiler) unit(t reflect.Type) (form, bool) {
 		if blank(f) {
 			continue
 		}
-		if !f.IsExported() || !isFloat(f.Type) || f.Type.Kind() != t.Field(0).Type.Kind() {
+		if fields = append(fields, i); !f.IsExported() || !isFloat(f.Type) || f.Type.Kind() != t.Field(fields[0]).Type.Kind() {
 			return nil, false
 		}
-		fields = append(fields, i)
 	}
-	return &unit{fields: fields, name: t.Field(0).Type.Kind().String()}, len(fields) == 3
+	if len(fields) != 3 {
+		return nil, false
+	}
+	return &unit{fields: fields, name: t.Field(fields[0]).Type.Kind().String()}, true
 }
 
 func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {

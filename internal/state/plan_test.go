@@ -24,6 +24,12 @@ func compile[S any](t testing.TB) *state.Plan {
 
 type vector struct{ X, Y, Z float32 }
 
+// blankFirst is a vector, too.
+type blankFirst struct {
+	_       struct{}
+	X, Y, Z float32
+}
+
 // one is a state of one field, whose tag a case brings along.
 func one(value any, tag string) reflect.Type {
 	f := reflect.StructField{Name: "F", Type: reflect.TypeOf(value)}
@@ -95,6 +101,7 @@ func TestEncodings(t *testing.T) {
 		{value: [3]float64{0, 0, 2}, tag: "unit", wire: "\x00\x00\x00\x00", line: "unit float64", read: [3]float64{0, 0, 1}},
 		{value: vector{-2, 0, 0}, tag: "unit", wire: "\x80\x01\x00\x00", line: "unit float32", read: vector{-1, 0, 0}},
 		{value: vector{}, tag: "unit", wire: "\x80\x00\x80\x00", line: "unit float32"},
+		{value: blankFirst{X: 1}, tag: "unit", wire: "\x7f\xff\x00\x00", line: "unit float32"},
 		{value: vector{nan, 1, 1}, tag: "unit", wire: "\x80\x00\x80\x00", line: "unit float32", read: vector{}},
 		{value: []vector{{0, 1, 0}}, tag: "max=2,unit", wire: "\x01\x00\x00\x7f\xff", line: "[max 2](unit float32)"},
 	} {
@@ -210,6 +217,8 @@ func TestRefusals(t *testing.T) {
 		{float32(0), "range=0:16777217,quant=1", `struct.F: range=0:1.6777217e+07 is too wide for quanta of 1 in its type`},
 		{0, "unit", `struct.F: a unit is three floats, in an array or a struct, not int`},
 		{[2]float32{}, "unit", `struct.F[]: a unit is three floats, in an array or a struct, not float32`},
+		{struct{}{}, "unit", `struct.F: a unit is three floats, in an array or a struct, not struct {}`},
+		{struct{ _ struct{} }{}, "unit", `struct.F: a unit is three floats, in an array or a struct, not struct { _ struct {} }`},
 		{mixed{}, "unit", `struct.F: a unit is three floats, in an array or a struct, not state_test.mixed`},
 		{vector{}, "unit,quant=1", `struct.F: tag "unit,quant=1": a unit takes no quant and no range`},
 		{Ref(0), "range=0:9", `struct.F: tag "range=0:9" has a range, but no int in state_test.Ref needs it; floats need a quant with it`},

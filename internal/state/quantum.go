@@ -153,7 +153,7 @@ func (f *quantised) most() int {
 	if f.width > 0 {
 		return f.width
 	}
-	return uvarintSize(zigzag(f.lowest))
+	return uvarintSize(zigzag(f.highest)) // which is -lowest, and one larger in zigzag
 }
 
 func (f *quantised) String() string {

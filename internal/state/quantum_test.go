@@ -72,18 +72,21 @@ func TestQuantaComeBack(t *testing.T) {
 
 // TestFurthestQuanta sends the largest values of both types through the largest quanta: they do not become infinite.
 func TestFurthestQuanta(t *testing.T) {
-	for _, quantum := range []string{"2.2e38", "3e38", "1e37", "3.4e38"} {
+	for _, quantum := range []string{"2.2e38", "3e38", "1e37", "3.4e38", "5.3e36"} {
 		p, v := floats(t, "quant="+quantum)
 		for _, x := range []float64{math.MaxFloat64, math.MaxFloat32, math.Inf(-1), -3.3e38} {
 			v.Field(0).SetFloat(x)
 			v.Field(1).SetFloat(x)
+			most := p.Most()
 			for i := range 2 {
 				b, err := p.Append(nil, v, i)
 				require.NoError(t, err)
+				most -= len(b)
 				_, err = p.Read(b, v, i)
 				require.NoError(t, err)
 				assert.False(t, math.IsInf(v.Field(i).Float(), 0), "%v by %s", x, quantum)
 			}
+			assert.GreaterOrEqual(t, most, 0, "%v by %s", x, quantum)
 		}
 	}
 }
