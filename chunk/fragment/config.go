@@ -13,6 +13,9 @@ const (
 	defaultMaxBytes = 2 * MaxBlock // a largest block may arrive while another is being lost
 	defaultLifetime = time.Second
 
+	// longest is longer than any time that matters, and short enough that no sum of times overflows: 146 years.
+	longest = 1 << 62
+
 	// tableBytes is what the table of blocks takes, rounded up; a test holds it against the types.
 	tableBytes = 24 << 10
 )
@@ -61,7 +64,7 @@ func (c Config) maxFragments() int { return orDefault(c.MaxFragments, MaxCount) 
 
 func (c Config) maxBytes() int { return orDefault(c.MaxBytes, defaultMaxBytes) }
 
-func (c Config) lifetime() time.Duration { return orDefault(c.Lifetime, defaultLifetime) }
+func (c Config) lifetime() time.Duration { return min(orDefault(c.Lifetime, defaultLifetime), longest) }
 
 func orDefault[T uint32 | int | time.Duration](v, def T) T {
 	if v == 0 {

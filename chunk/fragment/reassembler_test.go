@@ -1,6 +1,7 @@
 package fragment
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -128,6 +129,15 @@ func TestLifetime(t *testing.T) {
 	feed(t, r, epoch, packets(t, 3, content(2*Size, 1))[0])
 	at, _ = r.NextTimeout()
 	require.True(t, at.After(r.now))
+}
+
+// TestLifetimeWithoutEnd: with the longest of lifetimes nothing is ever due, and nobody is told that something is.
+func TestLifetimeWithoutEnd(t *testing.T) {
+	r := newReassembler(t, Config{Lifetime: math.MaxInt64})
+	feed(t, r, epoch, packets(t, 1, content(2*Size, 1))[0])
+	at, ok := r.NextTimeout()
+	require.True(t, ok)
+	require.Greater(t, at.Sub(epoch), 100*365*24*time.Hour)
 }
 
 // TestOutage: the sender went on, and is anywhere when the path works again. The reference refuses it from then on.

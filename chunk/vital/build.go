@@ -70,7 +70,7 @@ func (c *Conn) appendPacket(buf []byte, h PacketHeader, payload []byte) []byte {
 }
 
 func (c *Conn) appendClose(buf []byte, max int) []byte {
-	room := max - c.header().size(c.cfg.Version) - c.cfg.behind() - 2 // the message and the zero behind the reason
+	room := min(max, c.cfg.MaxPacket) - c.header().size(c.cfg.Version) - c.cfg.behind() - 2 // the message and the zero behind the reason
 	c.err = c.closing
 	return c.appendControl(buf, controlClose, c.closing.Reason[:min(room, len(c.closing.Reason))])
 }

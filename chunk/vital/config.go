@@ -23,6 +23,9 @@ const (
 	// askAgain times as long after a request without effect there is another.
 	askAgain = 3
 
+	// longest is longer than any time that matters, and short enough that no sum of times overflows: 146 years.
+	longest = 1 << 62
+
 	chunkShare = 16 // a limit of so many bytes allows one chunk, however small
 	maxReason  = 256
 
@@ -99,10 +102,10 @@ func (c Config) effective() Config {
 	c.StoreBytes = orDefault(c.StoreBytes, defaultStore)
 	c.QueueBytes = orDefault(c.QueueBytes, defaultQueue)
 	c.ReceiveBytes = orDefault(c.ReceiveBytes, defaultReceive)
-	c.Timeout = orDefault(c.Timeout, defaultTimeout)
-	c.KeepAlive = orDefault(c.KeepAlive, defaultKeepAlive)
-	c.FlushAfter = orDefault(c.FlushAfter, defaultFlush)
-	c.ResendAfter = orDefault(c.ResendAfter, defaultResend)
+	c.Timeout = min(orDefault(c.Timeout, defaultTimeout), longest)
+	c.KeepAlive = min(orDefault(c.KeepAlive, defaultKeepAlive), longest)
+	c.FlushAfter = min(orDefault(c.FlushAfter, defaultFlush), longest)
+	c.ResendAfter = min(orDefault(c.ResendAfter, defaultResend), longest)
 	c.AckAfter = orDefault(c.AckAfter, defaultAck)
 	return c
 }

@@ -2,6 +2,7 @@ package vital
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -194,6 +195,27 @@ func TestClose(t *testing.T) {
 		_, _, ok := a.AppendPacket(epoch, nil, 1400)
 		require.False(t, ok)
 	}
+}
+
+// TestCloseKeepsToMaxPacket: a long reason makes no packet that is larger than Config.MaxPacket, whatever is offered.
+func TestCloseKeepsToMaxPacket(t *testing.T) {
+	for _, cfg := range []Config{{}, {Version: V07, Token: 1, PeerToken: 2}, {DDNet: true, Token: 1, PeerToken: 1}} {
+		cfg.MaxPacket = 100
+		c := newConn(t, cfg)
+		c.Close(strings.Repeat("r", 300))
+		require.Len(t, packet(t, c, epoch), 100)
+	}
+}
+
+// TestTimesWithoutEnd: with the longest of times nothing is ever due, and nobody is told that something is.
+func TestTimesWithoutEnd(t *testing.T) {
+	c := newConn(t, Config{Timeout: math.MaxInt64, KeepAlive: math.MaxInt64, FlushAfter: math.MaxInt64, ResendAfter: math.MaxInt64})
+	send(t, c, Vital, "a")
+	require.NotNil(t, packet(t, c, epoch))
+	require.NoError(t, c.Send(0, []byte("b")))
+	when, ok := c.NextTimeout()
+	require.True(t, ok)
+	require.Greater(t, when.Sub(epoch), 100*365*24*time.Hour)
 }
 
 func TestSmallPackets(t *testing.T) {
