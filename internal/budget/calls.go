@@ -11,13 +11,13 @@ type Bucket struct {
 	last   time.Time
 }
 
-// Allow takes a token, and reports whether there was one. A clock that runs back fills nothing.
+// Allow takes a token, and reports whether there was one. A game's clock that is set back fills nothing, and goes on from there.
 func (b *Bucket) Allow(rate float64, now time.Time) bool {
 	size := max(1, rate)
 	if elapsed := now.Sub(b.last); b.last.IsZero() {
 		b.tokens, b.last = size, now
-	} else if elapsed > 0 {
-		b.tokens, b.last = min(size, b.tokens+elapsed.Seconds()*rate), now
+	} else {
+		b.tokens, b.last = min(size, b.tokens+max(0, elapsed.Seconds())*rate), now
 	}
 	if b.tokens < 1 {
 		return false

@@ -21,6 +21,8 @@ func TestBucket(t *testing.T) {
 	require.Equal(t, 2, allowed(5))
 	now = now.Add(-time.Hour)
 	require.Zero(t, allowed(5), "a clock that runs back gives nothing")
+	now = now.Add(400 * time.Millisecond)
+	require.Equal(t, 2, allowed(5), "and goes on from there")
 	now = now.Add(2 * time.Hour)
 	require.Equal(t, 5, allowed(5))
 
