@@ -28,8 +28,9 @@ type Config struct {
 const (
 	minReceiveLimit = 256 << 10 // what a peer may send before it was told more
 	maxHistory      = 4096
-	maxChannels     = 32767 // UE: DefaultMaxChannelSize
-	maxReliable     = 16384 // sequences are rebuilt from 16 bits, nearest to the expected one
+	maxChannels     = 32767   // UE: DefaultMaxChannelSize
+	maxIdleTimeout  = 1 << 62 // 146 years, so that no sum of times overflows
+	maxReliable     = 16384   // sequences are rebuilt from 16 bits, nearest to the expected one
 )
 
 func (c Config) withDefaults() Config {
@@ -39,7 +40,7 @@ func (c Config) withDefaults() Config {
 	c.AckDelay = valueOr(c.AckDelay, 40*time.Millisecond)
 	c.History = valueOr(c.History, maxHistory)
 	c.MaxChannels = valueOr(c.MaxChannels, maxChannels)
-	c.IdleTimeout = valueOr(c.IdleTimeout, 30*time.Second)
+	c.IdleTimeout = min(valueOr(c.IdleTimeout, 30*time.Second), maxIdleTimeout)
 	return c
 }
 

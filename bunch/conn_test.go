@@ -1,6 +1,7 @@
 package bunch
 
 import (
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -36,6 +37,23 @@ func TestConfigIsChecked(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Params{ReliableBuffer: 256, MaxBunch: 65536, History: 4096, MaxChannels: 32767, AckDelay: 40 * ms}, c.Params())
 	require.Equal(t, Protocol, c.FirstByte())
+}
+
+// TestLimitsWithoutEnd: the largest times and limits of Go, for who wants none, end no connection.
+func TestLimitsWithoutEnd(t *testing.T) {
+	p := newPair(t, Config{IdleTimeout: math.MaxInt64, ReceiveLimit: math.MaxInt})
+	number, err := p.ends[0].Open(Normal)
+	require.NoError(t, err)
+	p.run(time.Second)
+	for range 3 {
+		require.NoError(t, p.ends[0].Send(number, Reliable, []byte("hello")))
+		p.ends[1].SetReceiveLimit(math.MaxInt)
+		p.run(time.Second)
+		m, ok := p.ends[1].Next()
+		require.True(t, ok)
+		require.Equal(t, "hello", string(m.Payload))
+	}
+	require.Greater(t, p.ends[0].flow.limit, uint64(1<<60))
 }
 
 func TestAgreeTakesTheSmaller(t *testing.T) {

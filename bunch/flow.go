@@ -38,7 +38,8 @@ func (f *flow) grow(window int) {
 	f.offer()
 }
 
-func (f *flow) kib() uint64 { return (f.consumed + f.window) >> 10 }
+// kib is the limit to tell, at most what the wire holds.
+func (f *flow) kib() uint64 { return min((f.consumed+f.window)>>10, maxLimitKiB) }
 
 // offer tells the peer a higher limit once it is worth a packet.
 func (f *flow) offer() {
