@@ -122,10 +122,15 @@ func (l *Link) SetRate(at time.Time, rate int64) {
 // SetConfig changes the path for packets sent from now on; those under way, and those in front of the bottleneck, keep their
 // fate. Seed is not looked at. It panics when the Config is not valid.
 func (l *Link) SetConfig(cfg Config) {
+	l.SetBehind(cfg)
+	l.bottleneck.reset(cfg)
+}
+
+// SetBehind is SetConfig for all but the bottleneck, which stays: others may share it.
+func (l *Link) SetBehind(cfg Config) {
 	cfg.mustValidate()
 	l.cfg = cfg
 	l.mtu = []mtuChange{{mtu: cfg.MTU}}
-	l.bottleneck.reset(cfg)
 }
 
 // ShareBottleneck puts the link behind the bottleneck of another, before either carries a packet.

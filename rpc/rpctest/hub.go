@@ -103,18 +103,24 @@ func longest(out, in netsim.Config) time.Duration {
 	return out.Delay + out.Jitter + in.Delay + in.Jitter + out.Alternate + out.ReorderDelay
 }
 
-// set changes both directions. What the server's uplink carries, all of its clients share.
-func (p *path) set(profile emulation.Settings) error {
+// set changes both directions. What the server's uplink carries, all of its clients share: where only one of them is changed the uplink
+// stays as it is.
+func (p *path) set(profile emulation.Settings, one bool) error {
 	out, in, err := badnet.Links(profile)
 	if err != nil {
 		return err
 	}
 	p.hub.mu.Lock()
 	defer p.hub.mu.Unlock()
-	for _, l := range []*link{p.up, p.down} {
-		l.SetConfig(joined(out, in))
-		l.delay, l.rate = longest(out, in), out.Rate
+	p.up.SetConfig(joined(out, in))
+	p.up.rate = out.Rate
+	if one {
+		p.down.SetBehind(joined(out, in))
+	} else {
+		p.down.SetConfig(joined(out, in))
+		p.down.rate = out.Rate
 	}
+	p.up.delay, p.down.delay = longest(out, in), longest(out, in)
 	p.hub.share()
 	return nil
 }

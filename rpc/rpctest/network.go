@@ -251,19 +251,19 @@ func (n *Network) Emulate(profile emulation.Settings) {
 	n.t.Helper()
 	n.profile = profile
 	for _, c := range n.clients {
-		n.emulate(c, profile)
+		n.emulate(c, profile, false)
 	}
 }
 
 // EmulateOne changes the path of one client. Its server's side keeps its share of the uplink.
 func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
 	n.t.Helper()
-	n.emulate(n.find(conn), profile)
+	n.emulate(n.find(conn), profile, true)
 }
 
-func (n *Network) emulate(c *client, profile emulation.Settings) {
+func (n *Network) emulate(c *client, profile emulation.Settings, one bool) {
 	n.t.Helper()
-	if err := c.path.set(profile); err != nil {
+	if err := c.path.set(profile, one); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -290,7 +290,7 @@ func (n *Network) find(conn *rpc.Conn) *client {
 func (n *Network) close() {
 	n.onTick = nil // the game is over
 	for _, c := range n.clients {
-		_ = c.path.set(emulation.Settings{})
+		_ = c.path.set(emulation.Settings{}, false)
 	}
 	ctx := context.Background()
 	for _, c := range n.clients {
