@@ -29,7 +29,7 @@ type Config struct {
 	// Loss is the probability that a packet is lost, each for itself. Burst adds losses in a row.
 	Loss  float64
 	Burst Burst
-	// LossMin and LossMax bound in bytes the packets that Loss loses. 0 = no bound.
+	// LossMin and LossMax bound in bytes the packets that Loss and Burst lose. 0 = no bound.
 	LossMin, LossMax int
 	// Lose, when not nil, is asked for each packet that reached the lossy part: n counts the packets given to the
 	// link from 0. True loses it.
@@ -123,7 +123,7 @@ func (c Config) mustValidate() {
 	}
 }
 
-// losable reports whether Loss may lose a packet of a size in bytes.
+// losable reports whether Loss and Burst may lose a packet of a size in bytes.
 func (c Config) losable(size int) bool {
 	return size >= c.LossMin && (c.LossMax == 0 || size <= c.LossMax)
 }

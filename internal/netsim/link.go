@@ -178,13 +178,13 @@ func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
 
 // survive takes a packet through what loses it behind the bottleneck.
 func (l *Link) survive(depart time.Time, packet []byte, r roll) Fate {
-	burst := l.dice.inBurst(l.cfg.Burst, r)
+	burst, losable := l.dice.inBurst(l.cfg.Burst, r), l.cfg.losable(len(packet))
 	switch {
 	case l.isDark(depart):
 		return LostDark
-	case burst:
+	case burst && losable:
 		return LostBurst
-	case r.loss < l.cfg.Loss && l.cfg.losable(len(packet)), l.cfg.Lose != nil && l.cfg.Lose(l.count, packet):
+	case r.loss < l.cfg.Loss && losable, l.cfg.Lose != nil && l.cfg.Lose(l.count, packet):
 		return Lost
 	}
 	return Carried

@@ -492,3 +492,18 @@ func drained(l *Link) (first []byte) {
 	}
 	return first
 }
+
+// TestBurstsOfASize: runs of losses lose packets of the sizes that may be lost.
+func TestBurstsOfASize(t *testing.T) {
+	l := NewLink(Config{Burst: Bursts(0.5, 3), LossMin: 1000})
+	lost := map[int]int{}
+	for range 1000 {
+		for _, size := range []int{100, 1200} {
+			if l.Send(time.Unix(0, 0), make([]byte, size)) != Carried {
+				lost[size]++
+			}
+		}
+	}
+	require.Zero(t, lost[100])
+	require.Greater(t, lost[1200], 300)
+}
