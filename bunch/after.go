@@ -17,6 +17,8 @@ func (c *Conn) After(number, earlier uint64) error {
 		return nil
 	case !before.outClosed || before.later != nil:
 		return fmt.Errorf("bunch: channel %d cannot come after channel %d, which is not closed, or another one comes after", number, earlier)
+	case ch.earlier != nil:
+		return fmt.Errorf("bunch: channel %d cannot come after channel %d: it comes after channel %d", number, earlier, ch.earlier.number)
 	case ch.next > 0 || ch.unreliable.len() > 0 || ch.outClosed:
 		return fmt.Errorf("bunch: channel %d cannot come after channel %d: something was sent on it", number, earlier)
 	}

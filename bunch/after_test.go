@@ -36,6 +36,22 @@ func TestAfterHoldsUntilAllIsAcked(t *testing.T) {
 	require.Len(t, p.take(0), 2, "the close of the second, the first of the third")
 }
 
+// TestAfterOne: a channel comes after one other. A second one would be forgotten with the end of the first.
+func TestAfterOne(t *testing.T) {
+	p := newPair(t, Config{})
+	first, second, third := p.open(1, Normal), p.open(1, Normal), p.open(1, Normal)
+	p.send(1, first, Reliable, []byte("first"))
+	p.send(1, second, Reliable, []byte("second"))
+	require.NoError(t, p.ends[1].Close(first, nil))
+	require.NoError(t, p.ends[1].Close(second, nil))
+	require.NoError(t, p.ends[1].After(third, first))
+	require.ErrorContains(t, p.ends[1].After(third, second), fmt.Sprintf("it comes after channel %d", first))
+	p.send(1, third, Reliable, []byte("third"))
+	p.run(time.Second)
+	require.Len(t, p.take(0), 5)
+	p.settled()
+}
+
 // TestAfterOverBadPaths opens and closes channels that come after each other, with loss and packets out of order: the peer
 // never has two of them at once, and all messages arrive in order.
 func TestAfterOverBadPaths(t *testing.T) {
