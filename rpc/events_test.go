@@ -234,3 +234,43 @@ func TestChannelOfNobody(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, a.Channel(a.Conn()).Open())
 }
+
+// TestStateThatAHookChangesUnderRun: what an OnTick hook changes between two updates leaves when it is due, though nothing else happens.
+func TestStateThatAHookChangesUnderRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		class := NewClass("TimedHero", UpdateRate(2))
+		labels := NewState[label](class)
+		bind := func(w *World) *Binding[*puppet] {
+			b := Bind(w, class, func(*Actor) *puppet { return new(puppet) })
+			Replicate(b, labels, func(p *puppet) *label { return &p.label })
+			return b
+		}
+		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+		here, there := bind(server.World), bind(client.World)
+		var changed time.Time
+		var p *puppet
+		server.OnTick(func(now time.Time) {
+			if !changed.IsZero() && now.After(changed) {
+				p.label.Text, changed = "by the hook", time.Time{}
+			}
+		})
+		ctx, _, end := underRun(t, server, client)
+		var a *Actor
+		require.NoError(t, server.Do(ctx, func() {
+			var err error
+			a, p, err = Spawn(here, server.joined[0], nil)
+			require.NoError(t, err)
+		}))
+		time.Sleep(2 * time.Second)
+		require.NoError(t, server.Do(ctx, func() { p.label.Text, changed = "by a post", server.frame.now }))
+		time.Sleep(time.Minute)
+		text := ""
+		require.NoError(t, client.Do(ctx, func() {
+			copied, ok := there.At(a.Ref())
+			require.True(t, ok)
+			text = copied.label.Text
+		}))
+		end()
+		require.Equal(t, "by the hook", text, "a minute later")
+	})
+}

@@ -50,7 +50,9 @@ func (r *replicator) compare(now time.Time) {
 		case !c.replica.changed():
 		case c.actor.states.due(now, c.actor.class.updatePeriod):
 			c.actor.compare(c.replica)
-		case c.actor.states.compared.Before(r.news): // of some types nothing but a look tells whether they have changed: one is enough
+		case c.replica.declaration().certain(): // also what an OnTick hook changed when nothing had happened
+			r.behind = true
+		case c.actor.states.compared.Before(r.news): // nothing but a look tells whether it has changed: one is enough
 			r.behind = true
 		}
 	}

@@ -59,6 +59,9 @@ func (d *declaredState) String() string {
 
 func (d *declaredState) isList() bool { return d.name != "" }
 
+// certain reports whether what changed says of its replicas is true; of a struct with slices only encode finds out.
+func (d *declaredState) certain() bool { return d.isList() || d.plan.Comparable() }
+
 // outline adds its lines to the shape of its class.
 func (d *declaredState) outline(s *shape.Shape) {
 	kind := "a struct"
