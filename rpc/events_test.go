@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +20,9 @@ func underRun(t *testing.T, server, client *testWorld) (ctx context.Context, con
 	near.SetDelay(testDelay)
 	far.SetDelay(testDelay)
 	ctx, cancel := context.WithCancel(context.Background())
-	go server.Run(ctx)
-	go client.Run(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Run(ctx) })
+	running.Go(func() { _ = client.Run(ctx) })
 	_, err := server.Attach(plug{far})
 	require.NoError(t, err)
 	conn, err = client.Connect(ctx, plug{near})
@@ -31,6 +33,7 @@ func underRun(t *testing.T, server, client *testWorld) (ctx context.Context, con
 		require.NoError(t, server.World.Close(ctx, 0, "end"))
 		time.Sleep(3 * time.Second)
 		cancel()
+		running.Wait() // what the worlds noted is the test's from here on
 	}
 }
 
