@@ -358,7 +358,12 @@ func callsOf(w *rpc.World) *callList {
 	}).(*callList)
 }
 
-func (l *callList) add(c *Calling) { l.active = append(l.active, c) }
+// add gives c a turn in the next tick. A world that waits for events has one, also when c begins in a hook behind that of the list, or in
+// the turn of another.
+func (l *callList) add(c *Calling) {
+	l.active = append(l.active, c)
+	c.actor.World().Post(func() {})
+}
 
 // tick gives each its turn. Those that begin meanwhile have theirs in the next tick.
 func (l *callList) tick(time.Time) {

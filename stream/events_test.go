@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -115,5 +116,51 @@ func TestItemsAreTheCallersOnceTheirTransferHasEnded(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		require.False(t, lentSeen.Load())
+	})
+}
+
+// TestCallsFromAHookInAWorldThatWaitsForEvents: calls that begin behind the turn of those that are on their way begin at once all the same.
+func TestCallsFromAHookInAWorldThatWaitsForEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		class := rpc.NewClass("HookTestPlayer")
+		receive := rpc.Server[[]int64](class, "Receive", rpc.Reliable)
+		world, err := rpc.NewWorld(rpc.Config{})
+		require.NoError(t, err)
+		heard := 0
+		b := rpc.Bind(world, class, func(a *rpc.Actor) *rpc.Actor { return a })
+		rpc.On(b, receive, func(_ *rpc.Actor, _ *rpc.Call, items []int64) { heard += len(items) })
+		ended := make(chan error, 1)
+		go func() { ended <- world.Run(t.Context()) }()
+		call := func(a *rpc.Actor) *Calling {
+			c, err := Calls(receive, a, make([]int64, 10), CallsConfig{})
+			require.NoError(t, err)
+			return c
+		}
+		var first, second *Calling
+		again := false
+		require.NoError(t, world.Do(t.Context(), func() {
+			a, err := world.Spawn(class, nil)
+			require.NoError(t, err)
+			first = call(a)
+			world.OnTick(func(time.Time) { // behind the hook of all Calls
+				if again {
+					again, second = false, call(a)
+				}
+			})
+		}))
+		<-first.Done()
+		time.Sleep(time.Minute)
+		require.NoError(t, world.Do(t.Context(), func() { again = true }))
+		time.Sleep(time.Minute)
+		require.NoError(t, world.Do(t.Context(), func() {
+			select {
+			case <-second.Done():
+			default:
+				t.Error("a minute later they have not begun")
+			}
+		}))
+		require.NoError(t, world.Close(t.Context(), 0, "end"))
+		require.ErrorIs(t, <-ended, rpc.ErrClosed)
+		require.Equal(t, 20, heard)
 	})
 }
