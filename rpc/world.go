@@ -93,6 +93,7 @@ func NewWorld(config Config) (*World, error) {
 		failWarn: make(logs.Gates[*method]),
 		rate:     budget.NewMeter(config.WorldRate),
 	}
+	w.guests.Wake = w.drive.Signal
 	w.lobby.open(config)
 	if config.Emulation != nil {
 		out, in, err := badnet.Links(*config.Emulation)

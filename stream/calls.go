@@ -187,7 +187,7 @@ func (c *Calling) Cancel(cause error) {
 	defer c.mu.Unlock()
 	if c.canceled == nil && !c.ended {
 		c.canceled = canceled(cause)
-		c.actor.World().Post(func() {}) // a world that waits for events ticks; a closed one has ended the calls
+		guest.Wake(c.actor.World()) // one that waits for events ticks; a closed one has ended the calls
 	}
 }
 
@@ -362,7 +362,7 @@ func callsOf(w *rpc.World) *callList {
 // the turn of another.
 func (l *callList) add(c *Calling) {
 	l.active = append(l.active, c)
-	c.actor.World().Post(func() {})
+	guest.Wake(c.actor.World())
 }
 
 // tick gives each its turn. Those that begin meanwhile have theirs in the next tick.

@@ -164,3 +164,22 @@ func TestCallsFromAHookInAWorldThatWaitsForEvents(t *testing.T) {
 		require.Equal(t, 20, heard)
 	})
 }
+
+// TestClosedWorldCountsNoWakeUp: transfers that end with their world refuse nothing of the game's.
+func TestClosedWorldCountsNoWakeUp(t *testing.T) {
+	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
+		out, err := save.Start(l.toServer, bytes.NewReader(make([]byte, 9<<20)), 9<<20, Name("long"))
+		require.NoError(t, err)
+		in, err := inbox.Take(t.Context(), "long")
+		require.NoError(t, err)
+		time.Sleep(3 * time.Second)
+		for _, end := range []*Peer{l.toClient, l.toServer} {
+			require.NoError(t, end.Conn().World().Close(t.Context(), 0, "end"))
+		}
+		<-out.Done()
+		<-in.Done()
+		time.Sleep(3 * time.Second)
+		require.Zero(t, l.toClient.Conn().World().Dropped(), "at the server")
+		require.Zero(t, l.toServer.Conn().World().Dropped(), "at the client")
+	})
+}

@@ -182,7 +182,7 @@ func (s *Streams) timeUp() bool { return s.clock().After(s.turnEnds) }
 // wake makes a world that waits for events tick.
 func (s *Streams) wake() {
 	if s.awake.CompareAndSwap(false, true) {
-		s.world.Post(func() {})
+		guest.Wake(s.world)
 	}
 }
 

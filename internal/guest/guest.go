@@ -61,6 +61,10 @@ func Expect(conn any, bytes int64) { SeatOf(conn).Link.Expect(bytes) }
 // Woken reports, once, that a machine of the connection had something for its owner since it was asked before.
 func Woken(conn any) bool { return SeatOf(conn).Woken.Swap(false) }
 
+// Wake has a world that waits for events tick. It is safe from any goroutine. Unlike a post it is never refused: a world that is closed
+// has nothing to tick for.
+func Wake(world any) { HostOf(world).Wake() }
+
 // Keep returns the value that a world keeps under key; the first call makes it. It is to be called on the world's goroutine.
 func Keep(world, key any, make func() any) any { return HostOf(world).keep(key, make) }
 
@@ -82,6 +86,8 @@ type Traits struct {
 
 // Host is what guests have of a world.
 type Host struct {
+	Wake func() // set before anybody has the world
+
 	mu       sync.Mutex // guards what follows
 	machines []func() Machine
 	closed   bool // the world has had a connection
