@@ -93,8 +93,8 @@ func NewWorld(config Config) (*World, error) {
 		failWarn: make(logs.Gates[*method]),
 		rate:     budget.NewMeter(config.WorldRate),
 	}
-	w.guests.Wake = w.drive.Signal
 	w.lobby.open(config)
+	w.guests.Wake, w.guests.Closed = w.drive.Signal, w.lobby.shut
 	if config.Emulation != nil {
 		out, in, err := badnet.Links(*config.Emulation)
 		if err != nil {

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -208,8 +209,27 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 	callsOf(c.actor.World()).add(c)
 	if c.conn != nil {
 		go afterEnd(c.conn, c.done, func() time.Duration { return endGrace }, c.orphaned)
+	} else {
+		go c.endWithWorld()
 	}
 	return nil
+}
+
+// endWithWorld ends calls that run in this world when that was closed and has not run them within the time that those to a peer have: its
+// last ticks take no more than some, and there may be none.
+func (c *Calling) endWithWorld() {
+	select {
+	case <-c.done:
+		return
+	case <-guest.Closed(c.actor.World()):
+	}
+	timer := time.NewTimer(endGrace)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-timer.C:
+		c.orphaned(errors.New("their world was closed"))
+	}
 }
 
 // connect finds the channel that the calls will take.
@@ -289,7 +309,7 @@ func (c *Calling) note(sent int, done bool, err error) (ended bool) {
 	return c.ended
 }
 
-// orphaned ends calls whose world takes no notice of the connection's end.
+// orphaned ends calls whose world takes no notice of the connection's end, or of its own.
 func (c *Calling) orphaned(cause error) {
 	c.note(int(c.Progress().Sent), false, fmt.Errorf("%w: %w", ErrClosed, cause))
 }

@@ -183,3 +183,35 @@ func TestClosedWorldCountsNoWakeUp(t *testing.T) {
 		require.Zero(t, l.toServer.Conn().World().Dropped(), "at the client")
 	})
 }
+
+// TestCallsEndWithTheirWorld: calls that run in their own world, and are more than its last ticks take, do not wait for ever when it is
+// closed.
+func TestCallsEndWithTheirWorld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		class := rpc.NewClass("LonelyTestPlayer")
+		receive := rpc.Server[[]int64](class, "Receive", rpc.Reliable)
+		world, err := rpc.NewWorld(rpc.Config{})
+		require.NoError(t, err)
+		b := rpc.Bind(world, class, func(a *rpc.Actor) *rpc.Actor { return a })
+		rpc.On(b, receive, func(*rpc.Actor, *rpc.Call, []int64) {})
+		ended := make(chan error, 1)
+		go func() { ended <- world.Run(t.Context()) }()
+		calls := make(chan *Calling, 1)
+		require.NoError(t, world.Do(t.Context(), func() {
+			a, err := world.Spawn(class, nil)
+			require.NoError(t, err)
+			c, err := Calls(receive, a, make([]int64, 32<<20), CallsConfig{})
+			require.NoError(t, err)
+			calls <- c
+			require.NoError(t, world.Close(t.Context(), 0, "end"))
+		}))
+		require.ErrorIs(t, <-ended, rpc.ErrClosed)
+		c := <-calls
+		select {
+		case <-c.Done():
+			require.ErrorIs(t, c.Err(), ErrClosed)
+		case <-time.After(time.Minute):
+			t.Error("a minute later they have not ended")
+		}
+	})
+}

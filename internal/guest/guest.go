@@ -65,6 +65,9 @@ func Woken(conn any) bool { return SeatOf(conn).Woken.Swap(false) }
 // has nothing to tick for.
 func Wake(world any) { HostOf(world).Wake() }
 
+// Closed returns what is closed with a world. It is safe from any goroutine.
+func Closed(world any) <-chan struct{} { return HostOf(world).Closed }
+
 // Keep returns the value that a world keeps under key; the first call makes it. It is to be called on the world's goroutine.
 func Keep(world, key any, make func() any) any { return HostOf(world).keep(key, make) }
 
@@ -86,7 +89,8 @@ type Traits struct {
 
 // Host is what guests have of a world.
 type Host struct {
-	Wake func() // set before anybody has the world
+	Wake   func()          // set before anybody has the world, as Closed
+	Closed <-chan struct{} // closed with the world
 
 	mu       sync.Mutex // guards what follows
 	machines []func() Machine
