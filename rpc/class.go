@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -236,6 +237,9 @@ type classTable struct {
 
 // add enters a class; to add it again does nothing.
 func (t *classTable) add(class *Class) error {
+	if class == nil {
+		return errors.New("rpc: Config.Classes or Bind has a nil *Class: take what NewClass returned")
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if slices.Contains(t.classes, class) {

@@ -159,6 +159,8 @@ type RequestError struct {
 
 func (e *RequestError) Error() string {
 	switch {
+	case e == nil: // a handler returned one as its error
+		return "the handler returned a nil *RequestError as an error; let it return nil"
 	case e.Refused && e.Code != 0:
 		return fmt.Sprintf("rpc: %s refused with code %d: %s", e.Request, e.Code, e.Text)
 	case e.Refused:
@@ -167,7 +169,12 @@ func (e *RequestError) Error() string {
 	return fmt.Sprintf("rpc: %s has no answer: %s", e.Request, e.Text)
 }
 
-func (e *RequestError) Unwrap() error { return e.cause }
+func (e *RequestError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.cause
+}
 
 // closeErrorOf names what ended a link.
 func closeErrorOf(err error) *CloseError {

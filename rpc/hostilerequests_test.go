@@ -262,6 +262,8 @@ func TestRequestErrorsFit(t *testing.T) {
 	require.Equal(t, "rpc: Clerk.Ask has no answer: why", e.Error())
 	require.True(t, errors.Is(e, ErrUnbound))
 	require.Equal(t, "rpc: Clerk.Ask refused: why", (&RequestError{Request: "Clerk.Ask", Text: "why", Refused: true}).Error())
+	require.Contains(t, (*RequestError)(nil).Error(), "let it return nil")
+	require.NoError(t, (*RequestError)(nil).Unwrap())
 }
 
 // TestQuestionTwiceWhileItWaits: one that waits for actors is open, too.

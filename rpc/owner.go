@@ -86,6 +86,9 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 	if err := a.mayChange("SetOwner"); err != nil {
 		return err
 	}
+	if a.world != w {
+		return fmt.Errorf("rpc: SetOwner of a %q of another world: %w", a.class.name, ErrWrongRole)
+	}
 	owner, conn := endsOf(to)
 	if err := w.mayOwn(a, owner, conn); err != nil {
 		return fmt.Errorf("rpc: SetOwner of a %q: %w", a.class.name, err)

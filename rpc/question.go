@@ -103,7 +103,7 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	answer := ask.Answer{Number: q.number, Verdict: v}
 	if cause != nil {
 		var own *RequestError
-		if answer.Text = cause.Error(); errors.As(cause, &own) {
+		if answer.Text = cause.Error(); errors.As(cause, &own) && own != nil {
 			answer.Code, answer.Text = own.Code, own.Text
 		}
 		answer.Text = ask.Cut(answer.Text)

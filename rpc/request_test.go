@@ -24,8 +24,12 @@ func TestRequestsUnderRun(t *testing.T) {
 		server, client := newTestWorld(t, config), newTestWorld(t, config)
 		b := Bind(server.World, clerk, func(*Actor) *clerkObject { return new(clerkObject) })
 		OnRequest(b, clerkAsk, func(o *clerkObject, call *Call, n int) (string, error) {
-			if n == 0 {
+			switch {
+			case n == 0:
 				return "now", nil
+			case n < 0:
+				var none *RequestError
+				return "", none // an error that is not nil, though it looks so
 			}
 			o.answers = append(o.answers, clerkAsk.Later(call))
 			return "", nil
@@ -59,6 +63,9 @@ func TestRequestsUnderRun(t *testing.T) {
 		}
 		asking.Wait()
 		require.Less(t, time.Since(began), 150*time.Millisecond, "a round trip of 100 ms")
+
+		_, err = clerkAsk.Ask(ctx, there, -1)
+		require.ErrorContains(t, err, "the handler returned a nil *RequestError")
 
 		began = time.Now()
 		ended := make(chan error, 1)

@@ -187,6 +187,24 @@ func TestNoActorIsSaid(t *testing.T) {
 	}
 }
 
+// TestActorOfAnotherWorld: a world did what it was told to actors of another, which another goroutine may drive.
+func TestActorOfAnotherWorld(t *testing.T) {
+	here, other := newTestWorld(t, Config{Classes: []*Class{hero}}), newTestWorld(t, Config{Classes: []*Class{hero}})
+	a, err := other.Spawn(hero, nil)
+	require.NoError(t, err)
+	require.ErrorContains(t, here.Destroy(a), `rpc: Destroy of a "Hero" of another world`)
+	require.ErrorContains(t, here.SetOwner(a, nil), `rpc: SetOwner of a "Hero" of another world`)
+	require.True(t, a.Alive())
+}
+
+// TestNoClassIsSaid: it was a nil dereference somewhere below.
+func TestNoClassIsSaid(t *testing.T) {
+	_, err := newTestWorld(t, Config{}).Spawn(nil, nil)
+	require.ErrorContains(t, err, "rpc: Spawn of a nil *Class")
+	_, err = NewWorld(Config{Classes: []*Class{nil}})
+	require.ErrorContains(t, err, "nil *Class")
+}
+
 func TestUnboundIsSaid(t *testing.T) {
 	lonely := NewClass("Lonely")
 	ping := Server[None](lonely, "Ping", Reliable)

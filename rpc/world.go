@@ -242,6 +242,8 @@ func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor
 func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
 	owner, conn := endsOf(to)
 	switch {
+	case class == nil:
+		return nil, errors.New("rpc: Spawn of a nil *Class: take what NewClass returned")
 	case !w.IsServer():
 		return nil, fmt.Errorf("rpc: Spawn of a %q on a client: %w", class.name, ErrWrongRole)
 	case !slices.Contains(w.table.all(), class):
@@ -313,6 +315,8 @@ func (w *World) Destroy(a *Actor) error {
 	switch {
 	case !a.made():
 		return fmt.Errorf("rpc: Destroy of %s", noActor)
+	case a.world != w:
+		return fmt.Errorf("rpc: Destroy of a %q of another world: %w", a.class.name, ErrWrongRole)
 	case !w.IsServer() && !a.torn && (a.name == "" || len(a.openings) > 0):
 		return fmt.Errorf("rpc: Destroy of a %q on a client: %w", a.class.name, ErrWrongRole)
 	case a.dead:
@@ -337,16 +341,20 @@ func (w *World) Destroy(a *Actor) error {
 	return nil
 }
 
-// Actors returns the actors that live here, in the order of their [Ref]: on a server all that were spawned and not destroyed, on a
-// client its copies. Actors may be spawned, opened and destroyed meanwhile: those that came since the beginning are left out, those
+// Actors returns the game's actors that live here, in the order of their [Ref]: on a server all that were spawned and not destroyed, on a
+// client its copies. Those by which package stream works are not among them. Actors may be spawned, opened and destroyed meanwhile: those that came since the beginning are left out, those
 // that have ended are passed over. It belongs to the world's goroutine. UE: TActorIterator.
 func (w *World) Actors() iter.Seq[*Actor] {
-	if w.IsServer() {
-		return w.actors.all.all // numbers are given in the order of Spawn
+	inOrder := w.actors.all.all // on a server: numbers are given in the order of Spawn
+	if !w.IsServer() {
+		inOrder = func(yield func(*Actor) bool) {
+			byRef := func(a, b *Actor) int { return cmp.Compare(a.ref, b.ref) }
+			slices.Values(slices.SortedStableFunc(w.actors.all.all, byRef))(yield)
+		}
 	}
 	return func(yield func(*Actor) bool) {
-		for _, a := range slices.SortedStableFunc(w.actors.all.all, func(a, b *Actor) int { return cmp.Compare(a.ref, b.ref) }) {
-			if !a.dead && !yield(a) {
+		for a := range inOrder {
+			if !a.dead && !a.class.ofGuest() && !yield(a) {
 				return
 			}
 		}

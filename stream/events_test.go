@@ -215,3 +215,25 @@ func TestCallsEndWithTheirWorld(t *testing.T) {
 		}
 	})
 }
+
+// TestActorsAreTheGames: who goes through all actors, to destroy them when the server travels, does not destroy what streams need.
+func TestActorsAreTheGames(t *testing.T) {
+	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
+		for _, end := range []*Peer{l.toClient, l.toServer} {
+			world := end.Conn().World()
+			require.NoError(t, world.Do(t.Context(), func() {
+				for a := range world.Actors() {
+					require.NotContains(t, a.Class().Name(), "quiver.")
+					require.NoError(t, world.Destroy(a))
+				}
+			}))
+		}
+		out, err := save.Start(l.toServer, bytes.NewReader(make([]byte, 1000)), 1000, Name("after"))
+		require.NoError(t, err)
+		in, err := inbox.Take(t.Context(), "after")
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, in)
+		require.NoError(t, err)
+		require.NoError(t, out.Wait(t.Context()))
+	})
+}

@@ -2,8 +2,10 @@ package stream
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/quivernet/quiver/internal/guest"
 	"github.com/quivernet/quiver/rpc"
 )
 
@@ -37,7 +39,8 @@ type lanes struct {
 	touched bool         // a lane or a part has come since used
 	used    time.Time    // when a tick last found that a part or a lane had come, or that a part may leave
 	parting []*rpc.Actor // let go, and not closed by the server yet
-	timer   *time.Timer  // has a world that waits for events tick when lanes may have been idle for laneIdle; nil = none
+	timer   *time.Timer  // has a world that waits for events tick when lanes may have been idle for laneIdle
+	waking  atomic.Bool  // the timer runs
 }
 
 // begin opens, on a server, the lanes that are there from the beginning: one, where transfers use none by themselves.
@@ -167,13 +170,12 @@ func (l *lanes) closing() bool {
 
 // wakeAfter has the world tick then, unless it does so sooner.
 func (l *lanes) wakeAfter(d time.Duration) {
-	if l.timer != nil {
+	if l.waking.Swap(true) {
 		return
 	}
 	l.timer = time.AfterFunc(d, func() {
-		if l.peer.conn.Err() == nil {
-			l.peer.streams.world.Post(func() { l.timer = nil })
-		}
+		l.waking.Store(false)
+		guest.Wake(l.peer.streams.world)
 	})
 }
 
