@@ -36,7 +36,8 @@ type Config struct {
 	// delivering anything more, and with a reason that names the function, as the log does; the world goes on. conn is nil
 	// for posts, OnTick hooks and calls that were made in this world. It runs on the goroutine that panicked, which is the
 	// world's, that of Authenticate, or one of package stream's: so it may run twice at once. A panic of its own goes on, as every panic does while
-	// OnPanic is nil: out of Dispatch, Flush, Tick or Run. Who recovers there may drive the world on; all but the call that
+	// OnPanic is nil: out of Dispatch, Flush, Tick or Run. What Spawn, Place or Destroy run when the simulation itself calls them,
+	// constructors, set and OnClose, panics out of that call. Who recovers there may drive the world on; all but the call that
 	// panicked still runs, once. A panic that goes on out of Authenticate ends the program: nobody can recover it.
 	OnPanic func(conn *Conn, recovered any, stack []byte)
 

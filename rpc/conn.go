@@ -182,8 +182,8 @@ func (c *Conn) Wait(ctx context.Context) error {
 	}
 }
 
-// Err returns why the connection ended, a *CloseError; nil until Done is closed. For a while after Close it is still nil, though calls
-// fail with ErrClosed already.
+// Err returns why the connection ended, a *CloseError; nil until Done is closed. For a while after Close it is still nil, though a
+// client's calls fail with ErrClosed already; a server's to it are counted in Drops.Gone.
 func (c *Conn) Err() error {
 	select {
 	case <-c.done:

@@ -21,6 +21,8 @@ type dormancy struct {
 // where a client does not have all items of its lists yet, or a [Request] is open, and its clients keep their copies as they are: from
 // then on it costs nothing at a tick, whatever the game changes in it. Those for whom it is relevant later get it, asleep. When it is
 // awake again it opens for all who have a copy: the same object goes on there, gets the state of now, and OnRep runs for what differs.
+// A copy that sleeps is not ended by relevancy: a client that went away keeps it as it was, and gathers those that it has met, until the
+// actor wakes or is destroyed.
 //
 // A Client RPC or Multicast on a dormant actor wakes it until the next Flush for those to whom it goes, as [Actor.FlushDormancy] does
 // for all. A Server RPC of its owner returns ErrDormant at the client. One that is on its way when the actor falls asleep is dropped at

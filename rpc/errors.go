@@ -10,7 +10,9 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Errors that a caller can act on. They are wrapped by errors that say who, what and which limit.
+// Errors that a caller can act on. They are wrapped by errors that say who, what and which limit. A call that is too large wraps
+// [bunch.ErrBunchTooLarge]; one that finds its reliable buffer full closes the connection with [ReliableBufferOverflow], as in Unreal, or
+// wraps [bunch.ErrReliableBufferFull] and sends nothing, where Config.Bunch.Overflow is [bunch.OverflowError].
 var (
 	// ErrNotOwner: a client called a Server RPC on an actor that it does not own.
 	ErrNotOwner = errors.New("rpc: this connection does not own the actor")

@@ -23,7 +23,8 @@ func (r Ref) String() string {
 }
 
 // Actor returns the actor that ref names, nil when it is dead or not open here. On a server use [Conn.Actor] for a number that
-// came from a client and lies in Raw bytes or in a type that reads itself: a client may name actors that it was never shown.
+// came from a client and lies in Raw bytes or in a type that reads itself: a client may name actors that it was never shown. On a client
+// of several servers use it too: each server counts by itself, and this is the first one's.
 func (w *World) Actor(ref Ref) *Actor {
 	if w.IsServer() {
 		return w.actors.byRef[ref]

@@ -51,7 +51,7 @@ func (r *Request[A, R]) takes(A)           {}
 
 // OnRequest makes fn answer r. It runs on the world's goroutine. Its error travels to who asked, as the Code of a [*RequestError] that it
 // returns or wraps, or 0, and as text, cut to 512 bytes; it closes nothing. An answer that takes time is given by [Request.Later].
-// When fn panics who asked hears of it by the end of the connection, see Config.OnPanic. It panics when r is of another class or has
+// When fn destroys the actor its answer is lost: who asked has ErrClosed. When fn panics who asked hears of it by the end of the connection, see Config.OnPanic. It panics when r is of another class or has
 // a function already.
 func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, call *Call, arg A) (R, error)) {
 	m := r.question

@@ -22,6 +22,9 @@ import (
 // bulk; when a packet is lost, the newest value of what it carried goes again. The open carries all fields, so a client's
 // object has them before any call. Calls and state are not ordered with each other, but for that.
 //
+// Each field travels by itself, as properties do in Unreal: after a loss the struct may hold fields of different Flushes, which the
+// server never had together. What belongs together, as a position and the tick that it is of, is a nested struct: that is one field.
+//
 // Allowed are, also under names of your own, bools, numbers, strings and slices with a bound, arrays, structs of these, and [Ref]; each field at most 1,000
 // bytes encoded. Tags, separated by commas:
 //
@@ -30,7 +33,7 @@ import (
 //	quiver:"initial"      with the open only (UE: COND_InitialOnly)
 //	quiver:"if=name"      while Actor.SetCondition says so (UE: COND_Custom)
 //	quiver:"max=16"       bytes of a string, elements of a slice
-//	quiver:"quant=0.01"   floats travel as multiples of it (UE: FVector_NetQuantize100)
+//	quiver:"quant=0.01"   floats travel as multiples of it, those beyond the largest as that (UE: FVector_NetQuantize100)
 //	quiver:"range=0:100"  numbers beyond are clamped
 //	quiver:"unit"         three floats, a direction (UE: FVector_NetQuantizeNormal)
 type State[S any] struct{ declared *declaredState }

@@ -20,7 +20,7 @@ type Config struct {
 	Hash Algorithm
 
 	// Limits on what peers send here.
-	MaxBytes     int64 // of one transfer, encoded; more is rejected at its header; default 64 MiB, negative: no limit
+	MaxBytes     int64 // of one transfer, encoded; more is rejected, a blob at its header; default 64 MiB, negative: no limit
 	MaxTransfers int   // of one peer at once; others wait at their sender; default 4, at most 1,024, negative: none
 	MaxPending   int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
 

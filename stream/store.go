@@ -6,7 +6,8 @@ import (
 
 // Store keeps incoming blobs between connections: parts that wait to be resumed, and complete contents that need not
 // be sent again. Everything in it is named by the identity of the peer that sends and the key that the peer gave to
-// the content; no peer can see or touch what another identity stored. Both are arbitrary strings from outside.
+// the content; no peer can see or touch what another identity stored. At a client, where it stores what the
+// server sends, the identity is the client's own, by which the server knows it. Both are arbitrary strings from outside.
 //
 // All methods of a Store, its parts and contents may wait for a disk: none is called on a world's goroutine. A Store
 // is safe for concurrent use; one Part or Content is used by one goroutine at a time.

@@ -49,7 +49,8 @@ type QueueStats struct {
 // Take returns the input for a tick, which the server simulates now, and whether that came in time. Otherwise it is the newest one
 // before, the zero I at first: a game may repeat it, and let go after some ticks; see [QueueStats].Repeated. now is the time that the
 // running Dispatch had. Call it for every tick that is simulated, in their order, the first of which is 1 or more; some may be left
-// out, and one that is lower than before begins anew. The same tick again returns the same.
+// out, and one that is lower than before begins anew. The same tick again returns the same. By the ticks that are taken the client
+// learns which one it is for: before the first Take it predicts nothing, and [Predictor.Tick] asks for no input.
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
 	case q.began && tick == q.taken:

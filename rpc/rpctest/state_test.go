@@ -414,3 +414,40 @@ func TestOnRepWhenTheTargetComesAndGoes(t *testing.T) {
 		require.Len(t, copied.heard, 3)
 	})
 }
+
+var (
+	walkerClass = rpc.NewClass("Walker")
+	walkerWalk  = rpc.NewState[walk](walkerClass)
+)
+
+// walk is a position of which the server has Steps = Tick/5 at each Flush. It is one field.
+type walk struct {
+	At struct{ Tick, Steps uint64 }
+}
+
+// TestNestedStructsTravelWhole: fields travel by themselves, and a nested struct is one field, whatever the network loses.
+func TestNestedStructsTravelWhole(t *testing.T) {
+	everywhere(t, func(t *testing.T, net *rpctest.Network) {
+		heard := 0
+		world := func() (*rpc.World, *rpc.Binding[*walk]) {
+			w, err := rpc.NewWorld(rpc.Config{})
+			require.NoError(t, err)
+			b := rpc.Bind(w, walkerClass, func(*rpc.Actor) *walk { return new(walk) })
+			rpc.Replicate(b, walkerWalk, func(o *walk) *walk { return o })
+			rpc.OnRep(b, walkerWalk, func(o *walk, _ walk) {
+				heard++
+				require.Equal(t, o.At.Tick/5, o.At.Steps)
+			})
+			return w, b
+		}
+		server, here := world()
+		net.Server(server)
+		_, walker, err := rpc.Spawn(here, nil, nil, rpc.AlwaysRelevant())
+		require.NoError(t, err)
+		net.OnTick(func(time.Time) { walker.At.Tick++; walker.At.Steps = walker.At.Tick / 5 })
+		client, _ := world()
+		net.Client(client)
+		net.Advance(30 * time.Second)
+		require.Greater(t, heard, 100)
+	})
+}
