@@ -61,7 +61,7 @@ func newPlace(dir string, config rpc.Config) (p *place, err error) {
 	return p, err
 }
 
-// send starts to send a file under its digest as key: what is there already does not travel again.
+// send starts to send a file under its digest as key: what came before a connection died does not travel again.
 func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stream.Digest, err error) {
 	file, err := os.Open(path)
 	if err != nil {

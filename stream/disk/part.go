@@ -102,7 +102,7 @@ func (p *part) create() (err error) {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()
 	for range createTries {
-		err = makeFolders(p.store.path, filepath.Dir(p.path))
+		err = makeFolder(filepath.Dir(p.path))
 		if err == nil {
 			p.file, err = openLocked(p.path, os.O_CREATE)
 		}
@@ -113,18 +113,16 @@ func (p *part) create() (err error) {
 	return err
 }
 
-// makeFolders makes the store's folder and the identity's folder in it, and has the system keep them.
-func makeFolders(root, folder string) error {
+// makeFolder makes the store's folder and an identity's folder in it. Commit has the system keep them: whoever made them may have been
+// killed before he could.
+func makeFolder(folder string) error {
 	switch info, err := os.Lstat(folder); {
 	case err == nil && info.IsDir():
 		return nil
 	case err == nil:
 		return &fs.PathError{Op: "open", Path: folder, Err: errNotFolder}
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
-	}
-	return syncFolder(root)
+	return os.MkdirAll(folder, 0o700)
 }
 
 func (p *part) Offset() int64 { return p.offset.Load() }
@@ -173,7 +171,7 @@ func (p *part) publish(digest stream.Digest) error {
 	if err := p.rename(final); err != nil {
 		return err
 	}
-	if err := syncFolder(filepath.Dir(final)); err != nil {
+	if err := p.store.syncFolders(filepath.Dir(final)); err != nil {
 		return err
 	}
 	return removeBlobs(base, final)

@@ -98,6 +98,11 @@ func (s *Store) publish(identity string, digest stream.Digest, path string, mode
 	return syncFolder(filepath.Dir(path))
 }
 
+// syncFolders has the system keep the names in an identity's folder, that folder, and the store's. Those that have not changed cost nothing.
+func (s *Store) syncFolders(folder string) error {
+	return errors.Join(syncFolder(folder), syncFolder(s.path), syncFolder(filepath.Dir(s.path)))
+}
+
 // Remove deletes what is stored, or fails with stream.ErrPartBusy while it is being written.
 func (s *Store) Remove(identity, key string) error {
 	base := s.file(identity, key)
