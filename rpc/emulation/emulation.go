@@ -74,5 +74,18 @@ func (e Settings) Validate() error {
 			return fmt.Errorf("emulation: Settings.%s: %v to %v is no range of delays", lag.name, lag.min, lag.max)
 		}
 	}
+	return e.validateSizes()
+}
+
+// validateSizes is Validate for what is not Unreal's, and for sizes.
+func (e Settings) validateSizes() error {
+	switch {
+	case e.PktLossMinSize < 0 || e.PktLossMaxSize < 0 || e.PktLossMaxSize > 0 && e.PktLossMinSize > e.PktLossMaxSize:
+		return fmt.Errorf("emulation: Settings.PktLossMinSize and PktLossMaxSize: %d to %d is no range of sizes", e.PktLossMinSize, e.PktLossMaxSize)
+	case !(e.LossBurst >= 0):
+		return fmt.Errorf("emulation: Settings.LossBurst is %v, no length of a run", e.LossBurst)
+	case e.Rate < 0 || e.Queue < 0:
+		return fmt.Errorf("emulation: Settings.Rate, %d bit/s, and Queue, %d bytes, can not be less than none", e.Rate, e.Queue)
+	}
 	return nil
 }

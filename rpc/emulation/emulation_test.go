@@ -1,6 +1,7 @@
 package emulation
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -20,4 +21,8 @@ func TestEveryProfileMakesSense(t *testing.T) {
 		require.NoError(t, s.Validate(), name)
 	}
 	require.ErrorContains(t, Settings{PktDup: -1}.Validate(), "emulation: Settings.PktDup is -1")
+	require.ErrorContains(t, Settings{PktLossMinSize: 9, PktLossMaxSize: 8}.Validate(), "9 to 8 is no range of sizes")
+	require.NoError(t, Settings{PktLossMinSize: 9}.Validate())
+	require.ErrorContains(t, Settings{LossBurst: math.NaN()}.Validate(), "emulation: Settings.LossBurst is NaN")
+	require.ErrorContains(t, Settings{Rate: -1}.Validate(), "emulation: Settings.Rate, -1 bit/s")
 }

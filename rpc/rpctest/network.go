@@ -107,8 +107,8 @@ func drawSeed(t testing.TB) uint64 {
 // Seed returns what decides the fates of packets, for a game that draws from it, too.
 func (n *Network) Seed() uint64 { return n.seed }
 
-// SetTickRate changes how many times a second the worlds tick.
-func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration(hz) }
+// SetTickRate changes how many times a second the worlds tick: once at the least.
+func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration(max(1, hz)) }
 
 // OnTick has fn called between Dispatch and Flush of all worlds: the simulation.
 func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, fn) }
