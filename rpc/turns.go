@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"cmp"
+	"context"
+	"log/slog"
 	"math/bits"
 	"slices"
 	"time"
@@ -332,6 +334,10 @@ func (w *World) discard(c *Conn) {
 	}
 	if dropped > 0 {
 		c.drops.Add(drops.Ended, dropped)
-		w.log.Warn("messages dropped with their connection", "conn", c, "messages", dropped)
+		level := slog.LevelWarn
+		if c.closing.Load() { // from here: there is always something on its way then
+			level = slog.LevelInfo
+		}
+		w.log.Log(context.Background(), level, "messages dropped with their connection", "conn", c, "messages", dropped)
 	}
 }
