@@ -31,8 +31,8 @@ type Config struct {
 	// MaxBytes is how much data of unfinished blocks may wait here; where a fragment finds no room, the block begun
 	// first is given up. At least MaxFragments * Size. 0 = 522,240, two blocks of the largest size.
 	MaxBytes int
-	// Lifetime is how long after its first fragment a block is given up, and after which silence any sequence is taken
-	// for the newest. 0 = 1 s.
+	// Lifetime is how long after its first fragment a block is given up, and after which silence a sequence
+	// outside of the window, however far, is taken for the newest. 0 = 1 s.
 	Lifetime time.Duration
 	// Regular also takes packets that travel whole, as the article's protocol has them: checksum, sequence, a packet type
 	// of 1 to 3 and a body with an end check.
