@@ -85,7 +85,7 @@ func (e Settings) validateSizes() error {
 	case !(e.LossBurst >= 0):
 		return fmt.Errorf("emulation: Settings.LossBurst is %v, no length of a run", e.LossBurst)
 	case e.Rate < 0 || e.Queue < 0:
-		return fmt.Errorf("emulation: Settings.Rate, %d bit/s, and Queue, %d bytes, can not be less than none", e.Rate, e.Queue)
+		return fmt.Errorf("emulation: Settings.Rate is %d bit/s and Queue %d bytes; neither can be negative", e.Rate, e.Queue)
 	}
 	return nil
 }

@@ -24,5 +24,5 @@ func TestEveryProfileMakesSense(t *testing.T) {
 	require.ErrorContains(t, Settings{PktLossMinSize: 9, PktLossMaxSize: 8}.Validate(), "9 to 8 is no range of sizes")
 	require.NoError(t, Settings{PktLossMinSize: 9}.Validate())
 	require.ErrorContains(t, Settings{LossBurst: math.NaN()}.Validate(), "emulation: Settings.LossBurst is NaN")
-	require.ErrorContains(t, Settings{Rate: -1}.Validate(), "emulation: Settings.Rate, -1 bit/s")
+	require.ErrorContains(t, Settings{Rate: -1}.Validate(), "emulation: Settings.Rate is -1 bit/s")
 }
