@@ -235,3 +235,13 @@ func TestStoreThroughCrashes(t *testing.T) {
 	}
 	s.restart()
 }
+
+// TestEvictWhatIsGone: what another process has removed meanwhile makes room, too; what can not be removed says why.
+func TestEvictWhatIsGone(t *testing.T) {
+	dir := t.TempDir()
+	for _, blob := range []bool{true, false} {
+		require.NoError(t, storedFile{path: filepath.Join(dir, "gone"), blob: blob}.evict())
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "folder", "full"), 0o700))
+	require.ErrorContains(t, storedFile{path: filepath.Join(dir, "folder"), blob: true}.evict(), "folder")
+}

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -142,13 +143,19 @@ func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) er
 		u.add(f, true, 1)
 	}
 	tooMuch := func() bool { return bytes >= 0 && u.bytes > bytes || files >= 0 && u.files > int64(files) }
+	var failed error
 	for _, f := range leastUsedFirst(stored) {
-		if tooMuch() && f.evict() == nil {
-			u.add(f, true, -1)
+		if !tooMuch() {
+			return nil
 		}
+		if err := f.evict(); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		u.add(f, true, -1)
 	}
 	if tooMuch() {
-		return fmt.Errorf("disk: trimming a store: %d bytes in %d files: %w", u.bytes, u.files, stream.ErrPartBusy)
+		return fmt.Errorf("disk: trimming a store: %d bytes in %d files stay: %w", u.bytes, u.files, failed)
 	}
 	return nil
 }
@@ -170,11 +177,11 @@ func (f storedFile) base() string {
 func (f storedFile) evict() error {
 	switch {
 	case f.blob:
-		return os.Remove(f.path)
+		return ignoreMissing(os.Remove(f.path)) // another process was faster
 	case f.open:
 		return stream.ErrPartBusy
 	}
-	return removeUnlocked(f.path)
+	return ignoreMissing(removeUnlocked(f.path))
 }
 
 // walk lists what is stored, but for the part at except, and removes expired parts and empty folders.
