@@ -343,7 +343,7 @@ func (r *replicaOf[T, S]) same() bool {
 
 func (r *replicaOf[T, S]) encode() (state.Mask, error) {
 	changed, err := r.shadow.Update(r.bound.declared.plan, r.value)
-	r.last = *r.live
+	reflect.ValueOf(&r.last).Elem().Set(r.value) // an assignment would leave out the bytes between fields, for same to find again and again
 	return changed, err
 }
 
