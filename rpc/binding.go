@@ -50,7 +50,10 @@ type handler struct {
 // and the states that came with the open are read into the object right after, before any call. It panics when the class is bound
 // twice or the world does not list it. It belongs to the world's goroutine.
 func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
-	if ctor == nil {
+	switch {
+	case class == nil:
+		panic("rpc: Bind of a nil *Class: take what NewClass returned")
+	case ctor == nil:
 		panic(fmt.Sprintf("rpc: Bind(%s): no constructor", class.name))
 	}
 	class.close()

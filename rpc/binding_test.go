@@ -121,6 +121,7 @@ func TestBindingsThatPanic(t *testing.T) {
 	panics(t, "belongs to class Other", func() { Check(b, foreign, (*object).mayAim) })
 	panics(t, "On(C.Aim): no handler", func() { On(b, aim, (func(*object, *Call, vector))(nil)) })
 	panics(t, "Bind(C): no constructor", func() { Bind[*object](nil, class, nil) })
+	panics(t, "Bind of a nil *Class", func() { Bind[*object](nil, nil, nil) })
 }
 
 func TestRemoteCallAllocations(t *testing.T) {

@@ -238,7 +238,7 @@ type classTable struct {
 // add enters a class; to add it again does nothing.
 func (t *classTable) add(class *Class) error {
 	if class == nil {
-		return errors.New("rpc: Config.Classes or Bind has a nil *Class: take what NewClass returned")
+		return errors.New("rpc: Config.Classes has a nil *Class: take what NewClass returned")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -73,8 +73,8 @@ type mail struct {
 // SendMessage sends a message of the game's to the other side's Config.OnMessage: reliably, in the order of all of them, on the control
 // channel, before any actor exists: from OnConnect on, and on a client from Dial on. id says what it is, payload is at most 4,096
 // bytes and is copied. It is for what a framework must say of itself, not for play: at most 16 messages are under way, 11 of the largest,
-// which the other side has not run, and it runs Config.MessageRate a second; one more is an error that wraps [ErrBacklogFull], and nothing was sent. It is
-// safe from any goroutine. UE: NMT_GameSpecific.
+// which the other side has not run, and it runs Config.MessageRate a second; one more is an error that wraps [ErrBacklogFull], and
+// nothing was sent. It is safe from any goroutine. UE: NMT_GameSpecific.
 func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	switch {
 	case len(payload) > control.MaxMessage:

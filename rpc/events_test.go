@@ -61,8 +61,9 @@ func TestThenIsToldWhenItsWorldCloses(t *testing.T) {
 	})
 }
 
-// TestStateThatWasNotDueUnderRun: a change that a Flush does not look at for UpdateRate leaves when it is due, though nothing else happens.
-func TestStateThatWasNotDueUnderRun(t *testing.T) {
+// withSlowHero has a server and a client under Run, with an actor of the client's that is looked at twice a second. play runs when all is
+// quiet; a minute later the client has to have the text want.
+func withSlowHero(t *testing.T, want string, play func(ctx context.Context, server *testWorld, p *puppet)) {
 	synctest.Test(t, func(t *testing.T) {
 		class := NewClass("SlowHero", UpdateRate(2))
 		labels := NewState[label](class)
@@ -82,10 +83,7 @@ func TestStateThatWasNotDueUnderRun(t *testing.T) {
 			require.NoError(t, err)
 		}))
 		time.Sleep(2 * time.Second)
-		for _, text := range []string{"one", "two"} { // 200 ms apart: the second is not due yet
-			require.NoError(t, server.Do(ctx, func() { p.label.Text = text }))
-			time.Sleep(200 * time.Millisecond)
-		}
+		play(ctx, server, p)
 		time.Sleep(time.Minute)
 		text := ""
 		require.NoError(t, client.Do(ctx, func() {
@@ -94,7 +92,32 @@ func TestStateThatWasNotDueUnderRun(t *testing.T) {
 			text = copied.label.Text
 		}))
 		end()
-		require.Equal(t, "two", text, "a minute later")
+		require.Equal(t, want, text, "a minute later")
+	})
+}
+
+// TestStateThatWasNotDueUnderRun: a change that a Flush does not look at for UpdateRate leaves when it is due, though nothing else happens.
+func TestStateThatWasNotDueUnderRun(t *testing.T) {
+	withSlowHero(t, "two", func(ctx context.Context, server *testWorld, p *puppet) {
+		for _, text := range []string{"one", "two"} { // 200 ms apart: the second is not due yet
+			require.NoError(t, server.Do(ctx, func() { p.label.Text = text }))
+			time.Sleep(200 * time.Millisecond)
+		}
+	})
+}
+
+// TestStateThatAHookChangesUnderRun: what an OnTick hook changes between two updates leaves when it is due, though nothing else happens.
+func TestStateThatAHookChangesUnderRun(t *testing.T) {
+	withSlowHero(t, "by the hook", func(ctx context.Context, server *testWorld, p *puppet) {
+		var changed time.Time
+		require.NoError(t, server.Do(ctx, func() {
+			p.label.Text, changed = "by a post", server.frame.now
+			server.OnTick(func(now time.Time) {
+				if !changed.IsZero() && now.After(changed) {
+					p.label.Text, changed = "by the hook", time.Time{}
+				}
+			})
+		}))
 	})
 }
 
@@ -236,44 +259,4 @@ func TestChannelOfNobody(t *testing.T) {
 	a, err := w.Spawn(hero, nil)
 	require.NoError(t, err)
 	require.False(t, a.Channel(a.Conn()).Open())
-}
-
-// TestStateThatAHookChangesUnderRun: what an OnTick hook changes between two updates leaves when it is due, though nothing else happens.
-func TestStateThatAHookChangesUnderRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		class := NewClass("TimedHero", UpdateRate(2))
-		labels := NewState[label](class)
-		bind := func(w *World) *Binding[*puppet] {
-			b := Bind(w, class, func(*Actor) *puppet { return new(puppet) })
-			Replicate(b, labels, func(p *puppet) *label { return &p.label })
-			return b
-		}
-		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
-		here, there := bind(server.World), bind(client.World)
-		var changed time.Time
-		var p *puppet
-		server.OnTick(func(now time.Time) {
-			if !changed.IsZero() && now.After(changed) {
-				p.label.Text, changed = "by the hook", time.Time{}
-			}
-		})
-		ctx, _, end := underRun(t, server, client)
-		var a *Actor
-		require.NoError(t, server.Do(ctx, func() {
-			var err error
-			a, p, err = Spawn(here, server.joined[0], nil)
-			require.NoError(t, err)
-		}))
-		time.Sleep(2 * time.Second)
-		require.NoError(t, server.Do(ctx, func() { p.label.Text, changed = "by a post", server.frame.now }))
-		time.Sleep(time.Minute)
-		text := ""
-		require.NoError(t, client.Do(ctx, func() {
-			copied, ok := there.At(a.Ref())
-			require.True(t, ok)
-			text = copied.label.Text
-		}))
-		end()
-		require.Equal(t, "by the hook", text, "a minute later")
-	})
 }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/quivernet/quiver/internal/link/linktest"
 )
 
 // TestRequestsUnderRun: many goroutines ask at once, worlds that only wake on events answer in a round trip, and a time limit ends a request
@@ -36,18 +34,8 @@ func TestRequestsUnderRun(t *testing.T) {
 		})
 		opened := make(chan *Actor, 1)
 		Bind(client.World, clerk, func(a *Actor) *clerkObject { opened <- a; return new(clerkObject) })
-		near, far := linktest.Pipe()
-		near.SetDelay(50 * time.Millisecond)
-		far.SetDelay(50 * time.Millisecond)
-		ctx, cancel := context.WithCancel(context.Background())
-		var running sync.WaitGroup
-		running.Go(func() { _ = server.Run(ctx) })
-		running.Go(func() { _ = client.Run(ctx) })
-		_, err := server.Attach(plug{far})
-		require.NoError(t, err)
-		from, err := client.Connect(ctx, plug{near})
-		require.NoError(t, err)
-		time.Sleep(time.Second)
+		ctx, from, end := underRun(t, server, client)
+		var err error
 		require.NoError(t, server.Do(ctx, func() { _, err = server.Spawn(clerk, server.joined[0]) }))
 		require.NoError(t, err)
 		there := <-opened
@@ -62,7 +50,7 @@ func TestRequestsUnderRun(t *testing.T) {
 			})
 		}
 		asking.Wait()
-		require.Less(t, time.Since(began), 150*time.Millisecond, "a round trip of 100 ms")
+		require.Less(t, time.Since(began), 3*testDelay, "a round trip and a half")
 
 		_, err = clerkAsk.Ask(ctx, there, -1)
 		require.ErrorContains(t, err, "the handler returned a nil *RequestError")
@@ -84,11 +72,7 @@ func TestRequestsUnderRun(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Second)
-		require.NoError(t, client.World.Close(ctx, 0, "end"))
-		require.NoError(t, server.World.Close(ctx, 0, "end"))
-		time.Sleep(time.Second)
-		cancel()
-		running.Wait()
+		end()
 		require.Equal(t, 20, heard)
 	})
 }

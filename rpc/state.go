@@ -343,7 +343,8 @@ func (r *replicaOf[T, S]) same() bool {
 
 func (r *replicaOf[T, S]) encode() (state.Mask, error) {
 	changed, err := r.shadow.Update(r.bound.declared.plan, r.value)
-	reflect.ValueOf(&r.last).Elem().Set(r.value) // an assignment would leave out the bytes between fields, for same to find again and again
+	// An assignment leaves out the bytes between fields, which same would find different again at each Flush.
+	reflect.ValueOf(&r.last).Elem().Set(r.value)
 	return changed, err
 }
 

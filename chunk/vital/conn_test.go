@@ -209,11 +209,18 @@ func TestCloseKeepsToMaxPacket(t *testing.T) {
 
 // TestTimesWithoutEnd: with the longest of times nothing is ever due, and nobody is told that something is.
 func TestTimesWithoutEnd(t *testing.T) {
-	c := newConn(t, Config{Timeout: math.MaxInt64, KeepAlive: math.MaxInt64, FlushAfter: math.MaxInt64, ResendAfter: math.MaxInt64})
+	c := newConn(t, Config{Timeout: math.MaxInt64, KeepAlive: math.MaxInt64, FlushAfter: math.MaxInt64, ResendAfter: math.MaxInt64, AckAfter: math.MaxInt64})
 	send(t, c, Vital, "a")
 	require.NotNil(t, packet(t, c, epoch))
 	require.NoError(t, c.Send(0, []byte("b")))
 	when, ok := c.NextTimeout()
+	require.True(t, ok)
+	require.Greater(t, when.Sub(epoch), 100*365*24*time.Hour)
+
+	peer := newConn(t, Config{})
+	send(t, peer, Vital, "v")
+	require.NoError(t, c.Receive(epoch, packet(t, peer, epoch)))
+	when, ok = c.NextTimeout()
 	require.True(t, ok)
 	require.Greater(t, when.Sub(epoch), 100*365*24*time.Hour)
 }
