@@ -207,29 +207,17 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 		return err
 	}
 	callsOf(c.actor.World()).add(c)
-	if c.conn != nil {
-		go afterEnd(c.conn, c.done, func() time.Duration { return endGrace }, c.orphaned)
-	} else {
-		go c.endWithWorld()
-	}
+	go afterEnd(c.ending(), c.done, func() time.Duration { return endGrace }, c.orphaned)
 	return nil
 }
 
-// endWithWorld ends calls that run in this world when that was closed and has not run them within the time that those to a peer have: its
-// last ticks take no more than some, and there may be none.
-func (c *Calling) endWithWorld() {
-	select {
-	case <-c.done:
-		return
-	case <-guest.Closed(c.actor.World()):
+// ending is closed when nothing may drive the calls on: with their connection, or with their world, of which only few ticks follow, where
+// they run in this one.
+func (c *Calling) ending() <-chan struct{} {
+	if c.conn != nil {
+		return c.conn.Done()
 	}
-	timer := time.NewTimer(endGrace)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-	case <-timer.C:
-		c.orphaned(errors.New("their world was closed"))
-	}
+	return guest.Closed(c.actor.World())
 }
 
 // connect finds the channel that the calls will take.
@@ -310,7 +298,11 @@ func (c *Calling) note(sent int, done bool, err error) (ended bool) {
 }
 
 // orphaned ends calls whose world takes no notice of the connection's end, or of its own.
-func (c *Calling) orphaned(cause error) {
+func (c *Calling) orphaned() {
+	cause := errors.New("their world was closed")
+	if c.conn != nil {
+		cause = c.conn.Err()
+	}
 	c.note(int(c.Progress().Sent), false, fmt.Errorf("%w: %w", ErrClosed, cause))
 }
 

@@ -75,7 +75,7 @@ func (l *live) watch(conn *rpc.Conn, ended func(cause error)) {
 	defer l.mu.Unlock()
 	if !l.watched {
 		l.watched = true
-		go afterEnd(conn, l.over, l.grace, ended)
+		go afterEnd(conn.Done(), l.over, l.grace, func() { ended(conn.Err()) })
 	}
 }
 
@@ -89,19 +89,19 @@ func (l *live) grace() time.Duration {
 	return endGrace
 }
 
-// afterEnd calls ended when conn has ended and the grace has passed, unless over is closed first.
-func afterEnd(conn *rpc.Conn, over <-chan struct{}, grace func() time.Duration, ended func(cause error)) {
+// afterEnd calls ended when end is closed, that of a connection or of a world, and the grace has passed, unless over is closed first.
+func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func()) {
 	select {
 	case <-over:
 		return
-	case <-conn.Done():
+	case <-end:
 	}
 	timer := time.NewTimer(grace())
 	defer timer.Stop()
 	select {
 	case <-over:
 	case <-timer.C:
-		ended(conn.Err())
+		ended()
 	}
 }
 
