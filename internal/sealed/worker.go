@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,11 +17,14 @@ const (
 	parkAfter = 100 * time.Millisecond
 )
 
+// awake counts the goroutines of all workers of the process.
+var awake atomic.Int32
+
 // worker is a goroutine that exists while there is work. All methods but sleep and end, which are the goroutine's, may be called concurrently.
 type worker struct {
 	work  func()      // the goroutine's: it works and sleeps by turns, until sleep says that it is to end
 	empty func() bool // whether the queue is empty for which wake is called when it gets its first entry; the goroutine does not end before
-	naps  bool        // may block a thread for times that the runtime's timers do not keep
+	naps  bool        // waits of less than udp.TimerUnit may keep a thread, see precise
 	token chan struct{}
 
 	mu      sync.Mutex
@@ -48,8 +52,14 @@ func (w *worker) wake() {
 		if w.later != nil {
 			w.later.Stop()
 		}
-		go w.work()
+		go w.run()
 	}
+}
+
+func (w *worker) run() {
+	awake.Add(1)
+	defer awake.Add(-1)
+	w.work()
 }
 
 // sleep waits for work, of which next is the time when there is some without a wake; zero = never. It reports whether the goroutine is to
@@ -64,7 +74,7 @@ func (w *worker) sleep(timer *time.Timer, next time.Time) (end bool) {
 		return false
 	default:
 	}
-	if wait <= 0 || wait < udp.TimerUnit && w.naps && udp.Nap(wait) {
+	if wait <= 0 || w.precise(wait) && udp.Nap(wait) {
 		return false
 	}
 	timer.Reset(wait)
@@ -74,6 +84,13 @@ func (w *worker) sleep(timer *time.Timer, next time.Time) (end bool) {
 	case <-timer.C:
 		return rests && w.rest(next)
 	}
+}
+
+// precise reports whether a thread is to sleep for a wait that the timers of an idle process round up. The thread keeps one of the
+// runtime's processors from all other goroutines meanwhile, so half of them stay free. Where more carriers have work the process is
+// not idle, and its timers are looked at often.
+func (w *worker) precise(wait time.Duration) bool {
+	return w.naps && wait < udp.TimerUnit && 2*int(awake.Load()) <= runtime.GOMAXPROCS(0)
 }
 
 // rest ends the goroutine unless there is work after all; a timer starts another one.
