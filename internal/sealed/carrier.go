@@ -85,7 +85,7 @@ func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	r := &Carrier{config: c, mu: c.Mutex, socket: socket, session: session, done: make(chan struct{})}
 	r.run.writer = udp.NewWriter(socket.sys)
 	r.inbox = newInbox(r.worker.wake)
-	r.worker = worker{work: r.loop, empty: r.inbox.empty, naps: socket.sys.Raw != nil, token: make(chan struct{}, 1)}
+	r.worker = worker{work: r.loop, empty: r.inbox.empty, real: socket.sys.Raw != nil, token: make(chan struct{}, 1)}
 	r.inbox.lent = &socket.lent
 	remote, _ := c.Addrs()
 	r.inbox.setRemote(udp.AddrPort(remote))

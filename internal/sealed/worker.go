@@ -15,6 +15,9 @@ const (
 	linger = 20 * time.Millisecond
 	// parkAfter is how far off the next work must be to be left to a timer: the goroutine ends meanwhile.
 	parkAfter = 100 * time.Millisecond
+	// crowdWait is the least wait while more carriers have work than there are processors: what is due in it leaves by one call, as
+	// much as one of BBR's bursts (draft-ietf-ccwg-bbr, 5.6.3). Finer waits cost a crowd a quarter of its processors' time.
+	crowdWait = time.Millisecond
 )
 
 // awake counts the goroutines of all workers of the process.
@@ -24,7 +27,7 @@ var awake atomic.Int32
 type worker struct {
 	work  func()      // the goroutine's: it works and sleeps by turns, until sleep says that it is to end
 	empty func() bool // whether the queue is empty for which wake is called when it gets its first entry; the goroutine does not end before
-	naps  bool        // waits of less than udp.TimerUnit may keep a thread, see precise
+	real  bool        // the socket is the system's, and time is real
 	token chan struct{}
 
 	mu      sync.Mutex
@@ -74,7 +77,11 @@ func (w *worker) sleep(timer *time.Timer, next time.Time) (end bool) {
 		return false
 	default:
 	}
-	if wait <= 0 || w.precise(wait) && udp.Nap(wait) {
+	if wait <= 0 {
+		return false
+	}
+	wait, naps := w.worth(wait)
+	if naps && udp.Nap(wait) {
 		return false
 	}
 	timer.Reset(wait)
@@ -86,11 +93,18 @@ func (w *worker) sleep(timer *time.Timer, next time.Time) (end bool) {
 	}
 }
 
-// precise reports whether a thread is to sleep for a wait that the timers of an idle process round up. The thread keeps one of the
-// runtime's processors from all other goroutines meanwhile, so half of them stay free. Where more carriers have work the process is
-// not idle, and its timers are looked at often.
-func (w *worker) precise(wait time.Duration) bool {
-	return w.naps && wait < udp.TimerUnit && 2*int(awake.Load()) <= runtime.GOMAXPROCS(0)
+// worth returns for how long to sleep where a wait is asked for, by how many others have work, and whether a thread is to sleep in the
+// kernel, for the timers of an idle process would round the wait up. The thread keeps one of the runtime's processors from all other
+// goroutines meanwhile, so half of them stay free. In virtual time a wait is what it is.
+func (w *worker) worth(wait time.Duration) (_ time.Duration, naps bool) {
+	procs, crowd := runtime.GOMAXPROCS(0), int(awake.Load())
+	switch {
+	case !w.real:
+		return wait, false
+	case crowd > procs:
+		return max(wait, crowdWait), false
+	}
+	return wait, wait < udp.TimerUnit && 2*crowd <= procs
 }
 
 // rest ends the goroutine unless there is work after all; a timer starts another one.

@@ -9,17 +9,37 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// Threads that sleep in the kernel keep processors from everybody else: with 200 carriers that send, a server did nothing half of
-// the time.
-func TestFewWaitsKeepAThread(t *testing.T) {
-	w := worker{naps: true}
-	require.False(t, w.precise(udp.TimerUnit), "the timers keep that")
-	half := int32(runtime.GOMAXPROCS(0) / 2)
-	before := awake.Load()
-	awake.Store(half + 1)
-	defer awake.Store(before)
-	require.False(t, w.precise(udp.TimerUnit/2))
-	awake.Store(half)
-	require.Equal(t, udp.TimerUnit > 0, w.precise(udp.TimerUnit/2))
-	require.False(t, new(worker).precise(udp.TimerUnit/2))
+// Threads that sleep in the kernel keep processors from everybody else: with 200 carriers that sent, a server did nothing half of the
+// time.
+func TestWaitsOfACrowd(t *testing.T) {
+	const short = crowdWait / 4
+	procs := runtime.GOMAXPROCS(0)
+	w := worker{real: true}
+	as := func(crowd int) {
+		before := awake.Swap(int32(crowd))
+		t.Cleanup(func() { awake.Store(before) })
+	}
+
+	as(procs / 2)
+	wait, naps := w.worth(short)
+	require.Equal(t, short, wait)
+	require.Equal(t, short < udp.TimerUnit, naps)
+	_, naps = w.worth(2 * crowdWait)
+	require.False(t, naps, "the timers keep that")
+
+	as(procs)
+	wait, naps = w.worth(short)
+	require.Equal(t, short, wait)
+	require.False(t, naps)
+
+	as(procs + 1)
+	wait, naps = w.worth(short)
+	require.Equal(t, crowdWait, wait)
+	require.False(t, naps)
+	wait, _ = w.worth(2 * crowdWait)
+	require.Equal(t, 2*crowdWait, wait)
+
+	wait, naps = new(worker).worth(short)
+	require.Equal(t, short, wait, "in virtual time")
+	require.False(t, naps)
 }
