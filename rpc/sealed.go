@@ -198,6 +198,7 @@ func (r *sealedCarrier) config(instance uint32) sealed.Config {
 			Source:      source,
 			Controller:  r.control,
 			RTT:         r.quic.Path().SmoothedRTT,
+			Starting:    &r.conn.world.starting,
 			PlayDelay:   r.conn.machine.Params().AckDelay,
 			Other:       r.quic.Received,
 		},

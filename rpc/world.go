@@ -66,11 +66,12 @@ type World struct {
 	failWarn logs.Gates[*method] // of calls that returned an error
 
 	// Safe from any goroutine.
-	drive   *driver.Driver
-	lobby   lobby
-	dropped atomic.Uint64   // posts, and local calls whose actor is gone
-	rate    *budget.Meter   // of all connections; nil = no limit
-	sockets *badnet.Sockets // behind Config.Emulation; nil without
+	drive    *driver.Driver
+	lobby    lobby
+	dropped  atomic.Uint64   // posts, and local calls whose actor is gone
+	rate     *budget.Meter   // of all connections; nil = no limit
+	starting atomic.Int32    // sealed carriers that start to send bulk
+	sockets  *badnet.Sockets // behind Config.Emulation; nil without
 }
 
 func init() {

@@ -18,9 +18,9 @@ type section struct {
 var sections = []section{
 	{"5.1.1", "Protection against congestion collapse", []string{"loss", "change", "start"}, "loss that lasts above 15 %, which halves the rate, is in no scene but in internal/pace's TestBrake and TestBrakeStopsAFool"},
 	{"5.1.2", "Protection against bufferbloat", []string{"queue", "change", "play"}, ""},
-	{"5.1.3", "Protection against high packet loss", []string{"queue", "crowd", "start"}, ""},
+	{"5.1.3", "Protection against high packet loss", []string{"queue", "crowd", "start", "rush"}, ""},
 	{"5.1.4", "Fairness within the algorithm", []string{"crowd", "crowd and weather", "near", "round trips"}, ""},
-	{"5.1.5", "Short flows", []string{"start", "product", "short flows"}, ""},
+	{"5.1.5", "Short flows", []string{"start", "rush", "product", "short flows"}, ""},
 	{"5.2.1", "Existing general-purpose congestion control", []string{"neighbours"}, "models of New Reno, CUBIC and BBR of the first version; kernels only in real time, by bench's kernel; BBR of the third version is not among them"},
 	{"5.2.2", "Real-time congestion control", []string{"play", "constant"}, "packets of a game, and a constant rate; no flow that adapts as NADA, SCReAM or Google's do"},
 	{"5.2.3", "Short and long flows of others", []string{"short flows"}, "New Reno's only"},

@@ -29,7 +29,8 @@ type Controller struct {
 	undo       undo
 	credit     float64 // bytes of lost packets that may count as passed
 
-	waiting int // bytes of bulk to send, as the owner tells
+	waiting  int // bytes of bulk to send, as the owner tells
+	starters int // that share the owner's link and start as well, this one included: the most since the flight began
 
 	batch     batch // gathers fates until Feedback
 	round     round // the current one
@@ -53,7 +54,7 @@ type Controller struct {
 	flat         int     // rounds without growth
 	startDropped instant // when a start last met losses in place of a queue
 	startEnded   instant // losses of packets that left before are answered by the end of a start that had measured a rate
-	startLost    instant // it ended by losses, and the rate at which those packets arrive is what it gave up a part of
+	startGaveUp  instant // a part of what it had measured: how packets that left before arrive tells no rate
 	flightLost   int     // bytes lost since it began
 	doubtful     bool    // a start lost much of its first flight, of which not all is heard
 
@@ -298,7 +299,7 @@ func (c *Controller) endByLoss(t instant) {
 	if c.rates.value() == 0 {
 		c.believeLess()
 	} else {
-		c.startLost, c.startEnded = t, t
+		c.startGaveUp, c.startEnded = t, t
 		c.measured()
 		c.trim()
 		c.rates.set(c.filling, multiplicative*c.Estimate())
@@ -333,6 +334,16 @@ func (c *Controller) Limited(inFlight int) {
 
 // Waiting tells about how many bytes are to be sent, before the first packets of a transfer leave.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
+
+// Starters tells how many who share the owner's link start to send bulk at present, this one included. Each begins with its part: what
+// all their trains together promised would be lost, and nobody hears of the others before a round trip is over. One that has ended its
+// start has what it found, so the number does not shrink for those who still look for theirs.
+func (c *Controller) Starters(n, inFlight int) {
+	if inFlight > 0 {
+		n = max(n, c.starters)
+	}
+	c.starters = n
+}
 
 // Guess tells the round trip by other packets, QUIC's or those that open the carrier. The least one counts, until acks tell.
 func (c *Controller) Guess(rtt time.Duration) {
@@ -397,7 +408,7 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.recent = s.arrival
 	}
 	c.sparse = s.limited && c.state != Dip && s.sent < c.Estimate()/4
-	if b.newest.sent >= c.startLost && (!c.limited || rate > c.supposed()) {
+	if b.newest.sent >= c.startGaveUp && (!c.limited || rate > c.supposed()) {
 		c.rates.add(c.filling, rate)
 	}
 	if known := c.rates.value(); known > 0 {

@@ -49,6 +49,12 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	}
 }
 
+// grow starts from a rate that was measured.
+func (c *Controller) grow(t instant) {
+	c.enter(Start, t)
+	c.full, c.flat = c.Estimate(), 0
+}
+
 // firstFlight returns what came of a careful first flight, when that is enough to take it for the rate to begin with. What came since there
 // was last nothing to send may be two packets, from which nothing is learnt. A flight that is here is judged however short it was: the next
 // one leaves a round trip later, and that pause would look like a slow path. Nor does its end wait for what is lost of it, which is told when
@@ -67,18 +73,26 @@ func (c *Controller) firstFlight() (s slope, ok bool) {
 // confirm takes the rate of the first flight for the one to begin with, and looks for more where there seems to be room.
 // Where less arrived than was sent, others fill the path, and what arrived is our share of a queue that takes all: too much.
 // While the flight was sent, the queue grew by what others and we sent beyond the path's rate, which the hint tells; what
-// others left is the rest. A leastShare of what arrived is begun with anyway, for the hint may have been too high.
+// others left is the rest. A leastShare of what arrived is begun with anyway, for the hint may have been too high. Where others started
+// as well the flight was our part of the hint, which they may not need: each doubles it by the round trip until the path is full.
 func (c *Controller) confirm(t instant, s slope) {
 	full := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
 	rate := min(s.shown(), c.mostAfter(c.Window()))
+	if c.starters > 1 {
+		rate = min(rate, c.split(c.hint))
+	}
 	if full {
 		rate = min(rate, max(s.sent-c.hint*(s.sent/s.arrival-1), leastShare*s.arrival))
 	}
-	c.hint = 0
+	c.hint, c.rateBeforeQueue = 0, min(c.rateBeforeQueue, s.arrival)
 	c.rates.set(c.filling, rate)
-	if full {
+	switch {
+	case full:
 		c.enter(Drain, t)
-	} else {
+	case c.starters > 1:
+		c.careful, c.startGaveUp = false, t
+		c.grow(t)
+	default:
 		c.open(t, true)
 	}
 }

@@ -33,8 +33,7 @@ func (c *Controller) goOn(t instant) {
 		c.pause = 0
 		return
 	}
-	c.enter(Start, t)
-	c.full, c.flat = c.Estimate(), 0
+	c.grow(t)
 }
 
 // enter changes the state.
@@ -43,6 +42,9 @@ func (c *Controller) enter(s State, t instant) {
 		c.pause = c.distance(t)
 	}
 	c.flightLost = 0
+	if s != Start {
+		c.starters = 0
+	}
 	c.careful, c.competition.interrupted = c.careful && s == Start, c.competition.interrupted && s == Dip
 	c.state, c.since, c.before, c.rounds, c.payingBack = s, t, c.delivery.total, 0, false
 }

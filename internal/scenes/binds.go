@@ -61,9 +61,10 @@ var binds = []struct {
 		[]string{"lied by 0."}},
 	{"Open: the price of believing trains. The first flight of 256 KiB, two products, leaves at the rate that the train told, and what is beyond path and queue is lost, once. A train that is right spares round trips.",
 		[]string{"256 KiB after a train that lied by"}},
-	{"Nobody can know of the others before a round trip is over, in which each sends a part of what its train, alone on the path, promised. New Reno, CUBIC and BBR, which begin with QUIC's window, miss the bound, too: " +
-		"CUBIC, which leaves slow start as soon as the delay grows, by the least.",
-		[]string{"1 MiB at once"}},
+	{"Open: trains of senders that know nothing of each other find the path idle, and each begins with a part of what they promised. New Reno and CUBIC, which double from QUIC's window, lose less, BBR about as much. One server's senders know of each other.",
+		[]string{"within 50 ms, many"}},
+	{"Open: the first of a server's transfers leave their starts with a little more than the others, and parts become equal over some ten seconds, which is longer than these last. With 1 % lost New Reno and CUBIC take four times as long.",
+		[]string{"within 50 ms, one server's"}},
 	{"Open: the trains, a second before, find the path idle, and each transfer begins with a part of what they promised. New Reno loses as much where there are 8, and twice as much where there are 16; CUBIC loses less.",
 		[]string{"within 100 ms"}},
 }

@@ -1,6 +1,7 @@
 package scenes
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/netsim"
@@ -15,10 +16,10 @@ func (f Flow) lead() time.Duration {
 }
 
 // ends makes the machines of a flow and what watches them.
-func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration) (a, b netsim.Machine, watched flow) {
+func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, starts *atomic.Int32) (a, b netsim.Machine, watched flow) {
 	switch f.Kind {
 	case Ours:
-		a, b, o := newOurs(f, seed, begin, rate, rtt)
+		a, b, o := newOurs(f, seed, begin, rate, rtt, starts)
 		return a, b, o
 	case Constant:
 		s := &ticker{next: begin, size: piece, each: time.Duration((piece + netsim.UDPOverhead) * 8e9 / f.Rate)}

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/netsim"
@@ -41,7 +42,7 @@ func (o ours) ended() time.Duration {
 }
 
 // newOurs makes the two sessions of a flow.
-func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration) (client, server netsim.Machine, o ours) {
+func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, starts *atomic.Int32) (client, server netsim.Machine, o ours) {
 	o.from = &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause, have: make(map[uint32]bool)}
 	if f.Refill > 0 {
 		o.from.refill, o.from.each = f.Refill, int(1.2*float64(rate)/8*f.Refill.Seconds())/maxPacket
@@ -50,7 +51,7 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 		o.from.call = begin.Add(-f.lead() + time.Duration(seed*2654435761%33)*time.Millisecond)
 	}
 	o.to = &source{want: pieces(f.Bytes), have: make(map[uint32]bool)}
-	a, b := newSession(o.from, true, seed, f.Train, rtt), newSession(o.to, false, seed, 0, rtt)
+	a, b := newSession(o.from, true, seed, f.Train, rtt, starts), newSession(o.to, false, seed, 0, rtt, nil)
 	a.Start(begin.Add(-f.lead()), sealed.ID{1})
 	b.Start(begin.Add(-f.lead()), sealed.ID{2})
 	o.session = a
@@ -62,8 +63,8 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 
 // newSession makes one end, which knows the round trip of QUIC, as on a real connection. A train that says something of the
 // rate stands for the one that is not sent.
-func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration) *sealed.Session {
-	c := sealed.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Controller: pace.New(pace.Config{})}
+func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration, starts *atomic.Int32) *sealed.Session {
+	c := sealed.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Starting: starts, Controller: pace.New(pace.Config{})}
 	if train > 0 {
 		const bytes = 16 * 1500
 		c.NoTrain = true
@@ -157,7 +158,12 @@ func (s *source) take() bool {
 	return s.left >= 0
 }
 
-func (s *source) Waiting() int { return (s.total - int(s.next) + len(s.again)) * piece }
+func (s *source) Waiting() int {
+	if s.now.Before(s.begin) {
+		return 0
+	}
+	return (s.total - int(s.next) + len(s.again)) * piece
+}
 
 func appendPiece(b []byte, n uint32) []byte {
 	b = binary.BigEndian.AppendUint32(b, n)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/netsim"
@@ -50,6 +51,7 @@ type Scene struct {
 	Rates       []Rate // of the way there, in the order of time
 	Dark        []Span // of both ways
 	Flows       []Flow
+	OneServer   bool          // the flows of ours are one server's, which knows how many of them start
 	For         time.Duration // the scene ends then, or when all flows with a size have ended
 }
 
@@ -129,6 +131,7 @@ type stage struct {
 	flows   []flow
 	there   *netsim.Link // one of those that share the bottleneck
 	sampled time.Duration
+	starts  *atomic.Int32 // flows of one server that start; nil = nobody counts them
 	result  Result
 }
 
@@ -151,6 +154,9 @@ func Run(s Scene, seed uint64) Result {
 
 func newStage(s Scene, seed uint64) *stage {
 	st := &stage{Scene: s, seed: seed}
+	if s.OneServer {
+		st.starts = new(atomic.Int32)
+	}
 	for i, f := range s.Flows {
 		st.add(i, f, seed)
 	}
@@ -186,7 +192,7 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 	back.Delay += f.Delay
 	there.Seed, back.Seed = seed+uint64(i)*7919, seed+uint64(i)*7919
 	begin := netsim.Epoch.Add(f.Begin)
-	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, there.Delay+back.Delay)
+	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, there.Delay+back.Delay, st.starts)
 	p := netsim.NewPair(a, b, netsim.PairConfig{AtoB: there, BtoA: back, Start: begin.Add(-f.lead()), Max: maxPacket})
 	if i > 0 {
 		p.A.Link.ShareBottleneck(st.pairs[0].A.Link)

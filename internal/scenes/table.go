@@ -492,7 +492,42 @@ func starts() (rows []Row) {
 			rows = append(rows, downloads(n, plays))
 		}
 	}
+	for _, path := range []Scene{Path(10e6, 100*milli, 0, 1), Path(20e6, 100*milli, 0, 1), Path(50e6, 20*milli, 0, 1), Path(100e6, 50*milli, 0.01, 1), Path(100e6, 100*milli, 0, 1)} {
+		for _, n := range []int{4, 8, 16, 32} {
+			if share := path.Product() / n; share >= leastShare {
+				rows = append(rows, rush(path, n, true), rush(path, n, false))
+			}
+		}
+	}
 	return rows
+}
+
+// leastShare is the part of a path below which many at once are no start's matter: the four packets that each may have in flight.
+const leastShare = 2 * 4 * maxPacket
+
+// rush are transfers that begin within 50 ms and would last 5 s in fair parts, from one server or from many.
+func rush(path Scene, n int, oneServer bool) Row {
+	bytes := int(path.There.Rate) / 8 * 5 / n
+	s := path.With(n, Flow{Begin: second, Bytes: bytes}, 50*milli/time.Duration(n))
+	owners := "many"
+	if oneServer {
+		owners = "one server's"
+	}
+	s = named(s, "%d within 50 ms, %s, on %d Mbit/s %d ms", n, owners, mbit(path.There.Rate), path.RTT().Milliseconds())
+	s.OneServer, s.For = oneServer, 30*second
+	ideal := time.Duration(float64(n) * float64(s.Ideal(bytes)))
+	return Row{Family: "rush", Scene: s, Judge: func(r Result) []Figure {
+		last, speeds := time.Duration(0), make([]float64, n)
+		for i, f := range r.Flows {
+			ended := f.Ended
+			if ended == 0 {
+				ended = s.For
+			}
+			last, speeds[i] = max(last, ended), 1/ended.Seconds()
+		}
+		return []Figure{atMost("lost by the queue", r.Drops(Ours, 0, s.For), 0.03), atMost("time of the last", last.Seconds()/ideal.Seconds(), 1.25),
+			atLeast("Jain of their speeds", Jain(speeds), 0.9), {Name: "lost by the queue in the first second", Value: r.Drops(Ours, second, 2*second)}}
+	}}
 }
 
 // downloads are players that fetch the same at the same moment, as when a match begins, while they play, or have yet to; one more only plays.
@@ -503,6 +538,7 @@ func downloads(n int, plays bool) Row {
 	}
 	s := Path(20e6, 50*milli, 0, 1).With(n, Flow{Begin: 4 * second, Lead: 3 * second, Bytes: mib, Plays: plays}, 0)
 	s = named(s.With(1, Flow{Kind: Play}, 0), "%d times 1 MiB at once %s", n, beside)
+	s.OneServer = true
 	s.For = 40 * second
 	return Row{Family: "start", Scene: s, Judge: func(r Result) []Figure {
 		last := time.Duration(0)

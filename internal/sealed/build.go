@@ -142,7 +142,7 @@ func (s *Session) size() int {
 func (s *Session) mayLeave(t time.Duration) bool {
 	now := s.time(t)
 	if s.control.State() == pace.Start {
-		s.control.Waiting(s.source.Waiting())
+		s.startWith(s.source.Waiting())
 	}
 	at, ok := s.control.Next(now, s.size(), s.records.bytes)
 	return ok && !at.After(now)

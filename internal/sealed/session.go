@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	mrand "math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/internal/pace"
@@ -35,6 +36,9 @@ type SessionConfig struct {
 
 	// Rate counts all packets. nil = nobody does.
 	Rate Rate
+
+	// Starting counts the sessions of one owner that start to send bulk: they share its link. nil = there is no other.
+	Starting *atomic.Int32
 
 	// RTT is what QUIC measured; 0 = unknown.
 	RTT time.Duration
@@ -94,17 +98,18 @@ type Session struct {
 	greeted bool // a packet of the peer opened
 
 	// Sending.
-	records records
-	skip    uint64 // the next number to leave out
-	dice    *mrand.Rand
-	quiet   bool // the source had nothing when last asked
-	calm    bool // it had no play
-	pressed bool // play has filled what it may have in flight, and the source was not without any since
-	full    int  // bytes of the last packet with a payload, on the wire
-	train   train
-	mtu     mtu
-	loss    loss
-	guess   time.Duration // the round trip before the controller has one
+	records  records
+	skip     uint64 // the next number to leave out
+	dice     *mrand.Rand
+	quiet    bool // the source had nothing when last asked
+	calm     bool // it had no play
+	pressed  bool // play has filled what it may have in flight, and the source was not without any since
+	full     int  // bytes of the last packet with a payload, on the wire
+	train    train
+	mtu      mtu
+	loss     loss
+	starting bool          // counted in config.Starting
+	guess    time.Duration // the round trip before the controller has one
 
 	// Receiving.
 	report report
@@ -232,6 +237,7 @@ func (s *Session) end(err error) {
 	s.err = err
 	s.setState(Closed)
 	s.abandon(s.now)
+	s.noteStart()
 }
 
 // tick returns the session's time, which never runs back.
@@ -268,6 +274,7 @@ func (s *Session) Advance(now time.Time) error {
 		s.Wake()
 	}
 	s.checkHearing(t)
+	s.noteStart()
 	s.records.forget(t)
 	if t >= s.trimmed+trimAfter {
 		s.trim(t)

@@ -1,0 +1,55 @@
+package pace
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestStartersShareWhatATrainPromised: sixteen of one server that each began as if alone lost half of the first second's packets.
+func TestStartersShareWhatATrainPromised(t *testing.T) {
+	alone, one := newFlier(1400, 8e6, 1<<20), newFlier(1400, 8e6, 1<<20)
+	one.Starters(8, 0)
+	require.InDelta(t, alone.Window()/8, one.Window(), 1)
+	require.InEpsilon(t, alone.Rate()/8, one.Rate(), 1e-6)
+
+	one.Starters(2, 1400)
+	require.InDelta(t, alone.Window()/8, one.Window(), 1, "the six others have what they found")
+	one.Starters(2, 0)
+	require.InDelta(t, alone.Window()/2, one.Window(), 1, "they are done: nothing of this one is in flight")
+	one.Starters(1000, 1400)
+	require.Equal(t, (trainPackets+2)*one.cfg.Packet, one.Window(), "no less than shows a rate")
+}
+
+// TestStartersOfUnknownPaths begin with no less than RFC 9002's initial window.
+func TestStartersOfUnknownPaths(t *testing.T) {
+	c := New(Config{})
+	require.Equal(t, 32*1500, c.Window())
+	c.Starters(2, 0)
+	require.Equal(t, 16*1500, c.Window())
+	c.Starters(200, 0)
+	require.Equal(t, 10*1500, c.Window())
+}
+
+// TestAStartersFlightIsGrownFrom: what its part of the train's rate leaves of the path shows by doubling it. That the first of the flight
+// left when nobody else had begun tells nothing.
+func TestAStartersFlightIsGrownFrom(t *testing.T) {
+	f := newFlier(1400, 12.5e6, 1<<20)
+	f.Starters(8, 0)
+	f.arrive(f.first(), 50*ms) // as fast as the whole path
+	require.False(t, f.careful)
+	require.Equal(t, Start, f.State())
+	require.InEpsilon(t, 12.5e6/8, f.Estimate(), 0.01)
+	require.InEpsilon(t, startGain*12.5e6/8, f.Rate(), 0.01)
+}
+
+// TestAHintIsNoRateBeforeAQueue: who begins on a full path, of which its train knew nothing, competes for what came of its first flight.
+// A hint that was left beside the queue made it send the whole path's rate a second later.
+func TestAHintIsNoRateBeforeAQueue(t *testing.T) {
+	f := newFlier(1400, 12.5e6, 1<<20)
+	f.rateBeforeQueue = f.Estimate() // of the round in which the queue was met
+	f.confirm(0, slope{sent: 12.5e6, arrival: 1e6, grown: 40 * ms, took: 40 * ms, bytes: 20 * 1400})
+	require.LessOrEqual(t, f.rateBeforeQueue, 1e6)
+	f.compete(0)
+	require.LessOrEqual(t, f.Rate(), 2e6)
+}

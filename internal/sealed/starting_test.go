@@ -1,0 +1,56 @@
+package sealed
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/pace"
+)
+
+// bulky are pieces that say how many wait.
+type bulky struct{ *pieces }
+
+func (b bulky) Waiting() int { return (b.total - b.next) * b.size }
+
+// TestStartersAreCounted: a session counts while it starts with something to send, and not when all that has arrived, the start is over, or it
+// has ended.
+func TestStartersAreCounted(t *testing.T) {
+	const piece = 1024
+	run := func(total int, link netsim.Config, until func(client *Session, a bulky) bool) (*atomic.Int32, *Session, int32) {
+		var starting atomic.Int32
+		most := int32(0)
+		a, b := bulky{newPieces(piece, total, 0)}, newPieces(piece, 0, total)
+		client, server := ends(t, a, b, func(c *SessionConfig) { c.Starting = &starting })
+		client.Start(netsim.Epoch, ID{1})
+		server.Start(netsim.Epoch, ID{2})
+		pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: link, BtoA: link, Max: SafePacket})
+		require.NoError(t, pair.Run(time.Minute, func() bool {
+			most = max(most, starting.Load())
+			return until(client, a)
+		}))
+		return &starting, client, most
+	}
+	slow := netsim.Config{Delay: 25 * ms, Rate: 20e6}
+	arrived := func(_ *Session, a bulky) bool { return a.delivered() }
+
+	starting, _, most := run(40, slow, arrived)
+	require.EqualValues(t, 1, most)
+	require.Zero(t, starting.Load(), "all has arrived")
+
+	starting, _, most = run(4, slow, arrived)
+	require.Zero(t, most, "a few packets are no start")
+	require.Zero(t, starting.Load())
+
+	starting, _, most = run(4000, slow, func(c *Session, _ bulky) bool { return c.Controller().State() == pace.Cruise })
+	require.EqualValues(t, 1, most)
+	require.Zero(t, starting.Load(), "the start is over")
+
+	starting, client, _ := run(4000, slow, func(c *Session, a bulky) bool { return a.ackedN > 0 && c.Controller().State() == pace.Start })
+	require.EqualValues(t, 1, starting.Load())
+	client.Close()
+	require.Zero(t, starting.Load(), "it has ended")
+}
