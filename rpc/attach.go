@@ -336,6 +336,9 @@ func (w *World) admit(c *Conn) {
 	w.watchCalls(c)
 	w.log.Info("connected", "conn", c)
 	c.trace.Joined(c.identity)
+	for _, hook := range w.guests.Joined {
+		w.game.Later(c, tasks.Doing{}, func() { hook(c) })
+	}
 	w.game.Later(c, tasks.Doing{}, func() { w.razeFor(c) })
 	w.openOwned(c)
 	for a := range w.actors.always.all {

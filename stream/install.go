@@ -63,7 +63,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 		return nil, err
 	}
 	guest.Add(world, func() guest.Machine { return newSliceLink(budget.NewAccount(s.memory, s.config.terms())) })
-	world.OnConnect(s.connected)
+	guest.OnJoin(world, func(conn any) { s.connected(conn.(*rpc.Conn)) })
 	world.OnDisconnect(s.disconnected)
 	world.OnTick(s.tick)
 	return s, nil

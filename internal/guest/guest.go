@@ -41,6 +41,13 @@ var (
 // connection begins, on any goroutine, before anybody has that.
 func Add(world any, newMachine func() Machine) { HostOf(world).add(newMachine) }
 
+// OnJoin adds a hook that runs on the world's goroutine for every connection that has joined, before any actor of the game opens there:
+// these may take all channels of the connection. It is called before the first connection.
+func OnJoin(world any, hook func(conn any)) {
+	h := HostOf(world)
+	h.Joined = append(h.Joined, hook)
+}
+
 // Of returns the added machine of a connection whose datagrams begin with first, nil when there is none. It is to be used
 // within Drive only.
 func Of(conn any, first byte) Machine { return SeatOf(conn).of(first) }
@@ -89,8 +96,9 @@ type Traits struct {
 
 // Host is what guests have of a world.
 type Host struct {
-	Wake   func()          // set before anybody has the world, as Closed
-	Closed <-chan struct{} // closed with the world
+	Wake   func()           // set before anybody has the world, as Closed
+	Closed <-chan struct{}  // closed with the world
+	Joined []func(conn any) // hooks of OnJoin; of the world's goroutine
 
 	mu       sync.Mutex // guards what follows
 	machines []func() Machine
