@@ -130,8 +130,12 @@ func (l *lanes) open(now time.Time) error {
 	if now.Sub(l.opening) >= openingTime {
 		l.opening, l.opened = now, 0
 	}
-	err := l.peer.window.grow(min(l.asked, before+mostOpenings-l.opened))
+	want := min(l.asked, before+mostOpenings-l.opened)
+	err := l.peer.window.grow(want)
 	l.opened += len(l.peer.window.lanes) - before
+	if len(l.peer.window.lanes) < want { // the connection takes no more: not before openingTime is another look worth its cost
+		l.opened = mostOpenings
+	}
 	return err
 }
 

@@ -94,12 +94,17 @@ func (w *window) watch(via Backend) {
 	}
 }
 
-// grow opens lanes until there are n. Server only.
+// grow opens lanes until there are n, or none more can be opened, as when the actors of the game have all other channels of the
+// connection. It is an error when there is none at all. Server only.
 func (w *window) grow(n int) error {
-	for len(w.lanes) < min(n, maxLanes) {
-		before := len(w.lanes)
+	for before := len(w.lanes); before < min(n, maxLanes); before++ {
 		if _, err := w.conn.World().Spawn(laneClass, w.conn); err != nil {
-			return fmt.Errorf("stream: opening lane %d: %w", before+1, err)
+			clear(w.lanes[before:])
+			w.lanes = w.lanes[:before] // the constructor ran before the open failed
+			if before == 0 {
+				return fmt.Errorf("stream: opening the first lane: %w", err)
+			}
+			return nil
 		}
 	}
 	return nil
