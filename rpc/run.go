@@ -126,7 +126,8 @@ func (w *World) Post(fn func()) {
 }
 
 // Do runs fn on the world's goroutine in the next Dispatch and waits for it. When ctx ends first, fn does not run, unless it
-// already does. It returns an error when fn panicked. Called from the goroutine that drives the world it returns ErrOnWorld.
+// already does; nor does it when the world was closed a second ago and has not dispatched since, which is ErrClosed. It returns an error
+// when fn panicked. Called from the goroutine that drives the world it returns ErrOnWorld.
 func (w *World) Do(ctx context.Context, fn func()) error {
 	if w.Inside() {
 		return fmt.Errorf("%w: Do would wait for itself; call the function", ErrOnWorld)
@@ -144,15 +145,34 @@ func (w *World) Do(ctx context.Context, fn func()) error {
 	if err != nil {
 		return err
 	}
+	if err := w.await(ctx, done); err != nil && claimed.CompareAndSwap(false, true) {
+		return err
+	}
+	<-done
+	return failed
+}
+
+// closedGrace is how long after its close a world that is driven has for its next Dispatch.
+const closedGrace = time.Second
+
+// await returns nil when done is closed, or why nobody should wait for that any longer.
+func (w *World) await(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
-		return failed
+		return nil
 	case <-ctx.Done():
-		if claimed.CompareAndSwap(false, true) {
-			return context.Cause(ctx)
-		}
-		<-done
-		return failed
+		return context.Cause(ctx)
+	case <-w.lobby.shut:
+	}
+	grace := time.NewTimer(closedGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-grace.C:
+		return fmt.Errorf("rpc: Do: the world was closed, and nobody drives it: %w", w.lobby.cause())
 	}
 }
 

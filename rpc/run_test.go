@@ -57,6 +57,30 @@ func TestDoRunsOnTheWorld(t *testing.T) {
 	})
 }
 
+// TestDoEndsWithItsWorld: when nobody drives a closed world any more; until then the function runs, also after the close.
+func TestDoEndsWithItsWorld(t *testing.T) {
+	for _, driven := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newTestWorld(t, Config{})
+			require.ErrorIs(t, w.Run(expired()), context.Canceled)
+			ended, ran := make(chan error, 1), false
+			go func() { ended <- w.Do(context.Background(), func() { ran = true }) }()
+			synctest.Wait()
+			require.NoError(t, w.Close(t.Context(), HostClosedConnection, "over"))
+			time.Sleep(time.Second - 1)
+			if driven {
+				w.Tick(time.Now())
+				require.NoError(t, <-ended)
+				require.True(t, ran)
+				return
+			}
+			require.ErrorIs(t, <-ended, ErrClosed)
+			w.Tick(time.Now())
+			require.False(t, ran)
+		})
+	}
+}
+
 func TestDoFromTheTickLoopIsAnError(t *testing.T) {
 	w := newTestWorld(t, Config{})
 	w.Tick(time.Now())
