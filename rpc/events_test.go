@@ -108,16 +108,52 @@ func TestStateThatWasNotDueUnderRun(t *testing.T) {
 
 // TestStateThatAHookChangesUnderRun: what an OnTick hook changes between two updates leaves when it is due, though nothing else happens.
 func TestStateThatAHookChangesUnderRun(t *testing.T) {
-	withSlowHero(t, "by the hook", func(ctx context.Context, server *testWorld, p *puppet) {
+	type tags struct {
+		Text []string `quiver:"max=2,each=100"`
+	}
+	afterAHook(t, label{"by a post"}, label{"by the hook"})
+	afterAHook(t, tags{[]string{"by a post"}}, tags{[]string{"by the hook"}})
+}
+
+// afterAHook has a post give an actor one state, and an OnTick hook another one in a tick that only time brings about, soon after that; it
+// expects the second one at the client.
+func afterAHook[S any](t *testing.T, byPost, byHook S) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		class := NewClass("TimedHero", UpdateRate(2))
+		states := NewState[S](class)
+		bind := func(w *World) *Binding[*S] {
+			b := Bind(w, class, func(*Actor) *S { return new(S) })
+			Replicate(b, states, func(s *S) *S { return s })
+			return b
+		}
+		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
+		here, there := bind(server.World), bind(client.World)
 		var changed time.Time
+		var s *S
+		server.OnTick(func(now time.Time) {
+			if !changed.IsZero() && now.After(changed) {
+				*s, changed = byHook, time.Time{}
+			}
+		})
+		ctx, _, end := underRun(t, server, client)
+		var a *Actor
 		require.NoError(t, server.Do(ctx, func() {
-			p.label.Text, changed = "by a post", server.frame.now
-			server.OnTick(func(now time.Time) {
-				if !changed.IsZero() && now.After(changed) {
-					p.label.Text, changed = "by the hook", time.Time{}
-				}
-			})
+			var err error
+			a, s, err = Spawn(here, server.joined[0], nil)
+			require.NoError(t, err)
 		}))
+		time.Sleep(2 * time.Second)
+		require.NoError(t, server.Do(ctx, func() { *s, changed = byPost, server.frame.now }))
+		time.Sleep(time.Minute)
+		var got S
+		require.NoError(t, client.Do(ctx, func() {
+			copied, ok := there.At(a.Ref())
+			require.True(t, ok)
+			got = *copied
+		}))
+		end()
+		require.Equal(t, byHook, got, "a minute later")
 	})
 }
 

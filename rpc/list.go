@@ -138,6 +138,7 @@ type listReplica[T any, K comparable, V any] struct {
 func (r *listReplica[T, K, V]) declaration() *declaredState { return r.bound.declared }
 
 func (r *listReplica[T, K, V]) changed() bool { return r.Changed() }
+func (r *listReplica[T, K, V]) differs() bool { return r.Changed() }
 
 // A list has no fields, but items: what follows is not for it.
 

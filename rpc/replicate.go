@@ -15,7 +15,7 @@ import (
 // replicator compares, on a server, the states of actors at each Flush. Actors that are open for nobody are not among them.
 type replicator struct {
 	states []comparison
-	news   time.Time // when something last happened that may have changed states
+	news   time.Time // when something last happened under Run that may have changed states
 	behind bool      // the last Flush did not look at some that may have changed since, for UpdateRate
 	left   bool      // some are of actors that are open for nobody any more
 	fields []byte    // of an update; scratch
@@ -50,9 +50,8 @@ func (r *replicator) compare(now time.Time) {
 		case !c.replica.changed():
 		case c.actor.states.due(now, c.actor.class.updatePeriod):
 			c.actor.compare(c.replica)
-		case c.replica.declaration().certain(): // also what an OnTick hook changed when nothing had happened
-			r.behind = true
-		case c.actor.states.compared.Before(r.news): // nothing but a look tells whether it has changed: one is enough
+		case r.news.IsZero(): // the world is ticked anyway
+		case c.actor.states.compared.Before(r.news) || c.replica.differs(): // by what happened, or by an OnTick hook when nothing had
 			r.behind = true
 		}
 	}

@@ -62,9 +62,6 @@ func (d *declaredState) String() string {
 
 func (d *declaredState) isList() bool { return d.name != "" }
 
-// certain reports whether what changed says of its replicas is true; of a struct with slices only encode finds out.
-func (d *declaredState) certain() bool { return d.isList() || d.plan.Comparable() }
-
 // outline adds its lines to the shape of its class.
 func (d *declaredState) outline(s *shape.Shape) {
 	kind := "a struct"
@@ -296,8 +293,10 @@ func (s *actorStates) unfile(c *Conn) {
 type replica interface {
 	declaration() *declaredState
 
-	// changed reports, on the server, whether the struct may differ from what was encoded last.
+	// changed reports, on the server, whether the struct may differ from what was encoded last: one with slices always may.
 	changed() bool
+	// differs reports, on the server, whether it does. It encodes, and keeps nothing.
+	differs() bool
 	// encode finds out, on the server, which fields differ as encoded, and keeps them.
 	encode() (state.Mask, error)
 	// size returns how many bytes fields take as encoded last.
@@ -340,6 +339,8 @@ func (r *replicaOf[T, S]) same() bool {
 	size := unsafe.Sizeof(r.last)
 	return bytes.Equal(unsafe.Slice((*byte)(unsafe.Pointer(r.live)), size), unsafe.Slice((*byte)(unsafe.Pointer(&r.last)), size))
 }
+
+func (r *replicaOf[T, S]) differs() bool { return r.shadow.Differs(r.bound.declared.plan, r.value) }
 
 func (r *replicaOf[T, S]) encode() (state.Mask, error) {
 	changed, err := r.shadow.Update(r.bound.declared.plan, r.value)

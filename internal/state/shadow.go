@@ -34,6 +34,25 @@ func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 	return changed, err
 }
 
+// Differs reports whether Update would return fields.
+func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
+	if s.ends == nil {
+		return true
+	}
+	for i := range p.fields {
+		f, whole := &p.fields[i], len(s.encoded)
+		longer, failed := f.form.append(s.encoded, v.Field(f.index))
+		if failed != nil {
+			continue
+		}
+		s.encoded = longer[:whole]
+		if start, end := s.span(i); !bytes.Equal(longer[start:end], longer[whole:]) {
+			return true
+		}
+	}
+	return false
+}
+
 // keep makes what stands behind the first whole bytes the encoding of field i, and reports whether that is another one.
 func (s *Shadow) keep(i, whole int) (changed bool) {
 	start, end := s.span(i)

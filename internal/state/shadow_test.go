@@ -26,8 +26,10 @@ func TestShadowTellsWhatChanged(t *testing.T) {
 	v := reflect.ValueOf(&value).Elem()
 	expect := func(fields state.Mask, wire string) {
 		t.Helper()
+		assert.Equal(t, fields != 0, s.Differs(p, v))
 		changed, err := s.Update(p, v)
 		require.NoError(t, err)
+		assert.False(t, s.Differs(p, v))
 		assert.Equal(t, fields, changed)
 		assert.Equal(t, wire, string(s.Append(nil, p.All())))
 		assert.Equal(t, len(wire), s.Size(p.All()))
@@ -97,8 +99,10 @@ func TestShadowIsTheValue(t *testing.T) {
 				r.fill(f)
 			}
 		}
+		differs := s.Differs(p, v)
 		changed, err := s.Update(p, v)
 		require.NoError(t, err)
+		require.Equal(t, changed != 0, differs)
 		fresh := state.Shadow{}
 		_, err = fresh.Update(p, v)
 		require.NoError(t, err)
