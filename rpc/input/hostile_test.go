@@ -87,6 +87,31 @@ func TestHostileInputs(t *testing.T) {
 	require.Equal(t, push{}, in)
 }
 
+// TestTicksGoBack: what came for a tick is there again, also what came too late the first time, and a copy changes nothing.
+func TestTicksGoBack(t *testing.T) {
+	q, call, now := filled()
+	q.receive(pushes, call, batch[push]{First: 101, Inputs: []push{{1}, {2}}})
+	for tick := uint64(101); tick <= 105; tick++ {
+		q.owes = false
+		q.Take(now, tick)
+	}
+	q.receive(pushes, call, batch[push]{First: 104, Seen: 105, Inputs: []push{{4}, {5}, {6}, {7}}})
+	margin := q.Stats().Margin
+	for i, want := range []push{{1}, {2}, {2}, {4}, {5}, {6}, {7}} {
+		q.owes = false
+		in, ok := q.Take(now, 101+uint64(i))
+		require.Equal(t, want, in)
+		require.Equal(t, i != 2, ok)
+		require.LessOrEqual(t, q.Seen(), 101+uint64(i))
+		q.receive(pushes, call, batch[push]{First: 101, Inputs: []push{{8}, {8}}})
+	}
+	require.Equal(t, margin, q.Stats().Margin, "how early they came is known")
+	q.owes = false
+	in, ok := q.Take(now, 103)
+	require.False(t, ok)
+	require.Equal(t, push{2}, in, "the newest before that tick")
+}
+
 // TestAnotherOwner begins anew: what the last one sent is not applied.
 func TestAnotherOwner(t *testing.T) {
 	q, call, now := filled()

@@ -49,14 +49,15 @@ type QueueStats struct {
 // Take returns the input for a tick, which the server simulates now, and whether that came in time. Otherwise it is the newest one
 // before, the zero I at first: a game may repeat it, and let go after some ticks; see [QueueStats].Repeated. now is the time that the
 // running Dispatch had. Call it for every tick that is simulated, in their order, the first of which is 1 or more; some may be left
-// out, and one that is lower than before begins anew. The same tick again returns the same. By the ticks that are taken the client
+// out. The same tick again returns the same. One that is lower than before goes back: what came for the ticks of the last second is there
+// again, and farther back the queue begins anew. By the ticks that are taken the client
 // learns which one it is for: before the first Take it predicts nothing, and [Predictor.Tick] asks for no input.
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
 	case q.began && tick == q.taken:
 		return q.last, q.came
 	case q.began && tick < q.taken:
-		q.restart()
+		q.goBack(tick)
 	}
 	q.began, q.taken, q.came = true, tick, false
 	if q.slots == nil { // nobody has sent anything
@@ -65,7 +66,9 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	s := q.slot(tick)
 	ok = s.tick == tick && s.came
 	if q.came = ok; ok {
-		q.note(tick, now.Sub(s.at))
+		if !s.taken {
+			q.note(tick, now.Sub(s.at))
+		}
 		q.last = s.input
 		q.stats.Taken++
 		q.stats.Repeated = 0
@@ -128,6 +131,29 @@ func (q *Queue[I]) restart() {
 	q.have, q.seen, q.worstT, q.stats.Repeated = 0, 0, 0, 0
 }
 
+// goBack makes ready to take a tick that is lower than the newest that was taken.
+func (q *Queue[I]) goBack(tick uint64) {
+	if q.slots == nil {
+		return
+	}
+	if q.taken-tick >= q.handle.half() {
+		q.restart()
+		return
+	}
+	q.seen = min(q.seen, tick)
+	q.last = q.before(tick)
+}
+
+// before returns the newest input that came for a lower tick, the zero I when none is kept.
+func (q *Queue[I]) before(tick uint64) (input I) {
+	for t := tick - 1; t > 0 && tick-t < q.handle.half(); t-- {
+		if s := q.slot(t); s.tick == t && s.came {
+			return s.input
+		}
+	}
+	return input
+}
+
 // put keeps the input of a tick that is not over. The first copy counts: nobody changes its mind.
 func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 	half := q.handle.half()
@@ -141,7 +167,7 @@ func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 	case tick > q.taken:
 		*s = slot[I]{tick: tick, came: true, at: at, input: input}
 	case s.tick == tick && s.taken:
-		s.came = true
+		s.came, s.input = true, input // for a tick that goes back
 		q.stats.Late++
 		q.note(tick, s.at.Sub(at))
 	}

@@ -215,6 +215,25 @@ func TestServerStandsStill(t *testing.T) {
 	}
 }
 
+// TestServerGoesBack: a server whose ticks go back by less than a second, as those of a clock that is set do, still has what came for them.
+func TestServerGoesBack(t *testing.T) {
+	for _, ticks := range []uint64{1, 6, 30} {
+		rpctest.Run(t, lag(40*ms), func(t *testing.T, net *rpctest.Network) {
+			g := newGame(t, net, walkers60)
+			c := g.join(1)
+			g.play(c, 10*time.Second)
+			g.tick, g.began = g.tick-ticks, g.began.Add(walkers60.ticks(int(ticks)))
+			from := len(g.at(c).ticks)
+			net.Advance(2 * time.Second)
+			require.LessOrEqual(t, missed(g.at(c).ticks[from:]), 1, "%d ticks back", ticks)
+			f := g.play(c, 30*time.Second)
+			require.Zero(t, f.settled)
+			require.LessOrEqual(t, f.missed, walkers60.few())
+			require.Less(t, f.latency, 40*ms+walkers60.ticks(5))
+		})
+	}
+}
+
 // TestOutage: all packets vanish for two seconds; afterwards the margin is what it was.
 func TestOutage(t *testing.T) {
 	rpctest.Run(t, lag(40*ms), func(t *testing.T, net *rpctest.Network) {
