@@ -87,12 +87,15 @@ func (l *lanes) want(t *Transfer) error {
 func lanesOf(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxLanes)) }
 
 // widen opens more lanes for a transfer that may have them: as many as the path has been found to have place for, and twice as
-// many at least when all that are open hold what they may.
+// many at least when all that are open hold what they may; those that it names, where others were closing when it began.
 func (l *lanes) widen(t *Transfer) error {
 	w, ok := t.opts.via.(Window)
+	if w.Lanes != 0 {
+		return l.ask(w.Lanes)
+	}
 	now := l.peer.streams.lastTick
 	most := min(len(l.peer.window.lanes)+lanesOf(t.left()), maxLanes)
-	if !ok || w.Lanes != 0 || len(l.peer.window.lanes) < l.asked || l.asked >= most || now.Sub(l.widened) < widenPause {
+	if !ok || len(l.peer.window.lanes) < l.asked || l.asked >= most || now.Sub(l.widened) < widenPause {
 		return nil
 	}
 	l.widened = now

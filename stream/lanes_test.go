@@ -108,6 +108,29 @@ func TestLanesAreOpenedOnceForAnIdlePeer(t *testing.T) {
 	})
 }
 
+// TestLanesNamedWhileOthersClose: a transfer that names its lanes while the server has yet to close those that were let go has them in
+// the end.
+func TestLanesNamedWhileOthersClose(t *testing.T) {
+	inNetwork(t, setup{delay: 50 * time.Millisecond}, func(n *network) {
+		got := collect(n.server.streams)
+		send := func() (most int) {
+			out := n.mustStart(n.client.peer, content(4<<20), Lanes(8))
+			for len(got) == 0 {
+				time.Sleep(time.Millisecond)
+				most = max(most, n.client.peer.Stats().Lanes)
+			}
+			require.NoError(n, out.Wait(n.ctx))
+			require.NoError(n, (<-got).err)
+			return most
+		}
+		require.Equal(n, 8, send())
+		for closing := false; !closing; time.Sleep(time.Millisecond) {
+			n.do(n.client.world, func() { closing = n.client.peer.lanes.closing() })
+		}
+		require.Equal(n, 8, send())
+	})
+}
+
 // TestLanesForWhatIsLeft: a transfer opens no more lanes than it fills, whatever the path has place for.
 func TestLanesForWhatIsLeft(t *testing.T) {
 	inNetwork(t, setup{path: link.Path{Cwnd: 8 << 20, MaxDatagram: 1243, SmoothedRTT: 50 * time.Millisecond}}, func(n *network) {
