@@ -32,3 +32,54 @@ func TestCloseBesideABlockedCarrier(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// TestArrivalBesideABlockedCarrier: a datagram that comes while the writer is stuck, or on its way to be, and others hold the lock, is
+// taken when they have released it, though no other one comes.
+func TestArrivalBesideABlockedCarrier(t *testing.T) {
+	for name, hold := range map[string]func(b *beside, meanwhile func()){
+		"the owner": func(b *beside, meanwhile func()) {
+			b.Lock()
+			meanwhile()
+			b.Unlock()
+		},
+		"the sealed carrier": func(b *beside, meanwhile func()) {
+			b.Carry(b.bell)
+			b.source.Lock()
+			meanwhile()
+			b.source.Turned()
+			b.source.Unlock()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBeside(t)
+				synctest.Wait()
+				b.near.Block(true)
+				under(b.Link, func() { b.play.ready = 1 })
+				synctest.Wait()
+				const many = 100
+				hold(b, func() {
+					for range many {
+						require.NoError(t, b.far.SendDatagram([]byte{1, 7}))
+					}
+					synctest.Wait()
+				})
+				require.Len(t, b.play.received, many)
+			})
+		})
+	}
+	t.Run("the writer", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBeside(t)
+			synctest.Wait()
+			b.near.Block(true)
+			b.play.onAppend = func() {
+				require.NoError(t, b.far.SendDatagram([]byte{1, 7}))
+				time.Sleep(time.Millisecond) // under the lock
+			}
+			under(b.Link, func() { b.play.ready = 1 })
+			time.Sleep(time.Second)
+			under(b.Link, func() { require.Equal(t, [][]byte{{1, 7}}, b.play.received) })
+		})
+	})
+}

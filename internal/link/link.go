@@ -140,12 +140,13 @@ func (l *Link) Expect(bytes int64) { l.expected.Store(bytes) }
 func (l *Link) Unlock() {
 	if l.sealed.carrier == nil {
 		l.release(l.parked && l.changed())
-		return
+	} else {
+		if l.changed() {
+			l.sealed.carrier.Wake()
+		}
+		l.mu.Unlock()
 	}
-	if l.changed() {
-		l.sealed.carrier.Wake()
-	}
-	l.mu.Unlock()
+	l.relieve()
 }
 
 // release releases the lock. Look: something may leave, and the writer sleeps.

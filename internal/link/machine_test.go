@@ -24,6 +24,7 @@ type machine struct {
 	receiveErr error
 	advanceErr error
 	onPacket   func(now time.Time, datagram []byte)
+	onAppend   func() // before a packet is built
 
 	// What happened.
 	received [][]byte
@@ -56,6 +57,9 @@ func (m *machine) Receive(now time.Time, datagram []byte) error {
 func (m *machine) AppendPacket(_ time.Time, buf []byte, size int) ([]byte, uint64, bool) {
 	if m.ready == 0 {
 		return nil, 0, false
+	}
+	if m.onAppend != nil {
+		m.onAppend()
 	}
 	m.ready--
 	m.number++

@@ -20,9 +20,7 @@ func (l *Link) read() {
 		}
 		l.ring.push(datagram)
 		l.signal()
-		if l.sending.Load() {
-			l.relieve()
-		}
+		l.relieve()
 	}
 }
 
@@ -74,12 +72,18 @@ func (l *Link) due(now time.Time) bool {
 	return due
 }
 
-// relieve feeds the machines in the writer's place, which may be blocked in SendDatagram for long. It never waits for
-// the lock: the next datagram, or the writer, finds what it left.
+// relieve feeds the machines in the writer's place while that is in SendDatagram, where it may be blocked for long. It never waits for
+// the lock: who holds it calls relieve after it is released.
 func (l *Link) relieve() {
-	if !l.mu.TryLock() {
-		return
+	for l.sending.Load() && !l.ring.empty() && l.mu.TryLock() {
+		if !l.relieveOnce() {
+			return
+		}
 	}
+}
+
+// relieveOnce moves one batch, releases the lock, and reports whether no machine has failed.
+func (l *Link) relieveOnce() (ok bool) {
 	now := l.lockedNow()
 	err := l.receive(now)
 	woken := err == nil && l.woken()
@@ -93,6 +97,7 @@ func (l *Link) relieve() {
 	if woken {
 		l.config.Wake()
 	}
+	return err == nil
 }
 
 // receive moves one batch from the ring into the machines. The lock is held, which keeps the order of arrival.

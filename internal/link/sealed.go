@@ -70,8 +70,11 @@ type Source struct{ link *Link }
 func (l *Link) Source() Source { return Source{l} }
 
 // Lock and Unlock are the link's lock by itself: what the carrier does under it wakes nobody.
-func (s Source) Lock()   { s.link.mu.Lock() }
-func (s Source) Unlock() { s.link.mu.Unlock() }
+func (s Source) Lock() { s.link.mu.Lock() }
+func (s Source) Unlock() {
+	s.link.mu.Unlock()
+	s.link.relieve()
+}
 
 // Moved says that the carrier's path has become another one: machines have learnt of the old one.
 func (s Source) Moved(now time.Time) {

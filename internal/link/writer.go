@@ -113,6 +113,7 @@ func (w *writer) step() (goOn, idle bool) {
 // send passes a datagram to the carrier and rests when a burst is full.
 func (w *writer) send(t turn) bool {
 	w.sending.Store(true)
+	w.relieve() // of what came since this turn began: its reader did not see that the writer sends
 	err := w.carrier.SendDatagram(t.packet)
 	w.sending.Store(false)
 	if err != nil {
