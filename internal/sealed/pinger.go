@@ -19,9 +19,9 @@ func (p *pinger) at(s *Session) (at time.Time, ok bool) {
 	if !s.started || !s.waiting() {
 		return time.Time{}, false
 	}
-	pto := s.pto()
-	at = s.time(s.hearing.heard + pto)
-	if again := p.last.Add(max(pto, minPing)); again.After(at) {
+	wait := s.probeAfter()
+	at = s.time(s.hearing.heard + wait)
+	if again := p.last.Add(max(wait, minPing)); again.After(at) {
 		at = again
 	}
 	return at, true

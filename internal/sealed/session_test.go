@@ -466,6 +466,33 @@ func TestOneLateAckMakesNobodyPatient(t *testing.T) {
 	require.Less(t, silentPTOs*s.a.patience(), 1500*ms)
 }
 
+// TestProbesAfterAStall: a path that held all packets for seconds, as a mobile one may, makes nobody wait for as long with the next probe:
+// a carrier that fell silent would end before it had asked.
+func TestProbesAfterAStall(t *testing.T) {
+	for _, dark := range []bool{false, true} {
+		s := newStep(t, 12, func(c *SessionConfig) {
+			if dark {
+				bothDark(c)
+			}
+		}).open()
+		s.up.total = 9
+		held := s.collect(3)
+		s.now = s.now.Add(800 * ms)
+		held = append(held, s.build(s.a)...)
+		s.now = s.now.Add(8 * time.Second)
+		s.deliver(s.b, held...)
+		for range 4 {
+			s.exchange(25 * ms)
+		}
+		require.Equal(t, Open, s.a.State())
+		require.Greater(t, s.a.pto(), 5*time.Second)
+		s.up.total = 12
+		s.a.Wake()
+		s.pass(200 * ms) // in which the payloads leave
+		require.GreaterOrEqual(t, s.pass(8*time.Second), 4, "the other carrier is dark: %v", dark)
+	}
+}
+
 // TestCopiesAreTakenOnce: two copies of a packet may be open before the first is taken.
 func TestCopiesAreTakenOnce(t *testing.T) {
 	s := newStep(t, 1, nil).open()

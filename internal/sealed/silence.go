@@ -99,12 +99,18 @@ func (s *Session) pto() time.Duration {
 	return 3*s.guess + maxReportDelay // RFC 9002, section 5.3: the variance begins as half the round trip
 }
 
+// probeAfter is how long a probe waits for an ack of what left before. One late ack makes the probe timeout as long as it was late, seconds
+// in which a carrier that is silent would end without having asked.
+func (s *Session) probeAfter() time.Duration {
+	return min(s.pto(), max(silentTime, 2*s.rtt()))
+}
+
 // ptoAt returns when the next probe is due. It is doubled while opening, for the peer may not listen yet.
 func (s *Session) ptoAt() (time.Duration, bool) {
 	if !s.started || s.hearing.probes > 0 || !s.waiting() {
 		return 0, false
 	}
-	wait := s.pto()
+	wait := s.probeAfter()
 	if s.hearing.idly {
 		wait += s.config.PlayDelay
 	}
