@@ -50,6 +50,18 @@ func (s *shelf) requireBook(t *testing.T, key, want int) {
 	require.Equal(t, want, got, "book %d", key)
 }
 
+// TestLastNumber: a list takes no key for which there is no number left, and those that it has go on.
+func TestLastNumber(t *testing.T) {
+	server, client := newShelf(t), newShelf(t)
+	server.last = MaxEver - 1
+	require.True(t, server.Set(1, 10))
+	require.False(t, server.Set(2, 20))
+	require.True(t, server.Delete(1))
+	require.False(t, server.Set(1, 10))
+	server.tell(t, client, MaxEver)
+	require.Zero(t, server.Len()+client.Len())
+}
+
 // What a client sets in its copy may have the number that the server gives to another item.
 func TestListSetAtAClient(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)

@@ -15,8 +15,12 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// MaxItems is how many items a list has. UE: net.MaxRepArraySize.
-const MaxItems = 2048
+const (
+	// MaxItems is how many items a list has. UE: net.MaxRepArraySize.
+	MaxItems = 2048
+	// MaxEver is how many items a list has had in the end, for numbers are below censusBit: a thousand a second for 24 days.
+	MaxEver = censusBit - 1
+)
 
 // List is a list of V by K. Its methods say what changes, so that nothing compares a long list at each tick. The zero List is empty.
 type List[K comparable, V any] struct {
@@ -98,11 +102,11 @@ func (l *List[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Set sets the value of a key. It reports false, and changes nothing, for one key more than [MaxItems].
+// Set sets the value of a key. It reports false, and changes nothing, for one key more than [MaxItems], or than [MaxEver].
 func (l *List[K, V]) Set(key K, value V) (ok bool) {
 	i := l.byKey[key]
 	if i == nil {
-		if len(l.byKey) == MaxItems {
+		if len(l.byKey) == MaxItems || l.last >= MaxEver {
 			return false
 		}
 		l.last++
