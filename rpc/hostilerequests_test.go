@@ -3,6 +3,7 @@ package rpc
 import (
 	"encoding/binary"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -264,6 +265,22 @@ func TestRequestErrorsFit(t *testing.T) {
 	require.Equal(t, "rpc: Clerk.Ask refused: why", (&RequestError{Request: "Clerk.Ask", Text: "why", Refused: true}).Error())
 	require.Contains(t, (*RequestError)(nil).Error(), "let it return nil")
 	require.NoError(t, (*RequestError)(nil).Unwrap())
+}
+
+// TestRequestErrorsNameItOnce: what was asked stands in the error once, whatever refused it.
+func TestRequestErrorsNameItOnce(t *testing.T) {
+	withClerk(t, Config{}, func(n *network, here, there *Actor) {
+		var full error
+		for full == nil {
+			full = clerkAsk.Then(there, 1, func(string, error) {})
+		}
+		require.NoError(t, n.server.Destroy(here))
+		n.tick(3)
+		gone := clerkAsk.Then(there, 1, func(string, error) {})
+		for _, err := range []error{full, gone} {
+			require.Equal(t, 1, strings.Count(err.Error(), "Clerk.Ask"), "%v", err)
+		}
+	})
 }
 
 // TestQuestionTwiceWhileItWaits: one that waits for actors is open, too.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quivernet/quiver/internal/ask"
@@ -56,7 +57,8 @@ func (q *inquiry) failed(err error) error {
 	if errors.As(err, &known) {
 		return known
 	}
-	return &RequestError{Request: q.method.String(), Text: err.Error(), cause: err}
+	name := q.method.String()
+	return &RequestError{Request: name, Text: strings.TrimPrefix(err.Error(), "rpc: "+name+": "), cause: err}
 }
 
 // in returns the table that the inquiry stands in.

@@ -51,7 +51,7 @@ func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, fmt.Errorf("stream: blob %q has not come: %w", name, context.Cause(ctx))
 		}
 	}
 }

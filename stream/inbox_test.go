@@ -79,6 +79,7 @@ func TestInbox(t *testing.T) {
 		cancel(left)
 		_, err = inbox.Take(ctx, "late")
 		require.ErrorIs(t, err, left)
+		require.ErrorContains(t, err, `"late"`)
 		out, err := save.Create(l.toServer, Name("late"))
 		require.NoError(t, err)
 		ctx, cancel = context.WithCancelCause(t.Context())
