@@ -29,8 +29,10 @@ type Config struct {
 	// Loss is the probability that a packet is lost, each for itself. Burst adds losses in a row.
 	Loss  float64
 	Burst Burst
-	// LossMin and LossMax bound in bytes the packets that Loss and Burst lose. 0 = no bound.
+	// LossMin and LossMax bound in bytes the packets that Loss and Burst lose. 0 = no bound. LossBeyond is the probability that another
+	// one is lost.
 	LossMin, LossMax int
+	LossBeyond       float64
 	// Lose, when not nil, is asked for each packet that reached the lossy part: n counts the packets given to the
 	// link from 0. True loses it.
 	Lose func(n uint64, packet []byte) bool
@@ -88,7 +90,7 @@ func (c Config) Validate() error {
 		name  string
 		value float64
 	}{
-		{"Loss", c.Loss}, {"Duplicate", c.Duplicate}, {"Reorder", c.Reorder},
+		{"Loss", c.Loss}, {"LossBeyond", c.LossBeyond}, {"Duplicate", c.Duplicate}, {"Reorder", c.Reorder},
 		{"Burst.Enter", c.Burst.Enter}, {"Burst.Leave", c.Burst.Leave}, {"Burst.Loss", c.Burst.Loss},
 	} {
 		if !(p.value >= 0 && p.value <= 1) {
@@ -126,6 +128,14 @@ func (c Config) mustValidate() {
 // losable reports whether Loss and Burst may lose a packet of a size in bytes.
 func (c Config) losable(size int) bool {
 	return size >= c.LossMin && (c.LossMax == 0 || size <= c.LossMax)
+}
+
+// lossOf returns the probability of Loss for a packet.
+func (c Config) lossOf(losable bool) float64 {
+	if losable {
+		return c.Loss
+	}
+	return c.LossBeyond
 }
 
 func (c Config) queue() int {

@@ -184,7 +184,7 @@ func (l *Link) survive(depart time.Time, packet []byte, r roll) Fate {
 		return LostDark
 	case burst && losable:
 		return LostBurst
-	case r.loss < l.cfg.Loss && losable, l.cfg.Lose != nil && l.cfg.Lose(l.count, packet):
+	case r.loss < l.cfg.lossOf(losable), l.cfg.Lose != nil && l.cfg.Lose(l.count, packet):
 		return Lost
 	}
 	return Carried

@@ -6,6 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/internal/badnet"
+	"github.com/quivernet/quiver/internal/netsim"
+	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
@@ -33,4 +36,34 @@ func TestEmulateOneLeavesTheUplink(t *testing.T) {
 	require.NoError(t, alice.set(emulation.Settings{}, false))
 	require.NoError(t, bob.set(emulation.Settings{}, false))
 	require.False(t, waits(alice.down), "all paths are changed")
+}
+
+// TestIncomingLossHasNoSizes: the sizes that PktLoss loses are not those that PktIncomingLoss does, as before a socket.
+func TestIncomingLossHasNoSizes(t *testing.T) {
+	const packets = 2000
+	seed := testkit.Seed(t)
+	for _, row := range []struct {
+		settings     emulation.Settings
+		small, large int // that are lost, of packets
+	}{
+		{emulation.Settings{PktLoss: 50, PktLossMinSize: 1000}, 0, packets / 2},
+		{emulation.Settings{PktIncomingLoss: 50, PktLossMinSize: 1000}, packets / 2, packets / 2},
+		{emulation.Settings{PktIncomingLoss: 50, PktLoss: 50, PktLossMinSize: 1000}, packets / 2, packets * 3 / 4},
+		{emulation.Settings{PktIncomingLoss: 50, PktLoss: 50, PktLossMinSize: 1000, LossBurst: 2}, packets / 2, packets * 3 / 4},
+		{emulation.Settings{PktIncomingLoss: 50, PktLoss: 50}, packets * 3 / 4, packets * 3 / 4},
+	} {
+		row.settings.Seed = seed
+		out, in, err := badnet.Links(row.settings)
+		require.NoError(t, err)
+		link, lost := netsim.NewLink(joined(out, in)), map[int]int{}
+		for range packets {
+			for _, size := range []int{100, 1200} {
+				if link.Send(netsim.Epoch, make([]byte, size)) != netsim.Carried {
+					lost[size]++
+				}
+			}
+		}
+		require.InDelta(t, row.small, lost[100], packets/10, "%+v", row.settings)
+		require.InDelta(t, row.large, lost[1200], packets/10, "%+v", row.settings)
+	}
 }
