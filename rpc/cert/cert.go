@@ -122,10 +122,22 @@ func writeCertificate(path string, cert tls.Certificate) error {
 	if err != nil {
 		return err
 	}
+	defer syncFolders(filepath.Dir(path))
 	if err := os.Link(f.Name(), path); err == nil || errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	return os.Rename(f.Name(), path) // a file system without links
+}
+
+// syncFolders has the system keep the names in a folder and its own, where it can: clients pin the certificate at once, and one that a power
+// failure took would be followed by another.
+func syncFolders(folder string) {
+	for _, path := range []string{folder, filepath.Dir(folder)} {
+		if f, err := os.Open(path); err == nil {
+			_ = f.Sync() // not every system flushes folders
+			_ = f.Close()
+		}
+	}
 }
 
 // Fingerprint returns the SHA-256 of a certificate in hex: what clients pin.
