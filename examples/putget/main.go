@@ -154,8 +154,18 @@ func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string
 	}
 }
 
-// put sends a file, and returns when the server has it under its name.
-func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) error {
+// put sends a file until the server has it under its name: a client who puts the same may take the one copy that the store keeps.
+func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) (err error) {
+	var refused *rpc.RequestError
+	for range 3 {
+		if err = p.putOnce(ctx, desk, path); !errors.As(err, &refused) {
+			break
+		}
+	}
+	return err
+}
+
+func (p *place) putOnce(ctx context.Context, desk *rpc.Actor, path string) error {
 	t, digest, err := p.send(desk.Conn(), path)
 	if err == nil {
 		err = t.Wait(ctx)

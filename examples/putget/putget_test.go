@@ -6,8 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/stream"
+	"github.com/quivernet/quiver/stream/disk"
 )
 
 // start serves dir and returns how clients reach it.
@@ -40,6 +44,22 @@ func TestPutAndGet(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, content, got, dir)
 	}
+}
+
+// TestOneContentUnderTwoNames: who puts what another one is still putting has it in the end, though the store keeps one copy at a time.
+func TestOneContentUnderTwoNames(t *testing.T) {
+	shelf, here, content := t.TempDir(), t.TempDir(), make([]byte, 1<<20)
+	addr, fingerprint := start(t, shelf)
+	_, _ = rand.Read(content)
+	path := filepath.Join(here, "two")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	other, err := disk.New(filepath.Join(shelf, ".parts")).Open("", stream.BLAKE3.Of(content).String(), int64(len(content)))
+	require.NoError(t, err)
+	time.AfterFunc(3500*time.Millisecond, func() { _ = other.Close() }) // a transfer waits for three seconds before it goes on without the store
+	require.NoError(t, visit(t.Context(), addr, fingerprint, "sesame", here, "put", path))
+	got, err := os.ReadFile(filepath.Join(shelf, "two"))
+	require.NoError(t, err)
+	require.Equal(t, content, got)
 }
 
 func TestRefusals(t *testing.T) {
