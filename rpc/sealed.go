@@ -59,6 +59,7 @@ type sealedCarrier struct {
 	mu      sync.Mutex      // keeps the carrier in place; taken before the link's lock
 	carrier *sealed.Carrier // nil before the first
 	closed  bool            // with the connection
+	failed  error           // why there is none: TLS gives no keys for one, and never will
 	past    SealedStats     // of the carriers before
 	retry   *time.Timer
 
@@ -104,8 +105,8 @@ func (r *sealedCarrier) Stats() SealedStats {
 	defer r.mu.Unlock()
 	stats := r.past
 	stats.State = sealed.Opening.String()
-	if r.closed {
-		stats.State = sealed.Closed.String()
+	if r.closed || r.failed != nil {
+		stats.State, stats.Err = sealed.Closed.String(), r.failed
 	}
 	if r.carrier == nil {
 		return stats
@@ -176,7 +177,7 @@ func (r *sealedCarrier) renew(instance uint32) (*sealed.Carrier, error) {
 		r.control.Reset(time.Now())
 	}
 	carrier, err := sealed.NewCarrier(r.quic.Socket(), r.config(instance))
-	if err != nil {
+	if r.failed = err; err != nil {
 		return nil, err
 	}
 	if r.carrier != nil {

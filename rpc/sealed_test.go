@@ -264,6 +264,29 @@ func TestSealedNeedsBothEnds(t *testing.T) {
 	})
 }
 
+// TestNoSealedCarrier: a TLS config that has no keys for one leaves all to QUIC, and Stats says why.
+func TestNoSealedCarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{t: t, server: newTestWorld(t, Config{Sealed: true}), clients: []*testWorld{newTestWorld(t, Config{Sealed: true})}}
+		a, b := netsim.Pipe(clean, clean)
+		serverTLS, clientTLS := credentials(t)
+		clientTLS.Renegotiation = tls.RenegotiateOnceAsClient // which has no exporter
+		listener, err := ListenPacket(b, serverTLS, n.server.World)
+		require.NoError(t, err)
+		end, err := DialPacket(t.Context(), a, b.LocalAddr(), clientTLS, n.clients[0].World)
+		require.NoError(t, err)
+		n.tick(15 * 30)
+		stats := end.Stats().Sealed
+		require.Equal(t, "closed", stats.State)
+		require.ErrorContains(t, stats.Err, "renegotiation")
+		require.NoError(t, end.Err())
+		require.Equal(t, "closed", n.server.joined[0].Stats().Sealed.State, "nothing came there")
+		require.NoError(t, listener.Close())
+		n.close()
+		require.NoError(t, errors.Join(a.Close(), b.Close()))
+	})
+}
+
 // An open carrier without work has no goroutine.
 func TestIdleSealedCarrier(t *testing.T) {
 	overSealed(t, netsim.Config{Delay: 10 * time.Millisecond}, true, func(n *sealedNet) {
