@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"crypto/tls"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +63,68 @@ func TestClientConnectsAgain(t *testing.T) {
 		n.tick(3)
 		require.Equal(t, []string{"fire", "fire"}, n.server.take())
 		require.Equal(t, []*Conn{third, fourth}, w.Conns())
+	})
+}
+
+// TestEndComesBeforeTheNextConnection: a client that connects again before its world has heard of the end hears of the end first, so that
+// what it places for the new connection is none of the old one's.
+func TestEndComesBeforeTheNextConnection(t *testing.T) {
+	inNet(t, 0, Config{}, func(n *network) {
+		_, _, err := Place(n.server.binding, "gate", nil, AlwaysRelevant())
+		require.NoError(t, err)
+		w := newTestWorld(t, Config{})
+		var heard []string
+		var gate *Actor
+		w.OnConnect(func(c *Conn) {
+			heard = append(heard, "connected")
+			gate, _, err = Place(w.binding, "gate", nil)
+			require.NoError(t, err)
+		})
+		w.OnDisconnect(func(*Conn, error) { heard = append(heard, "disconnected") })
+		first, err := n.connect(w)
+		require.NoError(t, err)
+		n.tick(3)
+		require.NotZero(t, gate.Ref())
+		first.Close(0, "again")
+		<-first.Done()
+		second, err := n.connect(w)
+		require.NoError(t, err)
+		n.tick(6)
+		require.Equal(t, []string{"connected", "disconnected", "connected"}, heard)
+		require.True(t, gate.Alive())
+		require.Same(t, second, gate.Conn())
+		require.NotZero(t, gate.Ref())
+	})
+}
+
+// TestEndComesBeforeTheNextOfAnIdentity: a server hears of the end first, too, when a player has left and come again within a tick; and of
+// those who joined and left within one.
+func TestEndComesBeforeTheNextOfAnIdentity(t *testing.T) {
+	var heard []string
+	config := Config{
+		Authenticate: func(_ context.Context, token []byte) (string, error) { return string(token), nil },
+		OnConnect:    func(_ *World, c *Conn) { heard = append(heard, "connected "+c.Identity()) },
+		OnDisconnect: func(_ *World, c *Conn, _ error) { heard = append(heard, "disconnected "+c.Identity()) },
+	}
+	inNet(t, 0, config, func(n *network) {
+		var ends []*Conn
+		for _, who := range []string{"ann", "bob", "ann", "ann", "bob"} {
+			c, err := n.connect(newTestWorld(t, Config{Token: []byte(who)}))
+			require.NoError(t, err)
+			time.Sleep(2 * testDelay)
+			c.Close(0, "bye")
+			<-c.Done()
+			time.Sleep(2 * testDelay)
+			ends = append(ends, c)
+		}
+		n.tick(6)
+		require.Len(t, heard, 2*len(ends))
+		in := map[string]bool{}
+		for _, what := range heard {
+			verb, who, _ := strings.Cut(what, " ")
+			require.Equal(t, verb == "disconnected", in[who], "%v", heard)
+			in[who] = verb == "connected"
+		}
 	})
 }
 

@@ -215,7 +215,7 @@ func (w *World) dispatch(now time.Time, all bool) {
 	w.maintainSealed()
 	w.game.RunPosts()
 	w.expelEnded()
-	if len(w.joining) > 0 { // they replace some of those
+	if len(w.joining) > 0 { // they waited for some of those
 		w.admitJoined()
 		w.drive.Signal()
 	}
@@ -230,11 +230,20 @@ func (w *World) maintainSealed() {
 	}
 }
 
-// admitJoined announces the connections that have joined, but for those that wait for the end of one that they replace.
+// hearsFirst reports whether the game is to hear of an end before it hears of c: of those that c replaces, of others of its identity, and of
+// all where c is a client's, who has connected again.
+func (w *World) hearsFirst(c *Conn) bool {
+	return slices.ContainsFunc(w.ending, func(old *Conn) bool {
+		same := !c.server || c.identity != "" && c.identity == old.identity
+		return slices.Contains(c.replaced, old) || same && old != c && !slices.Contains(w.joining, old)
+	})
+}
+
+// admitJoined announces the connections that have joined, but for those that wait for an end.
 func (w *World) admitJoined() {
 	for i := 0; i < len(w.joining); {
 		c := w.joining[i]
-		if slices.ContainsFunc(c.replaced, func(old *Conn) bool { return slices.Contains(w.ending, old) }) {
+		if w.hearsFirst(c) {
 			i++
 			continue
 		}
