@@ -53,7 +53,7 @@ func UpdateRate(perSecond float64) ClassOption {
 	if !(perSecond > 0) {
 		panic(fmt.Sprintf("rpc: UpdateRate(%v) must be above 0", perSecond))
 	}
-	return func(c *Class) { c.updatePeriod = time.Duration(float64(time.Second) / perSecond) }
+	return func(c *Class) { c.updatePeriod = time.Duration(min(float64(time.Second)/perSecond, 1<<62)) }
 }
 
 // UpdatePriority says how fast the claim of an actor of the class grows while its state waits, where the path or the rate does not

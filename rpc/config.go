@@ -22,7 +22,8 @@ type Config struct {
 	Classes []*Class
 	// OnConnect runs on the world's goroutine for every connection that has joined; on a client after Dial.
 	OnConnect func(*World, *Conn)
-	// OnDisconnect runs on the world's goroutine once for every connection that had joined. The error is a *CloseError.
+	// OnDisconnect runs on the world's goroutine once for every connection that had joined, and before OnConnect of a later one that is of
+	// the same identity, or a client's. The error is a *CloseError.
 	OnDisconnect func(*World, *Conn, error)
 
 	// OnMessage runs on the world's goroutine for every message that the other side sends by [Conn.SendMessage], in their order, in the

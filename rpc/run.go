@@ -54,7 +54,7 @@ func (w *World) Run(ctx context.Context) error {
 	defer w.drive.Exit()
 	var tick <-chan time.Time
 	if w.config.TickRate > 0 {
-		ticker := time.NewTicker(time.Second / time.Duration(w.config.TickRate))
+		ticker := time.NewTicker(max(1, time.Second/time.Duration(w.config.TickRate)))
 		defer ticker.Stop()
 		tick = ticker.C
 	}

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,6 +121,14 @@ func TestRunTicksAtItsRate(t *testing.T) {
 		require.ErrorIs(t, w.Run(ctx), context.DeadlineExceeded)
 		require.Equal(t, 21, ticks, "once at the start, then 20 a second")
 	})
+}
+
+// TestRatesThatClocksDoNotTell: a tick is a nanosecond at the least, and a period between updates as long as a clock tells.
+func TestRatesThatClocksDoNotTell(t *testing.T) {
+	w := newTestWorld(t, Config{TickRate: math.MaxInt32})
+	require.ErrorIs(t, w.Run(expired()), context.Canceled)
+	require.Positive(t, NewClass("Slow", UpdateRate(math.SmallestNonzeroFloat64)).updatePeriod)
+	require.Zero(t, NewClass("Fast", UpdateRate(math.Inf(1))).updatePeriod)
 }
 
 func TestRunSleepsWithoutEvents(t *testing.T) {
