@@ -199,7 +199,7 @@ func (c *Config) messageRate() float64 {
 func (c *Config) maxPosts() int { return defaulted(c.MaxPosts, 65536) }
 
 func (c *Config) dispatchTime() time.Duration {
-	return max(0, defaulted(c.DispatchTime, 2*time.Millisecond))
+	return min(max(0, defaulted(c.DispatchTime, 2*time.Millisecond)), time.Hour) // all together may take several times that
 }
 func (c *Config) handshakeTimeout() time.Duration {
 	return defaulted(c.HandshakeTimeout, 10*time.Second)

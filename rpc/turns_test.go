@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -202,6 +203,15 @@ func TestDispatchTimeMayBeEndless(t *testing.T) {
 		require.Equal(t, []int{500, 3}, s.served)
 		require.Equal(t, 503*grindTime, s.longest)
 		require.Zero(t, s.conns[0].Stats().Deferred)
+	})
+}
+
+// TestDispatchTimeOfAnyLength: a time that no clock tells is as good as none.
+func TestDispatchTimeOfAnyLength(t *testing.T) {
+	inMill(t, 1, Config{DispatchTime: math.MaxInt64}, func(s *millScene) {
+		require.NoError(t, grind.Call(s.mirror(0, s.mills[0]), grain{}))
+		s.tick(3)
+		require.Equal(t, 1, s.served[0])
 	})
 }
 
