@@ -1,6 +1,7 @@
 package dos
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -123,4 +124,4 @@ func names(list []string, method string) bool {
 }
 
 // seconds rounds up.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+func seconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }

@@ -2,6 +2,7 @@ package dos
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -193,6 +194,21 @@ func TestLongRestIsNoLongState(t *testing.T) {
 	s.frame(20 * time.Second)
 	s.calls(p, "A.B", 1)
 	require.Equal(t, "Burst", p.State())
+}
+
+// TestCooloffForEver: the longest time that there is is never over.
+func TestCooloffForEver(t *testing.T) {
+	profile := plain()
+	profile.States[1].Cooloff = math.MaxInt64
+	s := newScene(t, profile)
+	p := s.d.Join("")
+	s.calls(p, "A.B", 10)
+	require.Equal(t, "Hitch", p.State())
+	for range 3 {
+		s.frame(time.Hour)
+		s.calls(p, "A.B", 1)
+		require.Equal(t, "Hitch", p.State())
+	}
 }
 
 func TestIdentitiesAreRemembered(t *testing.T) {
