@@ -85,11 +85,16 @@ func (o *options) partSize() int {
 	return partBytes
 }
 
-// checkEntries fails when an array's own MaxBytesPerRPC lets RPCs overflow lanes of so many entries.
+// checkEntries fails when an array's own MaxBytesPerRPC lets RPCs overflow lanes of so many entries, and when the share of them is less than
+// one, for no part would ever leave.
 func (o *options) checkEntries(slots int) error {
 	w, ok := o.via.(Window)
-	if !ok || o.part == 0 {
+	if !ok {
 		return nil
 	}
-	return Gate{Share: w.Share}.Check(slots, bunch.Entries(o.part+rpcOverhead))
+	entries := 1
+	if o.part > 0 {
+		entries = bunch.Entries(o.part + rpcOverhead)
+	}
+	return Gate{Share: w.Share}.Check(slots, entries)
 }
