@@ -93,6 +93,7 @@ func TestEndComesBeforeTheNextConnection(t *testing.T) {
 		require.Equal(t, []string{"connected", "disconnected", "connected"}, heard)
 		require.True(t, gate.Alive())
 		require.Same(t, second, gate.Conn())
+		require.Empty(t, second.replaced, "or all connections of a client would stay")
 		require.NotZero(t, gate.Ref())
 	})
 }

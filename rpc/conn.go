@@ -37,7 +37,7 @@ type Conn struct {
 
 	// Its way in. Written before joined.
 	visit         *visit        // its place at the door; set by enlist, before any other goroutine has the connection; what it says is under lobby.mu
-	replaced      []*Conn       // of the same identity, which end before this one is announced
+	replaced      []*Conn       // whose end is told before this one is announced: it has taken their place, or joined when they had ended
 	identity      string        // written under lobby.mu; read freely once loginAsked or joined is set
 	welcomed      chan struct{} // closed when joined
 	handshakeWake chan struct{} // wakes shake, of capacity 1: a message of the handshake came

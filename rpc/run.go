@@ -230,24 +230,16 @@ func (w *World) maintainSealed() {
 	}
 }
 
-// hearsFirst reports whether the game is to hear of an end before it hears of c: of those that c replaces, of others of its identity, and of
-// all where c is a client's, who has connected again.
-func (w *World) hearsFirst(c *Conn) bool {
-	return slices.ContainsFunc(w.ending, func(old *Conn) bool {
-		same := !c.server || c.identity != "" && c.identity == old.identity
-		return slices.Contains(c.replaced, old) || same && old != c && !slices.Contains(w.joining, old)
-	})
-}
-
-// admitJoined announces the connections that have joined, but for those that wait for an end.
+// admitJoined announces the connections that have joined, but for those that wait for the end of one that they replace or follow.
 func (w *World) admitJoined() {
 	for i := 0; i < len(w.joining); {
 		c := w.joining[i]
-		if w.hearsFirst(c) {
+		if slices.ContainsFunc(c.replaced, func(old *Conn) bool { return slices.Contains(w.ending, old) }) {
 			i++
 			continue
 		}
 		w.joining = slices.Delete(w.joining, i, i+1)
+		c.replaced = nil // or each connection of a client would hold all those before it
 		w.admit(c)
 		w.game.RunTasks()
 	}
@@ -290,11 +282,23 @@ func (w *World) runHooks() {
 // takeInbox takes what other goroutines handed over.
 func (w *World) takeInbox() {
 	joined, ended, refused := w.lobby.take(w.game.Post)
-	w.joining = append(w.joining, joined...)
 	w.ending = append(w.ending, ended...)
+	for _, c := range joined {
+		c.replaced = append(c.replaced, w.endedBefore(c)...)
+		w.joining = append(w.joining, c)
+	}
 	for _, c := range refused {
 		w.game.Later(c, tasks.Doing{}, c.destroyOwned)
 	}
+}
+
+// endedBefore returns the connections that have ended and of which the game is to hear before it hears of c, which has joined: those of its
+// identity, and all where c is a client's, who has connected again.
+func (w *World) endedBefore(c *Conn) []*Conn {
+	return slices.DeleteFunc(slices.Clone(w.ending), func(old *Conn) bool {
+		same := !c.server || c.identity != "" && c.identity == old.identity
+		return !same || !slices.Contains(w.announced, old) && !slices.Contains(w.joining, old) // it has joined after c
+	})
 }
 
 // Guard runs fn, a function of the game, and reports whether it returned. A package that calls functions of the game from
