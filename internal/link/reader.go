@@ -76,28 +76,20 @@ func (l *Link) due(now time.Time) bool {
 // the lock: who holds it calls relieve after it is released.
 func (l *Link) relieve() {
 	for l.sending.Load() && !l.ring.empty() && l.mu.TryLock() {
-		if !l.relieveOnce() {
+		err := l.receive(l.lockedNow())
+		woken := err == nil && l.woken()
+		if l.sealed.carrier != nil {
+			l.sealed.carrier.Wake() // the writer, which is blocked, cannot
+		}
+		l.mu.Unlock()
+		if err != nil {
+			l.end(violation(err))
 			return
 		}
+		if woken {
+			l.config.Wake()
+		}
 	}
-}
-
-// relieveOnce moves one batch, releases the lock, and reports whether no machine has failed.
-func (l *Link) relieveOnce() (ok bool) {
-	now := l.lockedNow()
-	err := l.receive(now)
-	woken := err == nil && l.woken()
-	if l.sealed.carrier != nil {
-		l.sealed.carrier.Wake() // the writer, which is blocked, cannot
-	}
-	l.mu.Unlock()
-	if err != nil {
-		l.end(violation(err))
-	}
-	if woken {
-		l.config.Wake()
-	}
-	return err == nil
 }
 
 // receive moves one batch from the ring into the machines. The lock is held, which keeps the order of arrival.
