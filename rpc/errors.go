@@ -31,7 +31,7 @@ var (
 )
 
 // Code says why a connection ended. It shares one space of numbers with [bunch.Code]; names are Unreal's
-// (ENetCloseResult) where Unreal has one. Users may close with codes from 1,024.
+// (ENetCloseResult) where Unreal has one. A game closes with codes of its own, from 1,024, or with one of these that says what happened.
 type Code uint16
 
 const (

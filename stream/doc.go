@@ -26,7 +26,7 @@
 // outstanding and little waits in the queue: the gate stands before each RPC, so at most R/2-1+N entries are ever
 // outstanding. Under Tick the window refills once a tick; under Run also when acks free entries. Parts travel on lanes,
 // channels that leave after all others; a connection opens more of them where its path holds more than half a buffer, up to
-// 32, or what [Lanes] says. Transfers of a connection share by [Weight]. The algorithm is also to be had for your own RPCs and
+// 32, or what [Lanes] says, as far as the game's actors leave it channels. Transfers of a connection share by [Weight]. The algorithm is also to be had for your own RPCs and
 // channels: see [Calls] and [Pump].
 //
 // The receiver's credit is the second brake: 1 MiB may leave with the header, then 4 to 16 MiB, by how much memory is free, beyond
