@@ -91,8 +91,9 @@ func (o *OutgoingBlob) Write(p []byte) (int, error) {
 func (o *OutgoingBlob) Close() error { return o.pipe.Close() }
 
 // IncomingBlob is a blob at its receiver: an io.Reader, for one goroutine at a time. Reading waits for the sender, and
-// not reading makes it wait. Read returns io.EOF when all was read and the digest is the sender's; only then is the
-// sender told that the transfer is complete.
+// not reading makes it wait. Read returns io.EOF when all was read and the digest is the sender's, before which no Read returns the last
+// piece. With that the sender is told that the transfer is complete: who keeps what he reads elsewhere uses WriteTo, as io.Copy does, which
+// has written a piece before it counts.
 type IncomingBlob struct {
 	Incoming
 	rest []byte // of block, not read yet
