@@ -6,8 +6,6 @@ const (
 	// unknownWindow is how many packets may leave in the first round trip of a path of which nothing is known: twice RFC 9002's
 	// initial window and more, for they are paced.
 	unknownWindow = 32
-	// leastUnknown is how many may leave all the same where many start together: that initial window (RFC 9002, 7.2).
-	leastUnknown = 10
 	// maxFirstFlight bounds the first flight over a path of which a train or an old estimate is all that is known: a token bucket
 	// that passes a train at once must not get a whole bandwidth-delay product of its line rate.
 	maxFirstFlight = 512 << 10
@@ -113,7 +111,7 @@ func (c *Controller) Rate() float64 {
 		return startGain * c.supposed()
 	}
 	if c.careful {
-		return max(c.split(c.Estimate()), least)
+		return max(c.starters.part(c.Estimate()), least)
 	}
 	return max(c.gain()*c.Estimate(), least)
 }
@@ -123,7 +121,7 @@ func (c *Controller) supposed() float64 {
 	if estimate := c.Estimate(); estimate > 0 {
 		return estimate
 	}
-	return c.unknownFlight() / c.delay.base().Seconds() / startGain
+	return c.starters.unknown() * float64(c.cfg.Packet) / c.delay.base().Seconds() / startGain
 }
 
 // gain is the factor on the estimate.
@@ -170,7 +168,7 @@ func (c *Controller) Window() int {
 	}
 	estimate := c.Estimate()
 	if estimate == 0 {
-		return int(c.unknownFlight())
+		return int(c.starters.unknown()) * c.cfg.Packet
 	}
 	product := estimate * c.delay.reach().Seconds()
 	held := estimate * (2 * c.gap).Seconds() // by the receiver, in acks to come
@@ -199,15 +197,7 @@ func (c *Controller) Window() int {
 func (c *Controller) firstPart(product float64) int {
 	part := 1 - startCost*float64(c.waiting)/product
 	least := float64((trainPackets + 2) * c.cfg.Packet)
-	return int(min(max(c.split(max(part, leastFlight)*product), min(least, product), c.leastWindow()), maxFirstFlight))
+	return int(min(max(c.starters.part(max(part, leastFlight)*product), min(least, product), c.leastWindow()), maxFirstFlight))
 }
-
-// unknownFlight is the first one over a path of which nothing is known, in bytes.
-func (c *Controller) unknownFlight() float64 {
-	return max(c.split(unknownWindow), leastUnknown) * float64(c.cfg.Packet)
-}
-
-// split returns our part of what one who starts alone would take.
-func (c *Controller) split(all float64) float64 { return all / float64(max(c.starters, 1)) }
 
 func (c *Controller) leastWindow() float64 { return float64(minWindow * c.cfg.Packet) }

@@ -29,8 +29,8 @@ type Controller struct {
 	undo       undo
 	credit     float64 // bytes of lost packets that may count as passed
 
-	waiting  int // bytes of bulk to send, as the owner tells
-	starters int // that share the owner's link and start as well, this one included: the most since the flight began
+	waiting  int      // bytes of bulk to send, as the owner tells
+	starters starters // with this one: the most since the flight began
 
 	batch     batch // gathers fates until Feedback
 	round     round // the current one
@@ -339,10 +339,9 @@ func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 // all their trains together promised would be lost, and nobody hears of the others before a round trip is over. One that has ended its
 // start has what it found, so the number does not shrink for those who still look for theirs.
 func (c *Controller) Starters(n, inFlight int) {
-	if inFlight > 0 {
-		n = max(n, c.starters)
+	if c.starters = max(c.starters, starters(n)); inFlight == 0 {
+		c.starters = starters(n)
 	}
-	c.starters = n
 }
 
 // Guess tells the round trip by other packets, QUIC's or those that open the carrier. The least one counts, until acks tell.

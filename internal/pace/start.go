@@ -49,12 +49,6 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	}
 }
 
-// grow starts from a rate that was measured.
-func (c *Controller) grow(t instant) {
-	c.enter(Start, t)
-	c.full, c.flat = c.Estimate(), 0
-}
-
 // firstFlight returns what came of a careful first flight, when that is enough to take it for the rate to begin with. What came since there
 // was last nothing to send may be two packets, from which nothing is learnt. A flight that is here is judged however short it was: the next
 // one leaves a round trip later, and that pause would look like a slow path. Nor does its end wait for what is lost of it, which is told when
@@ -79,7 +73,7 @@ func (c *Controller) confirm(t instant, s slope) {
 	full := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
 	rate := min(s.shown(), c.mostAfter(c.Window()))
 	if c.starters > 1 {
-		rate = min(rate, c.split(c.hint))
+		rate = min(rate, c.starters.part(c.hint))
 	}
 	if full {
 		rate = min(rate, max(s.sent-c.hint*(s.sent/s.arrival-1), leastShare*s.arrival))
@@ -91,7 +85,7 @@ func (c *Controller) confirm(t instant, s slope) {
 		c.enter(Drain, t)
 	case c.starters > 1:
 		c.careful, c.startGaveUp = false, t
-		c.grow(t)
+		c.goOn(t)
 	default:
 		c.open(t, true)
 	}

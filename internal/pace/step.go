@@ -26,14 +26,16 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 	}
 }
 
-// goOn goes on after a look that found more: by a start, or, over a queue that would drop a third of that, by one look after the other.
+// goOn goes on after a look that found more, or a first flight that was a part of what it might have been: by a start, or, over a queue that
+// would drop a third of that, by one look after the other.
 func (c *Controller) goOn(t instant) {
 	if c.delay.short() {
 		c.enter(Cruise, t)
 		c.pause = 0
 		return
 	}
-	c.grow(t)
+	c.enter(Start, t)
+	c.full, c.flat = c.Estimate(), 0
 }
 
 // enter changes the state.

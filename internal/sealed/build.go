@@ -142,7 +142,12 @@ func (s *Session) size() int {
 func (s *Session) mayLeave(t time.Duration) bool {
 	now := s.time(t)
 	if s.control.State() == pace.Start {
-		s.startWith(s.source.Waiting())
+		waiting := s.source.Waiting()
+		s.control.Waiting(waiting)
+		if waiting > trainPackets*s.size() { // less is a first flight whatever others do
+			s.starting.note(true)
+		}
+		s.control.Starters(s.starting.among(), s.records.bytes)
 	}
 	at, ok := s.control.Next(now, s.size(), s.records.bytes)
 	return ok && !at.After(now)

@@ -108,7 +108,7 @@ type Session struct {
 	train    train
 	mtu      mtu
 	loss     loss
-	starting bool          // counted in config.Starting
+	starting starting
 	guess    time.Duration // the round trip before the controller has one
 
 	// Receiving.
@@ -124,7 +124,7 @@ type Session struct {
 
 // NewSession makes a session that has its keys and waits for the peer's ids.
 func NewSession(c SessionConfig) (*Session, error) {
-	s := &Session{config: c, source: c.Source, control: c.Controller, guess: c.RTT, report: newReport(c.PlayDelay)}
+	s := &Session{config: c, source: c.Source, control: c.Controller, guess: c.RTT, report: newReport(c.PlayDelay), starting: starting{all: c.Starting}}
 	if s.control == nil {
 		s.control = pace.New(pace.Config{})
 	}
@@ -237,7 +237,7 @@ func (s *Session) end(err error) {
 	s.err = err
 	s.setState(Closed)
 	s.abandon(s.now)
-	s.noteStart()
+	s.starting.note(false)
 }
 
 // tick returns the session's time, which never runs back.
@@ -274,7 +274,9 @@ func (s *Session) Advance(now time.Time) error {
 		s.Wake()
 	}
 	s.checkHearing(t)
-	s.noteStart()
+	if s.control.State() != pace.Start || s.records.bytes == 0 {
+		s.starting.note(false)
+	}
 	s.records.forget(t)
 	if t >= s.trimmed+trimAfter {
 		s.trim(t)

@@ -1,25 +1,29 @@
 package sealed
 
-import "github.com/quivernet/quiver/internal/pace"
+import "sync/atomic"
 
-// startWith tells the controller, in its Start, how many bytes wait, and how many others of the owner start.
-func (s *Session) startWith(waiting int) {
-	s.control.Waiting(waiting)
-	counter := s.config.Starting
-	if counter == nil {
-		return
-	}
-	if !s.starting && waiting > trainPackets*s.size() { // less is a first flight whatever others do
-		s.starting = true
-		counter.Add(1)
-	}
-	s.control.Starters(int(counter.Load()), s.records.bytes)
+// starting is a session's part in the count of those of its owner that start.
+type starting struct {
+	all     *atomic.Int32 // SessionConfig.Starting
+	counted bool          // in it
 }
 
-// noteStart counts the session no longer when its start has ended, or all that it had to send has.
-func (s *Session) noteStart() {
-	if s.starting && (s.state == Closed || s.control.State() != pace.Start || s.records.bytes == 0) {
-		s.starting = false
-		s.config.Starting.Add(-1)
+// note counts the session when it starts, and not when it does not.
+func (s *starting) note(starts bool) {
+	switch {
+	case s.all == nil || s.counted == starts:
+	case starts:
+		s.all.Add(1)
+	default:
+		s.all.Add(-1)
 	}
+	s.counted = starts
+}
+
+// among returns how many start, this session included.
+func (s *starting) among() int {
+	if s.all == nil {
+		return 1
+	}
+	return int(s.all.Load())
 }
