@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -26,6 +27,8 @@ type getting struct {
 	number int    // 0: the newest; once it is known it stays, whatever becomes of the connection
 	path   string // where it goes; empty: to the save's name
 	prints bool   // it goes on to standard output
+
+	changed error // unless nil says what became of changes that came too late to keep the save from its place
 }
 
 // get fetches a save.
@@ -97,7 +100,7 @@ func (g *getting) use(ctx context.Context, d *desk.Download) error {
 	if g.prints {
 		path = os.Stdout.Name()
 	}
-	return g.remember(d.Version, d.Manifest, nil, path)
+	return cmp.Or(g.remember(d.Version, d.Manifest, nil, path), g.changed)
 }
 
 // target returns where the save goes: a file into a folder, which is there or is meant by a slash.
@@ -150,11 +153,11 @@ func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) 
 // restore makes a path of this machine hold the version.
 func (g *getting) restore(ctx context.Context, d *desk.Download, path string, local *tree.Source) error {
 	begin, received := time.Now(), int64(0)
-	ready := func() error { // the game may have saved meanwhile
+	look := func(ctx context.Context, path string) error { // the game may have saved meanwhile
 		again, err := g.look(ctx, path, d.Manifest)
 		return errors.Join(err, again.Close())
 	}
-	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Local: local, Ready: ready})
+	r, err := tree.NewRestore(ctx, d.Manifest, path, tree.RestoreOptions{Local: local, Look: look})
 	if err != nil {
 		return err
 	}
@@ -168,9 +171,12 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 	if err != nil {
 		return err
 	}
-	if err := r.Commit(ctx); err != nil {
-		return err
+	err = r.Commit(ctx)
+	if kept, is := errors.AsType[*tree.Kept](err); is {
+		g.changed, err = fail(exitConflict, "version %d is there, but %w", g.number, kept), nil
 	}
-	g.report(d.Version, received, "received", begin)
-	return nil
+	if err == nil {
+		g.report(d.Version, received, "received", begin)
+	}
+	return err
 }

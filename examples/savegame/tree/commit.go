@@ -17,7 +17,7 @@ import (
 
 // Commit makes the save appear at its target, when no chunk is lacking: it gives files and folders their modes and times,
 // has the system keep them, and puts all in place in one step. Until that step the target stays as it was, and ctx may
-// end the commit; the restore is closed then, and a new one goes on. A folder is replaced in one step on Linux; elsewhere
+// end the commit; the restore is closed then, and a new one goes on. It fails with [*Kept] when all is there, but not all that was. A folder is replaced in one step on Linux; elsewhere
 // what it replaces is moved aside first, and a crash at that moment leaves no folder, until the next NewRestore of the target
 // puts it back.
 func (r *Restore) Commit(ctx context.Context) error {
@@ -27,18 +27,42 @@ func (r *Restore) Commit(ctx context.Context) error {
 	if err := r.seal(ctx); err != nil {
 		return err
 	}
-	if r.ready != nil {
-		if err := r.ready(); err != nil {
+	if r.look != nil {
+		if err := r.look(ctx, r.target); err != nil {
 			return err
 		}
 	}
 	if err := r.work.publish(r.target); err != nil {
 		return fmt.Errorf("%s: %w", r.target, err)
 	}
-	if err := errors.Join(os.Chmod(r.target, r.manifest.Entries[0].Mode), r.work.discard()); err != nil {
+	kept, err := r.rescue(context.WithoutCancel(ctx))
+	if err != nil {
+		return errors.Join(err, r.work.release())
+	}
+	if err := errors.Join(kept, os.Chmod(r.target, r.manifest.Entries[0].Mode), r.work.discard()); err != nil {
 		return fmt.Errorf("%s: it is restored, but: %w", r.target, err)
 	}
 	return nil
+}
+
+// Kept means that the save is at its place, and that what stood there was written to at the last moment and is kept beside it.
+type Kept struct{ Path string }
+
+func (e *Kept) Error() string {
+	return "what was there was written to at the last moment, and is kept as " + e.Path
+}
+
+// rescue looks at what was replaced, and returns a [*Kept] when it had to move that to a name of its own.
+func (r *Restore) rescue(ctx context.Context) (kept, err error) {
+	for _, name := range []string{workReady, workOld} {
+		replaced := filepath.Join(r.work.path, name)
+		if _, err := os.Lstat(replaced); err != nil || r.look == nil || r.look(ctx, replaced) == nil {
+			continue
+		}
+		aside := r.target + time.Now().Format(" (conflict 2006-01-02 15.04.05.000)")
+		kept, err = &Kept{aside}, os.Rename(replaced, aside)
+	}
+	return kept, err
 }
 
 // seal finishes the files, then links and folders, a folder after what is in it. Of the files 16 at once are flushed: the

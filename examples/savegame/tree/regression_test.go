@@ -1,6 +1,10 @@
 package tree
 
 import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -8,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A restore that ends removes the lock of its folder: who had opened that, and got it then, held nothing, and another one got in.
@@ -37,4 +42,42 @@ func TestOneAtATimeHasTheWorkFolder(t *testing.T) {
 	}
 	running.Wait()
 	t.Log(had.Load(), "had it")
+}
+
+// What was written to the target between the last look and the exchange was lost.
+func TestWhatIsWrittenAtTheLastMomentIsKept(t *testing.T) {
+	for name, saved := range map[string]string{"file": "", "folder": "level"} {
+		for _, exchanges := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				dir := folder(t)
+				write(t, dir, map[string]string{filepath.Join("new", saved): "new", filepath.Join("target", saved): "old"})
+				target := filepath.Join(dir, "target")
+				before := scanned(t, ScanOptions{}, target).Manifest.Digest()
+				look := func(_ context.Context, path string) error {
+					if scanned(t, ScanOptions{}, path).Manifest.Digest() != before {
+						return errors.New("it has changed")
+					}
+					return nil
+				}
+				real := exchange
+				t.Cleanup(func() { exchange = real })
+				exchange = func(ready, target string) error {
+					require.NoError(t, os.WriteFile(filepath.Join(target, saved), []byte("the game saves"), 0o600))
+					if exchanges {
+						return real(ready, target)
+					}
+					return fs.ErrInvalid
+				}
+				from := scanned(t, ScanOptions{}, filepath.Join(dir, "new"))
+				r := begun(t, from.Manifest, target, RestoreOptions{Local: from, Look: look})
+				kept, is := errors.AsType[*Kept](r.Commit(t.Context()))
+				require.True(t, is)
+				requireSame(t, from, target)
+				requireTidy(t, target)
+				content, err := os.ReadFile(filepath.Join(kept.Path, saved))
+				require.NoError(t, err)
+				require.Equal(t, "the game saves", string(content))
+			})
+		}
+	}
 }

@@ -16,8 +16,11 @@ import (
 
 // RestoreOptions say how a save is restored.
 type RestoreOptions struct {
-	Local *Source      // whose chunks need no fetching, most often a scan of the target; not used once NewRestore has returned; nil: none
-	Ready func() error // unless nil is called right before Commit replaces the target, when all else is done; its error ends the commit
+	Local *Source // whose chunks need no fetching, most often a scan of the target; not used once NewRestore has returned; nil: none
+
+	// Look, unless nil, is called with the target right before Commit replaces it, when all else is done: its error ends the commit. It is
+	// called again with what was replaced, as somebody may have written to that in between: its error is a [*Kept].
+	Look func(ctx context.Context, path string) error
 }
 
 // Restore is a save on its way to its place. What has arrived waits in a work folder beside the target, and goes on to
@@ -26,7 +29,7 @@ type Restore struct {
 	manifest *manifest.Manifest
 	target   string // absolute, behind links
 	work     *workFolder
-	ready    func() error
+	look     func(ctx context.Context, path string) error
 	lacks    map[manifest.Digest][]place // where a chunk that is not there belongs
 	buffer   []byte                      // of a chunk
 }
@@ -52,7 +55,7 @@ func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o Rest
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", target, err)
 	}
-	r := &Restore{m, target, work, o.Ready, make(map[manifest.Digest][]place), make([]byte, manifest.MaxChunk)}
+	r := &Restore{m, target, work, o.Look, make(map[manifest.Digest][]place), make([]byte, manifest.MaxChunk)}
 	if err := r.begin(ctx, o.Local); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}

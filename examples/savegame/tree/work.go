@@ -96,10 +96,12 @@ func (w *workFolder) swap(ready, target string) error {
 	if exchange(ready, target) == nil {
 		return nil
 	}
+	aside := filepath.Join(w.path, workOld)
+	_ = os.Link(target, aside)                                // fails for a folder
 	if err := os.Rename(ready, target); err == nil || isNew { // a file takes the place of a file
 		return err
 	}
-	aside := filepath.Join(w.path, workOld)
+	_ = os.Remove(aside)
 	if err := os.Rename(target, aside); err != nil {
 		return err
 	}
