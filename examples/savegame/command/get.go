@@ -172,8 +172,8 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 		return err
 	}
 	err = r.Commit(ctx)
-	if kept, is := errors.AsType[*tree.Kept](err); is {
-		g.changed, err = fail(exitConflict, "version %d is there, but %w", g.number, kept), nil
+	if errors.As(err, new(*tree.Kept)) {
+		g.changed, err = fail(exitConflict, "%w", err), nil
 	}
 	if err == nil {
 		g.report(d.Version, received, "received", begin)

@@ -17,9 +17,9 @@ import (
 
 // Commit makes the save appear at its target, when no chunk is lacking: it gives files and folders their modes and times,
 // has the system keep them, and puts all in place in one step. Until that step the target stays as it was, and ctx may
-// end the commit; the restore is closed then, and a new one goes on. It fails with [*Kept] when all is there, but not all that was. A folder is replaced in one step on Linux; elsewhere
+// end the commit; the restore is closed then, and a new one goes on. A folder is replaced in one step on Linux; elsewhere
 // what it replaces is moved aside first, and a crash at that moment leaves no folder, until the next NewRestore of the target
-// puts it back.
+// puts it back. With [*Kept] the save is there, and what it replaced as well.
 func (r *Restore) Commit(ctx context.Context) error {
 	if n := len(r.lacks); n > 0 {
 		return fmt.Errorf("%s: %d chunks are lacking", r.target, n)
