@@ -48,13 +48,18 @@ func (u *User) load(ctx context.Context, known map[string][]Version) error {
 	return nil
 }
 
-// record returns a version that is known, or reads it.
+// record returns a version that is known, or reads it. One that can not be read is damaged, and tried again whenever the user is asked for
+// anything.
 func (u *User) record(ctx context.Context, known []Version, name string, number int) (Version, error) {
 	at, found := slices.BinarySearchFunc(known, number, func(v Version, number int) int { return v.Number - number })
 	if found && known[at].Kind != Damaged {
 		return known[at], nil
 	}
 	b, err := u.all.store.Get(ctx, u.recordKey(name, number))
+	if err != nil && ctx.Err() == nil {
+		u.forgetAll()
+		b, err = nil, nil
+	}
 	return decode(name, number, b), err
 }
 

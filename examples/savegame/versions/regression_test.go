@@ -164,3 +164,31 @@ func TestWhatCanNotBeReadIsInNobodysWay(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, r.Sound(), r.Findings)
 }
+
+// One record in a bad place of the disk took all saves of its user.
+func TestARecordThatCanNotBeReadIsInNobodysWay(t *testing.T) {
+	p := newPlace(t, Config{})
+	deaf := &deaf{Store: p.store}
+	p.store = deaf
+	p.open(Config{})
+	u, ctx := p.user("alice"), t.Context()
+	first := p.put(u, Request{Name: "world"}, saveOf("one"))
+	second := p.put(u, Request{Name: "world", Seen: first.Ref()}, saveOf("two"))
+	p.put(u, Request{Name: "other"}, saveOf("three"))
+	deaf.key = u.recordKey("world", 2)
+
+	p.open(Config{TotalQuota: 1 << 30})
+	u = p.user("alice")
+	p.requireContent(u, "other", 0, saveOf("three"))
+	p.requireContent(u, "world", 1, saveOf("one"))
+	require.Equal(t, []string{"world@1 put", "world@2 damaged"}, p.history(u, "world"))
+	_, _, err := put(ctx, u, Request{Name: "world", Seen: first.Ref()}, saveOf("four"))
+	require.ErrorAs(t, err, new(*Conflict))
+	p.now = p.now.Add(1000 * time.Hour)
+	require.Zero(t, p.collect())
+
+	deaf.key = ""
+	p.requireContent(u, "world", 0, saveOf("two"))
+	p.put(u, Request{Name: "world", Seen: second.Ref()}, saveOf("four"))
+	require.Empty(t, p.requireSound())
+}
