@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -35,9 +36,10 @@ func login(ctx context.Context, s *session) error {
 	if len(code) > codeLetters {
 		s.Token = code
 	}
+	secret := rand.Text() // an answer that was lost is given again to who knows it
 	return s.reach(ctx, func(ctx context.Context, client *desk.Client) (err error) {
 		if s.Token == "" {
-			s.User, s.Token, err = client.Redeem(ctx, code, machineName())
+			s.User, s.Token, err = client.Redeem(ctx, code, machineName(), secret)
 		} else {
 			_, err = client.List(ctx)
 		}

@@ -195,7 +195,7 @@ func (k *clerk) redeem(call *rpc.Call, a redemption) (login, error) {
 			return login{}, err
 		}
 		k.server.config.Codes.Void(valid)
-		user, token, err := k.server.config.Codes.Redeem(a.Code, k.source(), a.Machine, time.Now())
+		user, token, err := k.server.config.Codes.Redeem(a.Code, k.source(), a.Machine, a.Secret, time.Now())
 		if err == nil {
 			k.log.Info("login", "user", user)
 		}

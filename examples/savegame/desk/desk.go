@@ -82,7 +82,7 @@ type (
 		More      int                  // saves of which versions were deleted, and that Displaced has not
 	}
 	invitation struct{ Code string }
-	redemption struct{ Code, Machine string }
+	redemption struct{ Code, Machine, Secret string }
 	login      struct{ User, Token string }
 )
 

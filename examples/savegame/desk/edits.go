@@ -55,8 +55,9 @@ func (c *Client) Invite(ctx context.Context) (code string, err error) {
 	return i.Code, err
 }
 
-// Redeem makes of a login code a token for a machine. It is all that a guest may ask.
-func (c *Client) Redeem(ctx context.Context, code, machine string) (user, token string, err error) {
-	l, err := ask(ctx, c, askRedeem, redemption{code, machine})
+// Redeem makes of a login code a token for a machine, and the same one again for who asks with the same secret, which the caller makes up.
+// It is all that a guest may ask.
+func (c *Client) Redeem(ctx context.Context, code, machine, secret string) (user, token string, err error) {
+	l, err := ask(ctx, c, askRedeem, redemption{code, machine, secret})
 	return l.User, l.Token, err
 }

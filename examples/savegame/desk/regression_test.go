@@ -33,7 +33,7 @@ func TestCodesOfARevokedToken(t *testing.T) {
 	require.NoError(t, err)
 	<-thief.Conn().Done()
 	h.config.Token = ""
-	_, _, err = h.dial().Redeem(t.Context(), code, "pc")
+	_, _, err = h.dial().Redeem(t.Context(), code, "pc", "secret")
 	require.ErrorIs(t, err, users.ErrCode)
 }
 

@@ -32,7 +32,7 @@ var (
 	ErrGuesses = errors.New("too many wrong codes, try again in 10 minutes")
 )
 
-// Codes are login codes: each stands for a user, works once, and for ten minutes. They live in memory only. The clock is
+// Codes are login codes: each stands for a user, works for one machine, and for ten minutes. They live in memory only. The clock is
 // the caller's. Codes are safe for concurrent use.
 type Codes struct {
 	add func(user, machine string) (token string, err error)
@@ -46,6 +46,8 @@ type Codes struct {
 type code struct {
 	identity string // of who asked for it, or a user's name
 	ends     time.Time
+	token    string // that it was redeemed for; empty: it is open
+	secret   string // of who has redeemed it
 }
 
 // NewCodes returns a set of none. Add makes a new token for a user's machine, as [Add] does in a file.
@@ -62,25 +64,29 @@ func (c *Codes) New(identity string, now time.Time) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgetLocked(now)
-	if len(c.codes) >= maxCodes {
+	all, theirs := c.openLocked(UserOf(identity))
+	if all >= maxCodes {
 		return "", fmt.Errorf("%d login codes are open, which is the limit; try again in 10 minutes", maxCodes)
 	}
-	if c.openLocked(UserOf(identity)) >= maxUserCodes {
+	if theirs >= maxUserCodes {
 		return "", fmt.Errorf("%d login codes of %s are open, which is the limit; try again in 10 minutes", maxUserCodes, UserOf(identity))
 	}
 	letters := rand.Text()[:codeLetters]
-	c.codes[mac(letters)] = code{identity, now.Add(codeLife)}
+	c.codes[mac(letters)] = code{identity: identity, ends: now.Add(codeLife)}
 	return letters[:4] + "-" + letters[4:8] + "-" + letters[8:], nil
 }
 
-// openLocked returns how many codes of a user are open.
-func (c *Codes) openLocked(user string) (open int) {
+// openLocked returns how many codes are open, and how many of them are a user's.
+func (c *Codes) openLocked(user string) (all, theirs int) {
 	for _, code := range c.codes {
-		if UserOf(code.identity) == user {
-			open++
+		if code.token == "" {
+			all++
+			if UserOf(code.identity) == user {
+				theirs++
+			}
 		}
 	}
-	return open
+	return all, theirs
 }
 
 // Void drops the codes of identities that are not valid any more, as [Users.Valid] tells: who is put out does not come in again by one.
@@ -93,10 +99,10 @@ func (c *Codes) Void(valid func(identity string) bool) {
 // plain are the letters of a code, however a person writes it: codes have no digits 0, 1, 8 and 9.
 var plain = strings.NewReplacer("-", "", " ", "", "0", "O", "1", "I", "8", "B")
 
-// Redeem returns the user of a code and a new token for a machine of the user's. The code is void then, but for when no token could be
-// made. Source is who asks, an address without its port: after 10 wrong codes in ten minutes it gets [ErrGuesses],
-// otherwise a wrong code is [ErrCode].
-func (c *Codes) Redeem(text, source, machine string, now time.Time) (user, token string, err error) {
+// Redeem returns the user of a code and a new token for a machine of the user's. Who knows the secret that came with a code gets the same
+// token again, as the answer may be lost; for others the code is void then. Source is who asks, an address without its port: after 10 wrong
+// codes in ten minutes it gets [ErrGuesses], otherwise a wrong code is [ErrCode].
+func (c *Codes) Redeem(text, source, machine, secret string, now time.Time) (user, token string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgetLocked(now)
@@ -105,18 +111,21 @@ func (c *Codes) Redeem(text, source, machine string, now time.Time) (user, token
 	}
 	digits := mac(plain.Replace(strings.ToUpper(text)))
 	found, known := c.codes[digits]
-	if !known {
+	if !known || found.token != "" && found.secret != secret {
 		if c.guesses[source] > 0 || len(c.guesses) < maxSources {
 			c.guesses[source]++
 		}
 		return "", "", ErrCode
 	}
 	user = UserOf(found.identity)
-	if token, err = c.add(user, machine); err != nil {
-		return "", "", err
+	if found.token == "" {
+		if found.token, err = c.add(user, machine); err != nil {
+			return "", "", err
+		}
+		found.secret = secret
+		c.codes[digits] = found
 	}
-	delete(c.codes, digits)
-	return user, token, nil
+	return user, found.token, nil
 }
 
 // forgetLocked drops codes that are too old, and the guesses of the ten minutes before these.

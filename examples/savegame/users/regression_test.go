@@ -28,3 +28,23 @@ func TestCodesOfOneUserAreInNobodysWay(t *testing.T) {
 	_, err := c.New("ann", now)
 	require.NoError(t, err)
 }
+
+// A login whose answer was lost left a token that nobody had, and was refused when it was tried again.
+func TestALoginIsTriedAgain(t *testing.T) {
+	now, made := time.Unix(1e9, 0), 0
+	c := NewCodes(func(_, _ string) (string, error) { made++; return "token", nil })
+	code, err := c.New("ann", now)
+	require.NoError(t, err)
+	for range 2 {
+		user, token, err := c.Redeem(code, "here", "pc", "her secret", now)
+		require.NoError(t, err)
+		require.Equal(t, []string{"ann", "token"}, []string{user, token})
+	}
+	require.Equal(t, 1, made)
+	for _, secret := range []string{"", "another one"} {
+		_, _, err = c.Redeem(code, "here", "pc", secret, now)
+		require.ErrorIs(t, err, ErrCode, "nobody else has the token by the code")
+	}
+	_, _, err = c.Redeem(code, "here", "pc", "her secret", now.Add(codeLife))
+	require.ErrorIs(t, err, ErrCode)
+}

@@ -249,19 +249,19 @@ func TestCodes(t *testing.T) {
 	written := strings.ToLower(strings.NewReplacer("O", "0", "I", "1", "B", "8", "-", " ").Replace(code))
 
 	failing = broken
-	_, _, err = c.Redeem(code, "here", "pc", now)
+	_, _, err = c.Redeem(code, "here", "pc", "secret", now)
 	require.ErrorIs(t, err, broken)
 	failing = nil
-	user, token, err := c.Redeem(written, "here", "pc", now.Add(codeLife-1))
+	user, token, err := c.Redeem(written, "here", "pc", "secret", now.Add(codeLife-1))
 	require.NoError(t, err)
 	require.Equal(t, []string{"ann", "token of ann on pc"}, []string{user, token})
-	_, _, err = c.Redeem(code, "here", "pc", now.Add(codeLife-1))
+	_, _, err = c.Redeem(code, "here", "pc", "another secret", now.Add(codeLife-1))
 	require.ErrorIs(t, err, ErrCode, "a code works once")
 	require.Equal(t, 2, made)
 
 	late, err := c.New("ann", now)
 	require.NoError(t, err)
-	_, _, err = c.Redeem(late, "here", "pc", now.Add(codeLife))
+	_, _, err = c.Redeem(late, "here", "pc", "secret", now.Add(codeLife))
 	require.ErrorIs(t, err, ErrCode, "and for ten minutes")
 	_, err = c.New("../ann", now)
 	require.ErrorIs(t, err, ErrUser)
@@ -272,24 +272,24 @@ func TestGuesses(t *testing.T) {
 	c := NewCodes(func(_, _ string) (string, error) { return "token", nil })
 	now = now.Add(codeLife - time.Minute) // of whatever ten minutes are counted
 	for range maxGuesses {
-		_, _, err := c.Redeem("AAAA-BBBB-CCCC", "attacker", "pc", now)
+		_, _, err := c.Redeem("AAAA-BBBB-CCCC", "attacker", "pc", "secret", now)
 		require.ErrorIs(t, err, ErrCode)
 	}
 	code, err := c.New("ann", now)
 	require.NoError(t, err)
-	_, _, err = c.Redeem(code, "attacker", "pc", now)
+	_, _, err = c.Redeem(code, "attacker", "pc", "secret", now)
 	require.ErrorIs(t, err, ErrGuesses, "even the right one")
 	for i := range maxSources + 10 {
-		_, _, err = c.Redeem("", fmt.Sprint("source ", i), "pc", now)
+		_, _, err = c.Redeem("", fmt.Sprint("source ", i), "pc", "secret", now)
 		require.ErrorIs(t, err, ErrCode)
 	}
 	require.Len(t, c.guesses, maxSources)
-	_, _, err = c.Redeem(code, "a friend", "pc", now)
+	_, _, err = c.Redeem(code, "a friend", "pc", "secret", now)
 	require.NoError(t, err, "others are not kept out")
 	later := now.Add(codeLife)
 	code, err = c.New("ann", later)
 	require.NoError(t, err)
-	_, _, err = c.Redeem(code, "attacker", "pc", later)
+	_, _, err = c.Redeem(code, "attacker", "pc", "secret", later)
 	require.NoError(t, err)
 
 	for i := range maxCodes {
