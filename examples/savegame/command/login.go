@@ -12,7 +12,7 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/desk"
 )
 
-// pasteLine is what logs a machine in: where the server is, and a code that is good for one login, with the fingerprint by
+// pasteLine is what logs a machine in: where the server is, and a code that is good for one machine, with the fingerprint by
 // which the machine knows the server.
 func pasteLine(server, code, fingerprint string) string {
 	raw, _ := hex.DecodeString(fingerprint) // never fails: it is a certificate's, or of a login that worked

@@ -180,3 +180,23 @@ func TestExcludeWithAComma(t *testing.T) {
 	m.holds("copy/a", "1")
 	require.NoFileExists(t, m.path("copy/a,b"))
 }
+
+// Who had made an old version the newest could not delete the save for good: the new number was said to be unseen.
+func TestOnesOwnRestoreIsSeen(t *testing.T) {
+	t.Parallel()
+	one := newMachine(t, startServer(t).paste)
+	two := one.another()
+	one.ok("put", one.write("world", "1"))
+	one.ok("put", one.write("world", "2"))
+	one.ok("restore", "world@1")
+	one.ok("rm", "--forever", "world")
+
+	one.ok("put", one.write("world", "1"))
+	two.ok("put", "--force", two.write("world", "two"))
+	one.ok("restore", "world@1")
+	one.fails(exitConflict, []string{"rm", "--forever", "world"}, "saw version 1 last") // version 2 would go with it
+
+	two.ok("rm", "world")
+	one.ok("restore", "world@2")
+	one.ok("rm", "--forever", "world") // as it could before it took the save out of the trash
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 )
 
@@ -84,13 +85,27 @@ func restore(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error {
-		stored, err := client.Restore(ctx, name, number, s.Machine)
-		if err == nil {
-			s.noteDisplaced(stored)
-			s.say("restored %s: version %d, %s", s.args[0], stored.Version.Number, contentText(stored.Version))
+		history, err := client.History(ctx, name)
+		if err != nil {
+			return err
 		}
-		return err
+		stored, err := client.Restore(ctx, name, number, s.Machine)
+		if err != nil {
+			return err
+		}
+		s.noteDisplaced(stored)
+		s.say("restored %s: version %d, %s", s.args[0], stored.Version.Number, contentText(stored.Version))
+		return s.noteRestored(stored.Version, history[len(history)-1])
 	})
+}
+
+// noteRestored remembers, of no place, a version that this machine has made of an old one, if it might have deleted the save before that.
+func (s *session) noteRestored(v, before versions.Version) error {
+	seen, err := s.seenLast(v.Name)
+	if err != nil || v.Base != before.Number || before.Kind != versions.Trash && before.Ref() != seen {
+		return err
+	}
+	return s.remember(v, new(manifest.Manifest), nil)
 }
 
 // remove puts a save into the trash, or deletes it.
