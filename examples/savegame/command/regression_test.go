@@ -194,7 +194,9 @@ func TestOnesOwnRestoreIsSeen(t *testing.T) {
 	one.ok("put", one.write("world", "1"))
 	two.ok("put", "--force", two.write("world", "two"))
 	one.ok("restore", "world@1")
-	one.fails(exitConflict, []string{"rm", "--forever", "world"}, "saw version 1 last") // version 2 would go with it
+	r := one.run("", "rm", "--forever", "world") // version 2 would go with it
+	requireFailure(t, r, exitConflict, "saw version 1 last", "--force deletes it all the same")
+	require.NotContains(t, r.stderr, "--keep-both", "which rm has not")
 
 	two.ok("rm", "world")
 	one.ok("restore", "world@2")
