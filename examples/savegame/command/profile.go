@@ -62,6 +62,7 @@ func machineName() string {
 type sighting struct {
 	Ref  versions.Ref
 	Data manifest.Digest // what dataOf says of it
+	Time int64           // of the save itself, as its manifest has it
 
 	Exclude []string `json:",omitempty"` // what puts of it leave out
 }
@@ -119,7 +120,7 @@ func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []s
 		if exclude == nil {
 			exclude = sightings[key].Exclude
 		}
-		sightings[key] = sighting{v.Ref(), dataOf(m), exclude}
+		sightings[key] = sighting{v.Ref(), dataOf(m), m.Entries[0].Time, exclude}
 	})
 }
 

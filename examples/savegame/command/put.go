@@ -45,6 +45,7 @@ type putting struct {
 	paths   []string
 	options desk.PutOptions
 	exclude []string     // patterns, not nil
+	piped   bool         // it comes from standard input
 	source  *tree.Source // nil until it is scanned
 	spooled string       // the file of what came from standard input
 	left    int          // things that the save lacks and nobody excluded
@@ -62,7 +63,7 @@ func put(ctx context.Context, s *session) error {
 	if err := p.recall(); err != nil {
 		return err
 	}
-	if p.paths[0] != standard { // which is read when the server is there
+	if !p.piped { // that is read when the server is there
 		if err := p.scan(ctx, p.paths); err != nil {
 			return err
 		}
@@ -73,10 +74,15 @@ func put(ctx context.Context, s *session) error {
 // choose finds out the save's name, and what becomes of a conflict.
 func (p *putting) choose() (err error) {
 	name := p.String("to")
+	if p.piped = p.paths[0] == standard; p.piped {
+		p.paths[0] = os.Stdin.Name() // in whatever folder it runs
+	}
 	switch {
 	case slices.Contains(p.paths, ""):
 		return usage("an empty PATH, which would be this folder: say . for that")
-	case name == "" && (len(p.paths) > 1 || p.paths[0] == standard):
+	case p.piped && len(p.paths) > 1:
+		return usage("standard input is a save of its own, and no PATH can be beside it")
+	case name == "" && (len(p.paths) > 1 || p.piped):
 		return usage("several paths, or standard input, need a name for the save: --to NAME")
 	case p.Bool("force") && p.Bool("keep-both"):
 		return usage("it cannot be both, --force and --keep-both")
@@ -176,6 +182,9 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 		return err
 	}
 	p.options.Seen = last.Ref
+	if p.piped && last.Data == dataOf(p.source.Manifest) {
+		p.source.Manifest.Entries[0].Time = last.Time // the temporary file's says nothing
+	}
 	begin := time.Now()
 	stored, err := client.Put(ctx, p.source, p.options)
 	if errors.Is(err, manifest.ErrManifest) { // a scan makes none that is wrong but for the server's limits

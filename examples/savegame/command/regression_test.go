@@ -202,3 +202,20 @@ func TestOnesOwnRestoreIsSeen(t *testing.T) {
 	one.ok("restore", "world@2")
 	one.ok("rm", "--forever", "world") // as it could before it took the save out of the trash
 }
+
+// Standard input was new each time, as the file that it waited in was: the same content made one version after the other.
+func TestTheSameFromAPipeIsNoVersion(t *testing.T) {
+	m := newMachine(t, startServer(t).paste)
+	put := func(content string) string {
+		r := m.run(content, "put", "-", "--to", "x")
+		require.Zero(t, r.code, r.stderr)
+		return r.stdout
+	}
+	put("1")
+	require.Contains(t, put("1"), "version 1 has all of it already")
+	require.Contains(t, put("2"), "version 2")
+	t.Chdir(t.TempDir())
+	require.Contains(t, put("2"), "version 2 has all of it already")
+	require.Contains(t, put("1"), "version 3", "in whatever folder it runs")
+	m.fails(exitUsage, []string{"put", "-", m.write("a", ""), "--to", "x"}, "no PATH can be beside it")
+}

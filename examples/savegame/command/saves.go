@@ -12,7 +12,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 )
 
@@ -105,7 +104,7 @@ func (s *session) noteRestored(v, before versions.Version) error {
 	if err != nil || v.Base != before.Number || before.Kind != versions.Trash && before.Ref() != seen {
 		return err
 	}
-	return s.remember(v, new(manifest.Manifest), nil)
+	return s.edit(func(sightings map[string]sighting) { sightings[s.key(v.Name)] = sighting{Ref: v.Ref()} })
 }
 
 // remove puts a save into the trash, or deletes it.
