@@ -39,7 +39,7 @@ func (r *Restore) Commit(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, r.work.release())
 	}
-	if err := errors.Join(kept, os.Chmod(r.target, r.manifest.Entries[0].Mode), r.work.discard()); err != nil {
+	if err := errors.Join(kept, borne(os.Chmod(r.target, r.manifest.Entries[0].Mode)), r.work.discard()); err != nil {
 		return fmt.Errorf("%s: it is restored, but: %w", r.target, err)
 	}
 	return nil
@@ -101,13 +101,12 @@ func (r *Restore) sealEntry(ctx context.Context, i, flag int) error {
 	if e.Path == manifest.Root {
 		mode |= 0o200 // a folder that may not be written to cannot be moved
 	}
-	return errors.Join(root.Chtimes(name, time.Time{}, time.Unix(0, e.Time)), root.Chmod(name, mode), flush(f), f.Close())
+	return errors.Join(borne(root.Chtimes(name, time.Time{}, time.Unix(0, e.Time))), r.work.chmod(name, mode), borne(f.Sync()), f.Close())
 }
 
-// flush has the system keep a file or the names in a folder. Windows has no way to ask for the latter, and file systems
-// that cannot do it say so and are not blamed.
-func flush(f *os.File) error {
-	err := f.Sync()
+// borne returns an error unless a file system says by it that it cannot do what was asked, for which it is not blamed: FAT has neither modes
+// nor owners, and Windows does not flush folders.
+func borne(err error) error {
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
@@ -118,10 +117,7 @@ func flush(f *os.File) error {
 func flushFolder(path string) error {
 	f, err := os.Open(path)
 	if err == nil {
-		return errors.Join(flush(f), f.Close())
+		return errors.Join(borne(f.Sync()), f.Close())
 	}
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	return err
+	return borne(err)
 }

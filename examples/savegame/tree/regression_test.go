@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,4 +81,19 @@ func TestWhatIsWrittenAtTheLastMomentIsKept(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Onto FAT, and what else keeps no modes, nothing could be restored.
+func TestWhereNoModesAreKept(t *testing.T) {
+	from, target := scanned(t, ScanOptions{}, game(t)), filepath.Join(folder(t), "target")
+	real := chmod
+	t.Cleanup(func() { chmod = real })
+	chmod = func(*os.Root, string, fs.FileMode) error { return syscall.EPERM }
+	r := begun(t, from.Manifest, target, RestoreOptions{})
+	fetch(t, r, from, 1)
+	require.NoError(t, os.Chmod(r.work.path, 0o755))
+	require.NoError(t, r.Close())
+	r = begun(t, from.Manifest, target, RestoreOptions{Local: from})
+	require.NoError(t, r.Commit(t.Context()))
+	require.FileExists(t, filepath.Join(target, "config"))
 }

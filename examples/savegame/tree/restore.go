@@ -127,10 +127,10 @@ func (r *Restore) unseal() (kept map[string]bool, err error) {
 			return fmt.Errorf("work folder %s: %w", r.work.path, err)
 		case kind == manifest.Dir && d.IsDir():
 			kept[name] = true
-			return root.Chmod(name, 0o700) // it is read after this
+			return r.work.chmod(name, 0o700) // it is read after this
 		case kind == manifest.File && d.Type() == 0:
 			kept[name] = true
-			return root.Chmod(name, 0o600)
+			return r.work.chmod(name, 0o600)
 		case d.IsDir():
 			return cmp.Or(r.work.remove(name), fs.SkipDir)
 		}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 
 	"github.com/quivernet/quiver/examples/savegame/flock"
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -38,11 +37,12 @@ type workFolder struct {
 func openWork(target string) (*workFolder, error) {
 	name := manifest.Sum([]byte(filepath.Base(target)))
 	p := filepath.Join(filepath.Dir(target), workPrefix+hex.EncodeToString(name[:8]))
-	if err := os.Mkdir(p, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
+	made := os.Mkdir(p, 0o700)
+	if made != nil && !errors.Is(made, fs.ErrExist) {
+		return nil, made
 	}
 	info, err := os.Lstat(p)
-	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 && runtime.GOOS != "windows" { // somebody else's, in /tmp
+	if err != nil || !info.IsDir() || made != nil && !isMine(info) { // somebody else's, in /tmp
 		return nil, errors.Join(errors.New(p+" is not this program's folder"), err)
 	}
 	root, err := os.OpenRoot(p)
@@ -57,6 +57,14 @@ func openWork(target string) (*workFolder, error) {
 		return nil, errors.Join(ErrBusy, lock.Close(), root.Close())
 	}
 	return &workFolder{p, root, lock}, nil
+}
+
+// chmod is what a test replaces by a file system that keeps no modes.
+var chmod = (*os.Root).Chmod
+
+// chmod gives a name its mode, where the file system has any.
+func (w *workFolder) chmod(name string, mode fs.FileMode) error {
+	return borne(chmod(w.root, name, mode))
 }
 
 // stands reports whether a lock file has its name still: who held it may have removed it before we got it, and it holds nobody off then.
@@ -118,7 +126,7 @@ func (w *workFolder) remove(name string) error {
 	}
 	return errors.Join(fs.WalkDir(w.root.FS(), name, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
-			err = w.root.Chmod(p, 0o700) // it is read after this
+			err = w.chmod(p, 0o700) // it is read after this
 		}
 		return err
 	}), w.root.RemoveAll(name))
