@@ -26,13 +26,13 @@ func (u *User) Open(ctx context.Context, name string, number int) (*Content, err
 	if err != nil {
 		return nil, err
 	}
-	m, b, err := u.manifest(ctx, v.Content)
+	chunks, b, err := u.manifest(ctx, v.Content)
 	if err != nil {
 		return nil, fmt.Errorf("version %d of %q: %w", v.Number, v.Name, err)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	c := u.know(v.Content, m)
+	c := u.know(v.Content, chunks)
 	c.running.Add(1)
 	return &Content{v, b, u, c}, nil
 }

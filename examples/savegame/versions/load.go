@@ -114,13 +114,13 @@ func (u *User) content(digest manifest.Digest) *content {
 }
 
 // know remembers which chunks a manifest has. The caller holds mu.
-func (u *User) know(digest manifest.Digest, m *manifest.Manifest) *content {
+func (u *User) know(digest manifest.Digest, chunks []manifest.Chunk) *content {
 	c := u.content(digest)
 	if c.broken = nil; c.known {
 		return c
 	}
 	c.known = true
-	for _, id := range m.Chunks() {
+	for _, id := range chunks {
 		c.chunks = append(c.chunks, u.object(id))
 	}
 	return c
@@ -138,12 +138,12 @@ func (u *User) learn(ctx context.Context, v Version) error {
 	if known {
 		return nil
 	}
-	m, _, err := u.manifest(ctx, v.Content)
+	chunks, _, err := u.manifest(ctx, v.Content)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
 	case err == nil:
-		u.know(v.Content, m)
+		u.know(v.Content, chunks)
 	case ctx.Err() == nil:
 		u.content(v.Content).broken = err
 		u.stale = u.stale || !errors.Is(err, ErrDamaged)
@@ -153,7 +153,7 @@ func (u *User) learn(ctx context.Context, v Version) error {
 }
 
 // manifest reads a manifest. With ErrDamaged the store has none that can be used, and the next put of it brings it back.
-func (u *User) manifest(ctx context.Context, digest manifest.Digest) (m *manifest.Manifest, b []byte, err error) {
+func (u *User) manifest(ctx context.Context, digest manifest.Digest) (chunks []manifest.Chunk, b []byte, err error) {
 	id := manifest.Chunk{Digest: digest}
 	if b, err = u.fetch(ctx, id); err != nil {
 		if errors.Is(err, ErrDamaged) {
@@ -161,10 +161,22 @@ func (u *User) manifest(ctx context.Context, digest manifest.Digest) (m *manifes
 		}
 		return nil, nil, fmt.Errorf("its manifest: %w", err)
 	}
-	if m, err = manifest.Parse(b, manifest.Limits{}); err != nil {
+	if _, chunks, err = u.all.parse(b, manifest.Limits{}); err != nil {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	return m, b, err
+	return chunks, b, err
+}
+
+// parse returns what a manifest says of a version, and its chunks. It does so for one at a time: of many small entries a manifest takes 25
+// times its bytes.
+func (v *Versions) parse(b []byte, limits manifest.Limits) (Version, []manifest.Chunk, error) {
+	v.parsing.Lock()
+	defer v.parsing.Unlock()
+	m, err := manifest.Parse(b, limits)
+	if err != nil {
+		return Version{}, nil, err
+	}
+	return Version{Kind: Stored, Content: manifest.Sum(b), Size: m.Size(), Files: m.Files()}, m.Chunks(), nil
 }
 
 // fetch reads a chunk or a manifest. With ErrDamaged the store has it not, or has other bytes.

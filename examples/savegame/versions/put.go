@@ -100,11 +100,11 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	case manifest.Sum(b) != p.request.Content:
 		return nil, fmt.Errorf("%w: it is not the one that was announced", manifest.ErrManifest)
 	}
-	m, err := manifest.Parse(b, p.user.all.config.Limits)
+	u := p.user
+	v, chunks, err := u.all.parse(b, u.all.config.Limits)
 	if err != nil {
 		return nil, err
 	}
-	u := p.user
 	disk, err := u.all.room(ctx)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	defer u.records.Unlock()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	c := u.know(p.request.Content, m)
+	c := u.know(v.Content, chunks)
 	lacks, needs := c.lacks()
 	if err := u.over(disk, u.kept(), needs+store.Occupied(int64(len(b)))+recordBytes); err != nil {
 		return nil, err
@@ -123,8 +123,8 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	if c.running.Add(1); !c.there {
 		c.size = int64(len(b))
 	}
-	p.bytes, p.content = b, c
-	p.version = Version{Kind: Stored, Base: p.request.Seen.Number, Content: p.request.Content, Size: m.Size(), Files: m.Files(), Machine: p.request.Machine}
+	v.Base, v.Machine = p.request.Seen.Number, p.request.Machine
+	p.bytes, p.content, p.version = b, c, v
 	return lacks, nil
 }
 

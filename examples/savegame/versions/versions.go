@@ -37,6 +37,8 @@ type Versions struct {
 	total  atomic.Int64  // bytes of the users below
 	held   atomic.Int64  // of them, those that are not stored yet
 
+	parsing sync.Mutex // held by who parses a manifest
+
 	mu    sync.Mutex
 	users map[string]*User
 }
