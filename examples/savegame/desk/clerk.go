@@ -74,7 +74,6 @@ func later[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(ct
 		k.active.Add(-1)
 		return zero, refuse(fmt.Errorf("%w: %d requests of yours go on already", ErrBusy, maxJobs))
 	}
-	k.server.running.Add(1)
 	reply, asked := r.Later(call), call.Context()
 	k.server.jobs.Go(func() {
 		ctx, cancel := context.WithCancelCause(k.ctx)
@@ -87,7 +86,6 @@ func later[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(ct
 		reply(result, err)
 		k.active.Add(-1)
 		_ = k.server.world.Do(k.server.ctx, func() {}) // the answer is on its way then; it fails when nobody waits for that
-		k.server.running.Done()
 	})
 	return zero, nil
 }

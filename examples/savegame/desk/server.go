@@ -40,13 +40,12 @@ type Server struct {
 	log     *slog.Logger
 	ctx     context.Context // of all jobs
 	stop    context.CancelCauseFunc
-	jobs    sync.WaitGroup // goroutines
-	running sync.WaitGroup // requests, to their answers; added to on the world's goroutine
+	jobs    sync.WaitGroup // requests, to their answers; added to on the world's goroutine
 	memory  memory
 
 	// Owned by the world's goroutine.
 	clerks   map[*rpc.Conn]*clerk
-	draining bool // nothing is added to running any more
+	draining bool // nothing is added to jobs any more
 }
 
 // NewServer returns a server without connections. The caller drives its world.
@@ -160,21 +159,21 @@ func (s *Server) Drain(ctx context.Context) {
 	if s.world.Do(ctx, func() { s.draining = true }) != nil {
 		return
 	}
-	_ = awaited(ctx, &s.running)
+	_ = s.awaited(ctx)
 }
 
 // Close closes all connections and returns when no job is left, or with the cause of ctx. The world must be driven.
 func (s *Server) Close(ctx context.Context, reason string) error {
 	s.stop(ErrStopping)
 	err := s.world.Close(ctx, rpc.HostClosedConnection, reason)
-	return errors.Join(err, awaited(ctx, &s.jobs))
+	return errors.Join(err, s.awaited(ctx))
 }
 
-// awaited waits for a group, or fails with the cause of ctx.
-func awaited(ctx context.Context, group *sync.WaitGroup) error {
+// awaited waits for all jobs, or fails with the cause of ctx.
+func (s *Server) awaited(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
-		group.Wait()
+		s.jobs.Wait()
 		close(ended)
 	}()
 	select {
