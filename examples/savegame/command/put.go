@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -136,7 +135,7 @@ func (p *putting) scan(ctx context.Context, paths []string) (err error) {
 func (j *job) scan(ctx context.Context, paths []string, exclude ...string) (*tree.Source, error) {
 	read, stop := j.show("reading "+paths[0], -1)
 	defer stop()
-	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Limits: manifest.Limits{Bytes: math.MaxInt64}, Read: read})
+	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Read: read})
 }
 
 // spool keeps standard input in a temporary file, and scans that.

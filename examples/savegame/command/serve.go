@@ -1,12 +1,10 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -63,7 +61,7 @@ func serve(ctx context.Context, j *job) (err error) {
 	s := &server{job: j}
 	s.config.Logger, s.config.LogLevel = j.logger()
 	config := versions.Config{Keep: j.Int("keep"), KeepFor: j.Duration("keep-for"), Quota: j.size("quota"), TotalQuota: j.size("total-quota"),
-		Limits: manifest.Limits{Bytes: cmp.Or(j.size("max-size"), math.MaxInt64)}}
+		Limits: manifest.Limits{Bytes: j.size("max-size")}}
 	if config.Keep < 1 || config.KeepFor <= 0 {
 		return usage("--keep %d and --keep-for %v must be more than nothing", config.Keep, config.KeepFor)
 	}
