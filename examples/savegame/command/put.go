@@ -42,7 +42,7 @@ func transferCommands() []*cli.Command {
 type putting struct {
 	*session
 	paths   []string
-	options desk.PutOptions
+	request versions.Request
 	exclude []string     // patterns, not nil
 	piped   bool         // it comes from standard input
 	source  *tree.Source // nil until it is scanned
@@ -53,7 +53,7 @@ type putting struct {
 // put hands a save in.
 func put(ctx context.Context, s *session) error {
 	p := &putting{session: s, paths: s.Args().Slice()}
-	p.options.Machine = s.Machine
+	p.request.Machine = s.Machine
 	p.kept = "; what has arrived stays at the server for a day: run the same command again to go on"
 	if err := cmp.Or(p.choose(), p.loggedIn()); err != nil {
 		return err
@@ -86,9 +86,9 @@ func (p *putting) choose() (err error) {
 	case p.Bool("force") && p.Bool("keep-both"):
 		return usage("it cannot be both, --force and --keep-both")
 	case p.Bool("force"):
-		p.options.Mode = versions.Force
+		p.request.Mode = versions.Force
 	case p.Bool("keep-both"):
-		p.options.Mode = versions.KeepBoth
+		p.request.Mode = versions.KeepBoth
 	}
 	if name == "" {
 		if name, err = filepath.Abs(p.paths[0]); err != nil {
@@ -96,7 +96,7 @@ func (p *putting) choose() (err error) {
 		}
 		name = filepath.Base(name)
 	}
-	p.options.Name, p.what = name, "put "+name
+	p.request.Name, p.what = name, "put "+name
 	if err := versions.CheckName(name); err != nil {
 		return usage("%w; say --to NAME", err)
 	}
@@ -105,7 +105,7 @@ func (p *putting) choose() (err error) {
 
 // recall decides what is left out: what the command line says, or else what it said last.
 func (p *putting) recall() error {
-	last, err := p.seenAt(p.options.Name, p.paths...)
+	last, err := p.seenAt(p.request.Name, p.paths...)
 	p.exclude = append([]string{}, last.Exclude...)
 	if p.IsSet("exclude") {
 		p.exclude = slices.DeleteFunc(p.StringSlice("exclude"), func(pattern string) bool { return pattern == "" })
@@ -176,16 +176,16 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 			return err
 		}
 	}
-	last, err := p.seenAt(p.options.Name, p.paths...)
+	last, err := p.seenAt(p.request.Name, p.paths...)
 	if err != nil {
 		return err
 	}
-	p.options.Seen = last.Ref
+	p.request.Seen = last.Ref
 	if p.piped && last.Data == dataOf(p.source.Manifest) {
 		p.source.Manifest.Entries[0].Time = last.Time // the temporary file's says nothing
 	}
 	begin := time.Now()
-	stored, err := client.Put(ctx, p.source, p.options)
+	stored, err := client.Put(ctx, p.source, p.request)
 	if errors.Is(err, manifest.ErrManifest) { // a scan makes none that is wrong but for the server's limits
 		return fail(exitFull, "%w, which serve --max-size sets", err)
 	}
@@ -196,8 +196,8 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 		return err
 	}
 	p.noteDisplaced(stored)
-	if stored.Version.Ref() == p.options.Seen {
-		p.say("put %s: version %d has all of it already", p.options.Name, p.options.Seen.Number)
+	if stored.Version.Ref() == p.request.Seen {
+		p.say("put %s: version %d has all of it already", p.request.Name, p.request.Seen.Number)
 	} else {
 		p.report(stored.Version, stored.Bytes, "sent", begin)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/tree"
+	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/cert"
 )
@@ -58,7 +59,7 @@ func (p *player) join(ctx context.Context) error {
 
 func (p *player) upload(ctx context.Context) (err error) {
 	began := time.Now()
-	p.stored, err = p.client.Put(ctx, p.stage.source, desk.PutOptions{Name: "world", Machine: "demo"})
+	p.stored, err = p.client.Put(ctx, p.stage.source, versions.Request{Name: "world", Machine: "demo"})
 	p.took.Upload = time.Since(began).Seconds()
 	return err
 }

@@ -59,7 +59,7 @@ func processorTime() time.Duration {
 func putWhole(b *testing.B, _ *host, c *Client, path string) {
 	src, err := tree.Scan(b.Context(), []string{path}, tree.ScanOptions{})
 	require.NoError(b, err)
-	_, err = c.Put(b.Context(), src, PutOptions{Name: "world", Machine: "pc"})
+	_, err = c.Put(b.Context(), src, versions.Request{Name: "world", Machine: "pc"})
 	require.NoError(b, err)
 	require.NoError(b, src.Close())
 }

@@ -22,7 +22,6 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -52,11 +51,8 @@ func (n number) String() string { return strconv.FormatUint(uint64(n), 10) }
 
 type (
 	putArgs struct {
-		Number        number
-		Name, Machine string
-		Seen          versions.Ref
-		Mode          versions.Mode
-		Content       manifest.Digest
+		Number  number
+		Request versions.Request
 	}
 	getArgs struct {
 		Number  number
@@ -91,7 +87,7 @@ const maxDisplaced = 100
 
 // Validate refuses what no client means.
 func (a putArgs) Validate() error {
-	if a.Mode < versions.Refuse || a.Mode > versions.KeepBoth {
+	if mode := a.Request.Mode; mode < versions.Refuse || mode > versions.KeepBoth {
 		return errors.New("an unknown mode")
 	}
 	return nil

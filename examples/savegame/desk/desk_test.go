@@ -126,7 +126,7 @@ func noise(seed uint64, size int) []byte {
 }
 
 // put puts a folder with one file.
-func put(t testing.TB, c *Client, o PutOptions, content []byte) (Stored, error) {
+func put(t testing.TB, c *Client, o versions.Request, content []byte) (Stored, error) {
 	dir := filepath.Join(t.TempDir(), "world")
 	require.NoError(t, os.MkdirAll(dir, 0o700))
 	path := filepath.Join(dir, "level")
@@ -168,18 +168,18 @@ func TestPutAndGet(t *testing.T) {
 				h.config.QUIC, h.config.Backend = quic, backend
 				c, seed := h.dial(), testkit.Seed(t)
 				first := noise(seed, 3<<20)
-				s, err := put(t, c, PutOptions{}, first)
+				s, err := put(t, c, versions.Request{}, first)
 				require.NoError(t, err)
 				require.Equal(t, 1, s.Version.Number)
 				require.Equal(t, s.Chunks, s.Sent)
 				second := append([]byte("in front"), first...)
-				s2, err := put(t, c, PutOptions{Seen: s.Version.Ref()}, second)
+				s2, err := put(t, c, versions.Request{Seen: s.Version.Ref()}, second)
 				require.NoError(t, err)
 				require.Equal(t, 2, s2.Version.Number)
 				require.Less(t, s2.Sent, 4)
 				require.True(t, bytes.Equal(second, get(t, c, "world", 0)))
 				require.True(t, bytes.Equal(first, get(t, c, "world", 1)))
-				again, err := put(t, c, PutOptions{Seen: s2.Version.Ref()}, second)
+				again, err := put(t, c, versions.Request{Seen: s2.Version.Ref()}, second)
 				require.NoError(t, err)
 				require.Equal(t, s2.Version.Number, again.Version.Number)
 				require.Zero(t, again.Sent)
@@ -197,7 +197,7 @@ func TestPutAndGet(t *testing.T) {
 func TestOfNothing(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
-	_, err := put(t, c, PutOptions{}, nil)
+	_, err := put(t, c, versions.Request{}, nil)
 	require.NoError(t, err)
 	require.Empty(t, get(t, c, "world", 0))
 	list, err := h.dial().List(t.Context())
@@ -208,17 +208,17 @@ func TestOfNothing(t *testing.T) {
 func TestConflictAndEdits(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
-	s, err := put(t, c, PutOptions{}, []byte("one"))
+	s, err := put(t, c, versions.Request{}, []byte("one"))
 	require.NoError(t, err)
-	_, err = put(t, c, PutOptions{Machine: "laptop"}, []byte("two"))
+	_, err = put(t, c, versions.Request{Machine: "laptop"}, []byte("two"))
 	var conflict *versions.Conflict
 	require.ErrorAs(t, err, &conflict)
 	require.Equal(t, s.Version.Ref(), conflict.Latest.Ref())
 	require.True(t, s.Version.Time.Equal(conflict.Latest.Time))
-	both, err := put(t, c, PutOptions{Machine: "laptop", Mode: versions.KeepBoth}, []byte("two"))
+	both, err := put(t, c, versions.Request{Machine: "laptop", Mode: versions.KeepBoth}, []byte("two"))
 	require.NoError(t, err)
 	require.Contains(t, both.Version.Name, "conflict laptop")
-	forced, err := put(t, c, PutOptions{Machine: "laptop", Mode: versions.Force}, []byte("three"))
+	forced, err := put(t, c, versions.Request{Machine: "laptop", Mode: versions.Force}, []byte("three"))
 	require.NoError(t, err)
 	require.Equal(t, 2, forced.Version.Number)
 	restored, err := c.Restore(t.Context(), "world", 1, "pc")
@@ -236,23 +236,23 @@ func TestConflictAndEdits(t *testing.T) {
 	err = c.Get(t.Context(), "world", 0, nil)
 	require.ErrorIs(t, err, versions.ErrNoSave)
 	require.False(t, Transient(err))
-	_, err = put(t, c, PutOptions{Name: ".."}, nil)
+	_, err = put(t, c, versions.Request{Name: ".."}, nil)
 	require.ErrorIs(t, err, versions.ErrName)
 }
 
 func TestQuota(t *testing.T) {
 	c := newHost(t, versions.Config{Quota: 1 << 20}, nil).dial()
-	_, err := put(t, c, PutOptions{}, noise(1, 2<<20))
+	_, err := put(t, c, versions.Request{}, noise(1, 2<<20))
 	require.ErrorIs(t, err, ErrFull)
 	require.ErrorContains(t, err, "the limit is 1048576")
-	_, err = put(t, c, PutOptions{}, noise(1, 1<<19))
+	_, err = put(t, c, versions.Request{}, noise(1, 1<<19))
 	require.NoError(t, err)
 }
 
 func TestUsersAreApart(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	content := noise(1, 1<<20)
-	_, err := put(t, h.dial(), PutOptions{}, content)
+	_, err := put(t, h.dial(), versions.Request{}, content)
 	require.NoError(t, err)
 	h.config.Token, err = users.Add(h.tokens, "bob")
 	require.NoError(t, err)
@@ -260,7 +260,7 @@ func TestUsersAreApart(t *testing.T) {
 	list, err := bob.List(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, list)
-	s, err := put(t, bob, PutOptions{}, content)
+	s, err := put(t, bob, versions.Request{}, content)
 	require.NoError(t, err)
 	require.Equal(t, s.Chunks, s.Sent) // what bob cannot prove to have, bob sends
 }
@@ -273,7 +273,7 @@ func TestGuests(t *testing.T) {
 	guest := h.dial()
 	_, err = guest.List(t.Context())
 	require.ErrorIs(t, err, ErrGuest)
-	_, err = put(t, guest, PutOptions{}, nil)
+	_, err = put(t, guest, versions.Request{}, nil)
 	require.ErrorIs(t, err, ErrGuest)
 	_, _, err = guest.Redeem(t.Context(), "ABCD-EFGH-IJKL", "pc", "secret")
 	require.ErrorIs(t, err, users.ErrCode)
@@ -331,7 +331,7 @@ func TestDrain(t *testing.T) {
 	c := h.dial()
 	putting := make(chan error, 1)
 	go func() {
-		_, err := put(t, c, PutOptions{}, noise(1, 1<<18))
+		_, err := put(t, c, versions.Request{}, noise(1, 1<<18))
 		putting <- err
 	}()
 	<-s.entered
@@ -357,7 +357,7 @@ func TestInterruptedPut(t *testing.T) {
 	first := h.dial()
 	putting := make(chan error, 1)
 	go func() {
-		_, err := put(t, first, PutOptions{}, content)
+		_, err := put(t, first, versions.Request{}, content)
 		putting <- err
 	}()
 	<-s.entered
@@ -366,7 +366,7 @@ func TestInterruptedPut(t *testing.T) {
 	require.Error(t, <-putting)
 	h.server.Drain(t.Context())
 	require.NoError(t, h.server.World().Do(t.Context(), func() { h.server.draining = false }))
-	again, err := put(t, h.dial(), PutOptions{}, content)
+	again, err := put(t, h.dial(), versions.Request{}, content)
 	require.NoError(t, err)
 	require.Less(t, again.Sent, again.Chunks)
 }
@@ -379,7 +379,7 @@ func TestLies(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
 	lie := func(n number, b []byte) *asking[made] {
-		q := startAsking(t.Context(), c, askPut, n, putArgs{Number: n, Name: "x", Machine: "m", Content: manifest.Sum(b)})
+		q := startAsking(t.Context(), c, askPut, n, putArgs{n, versions.Request{Name: "x", Machine: "m", Content: manifest.Sum(b)}})
 		require.NoError(t, q.say(b))
 		require.NoError(t, q.flush())
 		return q
@@ -408,7 +408,7 @@ func TestLies(t *testing.T) {
 	_, err = talks.Start(c.streams.Peer(c.conn), bytes.NewReader(b), int64(len(b)), stream.Name("40"))
 	require.NoError(t, err)
 	require.ErrorIs(t, talks.Send(t.Context(), c.streams.Peer(c.conn), bytes.NewReader(b), int64(len(b)), stream.Name("40")), stream.ErrRejected)
-	_, err = put(t, c, PutOptions{}, []byte("abc"))
+	_, err = put(t, c, versions.Request{}, []byte("abc"))
 	require.NoError(t, err)
 	get := startAsking(t.Context(), c, askGet, 41, getArgs{Number: 41, Name: "world"})
 	require.NoError(t, get.say([]byte{2}))
@@ -425,10 +425,10 @@ func TestChangedWhilePut(t *testing.T) {
 	require.NoError(t, err)
 	defer src.Close()
 	require.NoError(t, os.WriteFile(path, noise(2, 1<<20), 0o600))
-	_, err = c.Put(t.Context(), src, PutOptions{Name: "world", Machine: "pc"})
+	_, err = c.Put(t.Context(), src, versions.Request{Name: "world", Machine: "pc"})
 	require.ErrorIs(t, err, tree.ErrChanged)
 	require.ErrorContains(t, err, path)
-	_, err = put(t, c, PutOptions{}, noise(2, 1<<20)) // and nothing stands in the way
+	_, err = put(t, c, versions.Request{}, noise(2, 1<<20)) // and nothing stands in the way
 	require.NoError(t, err)
 }
 
@@ -443,7 +443,7 @@ func TestLostAndDamagedChunks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, versions.Config{}, nil)
 			c, content := h.dial(), noise(testkit.Seed(t), 1<<20)
-			s, err := put(t, c, PutOptions{}, content)
+			s, err := put(t, c, versions.Request{}, content)
 			require.NoError(t, err)
 			for o, err := range h.store.List(t.Context(), "users/_alice/chunks") {
 				require.NoError(t, err)
@@ -458,7 +458,7 @@ func TestLostAndDamagedChunks(t *testing.T) {
 				return d.Fetch(all, func(manifest.Chunk, []byte) error { return nil })
 			})
 			require.ErrorIs(t, err, versions.ErrDamaged)
-			again, err := put(t, c, PutOptions{Seen: s.Version.Ref()}, content)
+			again, err := put(t, c, versions.Request{Seen: s.Version.Ref()}, content)
 			require.NoError(t, err)
 			require.Equal(t, 1, again.Sent)
 			require.Equal(t, content, get(t, c, "world", 0))
@@ -496,7 +496,7 @@ func TestCrowd(t *testing.T) {
 		group.Go(func() {
 			for n := range 10 {
 				errs[i] = errors.Join(errs[i], h.persist(&c, func() error {
-					_, err := put(t, c, PutOptions{Name: fmt.Sprint("save ", i, " ", n)}, append(noise(uint64(10*i+n), 5000), shared...))
+					_, err := put(t, c, versions.Request{Name: fmt.Sprint("save ", i, " ", n)}, append(noise(uint64(10*i+n), 5000), shared...))
 					return err
 				}))
 			}
@@ -527,10 +527,10 @@ func TestTransient(t *testing.T) {
 func TestOneUserTakesNotAllMemory(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	alice := h.dial()
-	_, err := put(t, alice, PutOptions{}, noise(2, 1000))
+	_, err := put(t, alice, versions.Request{}, noise(2, 1000))
 	require.NoError(t, err)
 	ask := func(n number) *asking[made] {
-		q := startAsking(t.Context(), alice, askPut, n, putArgs{Number: n, Name: n.String(), Machine: "m"})
+		q := startAsking(t.Context(), alice, askPut, n, putArgs{n, versions.Request{Name: n.String(), Machine: "m"}})
 		require.NoError(t, q.begin())
 		_, err := q.sent.Write(frame(make([]byte, maxManifest))[:10]) // and no more
 		require.NoError(t, err)
@@ -549,7 +549,7 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 	require.ErrorIs(t, err, ErrBusy, "and a list its versions")
 	h.config.Token, err = users.Add(h.tokens, "bob")
 	require.NoError(t, err)
-	_, err = put(t, h.dial(), PutOptions{}, noise(1, 1000))
+	_, err = put(t, h.dial(), versions.Request{}, noise(1, 1000))
 	require.NoError(t, err)
 }
 

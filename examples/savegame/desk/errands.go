@@ -19,7 +19,7 @@ const storers = 12
 // put makes a version of what the client sends.
 func (k *clerk) put(call *rpc.Call, a putArgs) (made, error) {
 	return answer(k, askPut, call, func(ctx context.Context, u *versions.User) (made, error) {
-		p, err := u.Begin(ctx, versions.Request{Name: a.Name, Machine: a.Machine, Seen: a.Seen, Content: a.Content, Mode: a.Mode})
+		p, err := u.Begin(ctx, a.Request)
 		if err != nil {
 			return made{}, err
 		}
@@ -28,7 +28,7 @@ func (k *clerk) put(call *rpc.Call, a putArgs) (made, error) {
 			return made{}, err
 		}
 		v, err := p.Commit(ctx)
-		return k.made("put", u, a.Name, v, err)
+		return k.made("put", u, a.Request.Name, v, err)
 	})
 }
 

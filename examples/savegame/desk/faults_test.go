@@ -51,7 +51,7 @@ func (l *ledger) inhabit(t *testing.T, c *Client, r *rand.Rand, name string, put
 	for range puts {
 		content := append(noise(uint64(r.IntN(3)), 200_000), noise(r.Uint64(), r.IntN(300_000))...)
 		for {
-			s, err := put(t, c, PutOptions{Name: name, Mode: versions.Force}, content)
+			s, err := put(t, c, versions.Request{Name: name, Mode: versions.Force}, content)
 			if err == nil {
 				l.acknowledged(s.Version, content)
 				break
@@ -117,10 +117,10 @@ func TestFullDisk(t *testing.T) {
 		return &storetest.Small{Store: storetest.NewMemory(nil), Space: 1 << 20}
 	})
 	c := h.dial()
-	_, err := put(t, c, PutOptions{Name: "large"}, noise(1, 2<<20))
+	_, err := put(t, c, versions.Request{Name: "large"}, noise(1, 2<<20))
 	require.ErrorIs(t, err, ErrFull)
 	require.False(t, Transient(err))
-	s, err := put(t, c, PutOptions{Name: "small"}, noise(2, 700_000))
+	s, err := put(t, c, versions.Request{Name: "small"}, noise(2, 700_000))
 	require.NoError(t, err)
 	l := &ledger{}
 	l.acknowledged(s.Version, noise(2, 700_000))

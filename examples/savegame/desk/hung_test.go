@@ -54,21 +54,21 @@ func (q *asking[R]) wait(err error) (R, error) {
 // The manifest of a put that was refused was never taken, and when there were four the next one never began.
 func TestRefusedPutsAreInNobodysWay(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
-	_, err := put(t, c, PutOptions{}, []byte("first"))
+	_, err := put(t, c, versions.Request{}, []byte("first"))
 	require.NoError(t, err)
 	for range 10 {
 		var conflict *versions.Conflict
-		_, err := put(t, c, PutOptions{}, []byte("second"))
+		_, err := put(t, c, versions.Request{}, []byte("second"))
 		require.ErrorAs(t, err, &conflict)
 	}
-	_, err = put(t, c, PutOptions{Mode: versions.Force}, []byte("second"))
+	_, err = put(t, c, versions.Request{Mode: versions.Force}, []byte("second"))
 	require.NoError(t, err)
 }
 
 // Lists that a client asked for and did not read were kept for it, a thousand of them.
 func TestUnreadLists(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
-	_, err := put(t, c, PutOptions{}, nil)
+	_, err := put(t, c, versions.Request{}, nil)
 	require.NoError(t, err)
 	ctx, leave := context.WithCancel(t.Context())
 	refused := make(chan error, 2*maxJobs)
@@ -95,7 +95,7 @@ func TestUnreadLists(t *testing.T) {
 // Four gets of a save of one chunk had the server hold 32 MiB each that a client sent as a bitmap of it.
 func TestBitmapsHaveABitForEachChunk(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
-	_, err := put(t, c, PutOptions{}, noise(1, 1000))
+	_, err := put(t, c, versions.Request{}, noise(1, 1000))
 	require.NoError(t, err)
 	n := c.next()
 	q := startAsking(t.Context(), c, askGet, n, getArgs{Number: n, Name: "world"})
@@ -113,7 +113,7 @@ func TestBitmapsHaveABitForEachChunk(t *testing.T) {
 func TestManifestThatIsTooLargeIsRefusedForGood(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
 	n := c.next()
-	q := startAsking(t.Context(), c, askPut, n, putArgs{Number: n, Name: "world", Machine: "pc"})
+	q := startAsking(t.Context(), c, askPut, n, putArgs{n, versions.Request{Name: "world", Machine: "pc"}})
 	_, err := q.wait(q.say(make([]byte, maxManifest+1)))
 	require.ErrorIs(t, err, manifest.ErrManifest)
 	require.False(t, Transient(err))
@@ -153,7 +153,7 @@ func stallPut(ctx context.Context, t *testing.T, c *Client, content []byte) {
 		file.Chunks = append(file.Chunks, manifest.Chunk{Digest: manifest.Sum(chunk(i)), Size: manifest.MaxChunk})
 	}
 	b, n := (&manifest.Manifest{Entries: []manifest.Entry{file}}).Append(nil), c.next()
-	q := startAsking(ctx, c, askPut, n, putArgs{n, fmt.Sprint("world ", n), "pc", versions.Ref{}, versions.Refuse, manifest.Sum(b)})
+	q := startAsking(ctx, c, askPut, n, putArgs{n, versions.Request{Name: fmt.Sprint("world ", n), Machine: "pc", Content: manifest.Sum(b)}})
 	require.NoError(t, q.say(b))
 	lacks, err := q.hearBitmap(len(file.Chunks))
 	require.NoError(t, err)

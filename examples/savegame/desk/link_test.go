@@ -52,7 +52,7 @@ func transferOverLossyLink(t *testing.T) {
 	ideal := (way.Delay + time.Duration(size*8/float64(way.Rate)/(1-way.Loss)*float64(time.Second))).Seconds()
 
 	began := time.Now()
-	_, err := put(t, c, PutOptions{}, content)
+	_, err := put(t, c, versions.Request{}, content)
 	require.NoError(t, err)
 	up := (ideal + 2*by.Seconds()) / time.Since(began).Seconds() // the manifest and the version come behind the chunks
 	began = time.Now()

@@ -10,13 +10,6 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/versions"
 )
 
-// PutOptions say what becomes of a put.
-type PutOptions struct {
-	Name, Machine string
-	Seen          versions.Ref // the version that the machine saw last
-	Mode          versions.Mode
-}
-
 // Stored is what a put or a restore has made.
 type Stored struct {
 	made
@@ -25,14 +18,15 @@ type Stored struct {
 	Bytes  int64 // of those, packed
 }
 
-// Put makes a version of what src holds, and returns when it is durable. It fails with a [*versions.Conflict], with what
+// Put makes a version of what src holds, which r need not say, and returns when it is durable. It fails with a [*versions.Conflict], with what
 // wraps [tree.ErrChanged] when a file is written to meanwhile, and with a [*Refusal].
-func (c *Client) Put(ctx context.Context, src *tree.Source, o PutOptions) (Stored, error) {
+func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) (Stored, error) {
 	b, n := src.Manifest.Append(nil), c.next()
-	p := &putting{Client: c, label: "put " + o.Name, source: src, chunks: src.Manifest.Chunks()}
-	m, err := askAndTalk(ctx, c, askPut, n, putArgs{n, o.Name, o.Machine, o.Seen, o.Mode, manifest.Sum(b)}, func(t *talk) error { return p.send(t, b) })
+	r.Content = manifest.Sum(b)
+	p := &putting{Client: c, label: "put " + r.Name, source: src, chunks: src.Manifest.Chunks()}
+	m, err := askAndTalk(ctx, c, askPut, n, putArgs{n, r}, func(t *talk) error { return p.send(t, b) })
 	if errors.Is(err, errConflict) {
-		return Stored{}, c.conflict(ctx, o.Name, o.Seen, err)
+		return Stored{}, c.conflict(ctx, r.Name, r.Seen, err)
 	}
 	if errors.Is(err, manifest.ErrChunk) {
 		err = cmp.Or(p.changed(ctx), err)
