@@ -175,10 +175,9 @@ func (k *clerk) did(what string, v versions.Version, err error) (versions.Versio
 	return v, err
 }
 
-func (k *clerk) invite(call *rpc.Call, _ rpc.None) (invitation, error) {
-	return answer(k, askInvite, call, func(context.Context, *versions.User) (invitation, error) {
-		code, err := k.server.config.Codes.New(k.conn.Identity(), time.Now())
-		return invitation{code}, err
+func (k *clerk) invite(call *rpc.Call, _ rpc.None) (code string, err error) {
+	return answer(k, askInvite, call, func(context.Context, *versions.User) (string, error) {
+		return k.server.config.Codes.New(k.conn.Identity(), time.Now())
 	})
 }
 

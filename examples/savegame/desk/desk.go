@@ -40,7 +40,7 @@ var (
 	askRestore = rpc.ServerRequest[editArgs, made](Class, "Restore", rpc.RateLimit(askRate))
 	askRemove  = rpc.ServerRequest[editArgs, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
 	askErase   = rpc.ServerRequest[editArgs, rpc.None](Class, "Erase", rpc.RateLimit(askRate))
-	askInvite  = rpc.ServerRequest[rpc.None, invitation](Class, "Invite", rpc.RateLimit(1))
+	askInvite  = rpc.ServerRequest[rpc.None, string](Class, "Invite", rpc.RateLimit(1))
 	askRedeem  = rpc.ServerRequest[redemption, login](Class, "Redeem", rpc.RateLimit(askRate))
 )
 
@@ -77,7 +77,6 @@ type (
 		Displaced []versions.Displaced `quiver:"max=100"` // maxDisplaced: what was deleted to make room for it, or for tries before it
 		More      int                  // saves of which versions were deleted, and that Displaced has not
 	}
-	invitation struct{ Code string }
 	redemption struct{ Code, Machine, Secret string }
 	login      struct{ User, Token string }
 )

@@ -51,8 +51,7 @@ func (c *Client) Erase(ctx context.Context, name, machine string, seen versions.
 
 // Invite returns a login code for one more machine of the client's user.
 func (c *Client) Invite(ctx context.Context) (code string, err error) {
-	i, err := ask(ctx, c, askInvite, rpc.None{})
-	return i.Code, err
+	return ask(ctx, c, askInvite, rpc.None{})
 }
 
 // Redeem makes of a login code a token for a machine, and the same one again for who asks with the same secret, which the caller makes up.
