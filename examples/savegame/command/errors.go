@@ -56,7 +56,7 @@ var kinds = map[int][]error{
 	exitUsage:   {versions.ErrName, users.ErrUser, path.ErrBadPattern},
 	exitMissing: {versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash},
 	exitDenied:  {users.ErrCode, users.ErrGuesses, desk.ErrGuest},
-	exitInUse:   {tree.ErrBusy},
+	exitInUse:   {tree.ErrBusy, store.ErrLocked},
 	exitUnsound: {versions.ErrDamaged, manifest.ErrChunk},
 	exitFull:    {desk.ErrFull, syscall.ENOSPC},
 }
@@ -64,9 +64,6 @@ var kinds = map[int][]error{
 func exitCode(err error) int {
 	if decided, is := errors.AsType[failure](err); is {
 		return decided.code
-	}
-	if _, is := errors.AsType[*store.Locked](err); is {
-		return exitInUse
 	}
 	for code, kinds := range kinds {
 		if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {

@@ -31,7 +31,7 @@ type Folder struct {
 }
 
 // Open opens the store in a folder of this machine, makes it where it is missing, and has it alone until Close or the
-// end of the process: meanwhile others fail with [Locked].
+// end of the process: meanwhile others fail with [ErrLocked].
 func Open(dir string) (*Folder, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {

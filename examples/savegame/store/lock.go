@@ -15,7 +15,7 @@ func takeLock(path string) (*os.File, error) {
 	f, err := flock.Wait(path, 0)
 	if errors.Is(err, flock.ErrHeld) {
 		holder, _ := os.ReadFile(path) // empty: it is just being written
-		return nil, &Locked{filepath.Dir(path), "another process, " + string(holder)}
+		return nil, fmt.Errorf("folder %s is %w by another process, %s", filepath.Dir(path), ErrLocked, holder)
 	}
 	if err != nil {
 		return nil, err

@@ -81,13 +81,8 @@ func notInKeys(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("._=-", r)
 }
 
-// Locked means that another process has the folder.
-type Locked struct {
-	Folder string
-	Holder string // who, in words
-}
-
-func (e *Locked) Error() string { return fmt.Sprintf("folder %s is in use by %s", e.Folder, e.Holder) }
+// ErrLocked means that another process has the folder. The text says which.
+var ErrLocked = errors.New("in use")
 
 // ErrBroken means that the disk failed in a way after which the store does not know what is on it.
 var ErrBroken = errors.New("the store has failed, open it again")
