@@ -22,7 +22,7 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	v.Number = u.newest(v.Name).Number + 1
 	v.Time = u.all.config.Now().UTC().Round(0)
 	if err := u.all.store.Put(ctx, u.recordKey(v.Name, v.Number), v.encode()); err != nil {
-		u.forgetAll()
+		u.stale.Store(true)
 		return Version{}, fmt.Errorf("making version %d of %q: %w", v.Number, v.Name, err)
 	}
 	u.charge(recordBytes)

@@ -57,7 +57,7 @@ func (u *User) record(ctx context.Context, known []Version, name string, number 
 	}
 	b, err := u.all.store.Get(ctx, u.recordKey(name, number))
 	if err != nil && ctx.Err() == nil {
-		u.forgetAll()
+		u.stale.Store(true)
 		b, err = nil, nil
 	}
 	return decode(name, number, b), err
@@ -146,7 +146,9 @@ func (u *User) learn(ctx context.Context, v Version) error {
 		u.know(v.Content, chunks)
 	case ctx.Err() == nil:
 		u.content(v.Content).broken = err
-		u.stale = u.stale || !errors.Is(err, ErrDamaged)
+		if !errors.Is(err, ErrDamaged) {
+			u.stale.Store(true)
+		}
 		return nil
 	}
 	return err

@@ -173,7 +173,7 @@ func (p *Put) store(ctx context.Context, o *object, data []byte) error {
 	defer u.mu.Unlock()
 	u.hold(-store.Occupied(size))
 	if err != nil {
-		u.stale = true
+		u.stale.Store(true)
 		p.full.Store(isFull(err))
 		return err
 	}

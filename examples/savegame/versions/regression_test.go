@@ -60,7 +60,7 @@ func TestWhatIsDamagedStaysSoUntilItIsPut(t *testing.T) {
 	p.store.(*storetest.Memory).Damage(u.key(s.manifest.Chunks()[0]))
 	_, err := get(ctx, u, "world", 0)
 	require.ErrorIs(t, err, ErrDamaged)
-	u.forgetAll()
+	u.stale.Store(true)
 	p.put(u, Request{Name: "world", Seen: v.Ref()}, s)
 	p.requireContent(u, "world", 0, s)
 	require.Empty(t, p.requireSound())

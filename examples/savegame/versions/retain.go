@@ -56,7 +56,7 @@ func (u *User) forget(ctx context.Context, name string, versions []Version) erro
 		err = u.all.store.Delete(ctx, keys[last])
 	}
 	if err != nil {
-		u.forgetAll()
+		u.stale.Store(true)
 		return err
 	}
 	u.names[name] = slices.DeleteFunc(slices.Clone(u.names[name]), func(v Version) bool { return slices.Contains(versions, v) })
@@ -95,7 +95,7 @@ func (u *User) free(ctx context.Context, before time.Time) error {
 			u.freed.Bytes += store.Occupied(o.Size)
 		}
 		if err := u.all.store.Delete(ctx, keys...); err != nil {
-			u.forgetAll()
+			u.stale.Store(true)
 			return err
 		}
 		u.freed.Objects += len(keys)

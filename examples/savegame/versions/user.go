@@ -31,9 +31,10 @@ type User struct {
 	// replacing is held by who looks at a chunk or manifest that is there already, and replaces it.
 	replacing sync.Mutex
 
+	stale atomic.Bool // nobody knows what a failed call did, so the store is read before anything else is done
+
 	// mu is taken last and held briefly.
 	mu       sync.Mutex
-	stale    bool // nobody knows what a failed call did, so the store is read before anything else is done
 	objects  map[manifest.Chunk]*object
 	contents map[manifest.Digest]*content
 
@@ -67,16 +68,12 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 		}
 	}
 	u.records.Lock()
-	u.mu.Lock()
-	stale := u.stale
-	u.stale = false
-	u.mu.Unlock()
-	if !stale {
+	if !u.stale.Swap(false) {
 		return nil
 	}
 	err := u.load(ctx, u.names)
 	if err != nil {
-		u.forgetAll()
+		u.stale.Store(true)
 		u.records.Unlock()
 	}
 	return err
@@ -89,13 +86,6 @@ func (u *User) read(ctx context.Context) error {
 	}
 	u.records.Unlock()
 	return nil
-}
-
-// forgetAll has the store read again: who calls it does not know what is there.
-func (u *User) forgetAll() {
-	u.mu.Lock()
-	u.stale = true
-	u.mu.Unlock()
 }
 
 // stored notes that an object is there. The caller holds mu.
