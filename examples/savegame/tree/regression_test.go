@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/examples/savegame/flock"
 )
 
 // A restore that ends removes the lock of its folder: who had opened that, and got it then, held nothing, and another one got in.
@@ -96,4 +98,13 @@ func TestWhereNoModesAreKept(t *testing.T) {
 	r = begun(t, from.Manifest, target, RestoreOptions{Local: from})
 	require.NoError(t, r.Commit(t.Context()))
 	require.FileExists(t, filepath.Join(target, "config"))
+}
+
+// Where the file system has no locks, another process was said to restore there.
+func TestWhereThereAreNoLocks(t *testing.T) {
+	t.Cleanup(func() { tryLock = flock.Try })
+	tryLock = func(*os.File) error { return syscall.ENOTSUP }
+	_, err := openWork(filepath.Join(t.TempDir(), "world"))
+	require.ErrorIs(t, err, syscall.ENOTSUP)
+	require.NotErrorIs(t, err, ErrBusy)
 }

@@ -33,6 +33,9 @@ type workFolder struct {
 	lock *os.File // holds others off until it is closed
 }
 
+// tryLock is what a test replaces by a file system that has no locks.
+var tryLock = flock.Try
+
 // openWork makes the work folder of a target, or opens what an earlier restore left.
 func openWork(target string) (*workFolder, error) {
 	name := manifest.Sum([]byte(filepath.Base(target)))
@@ -53,8 +56,11 @@ func openWork(target string) (*workFolder, error) {
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
-	if err := flock.Try(lock); err != nil || !stands(root, lock) {
-		return nil, errors.Join(ErrBusy, lock.Close(), root.Close())
+	if err = tryLock(lock); errors.Is(err, flock.ErrHeld) || !stands(root, lock) {
+		err = ErrBusy
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close(), root.Close())
 	}
 	return &workFolder{p, root, lock}, nil
 }
