@@ -19,7 +19,6 @@
 package desk
 
 import (
-	"errors"
 	"strconv"
 
 	"github.com/quivernet/quiver/examples/savegame/versions"
@@ -83,11 +82,3 @@ type (
 
 // maxDisplaced is how many displaced saves an answer names: 10 KB of it.
 const maxDisplaced = 100
-
-// Validate refuses what no client means.
-func (a putArgs) Validate() error {
-	if mode := a.Request.Mode; mode < versions.Refuse || mode > versions.KeepBoth {
-		return errors.New("an unknown mode")
-	}
-	return nil
-}

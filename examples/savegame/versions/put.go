@@ -17,7 +17,7 @@ import (
 type Mode int
 
 const (
-	Refuse   Mode = iota // it is a [*Conflict]
+	Refuse   Mode = iota // it is a [*Conflict]; so it is by a mode that is none of these
 	Force                // it is the newest version
 	KeepBoth             // it becomes a save of its own: NAME (conflict MACHINE DATE)
 )
