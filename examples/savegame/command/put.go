@@ -45,6 +45,7 @@ type putting struct {
 	request versions.Request
 	exclude []string     // patterns, not nil
 	piped   bool         // it comes from standard input
+	last    sighting     // what the paths held before
 	source  *tree.Source // nil until it is scanned
 	spooled string       // the file of what came from standard input
 	left    int          // things that the save lacks and nobody excluded
@@ -103,10 +104,12 @@ func (p *putting) choose() (err error) {
 	return nil
 }
 
-// recall decides what is left out: what the command line says, or else what it said last.
-func (p *putting) recall() error {
-	last, err := p.seenAt(p.request.Name, p.paths...)
-	p.exclude = append([]string{}, last.Exclude...)
+// recall looks up what the paths held last, before they are read, and decides what is left out: what the command line says, or else what it
+// said last.
+func (p *putting) recall() (err error) {
+	p.last, err = p.seenAt(p.request.Name, p.paths...)
+	p.request.Seen = p.last.Ref
+	p.exclude = append([]string{}, p.last.Exclude...)
 	if p.IsSet("exclude") {
 		p.exclude = slices.DeleteFunc(p.StringSlice("exclude"), func(pattern string) bool { return pattern == "" })
 	} else if len(p.exclude) > 0 {
@@ -176,13 +179,8 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 			return err
 		}
 	}
-	last, err := p.seenAt(p.request.Name, p.paths...)
-	if err != nil {
-		return err
-	}
-	p.request.Seen = last.Ref
-	if p.piped && last.Data == dataOf(p.source.Manifest) {
-		p.source.Manifest.Entries[0].Time = last.Time // the temporary file's says nothing
+	if p.piped && p.last.Data == dataOf(p.source.Manifest) {
+		p.source.Manifest.Entries[0].Time = p.last.Time // the temporary file's says nothing
 	}
 	begin := time.Now()
 	stored, err := client.Put(ctx, p.source, p.request)

@@ -219,3 +219,17 @@ func TestTheSameFromAPipeIsNoVersion(t *testing.T) {
 	require.Contains(t, put("1"), "version 3", "in whatever folder it runs")
 	m.fails(exitUsage, []string{"put", "-", m.write("a", ""), "--to", "x"}, "no PATH can be beside it")
 }
+
+// What a place held was looked up when its content was sent, not when that was read: a version that came in between was put over.
+func TestAPutHasSeenWhatWasThereWhenItBegan(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, startServer(t).paste)
+	require.Zero(t, m.run("1", "put", "-", "--to", "x").code)
+	stdin, content := io.Pipe()
+	slow := start(t, stdin, m.args("put", "-", "--to", "x")...)
+	_, err := content.Write([]byte("2"))
+	require.NoError(t, err)
+	require.Zero(t, m.run("3", "put", "-", "--to", "x").code)
+	require.NoError(t, content.Close())
+	require.Equal(t, exitConflict, slow.wait(), slow.stdout)
+}
