@@ -94,17 +94,8 @@ func restore(ctx context.Context, s *session) error {
 		}
 		s.noteDisplaced(stored)
 		s.say("restored %s: version %d, %s", s.args[0], stored.Version.Number, contentText(stored.Version))
-		return s.noteRestored(stored.Version, history[len(history)-1])
+		return s.rememberRestored(stored.Version, history[len(history)-1])
 	})
-}
-
-// noteRestored remembers, of no place, a version that this machine has made of an old one, if it might have deleted the save before that.
-func (s *session) noteRestored(v, before versions.Version) error {
-	seen, err := s.seenLast(v.Name)
-	if err != nil || v.Base != before.Number || before.Kind != versions.Trash && before.Ref() != seen {
-		return err
-	}
-	return s.edit(func(sightings map[string]sighting) { sightings[s.key(v.Name)] = sighting{Ref: v.Ref()} })
 }
 
 // remove puts a save into the trash, or deletes it.

@@ -27,15 +27,13 @@ func (r *Restore) Commit(ctx context.Context) error {
 	if err := r.seal(ctx); err != nil {
 		return err
 	}
-	if r.look != nil {
-		if err := r.look(ctx, r.target); err != nil {
-			return err
-		}
+	if err := r.look(ctx, r.target); err != nil {
+		return err
 	}
 	if err := r.work.publish(r.target); err != nil {
 		return fmt.Errorf("%s: %w", r.target, err)
 	}
-	kept, err := r.rescue(context.WithoutCancel(ctx))
+	kept, err := r.work.rescue(context.WithoutCancel(ctx), r.target, r.look)
 	if err != nil {
 		return errors.Join(err, r.work.release())
 	}
@@ -43,26 +41,6 @@ func (r *Restore) Commit(ctx context.Context) error {
 		return fmt.Errorf("%s: it is restored, but: %w", r.target, err)
 	}
 	return nil
-}
-
-// Kept means that the save is at its place, and that what stood there was written to at the last moment and is kept beside it.
-type Kept struct{ Path string }
-
-func (e *Kept) Error() string {
-	return "what was there was written to at the last moment, and is kept as " + e.Path
-}
-
-// rescue looks at what was replaced, and returns a [*Kept] when it had to move that to a name of its own.
-func (r *Restore) rescue(ctx context.Context) (kept, err error) {
-	for _, name := range []string{workReady, workOld} {
-		replaced := filepath.Join(r.work.path, name)
-		if _, err := os.Lstat(replaced); err != nil || r.look == nil || r.look(ctx, replaced) == nil {
-			continue
-		}
-		aside := r.target + time.Now().Format(" (conflict 2006-01-02 15.04.05.000)")
-		kept, err = &Kept{aside}, os.Rename(replaced, aside)
-	}
-	return kept, err
 }
 
 // seal finishes the files, then links and folders, a folder after what is in it. Of the files 16 at once are flushed: the

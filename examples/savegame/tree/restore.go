@@ -47,6 +47,9 @@ var ErrBusy = errors.New("another process restores there")
 // save is there; the folder that the target is in must be there. It fails with [ErrNames] and [ErrBusy]. It looks at what an
 // earlier restore of the same target has staged, and takes from options.Local what that has; the caller closes the restore.
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
+	if o.Look == nil {
+		o.Look = func(context.Context, string) error { return nil }
+	}
 	target, err := resolve(target)
 	if err != nil {
 		return nil, err

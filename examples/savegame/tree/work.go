@@ -1,12 +1,14 @@
 package tree
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/flock"
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -123,6 +125,26 @@ func (w *workFolder) swap(ready, target string) error {
 		return errors.Join(err, os.Rename(aside, target))
 	}
 	return nil
+}
+
+// Kept means that the save is at its place, and that what stood there was written to at the last moment and is kept beside it.
+type Kept struct{ Path string }
+
+func (e *Kept) Error() string {
+	return "what was there was written to at the last moment, and is kept as " + e.Path
+}
+
+// rescue looks at what was replaced, and returns a [*Kept] when it had to move that to a name of its own.
+func (w *workFolder) rescue(ctx context.Context, target string, look func(context.Context, string) error) (kept, err error) {
+	for _, name := range []string{workReady, workOld} {
+		replaced := filepath.Join(w.path, name)
+		if _, err := os.Lstat(replaced); err != nil || look(ctx, replaced) == nil {
+			continue
+		}
+		aside := target + time.Now().Format(" (conflict 2006-01-02 15.04.05.000)")
+		kept, err = &Kept{aside}, os.Rename(replaced, aside)
+	}
+	return kept, err
 }
 
 // remove removes what is at name, if there is anything, also from folders that may not be written to.

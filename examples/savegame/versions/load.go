@@ -169,18 +169,6 @@ func (u *User) manifest(ctx context.Context, digest manifest.Digest) (chunks []m
 	return chunks, b, err
 }
 
-// parse returns what a manifest says of a version, and its chunks. It does so for one at a time: of many small entries a manifest takes 25
-// times its bytes.
-func (v *Versions) parse(b []byte, limits manifest.Limits) (Version, []manifest.Chunk, error) {
-	v.parsing.Lock()
-	defer v.parsing.Unlock()
-	m, err := manifest.Parse(b, limits)
-	if err != nil {
-		return Version{}, nil, err
-	}
-	return Version{Kind: Stored, Content: manifest.Sum(b), Size: m.Size(), Files: m.Files()}, m.Chunks(), nil
-}
-
 // fetch reads a chunk or a manifest. With ErrDamaged the store has it not, or has other bytes.
 func (u *User) fetch(ctx context.Context, id manifest.Chunk) ([]byte, error) {
 	b, err := u.all.store.Get(ctx, u.key(id))

@@ -124,3 +124,15 @@ func (v *Versions) room(ctx context.Context) (bytes int64, err error) {
 	free, err := v.store.Room(ctx)
 	return free - max(0, v.config.Reserve) - held, err
 }
+
+// parse returns what a manifest says of a version, and its chunks. It does so for one at a time: of many small entries a manifest takes 25
+// times its bytes.
+func (v *Versions) parse(b []byte, limits manifest.Limits) (Version, []manifest.Chunk, error) {
+	v.parsing.Lock()
+	defer v.parsing.Unlock()
+	m, err := manifest.Parse(b, limits)
+	if err != nil {
+		return Version{}, nil, err
+	}
+	return Version{Kind: Stored, Content: manifest.Sum(b), Size: m.Size(), Files: m.Files()}, m.Chunks(), nil
+}
