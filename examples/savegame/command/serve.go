@@ -14,7 +14,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/quivernet/quiver/examples/savegame/desk"
-	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
@@ -61,7 +60,7 @@ func serve(ctx context.Context, j *job) (err error) {
 	s := &server{job: j}
 	s.config.Logger, s.config.LogLevel = j.logger()
 	config := versions.Config{Keep: j.Int("keep"), KeepFor: j.Duration("keep-for"), Quota: j.size("quota"), TotalQuota: j.size("total-quota"),
-		Limits: manifest.Limits{Bytes: j.size("max-size")}}
+		MaxSize: j.size("max-size")}
 	if config.Keep < 1 || config.KeepFor <= 0 {
 		return usage("--keep %d and --keep-for %v must be more than nothing", config.Keep, config.KeepFor)
 	}

@@ -54,7 +54,7 @@ func (d *Download) open() error {
 		return fmt.Errorf("%w: the server sent another one", manifest.ErrManifest)
 	}
 	d.Version = list[0]
-	d.Manifest, err = manifest.Parse(b, manifest.Limits{})
+	d.Manifest, err = manifest.Parse(b, 0)
 	return err
 }
 

@@ -1,11 +1,9 @@
 package manifest
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"path"
 	"slices"
 	"strings"
@@ -16,33 +14,22 @@ const (
 	// MaxPath bounds a path and a link's target in bytes: PATH_MAX of Linux, the largest among the systems.
 	MaxPath = 4096
 
-	// DefaultEntries is the limit where Limits has none: a world of a million files. An entry of a few bytes takes 25 times
-	// as many when it is parsed.
-	DefaultEntries = 1 << 20
+	// MaxEntries bounds the entries of a manifest: a world of a million files. An entry of a few bytes takes 25 times as many
+	// when it is parsed.
+	MaxEntries = 1 << 20
 )
 
 // ErrManifest means that bytes are no manifest, or that a manifest breaks a rule. The text says which.
 var ErrManifest = errors.New("bad manifest")
 
-// Limits bound a manifest that comes from outside.
-type Limits struct {
-	Entries int   // 0: DefaultEntries
-	Bytes   int64 // of all files; 0: no limit
-}
-
-func (l Limits) withDefaults() Limits {
-	return Limits{cmp.Or(l.Entries, DefaultEntries), cmp.Or(l.Bytes, math.MaxInt64)}
-}
-
 // Check reports the first rule that m breaks: the root first and no other of its path; paths clean, relative and without
 // ".."; sorted, each once, and what an entry is in is a folder; modes of permission bits, targets of links; chunks as large
-// as chunks are, of one size for each digest, of the file's size together, and within the limits. Fields that a kind does
-// not have it does not look at: the bytes of a manifest have them not.
-func (m *Manifest) Check(limits Limits) error {
-	limits = limits.withDefaults()
-	c := checker{limit: limits.Bytes, sizes: make(map[Digest]uint32)}
-	if len(m.Entries) > limits.Entries {
-		return fmt.Errorf("%w: %d entries, the limit is %d", ErrManifest, len(m.Entries), limits.Entries)
+// as chunks are, of one size for each digest, of the file's size together, and of no more bytes than most in all files, unless
+// that is 0. Fields that a kind does not have it does not look at: the bytes of a manifest have them not.
+func (m *Manifest) Check(most int64) error {
+	c := checker{most: most, sizes: make(map[Digest]uint32)}
+	if len(m.Entries) > MaxEntries {
+		return fmt.Errorf("%w: %d entries, the limit is %d", ErrManifest, len(m.Entries), MaxEntries)
 	}
 	if len(m.Entries) == 0 || m.Entries[0].Path != Root || m.Entries[0].Kind == Link {
 		return fmt.Errorf("%w: it does not begin with its root, a file or a folder", ErrManifest)
@@ -57,7 +44,7 @@ func (m *Manifest) Check(limits Limits) error {
 
 // checker goes over the entries in order.
 type checker struct {
-	limit int64    // of bytes
+	most  int64    // bytes; 0: no limit
 	bytes int64    // of the files so far
 	last  string   // the path before
 	dirs  []string // the folders that are open at last, the root first
@@ -121,8 +108,8 @@ func (c *checker) chunks(e *Entry) error {
 	if size != e.Size {
 		return fmt.Errorf("%d bytes, its chunks have %d", e.Size, size)
 	}
-	if c.bytes += size; c.bytes > c.limit {
-		return fmt.Errorf("more bytes than the limit of %d", c.limit)
+	if c.bytes += size; c.most > 0 && c.bytes > c.most {
+		return fmt.Errorf("more bytes than the limit of %d", c.most)
 	}
 	return nil
 }

@@ -36,16 +36,16 @@ func TestRoundTrip(t *testing.T) {
 		"an empty tree": {[]Entry{{Path: ".", Kind: Dir}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, m.Check(Limits{}))
+			require.NoError(t, m.Check(0))
 			b := m.Append(nil)
-			parsed, err := Parse(b, Limits{})
+			parsed, err := Parse(b, 0)
 			require.NoError(t, err)
 			require.Equal(t, m, parsed)
 			for i := range b {
-				_, err := Parse(b[:i], Limits{})
+				_, err := Parse(b[:i], 0)
 				require.ErrorIs(t, err, ErrManifest, "%d of %d bytes", i, len(b))
 			}
-			_, err = Parse(append(b, 0), Limits{})
+			_, err = Parse(append(b, 0), 0)
 			require.ErrorContains(t, err, "1 bytes too many")
 		})
 	}
@@ -109,10 +109,10 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := sample()
 			test.change(m)
-			err := m.Check(Limits{})
+			err := m.Check(0)
 			require.ErrorIs(t, err, ErrManifest)
 			require.ErrorContains(t, err, test.want)
-			_, err = Parse(m.Append(nil), Limits{})
+			_, err = Parse(m.Append(nil), 0)
 			if name != "wrong size" { // the bytes do not have it
 				require.ErrorIs(t, err, ErrManifest)
 			}
@@ -121,20 +121,16 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	for name, test := range map[string]struct {
-		limits Limits
-		want   string
-	}{
-		"entries": {Limits{Entries: 5}, "the limit is 5"},
-		"bytes":   {Limits{Bytes: 39}, "more bytes than the limit"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.ErrorContains(t, sample().Check(test.limits), test.want)
-			_, err := Parse(sample().Append(nil), test.limits)
-			require.ErrorContains(t, err, test.want)
-		})
-	}
-	_, err := Parse(sample().Append(nil), Limits{Entries: 6, Bytes: 40})
+	const tooMany = "the limit is 1048576"
+	require.ErrorContains(t, (&Manifest{Entries: make([]Entry, MaxEntries+1)}).Check(0), tooMany)
+	_, err := Parse(binary.AppendUvarint([]byte{wireVersion}, MaxEntries+1), 0)
+	require.ErrorContains(t, err, tooMany)
+
+	const tooLarge = "more bytes than the limit of 39"
+	require.ErrorContains(t, sample().Check(39), tooLarge)
+	_, err = Parse(sample().Append(nil), 39)
+	require.ErrorContains(t, err, tooLarge)
+	_, err = Parse(sample().Append(nil), 40)
 	require.NoError(t, err)
 }
 
@@ -143,13 +139,13 @@ func TestParseAllocatesForWhatIsThere(t *testing.T) {
 	many := func(n uint64) []byte { return binary.AppendUvarint([]byte{wireVersion}, n) }
 	file := append(many(1), 1, '.', byte(File), 0, 0)
 	for name, b := range map[string][]byte{
-		"entries": many(DefaultEntries),
+		"entries": many(MaxEntries),
 		"chunks":  binary.AppendUvarint(file, 1<<24),
 		"a path":  binary.AppendUvarint(many(1), MaxPath),
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Less(t, allocated(func() {
-				_, err := Parse(b, Limits{})
+				_, err := Parse(b, 0)
 				require.ErrorIs(t, err, ErrManifest)
 			}), uint64(64<<10))
 		})
@@ -170,12 +166,12 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte{wireVersion, 0x80, 0})
 	f.Add([]byte{wireVersion, 2, 1, '.', byte(Dir), 0, 0, 2, '.', '.', byte(Link), 1, '/'})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := Parse(b, Limits{})
+		m, err := Parse(b, 0)
 		if err != nil {
 			require.ErrorIs(t, err, ErrManifest)
 			return
 		}
-		require.NoError(t, m.Check(Limits{}))
+		require.NoError(t, m.Check(0))
 		require.True(t, bytes.Equal(b, m.Append(nil)))
 	})
 }
@@ -189,7 +185,7 @@ func TestParseOfDamaged(t *testing.T) {
 		for range 1 + random.IntN(3) {
 			b[random.IntN(len(b))] = byte(random.Uint32())
 		}
-		if m, err := Parse(b, Limits{}); err == nil {
+		if m, err := Parse(b, 0); err == nil {
 			require.Equal(t, b, m.Append(nil))
 		}
 	}

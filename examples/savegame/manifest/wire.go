@@ -59,14 +59,14 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Parse returns the manifest whose bytes b are. It keeps the rules of [Manifest.Check], and nothing of b. Appending it
+// Parse returns the manifest whose bytes b are. It keeps the rules of [Manifest.Check], with the same limit, and nothing of b. Appending it
 // gives b again.
-func Parse(b []byte, limits Limits) (*Manifest, error) {
+func Parse(b []byte, most int64) (*Manifest, error) {
 	p := parser{b: b}
 	if version := p.uvarint(); p.err == nil && version != wireVersion {
 		return nil, fmt.Errorf("%w: version %d, this program knows %d", ErrManifest, version, wireVersion)
 	}
-	m := &Manifest{Entries: make([]Entry, p.count(limits.withDefaults().Entries, minEntry))}
+	m := &Manifest{Entries: make([]Entry, p.count(MaxEntries, minEntry))}
 	for i := range m.Entries {
 		p.entry(&m.Entries[i])
 	}
@@ -76,7 +76,7 @@ func Parse(b []byte, limits Limits) (*Manifest, error) {
 	if !bytes.Equal(m.Append(nil), b) {
 		return nil, fmt.Errorf("%w: it is not in its one form, or has %d bytes too many", ErrManifest, len(p.b))
 	}
-	return m, m.Check(limits)
+	return m, m.Check(most)
 }
 
 // parser takes bytes from the front of b. After the first error it returns zeros. That numbers are in their shortest form

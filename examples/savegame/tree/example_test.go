@@ -63,7 +63,7 @@ func put(ctx context.Context, path string, store map[manifest.Digest][]byte) ([]
 }
 
 func get(ctx context.Context, bytes []byte, target string, store map[manifest.Digest][]byte) error {
-	m, err := manifest.Parse(bytes, manifest.Limits{})
+	m, err := manifest.Parse(bytes, 0)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 // ScanOptions say how [Scan] reads. The zero value reads everything.
 type ScanOptions struct {
 	Exclude []string        // patterns of [path.Match]; one that fits a path or a name leaves out the file, or the whole folder
-	Limits  manifest.Limits // of the manifest
 	Read    func(bytes int) // unless nil is called after each chunk that was read, on Scan's goroutine: to show how far it is
 }
 
@@ -70,7 +69,7 @@ func (s *scan) run(paths []string) error {
 			return err
 		}
 	}
-	return s.Manifest.Check(s.Limits)
+	return s.Manifest.Check(0)
 }
 
 func (s *scan) walk(root located) error {

@@ -41,7 +41,7 @@ func Example() {
 		return
 	}
 	defer c.Close()
-	m, err := manifest.Parse(c.Manifest, manifest.Limits{})
+	m, err := manifest.Parse(c.Manifest, 0)
 	if err != nil {
 		fmt.Println(err)
 		return

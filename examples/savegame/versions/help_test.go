@@ -125,7 +125,7 @@ func get(ctx context.Context, u *User, name string, number int) (s save, err err
 		return s, err
 	}
 	defer c.Close()
-	if s.manifest, err = manifest.Parse(c.Manifest, manifest.Limits{}); err != nil {
+	if s.manifest, err = manifest.Parse(c.Manifest, 0); err != nil {
 		return s, err
 	}
 	s.bytes = c.Manifest

@@ -163,7 +163,7 @@ func (u *User) manifest(ctx context.Context, digest manifest.Digest) (chunks []m
 		}
 		return nil, nil, fmt.Errorf("its manifest: %w", err)
 	}
-	if _, chunks, err = u.all.parse(b, manifest.Limits{}); err != nil {
+	if _, chunks, err = u.all.parse(b, 0); err != nil {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return chunks, b, err

@@ -16,13 +16,13 @@ import (
 
 // Config is what an operator decides. A zero is the default.
 type Config struct {
-	Keep       int             // versions of a save that stay however old they are: 10
-	KeepFor    time.Duration   // how long all versions of a save stay: a week
-	Quota      int64           // bytes of the store that a user may fill; 0: the disk
-	TotalQuota int64           // bytes of all users; 0: the disk
-	Reserve    int64           // bytes of the disk that stay free, enough for logs, for the trash's records and for cleaning up: 256 MiB; negative: none
-	Grace      time.Duration   // how long chunks that no version has stay: a day
-	Limits     manifest.Limits // of one version
+	Keep       int           // versions of a save that stay however old they are: 10
+	KeepFor    time.Duration // how long all versions of a save stay: a week
+	Quota      int64         // bytes of the store that a user may fill; 0: the disk
+	TotalQuota int64         // bytes of all users; 0: the disk
+	Reserve    int64         // bytes of the disk that stay free, enough for logs, for the trash's records and for cleaning up: 256 MiB; negative: none
+	Grace      time.Duration // how long chunks that no version has stay: a day
+	MaxSize    int64         // bytes of one version; 0: no limit
 	Now        func() time.Time
 }
 
@@ -127,10 +127,10 @@ func (v *Versions) room(ctx context.Context) (bytes int64, err error) {
 
 // parse returns what a manifest says of a version, and its chunks. It does so for one at a time: of many small entries a manifest takes 25
 // times its bytes.
-func (v *Versions) parse(b []byte, limits manifest.Limits) (Version, []manifest.Chunk, error) {
+func (v *Versions) parse(b []byte, most int64) (Version, []manifest.Chunk, error) {
 	v.parsing.Lock()
 	defer v.parsing.Unlock()
-	m, err := manifest.Parse(b, limits)
+	m, err := manifest.Parse(b, most)
 	if err != nil {
 		return Version{}, nil, err
 	}

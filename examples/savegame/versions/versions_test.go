@@ -168,7 +168,7 @@ func TestCrowd(t *testing.T) {
 }
 
 func TestAPutMustBeWhatItSays(t *testing.T) {
-	p := newPlace(t, Config{Limits: manifest.Limits{Bytes: 100}})
+	p := newPlace(t, Config{MaxSize: 100})
 	u, ctx := p.user("alice"), t.Context()
 	s := saveOf("one", "two")
 	for _, r := range []Request{{Name: "../x", Machine: "m"}, {Name: "x", Machine: ""}} {
