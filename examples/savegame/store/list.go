@@ -27,8 +27,7 @@ func (f *Folder) list(ctx context.Context, dir string, yield func(Object, error)
 		entries, err = f.files.ReadDir(path.Join(objectsFolder, dir))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // that one has become empty
-		yield(Object{}, err)
-		return false
+		return yield(Object{}, err)
 	}
 	for _, e := range entries {
 		name := path.Join(dir, e.Name())
@@ -39,12 +38,14 @@ func (f *Folder) list(ctx context.Context, dir string, yield func(Object, error)
 			continue
 		}
 		info, err := e.Info()
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // deleted meanwhile
-		case err != nil:
-			yield(Object{}, err)
-			return false
-		case !yield(Object{Key: name, Size: info.Size(), Time: info.ModTime()}, nil):
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted meanwhile
+		}
+		o := Object{Key: name}
+		if err == nil {
+			o.Size, o.Time = info.Size(), info.ModTime()
+		}
+		if !yield(o, err) {
 			return false
 		}
 	}

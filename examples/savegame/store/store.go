@@ -23,7 +23,7 @@ type Store interface {
 	Put(ctx context.Context, key string, data []byte) error
 
 	// List returns the objects in a folder, which is what stands before a slash of their keys, and in the folders in it; all
-	// when dir is empty. Those of one folder are in the order of their names. It ends after its first error. An object that is
+	// when dir is empty. Those of one folder are in the order of their names. A folder that cannot be read is an error, behind which it goes on. An object that is
 	// put or deleted meanwhile may be in it or not.
 	List(ctx context.Context, dir string) iter.Seq2[Object, error]
 

@@ -46,8 +46,8 @@ func (r *Report) Sound() bool { return len(r.Findings) == 0 }
 func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error) {
 	users, err := v.everyone(ctx)
 	for _, u := range users {
-		if err := u.check(ctx, &r, repair); err != nil {
-			return r, fmt.Errorf("checking the saves of %s: %w", u.name, err)
+		if failed := u.check(ctx, &r, repair); failed != nil {
+			err = errors.Join(err, fmt.Errorf("checking the saves of %s: %w", u.name, failed))
 		}
 	}
 	slices.SortFunc(r.Findings, func(a, b Finding) int { return strings.Compare(a.String(), b.String()) })

@@ -1,9 +1,12 @@
 package versions
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -231,4 +234,49 @@ func heap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// unlisted is a store that can not list the folder of a user.
+type unlisted struct {
+	store.Store
+	dir string
+}
+
+func (s *unlisted) List(ctx context.Context, dir string) iter.Seq2[store.Object, error] {
+	return func(yield func(store.Object, error) bool) {
+		for o, err := range s.Store.List(ctx, dir) {
+			if s.dir != "" && strings.HasPrefix(o.Key, s.dir) {
+				o, err = store.Object{}, storetest.ErrFailing
+			}
+			if !yield(o, err) {
+				return
+			}
+		}
+	}
+}
+
+// One folder in a bad place of the disk kept what has had its time, of all users, and all was left unchecked.
+func TestAFolderThatCanNotBeListedIsItsUsers(t *testing.T) {
+	p := newPlace(t, Config{Keep: 1, KeepFor: time.Hour})
+	unlisted := &unlisted{Store: p.store}
+	p.store = unlisted
+	p.open(Config{Keep: 1, KeepFor: time.Hour})
+	for _, name := range []string{"alice", "bob", "carol"} {
+		u := p.user(name)
+		first := p.put(u, Request{Name: "world"}, saveOf("one"))
+		p.put(u, Request{Name: "world", Seen: first.Ref()}, saveOf("two"))
+	}
+	unlisted.dir = p.user("bob").prefix
+	p.now = p.now.Add(2 * time.Hour)
+	did, err := p.all.Collect(t.Context())
+	require.ErrorIs(t, err, storetest.ErrFailing)
+	require.Equal(t, 3, did.Versions, "bob's are known already")
+
+	p.open(Config{})
+	_, err = p.all.User(t.Context(), "bob")
+	require.ErrorIs(t, err, storetest.ErrFailing)
+	p.requireContent(p.user("carol"), "world", 0, saveOf("two"))
+	r, err := p.all.Check(t.Context(), false)
+	require.ErrorIs(t, err, storetest.ErrFailing)
+	require.Equal(t, 2, r.Users)
 }

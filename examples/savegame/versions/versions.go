@@ -86,12 +86,13 @@ func (v *Versions) user(name string) *User {
 	return v.users[name]
 }
 
-// everyone returns the users who have something in the store, or are remembered to have, by name.
+// everyone returns the users who have something in the store, or are remembered to have, by name; with an error those who could be found.
 func (v *Versions) everyone(ctx context.Context) ([]*User, error) {
-	last := ""
+	last, failed := "", error(nil)
 	for o, err := range v.store.List(ctx, "users") {
 		if err != nil {
-			return nil, err
+			failed = cmp.Or(failed, err)
+			continue
 		}
 		element, _, _ := strings.Cut(strings.TrimPrefix(o.Key, "users/"), "/")
 		if element == last {
@@ -104,7 +105,7 @@ func (v *Versions) everyone(ctx context.Context) ([]*User, error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.SortedFunc(maps.Values(v.users), func(a, b *User) int { return strings.Compare(a.name, b.name) }), nil
+	return slices.SortedFunc(maps.Values(v.users), func(a, b *User) int { return strings.Compare(a.name, b.name) }), failed
 }
 
 // inSlot runs fn as one of so many that use the processors and the disk at once.
