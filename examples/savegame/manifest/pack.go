@@ -95,14 +95,10 @@ var unpacked = sync.Pool{New: func() any { return new([]byte) }}
 
 // Verify fails as [Unpack] does, where that would.
 func Verify(packed []byte, c Chunk) error {
-	if len(packed) > 0 && packed[0] == packedPlain {
-		_, err := Unpack(nil, packed, c)
-		return err
-	}
 	buffer := unpacked.Get().(*[]byte)
 	defer unpacked.Put(buffer)
 	data, err := Unpack(*buffer, packed, c)
-	if err == nil {
+	if err == nil && packed[0] == packedZstd { // else it is a part of packed
 		*buffer = data
 	}
 	return err
