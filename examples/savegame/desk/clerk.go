@@ -33,10 +33,7 @@ type clerk struct {
 }
 
 func (s *Server) newClerk(a *rpc.Actor) *clerk {
-	k := &clerk{server: s, conn: a.Conn()}
-	if identity := k.conn.Identity(); identity != "" {
-		k.user = users.UserOf(identity)
-	}
+	k := &clerk{server: s, conn: a.Conn(), user: users.UserOf(a.Conn().Identity())}
 	k.log = s.log.With("conn", k.conn, "user", k.user)
 	k.ctx, k.gone = context.WithCancelCause(s.ctx)
 	s.clerks[k.conn] = k
@@ -192,20 +189,11 @@ func (k *clerk) redeem(call *rpc.Call, a redemption) (login, error) {
 			return login{}, err
 		}
 		k.server.config.Codes.Void(valid)
-		user, token, err := k.server.config.Codes.Redeem(a.Code, k.source(), a.Machine, a.Secret, time.Now())
+		host, _, _ := net.SplitHostPort(fmt.Sprint(k.conn.RemoteAddr())) // empty over a carrier without addresses
+		user, token, err := k.server.config.Codes.Redeem(a.Code, host, a.Machine, a.Secret, time.Now())
 		if err == nil {
 			k.log.Info("login", "user", user)
 		}
 		return login{user, token}, err
 	})
-}
-
-// source is the host that the client's packets come from, empty over a carrier without addresses.
-func (k *clerk) source() string {
-	from := k.conn.RemoteAddr()
-	if from == nil {
-		return ""
-	}
-	host, _, _ := net.SplitHostPort(from.String())
-	return host
 }
