@@ -67,22 +67,15 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Size returns how many bytes the files have together.
-func (m *Manifest) Size() (size int64) {
+// Count returns how many entries are files, and how many bytes those have together.
+func (m *Manifest) Count() (files int, bytes int64) {
 	for i := range m.Entries {
-		size += m.Entries[i].Size
-	}
-	return size
-}
-
-// Files returns how many entries are files.
-func (m *Manifest) Files() (files int) {
-	for i := range m.Entries {
+		bytes += m.Entries[i].Size
 		if m.Entries[i].Kind == File {
 			files++
 		}
 	}
-	return files
+	return files, bytes
 }
 
 // Chunks returns every chunk once, in the order in which they first appear. "Chunk 7 of the manifest" is Chunks()[7].

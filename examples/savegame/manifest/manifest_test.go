@@ -53,8 +53,9 @@ func TestRoundTrip(t *testing.T) {
 
 func TestWhatAManifestHolds(t *testing.T) {
 	m := sample()
-	require.EqualValues(t, 40, m.Size())
-	require.Equal(t, 3, m.Files())
+	files, bytes := m.Count()
+	require.Equal(t, 3, files)
+	require.EqualValues(t, 40, bytes)
 	require.Equal(t, []Chunk{chunk(10), chunk(20)}, m.Chunks())
 	digest := m.Digest()
 	m.Entries[3].Time++

@@ -135,5 +135,6 @@ func (v *Versions) parse(b []byte, most int64) (Version, []manifest.Chunk, error
 	if err != nil {
 		return Version{}, nil, err
 	}
-	return Version{Kind: Stored, Content: manifest.Sum(b), Size: m.Size(), Files: m.Files()}, m.Chunks(), nil
+	files, bytes := m.Count()
+	return Version{Kind: Stored, Content: manifest.Sum(b), Size: bytes, Files: files}, m.Chunks(), nil
 }
