@@ -143,17 +143,10 @@ func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 }
 
 func (f *Folder) remove(name string, changed map[string]struct{}) error {
-	info, err := f.files.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch err := f.files.Remove(name); { // that of a folder fails: there is something in it
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a folder", name)
-	}
-	if err == nil {
-		err = f.files.Remove(name)
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	dir := path.Dir(name)
