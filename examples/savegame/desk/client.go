@@ -162,10 +162,9 @@ func (c *Client) watch(label string, all []manifest.Chunk, lacks []int) (moved f
 	return c.config.Watch(label, bytes)
 }
 
-// ask asks the desk. A refusal is a *Refusal, the connection's end a *rpc.CloseError.
+// ask asks the desk. A refusal is a *Refusal, the connection's end wraps a *rpc.CloseError.
 func ask[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (R, error) {
 	answer, err := r.Ask(ctx, c.desk, a)
-	var closed *rpc.CloseError
 	switch refusal := refusalOf(err); {
 	case err == nil:
 		return answer, nil
@@ -173,8 +172,6 @@ func ask[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R], a A) (R
 		return answer, refusal
 	case ctx.Err() != nil:
 		return answer, context.Cause(ctx)
-	case errors.As(err, &closed):
-		return answer, closed
 	case c.conn.Err() != nil:
 		return answer, c.conn.Err()
 	}
