@@ -59,7 +59,11 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 		return err
 	}
 	defer u.records.Unlock()
-	u.trustAgain()
+	u.mu.Lock()
+	for _, o := range u.objects {
+		o.bad = false // it is looked at again below, if the store lists it
+	}
+	u.mu.Unlock()
 	if err := u.load(ctx, nil); err != nil {
 		return err
 	}

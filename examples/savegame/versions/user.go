@@ -119,15 +119,6 @@ func (u *User) spoiled(id manifest.Chunk) {
 	o.bad = true
 }
 
-// trustAgain has load take for there what was bad, for Check to find it.
-func (u *User) trustAgain() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, o := range u.objects {
-		o.bad = false
-	}
-}
-
 // charge counts bytes that came to the store or left it.
 func (u *User) charge(bytes int64) {
 	u.used.Add(bytes)
