@@ -46,13 +46,10 @@ func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err erro
 	if index < 0 || index >= len(c.content.chunks) {
 		return nil, fmt.Errorf("%w %d: the manifest has it not", manifest.ErrChunk, index)
 	}
-	u, o := c.user, c.content.chunks[index]
-	packed, err = u.fetch(ctx, o.id)
-	if !errors.Is(err, ErrDamaged) {
-		return packed, err
+	if packed, err = c.user.fetch(ctx, c.content.chunks[index].id); errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w; put the same content again to mend it", err)
 	}
-	u.spoiled(o.id)
-	return nil, fmt.Errorf("%w; put the same content again to mend it", err)
+	return packed, err
 }
 
 // Close ends the reading. It is called once.

@@ -158,9 +158,6 @@ func (u *User) learn(ctx context.Context, v Version) error {
 func (u *User) manifest(ctx context.Context, digest manifest.Digest) (chunks []manifest.Chunk, b []byte, err error) {
 	id := manifest.Chunk{Digest: digest}
 	if b, err = u.fetch(ctx, id); err != nil {
-		if errors.Is(err, ErrDamaged) {
-			u.spoiled(id)
-		}
 		return nil, nil, fmt.Errorf("its manifest: %w", err)
 	}
 	if _, chunks, err = u.all.parse(b, 0); err != nil {
@@ -169,16 +166,19 @@ func (u *User) manifest(ctx context.Context, digest manifest.Digest) (chunks []m
 	return chunks, b, err
 }
 
-// fetch reads a chunk or a manifest. With ErrDamaged the store has it not, or has other bytes.
+// fetch reads a chunk or a manifest. With ErrDamaged the store has it not, or has other bytes: it is spoiled then.
 func (u *User) fetch(ctx context.Context, id manifest.Chunk) ([]byte, error) {
 	b, err := u.all.store.Get(ctx, u.key(id))
 	switch {
+	case err == nil:
+		err = verify(id, b)
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w: %v is missing", ErrDamaged, id.Digest)
-	case err != nil:
-		return nil, err
+		err = fmt.Errorf("%w: %v is missing", ErrDamaged, id.Digest)
 	}
-	return b, verify(id, b)
+	if errors.Is(err, ErrDamaged) {
+		u.spoiled(id)
+	}
+	return b, err
 }
 
 // verify fails with ErrDamaged unless these are a chunk, packed, or a manifest.
