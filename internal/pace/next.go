@@ -110,7 +110,7 @@ func (c *Controller) Rate() float64 {
 	if c.Estimate() == 0 {
 		return startGain * c.supposed()
 	}
-	if c.careful {
+	if c.careful || c.hint > 0 && c.starters > 1 {
 		return max(c.starters.part(c.Estimate()), least)
 	}
 	return max(c.gain()*c.Estimate(), least)
@@ -174,7 +174,7 @@ func (c *Controller) Window() int {
 	held := estimate * (2 * c.gap).Seconds() // by the receiver, in acks to come
 	switch c.state {
 	case Start:
-		if c.careful || c.hint > 0 && c.rounds == 0 {
+		if c.careful || c.hint > 0 && (c.rounds == 0 || c.starters > 1) {
 			return c.firstPart(estimate * c.delay.firstReach().Seconds())
 		}
 		product *= startWindow

@@ -429,9 +429,10 @@ func (c *Controller) leastStand() time.Duration {
 
 // sample returns what the latest arrivals show of the rate. Over less than a round trip it is noise, but at the end of a swift look,
 // and in the first rounds of a start, where a few packets must do: of two of play jitter makes any rate, which took the place of what
-// the train had told. Behind a start that met others they are the bottleneck's rate, for a queue lets them through in clumps.
+// the train had told. Behind a start that met others, or that others began as well, they are the bottleneck's rate, for a queue lets them
+// through in clumps.
 func (c *Controller) sample(newest Sample) (slope, bool) {
-	if c.round.number < 2 && c.state == Start {
+	if c.round.number < 2 && c.state == Start && c.starters <= 1 {
 		if s, ok := c.delivery.rateOf(int64(minWindow*c.cfg.Packet), min(c.delay.base()/8, minStanding)); ok {
 			return s, true
 		}

@@ -21,6 +21,19 @@ func TestStartersShareWhatATrainPromised(t *testing.T) {
 	require.Equal(t, (trainPackets+2)*one.cfg.Packet, one.Window(), "no less than shows a rate")
 }
 
+// TestStartersShareAnUnevenTrain: jitter makes of a train any rate, which is the path's at least. For starters it is what others begin with, too.
+func TestStartersShareAnUnevenTrain(t *testing.T) {
+	c := New(Config{})
+	c.Guess(50 * ms)
+	c.Train(16*1400, 2*ms, false)
+	c.Waiting(1 << 20)
+	c.rounds = 1 // of few packets, in which no rate was measured
+	alone, rate := c.Window(), c.Rate()
+	c.Starters(8, 0)
+	require.LessOrEqual(t, c.Window(), alone/8)
+	require.LessOrEqual(t, c.Rate(), rate/8)
+}
+
 // TestStartersOfUnknownPaths begin with no less than RFC 9002's initial window.
 func TestStartersOfUnknownPaths(t *testing.T) {
 	c := New(Config{})

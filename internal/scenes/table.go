@@ -492,6 +492,15 @@ func starts() (rows []Row) {
 			rows = append(rows, downloads(n, plays))
 		}
 	}
+	swaying, clumped := Path(50e6, 100*milli, 0, 1), Path(20e6, 50*milli, 0, 1)
+	swaying.There.Jitter, swaying.Back.Jitter = 5*milli, 5*milli
+	clumped.There.Clump, clumped.Back.Clump = 5*milli, 5*milli
+	for _, n := range []int{4, 8} {
+		jittery, clumpy := rush(swaying, n, true), rush(clumped, n, true)
+		jittery.Scene.Name += ", jitter 5 ms"
+		clumpy.Scene.Name += ", clumps of 5 ms"
+		rows = append(rows, jittery, clumpy)
+	}
 	for _, path := range []Scene{Path(10e6, 100*milli, 0, 1), Path(20e6, 100*milli, 0, 1), Path(50e6, 20*milli, 0, 1), Path(100e6, 50*milli, 0.01, 1), Path(100e6, 100*milli, 0, 1)} {
 		for _, n := range []int{4, 8, 16, 32} {
 			if share := path.Product() / n; share >= leastShare {
