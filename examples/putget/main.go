@@ -80,11 +80,6 @@ func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stre
 	return t, digest, nil
 }
 
-// keep makes what came under a digest a file.
-func (p *place) keep(f File) error {
-	return p.parts.Publish("", f.Digest, filepath.Join(p.dir, f.Name), 0o600)
-}
-
 // serve lets clients with the token put and get the files of dir until ctx ends. ready is told where it listens.
 func serve(ctx context.Context, dir, token, addr string, ready func(addr, fingerprint string)) error {
 	p, err := newPlace(dir, rpc.Config{
@@ -103,7 +98,7 @@ func serve(ctx context.Context, dir, token, addr string, ready func(addr, finger
 	desks := rpc.Bind(p.world, Desk, func(*rpc.Actor) *place { return p })
 	rpc.OnRequest(desks, Keep, func(p *place, call *rpc.Call, f File) (none rpc.None, err error) {
 		answer := Keep.Later(call) // disks are slow, and a tick never waits
-		go func() { answer(none, p.keep(f)) }()
+		go func() { answer(none, p.parts.Publish("", f.Digest, filepath.Join(p.dir, f.Name), 0o600)) }()
 		return none, nil
 	})
 	rpc.OnRequest(desks, Fetch, func(p *place, call *rpc.Call, f File) (none stream.Digest, err error) {
@@ -141,8 +136,7 @@ func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string
 	if err != nil {
 		return err
 	}
-	defer conn.Wait(context.Background())
-	defer conn.Close(0, "done")
+	defer func() { conn.Close(0, "done"); conn.Wait(context.Background()) }()
 	select {
 	case desk := <-desks:
 		if verb == "put" {
@@ -155,25 +149,19 @@ func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string
 }
 
 // put sends a file until the server has it under its name: a client who puts the same may take the one copy that the store keeps.
-func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) (err error) {
-	var refused *rpc.RequestError
-	for range 3 {
-		if err = p.putOnce(ctx, desk, path); !errors.As(err, &refused) {
-			break
+func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) error {
+	for tries := 3; ; tries-- {
+		t, digest, err := p.send(desk.Conn(), path)
+		if err != nil {
+			return err
+		}
+		if err = t.Wait(ctx); err == nil {
+			_, err = Keep.Ask(ctx, desk, File{filepath.Base(path), digest})
+		}
+		if err == nil || tries == 1 {
+			return err
 		}
 	}
-	return err
-}
-
-func (p *place) putOnce(ctx context.Context, desk *rpc.Actor, path string) error {
-	t, digest, err := p.send(desk.Conn(), path)
-	if err == nil {
-		err = t.Wait(ctx)
-	}
-	if err == nil {
-		_, err = Keep.Ask(ctx, desk, File{filepath.Base(path), digest})
-	}
-	return err
 }
 
 // get fetches a file, and returns when it is there.
@@ -187,7 +175,7 @@ func (p *place) get(ctx context.Context, desk *rpc.Actor, name string, files <-c
 		if _, err = io.Copy(io.Discard, in); err != nil { // the store keeps it
 			return err
 		}
-		return p.keep(File{name, digest})
+		return p.parts.Publish("", digest, filepath.Join(p.dir, name), 0o600)
 	case <-desk.Conn().Done():
 		return desk.Conn().Err()
 	}
