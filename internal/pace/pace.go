@@ -337,7 +337,7 @@ func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 
 // Starters tells how many who share the owner's link start to send bulk at present, this one included. Each begins with its part: what
 // all their trains together promised would be lost, and nobody hears of the others before a round trip is over. One that has ended its
-// start has what it found, so the number does not shrink for those who still look for theirs.
+// start has what it found, so the number does not shrink for those who still look for theirs, and have bulk in flight.
 func (c *Controller) Starters(n, inFlight int) {
 	if c.starters = max(c.starters, starters(n)); inFlight == 0 {
 		c.starters = starters(n)

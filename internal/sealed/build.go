@@ -147,7 +147,7 @@ func (s *Session) mayLeave(t time.Duration) bool {
 		if waiting > trainPackets*s.size() { // less is a first flight whatever others do
 			s.starting.note(true)
 		}
-		s.control.Starters(s.starting.among(), s.records.bytes)
+		s.control.Starters(s.starting.among(), s.bulkInFlight())
 	}
 	at, ok := s.control.Next(now, s.size(), s.records.bytes)
 	return ok && !at.After(now)

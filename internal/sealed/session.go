@@ -227,6 +227,9 @@ func (s *Session) Err() error { return s.err }
 // Controller returns what paces this session.
 func (s *Session) Controller() *pace.Controller { return s.control }
 
+// bulkInFlight is InFlight without play.
+func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
+
 // InFlight returns the bytes of payload packets whose fate is open.
 func (s *Session) InFlight() int { return s.records.bytes }
 
@@ -274,7 +277,7 @@ func (s *Session) Advance(now time.Time) error {
 		s.Wake()
 	}
 	s.checkHearing(t)
-	if s.control.State() != pace.Start || s.records.bytes == 0 {
+	if s.control.State() != pace.Start || s.bulkInFlight() == 0 {
 		s.starting.note(false)
 	}
 	s.records.forget(t)

@@ -54,3 +54,27 @@ func TestStartersAreCounted(t *testing.T) {
 	client.Close()
 	require.Zero(t, starting.Load(), "it has ended")
 }
+
+// busy are calls and pieces that say how many wait.
+type busy struct{ *ticks }
+
+func (b busy) Waiting() int { return (b.pieces.total - b.pieces.next) * b.size }
+
+// TestWhoPlaysIsNoStarterForEver: a few packets of bulk do not end a start, and play beside them is never without any in flight. A hundred
+// players who had once taken some KB let every later transfer of their server begin with a hundredth.
+func TestWhoPlaysIsNoStarterForEver(t *testing.T) {
+	var starting atomic.Int32
+	a, b := newTicks(time.Second/60, 20, 0), newTicks(time.Second/60, 0, 20)
+	client, server := ends(t, busy{a}, busy{b}, func(c *SessionConfig) {
+		if c.Client {
+			c.Starting = &starting
+		}
+	})
+	client.Start(netsim.Epoch, ID{1})
+	server.Start(netsim.Epoch, ID{2})
+	link := netsim.Config{Delay: 25 * ms, Rate: 20e6}
+	pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: link, BtoA: link, Max: SafePacket})
+	_ = pair.Run(20*time.Second, func() bool { return false })
+	require.True(t, a.pieces.delivered())
+	require.Zero(t, starting.Load())
+}
