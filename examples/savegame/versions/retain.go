@@ -23,7 +23,7 @@ func (u *User) retain(ctx context.Context, name string) error {
 }
 
 func (u *User) outdated(versions []Version, now time.Time) (old []Version) {
-	keep, behind := u.all.config, 0 // versions behind v that hold something
+	keep, behind := u.all.config, 0 // versions behind v that somebody can get
 	for i, v := range slices.Backward(versions) {
 		past := now.Sub(v.Time) > keep.KeepFor && v.Kind != Damaged
 		switch newest := i == len(versions)-1; {
@@ -32,7 +32,7 @@ func (u *User) outdated(versions []Version, now time.Time) (old []Version) {
 		case !newest && past && behind >= keep.Keep:
 			old = append(old, v)
 		}
-		if v.Kind != Trash {
+		if v.Kind != Trash && v.Kind != Damaged {
 			behind++
 		}
 	}
