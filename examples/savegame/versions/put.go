@@ -105,6 +105,10 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	if err != nil {
 		return nil, err
 	}
+	disk, err := u.all.room(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if err := u.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -113,7 +117,7 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	defer u.mu.Unlock()
 	c := u.know(v.Content, chunks)
 	lacks, needs := c.lacks()
-	if err := u.over(ctx, u.kept(), needs+store.Occupied(int64(len(b)))+recordBytes); err != nil {
+	if err := u.over(disk, u.kept(), needs+store.Occupied(int64(len(b)))+recordBytes); err != nil {
 		return nil, err
 	}
 	if c.running.Add(1); !c.there {

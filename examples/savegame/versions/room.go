@@ -51,23 +51,23 @@ func (u *User) makeRoom(ctx context.Context, name string, bytes int64) error {
 
 // fits holds bytes if there is room.
 func (u *User) fits(ctx context.Context, bytes int64) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	err := u.over(ctx, u.used.Load(), bytes)
-	if err == nil {
-		u.hold(bytes)
-	}
-	return err
-}
-
-// over fails when more bytes do not fit beside so many that are the user's. The caller holds mu.
-func (u *User) over(ctx context.Context, kept, needs int64) error {
-	c, used, held := u.all.config, u.used.Load(), u.all.held.Load()
-	free, err := u.all.store.Room(ctx)
+	disk, err := u.all.room(ctx)
 	if err != nil {
 		return err
 	}
-	disk := free - max(0, c.Reserve) - held
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err := u.over(disk, u.used.Load(), bytes); err != nil {
+		return err
+	}
+	u.hold(bytes)
+	return nil
+}
+
+// over fails when more bytes do not fit beside so many that are the user's, with what the disk has room for beside all that is there.
+// The caller holds mu.
+func (u *User) over(disk, kept, needs int64) error {
+	c, used := u.all.config, u.used.Load()
 	others := u.all.total.Load() - used
 	switch {
 	case c.Quota > 0 && kept+needs > c.Quota:
@@ -111,9 +111,13 @@ func (u *User) displace(ctx context.Context, name string, full error) error {
 // oldest returns the version that goes next, and the trash record that would be left alone; none when only newest ones are there, when
 // what stays does not fit in any case, or when a damaged one keeps all from being freed.
 func (u *User) oldest(ctx context.Context) (oldest []Version, err error) {
+	disk, err := u.all.room(ctx)
+	if err != nil {
+		return nil, err
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if err := u.over(ctx, u.kept(), recordBytes); err != nil || u.damaged() {
+	if err := u.over(disk, u.kept(), recordBytes); err != nil || u.damaged() {
 		return nil, err
 	}
 	for _, versions := range u.names {

@@ -119,6 +119,13 @@ func (v *Versions) inSlot(ctx context.Context, fn func() error) error {
 	}
 }
 
+// room returns how many more bytes the disk has room for, beside the reserve and what is being stored.
+func (v *Versions) room(ctx context.Context) (bytes int64, err error) {
+	held := v.held.Load()
+	free, err := v.store.Room(ctx)
+	return free - max(0, v.config.Reserve) - held, err
+}
+
 // parse returns what a manifest says of a version, and its chunks. It does so for one at a time: of many small entries a manifest takes 25
 // times its bytes.
 func (v *Versions) parse(b []byte, most int64) (Version, []manifest.Chunk, error) {
