@@ -158,7 +158,7 @@ func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) error {
 		if err = t.Wait(ctx); err == nil {
 			_, err = Keep.Ask(ctx, desk, File{filepath.Base(path), digest})
 		}
-		if err == nil || tries == 1 {
+		if !errors.As(err, new(*rpc.RequestError)) || tries == 1 {
 			return err
 		}
 	}

@@ -69,7 +69,8 @@ type Source struct{ link *Link }
 // Source returns the link for its sealed carrier.
 func (l *Link) Source() Source { return Source{l} }
 
-// Lock and Unlock are the link's lock by itself: what the carrier does under it wakes nobody.
+// Lock and Unlock are the link's lock by itself: what the carrier does under it wakes nobody, but Unlock may, for what came
+// meanwhile.
 func (s Source) Lock() { s.link.mu.Lock() }
 func (s Source) Unlock() {
 	s.link.mu.Unlock()

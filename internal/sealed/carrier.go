@@ -179,7 +179,7 @@ func (c *Carrier) Err() error {
 	return c.session.Err()
 }
 
-// Stats returns a copy of the counters. It wakes nobody.
+// Stats returns a copy of the counters. It has the session look for nothing.
 func (c *Carrier) Stats() CarrierStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -85,8 +85,8 @@ func restore(ctx context.Context, s *session) error {
 	}
 	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error {
 		history, err := client.History(ctx, name)
-		if err != nil {
-			return err
+		if err != nil || len(history) == 0 { // a server's answer is not to be relied on
+			return cmp.Or(err, versions.ErrNoSave)
 		}
 		stored, err := client.Restore(ctx, name, number, s.Machine)
 		if err != nil {

@@ -37,7 +37,7 @@ func (r *Restore) Commit(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, r.work.release())
 	}
-	if err := errors.Join(kept, borne(os.Chmod(r.target, r.manifest.Entries[0].Mode)), r.work.discard()); err != nil {
+	if err := errors.Join(kept, r.kept, borne(os.Chmod(r.target, r.manifest.Entries[0].Mode)), r.work.discard()); err != nil {
 		return fmt.Errorf("%s: it is restored, but: %w", r.target, err)
 	}
 	return nil

@@ -3,4 +3,4 @@ package tree
 import "io/fs"
 
 // isMine is for /tmp, which Windows has not.
-func isMine(fs.FileInfo) bool { return true }
+func isMine(string, fs.FileInfo) bool { return true }

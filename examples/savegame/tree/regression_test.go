@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -83,6 +84,49 @@ func TestWhatIsWrittenAtTheLastMomentIsKept(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What a game wrote at the last moment was deleted by the next restore when the one that replaced it was killed, or when the name of what was
+// to be kept became too long.
+func TestWhatIsWrittenAtTheLastMomentOutlivesACrash(t *testing.T) {
+	dir := folder(t)
+	target := filepath.Join(dir, strings.Repeat("n", 240))
+	write(t, dir, map[string]string{"new": "new", "newer": "newer", filepath.Base(target): "old"})
+	before := scanned(t, ScanOptions{}, target).Manifest.Digest()
+	looks := 0
+	look := func(_ context.Context, path string) error {
+		if looks++; looks == 2 {
+			panic("killed") // the save is in its place
+		}
+		if scanned(t, ScanOptions{}, path).Manifest.Digest() != before {
+			return errors.New("it has changed")
+		}
+		return nil
+	}
+	real := exchange
+	t.Cleanup(func() { exchange = real })
+	exchange = func(ready, target string) error {
+		require.NoError(t, os.WriteFile(target, []byte("the game saves"), 0o600))
+		return real(ready, target)
+	}
+	from := scanned(t, ScanOptions{}, filepath.Join(dir, "new"))
+	r, err := NewRestore(t.Context(), from.Manifest, target, RestoreOptions{Local: from, Look: look})
+	require.NoError(t, err)
+	require.Panics(t, func() { _ = r.Commit(t.Context()) })
+	require.NoError(t, r.work.release())
+
+	exchange = real
+	later := scanned(t, ScanOptions{}, filepath.Join(dir, "newer"))
+	before = from.Manifest.Digest()
+	next := begun(t, later.Manifest, target, RestoreOptions{Local: later, Look: look})
+	before = scanned(t, ScanOptions{}, target).Manifest.Digest()
+	kept, is := errors.AsType[*Kept](next.Commit(t.Context()))
+	require.True(t, is)
+	content, err := os.ReadFile(kept.Path)
+	require.NoError(t, err)
+	require.Equal(t, "the game saves", string(content))
+	requireSame(t, later, target)
+	requireTidy(t, target)
 }
 
 // Onto FAT, and what else keeps no modes, nothing could be restored.

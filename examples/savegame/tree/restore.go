@@ -32,6 +32,7 @@ type Restore struct {
 	look     func(ctx context.Context, path string) error
 	lacks    map[manifest.Digest][]place // where a chunk that is not there belongs
 	buffer   []byte                      // of a chunk
+	kept     error                       // what a commit before had replaced, a [*Kept], or nil
 }
 
 // place is where a chunk belongs.
@@ -58,7 +59,7 @@ func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o Rest
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", target, err)
 	}
-	r := &Restore{m, target, work, o.Look, make(map[manifest.Digest][]place), make([]byte, manifest.MaxChunk)}
+	r := &Restore{m, target, work, o.Look, make(map[manifest.Digest][]place), make([]byte, manifest.MaxChunk), nil}
 	if err := r.begin(ctx, o.Local); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -79,7 +80,8 @@ func resolve(target string) (string, error) {
 }
 
 func (r *Restore) begin(ctx context.Context, local *Source) error {
-	if err := r.work.recover(r.target); err != nil {
+	var err error
+	if r.kept, err = r.work.recover(ctx, r.target, r.look); err != nil {
 		return err
 	}
 	if runtime.GOOS == "windows" {

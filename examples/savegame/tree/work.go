@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/quivernet/quiver/examples/savegame/flock"
@@ -47,7 +48,7 @@ func openWork(target string) (*workFolder, error) {
 		return nil, made
 	}
 	info, err := os.Lstat(p)
-	if err != nil || !info.IsDir() || made != nil && !isMine(info) { // somebody else's, in /tmp
+	if err != nil || !info.IsDir() || made != nil && !isMine(p, info) { // somebody else's, in /tmp
 		return nil, errors.Join(errors.New(p+" is not this program's folder"), err)
 	}
 	root, err := os.OpenRoot(p)
@@ -82,14 +83,18 @@ func stands(root *os.Root, lock *os.File) bool {
 	return err == nil && gone == nil && os.SameFile(ours, named)
 }
 
-// recover clears up after a crash in publish: what was moved aside goes back when nothing has come in its place.
-func (w *workFolder) recover(target string) error {
+// recover clears up after a crash in publish, or behind it: what was moved aside goes back when nothing has come in its place, and else is
+// looked at as rescue does.
+func (w *workFolder) recover(ctx context.Context, target string, look func(context.Context, string) error) (kept, err error) {
 	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(filepath.Join(w.path, workOld), target); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return nil, err
 		}
 	}
-	return errors.Join(w.remove(workOld), w.remove(workReady))
+	if kept, err = w.rescue(ctx, target, look); err != nil {
+		return nil, err
+	}
+	return kept, errors.Join(w.remove(workOld), w.remove(workReady))
 }
 
 // publish puts what is staged in its place. What was there goes to the work folder: in one step where the system can.
@@ -141,10 +146,16 @@ func (w *workFolder) rescue(ctx context.Context, target string, look func(contex
 		if _, err := os.Lstat(replaced); err != nil || look(ctx, replaced) == nil {
 			continue
 		}
-		aside := target + time.Now().Format(" (conflict 2006-01-02 15.04.05.000)")
+		aside := beside(target, time.Now().Format(" (conflict 2006-01-02 15.04.05.000)"))
 		kept, err = &Kept{aside}, os.Rename(replaced, aside)
 	}
 	return kept, err
+}
+
+// beside returns a target's name with something behind it, as much of it as file systems take: 255 bytes.
+func beside(target, suffix string) string {
+	dir, name := filepath.Split(target)
+	return dir + strings.ToValidUTF8(name[:min(len(name), 255-len(suffix))], "") + suffix
 }
 
 // remove removes what is at name, if there is anything, also from folders that may not be written to.

@@ -47,4 +47,11 @@ func TestALoginIsTriedAgain(t *testing.T) {
 	}
 	_, _, err = c.Redeem(code, "here", "pc", "her secret", now.Add(codeLife))
 	require.ErrorIs(t, err, ErrCode)
+
+	code, err = c.New("ann", now)
+	require.NoError(t, err)
+	_, _, err = c.Redeem(code, "here", "pc", "", now)
+	require.NoError(t, err)
+	_, _, err = c.Redeem(code, "here", "pc", "", now)
+	require.ErrorIs(t, err, ErrCode, "no secret is nobody's")
 }

@@ -174,17 +174,19 @@ func TestWhatCanNotBeReadIsInNobodysWay(t *testing.T) {
 
 // One record in a bad place of the disk took all saves of its user.
 func TestARecordThatCanNotBeReadIsInNobodysWay(t *testing.T) {
-	p := newPlace(t, Config{})
+	config := Config{Keep: 1, KeepFor: time.Hour}
+	p := newPlace(t, config)
 	deaf := &deaf{Store: p.store}
 	p.store = deaf
-	p.open(Config{})
+	p.open(config)
 	u, ctx := p.user("alice"), t.Context()
 	first := p.put(u, Request{Name: "world"}, saveOf("one"))
 	second := p.put(u, Request{Name: "world", Seen: first.Ref()}, saveOf("two"))
 	p.put(u, Request{Name: "other"}, saveOf("three"))
 	deaf.key = u.recordKey("world", 2)
 
-	p.open(Config{TotalQuota: 1 << 30})
+	config.TotalQuota = 1 << 30
+	p.open(config)
 	u = p.user("alice")
 	p.requireContent(u, "other", 0, saveOf("three"))
 	p.requireContent(u, "world", 1, saveOf("one"))
@@ -193,6 +195,7 @@ func TestARecordThatCanNotBeReadIsInNobodysWay(t *testing.T) {
 	require.ErrorAs(t, err, new(*Conflict))
 	p.now = p.now.Add(1000 * time.Hour)
 	require.Zero(t, p.collect())
+	p.requireContent(u, "world", 1, saveOf("one")) // as long as nobody can get the newest
 
 	deaf.key = ""
 	p.requireContent(u, "world", 0, saveOf("two"))
