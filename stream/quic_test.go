@@ -62,29 +62,62 @@ func overWays(t *testing.T, up, down netsim.Config, config rpc.Config, prepare f
 
 // joinQUIC joins a server and a client by quic-go over two sockets.
 func joinQUIC(t *testing.T, near, far net.PacketConn, config rpc.Config, prepare func(server, client *rpc.World)) (l loopback, leave func()) {
-	certificate, err := cert.Development("localhost")
-	require.NoError(t, err)
-	config.HelloTimeout = cmp.Or(config.HelloTimeout, 10*time.Second) // a lossy path may lose a Hello four times
-	serverWorld, server := newWorld(t, config, Config{})
-	clientWorld, client := newWorld(t, config, Config{})
-	prepare(serverWorld, clientWorld)
-	joined := make(chan *rpc.Conn, 1)
-	serverWorld.OnConnect(func(c *rpc.Conn) { joined <- c })
-	listener, err := rpc.ListenPacket(far, &tls.Config{Certificates: []tls.Certificate{certificate}}, serverWorld)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	go serverWorld.Run(ctx)
-	go clientWorld.Run(ctx)
-	pin := cert.Pinned(cert.Fingerprint(certificate))
-	pin.Time = func() time.Time { return certificate.Leaf.NotBefore.Add(time.Hour) }
-	conn, err := rpc.DialPacket(ctx, near, far.LocalAddr(), pin, clientWorld)
-	require.NoError(t, err)
-	return loopback{server, client, server.Peer(<-joined), client.Peer(conn)}, func() {
-		_ = clientWorld.Close(ctx, 0, "over")
-		_ = serverWorld.Close(ctx, 0, "over")
-		_ = listener.Close()
-		cancel()
+	h := newHost(t, config)
+	world, client := newWorld(t, h.config, Config{})
+	prepare(h.world, world)
+	go h.world.Run(h.ctx)
+	return h.join(near, far, world, client), func() {
+		_ = world.Close(h.ctx, 0, "over")
+		h.close()
 	}
+}
+
+// host is a server that clients join by quic-go, each over two sockets of its own.
+type host struct {
+	*testing.T
+	ctx         context.Context
+	cancel      context.CancelFunc
+	config      rpc.Config
+	world       *rpc.World
+	streams     *Streams
+	certificate tls.Certificate
+	joined      chan *rpc.Conn
+	listeners   []*rpc.Listener
+}
+
+// newHost makes a host that does not run.
+func newHost(t *testing.T, config rpc.Config) *host {
+	h := &host{T: t, config: config, joined: make(chan *rpc.Conn, 1)}
+	h.ctx, h.cancel = context.WithCancel(t.Context())
+	h.config.HelloTimeout = cmp.Or(config.HelloTimeout, 10*time.Second) // a lossy path may lose a Hello four times
+	var err error
+	h.certificate, err = cert.Development("localhost")
+	require.NoError(t, err)
+	h.world, h.streams = newWorld(t, h.config, Config{})
+	h.world.OnConnect(func(c *rpc.Conn) { h.joined <- c })
+	return h
+}
+
+// join has a client join, whose world runs from then on.
+func (h *host) join(near, far net.PacketConn, world *rpc.World, client *Streams) loopback {
+	listener, err := rpc.ListenPacket(far, &tls.Config{Certificates: []tls.Certificate{h.certificate}}, h.world)
+	require.NoError(h, err)
+	h.listeners = append(h.listeners, listener)
+	go world.Run(h.ctx)
+	pin := cert.Pinned(cert.Fingerprint(h.certificate))
+	pin.Time = func() time.Time { return h.certificate.Leaf.NotBefore.Add(time.Hour) }
+	conn, err := rpc.DialPacket(h.ctx, near, far.LocalAddr(), pin, world)
+	require.NoError(h, err)
+	return loopback{h.streams, client, h.streams.Peer(<-h.joined), client.Peer(conn)}
+}
+
+// close ends the host, and the worlds that run with it.
+func (h *host) close() {
+	_ = h.world.Close(h.ctx, 0, "over")
+	for _, l := range h.listeners {
+		_ = l.Close()
+	}
+	h.cancel()
 }
 
 const fullStackBytes = 4 << 20

@@ -1,8 +1,6 @@
 package stream
 
 import (
-	"context"
-	"crypto/tls"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,62 +10,37 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
-	"github.com/quivernet/quiver/rpc/cert"
 )
 
-// rush is a server with clients that share its uplink, over the full stack in virtual time.
-type rush struct {
-	server  *Streams
-	peers   []*Peer // the server's
-	clients []*Streams
-
-	arrivals []<-chan received
-}
-
-func inRush(t *testing.T, clients int, path netsim.Config, fn func(r *rush)) {
+// inRush runs fn with the two ends of each of some connections, which share the uplink of their server: over the full stack in virtual time.
+func inRush(t *testing.T, clients int, path netsim.Config, fn func(all []loopback)) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		certificate, err := cert.Development("localhost")
-		require.NoError(t, err)
-		config := rpc.Config{Sealed: true, HelloTimeout: 10 * time.Second, MaxConnsPerAddress: -1}
-		world, server := newWorld(t, config, Config{})
-		r := &rush{server: server}
-		joined := make(chan *rpc.Conn, 1)
-		world.OnConnect(func(c *rpc.Conn) { joined <- c })
-		go world.Run(ctx)
-		pin := cert.Pinned(cert.Fingerprint(certificate))
-		pin.Time = func() time.Time { return certificate.Leaf.NotBefore.Add(time.Hour) }
-		var first *netsim.Path
-		var ends []func()
+		h := newHost(t, rpc.Config{Sealed: true, MaxConnsPerAddress: -1})
+		go h.world.Run(h.ctx)
+		var sockets []*netsim.PacketConn
+		var uplinks []*netsim.Path
 		for range clients {
-			path.Seed++
 			near, far := netsim.Pipe(path, path)
-			if first == nil {
-				first = far.To(near)
-			} else {
-				netsim.Share(first, far.To(near))
-			}
-			listener, err := rpc.ListenPacket(far, &tls.Config{Certificates: []tls.Certificate{certificate}}, world)
-			require.NoError(t, err)
-			clientWorld, client := newWorld(t, config, Config{})
-			go clientWorld.Run(ctx)
-			conn, err := rpc.DialPacket(ctx, near, far.LocalAddr(), pin, clientWorld)
-			require.NoError(t, err)
-			l := loopback{server, client, server.Peer(<-joined), client.Peer(conn)}
-			l.awaitSealed(t)
-			r.peers, r.clients = append(r.peers, l.toClient), append(r.clients, client)
-			ends = append(ends, func() {
-				_, _, _, _ = clientWorld.Close(ctx, 0, "over"), listener.Close(), near.Close(), far.Close()
-			})
+			sockets, uplinks = append(sockets, near, far), append(uplinks, far.To(near))
+			path.Seed++
+		}
+		netsim.Share(uplinks[0], uplinks[1:]...)
+		var all []loopback
+		for i := range clients {
+			world, client := newWorld(t, h.config, Config{})
+			all = append(all, h.join(sockets[2*i], sockets[2*i+1], world, client))
+			all[i].awaitSealed(t)
 		}
 		time.Sleep(time.Second)
-		fn(r)
-		_ = world.Close(ctx, 0, "over")
-		for _, end := range ends {
-			end()
+		fn(all)
+		for _, l := range all {
+			_ = l.client.world.Close(h.ctx, 0, "over")
 		}
-		cancel()
+		h.close()
 		time.Sleep(time.Minute)
+		for _, s := range sockets {
+			_ = s.Close()
+		}
 	})
 }
 
@@ -78,26 +51,22 @@ func TestRush(t *testing.T) { overBackends(t, testRush) }
 func testRush(t *testing.T, via Backend) {
 	const clients, size = 8, 2 << 20
 	path := netsim.Config{Delay: 40 * time.Millisecond, Rate: 50e6, Seed: testkit.Seed(t)}
-	inRush(t, clients, path, func(r *rush) {
-		for i, p := range r.peers {
-			r.arrivals = append(r.arrivals, collect(r.clients[i]))
-			_, err := save.Start(p, generated(size), size, Via(via))
+	inRush(t, clients, path, func(all []loopback) {
+		var arrivals []<-chan received
+		for _, l := range all {
+			arrivals = append(arrivals, collect(l.client))
+			_, err := save.Start(l.toClient, generated(size), size, Via(via))
 			require.NoError(t, err)
 		}
-		for _, arrival := range r.arrivals {
+		for _, arrival := range arrivals {
 			require.NoError(t, (<-arrival).err)
 		}
-		sent, lost := r.packets()
+		var sent, lost uint64
+		for _, l := range all {
+			s := l.toClient.Conn().Stats().Sealed
+			sent, lost = sent+s.PacketsOut, lost+s.PacketsLost
+		}
 		t.Logf("%d of %d packets lost", lost, sent)
 		require.Less(t, lost, sent/16)
 	})
-}
-
-// packets counts those that the server sent in sealed packets.
-func (r *rush) packets() (sent, lost uint64) {
-	for _, p := range r.peers {
-		s := p.Conn().Stats().Sealed
-		sent, lost = sent+s.PacketsOut, lost+s.PacketsLost
-	}
-	return sent, lost
 }

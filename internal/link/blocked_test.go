@@ -8,15 +8,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// newStuck is a link whose writer is stuck in the first carrier.
+func newStuck(t *testing.T) *beside {
+	b := newBeside(t)
+	synctest.Wait()
+	b.near.Block(true)
+	under(b.Link, func() { b.play.ready = 1 })
+	synctest.Wait()
+	return b
+}
+
 // TestCloseBesideABlockedCarrier: while the writer is stuck in the first carrier the sealed one, which carries, has what a tick holds
 // back leave before the end.
 func TestCloseBesideABlockedCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBeside(t)
-		synctest.Wait()
-		b.near.Block(true)
-		under(b.Link, func() { b.play.ready = 1 })
-		synctest.Wait()
+		b := newStuck(t)
 		b.Carry(b.bell)
 		under(b.Link, func() { b.play.undrained = true })
 		synctest.Wait()
@@ -52,11 +58,7 @@ func TestArrivalBesideABlockedCarrier(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBeside(t)
-				synctest.Wait()
-				b.near.Block(true)
-				under(b.Link, func() { b.play.ready = 1 })
-				synctest.Wait()
+				b := newStuck(t)
 				const many = 100
 				hold(b, func() {
 					for range many {

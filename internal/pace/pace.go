@@ -30,7 +30,7 @@ type Controller struct {
 	credit     float64 // bytes of lost packets that may count as passed
 
 	waiting  int      // bytes of bulk to send, as the owner tells
-	starters starters // with this one: the most since the flight began
+	starters starters // who start at present, this one included; the most since something is in flight
 
 	batch     batch // gathers fates until Feedback
 	round     round // the current one
@@ -335,9 +335,10 @@ func (c *Controller) Limited(inFlight int) {
 // Waiting tells about how many bytes are to be sent, before the first packets of a transfer leave.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 
-// Starters tells how many who share the owner's link start to send bulk at present, this one included. Each begins with its part: what
-// all their trains together promised would be lost, and nobody hears of the others before a round trip is over. One that has ended its
-// start has what it found, so the number does not shrink for those who still look for theirs, and have bulk in flight.
+// Starters tells how many controllers whose paths may share a link start at present, this one included, and how many bytes of bulk this
+// one has in flight. Each begins with its part of what its train promised: all promises together would be lost, and a controller does not
+// see the others before a round trip is over. While it has something in flight the number only grows, for who has ended his start keeps
+// what he found.
 func (c *Controller) Starters(n, inFlight int) {
 	if c.starters = max(c.starters, starters(n)); inFlight == 0 {
 		c.starters = starters(n)

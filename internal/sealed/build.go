@@ -144,7 +144,7 @@ func (s *Session) mayLeave(t time.Duration) bool {
 	if s.control.State() == pace.Start {
 		waiting := s.source.Waiting()
 		s.control.Waiting(waiting)
-		if waiting > trainPackets*s.size() { // less is a first flight whatever others do
+		if waiting > trainPackets*s.size() { // less leaves in its first flight, however many others start
 			s.starting.note(true)
 		}
 		s.control.Starters(s.starting.among(), s.bulkInFlight())

@@ -179,7 +179,7 @@ func (c *Carrier) Err() error {
 	return c.session.Err()
 }
 
-// Stats returns a copy of the counters. It has the session look for nothing.
+// Stats returns a copy of the counters. The session is not woken.
 func (c *Carrier) Stats() CarrierStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,7 +37,7 @@ type SessionConfig struct {
 	// Rate counts all packets. nil = nobody does.
 	Rate Rate
 
-	// Starting counts the sessions of one owner that start to send bulk: they share its link. nil = there is no other.
+	// Starting counts the sessions of one owner that start to send bulk, for they may share its uplink. nil = this is the only one.
 	Starting *atomic.Int32
 
 	// RTT is what QUIC measured; 0 = unknown.

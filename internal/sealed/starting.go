@@ -2,7 +2,7 @@ package sealed
 
 import "sync/atomic"
 
-// starting is a session's part in the count of those of its owner that start.
+// starting keeps a session in the count of those of its owner that start to send bulk, while it does.
 type starting struct {
 	all     *atomic.Int32 // SessionConfig.Starting
 	counted bool          // in it

@@ -16,7 +16,7 @@ const (
 	// parkAfter is how far off the next work must be to be left to a timer: the goroutine ends meanwhile.
 	parkAfter = 100 * time.Millisecond
 	// crowdWait is the least wait while more carriers have work than there are processors: what is due in it leaves by one call, as
-	// much as one of BBR's bursts (draft-ietf-ccwg-bbr, 5.6.3). Finer waits cost a crowd a quarter of its processors' time.
+	// much as BBR sends in one (BBR.send_quantum of draft-ietf-ccwg-bbr). Finer waits cost a crowd a fifth more of its processors' time.
 	crowdWait = time.Millisecond
 )
 
@@ -59,6 +59,7 @@ func (w *worker) wake() {
 	}
 }
 
+// run is the goroutine, counted while it exists.
 func (w *worker) run() {
 	awake.Add(1)
 	defer awake.Add(-1)
@@ -80,7 +81,7 @@ func (w *worker) sleep(timer *time.Timer, next time.Time) (end bool) {
 	if wait <= 0 {
 		return false
 	}
-	wait, naps := w.worth(wait)
+	wait, naps := w.adjust(wait)
 	if naps && udp.Nap(wait) {
 		return false
 	}
@@ -93,10 +94,10 @@ func (w *worker) sleep(timer *time.Timer, next time.Time) (end bool) {
 	}
 }
 
-// worth returns for how long to sleep where a wait is asked for, by how many others have work, and whether a thread is to sleep in the
-// kernel, for the timers of an idle process would round the wait up. The thread keeps one of the runtime's processors from all other
-// goroutines meanwhile, so half of them stay free. In virtual time a wait is what it is.
-func (w *worker) worth(wait time.Duration) (_ time.Duration, naps bool) {
+// adjust lengthens a wait while many others have work. naps: a thread is to sleep in the kernel, as the timers of an idle process would round
+// the wait up. Meanwhile the thread keeps one of the runtime's processors from all other goroutines, so half of the processors stay free. In
+// virtual time a wait stays what it is.
+func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
 	procs, crowd := runtime.GOMAXPROCS(0), int(awake.Load())
 	switch {
 	case !w.real:

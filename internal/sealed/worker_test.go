@@ -9,8 +9,8 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// Threads that sleep in the kernel keep processors from everybody else: with 200 carriers that sent, a server did nothing half of the
-// time.
+// TestWaitsOfACrowd: threads that sleep in the kernel keep processors from everybody else. With 200 carriers that sent, a server did nothing
+// half of the time.
 func TestWaitsOfACrowd(t *testing.T) {
 	const short = crowdWait / 4
 	procs := runtime.GOMAXPROCS(0)
@@ -21,25 +21,25 @@ func TestWaitsOfACrowd(t *testing.T) {
 	}
 
 	as(procs / 2)
-	wait, naps := w.worth(short)
+	wait, naps := w.adjust(short)
 	require.Equal(t, short, wait)
 	require.Equal(t, short < udp.TimerUnit, naps)
-	_, naps = w.worth(2 * crowdWait)
+	_, naps = w.adjust(2 * crowdWait)
 	require.False(t, naps, "the timers keep that")
 
 	as(procs)
-	wait, naps = w.worth(short)
+	wait, naps = w.adjust(short)
 	require.Equal(t, short, wait)
 	require.False(t, naps)
 
 	as(procs + 1)
-	wait, naps = w.worth(short)
+	wait, naps = w.adjust(short)
 	require.Equal(t, crowdWait, wait)
 	require.False(t, naps)
-	wait, _ = w.worth(2 * crowdWait)
+	wait, _ = w.adjust(2 * crowdWait)
 	require.Equal(t, 2*crowdWait, wait)
 
-	wait, naps = new(worker).worth(short)
+	wait, naps = new(worker).adjust(short)
 	require.Equal(t, short, wait, "in virtual time")
 	require.False(t, naps)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/examples/savegame/flock"
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 )
 
 // A restore that ends removes the lock of its folder: who had opened that, and got it then, held nothing, and another one got in.
@@ -48,6 +49,37 @@ func TestOneAtATimeHasTheWorkFolder(t *testing.T) {
 	t.Log(had.Load(), "had it")
 }
 
+// unchanged is a look that knows one state of what it looks at.
+func unchanged(t *testing.T, path string, before manifest.Digest) error {
+	if scanned(t, ScanOptions{}, path).Manifest.Digest() != before {
+		return errors.New("it has changed")
+	}
+	return nil
+}
+
+// gameSaves has a game write to a file of the target right before that is replaced, in one step or not, until stop.
+func gameSaves(t *testing.T, file string, exchanges bool) (stop func()) {
+	real := exchange
+	stop = func() { exchange = real }
+	t.Cleanup(stop)
+	exchange = func(ready, target string) error {
+		require.NoError(t, os.WriteFile(filepath.Join(target, file), []byte("the game saves"), 0o600))
+		if exchanges {
+			return real(ready, target)
+		}
+		return fs.ErrInvalid
+	}
+	return stop
+}
+
+func requireKept(t *testing.T, err error, file string) {
+	kept, is := errors.AsType[*Kept](err)
+	require.True(t, is)
+	content, err := os.ReadFile(filepath.Join(kept.Path, file))
+	require.NoError(t, err)
+	require.Equal(t, "the game saves", string(content))
+}
+
 // What was written to the target between the last look and the exchange was lost.
 func TestWhatIsWrittenAtTheLastMomentIsKept(t *testing.T) {
 	for name, saved := range map[string]string{"file": "", "folder": "level"} {
@@ -57,30 +89,13 @@ func TestWhatIsWrittenAtTheLastMomentIsKept(t *testing.T) {
 				write(t, dir, map[string]string{filepath.Join("new", saved): "new", filepath.Join("target", saved): "old"})
 				target := filepath.Join(dir, "target")
 				before := scanned(t, ScanOptions{}, target).Manifest.Digest()
-				look := func(_ context.Context, path string) error {
-					if scanned(t, ScanOptions{}, path).Manifest.Digest() != before {
-						return errors.New("it has changed")
-					}
-					return nil
-				}
-				real := exchange
-				t.Cleanup(func() { exchange = real })
-				exchange = func(ready, target string) error {
-					require.NoError(t, os.WriteFile(filepath.Join(target, saved), []byte("the game saves"), 0o600))
-					if exchanges {
-						return real(ready, target)
-					}
-					return fs.ErrInvalid
-				}
+				look := func(_ context.Context, path string) error { return unchanged(t, path, before) }
+				gameSaves(t, saved, exchanges)
 				from := scanned(t, ScanOptions{}, filepath.Join(dir, "new"))
 				r := begun(t, from.Manifest, target, RestoreOptions{Local: from, Look: look})
-				kept, is := errors.AsType[*Kept](r.Commit(t.Context()))
-				require.True(t, is)
+				requireKept(t, r.Commit(t.Context()), saved)
 				requireSame(t, from, target)
 				requireTidy(t, target)
-				content, err := os.ReadFile(filepath.Join(kept.Path, saved))
-				require.NoError(t, err)
-				require.Equal(t, "the game saves", string(content))
 			})
 		}
 	}
@@ -98,33 +113,21 @@ func TestWhatIsWrittenAtTheLastMomentOutlivesACrash(t *testing.T) {
 		if looks++; looks == 2 {
 			panic("killed") // the save is in its place
 		}
-		if scanned(t, ScanOptions{}, path).Manifest.Digest() != before {
-			return errors.New("it has changed")
-		}
-		return nil
+		return unchanged(t, path, before)
 	}
-	real := exchange
-	t.Cleanup(func() { exchange = real })
-	exchange = func(ready, target string) error {
-		require.NoError(t, os.WriteFile(target, []byte("the game saves"), 0o600))
-		return real(ready, target)
-	}
+	stop := gameSaves(t, "", true)
 	from := scanned(t, ScanOptions{}, filepath.Join(dir, "new"))
 	r, err := NewRestore(t.Context(), from.Manifest, target, RestoreOptions{Local: from, Look: look})
 	require.NoError(t, err)
 	require.Panics(t, func() { _ = r.Commit(t.Context()) })
 	require.NoError(t, r.work.release())
 
-	exchange = real
+	stop()
 	later := scanned(t, ScanOptions{}, filepath.Join(dir, "newer"))
 	before = from.Manifest.Digest()
 	next := begun(t, later.Manifest, target, RestoreOptions{Local: later, Look: look})
 	before = scanned(t, ScanOptions{}, target).Manifest.Digest()
-	kept, is := errors.AsType[*Kept](next.Commit(t.Context()))
-	require.True(t, is)
-	content, err := os.ReadFile(kept.Path)
-	require.NoError(t, err)
-	require.Equal(t, "the game saves", string(content))
+	requireKept(t, next.Commit(t.Context()), "")
 	requireSame(t, later, target)
 	requireTidy(t, target)
 }
