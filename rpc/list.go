@@ -25,9 +25,9 @@ func (l *List[K, V]) Get(key K) (V, bool) { return l.items.Get(key) }
 // visited, or is not.
 func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 
-// Set sets the value of a key. It returns ErrTooLong, and changes nothing, for one key more than 2,048, or than two thousand
-// million since the list was made. On a client it changes the copy only, until the server changes the item, or sets its key. A key or value that can not be encoded, such as a string beyond its
-// bound, is told in the log at the next Flush, not here, and no client gets the item.
+// Set sets the value of a key. It returns ErrTooLong, and changes nothing, for one key more than 2,048, or than two thousand million since
+// the list was made. On a client it changes the copy only, until the server changes the item, or sets its key. A key or value that can not
+// be encoded, such as a string beyond its bound, is told in the log at the next Flush, not here, and no client gets the item.
 func (l *List[K, V]) Set(key K, value V) error {
 	if !l.items.Set(key, value) {
 		return fmt.Errorf("rpc: Set of a new key, %v, in a list of %d; it may have %d, and %d in all its time: %w", key, l.Len(), keyed.MaxItems, keyed.MaxEver, ErrTooLong)

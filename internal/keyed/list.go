@@ -18,7 +18,7 @@ import (
 const (
 	// MaxItems is how many items a list has. UE: net.MaxRepArraySize.
 	MaxItems = 2048
-	// MaxEver is how many items a list has had in the end, for numbers are below censusBit: a thousand a second for 24 days.
+	// MaxEver is how many items a list may ever have had, for their numbers stay below censusBit: a thousand a second for 24 days.
 	MaxEver = censusBit - 1
 )
 

@@ -17,7 +17,7 @@ const (
 // Table returns all rows: the families that RFC 9743, section 5, asks of a congestion control, and the weather of homes.
 func Table() []Row {
 	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), weather(), queues(), changes(), stalls(), wayBack(), products(),
-		crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), shorts(), constants(), play(), starts(), little()))
+		crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), shorts(), constants(), play(), starts(), rushes(), little()))
 }
 
 // single is one transfer of ours over a path.
@@ -492,6 +492,11 @@ func starts() (rows []Row) {
 			rows = append(rows, downloads(n, plays))
 		}
 	}
+	return rows
+}
+
+// rushes are [rush] over paths of which each flow's part is worth a start, in weather and without.
+func rushes() (rows []Row) {
 	swaying, clumped := Path(50e6, 100*milli, 0, 1), Path(20e6, 50*milli, 0, 1)
 	swaying.There.Jitter, swaying.Back.Jitter = 5*milli, 5*milli
 	clumped.There.Clump, clumped.Back.Clump = 5*milli, 5*milli
@@ -503,7 +508,7 @@ func starts() (rows []Row) {
 	}
 	for _, path := range []Scene{Path(10e6, 100*milli, 0, 1), Path(20e6, 100*milli, 0, 1), Path(50e6, 20*milli, 0, 1), Path(100e6, 50*milli, 0.01, 1), Path(100e6, 100*milli, 0, 1)} {
 		for _, n := range []int{4, 8, 16, 32} {
-			if share := path.Product() / n; share >= leastShare {
+			if path.Product()/n >= leastPart {
 				rows = append(rows, rush(path, n, true), rush(path, n, false))
 			}
 		}
@@ -511,10 +516,11 @@ func starts() (rows []Row) {
 	return rows
 }
 
-// leastShare is the part of a path below which many at once are no start's matter: the four packets that each may have in flight.
-const leastShare = 2 * 4 * maxPacket
+// leastPart is twice what each flow may always have in flight, four packets: where fair parts are smaller, the least windows alone fill the
+// queue, however a start begins.
+const leastPart = 2 * 4 * maxPacket
 
-// rush are transfers that begin within 50 ms and would last 5 s in fair parts, from one server or from many.
+// rush is n transfers that begin within 50 ms, from one server or from as many, and last 5 s in fair parts.
 func rush(path Scene, n int, oneServer bool) Row {
 	bytes := int(path.There.Rate) / 8 * 5 / n
 	s := path.With(n, Flow{Begin: second, Bytes: bytes}, 50*milli/time.Duration(n))

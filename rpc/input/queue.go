@@ -50,8 +50,8 @@ type QueueStats struct {
 // before, the zero I at first: a game may repeat it, and let go after some ticks; see [QueueStats].Repeated. now is the time that the
 // running Dispatch had. Call it for every tick that is simulated, in their order, the first of which is 1 or more; some may be left
 // out. The same tick again returns the same. One that is lower than before goes back: what came for the ticks of the last second is there
-// again, and farther back the queue begins anew. By the ticks that are taken the client
-// learns which one it is for: before the first Take it predicts nothing, and [Predictor.Tick] asks for no input.
+// again, and farther back the queue begins anew. By the ticks that are taken the client learns which one it is for: before the first Take
+// it predicts nothing, and [Predictor.Tick] asks for no input.
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
 	case q.began && tick == q.taken:
