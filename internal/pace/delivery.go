@@ -8,6 +8,7 @@ type Sample struct {
 	delivered int64   // bytes delivered when it left
 	limited   bool    // the path was not to be full: there was nothing to send, or a queue was to shrink
 	resumed   bool    // the first after there was nothing to send
+	held      bool    // the first after a window was full for so long that the path emptied
 	round     uint8   // low bits of the number of the round in which it left
 	look      uint32  // which look for more rate it was part of; 0 = none
 }
@@ -32,6 +33,8 @@ type delivery struct {
 	limitedAt instant       // latest arrival of a limited packet
 	ranDry    bool          // there was nothing to send since the last packet left
 	resumedAt instant       // latest arrival of a packet before which there was nothing to send
+	full      bool          // the window has held packets back since the last one left
+	heldAt    instant       // latest arrival of a packet that it had held back until the path was empty
 	grain     time.Duration // arrivals within it are one instant
 	curve     latest[point] // grains of a 64th of the base round trip make it reach back for four of these
 	begin     int           // its first point since the path was empty
@@ -40,13 +43,17 @@ type delivery struct {
 
 func (d *delivery) point(i int) *point { return d.curve.at(i) }
 
-// leave records the state in which a packet leaves; paused: none has left for long.
+// leave records the state in which a packet leaves; paused: none has left for long. Where the window made the pause the curve goes on: it
+// may be all that ever makes one.
 func (d *delivery) leave(t instant, inFlight int, paused bool) Sample {
-	if inFlight == 0 || paused {
+	s := Sample{sent: t, delivered: d.total, limited: d.limited > d.total, resumed: d.ranDry}
+	switch emptied := inFlight == 0 || paused; {
+	case emptied && d.full && !d.ranDry:
+		s.held = true
+	case emptied:
 		d.begin = d.curve.next
 	}
-	s := Sample{sent: t, delivered: d.total, limited: d.limited > d.total, resumed: d.ranDry}
-	d.ranDry = false
+	d.ranDry, d.full = false, false
 	return s
 }
 
@@ -58,6 +65,9 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	}
 	if s.resumed {
 		d.resumedAt = max(d.resumedAt, arrived)
+	}
+	if s.held {
+		d.heldAt = max(d.heldAt, arrived)
 	}
 	if d.curve.next > d.begin {
 		if last := d.point(d.curve.next - 1); arrived <= last.from+d.grain {
@@ -81,6 +91,7 @@ type slope struct {
 	sent    float64       // at which the same packets left
 	arrival float64       // as it was at the receiver
 	limited bool          // packets of a path that was not to be full are among it
+	held    bool          // a full window left the path empty in it
 	stood   bool          // the path stood still in it
 }
 
@@ -160,6 +171,7 @@ func (d *delivery) slope(first, last *point) slope {
 		arrival: bytes / took.Seconds(),
 		sent:    bytes / sent.Seconds(),
 		limited: d.limitedAt > first.at,
+		held:    d.heldAt > first.at,
 		stood:   d.stand.ended > first.at,
 	}
 }

@@ -34,7 +34,7 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 		return c.local.time(t), true
 	case c.state == Dark, inFlight+size > c.Window():
 		next = max(c.lastAck, c.lastSent) + c.PTO()
-		c.pacer.waited = false
+		c.pacer.waited, c.delivery.full = false, true
 	}
 	return c.local.time(next), true
 }

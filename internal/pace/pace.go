@@ -404,7 +404,7 @@ func (c *Controller) learn(t instant, b *batch) {
 		return
 	}
 	rate := s.shown()
-	if c.limited = s.limited || s.stood; !s.stood {
+	if c.limited = s.limited || s.held || s.stood; !s.stood {
 		c.recent = s.arrival
 	}
 	c.sparse = s.limited && c.state != Dip && s.sent < c.Estimate()/4

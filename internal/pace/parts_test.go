@@ -636,3 +636,33 @@ func TestDwellIsOfRoundTrips(t *testing.T) {
 	}
 	require.Equal(t, 2*s, c.competition.dwell, "over a path that has become longer")
 }
+
+// TestAWindowAckedAtOnceTellsARate: over a short path all of a small window is acked together, and the path is empty before the next one
+// leaves. Taken each for a new beginning, no flight was ever as long as a round trip, and a transfer that a crowd had pressed to four packets
+// a flight stayed there when it was alone.
+func TestAWindowAckedAtOnceTellsARate(t *testing.T) {
+	const size = 1500
+	c, now := New(Config{}), time.Unix(1000, 0)
+	c.RoundTrip(100 * time.Microsecond)
+	c.rates.set(0, 40e3)
+	c.enter(Cruise, c.tick(now))
+	for range 300 {
+		var flight []Sample
+		for inFlight := 0; inFlight+size <= c.Window(); inFlight += size {
+			if at, _ := c.Next(now, size, inFlight); at.After(now) {
+				now = at
+			}
+			flight = append(flight, c.Sent(now, size, inFlight))
+		}
+		c.Next(now, size, len(flight)*size)
+		arrived := now.Add(50 * time.Microsecond)
+		now = now.Add(ms)
+		c.AckDelay(900 * time.Microsecond)
+		for _, s := range flight {
+			arrived = arrived.Add(5 * time.Microsecond)
+			c.Acked(now, s, size, arrived)
+		}
+		c.Feedback(now, 0)
+	}
+	require.Greater(t, c.Estimate(), 10e6)
+}
