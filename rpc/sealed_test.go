@@ -236,6 +236,26 @@ func TestSealedMovesBothWays(t *testing.T) {
 	})
 }
 
+// TestPathsOfIPv6sLeastMTU: tunnels often carry no more than 1,280 B, of which 1,232 are left for UDP. A first packet of quic-go's own size
+// never arrived, and no handshake ended.
+func TestPathsOfIPv6sLeastMTU(t *testing.T) {
+	path := clean
+	path.MTU = 1232
+	for _, on := range []bool{false, true} {
+		overSealed(t, path, on, func(n *sealedNet) {
+			n.tick(30)
+			require.Equal(t, on, n.ends[0].Sealed())
+			if on {
+				send(n.near, 1024)
+				n.arrive(n.far, 1024)
+			}
+			require.NoError(t, hit.Call(n.spawn(0), 1))
+			n.tick(20)
+			require.Contains(t, n.clients[0].heard, "hit")
+		})
+	}
+}
+
 func TestSealedNeedsBothEnds(t *testing.T) {
 	overSealed(t, clean, false, func(n *sealedNet) {
 		require.Nil(t, n.near)

@@ -11,7 +11,7 @@ import (
 
 const (
 	// maxDatagram is what QUIC takes on a path that it has not looked at yet.
-	maxDatagram = 1243
+	maxDatagram = 1163
 	// maxArrived datagrams wait at an end that does not read; more are lost, as in a socket.
 	maxArrived = 4096
 )
