@@ -59,6 +59,7 @@ func TestStatelessReset(t *testing.T) {
 			go func() { _ = world.Run(t.Context()) }()
 			conn, err := DialPacket(t.Context(), way, first, cert.Pinned(cert.Fingerprint(certificate)), world)
 			require.NoError(t, err)
+			require.Eventually(t, func() bool { return conn.Sealed() == isSealed }, 20*time.Second, time.Millisecond)
 			way.to.Store(second)
 			require.NoError(t, conn.SendMessage(1, make([]byte, 100))) // nobody answers a packet as small as QUIC's own keep-alive
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

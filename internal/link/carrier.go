@@ -24,8 +24,13 @@ type Carrier interface {
 	CloseWithError(code uint64, reason string) error
 }
 
-// Ping is the only byte of a datagram that is for no machine: it makes QUIC send something that is acknowledged.
-const Ping = 0x0f
+const (
+	// Ping is the first byte of a datagram that is for no machine: it makes QUIC send something that is acknowledged.
+	Ping = 0x0f
+	// pingBytes make QUIC's packet larger than a stateless reset (RFC 9000, 10.3.3): a server that was started anew answers one of 42 B with
+	// nothing, and what is sealed it cannot answer at all.
+	pingBytes = 16
+)
 
 // Queuer is an optional part of a [Carrier] that keeps datagrams in a queue, in order, until they leave.
 type Queuer interface {

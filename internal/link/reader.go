@@ -112,7 +112,7 @@ func (l *Link) receive(now time.Time) error {
 func (l *Link) deliver(now time.Time, datagram []byte) error {
 	s := l.slotFor(datagram)
 	if s == nil {
-		if len(datagram) == 1 && datagram[0] == Ping {
+		if len(datagram) > 0 && datagram[0] == Ping {
 			return nil
 		}
 		l.counts.droppedUnknown.Add(1)

@@ -43,7 +43,8 @@ func (l *Link) Ping() {
 	l.mu.Lock()
 	l.queued.other()
 	l.mu.Unlock()
-	_ = l.carrier.SendDatagram([]byte{Ping}) // an ended connection says so elsewhere
+	ping := [pingBytes]byte{Ping}
+	_ = l.carrier.SendDatagram(ping[:]) // an ended connection says so elsewhere
 }
 
 // move tells the machines that their datagrams take another way from now on. The lock is held.
