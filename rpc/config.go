@@ -47,7 +47,7 @@ type Config struct {
 	Authenticate func(ctx context.Context, token []byte) (identity string, err error)
 	// Login runs on the world's goroutine when Authenticate has accepted a client and before that is welcomed: it may spawn what
 	// the client is to own, whose opens come right behind its Join and before all that OnConnect sends, or refuse it with an error,
-	// which the client reads. [Conn.Identity] is known. Until OnConnect nothing can be sent to the client, and Client RPCs to
+	// which the client reads. [Conn.Identity] is known, and OnDisconnect has run for who had it before and has ended. Until OnConnect nothing can be sent to the client, and Client RPCs to
 	// it are errors; when it never joins, what it owns is destroyed, and OnDisconnect does not run. It counts as part of
 	// HandshakeTimeout, so a world that does not tick lets nobody in. UE: PreLogin is Authenticate, Login is Login, PostLogin is
 	// OnConnect.
@@ -110,9 +110,9 @@ type Config struct {
 	MaxLoginFailures int
 
 	// MaxConnsPerIdentity is how many connections one identity may have, so that who reconnects after a crash does not wait for
-	// the timeout of the old connection. One more closes the oldest with LoginElsewhere, whose OnDisconnect runs before
-	// OnConnect of the new one; with RefuseLoginElsewhere it is refused with that code instead. 0 = no limit. The empty
-	// identity has none.
+	// the timeout of the old connection. One more closes the oldest with LoginElsewhere as soon as Authenticate has accepted it: Login
+	// and OnConnect of the new one run behind the old one's OnDisconnect, and may load what that saved. With RefuseLoginElsewhere it is
+	// refused with that code instead. 0 = no limit. The empty identity has none.
 	MaxConnsPerIdentity  int
 	RefuseLoginElsewhere bool
 

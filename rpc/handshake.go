@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/bunch"
@@ -233,21 +234,39 @@ func (h *handshake) answer(v verdict) {
 	}
 }
 
-// logIn lets Config.Login decide, on the world's goroutine.
+// logIn lets Config.Login decide, on the world's goroutine. Those whom c replaces end first: Login may load what their OnDisconnect saves.
 func (h *handshake) logIn(identity string) {
 	c := h.conn
 	c.world.lobby.identify(c, identity)
 	c.loginAsked.Store(true)
-	v := verdict{identity: identity, err: errNoLogin, loggedIn: true}
-	err := c.world.post(func() {
-		defer func() { h.verdict <- v }()
-		if c.expected() {
-			v.err = c.world.login(c)
-		}
-	})
-	if err != nil {
-		v.err = err
-		h.verdict <- v
+	if !c.world.config.RefuseLoginElsewhere {
+		c.replace()
+	}
+	if err := c.world.post(func() { c.world.logIn(h) }); err != nil {
+		h.verdict <- verdict{identity: identity, err: err, loggedIn: true}
+	}
+}
+
+// logIn runs Config.Login, once the game has heard of the end of those who had the identity before.
+func (w *World) logIn(h *handshake) {
+	c := h.conn
+	v := verdict{identity: c.identity, err: errNoLogin, loggedIn: true}
+	if c.expected() && len(w.endedBefore(c)) > 0 {
+		w.loggingIn = append(w.loggingIn, h)
+		return
+	}
+	defer func() { h.verdict <- v }()
+	if c.expected() {
+		v.err = w.login(c)
+	}
+}
+
+// logInWaiting looks again at the logins that wait.
+func (w *World) logInWaiting() {
+	for range w.loggingIn {
+		h := w.loggingIn[0]
+		w.loggingIn = slices.Delete(w.loggingIn, 0, 1)
+		w.logIn(h)
 	}
 }
 

@@ -1,8 +1,10 @@
 package rpc
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -36,4 +38,42 @@ func TestLoginThatPanics(t *testing.T) {
 		require.Zero(t, n.server.lobby.door.Conns())
 		n.close()
 	})
+}
+
+// TestLoginComesBehindTheEndBefore: what a game saves in OnDisconnect it may load in Login, whether the player has left and come again before
+// the world looked, or logs in from elsewhere. The progress of an old connection would else be lost, and the new one's overwrite it.
+func TestLoginComesBehindTheEndBefore(t *testing.T) {
+	for name, leaves := range map[string]bool{"left": true, "from elsewhere": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var heard []string
+				n := &network{t: t, server: newTestWorld(t, Config{
+					MaxConnsPerIdentity: 1,
+					Authenticate:        func(context.Context, []byte) (string, error) { return "ann", nil },
+					Login:               func(*World, *Conn) error { heard = append(heard, "login"); return nil },
+					OnConnect:           func(*World, *Conn) { heard = append(heard, "connect") },
+					OnDisconnect:        func(*World, *Conn, error) { heard = append(heard, "disconnect") },
+				})}
+				join := func() {
+					joined := make(chan error, 1)
+					go func() { _, err := n.connect(newTestWorld(t, Config{})); joined <- err }()
+					for len(joined) == 0 {
+						time.Sleep(testDelay)
+						n.server.Tick(time.Now())
+					}
+					require.NoError(t, <-joined)
+					n.tick(3)
+				}
+				join()
+				if leaves {
+					n.ends[0].Close(0, "bye")
+					<-n.ends[0].Done()
+				}
+				join()
+				require.Equal(t, []string{"login", "connect", "disconnect", "login", "connect"}, heard)
+				require.Empty(t, n.server.loggingIn)
+				n.close()
+			})
+		})
+	}
 }

@@ -215,7 +215,8 @@ func (w *World) dispatch(now time.Time, all bool) {
 	w.maintainSealed()
 	w.game.RunPosts()
 	w.expelEnded()
-	if len(w.joining) > 0 { // they waited for some of those
+	w.logInWaiting()
+	if len(w.joining) > 0 { // they waited for some of those that have ended
 		w.admitJoined()
 		w.drive.Signal()
 	}

@@ -44,9 +44,10 @@ type World struct {
 	drowsy     []*Actor   // likewise: dormant, and perhaps open
 
 	// The connections that joined. Owned by the world's goroutine, but for parts of dos.
-	announced    []*Conn // joined and announced
-	joining      []*Conn // to be announced
-	ending       []*Conn // likewise
+	announced    []*Conn      // joined and announced
+	joining      []*Conn      // to be announced
+	ending       []*Conn      // likewise
+	loggingIn    []*handshake // until the game has heard of those of their identity in ending
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
 	dos          dosWatch // has a lock of its own for what Stats reads
