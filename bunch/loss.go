@@ -121,7 +121,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 		c.gate.Acked(t, &p.mark, p.size)
 		c.blackHole.Acked(n, p.size > minDatagram)
 		if was == lost {
-			c.loss.Spurious()
+			c.loss.Spurious(t, t-p.at)
 		}
 	}
 	return true
@@ -181,7 +181,7 @@ func (c *Conn) popAcked(ch *channel) {
 
 // detectLosses judges packets by those that overtook them, where nobody else does, and none did on another way.
 func (c *Conn) detectLosses(t time.Duration) {
-	c.loss.Begin(max(c.gate.Current(), c.gate.Latest))
+	c.loss.Begin(t, max(c.gate.Current(), c.gate.Latest))
 	n, ok := c.sent.firstFlying()
 	if n = max(n, c.way.foreign); c.way.Fates {
 		return

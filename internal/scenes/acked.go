@@ -141,7 +141,7 @@ func (s *sender) ack(t time.Duration, n int) bool {
 	s.lastAck = t
 	if !p.flying {
 		s.wasWrong++
-		s.loss.Spurious()
+		s.loss.Spurious(t, t-p.sent)
 		s.control.spurious(p.sent)
 		return false
 	}
@@ -161,7 +161,7 @@ func (s *sender) ack(t time.Duration, n int) bool {
 
 // lose gives up what later packets overtook.
 func (s *sender) lose(t time.Duration) {
-	s.loss.Begin(max(s.rtt.Current(), time.Millisecond))
+	s.loss.Begin(t, max(s.rtt.Current(), time.Millisecond))
 	for n := s.oldest; n < len(s.packets) && uint64(n) < s.loss.Largest; n++ {
 		if p := &s.packets[n]; p.flying && s.loss.Lost(t, uint64(n), p.sent) {
 			p.flying = false

@@ -126,6 +126,18 @@ func reordering() (rows []Row) {
 			}})
 		}
 	}
+	for _, late := range []time.Duration{20 * milli, 40 * milli} {
+		for _, rate := range []int64{10e6, 100e6} {
+			for _, loss := range []float64{0, 0.01, 0.05} {
+				s := named(single(Path(rate, 40*milli, loss, 1), 4*mib), "%d Mbit/s 40 ms %g %%, every other packet late by %v", mbit(rate), 100*loss, late)
+				s.There.Alternate, s.Back.Alternate = late, late
+				rows = append(rows, Row{Family: "reordering", Scene: s, Judge: func(r Result) []Figure {
+					sent := r.Flows[0].At(r.Scene.For).Sent
+					return []Figure{atMost("time", ratio(r), 1.5), atMost("spurious", float64(r.Flows[0].Spurious)/float64(sent), 0.02)}
+				}})
+			}
+		}
+	}
 	return rows
 }
 

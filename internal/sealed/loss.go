@@ -18,7 +18,7 @@ func (s *Session) detectLosses(t time.Duration) {
 	if rtt == 0 {
 		rtt = s.guess
 	}
-	s.loss.Begin(rtt)
+	s.loss.Begin(t, rtt)
 	n, ok := s.records.firstFlying()
 	for ; ok && n < s.loss.Largest; n++ {
 		if r := s.records.At(n); r.fate == flying && s.loss.Lost(t, n, r.sent) {
@@ -80,7 +80,7 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 	}
 	if was == lost {
 		s.stats.Spurious++
-		s.loss.Spurious()
+		s.loss.Spurious(t, t-r.sent)
 		if r.paced {
 			s.control.Spurious(r.sample)
 		}

@@ -86,7 +86,11 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 		c.gate.Acked(t, &s.mark, int(s.size))
 		since := t - s.at
 		if s.fate == lost || s.again && since < c.gate.Min/2 && of.givenUp.Has(i) {
-			c.losses.Spurious()
+			took := since
+			if s.again { // of an earlier sending
+				took = 0
+			}
+			c.losses.Spurious(t, took)
 		}
 		if s.again && since < c.gate.Min { // an earlier sending arrived
 			continue
@@ -125,7 +129,7 @@ func (c *control) detectByTime(t time.Duration, o *outbox) { c.detect(t, o, 0, 0
 // slices of a chunk; others may tell of theirs in an ack that was lost.
 func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	c.losses.Largest = high
-	c.losses.Begin(max(c.gate.Current(), c.gate.Latest) + ackDelay)
+	c.losses.Begin(t, max(c.gate.Current(), c.gate.Latest)+ackDelay)
 	n, ok := o.flight.firstFlying()
 	for ; ok && n < c.reached; n++ {
 		s := o.flight.At(n)
