@@ -119,10 +119,12 @@ func (s *server) openUsers(path string) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.config.Users, err = users.Open(path); err != nil {
+		return nil, err
+	}
 	s.config.Codes = users.NewCodes(func(user, machine string) (string, error) {
 		return users.Add(path, user, "login of "+machine+", "+time.Now().Format("2006-01-02 15:04"))
-	})
-	s.config.Users, err = users.Open(path)
+	}, s.config.Users.Holds)
 	if names = s.StringSlice("user"); len(names) == 0 {
 		names = []string{append(all, users.Token{User: firstUser})[0].User}
 	}

@@ -184,11 +184,6 @@ func (k *clerk) redeem(call *rpc.Call, a redemption) (login, error) {
 		if err := versions.CheckName(a.Machine); err != nil {
 			return login{}, err // it becomes a note in the token file
 		}
-		valid, err := k.server.config.Users.Valid()
-		if err != nil {
-			return login{}, err
-		}
-		k.server.config.Codes.Void(valid)
 		host, _, _ := net.SplitHostPort(fmt.Sprint(k.conn.RemoteAddr())) // empty over a carrier without addresses
 		user, token, err := k.server.config.Codes.Redeem(a.Code, host, a.Machine, a.Secret, time.Now())
 		if err == nil {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -51,4 +52,14 @@ func TestListsTakeNoMoreMemoryThanTheySay(t *testing.T) {
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(20*len(list)))
 		})
 	}
+}
+
+// Each wrong code of a guest had the server read and hash its whole token file, fifty times a second for each connection.
+func TestWrongCodesOfGuestsReadNoTokens(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	h.config.Token = ""
+	guest := h.dial()
+	require.NoError(t, os.Remove(h.tokens))
+	_, _, err := guest.Redeem(t.Context(), "ABCD-EFGH-IJKL", "pc", "secret")
+	require.ErrorIs(t, err, users.ErrCode)
 }

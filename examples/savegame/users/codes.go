@@ -35,7 +35,8 @@ var (
 // Codes are login codes: each stands for a user, works for one machine, and for ten minutes. They live in memory only. The clock is
 // the caller's. Codes are safe for concurrent use.
 type Codes struct {
-	add func(user, machine string) (token string, err error)
+	add   func(user, machine string) (token string, err error)
+	valid func(identity string) (bool, error)
 
 	mu      sync.Mutex
 	codes   map[string]code // by their MACs
@@ -50,13 +51,15 @@ type code struct {
 	secret   string // of who has redeemed it
 }
 
-// NewCodes returns a set of none. Add makes a new token for a user's machine, as [Add] does in a file.
-func NewCodes(add func(user, machine string) (token string, err error)) *Codes {
-	return &Codes{add: add, codes: make(map[string]code), guesses: make(map[string]int)}
+// NewCodes returns a set of none. Add makes a new token for a user's machine, as [Add] does in a file. Valid tells whether the identity of who
+// asked for a code still holds its token, as [Users.Valid] does: who is put out does not come in again by a code. It is asked about right codes
+// only, for anybody may send wrong ones.
+func NewCodes(add func(user, machine string) (token string, err error), valid func(identity string) (bool, error)) *Codes {
+	return &Codes{add: add, valid: valid, codes: make(map[string]code), guesses: make(map[string]int)}
 }
 
 // New returns a new code for the user of an identity, in three groups of four: ABCD-EFGH-IJKL. Whoever runs the server has it for a user's
-// name alone, and [Codes.Void] spares that one.
+// name alone, and that one stays good whatever becomes of the user's tokens.
 func (c *Codes) New(identity string, now time.Time) (string, error) {
 	if err := CheckUser(UserOf(identity)); err != nil {
 		return "", err
@@ -89,13 +92,6 @@ func (c *Codes) openLocked(user string) (all, theirs int) {
 	return all, theirs
 }
 
-// Void drops the codes of identities that are not valid any more, as [Users.Valid] tells: who is put out does not come in again by one.
-func (c *Codes) Void(valid func(identity string) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.codes, func(_ string, c code) bool { return strings.Contains(c.identity, "/") && !valid(c.identity) })
-}
-
 // plain are the letters of a code, however a person writes it: codes have no digits 0, 1, 8 and 9.
 var plain = strings.NewReplacer("-", "", " ", "", "0", "O", "1", "I", "8", "B")
 
@@ -110,8 +106,11 @@ func (c *Codes) Redeem(text, source, machine, secret string, now time.Time) (use
 		return "", "", ErrGuesses
 	}
 	digits := mac(plain.Replace(strings.ToUpper(text)))
-	found, known := c.codes[digits]
-	if !known || found.token != "" && (secret == "" || found.secret != secret) {
+	found, err := c.findLocked(digits)
+	if err != nil {
+		return "", "", err
+	}
+	if found.identity == "" || found.token != "" && (secret == "" || found.secret != secret) {
 		if c.guesses[source] > 0 || len(c.guesses) < maxSources {
 			c.guesses[source]++
 		}
@@ -126,6 +125,20 @@ func (c *Codes) Redeem(text, source, machine, secret string, now time.Time) (use
 		c.codes[digits] = found
 	}
 	return user, found.token, nil
+}
+
+// findLocked returns an open or redeemed code, an empty one where there is none or its identity is not valid any more.
+func (c *Codes) findLocked(digits string) (code, error) {
+	found := c.codes[digits]
+	if !strings.Contains(found.identity, "/") {
+		return found, nil // a user's name alone, or nobody's
+	}
+	valid, err := c.valid(found.identity)
+	if err == nil && !valid {
+		delete(c.codes, digits)
+		found = code{}
+	}
+	return found, err
 }
 
 // forgetLocked drops codes that are too old, and the guesses of the ten minutes before these.

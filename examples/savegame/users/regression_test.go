@@ -21,7 +21,7 @@ func TestEveryUserCanOwnVersions(t *testing.T) {
 // One user's open codes kept all others from having any.
 func TestCodesOfOneUserAreInNobodysWay(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	c := NewCodes(func(_, _ string) (string, error) { return "token", nil })
+	c := NewCodes(func(_, _ string) (string, error) { return "token", nil }, always)
 	for range 2 * maxCodes {
 		_, _ = c.New("mallory", now)
 	}
@@ -32,7 +32,7 @@ func TestCodesOfOneUserAreInNobodysWay(t *testing.T) {
 // A login whose answer was lost left a token that nobody had, and was refused when it was tried again.
 func TestALoginIsTriedAgain(t *testing.T) {
 	now, made := time.Unix(1e9, 0), 0
-	c := NewCodes(func(_, _ string) (string, error) { made++; return "token", nil })
+	c := NewCodes(func(_, _ string) (string, error) { made++; return "token", nil }, always)
 	code, err := c.New("ann", now)
 	require.NoError(t, err)
 	for range 2 {
@@ -54,4 +54,27 @@ func TestALoginIsTriedAgain(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = c.Redeem(code, "here", "pc", "", now)
 	require.ErrorIs(t, err, ErrCode, "no secret is nobody's")
+}
+
+func always(string) (bool, error) { return true, nil }
+
+// Each wrong code had the server read the whole token file, also of who had tried too many: a guest could ask for that fifty times a second.
+func TestWrongCodesReadNoTokens(t *testing.T) {
+	now, asked := time.Unix(1e9, 0), 0
+	c := NewCodes(func(_, _ string) (string, error) { return "token", nil }, func(string) (bool, error) { asked++; return asked < 3, nil })
+	code, err := c.New("ann/0123456789abcdef", now)
+	require.NoError(t, err)
+	for range 10 * maxGuesses {
+		_, _, err := c.Redeem("AAAA-BBBB-CCCC", "attacker", "pc", "secret", now)
+		require.Error(t, err)
+	}
+	require.Zero(t, asked)
+	for range 2 {
+		_, _, err = c.Redeem(code, "ann's", "pc", "secret", now)
+		require.NoError(t, err)
+	}
+	_, _, err = c.Redeem(code, "ann's", "pc", "secret", now)
+	require.ErrorIs(t, err, ErrCode, "her token was revoked")
+	require.Equal(t, 3, asked)
+	require.Empty(t, c.codes)
 }

@@ -242,7 +242,7 @@ func TestCodes(t *testing.T) {
 	c := NewCodes(func(user, machine string) (string, error) {
 		made++
 		return "token of " + user + " on " + machine, failing
-	})
+	}, always)
 	code, err := c.New("ann", now)
 	require.NoError(t, err)
 	require.Regexp(t, `^[A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4}$`, code)
@@ -269,7 +269,7 @@ func TestCodes(t *testing.T) {
 
 func TestGuesses(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	c := NewCodes(func(_, _ string) (string, error) { return "token", nil })
+	c := NewCodes(func(_, _ string) (string, error) { return "token", nil }, always)
 	now = now.Add(codeLife - time.Minute) // of whatever ten minutes are counted
 	for range maxGuesses {
 		_, _, err := c.Redeem("AAAA-BBBB-CCCC", "attacker", "pc", "secret", now)
