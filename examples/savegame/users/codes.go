@@ -48,7 +48,7 @@ type code struct {
 	identity string // of who asked for it, or a user's name
 	ends     time.Time
 	token    string // that it was redeemed for; empty: it is open
-	secret   string // of who has redeemed it
+	secret   string // the MAC of that of who has redeemed it
 }
 
 // NewCodes returns a set of none. Add makes a new token for a user's machine, as [Add] does in a file. Valid tells whether the identity of who
@@ -110,7 +110,7 @@ func (c *Codes) Redeem(text, source, machine, secret string, now time.Time) (use
 	if err != nil {
 		return "", "", err
 	}
-	if found.identity == "" || found.token != "" && (secret == "" || found.secret != secret) {
+	if found.identity == "" || found.token != "" && (secret == "" || found.secret != mac(secret)) {
 		if c.guesses[source] > 0 || len(c.guesses) < maxSources {
 			c.guesses[source]++
 		}
@@ -121,7 +121,7 @@ func (c *Codes) Redeem(text, source, machine, secret string, now time.Time) (use
 		if found.token, err = c.add(user, machine); err != nil {
 			return "", "", err
 		}
-		found.secret = secret
+		found.secret = mac(secret)
 		c.codes[digits] = found
 	}
 	return user, found.token, nil

@@ -1,12 +1,15 @@
 package users
 
 import (
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/examples/savegame/versions"
+	"github.com/quivernet/quiver/internal/testkit"
 )
 
 // A user was added who could own nothing: every request of his was refused for his name.
@@ -77,4 +80,21 @@ func TestWrongCodesReadNoTokens(t *testing.T) {
 	require.ErrorIs(t, err, ErrCode, "her token was revoked")
 	require.Equal(t, 3, asked)
 	require.Empty(t, c.codes)
+}
+
+// The secret of who redeemed a code was kept for ten minutes as it came, 64 KiB of it: a user who asked for codes and redeemed them made
+// the server hold gigabytes.
+func TestRedeemedCodesKeepNoLongSecrets(t *testing.T) {
+	const codes = 200
+	now := time.Unix(1e9, 0)
+	c := NewCodes(func(_, _ string) (string, error) { return "token", nil }, always)
+	before := testkit.Heap()
+	for range codes {
+		code, err := c.New("mallory", now)
+		require.NoError(t, err)
+		_, _, err = c.Redeem(code, "here", "pc", strings.Repeat("x", 60<<10), now)
+		require.NoError(t, err)
+	}
+	require.Less(t, testkit.Heap()-before, codes<<10)
+	runtime.KeepAlive(c)
 }
