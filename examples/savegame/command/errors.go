@@ -55,7 +55,7 @@ func usage(format string, args ...any) error { return fail(exitUsage, format, ar
 var kinds = map[int][]error{
 	exitUsage:   {versions.ErrName, users.ErrUser, path.ErrBadPattern},
 	exitMissing: {versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash},
-	exitDenied:  {users.ErrCode, users.ErrGuesses, desk.ErrGuest},
+	exitDenied:  {users.ErrCode, users.ErrGuesses, users.ErrTokens, desk.ErrGuest},
 	exitInUse:   {tree.ErrBusy, store.ErrLocked},
 	exitUnsound: {versions.ErrDamaged, manifest.ErrChunk},
 	exitFull:    {desk.ErrFull, syscall.ENOSPC},

@@ -24,7 +24,7 @@ var (
 // kinds are the codes of refusals, from 1 on.
 var kinds = []error{
 	versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash, versions.ErrDamaged, versions.ErrName, versions.ErrLacks, users.ErrCode,
-	users.ErrGuesses, manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrBusy, ErrGuest, errConflict, errOther,
+	users.ErrGuesses, users.ErrTokens, manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrBusy, ErrGuest, errConflict, errOther,
 }
 
 // Refusal is why the server did not do what was asked. errors.Is finds its kind.

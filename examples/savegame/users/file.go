@@ -21,12 +21,17 @@ const (
 	minToken = 16
 	// maxToken is what a login can carry, in bytes.
 	maxToken = 4096
+	// maxTokens bounds the tokens of one user, who may ask for codes of new ones without end: each login reads them all.
+	maxTokens = 1000
 	// shown is how many characters of a token List shows: enough to tell a user's tokens apart, too few to help who guesses.
 	shown = 4
 )
 
 // ErrUser means that a name can not be a user's, or that the token file has no such user.
 var ErrUser = errors.New("no such user")
+
+// ErrTokens means that a user has as many tokens as there may be.
+var ErrTokens = errors.New("too many tokens")
 
 var userName = regexp.MustCompile(`^[\pL\p{Nd}_][\pL\pM\p{Nd}._-]*$`)
 
@@ -98,7 +103,7 @@ func read(path string) (text string, entries []entry, err error) {
 }
 
 // Add gives a user a new random token, makes the file at path when it is missing, and returns the token when the file
-// holds it durably. A user may have several: notes tell them apart. It may run beside others, in other processes too, as
+// holds it durably. A user may have several: notes tell them apart. With a thousand it fails with [ErrTokens]. It may run beside others, in other processes too, as
 // Revoke may.
 func Add(path, user string, note ...string) (token string, err error) {
 	if err := CheckUser(user); err != nil {
@@ -106,7 +111,10 @@ func Add(path, user string, note ...string) (token string, err error) {
 	}
 	token = rand.Text()
 	line := strings.Join(append([]string{user + ":" + token}, note...), " # ") + "\n"
-	return token, edit(path, func(text string) (string, error) {
+	return token, edit(path, func(text string, entries []entry) (string, error) {
+		if has := count(entries, user); has >= maxTokens {
+			return "", fmt.Errorf("%w: %s has %d, which is the limit; revoke those that are not used", ErrTokens, user, has)
+		}
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			line = "\n" + line
 		}
@@ -114,10 +122,20 @@ func Add(path, user string, note ...string) (token string, err error) {
 	})
 }
 
+// count returns how many of the entries are a user's.
+func count(entries []entry, user string) (n int) {
+	for _, e := range entries {
+		if e.user == user {
+			n++
+		}
+	}
+	return n
+}
+
 // Revoke takes away the tokens of a user that begin with prefix, all when that is empty, and says how many those were. It
 // fails with [ErrUser] when there are none.
 func Revoke(path, user, prefix string) (revoked int, err error) {
-	err = edit(path, func(text string) (string, error) {
+	err = edit(path, func(text string, _ []entry) (string, error) {
 		var left strings.Builder
 		for line := range strings.Lines(text) {
 			if e, _ := parseLine(line); e.user == user && e.token != "" && strings.HasPrefix(e.token, prefix) {
@@ -147,15 +165,15 @@ func List(path string) (tokens []Token, err error) {
 // edit locks a token file, which it makes when it is missing, and writes what change makes of its text. A file that is wrong
 // stays as it is. The text is written where it stands, and no line of it moves: so that a crash spoils no other line than
 // the one that changes, and that the file keeps its owner, its mode and its links: a server may read what root has edited.
-func edit(path string, change func(text string) (string, error)) error {
+func edit(path string, change func(text string, entries []entry) (string, error)) error {
 	f, err := flock.Wait(path, 5*time.Second) // others edit for milliseconds
 	if err != nil {
 		return fmt.Errorf("token file: %w", err)
 	}
-	before, _, err := read(path)
+	before, entries, err := read(path)
 	text := before
 	if err == nil {
-		text, err = change(before)
+		text, err = change(before, entries)
 	}
 	if err == nil {
 		if _, err = f.WriteAt([]byte(text), 0); err != nil {

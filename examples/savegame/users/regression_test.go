@@ -1,6 +1,7 @@
 package users
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -97,4 +98,21 @@ func TestRedeemedCodesKeepNoLongSecrets(t *testing.T) {
 	}
 	require.Less(t, testkit.Heap()-before, codes<<10)
 	runtime.KeepAlive(c)
+}
+
+// A user who asked for codes and redeemed them made the token file, which each login reads, grow without end.
+func TestTokensOfAUserAreBounded(t *testing.T) {
+	var text strings.Builder
+	for i := range maxTokens {
+		fmt.Fprintf(&text, "mallory:%016d\n", i)
+	}
+	path := fileOf(t, text.String())
+	_, err := Add(path, "mallory")
+	require.ErrorIs(t, err, ErrTokens)
+	_, err = Add(path, "ann")
+	require.NoError(t, err)
+	_, err = Revoke(path, "mallory", "0000000000000007")
+	require.NoError(t, err)
+	_, err = Add(path, "mallory")
+	require.NoError(t, err)
 }
