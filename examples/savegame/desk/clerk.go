@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -184,8 +183,7 @@ func (k *clerk) redeem(call *rpc.Call, a redemption) (login, error) {
 		if err := versions.CheckName(a.Machine); err != nil {
 			return login{}, err // it becomes a note in the token file
 		}
-		host, _, _ := net.SplitHostPort(fmt.Sprint(k.conn.RemoteAddr())) // empty over a carrier without addresses
-		user, token, err := k.server.config.Codes.Redeem(a.Code, host, a.Machine, a.Secret, time.Now())
+		user, token, err := k.server.config.Codes.Redeem(a.Code, hostOf(k.conn.RemoteAddr()), a.Machine, a.Secret, time.Now())
 		if err == nil {
 			k.log.Info("login", "user", user)
 		}

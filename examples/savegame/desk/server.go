@@ -45,12 +45,13 @@ type Server struct {
 
 	// Owned by the world's goroutine.
 	clerks   map[*rpc.Conn]*clerk
+	guests   guests
 	draining bool // nothing is added to jobs any more
 }
 
 // NewServer returns a server without connections. The caller drives its world.
 func NewServer(config ServerConfig) (*Server, error) {
-	s := &Server{config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk), memory: memory{of: make(map[string]int64)}}
+	s := &Server{config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk), guests: guests{most: maxGuests}, memory: memory{of: make(map[string]int64)}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -104,6 +105,7 @@ func (s *Server) bind() {
 	talks.Handle(s.streams, s.deliver)
 	s.world.OnConnect(s.welcome)
 	s.world.OnDisconnect(func(c *rpc.Conn, _ error) {
+		s.guests.leave(c)
 		if k := s.clerks[c]; k != nil {
 			delete(s.clerks, c)
 			k.gone(errLeft)
@@ -116,6 +118,9 @@ func (s *Server) welcome(c *rpc.Conn) {
 		c.Close(rpc.ServerFull, err.Error())
 	}
 	if c.Identity() == "" {
+		if out := s.guests.enter(c, hostOf(c.RemoteAddr())); out != nil {
+			out.Close(rpc.ServerFull, "other guests come")
+		}
 		time.AfterFunc(guestTime, func() { c.Close(rpc.PreLoginFailure, "without a token nobody stays longer than "+guestTime.String()) })
 	}
 }
