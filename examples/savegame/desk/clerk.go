@@ -184,8 +184,11 @@ func (k *clerk) redeem(call *rpc.Call, a redemption) (login, error) {
 			return login{}, err // it becomes a note in the token file
 		}
 		user, token, err := k.server.config.Codes.Redeem(a.Code, hostOf(k.conn.RemoteAddr()), a.Machine, a.Secret, time.Now())
-		if err == nil {
+		switch {
+		case err == nil:
 			k.log.Info("login", "user", user)
+		case errors.Is(err, users.ErrGuesses):
+			k.conn.Close(rpc.PreLoginFailure, err.Error()) // the next one costs a handshake
 		}
 		return login{user, token}, err
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 )
@@ -56,4 +57,21 @@ func TestGuestsTakeNoPlacesOfUsers(t *testing.T) {
 	_, err := put(t, h.dial(), versions.Request{}, []byte("world"))
 	require.NoError(t, err)
 	require.NoError(t, h.server.World().Do(t.Context(), func() { require.Len(t, h.server.guests.in, 3) }))
+}
+
+// A guest who had tried too many wrong codes went on, fifty a second for each connection, and the log had a line for each.
+func TestWhoGuessesTooOftenHasToLeave(t *testing.T) {
+	h := newHost(t, versions.Config{}, nil)
+	h.config.Token = ""
+	guest := h.dial()
+	var err error
+	for asked := 0; asked < 20 && guest.Conn().Err() == nil; asked++ {
+		_, _, err = guest.Redeem(t.Context(), "ABCD-EFGH-IJKL", "pc", "secret")
+		require.Error(t, err)
+	}
+	var closed *rpc.CloseError
+	require.ErrorAs(t, guest.Conn().Err(), &closed)
+	require.Equal(t, rpc.PreLoginFailure, closed.Code)
+	require.Equal(t, users.ErrGuesses.Error(), closed.Reason)
+	require.False(t, Transient(err))
 }
