@@ -113,11 +113,11 @@ func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
 		if err != nil {
 			return none, err
 		}
-		b := textOf(list...)
-		if err := k.server.memory.take(k.user, int64(len(b))); err != nil {
+		b, given, err := k.server.memory.textOf(k.user, list)
+		if err != nil {
 			return none, err
 		}
-		defer k.server.memory.give(k.user, int64(len(b)))
+		defer given()
 		t := k.talk(ctx, a.Number, 0)
 		if err := t.say(b); err != nil {
 			return none, err

@@ -3,6 +3,8 @@ package desk
 import (
 	"fmt"
 	"sync"
+
+	"github.com/quivernet/quiver/examples/savegame/versions"
 )
 
 const (
@@ -13,6 +15,8 @@ const (
 	manifestMemory = 128 << 20
 	// userMemory is of it what one user may take, so that who stalls is in nobody else's way.
 	userMemory = maxManifest
+	// listedVersion is what a version has in JSON at most beside two names, which need no escapes.
+	listedVersion = 280
 )
 
 // memory is what the manifests and lists of the requests that go on have, in bytes. It is safe for concurrent use.
@@ -42,4 +46,17 @@ func (m *memory) give(user string, bytes int64) {
 	if m.of[user] -= bytes; m.of[user] == 0 {
 		delete(m.of, user)
 	}
+}
+
+// textOf writes a list of a user's versions, once there is room for it: of those that find none nothing is written. Who is through with the
+// text calls given.
+func (m *memory) textOf(user string, list []versions.Version) (text []byte, given func(), err error) {
+	var bytes int64
+	for i := range list {
+		bytes += int64(listedVersion + len(list[i].Name) + len(list[i].Machine))
+	}
+	if err := m.take(user, bytes); err != nil {
+		return nil, nil, err
+	}
+	return textOf(list...), func() { m.give(user, bytes) }, nil
 }

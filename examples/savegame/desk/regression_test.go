@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"math"
 	"os"
 	"runtime"
 	"strings"
@@ -62,4 +63,28 @@ func TestWrongCodesOfGuestsReadNoTokens(t *testing.T) {
 	require.NoError(t, os.Remove(h.tokens))
 	_, _, err := guest.Redeem(t.Context(), "ABCD-EFGH-IJKL", "pc", "secret")
 	require.ErrorIs(t, err, users.ErrCode)
+}
+
+// A list was written before its memory was asked for: a user with many saves who asked for lists over many connections had the server hold
+// 16 of them for each, and refuse them then.
+func TestListsAreNotWrittenWithoutRoom(t *testing.T) {
+	long := strings.Repeat("m", versions.MaxName)
+	list := make([]versions.Version, 10_000)
+	for i := range list {
+		list[i] = versions.Version{Name: long, Number: math.MaxInt, Kind: versions.Damaged, Base: math.MinInt, Size: math.MinInt64, Files: math.MinInt,
+			Time: time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.FixedZone("", 14*3600)), Machine: long}
+	}
+	m := memory{of: make(map[string]int64)}
+	text, given, err := m.textOf("alice", list)
+	require.NoError(t, err)
+	require.LessOrEqual(t, int64(len(text)), m.all)
+	given()
+	require.Zero(t, m.all)
+	require.NoError(t, m.take("alice", userMemory))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, err = m.textOf("alice", list)
+	runtime.ReadMemStats(&after)
+	require.ErrorIs(t, err, ErrBusy)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<10))
 }
