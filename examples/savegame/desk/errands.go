@@ -35,6 +35,7 @@ func (k *clerk) put(call *rpc.Call, a putArgs) (made, error) {
 // receive hears the manifest, says which chunks are missing, and stores them.
 func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	t := k.talk(ctx, n, 0)
+	t.share = k.server.chunks.share(k.user)
 	size, err := t.next(manifest.ErrManifest, maxManifest)
 	if err != nil {
 		return err
@@ -61,7 +62,7 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	storing.SetLimit(storers)
 	err = t.hearChunks(lacks, func(index int, packed *[]byte) error {
 		storing.Go(func() error {
-			defer buffers.Put(packed)
+			defer t.giveBuffer(packed)
 			return p.Chunk(ctx, index, *packed)
 		})
 		return context.Cause(ctx)

@@ -73,7 +73,7 @@ func (d *Download) Fetch(lacks []int, each func(c manifest.Chunk, packed []byte)
 		return err
 	}
 	return d.talk.hearChunks(lacks, func(index int, packed *[]byte) error {
-		defer buffers.Put(packed)
+		defer d.talk.giveBuffer(packed)
 		moved(int(all[index].Size))
 		return each(all[index], *packed)
 	})

@@ -2,6 +2,7 @@ package desk
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"runtime"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
+	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/internal/testkit"
 	"github.com/quivernet/quiver/rpc"
@@ -161,4 +163,66 @@ func stallPut(ctx context.Context, t *testing.T, c *Client, content []byte) {
 		require.NoError(t, q.say(manifest.Pack(nil, chunk(i))))
 	}
 	require.NoError(t, q.flush())
+}
+
+// A put had the server take 512 KiB for a chunk that was announced and never sent, or that its store was slow to take, however many a user
+// had of them: 2 MiB for each connection by a few bytes.
+func TestAnnouncedChunksAreBounded(t *testing.T) {
+	const conns, puts, most = 4, 4, 4 // puts of a connection: as many streams as it may send at once
+	h := newHost(t, versions.Config{}, nil)
+	require.NoError(t, h.server.World().Do(t.Context(), func() { h.server.chunks.most = most }))
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var stalled []*asking[made]
+	clients := make([]*Client, conns)
+	for i := range clients {
+		clients[i] = h.dial()
+	}
+	for i, c := range clients {
+		for j := range puts {
+			stalled = append(stalled, beginPut(ctx, t, c, uint64(puts*i+j)))
+		}
+	}
+	before := testkit.Heap()
+	for _, q := range stalled {
+		announceChunk(t, q)
+	}
+	require.Less(t, testkit.Heap()-before, conns*puts*manifest.MaxPacked/2)
+
+	h.config.Token = addUser(t, h, "bob")
+	_, err := put(t, h.dial(), versions.Request{}, noise(1, 1<<20))
+	require.NoError(t, err, "others do not wait")
+	leave()
+	for _, q := range stalled {
+		<-q.ended
+	}
+	_, err = put(t, clients[0], versions.Request{}, noise(2, 8<<20))
+	require.NoError(t, err, "nor does she, when the others have gone")
+}
+
+func addUser(t *testing.T, h *host, name string) (token string) {
+	token, err := users.Add(h.tokens, name)
+	require.NoError(t, err)
+	return token
+}
+
+// beginPut begins a put of one chunk.
+func beginPut(ctx context.Context, t *testing.T, c *Client, seed uint64) *asking[made] {
+	chunk := manifest.Chunk{Digest: manifest.Sum(noise(seed, 10)), Size: manifest.MaxChunk}
+	b := (&manifest.Manifest{Entries: []manifest.Entry{{Path: manifest.Root, Kind: manifest.File, Size: int64(chunk.Size), Chunks: []manifest.Chunk{chunk}}}}).Append(nil)
+	n := c.next()
+	q := startAsking(ctx, c, askPut, n, putArgs{n, versions.Request{Name: fmt.Sprint("world ", seed), Machine: "pc", Content: manifest.Sum(b)}})
+	require.NoError(t, q.say(b))
+	_, err := q.hearBitmap(1)
+	require.NoError(t, err)
+	return q
+}
+
+// announceChunk sends no more of the chunk than its size, and returns when that was heard.
+func announceChunk(t *testing.T, q *asking[made]) {
+	before, size := q.sent.Progress().Sent, binary.AppendUvarint(nil, manifest.MaxPacked)
+	_, err := q.says.Write(size)
+	require.NoError(t, err)
+	require.NoError(t, q.flush())
+	require.Eventually(t, func() bool { return q.sent.Progress().Acked == before+int64(len(size)) }, time.Minute, time.Millisecond)
 }

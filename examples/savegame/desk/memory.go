@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/quivernet/quiver/examples/savegame/versions"
 )
 
@@ -15,6 +17,9 @@ const (
 	manifestMemory = 128 << 20
 	// userMemory is of it what one user may take, so that who stalls is in nobody else's way.
 	userMemory = maxManifest
+	// userChunks is how many chunks one user may have on their way into the store, of all puts: 32 MiB, and what four puts have at once at
+	// full pace. The next one waits, and nobody but that user.
+	userChunks = 64
 	// listedVersion is what a version has in JSON at most beside two names, which need no escapes.
 	listedVersion = 280
 )
@@ -59,4 +64,22 @@ func (m *memory) textOf(user string, list []versions.Version) (text []byte, give
 		return nil, nil, err
 	}
 	return textOf(list...), func() { m.give(user, bytes) }, nil
+}
+
+// chunks bounds the buffers that each user's puts fill and have stored.
+type chunks struct {
+	most int64
+
+	mu sync.Mutex
+	of map[string]*semaphore.Weighted // by user
+}
+
+// share returns a user's.
+func (c *chunks) share(user string) *semaphore.Weighted {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of[user] == nil {
+		c.of[user] = semaphore.NewWeighted(c.most)
+	}
+	return c.of[user]
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
@@ -42,6 +44,7 @@ type Server struct {
 	stop    context.CancelCauseFunc
 	jobs    sync.WaitGroup // requests, to their answers; added to on the world's goroutine
 	memory  memory
+	chunks  chunks
 
 	// Owned by the world's goroutine.
 	clerks   map[*rpc.Conn]*clerk
@@ -51,7 +54,8 @@ type Server struct {
 
 // NewServer returns a server without connections. The caller drives its world.
 func NewServer(config ServerConfig) (*Server, error) {
-	s := &Server{config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk), guests: guests{most: maxGuests}, memory: memory{of: make(map[string]int64)}}
+	s := &Server{config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk), guests: guests{most: maxGuests}, memory: memory{of: make(map[string]int64)},
+		chunks: chunks{most: userChunks, of: make(map[string]*semaphore.Weighted)}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
@@ -40,6 +41,7 @@ type talk struct {
 	number number
 	rate   int // bytes a second that are said; 0: no limit
 	opts   []stream.Option
+	share  *semaphore.Weighted // of buffers that it may hold; nil: any number
 
 	hears *bufio.Reader // nil until something was heard
 	says  *bufio.Writer // nil until something was said
@@ -189,20 +191,50 @@ func (t *talk) sayChunks(indices []int, pack func(buffer []byte, index int) ([]b
 }
 
 // buffers is the memory that chunks are received into. Whoever is done with a buffer puts it back, so that a gigabyte leaves no garbage.
-// All puts and gets share it, so that one whose other side stalls holds none.
+// All puts and gets share it. Whoever is told of a chunk and does not get it holds one meanwhile, so that a server bounds them for each user.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// hearChunks hears a chunk for each of indices, and nothing behind them, and hands it to each in one of buffers, which each puts back.
+// takeBuffer waits for a buffer of that size.
+func (t *talk) takeBuffer(size int) (*[]byte, error) {
+	if t.share != nil && t.share.Acquire(t.ctx, 1) != nil {
+		return nil, context.Cause(t.ctx)
+	}
+	b := buffers.Get().(*[]byte)
+	*b = slices.Grow((*b)[:0], size)[:size]
+	return b, nil
+}
+
+// giveBuffer gives one back.
+func (t *talk) giveBuffer(b *[]byte) {
+	buffers.Put(b)
+	if t.share != nil {
+		t.share.Release(1)
+	}
+}
+
+// hearChunk hears a chunk in a buffer that the caller gives back.
+func (t *talk) hearChunk() (*[]byte, error) {
+	size, err := t.next(manifest.ErrChunk, manifest.MaxPacked)
+	if err != nil {
+		return nil, err
+	}
+	packed, err := t.takeBuffer(size)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = io.ReadFull(t.hears, *packed); err != nil {
+		t.giveBuffer(packed)
+		return nil, whole(err)
+	}
+	return packed, nil
+}
+
+// hearChunks hears a chunk for each of indices, and nothing behind them, and hands it to each in a buffer, which each gives back.
 func (t *talk) hearChunks(indices []int, each func(index int, packed *[]byte) error) error {
 	for _, index := range indices {
-		size, err := t.next(manifest.ErrChunk, manifest.MaxPacked)
+		packed, err := t.hearChunk()
 		if err != nil {
 			return err
-		}
-		packed := buffers.Get().(*[]byte)
-		*packed = slices.Grow((*packed)[:0], size)[:size]
-		if _, err := io.ReadFull(t.hears, *packed); err != nil {
-			return whole(err)
 		}
 		if err := each(index, packed); err != nil {
 			return err
