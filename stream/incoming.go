@@ -90,6 +90,7 @@ func (in *incoming) start(t topic) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.finished {
+		in.peer.receiver.writing.Add(1)
 		go (&writer{in: in}).run()
 	}
 }
@@ -144,6 +145,16 @@ func (in *incoming) cause() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.err
+}
+
+// ended is nil while the transfer goes on, and then what endedLocked is.
+func (in *incoming) ended() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.finished {
+		return nil
+	}
+	return in.endedLocked()
 }
 
 // endedLocked is the error of a wait for content once the transfer has ended.

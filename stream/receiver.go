@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/quivernet/quiver/rpc"
@@ -17,6 +18,8 @@ type receiver struct {
 	lastHeader uint64      // the id of the newest header
 	ahead      int64       // bytes of parts of transfers whose headers were not answered
 	late       uint64      // parts and messages of transfers that had ended, dropped
+
+	writing atomic.Int32 // writers that run, those of transfers that have ended as well; safe from any goroutine
 }
 
 // deliver runs the callbacks of what has come and what has ended, one at least for each transfer.
@@ -159,6 +162,8 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 		return fmt.Errorf("%w: the elements of %v have other fields here", ErrRejected, h)
 	case r.known() > config.maxTransfers():
 		return fmt.Errorf("%w: %d transfers are under way, the limit is stream.Config.MaxTransfers, %d", ErrRejected, r.known()-1, config.maxTransfers())
+	case int(r.writing.Load()) >= 2*config.maxTransfers():
+		return fmt.Errorf("%w: what %d transfers asked of the store goes on, also of those that were given up", ErrRejected, r.writing.Load())
 	case max(h.size, h.count) > limit:
 		return fmt.Errorf("%w: it has %d %s, the limit is stream.Config.MaxBytes, %d", ErrTooLarge, max(h.size, h.count), h.units(), limit)
 	}

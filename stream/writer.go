@@ -24,6 +24,7 @@ func (w *writer) run() {
 		}
 	})
 	w.in.peer.streams.writers.drop(storeKey{w.in.peer.conn.Identity(), w.in.header.key}, w.in)
+	w.in.peer.receiver.writing.Add(-1)
 }
 
 func (w *writer) receive() error {
@@ -269,7 +270,7 @@ func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	})
 }
 
-// scan finds how much of the first size bytes of r can be resumed: all of a blob, the whole elements of an array.
+// scan finds how much of the first size bytes of r can be resumed: all of a blob, the whole elements of an array. It ends with the transfer.
 func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error) {
 	if w.in.header.kind == kindBlob {
 		return size, 0, nil
@@ -277,7 +278,7 @@ func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error
 	err = w.walk(r, size, func(p piece, _ []byte) error {
 		offset += p.bytes
 		index += p.count
-		return nil
+		return w.in.ended()
 	})
 	return offset, index, err
 }

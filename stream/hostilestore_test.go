@@ -1,0 +1,91 @@
+package stream
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// slowStore is a store that takes time to look for contents and to read them, and knows how many were looked for or open at once.
+type slowStore struct {
+	*memoryStore
+	looks      time.Duration
+	open, most atomic.Int32
+}
+
+// slowContent is a content of a slowStore.
+type slowContent struct {
+	Content
+	store *slowStore
+}
+
+func (s *slowStore) Lookup(identity, key string) (Content, error) {
+	s.most.Store(max(s.most.Load(), s.open.Add(1)))
+	time.Sleep(s.looks)
+	c, err := s.memoryStore.Lookup(identity, key)
+	if err != nil {
+		s.open.Add(-1)
+		return nil, err
+	}
+	return &slowContent{c, s}, nil
+}
+
+func (c *slowContent) ReadAt(b []byte, off int64) (int, error) {
+	time.Sleep(100 * time.Millisecond)
+	return c.Content.ReadAt(b, off)
+}
+
+func (c *slowContent) Close() error {
+	c.store.open.Add(-1)
+	return c.Content.Close()
+}
+
+// Content of an array that is stored under its key was read and decoded to its end after its transfer had been given up: a client that
+// began and canceled transfers had as many such reads go on as it liked, each with a file that was open.
+func TestCanceledTransfersReadNoStore(t *testing.T) {
+	store := &slowStore{memoryStore: newMemoryStore()}
+	inNetwork(t, setup{server: Config{Store: store}}, func(n *network) {
+		got := make(chan error, 100)
+		items.Handle(n.server.streams, func(in *IncomingArray[item]) {
+			go func() {
+				_, err := in.Collect(n.ctx)
+				got <- err
+			}()
+		})
+		sent := testItems(90_000)
+		first, err := items.Start(n.client.peer, sent, Key("k"))
+		require.NoError(n, err)
+		require.NoError(n, first.Wait(n.ctx))
+		require.NoError(n, <-got)
+		for range 50 {
+			t, err := items.Start(n.client.peer, sent, Key("k"))
+			require.NoError(n, err)
+			time.Sleep(50 * time.Millisecond) // its header is there
+			t.Cancel(nil)
+			require.Error(n, <-got)
+		}
+		require.LessOrEqual(n, store.most.Load(), int32(4), "no more contents are open than a peer may have transfers")
+		time.Sleep(200 * time.Millisecond)
+		require.Zero(n, store.open.Load())
+	})
+}
+
+// The same of a store that is slow to say what it has: nobody waited for its answers, and there was one more asker for each header.
+func TestCanceledTransfersAskNoStoreWithoutEnd(t *testing.T) {
+	store := &slowStore{memoryStore: newMemoryStore(), looks: 10 * time.Second}
+	inNetwork(t, setup{server: Config{Store: store}}, func(n *network) {
+		collect(n.server.streams)
+		for range 50 {
+			t, err := save.Start(n.client.peer, strings.NewReader("save"), 4, Key("k"))
+			require.NoError(n, err)
+			time.Sleep(50 * time.Millisecond) // its header is there
+			t.Cancel(nil)
+		}
+		require.EqualValues(n, 8, store.most.Load(), "twice as many as a peer may have transfers")
+		time.Sleep(time.Minute)
+		require.NoError(n, save.Send(n.ctx, n.client.peer, strings.NewReader("save"), 4, Key("k")))
+	})
+}
