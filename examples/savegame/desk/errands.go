@@ -84,6 +84,7 @@ func (k *clerk) get(call *rpc.Call, a getArgs) (rpc.None, error) {
 		}
 		defer k.server.memory.give(k.user, size)
 		t := k.talk(ctx, a.Number, a.Rate)
+		t.share = k.server.chunks.share(k.user)
 		if a.Slices {
 			t.opts = append(t.opts, stream.Via(stream.Slices{}))
 		}

@@ -1,15 +1,20 @@
 package desk
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/users"
@@ -225,4 +230,31 @@ func announceChunk(t *testing.T, q *asking[made]) {
 	require.NoError(t, err)
 	require.NoError(t, q.flush())
 	require.Eventually(t, func() bool { return q.sent.Progress().Acked == before+int64(len(size)) }, time.Minute, time.Millisecond)
+}
+
+// A get whose client read nothing held a chunk of up to 512 KiB that it could not say, and a user had 16 of them for each connection.
+func TestUnreadChunksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := chunks{most: 2, of: make(map[string]*semaphore.Weighted)}
+		var packed atomic.Int32
+		var saying sync.WaitGroup
+		ctx, leave := context.WithCancel(t.Context())
+		for range 5 {
+			unread, pipe := io.Pipe()
+			get := &talk{ctx: ctx, share: all.share("alice"), says: bufio.NewWriterSize(pipe, 16)}
+			context.AfterFunc(ctx, func() { _ = unread.Close() })
+			saying.Go(func() {
+				require.Error(t, get.sayChunks([]int{0}, func(buffer []byte, _ int) ([]byte, error) {
+					packed.Add(1)
+					return append(buffer, make([]byte, manifest.MaxPacked)...), nil
+				}))
+			})
+		}
+		synctest.Wait()
+		require.EqualValues(t, 2, packed.Load())
+		require.True(t, all.share("bob").TryAcquire(2), "others have their own")
+		leave()
+		saying.Wait()
+		require.True(t, all.share("alice").TryAcquire(2))
+	})
 }

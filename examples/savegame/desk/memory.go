@@ -17,8 +17,8 @@ const (
 	manifestMemory = 128 << 20
 	// userMemory is of it what one user may take, so that who stalls is in nobody else's way.
 	userMemory = maxManifest
-	// userChunks is how many chunks one user may have on their way into the store, of all puts: 32 MiB, and what four puts have at once at
-	// full pace. The next one waits, and nobody but that user.
+	// userChunks is how many chunks one user may have on their way into the store, or out of it to who does not read them, of all puts and
+	// gets: 32 MiB, and what four puts have at once at full pace. The next one waits, and nobody but that user.
 	userChunks = 64
 	// listedVersion is what a version has in JSON at most beside two names, which need no escapes.
 	listedVersion = 280
@@ -66,7 +66,7 @@ func (m *memory) textOf(user string, list []versions.Version) (text []byte, give
 	return textOf(list...), func() { m.give(user, bytes) }, nil
 }
 
-// chunks bounds the buffers that each user's puts fill and have stored.
+// chunks bounds the buffers that each user's puts and gets hold.
 type chunks struct {
 	most int64
 

@@ -178,20 +178,30 @@ func whole(err error) error {
 
 // sayChunks says a chunk for each of indices, which pack appends to a buffer, and returns when the other side has all.
 func (t *talk) sayChunks(indices []int, pack func(buffer []byte, index int) ([]byte, error)) (err error) {
-	var frame []byte
 	for _, index := range indices {
-		if frame, err = pack(frame[:0], index); err != nil {
-			return err
-		}
-		if err := t.say(frame); err != nil {
+		if err := t.sayChunk(index, pack); err != nil {
 			return err
 		}
 	}
 	return t.end()
 }
 
-// buffers is the memory that chunks are received into. Whoever is done with a buffer puts it back, so that a gigabyte leaves no garbage.
-// All puts and gets share it. Whoever is told of a chunk and does not get it holds one meanwhile, so that a server bounds them for each user.
+// sayChunk holds a buffer until the stream has taken the chunk.
+func (t *talk) sayChunk(index int, pack func(buffer []byte, index int) ([]byte, error)) error {
+	b, err := t.takeBuffer(0)
+	if err != nil {
+		return err
+	}
+	defer t.giveBuffer(b)
+	if *b, err = pack(*b, index); err != nil {
+		return err
+	}
+	return t.say(*b)
+}
+
+// buffers is the memory that chunks are received into, and packed into. Whoever is done with a buffer puts it back, so that a gigabyte leaves no garbage.
+// All puts and gets share it. Whoever is told of a chunk and does not get it, or has one that the other side does not take, holds one
+// meanwhile, so that a server bounds them for each user.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // takeBuffer waits for a buffer of that size.
