@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"bytes"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,8 @@ type slowStore struct {
 	*memoryStore
 	looks      time.Duration
 	open, most atomic.Int32
+
+	reads, mostReads atomic.Int32
 }
 
 // slowContent is a content of a slowStore.
@@ -34,6 +38,8 @@ func (s *slowStore) Lookup(identity, key string) (Content, error) {
 }
 
 func (c *slowContent) ReadAt(b []byte, off int64) (int, error) {
+	c.store.mostReads.Store(max(c.store.mostReads.Load(), c.store.reads.Add(1)))
+	defer c.store.reads.Add(-1)
 	time.Sleep(100 * time.Millisecond)
 	return c.Content.ReadAt(b, off)
 }
@@ -87,5 +93,35 @@ func TestCanceledTransfersAskNoStoreWithoutEnd(t *testing.T) {
 		require.EqualValues(n, 8, store.most.Load(), "twice as many as a peer may have transfers")
 		time.Sleep(time.Minute)
 		require.NoError(n, save.Send(n.ctx, n.client.peer, strings.NewReader("save"), 4, Key("k")))
+	})
+}
+
+// Headers of a few bytes each had contents that are stored under their keys read and hashed, as many at once as all peers may have
+// transfers: a few connections kept all processors busy, also those that play needs.
+func TestReplaysAreBounded(t *testing.T) {
+	store := &slowStore{memoryStore: newMemoryStore()}
+	inNetwork(t, setup{server: Config{Store: store}}, func(n *network) {
+		n.server.streams.replays = make(chan struct{}, 2)
+		save.Handle(n.server.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })
+		sent := content(1 << 20)
+		send := func(key string) *Transfer {
+			t, err := save.Start(n.client.peer, bytes.NewReader(sent), int64(len(sent)), Key(key))
+			require.NoError(n, err)
+			return t
+		}
+		keys := []string{"a", "b", "c", "d"}
+		for _, key := range keys {
+			require.NoError(n, send(key).Wait(n.ctx))
+		}
+		require.Zero(n, store.mostReads.Load())
+		var all []*Transfer
+		for _, key := range keys {
+			all = append(all, send(key))
+		}
+		for _, t := range all {
+			require.NoError(n, t.Wait(n.ctx))
+			require.EqualValues(n, len(sent), t.Progress().Resumed)
+		}
+		require.EqualValues(n, 2, store.mostReads.Load())
 	})
 }

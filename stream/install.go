@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type Streams struct {
 	memory  *budget.Pool  // for what peers make this end hold
 	stock   *budget.Stock // for what this end reads for its own transfers
 	writers writers       // of what is in the store
+	replays chan struct{} // one for each transfer that reads or hashes what is stored
 	awake   atomic.Bool   // a tick is on its way
 
 	// mu guards this group.
@@ -58,6 +60,8 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 		topics: make(map[string]topic),
 		peers:  make(map[*rpc.Conn]*Peer),
 		clock:  time.Now,
+
+		replays: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 	}
 	if err := bind(s); err != nil {
 		return nil, err

@@ -264,7 +264,9 @@ func (w *writer) replayContent(content Content, remove func() error) (err error)
 // replay delivers the first size bytes of r as the application consumes them, and hashes them.
 func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	return w.walk(r, size, func(p piece, raw []byte) error {
-		digest.Write(raw)
+		if err := w.inReplay(func() error { digest.Write(raw); return nil }); err != nil {
+			return err
+		}
 		w.decoded += p.count
 		return w.in.delivery.add(p)
 	})
@@ -283,25 +285,42 @@ func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error
 	return offset, index, err
 }
 
+// inReplay runs fn, which reads a piece of what is stored or hashes it, as one of as many at once as half of the processors: a header of a
+// few bytes has all of a content read, and what plays beside is not to wait for that. It fails when the transfer ends before.
+func (w *writer) inReplay(fn func() error) error {
+	replays := w.in.peer.streams.replays
+	select {
+	case replays <- struct{}{}:
+		defer func() { <-replays }()
+		return fn()
+	case <-w.in.done:
+		return w.in.ended()
+	}
+}
+
 // walk cuts the first size bytes of r into pieces. It ends early where an array has no whole element.
 func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	if w.in.header.kind == kindBlob {
-		return walkBlob(r, size, visit)
+		return w.walkBlob(r, size, visit)
 	}
 	buf := make([]byte, 0, 2*maxElementBytes)
 	w.in.peer.account.MustBorrow(int64(cap(buf)))
 	defer w.in.peer.account.Repay(int64(cap(buf)))
 	for offset := int64(0); offset < size || len(buf) > 0; {
+		var d decoded
 		n := min(int64(cap(buf)-len(buf)), size-offset)
-		if err := readAt(r, buf[len(buf):len(buf)+int(n)], offset); err != nil {
+		err := w.inReplay(func() error {
+			if err := readAt(r, buf[len(buf):len(buf)+int(n)], offset); err != nil {
+				return err
+			}
+			buf = buf[:len(buf)+int(n)]
+			d, _ = w.in.decode(buf, -1) // an error: fewer are whole
+			return nil
+		})
+		if err != nil || d.count == 0 {
 			return err
 		}
 		offset += n
-		buf = buf[:len(buf)+int(n)]
-		d, _ := w.in.decode(buf, -1) // an error: fewer are whole
-		if d.count == 0 {
-			return nil
-		}
 		used := len(buf) - len(d.rest)
 		if err := visit(d.piece(used), buf[:used]); err != nil {
 			return err
@@ -311,13 +330,13 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 	return nil
 }
 
-func walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
+func (w *writer) walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	for offset := int64(0); offset < size; {
 		c := fullBlock(partBytes)
 		c.offset = offset
 		n := min(int64(len(c.room())), size-offset)
 		c.buf = c.buf[:len(c.buf)+int(n)]
-		if err := readAt(r, c.payload(), offset); err != nil {
+		if err := w.inReplay(func() error { return readAt(r, c.payload(), offset) }); err != nil {
 			return err
 		}
 		offset += n
