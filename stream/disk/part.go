@@ -64,6 +64,7 @@ func (s *Store) claim(path string) error {
 		return stream.ErrPartBusy
 	}
 	s.open[path] = nil
+	delete(s.looked, filepath.Dir(path))
 	return nil
 }
 
@@ -71,6 +72,7 @@ func (s *Store) unclaim(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, path)
+	delete(s.looked, filepath.Dir(path))
 }
 
 // load opens the file and sees how much is there already.

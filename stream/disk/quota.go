@@ -26,12 +26,11 @@ const (
 
 // storedFile is one file of a Store.
 type storedFile struct {
-	path   string
-	folder string // of the identity
-	size   int64  // for an open part, what is reserved
-	used   time.Time
-	blob   bool
-	open   bool // a part that this process writes
+	path string
+	size int64 // for an open part, what is reserved
+	used time.Time
+	blob bool
+	open bool // a part that this process writes
 }
 
 // grow makes room so that p may have size bytes.
@@ -55,27 +54,33 @@ func (s *Store) grow(p *part, size int64) error {
 func (s *Store) reserve(p *part, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	files, err := s.walk(p.path)
+	folder := filepath.Dir(p.path)
+	others, err := s.bytesBeside(folder)
 	if err != nil {
 		return err
 	}
-	if err := s.makeRoom(files, filepath.Dir(p.path), size); err != nil {
+	files, err := s.walkFolder(folder)
+	if err != nil {
+		return err
+	}
+	files = slices.DeleteFunc(files, func(f storedFile) bool { return f.path == p.path })
+	if err := s.makeRoom(files, others, size); err != nil {
 		return err
 	}
 	p.reserved = size
 	s.open[p.path] = p
+	delete(s.looked, folder)
 	return nil
 }
 
-// makeRoom removes contents and parts of the identity that has that folder, the least recently used first, until one
-// more file of size bytes fits. Nobody makes room for another's files, and nothing is removed where that is not enough.
-func (s *Store) makeRoom(files []storedFile, folder string, size int64) error {
-	var now, least usage // least: after all was removed that may be
+// makeRoom removes of an identity's contents and parts, the least recently used first, until one more file of size bytes fits beside
+// so many bytes of others. Nobody makes room for another's files, and nothing is removed where that is not enough.
+func (s *Store) makeRoom(files []storedFile, others, size int64) error {
+	now, least := usage{all: others}, usage{all: others} // least: after all was removed that may be
 	for _, f := range files {
-		own := f.folder == folder
-		now.add(f, own, 1)
-		if !own || f.open {
-			least.add(f, own, 1)
+		now.add(f, 1)
+		if f.open {
+			least.add(f, 1)
 		}
 	}
 	if err := s.fits(least, size); err != nil {
@@ -85,8 +90,8 @@ func (s *Store) makeRoom(files []storedFile, folder string, size int64) error {
 		if s.fits(now, size) == nil {
 			return nil
 		}
-		if f.folder == folder && f.evict() == nil {
-			now.add(f, true, -1)
+		if f.evict() == nil {
+			now.add(f, -1)
 		}
 	}
 	return s.fits(now, size)
@@ -98,12 +103,11 @@ type usage struct {
 	all          int64 // bytes of everybody
 }
 
-func (u *usage) add(f storedFile, own bool, times int64) {
+// add adds a file of the identity.
+func (u *usage) add(f storedFile, times int64) {
 	u.all += times * f.size
-	if own {
-		u.files += times
-		u.bytes += times * f.size
-	}
+	u.files += times
+	u.bytes += times * f.size
 }
 
 // fits reports why one more file of size bytes does not fit beside what is used.
@@ -140,7 +144,7 @@ func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) er
 	stored = slices.DeleteFunc(stored, func(f storedFile) bool { return kept[f.base()] })
 	var u usage
 	for _, f := range stored {
-		u.add(f, true, 1)
+		u.add(f, 1)
 	}
 	tooMuch := func() bool { return bytes >= 0 && u.bytes > bytes || files >= 0 && u.files > int64(files) }
 	var failed error
@@ -152,7 +156,7 @@ func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) er
 			failed = errors.Join(failed, err)
 			continue
 		}
-		u.add(f, true, -1)
+		u.add(f, -1)
 	}
 	if tooMuch() {
 		return fmt.Errorf("disk: trimming a store: %d bytes in %d files stay: %w", u.bytes, u.files, failed)
@@ -184,24 +188,56 @@ func (f storedFile) evict() error {
 	return ignoreMissing(removeUnlocked(f.path))
 }
 
-// walk lists what is stored, but for the part at except, and removes expired parts and empty folders.
-func (s *Store) walk(except string) ([]storedFile, error) {
+// lookAgain is how long a look into the folder of another identity is good for where nothing was changed from here, and no name in it by
+// another process: whoever has a thousand files there is not to make each part of all others take as many looks.
+const lookAgain = 10 * time.Second
+
+// lookedAt is what lay in an identity's folder.
+type lookedAt struct {
+	bytes    int64
+	modified time.Time // the folder
+	at       time.Time
+}
+
+// bytesBeside returns how many bytes are stored in other folders than that one. It removes expired parts and empty folders.
+func (s *Store) bytesBeside(own string) (bytes int64, err error) {
 	folders, err := os.ReadDir(s.path)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	var files []storedFile
-	for _, folder := range folders {
-		if !folder.IsDir() {
+	looked := make(map[string]lookedAt, len(folders))
+	for _, e := range folders {
+		folder := filepath.Join(s.path, e.Name())
+		if folder == own || !e.IsDir() {
 			continue
 		}
-		found, err := s.walkFolder(filepath.Join(s.path, folder.Name()))
+		l, err := s.look(folder, e)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
-		files = append(files, found...)
+		looked[folder] = l
+		bytes += l.bytes
 	}
-	return slices.DeleteFunc(files, func(f storedFile) bool { return f.path == except }), nil
+	s.looked = looked
+	return bytes, nil
+}
+
+// look looks into a folder, unless the last look is good.
+func (s *Store) look(folder string, e fs.DirEntry) (lookedAt, error) {
+	info, err := e.Info()
+	if err != nil {
+		return lookedAt{}, ignoreMissing(err)
+	}
+	now := time.Now()
+	if l, ok := s.looked[folder]; ok && l.modified.Equal(info.ModTime()) && now.Sub(l.at) < lookAgain {
+		return l, nil
+	}
+	l := lookedAt{modified: info.ModTime(), at: now}
+	files, err := s.walkFolder(folder)
+	for _, f := range files {
+		l.bytes += f.size
+	}
+	return l, err
 }
 
 // walkFolder lists what one identity stores. A folder that is not there is empty.
@@ -223,7 +259,7 @@ func (s *Store) walkFolder(path string) (files []storedFile, err error) {
 
 // stored describes one entry of an identity's folder; it is false for what is none of ours or has expired.
 func (s *Store) stored(folder string, e fs.DirEntry) (storedFile, bool) {
-	f := storedFile{path: filepath.Join(folder, e.Name()), folder: folder}
+	f := storedFile{path: filepath.Join(folder, e.Name())}
 	_, f.blob = blobDigest(e.Name())
 	info, err := e.Info()
 	if err != nil || !info.Mode().IsRegular() || !f.blob && !strings.HasSuffix(e.Name(), partSuffix) {
@@ -234,8 +270,8 @@ func (s *Store) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 	if p, f.open = s.open[f.path]; p != nil {
 		f.size = max(f.size, p.reserved)
 	}
-	expired := !f.blob && !f.open && s.expired(time.Since(f.used))
-	if expired && removeUnlocked(f.path) == nil {
+	old := !f.blob && !f.open && expired(time.Since(f.used), s.PartExpiry)
+	if old && removeUnlocked(f.path) == nil {
 		return f, false
 	}
 	return f, true
@@ -250,9 +286,8 @@ func removeUnlocked(path string) error {
 	return removeOpen(f, path)
 }
 
-func (s *Store) expired(unused time.Duration) bool {
-	if s.PartExpiry == 0 {
-		return unused > defaultPartExpiry
-	}
-	return s.PartExpiry > 0 && unused > s.PartExpiry
+// expired reports whether a part has expired that was not used for so long. A negative expiry is none.
+func expired(unused, expiry time.Duration) bool {
+	expiry = cmp.Or(expiry, defaultPartExpiry)
+	return expiry > 0 && unused > expiry
 }

@@ -32,7 +32,7 @@ type Store struct {
 	// MaxBytes bounds all that is stored; default 4 GiB. MaxIdentityBytes bounds what one identity stores; default
 	// 1 GiB. An identity's contents, and its parts that nobody writes, make room for its new parts, the least recently
 	// used first; nothing makes room for another identity's. A part of known size counts with all of it from the start.
-	// Negative: no limit. Each process counts what others write only as far as it is written.
+	// Negative: no limit. Each process counts what others write only as far as it is written, and that ten seconds late at most.
 	MaxBytes, MaxIdentityBytes int64
 	// MaxIdentityFiles bounds the parts and contents of one identity; default 1,024. Negative: no limit.
 	MaxIdentityFiles int
@@ -41,8 +41,9 @@ type Store struct {
 
 	path string
 
-	mu   sync.Mutex
-	open map[string]*part // by path of the part; nil while it is being opened
+	mu     sync.Mutex
+	open   map[string]*part    // by path of the part; nil while it is being opened
+	looked map[string]lookedAt // by folder of an identity
 }
 
 // New returns a Store in the folder dir, which is made when it is first needed.
@@ -108,6 +109,7 @@ func (s *Store) Remove(identity, key string) error {
 	base := s.file(identity, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.looked, filepath.Dir(base))
 	if _, busy := s.open[base+partSuffix]; busy {
 		return fmt.Errorf("disk: removing a part: %w", stream.ErrPartBusy)
 	}
