@@ -10,14 +10,20 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/stream"
 )
 
-// maxJobs is how many requests of one client go on at once.
-const maxJobs = 16
+const (
+	// maxJobs is how many requests of one client go on at once.
+	maxJobs = 16
+	// refusalLines of a client's refusals are logged at once, and then one a second, which says how many there were.
+	refusalLines = 20
+)
 
 // clerk serves one client.
 type clerk struct {
@@ -29,10 +35,13 @@ type clerk struct {
 	gone   context.CancelCauseFunc
 	inbox  stream.Inbox
 	active atomic.Int32 // jobs
+
+	lines  *rate.Limiter // of refusals in the log
+	hidden atomic.Int64  // of those that were not logged
 }
 
 func (s *Server) newClerk(a *rpc.Actor) *clerk {
-	k := &clerk{server: s, conn: a.Conn(), user: users.UserOf(a.Conn().Identity())}
+	k := &clerk{server: s, conn: a.Conn(), user: users.UserOf(a.Conn().Identity()), lines: rate.NewLimiter(1, refusalLines)}
 	k.log = s.log.With("conn", k.conn, "user", k.user)
 	k.ctx, k.gone = context.WithCancelCause(s.ctx)
 	s.clerks[k.conn] = k
@@ -40,8 +49,8 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 }
 
 // talk begins what is said about a request.
-func (k *clerk) talk(ctx context.Context, n number, rate int) *talk {
-	return &talk{ctx: ctx, peer: k.server.streams.Peer(k.conn), inbox: &k.inbox, number: n, rate: rate}
+func (k *clerk) talk(ctx context.Context, n number, bytes int) *talk {
+	return &talk{ctx: ctx, peer: k.server.streams.Peer(k.conn), inbox: &k.inbox, number: n, rate: bytes}
 }
 
 var errLeft = errors.New("the client left")
@@ -86,17 +95,25 @@ func later[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(ct
 	return zero, nil
 }
 
-// refuse logs why a request is refused, and returns what the client is told.
+// refuse logs why a request is refused, if not too many are, and returns what the client is told.
 func (k *clerk) refuse(request string, err error) error {
+	if !k.lines.Allow() {
+		k.hidden.Add(1)
+		return refuse(err)
+	}
+	log := k.log.With("request", request)
+	if hidden := k.hidden.Swap(0); hidden > 0 {
+		log = log.With("more", hidden)
+	}
 	_, kind := kindOf(err)
 	brokenOff := []error{errLeft, ErrStopping, io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
 	switch {
 	case slices.ContainsFunc(brokenOff, func(end error) bool { return errors.Is(err, end) }):
-		k.log.Info("interrupted", "request", request, "cause", err)
+		log.Info("interrupted", "cause", err)
 	case kind == errOther:
-		k.log.Error("failed", "request", request, "error", err)
+		log.Error("failed", "error", err)
 	default:
-		k.log.Warn("refused", "request", request, "error", err)
+		log.Warn("refused", "error", err)
 	}
 	return refuse(err)
 }

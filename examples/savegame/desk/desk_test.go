@@ -20,6 +20,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
@@ -556,7 +557,7 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 // TestWhoLeavesIsNoError: the log of a server shows no errors for what clients break off.
 func TestWhoLeavesIsNoError(t *testing.T) {
 	var log bytes.Buffer
-	k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil))}
+	k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil)), lines: rate.NewLimiter(rate.Inf, 0)}
 	for _, err := range []error{errLeft, ErrStopping, stream.ErrCanceled, stream.ErrRejected, fmt.Errorf("a chunk: %w", io.ErrUnexpectedEOF)} {
 		require.Error(t, k.refuse("Put", err))
 	}

@@ -5,14 +5,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"log/slog"
 	"math"
 	"os"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
@@ -87,4 +90,20 @@ func TestListsAreNotWrittenWithoutRoom(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.ErrorIs(t, err, ErrBusy)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<10))
+}
+
+// Each request that was refused left a line in the log, 400 a second for each connection.
+func TestRefusalsDoNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil)), lines: rate.NewLimiter(1, refusalLines)}
+		for range 1000 {
+			require.ErrorContains(t, k.refuse("Get", versions.ErrNoSave), versions.ErrNoSave.Error())
+		}
+		require.Equal(t, refusalLines, strings.Count(log.String(), "\n"))
+		time.Sleep(time.Second)
+		require.Error(t, k.refuse("Get", versions.ErrNoSave))
+		require.Equal(t, refusalLines+1, strings.Count(log.String(), "\n"))
+		require.Contains(t, log.String(), "more=980")
+	})
 }
