@@ -17,6 +17,9 @@ const (
 	manifestMemory = 128 << 20
 	// userMemory is of it what one user may take, so that who stalls is in nobody else's way.
 	userMemory = maxManifest
+	// keptMemory is beside that, for users who take littleMemory at most: else four who stall would have all others wait.
+	keptMemory   = 64 << 20
+	littleMemory = 1 << 20
 	// userChunks is how many chunks one user may have on their way into the store, or out of it to who does not read them, of all puts and
 	// gets: 32 MiB, and what four puts have at once at full pace. The next one waits, and nobody but that user.
 	userChunks = 64
@@ -35,9 +38,13 @@ type memory struct {
 func (m *memory) take(user string, bytes int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.all+bytes > manifestMemory || m.of[user]+bytes > userMemory {
+	most := int64(manifestMemory)
+	if m.of[user]+bytes <= littleMemory {
+		most += keptMemory
+	}
+	if m.all+bytes > most || m.of[user]+bytes > userMemory {
 		return fmt.Errorf("%w: a manifest or list of %d bytes does not fit beside %d of your running requests and %d of all; the limits are %d and %d",
-			ErrBusy, bytes, m.of[user], m.all, userMemory, manifestMemory)
+			ErrBusy, bytes, m.of[user], m.all, userMemory, most)
 	}
 	m.all += bytes
 	m.of[user] += bytes

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"math"
 	"os"
@@ -106,4 +107,24 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 		require.Equal(t, refusalLines+1, strings.Count(log.String(), "\n"))
 		require.Contains(t, log.String(), "more=980")
 	})
+}
+
+// Four users who announced manifests of 32 MiB, and sent none, had all others' puts, gets and lists refused for as long as they liked.
+func TestFourUsersTakeNotAllMemory(t *testing.T) {
+	m := memory{of: make(map[string]int64)}
+	for i := range manifestMemory / userMemory {
+		require.NoError(t, m.take(fmt.Sprint("mallory", i), userMemory))
+	}
+	require.NoError(t, m.take("alice", 1000))
+	require.NoError(t, m.take("alice", littleMemory-1000))
+	require.ErrorIs(t, m.take("alice", 1), ErrBusy, "it is no little")
+	for i := range keptMemory/littleMemory - 1 {
+		require.NoError(t, m.take(fmt.Sprint("user", i), littleMemory))
+	}
+	require.ErrorIs(t, m.take("bob", 1), ErrBusy)
+	m.give("mallory0", userMemory)
+	require.ErrorIs(t, m.take("alice", userMemory/2), ErrBusy, "what is kept is used up")
+	m.give("mallory1", userMemory)
+	m.give("mallory2", userMemory)
+	require.NoError(t, m.take("alice", userMemory/2))
 }
