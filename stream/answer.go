@@ -6,21 +6,21 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// answer is what the sender of an incoming transfer is told: where to go on, how far, and how it ended. The writer says where to
-// go on, the world's goroutine sends.
+// answer is what this end tells the sender of an incoming transfer: where to go on, how far to go, and how the transfer ended. The
+// writer finds out where to go on; the world's goroutine sends the messages.
 type answer struct {
 	in *incoming
 
 	// Guarded by incoming.mu.
 	reply   *accept // to the header; nil until the writer knows what is stored
-	resumed int64   // what was stored when it began, as Progress counts
+	resumed int64   // bytes or elements that were stored when it began, for Progress
 	credit  credit
-	timed   bool // remind will be called
+	timed   bool // a timer will call remind
 
 	// Owned by the world's goroutine.
 	replied  bool  // reply was sent
-	reserved int64 // window that it begins with
-	promised int64 // memory for its window
+	reserved int64 // the window that credit begins with
+	promised int64 // memory that the account keeps for the window
 }
 
 // resume lets the sender go on at an offset.
@@ -42,7 +42,7 @@ func (a *answer) resume(offset, index int64, have bool) {
 	in.peer.wake()
 }
 
-// send sends the message that is due. After the last word, over is true.
+// send sends the message that is due, if there is one. over is true when that was the last word on the transfer.
 func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err error) {
 	in := a.in
 	if !in.known {
@@ -64,7 +64,7 @@ func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err erro
 	return sent, false, err
 }
 
-// accept answers the header. The lock is held.
+// accept answers the header with the first credit. The lock is held.
 func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	arrival, r := &a.in.arrival, &a.in.peer.receiver
 	a.replied = true
@@ -101,8 +101,8 @@ func (a *answer) take(n int64) bool {
 	return true
 }
 
-// consumed has the tick grant credit if what the application has consumed is worth it, and otherwise soon tell how much that is: a world
-// that waits for events has no tick for what time alone makes due. The lock is held.
+// consumed wakes the world when the application has consumed enough for a grant. If it has not, a timer wakes the world to report
+// progress: a world that waits for events does not tick only because time has passed. The lock is held.
 func (a *answer) consumed() {
 	if a.credit.consume(a.passed()) {
 		a.in.peer.wake()
@@ -110,7 +110,7 @@ func (a *answer) consumed() {
 	a.remindLater()
 }
 
-// remindLater sees to it that what was consumed is told. The lock is held.
+// remindLater starts the timer, unless it runs or the sender knows of all that was consumed. The lock is held.
 func (a *answer) remindLater() {
 	if !a.timed && !a.in.finished && a.credit.consumed != a.credit.reported {
 		a.timed = true
@@ -118,7 +118,7 @@ func (a *answer) remindLater() {
 	}
 }
 
-// remind has the tick tell what was consumed, again until it has.
+// remind runs on the timer. It wakes the world, and starts the timer again: a tick may come and not report.
 func (a *answer) remind() {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -128,6 +128,6 @@ func (a *answer) remind() {
 	a.remindLater()
 }
 
-// passed is the offset below which content takes no credit any more: the application has consumed it, perhaps before the header was
-// answered, or the store has it. The lock is held.
+// passed is the offset below which content takes no credit: the application has consumed it, perhaps before the header was answered,
+// or the store had it. The lock is held.
 func (a *answer) passed() int64 { return max(a.in.delivery.position, a.in.arrival.parts.base) }

@@ -28,22 +28,22 @@ type ArrayOption func(*arrayOptions)
 
 type arrayOptions struct{ element, part int }
 
-// MaxElementBytes bounds the encoded size of an element, in place of what its type says. An element that breaks it
-// fails its transfer.
+// MaxElementBytes bounds the encoded size of an element, in place of what its type says. A larger element fails its
+// transfer.
 func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.element = n } }
 
 // MaxBytesPerRPC bounds the elements of one RPC, 1 to 65,472 bytes, in place of 32 KiB less headers (28 KiB by [Slices]): as
-// many whole elements as fit, one at least. UE's articles have it in the loop. Small RPCs let play in between them and waste
-// less of a reliable buffer that is small; large ones cost less CPU. Its entries must be at most half of the reliable
-// buffer, or what the Share of the Window leaves: a transfer whose RPCs could overflow it fails before its first.
+// many whole elements as fit, one at least. The article computes it in its loop. Small RPCs let play in between them and suit a
+// small reliable buffer; large ones cost less CPU. The entries of an RPC must fit the part of the reliable buffer that the
+// Window's Share leaves free, half by default: a transfer whose RPCs could overflow it fails before its first.
 func MaxBytesPerRPC(n int) ArrayOption { return func(o *arrayOptions) { o.part = n } }
 
-// NewArray declares an array. The name has 1 to 64 bytes. An element is what an argument of package rpc may be, so
-// NewArray[Item] and not NewArray[*Item], and the worst-case size of one follows from its type; strings, slices and maps
-// in it need a bound. NewArray panics when they have none, or when an element may not fit the largest bunch.
+// NewArray declares an array. The name has 1 to 64 bytes. An element may be whatever an argument of package rpc may be, so
+// NewArray[Item] and not NewArray[*Item]. Its worst-case size follows from its type; strings, slices and maps in it need a
+// bound. NewArray panics when they have none, or when an element may not fit the largest bunch.
 //
-// An element with a method Validate() error is asked before it leaves and when it has arrived, by a goroutine of the
-// transfer. Its error ends the transfer, at both ends with ErrCanceled.
+// If an element has a method Validate() error, a goroutine of the transfer calls it before the element leaves and after it
+// has arrived. Its error ends the transfer, at both ends with ErrCanceled.
 func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	mustTopic(name)
 	var o arrayOptions
@@ -104,8 +104,8 @@ type arraySource[T any] struct {
 	next  int
 }
 
-func (s *arraySource[T]) calls() string { return fmt.Sprintf("the encoding of element %d", s.next) }
-func (s *arraySource[T]) lent() bool    { return true }
+func (s *arraySource[T]) callee() string { return fmt.Sprintf("the encoding of element %d", s.next) }
+func (s *arraySource[T]) lent() bool     { return true }
 
 func (s *arraySource[T]) fill(c *block, stopAt int64) error {
 	most := len(s.items)
@@ -123,7 +123,7 @@ func (s *arraySource[T]) fill(c *block, stopAt int64) error {
 	return nil
 }
 
-// encode appends the next item to c. One that is larger than c makes c grow: it will travel alone.
+// encode appends the next item to c. An item that is larger than an empty block makes it grow, and travels alone.
 func (s *arraySource[T]) encode(c *block) error {
 	grown, err := s.array.append(c.buf, &s.items[s.next])
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *arraySource[T]) encode(c *block) error {
 	return nil
 }
 
-// append appends an element that may travel.
+// append appends an element, unless it is invalid or too large to travel.
 func (a *Array[T]) append(b []byte, item *T) ([]byte, error) {
 	if err := a.validate(item); err != nil {
 		return b, err
@@ -147,7 +147,7 @@ func (a *Array[T]) append(b []byte, item *T) ([]byte, error) {
 	return grown, tooLong(err)
 }
 
-// validate asks an element, as rpc asks an argument, whether it is well formed.
+// validate calls the element's Validate, as rpc does for an argument.
 func (a *Array[T]) validate(item *T) error {
 	if err := a.codec.Validate(item); err != nil {
 		return fmt.Errorf("refused: %w", err)
@@ -155,8 +155,8 @@ func (a *Array[T]) validate(item *T) error {
 	return nil
 }
 
-// check compares the encoded size of an element with the array's bound, which the bounds of its parts imply unless it is
-// MaxElementBytes.
+// check refuses an encoded size above the array's bound. Only MaxElementBytes can be exceeded: any other bound is the sum of
+// those of the element's fields, which the codec has checked.
 func (a *Array[T]) check(size int) error {
 	if size <= a.element {
 		return nil
@@ -164,7 +164,7 @@ func (a *Array[T]) check(size int) error {
 	return fmt.Errorf("%w: it takes %d bytes, the bound is %d (MaxElementBytes)", ErrTooLarge, size, a.element)
 }
 
-// tooLong makes an element with a part beyond its bound an ErrTooLarge.
+// tooLong makes the codec's error for a field beyond its bound an ErrTooLarge.
 func tooLong(err error) error {
 	if errors.Is(err, codec.ErrTooLong) {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
@@ -172,7 +172,8 @@ func tooLong(err error) error {
 	return err
 }
 
-// Handle gives incoming transfers of the array to fn, on the world's goroutine. It panics when they have a handler.
+// Handle gives incoming transfers of the array to fn, on the world's goroutine. It panics when the array has a handler
+// already.
 func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	s.handle(a.name, topic{kind: kindArray, shape: a.shape, open: func(in *incoming) {
 		in.decode = a.decode
@@ -180,7 +181,7 @@ func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	}})
 }
 
-// decode is a decodeFunc. It stops when a batch has grown large.
+// decode is a decodeFunc. It stops when the batch takes batchBytes of memory.
 func (a *Array[T]) decode(b []byte, count int) (decoded, error) {
 	batch := make([]T, 0, batchCap[T](len(b), count))
 	size := int64(reflect.TypeFor[T]().Size())
@@ -218,7 +219,8 @@ func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) 
 	return rest, memory, nil
 }
 
-// batchCap believes in count only as far as elements take about as much memory as bytes.
+// batchCap is how many elements to make room for. count is the sender's word, so the room is bounded by four times the
+// bytes that came, and by batchBytes.
 func batchCap[T any](bytes, count int) int {
 	size := int(reflect.TypeFor[T]().Size())
 	most := min(1+4*bytes/size, 1+batchBytes/size)
@@ -232,12 +234,12 @@ func batchCap[T any](bytes, count int) int {
 // Collect. Not consuming them makes the sender wait.
 type IncomingArray[T any] struct {
 	Incoming
-	pulled bool
+	claimed bool
 }
 
-// OnBatch runs fn on the world's goroutine, in its ticks, with the next elements, in order: once a tick at least while there are
-// any, and more often for as long as a tick may spend on bulk, an eighth of the time between two. It is for the handler that is
-// given the transfer, and panics when the elements are taken already.
+// OnBatch runs fn with the next elements, in order, on the world's goroutine: at least once in each tick while there are any, and
+// more often until the tick has spent on bulk what it may, an eighth of the time between two. The handler that is given the
+// transfer calls it. It panics after another OnBatch, Batches or Collect.
 func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 	a.claim("OnBatch")
 	a.in.delivery.push = func(batch any) { fn(batch.([]T)) }
@@ -284,9 +286,10 @@ func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	return all, nil
 }
 
+// claim panics when another method has claimed the elements.
 func (a *IncomingArray[T]) claim(by string) {
-	if a.pulled {
+	if a.claimed {
 		panic(fmt.Sprintf("stream: %s of %v: its elements are taken already", by, &a.in.header))
 	}
-	a.pulled = true
+	a.claimed = true
 }

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// arrival is what has come of an incoming transfer: parts, and the sender's last word. The world's goroutine adds to it, the writer
-// takes from it. Its fields are guarded by incoming.mu, but for ahead.
+// arrival is what has come of an incoming transfer: parts, and the sender's last word. The world's goroutine adds to it, and the
+// writer takes from it. incoming.mu guards its fields, except ahead.
 type arrival struct {
 	in *incoming
 
-	changed sync.Cond // for the writer: there is a part, the last word, room in the delivery, or the end
+	changed sync.Cond // wakes the writer: a part or the last word came, the delivery has room, or the transfer ended
 	parts   assembly
 	tail    *end  // nil until it comes
-	taken   int64 // memory of the blocks that the writer has taken and the application not consumed
+	taken   int64 // memory of blocks that the writer took and that are not consumed yet
 
-	ahead int64 // bytes that came before the answer left; owned by the world's goroutine
+	ahead int64 // bytes that came before this end sent its answer; owned by the world's goroutine
 }
 
 // add takes a part, on the world's goroutine. An error is the sender's violation.
@@ -41,7 +41,8 @@ func (a *arrival) add(m part) error {
 	return a.checkEnd()
 }
 
-// countAhead counts what comes before the header is answered, against what the peer was told that it may send so.
+// countAhead counts the bytes of parts that come before this end has answered the header, over all transfers, against the
+// limit that our limits told the peer.
 func (a *arrival) countAhead(n int) error {
 	r := &a.in.peer.receiver
 	if a.in.answer.replied {
@@ -55,7 +56,7 @@ func (a *arrival) countAhead(n int) error {
 	return nil
 }
 
-// charge adds a part and charges what that takes. A transfer that the budget has no room for is refused. The lock is held.
+// charge adds a part and charges its memory. When the budget has no room for it, the transfer is refused. The lock is held.
 func (a *arrival) charge(m part) error {
 	p := a.in.peer
 	before := a.parts.held
@@ -73,14 +74,14 @@ func (a *arrival) charge(m part) error {
 	return nil
 }
 
-// resume drops what is stored already, below offset. The lock is held.
+// resume drops the parts below offset, which are stored already. The lock is held.
 func (a *arrival) resume(offset int64) {
 	before := a.parts.held
 	a.parts.resume(offset)
 	a.in.peer.account.MustHold(a.parts.held - before)
 }
 
-// onEnd notes what the whole is, on the world's goroutine. An error is the sender's violation.
+// onEnd notes the size and digest of the whole, on the world's goroutine. An error is the sender's violation.
 func (a *arrival) onEnd(m end) error {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -100,7 +101,7 @@ func (a *arrival) onEnd(m end) error {
 	return a.checkEnd()
 }
 
-// checkEnd returns an error when parts lie beyond the size that the header or the end says. When stored content does, it ends the transfer:
+// checkEnd returns an error when a part lies beyond the size that the sender gave. When stored content does, it ends the transfer:
 // see checkStored. The lock is held.
 func (a *arrival) checkEnd() error {
 	a.checkStored(0)
@@ -111,8 +112,8 @@ func (a *arrival) checkEnd() error {
 	return nil
 }
 
-// checkStored ends the transfer when more bytes, or of an array more elements, are stored under its key than it has: that is other
-// content, and the writer deletes it. The sender knew nothing of it, and broke no rule. The lock is held.
+// checkStored ends the transfer when more bytes or elements are stored under its key than it has: those are other content, which
+// the writer deletes. It is no violation, for the sender does not know what is stored. The lock is held.
 func (a *arrival) checkStored(elements int64) {
 	h := &a.in.header
 	switch size := a.size(); {
@@ -123,7 +124,8 @@ func (a *arrival) checkStored(elements int64) {
 	}
 }
 
-// size is the size of the content, -1 while it is not known: of an array, and before the header. The lock is held.
+// size is the size of the content in bytes, -1 while it is not known: before the header, and of an array until its end came. The
+// lock is held.
 func (a *arrival) size() int64 {
 	if a.tail != nil {
 		return a.tail.size
@@ -131,8 +133,7 @@ func (a *arrival) size() int64 {
 	return a.in.header.size
 }
 
-// next waits, on the writer's goroutine, for the next block in order, or for the end, which is a nil block. The caller owns the
-// block.
+// next waits, on the writer's goroutine, for the next block in order. The caller owns it; nil means that all blocks were taken.
 func (a *arrival) next() (*block, error) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -180,7 +181,7 @@ func (a *arrival) isLast(c *block) bool {
 	return h.size >= 0 && c.end() >= h.size
 }
 
-// consumed notes that a block that the writer took is free. The lock is held.
+// consumed gives back the memory of a block that the writer took. The lock is held.
 func (a *arrival) consumed(cost int64) {
 	a.taken -= cost
 	a.in.peer.account.Drop(cost)

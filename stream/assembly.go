@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// maxParked bounds the parts that wait for an earlier one: 32 lanes of 255 entries with a part each.
+// maxParked bounds the parts that wait for an earlier one: 32 lanes of 255 entries, each with a part in it.
 const maxParked = maxLanes * 255
 
 // Violations by the sender of parts.
@@ -16,12 +16,12 @@ var (
 	errParked   = errors.New("stream: too many parts out of order")
 )
 
-// assembly puts the parts of one transfer, which arrive in any order, back into the order of their offsets. It copies
-// each part once. What it holds lies below limit.
+// assembly puts the parts of one transfer, which arrive in any order, back in the order of their offsets. It copies each
+// part once, and holds nothing at or above limit.
 type assembly struct {
-	base  int64 // bytes below are here already from an earlier connection; parts of them are dropped
-	next  int64 // offset behind the bytes in order
-	limit int64 // bytes from here on were not granted
+	base  int64 // the store has the bytes below, from an earlier connection; add drops them
+	next  int64 // offset of the first byte that is missing
+	limit int64 // the sender may send the bytes below
 
 	ready  []*block // in order, not taken yet
 	parked []*block // out of order, by offset
@@ -47,7 +47,7 @@ func (a *assembly) add(p part) error {
 	return a.park(p)
 }
 
-// extend adds the part that comes next, and what was parked behind it.
+// extend adds the part at next, and the parked parts that now follow it.
 func (a *assembly) extend(p part) error {
 	if len(a.parked) > 0 && p.offset+int64(len(p.data)) > a.parked[0].offset {
 		return fmt.Errorf("%w at byte %d", errOverlap, a.parked[0].offset)
@@ -64,8 +64,8 @@ func (a *assembly) extend(p part) error {
 	return nil
 }
 
-// queue copies the part that comes next into the last ready block while that is no larger than a full part's, else into
-// a new one: small parts that wait for a slow consumer do not cost a block each.
+// queue makes a part ready. It copies small parts into one block, up to the size of a full part: those that wait for a slow
+// consumer do not cost a block each.
 func (a *assembly) queue(p part) {
 	var last *block
 	if len(a.ready) > 0 {
@@ -81,13 +81,14 @@ func (a *assembly) queue(p part) {
 	a.held += last.cost()
 }
 
-// copy returns a block of what p views.
+// copy copies p, which views a message, into a block, and counts the block's memory.
 func (a *assembly) copy(p part) *block {
 	c := copyPart(p)
 	a.held += c.cost()
 	return c
 }
 
+// queueParked makes a parked block ready: as it is, or, when it is small, copied as queue does.
 func (a *assembly) queueParked(c *block) {
 	if c.size() > partBytes/4 {
 		a.ready = append(a.ready, c)
@@ -97,6 +98,7 @@ func (a *assembly) queueParked(c *block) {
 	a.queue(part{offset: c.offset, index: c.index, count: c.count, data: c.payload()})
 }
 
+// park keeps a part whose predecessor is missing.
 func (a *assembly) park(p part) error {
 	if p.offset < a.next {
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
@@ -115,7 +117,7 @@ func (a *assembly) park(p part) error {
 	return nil
 }
 
-// end is where the last part ends.
+// end is the offset at which the last part ends.
 func (a *assembly) end() int64 {
 	if n := len(a.parked); n > 0 {
 		return a.parked[n-1].end()
@@ -163,6 +165,7 @@ func (a *assembly) free() {
 	a.ready, a.parked, a.held = nil, nil, 0
 }
 
+// trimAll frees the blocks below base, and cuts the one that base lies in.
 func trimAll(blocks []*block, base int64) []*block {
 	return slices.DeleteFunc(blocks, func(c *block) bool {
 		if c.end() <= base {

@@ -17,8 +17,8 @@ type Backend interface {
 type Window struct {
 	// Share of each lane's reliable buffer that transfers fill; above 0 and below 1, default 1/2.
 	Share float64
-	// Lanes that one transfer may use, 1 to 32; 0 = as many as the path needs. A lane carries half of its reliable buffer,
-	// about 141 KB, a round trip. Four are there from the beginning, more are opened when a transfer needs them.
+	// Lanes that one transfer may use, 1 to 32; 0 = as many as the path needs. In a round trip a lane carries half of its
+	// reliable buffer, about 141 KB. Four are open from the beginning; the server opens more when a transfer needs them.
 	Lanes int
 }
 
@@ -40,7 +40,7 @@ func (w Window) lanes() int {
 	return w.Lanes
 }
 
-// firstLanes is how many are there from the beginning, and stay.
+// firstLanes is how many lanes a server opens with the connection. They stay open.
 func (w Window) firstLanes() int {
 	if w.Lanes == 0 {
 		return defaultLanes
@@ -57,18 +57,18 @@ type Slices struct{}
 
 func (Slices) check() error { return nil }
 
-// sliceQueueTime is what may wait unsent in a world under Run, which is woken when it has left.
+// sliceQueueTime is how long the unsent slices may take to leave in a world under Run, which the link wakes for more.
 const sliceQueueTime = 5 * time.Millisecond
 
-// slicePartBytes is the payload of a full part, so that with the longest header it fills whole slices.
+// slicePartBytes is the payload of a full part: with the longest header it fills whole slices.
 const slicePartBytes = slices.PartSlices*slices.Size - maxPartHeader
 
 // route carries the parts of one peer's transfers, in any order. It belongs to the world's goroutine.
 type route interface {
-	// open reports whether one more part of a transfer by that backend may leave now.
+	// open reports whether one more part of a transfer by via may leave now.
 	open(via Backend) bool
-	// send takes one part of the transfer with that id, and frees it when it is through. It follows an open that was true.
+	// send sends the part in b, which it frees, of the transfer with that id. The call of open before it was true.
 	send(via Backend, b *block, id uint64) error
-	// watch asks for a tick once open may have become true for that backend.
+	// watch asks the world for a tick when open may have become true for via.
 	watch(via Backend)
 }

@@ -22,8 +22,8 @@ func mustTopic(name string) {
 	}
 }
 
-// Start sends size bytes of r to peer, all of them until io.EOF when size is negative. It returns at once; r is read
-// on a goroutine of the transfer until that ends. When the transfer fails, a Read in progress is left alone.
+// Start sends size bytes of r to peer, or all until io.EOF when size is negative. It returns at once; a goroutine of the
+// transfer reads r. When the transfer fails, a Read in progress goes on, and what it reads is dropped.
 func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Transfer, error) {
 	if r == nil {
 		return nil, fmt.Errorf("stream: blob %q: no reader", b.name)
@@ -44,8 +44,8 @@ func (b *Blob) Send(ctx context.Context, peer *Peer, r io.Reader, size int64, op
 	return t.waitOrCancel(ctx)
 }
 
-// Create starts a blob of what will be written to it. Each Write waits until the transfer has taken its bytes, so small ones are best
-// gathered by a bufio.Writer, and fails with what ended the transfer, if that has ended. Close says that all was written; Wait
+// Create starts a blob whose content the caller writes. Each Write waits until the transfer has taken its bytes, so gather small ones
+// with a bufio.Writer; once the transfer has ended, it fails with the error that ended it. Close says that all was written; Wait
 // returns when the receiver has it.
 func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 	r, w := io.Pipe()
@@ -53,24 +53,24 @@ func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 	if err != nil {
 		return nil, err
 	}
-	go func() { // nobody reads then
-		<-t.Done()
+	go func() {
+		<-t.Done() // from now on nobody reads: a Write must not wait
 		_ = r.CloseWithError(cmp.Or(t.Err(), io.ErrClosedPipe))
 	}()
 	return &OutgoingBlob{t, w}, nil
 }
 
-// Handle gives incoming transfers of the blob to fn, on the world's goroutine. It panics when they have a handler.
-// Until fn's goroutines read, only a window of content comes. A connection that ends before a header came calls nothing: who
-// waits for a transfer watches [rpc.Conn.Done] as well.
+// Handle gives incoming transfers of the blob to fn, on the world's goroutine. It panics when the blob has a handler already.
+// Until a goroutine reads the transfer, the sender sends no more than a window. When the connection ends before a header came,
+// fn is not called: a caller that waits for a transfer must watch [rpc.Conn.Done] as well.
 func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 	s.handle(b.name, topic{kind: kindBlob, open: func(in *incoming) {
 		fn(&IncomingBlob{Incoming: Incoming{in}})
 	}})
 }
 
-// OutgoingBlob is a blob that is written, where [Blob.Start] reads one. It is for one goroutine at a time; what it has of a Transfer
-// is safe from any.
+// OutgoingBlob is a blob whose content the caller writes: see [Blob.Create]. Write and Close are for one goroutine at a time, the
+// methods of Transfer for any.
 type OutgoingBlob struct {
 	*Transfer
 	pipe *io.PipeWriter
@@ -87,20 +87,20 @@ func (o *OutgoingBlob) Write(p []byte) (int, error) {
 	return o.pipe.Write(p)
 }
 
-// Close says that all was written. It neither waits nor fails: Wait tells whether it has arrived. Cancel gives the blob up.
+// Close says that all was written. It neither waits nor fails: Wait tells whether the blob has arrived. Cancel gives it up.
 func (o *OutgoingBlob) Close() error { return o.pipe.Close() }
 
-// IncomingBlob is a blob at its receiver: an io.Reader, for one goroutine at a time. Reading waits for the sender, and
-// not reading makes it wait. Read returns io.EOF when all was read and the digest is the sender's, before which no Read returns the last
-// piece. With that the sender is told that the transfer is complete: who keeps what he reads elsewhere uses WriteTo, as io.Copy does, which
-// has written a piece before it counts.
+// IncomingBlob is a blob at its receiver: an io.Reader, for one goroutine at a time. Reading waits for the sender; while nobody reads,
+// the sender waits. The last piece is not read before the digest is found to be the sender's; io.EOF follows it. When the last piece was
+// read, the sender is told that the transfer is complete. To be told only of what is written elsewhere, use WriteTo, as io.Copy does: it
+// counts a piece after it was written.
 type IncomingBlob struct {
 	Incoming
-	rest []byte // of block, not read yet
-	held piece
+	held piece  // pulled from the delivery; given back once rest is empty
+	rest []byte // of held: not read yet
 }
 
-// Size is how many bytes the blob has, -1 when the sender does not know.
+// Size is how many bytes the blob has, -1 when the sender did not know at the start.
 func (b *IncomingBlob) Size() int64 { return b.in.header.size }
 
 // Read implements io.Reader.
@@ -142,7 +142,7 @@ func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 	}
 }
 
-// fetch sees to it that rest is not empty.
+// fetch waits for the next piece if all of the last one was read.
 func (b *IncomingBlob) fetch() error {
 	if len(b.rest) > 0 {
 		return b.in.cause()
@@ -155,7 +155,7 @@ func (b *IncomingBlob) fetch() error {
 	return nil
 }
 
-// release gives back what was read.
+// release gives the piece back, all of which was read.
 func (b *IncomingBlob) release() {
 	b.rest = nil
 	b.held.block.Free()

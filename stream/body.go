@@ -8,10 +8,10 @@ import (
 	"io/fs"
 )
 
-// body is where content goes beside the application: it is hashed, and stored if it has a key.
+// body is where the writer puts content besides the application: it is hashed, and stored if it has a key.
 type body interface {
 	io.Writer
-	// Commit keeps the content if digest is its digest; otherwise the error Is ErrDigest and nothing is kept.
+	// Commit keeps the content if its digest is the given one; otherwise the error Is ErrDigest and nothing is kept.
 	Commit(digest Digest) error
 	// Close keeps what was written so that it can be resumed; after Commit it does nothing.
 	Close() error
@@ -19,7 +19,7 @@ type body interface {
 	Delete() error
 }
 
-// bodyError is what content that is wrong, or a store that fails, ends a transfer with.
+// bodyError is the error that a transfer ends with after err of a body: the content was wrong, or the store failed.
 func bodyError(err error) error {
 	if errors.Is(err, ErrDigest) {
 		return err
@@ -27,12 +27,12 @@ func bodyError(err error) error {
 	return storeError(err)
 }
 
-// storeError is what this end sees of its store's failure; the peer does not see paths.
+// storeError wraps a failure of the store: this end sees its text, the peer does not, for it may hold paths.
 func storeError(err error) error {
 	return &concealed{public: "the receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
 }
 
-// hasher is the body of what is not stored.
+// hasher is the body of content that is not stored.
 type hasher struct{ *Hasher }
 
 func (h hasher) Commit(digest Digest) error {
@@ -45,11 +45,12 @@ func (h hasher) Commit(digest Digest) error {
 func (h hasher) Close() error  { return nil }
 func (h hasher) Delete() error { return nil }
 
-// keeper is the body of what is stored, as far as that goes beyond what was there.
+// keeper is the body of content that is stored. An array resumes at a whole element: the first bytes of one that was cut are stored,
+// and come again. Write compares those, and stores the rest.
 type keeper struct {
 	hasher
 	part   Part
-	offset int64 // of the content; up to what is stored, an element that was cut comes again
+	offset int64 // in the content, of the next byte to be written
 }
 
 func (k *keeper) Write(p []byte) (int, error) {
@@ -86,7 +87,7 @@ func (k *keeper) Commit(digest Digest) error {
 func (k *keeper) Close() error  { return ignoreEnded(k.part.Close()) }
 func (k *keeper) Delete() error { return ignoreEnded(k.part.Delete()) }
 
-// ignoreEnded drops the error of a part that Commit has ended.
+// ignoreEnded drops the error of a part that was ended before, by Commit.
 func ignoreEnded(err error) error {
 	if errors.Is(err, fs.ErrClosed) {
 		return nil

@@ -20,8 +20,8 @@ type Caller[A any] interface {
 	String() string
 }
 
-// Wrap makes an RPC whose argument holds a []T, among other things, a Caller of []T. It is called once with no items
-// before the first RPC, to learn how many bytes it adds.
+// Wrap makes a Caller of []T from an RPC whose argument holds a []T among other things. [Calls] calls wrap once without
+// items, before the first RPC, to learn how many bytes the rest takes.
 func Wrap[T, A any](call Caller[A], wrap func(items []T) A) Caller[[]T] {
 	return wrapped[T, A]{call, wrap}
 }
@@ -50,9 +50,9 @@ func (w wrapped[T, A]) multicast() bool { return isMulticast(w.call) }
 // CallsConfig adjusts one [Calls]. The zero value is the article's: RPCs of 32 KiB behind a gate at half of the reliable
 // buffer, and no closing RPC.
 type CallsConfig struct {
-	// End is called after the last items: all was sent, and arrives before End does. nil: nothing is called.
+	// End is the closing RPC, called after the last items, which arrive before it. nil: there is none.
 	End Caller[rpc.None]
-	// Gate stands before each RPC. Its queue time is what keeps the actor's other RPCs from waiting behind the items.
+	// Gate is tested before each RPC. Its QueueTime bounds how long the actor's other RPCs wait behind the items.
 	Gate Gate
 	// MaxBytesPerRPC bounds the items of one RPC; default 32 KiB, at most 64 KiB less headers.
 	MaxBytesPerRPC int
@@ -60,8 +60,8 @@ type CallsConfig struct {
 	MaxElementBytes int
 }
 
-// Calls sends items by the game's own reliable RPC, as sub-arrays of as many as fit. They leave at the world's ticks, as
-// the reliable buffer of the actor's channel lets them, and in the order of the actor's other calls.
+// Calls sends items by the game's own reliable RPC, as many in each call as fit. The world's ticks make the calls while the
+// reliable buffer of the actor's channel has room behind the gate; they keep the order of the actor's other calls.
 //
 //	stream.Calls(game.ReceiveData, controller, data, stream.CallsConfig{End: game.NotifyAllDataReceived})
 //
@@ -103,8 +103,8 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 	return c, nil
 }
 
-// itemCodec returns how items travel in the slice of an argument. A [Wrap] may also take items that travel by themselves
-// only, and write them into an rpc.Raw.
+// itemCodec returns the codec of items in an argument's slice. Items that can travel only by themselves are allowed too: a
+// [Wrap] may write them into an rpc.Raw.
 func itemCodec(t reflect.Type) (*codec.Codec, error) {
 	c, err := codec.Inside(t)
 	if err == nil {
@@ -116,7 +116,7 @@ func itemCodec(t reflect.Type) (*codec.Codec, error) {
 	return nil, err
 }
 
-// rpcBytes is the size of the largest RPC.
+// rpcBytes is the size of an RPC whose items take so many bytes.
 func rpcBytes(call any, items int) (int, error) {
 	bytes := items + rpcOverhead
 	if w, ok := call.(interface{ overhead() (int, error) }); ok {
@@ -157,14 +157,14 @@ type Calling struct {
 	// mu guards what any goroutine of the application may ask or say.
 	mu       sync.Mutex
 	sent     int   // items, as of the last tick
-	canceled error // by Cancel, for the next tick
+	canceled error // set by Cancel; the next tick ends the calls with it
 	ended    bool  // done is closed
 	err      error
 	done     chan struct{}
 }
 
-// Done is closed when the closing RPC was handed to the reliable buffer, or when Err is set. That is not yet arrival:
-// what a peer has received only the peer can tell, by an RPC the other way.
+// Done is closed when the closing RPC is in the reliable buffer, or when Err is set. The items may not have arrived yet:
+// only the peer can tell, by an RPC the other way.
 func (c *Calling) Done() <-chan struct{} { return c.done }
 
 // Err is why not all was sent; nil before Done is closed.
@@ -188,7 +188,7 @@ func (c *Calling) Cancel(cause error) {
 	defer c.mu.Unlock()
 	if c.canceled == nil && !c.ended {
 		c.canceled = canceled(cause)
-		guest.Wake(c.actor.World()) // one that waits for events ticks; a closed one has ended the calls
+		guest.Wake(c.actor.World()) // else a world that waits for events would not tick
 	}
 }
 
@@ -211,8 +211,7 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 	return nil
 }
 
-// ending is closed when nothing may drive the calls on: with their connection, or with their world, of which only few ticks follow, where
-// they run in this one.
+// ending is closed when ticks may no longer come: with the connection, or, for calls that run in this world, with the world.
 func (c *Calling) ending() <-chan struct{} {
 	if c.conn != nil {
 		return c.conn.Done()
@@ -242,8 +241,8 @@ func (c *Calling) connect() (Channel, error) {
 	return c.channel, nil
 }
 
-// counted makes a call, and notes that. One to a client that is gone is an error here, though rpc only counts it: what was not sent
-// must not count as sent.
+// counted makes one call and counts it in the local channel, if that is used. A call to a client that is gone is an error here, though
+// rpc only counts it: otherwise Progress would report items that were never sent.
 func (c *Calling) counted(call func() error) error {
 	if c.conn != nil && c.actor.Alive() && !c.channel.Open() {
 		return fmt.Errorf("%v is gone: %w", c.conn, ErrClosed)
@@ -255,7 +254,7 @@ func (c *Calling) counted(call func() error) error {
 	return err
 }
 
-// tick is one tick of the world; it is false when there will be no more.
+// tick runs in a tick of the world. It is false when the calls have ended.
 func (c *Calling) tick() bool {
 	if c.local != nil {
 		c.local.out = 0
@@ -267,7 +266,8 @@ func (c *Calling) tick() bool {
 	return !c.note(min(c.pump.Sent()*c.per, c.items), done, err)
 }
 
-// step sends what may leave now. When an item's own encoding panics, these calls end.
+// step makes the calls that the gate lets through. When an item's own encoding panics, these calls end, and the panic goes on unless
+// rpc.Config.OnPanic takes it.
 func (c *Calling) step() (done bool, err error) {
 	returned := false
 	defer func() {
@@ -280,7 +280,7 @@ func (c *Calling) step() (done bool, err error) {
 	return done, err
 }
 
-// note publishes what was sent, and whether that was the end.
+// note publishes how many items were sent, and ends the calls when they are done or err is set.
 func (c *Calling) note(sent int, done bool, err error) (ended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -297,7 +297,7 @@ func (c *Calling) note(sent int, done bool, err error) (ended bool) {
 	return c.ended
 }
 
-// orphaned ends calls whose world takes no notice of the connection's end, or of its own.
+// orphaned ends the calls, on a goroutine of its own, when no tick has ended them after their connection or world ended.
 func (c *Calling) orphaned() {
 	cause := errors.New("their world was closed")
 	if c.conn != nil {
@@ -306,7 +306,7 @@ func (c *Calling) orphaned() {
 	c.note(int(c.Progress().Sent), false, fmt.Errorf("%w: %w", ErrClosed, cause))
 }
 
-// usable fails when the calls would go elsewhere than they began.
+// usable fails when the calls were canceled, or can no longer go where the first one went.
 func (c *Calling) usable() error {
 	c.mu.Lock()
 	canceled := c.canceled
@@ -326,7 +326,7 @@ func (c *Calling) usable() error {
 	return nil
 }
 
-// localChannel paces calls that run in this world: some at each tick.
+// localChannel paces calls that run in this world and fill no reliable buffer: each tick makes as many as half a buffer would take.
 type localChannel struct{ out int }
 
 func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
@@ -334,7 +334,7 @@ func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
 // localSlots is UE's RELIABLE_BUFFER, for want of a channel.
 const localSlots = 256
 
-// checkElements fails when an element breaks its bound; first is the index of part[0].
+// checkElements fails when an element encodes to more than its bound; first is the index of part[0].
 func checkElements[T any](item *codec.Codec, part []T, first int, bound elementBound) error {
 	if bound.holds {
 		return nil
@@ -353,15 +353,15 @@ func checkElements[T any](item *codec.Codec, part []T, first int, bound elementB
 	return nil
 }
 
-// callList is the [Calls] of one world that are on their way. It belongs to the world's goroutine.
+// callList has the [Calls] of one world that go on. It belongs to the world's goroutine.
 type callList struct {
 	active []*Calling
 }
 
-// callListKey finds a world's list: its first Calls makes it, and gives it a turn in each tick.
+// callListKey is the key under which a world keeps its list.
 type callListKey struct{}
 
-// callsOf is called on the world's goroutine, without an Install.
+// callsOf returns the list of a world. The first Calls makes it, on the world's goroutine: it needs no Install.
 func callsOf(w *rpc.World) *callList {
 	return guest.Keep(w, callListKey{}, func() any {
 		list := &callList{}
@@ -370,14 +370,13 @@ func callsOf(w *rpc.World) *callList {
 	}).(*callList)
 }
 
-// add gives c a turn in the next tick. A world that waits for events has one, also when c begins in a hook behind that of the list, or in
-// the turn of another.
+// add gives c a turn in the next tick, and makes a world that waits for events have one: this tick may have passed the list.
 func (l *callList) add(c *Calling) {
 	l.active = append(l.active, c)
 	guest.Wake(c.actor.World())
 }
 
-// tick gives each its turn. Those that begin meanwhile have theirs in the next tick.
+// tick gives each Calling its turn. Those that begin meanwhile have theirs in the next tick.
 func (l *callList) tick(time.Time) {
 	turn, next := l.active, 0
 	kept := turn[:0]

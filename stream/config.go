@@ -9,14 +9,14 @@ import (
 	"github.com/quivernet/quiver/internal/slices"
 )
 
-// Config holds what one world's streams may use. Zero fields take the default named beside them; negative ones mean
-// what is said there.
+// Config says what one world's streams may use. A field that is zero takes the default named beside it; a negative one
+// means what is said there.
 type Config struct {
 	// Backend moves the parts of transfers that name none with Via. Default Window{}.
 	Backend Backend
 
-	// Hash makes the digests of transfers that name no other with Hash. The default is BLAKE3 where both ends are the
-	// fastest with it, which is known once the peer's first message has come, and SHA256 elsewhere.
+	// Hash makes the digests of transfers that name no other with Hash. By default it is BLAKE3 if that is the fastest at
+	// both ends, which is known once the peer's first message has come, and SHA256 otherwise.
 	Hash Algorithm
 
 	// Limits on what peers send here.
@@ -25,19 +25,19 @@ type Config struct {
 	MaxPending   int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
 
 	// MaxMemory bounds what all peers make this world hold, or were promised as credit, in bytes of real memory; default
-	// 256 MiB. Half of it is kept for connections that hold little, 2 MiB at most: 64 of them by default. The rest is shared
-	// so that a connection takes at most half of what is free. What does not fit waits where credit makes it wait; else its
-	// transfer is rejected. The next part of one that was accepted always comes in.
+	// 256 MiB. Half of it is kept for connections that hold at most 2 MiB: 64 of them by default. Of the other half a
+	// connection takes at most half of what is free. When a transfer needs more, credit makes its sender wait, or the
+	// transfer is rejected. The next part of an accepted transfer always has room.
 	//
-	// An eighth more is what this world holds of its own transfers, read and not acknowledged, shared among all that go on:
-	// 32 MiB by default, or 64 KiB a transfer where that is more.
+	// An eighth of it, in addition, is for what this world's own transfers have read and no peer has acknowledged, shared
+	// among all of them: 32 MiB by default, or 64 KiB for each transfer if that is more.
 	MaxMemory int64
 
 	// MaxQueued bounds the outgoing transfers of one peer that have begun or wait for their turn; default 1,024.
 	MaxQueued int
 
-	// Store keeps what arrives under a key, so that it can be resumed: disk.New has one in a folder. nil = no resume. A handler may
-	// give its transfer another one: [Incoming.SetStore].
+	// Store keeps content that has a key, so that its transfer can be resumed: disk.New makes one in a folder. nil = no resume. A
+	// handler may give its transfer another one: [Incoming.SetStore].
 	Store Store
 }
 
@@ -48,7 +48,7 @@ func (c *Config) backend() Backend {
 	return c.Backend
 }
 
-// hashes are the algorithms to announce: that which peers should choose, if they can, first.
+// hashes are the algorithms that our limits announce, first the one that peers should choose if they can.
 func (c *Config) hashes() []Algorithm {
 	all := fastest()
 	if c.Hash == all[1] {
@@ -70,7 +70,7 @@ func (c *Config) maxMemory() int64  { return defaulted(c.MaxMemory, 256<<20) }
 func (c *Config) maxQueued() int    { return defaulted(c.MaxQueued, 1024) }
 func (c *Config) early() int64      { return min(earlyBytes, c.maxPending()) }
 
-// firstWindow is the credit that a transfer starts with while so much of the memory is free.
+// firstWindow is the credit that a transfer starts with when so many bytes of the world's memory are free.
 func (c *Config) firstWindow(free int64) int64 {
 	return min(max(firstWindow, (free-c.maxMemory()/2)/plenty), c.maxPending())
 }
@@ -79,26 +79,26 @@ const (
 	// stockShare is the part of Config.MaxMemory that outgoing content may take: 32 MiB by default, the products of a hundred
 	// paths of 50 Mbit/s and 50 ms.
 	stockShare = 8
-	// leastStock is what a transfer may have of it whatever the others have, so that none waits for another: a part that leaves
-	// while the next one is read.
+	// leastStock is what a transfer may always have of it, so that none waits for another: one part leaves while the next is
+	// read.
 	leastStock = 2 * blockBytes
 )
 
-// terms are those of the account of a connection: it may hold what comes before answers, and has room for a chunk that is
-// waited for. A transfer with the least credit is its floor.
+// terms are the terms of a connection's account. Early is for parts that come before their header is answered, GoOn for the
+// chunk that content waits for; the floor holds both and a transfer with the least credit.
 func (c *Config) terms() budget.Terms {
 	early := heldBytes(c.early()) + slices.Allocated(sliceRounding)
 	return budget.Terms{Floor: early + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes, Early: early, GoOn: goOnBytes}
 }
 
-// minPending lets the largest element pass.
+// minPending is the least credit of a transfer: the largest element fits.
 const minPending = 64 << 10
 
-// incomingBytes is what a transfer takes beside its content: records here, at the application, the stacks of two
-// goroutines, and a Hasher of BLAKE3.
+// incomingBytes is what a transfer takes besides its content: its records, the stacks of two goroutines, and a Hasher of
+// BLAKE3.
 const incomingBytes = 20 << 10
 
-// leastMemory lets one transfer begin with the least credit, and go on.
+// leastMemory is the least MaxMemory: one transfer can begin with the least credit, and go on.
 var leastMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
 
 func (c *Config) validate() error {

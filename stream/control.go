@@ -6,12 +6,12 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// control sends what the two ends of a connection tell each other of their transfers, on a pipe of its own above bulk. What is due
-// is state of the transfers, not a queue, so that a slow peer makes nothing pile up. It belongs to the world's goroutine.
+// control exchanges the messages about transfers on the control pipe, whose priority is above bulk. Nothing is queued: which message
+// is due follows from the state of the transfers, so a slow peer makes nothing pile up. It belongs to the world's goroutine.
 type control struct {
 	peer    *Peer
-	pipe    *rpc.Actor // nil until the server's has come
-	greeted bool       // our limits were sent, and have not changed since
+	pipe    *rpc.Actor // nil, at a client, until the server has opened it
+	greeted bool       // our limits were sent and have not changed since; lanes.ask clears it
 }
 
 // open reports whether messages can be sent.
@@ -19,7 +19,7 @@ func (c *control) open() bool { return c.pipe != nil && c.pipe.Alive() }
 
 // send sends the messages that are due, as far as the pipe takes them.
 func (c *control) send(now time.Time) error {
-	gate := Gate{QueueTime: time.Hour} // it stands above bulk, and what it carries is small
+	gate := Gate{QueueTime: time.Hour} // no limit: the messages are small and wait behind no bulk
 	channel := c.pipe.Channel(c.peer.conn)
 	for gate.Open(channel) {
 		more, err := c.sendOne(now)
@@ -31,7 +31,7 @@ func (c *control) send(now time.Time) error {
 	return nil
 }
 
-// sendOne sends the first message that is due: our limits, then those of what is received, then those of what is sent.
+// sendOne sends the first message that is due: our limits, then one of an incoming transfer, then one of an outgoing transfer.
 func (c *control) sendOne(now time.Time) (sent bool, err error) {
 	if !c.greeted {
 		return true, c.greet()
@@ -42,7 +42,7 @@ func (c *control) sendOne(now time.Time) (sent bool, err error) {
 	return c.peer.sender.sendControl(c.pipe)
 }
 
-// greet says what this end takes.
+// greet sends our limits.
 func (c *control) greet() error {
 	c.greeted = true
 	config := &c.peer.streams.config
@@ -50,7 +50,7 @@ func (c *control) greet() error {
 	return sendLimits.call(c.pipe, m)
 }
 
-// onLimits hears what the peer takes.
+// onLimits takes the peer's limits.
 func (c *control) onLimits(m limits) {
 	c.peer.sender.onLimits(m)
 	c.peer.lanes.onLimits(m.lanes)

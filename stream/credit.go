@@ -7,38 +7,40 @@ import (
 )
 
 const (
-	// firstWindow is the credit that a transfer starts with, unless it is smaller or memory is short: three bandwidth-delay products
-	// of 100 Mbit/s and 100 ms, 1.25 MB. A part that is lost twice arrives two round trips late, and what follows waits behind it.
+	// firstWindow is the credit that a transfer starts with, unless the transfer is smaller or memory is short: three times the
+	// bandwidth-delay product of 100 Mbit/s and 100 ms, which is 1.25 MB. A part that is lost twice arrives two round trips late, and
+	// all that follows waits for it.
 	firstWindow = 4 << 20
-	// plenty says that a transfer may start with an eighth of the memory that is nobody's yet, beyond the half that is kept, when that is
-	// more: 16 MiB by default, two products of 1 Gbit/s and 50 ms and more, which a window that doubles would have later than the path.
+	// plenty lets a transfer start with more while memory is plenty: with an eighth of what is free beyond the half that is kept, up to
+	// 16 MiB by default. That is two products of 1 Gbit/s and 50 ms; a window that doubles would get there later than the path's.
 	plenty = 8
-	// defaultMaxPending is what the credit grows to.
+	// defaultMaxPending is the credit that a window grows to.
 	defaultMaxPending = 16 << 20
-	// sliceRounding is what chunks take at the most beyond the payload of their parts: each a header, and the place of a slice
-	// that is not full; of both machines that have chunks.
+	// sliceRounding is the most that chunks take beyond the payload of their parts, at both ends: each has a header, and a last slice
+	// that may not be full.
 	sliceRounding = 2 * slices.Places * (maxPartHeader + slices.Size)
 	// progressInterval is how often consumption is reported though no credit is due.
 	progressInterval = 100 * time.Millisecond
 )
 
-// credit decides what a sender may send: a window beyond what the application consumed, which doubles while full
-// windows are consumed at the pace of the path. It is the receiver's only brake.
+// credit decides, at the receiver, how far the sender may go: a window beyond what the application has consumed. The window
+// doubles while the application keeps the pace of the path. It is the receiver's only brake.
 type credit struct {
-	window   int64 // promised
-	max      int64
-	limit    int64 // granted, absolute
-	consumed int64 // absolute
+	window   int64 // the account has promised memory for it
+	max      int64 // that window grows to
+	limit    int64 // offset below which the sender may send
+	consumed int64 // offset below which the application has taken all
 
-	// The window that is being measured.
+	// Half a window is being measured since consumed was mark, at markTime.
 	mark     int64
 	markTime time.Time
 
+	// The newest grant told the sender that consumed was reported.
 	reported     int64
 	reportedTime time.Time
 }
 
-// newCredit begins at base, which is consumed already, with a window that was promised.
+// newCredit begins at base: what lies below takes no credit. The memory for window was promised.
 func newCredit(now time.Time, base, window, most int64) credit {
 	return credit{
 		window: window, max: most, limit: base + window, consumed: base,
@@ -52,14 +54,14 @@ func (c *credit) consume(below int64) bool {
 	return c.due()
 }
 
-// due reports whether to grant now: after a quarter of the window, or when the largest part might not fit what is left.
+// due reports whether a grant is worth a message: it adds a quarter of the window, or the largest part might not fit what is left.
 func (c *credit) due() bool {
 	owed := c.consumed + c.window - c.limit
 	return owed >= c.window/4 || owed > 0 && c.limit-c.consumed < maxElementBytes
 }
 
-// next returns the limit to grant, if one is due now: what it adds is worth a message, or progress is to be reported. The window
-// doubles when half of it was consumed within pace, which is 2 RTT or 2 ticks.
+// next returns the limit to grant, if a grant or a report of progress is due now. It doubles the window when half of it was consumed
+// within pace, which is 2 RTT or 2 ticks.
 func (c *credit) next(now time.Time, pace func() time.Duration, all lender) (limit int64, ok bool) {
 	if c.consumed-c.mark >= c.window/2 {
 		if c.window < c.max && now.Sub(c.markTime) <= pace() {
@@ -76,9 +78,10 @@ func (c *credit) next(now time.Time, pace func() time.Duration, all lender) (lim
 	return c.limit, true
 }
 
-// lender gives n more bytes of window, or none.
+// lender promises memory for n more bytes of window, or for none.
 type lender interface{ take(n int64) bool }
 
+// grow doubles the window, up to max, if all has the memory.
 func (c *credit) grow(all lender) {
 	more := min(c.window, c.max-c.window)
 	if all.take(more) {

@@ -8,26 +8,26 @@ import (
 )
 
 const (
-	// maxDelivered is how many pieces wait for the application beside what is still in the assembly, where small parts
-	// are gathered.
+	// maxDelivered is how many pieces may wait for the application. Other content stays in the assembly, which gathers small
+	// parts.
 	maxDelivered = 16
-	// batchBytes is how large a batch may be in memory before no element is added: a byte may say that a struct is all zeros.
+	// batchBytes is the memory after which a batch takes no more elements: one byte on the wire may be a large struct of zeros.
 	batchBytes = 32 << 10
-	// maxDecoded is how large all batches of a transfer may be that wait for the application.
+	// maxDecoded is the most memory of all batches of a transfer that wait for the application.
 	maxDecoded = 2 << 20
 )
 
-// delivery is what the writer of an incoming transfer has for the application. Whoever reads takes it on a goroutine of the
-// application, or the tick hands it to OnBatch. Its fields are guarded by incoming.mu, but for push and ended.
+// delivery has the pieces that the writer of an incoming transfer gives to the application, which pulls them on a goroutine of its
+// own, or has the tick push them to OnBatch. incoming.mu guards its fields, except push and ended.
 type delivery struct {
 	in *incoming
 
-	ready    sync.Cond // for the application: there is a piece, or the end
+	ready    sync.Cond // wakes the application: there is a piece, or the transfer ended
 	pieces   []piece
-	borrowed int64 // memory of what was decoded, or comes from the store, and is not consumed
-	verified bool  // pieces holds all that is left
+	borrowed int64 // memory of fresh pieces that are not consumed
+	verified bool  // the digest was right; pieces has all that is left
 	size     int64 // of the whole, once verified
-	onTick   bool  // the tick takes the pieces
+	onTick   bool  // the tick takes the pieces, for OnBatch
 
 	position int64 // bytes that the application has consumed
 	elements int64 // and elements
@@ -44,14 +44,14 @@ type piece struct {
 	bytes int64
 	count int64
 	cost  int64 // memory
-	fresh bool  // it is charged when it is delivered; a block from parts was when it came
+	fresh bool  // decoded, or read from the store: charged by add; a block of parts was charged when it arrived
 }
 
 // decodeFunc decodes elements at the start of b: at most count of them, or as many as are whole when count is negative.
-// An error is that of the element behind the decoded ones.
+// An error is about the element that follows the decoded ones.
 type decodeFunc func(b []byte, count int) (decoded, error)
 
-// decoded are elements of an array.
+// decoded is what a decodeFunc returns: elements of an array.
 type decoded struct {
 	batch  any
 	count  int
@@ -59,7 +59,7 @@ type decoded struct {
 	rest   []byte // what follows them
 }
 
-// piece returns the elements, which were so many bytes, as content for the application.
+// piece returns the elements, which took so many bytes of content, as a piece.
 func (d decoded) piece(bytes int) piece {
 	return piece{batch: d.batch, bytes: int64(bytes), count: int64(d.count), cost: d.memory, fresh: true}
 }
@@ -86,7 +86,7 @@ func (d *delivery) add(p piece) error {
 // room reports whether one more piece may wait. The lock is held.
 func (d *delivery) room() bool { return len(d.pieces) < maxDelivered }
 
-// borrow charges what waits for the application, if there is room; the first piece always has it. The lock is held.
+// borrow charges a fresh piece, if there is room; the first piece always has room. The lock is held.
 func (d *delivery) borrow(cost int64) bool {
 	account, first := d.in.peer.account, len(d.pieces) == 0
 	switch {
@@ -99,7 +99,7 @@ func (d *delivery) borrow(cost int64) bool {
 	return true
 }
 
-// release notes that the memory of p is free, unless the transfer has ended and all of it is. The lock is held.
+// release gives back the memory of p, unless the end of the transfer has given back all. The lock is held.
 func (d *delivery) release(p piece) {
 	switch {
 	case d.in.finished:
@@ -111,7 +111,7 @@ func (d *delivery) release(p piece) {
 	}
 }
 
-// verify notes that all was delivered and is what the sender hashed.
+// verify notes, on the writer's goroutine, that all was delivered and is what the sender hashed.
 func (d *delivery) verify(size int64) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -127,8 +127,8 @@ func (d *delivery) complete() {
 	}
 }
 
-// pull waits for the next piece. It returns io.EOF at the end, and why the transfer failed. What is pulled must be
-// given back to consumed.
+// pull waits for the next piece, which the caller gives back by consumed. It returns io.EOF after the last one, or the error
+// of the transfer.
 func (d *delivery) pull(ctx context.Context) (piece, error) {
 	if p, ok, err := d.tryPull(); ok || err != nil {
 		return p, err
@@ -156,6 +156,7 @@ func (d *delivery) pull(ctx context.Context) (piece, error) {
 	}
 }
 
+// tryPull is pull without waiting.
 func (d *delivery) tryPull() (piece, bool, error) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -179,7 +180,7 @@ func (d *delivery) pop() (piece, bool, error) {
 	return piece{}, false, nil
 }
 
-// consumed notes that the application is through with p.
+// consumed notes that the application has taken p: that moves the credit on, and may complete the transfer.
 func (d *delivery) consumed(p piece) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -198,8 +199,8 @@ func (d *delivery) waiting() (n int64) {
 	return n
 }
 
-// tick runs the application's callbacks, on the world's goroutine: while there are batches, for what was taken makes room for
-// others, and until time is up. It reports whether some may be left.
+// tick runs OnBatch, on the world's goroutine, until there is no batch or time is up, and OnEnd. It reports whether batches may be
+// left.
 func (d *delivery) tick(timeUp func() bool) (left bool) {
 	for d.push != nil && !left {
 		p, ok, _ := d.tryPull()
@@ -216,7 +217,7 @@ func (d *delivery) tick(timeUp func() bool) (left bool) {
 	return left
 }
 
-// tellEnd runs OnEnd, once.
+// tellEnd runs OnEnd once, when the transfer has ended.
 func (d *delivery) tellEnd() {
 	select {
 	case <-d.in.done:
@@ -234,7 +235,7 @@ func (d *delivery) free() {
 	d.in.peer.account.Repay(d.borrowed)
 	d.borrowed = 0
 	if d.in.err != nil {
-		d.pieces = nil // a reader may still hold the first: the collector has them
+		d.pieces = nil // not freed to the pool: a reader may still use one
 	}
 	d.ready.Broadcast()
 }

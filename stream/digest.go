@@ -21,9 +21,9 @@ const (
 	// BLAKE3 is twice to ten times as fast as that on amd64 with AVX2, and slow elsewhere.
 	BLAKE3
 
-	// NoDigest is for a transfer, by [Hash], whose application verifies its content itself: neither end hashes it. What arrives is
-	// what was sent, in order and whole, as each packet is authenticated; what a source or a disk has damaged before that nobody
-	// sees. Such content has no Key: it can not be resumed. Its code is the last, so that algorithms to come count on.
+	// NoDigest is for a transfer, by [Hash], whose application verifies the content itself: neither end hashes it. It arrives whole and
+	// in order all the same, for each packet is authenticated; but damage by a disk or a source is not noticed. Such content has no Key,
+	// so it can not be resumed. The code is the last one: new algorithms take the next after BLAKE3.
 	NoDigest Algorithm = 255
 )
 
@@ -47,7 +47,7 @@ type hashState interface {
 // known reports whether a makes digests.
 func (a Algorithm) known() bool { return a > 0 && int(a) < len(algorithms) }
 
-// ofTransfers reports whether a transfer may have a.
+// ofTransfers reports whether a transfer may be hashed by a, or not hashed when a is NoDigest.
 func (a Algorithm) ofTransfers() bool { return a.known() || a == NoDigest }
 
 // size is how many bytes a digest has.
@@ -58,7 +58,7 @@ func (a Algorithm) size() int {
 	return digestBytes
 }
 
-// begin is the state of what was given nothing yet.
+// begin returns the state before any byte was written.
 func (a Algorithm) begin() hashState {
 	if a == NoDigest {
 		return unhashed{}
@@ -83,8 +83,8 @@ func (a Algorithm) String() string {
 	return algorithms[a].name
 }
 
-// New returns a Hasher that was given nothing yet; that of NoDigest makes the zero Digest. It panics when the algorithm is none
-// of the constants.
+// New returns a Hasher to which nothing was written. The one of NoDigest makes the zero Digest. New panics when a is none of the
+// constants.
 func (a Algorithm) New() *Hasher {
 	if !a.ofTransfers() {
 		panic(fmt.Sprintf("stream: %v is unknown", a))
@@ -99,7 +99,7 @@ func (a Algorithm) Of(data []byte) Digest {
 	return h.Digest()
 }
 
-// fastest are the algorithms that this machine has, the fastest first.
+// fastest returns the algorithms, the one that is the fastest on this machine first.
 func fastest() []Algorithm {
 	if runtime.GOARCH == "amd64" && cpu.X86.HasAVX2 {
 		return []Algorithm{BLAKE3, SHA256}
@@ -116,12 +116,12 @@ type Hasher struct {
 // Write adds p. It never fails.
 func (h *Hasher) Write(p []byte) (int, error) { return h.state.Write(p) }
 
-// Digest is that of what was written so far. More may be written after it.
+// Digest returns the digest of what was written so far. More may be written afterwards.
 func (h *Hasher) Digest() Digest {
 	return h.algorithm.digest(h.state.Sum(nil))
 }
 
-// digest is that of which sum are the bytes.
+// digest returns the digest whose bytes are sum.
 func (a Algorithm) digest(sum []byte) (d Digest) {
 	if a != NoDigest {
 		d.algorithm = a
@@ -130,8 +130,8 @@ func (a Algorithm) digest(sum []byte) (d Digest) {
 	return d
 }
 
-// Digest names content, by an algorithm and what that makes of the content. Digests that are equal by == name the same
-// content. The zero Digest names none.
+// Digest names content, by an algorithm and the sum that it makes of the content. Digests that are equal by == name the
+// same content. The zero Digest names none.
 type Digest struct {
 	algorithm Algorithm
 	sum       [digestBytes]byte
@@ -161,7 +161,7 @@ func ParseDigest(text string) (Digest, error) {
 		}
 		d := Digest{algorithm: a}
 		if len(digits) == hex.EncodedLen(digestBytes) {
-			_, _ = hex.Decode(d.sum[:], []byte(digits)) // what is no digit makes the text another
+			_, _ = hex.Decode(d.sum[:], []byte(digits)) // with a digit that is none, d's text will differ
 		}
 		if d.String() == text {
 			return d, nil

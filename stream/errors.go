@@ -15,12 +15,12 @@ import (
 //
 // A reason that the peer gave is quoted.
 var (
-	// ErrCanceled means that one end gave up or could not go on: that the sender could not read its source to the end, or
-	// that an element could not be encoded or decoded.
+	// ErrCanceled means that one end gave up or could not go on: the sender could not read its source to the end, say, or
+	// an element could not be encoded or decoded.
 	ErrCanceled = errors.New("stream: canceled")
 	// ErrRejected means that the receiver's application, or its lack of a handler, refused the transfer.
 	ErrRejected = errors.New("stream: rejected")
-	// ErrTooLarge means that the transfer, or one of its elements, is beyond a limit. The wrapping error names it.
+	// ErrTooLarge means that the transfer, or one of its elements, exceeds a limit. The wrapping error names the limit.
 	ErrTooLarge = errors.New("stream: too large")
 	// ErrClosed means that the connection ended before the transfer did.
 	ErrClosed = errors.New("stream: connection closed")
@@ -41,7 +41,7 @@ var (
 	ErrStoreFull = errors.New("stream: store is full")
 )
 
-// stopKinds is what the codes stand for.
+// stopKinds are the sentinels that the codes stand for.
 var stopKinds = [stopCodes]error{
 	stopCanceled: ErrCanceled,
 	stopRejected: ErrRejected,
@@ -77,7 +77,7 @@ func stopped(kind, cause error) *failure {
 	return &failure{kind: kind, cause: cause}
 }
 
-// failureOf is err as a failure. What wraps none of the sentinels cancels: this end could not go on.
+// failureOf returns err as a failure. An error that wraps none of the sentinels becomes ErrCanceled: this end could not go on.
 func failureOf(err error) *failure {
 	if f, ok := err.(*failure); ok {
 		return f
@@ -95,8 +95,8 @@ const (
 	byReceiver = "receiver"
 )
 
-// ending is the error of a transfer that ends now for err, at one end of it: the sender knows what was sent, the receiver
-// what was consumed.
+// ending returns the error of a transfer that ends now because of err. end is which end this is: its text says what the sender
+// has sent, or the receiver consumed.
 func ending(err error, end string, h *header, p Progress) error {
 	f := *failureOf(err)
 	if f.by == "" && f.kind != ErrClosed {
@@ -125,7 +125,7 @@ func (f *failure) Error() string {
 	return text
 }
 
-// Unwrap makes the error both what its sentinel is and what caused it.
+// Unwrap makes the error match both its sentinel and its cause.
 func (f *failure) Unwrap() []error {
 	if f.cause == nil {
 		return []error{f.kind}
@@ -133,12 +133,12 @@ func (f *failure) Unwrap() []error {
 	return []error{f.kind, f.cause}
 }
 
-// reason is the text of a cause without the sentinel's, which stands before it already.
+// reason is the text of a cause without that of the sentinel, with which Error begins already.
 func (f *failure) reason(text string) string {
 	return strings.ReplaceAll(text, f.kind.Error()+": ", "")
 }
 
-// stop is what the peer is told.
+// stop is what this end tells the peer of the failure.
 func (f *failure) stop() stop {
 	s := stop{code: stopCanceled}
 	for code, kind := range stopKinds {
@@ -156,7 +156,8 @@ func (f *failure) stop() stop {
 	return s
 }
 
-// told is the error at the end that is told of s; by names the end that stopped. The reason comes from outside.
+// told returns the error for a stop that the peer has sent; by names the end that stopped the transfer. The reason is quoted, since it
+// comes from outside.
 func told(s stop, by string) error {
 	f := &failure{kind: stopKinds[s.code], by: by}
 	if s.reason != "" {

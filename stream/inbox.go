@@ -7,29 +7,29 @@ import (
 	"sync"
 )
 
-// inboxLimit is how many blobs wait in an inbox at most: each has sent no more than what a sender may before its receiver reads.
+// inboxLimit is how many blobs may wait in an inbox. Of each no more has come than the credit before anybody reads.
 const inboxLimit = 64
 
-// Inbox is where blobs wait for those who expect them, by [Name]: a request of the game says which one goes with it, and either may come
-// first. The zero value is empty. Have one for each connection, from OnConnect to OnDisconnect: look it up on the world's goroutine, and
-// take from it on another. Its methods are safe for concurrent use.
+// Inbox is where blobs wait to be taken, by [Name]: a request of the game names the blob that belongs to it, and either may come first.
+// The zero value is empty. Keep one for each connection, from OnConnect to OnDisconnect: look it up on the world's goroutine, and take
+// from it on another. Its methods are safe for concurrent use.
 //
 //	streamed.Handle(streams, func(in *stream.IncomingBlob) { inboxes[in.Conn()].Deliver(in) })
 type Inbox struct {
 	mu      sync.Mutex
-	waiting map[string]*delivered // by name: nobody has taken these
-	news    chan struct{}         // closed when the next one is delivered; nil = nobody waits for it
+	waiting map[string]*delivered // by name; not taken yet
+	news    chan struct{}         // closed by the next Deliver; nil = no Take waits for that
 }
 
 // delivered is a blob that an inbox was given. The inbox's lock guards it.
 type delivered struct {
 	*IncomingBlob
 	ended   bool
-	unwatch func() bool // ends the watch over the context of who took it; nil before that
+	unwatch func() bool // stops watching the context of the Take that returned it; nil before that
 }
 
-// Deliver takes a blob in, in its handler. It rejects one whose name another has that waits, or when 64 wait. One that fails before it is
-// taken is forgotten, and the next of its name takes its place.
+// Deliver puts a blob into the inbox; the blob's handler calls it. It rejects the blob when one of the same name waits, or when 64 wait.
+// A blob that fails before it is taken is forgotten, and another of its name may take its place.
 func (i *Inbox) Deliver(in *IncomingBlob) {
 	d := &delivered{IncomingBlob: in}
 	if err := i.put(d); err != nil {
@@ -39,8 +39,8 @@ func (i *Inbox) Deliver(in *IncomingBlob) {
 	in.OnEnd(func(err error) { i.end(d, err) })
 }
 
-// Take waits for the blob of a name, on another goroutine than the world's. When ctx ends before all is read, the blob is rejected with its
-// cause, which the sender hears. The connection's end does not end Take: ctx has to end with [rpc.Conn.Done].
+// Take waits for the blob with a name. Do not call it on the world's goroutine. When ctx ends before all of the blob is read, Take rejects
+// it with the cause of ctx, which the sender is told. The end of the connection does not end Take: make ctx end with [rpc.Conn.Done].
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 	for {
 		d, news := i.take(name)
@@ -56,7 +56,7 @@ func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 	}
 }
 
-// put has a blob wait, and wakes all who do.
+// put adds a blob to those that wait, and wakes every Take.
 func (i *Inbox) put(d *delivered) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -77,7 +77,7 @@ func (i *Inbox) put(d *delivered) error {
 	return nil
 }
 
-// sweep forgets blobs that have failed, also those of which the world's goroutine is yet to say so. The lock is held.
+// sweep forgets blobs that have failed, before OnEnd tells of it in a later tick. The lock is held.
 func (i *Inbox) sweep() {
 	for name, d := range i.waiting {
 		if d.Err() != nil {
@@ -86,7 +86,7 @@ func (i *Inbox) sweep() {
 	}
 }
 
-// take returns the blob of a name; nil when there is none before news is closed.
+// take returns the blob with a name, or nil and the channel that is closed when another blob is delivered.
 func (i *Inbox) take(name string) (d *delivered, news <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -101,7 +101,7 @@ func (i *Inbox) take(name string) (d *delivered, news <-chan struct{}) {
 	return nil, i.news
 }
 
-// watch rejects a blob that was taken when ctx ends first.
+// watch makes the end of ctx reject a blob that was taken, until its transfer has ended.
 func (i *Inbox) watch(ctx context.Context, d *delivered) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -110,7 +110,7 @@ func (i *Inbox) watch(ctx context.Context, d *delivered) {
 	}
 }
 
-// end lets go of a blob whose transfer has ended. One that failed, or was given up, waits no longer.
+// end stops watching a blob whose transfer has ended, and forgets it if it has failed and still waits.
 func (i *Inbox) end(d *delivered, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

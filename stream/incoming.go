@@ -8,20 +8,20 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Incoming is what the receiving ends of blobs and arrays have in common. Its methods are safe from any goroutine,
-// but for OnEnd.
+// Incoming is what the receiving ends of blobs and arrays have in common. Its methods are safe from any goroutine, except
+// OnEnd and SetStore.
 type Incoming struct{ in *incoming }
 
-// Conn is who sends.
+// Conn is the connection of the sender.
 func (i Incoming) Conn() *rpc.Conn { return i.in.peer.conn }
 
-// Name is what the sender called the transfer. It is any string from outside: not a path.
+// Name is what the sender called the transfer. It comes from outside and may be any string: do not use it as a path.
 func (i Incoming) Name() string { return i.in.header.name }
 
-// Key is what the sender calls the content.
+// Key is what the sender called the content, as Name from outside; "" if it gave none.
 func (i Incoming) Key() string { return i.in.header.key }
 
-// Progress returns one consistent snapshot. Total is known from the beginning where the sender knows it.
+// Progress returns one consistent snapshot. Total is known from the beginning if the sender knew it then.
 func (i Incoming) Progress() Progress { return i.in.progress() }
 
 // Done is closed when the transfer has ended: when all was consumed here and its digest was right, or when it failed.
@@ -37,23 +37,23 @@ func (i Incoming) Reject(reason error) { i.in.finish(stopped(ErrRejected, reason
 // Cancel gives the transfer up. Both ends see an error that Is ErrCanceled. It never waits.
 func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
 
-// OnEnd runs fn on the world's goroutine when the transfer has ended, with what Err returns. It is for the handler
-// that is given the transfer.
+// OnEnd runs fn on the world's goroutine when the transfer has ended, with what Err returns. Call it in the handler that
+// is given the transfer.
 func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.ended = fn }
 
-// SetStore has the transfer kept in store instead of Config.Store, nil: nowhere. It is for the handler that is given the transfer,
-// before that returns: nothing was asked of a store yet.
+// SetStore makes the transfer use store instead of Config.Store; nil: none. Call it in the handler that is given the transfer: once that
+// returns, the store is asked for the content.
 func (i Incoming) SetStore(store Store) { i.in.store = store }
 
 // incoming is a transfer at its receiver. The world's goroutine adds its parts to arrival and tells the sender, by answer, how far
-// it may go. The writer, a goroutine of its own, hashes, stores and decodes what has arrived in order. The application takes what
-// the writer delivers, wherever it likes.
+// it may go. The writer, a goroutine of its own, takes them from there in order, hashes, stores and decodes them, and gives them to
+// delivery. From there the application takes them, on a goroutine of its own or in a tick.
 type incoming struct {
 	peer *Peer
 
-	// Written on the world's goroutine until start has the writer run, and only read afterwards.
+	// Written on the world's goroutine before start starts the writer, and only read afterwards.
 	header header
-	known  bool       // the header has come; until then only the id is set
+	known  bool       // the header has come; before that only its id is set
 	decode decodeFunc // arrays only
 	store  Store      // nil: none; the handler may change it
 
@@ -84,7 +84,7 @@ func (in *incoming) begin(m header) error {
 	return in.arrival.checkEnd()
 }
 
-// start shows the transfer to its handler and begins to receive, unless that rejects it.
+// start gives the transfer to its handler, and starts the writer unless the handler has rejected it.
 func (in *incoming) start(t topic) {
 	in.guard("the handler", func() { t.open(in) })
 	in.mu.Lock()
@@ -106,7 +106,7 @@ func (in *incoming) guard(what string, fn func()) (returned bool) {
 	return in.peer.streams.world.Guard(in.peer.conn, fn)
 }
 
-// finish ends the transfer here, the first time: with nil once all was consumed.
+// finish ends the transfer at this end; err is nil when all was consumed. Only the first call counts.
 func (in *incoming) finish(err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -127,8 +127,8 @@ func (in *incoming) finishLocked(err error) {
 	in.peer.wake()
 }
 
-// heard is how many bytes have come from the transfer's connection. It is not telling when the transfer may stand still for
-// another reason than a connection that is dead: p's is the same one, or the application does not take what is there.
+// heard is how many bytes have come over the transfer's connection; a writer asks that wants to know whether it is dead. It is not
+// telling when the connection is p's own, or when the transfer may stand still because the application takes nothing.
 func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
 	if in == nil || in.peer == p {
 		return 0, false
@@ -140,7 +140,7 @@ func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
 	return s.BytesIn + s.SliceBytesIn, !paused
 }
 
-// cause is why the transfer failed.
+// cause returns why the transfer failed, nil when it did not.
 func (in *incoming) cause() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -157,7 +157,7 @@ func (in *incoming) ended() error {
 	return in.endedLocked()
 }
 
-// endedLocked is the error of a wait for content once the transfer has ended.
+// endedLocked is what the writer's waits return once the transfer has ended.
 func (in *incoming) endedLocked() error {
 	if in.err != nil {
 		return in.err

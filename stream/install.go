@@ -13,37 +13,37 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Streams is the streaming of one world.
+// Streams are the transfers of one world, to and from all its peers.
 type Streams struct {
 	world  *rpc.World
 	config Config
-	clock  func() time.Time // time.Now, but for tests
+	clock  func() time.Time // time.Now; tests set another
 
 	// Safe from any goroutine.
 	memory  *budget.Pool  // for what peers make this end hold
 	stock   *budget.Stock // for what this end reads for its own transfers
-	writers writers       // of what is in the store
+	writers writers       // which transfer writes which content in a store
 	replays chan struct{} // one for each transfer that reads or hashes what is stored
-	awake   atomic.Bool   // a tick is on its way
+	awake   atomic.Bool   // the world was asked for a tick, which has not begun
 
 	// mu guards this group.
 	mu     sync.Mutex
 	topics map[string]topic
-	peers  map[*rpc.Conn]*Peer // whose end was not told
+	peers  map[*rpc.Conn]*Peer // of connections of whose end the world has not told
 
 	// Owned by the world's goroutine.
-	order    []*Peer       // that have joined
-	next     int           // in order, whom the next tick begins with
-	lastTick time.Time     // when it began
-	turnEnds time.Time     // when it has taken what it may
-	interval time.Duration // between ticks, as pace and queues take it
+	order    []*Peer       // peers that have joined, as ticks visit them
+	next     int           // index in order of the peer that the next tick visits first
+	lastTick time.Time     // when the newest tick began
+	turnEnds time.Time     // when that tick must end
+	interval time.Duration // between ticks, for pace and the queues of routes
 }
 
-// topic is what incoming transfers of a declared name are given to.
+// topic is a declared name that has a handler here.
 type topic struct {
 	kind  kind
-	shape uint64
-	open  func(*incoming)
+	shape uint64          // of an array's elements
+	open  func(*incoming) // gives a transfer to the handler
 }
 
 // Install makes world stream, in both directions and with every peer. Call it once, before the world's first
@@ -73,7 +73,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	return s, nil
 }
 
-// bind binds the pipes. What rpc.Bind panics over, a second Install or one after the first connection, is an error here.
+// bind binds the pipes. rpc.Bind panics over a second Install, and over one after the first connection; bind returns an error.
 func bind(s *Streams) (err error) {
 	defer func() {
 		switch recovered := recover().(type) {
@@ -88,8 +88,8 @@ func bind(s *Streams) (err error) {
 	return nil
 }
 
-// Peer returns the streams of conn. It is safe from any goroutine. A connection of another world than that of Install is a
-// mistake of the program, and panics, as nil does: transfers to it would wait for ticks that never come.
+// Peer returns the transfers of conn. It is safe from any goroutine. It panics when conn is nil, or of another world than
+// Install was given: transfers there would wait for ticks that never come.
 func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 	switch {
 	case conn == nil:
@@ -102,7 +102,7 @@ func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 	return p
 }
 
-// peer finds or makes the peer of conn; joined says that the world will tell of the connection's end.
+// peer returns the peer of conn, and makes it if it is new; joined says that the world will tell of the connection's end.
 func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,20 +150,20 @@ func (s *Streams) fail(p *Peer, err error) {
 // tick runs in every Flush.
 func (s *Streams) tick(now time.Time) {
 	s.awake.Store(false)
-	// It follows a loop's steady ticks, and not the pauses of a world that waits for events.
+	// The interval follows the steady ticks of a loop: a pause of a world that waits for events at most doubles it.
 	s.interval = min(now.Sub(s.lastTick), max(2*s.interval, 5*time.Millisecond), time.Second)
 	s.lastTick = now
 	s.turn(now)
 }
 
 const (
-	// tickShare is the part of the time between two ticks that all peers together may take of one, leastTick what they may
-	// take at the least, and at most when the world waits for events: a call that comes meanwhile is not answered before.
+	// tickShare is the part of the time between two ticks that one may spend on all peers together. leastTick is the least time
+	// that it may spend, and all that it may when the world waits for events: a call that comes meanwhile has to wait.
 	tickShare = 8
 	leastTick = time.Millisecond
 )
 
-// turn ticks the peers of whom there is news, one after the other, until time is up. The next tick goes on from there.
+// turn ticks the peers that have something to do, one after the other, until time is up. The next tick goes on behind the last one.
 func (s *Streams) turn(now time.Time) {
 	s.turnEnds = s.clock().Add(max(leastTick, s.interval/tickShare))
 	for range s.order {
@@ -180,7 +180,7 @@ func (s *Streams) turn(now time.Time) {
 	}
 }
 
-// timeUp reports whether this tick has taken what it may.
+// timeUp reports whether this tick has spent its time on bulk.
 func (s *Streams) timeUp() bool { return s.clock().After(s.turnEnds) }
 
 // wake makes a world that waits for events tick.
@@ -190,7 +190,7 @@ func (s *Streams) wake() {
 	}
 }
 
-// handle gives incoming transfers of a topic to open.
+// handle makes t the topic with that name.
 func (s *Streams) handle(name string, t topic) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *Streams) handle(name string, t topic) {
 	s.topics[name] = t
 }
 
-// topic returns what handles transfers of that name.
+// topic returns the topic with that name, if it has a handler.
 func (s *Streams) topic(name string) (t topic, handled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,8 +208,8 @@ func (s *Streams) topic(name string) (t topic, handled bool) {
 	return t, handled
 }
 
-// pace is how long half a window may take to be consumed for credit to grow: 2 RTT or 2 ticks. Over a lossy path what is
-// consumed in order lags behind by the round trips in which a part is lost, and lost again.
+// pace is the longest time in which half a window must be consumed for credit to grow: 2 RTT or 2 ticks. One RTT would be
+// too strict on a lossy path, where content in order waits for a part that is lost, and perhaps lost again.
 func (s *Streams) pace(conn *rpc.Conn) time.Duration {
 	return 2 * max(conn.RTT(), s.interval)
 }

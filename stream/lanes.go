@@ -9,41 +9,41 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// laneIdle is after how long without a part either way a client lets the lanes go that were opened for a transfer.
+// laneIdle is how long no part must travel, either way, before a client lets go of the lanes that were opened for a transfer.
 const laneIdle = 10 * time.Second
 
 const (
-	// openingTime is in which time a server opens at most mostOpenings lanes for a connection: as many as there can be, and twice as
-	// often as a client lets them go that have been idle. Who lets go what was just opened gets no more before that.
+	// mostOpenings is how many lanes a server opens for a connection within openingTime: all that there can be, twice as often as an
+	// honest client lets go of idle ones. A client that lets go of lanes at once gets no more until that time is over.
 	openingTime  = laneIdle / 2
 	mostOpenings = maxLanes
 )
 
-// widenPause is the shortest time between two looks at the path: under Run ticks may follow each other within microseconds.
+// widenPause is the least time between two looks at the path by widen: under Run, ticks may come every few microseconds.
 const widenPause = time.Millisecond
 
-// lanes opens and closes the lanes of a peer, on which [window] sends: a transfer asks for as many as its path has place for, the
-// server opens them, a client lets those go that are idle, and then the server closes them. It belongs to the world's goroutine.
+// lanes opens and closes the lanes of a peer, on which [window] sends. A transfer asks for as many as fill its path. Only the server
+// opens and closes lanes: a client asks for more in its limits, and lets go of those that are idle. It belongs to the world's goroutine.
 type lanes struct {
 	peer *Peer
 
-	asked   int       // how many there are to be; at a client, how many its limits ask for
-	stay    int       // how many are opened with the connection, and never closed; 0 at a client until it is told
+	asked   int       // how many there are to be; a client asks for them in its limits
+	stay    int       // how many were opened with the connection, and stay; 0 at a client until the server has told it
 	widened time.Time // when widen last looked at the path
 
-	// Used by a server: how many lanes it has opened since when, against mostOpenings.
+	// Used by a server, against mostOpenings: how many lanes it has opened since opening.
 	opened  int
 	opening time.Time
 
 	// Used by a client.
 	touched bool         // a lane or a part has come since used
-	used    time.Time    // when a tick last found that a part or a lane had come, or that a part may leave
-	parting []*rpc.Actor // let go, and not closed by the server yet
-	timer   *time.Timer  // has a world that waits for events tick when lanes may have been idle for laneIdle
+	used    time.Time    // when a tick last found touched set, or a transfer that sends on lanes
+	parting []*rpc.Actor // let go by this client, and not closed by the server yet
+	timer   *time.Timer  // wakes a world that waits for events when lanes may have been idle for laneIdle
 	waking  atomic.Bool  // the timer runs
 }
 
-// begin opens, on a server, the lanes that are there from the beginning: one, where transfers use none by themselves.
+// begin opens, on a server, the lanes that stay: one for the sake of single transfers, if the backend is not [Window].
 func (l *lanes) begin(backend Backend) error {
 	l.asked = 1
 	if w, ok := backend.(Window); ok {
@@ -60,7 +60,7 @@ func (l *lanes) stop() {
 	}
 }
 
-// onLimits hears how many lanes stay, at a client, or how many its client wants, at a server.
+// onLimits takes the number of lanes in the peer's limits: a client learns how many stay, a server how many its client wants.
 func (l *lanes) onLimits(n int) {
 	switch {
 	case !l.peer.streams.world.IsServer():
@@ -70,7 +70,7 @@ func (l *lanes) onLimits(n int) {
 	}
 }
 
-// want opens the lanes that t has from the beginning: those that it names, or what the path has place for.
+// want opens lanes for t, whose header leaves now: as many as it names, or as fill the path.
 func (l *lanes) want(t *Transfer) error {
 	w, ok := t.opts.via.(Window)
 	switch most := lanesOf(t.left()); {
@@ -82,12 +82,12 @@ func (l *lanes) want(t *Transfer) error {
 	return l.ask(w.Lanes)
 }
 
-// lanesOf is how many lanes hold so many bytes: more have nothing to carry. Each costs both ends an actor, and two hundred clients
-// that took 1 MiB each opened twenty.
+// lanesOf is how many lanes hold so many bytes. More would have nothing to carry, and each costs both ends an actor: without this bound
+// two hundred clients that took 1 MiB each opened twenty lanes.
 func lanesOf(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxLanes)) }
 
-// widen opens more lanes for a transfer that may have them: as many as the path has been found to have place for, and twice as
-// many at least when all that are open hold what they may; those that it names, where others were closing when it began.
+// widen opens more lanes for a transfer that found all gates closed: as many as fill the path now, and at least twice as many when the
+// lanes are full. A transfer that names its number asks again, for lanes may have been closing when it began.
 func (l *lanes) widen(t *Transfer) error {
 	w, ok := t.opts.via.(Window)
 	if w.Lanes != 0 {
@@ -119,7 +119,7 @@ func (l *lanes) ask(n int) error {
 	return nil
 }
 
-// keep opens lanes that are due, and lets those go that were idle for long.
+// keep runs in each tick: a server opens the lanes that are missing, a client lets go of idle ones.
 func (l *lanes) keep(now time.Time) error {
 	if l.peer.streams.world.IsServer() {
 		return l.open(now)
@@ -127,7 +127,7 @@ func (l *lanes) keep(now time.Time) error {
 	return l.letGo(now)
 }
 
-// open opens, on a server, those lanes that there are to be and that may be opened by now; a later tick opens the others.
+// open opens, on a server, the lanes that are missing, as far as mostOpenings lets it; a later tick opens the others.
 func (l *lanes) open(now time.Time) error {
 	before := len(l.peer.window.lanes)
 	if now.Sub(l.opening) >= openingTime {
@@ -136,14 +136,14 @@ func (l *lanes) open(now time.Time) error {
 	want := min(l.asked, before+mostOpenings-l.opened)
 	err := l.peer.window.grow(want)
 	l.opened += len(l.peer.window.lanes) - before
-	if len(l.peer.window.lanes) < want { // the connection takes no more: not before openingTime is another look worth its cost
+	if len(l.peer.window.lanes) < want { // the connection has no channel left: try again after openingTime, not in each tick
 		l.opened = mostOpenings
 	}
 	return err
 }
 
-// letGo lets, on a client, those lanes go that no transfer has used for long. It says so on each of them: the server, which
-// alone can close them, then knows that nothing more comes there.
+// letGo lets go, on a client, of the lanes that do not stay, once no lane was used for laneIdle. Its message on each lane tells the
+// server, which alone can close it, that nothing more comes there.
 func (l *lanes) letGo(now time.Time) error {
 	w := l.peer.window
 	if l.touched || l.peer.sender.usesLanes() {
@@ -168,14 +168,14 @@ func (l *lanes) letGo(now time.Time) error {
 	return nil
 }
 
-// closing reports, on a client, whether the server has yet to close lanes that were let go: it could take a wish for more lanes to
-// be one for those.
+// closing reports, on a client, whether the server has yet to close lanes that were let go. Until then the client asks for no more:
+// the server would count those as open.
 func (l *lanes) closing() bool {
 	l.parting = slices.DeleteFunc(l.parting, func(a *rpc.Actor) bool { return !a.Alive() })
 	return len(l.parting) > 0
 }
 
-// wakeAfter has the world tick then, unless it does so sooner.
+// wakeAfter wakes the world after d, unless the timer runs already.
 func (l *lanes) wakeAfter(d time.Duration) {
 	if l.waking.Swap(true) {
 		return
@@ -186,7 +186,7 @@ func (l *lanes) wakeAfter(d time.Duration) {
 	})
 }
 
-// onLeave closes, on a server, a lane that its client has let go. What still travels there to the client arrives before.
+// onLeave closes, on a server, a lane that its client has let go. Parts on their way to the client arrive before the close.
 func (l *lanes) onLeave(lane *rpc.Actor) {
 	w := l.peer.window
 	if i := slices.Index(w.lanes, lane); i >= 0 && len(w.lanes) > l.stay {

@@ -8,12 +8,12 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// endGrace is how long after a connection's end its world may take what came before, a transfer's last word perhaps,
-// until the transfers end without it. A world that is driven tells the end itself, sooner.
+// endGrace is how long after a connection's end its transfers wait for the world to handle what came before, such as a last
+// word. A world that is driven ends them itself, sooner.
 const endGrace = time.Second
 
-// live is the transfers of one connection that are under way or waiting, in both directions. It ends them with the connection, whether or
-// not somebody still drives the world. It is safe from any goroutine.
+// live has the transfers of one connection that go on or wait, in both directions. It ends them with the connection, even when nobody
+// drives the world any more. It is safe from any goroutine.
 type live struct {
 	mu       sync.Mutex
 	outgoing map[*Transfer]struct{} // from Start until the receiver's last word
@@ -31,7 +31,7 @@ func newLive() *live {
 	}
 }
 
-// send adds an outgoing transfer unless most are under way or waiting already, and returns how many are with it.
+// send adds an outgoing transfer, unless there are most already, and returns how many there are with it.
 func (l *live) send(t *Transfer, most int) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *live) received(in *incoming) {
 	delete(l.incoming, in)
 }
 
-// watch calls ended, once and on a goroutine of its own, when conn has ended and its world did not tell.
+// watch starts, the first time, a goroutine that calls ended when conn has ended and the world has not ended the transfers in time.
 func (l *live) watch(conn *rpc.Conn, ended func(cause error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +79,7 @@ func (l *live) watch(conn *rpc.Conn, ended func(cause error)) {
 	}
 }
 
-// grace is how long the world has to take what came before the end: none when no transfer waits for it.
+// grace is endGrace, or nothing when there is no transfer.
 func (l *live) grace() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +89,8 @@ func (l *live) grace() time.Duration {
 	return endGrace
 }
 
-// afterEnd calls ended when end is closed, that of a connection or of a world, and the grace has passed, unless over is closed first.
+// afterEnd waits until a connection or a world has ended, which closes end, and then for grace. Then it calls ended, unless over was
+// closed before.
 func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func()) {
 	select {
 	case <-over:
@@ -105,7 +106,7 @@ func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func(
 	}
 }
 
-// end fails all transfers, and those to come. Only the first call counts.
+// end fails all transfers, and every one that begins later. Only the first call counts.
 func (l *live) end(cause error) {
 	outgoing, incoming := l.close(fmt.Errorf("%w: %w", ErrClosed, cause))
 	for t := range outgoing {
@@ -116,6 +117,7 @@ func (l *live) end(cause error) {
 	}
 }
 
+// close sets err, and returns the transfers to fail; none when err was set before.
 func (l *live) close(err error) (map[*Transfer]struct{}, map[*incoming]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

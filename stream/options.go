@@ -26,13 +26,13 @@ const MaxWeight = 1000
 // Weight is the transfer's share of the connection beside its other transfers: 1, the default, to MaxWeight.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
-// Key names the content, at most 128 bytes: the text of its [Digest], best. Where the receiver has a Store, a transfer
-// that was interrupted goes on where it stopped when it starts again with the same key, and content that is there
-// already is not sent again, nor compared with the sender's: what else has the same key, be it a blob or an array, is taken for the same.
+// Key names the content, in at most 128 bytes; the text of its [Digest] is best. If the receiver has a Store, a transfer that was
+// interrupted and starts again with the same key goes on where it stopped, and content that is stored already is not sent again.
+// Nobody compares it with the sender's then: blobs and arrays of one key are taken for the same content.
 func Key(key string) Option { return func(o *options) { o.key = key } }
 
-// Name is a word about the transfer to the receiving application, at most 255 bytes: a file's name, perhaps. It comes
-// from outside there.
+// Name tells the receiving application about the transfer, in at most 255 bytes: a file's name, perhaps. There it is a text
+// from outside.
 func Name(name string) Option { return func(o *options) { o.name = name } }
 
 // Via chooses the backend for this transfer.
@@ -41,11 +41,11 @@ func Via(b Backend) Option { return func(o *options) { o.via = b } }
 // Lanes is how many lanes the transfer may use, 1 to 32, instead of what its Window says. Slices use none.
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
-// Hash chooses how the transfer's digest is made, instead of what Config says: as that of a file which is known already,
-// so that the receiver's [Content] has the same digest. With [NoDigest] none is made.
+// Hash chooses the algorithm of the transfer's digest, instead of Config's: the one of a digest that the game knows already,
+// so that the receiver's [Content] has the same. With [NoDigest] none is made.
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
 
-// resolve applies opts to what the installation says.
+// resolve returns the options of a transfer: opts, and the Config where they say nothing.
 func resolve(config *Config, opts []Option) (options, error) {
 	o := options{weight: 1, via: config.backend(), hash: config.Hash}
 	for _, opt := range opts {
@@ -85,8 +85,8 @@ func (o *options) partSize() int {
 	return partBytes
 }
 
-// checkEntries fails when an array's own MaxBytesPerRPC lets RPCs overflow lanes of so many entries, and when the share of them is less than
-// one, for no part would ever leave.
+// checkEntries fails when RPCs of an array's own MaxBytesPerRPC could overflow lanes with so many slots, and when the share of those is
+// less than one entry, so that no part could ever leave.
 func (o *options) checkEntries(slots int) error {
 	w, ok := o.via.(Window)
 	if !ok {

@@ -12,12 +12,12 @@ import (
 const (
 	// maxPartHeader is four varints at their longest.
 	maxPartHeader = 4 * binary.MaxVarintLen64
-	// partBytes is the payload of a full part, so that its RPC takes N = bunch.Entries(32 KiB) = 30 entries at most.
-	// Article: MaxBytesPerRPC.
+	// partBytes is the payload of a full part: its RPC takes at most 32 KiB, the article's MaxBytesPerRPC, which are 30 entries
+	// of a reliable buffer.
 	partBytes = defaultRPCBytes - rpcOverhead
 )
 
-// part is what one RPC of a lane carries, a view of the message.
+// part is what one RPC on a lane, or one chunk, carries. Its data views the message.
 type part struct {
 	id     uint64
 	offset int64 // of the first byte of data in the content
@@ -33,7 +33,7 @@ func appendPartHeader(b []byte, p part) []byte {
 	return binary.AppendUvarint(b, uint64(p.count))
 }
 
-// parsePart reads a message of a lane. Data aliases b and is never empty; every element takes a byte at least.
+// parsePart reads a part from a message. Its data aliases b and is never empty, and every element takes a byte at least.
 func parsePart(b []byte) (part, error) {
 	p := parser{b: b}
 	v := part{id: p.id(), offset: p.offset(), index: p.offset(), count: int(p.upTo(uint64(len(b))))}
@@ -50,18 +50,19 @@ type block struct {
 	offset int64
 	index  int64
 	count  int
-	buf    []byte // maxPartHeader, then the payload
-	pooled *[blockBytes]byte
-	holder *budget.Holding // of the transfer that it was read for; nil = none
-	held   int64           // bytes that the holder has noted
+	buf    []byte            // maxPartHeader, then the payload
+	pooled *[blockBytes]byte // memory that Free returns to the pool; nil = none
+	holder *budget.Holding   // of the outgoing transfer that it was read for; nil = none
+	held   int64             // bytes that were charged to holder
 }
 
+// blockBytes is the memory of a full part.
 const blockBytes = maxPartHeader + partBytes
 
 // pool holds the memory of full parts; the garbage collector bounds it.
 var pool = sync.Pool{New: func() any { return new([blockBytes]byte) }}
 
-// newBlock returns an empty block with room for size bytes at least, and little more.
+// newBlock returns an empty block with room for size bytes or a little more. Its memory is pooled when size is nearly a full part.
 func newBlock(size int) *block {
 	if size <= partBytes*7/8 || size > partBytes {
 		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
@@ -69,7 +70,7 @@ func newBlock(size int) *block {
 	return fullBlock(partBytes)
 }
 
-// fullBlock returns an empty block for a part of at most so many bytes. Larger ones than partBytes are not pooled.
+// fullBlock returns an empty block with room for most bytes. Its memory is pooled unless that is more than a full part.
 func fullBlock(most int) *block {
 	if most > partBytes {
 		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+most)}
@@ -84,23 +85,23 @@ func (c *block) end() int64      { return c.offset + int64(c.size()) }
 func (c *block) room() []byte    { return c.buf[len(c.buf):cap(c.buf)] }
 func (c *block) append(p []byte) { c.buf = append(c.buf, p...) }
 
-// blockCost is a block without its buffer, and its places in slices.
+// blockCost is the memory of a block without its buffer, and of its places in lists.
 const blockCost = 128
 
 // cost is the memory that a block takes.
 func (c *block) cost() int64 { return slices.Allocated(int64(cap(c.buf))) + blockCost }
 
-// heldBytes is what so many bytes of parts take at the most: what the allocator adds, the blocks' own bytes, and a block
-// that is not full.
+// heldBytes is the most memory that n bytes of parts take, with what the allocator adds, the blocks themselves, and blocks
+// that are not full.
 func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
 
-// noteIn has h know of the block until it is freed.
-func (c *block) noteIn(h *budget.Holding) {
+// chargeTo charges the block to h until it is freed.
+func (c *block) chargeTo(h *budget.Holding) {
 	c.holder, c.held = h, c.cost()
 	h.Take(c.held)
 }
 
-// message puts the header before the payload, in place; c.offset stays what it was.
+// message writes the part's header before the payload, in place, and returns both.
 func (c *block) message(id uint64) []byte {
 	var scratch [maxPartHeader]byte
 	head := appendPartHeader(scratch[:0], part{id: id, offset: c.offset, index: c.index, count: c.count})
@@ -124,13 +125,13 @@ func (c *block) cut(offset int64) *block {
 	front.offset = c.offset
 	front.append(c.payload()[:offset-c.offset])
 	if c.holder != nil {
-		front.noteIn(c.holder)
+		front.chargeTo(c.holder)
 	}
 	c.trim(offset)
 	return front
 }
 
-// Free gives the memory back. The block and its views are dead afterwards.
+// Free gives the memory back. Neither the block nor its payload may be used afterwards.
 func (c *block) Free() {
 	if c.pooled != nil {
 		pool.Put(c.pooled)

@@ -12,7 +12,7 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Peer is the streams of one connection.
+// Peer has the transfers of one connection: see [Streams.Peer].
 type Peer struct {
 	streams *Streams
 	conn    *rpc.Conn
@@ -20,23 +20,23 @@ type Peer struct {
 
 	// Safe from any goroutine.
 	live     *live
-	account  *budget.Account      // of what the peer makes this end hold
-	stocked  *budget.StockAccount // of what this end holds for the peer
-	awake    atomic.Bool          // the next tick finds something to do
-	unstored atomic.Uint64        // transfers with a key that go on without the store
+	account  *budget.Account      // charged with what the peer makes this end hold
+	stocked  *budget.StockAccount // charged with what this end has read for the peer
+	awake    atomic.Bool          // the next tick must look at the peer
+	unstored atomic.Uint64        // incoming transfers with a key that go on without the store
 
 	mu    sync.Mutex
 	stats Stats // as of the last tick
 
-	// What each end does with transfers. Owned by the world's goroutine, but for what sender says.
+	// What each end does with transfers. Owned by the world's goroutine, except what sender says is not.
 	control  control
 	sender   sender
 	receiver receiver
 
-	// The routes of parts, either way. Owned by the world's goroutine.
+	// The routes of parts. Owned by the world's goroutine.
 	window *window
 	slices *sliceRoute
-	lanes  lanes // of the window
+	lanes  lanes // opens and closes those of window
 
 	ticked time.Time // when a tick last looked at the peer; owned by the world's goroutine
 }
@@ -54,7 +54,7 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	return p
 }
 
-// connected opens the pipes of a connection, on a server; a client's come to it.
+// connected opens, on a server, the control pipe and the first lanes of a connection. At a client bindPipes takes them when they come.
 func (p *Peer) connected() {
 	world := p.streams.world
 	if !world.IsServer() {
@@ -72,7 +72,7 @@ func (p *Peer) connected() {
 // Conn returns the connection.
 func (p *Peer) Conn() *rpc.Conn { return p.conn }
 
-// inside reports whether the caller drives the peer's world; of no peer it does not.
+// inside reports whether the caller is on the goroutine of the peer's world. It is false for a nil Peer.
 func (p *Peer) inside() bool { return p != nil && p.streams.world.Inside() }
 
 // start makes a transfer and queues it for the next tick.
@@ -93,23 +93,23 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	return t, nil
 }
 
-// wake has the next tick look at p, and a world that waits for events tick.
+// wake makes the next tick look at p, and wakes a world that waits for events. It is safe from any goroutine.
 func (p *Peer) wake() {
 	p.awake.Store(true)
 	p.streams.wake()
 }
 
-// lookAgain is how long ticks leave out a peer from which nothing came. Only reports of progress are due by time alone, and these ten times
-// less often.
+// lookAgain is how long ticks pass over a peer that nothing has woken. Only reports of progress are due by time alone, and those ten
+// times less often.
 const lookAgain = 10 * time.Millisecond
 
 // due reports whether a tick is to look at p.
 func (p *Peer) due(now time.Time) bool {
-	woken := guest.Woken(p.conn) // reading clears it, as it does awake: read both
+	woken := guest.Woken(p.conn) // reading clears both this and awake, so read both
 	return p.awake.Swap(false) || woken || now.Sub(p.ticked) >= lookAgain || now.Before(p.ticked)
 }
 
-// tick sends what can leave now.
+// tick takes what has come from the peer and sends what may leave to it.
 func (p *Peer) tick(now time.Time) {
 	p.ticked = now
 	p.must(p.lanes.keep(now))
@@ -132,13 +132,13 @@ func (p *Peer) tick(now time.Time) {
 		err = p.sender.pump()
 	}
 	if err == nil {
-		err = p.control.send(now) // the ends of what the pump has sent
+		err = p.control.send(now) // the ends of transfers whose last part has just left
 	}
 	p.slices.end(p.sender.lastChunkGiven())
 	p.must(err)
 }
 
-// must closes the connection when this end can not go on. That it is closed already is no failure.
+// must closes the connection on an error of this end, unless it says that the connection is closed already.
 func (p *Peer) must(err error) {
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.streams.fail(p, err)
@@ -165,7 +165,7 @@ func (p *Peer) route(via Backend) route {
 	return p.window
 }
 
-// end fails everything that the connection carried, but for what its last parts complete.
+// end runs when the world tells of the connection's end. It fails all transfers but those that the last parts complete.
 func (p *Peer) end(cause error) {
 	p.slices.received(p.receiver.onPart)
 	p.live.end(cause)
@@ -177,17 +177,17 @@ func (p *Peer) end(cause error) {
 	tellEnds(received)
 }
 
-// watch ends the transfers some time after the connection if the world does not.
+// watch ends the transfers some time after the connection, if the world does not end them.
 func (p *Peer) watch() { p.live.watch(p.conn, p.orphaned) }
 
-// orphaned ends the transfers of a connection of whose end the world has not told. It runs on a goroutine of its own.
+// orphaned ends the transfers when the world has not told of the connection's end. It runs on a goroutine of its own.
 func (p *Peer) orphaned(cause error) {
 	p.live.end(cause)
 	p.stocked.Close()
 	p.streams.forget(p)
 }
 
-// Stats returns the state of transfers and lanes as of the last tick, and of slices as it is now. It is safe from any goroutine.
+// Stats returns counts of transfers and lanes as of the last tick, and of slices as of now. It is safe from any goroutine.
 func (p *Peer) Stats() Stats {
 	s, chunks := p.counted(), p.slices.stats()
 	s.Slices, s.SlicesSealed, s.SlicesResent = chunks.Slices, chunks.Fated, chunks.Resent
@@ -195,14 +195,14 @@ func (p *Peer) Stats() Stats {
 	return s
 }
 
-// counted is the state as of the last tick, without that of slices.
+// counted returns the counts of the last tick, without those of slices.
 func (p *Peer) counted() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stats
 }
 
-// count keeps the state for Stats.
+// count keeps the counts of this tick for Stats.
 func (p *Peer) count() {
 	now := p.snapshot()
 	p.mu.Lock()
@@ -210,13 +210,13 @@ func (p *Peer) count() {
 	p.stats = now
 }
 
-// quiet reports whether a tick would find nothing to do, as in most of a game's.
+// quiet reports whether a tick would find nothing to do, as most ticks of a game do.
 func (p *Peer) quiet() bool {
 	return p.control.greeted && p.sender.idle() && len(p.receiver.receiving) == 0 &&
 		p.window.held == 0 && !p.slices.link.news.Load() && p.counted() == p.snapshot()
 }
 
-// snapshot is the state now, without that of slices.
+// snapshot returns the counts as of now, without those of slices.
 func (p *Peer) snapshot() Stats {
 	return Stats{
 		Sending: len(p.sender.sending), Waiting: len(p.sender.queue), Receiving: len(p.receiver.receiving),
@@ -225,7 +225,7 @@ func (p *Peer) snapshot() Stats {
 	}
 }
 
-// handle runs fn for the message, at either end.
+// handle makes fn the handler of a message, at either end.
 func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 	run := func(peer *Peer, _ *rpc.Call, arg A) {
 		peer.awake.Store(true)
@@ -235,7 +235,7 @@ func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 	rpc.On(b, rpc.Handle[A](p.down), run)
 }
 
-// bindPipes makes the peers of s the objects of its pipes.
+// bindPipes makes the peer of a connection the object of its control pipe and lanes, on which rpc calls the handlers.
 func bindPipes(s *Streams) {
 	pipe := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
 		p := s.peer(a.Conn(), true)

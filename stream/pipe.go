@@ -8,8 +8,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// The classes of the streamer's actors. The server spawns, for each connection and owned by it, one control pipe and
-// as many lanes as transfers ask for. Both directions use them.
+// The classes of the streamer's actors, and their messages. For each connection the server spawns one control pipe and as
+// many lanes as transfers ask for; the connection owns them, and both directions use them.
 var (
 	controlClass = declare("quiver.stream", bunch.Low)
 	laneClass    = declare("quiver.stream.lane", bunch.Bulk)
@@ -24,7 +24,7 @@ var (
 	sendDone   = pairOf[done](controlClass, "Done")
 
 	sendPart  = pairOf[rpc.Raw](laneClass, "Part")
-	leaveLane = rpc.Server[rpc.Raw](laneClass, "ServerLeave", rpc.Reliable) // empty; nothing comes from its client after it
+	leaveLane = rpc.Server[rpc.Raw](laneClass, "ServerLeave", rpc.Reliable) // empty; the client's last message on the lane
 )
 
 func declare(name string, p bunch.Priority) *rpc.Class {
@@ -50,7 +50,7 @@ func pairOf[A any](class *rpc.Class, name string) pair[A] {
 // call sends the message to the other end of a pipe.
 func (p pair[A]) call(a *rpc.Actor, arg A) error {
 	if a.World().IsServer() {
-		if !a.Channel(a.Conn()).Open() { // where rpc counts what a game calls
+		if !a.Channel(a.Conn()).Open() { // rpc would count the call as a drop and return nil
 			return fmt.Errorf("stream: %v: %w", p.down, rpc.ErrClosed)
 		}
 		return p.down.Call(a, arg)

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Channel is what a pump needs to know of a reliable channel. An rpc.Channel is one; so is anybody's own.
+// Channel is what a pump needs to know of a reliable channel. An rpc.Channel is one; you may write your own.
 //
-// It may have two more methods. QueueTime() time.Duration says how long what waits to be sent will take to leave.
+// It may have two more methods. QueueTime() time.Duration says how long its unsent bytes will take to leave.
 // Watch(out int, queued time.Duration) asks for another tick as soon as fewer than out entries are outstanding and the
-// queue is no longer than queued.
+// queue takes no longer than queued.
 type Channel interface {
 	// Reliable is how many entries of the reliable buffer are taken, and how many there are. UE: NumOutRec, RELIABLE_BUFFER.
 	Reliable() (out, slots int)
@@ -31,15 +31,15 @@ const (
 )
 
 // Gate decides whether a channel may take one more RPC of bulk. The zero Gate is the article's half of the reliable
-// buffer and at most 20 ms of queue. Entries alone are not enough: on a slow path half a buffer is seconds of queue, and
-// whatever shares the path waits behind it.
+// buffer, and at most 20 ms of queue. Entries alone are not enough: on a slow path half a buffer is seconds of queue, and
+// all that shares the path waits behind it.
 type Gate struct {
 	Share     float64       // of the reliable buffer, above 0 and below 1; default 1/2
-	QueueTime time.Duration // that may wait to be sent; default 20 ms, negative: entries alone decide
+	QueueTime time.Duration // that unsent bytes may take to leave; default 20 ms, negative: entries alone decide
 }
 
-// Open reports whether one more RPC may be sent now. With nothing outstanding the queue does not count, so that one RPC
-// may always be out.
+// Open reports whether one more RPC may be sent now. When nothing is outstanding the queue does not count, so that one
+// RPC may always be out.
 func (g Gate) Open(ch Channel) bool {
 	out, slots := ch.Reliable()
 	if out >= g.limit(slots) {
@@ -48,8 +48,8 @@ func (g Gate) Open(ch Channel) bool {
 	return out == 0 || g.queueTime() < 0 || queueTime(ch) <= g.queueTime()
 }
 
-// Check fails unless RPCs of so many entries each are safe behind this gate. The gate is tested before an RPC, so the
-// most that is ever outstanding is limit-1+entries, and all but one of the slots are usable (the last is a close's).
+// Check fails unless RPCs of so many entries each are safe behind this gate. The gate is tested before an RPC, so at most
+// limit-1+entries are ever outstanding. All slots but one are usable; the last one is for a close.
 func (g Gate) Check(slots, entries int) error {
 	limit := g.limit(slots)
 	switch {
@@ -65,7 +65,7 @@ func (g Gate) Check(slots, entries int) error {
 	return nil
 }
 
-// watch asks for a tick once the gate is open again, if the channel can tell.
+// watch asks for a tick when the gate is open again, if the channel has Watch.
 func (g Gate) watch(ch Channel) {
 	if w, ok := ch.(watcher); ok {
 		_, slots := ch.Reliable()
@@ -100,10 +100,10 @@ func queueTime(ch Channel) time.Duration {
 	return 0
 }
 
-// Pump is the article's algorithm over somebody's existing reliable channel: at each tick it sends the next RPCs while
-// the gate is open, and after the last one, under the same gate, one more which says that all was sent.
+// Pump is the article's algorithm over any reliable channel: at each tick it sends the next RPCs while the gate is open,
+// and after the last one, under the same gate, a closing RPC which says that all was sent.
 //
-// A Pump is not safe for concurrent use. It belongs where the channel's RPCs are called.
+// A Pump is not safe for concurrent use. Call it on the goroutine that makes the channel's RPCs.
 type Pump struct {
 	gate Gate
 	ch   Channel
@@ -111,13 +111,13 @@ type Pump struct {
 	end  func() error
 
 	rpcs  int // without the closing one
-	steps int // with it
-	next  int // step
+	steps int // with the closing one
+	next  int // index of the next step
 	err   error
 }
 
-// NewPump prepares to send RPCs 0 to rpcs-1 by emit, then the closing one by end (nil: none). Entries is how many
-// entries of the reliable buffer the largest of them takes; see [Gate.Check].
+// NewPump makes a pump that sends RPCs 0 to rpcs-1 by emit, then the closing one by end (nil: none). The largest of them
+// takes so many entries of the reliable buffer; see [Gate.Check].
 func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error, end func() error) (*Pump, error) {
 	_, slots := ch.Reliable()
 	if err := gate.Check(slots, entries); err != nil {
@@ -130,8 +130,8 @@ func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error,
 	return p, nil
 }
 
-// Tick sends what the gate lets through now. Done is true once the closing RPC was sent, and stays so; an error of emit
-// or end ends the pump, and stays.
+// Tick sends what the gate lets through now. done is true once the last RPC was sent. An error of emit or end ends the
+// pump, and every later Tick returns it.
 func (p *Pump) Tick() (done bool, err error) {
 	for p.err == nil && p.next < p.steps {
 		if !p.gate.Open(p.ch) {
@@ -162,5 +162,5 @@ func (p *Pump) step() error {
 	return nil
 }
 
-// errStuck ends a pump whose channel never shows what is sent: its gate would never close.
+// errStuck ends a pump whose channel shows no entry after an RPC: its gate would never close, and all would leave at once.
 var errStuck = errors.New("stream: the channel counts no entry after a reliable RPC; is it the channel that the RPCs use, and is it open?")

@@ -8,64 +8,64 @@ import (
 	"github.com/quivernet/quiver/internal/budget"
 )
 
-// readAhead is how much content a transfer reads before the tick takes it.
+// readAhead is how much content a transfer reads before the tick takes it: 31 MB/s at 60 ticks a second.
 const readAhead = 512 << 10
 
-// source yields a transfer's content. It is used by one goroutine.
+// source yields a transfer's content. Only the reader's goroutine uses it.
 type source interface {
 	// fill adds content to the empty block c and returns io.EOF, with or without content, when there is no more. An
-	// array's source does not pass the element stopAt, unless it is there already.
+	// array's source stops before the element stopAt, unless that is negative.
 	fill(c *block, stopAt int64) error
-	// calls names what function of the game fill calls, or called last.
-	calls() string
-	// lent reports whether fill reads what is the caller's again once the transfer has ended.
+	// callee names the function of the game that fill called last, for an error when it has panicked.
+	callee() string
+	// lent reports whether fill reads memory that is the caller's again once the transfer has ended.
 	lent() bool
 }
 
-// reader reads and hashes a source on a goroutine of its own, ahead of the tick that takes the blocks. Nothing but that
+// reader reads and hashes a source on a goroutine of its own, ahead of the tick that takes the blocks. Only that
 // goroutine waits for the source.
 type reader struct {
-	// Set by newReader. The source is its goroutine's alone.
+	// Set by newReader. Only the goroutine uses the source.
 	source source
 	hash   Algorithm
 	part   int                             // bytes of a full part
 	wake   func()                          // called when a tick found nothing and now there is something
-	guard  func(fn func()) (returned bool) // runs what may call functions of the game, and tells whether it returned
+	guard  func(fn func()) (returned bool) // runs fn, which calls functions of the game; false when it panicked
 
 	// Safe from any goroutine.
-	held    *budget.Holding // blocks that were read and not freed
-	changed chan struct{}   // holds a token when admit is to look again
+	held    *budget.Holding // charged with the blocks that were read and not freed
+	changed chan struct{}   // holds a token when admit must check again
 
-	// mu guards what follows: what the goroutine has read, for the tick.
+	// mu guards what follows: first what the goroutine has read, for the tick.
 	mu     sync.Mutex
 	ready  []*block
 	bytes  int  // in ready
-	hungry bool // the tick found nothing
+	hungry bool // a tick found nothing, and wants to be woken
 
 	// What the world's goroutine has said.
-	waits   bool  // not to begin before resume
-	from    int64 // content below is hashed and not sent
-	fromAt  int64 // the element that stands at from, in an array
+	waits   bool  // the goroutine must not read before resume
+	from    int64 // content below this byte is hashed and not sent
+	fromAt  int64 // the element at from, in an array
 	stopped bool
 
 	// The goroutine.
 	running bool
-	left    func() // called when it has ended; nil = nobody waits
+	exited  func() // called when it has ended; nil = nobody waits for that
 
 	// How the source ended, once finished.
 	finished bool
-	total    end // without err; the id is not set
+	total    end // set unless err is; without the id
 	err      error
 }
 
 func newReader(s source, hash Algorithm, part int, waits bool, on *budget.StockAccount, wake func(), guard func(fn func()) bool) *reader {
 	r := &reader{source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard, changed: make(chan struct{}, 1)}
-	r.held = budget.NewHolding(on, r.look)
+	r.held = budget.NewHolding(on, r.recheck)
 	return r
 }
 
-// look has admit look again.
-func (r *reader) look() {
+// recheck makes admit check again whether the goroutine may read.
+func (r *reader) recheck() {
 	select {
 	case r.changed <- struct{}{}:
 	default:
@@ -80,31 +80,32 @@ func (r *reader) start() {
 	go r.run()
 }
 
-// run reads until the source ends or stop is called. A Read in progress is waited for here and nowhere else.
+// run is the goroutine: it reads until the source ends or stop is called.
 func (r *reader) run() {
-	defer r.leave()
+	defer r.exit()
 	if !r.guard(r.read) {
-		r.finish(0, 0, nil, fmt.Errorf("%w: %s", ErrPanicked, r.source.calls()))
+		r.finish(0, 0, nil, fmt.Errorf("%w: %s", ErrPanicked, r.source.callee()))
 	}
 }
 
-// leave ends the goroutine.
-func (r *reader) leave() {
+// exit notes that the goroutine ends.
+func (r *reader) exit() {
 	r.mu.Lock()
 	r.running = false
-	left := r.left
+	exited := r.exited
 	r.mu.Unlock()
-	if left != nil {
-		left()
+	if exited != nil {
+		exited()
 	}
 }
 
-// whenLeft calls fn once the goroutine, which was stopped, reads no more of what the caller lent. A blob's Read in progress is left alone.
-func (r *reader) whenLeft(fn func()) {
+// whenUnused calls fn when the goroutine, which was stopped, no longer uses what the caller has lent. That is at once for a blob, which has
+// lent nothing, even while a Read is in progress.
+func (r *reader) whenUnused(fn func()) {
 	r.mu.Lock()
 	waits := r.running && r.source.lent()
 	if waits {
-		r.left = fn
+		r.exited = fn
 	}
 	r.mu.Unlock()
 	if !waits {
@@ -112,6 +113,7 @@ func (r *reader) whenLeft(fn func()) {
 	}
 }
 
+// read hashes the content and publishes it in blocks, until the source ends or the reader is stopped.
 func (r *reader) read() {
 	digest := r.hash.New()
 	var offset, index int64
@@ -135,9 +137,9 @@ func (r *reader) read() {
 	}
 }
 
-// admit waits until there is room to read ahead; it is false when the reader was stopped. It holds no block meanwhile.
+// admit waits until the goroutine may read; it is false when the reader was stopped. The goroutine holds no block meanwhile.
 func (r *reader) admit() bool {
-	for r.full() {
+	for r.mustWait() {
 		<-r.changed
 	}
 	r.mu.Lock()
@@ -145,13 +147,14 @@ func (r *reader) admit() bool {
 	return !r.stopped
 }
 
-// full reports whether nothing may be read now.
-func (r *reader) full() bool {
+// mustWait reports whether nothing may be read now: before resume, when enough was read ahead, or when the stock is short.
+func (r *reader) mustWait() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.stopped && (r.waits || r.bytes >= readAhead || !r.held.Room())
 }
 
+// stopAt is the element before which fill must stop, because the receiver goes on there; -1 when c does not begin before it.
 func (r *reader) stopAt(c *block) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,14 +164,15 @@ func (r *reader) stopAt(c *block) int64 {
 	return -1
 }
 
-// checkAligned fails when the elements before the one to go on with take other bytes than they took at the receiver.
+// checkAligned fails when the elements before the one at which to go on do not end at the byte that the receiver named: it has
+// other content under the key.
 func (r *reader) checkAligned(offset int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if offset == r.from {
 		return nil
 	}
-	return fmt.Errorf("%w: the first %d elements take %d bytes, the receiver has %d of what has this key", ErrDigest, r.fromAt, offset, r.from)
+	return fmt.Errorf("%w: the first %d elements take %d bytes, the receiver has %d of the content with this key", ErrDigest, r.fromAt, offset, r.from)
 }
 
 // size returns how many bytes the source had, once it has ended.
@@ -194,11 +198,12 @@ func (r *reader) publish(c *block) (kept bool) {
 		r.ready[n-1].count += c.count
 		return false
 	}
-	c.noteIn(r.held)
+	c.chargeTo(r.held)
 	r.ready = append(r.ready, c)
 	return true
 }
 
+// wakeTick wakes the world if a tick found nothing. The lock is held.
 func (r *reader) wakeTick() {
 	if r.hungry {
 		r.hungry = false
@@ -206,6 +211,7 @@ func (r *reader) wakeTick() {
 	}
 }
 
+// finish notes how the source ended: all was read when err is io.EOF.
 func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,14 +228,14 @@ func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 	r.wakeTick()
 }
 
-// checkTotal fails a source that ended before the byte to go on with. The lock is held.
+// checkTotal sets err when the source ended before the byte at which to go on. The lock is held.
 func (r *reader) checkTotal() {
 	if r.finished && r.err == nil && r.total.size < r.from {
-		r.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d of what has this key", ErrDigest, r.total.size, r.from)
+		r.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d of the content with this key", ErrDigest, r.total.size, r.from)
 	}
 }
 
-// resume goes on at byte from, which is before element fromAt.
+// resume says, on the world's goroutine, that the receiver goes on at byte from, where element fromAt begins.
 func (r *reader) resume(from, fromAt int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,11 +246,11 @@ func (r *reader) resume(from, fromAt int64) {
 	for _, c := range r.ready {
 		r.bytes += c.size()
 	}
-	r.look()
+	r.recheck()
 }
 
-// take returns the next block if it lies below limit; the caller owns it. A blob's first block is cut at the limit, so
-// that something leaves with its header.
+// take returns the next block if it lies below limit, else nil; the caller owns it. A blob's first block is cut at the
+// limit, so that something leaves with the header.
 func (r *reader) take(limit int64) *block {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -259,11 +265,11 @@ func (r *reader) take(limit int64) *block {
 		r.ready = r.ready[1:]
 	}
 	r.bytes -= c.size()
-	r.look()
+	r.recheck()
 	return c
 }
 
-// has reports whether take would return a block. If none is there, the world is woken by the next.
+// has reports whether take would return a block. If none was read, the next one wakes the world.
 func (r *reader) has(limit int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -279,7 +285,7 @@ func (r *reader) hasLocked(limit int64) bool {
 	return c.end() <= limit || c.offset == 0 && c.count == 0 && limit > 0
 }
 
-// result returns what the whole was, or why it could not be read, once all of it was taken.
+// result returns the size and digest of the whole once all of it was taken, or why it could not be read.
 func (r *reader) result() (total end, err error, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -295,20 +301,20 @@ func (r *reader) stop() {
 		c.Free()
 	}
 	r.ready, r.bytes = nil, 0
-	r.look()
+	r.recheck()
 }
 
 // blobSource reads a blob.
 type blobSource struct {
 	r    io.Reader
-	left int64 // -1: until the end
+	left int64 // bytes to read; -1: until io.EOF
 }
 
-// maxEmptyReads is how many Reads may return neither bytes nor an error in a row.
+// maxEmptyReads is how many Reads in a row may return neither bytes nor an error, as in package bufio.
 const maxEmptyReads = 100
 
-func (s *blobSource) calls() string { return "Read of the source" }
-func (s *blobSource) lent() bool    { return false }
+func (s *blobSource) callee() string { return "Read of the source" }
+func (s *blobSource) lent() bool     { return false }
 
 func (s *blobSource) fill(c *block, _ int64) error {
 	room := c.room()
@@ -334,7 +340,7 @@ func (s *blobSource) fill(c *block, _ int64) error {
 	return io.ErrNoProgress
 }
 
-// ended turns what Read returned into what fill returns.
+// ended returns the error of fill after Read returned err.
 func (s *blobSource) ended(err error) error {
 	switch {
 	case s.left == 0:

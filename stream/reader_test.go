@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// feeding runs a feed over size bytes in a bubble.
-func feeding(t *testing.T, data []byte, held bool, fn func(f *reader, woken *int)) {
+// reading runs a reader over size bytes in a bubble.
+func reading(t *testing.T, data []byte, held bool, fn func(rd *reader, woken *int)) {
 	synctest.Test(t, func(t *testing.T) {
 		woken := 0
-		f := newReader(&blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, BLAKE3, partBytes, held, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
-		go f.run()
-		defer f.stop()
+		rd := newReader(&blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, BLAKE3, partBytes, held, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
+		go rd.run()
+		defer rd.stop()
 		synctest.Wait()
-		fn(f, &woken)
+		fn(rd, &woken)
 	})
 }
 
@@ -30,9 +30,9 @@ func unguarded(fn func()) bool {
 	return true
 }
 
-// drain takes all blocks below limit as the feed reads them.
-func drain(f *reader, limit int64) (got []byte) {
-	for c := f.take(limit); c != nil; c = f.take(limit) {
+// drain takes all blocks below limit as the reader publishes them.
+func drain(rd *reader, limit int64) (got []byte) {
+	for c := rd.take(limit); c != nil; c = rd.take(limit) {
 		got = append(got, c.payload()...)
 		c.Free()
 		synctest.Wait()
@@ -47,13 +47,13 @@ func sumOf(data []byte) []byte {
 
 func TestReaderReadsAheadAndNotFurther(t *testing.T) {
 	data := content(2 << 20)
-	feeding(t, data, false, func(f *reader, woken *int) {
-		require.GreaterOrEqual(t, f.bytes, readAhead)
-		require.Less(t, f.bytes, readAhead+blockBytes)
-		_, _, ok := f.result()
+	reading(t, data, false, func(rd *reader, woken *int) {
+		require.GreaterOrEqual(t, rd.bytes, readAhead)
+		require.Less(t, rd.bytes, readAhead+blockBytes)
+		_, _, ok := rd.result()
 		require.False(t, ok)
-		require.True(t, bytes.Equal(data, drain(f, math.MaxInt64)))
-		total, err, ok := f.result()
+		require.True(t, bytes.Equal(data, drain(rd, math.MaxInt64)))
+		total, err, ok := rd.result()
 		require.True(t, ok)
 		require.NoError(t, err)
 		require.Equal(t, end{size: 2 << 20, sum: sumOf(data)}, total)
@@ -64,16 +64,16 @@ func TestReaderWakesTheHungryTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		woken := 0
-		f := newReader(&blobSource{r: r, left: -1}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
-		go f.run()
-		require.False(t, f.has(math.MaxInt64))
+		rd := newReader(&blobSource{r: r, left: -1}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
+		go rd.run()
+		require.False(t, rd.has(math.MaxInt64))
 		_, _ = w.Write([]byte("one"))
 		synctest.Wait()
 		require.Equal(t, 1, woken)
 		_, _ = w.Write([]byte("two"))
 		synctest.Wait()
 		require.Equal(t, 1, woken)
-		require.Equal(t, "onetwo", string(drain(f, math.MaxInt64)))
+		require.Equal(t, "onetwo", string(drain(rd, math.MaxInt64)))
 		_ = w.Close()
 		synctest.Wait()
 		require.Equal(t, 2, woken)
@@ -82,31 +82,31 @@ func TestReaderWakesTheHungryTick(t *testing.T) {
 
 func TestReaderObeysCredit(t *testing.T) {
 	data := content(300_000)
-	feeding(t, data, false, func(f *reader, _ *int) {
-		got := drain(f, 1000)
+	reading(t, data, false, func(rd *reader, _ *int) {
+		got := drain(rd, 1000)
 		require.Len(t, got, 1000) // the first block is cut
-		require.False(t, f.has(1000))
-		got = append(got, drain(f, 100_000)...)
+		require.False(t, rd.has(1000))
+		got = append(got, drain(rd, 100_000)...)
 		require.LessOrEqual(t, len(got), 100_000)
 		require.Greater(t, len(got), 100_000-blockBytes)
-		require.True(t, bytes.Equal(data, append(got, drain(f, 300_000)...)))
+		require.True(t, bytes.Equal(data, append(got, drain(rd, 300_000)...)))
 	})
 }
 
 func TestReaderResumesAnywhere(t *testing.T) {
 	data := content(1 << 20)
 	for _, from := range []int64{0, 1, 100, 32704, 40_000, readAhead, 900_000, 1 << 20} {
-		feeding(t, data, false, func(f *reader, _ *int) {
-			got := drain(f, 4096)
-			f.resume(from, 0)
+		reading(t, data, false, func(rd *reader, _ *int) {
+			got := drain(rd, 4096)
+			rd.resume(from, 0)
 			synctest.Wait()
-			got = append(got[:min(from, 4096)], drain(f, math.MaxInt64)...)
+			got = append(got[:min(from, 4096)], drain(rd, math.MaxInt64)...)
 			want := data[from:]
 			if from < 4096 { // what left before stays
 				want = data[4096:]
 			}
 			require.True(t, bytes.Equal(want, got[min(from, 4096):]), "from %d", from)
-			total, _, ok := f.result()
+			total, _, ok := rd.result()
 			require.True(t, ok)
 			require.Equal(t, sumOf(data), total.sum)
 		})
@@ -114,11 +114,11 @@ func TestReaderResumesAnywhere(t *testing.T) {
 }
 
 func TestReaderThatEndsBeforeTheOffset(t *testing.T) {
-	feeding(t, content(1000), true, func(f *reader, _ *int) {
-		require.Zero(t, f.bytes)
-		f.resume(1001, 0)
+	reading(t, content(1000), true, func(rd *reader, _ *int) {
+		require.Zero(t, rd.bytes)
+		rd.resume(1001, 0)
 		synctest.Wait()
-		_, err, ok := f.result()
+		_, err, ok := rd.result()
 		require.True(t, ok)
 		require.ErrorIs(t, err, ErrDigest)
 	})
@@ -154,9 +154,9 @@ var posters = NewArray[poster]("posters")
 func TestReaderAddsNothingToALargeElement(t *testing.T) {
 	for _, size := range []int{40_000, 60_000, 65_000} {
 		items := []poster{{strings.Repeat("l", size)}, {strings.Repeat("s", 480)}}
-		f := newReader(&arraySource[poster]{array: posters, items: items}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() {}, unguarded)
-		f.run()
-		require.Len(t, f.ready, 2)
-		f.stop()
+		rd := newReader(&arraySource[poster]{array: posters, items: items}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() {}, unguarded)
+		rd.run()
+		require.Len(t, rd.ready, 2)
+		rd.stop()
 	}
 }

@@ -9,20 +9,20 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// receiver takes the transfers that one peer sends: it gives their parts and messages to them, and bounds how many there are and
-// what they hold. It belongs to the world's goroutine.
+// receiver has the transfers that one peer sends. It gives them the parts and messages that come, and bounds how many there are and
+// how much they hold. It belongs to the world's goroutine.
 type receiver struct {
 	peer *Peer
 
-	receiving  []*incoming // until their last word was sent; by id
-	lastHeader uint64      // the id of the newest header
-	ahead      int64       // bytes of parts of transfers whose headers were not answered
-	late       uint64      // parts and messages of transfers that had ended, dropped
+	receiving  []*incoming // by id, from the first part or the header until this end sent its last word
+	lastHeader uint64      // id in the newest header
+	ahead      int64       // bytes of parts that came before this end answered their headers
+	late       uint64      // parts and messages that were dropped because their transfer had ended
 
 	writing atomic.Int32 // writers that run, those of transfers that have ended as well; safe from any goroutine
 }
 
-// deliver runs the callbacks of what has come and what has ended, one at least for each transfer.
+// deliver runs OnBatch and OnEnd of the transfers, in a tick: for each transfer one batch at least.
 func (r *receiver) deliver() {
 	left := false
 	for _, in := range r.receiving {
@@ -60,7 +60,7 @@ func (r *receiver) end() []*incoming {
 	return receiving
 }
 
-// tellEnds runs all OnEnd, also when one panics.
+// tellEnds runs OnEnd of all transfers, even when one of them panics.
 func tellEnds(all []*incoming) {
 	if len(all) > 0 {
 		defer tellEnds(all[1:])
@@ -78,7 +78,7 @@ func (r *receiver) find(id uint64) *incoming {
 	return nil
 }
 
-// known is how many transfers have their header.
+// known is how many transfers there are whose header has come.
 func (r *receiver) known() int {
 	n := 0
 	for _, in := range r.receiving {
@@ -111,12 +111,12 @@ func (r *receiver) onHeader(m header) {
 	}
 }
 
-// mostAhead is how many transfers may be known here without their header: one at least, for a receiver that takes none still has
-// to refuse it.
+// mostAhead is how many transfers may begin before their headers come. It is at least one: even a receiver that takes none must let a
+// transfer begin to refuse it.
 func (r *receiver) mostAhead() int { return max(1, r.peer.streams.config.maxTransfers()) }
 
-// expect makes room for a transfer whose header comes now or is on its way. A peer that keeps to the limit has no more than mostAhead
-// here. One that begins more is refused them and keeps its connection; as many again may wait for a tick to send their refusals.
+// expect adds a transfer whose header or first part has come. A peer that obeys the limit has at most mostAhead here. More than that
+// are refused, which does not end the connection; up to as many again may wait for the tick that sends their refusals.
 func (r *receiver) expect(id uint64) *incoming {
 	if most := r.mostAhead(); len(r.receiving) >= 2*most {
 		r.peer.violate("transfer %d: %d are under way already, the limit is %d", id, len(r.receiving), most)
@@ -147,7 +147,7 @@ func (r *receiver) open(in *incoming) {
 	in.start(t)
 }
 
-// refusal returns why the transfer may not begin, nil when it may, memory aside.
+// refusal returns why the transfer may not begin, for any reason but memory; nil when it may.
 func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	config := &r.peer.streams.config
 	h, limit := &in.header, config.maxBytes()
@@ -174,7 +174,7 @@ func (r *receiver) noMemory() error {
 	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes", ErrRejected, r.peer.streams.config.maxMemory())
 }
 
-// reserve promises credit to a transfer: less than it would like when memory is short.
+// reserve has the account promise memory for the first window of a transfer, or for half of it, and so on, down to minPending.
 func (r *receiver) reserve(in *incoming) bool {
 	window := r.peer.streams.config.firstWindow(r.peer.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
@@ -194,7 +194,7 @@ func (r *receiver) reserve(in *incoming) bool {
 	return true
 }
 
-// settle returns to the account what a transfer that has ended was promised, and what its records take.
+// settle gives back, for a transfer that has ended, the promised memory, that of its records, and its bytes in ahead.
 func (r *receiver) settle(in *incoming) {
 	r.peer.account.Withdraw(in.answer.promised)
 	r.peer.account.Repay(incomingBytes)
@@ -202,8 +202,8 @@ func (r *receiver) settle(in *incoming) {
 	in.answer.promised, in.arrival.ahead = 0, 0
 }
 
-// hold charges n bytes of content, and reports whether there was room. Where there is none, slices give up the memory that they
-// keep for messages to come.
+// hold charges n bytes of content, and reports whether there was room. When there is none, it takes the spare memory of the machine
+// of slices.
 func (r *receiver) hold(n int64) bool {
 	if r.peer.account.Hold(n, false) {
 		return true
@@ -212,7 +212,7 @@ func (r *receiver) hold(n int64) bool {
 	return r.peer.account.Hold(n, false)
 }
 
-// onPart takes a part, from whichever route.
+// onPart takes a part that came on a lane or as a chunk. The transfer's header may come later: routes overtake the control pipe.
 func (r *receiver) onPart(message []byte) {
 	m, err := parsePart(message)
 	if err != nil {
@@ -250,8 +250,8 @@ func (r *receiver) onCancel(m cancel) {
 	}
 }
 
-// begun returns the transfer that a message of its sender is about. It is nil when the transfer has ended; one that never began
-// is a violation.
+// begun returns the transfer that a message of its sender is about, nil when it has ended. A message before the header is a
+// violation.
 func (r *receiver) begun(id uint64) *incoming {
 	if in := r.find(id); in != nil && in.known {
 		return in

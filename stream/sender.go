@@ -10,8 +10,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// sender sends the transfers of one peer: it begins as many as the peer takes at once, shares the connection between them and
-// hears what their receiver says.
+// sender sends transfers to one peer: it begins as many as the peer takes at once, shares the connection between them, and takes
+// what the receiver answers.
 type sender struct {
 	peer *Peer
 
@@ -20,20 +20,20 @@ type sender struct {
 	starting []*Transfer
 
 	// Owned by the world's goroutine.
-	queue   []*Transfer // wait for one of sending to end
-	sending []*Transfer // header sent, the receiver's last word not heard; by id
-	lastID  uint64      // of sending, and of those that have ended
+	queue   []*Transfer // wait until one of sending has ended
+	sending []*Transfer // by id, from the header until the receiver's last word
+	lastID  uint64      // id in the newest header
 	shares  shares      // of sending
-	late    uint64      // messages about transfers that had ended, dropped
+	late    uint64      // messages that were dropped because their transfer had ended
 
-	// What the peer has said in its limits; owned by the world's goroutine.
-	atOnce int   // transfers that it takes at once; 1 until it says
+	// From the peer's limits; owned by the world's goroutine.
+	atOnce int   // transfers that it takes at once; 1 until its limits come
 	early  int64 // bytes that it takes before it has answered their headers
 
-	peerFastest atomic.Uint32 // the Algorithm that the peer hashes with the fastest; 0 until it says
+	peerFastest atomic.Uint32 // the Algorithm that is the fastest at the peer; 0 until its limits come
 }
 
-// onLimits hears what the peer takes, on the world's goroutine.
+// onLimits takes the peer's limits, on the world's goroutine.
 func (s *sender) onLimits(m limits) {
 	s.atOnce, s.early = m.transfers, int64(m.early)
 	if len(m.hashes) > 0 {
@@ -41,7 +41,8 @@ func (s *sender) onLimits(m limits) {
 	}
 }
 
-// hash is how a transfer is hashed: as it says, or as both ends are the fastest, or as all ends can.
+// hash returns the algorithm of a transfer: the chosen one, else the fastest if that is the same at both ends, else SHA256. It is safe
+// from any goroutine.
 func (s *sender) hash(chosen Algorithm) Algorithm {
 	ours := s.peer.streams.config.hashes()[0]
 	switch {
@@ -53,7 +54,7 @@ func (s *sender) hash(chosen Algorithm) Algorithm {
 	return SHA256
 }
 
-// start queues t for the next tick.
+// start queues t for the next tick, on any goroutine.
 func (s *sender) start(t *Transfer) error {
 	if err := s.peer.conn.Err(); err != nil {
 		return fmt.Errorf("%w: %v: %w", ErrClosed, &t.header, err)
@@ -71,10 +72,10 @@ func (s *sender) start(t *Transfer) error {
 	return nil
 }
 
-// readAtOnce is how many transfers of a peer read ahead before their turn has come.
+// readAtOnce is how many transfers to a peer read ahead while they wait in the queue.
 const readAtOnce = 4
 
-// collect takes what start queued, and forgets what was canceled before its turn came.
+// collect moves what start has appended to queue, and forgets transfers that were canceled there.
 func (s *sender) collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +91,7 @@ func (s *sender) collect() {
 	})
 }
 
-// idle reports whether there is no transfer.
+// idle reports whether there is no transfer to the peer.
 func (s *sender) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +144,7 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	return true, sendHeader.call(pipe, t.header)
 }
 
-// earlyLeft is how many bytes may be sent ahead of one more answer.
+// earlyLeft is how many bytes one more transfer may send before its header is answered.
 func (s *sender) earlyLeft() int64 {
 	left := s.early
 	for _, t := range s.sending {
@@ -154,7 +155,7 @@ func (s *sender) earlyLeft() int64 {
 	return max(left, 0)
 }
 
-// pump sends parts, each of the transfer that is furthest behind its share, while lanes are open.
+// pump sends parts, each of the transfer that is furthest behind its share, until no route takes more.
 func (s *sender) pump() error {
 	for _, t := range s.sending {
 		t.refreshWeight()
@@ -183,7 +184,7 @@ func (s *sender) pump() error {
 	}
 }
 
-// left returns how many bytes of what is being sent the connection has yet to be given.
+// left is how many bytes of the transfers in sending were not yet given to a route.
 func (s *sender) left() (bytes int64) {
 	for _, t := range s.sending {
 		bytes += t.left()
@@ -206,7 +207,7 @@ func (s *sender) neediest() *Transfer {
 	return next
 }
 
-// usesLanes reports whether a transfer goes on whose parts travel on lanes.
+// usesLanes reports whether one of the transfers in sending uses lanes.
 func (s *sender) usesLanes() bool {
 	return slices.ContainsFunc(s.sending, func(t *Transfer) bool {
 		_, ok := t.opts.via.(Window)
@@ -214,7 +215,7 @@ func (s *sender) usesLanes() bool {
 	})
 }
 
-// lastChunkGiven reports whether all parts that travel as chunks were given to the machine.
+// lastChunkGiven reports whether no more parts will follow as chunks, from the transfers in sending.
 func (s *sender) lastChunkGiven() bool {
 	return !slices.ContainsFunc(s.sending, func(t *Transfer) bool {
 		_, chunks := t.opts.via.(Slices)
@@ -236,7 +237,7 @@ func (s *sender) find(id uint64) *Transfer {
 	return nil
 }
 
-// onAccept and what follows run on the world's goroutine, for what the receiver says.
+// onAccept, onGrant, onDone and onReject take the receiver's messages, on the world's goroutine.
 func (s *sender) onAccept(m accept) {
 	if t := s.find(m.id); t != nil {
 		s.peer.check(t.onAccept(m))
@@ -261,21 +262,21 @@ func (s *sender) onReject(m reject) {
 	}
 }
 
-// share is one transfer's place among those of a connection: bytes sent over weight. Of those that can send, the one
-// with the smallest goes next, so that over any stretch each gets its weight's part of the bytes to within one part
-// of content. It is what deficit round robin approximates, without a quantum to choose.
+// share says how much of its connection a transfer has used: bytes sent, divided by weight. Of the transfers that can send,
+// the one that has used the least goes next, so over any time each gets a part of the bytes in proportion to its weight, to
+// within one part of content. This is fair queuing by virtual time; deficit round robin approximates it.
 type share struct {
 	weight int
-	spent  float64 // bytes over weight
+	spent  float64 // bytes divided by weight
 }
 
-// shares is the clock of one connection's transfers: where the last one that was served stood.
+// shares is the virtual time of one connection's transfers: what the transfer that was served last had spent.
 type shares struct{ now float64 }
 
-// join puts a transfer that begins, or that had nothing to send, level with the others: what it did not use is gone.
+// join takes from a transfer that begins, or had nothing to send, the claim to what it has not used.
 func (s *shares) join(f *share) { f.spent = max(f.spent, s.now) }
 
-// serve charges f for bytes.
+// serve charges f for bytes that it sends.
 func (s *shares) serve(f *share, bytes int) {
 	s.now = max(s.now, f.spent)
 	f.spent += float64(bytes) / float64(max(1, f.weight))

@@ -12,14 +12,14 @@ const (
 	defaultRPCBytes = 32 << 10
 	// maxRPCBytes is the largest bunch. UE: net.MaxConstructedPartialBunchSizeBytes.
 	maxRPCBytes = 65536
-	// rpcOverhead is reserved in each RPC for the method id, the transfer's id, indices and the headers of arrays.
+	// rpcOverhead is what each RPC keeps free for the method's id, a part's header, and the headers of msgpack's arrays.
 	rpcOverhead = 64
 	// maxElementBytes is the largest element: it travels alone in the largest RPC.
 	maxElementBytes = maxRPCBytes - rpcOverhead
 )
 
-// elementsPerRPC is how many elements of at most elementSize bytes go into one RPC of about maxBytes (0: 32 KiB). An
-// element larger than maxBytes travels alone; the result is never zero without an error.
+// elementsPerRPC is how many elements of at most elementSize bytes go into one RPC of maxBytes (0: 32 KiB). An element that
+// is larger than maxBytes travels alone.
 func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 	if maxBytes == 0 {
 		maxBytes = defaultRPCBytes
@@ -40,10 +40,10 @@ func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 // elementBound is the worst-case encoded size of an element.
 type elementBound struct {
 	bytes int
-	holds bool // for every value: nothing in the type has a size that only a bound limits
+	holds bool // no value exceeds it: every value of the type takes the same number of bytes
 }
 
-// boundOf returns the bound of elements that travel by c: given, or what their type says when that is 0.
+// boundOf returns the bound of elements with codec c: given, or, when that is 0, what their type says.
 func boundOf(c *codec.Codec, given int) (elementBound, error) {
 	size := c.Size()
 	switch {

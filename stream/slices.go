@@ -10,12 +10,12 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// sliceRoute is the route of chunks: what the world's goroutine, to which it belongs, asks of the machine of slices under the lock
-// of the connection's link.
+// sliceRoute is the [route] that sends parts as chunks. It calls the machine of slices, within [guest.Drive], under the lock of the
+// connection's link. It belongs to the world's goroutine.
 type sliceRoute struct {
 	conn  *rpc.Conn
 	link  *sliceLink
-	queue time.Duration // that may wait unsent; each tick sets it
+	queue time.Duration // how long the unsent slices may take to leave; each tick sets it
 	ended bool          // the machine was told that no part will follow
 }
 
@@ -23,6 +23,7 @@ func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 	return &sliceRoute{conn: conn, link: sliceLinkOf(conn)}
 }
 
+// sliceLinkOf returns the machine that Install has added to each connection.
 func sliceLinkOf(conn *rpc.Conn) *sliceLink { return guest.Of(conn, sliceProtocol).(*sliceLink) }
 
 func (s *sliceRoute) open(Backend) (open bool) {
@@ -31,13 +32,13 @@ func (s *sliceRoute) open(Backend) (open bool) {
 		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
 	})
 	if unmeasured {
-		rtt := s.conn.Stats() // takes the lock
+		rtt := s.conn.Stats() // it takes the lock of the link, so not within Drive
 		guest.Drive(s.conn, func(time.Time) { s.link.Assume(rtt.SmoothedRTT, rtt.Jitter) })
 	}
 	return open
 }
 
-// send keeps the block until all of its slices are acked.
+// send gives the block to the machine, which frees it when all of its slices are acked.
 func (s *sliceRoute) send(_ Backend, b *block, id uint64) (err error) {
 	message := b.message(id)
 	guest.Drive(s.conn, func(time.Time) { err = s.link.Send(message, b) })
@@ -49,7 +50,7 @@ func (s *sliceRoute) send(_ Backend, b *block, id uint64) (err error) {
 
 func (s *sliceRoute) watch(Backend) { guest.Drive(s.conn, func(time.Time) { s.link.Watch(s.queue) }) }
 
-// end tells whether no part will follow those that were given.
+// end tells the machine whether no part will follow: the last chunk then gets repair slices.
 func (s *sliceRoute) end(ended bool) {
 	if ended != s.ended {
 		s.ended = ended
@@ -57,10 +58,10 @@ func (s *sliceRoute) end(ended bool) {
 	}
 }
 
-// shrink gives up the memory that is spare for messages to come.
+// shrink frees the memory that the machine keeps for messages to come.
 func (s *sliceRoute) shrink() { guest.Drive(s.conn, func(time.Time) { s.link.Shrink() }) }
 
-// received gives the messages that arrived to handle, which must not keep them.
+// received calls handle, which must not keep it, with each message that has arrived.
 func (s *sliceRoute) received(handle func(message []byte)) {
 	if !s.link.news.Swap(false) {
 		return
@@ -84,25 +85,25 @@ func (s *sliceRoute) stats() (now slices.Stats) {
 const sliceProtocol = 0x02
 
 const (
-	// awaitedSlices has the largest part that a sender makes.
+	// awaitedSlices is how many slices the largest part takes.
 	awaitedSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
-	// goOnBytes is the room for a chunk that is waited for, and for the records before it, in whole pages.
+	// goOnBytes is the room for the chunk that content waits for, in whole pages of 8 KiB, and for the machine's records.
 	goOnBytes = (awaitedSlices*slices.Size+8191)/8192*8192 + slices.ReceiverBytes
 )
 
-// sliceLink is the machine of slices of a connection, whose link drives it. All but the account and news is reached within
-// [guest.Drive].
+// sliceLink is the machine of slices of one connection, which the connection's link drives under its lock. Others call it within
+// [guest.Drive]; account and news need no lock.
 type sliceLink struct {
 	*slices.Machine
 	account *budget.Account
-	news    atomic.Bool // for the world's goroutine, which need not take the lock to see that there is none
+	news    atomic.Bool // messages have arrived: spares the world's goroutine the lock when there are none
 }
 
 func newSliceLink(account *budget.Account) *sliceLink {
 	return &sliceLink{account: account, Machine: slices.New(sliceProtocol, account)}
 }
 
-// Wake reports, once, that the world's goroutine finds news.
+// Wake reports, once, that there is something for the world's goroutine, and sets news. The link calls it.
 func (l *sliceLink) Wake() bool {
 	if !l.Machine.Wake() {
 		return false
@@ -114,8 +115,7 @@ func (l *sliceLink) Wake() bool {
 // Drained is always true: a connection that closes does not wait for bulk.
 func (l *sliceLink) Drained() bool { return true }
 
-// Copies says that the machine keeps nothing of what it receives.
+// Copies tells the link that the machine keeps no datagram that it receives.
 func (l *sliceLink) Copies() {}
 
-// sliceLink is a machine that the link drives.
 var _ guest.Machine = (*sliceLink)(nil)

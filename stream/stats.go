@@ -8,17 +8,17 @@ import (
 
 // Progress is a snapshot of a transfer, in bytes of a blob or elements of an array.
 type Progress struct {
-	// Sent is what has left the sender for the connection, where some of it may wait; at the receiver, what has arrived in order.
+	// Sent is what the sender has given to the connection, where some of it may still wait; at the receiver, what has arrived in order.
 	Sent int64
-	// Acked is what the receiving application has consumed, as far as is known here: what a progress bar shows.
+	// Acked is what the receiving application has consumed, as far as this end knows: what a progress bar shows.
 	Acked int64
 	// Total is -1 while it is not known.
 	Total int64
-	// Resumed is what was at the receiver before the transfer began, and did not travel again.
+	// Resumed is what the receiver had stored before the transfer began, and was not sent again.
 	Resumed int64
 }
 
-// of is n of the total, where that is known.
+// of formats n, and the total if that is known.
 func (p Progress) of(n int64) string {
 	if p.Total < 0 {
 		return fmt.Sprint(n)
@@ -30,16 +30,16 @@ func (p Progress) of(n int64) string {
 type Stats struct {
 	Sending, Waiting, Receiving  int    // transfers; those that wait have not sent their header
 	Lanes                        int    // open
-	PeakOut, Slots               int    // entries that a lane ever had outstanding, of its reliable buffer
-	Slices, SlicesResent         uint64 // sent; of them, again
-	SlicesSealed                 uint64 // of those sent, in sealed packets
-	RepairSlices, SlicesRestored uint64 // sent; made at this end from those that came
-	SlicesRefused                uint64 // that came beyond the credit, or malformed; they were dropped
-	Late                         uint64 // parts and messages of transfers that had ended; they were dropped
-	Unstored                     uint64 // incoming transfers with a key that the Store had no room for; they can not be resumed
+	PeakOut, Slots               int    // the most entries that a lane ever had outstanding, and how many its buffer has
+	Slices, SlicesResent         uint64 // sent, and how many of those again
+	SlicesSealed                 uint64 // how many of those sent left in sealed packets
+	RepairSlices, SlicesRestored uint64 // repair slices sent; slices that this end restored from those that came
+	SlicesRefused                uint64 // dropped on arrival: no room, or malformed
+	Late                         uint64 // parts and messages that were dropped because their transfer had ended
+	Unstored                     uint64 // incoming transfers with a key that go on without the Store, which was full or busy; they can not be resumed
 }
 
-// String lays the numbers out as a table of at most 100 columns, which goes below that of rpc.Stats.
+// String formats the numbers as a table of at most 100 columns, which fits below that of rpc.Stats.
 func (s Stats) String() string {
 	var t statnet.Table
 	t.List("Transfers", fmt.Sprintf("%d sending", s.Sending), fmt.Sprintf("%d waiting", s.Waiting), fmt.Sprintf("%d receiving", s.Receiving))

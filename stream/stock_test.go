@@ -24,7 +24,7 @@ func TestStockIsSharedAndLeavesSomeToEverybody(t *testing.T) {
 	}
 	greedy := func(h *budget.Holding) {
 		for h.Room() {
-			fullBlock(partBytes).noteIn(h)
+			fullBlock(partBytes).chargeTo(h)
 		}
 	}
 	greedy(all[0])
@@ -43,7 +43,7 @@ func TestStockGetsEverythingBack(t *testing.T) {
 	h := budget.NewHolding(a, func() { freed++ })
 	c := fullBlock(partBytes)
 	c.append(content(1000))
-	c.noteIn(h)
+	c.chargeTo(h)
 	front := c.cut(300)
 	require.Equal(t, front.cost()+c.cost(), h.Bytes())
 	front.Free()
@@ -52,7 +52,7 @@ func TestStockGetsEverythingBack(t *testing.T) {
 	require.Zero(t, h.Bytes())
 	require.Zero(t, s.Used())
 
-	fullBlock(partBytes).noteIn(h)
+	fullBlock(partBytes).chargeTo(h)
 	a.Close()
 	require.Zero(t, s.Used(), "what lies with a connection that has ended goes with it")
 	h.Give(blockBytes)

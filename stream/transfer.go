@@ -12,7 +12,7 @@ import (
 type Transfer struct {
 	// Set by newTransfer.
 	peer   *Peer
-	header header // its id is set by sender.begin, on the world's goroutine
+	header header // sender.begin sets its id, on the world's goroutine
 	opts   options
 	reader *reader
 
@@ -21,24 +21,24 @@ type Transfer struct {
 	weight   int
 	progress Progress
 	reading  bool // the reader's goroutine was started
-	sealed   bool // when the last part left or was acknowledged, or at the end if the connection went on
+	sealed   bool // sealed packets carried the content when noteSealed last looked
 	finished bool
 	err      error
-	done     chan struct{} // closed when finished, and nothing reads the caller's items
+	done     chan struct{} // closed once finished, when the reader no longer uses the caller's items
 
 	// What the receiver has said. Owned by the world's goroutine.
 	accepted bool  // it has answered the header
-	have     bool  // it has the content
-	granted  int64 // credit, by its newest message
-	over     bool  // it has spoken its last word
+	have     bool  // it had all of the content stored
+	granted  int64 // limit in its newest message
+	over     bool  // it has sent its last word
 
 	// What was sent, and what may be. Owned by the world's goroutine.
-	limit    int64 // parts below it may be sent: granted, or what may leave ahead of the answer
-	next     int64 // the byte at which the next part begins
+	limit    int64 // content below may be sent: granted, or, before the answer, what may leave with the header
+	next     int64 // offset at which the next part begins
 	endSent  bool
-	stopSent bool // our cancellation
+	stopSent bool // cancel was sent
 	share    share
-	blocked  bool // no lane was open to it in this tick
+	blocked  bool // its route takes no more in this tick
 }
 
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
@@ -55,8 +55,8 @@ func (t *Transfer) Progress() Progress {
 	return t.progress
 }
 
-// Sealed reports whether sealed packets carry the content at present, or did at last: see rpc.Config.Sealed. The end of the connection
-// changes nothing.
+// Sealed reports whether sealed packets carry the content now, or carried the last of it: see rpc.Config.Sealed. The end of the
+// connection changes nothing.
 func (t *Transfer) Sealed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,7 +66,7 @@ func (t *Transfer) Sealed() bool {
 	return t.peer.conn.Sealed()
 }
 
-// noteSealed keeps what carries the content, for an ended connection does not know. The lock is held.
+// noteSealed keeps, for Sealed, which carrier the connection uses, because that is not known after its end. The lock is held.
 func (t *Transfer) noteSealed() {
 	if !t.finished && t.peer.conn.Err() == nil {
 		t.sealed = t.peer.conn.Sealed()
@@ -77,14 +77,14 @@ func (t *Transfer) noteSealed() {
 // or when it failed. The items of an array are the caller's again then.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
-// Err is why the transfer failed; nil while it goes on and when it is complete.
+// Err returns why the transfer failed; nil while it goes on, and when it is complete.
 func (t *Transfer) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err
 }
 
-// Wait returns Err once the transfer has ended, or the cause of ctx when that ends first; the transfer then goes on.
+// Wait returns Err when the transfer has ended, or the cause of ctx when that ends first: then the transfer goes on.
 // On the world's goroutine it returns ErrBlocking.
 func (t *Transfer) Wait(ctx context.Context) error {
 	select {
@@ -103,7 +103,7 @@ func (t *Transfer) Wait(ctx context.Context) error {
 	}
 }
 
-// waitOrCancel ties the transfer to ctx.
+// waitOrCancel waits for the end of the transfer, and cancels it when ctx ends first.
 func (t *Transfer) waitOrCancel(ctx context.Context) error {
 	select {
 	case <-t.done:
@@ -122,7 +122,7 @@ func (t *Transfer) Cancel(cause error) {
 	}
 }
 
-// SetWeight changes the transfer's share of the connection, as Weight sets it; n is clamped to 1 to MaxWeight.
+// SetWeight changes the transfer's [Weight] from the next tick on; n is clamped to 1 to MaxWeight.
 func (t *Transfer) SetWeight(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +139,7 @@ func (t *Transfer) read() {
 	}
 }
 
-// finish ends the transfer here, the first time.
+// finish ends the transfer at this end, and reports whether it was the first to do so. err is nil when the receiver has consumed all.
 func (t *Transfer) finish(err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +155,7 @@ func (t *Transfer) finish(err error) bool {
 		t.progress.Sent, t.progress.Total = t.progress.Acked, t.progress.Acked
 	}
 	t.reader.stop()
-	t.reader.whenLeft(func() { close(t.done) })
+	t.reader.whenUnused(func() { close(t.done) })
 	return true
 }
 
@@ -165,17 +165,17 @@ func (t *Transfer) isFinished() bool {
 	return t.finished
 }
 
-// refreshWeight takes over what SetWeight said.
+// refreshWeight gives the weight of SetWeight to share, at the beginning of a tick.
 func (t *Transfer) refreshWeight() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.share.weight = t.weight
 }
 
-// hasPart reports whether a part could leave now, were its lane open.
+// hasPart reports whether a part was read and may be sent, as far as credit goes.
 func (t *Transfer) hasPart() bool { return !t.have && t.reader.has(t.limit) }
 
-// left returns how many bytes are yet to be sent. Of content without a known size it is as much as a receiver takes at first.
+// left returns how many bytes have yet to be sent. While the size is not known, it returns the credit that a transfer starts with.
 func (t *Transfer) left() int64 {
 	size := t.header.size
 	switch ended, known := t.reader.size(); {
@@ -189,7 +189,7 @@ func (t *Transfer) left() int64 {
 	return max(size-t.next, 0)
 }
 
-// sendPart sends the next part.
+// sendPart sends the next part on r, whose open was true.
 func (t *Transfer) sendPart(r route) error {
 	c := t.reader.take(t.limit)
 	if c == nil {

@@ -10,49 +10,51 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// window is the route of reliable RPCs on lanes. It belongs to the world's goroutine.
+// window is the [route] that sends parts as reliable RPCs on lanes: open picks the lane, and the send that follows uses it. It belongs
+// to the world's goroutine.
 type window struct {
 	conn *rpc.Conn
 
-	lanes []*rpc.Actor  // open; the server's pipes add them, [lanes] takes them away
-	queue time.Duration // that may wait unsent on a lane; each tick sets it
-	next  *rpc.Actor    // the lane that open found, for send
+	lanes  []*rpc.Actor  // open: bindPipes adds them, [lanes] removes them
+	queue  time.Duration // how long a lane's unsent bytes may take to leave; each tick sets it
+	picked *rpc.Actor    // by open, for the send that follows; nil when no lane may take a part
 
-	stocked *budget.StockAccount // of the connection; charged with what lies on the lanes
-	held    int                  // bytes of that, as of the last note
+	stocked *budget.StockAccount // of the connection; charged with the entries that lie on the lanes
+	held    int                  // bytes of those, as of the last note
 
-	peak, slots int // most entries ever outstanding on a lane, of how many; for Stats
+	peak, slots int // for Stats: the most entries that were ever outstanding on a lane, and how many its buffer has
 }
 
 var errNoLane = errors.New("stream: no lane is open")
 
-// open finds, of the lanes that the transfer may use, the one with the fewest entries outstanding.
+// open picks the lane for the next part: of those whose gate is open, the one with the fewest entries outstanding. It is false when
+// there is none.
 func (w *window) open(via Backend) bool {
 	lanes, gate := w.lanesFor(via.(Window))
-	w.next = nil
+	w.picked = nil
 	least := 0
 	for _, lane := range lanes {
 		ch := lane.Channel(w.conn)
 		out, _ := ch.Reliable()
-		if (w.next == nil || out < least) && gate.Open(ch) {
-			w.next, least = lane, out
+		if (w.picked == nil || out < least) && gate.Open(ch) {
+			w.picked, least = lane, out
 		}
 	}
-	return w.next != nil
+	return w.picked != nil
 }
 
-// laneBytes is half of a reliable buffer in full entries: what a lane has in flight at most.
+// laneBytes is the most that a lane has in flight by default: half of a reliable buffer of 256, in full entries.
 const laneBytes = 128 * bunch.EntryBytes
 
-// pathLanes is how many lanes the path has place for, and as many again for what waits behind a loss. The window of a path that
-// was only tried is less than what it holds.
+// pathLanes is how many lanes fill the path: those that carry what it holds, and as many again for parts that wait behind a loss. The
+// congestion window is too small a measure while the path has carried little; then rate times round trip counts.
 func (w *window) pathLanes() int {
 	s := w.conn.Stats()
 	product := int(float64(s.DeliveryRate) * s.SmoothedRTT.Seconds())
 	return min(2*(max(s.Window, product)/laneBytes)+1, maxLanes)
 }
 
-// full reports whether all lanes have as many entries outstanding as they may.
+// full reports whether every lane that the transfer may use has as many entries outstanding as its share allows.
 func (w *window) full(settings Window) bool {
 	gate := Gate{Share: settings.Share, QueueTime: -1}
 	for _, lane := range w.usable(settings) {
@@ -63,26 +65,27 @@ func (w *window) full(settings Window) bool {
 	return true
 }
 
+// usable returns the first lanes, as many as the settings of a transfer allow it.
 func (w *window) usable(settings Window) []*rpc.Actor {
 	return w.lanes[:min(len(w.lanes), settings.lanes())]
 }
 
 func (w *window) send(via Backend, b *block, id uint64) error {
 	defer b.Free()
-	if w.next == nil {
+	if w.picked == nil {
 		return errNoLane
 	}
 	message := b.message(id)
-	settings := via.(Window)
-	_, slots := w.next.Channel(w.conn).Reliable()
-	if err := (Gate{Share: settings.Share}).Check(slots, bunch.Entries(len(message)+rpcOverhead)); err != nil {
+	entries := bunch.Entries(len(message) + rpcOverhead)
+	_, slots := w.picked.Channel(w.conn).Reliable()
+	if err := (Gate{Share: via.(Window).Share}).Check(slots, entries); err != nil {
 		return err
 	}
-	if err := sendPart.call(w.next, message); err != nil {
+	if err := sendPart.call(w.picked, message); err != nil {
 		return err
 	}
-	w.hold(bunch.Entries(len(message)+rpcOverhead) * bunch.EntryBytes)
-	out, slots := w.next.Channel(w.conn).Reliable()
+	w.hold(entries * bunch.EntryBytes)
+	out, slots := w.picked.Channel(w.conn).Reliable()
 	w.peak, w.slots = max(w.peak, out), slots
 	return nil
 }
@@ -94,8 +97,8 @@ func (w *window) watch(via Backend) {
 	}
 }
 
-// grow opens lanes until there are n, or none more can be opened, as when the actors of the game have all other channels of the
-// connection. It is an error when there is none at all. Server only.
+// grow opens lanes, on a server, until there are n or the connection has no channel left: the game's actors may have the others. It
+// fails only when there is no lane at all.
 func (w *window) grow(n int) error {
 	for before := len(w.lanes); before < min(n, maxLanes); before++ {
 		if _, err := w.conn.World().Spawn(laneClass, w.conn); err != nil {
@@ -110,8 +113,8 @@ func (w *window) grow(n int) error {
 	return nil
 }
 
-// lanesFor returns the lanes that a transfer may use now and the gate before each. While the world's stock is short these are
-// fewer lanes, and less of their buffers: what is sent lies there until it is acked.
+// lanesFor returns the lanes that a transfer may use now, and the gate before each. What is sent lies in their buffers until it is
+// acked, so while the world's stock is short there are fewer lanes, with less of each buffer.
 func (w *window) lanesFor(settings Window) ([]*rpc.Actor, Gate) {
 	lanes, gate := w.usable(settings), Gate{Share: settings.Share, QueueTime: w.queue}
 	most := w.stocked.Limit()
@@ -127,7 +130,7 @@ func (w *window) lanesFor(settings Window) ([]*rpc.Actor, Gate) {
 	return lanes, gate
 }
 
-// note takes over what of the stock the lanes hold.
+// note brings the charge of the stock down to the entries that still lie on the lanes.
 func (w *window) note() {
 	if w.held == 0 {
 		return
@@ -140,7 +143,7 @@ func (w *window) note() {
 	w.hold(entries*bunch.EntryBytes - w.held)
 }
 
-// hold notes n more bytes on the lanes.
+// hold charges the stock with n more bytes on the lanes; a negative n gives back.
 func (w *window) hold(n int) {
 	w.held += n
 	w.stocked.Add(int64(n))

@@ -15,30 +15,30 @@ const (
 	maxKeyBytes    = 128 // Key of a transfer: a SHA-512 in hex fits
 	maxReasonBytes = 256 // as a connection's close reason
 	maxLanes       = 32
-	maxIncoming    = 1024 // MaxTransfers that a peer can announce
-	maxHashes      = 16   // algorithms that a peer can name
-	maxSumBytes    = 64   // of a digest by any algorithm, known or not
+	maxIncoming    = 1024 // transfers at once that a peer can announce: the most that Config.MaxTransfers may be
+	maxHashes      = 16   // algorithms that a peer can announce
+	maxSumBytes    = 64   // a digest by any algorithm, known or not: a SHA-512 fits
 )
 
 const (
-	// earlyBytes may leave with headers, before they are answered, unless Config.MaxPending is less: a round trip's worth at
-	// 84 Mbit/s and 100 ms.
+	// earlyBytes may leave before headers are answered, unless Config.MaxPending is less: what a path of 84 Mbit/s and 100 ms
+	// holds.
 	earlyBytes = 1 << 20
-	// earlyKeyedBytes may leave with a header that names its content by a key: little enough that content which the
-	// receiver has already costs less than 8 KiB.
+	// earlyKeyedBytes may leave before the header of a transfer with a key is answered: little, so that content which the
+	// receiver has stored costs less than 8 KiB in all.
 	earlyKeyedBytes = 4 << 10
 )
 
-// Messages of the control pipe. Each appends itself and is parsed strictly: a length beyond its limit, an offset that
-// does not fit an int64 and bytes left over are errors, which rpc answers by closing the connection. The transfer's id
-// is the sender's; those of the two directions are independent of each other.
+// Messages of the control pipe. Parsing is strict: a length above its limit, an offset above 2^62 and bytes that are left
+// over are errors, and rpc closes the connection. The sender of a transfer gives it its id; the ids of the two directions
+// are independent of each other.
 type (
-	// limits says what this end takes; it is the first message of each direction and may be repeated.
+	// limits says what this end takes. It is the first message of each direction; a client repeats it to ask for lanes.
 	limits struct {
 		transfers int         // incoming at once
-		lanes     int         // client to server: how many it wants
-		early     int         // bytes of transfers whose headers are not answered, in all
-		hashes    []Algorithm // what it hashes with, the fastest first
+		lanes     int         // from a client how many it wants, from a server how many stay
+		early     int         // bytes that may come before headers are answered, of all transfers together
+		hashes    []Algorithm // the preferred one first
 	}
 	// header opens a transfer. Ids begin at 1 and go up by one.
 	header struct {
@@ -48,7 +48,7 @@ type (
 		name  string
 		key   string
 		hash  Algorithm
-		parts uint8  // digests that its parts have: none so far
+		parts uint8  // reserved for digests of single parts: 0
 		size  int64  // bytes of a blob, -1 when unknown
 		count int64  // elements of an array
 		shape uint64 // of the array's element type
@@ -59,15 +59,15 @@ type (
 		offset int64
 		index  int64
 		limit  int64 // as in grant
-		have   bool  // everything is here already; nothing more is to be sent
+		have   bool  // all of the content is stored here: the sender need not send it
 	}
-	// grant is credit: the sender may send what lies below limit. Limits are absolute, the newest wins.
+	// grant is credit: the sender may send what lies below limit, which never goes back.
 	grant struct {
 		id    uint64
 		limit int64
-		acked int64 // units that the application has consumed
+		acked int64 // bytes or elements that the application has consumed
 	}
-	// end says that everything was sent.
+	// end says that all was sent, and what the whole must be.
 	end struct {
 		id    uint64
 		size  int64 // bytes
@@ -90,7 +90,7 @@ type (
 	}
 )
 
-// total is Progress.Total as far as the header knows it.
+// total is Progress.Total as far as the header tells.
 func (h *header) total() int64 {
 	if h.kind == kindArray {
 		return h.count
@@ -98,8 +98,8 @@ func (h *header) total() int64 {
 	return h.size
 }
 
-// early is how many bytes may be sent before the header is answered. An array that may be resumed waits, since its
-// parts begin at the element that the receiver names.
+// early is how many bytes may be sent before the header is answered. An array with a key sends none: its first part begins at
+// the element that the answer names.
 func (h *header) early() int64 {
 	switch {
 	case h.key == "":
@@ -112,7 +112,7 @@ func (h *header) early() int64 {
 
 func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) }
 
-// units is what a header counts.
+// units is what Progress counts, for texts.
 func (h *header) units() string {
 	if h.kind == kindArray {
 		return "elements"
@@ -120,7 +120,7 @@ func (h *header) units() string {
 	return "bytes"
 }
 
-// receives names what functions of the game a receiver calls on its goroutine.
+// receives names the functions of the game that the receiver's writer calls, for an error when one has panicked.
 func (h *header) receives() string {
 	if h.kind == kindArray {
 		return "the Store, or an element's decoding"
@@ -137,16 +137,16 @@ const (
 	stopTooLarge
 	stopDigest
 	stopPanicked
-	stopCodes // how many there are, plus one
+	stopCodes // one more than the last code
 )
 
-// stop is why a transfer ended early, as one end tells the other.
+// stop tells the peer why a transfer ended early.
 type stop struct {
 	code   stopCode
 	reason string
 }
 
-// kind of a topic.
+// kind is what a topic carries. Its value is its code on the wire.
 type kind uint8
 
 const (
@@ -163,7 +163,7 @@ func (k kind) String() string {
 
 var errMalformed = errors.New("stream: malformed message")
 
-// AppendBinary implements encoding.BinaryAppender, as do its like below.
+// AppendBinary implements encoding.BinaryAppender, as for every message below.
 func (m limits) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(m.transfers))
 	b = binary.AppendUvarint(b, uint64(m.lanes))
@@ -175,7 +175,7 @@ func (m limits) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary implements encoding.BinaryUnmarshaler, as do its like below.
+// UnmarshalBinary implements encoding.BinaryUnmarshaler, as for every message below.
 func (m *limits) UnmarshalBinary(b []byte) error {
 	p := parser{b: b}
 	m.transfers = int(p.upTo(maxIncoming))
@@ -315,7 +315,7 @@ func boolByte(on bool) byte {
 	return 0
 }
 
-// parser takes fields off the front of b. After the first that does not fit, all are zero and bad is set.
+// parser takes fields off the front of b. After the first malformed one it sets bad, and every field is zero: check once, by end.
 type parser struct {
 	b   []byte
 	bad bool
@@ -323,6 +323,7 @@ type parser struct {
 
 func (p *parser) fail() { p.bad, p.b = true, nil }
 
+// upTo reads a varint that is at most limit.
 func (p *parser) upTo(limit uint64) uint64 {
 	v, n := binary.Uvarint(p.b)
 	if n <= 0 || v > limit {
@@ -333,7 +334,7 @@ func (p *parser) upTo(limit uint64) uint64 {
 	return v
 }
 
-// id is never 0.
+// id reads the id of a transfer, which is never 0.
 func (p *parser) id() uint64 {
 	id := p.upTo(math.MaxInt64)
 	if id == 0 {
@@ -342,7 +343,7 @@ func (p *parser) id() uint64 {
 	return id
 }
 
-// offset is at most 2^62, so that sums of two do not overflow.
+// offset reads an offset, count or limit of at most 2^62: the sum of two does not overflow.
 func (p *parser) offset() int64 { return int64(p.upTo(1 << 62)) }
 
 func (p *parser) take(n int) []byte {
@@ -382,6 +383,7 @@ func (p *parser) text(limit int) string {
 	return string(p.take(int(n)))
 }
 
+// end returns an error when a field was malformed or bytes are left over.
 func (p *parser) end(message string) error {
 	if p.bad || len(p.b) != 0 {
 		return fmt.Errorf("%w: %s", errMalformed, message)

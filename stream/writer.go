@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// writer is the goroutine of an incoming transfer: it hashes, stores and decodes what arrives in order, and delivers it to the
-// application. What its store has already it delivers first.
+// writer is the goroutine of an incoming transfer. It first delivers to the application what the store has of the content. Then it
+// hashes, stores, decodes and delivers what arrives, in order.
 type writer struct {
 	in      *incoming
 	decoded int64 // elements
 }
 
-// run receives the content. It is the transfer's goroutine.
+// run is the goroutine.
 func (w *writer) run() {
 	w.in.guard(w.in.header.receives(), func() {
 		if err := w.receive(); err != nil && err != io.EOF {
@@ -27,6 +27,7 @@ func (w *writer) run() {
 	w.in.peer.receiver.writing.Add(-1)
 }
 
+// receive delivers the whole content. It deletes what was stored when the digest differs, and else keeps it to be resumed.
 func (w *writer) receive() error {
 	b, err := w.prepare()
 	if err != nil || b == nil {
@@ -46,8 +47,8 @@ func (w *writer) receive() error {
 	return errors.Join(err, b.Close())
 }
 
-// transfer moves blocks to the application as they come. The last one waits until the whole is verified, so that
-// whoever reads to a known size has not read what is wrong.
+// transfer delivers blocks as they come. The last one waits until the whole is verified, so that an application which reads
+// to a known size has not read content that is wrong.
 func (w *writer) transfer(b body) error {
 	var last *block
 	for last == nil {
@@ -72,7 +73,7 @@ func (w *writer) transfer(b body) error {
 	return w.conclude(b, last)
 }
 
-// conclude verifies the whole and delivers what was held back.
+// conclude verifies the whole and delivers its last block, nil when there is none.
 func (w *writer) conclude(b body, last *block) error {
 	tail, err := w.in.arrival.waitTail()
 	if err != nil {
@@ -93,7 +94,7 @@ func (w *writer) conclude(b body, last *block) error {
 	return nil
 }
 
-// pass delivers c to the application.
+// pass delivers a block to the application.
 func (w *writer) pass(c *block) error {
 	p := piece{block: c, bytes: int64(c.size()), cost: c.cost()}
 	if w.in.header.kind == kindBlob {
@@ -112,7 +113,7 @@ func (w *writer) pass(c *block) error {
 	return nil
 }
 
-// passElements decodes c and delivers its elements, not too many at once.
+// passElements decodes a block and delivers its elements, in batches of limited memory.
 func (w *writer) passElements(c *block) error {
 	rest, last := c.payload(), c.index+int64(c.count)
 	if c.index != w.decoded || last > w.in.header.count {
@@ -135,7 +136,7 @@ func (w *writer) passElements(c *block) error {
 	return nil
 }
 
-// prepare answers the header, and delivers what is here already. A nil body means that all was.
+// prepare answers the header, and delivers what is stored. A nil body without an error means that all of the content was.
 func (w *writer) prepare() (body, error) {
 	store, key := w.in.store, w.in.header.key
 	if store == nil || key == "" {
@@ -165,16 +166,16 @@ func (w *writer) prepare() (body, error) {
 func (w *writer) hasher() hasher { return hasher{w.in.header.hash.New()} }
 
 const (
-	// busyPause is how often a part that another transfer writes is asked for again.
+	// busyPause is how long openPart waits before it asks again for a part that another transfer writes.
 	busyPause = 250 * time.Millisecond
-	// busyPauses is how often it is asked for, and stalledPauses after how many of them in which nothing came from the
-	// other transfer's connection that transfer is given up: it is taken for dead, only nobody has noticed yet.
+	// busyPauses is how often it waits at most. When nothing came over the other transfer's connection for stalledPauses, 1 s,
+	// it takes that connection for dead, though its idle timeout has not passed, and cancels the transfer.
 	busyPauses    = 12
 	stalledPauses = 4
 )
 
-// openPart opens the part that the transfer will write. Whoever was cut off and comes back at once finds the part
-// still written by the transfer of the connection that was lost, and takes it over.
+// openPart opens the part that the transfer will write. A peer that lost its connection and is back at once finds that the
+// transfer of the lost connection still writes the part; openPart takes it over.
 func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	var holder *incoming
 	var heard uint64
@@ -207,7 +208,7 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 
 var errTakenOver = errors.New("nothing came from its connection any more, and another one goes on with the content")
 
-// resumePart answers with what is stored of the content, and delivers it.
+// resumePart answers the header with how much is stored, and delivers that.
 func (w *writer) resumePart(part Part) (body, error) {
 	replayed := false
 	defer func() {
@@ -231,7 +232,7 @@ func (w *writer) resumePart(part Part) (body, error) {
 	return &keeper{digest, part, offset}, nil
 }
 
-// replayContent delivers complete content from the store. Content that has changed there is removed.
+// replayContent delivers complete content from the store, and removes it if it is no longer what its digest says.
 func (w *writer) replayContent(content Content, remove func() error) (err error) {
 	defer func() {
 		err = errors.Join(err, content.Close())
@@ -261,7 +262,7 @@ func (w *writer) replayContent(content Content, remove func() error) (err error)
 	return nil
 }
 
-// replay delivers the first size bytes of r as the application consumes them, and hashes them.
+// replay delivers and hashes the first size bytes of r, as fast as the application consumes them.
 func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	return w.walk(r, size, func(p piece, raw []byte) error {
 		if err := w.inReplay(func() error { digest.Write(raw); return nil }); err != nil {
@@ -272,7 +273,8 @@ func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	})
 }
 
-// scan finds how much of the first size bytes of r can be resumed: all of a blob, the whole elements of an array. It ends with the transfer.
+// scan returns how much of the first size bytes of r can be resumed: all of a blob, the whole elements of an array. It ends with the
+// transfer.
 func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error) {
 	if w.in.header.kind == kindBlob {
 		return size, 0, nil
@@ -298,7 +300,7 @@ func (w *writer) inReplay(fn func() error) error {
 	}
 }
 
-// walk cuts the first size bytes of r into pieces. It ends early where an array has no whole element.
+// walk reads the first size bytes of r in pieces. It ends early when an array has no whole element left.
 func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	if w.in.header.kind == kindBlob {
 		return w.walkBlob(r, size, visit)
@@ -330,6 +332,7 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 	return nil
 }
 
+// walkBlob is walk for a blob.
 func (w *writer) walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	for offset := int64(0); offset < size; {
 		c := fullBlock(partBytes)
@@ -350,7 +353,7 @@ func (w *writer) walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []b
 // storeKey names content in a store.
 type storeKey struct{ identity, key string }
 
-// writers knows which transfer writes which content in the stores of a world. It is safe from any goroutine.
+// writers knows which transfer of a world writes which content in a store. It is safe from any goroutine.
 type writers struct {
 	mu    sync.Mutex
 	parts map[storeKey]*incoming
