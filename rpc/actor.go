@@ -17,19 +17,19 @@ type Actor struct {
 
 	world *World
 	class *Class
-	ref   Ref    // 0: placed on a client, and not open yet
-	name  string // by which both ends know a placed actor
+	ref   Ref    // 0: a client placed it, and the server has not opened it yet
+	name  string // of a placed actor, by which both ends know it
 	seats seats
 
 	// The game's objects, as the bindings' constructors returned them.
-	own        part   // of its class; its binding is nil where nothing is bound
-	components []part // by slot; none while nothing is made
+	own        part   // of its class; its binding is nil when the class is not bound
+	components []part // by slot; nil until makeObjects
 
-	conn     *Conn      // the client's at the end of the chain of owners, nil: none; on a client the connection to the server
+	conn     *Conn      // server: of the client at the end of the chain of owners, nil = none; client: to the server
 	owned    bool       // client: this side owns it
-	owner    *Actor     // server: the actor that owns it, nil: a connection or the server does
-	children actors     // server: those that it owns
-	openings []*opening // where it is open; on a client the one channel to the server
+	owner    *Actor     // server: the actor that owns it, nil = a connection or the server does
+	children actors     // server: the actors that it owns
+	openings []*opening // where it is open; on a client at most the one channel to the server
 	dead     bool
 	torn     bool // see TearOff
 
@@ -39,32 +39,32 @@ type Actor struct {
 	throttle  budget.Throttle[*method] // server: of its multicasts
 }
 
-// seats are an actor's places: among all actors of the world, those of its class, those that its owner has, and those that are
-// AlwaysRelevant.
+// seats are an actor's places in the lists of all actors of the world, of those of its class, of those of its owner, and of those that
+// are AlwaysRelevant.
 type seats struct{ world, class, owner, always roster.Seat }
 
 // actors lists actors in the order in which they came.
 type actors struct{ roster.List[Actor] }
 
-// all goes through the actors that are listed when it begins and still live when it comes to them.
+// all yields the actors that were listed when it began, except those that have ended meanwhile.
 func (l *actors) all(yield func(*Actor) bool) {
 	l.All(func(a *Actor) bool { return a.dead || yield(a) })
 }
 
-// actorTable has the actors that live in a world. The world's goroutine owns it, but for alive.
+// actorTable has the actors that live in a world. The world's goroutine owns it, except alive.
 type actorTable struct {
 	all    actors
 	always actors            // AlwaysRelevant, and not torn off
-	placed map[string]*Actor // by name; the first of a name has it
+	placed map[string]*Actor // by name; when two connections have one of a name, the first
 	alive  atomic.Int64      // how many are in all
 
 	// Of a server.
 	byRef map[Ref]*Actor
-	last  Ref      // that was given
-	razed []*Actor // what stands for placed actors that were destroyed or torn off, for those who join later
+	last  Ref      // of the newest actor
+	razed []*Actor // stand-ins for placed actors that were destroyed or torn off; clients that join later are told
 }
 
-// number gives an actor its number, by which clients know it.
+// number gives an actor the next Ref.
 func (t *actorTable) number(a *Actor) {
 	t.last++
 	a.ref = t.last
@@ -101,24 +101,25 @@ func (t *actorTable) wasRazed(name string) bool {
 // SpawnOption is an option of [World.Spawn].
 type SpawnOption func(*Actor)
 
-// AlwaysRelevant opens the actor for every connection, present and future. One that can not take it, having no channel left or a
-// smaller MaxBunch, goes without, and the log says so: what a peer does or asks for fails no Spawn for the others.
+// AlwaysRelevant opens the actor for every connection, present and future. A connection that can not take it, because it has no channel
+// left or a smaller MaxBunch, does without it, and the log says so: Spawn does not fail for what a peer does.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
-// OnlyRelevantToOwner keeps an actor from all but its owner, however near they are, also when its class has neither At nor
-// Relevant. The last owner's copy closes 5 s after SetOwner. UE: bOnlyRelevantToOwner.
+// OnlyRelevantToOwner opens an actor for nobody but its owner, however near others are, and even when its class has neither At
+// nor Relevant. The last owner's copy closes 5 s after SetOwner. UE: bOnlyRelevantToOwner.
 func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
 
-// RelevantAsOwner makes an actor relevant to whom its owner is, as a weapon is to those who see the pawn that bears it: it counts as
-// standing where the owner's view stands, see [Conn.SetView], with the cull distance of that actor, or is for all who see from
-// somewhere when that one is AlwaysRelevant. Without an owner, and where the owner's view is a point or decided by [Relevant], nobody else has it. UE:
-// bNetUseOwnerRelevancy.
+// RelevantAsOwner makes an actor relevant to those to whom its owner is, as a weapon is to those who see the pawn that bears it. It
+// counts as standing where its owner does, or where the view of the connection that owns it does, see [Conn.SetView], with the cull
+// distance of that actor; when that actor is AlwaysRelevant, all who see from somewhere see it. When there is no such actor, or
+// [Relevant] decides about it, only the owner has the actor. UE: bNetUseOwnerRelevancy.
 func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner = true } }
 
-// Spawn makes an actor of b's class, owned by owner or by the server itself (nil), lets set, which may be nil, fill in the object that
-// b's constructor returned, and opens the actor for the connection that owns it: the open carries the states as set leaves them. It
-// returns the object too. When a connection ends, the actors that it owns are destroyed after OnDisconnect, and all that they own in
-// turn; [World.SetOwner] in OnDisconnect keeps what shall stay. UE: SpawnActorDeferred; only the controller and its pawn go there.
+// Spawn makes an actor of b's class, which owner owns, or the server itself (nil). It calls set, unless that is nil, with the object that
+// b's constructor returned, and opens the actor for the connection that owns it: the open carries the states as set leaves them. Spawn
+// returns the object too. After a connection has ended and OnDisconnect has run, the actors that it owns are destroyed, and all that
+// they own in turn; [World.SetOwner] in OnDisconnect keeps those that shall stay. UE: SpawnActorDeferred; there only the controller and its
+// pawn are destroyed.
 func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	a, err := b.world.spawn(b.untyped.class, owner, options, func(made any) {
@@ -129,7 +130,7 @@ func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...Spa
 	return a, object, err
 }
 
-// mustFit refuses an AlwaysRelevant actor whose states fit in no open message.
+// mustFit returns an error when an AlwaysRelevant actor's states do not fit an open message.
 func (a *Actor) mustFit() error {
 	if !a.relevancy.always {
 		return nil
@@ -146,7 +147,7 @@ func (a *Actor) openToOwner() error {
 	return a.OpenTo(a.conn)
 }
 
-// enterClass enters an actor that has its object among those of its class.
+// enterClass adds an actor that has its object to those of its class.
 func (a *Actor) enterClass() {
 	if !a.dead && a.own.object != nil {
 		a.own.binding.actors.Add(a, &a.seats.class)
@@ -159,7 +160,8 @@ func (a *Actor) World() *World { return a.world }
 // Class returns the actor's class.
 func (a *Actor) Class() *Class { return a.class }
 
-// Conn returns, on the server, the connection that owns the actor or nil; on a client the server's, nil for a copy that is torn off.
+// Conn returns, on the server, the connection at the end of the chain of owners, or nil; on a client the connection to the server, or nil
+// for a copy that is torn off.
 func (a *Actor) Conn() *Conn {
 	if a.torn && !a.world.IsServer() {
 		return nil
@@ -175,16 +177,16 @@ func (a *Actor) Owned() bool {
 	return a.owned
 }
 
-// Alive reports whether the actor has neither been destroyed nor closed.
+// Alive reports whether the actor lives: on a client, whether this copy of it does.
 func (a *Actor) Alive() bool { return !a.dead }
 
-// noActor is what errors call a value for which made is false.
+// noActor is how errors name an actor that no world has made.
 const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or that the constructor was given"
 
 // made reports whether a world made the actor.
 func (a *Actor) made() bool { return a != nil && a.world != nil }
 
-// openingOn returns how the actor is open at c, nil when it is not.
+// openingOn returns the actor's opening on c, nil when it is not open there.
 func (a *Actor) openingOn(c *Conn) *opening {
 	if c == nil {
 		return nil
@@ -192,7 +194,7 @@ func (a *Actor) openingOn(c *Conn) *opening {
 	if c.server {
 		return c.shown.openings[a]
 	}
-	for _, o := range a.openings { // one at most, and not when another connection made the actor
+	for _, o := range a.openings { // there is at most one, perhaps of another connection
 		if o.conn == c {
 			return o
 		}
@@ -200,7 +202,7 @@ func (a *Actor) openingOn(c *Conn) *opening {
 	return nil
 }
 
-// parts goes through the objects of the actor, its own first.
+// parts yields the objects of the actor, its own first.
 func (a *Actor) parts(yield func(part) bool) {
 	if a.own.bound() && !yield(a.own) {
 		return
@@ -212,7 +214,7 @@ func (a *Actor) parts(yield func(part) bool) {
 	}
 }
 
-// part returns the object of a class, the actor's or a component's.
+// part returns the object of the actor's class, or of one of its components.
 func (a *Actor) part(c *Class) part {
 	switch {
 	case c == a.class:
@@ -223,7 +225,7 @@ func (a *Actor) part(c *Class) part {
 	return part{}
 }
 
-// makeObjects makes the objects of the actor.
+// makeObjects calls the constructors that are bound to the actor's class and its components.
 func (a *Actor) makeObjects() {
 	if a.own.binding != nil {
 		a.own.object = a.own.binding.construct(a)
@@ -240,7 +242,7 @@ func (a *Actor) makeObjects() {
 	}
 }
 
-// makeReplicas makes the replicas of the actor's objects.
+// makeReplicas makes the replicas of the states that the actor's objects keep.
 func (a *Actor) makeReplicas() {
 	if len(a.class.states) == 0 {
 		return

@@ -22,38 +22,38 @@ import (
 
 // Carrier moves the datagrams of one connection, unreliably and in any order, to one peer. [Listen] and [Dial] make carriers
 // of QUIC connections; [World.Attach] and [World.Connect] take any other: a WebTransport session, or a pair in memory, such as
-// bubble_test.go has for tests in virtual time. A carrier keeps datagrams secret and whole, and knows that they come from the
-// peer: nothing above it does. Several goroutines call its methods at once.
+// bubble_test.go has for tests in virtual time. A carrier must encrypt and authenticate datagrams: nothing above it does.
+// Several goroutines call its methods at once.
 //
-// A carrier may also have the method RemoteAddr() net.Addr, which [Conn.RemoteAddr] returns and limits on addresses count by,
-// and SendQueue() int: how many datagrams it takes, and sends in order, before SendDatagram blocks. That never changes; with
-// it, calls leave without waking a goroutine.
+// A carrier may have two more methods. [Conn.RemoteAddr] returns what RemoteAddr() net.Addr does, and the limits of an address
+// count by it. SendQueue() int says how many datagrams the carrier takes, and sends in order, before SendDatagram blocks. That
+// number never changes; with it, calls leave without waking a goroutine.
 type Carrier interface {
-	// SendDatagram sends p, and does not keep it. It may block; CloseWithError must unblock it. A datagram that the path
-	// does not take is refused with a [*TooLargeError]; 1,163 bytes it must take. Any other error ends the connection.
+	// SendDatagram sends p, and does not keep it. It may block; CloseWithError must unblock it. It returns a [*TooLargeError]
+	// for a datagram that the path does not take; it must take 1,163 bytes. Any other error ends the connection.
 	SendDatagram(p []byte) error
 
-	// ReceiveDatagram returns the next datagram, which belongs to the caller from then on. It returns soon after ctx is
-	// done. An error ends the connection. One that is or wraps a [*CloseError] with Remote tells the peer's code and reason;
-	// any other becomes the cause of ConnectionLost.
+	// ReceiveDatagram returns the next datagram, which then belongs to the caller. It returns soon after ctx is done. An error
+	// ends the connection: a [*CloseError] with Remote, or an error that wraps one, has the peer's code and reason; any other
+	// becomes the cause of ConnectionLost.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
-	// Path says what is known of the path now. It is called for every datagram and must not block.
+	// Path returns what is known of the path now. It is called for every datagram and must not block.
 	Path() Path
 
-	// CloseWithError closes the connection and tells the peer code, which is a [Code], and a reason of at most 256 bytes.
-	// It is called once, in the end.
+	// CloseWithError closes the connection and tells the peer code, a [Code], and a reason of at most 256 bytes. It is called
+	// once, at the end.
 	CloseWithError(code uint64, reason string) error
 }
 
 // Path is what a [Carrier] knows of the path to its peer. Zero fields are unknown.
 type Path struct {
-	Cwnd        int           // bytes that may be in flight; beyond it datagrams would wait inside the carrier
-	SmoothedRTT time.Duration // round trip
-	MaxDatagram int           // bytes that SendDatagram takes; at least 1,163, as which unknown counts
+	Cwnd        int           // bytes that may be in flight; more would wait inside the carrier
+	SmoothedRTT time.Duration // round trip time
+	MaxDatagram int           // bytes that SendDatagram takes; at least 1,163, which counts while it is unknown
 }
 
-// TooLargeError is what SendDatagram of a [Carrier] returns for a datagram that its path does not take. What was in it leaves
+// TooLargeError is what SendDatagram of a [Carrier] returns for a datagram that the path does not take. The content leaves
 // again in smaller ones.
 type TooLargeError struct {
 	Max int // bytes that the path takes now
@@ -63,7 +63,7 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("rpc: datagram too large, the path takes %d bytes", e.Max)
 }
 
-// linked makes a Carrier what a link drives.
+// linked makes a link.Carrier of a Carrier.
 type linked struct{ Carrier }
 
 // queued is linked with the optional SendQueue.
@@ -72,7 +72,7 @@ type queued struct {
 	size int
 }
 
-// linkedCarrier keeps the optional part of a carrier.
+// linkedCarrier returns the link.Carrier of a carrier, with SendQueue if that has it.
 func linkedCarrier(carrier Carrier) link.Carrier {
 	if q, ok := carrier.(link.Queuer); ok {
 		return queued{linked{carrier}, q.SendQueue()}
@@ -82,7 +82,7 @@ func linkedCarrier(carrier Carrier) link.Carrier {
 
 func (q queued) SendQueue() int { return q.size }
 
-// RemoteAddr is an optional part of a Carrier.
+// RemoteAddr returns nil when the Carrier does not have it.
 func (l linked) RemoteAddr() net.Addr {
 	if addressed, ok := l.Carrier.(interface{ RemoteAddr() net.Addr }); ok {
 		return addressed.RemoteAddr()
@@ -99,7 +99,7 @@ func (l linked) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return p, linkedError(err)
 }
 
-// linkedError says in the link's words what a carrier's error says in ours.
+// linkedError turns a Carrier's error into that of a link.Carrier.
 func linkedError(err error) error {
 	if err == nil {
 		return nil
@@ -115,24 +115,24 @@ func linkedError(err error) error {
 	return err
 }
 
-// HandshakeStats is a snapshot of who came to a world's door.
+// HandshakeStats counts the clients that came to a world.
 type HandshakeStats struct {
-	Open    int    // clients on the way in now
-	Begun   uint64 // got a place: forged first packets below Config.RetryAbove included
-	Retries uint64 // had to prove their address first
-	Refused uint64 // found a limit reached: MaxHandshakes, MaxConns, or one of their address; those that QUIC refuses count by packets
-	Evicted uint64 // were waited for, and had to make room
-	Failed  uint64 // had a carrier and did not join, for whatever reason
+	Open    int    // in their handshake now
+	Begun   uint64 // given a place among the handshakes, forged first packets below Config.RetryAbove included
+	Retries uint64 // made to prove their address first
+	Refused uint64 // turned away by a limit: MaxHandshakes, MaxConns, or one of their address; a client that QUIC refuses counts for each packet
+	Evicted uint64 // turned away during their handshake, to make room for another
+	Failed  uint64 // that had a carrier and did not join, for any reason
 
-	LoginsFailed uint64 // Authenticate refused the token
-	LoginsSlowed uint64 // were not asked about: see Config.MaxLoginFailures
+	LoginsFailed uint64 // logins that Authenticate refused
+	LoginsSlowed uint64 // logins that were refused without asking it: see Config.MaxLoginFailures
 }
 
 // HandshakeStats returns a snapshot. It is safe from any goroutine.
 func (w *World) HandshakeStats() HandshakeStats { return w.lobby.stats() }
 
-// Attach takes a carrier as the server's end of a connection. It returns at once: the handshake goes on by itself and
-// ends in OnConnect, or with Done. The world owns the carrier from here, also after an error.
+// Attach takes a carrier as the server's end of a connection. It returns at once: the handshake goes on by itself and ends in
+// OnConnect, or with Done. From the call on the world owns the carrier, even when Attach returns an error.
 func (w *World) Attach(carrier Carrier) (*Conn, error) {
 	if !w.IsServer() {
 		err := fmt.Errorf("rpc: Attach on a client's world: %w", ErrWrongRole)
@@ -142,12 +142,12 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 	return w.attach(linkedCarrier(carrier), true, nil)
 }
 
-// Connect takes a carrier as the client's end of a connection and returns when the server has welcomed it. The world
-// need not be driven for that. The world owns the carrier from here, also after an error.
+// Connect takes a carrier as the client's end of a connection and returns when the server has welcomed it. Nobody needs to
+// drive the world for that. From the call on the world owns the carrier, even when Connect returns an error.
 //
-// The first Connect makes the world a client's for good, so it must have no listener, and no actors or connections of a server.
-// A client's world may connect again, to the same server or another, after a connection has ended or beside it: each
-// connection has actors of its own, which [Actor.Conn] tells apart, and which end in the Dispatch that runs its OnDisconnect.
+// The first Connect makes the world a client for good, so the world must have no listener, actors or clients.
+// A client may connect again, to the same server or another, after a connection has ended or beside it. Each connection has
+// actors of its own, which [Actor.Conn] tells apart; they end in the Dispatch that runs its OnDisconnect.
 func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
 	return w.connect(ctx, linkedCarrier(carrier))
 }
@@ -173,7 +173,7 @@ func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error
 	}
 }
 
-// attach makes a connection; v is the place that a client of [Listen] has at the door already.
+// attach makes a connection. v is the visit of a client that came by a [Listener], else nil.
 func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, error) {
 	w.freeze()
 	c := &Conn{
@@ -208,29 +208,29 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	now := time.Now()
 	c.trace = w.trace.Tap(c.id, c.String(), now, &config)
 	machine, err := bunch.NewConn(now, config)
-	if err != nil { // NewWorld has tried the same
+	if err != nil { // NewWorld has validated the config
 		panic(err)
 	}
-	machine.Refuse(bunch.Code(BunchPrematureChannel)) // nobody opens anything before Join
+	machine.Refuse(bunch.Code(BunchPrematureChannel)) // a peer that opens a channel before Join is closed with that
 	c.machine = machine
 	c.rates.Start(now)
 	c.sealed = newSealedCarrier(c)
 	closed := c.start(carrier)
 	w.lobby.attaching.Done()
-	if closed != nil { // while this was under way
+	if closed != nil { // the world was closed meanwhile
 		c.Close(closed.Code, closed.Reason)
 	}
 	return c, nil
 }
 
-// enlist gives a new connection a place in the world, or says why not.
+// enlist gives a new connection a place in the world, which another may have to leave, or returns why it does not.
 func (w *World) enlist(c *Conn, from netip.Prefix, v *visit) *CloseError {
 	out, refused := w.lobby.enlist(c, from, v)
 	w.evict(out)
 	return refused
 }
 
-// origin returns what the limits of an address count by: nothing on a client.
+// origin returns the address that limits count by; none on a client.
 func (c *Conn) origin() netip.Prefix {
 	if !c.server {
 		return netip.Prefix{}
@@ -238,7 +238,7 @@ func (c *Conn) origin() netip.Prefix {
 	return door.AddressOf(c.RemoteAddr())
 }
 
-// evict ends a handshake that has to make room, also one that is telling its client why it is refused. It does nothing for nil.
+// evict ends a handshake to make room, even one that is telling its client of a refusal. It does nothing when c is nil.
 func (w *World) evict(c *Conn) {
 	if c == nil {
 		return
@@ -248,7 +248,7 @@ func (w *World) evict(c *Conn) {
 	c.link.Abort(uint64(full.Code), full.Reason)
 }
 
-// start begins the connection's traffic. It returns why the world is closed, nil when it is not.
+// start starts the link and the handshake. It returns why the world was closed, nil when it was not.
 func (c *Conn) start(carrier link.Carrier) *CloseError {
 	w := c.world
 	machines := c.guests.Take(&w.guests, c.machine, &c.joined)
@@ -263,7 +263,7 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 	})
 }
 
-// onWake is called by the link, on any goroutine, even on one that finish waits for.
+// onWake is called by the link when there is something for the world or the handshake. It may run on a goroutine that finish waits for.
 func (c *Conn) onWake() {
 	if !c.joined.Load() {
 		select {
@@ -277,7 +277,7 @@ func (c *Conn) onWake() {
 	c.world.drive.Signal()
 }
 
-// enter hands a connection that has joined to the world, and reports false when it ended meanwhile or had to make room.
+// enter gives a connection that has joined to the world. It is false when the connection has ended or was evicted meanwhile.
 func (c *Conn) enter() (in bool) {
 	c.replace()
 	if !c.world.lobby.join(c) {
@@ -289,8 +289,8 @@ func (c *Conn) enter() (in bool) {
 	return true
 }
 
-// finish does what is left to do when the link has ended. The link calls it once, on a goroutine for which nobody waits: it
-// waits itself for goroutines that use the link, such as the sealed carrier's, which may be on their way into onWake.
+// finish ends the connection when the link has ended. The link calls it once, on a goroutine of its own, because finish waits for
+// goroutines that use the link, such as the sealed carrier's.
 func (c *Conn) finish() {
 	w := c.world
 	w.lobby.noteEnd(c)
@@ -312,11 +312,11 @@ func (c *Conn) finish() {
 	close(c.gone)
 }
 
-// replace ends the connections that c is one too many beside, and waits for their end, so that the world hears of it before
-// it hears of c.
+// replace ends connections of the same identity that are too many beside c. It waits for their end, so that the world learns
+// of that before it learns of c.
 func (c *Conn) replace() {
 	old, refused := c.world.lobby.claim(c)
-	if refused != nil { // claimed before Welcome
+	if refused != nil { // by RefuseLoginElsewhere, for which welcome has asked before
 		c.abort(refused)
 	}
 	c.replaced = append(c.replaced, old...)
@@ -330,7 +330,7 @@ func (c *Conn) replace() {
 	}
 }
 
-// admit introduces a connection to the world's game, in tasks.
+// admit announces a connection that has joined: the hooks and opens run as tasks.
 func (w *World) admit(c *Conn) {
 	w.announced = append(w.announced, c)
 	w.watchCalls(c)
@@ -352,7 +352,7 @@ func (w *World) admit(c *Conn) {
 	}
 }
 
-// openOwned opens, in tasks, what Config.Login gave to a connection that has joined.
+// openOwned opens, as tasks, the actors that Config.Login gave to a connection that has now joined.
 func (w *World) openOwned(c *Conn) {
 	for a := range c.shown.owned.all {
 		for _, heir := range a.household(nil) {
@@ -365,9 +365,9 @@ func (w *World) openOwned(c *Conn) {
 	}
 }
 
-// openAlways opens an AlwaysRelevant actor, or one that is relevant, for a connection.
+// openAlways opens an actor for a connection without a caller that takes the error: it logs that.
 func (w *World) openAlways(a *Actor, c *Conn) error {
-	if a.dead || a.torn { // since this task was made
+	if a.dead || a.torn { // meanwhile
 		return nil
 	}
 	err := a.OpenTo(c)
@@ -378,7 +378,7 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 	return err
 }
 
-// expel takes a connection that has ended out of the world's game, in tasks.
+// expel takes leave of a connection that has ended: hooks run, and its actors end, as tasks.
 func (w *World) expel(c *Conn) {
 	w.discard(c)
 	w.unwatchCalls(c)
@@ -410,10 +410,10 @@ func (w *World) expel(c *Conn) {
 	w.game.Later(c, tasks.Doing{}, c.destroyOwned)
 }
 
-// endActor closes the actor of a channel: a client's copy ends, a server's actor is no longer open there.
+// endActor ends what a connection that has ended has on a channel: on a client the copy, on a server the opening.
 func (c *Conn) endActor(channel uint64) {
 	a := c.channels[channel]
-	if a == nil { // the game ended it meanwhile
+	if a == nil { // the game has ended the actor meanwhile
 		return
 	}
 	c.setChannel(channel, nil)
@@ -425,7 +425,7 @@ func (c *Conn) endActor(channel uint64) {
 	}
 }
 
-// endSleeper ends, on a client, a copy that is dormant.
+// endSleeper ends, on a client, a copy that has no channel, unless it is torn off.
 func (c *Conn) endSleeper(ref Ref) {
 	if a := c.copies.byRef[ref]; a != nil && !a.torn {
 		a.end(Disconnected)

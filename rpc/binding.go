@@ -8,18 +8,18 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Binding ties a class to the Go type T that behaves for it in one world.
+// Binding binds a class, in one world, to the type T of its objects.
 type Binding[T any] struct {
 	untyped *binding
 	world   *World
 }
 
-// binding is what a world knows of a Binding.
+// binding is a Binding without its type.
 type binding struct {
 	class     *Class
 	construct func(*Actor) any
-	handlers  []handler     // by method id; zero = nothing is bound
-	endpoints []any         // by method id: *endpoint[T, A], made by the first On or Check
+	handlers  []handler     // by method id; zero = no handler
+	endpoints []any         // by method id: an *endpoint[T, A], made by the first On or Check
 	states    []stateKeeper // by state id; nil = not replicated here
 	at        func(object any) (x, y, z float32)
 	relevant  func(object any, viewer *Conn) bool
@@ -29,7 +29,7 @@ type binding struct {
 	onTearOff func(object any)
 }
 
-// replicate makes the replicas of an object.
+// replicate makes the replicas of the states that an object keeps.
 func (b *binding) replicate(object any, into []replica) {
 	for i, keeper := range b.states {
 		if keeper != nil {
@@ -40,15 +40,16 @@ func (b *binding) replicate(object any, into []replica) {
 
 // handler runs the calls of one method.
 type handler struct {
-	// remote decodes payload, validates, checks and runs. The error is a *decodeError or a *validationError.
+	// remote decodes, validates and checks the argument of a call from the peer, and runs it. The error is a *decodeError or a
+	// *validationError.
 	remote func(object any, call *Call, payload []byte) error
-	// local runs with the value itself.
+	// local runs a call that was made in this world.
 	local func(object any, call *Call, arg any)
 }
 
-// Bind makes world behave for actors of class: ctor makes the object of each. On a client [Actor.Owned] and [Actor.Ref] are known then,
-// and the states that came with the open are read into the object right after, before any call. It panics when the class is bound
-// twice or the world does not list it. It belongs to the world's goroutine.
+// Bind binds class in world: ctor makes the object of each of its actors. On a client ctor may ask [Actor.Owned] and [Actor.Ref]; the
+// states that came with the open are read into the object right after it, before any call. Bind panics when the class is bound
+// already, or is added after the first connection. It belongs to the world's goroutine.
 func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	switch {
 	case class == nil:
@@ -71,7 +72,7 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	return &Binding[T]{b, world}
 }
 
-// On makes fn run the calls of h. It panics when h is of another class or has a handler already.
+// On makes fn the handler of h. It panics when h is of another class or has a handler already.
 func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg A)) {
 	m := h.declared()
 	e := endpointOf[T, A](b, m)
@@ -85,9 +86,10 @@ func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg 
 	b.untyped.handlers[m.id] = handler{remote: e.remote, local: e.local}
 }
 
-// Check makes fn decide whether the caller may do this now, before the handler of h, a *[ServerRPC] or a *[Request] to the server, runs. Its error closes the
-// connection of the caller with [ValidationFailed]: refuse a harmless race inside the handler instead. What the caller sees is a round
-// trip old, and of other times for other actors: a check of a distance takes where they were then, or honest players are thrown out.
+// Check makes fn decide, before the handler of h runs, whether the caller may do this now. h is a *[ServerRPC], or a *[Request] to the
+// server. An error closes the caller's connection with [ValidationFailed], so refuse inside the handler what an honest client may ask too
+// late. What the caller saw is a round trip old, and differs in age from actor to actor: a check of a distance must use where they were
+// then, or it throws out honest players.
 func Check[T, A any](b *Binding[T], h checked[A], fn func(object T, call *Call, arg A) error) {
 	m := h.declared()
 	e := endpointOf[T, A](b, m)
@@ -113,10 +115,10 @@ func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
 	return object, false
 }
 
-// At returns the object of the actor that ref names; false when [World.Actor] returns nil, or Of does not know it.
+// At returns the object of the actor that ref names; false when [World.Actor] returns nil, or Of returns false.
 func (b *Binding[T]) At(ref Ref) (object T, ok bool) { return b.Of(b.world.Actor(ref)) }
 
-// listed returns a roster of all actors that may have an object of b's.
+// listed returns a list of actors that holds all which have an object of b, and perhaps others.
 func (b *Binding[T]) listed() *actors {
 	if own := b.world.bindings[b.untyped.class.root()]; own != nil {
 		return &own.actors
@@ -124,7 +126,7 @@ func (b *Binding[T]) listed() *actors {
 	return &b.world.actors.all
 }
 
-// All returns the actors of the class that live here and their objects, in the order in which they were spawned, or opened here. As
+// All yields the actors of the class that live here, with their objects, in the order in which they were spawned, or opened here. As
 // with [World.Actors] they may come and go meanwhile.
 func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 	return func(yield func(*Actor, T) bool) {
@@ -135,22 +137,23 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 	}
 }
 
-// At says where objects of b stand. Their actors are then open for the connections that see them, those whose view is nearer than
-// the class's [CullDistance], and close 5 s after they were last seen, with reason [Relevancy]; [Conn.SetView] says from where a
-// connection sees. UE: GetActorLocation, as AActor::IsNetRelevantFor asks it.
+// At says where objects of b stand. Their actors are then open for the connections whose view is nearer than the class's
+// [CullDistance]: [Conn.SetView] says from where a connection sees. They close, with reason [Relevancy], 5 s after they were last
+// seen. UE: GetActorLocation, as AActor::IsNetRelevantFor asks it.
 //
-// In Unreal's order: an actor that was spawned with [AlwaysRelevant] is open for everybody; it is relevant to its owner, and to
-// a connection whose view it is; [RelevantAsOwner] and [OnlyRelevantToOwner] come next, and the distance last. What is attached or
-// hidden is the game's matter: see [Relevant].
+// The order of rules is Unreal's: an actor that was spawned with [AlwaysRelevant] is open for everybody; an actor is relevant to its
+// owner, and to a connection whose view it is; [RelevantAsOwner] and [OnlyRelevantToOwner] come next, and the distance last. The game
+// decides about actors that are attached or hidden: see [Relevant].
 //
-// fn is asked on the world's goroutine: when an actor is spawned, and at Flush ten times a second for each actor, some of them at each
-// Flush; as often each connection's surroundings are looked at. What comes near is so opened 0.3 s later at the latest, the nearest
-// first, and at most 1,000 at a Flush. A tick pays for a part of the actors and for what is near, not for all pairs: at 30 Hz 10,000
-// actors that stand still take 0.06 ms, and 100 connections near to 200 of them each 0.3 ms. A position that is not finite is nowhere.
-// What can not be opened, because the client has no channel left, is told in the log and tried again each second.
+// fn is called on the world's goroutine: when an actor is spawned, and then ten times a second for each actor, in Flush, spread over
+// the Flushes. As often Flush looks at what surrounds each connection. So an actor that comes near opens at most 0.3 s later, the
+// nearest first, at most 1,000 at a Flush. A tick pays for a part of the actors and for those that are near, not for all pairs: at
+// 30 Hz 10,000 actors that stand still take 0.06 ms, and 100 connections that are near to 200 of them each take 0.3 ms. An actor whose
+// position is not finite stands nowhere. When a client has no channel left for an actor, the log says so, and it is tried again each
+// second.
 //
-// OpenTo and CloseTo still work: what OpenTo opened stays until it was out of sight for 5 s, and what CloseTo closed opens again
-// if it is near. Where the path does not take all updates, those of what is far wait longer: see [UpdatePriority].
+// OpenTo and CloseTo still work: an actor that OpenTo opened stays until it was out of sight for 5 s, and one that CloseTo closed
+// opens again if it is near. When the path does not take all updates, those of actors far away wait longer: see [UpdatePriority].
 //
 // At panics when fn is nil, or b has one.
 func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
@@ -164,13 +167,13 @@ func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 	u.at = func(object any) (x, y, z float32) { return fn(object.(T)) }
 }
 
-// Relevant makes fn decide for which connections actors of b are open, instead of distance. Owner, view and the options of Spawn come
-// before it, as for [At]: fn can not refuse an actor to its owner, nor to a connection whose view it is. An actor closes 5 s after
-// fn last said yes. [Conn.View] says from where viewer sees. UE: overriding AActor::IsNetRelevantFor, but for what comes before.
+// Relevant makes fn decide, instead of the distance, for which connections actors of b are open. Owner, view and the options of Spawn
+// come first, as for [At]: fn can not refuse an actor to its owner, nor to a connection whose view it is. An actor closes 5 s after
+// fn last returned true. [Conn.View] says from where viewer sees. UE: an override of AActor::IsNetRelevantFor, after the rules above.
 //
-// fn is asked on the world's goroutine at Flush, for each actor and each connection once a second, some pairs at each Flush, and at
-// most 20,000 of them: at 30 Hz, 10,000 actors and 100 connections take 1.7 s a round. Let it be quick. At beside it only serves as
-// view. It panics when fn is nil, or b has one.
+// fn is called on the world's goroutine in Flush, once a second for each pair of an actor and a connection, spread over the Flushes, and
+// at most 20,000 times in one: at 30 Hz, 10,000 actors and 100 connections take 1.7 s a round. It must be quick. An At beside it serves
+// only as a view. Relevant panics when fn is nil, or b has one.
 func Relevant[T any](b *Binding[T], fn func(object T, viewer *Conn) bool) {
 	u := b.untyped
 	switch {
@@ -182,14 +185,14 @@ func Relevant[T any](b *Binding[T], fn func(object T, viewer *Conn) bool) {
 	u.relevant = func(object any, viewer *Conn) bool { return fn(object.(T), viewer) }
 }
 
-// checked is what a Check may be of: a *[ServerRPC], or a *[Request] that [ServerRequest] declared.
+// checked is what [Check] takes: a *[ServerRPC], or a *[Request] that [ServerRequest] declared.
 type checked[A any] interface {
 	takes(A)
 	declared() *method
 }
 
-// endpoint runs one method for one binding. Calls run one at a time on the world's goroutine, so one argument,
-// decoded in place, serves them all.
+// endpoint runs the calls of one method for one binding. They run one at a time on the world's goroutine, so all are decoded
+// into one arg.
 type endpoint[T, A any] struct {
 	m     *method
 	run   func(T, *Call, A)
@@ -230,7 +233,7 @@ func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 		*doing = tasks.Doing{Of: e.m}
 	}
 	e.run(object.(T), call, e.arg)
-	e.arg = zero // what the handler did not keep may go
+	e.arg = zero // lets the collector have what the handler did not keep
 	return nil
 }
 
@@ -251,7 +254,7 @@ func (e *decodeError) Error() string {
 
 func (e *decodeError) Unwrap() error { return e.cause }
 
-// validationError says that an argument is not well formed, or that its caller may not do this now.
+// validationError is the error of a Validate or a Check.
 type validationError struct {
 	method *method
 	cause  error

@@ -18,36 +18,36 @@ import (
 
 // Limits of a declaration.
 const (
-	maxNameBytes = 128     // of a class, a method or a list: they travel in the shape and in close reasons
-	maxMethods   = 1 << 14 // a class: a method's index takes at most two bytes on the wire
+	maxNameBytes = 128     // of a class, a method or a list: names travel in the shape and in close reasons
+	maxMethods   = 1 << 14 // of a class: then an id takes at most two bytes on the wire
 )
 
-// Class is the protocol of one kind of actor: which calls it has, in which direction and how they travel. It is
+// Class is the protocol of one kind of actor: its calls, their directions and how they travel, and its states. It is
 // declared once, in a package that client and server share, and bound to behaviour on each side with [Bind].
-// Declare a class and its methods in package variables: a class is closed once a world uses it.
+// Declare a class and its methods in package variables: once a world uses a class, nothing can be added.
 type Class struct {
 	name    string
 	methods []*method
 	states  []*declaredState
-	fields  int // of all states, a list being one
+	fields  int // of all states; a list is one field
 	lists   int
-	traits  guest.Traits // the function that adds it to a world, and its priority: see guest.DeclaredBy
+	traits  guest.Traits // its priority, and who declared it if the game did not: see guest.DeclaredBy
 
-	updatePeriod   time.Duration // between two looks at an actor's states at least
+	updatePeriod   time.Duration // least time between two looks at an actor's states
 	updatePriority float64
 	cullDistance   float32
 
-	actor      *Class   // of a component: the class that has it, which holds its methods and states
-	slot       int      // of a component: among those of the class
+	actor      *Class   // of a component: the actor's class, which has the component's methods and states, too
+	slot       int      // of a component: its index in components of that class
 	components []*Class // in the order of their declaration
 
-	closed atomic.Bool // a world uses it: no more methods
+	closed atomic.Bool // a world uses it: nothing can be added
 }
 
 // ClassOption adjusts a class where it is declared.
 type ClassOption func(*Class)
 
-// UpdateRate bounds how often a second the states of an actor of the class are looked at; without it they are at each Flush. UE:
+// UpdateRate bounds how often a second Flush compares the states of an actor of the class; without it each Flush does. UE:
 // NetUpdateFrequency.
 func UpdateRate(perSecond float64) ClassOption {
 	if !(perSecond > 0) {
@@ -56,9 +56,9 @@ func UpdateRate(perSecond float64) ClassOption {
 	return func(c *Class) { c.updatePeriod = time.Duration(min(float64(time.Second)/perSecond, 1<<62)) }
 }
 
-// UpdatePriority says how fast the claim of an actor of the class grows while its state waits, where the path or the rate does not
-// take all; the default is 1. Of an actor that relevancy opens by distance, see [At], a part of it counts: all of it at the view, a fifth
-// at the cull distance and beyond. UE: NetPriority, where pawns have 3, and GetNetPriority.
+// UpdatePriority says how fast the urgency of an actor of the class grows while its states wait because the path or the rate does not
+// take all; the default is 1. When distance decides about the actor, see [At], the priority falls with it, from all of p at the view to
+// a fifth at the cull distance and beyond. UE: NetPriority, of which pawns have 3, and GetNetPriority.
 func UpdatePriority(p float64) ClassOption {
 	if !(p > 0) {
 		panic(fmt.Sprintf("rpc: UpdatePriority(%v) must be above 0", p))
@@ -69,8 +69,8 @@ func UpdatePriority(p float64) ClassOption {
 // defaultCullDistance is UE's NetCullDistanceSquared of 225,000,000 cm², in metres.
 const defaultCullDistance = 150
 
-// CullDistance is from how near actors of the class are seen, in the unit of [At]; it is theirs, not the viewer's. The default is 150,
-// Unreal's 15,000 cm in metres. Distances that differ much are fine. UE: NetCullDistanceSquared. It panics unless d is above 0.
+// CullDistance is the distance within which actors of the class are seen, in the unit of [At]. It belongs to the actor, not to the viewer.
+// The default is 150, Unreal's 15,000 cm in metres. Classes may differ much. It panics unless d is above 0. UE: NetCullDistanceSquared.
 func CullDistance(d float32) ClassOption {
 	if !(d > 0) {
 		panic(fmt.Sprintf("rpc: CullDistance(%v) must be above 0", d))
@@ -94,7 +94,7 @@ func (c *Class) Name() string { return c.name }
 // String returns the class's name.
 func (c *Class) String() string { return c.name }
 
-// ofGuest reports whether a guest declared the class, as package stream does for its lanes, and not the game.
+// ofGuest reports whether a guest, such as package stream, declared the class, and not the game.
 func (c *Class) ofGuest() bool { return c.traits.Declarer != "" }
 
 // add appends a declared method; the order of declaration is the order on the wire.
@@ -116,10 +116,10 @@ func (c *Class) add(m *method) {
 	root.methods = append(root.methods, m)
 }
 
-// close ends the declaration of c.
+// close notes that a world uses the class.
 func (c *Class) close() { c.root().closed.Store(true) }
 
-// mustName panics unless name is fit for the shape, where a space, a colon or a line break would end it.
+// mustName panics unless name can stand in the shape, where a space, a colon or a line break would end it.
 func mustName(what, name string) {
 	bad := func(r rune) bool { return r == ':' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	if name == "" || len(name) > maxNameBytes || strings.ContainsFunc(name, bad) {
@@ -127,7 +127,7 @@ func mustName(what, name string) {
 	}
 }
 
-// listFields returns the fields that are lists.
+// listFields returns the mask of the fields that are lists.
 func (c *Class) listFields() (fields state.Mask) {
 	if c.lists == 0 {
 		return 0
@@ -140,7 +140,7 @@ func (c *Class) listFields() (fields state.Mask) {
 	return fields
 }
 
-// shapeOf returns what both ends must agree on.
+// shapeOf returns the shape of the classes, which must be the same at both ends.
 func shapeOf(classes []*Class) (s shape.Shape) {
 	for i, c := range classes {
 		s.Class(i, c.name, c.traits.Declarer)
@@ -155,13 +155,14 @@ func shapeOf(classes []*Class) (s shape.Shape) {
 	return s
 }
 
-// NewComponent declares a component that every actor of class has: a *Class for handles, states and [Bind], whose calls and states
-// travel on the actor's channel, in order with the actor's own. Its name is that of the actor's class, a dot and name, which is its own
-// there. Calls name the actor: Buy.Call(actor, offer) runs on the object that the component's constructor made for that actor; Of and
-// All of its binding find it, OnClose, OnOwner and OnTearOff run for it, too, after the actor's. Either end may leave the
-// component, or the actor's own class, unbound. Components are made with the actor, after its own object and in the order of their
-// declaration, and end with it: none comes or goes by itself. It panics when class is a component, or a world uses it already. UE: a
-// default subobject that is a replicated UActorComponent; subobjects added at run time have no counterpart.
+// NewComponent declares a component that every actor of class has. Use the *Class that it returns for handles, states and [Bind]; calls
+// and states travel on the actor's channel, in order with the actor's own. The component's name is that of class, a dot and name, which
+// no other component of class may have. Calls name the actor: Buy.Call(actor, offer) runs on the object that the component's
+// constructor made for that actor. Of and All of its binding find the object; OnClose, OnOwner and OnTearOff run for it, too, after the
+// actor's. Either end may leave the component, or the actor's own class, unbound. Components are made with the actor, after its own
+// object and in the order of their declaration, and end with it: none comes or goes by itself. NewComponent panics when class is a
+// component, or a world uses it already. UE: a default subobject that is a replicated UActorComponent; subobjects that are added at run
+// time have no counterpart.
 func NewComponent(class *Class, name string) *Class {
 	mustName("component", name)
 	switch {
@@ -180,7 +181,7 @@ func NewComponent(class *Class, name string) *Class {
 	return c
 }
 
-// root returns the class of the actors: of a component the one that has it.
+// root returns the actor's class of a component, and any other class itself.
 func (c *Class) root() *Class {
 	if c.actor != nil {
 		return c.actor
@@ -223,19 +224,19 @@ func (c *Class) addState(d *declaredState) {
 	root.states = append(root.states, d)
 }
 
-// classTable has the classes that a world knows. The first connection freezes it: from then on it is sorted by name, so that the order of
-// declaration does not matter, and an index is the class id on the wire. The lock guards all until then; afterwards nothing changes, and
-// all is read freely.
+// classTable has the classes that a world knows. The first connection freezes it: from then on the classes are sorted by name, so that the
+// order of declaration does not matter, and the index of one is its id on the wire. The lock guards all fields until then; afterwards
+// nothing changes, and they are read without it.
 type classTable struct {
 	mu      sync.Mutex
 	classes []*Class
 	frozen  bool
-	ids     map[*Class]int // once frozen
-	shape   shape.Shape    // likewise: what the handshake compares
-	hash    [32]byte       // likewise: of shape
+	ids     map[*Class]int // set by freeze, like the following
+	shape   shape.Shape    // of all classes; the handshake compares it
+	hash    [32]byte       // of shape
 }
 
-// add enters a class; to add it again does nothing.
+// add adds a class; to add it again does nothing.
 func (t *classTable) add(class *Class) error {
 	if class == nil {
 		return errors.New("rpc: Config.Classes has a nil *Class: take what NewClass returned")
@@ -261,7 +262,7 @@ func (t *classTable) add(class *Class) error {
 	return nil
 }
 
-// freeze fixes the table.
+// freeze sorts the classes and gives them their ids. Only the first call does something.
 func (t *classTable) freeze() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -285,7 +286,7 @@ func (t *classTable) all() []*Class {
 	return t.classes
 }
 
-// id returns what names a class on the wire; before the table is frozen the greatest that it may become.
+// id returns the id of a class on the wire; before the table is frozen, when only its size counts, the greatest that it may become.
 func (t *classTable) id(class *Class) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,16 +21,16 @@ const (
 	// Dormancy: nothing of the actor will change for a while ([Actor.SetDormant]). The client's copy lives on with the state that it
 	// had last, which comes with the close; OnClose does not run. UE: the actor stays, its channel goes.
 	Dormancy CloseReason = 1
-	// LevelUnloaded: the client has unloaded the actor's level ([Actor.UnloadTo]), and its copy ends, but for one that was placed
-	// ([Place]), which lives on without a channel. UE: likewise.
+	// LevelUnloaded: the client has unloaded the actor's level ([Actor.UnloadTo]), and its copy ends. A copy that was placed
+	// ([Place]) lives on without a channel. UE: the same.
 	LevelUnloaded CloseReason = 2
-	// Relevancy: the actor lives on, but no longer for this client ([Actor.CloseTo]), whose copy ends, but for one that was
-	// placed. UE: it spawns again when it is relevant again; actors of a level keep their channel.
+	// Relevancy: the actor lives on, but not for this client ([Actor.CloseTo]), and its copy ends. A copy that was placed lives on
+	// without a channel. UE: it spawns again when it is relevant again; actors of a level keep their channel.
 	Relevancy CloseReason = 3
 	// TearOff: the server lets go of the actor ([Actor.TearOff]). The client's copy gets the last state with the close, lives on and
 	// becomes its own authority; OnTearOff runs, OnClose does not. UE: bTearOff, TornOff.
 	TearOff CloseReason = 4
-	// Disconnected: the connection ended; never on the wire.
+	// Disconnected: the connection ended. It is never on the wire.
 	Disconnected CloseReason = 255
 )
 
@@ -49,22 +49,22 @@ func (r CloseReason) String() string {
 // keeps reports whether the client's copy lives on without its channel.
 func (r CloseReason) keeps() bool { return r == Dormancy || r == TearOff }
 
-// OnClose makes fn run when an actor of the class has ended here, once for each object and as the last that it hears: on the server
-// when it is destroyed, on a client when its copy ends. The actor is no longer alive by then, and Call and the bindings do not know it
-// any more. It panics when there is a function already. UE: EndPlay.
+// OnClose makes fn run when an actor of the class has ended here: on the server when it is destroyed, on a client when its copy ends. It
+// runs once for each object, after everything else. The actor is no longer alive then: calls on it fail, and Of and All leave it out.
+// OnClose panics when there is a function already. UE: EndPlay.
 func OnClose[T any](b *Binding[T], fn func(object T, why CloseReason)) {
 	mustHook(b.untyped, "OnClose", fn == nil, b.untyped.onClose != nil)
 	b.untyped.onClose = func(object any, why CloseReason) { fn(object.(T), why) }
 }
 
-// OnTearOff makes fn run on a client when the server has let go of an actor of the class: the copy is the client's own from now on.
+// OnTearOff makes fn run on a client when the server has let go of an actor of the class: from then on the copy is the client's own.
 // It panics when there is a function already. UE: TornOff.
 func OnTearOff[T any](b *Binding[T], fn func(object T)) {
 	mustHook(b.untyped, "OnTearOff", fn == nil, b.untyped.onTearOff != nil)
 	b.untyped.onTearOff = func(object any) { fn(object.(T)) }
 }
 
-// mustHook panics when a function of the game can not be bound.
+// mustHook panics when the function of a hook is missing, or another was bound before.
 func mustHook(b *binding, by string, missing, bound bool) {
 	switch {
 	case missing:
@@ -74,7 +74,7 @@ func mustHook(b *binding, by string, missing, bound bool) {
 	}
 }
 
-// end marks the actor dead here and tells its object.
+// end ends the actor in this world and runs OnClose.
 func (a *Actor) end(reason CloseReason) {
 	if a.dead {
 		return
@@ -96,7 +96,7 @@ func (a *Actor) end(reason CloseReason) {
 	}
 }
 
-// mayChange tells why something can not be done with an actor of a server.
+// mayChange returns an error when by, a method that only a server may call, can not be called on the actor.
 func (a *Actor) mayChange(by string) error {
 	switch {
 	case !a.made():
@@ -111,10 +111,10 @@ func (a *Actor) mayChange(by string) error {
 	return nil
 }
 
-// TearOff lets go of the actor: its clients get its state of now with the last message of its channels, and keep it as their own. What
-// was called on it before still arrives. From then on it is open for nobody and opens for nobody: here and there calls run where they
-// are made, but for Client RPCs to its owner, which return ErrClosed. Destroy it when it is not needed here any more; clients destroy
-// their copies with [World.Destroy]. Server only. UE: TearOff.
+// TearOff lets go of the actor: its clients get its present state with the last message of its channels, and keep their copies as their
+// own. Calls that were made before still arrive. From then on the actor is open for nobody and opens for nobody: on both sides calls
+// run where they are made, except Client RPCs to its owner, which return ErrClosed on the server. Destroy it when this side needs it no
+// more; clients destroy their copies with [World.Destroy]. Server only. UE: TearOff.
 func (a *Actor) TearOff() error {
 	if a.made() && a.torn && !a.dead {
 		return nil
@@ -132,11 +132,11 @@ func (a *Actor) TearOff() error {
 	return nil
 }
 
-// TornOff reports whether the actor was torn off: who asks is its authority. UE: GetTearOff.
+// TornOff reports whether the actor was torn off: then each side is the authority of its own. UE: GetTearOff.
 func (a *Actor) TornOff() bool { return a.torn }
 
-// CloseTo closes the actor for c: there it ends with reason Relevancy; it opens again with OpenTo, or with the first
-// call that is for c. It does nothing when c has no copy, and on a client.
+// CloseTo closes the actor for c, whose copy ends with reason Relevancy. The actor opens there again with OpenTo, or with the
+// first call to c. CloseTo does nothing when c has no copy, and on a client.
 func (a *Actor) CloseTo(c *Conn) { a.closeTo(c, Relevancy) }
 
 // UnloadTo is CloseTo with reason LevelUnloaded, for a client that has told the game that it has unloaded the actor's level. UE:
@@ -150,13 +150,13 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	if o := a.openingOn(c); o != nil {
 		a.shut(o, reason)
 	} else if c.shown.sleeps(a) && a.parks(reason) {
-		c.shown.asleep[a] = reason // it keeps its copy either way
+		c.shown.asleep[a] = reason // the client keeps a placed copy, dormant or not
 	} else if c.shown.sleeps(a) {
 		a.dismiss(c, reason)
 	}
 }
 
-// shutAll closes all openings.
+// shutAll closes the actor for all clients.
 func (a *Actor) shutAll(reason CloseReason) {
 	if reason.keeps() {
 		a.compareAll()
@@ -189,7 +189,7 @@ func (a *Actor) shut(o *opening, reason CloseReason) {
 	o.conn.world.logs.Closed(o.conn, a, o.channel, reason)
 }
 
-// closeOn closes a channel. It is called under the link's lock.
+// closeOn sends the close of a channel. It is called under the link's lock.
 func (a *Actor) closeOn(c *Conn, channel uint64, payload []byte) error {
 	err := c.machine.Close(channel, payload)
 	if reason := CloseReason(payload[0]); err == nil && reason != Destroyed && reason != TearOff {
@@ -198,11 +198,11 @@ func (a *Actor) closeOn(c *Conn, channel uint64, payload []byte) error {
 	return err
 }
 
-// maxFarewell is how many bytes a close may carry beside its length.
+// maxFarewell is how many bytes a close may carry: one entry, less the length of its payload.
 const maxFarewell = bunch.EntryBytes - 2
 
-// farewell is what the close of an opening carries: the reason and, for a copy that lives on, what it may lack of the state. When that
-// is too much for a close it goes before, in a message of its own.
+// farewell returns the payload of a close: the reason and, for a copy that lives on, the fields that it may lack. When those are too many
+// for a close, farewell sends them before it in a message of their own.
 func (a *Actor) farewell(o *opening, reason CloseReason) []byte {
 	payload := []byte{byte(reason)}
 	if reason == TearOff && o.conn.usable() {
@@ -221,7 +221,7 @@ func (a *Actor) farewell(o *opening, reason CloseReason) []byte {
 	return payload
 }
 
-// lastItems sends what the client may lack of the lists, in messages of their own: also what is on its way, and may be lost.
+// lastItems sends the items of lists that the client may lack, those on their way included, in messages before the close.
 func (a *Actor) lastItems(o *opening) {
 	for _, sent := range o.conn.shown.state.sent {
 		if sent.to == o {
@@ -241,7 +241,7 @@ func (a *Actor) lastItems(o *opening) {
 // stateMessage is how errors name the message with the last state.
 var stateMessage = &method{class: &Class{name: "Actor"}, name: "State", label: "Actor.State", delivery: bunch.Reliable}
 
-// forget takes one opening off the actor's list.
+// forget removes an opening from the lists of its actor and its connection.
 func (a *Actor) forget(o *opening) {
 	o.closed = true
 	o.conn.drops.Add(drops.Closed, o.calls.Close())
@@ -254,8 +254,9 @@ func (a *Actor) forget(o *opening) {
 	}
 }
 
-// noteClosed remembers the channel of an actor that may open again, until the client has ended its copy at the latest twice
-// as many have closed. It is called under the link's lock.
+// noteClosed remembers the channel of an actor that was closed and may open again: channelOn makes the next channel wait until the
+// client has ended its copy. Those that the client has ended are dropped each time their number has doubled. It is called under the
+// link's lock.
 func (c *Conn) noteClosed(a *Actor, channel uint64) {
 	if len(c.shown.leaving) >= c.shown.leavingMost {
 		for other, number := range c.shown.leaving {
@@ -268,10 +269,10 @@ func (c *Conn) noteClosed(a *Actor, channel uint64) {
 	c.shown.leaving[a.ref] = channel
 }
 
-// maxChannelless copies of actors at most may live at a client without a channel, dormant or torn off: eight times as many as channels.
+// maxChannelless is how many copies may live at a client without a channel, dormant or torn off: eight times as many as channels.
 const maxChannelless = 1 << 18
 
-// takeClose does, on a client, what the close of an actor's channel asks for.
+// takeClose handles, on a client, the close of an actor's channel by the server.
 func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
 	reason, rest := Destroyed, []byte(nil)
 	if len(m.Payload) > 0 {
@@ -295,12 +296,12 @@ func (w *World) takeClose(c *Conn, a *Actor, m bunch.Message) *CloseError {
 	return nil
 }
 
-// lastState takes, on a client, the state of a copy that lives on without its channel. Nothing under way is newer.
+// lastState applies, on a client, the last state of a copy that lives on without its channel. No update under way is newer.
 func (w *World) lastState(c *Conn, a *Actor, b []byte) *CloseError {
 	return w.applyUpdate(c, a, bunch.Message{Payload: b, Number: math.MaxUint64})
 }
 
-// closeActor ends, on a client, an actor whose channel the server closed, or what is left of its bonds with the server.
+// closeActor notes, on a client, that the server has closed an actor's channel: the copy ends, sleeps or is torn off.
 func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason) {
 	c.setChannel(channel, nil)
 	c.requests.endOf(a, reason)
@@ -320,7 +321,7 @@ func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason
 	}
 }
 
-// endCopy ends an actor on a client.
+// endCopy ends a copy on a client, and runs OnRep for states that name it.
 func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
 	if c == nil { // placed, and never open
 		a.end(reason)

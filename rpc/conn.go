@@ -20,43 +20,43 @@ import (
 	"github.com/quivernet/quiver/internal/trace"
 )
 
-// Conn is a connection to one peer. Its methods are safe from any goroutine, but for [Conn.Actor], [Conn.View], [Conn.SetView],
+// Conn is a connection to one peer. Its methods are safe from any goroutine, except [Conn.Actor], [Conn.View], [Conn.SetView],
 // [Conn.SetViewPoint] and [Conn.ServerTime], which belong to the world's. UE: UNetConnection.
 type Conn struct {
 	world  *World
 	id     uint64 // within its world
 	server bool   // this end is the server's
 
-	// What it travels by, which has a lock of its own.
+	// What carries it. The link has a lock.
 	carrier link.Carrier
 	link    *link.Link
-	machine *bunch.Conn    // under link.Lock, but for Waited
+	machine *bunch.Conn    // under link.Lock, except Waited
 	sealed  *sealedCarrier // nil when this side has none
 	trace   *trace.Tap     // nil without Config.Trace
 	guests  guest.Seat     // machines that package stream added
 
-	// Its way in. Written before joined.
-	visit         *visit        // its place at the door; set by enlist, before any other goroutine has the connection; what it says is under lobby.mu
-	replaced      []*Conn       // whose end is told before this one is announced: it has taken their place, or joined when they had ended
+	// The handshake. Written before joined is set.
+	visit         *visit        // its place at the door; enlist sets it before other goroutines have the connection; its fields are under lobby.mu
+	replaced      []*Conn       // OnDisconnect runs for these before OnConnect does for this one: see lobby.claim and endedBefore
 	identity      string        // written under lobby.mu; read freely once loginAsked or joined is set
 	welcomed      chan struct{} // closed when joined
-	handshakeWake chan struct{} // wakes shake, of capacity 1: a message of the handshake came
-	maxBunch      int           // bytes of one message, the smaller of both ends' limits
+	handshakeWake chan struct{} // of capacity 1; wakes shake for a message of the handshake
+	maxBunch      int           // most bytes of one message, by both ends' limits
 
-	// Where it stands. Safe from any goroutine.
-	loginAsked atomic.Bool // server: Config.Login is asked, or was; identity is written
+	// The state. Safe from any goroutine.
+	loginAsked atomic.Bool // on a server: Config.Login runs or has run, and identity is written
 	joined     atomic.Bool
-	closing    atomic.Bool                // closed from here: nothing more is dispatched or sent
-	cause      atomic.Pointer[CloseError] // why this side closed; the first one counts
-	ended      atomic.Bool                // the link has; written under lobby.mu
-	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may be yet to run
-	gone       chan struct{}              // closed when nothing is left of it
-	work       sync.WaitGroup             // goroutines of its own, which end soon after the link
-	readable   atomic.Bool                // Dispatch has something to take
+	closing    atomic.Bool                // this side has closed: nothing more is dispatched or sent
+	cause      atomic.Pointer[CloseError] // why this side closed, by the first who did
+	ended      atomic.Bool                // the link has ended; written under lobby.mu
+	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may not have run yet
+	gone       chan struct{}              // closed when no goroutine and no socket of it is left
+	work       sync.WaitGroup             // its goroutines, which end soon after the link
+	readable   atomic.Bool                // the link has messages for Dispatch
 
-	// What it costs, and what was dropped. Safe from any goroutine.
-	allowance *budget.Allowance // under Config.Rate and WorldRate
-	reserved  atomic.Int64      // bytes of the world's budget
+	// Budgets and drops. Safe from any goroutine.
+	allowance *budget.Allowance // what Config.Rate and WorldRate leave it
+	reserved  atomic.Int64      // bytes of Config.ReceiveBudget
 	drops     drops.Counters
 	deferred  atomic.Uint64
 	rates     statnet.Sampler
@@ -65,9 +65,9 @@ type Conn struct {
 	shown  shown  // on a server
 	copies copies // on a client
 
-	// Its calls. Owned by the world's goroutine, but for mail.out (the link's lock), the counters of times (atomic), and watched, which
-	// is written, and read elsewhere, under World.dos.mu.
-	corked   bool
+	// Calls. Owned by the world's goroutine, except mail.out (the link's lock) and the counters of times (atomic). watched is written,
+	// and read on other goroutines, under World.dos.mu.
+	corked   bool // what is sent leaves at Flush
 	turn     turn
 	requests requests
 	mail     mail
@@ -76,20 +76,20 @@ type Conn struct {
 	times    times
 	lateWarn logs.Gate
 
-	mu       sync.Mutex // guards writes to channels, and reads of it elsewhere than on the world's goroutine
+	mu       sync.Mutex // guards channels: writes, and reads on other goroutines than the world's
 	channels map[uint64]*Actor
 }
 
-// shown is what a server has told a client of its actors, and is to tell it.
+// shown is, on a server, which actors a client has, and which it is about to get or to lose.
 type shown struct {
-	owned       actors                 // whose owner is the connection itself, not another actor
-	openings    map[*Actor]*opening    // those that are open
-	view        view                   // from where it looks
-	state       stateOutbox            // of those that are open
-	asleep      map[*Actor]CloseReason // those of which the client has a copy without a channel, and why
-	dismissals  []dismissal            // copies that are to end, and wait for a channel
-	leaving     map[Ref]uint64         // the last channel of those that were closed, until the client is known to have ended its copy
-	leavingMost int                    // size of leaving at which such entries are looked for
+	owned       actors                 // that the connection itself owns, not by another actor
+	openings    map[*Actor]*opening    // actors that are open for the client
+	view        view                   // from where the client sees
+	state       stateOutbox            // states of actors that are open
+	asleep      map[*Actor]CloseReason // actors of which the client has a copy without a channel, and why it has none
+	dismissals  []dismissal            // copies that must end, and wait for a channel
+	leaving     map[Ref]uint64         // last channels of actors that were closed, while the client may not have ended its copy
+	leavingMost int                    // size of leaving at which noteClosed drops the others
 	openWarn    logs.Gate
 }
 
@@ -106,13 +106,13 @@ func (s *shown) sleeps(a *Actor) bool {
 	return asleep
 }
 
-// copies is what a client has of a server's actors.
+// copies is, on a client, its copies of a server's actors.
 type copies struct {
 	byRef     map[Ref]*Actor
 	reps      pending
 	waiting   waitingCalls
-	referrers refs.Index[Ref, replica] // those that name the actor
-	razed     map[string]bool          // placed actors that are destroyed, and were not placed here
+	referrers refs.Index[Ref, replica] // by actor: states that name it
+	razed     map[string]bool          // names of placed actors that the server destroyed before they were placed here
 }
 
 func newCopies() copies {
@@ -138,8 +138,8 @@ func (s *copies) noteRazed(o opened) *CloseError {
 // World returns the world that the connection belongs to.
 func (c *Conn) World() *World { return c.world }
 
-// Identity returns what Config.Authenticate on the server made of the client's token; nothing before the connection has
-// joined, but for Config.Login.
+// Identity returns the identity that the server's Config.Authenticate has found by the client's token. It is empty until the
+// connection has joined; on a server it is known in Config.Login.
 func (c *Conn) Identity() string {
 	if !c.joined.Load() && !c.loginAsked.Load() {
 		return ""
@@ -162,17 +162,17 @@ func (c *Conn) RTT() time.Duration {
 	return c.machine.Stats().SmoothedRTT
 }
 
-// Sealed reports whether sealed packets move all that this end of the connection sends at present, and QUIC's datagrams do
-// not: see [Config].Sealed, and [SealedStats] for why not. It begins a round trip after Dial at the soonest; the other end may
-// be a moment behind.
+// Sealed reports whether sealed packets now carry all that this end sends, instead of QUIC's datagrams: see [Config].Sealed,
+// and [SealedStats] for why they do not. They begin a round trip after Dial at the soonest; the other end may begin a moment
+// later.
 func (c *Conn) Sealed() bool { return c.link.Sealed() }
 
-// Done is closed when the carrier has ended. See [Conn.Wait] for what may be left of it.
+// Done is closed when the connection has ended. Goroutines and the socket may be left: see [Conn.Wait].
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Wait returns nil when nothing is left of a connection that has ended: no goroutine, and after Dial no socket, which repeats
-// a lost close for up to a second after Done; or the cause of ctx. A call of Config.Authenticate that ignores its context
-// keeps Wait waiting.
+// Wait waits until nothing is left of the connection: no goroutine, and after Dial no socket, which repeats a lost close for
+// up to a second after Done. It returns the cause of ctx when that ends first. A call of Config.Authenticate that ignores its
+// context keeps Wait waiting.
 func (c *Conn) Wait(ctx context.Context) error {
 	select {
 	case <-c.gone:
@@ -182,8 +182,8 @@ func (c *Conn) Wait(ctx context.Context) error {
 	}
 }
 
-// Err returns why the connection ended, a *CloseError; nil until Done is closed. For a while after Close it is still nil, though a
-// client's calls fail with ErrClosed already; a server's to it are counted in Drops.Gone.
+// Err returns why the connection ended, a *CloseError; nil until Done is closed. So it is still nil for a while after Close, when a
+// client's calls already fail with ErrClosed, and a server's are counted in Drops.Gone.
 func (c *Conn) Err() error {
 	select {
 	case <-c.done:
@@ -200,8 +200,8 @@ func (c *Conn) closeError() *CloseError {
 	return closeErrorOf(c.link.Err())
 }
 
-// Close ends the connection: what was sent reliably is delivered first, for at most a second. It returns at once; Done
-// tells the end. The reason, cut to 256 bytes, reaches the peer.
+// Close ends the connection, after it has delivered what was sent reliably, for at most a second. It returns at once; Done is
+// closed at the end. The reason, cut to 256 bytes, is told to the peer.
 func (c *Conn) Close(code Code, reason string) {
 	if !c.stop(&CloseError{Code: code, Reason: reason}) {
 		return
@@ -212,14 +212,14 @@ func (c *Conn) Close(code Code, reason string) {
 	c.link.Close(uint64(code), reason)
 }
 
-// abort ends the connection without delivering anything more: the peer or this side broke a rule.
+// abort ends the connection at once, without delivering what was sent: the peer or this side broke a rule.
 func (c *Conn) abort(cause *CloseError) {
 	if c.stop(cause) {
 		c.link.Abort(uint64(cause.Code), cause.Reason)
 	}
 }
 
-// stop marks the connection as closed from here and reports whether it was not yet.
+// stop marks the connection as closed by this side. It is false when that was done before.
 func (c *Conn) stop(cause *CloseError) bool {
 	if !c.closing.CompareAndSwap(false, true) {
 		return false
@@ -232,10 +232,10 @@ func (c *Conn) stop(cause *CloseError) bool {
 	return true
 }
 
-// usable reports whether something may be sent.
+// usable reports whether the connection has joined and is neither closed nor ended, so that something may be sent.
 func (c *Conn) usable() bool { return c.joined.Load() && !c.closing.Load() && !c.ended.Load() }
 
-// expected reports whether the connection may still join, and may own actors before that.
+// expected reports whether a client is in Config.Login or behind it and may still join: it may own actors already.
 func (c *Conn) expected() bool {
 	return c.loginAsked.Load() && !c.joined.Load() && !c.closing.Load() && !c.ended.Load()
 }
@@ -251,7 +251,7 @@ func (c *Conn) String() string {
 	return name
 }
 
-// LogValue is how records show the connection.
+// LogValue implements slog.LogValuer.
 func (c *Conn) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Uint64("id", c.id)}
 	if identity := c.Identity(); identity != "" {
@@ -263,15 +263,15 @@ func (c *Conn) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// setPriority gives a channel that the server opened the priority of its class here too. It may be closed by now, its
-// close waiting behind its open; that is no error.
+// setPriority gives a channel that the server has opened the priority of its class, at this end too. An error means that the
+// channel is closed already, for its close may have come with the open.
 func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
 	c.link.Lock()
 	defer c.link.Unlock()
 	_ = c.machine.SetPriority(channel, p)
 }
 
-// setChannel notes whose channel it is; nil forgets it.
+// setChannel notes the actor of a channel; nil forgets the channel.
 func (c *Conn) setChannel(channel uint64, a *Actor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,7 +282,7 @@ func (c *Conn) setChannel(channel uint64, a *Actor) {
 	c.channels[channel] = a
 }
 
-// raiseReceiveLimit lets more reliable bytes wait here, when the limit holds up the peer and the budget has room.
+// raiseReceiveLimit lets more reliable bytes wait here, if the budget has room. It is called when the limit holds up the peer.
 func (c *Conn) raiseReceiveLimit() {
 	held := int(c.reserved.Load())
 	if limit := c.world.lobby.memory.Grow(held, c.world.config.receiveLimit()); limit > held {
@@ -291,21 +291,21 @@ func (c *Conn) raiseReceiveLimit() {
 	}
 }
 
-// tellLimit tells the machine what is reserved now: of two that tell it at once neither sets it back.
+// tellLimit sets the machine's limit to what is reserved. It reads that under the lock, so two calls at once do not set it back.
 func (c *Conn) tellLimit() {
 	c.link.Lock()
 	defer c.link.Unlock()
 	c.machine.SetReceiveLimit(int(c.reserved.Load()))
 }
 
-// unsettled reports whether the connection has something that needs a tick though nothing arrives.
+// unsettled reports whether the connection needs a tick even if nothing arrives.
 func (c *Conn) unsettled() bool {
 	switch {
 	case !c.usable():
 		return false
-	case c.shown.state.all || len(c.shown.state.dirty) > 0 || len(c.shown.state.free) < len(c.shown.state.sent): // states leave, or their fates are not known
+	case c.shown.state.resync || len(c.shown.state.dirty) > 0 || len(c.shown.state.free) < len(c.shown.state.sent): // states wait, or their fates are not known
 		return true
-	case len(c.copies.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these have a time at which they are given up
+	case len(c.copies.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these end when their time is over
 		return true
 	}
 	return c.times.ask.NeedsDriving() || c.mail.in.Owed() > 0
@@ -317,7 +317,7 @@ type Channel struct {
 	number uint64
 }
 
-// Open reports whether the connection lives and the channel was not closed here.
+// Open reports whether the connection is usable and this side has not closed the channel.
 func (ch Channel) Open() bool {
 	if ch.conn == nil || !ch.conn.usable() {
 		return false
@@ -327,8 +327,8 @@ func (ch Channel) Open() bool {
 	return ch.conn.machine.IsOpen(ch.number)
 }
 
-// Reliable returns how many entries of the channel's reliable buffer are taken, and how many it has; one of them is for
-// the close alone. UE: NumOutRec, RELIABLE_BUFFER.
+// Reliable returns how many entries of the channel's reliable buffer are taken, and how many it has; the last one is kept
+// for the close. UE: NumOutRec, RELIABLE_BUFFER.
 func (ch Channel) Reliable() (out, slots int) {
 	if ch.conn == nil {
 		return 0, 0
@@ -338,7 +338,8 @@ func (ch Channel) Reliable() (out, slots int) {
 	return ch.conn.machine.Reliable(ch.number)
 }
 
-// QueueTime returns how long what waits unsent on the channel, and before it, takes at the present delivery rate.
+// QueueTime returns how long the bytes that wait on the channel, and on those that leave before it, will take to leave at the
+// present delivery rate.
 func (ch Channel) QueueTime() time.Duration {
 	if ch.conn == nil {
 		return 0
@@ -348,14 +349,14 @@ func (ch Channel) QueueTime() time.Duration {
 	return ch.conn.machine.QueueTime(ch.number)
 }
 
-// Gate returns what keeps the calls of the channel back now, in one of these words, the nearest to the game first:
+// Gate returns what holds back the calls of the channel now. When several things do, it is the first of these:
 //
 //	reliable buffer  no entry is free: the next reliable call closes the connection, or is an error (Config.Bunch.Overflow)
 //	flow control     the peer takes no more reliable bytes before it has dispatched some: its Config.ReceiveLimit
 //	rate             Config.Rate or WorldRate is used up, for unreliable calls and bulk
 //	window           the path takes no more: its congestion window or pace, or an outage
 //
-// It is empty when nothing does: nothing waits, or only for Flush. States, which have no channel of their own, do not count.
+// It is empty when nothing waits, or only for Flush. States do not count.
 func (ch Channel) Gate() string {
 	if ch.conn == nil {
 		return ""
@@ -365,7 +366,7 @@ func (ch Channel) Gate() string {
 	return ch.conn.gate(ch.number)
 }
 
-// Watch makes Run tick once as soon as fewer than out entries are taken and the queue time is at most queued.
+// Watch makes Run tick once, as soon as fewer than out entries are taken and QueueTime is at most queued.
 func (ch Channel) Watch(out int, queued time.Duration) {
 	if ch.conn == nil {
 		return

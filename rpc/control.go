@@ -13,8 +13,8 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// What the two ends of a connection say to each other on channel 0 after Join: the framework's own messages, those of the game, and
-// questions for the time.
+// After Join channel 0 carries the framework's own messages, those of the game (Conn.SendMessage), and questions for the time
+// (Conn.ServerTime).
 
 // control handles a message on channel 0 after Join.
 func (c *Conn) control(payload []byte) *CloseError {
@@ -25,7 +25,7 @@ func (c *Conn) control(payload []byte) *CloseError {
 	switch m := message.(type) {
 	case control.Missed:
 		if c.server {
-			c.shown.state.all = true
+			c.shown.state.resync = true
 			return nil
 		}
 	case control.AskTime, control.Time:
@@ -52,29 +52,29 @@ func (c *Conn) control(payload []byte) *CloseError {
 	return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
 }
 
-// sendControl sends a message of channel 0.
+// sendControl sends a message on channel 0.
 func (c *Conn) sendControl(message []byte) {
 	c.link.Lock()
 	defer c.link.Unlock()
 	c.world.frame.cork(c)
-	_ = c.machine.Send(0, bunch.Reliable, message) // which fails with the connection only
+	_ = c.machine.Send(0, bunch.Reliable, message) // it fails only when the connection does
 }
 
-// controlReserve entries of the control channel's reliable buffer are kept for what the framework itself says there.
+// controlReserve is how many entries of the control channel's reliable buffer SendMessage leaves to the framework.
 const controlReserve = 16
 
-// mail are the messages of the game on a connection's control channel.
+// mail counts the messages of the game on a connection's control channel.
 type mail struct {
 	out   control.Outgoing // under the link's lock
-	in    control.Incoming // of the world's goroutine, as limit
+	in    control.Incoming // owned by the world's goroutine, like limit
 	limit budget.Bucket    // of Config.MessageRate
 }
 
-// SendMessage sends a message of the game's to the other side's Config.OnMessage: reliably, in the order of all of them, on the control
-// channel, before any actor exists: from OnConnect on, and on a client from Dial on. id says what it is, payload is at most 4,096
-// bytes and is copied. It is for what a framework must say of itself, not for play: at most 16 messages are under way, 11 of the largest,
-// which the other side has not run, and it runs Config.MessageRate a second; one more is an error that wraps [ErrBacklogFull], and
-// nothing was sent. It is safe from any goroutine. UE: NMT_GameSpecific.
+// SendMessage sends a message of the game to the other side's Config.OnMessage, reliably and in order with its other messages. It needs
+// no actor: call it from OnConnect on, and on a client from Dial on. id says what the message is; payload is at most 4,096 bytes and is
+// copied. It is for what a framework must say of itself, not for play: at most 16 messages, or 11 of the largest, may be under way that
+// the other side has not run, and it runs Config.MessageRate a second. One more is an error that wraps [ErrBacklogFull], and is not sent.
+// It is safe from any goroutine. UE: NMT_GameSpecific.
 func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	switch {
 	case len(payload) > control.MaxMessage:
@@ -98,7 +98,7 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	return nil
 }
 
-// onMessage runs a message of the peer's.
+// onMessage gives a message from the peer to Config.OnMessage.
 func (c *Conn) onMessage(m control.Message) *CloseError {
 	w := c.world
 	switch {
@@ -120,7 +120,7 @@ func (c *Conn) onMessage(m control.Message) *CloseError {
 	return nil
 }
 
-// onTaken makes room for more messages of ours.
+// onTaken notes that the peer has run messages of ours, which makes room for more.
 func (c *Conn) onTaken(t control.Taken) *CloseError {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -130,14 +130,14 @@ func (c *Conn) onTaken(t control.Taken) *CloseError {
 	return nil
 }
 
-// dropMessage counts a message that came to nothing, and warns, once a second at most.
+// dropMessage counts a message that was dropped, and warns at most once a second.
 func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
 	if hidden, ok := c.drops.Pass(reason, c.world.frame.now); ok {
 		c.world.log.Warn("message dropped", "conn", c, "id", id, "reason", why, "more", hidden)
 	}
 }
 
-// takeMessages tells peers that messages of theirs have run, as many as Config.MessageRate lets them send more.
+// takeMessages tells peers, at the pace of Config.MessageRate, that messages of theirs have run: then they may send as many more.
 func (w *World) takeMessages() {
 	for _, c := range w.announced {
 		owed := c.mail.in.Owed()
@@ -154,20 +154,19 @@ func (w *World) takeMessages() {
 		c.mail.in.Told(t)
 		c.link.Lock()
 		w.frame.cork(c)
-		_ = c.machine.Send(0, bunch.Reliable, control.AppendTaken(nil, t)) // which fails with the connection only
+		_ = c.machine.Send(0, bunch.Reliable, control.AppendTaken(nil, t)) // it fails only when the connection does
 		c.link.Unlock()
 	}
 }
 
-// times are a connection's questions for the time of the server's game, and the answers. They belong to the world's goroutine, but for
-// the counters.
+// times is what a connection knows of the clock of the server's game. It belongs to the world's goroutine, except the counters.
 type times struct {
-	ask            clock.Questions // of a client
-	steps, refused atomic.Uint64   // likewise, for Stats
-	question       time.Time       // of a server: when the one came that waits for Flush, real; zero: none does
+	ask            clock.Questions // a client's questions, and what the answers told
+	steps, refused atomic.Uint64   // a client's, for Stats
+	question       time.Time       // a server's: when the question came that waits for Flush, by the real clock; zero = none waits
 }
 
-// take takes an answer.
+// take takes the server's answer.
 func (t *times) take(answer control.Time, arrived time.Time) {
 	if !t.ask.Answer(answer.Now, answer.Held, arrived) {
 		t.refused.Add(1)
@@ -175,26 +174,26 @@ func (t *times) take(answer control.Time, arrived time.Time) {
 	t.steps.Store(t.ask.Steps())
 }
 
-// ServerTime returns what the clock that the server's world is driven with says when this world's says now, how far off that may be
-// at most, however unlike the ways there and back are, and whether anything is known yet. On a server it is now. It belongs to the
-// world's goroutine, and now is a time near that of the last Dispatch.
+// ServerTime returns what the server's game clock says when this world's says now, and how far off that may be at most, however much
+// the ways there and back differ. ok is false while nothing is known. On a server t is now. It belongs to the world's goroutine; now
+// must be near the time of the last Dispatch.
 //
 // A client asks the server for its time from the first call on, so call it early, in OnConnect: the first answer takes a round trip,
-// a good one a second, and then it asks once a second while something else travels. bound is about half of the least round trip
-// and grows by 0.5 ms a second while nobody asks. As now grows, what is returned never falls, unless [Stats].ServerTime tells a
-// step: the server's clock was set by more than a round trip, or stood still, which is believed after three answers that agree; a
-// smaller step after some seconds. A time outside of the years 1823 to 2116 is not told. UE: AGameState::GetServerWorldTimeSeconds.
+// a good one a second; after that the client asks once a second while something else travels. bound is about half of the least round
+// trip, and grows by 0.5 ms a second while the client does not ask. t never falls as now grows, unless [Stats].ServerTime counts a
+// step: the server's clock was set, or stood still. A step of more than a round trip is believed after three answers that agree, a
+// smaller one after some seconds. Times outside of the years 1823 to 2116 are not told. UE: AGameState::GetServerWorldTimeSeconds.
 func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok bool) {
 	if c.server {
 		return now, 0, true
 	}
 	if c.times.ask.Want(time.Now()) {
-		c.world.drive.Signal() // Run would sleep
+		c.world.drive.Signal() // else Run would sleep, and nobody would ask
 	}
 	return c.times.ask.At(c.world.frame.beat.Of(now))
 }
 
-// exchangeTimes asks and answers, at the end of a Flush, so that the simulation before it does not count.
+// exchangeTimes asks and answers at the end of a Flush, so that the time of the simulation before it does not blur the answer.
 func (w *World) exchangeTimes() {
 	for _, c := range w.announced {
 		switch {
@@ -213,7 +212,7 @@ func (c *Conn) answerTime(real time.Time) {
 	t := &c.times
 	now := c.world.frame.beat.At(real)
 	if far := int64(clock.Farthest / time.Second); now.Unix() < -far || now.Unix() >= far {
-		return // the question stays, and the client asks no more
+		return // a time that can not travel; the client waits for the answer and asks no more
 	}
 	held := max(0, real.Sub(t.question))
 	t.question = time.Time{}

@@ -22,9 +22,9 @@ type Listener struct {
 	world     *World
 	transport *quic.Transport
 	listener  *quic.Listener
-	socket    net.PacketConn // to close; nil when it is the caller's
+	socket    net.PacketConn // that Listen has opened and Close closes; nil when it is the caller's
 	shared    *sealed.Socket // nil without Config.Sealed
-	unshare   func()
+	unshare   func()         // called when the socket is no longer used
 	accepting sync.WaitGroup
 	cancel    context.CancelFunc
 
@@ -33,9 +33,9 @@ type Listener struct {
 	close sync.Once
 }
 
-// Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for world. The TLS config
-// needs a certificate. Who is started anew with the same one resets the connections of the process before: their clients notice as soon as
-// they send something, and not after IdleTimeout.
+// Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for world. The TLS config needs a
+// certificate. A server that restarts with the same one resets the connections of the process before: their clients learn of
+// it when they send something, and need not wait for IdleTimeout (RFC 9000, section 10.3).
 func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	local, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
@@ -93,11 +93,11 @@ func (w *World) mustProve(addr net.Addr) bool {
 	return must
 }
 
-// visitKey finds the visit in the context of a QUIC connection.
+// visitKey is the key of the visit in the context of a QUIC connection.
 type visitKey struct{}
 
-// onInitial gives a client a place, before quic-go makes any state for it. It implements quic.Transport.ConnContext; an
-// error refuses the client.
+// onInitial gives a client a place among the handshakes. quic-go calls it, as quic.Transport.ConnContext, before it makes any
+// state for the client; an error refuses the client.
 func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
 	v, out, none := w.lobby.arrive(client.RemoteAddr, client.AddrVerified)
 	w.evict(out)
@@ -109,17 +109,17 @@ func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context
 	return context.WithValue(ctx, visitKey{}, v), nil
 }
 
-// becomeServer counts a listener.
+// becomeServer notes that the world has one more listener.
 func (w *World) becomeServer() error {
 	w.freeze()
 	return w.lobby.listen()
 }
 
-// Addr returns the address that the listener's socket has.
+// Addr returns the address of the listener's socket.
 func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 
-// Close stops accepting, closes the listener's connections with HostClosedConnection, and returns when that is done
-// and the socket is free: at once without connections, else after at most about two seconds.
+// Close stops accepting, closes the listener's connections with HostClosedConnection, and returns when they have ended and the
+// socket is free: at once when there are none, else after about two seconds at most.
 func (l *Listener) Close() error {
 	var err error
 	l.close.Do(func() { err = l.shutdown() })
@@ -159,7 +159,7 @@ func (l *Listener) accept(ctx context.Context) {
 	for {
 		conn, err := l.listener.Accept(ctx)
 		if err != nil {
-			return // closed: quic-go has no other error
+			return // the listener was closed: quic-go returns no other error
 		}
 		l.adopt(conn)
 	}
@@ -170,7 +170,7 @@ func (l *Listener) adopt(conn *quic.Conn) {
 	v, _ := conn.Context().Value(visitKey{}).(*visit)
 	c, err := l.world.attach(quicconn.NewCarrier(conn, l.shared), true, v)
 	if err != nil {
-		return // refused and logged
+		return // attach has refused and logged it
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,10 +182,11 @@ func (l *Listener) adopt(conn *quic.Conn) {
 	})
 }
 
-// Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. The world need not be
-// driven for that, and may connect again later: see [World.Connect]. cert.Pinned makes a config that trusts one certificate.
-// A refusal, and a connection that ends before, is a [*CloseError]; that nobody answers is none, and may be tried again as a temporary one.
-// When it returns an error its socket is free, which may take up to a second; else [Conn.Wait] says when it is.
+// Dial connects world to the server at addr ("host:port") and returns when the server has welcomed it. Nobody needs to drive the
+// world for that, and it may connect again later: see [World.Connect]. cert.Pinned makes a config that trusts one certificate.
+// When the server refuses, or the connection ends before, the error is a [*CloseError]. When nobody answers it is another error,
+// after which you may try again. An error is returned when the socket is free, which may take a second; after success [Conn.Wait]
+// waits for that.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
 	remote, host, err := quicconn.Resolve(ctx, addr)
 	if err != nil {

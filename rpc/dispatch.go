@@ -13,24 +13,25 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Call is what a handler or a check is told beside its argument. It is valid only while that runs.
+// Call is what a handler or a check is told besides its argument. It is valid only while that runs.
 type Call struct {
 	Actor *Actor
-	Conn  *Conn     // who called; nil when the call was made in this world
+	Conn  *Conn     // of the caller; nil when the call was made in this world
 	Now   time.Time // of the Dispatch
-	// Arrived is when the call came, at some time since the Dispatch before; Now when it was made in this world, or waited for
-	// actors. It is exact to 16 µs, and as Now by the game's clock.
+
+	// Arrived is when the call came, some time since the last Dispatch. It is Now for a call that was made in this world, or has
+	// waited for actors. It is exact to 16 µs and, like Now, by the game's clock.
 	Arrived time.Time
 
 	question *question // of a request
 }
 
-// ownerMethod is the message by which the server tells a client that it owns the actor now, or no more. It stands
-// beyond the methods of any class.
+// ownerMethod is the id of the message by which the server tells a client whether it owns the actor. No class has so many
+// methods.
 const ownerMethod = maxMethods
 
-// deliver runs one message. OnRep functions wait until all states of a packet are applied: the first message that is not of that packet
-// runs them.
+// deliver handles one message of a connection. OnRep functions wait until all states of a packet are applied: the first message of
+// another packet makes them run.
 func (w *World) deliver(c *Conn, m bunch.Message) {
 	c.trace.Took()
 	a := c.channels[m.Channel]
@@ -55,7 +56,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 		violation = w.openActor(c, m)
 	case a == nil && !m.Close:
 		c.drops.Add(drops.Closed, 1)
-	case a == nil: // the answer to a close from here
+	case a == nil: // the peer answers a close of ours
 	case m.Close:
 		violation = w.takeClose(c, a, m)
 	default:
@@ -72,7 +73,7 @@ func (c *Conn) arrivedAt(m *bunch.Message) time.Time {
 	return b.Game.Add(-c.machine.Waited(b.Real, m))
 }
 
-// violated closes a connection whose peer broke a rule, and says so.
+// violated closes a connection whose peer broke a rule, and logs it.
 func (w *World) violated(c *Conn, cause *CloseError) {
 	w.log.Warn("connection closed for a violation", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
 	c.abort(cause)
@@ -82,10 +83,10 @@ func violationf(code Code, format string, args ...any) *CloseError {
 	return &CloseError{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
-// stateMethod is the message by which the server sends the last state of an actor whose channel closes.
+// stateMethod is the id of the message by which the server sends the last state of an actor whose channel closes.
 const stateMethod = maxMethods + 1
 
-// invoke runs a call from the peer.
+// invoke runs a call from the peer, unless it is a violation or is dropped.
 func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	id, n := binary.Uvarint(payload)
 	if n <= 0 {
@@ -116,7 +117,7 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	return w.run(c, a, m, payload)
 }
 
-// run runs a call from the peer that is not dropped.
+// run runs a call from the peer that refuse lets pass.
 func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	if a.dead {
 		c.drop(drops.Closed, a, m)
@@ -130,7 +131,7 @@ func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	return w.judge(c, m, err)
 }
 
-// refuse tells why a call that is well formed so far is dropped.
+// refuse returns why a call from the peer is dropped, before its argument is looked at.
 func (w *World) refuse(c *Conn, a *Actor, m *method) drops.Reason {
 	p := a.part(m.class)
 	switch {
@@ -146,7 +147,7 @@ func (w *World) refuse(c *Conn, a *Actor, m *method) drops.Reason {
 	return drops.None
 }
 
-// drop counts a dropped call on a and warns, at most once a second for each reason.
+// drop counts a call on a that is dropped, and warns at most once a second for each reason.
 func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
 	hidden, ok := c.drops.Blame(reason, c.world.frame.now)
 	if !ok {
@@ -170,13 +171,13 @@ func (c *Conn) allow(m *method, now time.Time) bool {
 	return ok
 }
 
-// logged is how records show a call of m.
+// logged returns what log records show of a call of m.
 func (c *Conn) logged(m *method, bytes int) logs.Call {
 	return logs.Call{Conn: c, RPC: m, Bytes: bytes, Entries: bunch.Entries(bytes), Reliable: m.delivery <= bunch.ReliableUnordered}
 }
 
-// judge turns what a handler's glue returned into a violation. A client trusts its server's judgement more than its
-// own: there a refused argument is dropped and counted.
+// judge turns the error of handler.remote into a violation. A client trusts its server: there a call whose argument is refused is
+// only dropped and counted.
 func (w *World) judge(c *Conn, m *method, err error) *CloseError {
 	switch {
 	case err == nil:
@@ -190,21 +191,22 @@ func (w *World) judge(c *Conn, m *method, err error) *CloseError {
 	return &CloseError{Code: ValidationFailed, Reason: err.Error(), cause: err}
 }
 
-// invalid reports whether a Validate method refused the argument.
+// invalid reports whether err is that of a Validate or a Check.
 func invalid(err error) bool {
 	var refused *validationError
 	return errors.As(err, &refused)
 }
 
-// localCall is a call that runs where it was made.
+// localCall is a call that runs in the world where it was made.
 type localCall struct {
 	actor    *Actor
 	method   *method
 	arg      any
-	question uint64 // its number, of a request
+	question uint64 // of a request: the question's number
 }
 
-// localCalls are calls that run where they were made. What runs has left its queue, so that a panic loses nothing else.
+// localCalls are the calls that run in the world where they were made. A call leaves its queue before it runs, so a panic loses only
+// that one.
 type localCalls struct {
 	waiting []localCall            // for the next Dispatch
 	running tasks.Queue[localCall] // of this Dispatch
@@ -220,16 +222,16 @@ func (l *localCalls) add(call localCall, most int) error {
 	return nil
 }
 
-// drop drops the calls that no Dispatch will run, and returns how many.
+// drop drops all calls, since no Dispatch will follow, and returns how many.
 func (l *localCalls) drop() (calls int) {
 	calls = len(l.waiting)
 	l.waiting = nil
 	return calls
 }
 
-// runLocal runs the calls that were queued before this Dispatch; what they queue waits for the next.
+// runLocal runs the calls that were queued before this Dispatch; those that they queue wait for the next.
 func (w *World) runLocal() {
-	w.local.running.AddAll(&w.local.waiting) // behind what a panic left
+	w.local.running.AddAll(&w.local.waiting) // behind those that a panic left over
 	for !w.local.running.Empty() {
 		w.runLocalGuarded()
 	}
@@ -252,8 +254,8 @@ func (w *World) runLocalGuarded() {
 	}
 }
 
-// Context returns, in the handler of a [Request], a context that ends when nobody waits for the answer any more: it was canceled,
-// its time is over, the actor or the connection ended; or when the answer was given. It may be kept. In all other calls it never ends.
+// Context returns, in the handler of a [Request], a context that ends when the answer was given, or nobody waits for it any more: the
+// request was canceled, its time is over, or the actor or the connection has ended. It may be kept. In other calls it never ends.
 func (c *Call) Context() context.Context {
 	q := c.question
 	if q == nil {

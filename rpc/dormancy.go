@@ -8,27 +8,28 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 )
 
-// dormancy is what an actor without a channel sleeps by.
+// dormancy says whether an actor is dormant, and who has a copy of it without a channel.
 type dormancy struct {
-	on     bool
-	asleep []*Conn // server: those that have a copy without a channel
+	on     bool    // server: SetDormant said so; client: the copy has no channel
+	asleep []*Conn // server: connections whose client has a copy without a channel
 	drowsy bool    // server: in World.drowsy
-	// server: the next Flush looks at the lists of the dormant actor, as it does at its states.
+
+	// server: the next Flush compares the lists of the dormant actor, as it does its other states.
 	flushLists bool
 }
 
-// SetDormant says whether the actor sleeps. The next Flush closes the channels of one that does, with its state of then, or a later one
-// where a client does not have all items of its lists yet, or a [Request] is open, and its clients keep their copies as they are: from
-// then on it costs nothing at a tick, whatever the game changes in it. Those for whom it is relevant later get it, asleep. When it is
-// awake again it opens for all who have a copy: the same object goes on there, gets the state of now, and OnRep runs for what differs.
-// A copy that sleeps is not ended by relevancy: a client that went away keeps it as it was, and gathers those that it has met, until the
-// actor wakes or is destroyed.
+// SetDormant says whether the actor is dormant. The next Flush sends the state of a dormant actor with the close of its channels, and
+// clients keep their copies as they are; for a client that does not have all items of its lists yet, or while a [Request] is open, a later
+// Flush does. From then on the actor costs nothing at a tick, whatever the game changes in it. Clients for which it becomes relevant later
+// get a dormant copy. When it wakes it opens for all clients that have a copy: the same object goes on there, gets the present state, and
+// OnRep runs for what differs. Relevancy does not end a dormant copy: a client that goes away keeps the copies of all dormant actors
+// that it has met, until they wake or are destroyed.
 //
-// A Client RPC or Multicast on a dormant actor wakes it until the next Flush for those to whom it goes, as [Actor.FlushDormancy] does
-// for all. A Server RPC of its owner returns ErrDormant at the client. One that is on its way when the actor falls asleep is dropped at
-// the server, counted in Drops.ActorClosed, and the client does not learn of it: let it ask by a [Request], which ends with ErrDormant, or
-// wake the actor before, by a call on one that does not sleep. SetOwner and Destroy reach copies that sleep. Server only. UE:
-// SetNetDormancy(DORM_DormantAll) and DORM_Awake.
+// A Client RPC or Multicast on a dormant actor wakes it until the next Flush for the clients that the call goes to, as
+// [Actor.FlushDormancy] does for all. A Server RPC of its owner returns ErrDormant at the client. One that is on its way when the actor
+// falls asleep is dropped at the server and counted in Drops.ActorClosed, and the client is not told: use a [Request], which ends with
+// ErrDormant, or wake the actor first, by a call on an actor that is not dormant. SetOwner and Destroy reach dormant copies. Server only.
+// UE: SetNetDormancy(DORM_DormantAll) and DORM_Awake.
 func (a *Actor) SetDormant(on bool) error {
 	if err := a.mayChange("SetDormant"); err != nil {
 		return err
@@ -41,8 +42,8 @@ func (a *Actor) SetDormant(on bool) error {
 	return nil
 }
 
-// FlushDormancy brings the state of the next Flush to all who have a copy of the actor, which stays dormant; it may be called before or
-// after the changes. When it is awake the next Flush does so anyway. Server only. UE: FlushNetDormancy.
+// FlushDormancy makes the next Flush send the state of a dormant actor to all clients that have a copy. The actor stays dormant; call it
+// before or after the changes. For an actor that is awake each Flush does so anyway. Server only. UE: FlushNetDormancy.
 func (a *Actor) FlushDormancy() error {
 	if err := a.mayChange("FlushDormancy"); err != nil {
 		return err
@@ -51,16 +52,16 @@ func (a *Actor) FlushDormancy() error {
 	return nil
 }
 
-// Dormant reports, on the server, whether the actor shall sleep, on a client, whether its copy does. UE: NetDormancy.
+// Dormant reports, on the server, whether SetDormant made the actor dormant; on a client, whether its copy is. UE: NetDormancy.
 func (a *Actor) Dormant() bool { return a.dormancy.on && !a.dead }
 
-// untilFlush wakes a dormant actor until the next Flush, which brings what the game has changed by then to its clients.
+// untilFlush makes the next Flush send what the game has changed in a dormant actor, and close its channels again.
 func (a *Actor) untilFlush() {
 	a.dormancy.flushLists = true
 	a.drowse()
 }
 
-// drowse has the next Flush close the channels of a dormant actor.
+// drowse makes the next Flush close the channels of a dormant actor.
 func (a *Actor) drowse() {
 	if !a.dormancy.drowsy {
 		a.dormancy.drowsy = true
@@ -68,7 +69,7 @@ func (a *Actor) drowse() {
 	}
 }
 
-// lull closes the channels of actors that are dormant.
+// lull closes, in Flush, the channels of dormant actors that are still open.
 func (w *World) lull() {
 	drowsy := w.drowsy
 	w.drowsy = nil
@@ -79,7 +80,7 @@ func (w *World) lull() {
 	}
 }
 
-// fallAsleep closes the channels of those who have its lists as they are, and no open requests; the other states come with the close.
+// fallAsleep closes the actor for those clients that have all of its lists, and no open request. The other states come with the close.
 func (a *Actor) fallAsleep() {
 	a.compareAll()
 	a.dormancy.flushLists = false
@@ -94,7 +95,7 @@ func (a *Actor) fallAsleep() {
 	}
 }
 
-// sleepAt notes that c has a copy without a channel, and why; wakeAt notes that it no longer has.
+// sleepAt notes that the client of c has a copy without a channel, and why; wakeAt notes that it no longer has.
 func (a *Actor) sleepAt(c *Conn, why CloseReason) {
 	a.dormancy.asleep = append(a.dormancy.asleep, c)
 	c.shown.asleep[a] = why
@@ -107,12 +108,12 @@ func (a *Actor) wakeAt(c *Conn) {
 	}
 }
 
-// restsAt reports whether the client has a copy that shall sleep on.
+// restsAt reports whether the client has a dormant copy of an actor that is still dormant.
 func (a *Actor) restsAt(c *Conn) bool {
 	return a.dormancy.on && c.shown.sleeps(a) && c.shown.asleep[a] == Dormancy
 }
 
-// openToSleepers opens the actor for those who have a dormant copy, or for all who have one without a channel.
+// openToSleepers opens the actor for all clients that have a dormant copy; with all also for those whose placed copy has no channel.
 func (a *Actor) openToSleepers(all bool) {
 	for _, c := range slices.Clone(a.dormancy.asleep) {
 		if !c.usable() || !all && c.shown.asleep[a] != Dormancy {
@@ -125,21 +126,21 @@ func (a *Actor) openToSleepers(all bool) {
 	}
 }
 
-// notOpened tells that an actor could not be opened, once a second at most: a peer without a channel left would fill the log.
+// notOpened logs, at most once a second, that an actor could not be opened: a client without a channel left would fill the log.
 func (a *Actor) notOpened(c *Conn, err error) {
 	if hidden, ok := c.shown.openWarn.Pass(time.Now()); ok {
 		a.world.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
 	}
 }
 
-// dismissal is a copy without a channel that is to end at the client.
+// dismissal is a copy without a channel that must end at the client.
 type dismissal struct {
 	actor  *Actor
 	reason CloseReason
 }
 
-// dismiss ends the copy that c has without a channel: it opens one, by which the client finds the copy, and closes it. While c has no
-// channel left it waits for one.
+// dismiss ends the copy that the client of c has without a channel: it opens a channel that names the copy, and closes it. While c has no
+// channel left, the dismissal waits.
 func (a *Actor) dismiss(c *Conn, reason CloseReason) {
 	a.wakeAt(c)
 	if !c.usable() {
@@ -147,15 +148,17 @@ func (a *Actor) dismiss(c *Conn, reason CloseReason) {
 	}
 	if err := a.openAndClose(c, reason); err != nil {
 		c.shown.dismissals = append(c.shown.dismissals, dismissal{a, reason})
-		a.notOpened(c, fmt.Errorf("its copy there is to end, which waits for a channel: %w", err))
+		a.notOpened(c, fmt.Errorf("its copy there must end, and waits for a channel: %w", err))
 	}
 }
 
+// openAndClose opens a channel for the copy and closes it for that reason.
+// openAndClose opens a channel for the copy and closes it for that reason.
 func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	c.link.Lock()
 	defer c.link.Unlock()
 	a.world.frame.cork(c)
-	if reason == Destroyed { // which one message says
+	if reason == Destroyed { // one message that opens and closes says it
 		channel, err := a.channelOn(c)
 		if err != nil {
 			return err
@@ -169,14 +172,14 @@ func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	return a.closeOn(c, channel, []byte{byte(reason)})
 }
 
-// dismissAll ends all copies without a channel.
+// dismissAll ends all copies that have no channel.
 func (a *Actor) dismissAll(reason CloseReason) {
 	for len(a.dormancy.asleep) > 0 {
 		a.dismiss(a.dormancy.asleep[0], reason)
 	}
 }
 
-// dismissOverdue ends the copies that wait for a channel, but for those that are open again.
+// dismissOverdue ends the copies that wait for a channel, except those that have one again.
 func (c *Conn) dismissOverdue() {
 	for c.usable() && len(c.shown.dismissals) > 0 {
 		d := c.shown.dismissals[0]

@@ -15,37 +15,37 @@ import (
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
-// dosWatch is what a server with Config.DoS knows of its clients' calls. What has no other comment belongs to the world's goroutine.
+// dosWatch measures, on a server with Config.DoS, what clients' calls cost.
 type dosWatch struct {
-	detector *dos.Detector // nil = off
+	detector *dos.Detector // nil = off; owned by the world's goroutine
 
-	mu     sync.Mutex // guards writes to Conn.watched, and what that says; nothing of the game runs under it
-	counts map[string]*dos.Count
+	mu     sync.Mutex            // guards counts, and of Conn.watched what says so; no function of the game runs under it
+	counts map[string]*dos.Count // by name, of all clients
 }
 
-// watched is one connection under watch.
+// watched is one connection that dosWatch watches. It belongs to the world's goroutine, where nothing else is said.
 type watched struct {
 	peer     *dos.Peer
 	methods  map[*method]*usage
-	others   map[string]*usage // of what is no call of a method
-	answers  uint64            // to questions of the server's
-	logged   logs.Gate         // of changes of the state
+	others   map[string]*usage // by name, of messages that are no call of a method
+	answers  uint64            // so far, to questions of the server
+	logged   logs.Gate         // for changes of the state
 	all      []*usage          // under World.dos.mu
-	severity string            // likewise
+	severity string            // under World.dos.mu
 }
 
-// usage is what one connection uses of one method.
+// usage counts the calls of one method by one connection.
 type usage struct {
 	method       *dos.Method
 	count, world *dos.Count
 }
 
-// What a client sends beside calls is counted under these names, and never blocked, for the protocol needs it.
+// Messages of a client that are no calls are counted under these names. They are never blocked, for the protocol needs them.
 const (
-	usageAnswer  = "(answer)"         // to closes and messages of the server's, for no quota
-	usageControl = "(control)"        // on channel 0
-	usageClosed  = "(closed channel)" // late calls
-	usageOther   = "(other)"          // messages of an actor's channel that name no declared method
+	usageAnswer  = "(answer)"         // answers to closes and messages of the server; they have no quota
+	usageControl = "(control)"        // messages on channel 0
+	usageClosed  = "(closed channel)" // calls that came after their channel was closed
+	usageOther   = "(other)"          // messages on an actor's channel that name no declared method
 )
 
 // beginFrame begins a frame of the detector. Its time is the real one: a game's may jump.
@@ -55,7 +55,7 @@ func (w *World) beginFrame() {
 	}
 }
 
-// rest says that Run waits for something to happen.
+// rest tells the detector that Run waits for something to happen.
 func (w *World) rest() {
 	if w.dos.detector != nil {
 		w.dos.detector.Idle(time.Now())
@@ -79,7 +79,7 @@ func (w *World) unwatchCalls(c *Conn) {
 	}
 }
 
-// deliverWatched runs one message of a client, counts what it costs, and does what that leads to.
+// deliverWatched delivers one message of a client unless its call is blocked, counts what it costs, and acts on the detector's report.
 func (w *World) deliverWatched(c *Conn, m bunch.Message) {
 	a := c.channels[m.Channel]
 	called := calledBy(a, m)
@@ -113,9 +113,9 @@ func (w *World) deliverWatched(c *Conn, m bunch.Message) {
 	}
 }
 
-// answers reports whether a message answers what the server sent: what a client does not begin is no load of its. As many come as
-// the server sent closes, messages and questions: one more answer to a message is a violation, a close comes once a channel, and
-// answers beyond the questions count.
+// answers reports whether a message answers something that the server has sent, which is not the client's load. There can be no more
+// of them than the server has sent closes, messages and questions: an answer to no message is a violation, a channel is closed once,
+// and answers beyond the questions count as calls.
 func (c *Conn) answers(called *method, a *Actor, m bunch.Message) bool {
 	switch {
 	case called != nil && called.role == isAnswer:
@@ -127,8 +127,8 @@ func (c *Conn) answers(called *method, a *Actor, m bunch.Message) bool {
 	return a == nil && m.Close
 }
 
-// blockable reports whether a message may be blocked. A cancel and an answer of a request may not, for they end what is open here,
-// nor may what closes the connection, nor what is no call.
+// blockable reports whether a message may be blocked: it is a call, or the question of a request. Answers and cancels end what is open
+// here, and other messages are no calls or close the connection.
 func blockable(called *method, payload []byte) bool {
 	if called == nil || called.kind != serverRPC || called.role == isAnswer {
 		return false
@@ -137,7 +137,7 @@ func blockable(called *method, payload []byte) bool {
 	return !cancel
 }
 
-// block drops a call instead of running it. Who asked a question is told so.
+// block drops a call instead of running it. The asker of a question is told.
 func (w *World) block(c *Conn, a *Actor, called *method, payload []byte) {
 	c.trace.Took()
 	if number, _, ok := questionIn(called, payload); ok && !a.dead {
@@ -147,7 +147,7 @@ func (w *World) block(c *Conn, a *Actor, called *method, payload []byte) {
 	c.drop(drops.Blocked, a, called)
 }
 
-// questionIn returns the number of the question that a message asks or cancels; not ok: it does neither.
+// questionIn returns the number of the question that a message asks or cancels, if it does either.
 func questionIn(called *method, payload []byte) (number uint64, cancel, ok bool) {
 	if called.role != isQuestion {
 		return 0, false, false
@@ -157,7 +157,7 @@ func questionIn(called *method, payload []byte) (number uint64, cancel, ok bool)
 	return number, cancel, err == nil
 }
 
-// calledBy returns the method that a message calls, nil when it is no call of one.
+// calledBy returns the method that a message calls, nil when it calls none.
 func calledBy(a *Actor, m bunch.Message) *method {
 	if a == nil || m.Open || m.Close {
 		return nil
@@ -168,7 +168,7 @@ func calledBy(a *Actor, m bunch.Message) *method {
 	return nil
 }
 
-// usageOf returns where a message is counted.
+// usageOf returns the usage that counts a message.
 func (c *Conn) usageOf(called *method, a *Actor, m bunch.Message, answers bool) *usage {
 	if called != nil {
 		u := c.watched.methods[called]
@@ -207,7 +207,7 @@ func (c *Conn) newUsage(name string) *usage {
 	return u
 }
 
-// note counts a message for Stats.
+// note counts a message for Stats, on the world's goroutine.
 func (w *dosWatch) note(u *usage, bytes int, took time.Duration, ran bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,7 +215,7 @@ func (w *dosWatch) note(u *usage, bytes int, took time.Duration, ran bool) {
 	u.world.Add(bytes, took, ran)
 }
 
-// judged does what a change of a client's state asks for.
+// judged acts on a report about a client: it logs, and notes the state of, or closes, all connections of its identity.
 func (w *World) judged(c *Conn, r dos.Report) {
 	if r.Log {
 		w.logJudged(c, r)
@@ -233,7 +233,7 @@ func (w *World) judged(c *Conn, r dos.Report) {
 	}
 }
 
-// logJudged logs a change of a client's state, once a second at most.
+// logJudged logs a change of a client's state, at most once a second.
 func (w *World) logJudged(c *Conn, r dos.Report) {
 	hidden, ok := c.watched.logged.Pass(time.Now())
 	if !ok {
@@ -247,8 +247,8 @@ func (w *World) logJudged(c *Conn, r dos.Report) {
 	log.Info("the calls of a client cost less again")
 }
 
-// MethodStats returns what all clients have called since the world began, by name; nothing without Config.DoS. What is no call of a
-// method has names in brackets.
+// MethodStats returns what all clients have called since the world began, by name; nothing without Config.DoS. Names in brackets are of
+// messages that are no calls: see [Stats].Methods.
 func (w *World) MethodStats() []dos.Count {
 	w.dos.mu.Lock()
 	defer w.dos.mu.Unlock()

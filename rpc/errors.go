@@ -10,32 +10,32 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Errors that a caller can act on. They are wrapped by errors that say who, what and which limit. A call that is too large wraps
-// [bunch.ErrBunchTooLarge]; one that finds its reliable buffer full closes the connection with [ReliableBufferOverflow], as in Unreal, or
-// wraps [bunch.ErrReliableBufferFull] and sends nothing, where Config.Bunch.Overflow is [bunch.OverflowError].
+// Errors that a caller can act on. The errors that wrap them say who, what and which limit. The error of a call that is too large wraps
+// [bunch.ErrBunchTooLarge]. A call that finds its reliable buffer full closes the connection with [ReliableBufferOverflow], as in
+// Unreal; with [bunch.OverflowError] in Config.Bunch.Overflow it sends nothing, and its error wraps [bunch.ErrReliableBufferFull].
 var (
 	// ErrNotOwner: a client called a Server RPC on an actor that it does not own.
 	ErrNotOwner = errors.New("rpc: this connection does not own the actor")
 	// ErrWrongRole: only a server may do this, or only a client.
 	ErrWrongRole = errors.New("rpc: wrong role")
-	// ErrUnbound: the call would run here alone, and no handler is bound here. A Multicast on the server needs none.
+	// ErrUnbound: the call would run only in this world, which has no handler. A Multicast on the server needs none.
 	ErrUnbound = errors.New("rpc: no handler bound")
 	// ErrClosed: the actor, the connection or the world is gone.
 	ErrClosed = errors.New("rpc: closed")
-	// ErrDormant: a client called a Server RPC on an actor that sleeps, for which it has no channel; see [Actor.SetDormant].
+	// ErrDormant: a client called a Server RPC on a dormant actor, which has no channel; see [Actor.SetDormant].
 	ErrDormant = errors.New("rpc: the actor is dormant")
 	// ErrBacklogFull: a bounded queue of the world is full.
 	ErrBacklogFull = errors.New("rpc: backlog full")
-	// ErrOnWorld: a blocking call was made from the goroutine that drives the world, and would never return.
+	// ErrOnWorld: a call that waits for the world was made on the world's goroutine, where it would never return.
 	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")
 )
 
-// Code says why a connection ended. It shares one space of numbers with [bunch.Code]; names are Unreal's
-// (ENetCloseResult) where Unreal has one. A game closes with codes of its own, from 1,024, or with one of these that says what happened.
+// Code says why a connection ended. Its numbers include those of [bunch.Code]; names are Unreal's (ENetCloseResult) where Unreal
+// has one. A game closes with codes of its own, from 1,024 on, or with one of these that fits.
 type Code uint16
 
 const (
-	// ReliableBufferOverflow: more was sent reliably on one channel than its buffer holds.
+	// ReliableBufferOverflow: a reliable call found the buffer of its channel full.
 	ReliableBufferOverflow = Code(bunch.ReliableBufferOverflow)
 	// ConnectionTimeout: the peer fell silent.
 	ConnectionTimeout = Code(bunch.ConnectionTimeout)
@@ -76,9 +76,10 @@ const (
 	SealedViolation
 	// HandlerPanic: a function of the game panicked in a call of this connection; see Config.OnPanic.
 	HandlerPanic
-	// LoginElsewhere: its identity has newer connections, as many as Config.MaxConnsPerIdentity allows; or it came one too many.
+	// LoginElsewhere: the identity has as many newer connections as Config.MaxConnsPerIdentity allows; with RefuseLoginElsewhere, as many
+	// older ones.
 	LoginElsewhere
-	// RPCDoS: the calls of a client, or of all with its identity, cost more than Config.DoS allows.
+	// RPCDoS: the calls of the client, or of all clients with its identity, cost more than Config.DoS allows.
 	RPCDoS
 )
 
@@ -120,9 +121,9 @@ func (e *CloseError) Error() string {
 
 func (e *CloseError) Unwrap() error { return e.cause }
 
-// Temporary reports whether a new connection may fare better a little later: the peer was lost (ConnectionTimeout, ConnectionLost), has no
-// room or time now (ServerFull, HandshakeTimeout), or said HostClosedConnection, as a server does that shuts down. A Close of one's own
-// is none, nor are codes of the game.
+// Temporary reports whether a new connection may succeed a little later: the peer was lost (ConnectionTimeout, ConnectionLost), has no
+// room or time now (ServerFull, HandshakeTimeout), or said HostClosedConnection, as a server does that shuts down. It is false after
+// this side's own Close, and for codes of the game.
 func (e *CloseError) Temporary() bool {
 	switch e.Code {
 	case ConnectionTimeout, ConnectionLost, ServerFull, HandshakeTimeout:
@@ -136,25 +137,25 @@ func (e *CloseError) Temporary() bool {
 // Is makes every CloseError an ErrClosed.
 func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 
-// RequestError says why a [Request] has no answer. What it wraps tells the cause:
+// RequestError says why a [Request] has no answer. The error that it wraps tells the cause:
 //
 //	context.DeadlineExceeded    nobody answered in time
 //	context.Canceled            the context of Ask was canceled
 //	ErrClosed, a *CloseError    the connection ended, or the world was closed
 //	ErrClosed                   the actor ended, or its channel closed
-//	ErrDormant                  the actor sleeps
-//	ErrBacklogFull              Config.MaxRequests are open, here or there
-//	ErrUnbound                  nothing answers it, here or there
-//	ErrNotOwner                 who asked does not own the actor, or did not by the time it arrived
-//	none, with Refused          the handler's error
-//	none, with RateLimited      asked more often than RateLimit on the declaration, or the server's Config.DoS, allows
+//	ErrDormant                  the actor is dormant
+//	ErrBacklogFull              Config.MaxRequests are open, at this end or at the other
+//	ErrUnbound                  the end that should answer has no handler
+//	ErrNotOwner                 the asker does not own the actor, or no longer did when the question arrived
+//	none, with Refused          the handler returned an error
+//	none, with RateLimited      it was asked more often than its RateLimit, or the server's Config.DoS, allows
 //
-// A handler returns one to choose the Code.
+// A handler that returns a RequestError chooses its Code.
 type RequestError struct {
 	Request     string // what was asked, "Class.Name"
-	Code        uint32 // the game's own, of the handler's error; 0 when that was no *RequestError
-	Text        string // why: the handler's own words, valid UTF-8, at most 512 bytes
-	Refused     bool   // the handler answered with this error
+	Code        uint32 // of the *RequestError that the handler returned; 0 when its error was another
+	Text        string // why: the text of the handler's error, valid UTF-8, at most 512 bytes
+	Refused     bool   // the handler returned an error
 	RateLimited bool
 	cause       error
 }
@@ -178,7 +179,7 @@ func (e *RequestError) Unwrap() error {
 	return e.cause
 }
 
-// closeErrorOf names what ended a link.
+// closeErrorOf turns the error that ended a link into a CloseError.
 func closeErrorOf(err error) *CloseError {
 	var (
 		own       *CloseError
@@ -200,14 +201,14 @@ func closeErrorOf(err error) *CloseError {
 	case errors.As(err, &idle):
 		return &CloseError{Code: ConnectionTimeout, Reason: "no packet from the peer within the idle timeout", cause: err}
 	case errors.As(err, &reset):
-		return &CloseError{Code: ConnectionLost, Reason: "the peer knows nothing of the connection: it was started anew, or gave it up unheard", Remote: true, cause: err}
+		return &CloseError{Code: ConnectionLost, Reason: "the peer does not know the connection: it was restarted, or has given the connection up", Remote: true, cause: err}
 	case err == nil:
 		return &CloseError{Reason: "closed"}
 	}
 	return &CloseError{Code: ConnectionLost, Reason: err.Error(), cause: err}
 }
 
-// codeOf folds what the wire may carry (62 bits) into a Code.
+// codeOf returns the Code that the wire carried. QUIC's codes have 62 bits; one that does not fit is ConnectionLost.
 func codeOf(wire uint64) Code {
 	if wire > 0xffff {
 		return ConnectionLost

@@ -12,12 +12,12 @@ import (
 
 // Handle is a declared call that takes an A: a *[ServerRPC], a *[ClientRPC] or a *[MulticastRPC].
 type Handle[A any] interface {
-	// Call calls the method on a. It belongs to the goroutine that drives a's world, like everything that touches
-	// actors. After an error nothing was sent and nothing will run, except that a Multicast which fails for one client
-	// goes on with the others. A nil actor is an error too, and in no log, for it has no world. arg is encoded, or kept as
-	// it is when it runs in this world.
+	// Call calls the method on a. It belongs to the world's goroutine, like everything that touches actors. After an error
+	// nothing was sent and nothing will run, except that a Multicast which fails for one client goes on with the others. A nil
+	// actor is an error, too; it is not logged, for it has no world. A call that is sent encodes arg; one that runs in this
+	// world keeps it as it is.
 	Call(a *Actor, arg A) error
-	// Delivery is what was declared.
+	// Delivery is the delivery that was declared.
 	Delivery() bunch.Delivery
 	// String returns "Class.Method".
 	String() string
@@ -49,15 +49,15 @@ func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...Metho
 	return &MulticastRPC[A]{declare[A](class, name, multicastRPC, d, opts)}
 }
 
-// Call has the server run the method on a, which this client must own (ErrNotOwner); on the server it runs here. See [Handle] for
+// Call makes the server run the method on a, which this client must own (ErrNotOwner). On the server it runs there. See [Handle] for
 // goroutines, errors and what is retained.
 func (h *ServerRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call has the client that owns a run the method; without an owner, and on that client, it runs here. See [Handle] for goroutines,
-// errors and what is retained.
+// Call makes the client that owns a run the method. When no client owns a, the server runs it; called on a client, it runs there. See
+// [Handle] for goroutines, errors and what is retained.
 func (h *ClientRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call has this server run the method, and all clients for which a is open; on a client it runs there alone. See [Handle] for
+// Call makes this server and all clients for which a is open run the method. Called on a client, it runs only there. See [Handle] for
 // goroutines, errors and what is retained.
 func (h *MulticastRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
@@ -79,7 +79,7 @@ func (h *ServerRPC[A]) takes(A)              {}
 func (h *ClientRPC[A]) declared() *method    { return h.m }
 func (h *MulticastRPC[A]) declared() *method { return h.m }
 
-// call makes one call, and logs why it failed: callers often do not look.
+// call makes one call, and logs its error, because callers often ignore it.
 func call[A any](a *Actor, m *method, arg A) error {
 	if !a.made() {
 		return fmt.Errorf("rpc: %v called on %s", m, noActor)
@@ -91,8 +91,8 @@ func call[A any](a *Actor, m *method, arg A) error {
 	return err
 }
 
-// callFailed logs an error that Call returns, at most once a second for each method. That an actor or its connection is
-// gone is no mistake, and is logged where it ended.
+// callFailed logs an error that Call returns, at most once a second for each method. It leaves out ErrClosed: the end of an
+// actor or a connection is no mistake, and was logged before.
 func (w *World) callFailed(m *method, err error) {
 	if errors.Is(err, ErrClosed) {
 		return
@@ -102,7 +102,8 @@ func (w *World) callFailed(m *method, err error) {
 	}
 }
 
-// place routes one call: encoded at once for those far away, kept as a value for this side's next Dispatch.
+// place routes one call. For other worlds it encodes and sends the argument at once; for this one it keeps the value until the next
+// Dispatch.
 func place[A any](a *Actor, m *method, arg A) error {
 	plan, err := a.world.route(a, m)
 	if err != nil {
@@ -116,7 +117,7 @@ func place[A any](a *Actor, m *method, arg A) error {
 	}
 	e := codec.NewEncoder()
 	defer e.Release()
-	if plan.remote || m.codec.Refuses() { // what could not be sent does not run here either
+	if plan.remote || m.codec.Refuses() { // an argument that could not be sent is an error here, too
 		if err := m.encode(e, p); err != nil {
 			return err
 		}
@@ -132,15 +133,15 @@ func place[A any](a *Actor, m *method, arg A) error {
 	return nil
 }
 
-// Raw is an argument that is not encoded: the bytes travel as they are. A handler may use them until it returns;
-// what it keeps it must copy.
+// Raw is an argument that is not encoded: the bytes travel as they are. They are valid until the handler returns; it must
+// copy what it keeps.
 type Raw = codec.Raw
 
 // None is the argument of a call that has none.
 type None = codec.None
 
-// ErrTooLong: a part of an argument is longer than its quiver tag, or MaxEncodedSize of its type, allows. The error that
-// wraps it names the part, its size and the bound.
+// ErrTooLong: a field of an argument is longer than its quiver tag, or the MaxEncodedSize of its type, allows. The error that
+// wraps it names the field, its size and the bound.
 var ErrTooLong = codec.ErrTooLong
 
 // keep returns the argument at p as a value that outlives the call.

@@ -14,31 +14,31 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// mismatchTime is how long a server waits for a client with other classes to name the difference and close.
+// mismatchTime is how long a server waits for a client whose classes differ to name the difference and close.
 const mismatchTime = 2 * time.Second
 
-// handshake drives one side's greeting. It has a goroutine of its own, so that it advances though nobody ticks.
+// handshake is one side of a connection's handshake. It runs on a goroutine of its own (shake), so it advances though nobody ticks.
 type handshake struct {
 	conn     *Conn
 	greeting control.Greeting
-	timer    *time.Timer // the whole time; a server's first until Hello, which must come sooner
-	deadline time.Time   // of the whole
-	late     *CloseError // the classes differ: what the timer ends the connection with
+	timer    *time.Timer // fires at the deadline; on a server first at HelloTimeout, until Hello has come
+	deadline time.Time   // of the whole handshake
+	late     *CloseError // set when the classes differ: the timer ends the connection with it
 	ctx      context.Context
-	verdict  chan verdict // capacity 1
+	verdict  chan verdict // of capacity 1
 }
 
-// verdict is what Authenticate answered, or Login after it.
+// verdict is what Authenticate has decided about a client, or Login after it.
 type verdict struct {
 	identity string
 	err      error
 	loggedIn bool // Login has run
 }
 
-// errNoLogin is the verdict of a Login that did not return.
+// errNoLogin is the verdict when Login did not return.
 var errNoLogin = errors.New("Config.Login did not return")
 
-// errNoAnswer is the verdict of an Authenticate that panicked: no fault of the client.
+// errNoAnswer is the verdict when Authenticate panicked, which is not the client's fault.
 var errNoAnswer = errors.New("Config.Authenticate did not return")
 
 // shake runs the handshake of c until it has joined or ended.
@@ -67,7 +67,7 @@ func (c *Conn) shake() {
 	}
 }
 
-// step waits for what comes next and reports whether the handshake is over.
+// step waits for a message, a verdict, the timer or the end, and reports whether the handshake is over.
 func (h *handshake) step() (over bool) {
 	c := h.conn
 	select {
@@ -86,7 +86,7 @@ func (h *handshake) step() (over bool) {
 	return false
 }
 
-// take handles what has arrived. What follows the last message of the handshake waits for the world.
+// take handles the messages that have arrived. Those that follow the last one of the handshake wait for the world.
 func (h *handshake) take() {
 	c := h.conn
 	for !h.greeting.Done() && !c.closing.Load() {
@@ -97,7 +97,7 @@ func (h *handshake) take() {
 			return
 		}
 		c.trace.Took()
-		h.receive(m.Payload) // of channel 0: the machine refuses others
+		h.receive(m.Payload) // on channel 0: the machine refuses others before Join
 	}
 }
 
@@ -128,7 +128,7 @@ func (h *handshake) receive(payload []byte) {
 	}
 }
 
-// onHello agrees on version, limits and classes. A client learns here that the server's are the same as its own.
+// onHello compares version and classes, and agrees on limits. A server answers with its own Hello.
 func (h *handshake) onHello(peer control.Hello) {
 	c := h.conn
 	ours := h.hello()
@@ -157,7 +157,7 @@ func (h *handshake) onHello(peer control.Hello) {
 	}
 }
 
-// onLogin lets Authenticate decide.
+// onLogin lets Authenticate decide, on a goroutine of its own.
 func (h *handshake) onLogin(m control.Login) {
 	c := h.conn
 	c.world.lobby.hasLogin(c)
@@ -168,8 +168,8 @@ func (h *handshake) onLogin(m control.Login) {
 	c.work.Go(func() { h.ask(m.Token) })
 }
 
-// ask runs Authenticate when it may. One that does not return refuses the client. The handshake keeps its place until it has
-// returned, whatever becomes of the connection, so that no more run at once than Config.MaxHandshakes.
+// ask runs Authenticate when it is the token's turn. If Authenticate does not return, the client is refused. Until it returns
+// the handshake keeps its place, even if the connection has ended, so that at most Config.MaxHandshakes run at once.
 func (h *handshake) ask(token []byte) {
 	if !h.turn(token) {
 		return
@@ -184,7 +184,7 @@ func (h *handshake) ask(token []byte) {
 	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
 }
 
-// catchAuthenticate is what [tasks.Runner.Catch] is to the world's goroutine, for that of Authenticate.
+// catchAuthenticate recovers a panic of Authenticate, as [tasks.Runner.Catch] does on the world's goroutine.
 func (c *Conn) catchAuthenticate() {
 	if c.world.config.OnPanic == nil {
 		return
@@ -194,7 +194,7 @@ func (c *Conn) catchAuthenticate() {
 	}
 }
 
-// turn waits until Authenticate may be asked about a token. If it may not, the client is refused, or gone.
+// turn waits until Authenticate may be asked about a token. It is false when the client was refused, or is gone.
 func (h *handshake) turn(token []byte) (may bool) {
 	w, v := h.conn.world, h.conn.visit
 	may, pause := w.lobby.turn(v, token)
@@ -205,16 +205,16 @@ func (h *handshake) turn(token []byte) (may bool) {
 	return may
 }
 
-// heard notes what Authenticate thought of a token, and reports whether the client may hear it. What it does not hear it must
-// not find out by a later login either.
+// heard notes the verdict of Authenticate on a token, and reports whether to tell the client. A verdict that the client is not told is
+// not noted as success either, so that it can not find it out by a later login.
 func (h *handshake) heard(token []byte, err error) (tell bool) {
 	late, gone := !time.Now().Before(h.deadline), h.ctx.Err() != nil
-	silent := late || err == errNoAnswer || gone && errors.Is(err, context.Canceled) // it says nothing about the token
+	silent := late || err == errNoAnswer || gone && errors.Is(err, context.Canceled) // then err says nothing about the token
 	h.conn.world.lobby.heard(h.conn.visit, token, err != nil && !silent, err == nil && !silent && !gone)
 	return !late && !gone
 }
 
-// answer welcomes the client or tells it why not.
+// answer acts on a verdict: it asks Login, welcomes the client or refuses it.
 func (h *handshake) answer(v verdict) {
 	c := h.conn
 	if v.err == nil && !v.loggedIn && c.world.config.Login != nil && len(v.identity) <= control.MaxIdentity {
@@ -234,7 +234,8 @@ func (h *handshake) answer(v verdict) {
 	}
 }
 
-// logIn lets Config.Login decide, on the world's goroutine. Those whom c replaces end first: Login may load what their OnDisconnect saves.
+// logIn has Config.Login decide, on the world's goroutine, which sends the verdict. First it ends the connections that c replaces, because
+// Login may load what their OnDisconnect saves.
 func (h *handshake) logIn(identity string) {
 	c := h.conn
 	c.world.lobby.identify(c, identity)
@@ -278,7 +279,7 @@ func (w *World) login(c *Conn) (err error) {
 	return w.config.Login(w, c)
 }
 
-// welcome tells the client who it is.
+// welcome sends the client its identity, unless that has too many connections.
 func (h *handshake) welcome(identity string) {
 	c := h.conn
 	if !c.loginAsked.Load() {
@@ -309,16 +310,16 @@ func (h *handshake) expire() {
 	h.fail(late)
 }
 
-// beginSealed begins the first sealed carrier where both ends have the feature, behind this side's last word of the handshake:
-// its train would keep that waiting on a slow path. A server makes none for a client that has not logged in.
+// beginSealed begins the first sealed carrier if both ends have Config.Sealed. It is called after this side has sent its last message
+// of the handshake, which would have to wait behind the carrier's train on a slow path. So a client that has not logged in gets none.
 func (h *handshake) beginSealed() {
 	if r := h.conn.sealed; r != nil && r.agreed.Load() {
 		r.begin()
 	}
 }
 
-// refuse ends a handshake between ends whose classes differ. The classes of a game are nobody's business who has not
-// logged in: only with Config.ExplainMismatch does the server send them, so that the client can name the difference in both logs.
+// refuse ends a handshake between ends whose classes differ. A client that has not logged in should not learn the game's classes: only
+// with Config.ExplainMismatch does the server send them, and the client names the difference in both logs.
 func (h *handshake) refuse(peer control.Hello) {
 	c := h.conn
 	client, server := c.sides(h.hello(), peer)
@@ -334,7 +335,7 @@ func (h *handshake) refuse(peer control.Hello) {
 	h.send(control.AppendShape(nil, c.world.table.shape.Lines))
 }
 
-// sides tells the two Hellos by who sent them, for reasons that both logs show: "here" would be wrong in one of them.
+// sides returns the two Hellos by who sent them, for reasons that stand in both logs: "here" would be wrong in one of them.
 func (c *Conn) sides(ours, peers control.Hello) (client, server control.Hello) {
 	if c.server {
 		return peers, ours
@@ -342,7 +343,7 @@ func (c *Conn) sides(ours, peers control.Hello) (client, server control.Hello) {
 	return ours, peers
 }
 
-// fail ends the connection. The link tells when that is done.
+// fail ends the connection; step returns when the link has ended.
 func (h *handshake) fail(cause *CloseError) { h.conn.abort(cause) }
 
 func (h *handshake) send(message []byte) {
@@ -355,13 +356,15 @@ func (h *handshake) send(message []byte) {
 	}
 }
 
-// refuse tells with which code the connection ends when the peer names a channel of its own; NoError lets it open some.
+// refuse sets the code with which the connection ends when the peer opens a channel; NoError allows it.
 func (c *Conn) refuse(code bunch.Code) {
 	c.link.Lock()
 	defer c.link.Unlock()
 	c.machine.Refuse(code)
 }
 
+// hello returns this side's Hello.
+// hello returns this side's Hello.
 func (h *handshake) hello() control.Hello {
 	c := h.conn
 	c.link.Lock()
@@ -379,7 +382,7 @@ var controlCodes = map[control.Kind]Code{
 	control.PayloadFail: ControlChannelMessagePayloadFail,
 }
 
-// violation gives an error of the wire the code that it carries.
+// violation returns the CloseError of an error in the peer's messages, with the code that err has.
 func violation(err error) *CloseError {
 	var message *control.Error
 	if errors.As(err, &message) {

@@ -10,9 +10,9 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// List is a keyed list that the server replicates item by item: only items that changed travel, removals until the client has
-// them, and the order may differ between the ends. UE: FFastArraySerializer. It is a field of the game's own object, ready to use
-// as it is, and belongs to the world's goroutine. Its methods say what changes, so that nothing compares a long list at each tick.
+// List is a keyed list that the server replicates item by item: only items that have changed travel, and removals until the client
+// has them. The order of items may differ between the ends. It is a field of the game's own object, the zero List is empty, and it
+// belongs to the world's goroutine. Its methods note what changes, so no tick compares a long list. UE: FFastArraySerializer.
 type List[K comparable, V any] struct{ items keyed.List[K, V] }
 
 // Len returns the number of items.
@@ -21,13 +21,13 @@ func (l *List[K, V]) Len() int { return l.items.Len() }
 // Get returns the value of a key.
 func (l *List[K, V]) Get(key K) (V, bool) { return l.items.Get(key) }
 
-// All visits the items in the order in which their keys were set first. The list may change meanwhile: an item that comes then is
-// visited, or is not.
+// All yields the items in the order in which their keys were first set. The list may change meanwhile: an item that is added then may or
+// may not be yielded.
 func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 
-// Set sets the value of a key. It returns ErrTooLong, and changes nothing, for one key more than 2,048, or than two thousand million since
-// the list was made. On a client it changes the copy only, until the server changes the item, or sets its key. A key or value that can not
-// be encoded, such as a string beyond its bound, is told in the log at the next Flush, not here, and no client gets the item.
+// Set sets the value of a key. A list holds 2,048 keys, and 2,000,000,000 in its whole life: for one more Set returns ErrTooLong and
+// changes nothing. On a client it changes only the copy, until the server changes the item. When a key or value can not be encoded,
+// such as a string beyond its bound, the next Flush logs that, and no client gets the item.
 func (l *List[K, V]) Set(key K, value V) error {
 	if !l.items.Set(key, value) {
 		return fmt.Errorf("rpc: Set of a new key, %v, in a list of %d; it may have %d, and %d in all its time: %w", key, l.Len(), keyed.MaxItems, keyed.MaxEver, ErrTooLong)
@@ -41,8 +41,8 @@ func (l *List[K, V]) Delete(key K) bool { return l.items.Delete(key) }
 // ListState is a declared [List] of a class.
 type ListState[K comparable, V any] struct{ declared *declaredState }
 
-// NewList declares that actors of class have a list of V by K under a name. An item is at most 1,000 bytes encoded; K and V are as
-// the fields of a [State], without conditions, and K, which may be a [Ref], has no floats. It panics when they can not be replicated.
+// NewList declares that actors of class have a list of V by K under a name. An item takes at most 1,000 bytes encoded. K and V may be
+// what fields of a [State] may be, without conditions; K has no floats, and may be a [Ref]. It panics when they can not be replicated.
 func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	mustName("list", name)
 	plan, err := keyed.Compile[K, V](refType)
@@ -58,7 +58,7 @@ func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	return &ListState[K, V]{d}
 }
 
-// ReplicateList says where objects of b keep the list. It is asked once an object, as the function of [Replicate].
+// ReplicateList says where objects of b keep the list. where is called once for each object, as that of [Replicate].
 func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], where func(object T) *List[K, V]) {
 	d := s.declared
 	mustBind(b.untyped, d, where == nil, "ReplicateList")
@@ -68,16 +68,16 @@ func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V]
 	b.untyped.states[d.id] = &boundList[T, K, V]{declared: d, where: where}
 }
 
-// ListChange is what has become of an item at a client. An item whose key was set again after a Delete may be told as changed.
+// ListChange is a change of an item at a client. An item whose key was set again after a Delete may count as changed.
 type ListChange[K comparable, V any] struct {
 	Key            K
-	Value          V    // of a removed item the last one
-	Added, Removed bool // else changed
+	Value          V    // of a removed item its last value
+	Added, Removed bool // neither: the value has changed
 }
 
-// OnList makes fn run at clients for each item that came, changed or went, after all of a packet is applied. UE:
-// PostReplicatedAdd, PostReplicatedChange, PreReplicatedRemove, which here comes after. It panics unless ReplicateList came
-// before, and when the list has one.
+// OnList makes fn run at clients for each item that was added, changed or removed, after all of a packet was applied. It panics
+// when there was no ReplicateList before, or when the list has a function already. UE: PostReplicatedAdd, PostReplicatedChange,
+// PreReplicatedRemove, which here comes after the removal.
 func OnList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], fn func(object T, change ListChange[K, V])) {
 	d := s.declared
 	mustBind(b.untyped, d, fn == nil, "OnList")
@@ -113,13 +113,13 @@ func (b *boundList[T, K, V]) of(object any) replica {
 type keeper interface {
 	replica
 	keyed.Items
-	// Watch says whether somebody has the actor.
+	// Watch says whether the actor is open for anybody.
 	Watch(on bool)
-	// EncodeAll encodes all items, of which some were set while nobody had the actor.
+	// EncodeAll encodes all items, because some may have been set while the actor was open for nobody.
 	EncodeAll() error
-	// TakeChanged returns the numbers of items that have changed as encoded, or are gone. They are valid until the next call.
+	// TakeChanged returns the numbers of items whose encoding has changed, or that were removed. They are valid until the next call.
 	TakeChanged() ([]uint32, error)
-	// readItems takes an update, which packet brought.
+	// readItems applies an update that came in packet.
 	readItems(b []byte, packet uint64) error
 }
 
@@ -131,7 +131,7 @@ type listReplica[T any, K comparable, V any] struct {
 
 	// Client.
 	copy  keyed.Copy[K, V]
-	filed []Ref
+	filed []Ref // actors under which it is filed in copies.referrers
 	named []Ref // scratch
 }
 
@@ -140,7 +140,7 @@ func (r *listReplica[T, K, V]) declaration() *declaredState { return r.bound.dec
 func (r *listReplica[T, K, V]) changed() bool { return r.Changed() }
 func (r *listReplica[T, K, V]) differs() bool { return r.Changed() }
 
-// A list has no fields, but items: what follows is not for it.
+// A list has items and no fields: these methods of a replica do nothing.
 
 func (r *listReplica[T, K, V]) encode() (state.Mask, error)                 { return 0, nil }
 func (r *listReplica[T, K, V]) size(state.Mask) int                         { return 0 }
@@ -163,7 +163,7 @@ func (r *listReplica[T, K, V]) tell(w *World, moved Ref) {
 	}
 }
 
-// tellMoved tells the items that name an actor which has come or gone.
+// tellMoved runs OnList for the items that name an actor which has just opened or ended here.
 func (r *listReplica[T, K, V]) tellMoved(moved Ref) {
 	if r.bound.onChange == nil {
 		return

@@ -33,7 +33,7 @@ func TestMissedBeforeAnItemIsDue(t *testing.T) {
 			require.NoError(t, s.books.Set(key, 1))
 			n.tick(10)
 		}
-		w.announced[0].shown.state.all = true
+		w.announced[0].shown.state.resync = true
 		n.tick(40)
 		theirs, ok := copies.At(a.Ref())
 		require.True(t, ok)

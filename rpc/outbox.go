@@ -13,82 +13,100 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// stateOutbox has the states that the client of a server's connection is to get, and those on their way. It belongs to the world's
-// goroutine.
+// stateOutbox has the states that a server's connection has yet to send to its client, and the updates on their way. It belongs to the
+// world's goroutine.
 type stateOutbox struct {
-	dirty []*opening // those that lack something, and some that no longer do
-	sent  []sentState
-	free  []uint64 // places in sent
-	room  outbox.Room
-	given int // bytes that the last Flush handed over
-	pace  state.Pace
-	began time.Time // by the link's clock, from which pace counts
-	short bool      // some of what the last Flush handed over had not left by this one
-	held  bool      // the last Flush had no room for all
-	all   bool      // the client could not keep what it acknowledged, and has asked for everything anew
-	allAt time.Time // when that was last marked
-	fates [64]bunch.Fate
+	dirty    []*opening  // of clients that lack something; some may lack nothing any more
+	sent     []sentState // by record: updates whose fate is not known
+	free     []uint64    // records of sent that are unused
+	room     outbox.Room
+	given    int // bytes that the last Flush handed to the machine
+	pace     state.Pace
+	began    time.Time // by the link's clock, from which pace counts
+	unsent   bool      // this Flush took back some of what the last one handed over
+	heldBack bool      // the last Flush had no room for all
+	resync   bool      // the client could not keep what it acknowledged, and asks for everything anew
+	resyncAt time.Time // when that was last answered
+	fates    [64]bunch.Fate
 }
 
-// sentState is an update on its way.
+// sentState is an update that was handed to the machine.
 type sentState struct {
 	to     *opening
 	fields state.Mask
-	items  []uint32  // when fields is a list
-	calls  []byte    // when it holds calls of ForceQueue, and no fields
+	items  []uint32  // numbers of the items, when fields is a list
+	calls  []byte    // calls of ForceQueue methods; then there are no fields
 	at     time.Time // when it was handed over
-	since  time.Time // opening.since before it was handed over
+	since  time.Time // opening.since before that
 }
 
 const (
-	// maxUpdates is how many updates leave at a Flush: the machine counts 64 bytes for each beside its own and holds 256 KiB, so that it takes
-	// them and the largest outbox.Room.
+	// maxUpdates is how many updates leave at a Flush. The machine holds 256 KiB and counts 64 bytes for each beside its own, so it
+	// takes them and the largest outbox.Room.
 	maxUpdates = 2000
-	// allPeriod is the least time between two answers to a client that asks for all states anew.
-	allPeriod    = time.Second
+	// resyncPeriod is the least time between two answers to a client that asks for everything anew.
+	resyncPeriod = time.Second
 	updateHeader = 6 // bytes of an update beside its fields: flags, channel, length and mask
 )
 
-// sendState settles what became of earlier updates, takes back what has not left, and hands the newest of what the client
-// lacks to the machine: what has waited longest goes first when the path does not take all.
+// sendState runs at each Flush. It takes back the updates that have not left, and hands the machine the newest values of all that the
+// client lacks. When the path does not take all, the most urgent go first.
 func (c *Conn) sendState(now time.Time) {
 	s := &c.shown.state
-	if len(s.dirty) == 0 && len(s.free) == len(s.sent) && !s.all || !c.usable() {
+	if len(s.dirty) == 0 && len(s.free) == len(s.sent) && !s.resync || !c.usable() {
 		return
 	}
-	if since := now.Sub(s.allAt); s.all && (since < 0 || since >= allPeriod) {
-		s.allAt = now
+	if since := now.Sub(s.resyncAt); s.resync && (since < 0 || since >= resyncPeriod) { // the game's clock may go back
+		s.resyncAt = now
 		c.markAll()
 	}
 	clock := c.link.Lock() // not the game's, which may jump
 	defer c.link.Unlock()
 	c.world.frame.cork(c)
-	left := c.machine.TrackedQueued()
+	room := c.stateRoom(clock, c.takeBackStates())
+	if s.unsent || s.heldBack {
+		s.sort(now)
+	}
+	s.given = c.compose(now, room)
+	s.pace.Sent(s.given)
+}
+
+// takeBackStates settles the updates of earlier Flushes: first those whose fate is known, then those that it takes back. It returns the
+// bytes of the latter, and is called under the link's lock.
+func (c *Conn) takeBackStates() (unsent int) {
+	unsent = c.machine.TrackedQueued()
 	c.settleStates(false)
 	c.machine.TakeBack()
 	c.settleStates(true)
-	s.short = left > 0
-	s.room.Adapt(left)
+	return unsent
+}
+
+// stateRoom returns how many bytes of updates this Flush may hand over, after so many of the last one's were taken back. It is called
+// under the link's lock.
+func (c *Conn) stateRoom(clock time.Time, unsent int) int {
+	s := &c.shown.state
+	s.unsent = unsent > 0
+	s.room.Adapt(unsent)
 	if s.began.IsZero() {
 		s.began = clock
 	}
 	since := clock.Sub(s.began)
 	recent, least, rounds := c.machine.RecentRTT()
-	s.pace.Look(since, recent, least, rounds, s.given-left, s.short || s.held)
-	s.pace.Sent(-left)
-	s.given = s.pace.Room(since, s.room.Bytes())
-	if s.short || s.held {
-		for _, o := range s.dirty {
-			o.claim = o.urgency(now)
-		}
-		slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.claim, a.claim) })
-	}
-	s.given = c.compose(now, s.given)
-	s.pace.Sent(s.given)
+	s.pace.Look(since, recent, least, rounds, s.given-unsent, s.unsent || s.heldBack)
+	s.pace.Sent(-unsent)
+	return s.pace.Room(since, s.room.Bytes())
 }
 
-// settleStates takes the fates of updates from the machine. The client may not have the fields of one that was lost: their newest values go
-// again. Calls go again only when they were taken back before they left.
+// sort puts the most urgent openings first.
+func (s *stateOutbox) sort(now time.Time) {
+	for _, o := range s.dirty {
+		o.claim = o.urgency(now)
+	}
+	slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.claim, a.claim) })
+}
+
+// settleStates takes the fates of updates from the machine. When one was lost or taken back, the newest values of its fields go again;
+// its calls go again only when it was taken back: they leave at most once.
 func (c *Conn) settleStates(back bool) {
 	s := &c.shown.state
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
@@ -106,14 +124,14 @@ func (c *Conn) settleStates(back bool) {
 	}
 }
 
-// compose hands updates to the machine while there is room, and returns how many bytes it took. It is called under the link's lock.
+// compose hands updates to the machine while there is room, and returns their bytes. It is called under the link's lock.
 func (c *Conn) compose(now time.Time, room int) (used int) {
 	s := &c.shown.state
 	kept := s.dirty[:0]
-	s.held = false
+	s.heldBack = false
 	updates := 0
 	for i, o := range s.dirty {
-		if s.held = used >= room || updates >= maxUpdates; s.held {
+		if s.heldBack = used >= room || updates >= maxUpdates; s.heldBack {
 			kept = append(kept, s.dirty[i:]...)
 			break
 		}
@@ -142,8 +160,8 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 	return used
 }
 
-// updateEarly hands over what has changed since the open left, which the client may not have yet: else a new actor would stand still for a
-// round trip. The client lacks it all the same, and gets it once more when it has acknowledged the open. UE: until OpenAcked.
+// updateEarly hands over what has changed since the open left, before the client has acknowledged that: otherwise a new actor would stand
+// still for a round trip. The client may drop it, so the fields stay in lacks, and leave again after the acknowledgement. UE: OpenAcked.
 func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	if !c.machine.Opening(o.channel) {
 		return 0
@@ -157,6 +175,12 @@ func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	o.fresh &^= fields
 	record, sent := c.shown.state.record()
 	sent.to, sent.at, sent.since, o.since = o, now, o.since, now
+	return c.sendUpdate(o, record, b)
+}
+
+// sendUpdate hands an update of a record to the machine, and returns its bytes. It is 0, and the record is free, when the connection is
+// over or the channel about to close.
+func (c *Conn) sendUpdate(o *opening, record uint64, b []byte) int {
 	if c.machine.SendTracked(o.channel, record, b) != nil {
 		c.shown.state.release(record)
 		return 0
@@ -164,7 +188,7 @@ func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	return updateHeader + len(b)
 }
 
-// update hands over what o lacks, or as much of it as one message takes, and returns its bytes.
+// update hands over what the client of o lacks, as much of it as one message takes, and returns the bytes.
 func (c *Conn) update(o *opening, now time.Time) int {
 	if !c.machine.Opened(o.channel) {
 		return c.updateEarly(o, now)
@@ -198,7 +222,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	return 0
 }
 
-// sendQueued hands over calls that wait behind the states of o, as many as one message takes, and returns its bytes.
+// sendQueued hands over calls that wait behind the states of o, as many as one message takes, and returns the bytes.
 func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	record, sent := c.shown.state.record()
 	sent.calls = o.calls.Cut(sent.calls, c.maxUpdate())
@@ -206,11 +230,7 @@ func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	b = append(b, sent.calls...)
 	c.world.replicator.fields = b
 	sent.to, sent.at, sent.since = o, now, o.since
-	if c.machine.SendTracked(o.channel, record, b) != nil { // the connection is over, or the channel about to close
-		c.shown.state.release(record)
-		return 0
-	}
-	return updateHeader + len(b)
+	return c.sendUpdate(o, record, b)
 }
 
 // settle notes that an update is no longer on its way.
@@ -220,10 +240,10 @@ func (s *sentState) settle() {
 	}
 }
 
-// maxUpdate returns how many bytes of fields travel to the client in one message, beside the mask of at most 9.
+// maxUpdate returns how many bytes of fields one message to the client takes, besides the mask of at most 9.
 func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - 16 }
 
-// record returns a free place for what a message holds until its fate is known.
+// record returns an unused record, in which to keep what an update holds until its fate is known.
 func (s *stateOutbox) record() (uint64, *sentState) {
 	if n := len(s.free); n > 0 {
 		record := s.free[n-1]
@@ -234,15 +254,15 @@ func (s *stateOutbox) record() (uint64, *sentState) {
 	return uint64(len(s.sent) - 1), &s.sent[len(s.sent)-1]
 }
 
-// release frees a place, but for the memory of its items.
+// release makes a record unused. The memory of its items and calls is used again.
 func (s *stateOutbox) release(record uint64) {
 	s.sent[record] = sentState{items: s.sent[record].items[:0], calls: s.sent[record].calls[:0]}
 	s.free = append(s.free, record)
 }
 
-// markAll marks all that the client may see, for a client that could not keep what it acknowledged.
+// markAll marks everything that the client may see as lacking, because it could not keep what it acknowledged.
 func (c *Conn) markAll() {
-	c.shown.state.all = false
+	c.shown.state.resync = false
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
 		if o := a.openingOn(c); o != nil {
@@ -258,7 +278,8 @@ func (c *Conn) markAll() {
 	}
 }
 
-// sleepers returns the actors with lists that sleep at the client. Other states came with the close, reliably.
+// sleepers returns the dormant actors with lists of which the client has a copy. Without lists nothing is lost: other states came with
+// the close, reliably.
 func (c *Conn) sleepers() (actors []*Actor) {
 	for a := range c.shown.asleep {
 		if a.class.lists > 0 && c.shown.asleep[a] == Dormancy {

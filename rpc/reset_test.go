@@ -72,7 +72,7 @@ func TestStatelessReset(t *testing.T) {
 			var closed *CloseError
 			require.ErrorAs(t, conn.Err(), &closed)
 			require.Equal(t, ConnectionLost, closed.Code)
-			require.Contains(t, closed.Reason, "started anew")
+			require.Contains(t, closed.Reason, "restarted")
 		})
 	}
 }

@@ -19,62 +19,63 @@ import (
 )
 
 const (
-	// beginDelay has QUIC's goroutines send Welcome and Join before the train, behind which they would wait: 170 ms at 1 Mbit/s.
+	// beginDelay is how long the first carrier waits, so that QUIC's goroutines send Welcome and Join before its train. Behind the
+	// train those would wait: 170 ms at 1 Mbit/s.
 	beginDelay = 2 * time.Millisecond
-	// moreIDs are how many spare ids answer who asks for more.
+	// moreIDs is how many spare ids a peer gets that asks for more.
 	moreIDs = 2
 )
 
-// SealedStats is how the sealed carrier of a connection stands, and counts of all that the connection had.
+// SealedStats is the state of a connection's newest sealed carrier, and counts of all its carriers.
 type SealedStats struct {
-	// State is off (Config.Sealed is not set at both ends, or the connection is no QUIC), opening, open, silent (no packet
-	// gets through, and QUIC carries) or closed (as silent for 10 s; the next one is tried later).
+	// State is off (Config.Sealed is not set at both ends, or the connection does not use QUIC), opening, open, silent (no
+	// packet gets through, and QUIC carries) or closed (silent for 10 s, say; a next one is tried later).
 	State string
-	// Carries tells that it moves all that this end sends, as [Conn.Sealed] does; else QUIC does.
+	// Carries is what [Conn.Sealed] returns: the carrier, and not QUIC, moves all that this end sends.
 	Carries bool
 	// Err is why the newest carrier closed.
 	Err error
 
-	Carriers              uint32 // opened so far, here
+	Carriers              uint32 // how many there have been
 	PacketsIn, PacketsOut uint64
 	BytesIn, BytesOut     uint64
 	PacketsAcked          uint64
 	PacketsLost           uint64
-	SpuriousLosses        uint64 // counted as lost, and arrived all the same
-	Discarded             uint64 // on arrival, for whatever reason
-	Rate                  int    // bytes a second that it may send, by what the path has shown; before that what it begins with
-	Window                int    // bytes that may be in flight: what the path holds and a part of its queue, as far as it knows
+	SpuriousLosses        uint64 // counted as lost, though they arrived later
+	Discarded             uint64 // dropped on arrival, for any reason
+	Rate                  int    // bytes a second that it may send, by what the path has shown; a first guess before that
+	Window                int    // bytes that may be in flight: what the path holds and a part of its queue, by what it has shown
 }
 
-// sealedCarrier is the sealed carrier of one connection: packets beside QUIC's on the same socket, paced by a controller that
-// lives with random loss. It begins with the last words of the handshake, and once open carries all that the connection's machines
-// send, but while nothing of it arrives. It has no goroutine while it is idle. Its methods are safe from any goroutine.
+// sealedCarrier has the sealed carriers of one connection, one after the other: packets beside QUIC's on the same socket, paced by a
+// controller that lives with random loss. The first begins at the end of the handshake. While one is open and not silent it carries all
+// that the connection's machines send; when it has closed, the client opens the next. A carrier has no goroutine while it is idle.
 type sealedCarrier struct {
 	conn      *Conn
 	quic      *quicconn.Carrier
-	agreed    atomic.Bool // the peer has the feature too
-	attention atomic.Bool // maintain has something to look at
+	agreed    atomic.Bool // the peer has Config.Sealed too
+	attention atomic.Bool // maintain must look
 	pinging   atomic.Bool // a ping waits for its turn inside QUIC
 
-	mu      sync.Mutex      // keeps the carrier in place; taken before the link's lock
-	carrier *sealed.Carrier // nil before the first
+	mu      sync.Mutex      // guards this group; taken before the link's lock
+	carrier *sealed.Carrier // the newest; nil before the first
 	closed  bool            // with the connection
-	failed  error           // why there is none: TLS gives no keys for one, and never will
-	past    SealedStats     // of the carriers before
-	retry   *time.Timer
+	failed  error           // TLS gives no keys, and never will: there is no carrier
+	past    SealedStats     // counts of the carriers before the newest
+	retry   *time.Timer     // wakes maintain when it is time for the next one
 
-	// Under the link's lock; one carrier has ended before the next begins.
+	// Under the link's lock. A carrier has ended before the next one uses it.
 	control *pace.Controller
 
-	// Owned by the world's goroutine, and by that of the handshake before the world knows the connection.
+	// Owned by the world's goroutine, and before Join by that of the handshake.
 	instances control.Instances
-	state     sealed.State // of the newest, as it was logged
+	state     sealed.State // of the newest, when maintain last logged it
 }
 
-// share prepares a socket for QUIC, and for sealed packets beside it when the config says so. The caller calls free when it needs
-// neither any more.
+// share prepares a socket for QUIC and, if the config says so, for sealed packets beside it. The caller calls free when it uses the
+// socket no more.
 func (w *World) share(socket net.PacketConn) (conn net.PacketConn, shared *sealed.Socket, free func()) {
-	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed { // quic-go asks any other for what it can
+	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed { // quic-go sets the buffers of other sockets itself
 		if err := udp.AskBuffers(socket, udp.BufferBytes); err != nil {
 			w.log.Warn("the socket's buffers are small for sealed packets", "addr", socket.LocalAddr(), "error", err)
 		}
@@ -90,7 +91,7 @@ func (w *World) share(socket net.PacketConn) (conn net.PacketConn, shared *seale
 	return shared.QUIC(), shared, free
 }
 
-// newSealedCarrier returns nil when this side has none.
+// newSealedCarrier returns nil when the config or the connection's carrier has no place for sealed packets.
 func newSealedCarrier(c *Conn) *sealedCarrier {
 	quic, ok := c.carrier.(*quicconn.Carrier)
 	if !ok || quic.Socket() == nil {
@@ -99,7 +100,7 @@ func newSealedCarrier(c *Conn) *sealedCarrier {
 	return &sealedCarrier{conn: c, quic: quic}
 }
 
-// Stats returns a snapshot of the counters.
+// Stats returns a snapshot. It is safe from any goroutine.
 func (r *sealedCarrier) Stats() SealedStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +119,7 @@ func (r *sealedCarrier) Stats() SealedStats {
 	return stats
 }
 
-// add adds what a carrier counted.
+// add adds the counts of one carrier.
 func (s *SealedStats) add(c sealed.CarrierStats) {
 	s.Carriers++
 	s.PacketsIn += c.Received
@@ -131,19 +132,20 @@ func (s *SealedStats) add(c sealed.CarrierStats) {
 	s.Discarded += c.Dropped() + c.Full + c.Elsewhere
 }
 
-// attend has the world's goroutine look.
-func (r *sealedCarrier) attend() {
+// wake makes the world's goroutine run maintain. It is safe from any goroutine.
+func (r *sealedCarrier) wake() {
 	r.attention.Store(true)
 	r.conn.world.drive.Signal()
 }
 
+// current returns the newest carrier, nil before the first.
 func (r *sealedCarrier) current() *sealed.Carrier {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.carrier
 }
 
-// close ends the carrier with the connection, and returns at once.
+// close ends the carrier when the link has ended. It does not wait.
 func (r *sealedCarrier) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,15 +158,15 @@ func (r *sealedCarrier) close() {
 	}
 }
 
-// wait returns when a closed carrier uses its socket no more.
+// wait returns when the carrier, which is closed, no longer uses the socket.
 func (r *sealedCarrier) wait() {
 	if carrier := r.current(); carrier != nil {
 		<-carrier.Done()
 	}
 }
 
-// renew makes the carrier of an instance, in the place of one that has ended; nil when the connection is closed.
-func (r *sealedCarrier) renew(instance uint32) (*sealed.Carrier, error) {
+// makeCarrier makes the carrier of an instance, after the one before has ended. It is nil when the connection is closed.
+func (r *sealedCarrier) makeCarrier(instance uint32) (*sealed.Carrier, error) {
 	r.wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +189,7 @@ func (r *sealedCarrier) renew(instance uint32) (*sealed.Carrier, error) {
 	return carrier, nil
 }
 
-// config is that of an instance, whose source is the connection's link, under its lock.
+// config returns the config of an instance. Its source of packets is the connection's link, whose lock is also the session's.
 func (r *sealedCarrier) config(instance uint32) sealed.Config {
 	source := r.conn.link.Source()
 	c := sealed.Config{
@@ -218,7 +220,7 @@ func (r *sealedCarrier) config(instance uint32) sealed.Config {
 	return c
 }
 
-// changed is called on the carrier's goroutine. While it is open it carries all.
+// changed is called on the carrier's goroutine when its state has changed. Only an open carrier carries.
 func (r *sealedCarrier) changed(state sealed.State) {
 	carrier := r.current()
 	var by link.Sealed
@@ -229,7 +231,7 @@ func (r *sealedCarrier) changed(state sealed.State) {
 	if state == sealed.Closed {
 		r.judge(carrier.Err())
 	}
-	r.attend()
+	r.wake()
 }
 
 // judge closes the connection when its carrier ended because the peer broke the protocol.
@@ -240,10 +242,10 @@ func (r *sealedCarrier) judge(err error) {
 	}
 }
 
-// ping has QUIC send something that is acknowledged. One at a time waits for that: a path that is dark lets QUIC send nothing.
-// It is called on the carrier's goroutine.
+// ping makes QUIC send a packet that is acknowledged. It is called on the carrier's goroutine. One ping at a time waits, because QUIC may
+// block while the path is dark.
 func (r *sealedCarrier) ping() {
-	r.attend() // spare ids are looked after at this pace
+	r.wake() // maintain looks after the spare ids at this pace
 	if r.pinging.Swap(true) {
 		return
 	}
@@ -253,27 +255,28 @@ func (r *sealedCarrier) ping() {
 	})
 }
 
-// begin begins the first carrier, once QUIC has sent what it was given. The world has not seen the connection yet.
+// begin begins the first carrier, on the goroutine of the handshake. It starts beginDelay later.
 func (r *sealedCarrier) begin() {
 	r.instances.Begin(time.Now())
-	if !r.replace(1) {
+	if !r.beginInstance(1) {
 		r.instances.Fail(1, time.Now())
 		return
 	}
 	time.AfterFunc(beginDelay, r.current().Start)
 }
 
-// open opens the next carrier of a client.
+// open begins the next carrier, on a client, and tells the server.
 func (r *sealedCarrier) open() {
-	if r.replace(r.instances.Newest() + 1) {
+	if r.beginInstance(r.instances.Newest() + 1) {
 		r.send(control.AppendSealed(nil, control.IDSealedOpen, r.instances.Newest()))
 		r.current().Start()
 	}
 }
 
-// replace begins an instance. Not ok: there is none, and the log says why.
-func (r *sealedCarrier) replace(instance uint32) (ok bool) {
-	carrier, err := r.renew(instance)
+// beginInstance makes the carrier of an instance, which the caller starts. It is false when the connection is closed, or when there can
+// be no carrier, which it logs.
+func (r *sealedCarrier) beginInstance(instance uint32) (ok bool) {
+	carrier, err := r.makeCarrier(instance)
 	if err != nil {
 		r.conn.world.log.Error("no sealed carrier", "conn", r.conn, "instance", instance, "error", err)
 	}
@@ -285,7 +288,8 @@ func (r *sealedCarrier) replace(instance uint32) (ok bool) {
 	return true
 }
 
-// maintain looks after the carrier on the world's goroutine, when something has changed.
+// maintain runs on the world's goroutine after wake: it logs a new state, follows a carrier that has closed by the next, and asks for
+// spare ids.
 func (r *sealedCarrier) maintain() {
 	carrier := r.current()
 	if carrier == nil || !r.conn.usable() {
@@ -303,44 +307,45 @@ func (r *sealedCarrier) maintain() {
 	case r.instances.Live() && state == sealed.Closed:
 		r.send(control.AppendSealed(nil, control.IDSealedShut, r.instances.Newest()))
 		r.instances.End(time.Now())
-		r.seek()
+		r.openNext()
 	case !r.instances.Live():
-		r.seek()
+		r.openNext()
 	case r.instances.Want(carrier.Spares()):
 		r.send(control.AppendSealed(nil, control.IDSealedAsk, r.instances.Newest()))
 	}
 }
 
-// seek has a client open the next carrier in due time.
-func (r *sealedCarrier) seek() {
+// openNext opens the next carrier, on a client, or wakes maintain when it is time for that.
+func (r *sealedCarrier) openNext() {
 	if r.conn.server {
 		return
 	}
 	if wait := r.instances.Next(time.Now()); wait > 0 {
-		r.attendAfter(wait)
+		r.wakeAfter(wait)
 		return
 	}
 	r.open()
 }
 
-func (r *sealedCarrier) attendAfter(wait time.Duration) {
+// wakeAfter calls wake after a while, unless the connection is closed.
+func (r *sealedCarrier) wakeAfter(wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.closed:
 	case r.retry == nil:
-		r.retry = time.AfterFunc(wait, r.attend)
+		r.retry = time.AfterFunc(wait, r.wake)
 	default:
 		r.retry.Reset(wait)
 	}
 }
 
-// onOpen begins the next carrier of a server.
+// onOpen begins, on a server, the next carrier, which the client has opened.
 func (r *sealedCarrier) onOpen(m control.SealedOpen) *CloseError {
 	if !r.conn.server || !r.instances.MayOpen(m.Instance, time.Now()) {
 		return r.misplaced(control.IDSealedOpen, m.Instance)
 	}
-	if r.replace(m.Instance) {
+	if r.beginInstance(m.Instance) {
 		r.current().Start()
 		return nil
 	}
@@ -349,7 +354,7 @@ func (r *sealedCarrier) onOpen(m control.SealedOpen) *CloseError {
 	return nil
 }
 
-// onShut ends a carrier that the peer has ended.
+// onShut closes a carrier that the peer has closed.
 func (r *sealedCarrier) onShut(m control.SealedShut) *CloseError {
 	current, ok := r.instances.Has(m.Instance)
 	if !ok {
@@ -358,12 +363,12 @@ func (r *sealedCarrier) onShut(m control.SealedShut) *CloseError {
 	if current {
 		r.instances.End(time.Now())
 		r.current().Close()
-		r.attend()
+		r.wake()
 	}
 	return nil
 }
 
-// onAsk issues spare ids.
+// onAsk sends the spare ids that the peer has asked for.
 func (r *sealedCarrier) onAsk(m control.SealedAsk) *CloseError {
 	current, ok := r.instances.Has(m.Instance)
 	if !ok {
@@ -380,7 +385,7 @@ func (r *sealedCarrier) onAsk(m control.SealedAsk) *CloseError {
 	return nil
 }
 
-// onIDs takes the spare ids that were asked for.
+// onIDs takes the spare ids that this end has asked for.
 func (r *sealedCarrier) onIDs(m control.SealedIDs) *CloseError {
 	current, ok := r.instances.Given(m.Instance)
 	if !ok {
@@ -388,11 +393,12 @@ func (r *sealedCarrier) onIDs(m control.SealedIDs) *CloseError {
 	}
 	if current {
 		r.current().AddIDs(m.IDs...)
-		r.attend()
+		r.wake()
 	}
 	return nil
 }
 
+// misplaced is the violation of a message about an instance of which the peer may not speak now.
 func (r *sealedCarrier) misplaced(id byte, instance uint32) *CloseError {
 	return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", control.Name(id), instance, r.instances.Newest())
 }
@@ -407,13 +413,13 @@ func (r *sealedCarrier) send(message []byte) {
 	}
 }
 
-// carrier says what carries, and why.
+// carrier says, for a table, which carrier carries, and why.
 func (s *SealedStats) carrier() []string {
 	switch {
 	case s.Carries:
 		return []string{"sealed", statnet.Rate(float64(s.Rate)), fmt.Sprintf("carrier %d of this connection", s.Carriers)}
 	case s.State == "off":
-		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or the connection is no QUIC"}
+		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or the connection does not use QUIC"}
 	case s.Err != nil:
 		return []string{"QUIC", "sealed is " + s.State, s.Err.Error()}
 	}
