@@ -15,8 +15,8 @@ import (
 	"github.com/quivernet/quiver/internal/shape"
 )
 
-// lobby knows the connections of a world from their first packet to their end, and keeps what other goroutines hand to the world's. All
-// goroutines may call its methods.
+// lobby knows the connections of a world from their first packet to their end, and keeps what other goroutines hand to the world's. Its
+// methods are safe from any goroutine.
 type lobby struct {
 	config Config
 	client atomic.Bool    // the world has dialled
@@ -30,7 +30,7 @@ type lobby struct {
 	door      *door.Entry[Conn]  // who may come in, from where, and as whom
 	answered  *sync.Cond         // with mu: Authenticate answered, or a client left that may have waited for its turn
 	attaching sync.WaitGroup     // connections that are enlisted and not attached yet; none is added once closed is set
-	attached  map[*Conn]struct{} // and not yet ended, half-open ones included
+	attached  map[*Conn]struct{} // connections that have not ended, half-open ones included
 	inbox     inbox
 }
 
@@ -38,14 +38,14 @@ type lobby struct {
 type inbox struct {
 	joined  []*Conn
 	ended   []*Conn
-	refused []*Conn // Config.Login has run for them, or would have, and they did not join
+	refused []*Conn // that did not join, though Config.Login has run for them, or was about to
 	posts   []func()
 }
 
 // visit is a connection's place at the door.
 type visit = door.Visit[Conn]
 
-// open makes an empty lobby.
+// open makes the lobby of a new world.
 func (l *lobby) open(config Config) {
 	limits := door.Limits{
 		Handshakes: config.maxHandshakes(), OfAddress: config.MaxHandshakesPerAddress,
@@ -60,7 +60,7 @@ func (l *lobby) open(config Config) {
 	l.attached = make(map[*Conn]struct{})
 }
 
-// close takes nothing more.
+// close closes the lobby: from now on it takes no connection and no post.
 func (l *lobby) close(why *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,14 +80,14 @@ func (l *lobby) cause() error {
 	return l.closed
 }
 
-// over reports whether the world was closed and nothing is left to tell.
+// over reports whether the world was closed and has nothing left to run.
 func (l *lobby) over() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closed != nil && l.door.Conns() == 0 && len(l.inbox.posts)+len(l.inbox.refused) == 0
 }
 
-// becomeClient makes the world a client's, which has no actors of its own.
+// becomeClient makes the world a client. It is an error when the world has done what only a server may.
 func (l *lobby) becomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *lobby) becomeClient(actors int64) error {
 	return nil
 }
 
-// listen counts a listener, until unlisten: a world that has one is a server's.
+// listen notes that the world has one more listener, until unlisten. Such a world can not become a client.
 func (l *lobby) listen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *lobby) listen() error {
 	return nil
 }
 
-// unlisten counts a listener that has closed.
+// unlisten notes that a listener has closed.
 func (l *lobby) unlisten() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,15 +129,16 @@ func (l *lobby) mustProve() (must bool, open int) {
 	return l.door.MustProve(time.Now())
 }
 
-// arrive gives a client a place at the door, for which out, if there is one, has to make room.
+// arrive gives a client a place among the handshakes, or returns why it does not. The caller evicts out, if that is not nil.
 func (l *lobby) arrive(from net.Addr, verified bool) (v *visit, out *Conn, none *door.Full) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.Arrive(door.AddressOf(from), verified, time.Now())
 }
 
-// enlist counts a new connection against the limits of the world, or says which one is reached; out has to make room for it. v is its
-// place among the handshakes, nil when its carrier came without. A Close of the world waits for what was enlisted to be attached.
+// enlist counts a new connection against the limits of the world, or returns which one is reached. The caller evicts out, if that is not
+// nil. v is the client's place among the handshakes, nil when it came by Attach. A Close of the world waits until an enlisted
+// connection is attached.
 func (l *lobby) enlist(c *Conn, from netip.Prefix, v *visit) (out *Conn, refused *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +156,7 @@ func (l *lobby) enlist(c *Conn, from netip.Prefix, v *visit) (out *Conn, refused
 	return out, serverFull(none)
 }
 
-// takeMemory reserves what a connection may hold before Join.
+// takeMemory reserves the memory that a connection may hold before Join.
 func (l *lobby) takeMemory() *door.Full {
 	if l.memory.Enter() {
 		return nil
@@ -163,7 +164,7 @@ func (l *lobby) takeMemory() *door.Full {
 	return &door.Full{Reason: fmt.Sprintf("no %d bytes left of Config.ReceiveBudget, %d", minReceiveLimit, l.config.receiveBudget())}
 }
 
-// serverFull says what the door says as the world says it.
+// serverFull returns the CloseError for a limit that the door has found reached.
 func serverFull(none *door.Full) *CloseError {
 	if none == nil {
 		return nil
@@ -171,27 +172,28 @@ func serverFull(none *door.Full) *CloseError {
 	return &CloseError{Code: ServerFull, Reason: none.Reason}
 }
 
-// attach enters a connection, and has begin start its traffic under the lock, so that detach, should the link end at once, comes after all
-// is set. It returns why the world is closed, nil when it is not.
+// attach adds a connection. It calls begin, which starts the link, under the lock: if the link ends at once, detach comes after all is
+// set. It returns why the world was closed, nil when it was not.
 func (l *lobby) attach(c *Conn, begin func()) *CloseError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	begin()
 	l.attached[c] = struct{}{}
 	if c.server {
-		c.visit.WaitFor(c) // until it has said Login
+		c.visit.WaitFor(c) // until its Login has come
 	}
 	return l.closed
 }
 
-// hasLogin notes that a client has said Login: from here on it waits.
+// hasLogin notes that a client's Login has come: from now on the client waits for this side.
 func (l *lobby) hasLogin(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.visit.WaitFor(nil)
 }
 
-// turn waits until Authenticate may be asked about a token. If it may not, the client is gone, or has to come again after a pause.
+// turn waits until Authenticate may be asked about a token. If it may not, the client must come again after pause, or, when that is 0,
+// has left.
 func (l *lobby) turn(v *visit, token []byte) (may bool, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,29 +220,29 @@ func (l *lobby) heard(v *visit, token []byte, refused, passed bool) {
 	}
 }
 
-// identify notes whose connection it is, before it has joined.
+// identify notes the identity of a connection, before it has joined.
 func (l *lobby) identify(c *Conn, identity string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.identity = identity
 }
 
-// leave ends a visit. It may be called from each place where a handshake can end; the first call counts.
+// leave ends a visit. Every way in which a handshake can end calls it; the first call counts.
 func (l *lobby) leave(v *visit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Leave(v)
 }
 
-// await says that c has answered its client's Login, and may have to make room until the client joins or leaves.
+// await notes that this side has answered the client's Login, and waits for its Join: it may be evicted again.
 func (l *lobby) await(c *Conn, welcomed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Await(c.visit, c, welcomed)
 }
 
-// claim makes c one of its identity's connections, and returns those that are too many now, the oldest first. With
-// Config.RefuseLoginElsewhere c is one too many instead: refused says so. A client claims nothing.
+// claim makes c one of the connections of its identity, and returns those that are now too many, the oldest first. With
+// Config.RefuseLoginElsewhere it refuses c instead. It does nothing on a client.
 func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,7 +257,7 @@ func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	return replaced, refused
 }
 
-// join hands over a connection that has joined. Not in: it ended meanwhile, or had to make room.
+// join hands a connection that has joined to the world. It is false when the connection has ended or was evicted meanwhile.
 func (l *lobby) join(c *Conn) (in bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -276,7 +278,7 @@ func (l *lobby) noteEnd(c *Conn) {
 	c.ended.Store(true)
 }
 
-// detach hands over a connection that has ended, and reports whether it had joined.
+// detach hands a connection whose link has ended to the world, and reports whether it had joined.
 func (l *lobby) detach(c *Conn) (joined bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -296,7 +298,7 @@ func (l *lobby) detach(c *Conn) (joined bool) {
 	return joined
 }
 
-// forget gives back what a connection that had joined and has ended took.
+// forget gives back the place and the memory of a connection that had joined and has ended.
 func (l *lobby) forget(c *Conn) {
 	l.memory.Leave(int(c.reserved.Load()))
 	l.mu.Lock()
@@ -304,14 +306,14 @@ func (l *lobby) forget(c *Conn) {
 	l.door.End()
 }
 
-// all returns the connections that have begun and not ended.
+// all returns the connections that have not ended, half-open ones included.
 func (l *lobby) all() []*Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.attached))
 }
 
-// post hands a function over.
+// post hands a function to the world's goroutine.
 func (l *lobby) post(fn func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -325,14 +327,14 @@ func (l *lobby) post(fn func()) error {
 	return nil
 }
 
-// hand hands over a function that must not be lost, and of which a limit of its own holds the number.
+// hand is post for functions that must not be lost, and whose number another limit bounds.
 func (l *lobby) hand(fn func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inbox.posts = append(l.inbox.posts, fn)
 }
 
-// take gives what was handed over to the world's goroutine, and the posts to a function, which does not keep the slice.
+// take empties the inbox for the world's goroutine. posts takes the functions, and does not keep the slice.
 func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -343,7 +345,7 @@ func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	return joined, ended, refused
 }
 
-// stats counts handshakes.
+// stats returns the counts of handshakes.
 func (l *lobby) stats() HandshakeStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

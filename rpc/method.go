@@ -44,15 +44,15 @@ type method struct {
 	class     *Class
 	id        int // index in the methods of the actor's class, and on the wire
 	name      string
-	label     string // what String returns, once it is declared
+	label     string // what String returns, once declare has set it
 	kind      kind
 	delivery  bunch.Delivery
 	rateLimit float64 // calls a second and connection; 0 = any
 	anyCaller bool
 	policy    sendPolicy
-	waits     bool    // for the actors that its argument names
+	waits     bool    // WaitForActors
 	role      role    // in a request
-	pair      *method // of a question its answer, and the other way round
+	pair      *method // of a question its answer, of an answer its question
 	refers    bool    // its argument may name actors
 	arg       reflect.Type
 
@@ -68,7 +68,7 @@ func (m *method) String() string {
 	return m.class.name + "." + m.name
 }
 
-// sort returns what the shape says of a method beside its types.
+// sort returns what the shape says of a method besides its delivery and argument.
 func (m *method) sort() string {
 	switch m.role {
 	case isQuestion:
@@ -95,7 +95,7 @@ func deliveryName(d bunch.Delivery) string {
 	return "UnreliableSequenced"
 }
 
-// appendID appends what a call of m begins with.
+// appendID appends the id of m, with which a call begins.
 func (m *method) appendID(b []byte) []byte { return binary.AppendUvarint(b, uint64(m.id)) }
 
 // encode appends a call of m with the argument at p.
@@ -115,8 +115,8 @@ func (m *method) encodeValue(e *codec.Encoder, p any) error {
 // MethodOption adjusts a method where it is declared.
 type MethodOption func(*method)
 
-// RateLimit bounds how often one connection may call a Server RPC: perSecond on average, with bursts of as many.
-// What comes beyond it is dropped and counted.
+// RateLimit bounds how often one connection may call a Server RPC: perSecond on average, with bursts of as many. Further
+// calls are dropped and counted.
 func RateLimit(perSecond float64) MethodOption {
 	if !(perSecond > 0) {
 		panic(fmt.Sprintf("rpc: RateLimit(%v) must be above 0", perSecond))
@@ -136,21 +136,21 @@ const (
 	atFlush    sendPolicy = iota // with the calls of its tick, before states
 	forceSend                    // at once
 	forceQueue                   // at Flush, behind the states of its actor
-	bothForced                   // which makes no sense
+	bothForced                   // both options, which contradict each other
 )
 
-// ForceSend makes calls leave at once, without waiting for Flush, even those that a handler makes between Dispatch and Flush: for what a
-// tick of delay hurts. All that was called before on the connection leaves with it, and each such call may cost a datagram. What holds
-// other calls back holds these, too: the path, the rate, the reliable buffer. UE: ForceSend.
+// ForceSend makes calls leave at once, without waiting for Flush, even those that a handler makes between Dispatch and Flush. It is for
+// calls that a tick of delay hurts. Everything that was called before on the connection leaves with it, and each such call may cost a
+// datagram. Path, rate and reliable buffer hold these calls back like others. UE: ForceSend.
 func ForceSend() MethodOption { return func(m *method) { m.policy |= forceSend } }
 
 // ForceQueue makes calls of an unreliable Client or Multicast RPC leave behind the states and lists of their actor, in the next Flush
-// that updates it as [UpdateRate] has it, so that the handler finds there what they are when that Flush begins, and OnRep has run. That
-// holds but for packets that are lost or overtake each other. Calls wait while states wait, for the path, the rate or the client's
-// open; beyond 8 KiB an actor they are dropped, and counted in Drops.Saturated. An argument has at most 1,000 bytes. UE: ForceQueue.
+// that [UpdateRate] lets update it. So the handler finds the states of that Flush, and OnRep has run, unless packets are lost or overtake
+// each other. Calls wait as long as the states wait, for the path, the rate or the client's open; beyond 8 KiB an actor they are dropped,
+// and counted in Drops.Saturated. An argument has at most 1,000 bytes. UE: ForceQueue.
 func ForceQueue() MethodOption { return func(m *method) { m.policy |= forceQueue } }
 
-// mustForce panics when the send policy of m makes no sense.
+// mustForce panics when m can not have its send policy.
 func (m *method) mustForce() {
 	switch {
 	case m.policy == bothForced:
@@ -163,8 +163,8 @@ func (m *method) mustForce() {
 }
 
 // WaitForActors makes a Client or Multicast RPC whose argument names actors, by [Ref], wait at the client until all of them are
-// open there: for 5 seconds at most, beside 63 others of the connection, and in no order with other calls. Without it, and
-// afterwards, what names no actor that is open names none, and is counted in [Drops]. UE: net.DelayUnmappedRPCs.
+// open there: for at most 5 seconds, at most 64 calls of a connection, and in no order with other calls. Without it, and after
+// that time, a Ref that names no open actor becomes 0, and is counted in [Drops]. UE: net.DelayUnmappedRPCs.
 func WaitForActors() MethodOption { return func(m *method) { m.waits = true } }
 
 // declare adds a method with argument type A to class.
@@ -197,7 +197,7 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 	return m
 }
 
-// release takes an argument back that was taken from m.args.
+// release returns an argument to m.args.
 func release[A any](m *method, p *A) {
 	var zero A
 	*p = zero

@@ -15,34 +15,34 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// opening is an actor's channel on one connection.
+// opening is an actor's channel on one connection. It belongs to the world's goroutine.
 type opening struct {
 	actor    *Actor
 	conn     *Conn
 	channel  uint64
-	reliable int // messages sent reliably, the open included
+	reliable int // messages that were sent reliably, the open included
 
-	// On a server, of its states.
-	sees   state.Mask // fields that are for this client, by their conditions; those of the open alone are not among them
-	lacks  state.Mask // of them, those that it may not have as they are now, and that are not on their way
-	fresh  state.Mask // of lacks, those that have changed since the last update that left before the client had the open
-	told   state.Mask // those that left in an update since the open, kept or not: a copy that lives on gets them with its close
+	// On a server: the states.
+	sees   state.Mask // fields that the client may have, by their conditions; without those tagged initial
+	lacks  state.Mask // fields of sees whose newest values the client may lack, and that are not on their way
+	fresh  state.Mask // fields of lacks that updateEarly has not sent since they changed
+	told   state.Mask // fields that left in an update since the open, kept or not: farewell sends them again
 	listed bool       // it is in stateOutbox.dirty
 	closed bool
-	since  time.Time       // when the last update was handed over, or the actor opened: what has waited longest goes first
-	claim  float64         // what urgency returned, while stateOutbox.dirty is sorted
-	late   state.Mask      // initial fields, of an open that left before there was an object
+	since  time.Time       // when the last update was handed over, or else when the actor opened; for urgency
+	claim  float64         // what urgency has returned, for stateOutbox.sort
+	late   state.Mask      // initial fields that the open could not carry, because the constructor called OpenTo
 	lists  []keyed.Lacking // by list of the class; nil when it has none, or before the actor has its replicas
 	items  int             // updates of lists whose fate is not known
-	calls  outbox.Calls    // of ForceQueue methods, which wait for the next update
+	calls  outbox.Calls    // of ForceQueue methods; they wait until the states have left
 
-	// On a server, of its relevancy.
-	relevant time.Duration // relevance.elapsed when it last was
-	far      float32       // square of the distance to the connection's view, as a part of the square of the cull distance; at most 1
-	at       int           // its place in view.openings
+	// On a server: relevancy.
+	relevant time.Duration // relevance.elapsed when the actor was last relevant to the connection
+	far      float32       // squared distance from the view, in squared cull distances; at most 1
+	at       int           // index in view.openings
 }
 
-// mark notes that the client may not have the newest of fields.
+// mark notes that the client may lack the newest values of fields.
 func (o *opening) mark(fields state.Mask) {
 	o.lacks |= fields & o.sees
 	o.fresh |= fields & o.sees
@@ -51,7 +51,7 @@ func (o *opening) mark(fields state.Mask) {
 	}
 }
 
-// list has the next Flush look at o.
+// list makes the next Flush look at the opening.
 func (o *opening) list() {
 	if !o.listed {
 		o.listed = true
@@ -59,7 +59,7 @@ func (o *opening) list() {
 	}
 }
 
-// queue keeps a call for the next update of its actor.
+// queue keeps a call of a ForceQueue method until the states have left.
 func (o *opening) queue(m *method, call []byte) error {
 	if most := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > most {
 		return fmt.Errorf("rpc: %v: %d bytes with ForceQueue, at most %d travel with states: %w", m, len(call), most, bunch.ErrBunchTooLarge)
@@ -72,13 +72,13 @@ func (o *opening) queue(m *method, call []byte) error {
 	return nil
 }
 
-// callsDue reports whether calls may leave now: once all states have, so that a call travels behind the states of the moment when it was
-// made, or newer ones.
+// callsDue reports whether queued calls may leave: the client lacks no state, so that they travel behind the states of the moment when
+// they were made, or newer ones.
 func (o *opening) callsDue(now time.Time) bool {
 	return !o.calls.Empty() && !o.closed && o.lacks == 0 && o.actor.states.due(now, o.actor.class.updatePeriod)
 }
 
-// requeue puts calls back that have not left, or counts them when the channel has closed.
+// requeue puts back calls that the machine has taken and not sent; when the channel is closed, it counts them as drops.
 func (o *opening) requeue(calls []byte) {
 	if o.closed {
 		o.conn.drops.Add(drops.Closed, outbox.Count(calls))
@@ -88,7 +88,7 @@ func (o *opening) requeue(calls []byte) {
 	}
 }
 
-// look computes which fields are for the client, and marks those that were not before.
+// look computes anew which fields the client may have, and marks those that it could not have before.
 func (o *opening) look() {
 	if o.lists == nil {
 		o.markLists(false)
@@ -99,7 +99,7 @@ func (o *opening) look() {
 	o.mark(o.sees &^ before)
 }
 
-// farPriority is what is left of an actor's priority at its cull distance. UE: a pawn's goes down to 0.2 when it is far and out of
+// farPriority is the part of an actor's priority that counts at its cull distance. UE: a pawn's falls to 0.2 when it is far and out of
 // sight (AActor::GetNetPriority).
 const farPriority = 0.2
 
@@ -109,13 +109,13 @@ func (o *opening) urgency(now time.Time) float64 {
 	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
 }
 
-// settled reports whether the client has the lists as they are, and no call waits for it.
+// settled reports whether the client has all of the lists, and no queued call waits.
 func (o *opening) settled() bool {
 	return o.items == 0 && o.calls.Empty() && o.lacks&o.actor.class.listFields() == 0
 }
 
-// giveBack notes that the client may lack again what a message held. Unless something newer has left, the opening's claim is as old as
-// before the message: otherwise what was handed over and taken back would wait behind what was never handed over.
+// giveBack notes that the client may lack again what an update held. It also gives back the urgency that the opening had before the
+// update, unless a newer one has left: else an update that was taken back would wait behind those that were never handed over.
 func (o *opening) giveBack(sent sentState) {
 	if sent.items != nil && sent.fields&o.actor.class.listFields() != 0 {
 		o.lists[o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))).list].Add(sent.items)
@@ -126,7 +126,7 @@ func (o *opening) giveBack(sent sentState) {
 	}
 }
 
-// markLists notes that the client may lack all items. census: it may also have some that are gone.
+// markLists notes that the client may lack all items of the lists. With census it may also have items that were removed.
 func (o *opening) markLists(census bool) {
 	if o.actor.class.lists == 0 || o.actor.states.replicas == nil {
 		return
@@ -139,7 +139,7 @@ func (o *opening) markLists(census bool) {
 	}
 }
 
-// appendList appends an update of the first list that lacks something, and notes in sent what it holds.
+// appendList appends an update of the first list of which the client lacks something, and notes in sent what it holds.
 func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	for _, r := range o.actor.states.replicas {
 		list, ok := r.(keeper)
@@ -158,20 +158,20 @@ func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	return b
 }
 
-// Flags of an open message. An owner message has the first only. The other bits must be zero.
+// Flags of an open message. An owner message may have only the first. The other bits must be zero.
 const (
 	flagOwned  = 1 << iota // the receiver owns the actor
 	flagState              // states follow
 	flagPlaced             // the actor's name follows its number
 )
 
-// minLeaving actors that closed may be remembered at any time.
+// minLeaving is the least size of shown.leaving at which noteClosed drops entries.
 const minLeaving = 64
 
-// OpenTo opens the actor for c, if it is not open there: its states and the calls from now on reach c. When c may still have
-// an earlier copy, because CloseTo was called only a round trip ago, all of it waits until c is known to have ended that one. Of a
-// class with [At] or [Relevant] it stays open until it was not relevant to c for 5 s. A dormant actor goes back to sleep there at the
-// next Flush. Server only.
+// OpenTo opens the actor for c, if it is not open there: its states, and calls from now on, reach c. When c may still have an
+// earlier copy, because CloseTo was called only a round trip ago, the open waits until c is known to have ended that copy. When the
+// class has [At] or [Relevant], the actor stays open until it was not relevant to c for 5 s. A dormant actor falls asleep there again
+// at the next Flush. Server only.
 func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.mayChange("OpenTo"); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 	return a.open(c)
 }
 
-// open opens the actor for c, where it is not open.
+// open opens the actor for c, where it must not be open.
 func (a *Actor) open(c *Conn) error {
 	if !c.usable() {
 		return fmt.Errorf("rpc: OpenTo of a %q for %v: %w", a.class.name, c, ErrClosed)
@@ -215,7 +215,8 @@ func (a *Actor) open(c *Conn) error {
 	return nil
 }
 
-// openOn is called under the link's lock. A message that can not be sent must not leave an open channel behind.
+// openOn opens a channel by its first message. When that can not be sent, it closes the channel again. It is called under the link's
+// lock.
 func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	if channel, err = a.channelOn(c); err != nil {
 		return 0, err
@@ -227,7 +228,8 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	return channel, err
 }
 
-// channelOn takes a channel of which nothing leaves before the client knows the end of an earlier one.
+// channelOn opens a channel of the machine. When an earlier channel of the actor was closed, nothing leaves on the new one before the
+// client has acknowledged that close. It is called under the link's lock.
 func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.traits.Priority); err != nil {
 		return 0, err
@@ -241,7 +243,7 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	return channel, nil
 }
 
-// openMessage is the first message on an actor's channel for c: a head and states; at most so many bytes.
+// openMessage returns the first message on an actor's channel for c, a head and the states, of at most so many bytes.
 func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	a.compareAll()
 	fields := (a.fieldsFor(c) | a.states.initial()) &^ a.class.listFields()
@@ -256,7 +258,7 @@ func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	return message, nil
 }
 
-// openHead is what every open message begins with: class id, flags, number of the actor, its name when it was placed.
+// openHead returns the head of an open message: class id, flags, number of the actor, and its name when it was placed.
 func (a *Actor) openHead(c *Conn, flags byte) []byte {
 	id := a.world.table.id(a.class)
 	if a.name != "" {
@@ -276,7 +278,7 @@ func (a *Actor) ownerFlags(c *Conn) byte {
 	return 0
 }
 
-// tellOwner sends a client that has the actor whether it owns it. Where the copy sleeps, the open that wakes it says so.
+// tellOwner tells a client that has the actor whether it owns it. A dormant copy learns it by the open that wakes it.
 func (a *Actor) tellOwner(c *Conn) error {
 	o := a.openingOn(c)
 	switch {
@@ -299,7 +301,7 @@ type opened struct {
 	states []byte
 }
 
-// readOpen takes an open message apart.
+// readOpen parses an open message, on a client.
 func (w *World) readOpen(m bunch.Message) (o opened, violation *CloseError) {
 	classes := w.table.all()
 	id, n := binary.Uvarint(m.Payload)
@@ -324,13 +326,13 @@ func (w *World) readOpen(m bunch.Message) (o opened, violation *CloseError) {
 	return o, nil
 }
 
-// openActor makes, on a client, the actor that the server opened, or opens the copy that is here already.
+// openActor makes, on a client, a copy of the actor that the server opened, or gives the channel to a copy that has none.
 func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	o, violation := w.readOpen(m)
 	if violation != nil {
 		return violation
 	}
-	named := c.copies.byRef[o.ref] != nil // for those who refer to it
+	named := c.copies.byRef[o.ref] != nil // then states that name it have been told before
 	a, violation := w.adopt(c, m, o)
 	switch {
 	case violation != nil:
@@ -366,14 +368,14 @@ func (w *World) openActor(c *Conn, m bunch.Message) *CloseError {
 	return nil
 }
 
-// introduce makes the object of a new copy.
+// introduce adds a new copy to the world and makes its objects and replicas.
 func (w *World) introduce(a *Actor) {
 	w.actors.add(a)
 	a.makeObjects()
 	a.makeReplicas()
 }
 
-// firstState takes, on a client, the states that came with an open.
+// firstState applies, on a client, the states in an open message.
 func (w *World) firstState(c *Conn, a *Actor, o opened) *CloseError {
 	if o.flags&flagState == 0 {
 		if len(o.states) > 0 {

@@ -7,11 +7,11 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Owner is who may own an actor: a *[Conn], or another *[Actor] of the same server. A chain of owners ends at a connection or at the
-// server itself, and that end decides [Actor.Conn]: whose Server RPCs are heard, where Client RPCs run, and who sees fields that are
-// for the owner. UE: AActor::Owner; the chain of GetNetConnection.
+// Owner is what may own an actor: a *[Conn], or another *[Actor] of the same server. A chain of owners ends at a connection or at the
+// server itself. That end is [Actor.Conn]: it may call Server RPCs, runs Client RPCs, and has the fields that are for the owner. UE:
+// AActor::Owner; the chain of GetNetConnection.
 type Owner interface {
-	// ends returns both ends of the chain of owners: the actor that owns directly, nil when none does, and the connection at the far end.
+	// ends returns both ends of the chain: the actor that owns directly, nil when none does, and the connection at the far end.
 	ends() (owner *Actor, conn *Conn)
 }
 
@@ -24,7 +24,7 @@ func (a *Actor) ends() (*Actor, *Conn) {
 	return a, a.conn
 }
 
-// endsOf is o.ends, also of nobody.
+// endsOf returns o.ends; nothing when o is nil.
 func endsOf(o Owner) (owner *Actor, conn *Conn) {
 	if o == nil {
 		return nil, nil
@@ -32,7 +32,7 @@ func endsOf(o Owner) (owner *Actor, conn *Conn) {
 	return o.ends()
 }
 
-// mayOwn tells why an actor, which is nil when it is to be made yet, can not have an owner.
+// mayOwn returns why owner and conn can not own a; a is nil when it is yet to be made.
 func (w *World) mayOwn(a, owner *Actor, conn *Conn) error {
 	switch {
 	case owner != nil && owner.world != w, conn != nil && conn.world != w:
@@ -50,10 +50,10 @@ func (w *World) mayOwn(a, owner *Actor, conn *Conn) error {
 	return nil
 }
 
-// OnOwner makes fn run when an actor of the class has another owner: on the server when [World.SetOwner] gave it one, or when its
-// [Actor.Conn] has changed with one further up, on a client when [Actor.Owned] has changed. It does not run for who owns it from the
-// beginning, nor when it ends. It panics when there is a function already. UE: PossessedBy and UnPossessed on the server, OnRep_Owner
-// on clients.
+// OnOwner makes fn run when the owner of an actor of the class has changed: on the server when [World.SetOwner] gave it another, or when
+// its [Actor.Conn] has changed with an owner further up the chain; on a client when [Actor.Owned] has changed. It does not run for the
+// first owner, nor when the actor ends. It panics when there is a function already. UE: PossessedBy and UnPossessed on the server,
+// OnRep_Owner on clients.
 func OnOwner[T any](b *Binding[T], fn func(object T)) {
 	mustHook(b.untyped, "OnOwner", fn == nil, b.untyped.onOwner != nil)
 	b.untyped.onOwner = func(object any) { fn(object.(T)) }
@@ -67,7 +67,7 @@ func (a *Actor) setOwned(owned bool) {
 	}
 }
 
-// ownerChanged tells the objects.
+// ownerChanged runs OnOwner.
 func (a *Actor) ownerChanged() {
 	for p := range a.parts {
 		if !a.dead && p.binding.onOwner != nil {
@@ -77,11 +77,12 @@ func (a *Actor) ownerChanged() {
 }
 
 // SetOwner gives the actor to a connection, to another actor or to the server itself (nil). When that changes the connection at the end
-// of the chain, the actor and all that it owns open for the new one, and both clients are told. An actor can not own itself, by
-// however many others: that is an error. When an owner is destroyed what it owned belongs to the server. When a connection ends, all
-// actors of its chains are destroyed after OnDisconnect, each before its owner: SetOwner(a, nil) in OnDisconnect keeps an actor with what
-// it owns, and OnClose of the pawn that owns it would be too late. When the new owner's client can not take the actor, or not be told,
-// SetOwner returns why, and it owns the actor all the same. Server only. UE: SetOwner; what a leaving player's pawn owned stays there.
+// of the chain, the actor and all that it owns open for the new one, and both clients are told. It is an error when the actor would own
+// itself, directly or by others. When an owner is destroyed, the actors that it owned belong to the server. When a connection ends, all
+// actors of its chains are destroyed after OnDisconnect, each before its owner: SetOwner(a, nil) in OnDisconnect keeps an actor with all
+// that it owns; in OnClose of the pawn that owns it, it would be too late. When the new owner's client can not take the actor, or can not
+// be told, SetOwner returns why, and that client still owns the actor. Server only. UE: SetOwner; there the actors that a leaving player's
+// pawn owned stay.
 func (w *World) SetOwner(a *Actor, to Owner) error {
 	if err := a.mayChange("SetOwner"); err != nil {
 		return err
@@ -108,7 +109,7 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 	return err
 }
 
-// listAt enters the actor among those that its owner has.
+// listAt adds the actor to those of its owner.
 func (a *Actor) listAt(owner *Actor, conn *Conn) {
 	a.owner = owner
 	switch {
@@ -119,7 +120,7 @@ func (a *Actor) listAt(owner *Actor, conn *Conn) {
 	}
 }
 
-// unlist takes the actor from its owner.
+// unlist removes the actor from those of its owner.
 func (a *Actor) unlist() {
 	switch {
 	case a.owner != nil:
@@ -130,7 +131,7 @@ func (a *Actor) unlist() {
 	a.owner = nil
 }
 
-// inherit makes conn the end of the chain for the actor and all that it owns, and tells the clients. It returns them, nobody when
+// inherit makes conn the end of the chain for the actor and all that it owns, and tells the clients. It returns these actors, none when
 // nothing has changed.
 func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
 	previous := a.conn
@@ -161,13 +162,13 @@ func (a *Actor) household(list []*Actor) []*Actor {
 	return list
 }
 
-// tellOwners tells the old owner and the new one, for whom the actor opens.
+// tellOwners tells the old owner's client and the new one's, and opens the actor for the new one.
 func (a *Actor) tellOwners(previous, conn *Conn) error {
 	if a.torn || conn != nil && conn.expected() {
 		return nil
 	}
 	if previous != nil {
-		_ = a.tellOwner(previous) // who fails is closed, or hears no more
+		_ = a.tellOwner(previous) // an error means that the connection is closing
 	}
 	switch {
 	case conn == nil:
@@ -178,7 +179,7 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	return a.tellOwner(conn)
 }
 
-// orphan gives what the actor owns to the server, and returns all whose connection has changed.
+// orphan gives the actors that a owns to the server, and returns all whose connection has changed.
 func (a *Actor) orphan() (heirs []*Actor) {
 	for child := range a.children.all {
 		child.unlist()
@@ -188,7 +189,7 @@ func (a *Actor) orphan() (heirs []*Actor) {
 	return heirs
 }
 
-// destroyOwned destroys the actors that the connection still owns, each in a task: what others own goes before them.
+// destroyOwned destroys the actors that the connection still owns, each in a task, and before each actor those that it owns.
 func (c *Conn) destroyOwned() {
 	a := c.shown.owned.First()
 	if a == nil {
@@ -201,8 +202,8 @@ func (c *Conn) destroyOwned() {
 	_ = c.world.Destroy(a)
 }
 
-// Owner returns the actor that owns this one, on the server; nil when a connection or the server itself does. Clients do not know it:
-// a [Ref] in a state tells them. UE: GetOwner.
+// Owner returns, on the server, the actor that owns this one; nil when a connection or the server itself does. Clients do not know it: use
+// a [Ref] in a state to tell them. UE: GetOwner.
 func (a *Actor) Owner() *Actor { return a.owner }
 
 // ownerName names who owns the actor, on the server.
@@ -222,7 +223,7 @@ const (
 	SimulatedProxy Role = 1
 	// AutonomousProxy: the copy of the client that owns the actor, and may call its Server RPCs.
 	AutonomousProxy Role = 2
-	// Authority: what happens here counts: on the server, and at a client that has a torn-off copy.
+	// Authority: this side decides: the server, and a client that has a torn-off copy.
 	Authority Role = 3
 )
 
@@ -251,8 +252,8 @@ func (a *Actor) Role() Role {
 	return SimulatedProxy
 }
 
-// RemoteRole returns what the other side may do with it: on the server its owner's client, when it has one, else all clients. UE:
-// GetRemoteRole.
+// RemoteRole returns what the other side may do with the actor: on the server its owner's client, or all clients when it has no owner.
+// UE: GetRemoteRole.
 func (a *Actor) RemoteRole() Role {
 	switch {
 	case a.dead || a.torn:

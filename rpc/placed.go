@@ -12,18 +12,18 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Place makes an actor of b's class that both ends know from a level, by a name that is its own in the world: 1 to 128 bytes, printable.
-// Otherwise it is [Spawn], owned by the server itself. UE: an actor placed in a level.
+// Place makes an actor of b's class that both ends know from a level, by a name that no other actor of the world has: 1 to 128 printable
+// bytes. On the server it is otherwise like [Spawn], owned by the server itself. UE: an actor placed in a level.
 //
-// On a client, after Connect, it makes the client's copy before the server's open comes, which then names it and uses it; until then it
-// lives without a channel: it has no [Ref], and Server RPCs on it return ErrDormant. When the open came first Place returns that copy
-// as it is, and does not run set. When the server has destroyed the actor, which clients hear at once and late joiners when they
-// join, the copy ends, and Place returns ErrClosed. Place in OnConnect what is there from the beginning: no open has come by then.
+// On a client, after Connect, it makes the client's copy before the server's open comes. Until then the copy has no channel and no [Ref],
+// and Server RPCs on it return ErrDormant; the open names it and gives it both. When the open came first, Place returns that copy as it
+// is, and does not run set. When the server has destroyed the actor, the copy ends, and Place returns ErrClosed; clients are told at
+// once, or when they join. In OnConnect place all actors that are there from the beginning: no open has come by then.
 //
-// On the server a name that was destroyed, or torn off, is gone for good: Place returns ErrClosed.
+// On the server Place returns ErrClosed for a name whose actor was destroyed or torn off: the name is gone for good.
 //
-// A client's copy lives on when its channel closes for Relevancy or LevelUnloaded, and is used again when it opens again; the client
-// may destroy one that has no channel, as when it unloads the level. It ends with its connection once it was open.
+// A client's copy lives on when its channel closes for Relevancy or LevelUnloaded, and is used again by the next open. The client may
+// destroy a copy that has no channel, as when it unloads the level. A copy that was open once ends with its connection.
 func Place[T any](b *Binding[T], name string, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	if !validName(name) {
@@ -50,7 +50,7 @@ func Place[T any](b *Binding[T], name string, set func(object T), options ...Spa
 	return a, object, nil
 }
 
-// validName reports whether a name can be that of a placed actor.
+// validName reports whether a placed actor may have that name.
 func validName(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
@@ -90,8 +90,8 @@ func (a *Actor) parks(reason CloseReason) bool {
 	return a.name != "" && (reason == Relevancy || reason == LevelUnloaded)
 }
 
-// raze tells the clients that have no copy from here that a placed actor is destroyed or torn off, and remembers it for late joiners:
-// their own ends.
+// raze tells the clients that a placed actor is destroyed or torn off, and remembers it for those that join later: a copy that they have
+// placed themselves ends. It leaves out clients with a copy that the server has opened.
 func (a *Actor) raze() {
 	w := a.world
 	if a.name == "" {
@@ -106,7 +106,7 @@ func (a *Actor) raze() {
 	}
 }
 
-// razeFor tells a connection that has joined what is destroyed.
+// razeFor tells a client that has joined which placed actors are gone.
 func (w *World) razeFor(c *Conn) {
 	for _, a := range w.actors.razed {
 		a.dismiss(c, Destroyed)
@@ -118,7 +118,7 @@ func appendName(b []byte, name string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(name))), name...)
 }
 
-// readName reads it, and tells whether it is one.
+// readName reads the name of a placed actor; ok is false when it is malformed.
 func readName(b []byte) (name string, rest []byte, ok bool) {
 	size, n := binary.Uvarint(b)
 	if n <= 0 || size > maxNameBytes || size > uint64(len(b)-n) {
@@ -128,7 +128,7 @@ func readName(b []byte) (name string, rest []byte, ok bool) {
 	return name, b[n+int(size):], validName(name)
 }
 
-// adopt finds the copy that an open message names: one that sleeps, or one that was placed here. It is nil when there is none.
+// adopt returns the copy to which an open message gives a channel: a dormant one, or one that was placed here. It is nil when there is none.
 func (w *World) adopt(c *Conn, m bunch.Message, o opened) (*Actor, *CloseError) {
 	a := c.copies.byRef[o.ref]
 	if placed := w.actors.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.torn {

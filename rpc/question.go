@@ -11,16 +11,16 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// question is one that this side answers.
+// question is a question of a request that this side answers.
 type question struct {
-	conn   *Conn // nil: this world asked
+	conn   *Conn // of the asker; nil: this world asked
 	actor  *Actor
 	method *method
 	number uint64
-	kept   *question   // the one that outlives the handler, see Later
-	said   atomic.Bool // it is answered, or Later's function was called
+	kept   *question   // of the running handler's question: the copy that keep has made for Later
+	said   atomic.Bool // it is answered, or the function of Later was called
 
-	ctx    context.Context // nil until Call.Context makes it
+	ctx    context.Context // made by Call.Context; nil before
 	cancel context.CancelCauseFunc
 }
 
@@ -30,14 +30,14 @@ var (
 	errAnswered = errors.New("rpc: the answer is given")
 )
 
-// keep files the question that the running handler answers later.
+// keep files a copy of the running handler's question, to be answered later.
 func (q *question) keep() {
 	kept := &question{conn: q.conn, actor: q.actor, method: q.method, number: q.number, ctx: q.ctx, cancel: q.cancel}
 	q.kept = kept
 	kept.actor.world.requestsOf(q.conn).questions.Put(q.number, kept)
 }
 
-// leave ends what the handler leaves behind that has returned, or has not.
+// leave ends the context of a question whose handler has returned or panicked, unless it will be answered later.
 func (q *question) leave() {
 	if q.kept == nil {
 		q.end(errAnswered)
@@ -50,7 +50,7 @@ func (q *question) end(cause error) {
 	}
 }
 
-// resume takes a question back that can be answered now, and reports whether anybody waits for that.
+// resume takes out a question that was kept, to be answered now. It is false when nobody waits for the answer any more.
 func (w *World) resume(q *question) bool {
 	theirs := &w.requestsOf(q.conn).questions
 	if open, ok := theirs.Get(q.number); !ok || open != q {
@@ -71,7 +71,7 @@ func (w *World) unheard(c *Conn) {
 	c.drops.Add(drops.Answer, 1)
 }
 
-// answerHere gives the answer to a question that this world asked itself, as a task.
+// answerHere gives the answer to the asker in this same world: to a goroutine in Ask, or in a task to the function of Then.
 func (w *World) answerHere(q *question, result any) {
 	asked, ok := w.requests.asked.Take(q.number)
 	if !ok {
@@ -87,7 +87,7 @@ func (w *World) answerHere(q *question, result any) {
 	w.drive.Signal()
 }
 
-// send answers the peer.
+// send sends an answer to the peer, unless the actor's channel has closed.
 func (q *question) send(answer []byte) error {
 	o := q.actor.openingOn(q.conn)
 	if o == nil {
@@ -97,7 +97,7 @@ func (q *question) send(answer []byte) error {
 	return q.actor.send(o, q.method.pair, answer)
 }
 
-// refuse answers with an error.
+// refuse answers with a verdict that is an error, and with the text of cause, if that is not nil.
 func (q *question) refuse(v ask.Verdict, cause error) {
 	w, m := q.actor.world, q.method.pair
 	answer := ask.Answer{Number: q.number, Verdict: v}
@@ -127,20 +127,20 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	}
 }
 
-// unsaid tells both ends that an answer can not travel.
+// unsaid logs that an answer can not travel, and answers with that error instead.
 func (q *question) unsaid(err error) {
 	q.actor.world.callFailed(q.method.pair, err)
 	q.refuse(ask.Failed, err)
 }
 
-// missing ends the question of a handler in this world that panicked.
+// missing answers, with an error, a question of this world's own whose handler has panicked.
 func (q *question) missing() {
 	if !q.said.Load() && q.kept == nil {
 		q.refuse(ask.Failed, errors.New("the handler did not return"))
 	}
 }
 
-// dropQuestion counts a question that does not run, and says so to who asks.
+// dropQuestion counts a question that does not run, and tells the asker.
 func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason drops.Reason) {
 	c.drop(reason, a, m)
 	if verdict, ok := verdictOf[reason]; ok {
@@ -149,14 +149,14 @@ func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason
 	}
 }
 
-// verdictOf is what who asks is told of a question that is dropped. Nobody is closed for one too many: the limits of both ends may
-// differ, and a cancel on another actor's channel, which makes room, may still be under way.
+// verdictOf is what the asker is told of a question that is dropped. One question too many does not close the connection: the limits of
+// both ends may differ, and a cancel that makes room may still be under way on another actor's channel.
 var verdictOf = map[drops.Reason]ask.Verdict{
 	drops.Unbound: ask.Unbound, drops.NotOwner: ask.NotOwner, drops.RateLimited: ask.RateLimited, drops.Requests: ask.TooMany,
 	drops.Blocked: ask.Blocked,
 }
 
-// runQuestion runs a question of the peer's that is not dropped.
+// runQuestion runs a question of the peer that refuse lets pass.
 func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
 	switch {
 	case a.dead:
@@ -191,7 +191,7 @@ func (w *World) runQuestionHere(l localCall) {
 	w.question.said.Store(true)
 }
 
-// cancelQuestion ends a question of the peer's. One that is answered already is no error: the two crossed.
+// cancelQuestion ends a question that the peer cancels. It may be unknown: then its answer has crossed the cancel.
 func (w *World) cancelQuestion(c *Conn, a *Actor, m *method, number uint64) {
 	q, ok := c.requests.questions.Get(number)
 	if ok && q.actor == a && q.method == m {

@@ -10,9 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/refs"
 )
 
-// Ref names an actor in arguments, states and lists, on whichever side. UE: FNetworkGUID. Numbers are never used again while the
-// server's world lives; 0 names none. It is resolved where it is used: [World.Actor] and [Conn.Actor] return nil when the actor is
-// dead, or not open here.
+// Ref names an actor in arguments, states and lists, on both sides; 0 names none. A number is never used again while the server's
+// world lives. [World.Actor] and [Conn.Actor] return the actor, nil when it is dead or not open here. UE: FNetworkGUID.
 type Ref uint64
 
 func (r Ref) String() string {
@@ -22,9 +21,9 @@ func (r Ref) String() string {
 	return fmt.Sprintf("actor %d", uint64(r))
 }
 
-// Actor returns the actor that ref names, nil when it is dead or not open here. On a server use [Conn.Actor] for a number that
-// came from a client and lies in Raw bytes or in a type that reads itself: a client may name actors that it was never shown. On a client
-// of several servers use it too: each server counts by itself, and this is the first one's.
+// Actor returns the actor that ref names, nil when it is dead or not open here. On a server use [Conn.Actor] instead for a number that
+// came from a client in Raw bytes, or in a type that reads itself: a client may name actors that it was never shown. Use it also on a
+// client of several servers: they number their actors independently, and World.Actor returns the first match.
 func (w *World) Actor(ref Ref) *Actor {
 	if w.IsServer() {
 		return w.actors.byRef[ref]
@@ -54,8 +53,8 @@ var (
 	references = refs.Finder{Ref: refType, Actor: reflect.TypeFor[Actor]()}
 )
 
-// unknown returns the references in the argument at p that name no actor which is open on c, and sets them to none. A client
-// could else name actors that it was never shown.
+// unknown returns the references in the argument at p that name no actor which is open on c, and sets them to 0. Otherwise a
+// client could name actors that it was never shown.
 func (c *Conn) unknown(p any) (refs []Ref) {
 	references.Each(reflect.ValueOf(p).Elem(), func(v reflect.Value) {
 		if ref := Ref(v.Uint()); ref != 0 && c.Actor(ref) == nil {
@@ -67,17 +66,17 @@ func (c *Conn) unknown(p any) (refs []Ref) {
 }
 
 const (
-	// maxWaiting calls, and bytes of them, at most wait on a connection for the actors that they name.
+	// maxWaiting is how many calls of a connection, and maxWaitingBytes how many bytes of them, may wait for the actors that they name.
 	maxWaiting, maxWaitingBytes = 64, 64 << 10
-	// waitingTime is how long a call waits for them: their opens are mostly on their way.
+	// waitingTime is how long a call waits for its actors, whose opens are mostly on their way.
 	waitingTime = 5 * time.Second
 )
 
-// waitingCalls are those of a client's connection that name actors which are not open here yet, in the order in which they came.
+// waitingCalls are calls that a client has received and that name actors which are not open here yet, in the order in which they came.
 type waitingCalls struct {
 	calls   []waitingCall
 	bytes   int
-	running bool // the call that runs now waits no more
+	running bool // a call runs that has waited: resolve must not make it wait again
 }
 
 type waitingCall struct {
@@ -90,7 +89,8 @@ type waitingCall struct {
 	question uint64 // its number, of a request
 }
 
-// resolve prepares the references of an argument for its handler. It reports whether the call shall wait for their actors instead.
+// resolve sets references in an argument that name no open actor to 0. If the call shall wait for those actors instead, it keeps the
+// call and returns true.
 func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool) {
 	needs := c.unknown(p)
 	if len(needs) == 0 {
@@ -110,7 +110,7 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 	return true
 }
 
-// runAllWaiting runs the calls whose time is over.
+// runAllWaiting runs, in Dispatch, the waiting calls whose time is over.
 func (w *World) runAllWaiting() {
 	for _, c := range w.announced {
 		if len(c.copies.waiting.calls) > 0 {
@@ -119,7 +119,7 @@ func (w *World) runAllWaiting() {
 	}
 }
 
-// runWaiting runs the calls of which all that they name is open now, or the time is over.
+// runWaiting runs the waiting calls whose actors are all open now, or whose time is over.
 func (w *World) runWaiting(c *Conn) {
 	for i := 0; i < len(c.copies.waiting.calls); {
 		call := c.copies.waiting.calls[i]
@@ -133,7 +133,7 @@ func (w *World) runWaiting(c *Conn) {
 	}
 }
 
-// runWaited runs one of them.
+// runWaited runs a call that has waited.
 func (w *World) runWaited(c *Conn, call waitingCall) {
 	defer w.game.Catch(c)
 	c.copies.waiting.running, w.arrived = true, w.frame.now
@@ -149,7 +149,7 @@ func (w *World) runWaited(c *Conn, call waitingCall) {
 	}
 }
 
-// asks reports whether a question waits.
+// asks reports whether the question with that number waits.
 func (w *waitingCalls) asks(number uint64) bool {
 	return slices.ContainsFunc(w.calls, func(call waitingCall) bool { return call.question == number })
 }

@@ -14,41 +14,41 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// relevantTime is how long an actor stays open for a connection after it was last relevant to it, so that what comes and goes at the
-// edge is not closed and opened all the time. UE: NetDriver RelevantTimeout.
+// relevantTime is how long an actor stays open for a connection after it was last relevant to it, so that actors at the edge of the cull
+// distance are not closed and opened all the time. UE: NetDriver RelevantTimeout.
 const relevantTime = 5 * time.Second
 
 // relevancyRule says who decides for whom an actor is open.
 type relevancyRule uint8
 
 const (
-	byHand  relevancyRule = iota // the game: OpenTo, CloseTo, AlwaysRelevant
-	byGrid                       // where it stands: At
-	byGame                       // a function of the game: Relevant
-	byOwner                      // it is for its owner alone
+	byHand  relevancyRule = iota // the game, by OpenTo, CloseTo and AlwaysRelevant
+	byGrid                       // the distance, by At
+	byGame                       // a function of the game, by Relevant
+	byOwner                      // nobody: it is for its owner alone
 )
 
 // actorRelevancy says, on a server, for whom an actor is open.
 type actorRelevancy struct {
-	always, onlyOwner, asOwner bool // as the game spawned it
+	always, onlyOwner, asOwner bool // the options of Spawn
 
 	rule relevancyRule
-	slot int // its place in slots(), while a rule other than byHand decides
+	slot int // its place in slots(), if there are any
 }
 
 const (
-	// surveyPeriod is how often all positions are read, and all surroundings looked at. What runs at 10 m/s moves by a metre in it,
-	// which is little beside a cull distance, and a tick at 30 Hz has a third of the work.
+	// surveyPeriod is how often all positions are read, and all connections surveyed. In that time a runner at 10 m/s moves by a metre,
+	// little beside a cull distance, and each tick at 30 Hz does a third of the work.
 	surveyPeriod = 100 * time.Millisecond
-	// askPeriod is how often each pair of an actor and a connection is asked about, of classes with a function of their own. There are
-	// as many as the product of both.
+	// askPeriod is how often the game's function (Relevant) is asked about each pair of an actor and a connection; longer than
+	// surveyPeriod, since there are as many as the product of both.
 	askPeriod = time.Second
-	// maxAsked pairs are asked about at a Flush: at 50 ns each, which a look at two structs takes, 1 ms.
+	// maxAsked is how many pairs a Flush asks about: 1 ms, at the 50 ns that a look at two structs takes.
 	maxAsked = 20_000
-	// maxOpened actors are opened at a Flush: at 3 µs each, 3 ms, which a hundred viewers that come at once would else take many
-	// times of.
+	// maxOpened is how many actors a Flush opens: 3 ms, at 3 µs each. Without it a hundred viewers that come at once would take many
+	// times as long.
 	maxOpened = 1000
-	// openPause is how long a connection waits after an actor could not be opened.
+	// openPause is how long a connection opens nothing after an actor could not be opened.
 	openPause = time.Second
 )
 
@@ -60,15 +60,15 @@ type relevance struct {
 	asked   slots // byGame
 
 	last    time.Time     // the last Flush
-	elapsed time.Duration // since the first one; time stamps of relevancy are such
+	elapsed time.Duration // since the first Flush; the clock of relevancy
 
-	// What is left of this Flush. A panic of a function of the game leaves the rest to the next.
+	// How much this Flush has yet to do.
 	toPlace, toSurvey, toAsk, toOpen int
 
-	// Where the rounds are.
+	// The rounds, and where each of them is.
 	places, surveys, questions relevancy.Round
 	place, question            int // slots
-	surveyor, asker            int // among the world's connections
+	surveyor, asker            int // indices in World.announced
 
 	// Scratch of one survey.
 	found  []relevancy.Found
@@ -82,12 +82,12 @@ type wish struct {
 	far   float32
 }
 
-// slots have the actors that one rule decides on, and, while a connection is looked at, its openings of them.
+// slots has the actors about which one rule decides and, while a connection is surveyed or asked about, its openings of them.
 type slots struct {
 	relevancy.Slots[Actor, opening]
 }
 
-// mark notes what a connection has, for as long as it is looked at.
+// mark files the openings of a connection by slot, until unmark.
 func (r *slots) mark(openings []*opening) {
 	for _, o := range openings {
 		if o.actor.slots() == r {
@@ -104,14 +104,14 @@ func (r *slots) unmark(openings []*opening) {
 	}
 }
 
-// forget is called when something closes; a function of the game may do that while its connection is looked at. r may be nil.
+// forget is called when an opening closes: a function of the game may close it between mark and unmark. r may be nil.
 func (r *slots) forget(o *opening) {
 	if r != nil && r.Here[o.actor.relevancy.slot] == o {
 		r.Here[o.actor.relevancy.slot] = nil
 	}
 }
 
-// slots returns those that the actor is in, nil when in none.
+// slots returns the slots that the actor is in, nil when it is in none.
 func (a *Actor) slots() *slots {
 	switch a.relevancy.rule {
 	case byGrid:
@@ -133,7 +133,7 @@ func (r *relevance) join(a *Actor) {
 	}
 }
 
-// leave ends it. The actor is open nowhere any more.
+// leave stops deciding about an actor, which is open for nobody any more.
 func (r *relevance) leave(a *Actor) {
 	if a.relevancy.rule == byHand {
 		return
@@ -164,7 +164,7 @@ func (r *relevance) expel(conns []*Conn, c *Conn) {
 	}
 }
 
-// relate does a Flush's part of all rounds.
+// relate does, in Flush, the next part of each round: it reads positions, surveys connections and asks the game.
 func (w *World) relate(now time.Time) {
 	r := &w.relevance
 	passed := max(now.Sub(r.last), 0)
@@ -216,7 +216,7 @@ func (w *World) relateGuarded() {
 	}
 }
 
-// survey finds out what is near to a connection's view, and what was not for too long.
+// survey finds the actors near a connection's view, which settle opens, and those that were out of sight for relevantTime, which it closes.
 func (c *Conn) survey() {
 	r := &c.world.relevance
 	x, y, z, ok := c.viewpoint()
@@ -248,15 +248,15 @@ func (c *Conn) survey() {
 	}
 }
 
-// want has settle open an actor that is not open for the connection. It leaves out actors whose copy sleeps there, which would take the turn
-// of others at each look.
+// want makes settle open an actor that is not open for the connection. It leaves out actors of which the client has a dormant copy: they
+// would not open, and count against maxOpened each time.
 func (c *Conn) want(a *Actor, far float32) {
 	if !a.restsAt(c) {
 		c.world.relevance.wanted = append(c.world.relevance.wanted, wish{a, far})
 	}
 }
 
-// ask asks the game about the next actors and one connection.
+// ask asks the game whether the next actors are relevant to the connection.
 func (c *Conn) ask(count int) {
 	r := &c.world.relevance
 	if !c.usable() {
@@ -289,7 +289,7 @@ func (c *Conn) ask(count int) {
 	}
 }
 
-// seenBy asks the game.
+// seenBy reports whether the actor is relevant to a connection, by the game's function.
 func (a *Actor) seenBy(c *Conn) bool {
 	if a.concerns(c) {
 		return true
@@ -301,7 +301,7 @@ func (a *Actor) seenBy(c *Conn) bool {
 	return a.own.binding.relevant(a.own.object, c)
 }
 
-// settle ends a look at a connection: it closes what was not seen for too long, and then opens what is seen now, the nearest first.
+// settle ends a survey or a round of questions: it closes the actors in unseen, and then opens those in wanted, the nearest first.
 func (c *Conn) settle(of *slots) {
 	r := &c.world.relevance
 	of.unmark(c.shown.view.openings)
@@ -320,7 +320,7 @@ func (c *Conn) settle(of *slots) {
 	r.unseen, r.wanted = r.unseen[:0], r.wanted[:0]
 }
 
-// openWanted opens as many actors as this Flush may, until one can not be for a reason that the others share.
+// openWanted opens as many actors as this Flush may. It stops when one could not be opened for a reason that holds for all.
 func (c *Conn) openWanted(wanted []wish) {
 	r := &c.world.relevance
 	for _, wish := range wanted[:min(len(wanted), r.toOpen)] {
@@ -339,7 +339,7 @@ func (c *Conn) openWanted(wanted []wish) {
 	}
 }
 
-// ruleOf finds out who decides for whom a new actor is open.
+// ruleOf returns the rule for a new actor.
 func (a *Actor) ruleOf() relevancyRule {
 	switch {
 	case a.relevancy.always:
@@ -388,7 +388,7 @@ func (a *Actor) locate() {
 	grid.Set(a.relevancy.slot, x, y, z, stands.reach())
 }
 
-// reach returns from how near the actor is seen.
+// reach returns the distance within which the actor is seen.
 func (a *Actor) reach() float32 {
 	if a.relevancy.always {
 		return everywhere
@@ -399,26 +399,26 @@ func (a *Actor) reach() float32 {
 // concerns reports whether an actor is relevant to a connection whatever the distance.
 func (a *Actor) concerns(c *Conn) bool { return a.conn == c || a == c.shown.view.target }
 
-// everywhere is a cull distance beyond all.
+// everywhere is a cull distance that reaches every view.
 const everywhere = math.MaxFloat32
 
-// view is what a server's connection sees. It belongs to the world's goroutine.
+// view is, on a server, from where a connection sees, and what is open for it. It belongs to the world's goroutine.
 type view struct {
 	target  *Actor // by SetView; nil = see viewTarget
 	fixed   bool   // by SetViewPoint
 	x, y, z float32
 
-	pawn     *Actor        // see Conn.pawn
-	searched time.Duration // relevance.elapsed then, and 1
+	pawn     *Actor        // found by Conn.pawn
+	searched time.Duration // when that was: relevance.elapsed + 1, so that 0 is never
 
-	openings []*opening    // of actors that relevancy closes, in no order
-	pause    time.Duration // nothing is opened before: the last could not be
+	openings []*opening    // of actors about which relevancy decides, in no order
+	pause    time.Duration // nothing opens before that relevance.elapsed: an actor could not be opened
 }
 
-// SetView makes the connection see from where a stands: actors of classes with [At] are open for it as long as they are near enough
-// to a, and a itself is. Nil, and the death of a, go back to how it begins: from the first of the actors that the connection owns whose
-// class has At. A connection that has none sees nothing but what it owns. Server only; it belongs to the world's goroutine, and counts
-// within 0.1 s. UE: SetViewTarget, and what the player controller possesses.
+// SetView makes the connection see from where a stands: a, and actors of classes with [At] that are near enough to it, are open for it.
+// When a is nil, or has ended, the connection sees as it does before any SetView: from the first actor that it owns whose class has At.
+// A connection that owns none sees only its own actors. Server only; it belongs to the world's goroutine, and takes effect within 0.1 s.
+// UE: SetViewTarget, and what the player controller possesses.
 func (c *Conn) SetView(a *Actor) error {
 	switch {
 	case !c.server:
@@ -446,7 +446,7 @@ func (c *Conn) SetViewPoint(x, y, z float32) error {
 	return nil
 }
 
-// View returns from where the connection sees: the actor that it sees from, nil after SetViewPoint, and where that is; false when it sees
+// View returns from where the connection sees: the actor, nil after SetViewPoint, and its position. ok is false when the connection sees
 // from nowhere. Server only; it belongs to the world's goroutine. UE: ViewTarget and SrcLocation of IsNetRelevantFor.
 func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
 	x, y, z, ok = c.viewpoint()
@@ -472,8 +472,8 @@ func (c *Conn) viewTarget() *Actor {
 	return c.pawn()
 }
 
-// pawn returns the first actor that the connection owns and that stands somewhere. It is searched for once a look at relevancy, or
-// what a connection owns and sees as its owner would cost the square of their number.
+// pawn returns the first actor that the connection owns and whose class has At. It searches once a Flush: locate asks for each actor that
+// is RelevantAsOwner, and would take the square of their number.
 func (c *Conn) pawn() *Actor {
 	v := &c.shown.view
 	if now := c.world.relevance.elapsed + 1; v.searched != now || v.pawn != nil && (v.pawn.dead || v.pawn.conn != c) {
@@ -496,7 +496,7 @@ func (c *Conn) viewpoint() (x, y, z float32, ok bool) {
 	return c.viewTarget().position()
 }
 
-// add notes an actor that is open now, if relevancy closes it.
+// add notes an opening of an actor about which relevancy decides.
 func (v *view) add(o *opening) {
 	if o.actor.relevancy.rule != byHand {
 		o.at = len(v.openings)
@@ -504,7 +504,7 @@ func (v *view) add(o *opening) {
 	}
 }
 
-// remove forgets an actor that is closed.
+// remove forgets an opening that has closed.
 func (v *view) remove(o *opening) {
 	if o.actor.relevancy.rule == byHand {
 		return

@@ -15,10 +15,10 @@ import (
 // replicator compares, on a server, the states of actors at each Flush. Actors that are open for nobody are not among them.
 type replicator struct {
 	states []comparison
-	news   time.Time // when something last happened under Run that may have changed states
-	behind bool      // the last Flush did not look at some that may have changed since, for UpdateRate
-	left   bool      // some are of actors that are open for nobody any more
-	fields []byte    // of an update; scratch
+	news   time.Time // when something last happened, under Run, that may have changed states
+	behind bool      // the last Flush passed over some that may have changed, because of UpdateRate
+	left   bool      // some actors in states are open for nobody any more: see unwatch
+	fields []byte    // scratch: an update
 }
 
 // comparison is one state of one actor, as the loop over all of them needs it.
@@ -27,7 +27,7 @@ type comparison struct {
 	actor   *Actor
 }
 
-// replicate brings the newest state on its way.
+// replicate compares the states, in Flush, and sends what has changed to the clients.
 func (w *World) replicate(now time.Time) {
 	if w.replicator.left {
 		w.replicator.unwatch()
@@ -42,7 +42,7 @@ func (w *World) replicate(now time.Time) {
 	}
 }
 
-// compare looks at all states that may be looked at.
+// compare compares all states that are due.
 func (r *replicator) compare(now time.Time) {
 	r.behind = false
 	for i := range r.states {
@@ -51,19 +51,19 @@ func (r *replicator) compare(now time.Time) {
 		case c.actor.states.due(now, c.actor.class.updatePeriod):
 			c.actor.compare(c.replica)
 		case r.news.IsZero(): // the world is ticked anyway
-		case c.actor.states.compared.Before(r.news) || c.replica.differs(): // by what happened, or by an OnTick hook when nothing had
+		case c.actor.states.compared.Before(r.news) || c.replica.differs(): // something may have changed it; if nothing has happened, an OnTick hook
 			r.behind = true
 		}
 	}
 }
 
-// ForceUpdate makes the next Flush look at the actor's states, however soon that is after the last look. UE: ForceNetUpdate.
+// ForceUpdate makes the next Flush compare the actor's states, even if [UpdateRate] does not let it. UE: ForceNetUpdate.
 func (a *Actor) ForceUpdate() { a.states.compared = time.Time{} }
 
 // compare encodes one state anew, and notes what has changed for all clients that have the actor.
 func (a *Actor) compare(r replica) {
 	if list, ok := r.(keeper); ok {
-		if !a.dormancy.on || a.dormancy.flushLists { // it sleeps once all clients have its lists as they were then; what the game changes later waits until it wakes
+		if !a.dormancy.on || a.dormancy.flushLists { // else the actor never falls asleep while the game changes its lists
 			a.compareList(list)
 		}
 		return
@@ -77,8 +77,7 @@ func (a *Actor) compare(r replica) {
 	}
 }
 
-// compareList encodes the items of a list that were touched, and notes for all clients that have the actor which are not what they
-// were.
+// compareList encodes the items of a list that were touched, and notes for all clients that have the actor which ones have changed.
 func (a *Actor) compareList(r keeper) {
 	numbers, err := r.TakeChanged()
 	if err != nil {
@@ -93,14 +92,14 @@ func (a *Actor) compareList(r keeper) {
 	}
 }
 
-// firstLook encodes the states of a new object, also for those who have the actor already, for its constructor called it.
+// firstLook encodes the states of a new object. Some clients may have the actor already, because its constructor made a call.
 func (a *Actor) firstLook() {
 	for r := range a.states.kept {
 		if _, list := r.(keeper); !list {
 			a.compare(r)
 		}
 	}
-	if a.states.watched = false; len(a.openings) > 0 { // it had no states before
+	if a.states.watched = false; len(a.openings) > 0 { // watch ran before the replicas were made
 		a.world.watch(a)
 	}
 	for _, o := range a.openings {
@@ -118,21 +117,21 @@ func (a *Actor) compareAll() {
 	}
 }
 
-// stateFailed tells, once a second at most, that fields can not travel as they are.
+// stateFailed logs, at most once a second, that fields can not travel as they are.
 func (w *World) stateFailed(a *Actor, d *declaredState, err error) {
 	if hidden, ok := w.stateWarn.Pass(w.frame.now); ok {
 		w.log.Error("state not replicated: its clients keep what they have", "actor", a, "state", d.String(), "error", err, "more", hidden)
 	}
 }
 
-// mark notes that clients may not have the newest of fields.
+// mark notes that clients may lack the newest values of fields.
 func (a *Actor) mark(fields state.Mask) {
 	for _, o := range a.openings {
 		o.mark(fields)
 	}
 }
 
-// watch adds the states of an actor that is open for somebody to those that are compared.
+// watch makes each Flush compare the states of an actor that is open for somebody.
 func (w *World) watch(a *Actor) {
 	if a.states.watched {
 		return
@@ -149,8 +148,7 @@ func (w *World) watch(a *Actor) {
 	}
 }
 
-// unwatch takes out the states of actors that are no longer open for anybody, all of a Flush at once: one by one they would cost as
-// much as all that is compared, each.
+// unwatch removes the states of actors that are no longer open for anybody, all of them in one pass over the list.
 func (r *replicator) unwatch() {
 	r.left = false
 	r.states = slices.DeleteFunc(r.states, func(c comparison) bool {
@@ -165,7 +163,7 @@ func (r *replicator) unwatch() {
 	})
 }
 
-// fieldsFor returns the fields that travel to c, but for those that go with the open only.
+// fieldsFor returns the fields that travel to c, without those tagged initial.
 func (a *Actor) fieldsFor(c *Conn) (fields state.Mask) {
 	for r := range a.states.kept {
 		d := r.declaration()
@@ -197,19 +195,19 @@ func (a *Actor) shows(f state.Field, id int, c *Conn) bool {
 	return true
 }
 
-// appendFields appends a mask and the fields that it names, as encoded last.
+// appendFields appends a mask and the fields in it, as encoded last.
 func (a *Actor) appendFields(b []byte, fields state.Mask) []byte {
 	return a.states.appendTo(state.AppendMask(b, fields, a.class.fields), fields)
 }
 
-// pending are the replicas that the newest packet has changed on a client, and of which OnRep has not run.
+// pending has, on a client, the replicas that the newest packet has changed and whose OnRep has not run.
 type pending struct {
 	replicas []replica // from next on
 	next     int
 	packet   uint64
 }
 
-// applyUpdate takes an update of an actor's state from the server.
+// applyUpdate applies an update from the server to an actor's states, or runs the calls that came behind them.
 func (w *World) applyUpdate(c *Conn, a *Actor, m bunch.Message) *CloseError {
 	var scratch [2]byte
 	if calls, ok := bytes.CutPrefix(m.Payload, state.AppendMask(scratch[:0], 0, a.class.fields)); ok && len(calls) > 0 && m.Delivery == bunch.Tracked {
@@ -231,7 +229,7 @@ func (w *World) applyUpdate(c *Conn, a *Actor, m bunch.Message) *CloseError {
 	return nil
 }
 
-// runQueued runs the calls of a message that came behind the states: what those have changed is told before.
+// runQueued runs calls of ForceQueue methods, after OnRep has run for the states that came before them.
 func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 	w.tellReps(c)
 	for len(calls) > 0 && !c.closing.Load() {
@@ -251,8 +249,8 @@ func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 	return nil
 }
 
-// readFields fills in those of the fields of which nothing newer has come: packets overtake each other, and each field is as
-// new as the packet that brought it.
+// readFields reads fields into the objects, and skips those of which a newer packet has brought a newer value: packets overtake each
+// other.
 func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packet uint64) (rest []byte, err error) {
 	for i := 0; fields>>i != 0; i++ {
 		if fields&(1<<i) == 0 {
@@ -280,7 +278,7 @@ func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packe
 	return b, nil
 }
 
-// readList takes an update of a list; nobody keeps it here when r is nil.
+// readList applies an update of a list; r is nil when nothing keeps the list here.
 func (c *Conn) readList(r replica, b []byte, packet uint64) error {
 	if r == nil {
 		return nil
@@ -289,7 +287,7 @@ func (c *Conn) readList(r replica, b []byte, packet uint64) error {
 	return r.(keeper).readItems(b, packet)
 }
 
-// touch remembers what a state was before a packet changes it.
+// touch remembers a state before a packet changes it for the first time.
 func (c *Conn) touch(r replica) {
 	for _, other := range c.copies.reps.replicas {
 		if other == r {
@@ -300,7 +298,7 @@ func (c *Conn) touch(r replica) {
 	c.copies.reps.replicas = append(c.copies.reps.replicas, r)
 }
 
-// tellReps runs OnRep for all that a packet has changed.
+// tellReps runs OnRep for all states that a packet has changed.
 func (w *World) tellReps(c *Conn) {
 	p := &c.copies.reps
 	for p.next < len(p.replicas) {
@@ -313,10 +311,10 @@ func (w *World) tellReps(c *Conn) {
 	p.replicas, p.next = p.replicas[:0], 0
 }
 
-// tellReferrers runs OnRep for the states that name an actor which has just opened, or ended, here.
+// tellReferrers runs OnRep for the states that name an actor which has just opened or ended here.
 func (w *World) tellReferrers(c *Conn, ref Ref) {
 	for _, r := range c.copies.referrers.Of(ref) {
-		if slices.Contains(c.copies.reps.replicas, r) { // a packet has changed it, and OnRep is about to run
+		if slices.Contains(c.copies.reps.replicas, r) { // OnRep is about to run anyway, for a packet
 			continue
 		}
 		r.remember()

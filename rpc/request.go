@@ -12,14 +12,15 @@ import (
 	"github.com/quivernet/quiver/internal/drops"
 )
 
-// Request is a declared question with an argument A that has an answer R. Underneath it is two reliable calls on the actor's channel,
-// the question one way and its answer the other: both run in order with the actor's other reliable calls, cost what those cost, fill
-// the same reliable buffers, and stand in the shape that the handshake compares. Ownership, [AnyCaller], Validate, [Check] and [RateLimit] hold
-// as for an RPC, and what an RPC would silently drop is answered with an error. UE has no counterpart: a Server RPC and a Client RPC with a number.
+// Request is a declared question with an argument A, and its answer R. It is two reliable calls on the actor's channel, the question one
+// way and the answer the other: both run in order with the actor's other reliable calls, cost what those cost, fill the same reliable
+// buffers, and stand in the shape that the handshake compares. Ownership, [AnyCaller], Validate, [Check] and [RateLimit] hold as for an
+// RPC; where an RPC is silently dropped, a question is answered with an error. UE has no counterpart: games use a Server RPC and a Client
+// RPC with a number.
 //
 // A request ends once: with its answer, with the error of the far handler, when its time is over (Config.RequestTime, or the deadline
 // of a context), when it is canceled, when the actor's channel closes, or with the connection. Every error of one is a
-// [*RequestError]. While one is open a dormant actor does not fall asleep.
+// [*RequestError]. While a request is open its actor does not fall asleep.
 type Request[A, R any] struct{ question, answer *method }
 
 // ServerRequest declares a request that the owner of an actor asks and the server answers. Asked on the server it is answered there.
@@ -27,8 +28,8 @@ func ServerRequest[A, R any](class *Class, name string, opts ...MethodOption) *R
 	return declareRequest[A, R](class, name, serverRPC, clientRPC, opts)
 }
 
-// ClientRequest declares a request that the server asks and the client that owns the actor answers. Of an actor that no client owns the
-// server answers it, and asked on a client that client does.
+// ClientRequest declares a request that the server asks and the client that owns the actor answers. When no client owns the actor, the
+// server answers it; asked on a client, it is answered there.
 func ClientRequest[A, R any](class *Class, name string, opts ...MethodOption) *Request[A, R] {
 	return declareRequest[A, R](class, name, clientRPC, serverRPC, opts)
 }
@@ -49,10 +50,10 @@ func (r *Request[A, R]) String() string { return r.question.String() }
 func (r *Request[A, R]) declared() *method { return r.question }
 func (r *Request[A, R]) takes(A)           {}
 
-// OnRequest makes fn answer r. It runs on the world's goroutine. Its error travels to who asked, as the Code of a [*RequestError] that it
-// returns or wraps, or 0, and as text, cut to 512 bytes; it closes nothing. An answer that takes time is given by [Request.Later].
-// When fn destroys the actor its answer is lost: who asked has ErrClosed. When fn panics who asked hears of it by the end of the connection, see Config.OnPanic. It panics when r is of another class or has
-// a function already.
+// OnRequest makes fn answer r. It runs on the world's goroutine. Its error travels to the asker, as text, cut to 512 bytes, and with the
+// Code of a [*RequestError] that it is or wraps, else 0; it closes nothing. For an answer that takes time use [Request.Later]. When fn
+// destroys the actor, the answer is lost, and the asker gets ErrClosed. When fn panics, the connection ends: see Config.OnPanic. OnRequest
+// panics when r is of another class or has a function already.
 func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, call *Call, arg A) (R, error)) {
 	m := r.question
 	e := endpointOf[T, A](b, m)
@@ -73,8 +74,9 @@ func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, c
 	b.untyped.handlers[m.id] = handler{remote: e.remote, local: e.local}
 }
 
-// Ask asks and waits for the answer, from any goroutine but the world's, where it returns [ErrOnWorld]: use Then there. It needs a
-// world that is driven. When ctx ends first the far side is told, and [Call.Context] ends there; without a deadline of its own it has Config.RequestTime.
+// Ask asks and waits for the answer. Call it on any goroutine but the world's, where it returns [ErrOnWorld]: use Then there. Somebody
+// must drive the world. When ctx ends first, the far side is told, and [Call.Context] ends there. When ctx has no deadline, the request
+// ends after Config.RequestTime.
 func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err error) {
 	switch {
 	case !a.made():
@@ -112,18 +114,18 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 	return wait.result, wait.err
 }
 
-// waiter is who waits in Ask.
+// waiter is a goroutine that waits in Ask.
 type waiter[R any] struct {
-	began   atomic.Bool   // the question is being put, or was
-	wasPut  chan struct{} // closed when it was, or will not be
-	claimed atomic.Bool   // by the answer, or by who waits no longer
-	done    chan struct{}
+	began   atomic.Bool   // begin has begun
+	wasPut  chan struct{} // closed when begin has put the question, or will not
+	claimed atomic.Bool   // by the answer, or by an Ask that gives up; only one of them may go on
+	done    chan struct{} // closed when result and err are set
 	result  R
 	err     error
 }
 
-// awaitPut returns once nothing reads the argument any more: at once when the question is yet to be put, for then it never is. Who calls
-// it has claimed.
+// awaitPut waits until nothing reads the argument any more. When begin has not begun, that is at once: it will find claimed set and put
+// nothing. The caller has set claimed.
 func (w *waiter[R]) awaitPut() {
 	if w.began.Load() {
 		<-w.wasPut
@@ -146,7 +148,7 @@ func (w *waiter[R]) begin(q *inquiry, put func() error) {
 	err = put()
 }
 
-// errNotPut is what who waits is told when Validate panics.
+// errNotPut is what Ask returns when Validate panics.
 var errNotPut = errors.New("rpc: the question was not asked: Validate of its argument did not return")
 
 func (w *waiter[R]) finish(result R, err error) {
@@ -156,8 +158,8 @@ func (w *waiter[R]) finish(result R, err error) {
 	}
 }
 
-// Then asks on the world's goroutine, and has fn called there, in a later Dispatch, once, with the answer or the error, unless Then itself returns an
-// error: nothing was asked then. The time limit is Config.RequestTime.
+// Then asks, on the world's goroutine, and calls fn there once, in a later Dispatch, with the answer or the error. When Then itself
+// returns an error, nothing was asked, and fn is not called. The request ends after Config.RequestTime.
 func (r *Request[A, R]) Then(a *Actor, arg A, fn func(result R, err error)) error {
 	switch {
 	case !a.made():
@@ -173,7 +175,7 @@ func (r *Request[A, R]) Then(a *Actor, arg A, fn func(result R, err error)) erro
 	return r.put(q, arg, until)
 }
 
-// put asks, and logs why it could not: callers often do not look.
+// put asks, and logs its error, because callers often ignore it.
 func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
 	w, m := q.actor.world, r.question
 	p := m.args.Get().(*A)
@@ -187,9 +189,9 @@ func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
 	return q.failed(err)
 }
 
-// Later says, inside of the handler, that the answer takes time: what the handler returns is ignored then. The function that it returns
-// gives the answer, once, from any goroutine; an answer that nobody waits for any more, and a second one, are dropped and counted
-// (Drops.Answers). [Call.Context] tells when nobody waits. It panics when the call is not of r.
+// Later says, inside the handler, that the answer takes time: what the handler returns is then ignored. Call the function that Later
+// returns once, from any goroutine, to give the answer. An answer for which nobody waits any more, and a second one, are dropped and
+// counted (Drops.Answers); [Call.Context] ends when nobody waits. Later panics when the call is not of r.
 func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	q := call.question
 	if q == nil || q.method != r.question {
@@ -213,7 +215,7 @@ func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	}
 }
 
-// reply answers a question, on the world's goroutine. A result that can not travel is an error at both ends.
+// reply answers a question, on the world's goroutine. If result can not travel, it answers with that error, and logs it.
 func (r *Request[A, R]) reply(q *question, result R, err error) {
 	if err != nil {
 		q.refuse(ask.Refused, err)
@@ -257,7 +259,7 @@ func (h *hearer[R]) read(c *Conn, payload []byte) error {
 		return &decodeError{method: h.m, size: len(payload), cause: err}
 	}
 	if raw, ok := any(&h.result).(*Raw); ok {
-		*raw = keep(raw).(Raw) // who asked may keep it, and a goroutine that waits reads it later
+		*raw = keep(raw).(Raw) // the asker may keep it, and a goroutine in Ask reads it later
 	}
 	if h.m.refers {
 		c.drops.Add(drops.UnknownRef, len(c.unknown(&h.result)))

@@ -13,7 +13,7 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// role says what a method is for in a request.
+// role is the part that a method has in a request.
 type role uint8
 
 const (
@@ -22,10 +22,10 @@ const (
 	isAnswer
 )
 
-// requests are the open ones of a connection, or of a world that asks itself. They belong to the world's goroutine.
+// requests are the open requests of a connection, or of a world that asks itself. They belong to the world's goroutine.
 type requests struct {
-	asked     ask.Table[*inquiry]  // by us
-	questions ask.Table[*question] // by the peer, those whose answer takes time; of a world that asks itself, likewise
+	asked     ask.Table[*inquiry]  // questions that this side has asked
+	questions ask.Table[*question] // questions that this side will answer later
 }
 
 func newRequests(limit int) (r requests) {
@@ -34,24 +34,24 @@ func newRequests(limit int) (r requests) {
 	return r
 }
 
-// inquiry is a question of ours.
+// inquiry is a question that this side asks.
 type inquiry struct {
 	actor  *Actor
 	method *method // of the question
 	conn   *Conn   // nil: this world answers
 	number uint64  // 0: not asked yet
 	to     receiver
-	waits  bool // to is a goroutine that waits, and no function of the game's
+	waits  bool // a goroutine in Ask waits; else a function of the game runs
 }
 
-// receiver is who hears the answer: a hearer.
+// receiver takes the answer: a hearer without its type.
 type receiver interface {
 	read(c *Conn, payload []byte) error // a result from the wire
 	take(result any)                    // a result of this world
 	hear(err error)                     // the end: with the result that was read or taken, or an error
 }
 
-// failed is why an inquiry has no answer.
+// failed returns err as the RequestError of an inquiry.
 func (q *inquiry) failed(err error) error {
 	var known *RequestError
 	if errors.As(err, &known) {
@@ -61,7 +61,7 @@ func (q *inquiry) failed(err error) error {
 	return &RequestError{Request: name, Text: strings.TrimPrefix(err.Error(), "rpc: "+name+": "), cause: err}
 }
 
-// in returns the table that the inquiry stands in.
+// in returns the table that has the inquiry.
 func (q *inquiry) in() *ask.Table[*inquiry] { return &q.actor.world.requestsOf(q.conn).asked }
 
 // requestsOf returns the requests of a connection, or those of the world itself.
@@ -72,8 +72,8 @@ func (w *World) requestsOf(c *Conn) *requests {
 	return &c.requests
 }
 
-// place routes a question whose argument lies at p: sent at once to the far side, kept as a value for this side's next Dispatch.
-// It ends at until, or never by itself (zero).
+// place routes a question whose argument lies at p. It sends one for the far side at once, and keeps one for this side, as the value
+// that keep returns, until the next Dispatch. The inquiry ends at until; zero: it has no time limit.
 func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error {
 	a, m := q.actor, q.method
 	plan, err := w.route(a, m)
@@ -111,12 +111,12 @@ func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error
 	return err
 }
 
-// queueQuestion keeps a question that this world answers for the next Dispatch.
+// queueQuestion keeps a question that this world answers itself until the next Dispatch.
 func (w *World) queueQuestion(q *inquiry, arg any) error {
 	return w.local.add(localCall{actor: q.actor, method: q.method, arg: arg, question: q.number}, w.config.maxLocalCalls())
 }
 
-// invokeRequest runs what the peer sent of a request.
+// invokeRequest handles a question, a cancel or an answer from the peer.
 func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	if m.role == isAnswer {
 		return w.takeAnswer(c, a, m, payload)
@@ -139,7 +139,8 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 	return w.runQuestion(c, a, m, number, argument)
 }
 
-// takeAnswer takes the peer's answer to a question of ours. One that is late, comes twice, or is for no question, is dropped and counted.
+// takeAnswer handles the peer's answer to a question of this side. An answer that is late, comes twice, or is for no question, is dropped
+// and counted.
 func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	answer, err := ask.ReadAnswer(payload)
 	if err != nil {
@@ -169,19 +170,19 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 	return nil
 }
 
-// giveUp ends a question of ours for which nobody waits any more, and tells the far side.
+// giveUp ends an inquiry for which nobody waits any more, and tells the far side.
 func (w *World) giveUp(q *inquiry) {
 	if q.number == 0 {
 		return // it was not asked
 	}
 	if _, open := q.in().Take(q.number); !open {
-		w.unheard(q.conn) // the answer came first, and nobody heard it
+		w.unheard(q.conn) // the answer came just before
 		return
 	}
 	w.tellCanceled(q)
 }
 
-// tellCanceled tells who is to answer that nobody waits.
+// tellCanceled tells the side that should answer that nobody waits any more.
 func (w *World) tellCanceled(q *inquiry) {
 	if q.conn == nil {
 		if theirs, ok := w.requests.questions.Take(q.number); ok {
@@ -199,7 +200,7 @@ func (w *World) tellCanceled(q *inquiry) {
 	}
 }
 
-// expireRequests ends the questions of ours whose time is over, and in a world that is closed those that it asked itself.
+// expireRequests ends, in Dispatch, the inquiries whose time is over, and in a closed world those that it asks itself.
 func (w *World) expireRequests() {
 	w.expire(&w.requests)
 	for _, c := range w.announced {
@@ -223,12 +224,12 @@ func (w *World) expire(r *requests) {
 	}
 }
 
-// timeUp says that nobody answered in time.
+// timeUp returns the error of an inquiry that nobody answered in time.
 func (w *World) timeUp() error {
 	return fmt.Errorf("no answer came within %v, see Config.RequestTime: %w", w.config.requestTime(), context.DeadlineExceeded)
 }
 
-// end ends an inquiry without an answer. A function of the game runs as a task: this may be in the middle of another.
+// end ends an inquiry without an answer. A function of the game is run as a task, because end may be called while another runs.
 func (q *inquiry) end(cause error) {
 	w := q.actor.world
 	err := q.failed(cause)
@@ -240,7 +241,7 @@ func (q *inquiry) end(cause error) {
 	w.drive.Signal()
 }
 
-// end ends all requests of an actor, or of all (nil).
+// end ends all requests of an actor, or, when a is nil, of all actors.
 func (r *requests) end(a *Actor, cause error) {
 	ours := func(q *inquiry) bool { return a == nil || q.actor == a }
 	for q, ok := r.asked.TakeIf(ours); ok; q, ok = r.asked.TakeIf(ours) {
@@ -252,7 +253,7 @@ func (r *requests) end(a *Actor, cause error) {
 	}
 }
 
-// holds reports whether requests of an actor are open.
+// holds reports whether a request of an actor is open.
 func (r *requests) holds(a *Actor) bool {
 	return r.asked.Any(func(q *inquiry) bool { return q.actor == a }) ||
 		r.questions.Any(func(q *question) bool { return q.actor == a })
@@ -269,7 +270,7 @@ func (r *requests) endOf(a *Actor, reason CloseReason) {
 	}
 }
 
-// verdict is the error of an answer that is one.
+// verdict returns the error for an answer whose verdict is not Answered.
 func (q *inquiry) verdict(a ask.Answer) error {
 	e := &RequestError{Request: q.method.String(), Code: a.Code, Text: a.Text}
 	switch a.Verdict {

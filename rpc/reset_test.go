@@ -13,7 +13,7 @@ import (
 	"github.com/quivernet/quiver/rpc/cert"
 )
 
-// moved is a client's socket before a server that is started anew elsewhere, behind the same address.
+// moved is a client's socket before a server that is restarted elsewhere, behind the same address.
 type moved struct {
 	net.PacketConn
 	from net.Addr // as the client knows the server

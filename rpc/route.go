@@ -30,7 +30,8 @@ type plan struct {
 //	Multicast  server      any or none          server, and clients for which a is open
 //	Multicast  client      any                  that client, not sent
 //
-// A client that is going, and whose OnDisconnect has not run, is no error of the game's at the server: what is for it is counted.
+// When the owner's connection is closing or has ended, and OnDisconnect has not run, a Client RPC is not an error on the server, which can
+// not know yet: it is counted in Drops.Gone.
 func (w *World) route(a *Actor, m *method) (plan, error) {
 	if m.class.root() != a.class {
 		return plan{}, fmt.Errorf("rpc: %v called on a %q: the actor is of another class", m, a.class.name)
@@ -56,7 +57,7 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 	return plan{remote: true, conn: a.conn}, nil
 }
 
-// deadError says why m can not be called on an actor that has ended.
+// deadError returns the error of a call of m on an actor that has ended.
 func (a *Actor) deadError(m *method) error {
 	if a.conn != nil && !a.conn.usable() { // a client's actors end with their connection
 		return a.conn.closedFor(m)
@@ -64,7 +65,7 @@ func (a *Actor) deadError(m *method) error {
 	return fmt.Errorf("rpc: %v: the actor is destroyed or its channel closed: %w", m, ErrClosed)
 }
 
-// closedFor says that m can not be called because the connection is closed, and why that is.
+// closedFor returns the error of a call of m for a connection that is closed.
 func (c *Conn) closedFor(m *method) error {
 	return fmt.Errorf("rpc: %v for %v: %w", m, c, c.closeError())
 }
@@ -86,7 +87,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	return plan{remote: true, conn: a.conn}, nil
 }
 
-// localPlan runs m here, if it can run here at all.
+// localPlan is the plan of a call that runs in this world; an error when nothing handles it here.
 func (a *Actor) localPlan(m *method) (plan, error) {
 	if !a.handles(m) {
 		return plan{}, fmt.Errorf("rpc: %v runs on this side, where nothing handles it: %w", m, ErrUnbound)
@@ -99,7 +100,7 @@ func (a *Actor) handles(m *method) bool {
 	return p.bound() && p.binding.handlers[m.id].local != nil
 }
 
-// transmit sends an encoded call. A multicast goes on after a failure, and returns the first.
+// transmit sends an encoded call. A multicast goes on with other clients after an error, and returns the first one.
 func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if p.conn != nil {
 		o := a.openingOn(p.conn)
@@ -133,8 +134,8 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	return first
 }
 
-// throttles reports whether a multicast is one too many since the last update of its actor, and counts it then for all who would have
-// got it. It runs on the server all the same. UE: net.MaxRPCPerNetUpdate.
+// throttles reports whether a multicast is one too many since the last update of its actor; if so, it counts a drop for each client. The
+// call still runs on the server. UE: net.MaxRPCPerNetUpdate.
 func (a *Actor) throttles(m *method) bool {
 	w := a.world
 	most := w.config.MaxRPCPerNetUpdate
@@ -147,8 +148,8 @@ func (a *Actor) throttles(m *method) bool {
 	return true
 }
 
-// saturated reports whether an unreliable call would wait: some of earlier ticks still do, or the rate is used up by what
-// has left and waits. UE: !IsNetReady. It is called under the link's lock.
+// saturated reports whether an unreliable call would have to wait: some of earlier ticks still wait, or the rate is used up by bytes that
+// have left or wait. It is false with QueueUnreliable. It is called under the link's lock. UE: !IsNetReady.
 func (c *Conn) saturated(now time.Time) bool {
 	if c.world.config.QueueUnreliable {
 		return false
@@ -157,10 +158,10 @@ func (c *Conn) saturated(now time.Time) bool {
 	return standing || c.allowance.Behind(now, queued) > 0
 }
 
-// missed counts a call made here for a client that is going. It is in no log, for it is nobody's mistake.
+// missed counts a call to a client whose connection is closing or has ended. It is not logged, for it is nobody's mistake.
 func (c *Conn) missed() { c.drops.Add(drops.Gone, 1) }
 
-// send puts a call on one channel. UE drops an unreliable one when the connection is saturated, but no multicast.
+// send sends a call on one channel. When the connection is saturated, it drops an unreliable call that is not a multicast, as UE does.
 func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
 	c.times.ask.NoteTraffic()
@@ -200,8 +201,8 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	return nil
 }
 
-// sendFailed names a failed call and, when its buffer is full, what fills it; a connection that the machine gave up is
-// closed with that. It is called under the link's lock.
+// sendFailed returns the error of a call that the machine did not take, with what fills the buffer when that is full. When the
+// machine has given up the connection, it closes that. It is called under the link's lock.
 func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	var fatal *bunch.Error
 	switch {
@@ -222,7 +223,7 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	return cause
 }
 
-// tellFailed logs a call that closed its connection.
+// tellFailed logs err if the call has closed its connection.
 func (c *Conn) tellFailed(err error) {
 	var cause *CloseError
 	if errors.As(err, &cause) {

@@ -13,24 +13,24 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Dispatch takes what has arrived and runs handlers, hooks, posted functions and queued local calls.
-// UE: UNetDriver::TickDispatch. Until Flush, calls are gathered so that a tick leaves in as few datagrams as it fits.
-// It panics when another goroutine drives the world, or when it is called from a handler.
+// Dispatch handles what has arrived: it runs handlers, hooks, posted functions and calls that were made in this world. Calls
+// that are made between it and Flush are gathered, so that a tick leaves in as few datagrams as possible. It panics when
+// another goroutine drives the world at the same time, or when a handler calls it. UE: UNetDriver::TickDispatch.
 func (w *World) Dispatch(now time.Time) {
 	w.enter(true)
 	defer w.drive.Exit()
 	w.dispatch(now, true)
 }
 
-// Flush runs the OnTick hooks and lets packets leave. UE: UNetDriver::TickFlush. Call it on the goroutine that called Dispatch: until
-// another goroutine dispatches, that one counts as the world's, where Do and Ask return ErrOnWorld.
+// Flush runs the OnTick hooks, sends states, and lets packets leave. Call it on the goroutine that called Dispatch, which counts as the
+// world's until another one dispatches: there Do and Ask return ErrOnWorld. UE: UNetDriver::TickFlush.
 func (w *World) Flush(now time.Time) {
 	w.enter(false)
 	defer w.drive.Exit()
 	w.flush(now)
 }
 
-// enter takes the driver's seat; drives says that the calling goroutine is the world's from now on.
+// enter begins to drive the world; with drives the calling goroutine is the world's from now on.
 func (w *World) enter(drives bool) {
 	if !w.drive.Enter(drives) {
 		panic("rpc: the world is driven twice at once: by two goroutines, or by a handler that ticks it")
@@ -45,10 +45,10 @@ func (w *World) Tick(now time.Time) {
 	w.flush(now)
 }
 
-// Run drives the world until ctx ends, and returns its cause, or until the world is closed, and returns ErrClosed. It
-// ticks whenever something happens: a message, a post, a local call, freed space that somebody watches; 30 times a second while states
-// are on their way, and on a server with clients and actors that [At] or [Relevant] decides on; besides, it ticks Config.TickRate times a
-// second. What a game changes from elsewhere than the world's goroutine nobody sees: use Post or Do.
+// Run drives the world until ctx ends, and returns its cause, or until the world is closed, and returns ErrClosed. It ticks whenever
+// something happens: a message comes, a post, a call in this world, or freed space that somebody watches. It ticks 30 times a second while
+// states are on their way, and on a server with clients while [At] or [Relevant] decides about actors; and besides Config.TickRate
+// times a second. Change states on the world's goroutine, by Post or Do: Run does not notice changes from elsewhere.
 func (w *World) Run(ctx context.Context) error {
 	w.enter(true)
 	defer w.drive.Exit()
@@ -98,17 +98,17 @@ func (w *World) Run(ctx context.Context) error {
 	}
 }
 
-// maxFarewells Dispatches at most follow the one after which a closed world is over, for what its last functions call and ask: who asks
-// again whenever that fails would never end.
+// maxFarewells is how many Dispatches may follow in a closed world for what its last functions call and ask. Without it a function that
+// asks again whenever that fails would keep Run for ever.
 const maxFarewells = 16
 
-// owes reports whether functions of the game are to run in the next Dispatch.
+// owes reports whether functions of the game wait for the next Dispatch.
 func (w *World) owes() bool { return w.game.Owed()+len(w.local.waiting) > 0 }
 
-// settleTime is how soon Run ticks again by itself while states are on their way, or actors and views may move: 30 times a second.
+// settleTime is how soon Run ticks again by itself while the world is unsettled: 30 times a second.
 const settleTime = time.Second / 30
 
-// unsettled reports whether a Flush may have something to do though nothing happens.
+// unsettled reports whether the world needs a tick even if nothing happens: states are on their way, or actors and views may move.
 func (w *World) unsettled() bool {
 	if w.relevance.members > 0 && len(w.announced) > 0 || len(w.drowsy) > 0 || w.requests.asked.Len() > 0 || w.replicator.behind {
 		return true
@@ -125,14 +125,14 @@ func (w *World) Post(fn func()) {
 	}
 }
 
-// Do runs fn on the world's goroutine in the next Dispatch and waits for it. When ctx ends first, fn does not run, unless it
-// already does; nor does it when the world was closed a second ago and has not dispatched since, which is ErrClosed. It returns an error
-// when fn panicked. Called from the goroutine that drives the world it returns ErrOnWorld.
+// Do runs fn on the world's goroutine in the next Dispatch and waits for it. When ctx ends before fn begins, fn does not run. When the
+// world was closed a second ago and has not dispatched since, Do returns ErrClosed, and fn does not run. It returns an error when fn
+// panicked, and ErrOnWorld when it is called on the world's goroutine.
 func (w *World) Do(ctx context.Context, fn func()) error {
 	if w.Inside() {
 		return fmt.Errorf("%w: Do would wait for itself; call the function", ErrOnWorld)
 	}
-	var claimed atomic.Bool // by fn that runs, or by a caller that leaves
+	var claimed atomic.Bool // by the Dispatch that runs fn, or by a caller that gives up
 	done := make(chan struct{})
 	failed := errors.New("rpc: the function that Do ran did not return: it panicked, or called runtime.Goexit")
 	err := w.post(func() {
@@ -152,10 +152,10 @@ func (w *World) Do(ctx context.Context, fn func()) error {
 	return failed
 }
 
-// closedGrace is how long after its close a world that is driven has for its next Dispatch.
+// closedGrace is how long Do waits for a Dispatch of a world that was closed.
 const closedGrace = time.Second
 
-// await returns nil when done is closed, or why nobody should wait for that any longer.
+// await waits until done is closed. It returns an error when ctx ends first, or the world was closed and nobody drives it.
 func (w *World) await(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -205,7 +205,7 @@ func (w *World) dispatch(now time.Time, all bool) {
 	w.frame.begin(now)
 	w.beginFrame()
 	w.takeInbox()
-	w.game.RunTasks() // those that a panic left, and of those that did not join
+	w.game.RunTasks() // those that a panic left over, and those of takeInbox
 	w.runLocal()
 	w.admitJoined()
 	w.takeTurns(all)
@@ -216,13 +216,13 @@ func (w *World) dispatch(now time.Time, all bool) {
 	w.game.RunPosts()
 	w.expelEnded()
 	w.logInWaiting()
-	if len(w.joining) > 0 { // they waited for some of those that have ended
+	if len(w.joining) > 0 { // some may have waited for the connections that were expelled
 		w.admitJoined()
 		w.drive.Signal()
 	}
 }
 
-// maintainSealed looks after the sealed carriers of which something has changed.
+// maintainSealed runs maintain of the sealed carriers that have asked for it by wake.
 func (w *World) maintainSealed() {
 	for _, c := range w.announced {
 		if c.sealed != nil && c.sealed.attention.Swap(false) {
@@ -231,7 +231,7 @@ func (w *World) maintainSealed() {
 	}
 }
 
-// admitJoined announces the connections that have joined, but for those that wait for the end of one that they replace or follow.
+// admitJoined announces the connections that have joined, except those that must wait until an earlier one is expelled.
 func (w *World) admitJoined() {
 	for i := 0; i < len(w.joining); {
 		c := w.joining[i]
@@ -240,13 +240,13 @@ func (w *World) admitJoined() {
 			continue
 		}
 		w.joining = slices.Delete(w.joining, i, i+1)
-		c.replaced = nil // or each connection of a client would hold all those before it
+		c.replaced = nil // else each connection of a client would keep all earlier ones in memory
 		w.admit(c)
 		w.game.RunTasks()
 	}
 }
 
-// expelEnded says good-bye to the connections that have ended, once what came before their end has run.
+// expelEnded expels the connections that have ended, once the messages that came before have run.
 func (w *World) expelEnded() {
 	for i := 0; i < len(w.ending); {
 		c := w.ending[i]
@@ -260,7 +260,7 @@ func (w *World) expelEnded() {
 	}
 }
 
-// flush runs the hooks and uncorks.
+// flush is Flush, without entering.
 func (w *World) flush(now time.Time) {
 	w.frame.now = now
 	w.runHooks()
@@ -272,7 +272,7 @@ func (w *World) flush(now time.Time) {
 	w.frame.end()
 }
 
-// runHooks runs the OnTick hooks, those first that a panic left.
+// runHooks runs the OnTick hooks; first those that a panic left over from the last Flush.
 func (w *World) runHooks() {
 	if w.frame.hook > 0 {
 		w.frame.runHooks(&w.game)
@@ -280,7 +280,7 @@ func (w *World) runHooks() {
 	w.frame.runHooks(&w.game)
 }
 
-// takeInbox takes what other goroutines handed over.
+// takeInbox takes what other goroutines have handed over to the world's.
 func (w *World) takeInbox() {
 	joined, ended, refused := w.lobby.take(w.game.Post)
 	w.ending = append(w.ending, ended...)
@@ -293,20 +293,20 @@ func (w *World) takeInbox() {
 	}
 }
 
-// endedBefore returns the connections that have ended and of which the game is to hear before it hears of c, which has joined: those of its
-// identity, and all where c is a client's, who has connected again.
+// endedBefore returns the connections that have ended and whose OnDisconnect must run before OnConnect of c, which has joined: on a server
+// those of its identity, on a client all.
 func (w *World) endedBefore(c *Conn) []*Conn {
 	return slices.DeleteFunc(slices.Clone(w.ending), func(old *Conn) bool {
 		same := !c.server || c.identity != "" && c.identity == old.identity
-		return !same || !slices.Contains(w.announced, old) && !slices.Contains(w.joining, old) // it has joined after c
+		return !same || !slices.Contains(w.announced, old) && !slices.Contains(w.joining, old) // the second: old has joined after c
 	})
 }
 
-// Guard runs fn, a function of the game, and reports whether it returned. A package that calls functions of the game from
-// hooks of its own runs them here, so that a panic reaches Config.OnPanic with conn, which may be nil, and is the matter of
-// that package. Guard closes nothing. Without Config.OnPanic the panic goes on.
+// Guard runs fn, a function of the game, and reports whether it returned. It is for packages that call functions of the game
+// from hooks of their own: Config.OnPanic is told of a panic, with conn, which may be nil, and the package decides what ends.
+// Guard closes nothing. Without Config.OnPanic the panic goes on.
 //
-// The world's own calls of handlers and hooks are guarded already, and close the connection with HandlerPanic besides.
+// The world guards the handlers and hooks that it calls itself, and closes the connection with HandlerPanic.
 func (w *World) Guard(conn *Conn, fn func()) (returned bool) {
 	if w.config.OnPanic == nil {
 		fn()
@@ -321,8 +321,8 @@ func (w *World) Guard(conn *Conn, fn func()) (returned bool) {
 	return true
 }
 
-// panicked closes the connection for which a function of the game panicked. The peer may read the function's name: it has joined,
-// so it declares the same classes. Before that only Config.Authenticate and Login run for it.
+// panicked closes the connection for which a function of the game panicked. The reason may name the function: a peer that has joined
+// declares the same classes, and before that only Config.Authenticate and Login run.
 func (w *World) panicked(conn *Conn, doing tasks.Doing, recovered any) {
 	if conn != nil {
 		conn.abort(&CloseError{Code: HandlerPanic, Reason: fmt.Sprintf("%v panicked", doing), cause: tasks.Panic{Recovered: recovered}})
@@ -330,7 +330,7 @@ func (w *World) panicked(conn *Conn, doing tasks.Doing, recovered any) {
 	w.tellPanic(conn, doing, recovered)
 }
 
-// tellPanic is called while the stack of the panic still stands.
+// tellPanic logs a panic and calls OnPanic. It must be called by the deferred function that recovers, where the stack is still there.
 func (w *World) tellPanic(conn *Conn, doing tasks.Doing, recovered any) {
 	log := w.log
 	if conn != nil {
@@ -356,7 +356,7 @@ func (f *frame) begin(now time.Time) {
 	f.now, f.open, f.beat = now, true, clock.Beat{Game: now, Real: time.Now()}
 }
 
-// cork gathers what is sent on c until the end. It is called under the link's lock.
+// cork gathers what is sent on c until Flush. It is called under the link's lock.
 func (f *frame) cork(c *Conn) {
 	if f.open && !c.corked && !c.closing.Load() {
 		c.corked = true
@@ -365,7 +365,7 @@ func (f *frame) cork(c *Conn) {
 	}
 }
 
-// runHooks runs the OnTick hooks, from the one at hook on.
+// runHooks runs the OnTick hooks from index hook on, and goes on behind one that panics.
 func (f *frame) runHooks(game *tasks.Runner[*Conn]) {
 	for f.hook < len(f.onTick) {
 		f.runHooksGuarded(game)
@@ -382,7 +382,7 @@ func (f *frame) runHooksGuarded(game *tasks.Runner[*Conn]) {
 	}
 }
 
-// end lets leave what was gathered.
+// end ends the Flush: what was gathered leaves.
 func (f *frame) end() {
 	for i, c := range f.corked {
 		f.corked[i], c.corked = nil, false

@@ -13,37 +13,37 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// State is a struct of the game's own that the server replicates to every client that has the actor: what a client has is the
-// newest that reached it, values between may be skipped, and nothing of it waits in a reliable buffer. UE: the replicated
-// properties of a class (DOREPLIFETIME).
+// State is a struct of the game's own that the server replicates to every client that has the actor. A client has the newest values
+// that reached it; values between may be skipped, and none waits in a reliable buffer. UE: the replicated properties of a class
+// (DOREPLIFETIME).
 //
-// The game changes the struct in place. At each Flush the server compares it with what it last encoded, field by field as
-// encoded: a NaN, or a change below the quantum, sends nothing. What has changed goes to each client behind calls and before
-// bulk; when a packet is lost, the newest value of what it carried goes again. The open carries all fields, so a client's
-// object has them before any call. Calls and state are not ordered with each other, but for that.
+// The game changes the struct in place. At each Flush the server encodes it and compares each field with its last encoding, so a
+// change below the quantum, or from NaN to NaN, sends nothing. Fields that have changed go to each client behind calls and before
+// bulk; when a packet is lost, the newest values of its fields go again. The open carries all fields, so a client's object has them
+// before any call. Otherwise calls and states are not ordered with each other.
 //
 // Each field travels by itself, as properties do in Unreal: after a loss the struct may hold fields of different Flushes, which the
-// server never had together. What belongs together, as a position and the tick that it is of, is a nested struct: that is one field.
+// server never had together. Put values that belong together, such as a position and its tick, in a nested struct: that is one field.
 //
-// Allowed are, also under names of your own, bools, numbers, strings and slices with a bound, arrays, structs of these, and [Ref]; each field at most 1,000
-// bytes encoded. Tags, separated by commas:
+// Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these, [Ref], and types derived from them. A
+// field takes at most 1,000 bytes encoded. Tags, separated by commas:
 //
 //	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)
 //	quiver:"skipowner"    to all others (UE: COND_SkipOwner)
 //	quiver:"initial"      with the open only (UE: COND_InitialOnly)
 //	quiver:"if=name"      while Actor.SetCondition says so (UE: COND_Custom)
 //	quiver:"max=16"       bytes of a string, elements of a slice
-//	quiver:"quant=0.01"   floats travel as multiples of it, those beyond the largest as that (UE: FVector_NetQuantize100)
-//	quiver:"range=0:100"  numbers beyond are clamped
+//	quiver:"quant=0.01"   floats travel as multiples of it, clamped to the largest (UE: FVector_NetQuantize100)
+//	quiver:"range=0:100"  numbers are clamped to it
 //	quiver:"unit"         three floats, a direction (UE: FVector_NetQuantizeNormal)
 type State[S any] struct{ declared *declaredState }
 
 // declaredState is a State without its type.
 type declaredState struct {
 	class *Class
-	id    int         // among the class's states
-	first int         // its first field, among those of all the class's states
-	count int         // of its fields
+	id    int         // index among the class's states
+	first int         // index of its first field among the fields of all the class's states
+	count int         // how many fields it has
 	plan  *state.Plan // of a list: of its items
 
 	// Of a list, which is one field.
@@ -52,7 +52,7 @@ type declaredState struct {
 	refers bool // its items may name actors
 }
 
-// String returns the class's name and the struct's.
+// String returns the names of the class and of the struct or list.
 func (d *declaredState) String() string {
 	if d.isList() {
 		return d.class.name + "." + d.name
@@ -74,7 +74,7 @@ func (d *declaredState) outline(s *shape.Shape) {
 	}
 }
 
-// mask returns all of its fields.
+// mask returns the mask of all its fields.
 func (d *declaredState) mask() state.Mask { return (1<<d.count - 1) << d.first }
 
 // initial returns those of its fields that go with the open only.
@@ -87,12 +87,12 @@ func (d *declaredState) initial() (fields state.Mask) {
 	return fields
 }
 
-// own returns which of its own fields are among those of the class.
+// own turns a mask of the class's fields into one of its own.
 func (d *declaredState) own(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
 
-// NewState declares that actors of class have an S; several of different types are allowed, together at most 64 fields. Like
-// methods, states belong into package variables, and the handshake compares them. It panics when S can not be replicated, or
-// class has one.
+// NewState declares that actors of class have an S. A class may have several states of different types, with at most 64 fields
+// together. Like methods, states belong in package variables, and the handshake compares them. It panics when S can not be
+// replicated, or the class has an S already.
 func NewState[S any](class *Class) *State[S] {
 	plan, err := state.Compile(reflect.TypeFor[S](), reflect.TypeFor[Ref]())
 	if err != nil {
@@ -103,8 +103,8 @@ func NewState[S any](class *Class) *State[S] {
 	return &State[S]{d}
 }
 
-// SetCondition says whether the fields of a that are tagged if=name travel (UE: COND_Custom, SetActiveOverride); they begin not to.
-// Server only.
+// SetCondition says whether the fields of a that are tagged if=name travel; at first they do not. Server only. UE: COND_Custom,
+// SetActiveOverride.
 func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	switch d := s.declared; {
 	case !a.made():
@@ -147,8 +147,8 @@ func (d *declaredState) knows(name string) bool {
 	return false
 }
 
-// Replicate says where objects of b keep s. where is asked once an object, right after its constructor, and the pointer stays
-// valid as long as the actor. It panics when s is of another class, or b replicates it already.
+// Replicate says where objects of b keep s. where is called once for each object, right after its constructor; the pointer that
+// it returns must stay valid as long as the actor lives. It panics when s is of another class, or b replicates it already.
 func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	d := s.declared
 	mustBind(b.untyped, d, where == nil, "Replicate")
@@ -158,10 +158,11 @@ func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	b.untyped.states[d.id] = &boundState[T, S]{declared: d, where: where}
 }
 
-// OnRep makes fn run at clients when fields of s have changed, with what s was before (UE: OnRep_X, REPNOTIFY_OnChanged): after
-// all of a packet is applied, if need be in the next Dispatch (see Config.DispatchTime), and after the constructor of an object when the open brought other values than it left there. It
-// also runs when an actor that a [Ref] in s names opens or closes here. The order among several is not promised. It never runs on
-// the server. It panics unless Replicate came before, and when s has one.
+// OnRep makes fn run at clients when fields of s have changed, with what s was before. It runs after all of a packet was applied, in
+// the next Dispatch if this one has no time left (see Config.DispatchTime), and after an object's constructor, when the open has brought
+// other values than that left. It also runs when an actor that a [Ref] in s names opens or closes here. It never runs on the server. The
+// order of several OnRep functions is not defined. OnRep panics when there was no Replicate before, or when s has a function already.
+// UE: OnRep_X, REPNOTIFY_OnChanged.
 func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {
 	d := s.declared
 	mustBind(b.untyped, d, fn == nil, "OnRep")
@@ -210,13 +211,13 @@ func (b *boundState[T, S]) of(object any) replica {
 // actorStates are the states of an actor, once its objects are there.
 type actorStates struct {
 	replicas   []replica          // by state id; nil = not kept here
-	conditions map[condition]bool // server: those that hold
-	watched    bool               // server: in the world's replicator
-	compared   time.Time          // server: when they were last looked at
-	newest     []uint64           // client, by field: the packet that brought what it has
+	conditions map[condition]bool // server: as SetCondition has set them
+	watched    bool               // server: they are in the world's replicator
+	compared   time.Time          // server: when a Flush last compared them
+	newest     []uint64           // client: by field, the number of the packet that brought its value
 }
 
-// kept goes through the replicas that there are.
+// kept yields the replicas that are not nil.
 func (s *actorStates) kept(yield func(replica) bool) {
 	for _, r := range s.replicas {
 		if r != nil && !yield(r) {
@@ -233,7 +234,7 @@ func (s *actorStates) of(d *declaredState) replica {
 	return s.replicas[d.id]
 }
 
-// due reports whether they may be looked at: they were not within the period of their class, or were at this very Flush.
+// due reports whether they may be compared in this Flush, by the period of their class, and notes that they are.
 func (s *actorStates) due(now time.Time, period time.Duration) bool {
 	if since := now.Sub(s.compared); since > 0 && since < period { // a game's clock may go back
 		return false
@@ -242,7 +243,7 @@ func (s *actorStates) due(now time.Time, period time.Duration) bool {
 	return true
 }
 
-// initial returns the fields that go with the open only.
+// initial returns the fields that are tagged initial.
 func (s *actorStates) initial() (fields state.Mask) {
 	for r := range s.kept {
 		fields |= r.declaration().initial()
@@ -266,7 +267,7 @@ func (s *actorStates) appendTo(b []byte, fields state.Mask) []byte {
 	return b
 }
 
-// fitting returns as many of the fields as one message takes, which is one at least.
+// fitting returns as many of the fields as fit a message of most bytes, but at least one.
 func (s *actorStates) fitting(fields state.Mask, most int) (fit state.Mask) {
 	if s.size(fields) <= most {
 		return fields
@@ -282,7 +283,7 @@ func (s *actorStates) fitting(fields state.Mask, most int) (fit state.Mask) {
 	return fit
 }
 
-// unfile forgets what they name, on a client where their actor has ended.
+// unfile removes them, on a client, from copies.referrers, because their actor has ended.
 func (s *actorStates) unfile(c *Conn) {
 	for r := range s.kept {
 		r.file(c.copies.referrers, false)
@@ -293,11 +294,11 @@ func (s *actorStates) unfile(c *Conn) {
 type replica interface {
 	declaration() *declaredState
 
-	// changed reports, on the server, whether the struct may differ from what was encoded last: one with slices always may.
+	// changed reports, on the server, whether the struct may differ from its last encoding: a struct with slices always may.
 	changed() bool
-	// differs reports, on the server, whether it does. It encodes, and keeps nothing.
+	// differs reports, on the server, whether it does differ. It encodes the struct and keeps nothing.
 	differs() bool
-	// encode finds out, on the server, which fields differ as encoded, and keeps them.
+	// encode encodes the struct, on the server, keeps the encoding, and returns the fields that have changed.
 	encode() (state.Mask, error)
 	// size returns how many bytes fields take as encoded last.
 	size(fields state.Mask) int
@@ -308,10 +309,10 @@ type replica interface {
 	remember()
 	// read fills in a field.
 	read(b []byte, field int) (rest []byte, err error)
-	// tell runs OnRep when there is one, and the struct is no longer what was remembered; or names an actor that has come or gone,
-	// unless it is 0.
+	// tell runs OnRep, if there is one and the struct differs from what was remembered. When moved is not 0 it runs anyway: the struct
+	// names that actor, which has just opened or ended.
 	tell(w *World, moved Ref)
-	// file enters the replica, on a client, under the actors that it names now, or under none any more.
+	// file files the replica, on a client, under the actors that it names now; when any is false, under none.
 	file(under refs.Index[Ref, replica], any bool)
 }
 
@@ -323,7 +324,7 @@ type replicaOf[T, S any] struct {
 	value  reflect.Value // *live
 	last   S             // server: as encoded last; client: as remembered
 	shadow state.Shadow  // server
-	filed  []Ref         // client: under which it is filed
+	filed  []Ref         // client: actors under which it is filed
 	named  []Ref         // scratch
 }
 
@@ -333,8 +334,8 @@ func (r *replicaOf[T, S]) changed() bool {
 	return !r.bound.declared.plan.Comparable() || !r.same()
 }
 
-// same compares memory: it takes a few ns where a comparison field by field takes ten times that, and most states do not change
-// at most ticks. Bytes between fields may differ without meaning, which encode finds out.
+// same compares memory, which takes a few ns, a tenth of a comparison field by field, and most states do not change at most ticks.
+// Padding between fields may differ; then encode finds that nothing has changed.
 func (r *replicaOf[T, S]) same() bool {
 	size := unsafe.Sizeof(r.last)
 	return bytes.Equal(unsafe.Slice((*byte)(unsafe.Pointer(r.live)), size), unsafe.Slice((*byte)(unsafe.Pointer(&r.last)), size))
@@ -344,7 +345,7 @@ func (r *replicaOf[T, S]) differs() bool { return r.shadow.Differs(r.bound.decla
 
 func (r *replicaOf[T, S]) encode() (state.Mask, error) {
 	changed, err := r.shadow.Update(r.bound.declared.plan, r.value)
-	// An assignment leaves out the bytes between fields, which same would find different again at each Flush.
+	// An assignment would leave out the padding between fields, and same would find it different at each Flush.
 	reflect.ValueOf(&r.last).Elem().Set(r.value)
 	return changed, err
 }
@@ -367,7 +368,7 @@ func (r *replicaOf[T, S]) tell(w *World, moved Ref) {
 	}
 	old := r.last
 	var none S
-	r.last = none // what it refers to may go
+	r.last = none // lets the collector have what it refers to
 	w.game.Doing = tasks.Doing{What: "OnRep of ", Of: r.bound.declared.class}
 	r.bound.onRep(r.object, old)
 }

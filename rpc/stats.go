@@ -17,61 +17,61 @@ import (
 
 // Stats is a snapshot of one connection. [Stats.String] lays it out as Unreal's stat net does; [World.StatNet] is the world's.
 //
-// Packets, bunches, bytes and their rates are those of actors, and of the transfers of package stream that go as bunches (Window, the
-// default), without what QUIC or sealed packets add. Slices go beside them, and are counted by themselves; of their losses, and of all that
-// is on the wire, Sealed tells.
+// Packets, bunches, bytes and their rates count what actors send, and the transfers of package stream that travel as bunches (Window, the
+// default), without the overhead of QUIC or sealed packets. Slices are counted separately. Their losses, and all that is on the wire, are in
+// Sealed.
 type Stats struct {
-	// Round trips: the newest, with what the peer held its ack back; the mean without that; the least of about the last 10 s. UE: Ping.
+	// Round trip times: the newest, which includes the peer's ack delay; the mean without that; the least of about the last 10 s. UE: Ping.
 	RTT, SmoothedRTT, MinRTT time.Duration
 	Jitter                   time.Duration // mean deviation of the round trip time
 
-	// Shares of packets, 0 to 1, since the start. The two ends differ over a direction: its sender hears of those packets that ask for an
-	// ack, and not of acks alone; its receiver misses numbers, of which the peer leaves out about 0.002, which nobody can tell from lost ones.
+	// Shares of packets that were lost, 0 to 1, since the start. The two ends of a direction see different numbers: the sender learns of
+	// packets that ask for an ack, not of acks alone; the receiver counts missing numbers, and the peer leaves out about 0.2 % of them on
+	// purpose, which can not be told from losses.
 	LossIn, LossOut float64
-	// What a second brought, as the newest Flush or call of Stats found it that came a second after the one before; in the first
-	// second, since the start. UE: In and Out Rate, Packets and Bunches.
+	// Rates per second, over the last full second that a Flush or a call of Stats has measured; in the first second since the start. UE: In
+	// and Out Rate, Packets and Bunches.
 	RateIn, RateOut             float64 // bytes
 	PacketRateIn, PacketRateOut float64
 	BunchRateIn, BunchRateOut   float64
 	SliceRateIn, SliceRateOut   float64 // bytes
-	// OutSaturation is the share, 0 to 1, of that second's ticks at whose beginning something of play still waited that an earlier
-	// one had sent: path, or Config.Rate, does not take it. Bulk, which fills what is left, does not count. UE: Out Saturation.
+	// OutSaturation is the share, 0 to 1, of the ticks in that second that began while calls or states of an earlier tick still waited,
+	// because the path or Config.Rate did not take them. Bulk, which fills what is left, does not count. UE: Out Saturation.
 	OutSaturation float64
 
 	PacketsIn, PacketsOut       uint64
-	PacketsLost, PacketsMissing uint64 // sent and lost; never seen, though later ones were
-	PacketsOutOfOrder           uint64 // received behind a later one
+	PacketsLost, PacketsMissing uint64 // sent and lost; not received, though later ones were
+	PacketsOutOfOrder           uint64 // received after a later one
 	BytesIn, BytesOut           uint64
-	PayloadOut                  uint64 // of BytesOut, what is no header and no ack of bunches; resends count again
+	PayloadOut                  uint64 // bytes of BytesOut without headers and acks of bunches; resends count again
 	BunchesIn, BunchesOut       uint64
 	SliceBytesIn, SliceBytesOut uint64 // of slices and their acks; resends count again
 	BunchesResent               uint64
-	SpuriousLosses              uint64 // of PacketsLost, and of LossOut, those that arrived all the same
+	SpuriousLosses              uint64 // packets of PacketsLost, and of LossOut, that arrived later
 	Probes, AcksAlone           uint64
 
 	InFlight     int // bytes that are not yet acknowledged
 	Window       int // bytes that bulk may have in flight
 	Queued       int // bytes that are not yet in a packet
-	DeliveryRate int // bytes a second that the path has shown to deliver, in bursts that may be short: what may be sent, not what is
+	DeliveryRate int // bytes a second that the path has been found to deliver, perhaps in short bursts: not the bytes that are sent
 	MaxDatagram  int // bytes that the path takes now
 	ReceiveLimit int // bytes of reliable messages that may wait here
 
 	// Deferred counts the Dispatches that left messages of this connection to the next one: see Config.DispatchTime.
 	Deferred uint64
 
-	// ServerTime is about a client's [Conn.ServerTime]: how often what it said was given up because the server's clock was set,
-	// or this one stood still, and how many answers of the server contradicted themselves.
+	// ServerTime is about a client's [Conn.ServerTime]: how often it made a step, because the server's clock was set or this one stood
+	// still, and how many answers of the server contradicted themselves.
 	ServerTime struct{ Steps, Refused uint64 }
 
 	// Sealed is about the sealed carrier, see [Config].Sealed.
 	Sealed SealedStats
 
-	// With Config.DoS, on a server: the state in which the last call of the peer's, or of another connection of its identity, left it,
-	// and what it has called, by name. What is no call of a method has names in brackets: "(control)" is what it sends without
-	// an actor, by SendMessage and for ServerTime; "(closed channel)" are late calls, which came when their actor was closed for it;
-	// "(answer)" is what it answers to closes and messages of this side, for no quota; "(other)" are messages for an actor that name
-	// none of its methods. None of them is blocked.
-	// [World.MethodStats] adds up all clients.
+	// With Config.DoS, on a server: the state of the peer's identity, and what the peer has called, by name. Messages that are no calls
+	// have names in brackets: "(control)" are those without an actor, of SendMessage and ServerTime; "(closed channel)" are calls that
+	// came after their actor was closed for the peer; "(answer)" are answers to closes and messages of this side, which have no quota;
+	// "(other)" are messages for an actor that name none of its methods. None of them is blocked. [World.MethodStats] adds up all
+	// clients.
 	Severity string
 	Methods  []dos.Count
 
@@ -81,7 +81,7 @@ type Stats struct {
 	Drops        Drops
 }
 
-// ChannelStats is what one channel has out.
+// ChannelStats is a channel with reliable entries that are not acknowledged.
 type ChannelStats struct {
 	Channel    uint64
 	Class      string // empty for the control channel
@@ -90,7 +90,7 @@ type ChannelStats struct {
 	Gate       string // see [Channel.Gate]
 }
 
-// Drops counts what did not arrive at a handler, by reason: what the peer sent, and what was not sent to it.
+// Drops counts what was dropped, by reason, of what the peer sent and of what was for the peer.
 type Drops struct {
 	// Calls.
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
@@ -106,12 +106,12 @@ type Drops struct {
 	Gone uint64
 	// UnknownRefs counts references in arguments of the peer's that name no actor which is open for both; they name none then.
 	UnknownRefs uint64
-	// Requests counts questions of the peer's beyond Config.MaxRequests, and Answers those that nobody waited for: the peer's that came
-	// late, twice or for no question, and our own to questions that were canceled, or answered already.
+	// Requests counts questions of the peer beyond Config.MaxRequests. Answers counts answers for which nobody waited: those of the peer
+	// that came late, twice or for no question, and those of this side to questions that were canceled, or answered before.
 	Requests, Answers uint64
-	// Messages counts those of the peer's for which Config.OnMessage is nil.
+	// Messages counts messages of the peer's [Conn.SendMessage] while Config.OnMessage is nil.
 	Messages uint64
-	// State counts updates of states that found no memory at a client, which then asks for everything anew, or waited too long.
+	// State counts updates of states for which a client had no memory, and then asked for everything anew, and those that waited too long.
 	State uint64
 	// Bunches.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly uint64
@@ -154,10 +154,10 @@ func (c *Conn) Stats() Stats {
 	return s
 }
 
-// gate is what keeps a channel back. It is called under the link's lock.
+// gate is Channel.Gate, under the link's lock.
 func (c *Conn) gate(channel uint64) string { return c.machine.Gate(channel, c.link.Rated()) }
 
-// addCounts adds what stands outside the machine.
+// addCounts adds what others than the machine have counted.
 func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 	s.MaxDatagram = l.MaxDatagram
 	s.Sealed.State = "off"
@@ -224,7 +224,8 @@ func (s *Stats) setRates(r statnet.Sample[float64]) {
 	}
 }
 
-// sampleRates notes the counters of all connections once a second, so that rates are of the last one however seldom somebody asks.
+// sampleRates notes the counters of all connections once a second, so that Stats has the rates of the last one even if it is seldom
+// called. It also gives the trace its samples.
 func (w *World) sampleRates() {
 	now := time.Now() // the game's clock may stand still, or jump
 	for _, c := range w.announced {
@@ -251,8 +252,8 @@ func (w *World) sampleRates() {
 // fullest is how many channels a table names: those with the fullest reliable buffers.
 const fullest = 5
 
-// String returns the numbers as a table of at most 100 columns. It shows the carrier of rpctest, which is no
-// QUIC, as QUIC with sealed off. UE: stat net, of one connection.
+// String returns the numbers as a table of at most 100 columns. Any carrier that does not use QUIC, such as rpctest's, stands
+// there as QUIC with sealed off. UE: stat net, of one connection.
 func (s Stats) String() string {
 	var t statnet.Table
 	t.List("Ping", statnet.Ms(s.RTT), statnet.Ms(s.SmoothedRTT)+" smoothed", statnet.Ms(s.MinRTT)+" least", statnet.Ms(s.Jitter)+" jitter")

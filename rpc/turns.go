@@ -15,66 +15,66 @@ import (
 )
 
 const (
-	// turnCalls messages of a connection at most run before the others have their turn, and as many are taken under one
-	// hold of its lock: enough that lock and turn cost less than a tenth of them.
+	// turnCalls is how many messages of a connection run at most before the others have their turn. As many are taken under one
+	// hold of the link's lock: enough that lock and turn cost less than a tenth of the calls.
 	turnCalls = 32
-	// turnParts turns at least make the share of a connection that is not late: with turns as long as shares, those who
-	// begin to flood would keep all others waiting in their first Dispatch.
+	// turnParts is into how many turns the share of a connection that is not late is divided at least. If a turn were as long as
+	// the share, clients that begin to flood would keep all others waiting in their first Dispatch.
 	turnParts = 8
-	// After a look at the clock that found less than quickTime gone since the last one, the next is quickCalls messages later:
-	// a look takes a third of the time that the rest of a small call does.
+	// When less than quickTime has passed between two looks at the clock, the next look comes quickCalls messages later: a look
+	// takes a third of the time of a small call.
 	quickTime  = 4 * time.Microsecond
 	quickCalls = 4
-	// aloneShares times Config.DispatchTime is for a connection when no other has anything: 8 ms by default, a quarter of
-	// a tick at 30 Hz, so that a client does not wait many ticks for a server that fills its world.
+	// aloneShares is how many times Config.DispatchTime a connection has when no other has messages: 8 ms by default, a quarter
+	// of a tick at 30 Hz, so that a client does not wait many ticks when the server fills its world.
 	aloneShares = 4
-	// worldShares times Config.DispatchTime is for all connections together: 24 ms by default, which leave 9 ms of a tick
-	// at 30 Hz to the call that begins just before that, to hooks, posts and the game itself.
+	// worldShares is how many times Config.DispatchTime all connections have together: 24 ms by default. That leaves 9 ms of a
+	// tick at 30 Hz to a call that begins just before, to hooks, posts and the game itself.
 	worldShares = 12
-	// endedTime is how long messages may wait for their turns when their connection has ended: an honest one leaves few,
-	// and a flooder must not keep its place and memory for minutes.
+	// endedTime is how long messages may wait for a turn after their connection has ended. An honest client leaves few; a
+	// flooder must not keep its place and memory for minutes.
 	endedTime = time.Second
 )
 
-// turns shares a Dispatch among the connections that have messages. A connection of which everything ran in the Dispatch
-// before goes first, round by round; then the late ones: the one that has waited longest, so that none waits for ever, and
-// those with the fewest messages, which are least of all to blame. What a connection may not run now stays in its machine,
-// where flow control makes the peer wait. All of it belongs to the world's goroutine.
+// turns shares a Dispatch among the connections that have messages. First come, round by round, the prompt connections, whose
+// messages all ran in the last Dispatch. Then come the late ones: first the one that has waited longest, so that none waits for
+// ever, then those with the fewest messages, which are least to blame. Messages that may not run now stay in the machine, where
+// flow control makes the peer wait. All of it belongs to the world's goroutine.
 type turns struct {
-	prompt []*Conn // nothing was left of it in the Dispatch before; nil: it has had its turns
-	late   []*Conn // something was left; nil likewise
-	served []*Conn // has used its share of this Dispatch, and more is left
+	prompt []*Conn // connections of which nothing was left in the last Dispatch; nil: has had its turns
+	late   []*Conn // connections of which something was left; nil: has had its turns
+	served []*Conn // connections that have used their share of this Dispatch, and have more
 	number uint64  // of this Dispatch
 
 	began   time.Time     // of this Dispatch
-	elapsed time.Duration // since then, at the last look
-	share   time.Duration // of one connection, 0 = no end
-	total   time.Duration // of all together, 0 = no end
+	elapsed time.Duration // since then, at the last look at the clock
+	share   time.Duration // of one connection, 0 = no limit
+	total   time.Duration // of all together, 0 = no limit
 
-	messages  [turnCalls]bunch.Message // of the connection whose turn it is, from next to end
+	messages  [turnCalls]bunch.Message // of the connection whose turn it is; valid from next to end
 	next, end int
 }
 
 // turn is what a connection has to run.
 type turn struct {
-	spare   []bunch.Message // taken from the machine before the turn was over: what one Take hands out at most
+	spare   []bunch.Message // taken from the machine, and not run when the last turn was over; at most one Take
 	waiting int             // messages that may run in this Dispatch, spare included
 	used    time.Duration   // of this Dispatch
-	slowest tasks.Doing     // what ran when the longest time passed between two looks at the clock, in this Dispatch
-	longest time.Duration   // that time
-	late    bool            // it is in turns.late
-	last    uint64          // Dispatch in which it had a turn
+	longest time.Duration   // most time between two looks at the clock in this Dispatch
+	slowest tasks.Doing     // what ran in that time
+	late    bool            // something was left of it in the last Dispatch
+	last    uint64          // number of the Dispatch in which it last had a turn
 	ended   time.Time       // when the world learned that the connection has ended
 }
 
 // more reports whether anything is left that may run in this Dispatch.
 func (c *Conn) more() bool { return c.turn.waiting > 0 && !c.closing.Load() }
 
-// takeTurns runs what has arrived, as far as time allows; what arrives meanwhile waits for the next Dispatch. all takes from
-// every connection and corks it; else only those that called.
+// takeTurns runs the messages that have arrived, as far as time allows; those that arrive meanwhile wait for the next Dispatch.
+// With all it looks at every connection, and corks it; else only at those whose link has called onWake.
 func (w *World) takeTurns(all bool) {
 	t := &w.turns
-	t.settle() // what a panic left
+	t.settle() // a panic may have ended the last Dispatch before this
 	for _, c := range w.announced {
 		if !c.turn.late && (all || c.readable.Load()) && w.look(c) {
 			t.prompt = append(t.prompt, c)
@@ -87,7 +87,7 @@ func (w *World) takeTurns(all bool) {
 	prompt := t.total
 	if len(t.late) > 0 {
 		t.order()
-		prompt -= t.total / 4 // else prompt ones that use up every Dispatch would keep the late ones waiting for ever
+		prompt -= t.total / 4 // else prompt connections that use up every Dispatch would keep the late ones waiting for ever
 	}
 	w.serve(&t.prompt, t.share/turnParts, prompt)
 	w.serve(&t.late, t.share, t.total)
@@ -99,7 +99,7 @@ func (w *World) takeTurns(all bool) {
 
 // look counts the messages that c may run in this Dispatch, and reports whether there are any.
 func (w *World) look(c *Conn) bool {
-	c.readable.Store(false) // before the look: what comes during it sets it again
+	c.readable.Store(false) // before the look: a message that comes during it sets it again
 	c.link.Lock()
 	w.frame.cork(c)
 	c.turn.waiting = len(c.turn.spare) + c.machine.Ready()
@@ -108,7 +108,7 @@ func (w *World) look(c *Conn) bool {
 	return c.more()
 }
 
-// begin sets the bounds of a Dispatch; a share of 0 is none.
+// begin sets the time limits of a Dispatch; a share of 0 means none.
 func (t *turns) begin(share time.Duration) {
 	t.number++
 	t.began, t.elapsed, t.share, t.total = time.Now(), 0, share, worldShares*share
@@ -117,7 +117,7 @@ func (t *turns) begin(share time.Duration) {
 	}
 }
 
-// order puts the late ones in the order in which they go. Numbers of messages count as equal up to a factor of two.
+// order sorts the late connections: the one that has waited longest, then by how many messages they have, to a factor of two.
 func (t *turns) order() {
 	slices.SortStableFunc(t.late, func(a, b *Conn) int {
 		return cmp.Compare(bits.Len(uint(a.turn.waiting)), bits.Len(uint(b.turn.waiting)))
@@ -133,9 +133,8 @@ func (t *turns) order() {
 	t.late[0] = c
 }
 
-// serve gives the connections of queue turns of at most limit each, again and again, until none has more that may run or
-// until has passed. A connection leaves the queue after its turn, so that none is forgotten when a function of the game does
-// not return.
+// serve gives the connections of queue turns of at most limit each, round by round, until none has more messages or until is
+// over. A connection stays in the queue during its turn, so that settle finds it when a function of the game panics.
 func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	t := &w.turns
 	for i := 0; i < len(*queue) && (until == 0 || t.elapsed < until); i++ {
@@ -155,7 +154,7 @@ func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	}
 }
 
-// settle ends a Dispatch: all connections that have more to run are late, in the order in which they go in the next one.
+// settle ends a Dispatch: all connections that have more messages are late in the next one.
 func (t *turns) settle() {
 	t.late = append(append(t.late, t.prompt...), t.served...)
 	t.late = slices.DeleteFunc(t.late, func(c *Conn) bool { return c == nil })
@@ -167,7 +166,7 @@ func (t *turns) settle() {
 	t.prompt, t.served = t.prompt[:0], t.served[:0]
 }
 
-// runTurn runs messages of c until its turn is over, which takes at most limit and one call.
+// runTurn runs messages of c until it has none, has run turnCalls, or limit is over; then the last call may still take longer.
 func (w *World) runTurn(c *Conn, limit time.Duration) {
 	t := &w.turns
 	defer t.pass(c, t.elapsed)
@@ -206,7 +205,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	w.finishPacket(c)
 }
 
-// finishPacket applies the other states of a packet of which some are applied: the game sees a packet whole or not at all.
+// finishPacket applies the rest of a packet of which some states were applied: the game sees all states of a packet or none.
 func (w *World) finishPacket(c *Conn) {
 	for len(c.copies.reps.replicas) > 0 {
 		m := w.peek(c)
@@ -219,14 +218,14 @@ func (w *World) finishPacket(c *Conn) {
 	}
 }
 
-// note keeps what ran during the longest time between two looks at the clock. Of quick calls between two looks it is the last.
+// note keeps the longest time between two looks at the clock, and what ran in it: of several quick calls, the last.
 func (u *turn) note(doing tasks.Doing, time time.Duration) {
 	if time > u.longest {
 		u.slowest, u.longest = doing, time
 	}
 }
 
-// pass ends a turn of c that began at start, also when a function of the game panicked, and keeps the messages that did not run.
+// pass ends a turn of c that began at start, even after a panic of the game, and keeps the messages that did not run as spare.
 func (t *turns) pass(c *Conn, start time.Duration) {
 	t.elapsed = time.Since(t.began)
 	c.turn.used += t.elapsed - start
@@ -257,7 +256,7 @@ func (w *World) nextMessage(c *Conn) (m bunch.Message, ok bool) {
 	return m, true
 }
 
-// peek returns the message that nextMessage takes, nil when there is none.
+// peek returns the message that nextMessage would take, nil when there is none.
 func (w *World) peek(c *Conn) *bunch.Message {
 	t, u := &w.turns, &c.turn
 	if !c.more() {
@@ -276,7 +275,7 @@ func (w *World) peek(c *Conn) *bunch.Message {
 	return nil
 }
 
-// take takes messages from the machine, and lets the peer send faster when our limit holds it up.
+// take takes messages from the machine. If ReceiveLimit holds up the peer, it raises that.
 func (c *Conn) take(into []bunch.Message) int {
 	c.link.Lock()
 	n := c.machine.Take(into)
@@ -291,7 +290,7 @@ func (c *Conn) take(into []bunch.Message) int {
 	return n
 }
 
-// tellLate counts, and logs once a second at most, that the Dispatch has ended before all messages had run.
+// tellLate counts, and logs at most once a second, that messages were left over at the end of the Dispatch.
 func (c *Conn) tellLate() {
 	c.deferred.Add(1)
 	hidden, ok := c.lateWarn.Pass(c.world.frame.now)
@@ -311,7 +310,7 @@ func (c *Conn) tellLate() {
 		"limit", t.total, "all", t.elapsed)
 }
 
-// waits reports whether an ended connection has messages left that shall still run.
+// waits reports whether a connection that has ended may still run messages, for endedTime.
 func (c *Conn) waits() bool {
 	if !c.turn.late || c.closing.Load() {
 		return false
@@ -322,7 +321,7 @@ func (c *Conn) waits() bool {
 	return time.Since(c.turn.ended) < endedTime
 }
 
-// discard counts what will never run of a connection that has ended.
+// discard drops and counts the messages left over of a connection that is expelled.
 func (w *World) discard(c *Conn) {
 	t := &w.turns
 	t.late = slices.DeleteFunc(t.late, func(other *Conn) bool { return other == c })

@@ -35,19 +35,19 @@ type World struct {
 	trace  *trace.Writer // nil = none
 	guests guest.Host
 
-	// Classes and actors. Owned by the world's goroutine, but for table and actors.alive.
+	// Classes and actors. Owned by the world's goroutine, except table and actors.alive.
 	table      classTable // has a lock of its own
 	bindings   map[*Class]*binding
 	actors     actorTable
-	replicator replicator // of a server
-	relevance  relevance  // likewise
-	drowsy     []*Actor   // likewise: dormant, and perhaps open
+	replicator replicator // on a server
+	relevance  relevance  // on a server
+	drowsy     []*Actor   // on a server: dormant actors whose channels the next Flush closes
 
-	// The connections that joined. Owned by the world's goroutine, but for parts of dos.
-	announced    []*Conn      // joined and announced
-	joining      []*Conn      // to be announced
-	ending       []*Conn      // likewise
-	loggingIn    []*handshake // until the game has heard of those of their identity in ending
+	// The connections that joined. Owned by the world's goroutine, except parts of dos.
+	announced    []*Conn      // admitted, and not expelled
+	joining      []*Conn      // have joined, and wait to be admitted
+	ending       []*Conn      // have ended, and wait to be expelled
+	loggingIn    []*handshake // wait until connections of their identity in ending are expelled
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
 	dos          dosWatch // has a lock of its own for what Stats reads
@@ -61,18 +61,18 @@ type World struct {
 	local    localCalls
 	turns    turns
 	requests requests            // that this world asks itself
-	call     Call                // what the running handler sees
-	question question            // likewise, of a request
-	arrived  time.Time           // when the running message did
-	failWarn logs.Gates[*method] // of calls that returned an error
+	call     Call                // of the running handler
+	question question            // of the running handler, if it answers a request
+	arrived  time.Time           // when the running message came
+	failWarn logs.Gates[*method] // for errors of calls
 
 	// Safe from any goroutine.
 	drive    *driver.Driver
 	lobby    lobby
-	dropped  atomic.Uint64   // posts, and local calls whose actor is gone
-	rate     *budget.Meter   // of all connections; nil = no limit
-	starting atomic.Int32    // sealed carriers that start to send bulk
-	sockets  *badnet.Sockets // behind Config.Emulation; nil without
+	dropped  atomic.Uint64   // posts, and calls of this world whose actor has ended
+	rate     *budget.Meter   // Config.WorldRate; nil = no limit
+	starting atomic.Int32    // sealed carriers that begin to send bulk now
+	sockets  *badnet.Sockets // sockets behind Config.Emulation; nil without that
 }
 
 func init() {
@@ -129,7 +129,7 @@ func NewWorld(config Config) (*World, error) {
 	return w, nil
 }
 
-// bind makes b the behaviour of its class in this world. It panics on what can only be a mistake in the program.
+// bind adds a binding. It panics on what can only be a mistake in the program.
 func (w *World) bind(b *binding) {
 	if err := w.table.add(b.class.root()); err != nil {
 		panic(err.Error())
@@ -140,7 +140,7 @@ func (w *World) bind(b *binding) {
 	w.bindings[b.class] = b
 }
 
-// freeze fixes what a first connection makes final.
+// freeze fixes the classes and the guests, when the first connection or listener comes.
 func (w *World) freeze() {
 	w.guests.Close()
 	w.table.freeze()
@@ -149,16 +149,17 @@ func (w *World) freeze() {
 // IsServer reports whether this world has authority: it has not connected to a server.
 func (w *World) IsServer() bool { return !w.lobby.client.Load() }
 
-// SetLogLevel changes what is logged from now on: of all records without a category, and of those whose category has no level of its
-// own; with categories, of those alone. Records at Debug have one, also as the attribute category, that handlers are given by
-// WithAttrs: handshake, channel (actors open and close), partial (messages in more than one bunch), reliable (calls, and what is out),
-// rep (updates of states), relevancy and dormancy. What is off is not formatted. It is an error when there is no such category. UE: Log LogRep Verbose.
+// SetLogLevel changes the log level: without categories for all records that have no category, or whose category has no level of its own;
+// with categories only for those. Records at Debug have a category, which handlers also get as the attribute category, by WithAttrs:
+// handshake, channel (actors open and close), partial (messages in more than one bunch), reliable (calls, and entries that are out), rep
+// (updates of states), relevancy and dormancy. Records that are off are not formatted. It is an error when a category does not exist. UE:
+// Log LogRep Verbose.
 func (w *World) SetLogLevel(level slog.Level, categories ...string) error {
 	return w.logs.SetLevel(level, categories...)
 }
 
-// SetEmulation changes what [Config].Emulation says for all packets from now on. It is safe from any goroutine. A world whose config
-// has none refuses: its sockets were made without.
+// SetEmulation changes [Config].Emulation for all packets from now on. It is safe from any goroutine. It is an error for a world whose
+// config has none: its sockets were made without.
 func (w *World) SetEmulation(e emulation.Settings) error {
 	out, in, err := badnet.Links(e)
 	if err != nil {
@@ -180,18 +181,17 @@ func (w *World) OnConnect(fn func(*Conn)) { w.onConnect = append(w.onConnect, fn
 // OnDisconnect adds a hook that runs when a connection that had joined has ended, before Config.OnDisconnect.
 func (w *World) OnDisconnect(fn func(*Conn, error)) { w.onDisconnect = append(w.onDisconnect, fn) }
 
-// Conns returns the connections that are not yet closed and have joined, oldest first. It may have some for which OnConnect is yet
-// to run.
+// Conns returns the connections that have joined and are not closed, oldest first. For some OnConnect may not have run yet.
 func (w *World) Conns() []*Conn {
 	conns := slices.DeleteFunc(w.lobby.all(), func(c *Conn) bool { return !c.joined.Load() || c.closing.Load() })
 	slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.id, b.id) })
 	return conns
 }
 
-// Close closes all connections with code and reason and returns when their carriers have ended, or an error when ctx has before: they go on
-// closing by themselves then, and another Close, or [Conn.Wait], waits for them. It leaves listeners to [Listener.Close]. From then on
-// the world takes no connection and no post; Run returns ErrClosed. OnDisconnect runs in the next Dispatch. The trace of
-// [Config].Trace ends here, and an error of its writer is returned.
+// Close closes all connections with code and reason, and returns when their carriers have ended. When ctx ends first it returns an error,
+// and they go on closing by themselves: another Close, or [Conn.Wait], waits for them. Close leaves listeners to [Listener.Close]. From now
+// on the world takes no connection and no post, and Run returns ErrClosed. OnDisconnect runs in the next Dispatch. The trace of
+// [Config].Trace ends, and Close returns an error of its writer.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	defer w.drive.Signal()
 	w.lobby.close(&CloseError{Code: code, Reason: reason})
@@ -281,8 +281,8 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	return a, nil
 }
 
-// construct makes the object of an actor that was spawned here. One whose constructor does not return ends everywhere, for
-// nobody has it.
+// construct makes the objects of an actor that was spawned here. When a constructor panics, it destroys the actor, because Spawn
+// does not return it.
 func (w *World) construct(a *Actor, set func(object any)) {
 	constructed := false
 	defer func() {
@@ -302,7 +302,7 @@ func (w *World) construct(a *Actor, set func(object any)) {
 	constructed = true
 }
 
-// openToAll opens an AlwaysRelevant actor for those who are here.
+// openToAll opens an AlwaysRelevant actor for all connections.
 func (w *World) openToAll(a *Actor) {
 	for _, c := range w.announced {
 		if c.usable() {
@@ -311,8 +311,8 @@ func (w *World) openToAll(a *Actor) {
 	}
 }
 
-// Destroy ends an actor everywhere. Calls on it return ErrClosed from now on; calls that were sent before still arrive. On a client
-// only copies that are torn off can be destroyed, and placed ones without a channel.
+// Destroy ends an actor, and its copies at all clients. Calls on it return ErrClosed from now on; calls that were sent before still
+// arrive. A client can destroy only copies that are torn off, and placed ones without a channel.
 func (w *World) Destroy(a *Actor) error {
 	switch {
 	case !a.made():
@@ -343,9 +343,9 @@ func (w *World) Destroy(a *Actor) error {
 	return nil
 }
 
-// Actors returns the game's actors that live here, in the order of their [Ref]: on a server all that were spawned and not destroyed, on a
-// client its copies. Those by which package stream works are not among them. Actors may be spawned, opened and destroyed meanwhile: those that came since the beginning are left out, those
-// that have ended are passed over. It belongs to the world's goroutine. UE: TActorIterator.
+// Actors yields the game's actors that live here, in the order of their [Ref]: on a server all that were spawned and not destroyed, on a
+// client its copies. It leaves out the actors of package stream. Actors may come and end meanwhile: Actors leaves out those that came
+// after it began, and those that have ended. It belongs to the world's goroutine. UE: TActorIterator.
 func (w *World) Actors() iter.Seq[*Actor] {
 	inOrder := w.actors.all.all // on a server: numbers are given in the order of Spawn
 	if !w.IsServer() {
