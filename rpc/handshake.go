@@ -243,14 +243,14 @@ func (h *handshake) logIn(identity string) {
 	if !c.world.config.RefuseLoginElsewhere {
 		c.replace()
 	}
-	if err := c.world.post(func() { c.world.logIn(h) }); err != nil {
+	if err := c.world.post(h.decideLogin); err != nil {
 		h.verdict <- verdict{identity: identity, err: err, loggedIn: true}
 	}
 }
 
-// logIn runs Config.Login, once the game has heard of the end of those who had the identity before.
-func (w *World) logIn(h *handshake) {
-	c := h.conn
+// decideLogin runs Config.Login, once OnDisconnect has run for the connections of that identity that have ended.
+func (h *handshake) decideLogin() {
+	c, w := h.conn, h.conn.world
 	v := verdict{identity: c.identity, err: errNoLogin, loggedIn: true}
 	if c.expected() && len(w.endedBefore(c)) > 0 {
 		w.loggingIn = append(w.loggingIn, h)
@@ -267,7 +267,7 @@ func (w *World) logInWaiting() {
 	for range w.loggingIn {
 		h := w.loggingIn[0]
 		w.loggingIn = slices.Delete(w.loggingIn, 0, 1)
-		w.logIn(h)
+		h.decideLogin()
 	}
 }
 
