@@ -178,6 +178,39 @@ func TestReportReachesBelowWhatIsLate(t *testing.T) {
 	require.EqualValues(t, 2000, r.fill(0, &f, &w, SafePacket))
 }
 
+// TestReportTellsOfTheLate: every other packet is late by 40 ms of 250 Mbit/s, below 250 gaps at any time. All are told of soon after they came.
+func TestReportTellsOfTheLate(t *testing.T) {
+	const late, each = 500, 4
+	r := newReport(0)
+	var w window
+	var f feedback
+	told := map[uint64]bool{}
+	for n := uint64(0); n < 6000; n += each {
+		for i := n; i < n+each; i++ {
+			if i%2 == 0 {
+				w.mark(i)
+				r.note(0, 0, i, soon)
+			}
+			if i%2 == 1 && i > late {
+				w.mark(i - late)
+				r.note(0, 0, i-late, soon)
+			}
+		}
+		r.fill(0, &f, &w, SafePacket)
+		high := uint64(f.largest) + 1
+		require.True(t, w.has(high-1))
+		for i, run := range f.runs[:f.nruns] {
+			for k := high - run; k < high && i%2 == 0; k++ {
+				told[k] = true
+			}
+			high -= run
+		}
+		for k, since := int64(n)-late-40*each, 0; k > 0 && since < 400; k, since = k-1, since+1 {
+			require.True(t, told[uint64(k)], "%d at %d", k, n)
+		}
+	}
+}
+
 // A report never exceeds its room.
 func TestReportRoom(t *testing.T) {
 	r := newReport(0)

@@ -59,6 +59,8 @@ type report struct {
 	marks [reportMemory]uint64 // one above the largest number of the last reports
 	count uint64               // reports built
 	bare  int                  // of them in a row that asked for no ack
+	left  uint64               // one above the numbers for which a report of all had no room; 0 = all had some
+	older bool                 // the last report was of those
 }
 
 func newReport(patient time.Duration) report {
@@ -150,50 +152,77 @@ func (r *report) due(t time.Duration) bool {
 }
 
 // fill writes what is to be told into f, at most room bytes. It returns one above the largest number, when that is all that the
-// peer may not know, and else 0.
+// peer may not know, and else 0. While a report of all has had too little room, every second one goes on where that ended: packets
+// come late below more gaps than one report has room for, and would else be counted as lost.
 func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers uint64) {
+	newest, known := w.next-1, min(max(r.floor, w.floor()), w.next-1)
+	r.pending, r.play, r.urgent, r.alone = 0, 0, false, false
+	r.last = t
+	arrived := r.arrival(newest).at
+	f.clock = uint64(arrived/clockUnit) & clockMask
+	f.delay = r.zero + t - arrived
+	f.ntimes = 0
 	room -= feedbackFixed
-	f.largest = uint32(w.next - 1)
-	newest := r.arrival(w.next - 1).at
-	f.clock = uint64(newest/clockUnit) & clockMask
-	f.delay = r.zero + t - newest
-	room, whole := r.fillRuns(f, w, room)
+	if from, ok := r.turnToOlder(w, known); ok {
+		_, r.left = r.fillRuns(f, w, room, from, known)
+		return 0
+	}
+	floor := known
+	if r.count%reportMemory != 0 {
+		floor = min(max(known, r.marks[r.count%reportMemory]), newest)
+	}
+	room, rest := r.fillRuns(f, w, room, newest, floor)
 	r.fillTimes(f, w, room)
 	r.marks[r.count%reportMemory] = w.next
 	r.count++
-	r.pending, r.play, r.urgent, r.alone = 0, 0, false, false
-	r.last = t
-	if !whole {
+	switch {
+	case floor != known:
 		return 0
+	case rest == 0:
+		return w.next
+	case r.left == 0:
+		r.left = rest
 	}
-	return w.next
+	return 0
 }
 
-// fillRuns keeps room for a few times. Whole: it tells of all numbers from the floor on.
-func (r *report) fillRuns(f *feedback, w *window, room int) (left int, whole bool) {
-	known := max(r.floor, w.floor())
-	floor := known
-	if r.count%reportMemory != 0 {
-		floor = max(floor, r.marks[r.count%reportMemory])
+// turnToOlder returns the largest number that was received and is to be told of by a report of older ones, if this is to be one.
+func (r *report) turnToOlder(w *window, known uint64) (from uint64, ok bool) {
+	if r.older = !r.older && r.left > known; !r.older {
+		return 0, false
 	}
-	whole = floor == known
-	floor = min(floor, w.next-1)
+	from = r.left - 1
+	if w.has(from) {
+		return from, true
+	}
+	missing := w.run(from, known)
+	if r.older = from-known >= missing; !r.older {
+		r.left = 0
+		return 0, false
+	}
+	return from - missing, true
+}
+
+// fillRuns tells of the numbers from one on down to the floor, as far as there is room for, and for a few times. It returns one above those
+// that are left, 0 = none is.
+func (r *report) fillRuns(f *feedback, w *window, room int, from, floor uint64) (left int, rest uint64) {
 	const keep = 4
-	f.nruns = 0
-	for n := w.next - 1; f.nruns < maxRuns; {
+	f.largest, f.nruns = uint32(from), 0
+	n := from
+	for f.nruns < maxRuns {
 		run := w.run(n, floor)
 		if room-uvarintLen(run) < keep {
-			return room, false
+			break
 		}
 		f.runs[f.nruns] = run
 		f.nruns++
 		room -= uvarintLen(run)
 		if n-floor < run {
-			return room, whole
+			return room, 0
 		}
 		n -= run
 	}
-	return room, false
+	return room, n + 1
 }
 
 // fillTimes lists the arrivals since the report before the last, up to the first that came too long before its successor:
@@ -203,7 +232,6 @@ func (r *report) fillTimes(f *feedback, w *window, room int) {
 	if r.count >= 2 {
 		floor = max(floor, r.marks[(r.count-2)%reportMemory])
 	}
-	f.ntimes = 0
 	at := r.arrival(w.next-1).at / clockUnit
 	for n := w.next - 1; n > floor && f.ntimes < maxTimes; {
 		n--

@@ -220,7 +220,7 @@ func TestSpuriousLoss(t *testing.T) {
 	s.deliver(s.a, s.build(s.b)...)
 	require.Equal(t, 8, s.up.ackedN)
 	require.EqualValues(t, 1, s.a.Stats().Spurious)
-	s.a.loss.Begin(0, 10 * ms)
+	s.a.loss.Begin(0, 10*ms)
 	require.False(t, s.a.loss.Lost(0, 0, 0), "three later ones no longer count")
 }
 
