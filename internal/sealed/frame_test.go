@@ -211,6 +211,28 @@ func TestReportTellsOfTheLate(t *testing.T) {
 	}
 }
 
+// TestReportTellsOfWhatCameBelowItsFloor: who acked a report knows of those that were received then. What comes behind that is told all the
+// same, and soon, or it would count as lost.
+func TestReportTellsOfWhatCameBelowItsFloor(t *testing.T) {
+	r := newReport(0)
+	var w window
+	var f feedback
+	for n := range uint64(12) {
+		if n != 5 {
+			w.mark(n)
+			r.note(0, 0, n, soon)
+		}
+	}
+	require.EqualValues(t, 12, r.fill(0, &f, &w, SafePacket))
+	require.EqualValues(t, []uint64{6, 1, 5}, f.runs[:f.nruns])
+	r.floor = 12
+	w.mark(5)
+	r.note(0, 0, 5, soon)
+	r.cameLate(5)
+	r.fill(0, &f, &w, SafePacket)
+	require.EqualValues(t, []uint64{7}, f.runs[:f.nruns])
+}
+
 // A report never exceeds its room.
 func TestReportRoom(t *testing.T) {
 	r := newReport(0)

@@ -31,6 +31,9 @@ func (s *Session) take(at time.Time, p opened) error {
 		asks = atOnce
 	}
 	s.report.note(t, at.Sub(s.epoch), p.number, asks)
+	if p.number+1 < s.opener.window.next {
+		s.report.cameLate(p.number)
+	}
 	if !s.greeted {
 		s.greet(t)
 	}

@@ -55,7 +55,8 @@ type report struct {
 	patient time.Duration // or after one of play
 
 	// What the peer knows.
-	floor uint64               // it knows the fate of all numbers below
+	floor uint64               // it knows which of the numbers below were received
+	late  bool                 // some was since the last report, that it may take for lost
 	marks [reportMemory]uint64 // one above the largest number of the last reports
 	count uint64               // reports built
 	bare  int                  // of them in a row that asked for no ack
@@ -109,6 +110,12 @@ func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	}
 	r.pending++
 	r.urgent = r.urgent || asks == atOnce
+}
+
+// cameLate says that a packet was noted below others. Until the peer knows of it that it knew of the others says nothing.
+func (r *report) cameLate(number uint64) {
+	r.floor = min(r.floor, number)
+	r.late = true
 }
 
 // makePlace doubles the places while each holds an arrival.
@@ -168,13 +175,14 @@ func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers
 		return 0
 	}
 	floor := known
-	if r.count%reportMemory != 0 {
+	if r.count%reportMemory != 0 && !r.late {
 		floor = min(max(known, r.marks[r.count%reportMemory]), newest)
 	}
 	room, rest := r.fillRuns(f, w, room, newest, floor)
 	r.fillTimes(f, w, room)
 	r.marks[r.count%reportMemory] = w.next
 	r.count++
+	r.late = false
 	switch {
 	case floor != known:
 		return 0
