@@ -56,7 +56,7 @@ func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 
 // ListenPacket is Listen on a socket of the caller, who closes it after the listener.
 func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Listener, error) {
-	if config == nil {
+	if config == nil || len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
 		return nil, errors.New("rpc: Listen needs a TLS config with a certificate; see cert.Development")
 	}
 	if err := world.becomeServer(); err != nil {

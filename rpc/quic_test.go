@@ -203,8 +203,10 @@ func TestDialFails(t *testing.T) {
 	}
 	_, err = Listen(addr, serverTLS, newTestWorld(t, Config{}).World)
 	require.ErrorContains(t, err, addr, "the port is taken")
-	_, err = Listen("127.0.0.1:0", nil, newTestWorld(t, Config{}).World)
-	require.ErrorContains(t, err, "certificate")
+	for _, none := range []*tls.Config{nil, {}} {
+		_, err = Listen("127.0.0.1:0", none, newTestWorld(t, Config{}).World)
+		require.ErrorContains(t, err, "certificate")
+	}
 }
 
 func TestDialGivesUpWithItsContext(t *testing.T) {

@@ -31,7 +31,7 @@ import (
 //	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)
 //	quiver:"skipowner"    to all others (UE: COND_SkipOwner)
 //	quiver:"initial"      with the open only (UE: COND_InitialOnly)
-//	quiver:"if=name"      while Actor.SetCondition says so (UE: COND_Custom)
+//	quiver:"if=name"      while [State.SetCondition] says so (UE: COND_Custom)
 //	quiver:"max=16"       bytes of a string, elements of a slice
 //	quiver:"quant=0.01"   floats travel as multiples of it, clamped to the largest (UE: FVector_NetQuantize100)
 //	quiver:"range=0:100"  numbers are clamped to it

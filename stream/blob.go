@@ -22,7 +22,8 @@ func mustTopic(name string) {
 	}
 }
 
-// Start sends size bytes of r to peer, or all until io.EOF when size is negative. It returns at once; a goroutine of the
+// Start sends size bytes of r to peer, or all until io.EOF when size is negative: of a file that may grow say -1, for what r has
+// beyond size is not read. It returns at once; a goroutine of the
 // transfer reads r. When the transfer fails, a Read in progress goes on, and what it reads is dropped.
 func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Transfer, error) {
 	if r == nil {
