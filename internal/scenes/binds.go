@@ -18,6 +18,8 @@ var binds = []struct {
 		[]string{"jitter: "}},
 	{"All packets of the train come in one clump and say nothing about the rate: the transfer begins with 32 packets in a round trip, and doubles each round trip. BBR and New Reno, which begin likewise, miss the bound as well, most by more.",
 		[]string{"clumps: "}},
+	{"Open: half of the train comes late, so that it says half of the rate, and the half of the first flight that came in time confirms half of that; looks find the rest in some ten round trips. BBR is faster; New Reno and CUBIC take up to 28 with losses, though they detect them alike.",
+		[]string{"every other packet late"}},
 	{"The train says two thirds of the rate, for a third of its packets come late, and so does of the look behind the first flight what comes late: the path seems to carry no more, and the next look is eight round trips later. BBR and New Reno miss the bound as well.",
 		[]string{"30 % late by 25 ms"}},
 	{"A policer lets the train pass at 1 Gbit/s. The first flight of 512 KiB that this promises loses 406 packets of 3,700, which is 11 %: before a round trip is over nothing tells it from a path of 1 Gbit/s. One of a quarter of that makes 32 MiB over such a path take 1.6 of the ideal for 1.37. BBR loses more.",
