@@ -1,20 +1,19 @@
 package link
 
 const (
-	// maxBurst datagrams may leave back to back: the peer's quic-go holds 128 and drops the newest.
+	// maxBurst is how many datagrams may leave back to back: the peer's quic-go holds 128 and drops the newest.
 	maxBurst = 96
-	// minBurst is what losses shrink a burst to.
+	// minBurst is the least size to which losses shrink a burst.
 	minBurst = 32
-	// burstStep is what a burst without a loss adds.
+	// burstStep is by how many datagrams a burst without a loss lengthens the next one.
 	burstStep = 8
 )
 
-// burst counts the datagrams that left without a pause between them. Losses that came up in the meantime halve the
-// size, and what halves it may be the wire or a receiver that cannot keep up: the loss does not say, and both want
-// shorter bursts.
+// burst counts the datagrams that left without a pause between them, and bounds them by size. Losses halve the size: the path may
+// have dropped the packets, or a receiver that cannot keep up, and both need shorter bursts.
 type burst struct {
 	sent, size int
-	lost       uint64 // packets that the machines had lost at the last rest
+	lost       uint64 // what the machines counted as lost at the last rest
 }
 
 // full counts a datagram and reports whether a rest is due.
@@ -23,7 +22,7 @@ func (b *burst) full() bool {
 	return b.sent >= b.size
 }
 
-// rest starts the next burst. lost is what the machines have lost so far.
+// rest starts the next burst. lost is how many packets the machines have counted as lost so far.
 func (b *burst) rest(lost uint64) {
 	b.sent = 0
 	if lost > b.lost {
@@ -34,5 +33,5 @@ func (b *burst) rest(lost uint64) {
 	b.lost = lost
 }
 
-// short reports that the last bursts met losses.
+// short reports whether losses have shrunk the bursts.
 func (b *burst) short() bool { return b.size < maxBurst }

@@ -9,15 +9,15 @@ import (
 // Carrier is a path for datagrams, unreliable and unordered: a QUIC connection, or a pair in memory.
 // Its methods are called by several goroutines at once.
 type Carrier interface {
-	// SendDatagram may block; CloseWithError must unblock it. It does not keep p.
-	// A datagram that the path cannot take is refused with *[TooLargeError]; any other error ends the link.
+	// SendDatagram may block; CloseWithError must unblock it. It does not keep p. It returns a *[TooLargeError] for a
+	// datagram that the path cannot take; any other error ends the link.
 	SendDatagram(p []byte) error
 
-	// ReceiveDatagram hands over the ownership of the datagram. It returns soon after ctx is done.
-	// An error ends the link; one that holds a *[CloseError] tells the code and reason of the peer.
+	// ReceiveDatagram returns a datagram, which then belongs to the caller. It returns soon after ctx is done. An error ends
+	// the link; one that wraps a *[CloseError] has the code and reason of the peer.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
-	// Path is cheap and never blocks: it is called for every datagram.
+	// Path is called for every datagram. It must be cheap and must not block.
 	Path() Path
 
 	// CloseWithError is called exactly once.
@@ -25,10 +25,10 @@ type Carrier interface {
 }
 
 const (
-	// Ping is the first byte of a datagram that is for no machine: it makes QUIC send something that is acknowledged.
+	// Ping is the first byte of a datagram that is for no machine: QUIC sends it in a packet that the peer acknowledges.
 	Ping = 0x0f
-	// pingBytes make QUIC's packet larger than a stateless reset (RFC 9000, 10.3.3): a server that was started anew answers one of 42 B with
-	// nothing, and what is sealed it cannot answer at all.
+	// pingBytes make QUIC's packet larger than a stateless reset (RFC 9000, section 10.3.3). A server that was started anew answers a
+	// packet of 42 B with nothing, and a sealed one it cannot answer at all.
 	pingBytes = 16
 )
 
@@ -45,7 +45,7 @@ type Path struct {
 	MaxDatagram int // bytes
 }
 
-// TooLargeError refuses a datagram before it left.
+// TooLargeError is the error for a datagram that did not leave, because the path does not take it.
 type TooLargeError struct {
 	Max int // bytes that the path takes now
 }

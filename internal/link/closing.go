@@ -11,19 +11,19 @@ import (
 const (
 	// drainTime is how long Close waits for reliable data to be acknowledged.
 	drainTime = time.Second
-	// maxReason is the most bytes of a reason on the wire: it must fit one packet of QUIC beside its header.
+	// maxReason is the most bytes of a reason on the wire: it must fit a QUIC packet with its header.
 	maxReason = 256
 )
 
 // ErrUndelivered is the cause of a close that ended before the peer had acknowledged all reliable data.
 var ErrUndelivered = errors.New("link: reliable data was not acknowledged within 1s of Close")
 
-// CloseError says that one of both sides closed the connection, and why.
+// CloseError says which side closed the connection, and why.
 type CloseError struct {
 	Code   uint64
 	Reason string
 	Remote bool  // the peer closed
-	Cause  error // what led to it, may be nil
+	Cause  error // may be nil
 }
 
 func (e *CloseError) Error() string {
@@ -40,7 +40,7 @@ func (e *CloseError) Error() string {
 
 func (e *CloseError) Unwrap() error { return e.Cause }
 
-// violation makes the error that ends the link of what a machine's Receive or Advance returned.
+// violation returns the error that ends the link after a machine's Receive or Advance has returned err.
 func violation(err error) *CloseError {
 	var coded interface{ CloseCode() (uint64, string) }
 	if !errors.As(err, &coded) {
@@ -50,12 +50,12 @@ func violation(err error) *CloseError {
 	return &CloseError{Code: code, Reason: reason, Cause: err}
 }
 
-// closing is how a link ends: asked (by Close), then ended, each at most once.
+// closing is how a link ends: Close asks for it, and end does it, each at most once.
 type closing struct {
 	mu    sync.Mutex
-	asked *CloseError // waits for the drain
-	limit *time.Timer // ends the drain
-	err   error       // why it ended
+	asked *CloseError // set by Close, which waits for the drain; nil before
+	limit *time.Timer // ends the drain after drainTime
+	err   error       // why the link ended
 }
 
 // Close ends the connection as soon as all reliable data is acknowledged, at most 1 s from now. It returns at once, may
@@ -76,25 +76,25 @@ func (l *Link) Close(code uint64, reason string) {
 	}
 }
 
-// Abort ends the connection without waiting for anything. It returns at once and may be called with or without the
-// lock. It cuts the drain of a Close short, whose code and reason then stand.
+// Abort ends the connection without waiting for anything. It returns at once and may be called with or without the lock.
+// After a Close it only ends the drain: the peer gets the code and reason of the Close.
 func (l *Link) Abort(code uint64, reason string) {
 	l.end(&CloseError{Code: code, Reason: reason})
 }
 
-// Done is closed when the connection has ended, reader and writer are gone and the machines have received all that arrived.
+// Done is closed when the connection has ended, reader and writer have returned, and the machines have received all that arrived.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
-// Err returns why the connection ended, or nil: a [*CloseError] when one side closed it, else the carrier's error. The
-// cause of a Close that could not deliver everything tells why.
+// Err returns why the connection ended, nil while it has not: a [*CloseError] when one side closed it, else the carrier's
+// error. When a Close could not deliver everything, the Cause says why.
 func (l *Link) Err() error {
 	l.closing.mu.Lock()
 	defer l.closing.mu.Unlock()
 	return l.closing.err
 }
 
-// end stops the link; the first cause stands, and a Close that was asked for comes before it. A nil cause is the end
-// of a drain. The work is done elsewhere, so that nobody who ends a link waits for its carrier.
+// end ends the link; only the first call counts. After a Close the error is that of the Close, and cause is its Cause; a nil
+// cause means that the drain was complete. finish does the rest on a goroutine of its own, so that no caller waits for the carrier.
 func (l *Link) end(cause error) {
 	c := &l.closing
 	c.mu.Lock()
@@ -112,7 +112,7 @@ func (l *Link) end(cause error) {
 	go l.finish(c.err)
 }
 
-// remote takes the peer's close out of the carrier's error.
+// remote returns the peer's close, if the carrier's error has it, else the error.
 func remote(err error) error {
 	var closed *CloseError
 	if errors.As(err, &closed) {
@@ -128,10 +128,10 @@ func (l *Link) finish(err error) {
 	if errors.As(err, &closed) {
 		code, reason = closed.Code, closed.Reason
 	}
-	_ = l.carrier.CloseWithError(code, cut(reason, maxReason)) // it is gone either way
+	_ = l.carrier.CloseWithError(code, cut(reason, maxReason)) // after an error the carrier has ended, too
 	l.state.Store(stopped)
 	l.reading.Wait()
-	l.writing <- struct{}{} // none writes after the one that does now
+	l.writing <- struct{}{} // waits for a write that runs, and lets none begin
 	l.timer.Stop()
 	l.receiveRest()
 	<-l.writing
@@ -140,7 +140,7 @@ func (l *Link) finish(err error) {
 	l.config.Ended()
 }
 
-// receiveRest lets the machines have what came before the end, unless one of them refuses.
+// receiveRest gives the machines what came before the end, unless one of them fails.
 func (l *Link) receiveRest() {
 	for failed := false; !failed && !l.ring.empty(); {
 		failed = l.receive(l.Lock()) != nil

@@ -2,19 +2,19 @@ package link
 
 import "time"
 
-// maxDirect datagrams leave in one Unlock, a tick's calls and a little more; the writer sends what is left, so that no tick works for
-// bulk.
+// maxDirect is how many datagrams one Unlock sends: a tick's calls and a little more. The writer sends the rest, so that a tick does not
+// spend its time on bulk.
 const maxDirect = 8
 
-// queued bounds how many datagrams can wait inside the carrier, whose queue is in order: no more than the first machine
-// built after the newest that the peer has acknowledged, unless other machines' are among them.
+// queued bounds how many datagrams may wait in the carrier's queue. That queue is in order, so at most those wait that the first
+// machine has built after the newest one that the peer has acknowledged, and those of other machines behind that.
 type queued struct {
-	capacity int    // of the carrier's queue, 0 = it may always block
+	capacity int    // of the carrier's queue; 0 = it may always block
 	next     uint64 // one above the newest packet of the first machine
-	least    uint64 // nothing is sent directly before acked reaches it: another machine's datagram, of which no ack tells, may wait until then
+	least    uint64 // acked must reach it before anything is sent directly: until then another machine's datagram may wait
 }
 
-// built notes a datagram of the machine with that place in the order of priority.
+// built notes a datagram of the machine at that place in the order of priority.
 func (q *queued) built(place int, number uint64) {
 	if place > 0 {
 		q.other()
@@ -23,25 +23,25 @@ func (q *queued) built(place int, number uint64) {
 	q.next = number + 1
 }
 
-// other notes that a datagram may wait that is not the first machine's: nothing says when it has left but an ack for one of
-// the first machine's that was built later.
+// other notes that a datagram which is not the first machine's may wait. Only an ack for one that the first machine builds later
+// proves that it has left.
 func (q *queued) other() { q.least = q.next + 1 }
 
-// room reports whether another datagram fits for certain. acked is one above the newest packet of the first machine that
-// the peer acknowledged.
+// room reports whether the queue certainly has room for another datagram. acked is one above the newest packet of the first machine
+// that the peer has acknowledged.
 func (q *queued) room(acked uint64) bool {
 	return acked >= q.least && q.next-min(acked, q.next) < uint64(q.capacity)
 }
 
-// direct is what came of sending in the writer's place.
+// direct is what conclude must do after sendDirect, once the lock is released.
 type direct struct {
-	err   error // ends the link
-	woken bool
-	wake  bool // the writer has something to do
-	hole  time.Duration
+	err   error         // ends the link
+	woken bool          // Config.Wake must be called
+	wake  bool          // the writer has something to do
+	hole  time.Duration // as in turn
 }
 
-// sendDirect sends in the writer's place. The lock is held all the time, which keeps the order of packets.
+// sendDirect sends in place of the writer, which sleeps. The caller holds the lock all the time, which keeps packets in order.
 func (l *Link) sendDirect() (d direct) {
 	first := &l.slots[0]
 	if first.acker == nil || l.draining.Load() || l.failed != nil {
@@ -73,7 +73,7 @@ func (l *Link) sendDirect() (d direct) {
 	return d
 }
 
-// launch passes a datagram to a carrier that does not block now.
+// launch gives a datagram to the carrier, which does not block now.
 func (l *Link) launch(t turn) error {
 	if err := l.carrier.SendDatagram(t.packet); err != nil {
 		_, err = l.refused(t, err)
@@ -83,7 +83,7 @@ func (l *Link) launch(t turn) error {
 	return nil
 }
 
-// conclude does without the lock what came of sending.
+// conclude does, without the lock, what sendDirect has left to do.
 func (l *Link) conclude(d direct) {
 	if d.err != nil {
 		l.end(d.err)

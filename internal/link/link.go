@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Config holds what a link may be told; zero fields take the default named beside them.
+// Config adjusts a link; fields that are zero take the default named beside them.
 type Config struct {
-	// Wake is called without the lock, from any goroutine, when a machine's Wake said true, and once more after Done is
-	// closed. It must not block. Default: nothing.
+	// Wake is called without the lock, on any goroutine, after a machine's Wake was true, and once more after Done is closed.
+	// It must not block. Default: nothing.
 	Wake func()
 
-	// Ended is called once, after Done is closed and the last Wake, on a goroutine of its own that nobody waits for: so it may
-	// block, and wait for others who use the link. Default: nothing.
+	// Ended is called once, after Done is closed and the last Wake, on a goroutine of its own. It may block, and wait for others
+	// who use the link. Default: nothing.
 	Ended func()
 
-	// Rate holds back what is not urgent. Default: nothing is held.
+	// Rate holds back unreliable data and bulk. Default: nothing is held back.
 	Rate Rate
 
 	// Now is the clock of the machines. Default: time.Now.
 	Now func() time.Time
 
-	// Logger hears of shrunken paths and dropped datagrams. Default: nothing is logged.
+	// Logger logs paths that shrink and datagrams that are dropped. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -49,34 +49,34 @@ type Link struct {
 	config  Config
 	carrier Carrier
 
-	// The machines, in order of priority, and what goes with them.
+	// mu guards this group: the machines, in order of priority, and all that look asks.
 	mu       sync.Mutex
 	slots    []slot
-	last     time.Time // the clock never runs back
+	last     time.Time // newest time of the clock, which never runs back
 	mtu      mtu
 	pacer    pacer
 	queued   queued
 	rated    rated
 	sealed   sealed
-	failed   error // a machine's violation, after which none is called
+	failed   error // a machine's violation; no machine is called after it
 	uncorked bool
 
-	// The writer's sleep, in which it is no goroutine.
-	parked bool // the writer found nothing to do
+	// The writer's sleep, in which it has no goroutine. Under mu, too.
+	parked bool // the writer has found nothing to do
 	timer  *time.Timer
-	wakeAt time.Time // when timer wakes it; it does not when that is past
+	wakeAt time.Time // when timer wakes the writer; in the past: it does not
 
 	// Between the goroutines.
 	ring    ring
 	state   atomic.Int32  // of the writer
-	writing chan struct{} // holds a token while the writer writes
+	writing chan struct{} // holds a token while the writer's goroutine runs
 	writer  writer
-	write   func()      // the writer's, made once
-	sending atomic.Bool // the writer is inside SendDatagram
-	warned  atomic.Bool // of a full ring
+	write   func()      // writer.write, made once
+	sending atomic.Bool // the writer is in SendDatagram
+	warned  atomic.Bool // a full ring was logged
 	counts  counters
 
-	expected atomic.Int64 // bytes of bulk that the machines will yet be given
+	expected atomic.Int64 // see Expect
 
 	// The end.
 	closing  closing
@@ -87,8 +87,8 @@ type Link struct {
 	done     chan struct{}
 }
 
-// New starts the reader of a link, which ends with the connection. The link owns c from here and calls the machines, which
-// stand in order of priority, only under its lock.
+// New starts a link and its reader, which ends with the connection. From now on the link owns c. It calls the machines, in order of
+// priority, only under its lock.
 func New(c Carrier, cfg Config, machines ...Machine) *Link {
 	l := &Link{
 		config:  cfg.withDefaults(),
@@ -114,8 +114,8 @@ func New(c Carrier, cfg Config, machines ...Machine) *Link {
 	return l
 }
 
-// Lock takes the lock around the machines and returns the link's clock, which never runs back. Its holder stops the
-// connection and must not block. Close, Abort, Err and Stats are allowed under the lock.
+// Lock takes the lock around the machines and returns the link's time, which never runs back. Until Unlock the connection stands
+// still, so the caller must not block. It may call Close, Abort, Err and Stats.
 func (l *Link) Lock() time.Time {
 	l.mu.Lock()
 	return l.lockedNow()
@@ -131,12 +131,12 @@ func (l *Link) lockedNow() time.Time {
 	return now
 }
 
-// Expect says how many bytes of bulk the machines will yet be given beside what they hold. The newest word counts. It may be called on
-// any goroutine.
+// Expect says how many bytes of bulk the machines will be given later, besides those that they hold. The newest call counts. It is safe
+// from any goroutine.
 func (l *Link) Expect(bytes int64) { l.expected.Store(bytes) }
 
-// Unlock releases the lock. What may leave now does so at once while the writer sleeps and the carrier cannot block;
-// otherwise the writer is woken.
+// Unlock releases the lock. If the writer sleeps and the carrier can not block, it sends what may leave now; otherwise it wakes the
+// writer.
 func (l *Link) Unlock() {
 	if l.sealed.carrier == nil {
 		l.release(l.parked && l.changed())
@@ -149,7 +149,7 @@ func (l *Link) Unlock() {
 	l.relieve()
 }
 
-// release releases the lock. Look: something may leave, and the writer sleeps.
+// release releases the lock; with look, after it has sent what may leave while the writer sleeps.
 func (l *Link) release(look bool) {
 	if !look {
 		l.mu.Unlock()
@@ -160,7 +160,7 @@ func (l *Link) release(look bool) {
 	l.conclude(d)
 }
 
-// drainSealed has the sealed carrier look, whatever the writer is stuck in.
+// drainSealed wakes the sealed carrier for the drain of a Close: the writer may be blocked.
 func (l *Link) drainSealed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

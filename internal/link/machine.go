@@ -8,45 +8,46 @@ import (
 
 // Machine is a protocol without clock, goroutine or lock. All methods are called under the link's lock.
 type Machine interface {
-	// Receive owns the datagram from here. An error is a violation and ends the connection; its
-	// CloseCode() (uint64, string) method, when it has one, gives the code and reason to close with.
+	// Receive takes a datagram, which then belongs to the machine. An error is a violation and ends the connection. If it has a
+	// method CloseCode() (uint64, string), that returns the code and reason to close with.
 	Receive(now time.Time, datagram []byte) error
 
-	// AppendPacket builds the next datagram, at most max bytes, when one is to leave now.
+	// AppendPacket builds the next datagram, of at most max bytes, if one may leave now.
 	AppendPacket(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool)
 
-	// Unsent takes back the newest datagram of AppendPacket, which never left.
+	// Unsent takes back the newest datagram of AppendPacket, which did not leave.
 	Unsent(number uint64)
 
-	// Advance runs the timers that are due. It is called before every AppendPacket, due or not. An error ends the
-	// connection, like one of Receive. Afterwards NextTimeout lies after now or a packet is ready.
+	// Advance runs the timers that are due. It is called before every AppendPacket. An error ends the connection, like one of
+	// Receive. Afterwards NextTimeout lies after now, or a packet is ready.
 	Advance(now time.Time) error
 
 	NextTimeout() (time.Time, bool)
 
-	// Bulk reports whether the datagram that AppendPacket returned last holds bulk.
+	// Bulk reports whether the newest datagram of AppendPacket holds bulk.
 	Bulk() bool
 
-	// Queued returns how many bytes of what the owner gave were never sent.
+	// Queued returns how many bytes that the owner gave were never sent.
 	Queued() int
 
-	// SetPath says what is known of the path. When its Epoch rises, datagrams take another way from now on.
+	// SetPath says what is known of the path. When its Epoch has risen, datagrams take another path from now on.
 	SetPath(now time.Time, p recovery.Path)
 
-	// Fate says what became of a datagram, while the path tells fates. That it arrived frees nothing.
+	// Fate says whether a datagram arrived. It is called only while the path's Fates is set. An arrival frees nothing: the peer's
+	// machine acks for itself.
 	Fate(now time.Time, number uint64, arrived bool)
 
-	// SetWindow says what of the path's congestion window, in bytes, is the machine's: less what other machines have in
-	// flight, but half of it at least. What is in flight beyond it waits inside the carrier.
+	// SetWindow says how many bytes the machine may have in flight: the path's congestion window less what other machines have
+	// in flight, but at least half of it. More would wait inside the carrier.
 	SetWindow(bytes int)
 
-	// Wake reports, once, that something happened for which the owner waits.
+	// Wake reports, once, that something has happened for which the owner waits.
 	Wake() bool
 
-	// Drained reports that no reliable data is unsent or unacknowledged.
+	// Drained reports whether no reliable data is unsent or unacknowledged.
 	Drained() bool
 
-	// FirstByte names the datagrams that are for this machine. It never changes.
+	// FirstByte is the first byte of the datagrams that are for this machine. It never changes.
 	FirstByte() byte
 }
 
@@ -59,62 +60,63 @@ type BlackHoler interface {
 
 // LossCounter is an optional part of a [Machine].
 type LossCounter interface {
-	// Lost returns how many packets were declared lost so far. Losses make bursts shorter.
+	// Lost returns how many packets the machine has counted as lost so far. Losses make bursts shorter.
 	Lost() uint64
 }
 
-// Flyer is an optional part of a [Machine] that others share the window with.
+// Flyer is an optional part of a [Machine] that shares the window with others.
 type Flyer interface {
-	// InFlight returns how many bytes of the window the machine takes now.
+	// InFlight returns how many bytes the machine has in flight now.
 	InFlight() int
 }
 
 // Acker is an optional part of the first [Machine], whose packets have consecutive numbers.
 type Acker interface {
-	// Acked returns one above the newest packet that the peer acknowledged.
+	// Acked returns one above the newest packet that the peer has acknowledged.
 	Acked() uint64
 }
 
-// Overtaker is an optional part of the first [Machine], which may have nothing on its way that shows that a packet was lost.
+// Overtaker is an optional part of the first [Machine]: datagrams of others that overtook its packets show that those were lost, when it
+// has none itself on the way.
 type Overtaker interface {
-	// Overtaken tells that a datagram of another machine, which left at sent, arrived.
+	// Overtaken says that a datagram of another machine, which left at sent, has arrived.
 	Overtaken(now, sent time.Time)
 }
 
-// Arriver is an optional part of a [Machine] that is not the first.
+// Arriver is an optional part of a machine that is not the first; its word goes to the first one's [Overtaker].
 type Arriver interface {
-	// Arrived returns when the newest of its datagrams left of which the peer said that it arrived, zero when none did.
+	// Arrived returns when the newest datagram left that the peer has acknowledged; zero when there is none.
 	Arrived() time.Time
 }
 
 // Changer is an optional part of a [Machine] that spares the writer idle rounds.
 type Changer interface {
-	// Changed reports, once, that since it was last asked the owner did something that may let a packet leave, move
-	// the next timeout, make Wake true or Advance fail, or that Receive let a packet leave. Without it every Unlock and
+	// Changed reports whether, since the last call, the owner has done something that may let a packet leave, move the next
+	// timeout, make Wake true or Advance fail, or Receive has let a packet leave. For a machine without it every Unlock and
 	// every datagram counts as a change.
 	Changed() bool
 }
 
 // Seconder is an optional part of a [Machine] with datagrams of two kinds.
 type Seconder interface {
-	// SecondByte names more datagrams that are for this machine. It never changes.
+	// SecondByte is another first byte of datagrams that are for this machine. It never changes.
 	SecondByte() byte
 }
 
-// Copier is an optional part of a [Machine] that keeps nothing of what it receives.
+// Copier is an optional part of a [Machine] that keeps no datagram that it receives.
 type Copier interface{ Copies() }
 
-// Corker is an optional part of a [Machine]. Close uncorks, so that what is queued can drain.
+// Corker is an optional part of a [Machine]. A Close uncorks it, so that what is queued can drain.
 type Corker interface {
 	Cork(on bool)
 }
 
-// Holder is an optional part of a [Machine] with unreliable data or bulk, which [Config].Rate may hold back. What a machine
-// without it sends is counted, and not held.
+// Holder is an optional part of a [Machine] with unreliable data or bulk, which [Config].Rate may hold back. The datagrams of a machine
+// without it count, but are not held back.
 type Holder interface {
-	// Waiting reports whether unreliable data, and bulk, would leave now if they were not held.
+	// Waiting reports whether unreliable data, and bulk, would leave now if they were not held back.
 	Waiting() (unreliable, bulk bool)
-	// Hold keeps them back, or lets them go, until it is called again.
+	// Hold says whether to hold each of them back, until the next call.
 	Hold(unreliable, bulk bool)
 }
 
@@ -134,8 +136,8 @@ type slot struct {
 	hold  Holder
 
 	copies  bool
-	arrived time.Time // the newest of Arriver that the first machine knows of
-	window  int       // what the machine was told last
+	arrived time.Time // the newest time of Arriver that the first machine was told
+	window  int       // the machine's, by the last SetWindow
 }
 
 func newSlot(m Machine) slot {

@@ -3,37 +3,37 @@ package link
 import "time"
 
 const (
-	// SafeDatagram fits the smallest packet that QUIC falls back to. quic-go: 1,163 bytes after a rebind.
+	// SafeDatagram fits the smallest packet to which QUIC falls back (RFC 9000, section 14). quic-go says 1,163 bytes after a rebind.
 	SafeDatagram = 1163
 
 	// maxDatagram bounds every datagram: quic-go sends packets of at most 1,452 bytes.
 	maxDatagram = 1500
-	// minDatagram is the least that a path must take: package bunch builds no packet for less, for an entry with its headers
-	// must fit.
+	// minDatagram is the least that a path must take: an entry of package bunch must fit with its headers.
 	minDatagram = SafeDatagram
 
-	// refusalHold is how long a refusal counts against a carrier that still says otherwise.
+	// refusalHold is how long a refusal counts although the carrier's Path still says more.
 	refusalHold = 10 * time.Second
-	// holeHold is the first wait before large datagrams are tried again after a black hole; it doubles.
+	// holeHold is how long only safe datagrams leave after a black hole was found. It doubles, up to maxHoleHold, when the path has
+	// one again soon.
 	holeHold    = 10 * time.Second
 	maxHoleHold = 10 * time.Minute
 )
 
 // mtu decides how large a datagram may be.
 type mtu struct {
-	path int // what the carrier said last
+	path int // by the carrier's Path
 
-	// A refusal counts until the carrier says something else, or until its end.
+	// The carrier has refused larger datagrams: this counts until its Path changes, or until refusalEnd.
 	refusal    int
 	refusalEnd time.Time
 
-	// A black hole swallows large datagrams without a word; until its end only safe ones leave.
+	// Large datagrams were found to vanish, a black hole (RFC 8899, section 4.3): until holeEnd only safe ones leave.
 	holeEnd time.Time
 	hold    time.Duration
 }
 
-// update takes what the carrier says; 0 is unknown. A carrier that says less than a path must take is asked all the same, so
-// that its refusal ends the link.
+// update takes the carrier's MaxDatagram; 0 is unknown. When it is less than a path must take, mtu still allows minDatagram: the
+// carrier will refuse that, which ends the link.
 func (m *mtu) update(path int) {
 	path = max(path, minDatagram)
 	if path != m.path {
@@ -46,8 +46,9 @@ func (m *mtu) refuse(now time.Time, size int) {
 	m.refusal, m.refusalEnd = size, now.Add(refusalHold)
 }
 
-// blackHole notes that large datagrams vanish. It returns how long safe ones are used, or 0 when no large one was
-// allowed anyway: the report is then an old one. A path that held for longer than the last wait starts anew.
+// blackHole notes that large datagrams vanish, and returns for how long only safe ones leave. It returns 0 when none that is
+// larger was allowed, since the report is then an old one. When the path was good for longer than the last hold, the hold starts
+// anew.
 func (m *mtu) blackHole(now time.Time) time.Duration {
 	if m.max(now) <= SafeDatagram {
 		return 0

@@ -3,10 +3,10 @@ package link
 import "time"
 
 const (
-	// paceGain windows a round trip are what quic-go sends at most, in slow start; later 5/4 (RFC 9002, section 7.7), when
-	// what is in flight is bounded all the same.
+	// paceGain is how many windows leave in a round trip: what quic-go sends in slow start. Later it sends 5/4 (RFC 9002, section
+	// 7.7), and then the window bounds what is in flight.
 	paceGain = 2
-	// paceBurst datagrams, or what leaves in paceTime, go without a pause, as in quic-go.
+	// paceBurst datagrams, or as many as take paceTime, leave without a pause, as in quic-go.
 	paceBurst = 10
 	paceTime  = 2 * time.Millisecond
 	// packetOverhead is what QUIC adds to a datagram: header, connection id, frame and tag.
@@ -18,11 +18,11 @@ const (
 type pacer struct {
 	rate   float64 // bytes a second, 0 = unknown
 	size   float64 // of a full datagram, with its overhead
-	budget float64 // bytes that may leave at last
+	budget float64 // bytes that might leave at the time last
 	last   time.Time
 }
 
-// use takes what the carrier says of its path; size is that of a full datagram.
+// use takes the carrier's path and the size of a full datagram, and fills the budget.
 func (p *pacer) use(now time.Time, path Path, size int) {
 	if path.Cwnd <= 0 || path.SmoothedRTT <= 0 {
 		p.rate = 0
@@ -34,7 +34,7 @@ func (p *pacer) use(now time.Time, path Path, size int) {
 	p.last = now
 }
 
-// wait returns how long no datagram may leave, at least a millisecond unless it is 0, so that several leave together.
+// wait returns how long no datagram may leave. It is at least a millisecond if it is not 0, so that several leave together.
 func (p *pacer) wait() time.Duration {
 	if p.rate == 0 || p.budget >= p.size {
 		return 0

@@ -7,20 +7,20 @@ import "time"
 type Rate interface {
 	// Play returns how long unreliable data must wait.
 	Play(now time.Time) time.Duration
-	// Bulk returns how long bulk must wait. It is asked while some waits, and takes a place among others who share the rate.
+	// Bulk returns how long bulk must wait. It is called only while bulk waits: it counts the caller among those who share the rate.
 	Bulk(now time.Time) time.Duration
 	// Spend counts a datagram that leaves.
 	Spend(now time.Time, bytes int)
 }
 
-// rated are the machines of a link that has a rate.
+// rated is what the rate of a link holds back.
 type rated struct {
 	rate       Rate      // nil = none
-	play, bulk time.Time // until when they are held; zero = they are not
-	holding    bool      // the machines hold something back
+	play, bulk time.Time // until when unreliable data and bulk are held back; zero = they are not
+	holding    bool      // some machine was told to hold back something
 }
 
-// holdBack has the machines keep back what the rate does not allow now, and all bulk when the carrier paces it.
+// holdBack tells the machines to hold back what the rate does not allow now; with paced all bulk, for which the carrier has no room.
 func (l *Link) holdBack(now time.Time, paced bool) {
 	r := &l.rated
 	if r.rate != nil {
@@ -38,10 +38,10 @@ func (l *Link) holdBack(now time.Time, paced bool) {
 	}
 }
 
-// Rated reports whether the rate, and not the carrier's pace, holds bulk. It is called under the lock.
+// Rated reports whether the rate, and not the carrier's pace, holds back bulk. It is called under the lock.
 func (l *Link) Rated() bool { return !l.rated.bulk.IsZero() }
 
-// askRate asks how long what waits must wait.
+// askRate asks the rate how long unreliable data and bulk must wait, if they do wait.
 func (l *Link) askRate(now time.Time) {
 	r := &l.rated
 	unreliable, bulk := false, false
@@ -75,7 +75,7 @@ func (r *rated) spend(now time.Time, bytes int) {
 	}
 }
 
-// until returns when something that is held may leave, zero when nothing is.
+// until returns when something that is held back may leave, zero when nothing is.
 func (r *rated) until() time.Time {
 	if !r.play.IsZero() && (r.bulk.IsZero() || r.play.Before(r.bulk)) {
 		return r.play

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// read moves datagrams from the carrier to the machines until the connection ends; into the ring while the writer is busy.
+// read is the reader. It moves datagrams from the carrier to the machines, or into the ring while the writer is busy, until the connection
+// ends.
 func (l *Link) read() {
 	for {
 		datagram, err := l.carrier.ReceiveDatagram(l.ctx)
@@ -24,8 +25,8 @@ func (l *Link) read() {
 	}
 }
 
-// hand gives a datagram to its machine while the writer sleeps, and wakes that only when it has something to do: most of
-// what a game receives is acked with a later call. It never waits for the lock.
+// hand gives a datagram to its machine if the writer sleeps, and wakes the writer only when that has something to do: most that a
+// game receives is acked with a later call. It is false when the writer is awake or the lock is taken, for which it does not wait.
 func (l *Link) hand(datagram []byte) bool {
 	if !l.mu.TryLock() {
 		return false
@@ -40,7 +41,7 @@ func (l *Link) hand(datagram []byte) bool {
 	}
 	woken, due := l.woken(), false
 	if l.sealed.carrier != nil {
-		l.sealed.carrier.Wake() // what came may have moved a timer
+		l.sealed.carrier.Wake() // the datagram may have moved a timer
 	} else {
 		due = l.due(now)
 	}
@@ -58,8 +59,8 @@ func (l *Link) hand(datagram []byte) bool {
 	return true
 }
 
-// due reports whether the writer, which sleeps, has something to do, and else sees to it that it sleeps no longer than the
-// machines allow now.
+// due reports whether the writer, which sleeps, has something to do. If it has not, due makes sure that it sleeps no longer than
+// the machines allow.
 func (l *Link) due(now time.Time) bool {
 	due := l.draining.Load()
 	for i := range l.slots {
@@ -72,14 +73,14 @@ func (l *Link) due(now time.Time) bool {
 	return due
 }
 
-// relieve feeds the machines in the writer's place while that is in SendDatagram, where it may be blocked for long. It never waits for
-// the lock: who holds it calls relieve after it is released.
+// relieve empties the ring in the writer's place while that is in SendDatagram, where it may block for long. It does not wait for the
+// lock: whoever holds that calls relieve after releasing it.
 func (l *Link) relieve() {
 	for l.sending.Load() && !l.ring.empty() && l.mu.TryLock() {
 		err := l.receive(l.lockedNow())
 		woken := err == nil && l.woken()
 		if l.sealed.carrier != nil {
-			l.sealed.carrier.Wake() // the writer, which is blocked, cannot
+			l.sealed.carrier.Wake() // the writer is blocked and cannot do it
 		}
 		l.mu.Unlock()
 		if err != nil {
@@ -92,7 +93,7 @@ func (l *Link) relieve() {
 	}
 }
 
-// receive moves one batch from the ring into the machines. The lock is held, which keeps the order of arrival.
+// receive moves one batch from the ring into the machines. The lock is held, so datagrams stay in order.
 func (l *Link) receive(now time.Time) error {
 	if l.failed != nil || l.ring.empty() {
 		return l.failed
@@ -108,7 +109,7 @@ func (l *Link) receive(now time.Time) error {
 	return l.failed
 }
 
-// deliver gives a datagram to its machine, whose error ends the link.
+// deliver gives a datagram to its machine, whose error must end the link.
 func (l *Link) deliver(now time.Time, datagram []byte) error {
 	s := l.slotFor(datagram)
 	if s == nil {
@@ -128,7 +129,7 @@ func (l *Link) deliver(now time.Time, datagram []byte) error {
 	return l.failed
 }
 
-// overtake tells the first machine what of another has arrived.
+// overtake tells the first machine that a datagram of another has arrived.
 func (l *Link) overtake(now time.Time, s *slot) {
 	if at := s.some.Arrived(); l.slots[0].over != nil && at.After(s.arrived) {
 		s.arrived = at

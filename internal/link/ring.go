@@ -10,9 +10,9 @@ import (
 const RingBytes = 1 << 20
 
 const (
-	// slotBytes is charged beside the bytes of a datagram: its place in the ring. Empty datagrams cost as well.
+	// slotBytes is charged for a datagram besides its bytes: its place in the ring, which an empty one takes, too.
 	slotBytes = 24
-	// firstSlots are the first allocation, keptSlots the most that an empty ring keeps.
+	// firstSlots is the first size of slots; keptSlots is the most that an empty ring keeps.
 	firstSlots = 8
 	keptSlots  = 64
 )
@@ -20,9 +20,9 @@ const (
 // ring is a queue of datagrams between the reader and the machines. The zero ring is empty and has no memory.
 type ring struct {
 	mu    sync.Mutex
-	slots [][]byte // a power of two, or none
-	head  int      // index of the oldest
-	bytes int      // charged
+	slots [][]byte // its length is a power of two, or 0
+	head  int      // index of the oldest datagram
+	bytes int      // that are charged
 
 	count   atomic.Int64 // datagrams inside; written under mu
 	dropped atomic.Uint64
@@ -69,6 +69,7 @@ func (r *ring) pop(batch [][]byte) int {
 	return n
 }
 
+// grow doubles the slots, of which n are full.
 func (r *ring) grow(n int) {
 	slots := make([][]byte, max(firstSlots, 2*n))
 	for i := range n {

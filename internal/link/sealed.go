@@ -7,10 +7,10 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Sealed is a carrier beside QUIC that asks for datagrams when it can send them, and tells the fate of each. It shares the
-// lock of the link whose [Source] it has.
+// Sealed is a carrier beside QUIC that asks the link, through its [Source], for datagrams when it can send them, and says what
+// became of each. It uses the lock of the link.
 type Sealed interface {
-	// Wake says that something may leave. It is called under the lock.
+	// Wake says that the source may have something to send. It is called under the lock.
 	Wake()
 }
 
@@ -18,12 +18,12 @@ type Sealed interface {
 type sealed struct {
 	carrier Sealed // nil while QUIC carries
 	carries atomic.Bool
-	path    recovery.Path
-	at      time.Time // when the machines' timers last ran
+	path    recovery.Path // what the machines were told last
+	at      time.Time     // when advance last ran the machines' timers
 }
 
-// Carry has the sealed carrier carry all datagrams from now on, or QUIC when it is nil. What is in flight may still arrive
-// over the other: nothing is sent again because of the change.
+// Carry makes the sealed carrier carry all datagrams from now on, or QUIC when by is nil. Datagrams in flight may still arrive
+// over the other: the change alone makes none be sent again.
 func (l *Link) Carry(by Sealed) {
 	rtt := l.carrier.Path().SmoothedRTT
 	now := l.Lock()
@@ -38,16 +38,16 @@ func (l *Link) Carry(by Sealed) {
 	l.move(now, rtt)
 }
 
-// Ping has QUIC send something that is acknowledged, and waits while its queue is full.
+// Ping makes QUIC send a packet that the peer acknowledges. It blocks while QUIC's queue is full.
 func (l *Link) Ping() {
 	l.mu.Lock()
 	l.queued.other()
 	l.mu.Unlock()
 	ping := [pingBytes]byte{Ping}
-	_ = l.carrier.SendDatagram(ping[:]) // an ended connection says so elsewhere
+	_ = l.carrier.SendDatagram(ping[:]) // an error means that the connection has ended, which the reader notices
 }
 
-// move tells the machines that their datagrams take another way from now on. The lock is held.
+// move tells the machines that their datagrams take another path from now on. The lock is held.
 func (l *Link) move(now time.Time, rtt time.Duration) {
 	p := &l.sealed.path
 	p.Epoch++
@@ -64,21 +64,21 @@ func (l *Link) Sealed() bool {
 	return l.sealed.carries.Load()
 }
 
-// Source is a link as its sealed carrier sees it. All methods but Lock and Woken are called under the link's lock.
+// Source is the link for its sealed carrier: all methods but Lock and Woken are called under the link's lock.
 type Source struct{ link *Link }
 
 // Source returns the link for its sealed carrier.
 func (l *Link) Source() Source { return Source{l} }
 
-// Lock and Unlock are the link's lock by itself: what the carrier does under it wakes nobody, but Unlock may, for what came
-// meanwhile.
+// Lock takes the link's lock, and Unlock releases it. Unlike [Link.Unlock] that does not look whether something may leave: the carrier
+// does so in its turn.
 func (s Source) Lock() { s.link.mu.Lock() }
 func (s Source) Unlock() {
 	s.link.mu.Unlock()
 	s.link.relieve()
 }
 
-// Moved says that the carrier's path has become another one: machines have learnt of the old one.
+// Moved says that the carrier's path has changed: what the machines have measured is of the old one.
 func (s Source) Moved(now time.Time) {
 	if l := s.link; l.sealed.carrier != nil {
 		l.sealed.path = recovery.Path{Epoch: l.sealed.path.Epoch, Fates: true}
@@ -86,14 +86,14 @@ func (s Source) Moved(now time.Time) {
 	}
 }
 
-// Tokens are numbers of datagrams with the machine's place in bits that no machine uses: bunch counts from 0, and slices mark
-// what is no slice by the two highest.
+// A token is the number of a datagram, with the machine's place in bits 56 to 61. No machine uses those: bunch counts from 0, and
+// the machine of slices uses the two highest bits for datagrams that are no slices.
 const (
 	placeShift = 56
 	placeMask  = 0x3f << placeShift
 )
 
-// Tell passes on what the carrier knows of its path: bytes that it holds, bytes a second, the share lost.
+// Tell tells the machines what the carrier knows of its path: window in bytes, rate in bytes a second, and the share that is lost.
 func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	p := &s.link.sealed.path
 	if !p.Fates {
@@ -105,7 +105,7 @@ func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	}
 }
 
-// AppendPayload appends the datagram of the first machine that has one.
+// AppendPayload appends a datagram of the first machine that has one.
 func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b []byte, token uint64, bulk, ok bool) {
 	l := s.link
 	if l.sealed.carrier == nil || !s.advance(now) {
@@ -126,7 +126,7 @@ func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b 
 	return buf, 0, false, false
 }
 
-// Acked says that a datagram arrived, Lost that it did not.
+// Acked says that a datagram has arrived, Lost that it is lost.
 func (s Source) Acked(now time.Time, token uint64) { s.fate(now, token, true) }
 func (s Source) Lost(now time.Time, token uint64)  { s.fate(now, token, false) }
 
@@ -151,7 +151,7 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	}
 }
 
-// Waiting returns how many bytes were never sent, or are yet to be given to the machines.
+// Waiting returns how many bytes were never sent, with those that Expect has announced.
 func (s Source) Waiting() (bytes int) {
 	bytes = int(s.link.expected.Load())
 	for i := range s.link.slots {
@@ -163,7 +163,7 @@ func (s Source) Waiting() (bytes int) {
 // Advance runs the timers that are due.
 func (s Source) Advance(now time.Time) { s.advance(now) }
 
-// advance runs the machines' timers once at each time, and reports whether none of them has failed.
+// advance runs the machines' timers, at most once for each now. It is false when a machine has failed.
 func (s Source) advance(now time.Time) bool {
 	l := s.link
 	if l.failed != nil || !now.After(l.sealed.at) {
@@ -188,7 +188,8 @@ func (s Source) NextTimeout() (next time.Time, any bool) {
 	return l.nextTimeout()
 }
 
-// Turned is called at the end of each of the carrier's turns. It reports whether Woken is to be called once the lock is free.
+// Turned is called at the end of each turn of the carrier. It reports whether the carrier must call Woken after it has released the
+// lock.
 func (s Source) Turned() (woken bool) {
 	l := s.link
 	if l.failed != nil {
@@ -197,7 +198,7 @@ func (s Source) Turned() (woken bool) {
 	l.uncork()
 	switch {
 	case l.sealed.carrier == nil:
-		if l.parked && l.due(l.lockedNow()) { // what came by this carrier is answered by the other
+		if l.parked && l.due(l.lockedNow()) { // QUIC answers what came over the sealed carrier
 			l.parked = false
 			l.signal()
 		}
@@ -207,5 +208,5 @@ func (s Source) Turned() (woken bool) {
 	return l.woken()
 }
 
-// Woken wakes the owner.
+// Woken calls Config.Wake.
 func (s Source) Woken() { s.link.config.Wake() }

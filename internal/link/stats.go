@@ -8,11 +8,11 @@ type Stats struct {
 	BytesIn, BytesOut         uint64
 	OtherIn, OtherOut         uint64 // bytes of all machines but the first, over both carriers
 
-	DroppedRing    uint64 // the ring was full: the machines could not keep up
-	DroppedUnknown uint64 // empty, or no machine has its first byte
+	DroppedRing    uint64 // because the ring was full: the machines could not keep up
+	DroppedUnknown uint64 // because they were empty, or for no machine
 
-	TooLarge    uint64 // refused by the carrier and taken back
-	BlackHoles  uint64 // times that the path was found to swallow large datagrams
+	TooLarge    uint64 // refused by the carrier, and given back to the machine
+	BlackHoles  uint64 // how often large datagrams were found to vanish
 	Rests       uint64 // pauses after a full burst
 	MaxDatagram int    // bytes that a datagram may have now
 }

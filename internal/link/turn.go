@@ -2,23 +2,23 @@ package link
 
 import "time"
 
-// turn is what a look under the lock found.
+// turn is what look has found under the lock, for the writer to do without it.
 type turn struct {
 	packet []byte
 	number uint64
 	from   Machine
 
 	now     time.Time
-	more    bool // datagrams wait in the ring
-	woken   bool
-	drained bool          // Close may end the link
-	hole    time.Duration // a black hole was found, safe datagrams for so long
+	more    bool          // datagrams wait in the ring
+	woken   bool          // Config.Wake must be called
+	drained bool          // the drain of a Close is complete
+	hole    time.Duration // a black hole was found: only safe datagrams leave for so long; else 0
 }
 
-// longest keeps the arithmetic of a timeout in the far future from overflowing.
+// longest bounds a sleep, so that rounding a timeout in the far future does not overflow.
 const longest = 1000 * time.Hour
 
-// turn is a look of the writer's own.
+// turn takes the lock and looks.
 func (w *writer) turn() (t turn, err error) {
 	path := w.carrier.Path()
 	w.mu.Lock()
@@ -27,8 +27,8 @@ func (w *writer) turn() (t turn, err error) {
 	return w.look(path, w.buffer)
 }
 
-// look moves a batch into the machines, runs their timers and asks for the next datagram. When there is none the writer
-// may sleep. The lock is held.
+// look moves a batch from the ring into the machines, runs their timers and asks for the next datagram. When there is none it
+// parks the writer. The lock is held.
 func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	t.now = l.lockedNow()
 	if err := l.receive(t.now); err != nil {
@@ -58,7 +58,8 @@ func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	return t, nil
 }
 
-// usePath tells the machines the window when it changed, and sizes the next datagram.
+// usePath tells the machines their part of the window, and sizes the next datagram. It returns how long only safe ones leave, if a
+// black hole was found.
 func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.mtu.update(path.MaxDatagram)
 	for i := range l.slots {
@@ -70,13 +71,13 @@ func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.counts.max.Store(uint64(size))
 	l.pacer.use(now, path, size)
 	if path.Cwnd > 0 && l.sealed.carrier == nil {
-		l.share(path.Cwnd * size / (size + packetOverhead)) // machines count datagrams, QUIC packets
+		l.share(path.Cwnd * size / (size + packetOverhead)) // QUIC's window counts packets, machines count datagrams
 	}
 	return hole
 }
 
-// share divides the window: what one machine has in flight is not the others', but who stands first in the order of
-// priority cannot take more than half from one that wants it, too.
+// share divides the window: each machine gets what the others do not have in flight, but at least half, so that one with a higher
+// priority cannot starve it.
 func (l *Link) share(window int) {
 	total := 0
 	for i := range l.slots {
@@ -106,18 +107,17 @@ func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
 	}
 }
 
-// park finds out, before the lock is released, how long the writer may sleep; from then on an Unlock wakes it, or sends
-// in its place.
+// park sets, before the lock is released, how long the writer may sleep. From now on an Unlock wakes it or sends in its place.
 func (l *Link) park(t *turn, held time.Duration) {
 	l.parked = true
-	l.changed() // what changed until now was seen in this turn
+	l.changed() // forgets the changes so far, which this turn has seen
 	if held > 0 {
 		l.sleepUntil(t.now.Add(held))
 		return
 	}
 	t.drained = l.draining.Load() && l.drained()
 	if l.sealed.carrier != nil {
-		l.sealed.carrier.Wake() // what came may have moved a timer
+		l.sealed.carrier.Wake() // a datagram may have moved a timer
 		return
 	}
 	if next, ok := l.nextTimeout(); ok {
@@ -135,7 +135,7 @@ func (l *Link) drained() bool {
 	return true
 }
 
-// nextTimeout returns when a machine, or what the rate holds, is to be looked at again.
+// nextTimeout returns when a machine has a timer due, or something that the rate holds back may leave.
 func (l *Link) nextTimeout() (next time.Time, any bool) {
 	next = l.rated.until()
 	for i := range l.slots {
@@ -146,7 +146,7 @@ func (l *Link) nextTimeout() (next time.Time, any bool) {
 	return next, !next.IsZero()
 }
 
-// sleepUntil sets the timer that wakes the writer. When nothing is due the last one may wake it in vain.
+// sleepUntil sets the timer that wakes the writer. A timer that is no longer needed is left running, and wakes it in vain.
 func (l *Link) sleepUntil(at time.Time) {
 	if !at.IsZero() && !at.Equal(l.wakeAt) {
 		l.wakeAt = at
@@ -163,7 +163,7 @@ func sleep(now, next time.Time) time.Duration {
 	return (min(d, longest) + grain - 1) / grain * grain
 }
 
-// uncork lets a closing link send what a tick holds back.
+// uncork uncorks the machines once the link drains, so that what a tick gathers leaves.
 func (l *Link) uncork() {
 	if l.uncorked || !l.draining.Load() {
 		return

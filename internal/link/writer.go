@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// batchSize datagrams at most are received in one hold of the lock, so that a tick never waits for long.
+	// batchSize is how many datagrams are received in one hold of the lock, so that a tick never waits for long.
 	batchSize = 32
 
-	// grain is what every sleep is rounded up to, so that timers close to each other share one wake-up.
+	// grain is the unit to which every sleep is rounded up, so that timers close to each other share one wake-up.
 	grain = 100 * time.Microsecond
-	// overdue is slept when a machine wants to be called at once but has nothing to send: no error in a machine may
-	// turn the writer into a loop that spins.
+	// overdue is how long the writer sleeps when a machine's timeout is past and it has nothing to send: an error in a machine
+	// must not make the writer spin.
 	overdue = time.Millisecond
 
-	// maxRefusals in a row are more than any change of path needs: the carrier or a machine is at fault.
+	// maxRefusals is how many datagrams in a row the carrier may refuse: more than any change of path needs.
 	maxRefusals = 8
 )
 
-// Taken only while there is something to send or to receive, so that an idle connection holds none.
+// Buffers are taken only while there is something to send or to receive, so an idle connection holds none.
 var (
 	buffers = sync.Pool{New: func() any { return new([maxDatagram]byte) }}
 	batches = sync.Pool{New: func() any { return new([batchSize][]byte) }}
@@ -30,13 +30,13 @@ var (
 
 // States of the writer.
 const (
-	asleep  int32 = iota // no goroutine
+	asleep  int32 = iota // it has no goroutine
 	awake                // it takes turns
-	again                // it is to look once more before it sleeps
-	stopped              // for ever
+	again                // it must look once more before it sleeps
+	stopped              // the link has ended
 )
 
-// writer is what belongs to the writer alone: a goroutine that lives while there is something to do.
+// writer is the goroutine that sends, which lives while there is something to do. Its fields belong to it alone.
 type writer struct {
 	*Link
 	buffer   *[maxDatagram]byte // nil while asleep
@@ -44,7 +44,7 @@ type writer struct {
 	refusals int // in a row
 }
 
-// signal lets the writer look again.
+// signal makes the writer look again, and starts its goroutine if it sleeps.
 func (l *Link) signal() {
 	for {
 		switch state := l.state.Load(); {
@@ -66,7 +66,7 @@ func (w *writer) expired() {
 	w.signal()
 }
 
-// write takes turns until there is nothing to do.
+// write is the goroutine: it takes turns until there is nothing to do.
 func (w *writer) write() {
 	w.writing <- struct{}{}
 	defer func() { <-w.writing }()
@@ -86,8 +86,8 @@ func (w *writer) write() {
 	}
 }
 
-// step takes one turn and does outside the lock what came of it. It reports whether the link goes on, and whether there was
-// nothing to do.
+// step takes one turn, and then does without the lock what that has found. goOn is false when the link ends, idle is true when there
+// was nothing to do.
 func (w *writer) step() (goOn, idle bool) {
 	t, err := w.turn()
 	if err != nil {
@@ -113,7 +113,7 @@ func (w *writer) step() (goOn, idle bool) {
 // send passes a datagram to the carrier and rests when a burst is full.
 func (w *writer) send(t turn) bool {
 	w.sending.Store(true)
-	w.relieve() // of what came since this turn began: its reader did not see that the writer sends
+	w.relieve() // of datagrams that the reader put into the ring before sending was set
 	err := w.carrier.SendDatagram(t.packet)
 	w.sending.Store(false)
 	if err != nil {
@@ -127,7 +127,7 @@ func (w *writer) send(t turn) bool {
 	return true
 }
 
-// unsend gives a refused datagram back to its machine; any other error ends the link.
+// unsend gives a datagram that the carrier has refused back to its machine; any other error ends the link.
 func (w *writer) unsend(t turn, err error) bool {
 	w.Lock()
 	size, err := w.refused(t, err)
@@ -150,8 +150,8 @@ func (l *Link) sent(t turn) {
 	}
 }
 
-// refused gives a datagram that is too large back to its machine and returns the limit; any other error is to end the link.
-// The lock is held.
+// refused gives a datagram that was too large back to its machine, and returns the new limit. It returns any other error, which
+// must end the link. The lock is held.
 func (l *Link) refused(t turn, err error) (size int, _ error) {
 	var tooLarge *TooLargeError
 	if !errors.As(err, &tooLarge) {
@@ -166,8 +166,8 @@ func (l *Link) refused(t turn, err error) (size int, _ error) {
 	return size, nil
 }
 
-// rest lets others run after a full burst: the receiver's reader when it lives in this process. After losses it is a
-// true pause, which helps a receiver elsewhere.
+// rest lets other goroutines run after a full burst: the receiver's reader may be in this process. After losses it really
+// pauses, which helps a receiver elsewhere, too.
 func (w *writer) rest() {
 	w.counts.rests.Add(1)
 	var lost uint64
@@ -184,7 +184,7 @@ func (w *writer) rest() {
 	runtime.Gosched()
 }
 
-// warn logs, outside the lock, what the owner can do something about.
+// warn logs a black hole and, once, a full ring. The lock is not held.
 func (l *Link) warn(hole time.Duration) {
 	if hole > 0 {
 		l.counts.blackHoles.Add(1)
@@ -195,6 +195,7 @@ func (l *Link) warn(hole time.Duration) {
 	}
 }
 
+// free gives the buffer back, when the goroutine ends.
 func (w *writer) free() {
 	buffers.Put(w.buffer)
 	w.buffer = nil
