@@ -34,8 +34,8 @@ func (s *Session) AppendPacket(now time.Time, buf []byte, max int) (packet []byt
 	return packet, number, true
 }
 
-// Seal seals a packet of Build in place. It looks at nothing that other methods do: so it needs no lock, but of two calls the
-// one with the smaller number must have returned.
+// Seal seals a packet of Build in place. It shares nothing with other methods, so it needs no lock; but call it for one packet
+// at a time, and in the order of their numbers.
 func (s *Session) Seal(packet []byte, number uint64) error {
 	if _, err := s.sealer.seal(packet[:len(packet)-tagBytes], number); err != nil {
 		return &Error{Kind: Worn, Reason: err.Error()}
@@ -43,8 +43,8 @@ func (s *Session) Seal(packet []byte, number uint64) error {
 	return nil
 }
 
-// Build builds the next packet, at most max bytes, when one is to leave now. The buffer is used from its beginning. What it
-// built is to be sealed, and counts as sent.
+// Build builds the next packet, of at most max bytes, if one may leave now. It uses the buffer from the beginning. The packet counts as
+// sent; the caller must Seal it before it leaves.
 func (s *Session) Build(now time.Time, buf []byte, max int) (packet []byte, number uint64, ok bool) {
 	t := s.tick(now)
 	if max = min(max, MaxPacket); max < Overhead+dataHeader+leastFeedback {
@@ -61,8 +61,8 @@ func (s *Session) Build(now time.Time, buf []byte, max int) (packet []byte, numb
 	}
 }
 
-// limit returns the most bytes of a packet for a purpose. Probes always pass: on a path that shrank they show that smaller
-// packets arrive.
+// limit returns the most bytes of a packet for a purpose. A probe is never larger than SafePacket: on a path that has shrunk it shows
+// that smaller packets arrive.
 func (s *Session) limit(why purpose, most int) int {
 	switch why {
 	case forProbe:
@@ -73,7 +73,7 @@ func (s *Session) limit(why purpose, most int) int {
 	return s.mtu.limit(most)
 }
 
-// next decides what to build now, when the owner allows a packet of most bytes.
+// next decides what to build now; most is the size of a packet that the owner allows.
 func (s *Session) next(t time.Duration, most int) purpose {
 	switch {
 	case !s.started || s.state == Closed || s.records.Len() >= maxRecords:
@@ -85,7 +85,7 @@ func (s *Session) next(t time.Duration, most int) purpose {
 	case s.report.alone && s.mayReport() && s.report.due(t):
 		return forReport
 	case s.wants() && s.mayLeave(t):
-		if s.mtu.tries(t, most) {
+		if s.mtu.probeDue(t, most) {
 			return forSize
 		}
 		return forPayload
@@ -97,28 +97,28 @@ func (s *Session) next(t time.Duration, most int) purpose {
 	return nothing
 }
 
-// mayReport reports whether feedback alone may leave.
+// mayReport reports whether a packet with nothing but feedback may leave.
 func (s *Session) mayReport() bool { return s.records.silent < silentRecords }
 
-// wants reports whether a payload may wait for its turn.
+// wants reports whether the source may have a payload that leaves when the pacer lets it.
 func (s *Session) wants() bool {
 	return s.state == Open && !s.quiet && !s.train.running() && s.records.Len() < maxRecords-sparedRecords
 }
 
-// leastPlay packets of play may always be in flight.
+// leastPlay is how many packets of play may always be in flight.
 const leastPlay = 4
 
-// wantsPlay reports whether play may leave that the pacer does not let: what it has in flight by itself is half of what the
-// path holds at most. A flood of more waits for the pacer as bulk does, or would keep a queue that no pause drains.
+// wantsPlay reports whether play may leave although the pacer does not let it: it may have half of what the path holds in flight. A
+// flood of more waits for the pacer as bulk does; otherwise it would keep a queue that no pause drains.
 func (s *Session) wantsPlay() bool {
 	return s.state == Open && !s.calm && s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
 }
 
-// playBound is how many bytes play may have in flight by itself.
+// playBound is how many bytes of play may be in flight before the pacer counts.
 func (s *Session) playBound() int { return max(leastPlay*s.size(), s.control.Window()/2) }
 
-// hastens reports whether play asks for feedback soon, as bulk does: when the next packet of play would not fit into playBound, and, once
-// play has filled that, at half of it. A flood would else wait for the peer's ack delay with each flight
+// hastens reports whether play asks for feedback soon, as bulk does: when the packet after this one would not fit into playBound, and, once
+// play has filled that, from half of it on. Otherwise each flight of a flood would wait for the peer's ack delay
 // (TestFloodOfPlayOnAShortPath, rpc.TestFloodOfPlayOverSealedPackets).
 func (s *Session) hastens() bool {
 	bound := s.playBound()
@@ -128,10 +128,10 @@ func (s *Session) hastens() bool {
 	return s.records.play+2*s.size() > bound
 }
 
-// asks reports whether the source is asked as soon as it has something.
+// asks reports whether the session would ask the source now if that had something.
 func (s *Session) asks() bool { return s.started && (s.wantsPlay() || s.wants() && s.mayLeave(s.now)) }
 
-// size is what the next packet with a payload will take, as far as that is known.
+// size is how many bytes the next packet with a payload will probably take on the wire: as many as the last one.
 func (s *Session) size() int {
 	if s.full > 0 {
 		return s.full
@@ -139,12 +139,13 @@ func (s *Session) size() int {
 	return SafePacket + overheadUDP
 }
 
+// mayLeave reports whether the pacer lets a packet leave now. Before that it tells the controller what a start depends on.
 func (s *Session) mayLeave(t time.Duration) bool {
 	now := s.time(t)
 	if s.control.State() == pace.Start {
 		waiting := s.source.Waiting()
 		s.control.Waiting(waiting)
-		if waiting > trainPackets*s.size() { // less leaves in its first flight, however many others start
+		if waiting > trainPackets*s.size() { // less leaves in the first flight anyway, and does not count as bulk that starts
 			s.starting.note(true)
 		}
 		s.control.Starters(s.starting.among(), s.bulkInFlight())
@@ -153,7 +154,7 @@ func (s *Session) mayLeave(t time.Duration) bool {
 	return ok && !at.After(now)
 }
 
-// build makes one packet. Not ok: there was nothing to put in, and s has taken note of that.
+// build builds one packet. When there is nothing to put into it, it notes that and is not ok.
 func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (packet []byte, number uint64, ok bool) {
 	number = s.records.Next
 	if number == s.skip && why != forTrain {
@@ -194,8 +195,8 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (pack
 	return packet, number, true
 }
 
-// appendProbe asks for an ack: while opening with a packet of the size that every path takes, for what QUIC found may be
-// too large by now; later with whatever is to be sent.
+// appendProbe asks for an ack. While opening the probe is as large as every path takes, because the size that QUIC has found may be too
+// large by now; later it carries payloads, if there are any.
 func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record) []byte {
 	s.hearing.probes--
 	s.stats.Probes++
@@ -212,7 +213,7 @@ func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record)
 	return b
 }
 
-// appendTrain fills the packet up. What the peer may wait for rides on the first one.
+// appendTrain fills a packet of the train up. Feedback that is due rides on the first one.
 func (s *Session) appendTrain(t time.Duration, b []byte, limit int, rec *record) []byte {
 	s.train.left--
 	s.train.open++
@@ -225,15 +226,15 @@ func (s *Session) appendTrain(t time.Duration, b []byte, limit int, rec *record)
 	return pad(b, limit)
 }
 
-// appendSize tries whether the path takes large packets again, without anything that would be missed.
+// appendSize fills a large packet up, to see whether the path takes it. It holds nothing whose loss would matter.
 func (s *Session) appendSize(t time.Duration, b []byte, limit int, rec *record) []byte {
-	s.mtu.tried(t)
+	s.mtu.probeSent(t)
 	s.stats.Probes++
 	rec.fate = flying
 	return pad(append(b, framePing), limit)
 }
 
-// pad fills a packet up. Nothing may follow.
+// pad fills a packet up; nothing may follow (see framePadding).
 func pad(b []byte, limit int) []byte {
 	for len(b) < limit {
 		b = append(b, framePadding)
@@ -241,7 +242,7 @@ func pad(b []byte, limit int) []byte {
 	return b
 }
 
-// appendPayloads asks the source until it has nothing that fits; room.Max is where the packet is full.
+// appendPayloads asks the source for payloads until it has none that fits. The packet may grow to room.Max bytes.
 func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *record) []byte {
 	for rec.payloads < maxPayloads && room.Max-len(b) >= minRoom {
 		head := len(b)
@@ -269,7 +270,7 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 	return b
 }
 
-// appendReport adds feedback where it fits. Every pingAfter-th packet that has nothing else asks for an ack.
+// appendReport adds feedback if it fits. Every pingAfter-th packet that has nothing else asks for an ack.
 func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose, rec *record) []byte {
 	bare := why == forReport && s.report.bare+1 >= pingAfter
 	if bare {
@@ -291,7 +292,7 @@ func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose
 	return s.frame.feedback.append(b)
 }
 
-// sent records a packet.
+// sent records a packet that was built, and numbers that were skipped before it.
 func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record) {
 	for s.records.Next < number {
 		s.records.push(record{fate: skipped, sent: t, until: t + silentPTOs*s.pto()})

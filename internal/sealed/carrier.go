@@ -11,31 +11,32 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// maxIDs of ours are valid at a time; the oldest goes when more are issued.
+// maxIDs is how many ids of this end are valid at a time; when more are issued, the oldest is retired.
 const maxIDs = 8
 
-// Config is what a carrier needs beside its socket. Its functions must not block.
+// Config is what a carrier needs besides its socket. Its functions must not block.
 type Config struct {
 	SessionConfig
 
-	// Addrs returns where the QUIC connection sends to now and from where: nothing is ever sent elsewhere. Called for
-	// every burst.
+	// Addrs returns the addresses to which and from which the QUIC connection sends now: the carrier sends nowhere else. It is
+	// called in each turn.
 	Addrs func() (remote, local net.Addr)
 	// MaxPacket returns the largest packet in bytes that the path takes, as QUIC has found. nil = SafePacket.
 	MaxPacket func() int
 
-	// Ping sends something that is acked over QUIC: when nothing was heard for a PTO, for QUIC must find out where the peer
-	// is, and every second while there is traffic, so that QUIC neither goes idle nor loses sight of the path. nil = never.
+	// Ping makes QUIC send a packet that is acked: when nothing was heard for a PTO, since only QUIC can find out where the peer is,
+	// and every second while there is traffic, so that QUIC neither goes idle nor loses track of the path. nil = never.
 	Ping func()
-	// Observe looks at what the controller knows of the path. Called under the lock, at most once a millisecond while there
-	// is work. nil = nobody looks.
+	// Observe is called under the lock, at most once a millisecond while there is work, to see what the controller knows of the
+	// path. nil = not called.
 	Observe func(now time.Time, c *pace.Controller)
-	// Mutex is around session and source; whoever made the source may share it. nil = one of the carrier's own.
+	// Mutex guards session and source; the source's owner may use it, too. nil = the carrier has one of its own.
 	Mutex sync.Locker
-	// Turned is called under the lock at the end of each turn, and Woken without it when Turned says so. nil = not.
+	// Turned is called under the lock at the end of each turn; when it returns true, Woken is called without the lock. nil = not
+	// called.
 	Turned func() bool
 	Woken  func()
-	// Changed hears of the state, without the lock, on the carrier's goroutine. nil = nobody does.
+	// Changed is called without the lock, on the carrier's goroutine, when the state has changed. nil = not called.
 	Changed func(State)
 }
 
@@ -45,10 +46,10 @@ type Carrier struct {
 	socket *Socket
 	inbox  *inbox
 
-	mu      sync.Locker // around session and issued
+	mu      sync.Locker // guards session and issued
 	session *Session
 	issued  []ID
-	first   []ID // of the peer, for Start
+	first   []ID // the peer's first ids, for Start
 
 	worker worker
 	done   chan struct{}
@@ -63,17 +64,17 @@ type carrierCounts struct{ writes, writeErrors atomic.Uint64 }
 type CarrierStats struct {
 	Stats
 	Writes      uint64 // calls that sent packets
-	WriteErrors uint64 // of them that failed; the packets are as good as lost on the way
+	WriteErrors uint64 // calls of those that failed; their packets will count as lost
 	Full        uint64 // packets dropped because the inbox was full
 	Elsewhere   uint64 // packets dropped because too many came from other addresses
-	Goroutines  uint64 // started
+	Goroutines  uint64 // how many were started
 
-	Rate   float64 // that the controller paces with, bytes a second
-	Window int     // bytes in flight that it allows
+	Rate   float64 // at which the controller paces, in bytes a second
+	Window int     // bytes that it lets be in flight
 }
 
-// NewCarrier makes a carrier that listens and does not send before Start. The owner closes it before the connection or the
-// socket.
+// NewCarrier makes a carrier. It listens at once, and sends nothing before Start. The owner must close it before the connection
+// or the socket.
 func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	session, err := NewSession(c.SessionConfig)
 	if err != nil {
@@ -105,12 +106,12 @@ func NewCarrier(socket *Socket, c Config) (*Carrier, error) {
 	return r, nil
 }
 
-// Issue makes one more id for the peer, who has used one up, and forgets the oldest when there are too many.
+// Issue makes one more id for the peer, which has used one up, and retires the oldest when there are too many.
 func (c *Carrier) Issue() ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session.State() == Closed {
-		return NewID() // leads nowhere
+		return NewID() // of no carrier: its packets are dropped
 	}
 	c.issued = append(c.issued, c.socket.issue(c.inbox))
 	if over := len(c.issued) - maxIDs; over > 0 {
@@ -127,45 +128,44 @@ func (c *Carrier) Start() {
 	c.Unlock()
 }
 
-// AddIDs takes spare ids that the peer issued.
+// AddIDs adds spare ids that the peer has issued.
 func (c *Carrier) AddIDs(ids ...ID) {
 	c.Lock()
 	c.session.AddIDs(ids...)
 	c.Unlock()
 }
 
-// Lock takes the lock around session and source, and returns the time for their methods. Its holder stops the carrier and
-// must not block.
+// Lock takes the lock of session and source, and returns the time for their methods. Until Unlock the carrier stands still, so
+// the caller must not block.
 func (c *Carrier) Lock() time.Time {
 	c.mu.Lock()
 	return time.Now()
 }
 
-// Unlock releases the lock and has the session look for work: the source may have got some.
+// Unlock releases the lock and wakes the carrier, because the source may have something to send now.
 func (c *Carrier) Unlock() {
 	c.session.Wake()
 	c.mu.Unlock()
 	c.worker.wake()
 }
 
-// Wake has the session look for work, in which its source has got some. The lock is held.
+// Wake wakes the carrier, because its source has something to send. The lock is held.
 func (c *Carrier) Wake() {
 	c.session.Wake()
 	c.worker.wake()
 }
 
-// Spares returns how many ids of the peer are left for changes of an address. The owner asks the peer for more
-// over QUIC.
+// Spares returns how many ids of the peer are left for changes of address. The owner asks the peer for more over QUIC.
 func (c *Carrier) Spares() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return max(len(c.session.ids)-1, 0)
 }
 
-// Session returns the session, which is to be used under the lock only.
+// Session returns the session, which may be used only under the lock.
 func (c *Carrier) Session() *Session { return c.session }
 
-// State returns how the carrier stands.
+// State returns the carrier's state.
 func (c *Carrier) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +179,7 @@ func (c *Carrier) Err() error {
 	return c.session.Err()
 }
 
-// Stats returns a copy of the counters. The session is not woken.
+// Stats returns a copy of the counters. It does not wake the carrier.
 func (c *Carrier) Stats() CarrierStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,14 +195,15 @@ func (c *Carrier) Stats() CarrierStats {
 	}
 }
 
-// Close ends the carrier and returns at once; payloads in flight are reported as lost. Done tells when its goroutine is gone.
+// Close ends the carrier and returns at once. The source is told that payloads in flight are lost. Done is closed when the
+// goroutine has ended.
 func (c *Carrier) Close() {
 	c.Lock()
 	c.session.Close()
 	c.Unlock()
 }
 
-// end has the next turn find the session closed, for which err is the reason.
+// end closes the session because of err; the next turn cleans up.
 func (c *Carrier) end(err error) {
 	c.mu.Lock()
 	c.session.end(err)
@@ -210,5 +211,5 @@ func (c *Carrier) end(err error) {
 	c.worker.wake()
 }
 
-// Done is closed when the carrier has ended, by Close or by itself, and uses the socket no more.
+// Done is closed when the carrier has ended, by Close or by itself, and no longer uses the socket.
 func (c *Carrier) Done() <-chan struct{} { return c.done }

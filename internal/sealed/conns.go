@@ -10,9 +10,9 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// quic-go looks at the methods of what it is given, and uses every one it finds: ReadBatch beats ReadFrom, SyscallConn
-// makes it set "don't fragment" and search the path MTU, ReadMsgUDP with WriteMsgUDP switch GSO and ECN on. So there is one
-// type for each kind of socket, with no method that its socket does not have.
+// quic-go looks at the methods of its net.PacketConn and uses each one that it finds: ReadBatch instead of ReadFrom; with SyscallConn
+// it sets "don't fragment" and searches the path MTU; with ReadMsgUDP and WriteMsgUDP it uses GSO and ECN. So there is one type for
+// each kind of socket, which has only methods that its socket has.
 
 // plainConn is the QUIC side of any socket.
 type plainConn struct {
@@ -80,8 +80,8 @@ func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAd
 	}
 }
 
-// ReadBatch fills the first of ms with packets that are for QUIC, at least one, or returns an error. quic-go takes an
-// empty batch for a full one and parses what lay there before; after some errors as well, so then all is emptied.
+// ReadBatch fills the first of ms with at least one packet for QUIC, or returns an error. It never returns an empty batch: quic-go
+// would parse what lay in ms before. It does so after some errors, too, so then ReadBatch empties ms.
 func (c *udpConn) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	for {
 		n, err := c.batch.ReadBatch(ms, flags)
@@ -112,7 +112,7 @@ func (c *udpConn) keep(ms []ipv4.Message) (n int) {
 	return n
 }
 
-// moveDown copies a packet. quic-go remembers which buffer it put where, so buffers stay in their places.
+// moveDown copies a packet into the buffer of an earlier message. It does not swap buffers: quic-go remembers where each one is.
 func moveDown(to, from *ipv4.Message) {
 	to.N = copy(to.Buffers[0], from.Buffers[0][:from.N])
 	to.NN = copy(to.OOB, from.OOB[:from.NN])

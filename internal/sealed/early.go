@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// earlyPackets that no carrier expects are kept for one that is about to begin: a server's first packets come right
-	// behind the Welcome with which its client's carrier begins. Thirty peers that come together.
+	// earlyPackets is how many packets with an unknown id are kept for carriers that are about to begin: a server's first packets
+	// come right behind the Welcome with which the client's carrier begins. They are those of thirty peers that come together.
 	earlyPackets = 512
-	// earlyTime is for how long: a carrier begins at once, but where the Welcome was lost, and comes again after a probe
+	// earlyTime is how long they are kept. A carrier begins at once unless the Welcome is lost, and sent again after a probe
 	// timeout or two.
 	earlyTime = time.Second
 )
 
-// early keeps the newest packets that came for nobody. Whoever floods a socket has the others' first packets dropped, which
-// then open their carriers a round trip later.
+// early keeps the newest packets whose id is unknown. A flood on the socket pushes the others' first packets out; then their carriers
+// open a round trip later.
 type early struct {
 	mu      sync.Mutex
 	packets []earlyPacket
-	next    int // the oldest, when there is room for no more
+	next    int // index of the oldest, when packets is full
 }
 
 type earlyPacket struct {
@@ -31,7 +31,7 @@ type earlyPacket struct {
 	bytes []byte
 }
 
-// keep copies a packet, in the place of the oldest when there are many.
+// keep copies a packet, in place of the oldest when there are earlyPackets.
 func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -44,8 +44,8 @@ func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 	e.next = (e.next + 1) % earlyPackets
 }
 
-// deliver puts those packets of ids into b that came a moment ago, in the order in which they came, and forgets them and all
-// that are older than a moment.
+// deliver puts the packets of ids that are not older than earlyTime into b, in the order in which they came. It forgets these and all
+// that are older.
 func (e *early) deliver(b *inbox, ids []ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -4,13 +4,13 @@ package sealed
 type Kind uint8
 
 const (
-	// Unheard: nothing was acked for 10 s. The path does not carry sealed packets now; another carrier may.
+	// Unheard: nothing was acked for 10 s. The path does not carry sealed packets now; a later carrier may work.
 	Unheard Kind = iota
-	// Violation: a sealed packet of the peer broke the protocol. The connection is to be closed.
+	// Violation: a sealed packet of the peer broke the protocol. The owner must close the connection.
 	Violation
-	// Worn: the keys were used too often or attacked too often. Another carrier may be opened.
+	// Worn: the keys have sealed too many packets, or too many packets did not open. The owner may open another carrier.
 	Worn
-	// Stopped: the owner closed it, or its socket was closed.
+	// Stopped: the owner closed the carrier, or the socket was closed.
 	Stopped
 )
 

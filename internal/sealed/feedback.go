@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	// maxRuns bounds the runs of a feedback: 95 gaps. What came late shows below those of all that is late still, or it is never told: of
-	// packets of which 3 in 10 are late by 25 ms, 95 gaps are those at 200 Mbit/s. Older ones were in the feedbacks before.
+	// maxRuns bounds the runs of a feedback, to 95 gaps. A packet that came late must be told while it lies above the oldest of them. When 3
+	// packets in 10 are late by 25 ms, 95 gaps are enough up to 200 Mbit/s. Older packets were in earlier feedbacks.
 	maxRuns = 191
-	// maxTimes bounds its arrival times. Packets beyond are acked without one.
+	// maxTimes bounds the arrival times of a feedback. Further packets are acked without one.
 	maxTimes = 64
-	// feedbackFixed is the most that a feedback takes without runs and times, in bytes.
+	// feedbackFixed is the most bytes that a feedback takes without runs and times.
 	feedbackFixed = 1 + 4 + binary.MaxVarintLen32 + clockBytes + 2
-	// leastFeedback is the room below which none is built.
+	// leastFeedback is the least room for which a feedback is built.
 	leastFeedback = feedbackFixed + 2*binary.MaxVarintLen16 + 4
 	// clockUnit is the unit of the times in a feedback.
 	clockUnit  = time.Microsecond
 	clockBytes = 6
 	clockMask  = 1<<(8*clockBytes) - 1
-	// maxEarlier bounds the distance of two arrivals in a feedback, in units of clockUnit: 12.7 days, so that a list of maxTimes
-	// stays far from the limits of a time.Duration. A report ends its list before a longer one.
+	// maxEarlier bounds the time between two arrivals in a feedback, in units of clockUnit: 12.7 days. Then a list of maxTimes is far
+	// from overflowing a time.Duration. A report ends its list before a longer distance.
 	maxEarlier = 1 << 40
 )
 
@@ -28,14 +28,14 @@ const (
 type feedback struct {
 	largest uint32        // low bits of the largest number received
 	delay   time.Duration // from its arrival to the building of this
-	clock   uint64        // its arrival by the receiver's clock, low 48 bits: 9 years; the session unwraps it
+	clock   uint64        // its arrival by the receiver's clock; the low 48 bits, 9 years, which the session unwraps
 
-	// Alternating numbers of packets received and missing, from the largest down.
+	// How many packets in a row were received, then how many were missing, and so on, from the largest number down.
 	runs  [maxRuns]uint64
 	nruns int
 
-	// How much earlier than the number received before it each next smaller one arrived; the first is compared with the
-	// largest. Negative when it arrived later.
+	// How much earlier each packet arrived than the one received with the next larger number, from the largest down; negative when it
+	// arrived later.
 	earlier [maxTimes]int64
 	ntimes  int
 }
@@ -57,7 +57,7 @@ func (f *feedback) append(b []byte) []byte {
 	return b
 }
 
-// consume reads a feedback behind its kind.
+// consume reads a feedback; b begins behind its kind.
 func (f *feedback) consume(b []byte) (rest []byte, err error) {
 	if len(b) < 4 {
 		return nil, errMalformed
@@ -98,8 +98,8 @@ func (f *feedback) consumeLists(b []byte) (rest []byte, err error) {
 	return b, nil
 }
 
-// unwrap returns the clock nearest to the last one, 0 = none yet, whose low 48 bits are given: a peer's clock goes on after
-// the 9 years in which those come round. The first lies well above 0, so that a late feedback may still be before it.
+// unwrap returns the clock with these low 48 bits that is nearest to last: the low bits wrap after 9 years. When last is 0, none has
+// come yet; then it returns one far above 0, so that a late feedback may still lie before it.
 func unwrap(last, low uint64) uint64 {
 	if last == 0 {
 		return clockMask + 1 + low

@@ -7,21 +7,21 @@ import (
 
 // Frames inside a sealed packet, in any order and number. WIRE.md has the figures.
 const (
-	framePadding  = 0 // the rest of the packet is nothing
+	framePadding  = 0 // the rest of the packet is padding
 	framePing     = 1 // asks for feedback at once
 	frameFeedback = 2
-	frameData     = 3 // length u16, payload
-	frameTrain    = 4 // packets of the train that follow, u8
-	framePlay     = 5 // length u16, payload; feedback may wait for company
+	frameData     = 3 // length u16, payload; asks for feedback soon
+	frameTrain    = 4 // u8: how many packets of the train follow
+	framePlay     = 5 // length u16, payload; feedback may wait for a packet to ride on
 )
 
 // dataHeader is what a data frame adds to its payload, in bytes.
 const dataHeader = 1 + 2
 
-// errMalformed is an authenticated peer's fault: nobody else can make a packet that opens.
+// errMalformed is the peer's violation: nobody else can make a packet that opens.
 var errMalformed = errors.New("malformed frame")
 
-// frame is one frame of a packet. Which fields count depends on kind.
+// frame is one frame of a packet. The kind says which of the other fields is set.
 type frame struct {
 	kind     byte
 	payload  []byte   // data; aliases the packet

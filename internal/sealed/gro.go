@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// groBuffers packets of groBytes each are read in one call. With UDP GRO the kernel hands over packets that came one
-	// behind the other as one of up to 64 KiB.
+	// groBuffers is how many joined packets of up to groBytes one call reads. With UDP GRO (udp(7), UDP_GRO) the kernel joins packets of
+	// one flow and one size that came in a row.
 	groBuffers = 4
 	groBytes   = 64 << 10
 	groOOB     = 128 // as quic-go: address, ECN and segment size
 )
 
-// groMessages are what is read into. A socket has them while there is something to read: they are 256 KiB.
+// groMessages are the buffers for one read, 256 KiB. A socket has them only while there is something to read.
 var groMessages = sync.Pool{New: func() any {
 	ms := new([groBuffers]ipv4.Message)
 	for i := range ms {
@@ -27,18 +27,18 @@ var groMessages = sync.Pool{New: func() any {
 	return ms
 }}
 
-// groConn is a udpConn whose kernel joins packets. It reads into buffers of its own and splits for QUIC and for carriers,
-// whose packets of one length may come joined. It is for one reader.
+// groConn is a udpConn whose kernel joins packets. It reads into buffers of its own and splits them: packets for QUIC and for carriers
+// may come joined. Only one goroutine may read.
 type groConn struct {
 	*udpConn
-	joined *[groBuffers]ipv4.Message // nil while it waits
+	joined *[groBuffers]ipv4.Message // nil while it waits for packets
 	oob    [groBuffers][groOOB]byte
-	left   []ipv4.Message // of joined, not handed out
-	rest   []byte         // of left[0], not handed out
-	size   int            // of the packets in rest
-	read   time.Time
+	left   []ipv4.Message // of joined: not all handed out yet
+	rest   []byte         // of left[0]: not handed out yet
+	size   int            // of each packet in rest; the last may be shorter
+	read   time.Time      // when joined was read
 
-	waited   bool                  // await has
+	waited   bool                  // isReadable was called before in this await
 	readable func(fd uintptr) bool // isReadable, made once
 }
 
@@ -106,6 +106,7 @@ func (c *groConn) fill(flags int) error {
 	return nil
 }
 
+// giveBack returns the buffers, of which all packets were handed out.
 func (c *groConn) giveBack() {
 	if c.joined != nil {
 		groMessages.Put(c.joined)
@@ -113,7 +114,7 @@ func (c *groConn) giveBack() {
 	}
 }
 
-// await returns when there is something to read.
+// await waits until there is something to read, before any buffer is taken.
 func (c *groConn) await() error {
 	if c.socket.sys.Raw == nil {
 		return nil
@@ -122,14 +123,15 @@ func (c *groConn) await() error {
 	return c.socket.sys.Raw.Read(c.readable)
 }
 
-// isReadable reports whether there is something to read, or the system has just said so.
+// isReadable reports whether there is something to read. The second call of an await is always true: the poller has found that there
+// is.
 func (c *groConn) isReadable(fd uintptr) bool {
 	was := c.waited
 	c.waited = true
 	return was || udp.IsReadable(fd)
 }
 
-// begin takes the next joined packet.
+// begin begins to split the next joined packet.
 func (c *groConn) begin() {
 	if len(c.left) == 0 {
 		return
@@ -141,7 +143,7 @@ func (c *groConn) begin() {
 	}
 }
 
-// split takes one packet off the joined ones: into to when it is for QUIC, else to its carrier.
+// split takes one packet off a joined one. It copies a packet for QUIC to to, and routes any other to its carrier.
 func (c *groConn) split(to *ipv4.Message) (isQUIC bool) {
 	m := &c.left[0]
 	p := c.rest[:min(c.size, len(c.rest))]

@@ -3,10 +3,10 @@ package sealed
 import "encoding/binary"
 
 const (
-	// firstSealed begins a sealed packet of version 1. The others of minFirst to maxFirst are for later versions.
+	// firstSealed is the first byte of a sealed packet of version 1. The others from minFirst to maxFirst are for later versions.
 	firstSealed = 0x04
-	// minFirst and maxFirst bound the first bytes that a Socket keeps from QUIC. Below is STUN, above are ZRTP and DTLS
-	// to middleboxes (RFC 9443, section 3); QUIC sets one of the two highest bits.
+	// minFirst and maxFirst bound the first bytes of packets that a Socket keeps from QUIC, which sets one of the two highest bits.
+	// Middleboxes take smaller ones for STUN, larger ones for ZRTP and DTLS (RFC 9443, section 3).
 	minFirst = 0x04
 	maxFirst = 0x0f
 
@@ -17,28 +17,28 @@ const (
 	// Overhead is what sealing adds to the frames of a packet, in bytes.
 	Overhead = headerBytes + tagBytes
 
-	// MaxPacket is the largest packet in bytes: what quic-go's read buffers take.
+	// MaxPacket is the largest packet in bytes: quic-go's read buffers are as large.
 	MaxPacket = 1452
-	// SafePacket is what every path that carries QUIC takes, in bytes (RFC 9000, section 14).
+	// SafePacket is the packet in bytes that every path with QUIC takes (RFC 9000, section 14).
 	SafePacket = 1200
 
 	// maxNumber is one above the largest packet number.
 	maxNumber = 1 << 62
 )
 
-// isSealed reports whether a datagram is for a carrier and not for QUIC.
+// isSealed reports whether a packet is for a carrier, and not for QUIC.
 func isSealed(packet []byte) bool {
 	return len(packet) > 0 && packet[0] >= minFirst && packet[0] <= maxFirst
 }
 
-// appendHeader appends a header whose number is in clear.
+// appendHeader appends a header whose number is not masked yet.
 func appendHeader(b []byte, to ID, number uint64) []byte {
 	b = append(b, firstSealed)
 	b = append(b, to[:]...)
 	return binary.BigEndian.AppendUint32(b, uint32(number))
 }
 
-// checkHeader says why a packet cannot be one of this version. One that can is long enough to be unmasked.
+// checkHeader says why a packet can not be one of this version. A packet that it keeps is long enough to be unmasked.
 func checkHeader(packet []byte) (why drop) {
 	switch {
 	case len(packet) <= Overhead || len(packet) > MaxPacket:
@@ -52,7 +52,7 @@ func checkHeader(packet []byte) (why drop) {
 // truncated returns the low 32 bits of the number in a header that is not masked.
 func truncated(header []byte) uint32 { return binary.BigEndian.Uint32(header[numberAt:]) }
 
-// rebuild returns the number nearest to expected whose low 32 bits are given (RFC 9000, A.3).
+// rebuild returns the number nearest to expected with these low 32 bits (RFC 9000, appendix A.3).
 func rebuild(expected uint64, low uint32) uint64 {
 	const window, half = 1 << 32, 1 << 31
 	candidate := expected&^(window-1) | uint64(low)

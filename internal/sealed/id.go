@@ -8,17 +8,17 @@ import (
 
 const (
 	idBytes = 8
-	// firstIDs are the ids that both ends know when a carrier begins: one to use and three spares.
+	// firstIDs is how many ids of each end both know when a carrier begins: one to use and three spares.
 	firstIDs = 4
 
 	idLabel = "EXPORTER-quiver-sealed-id-1"
 )
 
-// ID names the receiving end of a carrier in a packet. It is random, or derived from a secret, so that nobody off the path
-// can guess one and an observer cannot connect two.
+// ID names, in a packet, the end of a carrier that receives it. It is random or derived from a secret, so that nobody off the path can
+// guess one, and an observer can not tell that two are of one carrier (RFC 9000, section 5.1).
 type ID [idBytes]byte
 
-// exportIDs derives the first ids under which one direction of a carrier arrives: so none has to be told.
+// exportIDs derives the first ids of one direction of a carrier from the TLS connection, so that neither end has to send them.
 func exportIDs(export Exporter, instance uint32, d Direction) ([]ID, error) {
 	context := append(binary.BigEndian.AppendUint32(nil, instance), byte(d))
 	b, err := export(idLabel, context, firstIDs*idBytes)

@@ -9,34 +9,35 @@ import (
 )
 
 const (
-	// inboxBytes of packets may wait in an inbox or be being opened, whatever others do. It is held beside what the
-	// connection's receive limit counts, so it is small.
+	// inboxBytes is how many bytes of packets an inbox may always hold, those that are being opened included. The connection's
+	// receive limit does not count them, so they are few.
 	inboxBytes = 256 << 10
-	// lentBytes more are a socket's, for all its carriers together: 30 ms at 1 Gbit/s, for a machine whose cores are busy.
-	// Past both the newest packet is dropped. One inbox borrows no more than it leaves to others.
+	// lentBytes is how many more all inboxes of a socket may borrow together: 30 ms at 1 Gbit/s, for a machine whose cores are
+	// busy. When both are used up the newest packet is dropped. An inbox borrows at most as much as it leaves to others.
 	lentBytes = 4 << 20
-	// lentStep is how many of them an inbox borrows at a time.
+	// lentStep is how much an inbox borrows at a time.
 	lentStep = 64 << 10
-	// blockBytes hold five full packets, or some fifty of play: a thousand clients whose ticks fall together take 8 MiB.
+	// blockBytes is the size of a block: five full packets, or some fifty of play. The inboxes of a thousand clients whose ticks
+	// fall together take 8 MiB.
 	blockBytes = 8 << 10
-	// elsewhereLimit packets a second are taken from addresses that are not the QUIC connection's: enough to live through a
+	// elsewhereLimit is how many packets a second are taken from other addresses than the QUIC connection's: enough to bridge a
 	// change of address until QUIC has seen it, too few to be worth forging.
 	elsewhereLimit = 100
 
 	inboxHeader = 2 + 8 // length u16, arrival i64
 )
 
-// blocks are memory for packets that wait, which all inboxes share: an idle one has none, and a busy one copies nothing to grow.
+// blocks is the memory of all inboxes: an idle inbox has none, and a busy one grows without copying.
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
 // block holds packets in the order in which they came.
 type block struct {
 	next    *block
-	end     int                    // of the records
-	records [blockBytes - 2*8]byte // header, packet
+	end     int                    // where the records end
+	records [blockBytes - 2*8]byte // each is a header of inboxHeader bytes and a packet
 }
 
-// append copies a packet in. Not ok: it does not fit.
+// append copies a packet into the block. It is false when the packet does not fit, or b is nil.
 func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 	n := inboxHeader + len(packet)
 	if b == nil || len(b.records)-b.end < n {
@@ -50,28 +51,28 @@ func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 	return true
 }
 
-// inbox holds the packets that arrived for one carrier. The socket's reader puts, the carrier takes: all there are, while
-// the reader fills other memory.
+// inbox holds the packets that have arrived for one carrier. The socket's reader puts packets into it, and the carrier takes all of
+// them at once; then the reader fills other blocks.
 type inbox struct {
-	wake   func() // called without mu when the first packet is put
-	base   time.Time
-	remote atomic.Pointer[netip.AddrPort]
-	lent   *atomic.Int64 // bytes that inboxes of the socket have borrowed; nil = there are none to borrow
+	wake   func()                         // called without mu when a packet is put into an empty inbox
+	base   time.Time                      // arrivals in records count from it
+	remote atomic.Pointer[netip.AddrPort] // the peer's address, by QUIC
+	lent   *atomic.Int64                  // bytes that all inboxes of the socket have borrowed; nil = none may
 
 	mu          sync.Mutex
-	first, last *block // of the packets that wait
-	held        int    // bytes of blocks, with those that take has handed out
-	extra       int    // borrowed from lent
-	second      time.Time
-	others      int // packets from elsewhere in that second
+	first, last *block    // of the packets that wait
+	held        int       // bytes of blocks, with those that take has handed out
+	extra       int       // bytes borrowed
+	second      time.Time // when the second began in which others counts
+	others      int       // packets from elsewhere in that second
 	closed      bool
 
-	full, elsewhere atomic.Uint64 // dropped
+	full, elsewhere atomic.Uint64 // packets that were dropped, by reason
 }
 
 func newInbox(wake func()) *inbox { return &inbox{wake: wake, base: time.Now()} }
 
-// put copies a packet in, or drops and counts it.
+// put copies a packet into the inbox, or drops and counts it.
 func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) {
 	b.mu.Lock()
 	if remote := b.remote.Load(); (remote == nil || *remote != from) && !b.admit(at) {
@@ -91,7 +92,7 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) {
 	}
 }
 
-// grow adds a block, if there may be one more.
+// grow adds a block, if the inbox may hold one more.
 func (b *inbox) grow() bool {
 	if b.closed || b.held+blockBytes > inboxBytes+b.extra && !b.borrow() {
 		return false
@@ -107,7 +108,7 @@ func (b *inbox) grow() bool {
 	return true
 }
 
-// borrow takes some of what the socket has to lend to its inboxes, if it is left.
+// borrow borrows lentStep of the socket's bytes, if enough are left.
 func (b *inbox) borrow() bool {
 	if b.lent == nil {
 		return false
@@ -120,7 +121,7 @@ func (b *inbox) borrow() bool {
 	return true
 }
 
-// repay gives back what the packets do not need that wait now.
+// repay gives back borrowed bytes that the blocks no longer need.
 func (b *inbox) repay() {
 	need := max(b.held-inboxBytes, 0)
 	if over := (b.extra - need) / lentStep * lentStep; over > 0 {
@@ -129,7 +130,7 @@ func (b *inbox) repay() {
 	}
 }
 
-// admit counts a packet from elsewhere.
+// admit counts a packet from elsewhere, and reports whether it is within elsewhereLimit.
 func (b *inbox) admit(at time.Time) bool {
 	if at.Sub(b.second) >= time.Second || at.Before(b.second) {
 		b.second, b.others = at, 0
@@ -138,17 +139,17 @@ func (b *inbox) admit(at time.Time) bool {
 	return b.others <= elsewhereLimit
 }
 
-// taken are packets that an inbox handed out, up to the one that is next.
+// taken are the packets that take has handed out, and which of them is next.
 type taken struct {
-	first   *block // nil = none are handed out
-	current *block // nil = all are read
-	at      int    // in current
+	first   *block // nil = none
+	current *block // has the next packet; nil = all were read
+	at      int    // offset of the next packet in current
 }
 
-// more reports whether a packet is left.
+// more reports whether a packet is left to be read.
 func (t *taken) more() bool { return t.current != nil }
 
-// take returns all packets that wait, for [inbox.next]. They are the caller's until it calls give.
+// take hands out all packets that wait, for [inbox.next]. They belong to the caller until it calls give.
 func (b *inbox) take() taken {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,7 +158,7 @@ func (b *inbox) take() taken {
 	return taken{first: first, current: first}
 }
 
-// next returns the next of the packets that t has more of.
+// next returns the next packet of t, which has more.
 func (b *inbox) next(t *taken) (at time.Time, packet []byte) {
 	record := t.current.records[t.at:]
 	at = b.base.Add(time.Duration(binary.NativeEndian.Uint64(record[2:])))
@@ -168,7 +169,7 @@ func (b *inbox) next(t *taken) (at time.Time, packet []byte) {
 	return at, record[inboxHeader:end:end]
 }
 
-// give returns the memory of packets that are read.
+// give gives back the blocks of packets that take has handed out.
 func (b *inbox) give(t taken) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,7 +177,7 @@ func (b *inbox) give(t taken) {
 	b.repay()
 }
 
-// free gives blocks up.
+// free returns a chain of blocks to the pool.
 func (b *inbox) free(first *block) {
 	for first != nil {
 		next := first.next
@@ -193,7 +194,7 @@ func (b *inbox) empty() bool {
 	return b.first == nil
 }
 
-// close drops what waits and all that comes. What is handed out is to be given back.
+// close drops the packets that wait, and all that come later. The caller of take must still call give.
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -202,5 +203,5 @@ func (b *inbox) close() {
 	b.repay()
 }
 
-// setRemote says where packets come from.
+// setRemote sets the peer's address.
 func (b *inbox) setRemote(a netip.AddrPort) { b.remote.Store(&a) }

@@ -11,7 +11,7 @@ import (
 // Exporter derives a secret from an established TLS connection: tls.ConnectionState.ExportKeyingMaterial.
 type Exporter func(label string, context []byte, length int) ([]byte, error)
 
-// Direction tells the two halves of a carrier apart.
+// Direction is one of the two directions of a carrier, which have different keys.
 type Direction byte
 
 const (
@@ -25,8 +25,8 @@ const (
 	secretBytes = sha256.Size
 	nonceBytes  = 12
 
-	// generationBits of a packet number share a key: 2^22 packets of 1,452 bytes are 2^29 blocks, below the 2^32.5 at
-	// which AES-GCM loses its margin. ChaCha20 has no such bound (RFC 9001, section 6.6).
+	// generationBits: 2^22 packet numbers share a key. Packets of 1,452 bytes then are 2^29 blocks, below the 2^32.5 at which AES-GCM
+	// loses its margin. ChaCha20 has no such bound (RFC 9001, section 6.6).
 	generationBits = 22
 )
 
@@ -71,7 +71,7 @@ func newGeneration(s *suite, index uint64, secret []byte) (*generation, error) {
 	return g, nil
 }
 
-// next derives the generation after g, from which g cannot be derived.
+// next derives the next generation. From that g can not be derived.
 func (g *generation) next() (*generation, error) {
 	secret, err := hkdf.Expand(sha256.New, g.secret, "quiver sealed next", secretBytes)
 	if err != nil {
@@ -80,7 +80,7 @@ func (g *generation) next() (*generation, error) {
 	return newGeneration(g.suite, g.index+1, secret)
 }
 
-// nonce writes the nonce of a packet.
+// nonce writes the nonce of a packet: the iv, XORed with the number (RFC 9001, section 5.3).
 func (g *generation) nonce(n *[nonceBytes]byte, number uint64) {
 	*n = g.iv
 	low := n[nonceBytes-8:]

@@ -6,12 +6,13 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// loss decides which packets later ones overtook. Silence is another matter, see hearing.
+// loss decides which packets are lost, because later ones arrived. For silence see hearing.
 type loss struct {
 	recovery.Losses
-	rtt time.Duration // of the newest packet acked, before the controller has learnt of it
+	rtt time.Duration // round trip of the newest packet that was acked, of which the controller may not know yet
 }
 
+// detectLosses finds, after feedback or when the timer of loss is due, the packets that now count as lost (RFC 9002, section 6.1).
 func (s *Session) detectLosses(t time.Duration) {
 	latest, smoothed, _ := s.control.RTT()
 	rtt := max(latest, smoothed, s.loss.rtt)
@@ -34,12 +35,12 @@ func (s *Session) detectLosses(t time.Duration) {
 	}
 }
 
-// lose gives the payloads of packet n back. The record stays, for the packet may only be late.
+// lose notes that packet n counts as lost, and tells the source. The record stays, because the packet may only be late.
 func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.land(r, f)
 	s.mtu.lost(n, r)
-	if f == abandoned { // else it stays as long as a number left out beside it, or an ack made up for both could be taken
+	if f == abandoned { // others keep the time of skipped numbers near them: an ack that is made up for both must meet one
 		r.until = t + silentPTOs*s.pto()
 	}
 	s.stats.Lost++
@@ -55,7 +56,7 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	}
 }
 
-// peerTime returns a time of the peer's clock as one of which only differences to its like mean anything; zero for zero.
+// peerTime turns a time of the peer's clock into a time.Time, zero into zero. Only differences between such times mean anything.
 func peerTime(at time.Duration) time.Time {
 	if at == 0 {
 		return time.Time{}
@@ -63,7 +64,8 @@ func peerTime(at time.Duration) time.Time {
 	return time.Unix(0, 0).Add(at)
 }
 
-// ack takes the news that packet n arrived; at is when by the peer's clock, 0 = unknown.
+// ack notes that packet n arrived, at a time of the peer's clock, 0 = unknown. It reports whether that is news of a packet that
+// asked for an ack.
 func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 	r := s.records.At(n)
 	was := r.fate

@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// numberAt is where the packet number begins; what is sealed begins behind it, and is what the mask is made of. The shortest
-	// packet has a byte of frames and the tag there, so that no sample is ever short.
+	// numberAt is the offset of the packet number in the header. The sealed bytes follow it; the first of them are the sample of which
+	// the mask is made. The shortest packet has one byte of frames and the tag, so the sample is never short.
 	numberAt = 1 + idBytes
-	// maskAt leaves out the byte of the mask that RFC 9001 has for flags of the first byte: ours has none.
+	// maskAt skips the byte of the mask that RFC 9001 uses for flags in the first byte: sealed packets have none.
 	maskAt = 1
-	// maskBytes are as many as the sample has: a block of AES.
+	// maskBytes is the size of the sample, and of the mask: a block of AES.
 	maskBytes = 16
 )
 
-// mask hides the packet numbers of one direction of a carrier (RFC 9001, section 5.4): in clear they would tell an observer
-// that the packets of two addresses are of one connection, whatever their ids are. Its key is that of all generations. It is
-// not safe for concurrent use.
+// mask hides the packet numbers of one direction of a carrier (RFC 9001, section 5.4). In clear they would show an observer that
+// packets of two addresses belong to one connection, whatever their ids are. Its key serves all generations. It is not safe for
+// concurrent use.
 type mask struct {
 	masker
 	bits [maskBytes]byte // scratch
@@ -37,7 +37,7 @@ func newMask(s *suite, secret []byte) (*mask, error) {
 	return &mask{masker: masker}, nil
 }
 
-// apply masks the number of header, or unmasks it. sealed is what lies behind the header of the packet.
+// apply masks the number in header, or unmasks it. sealed are the bytes behind the header.
 func (m *mask) apply(header, sealed []byte) {
 	m.mask(&m.bits, sealed[:maskBytes])
 	for i := range numberBytes {

@@ -16,11 +16,11 @@ const (
 	drops
 )
 
-// maxForged is how many packets may fail to open before the keys are given up: far below the 2^52 of RFC 9001, section
-// 6.6, and still hours of a forger at line rate.
+// maxForged is how many packets may fail to open before the carrier ends: far below the 2^52 of RFC 9001, section 6.6, and
+// still hours of forging at line rate.
 const maxForged = 1 << 36
 
-// opened is what opening a packet gave: frames that are genuine, or why there are none.
+// opened is a packet after open: its frames, which are genuine, or why it must be dropped.
 type opened struct {
 	frames []byte
 	number uint64
@@ -28,14 +28,14 @@ type opened struct {
 	why    drop
 }
 
-// opener decrypts one direction of a carrier. It is for one goroutine, which may do without the session's lock in open, for that
-// writes nothing that others look at, and which alone calls mark, under the lock.
+// opener decrypts one direction of a carrier, on one goroutine. That needs no lock to call open, which writes nothing that others
+// read; it calls mark under the session's lock.
 type opener struct {
 	current *generation
-	later   *generation // nil while it is far
+	later   *generation // the next one; nil while it is far off
 	mask    *mask
-	window  window // read under the lock, too
-	forged  uint64
+	window  window // others read it under the lock
+	forged  uint64 // packets that did not open
 	nonce   [nonceBytes]byte
 	header  [headerBytes]byte // scratch: not masked
 }
@@ -48,8 +48,8 @@ func newOpener(s *suite, export Exporter, instance uint32, d Direction) (*opener
 	return &opener{current: current, mask: mask}, nil
 }
 
-// open decrypts a packet in place, but for its number. It allocates nothing. That the number was not received before is known
-// when it is marked: another copy may be open, too.
+// open decrypts the frames of a packet in place. It allocates nothing. Whether the number is new is only known in mark, for another
+// copy may have been opened as well.
 func (o *opener) open(packet []byte) (p opened) {
 	p.size = uint16(min(len(packet), math.MaxUint16))
 	if p.why = checkHeader(packet); p.why != kept {
@@ -75,7 +75,7 @@ func (o *opener) open(packet []byte) (p opened) {
 	return p
 }
 
-// fresh says whether a number may be marked.
+// fresh says why a packet with that number must be dropped, if it must.
 func (o *opener) fresh(number uint64) drop {
 	switch {
 	case o.window.below(number):
@@ -86,8 +86,8 @@ func (o *opener) fresh(number uint64) drop {
 	return kept
 }
 
-// mark notes that a packet was received, unless a copy of it was since it opened. A packet that is dropped changes nothing but a
-// count; a key is allocated every 2^22 packets.
+// mark notes that a packet was received, and says why it must be dropped, if it must: a copy may have been received since open. A
+// dropped packet changes nothing but counts.
 func (o *opener) mark(p opened) (why drop) {
 	if p.why == kept {
 		p.why = o.fresh(p.number)
@@ -113,8 +113,8 @@ func (o *opener) keys(number uint64) *generation {
 	return nil
 }
 
-// turn derives the next generation when half of the current one is through, of millions of packets, for most carriers never need
-// it; and forgets the current one when the replay window has left it.
+// turn derives the next generation when half of the current one is used up, which most carriers never reach. It forgets the current one
+// when the whole replay window lies in the next.
 func (o *opener) turn() {
 	switch {
 	case o.later == nil && o.window.next > o.current.index<<generationBits+1<<(generationBits-1):

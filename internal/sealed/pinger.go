@@ -3,18 +3,18 @@ package sealed
 import "time"
 
 const (
-	// pingTime is the longest without a ping over QUIC while there is traffic, minPing the least.
+	// pingTime is the longest time between pings over QUIC while there is traffic, minPing the shortest.
 	pingTime = time.Second
 	minPing  = 50 * time.Millisecond
 )
 
-// pinger decides when QUIC is to send something for a session.
+// pinger decides when a carrier calls Config.Ping.
 type pinger struct {
-	last     time.Time // ping
-	received uint64    // packets at that time
+	last     time.Time // when the last ping left
+	received uint64    // packets that the session had received then
 }
 
-// at returns when nothing will have been acked for so long that a ping is due.
+// at returns when a ping is due because nothing was acked, if an ack is awaited.
 func (p *pinger) at(s *Session) (at time.Time, ok bool) {
 	if !s.started || !s.waiting() {
 		return time.Time{}, false
@@ -27,7 +27,7 @@ func (p *pinger) at(s *Session) (at time.Time, ok bool) {
 	return at, true
 }
 
-// due reports whether a ping is to leave, and takes it that it does.
+// due reports whether a ping must leave now, and notes that it does.
 func (p *pinger) due(now time.Time, s *Session) bool {
 	since := now.Sub(p.last)
 	if !s.started || since < minPing {

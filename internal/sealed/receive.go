@@ -2,14 +2,14 @@ package sealed
 
 import "time"
 
-// Receive opens a packet that arrived at a time and takes it, as open and take do.
+// Receive opens and takes a packet that arrived at that time. See take for the error.
 func (s *Session) Receive(at time.Time, packet []byte) error { return s.take(at, s.open(packet)) }
 
-// open decrypts a packet in place. It needs no lock, but only one goroutine calls it, and take.
+// open decrypts a packet in place. It needs no lock, but only one goroutine may call it, and the same one calls take.
 func (s *Session) open(packet []byte) opened { return s.opener.open(packet) }
 
-// take takes a packet that arrived at a time. An error is why the session is closed: a packet that opened broke the protocol, or
-// too many did not open. Anything else is dropped and counted.
+// take takes a packet that arrived at that time. An error closes the session: the packet broke the protocol, or too many did not open.
+// Any other packet that is no good is dropped and counted.
 func (s *Session) take(at time.Time, p opened) error {
 	t := s.tick(at)
 	if s.state == Closed {
@@ -27,7 +27,7 @@ func (s *Session) take(at time.Time, p opened) error {
 		s.end(err)
 		return err
 	}
-	if asks > never && p.number > before { // a gap
+	if asks > never && p.number > before { // a gap (RFC 9000, section 13.2.1)
 		asks = atOnce
 	}
 	s.report.note(t, at.Sub(s.epoch), p.number, asks)
@@ -41,7 +41,7 @@ func (s *Session) take(at time.Time, p opened) error {
 	return nil
 }
 
-// greet answers the first packet of a peer that has just begun to listen: earlier probes may have come too soon.
+// greet sends a probe at once when the first packet of the peer comes: earlier probes may have come before it listened.
 func (s *Session) greet(t time.Duration) {
 	s.greeted = true
 	if s.started && s.state == Opening {
@@ -58,7 +58,7 @@ func (s *Session) dropped(why drop) error {
 	return s.err
 }
 
-// consume takes the frames of a packet.
+// consume handles the frames of a packet, and returns how soon they ask for feedback. An error is a violation.
 func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err error) {
 	f, told, payloads := &s.frame, false, 0
 	for len(frames) > 0 {
@@ -86,7 +86,7 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 			s.source.Receive(s.time(t), f.payload)
 			f.payload = nil // it would hold on to the inbox's memory
 		case frameFeedback:
-			if told { // each costs a walk over what is remembered
+			if told { // each one costs a walk over the records
 				return never, violation("two feedbacks in a packet")
 			}
 			told = true
@@ -101,7 +101,7 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 // span is a range of packet numbers that arrived: low <= n < high.
 type span struct{ low, high uint64 }
 
-// receiveFeedback decides the fates of the packets that it tells of.
+// receiveFeedback decides the fates of packets by feedback of the peer. An error is a violation.
 func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	largest := rebuild(s.records.Next, f.largest)
 	if largest >= s.records.Next {
@@ -124,7 +124,7 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 		}
 		news = news || some
 	}
-	if news { // behind ackSpan: sampleRTT asks whether probe timeouts have passed
+	if news { // after ackSpan: sampleRTT needs hearing.ptos, which hear clears
 		s.hear(t)
 	}
 	if news || largest >= s.loss.Largest {
@@ -136,7 +136,7 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	return nil
 }
 
-// ackDelay returns how long the peer kept f back for play to carry it, 0 when no longer than it does for bulk.
+// ackDelay returns how long the peer has held back f so that play could carry it; 0 when it was no longer than for bulk.
 func (s *Session) ackDelay(f *feedback) time.Duration {
 	if f.delay <= s.report.delay {
 		return 0
@@ -144,7 +144,7 @@ func (s *Session) ackDelay(f *feedback) time.Duration {
 	return min(f.delay, s.config.PlayDelay)
 }
 
-// spans fills in the ranges received, newest first, and returns how many.
+// spans fills in the ranges of numbers that were received, newest first, and returns how many there are.
 func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err error) {
 	high := largest + 1
 	for i, run := range f.runs[:f.nruns] {
@@ -160,11 +160,11 @@ func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err
 	return n, nil
 }
 
-// arrived returns when the largest packet arrived by the peer's clock; never zero.
+// arrived returns when the largest packet arrived, by the peer's clock; it is never 0.
 func (f *feedback) arrived() time.Duration { return time.Duration(f.clock)*clockUnit + 1 }
 
-// times appends the arrivals that f tells of, newest number first. That of a packet which a later one overtook is as good as unknown: in a
-// queue nothing overtakes, so it waited elsewhere. An earlier feedback told of one that overtook all below fresh.
+// times appends the arrivals in f, the largest number first. The arrival of a packet that a later one has overtaken counts as unknown: a
+// queue keeps packets in order, so that one has waited elsewhere. Packets below fresh were overtaken by one of an earlier feedback.
 func (f *feedback) times(spans []span, fresh uint64, list []arrival) []arrival {
 	at := f.arrived()
 	first := at
@@ -184,8 +184,8 @@ func (f *feedback) times(spans []span, fresh uint64, list []arrival) []arrival {
 	return list
 }
 
-// ackSpan acks a range. Ranges come in rising order. It leaps over what is acked, for a peer that repeats itself must not have
-// us walk over all that is remembered with every packet.
+// ackSpan acks the packets in a range; the ranges of a feedback must come in rising order. It leaps over runs that are acked already:
+// a peer that repeats itself must not make this end walk over all records for every packet.
 func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err error) {
 	for n := max(sp.low, s.records.Oldest); n < sp.high; {
 		r := s.records.At(n)
@@ -209,7 +209,7 @@ func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err
 	return news, nil
 }
 
-// takeArrival returns the arrival of n, 0 = unknown, and forgets those of smaller numbers.
+// takeArrival returns the arrival of packet n, 0 = unknown, and drops those of smaller numbers from s.arrivals.
 func (s *Session) takeArrival(n uint64) time.Duration {
 	list := s.arrivals
 	for len(list) > 0 && list[len(list)-1].number < n {
@@ -222,13 +222,13 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 	return list[len(list)-1].at
 }
 
-// sampleRTT measures the round trip by a probe that the controller does not know: as a guess while that has none, and for the controller
-// itself with the first ack after an outage.
+// sampleRTT measures the round trip of a packet that the controller has not paced, such as a probe. It is a guess, which the controller
+// uses while it has measured none, and a sample for the controller when it is the first ack after an outage.
 func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Duration) {
 	if r.paced || at == 0 {
 		return
 	}
-	if s.hearing.ptos > 0 { // what arrived before an outage is acked now as well, and its age is no round trip
+	if s.hearing.ptos > 0 { // paced packets from before the outage are acked now, too; their age is no round trip
 		s.control.RoundTrip(t - r.sent)
 	}
 	held := min(f.delay+max(f.arrived()-at, 0), maxReportDelay)

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// maxRecords bounds the packets whose fate is open: 19 MB of full ones, 1 Gbit/s over 150 ms.
+	// maxRecords is how many packets are remembered at most: 19 MB of full ones, which 1 Gbit/s brings in 150 ms.
 	maxRecords = 1 << 14
-	// sparedRecords are left for feedback when data has used up its share.
+	// sparedRecords is how many of those payloads leave to feedback.
 	sparedRecords = maxRecords / 16
-	// silentRecords of packets that ask for no ack are remembered: 1,792. At 1 Gbit/s 84,000 packets come in a second and
-	// bring a report for each four, so these are the reports of 85 ms, three PTO on a path of 10 ms. Further feedback waits.
+	// silentRecords is how many packets that ask for no ack are remembered at most, 1,792; more feedback has to wait. At 1 Gbit/s 84,000
+	// packets come in a second, with a report for each four: these are the reports of 85 ms, three PTO on a path of 10 ms.
 	silentRecords = 7 << 8
-	// crowdedRecords are too many to remember packets that may only be late.
+	// crowdedRecords is the number from which on lost packets are forgotten, though they may only be late.
 	crowdedRecords = maxRecords / 2
-	firstRecords   = 32 // a probe and the train
+	firstRecords   = 32 // for a probe and the train
 	// maxPayloads is how many payloads share a packet.
 	maxPayloads = 3
 )
@@ -26,39 +26,39 @@ const (
 type fate uint8
 
 const (
-	silent fate = iota // asked for no ack; one may come all the same
-	flying             // neither acked nor lost
+	silent fate = iota // asks for no ack; one may come all the same
+	flying             // asks for an ack, and is neither acked nor lost
 	acked
 	lost
-	abandoned // counted as lost because nothing was heard at all
-	skipped   // never sent: an ack for it is made up
+	abandoned // counts as lost, because nothing at all was acked for long
+	skipped   // never sent: an ack for it is a violation
 )
 
-// record is what a packet number leaves behind until its fate is decided.
+// record is what a session remembers of a packet number that it has sent or skipped.
 type record struct {
 	sample   pace.Sample
 	sent     time.Duration
-	until    time.Duration // a record that is decided, but may still be acked, stays until then
-	covers   uint64        // one above the largest number that its feedback told of; 0 = had none, or not all
-	acked    uint64        // of an acked one: all from it to below this are acked as well
+	until    time.Duration // how long the record stays when the packet is not acked: a late ack may come
+	covers   uint64        // one above the largest number in its feedback; 0 = it had none, or that left out some
+	acked    uint64        // when it is acked: all numbers below this one, from its own on, are acked, too
 	tokens   [maxPayloads]uint64
 	size     uint16 // on the wire, with IP and UDP
 	payloads uint8
 	fate     fate
-	train    bool
+	train    bool // it is a packet of the train
 	paced    bool // the controller knows of it
-	bulk     bool // some of its payloads are
+	bulk     bool // it has a payload of bulk
 }
 
-// records remembers packet numbers whose fate may still change, and those after them.
+// records remembers the packet numbers from the oldest on whose fate may still change.
 type records struct {
 	recovery.Ring[record]
 
-	silent int    // packets
-	flying int    // packets
-	bytes  int    // of those of them that the controller paces, on the wire
-	play   int    // of those without bulk
-	first  uint64 // no smaller number flies
+	silent int    // packets with that fate
+	flying int    // packets with that fate
+	bytes  int    // on the wire, of flying packets that are paced
+	play   int    // of bytes, those of packets without bulk
+	first  uint64 // no smaller number is flying
 }
 
 // push adds the record of the next number.
@@ -73,7 +73,7 @@ func (r *records) push(rec record) {
 	*r.Push(firstRecords) = rec
 }
 
-// land takes a flying packet out of the air.
+// land notes that a flying packet has fate f.
 func (r *records) land(rec *record, f fate) {
 	r.flying--
 	r.count(rec, -int(rec.size))
@@ -90,7 +90,7 @@ func (r *records) count(rec *record, bytes int) {
 	r.bytes += bytes
 }
 
-// firstFlying returns the smallest number that flies.
+// firstFlying returns the smallest number that is flying.
 func (r *records) firstFlying() (uint64, bool) {
 	if r.flying == 0 {
 		r.first = r.Next
@@ -101,7 +101,7 @@ func (r *records) firstFlying() (uint64, bool) {
 	return r.first, true
 }
 
-// forget drops the oldest records whose fate cannot change any more.
+// forget drops the oldest records, until one whose fate may still change.
 func (r *records) forget(t time.Duration) {
 	for r.Oldest < r.Next {
 		rec := r.At(r.Oldest)

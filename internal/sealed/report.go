@@ -3,65 +3,67 @@ package sealed
 import "time"
 
 const (
-	// reportAfter packets that ask for it, feedback is due.
+	// reportAfter is how many packets that ask for feedback make it due at once.
 	reportAfter = 4
-	// maxReportDelay bounds how long feedback may wait, whatever the round trip; QUIC's max_ack_delay.
+	// maxReportDelay is how long feedback for bulk may wait at most, whatever the round trip: QUIC's default max_ack_delay (RFC 9000,
+	// section 18.2).
 	maxReportDelay = 25 * time.Millisecond
-	// minReportDelay spares feedback where clocks and timers are coarser than the round trip.
+	// minReportDelay is how long it waits at least, for clocks and timers may be coarser than the round trip.
 	minReportDelay = 100 * time.Microsecond
-	// maxReportGap is the most by which reports are kept apart. One each millisecond is 0.9 Mbit/s: more than many a way
-	// back takes.
+	// maxReportGap bounds the least time between two reports. One in each millisecond is 0.9 Mbit/s, more than many a way back
+	// takes.
 	maxReportGap = 2 * time.Millisecond
-	// reportMemory is in how many reports at least a packet is acked; each reportMemory-th repeats all that the peer may
-	// not know.
+	// reportMemory is in how many reports at least a packet is acked. Each reportMemory-th report repeats all that the peer may not
+	// know.
 	reportMemory = 8
-	// pingAfter reports that carried nothing else, one asks for an ack, so that the peer need not be told all again.
+	// pingAfter: of so many reports in a row that carry nothing else, the last one asks for an ack. When that comes, reports need not
+	// repeat what the peer has been told.
 	pingAfter = 16
 
-	arrivalSlots = 256
-	// leastArrivals is how many of them a session begins with.
+	// arrivalSlots is how many arrivals are remembered at most, leastArrivals with how many a session begins.
+	arrivalSlots  = 256
 	leastArrivals = 32
 )
 
-// arrival is when a packet came, by this machine's clock as it is told to the peer.
+// arrival is when a packet arrived, by the receiver's clock.
 type arrival struct {
 	number uint64
 	at     time.Duration
 }
 
-// clockZero is when the clock that peers are told begins. All carriers of a connection must have the same one, or their
-// arrival times could not be compared. It is a whole second, so that times which are rounded for the wire are so in the same
-// way in each process: what is played twice in virtual time is the same twice.
+// clockZero is when the clock begins by which peers are told arrivals. It is the same for all carriers of a connection, so that their
+// arrivals can be compared. It is a whole second, so that every process rounds times for the wire in the same way, and tests in virtual
+// time repeat exactly.
 var clockZero = wholeSecond(time.Now())
 
 func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanosecond())) }
 
-// report decides when the peer is told what arrived, and what.
+// report decides when the peer gets feedback, and what that holds.
 type report struct {
-	arrivals []arrival     // by number, modulo: as many places as there were packets since rest, up to arrivalSlots
+	arrivals []arrival     // by number modulo length, which grows with the packets since rest, up to arrivalSlots
 	noted    int           // packets since rest
-	zero     time.Duration // what to add to the session's time for the clock
+	zero     time.Duration // the session's time plus this is the receiver's clock
 
-	// What is due.
-	pending int           // packets that ask for feedback and were not reported
+	// When feedback is due.
+	pending int           // packets that ask for it soon, and were not reported
 	since   time.Duration // arrival of the oldest of them
-	play    int           // packets that ask for it, and leave it time
-	begun   time.Duration // arrival of the oldest of those
-	urgent  bool          // a ping, the end of a train or a gap is among them
-	alone   bool          // the last data packet had no room: a packet of its own is needed
+	play    int           // packets that let it wait for a packet to ride on, and were not reported
+	begun   time.Duration // arrival of the oldest of them
+	urgent  bool          // a ping, the end of a train or a gap is among pending
+	alone   bool          // the last packet had no room for it: it needs a packet of its own
 	last    time.Duration // when the last one was built
-	gap     time.Duration // at least so long between two
-	delay   time.Duration // and at most so long after a packet
-	patient time.Duration // or after one of play
+	gap     time.Duration // least time between two
+	delay   time.Duration // most time after a packet in pending
+	patient time.Duration // most time after a packet in play
 
 	// What the peer knows.
-	floor uint64               // it knows which of the numbers below were received
-	late  bool                 // some was since the last report, that it may take for lost
-	marks [reportMemory]uint64 // one above the largest number of the last reports
-	count uint64               // reports built
-	bare  int                  // of them in a row that asked for no ack
-	left  uint64               // one above the numbers for which a report of all had no room; 0 = all had some
-	older bool                 // the last report was of those
+	floor uint64               // of the numbers below, it knows which were received
+	late  bool                 // a number below others was received since the last report: the peer may take it for lost
+	marks [reportMemory]uint64 // one above the largest number in each of the last reports
+	count uint64               // reports that were built, except those of older numbers
+	bare  int                  // the last reports in a row that asked for no ack
+	left  uint64               // a report had no room for the numbers below; 0 = it had room for all
+	older bool                 // the last report was of numbers below left
 }
 
 func newReport(patient time.Duration) report {
@@ -70,7 +72,7 @@ func newReport(patient time.Duration) report {
 	return r
 }
 
-// pace sets the report's rhythm for a round trip; 0 = unknown.
+// pace sets gap and delay for a round trip; 0 = unknown.
 func (r *report) pace(rtt time.Duration) {
 	if rtt <= 0 {
 		rtt = 8 * time.Millisecond
@@ -89,10 +91,10 @@ const (
 	atOnce
 )
 
-// note takes a packet that opened at t, and came before: it may have waited for us, which is nothing that the path did.
+// note notes a packet that was taken at t. It arrived earlier, at came: the time between it has waited at this end, not on the path.
 func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	r.makePlace()
-	if a := r.arrival(number); a.number <= number { // a late one takes no place of the newest, from which all times are told
+	if a := r.arrival(number); a.number <= number { // a late packet must not replace a newer one
 		*a = arrival{number: number, at: r.zero + came}
 	}
 	switch asks {
@@ -112,13 +114,13 @@ func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	r.urgent = r.urgent || asks == atOnce
 }
 
-// cameLate says that a packet was noted below others. Until the peer knows of it that it knew of the others says nothing.
+// cameLate notes that a number below others was received. The peer's floor may be above it, so the floor goes down to it.
 func (r *report) cameLate(number uint64) {
 	r.floor = min(r.floor, number)
 	r.late = true
 }
 
-// makePlace doubles the places while each holds an arrival.
+// makePlace doubles the places for arrivals when all are used.
 func (r *report) makePlace() {
 	if r.noted++; r.noted <= len(r.arrivals) || len(r.arrivals) == arrivalSlots {
 		return
@@ -130,13 +132,13 @@ func (r *report) makePlace() {
 	}
 }
 
-// rest gives up the arrivals, after a silence: the peer was told of all that it will be told.
+// rest gives up the memory of arrivals after a silence, when all was reported.
 func (r *report) rest() { r.arrivals, r.noted = nil, 0 }
 
-// arrival returns the place of a number. Another number in it says that nothing is kept of that one.
+// arrival returns the place of a number's arrival. When another number is in it, the arrival is not known any more.
 func (r *report) arrival(number uint64) *arrival { return &r.arrivals[number%uint64(len(r.arrivals))] }
 
-// waits reports whether there is something to tell.
+// waits reports whether some packet asks for feedback.
 func (r *report) waits() bool { return r.pending+r.play > 0 }
 
 // dueAt returns when feedback is due.
@@ -158,9 +160,9 @@ func (r *report) due(t time.Duration) bool {
 	return ok && at <= t
 }
 
-// fill writes what is to be told into f, at most room bytes. It returns one above the largest number, when that is all that the
-// peer may not know, and else 0. While a report of all has had too little room, every second one goes on where that ended: packets
-// come late below more gaps than one report has room for, and would else be counted as lost.
+// fill writes a report of at most room bytes into f. When it holds all that the peer may not know, fill returns one above the largest
+// number, else 0. When a report of all numbers has too little room, every second report continues below it:
+// more gaps than it has room for may be above packets that came late, which the peer would else count as lost.
 func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers uint64) {
 	newest, known := w.next-1, min(max(r.floor, w.floor()), w.next-1)
 	r.pending, r.play, r.urgent, r.alone = 0, 0, false, false
@@ -194,7 +196,7 @@ func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers
 	return 0
 }
 
-// turnToOlder returns the largest number that was received and is to be told of by a report of older ones, if this is to be one.
+// turnToOlder reports whether this report is to be of older numbers, and returns the largest of them that was received.
 func (r *report) turnToOlder(w *window, known uint64) (from uint64, ok bool) {
 	if r.older = !r.older && r.left > known; !r.older {
 		return 0, false
@@ -211,8 +213,8 @@ func (r *report) turnToOlder(w *window, known uint64) (from uint64, ok bool) {
 	return from - missing, true
 }
 
-// fillRuns tells of the numbers from one on down to the floor, as far as there is room for, and for a few times. It returns one above those
-// that are left, 0 = none is.
+// fillRuns fills in the runs from one number down to the floor, and keeps room for a few times. rest is one above the largest number for
+// which there was no room, 0 when there was room for all.
 func (r *report) fillRuns(f *feedback, w *window, room int, from, floor uint64) (left int, rest uint64) {
 	const keep = 4
 	f.largest, f.nruns = uint32(from), 0
@@ -233,8 +235,8 @@ func (r *report) fillRuns(f *feedback, w *window, room int, from, floor uint64) 
 	return room, n + 1
 }
 
-// fillTimes lists the arrivals since the report before the last, up to the first that came too long before its successor:
-// it is acked without a time.
+// fillTimes lists the arrivals since the report before the last one. It ends the list where a distance would be longer than maxEarlier,
+// or an arrival is not known: the packets from there on are acked without a time.
 func (r *report) fillTimes(f *feedback, w *window, room int) {
 	floor := w.floor()
 	if r.count >= 2 {

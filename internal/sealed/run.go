@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// turnPackets are taken in one hold of the lock.
+	// turnPackets is how many packets are received in one hold of the lock.
 	turnPackets = 64
-	// blockedWait is after how long a full send buffer is tried again.
+	// blockedWait is how long the carrier waits when the socket's send buffer is full.
 	blockedWait = 500 * time.Microsecond
-	// observeTime keeps looks at the controller apart.
+	// observeTime is the least time between two calls of Config.Observe.
 	observeTime = time.Millisecond
 )
 
-// batches are packets that carriers have opened and not taken yet.
+// batches has the buffers of carriers that receive now.
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // batch is what one turn receives.
@@ -33,24 +33,24 @@ type arrived struct {
 	opened
 }
 
-// runner is what the goroutine of a carrier keeps between two turns.
+// runner is what the goroutine of a carrier keeps between two turns. Nobody else uses it.
 type runner struct {
 	writer        udp.Writer
-	to, from      net.Addr // as QUIC told them last
-	remote, local netip.AddrPort
-	aimed         bool
+	to, from      net.Addr       // by Config.Addrs in the last turn
+	remote, local netip.AddrPort // the same, to compare
+	aimed         bool           // writer has addresses
 
-	state State // of the session, in the newest turn
+	state State // of the session, in the last turn
 
-	burst *burst // nil while it sleeps, as batch
-	batch *batch
-	taken taken // from the inbox
+	burst *burst // packets to be sent; nil while the goroutine sleeps
+	batch *batch // packets that are received; nil likewise
+	taken taken  // packets from the inbox
 
 	observed time.Time
 	pinger   pinger
 }
 
-// borrow takes the buffers that a turn needs, unless a blocked socket has left them.
+// borrow takes the buffers for a turn, unless it has them because the socket was blocked.
 func (r *runner) borrow() {
 	if r.burst == nil {
 		r.burst, r.batch = bursts.Get().(*burst), batches.Get().(*batch)
@@ -58,7 +58,7 @@ func (r *runner) borrow() {
 	}
 }
 
-// giveBack returns them, unless packets in them are yet to be sent: what an idle carrier refers to nobody else can have.
+// giveBack gives the buffers back before the goroutine sleeps, unless they hold packets that the socket did not take.
 func (r *runner) giveBack() {
 	if r.burst.sent == r.burst.n {
 		bursts.Put(r.burst)
@@ -83,7 +83,7 @@ func (c *Carrier) loop() {
 	}
 }
 
-// turn does what is due now. Idle: nothing is, before next; zero = before somebody wakes it.
+// turn does what is due now. When it is idle, nothing more is due before next, or, when that is zero, before somebody wakes the carrier.
 func (c *Carrier) turn() (next time.Time, idle bool) {
 	r := &c.run
 	if !r.taken.more() {
@@ -122,7 +122,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	return time.Now().Add(blockedWait), !more
 }
 
-// tell passes on what a turn has changed.
+// tell calls the owner's functions for what a turn has changed, without the lock.
 func (c *Carrier) tell(changed, woken bool) {
 	if changed && c.config.Changed != nil {
 		c.config.Changed(c.run.state)
@@ -132,7 +132,7 @@ func (c *Carrier) tell(changed, woken bool) {
 	}
 }
 
-// follow sends to where QUIC sends, and says when that has become another place.
+// follow makes the carrier send where QUIC sends, and tells the session when that has changed.
 func (c *Carrier) follow(now time.Time) {
 	r := &c.run
 	to, from := c.config.Addrs()
@@ -147,20 +147,20 @@ func (c *Carrier) follow(now time.Time) {
 	r.writer.Aim(to, from)
 	c.inbox.setRemote(remote)
 	if r.aimed {
-		c.session.Rotate() // without a spare an observer may connect the two: better than silence
+		c.session.Rotate() // without a spare id an observer may connect the two addresses, which is better than silence
 		c.session.Moved(now)
 	}
 	r.remote, r.local, r.aimed = remote, local, true
 }
 
-// same reports whether two addresses are one value, so that they need not be compared.
+// same reports whether two addresses are the same pointer, so that they need not be converted and compared.
 func same(a, b net.Addr) bool {
 	one, ok := a.(*net.UDPAddr)
 	other, _ := b.(*net.UDPAddr)
 	return ok && one == other
 }
 
-// open opens some of the packets that wait, without the lock.
+// open opens up to turnPackets packets of the inbox, without the lock.
 func (c *Carrier) open() {
 	r := &c.run
 	b := r.batch
@@ -171,7 +171,7 @@ func (c *Carrier) open() {
 	}
 }
 
-// receive takes what open opened.
+// receive gives the session the packets that open has opened, under the lock.
 func (c *Carrier) receive() {
 	b := c.run.batch
 	for i := range b.n {
@@ -189,7 +189,7 @@ func (c *Carrier) observe(now time.Time) {
 	}
 }
 
-// next returns when there is something to do; zero = when somebody wakes the carrier. The lock is held.
+// next returns when something is due; zero = not before somebody wakes the carrier. The lock is held.
 func (c *Carrier) next() time.Time {
 	next, ok := c.session.NextTimeout()
 	if c.config.Ping != nil {
@@ -203,7 +203,7 @@ func (c *Carrier) next() time.Time {
 	return next
 }
 
-// finished cleans up behind a session that has ended.
+// finished reports whether the session has ended. If so, it cleans up and closes Done.
 func (c *Carrier) finished() bool {
 	if c.run.state != Closed {
 		return false

@@ -9,30 +9,30 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// bursts are the buffers of carriers that send now.
+// bursts has the buffers of carriers that send now.
 var bursts = sync.Pool{New: func() any { return &burst{built: make([]built, 0, udp.MaxSegments)} }}
 
-// burst is a run of packets that are built and not sent yet.
+// burst has packets that were built and are not sent yet.
 type burst struct {
 	bytes  [udp.MaxSegments * MaxPacket]byte
-	built  []built // to be sealed
+	built  []built // packets that are not sealed yet
 	groups [udp.MaxSegments]group
-	n      int // groups
-	sent   int // groups
+	n      int // how many groups there are
+	sent   int // how many of them were sent
 }
 
-// built is a packet that is not sealed.
+// built is a packet that is not sealed yet.
 type built struct {
 	packet []byte
 	number uint64
 }
 
-// group is a part of a burst that goes out in one call: packets of one size, the last of which may be shorter.
+// group is a part of a burst that one call sends: packets of one size, the last of which may be shorter (udp(7), UDP_SEGMENT).
 type group struct{ start, end, size int }
 
 func (b *burst) reset() { b.n, b.sent, b.built = 0, 0, b.built[:0] }
 
-// add takes a packet that lies behind those of before.
+// add adds a packet that lies right behind the last one.
 func (b *burst) add(start, end int) {
 	if b.n > 0 {
 		g := &b.groups[b.n-1]
@@ -45,7 +45,7 @@ func (b *burst) add(start, end int) {
 	b.n++
 }
 
-// collect builds packets until the burst is full, or the session has none: then that is all.
+// collect builds packets until the burst is full, or the session has no more, which is all.
 func (c *Carrier) collect(now time.Time) (all bool) {
 	b := c.run.burst
 	b.reset()
@@ -65,7 +65,7 @@ func (c *Carrier) collect(now time.Time) (all bool) {
 	return false
 }
 
-// seal seals what collect built, without the lock.
+// seal seals the packets of the burst, without the lock.
 func (c *Carrier) seal() {
 	b := c.run.burst
 	for _, p := range b.built {
@@ -78,7 +78,7 @@ func (c *Carrier) seal() {
 	b.built = b.built[:0]
 }
 
-// flush sends the burst. Not ok: the socket takes no more.
+// flush sends the burst. It is false when the socket takes no more now.
 func (c *Carrier) flush() (ok bool) {
 	r := &c.run
 	for b := r.burst; b.sent < b.n; b.sent++ {
@@ -93,7 +93,7 @@ func (c *Carrier) flush() (ok bool) {
 	return true
 }
 
-// refused takes an error of the socket, and reports whether to go on.
+// refused handles an error of the socket, and reports whether to go on with the next group.
 func (c *Carrier) refused(err error) bool {
 	if errors.Is(err, udp.ErrBlocked) {
 		c.mu.Lock()

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// overheadUDP is what IPv4 and UDP add to a packet; the controller counts what the wire does.
+	// overheadUDP is what IPv4 and UDP add to a packet, in bytes; the controller counts bytes on the wire.
 	overheadUDP = 28
-	// skipAbout is the mean distance of skipped packet numbers: an ack for one proves that the peer acks what it did not
-	// receive, to be sent to faster than it can take.
+	// skipAbout is the mean distance of skipped packet numbers. An ack for one proves that the peer acks packets that it has not
+	// received, so that this end sends faster (RFC 9000, section 21.4).
 	skipAbout = 500
-	// minRoom is the least room for which a source is asked again, in bytes.
+	// minRoom is the least room, in bytes, for which the source is asked for one more payload.
 	minRoom = 64
 )
 
 // SessionConfig is what a session needs to know.
 type SessionConfig struct {
-	// Exporter, CipherSuite (a number of TLS 1.3; 0 = AES-128), Instance and Client make the keys. An instance is never used
-	// twice on a connection.
+	// Exporter, CipherSuite (as in TLS 1.3; 0 = AES-128), Instance and Client make the keys. An instance must not be used twice
+	// on a connection.
 	Exporter    Exporter
 	CipherSuite uint16
 	Instance    uint32
@@ -31,29 +31,29 @@ type SessionConfig struct {
 
 	// Source has the payloads.
 	Source Source
-	// Controller paces. It outlives the session and must not serve two at once. nil = a new one.
+	// Controller paces. It may outlive the session, and must not serve two at once. nil = a new one.
 	Controller *pace.Controller
 
-	// Rate counts all packets. nil = nobody does.
+	// Rate counts all packets. nil = they are not counted.
 	Rate Rate
 
-	// Starting counts the sessions of one owner that start to send bulk, for they may share its uplink. nil = this is the only one.
+	// Starting counts the sessions of one owner that start to send bulk, which may share an uplink. nil = this is the only one.
 	Starting *atomic.Int32
 
-	// RTT is what QUIC measured; 0 = unknown.
+	// RTT is the round trip that QUIC has measured; 0 = unknown.
 	RTT time.Duration
-	// Other counts what the peer sent over the connection's other carrier, or is nil. While nothing comes there either the path
-	// is dark, and changing carriers helps nobody.
+	// Other returns how many packets came over the connection's other carrier; nil = there is none. While nothing comes there
+	// either, the path is dark, and it would not help to change carriers.
 	Other func() uint64
-	// PlayDelay is how long feedback for play alone waits for a packet to ride on. The peer's is taken to be the same.
+	// PlayDelay is how long feedback for play waits for a packet to ride on. The peer's is assumed to be the same.
 	PlayDelay time.Duration
 	// NoTrain leaves out the packets that measure a path when the session opens, for a path that was measured before.
 	NoTrain bool
-	// Seed decides which packet numbers are skipped. Zero draws one.
+	// Seed decides which packet numbers are skipped. Zero = a random one.
 	Seed [32]byte
 }
 
-// Rate is what the connection may send over all its carriers. What waits for it, the source holds back.
+// Rate is what the connection may send over all its carriers. The session only counts; the source holds back what must wait.
 type Rate interface {
 	// Spend counts a packet that leaves.
 	Spend(now time.Time, bytes int)
@@ -66,7 +66,7 @@ func (c *SessionConfig) train() int {
 	return trainPackets
 }
 
-// trimAfter is how long the memory of records is kept that nobody needs: as long as bunch keeps its own.
+// trimAfter is how often Advance gives up memory that is not needed; package bunch does so as often.
 const trimAfter = 10 * time.Second
 
 // Session is one end of a carrier: a machine without clock, goroutine or lock.
@@ -79,45 +79,45 @@ type Session struct {
 	epoch time.Time // zero until the first call
 	now   time.Duration
 
-	// Memory that is not needed.
-	trimmed time.Duration // when it was last looked at
+	// Memory.
+	trimmed time.Duration // when trim last ran
 	counted uint64        // packets until then
-	rested  uint64        // packets until all was given up
+	rested  uint64        // packets until trim last gave up all that it can
 
 	// Keys and ids.
-	sealer *sealer // of Seal alone
+	sealer *sealer // used by Seal alone
 	opener *opener
-	ids    []ID // of the peer; the first is in use, the others are spares
+	ids    []ID // the peer's; the first is in use, the others are spares
 
-	// How it stands.
+	// The state.
 	state   State
 	started bool
-	changed bool // the state, since the owner was told
+	changed bool // the state has changed since Changed was called
 	err     error
 	hearing hearing
-	greeted bool // a packet of the peer opened
+	greeted bool // a packet of the peer has opened
 
 	// Sending.
 	records  records
-	skip     uint64 // the next number to leave out
+	skip     uint64 // the next number to skip
 	dice     *mrand.Rand
-	quiet    bool // the source had nothing when last asked
-	calm     bool // it had no play
-	pressed  bool // play has filled what it may have in flight, and the source was not without any since
+	quiet    bool // the source had nothing when it was last asked
+	calm     bool // the source had no play when it was last asked
+	pressed  bool // play has filled playBound, and the source always had more since
 	full     int  // bytes of the last packet with a payload, on the wire
 	train    train
 	mtu      mtu
 	loss     loss
 	starting starting
-	guess    time.Duration // the round trip before the controller has one
+	guess    time.Duration // of the round trip, until the controller has measured it
 
 	// Receiving.
 	report report
-	clock  uint64 // of the peer, by the latest feedback, unwrapped; 0 = none came
+	clock  uint64 // the peer's clock in its latest feedback, unwrapped; 0 = none has come
 
 	// Scratch.
-	frame    frame     // that is read, or its feedback built
-	arrivals []arrival // of the feedback that is read
+	frame    frame     // the one that is read; its feedback also for the report that is built
+	arrivals []arrival // in the feedback that is read
 
 	stats Stats
 }
@@ -169,14 +169,14 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 	}
 	s.started = true
 	s.train.left = s.config.train()
-	s.hearing = hearing{heard: t, asked: t, probes: 1} // small: the packets of the train may be too large
+	s.hearing = hearing{heard: t, asked: t, probes: 1} // a probe is small; the packets of the train may be too large
 }
 
-// AddIDs takes spare ids of the peer.
+// AddIDs adds spare ids of the peer.
 func (s *Session) AddIDs(ids ...ID) { s.ids = append(s.ids, ids...) }
 
-// Rotate goes on under a fresh id of the peer, for an observer must not connect two addresses. It reports whether a
-// spare was left.
+// Rotate changes to a fresh id of the peer, so that an observer can not connect two addresses (RFC 9000, section 9.5). It is false when
+// there is no spare.
 func (s *Session) Rotate() bool {
 	if len(s.ids) < 2 {
 		return false
@@ -185,7 +185,7 @@ func (s *Session) Rotate() bool {
 	return true
 }
 
-// Moved says that the path has become another one.
+// Moved says that the path has changed: what was measured is of the old one (RFC 9000, section 9.4).
 func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
 	s.control.Reset(now)
@@ -198,7 +198,7 @@ func (s *Session) Moved(now time.Time) {
 	}
 }
 
-// Blocked says that the socket does not take the packets that were built.
+// Blocked says that the socket has not taken packets that were built, because its buffer is full.
 func (s *Session) Blocked(now time.Time) {
 	s.tick(now)
 	s.stats.Blocked++
@@ -208,10 +208,10 @@ func (s *Session) Blocked(now time.Time) {
 // Wake says that the source may have something now.
 func (s *Session) Wake() { s.quiet, s.calm = false, false }
 
-// Close ends the session without a word to the peer, whom QUIC tells.
+// Close ends the session. It sends nothing: the owner tells the peer over QUIC.
 func (s *Session) Close() { s.end(&Error{Kind: Stopped, Reason: "closed"}) }
 
-// State returns how the carrier stands.
+// State returns the state.
 func (s *Session) State() State { return s.state }
 
 // Changed reports, once, that the state changed.
@@ -224,15 +224,16 @@ func (s *Session) Changed() bool {
 // Err returns why the session is closed, an *[Error]; nil while it is not.
 func (s *Session) Err() error { return s.err }
 
-// Controller returns what paces this session.
+// Controller returns the controller that paces this session.
 func (s *Session) Controller() *pace.Controller { return s.control }
 
 // bulkInFlight is InFlight without play.
 func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
 
-// InFlight returns the bytes of payload packets whose fate is open.
+// InFlight returns the bytes, on the wire, of packets with payloads that are neither acked nor lost.
 func (s *Session) InFlight() int { return s.records.bytes }
 
+// end closes the session because of err. Only the first call counts.
 func (s *Session) end(err error) {
 	if s.state == Closed {
 		return
@@ -255,10 +256,10 @@ func (s *Session) tick(now time.Time) time.Duration {
 
 func (s *Session) time(t time.Duration) time.Time { return s.epoch.Add(t) }
 
-// drawSkip decides which number is skipped next.
+// drawSkip draws the next number to skip.
 func (s *Session) drawSkip() { s.skip = s.records.Next + 1 + uint64(s.dice.IntN(2*skipAbout-1)) }
 
-// Advance runs the timers that are due. An error is why the session is closed. Afterwards NextTimeout lies after now or a
+// Advance runs the timers that are due. It returns an error when the session is closed. Afterwards NextTimeout lies after now, or a
 // packet is ready.
 func (s *Session) Advance(now time.Time) error {
 	t := s.tick(now)
@@ -290,7 +291,7 @@ func (s *Session) Advance(now time.Time) error {
 	return nil
 }
 
-// trim gives up the places of records that are not needed, and after trimAfter without a packet all that tells of single ones.
+// trim gives up memory of records that are not needed, and after trimAfter without a packet all memory about single packets.
 func (s *Session) trim(t time.Duration) {
 	s.trimmed = t
 	s.records.Shrink(firstRecords)
@@ -303,17 +304,17 @@ func (s *Session) trim(t time.Duration) {
 	s.counted = s.packets()
 }
 
-// packets counts those that were sent and received.
+// packets is how many packets were sent and received.
 func (s *Session) packets() uint64 { return s.stats.Sent + s.stats.Received }
 
-// NextTimeout returns when Advance or AppendPacket is to be called again.
+// NextTimeout returns when Advance or AppendPacket must be called again.
 func (s *Session) NextTimeout() (time.Time, bool) {
 	if s.state == Closed {
 		return time.Time{}, false
 	}
 	at, ok := s.source.NextTimeout()
 	if ok && !s.asks() && !at.After(s.time(s.now)) {
-		ok = false // it has waited for what it may not send: an ack, or the pacer, will have it asked
+		ok = false // the source waits for what it may not send; it is asked again after an ack, or when the pacer lets it
 	}
 	earlier := func(t time.Duration, is bool) {
 		if e := s.time(t); is && (!ok || e.Before(at)) {

@@ -3,31 +3,33 @@ package sealed
 import "time"
 
 const (
-	// silentPTOs without an ack make a carrier silent; while bulk is in flight, silentTime must have passed as well. See silentAfter.
+	// silentPTOs is how many probe timeouts without an ack make a carrier silent; while bulk is in flight, silentTime must have passed,
+	// too. See silentAfter.
 	silentPTOs = 3
 	silentTime = time.Second
-	// stopTime without an ack ends a carrier.
+	// stopTime is how long without an ack a carrier lives.
 	stopTime = 10 * time.Second
 
-	// unknownRTT is RFC 9002's kInitialRtt, for owners that know nothing.
+	// unknownRTT is the round trip of an owner that knows none: kInitialRtt of RFC 9002, section 6.2.2.
 	unknownRTT = 333 * time.Millisecond
 )
 
-// hearing is what was heard of the peer, and what it was asked.
+// hearing is when the peer was heard, and when it was asked for an ack.
 type hearing struct {
-	heard    time.Duration // last ack, or, if later, when a packet left into an empty path
+	heard    time.Duration // when the last ack came; or, if later, when a packet left while none was in flight
 	asked    time.Duration // when the last packet left that asks for an ack
-	received time.Duration // when the last packet of the peer was received, 0 = none was
-	probes   int           // packets that may pass every gate
-	ptos     int           // in a row without an ack
-	idly     bool          // the last packet that asks for an ack leaves it time
+	received time.Duration // when the last packet of the peer was received; 0 = none
+	probes   int           // how many probes must leave now, whatever the pacer says
+	ptos     int           // probe timeouts in a row without an ack
+	idly     bool          // the last packet that asks for an ack lets it wait, because it has only play
 	other    otherCarrier
 }
 
 // ack notes an ack at t.
 func (h *hearing) ack(t time.Duration) { h.heard, h.ptos, h.other = t, 0, otherCarrier{} }
 
-// ask notes that a packet left at t that asks for an ack; idly = and leaves it time. Into an empty path, silence is counted from t on.
+// ask notes that a packet left at t which asks for an ack, and with idly lets it wait. When none was in flight (empty), silence counts
+// from t on.
 func (h *hearing) ask(t time.Duration, idly, empty bool) {
 	if empty {
 		h.heard = t
@@ -35,21 +37,21 @@ func (h *hearing) ask(t time.Duration, idly, empty bool) {
 	h.asked, h.idly = t, idly
 }
 
-// overdueAt returns when a peer that has sent before should have been heard again. Silence then may mean that our own address has
-// changed, which only packets of QUIC tell the peer. Where a probe timeout is longer than silentTime, silence is not odd: false.
+// overdueAt returns when a peer that has sent before should have been heard again. Its silence may mean that our own address has
+// changed, which only QUIC's packets can tell it. When a probe timeout is longer than silentTime, silence means nothing: not ok.
 func (h *hearing) overdueAt(pto time.Duration) (time.Duration, bool) {
 	return h.received + pto, h.received > 0 && pto < silentTime
 }
 
-// otherCarrier is what came over the connection's other carrier since this one has waited a probe timeout for an ack.
+// otherCarrier watches the connection's other carrier while this one waits for an ack that is late.
 type otherCarrier struct {
 	watching bool
-	packets  uint64        // received when the watching began
-	heardAt  time.Duration // when more of them were seen, 0 = not yet
+	packets  uint64        // that it had received when the watching began
+	heardAt  time.Duration // when it was seen to have received more; 0 = not yet
 	lookAt   time.Duration // when to look again
 }
 
-// watch notes at t how many packets the other carrier has received, and looks again half of patience later.
+// watch notes, at t, how many packets the other carrier has received. The next look is half of patience later.
 func (o *otherCarrier) watch(t time.Duration, packets uint64, patience time.Duration) {
 	switch {
 	case !o.watching:
@@ -60,8 +62,8 @@ func (o *otherCarrier) watch(t time.Duration, packets uint64, patience time.Dura
 	o.lookAt = t + patience/2
 }
 
-// until returns until when the carrier may not count as silent because of the other one: two probe timeouts after that was heard,
-// for when a path comes back either may be first. Until it is heard, that is the time to look again.
+// until returns until when this carrier must not count as silent. When the path comes back, either carrier may be heard first, so it
+// has two more probe timeouts after the other one was heard. While the other one is silent, too, it is the time of the next look.
 func (o *otherCarrier) until(patience time.Duration) time.Duration {
 	if o.heardAt > 0 {
 		return o.heardAt + 2*patience
@@ -69,7 +71,7 @@ func (o *otherCarrier) until(patience time.Duration) time.Duration {
 	return o.lookAt
 }
 
-// hear takes an ack at t.
+// hear notes an ack at t, which opens the carrier.
 func (s *Session) hear(t time.Duration) {
 	s.hearing.ack(t)
 	if s.state == Opening || s.state == Silent {
@@ -78,12 +80,12 @@ func (s *Session) hear(t time.Duration) {
 	s.Wake()
 }
 
-// waiting reports whether an ack is due some time.
+// waiting reports whether the session waits for an ack.
 func (s *Session) waiting() bool {
 	return s.records.flying > 0 || s.state == Opening || s.state == Silent
 }
 
-// rtt returns the smoothed round trip, or the best guess.
+// rtt returns the smoothed round trip, or a guess while none was measured.
 func (s *Session) rtt() time.Duration {
 	if _, smoothed, _ := s.control.RTT(); smoothed > 0 {
 		return smoothed
@@ -91,21 +93,21 @@ func (s *Session) rtt() time.Duration {
 	return s.guess
 }
 
-// pto returns after how long without an ack a probe is due.
+// pto returns the probe timeout (RFC 9002, section 6.2.1).
 func (s *Session) pto() time.Duration {
 	if _, smoothed, _ := s.control.RTT(); smoothed > 0 {
 		return s.control.PTO()
 	}
-	return 3*s.guess + maxReportDelay // RFC 9002, section 5.3: the variance begins as half the round trip
+	return 3*s.guess + maxReportDelay // the variance begins as half the round trip (RFC 9002, section 5.3), and counts four times
 }
 
-// probeAfter is how long a probe waits for an ack of what left before. One late ack makes the probe timeout as long as it was late, seconds
-// in which a carrier that is silent would end without having asked.
+// probeAfter is how long the session waits for an ack before it sends a probe. It bounds the probe timeout, which one late ack may make
+// seconds long: in that time a silent carrier would end without having asked.
 func (s *Session) probeAfter() time.Duration {
 	return min(s.pto(), max(silentTime, 2*s.rtt()))
 }
 
-// ptoAt returns when the next probe is due. It is doubled while opening, for the peer may not listen yet.
+// ptoAt returns when the next probe is due. While opening the wait doubles each time, for the peer may not listen yet.
 func (s *Session) ptoAt() (time.Duration, bool) {
 	if !s.started || s.hearing.probes > 0 || !s.waiting() {
 		return 0, false
@@ -121,7 +123,7 @@ func (s *Session) ptoAt() (time.Duration, bool) {
 	return s.hearing.asked + wait, true
 }
 
-// silentAt returns when the state gets worse.
+// silentAt returns when the carrier becomes silent if no ack comes, or, when it is, when it ends.
 func (s *Session) silentAt() (time.Duration, bool) {
 	switch {
 	case !s.started || !s.waiting():
@@ -132,8 +134,9 @@ func (s *Session) silentAt() (time.Duration, bool) {
 	return max(s.hearing.heard+s.silentAfter(), s.hearing.other.until(s.patience())), true
 }
 
-// silentAfter is how long nothing may be acked before the carrier counts as silent: silentPTOs for play alone, which the other carrier
-// is to take over soon. For bulk, while opening and without another carrier it is silentTime at least, for silentPTOs are 80 ms on a short path.
+// silentAfter is how long nothing must be acked before the carrier is silent. With play alone in flight it is silentPTOs, so that the
+// other carrier takes over soon. With bulk, while opening, and without another carrier it is at least silentTime: on a short path
+// silentPTOs are only 80 ms.
 func (s *Session) silentAfter() time.Duration {
 	if s.config.Other != nil && s.state == Open && s.records.play == s.records.bytes {
 		return silentPTOs * s.patience()
@@ -141,14 +144,14 @@ func (s *Session) silentAfter() time.Duration {
 	return max(silentTime, silentPTOs*s.patience())
 }
 
-// watchAt returns when to look at the other carrier, while nothing is acked here.
+// watchAt returns when to look at the other carrier, while an ack is late here.
 func (s *Session) watchAt() (at time.Duration, ok bool) {
 	at = max(s.hearing.heard+s.patience(), s.hearing.other.lookAt)
 	return at, s.config.Other != nil && s.state == Open && s.waiting()
 }
 
-// patience is a probe timeout without the variance that one late ack makes: after an outage it would keep play waiting for
-// seconds in the next, though QUIC carries at once.
+// patience is the probe timeout, bounded so that it does not grow with the variance: one late ack after an outage would make play wait
+// for seconds in the next outage, though QUIC could carry it.
 func (s *Session) patience() time.Duration {
 	_, smoothed, _ := s.control.RTT()
 	if smoothed == 0 {
@@ -157,7 +160,7 @@ func (s *Session) patience() time.Duration {
 	return min(s.pto(), smoothed*3/2+maxReportDelay+s.config.PlayDelay)
 }
 
-// checkHearing runs the timers of silence.
+// checkHearing runs the timers of silence and of probes.
 func (s *Session) checkHearing(t time.Duration) {
 	if at, ok := s.watchAt(); ok && t >= at {
 		s.hearing.other.watch(t, s.config.Other(), s.patience())
@@ -177,7 +180,7 @@ func (s *Session) checkHearing(t time.Duration) {
 	}
 }
 
-// abandon gives back everything in flight: the owner sends it another way.
+// abandon counts all packets in flight as lost: the source sends their payloads over the other carrier.
 func (s *Session) abandon(t time.Duration) {
 	for n, ok := s.records.firstFlying(); ok; n, ok = s.records.firstFlying() {
 		s.lose(t, n, abandoned)

@@ -12,7 +12,7 @@ import (
 
 // SocketConfig says how to use a socket; the zero value is right for most.
 type SocketConfig struct {
-	// NoOffload leaves out UDP GSO and GRO, in which the system takes or hands over many packets at a time.
+	// NoOffload does without UDP GSO and GRO, by which the system takes or hands over many packets in one call.
 	NoOffload bool
 }
 
@@ -33,16 +33,16 @@ type Socket struct {
 // SocketStats counts the packets that a socket kept from QUIC.
 type SocketStats struct {
 	Kept    uint64 // for a carrier
-	Unknown uint64 // no carrier had the id yet: dropped, unless one had it within a moment
-	Size    uint64 // dropped: no packet of ours is so short, or so long
+	Unknown uint64 // with an id of no carrier: dropped, unless a carrier registers the id within earlyTime
+	Size    uint64 // dropped: too short or too long for a sealed packet
 }
 
-// NewSocket wraps a socket, usually a *net.UDPConn, which nobody else may read from now on. The caller closes it.
+// NewSocket wraps a socket, usually a *net.UDPConn. From now on nobody else may read from that; the caller closes it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
 	return &Socket{sys: udp.New(conn, !c.NoOffload), boxes: make(map[ID]*inbox)}
 }
 
-// QUIC returns what quic-go's Transport takes as Conn: the socket without the packets of carriers.
+// QUIC returns the Conn for quic-go's Transport: the socket without the packets of carriers.
 func (s *Socket) QUIC() net.PacketConn {
 	plain := &plainConn{PacketConn: s.sys.Conn, socket: s}
 	if s.sys.UDP != nil {
@@ -62,10 +62,10 @@ func (s *Socket) Stats() SocketStats {
 // LocalAddr returns the socket's address.
 func (s *Socket) LocalAddr() net.Addr { return s.sys.Conn.LocalAddr() }
 
-// Offload reports whether the system takes and hands over many packets at a time.
+// Offload reports whether the system takes, and hands over, many packets in one call.
 func (s *Socket) Offload() (send, receive bool) { return s.sys.GSO.Load(), s.sys.GRO }
 
-// register gives b the packets of ids, also those that came a moment before.
+// register makes b the inbox of ids, and gives it packets that came for them within the last earlyTime.
 func (s *Socket) register(b *inbox, ids ...ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *Socket) register(b *inbox, ids ...ID) error {
 	return nil
 }
 
-// issue draws an id whose packets go to b.
+// issue draws an unused id, and makes b its inbox.
 func (s *Socket) issue(b *inbox) ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Socket) retire(ids ...ID) {
 	}
 }
 
-// route takes a packet that is not for QUIC. It looks the id up and copies; nothing is opened here.
+// route copies a packet that is not for QUIC into the inbox of its id. It does not open it.
 func (s *Socket) route(at time.Time, from net.Addr, packet []byte) {
 	if len(packet) < Overhead || len(packet) > MaxPacket {
 		s.size.Add(1)

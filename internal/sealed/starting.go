@@ -2,13 +2,13 @@ package sealed
 
 import "sync/atomic"
 
-// starting keeps a session in the count of those of its owner that start to send bulk, while it does.
+// starting counts a session among those of its owner that start to send bulk, for as long as it starts.
 type starting struct {
 	all     *atomic.Int32 // SessionConfig.Starting
-	counted bool          // in it
+	counted bool          // this session is in all
 }
 
-// note counts the session when it starts, and not when it does not.
+// note says whether the session starts to send bulk now.
 func (s *starting) note(starts bool) {
 	switch {
 	case s.all == nil || s.counted == starts:
@@ -20,7 +20,7 @@ func (s *starting) note(starts bool) {
 	s.counted = starts
 }
 
-// among returns how many start, this session included.
+// among returns how many sessions start now, this one included.
 func (s *starting) among() int {
 	if s.all == nil {
 		return 1

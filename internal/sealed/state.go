@@ -1,18 +1,18 @@
 package sealed
 
-// State is how a carrier stands.
+// State is the state of a carrier.
 type State uint8
 
 const (
-	// Opening: no packet was acked yet. Nothing but probes leaves.
+	// Opening: no packet was acked yet. Only probes, the train and feedback leave.
 	Opening State = iota
 	// Open: payloads leave.
 	Open
-	// Silent: nothing was acked for silentPTOs, and for silentTime as well while bulk is in flight, though the peer was heard over
-	// the other carrier. All payloads in flight were given back as lost, none is asked for; a ping each PTO looks whether the path
-	// comes back, which makes the carrier Open.
+	// Silent: nothing was acked for silentPTOs, and for silentTime while bulk was in flight, though the peer was heard over the other
+	// carrier. All payloads in flight count as lost, and the source is not asked for more. A probe leaves each PTO; an ack makes the
+	// carrier Open again.
 	Silent
-	// Closed: by its owner, after 10 s of silence, or by a violation. It never opens again.
+	// Closed: by its owner, after 10 s without an ack, or by an error. It never opens again.
 	Closed
 )
 
@@ -24,7 +24,7 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// setState notes a change that the owner is told of.
+// setState changes the state; Changed tells the owner.
 func (s *Session) setState(to State) {
 	if s.state != to {
 		s.state, s.changed = to, true

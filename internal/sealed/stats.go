@@ -3,24 +3,24 @@ package sealed
 // Stats counts what a session did.
 type Stats struct {
 	Sent, SentBytes         uint64 // sealed packets
-	Received, ReceivedBytes uint64 // that opened
+	Received, ReceivedBytes uint64 // packets that opened
 	Payloads, PayloadBytes  uint64 // sent
 	Taken, TakenBytes       uint64 // payloads received
 	Feedbacks               uint64 // sent
-	Probes                  uint64
-	Acked, Lost, Spurious   uint64 // packets
-	Blocked                 uint64 // the socket took no more
+	Probes                  uint64 // sent
+	Acked, Lost, Spurious   uint64 // packets; those in Spurious counted as lost and arrived
+	Blocked                 uint64 // how often the socket took no more
 
 	// Packets that were dropped on arrival.
 	Size    uint64 // too short or too long
-	Version uint64 // of a version that is not ours
+	Version uint64 // of another version
 	Old     uint64 // below the replay window
-	Replay  uint64
-	Key     uint64 // of a key that is not held
-	Forged  uint64 // that did not open
+	Replay  uint64 // received before
+	Key     uint64 // of a generation whose key this end does not have
+	Forged  uint64 // did not open
 }
 
-// Dropped returns how many packets were dropped on arrival for whatever reason.
+// Dropped returns how many packets were dropped on arrival, for all reasons together.
 func (s Stats) Dropped() uint64 {
 	return s.Size + s.Version + s.Old + s.Replay + s.Key + s.Forged
 }

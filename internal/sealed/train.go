@@ -6,39 +6,40 @@ import (
 )
 
 const (
-	// trainPackets leave at once when a carrier opens. The path spreads them out: their spacing at the receiver is the
-	// bottleneck's rate.
+	// trainPackets is how many packets leave back to back when a carrier opens. The bottleneck spreads them out, so their spacing at
+	// the receiver shows its rate.
 	trainPackets = 16
-	// enoughTrain is how many must arrive for that.
+	// enoughTrain is how many of them must arrive for that.
 	enoughTrain = trainPackets / 2
-	// minTrain is the least span that says anything: below are the receiver's interrupts, not the path.
+	// minTrain is the least time over which they must arrive: less shows the receiver's interrupts, not the path.
 	minTrain = 100 * time.Microsecond
-	// unevenTrain times the mean is the widest distance of packets that came at even ones: three lost in a row.
+	// unevenTrain: packets have come evenly when their widest distance is at most so many times the mean, as when three in a row are
+	// lost.
 	unevenTrain = 4
 )
 
-// train measures the path with packets sent back to back.
+// train measures the path by packets that are sent back to back.
 type train struct {
-	left    int  // packets to be sent
-	sent    bool // some were
-	again   bool // it is the second, or may be no more
-	open    int  // packets sent and undecided
+	left    int  // packets that must still be sent
+	sent    bool // some were sent
+	again   bool // it must not be repeated: it is the second, or was measured
+	open    int  // packets that are in flight
 	arrived int
-	bytes   int                         // of those that arrived, but the first
-	at      [trainPackets]time.Duration // arrivals
+	bytes   int                         // of the packets that arrived, without the first
+	at      [trainPackets]time.Duration // their arrivals
 }
 
-// running reports whether payloads are to wait for the train.
+// running reports whether payloads must wait for the train.
 func (tr *train) running() bool { return tr.left > 0 || tr.open > 0 }
 
-// repeat sends, once, a train again that vanished whole: it came before the peer listened, or its packets were too large.
+// repeat sends the train once more if all of it was lost: the peer did not listen yet, or the packets were too large.
 func (tr *train) repeat() {
 	if tr.sent && !tr.again && tr.arrived == 0 && !tr.running() {
 		*tr = train{left: trainPackets, again: true}
 	}
 }
 
-// decide takes the fate of one packet: its record and arrival by the peer's clock, or nil.
+// decide notes the fate of one packet: its record and its arrival by the peer's clock, or nil when it is lost.
 func (tr *train) decide(r *record, at time.Duration) {
 	tr.open--
 	if r == nil || at == 0 {
@@ -51,9 +52,8 @@ func (tr *train) decide(r *record, at time.Duration) {
 	tr.arrived++
 }
 
-// measured returns, once, what the train showed: nothing when the packets came too close together for the receiver's
-// interrupts. Of those that did not come at even distances the widest one counts twice, for as long may have passed before
-// the first.
+// measured returns, once, how many bytes arrived in which span. It is not ok when the span is too short to tell. When the packets
+// did not come evenly, the widest distance counts twice, because as much time may have passed before the first packet.
 func (tr *train) measured() (bytes int, span time.Duration, even, ok bool) {
 	if tr.running() || tr.arrived < enoughTrain {
 		return 0, 0, false, false
@@ -71,8 +71,8 @@ func (tr *train) measured() (bytes int, span time.Duration, even, ok bool) {
 	return bytes, span, even, ok
 }
 
-// widest returns the widest distance of packets. Jitter, and a MAC that batches, have them come in few jumps, which are no
-// rate; a bottleneck has them come evenly.
+// widest returns the widest distance of two arrivals. With jitter, or a link layer that batches, packets come in a few jumps, which
+// show no rate; behind a bottleneck they come evenly.
 func widest(at []time.Duration) (widest time.Duration) {
 	for i := 1; i < len(at); i++ {
 		widest = max(widest, at[i]-at[i-1])

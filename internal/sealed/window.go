@@ -2,10 +2,10 @@ package sealed
 
 import "math/bits"
 
-// windowSize is how many packet numbers below the largest are still taken: 8,192.
+// windowSize is how many packet numbers, up to the largest, are remembered; packets below are dropped.
 const windowSize = 1 << 13
 
-// window remembers which of the newest packet numbers were received. It refuses replays and is what acks are made of.
+// window remembers which of the newest packet numbers were received: replays are refused and acks are made by it.
 type window struct {
 	words [windowSize / 64]uint64
 	next  uint64 // one above the largest
@@ -14,7 +14,7 @@ type window struct {
 // below reports whether n is too old to be told from a replay.
 func (w *window) below(n uint64) bool { return n+windowSize < w.next }
 
-// has reports whether n was received. n is not below the window.
+// has reports whether n, which is not below the window, was received.
 func (w *window) has(n uint64) bool {
 	return n < w.next && w.words[n/64%uint64(len(w.words))]&(1<<(n%64)) != 0
 }
@@ -28,7 +28,7 @@ func (w *window) mark(n uint64) {
 	w.words[n/64%uint64(len(w.words))] |= 1 << (n % 64)
 }
 
-// clear forgets the numbers whose places those from next to n take.
+// clear forgets the old numbers in the places of those from next to n.
 func (w *window) clear(n uint64) {
 	if n-w.next >= windowSize {
 		w.words = [windowSize / 64]uint64{}
@@ -46,7 +46,7 @@ func (w *window) clear(n uint64) {
 	}
 }
 
-// run returns how many numbers from n down to floor, n included, are received or missing like n.
+// run returns how many numbers in a row, from n down to floor, were received, or are missing, as n is.
 func (w *window) run(n, floor uint64) uint64 {
 	received := w.has(n)
 	length := uint64(0)

@@ -10,35 +10,35 @@ import (
 )
 
 const (
-	// linger is how long a goroutine without work waits for some before it ends: less than a tick of 30 Hz, for a quiet game's ticks
-	// wake their carriers.
+	// linger is how long a goroutine without work waits for some before it ends. It is less than a tick at 30 Hz: the ticks of a quiet
+	// game wake its carriers, and should not keep their goroutines.
 	linger = 20 * time.Millisecond
-	// parkAfter is how far off the next work must be to be left to a timer: the goroutine ends meanwhile.
+	// parkAfter is how far off the next work must be for the goroutine to end, and leave it to a timer.
 	parkAfter = 100 * time.Millisecond
-	// crowdWait is the least wait while more carriers have work than there are processors: what is due in it leaves by one call, as
-	// much as BBR sends in one (BBR.send_quantum of draft-ietf-ccwg-bbr). Finer waits cost a crowd a fifth more of its processors' time.
+	// crowdWait is the least wait while more carriers have work than there are processors. One call sends what is due in it, about as
+	// much as BBR sends at once (BBR.send_quantum of draft-ietf-ccwg-bbr). Shorter waits cost a crowd a fifth more of processor time.
 	crowdWait = time.Millisecond
 )
 
 // awake counts the goroutines of all workers of the process.
 var awake atomic.Int32
 
-// worker is a goroutine that exists while there is work. All methods but sleep and end, which are the goroutine's, may be called concurrently.
+// worker is a goroutine that exists while there is work. wake may be called concurrently; the other methods are for the goroutine.
 type worker struct {
-	work  func()      // the goroutine's: it works and sleeps by turns, until sleep says that it is to end
-	empty func() bool // whether the queue is empty for which wake is called when it gets its first entry; the goroutine does not end before
-	real  bool        // the socket is the system's, and time is real
-	token chan struct{}
+	work  func()        // the goroutine: it works and calls sleep in turn, until that returns true
+	empty func() bool   // reports whether the inbox is empty; the goroutine ends only then, because wake is called only for a first packet
+	real  bool          // the socket is the system's, and time is real
+	token chan struct{} // of capacity 1; wakes a goroutine that sleeps
 
 	mu      sync.Mutex
 	running bool
 	ended   bool
-	later   *time.Timer // starts a goroutine
+	later   *time.Timer // calls wake when the next work is due
 
-	started atomic.Uint64 // goroutines
+	started atomic.Uint64 // how many goroutines were started
 }
 
-// wake has the goroutine look for work, and starts it when there is none.
+// wake makes the goroutine look for work, and starts it if there is none.
 func (w *worker) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,15 +59,15 @@ func (w *worker) wake() {
 	}
 }
 
-// run is the goroutine, counted while it exists.
+// run is the goroutine; awake counts it while it exists.
 func (w *worker) run() {
 	awake.Add(1)
 	defer awake.Add(-1)
 	w.work()
 }
 
-// sleep waits for work, of which next is the time when there is some without a wake; zero = never. It reports whether the goroutine is to
-// end, because there is none for long.
+// sleep waits for a wake, or for the time next at which work is due; zero = none is. It reports whether the goroutine must end, because
+// there is no work for long.
 func (w *worker) sleep(timer *time.Timer, next time.Time) (end bool) {
 	wait, rests := linger, true
 	if until := time.Until(next); !next.IsZero() && until <= parkAfter {
@@ -94,9 +94,9 @@ func (w *worker) sleep(timer *time.Timer, next time.Time) (end bool) {
 	}
 }
 
-// adjust lengthens a wait while many others have work. naps: a thread is to sleep in the kernel, as the timers of an idle process would round
-// the wait up. Meanwhile the thread keeps one of the runtime's processors from all other goroutines, so half of the processors stay free. In
-// virtual time a wait stays what it is.
+// adjust lengthens a wait while many carriers have work. With naps the thread itself must sleep in the kernel, because the runtime's timers
+// would round a short wait up in an idle process. A thread that sleeps so keeps a processor of the runtime from all other goroutines, so at
+// most half of them do. In virtual time a wait stays as it is.
 func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
 	procs, crowd := runtime.GOMAXPROCS(0), int(awake.Load())
 	switch {
@@ -108,7 +108,7 @@ func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
 	return wait, wait < udp.TimerUnit && 2*crowd <= procs
 }
 
-// rest ends the goroutine unless there is work after all; a timer starts another one.
+// rest lets the goroutine end, unless there is work after all, and sets the timer that starts another one at next.
 func (w *worker) rest(next time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,7 +126,7 @@ func (w *worker) rest(next time.Time) bool {
 	return true
 }
 
-// end has no goroutine start again. The last one calls it.
+// end makes wake do nothing from now on. The last goroutine calls it.
 func (w *worker) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
