@@ -2,16 +2,16 @@ package pace
 
 import "time"
 
-// calmSamples is how many batches a stretch of time needs before its greatest delay says what jitter does.
+// calmSamples is how many batches a stretch must have for its greatest delay to show what jitter does.
 const calmSamples = 8
 
-// calm is what a delay comes up to without a queue: the least, over the last 10 s, of the greatest delay in a round or more.
-// Jitter and deliveries in clumps spread the delays of every round; a queue of ours does not stand in all of them.
+// calm finds how high delays rise without a queue. A stretch is one round or more, and calm is the least, over the last 10 s, of the
+// greatest delay in a stretch: jitter, and deliveries in clumps, spread the delays of every round; a queue of ours does not stand in all.
 type calm struct {
-	greatest time.Duration // of the batches of this stretch
-	samples  int
-	fates    tally   // of the packets of which it was heard in it
-	least    minimum // of the stretches' greatest
+	greatest time.Duration // delay of a batch in this stretch
+	samples  int           // batches in this stretch
+	fates    tally         // of packets decided in this stretch
+	least    minimum       // of the greatest delays of stretches
 }
 
 // note takes the least delay of a batch.
@@ -22,9 +22,9 @@ func (c *calm) note(d time.Duration) {
 	c.samples++
 }
 
-// roundOver closes the stretch when it has batches enough. even: the train came at even distances, through no jitter to speak of. Then a
-// first stretch that lost more than any random loss explains shows a full queue: of eight that began at once each took all of that
-// for jitter, and they kept it full.
+// roundOver ends the stretch when it has enough batches. A first stretch does not count when it has lost more than random loss explains
+// although the train came evenly: its delays are those of a full queue, and not of jitter. Eight controllers that began at once took the
+// whole queue for jitter, and kept it full.
 func (c *calm) roundOver(t instant, fates tally, even bool) {
 	c.fates.add(fates)
 	if c.samples < calmSamples {

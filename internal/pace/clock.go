@@ -2,13 +2,13 @@ package pace
 
 import "time"
 
-// instant is a time as what has passed since an epoch: 8 bytes in a packet's record in place of 24.
+// instant is a time, as a duration since an epoch: in a packet's record it takes 8 bytes instead of 24.
 type instant = time.Duration
 
-// furthest bounds instants, so that differences of what a peer says do not overflow.
+// furthest bounds instants, so that differences between a peer's times do not overflow.
 const furthest instant = 1 << 60
 
-// clock turns the times of one clock into instants that begin at 1, so that 0 is never.
+// clock turns times of one clock into instants. They begin at 1, so that 0 can mean never.
 type clock struct{ epoch time.Time }
 
 func (c *clock) at(t time.Time) instant {

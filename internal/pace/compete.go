@@ -3,49 +3,49 @@ package pace
 import "time"
 
 const (
-	// vacantRounds in a row with next to no queue though we compete mean that nobody else is there.
+	// vacantRounds is how many rounds in a row with next to no queue, though we compete, mean that nobody else is there.
 	vacantRounds = 8
-	// plenty of packets that met next to no queue tell what is lost at random: all of a loss below faint, and even more where
-	// we have sunk to a part of what we had. Sixteen on a queue too short to be told from jitter send fewer, and would take
-	// what they do to each other for random.
+	// plenty is how many packets must have met next to no queue for their losses to count as random. The losses must also be below faint,
+	// or our window must have sunk to that part of what we had. Sixteen controllers on a queue too short to be told from jitter send fewer
+	// packets; they would take the losses that they cause each other for random.
 	plenty, faint, sunk = 80, 0.02, 0.25
 	// rare is the share of random loss below which a loss over a deep queue is taken for a competitor's: at 2 Mbit/s and 2 %, a
 	// transfer alone meets one over a queue of its own every ten round trips, and would compete with itself for ever.
 	rare = 0.005
-	// leastDwell is how long losses of a short queue keep us competing at first: such a queue is gone most of the time
-	// though others fill it. It is dwellTrips round trips where those are shorter: windows recover by the round trip, and 2 s
-	// are 600 of 3 ms. It doubles each time they come back, mostDoublings times at most.
+	// leastDwell is how long losses of a short queue keep us competing at first: such a queue is empty most of the time, though others
+	// fill it. It is dwellTrips round trips if those are shorter, because windows recover by the round trip: 2 s are 600 of 3 ms. It
+	// doubles each time the losses come back, at most mostDoublings times.
 	leastDwell, dwellTrips, mostDoublings = 2 * time.Second, 40, 4
-	// othersLife is for how long a competitor is reckoned with that has made us yield: CUBIC's windows at home take 4 to 10 s from
-	// one loss to the next.
+	// othersLife is how long a competitor counts after it has made us yield: CUBIC's windows on a home link take 4 to 10 s from one loss
+	// to the next.
 	othersLife = 30 * time.Second
-	// doubtful is after how long without a loss a competitor leaves the queue for a moment, to see whether it is its own: over a
-	// route that has become longer every delay looks like a queue, until the least one is forgotten, and then it is one. Beside
-	// New Reno and CUBIC over a queue of four products, where losses are 10 s apart and more, each time costs some of our part.
+	// doubtful is how long Compete lasts without a loss before a Dip looks whether the queue is our own: on a route that has become longer
+	// every delay looks like a queue until the least one is forgotten. Beside New Reno and CUBIC over a queue of four products, where
+	// losses are 10 s apart and more, each Dip costs some of our part.
 	doubtful = 2 * minimumLife
-	// additive and multiplicative are a pair of AIMD that is as fast as New Reno's 1 and 0.5 (RFC 9438, 4.3), and slower than quic-go's 1 and 0.7:
-	// growth in proportion to what one has would be unfair for ever.
+	// additive and multiplicative make AIMD as fast as New Reno's 1 and 0.5 (RFC 9438, section 4.3), and slower than quic-go's 1 and 0.7.
+	// The growth is additive because flows that grow in proportion to their windows never become equal.
 	additive, multiplicative = 0.53, 0.7
-	// leastCompete packets are the least window of a competitor: 16 flows of four would be 15 % of loss by themselves.
+	// leastCompete is the least window of a competitor, in packets: 16 flows of four would by themselves lose 15 %.
 	leastCompete = 2
 )
 
-// competition is what Compete keeps, and what of it lasts beyond.
+// competition is the state of Compete, and what the other states know of competitors.
 type competition struct {
 	window      float64       // bytes
-	cut         instant       // of the window: losses of packets that left before are of the same epoch
+	cut         instant       // when the window was last cut: losses of packets that left before are of the same epoch
 	emptyRounds int           // in a row, with next to no queue
-	emptyFates  tally         // of the packets of which it was heard in them
-	interrupted bool          // Dip interrupts it
-	dwell       time.Duration // that it lasts at least on a short queue
+	emptyFates  tally         // of packets decided in emptyRounds
+	interrupted bool          // a Dip interrupts it
+	dwell       time.Duration // least time that it lasts on a short queue
 
-	seen         instant       // when a competitor was last reckoned with
-	lossAnswered instant       // when losses of a full queue were last met without competing
-	yielded      instant       // when a loss last made us yield
-	yieldDepth   time.Duration // of the queue that dropped it
+	seen         instant       // when there last seemed to be a competitor
+	lossAnswered instant       // when losses of a full queue were last answered without competing
+	yielded      instant       // when a loss last made us yield to a competitor
+	yieldDepth   time.Duration // depth of the queue that dropped the packet
 }
 
-// compete begins with a window for the rate that we had before the queue stayed, over the round trip as it is with the queue.
+// compete enters Compete, with a window for the rate that we had before the queue stood, over the round trip with the queue.
 func (c *Controller) compete(t instant) {
 	least := min(leastDwell, dwellTrips*c.delay.base())
 	if c.competition.dwell = max(least, min(2*c.competition.dwell, least<<mostDoublings)); c.competition.seen == 0 || t-c.competition.seen > minimumLife {
@@ -57,7 +57,7 @@ func (c *Controller) compete(t instant) {
 	c.enter(Compete, t)
 }
 
-// stepCompete is congestion avoidance in the way of New Reno (RFC 5681), until nobody else seems to be there.
+// stepCompete is congestion avoidance as in New Reno (RFC 5681, section 3.1), until nobody else seems to be there.
 func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 	switch {
 	case b.lately && (b.full || c.flooded() || c.queue > c.delay.target()):
@@ -76,15 +76,15 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 	}
 }
 
-// halve answers a loss epoch.
+// halve cuts the window, for losses of one epoch.
 func (c *Controller) halve(t instant) {
 	c.remember(t)
 	c.competition.window = max(c.competition.window*multiplicative, leastCompete*float64(c.cfg.Packet))
 	c.competition.cut = t
 }
 
-// resign goes on alone, at the rate of the window. Where next to no queue was seen for long there was no competitor: the losses
-// were random ones, no reason for more than one reduction, and tell what is usual.
+// resign leaves Compete, at the rate of the window. When next to no queue was seen for long, there was no competitor, and the losses were
+// random: they are a reason for one reduction at most, and show what share is usual.
 func (c *Controller) resign(t instant) {
 	window := c.competition.window / max(c.delay.smoothed, 1).Seconds()
 	rate := min(window, c.rates.value())
@@ -99,7 +99,7 @@ func (c *Controller) resign(t instant) {
 	c.enter(Cruise, t)
 }
 
-// alone reports that nobody seems to fill the queue any more.
+// alone reports whether nobody else seems to fill the queue any more.
 func (c *Controller) alone(t instant) bool {
 	gone := c.round.leastQueue < c.delay.target()/2
 	switch {
@@ -111,15 +111,15 @@ func (c *Controller) alone(t instant) bool {
 	return gone
 }
 
-// othersYield reports that losses have lately made us yield beside others, over a queue that may be empty for a moment whenever
-// all answer a loss: who halves a window twice leaves no more than a path holds whose queue is twice as deep. Beside the
-// kernel's CUBIC one who takes such a moment for its end has a quarter of the link.
+// othersYield reports whether losses have lately made us yield to others, over a queue that may be empty for a moment whenever all
+// answer a loss: flows that halve their windows twice leave just what a path holds whose queue is two products deep. A controller that takes
+// such a moment for the end of the competition gets a quarter of the link beside the kernel's CUBIC.
 func (c *Controller) othersYield(t instant) bool {
 	return c.competition.yielded > 0 && t-c.competition.yielded < othersLife && c.competition.yieldDepth <= 2*c.delay.base()
 }
 
-// startDroppedLately reports that a start has lately met losses in place of a queue, as behind a policer. There a look finds more rate
-// than the path has, as long as the policer's bucket lasts, and an empty queue says nothing.
+// startDroppedLately reports whether a start has lately met losses in place of a queue, as behind a policer. While the policer's bucket
+// lasts, a look there finds more rate than the path has, and an empty queue means nothing.
 func (c *Controller) startDroppedLately(t instant) bool {
 	return c.startDropped > 0 && t-c.startDropped < minimumLife
 }

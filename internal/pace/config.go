@@ -3,13 +3,13 @@ package pace
 import "time"
 
 const (
-	// minWindow is how many packets may always be in flight, so that acks and loss detection have something to work on.
+	// minWindow is how many packets may always be in flight, so that there are acks, by which losses are found.
 	minWindow = 4
-	// maxRandomLoss is the loss that is not congestion by itself, DESIGN.md 7.
+	// maxRandomLoss is the greatest share of loss that may be random, DESIGN.md 7.
 	maxRandomLoss = 0.10
-	// minStanding is the least target of the queue: below, timers and interrupts look like a queue.
+	// minStanding is the least target of the queue: in less, timers and interrupts look like a queue.
 	minStanding = 5 * time.Millisecond
-	// minimumLife is how long a minimum of delay counts: long enough to see the path empty, short enough to learn a new route.
+	// minimumLife is how long a minimum of delay counts: long enough to see the path empty once, short enough to learn a new route.
 	minimumLife = 10 * time.Second
 
 	defaultPacket   = 1500
@@ -17,11 +17,11 @@ const (
 	defaultRTT      = 100 * time.Millisecond // until anything is known
 )
 
-// Config has what a Controller cannot measure. The zero value is ready.
+// Config has what a Controller can not measure. The zero value has the defaults.
 type Config struct {
 	// Packet is the size of a full packet on the wire in bytes, IP and UDP included. 0 = 1,500.
 	Packet int
-	// AckDelay is the longest that the receiver holds an ack back. 0 = 25 ms.
+	// AckDelay is the longest time for which the receiver holds back an ack. 0 = 25 ms, QUIC's default (RFC 9000, section 18.2).
 	AckDelay time.Duration
 }
 

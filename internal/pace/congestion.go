@@ -6,55 +6,55 @@ import (
 )
 
 const (
-	// deepLife is for how long the deepest queue is remembered that packets met.
+	// deepLife is how long the deepest queue that packets have met is remembered.
 	deepLife = 4 * time.Second
-	// shallow is the queue below which there is none to speak of: clocks and timers blur as much.
+	// shallow is the least delay that counts as a queue: clocks and timers blur by as much.
 	shallow = time.Millisecond
-	// priorLow lossless packets stand at the beginning of the baseline, so that the first loss is not taken for usual.
+	// priorLow is with how many packets, all acked, the baseline begins, so that the first loss does not count as usual.
 	priorLow = 64
-	// tolerance is by how much losses in deep queues may exceed the baseline's before they count, and leastTolerance what
-	// counts for nothing on a lossless path: a loss in a thousand packets.
+	// tolerance is how many times the baseline's share may be lost in deep queues before it counts; leastTolerance is added, for a
+	// lossless path: a packet in a thousand.
 	tolerance, leastTolerance = 1.5, 0.001
-	// jitterTolerance and jitterAlarm stand in for leastTolerance and alarmLeast in jitter, which looks like a deep queue to
-	// every lost packet; a short queue that others fill looks like jitter, and loses far more.
+	// jitterTolerance and jitterAlarm replace leastTolerance and alarmLeast in jitter, in which every lost packet seems to have met a
+	// deep queue. A short queue that others fill looks like jitter, too, and loses far more.
 	jitterTolerance, jitterAlarm = 0.005, 3
-	// alarmLeast and alarmPerLoss are the excess of lost packets that is congestion: half a packet on a lossless path, up
-	// to alarmMost at a baseline of 2 % and more. Less at high baselines takes 10 % of random loss for congestion.
+	// alarmLeast is the excess of lost packets that is congestion on a lossless path, half a packet. It grows by alarmPerLoss with the
+	// baseline, up to alarmMost more. If it did not, 10 % of random loss would count as congestion.
 	alarmLeast, alarmPerLoss, alarmMost = 0.5, 1200, 12
-	// forgets is after how long without a packet in a low queue half of the baseline is forgotten: one that never expires
-	// makes a hog for ever.
+	// forgets is how long without a packet in a low queue it takes to forget half of the baseline: if it never expired, the controller
+	// might crowd out others for ever.
 	forgets = time.Second
 )
 
-// neighbour is a packet that arrived, and the queue that it met.
+// neighbour is a packet that arrived, with the queue that it met.
 type neighbour struct {
 	sent  instant
 	queue time.Duration
 }
 
-// congestion tells losses of a full queue from random ones, which come whatever the queue is: a lost packet is judged by
-// the queue that its neighbours in the order of sending met. The share lost of those that met a low queue is the baseline,
-// what this link loses at random; what is lost in high queues beyond that gathers in a tally (CUSUM), whose alarm is
-// congestion. So a few losses are enough on a clean path, and many are needed on a lossy one.
+// congestion tells losses of a full queue from random ones, which do not depend on the queue: a lost packet is judged by the queue
+// that its neighbours in the order of sending have met. The share that is lost in low queues is the baseline: what this path loses at
+// random. Losses in high queues beyond that add up in a tally (CUSUM); when it reaches the alarm, there is congestion. So a few losses are
+// enough on a clean path, and many are needed on a lossy one.
 type congestion struct {
 	slots      [4]time.Duration  // greatest queue in each quarter of deepLife
-	slot       int64             // the newest one
-	deepest    time.Duration     // of all
-	jittery    bool              // what looks like a deep queue may be jitter
-	grain      time.Duration     // that a full packet takes at the bottleneck; 0 = unknown
-	neighbours latest[neighbour] // packets that arrived, beside which lost ones are judged
-	step       time.Duration     // between two of them: a 64th of the base round trip makes them reach back for four of these
-	newest     instant           // when the latest packet left that arrived
+	slot       int64             // number of the newest slot
+	deepest    time.Duration     // the greatest of slots
+	jittery    bool              // a deep queue may be jitter
+	grain      time.Duration     // time of a full packet at the bottleneck; 0 = unknown
+	neighbours latest[neighbour] // packets that arrived, by which lost ones are judged
+	step       time.Duration     // least time between two of them: with a 64th of the base round trip they reach back for four of these
+	newest     instant           // when the packet left that arrived last
 
 	baseline share
-	lowSeen  instant // when a packet met a low queue last
+	lowSeen  instant // when a packet last met a low queue
 
 	batch struct{ low, high, all tally } // since the last verdict
 	tally float64                        // packets lost in high queues beyond the baseline
 }
 
-// acked takes a packet that arrived, and the queue that it met. The queue of the one before it counts as well, for a lost packet is
-// judged by two: in jitter the greater of two is a deep queue far more often than that of one.
+// acked notes a packet that arrived, with the queue that it met. It counts with the greater queue of it and its predecessor, because a lost
+// packet is judged by two, too: in jitter the greater of two delays looks like a deep queue far more often than a single one.
 func (c *congestion) acked(t, sent instant, queue time.Duration) {
 	before, met := c.newest, max(queue, c.neighbour(0).queue)
 	c.newest = sent
@@ -71,7 +71,7 @@ func (c *congestion) acked(t, sent instant, queue time.Duration) {
 	}
 }
 
-// neighbour returns the latest one, or that so many before it; the zero one when it is not kept.
+// neighbour returns the neighbour so many before the newest one; the zero one when it is not kept.
 func (c *congestion) neighbour(before int) neighbour {
 	if before >= min(c.neighbours.next, kept) {
 		return neighbour{}
@@ -89,8 +89,8 @@ func (c *congestion) noteQueue(t instant, queue time.Duration) {
 	c.deepest = max(c.slots[0], c.slots[1], c.slots[2], c.slots[3])
 }
 
-// isShallow reports that no packet met a queue in deepLife: of two that leave at once one waits for the other, and a quarter more where the
-// rate that is believed is too high.
+// isShallow reports whether no packet met a queue within deepLife. The time of one packet is no queue, for of two that leave at once one
+// waits for the other; nor is a quarter more, for the rate may be overestimated.
 func (c *congestion) isShallow() bool { return c.deepest < max(shallow, c.grain*5/4) }
 
 // lost takes a lost packet.
@@ -105,8 +105,8 @@ func (c *congestion) lost(sent instant) {
 	}
 }
 
-// met returns the greater queue of those that left just before a lost packet and just after it. Not known: too much time
-// lies between them to tell a low one.
+// met returns the greater of the queues that the packets just before and just after a lost one have met. It is not known when too much time
+// lies between them for that to show a low queue.
 func (c *congestion) met(sent instant) (queue time.Duration, known bool) {
 	after := instant(0)
 	for i := range kept {
@@ -123,8 +123,8 @@ func (c *congestion) met(sent instant) (queue time.Duration, known bool) {
 	return queue, false
 }
 
-// verdict closes a batch and reports congestion. others: somebody else fills the queue, and every loss counts. learn: what
-// is lost in low queues may be random; at a start, and in a crash, it is not.
+// verdict closes a batch and reports congestion. With others somebody else fills the queue, and every loss counts. With learn the losses
+// in low queues count as random; those of a start, and of a flood, are not.
 func (c *congestion) verdict(t instant, others, learn bool) bool {
 	b := c.batch
 	c.batch.low, c.batch.high, c.batch.all = tally{}, tally{}, tally{}
@@ -151,14 +151,14 @@ func (c *congestion) verdict(t instant, others, learn bool) bool {
 	return true
 }
 
-// learn takes what met next to no queue.
+// learn adds packets that have met a low queue to the baseline.
 func (c *congestion) learn(t instant, low tally) {
 	c.baseline.count = max(c.baseline.count, priorLow)
 	c.baseline.note(low.lost, low.acked)
 	c.lowSeen = t
 }
 
-// relearn takes the losses of a time in which none was learnt from, and that is over.
+// relearn sets the baseline after a competition, from whose losses nothing was learnt, if they were random after all.
 func (c *congestion) relearn(t instant, low tally) {
 	if low.share() > c.baseline.value {
 		c.baseline = share{value: low.share(), count: priorLow}
@@ -166,10 +166,10 @@ func (c *congestion) relearn(t instant, low tally) {
 	c.lowSeen = t
 }
 
-// usual is the share of random loss.
+// usual is the share of random loss: the baseline, as far as it is not forgotten.
 func (c *congestion) usual(t instant) float64 {
 	return min(c.baseline.value, maxRandomLoss) * math.Exp2(-float64(t-c.lowSeen)/float64(forgets))
 }
 
-// forget drops what was believed of random loss.
+// forget forgets the baseline.
 func (c *congestion) forget() { c.baseline, c.tally = share{}, 0 }

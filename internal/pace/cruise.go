@@ -3,7 +3,7 @@ package pace
 const (
 	// leastSteer and mostSteer bound the correction of the queue while cruising.
 	leastSteer, mostSteer = 0.75, 1.25
-	// idleRounds without a queue, though cruising steers for one, mean that somebody has left: a look need not wait.
+	// idleRounds is how many rounds without a queue, though cruising steers for one, mean that somebody has left: a look need not wait.
 	idleRounds = 1
 )
 
@@ -31,8 +31,8 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	}
 }
 
-// answerLoss answers losses of a full queue that no look of ours explains. The first time the aim may have been too deep for
-// a queue that short; the next time somebody else fills it.
+// answerLoss answers losses of a full queue that no look of ours has caused. The first time our aim may have been too deep for a short
+// queue, so it only drains. If they come again soon, somebody else fills the queue.
 func (c *Controller) answerLoss(t instant) {
 	c.remember(t)
 	if !c.flooded() && (c.competition.lossAnswered == 0 || t-c.competition.lossAnswered > minimumLife/2) {
@@ -48,17 +48,17 @@ func (c *Controller) answerLoss(t instant) {
 	c.halve(t)
 }
 
-// flooded reports that more was lost than any random loss explains, whatever the queue: of all that this round has heard of, and of the
-// packets that left in the same round as the one lost last. A round may hear of two losses before it hears of anything that arrived.
+// flooded reports whether more was lost than any random loss explains, whatever the queue: of the packets decided in this round, and also of
+// those that left in the same round as the newest lost one. The first alone is not enough: a round may begin with two losses.
 func (c *Controller) flooded() bool {
 	return c.round.fates.floods() && c.round.sentIn(c.lostRound).floods()
 }
 
-// excess tells whether more was just lost than random loss explains.
+// excess reports whether a batch has losses, and its round more of them than random loss explains.
 func (c *Controller) excess(b batch) bool { return b.lost > 0 && c.round.fates.above(c.usual()) }
 
-// hasRoom tells whether the bottleneck has room: it stays without a queue though we steer for one. A look that found none
-// all the same, for the path drops or the sender is too slow, is not repeated before its time.
+// hasRoom reports whether the bottleneck seems to have room: it has no queue though we steer for one. When a look has found nothing all the
+// same, because the path drops or the sender is too slow, the next one waits for its time.
 func (c *Controller) hasRoom() bool {
 	return c.rounds > idleRounds && c.quietRounds >= idleRounds && c.look.until == 0 && !c.lookedInVain && !c.shallow
 }

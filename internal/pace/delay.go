@@ -3,13 +3,13 @@ package pace
 import "time"
 
 const (
-	// aimPackets is Vegas' alpha: enough that the bottleneck does not run dry between packets.
+	// aimPackets is how many packets the queue should hold, TCP Vegas' alpha: enough that the bottleneck does not run dry.
 	aimPackets = 3
-	// jitterGrains is how many packets' time jitter is at least; below, what is sent shapes the delays.
+	// jitterGrains is the least jitter in packet times: smaller spreads of the delay may come from how packets are sent.
 	jitterGrains = 2
-	// stallPackets is the time of how many packets without one is more than a slower path makes at once.
+	// stallPackets is the least stand in packet times: a path that becomes slower makes shorter gaps.
 	stallPackets = 4
-	// leastStartFull is the least queue that a start takes for a full one: below, it may be jitter.
+	// leastStartFull is the least queue that a start takes for a full one: a smaller one may be jitter.
 	leastStartFull = 4 * time.Millisecond
 )
 
@@ -18,17 +18,17 @@ type delay struct {
 	rtt              minimum
 	latest           time.Duration
 	smoothed, varied time.Duration // RFC 6298
-	guess            time.Duration // round trip by other packets, before acks told one; 0 = unknown
-	way              minimum
-	grain            time.Duration // that a packet takes at the bottleneck
+	guess            time.Duration // round trip of other packets, until acks show one; 0 = unknown
+	way              minimum       // of one-way delays
+	grain            time.Duration // time of a packet at the bottleneck
 	nearLeast        instant       // when the one-way delay was last near its minimum
 	calmTrip         calm          // of round trips
 	calmWay          calm          // of one-way delays
-	depth            time.Duration // of the bottleneck's queue, as losses have shown it; 0 = unknown
-	depthAt          instant       // when they did
+	depth            time.Duration // of the bottleneck's queue, by losses; 0 = unknown
+	depthAt          instant       // when those were
 }
 
-// trip takes a round trip, that of the packet whose ack was held back least.
+// trip adds the round trip of a batch (RFC 6298, section 2).
 func (d *delay) trip(t instant, rtt time.Duration) {
 	d.rtt.add(t, rtt)
 	d.latest = rtt
@@ -40,7 +40,7 @@ func (d *delay) trip(t instant, rtt time.Duration) {
 	d.smoothed += (rtt - d.smoothed) / 8
 }
 
-// arrive takes a one-way delay.
+// arrive adds a one-way delay.
 func (d *delay) arrive(t instant, way time.Duration) {
 	d.way.add(t, way)
 	if way <= d.way.least+d.near() {
@@ -48,11 +48,11 @@ func (d *delay) arrive(t instant, way time.Duration) {
 	}
 }
 
-// still is for how long nothing arrives where the path has stood still.
+// still is the shortest gap between arrivals that shows a stand.
 func (d *delay) still() time.Duration { return max(d.base()/4, stallPackets*d.grain) }
 
-// near is what counts as no queue: well below the target and above what clocks and timers blur, and no less than the time
-// of the packet itself, which the least delay does not hold when a faster bottleneck measured it.
+// near is the most that counts as no queue: well below the target, and no less than the time of the packet itself, which the least delay
+// does not include when the bottleneck was faster then.
 func (d *delay) near() time.Duration { return max(d.target()/16, d.grain) }
 
 // base is the path's round trip without a queue.
@@ -66,14 +66,13 @@ func (d *delay) base() time.Duration {
 	return defaultRTT
 }
 
-// target is the standing queue that is too much, DESIGN.md 7. Two packets, of which one is being sent, are none (RFC 8289,
-// 4.2: CoDel lets a full packet wait).
+// target is the least standing queue that is too much, DESIGN.md 7. Two packets, of which one is being sent, are no queue (compare RFC
+// 8289, section 4.2, where CoDel lets a full packet wait).
 func (d *delay) target() time.Duration { return max(minStanding, d.base()/4, 2*d.grain) }
 
-// aim is the queue that cruising steers for: aimPackets of its own, as TCP Vegas has it, so that of two that share a
-// bottleneck the faster one wants the shorter queue and yields. Many slow ones together must not want more than half of the
-// target, nor may all want the same, for then nobody yields: so the aim bends towards that half. It is no less than a
-// packet, and a queue that is too short for it is not to be filled.
+// aim is the queue for which cruising steers: aimPackets of our own, as in TCP Vegas. So of two controllers that share a bottleneck the
+// faster one wants the shorter queue, and yields. The aims of many slow ones together must not exceed half of the target, nor be equal, for
+// then nobody would yield: so the aim approaches that half smoothly. It is at least a packet, and at most a third of a short queue's depth.
 func (d *delay) aim() time.Duration {
 	own, most := float64(aimPackets*d.grain), float64(d.target()/2)
 	aim := max(time.Duration(own*most/(own+most)), min(d.grain, time.Duration(most)))
@@ -83,23 +82,23 @@ func (d *delay) aim() time.Duration {
 	return aim
 }
 
-// noteDepth notes that the queue dropped when it was so deep, jitter left aside.
+// noteDepth notes that the queue has dropped packets at that depth, without jitter.
 func (d *delay) noteDepth(t instant, deep time.Duration) {
 	d.depth, d.depthAt = max(deep, shallow), t
 }
 
-// forget drops what is older than a route may last.
+// forget forgets a depth that is older than minimumLife.
 func (d *delay) forget(t instant) {
 	if t-d.depthAt > minimumLife {
 		d.depth = 0
 	}
 }
 
-// short reports that the queue drops before it stands long enough to be seen.
+// short reports whether the queue is known to drop before it is deep enough to be seen.
 func (d *delay) short() bool { return d.depth > 0 && d.depth < 2*d.target() }
 
-// startFull is the queue at which a start has filled the path. One that is too short for the target is full before; without it a
-// start in a crowd, begun in a moment's gap, goes on until a tenth of what all send is lost.
+// startFull is the queue at which a start has filled the path: the target, or less when the queue is known to be shorter. Otherwise a start
+// that begins in a crowd's short gap would go on until a tenth of all packets are lost.
 func (d *delay) startFull() time.Duration {
 	if d.depth == 0 {
 		return d.target()
@@ -107,7 +106,7 @@ func (d *delay) startFull() time.Duration {
 	return min(d.target(), max(d.depth/2, leastStartFull))
 }
 
-// jitter is how far the one-way delay comes up above its least without a queue; 0 below what clocks tell.
+// jitter is how far the one-way delay rises above its least without a queue; 0 when that is too little to tell.
 func (d *delay) jitter() time.Duration {
 	if j := d.spread(); j > max(jitterGrains*d.grain, 2*time.Millisecond) {
 		return j
@@ -115,14 +114,14 @@ func (d *delay) jitter() time.Duration {
 	return 0
 }
 
-// spread is how far the one-way delay of every round comes up above its least.
+// spread is how far the one-way delay of every round rises above its least.
 func (d *delay) spread() time.Duration { return d.calmWay.above(d.way.least) }
 
-// reach is the round trip that a full window must span: the jitter and the clumps of both ways included.
+// reach is the round trip that a full window must span, with the jitter and the clumps of both ways.
 func (d *delay) reach() time.Duration { return d.base() + d.calmTrip.above(d.rtt.least) }
 
-// firstReach is the reach of a first flight. The first round trip of our own may hold the queue of all who began at the same time,
-// into which a flight that long would go on; the guess is from before.
+// firstReach is the reach for a first flight. Our own first round trip may include the queue of all controllers that began at the same time,
+// and a flight for that would be too long; the guess is from before.
 func (d *delay) firstReach() time.Duration {
 	if d.guess > 0 {
 		return min(d.guess, d.reach())
@@ -130,7 +129,7 @@ func (d *delay) firstReach() time.Duration {
 	return d.reach()
 }
 
-// pto is RFC 9002's probe timeout, and no less than the round trips that every round of packets comes up to: jitter and
+// pto is the probe timeout (RFC 9002, section 6.2.1). It is no less than the round trips to which every round rises, for jitter and
 // clumps are no silence.
 func (d *delay) pto(ackDelay time.Duration) time.Duration {
 	if d.smoothed == 0 {

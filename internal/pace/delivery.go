@@ -2,49 +2,49 @@ package pace
 
 import "time"
 
-// Sample is what the owner keeps of each packet in flight and hands back when its fate is known.
+// Sample is what the owner keeps of each packet in flight, and passes back when its fate is known.
 type Sample struct {
 	sent      instant // when it left
 	delivered int64   // bytes delivered when it left
-	limited   bool    // the path was not to be full: there was nothing to send, or a queue was to shrink
-	resumed   bool    // the first after there was nothing to send
-	held      bool    // the first after a window was full for so long that the path emptied
+	limited   bool    // the sender did not try to fill the path: it had nothing to send, or wanted a queue to shrink (BBR: app-limited)
+	resumed   bool    // it is the first after there was nothing to send
+	held      bool    // it is the first after a full window held packets back until nothing was in flight
 	round     uint8   // low bits of the number of the round in which it left
-	look      uint32  // which look for more rate it was part of; 0 = none
+	look      uint32  // number of the look in which it left; 0 = none
 }
 
-// slowGaps late arrivals in a row are no stand: what a path gathers while it stands still comes at once.
+// slowGaps late arrivals in a row show that the path is slow and does not stand still: packets that a stand has held up come all at once.
 const slowGaps = 3
 
-// point is an instant of arrival, a grain long at most.
+// point is one or several arrivals that count as one, because they came within a grain.
 type point struct {
 	from  instant // when the first packet came, by the receiver's clock
-	at    instant // and the last
-	bytes int64   // delivered until then, what arrived then included
+	at    instant // when the last packet came
+	bytes int64   // delivered until then, these packets included
 	sent  instant // when the newest of them left
 }
 
-// delivery is the curve of what arrived, by the receiver's clock, so that neither held-back acks nor the way back blur it.
-// Its slope between two instants of arrival is a rate; what arrived at the first of them does not count, so that packets
-// that are delivered in clumps show the rate of the bottleneck behind which they were gathered.
+// delivery is the curve of bytes that arrived, by the receiver's clock, so that neither held-back acks nor the way back blur it
+// (compare delivery rate sampling in draft-ietf-ccwg-bbr). Its slope between two points is a rate. The bytes of the first point do not
+// count, so packets that come in clumps show the rate of the bottleneck behind which they were gathered.
 type delivery struct {
 	total     int64         // bytes delivered so far
-	limited   int64         // packets that leave before total exceeds this are limited
+	limited   int64         // packets that leave while total is below this are limited
 	limitedAt instant       // latest arrival of a limited packet
 	ranDry    bool          // there was nothing to send since the last packet left
-	resumedAt instant       // latest arrival of a packet before which there was nothing to send
+	resumedAt instant       // latest arrival of a packet that was resumed
 	full      bool          // the window has held packets back since the last one left
-	heldAt    instant       // latest arrival of a packet that it had held back until the path was empty
-	grain     time.Duration // arrivals within it are one instant
-	curve     latest[point] // grains of a 64th of the base round trip make it reach back for four of these
-	begin     int           // its first point since the path was empty
+	heldAt    instant       // latest arrival of a packet that was held
+	grain     time.Duration // arrivals within it are one point
+	curve     latest[point] // with grains of a 64th of the base round trip it reaches back for at least four of these
+	begin     int           // the first point since nothing was in flight
 	stand     stand
 }
 
 func (d *delivery) point(i int) *point { return d.curve.at(i) }
 
-// leave records the state in which a packet leaves; paused: none has left for long. Where the window made the pause the curve goes on: it
-// may be all that ever makes one.
+// leave returns the sample of a packet that leaves. paused means that none has left for a round trip. Where the window made the pause
+// the curve continues: over a short path with a small window every flight makes one.
 func (d *delivery) leave(t instant, inFlight int, paused bool) Sample {
 	s := Sample{sent: t, delivered: d.total, limited: d.limited > d.total, resumed: d.ranDry}
 	switch emptied := inFlight == 0 || paused; {
@@ -57,7 +57,7 @@ func (d *delivery) leave(t instant, inFlight int, paused bool) Sample {
 	return s
 }
 
-// arrive counts a packet; arrived 0 = unknown, which is as good as at the latest instant.
+// arrive counts a packet that arrived; when the arrival is 0, unknown, its bytes count with the latest point.
 func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	d.total += int64(size)
 	if s.limited {
@@ -83,22 +83,22 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	}
 }
 
-// slope is a rate in bytes a second.
+// slope is the rate of the packets between two points of the curve.
 type slope struct {
 	bytes   int
-	took    time.Duration // at the receiver
-	grown   time.Duration // by which the later packets took longer than the earlier ones
-	sent    float64       // at which the same packets left
-	arrival float64       // as it was at the receiver
-	limited bool          // packets of a path that was not to be full are among it
-	held    bool          // a full window left the path empty in it
-	stood   bool          // the path stood still in it
+	took    time.Duration // how long they took to arrive
+	grown   time.Duration // by how much longer they took to arrive than to leave
+	sent    float64       // rate at which they left, in bytes a second
+	arrival float64       // rate at which they arrived, in bytes a second
+	limited bool          // some of them are limited
+	held    bool          // some of them were held
+	stood   bool          // the path stood still meanwhile
 }
 
-// shown is what the path has shown to carry: at most what was sent.
+// shown is the rate that the path has shown to carry: no more than was sent.
 func (s slope) shown() float64 { return min(s.arrival, s.sent) }
 
-// steady tells whether packets have come for a span and the path never stood still in it for longer than gap.
+// steady reports whether packets have come for a whole span in which the path never stood still for longer than gap.
 func (d *delivery) steady(span, gap time.Duration) bool {
 	for i := d.curve.next - 1; i > d.oldest(); i-- {
 		if d.late(i) > gap {
@@ -111,7 +111,7 @@ func (d *delivery) steady(span, gap time.Duration) bool {
 	return false
 }
 
-// crawls tells whether all of the latest arrivals were late by more than gap: the path is slow, and does not stand still.
+// crawls reports whether the last slowGaps arrivals were all late by more than gap: the path is slow, and does not stand still.
 func (d *delivery) crawls(gap time.Duration) bool {
 	for i := d.curve.next - slowGaps; i < d.curve.next; i++ {
 		if i <= d.oldest() || d.late(i) <= gap {
@@ -121,23 +121,23 @@ func (d *delivery) crawls(gap time.Duration) bool {
 	return true
 }
 
-// goesOn reports that the newest arrival ended a stand.
+// goesOn reports whether the newest arrival has ended a stand.
 func (d *delivery) goesOn() bool {
 	return d.curve.next > d.begin && d.stand.ended == d.point(d.curve.next-1).from
 }
 
-// late returns by how much longer an arrival took to follow the one before it than it took to leave after that.
+// late returns how much longer the time between point i and the one before it was on arrival than when their packets left.
 func (d *delivery) late(i int) time.Duration {
 	before, s := d.point(i-1), d.point(i)
 	return s.from - before.at - (s.sent - before.sent)
 }
 
-// oldest is the first point of the curve that counts.
+// oldest is the number of the first point that is kept and counts.
 func (d *delivery) oldest() int { return max(d.begin, d.curve.next-kept) }
 
-// flight returns the slope of what arrived since the path was empty, without a pause for want of something to send, and up to the first
-// pause behind at least so many bytes. That there was a pause before, behind a transfer's header say, limits nothing of it. All that
-// arrived counts those of its first instant too.
+// flight returns the slope of the newest flight: of packets that arrived since there was last nothing to send, up to the first pause of
+// the sender after at least so many bytes. An earlier pause, behind a transfer's header say, does not make it limited. all is how many of its
+// bytes have arrived, those of the first point included.
 func (d *delivery) flight(least int, pause time.Duration) (s slope, all int, ok bool) {
 	first := d.curve.next - 1
 	for first > d.oldest() && d.point(first-1).at > d.resumedAt {
@@ -153,7 +153,7 @@ func (d *delivery) flight(least int, pause time.Duration) (s slope, all int, ok 
 	return d.slope(d.point(first), d.point(d.beforePause(first, least, pause))), all, true
 }
 
-// beforePause returns the last point before a pause of the sender, behind first and at least so many bytes.
+// beforePause returns the last point before the sender paused, of those at least so many bytes behind first; else the newest point.
 func (d *delivery) beforePause(first, least int, pause time.Duration) int {
 	for i := first + 1; i < d.curve.next-1; i++ {
 		if d.point(i+1).sent-d.point(i).sent > pause && d.point(i).bytes-d.point(first).bytes >= int64(least) {
@@ -163,6 +163,7 @@ func (d *delivery) beforePause(first, least int, pause time.Duration) int {
 	return d.curve.next - 1
 }
 
+// slope returns the slope between two points.
 func (d *delivery) slope(first, last *point) slope {
 	bytes, took, sent := float64(last.bytes-first.bytes), max(last.at-first.at, 1), max(last.sent-first.sent, 1)
 	return slope{
@@ -176,10 +177,10 @@ func (d *delivery) slope(first, last *point) slope {
 	}
 }
 
-// rate returns the slope over the last span, or little more. Not ok: too little has arrived.
+// rate returns the slope over the last span, or a little more. It is not ok when too little has arrived.
 func (d *delivery) rate(span time.Duration) (s slope, ok bool) { return d.rateOf(0, span) }
 
-// rateOf returns the slope of so many bytes at least.
+// rateOf is rate, of at least so many bytes.
 func (d *delivery) rateOf(bytes int64, span time.Duration) (s slope, ok bool) {
 	for i := d.curve.next - 2; i >= d.oldest(); i-- {
 		first, last := d.point(i), d.point(d.curve.next-1)

@@ -1,7 +1,7 @@
 package pace
 
-// stepDip ends after a round trip of which every packet met a path that we left half empty. A queue that is still there is a
-// competitor's, with whom we go on competing as if nothing had been.
+// stepDip ends the dip after a round trip in which every packet met a path that was left half empty. When there is still a queue, it is a
+// competitor's, and a competition that the dip has interrupted goes on.
 func (c *Controller) stepDip(t instant, ended bool) {
 	switch {
 	case c.rounds < 2 || !ended:

@@ -1,14 +1,15 @@
 package pace
 
 const (
-	// emptyGain drains a queue that is not our own look's in as long as it is.
+	// emptyGain empties a queue that no look has made: at half the rate one of 50 ms is gone in 100 ms.
 	emptyGain = 0.5
-	// drainRounds is after how many round trips a queue that stays is somebody else's, DESIGN.md 7.
+	// drainRounds is how many round trips a queue must outlast to be somebody else's, DESIGN.md 7.
 	drainRounds = 3
 )
 
-// stepDrain waits for the queue to be gone. What left before it tells at once when the path has become much slower; less,
-// which may be another's packets, and what leaves in it, at half the rate, tells at the end of a round.
+// stepDrain waits until the queue is gone. When packets that left before the drain arrive at less than half of the estimate, the path has
+// become slower, and the rate is trimmed at once. A smaller difference may be due to others: then, as for packets that leave in the drain at
+// half the rate, the rate is trimmed at the end of a round.
 func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	if b.acked > 0 && b.newest.sent <= c.since && c.queue > c.delay.target() && c.recent < c.Estimate()/2 {
 		c.trimIfSteady()
@@ -35,8 +36,8 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	}
 }
 
-// trim lowers the estimate to the rate of the latest arrivals, by half at most, for some of that rate may be our own
-// pauses': while a queue stands, what arrives shows the rate of the bottleneck, or our share of it.
+// trim lowers the estimate to the rate of the latest arrivals: while a queue stands, that is the rate of the bottleneck, or our share of
+// it. It lowers it by half at most, because our own pauses may be among them.
 func (c *Controller) trim() {
 	recent := c.recent
 	if s, ok := c.delivery.rate(c.delay.base() / 2); ok {
@@ -47,8 +48,8 @@ func (c *Controller) trim() {
 	}
 }
 
-// trimIfSteady is trim before a round has ended, unless the path has just stood still: radio links and busy machines stand
-// still for tens of milliseconds, several times a second, and are no slower for it, as what they gathered shows later on.
+// trimIfSteady is trim in the middle of a round. It does nothing when the path has just stood still: radio links and busy machines do so for
+// tens of milliseconds, several times a second, and are not slower for it, as the packets that they held up show later.
 func (c *Controller) trimIfSteady() {
 	if c.delivery.steady(c.delay.base()/2, c.delay.still()) {
 		c.trim()

@@ -4,14 +4,14 @@ import "time"
 
 const (
 	minimumSlots = 4
-	// maximumSlots is over how many rounds the estimate is the greatest rate. One that is not full, for losses or for want
-	// of data, must not lower it; but it must follow within few what cruising corrects, and what a look took from others.
-	// BBR's 10 hold on to that for as long as lies between two looks.
+	// maximumSlots is over how many rounds the estimate is the greatest rate. One round with losses or too little data must not lower
+	// it; but it must soon follow what cruising corrects, and give back what a look took from others. BBR's 10 rounds would keep that
+	// until the next look.
 	maximumSlots = 3
 )
 
-// minimum is the least of the durations added in the last 10 s, kept in slots of a quarter of that: what is forgotten is
-// 7.5 to 10 s old. Without new ones it keeps the old.
+// minimum is the least of the durations that were added in the last 10 s. It keeps one for each quarter of that time, so it forgets them
+// when they are 7.5 to 10 s old; but it keeps the last ones when none is added.
 type minimum struct {
 	slots [minimumSlots]time.Duration
 	full  [minimumSlots]bool

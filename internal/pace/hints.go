@@ -2,10 +2,9 @@ package pace
 
 import "time"
 
-// Train tells how far a train of packets that left at once was spread out by the path: bytes that arrived after the first
-// packet did, IP and UDP included, and the time from the first arrival to the last. It is taken while next to nothing was
-// measured, as by play alone. One that did not come at even distances was spread by jitter, or gathered into clumps: it
-// shows no rate, but the path carries no less than what came in that time.
+// Train says how far the path has spread out a train of packets that left back to back: how many bytes arrived after the first packet,
+// with IP and UDP, and the time from the first arrival to the last. It counts only while next to nothing was measured, as by play alone.
+// A train that did not come evenly was spread by jitter, or gathered into clumps: the path's rate is then at least what it shows.
 func (c *Controller) Train(bytes int, span time.Duration, even bool) {
 	if bytes <= 0 || span <= 0 || c.state != Start {
 		return
@@ -22,17 +21,17 @@ func (c *Controller) Train(bytes int, span time.Duration, even bool) {
 	c.hint, c.careful = rate, true
 }
 
-// Blocked says that the socket would have blocked: a queue is in this machine.
+// Blocked says that the socket's buffer is full: there is a queue in this machine.
 func (c *Controller) Blocked(now time.Time) { c.yield(c.tick(now)) }
 
-// yield drains at once.
+// yield answers a queue at once, in the way of the present state.
 func (c *Controller) yield(t instant) {
 	switch c.state {
 	case Start:
 		if c.rates.value() == 0 {
 			return
 		}
-		c.measured()
+		c.dropHint()
 		c.enter(Drain, t)
 	case Cruise, Up:
 		c.enter(Drain, t)

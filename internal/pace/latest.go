@@ -1,20 +1,20 @@
 package pace
 
 const (
-	// kept is how many of a row are kept: points of the curve, and neighbours of a lost packet.
+	// kept is how many values a latest keeps: points of the curve, and neighbours of lost packets.
 	kept = 256
-	// leastPlaces are made at first.
+	// leastPlaces is how many places it begins with.
 	leastPlaces = 16
 )
 
-// latest keeps the last of a row, kept of them at most, by their numbers from 0. It has room for as many as there were: each connection
-// has a controller, and most carry little.
+// latest keeps the last kept values of a sequence, numbered from 0. Its memory grows with their number: each connection has a controller,
+// and most carry little.
 type latest[T any] struct {
-	places []T // a power of two, or none
-	next   int // number
+	places []T // its length is a power of two, or 0
+	next   int // number of the next value
 }
 
-// add takes the next one.
+// add adds the next value.
 func (l *latest[T]) add(v T) {
 	if n := len(l.places); l.next == n && n < kept {
 		places := make([]T, max(leastPlaces, 2*n))
@@ -25,5 +25,5 @@ func (l *latest[T]) add(v T) {
 	l.next++
 }
 
-// at returns one that is kept.
+// at returns the value with number i, which must still be kept.
 func (l *latest[T]) at(i int) *T { return &l.places[i&(len(l.places)-1)] }

@@ -3,37 +3,38 @@ package pace
 import "time"
 
 const (
-	// lookGain makes a queue of a quarter of a round trip in a round trip, which is the target (BBR's gain too).
+	// lookGain is the gain of a look, BBR's too: in a round trip it makes a queue of a quarter of one, which is the target.
 	lookGain = 1.25
-	// mostGain bounds what is added when the path is shared.
+	// mostGain bounds the gain when the path is shared.
 	mostGain = 2
-	// swiftGain is that of a swift look, for a swiftPart of a round trip.
+	// swiftGain is the gain of a swift look, which lasts swiftPart of a round trip.
 	swiftGain, swiftPart = 2, 0.2
-	// leastLook packets show a rate. Fewer, and two lost ones that count as passed, are a fifth more of it by chance.
+	// leastLook is how many packets of a look must be decided to show a rate. With fewer, two lost ones that count as passed add a
+	// fifth by chance.
 	leastLook = 8
-	// paid is the part of what a look tried that must arrive for a start to be worth it: one of two who share a full
-	// bottleneck gets half of it, at the other's cost.
+	// paid is the part of the rate that a look has added which must arrive for more to be tried: one of two controllers that share a
+	// full bottleneck gets half of it, at the other's cost.
 	paid = 0.8
-	// lookRounds is after how many rounds the packets of a look are decided.
+	// lookRounds is how many rounds it takes at most until the packets of a look are decided.
 	lookRounds = 4
 
-	// leastPause and mostPause are how many rounds lie between two looks: BBR looks in one of 8. They vary so that two
-	// controllers do not look at once.
+	// leastPause and mostPause are how many rounds lie between two looks: BBR looks in one round of 8. The number varies, so that two
+	// controllers do not look at the same time for long.
 	leastPause, mostPause = 6, 9
-	// shallowPause is by how much a look is rarer where it costs losses: it takes 1 % of the packets then.
+	// shallowPause is how many times as long the pause is when a look costs losses: then they are 1 % of the packets.
 	shallowPause = 3
 )
 
-// look is a trial of more rate. A swift one sends in a quarter of a round trip what others send too much in a whole one: it
-// tells sooner, and of twice the rate, where nothing is known of those who share the path.
+// look is a trial of more rate. A swift one sends in a fifth of a round trip about as much too much as another in a whole one: it shows
+// sooner whether there is room, for twice the rate, while nothing is known of others on the path.
 type look struct {
 	number  uint32
 	swift   bool
-	from    float64 // the estimate at its beginning
-	until   int64   // round until which its samples count; 0 = no look is open
+	from    float64 // the estimate when it began
+	until   int64   // number of the round in which it is closed; 0 = no look is open
 	outcome tally
-	queue   time.Duration // at its beginning
-	peak    time.Duration // since
+	queue   time.Duration // when it began
+	peak    time.Duration // the greatest queue since
 }
 
 // open begins a look.
@@ -42,7 +43,7 @@ func (c *Controller) open(t instant, swift bool) {
 	c.look = look{number: c.look.number + 1, swift: swift, from: c.Estimate(), until: c.round.number + lookRounds, queue: c.queue}
 }
 
-// lookTime is how long a look sends more: as long as the shortest sample is, which else would show a part of it only.
+// lookTime is how long a look sends faster: as long as a sample, which would otherwise show only a part of it.
 func (c *Controller) lookTime() time.Duration {
 	base := c.delay.base()
 	if !c.look.swift {
@@ -51,8 +52,8 @@ func (c *Controller) lookTime() time.Duration {
 	return max(time.Duration(swiftPart*float64(base)), 2*c.delay.jitter(), leastLook*c.delay.grain/swiftGain)
 }
 
-// push is the gain of looks. All who share a bottleneck are to add the same to it, a quarter of the whole, so that the
-// smaller part grows the faster: what queue the last look made tells which part of the whole ours is.
+// push is the gain of a look. All controllers that share a bottleneck should add the same to it, a quarter of the whole rate, so that a
+// smaller share grows faster. The queue that the last look has made shows which part of the whole our rate is: see close.
 func (c *Controller) push() float64 {
 	if c.look.swift {
 		return swiftGain
@@ -60,7 +61,7 @@ func (c *Controller) push() float64 {
 	return 1 + max(c.extra, lookGain-1)
 }
 
-// payback is the gain after a look, which undoes in as long, or little longer, what the look sent too much.
+// payback is the gain after a look: as much too low as the look's was too high, but not below emptyGain.
 func (c *Controller) payback() float64 { return max(2-c.push(), emptyGain) }
 
 // stepUp ends the look early when the queue has grown.
@@ -70,7 +71,7 @@ func (c *Controller) stepUp(t instant, b batch) {
 	}
 }
 
-// lapse ends the look, and the pause after it, when their time has come, whether or not acks do.
+// lapse ends a look, and the drain that pays it back, when their time is over, even if no ack comes.
 func (c *Controller) lapse(t instant) {
 	switch {
 	case c.state == Up && t-c.since > c.lookTime():
@@ -80,19 +81,19 @@ func (c *Controller) lapse(t instant) {
 	}
 }
 
-// paybackTime is how long the gain after a look takes to undo what the look sent too much.
+// paybackTime is how long payback takes to undo what the look has sent too much.
 func (c *Controller) paybackTime() time.Duration {
 	return time.Duration(float64(c.lookTime()) * (c.push() - 1) / (1 - c.payback()))
 }
 
-// endLook ends the look; what it found arrives while the queue that it made drains.
+// endLook ends the look. What it has found arrives during the drain that follows.
 func (c *Controller) endLook(t instant) {
 	c.enter(Drain, t)
 	c.payingBack = true
 }
 
-// afterLook drains further when the look made a greater queue than it should. What queue it made is not yet seen when the
-// gain after it has undone that, so that waiting to see it gone would leave the bottleneck idle.
+// afterLook makes the drain last until the queue is gone, if the look has made more of it than it should. Otherwise the drain ends after
+// paybackTime: the queue is seen a round trip late, and the bottleneck would be idle while the controller waits to see it gone.
 func (c *Controller) afterLook() {
 	if c.queue > 2*c.delay.target() {
 		c.payingBack = false
@@ -100,7 +101,7 @@ func (c *Controller) afterLook() {
 	}
 }
 
-// judge closes a look that found more rate, or whose packets are decided, and tells which.
+// judge closes a look that has found more rate, or whose packets are decided, and reports whether it has found more.
 func (c *Controller) judge(t instant) (found bool) {
 	l := &c.look
 	if l.until == 0 {
@@ -117,15 +118,16 @@ func (c *Controller) judge(t instant) (found bool) {
 	return false
 }
 
-// hasFound tells whether the look found more rate. Rate that comes with a queue above the target, or after one, was somebody
-// else's, who drained; behind a policer it lasts as long as the bucket.
+// hasFound reports whether the look has found more rate. Rate that comes with a queue above the target, or after one, belongs to somebody
+// else, who drains; and behind a policer it lasts only as long as the bucket.
 func (c *Controller) hasFound(t instant) bool {
 	l, target := &c.look, c.delay.target()
 	more := l.outcome.count() >= leastLook && c.Estimate() > l.from*(1+paid*(c.push()-1))
 	return more && c.queue < target/2 && l.peak <= target && c.state != Compete && !c.startDroppedLately(t)
 }
 
-// close draws the conclusions from a look that found nothing. What it took while a queue stood, it took from others.
+// close closes a look that has found nothing. If a queue stood meanwhile, the look took rate from others, and close gives that back. It
+// sets the gain of the next look by the queue that this one has made.
 func (c *Controller) close() {
 	l := &c.look
 	l.until, c.lookedInVain = 0, true
@@ -144,7 +146,7 @@ func (c *Controller) close() {
 	c.extra = min(added*min(max(wanted/rise, 0.5), 2), mostGain-1)
 }
 
-// distance draws how many rounds to cruise before the next look, from the time, which differs between controllers.
+// distance returns how many rounds to cruise before the next look. It depends on the time, which differs between controllers.
 func (c *Controller) distance(t instant) int {
 	pause := leastPause + int(uint64(t)/1024*0x9E3779B97F4A7C15>>32)%(mostPause-leastPause+1)
 	if c.shallow {

@@ -2,7 +2,7 @@ package pace
 
 import "math"
 
-// memory is over how many packets losses are averaged: 256 tell 1 % from 3 %.
+// memory is over how many packets losses are averaged: enough to tell 1 % from 3 %.
 const memory = 256
 
 // share is a smoothed share of packets lost.
@@ -38,15 +38,15 @@ func (t tally) share() float64 {
 	return float64(t.lost) / float64(t.count())
 }
 
-// above tells whether more was lost than a random loss of that share explains: by 2 points at least (DESIGN.md 7), and
-// by two standard deviations, for a round of 40 packets loses 2 points by chance.
+// above reports whether more was lost than random loss of that share explains: at least 2 percentage points more (DESIGN.md 7), and at
+// least two standard deviations, because a round of 40 packets loses 2 points more by chance.
 func (t tally) above(random float64) bool {
 	n := float64(t.count())
 	expected := random * n
 	return float64(t.lost) > expected+max(0.02*n, 2*math.Sqrt(max(expected*(1-random), 1)))
 }
 
-// beyond reports whether more was lost than a share of random loss brings about but once in many thousand times.
+// beyond reports whether more was lost than random loss of that share causes in all but one of many thousand cases.
 func (t tally) beyond(share float64) bool {
 	expected := share * float64(t.count())
 	return float64(t.lost) > expected+4*math.Sqrt(expected)
@@ -55,16 +55,15 @@ func (t tally) beyond(share float64) bool {
 // floods reports whether more was lost than any random loss explains.
 func (t tally) floods() bool { return t.share() > blind && t.beyond(maxRandomLoss) }
 
-// creditPackets is by how much random loss may exceed its share for a while: three standard deviations of 5 % of 500
-// packets.
+// creditPackets is by how many packets random loss may exceed its share for a while: three standard deviations of 5 % of 500 packets.
 const creditPackets = 16
 
-// usual is the share of random loss, as far as it is one.
+// usual is the share of random loss that the path usually has.
 func (c *Controller) usual() float64 { return c.congestion.usual(c.now) }
 
-// countAsPassed counts a lost packet as one that passed the bottleneck, so that random loss behind it neither lowers the estimate
-// nor blurs it. No more count than random loss explains, and none on a path that drops in place of queueing: pacing would
-// be fed its own drops.
+// countAsPassed counts a lost packet as delivered, because random loss behind the bottleneck should neither lower nor blur the estimate of its
+// rate. It counts no more than usual loss explains, and none on a path that drops in place of queueing: there losses show that the rate
+// is too high.
 func (c *Controller) countAsPassed(size int) {
 	if c.shallow || c.queue > c.delay.target() || c.credit < float64(size) {
 		return

@@ -3,24 +3,24 @@ package pace
 import "time"
 
 const (
-	// unknownWindow is how many packets may leave in the first round trip of a path of which nothing is known: twice RFC 9002's
-	// initial window and more, for they are paced.
+	// unknownWindow is how many packets may leave in the first round trip of an unknown path: three times the initial window of RFC 9002,
+	// section 7.2, because they are paced.
 	unknownWindow = 32
-	// maxFirstFlight bounds the first flight over a path of which a train or an old estimate is all that is known: a token bucket
-	// that passes a train at once must not get a whole bandwidth-delay product of its line rate.
+	// maxFirstFlight bounds a first flight when only a train or an old estimate is known: a token bucket passes a train at line rate,
+	// and must not get a whole bandwidth-delay product of that.
 	maxFirstFlight = 512 << 10
-	// startCost is by which part a careful first flight may lengthen a transfer, and leastFlight the part of the product
-	// that it has at least: many that start at once on a link that is full already must not fill it once more each.
+	// startCost is the part by which a careful first flight may lengthen a transfer. leastFlight is the part of the product that it has at
+	// least: it is small, so that many that start at once on a full link do not fill it once more each.
 	startCost, leastFlight = 0.03, 0.125
-	// darkPTOs is after how many PTOs without an ack the path counts as dark, DESIGN.md 7.
+	// darkPTOs is how many PTOs without an ack make the path dark, DESIGN.md 7.
 	darkPTOs = 3
-	// deadline is after how long without an ack sending stops, DESIGN.md 7.
+	// deadline is how long without an ack sending goes on, DESIGN.md 7.
 	deadline = 10 * time.Second
 )
 
-// Next returns when a packet may leave while inFlight bytes are under way; a time that is not after now means at once. It
-// is to be asked again after each packet and each Feedback. Not ok: nothing was heard for 10 s, and nothing may leave
-// before an ack comes, or what is under way is given up, or Reset.
+// Next returns when a packet may leave while inFlight bytes are in flight; a time that is not after now means at once. The answer
+// changes with each packet and each Feedback. It is not ok when no ack has come for 10 s: then nothing may leave before an ack, a
+// Reset, or until nothing is in flight any more.
 func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok bool) {
 	t := c.tick(now)
 	c.lapse(t)
@@ -30,7 +30,7 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 	switch {
 	case c.state == Stopped && inFlight > 0:
 		return time.Time{}, false
-	case c.state == Stopped: // all was given back, for an ack came of what Sent does not know
+	case c.state == Stopped: // the owner has given up all that was in flight, and sends again because another packet was acked
 		return c.local.time(t), true
 	case c.state == Dark, inFlight+size > c.Window():
 		next = max(c.lastAck, c.lastSent) + c.PTO()
@@ -39,7 +39,7 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 	return c.local.time(next), true
 }
 
-// noteSilence takes note of silence.
+// noteSilence enters Dark or Stopped when no ack has come for long.
 func (c *Controller) noteSilence(t instant, inFlight int) {
 	switch silence := t - c.lastAck; {
 	case inFlight == 0 || c.state == Stopped:
@@ -50,7 +50,7 @@ func (c *Controller) noteSilence(t instant, inFlight int) {
 	}
 }
 
-// noteAck takes note of an ack, and tells whether it ends a silence. What was lost in the dark does not count.
+// noteAck notes an ack, and reports whether it ends a silence, whose losses do not count.
 func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	since := t - c.lastAck
 	c.lastAck = t
@@ -69,8 +69,8 @@ func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	return false
 }
 
-// wake goes on after a silence. Where a packet from before it comes first, the path stood still and is what it was. After the dark it
-// may be another: it starts at half its old rate.
+// wake goes on after a silence. When the first packet to arrive left before the silence, the path only stood still, and is the same as
+// before. Otherwise it may be another: the controller starts anew, at half of its old rate.
 func (c *Controller) wake(t instant, newest Sample) {
 	if newest.sent < c.since && c.rates.value() > 0 {
 		c.enter(Cruise, t)
@@ -79,7 +79,7 @@ func (c *Controller) wake(t instant, newest Sample) {
 	}
 }
 
-// resume begins a flight over an empty path.
+// resume is called when a packet leaves while none is in flight. After minimumLife without one it starts anew.
 func (c *Controller) resume(t instant) {
 	c.lastAck = t
 	if c.lastSent > 0 && t-c.lastSent > minimumLife {
@@ -87,7 +87,7 @@ func (c *Controller) resume(t instant) {
 	}
 }
 
-// begin starts from a rate that was measured once. What a look of before would tell is of another time.
+// begin enters Start at a rate that was measured before; 0 = none was. It gives up a look that is open.
 func (c *Controller) begin(t instant, rate float64) {
 	c.hint, c.careful = rate, rate > 0
 	if c.delay.rtt.known {
@@ -98,7 +98,7 @@ func (c *Controller) begin(t instant, rate float64) {
 	c.enter(Start, t)
 }
 
-// Rate returns at how many bytes a second bulk is to be paced.
+// Rate returns the rate at which to pace bulk, in bytes a second.
 func (c *Controller) Rate() float64 {
 	least := float64(c.cfg.Packet) / c.delay.base().Seconds()
 	switch c.state {
@@ -116,7 +116,7 @@ func (c *Controller) Rate() float64 {
 	return max(c.gain()*c.Estimate(), least)
 }
 
-// supposed is the rate that the path is supposed to have: while nothing is known, that with which a start sends the first window.
+// supposed is the estimate, or, while nothing is known, the rate at which a start sends its first window.
 func (c *Controller) supposed() float64 {
 	if estimate := c.Estimate(); estimate > 0 {
 		return estimate
@@ -124,7 +124,7 @@ func (c *Controller) supposed() float64 {
 	return c.starters.unknown() * float64(c.cfg.Packet) / c.delay.base().Seconds() / startGain
 }
 
-// gain is the factor on the estimate.
+// gain is the factor of the pacing rate on the estimate.
 func (c *Controller) gain() float64 {
 	switch c.state {
 	case Start:
@@ -143,16 +143,16 @@ func (c *Controller) gain() float64 {
 	return c.steer()
 }
 
-// steer corrects the queue to the aim within three halves of a round trip: for an answer that comes a round trip late, a
-// gain below pi/2 in one is stable, and two thirds overshoots little.
+// steer is the gain that brings the queue to the aim within one and a half round trips. The effect shows a round trip late: a loop with
+// that delay is stable if it corrects less than pi/2 of the error in a round trip, and two thirds overshoots little.
 func (c *Controller) steer() float64 {
 	horizon := 3 * max(c.delay.base(), minStanding) / 2
 	off := (c.delay.aim() - c.queueAhead()).Seconds() / horizon.Seconds()
 	return min(max(1+off, leastSteer), mostSteer)
 }
 
-// queueAhead is the queue that the next packet will meet. What packets met is a round trip old: in the first one after a drain what
-// is in flight tells whether the queue is gone. Later it would be too fine a scale, for the estimate is the greatest of some rounds.
+// queueAhead is the queue that the next packet will meet. The queue that packets have met is a round trip old, so in the first round after a
+// drain the bytes in flight show whether it is gone. Later they are too fine a measure, because the estimate is the greatest of some rounds.
 func (c *Controller) queueAhead() time.Duration {
 	estimate := c.Estimate()
 	if estimate == 0 || c.rounds > 0 {
@@ -192,8 +192,8 @@ func (c *Controller) Window() int {
 	return int(max(product+held, c.leastWindow()))
 }
 
-// firstPart returns how many bytes of the product that a hint promises may leave before it is confirmed, which takes a
-// round trip: a long transfer loses little by waiting for that, and a short one much.
+// firstPart returns how many bytes of a hint's product may leave before the hint is confirmed, which takes a round trip. The longer the
+// transfer, the fewer they are: a long transfer loses little by that wait, a short one much.
 func (c *Controller) firstPart(product float64) int {
 	part := 1 - startCost*float64(c.waiting)/product
 	least := float64((trainPackets + 2) * c.cfg.Packet)

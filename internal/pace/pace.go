@@ -2,7 +2,7 @@ package pace
 
 import "time"
 
-// Controller paces the bulk packets of one path. It is a plain value for one goroutine at a time, the owner's.
+// Controller paces the bulk packets of one path. It has no lock: the owner calls it on one goroutine at a time.
 type Controller struct {
 	cfg    Config
 	local  clock // the sender's
@@ -12,15 +12,15 @@ type Controller struct {
 	// The path, as measured by acks.
 	delay    delay
 	delivery delivery
-	rates    maximum       // of delivery, by rounds that were to fill the path
-	filling  int64         // such rounds so far: the others do not age the estimate
-	fastest  float64       // the greatest estimate of this path
+	rates    maximum       // of the last rounds in which the sender tried to fill the path
+	filling  int64         // how many such rounds there were: others do not age the estimate
+	fastest  float64       // the greatest estimate of this path so far
 	smallest int           // bytes of the smallest packet that arrived
-	limited  bool          // the newest sample is of packets that were not to fill the path
-	sparse   bool          // and that left at less than a quarter of the rate that it takes
-	recent   float64       // arrival rate by the newest sample
+	limited  bool          // the newest sample is of limited packets: see Sample
+	sparse   bool          // and those left at less than a quarter of the estimate
+	recent   float64       // rate of arrival in the newest sample
 	gap      time.Duration // usual time between two feedbacks while data is in flight
-	queue    time.Duration // that the packets of the newest batch met
+	queue    time.Duration // the least that packets of the newest batch met
 
 	// Lost packets: how many, and what they mean.
 	loss       share      // of all packets
@@ -29,49 +29,49 @@ type Controller struct {
 	undo       undo
 	credit     float64 // bytes of lost packets that may count as passed
 
-	waiting  int      // bytes of bulk to send, as the owner tells
-	starters starters // who start at present, this one included; the most since something is in flight
+	waiting  int      // bytes of bulk that wait, by the owner
+	starters starters // how many controllers start, this one included; the most since something is in flight
 
 	batch     batch // gathers fates until Feedback
 	round     round // the current one
-	lostRound uint8 // round in which the packet left that was lost last
+	lostRound uint8 // round in which the newest lost packet left
 
 	// The state, and what the states share.
 	state           State
-	since           instant // of the state
-	before          int64   // delivery.total at its beginning
-	rounds          int     // that ended in the state
-	quietRounds     int     // in a row, in which next to no queue was seen
-	lookedInVain    bool    // a look in them found nothing
+	since           instant // when the state began
+	before          int64   // delivery.total then
+	rounds          int     // that have ended since then
+	quietRounds     int     // in a row, with next to no queue
+	lookedInVain    bool    // a look in quietRounds found nothing
 	queueRounds     int     // in a row, with a queue above half of the target
-	rateBeforeQueue float64 // the estimate before them
+	rateBeforeQueue float64 // the estimate before queueRounds
 
 	// Start.
-	hint         float64 // rate to begin with, from the train or an old estimate; 0 = measured or unknown
-	even         bool    // the train came at even distances
-	careful      bool    // the hint was measured: begin at it, not at twice it, until it is confirmed
-	full         float64 // the rate that rounds are compared with
-	flat         int     // rounds without growth
+	hint         float64 // rate to begin at, from the train or an old estimate; 0 = a rate was measured, or nothing is known
+	even         bool    // the train came evenly
+	careful      bool    // the hint was measured: begin at it, not at twice it, until the first flight confirms it
+	full         float64 // the rate by which the growth of rounds is measured
+	flat         int     // rounds in a row without growth
 	startDropped instant // when a start last met losses in place of a queue
-	startEnded   instant // losses of packets that left before are answered by the end of a start that had measured a rate
-	startGaveUp  instant // a part of what it had measured: how packets that left before arrive tells no rate
-	flightLost   int     // bytes lost since it began
-	doubtful     bool    // a start lost much of its first flight, of which not all is heard
+	startEnded   instant // when a start that had measured a rate ended: that answers losses of packets that left before
+	startGaveUp  instant // when a start gave up a part of that rate: arrivals of packets that left before show no rate
+	flightLost   int     // bytes lost since the state began
+	doubtful     bool    // a start has lost much of its first flight, and more of its fates are to come
 
 	// Looks for more rate, from Cruise.
 	look       look
-	pause      int     // rounds of Cruise until the next one
-	extra      float64 // gain above 1; less than lookGain's counts as that
-	payingBack bool    // Drain follows a look, and the queue is not twice the target
-	shallow    bool    // the last look met loss in place of a queue: the path drops what is over its rate
+	pause      int     // how many rounds of Cruise lie before the next one
+	extra      float64 // the next look's gain above 1, which is at least lookGain's
+	payingBack bool    // Drain follows a look, which has made no queue above twice the target
+	shallow    bool    // the last look met loss in place of a queue: the path drops what exceeds its rate
 
 	competition competition
 
 	// Silence.
-	lastAck    instant // when the last ack came, or, if later, when a packet left into an empty path
+	lastAck    instant // when the last ack came; or, if later, when a packet left while none was in flight
 	lastSent   instant
-	pathSince  instant // packets that left before say nothing: the path has changed
-	lightSince instant // losses of packets that left before are not the path's usual: it was dark
+	pathSince  instant // when the path changed: packets that left before count for nothing
+	lightSince instant // when the path was last dark: losses of packets that left before count for nothing
 	inFlight   int     // bytes, at the last Feedback
 
 	pacer pacer
@@ -81,12 +81,12 @@ type Controller struct {
 type batch struct {
 	tally
 	newest   Sample
-	rtt      time.Duration // least
-	ackDelay time.Duration // of the receiver
+	rtt      time.Duration // the least
+	ackDelay time.Duration // by which the receiver held back the acks
 	way      least         // one-way delay above the least of all
-	queue    least         // the same of packets that no stand of the path held up
-	full     bool          // losses of a full queue are among it
-	lately   bool          // a packet was lost that left after the last cut
+	queue    least         // the same, of packets that no stand of the path has held up
+	full     bool          // some were lost because a queue is full
+	lately   bool          // some that were lost left after the last cut of competition
 }
 
 // New returns a controller that knows nothing of its path.
@@ -103,7 +103,7 @@ func (c *Controller) Reset(now time.Time) {
 	*c = fresh
 }
 
-// Rest gives up the memory of single packets, after a silence in which nothing was in flight. What they taught stays.
+// Rest gives up the memory of single packets, after a silence in which nothing was in flight. What was learnt from them stays.
 func (c *Controller) Rest() {
 	c.delivery.curve, c.delivery.begin = latest[point]{}, 0
 	c.congestion.neighbours = latest[neighbour]{}
@@ -130,11 +130,11 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	return s
 }
 
-// AckDelay says for how long the receiver held back the acks that follow, up to Feedback. The round trip that they show is less
-// by that, but never less than the least that was seen (RFC 9002, 5.3): the first is taken as it is, for a receiver who lies.
+// AckDelay says how long the receiver has held back the acks that follow, up to Feedback. It is taken off their round trips, but not
+// below the least that was seen (RFC 9002, section 5.3). Nothing is taken off the first: a receiver may lie.
 func (c *Controller) AckDelay(d time.Duration) { c.batch.ackDelay = d }
 
-// Acked says that a packet arrived, when by the receiver's clock; a zero arrival is unknown.
+// Acked says that a packet arrived, at a time of the receiver's clock; zero = unknown.
 func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time) {
 	t := c.tick(now)
 	if s.sent < c.pathSince {
@@ -172,8 +172,8 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.congestion.acked(t, s.sent, max(0, queue-c.delay.jitter()))
 }
 
-// RoundTrip takes a round trip; the least of a batch counts. Besides Acked, the owner calls it for a probe, which Sent does not know, with the
-// first ack after an outage. Not for every probe: crowds share a path less fairly by that.
+// RoundTrip takes a round trip; of a batch the least counts. Acked calls it, and the owner for a probe that gets the first ack after an
+// outage: Sent does not know probes. It must not be called for every probe: crowds then share a path less fairly.
 func (c *Controller) RoundTrip(rtt time.Duration) {
 	b := &c.batch
 	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.least {
@@ -184,7 +184,7 @@ func (c *Controller) RoundTrip(rtt time.Duration) {
 	}
 }
 
-// noteSize keeps what ownTime needs.
+// noteSize notes the smallest size and the fastest rate, for ownTime.
 func (c *Controller) noteSize(size int) {
 	if c.smallest == 0 || size < c.smallest {
 		c.smallest = size
@@ -194,9 +194,10 @@ func (c *Controller) noteSize(size int) {
 	}
 }
 
-// ownTime is what a packet of size bytes takes longer at the bottleneck than the smallest one, of play, whose delay may be the least:
-// beside that each full one seems to meet a queue. The greatest rate that was ever believed of the path tells it, and not ours, which may
-// be a small share of the bottleneck's: by that sixteen over a queue of an eighth of the product took theirs for no queue, and lost 12 %.
+// ownTime is how much longer a packet of size bytes takes at the bottleneck than the smallest one. The least delay may be that of a small
+// packet of play; compared with it each full packet would seem to meet a queue. ownTime counts with the greatest rate that was ever believed
+// of the path, not with the present one, which may be a small share of it: with that, sixteen controllers over a queue of an eighth of the
+// product took the queue for no queue, and lost 12 %.
 func (c *Controller) ownTime(size int) time.Duration {
 	if c.fastest == 0 {
 		return 0
@@ -204,7 +205,7 @@ func (c *Controller) ownTime(size int) time.Duration {
 	return over(size-c.smallest, c.fastest)
 }
 
-// Lost says that a packet is counted as lost. A packet may still be Acked after.
+// Lost says that a packet counts as lost. It may still be Acked later.
 func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	c.tick(now)
 	if s.sent < c.lightSince {
@@ -251,8 +252,8 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 	}
 }
 
-// judgeLosses finds out what the losses of a batch mean. While there is little to send they are not those of a queue that we fill:
-// whatever is learnt from them, they cost no rate. A start tells no depth but by more losses than random ones are: it judges each by itself.
+// judgeLosses finds out whether a batch has losses of a full queue. While there is little to send, a full queue is not ours: such losses
+// are learnt from, and cost no rate. In a start losses show the depth of the queue only when they are more than random ones.
 func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)
@@ -263,6 +264,7 @@ func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.delay.forget(t)
 }
 
+// endRound ends a round: it asks the brake, and closes what is gathered by rounds.
 func (c *Controller) endRound(t instant) {
 	if c.brake.roundOver(c.round.fates) {
 		c.halveAll(t)
@@ -275,7 +277,7 @@ func (c *Controller) endRound(t instant) {
 	c.round.next(c.delivery.total, c.queue)
 }
 
-// halveAll is the circuit breaker: whatever was believed of the path is too much, and so is more than twice what came in a round trip.
+// halveAll answers the brake: it halves the rate, whatever is believed of the path, and bounds it by twice what came in a round trip.
 func (c *Controller) halveAll(t instant) {
 	c.remember(t)
 	c.rates.set(c.filling, min(c.supposed()/2, 2*c.overTrip(c.round.arrived(c.delivery.total))))
@@ -289,8 +291,9 @@ func (c *Controller) halveAll(t instant) {
 	}
 }
 
-// endByLoss answers what a start lost of a rate that it had measured as any loss is answered, once: who shares the path has room again, and who
-// is alone finds the rest by a few looks. What is lost of a first flight tells on, for nothing is known but what was believed.
+// endByLoss ends a start that meets losses. If it has measured a rate, it reduces that once, as for any loss: then others on the path have
+// room again, and one that is alone finds the rest by a few looks. If it has not, the first flight was sent at a rate that was only
+// believed, and its losses show how much of that is left.
 func (c *Controller) endByLoss(t instant) {
 	c.remember(t)
 	if c.queue <= c.delay.startFull() {
@@ -300,14 +303,14 @@ func (c *Controller) endByLoss(t instant) {
 		c.believeLess()
 	} else {
 		c.startGaveUp, c.startEnded = t, t
-		c.measured()
+		c.dropHint()
 		c.trim()
 		c.rates.set(c.filling, multiplicative*c.Estimate())
 	}
 	c.enter(Drain, t)
 }
 
-// believeLess takes for the rate, of which nothing was measured, what the losses of a round leave of what was believed.
+// believeLess sets the rate when none was measured: to the part of the supposed one that the losses of this round leave.
 func (c *Controller) believeLess() {
 	rate := min(c.supposed()*max(1-c.round.fates.share(), leastHint), c.mostAfter(c.round.arrived(c.delivery.total)))
 	c.rates.set(c.filling, rate)
@@ -315,8 +318,8 @@ func (c *Controller) believeLess() {
 	c.doubt()
 }
 
-// doubt lowers the rate after a start that lost much of its first flight, to what came of the later half of that: a token bucket lets
-// the earlier one pass. Then the losses until here are explained.
+// doubt lowers the rate, after a start has lost much of its first flight, to the rate at which the later half of that arrived: a token
+// bucket lets the earlier half pass. That answers the losses so far.
 func (c *Controller) doubt() {
 	flight, _, _ := c.delivery.flight(0, c.delay.base()/2)
 	if late, ok := c.delivery.rateOf(int64(2*c.cfg.Packet), flight.took/2); ok && late.arrival < c.rates.value() {
@@ -325,48 +328,48 @@ func (c *Controller) doubt() {
 	}
 }
 
-// Limited says that there is nothing more to send though the path would take it: what inFlight bytes will show of the
-// path's rate never lowers the estimate.
+// Limited says that there is nothing to send although the path would take more. So the rate that the inFlight bytes will show never
+// lowers the estimate.
 func (c *Controller) Limited(inFlight int) {
 	c.pacer.waited = false
 	c.markLimited(inFlight)
 }
 
-// Waiting tells about how many bytes are to be sent, before the first packets of a transfer leave.
+// Waiting says about how many bytes wait to be sent, before the first packets of a transfer leave.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 
-// Starters tells how many controllers whose paths may share a link start at present, this one included, and how many bytes of bulk this
-// one has in flight. Each begins with its part of what its train promised: all promises together would be lost, and a controller does not
-// see the others before a round trip is over. While it has something in flight the number only grows, for who has ended his start keeps
-// what he found.
+// Starters says how many controllers start now whose paths may share a link, this one included, and how many bytes of bulk this one has in
+// flight. Each begins with its part of the rate that its train has promised: at the whole rate of each most would be lost, and a controller
+// sees nothing of the others for a round trip. While it has something in flight the number only grows, because a controller that has ended
+// its start keeps the rate that it found.
 func (c *Controller) Starters(n, inFlight int) {
 	if c.starters = max(c.starters, starters(n)); inFlight == 0 {
 		c.starters = starters(n)
 	}
 }
 
-// Guess tells the round trip by other packets, QUIC's or those that open the carrier. The least one counts, until acks tell.
+// Guess gives a round trip of other packets, QUIC's or those that open the carrier. The least one counts, until Acked has given one.
 func (c *Controller) Guess(rtt time.Duration) {
 	if d := &c.delay; !d.rtt.known && rtt > 0 && (d.guess == 0 || rtt < d.guess) {
 		d.smoothed, d.varied, d.guess = rtt, rtt/2, rtt
 	}
 }
 
-// markLimited says that the path might have carried more than the inFlight bytes.
+// markLimited marks the inFlight bytes as limited: the path might have carried more.
 func (c *Controller) markLimited(inFlight int) {
 	c.delivery.limited = c.delivery.total + int64(inFlight)
 	c.delivery.ranDry = true
 }
 
-// State returns what the controller is doing, for plots and statistics.
+// State returns the state.
 func (c *Controller) State() State { return c.state }
 
-// Estimate returns the bottleneck's rate in bytes a second, as far as it was reached.
+// Estimate returns the estimated rate of the bottleneck in bytes a second, or of our share of it.
 func (c *Controller) Estimate() float64 {
 	return max(c.hint, c.rates.value())
 }
 
-// Queue returns the delay of the latest packets above the least.
+// Queue returns how long the latest packets have waited in a queue.
 func (c *Controller) Queue() time.Duration { return c.queue }
 
 // Loss returns the smoothed share of packets lost.
@@ -377,16 +380,16 @@ func (c *Controller) RTT() (latest, smoothed, least time.Duration) {
 	return c.delay.latest, c.delay.smoothed, c.delay.rtt.least
 }
 
-// PTO returns after how long without an ack a probe is due.
+// PTO returns the probe timeout (RFC 9002, section 6.2.1).
 func (c *Controller) PTO() time.Duration { return c.delay.pto(c.cfg.AckDelay) }
 
-// tick takes a time; one that runs back counts as the latest.
+// tick returns now as an instant. A time that runs back counts as the latest one.
 func (c *Controller) tick(now time.Time) instant {
 	c.now = max(c.now, c.local.at(now))
 	return c.now
 }
 
-// learn takes what the acked packets tell of the path.
+// learn learns from the acked packets of a batch: round trips, queue and rate.
 func (c *Controller) learn(t instant, b *batch) {
 	c.delay.trip(t, b.rtt)
 	c.delay.calmTrip.note(b.rtt)
@@ -419,8 +422,8 @@ func (c *Controller) learn(t instant, b *batch) {
 	}
 }
 
-// leastStand is how late an arrival after a stand is at least. At a path's first start the gaps may be trains and bursts of others
-// who begin as well: taken for stands they hid the queue, and sixteen who began within 100 ms lost 6 % in place of 3.
+// leastStand is how late an arrival must be to show a stand; 0 = none does. In a path's first start gaps may come from trains and bursts of
+// others that begin, too: taken for stands they hid the queue, and sixteen that began within 100 ms lost 6 % instead of 3.
 func (c *Controller) leastStand() time.Duration {
 	if c.state == Start && c.look.number == 0 {
 		return 0
@@ -428,10 +431,10 @@ func (c *Controller) leastStand() time.Duration {
 	return c.delay.still()
 }
 
-// sample returns what the latest arrivals show of the rate. Over less than a round trip it is noise, but at the end of a swift look,
-// and in the first rounds of a start, where a few packets must do: of two of play jitter makes any rate, which took the place of what
-// the train had told. Behind a start that met others, or that others began as well, they are the bottleneck's rate, for a queue lets them
-// through in clumps.
+// sample returns the rate that the latest arrivals show. Over less than a round trip that is noise, with two exceptions: a swift look is
+// shorter, and in the first rounds of a start a few packets must do. They must be at least minWindow, since of two packets of play jitter
+// makes any rate, which would replace that of the train. When others start as well, a few packets show the bottleneck's rate and not ours,
+// for the queue lets them through in clumps.
 func (c *Controller) sample(newest Sample) (slope, bool) {
 	if c.round.number < 2 && c.state == Start && c.starters <= 1 {
 		if s, ok := c.delivery.rateOf(int64(minWindow*c.cfg.Packet), min(c.delay.base()/8, minStanding)); ok {

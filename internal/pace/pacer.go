@@ -3,20 +3,19 @@ package pace
 import "time"
 
 const (
-	// burstTime of rate may leave at once: DESIGN.md 7.
+	// burstTime: as many bytes as the rate has for this time may leave at once, DESIGN.md 7.
 	burstTime = time.Millisecond
-	// lateTime of rate may leave at once when the sender has only waited for the pace and woke late: no more than what
-	// counts as no queue.
+	// lateTime is burstTime for a sender that has waited for nothing but the pacer and woke late: no more than counts as no queue.
 	lateTime = minStanding
 )
 
 // pacer spaces packets.
 type pacer struct {
 	next   instant // when the next packet is due
-	waited bool    // nothing else than the pace has held the sender up lately
+	waited bool    // the sender has waited for nothing but the pacer since the last packet
 }
 
-// sent notes that a packet leaves, and reports whether the sender woke too late to make up for it.
+// sent notes that a packet leaves, and reports whether the sender woke too late to make up for the lost time.
 func (p *pacer) sent(t instant, size int, rate float64) (late bool) {
 	burst := burstTime
 	if p.waited {

@@ -2,17 +2,17 @@ package pace
 
 import "time"
 
-// stand notices pauses in which the path delivered nothing. A radio that sleeps, scans or waits for the medium, and a host that
-// takes a core away, hold all packets up for tens of milliseconds, several times a second, and then let them through at once. What
-// those packets tell is for how long, and nothing of a queue or of the path's rate: taken for that it left a tenth of a path that stood
-// still for half of the time.
+// stand finds stands: pauses in which the path delivers nothing. A radio that sleeps, scans or waits for the medium, or a host that takes a
+// core away, holds up all packets for tens of milliseconds, several times a second, and then lets them through at once. Their delay
+// shows how long the stand was, and nothing about a queue or the path's rate: a controller that took it for a queue used a tenth of a path
+// that stood still for half of the time.
 type stand struct {
-	least time.Duration // an arrival that is late by more follows one; 0 = none is looked for
-	ended instant       // the latest one did, with an arrival by the receiver's clock
+	least time.Duration // an arrival that is later than this ends a stand; 0 = none does
+	ended instant       // arrival that ended the latest stand, by the receiver's clock; 0 = none
 	lates int           // such arrivals in a row
 }
 
-// note takes an arrival, and by how much longer than the one before it was under way. After slowGaps in a row the path is slow.
+// note notes an arrival and how late it is: see delivery.late. After slowGaps late ones in a row the path is slow, and there was no stand.
 func (s *stand) note(arrived instant, late time.Duration) {
 	if s.least == 0 || late <= s.least {
 		s.lates = 0
@@ -25,5 +25,5 @@ func (s *stand) note(arrived instant, late time.Duration) {
 	}
 }
 
-// heldUp reports that a packet which was due then was there before the path went on.
+// heldUp reports whether the latest stand has held up a packet that was due at that time.
 func (s *stand) heldUp(due instant) bool { return due < s.ended }

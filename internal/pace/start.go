@@ -1,32 +1,34 @@
 package pace
 
 const (
-	// startGain doubles what is delivered each round trip, though samples are a mean over one: 4 ln 2 (BBR's
-	// startup_pacing_gain). startWindow lets a round trip of it be in flight.
+	// startGain doubles the delivered rate in each round trip, although a sample is the mean over one: 4 ln 2, BBR's
+	// startup_pacing_gain. startWindow lets twice the path's product be in flight for that.
 	startGain, startWindow = 2.77, 2
-	// trainPackets is how many packets at the rate to begin with must arrive before it is believed: another train.
+	// trainPackets is how many packets of a first flight must be decided before its rate is believed: as many as a train has.
 	trainPackets = 16
-	// flatRounds without growth, by a quarter each, mean that the path is full (BBR: full_bw_count, full_bw_thresh).
+	// flatRounds is how many rounds in which the rate grows by less than growth mean that the path is full (BBR: full_bw_count,
+	// full_bw_thresh).
 	flatRounds = 3
 	growth     = 1.25
-	// blind is the loss in a round of Start that no random loss explains: the path may drop what it does not queue.
+	// blind is the share lost in a round of Start that no random loss explains: the path may drop packets without a queue.
 	blind = maxRandomLoss + 0.05
-	// outpacedPart is which part of what is sent arrives when it makes a queue grow that matters.
+	// outpacedPart is the part of what was sent below which arrivals show that a queue grows.
 	outpacedPart = 0.9
-	// leastShare is which part of what arrived of its first flight a newcomer takes at least on a path that others fill.
+	// leastShare is the part of the rate at which its first flight arrived that a newcomer takes at least, on a path that others fill.
 	leastShare = 0.25
-	// mostGrowth bounds a rate by the flight that showed it: the times at which that arrived are the peer's word alone. The least
-	// flight is an eighth of what the path holds, and the longest, of 512 KiB, may show 1 Gbit/s over 50 ms.
+	// mostGrowth bounds a rate by the bytes of the flight that showed it, for only the peer knows when those arrived. The least flight is
+	// an eighth of what the path holds; the longest, of 512 KiB, may show 1 Gbit/s over 50 ms.
 	mostGrowth = 16
-	// leastHint is the part of a hint that stays when nearly all of its first flight was lost.
+	// leastHint is the part of a hint that stays when nearly all of the first flight was lost.
 	leastHint = 0.125
 )
 
-// stepStart grows until the path drops, shows a queue, or stops growing. Rounds in which there was little to send show nothing.
+// stepStart lets the rate grow until the path drops, shows a queue, or gives no more. Rounds in which there was little to send count
+// for nothing.
 func (c *Controller) stepStart(t instant, b batch, ended bool) {
-	flight, told := c.firstFlight()
+	flight, known := c.firstFlight()
 	switch {
-	case told:
+	case known:
 		c.confirm(t, flight)
 	case b.lost > 0 && c.round.fates.share() > blind && c.round.fates.above(blind):
 		c.endByLoss(t)
@@ -34,13 +36,13 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 		if c.rates.value() == 0 {
 			c.believeLess()
 		} else {
-			c.startEnded = t // what the queue drops as yet tells nothing else
+			c.startEnded = t // losses that this queue still causes are answered with this
 		}
-		c.measured()
+		c.dropHint()
 		c.trim()
 		c.enter(Drain, t)
 	case !ended || c.rounds < 2 || c.careful || b.newest.limited:
-	case c.measured() > c.full*growth:
+	case c.dropHint() > c.full*growth:
 		c.full, c.flat = c.Estimate(), 0
 	default:
 		if c.flat++; c.flat >= flatRounds {
@@ -49,10 +51,10 @@ func (c *Controller) stepStart(t instant, b batch, ended bool) {
 	}
 }
 
-// firstFlight returns what came of a careful first flight, when that is enough to take it for the rate to begin with. What came since there
-// was last nothing to send may be two packets, from which nothing is learnt. A flight that is here is judged however short it was: the next
-// one leaves a round trip later, and that pause would look like a slow path. Nor does its end wait for what is lost of it, which is told when
-// the next one arrives.
+// firstFlight returns the slope of a careful first flight, once enough of it was acked or lost to begin at its rate. Only packets since the
+// last pause for want of data count; two of them tell nothing. When nearly all of the window has come, the flight is judged even if it was
+// short: the next one leaves a round trip later, and that pause would look like a slow path. It is not put off until its losses are
+// known either, for those are found only when the next flight arrives.
 func (c *Controller) firstFlight() (s slope, ok bool) {
 	heard := int(c.delivery.total-c.before) + c.flightLost
 	if !c.careful || heard < trainPackets*c.cfg.Packet {
@@ -64,26 +66,24 @@ func (c *Controller) firstFlight() (s slope, ok bool) {
 	return s, ok && (long || arrived+c.flightLost >= c.Window()*9/10)
 }
 
-// confirm takes the rate of the first flight for the one to begin with, and looks for more where there seems to be room.
-// Where less arrived than was sent, others fill the path, and what arrived is our share of a queue that takes all: too much.
-// While the flight was sent, the queue grew by what others and we sent beyond the path's rate, which the hint tells; what
-// others left is the rest. A leastShare of what arrived is begun with anyway, for the hint may have been too high. Where others started
-// as well the flight was our part of the hint, which they may not need: each doubles it by the round trip until the path is full.
+// confirm begins at the rate of the first flight, and looks for more if the path seems to have room.
 func (c *Controller) confirm(t instant, s slope) {
-	full := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
+	filled := s.arrival < outpacedPart*s.sent && s.grown > 2*burstTime
 	rate := min(s.shown(), c.mostAfter(c.Window()))
 	if c.starters > 1 {
 		rate = min(rate, c.starters.part(c.hint))
 	}
-	if full {
+	if filled {
+		// Others fill the path, and the flight took a share of the queue from them: its rate is too high. The hint is the path's rate.
+		// The queue grew by what they and we sent beyond that, so what they leave is the rest; but the hint may be too high.
 		rate = min(rate, max(s.sent-c.hint*(s.sent/s.arrival-1), leastShare*s.arrival))
 	}
 	c.hint, c.rateBeforeQueue = 0, min(c.rateBeforeQueue, s.arrival)
 	c.rates.set(c.filling, rate)
 	switch {
-	case full:
+	case filled:
 		c.enter(Drain, t)
-	case c.starters > 1:
+	case c.starters > 1: // the others may not need their parts of the hint: double ours each round trip until the path is full
 		c.careful, c.startGaveUp = false, t
 		c.goOn(t)
 	default:
@@ -91,22 +91,22 @@ func (c *Controller) confirm(t instant, s slope) {
 	}
 }
 
-// mostAfter is the greatest rate that is believed after a round trip of so many bytes.
+// mostAfter is the greatest rate that is believed after so many bytes have arrived in a round trip.
 func (c *Controller) mostAfter(bytes int) float64 { return mostGrowth * c.overTrip(bytes) }
 
-// overTrip is the rate of so many bytes in a round trip as it is now, by our own clock; never less than that of the least window.
+// overTrip is the rate of so many bytes in the present round trip, by our own clock; it is no less than that of the least window.
 func (c *Controller) overTrip(bytes int) float64 {
 	return max(float64(bytes), c.leastWindow()) / max(c.delay.smoothed, c.delay.base()).Seconds()
 }
 
-// outpaced tells whether less arrives than was sent: that is what makes a queue of ours grow, and jitter does not.
+// outpaced reports whether packets arrive more slowly than they were sent: a queue of ours grows then, and jitter does not do that.
 func (c *Controller) outpaced() bool {
 	s, ok := c.delivery.rate(c.delay.base() / 2)
 	return ok && s.arrival < outpacedPart*s.sent
 }
 
-// measured replaces the hint by what was measured, and returns that.
-func (c *Controller) measured() float64 {
+// dropHint gives up the hint if a rate was measured, and returns the estimate.
+func (c *Controller) dropHint() float64 {
 	if c.rates.value() > 0 {
 		c.hint = 0
 	}

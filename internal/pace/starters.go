@@ -1,6 +1,7 @@
 package pace
 
-// leastUnknown packets may leave at first over an unknown path, however many start: the initial window of RFC 9002, 7.2.
+// leastUnknown is how many packets may always leave in the first round trip of an unknown path, however many controllers start: the initial
+// window of RFC 9002, section 7.2.
 const leastUnknown = 10
 
 // starters is how many controllers start together, see [Controller.Starters]; 0 counts as one.

@@ -4,14 +4,14 @@ package pace
 type State uint8
 
 const (
-	Start   State = iota // looks for the rate of a path it does not know
+	Start   State = iota // looks for the rate of an unknown path
 	Drain                // empties the queue
 	Cruise               // paces at the estimate
 	Up                   // looks for more rate
 	Dip                  // leaves the path half empty for a round trip, to see its least delay
 	Compete              // shares a queue that others fill
-	Dark                 // hears nothing: a packet a PTO
-	Stopped              // has heard nothing for 10 s
+	Dark                 // no ack comes: sends one packet each PTO
+	Stopped              // no ack has come for 10 s: sends nothing
 )
 
 func (s State) String() string {

@@ -26,8 +26,8 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 	}
 }
 
-// goOn goes on after a look that found more, or a first flight that was a part of what it might have been: by a start, or, over a queue that
-// would drop a third of that, by one look after the other.
+// goOn looks for still more after a look has found more rate, or a first flight was only a part of the hint: by a start, or, over a short
+// queue, which would drop a third of a start's packets, by one look after another.
 func (c *Controller) goOn(t instant) {
 	if c.delay.short() {
 		c.enter(Cruise, t)
@@ -51,8 +51,8 @@ func (c *Controller) enter(s State, t instant) {
 	c.state, c.since, c.before, c.rounds, c.payingBack = s, t, c.delivery.total, 0, false
 }
 
-// countRounds counts the rounds in which a queue stayed, and remembers what we had before them; and those in which there was
-// next to none.
+// countRounds counts the rounds in a row in which a queue stood, and those in which there was next to none. It keeps the estimate before
+// the former.
 func (c *Controller) countRounds() {
 	if c.quietRounds++; c.round.mostQueue > max(c.delay.aim()/2, c.delay.jitter()/4) {
 		c.quietRounds, c.lookedInVain = 0, false
@@ -68,8 +68,8 @@ func (c *Controller) countRounds() {
 	c.queueRounds++
 }
 
-// countEmptyRounds counts the rounds in a row in which we compete and yet no packet met more of a queue than jitter makes, of
-// which the greatest in a round is half as much again as the least of these.
+// countEmptyRounds counts, while competing, the rounds in a row in which no packet met a queue that jitter does not explain. The greatest
+// jitter in a round is taken to be one and a half times the least of such greatest ones, which spread returns.
 func (c *Controller) countEmptyRounds() {
 	jitter := c.delay.spread()*3/2 - c.delay.jitter()
 	if c.state != Compete || c.round.mostQueue > jitter+max(c.delay.depth/4, shallow/2) {

@@ -1,23 +1,24 @@
 package pace
 
-// undo remembers what a reaction to losses took away, until it is certain that they were losses: packets that were only
-// late restore it (as Linux does with D-SACKs, and RFC 4015 with timestamps).
+// undo keeps what a reaction to losses took away. When all of those packets were only late, it is given back (as Linux does by D-SACKs, and
+// RFC 4015 by timestamps).
 type undo struct {
-	before      instant // losses of packets that left before it are the reaction's
-	open        int     // of them, not yet known to be spurious; 0 = nothing to restore
+	before      instant // when the reaction was: lost packets that left before belong to it
+	open        int     // how many of those are not known to be spurious; 0 = there is nothing to give back
 	estimate    float64
 	state       State
 	competition competition
 }
 
-// remember keeps what a reaction is about to take away. A reaction to the same losses keeps what was before the first.
+// remember keeps what a reaction is about to take away. When it follows another one to the same losses, undo keeps the state before the
+// first.
 func (c *Controller) remember(t instant) {
 	if c.undo.open == 0 || t-c.undo.before > c.delay.smoothed {
 		c.undo = undo{before: t, open: max(c.round.fates.lost, 1), estimate: c.Estimate(), state: c.state, competition: c.competition}
 	}
 }
 
-// Spurious says that a packet which was counted as lost has arrived after all. It is told before the packet's Acked.
+// Spurious says that a packet which counted as lost has arrived. The owner calls it before the packet's Acked.
 func (c *Controller) Spurious(s Sample) {
 	c.round.fates.lost = max(c.round.fates.lost-1, 0)
 	sent := c.round.sentIn(s.round)
