@@ -24,53 +24,54 @@
 //	Multicast  server      anybody or nobody          the server and every client for which the actor is open
 //	Multicast  client      anybody                    this client
 //
-// [AnyCaller] on the declaration of a Server RPC lets every client call it. A call that arrives from a client that may
-// not make it is dropped and counted. A call that runs where it was made waits for the next Dispatch, like those that
-// arrive. Calls have no result.
+// [AnyCaller] on the declaration of a Server RPC lets every client call it. A call from a client that may not make it is
+// dropped and counted. A call that runs in the world where it was made waits for the next Dispatch, like calls that arrive.
+// Calls have no result.
 //
-// Reliable calls of one actor run in the order of their making; nothing is ordered between actors. The first call to a
-// client for an actor that it does not have opens the actor there before.
+// Reliable calls of one actor run in the order in which they were made; nothing is ordered between actors. The first call to
+// a client that does not have the actor opens it there first.
 //
 // # Questions that have an answer
 //
-// A [Request] is two reliable calls on the actor's channel, a question and its answer. The owner asks what [ServerRequest] declares,
-// and the server answers; [ClientRequest] is the other way. [OnRequest] binds who answers. [Request.Ask] waits for the answer, on any
-// goroutine but the world's; [Request.Then] is for that one. A handler whose answer takes time gives it by [Request.Later]. Each
-// request ends once, at the latest with its time, its actor's channel or its connection; an error is a [*RequestError].
+// A [Request] is two reliable calls on the actor's channel, a question and its answer. [ServerRequest] declares a question that the
+// owner asks and the server answers; [ClientRequest] is the other way round. [OnRequest] binds the function that answers. [Request.Ask]
+// waits for the answer, on any goroutine but the world's; there use [Request.Then]. A handler whose answer takes time gives it by
+// [Request.Later]. Each request ends once, at the latest when its time is over, its actor's channel closes or its connection ends; an
+// error is a [*RequestError].
 //
-// What a framework says of itself, before any actor exists, are messages: [Conn.SendMessage] and Config.OnMessage.
+// Before any actor exists a framework can send messages: [Conn.SendMessage] and Config.OnMessage.
 //
 // # State
 //
-// A [State] is a plain struct of the game's own that the server replicates, and a [List] a keyed list: a client has the newest of
-// both that reached it. A [Ref] names an actor on all sides, in arguments, states and lists.
+// A [State] is a plain struct of the game's own that the server replicates, and a [List] is a keyed list: a client has the newest
+// values of both that reached it. A [Ref] names an actor on all sides, in arguments, states and lists.
 //
 // # Who has which actor
 //
-// An actor is open for its owner; with [AlwaysRelevant] for everybody; when its class has [At] or [Relevant], also for those who see
-// it, and for 5 s more; else for those whom [Actor.OpenTo] names. [Conn.SetView] says from where a connection sees.
+// An actor is open for its owner; with [AlwaysRelevant] for everybody; if its class has [At] or [Relevant], also for connections that
+// see it, and for 5 s more; otherwise for those that [Actor.OpenTo] names. [Conn.SetView] says from where a connection sees.
 //
 // # The life of an actor
 //
-// The server spawns an actor, or places one that a level gives a name ([Place]), for a connection, for another actor, or for
-// nobody: the chain of owners decides whose it is. It is open for its owner, for all with [AlwaysRelevant], and for those that
-// [Actor.OpenTo] names; each has a copy. A copy ends, and [OnClose] runs, when the actor is destroyed, is no longer for that client, or
-// its connection ends. It lives on without a channel while the actor is dormant ([Actor.SetDormant]), and as the client's own when that
-// is torn off ([Actor.TearOff]). [CloseReason] has Unreal's five reasons and what a client does for each. [NewComponent] gives an actor
-// more objects, which share its channel.
+// The server spawns an actor, or places one that has a name in a level ([Place]), for a connection, for another actor, or for
+// nobody: the chain of owners decides whose it is. Each client for which it is open has a copy. A copy ends, and [OnClose] runs, when the
+// actor is destroyed, when it closes for that client, or when the connection ends. A copy lives on without a channel while the actor is
+// dormant ([Actor.SetDormant]), and as the client's own when the actor is torn off ([Actor.TearOff]). [CloseReason] has Unreal's five
+// reasons, and what a client does for each. [NewComponent] gives an actor more objects, which share its channel.
 //
 // A client is let in by Config.Authenticate, which knows its token, and Config.Login, which knows the world (UE: PreLogin, Login);
 // OnConnect is the first place where calls reach it (UE: PostLogin).
 //
 // # Two kinds of validation
 //
-// An argument with a method Validate() error says whether it is well formed, whoever sent it. Call asks it before
-// sending, and each side before any handler. [Check] says on the server whether the caller may do this now. On the
-// server an error from either closes the caller's connection with [ValidationFailed]: it answers cheating. Refuse what
-// an honest client may ask too late inside the handler. Calls that a world makes to itself are not checked.
+// A method Validate() error of an argument says whether it is well formed, whoever sent it. Call calls it before it sends, and
+// each side before any handler. [Check] says on the server whether the caller may do this now. On the server an error from
+// either closes the caller's connection with [ValidationFailed], because the client cheats. What an honest client may ask too
+// late, refuse inside the handler. Calls that a world makes to itself are not checked.
 //
-// What Validate refuses never leaves an honest client, for Call returns the error. A test that wants to see [ValidationFailed] keeps the
-// bound in a variable and lowers it while the call is on its way, or refuses in Check, which only the server asks.
+// An argument that Validate refuses never leaves an honest client, for Call returns the error. A test that wants to see
+// [ValidationFailed] keeps the bound in a variable and lowers it while the call is on its way, or refuses in Check, which only the server
+// calls.
 //
 // # Floods
 //
@@ -134,9 +135,9 @@
 //
 // # Lossy and long paths
 //
-// With Config.Sealed on both ends all that a connection sends travels in sealed packets beside QUIC's on the same socket,
-// under keys of the same TLS connection and to no other address, with a congestion control that random loss does not stop.
-// While they do not get through QUIC carries, as it does without the option: [Conn.Sealed] and [Stats] say which and why.
+// With Config.Sealed on both ends all that a connection sends travels in sealed packets beside QUIC's on the same socket, with
+// keys of the same TLS connection and to no other address, under a congestion control that random loss does not slow down.
+// While they do not get through, QUIC carries, as it does without the option: [Conn.Sealed] and [Stats] say which, and why.
 //
 // # Trust
 //
