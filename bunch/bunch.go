@@ -101,15 +101,15 @@ type Message struct {
 	Open     bool // the first message of a channel that the peer opened
 	Close    bool // the last message of its channel; Payload may be nil
 	Payload  []byte
-	Number   uint64 // of the packet that brought a Tracked message: a higher one left later; else 0
+	Number   uint64 // of a Tracked message: the packet that brought it, of which a higher one left later; else 0
 
-	cost   int32  // given back once it is fetched
-	at     uint32 // when it was complete, in grains since the connection began, as many as fit: a message stays small
-	pinned uint16 // bytes of its datagram that Payload holds beyond itself
+	cost   int32  // bytes of ReceiveLimit that are given back when it is fetched
+	at     uint32 // when it was complete, in grains since the connection began, modulo 2^32
+	pinned uint16 // bytes of its datagram that Payload keeps in memory besides its own
 }
 
-// grain is how exactly a message knows when it came: with 32 bits of grains, half of them for what lies ahead, a message may
-// wait for 9 hours before [Conn.Waited] says 0 again.
+// grain is the unit of Message.at. Half of its 2^32 values count as the past, so [Conn.Waited] is right for a message that has waited
+// for up to 9 hours.
 const grain = 16 * time.Microsecond
 
 // Params are the limits that both ends exchange in Hello. See [Conn.Agree].
