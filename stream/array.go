@@ -274,7 +274,8 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	}
 }
 
-// Collect returns all elements. When ctx ends first, the transfer is canceled.
+// Collect returns all elements. When ctx ends first, the transfer is canceled. Config.MaxBytes bounds their encoding: in memory structs of
+// zeros take some twenty times as much, and maps up to a hundred times. From a peer that is not trusted take Batches, and count.
 func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	var all []T
 	for batch, err := range a.Batches(ctx) {
