@@ -666,3 +666,16 @@ func TestAWindowAckedAtOnceTellsARate(t *testing.T) {
 	}
 	require.Greater(t, c.Estimate(), 10e6)
 }
+
+// TestAFlightAfterTheDarkIsItsOwn: no rate is measured across the dark.
+func TestAFlightAfterTheDarkIsItsOwn(t *testing.T) {
+	const size = 1500
+	f := newFlier(size, 2.5e6, 4<<20)
+	f.arrive(f.first(), 50*ms)
+	f.enter(Dark, f.now)
+	now := f.begin.Add(2 * time.Second)
+	f.Next(now, size, size)
+	begin := f.delivery.curve.next
+	f.Sent(now, size, size)
+	require.Equal(t, begin, f.delivery.begin)
+}
