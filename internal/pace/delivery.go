@@ -57,7 +57,8 @@ func (d *delivery) leave(t instant, inFlight int, paused bool) Sample {
 	return s
 }
 
-// arrive counts a packet that arrived; when the arrival is 0, unknown, its bytes count with the latest point.
+// arrive counts a packet that arrived, at 0 when that is unknown. Its bytes count then with the latest point, whose packets overtook it; or
+// with the next one, when it left behind them: of a clump that holds more packets than a feedback has times for, the first have none.
 func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	d.total += int64(size)
 	if s.limited {
@@ -70,7 +71,11 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 		d.heldAt = max(d.heldAt, arrived)
 	}
 	if d.curve.next > d.begin {
-		if last := d.point(d.curve.next - 1); arrived <= last.from+d.grain {
+		last := d.point(d.curve.next - 1)
+		if arrived == 0 && s.sent > last.sent {
+			return
+		}
+		if arrived <= last.from+d.grain {
 			*last = point{last.from, max(last.at, arrived), d.total, max(last.sent, s.sent)}
 			return
 		}
