@@ -12,15 +12,18 @@ const (
 type brake struct {
 	tally  tally
 	rounds int
+	most   int // bytes that came in one of the rounds
 }
 
-// roundOver adds a round, and reports whether to halve the rate.
-func (b *brake) roundOver(round tally) bool {
+// roundOver adds a round in which so many bytes came, and reports whether to halve the rate, and the most that came in one of the rounds:
+// in some the path may have been dark, or the sender waited for a queue to go.
+func (b *brake) roundOver(round tally, arrived int) (halve bool, most int) {
 	b.tally.add(round)
+	b.most = max(b.most, arrived)
 	if b.rounds++; b.rounds < brakeRounds {
-		return false
+		return false, 0
 	}
-	t := b.tally
+	was := *b
 	*b = brake{}
-	return t.beyond(brakeShare)
+	return was.tally.beyond(brakeShare), was.most
 }

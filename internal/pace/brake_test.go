@@ -10,7 +10,7 @@ func TestBrake(t *testing.T) {
 	var b brake
 	rounds := func(n int, round tally) (pulls int) {
 		for range n {
-			if b.roundOver(round) {
+			if halve, _ := b.roundOver(round, 0); halve {
 				pulls++
 			}
 		}
@@ -21,6 +21,22 @@ func TestBrake(t *testing.T) {
 	require.Zero(t, rounds(1, tally{lost: 100}), "a burst is none yet")
 	require.Zero(t, rounds(2, tally{acked: 400}))
 	require.Zero(t, rounds(3, tally{lost: 1, acked: 2}), "few packets may all be unlucky")
+}
+
+// TestBrakeKnowsTheBestRound: where the path was dark, or the sender waited for a queue to go, next to nothing came in the last round. By that
+// alone a rate of 4 MB/s became four packets a round trip.
+func TestBrakeKnowsTheBestRound(t *testing.T) {
+	var b brake
+	lossy := tally{lost: 40, acked: 60}
+	b.roundOver(lossy, 5000)
+	b.roundOver(lossy, 400_000)
+	halve, most := b.roundOver(lossy, 3000)
+	require.True(t, halve)
+	require.Equal(t, 400_000, most)
+	b.roundOver(lossy, 1000)
+	b.roundOver(lossy, 1000)
+	_, most = b.roundOver(lossy, 1000)
+	require.Equal(t, 1000, most, "of its own rounds")
 }
 
 // A controller that believes its path ten times as fast as it is comes down to the path's rate within some rounds, whatever
@@ -93,7 +109,7 @@ func TestUndo(t *testing.T) {
 	c = New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
 	c.hint, c.round.fates.lost, c.delivery.total = 2e6, 1, 100_000
-	c.halveAll(100 * ms)
+	c.halveAll(100*ms, 100_000)
 	require.EqualValues(t, 1e6, c.Estimate())
 	c.Spurious(Sample{sent: 60 * ms})
 	require.EqualValues(t, 2e6, c.Estimate())

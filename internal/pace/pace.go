@@ -266,8 +266,8 @@ func (c *Controller) judgeLosses(t instant, b *batch) {
 
 // endRound ends a round: it asks the brake, and closes what is gathered by rounds.
 func (c *Controller) endRound(t instant) {
-	if c.brake.roundOver(c.round.fates) {
-		c.halveAll(t)
+	if halve, most := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total)); halve {
+		c.halveAll(t, most)
 	}
 	if !c.limited {
 		c.filling++
@@ -277,10 +277,10 @@ func (c *Controller) endRound(t instant) {
 	c.round.next(c.delivery.total, c.queue)
 }
 
-// halveAll answers the brake: it halves the rate, whatever is believed of the path, and bounds it by twice what came in a round trip.
-func (c *Controller) halveAll(t instant) {
+// halveAll answers the brake: it halves the rate, whatever is believed of the path, and bounds it by twice the most that came in a round trip.
+func (c *Controller) halveAll(t instant, most int) {
 	c.remember(t)
-	c.rates.set(c.filling, min(c.supposed()/2, 2*c.overTrip(c.round.arrived(c.delivery.total))))
+	c.rates.set(c.filling, min(c.supposed()/2, 2*c.overTrip(most)))
 	c.hint, c.rateBeforeQueue = 0, min(c.rateBeforeQueue, c.rates.value())
 	c.congestion.forget()
 	if c.state == Compete {
