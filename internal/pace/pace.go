@@ -411,7 +411,8 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.recent = s.arrival
 	}
 	c.sparse = s.limited && c.state != Dip && s.sent < c.Estimate()/4
-	if b.newest.sent >= c.startGaveUp && (!c.limited || rate > c.supposed()) {
+	unknown := c.Estimate() == 0 && !s.limited && !s.stood // what its first windows show is all that is known of the path
+	if b.newest.sent >= c.startGaveUp && (!c.limited || unknown || rate > c.supposed()) {
 		c.rates.add(c.filling, rate)
 	}
 	if known := c.rates.value(); known > 0 {

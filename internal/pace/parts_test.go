@@ -700,3 +700,28 @@ func TestClumpsBeyondTheTimes(t *testing.T) {
 	require.True(t, ok)
 	require.InDelta(t, 10*each*size, s.arrival, 1000)
 }
+
+// TestFirstWindowsTellARate: where the first windows of an unknown path are each acked in one clump, later than a round trip, what they show is
+// less than what a start supposes. Nothing else is ever known of the path.
+func TestFirstWindowsTellARate(t *testing.T) {
+	const size = 1500
+	c, now := New(Config{}), time.Unix(1000, 0)
+	c.delay.trip(c.tick(now), 20*ms)
+	for range 12 {
+		var flight []Sample
+		for inFlight := 0; inFlight+size <= c.Window(); inFlight += size {
+			if at, _ := c.Next(now, size, inFlight); at.After(now) {
+				now = at
+			}
+			flight = append(flight, c.Sent(now, size, inFlight))
+		}
+		c.Next(now, size, len(flight)*size)
+		now = now.Add(100 * ms)
+		for _, s := range flight {
+			c.Acked(now, s, size, now.Add(-10*ms))
+		}
+		c.Feedback(now, 0)
+	}
+	require.Positive(t, c.Estimate())
+	require.Greater(t, c.Window(), 32*size)
+}
