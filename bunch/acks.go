@@ -21,8 +21,31 @@ type received struct {
 	floor   uint64                  // the peer knows all that we know below it
 	at      time.Duration           // arrival of the largest
 	missing uint64                  // numbers below next that never came
+	late    span                    // came below others, and no ack has told of them yet
+	older   bool                    // the last ack was of late ones
+	short   bool                    // the last ack of all had no room for all
 
 	ackTimer
+}
+
+// span is the numbers from low to high-1.
+type span struct{ low, high uint64 }
+
+// join widens s so that it holds all of o.
+func (s *span) join(o span) {
+	switch {
+	case o.low == o.high:
+	case s.low == s.high:
+		*s = o
+	default:
+		s.low, s.high = min(s.low, o.low), max(s.high, o.high)
+	}
+}
+
+// cut leaves of s what lies below n.
+func (s *span) cut(n uint64) {
+	s.high = min(s.high, n)
+	s.low = min(s.low, s.high)
 }
 
 // ackTimer decides when the next ack leaves.
@@ -54,6 +77,7 @@ func (r *received) add(now time.Duration, n uint64) bool {
 			return false
 		}
 		r.missing--
+		r.late.join(span{n, n + 1})
 	} else {
 		r.missing += n - r.next
 		for i := range min(n-r.next+1, seenWindow) {
@@ -100,8 +124,9 @@ func (r *received) told(now time.Duration) {
 	r.asking, r.urgent = 0, false
 }
 
-// untold takes back that an ack has left; before is the timer as it was then.
-func (r *received) untold(before ackTimer) {
+// untold takes back that an ack has left; before is the timer as it was then, and late what no ack had told.
+func (r *received) untold(before ackTimer, late span) {
+	r.late.join(late)
 	if before.asking == 0 {
 		return
 	}
@@ -114,7 +139,8 @@ func (r *received) untold(before ackTimer) {
 }
 
 // appendAcks appends the runs newest first, at most room bytes with their header. covered is false when some were left
-// out.
+// out. Of what came late below those for which there was room every second ack tells: the gap under its first run reaches down to them,
+// for a gap says nothing of its numbers.
 func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
 	delay := min((now-r.at).Microseconds()/ackDelayUnit, 1<<16-1)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.next-1))
@@ -124,23 +150,38 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	limit := len(b) + room - ackHeaderBytes
 	low := r.runDown(r.next, true)
 	b = appendVarint(b, r.next-low)
-	nruns := 1
+	nruns, below := 1, low
+	if r.turnToOlder(low) {
+		below = r.late.high
+	} else {
+		r.short = false
+	}
 	for {
-		gapLow := r.runDown(low, false)
+		gapLow := r.runDown(below, false)
 		if gapLow <= r.floor {
-			covered = true
+			covered = !r.older
+			low = 0
 			break
 		}
 		ackLow := r.runDown(gapLow, true)
 		if nruns+2 > maxAckRuns || len(b)+varintLen(low-gapLow)+varintLen(gapLow-ackLow) > limit {
+			r.short = true
 			break
 		}
 		b = appendVarint(b, low-gapLow)
 		b = appendVarint(b, gapLow-ackLow)
-		nruns, low = nruns+2, ackLow
+		nruns, low, below = nruns+2, ackLow, ackLow
 	}
+	r.late.cut(low)
 	b[count] = byte(nruns)
 	return b, covered
+}
+
+// turnToOlder reports whether this ack is to tell of what came late below its first run, which ends at low.
+func (r *received) turnToOlder(low uint64) bool {
+	r.late.cut(low)
+	r.older = !r.older && r.short && r.late.low < r.late.high
+	return r.older
 }
 
 // runDown returns the lowest n >= floor so that all of [n, high) have the given state.

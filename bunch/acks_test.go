@@ -119,6 +119,42 @@ func TestAckFloor(t *testing.T) {
 	require.Equal(t, []uint64{7, 5, 4, 3, 2}, ackedNumbers(t, b))
 }
 
+// TestAcksTellOfTheLate: an ack has room for few gaps, and where packets come late by hundreds of others more gaps lie above them. Every
+// second ack tells of those, or nobody would.
+func TestAcksTellOfTheLate(t *testing.T) {
+	const late, room = 300, maxHeaderBytes - packetHeaderBytes // of every other packet, beside an entry
+	var r received
+	told := map[uint64]bool{}
+	for n := uint64(0); n < 2000; n += 2 {
+		r.arrived(0, n)
+		if n > late {
+			r.arrived(0, n-late-1)
+		}
+		if n%8 == 0 {
+			b, covered := r.appendAcks(nil, 0, room)
+			require.LessOrEqual(t, len(b), room)
+			require.False(t, covered && r.late.low < r.late.high)
+			for _, acked := range ackedNumbers(t, b) {
+				require.True(t, r.has(acked), acked)
+				told[acked] = true
+			}
+		}
+	}
+	for n := range uint64(2000 - late - 32) {
+		require.True(t, told[n], n)
+	}
+
+	t.Log("# what an ack would have told that did not leave is still to be told")
+	r.arrived(0, 1705)
+	late1705, before := r.late, r.ackTimer
+	for range 2 {
+		r.appendAcks(nil, 0, room)
+	}
+	require.Zero(t, r.late.high-r.late.low)
+	r.untold(before, late1705)
+	require.EqualValues(t, 1706, r.late.high)
+}
+
 func TestAcksAgainstAModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	for range 200 {
@@ -205,13 +241,13 @@ func TestAckTimerIsTakenBack(t *testing.T) {
 	before := r.ackTimer
 	r.told(5 * ms)
 	require.Zero(t, r.asking)
-	r.untold(before)
+	r.untold(before, span{})
 	require.Equal(t, before, r.ackTimer)
 
 	t.Log("# what came meanwhile counts too")
 	r.told(5 * ms)
 	r.arrived(6*ms, 3)
-	r.untold(before)
+	r.untold(before, span{})
 	require.Equal(t, 3, r.asking)
 	require.True(t, r.urgent)
 	require.Equal(t, before.deadline, r.deadline)

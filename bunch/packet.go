@@ -53,6 +53,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 	}
 	if c.build.bunches == 0 && !must {
 		c.sent.takeBack()
+		c.received.late.join(c.undo.late)
 		c.idle()
 		return buf, 0, false
 	}
@@ -92,6 +93,7 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 	b := &c.build
 	b.buf = append(b.buf, Protocol, 0)
 	b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(c.sent.Next-1))
+	c.undo.late = c.received.late
 	limit := 0
 	if c.flow.update {
 		limit = varintLen(c.flow.kib())
