@@ -21,21 +21,29 @@ type received struct {
 	floor   uint64                  // the peer knows all that we know below it
 	at      time.Duration           // arrival of the largest
 	missing uint64                  // numbers below next that never came
-	late    span                    // came below others, and no ack has told of them yet
-	older   bool                    // the last ack was of late ones
-	short   bool                    // the last ack of all had no room for all
+	toTell
 
 	ackTimer
+}
+
+// toTell is what acks have yet to tell.
+type toTell struct {
+	fresh span // came as the largest, and no ack has told of them yet
+	late  span // came below others, and no ack has told of them yet
+	left  span // one ack had no room for them; every second one goes on with these
+	older bool // the last ack did
 }
 
 // span is the numbers from low to high-1.
 type span struct{ low, high uint64 }
 
+func (s span) empty() bool { return s.low >= s.high }
+
 // join widens s so that it holds all of o.
 func (s *span) join(o span) {
 	switch {
-	case o.low == o.high:
-	case s.low == s.high:
+	case o.empty():
+	case s.empty():
 		*s = o
 	default:
 		s.low, s.high = min(s.low, o.low), max(s.high, o.high)
@@ -85,6 +93,7 @@ func (r *received) add(now time.Duration, n uint64) bool {
 			*w &^= m
 		}
 		r.next, r.at = n+1, now
+		r.fresh.join(span{n, n + 1})
 	}
 	w, m := r.bit(n)
 	*w |= m
@@ -124,9 +133,11 @@ func (r *received) told(now time.Duration) {
 	r.asking, r.urgent = 0, false
 }
 
-// untold takes back that an ack has left; before is the timer as it was then, and late what no ack had told.
-func (r *received) untold(before ackTimer, late span) {
-	r.late.join(late)
+// untold takes back that an ack has left; before is the timer as it was then, and toTell what was to be told.
+func (r *received) untold(before ackTimer, toTell toTell) {
+	r.fresh.join(toTell.fresh)
+	r.late.join(toTell.late)
+	r.left.join(toTell.left)
 	if before.asking == 0 {
 		return
 	}
@@ -139,8 +150,8 @@ func (r *received) untold(before ackTimer, late span) {
 }
 
 // appendAcks appends the runs newest first, at most room bytes with their header. covered is false when some were left
-// out. Of what came late below those for which there was room every second ack tells: the gap under its first run reaches down to them,
-// for a gap says nothing of its numbers.
+// out. Every second ack tells of those for which another had no room: the gap under its first run reaches down to them, over received
+// numbers as well, for a gap says nothing of its numbers.
 func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
 	delay := min((now-r.at).Microseconds()/ackDelayUnit, 1<<16-1)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.next-1))
@@ -152,9 +163,7 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	b = appendVarint(b, r.next-low)
 	nruns, below := 1, low
 	if r.turnToOlder(low) {
-		below = r.late.high
-	} else {
-		r.short = false
+		below = r.left.high
 	}
 	for {
 		gapLow := r.runDown(below, false)
@@ -165,23 +174,37 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 		}
 		ackLow := r.runDown(gapLow, true)
 		if nruns+2 > maxAckRuns || len(b)+varintLen(low-gapLow)+varintLen(gapLow-ackLow) > limit {
-			r.short = true
 			break
 		}
 		b = appendVarint(b, low-gapLow)
 		b = appendVarint(b, gapLow-ackLow)
 		nruns, low, below = nruns+2, ackLow, ackLow
 	}
-	r.late.cut(low)
+	r.toldDownTo(low)
 	b[count] = byte(nruns)
 	return b, covered
 }
 
-// turnToOlder reports whether this ack is to tell of what came late below its first run, which ends at low.
+// turnToOlder reports whether this ack is to tell of those for which another had no room. Its first run ends at low.
 func (r *received) turnToOlder(low uint64) bool {
-	r.late.cut(low)
-	r.older = !r.older && r.short && r.late.low < r.late.high
+	r.left.cut(low)
+	r.older = !r.older && !r.left.empty()
 	return r.older
+}
+
+// toldDownTo notes that an ack has told down to low.
+func (r *received) toldDownTo(low uint64) {
+	r.left.cut(low)
+	if r.older {
+		return
+	}
+	r.fresh.cut(low)
+	r.late.cut(low)
+	if r.left.empty() {
+		r.left.join(r.fresh)
+		r.left.join(r.late)
+		r.fresh, r.late = span{}, span{}
+	}
 }
 
 // runDown returns the lowest n >= floor so that all of [n, high) have the given state.

@@ -131,28 +131,56 @@ func TestAcksTellOfTheLate(t *testing.T) {
 			r.arrived(0, n-late-1)
 		}
 		if n%8 == 0 {
-			b, covered := r.appendAcks(nil, 0, room)
-			require.LessOrEqual(t, len(b), room)
-			require.False(t, covered && r.late.low < r.late.high)
-			for _, acked := range ackedNumbers(t, b) {
-				require.True(t, r.has(acked), acked)
-				told[acked] = true
-			}
+			r.tell(t, told, room)
 		}
 	}
 	for n := range uint64(2000 - late - 32) {
 		require.True(t, told[n], n)
 	}
+}
 
-	t.Log("# what an ack would have told that did not leave is still to be told")
-	r.arrived(0, 1705)
-	late1705, before := r.late, r.ackTimer
-	for range 2 {
-		r.appendAcks(nil, 0, room)
+// TestAcksTellOfAClump: of packets that come at once with more gaps than an ack has room for, the next acks tell the rest, though more come.
+func TestAcksTellOfAClump(t *testing.T) {
+	var r received
+	told := map[uint64]bool{}
+	for n := uint64(0); n < 1000; n += 2 {
+		r.arrived(0, n)
 	}
-	require.Zero(t, r.late.high-r.late.low)
-	r.untold(before, late1705)
-	require.EqualValues(t, 1706, r.late.high)
+	for n := uint64(1000); n < 1100; n++ {
+		r.arrived(0, n)
+		r.tell(t, told, 100)
+	}
+	for n := uint64(0); n < 1000; n += 2 {
+		require.True(t, told[n], n)
+	}
+	require.Len(t, told, 600)
+}
+
+// tell notes what an ack tells.
+func (r *received) tell(t *testing.T, told map[uint64]bool, room int) {
+	b, covered := r.appendAcks(nil, 0, room)
+	require.LessOrEqual(t, len(b), room)
+	require.False(t, covered && !r.left.empty())
+	for _, n := range ackedNumbers(t, b) {
+		require.True(t, r.has(n), n)
+		told[n] = true
+	}
+}
+
+// What an ack told that did not leave is to be told again.
+func TestUntoldAcks(t *testing.T) {
+	var r received
+	for n := uint64(0); n < 400; n += 2 {
+		r.arrived(0, n)
+	}
+	r.appendAcks(nil, 0, 100)
+	require.True(t, r.fresh.empty())
+	toTell, before := r.toTell, r.ackTimer
+	require.Equal(t, span{0, 336}, r.left)
+	r.appendAcks(nil, 0, 100)
+	require.Equal(t, span{0, 274}, r.left)
+	r.untold(before, toTell)
+	require.Equal(t, span{0, 336}, r.left)
 }
 
 func TestAcksAgainstAModel(t *testing.T) {
@@ -241,13 +269,13 @@ func TestAckTimerIsTakenBack(t *testing.T) {
 	before := r.ackTimer
 	r.told(5 * ms)
 	require.Zero(t, r.asking)
-	r.untold(before, span{})
+	r.untold(before, toTell{})
 	require.Equal(t, before, r.ackTimer)
 
 	t.Log("# what came meanwhile counts too")
 	r.told(5 * ms)
 	r.arrived(6*ms, 3)
-	r.untold(before, span{})
+	r.untold(before, toTell{})
 	require.Equal(t, 3, r.asking)
 	require.True(t, r.urgent)
 	require.Equal(t, before.deadline, r.deadline)

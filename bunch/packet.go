@@ -53,7 +53,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 	}
 	if c.build.bunches == 0 && !must {
 		c.sent.takeBack()
-		c.received.late.join(c.undo.late)
+		c.received.untold(ackTimer{}, c.undo.toTell)
 		c.idle()
 		return buf, 0, false
 	}
@@ -93,7 +93,7 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 	b := &c.build
 	b.buf = append(b.buf, Protocol, 0)
 	b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(c.sent.Next-1))
-	c.undo.late = c.received.late
+	c.undo.toTell = c.received.toTell
 	limit := 0
 	if c.flow.update {
 		limit = varintLen(c.flow.kib())

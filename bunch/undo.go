@@ -7,7 +7,7 @@ type undo struct {
 	datagrams []unsentDatagram // its unreliable bunches
 	tracked   []trackedMessage // its tracked bunches
 	acks      ackTimer         // as it was before, when the packet acknowledges something
-	late      span             // what came late and no ack had told
+	toTell    toTell           // likewise
 	probe     bool             // it asked for a higher limit
 	lastAsk   time.Duration
 }
@@ -67,7 +67,7 @@ func (c *Conn) Unsent(number uint64) {
 	}
 	c.flow.update = c.flow.update || p.limit
 	c.flow.probe = c.flow.probe || c.undo.probe
-	c.received.untold(c.undo.acks, c.undo.late)
+	c.received.untold(c.undo.acks, c.undo.toTell)
 	c.stats.PacketsSent--
 	c.stats.BytesSent -= uint64(p.size)
 	c.sent.unsend(p, c.undo.lastAsk)
