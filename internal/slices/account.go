@@ -1,22 +1,22 @@
 package slices
 
-// Account is charged for what a peer makes a machine hold, in bytes of real memory. Machines may share one, and its owner may
-// charge it at any time, so it is safe from any goroutine and never waits.
+// Account is charged for what a peer makes a machine hold, in bytes of allocated memory. Machines may share an account, and its owner
+// may charge it at any time: its methods are safe from any goroutine and never wait.
 type Account interface {
-	// Hold charges n bytes of content that was promised room. It is false, and charges nothing, when the promise or the
-	// memory is used up. Awaited bytes may use the room that is kept so that what has begun goes on: nothing behind them
-	// comes in before they do.
+	// Hold charges n bytes of content for which credit promised room. It is false, and charges nothing, when the credit or the
+	// memory is used up. Awaited bytes may use the room that is kept for transfers under way: no later message is handed
+	// out before they have come.
 	Hold(n int64, awaited bool) bool
-	// Drop notes that n bytes of content are held no more, or that somebody else accounts for them.
+	// Drop notes that the machine no longer holds n bytes of content, or that its owner accounts for them now.
 	Drop(n int64)
-	// Borrow charges n bytes beside all promises, or nothing and is false.
+	// Borrow charges n bytes for which no credit promised room. It is false, and charges nothing, when there is no memory.
 	Borrow(n int64, awaited bool) bool
-	// Repay notes that n borrowed bytes are held no more.
+	// Repay notes that the machine no longer holds n borrowed bytes.
 	Repay(n int64)
 }
 
-// Allocated is what n bytes of heap take at the most: from 64 bytes on the runtime's size classes are 3/16 apart or less (4,097
-// bytes take 4,864), below it 16 bytes, and what is larger than 32 KiB is whole pages of 8 KiB.
+// Allocated returns how much heap an allocation of n bytes takes at most. The runtime's size classes are at most 16 bytes apart below
+// 64 bytes, and at most 3/16 above (4,097 bytes take 4,864); an allocation of more than 32 KiB takes whole pages of 8 KiB.
 func Allocated(n int64) int64 {
 	const largest, page = 32 << 10, 8 << 10
 	if n > largest {
@@ -25,10 +25,10 @@ func Allocated(n int64) int64 {
 	return min(n+n*3/16+16, largest)
 }
 
-// ChunkBytes is the memory of a chunk of so many slices.
+// ChunkBytes returns how much memory a chunk of so many slices takes.
 func ChunkBytes(slices int) int64 { return Allocated(int64(slices * Size)) }
 
-// spareBytes is what the memory of a chunk is larger than so many slices need, because it served another before.
+// spareBytes returns how many bytes of data, a chunk's memory, its slices do not need: it may have served a larger chunk before.
 func spareBytes(data []byte, slices int) int64 {
 	return max(0, Allocated(int64(cap(data)))-ChunkBytes(slices))
 }

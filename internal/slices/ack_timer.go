@@ -6,32 +6,33 @@ import (
 	"github.com/quivernet/quiver/chunk"
 )
 
-// ackTimer decides when the acks of a receiver leave. Before ask was called for the first time there need be no receiver: none is due.
+// ackTimer decides when the acks of a receiver leave. There need be no receiver before the first ask, since no ack is due.
 type ackTimer struct {
 	pace     ackPace
 	asking   int       // slices since the last ack
 	deadline time.Time // of the next ack, while asking
-	draining bool      // acks leave, one for each chunk that has news
+	draining bool      // acks are leaving, one for each chunk of which slices have come
 }
 
-// ackPace is how many slices bring an ack at once, and the longest that one waits.
+// ackPace is after how many slices an ack leaves at once, and how long it waits for them at most.
 type ackPace struct {
 	every int
 	delay time.Duration
 }
 
 var (
-	// gatedAcks are small, and quic-go, which acks every second packet, sends its own along with them.
+	// gatedAcks is the pace on a path that tells no fates. Such acks cost little: they are small, and quic-go, which acks every second
+	// packet, sends its own acks in the same packets.
 	gatedAcks = ackPace{every: 8, delay: ackDelay}
-	// fatedAcks are for a carrier whose own feedback tells of single packets: one for a full part.
+	// fatedAcks is the pace on a path that tells fates: one ack for a full part, since the carrier's feedback covers single packets.
 	fatedAcks = ackPace{every: PartSlices, delay: 20 * time.Millisecond}
 )
 
-// ackDelay is the longest that the peer waits with an ack on a path that tells no fates.
+// ackDelay is how long an ack waits at most on a path that tells no fates.
 const ackDelay = 2 * time.Millisecond
 
-// ask counts a slice that came, while so many chunks are under way. An ack is due at once when none is, for as far as this end knows
-// nothing more is on its way.
+// ask counts a slice that came; open is how many chunks are under way. When none is, an ack is due at once: as far as this end knows
+// no more slices are coming.
 func (t *ackTimer) ask(now time.Time, open int) {
 	t.asking++
 	switch {
@@ -56,13 +57,13 @@ func (t *ackTimer) next(now time.Time, r *chunk.Receiver) (chunk.Ack, bool) {
 	return a, ok
 }
 
-// ackAgain has a chunk acked again, whose ack was lost or never left.
+// ackAgain makes an ack due for a chunk whose last ack was lost or never left.
 func (t *ackTimer) ackAgain(id uint16, r *chunk.Receiver) {
 	r.Repeat(id)
 	t.draining = true
 }
 
-// ackAllAgain has all acked again that was acked lately.
+// ackAllAgain makes acks due for all chunks under way, and for those that were handed out last.
 func (t *ackTimer) ackAllAgain(r *chunk.Receiver) {
 	r.Restart()
 	t.draining = true

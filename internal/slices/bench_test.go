@@ -37,7 +37,7 @@ func benchMachine(b *testing.B, path recovery.Path) {
 	}
 }
 
-// exchange has all arrive that leaves now.
+// exchange delivers all datagrams that leave now.
 func exchange(now time.Time, from, to *Machine, buf []byte) {
 	for {
 		packet, number, ok := from.AppendPacket(now, buf, Datagram)

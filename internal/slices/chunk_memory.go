@@ -6,22 +6,22 @@ import (
 	"github.com/quivernet/quiver/chunk"
 )
 
-// chunkMemory is a receiver whose memory is charged to the connection's account: its records, the chunks in it, and the memory that it
-// keeps for chunks to come. What finds no room is not there and not charged.
+// chunkMemory is a receiver whose memory is charged to the connection's account: its records, the chunks in it, and spare memory, which it
+// keeps for later chunks. A chunk for which there is no room is neither kept nor charged.
 type chunkMemory struct {
 	account  Account
 	receiver *chunk.Receiver // nil before the first slice
-	places   int             // records of chunks that the receiver has
-	spares   []int64         // memory that the receiver keeps for later chunks, the last of which it takes first
+	places   int             // how many chunks the receiver has records for
+	spares   []int64         // sizes of the receiver's spare memory; it uses the last first
 }
 
 const (
-	// spareChunks is of how many chunks the memory is kept for later ones.
+	// spareChunks is the memory of how many chunks is kept for later chunks.
 	spareChunks = 8
-	// ReceiverBytes is what a chunk.Receiver takes beside the memory of its chunks: records of 256 that come and of 1,024
-	// that came.
+	// ReceiverBytes is what a chunk.Receiver takes besides the memory of its chunks: records of Places chunks under way, and of the
+	// 1,024 chunks that were handed out last.
 	ReceiverBytes = 52 << 10
-	// placeBytes is the record of one more that comes, and its place among those whose memory is kept.
+	// placeBytes is what the receiver takes for one more place: the record of a chunk, and room in its list of spare memory.
 	placeBytes = 128
 )
 
@@ -35,14 +35,14 @@ func (m *chunkMemory) equip() bool {
 	}
 	r, err := chunk.NewReceiver(config)
 	if err != nil {
-		panic(err) // of a constant
+		panic(err) // never: config is valid
 	}
 	m.receiver, m.places = r, Places
 	return true
 }
 
-// begin takes the first slice of a chunk that is so far ahead of the next to be handed out, and reports whether there was room for the
-// chunk. Awaited: nothing behind it comes in before it does.
+// begin takes the first slice of a chunk, and reports whether there was room for the chunk. Ahead is how many chunks it is ahead of the
+// next one to be handed out. Awaited means that no later message is handed out before it has come.
 func (m *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited bool) bool {
 	if !m.hold(s.Count, ahead, awaited) {
 		return false
@@ -50,13 +50,13 @@ func (m *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited boo
 	m.receiver.Insert(now, s)
 	if n := len(m.spares); n > 0 {
 		data, _, _ := m.receiver.Partial(s.ChunkID)
-		m.account.Repay(m.spares[n-1] - spareBytes(data, s.Count)) // the chunk is charged for what the receiver took again
+		m.account.Repay(m.spares[n-1] - spareBytes(data, s.Count)) // the receiver used this memory, and hold has charged what the slices need
 		m.spares = m.spares[:n-1]
 	}
 	return true
 }
 
-// hold charges a chunk of so many slices, and its record if there is none so far ahead.
+// hold charges a chunk of so many slices, and its record if the receiver has none so far ahead.
 func (m *chunkMemory) hold(slices, ahead int, awaited bool) bool {
 	if !m.account.Hold(ChunkBytes(slices), awaited) {
 		return false
@@ -85,7 +85,7 @@ func (m *chunkMemory) widen(ahead int) bool {
 	return true
 }
 
-// narrow gives up the records of chunks far ahead. None may be under way.
+// narrow gives up the records beyond Places. No chunk may be under way.
 func (m *chunkMemory) narrow() {
 	if m.places > Places {
 		m.receiver.SetReceiveQueue(Places)
@@ -94,7 +94,7 @@ func (m *chunkMemory) narrow() {
 	}
 }
 
-// partial returns the place of a chunk's slices and which of them are there; a Count of 0 says that none is.
+// partial returns the memory of a chunk's slices and which of them have come; with a Count of 0, none has.
 func (m *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	if m.receiver != nil {
 		data, have, _ = m.receiver.Partial(id)
@@ -102,14 +102,14 @@ func (m *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	return data, have
 }
 
-// release notes that the caller is done with a message, or accounts for it elsewhere. It touches the account only.
+// release notes that the caller is done with a message, or accounts for it now. It touches nothing but the account.
 func (m *chunkMemory) release(message []byte) {
 	count := sliceCount(message)
 	m.account.Drop(ChunkBytes(count))
 	m.account.Repay(spareBytes(message, count))
 }
 
-// giveBack takes the memory of a message that was released, for one of the chunks to come, unless it is more than a full part's.
+// giveBack takes the memory of a message that was released, for a later chunk. It keeps no memory larger than a full part's.
 func (m *chunkMemory) giveBack(message []byte) {
 	memory := Allocated(int64(cap(message)))
 	if len(m.spares) < spareChunks && cap(message) <= PartSlices*Size && m.account.Borrow(memory, false) {
@@ -118,7 +118,7 @@ func (m *chunkMemory) giveBack(message []byte) {
 	}
 }
 
-// trim gives up spare memory, also that of records while no chunk is under way.
+// trim gives up spare memory, and the records beyond Places if no chunk is under way: open is how many are.
 func (m *chunkMemory) trim(open int) {
 	if m.receiver == nil {
 		return

@@ -8,42 +8,42 @@ import (
 )
 
 const (
-	// probePackets may pass every gate after a probe timeout (RFC 9002, 6.2.4).
+	// probePackets is how many slices may leave after a probe timeout whatever the window is (RFC 9002, section 6.2.4).
 	probePackets = 2
-	// outage is how many probe timeouts in a row are one: from then on only probes leave. quic-go's window does not shrink
+	// outageTimeouts is how many probe timeouts in a row make an outage, in which only probes leave: quic-go's window does not shrink
 	// on timeouts.
-	outage = 2
+	outageTimeouts = 2
 )
 
-// control says what may leave, and finds what is lost, on a path that tells no fates: a gate in front of the path's window,
-// RFC 9002's thresholds, and probes. Its round trips include what the peer waits with its acks, 2 ms at most.
+// control decides when slices may leave on a path that tells no fates, and which are lost. It has a gate in front of the path's window,
+// the loss thresholds of RFC 9002, section 6.1, and probes. Its round trips include the delay of the peer's acks, at most ackDelay.
 type control struct {
 	gate   recovery.Gate
 	losses recovery.Losses
 
-	foreign  uint64        // sendings below it took another path, and tell nothing of this one
+	foreign  uint64        // sendings below it took another path, and say nothing about this one
 	reached  uint64        // one above the newest sending that arrived
-	lastSent time.Duration // of the outbox's clock, as all times here
-	timeouts int           // in a row
-	probes   int           // that may leave now
-	lost     uint64        // slices
+	lastSent time.Duration // when the last slice left; like all times here, by the outbox's clock
+	timeouts int           // probe timeouts in a row
+	probes   int           // how many slices may leave as probes
+	lost     uint64        // how many slices were given up by a threshold
 }
 
-// begin starts on another path: sendings below foreign took the one before.
+// begin starts on another path: sendings below foreign took the one that was left.
 func (c *control) begin(foreign uint64) {
 	c.foreign = foreign
 	c.timeouts, c.probes, c.losses.Next = 0, 0, 0
 }
 
-// mayLeave reports whether there is room for one more slice. With none in flight there always is: no timer would bring a probe.
+// mayLeave reports whether one more slice may leave. It may when none is in flight, since no probe timer runs then.
 func (c *control) mayLeave(f *flight) bool {
 	if c.probes > 0 || f.count == 0 {
 		return true
 	}
-	return c.timeouts < outage && f.bytes+Datagram <= c.gate.Window(Datagram)
+	return c.timeouts < outageTimeouts && f.bytes+Datagram <= c.gate.Window(Datagram)
 }
 
-// limited notes that the path would take more than is given to it, with so many bytes in flight.
+// limited notes that the path would take more than the machine sends, with so many bytes in flight.
 func (c *control) limited(inFlight int) { c.gate.Limited(inFlight) }
 
 // spent notes that there was nothing more to send, with so many bytes in flight.
@@ -60,15 +60,15 @@ func (c *control) sent(s *sending, others int) {
 	c.probes = max(c.probes-1, 0)
 }
 
-// acked is what an ack says of sendings whose fate was open.
+// acked is what an ack says about sendings whose fate was open.
 type acked struct {
-	news  bool
-	high  uint64        // one above the newest that is known to have arrived; 0 = none is
-	timed uint64        // the same of those that left only once, and so tell when
-	least time.Duration // since one that had left before did so again: its round trip was no less, whichever sending arrived; 0 = no news
+	news  bool          // it acks a sending on this path for the first time
+	high  uint64        // one above the newest sending that surely arrived; 0 = none did
+	timed uint64        // one above the newest of a slice that left only once, so that its round trip is known; 0 = none
+	least time.Duration // a bound of the round trip from below, by a slice that left again: whichever sending arrived, it took no less; 0 = none
 }
 
-// hear takes the news of a chunk, before they are noted in the flight.
+// hear takes what an ack says for the first time about a chunk. The caller notes it in the flight afterwards.
 func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.Bits) (a acked) {
 	for i, newest := range of.newest {
 		number := newest - 1
@@ -80,14 +80,14 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 			continue
 		}
 		a.news = true
-		if s == nil { // given up, and forgotten
+		if s == nil { // given up, and no longer in the flight
 			continue
 		}
 		c.gate.Acked(t, &s.mark, int(s.size))
 		since := t - s.at
 		if s.fate == lost || s.again && since < c.gate.Min/2 && of.givenUp.Has(i) {
 			took := since
-			if s.again { // of an earlier sending
+			if s.again { // an earlier sending may have arrived, and took an unknown time
 				took = 0
 			}
 			c.losses.Spurious(t, took)
@@ -105,7 +105,7 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 	return a
 }
 
-// learn measures the path by what an ack said, and gives up what it shows to be lost.
+// learn measures the path by what an ack said, and gives up the slices that it shows to be lost. The ack is of chunk id.
 func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 	c.timeouts, c.probes = 0, 0
 	switch {
@@ -114,19 +114,19 @@ func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 		c.gate.Update(t, t-s.at, 0)
 		c.gate.Measure(t, s.at, &s.mark)
 	case a.least > 0:
-		// Else all that leaves after a queue has come up leaves again before it is acked, and nothing ever measures that queue.
+		// Without this nothing would measure a queue that has built up: all slices behind it leave again before they are acked.
 		c.gate.Update(t, a.least, 0)
 	}
 	c.reached = max(c.reached, a.high)
 	c.detect(t, o, id, a.high)
 }
 
-// detectByTime gives up what left so long ago that it must be lost, though no ack was heard.
+// detectByTime gives up slices by the time threshold alone, when no ack was heard.
 func (c *control) detectByTime(t time.Duration, o *outbox) { c.detect(t, o, 0, 0) }
 
-// detect gives up the slices that are lost by now. ID and high name the chunk of the ack that was heard and its newest
-// sending that arrived; high 0 = none was. How many later ones arrived counts within that chunk only, for an ack tells of all
-// slices of a chunk; others may tell of theirs in an ack that was lost.
+// detect gives up the slices that are lost by now. An ack of chunk id was heard, whose newest sending that arrived is below high; high
+// 0 = no ack was heard. The packet threshold counts within that chunk only, because an ack covers all slices of one chunk: the ack of
+// another chunk may have been lost.
 func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	c.losses.Largest = high
 	c.losses.Begin(t, max(c.gate.Current(), c.gate.Latest)+ackDelay)
@@ -138,7 +138,7 @@ func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 		}
 		place := n
 		if s.id != id {
-			place = high // nothing of its chunk was heard
+			place = high // no ack of its chunk was heard: only time counts
 		}
 		if c.losses.Lost(t, place, s.at) {
 			c.lost++
@@ -160,7 +160,7 @@ func (c *control) timeoutAt(f *flight) (at time.Duration, ok bool) {
 	return c.lastSent + c.gate.Backoff(c.timeouts, ackDelay), f.count > 0 && c.probes == 0
 }
 
-// advance finds what time shows to be lost. When nothing is heard the oldest slices leave once more.
+// advance runs the timers: it gives up slices by the time threshold, and after a probe timeout the oldest ones, which leave again as probes.
 func (c *control) advance(t time.Duration, o *outbox) {
 	if c.losses.Next != 0 && t >= c.losses.Next {
 		c.detectByTime(t, o)

@@ -21,22 +21,22 @@ func newConversation(t *testing.T) *conversation {
 	return &conversation{T: t, Machine: New(protocol, newRoom(1<<20)), now: netsim.Epoch}
 }
 
-// pass has time go by.
+// pass advances the time.
 func (c *conversation) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 	require.NoError(c, c.Advance(c.now))
 }
 
-// timeout has the next timer run.
+// timeout advances to the next timer and runs it.
 func (c *conversation) timeout() {
 	at, ok := c.NextTimeout()
 	require.True(c, ok)
 	c.pass(at.Sub(c.now))
 }
 
-// darken has probes time out until that counts as an outage.
+// darken lets probes time out until there is an outage.
 func (c *conversation) darken() {
-	for c.control.timeouts < outage {
+	for c.control.timeouts < outageTimeouts {
 		c.leave()
 		c.timeout()
 	}
@@ -45,7 +45,7 @@ func (c *conversation) darken() {
 // give sends a message of so many slices.
 func (c *conversation) give(slices int) { require.NoError(c, c.Send(content(slices*Size), memory{})) }
 
-// leave has all slices leave that may, and returns chunk and index of each.
+// leave sends all slices that may leave, and returns chunk and index of each.
 func (c *conversation) leave() (all [][2]int) {
 	for {
 		packet, _, ok := c.AppendPacket(c.now, nil, Datagram)
@@ -103,7 +103,7 @@ func TestTimeThresholdCountsThePeersDelay(t *testing.T) {
 	require.EqualValues(t, 1, c.Lost())
 }
 
-// TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain: lost slices go first, so that the late ack nearly always finds it so.
+// TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain: lost slices leave first, so nearly always one has left again when its late ack comes.
 func TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain(t *testing.T) {
 	c := newConversation(t)
 	c.give(9)
@@ -140,8 +140,8 @@ func TestProbesGoOnThroughAnOutage(t *testing.T) {
 	require.Zero(t, c.Lost(), "silence is not a lost slice")
 }
 
-// TestOutageEndsWithAnAckOfWhatWasGivenUp: an ack comes after the slices were given up and before a probe has left. What is
-// sent next leaves, for nothing is in flight whose timer would let it.
+// TestOutageEndsWithAnAckOfWhatWasGivenUp: an ack comes after the slices were given up and before a probe has left. The next
+// slice leaves although none is in flight, whose timer would let it.
 func TestOutageEndsWithAnAckOfWhatWasGivenUp(t *testing.T) {
 	c := newConversation(t)
 	c.give(1)
@@ -153,7 +153,7 @@ func TestOutageEndsWithAnAckOfWhatWasGivenUp(t *testing.T) {
 	require.Len(t, c.leave(), 3)
 }
 
-// TestProbesThatNeverLeft are not waited for.
+// TestProbesThatNeverLeft: nothing waits for their acks.
 func TestProbesThatNeverLeft(t *testing.T) {
 	c := newConversation(t)
 	c.give(2)
@@ -181,9 +181,9 @@ func TestLongOutage(t *testing.T) {
 	}
 }
 
-// TestResendsTellOfAQueue: over a slow near path the round trips with a queue are a hundred times as long as those without, so all slices
-// leave again before they are acked, and no ack tells of which sending. As those told nothing, no round trip with the queue was ever
-// measured, and of seven slices six were copies, of up to ninety all but one.
+// TestResendsTellOfAQueue: over a slow near path round trips with a queue are a hundred times as long as those without, so all slices
+// leave again before they are acked, and no ack tells which sending arrived. While such acks measured nothing, no round trip with the
+// queue was ever measured: of seven slices six were copies, and of up to ninety all but one.
 func TestResendsTellOfAQueue(t *testing.T) {
 	const needed = 280
 	for _, rate := range []int64{200e3, 1e6} {

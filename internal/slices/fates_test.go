@@ -24,7 +24,7 @@ func newFatedEnd() fatedEnd {
 	return fatedEnd{m}
 }
 
-// pass has from send what it has to send, and tells it what became of that; drop says what does not arrive.
+// pass sends all that from has to send, and tells it the fates; datagrams for which drop is true do not arrive.
 func (e fatedEnd) pass(now time.Time, to fatedEnd, drop func(packet []byte) bool) (sent int) {
 	for ; ; sent++ {
 		packet, number, ok := e.AppendPacket(now, nil, Datagram)
@@ -40,7 +40,7 @@ func (e fatedEnd) pass(now time.Time, to fatedEnd, drop func(packet []byte) bool
 	}
 }
 
-// TestTransferWithoutRepair: to a peer that does not know repair slices they are lost, and nothing else is.
+// TestTransferWithoutRepair: a peer that does not know repair slices loses those, and nothing else.
 func TestTransferWithoutRepair(t *testing.T) {
 	random := testkit.Rand(t)
 	a, b := newFatedEnd(), newFatedEnd()
@@ -65,7 +65,7 @@ func TestTransferWithoutRepair(t *testing.T) {
 	require.True(t, bytes.Equal(message, got[0]))
 }
 
-// TestLostAcksAreNoStorm: a lost ack brings one more, and not those of all chunks.
+// TestLostAcksAreNoStorm: for a lost ack one more leaves, and not those of all chunks.
 func TestLostAcksAreNoStorm(t *testing.T) {
 	random := testkit.Rand(t)
 	a, b := newFatedEnd(), newFatedEnd()
@@ -119,7 +119,7 @@ func TestFarAhead(t *testing.T) {
 	require.EqualValues(t, ReceiverBytes, account.borrowed)
 }
 
-// TestOutageEndsWithItsPath: probe timeouts before the carrier changed hold nothing back when it changes again.
+// TestOutageEndsWithItsPath: probe timeouts from before the carrier changed hold nothing back when it changes back.
 func TestOutageEndsWithItsPath(t *testing.T) {
 	c := newConversation(t)
 	c.give(3)
@@ -144,7 +144,7 @@ func TestOutageEndsWithItsPath(t *testing.T) {
 	require.Len(t, c.leave(), 3)
 }
 
-// TestCarrierAloneTellsLosses: an ack that shows a hole says nothing of a slice whose fate is to be told.
+// TestCarrierAloneTellsLosses: an ack that shows a hole decides nothing about a slice whose fate the carrier will tell.
 func TestCarrierAloneTellsLosses(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
 	require.NoError(t, a.Send(content(10*Size), memory{}))
@@ -222,7 +222,7 @@ func TestWhatIsNotKeptComesAgain(t *testing.T) {
 	require.Equal(t, sent, got)
 }
 
-// TestPeerWithoutMemoryIsAskedLessAndLess: all that it refuses would leave again each second, for as long as others hold its memory.
+// TestPeerWithoutMemoryIsAskedLessAndLess: otherwise all that it refuses would leave again each second while others hold its memory.
 func TestPeerWithoutMemoryIsAskedLessAndLess(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
 	b.in.memory.account = &purse{}
@@ -306,8 +306,8 @@ func TestRepairWaitsForOneSlice(t *testing.T) {
 	require.Zero(t, b.in.restorer.held)
 }
 
-// FuzzFates gives both ends of a path that tells fates any payloads, and has them lose any of their own: nothing panics, and
-// memory keeps to its room.
+// FuzzFates gives both ends of a path that tells fates any payloads, and loses any of theirs: nothing panics, and
+// memory stays within its account.
 func FuzzFates(f *testing.F) {
 	f.Add(uint64(1), []byte{protocol, 1, 2, 3})
 	f.Add(uint64(2), repair{id: 0, count: 5, parity: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil))
@@ -338,8 +338,8 @@ func FuzzFates(f *testing.F) {
 	})
 }
 
-// TestFarChunkWithoutRoom: a chunk far ahead that finds no memory, and makes some by giving up records, is refused whole: none is charged
-// that has no place. Its slices come again and again.
+// TestFarChunkWithoutRoom: when a chunk far ahead finds no memory, records are given up for it, and then its own record is missing. It is
+// refused, and not charged, however often its slices come.
 func TestFarChunkWithoutRoom(t *testing.T) {
 	for room := int64(0); room < 64<<10; room += 1 << 10 {
 		pool := budget.NewPool(ReceiverBytes + room)
@@ -355,7 +355,7 @@ func TestFarChunkWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestRefusedRepairHoldsNothing: what finds no room is not there, nor is a place for it.
+// TestRefusedRepairHoldsNothing: a repair slice for which there is no room is not kept, and makes no set.
 func TestRefusedRepairHoldsNothing(t *testing.T) {
 	account := budget.NewAccount(budget.NewPool(repairCost-1), budget.Terms{Floor: 1 << 30, Early: 1 << 30})
 	m := new(restorer)

@@ -6,7 +6,7 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// fate is what is known of a slice that left.
+// fate is what is known of a sending.
 type fate uint8
 
 const (
@@ -18,22 +18,22 @@ const (
 // sending is one sending of one slice.
 type sending struct {
 	at    time.Duration // since the outbox's epoch
-	mark  recovery.Mark // of the gate; empty on a path that tells fates
-	size  uint16        // of its datagram
-	id    uint16        // of its chunk
-	index uint8
-	again bool // the slice had left before, so that an ack does not tell which sending arrived
+	mark  recovery.Mark // the gate's; empty on a path that tells fates
+	size  uint16        // bytes of its datagram
+	id    uint16        // its chunk
+	index uint8         // the slice in its chunk
+	again bool          // the slice had left before, so that an ack does not tell which sending arrived
 	fate  fate
 }
 
-// firstSendings have room in a flight from the start.
+// firstSendings is how many sendings a flight has room for from the start.
 const firstSendings = 64
 
-// flight remembers sendings whose fate is open, and those that left after the oldest of them.
+// flight remembers the oldest sending whose fate is open, and all that left after it.
 type flight struct {
 	recovery.Ring[sending]
-	bytes int // of datagrams flying
-	count int // of sendings flying
+	bytes int // of the datagrams of sendings that fly
+	count int // of sendings that fly
 }
 
 // launch notes a sending and returns its number.
@@ -55,7 +55,7 @@ func (f *flight) get(number uint64) *sending {
 	return f.At(number)
 }
 
-// land notes what became of a sending. One that counted as lost may land all the same.
+// land notes what became of a sending. One that counted as lost may still land.
 func (f *flight) land(s *sending, as fate) {
 	if s.fate == flying {
 		f.bytes -= int(s.size)
@@ -64,7 +64,7 @@ func (f *flight) land(s *sending, as fate) {
 	s.fate = as
 }
 
-// firstFlying forgets the decided ones from the old end and returns the number of the oldest that flies.
+// firstFlying returns the number of the oldest sending that flies, and forgets those before it.
 func (f *flight) firstFlying() (number uint64, ok bool) {
 	for ; f.Oldest < f.Next; f.Oldest++ {
 		if f.At(f.Oldest).fate == flying {

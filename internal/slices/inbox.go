@@ -6,19 +6,19 @@ import (
 	"github.com/quivernet/quiver/chunk"
 )
 
-// inbox puts slices together to messages, and restores what is missing of them.
+// inbox assembles messages from slices, and restores missing slices by repair slices.
 //
-// What it holds is charged to the connection's account: all that credit allows and what chunks take beyond it. A peer who
-// keeps to that is refused nothing but what its world's budget has not got, and that comes in once it is waited for.
+// All that it holds is charged to the connection's account: content, for which there is credit, and what chunks take beyond that. A peer
+// that keeps to its credit is refused a chunk only if the world's budget has no memory left, and never the one that is awaited.
 type inbox struct {
 	memory   chunkMemory
 	acks     ackTimer
 	restorer restorer
 	read     uint16   // id of the next chunk to be handed out
-	open     int      // chunks under way
-	messages [][]byte // in order, not yet taken
+	open     int      // how many chunks are under way
+	messages [][]byte // whole messages in order, not yet taken
 
-	refused, malformed uint64
+	refused, malformed uint64 // see Stats
 }
 
 func newInbox(account Account, pace ackPace) inbox {
@@ -48,8 +48,8 @@ func (b *inbox) repair(now time.Time, r repair) (whole bool) {
 	return false
 }
 
-// restore makes the slices that a chunk misses, when enough others are there. It is asked after each slice, too, for that may be
-// the one that was missing, and when all are there the repair slices are of no use.
+// restore makes the slices that a chunk misses, when enough slices and repair slices have come. It is called after each slice, too:
+// that may be the last one needed, and once all slices have come the repair slices are dropped.
 func (b *inbox) restore(now time.Time, id uint16) (whole bool) {
 	set := b.restorer.set(id)
 	if set == nil {
@@ -77,7 +77,7 @@ func (b *inbox) restore(now time.Time, id uint16) (whole bool) {
 	for i := range set.count {
 		if !have.Acked.Has(i) {
 			b.restorer.restored++
-			s := chunk.Slice{ChunkID: id, Index: i, Count: set.count, Data: set.cut(i, shards[i])}
+			s := chunk.Slice{ChunkID: id, Index: i, Count: set.count, Data: set.unpad(i, shards[i])}
 			whole = b.add(now, s) || whole
 		}
 	}
@@ -113,8 +113,8 @@ func (b *inbox) equip() bool {
 	return b.memory.equip()
 }
 
-// begin takes the first slice of a chunk, and reports whether there was room for the chunk. The one that is waited for has a room of
-// its own, or nothing would come in behind it.
+// begin takes the first slice of a chunk, and reports whether there was room for the chunk. The account keeps room for the one that is
+// awaited, without which no later message could be handed out.
 func (b *inbox) begin(now time.Time, s chunk.Slice) bool {
 	ahead, awaited := int(s.ChunkID-b.read), s.ChunkID == b.read && len(b.messages) == 0
 	if !b.memory.begin(now, s, ahead, awaited) {
@@ -127,7 +127,7 @@ func (b *inbox) begin(now time.Time, s chunk.Slice) bool {
 	return true
 }
 
-// collect takes the messages that are whole and next, and reports whether there was one.
+// collect takes the next messages in order that are whole, and reports whether there was one.
 func (b *inbox) collect() (whole bool) {
 	for {
 		_, data, ok := b.memory.receiver.Chunk()
@@ -141,8 +141,8 @@ func (b *inbox) collect() (whole bool) {
 	}
 }
 
-// makeRoom gives up spare memory. Waiting for TrimAfter is not enough: a slice that finds no room is sent again and again, which is
-// no silence. For what is awaited it also gives up repair slices, since the chunks that they repair come in behind it.
+// makeRoom gives up spare memory, and for an awaited chunk also repair slices, since the chunks that they repair come after it.
+// TrimAfter would never pass: a slice that finds no room is sent again and again, and is no silence.
 func (b *inbox) makeRoom(awaited bool) {
 	b.trim()
 	if awaited {
@@ -150,34 +150,34 @@ func (b *inbox) makeRoom(awaited bool) {
 	}
 }
 
-// misses reports whether a chunk is still to be handed out.
+// misses reports whether a chunk was not handed out yet.
 func (b *inbox) misses(id uint16) bool { return id-b.read < Pipeline }
 
 // nextAck returns the next ack that is due.
 func (b *inbox) nextAck(now time.Time) (chunk.Ack, bool) { return b.acks.next(now, b.memory.receiver) }
 
-// ackAgain has a chunk acked again, whose ack was lost or never left.
+// ackAgain makes an ack due for a chunk whose last ack was lost or never left.
 func (b *inbox) ackAgain(id uint16) {
 	if r := b.memory.receiver; r != nil {
 		b.acks.ackAgain(id, r)
 	}
 }
 
-// ackAllAgain has all acked again that was acked lately.
+// ackAllAgain makes acks due for all chunks under way, and for those that were handed out last.
 func (b *inbox) ackAllAgain() {
 	if r := b.memory.receiver; r != nil {
 		b.acks.ackAllAgain(r)
 	}
 }
 
-// take returns the messages that are whole. They are the caller's until giveBack, who releases each.
+// take returns the whole messages. The caller owns them until giveBack, and releases each before that.
 func (b *inbox) take() [][]byte {
 	whole := b.messages
 	b.messages = nil
 	return whole
 }
 
-// giveBack takes the memory of messages that were released, for some of the chunks to come.
+// giveBack takes the memory of messages that were released, for later chunks.
 func (b *inbox) giveBack(whole [][]byte) {
 	for i, message := range whole {
 		b.memory.giveBack(message)

@@ -8,62 +8,61 @@ import (
 )
 
 const (
-	// TrimAfter is the silence after which spare memory is given up.
+	// TrimAfter is how long no slice must come or leave before spare memory is given up.
 	TrimAfter = 10 * time.Second
-	// firstUnsent may wait before anything is known of the path: what QUIC lets leave at first is less.
+	// firstUnsent is how many bytes may wait unsent while nothing is known of the path: QUIC's first window is less.
 	firstUnsent = 64 << 10
-	// leastUnsent may wait at the least on a path that tells fates: no play waits behind it.
+	// leastUnsent is how many bytes may always wait unsent on a path that tells fates: no play waits behind them.
 	leastUnsent = 64 << 10
-	// mostAckBytes is what a datagram with an ack takes.
+	// mostAckBytes is what a datagram with an ack takes at most.
 	mostAckBytes = 1 + chunk.Overhead + chunk.MaxSlices/8
 )
 
-// Numbers of datagrams: that of a sending for a slice, ackNumber plus the chunk's id for an ack, otherNumber for the rest.
+// Numbers of datagrams: a slice has that of its sending, an ack has ackNumber plus its chunk's id, a repair slice has otherNumber.
 const (
 	ackNumber   = 1 << 63
 	otherNumber = 1 << 62
 )
 
-// Machine is one end of the slices of a connection, one packet of package chunk in each datagram. What it does not know how
-// to read it drops and counts: it changes nothing, and ends no transfer. All methods but Release belong to one caller at a
-// time.
+// Machine is one end of the slices of a connection, with one packet of package chunk in each datagram. It drops and counts datagrams
+// that it cannot read: they change nothing and end no transfer. All methods but Release must be called by one caller at a time.
 type Machine struct {
-	protocol byte // the first of its datagrams
+	protocol byte // first byte of its datagrams
 	out      outbox
 	in       inbox
 
 	// The path.
 	path    recovery.Path
-	control control   // what leaves and what is lost while it tells no fates
-	repairs repairs   // leave while it does
-	fated   uint64    // slices that left while it did
-	stale   uint64    // sendings below it took a path without fates, and are given up at until; 0 = none are
-	until   time.Time // what is under way on a path that was left has had its time
-	moved   time.Time // when a datagram whose fate is told left or arrived last, or Fates changed; zero = never
-	unheard int       // times in a row that all slices left again without an ack that tells of a new one
-	ackDue  bool      // the driver knows that an ack waits, while fates are told
+	control control   // used while the path tells no fates
+	repairs repairs   // used while it tells fates
+	fated   uint64    // slices that left while it told fates
+	stale   uint64    // sendings below it took a path without fates that was left, and are given up at until; 0 = none
+	until   time.Time // see stale
+	moved   time.Time // when a slice last left or arrived on a path that tells fates, or the path last changed; zero = never
+	unheard int       // how often in a row all slices were scheduled again without an ack of a new one
+	ackDue  bool      // on a path that tells fates: Advance has found an ack due, so NextTimeout need not name it again
 
 	// What the link asks.
 	held          bool      // slices wait for the connection's rate, or the carrier's pace
 	bulk          bool      // the last datagram was no ack
-	changed       bool      // something may leave
-	newestArrived time.Time // sending of the newest slice that is known to have arrived
+	changed       bool      // see Changed
+	newestArrived time.Time // when the newest slice left that surely arrived
 	active        time.Time // when a slice last came or left; zero once spare memory was given up
 
 	// What the owner waits for.
-	ended    bool // it gives no message after those that it gave
-	watching bool // it wants to know when Open is true
-	queue    time.Duration
-	wake     bool
+	ended    bool          // it will give no more messages
+	watching bool          // it wants to know when Open(queue) is true
+	queue    time.Duration // see watching
+	wake     bool          // see Wake
 }
 
-// New returns a machine whose datagrams begin with a byte of their own. Chunks are counted by the machine, so both ends have
-// one for each such byte.
+// New returns a machine whose datagrams begin with the byte protocol. Each machine numbers its chunks from 0, so both ends need one
+// for each such byte.
 func New(protocol byte, account Account) *Machine {
 	return &Machine{protocol: protocol, in: newInbox(account, gatedAcks)}
 }
 
-// Receive takes a datagram, of which it keeps nothing. It never fails.
+// Receive takes a datagram, and keeps none of its memory. It never fails.
 func (m *Machine) Receive(now time.Time, datagram []byte) error {
 	m.changed = true
 	switch {
@@ -99,7 +98,7 @@ func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 	m.wake = m.in.repair(now, r) || m.wake
 }
 
-// hear takes an ack. What is lost it shows only where the carrier does not say.
+// hear takes an ack. It shows losses only on a path that tells no fates.
 func (m *Machine) hear(now time.Time, a *chunk.Ack) {
 	c, fresh := m.out.news(a)
 	if c == nil {
@@ -123,8 +122,8 @@ func (m *Machine) hear(now time.Time, a *chunk.Ack) {
 	m.checkWatch()
 }
 
-// AppendPacket appends the datagram that is to leave now, of at most so many bytes: an ack, a slice, or when the last slice
-// has left a repair slice.
+// AppendPacket appends the datagram that is to leave now, of at most so many bytes: an ack, a slice, or, when the last slice
+// has left, a repair slice.
 func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []byte, number uint64, ok bool) {
 	if most < mostAckBytes {
 		return buf, 0, false
@@ -151,7 +150,7 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []by
 	return buf, 0, false
 }
 
-// mayLeave reports whether a slice may leave now. A carrier that tells fates paces.
+// mayLeave reports whether a slice may leave now. On a path that tells fates the carrier decides, by its pace.
 func (m *Machine) mayLeave() bool {
 	switch {
 	case m.path.Fates:
@@ -177,7 +176,7 @@ func (m *Machine) launched(now time.Time, number uint64, others int) {
 	m.checkWatch()
 }
 
-// appendRepair appends a repair slice, when the end of what is to be sent has left.
+// appendRepair appends a repair slice, if the owner will give no more messages; all slices have left.
 func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok bool) {
 	if !m.ended {
 		return buf, 0, false
@@ -199,8 +198,7 @@ func (m *Machine) Unsent(number uint64) {
 	}
 }
 
-// Fate tells what became of a datagram. That it arrived says nothing of its slice: an ack will say that it was kept. A lost
-// one leaves again.
+// Fate tells what became of a datagram. A slice that arrived may not have been kept: only an ack says so. A lost one leaves again.
 func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	m.repairs.loss.note()
 	switch {
@@ -212,9 +210,8 @@ func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// SetPath tells what is known of the path. When datagrams take another way, or fates are told that were not or no longer,
-// chunks stay and what is acked of them. What is under way on a path without fates may still arrive; of the other all
-// fates are told.
+// SetPath tells what is known of the path. When Epoch or Fates has changed, chunks stay, and so does what is acked of them. Slices
+// under way on a path without fates may still arrive; of those on a path with fates all fates will be told.
 func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 	if p.Fates != m.path.Fates || p.Epoch != m.path.Epoch {
 		m.move(now, p)
@@ -226,7 +223,7 @@ func (m *Machine) move(now time.Time, p recovery.Path) {
 	m.control.begin(m.out.flight.Next)
 	m.moved, m.unheard = now, 0
 	m.ackDue, m.changed = false, true
-	if !m.path.Fates { // else what is stale already has its time still
+	if !m.path.Fates { // otherwise sendings that are stale already keep their time
 		m.stale, m.until = m.out.flight.Next, now.Add(recovery.Overdue(p.RTT, ackDelay))
 	}
 	if p.Fates {
@@ -237,14 +234,14 @@ func (m *Machine) move(now time.Time, p recovery.Path) {
 	m.in.ackAllAgain()
 }
 
-// SetWindow takes what the path gives to slices while it tells no fates.
+// SetWindow tells how many bytes of slices the path lets be in flight while it tells no fates.
 func (m *Machine) SetWindow(bytes int) { m.control.gate.PathWindow = bytes }
 
-// Unmeasured reports that the path tells no fates, and that no slice has measured its round trip.
+// Unmeasured reports whether the path tells no fates and no slice has measured its round trip yet.
 func (m *Machine) Unmeasured() bool { return !m.path.Fates && !m.control.gate.Known() }
 
-// Assume takes the round trips of other datagrams for those of the path, if it is [Machine.Unmeasured] still. The least one is our own to
-// measure: the path may have become longer.
+// Assume takes the round trips of other datagrams for those of the path, while it is [Machine.Unmeasured]. It does not take their least:
+// only slices measure that, because the path may have become longer.
 func (m *Machine) Assume(smoothed, variance time.Duration) {
 	if !m.Unmeasured() {
 		return
@@ -273,16 +270,17 @@ func (m *Machine) Advance(now time.Time) error {
 	return nil
 }
 
-// mostUnheard doublings are 16 s between two resends of all that a peer without memory refuses: 8 MiB at the most.
+// mostUnheard is how many times againAt doubles its wait: to 16 s between two resends of all that a peer without memory refuses, 8 MiB
+// at most.
 const mostUnheard = 4
 
-// againAt returns when what arrived leaves again, whatever the path is then: the carrier said that it arrived, only an ack
-// says that the peer has kept it. A peer that keeps none of it has no memory, for others hold that, perhaps for long.
+// againAt returns when slices that arrived but were not acked leave again, whatever the path is then: the carrier said that they arrived,
+// but only an ack says that the peer has kept them. A peer that keeps none has no memory, because others hold it, perhaps for long.
 func (m *Machine) againAt() (at time.Time, ok bool) {
 	return m.moved.Add(recovery.KeepTime << min(m.unheard, mostUnheard)), !m.moved.IsZero() && !m.out.idle() && m.out.flight.count == 0
 }
 
-// giveUpStale loses what took a path without fates, and has not arrived in time.
+// giveUpStale gives up slices that took a path without fates, which was left, and were not acked in time.
 func (m *Machine) giveUpStale(now time.Time) {
 	if m.stale == 0 || now.Before(m.until) {
 		return
@@ -305,23 +303,23 @@ func (m *Machine) trim() {
 	m.in.trim()
 }
 
-// NextTimeout returns when Advance or AppendPacket is to be called again.
+// NextTimeout returns when Advance or AppendPacket must be called again.
 func (m *Machine) NextTimeout() (next time.Time, any bool) {
 	var first earliest
 	at, ok := m.in.acks.dueAt()
-	first.of(at, ok && !m.ackDue)
-	first.of(m.againAt())
-	first.of(m.trimAt())
-	first.of(m.until, m.stale > 0)
+	first.add(at, ok && !m.ackDue)
+	first.add(m.againAt())
+	first.add(m.trimAt())
+	first.add(m.until, m.stale > 0)
 	if !m.path.Fates {
-		first.of(m.out.time(m.control.losses.Next), m.control.losses.Next != 0)
+		first.add(m.out.time(m.control.losses.Next), m.control.losses.Next != 0)
 		at, ok := m.control.timeoutAt(&m.out.flight)
-		first.of(m.out.time(at), ok)
+		first.add(m.out.time(at), ok)
 	}
 	return first.at, first.any
 }
 
-// Waiting reports whether slices may wait for the rate.
+// Waiting reports whether slices may be waiting for the connection's rate.
 func (m *Machine) Waiting() (unreliable, bulk bool) {
 	return false, !m.out.idle() && (m.path.Fates || m.control.mayLeave(&m.out.flight))
 }
@@ -332,36 +330,36 @@ func (m *Machine) Hold(_, bulk bool) { m.held = bulk }
 // InFlight returns the bytes of slices under way.
 func (m *Machine) InFlight() int { return m.out.flight.bytes }
 
-// Arrived returns when the newest slice left that is known to have arrived.
+// Arrived returns when the newest slice left that surely arrived, on a path that tells no fates.
 func (m *Machine) Arrived() time.Time { return m.newestArrived }
 
-// Lost returns how many slices counted as lost so far, fates that were told left out.
+// Lost returns how many slices the machine has given up by its own thresholds; losses that a carrier told do not count.
 func (m *Machine) Lost() uint64 { return m.control.lost }
 
-// Wake reports, once, that messages are whole or that one may be given.
+// Wake reports, once, that messages of the peer are whole, or that what Watch waited for is true.
 func (m *Machine) Wake() bool {
 	wake := m.wake
 	m.wake = false
 	return wake
 }
 
-// Changed reports, once, that something may let a packet leave.
+// Changed reports, once, that something has happened by which a packet may be able to leave.
 func (m *Machine) Changed() bool {
 	changed := m.changed
 	m.changed = false
 	return changed
 }
 
-// SecondByte names the datagrams that are repair slices.
+// SecondByte returns the first byte of repair slices. All other datagrams of the machine begin with FirstByte.
 func (m *Machine) SecondByte() byte { return repairByte }
 
 // Bulk reports whether the datagram that AppendPacket returned last is more than an ack.
 func (m *Machine) Bulk() bool { return m.bulk }
 
-// FirstByte names the datagrams of the machine.
+// FirstByte returns the first byte of slices and acks.
 func (m *Machine) FirstByte() byte { return m.protocol }
 
-// Open reports whether another message may be given: what waits unsent will leave within queue, or nothing waits.
+// Open reports whether the owner may give another message: whether the bytes that wait unsent are few, or will leave within queue.
 func (m *Machine) Open(queue time.Duration) bool {
 	rate, least := m.control.gate.Estimate(), Size
 	if m.path.Fates {
@@ -376,13 +374,13 @@ func (m *Machine) Open(queue time.Duration) bool {
 	return m.out.unsent < least || m.out.unsent <= recovery.Bytes(rate, queue)
 }
 
-// Send takes a message, which stays as it is until all of its slices are acked and its block is freed.
+// Send takes a message. The caller must not change it until all of its slices are acked; the machine frees the block then.
 func (m *Machine) Send(message []byte, b Block) error {
 	m.changed = true
 	return m.out.send(message, b)
 }
 
-// Queued returns how many bytes of messages were never sent.
+// Queued returns how many bytes of messages wait unsent.
 func (m *Machine) Queued() int { return m.out.unsent }
 
 // Watch asks for one Wake as soon as Open is true.
@@ -398,20 +396,20 @@ func (m *Machine) checkWatch() {
 	}
 }
 
-// End tells whether no message will follow those that were given, so that repair slices are worth their bytes.
+// End tells whether the owner will give no more messages for now. Only then are repair slices worth their bytes.
 func (m *Machine) End(ended bool) { m.ended, m.changed = ended, true }
 
-// Take returns the messages of the peer that are whole, in order. The caller releases each, and gives all back.
+// Take returns the peer's messages that are whole, in order. The caller must release each, and then give all back.
 func (m *Machine) Take() [][]byte { return m.in.take() }
 
-// Release notes that a message is through, or that somebody else accounts for it. It touches the account only, and so is safe
-// from any goroutine.
+// Release notes that the caller is done with a message, or accounts for it now. It touches nothing but the account, and so is
+// safe from any goroutine.
 func (m *Machine) Release(message []byte) { m.in.memory.release(message) }
 
 // GiveBack takes the memory of messages that were released.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
 
-// Shrink gives up the memory that is spare for messages of the peer to come.
+// Shrink gives up the spare memory that is kept for later messages of the peer.
 func (m *Machine) Shrink() { m.in.trim() }
 
 // Stats returns a copy of the counters.

@@ -17,7 +17,7 @@ import (
 
 const protocol = 7
 
-// room is an account with so many bytes left for content, and any for the rest. It has one more chunk's for awaited content.
+// room is an account with so many bytes left for content, one more chunk for awaited content, and no limit for the rest.
 type room struct{ left, borrowed int64 }
 
 func newRoom(bytes int64) *room { return &room{left: bytes} }
@@ -43,12 +43,12 @@ func (r *room) Borrow(n int64, _ bool) bool {
 
 func (r *room) Repay(n int64) { r.borrowed -= n }
 
-// memory is where the messages of tests lie.
+// memory is the block of the tests' messages.
 type memory struct{}
 
 func (memory) Free() {}
 
-// partBytes is what a full part takes but for its longest header.
+// partBytes is the content of a full part with the longest header.
 const partBytes = PartSlices*Size - 40
 
 // content is bytes that differ from their neighbours.
@@ -100,7 +100,7 @@ func parts(count, size int) (parts [][]byte) {
 	return parts
 }
 
-// run runs until all parts have arrived and their sender knows.
+// run runs until all parts have arrived and are acked.
 func run(a, b *side, parts int, config netsim.PairConfig) (*netsim.Pair, error) {
 	config.Max = 1243
 	p := netsim.NewPair(a, b, config)
@@ -125,7 +125,7 @@ func TestSlicesArriveOnBadPaths(t *testing.T) {
 	}
 }
 
-// TestSlicesFillThePathWithoutAQueue bounds the wire, too.
+// TestSlicesFillThePathWithoutAQueue also bounds the bytes on the wire.
 func TestSlicesFillThePathWithoutAQueue(t *testing.T) {
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6, Queue: 1 << 20}
 	sent := parts(200, 32_000)
@@ -264,7 +264,7 @@ func TestSliceInboxIsBounded(t *testing.T) {
 	require.EqualValues(t, allowance, m.in.memory.account.(*room).left)
 }
 
-// purse is an account of so many bytes for everything, and no more for awaited content.
+// purse is an account of so many bytes for everything, with none kept for awaited content.
 type purse struct{ left int64 }
 
 func (p *purse) Hold(n int64, _ bool) bool {
@@ -290,7 +290,7 @@ func TestSpareMemoryGivesWay(t *testing.T) {
 		return len(m.in.drain())
 	}
 	const most = ReceiverBytes + 3*40<<10
-	spared := func() (*Machine, *purse) { // that keeps the memory of two chunks
+	spared := func() (*Machine, *purse) { // returns a machine that keeps the memory of two chunks
 		account := &purse{most}
 		m := New(protocol, account)
 		for id := range uint16(2) {

@@ -8,26 +8,27 @@ import (
 )
 
 const (
-	// Datagram is the smallest that QUIC falls back to, so that a slice that was cut once fits every path later.
+	// Datagram is the size in bytes of the smallest datagram to which QUIC falls back: a slice, once cut, must fit every later path.
 	Datagram = 1163
-	// Size is what of a datagram is content. Chunks move between carriers, so it is the same for all.
+	// Size is how many bytes of a datagram are content. It is the same on all carriers, because chunks move between them.
 	Size = Datagram - 1 - chunk.Overhead
-	// Pipeline is how many chunks may be in flight: 32 MiB, for a chunk is a part of about 32 KiB. One that lost a slice waits for
-	// it: at 100 Mbit/s and 200 ms, 5 % lost, three round trips of them are open. Credit, which memory bounds, is most often less.
+	// Pipeline is how many chunks may be in flight: 32 MiB, because a chunk is a part of about 32 KiB. A chunk that lost a slice stays in
+	// flight until that has come: at 100 Mbit/s, 200 ms and 5 % loss, the chunks of three round trips are. Credit usually allows less.
 	Pipeline = 1024
-	// Places are for how many chunks a receiver has records from the beginning, and reckons with places of slices that are not full.
+	// Places is how many chunks a receiver has records for from the start. It keeps memory for what this many, but not more, take beyond
+	// their content.
 	Places = 256
-	// PartSlices are what a full part of a transfer fills, with its header.
+	// PartSlices is how many slices a full part of a transfer makes, with its header.
 	PartSlices = 28
 
-	// leastChunks are the records that an outbox begins with.
+	// leastChunks is how many chunks an outbox has records for from the start.
 	leastChunks = 16
 
-	// ownResend keeps the sender's own delay before it sends a slice again out of the way of those who see losses.
+	// ownResend is the sender's own resend delay: so long that control, or the carrier, finds losses first.
 	ownResend = 10 * time.Second
 )
 
-// config is that of both ends.
+// config is the configuration of chunk.Sender and chunk.Receiver.
 var config = chunk.Config{
 	SliceSize: Size, Pipeline: Pipeline, SendQueue: -1, ReceiveQueue: Places,
 	Rate: -1, ResendDelay: ownResend, AckDelay: -1,
@@ -36,16 +37,16 @@ var config = chunk.Config{
 // Block is the memory that a message lies in.
 type Block interface{ Free() }
 
-// outbox cuts messages into slices and knows what became of each. Who carries them asks next for one when the path can take
-// it, tells with lose what is lost, and hands over the acks that come.
+// outbox cuts messages into slices and knows what became of each. The machine calls next when the path can take a slice, lose when
+// a slice is lost, and news and acknowledge when an ack has come.
 type outbox struct {
 	sender *chunk.Sender            // nil before the first message
-	chunks recovery.Ring[sentChunk] // not acked whole, by number
-	held   int                      // bytes of them
-	unsent int                      // bytes never sent
-	resent uint64                   // slices
+	chunks recovery.Ring[sentChunk] // chunks with slices that are not acked, by number
+	held   int                      // bytes of chunks
+	unsent int                      // bytes of chunks that were never sent
+	resent uint64                   // slices sent that had been sent before
 
-	epoch  time.Time // of the flight's clock: when it was first asked for
+	epoch  time.Time // of the flight's clock: the first time that since was given
 	flight flight
 }
 
@@ -55,8 +56,8 @@ type sentChunk struct {
 	message []byte
 	block   Block
 	acked   chunk.Bits
-	givenUp chunk.Bits // by a threshold; the peer may have them all the same
-	newest  []uint64   // sending of each slice, plus one; 0 = not sent
+	givenUp chunk.Bits // slices that control gave up at some time; the peer may still have them
+	newest  []uint64   // one above the newest sending of each slice; 0 = not sent
 }
 
 // begin takes a message.
@@ -75,20 +76,20 @@ func (c *sentChunk) end() {
 	c.block, c.message = nil, nil
 }
 
-// sliceCount is how many slices a message takes.
+// sliceCount returns how many slices a message makes.
 func sliceCount(message []byte) int { return (len(message) + Size - 1) / Size }
 
-// full reports whether another message has to wait for chunks in flight. Beyond Places these are at least half of a full part each,
-// for what others take beyond their content a receiver does not reckon with.
+// full reports whether another message must wait until chunks in flight are acked. Beyond Places, chunks in flight must on average be at
+// least half a full part: the receiver keeps no memory for what more small chunks take beyond their content.
 func (o *outbox) full() bool {
 	count := o.chunks.Len()
 	return count == Pipeline || count >= Places && o.held < count*PartSlices*Size/2
 }
 
-// idle reports whether all is acked.
+// idle reports whether all slices are acked.
 func (o *outbox) idle() bool { return o.chunks.Len() == 0 }
 
-// since turns a time into the flight's.
+// since turns a time into one of the flight's clock.
 func (o *outbox) since(now time.Time) time.Duration {
 	if o.epoch.IsZero() {
 		o.epoch = now
@@ -96,10 +97,10 @@ func (o *outbox) since(now time.Time) time.Duration {
 	return now.Sub(o.epoch)
 }
 
-// time turns it back.
+// time is the reverse of since.
 func (o *outbox) time(t time.Duration) time.Time { return o.epoch.Add(t) }
 
-// chunk returns the place of a number, or of an id, which are the low bits of it.
+// chunk returns the chunk with a number, or an id, which is the low bits of the number. If there is none, it returns another's place.
 func (o *outbox) chunk(number uint64) *sentChunk { return o.chunks.At(number) }
 
 // send takes a message, whose block is freed once it is acked whole.
@@ -122,8 +123,8 @@ func (o *outbox) send(message []byte, b Block) error {
 	return nil
 }
 
-// next returns the slice that is to leave, lost ones first, and the number under which its fate is known. A sending of it
-// that is still flying counts as lost.
+// next returns the slice that is to leave, lost ones first, and the number of its sending. An earlier sending of it that
+// still flies counts as lost.
 func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool) {
 	if o.idle() {
 		return chunk.Slice{}, 0, false
@@ -147,14 +148,14 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	return slice, number, true
 }
 
-// replace gives up a sending in whose place another leaves.
+// replace gives up a sending, because its slice leaves again.
 func (o *outbox) replace(number uint64) {
 	if s := o.flight.get(number); s != nil && s.fate == flying {
 		o.flight.land(s, lost)
 	}
 }
 
-// lose tells that what left under that number did not arrive, or did not leave.
+// lose notes that a sending did not arrive, or did not leave; its slice will leave again.
 func (o *outbox) lose(number uint64) {
 	if s := o.flight.get(number); s != nil && s.fate == flying {
 		o.flight.land(s, lost)
@@ -162,21 +163,21 @@ func (o *outbox) lose(number uint64) {
 	}
 }
 
-// arrive tells that what left under that number arrived; whether it was kept, an ack will say.
+// arrive notes that a sending arrived. Whether its slice was kept, an ack will say.
 func (o *outbox) arrive(number uint64) {
 	if s := o.flight.get(number); s != nil && s.fate == flying {
 		o.flight.land(s, landed)
 	}
 }
 
-// resendAll schedules every slice again that is not acked.
+// resendAll schedules all slices again that are not acked.
 func (o *outbox) resendAll() {
 	o.sender.Restart()
 	o.sender.SetRTT(ownResend)
 }
 
-// news returns the chunk that an ack tells of and which of its slices it says for the first time are there; nil when there is
-// no such chunk. A peer may ack slices that never left, but need not be believed.
+// news returns an ack's chunk, nil when there is no such chunk, and the slices that it acks for the first time. It ignores acks of
+// slices that never left.
 func (o *outbox) news(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	if o.idle() {
 		return nil, fresh
@@ -193,7 +194,7 @@ func (o *outbox) news(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	return c, fresh
 }
 
-// acknowledge takes the news of a chunk, and frees the messages that are through.
+// acknowledge notes that the slices in fresh are acked, and frees messages that are acked whole, in order.
 func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 	for i, newest := range c.newest {
 		if !fresh.Has(i) {
@@ -212,7 +213,7 @@ func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 	}
 }
 
-// underWay returns how many slices of a chunk are flying.
+// underWay returns how many slices of a chunk fly.
 func (o *outbox) underWay(c *sentChunk) (n int) {
 	for _, newest := range c.newest {
 		if s := o.flight.get(newest - 1); newest != 0 && s != nil && s.fate == flying {
@@ -222,7 +223,7 @@ func (o *outbox) underWay(c *sentChunk) (n int) {
 	return n
 }
 
-// trim gives up spare memory, when nothing is under way.
+// trim gives up spare memory, if all slices are acked.
 func (o *outbox) trim() {
 	if o.sender != nil && o.idle() {
 		o.sender.Trim()

@@ -15,8 +15,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// program is two machines under whatever a driver may do to them: switches of the path, packets that never left, fates that
-// come late, a rate that runs out, and a path that loses, reorders, doubles and invents.
+// program is two machines under whatever a driver may do to them: it switches paths, takes packets back, tells fates late, and runs out
+// of rate; its path loses, reorders, duplicates and invents packets.
 type program struct {
 	t      *testing.T
 	random *rand.Rand
@@ -35,7 +35,7 @@ type programEnd struct {
 	sent, got [][]byte
 	fates     bool
 	epoch     uint32
-	untold    map[uint64]bool // numbers whose fate is to be told
+	untold    map[uint64]bool // numbers whose fate was not told yet
 	loans     int             // blocks not freed
 }
 
@@ -69,7 +69,7 @@ func (p *program) later(most time.Duration) time.Time {
 	return p.now.Add(time.Millisecond + time.Duration(p.random.Int64N(int64(most))))
 }
 
-// drive runs what is due of an end, has everything leave, and looks whether it would spin.
+// drive runs the timers of an end that are due, sends everything that may leave, and checks that its driver would not spin.
 func (p *program) drive(i int) {
 	for turn := 0; ; turn++ {
 		require.Less(p.t, turn, 10, "it spins")
@@ -100,7 +100,7 @@ func (p *program) pump(i int) {
 	}
 }
 
-// leave has a packet travel.
+// leave puts a packet on the path.
 func (p *program) leave(i int, packet []byte, number uint64) {
 	e, arrives := p.ends[i], p.calm || p.random.Float64() >= p.loss
 	if arrives {
@@ -148,7 +148,7 @@ func (p *program) step() bool {
 			delete(p.ends[end].untold, e.number)
 		}
 		if p.chance(20) {
-			return true // who drives is late
+			return true // the driver is late
 		}
 	}
 	p.disturb(end)
@@ -181,7 +181,7 @@ func (p *program) disturb(i int) {
 	}
 }
 
-// noise is a datagram that says nothing that could be so.
+// noise is a datagram that no honest peer would send.
 func (p *program) noise() []byte {
 	switch p.random.IntN(3) {
 	case 0:
@@ -210,7 +210,7 @@ func (p *program) take(e *programEnd) {
 }
 
 func (p *program) move(e *programEnd, fates bool) {
-	if !fates && !p.chance(20) { // else fates come when the path is another
+	if !fates && !p.chance(20) { // otherwise fates come when the path is another
 		for _, number := range slices.Sorted(maps.Keys(e.untold)) {
 			e.Fate(p.now, number, false)
 		}

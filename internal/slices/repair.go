@@ -9,8 +9,8 @@ import (
 	"github.com/klauspost/reedsolomon"
 )
 
-// A repair slice is one of the parity shards of a chunk: any count of its slices and repair slices make the chunk. It
-// travels over the sealed carrier only, and a peer that does not know it misses nothing, for lost slices come again.
+// A repair is a repair slice, one of the parity shards of a chunk. A chunk of count slices can be restored from any count of its slices
+// and repair slices. They travel over the sealed carrier only; a peer that does not know them loses nothing, since lost slices leave again.
 //
 //	byte     repairByte
 //	uint16   id of the chunk, big endian
@@ -20,8 +20,8 @@ import (
 //	uint16   bytes of the last slice, big endian
 //	bytes    the shard, Size of it
 //
-// Shards are Reed and Solomon's over GF(2^8) with the polynomial 0x11d and Cauchy's matrix: shard i is the sum of all slices
-// c, each times the inverse of (count+i) xor c. The last slice is filled up with zeros.
+// The code is Reed-Solomon over GF(2^8) with the polynomial 0x11d and a Cauchy matrix: shard i is the sum of all slices c, each
+// multiplied by the inverse of (count+i) xor c. The last slice is filled up with zeros.
 type repair struct {
 	id                   uint16
 	count, parity, index int
@@ -33,9 +33,9 @@ const (
 	repairByte   = 0x04
 	repairHeader = 8
 	repairBytes  = repairHeader + Size
-	// maxParity of a chunk; beyond, another round trip is cheaper.
+	// maxParity is how many repair slices a chunk may have; where it would need more, another round trip is cheaper.
 	maxParity = 16
-	// maxRepaired is how many slices a chunk with repair slices has at most, for the work grows with its third power.
+	// maxRepaired is how many slices a chunk with repair slices may have: the work grows with the third power of that.
 	maxRepaired = 64
 )
 
@@ -66,13 +66,13 @@ func parseRepair(b []byte) (repair, error) {
 	return r, nil
 }
 
-// errMalformed is what a repair slice that cannot be read is.
+// errMalformed is the error of a repair slice that cannot be read.
 var errMalformed = errors.New("slices: malformed repair slice")
 
-// coders are the codes used lately.
+// coders are the codes in use, by count and parity.
 type coders map[[2]int]reedsolomon.Encoder
 
-// maxCoders bounds them; nearly all chunks have as many slices.
+// maxCoders is how many codes coders holds; when there would be more, it drops all. Nearly all chunks have the same count.
 const maxCoders = 8
 
 func (c *coders) get(count, parity int) (reedsolomon.Encoder, error) {
@@ -81,7 +81,7 @@ func (c *coders) get(count, parity int) (reedsolomon.Encoder, error) {
 		return code, nil
 	}
 	code, err := reedsolomon.New(count, parity, reedsolomon.WithCauchyMatrix(), reedsolomon.WithMaxGoroutines(1),
-		reedsolomon.WithInversionCache(false)) // a matrix for each pattern of losses, which are the peer's to choose
+		reedsolomon.WithInversionCache(false)) // which would keep a matrix for each pattern of losses, and the peer chooses those
 	if err != nil {
 		return nil, fmt.Errorf("slices: %d repair slices for %d: %w", parity, count, err)
 	}
@@ -92,11 +92,11 @@ func (c *coders) get(count, parity int) (reedsolomon.Encoder, error) {
 	return code, nil
 }
 
-// missRate is how often the repair slices of a chunk may be too few.
+// missRate is the share of chunks whose repair slices may be too few.
 const missRate = 0.001
 
-// parityFor returns how many repair slices make good what slices under way lose, of which each is lost with that
-// probability, but for missRate: the quantile of the binomial distribution.
+// parityFor returns how many repair slices must leave with so many slices so that they are too few with at most the probability missRate,
+// when each slice and repair slice is lost with the probability loss: a quantile of the binomial distribution.
 func parityFor(slices int, loss float64) int {
 	for parity := range maxParity {
 		if tooFew(slices+parity, parity, loss) < missRate {
@@ -106,9 +106,9 @@ func parityFor(slices int, loss float64) int {
 	return maxParity
 }
 
-// tooFew is the probability that of n slices more than most are lost.
+// tooFew returns the probability that more than most of n slices are lost.
 func tooFew(n, most int, loss float64) float64 {
-	term := math.Pow(1-loss, float64(n)) // of k lost
+	term := math.Pow(1-loss, float64(n)) // the probability that k are lost
 	sum := term
 	for k := range most {
 		term *= float64(n-k) / float64(k+1) * loss / (1 - loss)

@@ -13,7 +13,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// slicesOf has an outbox send a message and returns its slices.
+// slicesOf sends a message by an outbox and returns its slices.
 func slicesOf(t *testing.T, o *outbox, message []byte) (all []chunk.Slice) {
 	require.NoError(t, o.send(message, memory{}))
 	for {
@@ -25,7 +25,7 @@ func slicesOf(t *testing.T, o *outbox, message []byte) (all []chunk.Slice) {
 	}
 }
 
-// repairsOf returns the repair slices for what o has under way, as a peer parses them.
+// repairsOf returns the repair slices for the chunks that o has in flight, as a peer parses them.
 func repairsOf(t *testing.T, r *repairs, o *outbox, loss float64) (all []repair) {
 	for range 1000 {
 		slice, ok := r.take(o, loss)
@@ -88,7 +88,7 @@ func contains(list []int, v int) bool {
 	return false
 }
 
-// TestRepairIsInProportion: more loss, more repair; what is acked needs none, and each chunk is repaired once.
+// TestRepairIsInProportion: more loss makes more repair slices; acked slices need none, and each chunk gets them once.
 func TestRepairIsInProportion(t *testing.T) {
 	require.Zero(t, parityFor(28, 0.00001))
 	before := 0
@@ -147,7 +147,7 @@ type full struct{ *room }
 
 func (full) Borrow(int64, bool) bool { return false }
 
-// TestRestorerHoldsNothingUncharged: what finds no room leaves nothing behind.
+// TestRestorerHoldsNothingUncharged: a repair slice for which there is no room leaves nothing behind.
 func TestRestorerHoldsNothingUncharged(t *testing.T) {
 	box := newMendBox(8 << 20)
 	box.memory.account = full{newRoom(0)}

@@ -1,26 +1,26 @@
 package slices
 
-// repairs makes the repair slices of chunks whose slices have all left, when nothing more is to leave behind them: loss at
-// the end of a transfer would cost a round trip, which its last bytes have nothing to fill with.
+// repairs makes repair slices for chunks in flight, when all slices have left and no more messages are to follow: a loss at the end of
+// a transfer would cost a round trip in which nothing else is left to send.
 type repairs struct {
 	coders coders
-	next   uint64 // number of the chunk that is to be repaired next
+	next   uint64 // number of the next chunk to make repair slices for
 	loss   lossPrior
-	sent   uint64
+	sent   uint64 // repair slices
 
-	// Of the chunk before next.
+	// The repair slices of the chunk before next; current is the next of them to leave.
 	current repair
 	shards  [][]byte
 	memory  []byte
 }
 
-// lossPrior turns the measured share of losses into one to reckon with while little is known.
+// lossPrior corrects the measured share of losses while it is of few packets: it adds priorWeight packets with a share of priorLoss.
 type lossPrior struct{ decided int } // packets, at most priorMemory
 
 const (
 	priorLoss   = 0.02
 	priorWeight = 64  // packets
-	priorMemory = 256 // packets over which losses are averaged
+	priorMemory = 256 // packets over which the carrier's controller measures losses (memory in internal/pace)
 )
 
 func (l *lossPrior) note() { l.decided = min(l.decided+1, priorMemory) }
@@ -30,9 +30,9 @@ func (l *lossPrior) estimate(measured float64) float64 {
 	return (measured*n + priorLoss*priorWeight) / (n + priorWeight)
 }
 
-// take returns the next repair slice for what o has under way. Its shard is valid until the next call.
+// take returns the next repair slice for the chunks that o has in flight. Its shard is valid until the next call.
 func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
-	for r.next <= o.chunks.Oldest || r.current.index >= r.current.parity { // the current chunk is through, or its repair slices are
+	for r.next <= o.chunks.Oldest || r.current.index >= r.current.parity { // the current chunk is acked, or all its repair slices have left
 		if r.next = max(r.next, o.chunks.Oldest); r.next >= o.chunks.Next {
 			return repair{}, false
 		}
@@ -46,7 +46,7 @@ func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
 	return slice, true
 }
 
-// prepare makes the repair slices of a chunk, as many as what is under way of it is likely to need.
+// prepare makes the repair slices of a chunk, as many as its slices that fly are likely to need.
 func (r *repairs) prepare(o *outbox, number uint64, loss float64) {
 	r.current = repair{}
 	c := o.chunk(number)
@@ -59,14 +59,14 @@ func (r *repairs) prepare(o *outbox, number uint64, loss float64) {
 	if err != nil {
 		return
 	}
-	r.lay(message, count, parity)
+	r.cutShards(message, count, parity)
 	if code.Encode(r.shards) == nil {
 		r.current = repair{id: c.id, count: count, parity: parity, last: len(message) - (count-1)*Size}
 	}
 }
 
-// lay cuts a message into shards with room for parity behind them.
-func (r *repairs) lay(message []byte, count, parity int) {
+// cutShards cuts a message into shards, and appends empty ones for its repair slices.
+func (r *repairs) cutShards(message []byte, count, parity int) {
 	if r.memory == nil {
 		r.memory = make([]byte, (maxParity+1)*Size)
 	}
@@ -82,5 +82,5 @@ func (r *repairs) lay(message []byte, count, parity int) {
 	}
 }
 
-// trim gives up the memory.
+// trim gives up the memory of the current chunk and the codes.
 func (r *repairs) trim() { *r = repairs{next: r.next, loss: r.loss, sent: r.sent} }

@@ -2,33 +2,32 @@ package slices
 
 import "github.com/quivernet/quiver/chunk"
 
-// maxHeldRepairs bounds the repair slices that wait for others of their chunks, in all. What comes beyond is not needed: lost
-// slices come again.
+// maxHeldRepairs is how many repair slices may wait for others of their chunks. More are dropped, and the peer sends lost slices again.
 const maxHeldRepairs = 1024
 
 const (
-	// repairCost is the memory of a repair slice that waits, with the set that it may be the first of.
+	// repairCost is the memory of a repair slice that waits: its shard's size class, and a repairSet, of which it may be the first.
 	repairCost = 1152 + 640
-	// restoreBytes is what restoring takes: a chunk's missing slices, and the codes used lately.
+	// restoreBytes is the memory that restoring takes: a chunk's missing slices, and the codes in use.
 	restoreBytes = 192 << 10
 )
 
-// restorer keeps repair slices until they can make what a chunk misses.
+// restorer keeps repair slices until they can restore the missing slices of their chunk.
 type restorer struct {
-	held   int                   // repair slices, in all
-	sets   map[uint16]*repairSet // by id modulo Pipeline
+	held   int                   // repair slices in all sets
+	sets   map[uint16]*repairSet // by id of their chunk modulo Pipeline
 	coders coders
-	memory []byte // of one chunk's missing slices
+	memory []byte // for the missing slices of one chunk
 
 	restored uint64 // slices made
 	spare    uint64 // repair slices that were not needed
 }
 
-// repairSet is what came to repair one chunk.
+// repairSet holds the repair slices that came for one chunk.
 type repairSet struct {
-	repair // the first
-	shards [maxParity][]byte
-	have   int
+	repair                   // the first that came, without its shard
+	shards [maxParity][]byte // by index; nil = has not come
+	have   int               // how many have come
 }
 
 // outcome is what a restorer does with a repair slice.
@@ -37,11 +36,11 @@ type outcome uint8
 const (
 	kept outcome = iota
 	known
-	contradicts // what came before of the chunk
+	contradicts // earlier repair slices of its chunk
 	noRoom
 )
 
-// keep takes a repair slice. What waits for a chunk before it in the same place, which is through, makes room first.
+// keep takes a repair slice of a chunk that was not handed out. The set of an earlier chunk in its place goes: that chunk was handed out.
 func (m *restorer) keep(r repair, account Account) outcome {
 	set := m.set(r.id)
 	if set == nil {
@@ -57,7 +56,7 @@ func (m *restorer) keep(r repair, account Account) outcome {
 	}
 	if set == nil {
 		set = &repairSet{repair: r}
-		set.shard = nil // it lies in the packet
+		set.shard = nil // which is memory of the packet
 		if m.sets == nil {
 			m.sets = make(map[uint16]*repairSet)
 		}
@@ -69,7 +68,7 @@ func (m *restorer) keep(r repair, account Account) outcome {
 	return kept
 }
 
-// set returns what came to repair a chunk, or nil.
+// set returns the repair slices that came for a chunk, or nil.
 func (m *restorer) set(id uint16) *repairSet {
 	if set := m.sets[id%Pipeline]; set != nil && set.id == id {
 		return set
@@ -77,7 +76,7 @@ func (m *restorer) set(id uint16) *repairSet {
 	return nil
 }
 
-// restore returns all slices of a chunk, of which data has those in have.
+// restore returns all slices of a chunk, of which have says which data holds.
 func (m *restorer) restore(set *repairSet, data []byte, have chunk.Ack) (shards [][]byte, ok bool) {
 	code, err := m.coders.get(set.count, set.parity)
 	if err != nil {
@@ -87,15 +86,15 @@ func (m *restorer) restore(set *repairSet, data []byte, have chunk.Ack) (shards 
 	return shards, code.ReconstructData(shards) == nil
 }
 
-// cut takes from the last slice what it is filled up with.
-func (s *repairSet) cut(i int, shard []byte) []byte {
+// unpad returns slice i of the chunk without the zeros that fill up the last one.
+func (s *repairSet) unpad(i int, shard []byte) []byte {
 	if i == s.count-1 {
 		return shard[:s.last]
 	}
 	return shard
 }
 
-// gather returns all shards of a chunk; the missing ones are empty, with room.
+// gather returns the shards of a chunk: slices, then repair slices. Missing slices are empty and have room for the restored one.
 func (m *restorer) gather(set *repairSet, data []byte, have chunk.Ack) [][]byte {
 	shards, free := make([][]byte, set.count+set.parity), m.memory
 	for i := range set.count {
@@ -115,7 +114,7 @@ func (m *restorer) gather(set *repairSet, data []byte, have chunk.Ack) [][]byte 
 	return shards
 }
 
-// equip makes the memory to mend with, if there is room for it. Without it lost slices come again.
+// equip makes the memory that restore needs, and reports whether there was room for it. If not, the peer sends lost slices again.
 func (m *restorer) equip(account Account) bool {
 	if m.memory == nil {
 		if !account.Borrow(restoreBytes, false) {
@@ -126,7 +125,7 @@ func (m *restorer) equip(account Account) bool {
 	return true
 }
 
-// trim gives up spare memory. What waits to repair a chunk stays.
+// trim gives up spare memory. Repair slices that wait stay.
 func (m *restorer) trim(account Account) {
 	if m.memory != nil {
 		account.Repay(restoreBytes)
@@ -134,7 +133,7 @@ func (m *restorer) trim(account Account) {
 	m.coders, m.memory = nil, nil
 }
 
-// drop forgets what came to repair the chunk in the place of that id.
+// drop forgets the set in the place of that id, whichever chunk it is for.
 func (m *restorer) drop(id uint16, account Account) {
 	if set := m.sets[id%Pipeline]; set != nil {
 		account.Repay(int64(set.have) * repairCost)
@@ -143,7 +142,7 @@ func (m *restorer) drop(id uint16, account Account) {
 	}
 }
 
-// dropAll forgets all that came to repair chunks.
+// dropAll forgets all sets.
 func (m *restorer) dropAll(account Account) {
 	for id := range uint16(Pipeline) {
 		if m.held > 0 {

@@ -2,9 +2,9 @@ package slices
 
 // Stats counts what a machine did since it was made.
 type Stats struct {
-	Slices    uint64 // slices sent, repeats included, also what [Machine.Unsent] took back
-	Resent    uint64 // of Slices: sent before
-	Fated     uint64 // of Slices: sent while the path told what became of each datagram
+	Slices    uint64 // slices sent, with repeats and with those that [Machine.Unsent] took back
+	Resent    uint64 // of Slices: those that had been sent before
+	Fated     uint64 // of Slices: those sent while the path told fates
 	Repairs   uint64 // repair slices sent
 	Restored  uint64 // slices rebuilt from repair slices
 	Refused   uint64 // slices and repair slices received and dropped because no memory was left for them
