@@ -1,14 +1,15 @@
 package recovery
 
-// holeLosses in a row are no chance, and few enough to be noticed within a probe timeout (RFC 8899, 3: MAX_PROBES).
+// holeLosses is how many large packets lost in a row show a black hole: too many for chance, and few enough to be lost within a probe
+// timeout (RFC 8899, section 5.1.2: MAX_PROBES).
 const holeLosses = 3
 
-// BlackHole notices that a path swallows large packets without a word while small ones arrive (RFC 8899, section 4.3).
-// Losses before a large packet that arrived are not its business: a queue dropped them, or chance. What is large, its
-// owner decides. Packets have rising numbers.
+// BlackHole notices that a path silently drops large packets while small ones arrive (RFC 8899, section 4.3). It ignores
+// losses before a large packet that arrived, because a queue, or chance, dropped those. Its owner decides which packets are
+// large, and numbers packets in the order in which they leave.
 type BlackHole struct {
-	lostLarge  int    // in a row, none that was sent later arrived
-	firstLost  uint64 // of them
+	lostLarge  int    // large packets lost since the last one that arrived
+	firstLost  uint64 // the first of those
 	smallAcked uint64 // one above the newest small packet that arrived
 	largeAcked uint64 // one above the newest large packet that arrived
 }
@@ -33,8 +34,7 @@ func (b *BlackHole) Lost(n uint64, large bool) {
 	b.lostLarge++
 }
 
-// Found reports, once, that 3 large packets in a row were lost while a small one sent after the first of them arrived, and
-// no large one did.
+// Found reports, once, that holeLosses large packets in a row were lost, and a small one arrived that left after the first of them.
 func (b *BlackHole) Found() bool {
 	if b.lostLarge < holeLosses || b.smallAcked <= b.firstLost {
 		return false

@@ -6,59 +6,58 @@ import (
 )
 
 const (
-	slack        = 20 * time.Millisecond // of queue is what bulk may keep on the path
-	queuePackets = 96                    // that may queue at most: quic-go's receiver holds 128 datagrams and drops the newest
-	// pathSlack packets beyond the path's window may be in flight, so that one waits inside the carrier when an ack makes
-	// room; quic-go's window grows while in flight is within 3 packets of it. What waits there stands before play: with 4
-	// at 10 Mbit/s, 50 ms and 1 % loss play took 5 ms longer in the median and 10 to 20 ms in its p99, and bulk was no
-	// faster. With 1 bulk took up to 7 % longer where losses keep the window small. Slow start needs none, and what would
-	// wait then for the window looks like a queue.
+	slack        = 20 * time.Millisecond // how long a queue bulk may keep on the path
+	queuePackets = 96                    // how many packets may queue at most: quic-go's receiver holds 128 datagrams and drops the newest
+	// pathSlack is how many packets may be in flight beyond the path's window, so that one waits inside the carrier when an ack
+	// makes room; quic-go's window grows while the bytes in flight are within 3 packets of it. Play leaves behind packets that wait
+	// there: with 4 at 10 Mbit/s, 50 ms and 1 % loss play took 5 ms longer in the median and 10 to 20 ms in its p99, and bulk was
+	// no faster. With 1 bulk took up to 7 % longer where losses keep the window small. The start has none: packets that wait for
+	// the window would look like a queue.
 	pathSlack     = 2
-	leastPackets  = 4                    // may always be in flight
-	slackPackets  = 2                    // may queue at least: on a slow path less is none, for packets are whole
-	flatRounds    = 3                    // rounds without growth by a quarter that end the start
-	startSamples  = 4                    // round trips in a row that show a queue end it too
-	minStartQueue = 4 * time.Millisecond // as in HyStart++ (RFC 9406)
+	leastPackets  = 4                    // how many packets may always be in flight
+	slackPackets  = 2                    // how many packets may always queue: packets are whole, so fewer would mean none on a slow path
+	flatRounds    = 3                    // the start ends after so many rounds without growth by a quarter,
+	startSamples  = 4                    // or after so many round trips in a row that show a queue
+	minStartQueue = 4 * time.Millisecond // MIN_RTT_THRESH and MAX_RTT_THRESH of HyStart++ (RFC 9406, section 4.3)
 	maxStartQueue = 16 * time.Millisecond
-	bulkPause     = time.Second // after which the start begins anew
+	bulkPause     = time.Second // after a pause of so long, or of four round trips, the start begins again
 	unknownWindow = 1 << 30
 
-	// calmDeviation of the round trips is what queues of ours and held acks make; jitterDeviations times what is beyond is more
-	// than the mean of round trips in jitter lies above the least, which is three times their deviation where both ways
-	// jitter evenly.
+	// calmDeviation is how much queues of ours and held acks make round trips deviate. jitterDeviations times the deviation beyond it
+	// is more than the mean of round trips lies above the least: with even jitter on both ways, that is three times the deviation.
 	calmDeviation    = 8 * time.Millisecond
 	jitterDeviations = 4
 )
 
-// Gate bounds bulk: in flight at most the path's window, and at most the delivery rate times (minimum RTT + 20 ms), or two
-// packets more than without a queue, so that bulk keeps no standing queue in front of play. At the start, until the rate
-// stops growing or a queue builds, twice the rate times the minimum RTT may be in flight, and a queue. When the minimum RTT
-// has expired, bulk drains the queue that it may have built, and the least RTT of that time is the new minimum.
+// Gate bounds how much bulk may be in flight, so that bulk keeps no standing queue in front of play: to the path's window, and to the
+// delivery rate times (minimum RTT + slack), or slackPackets more than without a queue. At the start, until the rate
+// stops growing or a queue builds, twice the rate times the minimum RTT, and queuePackets more, may be in flight. When the minimum RTT
+// has expired, bulk drains the queue that it may have built, and the least RTT until then is the new minimum.
 type Gate struct {
 	RTT
-	PathWindow int // in bytes, 0 = not told
+	PathWindow int // bytes that the path lets be in flight; 0 = unknown
 
 	rate rate
 
 	// The start.
-	lastBulk time.Duration // sent; 0 = none yet
-	steady   bool
-	flat     int // rounds since the plateau rose
-	plateau  float64
-	latest   [startSamples]time.Duration // round trips, in turn
-	samples  int
+	lastBulk time.Duration               // when bulk last left; 0 = never
+	steady   bool                        // the start is over
+	flat     int                         // rounds since plateau rose
+	plateau  float64                     // the rate when it last had grown by a quarter
+	latest   [startSamples]time.Duration // the latest round trips, a ring
+	samples  int                         // how many round trips were put into latest
 
-	mostJitter time.Duration // what round trips showed before the start: after it they show our own queue, too
+	mostJitter time.Duration // jitter of round trips before the start: later ones show our own queue, too
 
-	drainEnd time.Duration // 0 = not draining
+	drainEnd time.Duration // when draining ends; 0 = not draining
 	drainMin time.Duration // the least RTT while draining
 }
 
 // Sent marks a packet that leaves while others have so many bytes in flight.
 func (g *Gate) Sent(now time.Duration, inFlight int) Mark { return g.rate.mark(now, inFlight) }
 
-// Bulk notes that bulk leaves. After a pause it starts anew: what was learnt from a few small messages, or long ago, must
-// not hold it back.
+// Bulk notes that bulk leaves. After a pause the start begins again: what was learnt from a few small messages, or long ago, must
+// not hold bulk back.
 func (g *Gate) Bulk(now time.Duration) {
 	if g.lastBulk == 0 || now-g.lastBulk > max(bulkPause, 4*g.Current()) {
 		g.steady, g.flat, g.plateau, g.samples = false, 0, 0, 0
@@ -67,7 +66,7 @@ func (g *Gate) Bulk(now time.Duration) {
 	g.lastBulk = now
 }
 
-// Acked counts a packet that arrived, also one that counted as lost.
+// Acked counts a packet that arrived, even if it counted as lost before.
 func (g *Gate) Acked(now time.Duration, m *Mark, size int) {
 	g.rate.count(m, size)
 	g.rate.deliveredAt = now
@@ -81,11 +80,11 @@ func (g *Gate) Lost(m *Mark, size int) {
 	}
 }
 
-// Limited notes that there was nothing more to send with so many bytes in flight.
+// Limited notes that the owner had nothing more to send, with so many bytes in flight.
 func (g *Gate) Limited(inFlight int) { g.rate.limitedTill = g.rate.delivered + int64(max(inFlight, 1)) }
 
-// jitter is by how much round trips are longer than the least for no queue. A window for the least alone would shrink with each
-// round in which they are longer than its slack, to the last four packets (rpctest.TestBlobsInJitter).
+// jitter returns by how much round trips are longer than the least without a queue. A window for the least alone would shrink with each
+// round in which they are longer by more than slack, down to leastPackets (rpctest.TestBlobsInJitter).
 func (g *Gate) jitter() time.Duration { return min(g.mostJitter, g.deviation()) }
 
 func (g *Gate) deviation() time.Duration { return jitterDeviations * max(0, g.Variance-calmDeviation) }
@@ -93,8 +92,8 @@ func (g *Gate) deviation() time.Duration { return jitterDeviations * max(0, g.Va
 // queueStands reports whether the latest RTT shows more of a queue than bulk may build.
 func (g *Gate) queueStands() bool { return g.Adjusted > g.Min+slack+g.Min/4+g.jitter() }
 
-// queueBegins reports whether the last round trips all show a queue, however small: at the start, where the rate doubles
-// with each, it is to be seen before it stands.
+// queueBegins adds a round trip and reports whether the latest ones all show a queue, however small: at the start the rate doubles
+// with each round trip, so a queue must be seen before it stands.
 func (g *Gate) queueBegins() bool {
 	g.latest[g.samples%startSamples] = g.Adjusted
 	g.samples++
@@ -102,9 +101,9 @@ func (g *Gate) queueBegins() bool {
 	return g.samples >= startSamples && slices.Min(g.latest[:]) > limit
 }
 
-// Measure takes what the newest packet of an ack, which left at sent, tells of the rate. Its ack, and RTT's update by it,
-// come before. What the application limited says little, but not when a queue stands: then the path is the limit all the
-// same. Rounds that it limited do not age rates.
+// Measure samples the rate by the newest packet of an ack, which left at sent; the owner calls Acked and Update before. A sample that the
+// application limited counts less, unless a queue stands: then the path was the limit. Rounds that the application limited do not age
+// rates.
 func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
 	limited := m.limited && !g.queueStands()
 	if g.rate.roundOver(m) && !limited {
@@ -125,7 +124,7 @@ func (g *Gate) checkGrowth() {
 	}
 }
 
-// drain sees to it that the minimum RTT is not one of long ago.
+// drain finds a new minimum RTT when the last one has expired: until drainEnd little is in flight, and the queue drains.
 func (g *Gate) drain(now time.Duration) {
 	if g.drainEnd == 0 {
 		if !g.Known() || now-g.minAt <= minRTTLifetime {
@@ -139,7 +138,7 @@ func (g *Gate) drain(now time.Duration) {
 	}
 }
 
-// Window is how many bytes bulk may have in flight; datagram is the size of its full packets.
+// Window returns how many bytes bulk may have in flight; datagram is the size of its full packets.
 func (g *Gate) Window(datagram int) int {
 	path := g.PathWindow
 	if path == 0 {
@@ -161,11 +160,11 @@ func (g *Gate) Window(datagram int) int {
 	return max(leastPackets*datagram, int(min(bound, float64(path))))
 }
 
-// Rate is the delivery rate in bytes a second, 0 when nothing was measured.
+// Rate returns the delivery rate in bytes a second, 0 when nothing was measured.
 func (g *Gate) Rate() float64 { return g.rate.value }
 
-// Estimate is the rate to expect in bytes a second, 0 when nothing is known. What was measured while the application sent
-// little says nothing of the path, so until the rate is steady what the path's window promises counts when it is more.
+// Estimate returns the rate to expect in bytes a second, 0 when nothing is known. A rate measured while the application sent
+// little says nothing about the path, so during the start the rate of the path's window counts if it is higher.
 func (g *Gate) Estimate() float64 {
 	if g.steady || g.PathWindow == 0 || !g.Known() {
 		return g.rate.value

@@ -15,7 +15,7 @@ type gateTest struct {
 	now time.Duration
 }
 
-// round sends bytes at once and has them acked after an RTT of d.
+// round sends bytes at once and acks them after an RTT of d.
 func (g *gateTest) round(bytes int, d time.Duration) {
 	sent, mark := g.now, g.Sent(g.now, 0)
 	g.now += d
@@ -57,7 +57,7 @@ func TestGateMeasures(t *testing.T) {
 	require.InDelta(t, 50_000, g.rate.value, 1)
 }
 
-// TestSlowPathsHaveAQueueOfWholePackets is about few packets in long round trips, which a window without slack holds up.
+// TestSlowPathsHaveAQueueOfWholePackets: where round trips are long and hold few packets, a window without slackPackets holds them up.
 func TestSlowPathsHaveAQueueOfWholePackets(t *testing.T) {
 	var g gateTest
 	for range flatRounds + 2 {
@@ -67,7 +67,7 @@ func TestSlowPathsHaveAQueueOfWholePackets(t *testing.T) {
 	require.Equal(t, 10_000+2*1000, g.Window(1000), "20 ms are 1,000 bytes")
 }
 
-// TestQueueIsBoundedInPackets is about fast paths, where 20 ms are more than a receiver holds.
+// TestQueueIsBoundedInPackets: on fast paths 20 ms are more packets than a receiver holds.
 func TestQueueIsBoundedInPackets(t *testing.T) {
 	var g gateTest
 	g.round(10_000_000, 100*ms)
@@ -78,7 +78,7 @@ func TestQueueIsBoundedInPackets(t *testing.T) {
 	require.InDelta(t, 10_000_000+96*1000, g.Window(1000), 1)
 }
 
-// TestPauseBeginsAnew also says what is to be expected of a rate that is not steady.
+// TestPauseBeginsAnew also tests Estimate while the rate is not steady.
 func TestPauseBeginsAnew(t *testing.T) {
 	g := gateTest{Gate: Gate{PathWindow: 20_000}}
 	require.Zero(t, g.Estimate())
@@ -191,7 +191,7 @@ func TestMinimumRTTExpires(t *testing.T) {
 	require.Equal(t, 100*ms, g.Least)
 }
 
-// TestNothingDrainsBeforeARoundTripIsKnown: acks of old packets alone tell of rates, not of round trips.
+// TestNothingDrainsBeforeARoundTripIsKnown: acks of old packets alone measure rates, but no round trips.
 func TestNothingDrainsBeforeARoundTripIsKnown(t *testing.T) {
 	var g Gate
 	mark := g.Sent(0, 0)

@@ -2,13 +2,13 @@ package recovery
 
 import "time"
 
-// Path is what a machine may know of what carries its datagrams. Zero fields are unknown.
+// Path is what a carrier tells a machine about the path of its datagrams. Zero fields are unknown.
 type Path struct {
-	// Epoch rises when datagrams take another way from now on: another carrier, or another address.
+	// Epoch rises when datagrams take another path from now on: another carrier, or another address.
 	Epoch uint32
-	// Fates says that the carrier paces what it asks for, and tells of each datagram whether it arrived.
+	// Fates says that the carrier paces the datagrams that it asks for, and tells whether each arrived.
 	Fates bool
-	// RTT is the round trip of the path that was left. It is looked at when Epoch rises.
+	// RTT is the round trip of the path that was left. It is used only when Epoch or Fates changes.
 	RTT time.Duration
 
 	// With Fates only.
@@ -17,14 +17,14 @@ type Path struct {
 	Loss   float64 // share of packets that are lost
 }
 
-// KeepTime is after how long what arrived, and was not acknowledged, leaves again: its peer has not kept it.
+// KeepTime is how long after it arrived a datagram's content leaves again if it is not acked: the peer has not kept it.
 const KeepTime = time.Second
 
-// Overdue is how long what took another way may still arrive, after datagrams have left it: the time threshold of a loss
-// (RFC 9002, 6.1.2) at its first widening, and what the peer waits with its ack.
+// Overdue returns how long after a path was left its datagrams may still be acked: the time threshold of RFC 9002, section 6.1.2, after
+// one spurious loss (see Losses), and the peer's ack delay.
 func Overdue(rtt, ackDelay time.Duration) time.Duration { return rtt*5/4 + ackDelay }
 
-// Room is what a datagram may take.
+// Room is how much a datagram may hold.
 type Room struct {
 	Max  int  // bytes
 	Bulk bool // bulk may leave; play always may

@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// rateRounds is how many round trips a rate stays the maximum.
+// rateRounds is for how many rounds a sample counts towards the maximum.
 const rateRounds = 10
 
-// Mark is the state of the delivery count when a packet left (draft-cheng-iccrg-delivery-rate-estimation). The owner keeps
-// it beside the packet and hands it back when its fate is known.
+// Mark is a packet's P.delivered, P.delivered_time, P.first_sent_time and P.is_app_limited (draft-cheng-iccrg-delivery-rate-estimation).
+// The owner keeps it with the packet and hands it back when the packet's fate is known.
 type Mark struct {
 	delivered   int64
 	deliveredAt time.Duration
 	firstSent   time.Duration
-	limited     bool // by the application: it had nothing more
-	counted     bool // as delivered, though lost
+	limited     bool // the application had nothing more to send
+	counted     bool // the packet is in rate.delivered
 }
 
 // rate estimates what the path delivers: the greatest rate that acks have shown in the last rounds.
 type rate struct {
-	delivered   int64 // bytes, with those lost while no queue stood
-	deliveredAt time.Duration
-	firstSent   time.Duration
-	limitedTill int64 // delivered count until which samples are limited by the application
+	delivered   int64         // bytes acked, or lost while no queue stood
+	deliveredAt time.Duration // when a packet was last acked
+	firstSent   time.Duration // when the packet left that was sampled last
+	limitedTill int64         // packets that leave before delivered reaches it are limited by the application
 
 	roundEnd int64 // the round ends when a packet that left at this count is acked
 	round    int
 	best     [rateRounds]float64 // the maximum of each of the last rounds, in bytes a second
-	value    float64             // the maximum of them, 0 when nothing was measured
+	value    float64             // the maximum of best; 0 = nothing was measured
 }
 
 func (r *rate) mark(now time.Duration, inFlight int) Mark {
@@ -55,7 +55,7 @@ func (r *rate) roundOver(m *Mark) bool {
 	return true
 }
 
-// age lets rates expire.
+// age begins a round, and forgets the oldest.
 func (r *rate) age() {
 	r.round++
 	r.best[r.round%rateRounds] = 0
@@ -65,8 +65,8 @@ func (r *rate) age() {
 	}
 }
 
-// sample takes the rate that a packet sent at a time has seen. One over less than shortest says nothing, for acks came in
-// a bunch; one that the application limited may only raise.
+// sample takes the rate at which bytes were delivered while the packet of m was in flight. A sample over less than shortest does not
+// count, since its acks came all at once; one that the application limited can only raise the rate.
 func (r *rate) sample(now, sent time.Duration, m *Mark, shortest time.Duration, limited bool) {
 	r.firstSent = max(r.firstSent, sent)
 	interval := max(sent-m.firstSent, now-m.deliveredAt)
@@ -81,7 +81,7 @@ func (r *rate) sample(now, sent time.Duration, m *Mark, shortest time.Duration, 
 	r.value = max(r.value, v)
 }
 
-// Bytes is what comes at a rate in d, at most what fits an int of 32 bits.
+// Bytes returns how many bytes leave in d at a rate, at most as many as fit an int of 32 bits.
 func Bytes(rate float64, d time.Duration) int {
 	return int(min(rate*d.Seconds(), math.MaxInt32))
 }

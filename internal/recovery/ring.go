@@ -1,27 +1,26 @@
 package recovery
 
-// Ring remembers what left under consecutive numbers, from Oldest to Next-1, until its owner forgets it by raising Oldest. It
-// grows as far as its owner lets it; places are used again as they were left, so that what they point to can be, too. The
+// Ring remembers records with consecutive numbers, from Oldest to Next-1. Its owner forgets the oldest by raising Oldest. A ring
+// grows as long as its owner pushes; Push returns places as they were left, so that the owner can use again what they point to. The
 // zero value is empty.
 type Ring[T any] struct {
 	Oldest, Next uint64
 	places       []T // a power of two, or none
 }
 
-// Len is how many are remembered.
+// Len returns how many records are remembered.
 func (r *Ring[T]) Len() int { return int(r.Next - r.Oldest) }
 
-// Cap is how many can be remembered before Push grows the ring.
+// Cap returns how many records can be remembered before Push grows the ring.
 func (r *Ring[T]) Cap() int { return len(r.places) }
 
 // Has reports whether a number is remembered.
 func (r *Ring[T]) Has(number uint64) bool { return number >= r.Oldest && number < r.Next }
 
-// At returns the place of a number that is remembered. It is the number's until the next Push.
+// At returns the place of a number that is remembered. It is valid until the next Push.
 func (r *Ring[T]) At(number uint64) *T { return &r.places[number&uint64(len(r.places)-1)] }
 
-// Push returns the place of the number Next, which then is remembered. A ring that is full doubles, from least places on,
-// which is a power of two.
+// Push remembers the number Next and returns its place. A full ring doubles; it begins with least places, a power of two.
 func (r *Ring[T]) Push(least int) *T {
 	if r.Len() == len(r.places) {
 		r.grow(max(least, 2*len(r.places)))
@@ -38,11 +37,11 @@ func (r *Ring[T]) grow(size int) {
 	}
 }
 
-// Trim forgets all and gives up the memory. Numbers go on.
+// Trim forgets all records and gives up the memory. Numbers continue.
 func (r *Ring[T]) Trim() { r.places, r.Oldest = nil, r.Next }
 
-// Shrink gives up places that are not needed: all when the ring is empty, else half of them for as long as three quarters are
-// free and least, a power of two, are left.
+// Shrink gives up free places: all when the ring is empty, otherwise half of them again and again, while three quarters are
+// free and at least least, a power of two, are left.
 func (r *Ring[T]) Shrink(least int) {
 	if r.Len() == 0 {
 		r.Trim()

@@ -3,51 +3,51 @@ package recovery
 import "time"
 
 const (
-	initialRTT     = 100 * time.Millisecond // before the first sample; a game's path, not RFC 9002's 333 ms
+	initialRTT     = 100 * time.Millisecond // before the first sample: that of a game's path, instead of RFC 9002's 333 ms (section 6.2.2)
 	minRTTLifetime = 10 * time.Second
-	minVariance    = 2 * time.Millisecond
-	maxPTO         = time.Second
-	maxDoublings   = 16
-	// evenProbes leave one PTO apart before the first round trip is known: a Hello that losses in a row met is there within
-	// rpc.Config.HelloTimeout, where doubling left three tries (rpctest.TestJoinsThroughBursts).
+	minVariance    = 2 * time.Millisecond // the least 4*Variance in a PTO; RFC 9002 has kGranularity, 1 ms
+	maxPTO         = time.Second          // the longest that Backoff doubles to on a short path
+	maxDoublings   = 16                   // so that Backoff does not overflow
+	// evenProbes is how many probes leave one PTO apart while no round trip is known: a Hello arrives within rpc.Config.HelloTimeout
+	// though several in a row are lost, where doubling left time for three (rpctest.TestJoinsThroughBursts).
 	evenProbes = 6
 )
 
-// RTT follows RFC 9002, section 5; its minimum expires so that a changed path is seen. All are 0 before the first sample.
+// RTT measures round trips as in RFC 9002, section 5; unlike there its minimum expires, so that a longer path is noticed. All fields are 0
+// before the first sample.
 type RTT struct {
 	Latest             time.Duration
-	Adjusted           time.Duration // the latest without what the peer waited
+	Adjusted           time.Duration // Latest without the peer's ack delay
 	Smoothed, Variance time.Duration
 
-	Min       time.Duration // of the last 10 s
-	minAt     time.Duration
+	Min       time.Duration // the least sample lately; it expires after 10 s without a sample, or when the owner drains (see Gate)
+	minAt     time.Duration // when Min was measured
 	sampledAt time.Duration // when the last sample was taken
-	Least     time.Duration // ever
+	Least     time.Duration // the least sample ever
 
-	// Recent is the least of the last 8 samples, or of a round trip's when those are more: jitter does not show in it, a queue
-	// that stands does. 0 before so many.
+	// Recent is the least of a batch: of 8 samples, or of those of a round trip if that has more. A queue that stands shows in it,
+	// jitter does not. 0 before the first batch is full.
 	Recent   time.Duration
-	Rounds   int           // how often Recent was found
-	fresh    time.Duration // the least since freshAt
+	Rounds   int           // how many batches were full
+	fresh    time.Duration // the least of the batch that began at freshAt
 	freshAt  time.Duration
-	freshFor int // samples
+	freshFor int // samples in it
 }
 
-// recentSamples is how many tell a queue from jitter: of 8 that are late by any time up to some most, the least is by a ninth of it
-// in the mean.
+// recentSamples is how many samples tell a queue from jitter: when delays are spread evenly up to a greatest one, the least of 8 is on
+// average a ninth of that.
 const recentSamples = 8
 
 // Known reports whether there was a sample.
 func (r *RTT) Known() bool { return r.Smoothed != 0 }
 
-// Assume begins anew, with what other packets showed of the path.
+// Assume starts anew, with the round trips of other packets over the same path.
 func (r *RTT) Assume(smoothed, variance time.Duration) {
 	*r = RTT{Latest: smoothed, Adjusted: smoothed, Smoothed: smoothed, Variance: variance}
 }
 
-// Update takes a sample; delay is what the peer says it waited, already bounded, 0 = it does not say. Delays are rounded: one
-// that leaves a microsecond less than the least round trip leaves that, where RFC 9002 (5.3) takes the sample as it is, which
-// looks like a queue.
+// Update takes a sample; delay is the peer's ack delay, already bounded, 0 = unknown. Delays are rounded, so Adjusted may come out a
+// microsecond below Min: then it is Min, where RFC 9002, section 5.3, would ignore the delay, and that looks like a queue.
 func (r *RTT) Update(now, sample, delay time.Duration) {
 	sample = max(sample, time.Microsecond)
 	r.Latest = sample
@@ -80,7 +80,7 @@ func (r *RTT) gather(now time.Duration) {
 	}
 }
 
-// Current is the smoothed round trip, or what is assumed while none is known.
+// Current returns the smoothed round trip, or initialRTT while none is known.
 func (r *RTT) Current() time.Duration {
 	if !r.Known() {
 		return initialRTT
@@ -88,7 +88,7 @@ func (r *RTT) Current() time.Duration {
 	return r.Smoothed
 }
 
-// PTO is the probe timeout (RFC 9002, 6.2.1); delay is the longest that the peer waits with an ack.
+// PTO returns the probe timeout (RFC 9002, section 6.2.1); delay is the peer's longest ack delay.
 func (r *RTT) PTO(delay time.Duration) time.Duration {
 	if !r.Known() {
 		return 2*initialRTT + delay
@@ -96,8 +96,8 @@ func (r *RTT) PTO(delay time.Duration) time.Duration {
 	return r.Smoothed + max(4*r.Variance, minVariance) + delay
 }
 
-// Backoff is the PTO after so many timeouts in a row. It doubles up to a second, or three round trips of a long path, so
-// that the end of an outage is seen soon; before the first round trip is known, from the seventh on.
+// Backoff returns the PTO after so many timeouts in a row. It doubles up to a second, or three round trips of a long path, so
+// that the end of an outage is noticed soon. While no round trip is known, it doubles only after evenProbes.
 func (r *RTT) Backoff(timeouts int, delay time.Duration) time.Duration {
 	if !r.Known() {
 		timeouts = max(0, timeouts-evenProbes)
