@@ -1,3 +1,3 @@
-// Package disk is a [stream.Store] in a folder: what arrives under a key is there for the next connection, and the next
-// process. Set [New]'s store in stream.Config.Store.
+// Package disk is a [stream.Store] in a folder: content that arrived under a key stays for later connections and later
+// processes. Set stream.Config.Store to the store that [New] returns.
 package disk

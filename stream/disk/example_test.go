@@ -8,7 +8,7 @@ import (
 	"github.com/quivernet/quiver/stream/disk"
 )
 
-// A world in which interrupted uploads go on where they stopped.
+// A world in which interrupted uploads resume where they stopped.
 func ExampleNew() {
 	store := disk.New("uploads")
 	store.MaxBytes, store.MaxIdentityBytes = 100<<30, 1<<30

@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// Each part that was opened took a look at each file of all identities, under the store's lock: who kept a thousand files there had all
-// others wait for as many looks.
+// Each part that was opened used to look at each file of all identities, under the store's lock: an identity with a thousand files made
+// all others wait for a thousand looks.
 func TestPartsTakeNoLooksAtOthersFiles(t *testing.T) {
 	const files = 2000
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func TestPartsTakeNoLooksAtOthersFiles(t *testing.T) {
 	}), files/4.0)
 }
 
-// What others store counts as soon as it changes from here, or another process gives it a name.
+// Files of other identities count as soon as this process changes them, or another process names them.
 func TestOthersFilesCountWhenTheyChange(t *testing.T) {
 	dir := t.TempDir()
 	s := New(dir)

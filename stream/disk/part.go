@@ -17,7 +17,7 @@ type part struct {
 	store    *Store
 	path     string
 	file     *os.File
-	size     int64 // of the whole; -1 when unknown
+	size     int64 // of the whole content; -1 when unknown
 	reserved int64 // bytes that the limits count for this part; guarded by store.mu
 
 	offset atomic.Int64
@@ -27,7 +27,7 @@ type part struct {
 
 var _ stream.Part = (*part)(nil)
 
-// openPart locks the part first, so that what it then reads stays as it is.
+// openPart opens a part. It locks the part before it reads it, so that no other process changes it in between.
 func (s *Store) openPart(path string, size int64) (*part, error) {
 	if err := s.claim(path); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (p *part) release() error {
 	return removeOpen(p.file, p.path)
 }
 
-// claim makes the path this transfer's within this process.
+// claim reserves the path for one transfer of this process.
 func (s *Store) claim(path string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *Store) unclaim(path string) {
 	delete(s.looked, filepath.Dir(path))
 }
 
-// load opens the file and sees how much is there already.
+// load opens the file and finds how much of the part is there already.
 func (p *part) load() error {
 	if err := p.create(); err != nil {
 		return err
@@ -95,11 +95,11 @@ func (p *part) load() error {
 	return nil
 }
 
-// createTries is how often a part's file is made in a folder that may vanish meanwhile.
+// createTries is how often create tries to make a file, while another process may remove its folder.
 const createTries = 20
 
-// create opens the file, and makes what is missing. Another part may remove an identity's empty folder (see
-// Store.walkFolder): within this process not meanwhile, by the lock, and of another process not always.
+// create opens the file, and makes missing folders and a missing file. Another part may remove an identity's empty folder (see
+// Store.walkFolder): in this process the lock prevents that meanwhile, but another process may do it at any time.
 func (p *part) create() (err error) {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()
@@ -115,8 +115,8 @@ func (p *part) create() (err error) {
 	return err
 }
 
-// makeFolder makes the store's folder and an identity's folder in it. Commit has the system keep them: whoever made them may have been
-// killed before he could.
+// makeFolder makes the store's folder and an identity's folder in it. Commit syncs both, even if they existed: the process that made them
+// may have been killed before it could.
 func makeFolder(folder string) error {
 	switch info, err := os.Lstat(folder); {
 	case err == nil && info.IsDir():
@@ -162,8 +162,8 @@ func (p *part) Commit(digest stream.Digest) error {
 	return nil
 }
 
-// publish gives the part its final name. The file's bytes are on the disk before the name is, and the name is before an
-// older content goes.
+// publish gives the part its final name. The file's bytes are on the disk before the name is, and the name is on the disk before older
+// content is removed.
 func (p *part) publish(digest stream.Digest) error {
 	if err := p.file.Sync(); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (p *part) publish(digest stream.Digest) error {
 	return removeBlobs(base, final)
 }
 
-// rename keeps the file open for ReadAt.
+// rename gives the file its final name, and keeps it open for ReadAt.
 func (p *part) rename(final string) error {
 	if renamesOpenFiles {
 		return os.Rename(p.path, final)
@@ -229,7 +229,7 @@ func (p *part) Delete() error {
 	return nil
 }
 
-// removeOpen closes and removes f, while it is locked where the system can do that.
+// removeOpen closes and removes f. Where the system can remove an open file, f stays locked until it is removed.
 func removeOpen(f *os.File, path string) error {
 	if renamesOpenFiles {
 		return errors.Join(os.Remove(path), f.Close())

@@ -20,14 +20,14 @@ const (
 	defaultIdentityBytes = 1 << 30
 	defaultIdentityFiles = 1024
 	defaultPartExpiry    = 7 * 24 * time.Hour
-	// growBytes is reserved at once for a part of unknown size: the folders are not walked for every write.
+	// growBytes is how much is reserved at once for a part of unknown size, so that not every write walks the folders.
 	growBytes = 4 << 20
 )
 
 // storedFile is one file of a Store.
 type storedFile struct {
 	path string
-	size int64 // for an open part, what is reserved
+	size int64 // of an open part, the bytes that are reserved
 	used time.Time
 	blob bool
 	open bool // a part that this process writes
@@ -50,7 +50,7 @@ func (s *Store) grow(p *part, size int64) error {
 	return s.reserve(p, size)
 }
 
-// reserve counts size bytes for p, and removes what has to make room for them.
+// reserve counts size bytes for p, and removes files that must make room for them.
 func (s *Store) reserve(p *part, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,10 +73,10 @@ func (s *Store) reserve(p *part, size int64) error {
 	return nil
 }
 
-// makeRoom removes of an identity's contents and parts, the least recently used first, until one more file of size bytes fits beside
-// so many bytes of others. Nobody makes room for another's files, and nothing is removed where that is not enough.
+// makeRoom removes an identity's contents and parts, the least recently used first, until one more file of size bytes fits; others is how
+// many bytes other identities store. It removes no files of those, and none at all if that would not be enough.
 func (s *Store) makeRoom(files []storedFile, others, size int64) error {
-	now, least := usage{all: others}, usage{all: others} // least: after all was removed that may be
+	now, least := usage{all: others}, usage{all: others} // least: if all files were removed that may be
 	for _, f := range files {
 		now.add(f, 1)
 		if f.open {
@@ -97,10 +97,10 @@ func (s *Store) makeRoom(files []storedFile, others, size int64) error {
 	return s.fits(now, size)
 }
 
-// usage is what counts against the limits of a Store for one identity.
+// usage is what counts towards the limits of a Store for one identity.
 type usage struct {
 	files, bytes int64 // of the identity
-	all          int64 // bytes of everybody
+	all          int64 // bytes of all identities
 }
 
 // add adds a file of the identity.
@@ -110,7 +110,7 @@ func (u *usage) add(f storedFile, times int64) {
 	u.bytes += times * f.size
 }
 
-// fits reports why one more file of size bytes does not fit beside what is used.
+// fits returns why one more file of size bytes does not fit, nil when it does.
 func (s *Store) fits(u usage, size int64) error {
 	for _, l := range []struct {
 		what, setting   string
@@ -128,8 +128,8 @@ func (s *Store) fits(u usage, size int64) error {
 }
 
 // Trim removes parts and contents of an identity, the least recently used first, until at most so many bytes and files
-// are left; what has one of the keys stays and does not count. Negative: no limit. For applications that count with
-// what they keep elsewhere. It fails with an error that Is stream.ErrPartBusy while what is being written is too much by itself.
+// are left; those under the keys in keep stay and do not count. Negative: no limit. It is for applications whose quota includes
+// files that they keep elsewhere. It fails with an error that Is stream.ErrPartBusy if parts that are being written exceed the limits alone.
 func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func leastUsedFirst(files []storedFile) []storedFile {
 	return files
 }
 
-// base is the hash of the file's key.
+// base returns the hash of the file's key.
 func (f storedFile) base() string {
 	base, _, _ := strings.Cut(filepath.Base(f.path), ".")
 	return base
@@ -181,25 +181,25 @@ func (f storedFile) base() string {
 func (f storedFile) evict() error {
 	switch {
 	case f.blob:
-		return ignoreMissing(os.Remove(f.path)) // another process was faster
+		return ignoreMissing(os.Remove(f.path)) // another process may have removed it first
 	case f.open:
 		return stream.ErrPartBusy
 	}
 	return ignoreMissing(removeUnlocked(f.path))
 }
 
-// lookAgain is how long a look into the folder of another identity is good for where nothing was changed from here, and no name in it by
-// another process: whoever has a thousand files there is not to make each part of all others take as many looks.
+// lookAgain is how long a look into another identity's folder stays valid if this process has changed nothing in it, and no other process
+// has changed a name. Otherwise an identity with a thousand files would cost each part of all others a thousand looks.
 const lookAgain = 10 * time.Second
 
-// lookedAt is what lay in an identity's folder.
+// lookedAt is what a look into an identity's folder found.
 type lookedAt struct {
 	bytes    int64
-	modified time.Time // the folder
+	modified time.Time // when the folder was last changed
 	at       time.Time
 }
 
-// bytesBeside returns how many bytes are stored in other folders than that one. It removes expired parts and empty folders.
+// bytesBeside returns how many bytes are stored in all folders but own. It removes expired parts and empty folders.
 func (s *Store) bytesBeside(own string) (bytes int64, err error) {
 	folders, err := os.ReadDir(s.path)
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *Store) bytesBeside(own string) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// look looks into a folder, unless the last look is good.
+// look looks into a folder, unless the last look is still valid.
 func (s *Store) look(folder string, e fs.DirEntry) (lookedAt, error) {
 	info, err := e.Info()
 	if err != nil {
@@ -240,7 +240,7 @@ func (s *Store) look(folder string, e fs.DirEntry) (lookedAt, error) {
 	return l, err
 }
 
-// walkFolder lists what one identity stores. A folder that is not there is empty.
+// walkFolder lists the files of one identity. A missing folder counts as empty.
 func (s *Store) walkFolder(path string) (files []storedFile, err error) {
 	entries, err := readFolder(path)
 	if err != nil {
@@ -257,7 +257,7 @@ func (s *Store) walkFolder(path string) (files []storedFile, err error) {
 	return files, nil
 }
 
-// stored describes one entry of an identity's folder; it is false for what is none of ours or has expired.
+// stored describes one entry of an identity's folder; it is false for files that are not the store's, and for expired parts.
 func (s *Store) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 	f := storedFile{path: filepath.Join(folder, e.Name())}
 	_, f.blob = blobDigest(e.Name())
@@ -286,7 +286,7 @@ func removeUnlocked(path string) error {
 	return removeOpen(f, path)
 }
 
-// expired reports whether a part has expired that was not used for so long. A negative expiry is none.
+// expired reports whether a part expires that was unused for so long. With a negative expiry none does.
 func expired(unused, expiry time.Duration) bool {
 	expiry = cmp.Or(expiry, defaultPartExpiry)
 	return expiry > 0 && unused > expiry

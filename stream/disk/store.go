@@ -15,7 +15,7 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// Suffixes of what lies in a Store. A part becomes a blob by renaming; nothing else has a blob's name.
+// Suffixes of the files in a Store. A part becomes a blob by renaming, and a blob's name has no other origin.
 const (
 	partSuffix = ".part"
 	blobSuffix = ".blob"
@@ -23,16 +23,16 @@ const (
 
 // Store is a stream.Store in a folder of its own. Each identity has a folder in it, and each content a file there, both named by
 // hashes, so that no identity and no key can reach outside. Parts are written under names of their own; a complete
-// content appears by rename, after it was flushed to the disk. What was written survives a killed process; after a power
-// failure, a prefix that the disk lost fails the digest at the end and is deleted. Links, pipes and devices that
+// content appears by rename, after it was flushed to the disk. Bytes that were written survive if the process is killed; if the disk
+// loses some in a power failure, the digest fails at the end of the transfer, and the part is deleted. Links, pipes and devices that
 // somebody puts into the folder are neither followed nor opened.
 //
 // Set the limits before the first use. Several processes may share a folder: a part is locked while it is open.
 type Store struct {
-	// MaxBytes bounds all that is stored; default 4 GiB. MaxIdentityBytes bounds what one identity stores; default
+	// MaxBytes bounds the bytes of all identities; default 4 GiB. MaxIdentityBytes bounds those of one identity; default
 	// 1 GiB. An identity's contents, and its parts that nobody writes, make room for its new parts, the least recently
-	// used first; nothing makes room for another identity's. A part of known size counts with all of it from the start.
-	// Negative: no limit. Each process counts what others write only as far as it is written, and that ten seconds late at most.
+	// used first; they make no room for another identity's. A part of known size counts with its full size from the start.
+	// Negative: no limit. Of parts that another process writes, a process counts only the bytes written, at most ten seconds late.
 	MaxBytes, MaxIdentityBytes int64
 	// MaxIdentityFiles bounds the parts and contents of one identity; default 1,024. Negative: no limit.
 	MaxIdentityFiles int
@@ -43,7 +43,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	open   map[string]*part    // by path of the part; nil while it is being opened
-	looked map[string]lookedAt // by folder of an identity
+	looked map[string]lookedAt // by an identity's folder
 }
 
 // New returns a Store in the folder dir, which is made when it is first needed.
@@ -71,10 +71,10 @@ func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 	return c, nil
 }
 
-// Publish takes a complete content out of the store and makes it the file path, or what replaces that, in one step that lasts; path is on
-// the same file system. It is for senders that give the content's digest as stream.Key, as
-// text, and its algorithm as stream.Hash: what a peer stored under another content's digest
-// is removed, and is an error that Is stream.ErrDigest. Absent content Is fs.ErrNotExist.
+// Publish takes a complete content out of the store and renames it to path, which must be on the same file system. A file there is
+// replaced in one step, and the new one survives a power failure. Publish is for senders that give the content's digest, as text, as
+// stream.Key, and its algorithm as stream.Hash. A content whose digest is not its key is removed, with an error that Is stream.ErrDigest.
+// If there is no content, the error Is fs.ErrNotExist.
 func (s *Store) Publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
 	if err := s.publish(identity, digest, path, mode); err != nil {
 		return fmt.Errorf("disk: publishing a content as %s: %w", path, err)
@@ -99,12 +99,12 @@ func (s *Store) publish(identity string, digest stream.Digest, path string, mode
 	return syncFolder(filepath.Dir(path))
 }
 
-// syncFolders has the system keep the names in an identity's folder, that folder, and the store's. Those that have not changed cost nothing.
+// syncFolders flushes the names in an identity's folder, and those of that folder and of the store's. Unchanged ones cost nothing.
 func (s *Store) syncFolders(folder string) error {
 	return errors.Join(syncFolder(folder), syncFolder(s.path), syncFolder(filepath.Dir(s.path)))
 }
 
-// Remove deletes what is stored, or fails with stream.ErrPartBusy while it is being written.
+// Remove deletes the part and the content of a key, or fails with stream.ErrPartBusy while the part is being written.
 func (s *Store) Remove(identity, key string) error {
 	base := s.file(identity, key)
 	s.mu.Lock()
@@ -120,18 +120,18 @@ func (s *Store) Remove(identity, key string) error {
 	return nil
 }
 
-// file is the path of identity's key without a suffix.
+// file returns the path for an identity's key, without a suffix.
 func (s *Store) file(identity, key string) string {
 	return filepath.Join(s.path, hashName(identity), hashName(key))
 }
 
-// hashName makes a file name of any string: 40 digits.
+// hashName makes a file name of 40 digits from any string.
 func hashName(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:20])
 }
 
-// blobName is the name of a complete content; base is the path without a suffix. A colon can not stand in names everywhere.
+// blobName returns the path of a complete content; base is the path without a suffix. Some systems allow no colon in names.
 func blobName(base string, digest stream.Digest) string {
 	return base + "." + strings.Replace(digest.String(), ":", "-", 1) + blobSuffix
 }
@@ -144,7 +144,8 @@ func blobDigest(path string) (digest stream.Digest, ok bool) {
 	return digest, isBlob && err == nil
 }
 
-// blobs are the paths of the complete contents under base: one, but for a crash between two renames.
+// blobs returns the paths of the complete contents under base: one, or two after a crash between the rename and the removal of the old
+// content.
 func blobs(base string) ([]string, error) {
 	dir, name := filepath.Split(base)
 	entries, err := readFolder(filepath.Clean(dir))
@@ -160,7 +161,7 @@ func blobs(base string) ([]string, error) {
 	return found, nil
 }
 
-// removeBlobs removes the complete contents under base but for the one named keep.
+// removeBlobs removes all complete contents under base except keep.
 func removeBlobs(base, keep string) error {
 	found, err := blobs(base)
 	for _, path := range found {
@@ -171,8 +172,8 @@ func removeBlobs(base, keep string) error {
 	return err
 }
 
-// lookupTries is how often a content is looked up that goes between the look into its folder and the opening: a new one has replaced it,
-// or it has made room.
+// lookupTries is how often lookup tries again when a content vanishes between listing its folder and opening it, because a new one
+// replaced it, or it made room.
 const lookupTries = 20
 
 func (s *Store) lookup(base string) (*content, error) {
@@ -187,7 +188,7 @@ func (s *Store) lookup(base string) (*content, error) {
 		c, err := openNewest(found)
 		if err == nil {
 			now := time.Now()
-			_ = os.Chtimes(c.Name(), now, now) // for the order of eviction only
+			_ = os.Chtimes(c.Name(), now, now) // only the order of eviction depends on it
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return c, err
@@ -218,7 +219,7 @@ func openNewest(paths []string) (newest *content, err error) {
 type content struct {
 	*os.File
 	size   int64
-	stored time.Time // or used last
+	stored time.Time // when it was stored or last used
 	digest stream.Digest
 }
 
@@ -240,7 +241,7 @@ func openContent(path string) (*content, error) {
 	return &content{File: f, size: info.Size(), stored: info.ModTime(), digest: digest}, nil
 }
 
-// readFolder lists a folder, which is empty when it is not there. A link to a folder is none of ours.
+// readFolder lists a folder. A missing folder counts as empty; a link to a folder is not the store's.
 func readFolder(path string) ([]fs.DirEntry, error) {
 	info, err := os.Lstat(path)
 	if err == nil && !info.IsDir() {
@@ -265,7 +266,7 @@ var (
 	errNotRegular = errors.New("it is not a regular file")
 )
 
-// requireRegular refuses what somebody put under the name of a file of ours: a link, a pipe, a device.
+// requireRegular refuses a link, pipe or device that somebody put in the place of one of the store's files.
 func requireRegular(info fs.FileInfo, path string) error {
 	if !info.Mode().IsRegular() {
 		return &fs.PathError{Op: "open", Path: path, Err: errNotRegular}

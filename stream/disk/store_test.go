@@ -58,7 +58,7 @@ func requireMissing(t *testing.T, s stream.Store, identity, key string) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// listing is every file below dir.
+// listing returns every file below dir.
 func listing(t *testing.T, dir string) (files []string) {
 	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
@@ -148,7 +148,7 @@ func TestPartIsResumed(t *testing.T) {
 	require.Equal(t, data, load(t, New(dir), mine, "k"))
 }
 
-// A killed process runs no Close: what was written is there all the same.
+// A killed process runs no Close; the bytes that it has written are still there.
 func TestPartSurvivesWithoutClose(t *testing.T) {
 	dir := t.TempDir()
 	p := openTestPart(t, New(dir), mine, "k", -1)
@@ -459,7 +459,7 @@ func TestUnusableFolderIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, file)
 }
 
-// TestLookupWhileItIsReplaced: a content that is replaced again and again is there all the time.
+// TestLookupWhileItIsReplaced: a content that is replaced again and again is found at any time.
 func TestLookupWhileItIsReplaced(t *testing.T) {
 	s, key := New(t.TempDir()), "level"
 	store(t, s, mine, key, []byte{0})

@@ -17,11 +17,11 @@ const renamesOpenFiles = true
 // Flags that neither follow a link nor wait for a pipe's other end.
 const ownFile = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// openOwn opens a file of ours for reading.
+// openOwn opens one of the store's files for reading.
 func openOwn(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|ownFile, 0) }
 
 // openLocked opens the file at path for this process alone, or fails with stream.ErrPartBusy; with os.O_CREATE it makes a
-// missing one. The lock ends with the file, and so with the process.
+// missing file. The lock ends when the file is closed, or the process ends.
 func openLocked(path string, create int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, requireRegular(info, path)
@@ -59,7 +59,7 @@ func requireSame(f *os.File, path string) error {
 	return requireRegular(locked, path)
 }
 
-// syncFolder has the system keep the names in a folder. File systems that cannot do that say so, and are not blamed.
+// syncFolder flushes the names in a folder to the disk. It ignores the error of file systems that cannot do that.
 func syncFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

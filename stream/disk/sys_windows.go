@@ -15,11 +15,11 @@ const renamesOpenFiles = false
 // errSharingViolation is ERROR_SHARING_VIOLATION: somebody else has the file open.
 const errSharingViolation = syscall.Errno(32)
 
-// openOwn opens a file of ours for reading. Who calls it has seen that it is no link.
+// openOwn opens one of the store's files for reading. The caller has checked that it is no link.
 func openOwn(path string) (*os.File, error) { return os.Open(path) }
 
 // openLocked opens the file at path for this handle alone, or fails with stream.ErrPartBusy; with os.O_CREATE it makes a
-// missing one.
+// missing file.
 func openLocked(path string, create int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, requireRegular(info, path)
@@ -43,5 +43,5 @@ func openLocked(path string, create int) (*os.File, error) {
 	return os.NewFile(uintptr(handle), path), nil
 }
 
-// syncFolder does nothing: the system keeps no handle to flush a folder by.
+// syncFolder does nothing: os opens folders only for reading here, and such handles cannot be flushed.
 func syncFolder(string) error { return nil }
