@@ -2,9 +2,9 @@ package dos
 
 import "time"
 
-// Default returns a profile for a game whose clients call up to 60 times a second with small arguments and handlers of up to
-// some 0.2 ms. Change what does not fit it, and measure first: Stats has all numbers a method, and a profile of which all
-// quotas are 0 counts and does nothing else.
+// Default returns a profile for a game whose clients call up to 60 times a second, with small arguments and handlers of up to
+// about 0.2 ms. Measure before you change it for another game: Stats has the numbers of each method, and a profile whose
+// quotas are all 0 only counts.
 //
 //	state            a frame                period                      a method runs           cools off  next after
 //	Hitch            60, 64 KiB, 5 ms                                   freely                  2 s
@@ -14,18 +14,18 @@ import "time"
 //	ExpensiveDoS                            4,000, 4 MiB, 400 ms in 4 s 30, 32 KiB, 5 ms/s      30 s       2 s
 //	Kick                                    8,000, 8 MiB, 1 s in 4 s                            60 s
 //
-// Hitch is a second of honest calls in one frame, as they come after a hitch of the client or of its path; Burst four such
-// seconds, so that an outage of 2 s and a party of busy clients stay below it. Neither does anything. PersistentBurst is 200
-// calls a second for 4 s, more than three times what is honest: no method runs more than twice as often as it honestly may.
-// 200 ms in 4 s, which makes DoS, is 5 % of a core, and less than a client takes that uses up rpc.Config.DispatchTime at
-// each tick of 30 Hz: 60 ms a second. Who goes on while he is blocked is gone 2 + 2 s after DoS began, and at once above
+// Hitch is a second of honest calls in one frame, as after a hitch of the client or of its path; Burst is four such
+// seconds, so that an outage of 2 s, and a party of busy clients, stay below it. Neither blocks calls. PersistentBurst is 200
+// calls a second for 4 s, more than three times what honest clients send; it lets each method run twice as often as those call.
+// DoS is 200 ms in 4 s: 5 % of a core, and less than the 60 ms a second of a client that uses up rpc.Config.DispatchTime at
+// each tick of 30 Hz. A client that goes on while its calls are blocked is kicked 2 + 2 s after DoS began, and at once above
 // 2,000 calls or 2 MiB a second, which no client sends by mistake.
 //
-// Calls that come 200 times a second or more, as those of package input at 240 ticks a second, need higher quotas: twice Frame.Calls and
-// Period.Calls bear them. Messages that answer the server count for no quota.
+// A game with 200 calls a second or more, such as those of package input at 240 ticks a second, needs higher quotas: twice Frame.Calls and
+// Period.Calls are enough. Messages that answer the server count towards no quota.
 //
-// What stays just below costs the server at most 200 calls, 256 KiB and 30 ms of handlers a second and identity for as long
-// as it lasts.
+// A client that stays just below costs the server at most 200 calls, 256 KiB and 30 ms of handlers a second and identity, without
+// end.
 func Default() *Profile {
 	const kib, mib = 1 << 10, 1 << 20
 	const second, ms = time.Second, time.Millisecond
@@ -42,15 +42,15 @@ func Default() *Profile {
 				Repeat: Load{30, 32 * kib, 5 * ms}, RepeatWindow: second, Cooloff: 30 * second, AutoEscalate: 2 * second, Log: true},
 			{Name: "Kick", Period: Load{8000, 8 * mib, second}, Window: 4 * second, Cooloff: 60 * second, Log: true, Kick: true},
 		},
-		HitchTime:     500 * ms,   // no server that ticks 10 times a second or more comes near it
-		HitchSuspend:  second,     // what waited has run by then, DispatchTime or not
-		JoinTolerance: 5 * second, // a client loads and asks for what it spawns
+		HitchTime:     500 * ms,   // frames of a server that ticks 10 times a second or more are much shorter
+		HitchSuspend:  second,     // calls that waited have run by then, even under DispatchTime
+		JoinTolerance: 5 * second, // in which a client loads, and asks for what it spawns
 
 		// stream bounds its own transfers by credit, MaxMemory and MaxTransfers, and blocking one of its messages would break one.
 		Exempt:    []string{"quiver.stream.lane"},
 		Unblocked: []string{"quiver.stream"},
 
 		Remember:   time.Minute, // twice the longest Cooloff of a state that does not kick
-		Identities: 1024,        // as many as a world has connections by default
+		Identities: 1024,        // as many as the connections of a world, by default
 	}
 }

@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// Detector watches the clients of one world. It belongs to one goroutine, with its peers.
+// Detector watches the clients of one world. Only one goroutine may use it and its peers.
 type Detector struct {
 	profile Profile
-	epoch   time.Time // from which seconds count; zero before the first frame
+	epoch   time.Time // when second 0 begins; zero before the first frame
 
-	now    time.Time // of this frame
-	second int64     // of it
+	now    time.Time // when this frame began
+	second int64     // in which this frame began
 	frame  uint64
-	spent  time.Duration // by handlers in this frame
+	spent  time.Duration // how long handlers ran in this frame
 	rested bool          // the world had nothing to do until this frame
 
-	suspended bool      // quotas of a frame count nothing
+	suspended bool      // calls do not count towards the quotas of a frame
 	until     time.Time // when the last suspension ends
-	hitchFrom time.Time // when the next may begin
+	hitchFrom time.Time // when the next suspension may begin
 
 	identities map[string]*Peer
-	left       []departure // of those without connections, in the order of their leaving
+	left       []departure // peers without a connection, in the order in which they left
 }
 
-// departure is a peer without a connection, and since when.
+// departure is a peer without a connection, and when it left.
 type departure struct {
 	peer *Peer
 	at   time.Time
 }
 
-// New returns a detector, or what of the profile makes no sense.
+// New returns a detector, or an error that says what is wrong with the profile.
 func New(profile *Profile) (*Detector, error) {
 	if err := profile.validate(); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func New(profile *Profile) (*Detector, error) {
 	return d, nil
 }
 
-// Frame begins a frame. A time before the last one counts as that.
+// Frame begins a frame. A time that is before the last one counts as the last one.
 func (d *Detector) Frame(now time.Time) {
 	if d.epoch.IsZero() {
 		d.epoch, d.now = now, now
@@ -52,7 +52,7 @@ func (d *Detector) Frame(now time.Time) {
 	d.frame++
 }
 
-// Idle says that the world waits for something to happen from now until the next Frame, which is no hitch.
+// Idle tells that the world waits for events from now until the next Frame. That time is no hitch.
 func (d *Detector) Idle(now time.Time) {
 	if !d.epoch.IsZero() {
 		d.look(now)
@@ -75,7 +75,7 @@ func (d *Detector) look(now time.Time) {
 	d.suspended = now.Before(d.until)
 }
 
-// Join returns the peer of a new connection: the same for all that have one identity, unless that is empty.
+// Join returns the peer of a new connection. All connections of an identity have the same peer, unless the identity is empty.
 func (d *Detector) Join(identity string) *Peer {
 	d.forget()
 	p := d.identities[identity]
@@ -94,7 +94,7 @@ func (d *Detector) Join(identity string) *Peer {
 	return p
 }
 
-// Leave takes back what Join returned: one connection has ended.
+// Leave tells that a connection has ended, for which Join returned p.
 func (d *Detector) Leave(p *Peer) {
 	if p.conns--; p.conns > 0 || p.identity == "" {
 		return
@@ -104,7 +104,7 @@ func (d *Detector) Leave(p *Peer) {
 	d.forget()
 }
 
-// forget drops the peers that left too long ago, and the oldest of those that are too many.
+// forget drops the peers that left too long ago, and, when there are still too many, those that left first.
 func (d *Detector) forget() {
 	n := 0
 	for n < len(d.left) && (d.now.Sub(d.left[n].at) >= d.profile.Remember || len(d.left)-n > d.profile.Identities) {
@@ -114,7 +114,7 @@ func (d *Detector) forget() {
 	d.left = slices.Delete(d.left, 0, n)
 }
 
-// names reports whether a list of methods and classes has a method.
+// names reports whether a list of methods and classes names a method.
 func names(list []string, method string) bool {
 	class := method
 	if dot := strings.LastIndexByte(method, '.'); dot >= 0 {
@@ -123,5 +123,5 @@ func names(list []string, method string) bool {
 	return slices.Contains(list, method) || slices.Contains(list, class)
 }
 
-// seconds rounds up.
+// seconds returns d in seconds, rounded up.
 func seconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }

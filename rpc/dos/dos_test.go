@@ -57,7 +57,7 @@ func (s *scene) calls(p *Peer, method string, n int) (ran int) {
 	return ran
 }
 
-// plain has no time: each state has one quota of calls.
+// plain is a profile without quotas of time: each state has one quota of calls.
 func plain() *Profile {
 	return &Profile{States: []State{
 		{Name: "Normal"},
@@ -184,7 +184,7 @@ func TestAutoEscalation(t *testing.T) {
 	require.Equal(t, "Burst Kick", s.log[len(s.log)-1])
 }
 
-// TestLongRestIsNoLongState: who says nothing for longer than the history is not in a state "in each second".
+// TestLongRestIsNoLongState: a client that calls nothing for longer than the history has not earned its state in each second.
 func TestLongRestIsNoLongState(t *testing.T) {
 	profile := plain()
 	profile.States[2].Cooloff = time.Hour
@@ -196,7 +196,7 @@ func TestLongRestIsNoLongState(t *testing.T) {
 	require.Equal(t, "Burst", p.State())
 }
 
-// TestCooloffForEver: the longest time that there is is never over.
+// TestCooloffForEver: a Cooloff of the longest duration never ends.
 func TestCooloffForEver(t *testing.T) {
 	profile := plain()
 	profile.States[1].Cooloff = math.MaxInt64
@@ -230,7 +230,7 @@ func TestIdentitiesAreRemembered(t *testing.T) {
 	require.NotSame(t, again, s.d.Join("ann"), "Remember is over")
 }
 
-// TestMemoryOfIdentitiesIsBounded: the one that left first goes first, and who comes and goes pushes out nobody else.
+// TestMemoryOfIdentitiesIsBounded: the identity that left first is dropped first, and one that comes and goes displaces no other.
 func TestMemoryOfIdentitiesIsBounded(t *testing.T) {
 	s := newScene(t, plain())
 	ann := s.d.Join("ann")
@@ -267,8 +267,8 @@ func TestHitchOfTheServer(t *testing.T) {
 	require.Equal(t, []string{"Normal Burst", "Burst Normal", "Normal Burst", "Burst Kick"}, s.log, "and periods always")
 }
 
-// TestHitchesOnPurpose: who makes the server hitch once in 2 s, outside of its own calls, as with the joins of accomplices, gains
-// nothing by it.
+// TestHitchesOnPurpose: a client that makes the server hitch every 2 s, outside of its own calls, for example by the joins of
+// accomplices, gains nothing.
 func TestHitchesOnPurpose(t *testing.T) {
 	s := newScene(t, Default())
 	p := s.d.Join("eve")
@@ -296,7 +296,7 @@ func TestHitchesOnPurpose(t *testing.T) {
 	require.Greater(t, kicked, 10)
 }
 
-// TestBurstAfterAHitch: what honest clients made in the 2 s of a hitch comes at once, and what they make goes on.
+// TestBurstAfterAHitch: the calls that honest clients made in the 2 s of a hitch come at once, and they go on calling.
 func TestBurstAfterAHitch(t *testing.T) {
 	s := newScene(t, Default())
 	p := s.d.Join("ann")
@@ -314,7 +314,7 @@ func TestBurstAfterAHitch(t *testing.T) {
 	require.Empty(t, s.log)
 }
 
-// TestHandlersAreNoHitch: what the calls themselves take suspends nothing.
+// TestHandlersAreNoHitch: the time of handlers does not suspend detection.
 func TestHandlersAreNoHitch(t *testing.T) {
 	profile := plain()
 	profile.HitchTime, profile.HitchSuspend = 200*time.Millisecond, time.Second
@@ -354,7 +354,7 @@ func TestJoinersMayTakeTime(t *testing.T) {
 	require.Equal(t, "Burst", p.State(), "who comes back in a state is not tolerated anew")
 }
 
-// TestJoiningAgainIsNotTolerated: who joins again before the time of his handlers counts does not go on like that for ever.
+// TestJoiningAgainIsNotTolerated: a client that joins again before the time of its handlers counts is not tolerated again and again.
 func TestJoiningAgainIsNotTolerated(t *testing.T) {
 	profile := plain()
 	profile.JoinTolerance = 2 * time.Second
@@ -412,7 +412,7 @@ func TestProfilesThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestClocksThatJump: time that runs back stands still, and gaps of any length end all states.
+// TestClocksThatJump: a clock that goes back counts as standing still, and long gaps end all states.
 func TestClocksThatJump(t *testing.T) {
 	s := newScene(t, plain())
 	p := s.d.Join("")
@@ -425,7 +425,7 @@ func TestClocksThatJump(t *testing.T) {
 	require.Equal(t, "Normal", p.State())
 }
 
-// TestSumsOverAnyPlay compares the sums that decide with those over all that was ever called.
+// TestSumsOverAnyPlay compares the detector's sums with sums over all calls that were ever made.
 func TestSumsOverAnyPlay(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 200 {
@@ -483,8 +483,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// TestEscalationNamesTheMethod: a state that lasted too long was somebody's doing, also when his calls ended, or began before the
-// memory of methods did, or he has left.
+// TestEscalationNamesTheMethod: the report of a state that lasted too long names a method, even if its calls have ended, or began before
+// blameTime, or the client has left.
 func TestEscalationNamesTheMethod(t *testing.T) {
 	profile := plain()
 	profile.States[2].Period, profile.States[2].Window = Load{Calls: 30}, 8*time.Second
@@ -518,7 +518,7 @@ func TestEscalationNamesTheMethod(t *testing.T) {
 	}
 }
 
-// TestLoggedStatesEndLogged: no other one does.
+// TestLoggedStatesEndLogged: the end of a state is logged if the state logs, and no other is.
 func TestLoggedStatesEndLogged(t *testing.T) {
 	profile := plain()
 	profile.States[2].Log = true

@@ -11,22 +11,22 @@ type Method struct {
 	exempt    bool
 	unblocked bool
 
-	recent Load  // since the second from, at most blameTime ago
-	from   int64 // when recent began
+	recent Load  // used since the second from
+	from   int64 // at most blameTime ago
 
-	inState Load // in the state that is the visit-th of the peer
-	visit   uint64
+	inState Load   // used in the peer's state visit
+	visit   uint64 // see Peer.visit
 
-	ran   Load      // within the RepeatWindow until until
-	until time.Time // zero: none began
-	state int       // whose window it is
+	ran   Load      // used by calls that ran in the RepeatWindow
+	until time.Time // when that RepeatWindow ends; zero = none began
+	state int       // whose RepeatWindow it is
 }
 
-// blameTime is how many seconds of a method's use are asked for the one that has most: as long as the longest window.
+// blameTime is over how many seconds methods are compared to find the one to blame: as long as the longest window.
 const blameTime = maxWindow
 
-// Method returns what the peer uses of a method, "Class.Method". The first call for a name makes it: names are the program's, and so
-// there are not more than it declares. Keep what it returns: it searches.
+// Method returns the peer's record of a method, "Class.Method", and makes it on the first call. Names must be those that the program
+// declares, so that the peer cannot make their number grow. Keep the record, because Method searches for it.
 func (p *Peer) Method(name string) *Method {
 	for _, m := range p.methods {
 		if m.name == name {
@@ -50,7 +50,7 @@ func (m *Method) add(second int64, visit uint64, load Load) {
 	m.recent.add(load)
 }
 
-// blocks reports whether a call is beyond what the state lets run of its method, and counts it if not.
+// blocks reports whether the state's Repeat blocks a call; if not, it counts the call.
 func (p *Peer) blocks(m *Method, bytes int) bool {
 	s := &p.detector.profile.States[p.state]
 	if s.Repeat == (Load{}) {
@@ -66,7 +66,7 @@ func (p *Peer) blocks(m *Method, bytes int) bool {
 	return false
 }
 
-// most names the method that has most of a kind, and how much.
+// most names the method that has used most of a kind, and how much.
 func (p *Peer) most(kind string) string {
 	var top *Method
 	for _, m := range p.methods {
@@ -80,7 +80,8 @@ func (p *Peer) most(kind string) string {
 	return fmt.Sprintf("; most is of %s: %s in %d s", top.name, top.recent.of(kind), p.second-top.from+1)
 }
 
-// blamed returns the method that has most of what led into the state since then, or else in the state before; nil when nothing counted.
+// blamed returns the method that has used most of the kind that led into the state, since then or, if none has, in the state before; nil
+// when none counted.
 func (p *Peer) blamed() (top *Method) {
 	for _, m := range p.methods {
 		if !m.exempt && (top == nil || m.visit > top.visit || m.visit == top.visit && m.inState.more(p.kind, top.inState)) {
@@ -90,7 +91,7 @@ func (p *Peer) blamed() (top *Method) {
 	return top
 }
 
-// mostInState names that method.
+// mostInState names the method that blamed returns.
 func (p *Peer) mostInState() string {
 	top := p.blamed()
 	if top == nil {
@@ -99,7 +100,7 @@ func (p *Peer) mostInState() string {
 	return fmt.Sprintf("; most is of %s: %s", top.name, top.inState.of(p.kind))
 }
 
-// shorten keeps no other method, for a peer that has left.
+// shorten drops all methods but the one that blamed returns, because the peer has left.
 func (p *Peer) shorten() {
 	top := p.blamed()
 	if p.methods = nil; top != nil {
@@ -107,12 +108,12 @@ func (p *Peer) shorten() {
 	}
 }
 
-// Count is what was called of one method, and what that cost.
+// Count is how often one method was called, and what that cost.
 type Count struct {
 	Method  string        // "Class.Method"
-	Calls   uint64        // that came, blocked ones included
-	Blocked uint64        // of them, by [State].Repeat
-	Bytes   uint64        // of all
+	Calls   uint64        // calls that came, including blocked ones
+	Blocked uint64        // of Calls: those that [State].Repeat blocked
+	Bytes   uint64        // of the arguments of all Calls
 	Time    time.Duration // of handlers, with decoding and checks
 }
 

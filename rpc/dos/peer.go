@@ -14,38 +14,38 @@ type Peer struct {
 
 	state     int
 	earned    [maxStates]int64 // by state: the last second in which its quotas were reached, or its limits blocked a call
-	steady    int64            // first of the seconds in a row, up to the one that runs, in which the state is earned
-	visit     uint64           // how many states there were before
-	kind      string           // of the quota that led into the state
-	tolerated int64            // second from which on the time of handlers counts, for the last join that was tolerated
+	steady    int64            // since which second the state was earned in each second
+	visit     uint64           // how many states the peer was in before this one
+	kind      string           // kind of the quota that led into the state
+	tolerated int64            // second from which on the time of handlers counts, after the last join that was tolerated
 
-	frame   uint64 // of inFrame
+	frame   uint64 // the frame of inFrame
 	inFrame Load
-	second  int64             // that runs
-	history [maxWindow]record // by second, of which the lowest bits are the index
-	// The least that leads into a higher state: in this frame, and in what is left of the second.
+	second  int64             // the current second
+	history [maxWindow]record // by second modulo maxWindow
+	// The least that leads into a higher state: in this frame, and in the rest of the current second.
 	frameBound, secondBound Load
 
 	methods []*Method
-	report  *Report // not fetched
+	report  *Report // a change that was not fetched yet
 }
 
-// record is what was used in one second.
+// record is what the peer used in one second.
 type record struct {
 	Load
-	frame Load // the most in one frame, kind by kind
+	frame Load // the most in one frame, for each kind
 }
 
 // Report is a change of state.
 type Report struct {
 	From, To string
 	Up       bool
-	Log      bool // as the higher of the two
+	Log      bool // that of the higher of the two states
 	Kick     bool
-	Reason   string // how much of what reached which setting, and which method had most of it
+	Reason   string // how much of which kind reached which setting, and which method used most of it
 }
 
-// newPeer has earned nothing for long.
+// newPeer returns a peer whose states have all cooled off.
 func newPeer(d *Detector, identity string) *Peer {
 	p := &Peer{detector: d, identity: identity, second: d.second, steady: d.second, tolerated: math.MinInt64 / 2}
 	for i := range p.earned {
@@ -58,7 +58,7 @@ func newPeer(d *Detector, identity string) *Peer {
 // State returns the name of the state, as of the last call.
 func (p *Peer) State() string { return p.detector.profile.States[p.state].Name }
 
-// Call counts a call that has come, before it runs, and reports whether it may.
+// Call counts a call that has come, before it runs, and reports whether it may run.
 func (p *Peer) Call(m *Method, bytes int) bool {
 	p.Count(m, bytes)
 	if m.exempt || m.unblocked || !p.blocks(m, bytes) {
@@ -68,17 +68,18 @@ func (p *Peer) Call(m *Method, bytes int) bool {
 	return false
 }
 
-// Count counts what has come and runs in any case.
+// Count counts a call that has come and that no state blocks.
 func (p *Peer) Count(m *Method, bytes int) {
 	if !m.exempt {
 		p.use(m, Load{Calls: 1, Bytes: bytes})
 	}
 }
 
-// Serve notes the time of what the server itself asked for: it is neither a load of the client's nor a hitch of the server.
+// Serve notes how long handlers took for messages that the server itself asked for: it is neither a load of the client nor a hitch of
+// the server.
 func (p *Peer) Serve(took time.Duration) { p.detector.spent += took }
 
-// Done counts how long a call took that has run.
+// Done counts how long a call took, after it has run.
 func (p *Peer) Done(m *Method, took time.Duration) {
 	p.detector.spent += took
 	if m.exempt {
@@ -97,7 +98,7 @@ func (p *Peer) Report() (r Report, ok bool) {
 	return r, true
 }
 
-// use counts a load, and escalates when that reaches a quota.
+// use counts a load, and escalates when a quota is reached.
 func (p *Peer) use(m *Method, load Load) {
 	p.catchUp()
 	if p.second < p.tolerated {
@@ -116,7 +117,7 @@ func (p *Peer) use(m *Method, load Load) {
 	}
 }
 
-// catchUp ends the frame and the seconds that are over.
+// catchUp ends the frame and the seconds that have passed since the last call.
 func (p *Peer) catchUp() {
 	d := p.detector
 	if p.frame == d.frame {
@@ -130,14 +131,14 @@ func (p *Peer) catchUp() {
 	for n := 0; p.second < d.second && n <= maxWindow; n++ {
 		p.endSecond()
 	}
-	if p.second < d.second { // nothing came for longer than the history
+	if p.second < d.second { // no call came for longer than the history
 		p.second, p.steady = d.second, d.second
 	}
 	p.cool()
 	p.bound()
 }
 
-// endSecond judges the second that is over, and begins the next.
+// endSecond notes which states the second that is over has earned, and begins the next.
 func (p *Peer) endSecond() {
 	for i := 1; i <= p.state; i++ {
 		if _, ok := p.hit(i); ok {
@@ -151,7 +152,7 @@ func (p *Peer) endSecond() {
 	p.history[p.second%maxWindow] = record{}
 }
 
-// cool leaves the states that have cooled off, or else the one that was earned for too long.
+// cool leaves the states that have cooled off. If none has, it leaves the state for the next higher one once AutoEscalate is over.
 func (p *Peer) cool() {
 	states := p.detector.profile.States
 	was := p.state
@@ -180,7 +181,7 @@ func (p *Peer) escalate() {
 	}
 }
 
-// enter begins a higher state. One that kicks ends at once: who comes back is in the state below it.
+// enter begins a higher state. A state that kicks ends at once: a client that comes back is in the state below it.
 func (p *Peer) enter(state int, reason, kind string) {
 	was := p.state
 	for i := 1; i <= state; i++ {
@@ -195,7 +196,7 @@ func (p *Peer) enter(state int, reason, kind string) {
 	p.bound()
 }
 
-// tell makes the report of a change, unless a kick has not been fetched yet.
+// tell makes the report of a change, unless the report of a kick was not fetched yet.
 func (p *Peer) tell(was int, reason string) {
 	if p.report != nil && p.report.Kick {
 		return
@@ -222,7 +223,7 @@ func (r *reach) String() string {
 	return fmt.Sprintf("%s %s, the quota is %s (States[%d].%s.%s)", r.used.of(r.kind), within, r.quota.of(r.kind), r.state, r.field, r.kind)
 }
 
-// hit returns a quota of a state that is reached, in the frame or the most of the second, or in the window that ends with it.
+// hit returns a quota of a state that is reached: by the greatest frame of the current second, or by the window that ends with it.
 func (p *Peer) hit(state int) (r reach, ok bool) {
 	s := &p.detector.profile.States[state]
 	frame := p.history[p.second%maxWindow].frame
@@ -241,7 +242,7 @@ func (p *Peer) hit(state int) (r reach, ok bool) {
 	return r, false
 }
 
-// past sums up the seconds of a window but the one that runs.
+// past sums up the seconds of a window before the current one.
 func (p *Peer) past(window time.Duration) (used Load) {
 	for n := int64(1); n < int64(window/time.Second) && n <= p.second; n++ {
 		used.add(p.history[(p.second-n)%maxWindow].Load)
@@ -249,7 +250,7 @@ func (p *Peer) past(window time.Duration) (used Load) {
 	return used
 }
 
-// bound finds the least that leads into a higher state, so that each call asks for no more than that.
+// bound finds frameBound and secondBound, so that each call is compared with those alone.
 func (p *Peer) bound() {
 	const none = math.MaxInt
 	p.frameBound = Load{none, none, none}
@@ -263,7 +264,7 @@ func (p *Peer) bound() {
 	}
 }
 
-// lower makes a bound at most what is left of a quota.
+// lower lowers a bound to what is left of a quota.
 func (l *Load) lower(quota, used Load) {
 	if quota.Calls > 0 {
 		l.Calls = min(l.Calls, max(1, quota.Calls-used.Calls))

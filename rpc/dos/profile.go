@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Load is a number of calls, the bytes of their arguments, and the time that their handlers took with decoding and checks: what
-// was used, or a quota of it. In a quota 0 is none.
+// Load is a number of calls, the bytes of their arguments, and the time of their handlers with decoding and checks. It says what was
+// used, or is a quota; in a quota 0 = no quota.
 type Load struct {
 	Calls int
 	Bytes int
 	Time  time.Duration
 }
 
-// State is a severity. Its quotas lead into it.
+// State is a severity. A client enters it when it reaches one of its quotas.
 type State struct {
 	Name string
 
@@ -22,38 +22,39 @@ type State struct {
 	Period Load          // within Window. UE: EscalateQuotaRPCsPerPeriod, EscalateTimeQuotaMSPerPeriod
 	Window time.Duration // whole seconds, 1 to 16. UE: EscalateQuotaTimePeriod
 
-	// Repeat is how much of one method runs within RepeatWindow while this is the state; the next call is blocked: it is
-	// dropped and counted, and the connection lives; a question of an rpc.Request is answered with an error. UE: RPCRepeatLimitPerPeriod, RPCRepeatLimitMSPerPeriod, RPCRepeatLimitTimePeriod
+	// Repeat is how much of one method runs within RepeatWindow in this state. The next call is blocked: it is
+	// dropped and counted, and the connection lives; the question of an rpc.Request is answered with an error. UE:
+	// RPCRepeatLimitPerPeriod, RPCRepeatLimitMSPerPeriod, RPCRepeatLimitTimePeriod
 	Repeat       Load
 	RepeatWindow time.Duration // 1 to 16 s
 
-	Cooloff      time.Duration // without a reached quota and without a blocked call, until the state is left; rounded up to seconds
-	AutoEscalate time.Duration // with either in each second, until the next state begins; 0 = never. UE: AutoEscalateTime
-	Log          bool          // a warning when the state begins, and a line when it has cooled off. UE: bLogEscalate
-	Kick         bool          // the connections are closed when the state begins. UE: bKickPlayer
+	Cooloff      time.Duration // how long no quota must be reached and no call blocked before the state is left; rounded up to seconds
+	AutoEscalate time.Duration // after how long with either in each second the next state begins; 0 = never. UE: AutoEscalateTime
+	Log          bool          // log a warning when the state begins, and a line when it has cooled off. UE: bLogEscalate
+	Kick         bool          // close the connections when the state begins. UE: bKickPlayer
 }
 
 // Profile is what a server allows. It must not change while a world uses it.
 type Profile struct {
-	// States from calm to severe, at most 16. The first is where everybody begins, without quotas.
+	// States from calm to severe, at most 16. Every client begins in the first, which has no quotas.
 	States []State
 
-	// A frame that begins HitchTime after the one before it, the time of handlers taken off, follows a hitch of the server: what
-	// comes within HitchSuspend is what waited meanwhile, and counts for no quota of a frame, but for those of periods, which a
-	// flood reaches still: clients can make a server hitch, as by joining all at once. A suspension is followed by as long a time
-	// without another. 0 = never. UE: no detection at all meanwhile, HitchTimeQuotaMS, HitchSuspendDetectionTimeMS
+	// A frame that begins HitchTime after the one before it, without the time of handlers, follows a hitch of the server. Calls that
+	// come within HitchSuspend have waited meanwhile, and count towards no quota of a frame. They count towards those of periods, which a
+	// flood still reaches, because clients can make a server hitch, for example by joining all at once. After a suspension no other
+	// begins for the same time. 0 = never. UE: HitchTimeQuotaMS, HitchSuspendDetectionTimeMS, which suspend all detection
 	HitchTime, HitchSuspend time.Duration
-	// JoinTolerance is how long after its join a client is asked for no time of handlers, which load and spawn then, unless its
-	// identity has earned a state above the first, or was tolerated within Remember, so that who joins again and again gains
-	// nothing. UE: InitialConnectToleranceMS
+	// JoinTolerance is how long after a client's join the time of its handlers does not count, because they load and spawn then. It does
+	// count if the identity has earned a state above the first, or was tolerated within Remember, so that a client that joins again and
+	// again gains nothing. UE: InitialConnectToleranceMS
 	JoinTolerance time.Duration
 
-	// Methods, as "Class.Method", or "Class" for all of a class. String of a method's handle returns its name.
-	Unblocked []string // never blocked, but counted: what the game can not do without, as movement. UE: RPCBlockAllowlist
-	Exempt    []string // neither blocked nor counted for quotas: what has limits of its own
+	// Methods, as "Class.Method", or "Class" for all of a class. A method's handle returns its name by String.
+	Unblocked []string // never blocked, but counted: methods that the game needs, such as movement. UE: RPCBlockAllowlist
+	Exempt    []string // neither blocked nor counted towards quotas: methods that have limits of their own
 
-	// Remember is how long the state of an identity is kept after its last connection has left, and Identities how many of these
-	// are: about 1 KB each. The one that left first goes first.
+	// Remember is how long the state of an identity is kept after its last connection has ended, and Identities is how many of those
+	// are kept, about 1 KB each. The one that left first is dropped first.
 	Remember   time.Duration
 	Identities int
 }
@@ -63,7 +64,7 @@ const (
 	maxStates = 16
 )
 
-// validate tells what makes no sense.
+// validate returns an error that says what is wrong.
 func (p *Profile) validate() error {
 	switch {
 	case len(p.States) < 2 || len(p.States) > maxStates:
@@ -103,7 +104,7 @@ func (l *Load) add(other Load) {
 	l.Time += other.Time
 }
 
-// peak raises l to other, kind by kind.
+// peak raises each kind of l to that of other.
 func (l *Load) peak(other Load) {
 	l.Calls, l.Bytes, l.Time = max(l.Calls, other.Calls), max(l.Bytes, other.Bytes), max(l.Time, other.Time)
 }
@@ -121,7 +122,7 @@ func (l *Load) reached(used Load) (kind string, ok bool) {
 	return "", false
 }
 
-// of returns the amount of a kind, as a reader writes it.
+// of returns the amount of a kind, formatted for people.
 func (l *Load) of(kind string) string {
 	switch kind {
 	case "Calls":
