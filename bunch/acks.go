@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	seenWindow     = 2 * maxHistory // packet numbers remembered; older ones count as duplicates
-	ackEvery       = 8              // asking packets that bring an ack at once, so that ack-only packets stay under 1/8
-	gapAckInterval = time.Millisecond
-	ackHeaderBytes = 7  // largest, delay, number of runs
-	pingEvery      = 16 // every 16th ack-only packet asks for an ack, so that the peer's history of us shrinks
+	seenWindow     = 2 * maxHistory   // how many packet numbers are remembered; older ones count as duplicates
+	ackEvery       = 8                // so many packets that ask are acked at once; ack-only packets are at most 1 in 8 of those received
+	gapAckInterval = time.Millisecond // least time between two acks for gaps (RFC 9000, 13.2.1, has no such bound)
+	ackHeaderBytes = 7                // largest, delay, number of runs
+	pingEvery      = 16               // every 16th ack-only packet asks for an ack, so that the peer's history of us shrinks
 )
 
 // received remembers which packets came and decides when they are acknowledged.
@@ -58,10 +58,10 @@ func (s *span) cut(n uint64) {
 
 // ackTimer decides when the next ack leaves.
 type ackTimer struct {
-	asking   int           // asking packets since the last ack sent
-	deadline time.Duration // of the next ack when asking > 0
-	urgent   bool          // for a gap, or the peer asked for it
-	lastGap  time.Duration // when the last gap was acked
+	asking   int           // packets received since the last ack sent that ask for one
+	deadline time.Duration // when the next ack leaves at the latest, if asking > 0
+	urgent   bool          // the next ack tells of a gap, or the peer asked for it at once
+	lastGap  time.Duration // when the last urgent ack left
 	acksOnly int           // ack-only packets sent since the last packet that asked
 }
 
@@ -97,7 +97,7 @@ func (r *received) add(now time.Duration, n uint64) bool {
 	}
 	w, m := r.bit(n)
 	*w |= m
-	r.floor = min(r.floor, n) // a late one is reported too
+	r.floor = min(r.floor, n) // the peer must hear of a late one, too
 	r.floor = max(r.floor, r.next-min(r.next, seenWindow))
 	return true
 }

@@ -2,9 +2,9 @@ package bunch
 
 import "fmt"
 
-// After holds back what is sent on a channel until the peer has acknowledged all of another one, its close included: so the
-// peer takes all of earlier before anything of number, though nothing else is ordered between channels. It costs a round
-// trip. Earlier is to be closed here, and nothing sent on number yet; when all of earlier is acknowledged nothing is held.
+// After holds back all messages of a channel until the peer has acknowledged all of an earlier one, its close included. So the peer takes
+// all of earlier before anything of number; nothing else is ordered between channels. It costs a round trip. Earlier must be
+// closed here, and nothing sent on number yet. When all of earlier is acknowledged already, After does nothing.
 func (c *Conn) After(number, earlier uint64) error {
 	if c.err != nil {
 		return c.err
@@ -26,7 +26,7 @@ func (c *Conn) After(number, earlier uint64) error {
 	return nil
 }
 
-// releaseLater lets the channel go that comes after ch, when all of that is acknowledged.
+// releaseLater lets the channel that comes after ch send, once all of ch is acknowledged.
 func (c *Conn) releaseLater(ch *channel) {
 	later := ch.later
 	if later == nil || ch.first < ch.next {

@@ -1,10 +1,11 @@
 package bunch
 
 const (
-	maxAssemblies = 4       // unreliable messages in parts, a channel
-	assemblyCost  = 2 << 10 // charged for each beside its bytes
-	// partSpan is how many packets lie between two parts of a message at most. A datagram of UDP, 65,507 bytes, holds the
-	// first part of 59 messages, so 512 packets number 30,208 of the 65,536 messages: no two have the same number.
+	maxAssemblies = 4       // how many a channel may have
+	assemblyCost  = 2 << 10 // price of an assembly besides its bytes
+	// partSpan is the most by which the packet numbers of two parts of a message differ. A UDP datagram has at most 65,507 bytes,
+	// which hold the first parts of 59 messages, so 512 packets begin at most 30,208 messages: no two of them have the same number of 16
+	// bits.
 	partSpan = 512
 )
 
@@ -13,10 +14,10 @@ type assembly struct {
 	channel  *channel
 	message  uint16
 	delivery Delivery
-	newest   uint64 // packet that brought a part of it
-	count    int    // 0 until the last part came
-	have     int
-	size     int
+	newest   uint64 // number of the newest packet that brought a part
+	count    int    // how many parts it has; 0 until the last one came
+	have     int    // how many parts came
+	size     int    // bytes of those
 	parts    [maxParts][]byte
 }
 
@@ -63,8 +64,8 @@ func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (w
 	return c.finish(i), last, nil
 }
 
-// stale reports whether a part is of an older message than the assembly with the same number. When it is of a newer one,
-// that assembly gives way: some of its parts were lost, and 65,536 messages have left since.
+// stale reports whether a part is of an older message than the assembly that has the same number. When it is of a newer one, stale
+// drops that assembly: some of its parts were lost, and 65,536 messages have left since.
 func (c *Conn) stale(ch *channel, number uint64, h header) bool {
 	i := c.assemblyOf(ch, h)
 	if i < 0 {
@@ -77,8 +78,8 @@ func (c *Conn) stale(ch *channel, number uint64, h header) bool {
 	return number+partSpan < newest
 }
 
-// assembly finds or begins the assembly of a message and makes room for more bytes: the oldest ones go, of the channel
-// when it has too many, else of the connection. It returns -1 when unreliable messages that wait leave no room.
+// assembly finds or begins the assembly of a message and makes room for more bytes. It drops the oldest assemblies: of the channel
+// when that has too many, else of the connection. It returns -1 when waiting unreliable messages leave no room.
 func (c *Conn) assembly(ch *channel, h header, more int) int {
 	i := c.assemblyOf(ch, h)
 	if i < 0 {
@@ -142,7 +143,7 @@ func (c *Conn) dropAssembly(i int) {
 	c.assemblies = c.assemblies[:n]
 }
 
-// dropAssemblies gives up what a closed channel has.
+// dropAssemblies gives up all assemblies of a channel that is closed.
 func (c *Conn) dropAssemblies(ch *channel) {
 	for ch.assemblies > 0 {
 		c.evict(c.oldestOf(ch))

@@ -126,8 +126,8 @@ func Entries(size int) int {
 	if size <= maxWhole {
 		return 1
 	}
-	return max(2, (size+EntryBytes-1)/EntryBytes) // begin and end in one entry mean a whole bunch
+	return max(2, (size+EntryBytes-1)/EntryBytes) // with begin and end in one entry it would be a whole bunch
 }
 
-// maxWhole is the largest message of a whole bunch: the length before it takes two bytes.
+// maxWhole is the largest message of a whole bunch, in which a length of two bytes precedes it.
 const maxWhole = EntryBytes - 2

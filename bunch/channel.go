@@ -11,42 +11,42 @@ type channel struct {
 	priority Priority
 	ours     bool // this side opened it
 
-	// Sending. Sequences first to next-1 are in the reliable buffer; fresh is the first not wholly sent once.
+	// Sending. Sequences first to next-1 are in the reliable buffer; fresh is the next that placeFresh places.
 	out           ring
-	few           []entry // the places that out had before it took a large ring of the connection's
+	few           []entry // the slots of the channel's own, while out has borrowed a larger ring
 	first, next   uint64
 	fresh         uint64
 	resend        queue[uint64] // sequences with lost pieces
 	unreliable    queue[datagram]
-	message       uint16 // number of the next unreliable message in parts to leave
+	nextMessage   uint16 // number of the next unreliable message in parts to leave
 	openAcked     bool   // the peer has acknowledged all of the first message
 	outClosed     bool
-	queuedBytes   int     // not yet in a packet, resends left aside
-	popped        runHead // of the run whose first entry was acked and popped
+	queuedBytes   int     // bytes never sent
+	popped        runHead // of the message whose first entry was acked and popped
 	inResendQueue bool
 	inFreshQueue  bool
 	watch         watch
-	earlier       *channel // closed; nothing of this one leaves before all of it is acknowledged; nil once it is
-	later         *channel // the one whose earlier this is
+	earlier       *channel // the channel that must be acknowledged before anything of this one leaves; nil = none, or it is
+	later         *channel // the channel whose earlier this one is
 
-	// Receiving. Sequences below expected were processed in order; what came early is parked.
+	// Receiving. Sequences below expected were processed in order; entries that came early are parked.
 	in         parked
 	expected   uint64
 	run        run
 	opened     bool // this side opened it, or the message that opens it was handed out: others may follow
 	inClosed   bool
-	lingers    bool   // the peer closed it, and pays for it until our answer is acknowledged
-	newest     uint64 // the last packet of the newest UnreliableSequenced message handed out
-	assemblies int    // of unreliable messages in parts
+	lingers    bool   // the peer closed it, and is charged for it until our answer is acknowledged
+	newest     uint64 // number of the last packet of the newest UnreliableSequenced message handed out
+	assemblies int    // how many of the connection's are of this channel
 }
 
-// runHead is the beginning of a message whose first entry is gone, so that [Conn.Held] can still name it.
+// runHead is the beginning of a message whose first entry is gone, for [Conn.Held].
 type runHead struct {
 	bytes [16]byte
 	n     int
 }
 
-// watch is one call of Conn.Watch that has not fired yet.
+// watch holds the arguments of the last Conn.Watch, while it is armed.
 type watch struct {
 	armed  bool
 	out    int
@@ -55,11 +55,11 @@ type watch struct {
 
 func (ch *channel) outstanding() int { return int(ch.next - ch.first) }
 
-// hasFresh reports whether something waits that was never sent.
+// hasFresh reports whether placeFresh has something to place.
 func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.len() > 0 }
 
-// fewEntries is how many places a channel keeps for itself: the entries of a tick of play. A reliable buffer that needs more of
-// them borrows a ring of the connection's until it is empty, for a channel that sends much seldom must not keep it.
+// fewEntries is how many slots a channel keeps for itself: the entries of a tick of play. A reliable buffer that needs more
+// borrows a ring of the connection's until it is empty, so that a channel which sends much only now and then does not keep it.
 const fewEntries = 8
 
 // makePlace gives the reliable buffer room for one more entry.
@@ -88,7 +88,7 @@ func (ch *channel) returnRing(rings *spares[[]entry]) {
 	}
 }
 
-// begun reports whether a part of a message has left and the next may follow; held says that it may not, of an unreliable one.
+// begun reports whether the next part of a message that has left in part may leave; held = of an unreliable one it may not.
 func (ch *channel) begun(held bool) bool {
 	if !held && ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return true
@@ -101,7 +101,7 @@ type ring struct{ slots []entry } // a power of two, or none
 
 func (r *ring) at(sequence uint64) *entry { return &r.slots[sequence&uint64(len(r.slots)-1)] }
 
-// move moves the entries from first to next-1 into slots, which are empty, and returns those they were in, empty.
+// move moves the entries from first to next-1 into slots, which are empty, and returns the old slots, emptied.
 func (r *ring) move(slots []entry, first, next uint64) []entry {
 	old := *r
 	r.slots = slots
@@ -126,7 +126,7 @@ func (q *queue[T]) push(v T) {
 	q.items = append(q.items, v)
 }
 
-// compact moves the items to the front when they would grow beyond the memory though half of it is free.
+// compact moves the items to the front when the memory has no room behind them but more than half of it is free.
 func (q *queue[T]) compact() {
 	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 {
 		n := copy(q.items, q.items[q.head:])
@@ -146,7 +146,7 @@ func (q *queue[T]) pop() T {
 	return v
 }
 
-// reset empties the list. One that held few of what it has room for gives that back.
+// reset empties the list. It gives up large memory of which the list used less than an eighth.
 func (q *queue[T]) reset() {
 	if cap(q.items) > 64 && len(q.items) < cap(q.items)/8 {
 		q.items = nil
@@ -161,7 +161,7 @@ func (q *queue[T]) release() {
 	}
 }
 
-// remove takes out the items that equal says.
+// remove takes out the items for which equal returns true.
 func (q *queue[T]) remove(equal func(T) bool) {
 	q.items = slices.DeleteFunc(q.items[q.head:], equal)
 	q.head = 0

@@ -10,13 +10,13 @@ import (
 type channels struct {
 	open    map[uint64]*channel
 	control *channel
-	most    int // channels since open was made anew
-	limit   int // open at once, for each opener
+	peak    int // the most channels that open has held since it was made anew
+	limit   int // how many each side may have open of its own
 
-	ourNext  uint64   // the next number this side opens
-	ours     int      // opened here and not retired
-	peerNext uint64   // no number of the peer's from here on was seen
-	theirs   int      // opened by the peer, its close not taken yet
+	ourNext  uint64   // number of the next channel that this side opens
+	ours     int      // channels that this side opened and has not retired
+	peerNext uint64   // one above the largest number of the peer's that was seen, or its first
+	theirs   int      // channels that the peer opened and whose close was not taken
 	unseen   []uint32 // the peer's numbers below peerNext that were not seen, in order
 	refuse   Code     // NoError: the peer may open channels
 }
@@ -43,8 +43,8 @@ func (c *channels) create(p Priority) *channel {
 	return ch
 }
 
-// known reports whether a number, which is not open, was in use: it is closed. A number of ours that this side never opened
-// is a violation, and so is one of the peer's while it may open none.
+// known reports whether the channel with a number that is not open was closed; else the peer may open it. A number of ours that
+// this side never opened is a violation, and so is one of the peer's while it may open none.
 func (c *channels) known(number uint64) (bool, error) {
 	if c.isOurs(number) {
 		if number >= c.ourNext {
@@ -62,7 +62,7 @@ func (c *channels) known(number uint64) (bool, error) {
 	return !unseen, nil
 }
 
-// begin makes a channel of a number of the peer's that is not known.
+// begin opens the channel with a number of the peer's, which was never open.
 func (c *channels) begin(number uint64) (*channel, error) {
 	if err := c.checkLimit(number); err != nil {
 		return nil, err
@@ -80,9 +80,9 @@ func (c *channels) begin(number uint64) (*channel, error) {
 	return ch, nil
 }
 
-// checkLimit refuses what an honest peer never reaches. The numbers that it skipped are of channels that it holds open. It
-// frees one once it has our close, which it gets after we took its own; ours may then still wait for its ack, so such
-// channels have a limit of their own.
+// checkLimit refuses more channels than an honest peer opens. A number that it skipped counts as open: its first bunch is on the
+// way. The peer forgets a channel once it has our close, and our ack of its own. Its ack of our close may then still be on the way,
+// so channels that wait for that have a limit of their own.
 func (c *channels) checkLimit(number uint64) error {
 	lingering := len(c.open) - 1 - c.ours - c.theirs
 	held := c.theirs + len(c.unseen)
@@ -112,20 +112,20 @@ func (c *channels) retire(ch *channel) bool {
 	if ch.number == 0 || !ch.inClosed || !ch.outClosed || ch.first != ch.next || c.open[ch.number] == nil {
 		return false
 	}
-	c.most = max(c.most, len(c.open))
+	c.peak = max(c.peak, len(c.open))
 	delete(c.open, ch.number)
 	if ch.ours {
 		c.ours--
 	}
-	if c.most > 64 && len(c.open) < c.most/4 {
+	if c.peak > 64 && len(c.open) < c.peak/4 {
 		c.shrink()
 	}
 	return true
 }
 
-// shrink makes the map anew, for a map keeps the room of all that it ever held.
+// shrink makes the map anew: a map keeps room for the most that it ever held.
 func (c *channels) shrink() {
 	fewer := make(map[uint64]*channel, len(c.open))
 	maps.Copy(fewer, c.open)
-	c.open, c.most = fewer, len(fewer)
+	c.open, c.peak = fewer, len(fewer)
 }

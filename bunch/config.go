@@ -14,19 +14,19 @@ type Config struct {
 	AckDelay       time.Duration // longest wait before an ack; 5 to 200 ms; default 40 ms
 	History        int           // packets undecided at once; 64 to 4,096, the default
 	MaxChannels    int           // open at once of each side's own; up to 32,767, the default
-	Rate           int           // bytes a second that the owner lets leave, by Hold: what waits is reckoned by it; 0 = no limit
+	Rate           int           // bytes a second to which the owner keeps by Hold; [Conn.QueueTime] counts with it; 0 = no limit
 	IdleTimeout    time.Duration // from the first unanswered packet that asks for an ack; default 30 s
 	Overflow       Policy        // what a full reliable buffer does
 	Trace          func(Event)   // hears each step of messages and packets; nil = off; called inside the machine, must not call back
 
 	// Random returns a number from 0 to n-1 that the peer cannot guess, as IntN of math/rand/v2 does. It decides which packet
-	// numbers, about one in 500, are left out: a peer that acknowledges one of them makes its acks up, to have us send faster
-	// than the path takes, and the connection closes with AckSequenceMismatch. nil leaves none out.
+	// numbers, about one in 500, are left out. A peer that acknowledges one of them makes its acks up, so that this side sends
+	// faster than the path takes (RFC 9000, 21.4); the connection closes with AckSequenceMismatch. nil leaves none out.
 	Random func(n int) int
 }
 
 const (
-	minReceiveLimit = 256 << 10 // what a peer may send before it was told more
+	minReceiveLimit = 256 << 10 // bytes that a peer may send before it was told a limit
 	maxHistory      = 4096
 	maxChannels     = 32767   // UE: DefaultMaxChannelSize
 	maxIdleTimeout  = 1 << 62 // 146 years, so that no sum of times overflows

@@ -7,14 +7,14 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Conn is one end of a connection: bunches in, packets out, and back. It has no clock, goroutine or lock; now never runs
-// back within it. Not safe for concurrent use.
+// Conn is one end of a connection. It has no clock, goroutine or lock; a now that lies before an earlier one counts as that
+// one. It is not safe for concurrent use.
 type Conn struct {
 	config  Config
 	limits  Params // what both ends can keep
 	start   time.Time
 	now     time.Duration // since start
-	trimmed time.Duration // when spare memory was last looked at
+	trimmed time.Duration // when trim was last called
 	err     error
 
 	// Sending.
@@ -26,11 +26,11 @@ type Conn struct {
 	sent        sentPackets
 	skips       skips
 	build       builder
-	undo        undo // of the last packet
+	undo        undo // takes back the last packet
 	corked      bool
-	flushing    bool // though corked
+	flushing    bool // new messages leave though corked, until idle
 	corkedAt    time.Duration
-	unreliables backlog // not sent
+	unreliables backlog // how many wait
 	tracked     tracked
 	saturation  saturation
 
@@ -47,11 +47,11 @@ type Conn struct {
 	ready             readyList
 	flow              flow
 	control           int // price of what channel 0 holds
-	pinned            int // bytes that payloads pin beyond their own
+	pinned            int // bytes that payloads keep in memory besides their own
 	slots             spares[*slot]
 	spare             blocks     // for parts of runs
-	parts             [][]byte   // spare list of a run's parts
-	loose             run        // an unordered message that overtakes earlier entries
+	parts             [][]byte   // an empty list for the parts of the next run
+	loose             run        // the message of takeUnordered while its entries are joined
 	assemblies        []assembly // of unreliable messages in parts, oldest first
 	parked            int        // price of the assemblies
 	waitingUnreliable int        // price of the unreliable and tracked ready messages
@@ -59,12 +59,12 @@ type Conn struct {
 	// The owner.
 	wake    bool
 	changed bool
-	bulk    bool // the last packet holds some
-	watched []*channel
+	bulk    bool       // the last packet holds bulk
+	watched []*channel // those whose watch is armed
 	stats   Stats
 }
 
-// levels of the wire: control, then the priorities.
+// levels is how many levels of precedence there are: control, then each priority.
 const (
 	levels    = 2 + int(Bulk)
 	bulkLevel = levels - 1
@@ -95,7 +95,7 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 // Params returns what this side allows, for Hello.
 func (c *Conn) Params() Params { return c.config.params() }
 
-// Agree takes the smaller of both ends' limits, and the peer's ack delay.
+// Agree takes the smaller of both ends' limits, and the peer's ack delay. The owner calls it once the peer's Hello came.
 func (c *Conn) Agree(peer Params) error {
 	if err := peer.validate(); err != nil {
 		return err
@@ -126,11 +126,11 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	return ch.number, nil
 }
 
-// Refuse ends the connection with code when the peer names a channel of its own that is not open, so that it can make this
-// side hold nothing for channels that it may not open. NoError, as it begins, lets the peer open channels.
+// Refuse ends the connection with code when the peer names a channel of its own that is not open: one that may open no channels
+// cannot make this side hold anything for them. NoError, the default, lets the peer open channels.
 func (c *Conn) Refuse(code Code) { c.channels.refuse = code }
 
-// SetPriority moves a channel; 0 stays ahead of all.
+// SetPriority moves a channel to another priority. Channel 0 has none: it stays ahead of all.
 func (c *Conn) SetPriority(number uint64, p Priority) error {
 	ch := c.channels.open[number]
 	switch {
@@ -160,7 +160,7 @@ func (c *Conn) closedError(number uint64) error {
 	return fmt.Errorf("%w: channel %d", ErrClosed, number)
 }
 
-// IsOpen reports whether a channel is known, by its first message from the peer or since Open, and was not closed here.
+// IsOpen reports whether a channel was opened, here or by the peer's first message, and was not closed here.
 func (c *Conn) IsOpen(number uint64) bool {
 	ch := c.channels.open[number]
 	return ch != nil && !ch.outClosed
@@ -182,12 +182,12 @@ func slotsOf(number uint64, slots int) int {
 	return slots
 }
 
-// Drained reports whether nothing reliable waits for being sent or acknowledged.
+// Drained reports whether the peer has acknowledged all that was sent reliably.
 func (c *Conn) Drained() bool { return c.flow.entries == 0 }
 
-// Held shows each message that ch's reliable buffer holds, oldest first: its first bytes (16 are left of a message whose
-// first entry is acknowledged) and how many entries it takes, 0 when it shares the entry of the one before. The entries
-// add up to what Reliable says.
+// Held calls visit for each message in ch's reliable buffer, oldest first, with its first bytes (16 of a message whose first
+// entry is acknowledged) and how many entries it takes, 0 when it shares the entry of the one before. The entries add up to
+// what Reliable says.
 func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
 	ch := c.channels.open[number]
 	if ch == nil {
@@ -231,15 +231,16 @@ func visitWhole(b []byte, visit func(head []byte, entries int)) {
 	}
 }
 
-// Wake reports, once, that something the owner waits for happened: messages are ready, a watch fired or the connection ended.
+// Wake reports, once, that something happened for which the owner may wait: messages are ready, a watch fired or the connection
+// ended.
 func (c *Conn) Wake() bool {
 	w := c.wake
 	c.wake = false
 	return w
 }
 
-// Changed reports, once, that since it was last asked the owner did something that may let a packet leave, move
-// NextTimeout or make Wake true, or that something received may let one leave.
+// Changed reports, once, that since its last call the owner did something that may let a packet leave, move NextTimeout or make
+// Wake true, or that something was received that may let a packet leave.
 func (c *Conn) Changed() bool {
 	changed := c.changed
 	c.changed = false
@@ -257,7 +258,7 @@ func (c *Conn) Queued() (bytes int) {
 	return bytes + c.tracked.bytes
 }
 
-// FirstByte tells which datagrams are for this machine.
+// FirstByte returns the first byte of each datagram for this machine.
 func (c *Conn) FirstByte() byte { return Protocol }
 
 // advanceClock returns now as time since the start, clamped so that it never runs back.

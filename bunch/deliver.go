@@ -2,10 +2,10 @@ package bunch
 
 import "time"
 
-// maxMessages bounds the small messages of one whole bunch.
+// maxMessages is how many messages a whole bunch may hold.
 const maxMessages = 32
 
-// deliverWhole hands out the messages of a whole bunch. The last one pays for the entry.
+// deliverWhole hands out the messages of a whole bunch. The price of the entry is given back when the last one is fetched.
 func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	m := Message{Delivery: Delivery(s.flags & deliveryMask), Open: s.flags&flagOpen != 0}
 	closes := s.flags&flagClose != 0
@@ -50,18 +50,18 @@ func (c *Conn) deliver(ch *channel, m *Message) {
 
 func grains(t time.Duration) uint32 { return uint32(t / grain) }
 
-// Waited returns how long a message has been complete at now, which is the time of a call since it came, or later: until its
-// owner took it and got round to it. It is exact to 16 µs. Any goroutine may call it, at any time.
+// Waited returns for how long a message has been complete at now; its owner may call it when it handles the message, however long
+// after Take. It is exact to 16 µs. Any goroutine may call it, at any time.
 func (c *Conn) Waited(now time.Time, m *Message) time.Duration {
 	since := int32(grains(now.Sub(c.start)) - m.at)
 	return time.Duration(max(0, since)) * grain
 }
 
-// takeUnordered hands out the unordered message that the i-th parked entry is part of, when all of it is there though
-// earlier entries are missing. One that opens or closes waits for its turn.
+// takeUnordered hands out the unordered message of the i-th parked entry if all of it is there, though earlier entries are
+// missing. A message that opens or closes the channel waits for its turn.
 func (c *Conn) takeUnordered(ch *channel, i int) error {
 	if !ch.opened {
-		return nil // the open travels first
+		return nil // the message that opens the channel must be handed out first
 	}
 	first, last, ok := ch.in.unorderedAround(i)
 	if !ok {
@@ -88,13 +88,13 @@ func (c *Conn) Next() (Message, bool) {
 // Ready returns how many complete messages wait for Next or Take.
 func (c *Conn) Ready() int { return c.ready.len() }
 
-// takeBytes is what one Take hands out at most, one message aside: what an owner has taken is charged no more, so that one
-// that stops in the middle must not hold much.
+// takeBytes is how many bytes one Take hands out at most, unless a single message has more. Messages that were taken are charged to no
+// limit, so an owner that stops in the middle of them must not hold many bytes.
 const takeBytes = 16 << 10
 
-// Take moves at most len(into) complete messages, the oldest first, and returns how many: fewer as soon as they have 16 KiB,
-// but always one when there is one. They count as consumed; what is left waits here, and holds the peer up once it is as much
-// as may wait (see [Config].ReceiveLimit).
+// Take moves at most len(into) complete messages, the oldest first, and returns how many: at most 16 KiB of them, but always one
+// if there is one. They count as consumed. The others wait here, and hold the peer up once they reach the ReceiveLimit (see
+// [Config]).
 func (c *Conn) Take(into []Message) int {
 	n, size, cost := 0, 0, 0
 	for n < len(into) && c.ready.len() > 0 {
@@ -111,7 +111,7 @@ func (c *Conn) Take(into []Message) int {
 	return n
 }
 
-// fetched takes a message that leaves the ready list off what waits, and returns what it gives back of the peer's limit.
+// fetched counts a message as waiting no more, and returns how much it gives back of the peer's limit.
 func (c *Conn) fetched(m *Message) (cost int) {
 	c.pinned -= int(m.pinned)
 	switch {

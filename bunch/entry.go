@@ -2,15 +2,15 @@ package bunch
 
 import "slices"
 
-// maxPieces bounds into how many pieces an entry is ever cut.
+// maxPieces is the most pieces into which an entry is cut.
 const maxPieces = 6
 
 // piece is a range of an entry's bytes. A piece in flight is never cut, so that a late ack of an earlier, larger range
 // always covers whole pieces.
 type piece struct {
 	off, end uint16
-	copies   uint16 // packets in flight that carry it: at most as many as are remembered
-	queued   bool   // wants to be sent
+	copies   uint16 // packets in flight that carry it; no more than sentPackets holds
+	queued   bool   // is to leave, or to leave again
 	sent     bool   // left at least once
 	acked    bool
 }
@@ -22,9 +22,9 @@ type entry struct {
 	started  bool // a piece was sent: nothing merges into it, and its cost is charged
 	resend   bool // stands in its channel's resend queue
 	pieces   [maxPieces]piece
-	n        uint8
-	messages uint8 // in a whole bunch
-	run      int32 // in the first entry of a long message: the price of all its entries
+	n        uint8 // how many pieces there are
+	messages uint8 // of a whole bunch: how many messages it holds
+	runPrice int32 // of the first entry of a long message: the price of all its entries
 }
 
 func (e *entry) init(flags byte, payload []byte) {
@@ -34,7 +34,7 @@ func (e *entry) init(flags byte, payload []byte) {
 
 func (e *entry) all() []piece { return e.pieces[:e.n] }
 
-// queued returns the first piece that wants to be sent, or -1.
+// queued returns the index of the first piece that is to leave, or -1.
 func (e *entry) queued() int {
 	for i := range e.all() {
 		if p := &e.pieces[i]; p.queued && !p.acked {
@@ -53,14 +53,14 @@ func (e *entry) acked() bool {
 	return true
 }
 
-// cost is what is charged to the peer's limit when the first piece of the entry leaves: the whole message, so that the
-// rest of it may always follow. Messages that stop in the middle would never let the limit rise.
+// cost is charged to the peer's limit when the first piece of the entry leaves. That of a first entry is the price of the whole
+// message, so that the rest of it may always follow: the peer raises no limit for half a message.
 func (e *entry) cost() int {
 	switch e.flags & flagWhole {
 	case flagWhole:
 		return price(e.flags, len(e.payload), int(e.messages))
 	case flagBegin:
-		return int(e.run)
+		return int(e.runPrice)
 	}
 	return 0
 }
@@ -82,8 +82,8 @@ func (e *entry) cut(i, size int) bool {
 // spares is memory for reuse, the latest on top.
 type spares[T any] struct {
 	items []T
-	most  int // more are left to the collector
-	least int // items since trim: those at the bottom nobody needed
+	most  int // how many are kept; further ones are left to the collector
+	least int // the fewest items since the last trim: so many at the bottom nobody needed
 }
 
 // take returns a zero value when there is none.
@@ -123,8 +123,8 @@ func newBlocks(most int) blocks {
 const (
 	smallBlock = 128
 	maxSpare   = 256 // blocks of each kind kept for reuse: one reliable buffer
-	maxRings   = 32  // rings of full reliable buffers kept: as many as a Window has lanes
-	maxInSpare = 64  // kept for what arrives: two long messages in which every other entry comes in pieces
+	maxRings   = 32  // rings kept for reuse: one for each lane of a Window
+	maxInSpare = 64  // blocks of each kind kept for arriving pieces: two long messages, of which every other entry comes in pieces
 )
 
 // get returns an empty block with room for size bytes, at most EntryBytes.
@@ -139,7 +139,7 @@ func (b *blocks) get(size int) []byte {
 	return make([]byte, 0, room)
 }
 
-// put takes a block back; others (nil, slices of datagrams) are left to the collector.
+// put takes a block back. Memory that is not from get (nil, slices of datagrams) is left to the collector.
 func (b *blocks) put(block []byte) {
 	switch cap(block) {
 	case smallBlock:

@@ -11,7 +11,7 @@ func (c *Conn) hasContent(fresh bool) bool {
 			continue
 		}
 		if lv.resend.len() > 0 || fresh && lv.fresh.len() > 0 {
-			return true // a packet that gets nothing, for all of it is held, is not sent
+			return true // perhaps all of it is held; then AppendPacket drops the packet, which is empty
 		}
 	}
 	return false
@@ -33,13 +33,13 @@ func (c *Conn) freshAllowed() bool {
 	return c.open() && c.sent.spread() < c.limits.History-1 && !c.dark()
 }
 
-// bulkOpen reports whether bulk may leave: neither the rate nor the window holds it, or a probe is due.
+// bulkOpen reports whether bulk may leave: neither the owner nor the window holds it, or a probe is due.
 func (c *Conn) bulkOpen() bool {
 	return c.windowOpen() && (!c.saturation.bulkHeld || c.loss.probes > 0)
 }
 
-// windowOpen reports whether bulk may add a packet to what is in flight. After two probe timeouts in a row only the probe
-// passes: the path is out, and quic-go's window does not shrink on timeouts. A carrier that tells fates has a gate of its own.
+// windowOpen reports whether bulk may add a packet to those in flight. After two probe timeouts in a row only a probe passes:
+// the path is out, and quic-go's window does not shrink on timeouts. A carrier that tells fates has a gate of its own.
 func (c *Conn) windowOpen() bool {
 	if c.loss.probes > 0 || c.way.Fates {
 		return true
@@ -47,7 +47,7 @@ func (c *Conn) windowOpen() bool {
 	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.gate.Window(fullDatagram)
 }
 
-// fill places bunches by priority; within one, resends precede what was never sent. Tracked messages precede bulk.
+// fill places bunches by level; within a level resends go first. Tracked messages go before bulk.
 func (c *Conn) fill() {
 	for i := range c.levels {
 		if i == bulkLevel && c.build.fresh {
@@ -94,11 +94,11 @@ func (c *Conn) placeResends(ch *channel) bool {
 	return true
 }
 
-// fillFresh serves the channels of lv in turn, until one does not fit or all that is left waits for a higher limit or for
-// the rate. Each gets an entry, so that no long message holds up others; bulk gets a whole message, unless the rate holds the
-// rest of it, for the limit is charged with all of those that have begun.
+// fillFresh serves the channels of lv in turn, until a bunch does not fit or every channel waits for a higher limit or is held.
+// A channel's turn is one entry, so that no long message holds up others. In bulk it is a whole message, unless the rest of it is
+// held: the limit is charged with the whole of each message that has begun.
 func (c *Conn) fillFresh(lv *level) {
-	waiting := 0 // in a row
+	waiting := 0 // channels in a row that placed nothing
 	for lv.fresh.len() > waiting && !c.build.full() {
 		ch := *lv.fresh.peek()
 		result := c.placeFresh(ch)
@@ -123,11 +123,11 @@ type placed uint8
 const (
 	done placed = iota
 	noRoom
-	blocked // by the peer's limit, or held
+	blocked // by the peer's limit, or because it is held
 )
 
-// placeFresh places the next unsent entry of ch, or its next unreliable message when that was queued before it and the
-// rate does not hold it.
+// placeFresh places the next entry of ch that was never sent, or the next part of its unreliable messages when that was queued
+// earlier and is not held.
 func (c *Conn) placeFresh(ch *channel) placed {
 	c.dropStale(ch)
 	unreliable := ch.unreliable.len() > 0 && !c.saturation.held
@@ -242,14 +242,14 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 func (c *Conn) placeUnreliable(ch *channel) placed {
 	u := ch.unreliable.peek()
 	if u.part == 0 {
-		u.message = ch.message
+		u.message = ch.nextMessage
 	}
 	h, payload := u.bunch(ch.number)
 	if h.size()+len(payload) > c.build.room() {
 		return noRoom
 	}
 	if h.inParts() && u.part == 0 {
-		ch.message++
+		ch.nextMessage++
 	}
 	c.build.buf = appendBunch(c.build.buf, h, payload)
 	c.build.bunches++

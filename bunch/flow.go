@@ -2,34 +2,34 @@ package bunch
 
 import "time"
 
-// flow bounds what reliable bunches hold at the receiver, like MAX_DATA of RFC 9000, 4.1: the receiver advertises an absolute
-// limit. What an entry costs is its price. Channel 0 is exempt, so that control passes a stopped world; it has a bound of
-// its own, maxControl.
+// flow bounds the memory that reliable bunches hold at the receiver: as with MAX_DATA (RFC 9000, 4.1) the receiver advertises an
+// absolute limit, to which the sender charges the price of each entry. Channel 0 is exempt, so that control passes a stopped
+// world; it has a bound of its own, maxControl.
 type flow struct {
 	entries int // in all reliable buffers of this side
 
 	// Sending.
-	sent      uint64 // cost of all that ever left
-	limit     uint64 // what the peer allows
+	sent      uint64 // price of all entries that ever left
+	limit     uint64 // the most that the peer lets sent be
 	blocked   bool   // something waits for a higher limit
-	probe     bool   // ask for the limit now
-	probes    int    // since the limit rose
+	probe     bool   // the next packet asks for the limit
+	probes    int    // how often this side has asked since the limit rose
 	blockedAt time.Duration
 
 	// Receiving.
-	received   uint64
-	consumed   uint64
-	window     uint64
-	advertised uint64
-	update     bool   // tell the peer a higher limit
-	toldBy     uint64 // newest packet that told one: only its loss matters
-	mark       uint64
-	markAt     time.Duration // when consumed was mark
-	tight      bool          // the window holds the peer up
+	received   uint64 // price of all entries that came
+	consumed   uint64 // of that, given back
+	window     uint64 // how much may wait: ReceiveLimit
+	advertised uint64 // the limit that the peer was told last
+	update     bool   // the next packet tells the limit
+	toldBy     uint64 // number of the newest packet that told a limit: only its loss matters
+	mark       uint64 // consumed at markAt
+	markAt     time.Duration
+	tight      bool // the window holds the peer up
 }
 
 func (f *flow) init(window int) {
-	f.limit, f.advertised = minReceiveLimit, minReceiveLimit // what both assume before anything was said
+	f.limit, f.advertised = minReceiveLimit, minReceiveLimit // both ends assume it until a packet tells a limit
 	f.grow(window)
 }
 
@@ -38,10 +38,10 @@ func (f *flow) grow(window int) {
 	f.offer()
 }
 
-// kib is the limit to tell, at most what the wire holds.
+// kib returns the limit to tell, in KiB.
 func (f *flow) kib() uint64 { return min((f.consumed+f.window)>>10, maxLimitKiB) }
 
-// offer tells the peer a higher limit once it is worth a packet.
+// offer has the next packet tell a higher limit once that is a quarter of the window higher, which is worth a packet.
 func (f *flow) offer() {
 	if f.kib()<<10 >= f.advertised+f.window/4 {
 		f.update = true
@@ -51,8 +51,8 @@ func (f *flow) offer() {
 // told notes that the limit left in a packet with this number.
 func (f *flow) told(packet uint64) { f.update, f.advertised, f.toldBy = false, f.kib()<<10, packet }
 
-// consume notes that messages of this cost were handed out. A window of which a quarter goes through in a round trip is
-// tight: a peer whose rate doubles every round trip needs it all before the next limit reaches him.
+// consume notes that messages of this cost were handed out. The window is tight when a quarter of it was consumed in a round trip:
+// a peer whose rate doubles every round trip will need all of it before the next limit reaches him.
 func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 	if now-f.markAt > roundTrip {
 		f.mark, f.markAt = f.consumed, now
@@ -65,18 +65,17 @@ func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 	f.offer()
 }
 
-// playLimit of the peer's limit is left to play by bulk.
+// playLimit is how much of the peer's limit bulk leaves to play.
 const playLimit = 64 << 10
 
-// block notes that something waits for a higher limit. Since when matters: one that begins to wait must not find its probe
-// long due.
+// block notes that something waits for a higher limit, and since when: a probe is due a while after the waiting began.
 func (f *flow) block(now time.Duration) {
 	if !f.blocked {
 		f.blocked, f.blockedAt = true, now
 	}
 }
 
-// allows reports whether what costs so much may leave; what costs nothing is paid for.
+// allows reports whether an entry may leave. One that costs 0 always may: it is free, or its message was charged already.
 func (f *flow) allows(cost int, p Priority) bool {
 	if p == Bulk && cost > 0 {
 		cost += playLimit
@@ -91,13 +90,13 @@ func (f *flow) raise(kib uint64) {
 	}
 }
 
-// take charges what arrived, and reports whether the peer kept the limit.
+// take charges an entry that came, and reports whether the peer kept the limit.
 func (f *flow) take(cost int) bool {
 	f.received += uint64(cost)
 	return f.received <= f.advertised
 }
 
-// tickTime is added to the round trip in which a quarter of a window goes through: owners take messages once in a tick.
+// tickTime is added to the round trip of flow.consume, because an owner takes messages only once in a tick.
 const tickTime = 50 * time.Millisecond
 
 // ReceiveLimited reports, once, that a higher SetReceiveLimit would let the peer send faster.
@@ -107,7 +106,7 @@ func (c *Conn) ReceiveLimited() bool {
 	return tight
 }
 
-// SetReceiveLimit raises how many reliable bytes may wait here, told to the peer with the next packet. It never shrinks.
+// SetReceiveLimit raises how many bytes reliable messages may hold here; the next packet tells the peer. It never lowers it.
 func (c *Conn) SetReceiveLimit(bytes int) {
 	c.flow.grow(bytes)
 	c.changed = true

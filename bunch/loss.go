@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	lostMemory   = 3 // PTOs that the record of a lost packet stays
-	probePackets = 2
-	besideTime   = time.Second // since the last arrival of others' datagrams that they count as being on their way
+	lostMemory   = 3           // for how many PTOs the record of a lost packet stays
+	probePackets = 2           // the most that RFC 9002, 6.2.4, allows
+	besideTime   = time.Second // for how long after the last arrival of others' datagrams more of them are expected
 )
 
 // loss decides which packets are lost, from acks (RFC 9002, section 6.1) and silence (6.2).
@@ -17,10 +17,10 @@ type loss struct {
 	recovery.Losses
 	ptos       int           // probe timeouts since the last ack
 	probes     int           // packets that may pass every gate
-	repeat     uint64        // packet whose bunches the next probe repeats
-	unanswered time.Duration // sending of the first packet without any ack since
-	overtaken  uint64        // one above the newest packet that left before a datagram of others which arrived
-	besideTill time.Duration // others' datagrams are on their way
+	repeat     uint64        // number of the packet whose bunches the next probe sends again
+	unanswered time.Duration // when the last ack came, or a packet left while none was in flight
+	overtaken  uint64        // one above the newest packet that left before some datagram of others which arrived
+	besideTill time.Duration // until when others' datagrams are expected
 }
 
 func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
@@ -52,7 +52,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	return nil
 }
 
-// ackRuns takes the news that packets arrived, and returns the newest of which it is news, or nil.
+// ackRuns acknowledges the packets of all runs, and returns the newest that was not acknowledged before, or nil.
 func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest *packet, err error) {
 	high := largest + 1
 	for i, run := range h.runs[:h.nruns] {
@@ -77,7 +77,7 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 	return newest, nil
 }
 
-// ackRange takes the news that the packets from low to high-1 arrived, and returns the newest of which it is news, or nil.
+// ackRange acknowledges the packets from low to high-1, and returns the newest that was not acknowledged before, or nil.
 func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err error) {
 	for n := high; n > max(low, c.sent.Oldest); n-- {
 		p := c.sent.At(n - 1)
@@ -96,8 +96,8 @@ func (c *Conn) sampleRTT(t time.Duration, p *packet, delay uint16) {
 	c.gate.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
 }
 
-// ackPacket takes the news that packet n arrived, and reports whether it is news. It counts for a lost one too: when the
-// round trip has become longer, only such packets say so.
+// ackPacket acknowledges packet n, and reports whether that is news. It is so for a lost one, too: when the round trip has become
+// longer, only such packets show it.
 func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	was := p.fate
 	if was != flying && was != lost {
@@ -148,7 +148,7 @@ func (c *Conn) ackItem(it item, flying bool) {
 	}
 }
 
-// popAcked pops acked entries from the front only, as Unreal does: one lost bunch keeps all after it in the count.
+// popAcked pops acked entries from the front only, so one lost bunch keeps all after it in the count. UE: UChannel::ReceivedAcks.
 func (c *Conn) popAcked(ch *channel) {
 	oldest := ch.first
 	for ch.first < ch.next {
@@ -179,7 +179,8 @@ func (c *Conn) popAcked(ch *channel) {
 	c.retire(ch)
 }
 
-// detectLosses judges packets by those that overtook them, where nobody else does, and none did on another way.
+// detectLosses declares packets lost that others overtook (RFC 9002, 6.1). It leaves packets to a carrier that tells fates, and
+// those that took another path to giveUpForeign.
 func (c *Conn) detectLosses(t time.Duration) {
 	c.loss.Begin(t, max(c.gate.Current(), c.gate.Latest))
 	n, ok := c.sent.firstFlying()
@@ -194,9 +195,9 @@ func (c *Conn) detectLosses(t time.Duration) {
 	}
 }
 
-// Overtaken tells that a datagram of others on the same path arrived, which left at a time. It is for lone packets
-// of play beside such bulk: nothing of ours that would be acked follows them soon. As long as there are others packets
-// ask for an ack at once, and those that did and left before are lost after 9/8 of the round trip.
+// Overtaken tells that a datagram of others on the same path arrived, and when it had left. It is for lone packets of play beside
+// others' bulk: no packet of ours whose ack would show their loss follows them soon. While such datagrams arrive, packets of play
+// ask for an ack at once, and those that left before one of them are lost after 9/8 of the round trip (RFC 9002, 6.1.2).
 func (c *Conn) Overtaken(now, sent time.Time) {
 	t, at := c.advanceClock(now), sent.Sub(c.start)
 	c.loss.besideTill = t + besideTime
@@ -214,7 +215,7 @@ func (c *Conn) Overtaken(now, sent time.Time) {
 // them arrived, and no larger one did.
 func (c *Conn) BlackHole() bool { return c.blackHole.Found() }
 
-// losePacket gives the bunches of p back; its record stays so that a late ack still frees them.
+// losePacket declares p lost: its bunches leave again. Its record stays for a while, so that a late ack frees them.
 func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	c.sent.landed(p, lost)
 	p.lostUntil = t + lostMemory*c.pto()
@@ -235,7 +236,7 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	}
 }
 
-// giveBack takes one copy of an item out of flight and queues those of its pieces that have no other.
+// giveBack takes one copy of an item out of flight, and queues its pieces that have no other copy there.
 func (c *Conn) giveBack(it item) {
 	c.requeue(it, func(p *piece) bool {
 		p.copies--
@@ -243,7 +244,7 @@ func (c *Conn) giveBack(it item) {
 	})
 }
 
-// requeue queues the wanted pieces of an item that are not acked, and returns their bytes.
+// requeue queues the pieces of an item that are wanted and not acked, and returns how many bytes they have.
 func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 	ch := it.channel
 	if it.sequence < ch.first {
@@ -273,9 +274,9 @@ func (c *Conn) ptoAt() (time.Duration, bool) {
 	return c.sent.lastAsk + c.gate.Backoff(c.loss.ptos, c.peerAckDelay), true
 }
 
-// probe answers a probe timeout with two packets (RFC 9002, 6.2.4): bunches in flight go out once more, as many as two small
-// packets hold, beside the copies in flight. The oldest go first, and each timeout in a row goes on where the last one
-// ended, round and round, so that all have the same chance on a path that loses nearly everything.
+// probe answers a probe timeout with two packets (RFC 9002, 6.2.4). They repeat as many bunches as two small packets hold, and the
+// copies in flight stay there. The oldest go first; the next timeout in a row goes on where this one ended, round and round,
+// so that all have the same chance on a path that loses nearly everything.
 func (c *Conn) probe() {
 	if c.loss.ptos++; c.loss.ptos == 1 {
 		c.loss.repeat = 0

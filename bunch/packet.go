@@ -8,18 +8,18 @@ import (
 const (
 	minDatagram  = maxHeaderBytes + maxBunchHeader + EntryBytes // 1,163: an entry always fits
 	fullDatagram = 1404                                         // at which quic-go's path MTU discovery ends
-	minPiece     = 16
-	minFill      = 32 // the least room that is worth another piece
+	minPiece     = 16                                           // bytes; an entry is not cut for less
+	minFill      = 32                                           // the least room that is worth another piece, in bytes
 )
 
 // builder is the packet being made.
 type builder struct {
 	buf     []byte
-	start   int
-	limit   int // len(buf) may grow to it
+	start   int // index in buf of the packet's first byte
+	limit   int // len(buf) when the packet is full
 	bunches int
-	bulk    bool // some of them are bulk
-	fresh   bool // bunches that were never sent may join
+	bulk    bool // some of the bunches are bulk
+	fresh   bool // bunches that were never sent may be placed
 	packet  *packet
 }
 
@@ -60,20 +60,21 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 	return c.launch(t)
 }
 
-// must reports whether a packet has to leave, with or without content. No cork holds back what the peer waits for.
+// must reports whether a packet has to leave though it may carry no bunch: a probe, an ack or a limit for which the peer waits. No
+// cork holds these back, but a limit for AckDelay.
 func (c *Conn) must(t time.Duration) bool {
 	return c.mustPing() || c.received.due(t) || c.flow.update && (c.open() || t >= c.corkEnds())
 }
 
-// corkEnds returns when a tick is so long that a higher limit no longer waits for its company.
+// corkEnds returns when a higher limit leaves although the tick is not over.
 func (c *Conn) corkEnds() time.Duration { return c.corkedAt + c.config.AckDelay }
 
-// mustPing reports whether a packet has to leave though it may carry no bunch.
+// mustPing reports whether a packet has to leave that asks for an ack at once.
 func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.probe }
 
-// makeRoom keeps the records of sent packets bounded, and reports whether one more may leave: the oldest counts as lost.
-// That takes a peer that sends much and acknowledges nothing. One that flies gives way only to a packet that must leave:
-// its bunches leave again, and each would push out the next, without end.
+// makeRoom makes room for the record of another packet, and reports whether it could. Records are full when the peer sends much and
+// acknowledges nothing: then the oldest packet counts as lost. While that is in flight, only a packet that must leave may push it
+// out: its bunches leave again, and otherwise their packets would push out the next ones, without end.
 func (c *Conn) makeRoom(t time.Duration, must bool) bool {
 	if !c.sent.full() {
 		return true
@@ -88,7 +89,7 @@ func (c *Conn) makeRoom(t time.Duration, must bool) bool {
 	return true
 }
 
-// appendHeader writes header and acks; a packet with bunches leaves them the room of an entry.
+// appendHeader writes the header with acks and limit. In a packet with content it leaves room for an entry.
 func (c *Conn) appendHeader(t time.Duration, content bool) {
 	b := &c.build
 	b.buf = append(b.buf, Protocol, 0)
@@ -177,9 +178,10 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	return packet, number, true
 }
 
-// wantsAck reports whether a packet with bulk asks for an ack at once: an eighth of the window after the last, so that
-// the gate of a small one opens as steadily as QUIC's own, which acknowledges every second packet, and the last of a few,
-// which would wait out the peer's ack delay.
+// wantsAck reports whether a packet with bulk asks for an ack at once. That is so when an eighth of the window has left since
+// the last one that did, but at least two packets: then a small window opens as steadily as QUIC's own, which acknowledges every
+// second packet (RFC 9000, 13.2.2). And it is so when too few packets are in flight for the peer to ack them before its ack delay is over,
+// and the window holds back those that would follow.
 func (c *Conn) wantsAck() bool {
 	c.sent.unasked++
 	if c.sent.unasked < max(2, c.gate.Window(fullDatagram)/(8*fullDatagram)) && (c.sent.flying >= 2*ackEvery || c.windowOpen()) {
@@ -200,7 +202,8 @@ func (c *Conn) finishBare(flags *byte) {
 	}
 }
 
-// idle notes that nothing more could be sent; unless the window for bulk is why, the rate is limited by the application.
+// idle notes that nothing more can leave now. Unless the window for bulk is why, the application limits the rate, and the gate
+// learns that.
 func (c *Conn) idle() {
 	c.flushing = false
 	if c.corked {

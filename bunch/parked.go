@@ -2,11 +2,11 @@ package bunch
 
 import "sort"
 
-// parked holds the entries of a channel that came before their turn, or only in part, in the order of their numbers. It
-// takes what is in it, wherever in the reliable buffer a peer puts that.
+// parked holds the entries of a channel that came before their turn, or only in part, in the order of their numbers. Its memory
+// grows with how many there are, not with how far ahead a peer's numbers are.
 type parked struct{ queue[*slot] }
 
-// keptParked is the most room that an empty list keeps; the price of its channel covers it.
+// keptParked is for how many entries an empty list keeps room; channelCost covers that.
 const keptParked = 8
 
 func (p *parked) at(i int) *slot { return p.items[p.head+i] }
@@ -14,14 +14,13 @@ func (p *parked) at(i int) *slot { return p.items[p.head+i] }
 // find returns the index of entry n, or where it belongs.
 func (p *parked) find(n uint64) (i int, ok bool) {
 	if p.len() == 0 || p.at(p.len()-1).number < n {
-		return p.len(), false // the usual one follows all others
+		return p.len(), false // most entries follow all others
 	}
 	i = sort.Search(p.len(), func(i int) bool { return p.at(i).number >= n })
 	return i, p.at(i).number == n
 }
 
-// drop takes out the first entry, and gives room back that no longer is needed: a few late entries must not hold what many
-// took.
+// drop takes out the first entry, and gives up memory that few entries do not need.
 func (p *parked) drop() *slot {
 	s := p.pop()
 	switch room := cap(p.items); {
@@ -34,7 +33,8 @@ func (p *parked) drop() *slot {
 	return s
 }
 
-// unorderedAround returns the entries of the message that the i-th is part of; not ok while some are missing.
+// unorderedAround returns the first and last entry of the unordered message of which the i-th is part; not ok while some are
+// missing.
 func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 	if !p.at(i).loose() {
 		return 0, 0, false

@@ -6,21 +6,21 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Path is what a connection may know of what carries its packets.
+// Path is what a carrier tells a connection about the path.
 type Path = recovery.Path
 
 // way is what is known of the path, and of packets that took another one.
 type way struct {
 	Path
-	since   time.Duration // it is taken
-	foreign uint64        // packets below it took another way, and tell nothing of this one
-	stale   bool          // some of them may still arrive, though nobody tells of them
-	until   time.Duration // when stale ones are given up
+	since   time.Duration // when packets began to take it
+	foreign uint64        // packets with lower numbers took another path, and say nothing of this one
+	stale   bool          // some of these are in flight, and no carrier tells their fates
+	until   time.Duration // when they are given up, if stale
 }
 
-// SetPath tells what is known of the path. When packets take another way from now on, what is in flight may still arrive:
-// nothing is sent again because of the change, and nothing is learnt of the new path from the old one's packets. While the
-// carrier tells fates it paces, and says what is lost; probes for silence stay.
+// SetPath tells what is known of the path. When packets take another path from now on, those in flight may still arrive: none is
+// sent again because of the change, and what becomes of them says nothing of the new path. While the carrier tells fates, it paces
+// and says which packets are lost; this side still probes when nothing is acknowledged.
 func (c *Conn) SetPath(now time.Time, p Path) {
 	if t := c.advanceClock(now); p.Fates != c.way.Fates || p.Epoch != c.way.Epoch {
 		c.move(t, p)
@@ -31,7 +31,7 @@ func (c *Conn) SetPath(now time.Time, p Path) {
 	}
 }
 
-// move leaves a path. Of one that told fates all are told.
+// move leaves a path. A carrier that told fates still tells those of packets in flight.
 func (c *Conn) move(t time.Duration, p Path) {
 	c.seeLight()
 	w := &c.way
@@ -42,8 +42,8 @@ func (c *Conn) move(t time.Duration, p Path) {
 	c.changed = true
 }
 
-// Fate tells what became of a packet, while the path tells fates. That it arrived frees nothing, an ack will say that it was
-// kept. The bunches of a lost one leave again.
+// Fate tells whether a packet arrived; a carrier that tells fates calls it. The bunches of a lost one leave again. Arriving frees
+// nothing: an ack will say that the peer has kept the packet.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	t := c.advanceClock(now)
 	if !c.sent.Has(number) {
@@ -59,10 +59,11 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// judges reports whether a packet's fate says something of the path that nobody else tells.
+// judges reports whether this side learns of the path from a packet's fate: no carrier does, and the packet took this path.
 func (c *Conn) judges(number uint64) bool { return !c.way.Fates && number >= c.way.foreign }
 
-// keptAt returns when the oldest packet in flight should have been acknowledged that is known to have arrived.
+// keptAt returns when the oldest packet in flight is given up, if it is known to have arrived: by then the ack of a packet that
+// was kept has come.
 func (c *Conn) keptAt() (time.Duration, bool) {
 	n, ok := c.sent.firstFlying()
 	if !ok || c.sent.At(n).arrived == 0 {
@@ -71,7 +72,7 @@ func (c *Conn) keptAt() (time.Duration, bool) {
 	return c.sent.At(n).arrived + recovery.KeepTime, true
 }
 
-// giveUpForeign loses packets that took another way and have had their time.
+// giveUpForeign declares packets lost that took another path and have had time to be acknowledged.
 func (c *Conn) giveUpForeign(t time.Duration) {
 	c.way.stale = false
 	for n, ok := c.sent.firstFlying(); ok && n < c.way.foreign; n, ok = c.sent.firstFlying() {
@@ -79,7 +80,7 @@ func (c *Conn) giveUpForeign(t time.Duration) {
 	}
 }
 
-// giveUpArrived loses packets that arrived long ago, and were not kept.
+// giveUpArrived declares packets lost that arrived long ago and were not acknowledged: the peer did not keep them.
 func (c *Conn) giveUpArrived(t time.Duration) {
 	for at, ok := c.keptAt(); ok && t >= at; at, ok = c.keptAt() {
 		n, _ := c.sent.firstFlying()

@@ -1,23 +1,23 @@
 package bunch
 
-// What is charged to the sender of reliable bunches, until the application has fetched them. Both ends compute it, and it is
-// no less than what the receiver holds then, in whatever order bunches arrive: TestHeapIsCharged.
+// Prices of reliable bunches, in bytes. Both ends compute them, and charge them to the sender's limit until the application has
+// fetched the messages. They are no less than what the receiver holds, in whatever order bunches arrive: TestHeapIsCharged.
 const (
 	entryCost   = 80  // an entry beside its bytes: its slot and its place among those that wait for their turn
 	messageCost = 64  // a message beside its bytes: its record in the ready list
 	channelCost = 512 // a channel from its first entry until its open is fetched; again from its close until that is acknowledged both ways
 )
 
-// What may wait beside the receive limit, bounded each.
+// Bounds of what is not charged to the receive limit.
 const (
 	controlBuffer = 64        // entries of channel 0's reliable buffer: it is for control
 	maxControl    = 160 << 10 // price of what channel 0 holds, two messages of 64 KiB: the limit does not bind it, so that control passes a stopped world
 	maxParked     = 256 << 10 // price of unreliable and tracked messages that wait, and of those in parts that are not whole
-	maxPinned     = 32 << 10  // bytes of datagrams and blocks that payloads pin beyond their own; beyond it they are copied
-	maxSlots      = 64        // kept for reuse
+	maxPinned     = 32 << 10  // bytes of datagrams and blocks that payloads keep in memory besides their own; further payloads are copied
+	maxSlots      = 64        // slots kept for reuse
 )
 
-// price is what an entry costs. An eighth of its bytes covers that memory comes in sizes.
+// price returns what an entry costs.
 func price(flags byte, size, messages int) int {
 	if answers(flags, size) {
 		return 0
@@ -35,16 +35,17 @@ func price(flags byte, size, messages int) int {
 	return cost
 }
 
-// flagAnswer marks the close with which a side answers the other's. It is free, so that it leaves whatever the limit is: a
-// channel that lingers takes its price from the limit until its answer is acknowledged, and two sides that close many
-// channels would else wait for each other.
+// flagAnswer is the flags of the close with which a side answers the other's. It is free, so that it leaves whatever the limit is:
+// a channel that lingers takes its price from the limit until its answer is acknowledged, so two sides that close many channels
+// would otherwise wait for each other.
 const flagAnswer = byte(ReliableUnordered) | flagWhole | flagClose
 
 func answers(flags byte, size int) bool { return flags&^flagOpen == flagAnswer && size == 0 }
 
+// inMemory returns how many bytes a payload takes at most: the allocator rounds sizes up, by an eighth or so.
 func inMemory(size int) int { return size + size/8 }
 
-// unreliablePrice is what unreliable and tracked messages cost that wait, on either side.
+// unreliablePrice returns what waiting unreliable or tracked messages cost, on either side.
 func unreliablePrice(messages, bytes int) int { return messages*messageCost + inMemory(bytes) }
 
 // messagesIn counts the messages of a whole bunch, as far as they can be read.
@@ -60,7 +61,7 @@ func messagesIn(b []byte) (count int) {
 	return count
 }
 
-// charge takes the price of what arrived.
+// charge charges the price of something that arrived to the limit of channel 0 or of the peer.
 func (c *Conn) charge(ch *channel, cost int) error {
 	if ch.number == 0 {
 		if c.control += cost; c.control > maxControl {
@@ -74,8 +75,8 @@ func (c *Conn) charge(ch *channel, cost int) error {
 	return nil
 }
 
-// chargeEntry charges an entry when its first piece came. The open of a channel was charged with whatever entry of it came
-// first.
+// chargeEntry charges an entry when its first piece came. channelCost for its open was charged when the first bunch of the channel
+// came, whichever that was.
 func (c *Conn) chargeEntry(ch *channel, s *slot) error {
 	if answers(s.flags, len(s.payload)) && !ch.outClosed {
 		return violation(BunchDataOverflow, "channel %d: an answer to a close that was never sent", ch.number)
@@ -83,7 +84,7 @@ func (c *Conn) chargeEntry(ch *channel, s *slot) error {
 	return c.charge(ch, price(s.flags&^flagOpen, len(s.payload), 1))
 }
 
-// chargeMessages charges the messages of a whole bunch beyond the first, once all of it is there.
+// chargeMessages charges all messages of a whole bunch but the first, once all of the bunch is there.
 func (c *Conn) chargeMessages(ch *channel, s *slot) error {
 	if s.flags&flagWhole != flagWhole {
 		return nil
@@ -91,8 +92,8 @@ func (c *Conn) chargeMessages(ch *channel, s *slot) error {
 	return c.charge(ch, max(0, messagesIn(s.payload)-1)*messageCost)
 }
 
-// paid is what an entry's message gives back once it is fetched. A slot that stays, its message having overtaken others, is
-// paid for on its own, and so is a channel that lingers after its close.
+// paid returns what an entry's messages give back once they are fetched. It leaves out the slot of a message that overtook others,
+// which is released when its turn comes, and the channel of a close, which is released by retire.
 func paid(s *slot, messages int) int {
 	if answers(s.flags, len(s.payload)) {
 		return 0
@@ -104,7 +105,7 @@ func paid(s *slot, messages int) int {
 	return cost
 }
 
-// release gives back what was charged.
+// release gives back a cost that was charged.
 func (c *Conn) release(number uint64, cost int) {
 	if number == 0 {
 		c.control -= cost
@@ -113,8 +114,8 @@ func (c *Conn) release(number uint64, cost int) {
 	c.consume(uint64(cost))
 }
 
-// keep puts payload into s for as long as it waits: the part of the datagram itself, unless that is much larger or what waits
-// pins much already; else a copy.
+// keep puts payload into s. It aliases the datagram, which has size bytes; but it copies the payload when that is less than a quarter
+// of the datagram, or when maxPinned is reached.
 func (c *Conn) keep(s *slot, payload []byte, size int) {
 	beyond := size - len(payload)
 	if beyond <= 3*len(payload) && c.pin(s, beyond) {
@@ -125,7 +126,7 @@ func (c *Conn) keep(s *slot, payload []byte, size int) {
 	copy(s.payload, payload)
 }
 
-// block gives s memory of its own: parts of a run, which is copied when it is whole, share blocks.
+// block gives s memory of its own. Parts of a run get blocks, which are used again once the run is whole and copied.
 func (c *Conn) block(s *slot, size int) {
 	if s.flags&flagWhole != flagWhole && size >= EntryBytes/2 && c.pin(s, EntryBytes-size) {
 		s.payload, s.pooled = c.spare.get(EntryBytes)[:size], true
@@ -134,7 +135,7 @@ func (c *Conn) block(s *slot, size int) {
 	s.payload = make([]byte, size)
 }
 
-// pin reports whether s may hold so many bytes beyond its own.
+// pin notes that the payload of s keeps so many bytes in memory besides its own, and reports whether it may.
 func (c *Conn) pin(s *slot, beyond int) bool {
 	if c.pinned+beyond > maxPinned {
 		return false

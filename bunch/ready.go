@@ -1,9 +1,9 @@
 package bunch
 
-// readyList holds messages in order, in blocks: what is fetched makes room at once, and nothing is moved when it grows.
+// readyList holds messages in order, in blocks. A block whose messages were fetched is free at once, and growing moves nothing.
 type readyList struct {
 	first, last *readyBlock // nil when empty
-	from, to    int         // the oldest in first, the next free in last
+	from, to    int         // index of the oldest message in first, and of the next free place in last
 	n           int
 	spare       spares[*readyBlock]
 }
@@ -11,7 +11,7 @@ type readyList struct {
 // maxReadySpare is how many blocks are kept for reuse: a tick's 576 messages.
 const maxReadySpare = 32
 
-// readyBlock fills a kibibyte, the size that the allocator gives it.
+// readyBlock is as large as a size class of Go's allocator: 1 KiB.
 type readyBlock struct {
 	messages [18]Message
 	next     *readyBlock

@@ -2,8 +2,8 @@ package bunch
 
 import "time"
 
-// Receive takes one datagram, which belongs to the connection from here on: messages may alias it. An error is a
-// violation by the peer that ends the connection.
+// Receive takes one datagram. The caller must not use it again: messages may alias it. An error is a violation by the peer, which
+// ends the connection.
 func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	t := c.advanceClock(now)
 	if c.err != nil {
@@ -68,7 +68,7 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 	return nil
 }
 
-// receiveBunch takes a bunch of the packet with a number and a size.
+// receiveBunch takes a bunch of packet number, whose datagram has size bytes.
 func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) error {
 	c.stats.BunchesReceived++
 	if h.tracked() {
@@ -93,8 +93,8 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 	return c.receiveUnreliable(ch, number, h, payload, size)
 }
 
-// incoming returns the channel that a bunch of the peer names; nil when the bunch is dropped. Only a reliable bunch begins
-// a channel: an unreliable one that overtook it leaves nothing behind.
+// incoming returns the channel that a bunch of the peer names, or nil when the bunch is dropped. Only a reliable bunch begins a
+// channel; an unreliable one that overtook it is dropped.
 func (c *Conn) incoming(h header) (*channel, error) {
 	if ch := c.channels.open[h.channel]; ch != nil {
 		return ch, nil
@@ -146,7 +146,7 @@ func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) 
 	return nil
 }
 
-// receiveNext processes a whole entry that is next in order: it needs no place of its own.
+// receiveNext processes a whole entry that is next in order, without a place among the parked.
 func (c *Conn) receiveNext(ch *channel, flags byte, payload []byte, size int) error {
 	s := slot{number: ch.expected, flags: flags, state: full}
 	if err := c.storeWhole(ch, &s, payload, size); err != nil {
@@ -240,7 +240,7 @@ func (c *Conn) process(ch *channel, n uint64, s *slot) error {
 	return nil
 }
 
-// take hands out the messages that an entry completes; r is the run that it may be part of.
+// take hands out the messages that an entry completes; r is the run of which it may be part.
 func (c *Conn) take(ch *channel, r *run, s *slot) error {
 	if s.flags&flagWhole != flagWhole {
 		return c.addToRun(ch, r, s)
@@ -264,7 +264,7 @@ func checkOpen(ch *channel, n uint64, flags byte) error {
 	return nil
 }
 
-// closed takes the peer's close, and answers it.
+// closed notes the peer's close, and answers it unless this side has closed, too.
 func (c *Conn) closed(ch *channel) {
 	if ch.owesAnswer() {
 		c.owed.count--
@@ -278,8 +278,7 @@ func (c *Conn) closed(ch *channel) {
 	c.retire(ch)
 }
 
-// retire forgets a channel once nothing more can happen on it. Unreliable messages that still wait were taken back from a
-// packet that never left.
+// retire forgets a channel once nothing more can happen on it. Its unreliable messages that wait are those that Unsent has put back.
 func (c *Conn) retire(ch *channel) {
 	if !c.channels.retire(ch) {
 		return

@@ -10,9 +10,9 @@ type run struct {
 	open     bool
 	delivery Delivery
 	first    bool // it opens the channel
-	size     int
-	cost     int // given back once the message is fetched
-	pinned   int
+	size     int  // bytes of the parts
+	cost     int  // bytes of ReceiveLimit that are given back when the message is fetched
+	pinned   int  // bytes that the parts keep in memory besides their own
 	parts    [][]byte
 	pooled   uint64 // bit i: part i is in a block of the connection
 }
@@ -47,7 +47,7 @@ func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 }
 
 func (c *Conn) deliverRun(ch *channel, r *run, closes bool) {
-	message := bytes.Join(r.parts, nil) // which does not clear before it copies
+	message := bytes.Join(r.parts, nil) // does not zero the memory before it copies
 	for i, part := range r.parts {
 		if r.pooled&(1<<i) != 0 {
 			c.spare.put(part[:0])

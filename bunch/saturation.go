@@ -3,45 +3,45 @@ package bunch
 import "time"
 
 const (
-	// standingTime is how long unreliable messages may wait at every tick before the path counts as saturated. UE: two
-	// ticks of credit (QueuedBits), at 30 Hz.
+	// standingTime is for how long some unreliable message of an earlier tick may wait at every tick before the path counts as
+	// saturated. UE: two ticks of credit (QueuedBits), at 30 Hz.
 	standingTime = 66 * time.Millisecond
-	// maxStanding is how many bytes of them may wait on a saturated path; the oldest of the channel make room. At 50 kB/s it
-	// is 0.6 s, where maxUnreliable could be 5 s.
+	// maxStanding is how many bytes of unreliable messages may wait on a saturated path; then the oldest of a channel make room
+	// for its new one. At 50 kB/s it is 0.6 s, and maxUnreliable would be 5 s.
 	maxStanding = 32 << 10
 )
 
-// saturation is what keeps unreliable messages and bulk waiting.
+// saturation says what keeps unreliable messages and bulk waiting.
 type saturation struct {
-	held     bool          // unreliable and tracked messages wait for the rate
-	bulkHeld bool          // bulk waits for the rate
-	standing bool          // at every Cork since, some unreliable message of an earlier tick still waited
-	since    time.Duration // of standing
+	held     bool          // the owner holds unreliable and tracked messages
+	bulkHeld bool          // the owner holds bulk
+	standing bool          // at every Cork(true) since, some unreliable message of an earlier tick still waited
+	since    time.Duration // when standing became true
 	young    int           // unreliable messages that were queued since the last tick ended
 	added    [2]int        // bytes of play, and of bulk, that were queued since the last tick ended
-	stale    time.Duration // unreliable and tracked messages that were queued before it waited through an outage
+	stale    time.Duration // unreliable and tracked messages queued before then have waited through an outage
 }
 
-// backlog is what waits of unreliable messages. Those without bytes count, too.
+// backlog is how many unreliable messages wait, and their bytes. It counts messages, too, because one may have no bytes.
 type backlog struct{ messages, bytes int }
 
 func (b *backlog) add(messages, bytes int) { b.messages, b.bytes = b.messages+messages, b.bytes+bytes }
 
-// Hold keeps unreliable messages back, tracked ones with them, or bulk, until the next call: a rate of the owner's is used up. Acks, control,
-// probes, and reliable messages of the other priorities with their resends pass.
+// Hold keeps back unreliable and tracked messages, or bulk, until the next call; an owner calls it when its rate is used up. Acks,
+// control, probes, and reliable messages of the other priorities with their resends pass.
 func (c *Conn) Hold(unreliable, bulk bool) {
 	c.saturation.held, c.saturation.bulkHeld = unreliable, bulk
 }
 
-// Waiting reports whether unreliable or tracked messages, and bulk, would leave now if nothing were held.
+// Waiting reports whether unreliable or tracked messages, and whether bulk would leave now if the owner held nothing.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
 	fresh, lv := c.freshAllowed(), &c.levels[bulkLevel]
 	bulk = c.windowOpen() && (lv.resend.len() > 0 || fresh && lv.fresh.len() > 0)
 	return fresh && c.unreliables.messages+c.tracked.waiting.len() > 0, bulk
 }
 
-// Unreliable returns how many bytes the payloads of the unreliable messages have that wait, and whether the path, or the
-// rate, cannot take them: at every Cork for 66 ms some of an earlier tick were left.
+// Unreliable returns how many bytes of unreliable messages wait, and whether path or rate cannot take them: at every Cork(true) for
+// 66 ms some of an earlier tick were left.
 func (c *Conn) Unreliable() (bytes int, saturated bool) {
 	s := &c.saturation
 	return c.unreliables.bytes, s.standing && c.now-s.since >= standingTime
@@ -56,7 +56,7 @@ func (s *saturation) look(now time.Duration, waiting int) {
 	s.standing = old
 }
 
-// countTick counts a tick, and whether at its beginning something of play still waits of an earlier one.
+// countTick counts a tick, and whether bytes of play from an earlier one still wait at its beginning.
 func (c *Conn) countTick() {
 	c.stats.Ticks++
 	if play, _ := c.standing(); play {
@@ -64,8 +64,8 @@ func (c *Conn) countTick() {
 	}
 }
 
-// standing reports whether something of play, and of bulk, waits that was queued before the last tick ended: the path, or the
-// rate, does not take it.
+// standing reports whether bytes of play, and whether bytes of bulk, wait that were queued before the last tick ended: path or rate
+// do not take them.
 func (c *Conn) standing() (play, bulk bool) {
 	waiting := c.tracked.bytes
 	for i := range bulkLevel {
@@ -74,7 +74,7 @@ func (c *Conn) standing() (play, bulk bool) {
 	return waiting > c.saturation.added[0], c.levels[bulkLevel].queued > c.saturation.added[1]
 }
 
-// isBulk returns 1 for a channel of bulk, else 0.
+// isBulk returns the index of a channel in saturation.added: 1 for bulk, else 0.
 func isBulk(ch *channel) int {
 	if ch.priority == Bulk && ch.number != 0 {
 		return 1
@@ -82,8 +82,8 @@ func isBulk(ch *channel) int {
 	return 0
 }
 
-// crowded reports whether an unreliable message of so many bytes is more than may wait now. maxUnreliable bounds memory, so
-// it counts what a message takes beside its bytes; maxStanding bounds the time that the path needs for them.
+// crowded reports whether there is no room for an unreliable message of so many bytes. maxUnreliable bounds memory, so it counts
+// prices; maxStanding bounds the time that the path needs, so it counts bytes.
 func (c *Conn) crowded(size int) bool {
 	after := c.unreliables
 	after.add(1, size)
@@ -144,8 +144,8 @@ func (c *Conn) rateGates(ch *channel, rated bool) bool {
 	return c.saturation.held && ch.unreliable.len() > 0 && ch.fresh == ch.next && ch.resend.len() == 0
 }
 
-// windowGates reports whether the path keeps back what ch has. The carrier asks for packets as soon as it takes some: what was
-// there before the tick waits for it, and all that waits of an owner without ticks.
+// windowGates reports whether the path keeps back what ch has. The carrier asks for packets as soon as it takes some, so messages
+// from before this tick wait for the path; with an owner that never corks, all that wait do.
 func (c *Conn) windowGates(ch *channel) bool {
 	play, bulk := c.standing()
 	switch {

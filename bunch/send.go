@@ -6,15 +6,17 @@ import (
 	"time"
 )
 
-const maxUnreliable = 256 << 10 // price of the unreliable messages that may wait, of which the oldest of the channel make room, and of the tracked ones
+// maxUnreliable is how much the waiting unreliable messages may cost, and likewise the tracked ones. Beyond it the oldest unreliable
+// messages of a channel make room for its new one; a new tracked message is dropped.
+const maxUnreliable = 256 << 10
 
 // datagram is an unreliable message on its way out.
 type datagram struct {
 	payload  []byte // from the connection's blocks, or its own when longer than one
 	delivery Delivery
-	message  uint16 // its number when in parts, given when the first one leaves
-	part     uint8
-	after    uint64 // reliable entries below it were queued earlier and precede it
+	message  uint16 // its number when it leaves in parts; it gets it with the first one
+	part     uint8  // the next part to leave
+	after    uint64 // reliable entries below this sequence were queued earlier and leave first
 	at       time.Duration
 }
 
@@ -118,7 +120,7 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 		c.push(ch, flags, append(c.blocks.get(EntryBytes), part...))
 		cost += price(ch.out.at(ch.next-1).flags, len(part), 1)
 	}
-	ch.out.at(first).run = int32(cost)
+	ch.out.at(first).runPrice = int32(cost)
 	return nil
 }
 
@@ -130,7 +132,7 @@ func (c *Conn) overflow(ch *channel, n int) error {
 	return c.fail(violation(ReliableBufferOverflow, "channel %d holds %d of %d entries (ReliableBuffer), %d more asked", ch.number, out, slots, n))
 }
 
-// merge adds a small message to the last entry when that was not yet sent, as Unreal merges bunches of one channel.
+// merge adds a small message to the last entry when that was never sent. UE: UChannel::SendBunch, Merge.
 func (c *Conn) merge(ch *channel, d Delivery, payload []byte) bool {
 	if ch.fresh == ch.next {
 		return false
@@ -228,8 +230,8 @@ func (c *Conn) schedule(ch *channel) {
 	}
 }
 
-// Cork keeps new messages back until Cork(false), so that a tick leaves in few full packets. Acks that are due, resends and
-// probes leave all the same, and a higher limit after Config.AckDelay: a peer must not suffer from a long tick.
+// Cork keeps new messages back until Cork(false), so that a tick leaves in few full packets. So that a long tick does not hold up the
+// peer, acks that are due, resends and probes leave all the same, and a higher limit after Config.AckDelay.
 func (c *Conn) Cork(on bool) {
 	c.changed = c.changed || c.corked && !on && (c.unsent() || c.flow.update)
 	if on && !c.corked {
@@ -249,8 +251,8 @@ func (c *Conn) open() bool { return !c.corked || c.flushing }
 // Flush lets what is queued now leave though the connection is corked.
 func (c *Conn) Flush() { c.flushing, c.changed = c.corked, true }
 
-// QueueTime estimates how long the unsent bytes of ch, and of what precedes it, will wait: their number over the delivery
-// rate, or over Config.Rate when that is less; 0 while no rate is known.
+// QueueTime estimates how long the bytes of a channel that were never sent will wait: these and those that precede them, over the
+// delivery rate, or over Config.Rate when that is less; 0 while no rate is known.
 func (c *Conn) QueueTime(number uint64) time.Duration {
 	ch := c.channels.open[number]
 	if ch == nil {
@@ -285,8 +287,8 @@ func (c *Conn) rate() float64 {
 	return rate
 }
 
-// Watch asks for one Wake as soon as fewer than out entries of ch are taken and at most queued waits before it, or no
-// entry is taken.
+// Watch asks for one Wake as soon as fewer than out entries of a channel's reliable buffer are taken and its QueueTime is at most
+// queued, or as soon as none is taken.
 func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
 	ch := c.channels.open[number]
 	if ch == nil {

@@ -9,11 +9,11 @@ import (
 type fate uint8
 
 const (
-	nothing fate = iota // carries nothing that asks for an ack, or never left
+	nothing fate = iota // it does not ask for an ack, or never left
 	flying
-	lost // its bunches were given back; a late ack still frees them
+	lost // its bunches leave again; a late ack still frees them
 	acked
-	skipped // the number was left out: an ack for it is made up
+	skipped // the number was left out: a peer that acks it makes that up
 )
 
 // item names the bytes of one entry that a packet carried.
@@ -21,17 +21,17 @@ type item struct {
 	channel  *channel
 	sequence uint64
 	off, end uint16
-	first    bool // they had not left before
+	first    bool // the bytes had not left before
 }
 
-// packet is what is kept of a packet until its fate is known, and of a lost or skipped one 3 PTO longer.
+// packet is the record of a sent packet. It stays until the fate is known, and lostMemory PTOs longer when that is lost or skipped.
 type packet struct {
 	fate      fate
 	limit     bool // carried a limit update
 	probe     bool
 	loaded    bool   // it carried bunches
 	prompt    bool   // it asked for an ack at once
-	covers    uint64 // it acknowledged all that came below this number
+	covers    uint64 // it acknowledged all packets that came, below this number
 	size      int
 	at        time.Duration
 	arrived   time.Duration // when the carrier said that it arrived; 0 = it did not say
@@ -48,18 +48,19 @@ type sentPackets struct {
 	inFlight  int    // bytes flying
 	flying    int    // packets flying
 	lastAsk   time.Duration
-	unasked   int // packets with bulk since one asked for an ack at once
-	loaded    int // packets remembered that carried bunches
+	unasked   int // packets with bulk since the last that asked for an ack at once
+	loaded    int // records of packets that carried bunches
 }
 
-// bareRecords is how many packets are remembered when few of them carried bunches: a peer can make this side send as many
-// acks and limits as it likes. It is the acks of two seconds, one a millisecond.
+// bareRecords is how many records there may be when few packets carried bunches: a peer can make this side send as many acks
+// and limits as it likes. It is enough for two seconds with an ack each millisecond.
 const bareRecords = 2048
 
-// leastSent is the room for packets that a connection begins with: those of a handshake, or of a tick of play.
+// leastSent is for how many records a connection has room at first: the packets of a handshake, or of a tick of play.
 const leastSent = 4
 
-// full reports whether add may only follow drop. The peer remembers no more packets than seenWindow.
+// full reports whether a record must be dropped before the next add. More than seenWindow would be of no use: the peer remembers no
+// more packets.
 func (s *sentPackets) full() bool {
 	most := max(bareRecords, min(seenWindow, 8*s.loaded))
 	if s.Len() < most {
@@ -136,7 +137,8 @@ func (s *sentPackets) takeBack() {
 	s.undecided = min(s.undecided, s.Next)
 }
 
-// skippedAfter counts the numbers left out among the next three, which the packet threshold must not count.
+// skippedAfter returns how many of the next three numbers were left out: the packet threshold (RFC 9002, 6.1.1) must not count
+// them as packets that overtook n.
 func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	for next := n + 1; next < min(n+skipLeast, s.Next); next++ {
 		if s.At(next).fate == skipped {
@@ -166,7 +168,7 @@ func (s *sentPackets) forget(now time.Duration) {
 	}
 }
 
-// spread is how many packets lie between the oldest undecided and the newest.
+// spread returns how many packets there are from the oldest in flight to the newest.
 func (s *sentPackets) spread() int {
 	s.firstFlying()
 	return int(s.Next - s.undecided)

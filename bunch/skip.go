@@ -3,19 +3,20 @@ package bunch
 import "time"
 
 const (
-	// skipAbout is the mean distance of packet numbers that are left out. Each costs the peer an ack at once and two bytes
-	// in the acks until one of these is acknowledged; at 500 that is below a packet in 500.
+	// skipAbout is the mean distance of packet numbers that are left out. Each costs an immediate ack from the peer, and two bytes
+	// in each of its acks until one of them is acknowledged: an extra packet in 500 at most.
 	skipAbout = 500
-	// skipLeast is the least distance: one more than the packets that decide over a loss, so that they span at most one.
+	// skipLeast is the least distance: one more than the packet threshold of 3 (RFC 9002, 6.1.1), so that no more than one of the
+	// numbers that it counts was left out.
 	skipLeast = 4
 )
 
-// skips decides which packet numbers are left out. The peer cannot tell them from lost packets, so one that acknowledges
-// what it did not receive, to have us send faster than the path takes, names one of them sooner or later (RFC 9000, 21.4).
+// skips decides which packet numbers are left out. The peer cannot tell these from lost packets. If it acknowledges packets that it
+// did not receive, so that we send faster than the path takes, it names one of them sooner or later (RFC 9000, 21.4).
 type skips struct {
 	random func(n int) int // nil = none is left out
 	about  int             // mean distance
-	next   uint64          // the least number to leave out
+	next   uint64          // the next number to leave out, or the first one after it for which there is room
 }
 
 func (s *skips) init(random func(n int) int) {
@@ -30,7 +31,7 @@ func (s *skips) draw(last uint64) {
 	}
 }
 
-// launched draws the next number to leave out once packet n has left behind one.
+// launched draws the next number to leave out, once packet n has left after the last one that was.
 func (s *skips) launched(n uint64) {
 	if n > s.next {
 		s.draw(n)

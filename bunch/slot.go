@@ -13,12 +13,12 @@ const (
 type slot struct {
 	payload []byte // when partly: as long as the entry
 	number  uint64
-	have    [maxPieces]extent // in order, disjoint
-	n       uint8
+	have    [maxPieces]extent // what arrived of it, in order, disjoint
+	n       uint8             // how many extents there are
 	flags   byte
 	state   slotState
 	pooled  bool   // payload is a block of the connection
-	pinned  uint16 // bytes that payload holds beyond itself
+	pinned  uint16 // bytes that payload keeps in memory besides its own
 }
 
 // extent is a range of bytes.
@@ -51,7 +51,7 @@ func (s *slot) complete() bool {
 	return s.n == 1 && s.have[0] == extent{0, uint16(len(s.payload))}
 }
 
-// loose reports whether the entry is there and may overtake others.
+// loose reports whether the entry is there and its message may overtake earlier ones.
 func (s *slot) loose() bool {
 	return s.state == full && s.flags&(deliveryMask|flagOpen|flagClose) == byte(ReliableUnordered)
 }

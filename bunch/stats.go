@@ -14,11 +14,11 @@ type Stats struct {
 	BytesSent, BytesReceived     uint64
 	BunchesSent, BunchesReceived uint64
 	BunchesResent                uint64
-	PayloadSent                  uint64 // bytes of BytesSent that are no headers and acks; what left again counts again
+	PayloadSent                  uint64 // bytes of BytesSent that are payload; one that is sent again counts again
 	PacketsOutOfOrder            uint64 // received after one that was sent later
-	Ticks, TicksSaturated        uint64 // Cork(true) so far, and those before which something of play had not left
+	Ticks, TicksSaturated        uint64 // calls of Cork(true), and those at which play of an earlier tick had not left
 	PacketsLost                  uint64 // sent and declared lost; some may have arrived late
-	PacketsMissing               uint64 // numbers of the peer's that never came, with those that it left out
+	PacketsMissing               uint64 // numbers of the peer's that did not come; it left some of them out
 	SpuriousLosses               uint64 // declared lost, acked later
 	AcksOnlySent, ProbesSent     uint64
 
@@ -32,12 +32,12 @@ type Stats struct {
 	DroppedClosedChannel uint64 // bunches for a channel that is closed
 	DroppedBeforeOpen    uint64 // unreliable and tracked messages for channels that are not open yet
 	DroppedLate          uint64 // UnreliableSequenced messages that a newer one overtook, and parts 512 packets behind their message
-	DroppedUnreliable    uint64 // unreliable messages beyond 256 KiB waiting, on either side, each with 64 bytes beside its own, or stale after an outage
-	DroppedTracked       uint64 // tracked messages beyond 256 KiB waiting, on either side, or here closed with their channel or stale after an outage
+	DroppedUnreliable    uint64 // unreliable messages that were too many (256 KiB may wait on either side, each with 64 bytes besides its own), or stale after an outage
+	DroppedTracked       uint64 // tracked messages that were too many (as above), or here stale after an outage or closed with their channel
 	DroppedAssembly      uint64 // unreliable messages in parts that never became whole
 }
 
-// Stats returns the state of now.
+// Stats returns the counters and the present state.
 func (c *Conn) Stats() Stats {
 	s := c.stats
 	s.LatestRTT, s.SmoothedRTT, s.MinRTT, s.RTTVar = c.gate.Latest, c.gate.Smoothed, c.gate.Min, c.gate.Variance
@@ -57,13 +57,13 @@ func (c *Conn) Lost() uint64 { return c.stats.PacketsLost }
 // Acked returns one above the newest packet that the peer acknowledged.
 func (c *Conn) Acked() uint64 { return c.loss.Largest }
 
-// InFlight returns how many bytes are on their way, of which no ack has told and that do not count as lost.
+// InFlight returns how many bytes are on their way: in packets that are neither acknowledged nor lost.
 func (c *Conn) InFlight() int { return c.sent.inFlight }
 
 // SetWindow tells how many bytes in flight the path takes: its congestion window and a few packets, 0 when unknown.
 func (c *Conn) SetWindow(bytes int) { c.gate.PathWindow = bytes }
 
-// Event is one step of a trace, in the order in which the machine takes them. What a Kind fills in stands beside it:
+// Event is one step of a trace, in the order in which the machine takes them. Kind says which other fields are set:
 //
 //	queued    a message of Bytes waits on Channel; when reliable, Sequence is the last entry that holds some of it
 //	bunch     some of a message, Bytes, is in the packet that is being built; Again says that it left before. Sequence is its
@@ -88,7 +88,7 @@ type Event struct {
 	Asks     bool
 }
 
-// traced reports whether somebody hears of events. It is asked first, for an event that is made for nobody costs a tenth of a message.
+// traced reports whether there is a Trace. Callers ask before they make an event: that costs a tenth of handling a message.
 func (c *Conn) traced() bool { return c.config.Trace != nil }
 
 // trace tells an event of now.

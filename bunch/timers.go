@@ -2,7 +2,7 @@ package bunch
 
 import "time"
 
-// trimAfter is how long spare memory is kept that nobody needs, or twice as long at most.
+// trimAfter is for how long spare memory is kept that nobody needs; at most it is kept for twice that.
 const trimAfter = 10 * time.Second
 
 // Advance runs the timers that are due. An error ends the connection: the peer has been silent for too long.
@@ -75,14 +75,14 @@ func (c *Conn) idleAt() (time.Duration, bool) {
 	return c.loss.unanswered + c.config.IdleTimeout, c.sent.flying > 0
 }
 
-// trimAt returns when spare memory is looked at again, while there is any.
+// trimAt returns when trim is called next, while there is spare memory.
 func (c *Conn) trimAt() (at time.Duration, spare bool) {
 	spare = c.blocks.spare() || c.spare.spare() || len(c.rings.items)+len(c.slots.items)+len(c.ready.spare.items) > 0 || c.parts != nil
 	return c.trimmed + trimAfter, spare
 }
 
-// trim gives up the memory that nobody needed since the last trim: a connection that sent much is small again soon, even if it
-// plays on.
+// trim gives up the memory that nobody needed since the last trim, so that a connection which sent much is soon small again, even
+// while play goes on.
 func (c *Conn) trim() {
 	c.trimmed = c.now
 	c.blocks.trim()

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Tracked messages carry state that their owner composes anew at each tick. The newest value counts, so nothing of an old one
-// leaves again: instead the owner is told of each message, once, whether the peer's machine has it, and sends what is missing
-// with values of then. A packet's ack tells that of all in it. It is true on channels whose opening message was acknowledged: there
-// the peer drops none but for lack of memory, which it remembers ([Conn.Missed]). One that leaves before that may overtake the open,
-// is dropped then, and counts as kept all the same: its owner sends what was in it again.
+// Tracked messages carry state that their owner composes anew at each tick. Only the newest value counts, so no message leaves twice:
+// the owner is told once of each whether the peer's machine has it, and sends missing values as they are then. The ack of a
+// packet says that all messages in it were kept. That is true on channels whose opening message was acknowledged: there the peer
+// drops a message only for lack of memory, and remembers that it did ([Conn.Missed]). A message that leaves earlier may overtake the
+// open; the peer drops it then, yet it counts as kept, so its owner must send what was in it again.
 
 // Fate tells what became of a message of [Conn.SendTracked].
 type Fate struct {
-	Record uint64 // as SendTracked was given it
+	Record uint64 // the argument of SendTracked
 	Kept   bool   // the peer's machine has it; else nobody knows, or it never left
 }
 
-// tracked is what is kept of tracked messages beside the records in sent packets.
+// tracked is the state of tracked messages; for those in flight, packet.records has the rest.
 type tracked struct {
 	waiting queue[trackedMessage] // never sent
-	bytes   int                   // of their bunches
+	bytes   int                   // of the bunches of waiting
 	fates   queue[Fate]           // not fetched
-	missed  bool                  // one that arrived was dropped
+	missed  bool                  // one that arrived was dropped for lack of room
 }
 
 // release lets the collector have the lists that are empty.
@@ -31,7 +31,7 @@ func (t *tracked) release() {
 	t.fates.release()
 }
 
-// trackedMessage is one that waits, or one of the last packet that may yet be taken back.
+// trackedMessage is a message that waits, or one in the last packet, which Unsent may take back.
 type trackedMessage struct {
 	channel *channel
 	record  uint64
@@ -39,7 +39,7 @@ type trackedMessage struct {
 	at      time.Duration
 }
 
-// size is that of its bunch.
+// size returns how many bytes the message's bunch takes.
 func (m *trackedMessage) size() int {
 	return trackedHeader(m.channel.number, len(m.payload)) + len(m.payload)
 }
@@ -83,8 +83,8 @@ func (c *Conn) Opened(number uint64) bool {
 	return ch != nil && ch.ours && ch.openAcked && !ch.outClosed
 }
 
-// Opening reports whether all that was sent reliably on a channel of this side has left, and the peer has not acknowledged its open: a
-// tracked message finds it there if nothing is lost or overtaken.
+// Opening reports whether all reliable messages of a channel of this side have left, and the peer has not acknowledged its open: if no
+// packet is lost or overtaken, the channel is open at the peer when a tracked message comes.
 func (c *Conn) Opening(number uint64) bool {
 	ch := c.channels.open[number]
 	return ch != nil && ch.opening()
@@ -94,8 +94,8 @@ func (ch *channel) opening() bool {
 	return ch.ours && !ch.openAcked && !ch.outClosed && ch.next > 0 && ch.fresh == ch.next
 }
 
-// TakeBack gives up the tracked messages that have not left: they are told lost. An owner that does it before it composes anew
-// sends no old values, and none of them stand.
+// TakeBack gives up the tracked messages that have not left; Fates tells them lost. An owner that calls it before it composes anew
+// sends no old values, and lets none queue up.
 func (c *Conn) TakeBack() {
 	for c.tracked.waiting.len() > 0 {
 		c.giveUp(c.unqueue())
@@ -105,8 +105,8 @@ func (c *Conn) TakeBack() {
 // TrackedQueued returns how many bytes of tracked messages wait, their bunch headers included.
 func (c *Conn) TrackedQueued() int { return c.tracked.bytes }
 
-// RecentRTT returns the least of the latest round trips, at least 8 of them, the least ever, and how often the first was found: 0
-// while it is not known. A queue that stands shows in the first, and jitter does not.
+// RecentRTT returns the least of the latest round trips, of which it takes at least 8; the least ever; and how often recent was
+// found: 0 while it is not known. A standing queue raises recent; jitter does not.
 func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
 	return c.gate.Recent, c.gate.Least, c.gate.Rounds
 }
@@ -120,8 +120,8 @@ func (c *Conn) Fates(into []Fate) (n int) {
 	return n
 }
 
-// Missed reports, once, that tracked messages were dropped that waited here beyond the limit, while the peer believes them
-// kept: it has to be asked for all of its state.
+// Missed reports, once, that tracked messages were dropped because too many wait here. The peer believes them kept, so the owner
+// must ask it for all of its state.
 func (c *Conn) Missed() bool {
 	missed := c.tracked.missed
 	c.tracked.missed = false
@@ -146,7 +146,7 @@ func (c *Conn) unqueue() trackedMessage {
 	return m
 }
 
-// giveUp tells a message lost that will not leave.
+// giveUp tells the owner that a message is lost: it will not leave.
 func (c *Conn) giveUp(m trackedMessage) {
 	c.blocks.put(m.payload)
 	c.tell(m.record, false)
@@ -158,7 +158,7 @@ func (c *Conn) dropTracked(m trackedMessage) {
 	c.giveUp(m)
 }
 
-// closeTracked drops what waits of a channel: nothing follows its close.
+// closeTracked drops the waiting messages of a channel: nothing follows its close.
 func (c *Conn) closeTracked(ch *channel) {
 	c.tracked.waiting.remove(func(m trackedMessage) bool {
 		if m.channel != ch {
@@ -170,7 +170,7 @@ func (c *Conn) closeTracked(ch *channel) {
 	})
 }
 
-// trackedReady reports whether tracked messages may leave but for what holds all that was never sent.
+// trackedReady reports whether tracked messages wait and the owner does not hold them; freshAllowed has a say, too.
 func (c *Conn) trackedReady() bool { return c.tracked.waiting.len() > 0 && !c.saturation.held }
 
 // fillTracked places the oldest messages, as many as fit.
@@ -218,7 +218,7 @@ func (c *Conn) unsendTracked() {
 	c.undo.tracked = c.undo.tracked[:0]
 }
 
-// settleTracked releases what unsendTracked would have needed.
+// settleTracked frees the payloads that unsendTracked would need.
 func (c *Conn) settleTracked() {
 	for i, m := range c.undo.tracked {
 		c.blocks.put(m.payload)
@@ -227,7 +227,7 @@ func (c *Conn) settleTracked() {
 	c.undo.tracked = c.undo.tracked[:0]
 }
 
-// mayTrack refuses a tracked bunch on a channel that the peer did not open: state has one direction.
+// mayTrack refuses a tracked bunch on a channel that the peer did not open: only the opener sends state.
 func (c *Conn) mayTrack(number uint64) error {
 	if number == 0 || c.channels.isOurs(number) {
 		return violation(BunchBadChannelIndex, "a tracked bunch on channel %d, which the peer did not open", number)
@@ -235,8 +235,8 @@ func (c *Conn) mayTrack(number uint64) error {
 	return nil
 }
 
-// receiveTracked takes a tracked bunch of the packet with a number. They are handed out as they come; their owner compares
-// numbers, for of two messages each may hold the newest value of something.
+// receiveTracked takes a tracked bunch of packet number. It hands out messages as they come, even overtaken ones: each may hold the
+// newest value of something. The owner compares their numbers.
 func (c *Conn) receiveTracked(ch *channel, number uint64, payload []byte, size int) error {
 	if !ch.opened {
 		c.stats.DroppedBeforeOpen++

@@ -2,7 +2,7 @@ package bunch
 
 import "time"
 
-// undo is what takes the last packet back.
+// undo is what Unsent needs to take the last packet back.
 type undo struct {
 	datagrams []unsentDatagram // its unreliable bunches
 	tracked   []trackedMessage // its tracked bunches
@@ -27,7 +27,7 @@ func (c *Conn) remember(flags byte) {
 	c.undo.probe, c.undo.lastAsk = c.flow.probe, c.sent.lastAsk
 }
 
-// settle releases what Unsent would have needed.
+// settle frees what Unsent would need: the last packet can no longer be taken back.
 func (c *Conn) settle() {
 	for i, u := range c.undo.datagrams {
 		if int(u.part) == u.parts()-1 {
@@ -39,8 +39,8 @@ func (c *Conn) settle() {
 	c.settleTracked()
 }
 
-// Unsent takes back the packet that AppendPacket returned last: the datagram never left, its bunches, acks and limit go
-// back at once. Any other number is ignored.
+// Unsent takes back the packet that AppendPacket returned last, because the datagram did not leave: its bunches, acks and limit wait
+// again. Any other number is ignored.
 func (c *Conn) Unsent(number uint64) {
 	if number+1 != c.sent.Next || c.sent.Cap() == 0 {
 		return
@@ -75,7 +75,7 @@ func (c *Conn) Unsent(number uint64) {
 	c.changed = true
 }
 
-// unsendItem lets the pieces that left for the first time count as waiting again. Their cost stays charged.
+// unsendItem counts the pieces of an item that left for the first time as waiting again. Their cost stays charged.
 func (c *Conn) unsendItem(it item) {
 	c.stats.BunchesSent--
 	c.stats.PayloadSent -= uint64(it.end - it.off)
@@ -107,7 +107,7 @@ func (c *Conn) unsendDatagrams() {
 			continue
 		}
 		if u.part == 0 && u.parts() > 1 {
-			u.channel.message--
+			u.channel.nextMessage--
 		}
 		back, ok := u.pushBack()
 		if !ok {
@@ -120,8 +120,9 @@ func (c *Conn) unsendDatagrams() {
 	c.undo.datagrams = c.undo.datagrams[:0]
 }
 
-// pushBack returns an unreliable bunch to the head of its queue, and says how many messages wait there more. All but the last
-// part of a message go back to the rest of it; ok is false when that is gone. Only the head of a queue can be a rest.
+// pushBack puts an unreliable bunch back at the head of its queue, and returns by how many messages that grew. The last part of a
+// message, or a whole one, is a message of its own there; an earlier part joins the rest of its message, which is at the head.
+// ok is false when that rest was dropped.
 func (u *unsentDatagram) pushBack() (messages int, ok bool) {
 	q := &u.channel.unreliable
 	if int(u.part) == u.parts()-1 {

@@ -163,15 +163,15 @@ func TestUnsentGivesNumbersBack(t *testing.T) {
 		p.send(0, ch, Unreliable+Delivery(i%2), pattern(1101+500*i, i))
 	}
 	for _, size := range []int{1163, 1404, 9000, 60_000} {
-		number := c.channels.open[ch].message
+		number := c.channels.open[ch].nextMessage
 		_, n, ok := c.AppendPacket(p.now, nil, size)
 		require.True(t, ok)
 		c.Unsent(n)
 		checkConn(t, c)
-		require.Equal(t, number, c.channels.open[ch].message)
+		require.Equal(t, number, c.channels.open[ch].nextMessage)
 	}
 	p.run(100 * ms)
-	require.Equal(t, uint16(10), c.channels.open[ch].message)
+	require.Equal(t, uint16(10), c.channels.open[ch].nextMessage)
 	require.Len(t, p.take(1), 11)
 }
 

@@ -1,8 +1,8 @@
 package bunch
 
-// receiveUnreliable takes an unreliable bunch of the packet with a number. Unreliable bunches of a channel leave once and in
-// the order of their messages, so packet numbers, which never wrap, tell which UnreliableSequenced message is the newer
-// one; within a packet the later bunch is.
+// receiveUnreliable takes an unreliable bunch of packet number. The unreliable bunches of a channel leave once and in the order of
+// their messages. So packet numbers, which never wrap, say which of two UnreliableSequenced messages is the newer one; in one packet
+// it is the later.
 func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload []byte, size int) error {
 	if ch.number == 0 {
 		return violation(BunchBadChannelIndex, "an unreliable bunch on the control channel")
@@ -11,7 +11,7 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 		c.stats.DroppedBeforeOpen++
 		return nil
 	}
-	last := number // packet of the message
+	last := number // of the message's packets
 	if h.delivery() == UnreliableSequenced && number < ch.newest {
 		c.stats.DroppedLate++
 		return nil
@@ -36,8 +36,8 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 	return nil
 }
 
-// deliverUnreliable hands out a message that no limit of the peer's is charged with; false when too many wait, for the owner
-// does not fetch them.
+// deliverUnreliable hands out an unreliable or tracked message. These are not charged to the peer's limit; it returns false when too
+// many wait because the owner does not fetch them.
 func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) (fits bool) {
 	cost := unreliablePrice(1, len(m.Payload))
 	if c.parked+c.waitingUnreliable+cost > maxParked {

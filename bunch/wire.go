@@ -30,7 +30,7 @@ const (
 
 const (
 	packetHeaderBytes = 6   // protocol, flags, number
-	maxHeaderBytes    = 52  // of a packet that also carries an entry
+	maxHeaderBytes    = 52  // of a packet with bunches: header, acks and limit
 	maxBunchHeader    = 11  // flags, channel (4), sequence, length: 9; a piece has 4 more, but at least minPiece bytes less
 	pieceBytes        = 4   // offset and total of a piece
 	maxBunches        = 255 // in a packet; Teeworlds' limit
@@ -161,11 +161,10 @@ func (h header) whole() bool        { return h.flags&flagWhole == flagWhole }
 func (h header) inParts() bool      { return !h.reliable() && !h.whole() && !h.tracked() }
 func (h header) tracked() bool      { return h.flags&flagTracked != 0 }
 
-// numbered reports whether the bunch has a sequence. Whole unreliable ones need none: packets have numbers that never
-// wrap.
+// numbered reports whether the bunch has a sequence. A whole unreliable one needs none: its packet's number orders it.
 func (h header) numbered() bool { return h.reliable() || h.inParts() }
 
-// size is that of the header of all but tracked bunches.
+// size returns how many bytes the header of a bunch takes, except a tracked one (see trackedHeader).
 func (h header) size() int {
 	n := 1 + varintLen(h.channel) + 2
 	if h.numbered() {
