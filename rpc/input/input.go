@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// maxBatch is how many inputs a message may hold: those of half a second at 120 Hz, for a frame that took so long.
+	// maxBatch is how many inputs a message may hold: half a second at 120 Hz, for a frame that takes so long.
 	maxBatch = 64
 	// maxRate is how many ticks a second may have.
 	maxRate = 240
-	// maxTickTime is how far ticks may go, in the time that they take: 146 years, so that no sum of times overflows.
+	// maxTickTime bounds ticks, as the time that so many take: 146 years, so that no sum of times overflows.
 	maxTickTime = 1 << 62
 )
 
@@ -26,12 +26,12 @@ type Handle[I any] struct {
 }
 
 // New declares the inputs that the owner of an actor makes for each tick, as [rpc.Server] declares a call: once, for both ends. I is
-// what a player wants in a tick; it follows the rules of an RPC's argument, and a method Validate() error is asked for every
-// input. ticks is how many a second the simulation has, 1 to 240, whatever rate worlds or frames have; both ends compare it. A
-// class may have several kinds of inputs.
+// what a player wants in a tick; it follows the rules of an RPC's argument, and if it has a method Validate() error, that is called for
+// every input. ticks is how many ticks a second the simulation has, 1 to 240, whatever the rates of worlds and frames; both ends must
+// give the same. A class may have several kinds of inputs.
 //
-// Each tick is a call for rpc.Config.DoS. dos.Default() bears 120 ticks a second; a server with more doubles Frame.Calls and Period.Calls
-// of its States, or kicks who plays honestly.
+// Each tick counts as a call for rpc.Config.DoS. dos.Default() allows 120 ticks a second; a server with more must double Frame.Calls and
+// Period.Calls of its States, or it kicks honest players.
 func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 	if ticks < 1 || ticks > maxRate {
 		panic(fmt.Sprintf("input: New(%q) with %d ticks a second: there are 1 to %d", name, ticks, maxRate))
@@ -39,7 +39,7 @@ func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 	return &Handle[I]{
 		tick: time.Second / time.Duration(ticks),
 		rate: ticks,
-		// A client sends a message a tick at most. Twice that is for those that the network had held up for a second.
+		// A client sends at most one message a tick. The limit is twice that, because a path may hold up those of a second.
 		inputs: rpc.Server[batch[I]](class, name, rpc.Unreliable, rpc.RateLimit(float64(2*ticks+20))),
 		answer: rpc.Client[answer](class, fmt.Sprintf("%sTimeLeftOf%dHz", name, ticks), rpc.Unreliable),
 	}
@@ -48,21 +48,21 @@ func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 // String returns "Class.Name".
 func (h *Handle[I]) String() string { return h.inputs.String() }
 
-// half is how many ticks either way of the newest are kept: a second's, and 32 at least.
+// half returns for how many ticks before the newest inputs are kept, and for as many after it: a second's, at least 32.
 func (h *Handle[I]) half() uint64 { return uint64(max(32, h.rate)) }
 
-// newest is the highest tick that a peer may name.
+// newest returns the highest tick that a peer may name.
 func (h *Handle[I]) newest() uint64 { return uint64(maxTickTime / h.tick) }
 
-// batch is a client's message: the inputs of consecutive ticks, of which all but the last few may have come before. Without inputs it
-// asks for an answer.
+// batch is a client's message: the inputs of consecutive ticks; most of them may have come before. Without inputs it only asks for an
+// answer.
 type batch[I any] struct {
 	First  uint64 // tick of the first
-	Seen   uint64 // the newest tick of the server's that the client has seen the outcome of
+	Seen   uint64 // the newest tick of the server's whose outcome the client has seen
 	Inputs []I    `quiver:"max=64"`
 }
 
-// Validate asks those inputs that know.
+// Validate validates the inputs, if their type can.
 func (b *batch[I]) Validate() error {
 	if _, ok := any((*I)(nil)).(validator); !ok {
 		return nil
@@ -79,25 +79,25 @@ type validator interface{ Validate() error }
 
 // answer is the server's message, at most one a tick of its world.
 type answer struct {
-	Taken  uint64 // the newest tick that it has taken
-	Have   uint64 // inputs up to this one need not be sent any more
-	Tick   uint64 // of those whose time left became known since the last answer, the one that had least; 0: none
-	Left   int32  // microseconds that it came before its tick was taken; negative: after
-	Missed uint64 // ticks that had to be taken without their input, so far
+	Taken  uint64 // the newest tick that the server has taken
+	Have   uint64 // inputs up to this tick need not be sent any more
+	Tick   uint64 // the tick whose input had the least time left, of those that became known since the last answer; 0: none
+	Left   int32  // microseconds that this input came before its tick was taken; negative: after
+	Missed uint64 // how many ticks were taken without their input so far
 }
 
-// micros returns a time in microseconds, as near as they can say.
+// micros returns a time in microseconds, clamped to an int32.
 func micros(d time.Duration) int32 {
 	return int32(min(max(d/time.Microsecond, math.MinInt32), math.MaxInt32))
 }
 
-// Serve binds, on the server, what inputs of h do to an object of class T: they go into the queue that where names, which is asked
-// with every message. In a client's world it does nothing, so that both ends may share the line.
+// Serve has the server put inputs of h for an object of class T into the queue that where returns; it calls where for every message.
+// In a client's world it does nothing, so that both ends may share the line.
 func Serve[T, I any](b *rpc.Binding[T], h *Handle[I], where func(object T) *Queue[I]) {
 	rpc.On(b, h.inputs, func(object T, call *rpc.Call, message batch[I]) { where(object).receive(h, call, message) })
 }
 
-// Predict binds, on a client, where in an object its predictor lives; nil: it has none. On the server it does nothing.
+// Predict tells a client where an object has its predictor; where returns nil for an object without one. On the server it does nothing.
 func Predict[T, I any](b *rpc.Binding[T], h *Handle[I], where func(object T) *Predictor[I]) {
 	rpc.On(b, h.answer, func(object T, call *rpc.Call, message answer) {
 		if p := where(object); p != nil {

@@ -3,35 +3,36 @@ package input
 import "time"
 
 const (
-	// memory of what inputs needed is one to two of these. Of n inputs in a row whose delays follow no trend, the newest is the slowest
-	// with probability 1/n: with 180 to 720 of them, at 30 and 60 Hz, so many in a thousand come late that a player does not notice.
+	// memory is the period of needs; those of one to two periods count. Of n inputs in a row whose delays follow no trend, the newest is
+	// the slowest with probability 1/n. At 30 and 60 Hz n is 180 to 720, so 1 to 6 inputs in a thousand come late, which a player
+	// does not notice.
 	memory = 6 * time.Second
-	// guard is what is added to what the slowest input needed: the clocks of both ends drift by less within memory, and a packet that
-	// is as late as the slowest was still comes in time.
+	// guard is added to the need of the slowest input. The clocks of both ends drift by less than that within memory, so a packet that
+	// is as late as the slowest still comes in time.
 	guard = 2 * time.Millisecond
-	// maxSpread bounds what the slowest input may need more than the quickest. A path that stands still for longer now and then is not
-	// worth that all inputs are felt later: those are late, and the server repeats.
+	// maxSpread bounds how much more the slowest input may need than the quickest. If the path stands still for longer now and then, those
+	// inputs are late and the server repeats: that is better than if all inputs took effect later.
 	maxSpread = 250 * time.Millisecond
-	// The predicted time runs at twice its speed while inputs come late, so that 100 ms are made up within 100 ms and a frame has two
-	// ticks instead of one; and at 15/16 while they come too early, which nobody sees.
+	// While inputs come late, predicted time gains rise times the time that passes: it runs at twice its speed, so that 100 ms are made
+	// up within 100 ms, and a frame has two ticks instead of one. While they come too early, it loses 1/fall, which nobody sees.
 	rise, fall = 1, 16
-	// maxSteer is how far predicted time may be off before it jumps: the server's ticks are others.
+	// maxSteer is how far predicted time may be off before it jumps: the server's ticks have jumped then.
 	maxSteer = time.Second
 )
 
-// lead decides which tick a client predicts. The time of ticks, tick n at n times its length, is ahead of the client's clock by an
-// amount that covers the difference of the clocks, the way to the server, and a margin for its jitter. What is measured does not
-// depend on what is in force, so that nothing swings: an input that was made while predicted time was ahead by a, and came before its
-// tick by b, needed a−b. It is pure.
+// lead decides which tick a client predicts. In predicted time tick n begins at n times the length of a tick; it is ahead of the client's
+// clock by an amount that covers the difference of the clocks, the way to the server, and a margin for its jitter. An input that was
+// made while predicted time was ahead by a, and came before its tick by b, needed a−b: that does not depend on the a in force, so
+// the lead does not swing. lead is pure.
 type lead struct {
 	tick   time.Duration // of one tick
 	known  bool
-	ahead  time.Duration // in force
-	at     time.Duration // when it was steered last
-	frame  time.Duration // from one time to the next, smoothed
-	recent needs         // of the running period of memory
-	older  needs         // of the one before
-	began  time.Duration // of recent
+	ahead  time.Duration // of predicted time before the client's clock
+	at     time.Duration // when it was last steered
+	frame  time.Duration // from one steer to the next, smoothed
+	recent needs         // in the period of memory that runs
+	older  needs         // in the one before
+	began  time.Duration // when recent began
 }
 
 // needs are the extremes of what inputs needed.
@@ -47,19 +48,19 @@ func (n *needs) add(need time.Duration) {
 	n.least, n.most = min(n.least, need), max(n.most, need)
 }
 
-// begin takes a first guess, and forgets what was measured.
+// begin begins with a guess, and forgets all needs.
 func (l *lead) begin(at, ahead time.Duration) {
 	*l = lead{tick: l.tick, frame: l.frame, known: true, ahead: ahead, at: at, began: at}
 }
 
-// need returns what an input needed that was made so long after its tick had begun, while predicted time was so far ahead, and came so
-// early. It is counted as one that had waited for a whole frame: else, where frames are as long as ticks, the lead falls while all
-// come early, until they are made a frame later and are all late.
+// need returns how far ahead predicted time needed to be for an input: it was ahead by ahead, and the input was made waited after its tick
+// had begun and came left before the server took it. The input counts as if it had waited for a whole frame. Otherwise, where frames
+// are as long as ticks, the lead would fall while all inputs come early, until they are made a frame later and all are late.
 func (l *lead) need(ahead, waited, left time.Duration) time.Duration {
 	return ahead - left + max(0, l.frame-waited)
 }
 
-// learn takes what an input needed.
+// learn notes the need of an input.
 func (l *lead) learn(at, need time.Duration) {
 	if at-l.began >= memory {
 		l.older, l.recent, l.began = l.recent, needs{}, at
@@ -67,7 +68,7 @@ func (l *lead) learn(at, need time.Duration) {
 	l.recent.add(need)
 }
 
-// needed returns what the quickest and the slowest input needed lately.
+// needed returns the needs of the quickest and the slowest input lately.
 func (l *lead) needed() (least, most time.Duration, ok bool) {
 	all := l.recent
 	if l.older.known {
@@ -77,7 +78,7 @@ func (l *lead) needed() (least, most time.Duration, ok bool) {
 	return all.least, min(all.most, all.least+maxSpread), all.known
 }
 
-// steer moves predicted time towards what inputs need, and returns the tick that it is then.
+// steer moves predicted time towards the need of the slowest input, and returns the tick at that time.
 func (l *lead) steer(at time.Duration) uint64 {
 	passed := max(0, at-l.at)
 	l.frame = smooth(l.frame, passed)
@@ -92,16 +93,15 @@ func (l *lead) steer(at time.Duration) uint64 {
 	return l.predicted(l.at)
 }
 
-// predicted returns which tick it is at a time.
+// predicted returns the tick at a time of the client's clock.
 func (l *lead) predicted(at time.Duration) uint64 { return uint64(max(0, at+l.ahead) / l.tick) }
 
-// useless reports whether an input of a tick would come too late even if it were quick, and its copies of three ticks before were not
-// worth the doubt.
+// useless reports whether an input would come more than doubt ticks late even if it were quick.
 func (l *lead) useless(tick uint64, at time.Duration) bool {
 	least, _, ok := l.needed()
 	return ok && time.Duration(tick)*l.tick < at+least-doubt*l.tick
 }
 
-// doubt is how many ticks are sent again though they seem to be over: the copies of an input that was lost tell how late they came, and
-// so that the margin is to grow until they do not.
+// doubt is for how many ticks inputs are sent again though these seem to be over: a copy of a lost input tells how late it came, so that
+// the margin grows until copies come in time.
 const doubt = 3

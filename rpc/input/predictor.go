@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// probeTime is how soon a client asks again which tick it is at the server, while it does not know: a packet may be lost.
+	// probeTime is how soon a client that does not know the server's tick asks for it again: the packet may have been lost.
 	probeTime = 100 * time.Millisecond
-	// frameTicks is how many ticks one frame predicts at most, of those that have passed since the last one; half a second's if that is
-	// less. Older ones would come too late.
+	// frameTicks is how many ticks a frame predicts at most, or half a second's if that is less. Inputs for older ticks would come too
+	// late.
 	frameTicks = 48
 )
 
@@ -20,25 +20,25 @@ const (
 type Predictor[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
-	began  time.Time // its clock counts from here, the first Tick
+	began  time.Time // the first Tick, from which the client's clock counts
 	lead   lead
-	made   []made[I] // by tick
-	newest uint64    // tick that was handed out
-	have   uint64    // the server needs no older ones
-	taken  uint64    // newest tick of the server's
-	seen   uint64    // newest tick whose outcome is known here: by Saw, or else by answers
-	saw    bool      // the game calls Saw
-	probed time.Duration
-	asked  bool // a probe has left
-	send   []I  // scratch
+	made   []made[I]     // by tick modulo len(made)
+	newest uint64        // the newest tick that was predicted
+	have   uint64        // the server needs no inputs up to this tick
+	taken  uint64        // the newest tick that the server has taken
+	seen   uint64        // the newest tick whose outcome is known here: by Saw, or else by answers
+	saw    bool          // the game calls Saw
+	probed time.Duration // when the last probe left
+	asked  bool          // a probe has left
+	send   []I           // scratch
 	stats  PredictorStats
 }
 
 // made is one tick's input.
 type made[I any] struct {
 	tick   uint64
-	at     time.Duration
-	ahead  time.Duration // of predicted time
+	at     time.Duration // when it was made
+	ahead  time.Duration // lead.ahead then
 	waited time.Duration // since its tick had begun
 	input  I
 }
@@ -46,11 +46,11 @@ type made[I any] struct {
 // PredictorStats says how inputs travel.
 type PredictorStats struct {
 	Tick    uint64        // the newest one that was predicted; 0: none yet
-	Margin  time.Duration // how early inputs came at the server before their tick, smoothed; of those in an answer the one that was least early
-	Latency time.Duration // from the making of an input until the server's word came that it was applied, smoothed
+	Margin  time.Duration // how early inputs came at the server, smoothed; each answer tells of the one that was least early
+	Latency time.Duration // from the making of an input until the server's answer that it was applied, smoothed
 	Missed  uint64        // ticks that the server simulated without their input
-	Skipped uint64        // ticks that were never predicted, for a frame took too long or the server's ticks jumped
-	Begun   uint64        // how often it had to find out anew which tick it is at the server
+	Skipped uint64        // ticks that were never predicted, because a frame took too long or the server's ticks jumped
+	Begun   uint64        // how often it had to find out the server's tick anew
 }
 
 // Predictor returns what makes the inputs of an actor that this client owns; see the package's comment for when to make it.
@@ -58,11 +58,11 @@ func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
 	return &Predictor[I]{handle: h, actor: a, lead: lead{tick: h.tick}, made: make([]made[I], 2*h.half())}
 }
 
-// Tick asks read for the input of every tick that begins by now and was not asked for, in their order: none, one, or after a long
-// frame several. A game reads its keys there, and simulates the tick with them at once, which is the prediction. Then all inputs that
-// the server may still need leave with the next Flush, in one message. now is that of the running Dispatch. While it is not known which
-// tick it is at the server, which takes a round trip, read is not called. An error says that nothing was sent, for the connection
-// or the actor is gone, or an input is refused; the next Tick sends it again.
+// Tick calls read for each new tick that has begun by now, in order: for none, one, or several after a long frame. There a game reads
+// its keys, and at once simulates the tick with them, which is the prediction. Then all inputs that the server may still need leave
+// with the next Flush, in one message. now is that of the running Dispatch. Until the server's tick is known, which takes a round
+// trip, read is not called. After an error nothing was sent, because the connection or the actor is gone, or an input is refused; the next
+// Tick sends it again.
 func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	if p.began.IsZero() {
 		p.began = now
@@ -84,7 +84,7 @@ func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	return p.flush(at)
 }
 
-// next returns the first tick to hand out when it is tick now.
+// next returns the first tick to predict when it is tick now.
 func (p *Predictor[I]) next(tick uint64) uint64 {
 	limit := uint64(min(frameTicks, max(4, p.handle.rate/2)))
 	behind := tick - p.newest
@@ -120,7 +120,7 @@ func (p *Predictor[I]) flush(at time.Duration) error {
 	return p.handle.inputs.Call(p.actor, batch[I]{First: first, Seen: p.seen, Inputs: p.send})
 }
 
-// kept returns what was made for a tick; nil when nothing was, or it is forgotten.
+// kept returns the input of a tick; nil if none was made, or it is forgotten.
 func (p *Predictor[I]) kept(tick uint64) *made[I] {
 	if m := &p.made[tick%uint64(len(p.made))]; m.tick == tick && tick > 0 {
 		return m
@@ -128,8 +128,8 @@ func (p *Predictor[I]) kept(tick uint64) *made[I] {
 	return nil
 }
 
-// After returns the inputs of all ticks after one, oldest first, as far as they are kept, which is for two seconds: what a game
-// simulates anew on what the server says that the tick led to. UE: the saved moves that are replayed.
+// After returns the inputs of all ticks after one, oldest first; they are kept for two seconds. A game simulates with them anew from the
+// server's outcome of that tick. UE: the saved moves that are replayed.
 func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 	return func(yield func(uint64, I) bool) {
 		oldest := p.newest - min(p.newest, uint64(len(p.made))-1)
@@ -141,9 +141,9 @@ func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 	}
 }
 
-// Saw says of which tick of the server's the game has seen the outcome, in states that it replicates: the server learns it with the
-// next input. A lower one than before changes nothing. For a game that never calls it the newest tick of an answer counts, which
-// comes sooner than states do.
+// Saw says of which tick of the server's the game has seen the outcome, in replicated states. The server learns it with the next
+// input. A lower tick than before changes nothing. For a game that never calls Saw, the newest tick of an answer counts; that comes
+// sooner than states do.
 func (p *Predictor[I]) Saw(tick uint64) {
 	if !p.saw {
 		p.saw, p.seen = true, 0
@@ -165,8 +165,8 @@ func (p *Predictor[I]) receive(call *rpc.Call, a answer) {
 	}
 }
 
-// hear takes an answer that came at a time. A server that lies moves its own client's predicted ticks, and makes it do no more than
-// frameTicks of them a frame.
+// hear takes an answer that came at a time. A server that lies can move its own client's predicted ticks, but make it predict no more
+// than frameTicks a frame.
 func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duration) {
 	half, tick := p.handle.half(), p.lead.predicted(at)
 	switch {
@@ -181,7 +181,7 @@ func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duratio
 	p.learn(at, a)
 }
 
-// begin guesses the lead from the server's tick: what leaves now comes a round trip after that tick was taken.
+// begin guesses the lead from the server's tick: an input that leaves now comes a round trip after that tick was taken.
 func (p *Predictor[I]) begin(at time.Duration, taken uint64, trip time.Duration) {
 	ahead := time.Duration(taken+1)*p.handle.tick + trip + guard - at
 	p.lead.begin(at, ahead)
@@ -196,7 +196,7 @@ func (p *Predictor[I]) begin(at time.Duration, taken uint64, trip time.Duration)
 	}
 }
 
-// learn notes what the input that came with least time left needed, and how long the newest that was taken took.
+// learn notes the need of the input that had the least time left, and the latency of the newest that was taken.
 func (p *Predictor[I]) learn(at time.Duration, a answer) {
 	if m := p.kept(a.Tick); m != nil {
 		most := time.Duration(p.handle.half()) * p.handle.tick // the server drops what comes sooner, and forgets what comes later

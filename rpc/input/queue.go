@@ -12,22 +12,22 @@ import (
 type Queue[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
-	conn   *rpc.Conn // whose inputs they are: another owner begins anew
-	slots  []slot[I] // by tick
+	conn   *rpc.Conn // the owner's; for another one the queue begins anew
+	slots  []slot[I] // by tick modulo len(slots)
 
 	began  bool   // a tick was taken
 	taken  uint64 // the newest one
 	have   uint64 // the inputs of all ticks up to this one came, or are too late
-	seen   uint64
-	last   I    // the newest that was taken
-	came   bool // that is the input of the tick taken
+	seen   uint64 // as Seen
+	last   I      // the newest input that was taken
+	came   bool   // last is the input of tick taken
 	stats  QueueStats
-	owes   bool // an answer
-	worst  time.Duration
-	worstT uint64 // of the least time left since the last answer; 0: none
+	owes   bool          // the owner waits for an answer
+	worst  time.Duration // the least time left since the last answer
+	worstT uint64        // the tick of that; 0: none
 }
 
-// slot is one tick's.
+// slot is the place of one tick.
 type slot[I any] struct {
 	tick  uint64
 	came  bool
@@ -39,19 +39,19 @@ type slot[I any] struct {
 // QueueStats counts what became of the inputs of one actor's owner.
 type QueueStats struct {
 	Taken    uint64        // ticks that had their input
-	Missed   uint64        // ticks that were taken without, since the owner's first message
-	Late     uint64        // inputs of those that came afterwards
-	Outside  uint64        // inputs that were dropped because their tick was more than a second (32 ticks at least) from the newest that was taken
+	Missed   uint64        // ticks that were taken without it, since the owner's first message
+	Late     uint64        // inputs that came after their tick was taken
+	Outside  uint64        // inputs that were dropped because their tick was more than a second (at least 32 ticks) from the newest that was taken
 	Repeated int           // ticks without input since the last one that had it
 	Margin   time.Duration // how early inputs come before their tick, smoothed
 }
 
-// Take returns the input for a tick, which the server simulates now, and whether that came in time. Otherwise it is the newest one
-// before, the zero I at first: a game may repeat it, and let go after some ticks; see [QueueStats].Repeated. now is the time that the
-// running Dispatch had. Call it for every tick that is simulated, in their order, the first of which is 1 or more; some may be left
-// out. The same tick again returns the same. One that is lower than before goes back: what came for the ticks of the last second is there
-// again, and farther back the queue begins anew. By the ticks that are taken the client learns which one it is for: before the first Take
-// it predicts nothing, and [Predictor.Tick] asks for no input.
+// Take returns the input for a tick, which the server simulates now, and whether that came in time. Otherwise it returns the newest one
+// before, at first the zero I: a game may repeat it, and stop after some ticks; see [QueueStats].Repeated. now is that of the running
+// Dispatch. Call it for every tick that is simulated, in order, beginning with 1 or more; ticks may be left out. The same tick again
+// returns the same. A lower tick goes back: inputs that came for ticks of the last second are there again, and farther back the queue
+// begins anew. A client learns the server's tick from Take: before the first one it predicts nothing, and [Predictor.Tick] asks for no
+// input.
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
 	case q.began && tick == q.taken:
@@ -83,9 +83,9 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	return q.last, ok
 }
 
-// Seen returns the newest tick of which the owner has seen the outcome, by [Predictor.Saw] or by answers: what it aimed at it saw
-// as it was then. A client may lie, but neither beyond the newest tick that was taken, nor farther back than inputs are kept: a second,
-// 32 ticks at least. 0 before the owner has sent anything.
+// Seen returns the newest tick whose outcome the owner has seen, by [Predictor.Saw] or by answers: it aimed at others as they were then.
+// A client may lie, but neither beyond the newest tick that was taken, nor farther back than inputs are kept: a second, at least 32
+// ticks. 0 before the owner has sent anything.
 func (q *Queue[I]) Seen() uint64 {
 	if q.handle == nil {
 		return 0
@@ -154,7 +154,7 @@ func (q *Queue[I]) before(tick uint64) (input I) {
 	return input
 }
 
-// put keeps the input of a tick that is not over. The first copy counts: nobody changes its mind.
+// put keeps the input of a tick. The first copy counts, so that a client cannot change its mind.
 func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 	half := q.handle.half()
 	if !q.began || tick > q.taken && tick-q.taken > half || tick <= q.taken && q.taken-tick >= half {
