@@ -15,16 +15,16 @@ type Queue[I any] struct {
 	conn   *rpc.Conn // the owner's; for another one the queue begins anew
 	slots  []slot[I] // by tick modulo len(slots)
 
-	began  bool   // a tick was taken
-	taken  uint64 // the newest one
-	have   uint64 // the inputs of all ticks up to this one came, or are too late
-	seen   uint64 // as Seen
-	last   I      // the newest input that was taken
-	came   bool   // last is the input of tick taken
-	stats  QueueStats
-	owes   bool          // the owner waits for an answer
-	worst  time.Duration // the least time left since the last answer
-	worstT uint64        // the tick of that; 0: none
+	began     bool   // a tick was taken
+	taken     uint64 // the newest one
+	have      uint64 // the inputs of all ticks up to this one came, or are too late
+	seen      uint64 // as Seen
+	last      I      // the newest input that was taken
+	came      bool   // last is the input of tick taken
+	stats     QueueStats
+	owes      bool          // the owner waits for an answer
+	worst     time.Duration // the least time left since the last answer
+	worstTick uint64        // the tick of that; 0: none
 }
 
 // slot is the place of one tick.
@@ -128,7 +128,7 @@ func (q *Queue[I]) restart() {
 	clear(q.slots)
 	var none I
 	q.last, q.came = none, false
-	q.have, q.seen, q.worstT, q.stats.Repeated = 0, 0, 0, 0
+	q.have, q.seen, q.worstTick, q.stats.Repeated = 0, 0, 0, 0
 }
 
 // goBack makes ready to take a tick that is lower than the newest that was taken.
@@ -175,8 +175,8 @@ func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 
 // note notes how early an input came.
 func (q *Queue[I]) note(tick uint64, left time.Duration) {
-	if q.stats.Margin = smooth(q.stats.Margin, left); q.worstT == 0 || left < q.worst {
-		q.worst, q.worstT = left, tick
+	if q.stats.Margin = smooth(q.stats.Margin, left); q.worstTick == 0 || left < q.worst {
+		q.worst, q.worstTick = left, tick
 	}
 }
 
@@ -188,7 +188,7 @@ func (q *Queue[I]) reply() {
 			break
 		}
 	}
-	message := answer{Taken: q.taken, Have: q.have, Tick: q.worstT, Left: micros(q.worst), Missed: q.stats.Missed}
-	q.worstT = 0
+	message := answer{Taken: q.taken, Have: q.have, Tick: q.worstTick, Left: micros(q.worst), Missed: q.stats.Missed}
+	q.worstTick = 0
 	_ = q.handle.answer.Call(q.actor, message) // which logs why not; the next one tells the same
 }
