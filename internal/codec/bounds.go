@@ -13,21 +13,21 @@ import (
 // wraps it names the part, its size and the bound.
 var ErrTooLong = errors.New("rpc: longer than its bound")
 
-// unbounded is the bound of what has none.
+// unbounded is the bound of a type or field that has none.
 const unbounded = -1
 
-// bounds are what a field's quiver tag says, read level by level as schemas.of goes down the field's type.
+// bounds is a field's quiver tag, which schemas.of reads level by level as it goes down the field's type.
 //
 //	Name  string              `quiver:"max=32"`                // bytes
 //	Tags  []string            `quiver:"max=100,each=20"`       // elements, then bytes of each
 //	Index map[string][]string `quiver:"max=8,key=16,each=4,each=20"`
 //
-// "max" bounds the field, "each" what is inside of it, level by level, and "key" the keys of the map whose bound stands
-// before it. Arrays and pointers are passed over. A nil *bounds has no levels.
+// "max" bounds the field, each "each" the next level inside of it, and "key" the keys of the map whose bound stands before it. Arrays
+// and pointers are no levels. A nil *bounds has no levels.
 type bounds struct {
 	levels []level
 	depth  int            // levels passed on the way down
-	over   []reflect.Type // arrays and pointers passed over since
+	over   []reflect.Type // arrays and pointers passed since the last level
 }
 
 // level is one level of a tag.
@@ -36,7 +36,7 @@ type level struct {
 	keys *bounds
 }
 
-// ofStates are the tags that only states understand: who ports a quantised type writes them in arguments first.
+// ofStates are the tags that only states understand. Users who port a quantised type to arguments tend to write them there.
 var ofStates = []string{"quant", "range", "unit", "owner", "skipowner", "initial", "if"}
 
 // boundsOf reads the tag of a field.
@@ -93,7 +93,7 @@ func (b *bounds) next() int {
 	return b.levels[b.depth-1].max
 }
 
-// circles reports whether t, which needs no bound, was passed over on this level before: it is a part of itself.
+// circles reports whether t, an array or pointer, was passed on this level before: it contains itself.
 func (b *bounds) circles(t reflect.Type) bool {
 	if !b.left() {
 		return false
@@ -123,7 +123,7 @@ func (b *bounds) used() bool {
 	return !b.left()
 }
 
-// within checks a number of things against a bound.
+// within checks that n things, of the kind that of names, stay within a bound.
 func within(n, bound int, of string) error {
 	if bound == unbounded || n <= bound {
 		return nil

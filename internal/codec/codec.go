@@ -16,7 +16,7 @@ type Raw []byte
 // None is a value of nothing.
 type None = struct{}
 
-// Never is the type of a field called _, whose tag codec:"..." says why a struct that has nothing else to show can not travel.
+// Never is the type of a field called _ whose tag codec:"..." says why its struct cannot travel, if no other field of that does.
 type Never struct{}
 
 // Codec is how values of one type travel. Its methods take a pointer to a value, and are safe from any goroutine.
@@ -25,9 +25,9 @@ type Codec struct {
 	kind      kind
 	schema    *schema // of kindMsgpack
 	name      string  // in the shape
-	validates bool
-	picky     bool // not every value of the type may travel, so that what was encoded is checked before it leaves
-	whole     int  // bytes of kindBinary, from its MaxEncodedSize; unbounded = any
+	validates bool    // it has a Validate method
+	picky     bool    // not every value of the type may travel, so Encode checks each
+	whole     int     // of kindBinary: the most bytes, from its MaxEncodedSize
 }
 
 type kind uint8
@@ -42,13 +42,13 @@ const (
 // validator is a value that knows whether it is well formed.
 type validator interface{ Validate() error }
 
-// Caches of codecs for each type that was asked for.
+// Caches of Of and Inside.
 var alone, inside sync.Map // reflect.Type → *Codec
 
-// Of returns how values of t travel by themselves, or an error that names the part of t that can not.
+// Of returns how values of t travel by themselves, or an error that names the part of t that cannot.
 func Of(t reflect.Type) (*Codec, error) { return cached(&alone, t, describe) }
 
-// Inside returns how values of t travel as parts of others: there a pointer may be one, and what writes itself does so as
+// Inside returns how values of t travel as parts of others: there t may be a pointer, and a value that writes itself travels as
 // msgpack's bytes.
 func Inside(t reflect.Type) (*Codec, error) { return cached(&inside, t, describePart) }
 
@@ -89,7 +89,7 @@ func describePart(t reflect.Type) (*Codec, error) {
 	return c, c.msgpack()
 }
 
-// binary makes c one of values that write themselves.
+// binary makes c the codec of values that write themselves.
 func (c *Codec) binary() (err error) {
 	if err := selfReading(c.typ); err != nil {
 		return err
@@ -104,19 +104,19 @@ func (c *Codec) binary() (err error) {
 	return nil
 }
 
-// msgpack makes c one of values that are written by a schema.
+// msgpack makes c the codec of values that are written by a schema.
 func (c *Codec) msgpack() (err error) {
 	if c.schema, err = schemaOf(c.typ); err != nil {
 		return err
 	}
-	if err := outlined(c); err != nil { // first, for what follows takes as long as the outline
+	if err := outlined(c); err != nil { // first: picky takes as long as the outline is
 		return fmt.Errorf("%v: %w", c.typ, err)
 	}
 	c.kind, c.name, c.picky = kindMsgpack, c.schema.name, picky(c.schema)
 	return nil
 }
 
-// Validate asks *p, when it can answer, whether it is well formed.
+// Validate calls the Validate method of *p, if it has one.
 func (c *Codec) Validate(p any) error {
 	if !c.validates {
 		return nil
@@ -188,7 +188,7 @@ func (c *Codec) least() int {
 	case kindMsgpack:
 		return int(min(least(c.schema), sizeCap-1))
 	}
-	return 1 // the length of nothing
+	return 1 // a length of 0
 }
 
 // Append appends the value at p to b. Values that write themselves, and a Raw, have their length before them, so
@@ -205,8 +205,8 @@ func (c *Codec) Append(b []byte, p any) ([]byte, error) {
 	return append(b, e.Buf...), nil
 }
 
-// Next fills in the zero value at p from the start of b, where Append wrote it, and returns what follows it, and how much
-// memory is taken by what the value refers to. Nothing that b claims is believed before its bytes are there. A Raw aliases b.
+// Next fills in the zero value at p from the start of b, where Append wrote it, and returns the bytes behind it, and how much memory
+// the value refers to. It allocates nothing for lengths that b claims before their bytes are there. A Raw aliases b.
 func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind != kindMsgpack {
 		return c.nextDelimited(b, p)
@@ -218,7 +218,7 @@ func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	return rest, memory, err
 }
 
-// nextDelimited decodes a value with its length before it, or nothing. One that reads itself counts as its bytes.
+// nextDelimited decodes a value with its length before it, or a None. The memory of one that reads itself counts as its bytes.
 func (c *Codec) nextDelimited(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind == kindNone {
 		return b, 0, nil

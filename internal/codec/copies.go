@@ -2,8 +2,8 @@ package codec
 
 import "fmt"
 
-// copies finds what could never be written: keys and values of a map are copies without an address, and some types are
-// written by theirs only. It holds what was checked, in a map and outside of one.
+// copies finds parts that could never be written: msgpack writes some types only by their address, but keys and values of a map are
+// copies without one. It holds the schemas that were checked, in a map and outside of one.
 type copies map[place]bool
 
 type place struct {
@@ -11,7 +11,7 @@ type place struct {
 	copied bool
 }
 
-// check reports such a part of s, which stands at path.
+// check returns an error that names such a part of s, which stands at path; copied = s is in a map.
 func (c copies) check(s *schema, path string, copied bool) (err error) {
 	if s == nil || c[place{s, copied}] {
 		return nil

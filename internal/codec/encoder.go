@@ -7,8 +7,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// maxPooledBytes is the largest message after which an encoder goes back to its pool: its buffer grows with the
-// largest value that it met. It lets every message of the default maximum pass.
+// maxPooledBytes is the largest message after which an encoder goes back to its pool, so that the pool does not keep buffers of rare
+// large messages. It is the default maximum of a message.
 const maxPooledBytes = 64 << 10
 
 // Encoder writes a message into a buffer that it keeps for the next one.
@@ -49,7 +49,7 @@ func (e *Encoder) WriteByte(b byte) error {
 	return nil
 }
 
-// Encode appends the value at p. One that the peer would refuse is refused here.
+// Encode appends the value at p. It refuses a value that the peer would refuse.
 func (e *Encoder) Encode(c *Codec, p any) (err error) {
 	start := len(e.Buf)
 	switch c.kind {
@@ -71,9 +71,9 @@ func (e *Encoder) Encode(c *Codec, p any) (err error) {
 	return err
 }
 
-// appendBinary has a value append itself to the room behind what the buffer holds, so that no mistake of the value's reaches
-// that. What it returns is its bytes, wherever they lie: in that room the copy is one onto itself, and memory of the value's
-// own does not become the buffer.
+// appendBinary gives a value only the room behind the buffer's content to append itself to, so that a mistake of the value's does not
+// reach the content. Then it appends the result: usually that lies in the room already; if it is memory of the value's own, that does
+// not become the buffer.
 func (e *Encoder) appendBinary(p encoding.BinaryAppender) error {
 	b, err := p.AppendBinary(e.Buf[len(e.Buf):])
 	if err == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// lengthAt reads a header of one family: short with a four bit length (0 = the family has an 8 bit header before its
-// 16 bit one instead), then 16 and 32 bits. A length beyond what is left is refused at once: every element takes a byte.
+// lengthAt reads a header of one family of msgpack's. Its length has 4 bits behind the code short (or, if short is 0, 8 bits behind
+// code16-1), 16 bits or 32 bits. It refuses a length greater than the number of bytes left, because each element takes at least one.
 func lengthAt(b []byte, short, code16, code32 byte) (length int, rest []byte, err error) {
 	if len(b) == 0 {
 		return 0, nil, errShort

@@ -39,15 +39,15 @@ func selfReading(t reflect.Type) error {
 	return promoted(t)
 }
 
-// promoted reports a struct that embeds a type which writes itself: the methods would be promoted, write the embedded
-// value alone and lose the other fields.
+// promoted refuses a struct that embeds a type which writes itself: its methods would be promoted, write the embedded value alone and
+// lose the other fields.
 func promoted(t reflect.Type) error {
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
 	if t.NumField() == 1 {
 		if f := t.Field(0); f.Anonymous {
-			return promoted(f.Type) // whose methods may be those of a part of it
+			return promoted(f.Type) // its methods may be promoted from a part of it
 		}
 		return nil
 	}

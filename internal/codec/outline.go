@@ -8,13 +8,13 @@ const maxLines = 1024
 // outline collects lines of the form "path: what".
 type outline struct {
 	lines []string
-	open  []*schema // on the way from the argument to here; a recursive type meets itself in it
-	paths []string  // of open
+	open  []*schema // from the type down to here; a recursive type is among them already
+	paths []string  // where each of open stands
 
 	bounded bool // stop soon after maxLines
 }
 
-// outlined reports an argument with too many fields for a shape.
+// outlined refuses a type with too many fields for a shape.
 func outlined(c *Codec) error {
 	s := outline{bounded: true}
 	s.inside("", c.schema)
@@ -28,7 +28,7 @@ func (s *outline) line(path, what string) {
 	s.lines = append(s.lines, path+": "+what)
 }
 
-// inside adds what v consists of; the line of v itself is there already.
+// inside adds lines for the parts of v; that of v itself is there already.
 func (s *outline) inside(path string, v *schema) {
 	if v == nil || len(s.lines) > maxLines && s.bounded {
 		return

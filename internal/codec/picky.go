@@ -2,8 +2,8 @@ package codec
 
 import "slices"
 
-// picky reports whether some values of s may not travel, though their type may: those beyond a bound, strings that are
-// not UTF-8, keys that are NaN, what is nested too deep, and what is much larger in memory than in bytes.
+// picky reports whether some values of s may not travel although their type may: values beyond a bound, strings that are not
+// UTF-8, keys that are NaN, and values that are nested too deep or are much larger in memory than in bytes.
 func picky(s *schema) bool {
 	return pickyWithin(s, map[*schema]bool{}, false) || excess(s) > memoryFree
 }
@@ -24,7 +24,7 @@ func pickyWithin(s *schema, open map[*schema]bool, key bool) bool {
 	return slices.ContainsFunc(s.fields, func(f schemaField) bool { return pickyWithin(f.schema, open, key) })
 }
 
-// tooHeavy is more than any value may exceed its share of memory by; sums stop there, so that they do not overflow.
+// tooHeavy is an excess that no value may have; sums stop there, so that they do not overflow.
 const tooHeavy = int64(1) << 40
 
 // least returns the fewest bytes that a value of s takes.
@@ -48,8 +48,8 @@ func least(s *schema) int64 {
 	return 1
 }
 
-// excess returns by how much the memory of a value of s, what it refers to, may exceed memoryRatio times its bytes at the
-// most: the walk refuses a value of more than memoryFree. It is negative for most. s does not contain itself.
+// excess returns by how much the memory to which a value of s refers may exceed memoryRatio times its bytes at most; walk refuses a
+// value with an excess of more than memoryFree. For most types it is negative. s must not contain itself.
 func excess(s *schema) int64 {
 	switch s.form {
 	case formArray:
@@ -64,7 +64,7 @@ func excess(s *schema) int64 {
 		return max(-memoryRatio, int64(s.elem.size)+excess(s.elem))
 	case formSlice:
 		if int64(s.elem.size)+excess(s.elem) > 0 {
-			return tooHeavy // with as many elements
+			return tooHeavy // each element adds to it, and their number is not bounded here
 		}
 		return -memoryRatio
 	case formMap:

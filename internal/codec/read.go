@@ -11,11 +11,11 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// The library's decoder makes room for any length that the wire claims, and garbage for each struct. So a payload is
-// read here, by the schema that has just measured it: these functions check nothing again.
+// The library's decoder makes room for any length that the wire claims, and garbage for each struct. So these functions read a
+// payload, by the schema with which measure has just checked it. They check nothing again.
 
-// read fills in the zero value v of s, which is addressable, from the start of b, and returns what follows. The only errors
-// are those of types that read themselves, and of maps with a key twice.
+// read fills in the zero value v of s, which is addressable, from the start of b, and returns the bytes behind it. Its only errors
+// are those of types that read themselves, and of maps that have a key twice.
 func read(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	switch s.form {
 	case formBool:
@@ -74,7 +74,7 @@ func readFixed(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	return b, nil
 }
 
-// readPresent reads what might have been nil.
+// readPresent reads a value that may be nil and is not.
 func readPresent(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	switch s.form {
 	case formPointer:
@@ -187,7 +187,7 @@ func readLength(b []byte) (n int, rest []byte) {
 	}
 }
 
-// readBytes reads a string or bytes; what it returns aliases b.
+// readBytes reads a string or bytes; p aliases b.
 func readBytes(b []byte) (p, rest []byte) {
 	n, b := readLength(b)
 	return b[:n:n], b[n:]

@@ -31,15 +31,15 @@ const (
 	formOpaque // bytes that the type writes and reads itself
 )
 
-// schema describes a Go type as msgpack writes it: what both ends must agree on, and what a payload is checked
-// against before it is decoded.
+// schema describes a Go type as msgpack writes it. Both ends must have the same one; a payload is checked against it before it is
+// decoded.
 type schema struct {
 	form     form
 	name     string // in the shape
 	bits     int    // of a number
 	length   int    // of an array
 	text     bool   // an opaque value writes text
-	nullable bool   // an opaque value may be nil; of others a nil is what wrote no bytes
+	nullable bool   // an opaque value may be nil; for others nil on the wire means that they wrote no bytes
 	key      *schema
 	elem     *schema
 	fields   []schemaField
@@ -48,9 +48,9 @@ type schema struct {
 	addressed bool // msgpack writes it by its address only
 	typ       reflect.Type
 
-	// Bounds, unbounded = none.
-	max   int // bytes of a string, of bytes and of what writes itself; elements of a slice or map. From the field's tag
-	whole int // encoded bytes, from the type's MaxEncodedSize; of a string, bytes and what writes itself without the header
+	// Bounds; unbounded = none.
+	max   int // from the field's tag: bytes of a string, of bytes or of an opaque value; elements of a slice or map
+	whole int // from the type's MaxEncodedSize: encoded bytes; see counted
 }
 
 type schemaField struct {
@@ -91,7 +91,7 @@ var (
 	textMarshaler     = reflect.TypeFor[encoding.TextMarshaler]()
 	textUnmarshaler   = reflect.TypeFor[encoding.TextUnmarshaler]()
 
-	// msgpackHooks would read as much of the wire as they like, so nothing could check it before.
+	// msgpackHooks are refused: they would read as much of the wire as they like, so nothing could check it before.
 	msgpackHooks = []reflect.Type{
 		reflect.TypeFor[msgpack.CustomEncoder](), reflect.TypeFor[msgpack.CustomDecoder](),
 		reflect.TypeFor[msgpack.Marshaler](), reflect.TypeFor[msgpack.Unmarshaler](),
@@ -101,13 +101,13 @@ var (
 // bounded is a type that knows its own limit, in bytes.
 type bounded interface{ MaxEncodedSize() int }
 
-// schemas builds the schema of a type and of all it consists of; recursive types meet themselves in known, which holds
-// those without a tag.
+// schemas builds the schema of a type and of all its parts. known holds the schemas that have no bounds of a tag; there a recursive
+// type finds itself.
 type schemas struct {
 	known map[reflect.Type]*schema
 }
 
-// schemaOf returns the schema of t, or an error that names the part of t that can not travel.
+// schemaOf returns the schema of t, or an error that names the part of t that cannot travel.
 func schemaOf(t reflect.Type) (*schema, error) {
 	b := schemas{known: map[reflect.Type]*schema{}}
 	s, err := b.of(t, t.String(), nil)
@@ -117,7 +117,7 @@ func schemaOf(t reflect.Type) (*schema, error) {
 	return s, copies{}.check(s, t.String(), false)
 }
 
-// of returns the schema of t, which stands at path, with the bounds that tag has left for it.
+// of returns the schema of t, which stands at path, with the levels that are left of tag.
 func (b *schemas) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
 	s, ok := b.known[t]
 	if ok && !tag.left() {
@@ -167,7 +167,7 @@ func (b *schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) 
 	return nil
 }
 
-// wholeOf returns what MaxEncodedSize of t says.
+// wholeOf returns MaxEncodedSize of t, unbounded if it has none.
 func wholeOf(t reflect.Type) (int, error) {
 	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface || !reflect.PointerTo(t).Implements(boundedType) {
 		return unbounded, nil // the element of a pointer decides
@@ -209,7 +209,7 @@ func (s *schema) scalar(t reflect.Type) bool {
 func (b *schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (err error) {
 	passed := t.Kind() == reflect.Array || t.Kind() == reflect.Pointer
 	if passed && tag.circles(t) {
-		return nil // which field reports; going on would never end
+		return nil // field will report the tag; going on would never end
 	}
 	switch t.Kind() {
 	case reflect.Slice:
@@ -235,7 +235,7 @@ func (b *schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (
 		}
 	case reflect.Struct:
 		if tag.left() {
-			return nil // which field reports; going on might never end
+			return nil // field will report the tag; going on might never end
 		}
 		s.form, s.name = formStruct, "struct"
 		s.fields, err = b.fieldsOf(nil, t, nil, path)
@@ -247,8 +247,8 @@ func (b *schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (
 	return err
 }
 
-// fieldsOf appends the fields of t, which stands at outer, as msgpack sees them: exported ones that are not tagged "-",
-// those of embedded structs in their place.
+// fieldsOf appends the fields of t, whose index is outer, as msgpack sees them: exported ones that are not tagged "-", and in place
+// of an embedded struct its fields.
 func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, path string) ([]schemaField, error) {
 	before, names := len(fields), map[string]bool{} // names of embedded structs
 	for i := range t.NumField() {
@@ -280,7 +280,7 @@ func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pa
 					return nil, err
 				}
 				for _, inner := range fields[own:] {
-					if names[inner.name] { // for msgpack it is a field, too, and the struct not embedded
+					if names[inner.name] { // msgpack would then take the struct for a field and not embed it
 						return nil, fmt.Errorf("%s.%s: its field %s has the name of a struct that is embedded before it", path, f.Name, inner.name)
 					}
 				}
@@ -299,7 +299,7 @@ func (b *schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pa
 	return fields, twice(fields, path)
 }
 
-// field returns the schema of a struct's field, which must need all that its tag says.
+// field returns the schema of a struct's field. It refuses a tag with a bound that nothing in the field needs.
 func (b *schemas) field(f reflect.StructField, path string) (*schema, error) {
 	tag, err := boundsOf(f)
 	if err != nil {
@@ -320,7 +320,7 @@ func nothingOf(t reflect.Type, path string) error {
 	return fmt.Errorf("%s: %v has no field that travels, so it would arrive empty; export one, let it write itself, or leave it out", path, t)
 }
 
-// twice reports two fields of one name: msgpack would lay them out otherwise.
+// twice refuses two fields of one name: msgpack would lay them out differently.
 func twice(fields []schemaField, path string) error {
 	seen := map[string]bool{}
 	for _, f := range fields {

@@ -10,29 +10,28 @@ const (
 	lengthHeader = 5 // of a string, []byte, slice or map: code and u32
 	customHeader = 6 // of an extension type or a type that encodes itself: code, u32 and type
 	timeBytes    = 15
-	// timeBinaryBytes is the longest AppendBinary of a time.Time, with its length: the form that a time takes which is a
-	// value of its own.
+	// timeBinaryBytes is the longest AppendBinary of a time.Time, with its length: a time that travels by itself has that form.
 	timeBinaryBytes = 1 + 16
-	// sizeCap keeps sums and products of absurd bounds from overflowing; all that matters is that it is too large.
+	// sizeCap is where sums and products of absurd bounds stop, so that they do not overflow; no message is so large.
 	sizeCap = int64(1) << 31
 )
 
-// Size is how large values of a type get, before there is one.
+// Size is how large values of a type can get.
 type Size struct {
 	// Least is the fewest bytes that Append writes for a value.
 	Least int
-	// Most is the largest number of bytes that Append writes for a value; not set while Unbounded is.
+	// Most is the most bytes that Append writes for a value; it is not set if Unbounded is.
 	Most int
-	// Unbounded names the first part of the type that has no bound.
+	// Unbounded names the first part of the type that needs a bound and has none.
 	Unbounded error
-	// Fixed: no part of the type needed a bound, so that no value takes more than Most.
+	// Fixed says that no part of the type needs a bound.
 	Fixed bool
 }
 
-// sizer adds up the worst-case size of a value. open holds what it is inside of, to find recursion.
+// sizer adds up the worst-case size of a value.
 type sizer struct {
-	open   []*schema
-	varies bool // something needed a bound
+	open   []*schema // the schemas around the value, to find recursion
+	varies bool      // some part needs a bound
 }
 
 func (s *sizer) codec(c *Codec) (int64, error) {
@@ -52,7 +51,7 @@ func (s *sizer) codec(c *Codec) (int64, error) {
 	return s.value(c.schema, name, bareTag)
 }
 
-// Parts of a tag, for who is to add one.
+// Parts of a tag, for errors that ask the user to add one.
 const (
 	bareTag = `quiver:"max=N"`
 	eachTag = `each=N to its quiver tag`
@@ -84,7 +83,7 @@ func (s *sizer) value(v *schema, path, missing string) (int64, error) {
 	return s.composite(v, path, missing)
 }
 
-// composite is for what consists of other values.
+// composite returns the size of a value that consists of others.
 func (s *sizer) composite(v *schema, path, missing string) (int64, error) {
 	if slices.Contains(s.open, v) {
 		return 0, fmt.Errorf("%s is unbounded: %v contains itself; give it a MaxEncodedSize() int method, or use MaxElementBytes", path, v.typ)
@@ -103,7 +102,7 @@ func (s *sizer) composite(v *schema, path, missing string) (int64, error) {
 	return s.many(v, path, missing)
 }
 
-// many is for slices and maps.
+// many returns the size of a slice or map.
 func (s *sizer) many(v *schema, path, missing string) (int64, error) {
 	s.varies = true
 	if _, err := atMost(0, v.max, path, missing); err != nil {
@@ -133,7 +132,7 @@ func (s *sizer) structure(v *schema, path string) (int64, error) {
 	return total, nil
 }
 
-// atMost adds a header to a bound, which must be there.
+// atMost adds a header to a bound; without a bound it returns an error that asks for one.
 func atMost(header int64, bound int, path, missing string) (int64, error) {
 	if bound == unbounded {
 		return 0, fmt.Errorf("%s is unbounded; add %s, a MaxEncodedSize() int method to its type, or use MaxElementBytes", path, missing)
@@ -141,7 +140,7 @@ func atMost(header int64, bound int, path, missing string) (int64, error) {
 	return add(header, int64(bound)), nil
 }
 
-// countHeader is msgpack's header of a fixed number of elements.
+// countHeader returns the size of msgpack's header for n elements.
 func countHeader(n int) int64 {
 	switch {
 	case n < 16:

@@ -19,8 +19,8 @@ func AppendValue(b []byte, v any) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeValue reads one value that [AppendValue] wrote at the start of b into the one that v points to, and returns
-// what follows it. Nothing that b claims is believed before its bytes are there. A Raw aliases b.
+// DecodeValue reads one value that [AppendValue] wrote at the start of b into the one to which v points, and returns the bytes behind
+// it. It allocates nothing for lengths that b claims before their bytes are there. A Raw aliases b.
 func DecodeValue(b []byte, v any) (rest []byte, err error) {
 	t := reflect.TypeOf(v)
 	if t == nil || t.Kind() != reflect.Pointer || reflect.ValueOf(v).IsNil() {

@@ -15,8 +15,8 @@ import (
 const (
 	// maxDepth bounds the nesting of recursive types.
 	maxDepth = 64
-	// memoryFree and memoryRatio bound the memory of a value of n bytes to memoryFree + n*memoryRatio: a nil takes one
-	// byte on the wire and 24 as a slice, an entry of a small map takes room for eight.
+	// memoryFree and memoryRatio bound the memory of a value of n bytes to memoryFree + n*memoryRatio. Honest values need that much: a
+	// nil slice takes one byte on the wire and 24 in memory, and a map with one entry has room for eight.
 	memoryFree  = 64 << 10
 	memoryRatio = 64
 	// Go keeps the entries of a map in groups of eight slots. Beyond one group they lie in tables, at most 7/8 full, of a
@@ -34,14 +34,14 @@ var (
 
 // walk checks one value at the start of a payload.
 type walk struct {
-	b      []byte // what is left
+	b      []byte // the bytes that are left
 	memory int    // bytes that decoding may still allocate
-	keys   int    // maps whose keys are being walked, one inside the other
-	sizing bool   // bounded is about to measure the next value
+	keys   int    // how many maps deep the walk is in keys
+	sizing bool   // bounded has the next value's limit in hand
 }
 
-// measure returns how many bytes the value of s at the start of b takes, and how much memory what it refers to. It checks
-// that decoding it is safe: that every byte is there, every number fits and the memory stays within its limit.
+// measure returns how many bytes the value of s at the start of b takes, and to how much memory it refers. It checks that decoding
+// it is safe: every byte is there, every number fits, and the memory stays within its limit.
 func measure(s *schema, b []byte) (size, memory int, err error) {
 	most := memoryFree + memoryRatio*len(b)
 	w := walk{b: b, memory: most}
@@ -49,7 +49,7 @@ func measure(s *schema, b []byte) (size, memory int, err error) {
 		return 0, 0, err
 	}
 	size, memory = len(b)-len(w.b), most-w.memory
-	if memory > memoryFree+memoryRatio*size { // what follows the value is not its own
+	if memory > memoryFree+memoryRatio*size { // most counted the bytes behind the value, too
 		return 0, 0, errMemory
 	}
 	return size, memory, nil
@@ -85,7 +85,7 @@ func (w *walk) value(s *schema, depth int) error {
 	return w.composite(s, depth)
 }
 
-// bounded takes a value whose type knows its limit.
+// bounded takes a value whose type has a MaxEncodedSize.
 func (w *walk) bounded(s *schema, depth int) error {
 	before := len(w.b)
 	w.sizing = true
@@ -172,7 +172,7 @@ func (w *walk) repeat(s *schema, n, depth int) error {
 	return nil
 }
 
-// orNil takes a nil, or what present takes.
+// orNil takes a nil, or calls present to take the value.
 func (w *walk) orNil(present func() error) error {
 	if w.b[0] == msgpcode.Nil {
 		w.b = w.b[1:]
@@ -344,7 +344,7 @@ func (w *walk) spendMap(n, slot int) error {
 	return w.spendEach(slots, slot)
 }
 
-// slotSize returns the memory of an entry of map s: key and element as in a struct, and a byte that says whether they are there.
+// slotSize returns the memory of an entry of map s: key and element as in a struct, and a control byte.
 func slotSize(s *schema) int {
 	key, elem := s.key.typ.Align(), s.elem.typ.Align()
 	size := roundUp(roundUp(s.key.size, elem)+s.elem.size, max(key, elem))
