@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// packetsBack is how far a packet may be behind the newest and is still taken: a connection drops older ones as duplicates.
+	// packetsBack is how far behind the newest a packet may be and still be taken: a connection drops older ones as duplicates.
 	packetsBack = 8192
-	// maxHeld is how many items a client's list may have: the update that removes items may come later than those that bring others in
-	// their place, and items that the client set itself count too.
+	// maxHeld is how many items a client's list may have. It is more than MaxItems: new items may come before the update that removes
+	// others, and items that the client set itself count, too.
 	maxHeld = 4 * MaxItems
 	// maxGraves is how many tombstones a client remembers, so that a hostile server's removals do not fill its memory.
 	maxGraves = 16 * MaxItems
-	// maxCensuses are in one update: a full one takes 200 bytes at least.
+	// maxCensuses is how many censuses an update may have; a full one takes at least 200 bytes.
 	maxCensuses = 8
 )
 
-// Change is what has become of an item at a client.
+// Change is a change of an item at a client.
 type Change[K comparable, V any] struct {
 	Key            K
 	Value          V    // of a removed item the last one
-	Added, Removed bool // else changed
+	Added, Removed bool // neither: its value was set
 }
 
 // Copy is a client's end of a list.
@@ -35,13 +35,13 @@ type Copy[K comparable, V any] struct {
 	plan *state.Plan
 	name fmt.Stringer // in errors
 
-	tells   bool                // the last Read was to note changes
+	tells   bool                // Read notes changes
 	changes []Change[K, V]      // for Next
 	gone    map[uint32]struct{} // items that late packets must not bring back
 	graves  []tombstone         // one for each of gone, in the order in which they went
 }
 
-// tombstone is an item that is gone, and the packet that said so.
+// tombstone is the number of an item that is gone, and that of the packet that said so.
 type tombstone struct {
 	number uint32
 	packet uint64
@@ -52,8 +52,8 @@ func NewCopy[K comparable, V any](list *List[K, V], plan *state.Plan, name fmt.S
 	return Copy[K, V]{list: list, plan: plan, name: name}
 }
 
-// Read takes an update that came with a packet, and notes the changes for [Copy.Next] if tells. An error names what no honest server sends,
-// and ends the connection.
+// Read takes an update that came with a packet, and, if tells, notes the changes for [Copy.Next]. After an error, which names something
+// that no honest server sends, the owner must close the connection.
 func (c *Copy[K, V]) Read(b []byte, packet uint64, tells bool) error {
 	c.tells = tells
 	censuses := 0
@@ -115,8 +115,8 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 	return b, nil
 }
 
-// enter adds an item that is new here. Of two with one key the one with the higher number was set later, so the other is gone, though
-// the update that says so may not have come.
+// enter adds an item that is new here. Of two items with one key the one with the higher number was set later; the other is gone,
+// although the update that says so may not have come yet.
 func (c *Copy[K, V]) enter(item *item[K, V]) {
 	other := c.list.byKey[item.pair.Key]
 	change := Change[K, V]{Key: item.pair.Key, Value: item.pair.Value, Added: true}
@@ -127,7 +127,7 @@ func (c *Copy[K, V]) enter(item *item[K, V]) {
 		}
 		change.Added = false
 		c.list.remove(other)
-		if other.packet > 0 { // else the number is the client's own, and the server may yet use it
+		if other.packet > 0 { // otherwise its number is the client's own, and the server may use it later
 			c.bury(other.number, item.packet)
 		}
 	}
@@ -141,13 +141,13 @@ func (c *Copy[K, V]) readGone(number uint32, packet uint64) {
 		return
 	}
 	c.bury(number, packet)
-	if item := c.list.find(number); item != nil && item.packet > 0 { // else it is the client's own
+	if item := c.list.find(number); item != nil && item.packet > 0 { // otherwise it is the client's own
 		c.list.remove(item)
 		c.note(Change[K, V]{Key: item.pair.Key, Value: item.pair.Value, Removed: true})
 	}
 }
 
-// readCensus removes the items that the census leaves out, if they came in an earlier packet. Items that the client set itself stay.
+// readCensus removes items that a census leaves out, if they came in an earlier packet. Items that the client set itself stay.
 func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 	var head [3]uint64 // first, last, count
 	for i := range head {
@@ -189,7 +189,7 @@ func (c *Copy[K, V]) bury(number uint32, packet uint64) {
 	c.graves = append(c.graves, tombstone{number, packet})
 }
 
-// forget drops tombstones that are older than any packet that may still come, and the oldest beyond maxGraves.
+// forget drops tombstones from packets older than any that may still come, and the oldest beyond maxGraves.
 func (c *Copy[K, V]) forget(packet uint64) {
 	n := max(0, len(c.graves)-maxGraves)
 	for n < len(c.graves) && c.graves[n].packet+packetsBack < packet {
@@ -224,7 +224,7 @@ func (c *Copy[K, V]) References(visit func(id uint64)) {
 	}
 }
 
-// Naming goes through the items that hold a reference to id. The list may change meanwhile.
+// Naming visits the items that hold a reference to id. The list may change meanwhile.
 func (c *Copy[K, V]) Naming(id uint64) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, item := range slices.Clone(c.list.items) {

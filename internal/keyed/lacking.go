@@ -11,14 +11,14 @@ type Items interface {
 	AppendItem(b []byte, number uint32) []byte
 }
 
-// Lacking are the items of a list that a client may not have as they are now and that are not on their way to it, in the order in which
+// Lacking holds the items of a list that a client may not have as they are now and that are not on their way to it, in the order in which
 // they are to leave. A number with censusBit stands for a census from that number on.
 type Lacking struct {
 	numbers []uint32
 	has     map[uint32]struct{}
 }
 
-// Add adds items, and censuses, that are not among them.
+// Add adds items and censuses, unless they are among them already.
 func (l *Lacking) Add(numbers []uint32) {
 	if l.has == nil {
 		l.has = make(map[uint32]struct{}, len(numbers))
@@ -39,12 +39,12 @@ func (l *Lacking) AddAll(list Items, census bool) {
 	l.Add(list.Numbers(nil))
 }
 
-// Empty reports whether the client lacks nothing, but for what is on its way.
+// Empty reports whether no item is to leave.
 func (l *Lacking) Empty() bool { return len(l.numbers) == 0 }
 
 // Take appends the first items to b, as many as stay within most bytes but at least one, and their numbers to taken. They are no longer
-// lacking; the caller adds their numbers again when the message is lost. Of censuses it takes as many as a reader does: they are
-// short, and many may have been lost, when a long list has become a short one.
+// lacking; the caller adds their numbers again if the message is lost. It takes at most maxCensuses censuses, which is all that a
+// reader takes: when many were lost and the list is short by then, more would fit.
 func (l *Lacking) Take(b []byte, taken []uint32, list Items, most int) ([]byte, []uint32) {
 	n, censuses := 0, 0
 	for ; n < len(l.numbers); n++ {
@@ -75,11 +75,11 @@ func (l *Lacking) take(n int) {
 const (
 	// censusBit marks a census: items have smaller numbers.
 	censusBit = 1 << 31
-	// censusItems are in one census at most: each takes 1 to 5 bytes, so that it fits a message.
+	// censusItems is how many items a census may have; each takes 1 to 5 bytes, so it fits a message.
 	censusItems = 200
 )
 
-// append appends an item, or a census. One that does not reach the end of the list adds the census that goes on behind it.
+// append appends an item or a census. If a census does not reach the end of the list, append adds another one from there on.
 func (l *Lacking) append(b []byte, list Items, number uint32, most int) []byte {
 	if number&censusBit == 0 {
 		return list.AppendItem(b, number)
@@ -97,7 +97,7 @@ func (l *Lacking) append(b []byte, list Items, number uint32, most int) []byte {
 	return appendCensus(b, first, last, numbers)
 }
 
-// appendCensus appends that of the items from first to last only these are there.
+// appendCensus appends a census: of the items from first to last, only those with these numbers exist.
 func appendCensus(b []byte, first, last uint32, numbers []uint32) []byte {
 	b = append(b, 0)
 	for _, v := range []uint32{first, last, uint32(len(numbers))} {

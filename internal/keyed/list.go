@@ -1,8 +1,8 @@
-// Package keyed has a keyed list as a server and its clients keep it, and the bytes in which its changes travel. It is pure.
+// Package keyed keeps a keyed list at a server and its clients, and has the bytes in which its changes travel. It is pure.
 //
 // The server gives each item a number that is never used again, and its [Source] says which items have changed. For each client a
-// [Lacking] holds the numbers of the items that the client may not have as they are now. A client's [Copy] reads the updates, of which
-// some may be lost and others may overtake each other.
+// [Lacking] holds the numbers of the items that the client may not have as they are now. A client's [Copy] reads the updates, some of
+// which may be lost or overtaken.
 package keyed
 
 import (
@@ -16,19 +16,20 @@ import (
 )
 
 const (
-	// MaxItems is how many items a list has. UE: net.MaxRepArraySize.
+	// MaxItems is how many items a list may have. UE: net.MaxRepArraySize.
 	MaxItems = 2048
-	// MaxEver is how many items a list may ever have had, for their numbers stay below censusBit: a thousand a second for 24 days.
+	// MaxEver is how many items a list may ever have had, so that their numbers stay below censusBit: a thousand a second for 24 days.
 	MaxEver = censusBit - 1
 )
 
-// List is a list of V by K. Its methods say what changes, so that nothing compares a long list at each tick. The zero List is empty.
+// List is a list of V by K. Its methods note what changes, so that nobody must compare a long list at each tick. The zero List is
+// empty.
 type List[K comparable, V any] struct {
 	byKey   map[K]*item[K, V]
 	items   []*item[K, V] // in the order of their numbers
 	last    uint32        // number of the newest item
 	changed []uint32      // server: numbers of items that were set or removed since TakeChanged last ran
-	watched bool          // server: somebody has the list, so that changes are noted in changed
+	watched bool          // server: some client has the list, so changes are noted in changed
 }
 
 // item is one item of a list.
@@ -36,18 +37,18 @@ type item[K comparable, V any] struct {
 	number uint32
 	dirty  bool // its number is in changed
 	pair   pair[K, V]
-	shadow state.Shadow // server
-	sound  bool         // server: it could be encoded
-	packet uint64       // client: that brought it; 0 = the game set it here
+	shadow state.Shadow // server: the item as encoded last
+	sound  bool         // server: it was encoded at least once
+	packet uint64       // client: number of the packet that brought it; 0 = the game set it here
 }
 
-// pair is how an item travels.
+// pair is the part of an item that travels.
 type pair[K comparable, V any] struct {
 	Key   K
 	Value V
 }
 
-// Compile makes the plan of the items, or says why they can not travel; reference is the type of references to actors.
+// Compile makes the plan of the items, or returns why they cannot travel; reference is the type of references to actors.
 func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 	plan, err := state.Compile(reflect.TypeFor[pair[K, V]](), reference)
 	switch {
@@ -90,8 +91,8 @@ func (l *List[K, V]) Get(key K) (V, bool) {
 	return none, false
 }
 
-// All visits the items in the order in which their keys were set first. The list may change meanwhile: an item that comes then is
-// visited, or is not.
+// All visits the items in the order in which their keys were first set. The list may change meanwhile; items that are added then are
+// not visited.
 func (l *List[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, item := range slices.Clone(l.items) {
@@ -102,7 +103,7 @@ func (l *List[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Set sets the value of a key. It reports false, and changes nothing, for one key more than [MaxItems], or than [MaxEver].
+// Set sets the value of a key. It returns false, and changes nothing, for a new key beyond [MaxItems] or [MaxEver].
 func (l *List[K, V]) Set(key K, value V) (ok bool) {
 	i := l.byKey[key]
 	if i == nil {
@@ -128,7 +129,7 @@ func (l *List[K, V]) Delete(key K) bool {
 	return item != nil
 }
 
-// add appends an item, in the order of numbers.
+// add inserts an item in the order of numbers.
 func (l *List[K, V]) add(i *item[K, V]) {
 	if l.byKey == nil {
 		l.byKey = make(map[K]*item[K, V])
@@ -147,7 +148,7 @@ func (l *List[K, V]) remove(i *item[K, V]) {
 	}
 }
 
-// renumber gives a client's own item another number, for the server has given its number to another item.
+// renumber gives a client's own item another number, because the server has given its number to another item.
 func (l *List[K, V]) renumber(i *item[K, V]) {
 	at, _ := l.place(i.number)
 	l.items = slices.Delete(l.items, at, at+1)
@@ -168,7 +169,7 @@ func (l *List[K, V]) find(number uint32) *item[K, V] {
 	return nil
 }
 
-// touch notes that an item has to be looked at. While nobody has the list, there is nobody to tell.
+// touch notes that an item was set or removed, if a client has the list.
 func (l *List[K, V]) touch(i *item[K, V]) {
 	if l.watched && !i.dirty {
 		i.dirty = true

@@ -9,10 +9,10 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// An update of a list holds, behind its mask, items to the end of the message: each a varint of its number times two, plus one when
-// it is gone, and the key and value of one that is not. In place of a number, 0 begins a census: a first and a last number, how
-// many items there are between them, these included, and the distance of each from the one before: all others of them are gone. It
-// follows when a client could not keep what it acknowledged, removals included.
+// An update of a list holds, behind its mask, items to the end of the message. Each is a varint of its number times two, plus one if
+// the item is gone; otherwise key and value follow. A 0 in place of that begins a census: a first and a last number, how many items
+// have numbers from first to last, and the distance of each from the one before; all other items in that range are gone. A server sends
+// a census when a client could not keep updates that it acknowledged, which may have held removals.
 
 // Source is the server's end of a list.
 type Source[K comparable, V any] struct {
@@ -26,7 +26,7 @@ func NewSource[K comparable, V any](list *List[K, V], plan *state.Plan) Source[K
 	return Source[K, V]{list: list, plan: plan}
 }
 
-// Watch says whether somebody has the list: only then are changes noted.
+// Watch says whether some client has the list: only then are changes noted.
 func (s *Source[K, V]) Watch(on bool) {
 	s.list.watched = on
 	if !on {
@@ -40,8 +40,8 @@ func (s *Source[K, V]) Watch(on bool) {
 // Changed reports whether items were set or removed.
 func (s *Source[K, V]) Changed() bool { return len(s.list.changed) > 0 }
 
-// TakeChanged encodes what was set, and returns the numbers of items that have changed as encoded, or are gone. They are valid until the
-// next call. The error names what can not travel, which stays what it was for all clients.
+// TakeChanged encodes the items that were set, and returns the numbers of those whose encoding has changed and of those that are gone.
+// The slice is valid until the next call. The error names items that cannot travel; clients keep their last value.
 func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 	numbers = s.scratch[:0]
 	for _, number := range s.list.changed {
@@ -69,7 +69,7 @@ func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	return changed, nil
 }
 
-// EncodeAll encodes all items, for when a client gets the list: TakeChanged does not know of items that were set while nobody had it.
+// EncodeAll encodes all items. It is called when a first client gets the list: TakeChanged does not know of items that were set before.
 func (s *Source[K, V]) EncodeAll() (err error) {
 	for _, item := range s.list.items {
 		_, failed := s.encodeItem(item)
@@ -78,7 +78,7 @@ func (s *Source[K, V]) EncodeAll() (err error) {
 	return err
 }
 
-// Numbers appends those of all items, in order.
+// Numbers appends the numbers of all encoded items, in order.
 func (s *Source[K, V]) Numbers(into []uint32) []uint32 {
 	for _, item := range s.list.items {
 		if item.sound {
@@ -88,7 +88,7 @@ func (s *Source[K, V]) Numbers(into []uint32) []uint32 {
 	return into
 }
 
-// AppendItem appends an item as encoded last, or that it is gone.
+// AppendItem appends an item as encoded last, or a removal if there is none.
 func (s *Source[K, V]) AppendItem(b []byte, number uint32) []byte {
 	item := s.list.find(number)
 	if item == nil || !item.sound {
