@@ -4,18 +4,18 @@ import "slices"
 
 // Claims knows which connections each identity has. C is a connection.
 type Claims[C any] struct {
-	limit  int             // of an identity; 0 = none
-	refuse bool            // a new one is refused; else it replaces the oldest
+	limit  int             // connections of an identity; 0 = no limit
+	refuse bool            // a new connection beyond it is refused; otherwise it replaces the oldest
 	of     map[string][]*C // oldest first
 }
 
-// NewClaims returns a table without connections: rpc.Config.MaxConnsPerIdentity and RefuseLoginElsewhere.
+// NewClaims returns a table without connections. limit is rpc.Config.MaxConnsPerIdentity, refuse is RefuseLoginElsewhere.
 func NewClaims[C any](limit int, refuse bool) *Claims[C] {
 	return &Claims[C]{limit: limit, refuse: refuse, of: make(map[string][]*C)}
 }
 
-// Claim makes c one of its identity's connections, and returns those that are too many now, the oldest first; or reports that c
-// is one too many itself, beside others. It does nothing for a connection that has claimed already, nor for an empty identity.
+// Claim makes c one of its identity's connections, and returns those that it replaces, the oldest first, and how many others the
+// identity had; or it refuses c. It does nothing for a connection that has claimed already, nor for an empty identity.
 func (t *Claims[C]) Claim(identity string, c *C) (replaced []*C, others int, refused bool) {
 	have := t.of[identity]
 	if t.limit <= 0 || identity == "" || slices.Contains(have, c) {
@@ -29,7 +29,7 @@ func (t *Claims[C]) Claim(identity string, c *C) (replaced []*C, others int, ref
 	return slices.Clone(have[:max(0, more)]), len(have), false
 }
 
-// Disclaim forgets what c claimed.
+// Disclaim forgets the claim of c, if it has one.
 func (t *Claims[C]) Disclaim(identity string, c *C) {
 	have := t.of[identity]
 	i := slices.Index(have, c)

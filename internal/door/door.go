@@ -1,5 +1,5 @@
-// Package door decides who gets in: which clients on the way in have a place, who must prove an address or make room, and whose
-// guesses of a token must pause. It is pure, but for random keys of its own; the world guards it.
+// Package door decides who gets in: which clients on the way in have a place, which of them must prove their address or make room, and
+// which guesses of tokens must pause. It is pure, but for random keys of its own. The world's lock guards it.
 package door
 
 import (
@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// ForgedTime is how long a handshake that failed before the client had proven its address keeps its place, at least. An
-// Initial is sealed with keys that everybody knows, so a forged CONNECTION_CLOSE would give the place back at once, and each
-// Initial costs a signature: at most rpc.Config.RetryAbove of them a second.
+// ForgedTime is for how long at least a handshake that failed before the client had proven its address keeps its place. Everybody knows
+// the keys of Initial packets (RFC 9001, 5.2), so without it a forged CONNECTION_CLOSE would free the place at once, and each Initial
+// costs the server a signature. With it there are at most rpc.Config.RetryAbove of them a second.
 const ForgedTime = time.Second
 
 // Limits of a [Door].
@@ -28,17 +28,17 @@ type Full struct{ Reason string }
 
 func (f *Full) Error() string { return "door: " + f.Reason }
 
-// Door knows who is on the way in and who is inside, by address. What a client's address is worth is known only once the
-// client has proven it, by a Retry or by finishing QUIC's handshake: until then nothing counts against the address, or
-// whoever forges it would lock its owner out. C is a connection.
+// Door knows which clients are on the way in and which are inside, by address. A client has proven its address by a Retry or by
+// finishing QUIC's handshake (RFC 9000, 8.1). Until then nothing counts against the address, so that nobody can lock out its owner by
+// forging it. C is a connection.
 type Door[C any] struct {
 	Limits
 
-	visits    []*Visit[C] // places taken; whose client has been waited for longest comes first
+	visits    []*Visit[C] // places taken; the client that has been waited for longest comes first
 	addresses map[netip.Prefix]presence
 }
 
-// presence is what one address has; the door forgets an address that has nothing.
+// presence counts the clients of one address; the door forgets an address that has none.
 type presence struct {
 	handshakes int // places whose client has proven the address
 	inside     int // joined
@@ -47,35 +47,35 @@ type presence struct {
 // Visit is a client's place among the handshakes: from its first packet until it has joined or failed, and until
 // Authenticate has answered.
 type Visit[C any] struct {
-	from   netip.Prefix // not valid: without limits of an address
+	from   netip.Prefix // not valid: limits of addresses do not count
 	proven bool         // the client has shown that it receives at from
-	since  time.Time
-	conn   *C   // not nil: it waits for the client, and may have to make room
-	asking bool // Authenticate runs
-	left   bool // joined or failed; the place is kept while asking, or for ForgedTime
-	placed bool // it is among the visits
+	since  time.Time    // when it began
+	conn   *C           // not nil: this connection waits for the client, and may have to make room
+	asking bool         // Authenticate runs
+	left   bool         // joined or failed; the place is kept while asking, or for ForgedTime
+	placed bool         // it is among the visits
 
 	welcomed bool // the client may join
 }
 
-// Room says among whom somebody has to make room.
+// Room says which visits may have to make room.
 type Room uint8
 
 const (
-	// AmongHandshakes any client that is waited for may have to go.
+	// AmongHandshakes: each client that is waited for may have to go.
 	AmongHandshakes Room = iota
-	// AmongConnections only a client that was not welcomed may have to. A welcomed one could have sent its Join and stayed, and while
-	// that Join is under way its end is connected already.
+	// AmongConnections: only a client that was not welcomed may have to go. A welcomed one has perhaps sent its Join already, and while
+	// that is under way the client's end is connected.
 	AmongConnections
 )
 
-// From returns the address that the client came from; not valid without limits of an address.
+// From returns the address from which the client came; not valid if limits of addresses do not count.
 func (v *Visit[C]) From() netip.Prefix { return v.from }
 
 // Left reports whether the client has joined, or is gone.
 func (v *Visit[C]) Left() bool { return v.left }
 
-// WaitFor says that c waits for its client from now on, and may have to make room; nil: the client waits.
+// WaitFor says that c waits for its client from now on, and may have to make room; nil: the client waits for the server.
 func (v *Visit[C]) WaitFor(c *C) { v.conn = c }
 
 // yields reports whether the visit may have to make room.
@@ -88,8 +88,8 @@ func New[C any](limits Limits) *Door[C] {
 	return &Door[C]{Limits: limits, addresses: make(map[netip.Prefix]presence)}
 }
 
-// AddressOf returns what the limits of an address count by: an IPv4 address, or the /64 that one holder of IPv6 has; not
-// valid for what is no IP address.
+// AddressOf returns the prefix by which limits of addresses count: an IPv4 address, or an IPv6 /64, which one client can use whole. It is
+// not valid if addr is no IP address.
 func AddressOf(addr net.Addr) netip.Prefix {
 	if addr == nil {
 		return netip.Prefix{}
@@ -124,8 +124,8 @@ func (d *Door[C]) Crowded(now time.Time) bool {
 	return len(d.visits) >= d.RetryAbove
 }
 
-// Begin gives a new handshake a place. out, when not nil, has to make room: its place is gone. full says which limit is
-// reached, when none can.
+// Begin gives a new handshake a place. If out is not nil, that connection has lost its place to it. If nobody could make room, full says
+// which limit is reached.
 func (d *Door[C]) Begin(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
 	d.sweep(now)
 	if proven {
@@ -143,7 +143,7 @@ func (d *Door[C]) Begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 	return v, out, nil
 }
 
-// MakeRoom evicts from the address that has most handshakes, for a client that has proven its own.
+// MakeRoom evicts a visit of the address that has most handshakes, for a client that has proven its own address.
 func (d *Door[C]) MakeRoom(r Room, proven bool, reason string) (out *C, full *Full) {
 	if !proven {
 		return nil, &Full{Reason: reason}
@@ -151,7 +151,7 @@ func (d *Door[C]) MakeRoom(r Room, proven bool, reason string) (out *C, full *Fu
 	return d.evict(r, d.busiest(r), reason)
 }
 
-// Prove notes that the client finished QUIC's handshake from the address, so that the place counts there from now on.
+// Prove notes that the client finished QUIC's handshake, so that its place counts for its address from now on.
 func (d *Door[C]) Prove(v *Visit[C]) (out *C, full *Full) {
 	if v.proven {
 		return nil, nil
@@ -166,7 +166,7 @@ func (d *Door[C]) Prove(v *Visit[C]) (out *C, full *Full) {
 	return out, nil
 }
 
-// fit makes sure that an address may have one handshake more.
+// fit makes sure that an address may have one more handshake, by evicting another one of it if necessary.
 func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
 	if !from.IsValid() {
 		return nil, nil
@@ -181,8 +181,8 @@ func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
 	return nil, nil
 }
 
-// share returns how many handshakes one address may have now: Config.MaxHandshakesPerAddress, and never more than are still
-// free. So one address alone gets half of them, two get a third each, and there is always room for one that comes new.
+// share returns how many handshakes one address may have now: Config.MaxHandshakesPerAddress, but no more than are free. So one
+// address alone gets half of all, two get a third each, and there is always room for a new one.
 func (d *Door[C]) share() int {
 	free := max(1, d.Handshakes-len(d.visits))
 	if d.OfAddress > 0 {
@@ -191,8 +191,8 @@ func (d *Door[C]) share() int {
 	return free
 }
 
-// evict takes the place of the handshake of an address that has waited longest for its client. An honest client says Hello and
-// Login with the last packet of QUIC's handshake, and Join a round trip after the Welcome, so it is hardly ever waited for.
+// evict takes the place of that handshake of an address which has waited longest for its client. An honest client sends Hello and
+// Login with the last packet of QUIC's handshake, and Join a round trip after the Welcome, so the server hardly ever waits for it.
 func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full *Full) {
 	for _, v := range d.visits {
 		if v.yields(r) && v.from == from {
@@ -204,7 +204,7 @@ func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full 
 	return nil, &Full{Reason: reason}
 }
 
-// busiest returns the address that has most handshakes, among those that have one to evict; the oldest of equals.
+// busiest returns the address with most handshakes of those that have one to evict; of equals the one whose client was waited for longest.
 func (d *Door[C]) busiest(r Room) (from netip.Prefix) {
 	most := -1
 	for _, v := range d.visits {
@@ -215,7 +215,7 @@ func (d *Door[C]) busiest(r Room) (from netip.Prefix) {
 	return from
 }
 
-// Await notes that the client was answered, welcomed or refused: it is waited for again, as the last in the line.
+// Await notes that the server has answered the client, and has welcomed it or not. c waits for the client again, as the last in line.
 func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 	if v.left {
 		return
@@ -225,7 +225,7 @@ func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 	d.visits = append(slices.Delete(d.visits, i, i+1), v)
 }
 
-// Leave ends a visit; a second call does nothing. Its place is free now, or as soon as ForgedTime and Authenticate allow.
+// Leave ends a visit; a second call does nothing. Its place is freed now, or once ForgedTime has passed and Authenticate has returned.
 func (d *Door[C]) Leave(v *Visit[C]) {
 	v.left, v.conn = true, nil
 	if v.proven && !v.asking {
@@ -233,7 +233,7 @@ func (d *Door[C]) Leave(v *Visit[C]) {
 	}
 }
 
-// Asking returns about how many logins of an address Authenticate runs.
+// Asking returns for how many logins of an address Authenticate runs.
 func (d *Door[C]) Asking(from netip.Prefix) (n int) {
 	for _, v := range d.visits {
 		if v.asking && v.from == from {
@@ -260,10 +260,10 @@ func (d *Door[C]) Join(v *Visit[C]) {
 	d.count(v.from, 0, 1)
 }
 
-// Quit notes that who had joined from the address is gone.
+// Quit notes that a client that had joined from the address is gone.
 func (d *Door[C]) Quit(from netip.Prefix) { d.count(from, 0, -1) }
 
-// sweep frees the places of handshakes that failed before anything was proven, once ForgedTime has passed.
+// sweep frees the places of handshakes that failed before the address was proven, once ForgedTime has passed since they began.
 func (d *Door[C]) sweep(now time.Time) {
 	d.visits = slices.DeleteFunc(d.visits, func(v *Visit[C]) bool {
 		gone := v.left && !v.proven && !v.asking && now.Sub(v.since) >= ForgedTime

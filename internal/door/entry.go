@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Counts are what became of those who came to a world's door; rpc.HandshakeStats has them for the game.
+// Counts counts what became of clients on the way in; the game sees it as rpc.HandshakeStats.
 type Counts struct {
 	Begun, Retries, Refused, Evicted, Failed uint64
 	LoginsFailed, LoginsSlowed               uint64
 }
 
-// Entry is all that decides who gets into a world: the door, the guesses of tokens and the claims of identities. It counts the
-// connections that the world has, from their admission until the world has said good-bye to them.
+// Entry decides who gets into a world: with the door, the limits of guesses and the claims of identities. It counts the world's
+// connections, from their admission until the world has said good-bye to them.
 type Entry[C any] struct {
 	*Door[C]
 	Failures *Failures
@@ -32,7 +32,7 @@ func NewEntry[C any](d *Door[C], f *Failures, c *Claims[C], most int) *Entry[C] 
 // Conns returns how many connections there are.
 func (e *Entry[C]) Conns() int { return e.conns }
 
-// MustProve reports whether a client that has shown no address gets a Retry, and how many are on the way in.
+// MustProve reports whether a client that has not proven its address gets a Retry, and how many clients are on the way in.
 func (e *Entry[C]) MustProve(now time.Time) (must bool, open int) {
 	must = e.Crowded(now)
 	if must {
@@ -41,16 +41,16 @@ func (e *Entry[C]) MustProve(now time.Time) (must bool, open int) {
 	return must, e.Open(now)
 }
 
-// Arrive is [Door.Begin] for a client whose first packet has come, and counts what becomes of it. The caller closes out, unless nil.
+// Arrive is [Door.Begin] for a client whose first packet has come, and counts the result. The caller closes out, unless nil.
 func (e *Entry[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
 	v, out, full = e.Begin(from, proven, now)
 	e.tally(v != nil, out, full)
 	return v, out, full
 }
 
-// Admit counts a connection. v is the place that its client has since it arrived, nil when its carrier came without one. enter, which is
-// asked last, takes what else it needs. The caller closes out, unless nil, also when the connection itself is refused; then the visit is
-// over, if there is one.
+// Admit admits and counts a connection. v is the place that its client got when it arrived, nil when its carrier came without one. Admit
+// calls enter last, to take what else the connection needs. The caller closes out, unless nil, even if the connection itself is refused.
+// Then Admit has ended the visit.
 func (e *Entry[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter func() *Full) (_ *Visit[C], out *C, full *Full) {
 	arrived := v != nil
 	if arrived {
@@ -73,7 +73,7 @@ func (e *Entry[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter fu
 	return v, out, full
 }
 
-// TurnAway ends the visit of a client, or nil, that finds the world closed.
+// TurnAway ends the visit, if there is one, of a client that finds the world closed.
 func (e *Entry[C]) TurnAway(v *Visit[C]) {
 	e.Counts.Refused++
 	if v != nil {
@@ -103,8 +103,8 @@ func (e *Entry[C]) tally(begun bool, out *C, full *Full) {
 	}
 }
 
-// MayAsk reports whether Authenticate may be asked about a token of a visit's client, and takes it for asked. When it may not, the next
-// login of that address may come after the pause; without a pause it may be asked when another answer has come.
+// MayAsk reports whether the world may call Authenticate with a token of a visit's client, and if so, notes that it does. If not, logins of
+// that address are refused for the pause; without a pause this one waits until Authenticate has answered another.
 func (e *Entry[C]) MayAsk(v *Visit[C], token []byte, now time.Time) (may bool, pause time.Duration) {
 	may, pause = e.Failures.Ask(v.From(), token, e.Asking(v.From()), now)
 	switch {

@@ -8,33 +8,33 @@ import (
 )
 
 const (
-	// failureMemory is how long the failed logins of an address are remembered after the last one.
+	// failureMemory is for how long the failed logins of an address are remembered after the last one.
 	failureMemory = 10 * time.Minute
-	// firstPause follows the first failed login that is not free; each further one doubles it.
+	// firstPause is the pause after the first failed login that is not free; each further one doubles it.
 	firstPause = 250 * time.Millisecond
-	// MaxPause leaves 360 guesses an hour to an address; and a player with a new token, whose neighbour behind the same
-	// address guessed, waits no longer than this after the neighbour has stopped.
+	// MaxPause is the longest pause. It leaves an address 360 guesses an hour; and when a neighbour behind the same address has guessed, a
+	// player with a new token waits no longer than this after the neighbour has stopped.
 	MaxPause = 10 * time.Second
-	// maxFailures addresses are remembered, 64 B each.
+	// maxFailures is how many addresses are remembered, with 64 B each.
 	maxFailures = 4096
-	// maxGoodTokens digests of tokens that were right are remembered, 16 B each and their place in a map.
+	// maxGoodTokens is how many digests of tokens that were right are remembered, with 16 B each and their place in a map.
 	maxGoodTokens = 4096
 )
 
-// Failures slows down who guesses tokens. The rule:
+// Failures slows down guesses of tokens. The rules:
 //
-//   - An address has some failed logins free (rpc.Config.MaxLoginFailures). From then on one login of it is asked about at a
-//     time, with a pause after each failure that doubles with it, up to MaxPause. Logins during the pause are refused
-//     without asking Authenticate, and do not lengthen it.
-//   - No more logins of an address are asked about at once than may still fail for free; others wait for their turn. So it
+//   - An address has some failed logins free (rpc.Config.MaxLoginFailures). From then on Authenticate is called for one of its
+//     logins at a time, with a pause after each failure that doubles with each, up to MaxPause. Logins during the pause are refused
+//     without calling Authenticate, and do not lengthen it.
+//   - Authenticate runs for no more logins of an address at once than may still fail for free; others wait for their turn. So it
 //     makes no difference how many guesses come at once, and a party behind one address joins a few at a time.
-//   - A wrong token counts also when the client did not wait for the answer. A right one is remembered only if it did.
-//   - A login that succeeds takes nothing back, or a guesser with a token of his own would begin anew with it.
-//   - A token that was right before is always asked about: a player who was here is not locked out by a neighbour behind the
-//     same address. It gives a guesser nothing: he does not know it.
-//   - Only who fails is remembered, so that guesses from many addresses cost honest players nothing. The table is bounded as
-//     in the Space-Saving algorithm (Metwally, Agrawal, El Abbadi 2005): a new address takes the entry with the fewest
-//     failures over, its count included. Nobody loses a failure by being pushed out by others and coming back.
+//   - A wrong token counts even if the client did not wait for the answer. A right one is remembered only if it did.
+//   - A login that succeeds takes no failure back: otherwise a guesser with a token of his own would begin anew with it.
+//   - For a token that was right before, Authenticate is always called: a player who was here is not locked out by a neighbour
+//     behind the same address. It does not help a guesser, who does not know the token.
+//   - Only addresses with failures are remembered, so guesses from many addresses cost honest players nothing. The table is bounded
+//     as in the Space-Saving algorithm (Metwally, Agrawal, El Abbadi 2005): a new address takes over the entry with the fewest
+//     failures, with their count. So no address loses a failure by being pushed out and coming back.
 type Failures struct {
 	free    int // Failed logins without a pause; negative = no limit
 	entries []failure
@@ -46,17 +46,17 @@ type Failures struct {
 type failure struct {
 	from  netip.Prefix
 	count int
-	last  time.Time // of the failed logins
-	next  time.Time // the pause ends
+	last  time.Time // when the last login failed
+	next  time.Time // when the pause ends
 }
 
-// NewFailures returns an empty table: free failed logins of an address cost no pause, negative = no limit.
+// NewFailures returns an empty table. free is how many failed logins of an address cost no pause; negative = all.
 func NewFailures(free int) *Failures {
 	return &Failures{free: free, places: make(map[netip.Prefix]int), good: newGoodTokens()}
 }
 
-// Ask reports whether Authenticate may be asked about a token that came from the address, while it is asked about so many
-// others of it. If not, pause is how long no login of the address may come; 0 when it is only the turn of the others.
+// Ask reports whether Authenticate may be called for a token from an address while it runs for asking others of it. If not, pause is for
+// how long logins of the address are refused; 0 if this one only has to wait for one of the others.
 func (f *Failures) Ask(from netip.Prefix, token []byte, asking int, now time.Time) (may bool, pause time.Duration) {
 	if f.free < 0 || !from.IsValid() || f.good.has(token) {
 		return true, 0
@@ -71,7 +71,7 @@ func (f *Failures) Ask(from netip.Prefix, token []byte, asking int, now time.Tim
 	return asking < max(1, f.free-count), 0
 }
 
-// find returns the entry of an address; nil when there is none that counts.
+// find returns the entry of an address, nil if there is none or it is too old.
 func (f *Failures) find(from netip.Prefix, now time.Time) *failure {
 	i, ok := f.places[from]
 	if !ok || now.Sub(f.entries[i].last) >= failureMemory {
@@ -92,7 +92,7 @@ func (f *Failures) pause(count int) time.Duration {
 // Passed notes a token that was right.
 func (f *Failures) Passed(token []byte) { f.good.add(token) }
 
-// Failed notes a token that was wrong, and returns how many of the address were.
+// Failed notes a token that was wrong, and returns how many of the address were wrong.
 func (f *Failures) Failed(from netip.Prefix, token []byte, now time.Time) (count int) {
 	f.good.remove(token)
 	if f.free < 0 || !from.IsValid() {
@@ -110,7 +110,7 @@ func (f *Failures) Failed(from netip.Prefix, token []byte, now time.Time) (count
 	return e.count
 }
 
-// add makes an entry for an address, which may have one that is too old.
+// add makes an entry for an address that has none, or one that is too old.
 func (f *Failures) add(from netip.Prefix, now time.Time) *failure {
 	i, ok := f.places[from]
 	inherited := 0
@@ -143,7 +143,7 @@ func (f *Failures) lightest(now time.Time) int {
 	return best
 }
 
-// goodTokens remembers tokens that were right, as digests under a key of this process; the oldest go first.
+// goodTokens remembers tokens that were right, as digests under a key of this process. It forgets the oldest first.
 type goodTokens struct {
 	key    [16]byte
 	ring   [][16]byte
