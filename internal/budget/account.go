@@ -2,20 +2,19 @@ package budget
 
 import "sync"
 
-// Pool is the memory of a world for the transfers that its peers send. Half of it is kept, so that whoever
-// comes late, or holds little, has room for a small transfer beside many that take all they can get. It is safe from any
-// goroutine.
+// Pool is the memory of a world for the transfers that its peers send. Half of it is kept for small charges, so that a connection that
+// comes late or holds little has room for a small transfer besides many that take all they can get. It is safe from any goroutine.
 type Pool struct {
-	mu   sync.Mutex
-	left int64
-	kept int64
+	mu   sync.Mutex // guards left
+	left int64      // bytes
+	kept int64      // bytes; never changes
 }
 
 // NewPool returns a pool of so many bytes.
 func NewPool(bytes int64) *Pool { return &Pool{left: bytes, kept: bytes / 2} }
 
-// take takes n bytes, all or nothing. Of them small may use what is kept; the rest takes at most half of what is free
-// beside that, so that no connection takes it all.
+// take takes n bytes, all or none. small of them may be of the kept part; the rest may be half of the bytes that are free besides that,
+// so that no connection takes all.
 func (p *Pool) take(n, small int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -26,7 +25,7 @@ func (p *Pool) take(n, small int64) bool {
 	return true
 }
 
-// give returns n bytes; negative ones are taken whatever is left.
+// give returns n bytes. If n is negative, it takes them, whatever is left.
 func (p *Pool) give(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,48 +39,48 @@ func (p *Pool) Free() int64 {
 	return p.left
 }
 
-// Terms are what an account has beside what it is charged for, in bytes.
+// Terms are the rules of an account, in bytes.
 type Terms struct {
-	Floor int64 // a charge up to this may use the part of the pool that is kept
-	Early int64 // may be held beyond what was promised
-	GoOn  int64 // room for what is waited for, see [Account]
+	Floor int64 // so much of its charge may be of the kept part of the pool
+	Early int64 // so much may be held beyond the promises
+	GoOn  int64 // the room to go on, see [Account]
 }
 
-// Account is what one connection takes of its world's pool: memory that it holds, by its real size, or the credit that
-// was promised to it, whichever is more, and room to go on. It is safe from any goroutine, and its lock is taken after all
-// others but the pool's.
+// Account charges its world's pool for one connection: for the memory that it holds, by its real size, or the credit that was
+// promised to it, whichever is more, and for room to go on. It is safe from any goroutine; its lock is taken after all others but the
+// pool's.
 //
-// The room is what keeps a full pool from stopping what has begun. Chunks come in order, so one that finds no memory holds
-// up all behind it, whose credit is what fills the pool. Whatever else a connection holds or is promised therefore leaves
-// Terms.GoOn bytes free, for the chunk that is waited for: it comes in, is handed over, and its room is there for the next.
+// The room to go on keeps a full pool from stopping transfers that have begun. Chunks are handed over in order, so one that finds no
+// memory holds up all behind it, and their credit fills the pool. Therefore Terms.GoOn bytes of each charge are left free for the
+// awaited chunk: it comes in, is handed over, and its room is there for the next.
 type Account struct {
 	world *Pool
 	terms Terms
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	sums    Sums
-	charged int64 // from sums.least to sums.most
+	charged int64 // what the pool was charged: from sums.least to sums.most
 	closed  bool
 }
 
 // NewAccount returns an account of a connection that holds nothing yet.
 func NewAccount(world *Pool, terms Terms) *Account { return &Account{world: world, terms: terms} }
 
-// Sums is what an account is charged for, in bytes.
+// Sums are the bytes for which an account is charged.
 type Sums struct {
-	Held     int64
-	Promised int64
-	Borrowed int64 // held beside all promises
+	Held     int64 // of content, which promises cover
+	Promised int64 // credit, some of it held by now
+	Borrowed int64 // held besides all promises
 }
 
 func (s Sums) plus(more Sums) Sums {
 	return Sums{s.Held + more.Held, s.Promised + more.Promised, s.Borrowed + more.Borrowed}
 }
 
-// least is the charge while the room to go on is in use.
+// least returns the charge while all of the room to go on is in use.
 func (s Sums) least() int64 { return max(s.Held, s.Promised) + s.Borrowed }
 
-// most is the charge with all of the room. Who holds nothing waits for nothing.
+// most returns the charge with all of the room free. A connection that neither holds nor is promised anything needs no room.
 func (s Sums) most(goOn int64) int64 {
 	if s.Held == 0 && s.Promised == 0 {
 		return s.Borrowed
@@ -89,16 +88,15 @@ func (s Sums) most(goOn int64) int64 {
 	return s.least() + goOn
 }
 
-// Charge returns what the account is charged for, and how much that is of the pool.
+// Charge returns for what the account is charged, and how many bytes of the pool that takes.
 func (a *Account) Charge() (Sums, int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.sums, a.charged
 }
 
-// Hold notes n more bytes of memory. It is false, and notes nothing, when they are beyond what was promised and Terms.Early,
-// or when the pool has not got them. What is within the promise it has: that is charged. A chunk that is waited for may use
-// the room to go on.
+// Hold notes n more bytes of memory. It returns false, and notes nothing, if they are beyond the promises and Terms.Early, or if the pool
+// has too few left. Bytes within the promises always fit, since those are charged already. An awaited chunk may use the room to go on.
 func (a *Account) Hold(n int64, awaited bool) bool {
 	return a.hold(n) || awaited && a.goOn(Sums{Held: n})
 }
@@ -116,13 +114,13 @@ func (a *Account) hold(n int64) bool {
 	return a.change(Sums{Held: n})
 }
 
-// Borrow notes n bytes that are held beside all promises, if the pool has them. Records without which no awaited chunk comes
-// in may use the room to go on.
+// Borrow notes n bytes that are held besides all promises, if the pool has them. Records that an awaited chunk needs may use the room to
+// go on.
 func (a *Account) Borrow(n int64, awaited bool) bool {
 	return a.borrow(n) || awaited && a.goOn(Sums{Borrowed: n})
 }
 
-// goOn notes what the room has place for.
+// goOn notes more bytes if the room to go on is large enough.
 func (a *Account) goOn(more Sums) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -134,7 +132,7 @@ func (a *Account) goOn(more Sums) bool {
 	return true
 }
 
-// MustHold notes n more bytes of memory which have to be held, whatever the limits are: little, and bounded elsewhere.
+// MustHold notes n more bytes of memory whatever the limits are. It is for few bytes, which are bounded elsewhere.
 func (a *Account) MustHold(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,7 +164,7 @@ func (a *Account) borrow(n int64) bool {
 	return !a.closed && a.change(Sums{Borrowed: n})
 }
 
-// MustBorrow notes n bytes that are held beside all promises and have to be there. They take nothing of the room to go on.
+// MustBorrow notes n bytes that are held besides all promises, whatever the limits are. They take nothing of the room to go on.
 func (a *Account) MustBorrow(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,7 +179,7 @@ func (a *Account) MustBorrow(n int64) {
 // Repay notes that n borrowed bytes are held no more.
 func (a *Account) Repay(n int64) { a.MustBorrow(-n) }
 
-// change charges the pool for so much more, all of it and the room to go on, or nothing. The lock is held.
+// change charges the pool for more, and for all of the room to go on, or for nothing. The caller holds the lock.
 func (a *Account) change(more Sums) bool {
 	after := a.sums.plus(more)
 	need := after.most(a.terms.GoOn) - a.charged
@@ -193,7 +191,8 @@ func (a *Account) change(more Sums) bool {
 	return true
 }
 
-// settle charges the pool for what there is. What is given up fills the room to go on first. The lock is held.
+// settle charges the pool for the sums as they are, after some have fallen or must rise. Bytes that were given up fill the room to go on
+// first. The caller holds the lock.
 func (a *Account) settle() {
 	if a.closed {
 		return
@@ -203,7 +202,7 @@ func (a *Account) settle() {
 	a.charged = charged
 }
 
-// Close returns all to the pool: what is still held goes with its transfers.
+// Close returns the whole charge to the pool. Memory that is still held is freed with its transfers.
 func (a *Account) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Allowance is what one connection may send, over all its carriers. It implements [link.Rate] and [sealed.Rate]; its methods
-// are safe from any goroutine.
+// Allowance limits what one connection sends, over all its carriers. It implements [link.Rate] and [sealed.Rate]; its methods are safe
+// from any goroutine.
 type Allowance struct {
 	own, world *Meter // nil = no limit
 
-	mu   sync.Mutex
-	turn time.Time // at the world's rate, zero = not booked
-	open bool      // bulk was let go last, so that what leaves now uses the turn up
-	held time.Time // since when bulk waits, zero = it does not
+	mu   sync.Mutex // guards the fields below
+	turn time.Time  // when bulk may leave at the world's rate; zero = not booked
+	open bool       // the last Bulk let bulk leave, so the next Spend uses the turn up
+	held time.Time  // since when bulk waits; zero = it does not
 }
 
-// NewAllowance returns what a connection may send at a rate of its own in bytes a second, 0 = no limit, and at its world's.
+// NewAllowance returns the allowance of a connection with a rate of its own, in bytes a second (0 = no limit), and with its world's.
 func NewAllowance(rate int, world *Meter) *Allowance {
 	return &Allowance{own: NewMeter(rate), world: world}
 }
@@ -24,7 +24,7 @@ func NewAllowance(rate int, world *Meter) *Allowance {
 // Limited reports whether there is any limit.
 func (a *Allowance) Limited() bool { return a.own != nil || a.world != nil }
 
-// Most returns how many bytes a second the connection may send at most, 0 = no limit.
+// Most returns how many bytes a second the connection may send, 0 = no limit.
 func (a *Allowance) Most() (rate int) {
 	for _, m := range []*Meter{a.own, a.world} {
 		if m != nil && (rate == 0 || m.rate < rate) {

@@ -11,7 +11,8 @@ type Bucket struct {
 	last   time.Time
 }
 
-// Allow takes a token, and reports whether there was one. A game's clock that is set back fills nothing, and goes on from there.
+// Allow takes a token, and reports whether there was one. When a game's clock is set back, the bucket does not fill, and goes on from
+// there.
 func (b *Bucket) Allow(rate float64, now time.Time) bool {
 	size := max(1, rate)
 	if elapsed := now.Sub(b.last); b.last.IsZero() {
@@ -28,8 +29,8 @@ func (b *Bucket) Allow(rate float64, now time.Time) bool {
 
 // Throttle counts calls by method between two updates of an actor. The zero Throttle has counted none.
 type Throttle[M comparable] struct {
-	flush  uint64    // when counting began
-	since  time.Time // likewise
+	flush  uint64    // number of the Flush at which counting began
+	since  time.Time // when that was
 	counts []methodCalls[M]
 }
 
@@ -38,8 +39,8 @@ type methodCalls[M comparable] struct {
 	calls  int
 }
 
-// Exceeds counts a call, and reports whether it is one more than most since the last update: the one at the first Flush, by its number,
-// that is a period after the one before. UE: net.MaxRPCPerNetUpdate.
+// Exceeds counts a call, and reports whether there were more than most since the last update of the actor. An update is the first Flush,
+// told apart by its number, at least a period after the last update. UE: net.MaxRPCPerNetUpdate.
 func (t *Throttle[M]) Exceeds(m M, most int, flush uint64, now time.Time, period time.Duration) bool {
 	if past := now.Sub(t.since); t.flush != flush && (past < 0 || past >= period) { // a game's clock may go back
 		t.flush, t.since, t.counts = flush, now, t.counts[:0]

@@ -2,15 +2,15 @@ package budget
 
 import "sync"
 
-// Memory shares the memory for reliable messages that wait here among the connections of a world. Each reserves its
-// limit as a whole, so that the sum holds whatever peers do.
+// Memory shares the memory for received reliable messages that wait among the connections of a world. Each reserves the whole of its
+// limit, so that the sum stays within total whatever peers do.
 type Memory struct {
-	mu       sync.Mutex
-	total    int // bytes
-	least    int // of a connection
-	reserved int
-	expected int // connections that may come yet; negative while those that make room have not left
-	forUse   int // bytes for those that grow with use: half of what is not kept for the least limits of all
+	mu       sync.Mutex // guards reserved and expected
+	total    int        // bytes
+	least    int        // bytes with which a connection begins
+	reserved int        // bytes
+	expected int        // connections that may still come; negative while connections that make room have not left yet
+	forUse   int        // bytes that only Grow gives: half of the total without the least of all connections
 }
 
 // NewMemory returns total bytes for at most conns connections, each of which begins with least.
@@ -20,7 +20,7 @@ func NewMemory(total, least, conns int) *Memory {
 	return m
 }
 
-// Enter reserves what a new connection begins with, and reports whether that was there.
+// Enter reserves the least for a new connection, and reports whether it was free.
 func (m *Memory) Enter() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -32,13 +32,13 @@ func (m *Memory) Enter() bool {
 	return true
 }
 
-// joinShare is the part of what is free for joins that one takes. With the default Config the first has its whole limit of 4 MiB, the
-// 32nd 1.7 MiB, the 100th 0.4 MiB.
+// joinShare: one join takes at most a joinShare-th of the bytes that are free for joins. With the default Config the first connection
+// gets its whole limit of 4 MiB, the 32nd 1.7 MiB, the 100th 0.4 MiB.
 const joinShare = 32
 
-// Join makes the reservation of a connection that has joined as large as many bytes are free, at most limit, and returns it: a
-// first transfer then fills a long path at once, where growing with use takes two round trips. Half of the bytes that are
-// not kept stay for those that grow with use, so that idle connections do not have them all.
+// Join enlarges the reservation of a connection that has joined, by its share of the free bytes and up to limit, and returns it. So a
+// first transfer fills a long path at once; Grow would take two round trips for that. It leaves forUse alone, so that idle
+// connections do not have all bytes.
 func (m *Memory) Join(limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,8 +51,8 @@ func (m *Memory) Join(limit int) int {
 	return m.least + more
 }
 
-// Grow makes a reservation of held bytes four times as large, at most limit, and returns the new one; the same when that
-// would take more than half of what is free beside what is kept. Each step costs a transfer a round trip.
+// Grow makes a reservation of held bytes four times as large, up to limit, and returns it. It leaves it as it is if it would take more
+// than half of the free bytes that are not kept. The factor is large because each step costs a transfer a round trip.
 func (m *Memory) Grow(held, limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,5 +79,5 @@ func (m *Memory) Reserved() int {
 	return m.reserved
 }
 
-// kept returns what is not for those that grow, but for the connections that may come yet.
+// kept returns how many bytes are kept for connections that may still come.
 func (m *Memory) kept() int { return max(0, m.expected) * m.least }

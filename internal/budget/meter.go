@@ -1,5 +1,5 @@
-// Package budget has what the connections of a world share: the rate at which it may send, the memory for reliable messages that
-// wait in it, and the memory for transfers in both directions.
+// Package budget shares among the connections of a world the rate at which it may send, the memory for received reliable messages that
+// wait, and the memory for transfers in both directions. It also limits the rates of calls.
 package budget
 
 import (
@@ -8,26 +8,26 @@ import (
 )
 
 const (
-	// idleCredit is how long an idle meter saves up. UE: at most two ticks of credit, 66 ms at 30 Hz.
+	// idleCredit is for how long an idle meter saves up credit. UE: at most two ticks, 66 ms at 30 Hz.
 	idleCredit = 66 * time.Millisecond
-	// Floor is the least credit of a meter in bytes: two datagrams for play beside two for bulk, else slow rates could never
-	// send one.
+	// Floor is the least credit of a meter, in bytes: two datagrams for play and two for bulk. With less, a slow rate could never send
+	// one.
 	Floor = 6000
-	// turnBytes is what a connection's turn at the world's rate is for: about a datagram.
+	// turnBytes is how many bytes a connection's turn at the world's rate stands for: about a datagram.
 	turnBytes = 1300
-	// bulkPatience is the longest that a connection's bulk waits for a datagram's worth of a rate that play uses up: the
-	// acks of its own downloads may be among it.
+	// bulkPatience is the longest that a connection's bulk waits while play uses up a rate; then one datagram leaves. It may hold acks of
+	// the connection's own downloads.
 	bulkPatience = time.Second
 )
 
 // Meter counts what leaves against a rate in bytes a second. UE: QueuedBits, CurrentNetSpeed. A nil Meter has no limit.
 type Meter struct {
-	rate   int
-	credit time.Duration
+	rate   int           // never changes
+	credit time.Duration // never changes
 
-	mu   sync.Mutex
-	paid time.Time // when all that has left is paid for; up to credit in the past
-	turn time.Time // of the next connection with bulk
+	mu   sync.Mutex // guards the fields below
+	paid time.Time  // when all bytes that have left are paid for; at most credit in the past
+	turn time.Time  // the next turn that is free
 }
 
 // NewMeter returns a meter of rate bytes a second; nil for rate 0.
@@ -45,7 +45,7 @@ func (m *Meter) time(size int) time.Duration {
 	return time.Duration((int64(size)*int64(time.Second) + int64(m.rate) - 1) / int64(m.rate))
 }
 
-// spend counts bytes that leave, whether or not they are paid for.
+// spend counts bytes that leave, whether or not there is credit for them.
 func (m *Meter) spend(now time.Time, size int) {
 	if m == nil {
 		return
@@ -55,7 +55,7 @@ func (m *Meter) spend(now time.Time, size int) {
 	m.paid = later(m.paid, now.Add(-m.credit)).Add(m.time(size))
 }
 
-// play returns how long unreliable data must wait, when queued bytes leave before it. UE: IsNetReady.
+// play returns how long unreliable data must wait if queued bytes leave before it. UE: IsNetReady.
 func (m *Meter) play(now time.Time, queued int) time.Duration {
 	if m == nil {
 		return 0
@@ -65,7 +65,7 @@ func (m *Meter) play(now time.Time, queued int) time.Duration {
 	return max(0, later(m.paid, now.Add(-m.credit)).Add(m.time(queued)).Sub(now))
 }
 
-// bulk returns how long bulk must wait: it leaves half of the credit to play, so that there is always some for a call.
+// bulk returns how long bulk must wait. It leaves half of the credit to play, so that there is always some for a call.
 func (m *Meter) bulk(now time.Time) time.Duration {
 	if m == nil {
 		return 0
@@ -75,7 +75,7 @@ func (m *Meter) bulk(now time.Time) time.Duration {
 	return max(0, m.paid.Sub(now.Add(-m.credit/2)))
 }
 
-// book returns a turn for a connection with bulk. Those that share the rate get as many turns as each other.
+// book returns a turn for a connection with bulk. All that wait for bulk get equally many.
 func (m *Meter) book(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

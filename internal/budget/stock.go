@@ -6,28 +6,28 @@ import (
 )
 
 // Stock bounds the memory for content that a world's outgoing transfers have read, and that waits for the tick or for the peer's
-// acknowledgement. Each transfer may hold least bytes, and more only while it holds less than what is free. So n transfers that all want
-// more settle at one part in n+1 each and leave one part for the next that comes, a few are not held up at all, and none waits for another
-// to end. It is safe from any goroutine.
+// ack. Each transfer may hold least bytes, and more only while it holds less than is free. So n transfers that all want more settle at
+// one part in n+1 each and leave one part for the next that comes; a few transfers are not held up at all, and none waits for another to
+// end. It is safe from any goroutine.
 type Stock struct {
-	most  int64
-	least int64 // of each transfer, whatever the others have, so that none waits for another
-	used  atomic.Int64
+	most  int64        // of all transfers, as far as least lets
+	least int64        // of each transfer, whatever the others hold
+	used  atomic.Int64 // may be above most
 }
 
-// NewStock returns a stock of so many bytes, of which each transfer may have at least some.
+// NewStock returns a stock of most bytes, of which each transfer may hold at least least.
 func NewStock(most, least int64) *Stock { return &Stock{most: most, least: least} }
 
 // Used returns how many bytes the transfers hold.
 func (s *Stock) Used() int64 { return s.used.Load() }
 
-// free is how many bytes are left, not below zero.
+// free returns how many bytes are left, at least 0.
 func (s *Stock) free() int64 { return max(0, s.most-s.used.Load()) }
 
 // Limit returns how much one transfer or connection may hold now.
 func (s *Stock) Limit() int64 { return max(s.least, s.free()) }
 
-// StockAccount is what one connection has of its world's stock. It is safe from any goroutine, and taken after all other locks.
+// StockAccount is what one connection holds of its world's stock. It is safe from any goroutine; its lock is taken after all others.
 type StockAccount struct {
 	stock *Stock
 
@@ -49,7 +49,7 @@ func (s *StockAccount) Bytes() int64 {
 	return s.bytes
 }
 
-// Add notes n more bytes; negative ones are gone.
+// Add notes n more bytes, or -n fewer if n is negative.
 func (s *StockAccount) Add(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *StockAccount) Add(n int64) {
 	}
 }
 
-// Close returns all: what is still held goes with its connection.
+// Close returns all bytes to the stock. Memory that is still held is freed with its connection.
 func (s *StockAccount) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,11 +69,11 @@ func (s *StockAccount) Close() {
 	}
 }
 
-// Holding is what one transfer has of the stock: its blocks, from when they were read until whatever goroutine frees them.
+// Holding is what one transfer holds of the stock: its blocks, from when they were read until some goroutine frees them.
 type Holding struct {
 	account *StockAccount
 	bytes   atomic.Int64
-	freed   func() // called after each Give; it must not block
+	freed   func() // called after each Give, on its goroutine; must not block
 }
 
 // NewHolding returns the holding of a transfer that has read nothing yet.
@@ -81,19 +81,19 @@ func NewHolding(account *StockAccount, freed func()) *Holding {
 	return &Holding{account: account, freed: freed}
 }
 
-// Bytes returns how many bytes the transfer has.
+// Bytes returns how many bytes the transfer holds.
 func (h *Holding) Bytes() int64 { return h.bytes.Load() }
 
 // Room reports whether one more block may be read.
 func (h *Holding) Room() bool { return h.Bytes() < h.account.stock.Limit() }
 
-// Take notes that the transfer has n bytes more.
+// Take notes that the transfer holds n more bytes.
 func (h *Holding) Take(n int64) {
 	h.bytes.Add(n)
 	h.account.Add(n)
 }
 
-// Give notes that n bytes are gone.
+// Give notes that n bytes were freed.
 func (h *Holding) Give(n int64) {
 	h.bytes.Add(-n)
 	h.account.Add(-n)
