@@ -2,7 +2,7 @@ package budget
 
 import "sync"
 
-// Memory shares the memory for received reliable messages that wait among the connections of a world. Each reserves the whole of its
+// Memory shares among the connections of a world the memory in which received reliable messages wait. Each reserves the whole of its
 // limit, so that the sum stays within total whatever peers do.
 type Memory struct {
 	mu       sync.Mutex // guards reserved and expected

@@ -69,7 +69,8 @@ func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	return changed, nil
 }
 
-// EncodeAll encodes all items. It is called when a first client gets the list: TakeChanged does not know of items that were set before.
+// EncodeAll encodes all items. It is called when a client gets the list: TakeChanged does not know of items that were set while none had
+// it.
 func (s *Source[K, V]) EncodeAll() (err error) {
 	for _, item := range s.list.items {
 		_, failed := s.encodeItem(item)
