@@ -27,7 +27,7 @@ func (r *Receiver) NextAck(now time.Time) (Ack, bool) {
 	return a, ok
 }
 
-// dueAck finds the first ack that is due. When there is none, it has left in ackAt when there will be.
+// dueAck finds the first ack that is due. If there is none, it has set ackAt to when the next one is.
 func (r *Receiver) dueAck() (Ack, bool) {
 	for i := range r.slots {
 		if a := &r.slots[(r.head+i)%len(r.slots)]; r.ack(&a.ackable) {
@@ -43,8 +43,7 @@ func (r *Receiver) dueAck() (Ack, bool) {
 	return Ack{}, false
 }
 
-// NextTimeout returns when the next ack is due, if no slice comes before. A time that is not after the latest one told means
-// at once.
+// NextTimeout returns when the next ack is due if no slice comes before. A time that is not after the last now means at once.
 func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 	switch {
 	case r.urgent > 0:
@@ -55,9 +54,9 @@ func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 	return r.clock.time(max(r.ackAt, r.clock.now)), true
 }
 
-// Restart makes every chunk that was not taken, and as many of those taken last, due for an ack at once, because the packets
-// have got another path. The slices that came over the old one stay. A sender that misses the acks of more chunks, since it has
-// more than Config.ReceiveQueue in flight, sends their slices once more, which has them acked.
+// Restart makes acks due at once, because the packets take another path: those of all chunks that were not taken, and of the last
+// Config.ReceiveQueue that were. Slices that came over the old path stay. If the sender has more chunks in flight and misses the acks
+// of others, it sends their slices once more, and those are acked.
 func (r *Receiver) Restart() {
 	for i := range r.slots {
 		r.request(&r.slots[i].ackable, atOnce)
@@ -76,7 +75,7 @@ func (r *Receiver) Repeat(id uint16) {
 	}
 }
 
-// request makes an ack due, if there is a chunk.
+// request makes the ack of a chunk due, unless the place is empty or the ack is due no later already.
 func (r *Receiver) request(a *ackable, when due) {
 	if a.count == 0 || a.due >= when {
 		return
@@ -89,7 +88,7 @@ func (r *Receiver) request(a *ackable, when due) {
 	}
 }
 
-// ack reports whether the ack of a chunk is due, and if so, that it leaves now.
+// ack reports whether the ack of a chunk is due, and if so, notes that it leaves now.
 func (r *Receiver) ack(a *ackable) bool {
 	switch {
 	case a.due == quiet:

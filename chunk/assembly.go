@@ -6,15 +6,15 @@ import "time"
 type assembly struct {
 	ackable
 	received Bits
-	got      int    // slices there
+	got      int    // how many slices came
 	size     int    // bytes of the chunk; 0 = the last slice has not come
-	data     []byte // the place of all slices
+	data     []byte // memory for all slices
 }
 
-// ackable is what acks need to know of a chunk, also after it was taken.
+// ackable is what acks need to know of a chunk, even after it was taken.
 type ackable struct {
 	acked time.Duration // when its last ack left
-	count uint16        // slices; 0 = no chunk
+	count uint16        // how many slices it has; 0 = no chunk
 	due   due
 }
 
@@ -23,14 +23,14 @@ type due uint8
 
 const (
 	quiet  due = iota
-	soon       // the receiver's delay after the last one
-	atOnce     // the chunk is complete, and no ack has said so yet
+	soon       // Config.AckDelay after the last one
+	atOnce     // because the chunk is complete and no ack has said so yet, or by Restart or Repeat
 )
 
 // complete reports whether all slices are there.
 func (a *assembly) complete() bool { return a.count > 0 && a.got == int(a.count) }
 
-// insert copies a slice to its place; false: it was there.
+// insert copies a slice to its place. It returns false if the slice was there already.
 func (a *assembly) insert(s Slice, sliceSize int) bool {
 	if a.received.Has(s.Index) {
 		return false

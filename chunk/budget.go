@@ -2,25 +2,25 @@ package chunk
 
 import "time"
 
-// budgetTime is how much of the rate a budget keeps: an owner that comes this rarely still gets all of it.
+// budgetTime is for how long bytes add up in a budget: an owner that asks only so often still gets the whole rate.
 const budgetTime = 250 * time.Millisecond
 
-// budget is the article's accumulator: bytes come in with time and go out with slices, and what is left over stays. It
-// counts in billionths of a byte, so that no rate and no interval is rounded away.
+// budget is the article's accumulator: time adds bytes and slices take them, and bytes that are left over stay. It counts in
+// billionths of a byte, so that no rate and no interval is rounded away.
 type budget struct {
-	rate int64 // bytes a second; not positive = no limit
-	held int64
-	at   time.Duration // up to when the rate has been added
-	runs bool
+	rate int64         // bytes a second; not positive = no limit
+	held int64         // billionths of a byte
+	at   time.Duration // until when the rate was added
+	runs bool          // time adds bytes
 }
 
-// rest ends accumulating until the next call of add, for there is nothing to send. One slice's worth is kept: unused time
-// must not become a burst.
+// rest stops adding bytes until the next call of add, because there is nothing to send. It keeps those of one slice: unused time must
+// not become a burst.
 func (b *budget) rest(most int) {
 	b.held, b.runs = min(b.held, int64(most)*int64(time.Second)), false
 }
 
-// add brings in the bytes since the call before; most is the costliest thing that may ever be taken.
+// add adds the bytes since the last call; most is the largest number of bytes that take may ever be asked for.
 func (b *budget) add(now time.Duration, most int) {
 	if b.runs && b.rate > 0 {
 		limit := max(b.rate*int64(budgetTime), int64(most)*int64(time.Second))
@@ -30,7 +30,7 @@ func (b *budget) add(now time.Duration, most int) {
 	b.at, b.runs = now, true
 }
 
-// take removes the bytes when there are so many.
+// take removes bytes, and reports whether there were so many.
 func (b *budget) take(bytes int) bool {
 	cost := int64(bytes) * int64(time.Second)
 	if b.rate <= 0 {

@@ -5,7 +5,7 @@ import "time"
 const (
 	burstMax   = 256 << 10              // the article: "small chunks in the few 100s of k range"
 	burstPause = 100 * time.Millisecond // the article: "wait 100ms"
-	burstIdle  = time.Second            // a connection that sent nothing for so long may burst again
+	burstIdle  = time.Second            // a sender that sent nothing for so long may burst again
 )
 
 // flight returns the flight of a chunk in [base, next).
@@ -30,8 +30,8 @@ func (s *Sender) launch() {
 	}
 }
 
-// pick returns the slice to send now, or none: of the oldest chunk that has one. With many chunks in flight nearly all wait
-// for acks, so they are looked through only when one of their slices is lost or may be due.
+// pick returns the slice to send now, of the oldest chunk that has one, or none. With many chunks in flight nearly all wait for
+// acks, so pick looks through them only when a slice is lost or may be due.
 func (s *Sender) pick() (number uint64, index int) {
 	if s.hints == 0 && s.longest > s.clock.now-s.resend.delay() {
 		return s.pickUnsent()
@@ -44,7 +44,7 @@ func (s *Sender) pick() (number uint64, index int) {
 			return n, i
 		}
 		longest = min(longest, f.longest())
-		if i != none { // and no later chunk has been begun
+		if i != none { // it was never sent, so no later chunk has begun
 			s.longest = longest
 			return n, i
 		}
@@ -63,7 +63,7 @@ func (s *Sender) pickUnsent() (number uint64, index int) {
 	return 0, none
 }
 
-// pickNext returns the slice that will be due first, and when, when all slices of unfinished chunks wait.
+// pickNext returns the slice that will be due first, and when. All slices of unfinished chunks must wait for acks.
 func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	due = never
 	for n := s.base; n < s.next; n++ {
@@ -74,7 +74,7 @@ func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	return number, int(s.flight(number).waiting.head), due
 }
 
-// held returns the time before which nothing leaves, whatever is ready.
+// held returns until when no slice leaves, whichever is ready: after a burst, or while the path is silent.
 func (s *Sender) held() time.Duration {
 	if s.resend.silent(s.clock.now) {
 		return max(s.pause, s.resend.nextProbe())
@@ -82,7 +82,7 @@ func (s *Sender) held() time.Duration {
 	return s.pause
 }
 
-// free reports whether a slice of f leaves without being charged, because f bursts or will begin to with it.
+// free reports whether the next slice of f is not charged to the budget, because f bursts or begins to burst with it.
 func (s *Sender) free(f *flight) bool {
 	switch {
 	case !s.config.Burst || f != s.flight(s.base) || f.unsent() == none:
@@ -117,7 +117,7 @@ func (s *Sender) sent(f *flight, i int) {
 	}
 }
 
-// acknowledge sets what an ack says about a chunk in flight.
+// acknowledge takes the set of an ack for a chunk in flight, and reports whether it has new slices.
 func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 	f := s.flight(number)
 	known := firstBits(f.count)
@@ -139,7 +139,7 @@ func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 	return blown > 0
 }
 
-// finish leaves finished chunks behind, in order, and launches others in their place.
+// finish moves base past finished chunks, and launches others in their place.
 func (s *Sender) finish() {
 	for s.base < s.next && s.flight(s.base).left == 0 {
 		f := s.flight(s.base)

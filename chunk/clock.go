@@ -8,8 +8,8 @@ import (
 // never is later than any time.
 const never = time.Duration(math.MaxInt64)
 
-// clock keeps a machine's time as a distance from the first one it was told, which takes a third of the space. It never
-// runs back.
+// clock keeps a machine's time as a duration since the first time that it was told, which takes a third of the memory. It never runs
+// back.
 type clock struct {
 	epoch time.Time
 	now   time.Duration
@@ -24,7 +24,7 @@ func (c *clock) set(now time.Time) {
 	c.now = max(c.now, now.Sub(c.epoch))
 }
 
-// time turns a distance back. Before the clock runs it returns the zero time, which lies in everybody's past.
+// time turns a duration back into a time. Before the clock runs it returns the zero time, which means at once.
 func (c *clock) time(d time.Duration) time.Time {
 	if !c.runs {
 		return time.Time{}

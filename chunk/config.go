@@ -7,32 +7,32 @@ import (
 )
 
 const (
-	// maxPipeline bounds the chunks in flight, and so how far back a receiver must remember what it has finished: 256 MiB of the
-	// article's largest chunks.
+	// maxPipeline bounds the chunks in flight, and so how many finished chunks a receiver must remember. It is 256 MiB of the article's
+	// largest chunks.
 	maxPipeline = 1024
 
 	maxRate  = 2_000_000_000 // bytes a second; an int has room for it everywhere
 	maxDelay = 10 * time.Second
 )
 
-// Config is for both ends. The zero value of a field is its default, and the zero Config the article's protocol, compatible
-// with its reference. ProtocolID and SliceSize must be the same at both ends.
+// Config configures either end. A zero field takes its default, and the zero Config is the article's protocol, compatible with its
+// reference code. ProtocolID and SliceSize must be the same at both ends.
 type Config struct {
 	ProtocolID uint32 // goes into every checksum and so keeps strangers out; 0 = 0x11223344, the reference's, here and in AppendSlice, AppendAck and Parse
 	SliceSize  int    // bytes of a slice, 64 to 32,768; 0 = 1,024, the only value that the reference understands
 
-	// Pipeline is how many chunks may be in flight, up to 1,024. 0 = 1: the article's, which pays a round trip between any
-	// two chunks.
+	// Pipeline is how many chunks may be in flight, up to 1,024. 0 = 1, as in the article; then a round trip passes between any two
+	// chunks.
 	Pipeline int
 	// SendQueue is how many chunks may wait in front of those in flight; 0 = 64, negative = none.
 	SendQueue int
-	// ReceiveQueue is how many chunks a receiver holds, under way and finished, until they are taken; what does not fit
-	// is ignored and comes again. It bounds a receiver's memory to so many times MaxSlices * SliceSize, and should not
-	// be below the sender's Pipeline. 0 = Pipeline.
+	// ReceiveQueue is how many chunks a receiver holds, under way and finished, until they are taken. It ignores slices of
+	// others, which come again. This bounds its memory to ReceiveQueue * MaxSlices * SliceSize. It should not be below the sender's
+	// Pipeline. 0 = Pipeline.
 	ReceiveQueue int
 
-	Rate     int // bytes a second; 0 = 125,000, the article's most aggressive one; negative = no limit, the driver has its own
-	Overhead int // bytes charged to Rate for a packet beside its slice, such as headers; 0 = none, as in the article's figures
+	Rate     int // bytes a second; 0 = 125,000, the article's most aggressive one; negative = no limit, because the driver has its own
+	Overhead int // bytes charged to Rate for a packet besides its slice, such as headers; 0 = none, as in the article's figures
 
 	// Burst sends the first chunk after idleness whole, free of Rate, then pauses for 100 ms. It is for chunks of up to
 	// 256 KiB; larger ones never burst. It is for load screens only: the burst stands in front of whatever else the
@@ -40,7 +40,7 @@ type Config struct {
 	Burst bool
 
 	ResendDelay time.Duration // how long a slice waits for its ack while the RTT is not known; 0 = 100 ms
-	AckDelay    time.Duration // a receiver acks a chunk under way no more often; 0 = 10 ms, negative = no delay
+	AckDelay    time.Duration // least time between two acks of a chunk under way; 0 = 10 ms, negative = no delay
 }
 
 // Validate names the first field that makes no sense.
@@ -67,7 +67,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// effective returns c with its defaults filled in, and what is "none" as zero.
+// effective returns c with its defaults filled in, and with 0 for none.
 func (c Config) effective() Config {
 	c.SliceSize = either(c.SliceSize, defaultSliceSize)
 	c.Pipeline = either(c.Pipeline, 1)
@@ -100,7 +100,7 @@ func (c Config) format() format {
 	return newFormat(c.ProtocolID, c.effective().SliceSize)
 }
 
-// What Send refuses.
+// Errors of Send.
 var (
 	ErrEmpty     = errors.New("chunk: a chunk has at least 1 byte")
 	ErrTooLarge  = errors.New("chunk: chunk too large")

@@ -15,33 +15,33 @@
 //	s.ReceiveAck(now, p)                 <----   p, ok := r.AppendAck(now, buf)
 //	s.Done()                                     id, data, ok := r.Chunk()
 //
-// A driver with packets of its own, sealed ones for instance, uses NextSlice, Insert, NextAck and Acknowledge, which leave
-// the bytes on the wire to it. One that sees which packets were lost tells with Lost; without, a slice is sent again when its
-// ack is late. When the packets get another path, Restart at both ends keeps what has arrived.
+// A driver with packets of its own, for instance sealed ones, uses NextSlice, Insert, NextAck and Acknowledge, which leave the
+// bytes on the wire to it. A driver that learns which packets were lost calls Lost; otherwise a slice is sent again when its ack is
+// late. When the packets take another path, call Restart at both ends: slices that have arrived stay.
 //
 // # Pace
 //
-// Config.Rate is the article's budget in bytes a second; what is left over of it stays, time without anything to send does not.
+// Config.Rate is the article's budget in bytes a second. Bytes that are left over stay in it; time with nothing to send adds none.
 // A slice is sent again no sooner than RTT * 1.25 after the last time, 100 ms while the RTT is not known, and on paths
-// shorter than 60 ms a little later, because a receiver may wait Config.AckDelay with its ack. One that no later slice has
-// overtaken waits as long as acks of others keep coming, and when it has been sent again without an ack the delay doubles
-// (RFC 6298, 5.5), up to 16 times itself or a second, until the ack of a slice that was sent once tells the round trip:
-// a queue that grows is no loss. When nothing at all was heard for eight such delays,
-// single slices go out, one a doubled delay, until an ack comes. Nothing of this reacts to congestion: a driver on a shared
-// path sets the rate, or takes slices as its own controller allows.
+// shorter than 60 ms a little later, because a receiver may wait Config.AckDelay with its ack. A growing queue is no loss: so a
+// slice that no later one has overtaken waits as long as acks of others keep coming, and when it has been sent again without an
+// ack the delay doubles (RFC 6298, 5.5), up to 16 times itself or a second, until the ack of a slice that was sent once
+// tells the round trip. When no ack at all came for eight such delays, single slices leave, one per doubled delay, until an ack
+// comes. None of this reacts to congestion: on a shared path the driver sets the rate, or takes slices as its own controller
+// allows.
 //
 // Config.Burst, the initial burst, is for load screens and connections that only wait for the chunk, as the article says:
 // 256 slices leave back to back, whatever the rate. While a game is played they stand in the same queues as its packets: at
-// 5 Mbit/s those wait 0.4 s behind a whole chunk, and what a short queue cannot hold is lost, theirs as well as slices.
+// 5 Mbit/s those wait 0.4 s behind a whole chunk, and a short queue drops packets of the game as well as slices.
 //
 // # Socket buffers
 //
-// The receiver's socket holds what arrives between two reads, and drops the rest without a word. Linux charges a packet
-// with a slice of 1,024 bytes as 2,304, and doubles what SetReadBuffer asks for: so ask for 1,152 bytes a slice, 300 KiB for
-// a whole chunk that comes in one burst, times Config.Pipeline where that many may come at once. Unasked it holds 92 slices
-// (net.core.rmem_default of 212,992), and SetReadBuffer goes no further than net.core.rmem_max, often as small, which is
-// 184. Without Burst the buffer must hold what Config.Rate lets through between two reads: at 125,000 bytes a second and 60
-// reads, 3 slices. Lost slices come again after ResendDelay: a buffer that is too small shows as time, not as an error.
+// The receiver's socket buffers packets between two reads, and silently drops those that do not fit. Linux counts a packet with
+// a slice of 1,024 bytes as 2,304, and doubles the size given to SetReadBuffer: so ask for 1,152 bytes a slice, 300 KiB for a
+// whole chunk that comes in one burst, times Config.Pipeline where so many chunks may come at once. By default a socket holds 92
+// slices (net.core.rmem_default of 212,992), and SetReadBuffer is capped at net.core.rmem_max: where that is the same, 184.
+// Without Burst the buffer must hold the slices that Config.Rate lets through between two reads: at 125,000 bytes a second and 60
+// reads, 3 slices. Lost slices come again after ResendDelay, so a buffer that is too small costs time and causes no error.
 //
 // # Beyond the article
 //
@@ -52,9 +52,9 @@
 //
 // # Limits
 //
-// A chunk has 1 byte to MaxSlices * SliceSize. A receiver holds at most Config.ReceiveQueue of them, a sender Config.Pipeline
-// in flight and Config.SendQueue in front. Whoever can write packets of the protocol can forge slices and acks: over an
+// A chunk has 1 byte to MaxSlices * SliceSize. A receiver holds at most Config.ReceiveQueue chunks, a sender Config.Pipeline in
+// flight and Config.SendQueue in front of them. Anybody who can write packets of the protocol can forge slices and acks: over an
 // open network the packets belong inside an authenticated connection.
 //
-// WIRE.md has the bytes.
+// WIRE.md specifies the bytes.
 package chunk

@@ -15,35 +15,35 @@ type list struct{ head, tail int16 }
 type sending struct {
 	sent       time.Duration // when it was sent last
 	before     time.Duration // and before that; the same when it was sent once
-	order      uint64        // of that sending among all of the sender
-	prev, next int16
+	order      uint64        // number of the last sending among all of the sender's
+	prev, next int16         // in its list
 	state      state
-	resent     bool // more than once, so its ack does not tell which one arrived
+	resent     bool // it was sent more than once, so its ack does not tell which sending arrived
 }
 
 type state uint8
 
 const (
 	unsent  state = iota
-	waiting       // for its ack or its time
-	lost          // so the driver says
+	waiting       // for its ack, or until it is due again
+	lost          // the driver said so
 	acked
 )
 
 // flight is a chunk in flight.
 //
-// The article walks a cursor around the slices, over those acked and those sent too recently. Whatever the cursor has
-// passed was sent in the cursor's order, so the same slices come out, in the same order, when those never sent go first
-// and then the one sent longest ago: a list in order of sending takes the place of the walk.
+// The article walks a cursor around the slices, and skips those that were acked or sent too recently. All slices behind the cursor were
+// sent in its order. So the same slices leave in the same order if those that were never sent go first, and then the one that was sent
+// longest ago: a list in order of sending replaces the walk.
 type flight struct {
 	data  []byte
 	count int
-	left  int // slices not acked
+	left  int // how many slices are not acked
 	acked Bits
 
 	begun   bool      // a slice has left
-	fresh   int       // none below it is unsent
-	lost    list      // in the order of the hints
+	fresh   int       // no slice below it is unsent
+	lost    list      // in the order in which Lost was called
 	waiting list      // in the order of sending
 	slices  []sending // as many as the chunk has
 }
@@ -58,7 +58,7 @@ func (f *flight) reset(data []byte, sliceSize int) {
 	clear(f.slices)
 }
 
-// sized returns s with n elements, or others: a chunk mostly has as many slices as the one before.
+// sized returns n elements, those of s if it has room: most chunks have as many slices as the one before.
 func sized(s []sending, n int) []sending {
 	if cap(s) < n {
 		return make([]sending, n)
@@ -80,8 +80,8 @@ func (f *flight) unsent() int {
 	return f.fresh
 }
 
-// ready returns the slice to send next, or none: what is known to be lost, then what was never sent, then what was sent
-// longest ago, if that is due.
+// ready returns the slice to send next, or none: first a lost one, then one that was never sent, then the one that was sent longest ago,
+// if it is due.
 func (f *flight) ready(r *resend, now time.Duration) int {
 	if f.lost.head != none {
 		return int(f.lost.head)
@@ -95,8 +95,8 @@ func (f *flight) ready(r *resend, now time.Duration) int {
 	return none
 }
 
-// due returns when the slice that waits longest for its ack is to be sent again, or never. Those behind it
-// left later, and wait with it.
+// due returns when the slice that waits longest for its ack is to be sent again, or never. The slices behind it left later, so they
+// are due no earlier.
 func (f *flight) due(r *resend) time.Duration {
 	if f.waiting.head == none {
 		return never
@@ -112,7 +112,7 @@ func (f *flight) longest() time.Duration {
 	return f.slices[f.waiting.head].sent
 }
 
-// send notes that slice i leaves now, as the sending of a number that rises.
+// send notes that slice i leaves now; order rises with each sending.
 func (f *flight) send(i int, now time.Duration, order uint64) {
 	s := &f.slices[i]
 	f.begun = true
@@ -131,8 +131,8 @@ func (f *flight) lose(i int) {
 	f.push(&f.lost, i, lost)
 }
 
-// ack sets the slices given, never unsets one ("like a fuse getting blown", the article says), and returns how many are new.
-// hear gets each of these before it changes.
+// ack adds a set to the acked slices, and returns how many are new. It never unsets one: a bit is "like a fuse getting blown", the
+// article says. It calls hear for each new slice before that changes.
 func (f *flight) ack(set Bits, hear func(i int)) (blown int) {
 	for word := range set {
 		for fresh := set[word] &^ f.acked[word]; fresh != 0; fresh &= fresh - 1 {

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// MaxSlices is how many slices a chunk has at most. The article says 256, its last source file 32; the two differ in
-	// bit widths, and 32 is not spoken here.
+	// MaxSlices is how many slices a chunk may have. The article says 256, its last source file 32; the two have different bit
+	// widths, and this package does not implement 32.
 	MaxSlices = 256
 
-	// Overhead is how many bytes a packet has at most beside the data of its slice.
+	// Overhead is the most bytes that a packet has besides the data of its slice.
 	Overhead = 14
 
 	defaultProtocolID = 0x11223344 // the reference's
@@ -78,7 +78,7 @@ type Slice struct {
 // last reports whether the slice ends its chunk.
 func (s Slice) last() bool { return s.Index == s.Count-1 }
 
-// check returns what is wrong with a slice.
+// check returns an error if there can be no such slice.
 func (s Slice) check(sliceSize int) error {
 	switch {
 	case s.Count < 1 || s.Count > MaxSlices:
@@ -106,11 +106,11 @@ type Packet struct {
 	Ack   Ack
 }
 
-// ErrMalformed is in every error about the bytes of a packet.
+// ErrMalformed is wrapped by every error about the bytes of a packet.
 var ErrMalformed = errors.New("chunk: malformed packet")
 
-// AppendSlice appends a packet with a slice of the article's 1,024 bytes to b; protocolID 0 is the reference's. It panics for
-// a slice that cannot be.
+// AppendSlice appends a packet with a slice of the article's 1,024 bytes to b; protocolID 0 means the reference's. It panics if there
+// can be no such slice.
 func AppendSlice(b []byte, protocolID uint32, s Slice) []byte {
 	return newFormat(protocolID, defaultSliceSize).appendSlice(b, s)
 }
@@ -126,18 +126,18 @@ func Parse(packet []byte, protocolID uint32) (Packet, error) {
 	return newFormat(protocolID, defaultSliceSize).parse(packet)
 }
 
-// format is what both ends know of the bytes without a word on the wire.
+// format is what both ends must know, and never tell each other, to write and read packets.
 type format struct {
 	protocolID uint32
 	sliceSize  int
 }
 
-// newFormat takes protocol id 0 for the reference's: no peer has 0.
+// newFormat returns a format; protocol id 0 means the reference's.
 func newFormat(protocolID uint32, sliceSize int) format {
 	return format{either(protocolID, defaultProtocolID), sliceSize}
 }
 
-// endCheck closes every packet.
+// endCheck is the last word of every packet.
 var endCheck = bits.Hash("end of packet")
 
 func (f format) appendSlice(b []byte, s Slice) []byte {

@@ -13,16 +13,16 @@ type Receiver struct {
 	clock  clock
 
 	// Chunks.
-	read  uint16     // the oldest chunk that was not taken
-	slots []assembly // chunk read and those that follow, a ring that begins at head
-	head  int
-	taken [maxPipeline]ackable // the last chunks taken, by id modulo length
+	read  uint16               // id of the oldest chunk that was not taken
+	slots []assembly           // chunk read and those behind it, a ring that begins at head
+	head  int                  // index of chunk read in slots
+	taken [maxPipeline]ackable // the last chunks that were taken, by id modulo length
 	free  [][]byte             // memory for chunks to come
 
 	// Acks.
-	urgent  int           // of slots and taken, those whose ack is due at once
-	ackAt   time.Duration // no other ack is due before; never = none
-	lastAck time.Duration // of any chunk
+	urgent  int           // how many of slots and taken have an ack due at once
+	ackAt   time.Duration // no other ack is due earlier; never = none
+	lastAck time.Duration // when the last ack of any chunk left
 
 	stats ReceiverStats
 }
@@ -31,13 +31,13 @@ type Receiver struct {
 type ReceiverStats struct {
 	Chunks, ChunkBytes uint64 // finished
 	Slices, SliceBytes uint64 // that were new
-	Duplicates         uint64 // slices that were there already, of finished chunks too
-	Ignored            uint64 // slices of a chunk that has no room, or is long past, or does not fit what came before
-	Acks               uint64
+	Duplicates         uint64 // slices that were there already, even of finished chunks
+	Ignored            uint64 // slices of a chunk that is too far ahead or long past, or with another Count than earlier ones
+	Acks               uint64 // that left
 	Malformed          uint64 // packets that are not slices
 }
 
-// NewReceiver returns the error of Config.Validate.
+// NewReceiver returns a receiver, or the error of Config.Validate.
 func NewReceiver(c Config) (*Receiver, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func NewReceiver(c Config) (*Receiver, error) {
 	return r, nil
 }
 
-// SetReceiveQueue replaces Config.ReceiveQueue, of 1 to 1,024 chunks, for a driver that learns what its path holds. Places of chunks that
-// are there, or under way, stay: what was acked of them does not come again.
+// SetReceiveQueue replaces Config.ReceiveQueue, with 1 to 1,024 chunks, for a driver that learns how much its path holds. It never drops
+// chunks that have begun, since their acked slices do not come again; there are more places then.
 func (r *Receiver) SetReceiveQueue(chunks int) {
 	for i := range r.slots {
 		if r.slots[(r.head+i)%len(r.slots)].count > 0 {
@@ -64,7 +64,7 @@ func (r *Receiver) SetReceiveQueue(chunks int) {
 	r.free = append(make([][]byte, 0, len(places)), r.free[:min(len(r.free), len(places))]...)
 }
 
-// Chunk hands out the next chunk in order, when it is complete. Its bytes are the caller's; Recycle gives them back.
+// Chunk hands out the next chunk in order, if it is complete. Its bytes belong to the caller, who may give them back with Recycle.
 func (r *Receiver) Chunk() (id uint16, data []byte, ok bool) {
 	a := &r.slots[r.head]
 	if !a.complete() {
@@ -72,7 +72,7 @@ func (r *Receiver) Chunk() (id uint16, data []byte, ok bool) {
 	}
 	id, data = r.read, a.data[:a.size]
 	oldest := &r.taken[id%maxPipeline]
-	if oldest.due == atOnce { // no sender has it in flight any more
+	if oldest.due == atOnce { // its ack is given up: no sender has so old a chunk in flight
 		r.urgent--
 	}
 	*oldest, *a = a.ackable, assembly{}
@@ -81,22 +81,22 @@ func (r *Receiver) Chunk() (id uint16, data []byte, ok bool) {
 	return id, data, true
 }
 
-// Recycle takes back the memory of a chunk that Chunk handed out, for chunks to come. What is too large for that, or more than
-// Config.ReceiveQueue, is left to the garbage collector.
+// Recycle takes back the memory of a chunk that Chunk handed out, for chunks to come. Memory that is larger than a chunk, or beyond
+// that of Config.ReceiveQueue chunks, is left to the garbage collector.
 func (r *Receiver) Recycle(data []byte) {
 	if cap(data) > 0 && cap(data) <= MaxSlices*r.config.SliceSize && len(r.free) < cap(r.free) {
 		r.free = append(r.free, data[:0])
 	}
 }
 
-// Trim gives up what Recycle has taken. A receiver that pauses need not hold it.
+// Trim gives up the memory that Recycle has taken; a receiver that pauses does not need it.
 func (r *Receiver) Trim() {
 	clear(r.free)
 	r.free = r.free[:0]
 }
 
-// Partial shows a chunk that has not been taken: the place of all its slices, and which of them are there. Both are only to
-// be read, until the next call of the receiver. The last slice may be shorter than its place.
+// Partial returns the memory for all slices of a chunk that was not taken, and which of them are there. The caller must not change
+// the memory, nor read it after the next call of the receiver. The last slice may be shorter than its place.
 func (r *Receiver) Partial(id uint16) (data []byte, have Ack, ok bool) {
 	a := r.slot(id)
 	if a == nil || a.count == 0 {
@@ -108,8 +108,8 @@ func (r *Receiver) Partial(id uint16) (data []byte, have Ack, ok bool) {
 // Stats returns a copy of the counters.
 func (r *Receiver) Stats() ReceiverStats { return r.stats }
 
-// ReceiveSlice takes a slice's packet, of which it keeps nothing. An error Is ErrMalformed; the packet has changed nothing.
-// A slice that cannot be used is counted, which is no error: duplicates and late ones are normal.
+// ReceiveSlice takes a packet with a slice, and keeps no reference to it. An error Is ErrMalformed; the packet has changed nothing.
+// A slice that is of no use is counted and is no error: duplicates and late ones are normal.
 func (r *Receiver) ReceiveSlice(now time.Time, packet []byte) error {
 	p, err := r.format.parse(packet)
 	if err == nil && p.Kind != KindSlice {
@@ -123,7 +123,7 @@ func (r *Receiver) ReceiveSlice(now time.Time, packet []byte) error {
 	return nil
 }
 
-// Insert takes a slice that the driver has read itself, of which it keeps nothing, and reports whether it was new.
+// Insert takes a slice that the driver has read itself, keeps no reference to it, and reports whether it was new.
 func (r *Receiver) Insert(now time.Time, s Slice) bool {
 	r.clock.set(now)
 	if s.check(r.config.SliceSize) != nil {
@@ -175,7 +175,7 @@ func (r *Receiver) past(id uint16) *ackable {
 	return &r.taken[id%maxPipeline]
 }
 
-// late answers a slice of a chunk that is finished already, whose acks were lost, and ignores any other.
+// late has a chunk acked again that was taken already, since a slice of it came: its acks were lost. It ignores slices of others.
 func (r *Receiver) late(s Slice) {
 	a := r.past(s.ChunkID)
 	if a == nil || int(a.count) != s.Count {

@@ -13,22 +13,22 @@ type Sender struct {
 	clock  clock
 
 	// Chunks have numbers; the low 16 bits are their id.
-	base    uint64    // the first not finished
-	next    uint64    // the first not in flight
-	end     uint64    // the next that Send gets
-	flights []*flight // those in [base, next), by number modulo length, which is a power of two
-	queue   [][]byte  // those in [next, end), by number modulo length
+	base    uint64    // the first chunk that is not finished
+	next    uint64    // the first that is not in flight
+	end     uint64    // the number of the next chunk of Send
+	flights []*flight // chunks in [base, next), by number modulo length, which is a power of two
+	queue   [][]byte  // chunks in [next, end), by number modulo length
 
 	// Choosing.
 	fresh   uint64        // no chunk below it has a slice that was never sent
-	hints   int           // slices known to be lost
-	longest time.Duration // no slice that waits for its ack was sent before
+	hints   int           // how many slices are lost, as Lost said
+	longest time.Duration // no slice that waits for its ack was sent before then
 
 	// Pace.
 	budget   budget
 	resend   resend
 	bursting bool
-	pause    time.Duration // nothing leaves before
+	pause    time.Duration // until when nothing leaves after a burst
 
 	stats SenderStats
 }
@@ -36,7 +36,7 @@ type Sender struct {
 // SenderStats counts what a sender did since it was made.
 type SenderStats struct {
 	Chunks, ChunkBytes  uint64        // finished: every slice acked
-	AckedBytes          uint64        // of slices acked, chunks under way included
+	AckedBytes          uint64        // of all acked slices, even of chunks under way
 	Slices, SliceBytes  uint64        // sent, resent ones included
 	Resent              uint64        // slices sent again
 	Hints               uint64        // slices sent again because Lost said so
@@ -47,7 +47,7 @@ type SenderStats struct {
 	InFlight, QueueSize int           // chunks, now
 }
 
-// NewSender returns the error of Config.Validate.
+// NewSender returns a sender, or the error of Config.Validate.
 func NewSender(c Config) (*Sender, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func NewSender(c Config) (*Sender, error) {
 	return s, nil
 }
 
-// Send takes a chunk of 1 byte to MaxSlices slices. The bytes stay the sender's until the chunk is finished: until Finished
-// is above the number returned. Numbers count from 0; the id on the wire is their low 16 bits.
+// Send takes a chunk of 1 byte to MaxSlices slices. The caller must not change the bytes until the chunk is finished: until Finished
+// is above its number. Numbers count from 0; the id on the wire is their low 16 bits.
 func (s *Sender) Send(data []byte) (number uint64, err error) {
 	limit := MaxSlices * s.config.SliceSize
 	switch {
@@ -79,7 +79,7 @@ func (s *Sender) Send(data []byte) (number uint64, err error) {
 	return number, nil
 }
 
-// place returns that of the next flight. Places double when all are taken.
+// place returns the place of the flight with that number, which is next. It doubles the places if all are taken.
 func (s *Sender) place(number uint64) **flight {
 	if old := s.flights; number-s.base == uint64(len(old)) {
 		s.flights = make([]*flight, max(2*len(old), 1))
@@ -90,13 +90,13 @@ func (s *Sender) place(number uint64) **flight {
 	return &s.flights[number%uint64(len(s.flights))]
 }
 
-// Finished returns how many chunks, from the first on, are acked whole.
+// Finished returns how many chunks are finished: all slices of them and of those before are acked.
 func (s *Sender) Finished() uint64 { return s.base }
 
 // Done reports whether all chunks are finished.
 func (s *Sender) Done() bool { return s.base == s.end }
 
-// SetRate replaces Config.Rate; what is left over of the budget stays. Not positive = no limit.
+// SetRate replaces Config.Rate; bytes that are left over stay in the budget. Not positive = no limit.
 func (s *Sender) SetRate(bytesPerSecond int) { s.budget.rate = int64(min(bytesPerSecond, maxRate)) }
 
 // SetRTT tells the sender the path's round trip, from now on instead of its own estimate; 0 returns to that.
@@ -109,7 +109,7 @@ func (s *Sender) Stats() SenderStats {
 	return st
 }
 
-// Trim gives up the memory of chunks to come. A sender that pauses need not hold it.
+// Trim gives up memory that is kept for chunks to come; a sender that pauses does not need it.
 func (s *Sender) Trim() {
 	for i, f := range s.flights {
 		if f != nil && f.data == nil {
@@ -127,7 +127,7 @@ func (s *Sender) AppendSlice(now time.Time, buf []byte) (packet []byte, ok bool)
 	return s.format.appendSlice(buf, slice), true
 }
 
-// NextSlice is AppendSlice for drivers with packets of their own. The slice counts as sent; its data is the chunk's.
+// NextSlice is AppendSlice for drivers with packets of their own. The slice counts as sent; its data aliases the chunk.
 func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 	s.advance(now)
 	number, i := s.pick()
@@ -155,11 +155,11 @@ func (s *Sender) advance(now time.Time) {
 	s.budget.add(s.clock.now, s.most())
 }
 
-// most is what the costliest slice is charged.
+// most returns the most bytes that a slice is charged.
 func (s *Sender) most() int { return s.config.SliceSize + s.config.Overhead }
 
-// NextTimeout returns when there may be a packet, if no ack comes before. Not ok: not without Send. A time that is not after
-// the latest one told means at once.
+// NextTimeout returns when there may be a packet if no ack comes before. Not ok: there is none before the next Send. A time that is not
+// after the last now means at once.
 func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	if s.Done() {
 		return time.Time{}, false
@@ -176,7 +176,7 @@ func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	return s.clock.time(due), true
 }
 
-// ReceiveAck takes an ack's packet, of which it keeps nothing. An error Is ErrMalformed; the packet has changed nothing.
+// ReceiveAck takes a packet with an ack, and keeps no reference to it. An error Is ErrMalformed; the packet has changed nothing.
 func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 	p, err := s.format.parse(packet)
 	if err == nil && p.Kind != KindAck {
@@ -190,7 +190,8 @@ func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 	return nil
 }
 
-// Acknowledge takes an ack that the driver has read itself, and reports whether it told anything new. Acks only ever set.
+// Acknowledge takes an ack that the driver has read itself, and reports whether it acks a slice that was not acked. An ack never
+// takes back another.
 func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	s.advance(now)
 	number, ok := s.number(a.ChunkID)
@@ -203,9 +204,9 @@ func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	return s.acknowledge(number, a.Acked)
 }
 
-// Lost tells that a packet is lost, or never left: the one with this slice that was made at the time given. A slice that has
-// been sent again or acked since is left alone. A driver that tells losses looks after the path, so the sender, who would
-// only probe when it has long heard nothing, goes on.
+// Lost tells that a packet was lost or did not leave: that with this slice which NextSlice or AppendSlice made at sent. If the slice was
+// sent again or acked since, nothing changes. A driver that tells losses knows the path, so the sender does not fall back to probes
+// for want of acks.
 func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	number, ok := s.number(id)
 	if !ok || index < 0 || index >= s.flight(number).count {
@@ -219,8 +220,8 @@ func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	}
 }
 
-// Restart forgets the path, for the packets have got another: the RTT, and whatever is under way, which leaves again. Acks
-// stay. The receiver's Restart tells the sender what it need not repeat.
+// Restart forgets the path, because the packets take another one: its RTT, and all slices under way, which leave again. Acked slices
+// stay acked. The receiver's Restart then acks those that have arrived, which need not leave again.
 func (s *Sender) Restart() {
 	s.resend.forget()
 	s.bursting, s.pause = false, 0

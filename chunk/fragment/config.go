@@ -13,10 +13,10 @@ const (
 	defaultMaxBytes = 2 * MaxBlock // a largest block may arrive while another is being lost
 	defaultLifetime = time.Second
 
-	// longest is longer than any time that matters, and short enough that no sum of times overflows: 146 years.
+	// longest bounds times, so that no sum of them overflows: 146 years.
 	longest = 1 << 62
 
-	// tableBytes is what the table of blocks takes, rounded up; a test holds it against the types.
+	// tableBytes is the memory of the table of blocks, rounded up; a test compares it with the types.
 	tableBytes = 24 << 10
 )
 
@@ -28,14 +28,14 @@ type Config struct {
 
 	// MaxFragments is the largest number of fragments that a block may have, 1 to MaxCount. 0 = MaxCount.
 	MaxFragments int
-	// MaxBytes is how much data of unfinished blocks may wait here; where a fragment finds no room, the block begun
+	// MaxBytes is how much data of unfinished blocks may wait here; if a fragment finds no room, the block that was begun
 	// first is given up. At least MaxFragments * Size. 0 = 522,240, two blocks of the largest size.
 	MaxBytes int
-	// Lifetime is how long after its first fragment a block is given up, and after which silence a sequence
-	// outside of the window, however far, is taken for the newest. 0 = 1 s.
+	// Lifetime is how long after its first fragment a block is given up. After silence for so long, any sequence counts as the
+	// newest, however far it is outside of the window. 0 = 1 s.
 	Lifetime time.Duration
-	// Regular also takes packets that travel whole, as the article's protocol has them: checksum, sequence, a packet type
-	// of 1 to 3 and a body with an end check.
+	// Regular = also take the article's packets that travel whole: checksum, sequence, a packet type of 1 to 3 and a body with
+	// an end check.
 	Regular bool
 }
 

@@ -2,9 +2,9 @@
 // fragmentation and reassembly of Glenn Fiedler's article, bit for bit as its example code writes it (WIRE.md).
 //
 // [Split] cuts a block into [Fragment]s, [Append] writes each as a packet, and the peer's [Reassembler] returns the block
-// when all of them have arrived. Nothing is sent again: a block is lost with the first of its fragments ([Loss]), and is
+// when all of them have arrived. Nothing is sent again: a block is lost if one of its fragments is ([Loss]), and is
 // dropped when it takes longer than Config.Lifetime. That suits blocks of two to four fragments that are useless when
-// late, such as a snapshot. What must arrive belongs to the chunk package or to reliable bunches.
+// late, such as a snapshot. For blocks that must arrive use package chunk or reliable bunches.
 //
 // In the article's protocol a packet of up to 1,024 bytes travels whole, as a [Regular] packet, and is told from a fragment by
 // its type. [AppendRegular] and [ParseRegular] are such packets, and Config.Regular makes a Reassembler take them.

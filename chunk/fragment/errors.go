@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Why a packet or a block is refused. None ends anything: the packet is dropped and counted in Stats. No error that
-// bytes of a peer can cause is made at that time, so that a flood of bad packets costs no memory.
+// Errors say why a packet or a block is refused. None ends anything: the packet is dropped and counted in Stats. All errors that bytes
+// of a peer can cause are made beforehand, so that a flood of bad packets costs no memory.
 var (
 	// ErrChecksum says that a packet is damaged, or speaks another protocol.
 	ErrChecksum = errors.New("fragment: checksum does not match")
@@ -14,7 +14,7 @@ var (
 	ErrRegular = errors.New("fragment: a regular packet, not a fragment")
 	// ErrFragment says that a packet is a fragment, not a regular packet.
 	ErrFragment = errors.New("fragment: a fragment, not a regular packet")
-	// ErrMalformed is in every error about what no sender writes.
+	// ErrMalformed is wrapped by every error about bytes that no sender writes.
 	ErrMalformed = errors.New("fragment: malformed packet")
 	// ErrMismatch says that the number of fragments differs from what earlier fragments of the block said.
 	ErrMismatch = errors.New("fragment: another number of fragments than before in this block")

@@ -39,7 +39,7 @@ type Fragment struct {
 	Data     []byte // 1 to Size bytes
 }
 
-// check returns what no sender may write and no receiver takes.
+// check returns an error if no sender may write f; no receiver takes it either.
 func (f Fragment) check() error {
 	switch {
 	case f.Count < 1 || f.Count > MaxCount:

@@ -1,7 +1,7 @@
 package fragment
 
 const (
-	slabCells = 16 // cells are made so many at a time
+	slabCells = 16 // how many cells are made at a time
 	cellBytes = Size + cellMeta
 	cellMeta  = 8 // bytes of a cell's link and index, and of its share in the list of slabs
 )

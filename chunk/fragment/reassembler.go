@@ -9,7 +9,7 @@ import (
 // maxAhead is how far a sequence may run ahead of the newest block; the article's code has the same number.
 const maxAhead = 1024
 
-// Block is what the sender had split, or a regular packet.
+// Block is a block as the sender gave it to Split, or a regular packet.
 type Block struct {
 	Sequence uint16
 	Data     []byte
@@ -34,7 +34,7 @@ type Reassembler struct {
 	out []byte // the block handed out last
 }
 
-// NewReassembler returns the error of Config.Validate.
+// NewReassembler returns a reassembler, or the error of Config.Validate.
 func NewReassembler(cfg Config) (*Reassembler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -104,8 +104,8 @@ func (r *Reassembler) admit(f Fragment) (*entry, error) {
 	return e, nil
 }
 
-// slide makes sequence the newest when it is, and drops what falls out of the window. After Lifetime without a packet
-// any sequence begins a new window: a sender that went on into an outage may be anywhere.
+// slide makes sequence the newest if it is, and drops blocks that fall out of the window. After Lifetime without a packet any
+// sequence begins a new window: a sender that went on during an outage may be at any number.
 func (r *Reassembler) slide(sequence uint16) error {
 	ahead := bits.Distance(sequence, r.newest)
 	within := ahead > -Window && ahead <= maxAhead
@@ -156,7 +156,7 @@ func (r *Reassembler) store(e *entry, f Fragment) (Block, bool, error) {
 	return r.finish(e), true, nil
 }
 
-// evict gives up the block that was begun first, but not the one that needs the room, which has enough without others.
+// evict gives up the block that was begun first, but not keep, which needs the room: alone it has enough.
 func (r *Reassembler) evict(keep *entry) {
 	e := &r.entries[r.first]
 	if e == keep {

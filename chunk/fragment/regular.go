@@ -7,8 +7,8 @@ import (
 	"github.com/quivernet/quiver/internal/bits"
 )
 
-// Regular is a packet of the article's protocol that is no fragment: one that is small enough to travel whole, or what is
-// cut when it is not.
+// Regular is a packet of the article's protocol that is no fragment: it is small enough to travel whole, or it is the block that is
+// cut into fragments.
 type Regular struct {
 	Sequence uint16
 	Type     int    // 1 to 3: type 0 are fragments
@@ -27,7 +27,7 @@ const (
 // Config.Regular; a larger one is given to Split, whole and with the same sequence.
 func (r Regular) Size() int { return (bodyOffset+r.Bits+7)/8 + endBytes }
 
-// check returns what cannot be written.
+// check returns an error if r cannot be written.
 func (r Regular) check() error {
 	switch {
 	case r.Type < 1 || r.Type > maxType:
@@ -61,8 +61,8 @@ func AppendRegular(b []byte, protocolID uint32, r Regular) []byte {
 }
 
 // ParseRegular reads what AppendRegular wrote: a packet that travelled whole, or the block that its fragments make. Body is
-// in buf, which grows when it is too small; where the body ends within its last byte nothing on the wire tells, so Bits
-// counts the up to 7 bits of padding as well. The error of a fragment is ErrFragment.
+// in buf, which grows if it is too small. The wire does not tell where the body ends within its last byte, so Bits counts the up
+// to 7 bits of padding, too. The error of a fragment is ErrFragment.
 func ParseRegular(packet []byte, protocolID uint32, buf []byte) (Regular, error) {
 	if len(packet) <= typeOffset {
 		return Regular{}, errShort

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// The game's numbers where it has one. Times are exceeded, not reached, before something happens.
+// These are the game's numbers where it has one. Something happens once a time is exceeded, not when it is reached.
 const (
-	maxOutstanding = 511 // a receiver takes sequences up to 511 ahead for new, the others for old
+	maxOutstanding = 511 // to a receiver sequences up to 511 ahead are new, all others old
 
 	defaultStore     = 32 << 10
 	defaultQueue     = 32 << 10
@@ -20,13 +20,13 @@ const (
 
 	// minAsk is the least time between two requests for a resend, and between two answers; DDNet's limit.
 	minAsk = 100 * time.Millisecond
-	// askAgain times as long after a request without effect there is another.
+	// askAgain is after how many intervals (see Conn.interval) a request without effect is repeated.
 	askAgain = 3
 
-	// longest is longer than any time that matters, and short enough that no sum of times overflows: 146 years.
+	// longest bounds times, so that no sum of them overflows: 146 years.
 	longest = 1 << 62
 
-	chunkShare = 16 // a limit of so many bytes allows one chunk, however small
+	chunkShare = 16 // each so many bytes of a limit allow one chunk, however small
 	maxReason  = 256
 
 	unknownToken = 0xffffffff // DDNet's, before a peer knows the right one

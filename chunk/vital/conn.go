@@ -14,7 +14,7 @@ type Conn struct {
 	err   error
 
 	// Sequences count from 1 and never wrap here; the wire has their low 10 bits.
-	acked    uint64 // by the peer
+	acked    uint64 // the last that the peer acknowledged
 	fresh    uint64 // the first that was never sent
 	received uint64 // the last that was taken in order
 	seen     uint64 // the highest that arrived, taken or not
@@ -109,12 +109,12 @@ func (c *Conn) tick(now time.Time) {
 // passed reports whether more than d went by since t.
 func (c *Conn) passed(t time.Time, d time.Duration) bool { return c.now.Sub(t) > d }
 
-// interval is the least time between two requests for a resend, or two answers: a quarter more than a round trip, within
-// which the first one had no chance.
+// interval is the least time between two requests for a resend, or two answers: a quarter more than a round trip, which the first one
+// takes to have an effect.
 func (c *Conn) interval() time.Duration { return max(minAsk, c.rtt+c.rtt/4) }
 
 // missing reports whether a vital chunk arrived whose predecessors did not, and could be taken.
 func (c *Conn) missing() bool { return c.seen > c.received && !c.starved }
 
-// resendAfter is when an unacknowledged chunk is sent again, unasked.
+// resendAfter is after how long an unacknowledged chunk is sent again, unasked.
 func (c *Conn) resendAfter() time.Duration { return max(c.cfg.ResendAfter, c.interval()) }

@@ -6,7 +6,7 @@ import (
 )
 
 var (
-	// ErrMalformed is in every error about bytes that no sender writes.
+	// ErrMalformed is wrapped by every error about bytes that no sender writes.
 	ErrMalformed = errors.New("vital: malformed packet")
 	// ErrConnless says that a packet belongs to no connection (see ParseConnless).
 	ErrConnless = errors.New("vital: packet without a connection")

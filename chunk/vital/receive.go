@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// halfSpace: of sequences up to so far behind, the receiver says that it saw them.
+// halfSpace is up to how far behind a sequence counts as received before.
 const halfSpace = 1 << (sequenceBits - 1)
 
 // Receive takes a packet, which it does not keep. A packet that is damaged, foreign or out of place is dropped and

@@ -51,7 +51,7 @@ func (c *Conn) answer() {
 	c.stats.Answers++
 }
 
-// resendOldest sends again what waits too long, at most one packet of it: the game sends only the first such chunk.
+// resendOldest sends chunks again that wait too long, at most one packet of them; the game sends only the first such chunk.
 func (c *Conn) resendOldest() {
 	c.again, c.until = c.acked+1, c.acked+2
 	bytes := c.record(c.again).size + maxHeaderBytes
