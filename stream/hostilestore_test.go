@@ -54,13 +54,7 @@ func (c *slowContent) Close() error {
 func TestCanceledTransfersReadNoStore(t *testing.T) {
 	store := &slowStore{memoryStore: newMemoryStore()}
 	inNetwork(t, setup{server: Config{Store: store}}, func(n *network) {
-		got := make(chan error, 100)
-		items.Handle(n.server.streams, func(in *IncomingArray[item]) {
-			go func() {
-				_, err := in.Collect(n.ctx)
-				got <- err
-			}()
-		})
+		got := n.collectItems(n.server.streams)
 		sent := testItems(90_000)
 		first, err := items.Start(n.client.peer, sent, Key("k"))
 		require.NoError(n, err)

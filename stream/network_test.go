@@ -190,6 +190,18 @@ func collect(s *Streams) <-chan received {
 	return got
 }
 
+// collectItems takes the items that arrive at one end, and returns how each of their transfers ended.
+func (n *network) collectItems(s *Streams) <-chan error {
+	got := make(chan error, 64)
+	items.Handle(s, func(in *IncomingArray[item]) {
+		go func() {
+			_, err := in.Collect(n.ctx)
+			got <- err
+		}()
+	})
+	return got
+}
+
 // trickle reads a byte at a time from a reader, after a pause.
 type trickle struct {
 	r     io.Reader

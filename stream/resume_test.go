@@ -277,13 +277,7 @@ func TestCutElementIsComparedWithWhatIsStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := newMemoryStore()
 			inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
-				got := make(chan error, 1)
-				items.Handle(n.client.streams, func(in *IncomingArray[item]) {
-					go func() {
-						_, err := in.Collect(n.ctx)
-						got <- err
-					}()
-				})
+				got := n.collectItems(n.client.streams)
 				sent := testItems(100)
 				n.storePrefix(store, sent, 500, damage)
 				transfer, err := items.Start(n.server.peer, sent, Key("k"))

@@ -637,6 +637,20 @@ func TestDwellIsOfRoundTrips(t *testing.T) {
 	require.Equal(t, 2*s, c.competition.dwell, "over a path that has become longer")
 }
 
+// fillWindow sends packets of size bytes until the window is full, over an empty path, and returns them and when the last one left.
+func fillWindow(c *Controller, now time.Time, size int) (flight []Sample, last time.Time) {
+	for inFlight := 0; ; inFlight += size {
+		at, _ := c.Next(now, size, inFlight)
+		if inFlight+size > c.Window() {
+			return flight, now
+		}
+		if at.After(now) {
+			now = at
+		}
+		flight = append(flight, c.Sent(now, size, inFlight))
+	}
+}
+
 // TestAWindowAckedAtOnceTellsARate: over a short path all of a small window is acked together, and the path is empty before the next one
 // leaves. Taken each for a new beginning, no flight was ever as long as a round trip, and a transfer that a crowd had pressed to four packets
 // a flight stayed there when it was alone.
@@ -648,13 +662,7 @@ func TestAWindowAckedAtOnceTellsARate(t *testing.T) {
 	c.enter(Cruise, c.tick(now))
 	for range 300 {
 		var flight []Sample
-		for inFlight := 0; inFlight+size <= c.Window(); inFlight += size {
-			if at, _ := c.Next(now, size, inFlight); at.After(now) {
-				now = at
-			}
-			flight = append(flight, c.Sent(now, size, inFlight))
-		}
-		c.Next(now, size, len(flight)*size)
+		flight, now = fillWindow(c, now, size)
 		arrived := now.Add(50 * time.Microsecond)
 		now = now.Add(ms)
 		c.AckDelay(900 * time.Microsecond)
@@ -709,13 +717,7 @@ func TestFirstWindowsTellARate(t *testing.T) {
 	c.delay.trip(c.tick(now), 20*ms)
 	for range 12 {
 		var flight []Sample
-		for inFlight := 0; inFlight+size <= c.Window(); inFlight += size {
-			if at, _ := c.Next(now, size, inFlight); at.After(now) {
-				now = at
-			}
-			flight = append(flight, c.Sent(now, size, inFlight))
-		}
-		c.Next(now, size, len(flight)*size)
+		flight, now = fillWindow(c, now, size)
 		now = now.Add(100 * ms)
 		for _, s := range flight {
 			c.Acked(now, s, size, now.Add(-10*ms))
