@@ -211,6 +211,37 @@ func TestReportTellsOfTheLate(t *testing.T) {
 	}
 }
 
+// TestReportTurnsToOlderAgain: what was left once the peer may know by now, from a report that had room for all. What a later one leaves is
+// told as well.
+func TestReportTurnsToOlderAgain(t *testing.T) {
+	r := newReport(0)
+	var w window
+	var f feedback
+	gaps := func(from, to uint64) {
+		for n := from; n < to; n += 2 {
+			w.mark(n)
+			r.note(0, 0, n, soon)
+		}
+	}
+	gaps(0, 1000)
+	r.fill(0, &f, &w, SafePacket)
+	require.NotZero(t, r.left)
+	r.floor = 1000
+	gaps(1000, 2000)
+	r.count = reportMemory
+	low := uint64(2000)
+	for range 12 {
+		r.cameLate(1000)
+		r.fill(0, &f, &w, SafePacket)
+		end := uint64(f.largest) + 1
+		for _, run := range f.runs[:f.nruns] {
+			end -= run
+		}
+		low = min(low, end)
+	}
+	require.LessOrEqual(t, low, uint64(1000))
+}
+
 // TestReportTellsOfWhatCameBelowItsFloor: who acked a report knows of those that were received then. What comes behind that is told all the
 // same, and soon, or it would count as lost.
 func TestReportTellsOfWhatCameBelowItsFloor(t *testing.T) {

@@ -62,7 +62,7 @@ type report struct {
 	marks [reportMemory]uint64 // one above the largest number in each of the last reports
 	count uint64               // reports that were built, except those of older numbers
 	bare  int                  // the last reports in a row that asked for no ack
-	left  uint64               // a report had no room for the numbers below; 0 = it had room for all
+	left  uint64               // a report had no room for the numbers below, down to what the peer knows; 0 = it had room for all
 	older bool                 // the last report was of numbers below left
 }
 
@@ -189,8 +189,9 @@ func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers
 	case floor != known:
 		return 0
 	case rest == 0:
+		r.left = 0
 		return w.next
-	case r.left == 0:
+	case r.left <= known:
 		r.left = rest
 	}
 	return 0
