@@ -26,12 +26,12 @@ type received struct {
 	ackTimer
 }
 
-// toTell is what acks have yet to tell.
+// toTell is the received numbers that no ack has named yet.
 type toTell struct {
-	fresh span // came as the largest, and no ack has told of them yet
-	late  span // came below others, and no ack has told of them yet
-	left  span // one ack had no room for them; every second one goes on with these
-	older bool // the last ack did
+	fresh span // each was the largest when it came
+	late  span // each came below a larger one
+	left  span // an ack had no room for them; every second ack continues with these
+	older bool // the last ack was one of those
 }
 
 // span is the numbers from low to high-1.
@@ -50,7 +50,7 @@ func (s *span) join(o span) {
 	}
 }
 
-// cut leaves of s what lies below n.
+// cut removes n and all above it.
 func (s *span) cut(n uint64) {
 	s.high = min(s.high, n)
 	s.low = min(s.low, s.high)
@@ -133,7 +133,7 @@ func (r *received) told(now time.Duration) {
 	r.asking, r.urgent = 0, false
 }
 
-// untold takes back that an ack has left; before is the timer as it was then, and toTell what was to be told.
+// untold takes back that an ack has left. before and toTell are as they were when it was built.
 func (r *received) untold(before ackTimer, toTell toTell) {
 	r.fresh.join(toTell.fresh)
 	r.late.join(toTell.late)
@@ -149,9 +149,9 @@ func (r *received) untold(before ackTimer, toTell toTell) {
 	r.lastGap, r.acksOnly = before.lastGap, before.acksOnly
 }
 
-// appendAcks appends the runs newest first, at most room bytes with their header. covered is false when some were left
-// out. Every second ack tells of those for which another had no room: the gap under its first run reaches down to them, over received
-// numbers as well, for a gap says nothing of its numbers.
+// appendAcks appends the runs newest first, at most room bytes with their header. covered is false when some were left out. While an ack
+// had no room for all, every second one names those that it left out. The gap under its first run then reaches over received numbers, too:
+// to the peer a gap means nothing.
 func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
 	delay := min((now-r.at).Microseconds()/ackDelayUnit, 1<<16-1)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.next-1))
@@ -185,14 +185,14 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	return b, covered
 }
 
-// turnToOlder reports whether this ack is to tell of those for which another had no room. Its first run ends at low.
+// turnToOlder reports whether this ack, whose first run ends at low, is to name the numbers that another left out.
 func (r *received) turnToOlder(low uint64) bool {
 	r.left.cut(low)
 	r.older = !r.older && !r.left.empty()
 	return r.older
 }
 
-// toldDownTo notes that an ack has told down to low.
+// toldDownTo notes that an ack has named all numbers down to low.
 func (r *received) toldDownTo(low uint64) {
 	r.left.cut(low)
 	if r.older {

@@ -15,8 +15,8 @@ type brake struct {
 	most   int // bytes that came in one of the rounds
 }
 
-// roundOver adds a round in which so many bytes came, and reports whether to halve the rate, and the most that came in one of the rounds:
-// in some the path may have been dark, or the sender waited for a queue to go.
+// roundOver adds a round in which so many bytes arrived. It reports whether to halve the rate, and the most bytes that arrived in one of
+// the rounds: in the others the path may have been dark, or the sender may have waited for a queue to drain.
 func (b *brake) roundOver(round tally, arrived int) (halve bool, most int) {
 	b.tally.add(round)
 	b.most = max(b.most, arrived)

@@ -57,8 +57,9 @@ func (d *delivery) leave(t instant, inFlight int, paused bool) Sample {
 	return s
 }
 
-// arrive counts a packet that arrived, at 0 when that is unknown. Its bytes count then with the latest point, whose packets overtook it; or
-// with the next one, when it left behind them: of a clump that holds more packets than a feedback has times for, the first have none.
+// arrive counts a packet that arrived; arrived is 0 when the time is unknown. Such a packet counts with the latest point if the packets of
+// that overtook it. If it left after them it counts with the next point: a feedback may have too few times for a clump, and then the first
+// packets of the clump have none.
 func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	d.total += int64(size)
 	if s.limited {

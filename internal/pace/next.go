@@ -34,7 +34,7 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 		return c.local.time(t), true
 	case c.state == Dark, inFlight+size > c.Window():
 		next = max(c.lastAck, c.lastSent) + c.PTO()
-		c.pacer.waited, c.delivery.full = false, c.state != Dark // a flight after the dark is none of before
+		c.pacer.waited, c.delivery.full = false, c.state != Dark // a pause in the dark is not the window's
 	}
 	return c.local.time(next), true
 }

@@ -411,7 +411,8 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.recent = s.arrival
 	}
 	c.sparse = s.limited && c.state != Dip && s.sent < c.Estimate()/4
-	// What windows that were full for rounds show is little, and all that is known. Taken before, sixteen that start together shared less fairly.
+	// A held sample shows too low a rate, but may be all that is ever known. A start waits for some rounds, because sixteen that began
+	// together shared less fairly otherwise.
 	unknown := c.Estimate() == 0 && (c.state != Start || c.rounds >= flatRounds) && !s.limited && !s.stood
 	if b.newest.sent >= c.startGaveUp && (!c.limited || unknown || rate > c.supposed()) {
 		c.rates.add(c.filling, rate)

@@ -161,8 +161,8 @@ func (r *report) due(t time.Duration) bool {
 }
 
 // fill writes a report of at most room bytes into f. When it holds all that the peer may not know, fill returns one above the largest
-// number, else 0. When a report of all numbers has too little room, every second report continues below it:
-// more gaps than it has room for may be above packets that came late, which the peer would else count as lost.
+// number, else 0. When a report of all numbers has too little room, every second report continues below it: there may be packets that came
+// late, which the peer would otherwise count as lost.
 func (r *report) fill(t time.Duration, f *feedback, w *window, room int) (covers uint64) {
 	newest, known := w.next-1, min(max(r.floor, w.floor()), w.next-1)
 	r.pending, r.play, r.urgent, r.alone = 0, 0, false, false

@@ -8,10 +8,10 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// maxGuests bounds the guests that are in at once. They need no token, and the world's other places are for users.
+// maxGuests bounds the guests that are connected at once. They need no token, so the world's other places are kept for users.
 const maxGuests = 128
 
-// guests are who is in without a token; whoever came first stands first. The world's goroutine owns them.
+// guests are the clients without a token, in the order in which they came. The world's goroutine owns them.
 type guests struct {
 	most int
 	in   []guest
@@ -22,8 +22,8 @@ type guest struct {
 	host string
 }
 
-// enter takes a guest in, and returns who has to make room: of the host that has most, the one that came first. So who comes from one
-// host again and again sends nobody else away.
+// enter adds a guest. When there are too many it removes and returns one: the first of the host that has most. So a host that sends many
+// guests makes no other host's guests leave.
 func (g *guests) enter(c *rpc.Conn, host string) (out *rpc.Conn) {
 	g.in = append(g.in, guest{c, host})
 	if len(g.in) <= g.most {
@@ -48,8 +48,7 @@ func (g *guests) leave(c *rpc.Conn) {
 	g.in = slices.DeleteFunc(g.in, func(v guest) bool { return v.conn == c })
 }
 
-// hostOf returns what an address shares with the others of its holder: an IPv4 address, or the /64 of an IPv6 one; nothing over a carrier
-// without addresses.
+// hostOf names the holder of an address: an IPv4 address, or the /64 of an IPv6 one. It is empty over a carrier without addresses.
 func hostOf(addr net.Addr) string {
 	if addr == nil {
 		return ""

@@ -17,11 +17,11 @@ const (
 	manifestMemory = 128 << 20
 	// userMemory is of it what one user may take, so that who stalls is in nobody else's way.
 	userMemory = maxManifest
-	// keptMemory is beside that, for users who take littleMemory at most: else four who stall would have all others wait.
+	// keptMemory comes on top, for users who hold littleMemory at most: without it four users who stall would make all others wait.
 	keptMemory   = 64 << 20
 	littleMemory = 1 << 20
-	// userChunks is how many chunks one user may have on their way into the store, or out of it to who does not read them, of all puts and
-	// gets: 32 MiB, and what four puts have at once at full pace. The next one waits, and nobody but that user.
+	// userChunks is how many chunks of one user's puts and gets may be in memory: 32 MiB, as many as four puts at full pace have. A further
+	// one waits, and no other user does.
 	userChunks = 64
 	// listedVersion is what a version has in JSON at most beside two names, which need no escapes.
 	listedVersion = 280
@@ -60,8 +60,8 @@ func (m *memory) give(user string, bytes int64) {
 	}
 }
 
-// textOf writes a list of a user's versions, once there is room for it: of those that find none nothing is written. Who is through with the
-// text calls given.
+// textOf writes a list of a user's versions in memory that it takes first; without room it writes nothing. The caller calls given when it
+// no longer needs the text.
 func (m *memory) textOf(user string, list []versions.Version) (text []byte, given func(), err error) {
 	var bytes int64
 	for i := range list {
@@ -81,7 +81,7 @@ type chunks struct {
 	of map[string]*semaphore.Weighted // by user
 }
 
-// share returns a user's.
+// share returns the semaphore of a user's buffers.
 func (c *chunks) share(user string) *semaphore.Weighted {
 	c.mu.Lock()
 	defer c.mu.Unlock()

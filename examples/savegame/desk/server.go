@@ -3,6 +3,7 @@ package desk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -54,8 +55,10 @@ type Server struct {
 
 // NewServer returns a server without connections. The caller drives its world.
 func NewServer(config ServerConfig) (*Server, error) {
-	s := &Server{config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk), guests: guests{most: maxGuests}, memory: memory{of: make(map[string]int64)},
-		chunks: chunks{most: userChunks, of: make(map[string]*semaphore.Weighted)}}
+	s := &Server{
+		config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk), guests: guests{most: maxGuests},
+		memory: memory{of: make(map[string]int64)}, chunks: chunks{most: userChunks, of: make(map[string]*semaphore.Weighted)},
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -123,7 +126,7 @@ func (s *Server) welcome(c *rpc.Conn) {
 	}
 	if c.Identity() == "" {
 		if out := s.guests.enter(c, hostOf(c.RemoteAddr())); out != nil {
-			out.Close(rpc.ServerFull, "other guests come")
+			out.Close(rpc.ServerFull, fmt.Sprintf("%d clients without a token are connected, the most there may be; log in again", maxGuests))
 		}
 		time.AfterFunc(guestTime, func() { c.Close(rpc.PreLoginFailure, "without a token nobody stays longer than "+guestTime.String()) })
 	}

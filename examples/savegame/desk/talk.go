@@ -186,7 +186,7 @@ func (t *talk) sayChunks(indices []int, pack func(buffer []byte, index int) ([]b
 	return t.end()
 }
 
-// sayChunk holds a buffer until the stream has taken the chunk.
+// sayChunk packs a chunk and sends it, in a buffer that it holds until the stream has taken the chunk.
 func (t *talk) sayChunk(index int, pack func(buffer []byte, index int) ([]byte, error)) error {
 	b, err := t.takeBuffer(0)
 	if err != nil {
@@ -199,9 +199,9 @@ func (t *talk) sayChunk(index int, pack func(buffer []byte, index int) ([]byte, 
 	return t.say(*b)
 }
 
-// buffers is the memory that chunks are received into, and packed into. Whoever is done with a buffer puts it back, so that a gigabyte leaves no garbage.
-// All puts and gets share it. Whoever is told of a chunk and does not get it, or has one that the other side does not take, holds one
-// meanwhile, so that a server bounds them for each user.
+// buffers is the memory that chunks are received into, and packed into. It is reused, so that a gigabyte leaves no garbage. All puts and
+// gets share it. A transfer holds a buffer while a chunk that was announced does not come, and while the other side does not read one, so
+// a server bounds them for each user.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // takeBuffer waits for a buffer of that size.

@@ -48,7 +48,7 @@ type code struct {
 	identity string // of who asked for it, or a user's name
 	ends     time.Time
 	token    string // that it was redeemed for; empty: it is open
-	secret   string // the MAC of that of who has redeemed it
+	secret   string // the MAC of the secret of the machine that has redeemed it
 }
 
 // NewCodes returns a set of none. Add makes a new token for a user's machine, as [Add] does in a file. Valid tells whether the identity of who

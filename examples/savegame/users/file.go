@@ -103,7 +103,8 @@ func read(path string) (text string, entries []entry, err error) {
 }
 
 // Add gives a user a new random token, makes the file at path when it is missing, and returns the token when the file
-// holds it durably. A user may have several: notes tell them apart. With a thousand it fails with [ErrTokens]. It may run beside others, in other processes too, as
+// holds it durably. A user may have several: notes tell them apart. With a thousand it fails with [ErrTokens]. It may run
+// beside others, in other processes too, as
 // Revoke may.
 func Add(path, user string, note ...string) (token string, err error) {
 	if err := CheckUser(user); err != nil {
