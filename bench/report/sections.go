@@ -16,7 +16,7 @@ type section struct {
 
 // sections are 5 (evaluation criteria), 6 (general use) and 7 (special cases) of RFC 9743.
 var sections = []section{
-	{"5.1.1", "Protection against congestion collapse", []string{"loss", "change", "start"}, "loss that lasts above 15 %, which halves the rate, is in no scene but in internal/pace's TestBrake and TestBrakeStopsAFool"},
+	{"5.1.1", "Protection against congestion collapse", []string{"loss", "bursts", "change", "start"}, "loss that lasts above 15 %, which halves the rate, is in no scene but in internal/pace's TestBrake and TestBrakeStopsAFool"},
 	{"5.1.2", "Protection against bufferbloat", []string{"queue", "change", "play"}, ""},
 	{"5.1.3", "Protection against high packet loss", []string{"queue", "crowd", "start", "rush"}, ""},
 	{"5.1.4", "Fairness within the algorithm", []string{"crowd", "crowd and weather", "near", "round trips"}, ""},
@@ -29,7 +29,7 @@ var sections = []section{
 	{"6.1", "Paths with tail-drop queues", []string{"queue", "crowd", "neighbours"}, ""},
 	{"6.2", "Tunnel behavior", nil, "it relies on no signal that a tunnel could hide; none is played"},
 	{"6.3", "Wired paths", []string{"queue", "crowd", "near", "product", "way back"}, ""},
-	{"6.4", "Wireless paths", []string{"loss", "jitter", "clumps", "change", "stalls", "weather"}, "in models: no trace of a radio link"},
+	{"6.4", "Wireless paths", []string{"loss", "jitter", "clumps", "change", "stalls", "weather", "bursts"}, "in models: no trace of a radio link"},
 	{"7.1", "Active queue management", []string{"queue"}, "CoDel and a policer; no FQ-CoDel, PIE or L4S, and no ECN, which is not used"},
 	{"7.2", "Network circuit breakers", nil, "no path has one; the controller has its own (RFC 8084), in internal/pace's TestBrake"},
 	{"7.3", "Paths with varying delay", []string{"jitter", "clumps"}, "the least delay stays; a round trip that changes is in internal/pace's TestRoundTripChanges"},

@@ -120,6 +120,9 @@ func (d *delay) spread() time.Duration { return d.calmWay.above(d.way.least) }
 // reach is the round trip that a full window must span, with the jitter and the clumps of both ways.
 func (d *delay) reach() time.Duration { return d.base() + d.calmTrip.above(d.rtt.least) }
 
+// long reports whether the newest round trip shows a queue, which a peer that lies about times of arrival cannot hide.
+func (d *delay) long() bool { return d.latest > d.reach()+d.target() }
+
 // firstReach is the reach for a first flight. Our own first round trip may include the queue of all controllers that began at the same time,
 // and a flight for that would be too long; the guess is from before.
 func (d *delay) firstReach() time.Duration {

@@ -10,7 +10,8 @@ type Sample struct {
 	resumed   bool    // it is the first after there was nothing to send
 	held      bool    // it is the first after a full window held packets back until nothing was in flight
 	round     uint8   // low bits of the number of the round in which it left
-	look      uint32  // number of the look in which it left; 0 = none
+	number    uint16  // low bits of its number
+	look      uint16  // low bits of the number of the look in which it left; 0 = none
 }
 
 // slowGaps late arrivals in a row show that the path is slow and does not stand still: packets that a stand has held up come all at once.

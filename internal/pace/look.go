@@ -28,7 +28,7 @@ const (
 // look is a trial of more rate. A swift one sends in a fifth of a round trip about as much too much as another in a whole one: it shows
 // sooner whether there is room, for twice the rate, while nothing is known of others on the path.
 type look struct {
-	number  uint32
+	number  uint16
 	swift   bool
 	from    float64 // the estimate when it began
 	until   int64   // number of the round in which it is closed; 0 = no look is open

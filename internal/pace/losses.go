@@ -22,11 +22,23 @@ func (s *share) note(lost, acked int) {
 }
 
 // tally counts the packets of a round or of a look.
-type tally struct{ lost, acked int }
+type tally struct {
+	lost, acked int
+	consecutive int // lost packets directly behind another lost one, over an empty queue
+}
 
 func (t *tally) add(more tally) {
 	t.lost += more.lost
 	t.acked += more.acked
+	t.consecutive += more.consecutive
+}
+
+// addLost adds a lost packet.
+func (t *tally) addLost(consecutive bool) {
+	t.lost++
+	if consecutive {
+		t.consecutive++
+	}
 }
 
 func (t tally) count() int { return t.lost + t.acked }
@@ -49,8 +61,12 @@ func (t tally) above(random float64) bool {
 // beyond reports whether more was lost than random loss of that share causes in all but one of many thousand cases.
 func (t tally) beyond(share float64) bool {
 	expected := share * float64(t.count())
-	return float64(t.lost) > expected+4*math.Sqrt(expected)
+	return float64(t.lost) > expected+4*math.Sqrt(expected*t.spread())
 }
+
+// spread is by how much the number of lost packets varies more than if each were lost by itself: by 2 n - 1 when they are lost in runs of n on
+// average, as a radio does that fades. A run is one event, however long it is.
+func (t tally) spread() float64 { return 2*float64(t.lost)/float64(max(t.lost-t.consecutive, 1)) - 1 }
 
 // floods reports whether more was lost than any random loss explains.
 func (t tally) floods() bool { return t.share() > blind && t.beyond(maxRandomLoss) }

@@ -32,9 +32,11 @@ type Controller struct {
 	waiting  int      // bytes of bulk that wait, by the owner
 	starters starters // how many controllers start, this one included; the most since something is in flight
 
-	batch     batch // gathers fates until Feedback
-	round     round // the current one
-	lostRound uint8 // round in which the newest lost packet left
+	batch      batch  // gathers fates until Feedback
+	round      round  // the current one
+	lostRound  uint8  // round in which the newest lost packet left
+	lostNumber uint16 // low bits of its number
+	number     uint16 // of the newest packet that left
 
 	// The state, and what the states share.
 	state           State
@@ -123,6 +125,8 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	}
 	s := c.delivery.leave(t, inFlight, paused)
 	s.round = uint8(c.round.number)
+	c.number++
+	s.number = c.number
 	if c.state == Up {
 		s.look = c.look.number
 	}
@@ -217,15 +221,16 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	if s.sent < c.startEnded {
 		return
 	}
-	c.batch.lost++
+	consecutive := !c.congestion.lost(s.sent) && !c.delay.long() && s.number == c.lostNumber+1
+	c.lostNumber = s.number
+	c.batch.addLost(consecutive)
 	c.flightLost += size
 	c.lostRound = s.round
-	c.round.sentIn(s.round).lost++
-	c.congestion.lost(s.sent)
+	c.round.sentIn(s.round).addLost(consecutive)
 	c.countAsPassed(size)
 	c.batch.lately = c.batch.lately || s.sent >= c.competition.cut
 	if s.look != 0 && s.look == c.look.number {
-		c.look.outcome.lost++
+		c.look.outcome.addLost(consecutive)
 	}
 }
 
@@ -240,7 +245,7 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 	}
 	if b.acked > 0 {
 		if c.noteAck(t, b.newest) {
-			b.lost = 0
+			b.lost, b.consecutive = 0, 0
 		}
 		c.learn(t, &b)
 	}

@@ -58,6 +58,13 @@ func TestShare(t *testing.T) {
 	require.EqualValues(t, 1, s.value)
 }
 
+// TestRunsAreOneEvent: of 300 packets 80 lost one by one are a flood, two runs of 40 are not, and one packet of ten that passes is.
+func TestRunsAreOneEvent(t *testing.T) {
+	require.True(t, tally{lost: 80, acked: 220}.floods())
+	require.False(t, tally{lost: 80, acked: 220, consecutive: 78}.floods())
+	require.True(t, tally{lost: 270, acked: 30, consecutive: 240}.floods())
+}
+
 func TestTallyAbove(t *testing.T) {
 	for _, c := range []struct {
 		lost, acked int
@@ -74,7 +81,7 @@ func TestTallyAbove(t *testing.T) {
 		{60, 940, 0.05, false}, // one point more, not two
 		{80, 920, 0.05, true},
 	} {
-		require.Equal(t, c.above, tally{c.lost, c.acked}.above(c.random), "%+v", c)
+		require.Equal(t, c.above, tally{lost: c.lost, acked: c.acked}.above(c.random), "%+v", c)
 	}
 }
 

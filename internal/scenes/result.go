@@ -121,7 +121,7 @@ func (r Result) StandingQueue(from, until time.Duration) time.Duration {
 // Ideal returns how long a transfer of so many bytes takes at best: half a round trip, and the bytes at the mean rate that
 // random loss leaves.
 func (s Scene) Ideal(bytes int) time.Duration {
-	rate := float64(s.There.Rate) * (1 - s.There.Loss)
+	rate := float64(s.There.Rate) * (1 - s.randomLoss())
 	return s.There.Delay + time.Duration(float64(bytes)*8e9/rate)
 }
 

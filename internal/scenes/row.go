@@ -125,7 +125,7 @@ func (s Scene) ideal(f Flow) time.Duration {
 	if len(s.Rates) == 0 {
 		return s.Ideal(f.Bytes)
 	}
-	left := float64(f.Bytes) * 8 / (1 - s.There.Loss)
+	left := float64(f.Bytes) * 8 / (1 - s.randomLoss())
 	at, rate := f.Begin, float64(s.There.Rate)
 	for _, c := range s.Rates {
 		if c.At > at {

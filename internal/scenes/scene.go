@@ -70,6 +70,15 @@ func (s Scene) RTT() time.Duration { return s.There.Delay + s.Back.Delay }
 // Product is the bandwidth-delay product in bytes.
 func (s Scene) Product() int { return int(float64(s.There.Rate) / 8 * s.RTT().Seconds()) }
 
+// randomLoss is the share that the way there loses whatever its queue does.
+func (s Scene) randomLoss() float64 {
+	inRuns := 0.0
+	if b := s.There.Burst; b.Enter > 0 {
+		inRuns = b.Loss * b.Enter / (b.Enter + b.Leave)
+	}
+	return 1 - (1-s.There.Loss)*(1-inRuns)
+}
+
 // RateAt returns the bottleneck's rate at a time, in bit/s.
 func (s Scene) RateAt(t time.Duration) float64 {
 	rate := s.There.Rate

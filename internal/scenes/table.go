@@ -16,7 +16,7 @@ const (
 
 // Table returns all rows: the families that RFC 9743, section 5, asks of a congestion control, and the weather of homes.
 func Table() []Row {
-	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), weather(), queues(), changes(), stalls(), wayBack(), products(),
+	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), weather(), bursts(), queues(), changes(), stalls(), wayBack(), products(),
 		crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), shorts(), constants(), play(), starts(), rushes(), little()))
 }
 
@@ -177,6 +177,20 @@ func endless(s Scene, pause func(time.Duration) bool) Row {
 	}}
 }
 
+// bursts is losses in runs, as of a radio that fades: those of a run say no more about a queue than one lost packet does.
+func bursts() (rows []Row) {
+	for _, rate := range []int64{20e6, 100e6} {
+		for _, rtt := range []time.Duration{20, 60, 150} {
+			for _, length := range []float64{3, 8, 20} {
+				s := named(single(Path(rate, rtt*milli, 0, 1), int(rate/20e6)*8*mib), "%d Mbit/s %d ms 10 %% in runs of %g", mbit(rate), rtt, length)
+				s.There.Burst = netsim.Bursts(0.1, length)
+				rows = append(rows, Row{Family: "bursts", Scene: s, Judge: always(1.5)})
+			}
+		}
+	}
+	return rows
+}
+
 func queues() (rows []Row) {
 	standing := func(r Result) []Figure {
 		f := r.Scene.Flows[0]
@@ -272,6 +286,11 @@ func changes() (rows []Row) {
 	for _, dark := range []time.Duration{100 * milli, 500 * milli, second, 5 * second} {
 		s := named(single(Path(20e6, 50*milli, 0, 1), 4*mib), "20 Mbit/s, dark for %v", dark)
 		s.Dark = []Span{{1500 * milli, 1500*milli + dark}}
+		rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: beside})
+	}
+	for _, dark := range []time.Duration{200 * milli, 700 * milli} {
+		s := named(single(Path(20e6, 300*milli, 0, 1), 8*mib), "20 Mbit/s 300 ms, dark for %v", dark)
+		s.Dark = []Span{{2500 * milli, 2500*milli + dark}}
 		rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: beside})
 	}
 	return rows
