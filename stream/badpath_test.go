@@ -20,7 +20,7 @@ func TestSealedOnABadPath(t *testing.T) {
 	var times []time.Duration
 	for i := range testkit.Brief[uint64](2, 16) {
 		path := netsim.Config{Delay: 100 * time.Millisecond, Jitter: 100 * time.Millisecond, Loss: 0.05, Rate: 20e6, Queue: 1 << 20, Seed: seed + i}
-		times = append(times, badPath(t, path, []Backend{Window{}, Slices{}}[i%2]))
+		times = append(times, badPath(t, path, 4<<20, []Backend{Window{}, Slices{}}[i%2], nil))
 	}
 	slices.Sort(times)
 	t.Logf("%v", times)
@@ -33,13 +33,38 @@ func TestSealedOnABadPath(t *testing.T) {
 	require.Less(t, times[len(times)-2], time.Minute)
 }
 
-func badPath(t *testing.T, path netsim.Config, via Backend) (took time.Duration) {
+// TestPathShorterForAMoment: a round trip of 150 ms that is 15 ms for 600 ms, and 150 again. The least delay is remembered for 10 s, and the rest
+// was taken for a competitor's queue: 7.5 MiB at 20 Mbit/s, 3.1 s, took 11.
+func TestPathShorterForAMoment(t *testing.T) {
+	seed := testkit.Seed(t)
+	for i, via := range []Backend{Window{}, Slices{}} {
+		long := netsim.Config{Delay: 75 * time.Millisecond, Rate: 20e6, Queue: 375_000, Seed: seed + uint64(i)}
+		short := long
+		short.Delay /= 10
+		took := badPath(t, long, 15<<19, via, func(there, back *netsim.Path) {
+			time.Sleep(700 * time.Millisecond)
+			there.SetConfig(short)
+			back.SetConfig(short)
+			time.Sleep(600 * time.Millisecond)
+			there.SetConfig(long)
+			back.SetConfig(long)
+		})
+		t.Logf("%T: %v", via, took)
+		require.Less(t, took, 9*time.Second, "%T", via)
+	}
+}
+
+// badPath returns how long so many bytes take; the path may change meanwhile.
+func badPath(t *testing.T, path netsim.Config, size int, via Backend, meanwhile func(there, back *netsim.Path)) (took time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := netsim.Pipe(path, path)
 		l, leave := sealedPair(t, near, far)
 		time.Sleep(3 * time.Second) // play alone
 		got, begin := collect(l.server), time.Now()
-		transfer, err := save.Start(l.toServer, generated(4<<20), 4<<20, Via(via))
+		if meanwhile != nil {
+			go meanwhile(near.To(far), far.To(near))
+		}
+		transfer, err := save.Start(l.toServer, generated(size), int64(size), Via(via))
 		require.NoError(t, err)
 		require.NoError(t, (<-got).err)
 		took = time.Since(begin)

@@ -68,6 +68,8 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 		c.halve(t)
 	case ended && c.alone(t):
 		c.resign(t)
+	case ended && c.unmoved.rounds >= longerRounds:
+		c.goLonger(t)
 	case t-max(c.since, c.competition.cut) > doubtful:
 		c.competition.interrupted = true
 		c.enter(Dip, t)

@@ -93,18 +93,18 @@ func (c *congestion) noteQueue(t instant, queue time.Duration) {
 // waits for the other; nor is a quarter more, for the rate may be overestimated.
 func (c *congestion) isShallow() bool { return c.deepest < max(shallow, c.grain*5/4) }
 
-// lost takes a lost packet, and reports whether it met a deep queue.
-func (c *congestion) lost(sent instant) (high bool) {
+// lost takes a lost packet, and reports whether it met next to no queue.
+func (c *congestion) lost(sent instant) (empty bool) {
 	c.batch.all.lost++
 	queue, known := c.met(sent)
+	empty = c.isShallow() || queue < c.deepest/4
 	switch {
-	case c.isShallow() || known && queue < c.deepest/4:
+	case empty && (known || c.isShallow()):
 		c.batch.low.lost++
 	case queue >= c.deepest/2:
 		c.batch.high.lost++
-		return true
 	}
-	return false
+	return empty
 }
 
 // met returns the greater of the queues that the packets just before and just after a lost one have met. It is not known when too much time

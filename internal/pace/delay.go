@@ -51,6 +51,15 @@ func (d *delay) arrive(t instant, way time.Duration) {
 // still is the shortest gap between arrivals that shows a stand.
 func (d *delay) still() time.Duration { return max(d.base()/4, stallPackets*d.grain) }
 
+// forgetLeast forgets the least delays: the path has become longer by what seemed to be a queue.
+func (d *delay) forgetLeast(t instant, queue time.Duration) {
+	way := d.way.least + queue
+	d.rtt, d.way = minimum{}, minimum{}
+	d.rtt.add(t, d.latest)
+	d.way.add(t, way)
+	d.calmTrip, d.calmWay, d.nearLeast = calm{}, calm{}, t
+}
+
 // near is the most that counts as no queue: well below the target, and no less than the time of the packet itself, which the least delay
 // does not include when the bottleneck was faster then.
 func (d *delay) near() time.Duration { return max(d.target()/16, d.grain) }

@@ -87,3 +87,24 @@ func (c *Controller) countAsPassed(size int) {
 	c.credit -= float64(size)
 	c.delivery.total += int64(size)
 }
+
+// leastApart is how many packets must pass between two runs of lost ones for these to be outages: what exceeds the rate of a policer, or of
+// a short queue, is lost in runs as well, between which few pass.
+const leastApart = 8
+
+// run is the newest run of lost packets, of which each left directly behind the one before.
+type run struct {
+	newest uint16 // low bits of the newest one's number
+	apart  bool   // leastApart packets or more passed before it
+}
+
+// add adds a lost packet, and reports whether it continues a run that counts as one event.
+func (r *run) add(number uint16) (goesOn bool) {
+	passed := number - r.newest - 1
+	r.newest = number
+	if passed == 0 {
+		return r.apart
+	}
+	r.apart = passed >= leastApart
+	return false
+}

@@ -32,11 +32,11 @@ type Controller struct {
 	waiting  int      // bytes of bulk that wait, by the owner
 	starters starters // how many controllers start, this one included; the most since something is in flight
 
-	batch      batch  // gathers fates until Feedback
-	round      round  // the current one
-	lostRound  uint8  // round in which the newest lost packet left
-	lostNumber uint16 // low bits of its number
-	number     uint16 // of the newest packet that left
+	batch     batch // gathers fates until Feedback
+	round     round // the current one
+	lostRound uint8 // round in which the newest lost packet left
+	run       run
+	number    uint16 // of the newest packet that left
 
 	// The state, and what the states share.
 	state           State
@@ -45,6 +45,7 @@ type Controller struct {
 	rounds          int     // that have ended since then
 	quietRounds     int     // in a row, with next to no queue
 	lookedInVain    bool    // a look in quietRounds found nothing
+	unmoved         unmoved // the queue, while draining and competing
 	queueRounds     int     // in a row, with a queue above half of the target
 	rateBeforeQueue float64 // the estimate before queueRounds
 
@@ -221,8 +222,8 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	if s.sent < c.startEnded {
 		return
 	}
-	consecutive := !c.congestion.lost(s.sent) && !c.delay.long() && s.number == c.lostNumber+1
-	c.lostNumber = s.number
+	empty := c.congestion.lost(s.sent)
+	consecutive := c.run.add(s.number) && empty && !c.delay.long()
 	c.batch.addLost(consecutive)
 	c.flightLost += size
 	c.lostRound = s.round

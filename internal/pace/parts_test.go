@@ -286,6 +286,23 @@ func TestDoubt(t *testing.T) {
 	require.Equal(t, 60530, c.Window(), "as before")
 }
 
+// TestUnmovedQueue: a queue that moves by a thirtieth at most is the delay of a longer path, if nothing is lost in it.
+func TestUnmovedQueue(t *testing.T) {
+	stood := func(queues ...time.Duration) int {
+		var u unmoved
+		for _, q := range queues {
+			u.roundOver(&round{leastQueue: q, mostQueue: q + ms}, ms/2, true)
+		}
+		return u.rounds
+	}
+	require.Equal(t, 5, stood(90*ms, 91*ms, 90*ms, 90*ms, 91*ms))
+	require.Equal(t, 2, stood(90*ms, 91*ms, 85*ms, 85*ms, 86*ms), "it has moved, and stands since")
+	require.LessOrEqual(t, stood(90*ms, 92*ms, 94*ms, 96*ms, 98*ms), 1)
+	u := unmoved{rounds: 5}
+	u.roundOver(&round{fates: tally{lost: 1}}, ms, true)
+	require.Zero(t, u.rounds)
+}
+
 // A queue that stays though we drain is somebody else's; one that goes is our own, of a path that has become slower.
 func TestWhoseQueue(t *testing.T) {
 	drained := func(queues ...time.Duration) State {

@@ -58,6 +58,7 @@ func (c *Controller) countRounds() {
 		c.quietRounds, c.lookedInVain = 0, false
 	}
 	c.countEmptyRounds()
+	c.unmoved.roundOver(&c.round, c.delay.grain, (c.state == Drain || c.state == Compete) && c.round.leastQueue > c.delay.target())
 	if c.round.leastQueue <= c.delay.target()/2 {
 		c.queueRounds = 0
 		return
