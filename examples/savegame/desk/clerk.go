@@ -55,44 +55,46 @@ func (k *clerk) talk(ctx context.Context, n number, bytes int) *talk {
 
 var errLeft = errors.New("the client left")
 
-// answer does a job, which may wait for a store, for a request that a user may ask, and answers with what it returns. The
-// job's context ends when nobody waits for the answer any more.
-func answer[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(ctx context.Context, u *versions.User) (R, error)) (zero R, err error) {
-	if k.user == "" {
-		return zero, refuse(ErrGuest)
-	}
-	return later(k, r, call, func(ctx context.Context) (result R, err error) {
-		u, err := k.server.config.Versions.User(ctx, k.user)
-		if err == nil {
-			result, err = job(ctx, u)
+// onUsers has a job done for a request, as onAnybodys does, when it is a user who asks.
+func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k *clerk, ctx context.Context, u *versions.User, a A) (R, error)) {
+	onAnybodys(b, r, func(k *clerk, ctx context.Context, a A) (none R, err error) {
+		if k.user == "" {
+			return none, ErrGuest
 		}
-		return result, err
+		u, err := k.server.config.Versions.User(ctx, k.user)
+		if err != nil {
+			return none, err
+		}
+		return job(k, ctx, u, a)
 	})
 }
 
-// later does a job for a request, whoever asks, unless the server stops or the client has too many that go on.
-func later[A, R any](k *clerk, r *rpc.Request[A, R], call *rpc.Call, job func(ctx context.Context) (R, error)) (zero R, err error) {
-	if k.server.draining {
-		return zero, refuse(ErrStopping)
-	}
-	if n := k.active.Add(1); n > maxJobs {
-		k.active.Add(-1)
-		return zero, refuse(fmt.Errorf("%w: %d requests of yours go on already", ErrBusy, maxJobs))
-	}
-	reply, asked := r.Later(call), call.Context()
-	k.server.jobs.Go(func() {
-		ctx, cancel := context.WithCancelCause(k.ctx)
-		defer cancel(nil)
-		context.AfterFunc(asked, func() { cancel(errLeft) })
-		result, err := job(ctx)
-		if err != nil {
-			err = k.refuse(r.String(), err)
+// onAnybodys has a job done for a request, which may wait for a store, and answers with what it returns, unless the server stops or the
+// client has too many that go on. The job's context ends when nobody waits for the answer any more.
+func onAnybodys[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k *clerk, ctx context.Context, a A) (R, error)) {
+	rpc.OnRequest(b, r, func(k *clerk, call *rpc.Call, a A) (none R, err error) {
+		if k.server.draining {
+			return none, refuse(ErrStopping)
 		}
-		reply(result, err)
-		k.active.Add(-1)
-		_ = k.server.world.Do(k.server.ctx, func() {}) // the answer is on its way then; it fails when nobody waits for that
+		if n := k.active.Add(1); n > maxJobs {
+			k.active.Add(-1)
+			return none, refuse(fmt.Errorf("%w: %d requests of yours go on already", ErrBusy, maxJobs))
+		}
+		reply, asked := r.Later(call), call.Context()
+		k.server.jobs.Go(func() {
+			ctx, cancel := context.WithCancelCause(k.ctx)
+			defer cancel(nil)
+			context.AfterFunc(asked, func() { cancel(errLeft) })
+			result, err := job(k, ctx, a)
+			if err != nil {
+				err = k.refuse(r.String(), err)
+			}
+			reply(result, err)
+			k.active.Add(-1)
+			_ = k.server.world.Do(k.server.ctx, func() {}) // the answer is on its way then; it fails when nobody waits for that
+		})
+		return none, nil
 	})
-	return zero, nil
 }
 
 // refuse logs why a request is refused, if not too many are, and returns what the client is told.
@@ -119,51 +121,43 @@ func (k *clerk) refuse(request string, err error) error {
 }
 
 // list says versions.
-func (k *clerk) list(call *rpc.Call, a listArgs) (rpc.None, error) {
-	return answer(k, askList, call, func(ctx context.Context, u *versions.User) (none rpc.None, err error) {
-		var list []versions.Version
-		if a.Name == "" {
-			list, err = u.List(ctx)
-		} else {
-			list, err = u.History(ctx, a.Name)
-		}
-		if err != nil {
-			return none, err
-		}
-		b, given, err := k.server.memory.textOf(k.user, list)
-		if err != nil {
-			return none, err
-		}
-		defer given()
-		t := k.talk(ctx, a.Number, 0)
-		if err := t.say(b); err != nil {
-			return none, err
-		}
-		// The answer comes behind the list: a client that does not read its lists uses up its own maxJobs, and nobody else's.
-		return none, t.end()
-	})
+func (k *clerk) list(ctx context.Context, u *versions.User, a listArgs) (none rpc.None, err error) {
+	var list []versions.Version
+	if a.Name == "" {
+		list, err = u.List(ctx)
+	} else {
+		list, err = u.History(ctx, a.Name)
+	}
+	if err != nil {
+		return none, err
+	}
+	b, given, err := k.server.memory.textOf(k.user, list)
+	if err != nil {
+		return none, err
+	}
+	defer given()
+	t := k.talk(ctx, a.Number, 0)
+	if err := t.say(b); err != nil {
+		return none, err
+	}
+	// The answer comes behind the list: a client that does not read its lists uses up its own maxJobs, and nobody else's.
+	return none, t.end()
 }
 
-func (k *clerk) restore(call *rpc.Call, a editArgs) (made, error) {
-	return answer(k, askRestore, call, func(ctx context.Context, u *versions.User) (made, error) {
-		v, err := u.Restore(ctx, a.Name, a.Version, a.Machine)
-		return k.made("restored", u, a.Name, v, err)
-	})
+func (k *clerk) restore(ctx context.Context, u *versions.User, a editArgs) (made, error) {
+	v, err := u.Restore(ctx, a.Name, a.Version, a.Machine)
+	return k.made("restored", u, a.Name, v, err)
 }
 
-func (k *clerk) remove(call *rpc.Call, a editArgs) (versions.Version, error) {
-	return answer(k, askRemove, call, func(ctx context.Context, u *versions.User) (versions.Version, error) {
-		v, err := u.Remove(ctx, a.Name, a.Machine)
-		return k.did("removed", v, err)
-	})
+func (k *clerk) remove(ctx context.Context, u *versions.User, a editArgs) (versions.Version, error) {
+	v, err := u.Remove(ctx, a.Name, a.Machine)
+	return k.did("removed", v, err)
 }
 
-func (k *clerk) erase(call *rpc.Call, a editArgs) (rpc.None, error) {
-	return answer(k, askErase, call, func(ctx context.Context, u *versions.User) (rpc.None, error) {
-		err := u.Erase(ctx, a.Name, a.Machine, a.Seen, a.Force)
-		_, err = k.did("erased", versions.Version{Name: a.Name, Machine: a.Machine}, err)
-		return rpc.None{}, err
-	})
+func (k *clerk) erase(ctx context.Context, u *versions.User, a editArgs) (none rpc.None, err error) {
+	err = u.Erase(ctx, a.Name, a.Machine, a.Seen, a.Force)
+	_, err = k.did("erased", versions.Version{Name: a.Name, Machine: a.Machine}, err)
+	return none, err
 }
 
 // made logs that a version of a save was made, and says what made room for it.
@@ -188,25 +182,21 @@ func (k *clerk) did(what string, v versions.Version, err error) (versions.Versio
 	return v, err
 }
 
-func (k *clerk) invite(call *rpc.Call, _ rpc.None) (code string, err error) {
-	return answer(k, askInvite, call, func(context.Context, *versions.User) (string, error) {
-		return k.server.config.Codes.New(k.conn.Identity(), time.Now())
-	})
+func (k *clerk) invite(context.Context, *versions.User, rpc.None) (code string, err error) {
+	return k.server.config.Codes.New(k.conn.Identity(), time.Now())
 }
 
 // redeem makes a guest's code a token: for once it is no user who asks.
-func (k *clerk) redeem(call *rpc.Call, a redemption) (login, error) {
-	return later(k, askRedeem, call, func(context.Context) (login, error) {
-		if err := versions.CheckName(a.Machine); err != nil {
-			return login{}, err // it becomes a note in the token file
-		}
-		user, token, err := k.server.config.Codes.Redeem(a.Code, hostOf(k.conn.RemoteAddr()), a.Machine, a.Secret, time.Now())
-		switch {
-		case err == nil:
-			k.log.Info("login", "user", user)
-		case errors.Is(err, users.ErrGuesses):
-			k.conn.Close(rpc.PreLoginFailure, err.Error()) // the next one costs a handshake
-		}
-		return login{user, token}, err
-	})
+func (k *clerk) redeem(_ context.Context, a redemption) (login, error) {
+	if err := versions.CheckName(a.Machine); err != nil {
+		return login{}, err // it becomes a note in the token file
+	}
+	user, token, err := k.server.config.Codes.Redeem(a.Code, hostOf(k.conn.RemoteAddr()), a.Machine, a.Secret, time.Now())
+	switch {
+	case err == nil:
+		k.log.Info("login", "user", user)
+	case errors.Is(err, users.ErrGuesses):
+		k.conn.Close(rpc.PreLoginFailure, err.Error()) // the next one costs a handshake
+	}
+	return login{user, token}, err
 }

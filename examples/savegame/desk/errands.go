@@ -17,19 +17,17 @@ import (
 const storers = 12
 
 // put makes a version of what the client sends.
-func (k *clerk) put(call *rpc.Call, a putArgs) (made, error) {
-	return answer(k, askPut, call, func(ctx context.Context, u *versions.User) (made, error) {
-		p, err := u.Begin(ctx, a.Request)
-		if err != nil {
-			return made{}, err
-		}
-		defer p.Abandon()
-		if err := k.receive(ctx, a.Number, p); err != nil {
-			return made{}, err
-		}
-		v, err := p.Commit(ctx)
-		return k.made("put", u, a.Request.Name, v, err)
-	})
+func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (made, error) {
+	p, err := u.Begin(ctx, a.Request)
+	if err != nil {
+		return made{}, err
+	}
+	defer p.Abandon()
+	if err := k.receive(ctx, a.Number, p); err != nil {
+		return made{}, err
+	}
+	v, err := p.Commit(ctx)
+	return k.made("put", u, a.Request.Name, v, err)
 }
 
 // receive hears the manifest, says which chunks are missing, and stores them.
@@ -71,31 +69,29 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 }
 
 // get says a version, its manifest, and the chunks of it that the client wants.
-func (k *clerk) get(call *rpc.Call, a getArgs) (rpc.None, error) {
-	return answer(k, askGet, call, func(ctx context.Context, u *versions.User) (none rpc.None, err error) {
-		c, err := u.Open(ctx, a.Name, a.Version)
-		if err != nil {
-			return none, err
-		}
-		defer c.Close()
-		size := int64(len(c.Manifest))
-		if err := k.server.memory.take(k.user, size); err != nil {
-			return none, err
-		}
-		defer k.server.memory.give(k.user, size)
-		t := k.talk(ctx, a.Number, a.Rate)
-		t.share = k.server.chunks.share(k.user)
-		if a.Slices {
-			t.opts = append(t.opts, stream.Via(stream.Slices{}))
-		}
-		if err := t.say(textOf(c.Version)); err != nil {
-			return none, err
-		}
-		if err := t.say(c.Manifest); err != nil {
-			return none, err
-		}
-		return none, k.give(t, c)
-	})
+func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.None, err error) {
+	c, err := u.Open(ctx, a.Name, a.Version)
+	if err != nil {
+		return none, err
+	}
+	defer c.Close()
+	size := int64(len(c.Manifest))
+	if err := k.server.memory.take(k.user, size); err != nil {
+		return none, err
+	}
+	defer k.server.memory.give(k.user, size)
+	t := k.talk(ctx, a.Number, a.Rate)
+	t.share = k.server.chunks.share(k.user)
+	if a.Slices {
+		t.opts = append(t.opts, stream.Via(stream.Slices{}))
+	}
+	if err := t.say(textOf(c.Version)); err != nil {
+		return none, err
+	}
+	if err := t.say(c.Manifest); err != nil {
+		return none, err
+	}
+	return none, k.give(t, c)
 }
 
 func (k *clerk) give(t *talk, c *versions.Content) error {

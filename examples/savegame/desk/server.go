@@ -101,14 +101,14 @@ func (s *Server) authenticate(_ context.Context, token []byte) (identity string,
 
 func (s *Server) bind() {
 	b := rpc.Bind(s.world, Class, s.newClerk)
-	rpc.OnRequest(b, askPut, (*clerk).put)
-	rpc.OnRequest(b, askGet, (*clerk).get)
-	rpc.OnRequest(b, askList, (*clerk).list)
-	rpc.OnRequest(b, askRestore, (*clerk).restore)
-	rpc.OnRequest(b, askRemove, (*clerk).remove)
-	rpc.OnRequest(b, askErase, (*clerk).erase)
-	rpc.OnRequest(b, askInvite, (*clerk).invite)
-	rpc.OnRequest(b, askRedeem, (*clerk).redeem)
+	onUsers(b, askPut, (*clerk).put)
+	onUsers(b, askGet, (*clerk).get)
+	onUsers(b, askList, (*clerk).list)
+	onUsers(b, askRestore, (*clerk).restore)
+	onUsers(b, askRemove, (*clerk).remove)
+	onUsers(b, askErase, (*clerk).erase)
+	onUsers(b, askInvite, (*clerk).invite)
+	onAnybodys(b, askRedeem, (*clerk).redeem)
 	talks.Handle(s.streams, s.deliver)
 	s.world.OnConnect(s.welcome)
 	s.world.OnDisconnect(func(c *rpc.Conn, _ error) {
