@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -50,10 +51,7 @@ func (g *guests) leave(c *rpc.Conn) {
 
 // hostOf names the holder of an address: an IPv4 address, or the /64 of an IPv6 one. It is empty over a carrier without addresses.
 func hostOf(addr net.Addr) string {
-	if addr == nil {
-		return ""
-	}
-	at, err := netip.ParseAddrPort(addr.String())
+	at, err := netip.ParseAddrPort(fmt.Sprint(addr))
 	if err != nil {
 		return ""
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -57,6 +58,9 @@ func Occupied(size int64) int64 { return (size+BlockBytes-1)/BlockBytes*BlockByt
 // ErrKey means that a key is none.
 var ErrKey = errors.New("bad key")
 
+// goodElement fits what stands between two slashes of a key: [MaxElement] bytes at most.
+var goodElement = regexp.MustCompile(`^[a-z0-9_=-]([a-z0-9._=-]{0,238}[a-z0-9_=-])?$`)
+
 // CheckKey reports why key is none: elements of small letters, digits and ._=- between slashes, none of which begins or
 // ends with a dot. That is a file's name on every system, those which do not tell a from A included, but for the devices
 // of Windows: who makes keys of other people's words keeps those away.
@@ -65,20 +69,11 @@ func CheckKey(key string) error {
 		return fmt.Errorf("%w %.40q…: %d bytes, the limit is %d", ErrKey, key, len(key), MaxKey)
 	}
 	for element := range strings.SplitSeq(key, "/") {
-		switch {
-		case element == "", len(element) > MaxElement:
-			return fmt.Errorf("%w %q: %d bytes between slashes, there are 1 to %d", ErrKey, key, len(element), MaxElement)
-		case strings.HasPrefix(element, "."), strings.HasSuffix(element, "."):
-			return fmt.Errorf("%w %q: a dot at the begin or end", ErrKey, key)
-		case strings.ContainsFunc(element, notInKeys):
-			return fmt.Errorf("%w %q: only small letters, digits and ._=- stand in keys", ErrKey, key)
+		if !goodElement.MatchString(element) {
+			return fmt.Errorf("%w %q: between slashes are 1 to %d small letters, digits and ._=-, and no dot is the first or last of them", ErrKey, key, MaxElement)
 		}
 	}
 	return nil
-}
-
-func notInKeys(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("._=-", r)
 }
 
 // ErrLocked means that another process has the folder. The text says which.

@@ -1,14 +1,12 @@
 package versions
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 const (
@@ -33,19 +31,14 @@ func CheckName(name string) error {
 	return nil
 }
 
+// escaped are the characters that escape writes as their bytes in hex.
+var escaped = regexp.MustCompile(`[^a-z0-9._-]+`)
+
 // escape writes a name as an element of a key, which no file system takes for another one or for a device.
 func escape(name string) string {
-	b := []byte{'_'}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '.', c == '-', c == '_':
-			b = append(b, c)
-		default:
-			b = append(b, '=')
-			b = hex.AppendEncode(b, []byte{c})
-		}
-	}
-	return string(b)
+	return "_" + escaped.ReplaceAllStringFunc(name, func(s string) string {
+		return strings.ReplaceAll(fmt.Sprintf(" % x", s), " ", "=")
+	})
 }
 
 // unescape returns the name that escape wrote so.
@@ -65,13 +58,7 @@ func asideAt(name, machine string, now time.Time) string {
 	return aside(name, machine) + now.UTC().Format("2006-01-02 15.04.05") + ")"
 }
 
-// cut returns the begin of s, of at most so many bytes, and no half rune.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return strings.TrimRight(s[:most], " ")
+// cut returns the begin of a name, of at most so many bytes, and no half rune.
+func cut(name string, most int) string {
+	return strings.TrimRight(strings.ToValidUTF8(name[:min(len(name), most)], ""), " ")
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
@@ -33,9 +35,9 @@ const atOnce = 64
 type Versions struct {
 	store  store.Store
 	config Config
-	slots  chan struct{} // one for each chunk that is being verified and stored
-	total  atomic.Int64  // bytes of the users below
-	held   atomic.Int64  // of them, those that are not stored yet
+	slots  *semaphore.Weighted // one for each chunk that is being verified and stored
+	total  atomic.Int64        // bytes of the users below
+	held   atomic.Int64        // of them, those that are not stored yet
 
 	parsing sync.Mutex // held by who parses a manifest
 
@@ -53,7 +55,7 @@ func Open(ctx context.Context, s store.Store, c Config) (*Versions, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	v := &Versions{store: s, config: c, slots: make(chan struct{}, atOnce), users: make(map[string]*User)}
+	v := &Versions{store: s, config: c, slots: semaphore.NewWeighted(atOnce), users: make(map[string]*User)}
 	if c.TotalQuota > 0 {
 		users, err := v.everyone(ctx)
 		for _, u := range users {
@@ -110,13 +112,11 @@ func (v *Versions) everyone(ctx context.Context) ([]*User, error) {
 
 // inSlot runs fn as one of so many that use the processors and the disk at once.
 func (v *Versions) inSlot(ctx context.Context, fn func() error) error {
-	select {
-	case v.slots <- struct{}{}:
-		defer func() { <-v.slots }()
-		return fn()
-	case <-ctx.Done():
+	if v.slots.Acquire(ctx, 1) != nil {
 		return context.Cause(ctx)
 	}
+	defer v.slots.Release(1)
+	return fn()
 }
 
 // room returns how many more bytes the disk has room for, beside the reserve and what is being stored.
