@@ -120,7 +120,7 @@ func (k *clerk) refuse(request string, err error) error {
 	return refuse(err)
 }
 
-// list says versions.
+// list says versions, and then an empty frame.
 func (k *clerk) list(ctx context.Context, u *versions.User, a listArgs) (none rpc.None, err error) {
 	var list []versions.Version
 	if a.Name == "" {
@@ -131,13 +131,18 @@ func (k *clerk) list(ctx context.Context, u *versions.User, a listArgs) (none rp
 	if err != nil {
 		return none, err
 	}
-	b, given, err := k.server.memory.textOf(k.user, list)
-	if err != nil {
+	bytes := int64(listedVersion * len(list))
+	if err := k.server.memory.take(k.user, bytes); err != nil {
 		return none, err
 	}
-	defer given()
+	defer k.server.memory.give(k.user, bytes)
 	t := k.talk(ctx, a.Number, 0)
-	if err := t.say(b); err != nil {
+	for _, v := range list {
+		if err := t.say(textOf(v)); err != nil {
+			return none, err
+		}
+	}
+	if err := t.say(nil); err != nil {
 		return none, err
 	}
 	// The answer comes behind the list: a client that does not read its lists uses up its own maxJobs, and nobody else's.

@@ -42,7 +42,7 @@ func (c *Client) Get(ctx context.Context, name string, version int, use func(d *
 }
 
 func (d *Download) open() error {
-	list, err := d.talk.hearVersions()
+	v, _, err := d.talk.hearVersion()
 	if err != nil {
 		return err
 	}
@@ -50,10 +50,10 @@ func (d *Download) open() error {
 	if err != nil {
 		return err
 	}
-	if len(list) != 1 || manifest.Sum(b) != list[0].Content {
+	if manifest.Sum(b) != v.Content {
 		return fmt.Errorf("%w: the server sent another one", manifest.ErrManifest)
 	}
-	d.Version = list[0]
+	d.Version = v
 	d.Manifest, err = manifest.Parse(b, 0)
 	return err
 }

@@ -106,7 +106,7 @@ func TestBitmapsHaveABitForEachChunk(t *testing.T) {
 	require.NoError(t, err)
 	n := c.next()
 	q := startAsking(t.Context(), c, askGet, n, getArgs{Number: n, Name: "world"})
-	_, err = q.hearVersions()
+	_, _, err = q.hearVersion()
 	require.NoError(t, err)
 	_, err = q.hear(manifest.ErrManifest, maxManifest)
 	require.NoError(t, err)

@@ -5,8 +5,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/semaphore"
-
-	"github.com/quivernet/quiver/examples/savegame/versions"
 )
 
 const (
@@ -23,8 +21,8 @@ const (
 	// userChunks is how many chunks of one user's puts and gets may be in memory: 32 MiB, as many as four puts at full pace have. A further
 	// one waits, and no other user does.
 	userChunks = 64
-	// listedVersion is what a version has in JSON at most beside two names, which need no escapes.
-	listedVersion = 280
+	// listedVersion is what a version in a list takes at most, in bytes: its names are those that the store remembers.
+	listedVersion = 192
 )
 
 // memory is what the manifests and lists of the requests that go on have, in bytes. It is safe for concurrent use.
@@ -58,19 +56,6 @@ func (m *memory) give(user string, bytes int64) {
 	if m.of[user] -= bytes; m.of[user] == 0 {
 		delete(m.of, user)
 	}
-}
-
-// textOf writes a list of a user's versions in memory that it takes first; without room it writes nothing. The caller calls given when it
-// no longer needs the text.
-func (m *memory) textOf(user string, list []versions.Version) (text []byte, given func(), err error) {
-	var bytes int64
-	for i := range list {
-		bytes += int64(listedVersion + len(list[i].Name) + len(list[i].Machine))
-	}
-	if err := m.take(user, bytes); err != nil {
-		return nil, nil, err
-	}
-	return textOf(list...), func() { m.give(user, bytes) }, nil
 }
 
 // chunks bounds the buffers that each user's puts and gets hold.

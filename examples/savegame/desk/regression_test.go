@@ -9,15 +9,16 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
+	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/users"
 	"github.com/quivernet/quiver/examples/savegame/versions"
 )
@@ -43,20 +44,21 @@ func TestCodesOfARevokedToken(t *testing.T) {
 	require.ErrorIs(t, err, users.ErrCode)
 }
 
-// A server made its clients take fifty times the memory of the list that it sent.
-func TestListsTakeNoMoreMemoryThanTheySay(t *testing.T) {
-	for name, element := range map[string]string{"objects": "{}", "nothing": "null"} {
+// A server made its clients take fifty times the memory of the list that it sent, and lists had no end.
+func TestListsTakeNoMoreMemoryThanTheyMay(t *testing.T) {
+	for name, version := range map[string]string{"objects": "{}", "nothing": "null"} {
 		t.Run(name, func(t *testing.T) {
-			list := []byte("[" + strings.Repeat(element+",", 1<<20/len(element)) + element + "]")
-			frame := append(binary.AppendUvarint(nil, uint64(len(list))), list...)
-			heard := &talk{ctx: t.Context(), hears: bufio.NewReaderSize(bytes.NewReader(frame), sizeBuffer)}
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			_, _ = heard.hearVersions()
-			runtime.ReadMemStats(&after)
-			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(20*len(list)))
+			frame := append(binary.AppendUvarint(nil, uint64(len(version))), version...)
+			endless := bytes.NewReader(bytes.Repeat(frame, 2*maxVersions))
+			heard := &talk{ctx: t.Context(), hears: bufio.NewReaderSize(endless, sizeBuffer)}
+			list, err := heard.hearVersions()
+			require.ErrorIs(t, err, manifest.ErrManifest)
+			require.Nil(t, list)
+			require.InDelta(t, maxVersions*len(frame), int(endless.Size())-endless.Len(), sizeBuffer+float64(len(frame)), "it reads no further")
 		})
 	}
+	require.LessOrEqual(t, int(unsafe.Sizeof(versions.Version{})), listedVersion)
+	require.LessOrEqual(t, maxVersions*listedVersion, 64<<20)
 }
 
 // Each wrong code of a guest had the server read and hash its whole token file, fifty times a second for each connection.
@@ -70,27 +72,34 @@ func TestWrongCodesOfGuestsReadNoTokens(t *testing.T) {
 }
 
 // A list was written before its memory was asked for: a user with many saves who asked for lists over many connections had the server hold
-// 16 of them for each, and refuse them then.
+// 16 of them for each, and refuse them then. Nothing is written of it now but what the client reads.
 func TestListsAreNotWrittenWithoutRoom(t *testing.T) {
-	long := strings.Repeat("m", versions.MaxName)
-	list := make([]versions.Version, 10_000)
-	for i := range list {
-		list[i] = versions.Version{Name: long, Number: math.MaxInt, Kind: versions.Damaged, Base: math.MinInt, Size: math.MinInt64, Files: math.MinInt,
-			Time: time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.FixedZone("", 14*3600)), Machine: long}
-	}
-	m := memory{of: make(map[string]int64)}
-	text, given, err := m.textOf("alice", list)
+	h := newHost(t, versions.Config{}, nil)
+	c := h.dial()
+	_, err := put(t, c, versions.Request{}, nil)
 	require.NoError(t, err)
-	require.LessOrEqual(t, int64(len(text)), m.all)
-	given()
-	require.Zero(t, m.all)
+	m := &h.server.memory
 	require.NoError(t, m.take("alice", userMemory))
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, _, err = m.textOf("alice", list)
-	runtime.ReadMemStats(&after)
+	n := c.next()
+	q := startAsking(t.Context(), c, askList, n, listArgs{Number: n})
+	_, more, err := q.hearVersion()
+	require.Error(t, err, "nothing was said")
+	require.False(t, more)
+	_, err = q.wait(nil)
 	require.ErrorIs(t, err, ErrBusy)
-	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<10))
+	m.give("alice", userMemory)
+	list, err := c.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Eventually(t, func() bool { return m.take("alice", userMemory) == nil }, time.Minute, time.Millisecond, "it is given back")
+}
+
+// A version with the longest names and the largest numbers fits its frame.
+func TestTheLongestVersion(t *testing.T) {
+	long := strings.Repeat("\u2028", versions.MaxName/3) // JSON has six bytes for three
+	v := versions.Version{Name: long, Number: math.MaxInt, Kind: versions.Damaged, Base: math.MinInt, Size: math.MinInt64, Files: math.MinInt,
+		Time: time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.FixedZone("", 14*3600)), Machine: long}
+	require.LessOrEqual(t, len(textOf(v)), maxVersion)
 }
 
 // Each request that was refused left a line in the log, 400 a second for each connection.

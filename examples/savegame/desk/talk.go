@@ -25,8 +25,10 @@ import (
 var talks = stream.NewBlob("talk")
 
 const (
-	// maxRecords bounds a list of versions in bytes: a quarter of a million.
-	maxRecords = 64 << 20
+	// maxVersion bounds a version in bytes: two names of 79, all of them escaped perhaps, and 280 beside.
+	maxVersion = 2 << 10
+	// maxVersions bounds a list, which takes a client 50 MB then.
+	maxVersions = 1 << 18
 	// spokenAtOnce is how many bytes of frames are handed to the stream at once.
 	spokenAtOnce = 32 << 10
 	// sizeBuffer is the size of the reader for frames' sizes: so small that bufio reads chunks past it, without a copy.
@@ -137,35 +139,32 @@ func (t *talk) hearBitmap(count int) ([]int, error) {
 	return fromBitmap(b, count)
 }
 
-// textOf writes versions, in JSON.
-func textOf(list ...versions.Version) []byte {
-	b, _ := json.Marshal(list) // never fails: there are only strings, numbers and times
+// textOf writes a version, in JSON.
+func textOf(v versions.Version) []byte {
+	b, _ := json.Marshal(v) // never fails: there are only strings, numbers and a time
 	return b
 }
 
-// hearVersions hears what textOf wrote.
-func (t *talk) hearVersions() (list []versions.Version, err error) {
-	b, err := t.hear(manifest.ErrManifest, maxRecords)
-	if err != nil {
-		return nil, err
+// hearVersion hears what textOf wrote, or that there are no more.
+func (t *talk) hearVersion() (v versions.Version, more bool, err error) {
+	b, err := t.hear(manifest.ErrManifest, maxVersion)
+	if more = len(b) > 0; more && err == nil {
+		err = json.Unmarshal(b, &v)
 	}
-	return versionsOf(b)
+	return v, more, err
 }
 
-// leastVersion is less than any version has in JSON, in bytes.
-const leastVersion = 128
-
-// versionsOf reads JSON of versions, no more than there is text for: empty ones would take fifty times the memory of theirs.
-func versionsOf(b []byte) (list []versions.Version, err error) {
-	d := json.NewDecoder(bytes.NewReader(b))
-	for _, err = d.Token(); err == nil && d.More(); {
-		var v versions.Version
-		if err = d.Decode(&v); len(list) > len(b)/leastVersion {
-			err = fmt.Errorf("%w: more versions than %d bytes hold", manifest.ErrManifest, len(b))
+// hearVersions hears a list of versions.
+func (t *talk) hearVersions() (list []versions.Version, err error) {
+	for {
+		v, more, err := t.hearVersion()
+		if err != nil || !more {
+			return list, err
 		}
-		list = append(list, v)
+		if list = append(list, v); len(list) > maxVersions {
+			return nil, fmt.Errorf("%w: a list of more than %d versions", manifest.ErrManifest, maxVersions)
+		}
 	}
-	return list, err
 }
 
 // whole makes the end of a stream before its last frame an error.
