@@ -122,10 +122,8 @@ func (u *User) lost(v Version) error {
 	c := u.contents[v.Content]
 	lacks, _ := c.lacks()
 	switch {
-	case c.broken != nil:
-		return c.broken
-	case !c.there:
-		return fmt.Errorf("%w: its manifest", ErrDamaged)
+	case !c.known, !c.there:
+		return fmt.Errorf("%w: its manifest is missing or damaged, or can not be read", ErrDamaged)
 	case len(lacks) > 0:
 		return fmt.Errorf("%w: %d of its %d chunks are missing or damaged", ErrDamaged, len(lacks), len(c.chunks))
 	}

@@ -116,12 +116,11 @@ func (u *User) content(digest manifest.Digest) *content {
 // know remembers which chunks a manifest has. The caller holds mu.
 func (u *User) know(digest manifest.Digest, chunks []manifest.Chunk) *content {
 	c := u.content(digest)
-	if c.broken = nil; c.known {
-		return c
-	}
-	c.known = true
-	for _, id := range chunks {
-		c.chunks = append(c.chunks, u.object(id))
+	if !c.known {
+		c.known = true
+		for _, id := range chunks {
+			c.chunks = append(c.chunks, u.object(id))
+		}
 	}
 	return c
 }
@@ -139,19 +138,17 @@ func (u *User) learn(ctx context.Context, v Version) error {
 		return nil
 	}
 	chunks, _, err := u.manifest(ctx, v.Content)
-	u.mu.Lock()
-	defer u.mu.Unlock()
 	switch {
 	case err == nil:
+		u.mu.Lock()
+		defer u.mu.Unlock()
 		u.know(v.Content, chunks)
-	case ctx.Err() == nil:
-		u.content(v.Content).broken = err
-		if !errors.Is(err, ErrDamaged) {
-			u.stale.Store(true)
-		}
-		return nil
+	case ctx.Err() != nil:
+		return err
+	case !errors.Is(err, ErrDamaged):
+		u.stale.Store(true)
 	}
-	return err
+	return nil
 }
 
 // manifest reads a manifest. With ErrDamaged the store has none that can be used, and the next put of it brings it back.

@@ -135,7 +135,7 @@ func (u *User) takeOut(before int64) (out []store.Object) {
 func (u *User) damaged() bool {
 	for _, versions := range u.names {
 		for _, v := range versions {
-			if v.Kind == Damaged || v.Kind == Stored && u.contents[v.Content].broken != nil {
+			if v.Kind == Damaged || v.Kind == Stored && !u.contents[v.Content].known {
 				return true
 			}
 		}

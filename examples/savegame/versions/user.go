@@ -56,9 +56,8 @@ type object struct {
 type content struct {
 	*object
 	running atomic.Int32 // puts and gets that refer to it, which begin while records is held
-	known   bool         // whether chunks is what it has
+	known   bool         // whether chunks is what it has; not when the store has not the manifest, or another one
 	chunks  []*object    // as manifest.Chunks has them
-	broken  error        // the store has not the manifest, or another one
 }
 
 // lock takes records, and reads from the store what is not known. It fails unless these are names.
