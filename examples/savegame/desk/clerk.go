@@ -247,15 +247,9 @@ func (k *clerk) receive(ctx context.Context, n number, p *versions.Put) error {
 	if err != nil {
 		return err
 	}
-	if err := t.say(toBitmap(lacks)); err != nil {
-		return err
-	}
-	if err := t.finish(); err != nil {
-		return err
-	}
 	storing, ctx := errgroup.WithContext(ctx)
 	storing.SetLimit(storers)
-	err = t.hearChunks(lacks, func(index int, packed *[]byte) error {
+	err = t.fetch(lacks, func(index int, packed *[]byte) error {
 		storing.Go(func() error {
 			defer t.giveBuffer(packed)
 			return p.Chunk(ctx, index, *packed)
@@ -285,21 +279,14 @@ func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.
 	if err := t.say(textOf(c.Version)); err != nil {
 		return none, err
 	}
-	if err := t.say(c.Manifest); err != nil {
+	lacks, err := t.offer(c.Manifest, c.Chunks())
+	if err != nil {
 		return none, err
 	}
-	return none, k.give(t, c)
-}
-
-func (k *clerk) give(t *talk, c *versions.Content) error {
-	indices, err := t.hearBitmap(c.Chunks())
-	if err != nil {
-		return err
-	}
-	err = t.sayChunks(indices, func(buffer []byte, index int) ([]byte, error) {
-		packed, err := c.Chunk(t.ctx, index)
+	err = t.sayChunks(lacks, func(buffer []byte, index int) ([]byte, error) {
+		packed, err := c.Chunk(ctx, index)
 		return append(buffer, packed...), err
 	})
 	_, err = k.did("got", c.Version, err)
-	return err
+	return none, err
 }

@@ -65,14 +65,7 @@ func (d *Download) Fetch(lacks []int, each func(c manifest.Chunk, packed []byte)
 	all := d.Manifest.Chunks()
 	moved, stop := d.client.watch("get "+d.Version.Name, all, lacks)
 	defer stop()
-	err := d.talk.say(toBitmap(lacks))
-	if err == nil {
-		err = d.talk.finish()
-	}
-	if err != nil {
-		return err
-	}
-	return d.talk.hearChunks(lacks, func(index int, packed *[]byte) error {
+	return d.talk.fetch(lacks, func(index int, packed *[]byte) error {
 		defer d.talk.giveBuffer(packed)
 		moved(int(all[index].Size))
 		return each(all[index], *packed)

@@ -161,8 +161,7 @@ func stallPut(ctx context.Context, t *testing.T, c *Client, content []byte) {
 	}
 	b, n := (&manifest.Manifest{Entries: []manifest.Entry{file}}).Append(nil), c.next()
 	q := startAsking(ctx, c, askPut, n, putArgs{n, versions.Request{Name: fmt.Sprint("world ", n), Machine: "pc", Content: manifest.Sum(b)}})
-	require.NoError(t, q.say(b))
-	lacks, err := q.hearBitmap(len(file.Chunks))
+	lacks, err := q.offer(b, len(file.Chunks))
 	require.NoError(t, err)
 	for _, i := range lacks[:len(lacks)-1] {
 		require.NoError(t, q.say(manifest.Pack(nil, chunk(i))))
@@ -217,8 +216,7 @@ func beginPut(ctx context.Context, t *testing.T, c *Client, seed uint64) *asking
 	b := (&manifest.Manifest{Entries: []manifest.Entry{{Path: manifest.Root, Kind: manifest.File, Size: int64(chunk.Size), Chunks: []manifest.Chunk{chunk}}}}).Append(nil)
 	n := c.next()
 	q := startAsking(ctx, c, askPut, n, putArgs{n, versions.Request{Name: fmt.Sprint("world ", seed), Machine: "pc", Content: manifest.Sum(b)}})
-	require.NoError(t, q.say(b))
-	_, err := q.hearBitmap(1)
+	_, err := q.offer(b, 1)
 	require.NoError(t, err)
 	return q
 }

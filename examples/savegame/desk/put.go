@@ -48,10 +48,7 @@ type putting struct {
 
 // send sends the manifest, and what the server lacks.
 func (p *putting) send(t *talk, manifest []byte) (err error) {
-	if err := t.say(manifest); err != nil {
-		return err
-	}
-	if p.lacks, err = t.hearBitmap(len(p.chunks)); err != nil {
+	if p.lacks, err = t.offer(manifest, len(p.chunks)); err != nil {
 		return err
 	}
 	moved, stop := p.watch(p.label, p.chunks, p.lacks)

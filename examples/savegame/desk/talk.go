@@ -130,8 +130,11 @@ func (t *talk) hear(kind error, most int) ([]byte, error) {
 	return t.read(size)
 }
 
-// hearBitmap hears the bitmap of so many chunks.
-func (t *talk) hearBitmap(count int) ([]int, error) {
+// offer says a manifest of so many chunks, and hears which of them the other side lacks.
+func (t *talk) offer(bytes []byte, count int) (lacks []int, err error) {
+	if err := t.say(bytes); err != nil {
+		return nil, err
+	}
 	b, err := t.hear(manifest.ErrManifest, (count+7)/8)
 	if err != nil {
 		return nil, err
@@ -238,9 +241,16 @@ func (t *talk) hearChunk() (*[]byte, error) {
 	return packed, nil
 }
 
-// hearChunks hears a chunk for each of indices, and nothing behind them, and hands it to each in a buffer, which each gives back.
-func (t *talk) hearChunks(indices []int, each func(index int, packed *[]byte) error) error {
-	for _, index := range indices {
+// fetch says which chunks of a manifest are lacking, which is all that this side says, hears each of them and nothing else, and hands it
+// to each in a buffer, which each gives back.
+func (t *talk) fetch(lacks []int, each func(index int, packed *[]byte) error) error {
+	if err := t.say(toBitmap(lacks)); err != nil {
+		return err
+	}
+	if err := t.finish(); err != nil {
+		return err
+	}
+	for _, index := range lacks {
 		packed, err := t.hearChunk()
 		if err != nil {
 			return err
