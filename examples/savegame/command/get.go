@@ -41,7 +41,7 @@ func get(ctx context.Context, s *session) (err error) {
 		return g.print(ctx)
 	}
 	g.kept = "; what has arrived waits beside the place: run the same command again to go on"
-	return g.visit(ctx, g.fetch)
+	return g.reach(ctx, g.fetch)
 }
 
 // print fetches a file by way of a temporary folder, and leaves standard output to its content.
@@ -53,7 +53,7 @@ func (g *getting) print(ctx context.Context) error {
 	defer os.RemoveAll(dir)
 	out := g.Writer
 	g.path, g.prints, g.Writer = filepath.Join(dir, g.name), true, g.ErrWriter
-	if err := g.visit(ctx, g.fetch); err != nil {
+	if err := g.reach(ctx, g.fetch); err != nil {
 		return err
 	}
 	f, err := os.Open(g.path)

@@ -66,11 +66,11 @@ func TestServersWordsArePlain(t *testing.T) {
 	t.Run("names", func(t *testing.T) {
 		for _, flags := range [][]string{nil, {"--json"}} {
 			var out bytes.Buffer
-			c := client("x", "", "", func(_ context.Context, s *session) error {
+			c := client("login", "", "", func(_ context.Context, s *session) error { // which is no command that needs one
 				return s.list([]versions.Version{{Name: forged, Machine: forged, Size: -5, Files: -1, Time: time.Unix(1<<30, 0)}}, nil)
 			}, &cli.BoolFlag{Name: "json"})
 			c.Writer = &out
-			require.NoError(t, c.Run(t.Context(), append([]string{"x", "--home", t.TempDir()}, flags...)))
+			require.NoError(t, c.Run(t.Context(), append([]string{"login", "--home", t.TempDir()}, flags...)))
 			require.Contains(t, out.String(), "evil")
 			requirePlain(t, strings.ReplaceAll(out.String(), "\t", ""))
 		}

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +55,7 @@ func put(ctx context.Context, s *session) error {
 	p := &putting{session: s, paths: s.Args().Slice()}
 	p.request.Machine = s.Machine
 	p.kept = "; what has arrived stays at the server for a day: run the same command again to go on"
-	if err := cmp.Or(p.choose(), p.loggedIn()); err != nil {
+	if err := p.choose(); err != nil {
 		return err
 	}
 	defer p.close()
@@ -68,7 +67,7 @@ func put(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	return p.visit(ctx, p.send)
+	return p.reach(ctx, p.send)
 }
 
 // choose finds out the save's name, and what becomes of a conflict.

@@ -19,7 +19,7 @@ import (
 func TestPutWithoutALogin(t *testing.T) {
 	t.Parallel()
 	m := &machine{t, filepath.Join(t.TempDir(), "home"), t.TempDir()}
-	m.fails(exitDenied, []string{"put", m.write("world", "1")}, "put world: not logged in")
+	m.fails(exitDenied, []string{"put", m.write("world", "1")}, "world: not logged in")
 }
 
 // Files that no save can hold were lost to a get, though no version has them.

@@ -87,7 +87,7 @@ func restore(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.visit(ctx, func(ctx context.Context, client *desk.Client) error {
+	return s.reach(ctx, func(ctx context.Context, client *desk.Client) error {
 		history, err := client.History(ctx, name)
 		if err != nil || len(history) == 0 { // a server's answer is not to be relied on
 			return cmp.Or(err, versions.ErrNoSave)

@@ -29,12 +29,15 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// client declares a command that goes to a server.
+// client declares a command that goes to the server of the login, or logs in.
 func client(name, args, summary string, do func(context.Context, *session) error, flags ...cli.Flag) *cli.Command {
 	return command(name, args, summary, func(ctx context.Context, j *job) error {
 		s, err := newSession(j)
 		if err != nil {
 			return err
+		}
+		if s.Token == "" && name != "login" {
+			return fail(exitDenied, "not logged in: paste the line that savegame serve printed (savegame login HOST:PORT CODE)")
 		}
 		return do(ctx, s)
 	}, append(flags,
@@ -70,26 +73,10 @@ func newSession(j *job) (s *session, err error) {
 	return s, nil
 }
 
-// visit runs fn at the server of the login.
-func (s *session) visit(ctx context.Context, fn func(context.Context, *desk.Client) error) error {
-	if err := s.loggedIn(); err != nil {
-		return err
-	}
-	return s.reach(ctx, fn)
-}
-
-// loggedIn says what to do where nobody has logged in.
-func (s *session) loggedIn() error {
-	if s.Token == "" {
-		return fail(exitDenied, "not logged in: paste the line that savegame serve printed (savegame login HOST:PORT CODE)")
-	}
-	return nil
-}
-
-// visiting is what a command does at the server of the login and nowhere else.
+// visiting is what a command does at the server and nowhere else.
 func visiting(do func(context.Context, *session, *desk.Client) error) func(context.Context, *session) error {
 	return func(ctx context.Context, s *session) error {
-		return s.visit(ctx, func(ctx context.Context, client *desk.Client) error { return do(ctx, s, client) })
+		return s.reach(ctx, func(ctx context.Context, client *desk.Client) error { return do(ctx, s, client) })
 	}
 }
 

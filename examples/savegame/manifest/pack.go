@@ -31,20 +31,13 @@ const (
 // ErrChunk means that bytes are not the chunk that they should be.
 var ErrChunk = errors.New("damaged chunk")
 
-// encoder and decoder serve any number of goroutines, of which as many at once as there are cores.
+// encoder and decoder serve any number of goroutines, of which as many at once as there are cores. Their options are right: there is no error.
 var (
-	encoder = made(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxChunk),
-		zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true)))
-	decoder = made(zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(MaxChunk),
-		zstd.WithDecoderLowmem(true), zstd.WithDecoderConcurrency(0)))
+	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxChunk),
+		zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
+	decoder, _ = zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(MaxChunk),
+		zstd.WithDecoderLowmem(true), zstd.WithDecoderConcurrency(0))
 )
-
-func made[T any](coder T, err error) T {
-	if err != nil {
-		panic(err) // the options above are wrong
-	}
-	return coder
-}
 
 // Pack appends the packed form of a chunk's bytes to b, compressed where that pays. Any number may run at once.
 func Pack(b, chunk []byte) []byte {
