@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"unicode"
 
+	"github.com/urfave/cli/v3"
+
 	"github.com/quivernet/quiver/examples/savegame/desk"
 	"github.com/quivernet/quiver/examples/savegame/manifest"
 	"github.com/quivernet/quiver/examples/savegame/store"
@@ -22,12 +24,6 @@ import (
 const exitCodes = `0 done, 1 failed, 2 wrong usage, 3 no such save or version, 4 conflict, 5 not allowed (token, code or
 fingerprint), 6 no room, 7 server not reached, 8 unsound store, 9 folder in use, 10 done, but something was left out,
 130 interrupted.`
-
-// failure is an error that decides the exit code.
-type failure struct {
-	code int
-	error
-}
 
 const (
 	exitFailed      = 1
@@ -43,10 +39,9 @@ const (
 	exitInterrupted = 130 // what shells return for SIGINT
 )
 
-func (f failure) Unwrap() error { return f.error }
-
+// fail returns an error that decides the exit code.
 func fail(code int, format string, args ...any) error {
-	return failure{code, fmt.Errorf(format, args...)}
+	return cli.Exit(fmt.Errorf(format, args...), code)
 }
 
 func usage(format string, args ...any) error { return fail(exitUsage, format, args...) }
@@ -62,8 +57,8 @@ var kinds = map[int][]error{
 }
 
 func exitCode(err error) int {
-	if decided, is := errors.AsType[failure](err); is {
-		return decided.code
+	if decided, is := errors.AsType[cli.ExitCoder](err); is {
+		return decided.ExitCode()
 	}
 	for code, kinds := range kinds {
 		if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {

@@ -63,13 +63,13 @@ type Client struct {
 }
 
 // Dial connects, and returns when the desk is open.
-func Dial(ctx context.Context, config ClientConfig) (*Client, error) {
+func Dial(ctx context.Context, config ClientConfig) (_ *Client, err error) {
 	c := &Client{config: config}
 	opened := make(chan *rpc.Actor, 1)
-	if err := c.build(opened); err != nil {
+	if err = c.build(opened); err != nil {
 		return nil, err
 	}
-	if err := c.connect(ctx); err != nil {
+	if err = c.connect(ctx); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.Background())
@@ -79,13 +79,12 @@ func Dial(ctx context.Context, config ClientConfig) (*Client, error) {
 	case c.desk = <-opened:
 		return c, nil
 	case <-c.conn.Done():
-		err := c.conn.Err()
-		c.Close()
-		return nil, err
+		err = c.conn.Err()
 	case <-ctx.Done():
-		c.Close()
-		return nil, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	c.Close()
+	return nil, err
 }
 
 // build makes the world.

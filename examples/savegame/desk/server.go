@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,11 +57,8 @@ type Server struct {
 // NewServer returns a server without connections. The caller drives its world.
 func NewServer(config ServerConfig) (*Server, error) {
 	s := &Server{
-		config: config, log: config.Logger, clerks: make(map[*rpc.Conn]*clerk), guests: guests{most: maxGuests},
+		config: config, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler)), clerks: make(map[*rpc.Conn]*clerk), guests: guests{most: maxGuests},
 		memory: memory{of: make(map[string]int64)}, chunks: chunks{most: userChunks, of: make(map[string]*semaphore.Weighted)},
-	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
 	}
 	var err error
 	s.world, err = rpc.NewWorld(rpc.Config{

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -189,7 +190,8 @@ func Add(path, user string, note ...string) (token string, err error) {
 	token = rand.Text()
 	line := strings.Join(append([]string{user + ":" + token}, note...), " # ") + "\n"
 	return token, edit(path, func(text string, entries []entry) (string, error) {
-		if has := count(entries, user); has >= maxTokens {
+		others := slices.DeleteFunc(entries, func(e entry) bool { return e.user == user })
+		if has := len(entries) - len(others); has >= maxTokens {
 			return "", fmt.Errorf("%w: %s has %d, which is the limit; revoke those that are not used", ErrTokens, user, has)
 		}
 		if text != "" && !strings.HasSuffix(text, "\n") {
@@ -197,16 +199,6 @@ func Add(path, user string, note ...string) (token string, err error) {
 		}
 		return text + line, nil
 	})
-}
-
-// count returns how many of the entries are a user's.
-func count(entries []entry, user string) (n int) {
-	for _, e := range entries {
-		if e.user == user {
-			n++
-		}
-	}
-	return n
 }
 
 // Revoke takes away the tokens of a user that begin with prefix, all when that is empty, and says how many those were. It
