@@ -27,6 +27,8 @@ const (
 	dialTime = 10 * time.Second
 	// maxPause is the longest pause between two tries: a server that is back is found soon.
 	maxPause = 5 * time.Second
+	// barInterval is how often a terminal shows what has moved, lineInterval how often a line elsewhere says so.
+	barInterval, lineInterval = 100 * time.Millisecond, 2 * time.Second
 )
 
 // client declares a command that goes to the server of the login, or logs in.
@@ -134,11 +136,6 @@ func (s *session) once(ctx context.Context, fn func(context.Context, *desk.Clien
 	}
 	return err
 }
-
-const (
-	barInterval  = 100 * time.Millisecond
-	lineInterval = 2 * time.Second
-)
 
 // watch shows what moves, and notes whether something has.
 func (s *session) watch(label string, total int64) (moved func(bytes int), stop func()) {
