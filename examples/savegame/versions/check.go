@@ -44,12 +44,7 @@ func (r *Report) Sound() bool { return len(r.Findings) == 0 }
 // deletes what is corrupt, so that a put of the same content brings it back. A user's versions cannot be read or made while
 // it looks at that user's.
 func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error) {
-	users, err := v.everyone(ctx)
-	for _, u := range users {
-		if failed := u.check(ctx, &r, repair); failed != nil {
-			err = errors.Join(err, fmt.Errorf("checking the saves of %s: %w", u.name, failed))
-		}
-	}
+	err = v.each(ctx, "checking", func(u *User) error { return u.check(ctx, &r, repair) })
 	slices.SortFunc(r.Findings, func(a, b Finding) int { return strings.Compare(a.String(), b.String()) })
 	return r, err
 }

@@ -226,22 +226,17 @@ func (p *Put) Commit(ctx context.Context) (Version, error) {
 		return Version{}, err
 	}
 	defer u.records.Unlock()
-	v, err := p.commit(ctx)
+	name, same, err := u.place(p.request)
+	if p.version.Name = name; err == nil && !same {
+		_, err = u.createInRoom(ctx, p.request.Name, p.version)
+	}
 	if err != nil {
 		return Version{}, err
 	}
 	p.end()
-	_ = u.retain(ctx, v.Name) // or Collect does, which reports it
+	v := u.newest(name)
+	_ = u.retain(ctx, name) // or Collect does, which reports it
 	return v, nil
-}
-
-func (p *Put) commit(ctx context.Context) (Version, error) {
-	name, same, err := p.user.place(p.request)
-	if err != nil || same {
-		return p.user.newest(name), err
-	}
-	p.version.Name = name
-	return p.user.createInRoom(ctx, p.request.Name, p.version)
 }
 
 // Abandon ends the put, unless Commit has. What has arrived stays for a while, unless there was no room for it: then it

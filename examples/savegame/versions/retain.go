@@ -3,7 +3,6 @@ package versions
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -180,14 +179,11 @@ type Collected struct {
 // Collect deletes what has had its time and, after the grace, what puts that were given up left behind. It goes on with
 // the next user when one fails. Run it now and then, as once in an hour; puts and gets may go on meanwhile.
 func (v *Versions) Collect(ctx context.Context) (all Collected, err error) {
-	users, err := v.everyone(ctx)
-	for _, u := range users {
-		c, failed := u.collect(ctx)
+	err = v.each(ctx, "cleaning up", func(u *User) error {
+		c, err := u.collect(ctx)
 		all = Collected{all.Versions + c.Versions, all.Objects + c.Objects, all.Bytes + c.Bytes}
-		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("cleaning up the saves of %s: %w", u.name, failed))
-		}
-	}
+		return err
+	})
 	return all, err
 }
 

@@ -81,11 +81,11 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 
 // read reads from the store what is not known.
 func (u *User) read(ctx context.Context) error {
-	if err := u.lock(ctx); err != nil {
-		return fmt.Errorf("reading the saves of %s: %w", u.name, err)
+	err := u.lock(ctx)
+	if err == nil {
+		u.records.Unlock()
 	}
-	u.records.Unlock()
-	return nil
+	return err
 }
 
 // stored notes that an object is there. The caller holds mu.

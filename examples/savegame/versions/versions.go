@@ -3,6 +3,8 @@ package versions
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -57,13 +59,7 @@ func Open(ctx context.Context, s store.Store, c Config) (*Versions, error) {
 	}
 	v := &Versions{store: s, config: c, slots: semaphore.NewWeighted(atOnce), users: make(map[string]*User)}
 	if c.TotalQuota > 0 {
-		users, err := v.everyone(ctx)
-		for _, u := range users {
-			if err == nil {
-				err = u.read(ctx)
-			}
-		}
-		return v, err
+		return v, v.each(ctx, "reading", func(u *User) error { return u.read(ctx) })
 	}
 	return v, nil
 }
@@ -88,9 +84,10 @@ func (v *Versions) user(name string) *User {
 	return v.users[name]
 }
 
-// everyone returns the users who have something in the store, or are remembered to have, by name; with an error those who could be found.
-func (v *Versions) everyone(ctx context.Context) ([]*User, error) {
-	last, failed := "", error(nil)
+// each does something with all users who have something in the store, or are remembered to have, by name. It goes on with the next user
+// when one fails, and with those who could be found when not all could.
+func (v *Versions) each(ctx context.Context, doing string, fn func(u *User) error) (failed error) {
+	last := ""
 	for o, err := range v.store.List(ctx, "users") {
 		if err != nil {
 			failed = cmp.Or(failed, err)
@@ -106,8 +103,14 @@ func (v *Versions) everyone(ctx context.Context) ([]*User, error) {
 		}
 	}
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	return slices.SortedFunc(maps.Values(v.users), func(a, b *User) int { return strings.Compare(a.name, b.name) }), failed
+	users := slices.SortedFunc(maps.Values(v.users), func(a, b *User) int { return strings.Compare(a.name, b.name) })
+	v.mu.Unlock()
+	for _, u := range users {
+		if err := fn(u); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s the saves of %s: %w", doing, u.name, err))
+		}
+	}
+	return failed
 }
 
 // inSlot runs fn as one of so many that use the processors and the disk at once.
