@@ -6,35 +6,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
-
-// Problem is what Check says of an object or a version.
-type Problem string
-
-const (
-	// Incomplete is a version that cannot be had: its record, its manifest or a chunk is missing or damaged.
-	Incomplete Problem = "incomplete"
-	// Corrupt is a chunk or a manifest that is missing or can not be read, or whose bytes are not those that its key names.
-	Corrupt Problem = "damaged"
-)
-
-// Finding is something that Check found.
-type Finding struct {
-	Problem Problem
-	What    string // has it: a version and its user, or a key
-	Err     error  // why
-}
-
-func (f Finding) String() string { return fmt.Sprintf("%s: %s: %v", f.Problem, f.What, f.Err) }
 
 // Report is what Check found. What is not in Findings is good.
 type Report struct {
 	Users, Versions, Objects int
 	Bytes                    int64 // as store.Occupied counts
-	Findings                 []Finding
+
+	// Findings are lines: "incomplete: NAME@3 of USER: why" of a version that cannot be had, for its record, its manifest or a chunk is missing
+	// or damaged, and "damaged: KEY: why" of a chunk or manifest that can not be read, or whose bytes are not those that its key names.
+	Findings []string
 }
 
 // Sound reports whether every version is complete and every object verified.
@@ -45,7 +28,7 @@ func (r *Report) Sound() bool { return len(r.Findings) == 0 }
 // it looks at that user's.
 func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error) {
 	err = v.each(ctx, "checking", func(u *User) error { return u.check(ctx, &r, repair) })
-	slices.SortFunc(r.Findings, func(a, b Finding) int { return strings.Compare(a.String(), b.String()) })
+	slices.Sort(r.Findings)
 	return r, err
 }
 
@@ -77,7 +60,7 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 		r.Bytes += recordBytes * int64(len(versions))
 		for _, v := range versions {
 			if err := u.lost(v); err != nil {
-				r.Findings = append(r.Findings, Finding{Incomplete, fmt.Sprintf("%s@%d of %s", v.Name, v.Number, u.name), err})
+				r.Findings = append(r.Findings, fmt.Sprintf("incomplete: %s@%d of %s: %v", v.Name, v.Number, u.name, err))
 			}
 		}
 	}
@@ -96,7 +79,7 @@ func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair boo
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	r.Findings = append(r.Findings, Finding{Corrupt, u.key(o.id), err})
+	r.Findings = append(r.Findings, fmt.Sprintf("damaged: %s: %v", u.key(o.id), err))
 	u.spoiled(o.id)
 	if repair && errors.Is(err, ErrDamaged) { // what can not be read may be good
 		return u.all.store.Delete(ctx, u.key(o.id))

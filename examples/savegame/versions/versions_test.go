@@ -466,11 +466,12 @@ func TestCheckAndRepair(t *testing.T) {
 	r, err := p.all.Check(ctx, true)
 	require.NoError(t, err)
 	require.False(t, r.Sound())
-	found := make(map[Problem][]string)
+	found := make(map[string][]string)
 	for _, f := range r.Findings {
-		found[f.Problem] = append(found[f.Problem], f.What)
+		problem := strings.SplitN(f, ": ", 3)
+		found[problem[0]] = append(found[problem[0]], problem[1])
 	}
-	require.Equal(t, map[Problem][]string{Corrupt: {u.key(s.manifest.Chunks()[0])}, Incomplete: {"world@1 of alice"}}, found)
+	require.Equal(t, map[string][]string{"damaged": {u.key(s.manifest.Chunks()[0])}, "incomplete": {"world@1 of alice"}}, found)
 	_, err = get(ctx, u, "world", 0)
 	require.ErrorIs(t, err, ErrDamaged)
 	p.requireContent(u, "fine", 0, saveOf("two"))
