@@ -176,15 +176,13 @@ func (s *server) run(ctx context.Context) error {
 
 // collect deletes what has had its time, now and then.
 func (s *server) collect(ctx context.Context) {
-	ticker := time.NewTicker(collectInterval)
-	defer ticker.Stop()
 	for ctx.Err() == nil {
 		did, err := s.config.Versions.Collect(ctx)
 		if s.config.Logger != nil && ctx.Err() == nil && (err != nil || did.Objects > 0) {
 			s.config.Logger.Info("deleted what has had its time", "versions", did.Versions, "objects", did.Objects, "bytes", did.Bytes, "error", err)
 		}
 		select {
-		case <-ticker.C:
+		case <-time.After(collectInterval):
 		case <-ctx.Done():
 		}
 	}

@@ -1,5 +1,5 @@
 // Package desk is where saves are handed in and out: a client asks its desk, an actor that the server spawns for it, by
-// requests. Manifests, bitmaps of chunks and chunks are said beside, in a stream either way that has the request's number.
+// requests. Versions, manifests, bitmaps of chunks and chunks are said beside, in a stream either way that has the request's number.
 //
 //	client                                   server
 //	Put(number, name, seen, mode, content)
@@ -12,6 +12,10 @@
 //	                                         the version, and its manifest
 //	bitmap of the chunks that are wanted
 //	                                         these chunks
+//	                                         answer
+//
+//	List(number, name)
+//	                                         the versions, and an empty frame
 //	                                         answer
 //
 // An interrupted put or get is asked for again: it lacks less then. A refusal is the request's answer, with a code that says
