@@ -193,7 +193,7 @@ func contentText(v versions.Version) string {
 // noteDisplaced says which versions are gone for good, also when --quiet is given.
 func (s *session) noteDisplaced(stored desk.Stored) {
 	for _, d := range stored.Displaced {
-		fmt.Fprintf(s.ErrWriter, "deleted to make room: %s\n", plain(d.String()))
+		fmt.Fprintf(s.ErrWriter, "deleted to make room: %s\n", plain(d))
 	}
 	if stored.More > 0 {
 		fmt.Fprintf(s.ErrWriter, "deleted to make room: versions of %s more\n", english.Plural(stored.More, "save", ""))

@@ -77,8 +77,8 @@ type (
 	}
 	made struct {
 		Version   versions.Version
-		Displaced []versions.Displaced `quiver:"max=100"` // maxDisplaced: what was deleted to make room for it, or for tries before it
-		More      int                  // saves of which versions were deleted, and that Displaced has not
+		Displaced []string `quiver:"max=100,each=200"` // maxDisplaced: what was deleted to make room for it, or for tries before it
+		More      int      // saves of which versions were deleted, and that Displaced has not
 	}
 	redemption struct{ Code, Machine, Secret string }
 	login      struct{ User, Token string }

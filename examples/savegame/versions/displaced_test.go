@@ -29,7 +29,7 @@ func TestTheDiskIsAQuota(t *testing.T) {
 		seen = p.put(u, Request{Name: "world", Seen: seen}, saveOf(noise(i, size))).Ref()
 	}
 	require.Equal(t, []string{"world@4 put", "world@5 put"}, p.history(u, "world"))
-	require.Equal(t, []Displaced{{Name: "world", First: 1, Last: 3, Versions: 3}}, u.Displaced("world"))
+	require.Equal(t, []string{"3 versions from world@1 to @3"}, u.Displaced("world"))
 	p.requireContent(u, "other", other.Number, saveOf(noise(100, size)))
 
 	_, _, err := put(t.Context(), u, Request{Name: "world", Seen: seen}, saveOf(noise(6, size), noise(7, size), noise(8, size)))
@@ -181,7 +181,7 @@ func TestWhatACutOffPutDisplacedIsTold(t *testing.T) {
 	cut.Abandon()
 
 	third := p.put(u, Request{Name: "world", Seen: second.Ref()}, next)
-	told := []Displaced{{Name: "world", First: 1, Last: 1, Versions: 1}}
+	told := []string{"world@1"}
 	require.Equal(t, told, u.Displaced("world"))
 	p.put(u, Request{Name: "world", Seen: second.Ref()}, next)
 	require.Equal(t, told, u.Displaced("world"), "that answer was lost")

@@ -53,7 +53,7 @@ func TestWhatAKeptConflictDisplacedIsTold(t *testing.T) {
 	v := p.put(u, Request{Name: "world", Mode: KeepBoth}, saveOf(noise(3, size)))
 	require.NotEqual(t, "world", v.Name)
 	require.Equal(t, []string{"world@2 put"}, p.history(u, "world"))
-	require.Equal(t, []Displaced{{Name: "world", First: 1, Last: 1, Versions: 1}}, u.Displaced("world"))
+	require.Equal(t, []string{"world@1"}, u.Displaced("world"))
 }
 
 // What a get had found damaged counted as there again once the store was read anew, as it is when a client leaves in the middle of a chunk.

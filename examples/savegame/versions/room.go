@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/dustin/go-humanize/english"
@@ -137,25 +137,6 @@ func (u *User) oldest(ctx context.Context) (oldest []Version, err error) {
 	return oldest, nil
 }
 
-// Displaced is versions of a save that were deleted to make room for a put or a Restore.
-type Displaced struct {
-	Name        string `quiver:"max=79"`
-	First, Last int    // the lowest and the highest number
-	Versions    int
-	Trash       bool // the save was in the trash, and is gone altogether
-}
-
-// String names them for a person.
-func (d Displaced) String() string {
-	switch {
-	case d.Trash:
-		return fmt.Sprintf("%s, which was in the trash, with %s", d.Name, english.Plural(d.Versions, "version", ""))
-	case d.Versions == 1:
-		return fmt.Sprintf("%s@%d", d.Name, d.First)
-	}
-	return fmt.Sprintf("%d versions from %s@%d to @%d", d.Versions, d.Name, d.First, d.Last)
-}
-
 // mostDisplaced is how many are remembered for a save: a client that forces its puts never says that it has heard of them.
 const mostDisplaced = 1024
 
@@ -193,27 +174,36 @@ func (u *User) forgetTold(r Request) {
 	}
 }
 
-// Displaced returns, by name, what was deleted to make room for a save: by the put that has just ended, and by those before it whose
-// answer nobody may have heard, since the server began.
-func (u *User) Displaced(name string) (list []Displaced) {
+// Displaced says, in a line for each save, what was deleted to make room for a save: by the put that has just ended, and by those before it
+// whose answer nobody may have heard, since the server began.
+func (u *User) Displaced(name string) (lines []string) {
 	u.records.Lock()
 	defer u.records.Unlock()
 	if u.displaced[name] == nil {
 		return nil
 	}
 	u.displaced[name].told = true
+	gone := make(map[string][]Version)
 	for _, v := range u.displaced[name].versions {
-		if slices.Contains(u.names[v.Name], v) {
-			continue // the store failed to delete it
-		}
-		at, found := slices.BinarySearchFunc(list, v, func(d Displaced, v Version) int { return strings.Compare(d.Name, v.Name) })
-		if !found {
-			list = slices.Insert(list, at, Displaced{Name: v.Name, First: v.Number})
-		}
-		d := &list[at]
-		if d.Last, d.Trash = v.Number, v.Kind == Trash; !d.Trash {
-			d.Versions++
+		if !slices.Contains(u.names[v.Name], v) { // else the store failed to delete it
+			gone[v.Name] = append(gone[v.Name], v)
 		}
 	}
-	return list
+	for _, name := range slices.Sorted(maps.Keys(gone)) {
+		lines = append(lines, lineOf(gone[name]))
+	}
+	return lines
+}
+
+// lineOf names versions of a save for a person. When the trash's record is the last of them the save is gone altogether.
+func lineOf(gone []Version) string {
+	first, last := gone[0], gone[len(gone)-1]
+	gone = slices.DeleteFunc(gone, func(v Version) bool { return v.Kind == Trash })
+	switch {
+	case last.Kind == Trash:
+		return fmt.Sprintf("%s, which was in the trash, with %s", last.Name, english.Plural(len(gone), "version", ""))
+	case len(gone) == 1:
+		return fmt.Sprintf("%s@%d", last.Name, last.Number)
+	}
+	return fmt.Sprintf("%d versions from %s@%d to @%d", len(gone), last.Name, first.Number, last.Number)
 }
