@@ -95,7 +95,6 @@ func passes(err error) bool {
 // explain says what went wrong with a server, to who has to do something about it.
 func explain(server string, err error) error {
 	var closed *rpc.CloseError
-	var conflict *versions.Conflict
 	switch {
 	case errors.Is(err, cert.ErrPinned):
 		return fail(exitDenied, "server %s: wrong fingerprint: it is another server, or has a new certificate; if that is meant, log in again", server)
@@ -103,9 +102,6 @@ func explain(server string, err error) error {
 		return fail(exitDenied, "server %s does not accept the token: %s; log in again with a line that the server's owner, or another machine of yours (savegame invite), prints", server, closed.Reason)
 	case errors.As(err, &closed):
 		return fmt.Errorf("server %s: the connection ended: %v: %s", server, closed.Code, closed.Reason)
-	case errors.As(err, &conflict):
-		return fail(exitConflict, "%w; --keep-both keeps yours beside it, --force makes yours the newest, and savegame get %s PATH shows what is there",
-			err, conflict.Latest.Name)
 	case passes(err):
 		return fmt.Errorf("server %s: %w", server, err)
 	}

@@ -186,8 +186,10 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 	if errors.Is(err, manifest.ErrManifest) { // a scan makes none that is wrong but for the server's limits
 		return fail(exitFull, "%w, which serve --max-size sets", err)
 	}
-	if conflict, is := errors.AsType[*versions.Conflict](err); is {
-		p.noteElsewhere(conflict.Latest)
+	if errors.Is(err, versions.ErrConflict) {
+		p.noteElsewhere()
+		return fail(exitConflict, "%w; --keep-both keeps yours beside it, --force makes yours the newest, and savegame get %s PATH shows what is there",
+			err, p.request.Name)
 	}
 	if err != nil {
 		return err
@@ -208,8 +210,8 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 }
 
 // noteElsewhere tells a person who put or got a version at one place, and is refused at another, why.
-func (p *putting) noteElsewhere(v versions.Version) {
-	if last, err := p.seenLast(v.Name); err == nil && last.Content == v.Content {
-		p.note("version %d is known at another place of this machine; each place has seen what it held itself", v.Number)
+func (p *putting) noteElsewhere() {
+	if last, err := p.seenLast(p.request.Name); err == nil && last.Number > p.request.Seen.Number {
+		p.note("version %d is known at another place of this machine; each place has seen what it held itself", last.Number)
 	}
 }

@@ -122,7 +122,7 @@ func (s *session) erase(ctx context.Context, client *desk.Client, name string) e
 	if err == nil {
 		err = client.Erase(ctx, name, s.Machine, seen, s.Bool("force"))
 	}
-	if errors.As(err, new(*versions.Conflict)) { // of which explain would say what a put may do
+	if errors.Is(err, versions.ErrConflict) {
 		return fail(exitConflict, "%v; --force deletes it all the same, and savegame get %s PATH shows what is there", err, name)
 	}
 	if err != nil && !(s.again && errors.Is(err, versions.ErrNoSave)) {

@@ -232,13 +232,10 @@ func (c *Client) Remove(ctx context.Context, name, machine string) (versions.Ver
 	return ask(ctx, c, askRemove, editArgs{Name: name, Machine: machine})
 }
 
-// Erase deletes all versions of a save, for good. It fails with a [*versions.Conflict] when the newest one is neither the
+// Erase deletes all versions of a save, for good. It fails with [versions.ErrConflict] when the newest one is neither the
 // one seen nor in the trash, unless it is forced.
 func (c *Client) Erase(ctx context.Context, name, machine string, seen versions.Ref, force bool) error {
 	_, err := ask(ctx, c, askErase, editArgs{Name: name, Machine: machine, Seen: seen, Force: force})
-	if errors.Is(err, errConflict) {
-		err = c.conflict(ctx, name, seen, err)
-	}
 	return err
 }
 

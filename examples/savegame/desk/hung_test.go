@@ -64,9 +64,8 @@ func TestRefusedPutsAreInNobodysWay(t *testing.T) {
 	_, err := put(t, c, versions.Request{}, []byte("first"))
 	require.NoError(t, err)
 	for range 10 {
-		var conflict *versions.Conflict
 		_, err := put(t, c, versions.Request{}, []byte("second"))
-		require.ErrorAs(t, err, &conflict)
+		require.ErrorIs(t, err, versions.ErrConflict)
 	}
 	_, err = put(t, c, versions.Request{Mode: versions.Force}, []byte("second"))
 	require.NoError(t, err)

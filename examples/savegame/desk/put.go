@@ -18,16 +18,13 @@ type Stored struct {
 	Bytes  int64 // of those, packed
 }
 
-// Put makes a version of what src holds, which r need not say, and returns when it is durable. It fails with a [*versions.Conflict], with what
-// wraps [tree.ErrChanged] when a file is written to meanwhile, and with a [*Refusal].
+// Put makes a version of what src holds, which r need not say, and returns when it is durable. It fails with what wraps
+// [tree.ErrChanged] when a file is written to meanwhile, and with a [*Refusal], as of [versions.ErrConflict].
 func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) (Stored, error) {
 	b, n := src.Manifest.Append(nil), c.next()
 	r.Content = manifest.Sum(b)
 	p := &putting{Client: c, label: "put " + r.Name, source: src, chunks: src.Manifest.Chunks()}
 	m, err := askAndTalk(ctx, c, askPut, n, putArgs{n, r}, func(t *talk) error { return p.send(t, b) })
-	if errors.Is(err, errConflict) {
-		return Stored{}, c.conflict(ctx, r.Name, r.Seen, err)
-	}
 	if errors.Is(err, manifest.ErrChunk) {
 		err = cmp.Or(p.changed(ctx), err)
 	}
@@ -81,16 +78,4 @@ func (p *putting) changed(ctx context.Context) (err error) {
 		}
 	}
 	return nil
-}
-
-// conflict says with what: the newest version there.
-func (c *Client) conflict(ctx context.Context, name string, seen versions.Ref, err error) error {
-	history, failed := c.History(ctx, name)
-	switch {
-	case failed != nil:
-		return failed // asked again, the server says once more what it thinks of the put
-	case len(history) == 0:
-		return err
-	}
-	return &versions.Conflict{Latest: history[len(history)-1], Seen: seen}
 }

@@ -17,14 +17,13 @@ var (
 	ErrStopping = errors.New("the server stops") // and may be back soon
 	ErrBusy     = errors.New("the server is busy")
 	ErrGuest    = errors.New("this needs a login")
-	errConflict = errors.New("conflict") // the client makes a *versions.Conflict of it
 	errOther    = errors.New("refused by the server")
 )
 
 // kinds are the codes of refusals, from 1 on.
 var kinds = []error{
 	versions.ErrNoSave, versions.ErrNoVersion, versions.ErrTrash, versions.ErrDamaged, versions.ErrName, versions.ErrLacks, users.ErrCode,
-	users.ErrGuesses, users.ErrTokens, manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrBusy, ErrGuest, errConflict, errOther,
+	users.ErrGuesses, users.ErrTokens, manifest.ErrManifest, manifest.ErrChunk, ErrFull, ErrStopping, ErrBusy, ErrGuest, versions.ErrConflict, errOther,
 }
 
 // Refusal is why the server did not do what was asked. errors.Is finds its kind.
@@ -38,10 +37,7 @@ func (r *Refusal) Unwrap() error { return r.Kind }
 
 // kindOf says of which kind an error is. Of those that are nobody's business a client is told no more than that.
 func kindOf(err error) (code uint32, kind error) {
-	switch {
-	case errors.As(err, new(*versions.Conflict)):
-		err = errConflict
-	case errors.As(err, new(*versions.Full)), errors.Is(err, syscall.ENOSPC):
+	if errors.As(err, new(*versions.Full)) || errors.Is(err, syscall.ENOSPC) {
 		err = ErrFull
 	}
 	for i, kind := range kinds {

@@ -52,11 +52,17 @@ var (
 	ErrDamaged   = errors.New("it is damaged")
 )
 
+// ErrConflict is what every [*Conflict] is.
+var ErrConflict = errors.New("conflict")
+
 // Conflict means that a put would replace a version that its machine has not seen.
 type Conflict struct {
 	Latest Version
 	Seen   Ref
 }
+
+// Is implements what [errors.Is] asks for.
+func (e *Conflict) Is(kind error) bool { return kind == ErrConflict }
 
 func (e *Conflict) Error() string {
 	if e.Latest.Kind == Damaged {
