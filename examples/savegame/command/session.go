@@ -195,9 +195,6 @@ func (s *session) noteDisplaced(stored desk.Stored) {
 	for _, d := range stored.Displaced {
 		fmt.Fprintf(s.ErrWriter, "deleted to make room: %s\n", plain(d))
 	}
-	if stored.More > 0 {
-		fmt.Fprintf(s.ErrWriter, "deleted to make room: versions of %s more\n", english.Plural(stored.More, "save", ""))
-	}
 }
 
 // report says what a transfer did.

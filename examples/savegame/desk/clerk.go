@@ -177,8 +177,9 @@ func (k *clerk) made(what string, u *versions.User, name string, v versions.Vers
 	for _, d := range m.Displaced {
 		k.log.Info("displaced", "for", name, "what", d)
 	}
-	m.More = max(0, len(m.Displaced)-maxDisplaced)
-	m.Displaced = m.Displaced[:len(m.Displaced)-m.More]
+	if more := len(m.Displaced) - maxDisplaced; more > 0 {
+		m.Displaced = append(m.Displaced[:maxDisplaced], fmt.Sprintf("versions of other saves, %d of these", more))
+	}
 	return m, nil
 }
 

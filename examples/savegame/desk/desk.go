@@ -77,12 +77,11 @@ type (
 	}
 	made struct {
 		Version   versions.Version
-		Displaced []string `quiver:"max=100,each=200"` // maxDisplaced: what was deleted to make room for it, or for tries before it
-		More      int      // saves of which versions were deleted, and that Displaced has not
+		Displaced []string `quiver:"max=101,each=200"` // what was deleted to make room for it, or for tries before it: maxDisplaced lines, and one for the rest
 	}
 	redemption struct{ Code, Machine, Secret string }
 	login      struct{ User, Token string }
 )
 
-// maxDisplaced is how many displaced saves an answer names: 10 KB of it.
+// maxDisplaced is of how many saves an answer says what was deleted: 10 KB of it.
 const maxDisplaced = 100
