@@ -126,7 +126,7 @@ func (s *server) openUsers(path string) (names []string, err error) {
 	}
 	s.config.Codes = users.NewCodes(func(user, machine string) (string, error) {
 		return users.Add(path, user, "login of "+machine+", "+time.Now().Format("2006-01-02 15:04"))
-	}, s.config.Users.Holds)
+	}, s.config.Users.Valid)
 	if names = s.StringSlice("user"); len(names) == 0 {
 		names = []string{append(all, users.Token{User: firstUser})[0].User}
 	}

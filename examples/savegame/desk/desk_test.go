@@ -69,7 +69,7 @@ func newHostOn(t testing.TB, socket net.PacketConn, c versions.Config, wrap func
 	require.NoError(t, err)
 	known, err := users.Open(h.tokens)
 	require.NoError(t, err)
-	h.codes = users.NewCodes(func(user, machine string) (string, error) { return users.Add(h.tokens, user, machine) }, known.Holds)
+	h.codes = users.NewCodes(func(user, machine string) (string, error) { return users.Add(h.tokens, user, machine) }, known.Valid)
 	h.server, err = NewServer(ServerConfig{Versions: h.all, Users: known, Codes: h.codes})
 	require.NoError(t, err)
 	h.listen(socket)

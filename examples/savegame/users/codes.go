@@ -36,7 +36,7 @@ var (
 // the caller's. Codes are safe for concurrent use.
 type Codes struct {
 	add   func(user, machine string) (token string, err error)
-	valid func(identity string) (bool, error)
+	valid func() (func(identity string) bool, error)
 
 	mu      sync.Mutex
 	codes   map[string]code // by their MACs
@@ -51,10 +51,10 @@ type code struct {
 	secret   string // the MAC of the secret of the machine that has redeemed it
 }
 
-// NewCodes returns a set of none. Add makes a new token for a user's machine, as [Add] does in a file. Valid tells whether the identity of who
-// asked for a code still holds its token, as [Users.Valid] does: who is put out does not come in again by a code. It is asked about right codes
-// only, for anybody may send wrong ones.
-func NewCodes(add func(user, machine string) (token string, err error), valid func(identity string) (bool, error)) *Codes {
+// NewCodes returns a set of none. Add makes a new token for a user's machine, as [Add] does in a file. Valid, as [Users.Valid], returns what tells
+// whether the identity of who asked for a code still holds its token: who is put out does not come in again by a code. It is asked about right
+// codes only, for anybody may send wrong ones.
+func NewCodes(add func(user, machine string) (token string, err error), valid func() (func(identity string) bool, error)) *Codes {
 	return &Codes{add: add, valid: valid, codes: make(map[string]code), guesses: make(map[string]int)}
 }
 
@@ -133,8 +133,8 @@ func (c *Codes) findLocked(digits string) (code, error) {
 	if !strings.Contains(found.identity, "/") {
 		return found, nil // a user's name alone, or nobody's
 	}
-	valid, err := c.valid(found.identity)
-	if err == nil && !valid {
+	valid, err := c.valid()
+	if err == nil && !valid(found.identity) {
 		delete(c.codes, digits)
 		found = code{}
 	}

@@ -216,12 +216,6 @@ func (u *Users) Valid() (valid func(identity string) bool, err error) {
 	}, err
 }
 
-// Holds reports whether the file, as it is now, holds the token that Identify gave an identity for.
-func (u *Users) Holds(identity string) (bool, error) {
-	valid, err := u.Valid()
-	return err == nil && valid(identity), err
-}
-
 // UserOf returns the user of an identity.
 func UserOf(identity string) string {
 	user, _, _ := strings.Cut(identity, "/")
