@@ -26,6 +26,9 @@ func (c *Controller) Next(now time.Time, size, inFlight int) (at time.Time, ok b
 	c.lapse(t)
 	c.noteSilence(t, inFlight)
 	next := c.pacer.next
+	if c.burst.goesOn(t) {
+		next = t
+	}
 	c.pacer.waited = c.pacer.waited || next > t
 	switch {
 	case c.state == Stopped && inFlight > 0:

@@ -78,6 +78,7 @@ type Controller struct {
 	inFlight   int     // bytes, at the last Feedback
 
 	pacer pacer
+	burst burst
 }
 
 // batch collects the fates between two calls of Feedback.
@@ -121,6 +122,7 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	}
 	paused := t-c.lastSent > c.delay.base()
 	c.lastSent = t
+	c.burst.leave(t)
 	if c.pacer.sent(t, size, c.Rate()) {
 		c.markLimited(inFlight)
 	}
@@ -162,6 +164,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	}
 	a := c.remote.at(arrival)
 	c.delivery.arrive(s, size, a)
+	c.burst.arrive(s.sent, a)
 	c.delay.arrive(t, a-s.sent)
 	c.noteSize(size)
 	queue := a - s.sent - c.delay.way.least - c.ownTime(size)
@@ -225,6 +228,7 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	empty := c.congestion.lost(s.sent)
 	consecutive := c.run.add(s.number) && empty && !c.delay.long()
 	c.batch.addLost(consecutive)
+	c.burst.lost()
 	c.flightLost += size
 	c.lostRound = s.round
 	c.round.sentIn(s.round).addLost(consecutive)
@@ -340,6 +344,9 @@ func (c *Controller) Limited(inFlight int) {
 	c.pacer.waited = false
 	c.markLimited(inFlight)
 }
+
+// Bursts says whether several packets should leave together, as far as the path passes them on at once. Otherwise the pacer spaces them.
+func (c *Controller) Bursts(wanted bool) { c.burst.wanted = wanted }
 
 // Waiting says about how many bytes wait to be sent, before the first packets of a transfer leave.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }

@@ -1,0 +1,129 @@
+package pace
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bursts is a path over which a burst sends.
+type bursts struct {
+	burst
+	now instant
+}
+
+// together returns how many packets leave together.
+func (b *bursts) together() (n int) {
+	b.now += 100 * ms
+	for n == 0 || b.goesOn(b.now) {
+		b.leave(b.now)
+		n++
+	}
+	return n
+}
+
+// send sends so many bursts, whose packets arrive so far apart, and returns how long they were.
+func (b *bursts) send(times int, apart time.Duration) (counts []int) {
+	for range times {
+		n := b.together()
+		for i := range n {
+			b.arrive(b.now, b.now+50*ms+time.Duration(i)*apart)
+		}
+		counts = append(counts, n)
+	}
+	return counts
+}
+
+func TestBursts(t *testing.T) {
+	b := bursts{}
+	t.Logf("# nobody wants them")
+	require.Equal(t, []int{1, 1, 1}, b.send(3, 0))
+
+	t.Logf("# the path passes them on: twice as many each time, up to what one call sends")
+	b.wanted = true
+	require.Equal(t, []int{2, 4, 8, 16, 16}, b.send(5, burstTime/20))
+
+	t.Logf("# it passes on five packets in burstTime")
+	require.Equal(t, []int{16, 5, 10, 5}, b.send(4, burstTime/4))
+
+	t.Logf("# a packet is lost")
+	b.send(2, 0)
+	b.lost()
+	require.Equal(t, []int{8, 16}, b.send(2, 0))
+
+	t.Logf("# many are lost, and all that arrives is slow")
+	for range 10 {
+		b.lost()
+	}
+	require.Equal(t, []int{2, 2, 2}, b.send(3, 2*burstTime))
+
+	t.Logf("# nobody wants them any more, but what was learnt stays")
+	b.send(4, 0)
+	b.wanted = false
+	require.Equal(t, []int{1}, b.send(1, 0))
+	b.wanted = true
+	require.Equal(t, []int{16}, b.send(1, 0))
+}
+
+// Packets that nobody has sent as a burst, but that left together because they could, show what the path passes on, too.
+func TestBurstsAreLearntFromAnyPackets(t *testing.T) {
+	b := bursts{}
+	for i := range 40 {
+		b.arrive(1, 50*ms+time.Duration(i)*burstTime/100)
+	}
+	b.wanted = true
+	require.Equal(t, []int{16}, b.send(1, 0))
+}
+
+// Packets may arrive in another order.
+func TestBurstsReordered(t *testing.T) {
+	b := bursts{}
+	for _, at := range []instant{53, 52, 51, 50} {
+		b.arrive(1, at*burstTime/2)
+	}
+	b.wanted = true
+	require.Equal(t, []int{3}, b.send(1, 0), "as many came within burstTime")
+}
+
+// After a burst the pacer waits for as long as its packets take one by one, and nothing leaves together that others hold back.
+func TestBurstsKeepThePace(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	send := func(wanted bool) (took time.Duration, most int) {
+		c := New(Config{Packet: 1000})
+		c.Guess(100 * ms) // 32 packets in that
+		c.Bursts(wanted)
+		c.burst.passed = mostBurst
+		now, together := start, 0
+		for i := range 32 {
+			at, ok := c.Next(now, 1000, i*1000)
+			require.True(t, ok)
+			if together++; at.After(now) {
+				now, together = at, 1
+			}
+			c.Sent(now, 1000, i*1000)
+			most = max(most, together)
+		}
+		at, _ := c.Next(now, 1000, 0)
+		return at.Sub(start), most
+	}
+	spaced, one := send(false)
+	joined, many := send(true)
+	require.Equal(t, []int{1, mostBurst}, []int{one, many})
+	require.InDelta(t, spaced.Seconds(), joined.Seconds(), 0.001)
+}
+
+// What the window or the dark holds back no burst lets leave.
+func TestBurstsStayInTheWindow(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	c := New(Config{Packet: 1000})
+	c.Bursts(true)
+	c.burst.passed = mostBurst
+	c.Sent(now, 1000, 0)
+	at, ok := c.Next(now, 1000, 31000)
+	require.True(t, ok)
+	require.Equal(t, now, at)
+	at, ok = c.Next(now, 1000, 32000)
+	require.True(t, ok)
+	require.True(t, at.After(now))
+}

@@ -1,0 +1,38 @@
+package sealed
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// A machine is busy when packets usually wait for long. One that waits alone, behind a collection of garbage say, does not make it busy.
+func TestBusy(t *testing.T) {
+	var r runner
+	require.False(t, r.busy())
+	r.noteWait(5 * busyWait)
+	require.False(t, r.busy())
+	r.noteWait(5 * busyWait)
+	require.True(t, r.busy())
+	for range 10 {
+		r.noteWait(0)
+	}
+	require.False(t, r.busy())
+}
+
+// Of the packets of a turn the one that has waited longest counts.
+func TestWaitsAreNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBed(t, netsim.Config{Delay: 10 * ms}, 0)
+		now := d.a.Lock()
+		d.a.run.batch = &batch{n: 2}
+		d.a.run.batch.packets[0].at, d.a.run.batch.packets[1].at = now.Add(-80*ms), now
+		d.a.receive(now)
+		d.a.run.batch = nil
+		d.a.Unlock()
+		require.Equal(t, 10*ms, d.a.run.waited)
+	})
+}
