@@ -202,8 +202,11 @@ func (s Source) Turned() (woken bool) {
 			l.parked = false
 			l.signal()
 		}
-	case l.draining.Load() && l.drained():
-		l.end(nil)
+	default:
+		l.changed() // forgets the changes so far, which this turn has seen
+		if l.draining.Load() && l.drained() {
+			l.end(nil)
+		}
 	}
 	return l.woken()
 }

@@ -210,6 +210,31 @@ func TestDatagramByTheFirstCarrierWakesTheSealedOne(t *testing.T) {
 	})
 }
 
+// TestTurnsForgetWhatTheyHaveSeen: what the machines were given before a turn of the sealed carrier needs no other one. Else each packet that
+// came woke the carrier once more, when the owner took what was in it.
+func TestTurnsForgetWhatTheyHaveSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := linktest.Pipe()
+		m, rings := &quietMachine{machine: &machine{first: 1}}, new(bell)
+		l := link.New(near, link.Config{}, m)
+		l.Carry(rings)
+		synctest.Wait()
+		before := rings.rung
+		source := l.Source()
+		source.Lock()
+		source.Receive(time.Now(), []byte{1, 7})
+		m.changed = true
+		source.Turned()
+		source.Unlock()
+		under(l, func() { require.Equal(t, before, rings.rung) })
+		under(l, func() { require.Equal(t, before, rings.rung) })
+		under(l, func() { m.changed = true })
+		under(l, func() { require.Equal(t, before+1, rings.rung) })
+		end(l)
+		require.NoError(t, far.CloseWithError(0, ""))
+	})
+}
+
 // TestTimerOfWhatCameSealed: what arrives by the sealed carrier sets timers that QUIC's writer keeps while that carries, for
 // the peer may have opened its end before we have.
 func TestTimerOfWhatCameSealed(t *testing.T) {
