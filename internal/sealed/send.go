@@ -10,13 +10,16 @@ import (
 )
 
 // bursts has the buffers of carriers that send now.
-var bursts = sync.Pool{New: func() any { return &burst{built: make([]built, 0, udp.MaxSegments)} }}
+var bursts = sync.Pool{New: func() any { return &burst{built: make([]built, 0, burstPackets)} }}
+
+// burstPackets is how many packets a burst has room for: those of one call, and one more of what passes the pacer.
+const burstPackets = udp.MaxSegments + 1
 
 // burst has packets that were built and are not sent yet.
 type burst struct {
-	bytes  [udp.MaxSegments * MaxPacket]byte
+	bytes  [burstPackets * MaxPacket]byte
 	built  []built // packets that are not sealed yet
-	groups [udp.MaxSegments]group
+	groups [burstPackets]group
 	n      int // how many groups there are
 	sent   int // how many of them were sent
 }
@@ -45,7 +48,9 @@ func (b *burst) add(start, end int) {
 	b.n++
 }
 
-// collect builds packets until the burst is full, or the session has no more, which is all.
+// collect builds packets until as many as one call sends are there, or the session has no more, which is all. When the pacer holds bulk back
+// behind a full call, as it does behind each burst on a busy machine, collect asks for one more packet: usually there is none, which spares a
+// turn.
 func (c *Carrier) collect(now time.Time) (all bool) {
 	b := c.run.burst
 	b.reset()
@@ -53,7 +58,10 @@ func (c *Carrier) collect(now time.Time) (all bool) {
 	if c.config.MaxPacket != nil {
 		most = min(c.config.MaxPacket(), MaxPacket)
 	}
-	for at, n := 0, 0; n < udp.MaxSegments && at+most <= len(b.bytes); n++ {
+	for at, n := 0, 0; n < burstPackets; n++ {
+		if n == udp.MaxSegments && c.session.MayLeave(now) {
+			return false
+		}
 		packet, number, ok := c.session.Build(now, b.bytes[at:at:at+most], most)
 		if !ok {
 			return true

@@ -342,6 +342,12 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	return at, ok
 }
 
+// MayLeave reports whether the source may have bulk that the pacer lets leave now.
+func (s *Session) MayLeave(now time.Time) bool {
+	t := s.tick(now)
+	return s.wants() && s.mayLeave(t)
+}
+
 // String is for tests and logs.
 func (s *Session) String() string {
 	return fmt.Sprintf("sealed session %d: %v, %d packets in flight", s.config.Instance, s.state, s.records.flying)

@@ -1,0 +1,45 @@
+package sealed
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/internal/netsim"
+)
+
+// TestCollectKnowsWhenThatIsAll: behind as many packets as one call sends it looks whether there are more, so that no turn is in vain.
+func TestCollectKnowsWhenThatIsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBed(t, netsim.Config{Delay: 10 * ms}, 0).start()
+		require.Equal(t, Open, <-d.states)
+		time.Sleep(time.Second)
+		source := &ticks{pieces: d.up, each: time.Hour, next: time.Now().Add(time.Hour)}
+		for _, c := range []struct {
+			messages int
+			packets  []int // by call
+		}{
+			{messages: 5 * maxPayloads, packets: []int{5}},
+			{messages: 16 * maxPayloads, packets: []int{16}},
+			{messages: 20 * maxPayloads, packets: []int{17, 3}},
+		} {
+			now := d.a.Lock()
+			d.a.session.source = source
+			d.a.session.Wake()
+			for range c.messages {
+				source.due = append(source.due, now)
+			}
+			d.a.run.borrow()
+			for i, want := range c.packets {
+				all := d.a.collect(now)
+				require.Len(t, d.a.run.burst.built, want)
+				require.Equal(t, i == len(c.packets)-1, all)
+			}
+			d.a.run.burst.reset()
+			d.a.run.giveBack()
+			d.a.Unlock()
+		}
+	})
+}
