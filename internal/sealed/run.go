@@ -102,6 +102,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	}
 	c.open()
 	c.mu.Lock()
+	woken := c.worker.seen()
 	now := time.Now()
 	c.follow(now)
 	c.receive(now)
@@ -111,11 +112,11 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	c.session.Controller().Bursts(r.busy())
 	all := r.burst.sent == r.burst.n && c.collect(now)
 	next = c.next()
-	woken := c.config.Turned != nil && c.config.Turned()
+	turned := c.config.Turned != nil && c.config.Turned()
 	changed := c.session.Changed()
 	r.state = c.session.State()
 	c.mu.Unlock()
-	c.tell(changed, woken)
+	c.tell(changed, turned)
 
 	more := r.taken.more()
 	if !more && r.taken.first != nil {
@@ -125,13 +126,14 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	if ping {
 		c.config.Ping()
 	}
+	idle = !more && !(woken && !c.inbox.empty())
 	if r.burst.sent == r.burst.n {
-		return next, !more
+		return next, idle
 	}
 	if c.seal(); c.flush() {
-		return next, all && !more
+		return next, all && idle
 	}
-	return time.Now().Add(blockedWait), !more
+	return time.Now().Add(blockedWait), idle
 }
 
 // tell calls the owner's functions for what a turn has changed, without the lock.

@@ -59,6 +59,17 @@ func (w *worker) wake() {
 	}
 }
 
+// seen forgets a wake, and reports whether there was one. The goroutine calls it where it sees all that the owner did before, and looks into
+// the inbox later.
+func (w *worker) seen() bool {
+	select {
+	case <-w.token:
+		return true
+	default:
+		return false
+	}
+}
+
 // run is the goroutine; awake counts it while it exists.
 func (w *worker) run() {
 	awake.Add(1)

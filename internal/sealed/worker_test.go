@@ -43,3 +43,13 @@ func TestWaitsOfACrowd(t *testing.T) {
 	require.Equal(t, short, wait, "in virtual time")
 	require.False(t, naps)
 }
+
+// TestSeenWakesAreForgotten: a wake that a turn has seen starts no other one.
+func TestSeenWakesAreForgotten(t *testing.T) {
+	w := worker{running: true, token: make(chan struct{}, 1)}
+	require.False(t, w.seen())
+	w.wake()
+	w.wake()
+	require.True(t, w.seen())
+	require.False(t, w.seen())
+}
