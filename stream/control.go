@@ -12,6 +12,7 @@ type control struct {
 	peer    *Peer
 	pipe    *rpc.Actor // nil, at a client, until the server has opened it
 	greeted bool       // our limits were sent and have not changed since; lanes.ask clears it
+	full    bool       // the pipe's gate was shut after the last message
 }
 
 // open reports whether messages can be sent.
@@ -19,16 +20,25 @@ func (c *control) open() bool { return c.pipe != nil && c.pipe.Alive() }
 
 // send sends the messages that are due, as far as the pipe takes them.
 func (c *control) send(now time.Time) error {
-	gate := Gate{QueueTime: time.Hour} // no limit: the messages are small and wait behind no bulk
-	channel := c.pipe.Channel(c.peer.conn)
-	for gate.Open(channel) {
-		more, err := c.sendOne(now)
-		if err != nil || !more {
+	for !c.full || c.takesMore() {
+		sent, err := c.sendOne(now)
+		if err != nil || !sent {
 			return err
 		}
+		c.takesMore()
 	}
-	gate.watch(channel)
 	return nil
+}
+
+// takesMore looks, after each message and while the pipe is full, whether it takes one more. Between messages its entries only become
+// fewer, so that a tick with nothing to send need not look.
+func (c *control) takesMore() bool {
+	gate := Gate{QueueTime: time.Hour} // no limit: the messages are small and wait behind no bulk
+	channel := c.pipe.Channel(c.peer.conn)
+	if c.full = !gate.Open(channel); c.full {
+		gate.watch(channel)
+	}
+	return !c.full
 }
 
 // sendOne sends the first message that is due: our limits, then one of an incoming transfer, then one of an outgoing transfer.
