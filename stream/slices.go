@@ -32,8 +32,8 @@ func (s *sliceRoute) open(Backend) (open bool) {
 		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
 	})
 	if unmeasured {
-		rtt := s.conn.Stats() // it takes the lock of the link, so not within Drive
-		guest.Drive(s.conn, func(time.Time) { s.link.Assume(rtt.SmoothedRTT, rtt.Jitter) })
+		rtt := guest.Stats(s.conn) // it takes the lock of the link, so not within Drive
+		guest.Drive(s.conn, func(time.Time) { s.link.Assume(rtt.SmoothedRTT, rtt.RTTVar) })
 	}
 	return open
 }

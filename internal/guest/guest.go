@@ -65,6 +65,15 @@ func Drive(conn any, fn func(now time.Time)) {
 // known is the more careful, the longer all takes anyway. It may be called on any goroutine.
 func Expect(conn any, bytes int64) { SeatOf(conn).Link.Expect(bytes) }
 
+// Stats returns what the machine of a connection's bunches has counted, and what it knows of the path. It costs less than all that
+// rpc.Conn's Stats gathers.
+func Stats(conn any) (s bunch.Stats) {
+	seat := SeatOf(conn)
+	seat.Link.Lock()
+	defer seat.Link.Unlock()
+	return seat.bunches.Stats()
+}
+
 // Woken reports, once, that a machine of the connection had something for its owner since it was asked before.
 func Woken(conn any) bool { return SeatOf(conn).Woken.Swap(false) }
 
@@ -148,7 +157,8 @@ type Seat struct {
 	Uninvited atomic.Uint64 // datagrams that came before the connection had joined
 	Woken     atomic.Bool   // a machine has something for its owner; the function Woken takes it back
 
-	machines []*added // under the link's lock
+	bunches  *bunch.Conn // the connection's own machine; under the link's lock, as machines
+	machines []*added
 }
 
 // added is a machine that was added to a connection. It hears nothing before the connection has joined, for until then
@@ -169,7 +179,8 @@ func (a *added) Receive(now time.Time, datagram []byte) error {
 
 // Take makes the machines that the host has for a connection, and returns all in order of priority, own first; joined says, later,
 // that the connection has.
-func (s *Seat) Take(h *Host, own link.Machine, joined *atomic.Bool) []link.Machine {
+func (s *Seat) Take(h *Host, own *bunch.Conn, joined *atomic.Bool) []link.Machine {
+	s.bunches = own
 	h.mu.Lock()
 	machines := h.machines
 	h.mu.Unlock()
