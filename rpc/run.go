@@ -87,14 +87,17 @@ func (w *World) Run(ctx context.Context) error {
 		}
 		w.rest()
 		happened = true
+		w.drive.Rest(true)
 		select {
 		case <-ctx.Done():
+			w.drive.Rest(false)
 			return context.Cause(ctx)
 		case <-tick:
 		case <-settle.C:
 			happened = false
 		case <-w.drive.Wake():
 		}
+		w.drive.Rest(false)
 	}
 }
 

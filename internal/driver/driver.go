@@ -13,6 +13,7 @@ import (
 type Driver struct {
 	held  atomic.Bool   // from Enter to Exit
 	last  atomic.Uint64 // id of the goroutine that drove last
+	rests atomic.Bool   // that goroutine waits for a wake, so it is not the one that asks
 	stack [64]byte      // scratch of Enter
 	wake  chan struct{} // capacity 1
 }
@@ -34,8 +35,13 @@ func (d *Driver) Enter(drives bool) (ok bool) {
 // Exit leaves it.
 func (d *Driver) Exit() { d.held.Store(false) }
 
+// Rest says that the goroutine that drives waits from now on, or no longer. While it waits Inside is cheap.
+func (d *Driver) Rest(on bool) { d.rests.Store(on) }
+
 // Inside reports whether the caller is on the goroutine that drove the world last.
-func (d *Driver) Inside() bool { return d.last.Load() == goroutineID(new([64]byte)) }
+func (d *Driver) Inside() bool {
+	return !d.rests.Load() && d.last.Load() == goroutineID(new([64]byte))
+}
 
 // Wake is what the driver waits for: it receives after a Signal.
 func (d *Driver) Wake() <-chan struct{} { return d.wake }

@@ -22,6 +22,11 @@ func TestDriver(t *testing.T) {
 		other <- [2]bool{before, d.Inside()}
 	}()
 	require.Equal(t, [2]bool{}, <-other, "who does not say that it drives is not inside")
+	d.Rest(true)
+	go func() { other <- [2]bool{d.Inside()} }()
+	require.Equal(t, [2]bool{}, <-other)
+	d.Rest(false)
+	require.True(t, d.Inside())
 	d.Signal()
 	d.Signal()
 	<-d.Wake()
