@@ -46,8 +46,9 @@ type Conn struct {
 	arriving          uint64 // number of the packet that is being received
 	ready             readyList
 	flow              flow
-	control           int // price of what channel 0 holds
-	pinned            int // bytes that payloads keep in memory besides their own
+	control           int  // price of what channel 0 holds
+	pinned            int  // bytes that payloads keep in memory besides their own
+	lent              bool // the datagram that is being received stays the caller's: see ReceiveLent
 	slots             spares[*slot]
 	spare             blocks     // for parts of runs
 	parts             [][]byte   // an empty list for the parts of the next run
@@ -245,6 +246,14 @@ func (c *Conn) Changed() bool {
 	changed := c.changed
 	c.changed = false
 	return changed
+}
+
+// ReceiveLent is Receive of a datagram that stays the caller's: what must be kept of it is copied. Parts of a run are copied into memory that
+// is used again, so that a long message costs no more of the collector than its own bytes.
+func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
+	c.lent = true
+	defer func() { c.lent = false }()
+	return c.Receive(now, datagram)
 }
 
 // Bulk reports whether the packet that AppendPacket returned last holds bulk.

@@ -114,11 +114,12 @@ func (c *Conn) release(number uint64, cost int) {
 	c.consume(uint64(cost))
 }
 
-// keep puts payload into s. It aliases the datagram, which has size bytes; but it copies the payload when that is less than a quarter
-// of the datagram, or when maxPinned is reached.
+// keep puts payload into s. It aliases the datagram, which has size bytes; but it copies the payload when the datagram is lent, when the
+// payload is less than a quarter of it, or when maxPinned is reached. A payload of all size bytes is memory of our own.
 func (c *Conn) keep(s *slot, payload []byte, size int) {
 	beyond := size - len(payload)
-	if beyond <= 3*len(payload) && c.pin(s, beyond) {
+	mayAlias := beyond == 0 || !c.lent && beyond <= 3*len(payload)
+	if mayAlias && c.pin(s, beyond) {
 		s.payload = payload
 		return
 	}
