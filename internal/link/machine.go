@@ -106,6 +106,11 @@ type Seconder interface {
 // Copier is an optional part of a [Machine] that keeps no datagram that it receives.
 type Copier interface{ Copies() }
 
+// Lender is an optional part of a [Machine] that keeps datagrams: ReceiveLent is Receive, but copies what is kept.
+type Lender interface {
+	ReceiveLent(now time.Time, datagram []byte) error
+}
+
 // Corker is an optional part of a [Machine]. A Close uncorks it, so that what is queued can drain.
 type Corker interface {
 	Cork(on bool)
@@ -134,6 +139,7 @@ type slot struct {
 	over  Overtaker
 	some  Arriver
 	hold  Holder
+	lent  Lender
 
 	copies  bool
 	arrived time.Time // the newest time of Arriver that the first machine was told
@@ -154,8 +160,20 @@ func newSlot(m Machine) slot {
 	s.over, _ = m.(Overtaker)
 	s.some, _ = m.(Arriver)
 	s.hold, _ = m.(Holder)
+	s.lent, _ = m.(Lender)
 	_, s.copies = m.(Copier)
 	return s
+}
+
+// take gives the machine a datagram that stays the caller's.
+func (s *slot) take(now time.Time, datagram []byte) error {
+	switch {
+	case s.lent != nil:
+		return s.lent.ReceiveLent(now, datagram)
+	case !s.copies:
+		datagram = append([]byte(nil), datagram...)
+	}
+	return s.Receive(now, datagram)
 }
 
 func (s *slot) blackHole() bool { return s.hole != nil && s.hole.BlackHole() }

@@ -37,7 +37,7 @@ func (l *Link) hand(datagram []byte) bool {
 	}
 	now, err := l.lockedNow(), l.failed
 	if err == nil {
-		err = l.deliver(now, datagram)
+		err = l.deliver(now, datagram, false)
 	}
 	woken, due := l.woken(), false
 	if l.sealed.carrier != nil {
@@ -102,15 +102,15 @@ func (l *Link) receive(now time.Time) error {
 	defer batches.Put(batch)
 	defer clear(batch[:])
 	for _, datagram := range batch[:l.ring.pop(batch[:])] {
-		if l.deliver(now, datagram) != nil {
+		if l.deliver(now, datagram, false) != nil {
 			break
 		}
 	}
 	return l.failed
 }
 
-// deliver gives a datagram to its machine, whose error must end the link.
-func (l *Link) deliver(now time.Time, datagram []byte) error {
+// deliver gives a datagram to its machine, whose error must end the link. One that is lent stays the caller's.
+func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	s := l.slotFor(datagram)
 	if s == nil {
 		if len(datagram) > 0 && datagram[0] == Ping {
@@ -122,7 +122,11 @@ func (l *Link) deliver(now time.Time, datagram []byte) error {
 	if s != &l.slots[0] {
 		l.counts.otherIn.Add(uint64(len(datagram)))
 	}
-	l.failed = s.Receive(now, datagram)
+	if lent {
+		l.failed = s.take(now, datagram)
+	} else {
+		l.failed = s.Receive(now, datagram)
+	}
 	if s.some != nil && l.failed == nil {
 		l.overtake(now, s)
 	}

@@ -143,10 +143,7 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	}
 	l.counts.datagramsIn.Add(1)
 	l.counts.bytesIn.Add(uint64(len(datagram)))
-	if to := l.slotFor(datagram); to != nil && !to.copies {
-		datagram = append([]byte(nil), datagram...)
-	}
-	if err := l.deliver(now, datagram); err != nil {
+	if err := l.deliver(now, datagram, true); err != nil {
 		l.end(violation(err))
 	}
 }

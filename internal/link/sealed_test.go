@@ -210,6 +210,43 @@ func TestDatagramByTheFirstCarrierWakesTheSealedOne(t *testing.T) {
 	})
 }
 
+// lentMachine copies what it keeps of a datagram.
+type lentMachine struct {
+	*machine
+	lent int
+}
+
+func (m *lentMachine) ReceiveLent(now time.Time, datagram []byte) error {
+	m.lent++
+	return m.Receive(now, append([]byte(nil), datagram...))
+}
+
+// TestSealedDatagramsAreLent: their memory is the carrier's. A machine that keeps datagrams copies what it keeps, or gets a copy.
+func TestSealedDatagramsAreLent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := linktest.Pipe()
+		first, second := &lentMachine{machine: &machine{first: 1}}, &machine{first: 2}
+		l := link.New(near, link.Config{}, first, second)
+		l.Carry(new(bell))
+		source := l.Source()
+		source.Lock()
+		for _, datagram := range [][]byte{{1, 7}, {2, 8}} {
+			source.Receive(time.Now(), datagram)
+			datagram[1] = 0
+		}
+		source.Unlock()
+		require.NoError(t, far.SendDatagram([]byte{1, 9}))
+		synctest.Wait()
+		under(l, func() {
+			require.Equal(t, 1, first.lent, "QUIC gives its datagrams away")
+			require.Equal(t, [][]byte{{1, 7}, {1, 9}}, first.received)
+			require.Equal(t, [][]byte{{2, 8}}, second.received)
+		})
+		end(l)
+		require.NoError(t, far.CloseWithError(0, ""))
+	})
+}
+
 // TestTurnsForgetWhatTheyHaveSeen: what the machines were given before a turn of the sealed carrier needs no other one. Else each packet that
 // came woke the carrier once more, when the owner took what was in it.
 func TestTurnsForgetWhatTheyHaveSeen(t *testing.T) {
