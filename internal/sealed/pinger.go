@@ -3,7 +3,7 @@ package sealed
 import "time"
 
 const (
-	// pingTime is the longest time between pings over QUIC while there is traffic, minPing the shortest.
+	// pingTime is the longest time between a client's pings over QUIC while there is traffic, minPing the shortest of either end.
 	pingTime = time.Second
 	minPing  = 50 * time.Millisecond
 )
@@ -27,7 +27,9 @@ func (p *pinger) at(s *Session) (at time.Time, ok bool) {
 	return at, true
 }
 
-// due reports whether a ping must leave now, and notes that it does.
+// due reports whether a ping must leave now, and notes that it does. The pings of each pingTime keep QUIC at both ends from going idle: the
+// server's hears them, the client's their acks. So only clients send those; with 500 of them at 30 Hz the server's own took 4 % of the
+// processor time.
 func (p *pinger) due(now time.Time, s *Session) bool {
 	since := now.Sub(p.last)
 	if !s.started || since < minPing {
@@ -39,7 +41,7 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 		quiet = true // once until a packet is received again
 	}
 	traffic := s.stats.Received != p.received || s.records.flying > 0
-	if !quiet && (!traffic || since < pingTime) {
+	if !quiet && (!traffic || since < pingTime || !s.config.Client) {
 		return false
 	}
 	p.last, p.received = now, s.stats.Received
