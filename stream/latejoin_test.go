@@ -76,7 +76,7 @@ func TestLateJoinersShareTheStock(t *testing.T) {
 			require.Greater(l, peak, most/2)
 			require.LessOrEqual(l, peak, most+clients*(leastStock+2*blockBytes))
 		})
-		require.LessOrEqual(l, stock.Used(), int64(leastStock+readAhead))
+		require.LessOrEqual(l, stock.Used(), int64(leastStock+mostAhead))
 		l.peers[0].Conn().Close(0, "enough")
 		time.Sleep(2 * time.Second)
 		require.Zero(l, stock.Used())

@@ -8,8 +8,13 @@ import (
 	"github.com/quivernet/quiver/internal/budget"
 )
 
-// readAhead is how much content a transfer reads before the tick takes it: 31 MB/s at 60 ticks a second.
-const readAhead = 512 << 10
+const (
+	// mostAhead is how much content a transfer reads at most before the tick takes it: 31 MB/s at 60 ticks a second.
+	mostAhead = 512 << 10
+	// leastAhead is with how much it begins. It doubles when a tick takes all of it, so that of many transfers over slow paths each holds
+	// little.
+	leastAhead = 128 << 10
+)
 
 // source yields a transfer's content. Only the reader's goroutine uses it.
 type source interface {
@@ -40,6 +45,8 @@ type reader struct {
 	mu     sync.Mutex
 	ready  []*block
 	bytes  int  // in ready
+	ahead  int  // bytes that may be in ready
+	most   int  // bytes that were in ready since ticks last took all of it
 	hungry bool // a tick found nothing, and wants to be woken
 
 	// What the world's goroutine has said.
@@ -59,7 +66,7 @@ type reader struct {
 }
 
 func newReader(s source, hash Algorithm, part int, waits bool, on *budget.StockAccount, wake func(), guard func(fn func()) bool) *reader {
-	r := &reader{source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard, changed: make(chan struct{}, 1)}
+	r := &reader{source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard, ahead: leastAhead, changed: make(chan struct{}, 1)}
 	r.held = budget.NewHolding(on, r.recheck)
 	return r
 }
@@ -151,7 +158,7 @@ func (r *reader) admit() bool {
 func (r *reader) mustWait() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.stopped && (r.waits || r.bytes >= readAhead || !r.held.Room())
+	return !r.stopped && (r.waits || r.bytes >= r.ahead || !r.held.Room())
 }
 
 // stopAt is the element before which fill must stop, because the receiver goes on there; -1 when c does not begin before it.
@@ -192,6 +199,7 @@ func (r *reader) publish(c *block) (kept bool) {
 	}
 	c.trim(r.from)
 	r.bytes += c.size()
+	r.most = max(r.most, r.bytes)
 	defer r.wakeTick()
 	if n := len(r.ready); n > 0 && r.ready[n-1].size()+c.size() <= r.part {
 		r.ready[n-1].append(c.payload())
@@ -265,8 +273,20 @@ func (r *reader) take(limit int64) *block {
 		r.ready = r.ready[1:]
 	}
 	r.bytes -= c.size()
+	r.growAhead()
 	r.recheck()
 	return c
+}
+
+// growAhead reads further ahead when ticks have taken all of a full ready before the goroutine could fill it again. The lock is held.
+func (r *reader) growAhead() {
+	if r.bytes > 0 {
+		return
+	}
+	if r.most >= r.ahead {
+		r.ahead = min(2*r.ahead, mostAhead)
+	}
+	r.most = 0
 }
 
 // has reports whether take would return a block. If none was read, the next one wakes the world.

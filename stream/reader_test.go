@@ -45,11 +45,30 @@ func sumOf(data []byte) []byte {
 	return sum[:]
 }
 
+// A reader begins with little. It reads further ahead when ticks take all that there is, and not when a slow path takes one block at a time.
+func TestReaderReadsFurtherAhead(t *testing.T) {
+	reading(t, content(8<<20), false, func(rd *reader, woken *int) {
+		for range 20 {
+			rd.take(math.MaxInt64).Free()
+			synctest.Wait()
+			require.Less(t, rd.bytes, leastAhead+blockBytes)
+		}
+		for _, want := range []int{leastAhead, 2 * leastAhead, mostAhead, mostAhead} {
+			require.GreaterOrEqual(t, rd.bytes, want)
+			require.Less(t, rd.bytes, want+blockBytes)
+			for c := rd.take(math.MaxInt64); c != nil; c = rd.take(math.MaxInt64) {
+				c.Free()
+			}
+			synctest.Wait()
+		}
+	})
+}
+
 func TestReaderReadsAheadAndNotFurther(t *testing.T) {
 	data := content(2 << 20)
 	reading(t, data, false, func(rd *reader, woken *int) {
-		require.GreaterOrEqual(t, rd.bytes, readAhead)
-		require.Less(t, rd.bytes, readAhead+blockBytes)
+		require.GreaterOrEqual(t, rd.bytes, leastAhead)
+		require.Less(t, rd.bytes, leastAhead+blockBytes)
 		_, _, ok := rd.result()
 		require.False(t, ok)
 		require.True(t, bytes.Equal(data, drain(rd, math.MaxInt64)))
@@ -95,7 +114,7 @@ func TestReaderObeysCredit(t *testing.T) {
 
 func TestReaderResumesAnywhere(t *testing.T) {
 	data := content(1 << 20)
-	for _, from := range []int64{0, 1, 100, 32704, 40_000, readAhead, 900_000, 1 << 20} {
+	for _, from := range []int64{0, 1, 100, 32704, 40_000, mostAhead, 900_000, 1 << 20} {
 		reading(t, data, false, func(rd *reader, _ *int) {
 			got := drain(rd, 4096)
 			rd.resume(from, 0)
