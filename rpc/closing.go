@@ -223,9 +223,10 @@ func (a *Actor) farewell(o *opening, reason CloseReason) []byte {
 
 // lastItems sends the items of lists that the client may lack, those on their way included, in messages before the close.
 func (a *Actor) lastItems(o *opening) {
-	for _, sent := range o.conn.shown.state.sent {
-		if sent.to == o {
-			o.giveBack(sent)
+	records := o.conn.shown.state.sent.records
+	for i := range records {
+		if records[i].to == o {
+			o.giveBack(&records[i])
 		}
 	}
 	for o.lacks&a.class.listFields() != 0 {

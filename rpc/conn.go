@@ -303,7 +303,7 @@ func (c *Conn) unsettled() bool {
 	switch {
 	case !c.usable():
 		return false
-	case c.shown.state.resync || len(c.shown.state.dirty) > 0 || len(c.shown.state.free) < len(c.shown.state.sent): // states wait, or their fates are not known
+	case c.shown.state.pending():
 		return true
 	case len(c.copies.waiting.calls) > 0 || c.requests.asked.Len() > 0: // these end when their time is over
 		return true

@@ -16,28 +16,93 @@ import (
 // stateOutbox has the states that a server's connection has yet to send to its client, and the updates on their way. It belongs to the
 // world's goroutine.
 type stateOutbox struct {
-	dirty    []*opening  // of clients that lack something; some may lack nothing any more
-	sent     []sentState // by record: updates whose fate is not known
-	free     []uint64    // records of sent that are unused
-	room     outbox.Room
-	given    int // bytes that the last Flush handed to the machine
-	pace     state.Pace
-	began    time.Time // by the link's clock, from which pace counts
-	unsent   bool      // this Flush took back some of what the last one handed over
-	heldBack bool      // the last Flush had no room for all
+	dirty    []*opening // openings whose client lacks something; compose removes those whose client lacks nothing any more
+	heldBack bool       // the last Flush had no room for all
+	room     stateRoom
+	sent     sentStates
+	fates    [64]bunch.Fate // scratch, for settleStates
+
 	resync   bool      // the client could not keep what it acknowledged, and asks for everything anew
-	resyncAt time.Time // when that was last answered
-	fates    [64]bunch.Fate
+	resyncAt time.Time // by the game's clock, when the last such request was answered
+}
+
+// pending reports whether states wait, or the fate of an update is not known: then the next Flush has work.
+func (s *stateOutbox) pending() bool {
+	return s.resync || len(s.dirty) > 0 || s.sent.any()
 }
 
 // sentState is an update that was handed to the machine.
 type sentState struct {
 	to     *opening
-	fields state.Mask
-	items  []uint32  // numbers of the items, when fields is a list
-	calls  []byte    // calls of ForceQueue methods; then there are no fields
-	at     time.Time // when it was handed over
-	since  time.Time // opening.since before that
+	fields state.Mask // that go again when it is lost; none when it is early, or holds calls
+	items  []uint32   // numbers of the items, when fields is a list
+	calls  []byte     // calls of ForceQueue methods; then there are no fields
+	at     time.Time  // when it was handed over
+	since  time.Time  // opening.since before that
+}
+
+// settle notes that an update is no longer on its way.
+func (s *sentState) settle() {
+	if s.fields&s.to.actor.class.listFields() != 0 {
+		s.to.items--
+	}
+}
+
+// sentStates are the updates whose fate is not known. The machine knows each by the number of its record.
+type sentStates struct {
+	records []sentState
+	free    []uint64 // numbers of the records that are unused
+}
+
+func (s *sentStates) any() bool { return len(s.free) < len(s.records) }
+
+// record takes an unused record for an update of o. It notes o.since, which the caller may then change.
+func (s *sentStates) record(o *opening, now time.Time) (number uint64, sent *sentState) {
+	if n := len(s.free); n > 0 {
+		number, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		number = uint64(len(s.records))
+		s.records = append(s.records, sentState{})
+	}
+	sent = &s.records[number]
+	sent.to, sent.at, sent.since = o, now, o.since
+	return number, sent
+}
+
+// release makes a record unused. The memory of its items and calls serves the next update.
+func (s *sentStates) release(number uint64) {
+	sent := &s.records[number]
+	*sent = sentState{items: sent.items[:0], calls: sent.calls[:0]}
+	s.free = append(s.free, number)
+}
+
+// stateRoom decides how many bytes of updates a Flush hands to the machine: about what leaves it until the next Flush, and no more than
+// keeps the queue of the path short.
+type stateRoom struct {
+	machine outbox.Room
+	path    state.Pace
+	began   time.Time // when the first Flush was, by the link's clock; path counts from then
+	given   int       // bytes that the last Flush handed over
+}
+
+// open returns the room of this Flush. Of what the last one handed over, unsent bytes were taken back; behind says that these were some,
+// or that there was no room for all.
+func (r *stateRoom) open(clock time.Time, machine *bunch.Conn, unsent int, behind bool) int {
+	if r.began.IsZero() {
+		r.began = clock
+	}
+	r.machine.Adapt(unsent)
+	since := clock.Sub(r.began)
+	recent, least, rounds := machine.RecentRTT()
+	r.path.Look(since, recent, least, rounds, r.given-unsent, behind)
+	r.path.Sent(-unsent)
+	return r.path.Room(since, r.machine.Bytes())
+}
+
+// fill notes how many bytes of the room the Flush has used.
+func (r *stateRoom) fill(given int) {
+	r.given = given
+	r.path.Sent(given)
 }
 
 const (
@@ -53,22 +118,34 @@ const (
 // client lacks. When the path does not take all, the most urgent go first.
 func (c *Conn) sendState(now time.Time) {
 	s := &c.shown.state
-	if len(s.dirty) == 0 && len(s.free) == len(s.sent) && !s.resync || !c.usable() {
+	if !s.pending() || !c.usable() {
 		return
 	}
-	if since := now.Sub(s.resyncAt); s.resync && (since < 0 || since >= resyncPeriod) { // the game's clock may go back
-		s.resyncAt = now
-		c.markAll()
-	}
+	c.answerResync(now)
+
 	clock := c.link.Lock() // not the game's, which may jump
 	defer c.link.Unlock()
 	c.world.frame.cork(c)
-	room := c.stateRoom(clock, c.takeBackStates())
-	if s.unsent || s.heldBack {
+
+	unsent := c.takeBackStates()
+	behind := unsent > 0 || s.heldBack
+	room := s.room.open(clock, c.machine, unsent, behind)
+	if behind {
 		s.sort(now)
 	}
-	s.given = c.compose(now, room)
-	s.pace.Sent(s.given)
+	s.room.fill(c.compose(now, room))
+}
+
+// answerResync marks everything as lacking for a client that has asked for it, once in a resyncPeriod.
+func (c *Conn) answerResync(now time.Time) {
+	s := &c.shown.state
+	if !s.resync {
+		return
+	}
+	if since := now.Sub(s.resyncAt); since < 0 || since >= resyncPeriod { // the game's clock may go back
+		s.resync, s.resyncAt = false, now
+		c.markAll()
+	}
 }
 
 // takeBackStates settles the updates of earlier Flushes: first those whose fate is known, then those that it takes back. It returns the
@@ -79,22 +156,6 @@ func (c *Conn) takeBackStates() (unsent int) {
 	c.machine.TakeBack()
 	c.settleStates(true)
 	return unsent
-}
-
-// stateRoom returns how many bytes of updates this Flush may hand over, after so many of the last one's were taken back. It is called
-// under the link's lock.
-func (c *Conn) stateRoom(clock time.Time, unsent int) int {
-	s := &c.shown.state
-	s.unsent = unsent > 0
-	s.room.Adapt(unsent)
-	if s.began.IsZero() {
-		s.began = clock
-	}
-	since := clock.Sub(s.began)
-	recent, least, rounds := c.machine.RecentRTT()
-	s.pace.Look(since, recent, least, rounds, s.given-unsent, s.unsent || s.heldBack)
-	s.pace.Sent(-unsent)
-	return s.pace.Room(since, s.room.Bytes())
 }
 
 // sort puts the most urgent openings first.
@@ -111,7 +172,7 @@ func (c *Conn) settleStates(back bool) {
 	s := &c.shown.state
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
 		for _, f := range s.fates[:n] {
-			sent := s.sent[f.Record]
+			sent := &s.sent.records[f.Record]
 			sent.settle()
 			if !f.Kept && !sent.to.closed {
 				sent.to.giveBack(sent)
@@ -119,7 +180,7 @@ func (c *Conn) settleStates(back bool) {
 			if back {
 				sent.to.requeue(sent.calls)
 			}
-			s.release(f.Record)
+			s.sent.release(f.Record)
 		}
 	}
 }
@@ -160,6 +221,29 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 	return used
 }
 
+// update hands over what the client of o lacks, as much of it as one message takes, and returns the bytes.
+func (c *Conn) update(o *opening, now time.Time) int {
+	if !c.machine.Opened(o.channel) {
+		return c.updateEarly(o, now)
+	}
+	record, sent := c.shown.state.sent.record(o, now)
+	lists := o.actor.class.listFields()
+	b := c.world.replicator.fields[:0]
+	if fields := o.lacks &^ lists; fields != 0 {
+		sent.fields = o.actor.states.fitting(fields, c.maxUpdate())
+		b = o.actor.appendFields(b, sent.fields)
+		o.lacks &^= sent.fields
+	} else {
+		b = o.appendList(b, sent)
+	}
+	if sent.fields&lists != 0 {
+		o.items++
+	}
+	o.told |= sent.fields
+	o.since = now
+	return c.sendUpdate(record, b)
+}
+
 // updateEarly hands over what has changed since the open left, before the client has acknowledged that: otherwise a new actor would stand
 // still for a round trip. The client may drop it, so the fields stay in lacks, and leave again after the acknowledgement. UE: OpenAcked.
 func (c *Conn) updateEarly(o *opening, now time.Time) int {
@@ -170,99 +254,46 @@ func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	if fields == 0 {
 		return 0
 	}
-	b := o.actor.appendFields(c.world.replicator.fields[:0], fields)
-	c.world.replicator.fields = b
+	record, _ := c.shown.state.sent.record(o, now)
 	o.fresh &^= fields
-	record, sent := c.shown.state.record()
-	sent.to, sent.at, sent.since, o.since = o, now, o.since, now
-	return c.sendUpdate(o, record, b)
-}
-
-// sendUpdate hands an update of a record to the machine, and returns its bytes. It is 0, and the record is free, when the connection is
-// over or the channel about to close.
-func (c *Conn) sendUpdate(o *opening, record uint64, b []byte) int {
-	if c.machine.SendTracked(o.channel, record, b) != nil {
-		c.shown.state.release(record)
-		return 0
-	}
-	return updateHeader + len(b)
-}
-
-// update hands over what the client of o lacks, as much of it as one message takes, and returns the bytes.
-func (c *Conn) update(o *opening, now time.Time) int {
-	if !c.machine.Opened(o.channel) {
-		return c.updateEarly(o, now)
-	}
-	record, sent := c.shown.state.record()
-	b := c.world.replicator.fields[:0]
-	if fields := o.lacks &^ o.actor.class.listFields(); fields != 0 {
-		sent.fields = o.actor.states.fitting(fields, c.maxUpdate())
-		b = o.actor.appendFields(b, sent.fields)
-		o.lacks &^= sent.fields
-	} else {
-		b = o.appendList(b, sent)
-	}
-	c.world.replicator.fields = b
-	o.told |= sent.fields
-	if sent.fields&o.actor.class.listFields() != 0 {
-		o.items++
-	}
-	sent.to, sent.at, sent.since, o.since = o, now, o.since, now
-	err := c.machine.SendTracked(o.channel, record, b)
-	switch {
-	case err == nil:
-		return updateHeader + len(b)
-	case errors.Is(err, bunch.ErrBunchTooLarge):
-		c.world.stateFailed(o.actor, o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))), err)
-	default: // the connection is over, or the channel about to close
-		o.giveBack(*sent)
-	}
-	sent.settle()
-	c.shown.state.release(record)
-	return 0
+	o.since = now
+	return c.sendUpdate(record, o.actor.appendFields(c.world.replicator.fields[:0], fields))
 }
 
 // sendQueued hands over calls that wait behind the states of o, as many as one message takes, and returns the bytes.
 func (c *Conn) sendQueued(o *opening, now time.Time) int {
-	record, sent := c.shown.state.record()
+	record, sent := c.shown.state.sent.record(o, now)
 	sent.calls = o.calls.Cut(sent.calls, c.maxUpdate())
 	b := state.AppendMask(c.world.replicator.fields[:0], 0, o.actor.class.fields)
-	b = append(b, sent.calls...)
-	c.world.replicator.fields = b
-	sent.to, sent.at, sent.since = o, now, o.since
-	return c.sendUpdate(o, record, b)
+	return c.sendUpdate(record, append(b, sent.calls...))
 }
 
-// settle notes that an update is no longer on its way.
-func (s *sentState) settle() {
-	if s.fields&s.to.actor.class.listFields() != 0 {
-		s.to.items--
+// sendUpdate hands a recorded update, b, to the machine, and returns its bytes. When the machine does not take it, they are 0 and the
+// record is free.
+func (c *Conn) sendUpdate(record uint64, b []byte) int {
+	c.world.replicator.fields = b // the next update uses its memory
+	sent := &c.shown.state.sent.records[record]
+	o := sent.to
+	err := c.machine.SendTracked(o.channel, record, b)
+	switch {
+	case err == nil:
+		return updateHeader + len(b)
+	case sent.fields == 0: // the fields of an early update were never taken from lacks; calls end with the channel
+	case errors.Is(err, bunch.ErrBunchTooLarge):
+		c.world.stateFailed(o.actor, o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))), err)
+	default: // the connection is over, or the channel about to close
+		o.giveBack(sent)
 	}
+	sent.settle()
+	c.shown.state.sent.release(record)
+	return 0
 }
 
 // maxUpdate returns how many bytes of fields one message to the client takes, besides the mask of at most 9.
 func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - 16 }
 
-// record returns an unused record, in which to keep what an update holds until its fate is known.
-func (s *stateOutbox) record() (uint64, *sentState) {
-	if n := len(s.free); n > 0 {
-		record := s.free[n-1]
-		s.free = s.free[:n-1]
-		return record, &s.sent[record]
-	}
-	s.sent = append(s.sent, sentState{})
-	return uint64(len(s.sent) - 1), &s.sent[len(s.sent)-1]
-}
-
-// release makes a record unused. The memory of its items and calls is used again.
-func (s *stateOutbox) release(record uint64) {
-	s.sent[record] = sentState{items: s.sent[record].items[:0], calls: s.sent[record].calls[:0]}
-	s.free = append(s.free, record)
-}
-
 // markAll marks everything that the client may see as lacking, because it could not keep what it acknowledged.
 func (c *Conn) markAll() {
-	c.shown.state.resync = false
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
 		if o := a.openingOn(c); o != nil {
