@@ -15,6 +15,7 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/internal/sealed"
+	"github.com/quivernet/quiver/internal/udp"
 )
 
 // Listener accepts connections for a world.
@@ -239,4 +240,23 @@ func dial(ctx context.Context, socket net.PacketConn, addr net.Addr, host string
 // quic returns the config of QUIC connections.
 func (c *Config) quic() *quic.Config {
 	return quicconn.Config(c.idleTimeout(), c.keepAlive(), c.handshakeTimeout())
+}
+
+// share prepares a socket for QUIC and, if the config says so, for sealed packets beside it. The caller calls free when it uses the
+// socket no more.
+func (w *World) share(socket net.PacketConn) (conn net.PacketConn, shared *sealed.Socket, free func()) {
+	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed { // quic-go sets the buffers of other sockets itself
+		if err := udp.AskBuffers(socket, udp.BufferBytes); err != nil {
+			w.log.Warn("the socket's buffers are small for sealed packets", "addr", socket.LocalAddr(), "error", err)
+		}
+	}
+	free = func() {}
+	if w.sockets != nil {
+		socket, free = w.sockets.Add(socket)
+	}
+	if !w.config.Sealed {
+		return socket, nil, free
+	}
+	shared = sealed.NewSocket(socket, sealed.SocketConfig{})
+	return shared.QUIC(), shared, free
 }

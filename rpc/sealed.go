@@ -3,7 +3,6 @@ package rpc
 import (
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/quivernet/quiver/internal/quicconn"
 	"github.com/quivernet/quiver/internal/sealed"
 	"github.com/quivernet/quiver/internal/statnet"
-	"github.com/quivernet/quiver/internal/udp"
 )
 
 const (
@@ -70,25 +68,6 @@ type sealedCarrier struct {
 	// Owned by the world's goroutine, and before Join by that of the handshake.
 	instances control.Instances
 	state     sealed.State // of the newest, when maintain last logged it
-}
-
-// share prepares a socket for QUIC and, if the config says so, for sealed packets beside it. The caller calls free when it uses the
-// socket no more.
-func (w *World) share(socket net.PacketConn) (conn net.PacketConn, shared *sealed.Socket, free func()) {
-	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed { // quic-go sets the buffers of other sockets itself
-		if err := udp.AskBuffers(socket, udp.BufferBytes); err != nil {
-			w.log.Warn("the socket's buffers are small for sealed packets", "addr", socket.LocalAddr(), "error", err)
-		}
-	}
-	free = func() {}
-	if w.sockets != nil {
-		socket, free = w.sockets.Add(socket)
-	}
-	if !w.config.Sealed {
-		return socket, nil, free
-	}
-	shared = sealed.NewSocket(socket, sealed.SocketConfig{})
-	return shared.QUIC(), shared, free
 }
 
 // newSealedCarrier returns nil when the config or the connection's carrier has no place for sealed packets.
