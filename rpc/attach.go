@@ -295,8 +295,8 @@ func (c *Conn) finish() {
 	w := c.world
 	w.lobby.noteEnd(c)
 	if c.sealed != nil {
-		c.sealed.close()
-		c.sealed.wait()
+		c.sealed.carriers.close()
+		c.sealed.carriers.wait()
 	}
 	joined := w.lobby.detach(c)
 	if !joined {

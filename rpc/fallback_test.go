@@ -47,7 +47,7 @@ func TestCarrierStaysInTheDark(t *testing.T) {
 			}
 			n.arrive(n.far, 3000)
 			require.Len(t, n.clients[0].take(), dark*3)
-			require.Equal(t, uint32(1), n.near.Stats().Carriers)
+			require.Equal(t, uint32(1), n.near.carriers.stats().Carriers)
 		})
 	}
 }

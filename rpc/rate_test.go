@@ -156,19 +156,19 @@ func TestSealedPacketsKeepToTheRate(t *testing.T) {
 	overSealedWith(t, clean, limited, Config{Sealed: true}, func(n *sealedNet) {
 		n.reach(n.far, sealed.Open)
 		n.tick(30)
-		before, quic := n.far.Stats().BytesOut, n.conns[0].link.Stats().BytesOut
+		before, quic := n.far.carriers.stats().BytesOut, n.conns[0].link.Stats().BytesOut
 		send(n.far, 100_000)
 		n.tick(seconds * 30)
-		sealed := n.far.Stats().BytesOut - before
+		sealed := n.far.carriers.stats().BytesOut - before
 		t.Logf("%d B/s sealed, %d over QUIC", sealed/seconds, (n.conns[0].link.Stats().BytesOut-quic)/seconds)
 		require.LessOrEqual(t, sealed, uint64(rate*seconds+budget.Floor))
 		require.GreaterOrEqual(t, sealed, uint64(rate*seconds*9/10))
 
 		t.Log("# the other direction has no limit")
-		before = n.near.Stats().BytesOut
+		before = n.near.carriers.stats().BytesOut
 		send(n.near, 100_000)
 		n.tick(30)
-		require.Greater(t, n.near.Stats().BytesOut-before, uint64(10*rate))
+		require.Greater(t, n.near.carriers.stats().BytesOut-before, uint64(10*rate))
 	})
 }
 

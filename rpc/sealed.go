@@ -45,9 +45,11 @@ type SealedStats struct {
 	Window                int    // bytes that may be in flight: what the path holds and a part of its queue, by what it has shown
 }
 
-// sealedCarrier has the sealed carriers of one connection, one after the other: packets beside QUIC's on the same socket, paced by a
-// controller that lives with random loss. The first begins at the end of the handshake. While one is open and not silent it carries all
-// that the connection's machines send; when it has closed, the client opens the next. A carrier has no goroutine while it is idle.
+// sealedCarrier moves what the machines of one connection send in sealed packets, beside QUIC's on the same socket. It uses one carrier
+// after another: the first begins at the end of the handshake, and when one has closed, the client opens the next. While one is open and
+// not silent it carries all. A carrier has no goroutine while it is idle.
+//
+// Methods without a word about it belong to the world's goroutine, and before Join to that of the handshake.
 type sealedCarrier struct {
 	conn      *Conn
 	quic      *quicconn.Carrier
@@ -55,19 +57,96 @@ type sealedCarrier struct {
 	attention atomic.Bool // maintain must look
 	pinging   atomic.Bool // a ping waits for its turn inside QUIC
 
-	mu      sync.Mutex      // guards this group; taken before the link's lock
-	carrier *sealed.Carrier // the newest; nil before the first
-	closed  bool            // with the connection
-	failed  error           // TLS gives no keys, and never will: there is no carrier
-	past    SealedStats     // counts of the carriers before the newest
-	retry   *time.Timer     // wakes maintain when it is time for the next one
+	carriers  carriers
+	instances control.Instances // the numbers of the carriers, as agreed with the peer
+	state     sealed.State      // of the newest carrier, when maintain last logged it
+	control   *pace.Controller  // of all carriers; used under the link's lock while there is one
+}
 
-	// Under the link's lock. A carrier has ended before the next one uses it.
-	control *pace.Controller
+// carriers are the sealed carriers of one connection. Only the newest is in use. All methods are safe from any goroutine.
+type carriers struct {
+	mu     sync.Mutex      // taken before the link's lock
+	newest *sealed.Carrier // nil before the first
+	closed bool            // with the connection: no other is added
+	failed error           // why none could be added: TLS gives no keys
+	past   SealedStats     // counts of the carriers before the newest
+	retry  *time.Timer     // set by retryAfter; nil before
+}
 
-	// Owned by the world's goroutine, and before Join by that of the handshake.
-	instances control.Instances
-	state     sealed.State // of the newest, when maintain last logged it
+// add makes a carrier the newest. The one before must have ended. It returns nil when the connection is closed.
+func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *sealed.Carrier, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil
+	}
+	carrier, err = sealed.NewCarrier(socket, config)
+	if s.failed = err; err != nil {
+		return nil, err
+	}
+	if s.newest != nil {
+		s.past.add(s.newest.Stats())
+	}
+	s.newest = carrier
+	return carrier, nil
+}
+
+// current returns the newest carrier, nil before the first.
+func (s *carriers) current() *sealed.Carrier {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.newest
+}
+
+// close closes the newest carrier with the connection, and does not wait.
+func (s *carriers) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.newest != nil {
+		s.newest.Close()
+	}
+	if s.retry != nil {
+		s.retry.Stop()
+	}
+}
+
+// wait returns when the newest carrier, which is closed or closes, no longer uses the socket.
+func (s *carriers) wait() {
+	if carrier := s.current(); carrier != nil {
+		<-carrier.Done()
+	}
+}
+
+// retryAfter calls retry after a while, unless the connection is closed by then.
+func (s *carriers) retryAfter(wait time.Duration, retry func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+	case s.retry == nil:
+		s.retry = time.AfterFunc(wait, retry)
+	default:
+		s.retry.Reset(wait)
+	}
+}
+
+func (s *carriers) stats() SealedStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := s.past
+	stats.State = sealed.Opening.String()
+	if s.closed || s.failed != nil {
+		stats.State, stats.Err = sealed.Closed.String(), s.failed
+	}
+	if s.newest == nil {
+		return stats
+	}
+	c := s.newest.Stats()
+	stats.add(c)
+	stats.State, stats.Err = s.newest.State().String(), s.newest.Err()
+	stats.Rate, stats.Window = int(c.Rate), c.Window
+	return stats
 }
 
 // newSealedCarrier returns nil when the config or the connection's carrier has no place for sealed packets.
@@ -77,25 +156,6 @@ func newSealedCarrier(c *Conn) *sealedCarrier {
 		return nil
 	}
 	return &sealedCarrier{conn: c, quic: quic}
-}
-
-// Stats returns a snapshot. It is safe from any goroutine.
-func (r *sealedCarrier) Stats() SealedStats {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	stats := r.past
-	stats.State = sealed.Opening.String()
-	if r.closed || r.failed != nil {
-		stats.State, stats.Err = sealed.Closed.String(), r.failed
-	}
-	if r.carrier == nil {
-		return stats
-	}
-	c := r.carrier.Stats()
-	stats.add(c)
-	stats.State, stats.Err = r.carrier.State().String(), r.carrier.Err()
-	stats.Rate, stats.Window = int(c.Rate), c.Window
-	return stats
 }
 
 // add adds the counts of one carrier.
@@ -117,55 +177,15 @@ func (r *sealedCarrier) wake() {
 	r.conn.world.drive.Signal()
 }
 
-// current returns the newest carrier, nil before the first.
-func (r *sealedCarrier) current() *sealed.Carrier {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.carrier
-}
-
-// close ends the carrier when the link has ended. It does not wait.
-func (r *sealedCarrier) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = true
-	if r.carrier != nil {
-		r.carrier.Close()
-	}
-	if r.retry != nil {
-		r.retry.Stop()
-	}
-}
-
-// wait returns when the carrier, which is closed, no longer uses the socket.
-func (r *sealedCarrier) wait() {
-	if carrier := r.current(); carrier != nil {
-		<-carrier.Done()
-	}
-}
-
 // makeCarrier makes the carrier of an instance, after the one before has ended. It is nil when the connection is closed.
 func (r *sealedCarrier) makeCarrier(instance uint32) (*sealed.Carrier, error) {
-	r.wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return nil, nil
-	}
+	r.carriers.wait()
 	if r.control == nil {
 		r.control = pace.New(pace.Config{})
 	} else {
 		r.control.Reset(time.Now())
 	}
-	carrier, err := sealed.NewCarrier(r.quic.Socket(), r.config(instance))
-	if r.failed = err; err != nil {
-		return nil, err
-	}
-	if r.carrier != nil {
-		r.past.add(r.carrier.Stats())
-	}
-	r.carrier = carrier
-	return carrier, nil
+	return r.carriers.add(r.quic.Socket(), r.config(instance))
 }
 
 // config returns the config of an instance. Its source of packets is the connection's link, whose lock is also the session's.
@@ -201,7 +221,7 @@ func (r *sealedCarrier) config(instance uint32) sealed.Config {
 
 // changed is called on the carrier's goroutine when its state has changed. Only an open carrier carries.
 func (r *sealedCarrier) changed(state sealed.State) {
-	carrier := r.current()
+	carrier := r.carriers.current()
 	var by link.Sealed
 	if state == sealed.Open {
 		by = carrier
@@ -241,14 +261,14 @@ func (r *sealedCarrier) begin() {
 		r.instances.Fail(1, time.Now())
 		return
 	}
-	time.AfterFunc(beginDelay, r.current().Start)
+	time.AfterFunc(beginDelay, r.carriers.current().Start)
 }
 
 // open begins the next carrier, on a client, and tells the server.
 func (r *sealedCarrier) open() {
 	if r.beginInstance(r.instances.Newest() + 1) {
 		r.send(control.AppendSealed(nil, control.IDSealedOpen, r.instances.Newest()))
-		r.current().Start()
+		r.carriers.current().Start()
 	}
 }
 
@@ -270,7 +290,7 @@ func (r *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 // maintain runs on the world's goroutine after wake: it logs a new state, follows a carrier that has closed by the next, and asks for
 // spare ids.
 func (r *sealedCarrier) maintain() {
-	carrier := r.current()
+	carrier := r.carriers.current()
 	if carrier == nil || !r.conn.usable() {
 		return
 	}
@@ -300,23 +320,10 @@ func (r *sealedCarrier) openNext() {
 		return
 	}
 	if wait := r.instances.Next(time.Now()); wait > 0 {
-		r.wakeAfter(wait)
+		r.carriers.retryAfter(wait, r.wake)
 		return
 	}
 	r.open()
-}
-
-// wakeAfter calls wake after a while, unless the connection is closed.
-func (r *sealedCarrier) wakeAfter(wait time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.closed:
-	case r.retry == nil:
-		r.retry = time.AfterFunc(wait, r.wake)
-	default:
-		r.retry.Reset(wait)
-	}
 }
 
 // onOpen begins, on a server, the next carrier, which the client has opened.
@@ -325,7 +332,7 @@ func (r *sealedCarrier) onOpen(m control.SealedOpen) *CloseError {
 		return r.misplaced(control.IDSealedOpen, m.Instance)
 	}
 	if r.beginInstance(m.Instance) {
-		r.current().Start()
+		r.carriers.current().Start()
 		return nil
 	}
 	r.instances.Fail(m.Instance, time.Now())
@@ -341,7 +348,7 @@ func (r *sealedCarrier) onShut(m control.SealedShut) *CloseError {
 	}
 	if current {
 		r.instances.End(time.Now())
-		r.current().Close()
+		r.carriers.current().Close()
 		r.wake()
 	}
 	return nil
@@ -354,7 +361,7 @@ func (r *sealedCarrier) onAsk(m control.SealedAsk) *CloseError {
 		return r.misplaced(control.IDSealedAsk, m.Instance)
 	}
 	if current {
-		carrier := r.current()
+		carrier := r.carriers.current()
 		ids := make([]sealed.ID, moreIDs)
 		for i := range ids {
 			ids[i] = carrier.Issue()
@@ -371,7 +378,7 @@ func (r *sealedCarrier) onIDs(m control.SealedIDs) *CloseError {
 		return r.misplaced(control.IDSealedIDs, m.Instance)
 	}
 	if current {
-		r.current().AddIDs(m.IDs...)
+		r.carriers.current().AddIDs(m.IDs...)
 		r.wake()
 	}
 	return nil

@@ -172,7 +172,7 @@ func send(r *sealedCarrier, count int) {
 
 // State returns how the newest carrier stands.
 func (r *sealedCarrier) State() sealed.State {
-	if carrier := r.current(); carrier != nil {
+	if carrier := r.carriers.current(); carrier != nil {
 		return carrier.State()
 	}
 	return sealed.Opening
@@ -224,7 +224,7 @@ func TestSealedMovesBothWays(t *testing.T) {
 		n.arrive(n.near, 1024)
 		n.tick(5)
 		require.Contains(t, n.clients[0].take(), "hit")
-		stats := n.near.Stats()
+		stats := n.near.carriers.stats()
 		t.Logf("%+v", stats)
 		require.Equal(t, uint32(1), stats.Carriers)
 		require.GreaterOrEqual(t, stats.BytesOut, uint64(1<<20))
@@ -277,7 +277,7 @@ func TestSealedNeedsBothEnds(t *testing.T) {
 		require.Contains(t, n.clients[0].heard, "hit")
 		require.NoError(t, n.ends[0].Err())
 		require.Equal(t, "off", n.ends[0].Stats().Sealed.State)
-		require.Zero(t, n.near.Stats().Carriers)
+		require.Zero(t, n.near.carriers.stats().Carriers)
 	})
 	inNet(t, 1, Config{Sealed: true}, func(n *network) {
 		require.Nil(t, n.conns[0].sealed, "a carrier that is not QUIC's has no socket to share")
@@ -317,19 +317,19 @@ func TestIdleSealedCarrier(t *testing.T) {
 		require.Contains(t, string(stacks), "TestIdleSealedCarrier")
 		require.NotContains(t, string(stacks), "sealed.(*Carrier).loop")
 		t.Log("# ticks with nothing to send wake it not: 1,000 idle players were 30,000 goroutines a second")
-		before := n.near.current().Stats().Goroutines
+		before := n.near.carriers.current().Stats().Goroutines
 		n.tick(600)
-		require.Less(t, n.near.current().Stats().Goroutines, before+60, "more than some for the times that are exchanged")
+		require.Less(t, n.near.carriers.current().Stats().Goroutines, before+60, "more than some for the times that are exchanged")
 		n.ends[0].Stats() // what the last tick left behind may want a look
 		synctest.Wait()
-		before = n.near.current().Stats().Goroutines
+		before = n.near.carriers.current().Stats().Goroutines
 		require.NotZero(t, n.ends[0].Stats().Sealed.Window)
 		synctest.Wait()
-		require.Equal(t, before, n.near.current().Stats().Goroutines, "Stats wakes nobody")
-		n.near.close()
-		n.far.close()
-		n.near.wait()
-		n.far.wait()
+		require.Equal(t, before, n.near.carriers.current().Stats().Goroutines, "Stats wakes nobody")
+		n.near.carriers.close()
+		n.far.carriers.close()
+		n.near.carriers.wait()
+		n.far.carriers.wait()
 		n.tick(1)
 		require.Equal(t, sealed.Closed, n.near.State())
 		require.False(t, n.ends[0].Sealed())
@@ -363,7 +363,7 @@ func TestBlockedSealedPackets(t *testing.T) {
 		n.blocked.Store(false)
 		n.arrive(n.far, 1024)
 		require.GreaterOrEqual(t, time.Since(closed), control.LeastRetryTime-time.Second)
-		require.Equal(t, uint32(2), n.near.Stats().Carriers)
+		require.Equal(t, uint32(2), n.near.carriers.stats().Carriers)
 		require.True(t, n.ends[0].Sealed())
 		require.NoError(t, n.ends[0].Err())
 	})
@@ -373,10 +373,10 @@ func TestBlockedSealedPackets(t *testing.T) {
 func TestSealedPacketsThatNeverArrive(t *testing.T) {
 	overSealed(t, clean, true, func(n *sealedNet) {
 		n.blocked.Store(true)
-		n.near.current().Close() // the first one may have come through while the worlds joined
+		n.near.carriers.current().Close() // the first one may have come through while the worlds joined
 		n.reach(n.near, sealed.Closed)
 		n.tick(30 * 60)
-		carriers := n.near.Stats().Carriers
+		carriers := n.near.carriers.stats().Carriers
 		require.LessOrEqual(t, carriers, uint32(4), "pauses of 10, 20 and 40 s, and 10 s for each")
 		require.GreaterOrEqual(t, carriers, uint32(3))
 		require.NoError(t, n.ends[0].Err())
@@ -390,7 +390,7 @@ func TestSealedPacketsThatNeverArrive(t *testing.T) {
 func TestSealedSpares(t *testing.T) {
 	overSealed(t, clean, true, func(n *sealedNet) {
 		n.reach(n.near, sealed.Open)
-		carrier := n.near.current()
+		carrier := n.near.carriers.current()
 		for range 2 {
 			carrier.Lock()
 			require.True(t, carrier.Session().Rotate())
@@ -511,7 +511,7 @@ func TestSealedOnLoopback(t *testing.T) {
 	for !hasAll(far, 1024) || !hasAll(near, 1024) {
 		step()
 	}
-	t.Logf("%s: %+v", tls.CipherSuiteName(near.quic.CipherSuite()), near.Stats())
+	t.Logf("%s: %+v", tls.CipherSuiteName(near.quic.CipherSuite()), near.carriers.stats())
 	require.NoError(t, listener.Close())
 	<-end.Done()
 	require.Equal(t, sealed.Closed, near.State())

@@ -162,7 +162,7 @@ func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 	s.MaxDatagram = l.MaxDatagram
 	s.Sealed.State = "off"
 	if c.sealed != nil && c.sealed.agreed.Load() {
-		s.Sealed = c.sealed.Stats()
+		s.Sealed = c.sealed.carriers.stats()
 		s.Sealed.Carries = c.Sealed()
 	}
 	s.ServerTime.Steps, s.ServerTime.Refused = c.times.steps.Load(), c.times.refused.Load()

@@ -125,7 +125,7 @@ func TestSealedCarrierWakesAnEndedConnection(t *testing.T) {
 				},
 			})
 			require.NoError(t, err)
-			c.sealed = &sealedCarrier{conn: c, carrier: carrier}
+			c.sealed = &sealedCarrier{conn: c, carriers: carriers{newest: carrier}}
 			c.abort(&CloseError{})
 			require.NoError(t, c.Wait(context.Background()))
 			w.Tick(time.Now())
