@@ -1,5 +1,7 @@
 package bunch
 
+import "slices"
+
 const (
 	maxAssemblies = 4       // how many a channel may have
 	assemblyCost  = 2 << 10 // price of an assembly besides its bytes
@@ -25,6 +27,112 @@ func (a *assembly) is(ch *channel, h header) bool {
 	return a.channel == ch && a.message == h.sequence && a.delivery == h.delivery()
 }
 
+// assemblies are the unreliable messages of a connection that are not whole. They share maxParked with the whole unreliable and tracked
+// messages that wait for the owner: when room is short, the oldest assembly goes.
+type assemblies struct {
+	list    []assembly // oldest first
+	price   int        // of the list
+	waiting int        // price of the whole messages that wait for Take
+	evicted uint64     // how many were given up
+}
+
+// fits reports whether there is room for messages or parts of such a price.
+func (a *assemblies) fits(price int) bool { return a.price+a.waiting+price <= maxParked }
+
+// stale reports whether a part is of an older message than the assembly that has the same number. When it is of a newer one, stale
+// drops that assembly: some of its parts were lost, and 65,536 messages have left since.
+func (a *assemblies) stale(ch *channel, number uint64, h header) bool {
+	i := a.find(ch, h)
+	if i < 0 {
+		return false
+	}
+	newest := a.list[i].newest
+	if number > newest+partSpan {
+		a.evict(i)
+	}
+	return number+partSpan < newest
+}
+
+// place finds or begins the assembly of a message and makes room for more bytes. It drops the oldest assemblies: of the channel when
+// that has too many, else of the connection. It returns -1 when whole messages that wait leave no room.
+func (a *assemblies) place(ch *channel, h header, more int) int {
+	i := a.find(ch, h)
+	if i < 0 {
+		if ch.assemblies == maxAssemblies {
+			a.evict(a.oldestOf(ch))
+		}
+		a.list = append(a.list, assembly{channel: ch, message: h.sequence, delivery: h.delivery()})
+		i = len(a.list) - 1
+		ch.assemblies++
+		a.price += assemblyCost
+	}
+	for !a.fits(more) {
+		oldest := 0
+		if i == 0 && len(a.list) > 1 {
+			oldest = 1
+		}
+		a.evict(oldest)
+		if len(a.list) == 0 {
+			return -1
+		}
+		if oldest < i {
+			i--
+		}
+	}
+	return i
+}
+
+func (a *assemblies) find(ch *channel, h header) int {
+	if ch.assemblies == 0 {
+		return -1
+	}
+	for i := range a.list {
+		if a.list[i].is(ch, h) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (a *assemblies) oldestOf(ch *channel) int {
+	for i := range a.list {
+		if a.list[i].channel == ch {
+			return i
+		}
+	}
+	return -1
+}
+
+// evict gives up a message that is not whole.
+func (a *assemblies) evict(i int) {
+	a.evicted++
+	a.drop(i)
+}
+
+// evictAll gives up those of a channel that is closed.
+func (a *assemblies) evictAll(ch *channel) {
+	for ch.assemblies > 0 {
+		a.evict(a.oldestOf(ch))
+	}
+}
+
+func (a *assemblies) drop(i int) {
+	a.list[i].channel.assemblies--
+	a.price -= assemblyCost + a.list[i].size
+	a.list = slices.Delete(a.list, i, i+1)
+}
+
+// finish returns the message of an assembly that has all parts, and drops the assembly.
+func (a *assemblies) finish(i int) []byte {
+	whole := &a.list[i]
+	message := make([]byte, 0, whole.size)
+	for _, p := range whole.parts[:whole.count] {
+		message = append(message, p...)
+	}
+	a.drop(i)
+	return message
+}
+
 // assemble adds one part, which came in the packet with a number, and returns the message and its last packet once it is
 // complete.
 func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (whole []byte, last uint64, err error) {
@@ -32,16 +140,16 @@ func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (w
 	if index >= maxParts || !ends && len(payload) != EntryBytes {
 		return nil, 0, violation(PartialTooLarge, "channel %d: part %d of %d bytes", ch.number, index, len(payload))
 	}
-	if c.stale(ch, number, h) {
+	if c.assemblies.stale(ch, number, h) {
 		c.stats.DroppedLate++
 		return nil, 0, nil
 	}
-	i := c.assembly(ch, h, len(payload))
+	i := c.assemblies.place(ch, h, len(payload))
 	if i < 0 {
 		c.stats.DroppedUnreliable++
 		return nil, 0, nil
 	}
-	a := &c.assemblies[i]
+	a := &c.assemblies.list[i]
 	if a.parts[index] != nil || a.count != 0 && (ends || index >= a.count) {
 		c.stats.DroppedDuplicate++
 		return nil, 0, nil
@@ -53,7 +161,7 @@ func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (w
 	a.parts[index] = append(make([]byte, 0, max(1, len(payload))), payload...)
 	a.have++
 	a.size += len(payload)
-	c.parked += len(payload)
+	c.assemblies.price += len(payload)
 	if a.size > c.limits.MaxBunch {
 		return nil, 0, violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)", ch.number, a.size, c.limits.MaxBunch)
 	}
@@ -61,101 +169,5 @@ func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (w
 		return nil, 0, nil
 	}
 	last = a.newest
-	return c.finish(i), last, nil
-}
-
-// stale reports whether a part is of an older message than the assembly that has the same number. When it is of a newer one, stale
-// drops that assembly: some of its parts were lost, and 65,536 messages have left since.
-func (c *Conn) stale(ch *channel, number uint64, h header) bool {
-	i := c.assemblyOf(ch, h)
-	if i < 0 {
-		return false
-	}
-	newest := c.assemblies[i].newest
-	if number > newest+partSpan {
-		c.evict(i)
-	}
-	return number+partSpan < newest
-}
-
-// assembly finds or begins the assembly of a message and makes room for more bytes. It drops the oldest assemblies: of the channel
-// when that has too many, else of the connection. It returns -1 when waiting unreliable messages leave no room.
-func (c *Conn) assembly(ch *channel, h header, more int) int {
-	i := c.assemblyOf(ch, h)
-	if i < 0 {
-		if ch.assemblies == maxAssemblies {
-			c.evict(c.oldestOf(ch))
-		}
-		c.assemblies = append(c.assemblies, assembly{channel: ch, message: h.sequence, delivery: h.delivery()})
-		i = len(c.assemblies) - 1
-		ch.assemblies++
-		c.parked += assemblyCost
-	}
-	for c.parked+c.waitingUnreliable+more > maxParked {
-		oldest := 0
-		if i == 0 && len(c.assemblies) > 1 {
-			oldest = 1
-		}
-		c.evict(oldest)
-		if len(c.assemblies) == 0 {
-			return -1
-		}
-		if oldest < i {
-			i--
-		}
-	}
-	return i
-}
-
-func (c *Conn) assemblyOf(ch *channel, h header) int {
-	if ch.assemblies == 0 {
-		return -1
-	}
-	for i := range c.assemblies {
-		if c.assemblies[i].is(ch, h) {
-			return i
-		}
-	}
-	return -1
-}
-
-func (c *Conn) oldestOf(ch *channel) int {
-	for i := range c.assemblies {
-		if c.assemblies[i].channel == ch {
-			return i
-		}
-	}
-	return -1
-}
-
-// evict gives up a message that is not whole.
-func (c *Conn) evict(i int) {
-	c.stats.DroppedAssembly++
-	c.dropAssembly(i)
-}
-
-func (c *Conn) dropAssembly(i int) {
-	a := &c.assemblies[i]
-	a.channel.assemblies--
-	c.parked -= assemblyCost + a.size
-	n := copy(c.assemblies[i:], c.assemblies[i+1:]) + i
-	c.assemblies[n] = assembly{}
-	c.assemblies = c.assemblies[:n]
-}
-
-// dropAssemblies gives up all assemblies of a channel that is closed.
-func (c *Conn) dropAssemblies(ch *channel) {
-	for ch.assemblies > 0 {
-		c.evict(c.oldestOf(ch))
-	}
-}
-
-func (c *Conn) finish(i int) []byte {
-	a := &c.assemblies[i]
-	message := make([]byte, 0, a.size)
-	for _, p := range a.parts[:a.count] {
-		message = append(message, p...)
-	}
-	c.dropAssembly(i)
-	return message
+	return c.assemblies.finish(i), last, nil
 }

@@ -337,8 +337,8 @@ func TestCloseDropsAssemblies(t *testing.T) {
 	r := newReceiver(t, Config{})
 	part := header{flags: flagBegin | byte(Unreliable), channel: 1, sequence: 1}
 	r.must(wholeOf(flagOpen, 1, 0, "a"), appendBunch(nil, part, make([]byte, EntryBytes)))
-	require.Equal(t, assemblyCost+EntryBytes, r.parked)
+	require.Equal(t, assemblyCost+EntryBytes, r.assemblies.price)
 	r.must(wholeOf(flagClose, 1, 1, "b"))
-	require.Zero(t, r.parked)
+	require.Zero(t, r.assemblies.price)
 	require.Equal(t, uint64(1), r.Stats().DroppedAssembly)
 }

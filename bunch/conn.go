@@ -42,20 +42,18 @@ type Conn struct {
 	blackHole    recovery.BlackHole
 
 	// Receiving.
-	received          received
-	arriving          uint64 // number of the packet that is being received
-	ready             readyList
-	flow              flow
-	control           int  // price of what channel 0 holds
-	pinned            int  // bytes that payloads keep in memory besides their own
-	lent              bool // the datagram that is being received stays the caller's: see ReceiveLent
-	slots             spares[*slot]
-	spare             blocks     // for parts of runs
-	parts             [][]byte   // an empty list for the parts of the next run
-	loose             run        // the message of takeUnordered while its entries are joined
-	assemblies        []assembly // of unreliable messages in parts, oldest first
-	parked            int        // price of the assemblies
-	waitingUnreliable int        // price of the unreliable and tracked ready messages
+	received   received
+	arriving   uint64 // number of the packet that is being received
+	ready      readyList
+	flow       flow
+	control    int // price of what channel 0 holds
+	pinned     int // bytes that payloads keep in memory besides their own
+	lent       bool // the datagram that is being received stays the caller's: see ReceiveLent
+	slots      spares[*slot]
+	spare      blocks   // for parts of runs
+	parts      [][]byte // an empty list for the parts of the next run
+	loose      run      // the message of takeUnordered while its entries are joined
+	assemblies assemblies
 
 	// The owner.
 	wake    bool

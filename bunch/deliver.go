@@ -116,7 +116,7 @@ func (c *Conn) fetched(m *Message) (cost int) {
 	c.pinned -= int(m.pinned)
 	switch {
 	case m.Delivery >= Unreliable:
-		c.waitingUnreliable -= unreliablePrice(1, len(m.Payload))
+		c.assemblies.waiting -= unreliablePrice(1, len(m.Payload))
 	case m.Channel == 0:
 		c.control -= int(m.cost)
 	default:

@@ -244,18 +244,18 @@ func checkReceiver(t testing.TB, c *Conn) {
 	reliable, control := charged(c)
 	same(t, int64(reliable), int64(c.flow.received-c.flow.consumed), "price of what is held")
 	same(t, int64(control), int64(c.control), "price of what channel 0 holds")
-	same(t, int64(unreliable), int64(c.waitingUnreliable), "price of the unreliable messages that wait")
+	same(t, int64(unreliable), int64(c.assemblies.waiting), "price of the unreliable messages that wait")
 	same(t, int64(pinned), int64(c.pinned), "pinned bytes")
 	atMost(t, int64(c.pinned), maxPinned, "pinned bytes")
 	parked := 0
 	perChannel := make(map[*channel]int)
-	for i := range c.assemblies {
-		a := &c.assemblies[i]
+	for i := range c.assemblies.list {
+		a := &c.assemblies.list[i]
 		parked += assemblyCost + a.size
 		perChannel[a.channel]++
 		atMost(t, int64(a.newest)+1, int64(c.received.next), "packet of an assembly")
 	}
-	same(t, int64(parked), int64(c.parked), "price of the assemblies")
+	same(t, int64(parked), int64(c.assemblies.price), "price of the assemblies")
 	for ch, n := range perChannel {
 		same(t, int64(n), int64(ch.assemblies), "assemblies of a channel")
 		atMost(t, int64(n), maxAssemblies, "assemblies of a channel")

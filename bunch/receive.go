@@ -270,7 +270,7 @@ func (c *Conn) closed(ch *channel) {
 		c.owed.count--
 	}
 	ch.inClosed = true
-	c.dropAssemblies(ch)
+	c.assemblies.evictAll(ch)
 	c.channels.taken(ch)
 	if !ch.outClosed {
 		c.closeChannel(ch, flagAnswer, nil)

@@ -42,6 +42,7 @@ func (c *Conn) Stats() Stats {
 	s := c.stats
 	s.LatestRTT, s.SmoothedRTT, s.MinRTT, s.RTTVar = c.gate.Latest, c.gate.Smoothed, c.gate.Min, c.gate.Variance
 	s.PacketsMissing = c.received.missing
+	s.DroppedAssembly = c.assemblies.evicted
 	s.InFlight = c.sent.inFlight
 	s.Window, s.DeliveryRate = c.gate.Window(fullDatagram), recovery.Bytes(c.gate.Rate(), time.Second)
 	if c.way.Fates {

@@ -524,7 +524,7 @@ func TestMissed(t *testing.T) {
 	require.Equal(t, uint64(3), r.Stats().DroppedTracked)
 	require.Zero(t, r.Stats().DroppedUnreliable)
 	require.Len(t, r.got(), fit+1)
-	require.Zero(t, r.waitingUnreliable)
+	require.Zero(t, r.assemblies.waiting)
 	r.must(trackedBunch(1, "x"))
 	require.False(t, r.Missed())
 	require.Len(t, r.got(), 1)

@@ -40,10 +40,10 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 // many wait because the owner does not fetch them.
 func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) (fits bool) {
 	cost := unreliablePrice(1, len(m.Payload))
-	if c.parked+c.waitingUnreliable+cost > maxParked {
+	if !c.assemblies.fits(cost) {
 		return false
 	}
-	c.waitingUnreliable += cost
+	c.assemblies.waiting += cost
 	s := slot{flags: flagWhole}
 	c.keep(&s, m.Payload, size)
 	m.Payload, m.pinned = s.payload, s.pinned

@@ -121,7 +121,7 @@ func TestPartsInAnyOrder(t *testing.T) {
 		want := append(append(pattern(EntryBytes, 0), pattern(EntryBytes, 1)...), pattern(10, 2)...)
 		require.Equal(t, want, m.Payload)
 		require.Equal(t, d, m.Delivery)
-		require.Zero(t, r.parked)
+		require.Zero(t, r.assemblies.price)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestAssembliesShareTheBudget(t *testing.T) {
 	for _, ch := range channels[:4] {
 		for part := range uint8(59) {
 			r.must(unreliablePart(ch, Unreliable, 1, part, false, EntryBytes))
-			require.LessOrEqual(t, r.parked, maxParked)
+			require.LessOrEqual(t, r.assemblies.price, maxParked)
 		}
 	}
 	require.Equal(t, uint64(1), r.Stats().DroppedAssembly, "4 x 64 KiB and what each costs are more than 256 KiB")
@@ -154,7 +154,7 @@ func TestAssembliesShareTheBudget(t *testing.T) {
 		r.must(unreliablePart(9, Unreliable, 1, part, part == 59, map[bool]int{true: 636, false: EntryBytes}[part == 59]))
 	}
 	require.Len(t, r.got(), 1, "the newest message wins")
-	require.LessOrEqual(t, r.parked, maxParked)
+	require.LessOrEqual(t, r.assemblies.price, maxParked)
 }
 
 func TestTinyPartsCostMoreThanTheirBytes(t *testing.T) {
@@ -168,7 +168,7 @@ func TestTinyPartsCostMoreThanTheirBytes(t *testing.T) {
 			r.must(unreliablePart(ch, Unreliable, n, 5, true, 1))
 		}
 	}
-	require.LessOrEqual(t, len(r.assemblies), maxParked/assemblyCost)
+	require.LessOrEqual(t, len(r.assemblies.list), maxParked/assemblyCost)
 }
 
 func TestPartsRefused(t *testing.T) {
@@ -214,7 +214,7 @@ func TestUnreliableMessagesThatNobodyFetchesAreDropped(t *testing.T) {
 	}
 	require.Equal(t, uint64(400-maxParked/1189), r.Stats().DroppedUnreliable)
 	require.Len(t, r.got(), maxParked/1189)
-	require.Zero(t, r.waitingUnreliable)
+	require.Zero(t, r.assemblies.waiting)
 	r.must(appendBunch(nil, header{flags: flagWhole | byte(Unreliable), channel: 1}, make([]byte, 1000)))
 	require.Len(t, r.got(), 1)
 }
