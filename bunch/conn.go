@@ -47,12 +47,8 @@ type Conn struct {
 	ready      readyList
 	flow       flow
 	control    int // price of what channel 0 holds
-	pinned     int // bytes that payloads keep in memory besides their own
-	lent       bool // the datagram that is being received stays the caller's: see ReceiveLent
-	slots      spares[*slot]
-	spare      blocks   // for parts of runs
-	parts      [][]byte // an empty list for the parts of the next run
-	loose      run      // the message of takeUnordered while its entries are joined
+	payloads   payloadMemory
+	loose      run // the message of takeUnordered while its entries are joined
 	assemblies assemblies
 
 	// The owner.
@@ -84,8 +80,8 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 	c := &Conn{config: config, limits: config.params(), start: now}
 	c.channels = newChannels(config.Client, config.MaxChannels)
 	c.peerAckDelay = config.AckDelay
-	c.blocks, c.spare = newBlocks(maxSpare), newBlocks(maxInSpare)
-	c.rings.most, c.slots.most, c.ready.spare.most = maxRings, maxSlots, maxReadySpare
+	c.blocks, c.payloads = newBlocks(maxSpare), newPayloadMemory()
+	c.rings.most, c.ready.spare.most = maxRings, maxReadySpare
 	c.flow.init(config.ReceiveLimit)
 	c.skips.init(config.Random)
 	return c, nil
@@ -249,8 +245,8 @@ func (c *Conn) Changed() bool {
 // ReceiveLent is Receive of a datagram that stays the caller's: what must be kept of it is copied. Parts of a run are copied into memory that
 // is used again, so that a long message costs no more of the collector than its own bytes.
 func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
-	c.lent = true
-	defer func() { c.lent = false }()
+	c.payloads.lent = true
+	defer func() { c.payloads.lent = false }()
 	return c.Receive(now, datagram)
 }
 

@@ -113,7 +113,7 @@ func (c *Conn) Take(into []Message) int {
 
 // fetched counts a message as waiting no more, and returns how much it gives back of the peer's limit.
 func (c *Conn) fetched(m *Message) (cost int) {
-	c.pinned -= int(m.pinned)
+	c.payloads.pinned -= int(m.pinned)
 	switch {
 	case m.Delivery >= Unreliable:
 		c.assemblies.waiting -= unreliablePrice(1, len(m.Payload))

@@ -245,8 +245,8 @@ func checkReceiver(t testing.TB, c *Conn) {
 	same(t, int64(reliable), int64(c.flow.received-c.flow.consumed), "price of what is held")
 	same(t, int64(control), int64(c.control), "price of what channel 0 holds")
 	same(t, int64(unreliable), int64(c.assemblies.waiting), "price of the unreliable messages that wait")
-	same(t, int64(pinned), int64(c.pinned), "pinned bytes")
-	atMost(t, int64(c.pinned), maxPinned, "pinned bytes")
+	same(t, int64(pinned), int64(c.payloads.pinned), "pinned bytes")
+	atMost(t, int64(c.payloads.pinned), maxPinned, "pinned bytes")
 	parked := 0
 	perChannel := make(map[*channel]int)
 	for i := range c.assemblies.list {

@@ -53,22 +53,12 @@ func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 }
 
 // park finds the slot of entry n, or makes an empty one.
-func (c *Conn) park(ch *channel, n uint64) (s *slot, i int) {
-	i, ok := ch.in.find(n)
+func (p *parked) park(n uint64, m *payloadMemory) (s *slot, i int) {
+	i, ok := p.find(n)
 	if ok {
-		return ch.in.at(i), i
+		return p.at(i), i
 	}
-	if s = c.slots.take(); s == nil {
-		s = new(slot)
-	}
-	*s = slot{number: n}
-	ch.in.insert(i, s)
+	s = m.slot(n)
+	p.insert(i, s)
 	return s, i
-}
-
-// unpark takes out the first entry of a channel, which was processed.
-func (c *Conn) unpark(ch *channel) {
-	s := ch.in.drop()
-	s.payload = nil
-	c.slots.put(s)
 }

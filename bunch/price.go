@@ -13,8 +13,6 @@ const (
 	controlBuffer = 64        // entries of channel 0's reliable buffer: it is for control
 	maxControl    = 160 << 10 // price of what channel 0 holds, two messages of 64 KiB: the limit does not bind it, so that control passes a stopped world
 	maxParked     = 256 << 10 // price of unreliable and tracked messages that wait, and of those in parts that are not whole
-	maxPinned     = 32 << 10  // bytes of datagrams and blocks that payloads keep in memory besides their own; further payloads are copied
-	maxSlots      = 64        // slots kept for reuse
 )
 
 // price returns what an entry costs.
@@ -112,36 +110,4 @@ func (c *Conn) release(number uint64, cost int) {
 		return
 	}
 	c.consume(uint64(cost))
-}
-
-// keep puts payload into s. It aliases the datagram, which has size bytes; but it copies the payload when the datagram is lent, when the
-// payload is less than a quarter of it, or when maxPinned is reached. A payload of all size bytes is memory of our own.
-func (c *Conn) keep(s *slot, payload []byte, size int) {
-	beyond := size - len(payload)
-	mayAlias := beyond == 0 || !c.lent && beyond <= 3*len(payload)
-	if mayAlias && c.pin(s, beyond) {
-		s.payload = payload
-		return
-	}
-	c.block(s, len(payload))
-	copy(s.payload, payload)
-}
-
-// block gives s memory of its own. Parts of a run get blocks, which are used again once the run is whole and copied.
-func (c *Conn) block(s *slot, size int) {
-	if s.flags&flagWhole != flagWhole && size >= EntryBytes/2 && c.pin(s, EntryBytes-size) {
-		s.payload, s.pooled = c.spare.get(EntryBytes)[:size], true
-		return
-	}
-	s.payload = make([]byte, size)
-}
-
-// pin notes that the payload of s keeps so many bytes in memory besides its own, and reports whether it may.
-func (c *Conn) pin(s *slot, beyond int) bool {
-	if c.pinned+beyond > maxPinned {
-		return false
-	}
-	c.pinned += beyond
-	s.pinned = uint16(beyond)
-	return true
 }

@@ -129,7 +129,7 @@ func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) 
 	if n == ch.expected && h.flags&flagPiece == 0 && (ch.in.len() == 0 || ch.in.at(0).number > n) {
 		return c.receiveNext(ch, h.flags, payload, size)
 	}
-	s, i := c.park(ch, n)
+	s, i := ch.in.park(n, &c.payloads)
 	if s.state >= full {
 		c.stats.DroppedDuplicate++
 		return nil
@@ -173,7 +173,7 @@ func (c *Conn) store(ch *channel, s *slot, h header, payload []byte, size int) e
 }
 
 func (c *Conn) storeWhole(ch *channel, s *slot, payload []byte, size int) error {
-	c.keep(s, payload, size)
+	c.payloads.keep(s, payload, size)
 	if err := c.chargeEntry(ch, s); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (c *Conn) storePiece(ch *channel, s *slot, h header, payload []byte) error 
 	flags := h.flags &^ flagPiece
 	if s.state == empty {
 		s.state, s.flags = partly, flags
-		c.block(s, int(h.total))
+		c.payloads.block(s, int(h.total))
 		if err := c.chargeEntry(ch, s); err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (c *Conn) advance(ch *channel) error {
 		} else if err := c.process(ch, s.number, s); err != nil {
 			return err
 		}
-		c.unpark(ch)
+		c.payloads.free(ch.in.drop())
 	}
 	return nil
 }

@@ -212,15 +212,15 @@ func TestKeepCopiesWhatPinsMuch(t *testing.T) {
 	r := newReceiver(t, Config{})
 	datagram := make([]byte, 1000)
 	var small, large, late slot
-	r.keep(&small, datagram[:249], 1000)
-	r.keep(&large, datagram[:250], 1000)
+	r.payloads.keep(&small, datagram[:249], 1000)
+	r.payloads.keep(&large, datagram[:250], 1000)
 	datagram[0] = 1
 	require.Zero(t, small.payload[0])
 	require.Zero(t, small.pinned)
 	require.Equal(t, byte(1), large.payload[0])
 	require.Equal(t, uint16(750), large.pinned)
-	r.pinned = maxPinned - 749
-	r.keep(&late, datagram[:250], 1000)
+	r.payloads.pinned = maxPinned - 749
+	r.payloads.keep(&late, datagram[:250], 1000)
 	datagram[0] = 2
 	require.Equal(t, byte(1), late.payload[0], "much is pinned already")
 }

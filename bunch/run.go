@@ -1,7 +1,5 @@
 package bunch
 
-import "bytes"
-
 // maxParts is how many entries, or unreliable parts, a message of MaxBunchBytes takes: 60.
 const maxParts = (MaxBunchBytes + EntryBytes - 1) / EntryBytes
 
@@ -24,8 +22,7 @@ func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 		if r.open {
 			return violation(PartialInitialReliableDestroy, "channel %d: a run begins within a run", ch.number)
 		}
-		*r = run{open: true, delivery: d, first: s.flags&flagOpen != 0, parts: c.parts}
-		c.parts = nil
+		*r = run{open: true, delivery: d, first: s.flags&flagOpen != 0, parts: c.payloads.takeParts()}
 	} else if !r.open || d != r.delivery {
 		return violation(PartialMergeReliableDestroy, "channel %d: a part without a run", ch.number)
 	}
@@ -47,16 +44,7 @@ func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 }
 
 func (c *Conn) deliverRun(ch *channel, r *run, closes bool) {
-	message := bytes.Join(r.parts, nil) // does not zero the memory before it copies
-	for i, part := range r.parts {
-		if r.pooled&(1<<i) != 0 {
-			c.spare.put(part[:0])
-		}
-	}
-	clear(r.parts)
-	c.parts = r.parts[:0]
-	c.pinned -= r.pinned
-	m := Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: message, cost: int32(r.cost)}
+	m := Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: c.payloads.join(r), cost: int32(r.cost)}
 	*r = run{}
 	c.deliver(ch, &m)
 }

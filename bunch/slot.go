@@ -1,5 +1,7 @@
 package bunch
 
+import "bytes"
+
 type slotState uint8
 
 const (
@@ -54,4 +56,102 @@ func (s *slot) complete() bool {
 // loose reports whether the entry is there and its message may overtake earlier ones.
 func (s *slot) loose() bool {
 	return s.state == full && s.flags&(deliveryMask|flagOpen|flagClose) == byte(ReliableUnordered)
+}
+
+const (
+	maxPinned = 32 << 10 // bytes of datagrams and blocks that payloads keep in memory besides their own; further payloads are copied
+	maxSlots  = 64       // slots kept for reuse
+)
+
+// payloadMemory is the memory that payloads lie in from their arrival until the owner takes their messages.
+type payloadMemory struct {
+	pinned int  // bytes that payloads keep in memory besides their own
+	lent   bool // the datagram that is being received stays the caller's: see Conn.ReceiveLent
+	slots  spares[*slot]
+	blocks blocks   // for parts of runs
+	parts  [][]byte // an empty list for the parts of the next run
+}
+
+func newPayloadMemory() payloadMemory {
+	return payloadMemory{slots: spares[*slot]{most: maxSlots}, blocks: newBlocks(maxInSpare)}
+}
+
+// slot returns an empty slot for entry n.
+func (m *payloadMemory) slot(n uint64) *slot {
+	s := m.slots.take()
+	if s == nil {
+		s = new(slot)
+	}
+	*s = slot{number: n}
+	return s
+}
+
+// free takes back a slot whose entry was processed.
+func (m *payloadMemory) free(s *slot) {
+	s.payload = nil
+	m.slots.put(s)
+}
+
+// keep puts payload into s. It aliases the datagram, which has size bytes; but it copies the payload when the datagram is lent, when the
+// payload is less than a quarter of it, or when maxPinned is reached. A payload of all size bytes is memory of our own.
+func (m *payloadMemory) keep(s *slot, payload []byte, size int) {
+	beyond := size - len(payload)
+	mayAlias := beyond == 0 || !m.lent && beyond <= 3*len(payload)
+	if mayAlias && m.pin(s, beyond) {
+		s.payload = payload
+		return
+	}
+	m.block(s, len(payload))
+	copy(s.payload, payload)
+}
+
+// block gives s memory of its own. Parts of a run get blocks, which join takes back.
+func (m *payloadMemory) block(s *slot, size int) {
+	if s.flags&flagWhole != flagWhole && size >= EntryBytes/2 && m.pin(s, EntryBytes-size) {
+		s.payload, s.pooled = m.blocks.get(EntryBytes)[:size], true
+		return
+	}
+	s.payload = make([]byte, size)
+}
+
+// pin notes that the payload of s keeps beyond bytes in memory besides its own, and reports whether it may.
+func (m *payloadMemory) pin(s *slot, beyond int) bool {
+	if m.pinned+beyond > maxPinned {
+		return false
+	}
+	m.pinned += beyond
+	s.pinned = uint16(beyond)
+	return true
+}
+
+// join copies the parts of a run into its message, and takes back their memory.
+func (m *payloadMemory) join(r *run) (message []byte) {
+	message = bytes.Join(r.parts, nil) // does not zero the memory before it copies
+	for i, part := range r.parts {
+		if r.pooled&(1<<i) != 0 {
+			m.blocks.put(part[:0])
+		}
+	}
+	clear(r.parts)
+	m.parts = r.parts[:0]
+	m.pinned -= r.pinned
+	return message
+}
+
+// takeParts returns an empty list for the parts of a run.
+func (m *payloadMemory) takeParts() (parts [][]byte) {
+	parts, m.parts = m.parts, nil
+	return parts
+}
+
+// spare reports whether trim may have memory to give up.
+func (m *payloadMemory) spare() bool {
+	return m.blocks.spare() || len(m.slots.items) > 0 || m.parts != nil
+}
+
+// trim gives up the memory that nobody needed since the last trim.
+func (m *payloadMemory) trim() {
+	m.blocks.trim()
+	m.slots.trim()
+	m.parts = nil
 }

@@ -57,13 +57,12 @@ func TestSlotAgainstAModel(t *testing.T) {
 // TestParkedAgainstAModel: a list of what came early finds each entry, and has no more room than a few times what is in it.
 func TestParkedAgainstAModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
-	c, err := NewConn(epoch, Config{})
-	require.NoError(t, err)
+	memory := newPayloadMemory()
 	ch := &channel{}
 	model := map[uint64]*slot{}
 	for range 20_000 {
 		n := ch.expected + random.Uint64N([]uint64{4, 60, 3000}[random.IntN(3)])
-		s, i := c.park(ch, n)
+		s, i := ch.in.park(n, &memory)
 		require.Equal(t, n, s.number)
 		require.Same(t, s, ch.in.at(i))
 		if before := model[n]; before != nil {
@@ -74,7 +73,7 @@ func TestParkedAgainstAModel(t *testing.T) {
 			for ch.in.len() > 0 && random.IntN(20) > 0 {
 				ch.expected = ch.in.at(0).number + 1
 				delete(model, ch.expected-1)
-				c.unpark(ch)
+				memory.free(ch.in.drop())
 			}
 		}
 		require.Equal(t, len(model), ch.in.len())

@@ -77,7 +77,7 @@ func (c *Conn) idleAt() (time.Duration, bool) {
 
 // trimAt returns when trim is called next, while there is spare memory.
 func (c *Conn) trimAt() (at time.Duration, spare bool) {
-	spare = c.blocks.spare() || c.spare.spare() || len(c.rings.items)+len(c.slots.items)+len(c.ready.spare.items) > 0 || c.parts != nil
+	spare = c.blocks.spare() || c.payloads.spare() || len(c.rings.items)+len(c.ready.spare.items) > 0
 	return c.trimmed + trimAfter, spare
 }
 
@@ -86,11 +86,9 @@ func (c *Conn) trimAt() (at time.Duration, spare bool) {
 func (c *Conn) trim() {
 	c.trimmed = c.now
 	c.blocks.trim()
-	c.spare.trim()
+	c.payloads.trim()
 	c.rings.trim()
-	c.slots.trim()
 	c.ready.spare.trim()
-	c.parts = nil
 	c.tracked.release()
 	c.sent.forget(c.now)
 	c.sent.Shrink(leastSent)

@@ -152,7 +152,7 @@ func TestTrim(t *testing.T) {
 	require.True(t, c.blocks.spare())
 	p.run(2*trimAfter + time.Second)
 	require.False(t, c.blocks.spare())
-	require.False(t, p.ends[1].spare.spare())
+	require.False(t, p.ends[1].payloads.blocks.spare())
 	require.Empty(t, c.rings.items)
 	require.Zero(t, c.sent.Cap())
 	for _, c := range p.ends {

@@ -45,7 +45,7 @@ func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) (fits bool) {
 	}
 	c.assemblies.waiting += cost
 	s := slot{flags: flagWhole}
-	c.keep(&s, m.Payload, size)
+	c.payloads.keep(&s, m.Payload, size)
 	m.Payload, m.pinned = s.payload, s.pinned
 	c.deliver(ch, &m)
 	return true
