@@ -27,9 +27,7 @@ type Conn struct {
 	skips       skips
 	build       builder
 	undo        undo // takes back the last packet
-	corked      bool
-	flushing    bool // new messages leave though corked, until idle
-	corkedAt    time.Duration
+	cork        cork
 	unreliables backlog // how many wait
 	tracked     tracked
 	saturation  saturation

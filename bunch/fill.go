@@ -30,7 +30,7 @@ func (c *Conn) unsent() bool {
 // freshAllowed reports whether bunches that were never sent may leave: not while corked, not while the oldest undecided
 // packet is about to leave the peer's history, and not in the dark.
 func (c *Conn) freshAllowed() bool {
-	return c.open() && c.sent.spread() < c.limits.History-1 && !c.dark()
+	return c.cork.open() && c.sent.spread() < c.limits.History-1 && !c.dark()
 }
 
 // bulkOpen reports whether bulk may leave: neither the owner nor the window holds it, or a probe is due.

@@ -63,11 +63,11 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, max int) (packet []byte, 
 // must reports whether a packet has to leave though it may carry no bunch: a probe, an ack or a limit for which the peer waits. No
 // cork holds these back, but a limit for AckDelay.
 func (c *Conn) must(t time.Duration) bool {
-	return c.mustPing() || c.received.due(t) || c.flow.update && (c.open() || t >= c.corkEnds())
+	return c.mustPing() || c.received.due(t) || c.flow.update && (c.cork.open() || t >= c.corkEnds())
 }
 
 // corkEnds returns when a higher limit leaves although the tick is not over.
-func (c *Conn) corkEnds() time.Duration { return c.corkedAt + c.config.AckDelay }
+func (c *Conn) corkEnds() time.Duration { return c.cork.since + c.config.AckDelay }
 
 // mustPing reports whether a packet has to leave that asks for an ack at once.
 func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.probe }
@@ -205,8 +205,8 @@ func (c *Conn) finishBare(flags *byte) {
 // idle notes that nothing more can leave now. Unless the window for bulk is why, the application limits the rate, and the gate
 // learns that.
 func (c *Conn) idle() {
-	c.flushing = false
-	if c.corked {
+	c.cork.flushing = false
+	if c.cork.on {
 		return
 	}
 	if lv := &c.levels[bulkLevel]; lv.fresh.len()+lv.resend.len() > 0 && !c.windowOpen() {

@@ -49,7 +49,7 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	if ch == nil || ch.outClosed {
 		return c.closedError(number)
 	}
-	c.changed = c.changed || !c.corked
+	c.changed = c.changed || !c.cork.on
 	switch {
 	case d <= ReliableUnordered:
 		err := c.sendReliable(ch, d, payload)
@@ -78,7 +78,7 @@ func (c *Conn) Close(number uint64, payload []byte) error {
 	if len(payload) > maxWhole {
 		return fmt.Errorf("%w: close of channel %d carries %d bytes, at most %d", ErrBunchTooLarge, number, len(payload), maxWhole)
 	}
-	c.changed = c.changed || !c.corked
+	c.changed = c.changed || !c.cork.on
 	var block []byte
 	if payload != nil {
 		block = append(appendVarint(c.blocks.get(len(payload)+2), uint64(len(payload))), payload...)
@@ -230,26 +230,33 @@ func (c *Conn) schedule(ch *channel) {
 	}
 }
 
+// cork keeps new messages back from Cork(true) to Cork(false), except while it is flushing.
+type cork struct {
+	on       bool
+	flushing bool // from Flush until nothing more can leave
+	since    time.Duration
+}
+
+// open reports whether new messages may leave.
+func (k *cork) open() bool { return !k.on || k.flushing }
+
 // Cork keeps new messages back until Cork(false), so that a tick leaves in few full packets. So that a long tick does not hold up the
 // peer, acks that are due, resends and probes leave all the same, and a higher limit after Config.AckDelay.
 func (c *Conn) Cork(on bool) {
-	c.changed = c.changed || c.corked && !on && (c.unsent() || c.flow.update)
-	if on && !c.corked {
-		c.corkedAt = c.now
+	c.changed = c.changed || c.cork.on && !on && (c.unsent() || c.flow.update)
+	if on && !c.cork.on {
+		c.cork.since = c.now
 		c.saturation.look(c.now, c.unreliables.messages)
 		c.countTick()
 	}
 	if !on {
 		c.saturation.young, c.saturation.added = 0, [2]int{}
 	}
-	c.corked, c.flushing = on, false
+	c.cork.on, c.cork.flushing = on, false
 }
 
-// open reports whether no cork holds new messages back.
-func (c *Conn) open() bool { return !c.corked || c.flushing }
-
 // Flush lets what is queued now leave though the connection is corked.
-func (c *Conn) Flush() { c.flushing, c.changed = c.corked, true }
+func (c *Conn) Flush() { c.cork.flushing, c.changed = c.cork.on, true }
 
 // QueueTime estimates how long the bytes of a channel that were never sent will wait: these and those that precede them, over the
 // delivery rate, or over Config.Rate when that is less; 0 while no rate is known.

@@ -51,7 +51,7 @@ func (c *Conn) NextTimeout() (time.Time, bool) {
 		}
 	}
 	consider(c.received.deadline, c.received.asking > 0)
-	consider(c.corkEnds(), c.flow.update && !c.open())
+	consider(c.corkEnds(), c.flow.update && !c.cork.open())
 	consider(c.loss.Next, c.loss.Next != 0)
 	consider(c.way.until, c.way.stale)
 	consider(c.keptAt())

@@ -70,7 +70,7 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 		return nil
 	}
 	m.payload = append(c.blocks.get(len(payload)), payload...)
-	c.changed = c.changed || !c.corked
+	c.changed = c.changed || !c.cork.on
 	c.tracked.bytes += m.size()
 	c.tracked.waiting.push(m)
 	return nil
