@@ -44,7 +44,6 @@ type Conn struct {
 	arriving   uint64 // number of the packet that is being received
 	ready      readyList
 	flow       flow
-	control    int // price of what channel 0 holds
 	payloads   payloadMemory
 	loose      run // the message of takeUnordered while its entries are joined
 	assemblies assemblies

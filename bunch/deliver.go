@@ -118,7 +118,7 @@ func (c *Conn) fetched(m *Message) (cost int) {
 	case m.Delivery >= Unreliable:
 		c.assemblies.waiting -= unreliablePrice(1, len(m.Payload))
 	case m.Channel == 0:
-		c.control -= int(m.cost)
+		c.flow.control -= int(m.cost)
 	default:
 		cost = int(m.cost)
 	}

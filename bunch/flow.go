@@ -26,6 +26,7 @@ type flow struct {
 	mark       uint64 // consumed at markAt
 	markAt     time.Duration
 	tight      bool // the window holds the peer up
+	control    int  // price of what channel 0 holds; at most maxControl
 }
 
 func (f *flow) init(window int) {

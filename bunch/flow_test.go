@@ -176,7 +176,7 @@ func TestTakeLeavesWhatDoesNotFit(t *testing.T) {
 	require.Equal(t, 3, r.Take(into))
 	require.Equal(t, "abc", string(into[0].Payload)+string(into[1].Payload)+string(into[2].Payload))
 	require.Equal(t, uint64(price(flagWhole, 2, 1)), r.flow.received-r.flow.consumed, "what was not taken is charged still")
-	require.Zero(t, r.control)
+	require.Zero(t, r.flow.control)
 	checkConn(t, r.Conn)
 	r.must(wholeOf(0, 1, 3, "e"))
 	require.Equal(t, 2, r.Take(into))

@@ -243,7 +243,7 @@ func checkReceiver(t testing.TB, c *Conn) {
 	}
 	reliable, control := charged(c)
 	same(t, int64(reliable), int64(c.flow.received-c.flow.consumed), "price of what is held")
-	same(t, int64(control), int64(c.control), "price of what channel 0 holds")
+	same(t, int64(control), int64(c.flow.control), "price of what channel 0 holds")
 	same(t, int64(unreliable), int64(c.assemblies.waiting), "price of the unreliable messages that wait")
 	same(t, int64(pinned), int64(c.payloads.pinned), "pinned bytes")
 	atMost(t, int64(c.payloads.pinned), maxPinned, "pinned bytes")

@@ -62,8 +62,8 @@ func messagesIn(b []byte) (count int) {
 // charge charges the price of something that arrived to the limit of channel 0 or of the peer.
 func (c *Conn) charge(ch *channel, cost int) error {
 	if ch.number == 0 {
-		if c.control += cost; c.control > maxControl {
-			return violation(ReceiveLimitExceeded, "%d bytes wait on the control channel, at most %d", c.control, maxControl)
+		if c.flow.control += cost; c.flow.control > maxControl {
+			return violation(ReceiveLimitExceeded, "%d bytes wait on the control channel, at most %d", c.flow.control, maxControl)
 		}
 		return nil
 	}
@@ -106,7 +106,7 @@ func paid(s *slot, messages int) int {
 // release gives back a cost that was charged.
 func (c *Conn) release(number uint64, cost int) {
 	if number == 0 {
-		c.control -= cost
+		c.flow.control -= cost
 		return
 	}
 	c.consume(uint64(cost))

@@ -181,7 +181,7 @@ func (c *Conn) holds() int {
 			accepted++
 		}
 	}
-	return int(c.flow.received-c.flow.consumed) + c.control + c.assemblies.price + c.assemblies.waiting + c.payloads.pinned + accepted*channelCost
+	return int(c.flow.received-c.flow.consumed) + c.flow.control + c.assemblies.price + c.assemblies.waiting + c.payloads.pinned + accepted*channelCost
 }
 
 // runProgram runs it in batches, and after each the heap has risen by no more than what was paid and what may stay beside.
