@@ -102,7 +102,7 @@ func (s *Session) mayReport() bool { return s.records.silent < silentRecords }
 
 // wants reports whether the source may have a payload that leaves when the pacer lets it.
 func (s *Session) wants() bool {
-	return s.state == Open && !s.quiet && !s.train.running() && s.records.Len() < maxRecords-sparedRecords
+	return s.state == Open && !s.supply.quiet && !s.train.running() && s.records.Len() < maxRecords-sparedRecords
 }
 
 // leastPlay is how many packets of play may always be in flight.
@@ -111,7 +111,7 @@ const leastPlay = 4
 // wantsPlay reports whether play may leave although the pacer does not let it: it may have half of what the path holds in flight. A
 // flood of more waits for the pacer as bulk does; otherwise it would keep a queue that no pause drains.
 func (s *Session) wantsPlay() bool {
-	return s.state == Open && !s.calm && s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
+	return s.state == Open && !s.supply.calm && s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
 }
 
 // playBound is how many bytes of play may be in flight before the pacer counts.
@@ -122,7 +122,7 @@ func (s *Session) playBound() int { return max(leastPlay*s.size(), s.control.Win
 // (TestFloodOfPlayOnAShortPath, rpc.TestFloodOfPlayOverSealedPackets).
 func (s *Session) hastens() bool {
 	bound := s.playBound()
-	if s.pressed {
+	if s.supply.pressed {
 		bound /= 2
 	}
 	return s.records.play+2*s.size() > bound
@@ -157,7 +157,7 @@ func (s *Session) mayLeave(t time.Duration) bool {
 // build builds one packet. When there is nothing to put into it, it notes that and is not ok.
 func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (packet []byte, number uint64, ok bool) {
 	number = s.records.Next
-	if number == s.skip && why != forTrain {
+	if number == s.skips.next && why != forTrain {
 		number++
 	}
 	if number >= maxNumber {
@@ -176,13 +176,13 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, max int) (pack
 		b = s.appendSize(t, b, limit, &rec)
 	case forPayload:
 		if b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, &rec); rec.payloads == 0 {
-			s.quiet, s.calm, s.pressed = true, true, false
+			s.supply = supply{quiet: true, calm: true}
 			s.control.Limited(s.records.bytes)
 			return buf, 0, false
 		}
 	case forPlay:
 		if b = s.appendPayloads(t, b, Room{Max: limit}, &rec); rec.payloads == 0 {
-			s.calm, s.pressed = true, false
+			s.supply.calm, s.supply.pressed = true, false
 			return buf, 0, false
 		}
 	}
@@ -297,8 +297,8 @@ func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record
 	for s.records.Next < number {
 		s.records.push(record{fate: skipped, sent: t, until: t + silentPTOs*s.pto()})
 	}
-	if number >= s.skip {
-		s.drawSkip()
+	if number >= s.skips.next {
+		s.skips.draw(number)
 	}
 	rec.size = uint16(len(packet) + overheadUDP)
 	rec.until = t + silentPTOs*s.pto()
@@ -310,7 +310,7 @@ func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record
 		s.hearing.ask(t, rec.payloads > 0 && !rec.bulk, s.records.flying == 0 && s.state == Open)
 	}
 	s.records.push(rec)
-	s.pressed = s.pressed || s.records.play > 0 && s.records.play >= s.playBound()
+	s.supply.pressed = s.supply.pressed || s.records.play > 0 && s.records.play >= s.playBound()
 	if s.config.Rate != nil {
 		s.config.Rate.Spend(s.time(t), len(packet))
 	}

@@ -75,7 +75,7 @@ func TestUnwrap(t *testing.T) {
 // at has the packets of from to s to go on at a number, as after as many packets.
 func (s *step) at(from, to *Session, number uint64) {
 	from.records = records{Ring: recovery.Ring[record]{Oldest: number, Next: number}, first: number}
-	from.drawSkip()
+	from.skips.draw(number)
 	to.opener.window = window{next: number}
 	to.report.floor, to.report.marks = number, [reportMemory]uint64{}
 	for to.opener.current.index < (number-windowSize)>>generationBits {

@@ -59,7 +59,7 @@ func TestRepeatedAcksAreTaken(t *testing.T) {
 // left out beside it is forgotten.
 func TestLostPacketIsNotRememberedLongerThanASkippedOne(t *testing.T) {
 	s := newStep(t, 40, nil).open()
-	s.a.skip = s.a.records.Next + 1
+	s.a.skips.next = s.a.records.Next + 1
 	first := s.a.records.Next
 	p := s.collect(12)
 	s.now = s.now.Add(60 * ms)

@@ -1,9 +1,7 @@
 package sealed
 
 import (
-	"crypto/rand"
 	"fmt"
-	mrand "math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -13,9 +11,6 @@ import (
 const (
 	// overheadUDP is what IPv4 and UDP add to a packet, in bytes; the controller counts bytes on the wire.
 	overheadUDP = 28
-	// skipAbout is the mean distance of skipped packet numbers. An ack for one proves that the peer acks packets that it has not
-	// received, so that this end sends faster (RFC 9000, section 21.4).
-	skipAbout = 500
 	// minRoom is the least room, in bytes, for which the source is asked for one more payload.
 	minRoom = 64
 )
@@ -69,6 +64,20 @@ func (c *SessionConfig) train() int {
 // trimAfter is how often Advance gives up memory that is not needed; package bunch does so as often.
 const trimAfter = 10 * time.Second
 
+// memoryTimer is when trim runs. It counts packets, sent and received, to see whether there were any.
+type memoryTimer struct {
+	trimmed time.Duration // when trim last ran
+	counted uint64        // packets until then
+	rested  uint64        // packets until trim last gave up all that it can; until the next one the timer is off
+}
+
+// supply is what the source had when it was last asked.
+type supply struct {
+	quiet   bool // nothing
+	calm    bool // no play
+	pressed bool // more play, each time since play filled playBound
+}
+
 // Session is one end of a carrier: a machine without clock, goroutine or lock.
 type Session struct {
 	config  SessionConfig
@@ -76,13 +85,9 @@ type Session struct {
 	control *pace.Controller
 
 	// Time.
-	epoch time.Time // zero until the first call
-	now   time.Duration
-
-	// Memory.
-	trimmed time.Duration // when trim last ran
-	counted uint64        // packets until then
-	rested  uint64        // packets until trim last gave up all that it can
+	epoch  time.Time // zero until the first call
+	now    time.Duration
+	memory memoryTimer
 
 	// Keys and ids.
 	sealer *sealer // used by Seal alone
@@ -99,12 +104,9 @@ type Session struct {
 
 	// Sending.
 	records  records
-	skip     uint64 // the next number to skip
-	dice     *mrand.Rand
-	quiet    bool // the source had nothing when it was last asked
-	calm     bool // the source had no play when it was last asked
-	pressed  bool // play has filled playBound, and the source always had more since
-	full     int  // bytes of the last packet with a payload, on the wire
+	skips    skips
+	supply   supply
+	full     int // bytes of the last packet with a payload, on the wire
 	train    train
 	mtu      mtu
 	loss     loss
@@ -135,11 +137,7 @@ func NewSession(c SessionConfig) (*Session, error) {
 	if err := s.makeKeys(); err != nil {
 		return nil, err
 	}
-	if c.Seed == [32]byte{} {
-		_, _ = rand.Read(c.Seed[:]) // never fails
-	}
-	s.dice = mrand.New(mrand.NewChaCha8(c.Seed))
-	s.drawSkip()
+	s.skips.init(c.Seed)
 	return s, nil
 }
 
@@ -206,7 +204,7 @@ func (s *Session) Blocked(now time.Time) {
 }
 
 // Wake says that the source may have something now.
-func (s *Session) Wake() { s.quiet, s.calm = false, false }
+func (s *Session) Wake() { s.supply.quiet, s.supply.calm = false, false }
 
 // Close ends the session. It sends nothing: the owner tells the peer over QUIC.
 func (s *Session) Close() { s.end(&Error{Kind: Stopped, Reason: "closed"}) }
@@ -256,9 +254,6 @@ func (s *Session) tick(now time.Time) time.Duration {
 
 func (s *Session) time(t time.Duration) time.Time { return s.epoch.Add(t) }
 
-// drawSkip draws the next number to skip.
-func (s *Session) drawSkip() { s.skip = s.records.Next + 1 + uint64(s.dice.IntN(2*skipAbout-1)) }
-
 // Advance runs the timers that are due. It returns an error when the session is closed. Afterwards NextTimeout lies after now, or a
 // packet is ready.
 func (s *Session) Advance(now time.Time) error {
@@ -282,7 +277,7 @@ func (s *Session) Advance(now time.Time) error {
 		s.starting.note(false)
 	}
 	s.records.forget(t)
-	if t >= s.trimmed+trimAfter {
+	if t >= s.memory.trimmed+trimAfter {
 		s.trim(t)
 	}
 	if s.state == Closed {
@@ -293,15 +288,14 @@ func (s *Session) Advance(now time.Time) error {
 
 // trim gives up memory of records that are not needed, and after trimAfter without a packet all memory about single packets.
 func (s *Session) trim(t time.Duration) {
-	s.trimmed = t
 	s.records.Shrink(firstRecords)
-	if s.packets() == s.counted && s.records.Len() == 0 && !s.report.waits() {
+	if s.packets() == s.memory.counted && s.records.Len() == 0 && !s.report.waits() {
 		s.control.Rest()
 		s.report.rest()
 		s.arrivals = nil
-		s.rested = s.counted
+		s.memory.rested = s.packets()
 	}
-	s.counted = s.packets()
+	s.memory.trimmed, s.memory.counted = t, s.packets()
 }
 
 // packets is how many packets were sent and received.
@@ -328,7 +322,7 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	if at, ok := s.hearing.overdueAt(s.pto()); ok && at > s.now {
 		earlier(at, true)
 	}
-	earlier(s.trimmed+trimAfter, s.packets() != s.rested)
+	earlier(s.memory.trimmed+trimAfter, s.packets() != s.memory.rested)
 	earlier(s.mtu.retry, s.mtu.shrunk > 0 && s.mtu.retry > s.now)
 	if s.started && s.records.Len() < maxRecords && s.mayReport() {
 		earlier(s.report.dueAt())

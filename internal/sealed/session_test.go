@@ -255,7 +255,7 @@ func (s *step) forge(largest uint64, runs ...uint64) error {
 func TestOptimisticAcks(t *testing.T) {
 	for name, forge := range map[string]func(s *step) error{
 		"skipped": func(s *step) error {
-			s.a.skip = s.a.records.Next + 2
+			s.a.skips.next = s.a.records.Next + 2
 			s.collect(5)
 			return s.forge(s.a.records.Next-1, 5)
 		},
