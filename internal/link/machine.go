@@ -125,42 +125,42 @@ type Holder interface {
 	Hold(unreliable, bulk bool)
 }
 
-// slot is a machine with its optional parts looked up once.
+// slot is a machine, with its optional parts looked up once: nil when it lacks one.
 type slot struct {
 	Machine
-	first byte
-	also  byte // first when there is none
-	hole  BlackHoler
-	loss  LossCounter
-	fly   Flyer
-	dirty Changer
-	acker Acker
-	cork  Corker
-	over  Overtaker
-	some  Arriver
-	hold  Holder
-	lent  Lender
+	first      byte // of its datagrams
+	second     byte // likewise; first when it has one kind
+	blackHoler BlackHoler
+	losses     LossCounter
+	flyer      Flyer
+	changer    Changer
+	acker      Acker
+	corker     Corker
+	overtaker  Overtaker
+	arriver    Arriver
+	holder     Holder
+	lender     Lender
 
-	copies  bool
-	arrived time.Time // the newest time of Arriver that the first machine was told
-	window  int       // the machine's, by the last SetWindow
+	copies  bool      // it is a Copier
+	arrived time.Time // the newest time of its Arriver that the first machine's Overtaker was told
+	window  int       // by the last SetWindow
 }
 
 func newSlot(m Machine) slot {
-	s := slot{Machine: m, first: m.FirstByte(), also: m.FirstByte()}
-	if second, ok := m.(Seconder); ok {
-		s.also = second.SecondByte()
+	s := slot{Machine: m, first: m.FirstByte(), second: m.FirstByte()}
+	if seconder, ok := m.(Seconder); ok {
+		s.second = seconder.SecondByte()
 	}
-	s.hole, _ = m.(BlackHoler)
-	s.loss, _ = m.(LossCounter)
-	s.fly, _ = m.(Flyer)
-	s.dirty, _ = m.(Changer)
-	s.cork, _ = m.(Corker)
+	s.blackHoler, _ = m.(BlackHoler)
+	s.losses, _ = m.(LossCounter)
+	s.flyer, _ = m.(Flyer)
+	s.changer, _ = m.(Changer)
 	s.acker, _ = m.(Acker)
-	s.over, _ = m.(Overtaker)
-	s.some, _ = m.(Arriver)
-	s.hold, _ = m.(Holder)
-	s.lent, _ = m.(Lender)
+	s.corker, _ = m.(Corker)
+	s.overtaker, _ = m.(Overtaker)
+	s.arriver, _ = m.(Arriver)
+	s.holder, _ = m.(Holder)
+	s.lender, _ = m.(Lender)
 	_, s.copies = m.(Copier)
 	return s
 }
@@ -168,28 +168,28 @@ func newSlot(m Machine) slot {
 // take gives the machine a datagram that stays the caller's.
 func (s *slot) take(now time.Time, datagram []byte) error {
 	switch {
-	case s.lent != nil:
-		return s.lent.ReceiveLent(now, datagram)
+	case s.lender != nil:
+		return s.lender.ReceiveLent(now, datagram)
 	case !s.copies:
 		datagram = append([]byte(nil), datagram...)
 	}
 	return s.Receive(now, datagram)
 }
 
-func (s *slot) blackHole() bool { return s.hole != nil && s.hole.BlackHole() }
+func (s *slot) blackHole() bool { return s.blackHoler != nil && s.blackHoler.BlackHole() }
 
-func (s *slot) changed() bool { return s.dirty == nil || s.dirty.Changed() }
+func (s *slot) changed() bool { return s.changer == nil || s.changer.Changed() }
 
 func (s *slot) lost() uint64 {
-	if s.loss == nil {
+	if s.losses == nil {
 		return 0
 	}
-	return s.loss.Lost()
+	return s.losses.Lost()
 }
 
 func (s *slot) inFlight() int {
-	if s.fly == nil {
+	if s.flyer == nil {
 		return 0
 	}
-	return s.fly.InFlight()
+	return s.flyer.InFlight()
 }

@@ -32,7 +32,7 @@ func (l *Link) holdBack(now time.Time, paced bool) {
 	}
 	r.holding = play || bulk
 	for i := range l.slots {
-		if h := l.slots[i].hold; h != nil {
+		if h := l.slots[i].holder; h != nil {
 			h.Hold(play, bulk)
 		}
 	}
@@ -46,7 +46,7 @@ func (l *Link) askRate(now time.Time) {
 	r := &l.rated
 	unreliable, bulk := false, false
 	for i := range l.slots {
-		if h := l.slots[i].hold; h != nil {
+		if h := l.slots[i].holder; h != nil {
 			u, b := h.Waiting()
 			unreliable, bulk = unreliable || u, bulk || b
 		}

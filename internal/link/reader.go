@@ -127,7 +127,7 @@ func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	} else {
 		l.failed = s.Receive(now, datagram)
 	}
-	if s.some != nil && l.failed == nil {
+	if s.arriver != nil && l.failed == nil {
 		l.overtake(now, s)
 	}
 	return l.failed
@@ -135,9 +135,9 @@ func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 
 // overtake tells the first machine that a datagram of another has arrived.
 func (l *Link) overtake(now time.Time, s *slot) {
-	if at := s.some.Arrived(); l.slots[0].over != nil && at.After(s.arrived) {
+	if at := s.arriver.Arrived(); l.slots[0].overtaker != nil && at.After(s.arrived) {
 		s.arrived = at
-		l.slots[0].over.Overtaken(now, at)
+		l.slots[0].overtaker.Overtaken(now, at)
 	}
 }
 
@@ -147,7 +147,7 @@ func (l *Link) slotFor(datagram []byte) *slot {
 		return nil
 	}
 	for i := range l.slots {
-		if s := &l.slots[i]; s.first == datagram[0] || s.also == datagram[0] {
+		if s := &l.slots[i]; s.first == datagram[0] || s.second == datagram[0] {
 			return &l.slots[i]
 		}
 	}

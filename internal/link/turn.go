@@ -170,8 +170,8 @@ func (l *Link) uncork() {
 	}
 	l.uncorked = true
 	for i := range l.slots {
-		if l.slots[i].cork != nil {
-			l.slots[i].cork.Cork(false)
+		if l.slots[i].corker != nil {
+			l.slots[i].corker.Cork(false)
 		}
 	}
 }
