@@ -199,7 +199,7 @@ func TestWhatIsNotKeptComesAgain(t *testing.T) {
 		sent = append(sent, content(partBytes))
 		require.NoError(t, a.Send(sent[len(sent)-1], memory{}))
 	}
-	now, first := a.moved, true
+	now, first := a.unkept.since, true
 	for turn := 0; !a.out.idle(); turn++ {
 		require.Less(t, turn, 100)
 		a.pass(now, b, func(payload []byte) bool {
@@ -256,7 +256,7 @@ func TestWhatIsNotKeptComesAgainOverQUIC(t *testing.T) {
 	for _, message := range sent {
 		require.NoError(t, a.Send(message, memory{}))
 	}
-	now := a.moved
+	now := a.unkept.since
 	first := true
 	a.pass(now, b, func([]byte) bool { dropped := first; first = false; return dropped })
 	require.NotZero(t, b.in.refused)

@@ -33,14 +33,12 @@ type Machine struct {
 
 	// The path.
 	path    recovery.Path
-	control control   // used while the path tells no fates
-	repairs repairs   // used while it tells fates
-	fated   uint64    // slices that left while it told fates
-	stale   uint64    // sendings below it took a path without fates that was left, and are given up at until; 0 = none
-	until   time.Time // see stale
-	moved   time.Time // when a slice last left or arrived on a path that tells fates, or the path last changed; zero = never
-	unheard int       // how often in a row all slices were scheduled again without an ack of a new one
-	ackDue  bool      // on a path that tells fates: Advance has found an ack due, so NextTimeout need not name it again
+	control control // used while the path tells no fates
+	repairs repairs // used while it tells fates
+	fated   uint64  // slices that left while it told fates
+	ackDue  bool    // on a path that tells fates: Advance has found an ack due, so NextTimeout need not name it again
+	left    leftPath
+	unkept  unkept
 
 	// What the link asks.
 	held          bool      // slices wait for the connection's rate, or the carrier's pace
@@ -110,7 +108,7 @@ func (m *Machine) hear(now time.Time, a *chunk.Ack) {
 		said = m.control.hear(t, &m.out.flight, c, &fresh)
 	}
 	if fresh.Count() > 0 {
-		m.unheard = 0
+		m.unkept.resends = 0
 	}
 	m.out.acknowledge(now, c, &fresh)
 	if said.timed > 0 {
@@ -168,7 +166,7 @@ func (m *Machine) mayLeave() bool {
 func (m *Machine) launched(now time.Time, number uint64, others int) {
 	m.active = now
 	if m.path.Fates {
-		m.moved = now
+		m.unkept.since = now
 		m.fated++
 	} else {
 		m.control.sent(m.out.flight.At(number), others)
@@ -205,7 +203,7 @@ func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	case !arrived:
 		m.Unsent(number)
 	case number < otherNumber:
-		m.moved = now
+		m.unkept.since = now
 		m.out.arrive(number)
 	}
 }
@@ -221,10 +219,10 @@ func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 
 func (m *Machine) move(now time.Time, p recovery.Path) {
 	m.control.begin(m.out.flight.Next)
-	m.moved, m.unheard = now, 0
+	m.unkept = unkept{since: now}
 	m.ackDue, m.changed = false, true
-	if !m.path.Fates { // otherwise sendings that are stale already keep their time
-		m.stale, m.until = m.out.flight.Next, now.Add(recovery.Overdue(p.RTT, ackDelay))
+	if !m.path.Fates { // otherwise the sendings of an earlier path keep their time
+		m.left = leftPath{below: m.out.flight.Next, until: now.Add(recovery.Overdue(p.RTT, ackDelay))}
 	}
 	if p.Fates {
 		m.in.acks.pace = fatedAcks
@@ -251,12 +249,12 @@ func (m *Machine) Assume(smoothed, variance time.Duration) {
 
 // Advance runs the timers that are due. It never fails.
 func (m *Machine) Advance(now time.Time) error {
-	if at, ok := m.againAt(); ok && !now.Before(at) {
-		m.moved = now
-		m.unheard++
+	if at, ok := m.unkept.at(&m.out); ok && !now.Before(at) {
+		m.unkept.since = now
+		m.unkept.resends++
 		m.out.resendAll()
 	}
-	m.giveUpStale(now)
+	m.left.giveUp(now, &m.out)
 	if m.path.Fates {
 		at, ok := m.in.acks.dueAt()
 		m.ackDue = ok && !now.Before(at)
@@ -268,27 +266,6 @@ func (m *Machine) Advance(now time.Time) error {
 		m.trim()
 	}
 	return nil
-}
-
-// mostUnheard is how many times againAt doubles its wait: to 16 s between two resends of all that a peer without memory refuses, 8 MiB
-// at most.
-const mostUnheard = 4
-
-// againAt returns when slices that arrived but were not acked leave again, whatever the path is then: the carrier said that they arrived,
-// but only an ack says that the peer has kept them. A peer that keeps none has no memory, because others hold it, perhaps for long.
-func (m *Machine) againAt() (at time.Time, ok bool) {
-	return m.moved.Add(recovery.KeepTime << min(m.unheard, mostUnheard)), !m.moved.IsZero() && !m.out.idle() && m.out.flight.count == 0
-}
-
-// giveUpStale gives up slices that took a path without fates, which was left, and were not acked in time.
-func (m *Machine) giveUpStale(now time.Time) {
-	if m.stale == 0 || now.Before(m.until) {
-		return
-	}
-	for n := m.out.flight.Oldest; n < m.stale; n++ {
-		m.out.lose(n)
-	}
-	m.stale = 0
 }
 
 func (m *Machine) trimAt() (at time.Time, ok bool) {
@@ -308,9 +285,9 @@ func (m *Machine) NextTimeout() (next time.Time, any bool) {
 	var first earliest
 	at, ok := m.in.acks.dueAt()
 	first.add(at, ok && !m.ackDue)
-	first.add(m.againAt())
+	first.add(m.unkept.at(&m.out))
 	first.add(m.trimAt())
-	first.add(m.until, m.stale > 0)
+	first.add(m.left.until, m.left.below > 0)
 	if !m.path.Fates {
 		first.add(m.out.time(m.control.losses.Next), m.control.losses.Next != 0)
 		at, ok := m.control.timeoutAt(&m.out.flight)
