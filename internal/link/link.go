@@ -149,7 +149,7 @@ func (l *Link) Unlock() {
 	l.relieve()
 }
 
-// release releases the lock; with look, after it has sent what may leave while the writer sleeps.
+// release releases the lock. With look it first sends what may leave, in place of the writer, which sleeps.
 func (l *Link) release(look bool) {
 	if !look {
 		l.mu.Unlock()
@@ -160,7 +160,8 @@ func (l *Link) release(look bool) {
 	l.conclude(d)
 }
 
-// drainSealed wakes the sealed carrier for the drain of a Close: the writer may be blocked.
+// drainSealed uncorks the machines and wakes the sealed carrier, when Close begins to drain: the writer, which else does so, may be blocked
+// in the first carrier.
 func (l *Link) drainSealed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,8 +18,8 @@ type Sealed interface {
 type sealed struct {
 	carrier Sealed // nil while QUIC carries
 	carries atomic.Bool
-	path    recovery.Path // what the machines were told last
-	at      time.Time     // when advance last ran the machines' timers
+	path    recovery.Path // as the machines were told last
+	at      time.Time     // the now of the last advance
 }
 
 // Carry makes the sealed carrier carry all datagrams from now on, or QUIC when by is nil. Datagrams in flight may still arrive
@@ -64,10 +64,10 @@ func (l *Link) Sealed() bool {
 	return l.sealed.carries.Load()
 }
 
-// Source is the link for its sealed carrier: all methods but Lock and Woken are called under the link's lock.
+// Source is the link as its sealed carrier sees it. All methods but Lock and Woken are called under the link's lock.
 type Source struct{ link *Link }
 
-// Source returns the link for its sealed carrier.
+// Source returns the link as a sealed carrier sees it.
 func (l *Link) Source() Source { return Source{l} }
 
 // Lock takes the link's lock, and Unlock releases it. Unlike [Link.Unlock] that does not look whether something may leave: the carrier
@@ -93,7 +93,8 @@ const (
 	placeMask  = 0x3f << placeShift
 )
 
-// Tell tells the machines what the carrier knows of its path: window in bytes, rate in bytes a second, and the share that is lost.
+// Tell tells the machines what the carrier has measured of its path: the window in bytes, the rate in bytes a second, and the share of
+// packets that are lost.
 func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	p := &s.link.sealed.path
 	if !p.Fates {
@@ -148,7 +149,7 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	}
 }
 
-// Waiting returns how many bytes were never sent, with those that Expect has announced.
+// Waiting returns how many bytes wait that were never sent, including those that Expect has announced.
 func (s Source) Waiting() (bytes int) {
 	bytes = int(s.link.expected.Load())
 	for i := range s.link.slots {
@@ -177,7 +178,7 @@ func (s Source) advance(now time.Time) bool {
 }
 
 // NextTimeout returns when Advance or AppendPayload is to be called again.
-func (s Source) NextTimeout() (next time.Time, any bool) {
+func (s Source) NextTimeout() (next time.Time, ok bool) {
 	l := s.link
 	if l.sealed.carrier == nil || l.failed != nil {
 		return time.Time{}, false

@@ -125,7 +125,7 @@ func (l *Link) park(t *turn, held time.Duration) {
 	}
 }
 
-// drained reports that no machine has reliable data that is unsent or unacknowledged.
+// drained reports whether no machine has reliable data that is unsent or unacknowledged.
 func (l *Link) drained() bool {
 	for i := range l.slots {
 		if !l.slots[i].Drained() {
@@ -136,7 +136,7 @@ func (l *Link) drained() bool {
 }
 
 // nextTimeout returns when a machine has a timer due, or something that the rate holds back may leave.
-func (l *Link) nextTimeout() (next time.Time, any bool) {
+func (l *Link) nextTimeout() (next time.Time, ok bool) {
 	next = l.rated.until()
 	for i := range l.slots {
 		if at, ok := l.slots[i].NextTimeout(); ok && (next.IsZero() || at.Before(next)) {

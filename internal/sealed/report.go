@@ -16,8 +16,8 @@ const (
 	// reportMemory is in how many reports at least a packet is acked. Each reportMemory-th report repeats all that the peer may not
 	// know.
 	reportMemory = 8
-	// pingAfter: of so many reports in a row that carry nothing else, the last one asks for an ack. When that comes, reports need not
-	// repeat what the peer has been told.
+	// Every pingAfter-th report in a row that leaves in a packet of its own asks for an ack. When that comes, reports need not repeat what
+	// the peer has been told.
 	pingAfter = 16
 
 	// arrivalSlots is how many arrivals are remembered at most, leastArrivals with how many a session begins.

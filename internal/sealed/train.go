@@ -13,8 +13,7 @@ const (
 	enoughTrain = trainPackets / 2
 	// minTrain is the least time over which they must arrive: less shows the receiver's interrupts, not the path.
 	minTrain = 100 * time.Microsecond
-	// unevenTrain: packets have come evenly when their widest distance is at most so many times the mean, as when three in a row are
-	// lost.
+	// unevenTrain is the widest distance of packets that came evenly, as a multiple of the mean distance: three lost in a row make four.
 	unevenTrain = 4
 )
 

@@ -25,7 +25,7 @@ func Allocated(n int64) int64 {
 	return min(n+n*3/16+16, largest)
 }
 
-// ChunkBytes returns how much memory a chunk of so many slices takes.
+// ChunkBytes returns how many bytes of memory a chunk with this number of slices takes.
 func ChunkBytes(slices int) int64 { return Allocated(int64(slices * Size)) }
 
 // spareBytes returns how many bytes of data, a chunk's memory, its slices do not need: it may have served a larger chunk before.

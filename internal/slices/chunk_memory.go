@@ -41,8 +41,8 @@ func (m *chunkMemory) equip() bool {
 	return true
 }
 
-// begin takes the first slice of a chunk, and reports whether there was room for the chunk. Ahead is how many chunks it is ahead of the
-// next one to be handed out. Awaited means that no later message is handed out before it has come.
+// begin takes the first slice of a chunk, and reports whether there was room for the chunk. It is the chunk ahead places
+// behind the next one to be handed out. Awaited means that no later message is handed out before it has come.
 func (m *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited bool) bool {
 	if !m.hold(s.Count, ahead, awaited) {
 		return false
@@ -56,7 +56,7 @@ func (m *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited boo
 	return true
 }
 
-// hold charges a chunk of so many slices, and its record if the receiver has none so far ahead.
+// hold charges the content of a chunk, and the records up to its own.
 func (m *chunkMemory) hold(slices, ahead int, awaited bool) bool {
 	if !m.account.Hold(ChunkBytes(slices), awaited) {
 		return false
@@ -68,7 +68,7 @@ func (m *chunkMemory) hold(slices, ahead int, awaited bool) bool {
 	return true
 }
 
-// widen makes records for a chunk that is so far ahead, if there is room for them.
+// widen makes records up to that of the chunk, if there is room for them.
 func (m *chunkMemory) widen(ahead int) bool {
 	if ahead < m.places || ahead >= Pipeline {
 		return true

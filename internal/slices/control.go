@@ -43,16 +43,16 @@ func (c *control) mayLeave(f *flight) bool {
 	return c.timeouts < outageTimeouts && f.bytes+Datagram <= c.gate.Window(Datagram)
 }
 
-// limited notes that the path would take more than the machine sends, with so many bytes in flight.
+// limited notes that the path would take more than the machine sends, while inFlight bytes fly.
 func (c *control) limited(inFlight int) { c.gate.Limited(inFlight) }
 
-// spent notes that there was nothing more to send, with so many bytes in flight.
+// spent notes that there was nothing more to send, while inFlight bytes fly.
 func (c *control) spent(inFlight int) {
 	c.limited(inFlight)
 	c.probes = 0
 }
 
-// sent marks a slice that leaves while others have so many bytes in flight.
+// sent marks a slice that leaves. others is how many bytes other slices have in flight.
 func (c *control) sent(s *sending, others int) {
 	c.gate.Bulk(s.at)
 	s.mark = c.gate.Sent(s.at, others)
@@ -64,8 +64,8 @@ func (c *control) sent(s *sending, others int) {
 type acked struct {
 	news  bool          // it acks a sending on this path for the first time
 	high  uint64        // one above the newest sending that surely arrived; 0 = none did
-	timed uint64        // one above the newest of a slice that left only once, so that its round trip is known; 0 = none
-	least time.Duration // a bound of the round trip from below, by a slice that left again: whichever sending arrived, it took no less; 0 = none
+	timed uint64        // one above the newest sending of a slice that left only once, so that its round trip is known; 0 = none
+	least time.Duration // the round trip was no less, by a slice that left again, whichever of its sendings arrived; 0 = unknown
 }
 
 // hear takes what an ack says for the first time about a chunk. The caller notes it in the flight afterwards.
@@ -87,7 +87,7 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 		since := t - s.at
 		if s.fate == lost || s.again && since < c.gate.Min/2 && of.givenUp.Has(i) {
 			took := since
-			if s.again { // an earlier sending may have arrived, and took an unknown time
+			if s.again { // perhaps an earlier sending arrived, after an unknown time
 				took = 0
 			}
 			c.losses.Spurious(t, took)

@@ -40,17 +40,18 @@ type Machine struct {
 	left    leftPath
 	unkept  unkept
 
-	// What the link asks.
-	held          bool      // slices wait for the connection's rate, or the carrier's pace
+	// What the link tells and asks.
+	held          bool      // by Hold: slices wait for the connection's rate, or the carrier's pace
 	bulk          bool      // the last datagram was no ack
 	changed       bool      // see Changed
-	newestArrived time.Time // when the newest slice left that surely arrived
-	active        time.Time // when a slice last came or left; zero once spare memory was given up
+	newestArrived time.Time // see Arrived
 
-	// What the owner waits for.
-	ended    bool          // it will give no more messages
-	watching bool          // it wants to know when Open(queue) is true
-	queue    time.Duration // see watching
+	active time.Time // when a slice last came or left; zero once spare memory was given up
+
+	// What the owner, a streamer, tells and waits for.
+	ended    bool          // by End: it will give no more messages
+	watching bool          // by Watch: it waits until Open(queue) is true
+	queue    time.Duration // of watching
 	wake     bool          // see Wake
 }
 
@@ -96,7 +97,7 @@ func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 	m.wake = m.in.repair(now, r) || m.wake
 }
 
-// hear takes an ack. It shows losses only on a path that tells no fates.
+// hear takes an ack. Only on a path that tells no fates does an ack show losses.
 func (m *Machine) hear(now time.Time, a *chunk.Ack) {
 	c, fresh := m.out.news(a)
 	if c == nil {
@@ -120,8 +121,8 @@ func (m *Machine) hear(now time.Time, a *chunk.Ack) {
 	m.checkWatch()
 }
 
-// AppendPacket appends the datagram that is to leave now, of at most so many bytes: an ack, a slice, or, when the last slice
-// has left, a repair slice.
+// AppendPacket appends the datagram that is to leave now, of no more than most bytes: an ack, a slice, or, when the last slice has left, a
+// repair slice.
 func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []byte, number uint64, ok bool) {
 	if most < mostAckBytes {
 		return buf, 0, false
@@ -162,7 +163,7 @@ func (m *Machine) mayLeave() bool {
 	return true
 }
 
-// launched notes that a slice leaves while others have so many bytes in flight.
+// launched notes that a slice leaves. others is how many bytes other slices have in flight.
 func (m *Machine) launched(now time.Time, number uint64, others int) {
 	m.active = now
 	if m.path.Fates {
@@ -196,7 +197,7 @@ func (m *Machine) Unsent(number uint64) {
 	}
 }
 
-// Fate tells what became of a datagram. A slice that arrived may not have been kept: only an ack says so. A lost one leaves again.
+// Fate tells what became of a datagram. A lost slice leaves again. Whether the peer has kept a slice that arrived, only an ack says.
 func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	m.repairs.loss.note()
 	switch {
@@ -281,7 +282,7 @@ func (m *Machine) trim() {
 }
 
 // NextTimeout returns when Advance or AppendPacket must be called again.
-func (m *Machine) NextTimeout() (next time.Time, any bool) {
+func (m *Machine) NextTimeout() (next time.Time, ok bool) {
 	var first earliest
 	at, ok := m.in.acks.dueAt()
 	first.add(at, ok && !m.ackDue)

@@ -95,8 +95,8 @@ func (c *coders) get(count, parity int) (reedsolomon.Encoder, error) {
 // missRate is the share of chunks whose repair slices may be too few.
 const missRate = 0.001
 
-// parityFor returns how many repair slices must leave with so many slices so that they are too few with at most the probability missRate,
-// when each slice and repair slice is lost with the probability loss: a quantile of the binomial distribution.
+// parityFor returns how many repair slices a chunk needs so that they are too few with at most the probability missRate, when each slice
+// and repair slice is lost with the probability loss: a quantile of the binomial distribution.
 func parityFor(slices int, loss float64) int {
 	for parity := range maxParity {
 		if tooFew(slices+parity, parity, loss) < missRate {
