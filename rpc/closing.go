@@ -3,6 +3,7 @@ package rpc
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -193,7 +194,7 @@ func (a *Actor) shut(o *opening, reason CloseReason) {
 func (a *Actor) closeOn(c *Conn, channel uint64, payload []byte) error {
 	err := c.machine.Close(channel, payload)
 	if reason := CloseReason(payload[0]); err == nil && reason != Destroyed && reason != TearOff {
-		c.noteClosed(a, channel)
+		c.shown.leaving.add(a.ref, channel, c.machine)
 	}
 	return err
 }
@@ -255,19 +256,33 @@ func (a *Actor) forget(o *opening) {
 	}
 }
 
-// noteClosed remembers the channel of an actor that was closed and may open again: channelOn makes the next channel wait until the
-// client has ended its copy. Those that the client has ended are dropped each time their number has doubled. It is called under the
-// link's lock.
-func (c *Conn) noteClosed(a *Actor, channel uint64) {
-	if len(c.shown.leaving) >= c.shown.leavingMost {
-		for other, number := range c.shown.leaving {
-			if out, _ := c.machine.Reliable(number); out == 0 {
-				delete(c.shown.leaving, other)
-			}
-		}
-		c.shown.leavingMost = max(minLeaving, 2*len(c.shown.leaving))
+// leaving has the last channels of actors that were closed for a client and may open again, while the client may not have ended its copy:
+// channelOn makes the next channel wait for that. It is used under the link's lock.
+type leaving struct {
+	channels map[Ref]uint64
+	most     int // add drops those that the client has ended at this number, which is then set to twice those that are left
+}
+
+// minLeaving is the least number at which add drops some.
+const minLeaving = 64
+
+// add remembers the channel of an actor that was closed.
+func (l *leaving) add(a Ref, channel uint64, machine *bunch.Conn) {
+	if len(l.channels) >= l.most {
+		maps.DeleteFunc(l.channels, func(_ Ref, channel uint64) bool {
+			out, _ := machine.Reliable(channel)
+			return out == 0
+		})
+		l.most = max(minLeaving, 2*len(l.channels))
 	}
-	c.shown.leaving[a.ref] = channel
+	l.channels[a] = channel
+}
+
+// take returns the last channel of an actor that opens again, and forgets it.
+func (l *leaving) take(a Ref) (channel uint64, ok bool) {
+	channel, ok = l.channels[a]
+	delete(l.channels, a)
+	return channel, ok
 }
 
 // maxChannelless is how many copies may live at a client without a channel, dormant or torn off: eight times as many as channels.

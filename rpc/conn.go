@@ -82,19 +82,18 @@ type Conn struct {
 
 // shown is, on a server, which actors a client has, and which it is about to get or to lose.
 type shown struct {
-	owned       actors                 // that the connection itself owns, not by another actor
-	openings    map[*Actor]*opening    // actors that are open for the client
-	view        view                   // from where the client sees
-	state       stateOutbox            // states of actors that are open
-	asleep      map[*Actor]CloseReason // actors of which the client has a copy without a channel, and why it has none
-	dismissals  []dismissal            // copies that must end, and wait for a channel
-	leaving     map[Ref]uint64         // last channels of actors that were closed, while the client may not have ended its copy
-	leavingMost int                    // size of leaving at which noteClosed drops the others
-	openWarn    logs.Gate
+	owned      actors                 // that the connection itself owns, not by another actor
+	openings   map[*Actor]*opening    // actors that are open for the client
+	view       view                   // from where the client sees
+	state      stateOutbox            // states of actors that are open
+	asleep     map[*Actor]CloseReason // actors of which the client has a copy without a channel, and why it has none
+	dismissals []dismissal            // copies that must end, and wait for a channel
+	leaving    leaving                // actors that were closed
+	openWarn   logs.Gate
 }
 
 func newShown() shown {
-	return shown{openings: make(map[*Actor]*opening), asleep: make(map[*Actor]CloseReason), leaving: make(map[Ref]uint64)}
+	return shown{openings: make(map[*Actor]*opening), asleep: make(map[*Actor]CloseReason), leaving: leaving{channels: make(map[Ref]uint64)}}
 }
 
 // opened reports whether the actor is open for the client.

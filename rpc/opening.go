@@ -165,9 +165,6 @@ const (
 	flagPlaced             // the actor's name follows its number
 )
 
-// minLeaving is the least size of shown.leaving at which noteClosed drops entries.
-const minLeaving = 64
-
 // OpenTo opens the actor for c, if it is not open there: its states, and calls from now on, reach c. When c may still have an
 // earlier copy, because CloseTo was called only a round trip ago, the open waits until c is known to have ended that copy. When the
 // class has [At] or [Relevant], the actor stays open until it was not relevant to c for 5 s. A dormant actor falls asleep there again
@@ -234,8 +231,7 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.traits.Priority); err != nil {
 		return 0, err
 	}
-	if earlier, ok := c.shown.leaving[a.ref]; ok {
-		delete(c.shown.leaving, a.ref)
+	if earlier, ok := c.shown.leaving.take(a.ref); ok {
 		if err = c.machine.After(channel, earlier); err != nil {
 			return 0, errors.Join(err, c.machine.Close(channel, nil))
 		}

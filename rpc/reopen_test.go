@@ -88,7 +88,7 @@ func TestChannelsOfClosedActorsAreForgotten(t *testing.T) {
 			a.CloseTo(n.conns[0])
 			n.tick(1)
 		}
-		require.LessOrEqual(t, len(n.conns[0].shown.leaving), minLeaving)
+		require.LessOrEqual(t, len(n.conns[0].shown.leaving.channels), minLeaving)
 		require.NoError(t, n.conns[0].Err())
 	})
 }
