@@ -15,7 +15,6 @@ import (
 // object records what ran on it.
 type object struct {
 	aims  []vector
-	raw   Raw
 	calls []*Call
 	err   error
 }

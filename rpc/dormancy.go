@@ -172,10 +172,10 @@ func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	return a.closeOn(c, channel, []byte{byte(reason)})
 }
 
-// dismissAll ends all copies that have no channel.
-func (a *Actor) dismissAll(reason CloseReason) {
+// dismissAll ends all copies that have no channel, because the actor is destroyed.
+func (a *Actor) dismissAll() {
 	for len(a.dormancy.asleep) > 0 {
-		a.dismiss(a.dormancy.asleep[0], reason)
+		a.dismiss(a.dormancy.asleep[0], Destroyed)
 	}
 }
 

@@ -19,7 +19,6 @@ type timed struct {
 	game   func(since time.Duration) time.Time // the server's clock
 	paused time.Time                           // until when the server's world is not driven
 	next   [2]time.Time                        // of the server and the client
-	asked  bool
 }
 
 func inTime(t *testing.T, game func(since time.Duration) time.Time, fn func(n *timed)) {

@@ -331,7 +331,7 @@ func (w *World) Destroy(a *Actor) error {
 		a.raze()
 	}
 	a.shutAll(Destroyed)
-	a.dismissAll(Destroyed)
+	a.dismissAll()
 	w.relevance.leave(a)
 	heirs := a.orphan()
 	a.unlist()

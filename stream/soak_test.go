@@ -21,8 +21,7 @@ import (
 // packetCarrier carries datagrams straight over an emulated path, without QUIC and so without its congestion control.
 type packetCarrier struct {
 	*netsim.PacketConn
-	peer   net.Addr
-	closed chan struct{}
+	peer net.Addr
 }
 
 func (c packetCarrier) SendDatagram(p []byte) error {

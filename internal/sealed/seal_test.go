@@ -40,7 +40,7 @@ func (tb *tube) packet(number uint64, frames string) []byte {
 func (tb *tube) take(p []byte) string {
 	o := tb.open(bytes.Clone(p))
 	if why := tb.mark(o); why != kept {
-		return [drops]string{"", "size", "version", "old", "replay", "key", "forged"}[why]
+		return [...]string{"", "size", "version", "old", "replay", "key", "forged"}[why]
 	}
 	return string(o.frames)
 }

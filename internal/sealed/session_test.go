@@ -20,8 +20,6 @@ type step struct {
 	a, b   *Session
 	up     *pieces // a's source
 	down   *pieces // b's
-	fromA  [][]byte
-	fromB  [][]byte
 	errors []error
 }
 

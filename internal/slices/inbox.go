@@ -34,7 +34,6 @@ func (b *inbox) slice(now time.Time, s chunk.Slice) (whole bool) {
 // repair takes a repair slice, and reports whether it made a message whole.
 func (b *inbox) repair(now time.Time, r repair) (whole bool) {
 	if !b.misses(r.id) {
-		b.restorer.spare++
 		return false
 	}
 	switch b.restorer.keep(r, b.memory.account) {
@@ -59,7 +58,6 @@ func (b *inbox) restore(now time.Time, id uint16) (whole bool) {
 	got := have.Acked.Count()
 	switch {
 	case !b.misses(id), have.Count != 0 && have.Count != set.count, got == set.count:
-		b.restorer.spare += uint64(set.have)
 		b.restorer.drop(id, b.memory.account)
 		return false
 	case got+set.have < set.count:

@@ -123,7 +123,7 @@ func TestRestorerIsBounded(t *testing.T) {
 			box.repair(netsim.Epoch, repair{id: id, count: 28, parity: 4, index: i, last: 1, shard: make([]byte, Size)})
 		}
 	}
-	require.NotZero(t, box.restorer.spare, "far ahead of what may come")
+	require.Nil(t, box.restorer.set(Pipeline+50), "far ahead of what may come")
 	require.Equal(t, maxHeldRepairs, box.restorer.held)
 	for id := range uint16(Pipeline) {
 		for i := range maxParity {

@@ -20,7 +20,6 @@ type restorer struct {
 	memory []byte // for the missing slices of one chunk
 
 	restored uint64 // slices made
-	spare    uint64 // repair slices that were not needed
 }
 
 // repairSet holds the repair slices that came for one chunk.

@@ -102,7 +102,7 @@ var (
 	hoard      = rpc.NewClass("AttackHoard")
 	hoardItems = rpc.NewList[uint16, hoarded](hoard, "Items")
 	bare       = rpc.NewClass("AttackBare")
-	bareItems  = rpc.NewList[uint16, hoarded](bare, "Items")
+	_          = rpc.NewList[uint16, hoarded](bare, "Items")
 	barePing   = rpc.Multicast[int](bare, "Ping", rpc.Reliable)
 )
 
