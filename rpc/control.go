@@ -221,7 +221,7 @@ func (c *Conn) answerTime(real time.Time) {
 
 // onTime takes a question or an answer. There is never more than one question on its way.
 func (c *Conn) onTime(message any) *CloseError {
-	t, arrived := &c.times, c.world.frame.beat.Of(c.world.arrived)
+	t, arrived := &c.times, c.world.frame.beat.Of(c.world.handling.arrived)
 	answer, isAnswer := message.(control.Time)
 	switch {
 	case isAnswer && t.ask.Asking():

@@ -26,6 +26,13 @@ type Call struct {
 	question *question // of a request
 }
 
+// handling is what the world's goroutine handles now. A handler gets pointers into it, so that a call allocates nothing.
+type handling struct {
+	call     Call
+	question question  // of call, when it is a request's
+	arrived  time.Time // when the message came
+}
+
 // ownerMethod is the id of the message by which the server tells a client whether it owns the actor. No class has so many
 // methods.
 const ownerMethod = maxMethods
@@ -38,7 +45,7 @@ func (w *World) deliver(c *Conn, m bunch.Message) {
 	if len(c.copies.reps.replicas) > 0 && (m.Delivery != bunch.Tracked || m.Number != c.copies.reps.packet) {
 		w.tellReps(c)
 	}
-	w.arrived = c.arrivedAt(&m)
+	w.handling.arrived = c.arrivedAt(&m)
 	if m.Channel != 0 {
 		c.times.ask.NoteTraffic()
 	}
@@ -123,12 +130,18 @@ func (w *World) run(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 		c.drop(drops.Closed, a, m)
 		return nil
 	}
-	w.call, w.game.Doing = Call{Actor: a, Conn: c, Now: w.frame.now, Arrived: w.arrived}, tasks.Doing{Of: m}
+	return w.judge(c, m, w.handle(c, a, m, nil, payload))
+}
+
+// handle runs the handler of a call from the peer, or of its question q.
+func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byte) error {
+	h := &w.handling
+	h.call, w.game.Doing = Call{Actor: a, Conn: c, Now: w.frame.now, Arrived: h.arrived, question: q}, tasks.Doing{Of: m}
 	p := a.part(m.class)
 	began := c.trace.Begin()
-	err := p.binding.handlers[m.id].remote(p.object, &w.call, payload)
-	c.trace.Handled(m.label, a.class.name, uint64(a.ref), len(payload), began)
-	return w.judge(c, m, err)
+	err := p.binding.handlers[m.id].remote(p.object, &h.call, argument)
+	c.trace.Handled(m.label, a.class.name, uint64(a.ref), len(argument), began)
+	return err
 }
 
 // refuse returns why a call from the peer is dropped, before its argument is looked at.
@@ -244,13 +257,13 @@ func (w *World) runLocalGuarded() {
 			w.dropped.Add(1)
 			continue
 		}
-		w.call, w.game.Doing = Call{Actor: l.actor, Now: w.frame.now, Arrived: w.frame.now}, tasks.Doing{Of: l.method}
+		w.handling.call, w.game.Doing = Call{Actor: l.actor, Now: w.frame.now, Arrived: w.frame.now}, tasks.Doing{Of: l.method}
 		if l.method.role == isQuestion {
 			w.runQuestionHere(l)
 			continue
 		}
 		p := l.actor.part(l.method.class)
-		p.binding.handlers[l.method.id].local(p.object, &w.call, l.arg)
+		p.binding.handlers[l.method.id].local(p.object, &w.handling.call, l.arg)
 	}
 }
 

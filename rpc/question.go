@@ -144,8 +144,9 @@ func (q *question) missing() {
 func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason drops.Reason) {
 	c.drop(reason, a, m)
 	if verdict, ok := verdictOf[reason]; ok {
-		w.question = question{conn: c, actor: a, method: m, number: number}
-		w.question.refuse(verdict, nil)
+		q := &w.handling.question
+		*q = question{conn: c, actor: a, method: m, number: number}
+		q.refuse(verdict, nil)
 	}
 }
 
@@ -166,14 +167,11 @@ func (w *World) runQuestion(c *Conn, a *Actor, m *method, number uint64, argumen
 		w.dropQuestion(c, a, m, number, drops.Requests)
 		return nil
 	}
-	w.question = question{conn: c, actor: a, method: m, number: number}
-	w.call, w.game.Doing = Call{Actor: a, Conn: c, Now: w.frame.now, Arrived: w.arrived, question: &w.question}, tasks.Doing{Of: m}
-	p := a.part(m.class)
-	began := c.trace.Begin()
-	err := p.binding.handlers[m.id].remote(p.object, &w.call, argument)
-	c.trace.Handled(m.label, a.class.name, uint64(a.ref), len(argument), began)
+	q := &w.handling.question
+	*q = question{conn: c, actor: a, method: m, number: number}
+	err := w.handle(c, a, m, q, argument)
 	if !c.server && invalid(err) {
-		w.question.refuse(ask.Failed, err)
+		q.refuse(ask.Failed, err)
 	}
 	return w.judge(c, m, err)
 }
@@ -183,12 +181,13 @@ func (w *World) runQuestionHere(l localCall) {
 	if _, open := w.requests.asked.Get(l.question); !open {
 		return // nobody waits any more
 	}
-	w.question = question{actor: l.actor, method: l.method, number: l.question}
-	w.call.question = &w.question
-	defer w.question.missing()
+	h := &w.handling
+	h.question = question{actor: l.actor, method: l.method, number: l.question}
+	h.call.question = &h.question
+	defer h.question.missing()
 	p := l.actor.part(l.method.class)
-	p.binding.handlers[l.method.id].local(p.object, &w.call, l.arg)
-	w.question.said.Store(true)
+	p.binding.handlers[l.method.id].local(p.object, &h.call, l.arg)
+	h.question.said.Store(true)
 }
 
 // cancelQuestion ends a question that the peer cancels. It may be unknown: then its answer has crossed the cancel.

@@ -136,7 +136,7 @@ func (w *World) runWaiting(c *Conn) {
 // runWaited runs a call that has waited.
 func (w *World) runWaited(c *Conn, call waitingCall) {
 	defer w.game.Catch(c)
-	c.copies.waiting.running, w.arrived = true, w.frame.now
+	c.copies.waiting.running, w.handling.arrived = true, w.frame.now
 	defer func() { c.copies.waiting.running = false }()
 	run := w.run
 	if call.method.role == isQuestion {

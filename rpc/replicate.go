@@ -19,6 +19,7 @@ type replicator struct {
 	behind bool      // the last Flush passed over some that may have changed, because of UpdateRate
 	left   bool      // some actors in states are open for nobody any more: see unwatch
 	fields []byte    // scratch: an update
+	warn   logs.Gate // for states that can not travel
 }
 
 // comparison is one state of one actor, as the loop over all of them needs it.
@@ -119,7 +120,7 @@ func (a *Actor) compareAll() {
 
 // stateFailed logs, at most once a second, that fields can not travel as they are.
 func (w *World) stateFailed(a *Actor, d *declaredState, err error) {
-	if hidden, ok := w.stateWarn.Pass(w.frame.now); ok {
+	if hidden, ok := w.replicator.warn.Pass(w.frame.now); ok {
 		w.log.Error("state not replicated: its clients keep what they have", "actor", a, "state", d.String(), "error", err, "more", hidden)
 	}
 }

@@ -50,8 +50,7 @@ type World struct {
 	loggingIn    []*handshake // wait until connections of their identity in ending are expelled
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
-	dos          dosWatch // has a lock of its own for what Stats reads
-	stateWarn    logs.Gate
+	dos          dosWatch  // has a lock of its own for what Stats reads
 	overflows    int       // connections that a full reliable buffer closed
 	sampled      time.Time // when sampleRates last ran
 
@@ -60,10 +59,8 @@ type World struct {
 	game     tasks.Runner[*Conn]
 	local    localCalls
 	turns    turns
-	requests requests            // that this world asks itself
-	call     Call                // of the running handler
-	question question            // of the running handler, if it answers a request
-	arrived  time.Time           // when the running message came
+	requests requests // that this world asks itself
+	handling handling
 	failWarn logs.Gates[*method] // for errors of calls
 
 	// Safe from any goroutine.
