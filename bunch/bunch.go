@@ -67,20 +67,20 @@ var (
 type Code uint16
 
 const (
-	NoError Code = iota
-	ReliableBufferOverflow
-	MaxReliableExceeded
-	PartialTooLarge
-	PartialMergeReliableDestroy
-	PartialInitialReliableDestroy
-	BunchBadChannelIndex
-	BunchDataOverflow
-	ReadHeaderFail
-	AckSequenceMismatch
-	AlreadyOpen
-	ReliableBeforeOpen
-	ReceiveLimitExceeded
-	ConnectionTimeout
+	NoError                       Code = iota // no connection ends with it; see [Conn.Refuse]
+	ReliableBufferOverflow                    // here: a channel's reliable buffer had no room for a message, under OverflowClose
+	MaxReliableExceeded                       // an entry lies further ahead than the reliable buffer reaches
+	PartialTooLarge                           // a message has more than MaxBunch bytes, or a part of one a length that it can not have
+	PartialMergeReliableDestroy               // a part that continues no message
+	PartialInitialReliableDestroy             // a message begins before the last part of another
+	BunchBadChannelIndex                      // a channel on which the peer may not send this, or one more than MaxChannels
+	BunchDataOverflow                         // a bunch that cannot be read, or that its channel does not allow, such as one behind the close
+	ReadHeaderFail                            // a packet header that cannot be read
+	AckSequenceMismatch                       // an ack of a packet that never left
+	AlreadyOpen                               // a second open of a channel, or one of a channel of this side's
+	ReliableBeforeOpen                        // the first message of a channel does not open it
+	ReceiveLimitExceeded                      // more bytes than the ReceiveLimit, or on channel 0 than its bound
+	ConnectionTimeout                         // no answer for Config.IdleTimeout
 )
 
 // Error ends a connection: its own mistake, the peer's violation, or silence.

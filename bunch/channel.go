@@ -88,7 +88,7 @@ func (ch *channel) returnRing(rings *spares[[]entry]) {
 	}
 }
 
-// begun reports whether the next part of a message that has left in part may leave; held = of an unreliable one it may not.
+// begun reports whether the rest of a message that has left in part may go on. With held, that of an unreliable message may not.
 func (ch *channel) begun(held bool) bool {
 	if !held && ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return true

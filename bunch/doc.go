@@ -33,8 +33,8 @@
 // # State
 //
 // [Conn.SendTracked] is for values of which only the newest counts. Its messages leave at most once, behind calls and before
-// bulk, and [Conn.Fates] tells of each whether the peer's machine has it: the owner composes a lost one anew, with the values
-// of then. At each tick it takes back those that have not left ([Conn.TakeBack]).
+// bulk, and [Conn.Fates] tells of each whether the peer's machine has it: in place of a lost one the owner sends the
+// newest values. At each tick it takes back the messages that have not left ([Conn.TakeBack]).
 //
 // # Limits
 //

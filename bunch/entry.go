@@ -83,7 +83,7 @@ func (e *entry) cut(i, size int) bool {
 type spares[T any] struct {
 	items []T
 	most  int // how many are kept; further ones are left to the collector
-	least int // the fewest items since the last trim: so many at the bottom nobody needed
+	least int // the fewest items since the last trim: that many at the bottom nobody needed
 }
 
 // take returns a zero value when there is none.

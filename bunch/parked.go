@@ -33,8 +33,8 @@ func (p *parked) drop() *slot {
 	return s
 }
 
-// unorderedAround returns the first and last entry of the unordered message of which the i-th is part; not ok while some are
-// missing.
+// unorderedAround returns the first and last entry of the unordered message of which the i-th is part. It is not ok while entries of it
+// are missing.
 func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 	if !p.at(i).loose() {
 		return 0, 0, false

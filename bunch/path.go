@@ -12,10 +12,10 @@ type Path = recovery.Path
 // way is what is known of the path, and of packets that took another one.
 type way struct {
 	Path
-	since   time.Duration // when packets began to take it
+	since   time.Duration // when packets began to take the path
 	foreign uint64        // packets with lower numbers took another path, and say nothing of this one
-	stale   bool          // some of these are in flight, and no carrier tells their fates
-	until   time.Duration // when they are given up, if stale
+	stale   bool          // foreign packets are in flight whose fates no carrier tells
+	until   time.Duration // when foreign packets are given up, if stale
 }
 
 // SetPath tells what is known of the path. When packets take another path from now on, those in flight may still arrive: none is

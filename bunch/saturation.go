@@ -82,7 +82,7 @@ func isBulk(ch *channel) int {
 	return 0
 }
 
-// crowded reports whether there is no room for an unreliable message of so many bytes. maxUnreliable bounds memory, so it counts
+// crowded reports whether there is no room for an unreliable message of size bytes. maxUnreliable bounds memory, so it counts
 // prices; maxStanding bounds the time that the path needs, so it counts bytes.
 func (c *Conn) crowded(size int) bool {
 	after := c.unreliables

@@ -7,8 +7,8 @@ const (
 	tailCopies = 2
 )
 
-// repeatTail has the bulk that p sends again leave once more, when no new bulk waits and the carrier says that the path loses
-// packets at random. Otherwise each round of losses at the end of a transfer takes a round trip, in which the path carries little else.
+// repeatTail queues one more copy of the bulk that p sends again, when no new bulk waits and the carrier says that the path loses packets at
+// random. Otherwise each round of losses at the end of a transfer takes a round trip, in which the path carries little else.
 func (c *Conn) repeatTail(p *packet) {
 	if !c.way.Fates || c.way.Loss < tailLoss || c.levels[bulkLevel].fresh.len() > 0 {
 		return

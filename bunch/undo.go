@@ -6,10 +6,10 @@ import "time"
 type undo struct {
 	datagrams []unsentDatagram // its unreliable bunches
 	tracked   []trackedMessage // its tracked bunches
-	acks      ackTimer         // as it was before, when the packet acknowledges something
-	toTell    toTell           // likewise
-	probe     bool             // it asked for a higher limit
-	lastAsk   time.Duration
+	acks      ackTimer         // before the packet, if it acknowledges something
+	toTell    toTell           // before the packet
+	probe     bool             // the packet asked for a higher limit
+	lastAsk   time.Duration    // sentPackets.lastAsk before the packet
 }
 
 // unsentDatagram is an unreliable bunch of the last packet.

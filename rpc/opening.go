@@ -239,7 +239,8 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	return channel, nil
 }
 
-// openMessage returns the first message on an actor's channel for c, a head and the states, of at most so many bytes.
+// openMessage returns the first message on an actor's channel for c: a head and the states. It is an error when it takes more than most
+// bytes.
 func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	a.compareAll()
 	fields := (a.fieldsFor(c) | a.states.initial()) &^ a.class.listFields()

@@ -62,7 +62,7 @@ type relevance struct {
 	last    time.Time     // the last Flush
 	elapsed time.Duration // since the first Flush; the clock of relevancy
 
-	// How much this Flush has yet to do.
+	// How many slots and connections this Flush has still to visit, and how many actors it may still open.
 	toPlace, toSurvey, toAsk, toOpen int
 
 	// The rounds, and where each of them is.

@@ -116,7 +116,7 @@ func itemCodec(t reflect.Type) (*codec.Codec, error) {
 	return nil, err
 }
 
-// rpcBytes is the size of an RPC whose items take so many bytes.
+// rpcBytes returns the size of an RPC whose items take items bytes.
 func rpcBytes(call any, items int) (int, error) {
 	bytes := items + rpcOverhead
 	if w, ok := call.(interface{ overhead() (int, error) }); ok {

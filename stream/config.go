@@ -70,7 +70,7 @@ func (c *Config) maxMemory() int64  { return defaulted(c.MaxMemory, 256<<20) }
 func (c *Config) maxQueued() int    { return defaulted(c.MaxQueued, 1024) }
 func (c *Config) early() int64      { return min(earlyBytes, c.maxPending()) }
 
-// firstWindow is the credit that a transfer starts with when so many bytes of the world's memory are free.
+// firstWindow returns the credit that a transfer starts with when free bytes of the world's memory are free.
 func (c *Config) firstWindow(free int64) int64 {
 	return min(max(firstWindow, (free-c.maxMemory()/2)/plenty), c.maxPending())
 }

@@ -59,7 +59,7 @@ type decoded struct {
 	rest   []byte // what follows them
 }
 
-// piece returns the elements, which took so many bytes of content, as a piece.
+// piece returns the elements as a piece. They took bytes of content.
 func (d decoded) piece(bytes int) piece {
 	return piece{batch: d.batch, bytes: int64(bytes), count: int64(d.count), cost: d.memory, fresh: true}
 }

@@ -82,7 +82,7 @@ func (l *lanes) want(t *Transfer) error {
 	return l.ask(w.Lanes)
 }
 
-// lanesOf is how many lanes hold so many bytes. More would have nothing to carry, and each costs both ends an actor: without this bound
+// lanesOf returns how many lanes the bytes that are left fill. More would have nothing to carry, and each costs both ends an actor: without this bound
 // two hundred clients that took 1 MiB each opened twenty lanes.
 func lanesOf(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxLanes)) }
 

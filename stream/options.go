@@ -85,8 +85,8 @@ func (o *options) partSize() int {
 	return partBytes
 }
 
-// checkEntries fails when RPCs of an array's own MaxBytesPerRPC could overflow lanes with so many slots, and when the share of those is
-// less than one entry, so that no part could ever leave.
+// checkEntries fails when RPCs of an array's own MaxBytesPerRPC could overflow lanes whose buffers have slots entries, or when the share
+// of a buffer is less than one entry, so that no part could ever leave.
 func (o *options) checkEntries(slots int) error {
 	w, ok := o.via.(Window)
 	if !ok {

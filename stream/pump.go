@@ -48,7 +48,7 @@ func (g Gate) Open(ch Channel) bool {
 	return out == 0 || g.queueTime() < 0 || queueTime(ch) <= g.queueTime()
 }
 
-// Check fails unless RPCs of so many entries each are safe behind this gate. The gate is tested before an RPC, so at most
+// Check fails unless RPCs that take entries entries each are safe behind this gate. The gate is tested before an RPC, so at most
 // limit-1+entries are ever outstanding. All slots but one are usable; the last one is for a close.
 func (g Gate) Check(slots, entries int) error {
 	limit := g.limit(slots)
@@ -116,8 +116,8 @@ type Pump struct {
 	err   error
 }
 
-// NewPump makes a pump that sends RPCs 0 to rpcs-1 by emit, then the closing one by end (nil: none). The largest of them
-// takes so many entries of the reliable buffer; see [Gate.Check].
+// NewPump makes a pump that sends RPCs 0 to rpcs-1 by emit, then the closing one by end (nil: none). entries is how many entries of the
+// reliable buffer the largest of them takes; see [Gate.Check].
 func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error, end func() error) (*Pump, error) {
 	_, slots := ch.Reliable()
 	if err := gate.Check(slots, entries); err != nil {
