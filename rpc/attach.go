@@ -223,7 +223,7 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	return c, nil
 }
 
-// enlist gives a new connection a place in the world, which another may have to leave, or returns why it does not.
+// enlist gives a new connection a place in the world, or returns why there is none. A handshake may have to end to make room.
 func (w *World) enlist(c *Conn, from netip.Prefix, v *visit) *CloseError {
 	out, refused := w.lobby.enlist(c, from, v)
 	w.evict(out)
@@ -378,7 +378,7 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 	return err
 }
 
-// expel takes leave of a connection that has ended: hooks run, and its actors end, as tasks.
+// expel removes a connection that has ended from the world: its OnDisconnect hooks run, and its actors end, as tasks.
 func (w *World) expel(c *Conn) {
 	w.discard(c)
 	w.unwatchCalls(c)

@@ -173,11 +173,11 @@ func (r *listReplica[T, K, V]) tellMoved(moved Ref) {
 	}
 }
 
-func (r *listReplica[T, K, V]) file(under refs.Index[Ref, replica], any bool) {
+func (r *listReplica[T, K, V]) file(under refs.Index[Ref, replica], on bool) {
 	if !r.bound.declared.refers {
 		return
 	}
-	if r.named = r.named[:0]; any {
+	if r.named = r.named[:0]; on {
 		r.copy.References(func(id uint64) { r.named = append(r.named, Ref(id)) })
 	}
 	r.filed = under.Refile(r, r.filed, r.named)

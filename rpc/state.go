@@ -312,8 +312,8 @@ type replica interface {
 	// tell runs OnRep, if there is one and the struct differs from what was remembered. When moved is not 0 it runs anyway: the struct
 	// names that actor, which has just opened or ended.
 	tell(w *World, moved Ref)
-	// file files the replica, on a client, under the actors that it names now; when any is false, under none.
-	file(under refs.Index[Ref, replica], any bool)
+	// file files the replica, on a client, under the actors that it names now; unless on, under none.
+	file(under refs.Index[Ref, replica], on bool)
 }
 
 // replicaOf is a replica with its types.
@@ -381,9 +381,9 @@ func (r *replicaOf[T, S]) unchanged() bool {
 	return reflect.DeepEqual(*r.live, r.last)
 }
 
-func (r *replicaOf[T, S]) file(under refs.Index[Ref, replica], any bool) {
+func (r *replicaOf[T, S]) file(under refs.Index[Ref, replica], on bool) {
 	r.named = r.named[:0]
-	if any {
+	if on {
 		r.bound.declared.plan.References(r.value, func(_ int, id uint64) { r.named = append(r.named, Ref(id)) })
 	}
 	r.filed = under.Refile(r, r.filed, r.named)

@@ -14,8 +14,6 @@ const (
 	// plenty lets a transfer start with more while memory is plenty: with an eighth of what is free beyond the half that is kept, up to
 	// 16 MiB by default. That is two products of 1 Gbit/s and 50 ms; a window that doubles would get there later than the path's.
 	plenty = 8
-	// defaultMaxPending is the credit that a window grows to.
-	defaultMaxPending = 16 << 20
 	// sliceRounding is the most that chunks take beyond the payload of their parts, at both ends: each has a header, and a last slice
 	// that may not be full.
 	sliceRounding = 2 * slices.Places * (maxPartHeader + slices.Size)

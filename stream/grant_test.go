@@ -14,7 +14,7 @@ import (
 // read all that came with it. A window of 64 KiB or 1 MiB came whole.
 func TestContentReadBeforeTheAnswerIsGrantedAgain(t *testing.T) {
 	for _, via := range []Backend{Window{}, Slices{}} {
-		for _, pending := range []int64{minPending, 100_000, earlyBytes, defaultMaxPending} {
+		for _, pending := range []int64{minPending, 100_000, earlyBytes, (&Config{}).maxPending()} {
 			t.Run(fmt.Sprintf("%T%+v/%d", via, via, pending), func(t *testing.T) { testContentReadBeforeTheAnswer(t, via, pending) })
 		}
 	}
