@@ -62,18 +62,40 @@ type relevance struct {
 	last    time.Time     // the last Flush
 	elapsed time.Duration // since the first Flush; the clock of relevancy
 
-	// How many slots and connections this Flush has still to visit, and how many actors it may still open.
-	toPlace, toSurvey, toAsk, toOpen int
-
-	// The rounds, and where each of them is.
-	places, surveys, questions relevancy.Round
-	place, question            int // slots
-	surveyor, asker            int // indices in World.announced
+	places    sweep // over the slots of placed, to read positions
+	surveys   sweep // over World.announced
+	questions questions
+	toOpen    int // how many actors this Flush may still open
 
 	// Scratch of one survey.
 	found  []relevancy.Found
 	wanted []wish
 	unseen []*opening
+}
+
+// sweep visits some items in each Flush, so that each has its turn once in surveyPeriod.
+type sweep struct {
+	round relevancy.Round
+	left  int // how many this Flush has still to visit
+	at    int // index of the item that was visited last
+}
+
+// begin decides how many of n items a Flush visits.
+func (s *sweep) begin(n int, passed time.Duration) { s.left = s.round.Take(n, passed, surveyPeriod) }
+
+// next returns the index of the item to visit next, of n. It counts as visited, even when the visit panics.
+func (s *sweep) next(n int) int {
+	s.left--
+	s.at = (s.at + 1) % n
+	return s.at
+}
+
+// questions asks the game about pairs of a connection and a slot of relevance.asked: of each connection in turn about all slots.
+type questions struct {
+	round relevancy.Round
+	left  int // how many pairs this Flush has still to visit
+	asker int // index in World.announced
+	slot  int
 }
 
 // wish is an actor that is relevant to a connection and not open there.
@@ -154,13 +176,13 @@ func (r *relevance) expel(conns []*Conn, c *Conn) {
 	if at < 0 {
 		return
 	}
-	if at <= r.surveyor { // which the last look was at
-		r.surveyor--
+	if at <= r.surveys.at { // which the last look was at
+		r.surveys.at--
 	}
-	if at == r.asker {
-		r.question = 0
-	} else if at < r.asker {
-		r.asker--
+	if at == r.questions.asker {
+		r.questions.slot = 0
+	} else if at < r.questions.asker {
+		r.questions.asker--
 	}
 }
 
@@ -176,11 +198,11 @@ func (w *World) relate(now time.Time) {
 	if r.members == 0 {
 		return
 	}
-	r.toPlace = r.places.Take(len(r.placed.Items), passed, surveyPeriod)
-	r.toSurvey = r.surveys.Take(len(w.announced), passed, surveyPeriod)
-	r.toAsk = min(r.questions.Take(len(w.announced)*len(r.asked.Items), passed, askPeriod), maxAsked)
+	r.places.begin(len(r.placed.Items), passed)
+	r.surveys.begin(len(w.announced), passed)
+	r.questions.left = min(r.questions.round.Take(len(w.announced)*len(r.asked.Items), passed, askPeriod), maxAsked)
 	r.toOpen = maxOpened
-	for r.toPlace > 0 || r.toSurvey > 0 || r.toAsk > 0 {
+	for r.places.left > 0 || r.surveys.left > 0 || r.questions.left > 0 {
 		w.relateGuarded()
 	}
 }
@@ -188,31 +210,27 @@ func (w *World) relate(now time.Time) {
 func (w *World) relateGuarded() {
 	defer w.game.Catch(nil)
 	r := &w.relevance
-	for r.toPlace > 0 {
-		r.toPlace--
-		r.place = (r.place + 1) % len(r.placed.Items)
-		if a := r.placed.Items[r.place]; a != nil {
+	for r.places.left > 0 {
+		if a := r.placed.Items[r.places.next(len(r.placed.Items))]; a != nil {
 			a.locate()
 		}
 	}
-	for r.toSurvey > 0 {
-		r.toSurvey--
-		r.surveyor = (r.surveyor + 1) % len(w.announced)
-		if c := w.announced[r.surveyor]; c.usable() {
+	for r.surveys.left > 0 {
+		if c := w.announced[r.surveys.next(len(w.announced))]; c.usable() {
 			c.survey()
 		}
 	}
-	for r.toAsk > 0 {
-		if r.question >= len(r.asked.Items) {
-			r.question = 0
-			r.asker++
+	for q := &r.questions; q.left > 0; {
+		if q.slot >= len(r.asked.Items) {
+			q.slot = 0
+			q.asker++
 		}
-		r.asker %= len(w.announced)
+		q.asker %= len(w.announced)
 		if r.toOpen == 0 { // an answer would be forgotten until the next round
-			r.toAsk = 0
+			q.left = 0
 			return
 		}
-		w.announced[r.asker].ask(min(r.toAsk, r.toOpen, len(r.asked.Items)-r.question))
+		w.announced[q.asker].ask(min(q.left, r.toOpen, len(r.asked.Items)-q.slot))
 	}
 }
 
@@ -259,17 +277,18 @@ func (c *Conn) want(a *Actor, far float32) {
 // ask asks the game whether the next actors are relevant to the connection.
 func (c *Conn) ask(count int) {
 	r := &c.world.relevance
+	q := &r.questions
 	if !c.usable() {
-		r.question += count
-		r.toAsk -= count
+		q.slot += count
+		q.left -= count
 		return
 	}
 	defer c.settle(&r.asked)
 	r.asked.mark(c.shown.view.openings)
 	for range count {
-		a := r.asked.Items[r.question]
-		r.question++ // before the call: one that does not return is not repeated
-		r.toAsk--
+		a := r.asked.Items[q.slot]
+		q.slot++ // before the call: one that does not return is not repeated
+		q.left--
 		if a == nil {
 			continue
 		}
