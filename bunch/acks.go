@@ -8,7 +8,7 @@ import (
 
 const (
 	seenWindow     = 2 * maxHistory   // how many packet numbers are remembered; older ones count as duplicates
-	ackEvery       = 8                // so many packets that ask are acked at once; ack-only packets are at most 1 in 8 of those received
+	ackEvery       = 8                // packets that ask after which an ack leaves at once; ack-only packets are at most 1 in 8 of those received
 	gapAckInterval = time.Millisecond // least time between two acks for gaps (RFC 9000, 13.2.1, has no such bound)
 	ackHeaderBytes = 7                // largest, delay, number of runs
 	pingEvery      = 16               // every 16th ack-only packet asks for an ack, so that the peer's history of us shrinks
@@ -31,7 +31,7 @@ type toTell struct {
 	fresh span // each was the largest when it came
 	late  span // each came below a larger one
 	left  span // an ack had no room for them; every second ack continues with these
-	older bool // the last ack was one of those
+	older bool // the newest ack continues with left
 }
 
 // span is the numbers from low to high-1.

@@ -12,7 +12,7 @@ type turn struct {
 	more    bool          // datagrams wait in the ring
 	woken   bool          // Config.Wake must be called
 	drained bool          // the drain of a Close is complete
-	hole    time.Duration // a black hole was found: only safe datagrams leave for so long; else 0
+	hole    time.Duration // how long only safe datagrams leave, when a black hole was found; else 0
 }
 
 // longest bounds a sleep, so that rounding a timeout in the far future does not overflow.

@@ -9,7 +9,7 @@ import (
 
 const (
 	// earlyPackets is how many packets with an unknown id are kept for carriers that are about to begin: a server's first packets
-	// come right behind the Welcome with which the client's carrier begins. They are those of thirty peers that come together.
+	// come right behind the Welcome with which the client's carrier begins. The number is enough for thirty clients that join together.
 	earlyPackets = 512
 	// earlyTime is how long they are kept. A carrier begins at once unless the Welcome is lost, and sent again after a probe
 	// timeout or two.

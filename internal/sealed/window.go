@@ -5,7 +5,8 @@ import "math/bits"
 // windowSize is how many packet numbers, up to the largest, are remembered; packets below are dropped.
 const windowSize = 1 << 13
 
-// window remembers which of the newest packet numbers were received: replays are refused and acks are made by it.
+// window remembers which of the newest packet numbers were received. By it replays are refused and acks
+// made.
 type window struct {
 	words [windowSize / 64]uint64
 	next  uint64 // one above the largest
