@@ -5,8 +5,7 @@ import "math/bits"
 // windowSize is how many packet numbers, up to the largest, are remembered; packets below are dropped.
 const windowSize = 1 << 13
 
-// window remembers which of the newest packet numbers were received. By it replays are refused and acks
-// made.
+// window remembers which of the newest packet numbers were received, to refuse replays and to make acks.
 type window struct {
 	words [windowSize / 64]uint64
 	next  uint64 // one above the largest
