@@ -188,39 +188,39 @@ func (m *limits) UnmarshalBinary(b []byte) error {
 	return p.end("limits")
 }
 
-func (m header) AppendBinary(b []byte) ([]byte, error) {
-	b = binary.AppendUvarint(b, m.id)
-	b = append(b, byte(m.kind))
-	b = appendText(b, m.topic)
-	b = appendText(b, m.name)
-	b = appendText(b, m.key)
-	b = append(b, byte(m.hash), m.parts)
-	if m.kind == kindArray {
-		b = binary.AppendUvarint(b, uint64(m.count))
-		return binary.BigEndian.AppendUint64(b, m.shape), nil
+func (h header) AppendBinary(b []byte) ([]byte, error) {
+	b = binary.AppendUvarint(b, h.id)
+	b = append(b, byte(h.kind))
+	b = appendText(b, h.topic)
+	b = appendText(b, h.name)
+	b = appendText(b, h.key)
+	b = append(b, byte(h.hash), h.parts)
+	if h.kind == kindArray {
+		b = binary.AppendUvarint(b, uint64(h.count))
+		return binary.BigEndian.AppendUint64(b, h.shape), nil
 	}
-	return binary.AppendUvarint(b, uint64(m.size+1)), nil
+	return binary.AppendUvarint(b, uint64(h.size+1)), nil
 }
 
-func (m *header) UnmarshalBinary(b []byte) error {
+func (h *header) UnmarshalBinary(b []byte) error {
 	p := parser{b: b}
-	m.id = p.id()
-	m.kind = kind(p.byte())
-	m.topic = p.text(maxTopicBytes)
-	m.name = p.text(maxNameBytes)
-	m.key = p.text(maxKeyBytes)
-	m.hash = Algorithm(p.byte())
-	if m.hash == 0 || m.hash == NoDigest && m.key != "" {
+	h.id = p.id()
+	h.kind = kind(p.byte())
+	h.topic = p.text(maxTopicBytes)
+	h.name = p.text(maxNameBytes)
+	h.key = p.text(maxKeyBytes)
+	h.hash = Algorithm(p.byte())
+	if h.hash == 0 || h.hash == NoDigest && h.key != "" {
 		p.fail()
 	}
-	m.parts = p.byte()
-	m.size = -1
-	switch m.kind {
+	h.parts = p.byte()
+	h.size = -1
+	switch h.kind {
 	case kindArray:
-		m.count = p.offset()
-		m.shape = p.uint64()
+		h.count = p.offset()
+		h.shape = p.uint64()
 	case kindBlob:
-		m.size = p.offset() - 1
+		h.size = p.offset() - 1
 	default:
 		p.fail()
 	}
