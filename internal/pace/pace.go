@@ -301,6 +301,13 @@ func (c *Controller) halveAll(t instant, most int) {
 	}
 }
 
+// goLonger forgets the least delays, which the path does not have any more, and starts anew at the rate of before.
+func (c *Controller) goLonger(t instant) {
+	c.delay.forgetLeast(t, c.round.leastQueue)
+	c.queueRounds, c.unmoved = 0, unmoved{}
+	c.begin(t, c.rateBeforeQueue)
+}
+
 // endByLoss ends a start that meets losses. If it has measured a rate, it reduces that once, as for any loss: then others on the path have
 // room again, and one that is alone finds the rest by a few looks. If it has not, the first flight was sent at a rate that was only
 // believed, and its losses show how much of that is left.

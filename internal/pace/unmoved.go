@@ -24,10 +24,3 @@ func (u *unmoved) roundOver(r *round, grain time.Duration, counts bool) {
 	}
 	u.rounds++
 }
-
-// goLonger forgets the least delays, which the path does not have any more, and starts anew at the rate of before.
-func (c *Controller) goLonger(t instant) {
-	c.delay.forgetLeast(t, c.round.leastQueue)
-	c.queueRounds, c.unmoved = 0, unmoved{}
-	c.begin(t, c.rateBeforeQueue)
-}
