@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/netsim"
@@ -35,6 +36,7 @@ type sweep struct {
 	random      *rand.Rand
 	there, back netsim.Config
 	size        int
+	change      func(there, back *netsim.Path) // what becomes of the path once the transfer has begun; nil = nothing
 }
 
 func newSweep(seed uint64) *sweep {
@@ -47,6 +49,9 @@ func newSweep(seed uint64) *sweep {
 		s.back.Rate, s.back.Queue = max(int64(float64(s.there.Rate)/s.between(2, 40)), 256e3), 0
 	}
 	s.size = int(min(max(float64(s.there.Rate)/8*s.between(0.5, 8), 64<<10), 8<<20))
+	if s.chance(0.3) {
+		s.drawChange()
+	}
 	return s
 }
 
@@ -66,7 +71,7 @@ func (s *sweep) draw() {
 		c.Loss = []float64{0.001, 0.01, 0.03}[s.random.IntN(3)]
 	}
 	if s.chance(0.15) {
-		c.Burst = netsim.Bursts(0.02, 5)
+		c.Burst = netsim.Bursts(s.between(0.01, 0.1), s.between(3, 30))
 	}
 	if s.chance(0.15) {
 		c.Clump = time.Duration(s.between(2e6, 30e6))
@@ -93,12 +98,44 @@ func (s *sweep) drawQueue() {
 	}
 }
 
+// drawChange draws an outage of one way or both, or a round trip that changes, for a moment or for good.
+func (s *sweep) drawChange() {
+	begin, lasts := time.Duration(s.between(50e6, 2e9)), time.Duration(s.between(30e6, 1e9))
+	if s.chance(0.5) {
+		both := s.chance(0.5)
+		s.change = func(there, back *netsim.Path) {
+			time.Sleep(begin)
+			there.Dark(lasts)
+			if both {
+				back.Dark(lasts)
+			}
+		}
+		return
+	}
+	factor, comesBack := s.between(0.2, 4), s.chance(0.5)
+	s.change = func(there, back *netsim.Path) {
+		time.Sleep(begin)
+		other, otherBack := s.there, s.back
+		other.Delay, otherBack.Delay = time.Duration(float64(other.Delay)*factor), time.Duration(float64(otherBack.Delay)*factor)
+		there.SetConfig(other)
+		back.SetConfig(otherBack)
+		if time.Sleep(lasts); comesBack {
+			there.SetConfig(s.there)
+			back.SetConfig(s.back)
+		}
+	}
+}
+
 func (s *sweep) ideal() time.Duration {
 	rate := float64(s.there.Rate)
 	if s.there.Police > 0 {
 		rate = float64(s.there.Police)
 	}
-	return s.there.Delay + time.Duration(float64(s.size)*8e9/rate/(1-s.there.Loss))
+	inRuns := 0.0
+	if b := s.there.Burst; b.Enter > 0 {
+		inRuns = b.Enter / (b.Enter + b.Leave)
+	}
+	return s.there.Delay + time.Duration(float64(s.size)*8e9/rate/(1-s.there.Loss)/(1-inRuns))
 }
 
 func (s *sweep) run(t *testing.T) {
@@ -106,7 +143,7 @@ func (s *sweep) run(t *testing.T) {
 	// A stream that loses does so for minutes; how much longer it takes than this tells nothing.
 	limit := max(30*ideal, time.Minute)
 	stream := s.stream(t, limit)
-	row := fmt.Sprintf("%+v, back %d bit/s, %d bytes, ideal %v: stream %.2f", s.there, s.back.Rate, s.size, ideal, over(stream, ideal))
+	row := fmt.Sprintf("%+v, back %d bit/s, %d bytes, ideal %v, changes %v: stream %.2f", s.there, s.back.Rate, s.size, ideal, s.change != nil, over(stream, ideal))
 	for _, sealed := range []bool{true, false} {
 		for _, via := range []Backend{Window{}, Slices{}} {
 			took := s.quiver(t, via, sealed, limit)
@@ -127,6 +164,9 @@ func (s *sweep) stream(t *testing.T, limit time.Duration) (took time.Duration) {
 		near, far := netsim.Pipe(s.there, s.back)
 		p := newPlain(t, near, far)
 		time.Sleep(time.Second)
+		if s.change != nil {
+			go s.change(near.To(far), far.To(near))
+		}
 		var err error
 		if took, err = p.try(t, s.size); err != nil { // by its idle timeout, as its probes come ever later
 			took = limit
@@ -152,15 +192,21 @@ func (s *sweep) quiver(t *testing.T, via Backend, sealed bool, limit time.Durati
 				arrived <- err
 			}()
 		})
+		if s.change != nil {
+			go s.change(near.To(far), far.To(near))
+		}
 		begin := time.Now()
 		_, err := save.Start(l.toServer, generated(s.size), int64(s.size), Via(via))
 		require.NoError(t, err)
 		select {
 		case err := <-arrived:
-			require.NoError(t, err)
+			if took = time.Since(begin); err != nil { // by its idle timeout, likewise
+				assert.False(t, sealed, "%+v: %v", s.there, err)
+				took = limit
+			}
 		case <-time.After(limit):
+			took = limit
 		}
-		took = time.Since(begin)
 		leave()
 		time.Sleep(time.Minute)
 		_, _ = near.Close(), far.Close()
