@@ -1,6 +1,7 @@
 package bunch
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -34,22 +35,14 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	c.ReliableBuffer = valueOr(c.ReliableBuffer, 256)
-	c.MaxBunch = valueOr(c.MaxBunch, MaxBunchBytes)
-	c.ReceiveLimit = valueOr(c.ReceiveLimit, minReceiveLimit)
-	c.AckDelay = valueOr(c.AckDelay, 40*time.Millisecond)
-	c.History = valueOr(c.History, maxHistory)
-	c.MaxChannels = valueOr(c.MaxChannels, maxChannels)
-	c.IdleTimeout = min(valueOr(c.IdleTimeout, 30*time.Second), maxIdleTimeout)
+	c.ReliableBuffer = cmp.Or(c.ReliableBuffer, 256)
+	c.MaxBunch = cmp.Or(c.MaxBunch, MaxBunchBytes)
+	c.ReceiveLimit = cmp.Or(c.ReceiveLimit, minReceiveLimit)
+	c.AckDelay = cmp.Or(c.AckDelay, 40*time.Millisecond)
+	c.History = cmp.Or(c.History, maxHistory)
+	c.MaxChannels = cmp.Or(c.MaxChannels, maxChannels)
+	c.IdleTimeout = min(cmp.Or(c.IdleTimeout, 30*time.Second), maxIdleTimeout)
 	return c
-}
-
-func valueOr[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }
 
 // Params returns what this side allows, for Hello.

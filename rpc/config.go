@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,52 +171,41 @@ type Config struct {
 // minReceiveLimit is how many bytes a connection may hold before Join, and the least that it may hold after it.
 const minReceiveLimit = 256 << 10
 
-func (c *Config) maxConns() int      { return defaulted(c.MaxConns, 1024) }
-func (c *Config) maxHandshakes() int { return defaulted(c.MaxHandshakes, 128) }
+func (c *Config) maxConns() int      { return cmp.Or(c.MaxConns, 1024) }
+func (c *Config) maxHandshakes() int { return cmp.Or(c.MaxHandshakes, 128) }
 func (c *Config) retryAbove() int {
 	if c.RetryAbove == 0 {
 		return max(1, c.maxHandshakes()/4)
 	}
 	return min(max(0, c.RetryAbove), c.maxHandshakes())
 }
-func (c *Config) maxConnsPerAddress() int { return defaulted(c.MaxConnsPerAddress, 256) }
-func (c *Config) maxLoginFailures() int   { return defaulted(c.MaxLoginFailures, 8) }
-func (c *Config) receiveBudget() int      { return defaulted(c.ReceiveBudget, 512<<20) }
-func (c *Config) receiveLimit() int       { return defaulted(c.ReceiveLimit, 4<<20) }
-func (c *Config) maxBunch() int           { return defaulted(c.Bunch.MaxBunch, bunch.MaxBunchBytes) }
-func (c *Config) maxLocalCalls() int      { return defaulted(c.MaxLocalCalls, 4096) }
-func (c *Config) maxRequests() int        { return defaulted(c.MaxRequests, 64) }
+func (c *Config) maxConnsPerAddress() int { return cmp.Or(c.MaxConnsPerAddress, 256) }
+func (c *Config) maxLoginFailures() int   { return cmp.Or(c.MaxLoginFailures, 8) }
+func (c *Config) receiveBudget() int      { return cmp.Or(c.ReceiveBudget, 512<<20) }
+func (c *Config) receiveLimit() int       { return cmp.Or(c.ReceiveLimit, 4<<20) }
+func (c *Config) maxBunch() int           { return cmp.Or(c.Bunch.MaxBunch, bunch.MaxBunchBytes) }
+func (c *Config) maxLocalCalls() int      { return cmp.Or(c.MaxLocalCalls, 4096) }
+func (c *Config) maxRequests() int        { return cmp.Or(c.MaxRequests, 64) }
 func (c *Config) requestTime() time.Duration {
-	return max(0, defaulted(c.RequestTime, 10*time.Second))
+	return max(0, cmp.Or(c.RequestTime, 10*time.Second))
 }
 func (c *Config) messageRate() float64 {
-	if c.MessageRate == 0 {
-		return 64
-	}
-	return c.MessageRate
+	return cmp.Or(c.MessageRate, 64)
 }
-func (c *Config) maxPosts() int { return defaulted(c.MaxPosts, 65536) }
+func (c *Config) maxPosts() int { return cmp.Or(c.MaxPosts, 65536) }
 
 func (c *Config) dispatchTime() time.Duration {
-	return min(max(0, defaulted(c.DispatchTime, 2*time.Millisecond)), time.Hour) // worldShares times an hour does not overflow
+	return min(max(0, cmp.Or(c.DispatchTime, 2*time.Millisecond)), time.Hour) // worldShares times an hour does not overflow
 }
 func (c *Config) handshakeTimeout() time.Duration {
-	return defaulted(c.HandshakeTimeout, 10*time.Second)
+	return cmp.Or(c.HandshakeTimeout, 10*time.Second)
 }
 func (c *Config) helloTimeout() time.Duration {
-	return min(defaulted(c.HelloTimeout, 2*time.Second), c.handshakeTimeout())
+	return min(cmp.Or(c.HelloTimeout, 2*time.Second), c.handshakeTimeout())
 }
-func (c *Config) idleTimeout() time.Duration { return defaulted(c.IdleTimeout, 30*time.Second) }
+func (c *Config) idleTimeout() time.Duration { return cmp.Or(c.IdleTimeout, 30*time.Second) }
 func (c *Config) keepAlive() time.Duration {
-	return max(0, defaulted(c.KeepAlive, 10*time.Second))
-}
-
-// defaulted returns value, or fallback when value is zero.
-func defaulted[T int | time.Duration](value, fallback T) T {
-	if value == 0 {
-		return fallback
-	}
-	return value
+	return max(0, cmp.Or(c.KeepAlive, 10*time.Second))
 }
 
 func (c *Config) validate() error {

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -34,18 +35,12 @@ func (w Window) check() error {
 
 // lanes is how many the transfer may use at most.
 func (w Window) lanes() int {
-	if w.Lanes == 0 {
-		return maxLanes
-	}
-	return w.Lanes
+	return cmp.Or(w.Lanes, maxLanes)
 }
 
 // firstLanes is how many lanes a server opens with the connection. They stay open.
 func (w Window) firstLanes() int {
-	if w.Lanes == 0 {
-		return defaultLanes
-	}
-	return w.Lanes
+	return cmp.Or(w.Lanes, defaultLanes)
 }
 
 // defaultLanes carry 660 KB in the round trip in which a client asks for more: what 100 Mbit/s and 50 ms hold.

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -61,13 +62,13 @@ func (c *Config) maxBytes() int64 {
 	if c.MaxBytes < 0 {
 		return math.MaxInt64
 	}
-	return defaulted(c.MaxBytes, 64<<20)
+	return cmp.Or(c.MaxBytes, 64<<20)
 }
 
-func (c *Config) maxTransfers() int { return max(0, defaulted(c.MaxTransfers, 4)) }
-func (c *Config) maxPending() int64 { return defaulted(c.MaxPending, 16<<20) }
-func (c *Config) maxMemory() int64  { return defaulted(c.MaxMemory, 256<<20) }
-func (c *Config) maxQueued() int    { return defaulted(c.MaxQueued, 1024) }
+func (c *Config) maxTransfers() int { return max(0, cmp.Or(c.MaxTransfers, 4)) }
+func (c *Config) maxPending() int64 { return cmp.Or(c.MaxPending, 16<<20) }
+func (c *Config) maxMemory() int64  { return cmp.Or(c.MaxMemory, 256<<20) }
+func (c *Config) maxQueued() int    { return cmp.Or(c.MaxQueued, 1024) }
 func (c *Config) early() int64      { return min(earlyBytes, c.maxPending()) }
 
 // firstWindow returns the credit that a transfer starts with when free bytes of the world's memory are free.
@@ -117,12 +118,4 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stream: Config.MaxQueued is %d, at least 1", c.MaxQueued)
 	}
 	return c.backend().check()
-}
-
-// defaulted returns value, or fallback when value is zero.
-func defaulted[T int | int64](value, fallback T) T {
-	if value == 0 {
-		return fallback
-	}
-	return value
 }

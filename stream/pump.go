@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -78,19 +79,13 @@ func (g Gate) watch(ch Channel) {
 }
 
 func (g Gate) share() float64 {
-	if g.Share == 0 {
-		return defaultShare
-	}
-	return g.Share
+	return cmp.Or(g.Share, defaultShare)
 }
 
 func (g Gate) limit(slots int) int { return int(float64(slots) * g.share()) }
 
 func (g Gate) queueTime() time.Duration {
-	if g.QueueTime == 0 {
-		return defaultQueueTime
-	}
-	return g.QueueTime
+	return cmp.Or(g.QueueTime, defaultQueueTime)
 }
 
 func queueTime(ch Channel) time.Duration {

@@ -136,7 +136,7 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	again := *newest != 0
 	if again {
 		o.resent++
-		o.replace(*newest - 1)
+		o.settle(*newest-1, lost)
 	} else {
 		o.unsent -= len(slice.Data)
 	}
@@ -148,27 +148,25 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	return slice, number, true
 }
 
-// replace gives up a sending, because its slice leaves again.
-func (o *outbox) replace(number uint64) {
-	if s := o.flight.get(number); s != nil && s.fate == flying {
-		o.flight.land(s, lost)
+// settle notes the fate of a sending that flies, and returns the sending; nil when it does not fly.
+func (o *outbox) settle(number uint64, f fate) *sending {
+	s := o.flight.get(number)
+	if s == nil || s.fate != flying {
+		return nil
 	}
+	o.flight.land(s, f)
+	return s
 }
 
 // lose notes that a sending did not arrive, or did not leave; its slice will leave again.
 func (o *outbox) lose(number uint64) {
-	if s := o.flight.get(number); s != nil && s.fate == flying {
-		o.flight.land(s, lost)
+	if s := o.settle(number, lost); s != nil {
 		o.sender.Lost(s.id, int(s.index), o.time(s.at))
 	}
 }
 
 // arrive notes that a sending arrived. Whether its slice was kept, an ack will say.
-func (o *outbox) arrive(number uint64) {
-	if s := o.flight.get(number); s != nil && s.fate == flying {
-		o.flight.land(s, landed)
-	}
-}
+func (o *outbox) arrive(number uint64) { o.settle(number, landed) }
 
 // resendAll schedules all slices again that are not acked.
 func (o *outbox) resendAll() {
