@@ -177,17 +177,6 @@ func (r *sealedCarrier) wake() {
 	r.conn.world.drive.Signal()
 }
 
-// makeCarrier makes the carrier of an instance, after the one before has ended. It is nil when the connection is closed.
-func (r *sealedCarrier) makeCarrier(instance uint32) (*sealed.Carrier, error) {
-	r.carriers.wait()
-	if r.control == nil {
-		r.control = pace.New(pace.Config{})
-	} else {
-		r.control.Reset(time.Now())
-	}
-	return r.carriers.add(r.quic.Socket(), r.config(instance))
-}
-
 // config returns the config of an instance. Its source of packets is the connection's link, whose lock is also the session's.
 func (r *sealedCarrier) config(instance uint32) sealed.Config {
 	source := r.conn.link.Source()
@@ -264,18 +253,16 @@ func (r *sealedCarrier) begin() {
 	time.AfterFunc(beginDelay, r.carriers.current().Start)
 }
 
-// open begins the next carrier, on a client, and tells the server.
-func (r *sealedCarrier) open() {
-	if r.beginInstance(r.instances.Newest() + 1) {
-		r.send(control.AppendSealed(nil, control.IDSealedOpen, r.instances.Newest()))
-		r.carriers.current().Start()
-	}
-}
-
-// beginInstance makes the carrier of an instance, which the caller starts. It is false when the connection is closed, or when there can
-// be no carrier, which it logs.
+// beginInstance makes the carrier of an instance, which the caller starts, after the one before has ended. It is false when the connection
+// is closed, or when there can be no carrier, which it logs.
 func (r *sealedCarrier) beginInstance(instance uint32) (ok bool) {
-	carrier, err := r.makeCarrier(instance)
+	r.carriers.wait()
+	if r.control == nil {
+		r.control = pace.New(pace.Config{})
+	} else {
+		r.control.Reset(time.Now())
+	}
+	carrier, err := r.carriers.add(r.quic.Socket(), r.config(instance))
 	if err != nil {
 		r.conn.world.log.Error("no sealed carrier", "conn", r.conn, "instance", instance, "error", err)
 	}
@@ -314,7 +301,7 @@ func (r *sealedCarrier) maintain() {
 	}
 }
 
-// openNext opens the next carrier, on a client, or wakes maintain when it is time for that.
+// openNext begins the next carrier, on a client, and tells the server; or it wakes maintain when it is time for that.
 func (r *sealedCarrier) openNext() {
 	if r.conn.server {
 		return
@@ -323,7 +310,10 @@ func (r *sealedCarrier) openNext() {
 		r.carriers.retryAfter(wait, r.wake)
 		return
 	}
-	r.open()
+	if r.beginInstance(r.instances.Newest() + 1) {
+		r.send(control.AppendSealed(nil, control.IDSealedOpen, r.instances.Newest()))
+		r.carriers.current().Start()
+	}
 }
 
 // onOpen begins, on a server, the next carrier, which the client has opened.
