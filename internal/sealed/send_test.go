@@ -25,6 +25,7 @@ func TestCollectKnowsWhenThatIsAll(t *testing.T) {
 			{messages: 16 * maxPayloads, packets: []int{16}},
 			{messages: 20 * maxPayloads, packets: []int{17, 3}},
 		} {
+			synctest.Wait() // for the worker, whose part this plays
 			now := d.a.Lock()
 			d.a.session.source = source
 			d.a.session.Wake()
