@@ -334,6 +334,13 @@ func (l *lobby) hand(fn func()) {
 	l.inbox.posts = append(l.inbox.posts, fn)
 }
 
+// posted returns how many functions wait in the inbox.
+func (l *lobby) posted() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.inbox.posts)
+}
+
 // take empties the inbox for the world's goroutine. posts takes the functions, and does not keep the slice.
 func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	l.mu.Lock()

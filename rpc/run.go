@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quivernet/quiver/internal/clock"
+	"github.com/quivernet/quiver/internal/driver"
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
@@ -62,6 +63,7 @@ func (w *World) Run(ctx context.Context) error {
 	settle.Stop()
 	defer settle.Stop()
 	happened, farewells := true, 0
+	var gathering driver.Gathering
 	for {
 		now := time.Now()
 		if happened {
@@ -96,6 +98,7 @@ func (w *World) Run(ctx context.Context) error {
 		case <-settle.C:
 			happened = false
 		case <-w.drive.Wake():
+			gathering.Yield(w.lobby.posted)
 		}
 		w.drive.Rest(false)
 	}
