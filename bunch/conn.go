@@ -30,6 +30,7 @@ type Conn struct {
 	cork        cork
 	unreliables backlog // how many wait
 	tracked     tracked
+	repeats     repeats
 	saturation  saturation
 
 	// Path.
@@ -61,6 +62,13 @@ const (
 	levels    = 2 + int(Bulk)
 	bulkLevel = levels - 1
 )
+
+func (c *Conn) level(ch *channel) *level {
+	if ch.number == 0 {
+		return &c.levels[0]
+	}
+	return &c.levels[1+ch.priority]
+}
 
 // level holds the channels of one priority that have something to send.
 type level struct {

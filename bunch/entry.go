@@ -44,6 +44,16 @@ func (e *entry) queued() int {
 	return -1
 }
 
+// alone returns the index of the piece that is all of it, when one copy of that is in flight and none waits, or -1.
+func (e *entry) alone(it item) int {
+	for i := range e.all() {
+		if p := &e.pieces[i]; p.off == it.off && p.end == it.end && p.copies == 1 && !p.queued && !p.acked {
+			return i
+		}
+	}
+	return -1
+}
+
 func (e *entry) acked() bool {
 	for i := range e.all() {
 		if !e.pieces[i].acked {

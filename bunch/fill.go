@@ -53,6 +53,9 @@ func (c *Conn) fill() {
 		if i == bulkLevel && c.build.fresh {
 			c.fillTracked()
 		}
+		if i == bulkLevel && c.repeats.n > 0 {
+			c.fillRepeats()
+		}
 		if c.build.full() || i == bulkLevel && !c.bulkOpen() {
 			return
 		}

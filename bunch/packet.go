@@ -145,6 +145,9 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 			c.loss.unanswered = t
 		}
 		c.sent.launched(p, t)
+		if c.way.lossy() {
+			c.repeats.note(p)
+		}
 		if b.bulk {
 			c.repeatTail(p)
 		}

@@ -18,6 +18,9 @@ type way struct {
 	until   time.Duration // when foreign packets are given up, if stale
 }
 
+// lossy reports whether the carrier says that the path loses packets.
+func (w *way) lossy() bool { return w.Fates && w.Loss >= lossyPath }
+
 // SetPath tells what is known of the path. When packets take another path from now on, those in flight may still arrive: none is
 // sent again because of the change, and what becomes of them says nothing of the new path. While the carrier tells fates, it paces
 // and says which packets are lost; this side still probes when nothing is acknowledged.

@@ -185,3 +185,71 @@ func TestTailOfALossyPath(t *testing.T) {
 		require.EqualValues(t, 1, l.Stats().BunchesResent)
 	})
 }
+
+// TestPlayIsRepeatedOnALossyPath: a small call whose packet is lost comes with the next packet, of bulk or of play, if the path loses
+// packets; one that is large, or a tick's ninth, does not, and nothing leaves because of a repeat alone.
+func TestPlayIsRepeatedOnALossyPath(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		loss  float64
+		size  int
+		next  Priority
+		comes bool
+	}{
+		{"beside bulk", 0.01, 50, Bulk, true},
+		{"next tick", 0.01, 50, Normal, true},
+		{"clean path", 0.001, 50, Bulk, false},
+		{"large call", 0.01, 300, Bulk, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := newPair(t, Config{})
+			play, other := p.open(0, Normal), p.open(0, row.next)
+			p.send(0, play, Reliable, []byte("first"))
+			p.send(0, other, Reliable, []byte("first"))
+			p.run(time.Second)
+			p.take(1)
+			p.ends[0].SetPath(p.now, Path{Epoch: 1, Fates: true, Loss: row.loss, Rate: 1e6, Window: 1e6})
+
+			lost := p.sent[0]
+			p.drop = func(from int, _ []byte) bool { return from == 0 && p.sent[0] == lost+1 }
+			p.send(0, play, Reliable, pattern(row.size, 0))
+			p.flush()
+			require.Equal(t, lost+1, p.sent[0], "packets")
+			p.now = p.now.Add(time.Millisecond)
+			p.flush()
+			require.Equal(t, lost+1, p.sent[0], "packets: a repeat alone is no reason for one")
+			p.send(0, other, Reliable, pattern(40, 1))
+			p.flush()
+			require.Equal(t, lost+2, p.sent[0], "packets")
+			p.run(p.delay + time.Millisecond)
+			came := false
+			for _, m := range p.take(1) {
+				came = came || m.Channel == play
+			}
+			require.Equal(t, row.comes, came, "the call whose packet was lost has come with the next one")
+			before := p.sent[0]
+			p.send(0, other, Reliable, pattern(40, 2))
+			p.flush()
+			require.Equal(t, before+1, p.sent[0])
+			if row.comes {
+				require.LessOrEqual(t, p.ends[0].Stats().BunchesResent, uint64(2), "the call once, and what was sent with it")
+			}
+			p.run(2 * time.Second)
+		})
+	}
+	t.Run("a tick of many", func(t *testing.T) {
+		l := newLossTest(t, Config{})
+		l.SetPath(l.at, Path{Epoch: 1, Fates: true, Loss: 0.02, Rate: 1e6, Window: 1e6})
+		var channels []uint64
+		for range 12 {
+			ch, err := l.Open(Normal)
+			require.NoError(t, err)
+			channels = append(channels, ch)
+			require.NoError(t, l.Send(ch, Reliable, pattern(20, 0)))
+		}
+		require.Equal(t, 1, l.packets())
+		require.NoError(t, l.Send(channels[0], Reliable, pattern(20, 0)))
+		require.Equal(t, 1, l.packets())
+		require.EqualValues(t, mostRepeats, l.Stats().BunchesResent)
+	})
+}

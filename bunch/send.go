@@ -207,13 +207,6 @@ func (c *Conn) addQueued(ch *channel, bytes int) {
 	c.level(ch).queued += bytes
 }
 
-func (c *Conn) level(ch *channel) *level {
-	if ch.number == 0 {
-		return &c.levels[0]
-	}
-	return &c.levels[1+ch.priority]
-}
-
 // schedule puts ch into the queues of its level that it belongs to.
 func (c *Conn) schedule(ch *channel) {
 	if ch.earlier != nil {

@@ -1,0 +1,66 @@
+package bunch
+
+const (
+	// lossyPath is the least share of lost packets with which bunches leave twice.
+	lossyPath = 0.005
+	// tailCopies is how many copies of a piece at the end of a transfer may be in flight.
+	tailCopies = 2
+	// mostRepeats and repeatBytes bound the play that a packet repeats: the few small calls of a tick. A flood of play needs its path
+	// for itself.
+	mostRepeats = 8
+	repeatBytes = 256
+)
+
+// repeats are the small reliable bunches of play that left first in the last packet with any, and leave once more in the next packet that
+// has other bunches: a lost one is late by that packet, and not by a round trip and more.
+type repeats struct {
+	items [mostRepeats]item
+	n     int
+}
+
+// note notes what of p, which leaves, the next packet repeats.
+func (r *repeats) note(p *packet) {
+	bytes := 0
+	for _, it := range p.items {
+		size := int(it.end - it.off)
+		if !it.first || it.channel.priority == Bulk || r.n == mostRepeats || bytes+size > repeatBytes {
+			continue
+		}
+		r.items[r.n] = it
+		r.n++
+		bytes += size
+	}
+}
+
+// fillRepeats places once more what was neither acked nor lost meanwhile, in a packet that leaves anyway: it holds bunches, or bulk follows.
+// What does not fit is not repeated.
+func (c *Conn) fillRepeats() {
+	lv := &c.levels[bulkLevel]
+	bulk := c.bulkOpen() && (lv.resend.len() > 0 || c.build.fresh && lv.fresh.len() > 0)
+	if c.build.bunches == 0 && !bulk {
+		return
+	}
+	for _, it := range c.repeats.items[:c.repeats.n] {
+		if it.sequence < it.channel.first || c.build.full() {
+			continue
+		}
+		e := it.channel.out.at(it.sequence)
+		if i := e.alone(it); i >= 0 {
+			c.place(it.channel, it.sequence, e, i)
+		}
+	}
+	c.repeats = repeats{}
+}
+
+// repeatTail queues one more copy of the bulk that p sends again, when no new bulk waits and the path loses packets at random. Otherwise
+// each round of losses at the end of a transfer takes a round trip, in which the path carries little else.
+func (c *Conn) repeatTail(p *packet) {
+	if !c.way.lossy() || c.levels[bulkLevel].fresh.len() > 0 {
+		return
+	}
+	for _, it := range p.items {
+		if !it.first && it.channel.priority == Bulk {
+			c.requeue(it, func(p *piece) bool { return !p.queued && p.copies < tailCopies })
+		}
+	}
+}
