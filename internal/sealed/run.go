@@ -17,6 +17,8 @@ const (
 	// busyWait is how long packets wait in the inbox of a busy machine. There bulk leaves in bursts, which save processor time, and take
 	// no longer at the bottleneck than each packet waits here anyway.
 	busyWait = time.Millisecond
+	// bulkTurn is how many packets a turn of bulk moves at least. Play and slow paths move one at a time.
+	bulkTurn = 4
 	// observeTime is the least time between two calls of Config.Observe.
 	observeTime = time.Millisecond
 )
@@ -44,6 +46,7 @@ type runner struct {
 	aimed         bool           // writer has addresses
 
 	state State // of the session, in the last turn
+	moved int   // packets that the last turn has received, or has built, whichever was more
 
 	burst *burst // packets to be sent; nil while the goroutine sleeps
 	batch *batch // packets that are received; nil likewise
@@ -88,7 +91,13 @@ func (c *Carrier) loop() {
 		if idle || c.run.state == Closed {
 			c.run.giveBack()
 		}
-		if c.finished() || idle && c.worker.sleep(timer, next) {
+		if c.finished() {
+			return
+		}
+		if !idle || c.run.moved >= bulkTurn && c.worker.poll(next) {
+			continue
+		}
+		if c.worker.sleep(timer, next) {
 			return
 		}
 	}
@@ -111,6 +120,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	ping := c.config.Ping != nil && r.pinger.due(now, c.session)
 	c.session.Controller().Bursts(r.busy())
 	all := r.burst.sent == r.burst.n && c.collect(now)
+	r.moved = max(r.batch.n, len(r.burst.built))
 	next = c.next()
 	turned := c.config.Turned != nil && c.config.Turned()
 	changed := c.session.Changed()

@@ -3,11 +3,18 @@ package sealed
 import (
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quivernet/quiver/internal/udp"
 )
+
+// setAwake pretends that so many carriers have work.
+func setAwake(t *testing.T, crowd int) {
+	before := awake.Swap(int32(crowd))
+	t.Cleanup(func() { awake.Store(before) })
+}
 
 // TestWaitsOfACrowd: threads that sleep in the kernel keep processors from everybody else. With 200 carriers that sent, a server did nothing
 // half of the time.
@@ -15,11 +22,7 @@ func TestWaitsOfACrowd(t *testing.T) {
 	const short = crowdWait / 4
 	procs := runtime.GOMAXPROCS(0)
 	w := worker{real: true}
-	as := func(crowd int) {
-		before := awake.Swap(int32(crowd))
-		t.Cleanup(func() { awake.Store(before) })
-	}
-
+	as := func(crowd int) { setAwake(t, crowd) }
 	as(procs / 2)
 	wait, naps := w.adjust(short)
 	require.Equal(t, short, wait)
@@ -52,4 +55,28 @@ func TestSeenWakesAreForgotten(t *testing.T) {
 	w.wake()
 	require.True(t, w.seen())
 	require.False(t, w.seen())
+}
+
+// TestPoll: a carrier with bulk finds a packet, a wake or a timer without sleep, unless others need the processors or time is virtual.
+func TestPoll(t *testing.T) {
+	setAwake(t, 1)
+	looks := 0
+	w := worker{real: true, running: true, token: make(chan struct{}, 1), empty: func() bool { looks++; return looks < 3 }}
+	require.True(t, w.poll(time.Time{}), "a packet comes")
+	require.Equal(t, 3, looks)
+
+	w.empty = func() bool { return true }
+	require.False(t, w.poll(time.Time{}), "nothing comes")
+	require.False(t, w.poll(time.Now().Add(time.Hour)))
+	require.True(t, w.poll(time.Now()), "something is due")
+	w.wake()
+	require.True(t, w.poll(time.Time{}), "somebody wakes it")
+	require.True(t, w.seen(), "and the wake stays for the turn")
+
+	w.empty = func() bool { return false }
+	setAwake(t, runtime.GOMAXPROCS(0)+1)
+	require.False(t, w.poll(time.Time{}), "in a crowd")
+	setAwake(t, 1)
+	w.real = false
+	require.False(t, w.poll(time.Time{}), "in virtual time")
 }
