@@ -145,7 +145,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 			c.loss.unanswered = t
 		}
 		c.sent.launched(p, t)
-		if c.way.lossy() {
+		if c.way.lossy(c.sent.loss) {
 			c.repeats.note(p)
 		}
 		if b.bulk {

@@ -18,8 +18,13 @@ type way struct {
 	until   time.Duration // when foreign packets are given up, if stale
 }
 
-// lossy reports whether the carrier says that the path loses packets.
-func (w *way) lossy() bool { return w.Fates && w.Loss >= lossyPath }
+// lossy reports whether the path loses packets. own is the share that this side has seen, which counts where no carrier tells fates.
+func (w *way) lossy(own float64) bool {
+	if w.Fates {
+		return w.Loss >= playLoss
+	}
+	return own >= playLoss
+}
 
 // SetPath tells what is known of the path. When packets take another path from now on, those in flight may still arrive: none is
 // sent again because of the change, and what becomes of them says nothing of the new path. While the carrier tells fates, it paces

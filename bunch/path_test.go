@@ -237,6 +237,25 @@ func TestPlayIsRepeatedOnALossyPath(t *testing.T) {
 			p.run(2 * time.Second)
 		})
 	}
+	t.Run("losses that this side has seen", func(t *testing.T) {
+		p := newPair(t, Config{})
+		ch := p.open(0, Normal)
+		lost := map[int]bool{20: true, 60: true}
+		p.drop = func(from int, _ []byte) bool { return from == 0 && lost[p.sent[0]] }
+		for i := range 100 {
+			p.send(0, ch, Reliable, pattern(20, i))
+			p.run(33 * ms)
+			came := len(p.take(1))
+			if p.sent[0] == 60 {
+				require.Zero(t, came)
+				p.send(0, ch, Reliable, pattern(20, i))
+				p.run(p.delay + ms)
+				require.Len(t, p.take(1), 2, "the call whose packet was lost and the next one")
+			}
+		}
+		require.Less(t, p.ends[0].Stats().BunchesResent, uint64(100), "none before the first loss")
+		p.run(time.Second)
+	})
 	t.Run("a tick of many", func(t *testing.T) {
 		l := newLossTest(t, Config{})
 		l.SetPath(l.at, Path{Epoch: 1, Fates: true, Loss: 0.02, Rate: 1e6, Window: 1e6})

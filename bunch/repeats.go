@@ -1,10 +1,12 @@
 package bunch
 
 const (
-	// lossyPath is the least share of lost packets with which bunches leave twice.
-	lossyPath = 0.005
+	// tailLoss is the least share of lost packets with which the lost pieces at the end of a transfer leave twice.
+	tailLoss = 0.005
 	// tailCopies is how many copies of a piece at the end of a transfer may be in flight.
 	tailCopies = 2
+	// playLoss is the least share of lost packets with which small calls leave twice: after one lost packet the next 170 do.
+	playLoss = 0.002
 	// mostRepeats and repeatBytes bound the play that a packet repeats: the few small calls of a tick. A flood of play needs its path
 	// for itself.
 	mostRepeats = 8
@@ -52,10 +54,10 @@ func (c *Conn) fillRepeats() {
 	c.repeats = repeats{}
 }
 
-// repeatTail queues one more copy of the bulk that p sends again, when no new bulk waits and the path loses packets at random. Otherwise
-// each round of losses at the end of a transfer takes a round trip, in which the path carries little else.
+// repeatTail queues one more copy of the bulk that p sends again, when no new bulk waits and the carrier says that the path loses packets at
+// random. Otherwise each round of losses at the end of a transfer takes a round trip, in which the path carries little else.
 func (c *Conn) repeatTail(p *packet) {
-	if !c.way.lossy() || c.levels[bulkLevel].fresh.len() > 0 {
+	if !c.way.Fates || c.way.Loss < tailLoss || c.levels[bulkLevel].fresh.len() > 0 {
 		return
 	}
 	for _, it := range p.items {

@@ -48,9 +48,13 @@ type sentPackets struct {
 	inFlight  int    // bytes flying
 	flying    int    // packets flying
 	lastAsk   time.Duration
-	unasked   int // packets with bulk since the last that asked for an ack at once
-	loaded    int // records of packets that carried bunches
+	unasked   int     // packets with bulk since the last that asked for an ack at once
+	loaded    int     // records of packets that carried bunches
+	loss      float64 // smoothed share of packets lost, of some lossSpan packets
 }
+
+// lossSpan is over how many packets their loss is smoothed: at 30 Hz nine seconds.
+const lossSpan = 256
 
 // bareRecords is how many records there may be when few packets carried bunches: a peer can make this side send as many acks
 // and limits as it likes. It is enough for two seconds with an ack each millisecond.
@@ -124,6 +128,14 @@ func (s *sentPackets) landed(p *packet, f fate) {
 	if p.fate == flying {
 		s.inFlight -= p.size
 		s.flying--
+	}
+	switch {
+	case f == lost:
+		s.loss += (1 - s.loss) / lossSpan
+	case p.fate == lost: // it was late
+		s.loss = max(0, s.loss-1.0/lossSpan)
+	default:
+		s.loss -= s.loss / lossSpan
 	}
 	p.fate = f
 }
