@@ -26,6 +26,9 @@
 // acks are fresh and the highest priority goes first; [Bulk] leaves only while the window is open ([Conn.SetWindow] and the
 // machine's own estimate), so that it keeps no standing queue in front of play. [Conn.Cork] holds a tick together.
 //
+// While the path loses packets, small reliable messages of play leave once more in the next packet that leaves anyway. When that comes, a
+// message whose first packet was lost is late by the time between the two, and not by a round trip and more.
+//
 // When nothing was acknowledged for two probe timeouts the path is out: only probes leave, and messages that were never sent wait.
 // While unreliable or tracked messages are among these, the probes are small and twice as frequent. When the path is back, unreliable
 // and tracked messages that have waited for longer than two probe timeouts are dropped and counted, and the others leave.
